@@ -1,0 +1,87 @@
+package brokers
+
+import (
+	"io"
+	"time"
+
+	"github.com/ThreeDotsLabs/watermill"
+	"github.com/ThreeDotsLabs/watermill/message"
+)
+
+// Broker opens subscribers and publishers on one message broker. It is safe for
+// concurrent use.
+type Broker interface {
+	// Subscriber returns a new subscriber. It obeys Watermill's contract
+	// (message.Subscriber), and besides:
+	//   - at most SubscriberConfig.InFlight deliveries of one Subscribe call are
+	//     unsettled at a time;
+	//   - every message's context carries a Delivery;
+	//   - a nacked message comes again, not before the delay set by GiveBack if
+	//     DelayedGiveBack is among the capabilities;
+	//   - Close stops the intake, gives back what no handler has begun, waits for
+	//     the rest to be settled, at most DrainTimeout, and only then returns.
+	//     It may be called many times.
+	Subscriber(SubscriberConfig) (message.Subscriber, error)
+
+	// Publisher returns a new publisher. Publish returns nil only if the broker
+	// has taken every message as durably as it can.
+	Publisher(PublisherConfig) (message.Publisher, error)
+
+	// Capabilities says what this server does, not what it accepts.
+	Capabilities() Capabilities
+
+	// Close ends what the broker itself has opened. Subscribers and publishers
+	// should be closed before.
+	io.Closer
+}
+
+// SubscriberConfig is what every broker's subscriber understands.
+type SubscriberConfig struct {
+	// Group names the group of subscribers that share a topic's messages: each
+	// message goes to one of them. Other groups get their own copy. Required.
+	Group string
+
+	// InFlight is how many deliveries of one Subscribe call may be unsettled at a
+	// time. Zero means 1, which keeps the broker's order.
+	InFlight int
+
+	// DrainTimeout bounds how long Close waits for unsettled deliveries. Zero means
+	// 30 seconds.
+	DrainTimeout time.Duration
+
+	Logger watermill.LoggerAdapter // nil: no logs
+}
+
+// PublisherConfig is what every broker's publisher understands.
+type PublisherConfig struct {
+	Logger watermill.LoggerAdapter // nil: no logs
+}
+
+// Capabilities describes what a broker does with deliveries. The zero value
+// promises nothing.
+type Capabilities struct {
+	System string // the OpenTelemetry name of the messaging system, "memory" for the built-in
+
+	NativeID      bool // Delivery.NativeID is set
+	Coordinates   bool // Delivery.Coordinates is set
+	DeliveryCount bool // Delivery.Count is exact, across processes
+	Time          bool // Delivery.Time is set, by the broker's clock
+	Ordered       bool // with InFlight 1, messages of one ordering unit arrive in the order of publishing
+
+	// DeliveryLimit is how often a message is delivered before the broker drops or
+	// dead-letters it.
+	DeliveryLimit DeliveryLimit
+
+	FreeGiveBack    bool // a nack for "not now" does not count towards the delivery limit
+	DelayedGiveBack bool // a nack with a delay is honoured
+
+	// ReplayHorizon is how far back the broker may deliver a settled message
+	// again (retention, offset resets). Zero: not beyond its redeliveries.
+	ReplayHorizon time.Duration
+}
+
+// DeliveryLimit is a broker's limit of deliveries per message.
+type DeliveryLimit struct {
+	Known bool // false: the broker may have a limit that cannot be read
+	Max   int  // 0: unlimited, if Known
+}

@@ -1,0 +1,15 @@
+// Package brokers is the contract between millpond and a message broker.
+//
+// A [Broker] gives a Watermill subscriber and publisher, and says in
+// [Capabilities] what its server really does. What is known about one delivery
+// (the broker's own id, how often it came, where it is stored) travels in the
+// message's context as [Delivery], never in metadata alone: metadata survives
+// re-publishing and then lies.
+//
+// A message that cannot be decoded is delivered all the same, marked in
+// Delivery.Undecodable, so that the inbox can put it into quarantine. Returning a
+// decode error instead would loop before any middleware sees the message.
+//
+// The package imports no client library. Adapters live in packages beside it;
+// package brokertest proves that one keeps the contract.
+package brokers

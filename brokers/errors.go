@@ -1,0 +1,14 @@
+package brokers
+
+import "errors"
+
+var (
+	// ErrClosed: the broker, subscriber or publisher was closed.
+	ErrClosed = errors.New("brokers: closed")
+	// ErrFull: a bounded broker cannot take more messages now. Nothing of the
+	// refused message was stored; publish it again later.
+	ErrFull = errors.New("brokers: broker is full")
+	// ErrUnavailable: the broker could not be reached. What was being published may
+	// or may not have been taken; publish it again.
+	ErrUnavailable = errors.New("brokers: broker unavailable")
+)

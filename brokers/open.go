@@ -1,0 +1,43 @@
+package brokers
+
+import (
+	"context"
+	"net/url"
+
+	"github.com/millpond-go/millpond/internal/urlmux"
+)
+
+// An Opener opens a broker from a URL. It is handed a copy and may change it.
+// Errors must not contain secrets of the URL.
+type Opener func(ctx context.Context, u *url.URL) (Broker, error)
+
+// Mux opens brokers by the scheme of a URL. The zero value is ready to use and
+// knows no scheme. It is safe for concurrent use.
+type Mux struct{ mux urlmux.Mux[Broker] }
+
+// Handle registers an opener for a scheme. It panics if the scheme has one, which
+// is a mistake in the program.
+func (m *Mux) Handle(scheme string, o Opener) {
+	m.mux.Handle("brokers", scheme, urlmux.Opener[Broker](o))
+}
+
+// Schemes returns the registered schemes in alphabetical order.
+func (m *Mux) Schemes() []string { return m.mux.Schemes() }
+
+// Open opens the broker that rawURL names. The error for an unknown scheme lists
+// the known ones and how to add more. No error repeats a password.
+func (m *Mux) Open(ctx context.Context, rawURL string) (Broker, error) {
+	return m.mux.Open(ctx, "brokers", rawURL)
+}
+
+var defaultMux Mux
+
+// DefaultMux is what [Open] uses. Adapters add themselves to it when they are
+// imported; a program that prefers no global state fills a Mux of its own.
+func DefaultMux() *Mux { return &defaultMux }
+
+// Open opens the broker that rawURL names through the default mux. The adapter's
+// package must be imported, if only for that:
+//
+//	import _ "github.com/millpond-go/millpond/brokers/memory"
+func Open(ctx context.Context, rawURL string) (Broker, error) { return defaultMux.Open(ctx, rawURL) }

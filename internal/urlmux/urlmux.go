@@ -1,0 +1,72 @@
+// Package urlmux opens things by the scheme of a URL. The contracts of stores and
+// brokers each export their own mux on top of it.
+package urlmux
+
+import (
+	"context"
+	"fmt"
+	"net/url"
+	"slices"
+	"strings"
+	"sync"
+)
+
+// Opener opens a T from a URL.
+type Opener[T any] func(ctx context.Context, u *url.URL) (T, error)
+
+// Mux maps schemes to openers.
+type Mux[T any] struct {
+	mu      sync.RWMutex
+	openers map[string]Opener[T]
+}
+
+// Handle registers an opener; it panics if the scheme is taken.
+func (m *Mux[T]) Handle(pkg, scheme string, o Opener[T]) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.openers == nil {
+		m.openers = make(map[string]Opener[T])
+	}
+	if _, taken := m.openers[scheme]; taken {
+		panic(fmt.Sprintf("%s: scheme %q is registered twice", pkg, scheme))
+	}
+	m.openers[scheme] = o
+}
+
+// Schemes returns the registered schemes in alphabetical order.
+func (m *Mux[T]) Schemes() []string {
+	m.mu.RLock()
+	defer m.mu.RUnlock()
+	schemes := make([]string, 0, len(m.openers))
+	for scheme := range m.openers {
+		schemes = append(schemes, scheme)
+	}
+	slices.Sort(schemes)
+	return schemes
+}
+
+// Open opens what rawURL names. Its errors never repeat the URL's user info or
+// query, where secrets are.
+func (m *Mux[T]) Open(ctx context.Context, pkg, rawURL string) (T, error) {
+	var none T
+	u, err := url.Parse(rawURL)
+	if err != nil {
+		// url.Error repeats its input, so only its reason may be shown.
+		if urlErr, ok := err.(*url.Error); ok {
+			err = urlErr.Err
+		}
+		return none, fmt.Errorf("%s: the URL cannot be parsed (%w): write scheme://…, and percent-encode special characters in a password", pkg, err)
+	}
+	m.mu.RLock()
+	open := m.openers[u.Scheme]
+	m.mu.RUnlock()
+	if open == nil {
+		known := strings.Join(m.Schemes(), ", ")
+		if known == "" {
+			known = "none"
+		}
+		return none, fmt.Errorf("%s: no adapter for scheme %q: import its package, for example _ %q (known: %s)",
+			pkg, u.Scheme, "github.com/millpond-go/millpond/"+pkg+"/…", known)
+	}
+	return open(ctx, u)
+}

@@ -1,0 +1,298 @@
+package middleware
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/ThreeDotsLabs/watermill/message"
+
+	"github.com/millpond-go/millpond/brokers"
+	"github.com/millpond-go/millpond/middleware/keys"
+	"github.com/millpond-go/millpond/stores"
+)
+
+// delivery is one arrival of a message on its way through the inbox.
+type delivery struct {
+	in    *Inbox
+	msg   *message.Message
+	next  message.HandlerFunc
+	topic string
+	facts brokers.Delivery
+
+	shutdown context.Context // the message's own: ends when the subscriber stops
+	ctx      context.Context // detached from it: for the store, the handler and hooks
+
+	claim stores.Claim
+	wait  wait
+	begun time.Time
+	end   DeliveryEnd
+}
+
+func newDelivery(in *Inbox, msg *message.Message, next message.HandlerFunc) *delivery {
+	shutdown := msg.Context()
+	d := &delivery{
+		in: in, msg: msg, next: next,
+		shutdown: shutdown,
+		ctx:      context.WithoutCancel(shutdown),
+		topic:    message.SubscribeTopicFromCtx(shutdown),
+	}
+	d.facts, _ = brokers.DeliveryFrom(shutdown)
+	if d.topic == "" {
+		d.topic = d.facts.Topic
+	}
+	return d
+}
+
+// process takes the delivery from its arrival to the answer for the router.
+func (d *delivery) process() ([]*message.Message, error) {
+	consumer, err := d.register()
+	d.claim.Key.Consumer = consumer
+	if err == nil && d.nested() {
+		return d.next(d.msg)
+	}
+	d.started()
+	if err == nil {
+		err = d.decide()
+	} else {
+		err = d.notNow(err)
+	}
+	d.end.Err = errors.Join(d.end.Err, err)
+	d.report()
+	d.ended()
+	return nil, err
+}
+
+// register finds the consumer, holding the delivery while the store cannot be asked.
+func (d *delivery) register() (stores.Consumer, error) {
+	handler := message.HandlerNameFromCtx(d.shutdown)
+	for {
+		ctx, cancel := context.WithTimeout(d.ctx, d.in.config.CommitTimeout)
+		consumer, err := d.in.consumers.get(ctx, handler, d.topic)
+		cancel()
+		if err == nil {
+			return consumer, nil
+		}
+		if !d.hold(err) {
+			return consumer, err
+		}
+	}
+}
+
+// decide asks the store until it has an answer, and acts on it. nil lets the router
+// ack.
+func (d *delivery) decide() error {
+	if reason, err := d.identify(); err != nil {
+		return d.quarantine(reason, err)
+	}
+	if d.in.completed.has(d.claim.Key, d.claim.Fingerprint) {
+		d.end.Result, d.end.Outcome, d.end.Cached = ResultDuplicate, stores.Duplicate, true
+		return nil
+	}
+	for {
+		if !d.in.holding.enter(d.shutdown) {
+			return d.notNow(context.Cause(d.shutdown))
+		}
+		reason, settled, err := d.tryOnce()
+		if settled {
+			return err
+		}
+		if !d.hold(reason) {
+			return d.notNow(reason)
+		}
+	}
+}
+
+// tryOnce makes one claim and, if it is won, one attempt. If nothing was settled it
+// returns the reason to hold for.
+func (d *delivery) tryOnce() (reason error, settled bool, err error) {
+	ctx, cancel := context.WithTimeout(d.ctx, d.in.config.HandlerTimeout)
+	defer cancel()
+	attempt, verdict, err := d.begin(ctx)
+	if err != nil {
+		d.in.completed.flush() // the server may be another one when it is back
+		return err, false, nil
+	}
+	d.end.Outcome, d.end.Verdict = verdict.Outcome, verdict
+	switch verdict.Outcome {
+	case stores.Claimed:
+		return d.run(ctx, attempt)
+	case stores.Duplicate:
+		d.in.completed.add(d.claim.Key, verdict.Fingerprint)
+		d.end.Result = ResultDuplicate
+		return nil, true, nil
+	case stores.Conflict:
+		return nil, true, d.quarantine(stores.ReasonConflict, fmt.Errorf("middleware: the id was used before for another message, completed at %s", verdict.CompletedAt.UTC().Format(time.RFC3339)))
+	case stores.InFlight:
+		return ErrInFlight, false, nil
+	default:
+		return fmt.Errorf("middleware: the store answered with an outcome this version does not know (%d)", verdict.Outcome), false, nil
+	}
+}
+
+func (d *delivery) begin(ctx context.Context) (stores.Attempt, stores.Verdict, error) {
+	for _, hook := range d.in.hooks.claimStart {
+		ctx = hook.ClaimStart(ctx, d.claim)
+	}
+	attempt, verdict, err := d.in.store.Begin(ctx, d.claim)
+	for _, hook := range d.in.hooks.claimEnd {
+		hook.ClaimEnd(ctx, verdict, err)
+	}
+	return attempt, verdict, err
+}
+
+// identify checks the message against the limits and fills in the claim. An error
+// comes with the reason for quarantine.
+func (d *delivery) identify() (stores.Reason, error) {
+	c := &d.in.config
+	if err := d.facts.Undecodable; err != nil {
+		return stores.ReasonUndecodable, err
+	}
+	if n := len(d.msg.Payload); n > c.Limits.Payload {
+		return stores.ReasonTooLarge, fmt.Errorf("middleware: the payload has %d bytes, Limits.Payload is %d", n, c.Limits.Payload)
+	}
+	if n := len(d.msg.Metadata); n > c.Limits.Metadata {
+		return stores.ReasonTooLarge, fmt.Errorf("middleware: the message has %d metadata fields, Limits.Metadata is %d", n, c.Limits.Metadata)
+	}
+	size := 0
+	for name, value := range d.msg.Metadata {
+		size += len(name) + len(value)
+	}
+	if size > c.Limits.MetadataBytes {
+		return stores.ReasonTooLarge, fmt.Errorf("middleware: the metadata has %d bytes, Limits.MetadataBytes is %d", size, c.Limits.MetadataBytes)
+	}
+	id, source, err := c.Keys.ID(d.msg, c.Limits.ID)
+	d.claim.Key.ID, d.end.Source = id, source
+	switch {
+	case errors.Is(err, keys.ErrTooLong):
+		return stores.ReasonKeyTooLong, err
+	case err != nil:
+		return stores.ReasonNoKey, fmt.Errorf("%w: looked for %s", err, c.Keys)
+	}
+	d.claim.Fingerprint = d.fingerprint()
+	d.claim.TraceParent, _ = stores.ParseTraceParent(d.msg.Metadata.Get("traceparent"))
+	d.claim.Look = d.facts.Suspect
+	d.claim.Bound = c.HandlerTimeout + c.CommitTimeout
+	return "", nil
+}
+
+func (d *delivery) fingerprint() stores.Fingerprint {
+	c := &d.in.config.Fingerprint
+	if c.Off {
+		return stores.Fingerprint{}
+	}
+	var headers []stores.Header
+	for _, name := range c.Headers {
+		headers = append(headers, stores.Header{Name: name, Value: d.msg.Metadata.Get(name)})
+	}
+	return stores.NewFingerprint(c.Key, d.msg.Payload, headers...)
+}
+
+// quarantine keeps the whole message, so that it may be acked. Until that is done it
+// is held; a message that cannot be kept goes back to the broker.
+func (d *delivery) quarantine(reason stores.Reason, cause error) error {
+	q := stores.Quarantined{
+		Consumer:    d.claim.Key.Consumer,
+		ID:          d.claim.Key.ID,
+		Reason:      reason,
+		Detail:      cause.Error(),
+		Fingerprint: stores.NewFingerprint(d.in.config.Fingerprint.Key, d.msg.Payload),
+		Topic:       d.topic,
+		Coordinates: d.facts.Coordinates,
+		UUID:        d.msg.UUID,
+		Metadata:    d.msg.Metadata,
+		Payload:     d.msg.Payload,
+	}
+	if d.claim.Fingerprint != (stores.Fingerprint{}) {
+		q.Fingerprint = d.claim.Fingerprint
+	}
+	if reason == stores.ReasonConflict {
+		q.Existing = d.end.Verdict.Fingerprint
+	}
+	for {
+		ctx, cancel := context.WithTimeout(d.ctx, d.in.config.HandlerTimeout)
+		err := d.in.store.Quarantine(ctx, q)
+		cancel()
+		if err == nil {
+			d.end.Result, d.end.Reason, d.end.Err = ResultQuarantined, reason, cause
+			return nil
+		}
+		err = fmt.Errorf("middleware: cannot keep the message in quarantine (%s): %w", reason, err)
+		if !d.hold(err) {
+			return d.notNow(err)
+		}
+	}
+}
+
+// notNow gives the delivery back without counting it as failed.
+func (d *delivery) notNow(cause error) error {
+	d.end.Result = ResultNotNow
+	brokers.SetGiveBack(d.shutdown, brokers.GiveBack{After: d.wait.pause})
+	return &notNow{cause: cause, held: d.wait.held}
+}
+
+// report logs what somebody may have to look at. Ids are quoted and cut; payload
+// and metadata are never logged.
+func (d *delivery) report() {
+	level := slog.LevelDebug
+	switch d.end.Result {
+	case ResultCompleted, ResultDuplicate:
+		if d.end.Err == nil {
+			return
+		}
+		level = slog.LevelError
+	case ResultQuarantined, ResultFailed, ResultPanicked:
+		level = slog.LevelError
+	case ResultNotNow:
+		if !errors.Is(d.end.Err, ErrInFlight) && !errors.Is(d.end.Err, context.Canceled) {
+			level = slog.LevelWarn
+		}
+	}
+	if !d.in.log.Enabled(d.ctx, level) {
+		return
+	}
+	attrs := append(d.attrs(), slog.String("result", string(d.end.Result)))
+	if d.end.Reason != "" {
+		attrs = append(attrs, slog.String("reason", string(d.end.Reason)))
+	}
+	if d.end.Err != nil {
+		attrs = append(attrs, slog.String("error", d.end.Err.Error()))
+	}
+	d.in.log.LogAttrs(d.ctx, level, "millpond: delivery", attrs...)
+}
+
+func (d *delivery) attrs() []slog.Attr {
+	const shown = 100
+	id := keys.Format(d.claim.Key.ID)
+	if len(id) > shown {
+		id = id[:shown] + "…"
+	}
+	return []slog.Attr{
+		slog.String("consumer", d.claim.Key.Consumer.String()),
+		slog.String("topic", d.topic),
+		slog.String("id", fmt.Sprintf("%+q", id)),
+	}
+}
+
+// running marks a context as being inside an attempt.
+type running struct {
+	key  stores.Key
+	over bool // set and read on the goroutine of the delivery
+}
+
+type runningKey struct{}
+
+// nested reports whether this delivery is already being run by an inbox around this
+// one. A context can outlive its attempt (a message published with it), so the
+// attempt must still be running.
+func (d *delivery) nested() bool {
+	outer, ok := d.shutdown.Value(runningKey{}).(*running)
+	if !ok || outer.over || outer.key.Consumer != d.claim.Key.Consumer {
+		return false
+	}
+	id, _, err := d.in.config.Keys.ID(d.msg, d.in.config.Limits.ID)
+	return err == nil && bytes.Equal(id, outer.key.ID)
+}

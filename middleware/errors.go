@@ -1,0 +1,55 @@
+package middleware
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/millpond-go/millpond/stores"
+)
+
+var (
+	// ErrNotNow: this delivery was given back without having failed: another one
+	// runs, the store cannot be asked, or the service shuts down. It wraps a more
+	// exact error. Such errors must not be counted as failures or poison the
+	// message; see [OnlyFailures].
+	ErrNotNow = errors.New("middleware: not now")
+	// ErrInFlight: another delivery of the message holds the claim. Wrapped by
+	// ErrNotNow.
+	ErrInFlight = errors.New("middleware: another delivery of the message is in flight")
+	// ErrOutputs: the handler returned messages. They would be lost if publishing
+	// failed after the commit, so the attempt is rolled back and the message kept
+	// in quarantine. Publish from a consumer handler's own outbox instead.
+	ErrOutputs = errors.New("middleware: a handler behind the inbox must not return messages")
+	// ErrConsumerShared: two handlers would count their effects under one consumer
+	// name, and one of them would lose its messages. Wrapped by ErrNotNow.
+	ErrConsumerShared = errors.New("middleware: two handlers share one consumer name")
+	// ErrNoHandlerName: the message did not come through a Watermill router and
+	// InboxConfig.Handler is not set. Wrapped by ErrNotNow.
+	ErrNoHandlerName = errors.New("middleware: no handler name: run the inbox on a router, or set InboxConfig.Handler")
+	// ErrAckedEarly: the handler acked the message itself, so the broker will not
+	// deliver it again. If the attempt was not committed the message is in
+	// quarantine.
+	ErrAckedEarly = errors.New("middleware: the handler acked the message before its effects were committed")
+)
+
+// notNow is a control error: the delivery goes back unharmed.
+type notNow struct {
+	cause error
+	held  time.Duration
+}
+
+func (e *notNow) Error() string {
+	return fmt.Sprintf("%s after %s: %s", ErrNotNow, e.held.Round(time.Millisecond), e.cause)
+}
+
+func (e *notNow) Unwrap() []error { return []error{ErrNotNow, e.cause} }
+
+// OnlyFailures reports whether err is a real failure of a handler. It is the filter
+// for Watermill's poison queue, which would otherwise take messages that are merely
+// in flight elsewhere, or that met a database restart, for poison:
+//
+//	middleware.PoisonQueueWithFilter(publisher, "poison", inbox.OnlyFailures)
+func OnlyFailures(err error) bool {
+	return err != nil && !errors.Is(err, ErrNotNow) && !errors.Is(err, stores.ErrCommitUnknown)
+}

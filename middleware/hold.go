@@ -1,0 +1,141 @@
+package middleware
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"math/rand/v2"
+	"sync"
+	"time"
+
+	"github.com/millpond-go/millpond/stores"
+)
+
+// wait is the state of a delivery that is being held.
+type wait struct {
+	pause time.Duration // the last one
+	held  time.Duration // in all
+	last  error
+}
+
+// hold waits before the next question, without a connection. It reports false when
+// the delivery must be given back: it was held for as long as it may be, or the
+// service shuts down.
+func (d *delivery) hold(reason error) bool {
+	c := &d.in.config.Hold
+	d.wait.pause = min(max(c.MinPause, 2*d.wait.pause), c.MaxPause)
+	pause := jitter(d.wait.pause)
+	if d.wait.held+pause > c.Limit || d.shutdown.Err() != nil {
+		return false
+	}
+	d.logHold(reason)
+	for _, hook := range d.in.hooks.hold {
+		hook.Hold(d.ctx, reason, pause)
+	}
+	release := d.in.holding.add()
+	defer release()
+	ok := sleep(d.shutdown, pause)
+	d.wait.held += pause
+	d.end.Held = d.wait.held
+	return ok
+}
+
+// logHold says once for each reason why a delivery waits.
+func (d *delivery) logHold(reason error) {
+	if d.wait.last != nil && d.wait.last.Error() == reason.Error() {
+		return
+	}
+	d.wait.last = reason
+	level := slog.LevelError
+	switch {
+	case errors.Is(reason, ErrInFlight):
+		level = slog.LevelDebug
+	case errors.Is(reason, stores.ErrUnavailable), errors.Is(reason, stores.ErrCommitUnknown):
+		level = slog.LevelWarn
+	}
+	if !d.in.log.Enabled(d.ctx, level) {
+		return
+	}
+	d.in.log.LogAttrs(d.ctx, level, "millpond: holding delivery", append(d.attrs(), slog.String("error", reason.Error()))...)
+}
+
+// backOff waits after a failure, longer with each one of the message that is known
+// in this process or to the broker.
+func (d *delivery) backOff() {
+	c := &d.in.config.Backoff
+	failures := max(d.in.failures.add(d.claim.Key), d.facts.Count) - 1
+	pause := c.Max
+	if failures < 30 {
+		pause = min(c.Max, c.Min<<failures)
+	}
+	sleep(d.shutdown, jitter(pause))
+}
+
+// jitter returns a random duration between half of d and d.
+func jitter(d time.Duration) time.Duration {
+	if d < 2 {
+		return d
+	}
+	return d/2 + rand.N(d/2) //nolint:gosec // spreads load, keeps no secret
+}
+
+// sleep waits for d, or until ctx ends; then it reports false.
+func sleep(ctx context.Context, d time.Duration) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
+// holding counts the deliveries held by an inbox and keeps new ones from the store
+// while there are too many.
+type holding struct {
+	limit int
+
+	mu   sync.Mutex
+	held int
+	room chan struct{} // closed when there is room; nil while nobody waits
+}
+
+func newHolding(limit int) *holding { return &holding{limit: limit} }
+
+// add counts one delivery as held until release is called.
+func (h *holding) add() (release func()) {
+	h.mu.Lock()
+	h.held++
+	h.mu.Unlock()
+	return func() {
+		h.mu.Lock()
+		defer h.mu.Unlock()
+		h.held--
+		if h.held < h.limit && h.room != nil {
+			close(h.room)
+			h.room = nil
+		}
+	}
+}
+
+// enter waits while there is no room. It reports false if ctx ended before.
+func (h *holding) enter(ctx context.Context) bool {
+	for {
+		h.mu.Lock()
+		if h.held < h.limit {
+			h.mu.Unlock()
+			return true
+		}
+		if h.room == nil {
+			h.room = make(chan struct{})
+		}
+		room := h.room
+		h.mu.Unlock()
+		select {
+		case <-room:
+		case <-ctx.Done():
+			return false
+		}
+	}
+}

@@ -1,0 +1,141 @@
+package middleware
+
+import (
+	"context"
+	"time"
+
+	"github.com/ThreeDotsLabs/watermill/message"
+
+	"github.com/millpond-go/millpond/brokers"
+	"github.com/millpond-go/millpond/stores"
+)
+
+// Hook observes deliveries. A hook implements one or more of the interfaces in this
+// file; methods may be added by adding interfaces, never to one of them.
+//
+// Hooks are called in the order of InboxConfig.Hooks on the goroutine of the
+// delivery, concurrently for different deliveries: they must be safe for concurrent
+// use and fast. Start hooks may return a context derived from theirs, which is then
+// the parent of what happens until the matching End; End hooks get the same. A hook
+// must not change or settle the message, nor keep it after DeliveryEnd.
+type Hook any
+
+// DeliveryStart describes a delivery as it arrives.
+type DeliveryStart struct {
+	Consumer stores.Consumer
+	Topic    string
+	Message  *message.Message
+	Facts    brokers.Delivery // zero for subscribers not behind the brokers contract
+}
+
+// DeliveryStartHook is called when a delivery arrives. The returned context is what
+// the handler's context derives from.
+type DeliveryStartHook interface {
+	DeliveryStart(ctx context.Context, d DeliveryStart) context.Context
+}
+
+// Result is how the inbox let go of a delivery.
+type Result string
+
+const (
+	ResultCompleted   Result = "completed"   // the handler ran and its effects are committed
+	ResultDuplicate   Result = "duplicate"   // completed before; the handler did not run
+	ResultQuarantined Result = "quarantined" // kept in quarantine; will be acked
+	ResultFailed      Result = "failed"      // the handler failed; rolled back, will be nacked
+	ResultPanicked    Result = "panicked"    // the handler panicked or exited its goroutine; rolled back
+	ResultNotNow      Result = "not_now"     // could not be decided; will be nacked
+)
+
+// DeliveryEnd describes how a delivery ended in the inbox. The router settles it
+// afterwards.
+type DeliveryEnd struct {
+	Result  Result
+	Reason  stores.Reason // of the quarantine, if ResultQuarantined
+	Outcome stores.Outcome
+	ID      []byte // the message id, nil if none was found; not to be kept
+	Source  string // the link of the key chain that found it
+	Cached  bool   // a duplicate known without asking the store
+	Verdict stores.Verdict
+	Runs    int           // how often the handler was run for this delivery
+	Held    time.Duration // how long the delivery was held
+	Took    time.Duration
+	Err     error // what the router gets, or why the message is in quarantine
+}
+
+// DeliveryEndHook is called when the inbox lets go of a delivery.
+type DeliveryEndHook interface {
+	DeliveryEnd(ctx context.Context, d DeliveryEnd)
+}
+
+// ClaimStartHook is called before the store is asked for a claim.
+type ClaimStartHook interface {
+	ClaimStart(ctx context.Context, c stores.Claim) context.Context
+}
+
+// ClaimEndHook is called with the store's answer.
+type ClaimEndHook interface {
+	ClaimEnd(ctx context.Context, v stores.Verdict, err error)
+}
+
+// HandlerEndHook is called when the handler has returned, before the transaction is
+// ended.
+type HandlerEndHook interface {
+	HandlerEnd(ctx context.Context, took time.Duration, err error)
+}
+
+// CommitStartHook is called before a commit.
+type CommitStartHook interface {
+	CommitStart(ctx context.Context) context.Context
+}
+
+// CommitEndHook is called after a commit, with the store's answer.
+type CommitEndHook interface {
+	CommitEnd(ctx context.Context, err error)
+}
+
+// HoldHook is called each time a delivery is about to be held for a pause.
+type HoldHook interface {
+	Hold(ctx context.Context, reason error, pause time.Duration)
+}
+
+// hooks keeps each kind apart, so that what nobody observes costs nothing.
+type hooks struct {
+	deliveryStart []DeliveryStartHook
+	deliveryEnd   []DeliveryEndHook
+	claimStart    []ClaimStartHook
+	claimEnd      []ClaimEndHook
+	handlerEnd    []HandlerEndHook
+	commitStart   []CommitStartHook
+	commitEnd     []CommitEndHook
+	hold          []HoldHook
+}
+
+func newHooks(all []Hook) hooks {
+	var h hooks
+	for _, hook := range all {
+		add(&h.deliveryStart, hook)
+		add(&h.deliveryEnd, hook)
+		add(&h.claimStart, hook)
+		add(&h.claimEnd, hook)
+		add(&h.handlerEnd, hook)
+		add(&h.commitStart, hook)
+		add(&h.commitEnd, hook)
+		add(&h.hold, hook)
+	}
+	return h
+}
+
+func add[H any](list *[]H, hook Hook) {
+	if h, ok := hook.(H); ok {
+		*list = append(*list, h)
+	}
+}
+
+func isHook(hook Hook) bool {
+	switch hook.(type) {
+	case DeliveryStartHook, DeliveryEndHook, ClaimStartHook, ClaimEndHook,
+		HandlerEndHook, CommitStartHook, CommitEndHook, HoldHook:
+		return true
+	}
+	return false
+}

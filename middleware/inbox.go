@@ -1,0 +1,105 @@
+package middleware
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/ThreeDotsLabs/watermill/message"
+
+	"github.com/millpond-go/millpond/stores"
+)
+
+// Store is what the inbox needs of a store.
+type Store interface {
+	stores.Inbox
+	stores.Registry
+	stores.Quarantine
+}
+
+// Inbox makes handlers transactional and their messages safe to redeliver. It is
+// safe for concurrent use, by any number of handlers and routers.
+type Inbox struct {
+	store     Store
+	resolver  stores.Resolver // nil if the store is none
+	config    InboxConfig
+	hooks     hooks
+	log       *slog.Logger
+	consumers *consumers
+	completed *completedCache
+	failures  *failureCounts
+	holding   *holding
+}
+
+// NewInbox checks the configuration, all of it at once, and returns an inbox on the
+// store. It does no I/O: consumers are registered with their first delivery, or by
+// [Inbox.Register].
+func NewInbox(store Store, c InboxConfig) (*Inbox, error) {
+	c.setDefaults()
+	if err := c.validate(); err != nil {
+		return nil, fmt.Errorf("middleware: InboxConfig: %w", err)
+	}
+	in := &Inbox{
+		store:     store,
+		config:    c,
+		hooks:     newHooks(c.Hooks),
+		log:       c.Logger,
+		consumers: newConsumers(store, c),
+		completed: newCompletedCache(c.CacheSize, c.CacheTTL),
+		failures:  newFailureCounts(),
+		holding:   newHolding(c.Hold.Max),
+	}
+	in.resolver, _ = store.(stores.Resolver)
+	return in, nil
+}
+
+// Register registers a handler and its topic now instead of with its first
+// delivery, so that a taken consumer name or a missing table is an error at start.
+// Errors are those of stores.Registry, and ErrConsumerShared.
+func (in *Inbox) Register(ctx context.Context, handler, topic string) error {
+	_, err := in.consumers.get(ctx, handler, topic)
+	return err
+}
+
+// Middleware wraps a handler; give it to Router.AddMiddleware or, for one handler,
+// Handler.AddMiddleware. Nested inside itself it does nothing.
+//
+// The wrapped handler returns nil, and the router then acks, only if the handler's
+// effects are committed, were committed by an earlier delivery, or the complete
+// message is kept in quarantine. Every other error gives the delivery back; see
+// [OnlyFailures] for telling them apart. A panic of the handler goes on up after
+// the rollback.
+func (in *Inbox) Middleware(next message.HandlerFunc) message.HandlerFunc {
+	return func(msg *message.Message) ([]*message.Message, error) {
+		d := newDelivery(in, msg, next)
+		return d.process()
+	}
+}
+
+// Result of DeliveryEnd and how long things took are only measured for those who
+// want to know.
+func (h *hooks) observeDeliveries() bool { return len(h.deliveryStart)+len(h.deliveryEnd) > 0 }
+
+func (d *delivery) started() {
+	if !d.in.hooks.observeDeliveries() {
+		return
+	}
+	d.begun = time.Now()
+	for _, hook := range d.in.hooks.deliveryStart {
+		d.ctx = hook.DeliveryStart(d.ctx, DeliveryStart{
+			Consumer: d.claim.Key.Consumer, Topic: d.topic, Message: d.msg, Facts: d.facts,
+		})
+	}
+}
+
+func (d *delivery) ended() {
+	if !d.in.hooks.observeDeliveries() {
+		return
+	}
+	d.end.ID = d.claim.Key.ID
+	d.end.Took = time.Since(d.begun)
+	for _, hook := range d.in.hooks.deliveryEnd {
+		hook.DeliveryEnd(d.ctx, d.end)
+	}
+}

@@ -1,0 +1,177 @@
+// Package keys finds the id of a message: the half of its key that all of its
+// deliveries share.
+//
+// A [Chain] is one link, or several if the program says so. The default chain of
+// the inbox is the single link [UUID]. More links are opt-in, because a message
+// that shows one id at first and another when it comes again would run twice:
+//
+//	keys.First(keys.Metadata("event_id"))                     // only this header
+//	keys.First(keys.Native()).Then(keys.Metadata("event_id")) // the first that is there
+//	keys.First(keys.UUID()).Scoped(keys.Tenant("tenant"))     // unique per tenant only
+//
+// An id begins with its kind ("u:", "h:", "n:", …), so that ids from different
+// links never collide. A canonical UUID takes 16 bytes instead of 36; [Format]
+// shows ids as people know them.
+package keys
+
+import (
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/ThreeDotsLabs/watermill/message"
+
+	"github.com/millpond-go/millpond/stores"
+)
+
+var (
+	// ErrNoKey: no link of the chain found an id in the message.
+	ErrNoKey = errors.New("keys: the message has no id")
+	// ErrTooLong: the id that was found is longer than allowed.
+	ErrTooLong = errors.New("keys: the message id is too long")
+)
+
+// Chain finds ids. The zero value is not usable: begin with [First]. A Chain is
+// immutable and safe for concurrent use.
+type Chain struct {
+	links  []Link
+	scopes []Scope
+}
+
+// First returns a chain of one link.
+func First(l Link) Chain { return Chain{links: []Link{l}} }
+
+// Then returns the chain with one more link, asked when those before found nothing.
+//
+// Use it only if the producer decides once and for all which of the links a message
+// has: a header that gets lost on the way (a dead-letter queue, a hand-made
+// re-publish) changes the id, and the message runs again.
+func (c Chain) Then(l Link) Chain {
+	c.links = append(c.links[:len(c.links):len(c.links)], l)
+	return c
+}
+
+// Scoped returns the chain with ids that are unique only within the scopes, for
+// producers whose ids repeat among topics, event types or tenants.
+func (c Chain) Scoped(scopes ...Scope) Chain {
+	c.scopes = append(c.scopes[:len(c.scopes):len(c.scopes)], scopes...)
+	return c
+}
+
+// IsZero reports whether the chain has no link.
+func (c Chain) IsZero() bool { return len(c.links) == 0 }
+
+// NeedsFingerprint reports whether an id of this chain may come to name another
+// message in time, which only the fingerprint notices.
+func (c Chain) NeedsFingerprint() bool {
+	for _, link := range c.links {
+		if link.reused {
+			return true
+		}
+	}
+	return false
+}
+
+// String describes the chain for logs.
+func (c Chain) String() string {
+	names := make([]string, 0, len(c.links))
+	for _, link := range c.links {
+		names = append(names, link.name)
+	}
+	s := strings.Join(names, ", then ")
+	for _, scope := range c.scopes {
+		s += " per " + scope.name
+	}
+	return s
+}
+
+// ID returns the id of the message and the name of the link that found it. limit
+// is the largest raw id in bytes. The error is ErrNoKey, or wraps ErrTooLong, and
+// then the id is returned as far as it is known.
+func (c Chain) ID(msg *message.Message, limit int) (id []byte, source string, err error) {
+	for _, link := range c.links {
+		kind, value := link.find(msg)
+		if value == "" {
+			continue
+		}
+		if len(value) > limit {
+			return []byte(value), link.name, fmt.Errorf("%w: %d bytes from %s, at most %d are allowed",
+				ErrTooLong, len(value), link.name, limit)
+		}
+		id = c.encode(msg, kind, value)
+		if len(id) > stores.MaxIDBytes {
+			return id, link.name, fmt.Errorf("%w: %d bytes with its scopes, at most %d are allowed",
+				ErrTooLong, len(id), stores.MaxIDBytes)
+		}
+		return id, link.name, nil
+	}
+	return nil, "", ErrNoKey
+}
+
+// encode is injective: scopes are preceded by their length, the raw id is the rest.
+func (c Chain) encode(msg *message.Message, kind byte, value string) []byte {
+	id := make([]byte, 0, 2+len(value))
+	for _, scope := range c.scopes {
+		v := scope.find(msg)
+		id = append(id, scope.kind)
+		id = strconv.AppendInt(id, int64(len(v)), 10)
+		id = append(id, ':')
+		id = append(id, v...)
+		id = append(id, '|')
+	}
+	if short, ok := packUUID(value); ok {
+		id = append(id, kind, '#')
+		return append(id, short[:]...)
+	}
+	id = append(id, kind, ':')
+	return append(id, value...)
+}
+
+// packUUID packs the one text form that it can be unpacked to: 36 characters,
+// lower case.
+func packUUID(s string) (u [16]byte, ok bool) {
+	if len(s) != 36 || s[8] != '-' || s[13] != '-' || s[18] != '-' || s[23] != '-' {
+		return u, false
+	}
+	var digits [32]byte
+	n := 0
+	for i := range len(s) {
+		switch c := s[i]; {
+		case i == 8 || i == 13 || i == 18 || i == 23:
+		case '0' <= c && c <= '9' || 'a' <= c && c <= 'f':
+			digits[n] = c
+			n++
+		default:
+			return u, false
+		}
+	}
+	_, err := hex.Decode(u[:], digits[:])
+	return u, err == nil
+}
+
+// Format returns a stored id as text: its scopes and kind, and a packed UUID in its
+// usual form. The result may hold any byte that the id holds; quote it before it
+// reaches a terminal.
+func Format(id []byte) string {
+	var scopes strings.Builder
+	rest := string(id)
+	for {
+		if len(rest) < 2 || rest[1] < '0' || rest[1] > '9' {
+			break
+		}
+		length, tail, ok := strings.Cut(rest[1:], ":")
+		n, err := strconv.Atoi(length)
+		if !ok || err != nil || n >= len(tail) || tail[n] != '|' {
+			break
+		}
+		scopes.WriteString(rest[:1] + "=" + tail[:n] + " ")
+		rest = tail[n+1:]
+	}
+	if len(rest) == 18 && rest[1] == '#' {
+		u := rest[2:]
+		rest = fmt.Sprintf("%c:%x-%x-%x-%x-%x", rest[0], u[:4], u[4:6], u[6:8], u[8:10], u[10:])
+	}
+	return scopes.String() + rest
+}

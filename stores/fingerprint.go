@@ -1,0 +1,119 @@
+package stores
+
+import (
+	"crypto/hmac"
+	"crypto/sha256"
+	"crypto/subtle"
+	"encoding/binary"
+	"errors"
+	"hash"
+)
+
+// FingerprintAlgorithm names how a fingerprint was made. It is stored with the
+// digest, so that two digests are only compared when they can be.
+type FingerprintAlgorithm uint8
+
+const (
+	FingerprintOff    FingerprintAlgorithm = 0 // no fingerprint was taken
+	FingerprintSHA256 FingerprintAlgorithm = 1 // SHA-256 (FIPS 180-4)
+	FingerprintHMAC   FingerprintAlgorithm = 2 // HMAC-SHA-256 (RFC 2104) under the key KeyID
+)
+
+// Fingerprint is a digest of what a message says: its payload and its declared
+// stable headers. The zero value means that none was taken.
+type Fingerprint struct {
+	Algorithm FingerprintAlgorithm
+	KeyID     uint8 // which HMAC key; 0 without one
+	Digest    [sha256.Size]byte
+}
+
+// Comparison is what two fingerprints say about two messages with one key.
+type Comparison uint8
+
+const (
+	Incomparable Comparison = iota // another algorithm, another key, or none: nothing can be said
+	Same
+	Different
+)
+
+// Compare compares two fingerprints in constant time.
+func (f Fingerprint) Compare(other Fingerprint) Comparison {
+	if f.Algorithm == FingerprintOff || f.Algorithm != other.Algorithm || f.KeyID != other.KeyID {
+		return Incomparable
+	}
+	if subtle.ConstantTimeCompare(f.Digest[:], other.Digest[:]) == 1 {
+		return Same
+	}
+	return Different
+}
+
+// fingerprintBytes is the length of the stored form: algorithm, key id, digest.
+const fingerprintBytes = 2 + sha256.Size
+
+// Bytes returns the stored form, nil for the zero value.
+func (f Fingerprint) Bytes() []byte {
+	if f.Algorithm == FingerprintOff {
+		return nil
+	}
+	b := make([]byte, 0, fingerprintBytes)
+	b = append(b, byte(f.Algorithm), f.KeyID)
+	return append(b, f.Digest[:]...)
+}
+
+// ErrFingerprint is returned by [ParseFingerprint] for bytes of a wrong length.
+var ErrFingerprint = errors.New("stores: not a stored fingerprint")
+
+// ParseFingerprint reads the stored form; empty input gives the zero value.
+func ParseFingerprint(b []byte) (Fingerprint, error) {
+	var f Fingerprint
+	if len(b) == 0 {
+		return f, nil
+	}
+	if len(b) != fingerprintBytes {
+		return f, ErrFingerprint
+	}
+	f.Algorithm, f.KeyID = FingerprintAlgorithm(b[0]), b[1]
+	copy(f.Digest[:], b[2:])
+	return f, nil
+}
+
+// FingerprintKey keys fingerprints, so that a reader of the table cannot guess
+// short payloads from their digests. The zero value means plain SHA-256.
+type FingerprintKey struct {
+	ID     uint8
+	Secret []byte
+}
+
+// Header is one stable header of a message, part of its fingerprint.
+type Header struct{ Name, Value string }
+
+// NewFingerprint digests payload and headers, in the order given. Each part is
+// preceded by its length, so that no two different inputs look alike.
+func NewFingerprint(key FingerprintKey, payload []byte, headers ...Header) Fingerprint {
+	f := Fingerprint{Algorithm: FingerprintSHA256}
+	if len(key.Secret) == 0 && len(headers) == 0 {
+		f.Digest = sha256.Sum256(payload)
+		return f
+	}
+	var h hash.Hash
+	if len(key.Secret) > 0 {
+		f.Algorithm, f.KeyID = FingerprintHMAC, key.ID
+		h = hmac.New(sha256.New, key.Secret)
+	} else {
+		h = sha256.New()
+	}
+	// Headers first and payload last: the payload needs no length of its own.
+	var length [8]byte
+	write := func(s string) {
+		binary.BigEndian.PutUint64(length[:], uint64(len(s)))
+		h.Write(length[:])
+		h.Write([]byte(s))
+	}
+	for _, header := range headers {
+		write(header.Name)
+		write(header.Value)
+	}
+	h.Write(payload)
+	h.Sum(f.Digest[:0])
+	return f
+}

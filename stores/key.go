@@ -1,0 +1,76 @@
+package stores
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+)
+
+// MaxIDBytes is the largest message id, in bytes, that every store takes. It fits
+// the index limits of all supported databases with room for the consumer.
+const MaxIDBytes = 512
+
+// Consumer is the name under which effects are counted once. Two handlers never
+// share one: the second would take its messages for duplicates and lose them.
+// Renaming either part makes a new consumer, which has seen nothing yet.
+type Consumer struct {
+	Service string // the program; required, without '/'
+	Handler string // the handler in the program; required
+}
+
+// String returns "service/handler", the form used in tables and logs.
+func (c Consumer) String() string { return c.Service + "/" + c.Handler }
+
+// Validate reports every part that no store accepts, as one error.
+func (c Consumer) Validate() error {
+	return errors.Join(
+		validName("Consumer.Service", c.Service, '/'),
+		validName("Consumer.Handler", c.Handler, 0),
+	)
+}
+
+const maxNameBytes = 200
+
+func validName(field, name string, forbidden rune) error {
+	switch {
+	case name == "":
+		return fmt.Errorf("stores: %s is empty: give it a fixed name", field)
+	case len(name) > maxNameBytes:
+		return fmt.Errorf("stores: %s has %d bytes: at most %d are allowed", field, len(name), maxNameBytes)
+	case strings.ToValidUTF8(name, "") != name || strings.ContainsFunc(name, isControl):
+		return fmt.Errorf("stores: %s is %q: use valid UTF-8 without control characters", field, name)
+	case forbidden != 0 && strings.ContainsRune(name, forbidden):
+		return fmt.Errorf("stores: %s is %q: it must not contain %q", field, name, forbidden)
+	}
+	return nil
+}
+
+func isControl(r rune) bool { return r < 0x20 || r == 0x7f }
+
+// Key identifies a message for one consumer. All deliveries of a message share it.
+type Key struct {
+	Consumer Consumer
+	ID       []byte // 1 to MaxIDBytes bytes, compared byte by byte; the store does not keep the slice
+}
+
+// Validate returns an error wrapping [ErrInvalidKey] if the consumer or the id is
+// one that no store accepts.
+func (k Key) Validate() error {
+	if err := k.Consumer.Validate(); err != nil {
+		return fmt.Errorf("%w: %w", ErrInvalidKey, err)
+	}
+	if n := len(k.ID); n == 0 || n > MaxIDBytes {
+		return fmt.Errorf("%w: the message id has %d bytes, 1 to %d are allowed", ErrInvalidKey, n, MaxIDBytes)
+	}
+	return nil
+}
+
+// String returns the key for logs: the id quoted and cut, so that nothing in it
+// reaches a terminal as a control sequence.
+func (k Key) String() string {
+	const shown = 80
+	if len(k.ID) > shown {
+		return fmt.Sprintf("%s %.*q… (%d bytes)", k.Consumer, shown, k.ID[:shown], len(k.ID))
+	}
+	return fmt.Sprintf("%s %q", k.Consumer, k.ID)
+}

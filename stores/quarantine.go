@@ -1,0 +1,98 @@
+package stores
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/binary"
+	"slices"
+	"time"
+)
+
+// Reason says why a message is in quarantine.
+type Reason string
+
+const (
+	ReasonConflict    Reason = "conflict"       // its key is completed with another fingerprint
+	ReasonNoKey       Reason = "no_key"         // no message id could be found
+	ReasonKeyTooLong  Reason = "key_too_long"   // the id is longer than is allowed
+	ReasonUndecodable Reason = "undecodable"    // the broker adapter could not read it
+	ReasonTooLarge    Reason = "too_large"      // payload or metadata over the limits
+	ReasonOutputs     Reason = "outputs"        // the handler returned messages, which cannot be kept yet
+	ReasonAckedEarly  Reason = "acked_early"    // the handler acked it and its attempt was not committed
+	ReasonTxCommitted Reason = "handler_commit" // the handler committed the transaction itself, in the middle
+)
+
+// Quarantined is a message that cannot be a row of its own key, as it is kept. The
+// store keeps none of its slices and maps.
+type Quarantined struct {
+	Consumer Consumer
+	ID       []byte // nil if there is none; may be longer than MaxIDBytes
+	Reason   Reason
+	Detail   string // for people; cut to MaxDetailBytes
+
+	Fingerprint Fingerprint // of this message
+	Existing    Fingerprint // of the completed row, for ReasonConflict
+
+	Topic       string
+	Coordinates string // where the broker keeps it, if known
+	UUID        string
+	Metadata    map[string]string
+	Payload     []byte
+}
+
+// MaxDetailBytes is how much of a detail is kept.
+const MaxDetailBytes = 2 << 10
+
+// IdentityHash tells quarantined messages of one consumer, fingerprint and reason
+// apart. It covers the id if there is one; otherwise everything that was received,
+// so that two messages without an id are merged only if they differ in nothing.
+func (q Quarantined) IdentityHash() [sha256.Size]byte {
+	h := sha256.New()
+	var length [8]byte
+	write := func(b []byte) {
+		binary.BigEndian.PutUint64(length[:], uint64(len(b)))
+		h.Write(length[:])
+		h.Write(b)
+	}
+	if len(q.ID) > 0 {
+		h.Write([]byte{1})
+		write(q.ID)
+	} else {
+		h.Write([]byte{2})
+		write([]byte(q.Topic))
+		write([]byte(q.Coordinates))
+		write([]byte(q.UUID))
+		names := make([]string, 0, len(q.Metadata))
+		for name := range q.Metadata {
+			names = append(names, name)
+		}
+		slices.Sort(names)
+		for _, name := range names {
+			write([]byte(name))
+			write([]byte(q.Metadata[name]))
+		}
+		write(q.Payload)
+	}
+	return [sha256.Size]byte(h.Sum(nil))
+}
+
+// Quarantine keeps messages that must be acked without having run.
+type Quarantine interface {
+	// Quarantine stores q durably, in a transaction of its own, before it returns
+	// nil. There is one row per (consumer, IdentityHash, fingerprint, reason):
+	// storing it again counts it as seen and changes nothing else. The whole
+	// payload is kept; a message that is too large for that is refused with
+	// ErrTooLarge. Other errors are those of Begin.
+	//
+	// Text that the database cannot hold is replaced in Topic, Coordinates and
+	// Detail, and kept byte by byte in everything else.
+	Quarantine(ctx context.Context, q Quarantined) error
+}
+
+// QuarantineRow is a stored [Quarantined] with what the store adds.
+type QuarantineRow struct {
+	Quarantined
+	RowID           int64
+	Seen            int
+	FirstAt, LastAt time.Time // by the database's clock
+}

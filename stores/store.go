@@ -1,0 +1,165 @@
+package stores
+
+import (
+	"context"
+	"io"
+	"time"
+)
+
+// Outcome is what a claim found. New outcomes may be added: treat an unknown one
+// as "cannot be judged now".
+type Outcome uint8
+
+const (
+	// Claimed: this delivery runs the handler, in the attempt returned with it.
+	Claimed Outcome = iota + 1
+	// Duplicate: the message was completed before. Ack.
+	Duplicate
+	// InFlight: another delivery of the message holds the claim right now. Wait
+	// without a connection and ask again.
+	InFlight
+	// Conflict: the key was completed with another fingerprint, so this is another
+	// message under a used id. Quarantine, then ack; never run the handler.
+	Conflict
+)
+
+var outcomeNames = [...]string{Claimed: "claimed", Duplicate: "duplicate", InFlight: "in_flight", Conflict: "conflict"}
+
+// String returns the outcome as one lower-case word, for labels.
+func (o Outcome) String() string {
+	if int(o) < len(outcomeNames) && outcomeNames[o] != "" {
+		return outcomeNames[o]
+	}
+	return "unknown"
+}
+
+// Claim asks that a delivery may run the handler.
+type Claim struct {
+	Key         Key
+	Fingerprint Fingerprint // compared with the row's; zero: never a conflict
+	TraceParent TraceParent // kept in the row, so that duplicates can point to it
+
+	// Bound is how long the transaction may stand still before the server itself
+	// ends it, so that a stopped or partitioned process frees the key. Stores that
+	// cannot say so in their Capabilities. Zero: no bound.
+	Bound time.Duration
+
+	// Look asks the store to read the row before it tries to insert one: cheaper
+	// when the delivery is likely a duplicate, dearer when it is not. It never
+	// changes the outcome.
+	Look bool
+}
+
+// Verdict is the answer to a claim.
+type Verdict struct {
+	Outcome Outcome
+
+	// Of the delivery that did the work, for Duplicate and Conflict.
+	Fingerprint Fingerprint
+	TraceParent TraceParent
+	CompletedAt time.Time // by the database's clock
+
+	// FingerprintUnknown: a Duplicate whose fingerprints could not be compared
+	// (another algorithm or key, or none).
+	FingerprintUnknown bool
+}
+
+// Inbox decides which delivery runs the handler.
+//
+// Implementations are safe for concurrent use.
+type Inbox interface {
+	// Begin decides the claim and, if it is won, starts the attempt. The attempt is
+	// non-nil exactly if the outcome is Claimed and err is nil.
+	//
+	// The claim is the first statement of the transaction, and unique by the
+	// primary key. Begin never waits for another delivery of the same key: while
+	// one runs, in this or any other process, the answer is InFlight, or an error
+	// wrapping ErrUnavailable from a store that cannot tell. Nothing is written and
+	// no connection is held when it returns anything but Claimed.
+	//
+	// ctx bounds Begin alone; cancelling it later does not touch the attempt.
+	// Errors wrap ErrUnavailable, ErrNotMigrated, ErrNotRegistered, ErrInvalidKey
+	// or ErrClosed; any other error is unexpected and to be treated like
+	// ErrUnavailable. After an error the key is as it was.
+	Begin(ctx context.Context, c Claim) (Attempt, Verdict, error)
+}
+
+// Attempt is one run of a handler in one transaction, which holds the claim. It is
+// ended by exactly one successful Commit or by Rollback; an attempt never ended
+// holds a connection and its key until the bound strikes.
+//
+// Its methods are called by one goroutine at a time.
+type Attempt interface {
+	// Context returns parent with the native transaction, for the handler.
+	Context(parent context.Context) context.Context
+
+	// Commit commits the claim and the handler's effects together. nil means
+	// proven: the transaction that committed is the one that holds the claim.
+	// Otherwise the error wraps ErrNotCommitted (and, where it applies, ErrTxAborted,
+	// ErrTxEnded, ErrTxBusy, ErrReentered or ErrTxManaged) or ErrCommitUnknown. In
+	// all three cases the attempt is over and its connection given back or closed.
+	//
+	// ctx bounds the commit alone. If it ends while the server may be committing,
+	// the outcome is unknown.
+	Commit(ctx context.Context) error
+
+	// Rollback ends the attempt without a trace. It does nothing after Commit or a
+	// first Rollback. An error means that the connection was closed instead, which
+	// also ends the transaction, as soon as the server notices.
+	Rollback(ctx context.Context) error
+}
+
+// Resolver is implemented by stores that can find out what became of an unknown
+// commit.
+type Resolver interface {
+	// Resolve reports whether the key is completed, after waiting, bounded by ctx,
+	// until no transaction that could still complete it is running. It uses
+	// another connection than the attempt. An error wraps ErrUnavailable and means
+	// that the question is still open.
+	Resolve(ctx context.Context, k Key) (completed bool, err error)
+}
+
+// Registration announces a consumer and the topic it reads.
+type Registration struct {
+	Consumer Consumer
+	Topic    string // as the handler subscribes to it; may be empty if it is not known
+	// AcceptTopic adds the topic to a consumer that is known for others only,
+	// instead of refusing it: for a handler that has moved.
+	AcceptTopic bool
+}
+
+// Registry records consumers. Registering is idempotent and safe to do from many
+// processes at once.
+type Registry interface {
+	// Register must succeed once in a process before Begin or Quarantine is called
+	// for the consumer. It also checks the schema, as Validate does. Errors wrap
+	// ErrConsumerConflict (the consumer is registered for other topics),
+	// ErrInvalidKey (a name no store accepts), ErrNotMigrated, ErrSchemaNewer,
+	// ErrUnavailable or ErrClosed.
+	Register(ctx context.Context, r Registration) error
+}
+
+// Capabilities says which promises depend on the database behind a store.
+type Capabilities struct {
+	System string // "postgresql", "sqlite": the OpenTelemetry name of the database system
+
+	// ServerBound: the server ends the transaction of a process that stands still
+	// (Claim.Bound). Without it a stopped process holds its key until it goes on
+	// or dies.
+	ServerBound bool
+
+	// SingleWriter: transactions of different keys run one after another.
+	SingleWriter bool
+}
+
+// Store is everything an adapter of this module offers.
+type Store interface {
+	Inbox
+	Registry
+	Quarantine
+	Migrator
+	Capabilities() Capabilities
+	// Close frees what the store has opened itself: a connection pool given by the
+	// caller stays open. Attempts should have ended before.
+	io.Closer
+}
