@@ -1,0 +1,219 @@
+package postgres
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/millpond-go/millpond/internal/sqlstore"
+	"github.com/millpond-go/millpond/stores"
+)
+
+// attempt is one transaction that holds a claim. The handler uses it through tx.
+type attempt struct {
+	store    *Store
+	conn     *pgxpool.Conn
+	consumer int32
+	id       []byte
+	entry    sqlstore.Entry
+	tx       managedTx
+
+	// A handler may leave goroutines and rows behind. They must never touch the
+	// connection once it belongs to somebody else, and looking at a connection in
+	// use is a data race; so its use is counted here.
+	mu      sync.Mutex
+	over    bool
+	using   int  // statements and rows in use
+	suspect bool // the handler had ways to end the transaction that were not watched
+}
+
+var _ stores.Attempt = (*attempt)(nil)
+
+func newAttempt(s *Store, conn *pgxpool.Conn, tx pgx.Tx, consumer int32, id []byte) *attempt {
+	a := &attempt{store: s, conn: conn, consumer: consumer, id: id}
+	a.tx = managedTx{attempt: a, tx: tx}
+	return a
+}
+
+type attemptKey struct{}
+
+// Context implements stores.Attempt.
+func (a *attempt) Context(parent context.Context) context.Context {
+	return context.WithValue(parent, attemptKey{}, a)
+}
+
+// acquire notes that the handler uses the connection until release.
+func (a *attempt) acquire() error {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.over {
+		return pgx.ErrTxClosed
+	}
+	a.using++
+	return nil
+}
+
+func (a *attempt) release() {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.using--
+}
+
+func (a *attempt) distrust() {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.suspect = true
+}
+
+// close lets no more statements of the handler pass. idle is false if some still
+// run.
+func (a *attempt) close() (already, idle, suspect bool) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	already, a.over = a.over, true
+	return already, a.using == 0, a.suspect
+}
+
+// Commit implements stores.Attempt.
+func (a *attempt) Commit(ctx context.Context) error {
+	already, idle, suspect := a.close()
+	if already {
+		return notCommitted(errors.New("the attempt is over"))
+	}
+	if !idle {
+		a.cut()
+		return notCommitted(stores.ErrTxBusy)
+	}
+	pg := a.conn.Conn().PgConn()
+	doomed := a.entry.Doomed()
+	switch {
+	case pg.IsClosed():
+		a.conn.Release()
+		err := errors.New("the connection was lost in a statement whose error the handler hid")
+		if suspect {
+			return notCommitted(fmt.Errorf("%w: %w", stores.ErrTxEnded, err))
+		}
+		return notCommitted(fmt.Errorf("%w: %w", stores.ErrTxAborted, err))
+	case pg.IsBusy():
+		a.cut()
+		return notCommitted(stores.ErrTxBusy)
+	case pg.TxStatus() == 'I':
+		a.conn.Release()
+		return notCommitted(errors.Join(stores.ErrTxEnded, doomed))
+	case doomed != nil:
+		return notCommitted(errors.Join(doomed, a.end(ctx)))
+	case pg.TxStatus() == 'E':
+		return notCommitted(errors.Join(stores.ErrTxAborted, a.end(ctx)))
+	case ctx.Err() != nil:
+		return notCommitted(errors.Join(ctx.Err(), a.end(context.WithoutCancel(ctx))))
+	}
+	if suspect {
+		return a.commitIfOurs(ctx)
+	}
+	tag, err := a.conn.Exec(ctx, "commit")
+	return a.committed(ctx, tag, err)
+}
+
+// commitIfOurs commits only if the transaction that runs is the one that wrote the
+// claim's row; the check and COMMIT share a trip.
+func (a *attempt) commitIfOurs(ctx context.Context) error {
+	var batch pgx.Batch
+	batch.Queue(a.store.sql.owned, a.consumer, a.id)
+	batch.Queue("commit")
+	results := a.conn.SendBatch(ctx, &batch)
+	_, err := results.Exec()
+	if err != nil {
+		_ = results.Close()
+		var pgErr *pgconn.PgError
+		if errors.As(err, &pgErr) && pgErr.Code == divisionByZero {
+			return notCommitted(errors.Join(stores.ErrTxEnded, a.end(ctx)))
+		}
+		return a.committed(ctx, pgconn.CommandTag{}, err)
+	}
+	tag, err := results.Exec()
+	if closeErr := results.Close(); err == nil {
+		err = closeErr
+	}
+	return a.committed(ctx, tag, err)
+}
+
+const divisionByZero = "22012"
+
+// committed judges the answer to a COMMIT that was sent. Only the tag COMMIT proves
+// a commit, and only an ERROR of the server, or the tag ROLLBACK, disproves it: what
+// the client reports about a broken connection does not tell a lost request from a
+// lost reply.
+func (a *attempt) committed(ctx context.Context, tag pgconn.CommandTag, err error) error {
+	if err == nil {
+		a.conn.Release()
+		switch tag.String() {
+		case "COMMIT":
+			return nil
+		case "ROLLBACK":
+			return notCommitted(stores.ErrTxAborted)
+		}
+		return fmt.Errorf("postgres: %w: COMMIT was answered by %q", stores.ErrCommitUnknown, tag)
+	}
+	var pgErr *pgconn.PgError
+	if errors.As(err, &pgErr) && pgErr.SeverityUnlocalized == "ERROR" && pgErr.Code != completionUnknown {
+		return notCommitted(errors.Join(err, a.end(ctx)))
+	}
+	a.drop(ctx)
+	return fmt.Errorf("postgres: %w: %w", stores.ErrCommitUnknown, err)
+}
+
+const completionUnknown = "40003"
+
+// Rollback implements stores.Attempt.
+func (a *attempt) Rollback(ctx context.Context) error {
+	already, idle, _ := a.close()
+	switch {
+	case already:
+		return nil
+	case !idle:
+		a.cut()
+		return fmt.Errorf("postgres: rollback: %w", stores.ErrTxBusy)
+	}
+	return a.end(ctx)
+}
+
+// end rolls back what is open and gives the connection back.
+func (a *attempt) end(ctx context.Context) error {
+	pg := a.conn.Conn().PgConn()
+	if pg.IsClosed() || pg.TxStatus() == 'I' {
+		a.conn.Release()
+		return nil
+	}
+	if pg.IsBusy() {
+		a.cut()
+		return nil
+	}
+	if _, err := a.conn.Exec(ctx, "rollback"); err != nil {
+		a.drop(ctx)
+		return fmt.Errorf("postgres: rollback: %w", err)
+	}
+	a.conn.Release()
+	return nil
+}
+
+// drop closes a connection of which nothing is known any more.
+func (a *attempt) drop(ctx context.Context) {
+	_ = a.conn.Conn().Close(ctx)
+	a.conn.Release()
+}
+
+// cut takes a connection that is in use away from the pool and closes its socket,
+// the one thing that is safe to do while another goroutine reads from it. The server
+// then rolls back.
+func (a *attempt) cut() {
+	_ = a.conn.Hijack().PgConn().Conn().Close()
+}
+
+func notCommitted(err error) error {
+	return fmt.Errorf("postgres: %w: %w", stores.ErrNotCommitted, err)
+}

@@ -1,0 +1,168 @@
+package postgres
+
+import "strings"
+
+// transactionControl reports whether SQL text holds a statement that would begin or
+// end a transaction (savepoints are not such), and whether it holds several
+// statements, which the simple protocol allows. It knows comments, quotes and dollar
+// quotes; text that it cannot read to the end counts as several.
+//
+// It is what keeps honest mistakes from half-done commits. What may slip through is
+// caught at the commit, which proves whose transaction it is.
+func transactionControl(sql string) (control, several bool) {
+	s := scanner{rest: sql}
+	statements := 0
+	for {
+		first, second, more := s.statement()
+		if first != "" {
+			statements++
+			control = control || isControl(first, second)
+		}
+		if !more {
+			return control, statements > 1 || s.unclosed
+		}
+	}
+}
+
+func isControl(first, second string) bool {
+	switch strings.ToUpper(first) {
+	case "BEGIN", "COMMIT", "END", "ABORT":
+		return true
+	case "START", "PREPARE":
+		return strings.EqualFold(second, "TRANSACTION")
+	case "ROLLBACK":
+		return !strings.EqualFold(second, "TO")
+	}
+	return false
+}
+
+// scanner walks over SQL text one statement at a time.
+type scanner struct {
+	rest     string
+	unclosed bool // a quote or comment did not end
+}
+
+// statement consumes one statement with its semicolon and returns its first two
+// words. ROLLBACK [WORK | TRANSACTION] TO is returned as ROLLBACK TO.
+func (s *scanner) statement() (first, second string, more bool) {
+	for s.rest != "" {
+		switch c := s.rest[0]; {
+		case c == ';':
+			s.rest = s.rest[1:]
+			return first, second, true
+		case c == '\'' || c == '"':
+			s.skipQuoted(c)
+		case strings.HasPrefix(s.rest, "--"):
+			s.skipTo("\n")
+		case strings.HasPrefix(s.rest, "/*"):
+			s.skipComment()
+		case c == '$':
+			s.skipDollarQuoted()
+		case isWordByte(c):
+			word := s.word()
+			switch {
+			case first == "":
+				first = word
+			case strings.EqualFold(first, "ROLLBACK") && (strings.EqualFold(word, "WORK") || strings.EqualFold(word, "TRANSACTION")):
+			case second == "":
+				second = word
+			}
+		default:
+			s.rest = s.rest[1:]
+		}
+	}
+	return first, second, false
+}
+
+func isWordByte(c byte) bool {
+	return c == '_' || '0' <= c && c <= '9' || 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || c >= 0x80
+}
+
+func (s *scanner) word() string {
+	n := 0
+	for n < len(s.rest) && (isWordByte(s.rest[n]) || s.rest[n] == '$') {
+		n++
+	}
+	word := s.rest[:n]
+	s.rest = s.rest[n:]
+	// E'…' strings know backslash escapes.
+	if strings.EqualFold(word, "e") && strings.HasPrefix(s.rest, "'") {
+		s.skipEscaped()
+	}
+	return word
+}
+
+func (s *scanner) skipTo(end string) {
+	_, rest, _ := strings.Cut(s.rest, end)
+	s.rest = rest
+}
+
+// skipQuoted needs no care for doubled quotes: they read as two strings in a row.
+func (s *scanner) skipQuoted(quote byte) {
+	i := strings.IndexByte(s.rest[1:], quote)
+	if i < 0 {
+		s.rest, s.unclosed = "", true
+		return
+	}
+	s.rest = s.rest[i+2:]
+}
+
+func (s *scanner) skipEscaped() {
+	for i := 1; i < len(s.rest); i++ {
+		switch s.rest[i] {
+		case '\\':
+			i++
+		case '\'':
+			s.rest = s.rest[i+1:]
+			return
+		}
+	}
+	s.rest, s.unclosed = "", true
+}
+
+// skipComment skips a block comment; they nest.
+func (s *scanner) skipComment() {
+	depth := 0
+	for i := 0; i+1 < len(s.rest); i++ {
+		switch s.rest[i : i+2] {
+		case "/*":
+			depth++
+			i++
+		case "*/":
+			depth--
+			i++
+			if depth == 0 {
+				s.rest = s.rest[i+1:]
+				return
+			}
+		}
+	}
+	s.rest, s.unclosed = "", true
+}
+
+// skipDollarQuoted skips $tag$ … $tag$, or the dollar of a parameter such as $1.
+func (s *scanner) skipDollarQuoted() {
+	tag, ok := dollarTag(s.rest)
+	if !ok {
+		s.rest = s.rest[1:]
+		return
+	}
+	i := strings.Index(s.rest[len(tag):], tag)
+	if i < 0 {
+		s.rest, s.unclosed = "", true
+		return
+	}
+	s.rest = s.rest[i+2*len(tag):]
+}
+
+func dollarTag(s string) (string, bool) {
+	for i := 1; i < len(s); i++ {
+		switch {
+		case s[i] == '$':
+			return s[:i+1], true
+		case !isWordByte(s[i]) || i == 1 && '0' <= s[i] && s[i] <= '9':
+			return "", false
+		}
+	}
+	return "", false
+}

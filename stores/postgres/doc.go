@@ -1,0 +1,52 @@
+// Package postgres is the store on PostgreSQL, on pgx v5.
+//
+// # Usage
+//
+// With a pool of the program's own:
+//
+//	store, err := postgres.New(pool, postgres.Config{})
+//
+// or from a URL, with a pool that Close closes:
+//
+//	store, err := postgres.Open(ctx, "postgres://billing@db/billing")
+//
+// A handler gets the transaction as its parameter from [Handler], or from the
+// message's context by [TxFromContext]. It is a pgx.Tx whose Commit and Rollback
+// belong to millpond: see stores.ErrTxManaged.
+//
+// # URL
+//
+// postgres:// and postgresql:// URLs are pgx's, with its parameters and
+// environment variables (PGPASSWORD and so on). Two parameters are millpond's:
+// millpond_schema and millpond_prefix, the names of Config.
+//
+// # Schema
+//
+// Tables are created by Migrate or by the SQL of Migrations, never on their own.
+// A completed message costs one row of three columns and its primary key.
+//
+// # Isolation and locking
+//
+// The transaction is READ COMMITTED, whatever the server's default, unless
+// Config.Isolation says otherwise. The claim is its first statement, sent together
+// with BEGIN: an insert that only happens if the key's advisory lock (transaction
+// scoped, try only) is free. A first delivery therefore costs the round trips of
+// BEGIN, the handler's statements and COMMIT, and nobody waits for a lock of
+// millpond. The advisory locks use 64-bit keys that are hashes of the table name,
+// consumer and id; a program that takes the same key makes a message wait, nothing
+// else. No session state is used, so poolers in transaction mode work (with a pgx
+// exec mode that they support).
+//
+// # Capabilities
+//
+// ServerBound: idle_in_transaction_session_timeout and statement_timeout are set
+// for the transaction (never above what the connection has), so that the server
+// frees the key of a process that stands still.
+//
+// # Limits
+//
+// A commit is as durable as the server makes it: with synchronous_commit=off, or
+// after a failover to an asynchronous standby, a committed message can be gone
+// although it was acked. A handler that reaches around its transaction through
+// tx.Conn() can commit it; that is noticed, and the message put into quarantine.
+package postgres

@@ -1,0 +1,222 @@
+package postgres
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/millpond-go/millpond/stores"
+)
+
+// Begin implements stores.Inbox. Trips: one if the claim is won, one more to see
+// why not; with Claim.Look one for a duplicate, one more than usual otherwise.
+func (s *Store) Begin(ctx context.Context, c stores.Claim) (stores.Attempt, stores.Verdict, error) {
+	a, verdict, err := s.begin(ctx, c)
+	if a == nil { // not a non-nil interface around a nil pointer
+		return nil, verdict, err
+	}
+	return a, verdict, err
+}
+
+func (s *Store) begin(ctx context.Context, c stores.Claim) (*attempt, stores.Verdict, error) {
+	if s.closed.Load() {
+		return nil, stores.Verdict{}, stores.ErrClosed
+	}
+	if err := c.Key.Validate(); err != nil {
+		return nil, stores.Verdict{}, err
+	}
+	consumer, err := s.consumerID(c.Key.Consumer)
+	if err != nil {
+		return nil, stores.Verdict{}, err
+	}
+	if c.Look {
+		row, err := scanRow(s.pool.QueryRow(ctx, s.sql.look, consumer, c.Key.ID))
+		if err != nil {
+			return nil, stores.Verdict{}, unavailable(err)
+		}
+		if row.found {
+			return nil, row.verdict(c.Fingerprint), nil
+		}
+	}
+	conn, err := s.pool.Acquire(ctx)
+	if err != nil {
+		return nil, stores.Verdict{}, unavailable(err)
+	}
+	tx, err := s.claim(ctx, conn, consumer, c)
+	if err != nil {
+		s.abandon(ctx, conn)
+		return nil, stores.Verdict{}, unavailable(err)
+	}
+	if tx != nil {
+		return newAttempt(s, conn, tx, consumer, c.Key.ID), stores.Verdict{Outcome: stores.Claimed}, nil
+	}
+	defer conn.Release()
+	row, err := s.lookAndRollback(ctx, conn, consumer, c.Key.ID)
+	if err != nil {
+		return nil, stores.Verdict{}, unavailable(err)
+	}
+	return nil, row.verdict(c.Fingerprint), nil
+}
+
+// claim sends BEGIN and the insert in one trip and returns the transaction if the
+// row is ours.
+func (s *Store) claim(ctx context.Context, conn *pgxpool.Conn, consumer int32, c stores.Claim) (pgx.Tx, error) {
+	idle, statement := s.limits.within(c.Bound)
+	var batch pgx.Batch
+	batch.BeginTx(s.txOptions)
+	var trace []byte
+	if !c.TraceParent.IsZero() {
+		trace = c.TraceParent[:]
+	}
+	batch.Queue(s.sql.claim, consumer, c.Key.ID, c.Fingerprint.Bytes(), trace, s.lockKey(consumer, c.Key.ID), idle, statement)
+	results := conn.SendBatch(ctx, &batch)
+	if _, err := results.Exec(); err != nil {
+		return nil, errors.Join(err, results.Close())
+	}
+	tag, err := results.Exec()
+	if closeErr := results.Close(); err == nil {
+		err = closeErr
+	}
+	if err != nil || tag.RowsAffected() != 1 {
+		return nil, err
+	}
+	return results.Tx(), nil
+}
+
+// lookAndRollback reads the row that stood in the way and ends the transaction, in
+// one trip. Its snapshot is newer than the row the insert met, so a row that made
+// the insert fail is seen.
+func (s *Store) lookAndRollback(ctx context.Context, conn *pgxpool.Conn, consumer int32, id []byte) (inboxRow, error) {
+	var batch pgx.Batch
+	batch.Queue(s.sql.look, consumer, id)
+	batch.Queue("rollback")
+	results := conn.SendBatch(ctx, &batch)
+	row, err := scanRow(results.QueryRow())
+	if closeErr := results.Close(); err == nil {
+		err = closeErr
+	}
+	return row, err
+}
+
+// abandon gives a connection back after a failed claim. Where the transaction can
+// be rolled back the connection is kept.
+func (s *Store) abandon(ctx context.Context, conn *pgxpool.Conn) {
+	pg := conn.Conn().PgConn()
+	if !pg.IsClosed() && pg.TxStatus() != 'I' {
+		_, _ = conn.Exec(ctx, "rollback") // Release closes a connection for which this failed
+	}
+	conn.Release()
+}
+
+// lockKey is the advisory lock of a key: 64 bits of a hash over table, consumer and
+// id. Two keys that collide only wait for each other.
+func (s *Store) lockKey(consumer int32, id []byte) int64 {
+	buf := make([]byte, 0, 128)
+	buf = append(buf, s.lockSalt...)
+	buf = append(buf, 0)
+	buf = binary.BigEndian.AppendUint32(buf, uint32(consumer)) //nolint:gosec // the bits are what matters
+	buf = append(buf, id...)
+	sum := sha256.Sum256(buf)
+	return int64(binary.BigEndian.Uint64(sum[:])) //nolint:gosec // the bits are what matters
+}
+
+// inboxRow is what the claim needs to know of a row.
+type inboxRow struct {
+	found       bool
+	status      int16
+	fingerprint stores.Fingerprint
+	trace       stores.TraceParent
+	completedAt time.Time
+}
+
+func scanRow(r pgx.Row) (inboxRow, error) {
+	var (
+		row                inboxRow
+		fingerprint, trace []byte
+		completedAt        *time.Time
+	)
+	err := r.Scan(&row.status, &fingerprint, &trace, &completedAt)
+	if errors.Is(err, pgx.ErrNoRows) {
+		return row, nil
+	}
+	if err != nil {
+		return row, err
+	}
+	row.found = true
+	copy(row.trace[:], trace)
+	if completedAt != nil {
+		row.completedAt = *completedAt
+	}
+	row.fingerprint, err = stores.ParseFingerprint(fingerprint)
+	return row, err
+}
+
+func (r inboxRow) verdict(claimed stores.Fingerprint) stores.Verdict {
+	if !r.found {
+		// The lock is taken, or its holder has rolled back meanwhile.
+		return stores.Verdict{Outcome: stores.InFlight}
+	}
+	v := stores.Verdict{
+		Outcome:     stores.Duplicate,
+		Fingerprint: r.fingerprint, TraceParent: r.trace, CompletedAt: r.completedAt,
+	}
+	switch r.fingerprint.Compare(claimed) {
+	case stores.Different:
+		v.Outcome = stores.Conflict
+	case stores.Incomparable:
+		v.FingerprintUnknown = true
+	case stores.Same:
+	}
+	return v
+}
+
+// Resolve implements stores.Resolver: it waits for the key's lock, which the
+// transaction in question holds until its outcome is visible, and reads the row.
+func (s *Store) Resolve(ctx context.Context, k stores.Key) (bool, error) {
+	if s.closed.Load() {
+		return false, stores.ErrClosed
+	}
+	consumer, err := s.consumerID(k.Consumer)
+	if err != nil {
+		return false, err
+	}
+	// The server must give up before we do, or it would go on waiting unwatched.
+	wait := time.Minute
+	if deadline, ok := ctx.Deadline(); ok {
+		wait = max(time.Until(deadline)*9/10, time.Millisecond)
+	}
+	conn, err := s.pool.Acquire(ctx)
+	if err != nil {
+		return false, unavailable(err)
+	}
+	defer conn.Release()
+	var batch pgx.Batch
+	batch.BeginTx(pgx.TxOptions{IsoLevel: pgx.ReadCommitted})
+	batch.Queue("SELECT set_config('lock_timeout', $1, true)", fmt.Sprintf("%dms", wait.Milliseconds()))
+	batch.Queue("SELECT pg_advisory_xact_lock($1)", s.lockKey(consumer, k.ID))
+	batch.Queue(s.sql.look, consumer, k.ID)
+	batch.Queue("rollback")
+	results := conn.SendBatch(ctx, &batch)
+	for range 3 {
+		if _, err = results.Exec(); err != nil {
+			break
+		}
+	}
+	var row inboxRow
+	if err == nil {
+		row, err = scanRow(results.QueryRow())
+	}
+	if closeErr := results.Close(); err == nil {
+		err = closeErr
+	}
+	if err != nil {
+		return false, unavailable(err)
+	}
+	return row.found && row.status == statusCompleted, nil
+}

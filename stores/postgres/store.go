@@ -1,0 +1,171 @@
+package postgres
+
+import (
+	"context"
+	"embed"
+	"errors"
+	"fmt"
+	"net/url"
+	"sync"
+	"sync/atomic"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/millpond-go/millpond/internal/sqlstore"
+	"github.com/millpond-go/millpond/stores"
+)
+
+//go:embed migrations/*.sql
+var migrationFiles embed.FS
+
+// Config configures a [Store]. The zero value is ready to use.
+type Config struct {
+	// Schema holds millpond's tables; "" is the first of the connection's
+	// search_path. It must exist.
+	Schema string
+	// TablePrefix begins the tables' names; "" means "millpond_".
+	TablePrefix string
+	// Isolation of the handlers' transactions; "" means read committed. With a
+	// higher level a claim may fail with a serialization error, which counts as
+	// ErrUnavailable and is tried again.
+	Isolation pgx.TxIsoLevel
+}
+
+// Store is a store on PostgreSQL. It is safe for concurrent use.
+type Store struct {
+	pool       *pgxpool.Pool
+	ownsPool   bool
+	names      sqlstore.Names
+	migrations []stores.Migration
+	txOptions  pgx.TxOptions
+	sql        statements
+	lockSalt   []byte
+	closed     atomic.Bool
+
+	mu        sync.RWMutex
+	consumers map[stores.Consumer]int32
+
+	limits serverLimits
+}
+
+var (
+	_ stores.Store    = (*Store)(nil)
+	_ stores.Resolver = (*Store)(nil)
+)
+
+// New returns a store on a pool that stays the caller's. It does no I/O. Handlers
+// hold one connection each while they run, and one more is needed now and then, so
+// the pool should have more connections than there are deliveries in flight.
+func New(pool *pgxpool.Pool, c Config) (*Store, error) {
+	if pool == nil {
+		return nil, errors.New("postgres: the pool is nil")
+	}
+	if c.TablePrefix == "" {
+		c.TablePrefix = sqlstore.DefaultPrefix
+	}
+	names := sqlstore.Names{Schema: c.Schema, Prefix: c.TablePrefix}
+	if err := names.Validate(); err != nil {
+		return nil, fmt.Errorf("postgres: Config.%w", err)
+	}
+	isolation := c.Isolation
+	switch isolation {
+	case "":
+		isolation = pgx.ReadCommitted
+	case pgx.ReadCommitted, pgx.RepeatableRead, pgx.Serializable:
+	default:
+		return nil, fmt.Errorf("postgres: Config.Isolation is %q: use pgx.ReadCommitted, pgx.RepeatableRead or pgx.Serializable", isolation)
+	}
+	return &Store{
+		pool:       pool,
+		names:      names,
+		migrations: sqlstore.LoadMigrations(migrationFiles, "migrations", names),
+		txOptions:  pgx.TxOptions{IsoLevel: isolation, AccessMode: pgx.ReadWrite},
+		sql:        newStatements(names),
+		lockSalt:   []byte(names.Table("inbox")),
+		consumers:  make(map[stores.Consumer]int32),
+	}, nil
+}
+
+// Open returns a store on a pool of its own, opened from a URL; see the package
+// documentation for its parameters. It connects once, so that a wrong address,
+// database or password is an error here.
+func Open(ctx context.Context, rawURL string) (*Store, error) {
+	u, err := url.Parse(rawURL)
+	if err != nil {
+		return nil, errors.New("postgres: the URL cannot be parsed: write postgres://user@host/database, and percent-encode special characters in a password")
+	}
+	return openURL(ctx, u)
+}
+
+func openURL(ctx context.Context, u *url.URL) (*Store, error) {
+	query := u.Query()
+	c := Config{Schema: query.Get("millpond_schema"), TablePrefix: query.Get("millpond_prefix")}
+	query.Del("millpond_schema")
+	query.Del("millpond_prefix")
+	u.RawQuery = query.Encode()
+	poolConfig, err := pgxpool.ParseConfig(u.String())
+	if err != nil {
+		// pgx's text repeats the URL with the password masked only in known places.
+		return nil, fmt.Errorf("postgres: the URL of host %q is not valid: %w", u.Host, parseReason(err))
+	}
+	pool, err := pgxpool.NewWithConfig(ctx, poolConfig)
+	if err != nil {
+		return nil, fmt.Errorf("postgres: %w: %w", stores.ErrUnavailable, err)
+	}
+	store, err := New(pool, c)
+	if err == nil {
+		if pingErr := pool.Ping(ctx); pingErr != nil {
+			err = fmt.Errorf("postgres: cannot connect to %s: %w", u.Host, unavailable(pingErr))
+		}
+	}
+	if err != nil {
+		pool.Close()
+		return nil, err
+	}
+	store.ownsPool = true
+	return store, nil
+}
+
+func parseReason(err error) error {
+	if inner := errors.Unwrap(err); inner != nil {
+		return inner
+	}
+	return errors.New("check its parameters")
+}
+
+func init() {
+	open := func(ctx context.Context, u *url.URL) (stores.Store, error) { return openURL(ctx, u) }
+	stores.DefaultMux().Handle("postgres", open)
+	stores.DefaultMux().Handle("postgresql", open)
+}
+
+// Pool returns the pool, for the program's own work outside handlers.
+func (s *Store) Pool() *pgxpool.Pool { return s.pool }
+
+// Capabilities implements stores.Store.
+func (s *Store) Capabilities() stores.Capabilities {
+	return stores.Capabilities{System: "postgresql", ServerBound: true}
+}
+
+// Close closes the pool if Open has opened it.
+func (s *Store) Close() error {
+	if s.closed.Swap(true) {
+		return nil
+	}
+	if s.ownsPool {
+		s.pool.Close()
+	}
+	return nil
+}
+
+// consumerID returns the registered id of a consumer.
+func (s *Store) consumerID(c stores.Consumer) (int32, error) {
+	s.mu.RLock()
+	id, ok := s.consumers[c]
+	s.mu.RUnlock()
+	if !ok {
+		return 0, fmt.Errorf("postgres: %w: %s", stores.ErrNotRegistered, c)
+	}
+	return id, nil
+}
