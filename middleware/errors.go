@@ -34,16 +34,16 @@ var (
 )
 
 // notNow is a control error: the delivery goes back unharmed.
-type notNow struct {
+type notNowError struct {
 	cause error
 	held  time.Duration
 }
 
-func (e *notNow) Error() string {
+func (e *notNowError) Error() string {
 	return fmt.Sprintf("%s after %s: %s", ErrNotNow, e.held.Round(time.Millisecond), e.cause)
 }
 
-func (e *notNow) Unwrap() []error { return []error{ErrNotNow, e.cause} }
+func (e *notNowError) Unwrap() []error { return []error{ErrNotNow, e.cause} }
 
 // OnlyFailures reports whether err is a real failure of a handler. It is the filter
 // for Watermill's poison queue, which would otherwise take messages that are merely

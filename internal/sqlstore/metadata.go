@@ -4,6 +4,7 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"unicode/utf8"
 )
 
@@ -50,9 +51,7 @@ func DecodeMetadata(b []byte) (map[string]string, error) {
 		return nil, fmt.Errorf("sqlstore: decode metadata: %w", err)
 	}
 	m := make(map[string]string, len(stored.Text)+len(stored.Binary))
-	for key, value := range stored.Text {
-		m[key] = value
-	}
+	maps.Copy(m, stored.Text)
 	for key, value := range stored.Binary {
 		name, err := base64.StdEncoding.DecodeString(key)
 		if err != nil {

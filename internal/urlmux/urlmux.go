@@ -4,6 +4,7 @@ package urlmux
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/url"
 	"slices"
@@ -52,7 +53,7 @@ func (m *Mux[T]) Open(ctx context.Context, pkg, rawURL string) (T, error) {
 	u, err := url.Parse(rawURL)
 	if err != nil {
 		// url.Error repeats its input, so only its reason may be shown.
-		if urlErr, ok := err.(*url.Error); ok {
+		if urlErr, ok := errors.AsType[*url.Error](err); ok {
 			err = urlErr.Err
 		}
 		return none, fmt.Errorf("%s: the URL cannot be parsed (%w): write scheme://…, and percent-encode special characters in a password", pkg, err)

@@ -18,6 +18,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -49,14 +50,14 @@ func First(l Link) Chain { return Chain{links: []Link{l}} }
 // has: a header that gets lost on the way (a dead-letter queue, a hand-made
 // re-publish) changes the id, and the message runs again.
 func (c Chain) Then(l Link) Chain {
-	c.links = append(c.links[:len(c.links):len(c.links)], l)
+	c.links = append(slices.Clip(c.links), l)
 	return c
 }
 
 // Scoped returns the chain with ids that are unique only within the scopes, for
 // producers whose ids repeat among topics, event types or tenants.
 func (c Chain) Scoped(scopes ...Scope) Chain {
-	c.scopes = append(c.scopes[:len(c.scopes):len(c.scopes)], scopes...)
+	c.scopes = append(slices.Clip(c.scopes), scopes...)
 	return c
 }
 

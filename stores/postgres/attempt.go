@@ -129,8 +129,7 @@ func (a *attempt) commitIfOurs(ctx context.Context) error {
 	_, err := results.Exec()
 	if err != nil {
 		_ = results.Close()
-		var pgErr *pgconn.PgError
-		if errors.As(err, &pgErr) && pgErr.Code == divisionByZero {
+		if pgErr, ok := errors.AsType[*pgconn.PgError](err); ok && pgErr.Code == divisionByZero {
 			return notCommitted(errors.Join(stores.ErrTxEnded, a.end(ctx)))
 		}
 		return a.committed(ctx, pgconn.CommandTag{}, err)
@@ -159,8 +158,7 @@ func (a *attempt) committed(ctx context.Context, tag pgconn.CommandTag, err erro
 		}
 		return fmt.Errorf("postgres: %w: COMMIT was answered by %q", stores.ErrCommitUnknown, tag)
 	}
-	var pgErr *pgconn.PgError
-	if errors.As(err, &pgErr) && pgErr.SeverityUnlocalized == "ERROR" && pgErr.Code != completionUnknown {
+	if pgErr, ok := errors.AsType[*pgconn.PgError](err); ok && pgErr.SeverityUnlocalized == "ERROR" && pgErr.Code != completionUnknown {
 		return notCommitted(errors.Join(err, a.end(ctx)))
 	}
 	a.drop(ctx)

@@ -1,0 +1,60 @@
+package postgres
+
+import "testing"
+
+func TestTransactionControl(t *testing.T) {
+	t.Parallel()
+	for sql, want := range map[string]struct{ control, several bool }{
+		"commit": {control: true},
+		"  -- why\n/* not /* nested */ */Commit;": {control: true},
+		"END":                         {control: true},
+		"abort work":                  {control: true},
+		"begin":                       {control: true},
+		"start transaction read only": {control: true},
+		"commit and chain":            {control: true},
+		"prepare transaction 'x'":     {control: true},
+		"rollback":                    {control: true},
+		"rollback work":               {control: true},
+		"rollback; begin; insert into t values (1)": {control: true, several: true},
+		"insert into t values ('a;'';b'); commit":   {control: true, several: true},
+		"select $$;commit$$; commit":                {control: true, several: true},
+		`select E'\';commit'`:                       {},
+		"select $tag$ ; commit $$ $tag$":            {},
+		`select "commit;" from t -- ; commit`:       {},
+		"select 1 /* ; commit */":                   {},
+		"rollback to savepoint a":                   {},
+		"rollback work to a":                        {},
+		"ROLLBACK TRANSACTION TO SAVEPOINT a":       {},
+		"savepoint a":                               {},
+		"release savepoint a":                       {},
+		"prepare p as select 1":                     {},
+		"update t set a = $1 where b = $2;":         {},
+		"do $$ begin perform 1; end $$":             {},
+		"insert into begin values (1)":              {},
+		"select 1; select 2":                        {several: true},
+		"select 'open":                              {several: true},
+		"select $$open":                             {several: true},
+		"select 1 /* open":                          {several: true},
+		"":                                          {},
+		";;":                                        {},
+	} {
+		control, several := transactionControl(sql)
+		if control != want.control || several != want.several {
+			t.Errorf("%q: control %v, several %v", sql, control, several)
+		}
+	}
+}
+
+func FuzzTransactionControl(f *testing.F) {
+	for _, sql := range []string{"commit", "select $a$;$a$", "E'\\'", "/*/**/", "rollback to x"} {
+		f.Add(sql)
+	}
+	f.Fuzz(func(t *testing.T, sql string) {
+		transactionControl(sql) // must end and not panic
+		if control, _ := transactionControl("\n" + sql + "\n;commit"); !control {
+			if _, several := transactionControl("\n" + sql + "\n;commit"); !several {
+				t.Errorf("a commit behind %q is neither seen nor suspected", sql)
+			}
+		}
+	})
+}

@@ -1,0 +1,210 @@
+package postgres_test
+
+import (
+	"context"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+	"go.uber.org/goleak"
+
+	"github.com/millpond-go/millpond/internal/testenv"
+	"github.com/millpond-go/millpond/stores"
+	"github.com/millpond-go/millpond/stores/postgres"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+var stock = stores.Consumer{Service: "inventory", Handler: "stock"}
+
+// openStore returns a store on a fresh database, with the consumer registered and a
+// table for effects that would show every double.
+func openStore(t *testing.T, url string) *postgres.Store {
+	t.Helper()
+	ctx := t.Context()
+	store, err := postgres.Open(ctx, url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = store.Close() })
+	if _, err := store.Migrate(ctx); err != nil {
+		t.Fatal(err)
+	}
+	if err := store.Register(ctx, stores.Registration{Consumer: stock, Topic: "orders"}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := store.Pool().Exec(ctx, "CREATE TABLE IF NOT EXISTS effect (key text, label text)"); err != nil {
+		t.Fatal(err)
+	}
+	return store
+}
+
+func newStore(t *testing.T) *postgres.Store {
+	t.Helper()
+	return openStore(t, testenv.Postgres(t).NewDatabase(t))
+}
+
+func claim(id string) stores.Claim {
+	return stores.Claim{
+		Key:         stores.Key{Consumer: stock, ID: []byte(id)},
+		Fingerprint: stores.NewFingerprint(stores.FingerprintKey{}, []byte(id)),
+		Bound:       time.Minute,
+	}
+}
+
+func begin(t *testing.T, s *postgres.Store, c stores.Claim) (stores.Attempt, pgx.Tx) {
+	t.Helper()
+	a, v, err := s.Begin(t.Context(), c)
+	if err != nil || v.Outcome != stores.Claimed {
+		t.Fatalf("Begin: %v, %v", v.Outcome, err)
+	}
+	tx, ok := postgres.TxFromContext(a.Context(t.Context()))
+	if !ok {
+		t.Fatal("no transaction in the attempt's context")
+	}
+	return a, tx
+}
+
+func outcome(t *testing.T, s *postgres.Store, c stores.Claim) stores.Verdict {
+	t.Helper()
+	a, v, err := s.Begin(t.Context(), c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if a != nil {
+		_ = a.Rollback(t.Context())
+	}
+	return v
+}
+
+func effects(t *testing.T, pool *pgxpool.Pool) (n int) {
+	t.Helper()
+	if err := pool.QueryRow(t.Context(), "SELECT count(*) FROM effect").Scan(&n); err != nil {
+		t.Fatal(err)
+	}
+	return n
+}
+
+func exec(t *testing.T, tx interface {
+	Query(context.Context, string, ...any) (pgx.Rows, error)
+}, sql string, args ...any,
+) {
+	t.Helper()
+	rows, err := tx.Query(t.Context(), sql, args...)
+	if err == nil {
+		rows.Close()
+		err = rows.Err()
+	}
+	if err != nil {
+		t.Fatalf("%s: %v", sql, err)
+	}
+}
+
+func TestClaimedOnceThenDuplicate(t *testing.T) {
+	t.Parallel()
+	s := newStore(t)
+	c := claim("order-1")
+	c.TraceParent, _ = stores.ParseTraceParent("00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01")
+	a, tx := begin(t, s, c)
+	if v := outcome(t, s, c); v.Outcome != stores.InFlight {
+		t.Fatalf("while held: %v", v.Outcome)
+	}
+	exec(t, tx, "INSERT INTO effect VALUES ($1, 'done')", "order-1")
+	if err := a.Commit(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	for _, look := range []bool{false, true} {
+		c.Look = look
+		v := outcome(t, s, c)
+		if v.Outcome != stores.Duplicate || v.TraceParent != c.TraceParent || time.Since(v.CompletedAt) > time.Minute {
+			t.Fatalf("look %v: %+v", look, v)
+		}
+	}
+	if n := effects(t, s.Pool()); n != 1 {
+		t.Fatalf("%d effects", n)
+	}
+}
+
+// A handler that the server stopped listening to must not keep its key.
+func TestBoundFreesTheKeyOfAHolderThatStandsStill(t *testing.T) {
+	t.Parallel()
+	s := newStore(t)
+	c := claim("stuck")
+	c.Bound = 200 * time.Millisecond
+	a, tx := begin(t, s, c)
+	exec(t, tx, "INSERT INTO effect VALUES ($1, 'half')", "stuck")
+	// Nothing more is said on this connection: to the server it is a stopped process.
+	deadline := time.Now().Add(10 * time.Second)
+	for outcome(t, s, c).Outcome == stores.InFlight {
+		if time.Now().After(deadline) {
+			t.Fatal("the key is still held")
+		}
+	}
+	if err := a.Commit(t.Context()); err == nil {
+		t.Fatal("the commit of a transaction that the server has ended succeeded")
+	}
+	if n := effects(t, s.Pool()); n != 0 {
+		t.Fatalf("%d effects", n)
+	}
+}
+
+// The user's own, tighter limits stay.
+func TestBoundNeverRaisesTheServersOwnLimits(t *testing.T) {
+	t.Parallel()
+	url := testenv.Postgres(t).NewDatabase(t)
+	join := "?"
+	if strings.Contains(url, "?") {
+		join = "&"
+	}
+	s := openStore(t, url+join+"statement_timeout=7000&idle_in_transaction_session_timeout=9000")
+	a, tx := begin(t, s, claim("limits"))
+	defer func() { _ = a.Rollback(t.Context()) }()
+	var statement, idle string
+	err := tx.QueryRow(t.Context(), "SELECT current_setting('statement_timeout'), current_setting('idle_in_transaction_session_timeout')").Scan(&statement, &idle)
+	if err != nil || statement != "7s" || idle != "9s" {
+		t.Fatalf("statement_timeout %s, idle %s, %v", statement, idle, err)
+	}
+}
+
+func TestConfigErrorsNameTheField(t *testing.T) {
+	t.Parallel()
+	pool, err := pgxpool.New(t.Context(), "postgres://nobody@127.0.0.1:1/none")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer pool.Close()
+	for name, c := range map[string]postgres.Config{
+		"TablePrefix": {TablePrefix: `a"; DROP TABLE users; --`},
+		"Schema":      {Schema: "Über"},
+		"Isolation":   {Isolation: "read everything"},
+	} {
+		if _, err := postgres.New(pool, c); err == nil || !strings.Contains(err.Error(), name) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	if _, err := postgres.New(nil, postgres.Config{}); err == nil {
+		t.Error("a nil pool was taken")
+	}
+}
+
+func TestURLErrorsHideThePassword(t *testing.T) {
+	t.Parallel()
+	for _, url := range []string{
+		"postgres://user:canary@127.0.0.1:1/db",
+		"postgres://user:canary@127.0.0.1:1/db?sslmode=nonsense",
+		"postgres://user:canary@127.0.0.1:notaport/db",
+		"postgres://user:canary@127.0.0.1:1/db?millpond_prefix=a-b",
+		"mongodb://user:canary@host/db",
+	} {
+		_, err := stores.Open(t.Context(), url)
+		if err == nil {
+			t.Fatalf("%s was opened", url)
+		}
+		if strings.Contains(err.Error(), "canary") {
+			t.Errorf("the password is in %q", err)
+		}
+		t.Log(err)
+	}
+}
