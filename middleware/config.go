@@ -39,9 +39,11 @@ type InboxConfig struct {
 
 	Fingerprint FingerprintConfig
 
-	// HandlerTimeout is the deadline of the handler's context, from the claim on.
-	// The context is detached from the message's: a shutdown does not cancel it.
-	// Default: 30 s.
+	// ClaimTimeout bounds each question to the store, the wait for a connection
+	// included. Default: 10 s.
+	ClaimTimeout time.Duration
+	// HandlerTimeout is the deadline of the handler's context. The context is
+	// detached from the message's: a shutdown does not cancel it. Default: 30 s.
 	HandlerTimeout time.Duration
 	// CommitTimeout bounds the commit, and each look for an unknown one. Default: 10 s.
 	CommitTimeout time.Duration
@@ -115,6 +117,7 @@ type Limits struct {
 }
 
 func (c *InboxConfig) setDefaults() {
+	setDefault(&c.ClaimTimeout, 10*time.Second)
 	setDefault(&c.HandlerTimeout, 30*time.Second)
 	setDefault(&c.CommitTimeout, 10*time.Second)
 	setDefault(&c.Hold.Limit, 5*time.Minute)
@@ -165,6 +168,7 @@ func (c *InboxConfig) validate() error {
 		field string
 		value time.Duration
 	}{
+		{"ClaimTimeout", c.ClaimTimeout},
 		{"HandlerTimeout", c.HandlerTimeout},
 		{"CommitTimeout", c.CommitTimeout},
 		{"Hold.Limit", c.Hold.Limit},

@@ -70,7 +70,7 @@ func (d *delivery) process() ([]*message.Message, error) {
 func (d *delivery) register() (stores.Consumer, error) {
 	handler := message.HandlerNameFromCtx(d.shutdown)
 	for {
-		ctx, cancel := context.WithTimeout(d.ctx, d.in.config.CommitTimeout)
+		ctx, cancel := context.WithTimeout(d.ctx, d.in.config.ClaimTimeout)
 		consumer, err := d.in.consumers.get(ctx, handler, d.topic)
 		cancel()
 		if err == nil {
@@ -109,9 +109,7 @@ func (d *delivery) decide() error {
 // tryOnce makes one claim and, if it is won, one attempt. If nothing was settled it
 // returns the reason to hold for.
 func (d *delivery) tryOnce() (reason error, settled bool, err error) {
-	ctx, cancel := context.WithTimeout(d.ctx, d.in.config.HandlerTimeout)
-	defer cancel()
-	attempt, verdict, err := d.begin(ctx)
+	attempt, verdict, err := d.begin()
 	if err != nil {
 		d.in.completed.flush() // the server may be another one when it is back
 		return err, false, nil
@@ -119,7 +117,7 @@ func (d *delivery) tryOnce() (reason error, settled bool, err error) {
 	d.end.Outcome, d.end.Verdict = verdict.Outcome, verdict
 	switch verdict.Outcome {
 	case stores.Claimed:
-		return d.run(ctx, attempt)
+		return d.run(attempt)
 	case stores.Duplicate:
 		d.in.completed.add(d.claim.Key, verdict.Fingerprint)
 		d.end.Result = ResultDuplicate
@@ -133,7 +131,9 @@ func (d *delivery) tryOnce() (reason error, settled bool, err error) {
 	}
 }
 
-func (d *delivery) begin(ctx context.Context) (stores.Attempt, stores.Verdict, error) {
+func (d *delivery) begin() (stores.Attempt, stores.Verdict, error) {
+	ctx, cancel := context.WithTimeout(d.ctx, d.in.config.ClaimTimeout)
+	defer cancel()
 	for _, hook := range d.in.hooks.claimStart {
 		ctx = hook.ClaimStart(ctx, d.claim)
 	}

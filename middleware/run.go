@@ -14,7 +14,9 @@ import (
 
 // run runs the handler in the attempt and ends it. If the commit is known not to
 // have happened although nothing failed, it returns the reason to try again.
-func (d *delivery) run(ctx context.Context, attempt stores.Attempt) (reason error, settled bool, err error) {
+func (d *delivery) run(attempt stores.Attempt) (reason error, settled bool, err error) {
+	ctx, cancel := context.WithTimeout(d.ctx, d.in.config.HandlerTimeout)
+	defer cancel()
 	d.end.Runs++
 	outputs, err := d.call(ctx, attempt)
 	switch {

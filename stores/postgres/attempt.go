@@ -28,8 +28,9 @@ type attempt struct {
 	// use is a data race; so its use is counted here.
 	mu      sync.Mutex
 	over    bool
-	using   int  // statements and rows in use
-	suspect bool // the handler had ways to end the transaction that were not watched
+	using   int   // statements and rows in use
+	suspect bool  // the handler had ways to end the transaction that were not watched
+	failure error // of the first statement that failed, for ErrTxAborted to name
 }
 
 var _ stores.Attempt = (*attempt)(nil)
@@ -58,10 +59,23 @@ func (a *attempt) acquire() error {
 	return nil
 }
 
-func (a *attempt) release() {
+func (a *attempt) release(err error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.using--
+	if a.failure == nil {
+		a.failure = err
+	}
+}
+
+// aborted is ErrTxAborted with what the handler has hidden.
+func (a *attempt) aborted() error {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.failure == nil {
+		return stores.ErrTxAborted
+	}
+	return fmt.Errorf("%w: %w", stores.ErrTxAborted, a.failure)
 }
 
 func (a *attempt) distrust() {
@@ -94,11 +108,10 @@ func (a *attempt) Commit(ctx context.Context) error {
 	switch {
 	case pg.IsClosed():
 		a.conn.Release()
-		err := errors.New("the connection was lost in a statement whose error the handler hid")
 		if suspect {
-			return notCommitted(fmt.Errorf("%w: %w", stores.ErrTxEnded, err))
+			return notCommitted(stores.ErrTxEnded)
 		}
-		return notCommitted(fmt.Errorf("%w: %w", stores.ErrTxAborted, err))
+		return notCommitted(a.aborted())
 	case pg.IsBusy():
 		a.cut()
 		return notCommitted(stores.ErrTxBusy)
@@ -108,7 +121,7 @@ func (a *attempt) Commit(ctx context.Context) error {
 	case doomed != nil:
 		return notCommitted(errors.Join(doomed, a.end(ctx)))
 	case pg.TxStatus() == 'E':
-		return notCommitted(errors.Join(stores.ErrTxAborted, a.end(ctx)))
+		return notCommitted(errors.Join(a.aborted(), a.end(ctx)))
 	case ctx.Err() != nil:
 		return notCommitted(errors.Join(ctx.Err(), a.end(context.WithoutCancel(ctx))))
 	}
@@ -154,7 +167,7 @@ func (a *attempt) committed(ctx context.Context, tag pgconn.CommandTag, err erro
 		case "COMMIT":
 			return nil
 		case "ROLLBACK":
-			return notCommitted(stores.ErrTxAborted)
+			return notCommitted(a.aborted())
 		}
 		return fmt.Errorf("postgres: %w: COMMIT was answered by %q", stores.ErrCommitUnknown, tag)
 	}

@@ -80,7 +80,7 @@ func New(pool *pgxpool.Pool, c Config) (*Store, error) {
 		pool:       pool,
 		names:      names,
 		migrations: sqlstore.LoadMigrations(migrationFiles, "migrations", names),
-		txOptions:  pgx.TxOptions{IsoLevel: isolation, AccessMode: pgx.ReadWrite},
+		txOptions:  pgx.TxOptions{IsoLevel: isolation}, // no access mode: a server set to read-only means it
 		sql:        newStatements(names),
 		lockSalt:   []byte(names.Table("inbox")),
 		consumers:  make(map[stores.Consumer]int32),

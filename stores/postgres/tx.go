@@ -2,6 +2,7 @@ package postgres
 
 import (
 	"context"
+	"errors"
 
 	"github.com/ThreeDotsLabs/watermill/message"
 	"github.com/jackc/pgx/v5"
@@ -57,8 +58,8 @@ func (t *managedTx) Begin(ctx context.Context) (pgx.Tx, error) {
 	if err := t.attempt.acquire(); err != nil {
 		return nil, err
 	}
-	defer t.attempt.release()
 	tx, err := t.tx.Begin(ctx)
+	t.attempt.release(err)
 	if err != nil {
 		return nil, err
 	}
@@ -72,12 +73,14 @@ func (t *managedTx) finish(ctx context.Context, end func(pgx.Tx, context.Context
 	if err := t.attempt.acquire(); err != nil {
 		return err
 	}
-	defer t.attempt.release()
+	var err error
+	defer func() { t.attempt.release(err) }()
 	if !t.savepoint {
 		t.attempt.entry.Doom(stores.ErrTxManaged)
 		return stores.ErrTxManaged
 	}
-	return end(t.tx, ctx)
+	err = end(t.tx, ctx)
+	return err
 }
 
 // admit lets a statement of the handler pass, unless it would end the transaction.
@@ -109,8 +112,9 @@ func (t *managedTx) Exec(ctx context.Context, sql string, args ...any) (pgconn.C
 	if err := t.admit(sql, args); err != nil {
 		return pgconn.CommandTag{}, err
 	}
-	defer t.attempt.release()
-	return t.tx.Exec(ctx, sql, args...)
+	tag, err := t.tx.Exec(ctx, sql, args...)
+	t.attempt.release(err)
+	return tag, err
 }
 
 func (t *managedTx) Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error) {
@@ -119,7 +123,7 @@ func (t *managedTx) Query(ctx context.Context, sql string, args ...any) (pgx.Row
 	}
 	rows, err := t.tx.Query(ctx, sql, args...)
 	if err != nil {
-		t.attempt.release()
+		t.attempt.release(err)
 		return rows, err
 	}
 	return &managedRows{Rows: rows, attempt: t.attempt}, nil
@@ -153,16 +157,18 @@ func (t *managedTx) CopyFrom(ctx context.Context, table pgx.Identifier, columns 
 	if err := t.attempt.acquire(); err != nil {
 		return 0, err
 	}
-	defer t.attempt.release()
-	return t.tx.CopyFrom(ctx, table, columns, src)
+	n, err := t.tx.CopyFrom(ctx, table, columns, src)
+	t.attempt.release(err)
+	return n, err
 }
 
 func (t *managedTx) Prepare(ctx context.Context, name, sql string) (*pgconn.StatementDescription, error) {
 	if err := t.admit(sql, nil); err != nil {
 		return nil, err
 	}
-	defer t.attempt.release()
-	return t.tx.Prepare(ctx, name, sql)
+	description, err := t.tx.Prepare(ctx, name, sql)
+	t.attempt.release(err)
+	return description, err
 }
 
 // LargeObjects bypasses the bookkeeping, so the commit checks whose transaction it is.
@@ -218,7 +224,7 @@ func (r *managedRows) Close() {
 func (r *managedRows) done() {
 	if !r.closed {
 		r.closed = true
-		r.attempt.release()
+		r.attempt.release(r.Err())
 	}
 }
 
@@ -237,7 +243,11 @@ func (r *managedRow) Scan(dest ...any) error {
 	err := r.row.Scan(dest...)
 	if !r.scanned {
 		r.scanned = true
-		r.attempt.release()
+		if errors.Is(err, pgx.ErrNoRows) {
+			r.attempt.release(nil) // an answer, not a failure
+		} else {
+			r.attempt.release(err)
+		}
 	}
 	return err
 }
@@ -252,7 +262,7 @@ func (b *managedBatch) Close() error {
 	err := b.BatchResults.Close()
 	if !b.closed {
 		b.closed = true
-		b.attempt.release()
+		b.attempt.release(err)
 	}
 	return err
 }
