@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"testing"
 
+	"github.com/ThreeDotsLabs/watermill/message"
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -14,8 +15,6 @@ import (
 	"github.com/millpond-go/millpond/middleware/keys"
 	"github.com/millpond-go/millpond/stores"
 	"github.com/millpond-go/millpond/stores/postgres"
-
-	"github.com/ThreeDotsLabs/watermill/message"
 )
 
 // What a message costs is part of the contract, and exact: these are no timings.
@@ -116,7 +115,7 @@ func TestDuplicateCostsNoCommit(t *testing.T) {
 				t.Fatal(v.Outcome)
 			}
 		})
-		if int(cost.RoundTrips) != trips || cost.Commits != 0 {
+		if cost.RoundTrips != trips || cost.Commits != 0 {
 			t.Errorf("look %v: %+v", look, cost)
 		}
 	}

@@ -1,0 +1,122 @@
+package middleware_test
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"github.com/ThreeDotsLabs/watermill"
+	"github.com/ThreeDotsLabs/watermill/message"
+	watermillmiddleware "github.com/ThreeDotsLabs/watermill/message/router/middleware"
+
+	"github.com/millpond-go/millpond/brokers"
+	"github.com/millpond-go/millpond/brokers/memory"
+	"github.com/millpond-go/millpond/middleware"
+	"github.com/millpond-go/millpond/middleware/keys"
+	"github.com/millpond-go/millpond/stores/sqlite"
+)
+
+// One message is delivered three times; its effect happens once.
+func ExampleInbox() {
+	ctx, stop := context.WithCancel(context.Background())
+	defer stop()
+	dir, err := os.MkdirTemp("", "millpond")
+	check(err)
+	defer func() { _ = os.RemoveAll(dir) }()
+
+	store, err := sqlite.Open(ctx, "sqlite://"+filepath.Join(dir, "shop.db"))
+	check(err)
+	defer func() { _ = store.Close() }()
+	_, err = store.DB().ExecContext(ctx, "CREATE TABLE stock (sku TEXT PRIMARY KEY, quantity INTEGER) STRICT")
+	check(err)
+	_, err = store.DB().ExecContext(ctx, "INSERT INTO stock VALUES ('chair', 10)")
+	check(err)
+
+	done := make(doneHook)
+	inbox, err := middleware.NewInbox(store, middleware.InboxConfig{Service: "shop", Hooks: []middleware.Hook{done}})
+	check(err)
+	router, err := message.NewRouter(message.RouterConfig{}, watermill.NopLogger{})
+	check(err)
+	router.AddMiddleware(inbox.Middleware)
+
+	subscriber, publisher := exampleBroker()
+	router.AddConsumerHandler("stock", "orders", subscriber,
+		sqlite.Handler(func(ctx context.Context, tx *sql.Tx, msg *message.Message) error {
+			_, err := tx.ExecContext(ctx, "UPDATE stock SET quantity = quantity - 1 WHERE sku = ?", string(msg.Payload))
+			return err
+		}))
+	go func() { _ = router.Run(ctx) }()
+	<-router.Running()
+
+	for range 3 {
+		check(publisher.Publish("orders", message.NewMessage("order-1", []byte("chair"))))
+		fmt.Println(<-done)
+	}
+	check(router.Close())
+	var quantity int
+	err = store.DB().QueryRowContext(ctx, "SELECT quantity FROM stock").Scan(&quantity)
+	check(err)
+	fmt.Println("chairs left:", quantity)
+	// Output:
+	// completed
+	// duplicate
+	// duplicate
+	// chairs left: 9
+}
+
+func exampleBroker() (message.Subscriber, message.Publisher) {
+	broker, err := memory.New(memory.Config{})
+	check(err)
+	subscriber, err := broker.Subscriber(brokers.SubscriberConfig{Group: "shop"})
+	check(err)
+	publisher, err := broker.Publisher(brokers.PublisherConfig{})
+	check(err)
+	return subscriber, publisher
+}
+
+// The order of middlewares matters: what retries, recovers or parks goes outside the
+// inbox, that is before it.
+func ExampleInbox_Middleware_order() {
+	var (
+		store  middleware.Store
+		router *message.Router
+		poison message.Publisher
+	)
+	configure := func() error {
+		inbox, err := middleware.NewInbox(store, middleware.InboxConfig{Service: "shop"})
+		if err != nil {
+			return err
+		}
+		poisonQueue, err := watermillmiddleware.PoisonQueueWithFilter(poison, "poison", middleware.OnlyFailures)
+		if err != nil {
+			return err
+		}
+		router.AddMiddleware(
+			poisonQueue,
+			watermillmiddleware.Retry{MaxRetries: 3}.Middleware, // a transaction for each try
+			watermillmiddleware.Recoverer,
+			inbox.Middleware,
+		)
+		return nil
+	}
+	_ = configure
+}
+
+// Messages of producers that know nothing of Watermill have no UUID: say where their
+// id is.
+func ExampleInboxConfig_keys() {
+	config := middleware.InboxConfig{
+		Service: "billing",
+		Keys:    keys.First(keys.Payload("event", "id")).Scoped(keys.Tenant("tenant")),
+	}
+	fmt.Println(config.Keys)
+	// Output: payload event id per tenant in tenant
+}
+
+func check(err error) {
+	if err != nil {
+		panic(err)
+	}
+}
