@@ -41,7 +41,8 @@ func (s *Store) begin(ctx context.Context, c stores.Claim) (*attempt, stores.Ver
 			return nil, stores.Verdict{}, unavailable(err)
 		}
 		if row.found {
-			return nil, row.verdict(c.Fingerprint), nil
+			verdict, err := row.verdict(c.Fingerprint)
+			return nil, verdict, err
 		}
 	}
 	conn, err := s.pool.Acquire(ctx)
@@ -61,7 +62,8 @@ func (s *Store) begin(ctx context.Context, c stores.Claim) (*attempt, stores.Ver
 	if err != nil {
 		return nil, stores.Verdict{}, unavailable(err)
 	}
-	return nil, row.verdict(c.Fingerprint), nil
+	verdict, err := row.verdict(c.Fingerprint)
+	return nil, verdict, err
 }
 
 // claim sends BEGIN and the insert in one trip and returns the transaction if the
@@ -153,14 +155,18 @@ func scanRow(r pgx.Row) (inboxRow, error) {
 	if completedAt != nil {
 		row.completedAt = *completedAt
 	}
-	row.fingerprint, err = stores.ParseFingerprint(fingerprint)
-	return row, err
+	// One of an unknown form is like one of an unknown algorithm.
+	row.fingerprint, _ = stores.ParseFingerprint(fingerprint)
+	return row, nil
 }
 
-func (r inboxRow) verdict(claimed stores.Fingerprint) stores.Verdict {
-	if !r.found {
+func (r inboxRow) verdict(claimed stores.Fingerprint) (stores.Verdict, error) {
+	switch {
+	case !r.found:
 		// The lock is taken, or its holder has rolled back meanwhile.
-		return stores.Verdict{Outcome: stores.InFlight}
+		return stores.Verdict{Outcome: stores.InFlight}, nil
+	case r.status != statusCompleted:
+		return stores.Verdict{}, fmt.Errorf("postgres: %w: the row has status %d, which a newer version has written", stores.ErrUnavailable, r.status)
 	}
 	v := stores.Verdict{
 		Outcome:     stores.Duplicate,
@@ -173,7 +179,7 @@ func (r inboxRow) verdict(claimed stores.Fingerprint) stores.Verdict {
 		v.FingerprintUnknown = true
 	case stores.Same:
 	}
-	return v
+	return v, nil
 }
 
 // Resolve implements stores.Resolver: it waits for the key's lock, which the

@@ -2,14 +2,9 @@ package postgres
 
 import "github.com/millpond-go/millpond/internal/sqlstore"
 
-// Values of the inbox's status column.
-const (
-	statusProcessing = 1
-	statusCompleted  = 2
-	statusPending    = 3
-	statusFailed     = 4
-	statusDiscarded  = 5
-)
+// statusCompleted is the value of the inbox's status column that this version
+// writes; the migration lists them all.
+const statusCompleted = 2
 
 // statements are the SQL texts for one set of table names.
 type statements struct {
