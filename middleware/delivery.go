@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"sync/atomic"
 	"time"
 
 	"github.com/ThreeDotsLabs/watermill/message"
@@ -280,7 +281,7 @@ func (d *delivery) attrs() []slog.Attr {
 // running marks a context as being inside an attempt.
 type running struct {
 	key  stores.Key
-	over bool // set and read on the goroutine of the delivery
+	over atomic.Bool
 }
 
 type runningKey struct{}
@@ -290,7 +291,7 @@ type runningKey struct{}
 // attempt must still be running.
 func (d *delivery) nested() bool {
 	outer, ok := d.shutdown.Value(runningKey{}).(*running)
-	if !ok || outer.over || outer.key.Consumer != d.claim.Key.Consumer {
+	if !ok || outer.over.Load() || outer.key.Consumer != d.claim.Key.Consumer {
 		return false
 	}
 	id, _, err := d.in.config.Keys.ID(d.msg, d.in.config.Limits.ID)

@@ -55,7 +55,7 @@ func (d *delivery) call(ctx context.Context, attempt stores.Attempt) (outputs []
 		start = time.Now()
 	}
 	defer func() {
-		mark.over = true
+		mark.over.Store(true)
 		d.msg.SetContext(d.shutdown)
 		if !returned {
 			d.abandoned(attempt, recover())
