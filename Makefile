@@ -1,0 +1,65 @@
+# make help lists the targets. Every one works on a fresh machine with Go; those
+# that use the race detector also need a C compiler.
+
+GO ?= go
+
+# How many packages are tested at once. Each may start a database server.
+PARALLEL ?= 2
+TEST_TIMEOUT ?= 20m
+
+# SOAK is handed to the crash harness as MILLPOND_SOAK: kills on each store.
+SOAK ?= 500
+SOAK_TIMEOUT ?= 6h
+
+# ARGS is handed to the program of run and bench: make run ARGS=--without-inbox
+ARGS ?=
+
+GOLANGCI_LINT = github.com/golangci/golangci-lint/v2/cmd/golangci-lint v2.15.0
+
+.PHONY: build
+build: ## Compile everything.
+	$(GO) build ./...
+
+.PHONY: run
+run: ## Run the quickstart: kills and duplicates, and nothing lost or doubled. No server needed.
+	$(GO) run ./examples/quickstart $(ARGS)
+
+.PHONY: test
+test: race ## Run all tests under the race detector; starts the servers it needs.
+	@echo "testing $$($(GO) list ./... | wc -l) packages, $(PARALLEL) at a time; the first run compiles SQLite for the race detector, which takes minutes"
+	$(GO) test -race -shuffle=on -timeout $(TEST_TIMEOUT) -p $(PARALLEL) ./...
+
+.PHONY: bench
+bench: ## Compare millpond with the same handlers without it; prints a table.
+	$(GO) run ./internal/bench $(ARGS)
+
+.PHONY: lint
+lint: ## Run go vet and golangci-lint, which is built into ./bin when it is missing.
+	$(GO) vet ./...
+	@tool=$$(.ci/tool $(GOLANGCI_LINT)) && echo "$$tool run ./..." && $$tool run ./...
+
+.PHONY: soak
+soak: race ## Run the crash harness for hours: SOAK=500 kills on each store.
+	MILLPOND_SOAK=$(SOAK) $(GO) test -race -count=1 -v -timeout $(SOAK_TIMEOUT) ./internal/crash/...
+
+.PHONY: vuln
+vuln: ## Look for known vulnerabilities in what is linked.
+	@.ci/vuln
+
+.PHONY: cover
+cover: ## Write coverage.html and print the total.
+	$(GO) test -timeout $(TEST_TIMEOUT) -p $(PARALLEL) -coverpkg=./... -coverprofile=coverage.out ./...
+	$(GO) tool cover -html=coverage.out -o coverage.html
+	@$(GO) tool cover -func=coverage.out | tail -n 1
+
+.PHONY: help
+help: ## List the targets.
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-6s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+# The race detector is the one thing here that needs cgo.
+.PHONY: race
+race:
+	@if [ "$$($(GO) env CGO_ENABLED)" != 1 ] || ! command -v "$$($(GO) env CC | cut -d' ' -f1)" >/dev/null; then \
+		echo "the race detector needs cgo and a C compiler: install gcc (or set CC) and CGO_ENABLED=1, or test without it: go test ./..." >&2; \
+		exit 1; \
+	fi

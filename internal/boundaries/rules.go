@@ -1,0 +1,196 @@
+package boundaries
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+)
+
+const module = "github.com/millpond-go/millpond"
+
+// A Rule says what some packages of this module may link, directly or not, so that
+// nothing hides behind another package. Patterns are import paths: "./x" is one of
+// this module, and a trailing "/..." takes everything below too.
+type Rule struct {
+	Name        string
+	Packages    []string // whom it is for
+	Except      []string // whom it is not for, though Packages says so
+	Allow       []string // what they may link beside the standard library; nil: anything
+	Deny        []string // what they must not link
+	AtMostOneOf []string // of which they may link one
+}
+
+var (
+	// What Watermill's message package brings along.
+	watermill = []string{
+		"github.com/ThreeDotsLabs/watermill",
+		"github.com/ThreeDotsLabs/watermill/internal/...",
+		"github.com/ThreeDotsLabs/watermill/message",
+		"github.com/ThreeDotsLabs/watermill/pubsub/sync",
+		"github.com/google/uuid",
+		"github.com/lithammer/shortuuid/v3",
+		"github.com/oklog/ulid/...",
+		"github.com/pkg/errors",
+	}
+	storeContract  = []string{"./stores", "./internal/urlmux"}
+	brokerContract = slices.Concat(watermill, []string{"./brokers", "./internal/urlmux"})
+	storeAdapter   = slices.Concat(watermill, storeContract, []string{"./internal/sqlstore", "github.com/cenkalti/backoff/v5"})
+
+	conformance = []string{"./stores/storetest/...", "./brokers/brokertest/..."}
+	programs    = []string{"./examples/...", "./cmd/..."}
+	everything  = []string{"./..."}
+
+	drivers = []string{
+		"github.com/jackc/pgx/...",
+		"github.com/lib/pq/...",
+		"github.com/go-sql-driver/mysql/...",
+		"modernc.org/sqlite/...",
+		"github.com/mattn/go-sqlite3/...",
+		"github.com/twmb/franz-go/...",
+		"github.com/IBM/sarama/...",
+		"github.com/rabbitmq/amqp091-go/...",
+		"github.com/aws/...",
+		"github.com/nats-io/...",
+	}
+	testFrameworks = []string{
+		"testing/...",
+		"net/http/httptest",
+		"github.com/stretchr/testify/...",
+		"go.uber.org/goleak/...",
+		"pgregory.net/rapid/...",
+	}
+)
+
+// rules has an allow-list for every package outside internal. A package in none of
+// them is an error: whoever adds one decides here what it may cost its users.
+var rules = []Rule{
+	{Name: "store contract", Packages: []string{"./stores"}, Allow: storeContract},
+	{Name: "broker contract", Packages: []string{"./brokers"}, Allow: brokerContract},
+	{
+		Name:     "middleware",
+		Packages: []string{"./middleware/..."},
+		Allow: slices.Concat(storeContract, brokerContract, []string{
+			"./middleware/...",
+			"github.com/ThreeDotsLabs/watermill/...",
+			"github.com/cenkalti/backoff/v5",
+			"github.com/hashicorp/golang-lru/v2/...",
+			"golang.org/x/sync/singleflight",
+		}),
+	},
+	{
+		Name:     "postgres store",
+		Packages: []string{"./stores/postgres/..."},
+		Allow: slices.Concat(storeAdapter, []string{
+			"./stores/postgres/...",
+			"github.com/jackc/...",
+			"golang.org/x/sync/semaphore",
+			"golang.org/x/text/...",
+		}),
+	},
+	{
+		Name:     "sqlite store",
+		Packages: []string{"./stores/sqlite/..."},
+		Allow: slices.Concat(storeAdapter, []string{
+			"./stores/sqlite/...",
+			"modernc.org/...",
+			"github.com/dustin/go-humanize",
+			"github.com/mattn/go-isatty",
+			"github.com/ncruces/go-strftime",
+			"github.com/remyoudompheng/bigfft",
+			"golang.org/x/sys/...",
+		}),
+	},
+	{Name: "memory broker", Packages: []string{"./brokers/memory/..."}, Allow: slices.Concat(brokerContract, []string{"./brokers/memory/..."})},
+	{Name: "shared by the SQL stores", Packages: []string{"./internal/sqlstore"}, Allow: storeContract},
+	{Name: "shared by the contracts", Packages: []string{"./internal/urlmux"}, Allow: []string{}},
+	{
+		Name:     "conformance suites", // a stranger's adapter runs them, and needs no other
+		Packages: conformance,
+		Deny:     slices.Concat(drivers, programs, []string{"./stores/postgres/...", "./stores/sqlite/...", "./internal/testenv/..."}),
+	},
+	{Name: "programs", Packages: programs},
+
+	{
+		Name:        "one driver a package",
+		Packages:    everything,
+		Except:      append([]string{"./internal/..."}, programs...),
+		AtMostOneOf: drivers,
+	},
+	{
+		Name:     "no tests in what ships",
+		Packages: everything,
+		Except:   append([]string{"./internal/..."}, conformance...),
+		Deny:     slices.Concat(testFrameworks, conformance),
+	},
+	{
+		Name:     "no test servers in what ships",
+		Packages: everything,
+		Except:   []string{"./internal/..."},
+		Deny:     []string{"./internal/testenv/..."},
+	},
+}
+
+// Check returns a sentence for every rule that is broken, and for every package
+// that no rule speaks of.
+func Check(g Graph, rules []Rule) []string {
+	var problems []string
+	for _, path := range g.own() {
+		spokenOf := matches(path, "./internal/...")
+		for _, rule := range rules {
+			if !matches(path, rule.Packages...) || matches(path, rule.Except...) {
+				continue
+			}
+			spokenOf = spokenOf || !slices.Equal(rule.Packages, everything)
+			problems = append(problems, rule.check(g, path)...)
+		}
+		if !spokenOf {
+			problems = append(problems, fmt.Sprintf("%s: no rule says what it may link: add one to internal/boundaries/rules.go", short(path)))
+		}
+	}
+	return problems
+}
+
+func (r Rule) check(g Graph, path string) []string {
+	var problems []string
+	var linked []string // of AtMostOneOf
+	forbidden := func(dep string) bool {
+		unlisted := r.Allow != nil && !g[dep].Standard && !matches(dep, r.Allow...)
+		return unlisted || matches(dep, r.Deny...)
+	}
+	for _, dep := range g[path].Deps {
+		if forbidden(dep) {
+			chain := g.chain(path, dep)
+			// What a forbidden package brings along need not be said.
+			if between := chain[1 : len(chain)-1]; !slices.ContainsFunc(between, forbidden) {
+				problems = append(problems, fmt.Sprintf("%s: must not link %s (rule %q): %s", short(path), short(dep), r.Name, strings.Join(chain, " → ")))
+			}
+		}
+		for _, pattern := range r.AtMostOneOf {
+			if matches(dep, pattern) && !slices.Contains(linked, pattern) {
+				linked = append(linked, pattern)
+			}
+		}
+	}
+	if len(linked) > 1 {
+		problems = append(problems, fmt.Sprintf("%s: must not link more than one of %s (rule %q)", short(path), strings.Join(linked, ", "), r.Name))
+	}
+	return problems
+}
+
+func matches(path string, patterns ...string) bool {
+	for _, pattern := range patterns {
+		if own, ok := strings.CutPrefix(pattern, "./"); ok {
+			pattern = module + "/" + own
+		}
+		below, ok := strings.CutSuffix(pattern, "/...")
+		if path == below || ok && strings.HasPrefix(path, below+"/") {
+			return true
+		}
+	}
+	return false
+}
+
+// short writes a package of this module as a path within it.
+func short(path string) string {
+	return strings.Replace(path, module+"/", "./", 1)
+}

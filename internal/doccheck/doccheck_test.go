@@ -1,0 +1,110 @@
+package doccheck
+
+import (
+	"os"
+	"strings"
+	"testing"
+	"testing/fstest"
+)
+
+func TestDocuments(t *testing.T) {
+	problems, err := Check(os.DirFS("../.."))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, problem := range problems {
+		t.Error(problem)
+	}
+}
+
+const exampleFile = `package stores_test
+
+import (
+	"context"
+	_ "embed"
+)
+
+type order struct{ ID string }
+
+func ExampleOpen() {
+	ctx := context.Background()
+	first(ctx)
+	second(ctx) // then
+	third(ctx)
+}
+
+func TestInbox(t *testing.T) { t.Run("seen twice", nil) }
+`
+
+// Every check is shown a tree that it has to complain about, and one that it has to
+// let pass.
+func TestCheck(t *testing.T) {
+	const snippet = "<!-- example: stores/example_test.go ExampleOpen -->\n\n```go\n"
+	// Not in one piece, because this file is checked too.
+	todo, delivery := "TO"+"DO", "deliv"+"ery"
+	for _, test := range []struct {
+		name  string
+		files map[string]string
+		want  string // "": nothing is wrong
+	}{
+		{"a test that exists", docs("`TestInbox` and `ExampleOpen` show it."), ""},
+		{"a test that does not exist", docs("So says `TestOutbox`."), "docs/a.md:1: there is no function TestOutbox"},
+		{"a benchmark that does not exist, in code", docs("```sh\ngo test -bench BenchmarkClaim\n```"), "docs/a.md:2: there is no function BenchmarkClaim"},
+		{"a test of another module", docs("Watermill's `tests.TestPubSub` passes."), ""},
+		{"a test of our own package that does not exist", docs("See `stores.TestOutbox`."), "docs/a.md:1: there is no function TestOutbox"},
+		{"a subtest that exists", docs("See `TestInbox/seen_twice`."), ""},
+		{"a subtest that does not exist", docs("See `TestInbox/seen_never`."), `docs/a.md:1: TestInbox has no subtest "seen_never"`},
+
+		{"a link to a file", docs("[example](../stores/example_test.go) [site](https://example.org/x) [folder](../stores/)"), ""},
+		{"a link to nothing", docs("first\n\n[gone](gone.md)"), "docs/a.md:3: the link to gone.md is broken: there is no docs/gone.md"},
+		{"a reference to nothing", docs("[gone]: gone.md"), "docs/a.md:1: the link to gone.md is broken"},
+		{"a picture of nothing", docs(`<img src="flow.svg">`), "docs/a.md:1: the link to flow.svg is broken"},
+		{"a link out of the tree", docs("[out](../../other/)"), "docs/a.md:1: the link to ../../other/ is broken: it leaves"},
+		{"a link to a heading", docs("# What *is* `it`?\n\n# Twice\n\n# Twice\n\n[here](#what-is-it) [there](a.md#twice-1)"), ""},
+		{"a link to no heading", docs("# What\n\n[here](#that)"), "docs/a.md:3: the link to #that is broken: docs/a.md has no heading #that"},
+		{"links in code", docs("`[a](b)`\n```\n[a](b)\n```"), ""},
+		{"links in a fence in a fence", docs("````md\n```\n[a](b)\n```\n````"), ""},
+
+		{"Go code of an example", docs(snippet + "  ctx := context.Background()\n\n  // …\n  third(ctx)\n```"), ""},
+		{"Go code of its file", docs(snippet + "import (\n  _ \"embed\"\n)\n\ntype order struct{ ID string }\nfirst(ctx)\n```"), ""},
+		{"Go code without an example", docs("```go\nfirst(ctx)\n```"), "docs/a.md:1: put the example that this Go code is copied from"},
+		{"Go code that is not in the example", docs(snippet + "first(ctx)\nsecond(ctx)\n```"), `docs/a.md:5: "second(ctx)" is not in stores/example_test.go`},
+		{"Go code in another order", docs(snippet + "third(ctx)\nfirst(ctx)\n```"), `docs/a.md:5: "first(ctx)" is not in stores/example_test.go`},
+		{"Go code of no file", docs("<!-- example: stores/none_test.go ExampleOpen -->\n```go\n```"), "docs/a.md:2: there is no test file stores/none_test.go"},
+		{"Go code of a test", docs("<!-- example: stores/example_test.go TestInbox -->\n```go\n```"), "docs/a.md:2: stores/example_test.go has no example TestInbox"},
+		{"code in other languages", docs("```sh\nmake run\n```"), ""},
+
+		{"work left open in a document", docs(todo + ": more"), "docs/a.md:1: something is left open"},
+		{"work left open in code", map[string]string{"a/a.go": "package a\n\n// FIX" + "ME\n"}, "a/a.go:3: something is left open"},
+		{"work left open in a script", map[string]string{".ci/run": "# " + todo}, ".ci/run:1: something is left open"},
+		{"a name that only looks so", map[string]string{"a/a.go": "package a\n\nvar _ = context." + todo + "()\n"}, ""},
+		{"files that nobody wrote", map[string]string{"bin/a.md": todo, ".git/a.md": todo}, ""},
+		{"a file that does not parse", map[string]string{"a/a.go": "package a\n\nfunc {\n"}, "a/a.go:3: it does not parse"},
+
+		{"the promise", docs("It gives exactly-once " + delivery + "."), "docs/a.md:1: nobody can promise this"},
+		{"the promise in the second line", docs("It gives\nexactly-once " + delivery + "."), "docs/a.md:2: nobody can promise this"},
+		{"the promise over two lines", map[string]string{"a/a.go": "// It gives Exactly once\n// " + delivery + ".\npackage a\n"}, "a/a.go:1: nobody can promise this"},
+		{"the promise, denied afterwards", docs("Exactly-once " + delivery + " is what it is not."), "docs/a.md:1: nobody can promise this"},
+		{"the promise, denied in another line", docs("This is not exactly-once " + delivery + ", which is never\nexactly-once\n" + delivery + "."), "docs/a.md:2: nobody can promise this"},
+		{"the promise, denied in the line", docs("This is not exactly-once " + delivery + "."), ""},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			tree := fstest.MapFS{"stores/example_test.go": {Data: []byte(exampleFile)}}
+			for name, text := range test.files {
+				tree[name] = &fstest.MapFile{Data: []byte(text)}
+			}
+			problems, err := Check(tree)
+			if err != nil {
+				t.Fatal(err)
+			}
+			switch {
+			case test.want == "" && len(problems) == 0:
+			case len(problems) == 1 && test.want != "" && strings.HasPrefix(problems[0].String(), test.want):
+			default:
+				t.Errorf("want %q\ngot %q", test.want, problems)
+			}
+		})
+	}
+}
+
+func docs(text string) map[string]string { return map[string]string{"docs/a.md": text} }
