@@ -21,12 +21,10 @@ func (d *delivery) run(attempt stores.Attempt) (reason error, settled bool, err 
 	outputs, err := d.call(ctx, attempt)
 	switch {
 	case err != nil:
-		d.rollback(attempt)
-		return nil, true, d.failed(err)
+		return nil, true, d.undo(attempt, err, d.failed)
 	case len(outputs) > 0:
-		d.rollback(attempt)
 		err = fmt.Errorf("%w (%d returned); the attempt is rolled back", ErrOutputs, len(outputs))
-		return nil, true, d.quarantine(stores.ReasonOutputs, err)
+		return nil, true, d.undo(attempt, err, func(err error) error { return d.quarantine(stores.ReasonOutputs, err) })
 	}
 	acked := d.acked() // asked before the commit: afterwards it would be too late to matter
 	err = d.commit(attempt)
@@ -72,12 +70,11 @@ func (d *delivery) call(ctx context.Context, attempt stores.Attempt) (outputs []
 // abandoned ends a delivery whose handler did not return. recovered is nil after
 // runtime.Goexit.
 func (d *delivery) abandoned(attempt stores.Attempt, recovered any) {
-	d.rollback(attempt)
 	err := fmt.Errorf("middleware: the handler panicked: %v", recovered)
 	if recovered == nil {
 		err = errors.New("middleware: the handler exited its goroutine (runtime.Goexit)")
 	}
-	_ = d.failed(err)
+	_ = d.undo(attempt, err, d.failed)
 	if d.end.Result == ResultFailed {
 		d.end.Result = ResultPanicked
 	}
@@ -109,20 +106,37 @@ func (d *delivery) completed() {
 	d.in.completed.add(d.claim.Key, d.claim.Fingerprint)
 }
 
-// notCommitted is a failed attempt. If the handler ended the transaction it may
-// have committed part of its effects, and the claim with them: then running it
-// again would double them, and dropping it would lose the rest.
 func (d *delivery) notCommitted(err error) (reason error, settled bool, _ error) {
-	if errors.Is(err, stores.ErrTxEnded) && d.in.resolver != nil {
-		completed, resolveErr := d.resolve()
-		switch {
-		case resolveErr != nil:
-			return nil, true, d.notNow(resolveErr)
-		case completed:
-			return nil, true, d.quarantine(stores.ReasonTxCommitted, err)
-		}
+	return nil, true, d.unlessEnded(err, fmt.Errorf("middleware: %w", err), d.failed)
+}
+
+// undo rolls back and goes on as then says. If the rollback fails the connection is
+// closed, which ends the attempt too.
+func (d *delivery) undo(attempt stores.Attempt, cause error, then func(error) error) error {
+	ctx, cancel := context.WithTimeout(d.ctx, d.in.config.CommitTimeout)
+	defer cancel()
+	err := attempt.Rollback(ctx)
+	if err != nil {
+		d.in.completed.flush()
 	}
-	return nil, true, d.failed(fmt.Errorf("middleware: %w", err))
+	return d.unlessEnded(err, cause, then)
+}
+
+// unlessEnded goes on as then says, unless ended says that the handler has ended the
+// transaction. It may then have committed part of its effects, and the claim with
+// them: running it again would double them, and dropping it would lose the rest.
+func (d *delivery) unlessEnded(ended, cause error, then func(error) error) error {
+	if !errors.Is(ended, stores.ErrTxEnded) || d.in.resolver == nil {
+		return then(cause)
+	}
+	completed, err := d.resolve()
+	switch {
+	case err != nil:
+		return d.notNow(err)
+	case completed:
+		return d.quarantine(stores.ReasonTxCommitted, errors.Join(cause, ended))
+	}
+	return then(cause)
 }
 
 // unknown finds out what became of a commit. If it did not happen the delivery
@@ -155,15 +169,6 @@ func (d *delivery) resolve() (completed bool, err error) {
 		if !d.hold(err) {
 			return false, err
 		}
-	}
-}
-
-// rollback ends the attempt. If it fails the connection is closed, which ends it too.
-func (d *delivery) rollback(attempt stores.Attempt) {
-	ctx, cancel := context.WithTimeout(d.ctx, d.in.config.CommitTimeout)
-	defer cancel()
-	if err := attempt.Rollback(ctx); err != nil {
-		d.in.completed.flush()
 	}
 }
 

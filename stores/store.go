@@ -104,8 +104,10 @@ type Attempt interface {
 	Commit(ctx context.Context) error
 
 	// Rollback ends the attempt without a trace. It does nothing after Commit or a
-	// first Rollback. An error means that the connection was closed instead, which
-	// also ends the transaction, as soon as the server notices.
+	// first Rollback. An error that wraps ErrTxEnded means that the transaction had
+	// been ended by the handler, which may have committed it: ask [Resolver]. Any
+	// other error means that the connection was closed instead, which also ends the
+	// transaction, as soon as the server notices.
 	Rollback(ctx context.Context) error
 }
 

@@ -48,12 +48,16 @@ func (a *attempt) Context(parent context.Context) context.Context {
 	return context.WithValue(parent, attemptKey{}, a)
 }
 
-// acquire notes that the handler uses the connection until release.
+// acquire notes that the handler uses the connection until release. Once the
+// transaction has ended nothing may pass: it would be committed by itself.
 func (a *attempt) acquire() error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.over {
 		return pgx.ErrTxClosed
+	}
+	if a.using == 0 && a.conn.Conn().PgConn().TxStatus() == 'I' {
+		return stores.ErrTxEnded
 	}
 	a.using++
 	return nil
@@ -182,7 +186,7 @@ const completionUnknown = "40003"
 
 // Rollback implements stores.Attempt.
 func (a *attempt) Rollback(ctx context.Context) error {
-	already, idle, _ := a.close()
+	already, idle, suspect := a.close()
 	switch {
 	case already:
 		return nil
@@ -190,7 +194,23 @@ func (a *attempt) Rollback(ctx context.Context) error {
 		a.cut()
 		return fmt.Errorf("postgres: rollback: %w", stores.ErrTxBusy)
 	}
-	return a.end(ctx)
+	ours := !suspect || a.stillOurs(ctx)
+	err := a.end(ctx)
+	if !ours {
+		err = errors.Join(fmt.Errorf("postgres: rollback: %w", stores.ErrTxEnded), err)
+	}
+	return err
+}
+
+// stillOurs reports whether the transaction that runs is the one that wrote the
+// claim's row. Of one that has failed nothing can be asked, nor of a lost connection.
+func (a *attempt) stillOurs(ctx context.Context) bool {
+	pg := a.conn.Conn().PgConn()
+	if pg.IsClosed() || pg.IsBusy() || pg.TxStatus() != 'T' {
+		return false
+	}
+	_, err := a.conn.Exec(ctx, a.store.sql.owned, a.consumer, a.id)
+	return err == nil
 }
 
 // end rolls back what is open and gives the connection back.

@@ -3,6 +3,9 @@ package postgres
 import (
 	"context"
 	"errors"
+	"fmt"
+	"slices"
+	"strings"
 
 	"github.com/ThreeDotsLabs/watermill/message"
 	"github.com/jackc/pgx/v5"
@@ -83,33 +86,46 @@ func (t *managedTx) finish(ctx context.Context, end func(pgx.Tx, context.Context
 	return err
 }
 
-// admit lets a statement of the handler pass, unless it would end the transaction.
-func (t *managedTx) admit(sql string, args []any) error {
+// admit lets a statement of the handler pass, unless it would end the transaction. A
+// rewriter is run here, so that what is looked at is what is sent.
+func (t *managedTx) admit(ctx context.Context, sql string, args []any) (string, []any, error) {
+	sql, args, err := rewrite(ctx, t.tx.Conn(), sql, args)
+	if err != nil {
+		return sql, args, err
+	}
 	control, several := transactionControl(sql)
 	if control {
 		t.attempt.entry.Doom(stores.ErrTxManaged)
-		return stores.ErrTxManaged
+		return sql, args, stores.ErrTxManaged
 	}
-	if several || rewritten(args) {
+	// A single word may be the name of a statement that was prepared elsewhere.
+	if several || !strings.ContainsAny(sql, " \t\r\n") {
 		t.attempt.distrust()
 	}
-	return t.attempt.acquire()
+	return sql, args, t.attempt.acquire()
 }
 
-// rewritten reports whether the statement that is sent may not be the one we see.
-func rewritten(args []any) bool {
-	for _, arg := range args {
-		switch arg.(type) {
-		case pgx.NamedArgs, pgx.StrictNamedArgs:
+// rewrite runs the pgx.QueryRewriter among the options at the front of args.
+func rewrite(ctx context.Context, conn *pgx.Conn, sql string, args []any) (string, []any, error) {
+	for i, arg := range args {
+		switch option := arg.(type) {
+		case pgx.QueryResultFormats, pgx.QueryResultFormatsByOID, pgx.QueryExecMode:
+			continue
 		case pgx.QueryRewriter:
-			return true
+			sql, rewritten, err := option.RewriteQuery(ctx, conn, sql, args[i+1:])
+			if err != nil {
+				return sql, args, fmt.Errorf("postgres: rewrite query: %w", err)
+			}
+			return rewrite(ctx, conn, sql, append(slices.Clone(args[:i]), rewritten...))
 		}
+		break
 	}
-	return false
+	return sql, args, nil
 }
 
 func (t *managedTx) Exec(ctx context.Context, sql string, args ...any) (pgconn.CommandTag, error) {
-	if err := t.admit(sql, args); err != nil {
+	sql, args, err := t.admit(ctx, sql, args)
+	if err != nil {
 		return pgconn.CommandTag{}, err
 	}
 	tag, err := t.tx.Exec(ctx, sql, args...)
@@ -118,7 +134,8 @@ func (t *managedTx) Exec(ctx context.Context, sql string, args ...any) (pgconn.C
 }
 
 func (t *managedTx) Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error) {
-	if err := t.admit(sql, args); err != nil {
+	sql, args, err := t.admit(ctx, sql, args)
+	if err != nil {
 		return failedRows(sql, err), err
 	}
 	rows, err := t.tx.Query(ctx, sql, args...)
@@ -130,23 +147,28 @@ func (t *managedTx) Query(ctx context.Context, sql string, args ...any) (pgx.Row
 }
 
 func (t *managedTx) QueryRow(ctx context.Context, sql string, args ...any) pgx.Row {
-	if err := t.admit(sql, args); err != nil {
+	sql, args, err := t.admit(ctx, sql, args)
+	if err != nil {
 		return failedRow{err}
 	}
 	return &managedRow{row: t.tx.QueryRow(ctx, sql, args...), attempt: t.attempt}
 }
 
+// SendBatch hands the connection to the callbacks of queued queries, through their
+// rows, so the commit checks whose transaction it is.
 func (t *managedTx) SendBatch(ctx context.Context, b *pgx.Batch) pgx.BatchResults {
 	for _, query := range b.QueuedQueries {
-		control, several := transactionControl(query.SQL)
-		if control {
+		var err error
+		query.SQL, query.Arguments, err = rewrite(ctx, t.tx.Conn(), query.SQL, query.Arguments)
+		if err != nil {
+			return pgx.FailedBatchResults(b, err)
+		}
+		if control, _ := transactionControl(query.SQL); control {
 			t.attempt.entry.Doom(stores.ErrTxManaged)
 			return pgx.FailedBatchResults(b, stores.ErrTxManaged)
 		}
-		if several || rewritten(query.Arguments) {
-			t.attempt.distrust()
-		}
 	}
+	t.attempt.distrust()
 	if err := t.attempt.acquire(); err != nil {
 		return pgx.FailedBatchResults(b, err)
 	}
@@ -163,7 +185,7 @@ func (t *managedTx) CopyFrom(ctx context.Context, table pgx.Identifier, columns 
 }
 
 func (t *managedTx) Prepare(ctx context.Context, name, sql string) (*pgconn.StatementDescription, error) {
-	if err := t.admit(sql, nil); err != nil {
+	if _, _, err := t.admit(ctx, sql, nil); err != nil {
 		return nil, err
 	}
 	description, err := t.tx.Prepare(ctx, name, sql)
@@ -201,6 +223,7 @@ func (r *managedRows) Next() bool {
 // Scan and Values close the rows when they fail.
 
 func (r *managedRows) Scan(dest ...any) error {
+	r.attempt.distrustScanners(dest)
 	err := r.Rows.Scan(dest...)
 	if err != nil {
 		r.done()
@@ -240,6 +263,7 @@ type managedRow struct {
 }
 
 func (r *managedRow) Scan(dest ...any) error {
+	r.attempt.distrustScanners(dest)
 	err := r.row.Scan(dest...)
 	if !r.scanned {
 		r.scanned = true
@@ -265,6 +289,16 @@ func (b *managedBatch) Close() error {
 		b.attempt.release(err)
 	}
 	return err
+}
+
+// distrustScanners notes destinations that are handed the connection with the row.
+func (a *attempt) distrustScanners(dest []any) {
+	if len(dest) != 1 {
+		return
+	}
+	if _, ok := dest[0].(pgx.RowScanner); ok {
+		a.distrust()
+	}
 }
 
 // failedRow is the row of a statement that was not sent.
