@@ -24,6 +24,12 @@ type delivery struct {
 	topic string
 	facts brokers.Delivery
 
+	// The message as it arrived, for the quarantine: handlers and the middlewares
+	// inside change theirs.
+	uuid     string
+	payload  []byte
+	metadata message.Metadata
+
 	shutdown context.Context // the message's own: ends when the subscriber stops
 	ctx      context.Context // detached from it: for the store, the handler and hooks
 
@@ -40,6 +46,9 @@ func newDelivery(in *Inbox, msg *message.Message, next message.HandlerFunc) *del
 		shutdown: shutdown,
 		ctx:      context.WithoutCancel(shutdown),
 		topic:    message.SubscribeTopicFromCtx(shutdown),
+		uuid:     msg.UUID,
+		payload:  msg.Payload,
+		metadata: msg.Metadata,
 	}
 	d.facts, _ = brokers.DeliveryFrom(shutdown)
 	if d.topic == "" {
@@ -200,12 +209,12 @@ func (d *delivery) quarantine(reason stores.Reason, cause error) error {
 		ID:          d.claim.Key.ID,
 		Reason:      reason,
 		Detail:      cause.Error(),
-		Fingerprint: stores.NewFingerprint(d.in.config.Fingerprint.Key, d.msg.Payload),
+		Fingerprint: stores.NewFingerprint(d.in.config.Fingerprint.Key, d.payload),
 		Topic:       d.topic,
 		Coordinates: d.facts.Coordinates,
-		UUID:        d.msg.UUID,
-		Metadata:    d.msg.Metadata,
-		Payload:     d.msg.Payload,
+		UUID:        d.uuid,
+		Metadata:    d.metadata,
+		Payload:     d.payload,
 	}
 	if d.claim.Fingerprint != (stores.Fingerprint{}) {
 		q.Fingerprint = d.claim.Fingerprint

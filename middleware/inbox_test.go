@@ -270,14 +270,22 @@ func TestOutputsAreRolledBackAndQuarantined(t *testing.T) {
 	store := &scriptedStore{begin: func(int, stores.Claim) (stores.Attempt, stores.Verdict, error) {
 		return attempt, stores.Verdict{Outcome: stores.Claimed}, nil
 	}}
+	arrived := newMessage(t.Context(), "a")
+	arrived.Metadata.Set("event", "placed")
 	out, err := newInbox(t, store).Middleware(func(m *message.Message) ([]*message.Message, error) {
+		m.UUID, m.Payload = "changed", []byte("changed")
+		m.Metadata.Set("event", "changed")
 		return []*message.Message{m}, nil
-	})(newMessage(t.Context(), "a"))
+	})(arrived)
 	if err != nil || len(out) != 0 || !attempt.rolledBack || attempt.committed {
 		t.Fatal(out, err, attempt)
 	}
 	if len(store.quarantined) != 1 || store.quarantined[0].Reason != stores.ReasonOutputs {
 		t.Fatalf("%+v", store.quarantined)
+	}
+	kept := store.quarantined[0]
+	if kept.UUID != "a" || string(kept.Payload) != "payload of a" || kept.Metadata["event"] != "placed" {
+		t.Errorf("what the handler made of the message was kept, not what arrived: %+v", kept)
 	}
 }
 

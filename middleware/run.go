@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"time"
 
 	"github.com/ThreeDotsLabs/watermill/message"
@@ -18,6 +19,9 @@ func (d *delivery) run(attempt stores.Attempt) (reason error, settled bool, err 
 	ctx, cancel := context.WithTimeout(d.ctx, d.in.config.HandlerTimeout)
 	defer cancel()
 	d.end.Runs++
+	if d.end.Runs == 1 {
+		d.metadata = maps.Clone(d.metadata)
+	}
 	outputs, err := d.call(ctx, attempt)
 	switch {
 	case err != nil:
