@@ -4,7 +4,6 @@ package urlmux
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"net/url"
 	"slices"
@@ -52,11 +51,9 @@ func (m *Mux[T]) Open(ctx context.Context, pkg, rawURL string) (T, error) {
 	var none T
 	u, err := url.Parse(rawURL)
 	if err != nil {
-		// url.Error repeats its input, so only its reason may be shown.
-		if urlErr, ok := errors.AsType[*url.Error](err); ok {
-			err = urlErr.Err
-		}
-		return none, fmt.Errorf("%s: the URL cannot be parsed (%w): write scheme://…, and percent-encode special characters in a password", pkg, err)
+		// The parser's errors quote its input: of a password with an unescaped '/' or
+		// '#' they take the first part for a port and repeat it.
+		return none, fmt.Errorf("%s: the URL cannot be parsed: write scheme://…, and percent-encode special characters in a password", pkg)
 	}
 	m.mu.RLock()
 	open := m.openers[u.Scheme]

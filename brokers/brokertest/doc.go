@@ -1,0 +1,28 @@
+// Package brokertest proves that a broker adapter keeps the contract of package
+// brokers. It runs Watermill's universal suite and checks of its own: the facts of
+// a delivery, redelivery, consumers that die, in-flight limits, delays, delivery
+// limits, odd content, and draining, also under Watermill's router.
+//
+// An adapter, whoever wrote it, needs one test:
+//
+//	func TestConformance(t *testing.T) {
+//		brokertest.Run(t, brokertest.Harness{
+//			Open: func(t testing.TB) brokers.Broker {
+//				broker, err := memory.New(memory.Config{Capacity: 20_000})
+//				if err != nil {
+//					t.Fatal(err)
+//				}
+//				return broker
+//			},
+//			OldMessages: true,
+//		})
+//	}
+//
+// What a broker says in its Capabilities not to do is not asked of it; each check
+// left out says so in one line of the log, which -v shows. Nothing is skipped
+// without such a line.
+//
+// The checks run in parallel and use topics and groups of their own, so that a
+// server may be shared. Watermill's suite publishes up to 10,000 messages to a
+// topic before it reads them; see Harness.Short.
+package brokertest

@@ -1,0 +1,185 @@
+package brokertest
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/millpond-go/millpond/brokers"
+)
+
+// clockSlack is how far the server's clock may be from ours.
+const clockSlack = 5 * time.Minute
+
+func checkFactsOfDelivery(e *env) error {
+	topic := e.topic()
+	s, err := e.subscribe(brokers.SubscriberConfig{Group: newGroup()}, topic)
+	if err != nil {
+		return err
+	}
+	published := time.Now()
+	if err := e.publish(topic, newMessages(1)...); err != nil {
+		return err
+	}
+	msg, err := s.next()
+	if err != nil {
+		return err
+	}
+	defer msg.Ack()
+	d, err := deliveryOf(msg)
+	if err != nil {
+		return err
+	}
+
+	if d.Topic != topic {
+		err = errors.Join(err, fmt.Errorf("Delivery.Topic is %q, subscribed was %q", d.Topic, topic))
+	}
+	if d.Undecodable != nil {
+		err = errors.Join(err, fmt.Errorf("Delivery.Undecodable is %w for a good message", d.Undecodable))
+	}
+	if e.caps.NativeID != (d.NativeID != "") {
+		err = errors.Join(err, fmt.Errorf("Delivery.NativeID is %q, Capabilities.NativeID is %t", d.NativeID, e.caps.NativeID))
+	}
+	if e.caps.Coordinates != (d.Coordinates != "") {
+		err = errors.Join(err, fmt.Errorf("Delivery.Coordinates are %q, Capabilities.Coordinates is %t", d.Coordinates, e.caps.Coordinates))
+	}
+	if e.caps.DeliveryCount && d.Count != 1 {
+		err = errors.Join(err, fmt.Errorf("Delivery.Count is %d at first", d.Count))
+	}
+	if e.caps.Time && d.Time.Sub(published).Abs() > clockSlack {
+		err = errors.Join(err, fmt.Errorf("Delivery.Time is %s, published was at %s", d.Time, published))
+	}
+	if !e.caps.Time && !d.Time.IsZero() {
+		err = errors.Join(err, errors.New("Delivery.Time is set, Capabilities.Time is false"))
+	}
+	if g := brokers.GiveBackFrom(msg.Context()); g != (brokers.GiveBack{}) {
+		err = errors.Join(err, fmt.Errorf("a new delivery carries the give-back %+v", g))
+	}
+	return err
+}
+
+func checkFactsOfRedelivery(e *env) error {
+	topic := e.topic()
+	s, err := e.subscribe(brokers.SubscriberConfig{Group: newGroup()}, topic)
+	if err != nil {
+		return err
+	}
+	sent := newMessages(1)[0]
+	sent.Metadata.Set("name", "value")
+	if err := e.publish(topic, sent); err != nil {
+		return err
+	}
+	msg, err := s.nextOf(sent)
+	if err != nil {
+		return err
+	}
+	first, err := deliveryOf(msg)
+	if err != nil {
+		return err
+	}
+	for count := 2; count <= 3; count++ {
+		if err := giveBack(msg, brokers.GiveBack{Failed: count == 2}); err != nil {
+			return err
+		}
+		if msg, err = s.nextOf(sent); err != nil {
+			return fmt.Errorf("after nack %d: %w", count-1, err)
+		}
+		if !msg.Equals(sent) {
+			return fmt.Errorf("delivery %d is another message: metadata %v, payload %q", count, msg.Metadata, msg.Payload)
+		}
+		d, err := deliveryOf(msg)
+		if err != nil {
+			return err
+		}
+		switch {
+		case d.Topic != first.Topic || d.NativeID != first.NativeID || d.Coordinates != first.Coordinates ||
+			!d.Time.Equal(first.Time) || !bytes.Equal(d.Key, first.Key):
+			return fmt.Errorf("delivery %d has other facts: %+v, before %+v", count, d, first)
+		case !d.Suspect:
+			return fmt.Errorf("delivery %d is not flagged Suspect", count)
+		case e.caps.DeliveryCount && d.Count != count:
+			return fmt.Errorf("Delivery.Count is %d at delivery %d", d.Count, count)
+		}
+		if g := brokers.GiveBackFrom(msg.Context()); g != (brokers.GiveBack{}) {
+			return fmt.Errorf("delivery %d carries the give-back %+v of the one before", count, g)
+		}
+	}
+	msg.Ack()
+	return nil
+}
+
+func checkFactsTellMessagesApart(e *env) error {
+	if !e.caps.NativeID && !e.caps.Coordinates {
+		e.notCheckedf("identity of messages: the broker has neither native ids nor coordinates")
+		return nil
+	}
+	topic := e.topic()
+	s, err := e.subscribe(brokers.SubscriberConfig{Group: newGroup()}, topic)
+	if err != nil {
+		return err
+	}
+	const n = 20
+	if err := e.publish(topic, newMessages(n)...); err != nil {
+		return err
+	}
+	seen := make(map[string]bool)
+	for range n {
+		msg, err := s.next()
+		if err != nil {
+			return err
+		}
+		d, err := deliveryOf(msg)
+		if err != nil {
+			return err
+		}
+		if e.caps.NativeID {
+			if seen["id "+d.NativeID] {
+				return fmt.Errorf("two messages have the NativeID %q", d.NativeID)
+			}
+			seen["id "+d.NativeID] = true
+		}
+		if e.caps.Coordinates {
+			if seen["at "+d.Coordinates] {
+				return fmt.Errorf("two messages have the Coordinates %q", d.Coordinates)
+			}
+			seen["at "+d.Coordinates] = true
+		}
+		msg.Ack()
+	}
+	return nil
+}
+
+type contextKey struct{}
+
+func checkSubscribeContext(e *env) error {
+	topic := e.topic()
+	subscriber, err := e.subscriber(brokers.SubscriberConfig{Group: newGroup()})
+	if err != nil {
+		return err
+	}
+	s, err := e.subscribeWith(context.WithValue(context.Background(), contextKey{}, "value"), subscriber, topic)
+	if err != nil {
+		return err
+	}
+	if err := e.publish(topic, newMessages(1)...); err != nil {
+		return err
+	}
+	msg, err := s.next()
+	if err != nil {
+		return err
+	}
+	ctx := msg.Context()
+	if ctx.Value(contextKey{}) != "value" {
+		return errors.New("the message's context lacks the values of the Subscribe context")
+	}
+	if ctx.Err() != nil {
+		return fmt.Errorf("the context of an unsettled message has ended: %w", context.Cause(ctx))
+	}
+	msg.Ack()
+	return e.soon("the end of the context after the ack", func() error {
+		<-ctx.Done()
+		return nil
+	})
+}

@@ -1,0 +1,273 @@
+package brokertest
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/ThreeDotsLabs/watermill/message"
+
+	"github.com/millpond-go/millpond/brokers"
+	"github.com/millpond-go/millpond/brokers/memory"
+)
+
+// fault spoils one thing of a good broker. Every field may be nil.
+type fault struct {
+	config  func(c *memory.Config)
+	caps    func(c *brokers.Capabilities)
+	group   func(c *brokers.SubscriberConfig) // before a subscriber is opened
+	hand    func(r *relay, inner *message.Message, outer *message.Message, d *brokers.Delivery)
+	context func(ctx context.Context, d brokers.Delivery) context.Context
+	nack    func(r *relay, outer *message.Message, g *brokers.GiveBack) (ack bool)
+	unread  func(inner *message.Message) // a message in hand when the intake ends
+	kill    func(inner *message.Message) // each unsettled message of a killed consumer
+	lateAck func(r *relay, outer *message.Message)
+	publish func(p message.Publisher, topic string, messages []*message.Message) error
+
+	askMessage        bool // for the give-back, instead of the context that was handed out
+	nackOnEnd         bool // of the message's context
+	closeAbandons     bool
+	publisherNoClose  bool
+	subscribeOtherErr bool
+	noMarks           bool // undecodable messages are not marked
+	noForeign         bool // messages of other producers are marked undecodable
+}
+
+// relay is a broker that passes everything through, except for its fault.
+type relay struct {
+	*memory.Broker
+	fault fault
+
+	mu      sync.Mutex
+	edits   map[string]message.Metadata // of handlers, by UUID
+	current map[string]*message.Message // the inner message of the newest delivery
+	seen    map[string]bool
+}
+
+func openRelay(t testing.TB, f fault, limit int) *relay {
+	config := memory.Config{Capacity: 20_000, DeliveryLimit: limit}
+	if f.config != nil {
+		f.config(&config)
+	}
+	inner, err := memory.New(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &relay{
+		Broker: inner, fault: f,
+		edits:   make(map[string]message.Metadata),
+		current: make(map[string]*message.Message),
+		seen:    make(map[string]bool),
+	}
+}
+
+func (r *relay) Capabilities() brokers.Capabilities {
+	c := r.Broker.Capabilities()
+	if r.fault.caps != nil {
+		r.fault.caps(&c)
+	}
+	return c
+}
+
+// Names of metadata by which the relay knows what kind of message it plays.
+const (
+	undecodableMark = "undecodable"
+	foreignMark     = "foreign"
+)
+
+func relayHarness(f fault) Harness {
+	h := Harness{
+		Open:        func(t testing.TB) brokers.Broker { return openRelay(t, f, 0) },
+		OpenLimited: func(t testing.TB, limit int) brokers.Broker { return openRelay(t, f, limit) },
+		Kill:        func(_ testing.TB, _ brokers.Broker, s message.Subscriber) { s.(*relaySubscriber).kill() },
+		OldMessages: true,
+	}
+	publish := func(t testing.TB, b brokers.Broker, topic string, msg *message.Message) {
+		p, err := b.Publisher(brokers.PublisherConfig{})
+		if err == nil {
+			err = p.Publish(topic, msg)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	h.PublishForeign = func(t testing.TB, b brokers.Broker, topic string, payload []byte) {
+		msg := message.NewMessage("", payload)
+		msg.Metadata.Set(foreignMark, "yes")
+		publish(t, b, topic, msg)
+	}
+	h.PublishUndecodable = func(t testing.TB, b brokers.Broker, topic string) {
+		msg := message.NewMessage("", []byte("garbage"))
+		msg.Metadata.Set(undecodableMark, "yes")
+		publish(t, b, topic, msg)
+	}
+	h.setDefaults()
+	return h
+}
+
+func (r *relay) Publisher(c brokers.PublisherConfig) (message.Publisher, error) {
+	p, err := r.Broker.Publisher(c)
+	if err != nil {
+		return nil, err
+	}
+	return &relayPublisher{Publisher: p, fault: r.fault}, nil
+}
+
+type relayPublisher struct {
+	message.Publisher
+	fault fault
+}
+
+func (p *relayPublisher) Publish(topic string, messages ...*message.Message) error {
+	if p.fault.publish != nil {
+		return p.fault.publish(p.Publisher, topic, messages)
+	}
+	return p.Publisher.Publish(topic, messages...)
+}
+
+func (p *relayPublisher) Close() error {
+	if p.fault.publisherNoClose {
+		return nil
+	}
+	return p.Publisher.Close()
+}
+
+func (r *relay) Subscriber(c brokers.SubscriberConfig) (message.Subscriber, error) {
+	if r.fault.group != nil {
+		r.fault.group(&c)
+	}
+	s, err := r.Broker.Subscriber(c)
+	if err != nil {
+		return nil, err
+	}
+	return &relaySubscriber{Subscriber: s.(*memory.Subscriber), relay: r, dead: make(chan struct{})}, nil
+}
+
+type relaySubscriber struct {
+	*memory.Subscriber
+	relay *relay
+	once  sync.Once
+	dead  chan struct{} // closed by kill
+
+	readers sync.WaitGroup
+
+	mu     sync.Mutex
+	handed []*message.Message // inner messages, settled or not
+}
+
+var errSomethingElse = errors.New("something else")
+
+func (s *relaySubscriber) Subscribe(ctx context.Context, topic string) (<-chan *message.Message, error) {
+	in, err := s.Subscriber.Subscribe(ctx, topic)
+	if err != nil {
+		if s.relay.fault.subscribeOtherErr {
+			return nil, errSomethingElse
+		}
+		return nil, err
+	}
+	out := make(chan *message.Message)
+	s.readers.Go(func() {
+		defer close(out)
+		for inner := range in {
+			outer := s.relay.dress(inner)
+			ctx := outer.Context() // a router replaces it when it has the message
+			s.mu.Lock()
+			s.handed = append(s.handed, inner)
+			s.mu.Unlock()
+			select {
+			case out <- outer:
+				go s.pass(ctx, inner, outer)
+			case <-inner.Context().Done():
+				if s.relay.fault.unread != nil {
+					s.relay.fault.unread(inner)
+				}
+				inner.Nack()
+			}
+		}
+	})
+	return out, nil
+}
+
+// dress makes the message that the consumer sees.
+func (r *relay) dress(inner *message.Message) *message.Message {
+	outer := inner.Copy()
+	d, _ := brokers.DeliveryFrom(inner.Context())
+	if outer.Metadata[undecodableMark] != "" && !r.fault.noMarks || outer.Metadata[foreignMark] != "" && r.fault.noForeign {
+		d.Undecodable = errSomethingElse
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.current[inner.UUID] = inner
+	if r.fault.hand != nil {
+		r.fault.hand(r, inner, outer, &d)
+	}
+	r.seen[inner.UUID] = true
+	if r.fault.context != nil {
+		outer.SetContext(r.fault.context(inner.Context(), d))
+	} else {
+		outer.SetContext(brokers.WithDelivery(inner.Context(), d))
+	}
+	return outer
+}
+
+// pass hands the consumer's answer on.
+func (s *relaySubscriber) pass(ctx context.Context, inner, outer *message.Message) {
+	f, r := s.relay.fault, s.relay
+	var ended <-chan struct{}
+	if f.nackOnEnd {
+		ended = inner.Context().Done()
+	}
+	select {
+	case <-outer.Acked():
+		if f.nackOnEnd && inner.Context().Err() != nil {
+			inner.Nack() // as if it had been noticed at once
+			return
+		}
+		inner.Ack()
+	case <-outer.Nacked():
+		if f.askMessage {
+			ctx = outer.Context()
+		}
+		g := brokers.GiveBackFrom(ctx)
+		if f.nack != nil && f.nack(r, outer, &g) {
+			inner.Ack()
+			return
+		}
+		brokers.SetGiveBack(inner.Context(), g)
+		inner.Nack()
+	case <-ended:
+		inner.Nack()
+	case <-s.dead:
+		if f.lateAck != nil {
+			select {
+			case <-outer.Acked():
+				f.lateAck(r, outer)
+			case <-time.After(time.Second):
+			}
+		}
+	}
+}
+
+func (s *relaySubscriber) kill() {
+	s.once.Do(func() { close(s.dead) })
+	if spoil := s.relay.fault.kill; spoil != nil {
+		s.mu.Lock()
+		for _, inner := range s.handed {
+			spoil(inner)
+		}
+		s.mu.Unlock()
+	}
+	s.Abandon()
+}
+
+func (s *relaySubscriber) Close() error {
+	if s.relay.fault.closeAbandons {
+		s.kill()
+		return nil
+	}
+	err := s.Subscriber.Close()
+	s.readers.Wait()
+	return err
+}

@@ -1,0 +1,87 @@
+package brokertest
+
+import (
+	"testing"
+	"time"
+
+	"github.com/ThreeDotsLabs/watermill"
+	"github.com/ThreeDotsLabs/watermill/message"
+	"github.com/ThreeDotsLabs/watermill/pubsub/tests"
+
+	"github.com/millpond-go/millpond/brokers"
+)
+
+// Harness says how to reach the broker under test. Only Open is required. Its
+// functions are called from many tests at once; they end a test that cannot go on
+// with t.Fatal.
+type Harness struct {
+	// Open opens the broker. The suite closes it. Different calls may reach the
+	// same server.
+	Open func(t testing.TB) brokers.Broker
+
+	// OpenLimited opens a broker whose new topics drop or dead-letter a message
+	// after limit deliveries. Without it the limit that Open's broker declares is
+	// checked.
+	OpenLimited func(t testing.TB, limit int) brokers.Broker
+
+	// Topic returns a topic with no messages and one ordering unit, created if the
+	// server needs that. Without it a new name is made up for each call.
+	Topic func(t testing.TB, b brokers.Broker) string
+
+	// Kill makes the subscriber's consumer die: its unsettled messages are not
+	// given back by the client, the server has to notice.
+	Kill func(t testing.TB, b brokers.Broker, s message.Subscriber)
+
+	// PublishForeign publishes as a producer that knows nothing of Watermill.
+	PublishForeign func(t testing.TB, b brokers.Broker, topic string, payload []byte)
+
+	// PublishUndecodable publishes something that the adapter cannot read.
+	PublishUndecodable func(t testing.TB, b brokers.Broker, topic string)
+
+	// CarriesPayload and CarriesMetadata report whether the server's protocol can
+	// carry a payload, or a metadata pair, at all. Without them it carries any.
+	CarriesPayload  func(payload []byte) bool
+	CarriesMetadata func(key, value string) bool
+
+	// OldMessages: a group gets what was published before its first Subscribe.
+	OldMessages bool
+
+	// Short runs Watermill's suite with fewer messages.
+	Short bool
+
+	// Features, if not nil, may change what Watermill's suite assumes. It is handed
+	// what follows from the capabilities and this harness.
+	Features func(f *tests.Features)
+
+	// Within is how long the suite waits for what must happen: a delivery, a
+	// redelivery after a death, a Close. Zero means 10 seconds.
+	Within time.Duration
+
+	// Quiet is how long it looks for what must not happen. Zero means 200 ms. If it
+	// is too short for the server, faults are missed; none are invented.
+	Quiet time.Duration
+
+	// Delay is the delay of a delayed give-back. Zero means 250 ms.
+	Delay time.Duration
+}
+
+func (h *Harness) setDefaults() {
+	if h.Topic == nil {
+		h.Topic = func(testing.TB, brokers.Broker) string { return "brokertest-" + watermill.NewUUID() }
+	}
+	if h.CarriesPayload == nil {
+		h.CarriesPayload = func([]byte) bool { return true }
+	}
+	if h.CarriesMetadata == nil {
+		h.CarriesMetadata = func(string, string) bool { return true }
+	}
+	if h.Within == 0 {
+		h.Within = 10 * time.Second
+	}
+	if h.Quiet == 0 {
+		h.Quiet = 200 * time.Millisecond
+	}
+	if h.Delay == 0 {
+		h.Delay = 250 * time.Millisecond
+	}
+}

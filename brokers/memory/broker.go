@@ -1,0 +1,158 @@
+package memory
+
+import (
+	"errors"
+	"fmt"
+	"strconv"
+	"sync"
+	"sync/atomic"
+
+	"github.com/ThreeDotsLabs/watermill"
+	"github.com/ThreeDotsLabs/watermill/message"
+
+	"github.com/millpond-go/millpond/brokers"
+)
+
+// Broker is a message broker in memory. It is safe for concurrent use.
+type Broker struct {
+	config    Config
+	id        string // random, so that native ids are unique among brokers
+	published atomic.Uint64
+	closing   chan struct{} // closed by Close
+
+	mu          sync.Mutex
+	closed      bool
+	topics      map[string]*topic
+	subscribers map[*Subscriber]struct{}
+}
+
+var _ brokers.Broker = (*Broker)(nil)
+
+// New returns a broker without messages. The error names every invalid field.
+func New(config Config) (*Broker, error) {
+	if err := config.validate(); err != nil {
+		return nil, err
+	}
+	config.setDefaults()
+	return &Broker{
+		config:      config,
+		id:          watermill.NewShortUUID(),
+		closing:     make(chan struct{}),
+		topics:      make(map[string]*topic),
+		subscribers: make(map[*Subscriber]struct{}),
+	}, nil
+}
+
+// Subscriber returns a new subscriber, which is a *[Subscriber]. It returns an error
+// that names every invalid field, or one that wraps brokers.ErrClosed.
+func (b *Broker) Subscriber(config brokers.SubscriberConfig) (message.Subscriber, error) {
+	var errs []error
+	if config.Group == "" {
+		errs = append(errs, errors.New("memory: SubscriberConfig.Group is empty: name the group that shares the messages"))
+	}
+	if config.InFlight < 0 {
+		errs = append(errs, fmt.Errorf("memory: SubscriberConfig.InFlight is %d: use a positive number, or 0 for 1", config.InFlight))
+	}
+	if config.DrainTimeout < 0 {
+		errs = append(errs, fmt.Errorf("memory: SubscriberConfig.DrainTimeout is %s: use a positive duration, or 0 for %s", config.DrainTimeout, defaultDrainTimeout))
+	}
+	if len(errs) > 0 {
+		return nil, errors.Join(errs...)
+	}
+	if config.InFlight == 0 {
+		config.InFlight = 1
+	}
+	if config.DrainTimeout == 0 {
+		config.DrainTimeout = defaultDrainTimeout
+	}
+	if config.Logger == nil {
+		config.Logger = watermill.NopLogger{}
+	}
+	s := &Subscriber{
+		broker:        b,
+		config:        config,
+		abandoned:     make(chan struct{}),
+		subscriptions: make(map[*subscription]struct{}),
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.closed {
+		return nil, fmt.Errorf("memory: broker: %w", brokers.ErrClosed)
+	}
+	b.subscribers[s] = struct{}{}
+	return s, nil
+}
+
+// Publisher returns a new publisher, or an error that wraps brokers.ErrClosed.
+func (b *Broker) Publisher(brokers.PublisherConfig) (message.Publisher, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.closed {
+		return nil, fmt.Errorf("memory: broker: %w", brokers.ErrClosed)
+	}
+	return &publisher{broker: b, closing: make(chan struct{})}, nil
+}
+
+// Capabilities says what the broker does. All of it is kept exactly.
+func (b *Broker) Capabilities() brokers.Capabilities {
+	return brokers.Capabilities{
+		System:          "memory",
+		NativeID:        true,
+		Coordinates:     true,
+		DeliveryCount:   true,
+		Time:            true,
+		Ordered:         true,
+		DeliveryLimit:   brokers.DeliveryLimit{Known: true, Max: b.config.DeliveryLimit},
+		FreeGiveBack:    true,
+		DelayedGiveBack: true,
+	}
+}
+
+// Close drops all messages and closes what is still open, without a drain: contexts
+// of unsettled messages end, output channels are closed, waiting publishers get
+// brokers.ErrClosed. It may be called many times and always returns nil.
+func (b *Broker) Close() error {
+	b.mu.Lock()
+	if !b.closed {
+		b.closed = true
+		close(b.closing)
+	}
+	topics, subscribers := b.topics, b.subscribers
+	b.topics, b.subscribers = nil, nil
+	b.mu.Unlock()
+
+	// Every intake stops before any delivery is taken back, or the message would
+	// be handed to the next subscriber.
+	for s := range subscribers {
+		s.stop()
+	}
+	for s := range subscribers {
+		s.Abandon()
+	}
+	for _, t := range topics {
+		t.stopTimers()
+	}
+	return nil
+}
+
+// topic returns the topic of that name, which is created on first use.
+func (b *Broker) topic(name string) (*topic, error) {
+	if name == "" {
+		return nil, errors.New("memory: the topic is empty: name one")
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.closed {
+		return nil, fmt.Errorf("memory: broker: %w", brokers.ErrClosed)
+	}
+	t := b.topics[name]
+	if t == nil {
+		t = newTopic(name, b.config)
+		b.topics[name] = t
+	}
+	return t, nil
+}
+
+func (b *Broker) nextID() string {
+	return b.id + "-" + strconv.FormatUint(b.published.Add(1), 10)
+}

@@ -1,0 +1,107 @@
+package memory
+
+import (
+	"container/heap"
+	"time"
+)
+
+// group is one consumer group of a topic. The topic's mutex guards it; all methods
+// but those of the timers need it held.
+type group struct {
+	topic         *topic
+	ready         queue
+	delayed       map[*item]*time.Timer
+	dead          []deadItem
+	subscriptions map[*subscription]struct{}
+}
+
+// item is a message as one group sees it.
+type item struct {
+	entry      *entry
+	deliveries int       // times a consumer has received it
+	spent      int       // deliveries that count towards the limit
+	current    *delivery // the unsettled one, if there is one
+}
+
+type deadItem struct {
+	*item
+	at time.Time
+}
+
+func newGroup(t *topic) *group {
+	return &group{
+		topic:         t,
+		delayed:       make(map[*item]*time.Timer),
+		subscriptions: make(map[*subscription]struct{}),
+	}
+}
+
+func (g *group) add(e *entry) {
+	e.open++
+	heap.Push(&g.ready, &item{entry: e})
+}
+
+// take removes and returns the first item that is ready, nil if there is none.
+func (g *group) take() *item {
+	if g.ready.Len() == 0 {
+		return nil
+	}
+	return heap.Pop(&g.ready).(*item)
+}
+
+// putBack makes the item ready again, in its place by age.
+func (g *group) putBack(it *item) {
+	heap.Push(&g.ready, it)
+	g.wake()
+}
+
+func (g *group) putBackAfter(it *item, delay time.Duration) {
+	if delay <= 0 {
+		g.putBack(it)
+		return
+	}
+	g.delayed[it] = time.AfterFunc(delay, func() {
+		g.topic.mu.Lock()
+		defer g.topic.mu.Unlock()
+		if _, waiting := g.delayed[it]; !waiting {
+			return // the broker was closed
+		}
+		delete(g.delayed, it)
+		g.putBack(it)
+	})
+}
+
+// spend counts a failed or lost delivery, and reports whether the item thereby
+// became a dead letter.
+func (g *group) spend(it *item) bool {
+	it.spent++
+	limit := g.topic.config.DeliveryLimit
+	if limit == 0 || it.spent < limit {
+		return false
+	}
+	g.dead = append(g.dead, deadItem{item: it, at: time.Now()})
+	return true
+}
+
+// wake tells every subscription that something may be ready.
+func (g *group) wake() {
+	for s := range g.subscriptions {
+		s.poke()
+	}
+}
+
+// queue is a heap of items by age, oldest first.
+type queue []*item
+
+func (q queue) Len() int           { return len(q) }
+func (q queue) Less(i, j int) bool { return q[i].entry.seq < q[j].entry.seq }
+func (q queue) Swap(i, j int)      { q[i], q[j] = q[j], q[i] }
+func (q *queue) Push(it any)       { *q = append(*q, it.(*item)) }
+
+func (q *queue) Pop() any {
+	last := len(*q) - 1
+	it := (*q)[last]
+	(*q)[last] = nil
+	*q = (*q)[:last]
+	return it
+}

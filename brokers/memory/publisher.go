@@ -1,0 +1,71 @@
+package memory
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+
+	"github.com/ThreeDotsLabs/watermill/message"
+
+	"github.com/millpond-go/millpond/brokers"
+)
+
+type publisher struct {
+	broker  *Broker
+	once    sync.Once
+	closing chan struct{} // closed by Close
+}
+
+// Publish stores copies of the messages in their order. If one is refused, those
+// before it are stored and those after it are not. The context of a message bounds
+// only the waiting for a place. Errors wrap brokers.ErrClosed, or brokers.ErrFull,
+// the latter together with the context's error if that ended the waiting.
+func (p *publisher) Publish(topic string, messages ...*message.Message) error {
+	t, err := p.broker.topic(topic)
+	if err != nil {
+		return err
+	}
+	for i, msg := range messages {
+		if err := p.publish(t, msg); err != nil {
+			return fmt.Errorf("memory: publish to %q, message %d of %d: %w", topic, i+1, len(messages), err)
+		}
+	}
+	return nil
+}
+
+func (p *publisher) publish(t *topic, msg *message.Message) error {
+	if msg == nil {
+		return errors.New("the message is nil")
+	}
+	e := newEntry(msg, p.broker.nextID(), p.broker.config.KeyMetadata)
+	for {
+		select {
+		case <-p.closing:
+			return brokers.ErrClosed
+		case <-p.broker.closing:
+			return brokers.ErrClosed
+		default:
+		}
+		room := t.publish(e)
+		if room == nil {
+			return nil
+		}
+		if p.broker.config.FailWhenFull {
+			return brokers.ErrFull
+		}
+		select {
+		case <-room:
+		case <-msg.Context().Done():
+			return fmt.Errorf("%w: %w", brokers.ErrFull, context.Cause(msg.Context()))
+		case <-p.closing:
+		case <-p.broker.closing:
+		}
+	}
+}
+
+// Close ends waiting calls of Publish. It may be called many times.
+func (p *publisher) Close() error {
+	p.once.Do(func() { close(p.closing) })
+	return nil
+}
