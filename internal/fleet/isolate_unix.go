@@ -1,0 +1,7 @@
+//go:build unix && !linux
+
+package fleet
+
+import "os/exec"
+
+func isolate(cmd *exec.Cmd) { cmd.SysProcAttr = isolated() }

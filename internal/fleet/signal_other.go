@@ -1,0 +1,14 @@
+//go:build !unix
+
+package fleet
+
+import (
+	"os"
+	"os/exec"
+)
+
+var signals = map[Kind]os.Signal{SIGKILL: os.Kill}
+
+func (p *process) resume() {}
+
+func isolate(*exec.Cmd) {}
