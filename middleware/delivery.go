@@ -241,7 +241,7 @@ func (d *delivery) quarantine(reason stores.Reason, cause error) error {
 func (d *delivery) notNow(cause error) error {
 	d.end.Result = ResultNotNow
 	brokers.SetGiveBack(d.shutdown, brokers.GiveBack{After: d.wait.pause})
-	return &notNowError{cause: cause, held: d.wait.held}
+	return &notNowError{cause: cause, held: d.wait.held()}
 }
 
 // report logs what somebody may have to look at. Ids are quoted and cut; payload

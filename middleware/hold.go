@@ -13,9 +13,17 @@ import (
 
 // wait is the state of a delivery that is being held.
 type wait struct {
+	since time.Time     // when it first had to wait
 	pause time.Duration // the last one
-	held  time.Duration // in all
 	last  error
+}
+
+// held is how long the delivery has been waiting, the questions in between included.
+func (w *wait) held() time.Duration {
+	if w.since.IsZero() {
+		return 0
+	}
+	return time.Since(w.since)
 }
 
 // hold waits before the next question, without a connection. It reports false when
@@ -23,9 +31,12 @@ type wait struct {
 // service shuts down.
 func (d *delivery) hold(reason error) bool {
 	c := &d.in.config.Hold
+	if d.wait.since.IsZero() {
+		d.wait.since = time.Now()
+	}
 	d.wait.pause = min(max(c.MinPause, 2*d.wait.pause), c.MaxPause)
 	pause := jitter(d.wait.pause)
-	if d.wait.held+pause > c.Limit || d.shutdown.Err() != nil {
+	if d.wait.held()+pause > c.Limit || d.shutdown.Err() != nil {
 		return false
 	}
 	d.logHold(reason)
@@ -34,10 +45,7 @@ func (d *delivery) hold(reason error) bool {
 	}
 	release := d.in.holding.add()
 	defer release()
-	ok := sleep(d.shutdown, pause)
-	d.wait.held += pause
-	d.end.Held = d.wait.held
-	return ok
+	return sleep(d.shutdown, pause)
 }
 
 // logHold says once for each reason why a delivery waits.

@@ -98,7 +98,7 @@ func (d *delivery) ended() {
 		return
 	}
 	d.end.ID = d.claim.Key.ID
-	d.end.Took = time.Since(d.begun)
+	d.end.Took, d.end.Held = time.Since(d.begun), d.wait.held()
 	for _, hook := range d.in.hooks.deliveryEnd {
 		hook.DeliveryEnd(d.ctx, d.end)
 	}

@@ -1,0 +1,137 @@
+package sqlite
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+
+	"github.com/ThreeDotsLabs/watermill/message"
+
+	"github.com/millpond-go/millpond/internal/sqlstore"
+	"github.com/millpond-go/millpond/stores"
+)
+
+// attempt holds the writer's slot and its key's place among the flights until it ends.
+type attempt struct {
+	store  *Store
+	flight flight
+	tx     *sql.Tx
+	conn   *conn
+	entry  sqlstore.Entry
+
+	over   bool
+	result error // of Commit, once over
+}
+
+var _ stores.Attempt = (*attempt)(nil)
+
+type attemptKey struct{}
+
+// Context implements stores.Attempt.
+func (a *attempt) Context(parent context.Context) context.Context {
+	return context.WithValue(parent, attemptKey{}, a)
+}
+
+// Commit implements stores.Attempt. COMMIT runs in this process and is not interrupted:
+// ctx is looked at before, and bounds the waiting for a goroutine that still uses the
+// transaction.
+func (a *attempt) Commit(ctx context.Context) error {
+	if a.over {
+		return a.result
+	}
+	if reason := a.entry.Doomed(); reason != nil {
+		return a.refuse(ctx, reason)
+	}
+	if ctx.Err() != nil {
+		return a.refuse(ctx, context.Cause(ctx))
+	}
+	err := a.conn.commit()
+	if errors.Is(err, stores.ErrTxBusy) {
+		return a.refuse(ctx, stores.ErrTxBusy)
+	}
+	a.over, a.result = true, err
+	a.end()
+	return err
+}
+
+// refuse rolls back for a reason. Nothing can be committed any more even while a
+// goroutine of the handler keeps the connection busy.
+func (a *attempt) refuse(ctx context.Context, reason error) error {
+	if early := a.conn.close(); early != nil {
+		reason = fmt.Errorf("%w: %w", early, reason)
+	}
+	a.over, a.result = true, notCommitted(reason)
+	_ = a.rollback(ctx)
+	return a.result
+}
+
+// Rollback implements stores.Attempt.
+func (a *attempt) Rollback(ctx context.Context) error {
+	if a.over {
+		return nil
+	}
+	a.over, a.result = true, notCommitted(errors.New("the attempt was rolled back"))
+	return a.rollback(ctx)
+}
+
+// rollback waits, bounded by ctx, for statements of goroutines that the handler has
+// left behind: SQLite cannot roll back under them.
+func (a *attempt) rollback(ctx context.Context) error {
+	_ = a.conn.close()
+	if !a.conn.inUse() {
+		a.end()
+		return nil
+	}
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		a.end()
+	}()
+	select {
+	case <-done:
+		return nil
+	case <-ctx.Done():
+		return fmt.Errorf("sqlite: rollback: %w: %w", stores.ErrTxBusy, context.Cause(ctx))
+	}
+}
+
+// end gives everything back. database/sql rolls back what is still open.
+func (a *attempt) end() {
+	_ = a.tx.Rollback() // fails if the handler was first, which is known by now
+	a.store.writer.release()
+	a.store.land(a.flight)
+}
+
+// TxFromContext returns the transaction that holds the claim, for use in a handler with
+// the context of its message. It reports false if there is no inbox on a SQLite store
+// around the handler.
+//
+// The transaction is used like any *sql.Tx, savepoints by SQL included. Its Commit and
+// Rollback return stores.ErrTxManaged and roll back, and the attempt then cannot be
+// committed. Any other way to end it, in SQL, rolls back too: statements after that
+// return stores.ErrTxEnded, and nothing that they would write is committed. After the
+// handler has returned, its methods return sql.ErrTxDone.
+func TxFromContext(ctx context.Context) (*sql.Tx, bool) {
+	a, ok := ctx.Value(attemptKey{}).(*attempt)
+	if !ok {
+		return nil, false
+	}
+	return a.tx, true
+}
+
+// Handler adapts a function that wants the transaction to a handler for
+// Router.AddConsumerHandler. It returns stores.ErrNoTx without an inbox on a SQLite
+// store around it, and stores.ErrReentered when it is run twice in one attempt.
+func Handler(f func(ctx context.Context, tx *sql.Tx, msg *message.Message) error) message.NoPublishHandlerFunc {
+	return func(msg *message.Message) error {
+		a, ok := msg.Context().Value(attemptKey{}).(*attempt)
+		if !ok {
+			return stores.ErrNoTx
+		}
+		if err := a.entry.Enter(); err != nil {
+			return err
+		}
+		return f(msg.Context(), a.tx, msg)
+	}
+}

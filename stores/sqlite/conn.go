@@ -1,0 +1,353 @@
+package sqlite
+
+import (
+	"context"
+	"database/sql/driver"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+
+	sqlite3 "modernc.org/sqlite/lib"
+
+	"github.com/millpond-go/millpond/stores"
+)
+
+// conn is the writer connection. Handlers reach it through their *sql.Tx and can send
+// it any SQL, so the connection itself keeps the promise: nothing but commit commits,
+// and commit does so only if the transaction is still the one that begin has started.
+type conn struct {
+	native native
+	sql    *statements
+
+	// closing says that the handler is done: who ends the transaction now is the store,
+	// or a goroutine that was left behind and does no harm with it.
+	closing atomic.Bool
+
+	// mu is held while the native connection is in use. Fields below are guarded by
+	// it; SQLite calls the hooks from within a use.
+	mu         sync.Mutex
+	prepared   [preparedStatements]preparedStatement
+	phase      phase
+	rows       int  // result sets not closed
+	managed    bool // the handler called Commit or Rollback of the *sql.Tx
+	committing bool // commit is at work, so the hook lets pass
+	passed     bool // and has let it pass: from here on SQLite may have committed
+	discard    bool // the connection is closed instead of reused
+}
+
+var (
+	_ driver.ConnBeginTx        = (*conn)(nil)
+	_ driver.ConnPrepareContext = (*conn)(nil)
+	_ driver.ExecerContext      = (*conn)(nil)
+	_ driver.QueryerContext     = (*conn)(nil)
+	_ driver.SessionResetter    = (*conn)(nil)
+	_ driver.Validator          = (*conn)(nil)
+)
+
+// phase is the state of the transaction.
+type phase uint8
+
+const (
+	txIdle  phase = iota // none, or it was ended by the store
+	txOpen               // the one that begin has started
+	txEnded              // it was ended by the handler, whatever runs now
+)
+
+// The statements that are prepared once for each connection.
+const (
+	beginStatement = iota
+	claimStatement
+	lookStatement
+	commitStatement
+	rollbackStatement
+	preparedStatements
+)
+
+type preparedStatement interface {
+	driver.Stmt
+	driver.StmtExecContext
+	driver.StmtQueryContext
+}
+
+// newConn guards a connection. The hooks come last: setting up needs commits.
+func newConn(n native, texts *statements) *conn {
+	c := &conn{native: n, sql: texts}
+	n.RegisterCommitHook(c.onCommit)
+	n.RegisterRollbackHook(c.onRollback)
+	return c
+}
+
+// onCommit is asked by SQLite before every commit of a write; anything but 0 turns it
+// into a rollback.
+func (c *conn) onCommit() int32 {
+	if !c.committing {
+		return 1
+	}
+	c.passed = true
+	return 0
+}
+
+// onRollback is told by SQLite of every end of a transaction without a commit: SQL,
+// INSERT OR ROLLBACK, an interrupted write, a full disk, a vetoed commit.
+func (c *conn) onRollback() {
+	if c.phase == txOpen {
+		c.phase = txEnded
+	}
+}
+
+// beginning is what a transaction of the store starts with.
+type beginning struct {
+	claim *claim // nil: nothing
+	conn  *conn  // the result
+}
+
+// claim is an inbox row to insert, and the row that is found in its place.
+type claim struct {
+	consumer    int64
+	id          []byte
+	fingerprint []byte
+	trace       []byte
+	found       inboxRow
+}
+
+// errTaken says that the claim's row exists. No transaction was left open.
+var errTaken = errors.New("the key has a row")
+
+// detached carries a beginning to the connection. It is never cancelled: database/sql
+// would roll back a transaction whose context ends.
+type detached struct {
+	context.Context
+	begin *beginning
+}
+
+type beginningKey struct{}
+
+func (d detached) Value(key any) any {
+	if _, ok := key.(beginningKey); ok {
+		return d.begin
+	}
+	return d.Context.Value(key)
+}
+
+// BeginTx implements driver.ConnBeginTx. It never waits: where another process is
+// writing SQLite answers BUSY at once.
+func (c *conn) BeginTx(ctx context.Context, _ driver.TxOptions) (driver.Tx, error) {
+	b, ok := ctx.Value(beginningKey{}).(*beginning)
+	if !ok {
+		return nil, errors.New("sqlite: the writer connection begins transactions for the store only")
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if err := c.run(beginStatement); err != nil {
+		c.discard = !isCode(err, sqlite3.SQLITE_BUSY)
+		return nil, err
+	}
+	c.phase, c.rows, c.managed, c.passed = txOpen, 0, false, false
+	if b.claim != nil {
+		if err := c.insert(b.claim); err != nil {
+			c.rollback()
+			return nil, err
+		}
+	}
+	c.closing.Store(false)
+	b.conn = c
+	return transaction{c}, nil
+}
+
+// insert claims the key: a plain insert in the final state, decided by the primary key.
+func (c *conn) insert(cl *claim) error {
+	err := c.run(claimStatement, cl.consumer, cl.id, cl.fingerprint, cl.trace)
+	if !isUnique(err) {
+		return err
+	}
+	s, err := c.prepare(lookStatement)
+	if err != nil {
+		return err
+	}
+	rows, err := s.QueryContext(context.Background(), named(cl.consumer, cl.id))
+	if err != nil {
+		return err
+	}
+	values := make([]driver.Value, len(rows.Columns()))
+	if err = rows.Next(values); err == nil {
+		cl.found = rowOf(values)
+		err = errTaken
+	}
+	if closeErr := rows.Close(); closeErr != nil {
+		return closeErr
+	}
+	return err
+}
+
+// commit commits the transaction that begin has started. The error wraps
+// stores.ErrNotCommitted or stores.ErrCommitUnknown, as Attempt.Commit promises. After
+// ErrTxBusy the transaction is still to be rolled back.
+func (c *conn) commit() error {
+	c.closing.Store(true)
+	if !c.mu.TryLock() {
+		return notCommitted(stores.ErrTxBusy)
+	}
+	defer c.mu.Unlock()
+	switch {
+	case c.phase != txOpen:
+		return notCommitted(c.endedBy())
+	case c.rows > 0:
+		return notCommitted(stores.ErrTxBusy)
+	}
+	c.committing = true
+	err := c.run(commitStatement)
+	c.committing = false
+	if err == nil {
+		c.phase = txIdle
+		return nil
+	}
+	// Before the hook SQLite refuses: a deferred constraint, an attached database that
+	// is locked. After it, a failed write or fsync may leave a complete transaction in
+	// the log for the next recovery to find, although SQLite itself has gone back.
+	if c.rollback() && !c.passed {
+		return notCommitted(err)
+	}
+	c.discard = true
+	return fmt.Errorf("sqlite: %w: %w", stores.ErrCommitUnknown, err)
+}
+
+// rollback ends what is open, including what a handler has begun anew, and reports
+// whether the transaction is known to be over. After an error the connection is closed,
+// which ends everything.
+func (c *conn) rollback() bool {
+	if c.phase == txIdle {
+		return true
+	}
+	over := c.phase == txEnded
+	c.phase = txIdle
+	err := c.run(rollbackStatement)
+	c.discard = c.discard || err != nil
+	return over || err == nil
+}
+
+// endedBy says how the handler ended the transaction.
+func (c *conn) endedBy() error {
+	if c.managed {
+		return fmt.Errorf("%w: %w", stores.ErrTxEnded, stores.ErrTxManaged)
+	}
+	return stores.ErrTxEnded
+}
+
+// close notes that the handler is done. It returns how the handler has ended the
+// transaction, nil if it has not or a goroutine of it is still at work.
+func (c *conn) close() error {
+	c.closing.Store(true)
+	if !c.mu.TryLock() {
+		return nil
+	}
+	defer c.mu.Unlock()
+	if c.phase != txOpen {
+		return c.endedBy()
+	}
+	return nil
+}
+
+// inUse reports whether a statement runs or rows are open.
+func (c *conn) inUse() bool {
+	if !c.mu.TryLock() {
+		return true
+	}
+	defer c.mu.Unlock()
+	return c.rows > 0
+}
+
+// transaction is what database/sql believes to be the transaction. It can only end
+// without a commit; that of a handler that knows its place is ended before, by commit.
+type transaction struct{ conn *conn }
+
+func (t transaction) Commit() error {
+	t.end()
+	return stores.ErrTxManaged
+}
+
+func (t transaction) Rollback() error {
+	if t.end() {
+		return stores.ErrTxManaged
+	}
+	return nil
+}
+
+// end rolls back and reports whether it was the handler who asked for it.
+func (t transaction) end() (handler bool) {
+	c := t.conn
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	handler = !c.closing.Load()
+	c.rollback()
+	c.managed = c.managed || handler
+	return handler
+}
+
+// run executes a prepared statement.
+func (c *conn) run(which int, args ...driver.Value) error {
+	s, err := c.prepare(which)
+	if err != nil {
+		return err
+	}
+	_, err = s.ExecContext(context.Background(), named(args...))
+	return err
+}
+
+func (c *conn) prepare(which int) (preparedStatement, error) {
+	if s := c.prepared[which]; s != nil {
+		return s, nil
+	}
+	s, err := c.native.PrepareContext(context.Background(), c.sql.prepared[which])
+	if err != nil {
+		return nil, err
+	}
+	p, ok := s.(preparedStatement)
+	if !ok {
+		return nil, errors.Join(fmt.Errorf("sqlite: the driver's %T lacks what this version needs", s), s.Close())
+	}
+	c.prepared[which] = p
+	return p, nil
+}
+
+func named(args ...driver.Value) []driver.NamedValue {
+	values := make([]driver.NamedValue, len(args))
+	for i, arg := range args {
+		values[i] = driver.NamedValue{Ordinal: i + 1, Value: arg}
+	}
+	return values
+}
+
+// Close implements driver.Conn. Statements go first: SQLite keeps a connection, and
+// its transaction, until the last of them is gone.
+func (c *conn) Close() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	var errs []error
+	for i, s := range c.prepared {
+		if s != nil {
+			errs = append(errs, s.Close())
+			c.prepared[i] = nil
+		}
+	}
+	c.native.RegisterCommitHook(nil)
+	c.native.RegisterRollbackHook(nil)
+	return errors.Join(append(errs, c.native.Close())...)
+}
+
+// ResetSession implements driver.SessionResetter.
+func (c *conn) ResetSession(ctx context.Context) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.discard {
+		return driver.ErrBadConn
+	}
+	return c.native.ResetSession(ctx)
+}
+
+// IsValid implements driver.Validator.
+func (c *conn) IsValid() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return !c.discard && c.native.IsValid()
+}

@@ -1,0 +1,106 @@
+package sqlite
+
+import (
+	"context"
+	"database/sql"
+	"database/sql/driver"
+	"errors"
+	"fmt"
+	"net/url"
+	"path/filepath"
+	"strings"
+
+	modernc "modernc.org/sqlite"
+)
+
+// connector opens connections to one file that are set up for one use.
+type connector struct {
+	driver driver.Driver
+	dsn    string
+	setup  string // PRAGMA statements
+	wal    bool   // see that the file is in WAL mode
+	wrap   func(native) driver.Conn
+}
+
+// native is what the driver's connections can do and this package needs.
+type native interface {
+	driver.Conn
+	driver.ConnPrepareContext
+	driver.ExecerContext
+	driver.QueryerContext
+	driver.SessionResetter
+	driver.Validator
+	modernc.HookRegisterer
+}
+
+var _ driver.Connector = (*connector)(nil)
+
+// Connect opens and sets up a connection. Settings are made here, not in the DSN, so
+// that they win over what the program's own connection hooks do.
+func (c *connector) Connect(ctx context.Context) (driver.Conn, error) {
+	opened, err := c.driver.Open(c.dsn)
+	if err != nil {
+		return nil, err
+	}
+	conn, ok := opened.(native)
+	if !ok {
+		return nil, errors.Join(fmt.Errorf("sqlite: the driver's %T lacks what this version needs", opened), opened.Close())
+	}
+	if _, err := conn.ExecContext(ctx, c.setup, nil); err != nil {
+		return nil, errors.Join(err, conn.Close())
+	}
+	if c.wal {
+		if err := useWAL(ctx, conn); err != nil {
+			return nil, errors.Join(err, conn.Close())
+		}
+	}
+	if c.wrap == nil {
+		return conn, nil
+	}
+	return c.wrap(conn), nil
+}
+
+// Driver implements driver.Connector.
+func (c *connector) Driver() driver.Driver { return c.driver }
+
+// useWAL switches the file to WAL mode, which it remembers. SQLite answers with the
+// mode that it has then, which is another one where WAL cannot work.
+func useWAL(ctx context.Context, conn native) error {
+	rows, err := conn.QueryContext(ctx, "PRAGMA main.journal_mode = WAL", nil)
+	if err != nil {
+		return err
+	}
+	mode := make([]driver.Value, 1)
+	err = rows.Next(mode)
+	if closeErr := rows.Close(); err == nil {
+		err = closeErr
+	}
+	if err == nil && mode[0] != "wal" {
+		err = fmt.Errorf("the journal mode is %v and cannot be changed to WAL: use a file on a local disk", mode[0])
+	}
+	return err
+}
+
+// registeredDriver returns the driver as the program has it, with the functions,
+// collations and modules that were registered.
+func registeredDriver() (driver.Driver, error) {
+	db, err := sql.Open("sqlite", "") // connects to nothing
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = db.Close() }()
+	if d, ok := db.Driver().(*modernc.Driver); ok {
+		return d, nil
+	}
+	return nil, fmt.Errorf("database/sql's driver \"sqlite\" is a %T, not that of modernc.org/sqlite", db.Driver())
+}
+
+// dsn names an absolute path for the driver. Whatever the path contains, nothing in
+// it becomes a parameter.
+func dsn(path string) string {
+	path = filepath.ToSlash(path)
+	if !strings.HasPrefix(path, "/") {
+		path = "/" + path // a drive letter
+	}
+	return "file://" + (&url.URL{Path: path}).EscapedPath() + "?_txlock=immediate"
+}

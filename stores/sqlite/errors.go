@@ -1,0 +1,54 @@
+package sqlite
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	modernc "modernc.org/sqlite"
+	sqlite3 "modernc.org/sqlite/lib"
+
+	"github.com/millpond-go/millpond/stores"
+)
+
+// code returns SQLite's extended result code, 0 for other errors.
+func code(err error) int {
+	if err == nil {
+		return sqlite3.SQLITE_OK
+	}
+	if e, ok := errors.AsType[*modernc.Error](err); ok {
+		return e.Code()
+	}
+	return sqlite3.SQLITE_OK
+}
+
+// isCode compares primary codes, which are the lowest byte of the extended ones.
+func isCode(err error, primary int) bool { return err != nil && code(err)&0xff == primary }
+
+func isUnique(err error) bool {
+	c := code(err)
+	return c == sqlite3.SQLITE_CONSTRAINT_PRIMARYKEY || c == sqlite3.SQLITE_CONSTRAINT_UNIQUE
+}
+
+// unavailable wraps an error that says nothing about a key in stores.ErrUnavailable.
+// Others, such as bad SQL, are returned as they are.
+func unavailable(err error) error {
+	if errors.Is(err, stores.ErrUnavailable) {
+		return err
+	}
+	switch code(err) & 0xff {
+	case sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_READONLY, sqlite3.SQLITE_IOERR,
+		sqlite3.SQLITE_FULL, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_PERM, sqlite3.SQLITE_AUTH,
+		sqlite3.SQLITE_NOMEM, sqlite3.SQLITE_PROTOCOL, sqlite3.SQLITE_INTERRUPT,
+		sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB:
+		return fmt.Errorf("%w: %w", stores.ErrUnavailable, err)
+	}
+	if errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
+		return fmt.Errorf("%w: %w", stores.ErrUnavailable, err)
+	}
+	return err
+}
+
+func notCommitted(reason error) error {
+	return fmt.Errorf("sqlite: %w: %w", stores.ErrNotCommitted, reason)
+}

@@ -1,0 +1,190 @@
+package sqlite
+
+import (
+	"context"
+	"database/sql"
+	"database/sql/driver"
+	"errors"
+	"fmt"
+	"time"
+
+	sqlite3 "modernc.org/sqlite/lib"
+
+	"github.com/millpond-go/millpond/stores"
+)
+
+// flight is a key whose claim is being made or held by this store.
+type flight struct {
+	consumer int64
+	id       string
+}
+
+// lookAfter is how long a claim waits for the writer before it looks whether it has to.
+// A completed key is thus not held up by a slow handler of another one, and under a
+// steady load of short ones nobody looks.
+const lookAfter = 50 * time.Millisecond
+
+// Begin implements stores.Inbox. A key in flight in this process is answered at once.
+// Other claims queue for the writer, in order, until ctx ends. Another process that is
+// writing is waited for up to the busy timeout; its transaction may be of the same key
+// or of any other, so then the error wraps stores.ErrUnavailable.
+func (s *Store) Begin(ctx context.Context, c stores.Claim) (stores.Attempt, stores.Verdict, error) {
+	consumer, err := s.consumer(c.Key.Consumer)
+	if err != nil {
+		return nil, stores.Verdict{}, err
+	}
+	if n := len(c.Key.ID); n == 0 || n > stores.MaxIDBytes {
+		return nil, stores.Verdict{}, c.Key.Validate()
+	}
+	f := flight{consumer: consumer, id: string(c.Key.ID)}
+	if !s.takeOff(f) {
+		return nil, stores.Verdict{Outcome: stores.InFlight}, nil
+	}
+	a, verdict, err := s.claim(ctx, f, c)
+	if a == nil {
+		s.land(f)
+		if err != nil {
+			err = fmt.Errorf("sqlite: %w", s.explain(ctx, err))
+		}
+		return nil, verdict, err
+	}
+	return a, verdict, nil
+}
+
+func (s *Store) takeOff(f flight) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if _, taken := s.flights[f]; taken {
+		return false
+	}
+	s.flights[f] = struct{}{}
+	return true
+}
+
+func (s *Store) land(f flight) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.flights, f)
+}
+
+func (s *Store) claim(ctx context.Context, f flight, c stores.Claim) (*attempt, stores.Verdict, error) {
+	begin := beginning{claim: &claim{consumer: f.consumer, id: c.Key.ID, fingerprint: c.Fingerprint.Bytes()}}
+	if !c.TraceParent.IsZero() {
+		begin.claim.trace = c.TraceParent[:]
+	}
+	look := func() error {
+		found, err := s.lookUp(ctx, f.consumer, c.Key.ID)
+		if err == nil && found.status != 0 {
+			begin.claim.found, err = found, errTaken
+		}
+		return err
+	}
+	tx, err := s.beginClaim(ctx, &begin, c.Look, look)
+	switch {
+	case errors.Is(err, errTaken):
+		verdict, err := begin.claim.found.verdict(c.Fingerprint)
+		return nil, verdict, err
+	case err != nil:
+		return nil, stores.Verdict{}, err
+	}
+	return &attempt{store: s, flight: f, tx: tx, conn: begin.conn}, stores.Verdict{Outcome: stores.Claimed}, nil
+}
+
+// beginClaim returns with the writer's slot held, or with an error.
+func (s *Store) beginClaim(ctx context.Context, b *beginning, lookFirst bool, look func() error) (*sql.Tx, error) {
+	giveUp := s.writer.patience()
+	patience := lookAfter
+	if lookFirst {
+		if err := look(); err != nil {
+			return nil, err
+		}
+		patience = 0
+	}
+	err := s.writer.acquire(ctx, patience)
+	if errors.Is(err, errWait) {
+		if err := look(); err != nil {
+			return nil, err
+		}
+		err = s.writer.acquire(ctx, 0)
+	}
+	if err != nil {
+		return nil, err
+	}
+	tx, err := s.writer.begin(ctx, b, giveUp, look)
+	if err != nil {
+		s.writer.release()
+		return nil, err
+	}
+	return tx, nil
+}
+
+// explain turns an error of a statement into one of the contract's.
+func (s *Store) explain(ctx context.Context, err error) error {
+	s.mu.Lock()
+	closed := s.closed
+	s.mu.Unlock()
+	if closed {
+		return stores.ErrClosed
+	}
+	if isCode(err, sqlite3.SQLITE_ERROR) { // bad SQL, which ours is only without its tables
+		if schema := s.check(ctx); schema != nil {
+			return schema
+		}
+	}
+	return unavailable(err)
+}
+
+// inboxRow is what a claim needs to know of a row; status 0 means that there is none.
+type inboxRow struct {
+	status      int64
+	completedAt int64
+	fingerprint []byte
+	trace       []byte
+}
+
+// rowOf reads the columns of lookStatement.
+func rowOf(values []driver.Value) inboxRow {
+	var r inboxRow
+	r.status, _ = values[0].(int64)
+	r.completedAt, _ = values[1].(int64)
+	r.fingerprint, _ = values[2].([]byte)
+	r.trace, _ = values[3].([]byte)
+	return r
+}
+
+// lookUp reads a row on a connection of its own.
+func (s *Store) lookUp(ctx context.Context, consumer int64, id []byte) (inboxRow, error) {
+	stmt, err := s.look.get(ctx) //nolint:sqlclosecheck // it is kept until the store is closed
+	if err != nil {
+		return inboxRow{}, err
+	}
+	var (
+		r  inboxRow
+		at sql.NullInt64
+	)
+	err = stmt.QueryRowContext(ctx, consumer, id).Scan(&r.status, &at, &r.fingerprint, &r.trace)
+	if errors.Is(err, sql.ErrNoRows) {
+		return inboxRow{}, nil
+	}
+	r.completedAt = at.Int64
+	return r, err
+}
+
+// verdict compares the message that completed the row with the one that is claimed.
+func (r inboxRow) verdict(claimed stores.Fingerprint) (stores.Verdict, error) {
+	if r.status != statusCompleted {
+		return stores.Verdict{}, fmt.Errorf("%w: the row has status %d, which a newer version has written", stores.ErrUnavailable, r.status)
+	}
+	v := stores.Verdict{Outcome: stores.Duplicate, CompletedAt: time.UnixMicro(r.completedAt)}
+	copy(v.TraceParent[:], r.trace)
+	// One of an unknown form is like one of an unknown algorithm.
+	v.Fingerprint, _ = stores.ParseFingerprint(r.fingerprint)
+	switch v.Fingerprint.Compare(claimed) {
+	case stores.Different:
+		v.Outcome = stores.Conflict
+	case stores.Incomparable:
+		v.FingerprintUnknown = true
+	case stores.Same:
+	}
+	return v, nil
+}

@@ -1,0 +1,120 @@
+package sqlite
+
+import (
+	"context"
+	"database/sql"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/millpond-go/millpond/stores"
+)
+
+// A goroutine that outlives its handler: what it does is either over before the commit,
+// or refused; and a statement that runs makes the attempt fail, at once and for sure.
+func TestLeakedGoroutine(t *testing.T) {
+	t.Run("in a statement", func(t *testing.T) {
+		o := open(t)
+		a := o.begin(claimOf("a"))
+		o.effect(a, "before")
+		tx := txOf(t, a)
+		running, stop := context.WithCancel(t.Context())
+		started, done := make(chan struct{}), make(chan error, 1)
+		go func() {
+			close(started)
+			_, err := tx.ExecContext(running, "INSERT INTO effects WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) SELECT i FROM n")
+			done <- err
+		}()
+		<-started
+		conn := a.(*attempt).conn
+		require.Eventually(t, conn.inUse, 5*time.Second, time.Millisecond)
+
+		err := a.Commit(within(t, 100*time.Millisecond))
+		require.ErrorIs(t, err, stores.ErrNotCommitted)
+		require.ErrorIs(t, err, stores.ErrTxBusy)
+		_, verdict, err := o.Begin(t.Context(), claimOf("a"))
+		require.NoError(t, err)
+		require.Equal(t, stores.InFlight, verdict.Outcome, "the key is not free before the transaction is over")
+		stop()
+		require.Error(t, <-done)
+		_, err = tx.Exec("INSERT INTO effects VALUES ('late')")
+		require.ErrorIs(t, err, sql.ErrTxDone)
+		require.Eventually(t, func() bool {
+			a, verdict, err := o.Begin(t.Context(), claimOf("a"))
+			return err == nil && verdict.Outcome == stores.Claimed && a.Rollback(t.Context()) == nil
+		}, 5*time.Second, time.Millisecond)
+		o.requireCounts(0, 0)
+	})
+	t.Run("in a statement, of a handler that failed", func(t *testing.T) {
+		o := open(t)
+		a := o.begin(claimOf("a"))
+		tx := txOf(t, a)
+		running, stop := context.WithCancel(t.Context())
+		done := make(chan error)
+		go func() {
+			_, err := tx.ExecContext(running, "INSERT INTO effects WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) SELECT i FROM n")
+			done <- err
+		}()
+		require.Eventually(t, a.(*attempt).conn.inUse, 5*time.Second, time.Millisecond)
+		require.ErrorIs(t, a.Rollback(within(t, 50*time.Millisecond)), stores.ErrTxBusy)
+		stop()
+		require.Error(t, <-done)
+		require.Eventually(t, func() bool { return waiting(o) == 0 }, 5*time.Second, time.Millisecond)
+		o.complete(claimOf("a"))
+		o.requireCounts(1, 1)
+	})
+	t.Run("racing with the commit", func(t *testing.T) {
+		o := open(t)
+		for range 200 {
+			before, effectsBefore := o.counts()
+			a := o.begin(claimOf(rowName(before)))
+			tx := txOf(t, a)
+			done := make(chan int)
+			go func() {
+				n := 0
+				for {
+					if _, err := tx.Exec("INSERT INTO effects VALUES ('raced')"); err != nil {
+						break
+					}
+					n++
+				}
+				_ = tx.Commit()
+				done <- n
+			}()
+			err := a.Commit(t.Context())
+			written := <-done
+			rows, effects := o.counts()
+			if err == nil {
+				require.Equal(t, before+1, rows)
+				require.Equal(t, effectsBefore+written, effects)
+				continue
+			}
+			require.ErrorIs(t, err, stores.ErrNotCommitted)
+			require.Equal(t, []int{before, effectsBefore}, []int{rows, effects})
+		}
+	})
+	t.Run("ending the transaction", func(t *testing.T) {
+		o := open(t)
+		for range 300 {
+			before, _ := o.counts()
+			a := o.begin(claimOf(rowName(before)))
+			o.effect(a, "one")
+			tx := txOf(t, a)
+			done := make(chan error)
+			go func() { done <- tx.Commit() }()
+			err := a.Commit(t.Context())
+			require.Error(t, <-done, "nobody but the store commits")
+			rows, effects := o.counts()
+			require.Equal(t, rows, effects)
+			if err == nil {
+				require.Equal(t, before+1, rows)
+			} else {
+				require.ErrorIs(t, err, stores.ErrNotCommitted)
+				require.Equal(t, before, rows)
+			}
+		}
+	})
+}
+
+func rowName(n int) string { return "row-" + time.Duration(n).String() }

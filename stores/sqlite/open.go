@@ -1,0 +1,132 @@
+package sqlite
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/url"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/millpond-go/millpond/stores"
+)
+
+// Open opens the file that a sqlite:// URL names; see the package documentation for its
+// parameters. Unlike New it migrates by default.
+func Open(ctx context.Context, rawURL string) (*Store, error) {
+	u, err := url.Parse(rawURL)
+	if err != nil {
+		if strings.HasPrefix(rawURL, "sqlite://:memory:") {
+			u = &url.URL{Scheme: "sqlite", Path: ":memory:"}
+		} else {
+			return nil, errors.New("sqlite: the URL cannot be parsed: write sqlite:///absolute/path.db or sqlite://relative/path.db, " +
+				"and percent-encode special characters in it")
+		}
+	}
+	return openURL(ctx, u)
+}
+
+func openURL(ctx context.Context, u *url.URL) (*Store, error) {
+	path, c, err := parseURL(u)
+	if err != nil {
+		return nil, fmt.Errorf("sqlite: %w", err)
+	}
+	return New(ctx, path, c)
+}
+
+func init() {
+	stores.DefaultMux().Handle("sqlite", func(ctx context.Context, u *url.URL) (stores.Store, error) {
+		s, err := openURL(ctx, u)
+		if err != nil { // not a non-nil interface around a nil pointer
+			return nil, err
+		}
+		return s, nil
+	})
+}
+
+// parseURL reads a URL. One error names everything that is wrong with it.
+func parseURL(u *url.URL) (path string, c Config, err error) {
+	c.AutoMigrate = true
+	var problems []string
+	problem := func(format string, args ...any) { problems = append(problems, fmt.Sprintf(format, args...)) }
+
+	path = u.Host + u.Path
+	switch {
+	case u.Scheme != "sqlite":
+		problem("the scheme is %q: write sqlite://", u.Scheme)
+	case u.Opaque != "":
+		problem("there is no // after the scheme: write sqlite:///absolute/path.db or sqlite://relative/path.db")
+	case u.User != nil:
+		problem("a file has no user: percent-encode @ in the path as %%40")
+	case u.Fragment != "":
+		problem("percent-encode # in the path as %%23")
+	case path == "":
+		problem("there is no path: write sqlite:///absolute/path.db or sqlite://relative/path.db")
+	case strings.ContainsRune(path, 0):
+		problem("the path contains a NUL")
+	}
+	query, queryErr := url.ParseQuery(u.RawQuery)
+	if queryErr != nil {
+		problem("the parameters cannot be parsed (%v): write name=value&name=value", queryErr)
+	}
+	names := make([]string, 0, len(query))
+	for name := range query {
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	for _, name := range names {
+		if len(query[name]) != 1 {
+			problem("%s is given %d times: give it once", name, len(query[name]))
+			continue
+		}
+		if p := c.set(name, query[name][0]); p != "" {
+			problem("%s", p)
+		}
+	}
+	if len(problems) > 0 {
+		return "", Config{}, errors.New("the URL is not valid: " + strings.Join(problems, "; "))
+	}
+	return path, c, nil
+}
+
+// set sets the field that a parameter stands for, or says what is wrong with it.
+func (c *Config) set(name, value string) (problem string) {
+	var expected string
+	switch name {
+	case "migrate":
+		expected = "auto or never"
+		switch value {
+		case "auto":
+			return ""
+		case "never":
+			c.AutoMigrate = false
+			return ""
+		}
+	case "prefix":
+		c.TablePrefix = value
+		if value != "" {
+			return ""
+		}
+		expected = "a prefix such as billing_"
+	case "busy_timeout":
+		expected = "a duration such as 5s or 500ms"
+		if d, err := time.ParseDuration(value); err == nil && d > 0 {
+			c.BusyTimeout = d
+			return ""
+		}
+	case "synchronous":
+		expected = "full or normal"
+		switch value {
+		case "full":
+			c.Synchronous = Full
+			return ""
+		case "normal":
+			c.Synchronous = Normal
+			return ""
+		}
+	default:
+		return fmt.Sprintf("parameter %q (%q) is unknown: use migrate, prefix, busy_timeout or synchronous", name, value)
+	}
+	return fmt.Sprintf("%s is %q: use %s", name, value, expected)
+}

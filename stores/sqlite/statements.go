@@ -1,0 +1,97 @@
+package sqlite
+
+import (
+	"context"
+	"database/sql"
+	"strings"
+	"sync"
+
+	"github.com/millpond-go/millpond/internal/sqlstore"
+)
+
+// statements are the texts for the configured table names.
+type statements struct {
+	prepared [preparedStatements]string // of the writer connection
+
+	version, tables                      string
+	findConsumer, addConsumer, setTopics string
+	seen, quarantine                     string
+	resolve, fence, unfence              string
+}
+
+// Inbox statuses that this version writes or reads.
+const statusCompleted = 2
+
+func newStatements(names sqlstore.Names) statements {
+	expand := func(query string) string {
+		// Microseconds since 1970 by SQLite's clock, which has milliseconds.
+		query = strings.ReplaceAll(query, "{now}", "CAST(round(unixepoch('subsec') * 1000000) AS INTEGER)")
+		return names.Expand(query)
+	}
+	return statements{
+		prepared: [preparedStatements]string{
+			beginStatement: "BEGIN IMMEDIATE",
+			claimStatement: expand(`INSERT INTO {schema.}{prefix}inbox (consumer, message_id, fingerprint, traceparent, status, completed_at)
+				VALUES (?, ?, ?, ?, 2, {now})`),
+			lookStatement: expand(`SELECT status, completed_at, fingerprint, traceparent
+				FROM {schema.}{prefix}inbox WHERE consumer = ? AND message_id = ?`),
+			commitStatement:   "COMMIT",
+			rollbackStatement: "ROLLBACK",
+		},
+
+		version: expand(`SELECT coalesce(max(version), 0), coalesce(max(compatible), 0) FROM {schema.}{prefix}schema`),
+		tables:  `SELECT name FROM main.sqlite_schema WHERE type = 'table' AND name IN (?, ?, ?, ?)`,
+
+		findConsumer: expand(`SELECT id, topics FROM {schema.}{prefix}consumer WHERE service = ? AND handler = ?`),
+		addConsumer:  expand(`INSERT INTO {schema.}{prefix}consumer (service, handler, topics) VALUES (?, ?, ?)`),
+		setTopics:    expand(`UPDATE {schema.}{prefix}consumer SET topics = ? WHERE id = ?`),
+
+		seen: expand(`UPDATE {schema.}{prefix}quarantine SET seen = seen + 1, last_at = {now}
+			WHERE consumer = ? AND identity_hash = ? AND fingerprint = ? AND reason = ?`),
+		quarantine: expand(`INSERT INTO {schema.}{prefix}quarantine
+			(consumer, identity_hash, fingerprint, reason, detail, message_id, existing, topic, coordinates, uuid, metadata, payload)
+			VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`),
+
+		resolve: expand(`SELECT i.status FROM {schema.}{prefix}inbox i JOIN {schema.}{prefix}consumer c ON c.id = i.consumer
+			WHERE c.service = ? AND c.handler = ? AND i.message_id = ?`),
+		fence:   expand(`INSERT INTO {schema.}{prefix}schema (version, compatible, name) VALUES (0, 0, 'fence')`),
+		unfence: expand(`DELETE FROM {schema.}{prefix}schema WHERE version = 0`),
+	}
+}
+
+// lazyStatement is prepared when it is first used: tables may not exist before.
+type lazyStatement struct {
+	db    *sql.DB
+	query string
+
+	mu   sync.RWMutex
+	stmt *sql.Stmt
+}
+
+func (l *lazyStatement) get(ctx context.Context) (*sql.Stmt, error) {
+	l.mu.RLock()
+	stmt := l.stmt
+	l.mu.RUnlock()
+	if stmt != nil {
+		return stmt, nil
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.stmt != nil {
+		return l.stmt, nil
+	}
+	stmt, err := l.db.PrepareContext(ctx, l.query)
+	if err != nil {
+		return nil, err
+	}
+	l.stmt = stmt
+	return stmt, nil
+}
+
+func (l *lazyStatement) close() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.stmt != nil {
+		_ = l.stmt.Close()
+	}
+}

@@ -1,0 +1,229 @@
+package sqlite
+
+import (
+	"context"
+	"database/sql"
+	"database/sql/driver"
+	"embed"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"github.com/millpond-go/millpond/internal/sqlstore"
+	"github.com/millpond-go/millpond/stores"
+)
+
+//go:embed migrations/*.sql
+var migrationFiles embed.FS
+
+// Synchronous says what a commit waits for.
+type Synchronous uint8
+
+const (
+	// Full commits are on the disk when they return. The default.
+	Full Synchronous = iota
+	// Normal commits survive the end of the process, but the last ones may be gone
+	// after a crash of the machine: a message that was acked is then lost.
+	Normal
+)
+
+// DefaultBusyTimeout is how long a store waits for writers of other processes.
+const DefaultBusyTimeout = 5 * time.Second
+
+// Config configures a [Store]. The zero value is ready to use.
+type Config struct {
+	// TablePrefix begins the tables' names; "" means "millpond_".
+	TablePrefix string
+	// BusyTimeout is how long to wait while another process, or the program through
+	// DB, is writing; then the error wraps stores.ErrUnavailable. 0 means
+	// DefaultBusyTimeout.
+	BusyTimeout time.Duration
+	// Synchronous is how durable a commit is.
+	Synchronous Synchronous
+	// AutoMigrate runs Migrate when the store is opened.
+	AutoMigrate bool
+}
+
+// Store is a store on one SQLite file. It is safe for concurrent use.
+type Store struct {
+	path       string
+	names      sqlstore.Names
+	migrations []stores.Migration
+	sql        statements
+	maxRow     int // bytes
+
+	writer  *writer
+	reader  *sql.DB // cannot write
+	program *sql.DB
+	look    lazyStatement
+
+	mu        sync.Mutex
+	closed    bool
+	consumers map[stores.Consumer]int64
+	flights   map[flight]struct{}
+}
+
+var (
+	_ stores.Store    = (*Store)(nil)
+	_ stores.Resolver = (*Store)(nil)
+)
+
+// New opens the database file at path and creates it if it does not exist; its
+// directory must. A relative path is taken from the current directory.
+//
+// Errors name the path and what is wrong with it. They wrap stores.ErrUnavailable if
+// the file cannot be used now, and what Migrate returns if the configuration asks for it.
+func New(ctx context.Context, path string, c Config) (*Store, error) {
+	s, err := newStore(path, c)
+	if err != nil {
+		return nil, fmt.Errorf("sqlite: %w", err)
+	}
+	err = s.writer.whileLocked(ctx, s.writer.patience(), func() error { return s.writer.db.PingContext(ctx) })
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("sqlite: open %s: %w", s.path, unavailable(err)), s.Close())
+	}
+	if c.AutoMigrate {
+		if _, err := s.Migrate(ctx); err != nil {
+			return nil, errors.Join(err, s.Close())
+		}
+	}
+	return s, nil
+}
+
+func newStore(path string, c Config) (*Store, error) {
+	if c.TablePrefix == "" {
+		c.TablePrefix = sqlstore.DefaultPrefix
+	}
+	if c.BusyTimeout == 0 {
+		c.BusyTimeout = DefaultBusyTimeout
+	}
+	names := sqlstore.Names{Schema: "main", Prefix: c.TablePrefix} // never a temporary table of the same name
+	if err := names.Validate(); err != nil {
+		return nil, fmt.Errorf("Config.%w", err)
+	}
+	if c.BusyTimeout < 0 {
+		return nil, fmt.Errorf("Config.BusyTimeout is %v: it must not be negative", c.BusyTimeout)
+	}
+	synchronous := "FULL"
+	switch c.Synchronous {
+	case Full:
+	case Normal:
+		synchronous = "NORMAL"
+	default:
+		return nil, fmt.Errorf("Config.Synchronous is %d: use Full or Normal", c.Synchronous)
+	}
+	path, err := usable(path)
+	if err != nil {
+		return nil, err
+	}
+	modernc, err := registeredDriver()
+	if err != nil {
+		return nil, err
+	}
+	s := &Store{
+		path:       path,
+		names:      names,
+		migrations: sqlstore.LoadMigrations(migrationFiles, "migrations", names),
+		sql:        newStatements(names),
+		maxRow:     maxRow,
+		consumers:  make(map[stores.Consumer]int64),
+		flights:    make(map[flight]struct{}),
+	}
+	open := func(c connector) *sql.DB {
+		c.driver, c.dsn = modernc, dsn(path)
+		return sql.OpenDB(&c)
+	}
+	durable := "PRAGMA synchronous = " + synchronous + "; PRAGMA foreign_keys = ON;"
+	s.writer = newWriter(open(connector{
+		setup: durable + "PRAGMA busy_timeout = 0;",
+		wal:   true,
+		wrap:  func(n native) driver.Conn { return newConn(n, &s.sql) },
+	}), c.BusyTimeout)
+	// Readers wait only for a file that is being recovered or closed.
+	s.reader = open(connector{setup: "PRAGMA query_only = ON; PRAGMA busy_timeout = 1000;"})
+	s.reader.SetMaxIdleConns(maxReaders)
+	s.reader.SetMaxOpenConns(maxReaders)
+	s.program = open(connector{setup: durable + fmt.Sprintf("PRAGMA busy_timeout = %d;", c.BusyTimeout.Milliseconds())})
+	s.look = lazyStatement{db: s.reader, query: s.sql.prepared[lookStatement]}
+	return s, nil
+}
+
+// maxReaders is how many looks run at once.
+const maxReaders = 8
+
+// usable returns the absolute path, or why there can be no database.
+func usable(path string) (string, error) {
+	switch path {
+	case "":
+		return "", errors.New("the path of the database is empty: name a file")
+	case ":memory:":
+		return "", errors.New(":memory: is not supported, because what is acked must survive the process: name a file, in a temporary directory for tests")
+	}
+	path, err := filepath.Abs(path)
+	if err != nil {
+		return "", fmt.Errorf("%s: %w", path, err)
+	}
+	if info, err := os.Stat(path); err == nil && !info.Mode().IsRegular() {
+		return "", fmt.Errorf("%s is not a file", path)
+	}
+	switch info, err := os.Stat(filepath.Dir(path)); {
+	case errors.Is(err, fs.ErrNotExist):
+		return "", fmt.Errorf("directory %s does not exist: create it first", filepath.Dir(path))
+	case err != nil:
+		return "", err
+	case !info.IsDir():
+		return "", fmt.Errorf("%s is not a directory", filepath.Dir(path))
+	}
+	return path, nil
+}
+
+// DB returns a handle for the program's own reads, and for its setup before handlers
+// run. It has nothing to do with the handlers' transactions: what is written through it
+// commits as usual, and competes with them for the one writer, both waiting up to the
+// busy timeout. A handler that writes through it waits for itself and gets SQLITE_BUSY:
+// handlers use [TxFromContext] or [Handler].
+//
+// Foreign keys are on, and BeginTx takes the write lock at once unless the
+// transaction is read-only. Close of the store closes it.
+func (s *Store) DB() *sql.DB { return s.program }
+
+// Capabilities implements stores.Store.
+func (s *Store) Capabilities() stores.Capabilities {
+	return stores.Capabilities{System: "sqlite", SingleWriter: true}
+}
+
+// Close closes the file. An attempt that is open can still be ended, and holds the
+// file until then.
+func (s *Store) Close() error {
+	s.mu.Lock()
+	closed := s.closed
+	s.closed = true
+	s.mu.Unlock()
+	if closed {
+		return nil
+	}
+	s.look.close()
+	return errors.Join(s.reader.Close(), s.program.Close(), s.writer.close())
+}
+
+// consumer returns the id of a registered consumer.
+func (s *Store) consumer(c stores.Consumer) (int64, error) {
+	s.mu.Lock()
+	closed := s.closed
+	id, ok := s.consumers[c]
+	s.mu.Unlock()
+	switch {
+	case closed:
+		return 0, fmt.Errorf("sqlite: %w", stores.ErrClosed)
+	case ok:
+		return id, nil
+	}
+	if err := (stores.Key{Consumer: c, ID: []byte{0}}).Validate(); err != nil {
+		return 0, err
+	}
+	return 0, fmt.Errorf("sqlite: %w: %s", stores.ErrNotRegistered, c)
+}
