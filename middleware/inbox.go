@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
-	"time"
 
 	"github.com/ThreeDotsLabs/watermill/message"
 
@@ -74,32 +73,5 @@ func (in *Inbox) Middleware(next message.HandlerFunc) message.HandlerFunc {
 	return func(msg *message.Message) ([]*message.Message, error) {
 		d := newDelivery(in, msg, next)
 		return d.process()
-	}
-}
-
-// Result of DeliveryEnd and how long things took are only measured for those who
-// want to know.
-func (h *hooks) observeDeliveries() bool { return len(h.deliveryStart)+len(h.deliveryEnd) > 0 }
-
-func (d *delivery) started() {
-	if !d.in.hooks.observeDeliveries() {
-		return
-	}
-	d.begun = time.Now()
-	for _, hook := range d.in.hooks.deliveryStart {
-		d.ctx = hook.DeliveryStart(d.ctx, DeliveryStart{
-			Consumer: d.claim.Key.Consumer, Topic: d.topic, Message: d.msg, Facts: d.facts,
-		})
-	}
-}
-
-func (d *delivery) ended() {
-	if !d.in.hooks.observeDeliveries() {
-		return
-	}
-	d.end.ID = d.claim.Key.ID
-	d.end.Took, d.end.Held = time.Since(d.begun), d.wait.held()
-	for _, hook := range d.in.hooks.deliveryEnd {
-		hook.DeliveryEnd(d.ctx, d.end)
 	}
 }
