@@ -99,6 +99,8 @@ type Attempt interface {
 	// ErrTxEnded, ErrTxBusy, ErrReentered or ErrTxManaged) or ErrCommitUnknown. In
 	// all three cases the attempt is over and its connection given back or closed.
 	//
+	// Called again it returns the same; after Rollback, ErrNotCommitted.
+	//
 	// ctx bounds the commit alone. If it ends while the server may be committing,
 	// the outcome is unknown.
 	Commit(ctx context.Context) error

@@ -28,6 +28,7 @@ type attempt struct {
 	// use is a data race; so its use is counted here.
 	mu      sync.Mutex
 	over    bool
+	result  error // of Commit, once over
 	using   int   // statements and rows in use
 	suspect bool  // the handler had ways to end the transaction that were not watched
 	failure error // of the first statement that failed, for ErrTxAborted to name
@@ -97,12 +98,16 @@ func (a *attempt) close() (already, idle, suspect bool) {
 	return already, a.using == 0, a.suspect
 }
 
-// Commit implements stores.Attempt.
+// Commit implements stores.Attempt. Called again it returns the same.
 func (a *attempt) Commit(ctx context.Context) error {
 	already, idle, suspect := a.close()
-	if already {
-		return notCommitted(errors.New("the attempt is over"))
+	if !already {
+		a.result = a.commit(ctx, idle, suspect)
 	}
+	return a.result
+}
+
+func (a *attempt) commit(ctx context.Context, idle, suspect bool) error {
 	if !idle {
 		a.cut()
 		return notCommitted(stores.ErrTxBusy)
@@ -187,10 +192,11 @@ const completionUnknown = "40003"
 // Rollback implements stores.Attempt.
 func (a *attempt) Rollback(ctx context.Context) error {
 	already, idle, suspect := a.close()
-	switch {
-	case already:
+	if already {
 		return nil
-	case !idle:
+	}
+	a.result = notCommitted(errors.New("the attempt was rolled back"))
+	if !idle {
 		a.cut()
 		return fmt.Errorf("postgres: rollback: %w", stores.ErrTxBusy)
 	}

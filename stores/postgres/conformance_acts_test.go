@@ -296,38 +296,38 @@ func cancelled(text string) act {
 	}
 }
 
-// deadlock waits for a row of another transaction, which then waits for one of ours.
-// The one who has waited for deadlock_timeout first is the victim: that is us.
+// deadlock waits for a row of another transaction, which waits for one of ours. The
+// victim is the one whose deadlock_timeout ends first after that: the other one has a
+// longer one, for which it needs to be a superuser.
 func deadlock(ctx context.Context, tx pgx.Tx, db *storetest.Database) error {
 	other, err := db.Admin.BeginTx(ctx, nil)
 	if err != nil {
 		return notPerformed("%w", err)
 	}
 	defer other.Rollback()
-	pid, err := backend(ctx, tx)
+	var pid int
+	err = errors.Join(
+		other.QueryRowContext(ctx, "SELECT pg_backend_pid()").Scan(&pid),
+		lastError(other.ExecContext(ctx, "SET LOCAL deadlock_timeout = '60s'")),
+		lastError(other.ExecContext(ctx, "UPDATE storetest_pair SET n = n + 1 WHERE id = 2")),
+		lastError(tx.Exec(ctx, "UPDATE storetest_pair SET n = n + 1 WHERE id = 1")),
+	)
 	if err != nil {
-		return err
-	}
-	if _, err := tx.Exec(ctx, "UPDATE storetest_pair SET n = n + 1 WHERE id = 1"); err != nil {
-		return notPerformed("%w", err)
-	}
-	if _, err := other.ExecContext(ctx, "UPDATE storetest_pair SET n = n + 1 WHERE id = 2"); err != nil {
 		return notPerformed("%w", err)
 	}
 	done := make(chan error, 1)
-	go func() {
-		err := until(ctx, db, "SELECT count(*) FROM pg_stat_activity WHERE pid = $1 AND wait_event_type = 'Lock'", pid)
-		if err == nil {
-			_, err = other.ExecContext(ctx, "UPDATE storetest_pair SET n = n + 1 WHERE id = 1")
-		}
-		done <- err
-	}()
+	go func() { done <- lastError(other.ExecContext(ctx, "UPDATE storetest_pair SET n = n + 1 WHERE id = 1")) }()
+	if err := until(ctx, db, "SELECT count(*) FROM pg_stat_activity WHERE pid = $1 AND wait_event_type = 'Lock'", pid); err != nil {
+		return err
+	}
 	_, err = tx.Exec(ctx, "UPDATE storetest_pair SET n = n + 1 WHERE id = 2")
 	if otherErr := <-done; otherErr != nil {
 		return notPerformed("the other one: %w", otherErr)
 	}
 	return wantCode(err, "40P01")
 }
+
+func lastError[T any](_ T, err error) error { return err }
 
 func configure(ctx context.Context, tx pgx.Tx, _ *storetest.Database) error {
 	var errs []error

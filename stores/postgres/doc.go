@@ -23,7 +23,8 @@
 // # Schema
 //
 // Tables are created by Migrate or by the SQL of Migrations, never on their own.
-// A completed message costs one row of three columns and its primary key.
+// The schema in which they are found first is used from then on, whatever handlers do
+// to the search_path. A completed message costs one row and its primary key.
 //
 // # Isolation and locking
 //

@@ -24,7 +24,7 @@ func (s *Store) Migrate(ctx context.Context) ([]stores.Migration, error) {
 	}
 	var applied []stores.Migration
 	err := pgx.BeginFunc(ctx, s.pool, func(tx pgx.Tx) error {
-		if _, err := tx.Exec(ctx, "SELECT pg_advisory_xact_lock($1)", s.lockKey(0, []byte("migrate"))); err != nil {
+		if _, err := tx.Exec(ctx, "SELECT pg_advisory_xact_lock(hashtextextended($1, 0))", s.names.Table("schema")); err != nil {
 			return err
 		}
 		state, err := s.schemaState(ctx, tx)

@@ -4,9 +4,6 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"strconv"
-	"sync"
-	"time"
 
 	"github.com/jackc/pgx/v5"
 
@@ -24,7 +21,7 @@ func (s *Store) Register(ctx context.Context, r stores.Registration) error {
 	if err := s.Validate(ctx); err != nil {
 		return err
 	}
-	if err := s.limits.load(ctx, s); err != nil {
+	if err := s.learn(ctx); err != nil {
 		return unavailable(err)
 	}
 	var (
@@ -51,37 +48,4 @@ func (s *Store) Register(ctx context.Context, r stores.Registration) error {
 	s.consumers[r.Consumer] = id
 	s.mu.Unlock()
 	return nil
-}
-
-// serverLimits are the timeouts that connections have of their own, which the bound
-// of a claim must not raise.
-type serverLimits struct {
-	once            sync.Mutex
-	loaded          bool
-	idle, statement time.Duration // 0: none
-}
-
-func (l *serverLimits) load(ctx context.Context, s *Store) error {
-	l.once.Lock()
-	defer l.once.Unlock()
-	if l.loaded {
-		return nil
-	}
-	err := s.pool.QueryRow(ctx, `SELECT
-(SELECT setting::bigint FROM pg_settings WHERE name = 'idle_in_transaction_session_timeout') * 1000000,
-(SELECT setting::bigint FROM pg_settings WHERE name = 'statement_timeout') * 1000000`).Scan(&l.idle, &l.statement)
-	l.loaded = err == nil
-	return err
-}
-
-// within returns the settings for one transaction in milliseconds.
-func (l *serverLimits) within(bound time.Duration) (idle, statement string) {
-	return milliseconds(l.idle, bound), milliseconds(l.statement, bound)
-}
-
-func milliseconds(own, bound time.Duration) string {
-	if bound == 0 || own != 0 && own < bound {
-		bound = own
-	}
-	return strconv.FormatInt(bound.Milliseconds(), 10)
 }

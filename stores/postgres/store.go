@@ -39,14 +39,17 @@ type Store struct {
 	names      sqlstore.Names
 	migrations []stores.Migration
 	txOptions  pgx.TxOptions
-	sql        statements
-	lockSalt   []byte
 	closed     atomic.Bool
 
 	mu        sync.RWMutex
 	consumers map[stores.Consumer]int32
 
-	limits serverLimits
+	// Set by learn, and constant once there is a consumer.
+	learning sync.Mutex
+	learnt   bool
+	sql      statements
+	lockSalt []byte
+	limits   serverLimits
 }
 
 var (
@@ -81,8 +84,6 @@ func New(pool *pgxpool.Pool, c Config) (*Store, error) {
 		names:      names,
 		migrations: sqlstore.LoadMigrations(migrationFiles, "migrations", names),
 		txOptions:  pgx.TxOptions{IsoLevel: isolation}, // no access mode: a server set to read-only means it
-		sql:        newStatements(names),
-		lockSalt:   []byte(names.Table("inbox")),
 		consumers:  make(map[stores.Consumer]int32),
 	}, nil
 }

@@ -2,6 +2,8 @@ package postgres_test
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -165,6 +167,48 @@ func TestBoundNeverRaisesTheServersOwnLimits(t *testing.T) {
 	err := tx.QueryRow(t.Context(), "SELECT current_setting('statement_timeout'), current_setting('idle_in_transaction_session_timeout')").Scan(&statement, &idle)
 	if err != nil || statement != "7s" || idle != "9s" {
 		t.Fatalf("statement_timeout %s, idle %s, %v", statement, idle, err)
+	}
+}
+
+func TestHandlersMaySetTheSearchPath(t *testing.T) {
+	t.Parallel()
+	s := openStore(t, withParameter(testenv.Postgres(t).NewDatabase(t), "pool_max_conns=1"))
+	// Tables of the same name elsewhere must never be taken for ours.
+	if _, err := s.Pool().Exec(t.Context(), "CREATE SCHEMA tenant; CREATE TABLE tenant.millpond_inbox (LIKE millpond_inbox INCLUDING ALL)"); err != nil {
+		t.Fatal(err)
+	}
+	for i, set := range []string{"SET LOCAL search_path TO tenant", "SET search_path TO tenant", "SELECT 1"} {
+		c := claim(fmt.Sprint("tenant ", i))
+		a, tx := begin(t, s, c)
+		var batch pgx.Batch // unwatched, so that the commit asks for the row
+		batch.Queue(set)
+		if err := tx.SendBatch(t.Context(), &batch).Close(); err != nil {
+			t.Fatal(err)
+		}
+		if err := a.Commit(t.Context()); err != nil {
+			t.Fatalf("%s: %v", set, err)
+		}
+		if v := outcome(t, s, c); v.Outcome != stores.Duplicate {
+			t.Fatalf("%s: %v", set, v.Outcome)
+		}
+	}
+	var rows int
+	if err := s.Pool().QueryRow(t.Context(), "SELECT count(*) FROM public.millpond_inbox").Scan(&rows); err != nil || rows != 3 {
+		t.Fatalf("%d rows, %v", rows, err)
+	}
+}
+
+func TestCommitReturnsTheSameAgain(t *testing.T) {
+	t.Parallel()
+	s := newStore(t)
+	a, _ := begin(t, s, claim("committed"))
+	if err := errors.Join(a.Commit(t.Context()), a.Commit(t.Context())); err != nil {
+		t.Error(err)
+	}
+	a, _ = begin(t, s, claim("rolled back"))
+	_ = a.Rollback(t.Context())
+	if err := a.Commit(t.Context()); !errors.Is(err, stores.ErrNotCommitted) {
+		t.Error(err)
 	}
 }
 

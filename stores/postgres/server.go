@@ -1,0 +1,52 @@
+package postgres
+
+import (
+	"context"
+	"strconv"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/millpond-go/millpond/internal/sqlstore"
+)
+
+// learn asks the server once what the store needs to know of it. It is done before
+// the first consumer is registered, and so before anything else.
+func (s *Store) learn(ctx context.Context) error {
+	s.learning.Lock()
+	defer s.learning.Unlock()
+	if s.learnt {
+		return nil
+	}
+	var schema string
+	err := s.pool.QueryRow(ctx, `SELECT
+(SELECT nspname::text FROM pg_class JOIN pg_namespace n ON n.oid = relnamespace WHERE pg_class.oid = to_regclass($1)),
+(SELECT setting::bigint FROM pg_settings WHERE name = 'idle_in_transaction_session_timeout') * 1000000,
+(SELECT setting::bigint FROM pg_settings WHERE name = 'statement_timeout') * 1000000`,
+		s.names.Table("inbox")).Scan(&schema, &s.limits.idle, &s.limits.statement)
+	if err != nil {
+		return err
+	}
+	// From now on the tables are named in full: a handler may set the search_path of
+	// its transaction, or leave a connection with another one.
+	names := sqlstore.Names{Schema: pgx.Identifier{schema}.Sanitize(), Prefix: s.names.Prefix}
+	s.sql, s.lockSalt = newStatements(names), []byte(names.Table("inbox"))
+	s.learnt = true
+	return nil
+}
+
+// serverLimits are the timeouts that connections have of their own, which the bound
+// of a claim must not raise; 0 means none.
+type serverLimits struct{ idle, statement time.Duration }
+
+// within returns the settings for one transaction in milliseconds.
+func (l serverLimits) within(bound time.Duration) (idle, statement string) {
+	return milliseconds(l.idle, bound), milliseconds(l.statement, bound)
+}
+
+func milliseconds(own, bound time.Duration) string {
+	if bound == 0 || own != 0 && own < bound {
+		bound = own
+	}
+	return strconv.FormatInt(bound.Milliseconds(), 10)
+}

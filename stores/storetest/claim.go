@@ -1,0 +1,397 @@
+package storetest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/millpond-go/millpond/stores"
+)
+
+func claimChecks() []check {
+	return []check{
+		{name: "first sight and duplicates", run: firstSight},
+		{name: "rollback leaves nothing", run: rollbackLeavesNothing},
+		{name: "nothing is visible before the commit", run: invisibleBeforeCommit},
+		{name: "conflict", run: conflict},
+		{name: "fingerprints that cannot be compared", run: incomparable},
+		{name: "verdict", run: verdictOfDuplicate},
+		{name: "in flight in the same store", run: inFlightHere},
+		{name: "in flight in another process", run: inFlightElsewhere},
+		{name: "every answer gives its connection back", run: connectionsComeBack},
+		{name: "the context of Begin", run: beginContext},
+		{name: "the end of an attempt", run: endOfAttempt},
+		{name: "consumers are isolated", run: isolation},
+		{name: "before Register", run: beforeRegister},
+		{name: "a stuck holder frees its key", run: bound},
+		{name: "closed", run: closed},
+	}
+}
+
+// looks runs f with Claim.Look off and on, which must make no difference.
+func looks(f func(look bool)) {
+	for _, look := range []bool{false, true} {
+		f(look)
+	}
+}
+
+func firstSight(b *bench) {
+	here, elsewhere := b.open(), b.open()
+	looks(func(look bool) {
+		claim := claimFor(fmt.Sprint("first sight, look ", look), "payload")
+		claim.Look = look
+		b.complete(here, claim)
+		if !b.completed(claim.Key) {
+			b.tb.Errorf("%s: no completed row after the commit", claim.Key)
+		}
+		if got := b.effects(string(claim.Key.ID)); len(got) != 1 {
+			b.tb.Errorf("%s: effects %v are committed, want one", claim.Key, got)
+		}
+		before := b.snapshot()
+		for range 3 {
+			b.expect(here, claim, stores.Duplicate)
+			b.expect(elsewhere, claim, stores.Duplicate)
+		}
+		claim.Look = !look
+		b.expect(here, claim, stores.Duplicate)
+		b.unchanged(before, "a duplicate")
+	})
+}
+
+func rollbackLeavesNothing(b *bench) {
+	store := b.open()
+	before := b.snapshot()
+	looks(func(look bool) {
+		claim := claimFor(fmt.Sprint("rollback, look ", look), "payload")
+		claim.Look = look
+		for range 3 {
+			attempt := b.win(store, claim)
+			b.write(attempt, Effect{Key: "rollback", Label: "first", Run: 1})
+			b.rollback(attempt)
+			b.unchanged(before, "an attempt that was rolled back")
+		}
+	})
+	claim := claimFor("rollback, look false", "another payload") // the fingerprint was not kept either
+	b.complete(store, claim)
+}
+
+func invisibleBeforeCommit(b *bench) {
+	store := b.open()
+	before := b.snapshot()
+	attempt := b.win(store, claimFor("visible", "payload"))
+	b.write(attempt, Effect{Key: "visible", Label: "first", Run: 1})
+	b.unchanged(before, "an attempt that still runs")
+	b.commit(attempt)
+}
+
+func conflict(b *bench) {
+	here, elsewhere := b.open(), b.open()
+	looks(func(look bool) {
+		first := claimFor(fmt.Sprint("conflict, look ", look), "payload")
+		b.complete(here, first)
+		before := b.snapshot()
+		second := claimFor(string(first.Key.ID), "another payload")
+		second.Look = look
+		for _, store := range []stores.Store{here, elsewhere} {
+			v := b.expect(store, second, stores.Conflict)
+			if v.Fingerprint != first.Fingerprint {
+				b.tb.Errorf("the verdict of a conflict has fingerprint %x, want that of the completed row, %x", v.Fingerprint.Bytes(), first.Fingerprint.Bytes())
+			}
+		}
+		b.unchanged(before, "a conflict")
+		b.expect(here, first, stores.Duplicate)
+	})
+}
+
+func incomparable(b *bench) {
+	store := b.open()
+	var none stores.Fingerprint
+	plain := stores.NewFingerprint(stores.FingerprintKey{}, []byte("payload"))
+	key1 := stores.NewFingerprint(stores.FingerprintKey{ID: 1, Secret: []byte("secret")}, []byte("payload"))
+	key2 := stores.NewFingerprint(stores.FingerprintKey{ID: 2, Secret: []byte("secret")}, []byte("payload"))
+	for i, pair := range [][2]stores.Fingerprint{{none, none}, {none, plain}, {plain, none}, {plain, key1}, {key1, plain}, {key1, key2}} {
+		looks(func(look bool) {
+			claim := claimFor(fmt.Sprintf("incomparable %d, look %t", i, look), "")
+			claim.Fingerprint = pair[0]
+			b.complete(store, claim)
+			claim.Fingerprint, claim.Look = pair[1], look
+			if v := b.expect(store, claim, stores.Duplicate); !v.FingerprintUnknown {
+				b.tb.Errorf("a duplicate of %x with %x does not have FingerprintUnknown set", pair[0].Bytes(), pair[1].Bytes())
+			}
+			claim.Fingerprint = pair[0]
+			if v := b.expect(store, claim, stores.Duplicate); v.FingerprintUnknown != (pair[0] == none) {
+				b.tb.Errorf("a duplicate of %x with the same has FingerprintUnknown = %t", pair[0].Bytes(), v.FingerprintUnknown)
+			}
+		})
+	}
+}
+
+func verdictOfDuplicate(b *bench) {
+	here, elsewhere := b.open(), b.open()
+	trace, ok := stores.ParseTraceParent("00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01")
+	if !ok {
+		b.tb.Fatal("storetest: the trace parent is not valid")
+	}
+	const skew = time.Hour // of the database's clock
+	earliest := time.Now().Add(-skew)
+	claim := claimFor("verdict", "payload")
+	claim.TraceParent = trace
+	b.complete(here, claim)
+	other := claim
+	other.TraceParent = stores.TraceParent{1}
+	looks(func(look bool) {
+		other.Look = look
+		v := b.expect(elsewhere, other, stores.Duplicate)
+		if v.TraceParent != trace {
+			b.tb.Errorf("look %t: TraceParent is %q, want that of the delivery that did the work, %q", look, v.TraceParent, trace)
+		}
+		if v.CompletedAt.Before(earliest) || v.CompletedAt.After(time.Now().Add(skew)) {
+			b.tb.Errorf("look %t: CompletedAt is %s, want about now", look, v.CompletedAt)
+		}
+		if v.Fingerprint != claim.Fingerprint || v.FingerprintUnknown {
+			b.tb.Errorf("look %t: the verdict has fingerprint %x, unknown %t", look, v.Fingerprint.Bytes(), v.FingerprintUnknown)
+		}
+	})
+	without := claimFor("no trace", "payload")
+	b.complete(here, without)
+	if v := b.expect(elsewhere, without, stores.Duplicate); !v.TraceParent.IsZero() {
+		b.tb.Errorf("TraceParent is %q for a message that had none", v.TraceParent)
+	}
+}
+
+func inFlightHere(b *bench) {
+	store := b.open()
+	inFlight(b, store, store, false)
+}
+
+func inFlightElsewhere(b *bench) {
+	inFlight(b, b.open(), b.open(), true)
+}
+
+// inFlight asks for a key while it is held. The holder ends only after the answers,
+// so that one who waits for it is noticed.
+func inFlight(b *bench, holder, asker stores.Store, unavailable bool) {
+	looks(func(look bool) {
+		claim := claimFor(fmt.Sprint("in flight, look ", look), "payload")
+		claim.Look = look
+		attempt := b.win(holder, claim)
+		b.tb.Cleanup(func() { _ = attempt.Rollback(context.Background()) }) // nothing after the commit
+		b.write(attempt, Effect{Key: string(claim.Key.ID), Label: "first", Run: 1})
+		other := claimFor(string(claim.Key.ID), "another payload")
+		other.Look = look
+		for _, c := range []stores.Claim{claim, claim, other} {
+			ctx, cancel := context.WithTimeout(b.ctx, promptly+time.Second)
+			begun := time.Now()
+			second, verdict, err := asker.Begin(ctx, c)
+			took := time.Since(begun)
+			cancel()
+			switch {
+			case second != nil:
+				b.tb.Errorf("look %t: two attempts hold one key", look)
+				b.rollback(second)
+			case took > promptly:
+				b.tb.Fatalf("look %t: Begin of a key in flight took %s: it waits for the other delivery", look, took)
+			case unavailable && errors.Is(err, stores.ErrUnavailable):
+			case err != nil || verdict.Outcome != stores.InFlight:
+				b.tb.Errorf("look %t: Begin of a key in flight = %s, %v, want in_flight", look, verdict.Outcome, err)
+			}
+		}
+		b.commit(attempt)
+		b.expect(asker, claim, stores.Duplicate)
+		b.expect(asker, other, stores.Conflict)
+	})
+}
+
+func connectionsComeBack(b *bench) {
+	const times = 40 // more than connections in any sensible pool of a test
+	store := b.open()
+	done := claimFor("done", "payload")
+	b.complete(store, done)
+	held := claimFor("held", "payload")
+	holder := b.win(store, held)
+	looks(func(look bool) {
+		for range times {
+			held.Look = look
+			b.expect(store, held, stores.InFlight)
+		}
+	})
+	b.rollback(holder)
+	held.Look = false
+	looks(func(look bool) {
+		conflict := claimFor("done", "another payload")
+		done.Look, conflict.Look = look, look
+		for range times {
+			b.expect(store, done, stores.Duplicate)
+			b.expect(store, conflict, stores.Conflict)
+			b.rollback(b.win(store, held))
+		}
+	})
+	b.complete(store, held)
+}
+
+func beginContext(b *bench) {
+	store := b.open()
+	claim := claimFor("context", "payload")
+	ctx, cancel := context.WithCancel(b.ctx)
+	attempt, _, err := store.Begin(ctx, claim)
+	if err != nil {
+		b.tb.Fatalf("Begin: %v", err)
+	}
+	b.write(attempt, Effect{Key: "context", Label: "first", Run: 1})
+	cancel()
+	b.write(attempt, Effect{Key: "context", Label: "second", Run: 1})
+	b.commit(attempt)
+	if got := b.effects("context"); len(got) != 2 {
+		b.tb.Errorf("effects %v are committed, want both: cancelling the context of Begin touched the attempt", got)
+	}
+
+	before := b.snapshot()
+	attempt, verdict, err := store.Begin(ctx, claimFor("never begun", "payload"))
+	if err == nil || attempt != nil {
+		b.tb.Errorf("Begin with a context that has ended = %s, nil", verdict.Outcome)
+	}
+	b.unchanged(before, "Begin with a context that has ended")
+	b.complete(store, claimFor("never begun", "payload"))
+}
+
+func endOfAttempt(b *bench) {
+	store := b.open()
+	claim := claimFor("end", "payload")
+
+	attempt := b.win(store, claim)
+	b.write(attempt, Effect{Key: "end", Label: "first", Run: 1})
+	b.rollback(attempt)
+	b.rollback(attempt)
+	wantErr(b.tb, "Commit after Rollback", attempt.Commit(b.ctx), stores.ErrNotCommitted)
+
+	attempt = b.win(store, claim)
+	ended, cancel := context.WithCancel(b.ctx)
+	cancel()
+	wantErr(b.tb, "Commit with a context that has ended", attempt.Commit(ended), stores.ErrNotCommitted, stores.ErrCommitUnknown)
+	b.rollback(attempt)
+	if b.completed(claim.Key) {
+		b.tb.Errorf("Commit with a context that had ended before has committed")
+	}
+
+	attempt = b.win(store, claim)
+	_ = attempt.Rollback(ended) // may have to close the connection
+	b.within(patience, "Begin after Rollback with a context that has ended", func() {
+		poll(b.ctx, patience, func() bool {
+			var verdict stores.Verdict
+			var err error
+			attempt, verdict, err = store.Begin(b.ctx, claim)
+			return err == nil && verdict.Outcome == stores.Claimed
+		})
+	})
+	if attempt == nil {
+		b.tb.Fatalf("the key is not free after Rollback with a context that has ended")
+	}
+	b.write(attempt, Effect{Key: "end", Label: "first", Run: 2})
+	b.commit(attempt)
+	b.rollback(attempt) // does nothing
+	b.expect(store, claim, stores.Duplicate)
+	if got := b.effects("end"); len(got) != 1 {
+		b.tb.Errorf("effects %v are committed, want one", got)
+	}
+}
+
+func isolation(b *bench) {
+	store := b.open()
+	b.register(store, another)
+	mine := claimFor("shared id", "payload")
+	theirs := claimFor("shared id", "another payload") // no conflict: another consumer's row
+	theirs.Key.Consumer = another
+
+	attempt := b.win(store, mine)
+	b.write(attempt, Effect{Key: "mine", Label: "first", Run: 1})
+	b.commit(attempt)
+	attempt = b.win(store, theirs)
+	b.write(attempt, Effect{Key: "theirs", Label: "first", Run: 1})
+	b.rollback(attempt)
+	b.expect(store, mine, stores.Duplicate)
+	attempt = b.win(store, theirs)
+	b.write(attempt, Effect{Key: "theirs", Label: "first", Run: 2})
+	b.commit(attempt)
+	b.expect(store, mine, stores.Duplicate)
+	b.expect(store, theirs, stores.Duplicate)
+	if got := b.allEffects(); len(got) != 2 || len(b.rows()) != 2 {
+		b.tb.Errorf("two consumers of one id left effects %v and %d rows, want 2 and 2", got, len(b.rows()))
+	}
+}
+
+func beforeRegister(b *bench) {
+	store := b.openOnly()
+	if _, err := store.Migrate(b.ctx); err != nil {
+		b.tb.Fatalf("Migrate: %v", err)
+	}
+	attempt, _, err := store.Begin(b.ctx, claimFor("id", "payload"))
+	wantErr(b.tb, "Begin before Register", err, stores.ErrNotRegistered)
+	b.noAttempt(attempt)
+	wantErr(b.tb, "Quarantine before Register",
+		store.Quarantine(b.ctx, stores.Quarantined{Consumer: consumer, Reason: stores.ReasonNoKey}), stores.ErrNotRegistered)
+	b.register(b.open(), another) // another process, another consumer
+	attempt, _, err = store.Begin(b.ctx, stores.Claim{Key: stores.Key{Consumer: another, ID: []byte("id")}})
+	wantErr(b.tb, "Begin after another process has registered the consumer", err, stores.ErrNotRegistered)
+	b.noAttempt(attempt)
+}
+
+func bound(b *bench) {
+	store, other := b.open(), b.open()
+	if !store.Capabilities().ServerBound {
+		b.tb.Logf("not checked: the store says that its database has no bound for transactions that stand still")
+		return
+	}
+	claim := claimFor("stuck", "payload")
+	claim.Bound = 500 * time.Millisecond
+	stuck := b.win(store, claim)
+	b.write(stuck, Effect{Key: "stuck", Label: "first", Run: 1})
+	// From here on the holder does nothing, as if it were stopped.
+	claim.Bound = checkTimeout
+	var attempt stores.Attempt
+	freed := poll(b.ctx, patience, func() bool {
+		var err error
+		attempt, _, err = other.Begin(b.ctx, claim)
+		if err != nil {
+			b.tb.Errorf("Begin: %v", err)
+		}
+		return attempt != nil || err != nil
+	})
+	if !freed || attempt == nil {
+		b.rollback(stuck)
+		b.tb.Fatalf("the key of a holder that stands still is not free %s after a bound of 500 ms", patience)
+	}
+	b.write(attempt, Effect{Key: "stuck", Label: "first", Run: 2})
+	b.commit(attempt)
+	wantErr(b.tb, "Commit after the bound", stuck.Commit(b.ctx), stores.ErrNotCommitted, stores.ErrCommitUnknown)
+	if got := b.effects("stuck"); len(got) != 1 || got[0].Run != 2 {
+		b.tb.Errorf("effects %v are committed, want only that of the second holder", got)
+	}
+	b.healthy(store)
+}
+
+func closed(b *bench) {
+	store := b.openOnly()
+	if _, err := store.Migrate(b.ctx); err != nil {
+		b.tb.Fatalf("Migrate: %v", err)
+	}
+	b.register(store, consumer)
+	for range 2 {
+		if err := store.Close(); err != nil {
+			b.tb.Errorf("Close: %v", err)
+		}
+	}
+	attempt, _, err := store.Begin(b.ctx, claimFor("id", "payload"))
+	wantErr(b.tb, "Begin after Close", err, stores.ErrClosed)
+	b.noAttempt(attempt)
+	wantErr(b.tb, "Register after Close", store.Register(b.ctx, stores.Registration{Consumer: another}), stores.ErrClosed)
+	wantErr(b.tb, "Quarantine after Close",
+		store.Quarantine(b.ctx, stores.Quarantined{Consumer: consumer, Reason: stores.ReasonNoKey}), stores.ErrClosed)
+	_, err = store.Migrate(b.ctx)
+	wantErr(b.tb, "Migrate after Close", err, stores.ErrClosed)
+	wantErr(b.tb, "Validate after Close", store.Validate(b.ctx), stores.ErrClosed)
+	if resolver, ok := store.(stores.Resolver); ok {
+		_, err = resolver.Resolve(b.ctx, claimFor("id", "").Key)
+		wantErr(b.tb, "Resolve after Close", err, stores.ErrClosed, stores.ErrUnavailable)
+	}
+}
