@@ -32,37 +32,24 @@ func newConsumers(store stores.Registry, c InboxConfig) *consumers {
 	}
 }
 
-// get returns the consumer of a handler, registered for the topic. The consumer is
-// returned with an error, too, as far as it is known.
-func (c *consumers) get(ctx context.Context, handler, topic string) (stores.Consumer, error) {
-	r := reading{handler, topic}
+// known reports whether the handler is registered for the topic.
+func (c *consumers) known(handler, topic string) bool {
 	c.mu.RLock()
-	consumer, ok := c.registered[r]
+	defer c.mu.RUnlock()
+	_, ok := c.registered[reading{handler, topic}]
+	return ok
+}
+
+// name returns the consumer of a handler and refuses a second handler under it. The
+// consumer is returned with an error, too, as far as it is known.
+func (c *consumers) name(handler, topic string) (stores.Consumer, error) {
+	c.mu.RLock()
+	consumer, ok := c.registered[reading{handler, topic}]
 	c.mu.RUnlock()
 	if ok {
 		return consumer, nil
 	}
-	consumer, err := c.name(handler)
-	if err != nil {
-		return consumer, err
-	}
-	_, err, _ = c.calls.Do(handler+"\x00"+topic, func() (any, error) {
-		return nil, c.store.Register(ctx, stores.Registration{
-			Consumer: consumer, Topic: topic, AcceptTopic: c.config.AcceptTopics,
-		})
-	})
-	if err != nil {
-		return consumer, fmt.Errorf("middleware: register consumer %s: %w", consumer, err)
-	}
-	c.mu.Lock()
-	c.registered[r] = consumer
-	c.mu.Unlock()
-	return consumer, nil
-}
-
-// name finds the consumer of a handler and refuses a second handler under it.
-func (c *consumers) name(handler string) (stores.Consumer, error) {
-	consumer := stores.Consumer{Service: c.config.Service, Handler: handler}
+	consumer = stores.Consumer{Service: c.config.Service, Handler: handler}
 	if before, renamed := c.config.Renamed[handler]; renamed {
 		consumer.Handler = before
 	}
@@ -79,4 +66,24 @@ func (c *consumers) name(handler string) (stores.Consumer, error) {
 	}
 	c.handlers[consumer] = handler
 	return consumer, nil
+}
+
+// register registers the consumer of a handler for a topic.
+func (c *consumers) register(ctx context.Context, handler, topic string) error {
+	consumer, err := c.name(handler, topic)
+	if err != nil {
+		return err
+	}
+	_, err, _ = c.calls.Do(handler+"\x00"+topic, func() (any, error) {
+		return nil, c.store.Register(ctx, stores.Registration{
+			Consumer: consumer, Topic: topic, AcceptTopic: c.config.AcceptTopics,
+		})
+	})
+	if err != nil {
+		return fmt.Errorf("middleware: register consumer %s: %w", consumer, err)
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.registered[reading{handler, topic}] = consumer
+	return nil
 }

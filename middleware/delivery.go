@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"sync/atomic"
 	"time"
 
@@ -33,10 +32,11 @@ type delivery struct {
 	shutdown context.Context // the message's own: ends when the subscriber stops
 	ctx      context.Context // detached from it: for the store, the handler and hooks
 
-	claim stores.Claim
-	wait  wait
-	begun time.Time
-	end   DeliveryEnd
+	claim    stores.Claim
+	wait     wait
+	failures int // of the message, as far as they are known here
+	begun    time.Time
+	end      DeliveryEnd
 }
 
 func newDelivery(in *Inbox, msg *message.Message, next message.HandlerFunc) *delivery {
@@ -59,16 +59,24 @@ func newDelivery(in *Inbox, msg *message.Message, next message.HandlerFunc) *del
 
 // process takes the delivery from its arrival to the answer for the router.
 func (d *delivery) process() ([]*message.Message, error) {
-	consumer, err := d.register()
-	d.claim.Key.Consumer = consumer
-	if err == nil && d.nested() {
+	handler := message.HandlerNameFromCtx(d.shutdown)
+	var err error
+	d.claim.Key.Consumer, err = d.in.consumers.name(handler, d.topic)
+	reason, unfit := d.identify()
+	if unfit == nil && d.nested() {
 		return d.next(d.msg)
 	}
 	d.started()
 	if err == nil {
-		err = d.decide()
-	} else {
+		err = d.register(handler)
+	}
+	switch {
+	case err != nil:
 		err = d.notNow(err)
+	case unfit != nil:
+		err = d.quarantine(reason, unfit)
+	default:
+		err = d.decide()
 	}
 	d.end.Err = errors.Join(d.end.Err, err)
 	d.report()
@@ -76,28 +84,23 @@ func (d *delivery) process() ([]*message.Message, error) {
 	return nil, err
 }
 
-// register finds the consumer, holding the delivery while the store cannot be asked.
-func (d *delivery) register() (stores.Consumer, error) {
-	handler := message.HandlerNameFromCtx(d.shutdown)
-	for {
+// register sees that the consumer is registered, holding the delivery while the store
+// cannot be asked.
+func (d *delivery) register(handler string) error {
+	for !d.in.consumers.known(handler, d.topic) {
 		ctx, cancel := context.WithTimeout(d.ctx, d.in.config.ClaimTimeout)
-		consumer, err := d.in.consumers.get(ctx, handler, d.topic)
+		err := d.in.consumers.register(ctx, handler, d.topic)
 		cancel()
-		if err == nil {
-			return consumer, nil
-		}
-		if !d.hold(err) {
-			return consumer, err
+		if err != nil && !d.hold(err) {
+			return err
 		}
 	}
+	return nil
 }
 
 // decide asks the store until it has an answer, and acts on it. nil lets the router
 // ack.
 func (d *delivery) decide() error {
-	if reason, err := d.identify(); err != nil {
-		return d.quarantine(reason, err)
-	}
 	if d.in.completed.has(d.claim.Key, d.claim.Fingerprint) {
 		d.end.Result, d.end.Outcome, d.end.Cached = ResultDuplicate, stores.Duplicate, true
 		return nil
@@ -244,49 +247,6 @@ func (d *delivery) notNow(cause error) error {
 	return &notNowError{cause: cause, held: d.wait.held()}
 }
 
-// report logs what somebody may have to look at. Ids are quoted and cut; payload
-// and metadata are never logged.
-func (d *delivery) report() {
-	level := slog.LevelDebug
-	switch d.end.Result {
-	case ResultCompleted, ResultDuplicate:
-		if d.end.Err == nil {
-			return
-		}
-		level = slog.LevelError
-	case ResultQuarantined, ResultFailed, ResultPanicked:
-		level = slog.LevelError
-	case ResultNotNow:
-		if !errors.Is(d.end.Err, ErrInFlight) && !errors.Is(d.end.Err, context.Canceled) {
-			level = slog.LevelWarn
-		}
-	}
-	if !d.in.log.Enabled(d.ctx, level) {
-		return
-	}
-	attrs := append(d.attrs(), slog.String("result", string(d.end.Result)))
-	if d.end.Reason != "" {
-		attrs = append(attrs, slog.String("reason", string(d.end.Reason)))
-	}
-	if d.end.Err != nil {
-		attrs = append(attrs, slog.String("error", d.end.Err.Error()))
-	}
-	d.in.log.LogAttrs(d.ctx, level, "millpond: delivery", attrs...)
-}
-
-func (d *delivery) attrs() []slog.Attr {
-	const shown = 100
-	id := keys.Format(d.claim.Key.ID)
-	if len(id) > shown {
-		id = id[:shown] + "…"
-	}
-	return []slog.Attr{
-		slog.String("consumer", d.claim.Key.Consumer.String()),
-		slog.String("topic", d.topic),
-		slog.String("id", fmt.Sprintf("%+q", id)),
-	}
-}
-
 // running marks a context as being inside an attempt.
 type running struct {
 	key  stores.Key
@@ -300,9 +260,6 @@ type runningKey struct{}
 // attempt must still be running.
 func (d *delivery) nested() bool {
 	outer, ok := d.shutdown.Value(runningKey{}).(*running)
-	if !ok || outer.over.Load() || outer.key.Consumer != d.claim.Key.Consumer {
-		return false
-	}
-	id, _, err := d.in.config.Keys.ID(d.msg, d.in.config.Limits.ID)
-	return err == nil && bytes.Equal(id, outer.key.ID)
+	return ok && !outer.over.Load() &&
+		outer.key.Consumer == d.claim.Key.Consumer && bytes.Equal(outer.key.ID, d.claim.Key.ID)
 }

@@ -19,8 +19,9 @@ var (
 	ErrInFlight = errors.New("middleware: another delivery of the message is in flight")
 	// ErrOutputs: the handler returned messages. They would be lost if publishing
 	// failed after the commit, so the attempt is rolled back and the message kept
-	// in quarantine. Publish from a consumer handler's own outbox instead.
-	ErrOutputs = errors.New("middleware: a handler behind the inbox must not return messages")
+	// in quarantine. Use consumer handlers behind the inbox, and write what is to be
+	// published to a table of the handler's own transaction.
+	ErrOutputs = errors.New("middleware: a handler behind the inbox must not return messages: use a consumer handler")
 	// ErrConsumerShared: two handlers would count their effects under one consumer
 	// name, and one of them would lose its messages. Wrapped by ErrNotNow.
 	ErrConsumerShared = errors.New("middleware: two handlers share one consumer name")
@@ -49,7 +50,7 @@ func (e *notNowError) Unwrap() []error { return []error{ErrNotNow, e.cause} }
 // for Watermill's poison queue, which would otherwise take messages that are merely
 // in flight elsewhere, or that met a database restart, for poison:
 //
-//	middleware.PoisonQueueWithFilter(publisher, "poison", inbox.OnlyFailures)
+//	poisonQueue, err := watermillmiddleware.PoisonQueueWithFilter(publisher, "poison", middleware.OnlyFailures)
 func OnlyFailures(err error) bool {
 	return err != nil && !errors.Is(err, ErrNotNow) && !errors.Is(err, stores.ErrCommitUnknown)
 }

@@ -2,13 +2,9 @@ package middleware
 
 import (
 	"context"
-	"errors"
-	"log/slog"
 	"math/rand/v2"
 	"sync"
 	"time"
-
-	"github.com/millpond-go/millpond/stores"
 )
 
 // wait is the state of a delivery that is being held.
@@ -48,33 +44,14 @@ func (d *delivery) hold(reason error) bool {
 	return sleep(d.shutdown, pause)
 }
 
-// logHold says once for each reason why a delivery waits.
-func (d *delivery) logHold(reason error) {
-	if d.wait.last != nil && d.wait.last.Error() == reason.Error() {
-		return
-	}
-	d.wait.last = reason
-	level := slog.LevelError
-	switch {
-	case errors.Is(reason, ErrInFlight):
-		level = slog.LevelDebug
-	case errors.Is(reason, stores.ErrUnavailable), errors.Is(reason, stores.ErrCommitUnknown):
-		level = slog.LevelWarn
-	}
-	if !d.in.log.Enabled(d.ctx, level) {
-		return
-	}
-	d.in.log.LogAttrs(d.ctx, level, "millpond: holding delivery", append(d.attrs(), slog.String("error", reason.Error()))...)
-}
-
 // backOff waits after a failure, longer with each one of the message that is known
 // in this process or to the broker.
 func (d *delivery) backOff() {
 	c := &d.in.config.Backoff
-	failures := max(d.in.failures.add(d.claim.Key), d.facts.Count) - 1
+	d.failures = max(d.in.failures.add(d.claim.Key), d.facts.Count)
 	pause := c.Max
-	if failures < 30 {
-		pause = min(c.Max, c.Min<<failures)
+	if d.failures < 30 {
+		pause = min(c.Max, c.Min<<(d.failures-1))
 	}
 	sleep(d.shutdown, jitter(pause))
 }

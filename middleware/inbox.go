@@ -2,6 +2,7 @@ package middleware
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 
@@ -36,8 +37,12 @@ type Inbox struct {
 // [Inbox.Register].
 func NewInbox(store Store, c InboxConfig) (*Inbox, error) {
 	c.setDefaults()
-	if err := c.validate(); err != nil {
-		return nil, fmt.Errorf("middleware: InboxConfig: %w", err)
+	err := c.validate()
+	if store == nil {
+		err = errors.Join(errors.New("the store is nil"), err)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("middleware: NewInbox: %w", err)
 	}
 	in := &Inbox{
 		store:     store,
@@ -57,8 +62,7 @@ func NewInbox(store Store, c InboxConfig) (*Inbox, error) {
 // delivery, so that a taken consumer name or a missing table is an error at start.
 // Errors are those of stores.Registry, and ErrConsumerShared.
 func (in *Inbox) Register(ctx context.Context, handler, topic string) error {
-	_, err := in.consumers.get(ctx, handler, topic)
-	return err
+	return in.consumers.register(ctx, handler, topic)
 }
 
 // Middleware wraps a handler; give it to Router.AddMiddleware or, for one handler,

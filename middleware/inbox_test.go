@@ -21,7 +21,7 @@ import (
 
 func TestConfigErrorsComeAllAtOnce(t *testing.T) {
 	t.Parallel()
-	_, err := middleware.NewInbox(&scriptedStore{}, middleware.InboxConfig{
+	_, err := middleware.NewInbox(nil, middleware.InboxConfig{
 		Service:        "a/b",
 		Renamed:        map[string]string{"x": "old", "y": "old"},
 		HandlerTimeout: -time.Second,
@@ -35,7 +35,7 @@ func TestConfigErrorsComeAllAtOnce(t *testing.T) {
 		t.Fatal("the configuration was taken")
 	}
 	for _, field := range []string{
-		"Service", "Renamed", "HandlerTimeout", "Hold.MaxPause", "Hold.Max", "Limits.ID",
+		"store", "Service", "Renamed", "HandlerTimeout", "Hold.MaxPause", "Hold.Max", "Limits.ID",
 		"Fingerprint.Off", "Fingerprint.Headers", "Hooks[0]",
 	} {
 		if !strings.Contains(err.Error(), field) {

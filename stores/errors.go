@@ -9,7 +9,7 @@ var (
 	// about the key and nothing was written. Try again later; it is no attempt.
 	ErrUnavailable = errors.New("stores: store unavailable")
 	// ErrNotMigrated: millpond's tables are missing or older than this program.
-	ErrNotMigrated = errors.New("stores: the tables are missing or too old, run the migrations")
+	ErrNotMigrated = errors.New("stores: the tables are missing or too old: call Migrate, or run the SQL of Migrations")
 	// ErrSchemaNewer: the tables were migrated by a newer millpond that this
 	// program is not compatible with.
 	ErrSchemaNewer = errors.New("stores: the tables belong to a newer version of millpond")
@@ -61,5 +61,5 @@ var (
 	ErrTxManaged = errors.New("stores: the transaction is committed and rolled back by millpond, not by the handler")
 	// ErrNoTx: a typed handler ran without an attempt of its store in the context:
 	// there is no inbox around it, or one on another store.
-	ErrNoTx = errors.New("stores: no transaction of this store in the context")
+	ErrNoTx = errors.New("stores: no transaction of this store in the context: put an inbox on this store around the handler")
 )

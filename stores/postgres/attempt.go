@@ -163,8 +163,6 @@ func (a *attempt) commitIfOurs(ctx context.Context) error {
 	return a.committed(ctx, tag, err)
 }
 
-const divisionByZero = "22012"
-
 // committed judges the answer to a COMMIT that was sent. Only the tag COMMIT proves
 // a commit, and only an ERROR of the server, or the tag ROLLBACK, disproves it: what
 // the client reports about a broken connection does not tell a lost request from a
@@ -186,8 +184,6 @@ func (a *attempt) committed(ctx context.Context, tag pgconn.CommandTag, err erro
 	a.drop(ctx)
 	return fmt.Errorf("postgres: %w: %w", stores.ErrCommitUnknown, err)
 }
-
-const completionUnknown = "40003"
 
 // Rollback implements stores.Attempt.
 func (a *attempt) Rollback(ctx context.Context) error {

@@ -45,9 +45,9 @@ func (s *Store) begin(ctx context.Context, c stores.Claim) (*attempt, stores.Ver
 			return nil, verdict, err
 		}
 	}
-	conn, err := s.pool.Acquire(ctx)
+	conn, err := s.acquire(ctx)
 	if err != nil {
-		return nil, stores.Verdict{}, unavailable(err)
+		return nil, stores.Verdict{}, err
 	}
 	tx, err := s.claim(ctx, conn, consumer, c)
 	if err != nil {
@@ -64,6 +64,18 @@ func (s *Store) begin(ctx context.Context, c stores.Claim) (*attempt, stores.Ver
 	}
 	verdict, err := row.verdict(c.Fingerprint)
 	return nil, verdict, err
+}
+
+// acquire takes a connection from the pool, and says so when it has none left.
+func (s *Store) acquire(ctx context.Context) (*pgxpool.Conn, error) {
+	conn, err := s.pool.Acquire(ctx)
+	if err == nil {
+		return conn, nil
+	}
+	if pool := s.pool.Stat(); ctx.Err() != nil && pool.AcquiredConns() == pool.MaxConns() {
+		err = fmt.Errorf("no connection of the pool became free in time, all %d are in use: %w", pool.MaxConns(), err)
+	}
+	return nil, unavailable(err)
 }
 
 // claim sends BEGIN and the insert in one trip and returns the transaction if the
@@ -197,9 +209,9 @@ func (s *Store) Resolve(ctx context.Context, k stores.Key) (bool, error) {
 	if deadline, ok := ctx.Deadline(); ok {
 		wait = max(time.Until(deadline)*9/10, time.Millisecond)
 	}
-	conn, err := s.pool.Acquire(ctx)
+	conn, err := s.acquire(ctx)
 	if err != nil {
-		return false, unavailable(err)
+		return false, err
 	}
 	defer conn.Release()
 	var batch pgx.Batch

@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/millpond-go/millpond/internal/sqlstore"
 	"github.com/millpond-go/millpond/stores"
@@ -47,6 +48,9 @@ func (s *Store) Migrate(ctx context.Context) ([]stores.Migration, error) {
 		return applied, nil
 	case errors.Is(err, stores.ErrSchemaNewer):
 		return nil, err
+	}
+	if pgErr, ok := errors.AsType[*pgconn.PgError](err); ok && pgErr.Code == undefinedSchema {
+		return nil, fmt.Errorf("postgres: migrate: Config.Schema %q does not exist, create it first: %w", s.names.Schema, err)
 	}
 	return nil, fmt.Errorf("postgres: migrate: %w: %w", stores.ErrUnavailable, err)
 }

@@ -41,7 +41,7 @@ func (s *Store) Register(ctx context.Context, r stores.Registration) error {
 	}
 	if r.Topic != "" && !slices.Contains(topics, r.Topic) {
 		return fmt.Errorf("postgres: %w: %s is registered for the topics %q, not for %q: "+
-			"if another service has this name, rename one; if the handler has moved, accept the new topic once",
+			"if another service has this name, rename one; if the handler has moved, set AcceptTopics for one start",
 			stores.ErrConsumerConflict, r.Consumer, topics, r.Topic)
 	}
 	s.mu.Lock()

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net/url"
+	"strings"
 	"sync"
 	"sync/atomic"
 
@@ -104,6 +105,11 @@ func openURL(ctx context.Context, u *url.URL) (*Store, error) {
 	c := Config{Schema: query.Get("millpond_schema"), TablePrefix: query.Get("millpond_prefix")}
 	query.Del("millpond_schema")
 	query.Del("millpond_prefix")
+	for name := range query {
+		if strings.HasPrefix(name, "millpond_") {
+			return nil, fmt.Errorf("postgres: the URL has the unknown parameter %q: there are millpond_schema and millpond_prefix", name)
+		}
+	}
 	u.RawQuery = query.Encode()
 	poolConfig, err := pgxpool.ParseConfig(u.String())
 	if err != nil {

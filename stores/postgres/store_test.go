@@ -240,6 +240,7 @@ func TestURLErrorsHideThePassword(t *testing.T) {
 		"postgres://user:canary@127.0.0.1:1/db?sslmode=nonsense",
 		"postgres://user:canary@127.0.0.1:notaport/db",
 		"postgres://user:canary@127.0.0.1:1/db?millpond_prefix=a-b",
+		"postgres://user:canary@127.0.0.1:1/db?millpond_shema=typo",
 		"mongodb://user:canary@host/db",
 	} {
 		_, err := stores.Open(t.Context(), url)
