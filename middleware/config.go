@@ -21,7 +21,8 @@ type InboxConfig struct {
 
 	// Handler is the handler's name for an inbox that is used without a router, or
 	// a name that shall not follow the router's. Such an inbox serves one handler
-	// only: a second is refused with ErrConsumerShared.
+	// only: a second one of a router is refused with ErrConsumerShared; without a
+	// router they cannot be told apart.
 	Handler string
 
 	// Renamed maps a handler's name in the router to the name it had when its
@@ -94,9 +95,9 @@ type HoldConfig struct {
 	// MinPause and MaxPause bound the growing, jittered pauses between questions.
 	// Default: 20 ms and 2 s.
 	MinPause, MaxPause time.Duration
-	// Max is how many deliveries may be held at a time. While there are more,
-	// further deliveries wait without asking the store, and the broker's in-flight
-	// limit stops the intake. Default: 64.
+	// Max is how many held deliveries of one consumer stop its intake: while there are
+	// so many, further ones wait without asking the store, and the broker's in-flight
+	// limit does the rest. Default: 64.
 	Max int
 }
 

@@ -68,6 +68,13 @@ func (c *consumers) name(handler, topic string) (stores.Consumer, error) {
 	return consumer, nil
 }
 
+// forget lets every consumer be registered anew: the tables were gone.
+func (c *consumers) forget() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	clear(c.registered)
+}
+
 // register registers the consumer of a handler for a topic.
 func (c *consumers) register(ctx context.Context, handler, topic string) error {
 	consumer, err := c.name(handler, topic)

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"reflect"
 	"sync/atomic"
 	"time"
 
@@ -17,11 +18,13 @@ import (
 
 // delivery is one arrival of a message on its way through the inbox.
 type delivery struct {
-	in    *Inbox
-	msg   *message.Message
-	next  message.HandlerFunc
-	topic string
-	facts brokers.Delivery
+	in      *Inbox
+	msg     *message.Message
+	next    message.HandlerFunc
+	handler string // its name in the router
+	topic   string
+	facts   brokers.Delivery
+	holding *holding // of the consumer
 
 	// The message as it arrived, for the quarantine: handlers and the middlewares
 	// inside change theirs.
@@ -33,6 +36,7 @@ type delivery struct {
 	ctx      context.Context // detached from it: for the store, the handler and hooks
 
 	claim    stores.Claim
+	attempt  stores.Attempt // open: neither committed nor rolled back yet
 	wait     wait
 	failures int // of the message, as far as they are known here
 	begun    time.Time
@@ -45,6 +49,7 @@ func newDelivery(in *Inbox, msg *message.Message, next message.HandlerFunc) *del
 		in: in, msg: msg, next: next,
 		shutdown: shutdown,
 		ctx:      context.WithoutCancel(shutdown),
+		handler:  message.HandlerNameFromCtx(shutdown),
 		topic:    message.SubscribeTopicFromCtx(shutdown),
 		uuid:     msg.UUID,
 		payload:  msg.Payload,
@@ -59,16 +64,16 @@ func newDelivery(in *Inbox, msg *message.Message, next message.HandlerFunc) *del
 
 // process takes the delivery from its arrival to the answer for the router.
 func (d *delivery) process() ([]*message.Message, error) {
-	handler := message.HandlerNameFromCtx(d.shutdown)
 	var err error
-	d.claim.Key.Consumer, err = d.in.consumers.name(handler, d.topic)
+	d.claim.Key.Consumer, err = d.in.consumers.name(d.handler, d.topic)
+	d.holding = d.in.holdings.of(d.claim.Key.Consumer)
 	reason, unfit := d.identify()
 	if unfit == nil && d.nested() {
 		return d.next(d.msg)
 	}
 	d.started()
 	if err == nil {
-		err = d.register(handler)
+		err = d.register()
 	}
 	switch {
 	case err != nil:
@@ -86,10 +91,10 @@ func (d *delivery) process() ([]*message.Message, error) {
 
 // register sees that the consumer is registered, holding the delivery while the store
 // cannot be asked.
-func (d *delivery) register(handler string) error {
-	for !d.in.consumers.known(handler, d.topic) {
+func (d *delivery) register() error {
+	for !d.in.consumers.known(d.handler, d.topic) {
 		ctx, cancel := context.WithTimeout(d.ctx, d.in.config.ClaimTimeout)
-		err := d.in.consumers.register(ctx, handler, d.topic)
+		err := d.in.consumers.register(ctx, d.handler, d.topic)
 		cancel()
 		if err != nil && !d.hold(err) {
 			return err
@@ -106,8 +111,11 @@ func (d *delivery) decide() error {
 		return nil
 	}
 	for {
-		if !d.in.holding.enter(d.shutdown) {
-			return d.notNow(context.Cause(d.shutdown))
+		if err := d.enter(); err != nil {
+			return d.notNow(err)
+		}
+		if err := d.register(); err != nil { // again if the tables were gone meanwhile
+			return d.notNow(err)
 		}
 		reason, settled, err := d.tryOnce()
 		if settled {
@@ -122,15 +130,30 @@ func (d *delivery) decide() error {
 // tryOnce makes one claim and, if it is won, one attempt. If nothing was settled it
 // returns the reason to hold for.
 func (d *delivery) tryOnce() (reason error, settled bool, err error) {
-	attempt, verdict, err := d.begin()
+	returned := false
+	defer func() {
+		if !returned {
+			d.abandoned(recover())
+		}
+	}()
+	reason, settled, err = d.claimAndRun()
+	returned = true
+	return reason, settled, err
+}
+
+func (d *delivery) claimAndRun() (reason error, settled bool, err error) {
+	verdict, err := d.begin()
 	if err != nil {
 		d.in.completed.flush() // the server may be another one when it is back
+		if errors.Is(err, stores.ErrNotMigrated) || errors.Is(err, stores.ErrNotRegistered) {
+			d.in.consumers.forget()
+		}
 		return err, false, nil
 	}
 	d.end.Outcome, d.end.Verdict = verdict.Outcome, verdict
 	switch verdict.Outcome {
 	case stores.Claimed:
-		return d.run(attempt)
+		return d.run()
 	case stores.Duplicate:
 		d.in.completed.add(d.claim.Key, verdict.Fingerprint)
 		d.end.Result = ResultDuplicate
@@ -144,17 +167,21 @@ func (d *delivery) tryOnce() (reason error, settled bool, err error) {
 	}
 }
 
-func (d *delivery) begin() (stores.Attempt, stores.Verdict, error) {
+func (d *delivery) begin() (stores.Verdict, error) {
 	ctx, cancel := context.WithTimeout(d.ctx, d.in.config.ClaimTimeout)
 	defer cancel()
 	for _, hook := range d.in.hooks.claimStart {
 		ctx = hook.ClaimStart(ctx, d.claim)
 	}
-	attempt, verdict, err := d.in.store.Begin(ctx, d.claim)
+	var (
+		verdict stores.Verdict
+		err     error
+	)
+	d.attempt, verdict, err = d.in.store.Begin(ctx, d.claim)
 	for _, hook := range d.in.hooks.claimEnd {
 		hook.ClaimEnd(ctx, verdict, err)
 	}
-	return attempt, verdict, err
+	return verdict, err
 }
 
 // identify checks the message against the limits and fills in the claim. An error
@@ -177,7 +204,7 @@ func (d *delivery) identify() (stores.Reason, error) {
 	if size > c.Limits.MetadataBytes {
 		return stores.ReasonTooLarge, fmt.Errorf("middleware: the metadata has %d bytes, Limits.MetadataBytes is %d", size, c.Limits.MetadataBytes)
 	}
-	id, source, err := c.Keys.ID(d.msg, c.Limits.ID)
+	id, source, err := d.id()
 	d.claim.Key.ID, d.end.Source = id, source
 	switch {
 	case errors.Is(err, keys.ErrTooLong):
@@ -192,6 +219,16 @@ func (d *delivery) identify() (stores.Reason, error) {
 	return "", nil
 }
 
+// id asks the key chain, which may hold functions of the program.
+func (d *delivery) id() (id []byte, source string, err error) {
+	defer func() {
+		if r := recover(); r != nil {
+			err = fmt.Errorf("%w: a key function panicked: %v", keys.ErrNoKey, r)
+		}
+	}()
+	return d.in.config.Keys.ID(d.msg, d.in.config.Limits.ID)
+}
+
 func (d *delivery) fingerprint() stores.Fingerprint {
 	c := &d.in.config.Fingerprint
 	if c.Off {
@@ -199,49 +236,66 @@ func (d *delivery) fingerprint() stores.Fingerprint {
 	}
 	var headers []stores.Header
 	for _, name := range c.Headers {
-		headers = append(headers, stores.Header{Name: name, Value: d.msg.Metadata.Get(name)})
+		headers = append(headers, stores.Header{Name: name, Value: d.metadata.Get(name)})
 	}
-	return stores.NewFingerprint(c.Key, d.msg.Payload, headers...)
+	return stores.NewFingerprint(c.Key, d.payload, headers...)
 }
 
 // quarantine keeps the whole message, so that it may be acked. Until that is done it
 // is held; a message that cannot be kept goes back to the broker.
 func (d *delivery) quarantine(reason stores.Reason, cause error) error {
-	q := stores.Quarantined{
-		Consumer:    d.claim.Key.Consumer,
-		ID:          d.claim.Key.ID,
-		Reason:      reason,
-		Detail:      cause.Error(),
-		Fingerprint: stores.NewFingerprint(d.in.config.Fingerprint.Key, d.payload),
-		Topic:       d.topic,
-		Coordinates: d.facts.Coordinates,
-		UUID:        d.uuid,
-		Metadata:    d.metadata,
-		Payload:     d.payload,
-	}
-	if d.claim.Fingerprint != (stores.Fingerprint{}) {
-		q.Fingerprint = d.claim.Fingerprint
-	}
-	if reason == stores.ReasonConflict {
-		q.Existing = d.end.Verdict.Fingerprint
-	}
 	for {
-		ctx, cancel := context.WithTimeout(d.ctx, d.in.config.HandlerTimeout)
-		err := d.in.store.Quarantine(ctx, q)
-		cancel()
+		err := d.keep(reason, cause)
 		if err == nil {
-			d.end.Result, d.end.Reason, d.end.Err = ResultQuarantined, reason, cause
 			return nil
 		}
-		err = fmt.Errorf("middleware: cannot keep the message in quarantine (%s): %w", reason, err)
 		if !d.hold(err) {
 			return d.notNow(err)
 		}
 	}
 }
 
-// notNow gives the delivery back without counting it as failed.
+// keep tries once to put the message into quarantine, as it arrived.
+func (d *delivery) keep(reason stores.Reason, cause error) error {
+	q := stores.Quarantined{
+		Consumer:    d.claim.Key.Consumer,
+		ID:          d.claim.Key.ID,
+		Reason:      reason,
+		Detail:      cause.Error(),
+		Fingerprint: d.claim.Fingerprint,
+		Topic:       d.topic,
+		Coordinates: d.facts.Coordinates,
+		UUID:        d.uuid,
+		Metadata:    d.metadata,
+		Payload:     d.payload,
+	}
+	if q.Fingerprint == (stores.Fingerprint{}) {
+		q.Fingerprint = stores.NewFingerprint(d.in.config.Fingerprint.Key, d.payload)
+	} else if d.end.Runs > 0 && d.fingerprint() != q.Fingerprint {
+		q.Detail += " (the handler has changed the payload in place: it is not what arrived)"
+	}
+	if reason == stores.ReasonConflict {
+		q.Existing = d.end.Verdict.Fingerprint
+	}
+	ctx, cancel := context.WithTimeout(d.ctx, d.in.config.HandlerTimeout)
+	defer cancel()
+	if err := d.in.store.Quarantine(ctx, q); err != nil {
+		return fmt.Errorf("middleware: cannot keep the message in quarantine (%s): %w", reason, err)
+	}
+	d.end.Result, d.end.Reason, d.end.Err = ResultQuarantined, reason, cause
+	return nil
+}
+
+// notNow gives the delivery back without counting it as failed. If the handler has
+// acked the message nobody will deliver it again, so it is kept.
 func (d *delivery) notNow(cause error) error {
+	if d.end.Runs > 0 && d.acked() {
+		err := d.keep(stores.ReasonAckedEarly, fmt.Errorf("%w: %w", ErrAckedEarly, cause))
+		if err == nil {
+			return nil
+		}
+		cause = errors.Join(ErrAckedEarly, cause, err)
+	}
 	d.end.Result = ResultNotNow
 	brokers.SetGiveBack(d.shutdown, brokers.GiveBack{After: d.wait.pause})
 	return &notNowError{cause: cause, held: d.wait.held()}
@@ -249,8 +303,9 @@ func (d *delivery) notNow(cause error) error {
 
 // running marks a context as being inside an attempt.
 type running struct {
-	key  stores.Key
-	over atomic.Bool
+	inbox *Inbox
+	key   stores.Key
+	over  atomic.Bool
 }
 
 type runningKey struct{}
@@ -260,6 +315,11 @@ type runningKey struct{}
 // attempt must still be running.
 func (d *delivery) nested() bool {
 	outer, ok := d.shutdown.Value(runningKey{}).(*running)
-	return ok && !outer.over.Load() &&
+	return ok && !outer.over.Load() && sameStore(outer.inbox.store, d.in.store) &&
 		outer.key.Consumer == d.claim.Key.Consumer && bytes.Equal(outer.key.ID, d.claim.Key.ID)
+}
+
+func sameStore(a, b Store) bool {
+	t := reflect.TypeOf(a)
+	return t == reflect.TypeOf(b) && t.Comparable() && a == b
 }

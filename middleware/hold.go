@@ -2,9 +2,12 @@ package middleware
 
 import (
 	"context"
+	"errors"
 	"math/rand/v2"
 	"sync"
 	"time"
+
+	"github.com/millpond-go/millpond/stores"
 )
 
 // wait is the state of a delivery that is being held.
@@ -39,7 +42,7 @@ func (d *delivery) hold(reason error) bool {
 	for _, hook := range d.in.hooks.hold {
 		hook.Hold(d.ctx, reason, pause)
 	}
-	release := d.in.holding.add()
+	release := d.holding.add()
 	defer release()
 	return sleep(d.shutdown, pause)
 }
@@ -49,10 +52,11 @@ func (d *delivery) hold(reason error) bool {
 func (d *delivery) backOff() {
 	c := &d.in.config.Backoff
 	d.failures = max(d.in.failures.add(d.claim.Key), d.facts.Count)
-	pause := c.Max
-	if d.failures < 30 {
-		pause = min(c.Max, c.Min<<(d.failures-1))
+	pause := c.Min
+	for n := 1; n < d.failures && pause < c.Max; n++ {
+		pause *= 2
 	}
+	pause = min(pause, c.Max)
 	sleep(d.shutdown, jitter(pause))
 }
 
@@ -76,8 +80,57 @@ func sleep(ctx context.Context, d time.Duration) bool {
 	}
 }
 
-// holding counts the deliveries held by an inbox and keeps new ones from the store
-// while there are too many.
+// enter waits while too many deliveries of the consumer are held. The wait counts as
+// being held.
+func (d *delivery) enter() error {
+	if d.holding.hasRoom() {
+		return nil
+	}
+	if d.wait.since.IsZero() {
+		d.wait.since = time.Now()
+	}
+	ctx, cancel := context.WithTimeout(d.shutdown, d.in.config.Hold.Limit-d.wait.held())
+	defer cancel()
+	if d.holding.wait(ctx) {
+		return nil
+	}
+	if d.shutdown.Err() != nil {
+		return context.Cause(d.shutdown)
+	}
+	return errTooManyHeld
+}
+
+var errTooManyHeld = errors.New("middleware: Hold.Max deliveries were held all the time")
+
+// holdings are the deliveries held by an inbox, by consumer: one whose messages have
+// to wait does not stop another.
+type holdings struct {
+	limit int
+
+	mu sync.RWMutex
+	by map[stores.Consumer]*holding
+}
+
+func newHoldings(limit int) *holdings {
+	return &holdings{limit: limit, by: make(map[stores.Consumer]*holding)}
+}
+
+func (h *holdings) of(c stores.Consumer) *holding {
+	h.mu.RLock()
+	one := h.by[c]
+	h.mu.RUnlock()
+	if one != nil {
+		return one
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.by[c] == nil {
+		h.by[c] = &holding{limit: h.limit}
+	}
+	return h.by[c]
+}
+
+// holding counts the held deliveries of a consumer.
 type holding struct {
 	limit int
 
@@ -85,8 +138,6 @@ type holding struct {
 	held int
 	room chan struct{} // closed when there is room; nil while nobody waits
 }
-
-func newHolding(limit int) *holding { return &holding{limit: limit} }
 
 // add counts one delivery as held until release is called.
 func (h *holding) add() (release func()) {
@@ -104,8 +155,14 @@ func (h *holding) add() (release func()) {
 	}
 }
 
-// enter waits while there is no room. It reports false if ctx ended before.
-func (h *holding) enter(ctx context.Context) bool {
+func (h *holding) hasRoom() bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.held < h.limit
+}
+
+// wait waits for room. It reports false if ctx ended before.
+func (h *holding) wait(ctx context.Context) bool {
 	for {
 		h.mu.Lock()
 		if h.held < h.limit {

@@ -29,7 +29,7 @@ type Inbox struct {
 	consumers *consumers
 	completed *completedCache
 	failures  *failureCounts
-	holding   *holding
+	holdings  *holdings
 }
 
 // NewInbox checks the configuration, all of it at once, and returns an inbox on the
@@ -52,7 +52,7 @@ func NewInbox(store Store, c InboxConfig) (*Inbox, error) {
 		consumers: newConsumers(store, c),
 		completed: newCompletedCache(c.CacheSize, c.CacheTTL),
 		failures:  newFailureCounts(),
-		holding:   newHolding(c.Hold.Max),
+		holdings:  newHoldings(c.Hold.Max),
 	}
 	in.resolver, _ = store.(stores.Resolver)
 	return in, nil

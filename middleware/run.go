@@ -13,25 +13,31 @@ import (
 	"github.com/millpond-go/millpond/stores"
 )
 
-// run runs the handler in the attempt and ends it. If the commit is known not to
-// have happened although nothing failed, it returns the reason to try again.
-func (d *delivery) run(attempt stores.Attempt) (reason error, settled bool, err error) {
+// maxRuns is how often the handler is run for one delivery when nothing but the
+// database went wrong, before that counts as a failure after all: no message may keep
+// a consumer busy for ever, not even one that brings the server down.
+const maxRuns = 3
+
+// run runs the handler in the attempt and ends it. If it is known that nothing
+// happened and that it was not the handler's fault, it returns the reason to try again.
+func (d *delivery) run() (reason error, settled bool, err error) {
 	ctx, cancel := context.WithTimeout(d.ctx, d.in.config.HandlerTimeout)
 	defer cancel()
 	d.end.Runs++
 	if d.end.Runs == 1 {
 		d.metadata = maps.Clone(d.metadata)
 	}
-	outputs, err := d.call(ctx, attempt)
+	outputs, err := d.call(ctx)
 	switch {
 	case err != nil:
-		return nil, true, d.undo(attempt, err, d.failed)
+		return d.undo(err, d.failed)
 	case len(outputs) > 0:
 		err = fmt.Errorf("%w (%d returned); the attempt is rolled back", ErrOutputs, len(outputs))
-		return nil, true, d.undo(attempt, err, func(err error) error { return d.quarantine(stores.ReasonOutputs, err) })
+		return d.undo(err, func(err error) error { return d.quarantine(stores.ReasonOutputs, err) })
 	}
 	acked := d.acked() // asked before the commit: afterwards it would be too late to matter
-	err = d.commit(attempt)
+	attempt := d.attempt
+	err = d.commit()
 	switch {
 	case err == nil:
 		d.completed()
@@ -40,18 +46,16 @@ func (d *delivery) run(attempt stores.Attempt) (reason error, settled bool, err 
 		}
 		return nil, true, nil
 	case errors.Is(err, stores.ErrNotCommitted):
-		return d.notCommitted(err)
+		return d.after(attempt, err, fmt.Errorf("middleware: %w", err), d.failed)
 	default:
 		return d.unknown(err)
 	}
 }
 
-// call calls the handler with the attempt's context. A panic rolls back and goes on
-// up with its stack; so does Goexit, after which only we can settle the message.
-func (d *delivery) call(ctx context.Context, attempt stores.Attempt) (outputs []*message.Message, err error) {
-	mark := &running{key: d.claim.Key}
-	d.msg.SetContext(attempt.Context(context.WithValue(ctx, runningKey{}, mark)))
-	returned := false
+// call calls the handler with the attempt's context.
+func (d *delivery) call(ctx context.Context) (outputs []*message.Message, err error) {
+	mark := &running{inbox: d.in, key: d.claim.Key}
+	d.msg.SetContext(d.attempt.Context(context.WithValue(ctx, runningKey{}, mark)))
 	var start time.Time
 	if len(d.in.hooks.handlerEnd) > 0 {
 		start = time.Now()
@@ -59,27 +63,28 @@ func (d *delivery) call(ctx context.Context, attempt stores.Attempt) (outputs []
 	defer func() {
 		mark.over.Store(true)
 		d.msg.SetContext(d.shutdown)
-		if !returned {
-			d.abandoned(attempt, recover())
-		}
 	}()
 	outputs, err = d.next(d.msg)
-	returned = true
 	for _, hook := range d.in.hooks.handlerEnd {
 		hook.HandlerEnd(ctx, time.Since(start), err)
 	}
 	return outputs, err
 }
 
-// abandoned ends a delivery whose handler did not return. recovered is nil after
-// runtime.Goexit.
-func (d *delivery) abandoned(attempt stores.Attempt, recovered any) {
+// abandoned ends a delivery whose handler, or a hook, did not return. A panic goes on
+// up with its stack; recovered is nil after runtime.Goexit, and then only we can settle
+// the message.
+func (d *delivery) abandoned(recovered any) {
 	err := fmt.Errorf("middleware: the handler panicked: %v", recovered)
 	if recovered == nil {
 		err = errors.New("middleware: the handler exited its goroutine (runtime.Goexit)")
 	}
-	_ = d.undo(attempt, err, d.failed)
-	if d.end.Result == ResultFailed {
+	if d.attempt != nil {
+		_, _, _ = d.undo(err, d.failed)
+	} else {
+		_ = d.failed(err)
+	}
+	if d.end.Result != ResultQuarantined {
 		d.end.Result = ResultPanicked
 	}
 	d.end.Err = err
@@ -92,12 +97,14 @@ func (d *delivery) abandoned(attempt stores.Attempt, recovered any) {
 	panic(recovered)
 }
 
-func (d *delivery) commit(attempt stores.Attempt) error {
+func (d *delivery) commit() error {
 	ctx, cancel := context.WithTimeout(d.ctx, d.in.config.CommitTimeout)
 	defer cancel()
 	for _, hook := range d.in.hooks.commitStart {
 		ctx = hook.CommitStart(ctx)
 	}
+	attempt := d.attempt
+	d.attempt = nil
 	err := attempt.Commit(ctx)
 	for _, hook := range d.in.hooks.commitEnd {
 		hook.CommitEnd(ctx, err)
@@ -105,42 +112,55 @@ func (d *delivery) commit(attempt stores.Attempt) error {
 	return err
 }
 
+// undo rolls back and goes on as then says. If the rollback fails the connection is
+// closed, which ends the attempt too.
+func (d *delivery) undo(cause error, then func(error) error) (reason error, settled bool, err error) {
+	ctx, cancel := context.WithTimeout(d.ctx, d.in.config.CommitTimeout)
+	defer cancel()
+	attempt := d.attempt
+	d.attempt = nil
+	rollback := attempt.Rollback(ctx)
+	if rollback != nil {
+		d.in.completed.flush()
+	}
+	return d.after(attempt, rollback, cause, then)
+}
+
+// after goes on as then says when an attempt was not committed, with two exceptions.
+//
+// If the handler has ended the transaction it may have committed part of its effects,
+// and the claim with them: running it again would double them, and dropping it would
+// lose the rest. And what was the database's doing is tried again.
+func (d *delivery) after(attempt stores.Attempt, ended, cause error, then func(error) error) (reason error, settled bool, _ error) {
+	d.restore()
+	if errors.Is(ended, stores.ErrTxEnded) && d.in.resolver != nil {
+		completed, err := d.resolve()
+		switch {
+		case err != nil:
+			return nil, true, d.notNow(err)
+		case completed:
+			return nil, true, d.quarantine(stores.ReasonTxCommitted, errors.Join(cause, ended))
+		}
+	}
+	if i, ok := attempt.(stores.Interruptible); ok && d.end.Runs < maxRuns {
+		if err := i.Interrupted(); err != nil {
+			return err, false, nil
+		}
+	}
+	return nil, true, then(cause)
+}
+
+// restore undoes what the handler made of its message, so that a next try, by us or by
+// a Retry around the inbox, is given what arrived. (Bytes changed in place are not
+// restored.)
+func (d *delivery) restore() {
+	d.msg.UUID, d.msg.Payload = d.uuid, d.payload
+	d.msg.Metadata = maps.Clone(d.metadata)
+}
+
 func (d *delivery) completed() {
 	d.end.Result = ResultCompleted
 	d.in.completed.add(d.claim.Key, d.claim.Fingerprint)
-}
-
-func (d *delivery) notCommitted(err error) (reason error, settled bool, _ error) {
-	return nil, true, d.unlessEnded(err, fmt.Errorf("middleware: %w", err), d.failed)
-}
-
-// undo rolls back and goes on as then says. If the rollback fails the connection is
-// closed, which ends the attempt too.
-func (d *delivery) undo(attempt stores.Attempt, cause error, then func(error) error) error {
-	ctx, cancel := context.WithTimeout(d.ctx, d.in.config.CommitTimeout)
-	defer cancel()
-	err := attempt.Rollback(ctx)
-	if err != nil {
-		d.in.completed.flush()
-	}
-	return d.unlessEnded(err, cause, then)
-}
-
-// unlessEnded goes on as then says, unless ended says that the handler has ended the
-// transaction. It may then have committed part of its effects, and the claim with
-// them: running it again would double them, and dropping it would lose the rest.
-func (d *delivery) unlessEnded(ended, cause error, then func(error) error) error {
-	if !errors.Is(ended, stores.ErrTxEnded) || d.in.resolver == nil {
-		return then(cause)
-	}
-	completed, err := d.resolve()
-	switch {
-	case err != nil:
-		return d.notNow(err)
-	case completed:
-		return d.quarantine(stores.ReasonTxCommitted, errors.Join(cause, ended))
-	}
-	return then(cause)
 }
 
 // unknown finds out what became of a commit. If it did not happen the delivery
@@ -157,6 +177,8 @@ func (d *delivery) unknown(err error) (reason error, settled bool, _ error) {
 	case completed:
 		d.completed()
 		return nil, true, nil
+	case d.end.Runs >= maxRuns:
+		return nil, true, d.failed(err)
 	}
 	return err, false, nil
 }

@@ -2,6 +2,7 @@ package stores_test
 
 import (
 	"context"
+	"crypto/sha256"
 	"errors"
 	"net/url"
 	"strings"
@@ -47,6 +48,39 @@ func TestFingerprintHeadersDoNotRunIntoEachOther(t *testing.T) {
 	two := stores.NewFingerprint(stores.FingerprintKey{}, []byte("p"), stores.Header{Name: "a", Value: "bc"})
 	if one == two {
 		t.Error("headers ab=c and a=bc look alike")
+	}
+}
+
+func TestFingerprintHeadersDoNotRunIntoThePayload(t *testing.T) {
+	t.Parallel()
+	type input struct {
+		headers []stores.Header
+		payload string
+	}
+	frame := func(s string) string { return "\x00\x00\x00\x00\x00\x00\x00" + string(rune(len(s))) + s }
+	one, two := stores.Header{Name: "a", Value: "b"}, stores.Header{Name: "c", Value: ""}
+	inputs := []input{
+		{nil, frame("a") + frame("b") + frame("c") + frame("") + "P"},
+		{[]stores.Header{one}, frame("c") + frame("") + "P"},
+		{[]stores.Header{one, two}, "P"},
+		{[]stores.Header{two, one}, "P"},
+	}
+	for _, key := range []stores.FingerprintKey{{}, {ID: 1, Secret: []byte("s")}} {
+		seen := map[stores.Fingerprint]input{}
+		for _, in := range inputs {
+			f := stores.NewFingerprint(key, []byte(in.payload), in.headers...)
+			if other, ok := seen[f]; ok {
+				t.Errorf("key %d: %q and %q look alike", key.ID, in, other)
+			}
+			seen[f] = in
+		}
+	}
+}
+
+func TestFingerprintOfThePayloadAloneIsItsSHA256(t *testing.T) {
+	t.Parallel()
+	if f := stores.NewFingerprint(stores.FingerprintKey{}, []byte("payload")); f.Digest != sha256.Sum256([]byte("payload")) {
+		t.Errorf("%x", f.Digest)
 	}
 }
 

@@ -46,6 +46,9 @@ var (
 	// If the handler managed to commit it, part of its effects may be committed:
 	// ask [Resolver].
 	ErrTxEnded = errors.New("stores: the handler ended the transaction, which belongs to millpond")
+	// ErrTxExpired: the server ended the transaction because it stood still beyond its
+	// bound.
+	ErrTxExpired = errors.New("stores: the server ended the transaction, which stood still beyond its bound")
 	// ErrTxBusy: the handler returned while a statement, or rows not closed, still
 	// used its transaction, or a goroutine of it did.
 	ErrTxBusy = errors.New("stores: the handler returned while its transaction was in use")

@@ -87,8 +87,14 @@ type FingerprintKey struct {
 // Header is one stable header of a message, part of its fingerprint.
 type Header struct{ Name, Value string }
 
-// NewFingerprint digests payload and headers, in the order given. Each part is
-// preceded by its length, so that no two different inputs look alike.
+// NewFingerprint digests payload and headers, in the order given.
+//
+// With neither key nor headers the digest is the plain SHA-256 of the payload.
+// Otherwise the number of headers and the length of each name and value are digested
+// too, so that under one key different inputs are digested as different bytes.
+// Without a key this holds among inputs that have headers and among those that have
+// none, not between the two: a payload can be made to look like headers and another
+// payload. So all messages of a consumer must be given the same headers.
 func NewFingerprint(key FingerprintKey, payload []byte, headers ...Header) Fingerprint {
 	f := Fingerprint{Algorithm: FingerprintSHA256}
 	if len(key.Secret) == 0 && len(headers) == 0 {
@@ -104,11 +110,15 @@ func NewFingerprint(key FingerprintKey, payload []byte, headers ...Header) Finge
 	}
 	// Headers first and payload last: the payload needs no length of its own.
 	var length [8]byte
-	write := func(s string) {
-		binary.BigEndian.PutUint64(length[:], uint64(len(s)))
+	count := func(n uint64) {
+		binary.BigEndian.PutUint64(length[:], n)
 		h.Write(length[:])
+	}
+	write := func(s string) {
+		count(uint64(len(s)))
 		h.Write([]byte(s))
 	}
+	count(uint64(len(headers)))
 	for _, header := range headers {
 		write(header.Name)
 		write(header.Value)

@@ -96,7 +96,8 @@ type Attempt interface {
 	// Commit commits the claim and the handler's effects together. nil means
 	// proven: the transaction that committed is the one that holds the claim.
 	// Otherwise the error wraps ErrNotCommitted (and, where it applies, ErrTxAborted,
-	// ErrTxEnded, ErrTxBusy, ErrReentered or ErrTxManaged) or ErrCommitUnknown. In
+	// ErrTxEnded, ErrTxExpired, ErrTxBusy, ErrReentered or ErrTxManaged) or
+	// ErrCommitUnknown. In
 	// all three cases the attempt is over and its connection given back or closed.
 	//
 	// Called again it returns the same; after Rollback, ErrNotCommitted.
@@ -111,6 +112,16 @@ type Attempt interface {
 	// other error means that the connection was closed instead, which also ends the
 	// transaction, as soon as the server notices.
 	Rollback(ctx context.Context) error
+}
+
+// Interruptible is implemented by attempts that can tell the database's failures from
+// the handler's.
+type Interruptible interface {
+	// Interrupted returns why the database kept the attempt from succeeding: a lost
+	// connection, a restart, a deadlock, a serialization failure. It says nothing
+	// about the message, so the attempt is to be made again and not counted. nil if
+	// there is no such reason. It is asked after Commit or Rollback.
+	Interrupted() error
 }
 
 // Resolver is implemented by stores that can find out what became of an unknown

@@ -34,7 +34,10 @@ type attempt struct {
 	failure error // of the first statement that failed, for ErrTxAborted to name
 }
 
-var _ stores.Attempt = (*attempt)(nil)
+var (
+	_ stores.Attempt       = (*attempt)(nil)
+	_ stores.Interruptible = (*attempt)(nil)
+)
 
 func newAttempt(s *Store, conn *pgxpool.Conn, tx pgx.Tx, consumer int32, id []byte) *attempt {
 	a := &attempt{store: s, conn: conn, consumer: consumer, id: id}
@@ -73,6 +76,26 @@ func (a *attempt) release(err error) {
 	}
 }
 
+// note remembers an error as the first failure of the attempt, if it is.
+func (a *attempt) note(err error) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.failure == nil {
+		a.failure = err
+	}
+}
+
+// Interrupted implements stores.Interruptible: it judges the first statement that
+// failed, or COMMIT.
+func (a *attempt) Interrupted() error {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if interruption(a.failure) {
+		return fmt.Errorf("postgres: the attempt was interrupted: %w", a.failure)
+	}
+	return nil
+}
+
 // aborted is ErrTxAborted with what the handler has hidden.
 func (a *attempt) aborted() error {
 	a.mu.Lock()
@@ -83,10 +106,13 @@ func (a *attempt) aborted() error {
 	return fmt.Errorf("%w: %w", stores.ErrTxAborted, a.failure)
 }
 
-func (a *attempt) distrust() {
+// distrust notes that the handler is handed something that goes around the
+// bookkeeping. It reports false if the attempt is over.
+func (a *attempt) distrust() bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.suspect = true
+	return !a.over
 }
 
 // close lets no more statements of the handler pass. idle is false if some still
@@ -108,31 +134,33 @@ func (a *attempt) Commit(ctx context.Context) error {
 }
 
 func (a *attempt) commit(ctx context.Context, idle, suspect bool) error {
+	// Of an unwatched transaction only the server can say whether it is still ours.
+	var doubt error
+	if suspect {
+		doubt = stores.ErrTxEnded
+	}
 	if !idle {
 		a.cut()
-		return notCommitted(stores.ErrTxBusy)
+		return notCommitted(errors.Join(stores.ErrTxBusy, doubt))
 	}
 	pg := a.conn.Conn().PgConn()
 	doomed := a.entry.Doomed()
 	switch {
 	case pg.IsClosed():
 		a.conn.Release()
-		if suspect {
-			return notCommitted(stores.ErrTxEnded)
-		}
-		return notCommitted(a.aborted())
+		return notCommitted(errors.Join(a.aborted(), doubt))
 	case pg.IsBusy():
 		a.cut()
-		return notCommitted(stores.ErrTxBusy)
+		return notCommitted(errors.Join(stores.ErrTxBusy, doubt))
 	case pg.TxStatus() == 'I':
 		a.conn.Release()
 		return notCommitted(errors.Join(stores.ErrTxEnded, doomed))
-	case doomed != nil:
-		return notCommitted(errors.Join(doomed, a.end(ctx)))
 	case pg.TxStatus() == 'E':
-		return notCommitted(errors.Join(a.aborted(), a.end(ctx)))
+		return notCommitted(errors.Join(a.aborted(), doomed, doubt, a.end(ctx)))
+	case doomed != nil:
+		return notCommitted(errors.Join(doomed, doubt, a.end(ctx)))
 	case ctx.Err() != nil:
-		return notCommitted(errors.Join(ctx.Err(), a.end(context.WithoutCancel(ctx))))
+		return notCommitted(errors.Join(ctx.Err(), doubt, a.end(context.WithoutCancel(ctx))))
 	}
 	if suspect {
 		return a.commitIfOurs(ctx)
@@ -178,8 +206,15 @@ func (a *attempt) committed(ctx context.Context, tag pgconn.CommandTag, err erro
 		}
 		return fmt.Errorf("postgres: %w: COMMIT was answered by %q", stores.ErrCommitUnknown, tag)
 	}
-	if pgErr, ok := errors.AsType[*pgconn.PgError](err); ok && pgErr.SeverityUnlocalized == "ERROR" && pgErr.Code != completionUnknown {
-		return notCommitted(errors.Join(err, a.end(ctx)))
+	if pgErr, ok := errors.AsType[*pgconn.PgError](err); ok {
+		switch {
+		case pgErr.Code == idleInTransaction: // said before COMMIT was read
+			a.drop(ctx)
+			return notCommitted(fmt.Errorf("%w: %w", stores.ErrTxExpired, err))
+		case pgErr.SeverityUnlocalized == "ERROR" && pgErr.Code != completionUnknown:
+			a.note(err)
+			return notCommitted(errors.Join(err, a.end(ctx)))
+		}
 	}
 	a.drop(ctx)
 	return fmt.Errorf("postgres: %w: %w", stores.ErrCommitUnknown, err)
@@ -194,7 +229,11 @@ func (a *attempt) Rollback(ctx context.Context) error {
 	a.result = notCommitted(errors.New("the attempt was rolled back"))
 	if !idle {
 		a.cut()
-		return fmt.Errorf("postgres: rollback: %w", stores.ErrTxBusy)
+		err := fmt.Errorf("postgres: rollback: %w", stores.ErrTxBusy)
+		if suspect {
+			err = errors.Join(err, stores.ErrTxEnded)
+		}
+		return err
 	}
 	ours := !suspect || a.stillOurs(ctx)
 	err := a.end(ctx)

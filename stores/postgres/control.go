@@ -53,7 +53,7 @@ func (s *scanner) statement() (first, second string, more bool) {
 		case c == '\'' || c == '"':
 			s.skipQuoted(c)
 		case strings.HasPrefix(s.rest, "--"):
-			s.skipTo("\n")
+			s.skipLine()
 		case strings.HasPrefix(s.rest, "/*"):
 			s.skipComment()
 		case c == '$':
@@ -92,9 +92,14 @@ func (s *scanner) word() string {
 	return word
 }
 
-func (s *scanner) skipTo(end string) {
-	_, rest, _ := strings.Cut(s.rest, end)
-	s.rest = rest
+// skipLine skips a comment, which the server ends at either line break.
+func (s *scanner) skipLine() {
+	i := strings.IndexAny(s.rest, "\r\n")
+	if i < 0 {
+		s.rest = ""
+		return
+	}
+	s.rest = s.rest[i+1:]
 }
 
 // skipQuoted needs no care for doubled quotes: they read as two strings in a row.

@@ -1,8 +1,11 @@
 package postgres
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"io"
+	"net"
 
 	"github.com/jackc/pgx/v5/pgconn"
 
@@ -16,7 +19,31 @@ const (
 	undefinedSchema   = "3F000"
 	divisionByZero    = "22012"
 	completionUnknown = "40003"
+	idleInTransaction = "25P03"
+
+	serializationFailure = "40001"
+	deadlockDetected     = "40P01"
+	adminShutdown        = "57P01"
+	crashShutdown        = "57P02"
+	cannotConnectNow     = "57P03"
 )
+
+// interruption reports whether a statement failed for a reason that lies with the
+// database alone. A context that ended is the handler's own affair.
+func interruption(err error) bool {
+	if err == nil || errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled) {
+		return false
+	}
+	if pgErr, ok := errors.AsType[*pgconn.PgError](err); ok {
+		switch pgErr.Code {
+		case serializationFailure, deadlockDetected, adminShutdown, crashShutdown, cannotConnectNow:
+			return true
+		}
+		return false
+	}
+	_, network := errors.AsType[net.Error](err)
+	return network || errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, pgconn.ErrConnClosed)
+}
 
 // unavailable gives an error of the driver or server its meaning for a caller who
 // wants to begin something. Nothing that the server says there is about the message.

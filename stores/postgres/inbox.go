@@ -24,7 +24,12 @@ func (s *Store) Begin(ctx context.Context, c stores.Claim) (stores.Attempt, stor
 	return a, verdict, err
 }
 
-func (s *Store) begin(ctx context.Context, c stores.Claim) (*attempt, stores.Verdict, error) {
+func (s *Store) begin(ctx context.Context, c stores.Claim) (_ *attempt, _ stores.Verdict, err error) {
+	defer func() {
+		if errors.Is(err, stores.ErrNotMigrated) {
+			s.forgetConsumers() // new tables would give their ids to others
+		}
+	}()
 	if s.closed.Load() {
 		return nil, stores.Verdict{}, stores.ErrClosed
 	}

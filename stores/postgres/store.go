@@ -101,7 +101,10 @@ func Open(ctx context.Context, rawURL string) (*Store, error) {
 }
 
 func openURL(ctx context.Context, u *url.URL) (*Store, error) {
-	query := u.Query()
+	query, err := url.ParseQuery(u.RawQuery)
+	if err != nil { // its text repeats what may be a secret
+		return nil, errors.New("postgres: the URL's parameters cannot be parsed: separate them with & and percent-encode special characters")
+	}
 	c := Config{Schema: query.Get("millpond_schema"), TablePrefix: query.Get("millpond_prefix")}
 	query.Del("millpond_schema")
 	query.Del("millpond_prefix")
@@ -164,6 +167,12 @@ func (s *Store) Close() error {
 		s.pool.Close()
 	}
 	return nil
+}
+
+func (s *Store) forgetConsumers() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	clear(s.consumers)
 }
 
 // consumerID returns the registered id of a consumer.

@@ -21,7 +21,8 @@ import (
 // The transaction is used like any pgx.Tx, savepoints (Begin, pgx.BeginFunc)
 // included. Its Commit and Rollback return stores.ErrTxManaged, as does SQL that
 // would end it, and the attempt then cannot be committed. After the handler has
-// returned all its methods return pgx.ErrTxClosed.
+// returned its methods return pgx.ErrTxClosed, and Conn nil. What Conn and LargeObjects
+// have returned before must not be kept: the connection serves other messages then.
 func TxFromContext(ctx context.Context) (pgx.Tx, bool) {
 	a, ok := ctx.Value(attemptKey{}).(*attempt)
 	if !ok {
@@ -195,13 +196,18 @@ func (t *managedTx) Prepare(ctx context.Context, name, sql string) (*pgconn.Stat
 
 // LargeObjects bypasses the bookkeeping, so the commit checks whose transaction it is.
 func (t *managedTx) LargeObjects() pgx.LargeObjects {
-	t.attempt.distrust()
+	if !t.attempt.distrust() {
+		return pgx.LargeObjects{}
+	}
 	return t.tx.LargeObjects()
 }
 
-// Conn bypasses the bookkeeping, so the commit checks whose transaction it is.
+// Conn bypasses the bookkeeping, so the commit checks whose transaction it is. After the
+// attempt it returns nil: the connection is somebody else's then.
 func (t *managedTx) Conn() *pgx.Conn {
-	t.attempt.distrust()
+	if !t.attempt.distrust() {
+		return nil
+	}
 	return t.tx.Conn()
 }
 
@@ -252,7 +258,9 @@ func (r *managedRows) done() {
 }
 
 func (r *managedRows) Conn() *pgx.Conn {
-	r.attempt.distrust()
+	if !r.attempt.distrust() {
+		return nil
+	}
 	return r.Rows.Conn()
 }
 

@@ -1,0 +1,175 @@
+package middleware_test
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/ThreeDotsLabs/watermill/message"
+
+	"github.com/millpond-go/millpond/brokers"
+	"github.com/millpond-go/millpond/middleware"
+	"github.com/millpond-go/millpond/middleware/keys"
+	"github.com/millpond-go/millpond/stores"
+)
+
+// A hook may be wrong; an attempt that it leaves open would hold its key and a
+// connection.
+func TestHookThatPanicsLeavesNoAttemptOpen(t *testing.T) {
+	t.Parallel()
+	for name, hook := range map[string]middleware.Hook{
+		"ClaimEnd": claimEnd(panics), "HandlerEnd": handlerEnd(panics), "CommitStart": commitStart(panics),
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				attempt := &scriptedAttempt{}
+				in := newInbox(t, storeOf(attempt), func(c *middleware.InboxConfig) { c.Hooks = []middleware.Hook{hook} })
+				defer func() {
+					if r := recover(); r != "hook" || attempt.committed == attempt.rolledBack {
+						t.Error(r, attempt)
+					}
+				}()
+				_, _ = in.Middleware(handle(func(*message.Message) error { return nil }))(newMessage(t.Context(), "a"))
+			})
+		})
+	}
+}
+
+func panics() { panic("hook") }
+
+type (
+	claimEnd    func()
+	handlerEnd  func()
+	commitStart func()
+)
+
+func (f claimEnd) ClaimEnd(context.Context, stores.Verdict, error)    { f() }
+func (f handlerEnd) HandlerEnd(context.Context, time.Duration, error) { f() }
+func (f commitStart) CommitStart(ctx context.Context) context.Context { f(); return ctx }
+func storeOf(a stores.Attempt) *scriptedStore                         { return storeOfAll(func() stores.Attempt { return a }) }
+
+func storeOfAll(next func() stores.Attempt) *scriptedStore {
+	return &scriptedStore{begin: func(int, stores.Claim) (stores.Attempt, stores.Verdict, error) {
+		return next(), stores.Verdict{Outcome: stores.Claimed}, nil
+	}}
+}
+
+// interruptedAttempt is kept from succeeding by the database.
+type interruptedAttempt struct{ scriptedAttempt }
+
+func (*interruptedAttempt) Interrupted() error { return errors.New("the server restarts") }
+
+func TestWhatTheDatabaseDidIsTriedAgainAndNotCounted(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		begun := 0
+		in := newInbox(t, storeOfAll(func() stores.Attempt {
+			if begun++; begun == 1 {
+				return &interruptedAttempt{}
+			}
+			return &scriptedAttempt{}
+		}))
+		runs := 0
+		_, err := in.Middleware(handle(func(*message.Message) error {
+			if runs++; runs == 1 {
+				return errors.New("connection lost")
+			}
+			return nil
+		}))(newMessage(t.Context(), "a"))
+		if err != nil || runs != 2 {
+			t.Errorf("%d runs, %v", runs, err)
+		}
+	})
+}
+
+// A message that brings the server down each time must end as a failure.
+func TestRunsOfOneDeliveryHaveACeiling(t *testing.T) {
+	t.Parallel()
+	for name, attempt := range map[string]func() stores.Attempt{
+		"interrupted":    func() stores.Attempt { return &interruptedAttempt{} },
+		"unknown commit": func() stores.Attempt { return &scriptedAttempt{commit: stores.ErrCommitUnknown} },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				store := storeOfAll(attempt)
+				store.resolve = func() (bool, error) { return false, nil }
+				runs := 0
+				ctx := brokers.WithDelivery(t.Context(), brokers.Delivery{})
+				_, err := newInbox(t, store).Middleware(handle(func(*message.Message) error {
+					runs++
+					if name == "interrupted" {
+						return errors.New("connection lost")
+					}
+					return nil
+				}))(newMessage(ctx, "a"))
+				if runs != 3 || err == nil || !brokers.GiveBackFrom(ctx).Failed {
+					t.Errorf("%d runs, %v, given back as %+v", runs, err, brokers.GiveBackFrom(ctx))
+				}
+			})
+		})
+	}
+}
+
+func TestKeyFunctionThatPanicsIsNoKey(t *testing.T) {
+	t.Parallel()
+	store := &scriptedStore{}
+	in := newInbox(t, store, func(c *middleware.InboxConfig) {
+		c.Keys = keys.First(keys.Func("mine", func(*message.Message) string { panic("no such field") }))
+	})
+	_, err := in.Middleware(handle(nil))(newMessage(t.Context(), "a"))
+	if err != nil || len(store.quarantined) != 1 || store.quarantined[0].Reason != stores.ReasonNoKey ||
+		!strings.Contains(store.quarantined[0].Detail, "no such field") {
+		t.Errorf("%v, %+v", err, store.quarantined)
+	}
+}
+
+// A Retry around the inbox must be given the message as it arrived: with what the
+// handler made of it the second try would be another message.
+func TestFailedHandlerLeavesTheMessageAsItArrived(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		m := newMessage(t.Context(), "a")
+		m.Metadata.Set("event", "placed")
+		_, err := newInbox(t, &scriptedStore{}).Middleware(handle(func(m *message.Message) error {
+			m.UUID, m.Payload = "changed", []byte("changed")
+			m.Metadata.Set("event", "changed")
+			return errors.New("boom")
+		}))(m)
+		if err == nil || m.UUID != "a" || string(m.Payload) != "payload of a" || m.Metadata["event"] != "placed" {
+			t.Errorf("%v: %+v", err, m)
+		}
+	})
+}
+
+// Nobody would deliver it again.
+func TestEarlyAckIsKeptWhenTheDeliveryCannotBeDecided(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		store := storeOf(&scriptedAttempt{commit: stores.ErrCommitUnknown})
+		store.resolve = func() (bool, error) { return false, stores.ErrUnavailable }
+		_, err := newInbox(t, store).Middleware(handle(func(m *message.Message) error { m.Ack(); return nil }))(newMessage(t.Context(), "a"))
+		if err != nil || len(store.quarantined) != 1 || store.quarantined[0].Reason != stores.ReasonAckedEarly {
+			t.Errorf("%v, %+v", err, store.quarantined)
+		}
+	})
+}
+
+func TestBackoffNeverOverflows(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		in := newInbox(t, &scriptedStore{}, func(c *middleware.InboxConfig) {
+			c.Backoff = middleware.BackoffConfig{Min: 40 * time.Second, Max: time.Hour}
+		})
+		ctx := brokers.WithDelivery(t.Context(), brokers.Delivery{Count: 29})
+		start := time.Now()
+		_, _ = in.Middleware(handle(func(*message.Message) error { return errors.New("boom") }))(newMessage(ctx, "a"))
+		if waited := time.Since(start); waited < 30*time.Minute {
+			t.Errorf("the 29th failure was held for %s", waited)
+		}
+	})
+}
