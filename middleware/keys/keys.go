@@ -9,9 +9,10 @@
 //	keys.First(keys.Native()).Then(keys.Metadata("event_id")) // the first that is there
 //	keys.First(keys.UUID()).Scoped(keys.Tenant("tenant"))     // unique per tenant only
 //
-// An id begins with its kind ("u:", "h:", "n:", …), so that ids from different
-// links never collide. A canonical UUID takes 16 bytes instead of 36; [Format]
-// shows ids as people know them.
+// Within one chain, ids from different links never collide: an id begins with its
+// kind ("u:", "h:", "n:", …), and the second and later links of one kind put their
+// name before it ("h10:request_id|h:42"). A canonical UUID takes 16 bytes instead of
+// 36; [Format] shows ids as people know them.
 package keys
 
 import (
@@ -49,7 +50,19 @@ func First(l Link) Chain { return Chain{links: []Link{l}} }
 // Use it only if the producer decides once and for all which of the links a message
 // has: a header that gets lost on the way (a dead-letter queue, a hand-made
 // re-publish) changes the id, and the message runs again.
+//
+// To append a link changes no id that the links before it give. A link whose kind
+// the chain has already puts its name into its ids, where it counts toward
+// stores.MaxIDBytes; the first link of a kind does not. So to move or remove a link
+// before another of its kind may change the ids of the later one, which makes a new
+// consumer in effect.
 func (c Chain) Then(l Link) Chain {
+	l.prefix = ""
+	segment := string(appendSegment(nil, l.kind, l.label))
+	// Two links of a kind may even have one label: the later one repeats it.
+	for slices.ContainsFunc(c.links, func(e Link) bool { return e.kind == l.kind && e.prefix == l.prefix }) {
+		l.prefix += segment
+	}
 	c.links = append(slices.Clip(c.links), l)
 	return c
 }
@@ -89,21 +102,21 @@ func (c Chain) String() string {
 }
 
 // ID returns the id of the message and the name of the link that found it. limit
-// is the largest raw id in bytes. The error is ErrNoKey, or wraps ErrTooLong, and
-// then the id is returned as far as it is known.
+// is the largest raw id in bytes. The error is ErrNoKey, or wraps ErrTooLong; the id
+// is then returned whole, with its scopes, to tell the message from others.
 func (c Chain) ID(msg *message.Message, limit int) (id []byte, source string, err error) {
 	for _, link := range c.links {
 		kind, value := link.find(msg)
 		if value == "" {
 			continue
 		}
+		id = c.encode(msg, link, kind, value)
 		if len(value) > limit {
-			return []byte(value), link.name, fmt.Errorf("%w: %d bytes from %s, at most %d are allowed",
+			return id, link.name, fmt.Errorf("%w: %d bytes from %s, at most %d are allowed",
 				ErrTooLong, len(value), link.name, limit)
 		}
-		id = c.encode(msg, kind, value)
 		if len(id) > stores.MaxIDBytes {
-			return id, link.name, fmt.Errorf("%w: %d bytes with its scopes, at most %d are allowed",
+			return id, link.name, fmt.Errorf("%w: %d bytes with its scopes and kind, at most %d are allowed",
 				ErrTooLong, len(id), stores.MaxIDBytes)
 		}
 		return id, link.name, nil
@@ -111,23 +124,30 @@ func (c Chain) ID(msg *message.Message, limit int) (id []byte, source string, er
 	return nil, "", ErrNoKey
 }
 
-// encode is injective: scopes are preceded by their length, the raw id is the rest.
-func (c Chain) encode(msg *message.Message, kind byte, value string) []byte {
-	id := make([]byte, 0, 2+len(value))
+// encode is injective: scopes and the name of the link are preceded by their length,
+// the raw id is the rest.
+func (c Chain) encode(msg *message.Message, link Link, kind byte, value string) []byte {
+	id := make([]byte, 0, len(link.prefix)+2+len(value))
 	for _, scope := range c.scopes {
-		v := scope.find(msg)
-		id = append(id, scope.kind)
-		id = strconv.AppendInt(id, int64(len(v)), 10)
-		id = append(id, ':')
-		id = append(id, v...)
-		id = append(id, '|')
+		id = appendSegment(id, scope.kind, scope.find(msg))
 	}
+	id = append(id, link.prefix...)
 	if short, ok := packUUID(value); ok {
 		id = append(id, kind, '#')
 		return append(id, short[:]...)
 	}
 	id = append(id, kind, ':')
 	return append(id, value...)
+}
+
+// appendSegment appends what may precede the kind and the raw id. Its second byte is
+// a digit, theirs is ':' or '#'.
+func appendSegment(id []byte, kind byte, v string) []byte {
+	id = append(id, kind)
+	id = strconv.AppendInt(id, int64(len(v)), 10)
+	id = append(id, ':')
+	id = append(id, v...)
+	return append(id, '|')
 }
 
 // packUUID packs the one text form that it can be unpacked to: 36 characters,
@@ -152,11 +172,12 @@ func packUUID(s string) (u [16]byte, ok bool) {
 	return u, err == nil
 }
 
-// Format returns a stored id as text: its scopes and kind, and a packed UUID in its
+// Format returns a stored id as text: its scopes, the name of its link if it has one,
+// its kind, and a packed UUID in its
 // usual form. The result may hold any byte that the id holds; quote it before it
 // reaches a terminal.
 func Format(id []byte) string {
-	var scopes strings.Builder
+	var segments strings.Builder
 	rest := string(id)
 	for {
 		if len(rest) < 2 || rest[1] < '0' || rest[1] > '9' {
@@ -167,12 +188,12 @@ func Format(id []byte) string {
 		if !ok || err != nil || n >= len(tail) || tail[n] != '|' {
 			break
 		}
-		scopes.WriteString(rest[:1] + "=" + tail[:n] + " ")
+		segments.WriteString(rest[:1] + "=" + tail[:n] + " ")
 		rest = tail[n+1:]
 	}
 	if len(rest) == 18 && rest[1] == '#' {
 		u := rest[2:]
 		rest = fmt.Sprintf("%c:%x-%x-%x-%x-%x", rest[0], u[:4], u[4:6], u[6:8], u[8:10], u[10:])
 	}
-	return scopes.String() + rest
+	return segments.String() + rest
 }

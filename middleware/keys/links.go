@@ -1,7 +1,12 @@
 package keys
 
 import (
+	"bytes"
 	"encoding/json"
+	"strconv"
+	"strings"
+	"unicode/utf16"
+	"unicode/utf8"
 
 	"github.com/ThreeDotsLabs/watermill/message"
 
@@ -11,33 +16,39 @@ import (
 // Link is one place where an id may be found.
 type Link struct {
 	name   string
-	reused bool // the id may name another message some day
+	kind   byte   // the kind of its ids, or the one that stands for all its kinds
+	label  string // what tells it from other links of its kind, part of the ids of later ones
+	prefix string // set by Then: what its ids begin with
+	reused bool   // the id may name another message some day
 	find   func(*message.Message) (kind byte, value string)
 }
 
 // UUID takes Watermill's message UUID, which Watermill publishers set. Messages of
 // other producers have none, except on brokers whose adapter fills it.
 func UUID() Link {
-	return Link{name: "uuid", find: func(m *message.Message) (byte, string) { return 'u', m.UUID }}
+	return Link{name: "uuid", kind: 'u', find: func(m *message.Message) (byte, string) { return 'u', m.UUID }}
 }
 
 // Metadata takes a metadata field (a header of the message) that the producer sets
 // to the same value when it sends the same message again.
 func Metadata(field string) Link {
-	return Link{name: "metadata " + field, find: func(m *message.Message) (byte, string) {
+	return Link{name: "metadata " + field, kind: 'h', label: field, find: func(m *message.Message) (byte, string) {
 		return 'h', m.Metadata.Get(field)
 	}}
 }
 
 // Payload takes a field of a JSON payload, a string or a number, found by its path:
 // Payload("order", "id"). Of a number the digits count as they are written, so 1
-// and 1.0 are two ids, and neither is the string "1".
+// and 1.0 are two ids, and neither is the string "1". Of a string its text counts,
+// however it is escaped; but a string that is not Unicode text, with bytes that are
+// not UTF-8 or half of a surrogate pair, counts as it is written, quotes included,
+// under a kind of its own ("r:"): decoding would make different strings equal.
 func Payload(path ...string) Link {
-	name := "payload"
-	for _, field := range path {
-		name += " " + field
+	label := strings.Join(path, " ")
+	return Link{
+		name: strings.TrimSuffix("payload "+label, " "), kind: 'p', label: label,
+		find: func(m *message.Message) (byte, string) { return payloadField(m.Payload, path) },
 	}
-	return Link{name: name, find: func(m *message.Message) (byte, string) { return payloadField(m.Payload, path) }}
 }
 
 func payloadField(payload []byte, path []string) (kind byte, value string) {
@@ -51,6 +62,9 @@ func payloadField(payload []byte, path []string) (kind byte, value string) {
 	}
 	var text string
 	if json.Unmarshal(raw, &text) == nil {
+		if token := bytes.Trim(raw, " \t\r\n"); !isUnicode(token) {
+			return 'r', string(token)
+		}
 		return 'p', text
 	}
 	var number json.Number
@@ -60,10 +74,43 @@ func payloadField(payload []byte, path []string) (kind byte, value string) {
 	return 0, ""
 }
 
+// isUnicode reports whether a valid JSON string token is UTF-8 without escaped lone
+// surrogates, all of which a decoder replaces by U+FFFD.
+func isUnicode(token []byte) bool {
+	for i := 0; i < len(token); i++ {
+		if token[i] != '\\' {
+			continue
+		}
+		unit, ok := escapedUnit(token[i:])
+		switch {
+		case !ok:
+			i++ // a short escape, maybe of a backslash
+		case !utf16.IsSurrogate(unit):
+			i += 5
+		default:
+			low, ok := escapedUnit(token[i+6:])
+			if !ok || utf16.DecodeRune(unit, low) == utf8.RuneError {
+				return false
+			}
+			i += 11
+		}
+	}
+	return utf8.Valid(token)
+}
+
+// escapedUnit reads the \uXXXX that b begins with.
+func escapedUnit(b []byte) (unit rune, ok bool) {
+	if len(b) < 6 || b[0] != '\\' || b[1] != 'u' {
+		return 0, false
+	}
+	n, err := strconv.ParseUint(string(b[2:6]), 16, 16)
+	return rune(n), err == nil
+}
+
 // Native takes the id that the broker or its producer gave the message
 // (brokers.Delivery.NativeID).
 func Native() Link {
-	return Link{name: "native", find: func(m *message.Message) (byte, string) {
+	return Link{name: "native", kind: 'n', find: func(m *message.Message) (byte, string) {
 		d, _ := brokers.DeliveryFrom(m.Context())
 		return 'n', d.NativeID
 	}}
@@ -72,7 +119,7 @@ func Native() Link {
 // BrokerKey takes the key by which the producer partitions or orders, such as a
 // Kafka message key. It is an id only where each key is used for one message.
 func BrokerKey() Link {
-	return Link{name: "broker key", reused: true, find: func(m *message.Message) (byte, string) {
+	return Link{name: "broker key", kind: 'k', reused: true, find: func(m *message.Message) (byte, string) {
 		d, _ := brokers.DeliveryFrom(m.Context())
 		return 'k', string(d.Key)
 	}}
@@ -83,7 +130,7 @@ func BrokerKey() Link {
 // sends twice; and a topic that is created anew uses its places again, which only
 // the fingerprint notices: it must be on.
 func Coordinates() Link {
-	return Link{name: "coordinates", reused: true, find: func(m *message.Message) (byte, string) {
+	return Link{name: "coordinates", kind: 'o', reused: true, find: func(m *message.Message) (byte, string) {
 		d, _ := brokers.DeliveryFrom(m.Context())
 		return 'o', d.Coordinates
 	}}
@@ -92,7 +139,7 @@ func Coordinates() Link {
 // Func takes the id that find returns, "" for none. It must return the same for
 // every delivery of a message.
 func Func(name string, find func(*message.Message) string) Link {
-	return Link{name: name, find: func(m *message.Message) (byte, string) { return 'f', find(m) }}
+	return Link{name: name, kind: 'f', label: name, find: func(m *message.Message) (byte, string) { return 'f', find(m) }}
 }
 
 // Scope is a part of the key within which ids are unique.
