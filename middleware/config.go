@@ -54,7 +54,8 @@ type InboxConfig struct {
 	Limits  Limits
 
 	// CacheSize is how many keys known to be completed are remembered in the
-	// process, so that their duplicates cost no round trip. Default: 10,000;
+	// process at most (and half of it at least), so that their duplicates cost no
+	// round trip. Default: 10,000;
 	// negative: no cache.
 	CacheSize int
 	// CacheTTL is how long such a key is remembered. It bounds how long this

@@ -37,6 +37,7 @@ type delivery struct {
 
 	claim    stores.Claim
 	attempt  stores.Attempt // open: neither committed nor rolled back yet
+	patience patience       // with the claim and its end
 	wait     wait
 	failures int // of the message, as far as they are known here
 	begun    time.Time
@@ -132,6 +133,7 @@ func (d *delivery) decide() error {
 func (d *delivery) tryOnce() (reason error, settled bool, err error) {
 	returned := false
 	defer func() {
+		defer d.patience.end()
 		if !returned {
 			d.abandoned(recover())
 		}
@@ -168,8 +170,8 @@ func (d *delivery) claimAndRun() (reason error, settled bool, err error) {
 }
 
 func (d *delivery) begin() (stores.Verdict, error) {
-	ctx, cancel := context.WithTimeout(d.ctx, d.in.config.ClaimTimeout)
-	defer cancel()
+	ctx := d.patience.start(d.ctx, d.in.config.ClaimTimeout)
+	defer d.patience.stop()
 	for _, hook := range d.in.hooks.claimStart {
 		ctx = hook.ClaimStart(ctx, d.claim)
 	}
@@ -301,14 +303,24 @@ func (d *delivery) notNow(cause error) error {
 	return &notNowError{cause: cause, held: d.wait.held()}
 }
 
-// running marks a context as being inside an attempt.
+// running is the context of a handler's run. What derives from it is inside an attempt.
 type running struct {
+	context.Context //nolint:containedctx // it is one
+
 	inbox *Inbox
 	key   stores.Key
 	over  atomic.Bool
 }
 
 type runningKey struct{}
+
+// Value implements context.Context.
+func (r *running) Value(key any) any {
+	if key == (runningKey{}) {
+		return r
+	}
+	return r.Context.Value(key)
+}
 
 // nested reports whether this delivery is already being run by an inbox around this
 // one. A context can outlive its attempt (a message published with it), so the

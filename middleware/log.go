@@ -1,7 +1,6 @@
 package middleware
 
 import (
-	"context"
 	"errors"
 	"log/slog"
 	"strconv"
@@ -21,7 +20,7 @@ func (d *delivery) report() {
 		}
 	case ResultNotNow:
 		level = slog.LevelWarn
-		if errors.Is(d.end.Err, ErrInFlight) || errors.Is(d.end.Err, context.Canceled) {
+		if errors.Is(d.end.Err, ErrInFlight) || d.shutdown.Err() != nil {
 			level = slog.LevelDebug
 		}
 	case ResultQuarantined, ResultFailed, ResultPanicked:

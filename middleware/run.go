@@ -24,7 +24,7 @@ func (d *delivery) run() (reason error, settled bool, err error) {
 	ctx, cancel := context.WithTimeout(d.ctx, d.in.config.HandlerTimeout)
 	defer cancel()
 	d.end.Runs++
-	if d.end.Runs == 1 {
+	if d.end.Runs == 1 && len(d.metadata) > 0 {
 		d.metadata = maps.Clone(d.metadata)
 	}
 	outputs, err := d.call(ctx)
@@ -54,8 +54,8 @@ func (d *delivery) run() (reason error, settled bool, err error) {
 
 // call calls the handler with the attempt's context.
 func (d *delivery) call(ctx context.Context) (outputs []*message.Message, err error) {
-	mark := &running{inbox: d.in, key: d.claim.Key}
-	d.msg.SetContext(d.attempt.Context(context.WithValue(ctx, runningKey{}, mark)))
+	mark := &running{Context: ctx, inbox: d.in, key: d.claim.Key}
+	d.msg.SetContext(d.attempt.Context(mark))
 	var start time.Time
 	if len(d.in.hooks.handlerEnd) > 0 {
 		start = time.Now()
@@ -98,8 +98,8 @@ func (d *delivery) abandoned(recovered any) {
 }
 
 func (d *delivery) commit() error {
-	ctx, cancel := context.WithTimeout(d.ctx, d.in.config.CommitTimeout)
-	defer cancel()
+	ctx := d.patience.start(d.ctx, d.in.config.CommitTimeout)
+	defer d.patience.stop()
 	for _, hook := range d.in.hooks.commitStart {
 		ctx = hook.CommitStart(ctx)
 	}
@@ -115,11 +115,10 @@ func (d *delivery) commit() error {
 // undo rolls back and goes on as then says. If the rollback fails the connection is
 // closed, which ends the attempt too.
 func (d *delivery) undo(cause error, then func(error) error) (reason error, settled bool, err error) {
-	ctx, cancel := context.WithTimeout(d.ctx, d.in.config.CommitTimeout)
-	defer cancel()
 	attempt := d.attempt
 	d.attempt = nil
-	rollback := attempt.Rollback(ctx)
+	rollback := attempt.Rollback(d.patience.start(d.ctx, d.in.config.CommitTimeout))
+	d.patience.stop()
 	if rollback != nil {
 		d.in.completed.flush()
 	}

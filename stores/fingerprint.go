@@ -96,11 +96,10 @@ type Header struct{ Name, Value string }
 // none, not between the two: a payload can be made to look like headers and another
 // payload. So all messages of a consumer must be given the same headers.
 func NewFingerprint(key FingerprintKey, payload []byte, headers ...Header) Fingerprint {
-	f := Fingerprint{Algorithm: FingerprintSHA256}
 	if len(key.Secret) == 0 && len(headers) == 0 {
-		f.Digest = sha256.Sum256(payload)
-		return f
+		return Fingerprint{Algorithm: FingerprintSHA256, Digest: sha256.Sum256(payload)}
 	}
+	f := Fingerprint{Algorithm: FingerprintSHA256}
 	var h hash.Hash
 	if len(key.Secret) > 0 {
 		f.Algorithm, f.KeyID = FingerprintHMAC, key.ID

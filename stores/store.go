@@ -147,7 +147,8 @@ type Registration struct {
 // processes at once.
 type Registry interface {
 	// Register must succeed once in a process before Begin or Quarantine is called
-	// for the consumer. It also checks the schema, as Validate does. Errors wrap
+	// for the consumer, and again after one of them returned ErrNotRegistered: a store
+	// whose tables were gone forgets its consumers. It also checks the schema, as Validate does. Errors wrap
 	// ErrConsumerConflict (the consumer is registered for other topics),
 	// ErrInvalidKey (a name no store accepts), ErrNotMigrated, ErrSchemaNewer,
 	// ErrUnavailable or ErrClosed.

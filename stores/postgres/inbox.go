@@ -1,6 +1,7 @@
 package postgres
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/binary"
@@ -17,14 +18,14 @@ import (
 // Begin implements stores.Inbox. Trips: one if the claim is won, one more to see
 // why not; with Claim.Look one for a duplicate, one more than usual otherwise.
 func (s *Store) Begin(ctx context.Context, c stores.Claim) (stores.Attempt, stores.Verdict, error) {
-	a, verdict, err := s.begin(ctx, c)
+	a, verdict, err := s.begin(ctx, &c)
 	if a == nil { // not a non-nil interface around a nil pointer
 		return nil, verdict, err
 	}
 	return a, verdict, err
 }
 
-func (s *Store) begin(ctx context.Context, c stores.Claim) (_ *attempt, _ stores.Verdict, err error) {
+func (s *Store) begin(ctx context.Context, c *stores.Claim) (_ *attempt, _ stores.Verdict, err error) {
 	defer func() {
 		if errors.Is(err, stores.ErrNotMigrated) {
 			s.forgetConsumers() // new tables would give their ids to others
@@ -33,12 +34,10 @@ func (s *Store) begin(ctx context.Context, c stores.Claim) (_ *attempt, _ stores
 	if s.closed.Load() {
 		return nil, stores.Verdict{}, stores.ErrClosed
 	}
-	if err := c.Key.Validate(); err != nil {
-		return nil, stores.Verdict{}, err
-	}
+	// A registered consumer is a valid one, so that only the id is left to look at.
 	consumer, err := s.consumerID(c.Key.Consumer)
-	if err != nil {
-		return nil, stores.Verdict{}, err
+	if n := len(c.Key.ID); err != nil || n == 0 || n > stores.MaxIDBytes {
+		return nil, stores.Verdict{}, cmp.Or(c.Key.Validate(), err)
 	}
 	if c.Look {
 		row, err := scanRow(s.pool.QueryRow(ctx, s.sql.look, consumer, c.Key.ID))
@@ -85,15 +84,20 @@ func (s *Store) acquire(ctx context.Context) (*pgxpool.Conn, error) {
 
 // claim sends BEGIN and the insert in one trip and returns the transaction if the
 // row is ours.
-func (s *Store) claim(ctx context.Context, conn *pgxpool.Conn, consumer int32, c stores.Claim) (pgx.Tx, error) {
-	idle, statement := s.limits.within(c.Bound)
+func (s *Store) claim(ctx context.Context, conn *pgxpool.Conn, consumer int32, c *stores.Claim) (pgx.Tx, error) {
 	var batch pgx.Batch
 	batch.BeginTx(s.txOptions)
 	var trace []byte
 	if !c.TraceParent.IsZero() {
 		trace = c.TraceParent[:]
 	}
-	batch.Queue(s.sql.claim, consumer, c.Key.ID, c.Fingerprint.Bytes(), trace, s.lockKey(consumer, c.Key.ID), idle, statement)
+	lock := s.lockKey(consumer, c.Key.ID)
+	if s.limits.keep(c.Bound) {
+		batch.Queue(s.sql.claim, consumer, c.Key.ID, c.Fingerprint.Bytes(), trace, lock)
+	} else {
+		idle, statement := s.limits.within(c.Bound)
+		batch.Queue(s.sql.claimBounded, consumer, c.Key.ID, c.Fingerprint.Bytes(), trace, lock, idle, statement)
+	}
 	results := conn.SendBatch(ctx, &batch)
 	if _, err := results.Exec(); err != nil {
 		return nil, errors.Join(err, results.Close())

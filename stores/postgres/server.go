@@ -18,12 +18,16 @@ func (s *Store) learn(ctx context.Context) error {
 	if s.learnt {
 		return nil
 	}
-	var schema string
+	var (
+		schema    string
+		isolation pgx.TxIsoLevel
+	)
 	err := s.pool.QueryRow(ctx, `SELECT
 (SELECT nspname::text FROM pg_class JOIN pg_namespace n ON n.oid = relnamespace WHERE pg_class.oid = to_regclass($1)),
 (SELECT setting::bigint FROM pg_settings WHERE name = 'idle_in_transaction_session_timeout') * 1000000,
-(SELECT setting::bigint FROM pg_settings WHERE name = 'statement_timeout') * 1000000`,
-		s.names.Table("inbox")).Scan(&schema, &s.limits.idle, &s.limits.statement)
+(SELECT setting::bigint FROM pg_settings WHERE name = 'statement_timeout') * 1000000,
+current_setting('default_transaction_isolation')`,
+		s.names.Table("inbox")).Scan(&schema, &s.limits.idle, &s.limits.statement, &isolation)
 	if err != nil {
 		return err
 	}
@@ -31,6 +35,9 @@ func (s *Store) learn(ctx context.Context) error {
 	// its transaction, or leave a connection with another one.
 	names := sqlstore.Names{Schema: pgx.Identifier{schema}.Sanitize(), Prefix: s.names.Prefix}
 	s.sql, s.lockSalt = newStatements(names), []byte(names.Table("inbox"))
+	if isolation == s.txOptions.IsoLevel {
+		s.txOptions.IsoLevel = "" // what the server does anyway need not be said with each BEGIN
+	}
 	s.learnt = true
 	return nil
 }
@@ -38,6 +45,11 @@ func (s *Store) learn(ctx context.Context) error {
 // serverLimits are the timeouts that connections have of their own, which the bound
 // of a claim must not raise; 0 means none.
 type serverLimits struct{ idle, statement time.Duration }
+
+// keep reports whether the connections' own timeouts keep the bound.
+func (l serverLimits) keep(bound time.Duration) bool {
+	return bound == 0 || 0 < l.idle && l.idle <= bound && 0 < l.statement && l.statement <= bound
+}
 
 // within returns the settings for one transaction in milliseconds.
 func (l serverLimits) within(bound time.Duration) (idle, statement string) {

@@ -8,16 +8,19 @@ const statusCompleted = 2
 
 // statements are the SQL texts for one set of table names.
 type statements struct {
-	claim, look, owned, register, addTopic, consumer, quarantine string
+	claim, claimBounded, look, owned, register, addTopic, consumer, quarantine string
 }
 
 func newStatements(n sqlstore.Names) statements {
 	return statements{
 		// The row is born completed: nobody sees it before the commit, so the
 		// transaction is its status, and a message costs one row version. The lock
-		// is asked for before the insert is tried, so the insert never waits. The
-		// bounds ride along in the same statement.
+		// is asked for before the insert is tried, so the insert never waits.
 		claim: n.Expand(`INSERT INTO {schema.}{prefix}inbox (consumer, message_id, status, fingerprint, traceparent, completed_at)
+SELECT $1, $2, 2, $3, $4, now() WHERE pg_try_advisory_xact_lock($5)
+ON CONFLICT DO NOTHING`),
+		// The same, where the connection's own timeouts do not keep the bound.
+		claimBounded: n.Expand(`INSERT INTO {schema.}{prefix}inbox (consumer, message_id, status, fingerprint, traceparent, completed_at)
 SELECT $1, $2, 2, $3, $4, now() WHERE pg_try_advisory_xact_lock($5)
 AND set_config('idle_in_transaction_session_timeout', $6, true) IS NOT NULL
 AND set_config('statement_timeout', $7, true) IS NOT NULL

@@ -39,18 +39,18 @@ type Store struct {
 	ownsPool   bool
 	names      sqlstore.Names
 	migrations []stores.Migration
-	txOptions  pgx.TxOptions
 	closed     atomic.Bool
 
 	mu        sync.RWMutex
 	consumers map[stores.Consumer]int32
 
 	// Set by learn, and constant once there is a consumer.
-	learning sync.Mutex
-	learnt   bool
-	sql      statements
-	lockSalt []byte
-	limits   serverLimits
+	learning  sync.Mutex
+	learnt    bool
+	sql       statements
+	txOptions pgx.TxOptions
+	lockSalt  []byte
+	limits    serverLimits
 }
 
 var (

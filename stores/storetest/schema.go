@@ -38,10 +38,10 @@ func tableMissing(b *bench) {
 		claim := claimFor("id", "payload")
 		claim.Look = look
 		attempt, _, err := store.Begin(b.ctx, claim)
-		wantErr(b.tb, "Begin without the inbox table", err, stores.ErrNotMigrated)
+		wantErr(b.tb, "Begin without the inbox table", err, stores.ErrNotMigrated, stores.ErrNotRegistered)
 		b.noAttempt(attempt)
 	})
-	wantErr(b.tb, "Quarantine without its table", store.Quarantine(b.ctx, message1()), stores.ErrNotMigrated)
+	wantErr(b.tb, "Quarantine without its table", store.Quarantine(b.ctx, message1()), stores.ErrNotMigrated, stores.ErrNotRegistered)
 }
 
 func migrate(b *bench) {
