@@ -1,0 +1,82 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"strings"
+	"time"
+)
+
+// documentName is where the document of a run goes, from the root of the module.
+const documentName = "docs/benchmarks.md"
+
+const documentHead = `# Benchmarks
+
+What an inbox costs, measured against the same handler without one, on one machine
+in one run. ` + "`make bench`" + ` makes this comparison on yours, and this document is the output of
+` + "`make bench ARGS=-markdown`" + `.
+
+## How it is measured
+
+- A recipe is one way of handling a message. The handler writes one row of two short
+  columns without an index, the leanest there is, so that an inbox weighs as much as
+  it can. Messages are JSON events of about 490 bytes with a random UUID and two
+  fields of metadata.
+- **no inbox** is BEGIN, write, COMMIT. **textbook** is BEGIN, INSERT of the id with ON
+  CONFLICT DO NOTHING, write, COMMIT. **five-step** is INSERT of the pending message;
+  BEGIN, UPDATE to processing, write, UPDATE to completed, COMMIT, on a table with an
+  index on status and time of arrival. **millpond** is the inbox middleware in its
+  default configuration around the same write.
+- What is compared has the same connection pool, the same handler, and the same
+  Watermill router on the same subscriber, which only hands messages out. Bare recipes
+  are called without a router.
+- Closed loop: each worker takes the next message when its last one was settled. A
+  cell is one recipe with one number of workers and a fixed number of messages.
+  Connections are open and statements prepared before the clock runs.
+- Cells that are compared run in turn, in random order, and that is repeated. A ratio
+  is the median of the ratios of the repeats, with the lowest and highest beside it.
+  Above 1 is better, of CPU time too: then millpond needs less.
+- CPU is what the client's process and all of the server's have used, by the
+  scheduler's count, so other load on the machine is not in it. WAL is a difference of
+  log positions, commits are transactions that wrote, both of the server. Round trips
+  are counted on the wire, in a pass of their own.
+- The server is private, on loopback, with durable settings: every commit is flushed.
+  Its autovacuum is off and no checkpoint falls into a cell, for both would strike
+  single cells at random.
+
+## What it does not show
+
+- Client and server share the machine's cores, and a round trip over loopback costs
+  some 20 µs. So with more workers than cores the tables on loopback compare CPU time
+  alone, and a saved round trip, which is what millpond is built around, saves little.
+  The tables with network time show the other end.
+- Tables are emptied before each cell. Random ids in a large table write more WAL, for
+  every recipe that keeps ids.
+- A handler that does more than one lean write makes every ratio come nearer to 1.
+- Rates with one worker are mostly the disk's and scatter; CPU time repeats better.
+- Ratios of different runs differ, on a machine with other load by a lot. The machine
+  line says what the load was.
+`
+
+// writeDocument writes the report as the document.
+func (r *report) writeDocument() error {
+	if err := os.WriteFile(documentName, []byte(r.document()), 0o644); err != nil { //nolint:gosec // for everybody to read
+		return fmt.Errorf("write the document, in the root of the module: %w", err)
+	}
+	return nil
+}
+
+func (r *report) document() string {
+	w := &strings.Builder{}
+	fmt.Fprintf(w, "%s\n", documentHead)
+	fmt.Fprintf(w, "## The run\n\n%s, %s.\n\n%s\n\n", r.Began.Format(time.DateOnly), r.Machine, r.method())
+	fmt.Fprint(w, "## Goals\n\n")
+	r.goalTable().write(w, true)
+	for _, g := range r.Groups {
+		fmt.Fprintf(w, "## %s\n\n%s\n\n", g.Title, g.About)
+		g.table().write(w, true)
+	}
+	fmt.Fprintf(w, "## %s\n\n%s\n\n", middlewareTitle, middlewareAbout)
+	r.middlewareTable().write(w, true)
+	return strings.TrimRight(w.String(), "\n") + "\n"
+}

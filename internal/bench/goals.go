@@ -1,0 +1,97 @@
+package main
+
+import "fmt"
+
+// goalWorkers is how many workers the goals speak of, unless they say otherwise.
+const goalWorkers = 16
+
+// goal is what a ratio shall reach: at least the floor, better the aim.
+type goal struct {
+	what                   string
+	group, recipe, against string
+	workers                int
+	floor, aim             figure
+	cpu                    bool // the processor time shall reach it as well
+}
+
+var goals = []goal{
+	{"millpond / no inbox, same router", "first", millpondRouter, noInboxRouter, goalWorkers, 0.75, 0.85, true},
+	{"the same with network time", "far-first", millpondRouter, noInboxRouter, 1, 0.9, 1, false},
+	{"millpond / five-step", "first", millpondRouter, fiveStepRouter, goalWorkers, 1.8, 2.2, true},
+	{"SQLite: millpond / no inbox", "sqlite", millpondRouter, noInboxRouter, goalWorkers, 0.85, 0.95, false},
+	{"duplicate, insert first / textbook", "duplicates", insertFirst, textbookDuplicate, goalWorkers, 1, 1.2, false},
+	{"duplicate, look first / textbook", "duplicates", lookFirst, textbookDuplicate, goalWorkers, 1.7, 2, false},
+	{"duplicate, cache / textbook", "duplicates", fromCache, textbookDuplicate, goalWorkers, 100, 200, false},
+}
+
+// What a call of the inbox may cost beside the store's.
+const (
+	mostMicroseconds = 5
+	mostAllocs       = 15
+)
+
+// goalResult is a goal and what came of it.
+type goalResult struct {
+	What    string `json:"what"`
+	Floor   string `json:"floor"`
+	Aim     string `json:"aim"`
+	Rate    span   `json:"rate_ratio"`
+	CPU     span   `json:"cpu_ratio"`
+	Verdict string `json:"verdict"`
+	shown   string // instead of the ratios
+}
+
+// judge compares a report with the goals. What was not measured is left out.
+func judge(r *report) []goalResult {
+	var results []goalResult
+	for _, goal := range goals {
+		for _, table := range r.Groups {
+			if table.Name != goal.group {
+				continue
+			}
+			if of := table.row(goal.recipe, goal.workers); of != nil && table.row(goal.against, goal.workers) != nil {
+				rate, cpu := table.ratios(of, goal.against)
+				results = append(results, goal.result(rate, cpu))
+			}
+		}
+	}
+	for _, call := range r.Middleware {
+		if call.Name == inboxFirstSight {
+			results = append(results, judgeCall(call))
+		}
+	}
+	return results
+}
+
+func (g goal) result(rate, cpu span) goalResult {
+	counts := rate.Median
+	if g.cpu {
+		counts = min(counts, cpu.Median)
+	}
+	verdict := "missed"
+	switch {
+	case counts >= g.aim:
+		verdict = "aim reached"
+	case counts >= g.floor:
+		verdict = "floor reached"
+	}
+	return goalResult{
+		What:  fmt.Sprintf("%s, %s", g.what, plural(g.workers, "worker")),
+		Floor: g.floor.text(), Aim: g.aim.text(),
+		Rate: rate, CPU: cpu, Verdict: verdict,
+	}
+}
+
+func judgeCall(call callResult) goalResult {
+	us := call.Time.Median / 1e3
+	verdict := "missed"
+	if us <= mostMicroseconds && call.Allocs <= mostAllocs {
+		verdict = "reached"
+	}
+	return goalResult{
+		What:  "the inbox alone, first sight, 1 kB payload",
+		Floor: fmt.Sprintf("≤ %d µs, ≤ %d allocs", mostMicroseconds, mostAllocs),
+		Rate:  spanOf(nil), CPU: spanOf(nil), Verdict: verdict,
+		shown: fmt.Sprintf("%s µs, %s allocs", us.text(), call.Allocs.text()),
+	}
+}

@@ -1,0 +1,96 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"io"
+	"strings"
+	"testing"
+)
+
+// A run of everything, too short for rates to mean something. What is counted is
+// exact all the same.
+func TestRun(t *testing.T) {
+	var out, progress bytes.Buffer
+	args := []string{"-repeats", "1", "-cell", "5ms", "-workers", "1,2", "-o", "json"}
+	if err := run(t.Context(), args, &out, &progress); err != nil {
+		t.Fatalf("%v\n%s", err, &progress)
+	}
+	var r struct {
+		Groups []struct {
+			Name string
+			Rows []struct {
+				Recipe  string
+				Workers int
+				Rate    float64  `json:"messages_per_second"`
+				Trips   *float64 `json:"round_trips_per_message"`
+				Commits *float64 `json:"commits_per_message"`
+				WAL     *float64 `json:"wal_bytes_per_message"`
+			}
+		}
+		Middleware []callResult
+	}
+	if err := json.Unmarshal(out.Bytes(), &r); err != nil {
+		t.Fatal(err)
+	}
+	rows := make(map[string]int)
+	for _, g := range r.Groups {
+		for _, row := range g.Rows {
+			rows[g.Name]++
+			where := g.Name + ": " + row.Recipe
+			if row.Rate <= 0 {
+				t.Errorf("%s: %v messages a second", where, row.Rate)
+			}
+			want, exact := exactly[where]
+			switch {
+			case !exact:
+			case row.Trips == nil || row.Commits == nil || row.WAL == nil:
+				t.Errorf("%s: something was not counted: %+v", where, row)
+			case *row.Trips != want.trips || *row.Commits != want.commits:
+				t.Errorf("%s: %v trips and %v commits, want %v", where, *row.Trips, *row.Commits, want)
+			case want.commits == 0 && *row.WAL > 5: // the server's own notes
+				t.Errorf("%s: %v bytes of WAL", where, *row.WAL)
+			}
+		}
+	}
+	for name, want := range map[string]int{"first": 12, "duplicates": 8, "far-first": 2, "far-duplicates": 4, "sqlite": 4} {
+		if rows[name] != want {
+			t.Errorf("%s: %d rows, want %d", name, rows[name], want)
+		}
+	}
+	if len(r.Middleware) != 2 {
+		t.Errorf("the inbox alone: %+v", r.Middleware)
+	}
+}
+
+type cost struct{ trips, commits float64 }
+
+var exactly = map[string]cost{
+	"first: " + noInboxBare:    {3, 1},
+	"first: " + noInboxRouter:  {3, 1},
+	"first: " + millpondBare:   {3, 1},
+	"first: " + millpondRouter: {3, 1},
+	"first: " + textbookRouter: {4, 1},
+	"first: " + fiveStepRouter: {6, 2},
+
+	"duplicates: " + textbookDuplicate: {3, 0},
+	"duplicates: " + insertFirst:       {2, 0},
+	"duplicates: " + lookFirst:         {1, 0},
+	"duplicates: " + fromCache:         {0, 0},
+}
+
+func TestFlagsAreChecked(t *testing.T) {
+	for flag, want := range map[string]string{
+		"-groups=first,last": `-groups has "last"`,
+		"-only=(":            "-only: ",
+		"-workers=1,65":      `-workers has "65"`,
+		"-workers=":          `-workers has ""`,
+		"-repeats=0":         "-repeats is 0",
+		"-cell=0":            "-cell is 0s",
+		"-o=xml":             `-o is "xml"`,
+	} {
+		if err := run(t.Context(), []string{flag}, io.Discard, io.Discard); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v, want %q", flag, err, want)
+		}
+	}
+}

@@ -1,0 +1,96 @@
+package main
+
+import (
+	"encoding/json"
+	"math"
+	"strings"
+	"testing"
+	"time"
+)
+
+func TestSpan(t *testing.T) {
+	for _, test := range []struct {
+		values []figure
+		want   span
+	}{
+		{[]figure{3, 1, 2}, span{2, 1, 3}},
+		{[]figure{4, 1, 2, 3}, span{2.5, 1, 4}},
+		{[]figure{7}, span{7, 7, 7}},
+	} {
+		if got := spanOf(test.values); got != test.want {
+			t.Errorf("%v: %v, want %v", test.values, got, test.want)
+		}
+	}
+	for _, values := range [][]figure{nil, {1, unknown}} {
+		if got := spanOf(values); got.Median.known() || got.text() != "–" {
+			t.Errorf("%v: %v", values, got)
+		}
+	}
+	if b, err := json.Marshal(spanOf(nil)); err != nil || string(b) != `{"median":null,"min":null,"max":null}` {
+		t.Errorf("%s, %v", b, err)
+	}
+}
+
+// twoRecipes is a table in which the second recipe has the given share of the first
+// one's rate and uses more CPU in the same proportion, repeat by repeat.
+func twoRecipes(g goal, shares ...float64) groupResult {
+	first, second := contender{workers: g.workers}, contender{workers: g.workers}
+	first.recipe, second.recipe = &recipe{name: g.against}, &recipe{name: g.recipe, against: g.against}
+	for i, share := range shares {
+		rate := 1000 * float64(i+1) // what else happens changes from repeat to repeat
+		first.samples = append(first.samples, sample{Rate: rate, Client: 60, Server: 40, WAL: 1})
+		second.samples = append(second.samples, sample{
+			Rate: rate * share, Client: figure(60 / share), Server: figure(40 / share), WAL: 1, P50: time.Millisecond,
+		})
+	}
+	return (&group{name: g.group, title: g.group}).result([]contender{first, second})
+}
+
+func TestRatiosAreTakenRepeatByRepeat(t *testing.T) {
+	g := goal{group: "first", recipe: "b", against: "a", workers: 1}
+	r := twoRecipes(g, 0.5, 0.25, 0.75)
+	of := r.row("b", 1)
+	for name, ratio := range map[string]span{"rate": of.RateRatio, "CPU": of.CPURatio} {
+		want := span{0.5, 0.25, 0.75}
+		if math.Abs(float64(ratio.Median-want.Median)+float64(ratio.Min-want.Min)+float64(ratio.Max-want.Max)) > 1e-9 {
+			t.Errorf("%s ratio: %v, want %v", name, ratio, want)
+		}
+	}
+	if of.P50 != 1 {
+		t.Errorf("p50 is %v ms", of.P50)
+	}
+}
+
+func TestGoals(t *testing.T) {
+	for _, test := range []struct {
+		share   float64
+		verdict string
+	}{{0.74, "missed"}, {0.76, "floor reached"}, {0.86, "aim reached"}} {
+		r := report{Groups: []groupResult{twoRecipes(goals[0], test.share)}}
+		got := judge(&r)
+		if len(got) != 1 || got[0].Verdict != test.verdict {
+			t.Errorf("%v: %+v, want %s", test.share, got, test.verdict)
+		}
+	}
+	slow := callResult{Name: inboxFirstSight, Time: span{Median: 5100}, Allocs: 15}
+	fast := callResult{Name: inboxFirstSight, Time: span{Median: 4900}, Allocs: 15}
+	greedy := callResult{Name: inboxFirstSight, Time: span{Median: 4900}, Allocs: 15.5}
+	got := judge(&report{Middleware: []callResult{slow, fast, greedy}})
+	if len(got) != 3 || got[0].Verdict != "missed" || got[1].Verdict != "reached" || got[2].Verdict != "missed" {
+		t.Errorf("%+v", got)
+	}
+}
+
+func TestTablesAreAligned(t *testing.T) {
+	tables := table{head: []string{"goal", "µs"}, rows: [][]string{{"a", "1.00"}, {"longer", "–"}}}
+	for markdown, want := range map[bool]string{
+		false: "goal      µs\n------  ----\na       1.00\nlonger     –\n\n",
+		true:  "| goal   |   µs |\n| ------ | ---: |\n| a      | 1.00 |\n| longer |    – |\n\n",
+	} {
+		w := &strings.Builder{}
+		tables.write(w, markdown)
+		if w.String() != want {
+			t.Errorf("got\n%swant\n%s", w, want)
+		}
+	}
+}
