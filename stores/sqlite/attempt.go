@@ -76,7 +76,8 @@ func (a *attempt) Rollback(ctx context.Context) error {
 }
 
 // rollback waits, bounded by ctx, for statements of goroutines that the handler has
-// left behind: SQLite cannot roll back under them.
+// left behind: SQLite cannot roll back under them. They were interrupted, but functions
+// of the program's that they call may take their time.
 func (a *attempt) rollback(ctx context.Context) error {
 	_ = a.conn.close()
 	if !a.conn.inUse() {

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	sqlite3 "modernc.org/sqlite/lib"
 
@@ -23,6 +24,10 @@ type conn struct {
 	// closing says that the handler is done: who ends the transaction now is the store,
 	// or a goroutine that was left behind and does no harm with it.
 	closing atomic.Bool
+
+	// handling interrupts what the handler runs; nil in the store's own transactions.
+	// It is set by BeginTx and read by those who have the transaction from there.
+	handling *handling
 
 	// mu is held while the native connection is in use. Fields below are guarded by
 	// it; SQLite calls the hooks from within a use.
@@ -98,8 +103,9 @@ func (c *conn) onRollback() {
 
 // beginning is what a transaction of the store starts with.
 type beginning struct {
-	claim *claim // nil: nothing
-	conn  *conn  // the result
+	claim *claim        // nil: nothing
+	bound time.Duration // how long the claim's handler may run statements; zero: no bound
+	conn  *conn         // the result
 }
 
 // claim is an inbox row to insert, and the row that is found in its place.
@@ -143,12 +149,13 @@ func (c *conn) BeginTx(ctx context.Context, _ driver.TxOptions) (driver.Tx, erro
 		c.discard = !isCode(err, sqlite3.SQLITE_BUSY)
 		return nil, err
 	}
-	c.phase, c.rows, c.managed, c.passed = txOpen, 0, false, false
+	c.phase, c.rows, c.managed, c.passed, c.handling = txOpen, 0, false, false, nil
 	if b.claim != nil {
 		if err := c.insert(b.claim); err != nil {
 			c.rollback()
 			return nil, err
 		}
+		c.handling = newHandling(b.bound)
 	}
 	c.closing.Store(false)
 	b.conn = c
@@ -189,6 +196,7 @@ func (c *conn) commit() error {
 		return notCommitted(stores.ErrTxBusy)
 	}
 	defer c.mu.Unlock()
+	c.handling.end()
 	switch {
 	case c.phase != txOpen:
 		return notCommitted(c.endedBy())
@@ -234,14 +242,17 @@ func (c *conn) endedBy() error {
 	return stores.ErrTxEnded
 }
 
-// close notes that the handler is done. It returns how the handler has ended the
+// close notes that the handler is done, and interrupts a statement that a goroutine of
+// it still runs, for nothing will be committed. It returns how the handler has ended the
 // transaction, nil if it has not or a goroutine of it is still at work.
 func (c *conn) close() error {
 	c.closing.Store(true)
 	if !c.mu.TryLock() {
+		c.handling.leave()
 		return nil
 	}
 	defer c.mu.Unlock()
+	c.handling.end()
 	if c.phase != txOpen {
 		return c.endedBy()
 	}

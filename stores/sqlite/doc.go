@@ -53,8 +53,10 @@
 // INSERT OR ROLLBACK, a write interrupted by its context: each ends with nothing
 // committed and stores.ErrTxEnded, and so does everything written afterwards. Rows left
 // open, and a statement that still runs in a goroutine left behind, end with
-// stores.ErrTxBusy. Savepoints and DDL are fine. PRAGMA, ATTACH and temporary tables are taken back by closing the
-// connection after the attempt, which costs a few hundred microseconds.
+// stores.ErrTxBusy; the statement is interrupted. So is any that still runs when
+// Claim.Bound has passed since the claim, also one that was sent without a context.
+// Savepoints and DDL are fine. PRAGMA, ATTACH and temporary tables are taken back by
+// closing the connection after the attempt, which costs a few hundred microseconds.
 //
 // # Capabilities
 //
@@ -70,4 +72,11 @@
 // interrupted: a context bounds the waiting before it. A handler that attaches another
 // database writes to that one without any promise: SQLite in WAL mode commits each file
 // apart. Handlers must not change millpond's own tables.
+//
+// Two things cannot be interrupted, and keep the writer until they end by themselves: a
+// function of the program's that SQLite has called, and the search for the next row of a
+// query that has returned its first one.
+//
+// A file that is unlinked or replaced under a running program goes on being used until
+// Close, and what was committed there is gone with it.
 package sqlite

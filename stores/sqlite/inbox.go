@@ -68,7 +68,7 @@ func (s *Store) land(f flight) {
 }
 
 func (s *Store) claim(ctx context.Context, f flight, c stores.Claim) (*attempt, stores.Verdict, error) {
-	begin := beginning{claim: &claim{consumer: f.consumer, id: c.Key.ID, fingerprint: c.Fingerprint.Bytes()}}
+	begin := beginning{claim: &claim{consumer: f.consumer, id: c.Key.ID, fingerprint: c.Fingerprint.Bytes()}, bound: c.Bound}
 	if !c.TraceParent.IsZero() {
 		begin.claim.trace = c.TraceParent[:]
 	}

@@ -16,10 +16,10 @@ import (
 // use takes the native connection for one call of a handler's. The caller unlocks mu.
 func (c *conn) use() error {
 	c.mu.Lock()
-	switch c.phase {
-	case txOpen:
+	switch {
+	case c.phase == txOpen && !c.closing.Load():
 		return nil
-	case txEnded: // the statement would run outside of the transaction
+	case c.phase == txEnded: // the statement would run outside of the transaction
 		c.mu.Unlock()
 		return stores.ErrTxEnded
 	default: // a goroutine that the handler has left behind
@@ -35,7 +35,9 @@ func (c *conn) ExecContext(ctx context.Context, query string, args []driver.Name
 	}
 	defer c.mu.Unlock()
 	c.discard = c.discard || outlivesTransaction(query)
-	return c.native.ExecContext(ctx, query, args)
+	ctx, done := c.handling.statement(ctx)
+	result, err := c.native.ExecContext(ctx, query, args)
+	return result, done(err)
 }
 
 // QueryContext implements driver.QueryerContext.
@@ -45,8 +47,9 @@ func (c *conn) QueryContext(ctx context.Context, query string, args []driver.Nam
 	}
 	defer c.mu.Unlock()
 	c.discard = c.discard || outlivesTransaction(query)
+	ctx, done := c.handling.statement(ctx)
 	rows, err := c.native.QueryContext(ctx, query, args)
-	return c.opened(rows, err)
+	return c.opened(rows, done(err))
 }
 
 // PrepareContext implements driver.ConnPrepareContext.
@@ -101,7 +104,9 @@ func (s *statement) ExecContext(ctx context.Context, args []driver.NamedValue) (
 		return nil, err
 	}
 	defer s.conn.mu.Unlock()
-	return s.preparedStatement.ExecContext(ctx, args)
+	ctx, done := s.conn.handling.statement(ctx)
+	result, err := s.preparedStatement.ExecContext(ctx, args)
+	return result, done(err)
 }
 
 func (s *statement) QueryContext(ctx context.Context, args []driver.NamedValue) (driver.Rows, error) {
@@ -109,8 +114,9 @@ func (s *statement) QueryContext(ctx context.Context, args []driver.NamedValue) 
 		return nil, err
 	}
 	defer s.conn.mu.Unlock()
+	ctx, done := s.conn.handling.statement(ctx)
 	rows, err := s.preparedStatement.QueryContext(ctx, args)
-	return s.conn.opened(rows, err)
+	return s.conn.opened(rows, done(err))
 }
 
 func (s *statement) Close() error {

@@ -1,0 +1,99 @@
+package sqlite
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"sync/atomic"
+	"time"
+)
+
+// handling is the time in which a handler may run statements. The driver interrupts a
+// statement whose context ends; this is the context that ends them all.
+type handling struct {
+	over   atomic.Pointer[error] // why no more statements may begin
+	ctx    context.Context       // ends soon after over
+	cancel context.CancelFunc
+	bound  *time.Timer // nil: none
+}
+
+// interruptAfter is how long a statement that runs is given before it is interrupted.
+// The driver interrupts once, and SQLite forgets it if the statement has not got as far
+// as its first step, which takes microseconds.
+const interruptAfter = 20 * time.Millisecond
+
+// errBound ends statements that were sent without a deadline, or with a late one: they
+// would hold the writer.
+var errBound = fmt.Errorf("sqlite: the claim's bound has passed: %w", context.DeadlineExceeded)
+
+var cancelled = func() context.Context {
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	return ctx
+}()
+
+func newHandling(bound time.Duration) *handling {
+	h := &handling{}
+	h.ctx, h.cancel = context.WithCancel(context.Background()) //nolint:gosec // G118: interrupt calls it; without, nothing is left to free
+	if bound > 0 {
+		h.bound = time.AfterFunc(bound, func() { h.interrupt(errBound) })
+	}
+	return h
+}
+
+// interrupt lets no more statements begin, and ends the one that runs.
+func (h *handling) interrupt(reason error) {
+	if h.over.CompareAndSwap(nil, &reason) {
+		time.AfterFunc(interruptAfter, h.cancel)
+	}
+}
+
+// leave interrupts what the handler has left behind. It can be called again, and on nil.
+func (h *handling) leave() {
+	if h != nil {
+		h.interrupt(sql.ErrTxDone)
+		h.end()
+	}
+}
+
+// end stops the clock. It can be called again, and on nil.
+func (h *handling) end() {
+	if h != nil && h.bound != nil {
+		h.bound.Stop()
+	}
+}
+
+// statement returns the context for a statement that was sent with ctx: it ends with
+// ctx and with the handling. The caller passes the statement's error to done, which
+// gives up the context and returns the error to report. Without a handling, in the
+// store's own transactions, ctx is all.
+func (h *handling) statement(ctx context.Context) (merged context.Context, done func(error) error) {
+	if h == nil {
+		return ctx, func(err error) error { return err }
+	}
+	if h.over.Load() != nil {
+		return cancelled, h.explain
+	}
+	if ctx.Done() == nil {
+		return h.ctx, h.explain
+	}
+	merged, cancel := context.WithCancel(ctx)
+	stop := context.AfterFunc(h.ctx, cancel)
+	return merged, func(err error) error {
+		stop()
+		cancel()
+		if ctx.Err() != nil {
+			return err
+		}
+		return h.explain(err)
+	}
+}
+
+// explain says why a statement was interrupted.
+func (h *handling) explain(err error) error {
+	if reason := h.over.Load(); reason != nil && errors.Is(err, context.Canceled) {
+		return *reason
+	}
+	return err
+}
