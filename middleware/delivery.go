@@ -159,6 +159,9 @@ func (d *delivery) claimAndRun() (reason error, settled bool, err error) {
 	case stores.Duplicate:
 		d.in.completed.add(d.claim.Key, verdict.Fingerprint)
 		d.end.Result = ResultDuplicate
+		if d.end.Runs > 0 { // the commit was unknown, and did happen
+			d.end.Result = ResultCompleted
+		}
 		return nil, true, nil
 	case stores.Conflict:
 		return nil, true, d.quarantine(stores.ReasonConflict, fmt.Errorf("middleware: the id was used before for another message, completed at %s", verdict.CompletedAt.UTC().Format(time.RFC3339)))

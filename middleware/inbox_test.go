@@ -167,6 +167,9 @@ func TestUnknownCommitIsResolved(t *testing.T) {
 				asked := 0
 				store := &scriptedStore{
 					begin: func(n int, _ stores.Claim) (stores.Attempt, stores.Verdict, error) {
+						if n > 1 && test.wantRuns == 1 {
+							return nil, stores.Verdict{Outcome: stores.Duplicate}, nil
+						}
 						a := &scriptedAttempt{}
 						if n == 1 {
 							a.commit = stores.ErrCommitUnknown

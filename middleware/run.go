@@ -127,12 +127,12 @@ func (d *delivery) undo(cause error, then func(error) error) (reason error, sett
 
 // after goes on as then says when an attempt was not committed, with two exceptions.
 //
-// If the handler has ended the transaction it may have committed part of its effects,
+// If the handler went around its transaction it may have committed part of its effects,
 // and the claim with them: running it again would double them, and dropping it would
 // lose the rest. And what was the database's doing is tried again.
 func (d *delivery) after(attempt stores.Attempt, ended, cause error, then func(error) error) (reason error, settled bool, _ error) {
 	d.restore()
-	if errors.Is(ended, stores.ErrTxEnded) && d.in.resolver != nil {
+	if errors.Is(ended, stores.ErrTxEscaped) && d.in.resolver != nil {
 		completed, err := d.resolve()
 		switch {
 		case err != nil:
@@ -174,8 +174,10 @@ func (d *delivery) unknown(err error) (reason error, settled bool, _ error) {
 	case resolveErr != nil:
 		return nil, true, d.notNow(errors.Join(err, resolveErr))
 	case completed:
-		d.completed()
-		return nil, true, nil
+		// By this attempt, by another delivery since, or by another message under the
+		// same id: the claim knows.
+		d.claim.Look = true
+		return d.claimAndRun()
 	case d.end.Runs >= maxRuns:
 		return nil, true, d.failed(err)
 	}

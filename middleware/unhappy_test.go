@@ -146,6 +146,27 @@ func TestFailedHandlerLeavesTheMessageAsItArrived(t *testing.T) {
 	})
 }
 
+// While the commit was unknown, another message under the same id was completed: this
+// one was not.
+func TestUnknownCommitMayMeetAnotherMessage(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		store := &scriptedStore{
+			begin: func(n int, _ stores.Claim) (stores.Attempt, stores.Verdict, error) {
+				if n == 1 {
+					return &scriptedAttempt{commit: stores.ErrCommitUnknown}, stores.Verdict{Outcome: stores.Claimed}, nil
+				}
+				return nil, stores.Verdict{Outcome: stores.Conflict}, nil
+			},
+			resolve: func() (bool, error) { return true, nil },
+		}
+		_, err := newInbox(t, store).Middleware(handle(func(*message.Message) error { return nil }))(newMessage(t.Context(), "a"))
+		if err != nil || len(store.quarantined) != 1 || store.quarantined[0].Reason != stores.ReasonConflict {
+			t.Errorf("%v, %+v", err, store.quarantined)
+		}
+	})
+}
+
 // Nobody would deliver it again.
 func TestEarlyAckIsKeptWhenTheDeliveryCannotBeDecided(t *testing.T) {
 	t.Parallel()

@@ -30,7 +30,7 @@ var (
 // ErrNotCommitted and ErrCommitUnknown.
 var (
 	// ErrNotCommitted: proven that neither the claim nor any effect of this
-	// attempt was or will be committed by it, except what ErrTxEnded describes.
+	// attempt was or will be committed by it, except what ErrTxEscaped describes.
 	ErrNotCommitted = errors.New("stores: not committed")
 	// ErrCommitUnknown: the server may or may not have committed. The message must
 	// be neither acked nor counted as failed; see [Resolver].
@@ -43,9 +43,11 @@ var (
 	// handler returned no error.
 	ErrTxAborted = errors.New("stores: the transaction is aborted: a statement failed and the handler hid its error")
 	// ErrTxEnded: the transaction that held the claim was ended inside the handler.
-	// If the handler managed to commit it, part of its effects may be committed:
-	// ask [Resolver].
 	ErrTxEnded = errors.New("stores: the handler ended the transaction, which belongs to millpond")
+	// ErrTxEscaped comes with ErrTxEnded from a store that could not keep the handler
+	// from committing: part of its effects may be committed, and the claim with them.
+	// Ask [Resolver].
+	ErrTxEscaped = errors.New("stores: the handler went around its transaction and may have committed part of its effects")
 	// ErrTxExpired: the server ended the transaction because it stood still beyond its
 	// bound.
 	ErrTxExpired = errors.New("stores: the server ended the transaction, which stood still beyond its bound")

@@ -39,8 +39,8 @@ type Claim struct {
 	Fingerprint Fingerprint // compared with the row's; zero: never a conflict
 	TraceParent TraceParent // kept in the row, so that duplicates can point to it
 
-	// Bound is how long the transaction may stand still before the server itself
-	// ends it, so that a stopped or partitioned process frees the key. Stores that
+	// Bound is how long the transaction may stand still, and one statement may take,
+	// before the server itself ends it, so that a stopped or partitioned process frees the key. Stores that
 	// cannot say so in their Capabilities. Zero: no bound.
 	Bound time.Duration
 
@@ -96,7 +96,7 @@ type Attempt interface {
 	// Commit commits the claim and the handler's effects together. nil means
 	// proven: the transaction that committed is the one that holds the claim.
 	// Otherwise the error wraps ErrNotCommitted (and, where it applies, ErrTxAborted,
-	// ErrTxEnded, ErrTxExpired, ErrTxBusy, ErrReentered or ErrTxManaged) or
+	// ErrTxEnded, ErrTxEscaped, ErrTxExpired, ErrTxBusy, ErrReentered or ErrTxManaged) or
 	// ErrCommitUnknown. In
 	// all three cases the attempt is over and its connection given back or closed.
 	//
@@ -107,7 +107,7 @@ type Attempt interface {
 	Commit(ctx context.Context) error
 
 	// Rollback ends the attempt without a trace. It does nothing after Commit or a
-	// first Rollback. An error that wraps ErrTxEnded means that the transaction had
+	// first Rollback. An error that wraps ErrTxEscaped means that the transaction had
 	// been ended by the handler, which may have committed it: ask [Resolver]. Any
 	// other error means that the connection was closed instead, which also ends the
 	// transaction, as soon as the server notices.

@@ -137,7 +137,7 @@ func (a *attempt) commit(ctx context.Context, idle, suspect bool) error {
 	// Of an unwatched transaction only the server can say whether it is still ours.
 	var doubt error
 	if suspect {
-		doubt = stores.ErrTxEnded
+		doubt = errEscaped
 	}
 	if !idle {
 		a.cut()
@@ -154,7 +154,7 @@ func (a *attempt) commit(ctx context.Context, idle, suspect bool) error {
 		return notCommitted(errors.Join(stores.ErrTxBusy, doubt))
 	case pg.TxStatus() == 'I':
 		a.conn.Release()
-		return notCommitted(errors.Join(stores.ErrTxEnded, doomed))
+		return notCommitted(errors.Join(errEscaped, doomed))
 	case pg.TxStatus() == 'E':
 		return notCommitted(errors.Join(a.aborted(), doomed, doubt, a.end(ctx)))
 	case doomed != nil:
@@ -180,7 +180,7 @@ func (a *attempt) commitIfOurs(ctx context.Context) error {
 	if err != nil {
 		_ = results.Close()
 		if pgErr, ok := errors.AsType[*pgconn.PgError](err); ok && pgErr.Code == divisionByZero {
-			return notCommitted(errors.Join(stores.ErrTxEnded, a.end(ctx)))
+			return notCommitted(errors.Join(errEscaped, a.end(ctx)))
 		}
 		return a.committed(ctx, pgconn.CommandTag{}, err)
 	}
@@ -231,14 +231,14 @@ func (a *attempt) Rollback(ctx context.Context) error {
 		a.cut()
 		err := fmt.Errorf("postgres: rollback: %w", stores.ErrTxBusy)
 		if suspect {
-			err = errors.Join(err, stores.ErrTxEnded)
+			err = errors.Join(err, errEscaped)
 		}
 		return err
 	}
 	ours := !suspect || a.stillOurs(ctx)
 	err := a.end(ctx)
 	if !ours {
-		err = errors.Join(fmt.Errorf("postgres: rollback: %w", stores.ErrTxEnded), err)
+		err = errors.Join(fmt.Errorf("postgres: rollback: %w", errEscaped), err)
 	}
 	return err
 }
@@ -285,6 +285,9 @@ func (a *attempt) drop(ctx context.Context) {
 func (a *attempt) cut() {
 	_ = a.conn.Hijack().PgConn().Conn().Close()
 }
+
+// errEscaped: the transaction may have been ended, and nobody was watching.
+var errEscaped = fmt.Errorf("%w: %w", stores.ErrTxEnded, stores.ErrTxEscaped)
 
 func notCommitted(err error) error {
 	return fmt.Errorf("postgres: %w: %w", stores.ErrNotCommitted, err)

@@ -41,7 +41,7 @@ func TestCommitOnTheRawConnectionIsNeverAPlainFailure(t *testing.T) {
 			} else {
 				err = a.Commit(t.Context())
 			}
-			if !errors.Is(err, stores.ErrTxEnded) {
+			if !errors.Is(err, stores.ErrTxEscaped) {
 				t.Errorf("%s, rollback %v: %v", name, rollback, err)
 			}
 			if completed, err := s.Resolve(t.Context(), c.Key); err != nil || !completed {

@@ -21,8 +21,8 @@ func (s *story) throughStore(store stores.Store) {
 	s.first(c, acked)
 	if partly := c.completed && !acked; partly {
 		// Only what cannot be prevented comes here: the middleware quarantines it.
-		if !errors.Is(err, stores.ErrTxEnded) {
-			s.errorf("part of the attempt is committed, and the store does not say so with ErrTxEnded: %v", err)
+		if !errors.Is(err, stores.ErrTxEscaped) {
+			s.errorf("part of the attempt is committed, and the store does not say so with ErrTxEscaped: %v", err)
 		}
 		return
 	}
