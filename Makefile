@@ -39,7 +39,7 @@ lint: ## Run go vet and golangci-lint, which is built into ./bin when it is miss
 	@tool=$$(.ci/tool $(GOLANGCI_LINT)) && echo "$$tool run ./..." && $$tool run ./...
 
 .PHONY: soak
-soak: race ## Run the crash harness for hours: SOAK=500 kills on each store.
+soak: race ## Run the crash harness until SOAK=500 workers were killed on each store, for some ten minutes.
 	MILLPOND_SOAK=$(SOAK) $(GO) test -race -count=1 -v -timeout $(SOAK_TIMEOUT) ./internal/crash/...
 
 .PHONY: vuln

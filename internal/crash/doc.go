@@ -1,0 +1,32 @@
+// Package crash is the crash harness: it runs a service behind the inbox in several
+// processes, hurts them and their database in every way that the design promises to
+// survive, and then holds what is committed against a ledger of what was published and
+// acked. All of it is in the tests.
+//
+// The workers are this test binary again (package fleet). Their handlers write two
+// effects, with a counter between them, into tables without a unique key, so nothing
+// but millpond keeps an effect from being written twice. What a handler does besides
+// is named by the message's id: it fails, panics, exits, or is dishonest to its
+// transaction.
+//
+//	points_test.go    killed at each step of a delivery
+//	stopped_test.go   stopped at each step, for longer than the server waits
+//	random_test.go    killed, stopped and ended at random times
+//	outages_test.go   the server killed and cut off, replies to COMMIT lost
+//	variants_test.go  one rule broken at a time: the harness must notice
+//
+// Package fleet feeds and hurts the workers. worker_test.go is the service in them,
+// ledger_test.go what the parent writes down, invariants_test.go what it checks.
+//
+// Every run prints its seed. The seed decides what is published, what handlers do, who
+// is hurt when, and what the network loses; not how far a process is at that moment.
+// A run is repeated with
+//
+//	MILLPOND_SEED=42 go test -race -v -run 'TestRandom/postgres' ./internal/crash
+//
+// and MILLPOND_SOAK=500 makes TestRandom go on until that many workers were killed
+// on each store; make soak does it.
+//
+// When something is lost or doubled, the test shows the rows of the message and
+// everything that happened to it, in every process, in order.
+package crash

@@ -1,0 +1,38 @@
+package crash
+
+import (
+	"math/rand/v2"
+	"os"
+	"strconv"
+	"testing"
+
+	"go.uber.org/goleak"
+
+	"github.com/millpond-go/millpond/internal/fleet"
+)
+
+func TestMain(m *testing.M) {
+	if fleet.IsWorker() {
+		os.Exit(work())
+	}
+	goleak.VerifyTestMain(m)
+}
+
+const (
+	seedEnv = "MILLPOND_SEED"
+	soakEnv = "MILLPOND_SOAK"
+)
+
+// seedOf returns the seed of a test, the given one or a new one, and prints it.
+func seedOf(t *testing.T) uint64 {
+	t.Helper()
+	seed := rand.Uint64N(1_000_000_000)
+	if given := os.Getenv(seedEnv); given != "" {
+		var err error
+		if seed, err = strconv.ParseUint(given, 10, 64); err != nil {
+			t.Fatalf("%s: %v", seedEnv, err)
+		}
+	}
+	t.Logf("seed %d: %s", seed, replay(t, seed))
+	return seed
+}

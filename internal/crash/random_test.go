@@ -1,0 +1,69 @@
+package crash
+
+import (
+	"fmt"
+	"os"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/millpond-go/millpond/internal/fleet"
+)
+
+// TestRandom hurts workers, and on Postgres the server and the network, at random
+// times, while messages come in every order, several times and at once, and handlers
+// misbehave in every way. With MILLPOND_SOAK=n it goes on, with one seed after the
+// other, until n workers were killed.
+func TestRandom(t *testing.T) {
+	t.Parallel()
+	on(t, map[string]opener{"postgres": newFragilePostgres, "sqlite": newSQLite}, func(t *testing.T, open opener) {
+		seed := seedOf(t)
+		messages, kills, wanted := 200, 24, 1
+		if soak := soakKills(t); soak > 0 {
+			messages, kills, wanted = 1000, 150, soak
+		}
+		begun := time.Now()
+		for killed, done := 0, false; !done; seed++ {
+			done = !t.Run(fmt.Sprintf("seed %d", seed), func(t *testing.T) {
+				r := randomTrial(open(t), seed, messages, kills).run(t)
+				r.must(t)
+				t.Log(r.summary())
+				killed += r.kills(fleet.SIGKILL)
+			})
+			if done = done || killed >= wanted; wanted > 1 {
+				t.Logf("%d of %d workers killed after %s", killed, wanted, time.Since(begun).Round(time.Second))
+			}
+		}
+	})
+}
+
+// soakKills is how many workers must be killed on each store, 0 without MILLPOND_SOAK.
+func soakKills(t *testing.T) int {
+	t.Helper()
+	given := os.Getenv(soakEnv)
+	if given == "" {
+		return 0
+	}
+	n, err := strconv.Atoi(given)
+	if err != nil || n < 1 {
+		t.Fatalf("%s is %q: give a number of kills", soakEnv, given)
+	}
+	return n
+}
+
+func randomTrial(s *system, seed uint64, messages, kills int) *trial {
+	tr := &trial{
+		system: s,
+		orders: workload(seed, messages, everything()),
+		setup:  setup{HandlerTimeout: time.Second, CommitTimeout: time.Second},
+		Config: fleet.Config{Seed: seed, Workers: 4, Duplicates: 0.5, Apart: 200, Reorder: 30},
+		limit:  2*time.Minute + time.Duration(messages)*200*time.Millisecond,
+	}
+	acks := len(tr.orders) * len(consumers) // at least
+	tr.Kills = fleet.RandomKills(seed, kills, acks, tr.Workers, fleet.SIGKILL, fleet.SIGKILL, fleet.SIGSTOP, fleet.SIGTERM)
+	if s.server != nil {
+		s.proxy.SetRandomFaults(lossy(seed))
+		tr.disturb = outages(s, seed, max(8, kills/4))
+	}
+	return tr
+}

@@ -1,0 +1,162 @@
+package crash
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/millpond-go/millpond/middleware/keys"
+	"github.com/millpond-go/millpond/stores"
+)
+
+// state is what is committed, as an independent connection sees it.
+type state struct {
+	inbox      map[key]inboxRow
+	effects    map[key][]effect
+	quarantine map[subject][]quarantined
+	sold       map[string]int // by consumer, over all items
+}
+
+type inboxRow struct {
+	status      int
+	fingerprint []byte
+	committed   time.Time // zero where the server does not keep it
+}
+
+func (r inboxRow) of(payload string) bool {
+	return string(r.fingerprint) == string(stores.NewFingerprint(stores.FingerprintKey{}, []byte(payload)).Bytes())
+}
+
+type effect struct {
+	part         int
+	run, payload string
+}
+
+type quarantined struct {
+	id     string
+	reason stores.Reason
+	seen   int
+}
+
+// formatID returns a stored id as its producer wrote it.
+func formatID(stored []byte) string { return strings.TrimPrefix(keys.Format(stored), "u:") }
+
+// readState reads everything. No parameters means no dialect.
+func readState(ctx context.Context, s *system) (*state, error) {
+	st := &state{
+		inbox:      make(map[key]inboxRow),
+		effects:    make(map[key][]effect),
+		quarantine: make(map[subject][]quarantined),
+		sold:       make(map[string]int),
+	}
+	for _, read := range []struct {
+		query string
+		scan  func(*sql.Rows) error
+	}{
+		{
+			`SELECT c.handler, i.message_id, i.status, i.fingerprint FROM millpond_inbox i JOIN millpond_consumer c ON c.id = i.consumer`,
+			func(rows *sql.Rows) error {
+				var (
+					consumer string
+					id       []byte
+					r        inboxRow
+				)
+				err := rows.Scan(&consumer, &id, &r.status, &r.fingerprint)
+				st.inbox[key{consumer, formatID(id)}] = r
+				return err
+			},
+		},
+		{
+			`SELECT consumer, id, part, run, payload FROM effect`,
+			func(rows *sql.Rows) error {
+				var (
+					k key
+					e effect
+				)
+				err := rows.Scan(&k.consumer, &k.id, &e.part, &e.run, &e.payload)
+				st.effects[k] = append(st.effects[k], e)
+				return err
+			},
+		},
+		{
+			`SELECT c.handler, q.message_id, q.reason, q.payload, q.seen FROM millpond_quarantine q JOIN millpond_consumer c ON c.id = q.consumer`,
+			func(rows *sql.Rows) error {
+				var (
+					consumer    string
+					id, payload []byte
+					q           quarantined
+				)
+				err := rows.Scan(&consumer, &id, &q.reason, &payload, &q.seen)
+				q.id = formatID(id)
+				s := subject{consumer, string(payload)}
+				st.quarantine[s] = append(st.quarantine[s], q)
+				return err
+			},
+		},
+		{
+			`SELECT consumer, sold FROM stock`,
+			func(rows *sql.Rows) error {
+				var (
+					consumer string
+					sold     int
+				)
+				err := rows.Scan(&consumer, &sold)
+				st.sold[consumer] += sold
+				return err
+			},
+		},
+	} {
+		if err := query(ctx, s.admin, read.query, read.scan); err != nil {
+			return nil, fmt.Errorf("%s: %w", read.query, err)
+		}
+	}
+	return st, st.readCommitTimes(ctx, s)
+}
+
+func (st *state) readCommitTimes(ctx context.Context, s *system) error {
+	if s.server == nil {
+		return nil
+	}
+	return query(ctx, s.admin, `SELECT c.handler, i.message_id, pg_xact_commit_timestamp(i.xmin)
+FROM millpond_inbox i JOIN millpond_consumer c ON c.id = i.consumer`, func(rows *sql.Rows) error {
+		var (
+			consumer string
+			id       []byte
+			at       time.Time
+		)
+		err := rows.Scan(&consumer, &id, &at)
+		k := key{consumer, formatID(id)}
+		r := st.inbox[k]
+		r.committed = at
+		st.inbox[k] = r
+		return err
+	})
+}
+
+func query(ctx context.Context, db *sql.DB, text string, scan func(*sql.Rows) error) error {
+	rows, err := db.QueryContext(ctx, text)
+	if err != nil {
+		return err
+	}
+	defer rows.Close()
+	for rows.Next() {
+		if err := scan(rows); err != nil {
+			return err
+		}
+	}
+	return rows.Err()
+}
+
+// settled asks whether a message that was just acked is completed or in quarantine.
+func settled(ctx context.Context, s *system, e *entry) (bool, error) {
+	id := []byte("u:" + e.ID)
+	text := `SELECT (SELECT count(*) FROM millpond_inbox i JOIN millpond_consumer c ON c.id = i.consumer
+ WHERE i.message_id = $1 AND c.handler = $2)
++ (SELECT count(*) FROM millpond_quarantine q JOIN millpond_consumer c ON c.id = q.consumer
+ WHERE q.payload = $3 AND c.handler = $2)`
+	var n int
+	err := s.admin.QueryRowContext(ctx, s.dialect.placeholder(text), id, e.consumer, []byte(e.Payload)).Scan(&n)
+	return n > 0, err
+}

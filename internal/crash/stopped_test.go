@@ -1,0 +1,144 @@
+package crash
+
+import (
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/millpond-go/millpond/internal/fleet"
+)
+
+// The deadlines of a delivery in these tests. Their sum is the bound after which the
+// server ends the transaction of a process that stands still.
+const (
+	stoppedHandler = 600 * time.Millisecond
+	stoppedCommit  = 400 * time.Millisecond
+	stoppedBound   = stoppedHandler + stoppedCommit
+)
+
+// stop runs two workers, one of which is stopped at a point for longer than the bound.
+// Each has one message at a time, and after a moment another worker gets it too.
+func stop(t *testing.T, open opener, point, variant string, pause time.Duration) (*result, stopped) {
+	t.Helper()
+	seed := seedOf(t)
+	const attempts = 5
+	for range attempts {
+		tr := &trial{
+			system: open(t),
+			orders: workload(seed, 12, mix{share: map[conduct]int{slow: 30}}),
+			setup:  setup{HandlerTimeout: stoppedHandler, CommitTimeout: stoppedCommit, HoldLimit: time.Second, Variant: variant},
+			Config: fleet.Config{
+				Seed: seed, Workers: 2, InFlight: 1, Visibility: 100 * time.Millisecond,
+				Kills: []fleet.Kill{{Kind: fleet.SIGSTOP, Point: point, Pause: pause, Hit: 3}},
+			},
+		}
+		r := tr.run(t)
+		t.Log(r.summary())
+		if r.Kills[fleet.SIGSTOP] != 1 {
+			t.Fatalf("nobody was stopped: the point was not reached")
+		}
+		if s, inTime := r.stopped(point); inTime {
+			return r, s
+		}
+		r.must(t)
+	}
+	t.Fatalf("%d times the process went on before the signal had stopped it", attempts)
+	return nil, stopped{}
+}
+
+// stopped is a process that was stopped, and what it had in its hands.
+type stopped struct {
+	at    time.Time
+	pid   int
+	key   key
+	body  string
+	freed time.Duration // after the stop, until another process had completed the message; 0: never
+}
+
+// stopped finds out who was stopped. The signal takes a moment: inTime is false if the
+// process got beyond the point.
+func (r *result) stopped(point string) (s stopped, inTime bool) {
+	history := slices.Clone(r.history)
+	slices.SortStableFunc(history, func(a, b event) int { return a.At.Compare(b.At) })
+	i := slices.IndexFunc(history, func(e event) bool { return strings.HasPrefix(e.Detail, string(fleet.SIGSTOP)) })
+	s = stopped{at: history[i].At, pid: history[i].PID}
+	inTime = true
+	for _, e := range history[:i] {
+		if e.PID == s.pid && e.What == saidAt+point {
+			s.key, s.body = key{e.Consumer, e.ID}, e.Payload
+		}
+	}
+	for _, e := range history[i:] {
+		switch {
+		case e.PID == s.pid && e.What == saidPast+point && e.At.Sub(s.at) < stoppedBound/10:
+			return s, false
+		case e.PID != s.pid && e.What == "parent: "+string(fleet.EventAcked) && e.Consumer == s.key.consumer && e.Payload == s.body && s.freed == 0:
+			s.freed = e.At.Sub(s.at)
+		}
+	}
+	return s, inTime
+}
+
+// commitsOf returns what the commits of a process for a message came to.
+func (r *result) commitsOf(pid int, k key) []string {
+	var outcomes []string
+	for _, e := range r.history {
+		if e.PID == pid && e.Consumer == k.consumer && e.ID == k.id && e.What == saidCommit {
+			outcomes = append(outcomes, e.Detail)
+		}
+	}
+	return outcomes
+}
+
+// TestStoppedHolderFreesItsKey: a process that stands still loses its key within the
+// bound, because the server ends its transaction. Another one completes the message
+// meanwhile, and when the first goes on it changes nothing.
+func TestStoppedHolderFreesItsKey(t *testing.T) {
+	t.Parallel()
+	for _, point := range points {
+		if point == pointHold { // reached only in a crowd
+			continue
+		}
+		t.Run(point, func(t *testing.T) {
+			t.Parallel()
+			const pause = 15 * time.Second // the end of everything else comes first
+			r, s := stop(t, newPostgres, point, "", pause)
+			r.must(t)
+			const margin = 5 * time.Second // pauses of those who wait, on a busy machine
+			if s.freed == 0 || s.freed > stoppedBound+margin {
+				t.Errorf("%v was completed by another process %s after its holder was stopped, the bound is %s\n%s",
+					s.key, s.freed, stoppedBound, tell(about(r.history, s.key)))
+			}
+			t.Logf("completed elsewhere after %s", s.freed)
+			if point == pointCommitEnd || point == pointDeliveryEnd {
+				return // it had committed
+			}
+			if commits := r.commitsOf(s.pid, s.key); slices.Contains(commits, "") {
+				t.Errorf("the stopped process has committed %v after all: %q\n%s", s.key, commits, tell(about(r.history, s.key)))
+			}
+		})
+	}
+}
+
+// TestStoppedWriterHoldsUpTheFile: SQLite has no server that could end the transaction
+// of a stopped process. The others hold their deliveries until it goes on, and nothing
+// is lost.
+func TestStoppedWriterHoldsUpTheFile(t *testing.T) {
+	t.Parallel()
+	for _, point := range points {
+		if point == pointHold {
+			continue
+		}
+		t.Run(point, func(t *testing.T) {
+			t.Parallel()
+			const pause = 2 * time.Second
+			r, s := stop(t, newSQLite, point, "", pause)
+			r.must(t)
+			holding := slices.Contains([]string{pointClaimEnd, pointBetween, pointHandlerEnd, pointCommitStart}, point)
+			if holding && s.freed != 0 && s.freed < pause {
+				t.Errorf("%v was completed elsewhere while its holder stood still\n%s", s.key, tell(about(r.history, s.key)))
+			}
+		})
+	}
+}

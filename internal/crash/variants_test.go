@@ -1,0 +1,324 @@
+package crash
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/ThreeDotsLabs/watermill/message"
+
+	"github.com/millpond-go/millpond/internal/fleet"
+	"github.com/millpond-go/millpond/middleware"
+	"github.com/millpond-go/millpond/stores"
+)
+
+// variant breaks one rule of the design. The zero variant breaks none.
+type variant struct {
+	rule   string
+	system string   // the store on which the rule can be broken; "": both
+	find   []string // the invariants of which one must be found violated
+
+	store  func(b *backend) middleware.Store
+	config func(*middleware.InboxConfig)
+	around func(message.HandlerMiddleware) message.HandlerMiddleware
+	split  bool      // each consumer has an inbox of its own
+	with   []conduct // of handlers, that bring it to light
+}
+
+// variants, by name. Each is one way in which an inbox may be wrong; how it is wrong
+// stays here.
+var variants = map[string]variant{
+	"": {rule: "none", with: []conduct{commits, defers, swallows}},
+	"ack first": {
+		rule: "ack never precedes commit", find: []string{"I2", "I3"},
+		around: ackFirst,
+	},
+	"claim apart": {
+		rule: "claim and effects commit together", find: []string{"I1"},
+		store: func(b *backend) middleware.Store { return &claimApart{b.store, b} },
+	},
+	"check then act": {
+		rule: "the claim is one atomic decision", find: []string{"I1"},
+		store: func(b *backend) middleware.Store { return &checkThenAct{b.store, b} },
+	},
+	"unproven": {
+		rule: "a commit needs proof", find: []string{"I2", "I3"}, with: []conduct{commits, defers},
+		store: func(b *backend) middleware.Store { return unproven{b.store} },
+	},
+	"no tag": {
+		rule: "COMMIT without an error is no proof", system: "postgres", find: []string{"I12"}, with: []conduct{swallows},
+		store: func(b *backend) middleware.Store { return &noTag{b.store, b} },
+	},
+	"run again": {
+		rule: "an unknown commit is not a failed one", system: "postgres", find: []string{"I1"},
+		store: func(b *backend) middleware.Store { return &runAgain{Store: b.store, b: b} },
+	},
+	"no fingerprint": {
+		rule: "another message under a used id is kept", find: []string{"I6"},
+		config: func(c *middleware.InboxConfig) { c.Fingerprint.Off = true },
+	},
+	"one consumer": {
+		rule: "consumers are counted apart", find: []string{"I11"},
+		config: func(c *middleware.InboxConfig) { c.Handler, c.AcceptTopics = "both", true }, split: true,
+	},
+	"no bound": {
+		rule: "a stuck holder frees its key", system: "postgres", find: []string{"I10"},
+		store: func(b *backend) middleware.Store { return noBound{b.store} },
+	},
+}
+
+func (v variant) inbox(b *backend, c middleware.InboxConfig) (message.HandlerMiddleware, error) {
+	if v.config != nil {
+		v.config(&c)
+	}
+	store := middleware.Store(b.store)
+	if v.store != nil {
+		store = v.store(b)
+	}
+	in, err := middleware.NewInbox(store, c)
+	if err != nil {
+		return nil, err
+	}
+	wrap := message.HandlerMiddleware(in.Middleware)
+	if v.split {
+		other, err := middleware.NewInbox(store, c)
+		if err != nil {
+			return nil, err
+		}
+		wrap = func(h message.HandlerFunc) message.HandlerFunc {
+			one, two := in.Middleware(h), other.Middleware(h)
+			return func(msg *message.Message) ([]*message.Message, error) {
+				if message.HandlerNameFromCtx(msg.Context()) == consumers[0] {
+					return one(msg)
+				}
+				return two(msg)
+			}
+		}
+	}
+	if v.around != nil {
+		wrap = v.around(wrap)
+	}
+	return wrap, nil
+}
+
+// TestVariantsAreFound breaks one rule at a time. A harness that does not notice
+// proves nothing about the inbox that keeps them all.
+func TestVariantsAreFound(t *testing.T) {
+	t.Parallel()
+	for name, v := range variants {
+		if name == "no bound" {
+			continue // shown by a process that stands still
+		}
+		t.Run(cmp.Or(name, "all rules kept"), func(t *testing.T) {
+			t.Parallel()
+			systems := map[string]opener{"postgres": newProxiedPostgres, "sqlite": newSQLite}
+			maps.DeleteFunc(systems, func(name string, _ opener) bool { return v.system != "" && v.system != name })
+			on(t, systems, func(t *testing.T, open opener) {
+				r := variantTrial(open(t), seedOf(t), name).run(t)
+				t.Logf("%s\nfound %v", r.summary(), r.invariants())
+				if name == "" {
+					r.must(t) // or what is found for the others proves nothing
+					return
+				}
+				if !slices.ContainsFunc(v.find, func(i string) bool { return slices.Contains(r.invariants(), i) }) {
+					t.Errorf("the rule %q was broken and nobody noticed; want a violation of one of %v", v.rule, v.find)
+				}
+			})
+		})
+	}
+}
+
+func variantTrial(s *system, seed uint64, variant string) *trial {
+	handlers := mix{share: map[conduct]int{slow: 30, flaky: 10}, contested: 20}
+	for _, c := range variants[variant].with {
+		handlers.share[c] = 10
+	}
+	tr := &trial{
+		system: s,
+		orders: workload(seed, 40, handlers),
+		setup:  setup{HandlerTimeout: time.Second, CommitTimeout: time.Second, Variant: variant},
+		Config: fleet.Config{
+			Seed: seed, Workers: 3, Duplicates: 0.5, Apart: 3,
+			Kills: fleet.RandomKills(seed, 6, 150, 3),
+		},
+	}
+	if s.proxy != nil {
+		faults := lossy(seed)
+		faults.LoseCommitReply, faults.LoseCommitRequest = 0.15, 0.15
+		s.proxy.SetRandomFaults(faults)
+	}
+	return tr
+}
+
+// ackFirst acks before it calls the inbox.
+func ackFirst(inbox message.HandlerMiddleware) message.HandlerMiddleware {
+	return func(h message.HandlerFunc) message.HandlerFunc {
+		next := inbox(h)
+		return func(msg *message.Message) ([]*message.Message, error) {
+			msg.Ack()
+			return next(msg)
+		}
+	}
+}
+
+// claimApart commits the claim before the handler runs, in a transaction of its own.
+type claimApart struct {
+	stores.Store
+	b *backend
+}
+
+func (c *claimApart) Begin(ctx context.Context, claim stores.Claim) (stores.Attempt, stores.Verdict, error) {
+	attempt, verdict, err := c.Store.Begin(ctx, claim)
+	if attempt == nil {
+		return attempt, verdict, err
+	}
+	if err := attempt.Commit(ctx); err != nil {
+		return nil, stores.Verdict{}, err
+	}
+	return attemptOf(beginWithoutClaim(c.b))
+}
+
+// checkThenAct looks for the row, and then inserts it and does not look.
+type checkThenAct struct {
+	stores.Store
+	b *backend
+}
+
+func (c *checkThenAct) Begin(ctx context.Context, claim stores.Claim) (stores.Attempt, stores.Verdict, error) {
+	verdict := stores.Verdict{Outcome: stores.Claimed}
+	var n int
+	err := c.b.db.QueryRowContext(ctx, c.b.dialect.placeholder("SELECT count(*) FROM millpond_inbox WHERE message_id = $1 AND consumer = "+consumerID),
+		claim.Key.ID, claim.Key.Consumer.Handler).Scan(&n)
+	switch {
+	case err != nil:
+		return nil, verdict, fmt.Errorf("%w: %w", stores.ErrUnavailable, err)
+	case n > 0:
+		verdict.Outcome = stores.Duplicate
+		return nil, verdict, nil
+	}
+	a, err := beginWithoutClaim(c.b)
+	if err != nil {
+		return nil, verdict, err
+	}
+	if err := a.claim(ctx, claim, "ON CONFLICT DO NOTHING"); err != nil {
+		return nil, verdict, errors.Join(stores.ErrUnavailable, err, a.Rollback(ctx))
+	}
+	return a, verdict, nil
+}
+
+// unproven takes every end of a commit for a success.
+type unproven struct{ stores.Store }
+
+func (u unproven) Begin(ctx context.Context, claim stores.Claim) (stores.Attempt, stores.Verdict, error) {
+	attempt, verdict, err := u.Store.Begin(ctx, claim)
+	if attempt != nil {
+		attempt = unprovenAttempt{attempt}
+	}
+	return attempt, verdict, err
+}
+
+type unprovenAttempt struct{ stores.Attempt }
+
+func (a unprovenAttempt) Commit(ctx context.Context) error {
+	_ = a.Attempt.Commit(ctx)
+	return nil
+}
+
+// noTag sends COMMIT and is content if there is no error.
+type noTag struct {
+	stores.Store
+	b *backend
+}
+
+func (n *noTag) Begin(ctx context.Context, claim stores.Claim) (stores.Attempt, stores.Verdict, error) {
+	a, err := beginWithoutClaim(n.b)
+	if err != nil {
+		return nil, stores.Verdict{}, err
+	}
+	if a.claim(ctx, claim, "") == nil {
+		a.byText = true
+		return attemptOf(a, nil)
+	}
+	_ = a.Rollback(ctx)
+	return n.duplicate(ctx, claim)
+}
+
+func (n *noTag) duplicate(ctx context.Context, claim stores.Claim) (stores.Attempt, stores.Verdict, error) {
+	attempt, verdict, err := n.Store.Begin(ctx, claim)
+	if attempt != nil { // its holder has rolled back meanwhile
+		return nil, stores.Verdict{Outcome: stores.InFlight}, attempt.Rollback(ctx)
+	}
+	return nil, verdict, err
+}
+
+// runAgain takes an unknown commit for a failed one and runs the handler again without
+// asking.
+type runAgain struct {
+	stores.Store
+	b *backend
+
+	mu      sync.Mutex
+	unknown map[string]bool
+}
+
+func (r *runAgain) Begin(ctx context.Context, claim stores.Claim) (stores.Attempt, stores.Verdict, error) {
+	id := claim.Key.Consumer.Handler + string(claim.Key.ID)
+	r.mu.Lock()
+	again := r.unknown[id]
+	delete(r.unknown, id)
+	r.mu.Unlock()
+	if again {
+		return attemptOf(beginWithoutClaim(r.b))
+	}
+	attempt, verdict, err := r.Store.Begin(ctx, claim)
+	if attempt != nil {
+		attempt = runAgainAttempt{attempt, func() {
+			r.mu.Lock()
+			defer r.mu.Unlock()
+			if r.unknown == nil {
+				r.unknown = make(map[string]bool)
+			}
+			r.unknown[id] = true
+		}}
+	}
+	return attempt, verdict, err
+}
+
+type runAgainAttempt struct {
+	stores.Attempt
+	forget func()
+}
+
+func (a runAgainAttempt) Commit(ctx context.Context) error {
+	err := a.Attempt.Commit(ctx)
+	if errors.Is(err, stores.ErrCommitUnknown) {
+		a.forget()
+		return fmt.Errorf("%w: %w", stores.ErrNotCommitted, errors.New("the connection was lost"))
+	}
+	return err
+}
+
+// noBound lets a transaction stand still for as long as it likes.
+type noBound struct{ stores.Store }
+
+func (n noBound) Begin(ctx context.Context, claim stores.Claim) (stores.Attempt, stores.Verdict, error) {
+	claim.Bound = 0
+	return n.Store.Begin(ctx, claim)
+}
+
+// TestMissingBoundIsFound: without the server's bound a stopped process keeps its key
+// for as long as it stands still.
+func TestMissingBoundIsFound(t *testing.T) {
+	t.Parallel()
+	const pause = 4 * time.Second
+	_, s := stop(t, newPostgres, pointBetween, "no bound", pause)
+	if s.freed != 0 && s.freed < pause {
+		t.Errorf("the key was freed after %s, and the transaction had no bound", s.freed)
+	}
+}

@@ -1,0 +1,180 @@
+package crash
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"slices"
+	"strings"
+
+	"github.com/millpond-go/millpond/internal/fleet"
+	"github.com/millpond-go/millpond/stores"
+)
+
+const (
+	service = "crash"
+	topic   = "orders"
+)
+
+// consumers are the handlers of the service. Both read the topic, each all of it.
+var consumers = []string{"stock", "audit"}
+
+// queue is what a consumer's subscription is called in the fleet, as brokers with
+// consumer groups keep one for each group.
+func queue(consumer string) string { return topic + "@" + consumer }
+
+// conduct is how the handler behaves for a message. It is part of the id, so every
+// process knows it.
+type conduct string
+
+const (
+	honest  conduct = "honest"
+	slow    conduct = "slow"    // takes its time between the effects
+	batched conduct = "batched" // honest, but in ways that make the store prove the commit
+	flaky   conduct = "flaky"   // fails twice, after the first effect
+	panics  conduct = "panics"  // at first, after the first effect
+	exits   conduct = "exits"   // ends its process at first, after the first effect
+	goexits conduct = "goexits" // ends its goroutine at first
+	outputs conduct = "outputs" // returns a message, always
+
+	// Dishonest at first, and then returning nil.
+	swallows conduct = "swallows" // a failed statement's error
+	replaces conduct = "replaces" // as swallows, with a statement that also rolls back where there is one
+	commits  conduct = "commits"  // the transaction, by its method and in SQL
+	rollback conduct = "rollback" // the transaction, by its method and in SQL
+	defers   conduct = "defers"   // a violation of a constraint that is checked at commit
+	cancels  conduct = "cancels"  // a statement in the middle
+	leaks    conduct = "leaks"    // the transaction to a goroutine that goes on
+	reenters conduct = "reenters" // runs twice in one attempt
+)
+
+var dishonest = []conduct{swallows, replaces, commits, rollback, defers, cancels, leaks, reenters}
+
+// Ids without a conduct, and the reason that they are in quarantine for.
+const (
+	unreadable = "unreadable"
+	nameless   = "nameless"
+	longwinded = "longwinded"
+)
+
+// order is a message as its producer sends it.
+type order struct {
+	ID          string
+	Payload     string
+	Undecodable bool
+}
+
+// conduct is what stands behind the number of the id.
+func (o order) conduct() conduct { return conductOf(o.ID) }
+
+func conductOf(id string) conduct {
+	_, c, _ := strings.Cut(id, "-")
+	return conduct(c)
+}
+
+func (o order) to(consumer string) fleet.Message {
+	m := fleet.Message{Topic: queue(consumer), UUID: o.ID, Payload: []byte(o.Payload)}
+	if o.Undecodable {
+		m.Undecodable = "not an order"
+	}
+	return m
+}
+
+// fate is how a message must end: completed, or in quarantine for a reason.
+type fate struct {
+	reason   stores.Reason // "": completed
+	conflict bool          // one of two messages under an id: the other one may have been first
+}
+
+func (o order) fate() fate {
+	switch {
+	case o.Undecodable:
+		return fate{reason: stores.ReasonUndecodable}
+	case o.ID == "":
+		return fate{reason: stores.ReasonNoKey}
+	case strings.HasSuffix(o.ID, longwinded):
+		return fate{reason: stores.ReasonKeyTooLong}
+	case o.conduct() == outputs:
+		return fate{reason: stores.ReasonOutputs}
+	case strings.Contains(o.Payload, contested):
+		return fate{conflict: true}
+	}
+	return fate{}
+}
+
+// contested marks the payloads of two different messages under one id.
+const contested = "contested"
+
+// mix says how many messages in a hundred have which conduct; the rest is honest. Of
+// those whose conduct allows it, so many in a hundred share their id with another.
+type mix struct {
+	share     map[conduct]int
+	contested int
+}
+
+// workload is n messages, most of them several times, in the order of their
+// publishing.
+func workload(seed uint64, n int, m mix) []order {
+	rng := rand.New(rand.NewPCG(seed, 1))
+	type published struct {
+		order
+		at int
+	}
+	var all []published
+	publish := func(o order, at int) {
+		for range 1 + rng.IntN(3) { // producers send twice, too
+			all = append(all, published{o, at})
+			at += rng.IntN(100)
+		}
+	}
+	names := slices.Sorted(maps.Keys(m.share))
+	draw := func() conduct {
+		p := rng.IntN(100)
+		for _, c := range names {
+			if p -= m.share[c]; p < 0 {
+				return c
+			}
+		}
+		return honest
+	}
+	for i := range n {
+		c := draw()
+		id := fmt.Sprintf("%04d-%s", i, c)
+		o := order{ID: id, Payload: "order " + id}
+		switch c {
+		case unreadable:
+			o.Undecodable = true
+		case nameless:
+			o.ID = ""
+		case longwinded:
+			o.ID = strings.Repeat("x", 300) + o.ID
+		case honest, slow, batched, flaky:
+			if rng.IntN(100) < m.contested {
+				other := o
+				o.Payload += ", " + contested + ", one"
+				other.Payload += ", " + contested + ", the other"
+				publish(other, i+rng.IntN(30))
+			}
+		}
+		publish(o, i)
+	}
+	slices.SortStableFunc(all, func(a, b published) int { return cmp.Compare(a.at, b.at) })
+	orders := make([]order, len(all))
+	for i, p := range all {
+		orders[i] = p.order
+	}
+	return orders
+}
+
+// everything mixes all there is.
+func everything() mix {
+	share := map[conduct]int{
+		slow: 12, batched: 8, flaky: 5, panics: 3, goexits: 3, exits: 1, outputs: 3,
+		unreadable: 1, nameless: 1, longwinded: 1,
+	}
+	for _, c := range dishonest {
+		share[c] = 2
+	}
+	return mix{share: share, contested: 12}
+}
