@@ -44,7 +44,8 @@ type InboxConfig struct {
 	// included. Default: 10 s.
 	ClaimTimeout time.Duration
 	// HandlerTimeout is the deadline of the handler's context. The context is
-	// detached from the message's: a shutdown does not cancel it. Default: 30 s.
+	// detached from the message's: a shutdown does not cancel it. A handler that
+	// returns later has failed, with ErrHandlerTimeout. Default: 30 s.
 	HandlerTimeout time.Duration
 	// CommitTimeout bounds the commit, and each look for an unknown one. Default: 10 s.
 	CommitTimeout time.Duration

@@ -28,6 +28,10 @@ var (
 	// ErrNoHandlerName: the message did not come through a Watermill router and
 	// InboxConfig.Handler is not set. Wrapped by ErrNotNow.
 	ErrNoHandlerName = errors.New("middleware: no handler name: run the inbox on a router, or set InboxConfig.Handler")
+	// ErrHandlerTimeout: the handler returned nil after its deadline. Statements that it
+	// sent since may have been refused, and their errors hidden, so the attempt is
+	// rolled back. Raise InboxConfig.HandlerTimeout if the time is needed.
+	ErrHandlerTimeout = errors.New("middleware: the handler returned after its HandlerTimeout")
 	// ErrAckedEarly: the handler acked the message itself, so the broker will not
 	// deliver it again. If the attempt was not committed the message is in
 	// quarantine.

@@ -28,6 +28,9 @@ func (d *delivery) run() (reason error, settled bool, err error) {
 		d.metadata = maps.Clone(d.metadata)
 	}
 	outputs, err := d.call(ctx)
+	if err == nil && ctx.Err() != nil {
+		err = fmt.Errorf("%w of %s", ErrHandlerTimeout, d.in.config.HandlerTimeout)
+	}
 	switch {
 	case err != nil:
 		return d.undo(err, d.failed)
@@ -132,12 +135,12 @@ func (d *delivery) undo(cause error, then func(error) error) (reason error, sett
 // lose the rest. And what was the database's doing is tried again.
 func (d *delivery) after(attempt stores.Attempt, ended, cause error, then func(error) error) (reason error, settled bool, _ error) {
 	d.restore()
-	if errors.Is(ended, stores.ErrTxEscaped) && d.in.resolver != nil {
-		completed, err := d.resolve()
+	if e, ok := attempt.(stores.Escapable); ok && errors.Is(ended, stores.ErrTxEscaped) {
+		committed, err := d.resolve(e.Escaped)
 		switch {
 		case err != nil:
 			return nil, true, d.notNow(err)
-		case completed:
+		case committed:
 			return nil, true, d.quarantine(stores.ReasonTxCommitted, errors.Join(cause, ended))
 		}
 	}
@@ -169,7 +172,9 @@ func (d *delivery) unknown(err error) (reason error, settled bool, _ error) {
 	if d.in.resolver == nil {
 		return err, false, nil // the next claim will tell
 	}
-	completed, resolveErr := d.resolve()
+	completed, resolveErr := d.resolve(func(ctx context.Context) (bool, error) {
+		return d.in.resolver.Resolve(ctx, d.claim.Key)
+	})
 	switch {
 	case resolveErr != nil:
 		return nil, true, d.notNow(errors.Join(err, resolveErr))
@@ -185,13 +190,13 @@ func (d *delivery) unknown(err error) (reason error, settled bool, _ error) {
 }
 
 // resolve asks until the store knows, as long as the delivery may be held.
-func (d *delivery) resolve() (completed bool, err error) {
+func (d *delivery) resolve(ask func(context.Context) (bool, error)) (answer bool, err error) {
 	for {
 		ctx, cancel := context.WithTimeout(d.ctx, d.in.config.CommitTimeout)
-		completed, err = d.in.resolver.Resolve(ctx, d.claim.Key)
+		answer, err = ask(ctx)
 		cancel()
 		if err == nil {
-			return completed, nil
+			return answer, nil
 		}
 		if !d.hold(err) {
 			return false, err

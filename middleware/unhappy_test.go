@@ -180,6 +180,21 @@ func TestEarlyAckIsKeptWhenTheDeliveryCannotBeDecided(t *testing.T) {
 	})
 }
 
+// What it did not see refused may be missing from what would be committed.
+func TestHandlerThatReturnsTooLateHasFailed(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		attempt := &scriptedAttempt{}
+		_, err := newInbox(t, storeOf(attempt)).Middleware(handle(func(*message.Message) error {
+			<-time.After(time.Minute)
+			return nil
+		}))(newMessage(t.Context(), "a"))
+		if !errors.Is(err, middleware.ErrHandlerTimeout) || !middleware.OnlyFailures(err) || attempt.committed || !attempt.rolledBack {
+			t.Error(err, attempt)
+		}
+	})
+}
+
 func TestBackoffNeverOverflows(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -46,7 +46,7 @@ var (
 	ErrTxEnded = errors.New("stores: the handler ended the transaction, which belongs to millpond")
 	// ErrTxEscaped comes with ErrTxEnded from a store that could not keep the handler
 	// from committing: part of its effects may be committed, and the claim with them.
-	// Ask [Resolver].
+	// Ask [Escapable].
 	ErrTxEscaped = errors.New("stores: the handler went around its transaction and may have committed part of its effects")
 	// ErrTxExpired: the server ended the transaction because it stood still beyond its
 	// bound.

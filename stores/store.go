@@ -108,7 +108,7 @@ type Attempt interface {
 
 	// Rollback ends the attempt without a trace. It does nothing after Commit or a
 	// first Rollback. An error that wraps ErrTxEscaped means that the transaction had
-	// been ended by the handler, which may have committed it: ask [Resolver]. Any
+	// been ended by the handler, which may have committed it: ask [Escapable]. Any
 	// other error means that the connection was closed instead, which also ends the
 	// transaction, as soon as the server notices.
 	Rollback(ctx context.Context) error
@@ -122,6 +122,15 @@ type Interruptible interface {
 	// about the message, so the attempt is to be made again and not counted. nil if
 	// there is no such reason. It is asked after Commit or Rollback.
 	Interrupted() error
+}
+
+// Escapable is implemented by the attempts of stores that cannot keep a handler from
+// committing (ErrTxEscaped).
+type Escapable interface {
+	// Escaped reports whether this very attempt's claim is committed, not another
+	// delivery's of the same key. It waits like Resolver.Resolve, and is asked after
+	// Commit or Rollback.
+	Escaped(ctx context.Context) (committed bool, err error)
 }
 
 // Resolver is implemented by stores that can find out what became of an unknown

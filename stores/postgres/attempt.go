@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
@@ -20,6 +21,7 @@ type attempt struct {
 	conn     *pgxpool.Conn
 	consumer int32
 	id       []byte
+	at       time.Time // in the claim's row
 	entry    sqlstore.Entry
 	tx       managedTx
 
@@ -37,10 +39,11 @@ type attempt struct {
 var (
 	_ stores.Attempt       = (*attempt)(nil)
 	_ stores.Interruptible = (*attempt)(nil)
+	_ stores.Escapable     = (*attempt)(nil)
 )
 
-func newAttempt(s *Store, conn *pgxpool.Conn, tx pgx.Tx, consumer int32, id []byte) *attempt {
-	a := &attempt{store: s, conn: conn, consumer: consumer, id: id}
+func newAttempt(s *Store, conn *pgxpool.Conn, tx pgx.Tx, consumer int32, id []byte, at time.Time) *attempt {
+	a := &attempt{store: s, conn: conn, consumer: consumer, id: id, at: at}
 	a.tx = managedTx{attempt: a, tx: tx}
 	return a
 }
@@ -83,6 +86,14 @@ func (a *attempt) note(err error) {
 	if a.failure == nil {
 		a.failure = err
 	}
+}
+
+// Escaped implements stores.Escapable. Attempts of one key follow each other, so the
+// time of the claim tells their rows apart. (A transaction id would not do: a server
+// gives those again that it had not written down when it was killed.)
+func (a *attempt) Escaped(ctx context.Context) (bool, error) {
+	row, err := a.store.settledRow(ctx, a.consumer, a.id)
+	return row.found && row.completedAt.Equal(a.at), err
 }
 
 // Interrupted implements stores.Interruptible: it judges the first statement that

@@ -53,13 +53,13 @@ func (s *Store) begin(ctx context.Context, c *stores.Claim) (_ *attempt, _ store
 	if err != nil {
 		return nil, stores.Verdict{}, err
 	}
-	tx, err := s.claim(ctx, conn, consumer, c)
+	tx, at, err := s.claim(ctx, conn, consumer, c)
 	if err != nil {
 		s.abandon(ctx, conn)
 		return nil, stores.Verdict{}, unavailable(err)
 	}
 	if tx != nil {
-		return newAttempt(s, conn, tx, consumer, c.Key.ID), stores.Verdict{Outcome: stores.Claimed}, nil
+		return newAttempt(s, conn, tx, consumer, c.Key.ID, at), stores.Verdict{Outcome: stores.Claimed}, nil
 	}
 	defer conn.Release()
 	row, err := s.lookAndRollback(ctx, conn, consumer, c.Key.ID)
@@ -82,9 +82,9 @@ func (s *Store) acquire(ctx context.Context) (*pgxpool.Conn, error) {
 	return nil, unavailable(err)
 }
 
-// claim sends BEGIN and the insert in one trip and returns the transaction if the
-// row is ours.
-func (s *Store) claim(ctx context.Context, conn *pgxpool.Conn, consumer int32, c *stores.Claim) (pgx.Tx, error) {
+// claim sends BEGIN and the insert in one trip and returns the transaction and the time
+// in its row, if the row is ours.
+func (s *Store) claim(ctx context.Context, conn *pgxpool.Conn, consumer int32, c *stores.Claim) (tx pgx.Tx, at time.Time, err error) {
 	var batch pgx.Batch
 	batch.BeginTx(s.txOptions)
 	var trace []byte
@@ -99,17 +99,18 @@ func (s *Store) claim(ctx context.Context, conn *pgxpool.Conn, consumer int32, c
 		batch.Queue(s.sql.claimBounded, consumer, c.Key.ID, c.Fingerprint.Bytes(), trace, lock, idle, statement)
 	}
 	results := conn.SendBatch(ctx, &batch)
-	if _, err := results.Exec(); err != nil {
-		return nil, errors.Join(err, results.Close())
+	if _, err = results.Exec(); err != nil {
+		return nil, at, errors.Join(err, results.Close())
 	}
-	tag, err := results.Exec()
-	if closeErr := results.Close(); err == nil {
+	err = results.QueryRow().Scan(&at)
+	taken := errors.Is(err, pgx.ErrNoRows)
+	if closeErr := results.Close(); err == nil || taken {
 		err = closeErr
 	}
-	if err != nil || tag.RowsAffected() != 1 {
-		return nil, err
+	if err != nil || taken {
+		return nil, at, err
 	}
-	return results.Tx(), nil
+	return results.Tx(), at, nil
 }
 
 // lookAndRollback reads the row that stood in the way and ends the transaction, in
@@ -203,8 +204,7 @@ func (r inboxRow) verdict(claimed stores.Fingerprint) (stores.Verdict, error) {
 	return v, nil
 }
 
-// Resolve implements stores.Resolver: it waits for the key's lock, which the
-// transaction in question holds until its outcome is visible, and reads the row.
+// Resolve implements stores.Resolver.
 func (s *Store) Resolve(ctx context.Context, k stores.Key) (bool, error) {
 	if s.closed.Load() {
 		return false, stores.ErrClosed
@@ -213,6 +213,13 @@ func (s *Store) Resolve(ctx context.Context, k stores.Key) (bool, error) {
 	if err != nil {
 		return false, err
 	}
+	row, err := s.settledRow(ctx, consumer, k.ID)
+	return row.found && row.status == statusCompleted, err
+}
+
+// settledRow waits for the key's lock, which a transaction that claims the key holds
+// until its outcome is visible, and reads the row.
+func (s *Store) settledRow(ctx context.Context, consumer int32, id []byte) (inboxRow, error) {
 	// The server must give up before we do, or it would go on waiting unwatched.
 	wait := time.Minute
 	if deadline, ok := ctx.Deadline(); ok {
@@ -220,14 +227,14 @@ func (s *Store) Resolve(ctx context.Context, k stores.Key) (bool, error) {
 	}
 	conn, err := s.acquire(ctx)
 	if err != nil {
-		return false, err
+		return inboxRow{}, err
 	}
 	defer conn.Release()
 	var batch pgx.Batch
 	batch.BeginTx(pgx.TxOptions{IsoLevel: pgx.ReadCommitted})
 	batch.Queue("SELECT set_config('lock_timeout', $1, true)", fmt.Sprintf("%dms", wait.Milliseconds()))
-	batch.Queue("SELECT pg_advisory_xact_lock($1)", s.lockKey(consumer, k.ID))
-	batch.Queue(s.sql.look, consumer, k.ID)
+	batch.Queue("SELECT pg_advisory_xact_lock($1)", s.lockKey(consumer, id))
+	batch.Queue(s.sql.look, consumer, id)
 	batch.Queue("rollback")
 	results := conn.SendBatch(ctx, &batch)
 	for range 3 {
@@ -243,7 +250,7 @@ func (s *Store) Resolve(ctx context.Context, k stores.Key) (bool, error) {
 		err = closeErr
 	}
 	if err != nil {
-		return false, unavailable(err)
+		return inboxRow{}, unavailable(err)
 	}
-	return row.found && row.status == statusCompleted, nil
+	return row, nil
 }

@@ -18,13 +18,13 @@ func newStatements(n sqlstore.Names) statements {
 		// is asked for before the insert is tried, so the insert never waits.
 		claim: n.Expand(`INSERT INTO {schema.}{prefix}inbox (consumer, message_id, status, fingerprint, traceparent, completed_at)
 SELECT $1, $2, 2, $3, $4, now() WHERE pg_try_advisory_xact_lock($5)
-ON CONFLICT DO NOTHING`),
+ON CONFLICT DO NOTHING RETURNING completed_at`),
 		// The same, where the connection's own timeouts do not keep the bound.
 		claimBounded: n.Expand(`INSERT INTO {schema.}{prefix}inbox (consumer, message_id, status, fingerprint, traceparent, completed_at)
 SELECT $1, $2, 2, $3, $4, now() WHERE pg_try_advisory_xact_lock($5)
 AND set_config('idle_in_transaction_session_timeout', $6, true) IS NOT NULL
 AND set_config('statement_timeout', $7, true) IS NOT NULL
-ON CONFLICT DO NOTHING`),
+ON CONFLICT DO NOTHING RETURNING completed_at`),
 		look: n.Expand(`SELECT status, fingerprint, traceparent, completed_at FROM {schema.}{prefix}inbox
 WHERE consumer = $1 AND message_id = $2`),
 		// Raises division_by_zero, which keeps a COMMIT behind it from running,
