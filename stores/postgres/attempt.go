@@ -93,7 +93,7 @@ func (a *attempt) note(err error) {
 // gives those again that it had not written down when it was killed.)
 func (a *attempt) Escaped(ctx context.Context) (bool, error) {
 	row, err := a.store.settledRow(ctx, a.consumer, a.id)
-	return row.found && row.completedAt.Equal(a.at), err
+	return row.found && row.CompletedAt.Equal(a.at), err
 }
 
 // Interrupted implements stores.Interruptible: it judges the first statement that

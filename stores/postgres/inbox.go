@@ -12,6 +12,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/millpond-go/millpond/internal/sqlstore"
 	"github.com/millpond-go/millpond/stores"
 )
 
@@ -150,58 +151,33 @@ func (s *Store) lockKey(consumer int32, id []byte) int64 {
 	return int64(binary.BigEndian.Uint64(sum[:])) //nolint:gosec // the bits are what matters
 }
 
-// inboxRow is what the claim needs to know of a row.
+// inboxRow is the row of a key, if there is one.
 type inboxRow struct {
-	found       bool
-	status      int16
-	fingerprint stores.Fingerprint
-	trace       stores.TraceParent
-	completedAt time.Time
+	sqlstore.Row
+
+	found bool
 }
 
 func scanRow(r pgx.Row) (inboxRow, error) {
-	var (
-		row                inboxRow
-		fingerprint, trace []byte
-		completedAt        *time.Time
-	)
-	err := r.Scan(&row.status, &fingerprint, &trace, &completedAt)
+	var row inboxRow
+	err := r.Scan(&row.Status, &row.Fingerprint, &row.Trace, &row.CompletedAt)
 	if errors.Is(err, pgx.ErrNoRows) {
 		return row, nil
 	}
-	if err != nil {
-		return row, err
-	}
-	row.found = true
-	copy(row.trace[:], trace)
-	if completedAt != nil {
-		row.completedAt = *completedAt
-	}
-	// One of an unknown form is like one of an unknown algorithm.
-	row.fingerprint, _ = stores.ParseFingerprint(fingerprint)
-	return row, nil
+	row.found = err == nil
+	return row, err
 }
 
 func (r inboxRow) verdict(claimed stores.Fingerprint) (stores.Verdict, error) {
-	switch {
-	case !r.found:
+	if !r.found {
 		// The lock is taken, or its holder has rolled back meanwhile.
 		return stores.Verdict{Outcome: stores.InFlight}, nil
-	case r.status != statusCompleted:
-		return stores.Verdict{}, fmt.Errorf("postgres: %w: the row has status %d, which a newer version has written", stores.ErrUnavailable, r.status)
 	}
-	v := stores.Verdict{
-		Outcome:     stores.Duplicate,
-		Fingerprint: r.fingerprint, TraceParent: r.trace, CompletedAt: r.completedAt,
+	v, err := r.Verdict(claimed)
+	if err != nil {
+		err = fmt.Errorf("postgres: %w", err)
 	}
-	switch r.fingerprint.Compare(claimed) {
-	case stores.Different:
-		v.Outcome = stores.Conflict
-	case stores.Incomparable:
-		v.FingerprintUnknown = true
-	case stores.Same:
-	}
-	return v, nil
+	return v, err
 }
 
 // Resolve implements stores.Resolver.
@@ -214,7 +190,7 @@ func (s *Store) Resolve(ctx context.Context, k stores.Key) (bool, error) {
 		return false, err
 	}
 	row, err := s.settledRow(ctx, consumer, k.ID)
-	return row.found && row.status == statusCompleted, err
+	return row.found && row.Status == sqlstore.StatusCompleted, err
 }
 
 // settledRow waits for the key's lock, which a transaction that claims the key holds

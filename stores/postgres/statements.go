@@ -2,10 +2,6 @@ package postgres
 
 import "github.com/millpond-go/millpond/internal/sqlstore"
 
-// statusCompleted is the value of the inbox's status column that this version
-// writes; the migration lists them all.
-const statusCompleted = 2
-
 // statements are the SQL texts for one set of table names.
 type statements struct {
 	claim, claimBounded, look, owned, register, addTopic, consumer, quarantine string
@@ -25,7 +21,7 @@ SELECT $1, $2, 2, $3, $4, now() WHERE pg_try_advisory_xact_lock($5)
 AND set_config('idle_in_transaction_session_timeout', $6, true) IS NOT NULL
 AND set_config('statement_timeout', $7, true) IS NOT NULL
 ON CONFLICT DO NOTHING RETURNING completed_at`),
-		look: n.Expand(`SELECT status, fingerprint, traceparent, completed_at FROM {schema.}{prefix}inbox
+		look: n.Expand(`SELECT status, fingerprint, traceparent, coalesce(completed_at, 'epoch') FROM {schema.}{prefix}inbox
 WHERE consumer = $1 AND message_id = $2`),
 		// Raises division_by_zero, which keeps a COMMIT behind it from running,
 		// unless the row was written by the transaction that runs this.

@@ -10,6 +10,7 @@ import (
 
 	sqlite3 "modernc.org/sqlite/lib"
 
+	"github.com/millpond-go/millpond/internal/sqlstore"
 	"github.com/millpond-go/millpond/stores"
 )
 
@@ -74,7 +75,7 @@ func (s *Store) claim(ctx context.Context, f flight, c stores.Claim) (*attempt, 
 	}
 	look := func() error {
 		found, err := s.lookUp(ctx, f.consumer, c.Key.ID)
-		if err == nil && found.status != 0 {
+		if err == nil && found.Status != 0 {
 			begin.claim.found, err = found, errTaken
 		}
 		return err
@@ -82,7 +83,7 @@ func (s *Store) claim(ctx context.Context, f flight, c stores.Claim) (*attempt, 
 	tx, err := s.beginClaim(ctx, &begin, c.Look, look)
 	switch {
 	case errors.Is(err, errTaken):
-		verdict, err := begin.claim.found.verdict(c.Fingerprint)
+		verdict, err := begin.claim.found.Verdict(c.Fingerprint)
 		return nil, verdict, err
 	case err != nil:
 		return nil, stores.Verdict{}, err
@@ -134,21 +135,17 @@ func (s *Store) explain(ctx context.Context, err error) error {
 	return unavailable(err)
 }
 
-// inboxRow is what a claim needs to know of a row; status 0 means that there is none.
-type inboxRow struct {
-	status      int64
-	completedAt int64
-	fingerprint []byte
-	trace       []byte
-}
+// inboxRow is the row of a key; status 0 means that there is none.
+type inboxRow = sqlstore.Row
 
 // rowOf reads the columns of lookStatement.
 func rowOf(values []driver.Value) inboxRow {
 	var r inboxRow
-	r.status, _ = values[0].(int64)
-	r.completedAt, _ = values[1].(int64)
-	r.fingerprint, _ = values[2].([]byte)
-	r.trace, _ = values[3].([]byte)
+	r.Status, _ = values[0].(int64)
+	at, _ := values[1].(int64)
+	r.CompletedAt = time.UnixMicro(at)
+	r.Fingerprint, _ = values[2].([]byte)
+	r.Trace, _ = values[3].([]byte)
 	return r
 }
 
@@ -162,29 +159,10 @@ func (s *Store) lookUp(ctx context.Context, consumer int64, id []byte) (inboxRow
 		r  inboxRow
 		at sql.NullInt64
 	)
-	err = stmt.QueryRowContext(ctx, consumer, id).Scan(&r.status, &at, &r.fingerprint, &r.trace)
+	err = stmt.QueryRowContext(ctx, consumer, id).Scan(&r.Status, &at, &r.Fingerprint, &r.Trace)
 	if errors.Is(err, sql.ErrNoRows) {
 		return inboxRow{}, nil
 	}
-	r.completedAt = at.Int64
+	r.CompletedAt = time.UnixMicro(at.Int64)
 	return r, err
-}
-
-// verdict compares the message that completed the row with the one that is claimed.
-func (r inboxRow) verdict(claimed stores.Fingerprint) (stores.Verdict, error) {
-	if r.status != statusCompleted {
-		return stores.Verdict{}, fmt.Errorf("%w: the row has status %d, which a newer version has written", stores.ErrUnavailable, r.status)
-	}
-	v := stores.Verdict{Outcome: stores.Duplicate, CompletedAt: time.UnixMicro(r.completedAt)}
-	copy(v.TraceParent[:], r.trace)
-	// One of an unknown form is like one of an unknown algorithm.
-	v.Fingerprint, _ = stores.ParseFingerprint(r.fingerprint)
-	switch v.Fingerprint.Compare(claimed) {
-	case stores.Different:
-		v.Outcome = stores.Conflict
-	case stores.Incomparable:
-		v.FingerprintUnknown = true
-	case stores.Same:
-	}
-	return v, nil
 }

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/millpond-go/millpond/internal/sqlstore"
 	"github.com/millpond-go/millpond/stores"
 )
 
@@ -34,5 +35,5 @@ func (s *Store) Resolve(ctx context.Context, k stores.Key) (bool, error) {
 	if err != nil {
 		return false, fmt.Errorf("sqlite: resolve: %w", s.explain(ctx, err))
 	}
-	return status == statusCompleted, nil
+	return status == sqlstore.StatusCompleted, nil
 }

@@ -19,9 +19,6 @@ type statements struct {
 	resolve, fence, unfence              string
 }
 
-// Inbox statuses that this version writes or reads.
-const statusCompleted = 2
-
 func newStatements(names sqlstore.Names) statements {
 	expand := func(query string) string {
 		// Microseconds since 1970 by SQLite's clock, which has milliseconds.
