@@ -4,8 +4,6 @@ import (
 	"sync"
 	"time"
 
-	lru "github.com/hashicorp/golang-lru/v2"
-
 	"github.com/millpond-go/millpond/stores"
 )
 
@@ -95,23 +93,4 @@ func (c *completedCache) flush() {
 	defer c.mu.Unlock()
 	clear(c.young)
 	clear(c.old)
-}
-
-// failureCounts remembers how often recent messages have failed in this process,
-// for brokers that do not count deliveries.
-type failureCounts struct{ counts *lru.Cache[cacheKey, int] }
-
-func newFailureCounts() *failureCounts {
-	const remembered = 1024
-	counts, _ := lru.New[cacheKey, int](remembered)
-	return &failureCounts{counts}
-}
-
-// add counts one more failure and returns how many there were.
-func (f *failureCounts) add(k stores.Key) int {
-	key := newCacheKey(k)
-	n, _ := f.counts.Get(key)
-	n++
-	f.counts.Add(key, n)
-	return n
 }

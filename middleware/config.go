@@ -4,6 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
+	"slices"
 	"strings"
 	"time"
 
@@ -50,9 +52,17 @@ type InboxConfig struct {
 	// CommitTimeout bounds the commit, and each look for an unknown one. Default: 10 s.
 	CommitTimeout time.Duration
 
-	Hold    HoldConfig
-	Backoff BackoffConfig
-	Limits  Limits
+	Hold   HoldConfig
+	Limits Limits
+
+	// Retry is what becomes of messages whose handler fails. RetryByHandler has other
+	// policies for some handlers, by their name in the router.
+	Retry          RetryPolicy
+	RetryByHandler map[string]RetryPolicy
+	// Keep is what is kept of such messages, and DeadLetters where copies of those go
+	// that have failed for good.
+	Keep        KeepConfig
+	DeadLetters DeadLetterConfig
 
 	// CacheSize is how many keys known to be completed are remembered in the
 	// process at most (and half of it at least), so that their duplicates cost no
@@ -103,13 +113,6 @@ type HoldConfig struct {
 	Max int
 }
 
-// BackoffConfig says how long a delivery is held after its handler failed, before
-// it is nacked. The pause doubles with every failure of the message that is known
-// here, with jitter.
-type BackoffConfig struct {
-	Min, Max time.Duration // default: 100 ms and 10 s
-}
-
 // Limits are checked before the store is asked. What exceeds them is kept in
 // quarantine and acked, never run.
 type Limits struct {
@@ -127,14 +130,19 @@ func (c *InboxConfig) setDefaults() {
 	setDefault(&c.Hold.MinPause, 20*time.Millisecond)
 	setDefault(&c.Hold.MaxPause, 2*time.Second)
 	setDefault(&c.Hold.Max, 64)
-	setDefault(&c.Backoff.Min, 100*time.Millisecond)
-	setDefault(&c.Backoff.Max, 10*time.Second)
 	setDefault(&c.Limits.ID, 255)
 	setDefault(&c.Limits.Payload, 16<<20)
 	setDefault(&c.Limits.Metadata, 1000)
 	setDefault(&c.Limits.MetadataBytes, 256<<10)
 	setDefault(&c.CacheSize, 10_000)
 	setDefault(&c.CacheTTL, 10*time.Minute)
+	c.Retry.setDefaults()
+	policies := make(map[string]RetryPolicy, len(c.RetryByHandler))
+	for handler, policy := range c.RetryByHandler {
+		policy.setDefaults()
+		policies[handler] = policy
+	}
+	c.RetryByHandler = policies
 	if c.Keys.IsZero() {
 		c.Keys = keys.First(keys.UUID())
 	}
@@ -176,7 +184,6 @@ func (c *InboxConfig) validate() error {
 		{"CommitTimeout", c.CommitTimeout},
 		{"Hold.Limit", c.Hold.Limit},
 		{"Hold.MinPause", c.Hold.MinPause},
-		{"Backoff.Min", c.Backoff.Min},
 		{"CacheTTL", c.CacheTTL},
 	} {
 		if d.value < 0 {
@@ -186,9 +193,13 @@ func (c *InboxConfig) validate() error {
 	if c.Hold.MaxPause < c.Hold.MinPause {
 		bad("Hold.MaxPause is %s, less than Hold.MinPause %s: raise it", c.Hold.MaxPause, c.Hold.MinPause)
 	}
-	if c.Backoff.Max < c.Backoff.Min {
-		bad("Backoff.Max is %s, less than Backoff.Min %s: raise it", c.Backoff.Max, c.Backoff.Min)
+	c.Retry.validate("Retry", bad)
+	for _, handler := range slices.Sorted(maps.Keys(c.RetryByHandler)) {
+		policy := c.RetryByHandler[handler]
+		policy.validate(fmt.Sprintf("RetryByHandler[%q]", handler), bad)
 	}
+	c.Keep.validate(bad)
+	c.DeadLetters.validate(bad)
 	for _, l := range []struct {
 		field string
 		value int

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"reflect"
 	"sync/atomic"
 	"time"
@@ -35,13 +36,27 @@ type delivery struct {
 	shutdown context.Context // the message's own: ends when the subscriber stops
 	ctx      context.Context // detached from it: for the store, the handler and hooks
 
+	policy   *RetryPolicy
+	retry    *retryRun // nil for a delivery of the broker
 	claim    stores.Claim
 	attempt  stores.Attempt // open: neither committed nor rolled back yet
 	patience patience       // with the claim and its end
 	wait     wait
-	failures int // of the message, as far as they are known here
-	begun    time.Time
-	end      DeliveryEnd
+	asking   bool // its turn to ask while the intake is paused
+
+	// What is known of earlier failures, and of this delivery's part in them.
+	suspect       bool
+	state         stores.FailureState // as it was seen last
+	counted       int64               // the version in which an attempt was counted before it began; 0: none
+	spent         bool                // the last attempt is counted, and has ended its process
+	alone         bool                // holds in.alone
+	interruptions int                 // attempts that the database has ended
+	immediate     int                 // repetitions after concurrency conflicts
+	tooLarge      bool                // the store cannot keep the content
+	copied        bool                // the copy of the dead letter is published
+
+	begun time.Time
+	end   DeliveryEnd
 }
 
 func newDelivery(in *Inbox, msg *message.Message, next message.HandlerFunc) *delivery {
@@ -56,15 +71,29 @@ func newDelivery(in *Inbox, msg *message.Message, next message.HandlerFunc) *del
 		payload:  msg.Payload,
 		metadata: msg.Metadata,
 	}
-	d.facts, _ = brokers.DeliveryFrom(shutdown)
+	var known bool
+	d.facts, known = brokers.DeliveryFrom(shutdown)
 	if d.topic == "" {
 		d.topic = d.facts.Topic
+	}
+	d.policy = in.policy(d.handler)
+	d.retry = retryRunFrom(shutdown)
+	switch {
+	case d.retry != nil:
+		d.suspect = d.retry.Suspect || d.retry.State.Presumed
+		d.state = d.retry.State
+		d.end.Retry = true
+	case known:
+		d.suspect = d.facts.Suspect
+	default:
+		d.suspect = in.newcomers.among(stores.Consumer{Service: in.config.Service, Handler: d.handler})
 	}
 	return d
 }
 
 // process takes the delivery from its arrival to the answer for the router.
 func (d *delivery) process() ([]*message.Message, error) {
+	defer d.stopAsking()
 	var err error
 	d.claim.Key.Consumer, err = d.in.consumers.name(d.handler, d.topic)
 	d.holding = d.in.holdings.of(d.claim.Key.Consumer)
@@ -87,6 +116,7 @@ func (d *delivery) process() ([]*message.Message, error) {
 	d.end.Err = errors.Join(d.end.Err, err)
 	d.report()
 	d.ended()
+	d.retry.ended(d.end)
 	return nil, err
 }
 
@@ -97,7 +127,9 @@ func (d *delivery) register() error {
 		ctx, cancel := context.WithTimeout(d.ctx, d.in.config.ClaimTimeout)
 		err := d.in.consumers.register(ctx, d.handler, d.topic)
 		cancel()
-		if err != nil && !d.hold(err) {
+		if err == nil {
+			d.answered()
+		} else if !d.hold(err) {
 			return err
 		}
 	}
@@ -107,7 +139,7 @@ func (d *delivery) register() error {
 // decide asks the store until it has an answer, and acts on it. nil lets the router
 // ack.
 func (d *delivery) decide() error {
-	if d.in.completed.has(d.claim.Key, d.claim.Fingerprint) {
+	if d.retry == nil && d.in.completed.has(d.claim.Key, d.claim.Fingerprint) {
 		d.end.Result, d.end.Outcome, d.end.Cached = ResultDuplicate, stores.Duplicate, true
 		return nil
 	}
@@ -119,10 +151,12 @@ func (d *delivery) decide() error {
 			return d.notNow(err)
 		}
 		reason, settled, err := d.tryOnce()
-		if settled {
+		switch {
+		case settled:
 			return err
-		}
-		if !d.hold(reason) {
+		case errors.Is(reason, errConflicted):
+			continue
+		case !d.hold(reason):
 			return d.notNow(reason)
 		}
 	}
@@ -134,6 +168,7 @@ func (d *delivery) tryOnce() (reason error, settled bool, err error) {
 	returned := false
 	defer func() {
 		defer d.patience.end()
+		defer d.leaveAlone()
 		if !returned {
 			d.abandoned(recover())
 		}
@@ -144,18 +179,38 @@ func (d *delivery) tryOnce() (reason error, settled bool, err error) {
 }
 
 func (d *delivery) claimAndRun() (reason error, settled bool, err error) {
+	if d.retry != nil && d.retry.unreadable != nil {
+		return d.failed(d.retry.unreadable, stores.ClassUnreadable)
+	}
+	if d.suspect {
+		answer, reason, settled, err := d.countFirst()
+		if answer {
+			return reason, settled, err
+		}
+	}
 	verdict, err := d.begin()
 	if err != nil {
-		d.in.completed.flush() // the server may be another one when it is back
-		if errors.Is(err, stores.ErrNotMigrated) || errors.Is(err, stores.ErrNotRegistered) {
-			d.in.consumers.forget()
-		}
-		return err, false, nil
+		return d.unanswered(err), false, nil
 	}
+	d.answered()
+	return d.act(verdict)
+}
+
+// unanswered notes that the store could not answer, and returns why.
+func (d *delivery) unanswered(err error) error {
+	d.in.completed.flush() // the server may be another one when it is back
+	if errors.Is(err, stores.ErrNotMigrated) || errors.Is(err, stores.ErrNotRegistered) {
+		d.in.consumers.forget()
+	}
+	return err
+}
+
+// act does what the store's answer asks for.
+func (d *delivery) act(verdict stores.Verdict) (reason error, settled bool, err error) {
 	d.end.Outcome, d.end.Verdict = verdict.Outcome, verdict
 	switch verdict.Outcome {
 	case stores.Claimed:
-		return d.run()
+		return d.runClaimed(verdict.Failure)
 	case stores.Duplicate:
 		d.in.completed.add(d.claim.Key, verdict.Fingerprint)
 		d.end.Result = ResultDuplicate
@@ -163,13 +218,32 @@ func (d *delivery) claimAndRun() (reason error, settled bool, err error) {
 			d.end.Result = ResultCompleted
 		}
 		return nil, true, nil
+	case stores.Parked:
+		d.end.Result = ResultParked
+		return nil, true, nil
+	case stores.Settled:
+		d.end.Result = ResultSettled
+		return nil, true, nil
+	case stores.Deferred:
+		return d.untilDue(verdict.Failure.DueIn)
+	case stores.Behind:
+		return d.parkBehind()
 	case stores.Conflict:
-		return nil, true, d.quarantine(stores.ReasonConflict, fmt.Errorf("middleware: the id was used before for another message, completed at %s", verdict.CompletedAt.UTC().Format(time.RFC3339)))
+		return nil, true, d.quarantine(stores.ReasonConflict, conflicts(verdict))
 	case stores.InFlight:
 		return ErrInFlight, false, nil
+	case stores.Claimable:
+		fallthrough // an answer of Look alone
 	default:
 		return fmt.Errorf("middleware: the store answered with an outcome this version does not know (%d)", verdict.Outcome), false, nil
 	}
+}
+
+func conflicts(v stores.Verdict) error {
+	if v.CompletedAt.IsZero() || v.Failure.Version != 0 {
+		return errors.New("middleware: the id was used before for another message, which has failed")
+	}
+	return fmt.Errorf("middleware: the id was used before for another message, completed at %s", v.CompletedAt.UTC().Format(time.RFC3339))
 }
 
 func (d *delivery) begin() (stores.Verdict, error) {
@@ -193,6 +267,12 @@ func (d *delivery) begin() (stores.Verdict, error) {
 // comes with the reason for quarantine.
 func (d *delivery) identify() (stores.Reason, error) {
 	c := &d.in.config
+	d.claim.Bound = c.HandlerTimeout + c.CommitTimeout
+	if r := d.retry; r != nil {
+		d.claim.Key.ID, d.claim.Fingerprint, d.claim.TraceParent = r.Key.ID, r.Fingerprint, r.TraceParent
+		d.claim.Take = r.State.Version
+		return "", nil
+	}
 	if err := d.facts.Undecodable; err != nil {
 		return stores.ReasonUndecodable, err
 	}
@@ -219,8 +299,7 @@ func (d *delivery) identify() (stores.Reason, error) {
 	}
 	d.claim.Fingerprint = d.fingerprint()
 	d.claim.TraceParent, _ = stores.ParseTraceParent(d.msg.Metadata.Get("traceparent"))
-	d.claim.Look = d.facts.Suspect
-	d.claim.Bound = c.HandlerTimeout + c.CommitTimeout
+	d.claim.OrderKey = d.orderKey()
 	return "", nil
 }
 
@@ -232,6 +311,19 @@ func (d *delivery) id() (id []byte, source string, err error) {
 		}
 	}()
 	return d.in.config.Keys.ID(d.msg, d.in.config.Limits.ID)
+}
+
+// orderKey asks the program's function. One that panics has no answer.
+func (d *delivery) orderKey() (key []byte) {
+	if d.policy.OrderKey == nil {
+		return nil
+	}
+	defer func() {
+		if r := recover(); r != nil {
+			d.in.log.Error("millpond: RetryPolicy.OrderKey panicked", append(anys(d.attrs()), slog.Any("panic", r))...)
+		}
+	}()
+	return d.policy.OrderKey(d.msg)
 }
 
 func (d *delivery) fingerprint() stores.Fingerprint {
@@ -271,9 +363,13 @@ func (d *delivery) keep(reason stores.Reason, cause error) error {
 		Topic:       d.topic,
 		Coordinates: d.facts.Coordinates,
 		UUID:        d.uuid,
-		Metadata:    d.metadata,
-		Payload:     d.payload,
 	}
+	kept, codec, err := d.encode()
+	if err != nil {
+		return err
+	}
+	q.Metadata, q.Payload, q.Codec = kept.Metadata, kept.Payload, codec
+	q.OneWay = codec != "" && d.in.config.Keep.Codec.Decode == nil
 	if q.Fingerprint == (stores.Fingerprint{}) {
 		q.Fingerprint = stores.NewFingerprint(d.in.config.Fingerprint.Key, d.payload)
 	} else if d.end.Runs > 0 && d.fingerprint() != q.Fingerprint {
@@ -287,6 +383,7 @@ func (d *delivery) keep(reason stores.Reason, cause error) error {
 	if err := d.in.store.Quarantine(ctx, q); err != nil {
 		return fmt.Errorf("middleware: cannot keep the message in quarantine (%s): %w", reason, err)
 	}
+	d.answered()
 	d.end.Result, d.end.Reason, d.end.Err = ResultQuarantined, reason, cause
 	return nil
 }
@@ -294,6 +391,7 @@ func (d *delivery) keep(reason stores.Reason, cause error) error {
 // notNow gives the delivery back without counting it as failed. If the handler has
 // acked the message nobody will deliver it again, so it is kept.
 func (d *delivery) notNow(cause error) error {
+	d.uncount(cause)
 	if d.end.Runs > 0 && d.acked() {
 		err := d.keep(stores.ReasonAckedEarly, fmt.Errorf("%w: %w", ErrAckedEarly, cause))
 		if err == nil {
@@ -302,7 +400,7 @@ func (d *delivery) notNow(cause error) error {
 		cause = errors.Join(ErrAckedEarly, cause, err)
 	}
 	d.end.Result = ResultNotNow
-	brokers.SetGiveBack(d.shutdown, brokers.GiveBack{After: d.wait.pause})
+	brokers.SetGiveBack(d.shutdown, brokers.GiveBack{After: max(d.wait.pause, d.wait.due)})
 	return &notNowError{cause: cause, held: d.wait.held()}
 }
 

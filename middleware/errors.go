@@ -18,8 +18,8 @@ var (
 	// ErrNotNow.
 	ErrInFlight = errors.New("middleware: another delivery of the message is in flight")
 	// ErrOutputs: the handler returned messages. They would be lost if publishing
-	// failed after the commit, so the attempt is rolled back and the message kept
-	// in quarantine. Use consumer handlers behind the inbox, and write what is to be
+	// failed after the commit, so the attempt is rolled back and the message failed
+	// at once. Use consumer handlers behind the inbox, and write what is to be
 	// published to a table of the handler's own transaction.
 	ErrOutputs = errors.New("middleware: a handler behind the inbox must not return messages: use a consumer handler")
 	// ErrConsumerShared: two handlers would count their effects under one consumer
@@ -33,8 +33,8 @@ var (
 	// rolled back. Raise InboxConfig.HandlerTimeout if the time is needed.
 	ErrHandlerTimeout = errors.New("middleware: the handler returned after its HandlerTimeout")
 	// ErrAckedEarly: the handler acked the message itself, so the broker will not
-	// deliver it again. If the attempt was not committed the message is in
-	// quarantine.
+	// deliver it again. If the attempt was not committed the message is parked, or in
+	// quarantine if it cannot be.
 	ErrAckedEarly = errors.New("middleware: the handler acked the message before its effects were committed")
 )
 

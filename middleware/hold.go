@@ -3,6 +3,7 @@ package middleware
 import (
 	"context"
 	"errors"
+	"fmt"
 	"math/rand/v2"
 	"sync"
 	"time"
@@ -14,6 +15,7 @@ import (
 type wait struct {
 	since time.Time     // when it first had to wait
 	pause time.Duration // the last one
+	due   time.Duration // until the next attempt may be made, as it was known last
 	last  error
 }
 
@@ -33,31 +35,62 @@ func (d *delivery) hold(reason error) bool {
 	if d.wait.since.IsZero() {
 		d.wait.since = time.Now()
 	}
+	if d.retry != nil && errors.Is(reason, ErrInFlight) {
+		return false // a worker has others to run
+	}
 	d.wait.pause = min(max(c.MinPause, 2*d.wait.pause), c.MaxPause)
-	pause := jitter(d.wait.pause)
+	pause := max(jitter(d.wait.pause), d.wait.due)
+	d.wait.due = 0
 	if d.wait.held()+pause > c.Limit || d.shutdown.Err() != nil {
+		d.wait.due = pause
 		return false
 	}
 	d.logHold(reason)
 	for _, hook := range d.in.hooks.hold {
 		hook.Hold(d.ctx, reason, pause)
 	}
+	if concernsStore(reason) {
+		d.in.intake.pause(reason)
+		return d.awaitStore()
+	}
 	release := d.holding.add()
 	defer release()
 	return sleep(d.shutdown, pause)
 }
 
-// backOff waits after a failure, longer with each one of the message that is known
-// in this process or to the broker.
-func (d *delivery) backOff() {
-	c := &d.in.config.Backoff
-	d.failures = max(d.in.failures.add(d.claim.Key), d.facts.Count)
-	pause := c.Min
-	for n := 1; n < d.failures && pause < c.Max; n++ {
-		pause *= 2
+// concernsStore reports whether an error says nothing about a message: others would
+// meet it, too.
+func concernsStore(err error) bool {
+	return errors.Is(err, stores.ErrUnavailable) || errors.Is(err, stores.ErrNotMigrated) || errors.Is(err, stores.ErrSchemaNewer)
+}
+
+// awaitStore waits, as a held delivery, until the store has answered somebody or it is
+// this delivery's turn to ask.
+func (d *delivery) awaitStore() bool {
+	d.stopAsking()
+	if d.wait.since.IsZero() {
+		d.wait.since = time.Now()
 	}
-	pause = min(pause, c.Max)
-	sleep(d.shutdown, jitter(pause))
+	release := d.holding.add()
+	defer release()
+	ctx, cancel := context.WithTimeout(d.shutdown, d.in.config.Hold.Limit-d.wait.held())
+	defer cancel()
+	asking, ok := d.in.intake.wait(ctx)
+	d.asking = asking
+	return ok
+}
+
+// answered notes that the store has answered.
+func (d *delivery) answered() {
+	d.in.intake.resume()
+	d.stopAsking()
+}
+
+func (d *delivery) stopAsking() {
+	if d.asking {
+		d.asking = false
+		d.in.intake.done()
+	}
 }
 
 // jitter returns a random duration between half of d and d.
@@ -83,6 +116,9 @@ func sleep(ctx context.Context, d time.Duration) bool {
 // enter waits while too many deliveries of the consumer are held. The wait counts as
 // being held.
 func (d *delivery) enter() error {
+	if d.in.intake.paused.Load() && !d.asking && !d.awaitStore() {
+		return errors.Join(errPaused, context.Cause(d.shutdown))
+	}
 	if d.holding.hasRoom() {
 		return nil
 	}
@@ -99,6 +135,8 @@ func (d *delivery) enter() error {
 	}
 	return errTooManyHeld
 }
+
+var errPaused = fmt.Errorf("middleware: %w: the intake is paused", stores.ErrUnavailable)
 
 var errTooManyHeld = errors.New("middleware: Hold.Max deliveries were held all the time")
 

@@ -26,6 +26,7 @@ type DeliveryStart struct {
 	Topic    string
 	Message  *message.Message
 	Facts    brokers.Delivery // zero for subscribers not behind the brokers contract
+	Retry    bool             // it comes from a RetryWorker
 }
 
 // DeliveryStartHook is called when a delivery arrives. The returned context is what
@@ -41,7 +42,10 @@ const (
 	ResultCompleted   Result = "completed"   // the handler ran and its effects are committed
 	ResultDuplicate   Result = "duplicate"   // completed before; the handler did not run
 	ResultQuarantined Result = "quarantined" // kept in quarantine; will be acked
-	ResultFailed      Result = "failed"      // the handler failed; rolled back, will be nacked
+	ResultParked      Result = "parked"      // failed, now or before, and kept for a retry worker; will be acked
+	ResultGivenBack   Result = "given_back"  // the handler failed; counted, will be nacked for its next attempt
+	ResultFailed      Result = "failed"      // failed for good, and kept as a dead letter; will be acked
+	ResultSettled     Result = "settled"     // failed for good or discarded before; will be acked
 	ResultPanicked    Result = "panicked"    // the handler panicked or exited its goroutine; rolled back
 	ResultNotNow      Result = "not_now"     // could not be decided; will be nacked
 )
@@ -56,10 +60,17 @@ type DeliveryEnd struct {
 	Source  string // the link of the key chain that found it
 	Cached  bool   // a duplicate known without asking the store
 	Verdict stores.Verdict
-	Runs    int           // how often the handler was run for this delivery
-	Held    time.Duration // how long the delivery was held
-	Took    time.Duration
-	Err     error // what the router gets, or why the message is in quarantine
+	Runs    int  // how often the handler was run for this delivery
+	Retry   bool // it came from a RetryWorker
+
+	// Of the failure, for ResultParked, ResultGivenBack and ResultFailed.
+	Class    stores.Class
+	Attempts int           // that count, this one included
+	DueIn    time.Duration // until the next attempt
+
+	Held time.Duration // how long the delivery was held
+	Took time.Duration
+	Err  error // what the router gets, or why the message is in quarantine
 }
 
 // DeliveryEndHook is called when the inbox lets go of a delivery.
@@ -96,4 +107,16 @@ type CommitEndHook interface {
 // HoldHook is called each time a delivery is about to be held for a pause.
 type HoldHook interface {
 	Hold(ctx context.Context, reason error, pause time.Duration)
+}
+
+// IntakeHook is called when the intake of all consumers pauses because the store
+// cannot be asked, and when it resumes. It has no context: it concerns no delivery.
+type IntakeHook interface {
+	IntakePaused(reason error)
+	IntakeResumed(after time.Duration)
+}
+
+// RetrySkipHook is called by a RetryWorker for due messages that it did not run.
+type RetrySkipHook interface {
+	RetrySkipped(c stores.Consumer, reason SkipReason, n int)
 }

@@ -16,6 +16,7 @@ type Store interface {
 	stores.Inbox
 	stores.Registry
 	stores.Quarantine
+	stores.Failures
 }
 
 // Inbox makes handlers transactional and their messages safe to redeliver. It is
@@ -26,10 +27,14 @@ type Inbox struct {
 	config    InboxConfig
 	hooks     hooks
 	log       *slog.Logger
+	policies  map[string]*RetryPolicy // of handlers that have their own
 	consumers *consumers
 	completed *completedCache
-	failures  *failureCounts
 	holdings  *holdings
+	intake    *intake
+	newcomers *newcomers
+	workers   *workers
+	alone     chan struct{} // full while a message runs that may have ended a process
 }
 
 // NewInbox checks the configuration, all of it at once, and returns an inbox on the
@@ -49,10 +54,17 @@ func NewInbox(store Store, c InboxConfig) (*Inbox, error) {
 		config:    c,
 		hooks:     newHooks(c.Hooks),
 		log:       c.Logger,
+		policies:  make(map[string]*RetryPolicy),
 		consumers: newConsumers(store, c),
 		completed: newCompletedCache(c.CacheSize, c.CacheTTL),
-		failures:  newFailureCounts(),
 		holdings:  newHoldings(c.Hold.Max),
+		newcomers: newNewcomers(),
+		workers:   newWorkers(c.Logger),
+		alone:     make(chan struct{}, 1),
+	}
+	in.intake = newIntake(c.Logger, in.hooks.intake, c.Hold)
+	for handler, policy := range c.RetryByHandler {
+		in.policies[handler] = &policy
 	}
 	in.resolver, _ = store.(stores.Resolver)
 	return in, nil
@@ -69,8 +81,8 @@ func (in *Inbox) Register(ctx context.Context, handler, topic string) error {
 // Handler.AddMiddleware. Nested inside itself it does nothing.
 //
 // The wrapped handler returns nil, and the router then acks, only if the handler's
-// effects are committed, were committed by an earlier delivery, or the complete
-// message is kept in quarantine. Every other error gives the delivery back; see
+// effects are committed, were committed by an earlier delivery, or the message has
+// failed and is kept in the store: parked, as a dead letter, or in quarantine. Every other error gives the delivery back; see
 // [OnlyFailures] for telling them apart. A panic of the handler goes on up after
 // the rollback.
 func (in *Inbox) Middleware(next message.HandlerFunc) message.HandlerFunc {
@@ -78,4 +90,12 @@ func (in *Inbox) Middleware(next message.HandlerFunc) message.HandlerFunc {
 		d := newDelivery(in, msg, next)
 		return d.process()
 	}
+}
+
+// policy returns the retry policy of a handler.
+func (in *Inbox) policy(handler string) *RetryPolicy {
+	if policy, ok := in.policies[handler]; ok {
+		return policy
+	}
+	return &in.config.Retry
 }

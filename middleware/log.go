@@ -23,6 +23,13 @@ func (d *delivery) report() {
 		if errors.Is(d.end.Err, ErrInFlight) || d.shutdown.Err() != nil {
 			level = slog.LevelDebug
 		}
+	case ResultParked, ResultSettled:
+		level = slog.LevelWarn
+		if d.end.Class == "" || d.end.Class == stores.ClassOrder { // it had failed before, or not at all
+			level = slog.LevelDebug
+		}
+	case ResultGivenBack:
+		level = slog.LevelWarn
 	case ResultQuarantined, ResultFailed, ResultPanicked:
 	}
 	if !d.in.log.Enabled(d.ctx, level) {
@@ -32,30 +39,33 @@ func (d *delivery) report() {
 	if d.end.Reason != "" {
 		attrs = append(attrs, slog.String("reason", string(d.end.Reason)))
 	}
-	if d.failures > 0 {
-		attrs = append(attrs, slog.Int("failures", d.failures))
+	if d.end.Class != "" {
+		attrs = append(attrs, slog.String("class", string(d.end.Class)), slog.Int("attempts", d.end.Attempts))
+		if d.end.DueIn > 0 {
+			attrs = append(attrs, slog.Duration("due_in", d.end.DueIn))
+		}
 	}
 	if d.end.Err != nil {
-		attrs = append(attrs, slog.String("error", d.end.Err.Error()))
+		attrs = append(attrs, slog.String("error", printableText(d.end.Err)))
 	}
 	d.in.log.LogAttrs(d.ctx, level, "millpond: delivery "+string(d.end.Result), attrs...)
 }
 
 // logHold says once for each reason why a delivery waits.
 func (d *delivery) logHold(reason error) {
-	if d.wait.last != nil && d.wait.last.Error() == reason.Error() {
+	if d.wait.last != nil && errorText(d.wait.last) == errorText(reason) {
 		return
 	}
 	d.wait.last = reason
 	level := slog.LevelError
 	switch {
-	case errors.Is(reason, ErrInFlight):
+	case errors.Is(reason, ErrInFlight), errors.Is(reason, errDeferred), errors.Is(reason, errBehind):
 		level = slog.LevelDebug
 	case errors.Is(reason, stores.ErrUnavailable), errors.Is(reason, stores.ErrCommitUnknown):
 		level = slog.LevelWarn
 	}
 	if d.in.log.Enabled(d.ctx, level) {
-		d.in.log.LogAttrs(d.ctx, level, "millpond: delivery is held", append(d.attrs(), slog.String("error", reason.Error()))...)
+		d.in.log.LogAttrs(d.ctx, level, "millpond: delivery is held", append(d.attrs(), slog.String("error", printableText(reason)))...)
 	}
 }
 
@@ -65,6 +75,31 @@ func (d *delivery) attrs() []slog.Attr {
 		slog.String("topic", printable(d.topic)),
 		slog.String("id", printable(keys.Format(d.claim.Key.ID))),
 	}
+}
+
+// anys returns attributes for methods that take anything.
+func anys(attrs []slog.Attr) []any {
+	all := make([]any, len(attrs))
+	for i, a := range attrs {
+		all[i] = a
+	}
+	return all
+}
+
+// printableText is what an error says, cut and without control characters: part of it
+// may come from a message.
+func printableText(err error) string {
+	const shown = 2 << 10
+	text := errorText(err)
+	if len(text) > shown {
+		text = text[:shown] + "…"
+	}
+	for _, r := range text {
+		if !strconv.IsPrint(r) && r != '\n' && r != '\t' || r == '\uFFFD' {
+			return strconv.QuoteToASCII(text)
+		}
+	}
+	return text
 }
 
 // printable cuts text from outside, and quotes it if it holds anything that could do

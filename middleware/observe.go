@@ -12,6 +12,8 @@ type hooks struct {
 	commitStart   []CommitStartHook
 	commitEnd     []CommitEndHook
 	hold          []HoldHook
+	intake        []IntakeHook
+	retrySkip     []RetrySkipHook
 }
 
 func newHooks(all []Hook) hooks {
@@ -25,6 +27,8 @@ func newHooks(all []Hook) hooks {
 		add(&h.commitStart, hook)
 		add(&h.commitEnd, hook)
 		add(&h.hold, hook)
+		add(&h.intake, hook)
+		add(&h.retrySkip, hook)
 	}
 	return h
 }
@@ -38,7 +42,7 @@ func add[H any](list *[]H, hook Hook) {
 func isHook(hook Hook) bool {
 	switch hook.(type) {
 	case DeliveryStartHook, DeliveryEndHook, ClaimStartHook, ClaimEndHook,
-		HandlerEndHook, CommitStartHook, CommitEndHook, HoldHook:
+		HandlerEndHook, CommitStartHook, CommitEndHook, HoldHook, IntakeHook, RetrySkipHook:
 		return true
 	}
 	return false
@@ -54,7 +58,7 @@ func (d *delivery) started() {
 	d.begun = time.Now()
 	for _, hook := range d.in.hooks.deliveryStart {
 		d.ctx = hook.DeliveryStart(d.ctx, DeliveryStart{
-			Consumer: d.claim.Key.Consumer, Topic: d.topic, Message: d.msg, Facts: d.facts,
+			Consumer: d.claim.Key.Consumer, Topic: d.topic, Message: d.msg, Facts: d.facts, Retry: d.retry != nil,
 		})
 	}
 }

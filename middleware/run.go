@@ -4,19 +4,43 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"maps"
 	"time"
 
 	"github.com/ThreeDotsLabs/watermill/message"
 
-	"github.com/millpond-go/millpond/brokers"
 	"github.com/millpond-go/millpond/stores"
 )
 
 // maxRuns is how often the handler is run for one delivery when nothing but the
-// database went wrong, before that counts as a failure after all: no message may keep
-// a consumer busy for ever, not even one that brings the server down.
+// database went wrong, before that is recorded as a failure, though not counted: no
+// message may keep a consumer busy for ever, not even one that brings the server down.
 const maxRuns = 3
+
+var (
+	errPanicked   = errors.New("middleware: the handler panicked")
+	errExited     = fmt.Errorf("%w: it exited its goroutine (runtime.Goexit)", errPanicked)
+	errConflicted = errors.New("middleware: a concurrency conflict, to be tried again at once")
+)
+
+// runClaimed runs the handler unless the message's earlier failures forbid it.
+func (d *delivery) runClaimed(earlier stores.FailureState) (reason error, settled bool, err error) {
+	if d.claim.Take != 0 {
+		return d.run()
+	}
+	d.state = earlier
+	if !earlier.Presumed {
+		return d.run()
+	}
+	// Its last attempt may have ended the process, and the broker does not say so.
+	d.suspect = true
+	attempt := d.attempt
+	d.attempt = nil
+	_ = attempt.Rollback(d.patience.start(d.ctx, d.in.config.CommitTimeout))
+	d.patience.stop()
+	return d.claimAndRun()
+}
 
 // run runs the handler in the attempt and ends it. If it is known that nothing
 // happened and that it was not the handler's fault, it returns the reason to try again.
@@ -33,10 +57,9 @@ func (d *delivery) run() (reason error, settled bool, err error) {
 	}
 	switch {
 	case err != nil:
-		return d.undo(err, d.failed)
+		return d.undo(err)
 	case len(outputs) > 0:
-		err = fmt.Errorf("%w (%d returned); the attempt is rolled back", ErrOutputs, len(outputs))
-		return d.undo(err, func(err error) error { return d.quarantine(stores.ReasonOutputs, err) })
+		return d.undo(fmt.Errorf("%w (%d returned); the attempt is rolled back", ErrOutputs, len(outputs)))
 	}
 	acked := d.acked() // asked before the commit: afterwards it would be too late to matter
 	attempt := d.attempt
@@ -49,7 +72,7 @@ func (d *delivery) run() (reason error, settled bool, err error) {
 		}
 		return nil, true, nil
 	case errors.Is(err, stores.ErrNotCommitted):
-		return d.after(attempt, err, fmt.Errorf("middleware: %w", err), d.failed)
+		return d.after(attempt, err, fmt.Errorf("middleware: %w", err))
 	default:
 		return d.unknown(err)
 	}
@@ -78,14 +101,14 @@ func (d *delivery) call(ctx context.Context) (outputs []*message.Message, err er
 // up with its stack; recovered is nil after runtime.Goexit, and then only we can settle
 // the message.
 func (d *delivery) abandoned(recovered any) {
-	err := fmt.Errorf("middleware: the handler panicked: %v", recovered)
+	err := fmt.Errorf("%w: %v", errPanicked, recovered)
 	if recovered == nil {
-		err = errors.New("middleware: the handler exited its goroutine (runtime.Goexit)")
+		err = errExited
 	}
 	if d.attempt != nil {
-		_, _, _ = d.undo(err, d.failed)
+		_, _, _ = d.undo(err)
 	} else {
-		_ = d.failed(err)
+		_, _, _ = d.failed(err, stores.ClassPanic)
 	}
 	if d.end.Result != ResultQuarantined {
 		d.end.Result = ResultPanicked
@@ -93,6 +116,7 @@ func (d *delivery) abandoned(recovered any) {
 	d.end.Err = err
 	d.report()
 	d.ended()
+	d.retry.ended(d.end)
 	if recovered == nil {
 		d.msg.Nack() // nobody else would
 		return
@@ -115,9 +139,9 @@ func (d *delivery) commit() error {
 	return err
 }
 
-// undo rolls back and goes on as then says. If the rollback fails the connection is
-// closed, which ends the attempt too.
-func (d *delivery) undo(cause error, then func(error) error) (reason error, settled bool, err error) {
+// undo rolls back for a reason. If the rollback fails the connection is closed, which
+// ends the attempt too.
+func (d *delivery) undo(cause error) (reason error, settled bool, err error) {
 	attempt := d.attempt
 	d.attempt = nil
 	rollback := attempt.Rollback(d.patience.start(d.ctx, d.in.config.CommitTimeout))
@@ -125,15 +149,16 @@ func (d *delivery) undo(cause error, then func(error) error) (reason error, sett
 	if rollback != nil {
 		d.in.completed.flush()
 	}
-	return d.after(attempt, rollback, cause, then)
+	return d.after(attempt, rollback, cause)
 }
 
-// after goes on as then says when an attempt was not committed, with two exceptions.
+// after records a failure when an attempt was not committed, with two exceptions.
 //
 // If the handler went around its transaction it may have committed part of its effects,
 // and the claim with them: running it again would double them, and dropping it would
-// lose the rest. And what was the database's doing is tried again.
-func (d *delivery) after(attempt stores.Attempt, ended, cause error, then func(error) error) (reason error, settled bool, _ error) {
+// lose the rest. And what was the database's doing, or a concurrency conflict, is tried
+// again at first.
+func (d *delivery) after(attempt stores.Attempt, ended, cause error) (reason error, settled bool, _ error) {
 	d.restore()
 	if e, ok := attempt.(stores.Escapable); ok && errors.Is(ended, stores.ErrTxEscaped) {
 		committed, err := d.resolve(e.Escaped)
@@ -144,12 +169,31 @@ func (d *delivery) after(attempt stores.Attempt, ended, cause error, then func(e
 			return nil, true, d.quarantine(stores.ReasonTxCommitted, errors.Join(cause, ended))
 		}
 	}
-	if i, ok := attempt.(stores.Interruptible); ok && d.end.Runs < maxRuns {
+	if i, ok := attempt.(stores.Interruptible); ok {
 		if err := i.Interrupted(); err != nil {
-			return err, false, nil
+			if d.interruptions++; d.interruptions < maxRuns {
+				return err, false, nil
+			}
+			return d.failed(cause, stores.ClassInterrupted)
 		}
 	}
-	return nil, true, then(cause)
+	class := d.classify(cause)
+	if class == stores.ClassConcurrency && d.immediate < d.policy.MaxImmediate {
+		d.immediate++
+		return errConflicted, false, nil
+	}
+	return d.failed(cause, class)
+}
+
+// classify asks the policy, whose classifier may be a function of the program.
+func (d *delivery) classify(cause error) (class stores.Class) {
+	defer func() {
+		if r := recover(); r != nil {
+			d.in.log.Error("millpond: RetryPolicy.Classify panicked", append(anys(d.attrs()), slog.Any("panic", r))...)
+			class = stores.ClassTransient
+		}
+	}()
+	return d.policy.classify(cause)
 }
 
 // restore undoes what the handler made of its message, so that a next try, by us or by
@@ -181,12 +225,12 @@ func (d *delivery) unknown(err error) (reason error, settled bool, _ error) {
 	case completed:
 		// By this attempt, by another delivery since, or by another message under the
 		// same id: the claim knows.
-		d.claim.Look = true
 		return d.claimAndRun()
-	case d.end.Runs >= maxRuns:
-		return nil, true, d.failed(err)
 	}
-	return err, false, nil
+	if d.interruptions++; d.interruptions < maxRuns {
+		return err, false, nil
+	}
+	return d.failed(err, stores.ClassUnknown)
 }
 
 // resolve asks until the store knows, as long as the delivery may be held.
@@ -202,18 +246,6 @@ func (d *delivery) resolve(ask func(context.Context) (bool, error)) (answer bool
 			return false, err
 		}
 	}
-}
-
-// failed is the answer for a handler that failed: held for a backoff, then nacked.
-// If it has acked the message itself nobody will deliver it again, so it is kept.
-func (d *delivery) failed(err error) error {
-	if d.acked() {
-		return d.quarantine(stores.ReasonAckedEarly, fmt.Errorf("%w: %w", ErrAckedEarly, err))
-	}
-	d.end.Result = ResultFailed
-	brokers.SetGiveBack(d.shutdown, brokers.GiveBack{Failed: true})
-	d.backOff()
-	return err
 }
 
 func (d *delivery) acked() bool {

@@ -26,6 +26,17 @@ var (
 	ErrClosed = errors.New("stores: store is closed")
 )
 
+// Errors of [Failures], [Retries] and [Inspector].
+var (
+	// ErrChanged: what was to be changed is not any more as it was seen. Nothing was
+	// written; look again.
+	ErrChanged = errors.New("stores: the message has changed meanwhile")
+	// ErrNotFound: there is no such message.
+	ErrNotFound = errors.New("stores: no such message")
+	// ErrNotKept: the message cannot be run from what is kept of it.
+	ErrNotKept = errors.New("stores: the message itself is not kept, or cannot be restored")
+)
+
 // Errors of [Attempt.Commit]. It returns nil or an error that wraps exactly one of
 // ErrNotCommitted and ErrCommitUnknown.
 var (

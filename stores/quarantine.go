@@ -17,7 +17,6 @@ const (
 	ReasonKeyTooLong  Reason = "key_too_long"   // the id is longer than is allowed
 	ReasonUndecodable Reason = "undecodable"    // the broker adapter could not read it
 	ReasonTooLarge    Reason = "too_large"      // payload or metadata over the limits
-	ReasonOutputs     Reason = "outputs"        // the handler returned messages, which cannot be kept yet
 	ReasonAckedEarly  Reason = "acked_early"    // the handler acked it and its attempt was not committed
 	ReasonTxCommitted Reason = "handler_commit" // the handler committed the transaction itself, in the middle
 )
@@ -38,6 +37,8 @@ type Quarantined struct {
 	UUID        string
 	Metadata    map[string]string
 	Payload     []byte
+	Codec       string // the name of the codec that payload and metadata went through; "": none
+	OneWay      bool   // which cannot restore them
 }
 
 // MaxDetailBytes is how much of a detail is kept.
@@ -95,4 +96,9 @@ type QuarantineRow struct {
 	RowID           int64
 	Seen            int
 	FirstAt, LastAt time.Time // by the database's clock
+	Status          QuarantineStatus
+	DecidedAt       time.Time // zero while held
+	PayloadBytes    int
+	// Unreadable, if not nil, says why metadata is missing.
+	Unreadable error
 }

@@ -18,19 +18,32 @@ const (
 	// InFlight: another delivery of the message holds the claim right now. Wait
 	// without a connection and ask again.
 	InFlight
-	// Conflict: the key was completed with another fingerprint, so this is another
-	// message under a used id. Quarantine, then ack; never run the handler.
+	// Conflict: the key has a row with another fingerprint, completed or not, so this
+	// is another message under a used id. Quarantine, then ack; never run the handler.
 	Conflict
+	// Parked: the message has failed before, and the store keeps it for the retry
+	// worker. Ack.
+	Parked
+	// Settled: the message has failed for good, or was discarded. Ack.
+	Settled
+	// Deferred: the message has failed before, its redelivery is to make the next
+	// attempt, and it is too early for that by Verdict.Failure.DueIn. Hold.
+	Deferred
+	// Behind: an earlier message of the same order key is pending. Park this one, too.
+	Behind
+	// Claimable is an answer of Look alone: a claim would be tried now. If
+	// Verdict.Failure.Version is not 0 the message has failed before.
+	Claimable
 )
 
-var outcomeNames = [...]string{Claimed: "claimed", Duplicate: "duplicate", InFlight: "in_flight", Conflict: "conflict"}
+var outcomeNames = [...]string{
+	Claimed: "claimed", Duplicate: "duplicate", InFlight: "in_flight", Conflict: "conflict",
+	Parked: "parked", Settled: "settled", Deferred: "deferred", Behind: "behind", Claimable: "claimable",
+}
 
 // String returns the outcome as one lower-case word, for labels.
 func (o Outcome) String() string {
-	if int(o) < len(outcomeNames) && outcomeNames[o] != "" {
-		return outcomeNames[o]
-	}
-	return "unknown"
+	return name(outcomeNames[:], uint8(o))
 }
 
 // Claim asks that a delivery may run the handler.
@@ -44,10 +57,17 @@ type Claim struct {
 	// cannot say so in their Capabilities. Zero: no bound.
 	Bound time.Duration
 
-	// Look asks the store to read the row before it tries to insert one: cheaper
-	// when the delivery is likely a duplicate, dearer when it is not. It never
-	// changes the outcome.
-	Look bool
+	// Take is the version of the failed row that this attempt takes over, from
+	// Record or Due. The claim is won only if the row is still pending in this
+	// version, whatever its placement and time; otherwise the row is judged as
+	// without Take. 0: the claim is made by inserting the row, or by taking over one
+	// that is pending, PlacementRedelivered and due.
+	Take int64
+
+	// OrderKey, if not nil, lets the claim fail with Behind while an earlier message of
+	// the consumer with the same order key is pending. With Take, earlier ones are those
+	// whose failure has a smaller number.
+	OrderKey []byte
 }
 
 // Verdict is the answer to a claim.
@@ -59,8 +79,12 @@ type Verdict struct {
 	TraceParent TraceParent
 	CompletedAt time.Time // by the database's clock
 
-	// FingerprintUnknown: a Duplicate whose fingerprints could not be compared
-	// (another algorithm or key, or none).
+	// Failure is where the message stands, for Parked, Settled and Deferred, and for
+	// Claimed and Claimable if it has failed before.
+	Failure FailureState
+
+	// FingerprintUnknown: a message with a row whose fingerprints could not be
+	// compared (another algorithm or key, or none).
 	FingerprintUnknown bool
 }
 
@@ -72,7 +96,8 @@ type Inbox interface {
 	// non-nil exactly if the outcome is Claimed and err is nil.
 	//
 	// The claim is the first statement of the transaction, and unique by the
-	// primary key. Begin never waits for another delivery of the same key: while
+	// primary key; a takeover is one guarded change. An attempt that is rolled back
+	// leaves the failed row as it was. Begin never waits for another delivery of the same key: while
 	// one runs, in this or any other process, the answer is InFlight, or an error
 	// wrapping ErrUnavailable from a store that cannot tell. Nothing is written and
 	// no connection is held when it returns anything but Claimed.
@@ -182,6 +207,9 @@ type Store interface {
 	Inbox
 	Registry
 	Quarantine
+	Failures
+	Retries
+	Inspector
 	Migrator
 	Capabilities() Capabilities
 	// Close frees what the store has opened itself: a connection pool given by the

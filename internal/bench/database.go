@@ -98,7 +98,7 @@ func (db *database) truncate(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	_, err = pool.Exec(ctx, "TRUNCATE effect, processed, received, millpond_inbox")
+	_, err = pool.Exec(ctx, "TRUNCATE effect, processed, received, millpond_inbox, millpond_failure")
 	return err
 }
 

@@ -7,26 +7,33 @@ import (
 	"github.com/millpond-go/millpond/stores"
 )
 
-// StatusCompleted is the value of the inbox's status column that this version writes;
-// the first migration of each store lists them all.
-const StatusCompleted = 2
-
 // Row is what a claim needs to know of the row that stands in its way.
 type Row struct {
-	Status      int64
+	Status      stores.Status
 	Fingerprint []byte
 	Trace       []byte
 	CompletedAt time.Time
+	Failure     stores.FailureState // for the statuses of failed messages; its Status is not looked at
 }
 
-// Verdict compares the message that completed the row with the one that is claimed. A
-// row in a status that only a newer version writes cannot be judged: ErrUnavailable.
+// Verdict compares the message of the row with the one that is claimed. A row in a
+// status that only a newer version writes cannot be judged: ErrUnavailable.
 func (r Row) Verdict(claimed stores.Fingerprint) (stores.Verdict, error) {
-	if r.Status != StatusCompleted {
+	v := stores.Verdict{CompletedAt: r.CompletedAt, Failure: r.Failure}
+	v.Failure.Status = r.Status
+	copy(v.TraceParent[:], r.Trace)
+	switch r.Status {
+	case stores.StatusCompleted:
+		v.Outcome, v.Failure = stores.Duplicate, stores.FailureState{}
+	case stores.StatusPending:
+		v.Outcome = r.pending()
+	case stores.StatusFailed, stores.StatusDiscarded:
+		v.Outcome = stores.Settled
+	case stores.StatusProcessing:
+		fallthrough
+	default:
 		return stores.Verdict{}, fmt.Errorf("%w: the row has status %d, which a newer version has written", stores.ErrUnavailable, r.Status)
 	}
-	v := stores.Verdict{Outcome: stores.Duplicate, CompletedAt: r.CompletedAt}
-	copy(v.TraceParent[:], r.Trace)
 	// One of an unknown form is like one of an unknown algorithm.
 	v.Fingerprint, _ = stores.ParseFingerprint(r.Fingerprint)
 	switch v.Fingerprint.Compare(claimed) {
@@ -37,4 +44,25 @@ func (r Row) Verdict(claimed stores.Fingerprint) (stores.Verdict, error) {
 	case stores.Same:
 	}
 	return v, nil
+}
+
+func (r Row) pending() stores.Outcome {
+	switch {
+	case r.Failure.Placement == stores.PlacementParked:
+		return stores.Parked
+	case r.Failure.DueIn > 0:
+		return stores.Deferred
+	}
+	return stores.Claimable
+}
+
+// A failure's version is its number, which is never given twice, and its revision.
+const revisionBits = 20
+
+// Version returns the version of a failure as the contract has it.
+func Version(number, revision int64) int64 { return number<<revisionBits + revision }
+
+// ParseVersion takes a version apart again.
+func ParseVersion(version int64) (number, revision int64) {
+	return version >> revisionBits, version & (1<<revisionBits - 1)
 }

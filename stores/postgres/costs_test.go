@@ -108,15 +108,20 @@ func TestDuplicateCostsNoCommit(t *testing.T) {
 	if err := a.Commit(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	for look, trips := range map[bool]int{false: 2, true: 1} {
-		c.Look = look
+	for name, test := range map[string]struct {
+		trips int
+		ask   func() stores.Verdict
+	}{
+		"Begin": {2, func() stores.Verdict { return outcome(t, s, c) }},
+		"Look":  {1, func() stores.Verdict { return look(t, s, c) }},
+	} {
 		cost := warmedUp(t, proxy, func() {
-			if v := outcome(t, s, c); v.Outcome != stores.Duplicate {
+			if v := test.ask(); v.Outcome != stores.Duplicate {
 				t.Fatal(v.Outcome)
 			}
 		})
-		if cost.RoundTrips != trips || cost.Commits != 0 {
-			t.Errorf("look %v: %+v", look, cost)
+		if cost.RoundTrips != test.trips || cost.Commits != 0 {
+			t.Errorf("%s: %+v", name, cost)
 		}
 	}
 }
@@ -173,10 +178,11 @@ func TestDuplicateWritesNothing(t *testing.T) {
 	}
 	outcome(t, s, c) // sets the hint bits of the row, once
 	wal, sequences := walAndSequences(t, s.Pool())
-	for i := range 320 {
-		c.Look = i%2 == 0
-		if v := outcome(t, s, c); v.Outcome != stores.Duplicate {
-			t.Fatal(v.Outcome)
+	for range 160 {
+		for _, v := range []stores.Verdict{outcome(t, s, c), look(t, s, c)} {
+			if v.Outcome != stores.Duplicate {
+				t.Fatal(v.Outcome)
+			}
 		}
 	}
 	walAfter, sequencesAfter := walAndSequences(t, s.Pool())

@@ -19,6 +19,7 @@ const (
 	undefinedSchema   = "3F000"
 	divisionByZero    = "22012"
 	completionUnknown = "40003"
+	uniqueViolation   = "23505"
 	idleInTransaction = "25P03"
 
 	serializationFailure = "40001"
@@ -55,4 +56,14 @@ func unavailable(err error) error {
 		}
 	}
 	return fmt.Errorf("postgres: %w: %w", stores.ErrUnavailable, err)
+}
+
+// unavailable is the same for calls that know the consumer: new tables would give its
+// id to another.
+func (s *Store) unavailable(err error) error {
+	err = unavailable(err)
+	if errors.Is(err, stores.ErrNotMigrated) {
+		s.forget()
+	}
+	return err
 }

@@ -1,7 +1,6 @@
 package postgres
 
 import (
-	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/binary"
@@ -16,8 +15,8 @@ import (
 	"github.com/millpond-go/millpond/stores"
 )
 
-// Begin implements stores.Inbox. Trips: one if the claim is won, one more to see
-// why not; with Claim.Look one for a duplicate, one more than usual otherwise.
+// Begin implements stores.Inbox. Trips: one if the claim is won, one more to see why
+// not, and one more to take over a message that its redelivery may run.
 func (s *Store) Begin(ctx context.Context, c stores.Claim) (stores.Attempt, stores.Verdict, error) {
 	a, verdict, err := s.begin(ctx, &c)
 	if a == nil { // not a non-nil interface around a nil pointer
@@ -26,49 +25,59 @@ func (s *Store) Begin(ctx context.Context, c stores.Claim) (stores.Attempt, stor
 	return a, verdict, err
 }
 
-func (s *Store) begin(ctx context.Context, c *stores.Claim) (_ *attempt, _ stores.Verdict, err error) {
-	defer func() {
-		if errors.Is(err, stores.ErrNotMigrated) {
-			s.forgetConsumers() // new tables would give their ids to others
-		}
-	}()
-	if s.closed.Load() {
-		return nil, stores.Verdict{}, stores.ErrClosed
-	}
-	// A registered consumer is a valid one, so that only the id is left to look at.
-	consumer, err := s.consumerID(c.Key.Consumer)
-	if n := len(c.Key.ID); err != nil || n == 0 || n > stores.MaxIDBytes {
-		return nil, stores.Verdict{}, cmp.Or(c.Key.Validate(), err)
-	}
-	if c.Look {
-		row, err := scanRow(s.pool.QueryRow(ctx, s.sql.look, consumer, c.Key.ID))
-		if err != nil {
-			return nil, stores.Verdict{}, unavailable(err)
-		}
-		if row.found {
-			verdict, err := row.verdict(c.Fingerprint)
-			return nil, verdict, err
-		}
+func (s *Store) begin(ctx context.Context, c *stores.Claim) (*attempt, stores.Verdict, error) {
+	consumer, err := s.known(c.Key)
+	if err != nil {
+		return nil, stores.Verdict{}, err
 	}
 	conn, err := s.acquire(ctx)
 	if err != nil {
 		return nil, stores.Verdict{}, err
 	}
-	tx, at, err := s.claim(ctx, conn, consumer, c)
-	if err != nil {
+	a, verdict, err := s.claimOn(ctx, conn, consumer, c)
+	switch {
+	case err != nil:
 		s.abandon(ctx, conn)
-		return nil, stores.Verdict{}, unavailable(err)
+		return nil, stores.Verdict{}, s.unavailable(err)
+	case a == nil:
+		conn.Release()
+	}
+	return a, verdict, nil
+}
+
+// claimOn decides the claim. Without an attempt or an error the transaction is over.
+func (s *Store) claimOn(ctx context.Context, conn *pgxpool.Conn, consumer int32, c *stores.Claim) (*attempt, stores.Verdict, error) {
+	try := s.claim
+	if c.Take != 0 {
+		try = s.takeOver
+	}
+	tx, at, err := try(ctx, conn, consumer, c)
+	if err != nil {
+		return nil, stores.Verdict{}, err
 	}
 	if tx != nil {
 		return newAttempt(s, conn, tx, consumer, c.Key.ID, at), stores.Verdict{Outcome: stores.Claimed}, nil
 	}
-	defer conn.Release()
-	row, err := s.lookAndRollback(ctx, conn, consumer, c.Key.ID)
-	if err != nil {
-		return nil, stores.Verdict{}, unavailable(err)
+	verdict, err := s.judgeAndRollback(ctx, conn, consumer, c)
+	if err != nil || verdict.Outcome != stores.Claimable {
+		return nil, verdict, err
 	}
-	verdict, err := row.verdict(c.Fingerprint)
-	return nil, verdict, err
+	verdict.Outcome = stores.InFlight
+	if c.Take != 0 {
+		return nil, verdict, nil
+	}
+	seen := *c
+	seen.Take = verdict.Failure.Version
+	tx, at, err = s.takeOver(ctx, conn, consumer, &seen)
+	if err != nil {
+		return nil, stores.Verdict{}, err
+	}
+	if tx == nil {
+		_, err = conn.Exec(ctx, "rollback")
+		return nil, verdict, err
+	}
+	verdict.Outcome = stores.Claimed
+	return newAttempt(s, conn, tx, consumer, c.Key.ID, at), verdict, nil
 }
 
 // acquire takes a connection from the pool, and says so when it has none left.
@@ -85,23 +94,51 @@ func (s *Store) acquire(ctx context.Context) (*pgxpool.Conn, error) {
 
 // claim sends BEGIN and the insert in one trip and returns the transaction and the time
 // in its row, if the row is ours.
-func (s *Store) claim(ctx context.Context, conn *pgxpool.Conn, consumer int32, c *stores.Claim) (tx pgx.Tx, at time.Time, err error) {
+func (s *Store) claim(ctx context.Context, conn *pgxpool.Conn, consumer int32, c *stores.Claim) (pgx.Tx, time.Time, error) {
 	var batch pgx.Batch
 	batch.BeginTx(s.txOptions)
-	var trace []byte
-	if !c.TraceParent.IsZero() {
-		trace = c.TraceParent[:]
+	trace, lock := traceBytes(&c.TraceParent), s.lockKey(consumer, c.Key.ID)
+	keep := s.limits.keep(c.Bound)
+	idle, statement := "", ""
+	if !keep {
+		idle, statement = s.limits.within(c.Bound)
 	}
-	lock := s.lockKey(consumer, c.Key.ID)
-	if s.limits.keep(c.Bound) {
+	switch {
+	case c.OrderKey == nil && keep:
 		batch.Queue(s.sql.claim, consumer, c.Key.ID, c.Fingerprint.Bytes(), trace, lock)
-	} else {
-		idle, statement := s.limits.within(c.Bound)
+	case c.OrderKey == nil:
 		batch.Queue(s.sql.claimBounded, consumer, c.Key.ID, c.Fingerprint.Bytes(), trace, lock, idle, statement)
+	case keep:
+		batch.Queue(s.sql.claimOrdered, consumer, c.Key.ID, c.Fingerprint.Bytes(), trace, lock, c.OrderKey)
+	default:
+		batch.Queue(s.sql.claimOrderedBounded, consumer, c.Key.ID, c.Fingerprint.Bytes(), trace, lock, c.OrderKey, idle, statement)
 	}
-	results := conn.SendBatch(ctx, &batch)
-	if _, err = results.Exec(); err != nil {
-		return nil, at, errors.Join(err, results.Close())
+	return sendClaim(ctx, conn, &batch, 1)
+}
+
+// takeOver is claim for the failed row that has the version c.Take.
+func (s *Store) takeOver(ctx context.Context, conn *pgxpool.Conn, consumer int32, c *stores.Claim) (pgx.Tx, time.Time, error) {
+	var batch pgx.Batch
+	batch.BeginTx(s.txOptions)
+	if !s.limits.keep(c.Bound) {
+		idle, statement := s.limits.within(c.Bound)
+		batch.Queue(setBound, idle, statement)
+	}
+	number, revision := sqlstore.ParseVersion(c.Take)
+	batch.Queue(s.sql.takeOver, consumer, c.Key.ID, number, revision, s.lockKey(consumer, c.Key.ID), traceBytes(&c.TraceParent))
+	return sendClaim(ctx, conn, &batch, batch.Len()-1)
+}
+
+const setBound = "SELECT set_config('idle_in_transaction_session_timeout', $1, true), set_config('statement_timeout', $2, true)"
+
+// sendClaim sends a batch whose last query returns the time in the row that holds the
+// claim, if it is won.
+func sendClaim(ctx context.Context, conn *pgxpool.Conn, batch *pgx.Batch, before int) (_ pgx.Tx, at time.Time, err error) {
+	results := conn.SendBatch(ctx, batch)
+	for range before {
+		if _, err = results.Exec(); err != nil {
+			return nil, at, errors.Join(err, results.Close())
+		}
 	}
 	err = results.QueryRow().Scan(&at)
 	taken := errors.Is(err, pgx.ErrNoRows)
@@ -114,19 +151,41 @@ func (s *Store) claim(ctx context.Context, conn *pgxpool.Conn, consumer int32, c
 	return results.Tx(), at, nil
 }
 
-// lookAndRollback reads the row that stood in the way and ends the transaction, in
+func traceBytes(t *stores.TraceParent) []byte {
+	if t.IsZero() {
+		return nil
+	}
+	return t[:]
+}
+
+// judgeAndRollback reads the row that stood in the way and ends the transaction, in
 // one trip. Its snapshot is newer than the row the insert met, so a row that made
 // the insert fail is seen.
-func (s *Store) lookAndRollback(ctx context.Context, conn *pgxpool.Conn, consumer int32, id []byte) (inboxRow, error) {
-	var batch pgx.Batch
-	batch.Queue(s.sql.look, consumer, id)
-	batch.Queue("rollback")
-	results := conn.SendBatch(ctx, &batch)
-	row, err := scanRow(results.QueryRow())
-	if closeErr := results.Close(); err == nil {
-		err = closeErr
+func (s *Store) judgeAndRollback(ctx context.Context, conn *pgxpool.Conn, consumer int32, c *stores.Claim) (stores.Verdict, error) {
+	var (
+		batch  pgx.Batch
+		row    inboxRow
+		behind bool
+	)
+	if c.OrderKey != nil && c.Take == 0 {
+		batch.Queue(s.sql.behind, consumer, s.lockKey(consumer, c.Key.ID), c.OrderKey).QueryRow(func(r pgx.Row) error { return r.Scan(&behind) })
 	}
-	return row, err
+	batch.Queue(s.sql.look, consumer, c.Key.ID).QueryRow(func(r pgx.Row) (err error) {
+		row, err = scanRow(r)
+		return err
+	})
+	batch.Queue("rollback")
+	if err := conn.SendBatch(ctx, &batch).Close(); err != nil {
+		return stores.Verdict{}, err
+	}
+	if !row.found {
+		// The lock is taken, or its holder has rolled back meanwhile.
+		if behind {
+			return stores.Verdict{Outcome: stores.Behind}, nil
+		}
+		return stores.Verdict{Outcome: stores.InFlight}, nil
+	}
+	return row.Verdict(c.Fingerprint)
 }
 
 // abandon gives a connection back after a failed claim. Where the transaction can
@@ -140,11 +199,10 @@ func (s *Store) abandon(ctx context.Context, conn *pgxpool.Conn) {
 }
 
 // lockKey is the advisory lock of a key: 64 bits of a hash over table, consumer and
-// id. Two keys that collide only wait for each other.
+// id, as lockKeyText has it in SQL. Two keys that collide only wait for each other.
 func (s *Store) lockKey(consumer int32, id []byte) int64 {
 	buf := make([]byte, 0, 128)
-	buf = append(buf, s.lockSalt...)
-	buf = append(buf, 0)
+	buf = append(buf, s.lockPrefix...)
 	buf = binary.BigEndian.AppendUint32(buf, uint32(consumer)) //nolint:gosec // the bits are what matters
 	buf = append(buf, id...)
 	sum := sha256.Sum256(buf)
@@ -159,74 +217,34 @@ type inboxRow struct {
 }
 
 func scanRow(r pgx.Row) (inboxRow, error) {
-	var row inboxRow
-	err := r.Scan(&row.Status, &row.Fingerprint, &row.Trace, &row.CompletedAt)
+	var (
+		row   inboxRow
+		state stateScan
+	)
+	err := r.Scan(state.with(&row.Status, &row.Fingerprint, &row.Trace, &row.CompletedAt)...)
 	if errors.Is(err, pgx.ErrNoRows) {
 		return row, nil
 	}
-	row.found = err == nil
+	row.found, row.Failure = err == nil, state.state(row.Status)
 	return row, err
 }
 
-func (r inboxRow) verdict(claimed stores.Fingerprint) (stores.Verdict, error) {
-	if !r.found {
-		// The lock is taken, or its holder has rolled back meanwhile.
-		return stores.Verdict{Outcome: stores.InFlight}, nil
-	}
-	v, err := r.Verdict(claimed)
+// Look implements stores.Failures.
+func (s *Store) Look(ctx context.Context, k stores.Key, f stores.Fingerprint) (stores.Verdict, error) {
+	consumer, err := s.known(k)
 	if err != nil {
-		err = fmt.Errorf("postgres: %w", err)
+		return stores.Verdict{}, err
 	}
-	return v, err
-}
-
-// Resolve implements stores.Resolver.
-func (s *Store) Resolve(ctx context.Context, k stores.Key) (bool, error) {
-	if s.closed.Load() {
-		return false, stores.ErrClosed
-	}
-	consumer, err := s.consumerID(k.Consumer)
+	row, err := scanRow(s.pool.QueryRow(ctx, s.sql.look, consumer, k.ID))
 	if err != nil {
-		return false, err
+		return stores.Verdict{}, s.unavailable(err)
 	}
-	row, err := s.settledRow(ctx, consumer, k.ID)
-	return row.found && row.Status == sqlstore.StatusCompleted, err
-}
-
-// settledRow waits for the key's lock, which a transaction that claims the key holds
-// until its outcome is visible, and reads the row.
-func (s *Store) settledRow(ctx context.Context, consumer int32, id []byte) (inboxRow, error) {
-	// The server must give up before we do, or it would go on waiting unwatched.
-	wait := time.Minute
-	if deadline, ok := ctx.Deadline(); ok {
-		wait = max(time.Until(deadline)*9/10, time.Millisecond)
+	if !row.found {
+		return stores.Verdict{Outcome: stores.Claimable}, nil
 	}
-	conn, err := s.acquire(ctx)
+	v, err := row.Verdict(f)
 	if err != nil {
-		return inboxRow{}, err
+		return stores.Verdict{}, fmt.Errorf("postgres: %w", err)
 	}
-	defer conn.Release()
-	var batch pgx.Batch
-	batch.BeginTx(pgx.TxOptions{IsoLevel: pgx.ReadCommitted})
-	batch.Queue("SELECT set_config('lock_timeout', $1, true)", fmt.Sprintf("%dms", wait.Milliseconds()))
-	batch.Queue("SELECT pg_advisory_xact_lock($1)", s.lockKey(consumer, id))
-	batch.Queue(s.sql.look, consumer, id)
-	batch.Queue("rollback")
-	results := conn.SendBatch(ctx, &batch)
-	for range 3 {
-		if _, err = results.Exec(); err != nil {
-			break
-		}
-	}
-	var row inboxRow
-	if err == nil {
-		row, err = scanRow(results.QueryRow())
-	}
-	if closeErr := results.Close(); err == nil {
-		err = closeErr
-	}
-	if err != nil {
-		return inboxRow{}, unavailable(err)
-	}
-	return row, nil
+	return v, nil
 }

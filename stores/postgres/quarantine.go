@@ -15,6 +15,9 @@ const maxKept = 256 << 20
 // maxTextBytes bounds names of places, which come from outside.
 const maxTextBytes = 1 << 10
 
+// maxNameBytes bounds short names, of codecs, classes and groups.
+const maxNameBytes = 200
+
 // Quarantine implements stores.Quarantine, in one trip and one commit.
 func (s *Store) Quarantine(ctx context.Context, q stores.Quarantined) error {
 	if s.closed.Load() {
@@ -38,9 +41,10 @@ func (s *Store) Quarantine(ctx context.Context, q stores.Quarantined) error {
 	}
 	_, err = s.pool.Exec(ctx, s.sql.quarantine, consumer,
 		string(q.Reason), sqlstore.Text(q.Detail, stores.MaxDetailBytes), hash[:], q.ID, fingerprint, q.Existing.Bytes(),
-		sqlstore.Text(q.Topic, maxTextBytes), sqlstore.Text(q.Coordinates, maxTextBytes), []byte(q.UUID), metadata, q.Payload)
+		sqlstore.Text(q.Topic, maxTextBytes), sqlstore.Text(q.Coordinates, maxTextBytes), []byte(q.UUID), metadata, q.Payload,
+		sqlstore.Text(q.Codec, maxNameBytes), q.OneWay)
 	if err != nil {
-		return unavailable(err)
+		return s.unavailable(err)
 	}
 	return nil
 }

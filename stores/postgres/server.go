@@ -34,7 +34,9 @@ current_setting('default_transaction_isolation')`,
 	// From now on the tables are named in full: a handler may set the search_path of
 	// its transaction, or leave a connection with another one.
 	names := sqlstore.Names{Schema: pgx.Identifier{schema}.Sanitize(), Prefix: s.names.Prefix}
-	s.sql, s.lockSalt = newStatements(names), []byte(names.Table("inbox"))
+	s.sql, s.qualified = newStatements(names), names
+	s.lockPrefix = append([]byte(names.Table("inbox")), 0)
+	s.channel = channelOf(names)
 	if isolation == s.txOptions.IsoLevel {
 		s.txOptions.IsoLevel = "" // what the server does anyway need not be said with each BEGIN
 	}

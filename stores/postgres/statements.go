@@ -4,25 +4,24 @@ import "github.com/millpond-go/millpond/internal/sqlstore"
 
 // statements are the SQL texts for one set of table names.
 type statements struct {
-	claim, claimBounded, look, owned, register, addTopic, consumer, quarantine string
+	claim, claimBounded               string
+	claimOrdered, claimOrderedBounded string
+	takeOver, behind, look, owned     string
+
+	register, addTopic, consumer, quarantine string
+
+	recordFirst, recordAgain, due, release, backlog string
 }
 
 func newStatements(n sqlstore.Names) statements {
 	return statements{
-		// The row is born completed: nobody sees it before the commit, so the
-		// transaction is its status, and a message costs one row version. The lock
-		// is asked for before the insert is tried, so the insert never waits.
-		claim: n.Expand(`INSERT INTO {schema.}{prefix}inbox (consumer, message_id, status, fingerprint, traceparent, completed_at)
-SELECT $1, $2, 2, $3, $4, now() WHERE pg_try_advisory_xact_lock($5)
-ON CONFLICT DO NOTHING RETURNING completed_at`),
-		// The same, where the connection's own timeouts do not keep the bound.
-		claimBounded: n.Expand(`INSERT INTO {schema.}{prefix}inbox (consumer, message_id, status, fingerprint, traceparent, completed_at)
-SELECT $1, $2, 2, $3, $4, now() WHERE pg_try_advisory_xact_lock($5)
-AND set_config('idle_in_transaction_session_timeout', $6, true) IS NOT NULL
-AND set_config('statement_timeout', $7, true) IS NOT NULL
-ON CONFLICT DO NOTHING RETURNING completed_at`),
-		look: n.Expand(`SELECT status, fingerprint, traceparent, coalesce(completed_at, 'epoch') FROM {schema.}{prefix}inbox
-WHERE consumer = $1 AND message_id = $2`),
+		claim:               n.Expand(claimText + claimed),
+		claimBounded:        n.Expand(claimText + bounded + claimed),
+		claimOrdered:        n.Expand(claimText + ordered + claimed),
+		claimOrderedBounded: n.Expand(claimText + ordered + boundedToo + claimed),
+		takeOver:            n.Expand(takeOverText),
+		behind:              n.Expand(behindText),
+		look:                n.Expand(lookText),
 		// Raises division_by_zero, which keeps a COMMIT behind it from running,
 		// unless the row was written by the transaction that runs this.
 		owned: n.Expand(`SELECT 1 / count(*) FROM {schema.}{prefix}inbox
@@ -34,9 +33,83 @@ ON CONFLICT (service, handler) DO NOTHING`),
 WHERE service = $1 AND handler = $2 AND NOT topics @> ARRAY[$3::text] AND ($4 OR topics = '{}')`),
 		consumer: n.Expand(`SELECT id, topics FROM {schema.}{prefix}consumer WHERE service = $1 AND handler = $2`),
 		quarantine: n.Expand(`INSERT INTO {schema.}{prefix}quarantine AS q
-(consumer, reason, detail, identity_hash, message_id, fingerprint, existing, topic, coordinates, uuid, metadata, payload)
-VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12)
+(consumer, reason, detail, identity_hash, message_id, fingerprint, existing, topic, coordinates, uuid, metadata, payload, codec, one_way)
+VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14)
 ON CONFLICT (consumer, identity_hash, fingerprint, reason)
 DO UPDATE SET seen = q.seen + 1, last_at = clock_timestamp()`),
+		recordFirst: n.Expand(recordFirstText),
+		recordAgain: n.Expand(recordAgainText),
+		due:         n.Expand(dueText),
+		release:     n.Expand(releaseText),
+		backlog:     n.Expand(backlogText),
 	}
 }
+
+const (
+	// The row is born completed: nobody sees it before the commit, so the
+	// transaction is its status, and a message costs one row version. The lock is
+	// asked for before the insert is tried, so the insert never waits.
+	claimText = `INSERT INTO {schema.}{prefix}inbox (consumer, message_id, status, fingerprint, traceparent, completed_at)
+SELECT $1, $2, 2, $3, $4, now() WHERE pg_try_advisory_xact_lock($5)`
+
+	claimed = `
+ON CONFLICT DO NOTHING RETURNING completed_at`
+
+	// Where the connection's own timeouts do not keep the bound.
+	bounded = `
+AND set_config('idle_in_transaction_session_timeout', $6, true) IS NOT NULL
+AND set_config('statement_timeout', $7, true) IS NOT NULL`
+
+	// Where the message must not pass an earlier one.
+	ordered = `
+AND NOT EXISTS (SELECT FROM {schema.}{prefix}failure WHERE consumer = $1 AND status = 3 AND order_key = $6)`
+
+	boundedToo = `
+AND set_config('idle_in_transaction_session_timeout', $7, true) IS NOT NULL
+AND set_config('statement_timeout', $8, true) IS NOT NULL`
+
+	// Whether it was the order that prevented a claim: whoever holds the key's lock
+	// in this transaction gets it again.
+	behindText = `SELECT pg_try_advisory_xact_lock($2)
+AND EXISTS (SELECT FROM {schema.}{prefix}failure WHERE consumer = $1 AND status = 3 AND order_key = $3)`
+
+	// The failure is not looked for beside a completed row: nothing equals null.
+	lookText = `SELECT i.status, i.fingerprint, i.traceparent, coalesce(i.completed_at, 'epoch'), ` + stateColumns + `
+FROM {schema.}{prefix}inbox i
+LEFT JOIN {schema.}{prefix}failure f ON f.consumer = i.consumer AND f.message_id = CASE WHEN i.status <> 2 THEN i.message_id END
+WHERE i.consumer = $1 AND i.message_id = $2`
+
+	// A failed message is taken over by the transaction that gets both the key's lock
+	// and the failure's row without waiting. The next one of its order key becomes due.
+	takeOverText = `WITH held AS MATERIALIZED (
+	SELECT number FROM {schema.}{prefix}failure
+	WHERE consumer = $1 AND message_id = $2 AND number = $3 AND revision = $4 AND status = 3
+	AND pg_try_advisory_xact_lock($5)
+	FOR UPDATE SKIP LOCKED
+), gone AS (
+	DELETE FROM {schema.}{prefix}failure f USING held
+	WHERE f.consumer = $1 AND f.message_id = $2 AND f.number = held.number
+	RETURNING f.number, f.order_key
+), next AS MATERIALIZED (
+	SELECT number FROM {schema.}{prefix}failure
+	WHERE number = (SELECT n.number FROM {schema.}{prefix}failure n, gone
+		WHERE n.consumer = $1 AND n.status = 3 AND n.order_key = gone.order_key AND n.number > gone.number
+		ORDER BY n.number LIMIT 1)
+	AND status = 3 AND NOT reserved
+	FOR UPDATE SKIP LOCKED
+), woken AS (
+	UPDATE {schema.}{prefix}failure f SET due_at = now(), ` + revised + `
+	FROM next WHERE f.number = next.number
+)
+UPDATE {schema.}{prefix}inbox i SET status = 2, completed_at = now(), traceparent = $6
+FROM gone WHERE i.consumer = $1 AND i.message_id = $2 AND i.status = 3
+RETURNING i.completed_at`
+
+	// Every change of a failure's row makes another version of it. The revision begins
+	// again before it would run into the number.
+	revised = `revision = (f.revision + 1) & 1048575`
+
+	// stateColumns are those of a FailureState, of a failure called f.
+	stateColumns = `f.number, f.revision, f.placement, f.content, f.class, f.attempts, f.uncounted, f.presumed,
+clock_timestamp() - f.budget_at, f.due_at - clock_timestamp()`
+)

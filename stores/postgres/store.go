@@ -1,6 +1,7 @@
 package postgres
 
 import (
+	"cmp"
 	"context"
 	"embed"
 	"errors"
@@ -43,14 +44,19 @@ type Store struct {
 
 	mu        sync.RWMutex
 	consumers map[stores.Consumer]int32
+	checked   bool // by ready
 
-	// Set by learn, and constant once there is a consumer.
-	learning  sync.Mutex
-	learnt    bool
-	sql       statements
-	txOptions pgx.TxOptions
-	lockSalt  []byte
-	limits    serverLimits
+	woken atomic.Int64 // when listeners were woken last, in nanoseconds since started
+
+	// Set by learn, and constant once there is a consumer or ready has returned nil.
+	learning   sync.Mutex
+	learnt     bool
+	sql        statements
+	txOptions  pgx.TxOptions
+	qualified  sqlstore.Names
+	lockPrefix []byte // of what lockKey hashes
+	channel    string // of notifications
+	limits     serverLimits
 }
 
 var (
@@ -169,10 +175,36 @@ func (s *Store) Close() error {
 	return nil
 }
 
-func (s *Store) forgetConsumers() {
+// forget drops what is known of the tables.
+func (s *Store) forget() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	clear(s.consumers)
+	s.checked = false
+}
+
+// ready makes sure, once, that the tables are there and fit this program, for calls
+// that need no registered consumer.
+func (s *Store) ready(ctx context.Context) error {
+	if s.closed.Load() {
+		return stores.ErrClosed
+	}
+	s.mu.RLock()
+	checked := s.checked
+	s.mu.RUnlock()
+	if checked {
+		return nil
+	}
+	if err := s.Validate(ctx); err != nil {
+		return err
+	}
+	if err := s.learn(ctx); err != nil {
+		return unavailable(err)
+	}
+	s.mu.Lock()
+	s.checked = true
+	s.mu.Unlock()
+	return nil
 }
 
 // consumerID returns the registered id of a consumer.
@@ -184,4 +216,17 @@ func (s *Store) consumerID(c stores.Consumer) (int32, error) {
 		return 0, fmt.Errorf("postgres: %w: %s", stores.ErrNotRegistered, c)
 	}
 	return id, nil
+}
+
+// known returns the consumer of a key that a call may be made for.
+func (s *Store) known(k stores.Key) (int32, error) {
+	if s.closed.Load() {
+		return 0, stores.ErrClosed
+	}
+	// A registered consumer is a valid one, so that only the id is left to look at.
+	consumer, err := s.consumerID(k.Consumer)
+	if n := len(k.ID); err != nil || n == 0 || n > stores.MaxIDBytes {
+		return 0, cmp.Or(k.Validate(), err)
+	}
+	return consumer, nil
 }

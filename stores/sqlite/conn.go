@@ -63,7 +63,11 @@ const (
 const (
 	beginStatement = iota
 	claimStatement
+	claimInOrderStatement
 	lookStatement
+	takeStatement
+	completeStatement
+	advanceStatement
 	commitStatement
 	rollbackStatement
 	preparedStatements
@@ -108,18 +112,6 @@ type beginning struct {
 	conn  *conn         // the result
 }
 
-// claim is an inbox row to insert, and the row that is found in its place.
-type claim struct {
-	consumer    int64
-	id          []byte
-	fingerprint []byte
-	trace       []byte
-	found       inboxRow
-}
-
-// errTaken says that the claim's row exists. No transaction was left open.
-var errTaken = errors.New("the key has a row")
-
 // detached carries a beginning to the connection. It is never cancelled: database/sql
 // would roll back a transaction whose context ends.
 type detached struct {
@@ -151,7 +143,7 @@ func (c *conn) BeginTx(ctx context.Context, _ driver.TxOptions) (driver.Tx, erro
 	}
 	c.phase, c.rows, c.managed, c.passed, c.handling = txOpen, 0, false, false, nil
 	if b.claim != nil {
-		if err := c.insert(b.claim); err != nil {
+		if err := c.decide(b.claim); err != nil {
 			c.rollback()
 			return nil, err
 		}
@@ -160,31 +152,6 @@ func (c *conn) BeginTx(ctx context.Context, _ driver.TxOptions) (driver.Tx, erro
 	c.closing.Store(false)
 	b.conn = c
 	return transaction{c}, nil
-}
-
-// insert claims the key: a plain insert in the final state, decided by the primary key.
-func (c *conn) insert(cl *claim) error {
-	err := c.run(claimStatement, cl.consumer, cl.id, cl.fingerprint, cl.trace)
-	if !isUnique(err) {
-		return err
-	}
-	s, err := c.prepare(lookStatement)
-	if err != nil {
-		return err
-	}
-	rows, err := s.QueryContext(context.Background(), named(cl.consumer, cl.id))
-	if err != nil {
-		return err
-	}
-	values := make([]driver.Value, len(rows.Columns()))
-	if err = rows.Next(values); err == nil {
-		cl.found = rowOf(values)
-		err = errTaken
-	}
-	if closeErr := rows.Close(); closeErr != nil {
-		return closeErr
-	}
-	return err
 }
 
 // commit commits the transaction that begin has started. The error wraps
@@ -303,6 +270,19 @@ func (c *conn) run(which int, args ...driver.Value) error {
 	}
 	_, err = s.ExecContext(context.Background(), named(args...))
 	return err
+}
+
+// change is run for a statement whose number of changed rows matters.
+func (c *conn) change(which int, args ...driver.Value) (int64, error) {
+	s, err := c.prepare(which)
+	if err != nil {
+		return 0, err
+	}
+	result, err := s.ExecContext(context.Background(), named(args...))
+	if err != nil {
+		return 0, err
+	}
+	return result.RowsAffected()
 }
 
 func (c *conn) prepare(which int) (preparedStatement, error) {

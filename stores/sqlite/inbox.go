@@ -3,14 +3,12 @@ package sqlite
 import (
 	"context"
 	"database/sql"
-	"database/sql/driver"
 	"errors"
 	"fmt"
 	"time"
 
 	sqlite3 "modernc.org/sqlite/lib"
 
-	"github.com/millpond-go/millpond/internal/sqlstore"
 	"github.com/millpond-go/millpond/stores"
 )
 
@@ -62,6 +60,22 @@ func (s *Store) takeOff(f flight) bool {
 	return true
 }
 
+// flying reports whether a key is in flight, which may also mean that its claim queues
+// for the writer.
+func (s *Store) flying(consumer int64, id []byte) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	_, flying := s.flights[flight{consumer: consumer, id: string(id)}]
+	return flying
+}
+
+// inFlight is how many keys are.
+func (s *Store) inFlight() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.flights)
+}
+
 func (s *Store) land(f flight) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -69,39 +83,29 @@ func (s *Store) land(f flight) {
 }
 
 func (s *Store) claim(ctx context.Context, f flight, c stores.Claim) (*attempt, stores.Verdict, error) {
-	begin := beginning{claim: &claim{consumer: f.consumer, id: c.Key.ID, fingerprint: c.Fingerprint.Bytes()}, bound: c.Bound}
-	if !c.TraceParent.IsZero() {
-		begin.claim.trace = c.TraceParent[:]
-	}
+	cl := &claim{Claim: c, consumer: f.consumer}
+	begin := beginning{claim: cl, bound: c.Bound}
 	look := func() error {
-		found, err := s.lookUp(ctx, f.consumer, c.Key.ID)
-		if err == nil && found.Status != 0 {
-			begin.claim.found, err = found, errTaken
+		row, err := s.lookUp(ctx, f.consumer, c.Key.ID)
+		if err != nil || row.Status == 0 {
+			return err
 		}
-		return err
+		return cl.judge(row)
 	}
-	tx, err := s.beginClaim(ctx, &begin, c.Look, look)
+	tx, err := s.beginClaim(ctx, &begin, look)
 	switch {
 	case errors.Is(err, errTaken):
-		verdict, err := begin.claim.found.Verdict(c.Fingerprint)
-		return nil, verdict, err
+		return nil, cl.verdict, nil
 	case err != nil:
 		return nil, stores.Verdict{}, err
 	}
-	return &attempt{store: s, flight: f, tx: tx, conn: begin.conn}, stores.Verdict{Outcome: stores.Claimed}, nil
+	return &attempt{store: s, flight: f, tx: tx, conn: begin.conn}, cl.verdict, nil
 }
 
 // beginClaim returns with the writer's slot held, or with an error.
-func (s *Store) beginClaim(ctx context.Context, b *beginning, lookFirst bool, look func() error) (*sql.Tx, error) {
+func (s *Store) beginClaim(ctx context.Context, b *beginning, look func() error) (*sql.Tx, error) {
 	giveUp := s.writer.patience()
-	patience := lookAfter
-	if lookFirst {
-		if err := look(); err != nil {
-			return nil, err
-		}
-		patience = 0
-	}
-	err := s.writer.acquire(ctx, patience)
+	err := s.writer.acquire(ctx, lookAfter)
 	if errors.Is(err, errWait) {
 		if err := look(); err != nil {
 			return nil, err
@@ -133,36 +137,4 @@ func (s *Store) explain(ctx context.Context, err error) error {
 		}
 	}
 	return unavailable(err)
-}
-
-// inboxRow is the row of a key; status 0 means that there is none.
-type inboxRow = sqlstore.Row
-
-// rowOf reads the columns of lookStatement.
-func rowOf(values []driver.Value) inboxRow {
-	var r inboxRow
-	r.Status, _ = values[0].(int64)
-	at, _ := values[1].(int64)
-	r.CompletedAt = time.UnixMicro(at)
-	r.Fingerprint, _ = values[2].([]byte)
-	r.Trace, _ = values[3].([]byte)
-	return r
-}
-
-// lookUp reads a row on a connection of its own.
-func (s *Store) lookUp(ctx context.Context, consumer int64, id []byte) (inboxRow, error) {
-	stmt, err := s.look.get(ctx) //nolint:sqlclosecheck // it is kept until the store is closed
-	if err != nil {
-		return inboxRow{}, err
-	}
-	var (
-		r  inboxRow
-		at sql.NullInt64
-	)
-	err = stmt.QueryRowContext(ctx, consumer, id).Scan(&r.Status, &at, &r.Fingerprint, &r.Trace)
-	if errors.Is(err, sql.ErrNoRows) {
-		return inboxRow{}, nil
-	}
-	r.CompletedAt = time.UnixMicro(at.Int64)
-	return r, err
 }

@@ -26,8 +26,7 @@ func TestClaimCompleteDuplicate(t *testing.T) {
 	before := time.Now().Add(-time.Millisecond)
 	o.complete(claim)
 	for _, look := range []bool{false, true} {
-		claim.Look = look
-		verdict := o.verdict(claim)
+		verdict := o.answer(claim, look)
 		require.Equal(t, stores.Duplicate, verdict.Outcome)
 		require.Equal(t, claim.Fingerprint, verdict.Fingerprint)
 		require.Equal(t, claim.TraceParent, verdict.TraceParent)
@@ -63,7 +62,7 @@ func TestConflict(t *testing.T) {
 		"none":              {stores.Fingerprint{}, stores.Duplicate, true},
 	} {
 		for _, look := range []bool{false, true} {
-			verdict := o.verdict(stores.Claim{Key: first.Key, Fingerprint: c.fingerprint, Look: look})
+			verdict := o.answer(stores.Claim{Key: first.Key, Fingerprint: c.fingerprint}, look)
 			require.Equal(t, c.outcome, verdict.Outcome, name)
 			require.Equal(t, c.unknown, verdict.FingerprintUnknown, name)
 			require.Equal(t, first.Fingerprint, verdict.Fingerprint, name)
@@ -186,7 +185,6 @@ func TestManyKeys(t *testing.T) {
 	for i := range keys * deliveries {
 		wg.Go(func() {
 			claim := claimOf(fmt.Sprint("key ", i%keys))
-			claim.Look = i%2 == 0
 			for {
 				a, verdict, err := o.Begin(t.Context(), claim)
 				switch {
@@ -218,8 +216,10 @@ func TestWaitingForTheWriter(t *testing.T) {
 	require.Equal(t, stores.InFlight, o.verdict(claimOf("slow")).Outcome)
 	require.Equal(t, stores.Duplicate, o.verdict(claimOf("completed")).Outcome)
 	conflict := claimOf("completed")
-	conflict.Fingerprint, conflict.Look = fingerprintOf("other"), true
+	conflict.Fingerprint = fingerprintOf("other")
 	require.Equal(t, stores.Conflict, o.verdict(conflict).Outcome)
+	require.Equal(t, stores.Conflict, o.answer(conflict, true).Outcome)
+	require.Equal(t, stores.Claimable, o.answer(claimOf("slow"), true).Outcome)
 
 	_, _, err := o.Begin(within(t, 30*time.Millisecond), claimOf("new"))
 	require.ErrorIs(t, err, stores.ErrUnavailable)
@@ -369,10 +369,16 @@ func TestCapabilities(t *testing.T) {
 // A status of a later version is no completion.
 func TestUnknownStatus(t *testing.T) {
 	o := open(t)
-	_, err := o.DB().Exec("INSERT INTO millpond_inbox (consumer, message_id, status) VALUES (1, x'61', 3)")
+	_, err := o.DB().Exec("INSERT INTO millpond_inbox (consumer, message_id, status) VALUES (1, x'61', 9), (1, x'62', 3)")
 	require.NoError(t, err)
-	_, _, err = o.Begin(t.Context(), claimOf("a"))
-	require.ErrorIs(t, err, stores.ErrUnavailable)
+	for _, id := range []string{"a", "b"} { // what is known of the failure of b is gone
+		_, _, err = o.Begin(t.Context(), claimOf(id))
+		require.ErrorIs(t, err, stores.ErrUnavailable)
+		_, err = o.Look(t.Context(), claimOf(id).Key, fingerprintOf(id))
+		require.ErrorIs(t, err, stores.ErrUnavailable)
+		_, err = o.Find(t.Context(), claimOf(id).Key)
+		require.ErrorIs(t, err, stores.ErrUnavailable)
+	}
 }
 
 // Databases that the program opens by itself are none of the store's business.

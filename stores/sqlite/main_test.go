@@ -77,6 +77,17 @@ func (o opened) verdict(c stores.Claim) stores.Verdict {
 	return verdict
 }
 
+// answer is the verdict about a key that cannot be claimed, by a look or by a claim.
+func (o opened) answer(c stores.Claim, look bool) stores.Verdict {
+	o.t.Helper()
+	if !look {
+		return o.verdict(c)
+	}
+	verdict, err := o.Look(o.t.Context(), c.Key, c.Fingerprint)
+	require.NoError(o.t, err)
+	return verdict
+}
+
 // complete processes a message with one effect.
 func (o opened) complete(c stores.Claim) {
 	o.t.Helper()

@@ -82,8 +82,8 @@ type querier interface {
 // schema returns what the schema table says, and which of the tables do not exist.
 func (s *Store) schema(ctx context.Context, q querier) (state sqlstore.SchemaState, absent []string, err error) {
 	prefix := s.names.Prefix
-	absent = []string{prefix + "schema", prefix + "consumer", prefix + "inbox", prefix + "quarantine"}
-	rows, err := q.QueryContext(ctx, s.sql.tables, absent[0], absent[1], absent[2], absent[3])
+	absent = []string{prefix + "schema", prefix + "consumer", prefix + "inbox", prefix + "quarantine", prefix + "failure", prefix + "audit"}
+	rows, err := q.QueryContext(ctx, s.sql.tables, absent[0], absent[1], absent[2], absent[3], absent[4], absent[5])
 	if err != nil {
 		return state, nil, err
 	}

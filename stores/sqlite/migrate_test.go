@@ -2,7 +2,6 @@ package sqlite
 
 import (
 	"database/sql"
-	"fmt"
 	"path/filepath"
 	"sync"
 	"testing"
@@ -116,7 +115,7 @@ func TestNewerSchema(t *testing.T) {
 }
 
 func TestMissingTables(t *testing.T) {
-	for _, table := range []string{"inbox", "consumer", "quarantine", "schema"} {
+	for _, table := range []string{"inbox", "consumer", "quarantine", "schema", "failure", "audit"} {
 		o := open(t)
 		_, err := o.DB().Exec("DROP TABLE millpond_" + table)
 		require.NoError(t, err)
@@ -129,12 +128,10 @@ func TestMissingTables(t *testing.T) {
 	o := open(t)
 	_, err := o.DB().Exec("DROP TABLE millpond_inbox; DROP TABLE millpond_quarantine")
 	require.NoError(t, err)
-	for _, look := range []bool{false, true} {
-		claim := claimOf(fmt.Sprint(look))
-		claim.Look = look
-		_, _, err = o.Begin(t.Context(), claim)
-		require.ErrorIs(t, err, stores.ErrNotMigrated)
-	}
+	_, _, err = o.Begin(t.Context(), claimOf("a"))
+	require.ErrorIs(t, err, stores.ErrNotMigrated)
+	_, err = o.Look(t.Context(), claimOf("a").Key, stores.Fingerprint{})
+	require.ErrorIs(t, err, stores.ErrNotMigrated)
 	err = o.Quarantine(t.Context(), stores.Quarantined{Consumer: billing, Reason: stores.ReasonNoKey})
 	require.ErrorIs(t, err, stores.ErrNotMigrated)
 	_, err = o.Resolve(t.Context(), claimOf("a").Key)
@@ -146,9 +143,9 @@ func TestMigrationIsAtomic(t *testing.T) {
 	s, err := New(t.Context(), filepath.Join(t.TempDir(), "a.db"), Config{})
 	require.NoError(t, err)
 	defer s.Close()
-	s.migrations = append(s.migrations, stores.Migration{Version: 2, Name: "wrong", SQL: "CREATE TABLE half (x INTEGER); CREATE TABLE half (x INTEGER)"})
+	s.migrations = append(s.migrations, stores.Migration{Version: 3, Name: "wrong", SQL: "CREATE TABLE half (x INTEGER); CREATE TABLE half (x INTEGER)"})
 	_, err = s.Migrate(t.Context())
-	require.ErrorContains(t, err, "migration 2 (wrong)")
+	require.ErrorContains(t, err, "migration 3 (wrong)")
 	var tables int
 	require.NoError(t, s.DB().QueryRow("SELECT count(*) FROM sqlite_schema").Scan(&tables))
 	require.Zero(t, tables)

@@ -137,9 +137,7 @@ func TestUnusableFiles(t *testing.T) {
 		_, _, err = s.Begin(t.Context(), claimOf("b"))
 		require.ErrorIs(t, err, stores.ErrUnavailable)
 		require.ErrorContains(t, err, "readonly")
-		look := claimOf("a")
-		look.Look = true
-		_, verdict, err := s.Begin(t.Context(), look)
+		verdict, err := s.Look(t.Context(), claimOf("a").Key, fingerprintOf("a"))
 		require.NoError(t, err)
 		require.Equal(t, stores.Duplicate, verdict.Outcome)
 		err = s.Quarantine(t.Context(), stores.Quarantined{Consumer: billing, Reason: stores.ReasonNoKey})

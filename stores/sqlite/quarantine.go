@@ -50,7 +50,7 @@ func (s *Store) Quarantine(ctx context.Context, q stores.Quarantined) error {
 		_, err = tx.ExecContext(ctx, s.sql.quarantine, consumer, hash[:], fingerprint, string(q.Reason),
 			sqlstore.Text(q.Detail, stores.MaxDetailBytes), nonEmpty(q.ID), q.Existing.Bytes(),
 			sqlstore.Text(q.Topic, maxTopicBytes), sqlstore.Text(q.Coordinates, maxTopicBytes),
-			nonEmpty([]byte(q.UUID)), metadata, q.Payload)
+			nonEmpty([]byte(q.UUID)), metadata, q.Payload, sqlstore.Text(q.Codec, maxTopicBytes), q.OneWay)
 		return err
 	})
 	switch {

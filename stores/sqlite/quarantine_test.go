@@ -83,7 +83,7 @@ func TestQuarantineMerges(t *testing.T) {
 	put(other, true)
 	put(other, false)
 	other = base
-	other.Reason = stores.ReasonOutputs
+	other.Reason = stores.ReasonTooLarge
 	put(other, true)
 
 	// Without an id only what differs in nothing is the same.

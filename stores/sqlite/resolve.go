@@ -7,22 +7,21 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/millpond-go/millpond/internal/sqlstore"
 	"github.com/millpond-go/millpond/stores"
 )
 
 // Resolve implements stores.Resolver. Holding the write lock it sees what has been
-// committed by anybody. A key that is absent stays so: after a failed write the log may
+// committed by anybody. A key that is not completed stays so: after a failed write the log may
 // end in a complete transaction that only a recovery would see, and the commit made here
 // takes its place.
 func (s *Store) Resolve(ctx context.Context, k stores.Key) (bool, error) {
 	if err := k.Validate(); err != nil {
 		return false, fmt.Errorf("sqlite: %w", err)
 	}
-	var status int64
+	var status stores.Status
 	err := s.writer.write(ctx, time.Time{}, func(tx *sql.Tx) error {
 		err := tx.QueryRowContext(ctx, s.sql.resolve, k.Consumer.Service, k.Consumer.Handler, k.ID).Scan(&status)
-		if !errors.Is(err, sql.ErrNoRows) {
+		if status == stores.StatusCompleted || err != nil && !errors.Is(err, sql.ErrNoRows) {
 			return err
 		}
 		for _, query := range []string{s.sql.fence, s.sql.unfence} { // to change a page, not its content
@@ -35,5 +34,5 @@ func (s *Store) Resolve(ctx context.Context, k stores.Key) (bool, error) {
 	if err != nil {
 		return false, fmt.Errorf("sqlite: resolve: %w", s.explain(ctx, err))
 	}
-	return status == sqlstore.StatusCompleted, nil
+	return status == stores.StatusCompleted, nil
 }

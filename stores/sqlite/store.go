@@ -11,6 +11,7 @@ import (
 	"os"
 	"path/filepath"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/millpond-go/millpond/internal/sqlstore"
@@ -60,6 +61,8 @@ type Store struct {
 	reader  *sql.DB // cannot write
 	program *sql.DB
 	look    lazyStatement
+
+	validated atomic.Bool // by an operator's call
 
 	mu        sync.Mutex
 	closed    bool

@@ -57,7 +57,7 @@ func (b *bench) clear() {
 		b.tb.Fatalf("storetest: %v", err)
 	}
 	defer tx.Rollback()
-	for _, table := range []string{"millpond_inbox", "millpond_quarantine", EffectTable} {
+	for _, table := range []string{"millpond_inbox", "millpond_failure", "millpond_quarantine", EffectTable} {
 		if _, err := tx.ExecContext(b.ctx, "DELETE FROM "+table); err != nil {
 			b.tb.Fatalf("storetest: %v", err)
 		}
@@ -145,8 +145,8 @@ func (b *bench) win(store stores.Inbox, c stores.Claim) stores.Attempt {
 	return attempt
 }
 
-// expect asks for an outcome other than claimed.
-func (b *bench) expect(store stores.Inbox, c stores.Claim, want stores.Outcome) stores.Verdict {
+// expect asks for an outcome other than claimed, and looks too if Look can see it.
+func (b *bench) expect(store stores.Store, c stores.Claim, want stores.Outcome) stores.Verdict {
 	b.tb.Helper()
 	attempt, verdict := b.begin(store, c)
 	if attempt != nil {
@@ -155,7 +155,35 @@ func (b *bench) expect(store stores.Inbox, c stores.Claim, want stores.Outcome) 
 	if verdict.Outcome != want {
 		b.tb.Errorf("Begin(%s) = %s, want %s", c.Key, verdict.Outcome, want)
 	}
+	if want != stores.InFlight && want != stores.Behind {
+		b.sameVerdict(verdict, b.look(store, c, want), c.Key)
+	}
 	return verdict
+}
+
+// look looks at the row of the claim's key.
+func (b *bench) look(store stores.Failures, c stores.Claim, want stores.Outcome) stores.Verdict {
+	b.tb.Helper()
+	verdict, err := store.Look(b.ctx, c.Key, c.Fingerprint)
+	if err != nil {
+		b.tb.Fatalf("Look(%s): %v", c.Key, err)
+	}
+	if verdict.Outcome != want {
+		b.tb.Errorf("Look(%s) = %s, want %s", c.Key, verdict.Outcome, want)
+	}
+	return verdict
+}
+
+// sameVerdict fails unless Begin and Look say the same, but for the time between them.
+func (b *bench) sameVerdict(begin, look stores.Verdict, k stores.Key) {
+	b.tb.Helper()
+	for _, v := range []*stores.Verdict{&begin, &look} {
+		v.CompletedAt = v.CompletedAt.UTC()
+		v.Failure.Age, v.Failure.DueIn = 0, 0
+	}
+	if begin != look {
+		b.tb.Errorf("%s: Begin = %+v and Look = %+v, want the same", k, begin, look)
+	}
 }
 
 // write writes an effect that must succeed.

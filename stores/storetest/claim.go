@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/millpond-go/millpond/stores"
@@ -29,50 +30,35 @@ func claimChecks() []check {
 	}
 }
 
-// looks runs f with Claim.Look off and on, which must make no difference.
-func looks(f func(look bool)) {
-	for _, look := range []bool{false, true} {
-		f(look)
-	}
-}
-
 func firstSight(b *bench) {
 	here, elsewhere := b.open(), b.open()
-	looks(func(look bool) {
-		claim := claimFor(fmt.Sprint("first sight, look ", look), "payload")
-		claim.Look = look
-		b.complete(here, claim)
-		if !b.completed(claim.Key) {
-			b.tb.Errorf("%s: no completed row after the commit", claim.Key)
-		}
-		if got := b.effects(string(claim.Key.ID)); len(got) != 1 {
-			b.tb.Errorf("%s: effects %v are committed, want one", claim.Key, got)
-		}
-		before := b.snapshot()
-		for range 3 {
-			b.expect(here, claim, stores.Duplicate)
-			b.expect(elsewhere, claim, stores.Duplicate)
-		}
-		claim.Look = !look
+	claim := claimFor("first sight", "payload")
+	b.complete(here, claim)
+	if !b.completed(claim.Key) {
+		b.tb.Errorf("%s: no completed row after the commit", claim.Key)
+	}
+	if got := b.effects(string(claim.Key.ID)); len(got) != 1 {
+		b.tb.Errorf("%s: effects %v are committed, want one", claim.Key, got)
+	}
+	before := b.snapshot()
+	for range 3 {
 		b.expect(here, claim, stores.Duplicate)
-		b.unchanged(before, "a duplicate")
-	})
+		b.expect(elsewhere, claim, stores.Duplicate)
+	}
+	b.unchanged(before, "a duplicate")
 }
 
 func rollbackLeavesNothing(b *bench) {
 	store := b.open()
 	before := b.snapshot()
-	looks(func(look bool) {
-		claim := claimFor(fmt.Sprint("rollback, look ", look), "payload")
-		claim.Look = look
-		for range 3 {
-			attempt := b.win(store, claim)
-			b.write(attempt, Effect{Key: "rollback", Label: "first", Run: 1})
-			b.rollback(attempt)
-			b.unchanged(before, "an attempt that was rolled back")
-		}
-	})
-	claim := claimFor("rollback, look false", "another payload") // the fingerprint was not kept either
+	claim := claimFor("rollback", "payload")
+	for range 3 {
+		attempt := b.win(store, claim)
+		b.write(attempt, Effect{Key: "rollback", Label: "first", Run: 1})
+		b.rollback(attempt)
+		b.unchanged(before, "an attempt that was rolled back")
+	}
+	claim = claimFor("rollback", "another payload") // the fingerprint was not kept either
 	b.complete(store, claim)
 }
 
@@ -87,21 +73,17 @@ func invisibleBeforeCommit(b *bench) {
 
 func conflict(b *bench) {
 	here, elsewhere := b.open(), b.open()
-	looks(func(look bool) {
-		first := claimFor(fmt.Sprint("conflict, look ", look), "payload")
-		b.complete(here, first)
-		before := b.snapshot()
-		second := claimFor(string(first.Key.ID), "another payload")
-		second.Look = look
-		for _, store := range []stores.Store{here, elsewhere} {
-			v := b.expect(store, second, stores.Conflict)
-			if v.Fingerprint != first.Fingerprint {
-				b.tb.Errorf("the verdict of a conflict has fingerprint %x, want that of the completed row, %x", v.Fingerprint.Bytes(), first.Fingerprint.Bytes())
-			}
+	first, second := claimFor("conflict", "payload"), claimFor("conflict", "another payload")
+	b.complete(here, first)
+	before := b.snapshot()
+	for _, store := range []stores.Store{here, elsewhere} {
+		v := b.expect(store, second, stores.Conflict)
+		if v.Fingerprint != first.Fingerprint {
+			b.tb.Errorf("the verdict of a conflict has fingerprint %x, want that of the completed row, %x", v.Fingerprint.Bytes(), first.Fingerprint.Bytes())
 		}
-		b.unchanged(before, "a conflict")
-		b.expect(here, first, stores.Duplicate)
-	})
+	}
+	b.unchanged(before, "a conflict")
+	b.expect(here, first, stores.Duplicate)
 }
 
 func incomparable(b *bench) {
@@ -111,19 +93,17 @@ func incomparable(b *bench) {
 	key1 := stores.NewFingerprint(stores.FingerprintKey{ID: 1, Secret: []byte("secret")}, []byte("payload"))
 	key2 := stores.NewFingerprint(stores.FingerprintKey{ID: 2, Secret: []byte("secret")}, []byte("payload"))
 	for i, pair := range [][2]stores.Fingerprint{{none, none}, {none, plain}, {plain, none}, {plain, key1}, {key1, plain}, {key1, key2}} {
-		looks(func(look bool) {
-			claim := claimFor(fmt.Sprintf("incomparable %d, look %t", i, look), "")
-			claim.Fingerprint = pair[0]
-			b.complete(store, claim)
-			claim.Fingerprint, claim.Look = pair[1], look
-			if v := b.expect(store, claim, stores.Duplicate); !v.FingerprintUnknown {
-				b.tb.Errorf("a duplicate of %x with %x does not have FingerprintUnknown set", pair[0].Bytes(), pair[1].Bytes())
-			}
-			claim.Fingerprint = pair[0]
-			if v := b.expect(store, claim, stores.Duplicate); v.FingerprintUnknown != (pair[0] == none) {
-				b.tb.Errorf("a duplicate of %x with the same has FingerprintUnknown = %t", pair[0].Bytes(), v.FingerprintUnknown)
-			}
-		})
+		claim := claimFor(fmt.Sprint("incomparable ", i), "")
+		claim.Fingerprint = pair[0]
+		b.complete(store, claim)
+		claim.Fingerprint = pair[1]
+		if v := b.expect(store, claim, stores.Duplicate); !v.FingerprintUnknown {
+			b.tb.Errorf("a duplicate of %x with %x does not have FingerprintUnknown set", pair[0].Bytes(), pair[1].Bytes())
+		}
+		claim.Fingerprint = pair[0]
+		if v := b.expect(store, claim, stores.Duplicate); v.FingerprintUnknown != (pair[0] == none) {
+			b.tb.Errorf("a duplicate of %x with the same has FingerprintUnknown = %t", pair[0].Bytes(), v.FingerprintUnknown)
+		}
 	}
 }
 
@@ -140,19 +120,16 @@ func verdictOfDuplicate(b *bench) {
 	b.complete(here, claim)
 	other := claim
 	other.TraceParent = stores.TraceParent{1}
-	looks(func(look bool) {
-		other.Look = look
-		v := b.expect(elsewhere, other, stores.Duplicate)
-		if v.TraceParent != trace {
-			b.tb.Errorf("look %t: TraceParent is %q, want that of the delivery that did the work, %q", look, v.TraceParent, trace)
-		}
-		if v.CompletedAt.Before(earliest) || v.CompletedAt.After(time.Now().Add(skew)) {
-			b.tb.Errorf("look %t: CompletedAt is %s, want about now", look, v.CompletedAt)
-		}
-		if v.Fingerprint != claim.Fingerprint || v.FingerprintUnknown {
-			b.tb.Errorf("look %t: the verdict has fingerprint %x, unknown %t", look, v.Fingerprint.Bytes(), v.FingerprintUnknown)
-		}
-	})
+	v := b.expect(elsewhere, other, stores.Duplicate)
+	if v.TraceParent != trace {
+		b.tb.Errorf("TraceParent is %q, want that of the delivery that did the work, %q", v.TraceParent, trace)
+	}
+	if v.CompletedAt.Before(earliest) || v.CompletedAt.After(time.Now().Add(skew)) {
+		b.tb.Errorf("CompletedAt is %s, want about now", v.CompletedAt)
+	}
+	if v.Fingerprint != claim.Fingerprint || v.FingerprintUnknown {
+		b.tb.Errorf("the verdict has fingerprint %x, unknown %t", v.Fingerprint.Bytes(), v.FingerprintUnknown)
+	}
 	without := claimFor("no trace", "payload")
 	b.complete(here, without)
 	if v := b.expect(elsewhere, without, stores.Duplicate); !v.TraceParent.IsZero() {
@@ -172,61 +149,55 @@ func inFlightElsewhere(b *bench) {
 // inFlight asks for a key while it is held. The holder ends only after the answers,
 // so that one who waits for it is noticed.
 func inFlight(b *bench, holder, asker stores.Store, unavailable bool) {
-	looks(func(look bool) {
-		claim := claimFor(fmt.Sprint("in flight, look ", look), "payload")
-		claim.Look = look
-		attempt := b.win(holder, claim)
-		b.tb.Cleanup(func() { _ = attempt.Rollback(context.Background()) }) // nothing after the commit
-		b.write(attempt, Effect{Key: string(claim.Key.ID), Label: "first", Run: 1})
-		other := claimFor(string(claim.Key.ID), "another payload")
-		other.Look = look
-		for _, c := range []stores.Claim{claim, claim, other} {
-			ctx, cancel := context.WithTimeout(b.ctx, promptly+time.Second)
-			begun := time.Now()
-			second, verdict, err := asker.Begin(ctx, c)
-			took := time.Since(begun)
-			cancel()
-			switch {
-			case second != nil:
-				b.tb.Errorf("look %t: two attempts hold one key", look)
-				b.rollback(second)
-			case took > promptly:
-				b.tb.Fatalf("look %t: Begin of a key in flight took %s: it waits for the other delivery", look, took)
-			case unavailable && errors.Is(err, stores.ErrUnavailable):
-			case err != nil || verdict.Outcome != stores.InFlight:
-				b.tb.Errorf("look %t: Begin of a key in flight = %s, %v, want in_flight", look, verdict.Outcome, err)
-			}
-		}
-		b.commit(attempt)
-		b.expect(asker, claim, stores.Duplicate)
-		b.expect(asker, other, stores.Conflict)
-	})
+	claim, other := claimFor("in flight", "payload"), claimFor("in flight", "another payload")
+	attempt := b.win(holder, claim)
+	b.tb.Cleanup(func() { _ = attempt.Rollback(context.Background()) }) // nothing after the commit
+	b.write(attempt, Effect{Key: string(claim.Key.ID), Label: "first", Run: 1})
+	for _, c := range []stores.Claim{claim, claim, other} {
+		b.turnedAway(asker, c, unavailable, stores.InFlight)
+	}
+	b.commit(attempt)
+	b.expect(asker, claim, stores.Duplicate)
+	b.expect(asker, other, stores.Conflict)
+}
+
+// turnedAway asks for a key that is in flight. The answer must come promptly and be
+// one of outcomes, or ErrUnavailable from a store that cannot tell.
+func (b *bench) turnedAway(asker stores.Inbox, c stores.Claim, unavailable bool, outcomes ...stores.Outcome) {
+	b.tb.Helper()
+	ctx, cancel := context.WithTimeout(b.ctx, promptly+time.Second)
+	defer cancel()
+	begun := time.Now()
+	second, verdict, err := asker.Begin(ctx, c)
+	took := time.Since(begun)
+	switch {
+	case second != nil:
+		b.tb.Errorf("two attempts hold one key")
+		b.rollback(second)
+	case took > promptly:
+		b.tb.Fatalf("Begin of a key in flight took %s: it waits for the other delivery", took)
+	case unavailable && errors.Is(err, stores.ErrUnavailable):
+	case err != nil || !slices.Contains(outcomes, verdict.Outcome):
+		b.tb.Errorf("Begin of a key in flight = %s, %v, want %v", verdict.Outcome, err, outcomes)
+	}
 }
 
 func connectionsComeBack(b *bench) {
 	const times = 40 // more than connections in any sensible pool of a test
 	store := b.open()
-	done := claimFor("done", "payload")
+	done, conflict := claimFor("done", "payload"), claimFor("done", "another payload")
 	b.complete(store, done)
 	held := claimFor("held", "payload")
 	holder := b.win(store, held)
-	looks(func(look bool) {
-		for range times {
-			held.Look = look
-			b.expect(store, held, stores.InFlight)
-		}
-	})
+	for range times {
+		b.expect(store, held, stores.InFlight)
+	}
 	b.rollback(holder)
-	held.Look = false
-	looks(func(look bool) {
-		conflict := claimFor("done", "another payload")
-		done.Look, conflict.Look = look, look
-		for range times {
-			b.expect(store, done, stores.Duplicate)
-			b.expect(store, conflict, stores.Conflict)
-			b.rollback(b.win(store, held))
-		}
-	})
+	for range times {
+		b.expect(store, done, stores.Duplicate)
+		b.expect(store, conflict, stores.Conflict)
+		b.rollback(b.win(store, held))
+	}
 	b.complete(store, held)
 }
 

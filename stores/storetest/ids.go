@@ -124,11 +124,7 @@ func claimedByteByByte(b *bench) {
 		b.commit(attempt)
 	}
 	for _, id := range ids {
-		looks(func(look bool) {
-			claim := claimFor(id.id, id.name)
-			claim.Look = look
-			b.expect(store, claim, stores.Duplicate)
-		})
+		b.expect(store, claimFor(id.id, id.name), stores.Duplicate)
 	}
 	if got := b.allEffects(); len(got) != len(ids) {
 		b.tb.Errorf("%d ids left %d effects", len(ids), len(got))
@@ -233,13 +229,14 @@ func invalidKeys(b *bench) {
 	store := b.open()
 	before := b.snapshot()
 	for _, id := range [][]byte{nil, {}, bytes.Repeat([]byte("a"), stores.MaxIDBytes+1), bytes.Repeat([]byte("a"), 10_000)} {
-		looks(func(look bool) {
-			claim := claimFor(string(id), "payload")
-			claim.Look = look
-			attempt, _, err := store.Begin(b.ctx, claim)
-			wantErr(b.tb, fmt.Sprintf("Begin with an id of %d bytes", len(id)), err, stores.ErrInvalidKey)
-			b.noAttempt(attempt)
-		})
+		claim := claimFor(string(id), "payload")
+		attempt, _, err := store.Begin(b.ctx, claim)
+		wantErr(b.tb, fmt.Sprintf("Begin with an id of %d bytes", len(id)), err, stores.ErrInvalidKey)
+		b.noAttempt(attempt)
+		_, err = store.Look(b.ctx, claim.Key, claim.Fingerprint)
+		wantErr(b.tb, fmt.Sprintf("Look with an id of %d bytes", len(id)), err, stores.ErrInvalidKey)
+		_, err = store.Record(b.ctx, failureOf(claim))
+		wantErr(b.tb, fmt.Sprintf("Record with an id of %d bytes", len(id)), err, stores.ErrInvalidKey)
 	}
 	claim := claimFor("id", "payload")
 	claim.Key.Consumer.Service = ""

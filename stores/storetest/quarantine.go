@@ -64,6 +64,8 @@ func (b *bench) sameMessage(r stores.QuarantineRow, q stores.Quarantined, seen i
 	differs("Topic", r.Topic, q.Topic)
 	differs("Coordinates", r.Coordinates, q.Coordinates)
 	differs("UUID", r.UUID, q.UUID)
+	differs("Codec", r.Codec, q.Codec)
+	differs("OneWay", r.OneWay, q.OneWay)
 	if !maps.Equal(r.Metadata, q.Metadata) {
 		differs("Metadata", r.Metadata, q.Metadata)
 	}
@@ -90,7 +92,9 @@ func keptWhole(b *bench) {
 		"NUL": "a\x00b", "invalid": "\xff\xfe", "bytes \xff": "of a name", "\x00": "\x00", "escape": `\u0000 \x00 "'`, "emoji": "\U0001F600",
 		"surrogate": "\xed\xa0\x80", "replacement": "\uFFFD", "": "\xff",
 	}
-	messages := []stores.Quarantined{full, bare, long, binary}
+	coded := message1()
+	coded.ID, coded.Codec, coded.OneWay = []byte("coded"), "redact", true
+	messages := []stores.Quarantined{full, bare, long, binary, coded}
 	for _, q := range messages {
 		b.keep(store, q)
 	}
@@ -118,7 +122,7 @@ func merged(b *bench) {
 		base,
 		change(base, func(q *stores.Quarantined) { q.ID = []byte("ID") }),
 		change(base, func(q *stores.Quarantined) { q.Consumer = another }),
-		change(base, func(q *stores.Quarantined) { q.Reason = stores.ReasonOutputs }),
+		change(base, func(q *stores.Quarantined) { q.Reason = stores.ReasonTooLarge }),
 		change(base, func(q *stores.Quarantined) {
 			q.Fingerprint = stores.NewFingerprint(stores.FingerprintKey{}, []byte("x"))
 		}),

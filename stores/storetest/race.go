@@ -40,8 +40,9 @@ type race struct {
 func (r *race) deliver(store stores.Store, claim stores.Claim, run int, rollback func() bool) (completed bool) {
 	settled := poll(r.b.ctx, checkTimeout, func() bool {
 		attempt, verdict, err := store.Begin(r.b.ctx, claim)
+		held := verdict.Outcome == stores.InFlight || claim.Take != 0 && verdict.Outcome == stores.Parked
 		switch {
-		case errors.Is(err, stores.ErrUnavailable) && r.b.ctx.Err() == nil, err == nil && verdict.Outcome == stores.InFlight:
+		case errors.Is(err, stores.ErrUnavailable) && r.b.ctx.Err() == nil, err == nil && held:
 			r.waited.Add(1)
 			return false
 		case err == nil && verdict.Outcome == stores.Duplicate:

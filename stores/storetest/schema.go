@@ -34,13 +34,15 @@ func tableMissing(b *bench) {
 	store := b.open()
 	b.exec("DROP TABLE millpond_inbox")
 	b.exec("DROP TABLE millpond_quarantine")
-	looks(func(look bool) {
-		claim := claimFor("id", "payload")
-		claim.Look = look
-		attempt, _, err := store.Begin(b.ctx, claim)
-		wantErr(b.tb, "Begin without the inbox table", err, stores.ErrNotMigrated, stores.ErrNotRegistered)
-		b.noAttempt(attempt)
-	})
+	b.exec("DROP TABLE millpond_failure")
+	claim := claimFor("id", "payload")
+	attempt, _, err := store.Begin(b.ctx, claim)
+	wantErr(b.tb, "Begin without the inbox table", err, stores.ErrNotMigrated, stores.ErrNotRegistered)
+	b.noAttempt(attempt)
+	_, err = store.Look(b.ctx, claim.Key, claim.Fingerprint)
+	wantErr(b.tb, "Look without the inbox table", err, stores.ErrNotMigrated, stores.ErrNotRegistered)
+	_, err = store.Record(b.ctx, failureOf(claim))
+	wantErr(b.tb, "Record without its tables", err, stores.ErrNotMigrated, stores.ErrNotRegistered)
 	wantErr(b.tb, "Quarantine without its table", store.Quarantine(b.ctx, message1()), stores.ErrNotMigrated, stores.ErrNotRegistered)
 }
 

@@ -7,6 +7,7 @@ import (
 	"database/sql"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/millpond-go/millpond/internal/sqlstore"
@@ -20,8 +21,18 @@ import (
 type row struct {
 	consumer    stores.Consumer
 	id          []byte
+	status      stores.Status
 	completed   bool
 	fingerprint []byte
+}
+
+// parseStatus reads a status as a number or as a word.
+func parseStatus(s string) (stores.Status, error) {
+	if status, ok := stores.ParseStatus(s); ok {
+		return status, nil
+	}
+	n, err := strconv.ParseUint(s, 10, 8)
+	return stores.Status(n), err
 }
 
 func (b *bench) query(query string, scan func(*sql.Rows) error) {
@@ -54,7 +65,11 @@ FROM millpond_inbox i JOIN millpond_consumer c ON c.id = i.consumer`, func(rows 
 		var r row
 		var status string
 		err := rows.Scan(&r.consumer.Service, &r.consumer.Handler, &r.id, &status, &r.fingerprint)
-		r.completed = status == "2" || status == "completed"
+		if err != nil {
+			return err
+		}
+		r.status, err = parseStatus(status)
+		r.completed = r.status == stores.StatusCompleted
 		all = append(all, r)
 		return err
 	})
@@ -115,17 +130,17 @@ func (b *bench) quarantinedAs(k stores.Key) []stores.QuarantineRow {
 func readQuarantine(ctx context.Context, admin *sql.DB) ([]stores.QuarantineRow, error) {
 	var all []stores.QuarantineRow
 	err := queryAll(ctx, admin, `SELECT q.id, c.service, c.handler, q.message_id, q.fingerprint, q.existing, q.reason,
-q.detail, q.topic, q.coordinates, q.uuid, q.metadata, q.payload, q.seen
+q.detail, q.topic, q.coordinates, q.uuid, q.metadata, q.payload, q.seen, q.codec, q.one_way, q.status
 FROM millpond_quarantine q JOIN millpond_consumer c ON c.id = q.consumer ORDER BY q.id`, func(rows *sql.Rows) error {
 		var r stores.QuarantineRow
-		var reason string
+		var reason, status string
 		var fingerprint, existing, uuid, metadata []byte
 		err := rows.Scan(&r.RowID, &r.Consumer.Service, &r.Consumer.Handler, &r.ID, &fingerprint, &existing, &reason,
-			&r.Detail, &r.Topic, &r.Coordinates, &uuid, &metadata, &r.Payload, &r.Seen)
+			&r.Detail, &r.Topic, &r.Coordinates, &uuid, &metadata, &r.Payload, &r.Seen, &r.Codec, &r.OneWay, &status)
 		if err != nil {
 			return err
 		}
-		r.Reason, r.UUID = stores.Reason(reason), string(uuid)
+		r.Reason, r.UUID, r.Status = stores.Reason(reason), string(uuid), stores.QuarantineStatus(status)
 		if r.Fingerprint, err = stores.ParseFingerprint(fingerprint); err != nil {
 			return err
 		}
@@ -141,10 +156,11 @@ FROM millpond_quarantine q JOIN millpond_consumer c ON c.id = q.consumer ORDER B
 	return all, err
 }
 
-// snapshot returns the whole inbox and all effects as text, to notice any change.
+// snapshot returns the whole inbox, what has failed and all effects as text, to notice
+// any change.
 func (b *bench) snapshot() []string {
 	b.tb.Helper()
-	lines := b.dump("millpond_inbox")
+	lines := append(b.dump("millpond_inbox"), b.dump("millpond_failure")...)
 	return append(lines, b.dump(EffectTable)...)
 }
 

@@ -56,6 +56,8 @@ type story struct {
 	name string // of the message: its id and its effect key
 	m    misconduct
 
+	failedBefore bool // throughStore takes over a failed row
+
 	mu      sync.Mutex
 	runs    int
 	written map[int][]Effect // by run: what the driver said was written

@@ -14,6 +14,9 @@ import (
 func (s *story) throughStore(store stores.Store) {
 	s.b.tb.Helper()
 	claim := claimFor(s.name, s.name)
+	if s.failedBefore {
+		claim.Take = s.b.record(store, failureOf(claim))
+	}
 	attempt := s.b.win(store, claim)
 	err := s.attempt(attempt)
 	acked := s.answer(store, claim.Key, err)
@@ -100,7 +103,7 @@ func (s *story) again(store stores.Store, claim stores.Claim) bool {
 	var err error
 	free := poll(s.b.ctx, patience, func() bool {
 		attempt, verdict, err = store.Begin(s.b.ctx, claim)
-		return err == nil && verdict.Outcome != stores.InFlight
+		return err == nil && verdict.Outcome != stores.InFlight && verdict.Outcome != stores.Parked
 	})
 	if !free || verdict.Outcome != stores.Claimed {
 		s.errorf("Begin = %s, %v after an attempt that was not committed, want claimed", verdict.Outcome, err)

@@ -1,0 +1,58 @@
+package main
+
+import (
+	"context"
+	"strconv"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/millpond-go/millpond/stores"
+)
+
+// auditRecord is an entry of audit ls.
+type auditRecord struct {
+	ID     int64       `json:"id"`
+	At     time.Time   `json:"at"`
+	Verb   stores.Verb `json:"verb"`
+	Actor  text        `json:"actor"`
+	Reason text        `json:"reason,omitempty"`
+	consumerRecord
+	idRecord
+	Number int64  `json:"number"` // of the message, or the row of the quarantine
+	Before string `json:"before"` // status
+	After  string `json:"after"`
+}
+
+func (p *program) auditCommand() *cobra.Command {
+	var g page
+	ls := &cobra.Command{
+		Use:     "ls",
+		Aliases: []string{"list"},
+		Short:   "List decisions, the latest first",
+		Args:    cobra.NoArgs,
+	}
+	g.bind(ls, "decisions")
+	ls.RunE = p.withStore(func(ctx context.Context, st store, _ []string) error {
+		if err := g.check(); err != nil {
+			return err
+		}
+		l := p.newList("AUDIT", "AT", "VERB", "NUMBER", "CONSUMER", "ID", "BEFORE", "AFTER", "ACTOR", "REASON")
+		return pages(ctx, p, g, l, "decisions", st.Audit, func(e stores.AuditEntry) int64 {
+			l.add(auditRecord{
+				e.ID, e.At.UTC(), e.Verb, text(e.Actor), text(e.Reason), consumerOf(e.Consumer), idOf(e.MessageID), e.Number, e.Before, e.After,
+			},
+				strconv.FormatInt(e.ID, 10), p.ago(e.At), string(e.Verb), strconv.FormatInt(e.Number, 10), e.Consumer.String(),
+				cut(showID(e.MessageID), 50), e.Before, e.After, e.Actor, cut(printable(e.Reason), shownError))
+			return e.ID
+		})
+	})
+	cmd := &cobra.Command{
+		Use:   "audit",
+		Short: "What operators have decided",
+		Args:  cobra.NoArgs,
+		RunE:  needCommand,
+	}
+	cmd.AddCommand(ls)
+	return cmd
+}

@@ -1,0 +1,227 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/spf13/cobra"
+
+	"github.com/millpond-go/millpond/stores"
+)
+
+// verb is what msg retry and msg discard differ in.
+type verb struct {
+	verb             stores.Verb
+	does, did, short string
+	takes            []stores.Status // what it can change
+	long, example    string
+}
+
+var retry = verb{
+	verb: stores.VerbRetry, does: "retry", did: "retried", short: "Have messages tried again, with a fresh budget",
+	takes: []stores.Status{stores.StatusPending, stores.StatusFailed, stores.StatusDiscarded},
+	long: `Have messages tried again, with a fresh budget.
+
+Pending and failed messages are selected, unless --status says otherwise; messages
+given by number or id are tried again also if they were discarded. A message of which
+no content is kept waits for the broker to deliver it again.`,
+	example: `  millpond msg retry 4711 4712
+  millpond msg retry --group 5f2c0a91b7de --reason "fixed in v1.2.3"
+  millpond msg retry --consumer billing/charge --class timeout --dry-run
+  millpond msg retry --all --yes`,
+}
+
+var discard = verb{
+	verb: stores.VerbDiscard, does: "discard", did: "discarded", short: "Decide that messages are not tried again",
+	takes: []stores.Status{stores.StatusPending, stores.StatusFailed},
+	long: `Decide that messages are not tried again.
+
+What is kept of them stays; msg retry --status discarded takes the decision back.`,
+	example: `  millpond msg discard 4711 --reason "test data"
+  millpond msg discard --topic orders --error-contains "unknown tenant" --until 7d`,
+}
+
+// change is one call of msg retry or msg discard.
+type change struct {
+	*program
+	decision
+	verb   verb
+	s      selection
+	all    bool
+	dryRun bool
+}
+
+func (p *program) changeCommand(v verb) *cobra.Command {
+	c := &change{program: p, verb: v}
+	cmd := &cobra.Command{
+		Use:   v.does + " [NUMBER...]",
+		Short: v.short,
+		Long: v.long + `
+
+Say which by their numbers or by flags, which all have to match. What fails after the
+command was started is left alone, and so are messages that are being processed.
+Ctrl-C stops after the batch that is under way, each of which is one transaction.`,
+		Example: v.example,
+	}
+	c.s.bind(cmd)
+	c.decision.bind(cmd, p)
+	cmd.Flags().BoolVar(&c.all, "all", false, "select without any other flag")
+	cmd.Flags().BoolVar(&c.dryRun, "dry-run", false, "only say what would be changed, by group")
+	cmd.RunE = p.withStore(c.run)
+	return cmd
+}
+
+// changeRecord is what msg retry and msg discard answer.
+type changeRecord struct {
+	Verb        stores.Verb   `json:"verb"`
+	DryRun      bool          `json:"dry_run"`
+	Matching    int           `json:"matching"`             // at the start
+	More        bool          `json:"more"`                 // there were more than matching, which is a bound
+	Groups      []groupRecord `json:"groups,omitempty"`     // of a dry run
+	Changed     int           `json:"changed"`              // by this call
+	Redelivered int           `json:"redelivered"`          // of changed: they wait for the broker to deliver them again
+	Busy        int           `json:"busy"`                 // left alone: they are being processed
+	Missing     int           `json:"missing"`              // of the numbers: there is no such message, or not in such a state
+	Complete    bool          `json:"complete"`             // nothing stopped the command before its end
+	StoppedBy   string        `json:"stopped_by,omitempty"` // what did
+}
+
+func (c *change) run(ctx context.Context, s store, args []string) error {
+	f, selects, err := c.s.filter(args, c.now())
+	switch {
+	case err != nil:
+		return err
+	case !selects && !c.all:
+		return usagef("%s which messages? Give their numbers, or flags such as --group; --all selects all that are pending or failed", c.verb.does)
+	case selects && c.all:
+		return usagef("--all and a selection exclude each other")
+	}
+	named := len(f.Numbers) > 0 || f.ID != nil
+	if named && len(f.Status) == 0 {
+		f.Status = c.verb.takes
+	}
+	for _, status := range f.Status {
+		if !slices.Contains(c.verb.takes, status) {
+			return usagef("a %s message cannot be changed by %s", status, c.verb.does)
+		}
+	}
+
+	r := changeRecord{Verb: c.verb.verb, DryRun: c.dryRun}
+	limit := max(c.countLimit, len(f.Numbers))
+	var highest int64
+	if err := c.ask(ctx, func(ctx context.Context) (err error) {
+		r.Matching, highest, err = s.Matching(ctx, f, limit+1)
+		return err
+	}); err != nil {
+		return err
+	}
+	r.More, r.Matching = r.Matching > limit, min(r.Matching, limit)
+	r.Missing = max(0, len(f.Numbers)-r.Matching)
+	if r.Matching == 0 {
+		return nothingf("nothing matched")
+	}
+	if c.dryRun {
+		return c.preview(ctx, s, f, r)
+	}
+	if !named {
+		if err := c.confirm(ctx, fmt.Sprintf("%s %s", c.verb.does, messages(r.Matching, r.More))); err != nil {
+			return err
+		}
+	}
+	stopped := c.carryOut(ctx, s, f, highest, &r)
+	return c.report(r, stopped)
+}
+
+// preview shows what would be changed.
+func (c *change) preview(ctx context.Context, s store, f stores.Filter, r changeRecord) error {
+	var groups []stores.Group
+	if err := c.ask(ctx, func(ctx context.Context) (err error) {
+		groups, err = s.Groups(ctx, f, c.groupLimit)
+		return err
+	}); err != nil {
+		return err
+	}
+	r.Complete = true
+	if c.output != outputTable {
+		for _, g := range groups {
+			r.Groups = append(r.Groups, groupOf(g))
+		}
+		return c.show(r, nil)
+	}
+	l := c.groupList()
+	for _, g := range groups {
+		l.add(nil, c.groupCells(g)...)
+	}
+	if err := l.close(); err != nil {
+		return err
+	}
+	fmt.Fprintf(c.out, "would %s %s\n", c.verb.does, messages(r.Matching, r.More))
+	if len(groups) == c.groupLimit {
+		fmt.Fprintf(c.err, "there may be more groups than these %d\n", c.groupLimit)
+	}
+	return nil
+}
+
+// carryOut changes batch by batch what matches, up to the highest number. It returns
+// what stopped it before the end. A batch that is under way is not broken off.
+func (c *change) carryOut(ctx context.Context, s store, f stores.Filter, highest int64, r *changeRecord) error {
+	bar := c.newProgress(c.verb.did, r.Matching, r.More)
+	defer bar.end()
+	request := stores.Change{Verb: c.verb.verb, Filter: f, Actor: c.actor, Reason: c.reason, UpTo: highest, Limit: c.batch}
+	for {
+		bar.show(r.Changed)
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+		var done stores.Changed
+		if err := c.ask(context.WithoutCancel(ctx), func(ctx context.Context) (err error) {
+			done, err = s.Change(ctx, request)
+			return err
+		}); err != nil {
+			return err
+		}
+		r.Changed += done.Changed
+		r.Redelivered += done.Redelivered
+		r.Busy += done.Busy
+		if done.Done {
+			r.Complete = true
+			return nil
+		}
+		if done.Next <= request.After {
+			return fmt.Errorf("the store does not get on after message %d", request.After)
+		}
+		request.After = done.Next
+	}
+}
+
+// report says what was done.
+func (c *change) report(r changeRecord, stopped error) error {
+	if stopped != nil {
+		r.StoppedBy = redact(explain(stopped), c.url())
+	}
+	if c.output != outputTable {
+		if err := c.show(r, nil); err != nil {
+			return errors.Join(err, stopped)
+		}
+	} else {
+		fmt.Fprintf(c.out, "%s %s\n", c.verb.did, messages(r.Changed, false))
+		if r.Redelivered > 0 {
+			fmt.Fprintf(c.out, "%s of them wait for the broker to deliver them again, because no content is kept\n", count(r.Redelivered))
+		}
+	}
+	switch {
+	case stopped != nil && r.Changed == 0:
+		return stopped
+	case stopped != nil:
+		return partlyf("stopped after %s, the same command goes on from there: %s", messages(r.Changed, false), explain(stopped))
+	case r.Busy > 0:
+		return partlyf("%s left alone, because an attempt of each is under way; try those again later", messages(r.Busy, false))
+	case r.Changed == 0:
+		return nothingf("nothing had to be changed: all is so already, or somebody else was faster")
+	case r.Missing > 0:
+		return partlyf("%s of the numbers match no message that this command can change", count(r.Missing))
+	}
+	return nil
+}

@@ -1,0 +1,77 @@
+package main
+
+import (
+	"bufio"
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/user"
+	"strings"
+
+	"github.com/spf13/cobra"
+)
+
+// decision is the flags of everything that changes messages.
+type decision struct {
+	actor, reason string
+	yes           bool
+}
+
+func (d *decision) bind(cmd *cobra.Command, p *program) {
+	f := cmd.Flags()
+	f.StringVar(&d.actor, "actor", "", "`who` decides, for the audit (default: user@host)")
+	f.StringVar(&d.reason, "reason", "", "`why`, for the audit")
+	f.BoolVarP(&d.yes, "yes", "y", false, "do not ask for confirmation")
+	cmd.PreRun = func(*cobra.Command, []string) {
+		if d.actor == "" {
+			d.actor = p.whoami()
+		}
+	}
+}
+
+// whoami returns user@host, with what can be found out.
+func (p *program) whoami() string {
+	name := cmp.Or(p.env("USER"), p.env("LOGNAME"))
+	if name == "" {
+		if u, err := user.Current(); err == nil {
+			name = u.Username
+		}
+	}
+	host, err := os.Hostname()
+	if err != nil {
+		host = "unknown"
+	}
+	return cmp.Or(name, "unknown") + "@" + host
+}
+
+// confirm returns nil if what is to be done was confirmed, on the terminal or by --yes.
+func (c *change) confirm(ctx context.Context, what string) error {
+	if c.yes {
+		return nil
+	}
+	if !c.inTTY || !c.errTTY {
+		return usagef("this would %s: add --yes where there is no terminal to ask on, or --dry-run to see more", what)
+	}
+	fmt.Fprintf(c.err, "%s%s? [y/N] ", strings.ToUpper(what[:1]), what[1:])
+	answer := make(chan string, 1)
+	go func() { // a read of a terminal cannot be cancelled; the program ends soon
+		line, err := bufio.NewReader(c.in).ReadString('\n')
+		if err != nil && !errors.Is(err, io.EOF) {
+			line = ""
+		}
+		answer <- line
+	}()
+	select {
+	case line := <-answer:
+		switch strings.ToLower(strings.TrimSpace(line)) {
+		case "y", "yes":
+			return nil
+		}
+	case <-ctx.Done():
+		fmt.Fprintln(c.err)
+	}
+	return errors.New("not confirmed, nothing was changed")
+}

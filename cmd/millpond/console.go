@@ -1,0 +1,43 @@
+package main
+
+import (
+	"context"
+	"io"
+	"os"
+	"time"
+
+	"github.com/mattn/go-isatty"
+
+	"github.com/millpond-go/millpond/stores"
+)
+
+// console is what surrounds the program.
+type console struct {
+	in                     io.Reader
+	out, err               io.Writer
+	inTTY, outTTY, errTTY  bool // each is a terminal
+	env                    func(string) string
+	now                    func() time.Time
+	open                   func(ctx context.Context, url string) (store, error)
+	batch                  int // messages changed in one transaction
+	countLimit, groupLimit int // bounds of what is counted, and of the groups of a dry run
+}
+
+// store is what the program needs of one.
+type store interface {
+	stores.Inspector
+	stores.Migrator
+	io.Closer
+}
+
+func newConsole() *console {
+	terminal := func(f *os.File) bool { return isatty.IsTerminal(f.Fd()) || isatty.IsCygwinTerminal(f.Fd()) }
+	return &console{
+		in: os.Stdin, out: os.Stdout, err: os.Stderr,
+		inTTY: terminal(os.Stdin), outTTY: terminal(os.Stdout), errTTY: terminal(os.Stderr),
+		env: os.Getenv, now: time.Now,
+		open:       func(ctx context.Context, url string) (store, error) { return stores.Open(ctx, url) },
+		batch:      500,
+		countLimit: 10_000, groupLimit: 100,
+	}
+}

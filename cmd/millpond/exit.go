@@ -1,0 +1,70 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/millpond-go/millpond/stores"
+)
+
+// What the program ends with. Scripts rely on these numbers.
+const (
+	exitOK      = 0
+	exitError   = 1
+	exitUsage   = 2 // called wrongly; nothing was done
+	exitNothing = 3 // nothing matched
+	exitPartly  = 4 // only a part of what was asked could be done
+)
+
+// exitErr is an error that ends the program with a code of its own.
+type exitErr struct {
+	code int
+	err  error
+}
+
+func (e *exitErr) Error() string { return e.err.Error() }
+func (e *exitErr) Unwrap() error { return e.err }
+
+func usagef(format string, args ...any) error {
+	return &exitErr{exitUsage, fmt.Errorf(format, args...)}
+}
+
+func nothingf(format string, args ...any) error {
+	return &exitErr{exitNothing, fmt.Errorf(format, args...)}
+}
+
+func partlyf(format string, args ...any) error {
+	return &exitErr{exitPartly, fmt.Errorf(format, args...)}
+}
+
+// exitCode returns what err ends the program with. Whatever goes wrong before a
+// command has started is a mistake in the call.
+func exitCode(err error, started bool) int {
+	if err == nil {
+		return exitOK
+	}
+	if e, ok := errors.AsType[*exitErr](err); ok {
+		return e.code
+	}
+	if !started {
+		return exitUsage
+	}
+	return exitError
+}
+
+// explain returns what to tell a person about err.
+func explain(err error) string {
+	if _, ok := errors.AsType[*exitErr](err); ok { // it has its words already
+		return err.Error()
+	}
+	switch {
+	case errors.Is(err, stores.ErrNotMigrated):
+		return "the store's tables are missing or older than this program: run millpond migrate up (millpond migrate status tells more)"
+	case errors.Is(err, stores.ErrSchemaNewer):
+		return "the store's tables belong to a newer version of millpond: use that version of this program (millpond migrate status tells more)"
+	case errors.Is(err, context.Canceled):
+		return "interrupted"
+	}
+	return err.Error()
+}

@@ -1,0 +1,25 @@
+// Command millpond shows and repairs the messages that did not make it.
+//
+// Results go to the standard output, everything else to the standard error. It ends
+// with 0 if all went well, 1 after an error, 2 if it was called wrongly, 3 if nothing
+// matched, and 4 if only a part of what was asked could be done.
+//
+// Nothing that a message contains reaches the output as a control sequence, except
+// the payload that --payload raw asks for.
+package main
+
+import (
+	"context"
+	"os"
+	"os/signal"
+	"syscall"
+
+	_ "github.com/millpond-go/millpond/stores/postgres"
+	_ "github.com/millpond-go/millpond/stores/sqlite"
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	context.AfterFunc(ctx, stop) // a second signal ends the program at once
+	os.Exit(run(ctx, newConsole(), os.Args[1:]))
+}

@@ -1,0 +1,272 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/millpond-go/millpond/stores"
+)
+
+func (p *program) messageCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:     "msg",
+		Aliases: []string{"message", "messages"},
+		Short:   "Messages that have failed: list, show, retry, discard",
+		Args:    cobra.NoArgs,
+		RunE:    needCommand,
+	}
+	cmd.AddCommand(p.messageList(), p.messageShow(), p.changeCommand(retry), p.changeCommand(discard))
+	return cmd
+}
+
+// page is the flags of a list that is read page by page.
+type page struct {
+	limit  int
+	before int64
+}
+
+// pageSize is how many rows are asked for at once.
+const pageSize = 500
+
+func (g *page) bind(cmd *cobra.Command, what string) {
+	cmd.Flags().IntVar(&g.limit, "limit", 50, "at most this `number` of "+what)
+	cmd.Flags().Int64Var(&g.before, "before", 0, "only those before this `number`, which the page before ends with")
+}
+
+func (g *page) check() error {
+	if g.limit <= 0 {
+		return usagef("--limit is %d: use a positive number", g.limit)
+	}
+	if g.before < 0 {
+		return usagef("--before is %d: use a number as it is shown", g.before)
+	}
+	return nil
+}
+
+// pages reads rows until there are enough of them, and says how to go on.
+func pages[T any](ctx context.Context, p *program, g page, l *list, what string, read func(ctx context.Context, before int64, limit int) ([]T, error), add func(T) int64) error {
+	last, more := g.before, true
+	for left := g.limit; left > 0 && more; {
+		var rows []T
+		size := min(left, pageSize)
+		if err := p.ask(ctx, func(ctx context.Context) (err error) {
+			rows, err = read(ctx, last, size)
+			return err
+		}); err != nil {
+			return err
+		}
+		for _, row := range rows {
+			last = add(row)
+		}
+		left -= len(rows)
+		more = len(rows) == size
+	}
+	if err := l.close(); err != nil {
+		return err
+	}
+	switch {
+	case l.rows == 0:
+		fmt.Fprintf(p.err, "no %s\n", what)
+	case more:
+		fmt.Fprintf(p.err, "there may be more: --before %d\n", last)
+	}
+	return nil
+}
+
+func (p *program) messageList() *cobra.Command {
+	var s selection
+	var g page
+	cmd := &cobra.Command{
+		Use:     "ls",
+		Aliases: []string{"list"},
+		Short:   "List messages that have failed, the latest first",
+		Example: `  millpond msg ls --consumer billing/charge --since 2h
+  millpond msg ls --status discarded
+  millpond msg ls --error-contains "connection refused" --limit 1000 -o jsonl`,
+		Args: cobra.NoArgs,
+	}
+	s.bind(cmd)
+	g.bind(cmd, "messages")
+	cmd.RunE = p.withStore(func(ctx context.Context, st store, _ []string) error {
+		f, _, err := s.filter(nil, p.now())
+		if err != nil {
+			return err
+		}
+		if err := g.check(); err != nil {
+			return err
+		}
+		l := p.newList("NUMBER", "STATUS", "CONSUMER", "ID", "GROUP", "CLASS", "ATTEMPTS", "FAILED", "NEXT", "ERROR")
+		return pages(ctx, p, g, l, "such messages",
+			func(ctx context.Context, before int64, limit int) ([]stores.Message, error) {
+				return st.Messages(ctx, stores.MessageQuery{Filter: f, Before: before, Limit: limit})
+			},
+			func(m stores.Message) int64 {
+				l.add(recordOf(m), p.messageCells(m)...)
+				return m.Number
+			})
+	})
+	return cmd
+}
+
+const shownError = 80 // characters, in a table
+
+func (p *program) messageCells(m stores.Message) []string {
+	next := "-"
+	if m.Status == stores.StatusPending {
+		next = dueIn(m.DueIn)
+	}
+	return []string{
+		strconv.FormatInt(m.Number, 10), m.Status.String(), m.Key.Consumer.String(), cut(showID(m.Key.ID), 50), m.Group,
+		string(m.Class), attempts(m), p.ago(m.LastAt), next, cut(printable(m.Error), shownError),
+	}
+}
+
+// attempts returns "3", or "3 (+2)" with those that do not count.
+func attempts(m stores.Message) string {
+	if m.Uncounted > 0 {
+		return fmt.Sprintf("%s (+%s)", count(m.Attempts), count(m.Uncounted))
+	}
+	return count(m.Attempts)
+}
+
+func (p *program) messageShow() *cobra.Command {
+	var s selection
+	var v payloadView
+	cmd := &cobra.Command{
+		Use:   "show NUMBER | --consumer SERVICE/HANDLER --id ID",
+		Short: "Show a message whole: error, history of attempts, metadata, payload",
+		Long: `Show a message whole: error, history of attempts, metadata, payload.
+
+A message that has failed is known by its number. With --consumer and --id also one
+that is completed is found, of which little is kept.`,
+		Example: `  millpond msg show 4711
+  millpond msg show --consumer billing/charge --id u:0c2f8d6e-3a58-4a52-9c1c-6b6d0a4f7c11
+  millpond msg show 4711 --payload raw > payload.bin`,
+		Args: cobra.MaximumNArgs(1),
+	}
+	s.bindConsumer(cmd, "the `consumer` of the message: service/handler")
+	s.bindID(cmd)
+	v.bind(cmd)
+	cmd.RunE = p.withStore(func(ctx context.Context, st store, args []string) error {
+		if err := v.check(p); err != nil {
+			return err
+		}
+		find, err := s.find(st, args)
+		if err != nil {
+			return err
+		}
+		var m stores.Message
+		if err := p.ask(ctx, func(ctx context.Context) (err error) {
+			m, err = find(ctx)
+			return err
+		}); err != nil {
+			return notFound(err, "there is no such message")
+		}
+		if v.form == payloadRaw {
+			return p.rawPayload(v, m.Payload)
+		}
+		r := recordOf(m)
+		r.Payload, r.PayloadTruncated = v.cut(m.Payload)
+		return p.show(r, func(w io.Writer) { p.messageText(w, m, v) })
+	})
+	return cmd
+}
+
+// find returns how to get the one message that is selected.
+func (s *selection) find(st store, args []string) (func(context.Context) (stores.Message, error), error) {
+	if len(args) == 1 {
+		if s.consumer+s.id != "" {
+			return nil, usagef("a number says all: leave --consumer and --id out")
+		}
+		n, err := numbers(args)
+		if err != nil {
+			return nil, err
+		}
+		return func(ctx context.Context) (stores.Message, error) { return st.Message(ctx, n[0]) }, nil
+	}
+	id, err := parseID(s.id)
+	if err != nil {
+		return nil, err
+	}
+	service, handler, err := s.splitConsumer()
+	if err != nil {
+		return nil, err
+	}
+	if id == nil || handler == "" {
+		return nil, usagef("which message? Give its number, or --consumer service/handler and --id")
+	}
+	key := stores.Key{Consumer: stores.Consumer{Service: service, Handler: handler}, ID: id}
+	return func(ctx context.Context) (stores.Message, error) { return st.Find(ctx, key) }, nil
+}
+
+func (p *program) messageText(w io.Writer, m stores.Message, v payloadView) {
+	f := newFields(w)
+	if m.Number != 0 {
+		f.add("number", strconv.FormatInt(m.Number, 10))
+	}
+	f.add("consumer", m.Key.Consumer.String())
+	f.add("id", showID(m.Key.ID))
+	f.add("status", p.standing(m))
+	f.add("completed", p.exactly(m.CompletedAt))
+	if m.Number != 0 {
+		f.add("attempts", attempts(m))
+		if m.Redrives > 0 {
+			f.add("retried by operators", count(m.Redrives))
+		}
+		f.add("failed first", p.exactly(m.FirstAt))
+		f.add("failed last", p.exactly(m.LastAt))
+		f.add("class", string(m.Class))
+		f.add("group", m.Group)
+		f.add("content", strings.ReplaceAll(m.Content.String(), "_", " "))
+	}
+	f.add("topic", m.Topic)
+	f.add("coordinates", m.Coordinates)
+	f.add("order key", string(m.OrderKey))
+	f.add("uuid", m.UUID)
+	f.add("codec", m.Codec)
+	f.add("fingerprint", fingerprint(m.Fingerprint))
+	f.add("traceparent", m.TraceParent.String())
+	if m.Unreadable != nil {
+		f.add("unreadable", m.Unreadable.Error())
+	}
+	f.close()
+	if m.Error != "" {
+		section(w, "last error", printableLines(m.Error))
+	}
+	if len(m.History) > 0 {
+		section(w, "attempts, the latest first", p.history(m.History))
+	}
+	metadataText(w, m.Metadata)
+	v.text(w, m.Payload, m.PayloadBytes)
+}
+
+// standing returns the status, and what will come of it.
+func (p *program) standing(m stores.Message) string {
+	status := m.Status.String()
+	switch {
+	case m.Status == stores.StatusPending && m.Placement == stores.PlacementRedelivered:
+		status += ", waits for the broker to deliver it again, due " + dueIn(m.DueIn)
+	case m.Status == stores.StatusPending:
+		status += ", next attempt " + dueIn(m.DueIn)
+	}
+	if m.Presumed {
+		status += "; the last attempt has not ended in any known way, its process may have died or runs it still"
+	}
+	return status
+}
+
+func (p *program) history(records []stores.AttemptRecord) string {
+	var b strings.Builder
+	f := newFields(&b)
+	for _, a := range slices.Backward(records) {
+		f.add(p.exactly(a.At), printable(string(a.Class))+"  "+cut(printable(a.Error), shownError))
+	}
+	f.close()
+	return b.String()
+}

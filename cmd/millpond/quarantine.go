@@ -1,0 +1,182 @@
+package main
+
+import (
+	"context"
+	"io"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/millpond-go/millpond/stores"
+)
+
+// quarantineRecord is a row of quarantine ls and quarantine show; metadata and payload
+// are there in quarantine show alone.
+type quarantineRecord struct {
+	Row int64 `json:"row"`
+	consumerRecord
+	idRecord
+	Reason              stores.Reason           `json:"reason"`
+	Detail              text                    `json:"detail,omitempty"`
+	Status              stores.QuarantineStatus `json:"status"`
+	Seen                int                     `json:"seen"`
+	FirstAt             time.Time               `json:"first_at,omitzero"`
+	LastAt              time.Time               `json:"last_at,omitzero"`
+	DecidedAt           time.Time               `json:"decided_at,omitzero"`
+	ReleasedID          string                  `json:"released_id,omitempty"` // the id under which it runs
+	Fingerprint         string                  `json:"fingerprint,omitempty"`
+	ExistingFingerprint string                  `json:"existing_fingerprint,omitempty"` // of the message that has the id
+	OneWay              bool                    `json:"one_way,omitempty"`              // the codec cannot restore it
+	contentRecord
+}
+
+func quarantinedOf(q stores.QuarantineRow) quarantineRecord {
+	r := quarantineRecord{
+		Row: q.RowID, consumerRecord: consumerOf(q.Consumer), idRecord: idOf(q.ID), Reason: q.Reason, Detail: text(q.Detail),
+		Status: q.Status, Seen: q.Seen, FirstAt: q.FirstAt.UTC(), LastAt: q.LastAt.UTC(), DecidedAt: q.DecidedAt.UTC(),
+		Fingerprint: fingerprint(q.Fingerprint), ExistingFingerprint: fingerprint(q.Existing), OneWay: q.OneWay,
+		contentRecord: contentOf(q.Topic, q.Coordinates, q.UUID, q.Codec, q.PayloadBytes, q.Metadata, q.Unreadable),
+	}
+	if q.Status == stores.QuarantineReleased {
+		r.ReleasedID = showID(stores.ReleasedID(q.RowID))
+	}
+	return r
+}
+
+func (p *program) quarantineCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "quarantine",
+		Short: "Messages that could not be run at all: list, show, release, reject",
+		Long: `Messages that could not be run at all: another message has their id, they have none,
+or they cannot be read.`,
+		Args: cobra.NoArgs,
+		RunE: needCommand,
+	}
+	cmd.AddCommand(p.quarantineList(), p.quarantineShow(), p.decideCommand(release), p.decideCommand(reject))
+	return cmd
+}
+
+var (
+	quarantineReasons = []string{
+		string(stores.ReasonConflict), string(stores.ReasonNoKey), string(stores.ReasonKeyTooLong), string(stores.ReasonUndecodable),
+		string(stores.ReasonTooLarge), string(stores.ReasonAckedEarly), string(stores.ReasonTxCommitted),
+	}
+	quarantineStatuses = []string{
+		string(stores.QuarantineHeld), string(stores.QuarantineReleased), string(stores.QuarantineRejected),
+	}
+)
+
+func (p *program) quarantineList() *cobra.Command {
+	var s selection
+	var g page
+	var reason, status string
+	cmd := &cobra.Command{
+		Use:     "ls",
+		Aliases: []string{"list"},
+		Short:   "List what is in quarantine, the latest first",
+		Example: `  millpond quarantine ls --reason conflict
+  millpond quarantine ls --status rejected -o jsonl`,
+		Args: cobra.NoArgs,
+	}
+	s.bindConsumer(cmd, "of this `consumer`: service/handler, or all of a service")
+	cmd.Flags().StringVar(&reason, "reason", "", "for this `reason`, such as conflict or undecodable")
+	cmd.Flags().StringVar(&status, "status", string(stores.QuarantineHeld), "in this `state`: held, released, rejected")
+	complete(cmd, "reason", quarantineReasons...)
+	complete(cmd, "status", quarantineStatuses...)
+	g.bind(cmd, "rows")
+	cmd.RunE = p.withStore(func(ctx context.Context, st store, _ []string) error {
+		service, handler, err := s.splitConsumer()
+		if err != nil {
+			return err
+		}
+		if !slices.Contains(quarantineStatuses, status) {
+			return usagef("--status is %q: use held, released or rejected", status)
+		}
+		if err := g.check(); err != nil {
+			return err
+		}
+		l := p.newList("ROW", "STATUS", "CONSUMER", "REASON", "ID", "TOPIC", "SEEN", "LAST", "DETAIL")
+		return pages(ctx, p, g, l, "such messages in quarantine",
+			func(ctx context.Context, before int64, limit int) ([]stores.QuarantineRow, error) {
+				return st.Quarantined(ctx, stores.QuarantineQuery{
+					Service: service, Handler: handler, Reason: stores.Reason(reason), Status: stores.QuarantineStatus(status),
+					Before: before, Limit: limit,
+				})
+			},
+			func(q stores.QuarantineRow) int64 {
+				l.add(quarantinedOf(q),
+					strconv.FormatInt(q.RowID, 10), string(q.Status), q.Consumer.String(), string(q.Reason), cut(showID(q.ID), 50),
+					cut(printable(q.Topic), 50), count(q.Seen), p.ago(q.LastAt), cut(printable(q.Detail), shownError))
+				return q.RowID
+			})
+	})
+	return cmd
+}
+
+func (p *program) quarantineShow() *cobra.Command {
+	var v payloadView
+	cmd := &cobra.Command{
+		Use:   "show ROW",
+		Short: "Show a message in quarantine whole: reason, metadata, payload",
+		Args:  cobra.ExactArgs(1),
+	}
+	v.bind(cmd)
+	cmd.RunE = p.withStore(func(ctx context.Context, st store, args []string) error {
+		if err := v.check(p); err != nil {
+			return err
+		}
+		rows, err := numbers(args)
+		if err != nil {
+			return err
+		}
+		var q stores.QuarantineRow
+		if err := p.ask(ctx, func(ctx context.Context) (err error) {
+			q, err = st.QuarantinedRow(ctx, rows[0])
+			return err
+		}); err != nil {
+			return notFound(err, "there is no such row in quarantine")
+		}
+		if v.form == payloadRaw {
+			return p.rawPayload(v, q.Payload)
+		}
+		r := quarantinedOf(q)
+		r.Payload, r.PayloadTruncated = v.cut(q.Payload)
+		return p.show(r, func(w io.Writer) { p.quarantineText(w, q, v) })
+	})
+	return cmd
+}
+
+func (p *program) quarantineText(w io.Writer, q stores.QuarantineRow, v payloadView) {
+	status := string(q.Status)
+	if q.Status == stores.QuarantineReleased {
+		status += ", runs under the id " + showID(stores.ReleasedID(q.RowID))
+	}
+	f := newFields(w)
+	f.add("row", strconv.FormatInt(q.RowID, 10))
+	f.add("consumer", q.Consumer.String())
+	f.add("id", showID(q.ID))
+	f.add("reason", string(q.Reason))
+	f.add("detail", q.Detail)
+	f.add("status", status)
+	f.add("decided", p.exactly(q.DecidedAt))
+	f.add("times seen", count(q.Seen))
+	f.add("first", p.exactly(q.FirstAt))
+	f.add("last", p.exactly(q.LastAt))
+	f.add("topic", q.Topic)
+	f.add("coordinates", q.Coordinates)
+	f.add("uuid", q.UUID)
+	f.add("fingerprint", fingerprint(q.Fingerprint))
+	f.add("fingerprint of the one with the id", fingerprint(q.Existing))
+	f.add("codec", q.Codec)
+	if q.OneWay {
+		f.add("content", "for reading only, it cannot be released")
+	}
+	if q.Unreadable != nil {
+		f.add("unreadable", q.Unreadable.Error())
+	}
+	f.close()
+	metadataText(w, q.Metadata)
+	v.text(w, q.Payload, q.PayloadBytes)
+}

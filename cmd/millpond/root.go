@@ -1,0 +1,177 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/url"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+)
+
+const storeVariable = "MILLPOND_STORE_URL"
+
+// program is one call of the command.
+type program struct {
+	*console
+	started bool // the call is understood; see exitCode
+
+	storeURL string
+	output   string
+	timeout  time.Duration
+}
+
+// run runs the command and returns what the process ends with.
+func run(ctx context.Context, c *console, args []string) int {
+	p := &program{console: c}
+	root := p.root()
+	root.SetArgs(args)
+	root.SetIn(c.in)
+	root.SetOut(c.out)
+	root.SetErr(c.err)
+	err := root.ExecuteContext(ctx)
+	if err != nil {
+		fmt.Fprintln(c.err, "millpond: "+printableLines(redact(explain(err), p.url())))
+	}
+	return exitCode(err, p.started)
+}
+
+func (p *program) root() *cobra.Command {
+	root := &cobra.Command{
+		Use:   "millpond",
+		Short: "Show and repair the messages that did not make it",
+		Long: `Show and repair the messages that did not make it.
+
+Results go to the standard output, everything else to the standard error.
+
+Exit codes:
+  0  all went well
+  1  an error; nothing was done, or nothing had to be
+  2  called wrongly; nothing was done
+  3  nothing matched
+  4  only a part of what was asked could be done`,
+		Example: `  export MILLPOND_STORE_URL=postgres://app@db/orders
+  millpond group ls                              # what failed, by reason
+  millpond msg ls --group 5f2c0a91b7de           # the messages of one group
+  millpond msg show 4711                         # one of them, with its payload and history
+  millpond msg retry --group 5f2c0a91b7de        # after the fix`,
+		Args:          cobra.NoArgs,
+		RunE:          needCommand,
+		SilenceErrors: true, // run prints them
+		SilenceUsage:  true,
+		PersistentPreRunE: func(cmd *cobra.Command, _ []string) error {
+			if !slices.Contains(outputs, p.output) {
+				return usagef("--output is %q: use %s", p.output, strings.Join(outputs, ", "))
+			}
+			if p.timeout <= 0 {
+				return usagef("--timeout is %v: use a positive duration such as 30s", p.timeout)
+			}
+			p.started = true
+			return nil
+		},
+	}
+	flags := root.PersistentFlags()
+	flags.StringVar(&p.storeURL, "store", "", "`URL` of the store, postgres://… or sqlite://…; default: "+storeVariable)
+	flags.StringVarP(&p.output, "output", "o", outputTable, "`format` of results: table for people; json or jsonl for programs, with exact times and numbers")
+	flags.DurationVar(&p.timeout, "timeout", 30*time.Second, "how long the store may take for one answer")
+	complete(root, "output", outputs...)
+	root.AddCommand(p.messageCommand(), p.quarantineCommand(), p.groupCommand(), p.statsCommand(), p.auditCommand(),
+		p.migrateCommand(), p.versionCommand())
+	return root
+}
+
+// needCommand is what commands do that only group others.
+func needCommand(cmd *cobra.Command, _ []string) error {
+	cmd.SetOut(cmd.ErrOrStderr())
+	return errors.Join(usagef("a command is missing"), cmd.Usage())
+}
+
+// complete offers values of a flag to the shell.
+func complete(cmd *cobra.Command, flag string, values ...string) {
+	if err := cmd.RegisterFlagCompletionFunc(flag, cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp)); err != nil {
+		panic(err) // there is no such flag, or it is registered twice
+	}
+}
+
+func (p *program) url() string {
+	if p.storeURL != "" {
+		return p.storeURL
+	}
+	return p.env(storeVariable)
+}
+
+// withStore returns what a command does that needs the store as it is.
+func (p *program) withStore(do func(ctx context.Context, s store, args []string) error) func(*cobra.Command, []string) error {
+	return func(cmd *cobra.Command, args []string) error {
+		address, err := p.existing()
+		if err != nil {
+			return err
+		}
+		return p.use(cmd.Context(), address, func(s store) error { return do(cmd.Context(), s, args) })
+	}
+}
+
+// use opens a store for as long as do takes.
+func (p *program) use(ctx context.Context, address *url.URL, do func(store) error) (err error) {
+	var s store
+	if err := p.ask(ctx, func(ctx context.Context) (err error) {
+		s, err = p.open(ctx, address.String())
+		return err
+	}); err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, s.Close()) }()
+	return do(s)
+}
+
+// address returns where the store is. Looking at one never migrates it, nor does
+// changing its messages; migrate up says what it does.
+func (p *program) address() (*url.URL, error) {
+	if p.url() == "" {
+		return nil, usagef("which store? Give its URL with --store or in %s", storeVariable)
+	}
+	u, err := url.Parse(p.url())
+	if err != nil { // its text may repeat a password
+		return nil, usagef("the store's URL cannot be parsed: write scheme://…, and percent-encode special characters in a password")
+	}
+	if u.Scheme == sqliteScheme {
+		if query, err := url.ParseQuery(u.RawQuery); err == nil { // else the store says what is wrong
+			query.Set("migrate", "never")
+			u.RawQuery = query.Encode()
+		}
+	}
+	return u, nil
+}
+
+const sqliteScheme = "sqlite"
+
+// existing is address for a store that must be there: to open an SQLite file would
+// create it, and hide that its name is misspelt.
+func (p *program) existing() (*url.URL, error) {
+	u, err := p.address()
+	if err != nil || u.Scheme != sqliteScheme {
+		return u, err
+	}
+	if _, err := os.Stat(u.Host + u.Path); err != nil {
+		return nil, fmt.Errorf("the store: %w", err)
+	}
+	return u, nil
+}
+
+// ask gives one call of the store the time that it may take.
+func (p *program) ask(ctx context.Context, call func(context.Context) error) error {
+	bounded, cancel := context.WithTimeout(ctx, p.timeout)
+	defer cancel()
+	err := call(bounded)
+	if err != nil && bounded.Err() != nil {
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+		return fmt.Errorf("no answer from the store within %v, which --timeout changes: %w", p.timeout, err)
+	}
+	return err
+}

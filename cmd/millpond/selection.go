@@ -1,0 +1,169 @@
+package main
+
+import (
+	"encoding/hex"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/millpond-go/millpond/middleware/keys"
+	"github.com/millpond-go/millpond/stores"
+)
+
+// selection is the flags that say which messages.
+type selection struct {
+	consumer, group, class, topic, errorContains string
+	since, until, id                             string
+	status                                       []string
+}
+
+// failedStatuses are those of messages that have failed.
+var failedStatuses = []string{"pending", "failed", "discarded"}
+
+func (s *selection) bind(cmd *cobra.Command) {
+	f := cmd.Flags()
+	s.bindConsumer(cmd, "of this `consumer`: service/handler, or all of a service")
+	s.bindID(cmd)
+	f.StringVar(&s.group, "group", "", "in this `group`, as group ls shows it")
+	f.StringVar(&s.class, "class", "", "with this `class` of the last error, such as transient or permanent")
+	f.StringVar(&s.topic, "topic", "", "from this `topic`")
+	f.StringVar(&s.errorContains, "error-contains", "", "with this `text` in the last error, exactly so")
+	f.StringVar(&s.since, "since", "", "failed last at this `time` or later: a duration until now such as 2h or 7d, or RFC 3339")
+	f.StringVar(&s.until, "until", "", "failed last at this `time` or earlier, as --since")
+	f.StringSliceVar(&s.status, "status", nil, "in one of these `states`: pending, failed, discarded; default: pending,failed")
+	complete(cmd, "status", failedStatuses...)
+	complete(cmd, "class", string(stores.ClassTransient), string(stores.ClassPermanent), string(stores.ClassConcurrency),
+		string(stores.ClassTimeout), string(stores.ClassPanic), string(stores.ClassConduct), string(stores.ClassOutputs),
+		string(stores.ClassCrash), string(stores.ClassInterrupted), string(stores.ClassUnknown), string(stores.ClassOrder),
+		string(stores.ClassUnreadable))
+}
+
+func (s *selection) bindConsumer(cmd *cobra.Command, usage string) {
+	cmd.Flags().StringVar(&s.consumer, "consumer", "", usage)
+}
+
+func (s *selection) bindID(cmd *cobra.Command) {
+	cmd.Flags().StringVar(&s.id, "id", "", "with this message `id`, as it is shown (u:…, h:…), or hex:… with its bytes")
+}
+
+// filter returns what the flags and the numbers among the arguments select, and
+// whether they select anything at all.
+func (s *selection) filter(args []string, now time.Time) (f stores.Filter, selects bool, err error) {
+	f = stores.Filter{Class: stores.Class(s.class), Group: s.group, Topic: s.topic, ErrorContains: s.errorContains}
+	f.Service, f.Handler, err = s.splitConsumer()
+	if err != nil {
+		return f, false, err
+	}
+	if f.Numbers, err = numbers(args); err != nil {
+		return f, false, err
+	}
+	if f.ID, err = parseID(s.id); err != nil {
+		return f, false, err
+	}
+	if f.Since, err = parseTime("--since", s.since, now); err != nil {
+		return f, false, err
+	}
+	if f.Until, err = parseTime("--until", s.until, now); err != nil {
+		return f, false, err
+	}
+	if !f.Since.IsZero() && !f.Until.IsZero() && f.Until.Before(f.Since) {
+		return f, false, usagef("--until is before --since")
+	}
+	for _, name := range s.status {
+		status, ok := stores.ParseStatus(name)
+		if !ok || status < stores.StatusPending {
+			return f, false, usagef("--status is %q: use %s", name, strings.Join(failedStatuses, ", "))
+		}
+		f.Status = append(f.Status, status)
+	}
+	selects = len(args) > 0 || len(s.status) > 0 ||
+		s.consumer+s.group+s.class+s.topic+s.errorContains+s.since+s.until+s.id != ""
+	return f, selects, nil
+}
+
+// splitConsumer returns an empty handler for all of a service.
+func (s *selection) splitConsumer() (service, handler string, err error) {
+	service, handler, both := strings.Cut(s.consumer, "/") // a handler may contain another one
+	if s.consumer != "" && (service == "" || both && handler == "") {
+		return "", "", usagef("--consumer is %q: use service/handler, or the service alone", s.consumer)
+	}
+	return service, handler, nil
+}
+
+// numbers reads the numbers of messages, or of rows.
+func numbers(args []string) ([]int64, error) {
+	var numbers []int64
+	seen := map[int64]bool{}
+	for _, arg := range args {
+		n, err := strconv.ParseInt(arg, 10, 64)
+		if err != nil || n <= 0 {
+			return nil, usagef("%q is no number as ls shows it", arg)
+		}
+		if !seen[n] {
+			seen[n] = true
+			numbers = append(numbers, n)
+		}
+	}
+	return numbers, nil
+}
+
+// parseID reads --id: nil if it was not given.
+func parseID(s string) ([]byte, error) {
+	if s == "" {
+		return nil, nil
+	}
+	if digits, ok := strings.CutPrefix(s, "hex:"); ok {
+		id, err := hex.DecodeString(digits)
+		if err != nil || len(id) == 0 {
+			return nil, usagef("--id is %q: hex: takes pairs of hexadecimal digits", s)
+		}
+		return id, nil
+	}
+	id, err := keys.Parse(unquoteID(s))
+	if err != nil {
+		return nil, usagef("--id is %q: %w; or use hex: and message_id_hex of -o json", s, err)
+	}
+	return id, nil
+}
+
+// parseTime reads a time, or how long ago it was: the zero time if there is none.
+func parseTime(flag, s string, now time.Time) (time.Time, error) {
+	if s == "" {
+		return time.Time{}, nil
+	}
+	if d, err := parseDuration(s); err == nil && d >= 0 {
+		return now.Add(-d), nil
+	}
+	t, err := time.Parse(time.RFC3339, s)
+	if err != nil {
+		return time.Time{}, usagef("%s is %q: use a duration such as 90m, 2h or 7d, or a time such as %s",
+			flag, s, now.UTC().Format(time.RFC3339))
+	}
+	return t, nil
+}
+
+// parseDuration is time.ParseDuration with weeks and days of 24 hours in front.
+func parseDuration(s string) (time.Duration, error) {
+	var total time.Duration
+	rest := s
+	for unit, d := range []time.Duration{7 * 24 * time.Hour, 24 * time.Hour} {
+		number, tail, ok := strings.Cut(rest, "wd"[unit:unit+1])
+		if !ok {
+			continue
+		}
+		n, err := strconv.ParseUint(number, 10, 16)
+		if err != nil {
+			return 0, fmt.Errorf("%q is no duration", s)
+		}
+		total += time.Duration(n) * d //nolint:gosec // at most 65535 weeks
+		rest = tail
+	}
+	if rest == "" && s != "" {
+		return total, nil
+	}
+	d, err := time.ParseDuration(rest)
+	return total + d, err
+}

@@ -1,0 +1,92 @@
+package main
+
+import (
+	"net/url"
+	"regexp"
+	"strconv"
+	"strings"
+	"unicode/utf8"
+)
+
+// printable returns s with everything escaped, as Go does, that is not a visible
+// character or a space: control characters, what turns the direction of text,
+// invisible ones, bytes that are not UTF-8. Whatever it returns is safe on a terminal,
+// and is left alone when given to it again.
+func printable(s string) string { return escape(s, strconv.IsPrint) }
+
+// printableLines is printable for text of several lines.
+func printableLines(s string) string {
+	return escape(s, func(r rune) bool { return r == '\n' || r == '\t' || strconv.IsPrint(r) })
+}
+
+func escape(s string, keep func(rune) bool) string {
+	var b strings.Builder
+	for len(s) > 0 {
+		r, size := utf8.DecodeRuneInString(s)
+		if r == utf8.RuneError && size == 1 || !keep(r) {
+			quoted := strconv.Quote(s[:size])
+			b.WriteString(quoted[1 : len(quoted)-1])
+		} else {
+			b.WriteString(s[:size])
+		}
+		s = s[size:]
+	}
+	return b.String()
+}
+
+// quoteID is printable for message ids, and tells them apart: unquoteID reads them.
+func quoteID(id string) string { return printable(strings.ReplaceAll(id, `\`, `\\`)) }
+
+// unquoteID returns the id that quoteID shows as s, and s itself if it shows none so.
+func unquoteID(s string) string {
+	var b []byte
+	for rest := s; len(rest) > 0; {
+		if rest[0] != '\\' {
+			b, rest = append(b, rest[0]), rest[1:]
+			continue
+		}
+		r, multibyte, tail, err := strconv.UnquoteChar(rest, 0)
+		if err != nil {
+			return s
+		}
+		if multibyte {
+			b = utf8.AppendRune(b, r)
+		} else {
+			b = append(b, byte(r)) //nolint:gosec // \x takes two digits
+		}
+		rest = tail
+	}
+	return string(b)
+}
+
+// cut shortens s to n characters.
+func cut(s string, n int) string {
+	if utf8.RuneCountInString(s) <= n {
+		return s
+	}
+	return string([]rune(s)[:n-1]) + "…"
+}
+
+var (
+	userInfo      = regexp.MustCompile(`://[^\s"]*@`)
+	passwordParam = regexp.MustCompile(`(?i)(password=)[^\s&"]*`)
+)
+
+// redact takes out of text what may be the secrets of a store's URL, even where
+// somebody has put the URL in the wrong place.
+func redact(text, storeURL string) string {
+	if storeURL != "" {
+		text = strings.ReplaceAll(text, storeURL, "(the store's URL)")
+	}
+	text = userInfo.ReplaceAllString(text, "://…@")
+	text = passwordParam.ReplaceAllString(text, "$1…")
+	u, err := url.Parse(storeURL)
+	if err != nil {
+		return text
+	}
+	if password, ok := u.User.Password(); ok && len(password) > 3 { // a shorter one would be all over the text
+		text = strings.ReplaceAll(text, password, "…")
+		text = strings.ReplaceAll(text, url.QueryEscape(password), "…")
+	}
+	return text
+}

@@ -1,0 +1,36 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"runtime/debug"
+
+	"github.com/spf13/cobra"
+)
+
+// versionRecord is what version answers.
+type versionRecord struct {
+	Version  string `json:"version"`
+	Revision string `json:"revision,omitempty"`
+	Go       string `json:"go"`
+}
+
+func (p *program) versionCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "version",
+		Short: "Print the version of this program",
+		Args:  cobra.NoArgs,
+		RunE: func(*cobra.Command, []string) error {
+			r := versionRecord{Version: "unknown"}
+			if info, ok := debug.ReadBuildInfo(); ok {
+				r.Version, r.Go = info.Main.Version, info.GoVersion
+				for _, setting := range info.Settings {
+					if setting.Key == "vcs.revision" {
+						r.Revision = setting.Value
+					}
+				}
+			}
+			return p.show(r, func(w io.Writer) { fmt.Fprintf(w, "millpond %s %s %s\n", r.Version, r.Revision, r.Go) })
+		},
+	}
+}

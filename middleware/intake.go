@@ -1,0 +1,98 @@
+package middleware
+
+import (
+	"context"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// intake stands still while the store cannot be asked: one delivery at a time goes on
+// asking, with growing pauses, and the others wait for its answer. So a store that comes
+// back is not met by all of them at once, and one that is away is not asked by each.
+type intake struct {
+	log      *slog.Logger
+	hooks    []IntakeHook
+	min, max time.Duration // between questions
+
+	paused atomic.Bool
+	probe  chan struct{} // full while a delivery has the asking
+
+	mu    sync.Mutex
+	open  chan struct{} // closed when the intake resumes; nil unless it is paused
+	since time.Time
+	last  time.Duration // pause between questions
+}
+
+func newIntake(log *slog.Logger, hooks []IntakeHook, hold HoldConfig) *intake {
+	return &intake{log: log, hooks: hooks, min: hold.MinPause, max: hold.MaxPause, probe: make(chan struct{}, 1)}
+}
+
+// pause stops the intake for a reason, unless it stands still already.
+func (i *intake) pause(reason error) {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	if i.open != nil {
+		return
+	}
+	i.open, i.since, i.last = make(chan struct{}), time.Now(), 0
+	i.paused.Store(true)
+	i.log.Warn("millpond: intake is paused: the store cannot be asked", slog.String("error", reason.Error()))
+	for _, hook := range i.hooks {
+		hook.IntakePaused(reason)
+	}
+}
+
+// resume lets everybody ask again: the store has answered.
+func (i *intake) resume() {
+	if !i.paused.Load() {
+		return
+	}
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	if i.open == nil {
+		return
+	}
+	close(i.open)
+	i.open = nil
+	i.paused.Store(false)
+	stood := time.Since(i.since)
+	i.log.Info("millpond: intake has resumed", slog.Duration("after", stood))
+	for _, hook := range i.hooks {
+		hook.IntakeResumed(stood)
+	}
+}
+
+// wait returns when the intake is open, or when it is this caller's turn to ask; it
+// then ends its turn with done, so that no single message's trouble keeps the others
+// from asking. ok is false if ctx ended before.
+func (i *intake) wait(ctx context.Context) (asking, ok bool) {
+	i.mu.Lock()
+	open := i.open
+	i.mu.Unlock()
+	if open == nil {
+		return false, true
+	}
+	select {
+	case <-open:
+		return false, true
+	case i.probe <- struct{}{}:
+	case <-ctx.Done():
+		return false, false
+	}
+	if sleep(ctx, i.pauseBetween()) {
+		return true, true
+	}
+	i.done()
+	return false, false
+}
+
+func (i *intake) pauseBetween() time.Duration {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	i.last = min(max(i.min, 2*i.last), i.max)
+	return jitter(i.last)
+}
+
+func (i *intake) done() { <-i.probe }

@@ -1,0 +1,42 @@
+package keys
+
+import "errors"
+
+// ErrNotAnID: Format shows no id like this.
+var ErrNotAnID = errors.New("keys: not a message id: write it as it is shown, beginning with its kind, such as u:… or h:…")
+
+// Parse returns the stored id that [Format] shows as text, for ids of chains. It
+// takes the value of a scope to end at the first space that another scope, or the
+// kind, can follow; an id with a scope for which that is wrong has to be named in
+// another way.
+func Parse(text string) ([]byte, error) {
+	var id []byte
+	for after(text, 0) == '=' {
+		end := len("c=") // of the scope, before the space
+		for end < len(text) && (text[end] != ' ' || after(text, end+1) == 0) {
+			end++
+		}
+		if end == len(text) {
+			return nil, ErrNotAnID
+		}
+		id = appendSegment(id, text[0], text[len("c="):end])
+		text = text[end+1:]
+	}
+	if after(text, 0) != ':' {
+		return nil, ErrNotAnID
+	}
+	kind, value := text[0], text[len("u:"):]
+	if short, ok := packUUID(value); ok {
+		return append(append(id, kind, '#'), short[:]...), nil
+	}
+	return append(append(id, kind, ':'), value...), nil
+}
+
+// after returns what follows the letter at i: '=' if a scope begins there, ':' if it is
+// the kind, else 0.
+func after(text string, i int) byte {
+	if i+1 < len(text) && 'a' <= text[i] && text[i] <= 'z' && (text[i+1] == '=' || text[i+1] == ':') {
+		return text[i+1]
+	}
+	return 0
+}

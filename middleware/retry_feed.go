@@ -1,0 +1,272 @@
+package middleware
+
+import (
+	"context"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/ThreeDotsLabs/watermill/message"
+
+	"github.com/millpond-go/millpond/brokers"
+	"github.com/millpond-go/millpond/stores"
+)
+
+// feed is a Watermill subscriber that delivers the due messages of one consumer.
+type feed struct {
+	w        *RetryWorker
+	handler  string
+	consumer stores.Consumer
+	reserve  time.Duration
+	alarm    *alarm
+}
+
+func newFeed(w *RetryWorker, handler string, consumer stores.Consumer) *feed {
+	c := &w.in.config
+	const margin = time.Minute
+	return &feed{
+		w: w, handler: handler, consumer: consumer,
+		// Twice what a run can take, so that half of it is there when it begins.
+		reserve: 2*(c.ClaimTimeout+c.HandlerTimeout+2*c.CommitTimeout) + margin,
+		alarm:   newAlarm(),
+	}
+}
+
+// A batch is as large as can be run in about batchTime: what waits in it longer is late
+// for no reason, and small ones ask too often.
+const (
+	batchTime  = time.Second
+	batchLimit = 512
+)
+
+// Subscribe implements message.Subscriber. The topic has no meaning.
+func (f *feed) Subscribe(ctx context.Context, _ string) (<-chan *message.Message, error) {
+	out := make(chan *message.Message)
+	go func() {
+		defer close(out)
+		f.run(ctx, out)
+	}()
+	return out, nil
+}
+
+// Close implements message.Subscriber. The end of Subscribe's context stops the feed.
+func (f *feed) Close() error { return nil }
+
+func (f *feed) run(ctx context.Context, out chan<- *message.Message) {
+	free := make(chan struct{}, f.w.config.Concurrency)
+	var running sync.WaitGroup
+	defer running.Wait()
+	limit := f.w.config.Concurrency
+	var pause time.Duration // after failures
+	for ctx.Err() == nil {
+		begun := time.Now()
+		batch, err := f.due(ctx, limit)
+		if err != nil {
+			pause = min(max(2*pause, f.w.config.PollInterval), max(30*time.Second, f.w.config.PollInterval))
+			f.w.in.log.Warn("millpond: retry worker cannot ask for due messages",
+				slog.String("consumer", f.consumer.String()), slog.String("error", err.Error()))
+			sleep(ctx, jitter(pause))
+			continue
+		}
+		pause = 0
+		for i, r := range batch {
+			if !f.begin(ctx, out, free, &running, r, begun) {
+				f.giveBack(ctx, batch[i:], SkipStopping)
+				return
+			}
+		}
+		switch took := time.Since(begun); {
+		case len(batch) < limit:
+			f.alarm.wait(ctx, f.w.config.PollInterval)
+		case took < batchTime/2:
+			limit = min(2*limit, batchLimit)
+		case took > 2*batchTime:
+			limit = max(limit/2, f.w.config.Concurrency)
+		}
+	}
+}
+
+// due reserves the next batch. A consumer that has received nothing yet is registered
+// first.
+func (f *feed) due(ctx context.Context, limit int) ([]stores.Retry, error) {
+	ctx, cancel := context.WithTimeout(ctx, f.w.in.config.ClaimTimeout)
+	defer cancel()
+	if !f.w.in.consumers.known(f.handler, "") {
+		if err := f.w.in.consumers.register(ctx, f.handler, ""); err != nil {
+			return nil, err
+		}
+	}
+	batch, err := f.w.store.Due(ctx, stores.DueQuery{Consumer: f.consumer, Limit: limit, Reserve: f.reserve})
+	if err != nil {
+		f.w.in.consumers.forget() // the tables may have been gone; to register again does no harm
+	}
+	f.w.took(len(batch))
+	return batch, err
+}
+
+// begin hands a message to the router when there is a free place. It reports false if
+// the worker stops before.
+func (f *feed) begin(ctx context.Context, out chan<- *message.Message, free chan struct{}, running *sync.WaitGroup, r stores.Retry, reserved time.Time) bool {
+	select {
+	case free <- struct{}{}:
+	case <-ctx.Done():
+		return false
+	}
+	if time.Since(reserved) > f.reserve/2 {
+		<-free
+		f.giveBack(ctx, []stores.Retry{r}, SkipLate)
+		return true
+	}
+	run := &retryRun{Retry: r, reserve: f.reserve}
+	var msg *message.Message
+	msg, run.unreadable = f.w.in.restored(ctx, r)
+	msgCtx, cancel := context.WithCancel(context.WithValue(
+		brokers.WithDelivery(ctx, brokers.Delivery{Topic: r.Topic, Coordinates: r.Coordinates, Key: r.OrderKey}),
+		retryRunKey{}, run))
+	msg.SetContext(msgCtx)
+	select {
+	case out <- msg:
+	case <-ctx.Done():
+		cancel()
+		<-free
+		return false
+	}
+	running.Go(func() {
+		defer cancel()
+		defer func() { <-free }()
+		select {
+		case <-msg.Acked():
+		case <-msg.Nacked():
+			f.giveBack(ctx, []stores.Retry{r}, "") // nothing, if its failure is on record
+		}
+		f.w.note(f.consumer, run.end)
+	})
+	return true
+}
+
+// giveBack ends reservations of messages that were not begun.
+func (f *feed) giveBack(ctx context.Context, batch []stores.Retry, reason SkipReason) {
+	if reason != "" {
+		f.w.skipped(f.consumer, reason, len(batch))
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), f.w.in.config.ClaimTimeout)
+	defer cancel()
+	if err := f.w.store.Release(ctx, batch); err != nil {
+		f.w.in.log.Warn("millpond: retry worker cannot give messages back; they are due again when their reservation ends",
+			slog.String("consumer", f.consumer.String()), slog.Int("messages", len(batch)), slog.String("error", err.Error()))
+	}
+}
+
+// retryRun is a parked message on its way through the inbox.
+type retryRun struct {
+	stores.Retry
+
+	reserve    time.Duration
+	unreadable error // it cannot be restored
+	end        DeliveryEnd
+}
+
+type retryRunKey struct{}
+
+func retryRunFrom(ctx context.Context) *retryRun {
+	run, _ := ctx.Value(retryRunKey{}).(*retryRun)
+	return run
+}
+
+// ended notes how the inbox let go of it. It is called before the message is settled.
+func (r *retryRun) ended(end DeliveryEnd) {
+	if r != nil {
+		r.end = end
+	}
+}
+
+// alarm wakes one sleeper at the earliest of the times that were set.
+type alarm struct {
+	mu      sync.Mutex
+	at      time.Time // zero: not set
+	changed chan struct{}
+}
+
+func newAlarm() *alarm { return &alarm{changed: make(chan struct{}, 1)} }
+
+func (a *alarm) set(in time.Duration) {
+	at := time.Now().Add(in)
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if !a.at.IsZero() && a.at.Before(at) {
+		return
+	}
+	a.at = at
+	select {
+	case a.changed <- struct{}{}:
+	default:
+	}
+}
+
+// wait returns at the alarm, after longest, or when ctx ends.
+func (a *alarm) wait(ctx context.Context, longest time.Duration) {
+	deadline := time.Now().Add(jitter(longest))
+	for {
+		a.mu.Lock()
+		until := deadline
+		if !a.at.IsZero() && a.at.Before(until) {
+			until = a.at
+		}
+		if !time.Now().Before(until) {
+			a.at = time.Time{}
+			a.mu.Unlock()
+			return
+		}
+		a.mu.Unlock()
+		timer := time.NewTimer(time.Until(until))
+		select {
+		case <-timer.C:
+		case <-a.changed:
+			timer.Stop()
+		case <-ctx.Done():
+			timer.Stop()
+			return
+		}
+	}
+}
+
+// workers are the retry workers of this process.
+type workers struct {
+	log *slog.Logger
+
+	mu     sync.Mutex
+	next   int
+	wakers map[int]func(stores.Consumer, time.Duration)
+	warned bool
+}
+
+func newWorkers(log *slog.Logger) *workers {
+	return &workers{log: log, wakers: make(map[int]func(stores.Consumer, time.Duration))}
+}
+
+func (w *workers) join(wake func(stores.Consumer, time.Duration)) (leave func()) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	id := w.next
+	w.next++
+	w.wakers[id], w.warned = wake, true
+	return func() {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		delete(w.wakers, id)
+	}
+}
+
+// parked tells the workers that a message will be due. If there has never been one it
+// says so, once.
+func (w *workers) parked(c stores.Consumer, due time.Duration) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if !w.warned {
+		w.warned = true
+		w.log.Warn("millpond: a message is parked and no retry worker has run in this process: start a middleware.RetryWorker, here or elsewhere, or set RetryPolicy.Placement to redelivered")
+	}
+	for _, wake := range w.wakers {
+		wake(c, due)
+	}
+}

@@ -1,0 +1,293 @@
+package middleware
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/ThreeDotsLabs/watermill"
+	"github.com/ThreeDotsLabs/watermill/message"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/millpond-go/millpond/stores"
+)
+
+// RetryWorkerConfig configures a [RetryWorker]. Only Handlers is required.
+type RetryWorkerConfig struct {
+	// Handlers are the handlers by their names in the router, which are those of their
+	// consumers: what router.Handlers returns. Parked messages of other names are
+	// left alone, and reported. Required.
+	Handlers map[string]message.HandlerFunc
+
+	// Middlewares are put around the inbox for retried messages, the first outermost,
+	// as Router.AddMiddleware does. Those of the program's router are not applied.
+	Middlewares []message.HandlerMiddleware
+
+	// Concurrency is how many retried messages of one handler run at once. Each holds a
+	// connection. Default: 8.
+	Concurrency int
+
+	// PollInterval is how long to wait before the store is asked again when nothing
+	// was due. Default: 1 s.
+	PollInterval time.Duration
+
+	// DrainTimeout bounds how long Run waits for running handlers at its end. Default:
+	// 30 s.
+	DrainTimeout time.Duration
+}
+
+// RetryWorker runs messages that were parked, when they are due, with the handlers of a
+// router and behind its inbox. Any number of workers, in any number of processes, share
+// the work: each message is run by one of them at a time.
+//
+//	worker, err := middleware.NewRetryWorker(inbox, middleware.RetryWorkerConfig{Handlers: router.Handlers()})
+//	go worker.Run(ctx)
+type RetryWorker struct {
+	in     *Inbox
+	store  stores.Retries
+	config RetryWorkerConfig
+	feeds  []*feed
+	ran    atomic.Bool
+	tally  tally
+}
+
+// NewRetryWorker checks the configuration, all of it at once, and returns a worker for
+// the messages that the inbox has parked, here or in other processes of the service. The
+// inbox's store must implement stores.Retries.
+func NewRetryWorker(in *Inbox, c RetryWorkerConfig) (*RetryWorker, error) {
+	if in == nil {
+		return nil, errors.New("middleware: NewRetryWorker: the inbox is nil")
+	}
+	setDefault(&c.Concurrency, 8)
+	setDefault(&c.PollInterval, time.Second)
+	setDefault(&c.DrainTimeout, 30*time.Second)
+	w := &RetryWorker{in: in, config: c}
+	var errs []error
+	bad := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
+	var ok bool
+	if w.store, ok = in.store.(stores.Retries); !ok {
+		bad("the inbox's store, a %T, does not implement stores.Retries", in.store)
+	}
+	if len(c.Handlers) == 0 {
+		bad("Handlers is empty: set it to router.Handlers(), after the handlers were added")
+	}
+	if c.Concurrency < 0 {
+		bad("Concurrency is %d: use a positive number, or 0 for the default", c.Concurrency)
+	}
+	if c.PollInterval < 0 {
+		bad("PollInterval is %s: use a positive duration, or 0 for the default", c.PollInterval)
+	}
+	if c.DrainTimeout < 0 {
+		bad("DrainTimeout is %s: use a positive duration, or 0 for the default", c.DrainTimeout)
+	}
+	for _, name := range slices.Sorted(maps.Keys(c.Handlers)) {
+		consumer, err := in.consumers.name(name, "")
+		if c.Handlers[name] == nil {
+			err = errors.Join(err, errors.New("it is nil"))
+		}
+		if err != nil {
+			bad("Handlers[%q]: %w", name, err)
+		}
+		w.feeds = append(w.feeds, newFeed(w, name, consumer))
+	}
+	if len(errs) > 0 {
+		return nil, fmt.Errorf("middleware: NewRetryWorker: %w", errors.Join(errs...))
+	}
+	return w, nil
+}
+
+// Run runs due messages until ctx ends. Then it takes no more, gives back those that it
+// had reserved and not begun, and waits for the handlers that run. It may be called
+// once. A store that cannot be asked is no error: Run waits until it can.
+func (w *RetryWorker) Run(ctx context.Context) error {
+	if w.ran.Swap(true) {
+		return errors.New("middleware: RetryWorker.Run was called twice")
+	}
+	router, err := message.NewRouter(message.RouterConfig{CloseTimeout: w.config.DrainTimeout}, watermill.NewSlogLogger(quiet(w.in.log)))
+	if err != nil {
+		return fmt.Errorf("middleware: RetryWorker: %w", err)
+	}
+	router.AddMiddleware(w.config.Middlewares...)
+	router.AddMiddleware(w.in.Middleware)
+	for _, f := range w.feeds {
+		router.AddHandler(f.handler, "", f, "", nothing{}, w.config.Handlers[f.handler])
+	}
+	leave := w.in.workers.join(w.wake)
+	defer leave()
+
+	group, ctx := errgroup.WithContext(ctx)
+	group.Go(func() error { return router.Run(ctx) })
+	group.Go(func() error { w.listen(ctx); return nil })
+	group.Go(func() error { w.watchBacklog(ctx); return nil })
+	if err := group.Wait(); err != nil {
+		return fmt.Errorf("middleware: RetryWorker: %w", err)
+	}
+	return nil
+}
+
+// nothing publishes nothing: the inbox lets no outputs pass.
+type nothing struct{}
+
+func (nothing) Publish(string, ...*message.Message) error { return ErrOutputs }
+func (nothing) Close() error                              { return nil }
+
+// quiet lets only the router's errors through: it says much about every message.
+func quiet(log *slog.Logger) *slog.Logger { return slog.New(errorsOnly{log.Handler()}) }
+
+type errorsOnly struct{ slog.Handler }
+
+func (h errorsOnly) Enabled(ctx context.Context, l slog.Level) bool {
+	return l >= slog.LevelError && h.Handler.Enabled(ctx, l)
+}
+
+func (h errorsOnly) WithAttrs(attrs []slog.Attr) slog.Handler {
+	return errorsOnly{h.Handler.WithAttrs(attrs)}
+}
+func (h errorsOnly) WithGroup(name string) slog.Handler { return errorsOnly{h.Handler.WithGroup(name)} }
+
+// wake lets a consumer's messages be asked for in a while; the zero consumer is all.
+func (w *RetryWorker) wake(c stores.Consumer, in time.Duration) {
+	for _, f := range w.feeds {
+		if c == (stores.Consumer{}) || c == f.consumer {
+			f.alarm.set(in)
+		}
+	}
+}
+
+// listen wakes the feeds when the store says so, as long as it can. They poll anyway.
+func (w *RetryWorker) listen(ctx context.Context) {
+	waker, ok := w.in.store.(stores.Waker)
+	if !ok {
+		return
+	}
+	const longest = 30 * time.Second
+	for pause := time.Second; ; pause = min(2*pause, longest) {
+		begun := time.Now()
+		err := waker.Listen(ctx, func() { w.wake(stores.Consumer{}, 0) })
+		if ctx.Err() != nil {
+			return
+		}
+		if time.Since(begun) > longest {
+			pause = time.Second
+		}
+		w.in.log.Debug("millpond: retry worker is not woken by the store, and polls", slog.Any("error", err))
+		if !sleep(ctx, jitter(pause)) {
+			return
+		}
+	}
+}
+
+// watchBacklog reports due messages of handlers that are not here.
+func (w *RetryWorker) watchBacklog(ctx context.Context) {
+	const (
+		every = 30 * time.Second
+		bound = 10_000
+	)
+	for {
+		backlog, err := w.store.Backlog(ctx, bound)
+		for _, b := range backlog {
+			foreign := b.Consumer.Service != w.in.config.Service ||
+				slices.ContainsFunc(w.feeds, func(f *feed) bool { return f.consumer == b.Consumer })
+			if err != nil || foreign {
+				continue
+			}
+			w.skipped(b.Consumer, SkipNoHandler, b.Due)
+			w.in.log.Error("millpond: parked messages are due and their handler is not here: add it, name it in InboxConfig.Renamed, or discard them",
+				slog.String("consumer", b.Consumer.String()), slog.Int("due", b.Due), slog.Duration("oldest", b.Oldest))
+		}
+		if !sleep(ctx, jitter(every)) {
+			return
+		}
+	}
+}
+
+// SkipReason says why a due message was not run.
+type SkipReason string
+
+const (
+	SkipCompleted SkipReason = "completed"  // meanwhile, by another delivery
+	SkipChanged   SkipReason = "changed"    // meanwhile, by an operator or another worker
+	SkipInFlight  SkipReason = "in_flight"  // another delivery of it runs
+	SkipLate      SkipReason = "late"       // its reservation was about to run out
+	SkipNotNow    SkipReason = "not_now"    // the store could not be asked, or the worker stops
+	SkipNoHandler SkipReason = "no_handler" // its handler is not here; counted every 30 s
+	SkipStopping  SkipReason = "stopping"   // given back unbegun at the end of Run
+)
+
+// RetryStats is what a worker has done so far.
+type RetryStats struct {
+	Taken     int // messages reserved
+	Completed int // handler ran, effects committed
+	Failed    int // attempt failed, and is recorded
+	Skipped   map[SkipReason]int
+}
+
+// Stats may be called at any time.
+func (w *RetryWorker) Stats() RetryStats {
+	w.tally.mu.Lock()
+	defer w.tally.mu.Unlock()
+	s := w.tally.RetryStats
+	s.Skipped = maps.Clone(s.Skipped)
+	return s
+}
+
+type tally struct {
+	mu sync.Mutex
+	RetryStats
+}
+
+func (w *RetryWorker) skipped(c stores.Consumer, reason SkipReason, n int) {
+	w.tally.mu.Lock()
+	if w.tally.Skipped == nil {
+		w.tally.Skipped = make(map[SkipReason]int)
+	}
+	w.tally.Skipped[reason] += n
+	w.tally.mu.Unlock()
+	for _, hook := range w.in.hooks.retrySkip {
+		hook.RetrySkipped(c, reason, n)
+	}
+}
+
+func (w *RetryWorker) took(n int) {
+	w.tally.mu.Lock()
+	defer w.tally.mu.Unlock()
+	w.tally.Taken += n
+}
+
+// note counts how a message that was run, or tried, has ended.
+func (w *RetryWorker) note(c stores.Consumer, end DeliveryEnd) {
+	switch end.Result {
+	case ResultCompleted:
+		w.tally.mu.Lock()
+		w.tally.Completed++
+		w.tally.mu.Unlock()
+	case ResultFailed, ResultPanicked, ResultGivenBack, ResultQuarantined:
+		w.tally.mu.Lock()
+		w.tally.Failed++
+		w.tally.mu.Unlock()
+	case ResultParked:
+		if end.Class == "" {
+			w.skipped(c, SkipChanged, 1)
+			return
+		}
+		w.tally.mu.Lock()
+		w.tally.Failed++
+		w.tally.mu.Unlock()
+	case ResultDuplicate:
+		w.skipped(c, SkipCompleted, 1)
+	case ResultSettled:
+		w.skipped(c, SkipChanged, 1)
+	case ResultNotNow:
+		reason := SkipNotNow
+		if errors.Is(end.Err, ErrInFlight) {
+			reason = SkipInFlight
+		}
+		w.skipped(c, reason, 1)
+	}
+}

@@ -1,0 +1,131 @@
+package middleware
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/millpond-go/millpond/stores"
+)
+
+// A message can end the process that runs it, and then nobody is left to count. So the
+// attempt of a delivery that may not be the first is counted before it begins. A first
+// delivery, which is nearly all of them, pays nothing for it.
+
+var errCrashed = errors.New("middleware: the process ended while the handler ran")
+
+// countFirst looks at the message's row and counts the attempt that is about to begin.
+// If it has an answer already it says so.
+func (d *delivery) countFirst() (answer bool, reason error, settled bool, err error) {
+	if d.retry == nil {
+		verdict, err := d.look()
+		if err != nil {
+			return true, d.unanswered(err), false, nil
+		}
+		d.answered()
+		if verdict.Outcome != stores.Claimable {
+			reason, settled, err := d.act(verdict)
+			return true, reason, settled, err
+		}
+		if d.counted != verdict.Failure.Version { // somebody else's, or gone
+			d.counted, d.state = 0, verdict.Failure
+		}
+	}
+	d.claim.Take = d.state.Version
+	if d.counted != 0 {
+		return false, nil, false, nil // counted in an earlier turn of this delivery
+	}
+	if d.state.Presumed {
+		if d.state.Attempts >= d.policy.MaxAttempts {
+			d.spent = true
+			reason, settled, err := d.failed(fmt.Errorf("%w, %d times", errCrashed, d.state.Attempts), stores.ClassCrash)
+			return true, reason, settled, err
+		}
+		if !d.goAlone() {
+			return true, errAlone, false, nil
+		}
+	}
+	if err := d.recordStart(); err != nil {
+		if errors.Is(err, stores.ErrChanged) {
+			err = ErrInFlight
+		}
+		return true, d.unanswered(err), false, nil
+	}
+	d.claim.Take = d.state.Version
+	return false, nil, false, nil
+}
+
+func (d *delivery) look() (stores.Verdict, error) {
+	ctx, cancel := context.WithTimeout(d.ctx, d.in.config.ClaimTimeout)
+	defer cancel()
+	return d.in.store.Look(ctx, d.claim.Key, d.claim.Fingerprint)
+}
+
+// recordStart counts the attempt. If it is the last thing that is heard of it, the
+// record stands as it is.
+func (d *delivery) recordStart() error {
+	f := &stores.Failure{
+		Key: d.claim.Key, Fingerprint: d.claim.Fingerprint, TraceParent: d.claim.TraceParent,
+		Version: d.state.Version, Attempts: d.state.Attempts + 1, Uncounted: d.state.Uncounted,
+		Status: stores.StatusPending, Placement: stores.PlacementRedelivered,
+		Start: true, Class: stores.ClassCrash, Error: errCrashed.Error(),
+		Group: stores.ErrorGroup(stores.ClassCrash, errCrashed.Error()),
+	}
+	if d.retry != nil {
+		f.Placement, f.DueIn = stores.PlacementParked, d.retry.reserve
+	} else {
+		f.Topic, f.Coordinates, f.OrderKey = d.topic, d.facts.Coordinates, d.claim.OrderKey
+	}
+	return d.record(f)
+}
+
+// uncount takes back an attempt that was counted before it began and then neither
+// failed nor succeeded. If that cannot be written down now it stays counted.
+func (d *delivery) uncount(cause error) {
+	if d.counted == 0 {
+		return
+	}
+	f := &stores.Failure{
+		Key: d.claim.Key, Fingerprint: d.claim.Fingerprint, TraceParent: d.claim.TraceParent,
+		Version: d.counted, Attempts: d.state.Attempts - 1, Uncounted: d.state.Uncounted + 1,
+		Status: stores.StatusPending, Placement: stores.PlacementRedelivered,
+		Class: stores.ClassInterrupted, Error: errorText(cause),
+		Group: stores.ErrorGroup(stores.ClassInterrupted, errorText(cause)),
+	}
+	if d.retry != nil {
+		f.Placement = stores.PlacementParked
+	}
+	d.counted = 0
+	ctx, cancel := context.WithTimeout(d.ctx, d.in.config.ClaimTimeout)
+	defer cancel()
+	_, _ = d.in.store.Record(ctx, *f)
+}
+
+var errAlone = errors.New("middleware: other messages that may have ended a process run one at a time")
+
+// goAlone waits until no other message runs here that may have ended a process: those
+// that were only near it must not be counted again and again.
+func (d *delivery) goAlone() bool {
+	if d.alone {
+		return true
+	}
+	if d.wait.since.IsZero() {
+		d.wait.since = time.Now()
+	}
+	ctx, cancel := context.WithTimeout(d.shutdown, d.in.config.Hold.Limit-d.wait.held())
+	defer cancel()
+	select {
+	case d.in.alone <- struct{}{}:
+		d.alone = true
+	case <-ctx.Done():
+	}
+	return d.alone
+}
+
+func (d *delivery) leaveAlone() {
+	if d.alone {
+		d.alone = false
+		<-d.in.alone
+	}
+}

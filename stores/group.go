@@ -1,0 +1,47 @@
+package stores
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"strings"
+	"unicode/utf8"
+)
+
+// ErrorGroup returns the fingerprint under which failures are grouped: 12 hexadecimal
+// digits over the class and the beginning of the error's text, in which every word
+// that contains a digit counts as the same. So errors that differ only in ids and
+// numbers are one group.
+func ErrorGroup(class Class, text string) string {
+	sum := sha256.Sum256([]byte(string(class) + "\x00" + withoutNumbers(text)))
+	const digits = 6
+	return hex.EncodeToString(sum[:digits])
+}
+
+// withoutNumbers replaces words with digits.
+func withoutNumbers(text string) string {
+	const read = 1 << 10 // enough to tell errors apart, and bounded for huge ones
+	if len(text) > read {
+		text = text[:read]
+	}
+	var b strings.Builder
+	for len(text) > 0 {
+		end := 0
+		for end < len(text) && inWord(text[end]) {
+			end++
+		}
+		if word := text[:end]; strings.ContainsAny(word, "0123456789") {
+			b.WriteByte('#')
+		} else {
+			b.WriteString(word)
+		}
+		text = text[end:]
+		_, size := utf8.DecodeRuneInString(text)
+		b.WriteString(text[:size])
+		text = text[size:]
+	}
+	return b.String()
+}
+
+func inWord(c byte) bool {
+	return '0' <= c && c <= '9' || 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || c == '_' || c == '-'
+}

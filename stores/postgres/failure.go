@@ -1,0 +1,174 @@
+package postgres
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+	"unicode/utf8"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/millpond-go/millpond/internal/sqlstore"
+	"github.com/millpond-go/millpond/stores"
+)
+
+// Record implements stores.Failures, in one trip and one commit.
+func (s *Store) Record(ctx context.Context, f stores.Failure) (version int64, err error) {
+	consumer, err := s.known(f.Key)
+	if err != nil {
+		return 0, err
+	}
+	args, err := s.recordArgs(consumer, &f)
+	if err != nil {
+		return 0, err
+	}
+	text := s.sql.recordAgain
+	if f.Version == 0 {
+		text = s.sql.recordFirst
+	}
+	var (
+		batch            pgx.Batch // one implicit transaction
+		found            bool
+		number, revision *int64
+	)
+	batch.Queue(text, args).QueryRow(func(row pgx.Row) error {
+		err := row.Scan(&number, &revision)
+		found = err == nil
+		if errors.Is(err, pgx.ErrNoRows) {
+			return nil
+		}
+		return err
+	})
+	if f.Status == stores.StatusPending && f.Placement == stores.PlacementParked && f.DueIn < soon && s.mayWake() {
+		batch.Queue(notify, s.channel)
+	}
+	err = s.pool.SendBatch(ctx, &batch).Close()
+	if pgErr, ok := errors.AsType[*pgconn.PgError](err); ok && pgErr.Code == serializationFailure {
+		found, err = false, nil // where that is the server's default isolation
+	}
+	switch {
+	case err != nil:
+		return 0, s.unavailable(err)
+	case !found:
+		return 0, fmt.Errorf("postgres: %w: %s", stores.ErrChanged, f.Key)
+	case number == nil:
+		return 0, errNotParkable
+	}
+	return sqlstore.Version(*number, *revision), nil
+}
+
+var errNotParkable = errors.New("postgres: a failure that is parked needs content in the state kept")
+
+// recordArgs are the arguments of both statements of Record.
+func (s *Store) recordArgs(consumer int32, f *stores.Failure) (pgx.NamedArgs, error) {
+	if f.Status != stores.StatusPending && f.Status != stores.StatusFailed {
+		return nil, fmt.Errorf("postgres: a failure cannot be recorded as %s", f.Status)
+	}
+	if f.Placement != stores.PlacementParked && f.Placement != stores.PlacementRedelivered {
+		return nil, fmt.Errorf("postgres: a failure cannot be recorded with the placement %s", f.Placement)
+	}
+	var dueIn *time.Duration
+	if f.Status == stores.StatusPending {
+		dueIn = &f.DueIn
+	}
+	number, revision := sqlstore.ParseVersion(f.Version)
+	args := pgx.NamedArgs{
+		"consumer": consumer, "id": f.Key.ID, "number": number, "revision": revision, "lock": s.lockKey(consumer, f.Key.ID),
+		"fingerprint": f.Fingerprint.Bytes(), "trace": traceBytes(&f.TraceParent),
+		"status": int16(f.Status), "placement": int16(f.Placement), "attempts": f.Attempts, "uncounted": f.Uncounted,
+		"dueIn": dueIn, "start": f.Start,
+		"class": text(string(f.Class), maxNameBytes), "group": text(f.Group, maxNameBytes),
+		"error": text(f.Error, stores.MaxErrorBytes), "brief": text(f.Error, stores.MaxHistoryErrorBytes),
+		"topic": text(f.Topic, maxTextBytes), "coordinates": text(f.Coordinates, maxTextBytes), "order": nonEmpty(f.OrderKey),
+		"content": nil, "codec": "", "uuid": nil, "metadata": nil, "payload": nil,
+	}
+	if f.Content == nil {
+		if f.Placement == stores.PlacementParked && f.Version == 0 {
+			return nil, errNotParkable
+		}
+		return args, nil
+	}
+	c := f.Content
+	if f.Placement == stores.PlacementParked && c.State != stores.ContentKept {
+		return nil, errNotParkable
+	}
+	metadata, err := sqlstore.EncodeMetadata(c.Metadata)
+	if err != nil {
+		return nil, fmt.Errorf("postgres: %w", err)
+	}
+	if n := len(c.Payload) + len(metadata) + len(c.UUID); n > maxKept {
+		return nil, fmt.Errorf("postgres: %w: %d bytes, at most %d can be kept", stores.ErrTooLarge, n, maxKept)
+	}
+	args["content"], args["codec"] = int16(c.State), text(c.Codec, maxNameBytes)
+	args["uuid"], args["metadata"], args["payload"] = []byte(c.UUID), metadata, c.Payload
+	return args, nil
+}
+
+// text is sqlstore.Text at a cost that does not grow with s.
+func text(s string, limit int) string {
+	if len(s) > limit {
+		cut := limit
+		for cut > limit-utf8.UTFMax && !utf8.RuneStart(s[cut]) {
+			cut--
+		}
+		s = s[:cut]
+	}
+	return sqlstore.Text(s, limit)
+}
+
+func nonEmpty(b []byte) []byte {
+	if len(b) == 0 {
+		return nil
+	}
+	return b
+}
+
+const (
+	recordFirstText = `WITH born AS (
+	INSERT INTO {schema.}{prefix}inbox (consumer, message_id, status, fingerprint, traceparent)
+	SELECT @consumer::integer, @id::bytea, @status::smallint, @fingerprint::bytea, @trace::bytea
+	WHERE pg_try_advisory_xact_lock(@lock)
+	ON CONFLICT DO NOTHING RETURNING consumer, message_id, status
+)
+INSERT INTO {schema.}{prefix}failure (consumer, message_id, status, placement, content, presumed, attempts, uncounted,
+	due_at, budget_at, first_at, last_at, class, error_group, error, topic, coordinates, order_key,
+	history, codec, uuid, metadata, payload)
+SELECT consumer, message_id, status, @placement::smallint, coalesce(@content::smallint, 0), @start::boolean, @attempts::integer, @uncounted::integer,
+	now() + @dueIn::interval, now(), now(), now(), @class::text, @group::text, @error::text, @topic::text, @coordinates::text, @order::bytea,
+	CASE WHEN @start THEN '[]'::jsonb ELSE jsonb_build_array(jsonb_build_object('at', now(), 'class', @class::text, 'error', @brief::text)) END,
+	@codec::text, @uuid::bytea, @metadata::bytea, @payload::bytea
+FROM born RETURNING number, revision::bigint`
+
+	// An attempt that was begun and never ended is a crash once the next one begins.
+	recordAgainText = `WITH held AS MATERIALIZED (
+	SELECT number, coalesce(@content::smallint, content) AS content FROM {schema.}{prefix}failure
+	WHERE consumer = @consumer::integer AND message_id = @id::bytea
+	AND number = @number::bigint AND revision = @revision::bigint AND status = 3
+	AND pg_try_advisory_xact_lock(@lock)
+	FOR UPDATE SKIP LOCKED
+), changed AS (
+	UPDATE {schema.}{prefix}failure f SET ` + revised + `,
+		status = @status::smallint, placement = @placement::smallint, content = held.content, presumed = @start::boolean, reserved = false,
+		attempts = @attempts::integer, uncounted = @uncounted::integer, due_at = now() + @dueIn::interval, last_at = now(),
+		class = @class::text, error_group = @group::text, error = @error::text,
+		topic = coalesce(nullif(@topic::text, ''), topic), coordinates = coalesce(nullif(@coordinates::text, ''), coordinates),
+		order_key = coalesce(@order::bytea, order_key),
+		history = CASE WHEN @start AND NOT presumed THEN history
+			ELSE CASE WHEN jsonb_array_length(history) < 20 THEN history ELSE history - 0 END || CASE
+				WHEN @start THEN jsonb_build_object('at', last_at, 'class', 'crash')
+				ELSE jsonb_build_object('at', now(), 'class', @class::text, 'error', @brief::text) END END,
+		codec = CASE WHEN @content::smallint IS NULL THEN codec ELSE @codec::text END,
+		uuid = CASE WHEN @content::smallint IS NULL THEN uuid ELSE @uuid::bytea END,
+		metadata = CASE WHEN @content::smallint IS NULL THEN metadata ELSE @metadata::bytea END,
+		payload = CASE WHEN @content::smallint IS NULL THEN payload ELSE @payload::bytea END
+	FROM held WHERE f.consumer = @consumer AND f.message_id = @id AND f.number = held.number
+	AND (@placement <> 1 OR held.content = 1)
+	RETURNING f.number, f.revision::bigint
+), marked AS (
+	UPDATE {schema.}{prefix}inbox i SET status = @status
+	FROM changed WHERE i.consumer = @consumer AND i.message_id = @id AND i.status <> @status
+)
+SELECT changed.number, changed.revision FROM held LEFT JOIN changed ON true`
+)

@@ -1,0 +1,58 @@
+-- A message that has failed and is not completed has a row here beside its row in the
+-- inbox. So the inbox stays narrow, and no index of this table concerns a message
+-- that never fails.
+CREATE TABLE {schema.}{prefix}failure (
+    number      bigint   GENERATED ALWAYS AS IDENTITY,
+    revision    integer  NOT NULL DEFAULT 0, -- grows with every change of the row
+    consumer    integer  NOT NULL,
+    status      smallint NOT NULL,           -- as in the inbox: 3 pending, 4 failed, 5 discarded
+    placement   smallint NOT NULL,           -- 1 parked, 2 redelivered
+    content     smallint NOT NULL,           -- 0 none, 1 kept, 2 too large, 3 off, 4 one way
+    presumed    boolean  NOT NULL DEFAULT false, -- an attempt was begun, its end is not known
+    reserved    boolean  NOT NULL DEFAULT false, -- a retry worker has it until due_at
+    attempts    integer  NOT NULL,
+    uncounted   integer  NOT NULL,
+    redrives    integer  NOT NULL DEFAULT 0,
+    due_at      timestamptz,                 -- of the next attempt; null if there is none
+    budget_at   timestamptz NOT NULL DEFAULT clock_timestamp(), -- from when on the age counts
+    first_at    timestamptz NOT NULL DEFAULT clock_timestamp(),
+    last_at     timestamptz NOT NULL DEFAULT clock_timestamp(),
+    message_id  bytea    NOT NULL,
+    class       text     NOT NULL,
+    error_group text     NOT NULL,
+    error       text     NOT NULL,
+    topic       text     NOT NULL,
+    coordinates text     NOT NULL,
+    order_key   bytea,
+    history     jsonb    NOT NULL DEFAULT '[]', -- at, class, error of each attempt, the oldest first
+    codec       text     NOT NULL DEFAULT '',
+    uuid        bytea,
+    metadata    bytea,
+    payload     bytea,
+    PRIMARY KEY (consumer, message_id)
+);
+CREATE UNIQUE INDEX {prefix}failure_number ON {schema.}{prefix}failure (number);
+CREATE INDEX {prefix}failure_due ON {schema.}{prefix}failure (consumer, due_at) WHERE status = 3 AND placement = 1;
+CREATE INDEX {prefix}failure_order ON {schema.}{prefix}failure (consumer, order_key, number) WHERE status = 3 AND order_key IS NOT NULL;
+CREATE INDEX {prefix}failure_status ON {schema.}{prefix}failure (consumer, status, number);
+
+ALTER TABLE {schema.}{prefix}quarantine
+    ADD COLUMN codec      text    NOT NULL DEFAULT '',
+    ADD COLUMN one_way    boolean NOT NULL DEFAULT false, -- the codec cannot restore the message
+    ADD COLUMN status     text    NOT NULL DEFAULT 'held',
+    ADD COLUMN decided_at timestamptz;
+
+CREATE TABLE {schema.}{prefix}audit (
+    id         bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    at         timestamptz NOT NULL DEFAULT clock_timestamp(),
+    verb       text    NOT NULL,
+    actor      text    NOT NULL,
+    reason     text    NOT NULL,
+    consumer   integer NOT NULL,
+    number     bigint  NOT NULL, -- of the failure or of the quarantine
+    message_id bytea,
+    before     text    NOT NULL,
+    after      text    NOT NULL
+);
+
+INSERT INTO {schema.}{prefix}schema (version, compatible, name) VALUES (2, 1, 'failures');

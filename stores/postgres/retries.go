@@ -1,0 +1,170 @@
+package postgres
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/millpond-go/millpond/internal/sqlstore"
+	"github.com/millpond-go/millpond/stores"
+)
+
+const (
+	// maxDue is how many rows one call of Due looks at.
+	maxDue = 500
+	// maxLooks is how often Due looks again, where all it has found waits for others.
+	maxLooks = 8
+)
+
+// Due implements stores.Retries, in one trip and one commit.
+func (s *Store) Due(ctx context.Context, q stores.DueQuery) ([]stores.Retry, error) {
+	if s.closed.Load() {
+		return nil, stores.ErrClosed
+	}
+	consumer, err := s.consumerID(q.Consumer)
+	if err != nil {
+		return nil, err
+	}
+	if q.Limit <= 0 || q.Reserve <= 0 {
+		return nil, errors.New("postgres: Due: Limit and Reserve must be positive")
+	}
+	limit := min(q.Limit, maxDue)
+	var due []stores.Retry
+	for range maxLooks {
+		var seen int
+		due, seen, err = s.reserve(ctx, consumer, q, limit)
+		if err != nil || len(due) > 0 || seen < limit {
+			break
+		}
+	}
+	return due, err
+}
+
+// reserve returns what may run of the rows that it has seen.
+func (s *Store) reserve(ctx context.Context, consumer int32, q stores.DueQuery, limit int) (due []stores.Retry, seen int, err error) {
+	rows, err := s.pool.Query(ctx, s.sql.due, consumer, limit, q.Reserve)
+	if err != nil {
+		return nil, 0, s.unavailable(err)
+	}
+	defer rows.Close()
+	for rows.Next() {
+		seen++
+		var (
+			r                                  = stores.Retry{Key: stores.Key{Consumer: q.Consumer}}
+			state                              stateScan
+			runnable                           bool
+			fingerprint, trace, uuid, metadata []byte
+		)
+		err := rows.Scan(state.with(&runnable, &r.Suspect, &r.Key.ID, &r.Topic, &r.Coordinates, &r.OrderKey,
+			&r.Content.Codec, &uuid, &metadata, &r.Content.Payload, &fingerprint, &trace)...)
+		if err != nil {
+			return nil, 0, s.unavailable(err)
+		}
+		if !runnable {
+			continue
+		}
+		r.State = state.state(stores.StatusPending)
+		r.Content.State, r.Content.UUID = r.State.Content, string(uuid)
+		r.Fingerprint, _ = stores.ParseFingerprint(fingerprint)
+		copy(r.TraceParent[:], trace)
+		if r.Content.Metadata, err = sqlstore.DecodeMetadata(metadata); err != nil {
+			r.Err = fmt.Errorf("postgres: %s: %w", r.Key, err)
+		}
+		due = append(due, r)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, 0, s.unavailable(err)
+	}
+	return due, seen, nil
+}
+
+// Release implements stores.Retries, in one trip and one commit.
+func (s *Store) Release(ctx context.Context, reserved []stores.Retry) error {
+	if len(reserved) == 0 {
+		return nil
+	}
+	if err := s.ready(ctx); err != nil {
+		return err
+	}
+	numbers, revisions := make([]int64, len(reserved)), make([]int64, len(reserved))
+	for i, r := range reserved {
+		numbers[i], revisions[i] = sqlstore.ParseVersion(r.State.Version)
+	}
+	var batch pgx.Batch
+	batch.Queue(s.sql.release, numbers, revisions)
+	if s.mayWake() {
+		batch.Queue(notify, s.channel)
+	}
+	if err := s.pool.SendBatch(ctx, &batch).Close(); err != nil {
+		return s.unavailable(err)
+	}
+	return nil
+}
+
+// Backlog implements stores.Retries, in one trip.
+func (s *Store) Backlog(ctx context.Context, limit int) ([]stores.Backlog, error) {
+	if err := s.ready(ctx); err != nil {
+		return nil, err
+	}
+	rows, err := s.pool.Query(ctx, s.sql.backlog, limit)
+	if err != nil {
+		return nil, s.unavailable(err)
+	}
+	all, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (b stores.Backlog, err error) {
+		return b, row.Scan(&b.Consumer.Service, &b.Consumer.Handler, &b.Due, &b.Oldest)
+	})
+	if err != nil {
+		return nil, s.unavailable(err)
+	}
+	return all, nil
+}
+
+const (
+	// A row behind an earlier one of its order key waits at least as long as that one:
+	// so it is not met again with every call. The inner limit tells the planner that
+	// there are few, and the lateral join that the inbox is read by its key: both
+	// tables may be large, and what was known of them when this was planned, old.
+	dueText = `WITH due AS MATERIALIZED (
+	SELECT number, order_key, due_at, reserved FROM {schema.}{prefix}failure
+	WHERE consumer = $1 AND status = 3 AND placement = 1 AND due_at <= now()
+	ORDER BY due_at LIMIT $2
+	FOR UPDATE SKIP LOCKED
+), judged AS (
+	SELECT number, due_at AS since, reserved AS suspect, (
+		SELECT earlier.due_at FROM {schema.}{prefix}failure earlier
+		WHERE earlier.consumer = $1 AND earlier.status = 3 AND earlier.order_key = due.order_key AND earlier.number < due.number
+		ORDER BY earlier.number LIMIT 1
+	) AS earlier FROM due LIMIT 500
+), f AS (
+	UPDATE {schema.}{prefix}failure f SET ` + revised + `, reserved = earlier IS NULL,
+		due_at = CASE WHEN earlier IS NULL THEN now() + $3::interval ELSE greatest(earlier, now() + interval '1 second') END
+	FROM judged WHERE f.number = judged.number
+	RETURNING f.*, earlier IS NULL AS runnable, suspect, since
+)
+SELECT runnable, suspect, f.message_id, topic, coordinates, order_key, codec, uuid,
+	CASE WHEN runnable THEN metadata END, CASE WHEN runnable THEN payload END, i.fingerprint, i.traceparent, ` + stateColumns + `
+FROM f LEFT JOIN LATERAL (
+	SELECT fingerprint, traceparent FROM {schema.}{prefix}inbox WHERE consumer = $1 AND message_id = f.message_id OFFSET 0
+) i ON true
+ORDER BY since`
+
+	releaseText = `WITH free AS MATERIALIZED (
+	SELECT f.number FROM unnest($1::bigint[], $2::bigint[]) AS r (number, revision)
+	JOIN {schema.}{prefix}failure f ON f.number = r.number AND f.revision = r.revision
+	WHERE f.status = 3 AND f.reserved
+	FOR UPDATE OF f SKIP LOCKED
+)
+UPDATE {schema.}{prefix}failure f SET ` + revised + `, reserved = false, due_at = now()
+FROM free WHERE f.number = free.number`
+
+	backlogText = `SELECT c.service, c.handler, b.n, b.oldest
+FROM {schema.}{prefix}consumer c CROSS JOIN LATERAL (
+	SELECT count(*) AS n, now() - min(due_at) AS oldest FROM (
+		SELECT due_at FROM {schema.}{prefix}failure
+		WHERE consumer = c.id AND status = 3 AND placement = 1 AND due_at <= now()
+		ORDER BY due_at LIMIT $1
+	) due
+) b WHERE b.n > 0 ORDER BY c.service, c.handler`
+)

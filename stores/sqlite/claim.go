@@ -1,0 +1,196 @@
+package sqlite
+
+import (
+	"context"
+	"database/sql"
+	"database/sql/driver"
+	"errors"
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/millpond-go/millpond/internal/sqlstore"
+	"github.com/millpond-go/millpond/stores"
+)
+
+// claim is a key to win with the beginning of a transaction.
+type claim struct {
+	stores.Claim
+	consumer int64
+	verdict  stores.Verdict // once decided
+}
+
+// errTaken says that the claim is not won, for the reason in its verdict. No transaction
+// was left open.
+var errTaken = errors.New("the claim is not won")
+
+// decide wins the claim or returns errTaken. On first sight it is a plain insert in the
+// final state, decided by the primary key.
+func (c *conn) decide(cl *claim) error {
+	if cl.Take == 0 {
+		won, err := c.insert(cl)
+		if err != nil || won {
+			return err
+		}
+	}
+	row, err := c.look(cl)
+	if err != nil {
+		return err
+	}
+	if row.Status == 0 { // what Take means is gone, or else the order keeps the row from being inserted
+		cl.verdict.Outcome = stores.Behind
+		if cl.Take != 0 {
+			cl.verdict.Outcome = stores.InFlight
+		}
+		return errTaken
+	}
+	if err := cl.judge(row); err != nil {
+		return err
+	}
+	return c.takeOver(cl, row)
+}
+
+// insert reports whether the key's row was inserted. Without an order key nothing but a
+// row of the key can prevent it.
+func (c *conn) insert(cl *claim) (bool, error) {
+	var trace []byte
+	if !cl.TraceParent.IsZero() {
+		trace = cl.TraceParent[:]
+	}
+	which, args := claimStatement, [5]driver.Value{cl.consumer, cl.Key.ID, cl.Fingerprint.Bytes(), trace}
+	n := 4
+	if len(cl.OrderKey) > 0 {
+		which, args[4], n = claimInOrderStatement, cl.OrderKey, 5
+	}
+	inserted, err := c.change(which, args[:n]...)
+	switch {
+	case isUnique(err):
+		return false, nil
+	case err != nil || inserted == 0:
+		return false, err
+	}
+	cl.verdict.Outcome = stores.Claimed
+	return true, nil
+}
+
+// takeOver turns the failed row as it was seen into a completed one. The next message
+// that waits behind it may go on at once.
+func (c *conn) takeOver(cl *claim, row inboxRow) error {
+	number, revision := sqlstore.ParseVersion(row.Failure.Version)
+	var trace []byte
+	if !cl.TraceParent.IsZero() {
+		trace = cl.TraceParent[:]
+	}
+	taken, err := c.change(takeStatement, cl.consumer, cl.Key.ID, number, revision)
+	if err == nil && taken == 1 {
+		taken, err = c.change(completeStatement, trace, cl.consumer, cl.Key.ID)
+	}
+	if err != nil {
+		return err
+	}
+	if taken != 1 { // both tables are read and changed under one lock
+		return fmt.Errorf("the rows of %s do not belong together", cl.Key)
+	}
+	if len(row.orderKey) > 0 {
+		if err := c.run(advanceStatement, cl.consumer, row.orderKey); err != nil {
+			return err
+		}
+	}
+	cl.verdict.Outcome = stores.Claimed
+	return nil
+}
+
+// judge decides about the row that stands in the way. It returns nil if that is to be
+// taken over.
+func (cl *claim) judge(row inboxRow) error {
+	v, err := row.Verdict(cl.Fingerprint)
+	if err != nil {
+		return err
+	}
+	takeable := v.Outcome == stores.Claimable
+	if cl.Take != 0 {
+		takeable = v.Failure.Version == cl.Take && row.Status == stores.StatusPending && v.Outcome != stores.Conflict
+		if !takeable && v.Outcome == stores.Claimable { // by others, or in another version
+			v.Outcome = stores.InFlight
+		}
+	}
+	cl.verdict = v
+	if takeable {
+		return nil
+	}
+	return errTaken
+}
+
+// look reads the row of the claim's key.
+func (c *conn) look(cl *claim) (inboxRow, error) {
+	s, err := c.prepare(lookStatement)
+	if err != nil {
+		return inboxRow{}, err
+	}
+	rows, err := s.QueryContext(context.Background(), named(cl.consumer, cl.Key.ID))
+	if err != nil {
+		return inboxRow{}, err
+	}
+	var (
+		values  [inboxColumns]driver.Value
+		columns [inboxColumns]any
+		row     inboxRow
+	)
+	// A missing row is the end of the rows, and leaves the status 0.
+	if next := rows.Next(values[:]); next == nil {
+		for i, value := range values {
+			columns[i] = value
+		}
+		row, err = rowOf(columns[:])
+	} else if !errors.Is(next, io.EOF) {
+		err = next
+	}
+	return row, errors.Join(err, rows.Close())
+}
+
+// inboxRow is the row of a key; status 0 means that there is none.
+type inboxRow struct {
+	sqlstore.Row
+	orderKey []byte
+}
+
+const inboxColumns = 5 + numStateColumns
+
+// rowOf reads the columns of lookStatement.
+func rowOf(v []any) (inboxRow, error) {
+	var r inboxRow
+	status, _ := v[0].(int64)
+	r.Status = stores.Status(status) //nolint:gosec // only millpond writes it
+	if at, ok := v[1].(int64); ok {
+		r.CompletedAt = time.UnixMicro(at)
+	}
+	r.Fingerprint, _ = v[2].([]byte)
+	r.Trace, _ = v[3].([]byte)
+	r.orderKey, _ = v[4].([]byte)
+	r.Failure = stateOf(v[5:])
+	if r.Failure.Version == 0 && stores.StatusPending <= r.Status && r.Status <= stores.StatusDiscarded {
+		return inboxRow{}, fmt.Errorf("%w: the row has status %s, but what is known of the failure is gone", stores.ErrUnavailable, r.Status)
+	}
+	return r, nil
+}
+
+// lookUp reads a row on a connection of its own.
+func (s *Store) lookUp(ctx context.Context, consumer int64, id []byte) (inboxRow, error) {
+	stmt, err := s.look.get(ctx) //nolint:sqlclosecheck // it is kept until the store is closed
+	if err != nil {
+		return inboxRow{}, err
+	}
+	var columns [inboxColumns]any
+	var into [inboxColumns]any
+	for i := range columns {
+		into[i] = &columns[i]
+	}
+	err = stmt.QueryRowContext(ctx, consumer, id).Scan(into[:]...)
+	switch {
+	case errors.Is(err, sql.ErrNoRows):
+		return inboxRow{}, nil
+	case err != nil:
+		return inboxRow{}, err
+	}
+	return rowOf(columns[:])
+}

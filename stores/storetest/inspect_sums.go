@@ -1,0 +1,143 @@
+package storetest
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/millpond-go/millpond/stores"
+)
+
+func groups(b *bench) {
+	store := b.open()
+	b.exhibit(store)
+	for i := range 4 {
+		b.fails(store, fmt.Sprint("slow ", i), func(f *stores.Failure) {
+			f.Class, f.Error, f.Group = stores.ClassTimeout, "slow", stores.ErrorGroup(stores.ClassTimeout, "slow")
+			if i > 0 {
+				f.Status = stores.StatusFailed
+			}
+		})
+	}
+	all, err := store.Groups(b.ctx, stores.Filter{}, 100)
+	if err != nil {
+		b.tb.Fatalf("Groups: %v", err)
+	}
+	if len(all) != 6 {
+		b.tb.Fatalf("there are %d groups, want 6: %+v", len(all), all)
+	}
+	for i, g := range all {
+		if i > 0 && all[i-1].Pending+all[i-1].Failed < g.Pending+g.Failed {
+			b.tb.Errorf("a group of %d comes after one of %d", g.Pending+g.Failed, all[i-1].Pending+all[i-1].Failed)
+		}
+		if g.Group != stores.ErrorGroup(g.Class, g.Error) {
+			b.tb.Errorf("the group %s has the class %s and the error %q, which is none of its own", g.Group, g.Class, g.Error)
+		}
+		if g.FirstAt.IsZero() || g.LastAt.Before(g.FirstAt) {
+			b.tb.Errorf("the group %q is from %s to %s", g.Error, g.FirstAt, g.LastAt)
+		}
+	}
+	if g := all[0]; g.Consumer != consumer || g.Class != stores.ClassTimeout || g.Pending != 1 || g.Failed != 3 {
+		b.tb.Errorf("the largest group is %+v, want one pending and 3 failed", g)
+	}
+	if g := all[1]; g.Consumer != consumer || g.Class != stores.ClassTransient || g.Pending != 2 || g.Failed != 1 {
+		b.tb.Errorf("the second group is %+v, want 2 pending and one failed", g)
+	}
+	if some, err := store.Groups(b.ctx, stores.Filter{}, 2); err != nil || len(some) != 2 || some[0].Group != all[0].Group {
+		b.tb.Errorf("Groups with a limit of 2 = %+v, %v", some, err)
+	}
+}
+
+func counts(b *bench) {
+	store := b.open()
+	b.exhibit(store)
+	b.keep(store, message1())
+	theirs := message1()
+	theirs.Consumer = another
+	b.keep(store, theirs)
+	expect := func(limit int, want map[string]int) {
+		b.tb.Helper()
+		all, err := store.Counts(b.ctx, limit)
+		if err != nil {
+			b.tb.Fatalf("Counts: %v", err)
+		}
+		got := make(map[string]int)
+		for _, c := range all {
+			if c.N == 0 {
+				continue
+			}
+			got[c.Consumer.Handler+" "+c.Status] = c.N
+			full := map[string]int{"handler pending": 3, "handler failed": 3}[c.Consumer.Handler+" "+c.Status]
+			if c.More != (full > limit) || c.N > limit || time.Since(c.Oldest).Abs() > time.Hour {
+				b.tb.Errorf("Counts(%d) has %+v", limit, c)
+			}
+		}
+		if fmt.Sprint(got) != fmt.Sprint(want) {
+			b.tb.Errorf("Counts(%d) = %v, want %v", limit, got, want)
+		}
+	}
+	expect(100, map[string]int{
+		"handler pending": 3, "handler failed": 3, "handler discarded": 1, "handler quarantined": 1,
+		"another handler failed": 1, "another handler quarantined": 1,
+	})
+	expect(2, map[string]int{
+		"handler pending": 2, "handler failed": 2, "handler discarded": 1, "handler quarantined": 1,
+		"another handler failed": 1, "another handler quarantined": 1,
+	})
+	b.decide(store, stores.VerbReject, b.quarantined()[1].RowID)
+	expect(100, map[string]int{
+		"handler pending": 3, "handler failed": 3, "handler discarded": 1, "handler quarantined": 1,
+		"another handler failed": 1,
+	})
+}
+
+// inspectStranger: operators' programs know no consumer.
+func inspectStranger(b *bench) {
+	b.exhibit(b.open())
+	stranger := b.openOnly()
+	b.selects(stranger, "a stranger", stores.Filter{Class: stores.ClassPermanent}, []string{"declined", "declined"})
+	b.message(stranger, "panic")
+	if _, err := stranger.Message(b.ctx, b.failure("panic").number); err != nil {
+		b.tb.Errorf("Message: %v", err)
+	}
+	b.change(stranger, stores.VerbRetry, stores.Filter{Class: stores.ClassPermanent}, 2)
+	if all, err := stranger.Audit(b.ctx, 0, 10); err != nil || len(all) != 3 {
+		b.tb.Errorf("Audit = %d entries, %v, want 3", len(all), err)
+	}
+	if _, err := stranger.Quarantined(b.ctx, stores.QuarantineQuery{Limit: 1}); err != nil {
+		b.tb.Errorf("Quarantined: %v", err)
+	}
+}
+
+func inspectSchema(b *bench) {
+	ask := func(store stores.Store, want error) {
+		b.tb.Helper()
+		calls := map[string]func() error{
+			"Messages": func() error { _, err := store.Messages(b.ctx, stores.MessageQuery{Limit: 1}); return err },
+			"Message":  func() error { _, err := store.Message(b.ctx, 1); return err },
+			"Find":     func() error { _, err := store.Find(b.ctx, claimFor("id", "").Key); return err },
+			"Groups":   func() error { _, err := store.Groups(b.ctx, stores.Filter{}, 1); return err },
+			"Matching": func() error { _, _, err := store.Matching(b.ctx, stores.Filter{}, 1); return err },
+			"Counts":   func() error { _, err := store.Counts(b.ctx, 1); return err },
+			"Change": func() error {
+				_, err := store.Change(b.ctx, stores.Change{Verb: stores.VerbRetry, Limit: 1})
+				return err
+			},
+			"Quarantined":    func() error { _, err := store.Quarantined(b.ctx, stores.QuarantineQuery{Limit: 1}); return err },
+			"QuarantinedRow": func() error { _, err := store.QuarantinedRow(b.ctx, 1); return err },
+			"Decide":         func() error { return store.Decide(b.ctx, stores.Decision{Verb: stores.VerbReject, RowID: 1}) },
+			"Audit":          func() error { _, err := store.Audit(b.ctx, 0, 1); return err },
+		}
+		for name, call := range calls {
+			wantErr(b.tb, name, call(), want)
+		}
+	}
+	ask(b.openOnly(), stores.ErrNotMigrated)
+	known := len(b.open().Migrations())
+	b.exec(fmt.Sprintf("INSERT INTO millpond_schema (version, compatible, name) VALUES (%d, %d, 'storetest')", known+1, known))
+	compatible := b.openOnly()
+	if _, err := compatible.Messages(b.ctx, stores.MessageQuery{Limit: 1}); err != nil {
+		b.tb.Errorf("Messages with a newer schema that is compatible: %v", err)
+	}
+	b.exec(fmt.Sprintf("INSERT INTO millpond_schema (version, compatible, name) VALUES (%d, %d, 'storetest')", known+2, known+1))
+	ask(b.openOnly(), stores.ErrSchemaNewer)
+}
