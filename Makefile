@@ -11,7 +11,7 @@ TEST_TIMEOUT ?= 20m
 SOAK ?= 500
 SOAK_TIMEOUT ?= 6h
 
-# ARGS is handed to the program of run and bench: make run ARGS=--without-inbox
+# ARGS is handed to the program of run, failures and bench: make run ARGS=--without-inbox
 ARGS ?=
 
 GOLANGCI_LINT = github.com/golangci/golangci-lint/v2/cmd/golangci-lint v2.15.0
@@ -23,6 +23,10 @@ build: ## Compile everything.
 .PHONY: run
 run: ## Run the quickstart: kills and duplicates, and nothing lost or doubled. No server needed.
 	$(GO) run ./examples/quickstart $(ARGS)
+
+.PHONY: failures
+failures: ## Run the failures: a handler that fails in five ways, and the repair. No server needed.
+	$(GO) run ./examples/failures $(ARGS)
 
 .PHONY: test
 test: race ## Run all tests under the race detector; starts the servers it needs.
@@ -54,7 +58,7 @@ cover: ## Write coverage.html and print the total.
 
 .PHONY: help
 help: ## List the targets.
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-6s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 # The race detector is the one thing here that needs cgo.
 .PHONY: race

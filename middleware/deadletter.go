@@ -56,7 +56,7 @@ func (d *delivery) copyDeadLetter(f *stores.Failure) (err error) {
 	letter.Metadata.Set(MetadataConsumer, d.claim.Key.Consumer.String())
 	letter.Metadata.Set(MetadataTopic, d.topic)
 	letter.Metadata.Set(MetadataClass, string(f.Class))
-	letter.Metadata.Set(MetadataError, printable(cut(f.Error, stores.MaxHistoryErrorBytes)))
+	letter.Metadata.Set(MetadataError, quoted(cut(f.Error, stores.MaxHistoryErrorBytes)))
 	letter.Metadata.Set(MetadataAttempts, strconv.Itoa(f.Attempts))
 	letter.SetContext(d.ctx)
 	if err := c.Publisher.Publish(c.Topic, letter); err != nil {

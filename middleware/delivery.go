@@ -49,6 +49,7 @@ type delivery struct {
 	state         stores.FailureState // as it was seen last
 	counted       int64               // the version in which an attempt was counted before it began; 0: none
 	spent         bool                // the last attempt is counted, and has ended its process
+	mayCrash      bool                // it had not ended in any known way when it was seen first, so it runs alone
 	alone         bool                // holds in.alone
 	interruptions int                 // attempts that the database has ended
 	immediate     int                 // repetitions after concurrency conflicts
@@ -358,7 +359,7 @@ func (d *delivery) keep(reason stores.Reason, cause error) error {
 		Consumer:    d.claim.Key.Consumer,
 		ID:          d.claim.Key.ID,
 		Reason:      reason,
-		Detail:      cause.Error(),
+		Detail:      errorText(cause),
 		Fingerprint: d.claim.Fingerprint,
 		Topic:       d.topic,
 		Coordinates: d.facts.Coordinates,

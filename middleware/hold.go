@@ -51,8 +51,15 @@ func (d *delivery) hold(reason error) bool {
 	}
 	if concernsStore(reason) {
 		d.in.intake.pause(reason)
-		return d.awaitStore()
+		begun := time.Now()
+		if ok := d.awaitStore(); !ok || d.asking {
+			return ok
+		}
+		// The store has answered others. The trouble may be this message's alone, so it
+		// waits for as long as it would have otherwise.
+		pause -= time.Since(begun)
 	}
+	d.stopAsking() // others may ask while this one sleeps
 	release := d.holding.add()
 	defer release()
 	return sleep(d.shutdown, pause)
@@ -119,7 +126,7 @@ func (d *delivery) enter() error {
 	if d.in.intake.paused.Load() && !d.asking && !d.awaitStore() {
 		return errors.Join(errPaused, context.Cause(d.shutdown))
 	}
-	if d.holding.hasRoom() {
+	if d.asking || d.holding.hasRoom() { // those that are held wait for the one that asks
 		return nil
 	}
 	if d.wait.since.IsZero() {

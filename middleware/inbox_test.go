@@ -3,10 +3,8 @@ package middleware_test
 import (
 	"context"
 	"errors"
-	"fmt"
 	"runtime"
 	"strings"
-	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -115,40 +113,6 @@ func TestShutdownEndsAHoldAtOnceButNotAHandler(t *testing.T) {
 	})
 }
 
-func TestTooManyHeldDeliveriesStopTheIntake(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		var down atomic.Bool
-		down.Store(true)
-		store := &scriptedStore{begin: func(int, stores.Claim) (stores.Attempt, stores.Verdict, error) {
-			if down.Load() {
-				return nil, stores.Verdict{}, stores.ErrUnavailable
-			}
-			return &scriptedAttempt{}, stores.Verdict{Outcome: stores.Claimed}, nil
-		}}
-		in := newInbox(t, store, func(c *middleware.InboxConfig) {
-			c.Hold = middleware.HoldConfig{Max: 2, MinPause: time.Hour, MaxPause: time.Hour, Limit: 24 * time.Hour}
-		})
-		results := make(chan error)
-		for i := range 10 {
-			go func() {
-				_, err := in.Middleware(handle(func(*message.Message) error { return nil }))(newMessage(t.Context(), fmt.Sprint(i)))
-				results <- err
-			}()
-			synctest.Wait()
-		}
-		if n := store.asked(); n != 2 {
-			t.Errorf("the store that is down was asked %d times, want 2", n)
-		}
-		down.Store(false)
-		for range 10 {
-			if err := <-results; err != nil {
-				t.Error(err)
-			}
-		}
-	})
-}
-
 func TestUnknownCommitIsResolved(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
@@ -194,29 +158,6 @@ func TestUnknownCommitIsResolved(t *testing.T) {
 			})
 		})
 	}
-}
-
-func TestFailureBacksOffAndIsGivenBackAsFailed(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		in := newInbox(t, &scriptedStore{}, func(c *middleware.InboxConfig) {
-			c.Backoff = middleware.BackoffConfig{Min: time.Second, Max: 20 * time.Second}
-		})
-		boom := errors.New("boom")
-		var last time.Duration
-		for range 8 {
-			ctx := brokers.WithDelivery(t.Context(), brokers.Delivery{})
-			start := time.Now()
-			_, err := in.Middleware(handle(func(*message.Message) error { return boom }))(newMessage(ctx, "a"))
-			if !errors.Is(err, boom) || !middleware.OnlyFailures(err) || !brokers.GiveBackFrom(ctx).Failed {
-				t.Fatal(err, brokers.GiveBackFrom(ctx))
-			}
-			last = time.Since(start)
-		}
-		if last < 10*time.Second || last > 20*time.Second {
-			t.Errorf("the eighth failure was held for %s", last)
-		}
-	})
 }
 
 func TestPanicRollsBackAndGoesOnUpWithItsStack(t *testing.T) {
@@ -267,12 +208,10 @@ func TestGoexitRollsBackAndNacks(t *testing.T) {
 	})
 }
 
-func TestOutputsAreRolledBackAndQuarantined(t *testing.T) {
+func TestOutputsAreRolledBackAndFailedAtOnce(t *testing.T) {
 	t.Parallel()
 	attempt := &scriptedAttempt{}
-	store := &scriptedStore{begin: func(int, stores.Claim) (stores.Attempt, stores.Verdict, error) {
-		return attempt, stores.Verdict{Outcome: stores.Claimed}, nil
-	}}
+	store := storeOf(attempt)
 	arrived := newMessage(t.Context(), "a")
 	arrived.Metadata.Set("event", "placed")
 	out, err := newInbox(t, store).Middleware(func(m *message.Message) ([]*message.Message, error) {
@@ -283,10 +222,10 @@ func TestOutputsAreRolledBackAndQuarantined(t *testing.T) {
 	if err != nil || len(out) != 0 || !attempt.rolledBack || attempt.committed {
 		t.Fatal(out, err, attempt)
 	}
-	if len(store.quarantined) != 1 || store.quarantined[0].Reason != stores.ReasonOutputs {
-		t.Fatalf("%+v", store.quarantined)
+	if len(store.recorded) != 1 || store.recorded[0].Status != stores.StatusFailed || store.recorded[0].Class != stores.ClassOutputs {
+		t.Fatalf("%+v", store.recorded)
 	}
-	kept := store.quarantined[0]
+	kept := store.recorded[0].Content
 	if kept.UUID != "a" || string(kept.Payload) != "payload of a" || kept.Metadata["event"] != "placed" {
 		t.Errorf("what the handler made of the message was kept, not what arrived: %+v", kept)
 	}
@@ -381,40 +320,6 @@ func TestCacheForgetsWhenTheStoreWasGone(t *testing.T) {
 			t.Fatal("a key completed before the store was gone is still trusted")
 		}
 	})
-}
-
-func TestEarlyAckIsCommittedOrKept(t *testing.T) {
-	t.Parallel()
-	for _, fails := range []bool{false, true} {
-		store := &scriptedStore{}
-		in := newInbox(t, store)
-		_, err := in.Middleware(handle(func(m *message.Message) error {
-			m.Ack()
-			if fails {
-				return errors.New("after the ack")
-			}
-			return nil
-		}))(newMessage(t.Context(), "a"))
-		if err != nil || (len(store.quarantined) == 1) != fails {
-			t.Errorf("fails %v: %v, %+v", fails, err, store.quarantined)
-		}
-	}
-}
-
-func TestSuspectDeliveriesLookFirst(t *testing.T) {
-	t.Parallel()
-	store := &scriptedStore{}
-	in := newInbox(t, store)
-	h := in.Middleware(handle(func(*message.Message) error { return nil }))
-	for id, suspect := range map[string]bool{"a": true, "b": false} {
-		ctx := brokers.WithDelivery(t.Context(), brokers.Delivery{Suspect: suspect})
-		if _, err := h(newMessage(ctx, id)); err != nil {
-			t.Fatal(err)
-		}
-		if got := store.claims[len(store.claims)-1]; got.Look != suspect || got.Bound <= 30*time.Second {
-			t.Errorf("suspect %v: %+v", suspect, got)
-		}
-	}
 }
 
 func TestOneNameForTwoHandlersIsRefused(t *testing.T) {

@@ -23,6 +23,7 @@ type intake struct {
 	open  chan struct{} // closed when the intake resumes; nil unless it is paused
 	since time.Time
 	last  time.Duration // pause between questions
+	next  time.Time     // of the next question, whoever asks it; zero: not decided yet
 }
 
 func newIntake(log *slog.Logger, hooks []IntakeHook, hold HoldConfig) *intake {
@@ -36,7 +37,7 @@ func (i *intake) pause(reason error) {
 	if i.open != nil {
 		return
 	}
-	i.open, i.since, i.last = make(chan struct{}), time.Now(), 0
+	i.open, i.since, i.last, i.next = make(chan struct{}), time.Now(), 0, time.Time{}
 	i.paused.Store(true)
 	i.log.Warn("millpond: intake is paused: the store cannot be asked", slog.String("error", reason.Error()))
 	for _, hook := range i.hooks {
@@ -81,18 +82,36 @@ func (i *intake) wait(ctx context.Context) (asking, ok bool) {
 	case <-ctx.Done():
 		return false, false
 	}
-	if sleep(ctx, i.pauseBetween()) {
+	timer := time.NewTimer(time.Until(i.nextQuestion()))
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		i.asks()
 		return true, true
+	case <-open:
+		ok = true
+	case <-ctx.Done():
 	}
 	i.done()
-	return false, false
+	return false, ok
 }
 
-func (i *intake) pauseBetween() time.Duration {
+// nextQuestion is the same for all that ask in vain for their turn: deliveries that may
+// be held for less than a pause must not begin it anew each.
+func (i *intake) nextQuestion() time.Time {
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	i.last = min(max(i.min, 2*i.last), i.max)
-	return jitter(i.last)
+	if i.next.IsZero() {
+		i.last = min(max(i.min, 2*i.last), i.max)
+		i.next = time.Now().Add(jitter(i.last))
+	}
+	return i.next
+}
+
+func (i *intake) asks() {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	i.next = time.Time{}
 }
 
 func (i *intake) done() { <-i.probe }

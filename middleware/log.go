@@ -109,6 +109,11 @@ func printable(s string) string {
 	if len(s) > shown {
 		s = s[:shown] + "…"
 	}
+	return quoted(s)
+}
+
+// quoted returns s as it is if it is harmless, else quoted.
+func quoted(s string) string {
 	for _, r := range s {
 		if !strconv.IsPrint(r) || r == '\uFFFD' {
 			return strconv.QuoteToASCII(s)

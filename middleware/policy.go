@@ -123,9 +123,13 @@ func (p *RetryPolicy) validate(field string, bad func(format string, args ...any
 func (p *RetryPolicy) pause(failures int) time.Duration {
 	pause := p.Backoff.Min
 	for n := 1; n < failures && pause < p.Backoff.Max; n++ {
+		if pause > p.Backoff.Max/2 { // so that it never overflows
+			pause = p.Backoff.Max
+			break
+		}
 		pause *= 2
 	}
-	return jitter(min(pause, p.Backoff.Max))
+	return jitter(pause)
 }
 
 // Permanent marks an error that trying again cannot help: the message is failed at

@@ -2,6 +2,7 @@ package middleware
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"sync"
 	"time"
@@ -97,8 +98,8 @@ func (f *feed) due(ctx context.Context, limit int) ([]stores.Retry, error) {
 		}
 	}
 	batch, err := f.w.store.Due(ctx, stores.DueQuery{Consumer: f.consumer, Limit: limit, Reserve: f.reserve})
-	if err != nil {
-		f.w.in.consumers.forget() // the tables may have been gone; to register again does no harm
+	if errors.Is(err, stores.ErrNotRegistered) || errors.Is(err, stores.ErrNotMigrated) {
+		f.w.in.consumers.forget()
 	}
 	f.w.took(len(batch))
 	return batch, err
@@ -133,13 +134,21 @@ func (f *feed) begin(ctx context.Context, out chan<- *message.Message, free chan
 	}
 	running.Go(func() {
 		defer cancel()
-		defer func() { <-free }()
+		nacked := false
 		select {
 		case <-msg.Acked():
 		case <-msg.Nacked():
-			f.giveBack(ctx, []stores.Retry{r}, "") // nothing, if its failure is on record
+			nacked = true
 		}
+		<-free
 		f.w.note(f.consumer, run.end)
+		if nacked {
+			sleep(ctx, jitter(f.w.config.PollInterval)) // or it would be due, and in the way, again at once
+			f.giveBack(ctx, []stores.Retry{r}, "")      // nothing, if its failure is on record
+		}
+		if r.OrderKey != nil {
+			f.alarm.set(0) // the next one of its order key may go
+		}
 	})
 	return true
 }

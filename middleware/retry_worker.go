@@ -123,6 +123,10 @@ func (w *RetryWorker) Run(ctx context.Context) error {
 
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error { return router.Run(ctx) })
+	group.Go(func() error {
+		<-ctx.Done()
+		return router.Close() // Run by itself would wait for handlers without an end
+	})
 	group.Go(func() error { w.listen(ctx); return nil })
 	group.Go(func() error { w.watchBacklog(ctx); return nil })
 	if err := group.Wait(); err != nil {

@@ -105,10 +105,14 @@ func (d *delivery) abandoned(recovered any) {
 	if recovered == nil {
 		err = errExited
 	}
+	var settled bool
 	if d.attempt != nil {
-		_, _, _ = d.undo(err)
+		_, settled, _ = d.undo(err)
 	} else {
-		_, _, _ = d.failed(err, stores.ClassPanic)
+		_, settled, _ = d.failed(err, stores.ClassPanic)
+	}
+	if !settled { // it would be tried again; instead it goes back, or is kept if it was acked
+		_ = d.notNow(err)
 	}
 	if d.end.Result != ResultQuarantined {
 		d.end.Result = ResultPanicked
@@ -213,19 +217,18 @@ func (d *delivery) completed() {
 // claims again; that is no failure of the handler.
 func (d *delivery) unknown(err error) (reason error, settled bool, _ error) {
 	d.in.completed.flush()
-	if d.in.resolver == nil {
-		return err, false, nil // the next claim will tell
-	}
-	completed, resolveErr := d.resolve(func(ctx context.Context) (bool, error) {
-		return d.in.resolver.Resolve(ctx, d.claim.Key)
-	})
-	switch {
-	case resolveErr != nil:
-		return nil, true, d.notNow(errors.Join(err, resolveErr))
-	case completed:
-		// By this attempt, by another delivery since, or by another message under the
-		// same id: the claim knows.
-		return d.claimAndRun()
+	if d.in.resolver != nil { // without one the next claim tells
+		completed, resolveErr := d.resolve(func(ctx context.Context) (bool, error) {
+			return d.in.resolver.Resolve(ctx, d.claim.Key)
+		})
+		switch {
+		case resolveErr != nil:
+			return nil, true, d.notNow(errors.Join(err, resolveErr))
+		case completed:
+			// By this attempt, by another delivery since, or by another message under the
+			// same id: the claim knows.
+			return d.claimAndRun()
+		}
 	}
 	if d.interruptions++; d.interruptions < maxRuns {
 		return err, false, nil

@@ -9,6 +9,7 @@ import (
 
 	"github.com/ThreeDotsLabs/watermill/message"
 
+	"github.com/millpond-go/millpond/brokers"
 	"github.com/millpond-go/millpond/middleware"
 	"github.com/millpond-go/millpond/stores"
 )
@@ -24,6 +25,12 @@ type scriptedStore struct {
 	register    func(stores.Registration) error
 	quarantine  func() error
 	quarantined []stores.Quarantined
+
+	look     func() (stores.Verdict, error)
+	looked   int
+	record   func(n int, f stores.Failure) error // n counts from 1
+	tried    int
+	recorded []stores.Failure
 }
 
 func (s *scriptedStore) Begin(_ context.Context, c stores.Claim) (stores.Attempt, stores.Verdict, error) {
@@ -55,6 +62,31 @@ func (s *scriptedStore) Quarantine(_ context.Context, q stores.Quarantined) erro
 	}
 	s.quarantined = append(s.quarantined, q)
 	return nil
+}
+
+func (s *scriptedStore) Look(context.Context, stores.Key, stores.Fingerprint) (stores.Verdict, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.looked++
+	if s.look == nil {
+		return stores.Verdict{Outcome: stores.Claimable}, nil
+	}
+	return s.look()
+}
+
+// Record keeps f. The versions that it returns are 1, 2, 3 and so on.
+func (s *scriptedStore) Record(_ context.Context, f stores.Failure) (int64, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.tried++
+	if s.record != nil {
+		if err := s.record(s.tried, f); err != nil {
+			return 0, err
+		}
+	}
+	f.Key.ID = slices.Clone(f.Key.ID)
+	s.recorded = append(s.recorded, f)
+	return int64(len(s.recorded)), nil
 }
 
 func (s *scriptedStore) Resolve(context.Context, stores.Key) (bool, error) { return s.resolve() }
@@ -104,8 +136,15 @@ func handle(f func(*message.Message) error) message.HandlerFunc {
 	return func(m *message.Message) ([]*message.Message, error) { return nil, f(m) }
 }
 
+// newMessage is a first delivery, unless ctx says something else about it.
 func newMessage(ctx context.Context, uuid string) *message.Message {
+	if _, known := brokers.DeliveryFrom(ctx); !known {
+		ctx = brokers.WithDelivery(ctx, brokers.Delivery{Count: 1})
+	}
 	m := message.NewMessage(uuid, []byte("payload of "+uuid))
 	m.SetContext(ctx)
 	return m
 }
+
+// redelivered leaves failed messages to the broker.
+func redelivered(c *middleware.InboxConfig) { c.Retry.Placement = stores.PlacementRedelivered }

@@ -33,9 +33,13 @@ func (d *delivery) countFirst() (answer bool, reason error, settled bool, err er
 		}
 	}
 	d.claim.Take = d.state.Version
-	if d.counted != 0 {
-		return false, nil, false, nil // counted in an earlier turn of this delivery
+	if d.counted != 0 { // in an earlier turn of this delivery
+		if d.mayCrash && !d.goAlone() {
+			return true, errAlone, false, nil
+		}
+		return false, nil, false, nil
 	}
+	d.mayCrash = d.state.Presumed
 	if d.state.Presumed {
 		if d.state.Attempts >= d.policy.MaxAttempts {
 			d.spent = true
@@ -64,6 +68,9 @@ func (d *delivery) look() (stores.Verdict, error) {
 
 // recordStart counts the attempt. If it is the last thing that is heard of it, the
 // record stands as it is.
+//
+// Until the attempt begins the message is not due for others: another delivery of it
+// would count itself, and each the other, while none of them runs.
 func (d *delivery) recordStart() error {
 	f := &stores.Failure{
 		Key: d.claim.Key, Fingerprint: d.claim.Fingerprint, TraceParent: d.claim.TraceParent,
@@ -75,6 +82,7 @@ func (d *delivery) recordStart() error {
 	if d.retry != nil {
 		f.Placement, f.DueIn = stores.PlacementParked, d.retry.reserve
 	} else {
+		f.DueIn = d.in.config.ClaimTimeout + 2*d.in.config.Hold.MaxPause
 		f.Topic, f.Coordinates, f.OrderKey = d.topic, d.facts.Coordinates, d.claim.OrderKey
 	}
 	return d.record(f)
@@ -110,6 +118,7 @@ func (d *delivery) goAlone() bool {
 	if d.alone {
 		return true
 	}
+	d.stopAsking() // the one that runs alone may be waiting for its turn to ask
 	if d.wait.since.IsZero() {
 		d.wait.since = time.Now()
 	}

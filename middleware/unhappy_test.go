@@ -107,8 +107,11 @@ func TestRunsOfOneDeliveryHaveACeiling(t *testing.T) {
 					}
 					return nil
 				}))(newMessage(ctx, "a"))
-				if runs != 3 || err == nil || !brokers.GiveBackFrom(ctx).Failed {
-					t.Errorf("%d runs, %v, given back as %+v", runs, err, brokers.GiveBackFrom(ctx))
+				if runs != 3 || err != nil || len(store.recorded) != 1 {
+					t.Fatalf("%d runs, %v, %+v", runs, err, store.recorded)
+				}
+				if f := store.recorded[0]; f.Attempts != 0 || f.Uncounted != 1 || f.Status != stores.StatusPending {
+					t.Errorf("recorded %+v", f)
 				}
 			})
 		})
@@ -135,7 +138,7 @@ func TestFailedHandlerLeavesTheMessageAsItArrived(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := newMessage(t.Context(), "a")
 		m.Metadata.Set("event", "placed")
-		_, err := newInbox(t, &scriptedStore{}).Middleware(handle(func(m *message.Message) error {
+		_, err := newInbox(t, &scriptedStore{}, redelivered).Middleware(handle(func(m *message.Message) error {
 			m.UUID, m.Payload = "changed", []byte("changed")
 			m.Metadata.Set("event", "changed")
 			return errors.New("boom")
@@ -185,7 +188,7 @@ func TestHandlerThatReturnsTooLateHasFailed(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		attempt := &scriptedAttempt{}
-		_, err := newInbox(t, storeOf(attempt)).Middleware(handle(func(*message.Message) error {
+		_, err := newInbox(t, storeOf(attempt), redelivered).Middleware(handle(func(*message.Message) error {
 			<-time.After(time.Minute)
 			return nil
 		}))(newMessage(t.Context(), "a"))
@@ -195,17 +198,42 @@ func TestHandlerThatReturnsTooLateHasFailed(t *testing.T) {
 	})
 }
 
-func TestBackoffNeverOverflows(t *testing.T) {
+// storeWithoutResolver cannot find out what became of an unknown commit; only the next
+// claim tells.
+type storeWithoutResolver struct{ middleware.Store }
+
+func TestUnknownCommitsHaveACeilingWithoutAResolver(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		in := newInbox(t, &scriptedStore{}, func(c *middleware.InboxConfig) {
-			c.Backoff = middleware.BackoffConfig{Min: 40 * time.Second, Max: time.Hour}
-		})
-		ctx := brokers.WithDelivery(t.Context(), brokers.Delivery{Count: 29})
-		start := time.Now()
-		_, _ = in.Middleware(handle(func(*message.Message) error { return errors.New("boom") }))(newMessage(ctx, "a"))
-		if waited := time.Since(start); waited < 30*time.Minute {
-			t.Errorf("the 29th failure was held for %s", waited)
+		store, runs := newLedger(), 0
+		store.fault = func(call string) error {
+			if call == "commit" {
+				return stores.ErrCommitUnknown
+			}
+			return nil
+		}
+		_, err := newInbox(t, storeWithoutResolver{store}).Middleware(handle(func(*message.Message) error { runs++; return nil }))(newMessage(t.Context(), "a"))
+		if r := store.row("a"); err != nil || runs != 3 || r.failure.Class != stores.ClassUnknown || r.failure.Attempts != 0 || r.failure.Uncounted != 1 {
+			t.Errorf("%v, %d runs, %+v", err, runs, r)
 		}
 	})
+}
+
+// escapedAttempt is one whose handler has committed in the middle.
+type escapedAttempt struct{ scriptedAttempt }
+
+func (*escapedAttempt) Rollback(context.Context) error        { return stores.ErrTxEscaped }
+func (*escapedAttempt) Escaped(context.Context) (bool, error) { return true, nil }
+
+// To run it again would double what is committed, so it is kept for people, whatever
+// the error is like.
+func TestMessageWhoseHandlerCommittedIsQuarantined(t *testing.T) {
+	t.Parallel()
+	for _, err := range []error{errors.New("boom"), panickingError{}} {
+		store := storeOf(&escapedAttempt{})
+		_, got := newInbox(t, store).Middleware(handle(func(*message.Message) error { return err }))(newMessage(t.Context(), "a"))
+		if got != nil || len(store.quarantined) != 1 || store.quarantined[0].Reason != stores.ReasonTxCommitted || len(store.recorded) != 0 {
+			t.Errorf("%v, %+v", got, store.quarantined)
+		}
+	}
 }

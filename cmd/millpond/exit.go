@@ -17,25 +17,25 @@ const (
 	exitPartly  = 4 // only a part of what was asked could be done
 )
 
-// exitErr is an error that ends the program with a code of its own.
-type exitErr struct {
+// exitingError is an error that ends the program with a code of its own.
+type exitingError struct {
 	code int
 	err  error
 }
 
-func (e *exitErr) Error() string { return e.err.Error() }
-func (e *exitErr) Unwrap() error { return e.err }
+func (e *exitingError) Error() string { return e.err.Error() }
+func (e *exitingError) Unwrap() error { return e.err }
 
 func usagef(format string, args ...any) error {
-	return &exitErr{exitUsage, fmt.Errorf(format, args...)}
+	return &exitingError{exitUsage, fmt.Errorf(format, args...)}
 }
 
 func nothingf(format string, args ...any) error {
-	return &exitErr{exitNothing, fmt.Errorf(format, args...)}
+	return &exitingError{exitNothing, fmt.Errorf(format, args...)}
 }
 
 func partlyf(format string, args ...any) error {
-	return &exitErr{exitPartly, fmt.Errorf(format, args...)}
+	return &exitingError{exitPartly, fmt.Errorf(format, args...)}
 }
 
 // exitCode returns what err ends the program with. Whatever goes wrong before a
@@ -44,7 +44,7 @@ func exitCode(err error, started bool) int {
 	if err == nil {
 		return exitOK
 	}
-	if e, ok := errors.AsType[*exitErr](err); ok {
+	if e, ok := errors.AsType[*exitingError](err); ok {
 		return e.code
 	}
 	if !started {
@@ -55,7 +55,7 @@ func exitCode(err error, started bool) int {
 
 // explain returns what to tell a person about err.
 func explain(err error) string {
-	if _, ok := errors.AsType[*exitErr](err); ok { // it has its words already
+	if _, ok := errors.AsType[*exitingError](err); ok { // it has its words already
 		return err.Error()
 	}
 	switch {

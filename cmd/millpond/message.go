@@ -118,7 +118,11 @@ const shownError = 80 // characters, in a table
 
 func (p *program) messageCells(m stores.Message) []string {
 	next := "-"
-	if m.Status == stores.StatusPending {
+	switch {
+	case m.Status != stores.StatusPending:
+	case m.Placement == stores.PlacementRedelivered && m.DueIn <= 0:
+		next = "on redelivery"
+	default:
 		next = dueIn(m.DueIn)
 	}
 	return []string{

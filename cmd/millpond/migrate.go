@@ -1,9 +1,11 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net/url"
 	"os"
 	"path/filepath"
@@ -115,22 +117,19 @@ func (p *program) migrateStatus() *cobra.Command {
 			default:
 				return err
 			}
-			l := p.newList("STEP", "OF THIS PROGRAM")
+			r.Detail = redact(r.Detail, p.url())
 			for _, m := range s.Migrations() {
 				r.Steps = append(r.Steps, migrationRecord{m.Version, m.Name})
-				l.add(nil, fmt.Sprintf("%04d", m.Version), m.Name)
 			}
-			if p.output != outputTable {
-				return errors.Join(p.show(r, nil), err)
-			}
-			fmt.Fprintf(p.out, "the tables are %s\n", map[string]string{
-				"current": "up to date", "older": "missing or older than this program", "newer": "newer than this program",
-			}[r.State])
-			if r.Detail != "" {
-				fmt.Fprintln(p.out, printable(redact(r.Detail, p.url())))
-			}
-			return errors.Join(l.close(), err)
+			return errors.Join(p.show(r, r.text), err)
 		}),
+	}
+}
+
+func (r statusRecord) text(w io.Writer) {
+	fmt.Fprintln(w, cmp.Or(printable(r.Detail), "the tables are up to date, with these steps:"))
+	for _, step := range r.Steps {
+		fmt.Fprintf(w, "  %04d  %s\n", step.Version, step.Name)
 	}
 }
 

@@ -1,30 +1,220 @@
 package main
 
 import (
+	"context"
 	"fmt"
+	"strings"
 	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/millpond-go/millpond/stores"
 )
 
-func TestDemo(t *testing.T) {
+// From the groups to a repaired one, as an operator does it.
+func TestFromGroupsToRepaired(t *testing.T) {
 	onStores(t, func(t *testing.T, w *world) {
-		w.fails(3, charge, "card refused for order")
+		w.fails(5, charge, "card refused for order")
 		w.fails(2, mail, "smtp: connection refused")
-		w.quarantine("q1", `{"a":1}`)
-		for _, args := range [][]string{
-			{"group", "ls"},
-			{"msg", "ls"}, {"msg", "show", "1"}, {"msg", "show", "1", "-o", "json"}, {"stats"}, {"quarantine", "ls"},
-			{"quarantine", "show", "1"}, {"quarantine", "show", "1", "-o", "json"},
-			{"msg", "retry", "--all", "--dry-run"},
-			{"msg", "retry", "--all", "--yes"},
-			{"msg", "discard", "--consumer", "billing/mail", "--yes", "-o", "json"},
-			{"audit", "ls"},
-			{"migrate", "status"}, {"migrate", "status", "-o", "json"},
-			{"quarantine", "release", "1"},
-			{"msg", "ls"}, {"version"}, {"group", "ls", "-o", "json"},
-		} {
-			fmt.Println("$ millpond", args)
-			fmt.Print(w.ok(args...))
-			fmt.Print(w.errB.String())
+
+		groups := w.objects("group", "ls")
+		require.Len(t, groups, 2)
+		require.Equal(t, "billing/charge", groups[0]["consumer"])
+		require.EqualValues(t, 5, groups[0]["failed"])
+		group, _ := groups[0]["group"].(string)
+		require.Contains(t, w.ok("group", "ls"), group)
+		require.Len(t, w.objects("msg", "ls", "--group", group), 5)
+
+		preview := w.object(exitOK, "msg", "retry", "--group", group, "--dry-run")
+		require.EqualValues(t, 5, preview["matching"])
+		require.EqualValues(t, 0, preview["changed"])
+		require.Len(t, preview["groups"], 1)
+		require.Len(t, w.objects("msg", "ls", "--status", "failed"), 7, "a dry run changes nothing")
+
+		w.batch = 2 // so there are three
+		w.terminal("y\n")
+		require.Equal(t, "retried 5 messages\n", w.ok("msg", "retry", "--group", group, "--reason", "fixed in v2"))
+		require.Contains(t, w.errB.String(), "Retry 5 messages? [y/N]")
+		require.Contains(t, w.errB.String(), "[========================      ] retried 4 of 5")
+		require.Len(t, w.objects("msg", "ls", "--status", "pending"), 5)
+
+		for i := range 5 {
+			w.complete(failure(charge, fmt.Sprintf("card refused for order-%d", i), ""))
 		}
+		require.Len(t, w.objects("group", "ls"), 1)
+
+		audit := w.objects("audit", "ls")
+		require.Len(t, audit, 5)
+		require.Equal(t, "fixed in v2", audit[0]["reason"])
+		require.True(t, strings.HasPrefix(fmt.Sprint(audit[0]["actor"]), "ada@"))
+		require.Equal(t, "failed", audit[0]["before"])
+		require.Equal(t, "pending", audit[0]["after"])
+
+		done := w.object(exitOK, "msg", "show", "--consumer", "billing/charge", "--id", "u:card refused for order-1")
+		require.Equal(t, "completed", done["status"])
+	})
+}
+
+func TestSelections(t *testing.T) {
+	onStores(t, func(t *testing.T, w *world) {
+		w.fails(3, charge, "card refused")
+		w.fails(2, mail, "no route to host")
+		timeout := failure(mail, "slow", "deadline exceeded")
+		timeout.Class, timeout.Topic = stores.ClassTimeout, "letters"
+		w.fail(timeout)
+		for _, test := range []struct {
+			want int
+			args []string
+		}{
+			{6, nil},
+			{3, []string{"--consumer", "billing/charge"}},
+			{6, []string{"--consumer", "billing"}},
+			{1, []string{"--class", "timeout"}},
+			{1, []string{"--topic", "letters"}},
+			{2, []string{"--error-contains", "route to"}},
+			{0, []string{"--error-contains", "%"}},
+			{6, []string{"--since", "1h"}},
+			{0, []string{"--until", "1h"}},
+			{0, []string{"--status", "discarded"}},
+			{1, []string{"--id", "u:slow"}},
+			{1, []string{"--id", "hex:753a736c6f77"}},
+			{1, []string{"--consumer", "billing/mail", "--class", "timeout"}},
+			{0, []string{"--consumer", "billing/charge", "--class", "timeout"}},
+		} {
+			require.Len(t, w.objects(append([]string{"msg", "ls"}, test.args...)...), test.want, test.args)
+			if test.want > 0 && test.args != nil {
+				preview := w.object(exitOK, append([]string{"msg", "retry", "--dry-run"}, test.args...)...)
+				require.EqualValues(t, test.want, preview["matching"], test.args)
+			} else if test.args != nil {
+				w.run(exitNothing, append([]string{"msg", "retry", "--yes"}, test.args...)...)
+			}
+		}
+		require.Empty(t, w.objects("audit", "ls"))
+	})
+}
+
+func TestPages(t *testing.T) {
+	onStores(t, func(t *testing.T, w *world) {
+		w.fails(5, charge, "card refused")
+		require.Len(t, w.objects("msg", "ls", "--limit", "2"), 2)
+		w.ok("msg", "ls", "--limit", "2")
+		_, before, found := strings.Cut(w.errB.String(), "--before ")
+		require.True(t, found)
+		rest := w.objects("msg", "ls", "--before", strings.TrimSpace(before))
+		require.Len(t, rest, 3)
+		w.ok("msg", "ls", "--limit", "5", "--before", "1")
+		require.Contains(t, w.errB.String(), "no such messages")
+	})
+}
+
+func TestDecisionsOnSingleMessages(t *testing.T) {
+	onStores(t, func(t *testing.T, w *world) {
+		w.fails(3, charge, "card refused")
+		numbers := []string{}
+		for _, m := range w.objects("msg", "ls") {
+			numbers = append(numbers, itoa(m["number"]))
+		}
+		require.Equal(t, "discarded 1 message\n", w.ok("msg", "discard", numbers[0]))
+		require.Len(t, w.objects("msg", "ls"), 2, "what is discarded is out of the way")
+		require.Len(t, w.objects("msg", "ls", "--status", "discarded"), 1)
+		w.run(exitNothing, "msg", "discard", numbers[0])
+		require.Equal(t, "retried 1 message\n", w.ok("msg", "retry", numbers[0]), "by its number, also a discarded one")
+
+		answer := w.object(exitPartly, "msg", "discard", numbers[1], "4711")
+		require.EqualValues(t, 1, answer["changed"])
+		require.EqualValues(t, 1, answer["missing"])
+		require.Contains(t, w.errB.String(), "1 of the numbers match no message")
+		w.run(exitNothing, "msg", "retry", "4711")
+		w.run(exitNothing, "msg", "show", "4711")
+		w.run(exitUsage, "msg", "discard", "--status", "discarded")
+		require.Equal(t, "retried 1 message\n", w.ok("msg", "retry", "--status", "discarded", "--yes"))
+	})
+}
+
+func TestRetryWithoutContentWaitsForTheBroker(t *testing.T) {
+	onStores(t, func(t *testing.T, w *world) {
+		f := failure(charge, "big", "too big")
+		f.Content = &stores.Content{State: stores.ContentTooLarge}
+		f.Placement = stores.PlacementRedelivered
+		w.fail(f)
+		require.Contains(t, w.ok("msg", "retry", "--all", "--yes"), "1 of them wait for the broker")
+		require.Contains(t, w.ok("msg", "ls"), "on redelivery")
+		require.Contains(t, w.ok("msg", "show", "1"), "pending, waits for the broker to deliver it again")
+	})
+}
+
+// A message that is being processed is left alone.
+func TestBusy(t *testing.T) {
+	w := newWorld(t, postgresURL(t))
+	w.fails(2, charge, "card refused")
+	w.ok("msg", "retry", "--all", "--yes")
+	inHand := failure(charge, "card refused-0", "")
+	attempt := w.take(inHand)
+	defer func() { _ = attempt.Rollback(context.Background()) }() // of a test that has failed
+	answer := w.object(exitPartly, "msg", "discard", "--all", "--yes")
+	require.EqualValues(t, 1, answer["changed"])
+	require.EqualValues(t, 1, answer["busy"])
+	require.Contains(t, w.errB.String(), "an attempt of each is under way")
+	require.NoError(t, attempt.Commit(t.Context()))
+	require.Len(t, w.objects("audit", "ls", "--limit", "1"), 1)
+}
+
+func TestConfirmation(t *testing.T) {
+	onStores(t, func(t *testing.T, w *world) {
+		w.fails(2, charge, "card refused")
+		w.run(exitUsage, "msg", "retry")
+		w.run(exitUsage, "msg", "retry", "--all", "--group", "x")
+		w.run(exitUsage, "msg", "retry", "--all")
+		require.Contains(t, w.errB.String(), "this would retry 2 messages: add --yes")
+		for _, answer := range []string{"n\n", "\n", "", "yup\n"} {
+			w.terminal(answer)
+			w.run(exitError, "msg", "retry", "--all")
+			require.Contains(t, w.errB.String(), "nothing was changed")
+		}
+		require.Empty(t, w.objects("audit", "ls"))
+		w.terminal("YES\n")
+		w.ok("msg", "retry", "--all")
+	})
+}
+
+func TestQuarantine(t *testing.T) {
+	onStores(t, func(t *testing.T, w *world) {
+		for i := range 4 {
+			w.quarantine(fmt.Sprintf("q%d", i), fmt.Sprintf(`{"n":%d}`, i))
+		}
+		w.quarantine("redacted", "***", func(q *stores.Quarantined) { q.Codec, q.OneWay = "redact", true })
+		w.quarantine("broken", "\xff\x00", func(q *stores.Quarantined) { q.Reason, q.ID = stores.ReasonUndecodable, nil })
+		rows := map[string]string{}
+		for _, q := range w.objects("quarantine", "ls") {
+			rows[fmt.Sprint(q["uuid"])] = itoa(q["row"])
+		}
+		require.Len(t, rows, 6)
+		require.Len(t, w.objects("quarantine", "ls", "--reason", "undecodable", "--consumer", "billing/charge"), 1)
+		require.Empty(t, w.objects("quarantine", "ls", "--consumer", "billing/mail"))
+		require.Equal(t, map[string]any{"base64": "/wA="}, w.object(exitOK, "quarantine", "show", rows["broken"])["payload"])
+
+		require.Contains(t, w.ok("quarantine", "release", rows["q0"], "--dry-run"), "would be released")
+		require.Contains(t, w.ok("quarantine", "release", rows["q0"], "--reason", "a different order"), "released")
+		require.Contains(t, w.ok("quarantine", "show", rows["q0"]), "released, runs under the id x:quarantine/"+rows["q0"])
+		require.Len(t, w.objects("msg", "ls", "--id", "x:quarantine/"+rows["q0"]), 1)
+		w.run(exitError, "quarantine", "release", rows["q0"])
+		require.Contains(t, w.errB.String(), "decided before")
+		w.run(exitError, "quarantine", "release", rows["redacted"])
+		w.run(exitError, "quarantine", "release", rows["redacted"], "--dry-run")
+		w.run(exitNothing, "quarantine", "release", "4711")
+		w.run(exitNothing, "quarantine", "show", "4711")
+		w.run(exitNothing, "quarantine", "reject", "4711", "4712")
+		require.Contains(t, w.run(exitPartly, "quarantine", "reject", rows["q1"], "4711", rows["q0"], rows["redacted"]), "rejected")
+		require.Contains(t, w.errB.String(), "2 of 4 rows were not changed")
+		w.run(exitError, "quarantine", "reject", rows["q1"], rows["q0"])
+		w.run(exitUsage, "quarantine", "reject")
+		w.run(exitUsage, "quarantine", "ls", "--status", "lost")
+		require.Len(t, w.objects("quarantine", "ls", "--status", "rejected"), 2)
+
+		released := w.objects("audit", "ls")[2]
+		require.Equal(t, "release", released["verb"])
+		require.Equal(t, "a different order", released["reason"])
+		stats := w.ok("stats")
+		require.Regexp(t, `billing/charge +quarantined +3`, stats)
 	})
 }

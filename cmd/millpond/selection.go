@@ -154,11 +154,11 @@ func parseDuration(s string) (time.Duration, error) {
 		if !ok {
 			continue
 		}
-		n, err := strconv.ParseUint(number, 10, 16)
+		n, err := strconv.ParseUint(number, 10, 13) // so that nothing overflows
 		if err != nil {
 			return 0, fmt.Errorf("%q is no duration", s)
 		}
-		total += time.Duration(n) * d //nolint:gosec // at most 65535 weeks
+		total += time.Duration(n) * d
 		rest = tail
 	}
 	if rest == "" && s != "" {

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -78,3 +79,6 @@ func (s *session) objects(args ...string) []map[string]any {
 	require.Len(s.t, lines, len(array))
 	return array
 }
+
+// itoa returns a number that was read from JSON.
+func itoa(n any) string { return strconv.Itoa(int(n.(float64))) }

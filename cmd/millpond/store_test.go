@@ -23,7 +23,7 @@ func onStores(t *testing.T, test func(t *testing.T, w *world)) {
 		test(t, newWorld(t, "sqlite://"+filepath.ToSlash(filepath.Join(t.TempDir(), "test.db"))))
 	})
 	t.Run("postgres", func(t *testing.T) {
-		test(t, newWorld(t, testenv.Postgres(t).NewDatabase(t)))
+		test(t, newWorld(t, postgresURL(t)))
 	})
 }
 
@@ -104,4 +104,9 @@ func (w *world) quarantine(id, payload string, change ...func(*stores.Quarantine
 		f(&q)
 	}
 	require.NoError(w.t, w.store.Quarantine(w.t.Context(), q))
+}
+
+func postgresURL(t *testing.T) string {
+	t.Helper()
+	return testenv.Postgres(t).NewDatabase(t)
 }

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io"
 	"runtime/debug"
+	"strings"
 
 	"github.com/spf13/cobra"
 )
@@ -30,7 +31,9 @@ func (p *program) versionCommand() *cobra.Command {
 					}
 				}
 			}
-			return p.show(r, func(w io.Writer) { fmt.Fprintf(w, "millpond %s %s %s\n", r.Version, r.Revision, r.Go) })
+			return p.show(r, func(w io.Writer) {
+				fmt.Fprintln(w, strings.Join(strings.Fields("millpond "+r.Version+" "+r.Revision+" "+r.Go), " "))
+			})
 		},
 	}
 }

@@ -16,6 +16,7 @@ type database struct {
 
 	mu    sync.Mutex
 	pools map[int]*pgxpool.Pool
+	other *database
 }
 
 // The tables of the recipes other than millpond. The domain's table is as lean as
@@ -92,6 +93,16 @@ func (db *database) pool(ctx context.Context, workers int) (*pgxpool.Pool, error
 	return pool, nil
 }
 
+// twin returns the same database with connections of its own, as another process has.
+func (db *database) twin() *database {
+	db.mu.Lock()
+	defer db.mu.Unlock()
+	if db.other == nil {
+		db.other = at(db.url)
+	}
+	return db.other
+}
+
 // truncate empties all tables that a message is written to.
 func (db *database) truncate(ctx context.Context) error {
 	pool, err := db.pool(ctx, 1)
@@ -105,6 +116,9 @@ func (db *database) truncate(ctx context.Context) error {
 func (db *database) close() {
 	db.mu.Lock()
 	defer db.mu.Unlock()
+	if db.other != nil {
+		db.other.close()
+	}
 	for workers, pool := range db.pools {
 		pool.Close()
 		delete(db.pools, workers)

@@ -3,6 +3,7 @@
 //
 //	go run ./internal/bench                # all of it, some minutes
 //	go run ./internal/bench -groups sqlite # a part of it
+//	go run ./internal/bench -waiting 10000 # less than a million parked messages
 //	go run ./internal/bench -o json        # every sample
 //	go run ./internal/bench -markdown      # also write docs/benchmarks.md
 //

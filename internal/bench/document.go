@@ -40,6 +40,9 @@ in one run. ` + "`make bench`" + ` makes this comparison on yours, and this docu
   scheduler's count, so other load on the machine is not in it. WAL is a difference of
   log positions, commits are transactions that wrote, both of the server. Round trips
   are counted on the wire, in a pass of their own.
+- A parked message is recorded as the inbox records it, with its payload. Every run of
+  the handler is counted, and a message that a retry worker runs twice, or not at all,
+  ends the bench.
 - The server is private, on loopback, with durable settings: every commit is flushed.
   Its autovacuum is off and no checkpoint falls into a cell, for both would strike
   single cells at random.

@@ -5,7 +5,8 @@ import "fmt"
 // goalWorkers is how many workers the goals speak of, unless they say otherwise.
 const goalWorkers = 16
 
-// goal is what a ratio shall reach: at least the floor, better the aim.
+// goal is what a ratio shall reach: at least the floor, better the aim. Without another
+// recipe to compare with it is what the rate shall reach, in messages a second.
 type goal struct {
 	what                   string
 	group, recipe, against string
@@ -22,6 +23,9 @@ var goals = []goal{
 	{"duplicate, insert first / textbook", "duplicates", insertFirst, textbookDuplicate, goalWorkers, 1, 1.2, false},
 	{"duplicate, look first / textbook", "duplicates", lookFirst, textbookDuplicate, goalWorkers, 1.7, 2, false},
 	{"duplicate, cache / textbook", "duplicates", fromCache, textbookDuplicate, goalWorkers, 100, 200, false},
+	{"retry worker, messages a second", "failures", retryWorker, "", goalWorkers, 2000, 5000, false},
+	{"retry worker, others not due / none", "failures", retryCrowded, retryWorker, goalWorkers, 0.9, 1, false},
+	{"partitions, 1 % poison / none", "failures", onePercent, withoutPoison, goalWorkers, 0.9, 1, false},
 }
 
 // What a call of the inbox may cost beside the store's.
@@ -35,7 +39,7 @@ type goalResult struct {
 	What    string `json:"what"`
 	Floor   string `json:"floor"`
 	Aim     string `json:"aim"`
-	Rate    span   `json:"rate_ratio"`
+	Rate    span   `json:"rate_ratio"` // messages a second, of a goal that compares nothing
 	CPU     span   `json:"cpu_ratio"`
 	Verdict string `json:"verdict"`
 	shown   string // instead of the ratios
@@ -49,9 +53,13 @@ func judge(r *report) []goalResult {
 			if table.Name != goal.group {
 				continue
 			}
-			if of := table.row(goal.recipe, goal.workers); of != nil && table.row(goal.against, goal.workers) != nil {
-				rate, cpu := table.ratios(of, goal.against)
-				results = append(results, goal.result(rate, cpu))
+			of := table.row(goal.recipe, goal.workers)
+			switch {
+			case of == nil:
+			case goal.against == "":
+				results = append(results, goal.result(of.rates(), spanOf(nil)))
+			case table.row(goal.against, goal.workers) != nil:
+				results = append(results, goal.result(table.ratios(of, goal.against)))
 			}
 		}
 	}

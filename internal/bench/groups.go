@@ -70,12 +70,12 @@ func firstSightRecipes(db *database) []recipe {
 	}
 }
 
-func firstSight(ctx context.Context, s *site, workers []int) (*group, error) {
+func firstSight(ctx context.Context, s *site, o options) (*group, error) {
 	g := &group{
 		title: "PostgreSQL: first sight of a message",
 		about: "Bare recipes are called directly, the others run under the same Watermill router. " +
 			"A bare recipe is compared with the bare one without inbox, the others with that under the router.",
-		workers: workers, recipes: firstSightRecipes(s.used),
+		workers: o.workers, recipes: firstSightRecipes(s.used),
 		server: s.server, deliveries: newMessages, reset: s.direct.truncate, close: s.close,
 	}
 	var err error
@@ -103,7 +103,7 @@ func duplicateRecipes(db *database, ids []string) []recipe {
 	return append(recipes, cached)
 }
 
-func duplicates(ctx context.Context, s *site, workers []int) (*group, error) {
+func duplicates(ctx context.Context, s *site, o options) (*group, error) {
 	ids := make([]string, known)
 	for i := range ids {
 		ids[i] = uuid.NewString()
@@ -124,7 +124,7 @@ func duplicates(ctx context.Context, s *site, workers []int) (*group, error) {
 		title: "PostgreSQL: duplicates only",
 		about: "All are called directly, without a router. Insert first is what an unflagged delivery costs, " +
 			"look first one that the broker has flagged as redelivered, cache one whose key this process knows to be completed.",
-		workers: workers, recipes: duplicateRecipes(s.used, ids),
+		workers: o.workers, recipes: duplicateRecipes(s.used, ids),
 		server: s.server, deliveries: func(r *recipe, _ int) load { return repeated(r, ids) }, close: s.close,
 	}
 	recipes := func(db *database) []recipe { return duplicateRecipes(db, ids) }

@@ -28,7 +28,7 @@ func main() {
 }
 
 // groupNames are the groups, in the order in which they are measured.
-var groupNames = []string{"first", "duplicates", "far-first", "far-duplicates", "sqlite", "middleware"}
+var groupNames = []string{"first", "duplicates", "far-first", "far-duplicates", "failures", "sqlite", "middleware"}
 
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	flags := flag.NewFlagSet("bench", flag.ContinueOnError)
@@ -39,6 +39,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 		workers    = flags.String("workers", "1,4,16,64", "numbers of workers")
 		repeats    = flags.Int("repeats", 7, "how often each cell is measured")
 		cell       = flags.Duration("cell", 300*time.Millisecond, "how long a cell takes, about")
+		waiting    = flags.Int("waiting", 1_000_000, "how many parked messages that are not due the group failures adds")
 		output     = flags.String("o", "table", "print a `table` or json")
 		markdown   = flags.Bool("markdown", false, "also write "+documentName)
 		cpuProfile = flags.String("cpuprofile", "", "write a CPU profile to `file`, labelled by recipe and workers")
@@ -47,7 +48,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	if err := flags.Parse(args); err != nil {
 		return err
 	}
-	o := options{repeats: *repeats, cell: *cell, progress: log.New(stderr, "", 0)}
+	o := options{repeats: *repeats, cell: *cell, waiting: *waiting, progress: log.New(stderr, "", 0)}
 	if err := o.parse(*groups, *only, *workers); err != nil {
 		return err
 	}
@@ -101,6 +102,8 @@ func (o *options) parse(groups, only, workers string) error {
 	switch {
 	case o.repeats < 1:
 		return fmt.Errorf("-repeats is %d: use a positive number", o.repeats)
+	case o.waiting < 1:
+		return fmt.Errorf("-waiting is %d: use a positive number", o.waiting)
 	case o.cell <= 0:
 		return fmt.Errorf("-cell is %v: use a positive duration", o.cell)
 	}

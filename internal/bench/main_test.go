@@ -12,7 +12,7 @@ import (
 // exact all the same.
 func TestRun(t *testing.T) {
 	var out, progress bytes.Buffer
-	args := []string{"-repeats", "1", "-cell", "5ms", "-workers", "1,2", "-o", "json"}
+	args := []string{"-repeats", "1", "-cell", "5ms", "-workers", "1,2", "-waiting", "1000", "-o", "json"}
 	if err := run(t.Context(), args, &out, &progress); err != nil {
 		t.Fatalf("%v\n%s", err, &progress)
 	}
@@ -53,7 +53,7 @@ func TestRun(t *testing.T) {
 			}
 		}
 	}
-	for name, want := range map[string]int{"first": 12, "duplicates": 8, "far-first": 2, "far-duplicates": 4, "sqlite": 4} {
+	for name, want := range map[string]int{"first": 12, "duplicates": 8, "far-first": 2, "far-duplicates": 4, "failures": 7, "sqlite": 6} {
 		if rows[name] != want {
 			t.Errorf("%s: %d rows, want %d", name, rows[name], want)
 		}
@@ -77,6 +77,8 @@ var exactly = map[string]cost{
 	"duplicates: " + insertFirst:       {2, 0},
 	"duplicates: " + lookFirst:         {1, 0},
 	"duplicates: " + fromCache:         {0, 0},
+
+	"failures: " + failedAttempt: {4, 2},
 }
 
 func TestFlagsAreChecked(t *testing.T) {
@@ -87,6 +89,7 @@ func TestFlagsAreChecked(t *testing.T) {
 		"-workers=":          `-workers has ""`,
 		"-repeats=0":         "-repeats is 0",
 		"-cell=0":            "-cell is 0s",
+		"-waiting=0":         "-waiting is 0",
 		"-o=xml":             `-o is "xml"`,
 	} {
 		if err := run(t.Context(), []string{flag}, io.Discard, io.Discard); err == nil || !strings.Contains(err.Error(), want) {

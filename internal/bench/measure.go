@@ -20,6 +20,7 @@ type options struct {
 	workers  []int
 	repeats  int
 	cell     time.Duration          // how long a cell takes, about
+	waiting  int                    // parked messages that are not due
 	selected func(cell string) bool // by "recipe/workers"
 	progress *log.Logger
 }
@@ -35,8 +36,8 @@ type contender struct {
 // sample is what one cell has measured.
 type sample struct {
 	Rate    float64       `json:"messages_per_second"`
-	P50     time.Duration `json:"p50_ns"`
-	P99     time.Duration `json:"p99_ns"`
+	P50     time.Duration `json:"p50_ns,omitempty"` // 0: not measured
+	P99     time.Duration `json:"p99_ns,omitempty"`
 	Client  figure        `json:"client_cpu_us_per_message"`
 	Server  figure        `json:"server_cpu_us_per_message"`
 	WAL     figure        `json:"wal_bytes_per_message"`
@@ -96,44 +97,90 @@ func (c *contender) failed(err error) error {
 // calibrate finds how many messages take as long as a cell shall. It also opens the
 // connections and prepares their statements.
 func (g *group) calibrate(ctx context.Context, c *contender, cell time.Duration) error {
-	return g.with(ctx, c, func(d *driver) error {
-		best := 0.0 // messages a second; what is slower was disturbed
-		n := 8 * c.workers
-		for tries := 0; tries < 3; {
-			took, _, err := d.run(g.deliveries(c.recipe, n), n)
-			if err != nil {
+	if c.recipe.job != nil {
+		return c.calibrate(cell, func(n int) (took time.Duration, err error) {
+			err = g.withJob(ctx, c, n, func(j *job) error {
+				took, _, err = j.run()
 				return err
-			}
-			best = max(best, float64(n)/took.Seconds())
-			if took < cell/8 {
-				n *= 2
-				continue
-			}
-			tries++
-		}
-		c.count = max(int(best*cell.Seconds()), 4*c.workers)
-		return nil
+			})
+			return took, err
+		})
+	}
+	return g.withDriver(ctx, c, func(d *driver) error {
+		return c.calibrate(cell, func(n int) (time.Duration, error) {
+			took, _, err := d.run(g.deliveries(c.recipe, n), n)
+			return took, err
+		})
 	})
+}
+
+func (c *contender) calibrate(cell time.Duration, run func(n int) (time.Duration, error)) error {
+	best := 0.0 // messages a second; what is slower was disturbed
+	n := 8 * c.workers
+	for tries := 0; tries < 3; {
+		took, err := run(n)
+		if err != nil {
+			return err
+		}
+		best = max(best, float64(n)/took.Seconds())
+		if took < cell/8 {
+			n *= 2
+			continue
+		}
+		tries++
+	}
+	c.count = max(int(best*cell.Seconds()), 4*c.workers)
+	return nil
 }
 
 // runCell measures a contender once.
 func (g *group) runCell(ctx context.Context, c *contender) error {
-	return g.with(ctx, c, func(d *driver) error {
+	keep := func(s sample, err error) error {
+		if err == nil {
+			c.samples = append(c.samples, s)
+		}
+		return err
+	}
+	if c.recipe.job != nil {
+		return g.withJob(ctx, c, c.count, func(j *job) error { return keep(g.sample(ctx, c.count, j.run)) })
+	}
+	return g.withDriver(ctx, c, func(d *driver) error {
 		warmUp := max(c.count/10, 4*c.workers)
 		l := g.deliveries(c.recipe, warmUp+c.count)
 		if _, _, err := d.run(l, warmUp); err != nil {
 			return err
 		}
-		s, err := g.sample(ctx, d, l.after(warmUp), c.count)
-		if err == nil {
-			c.samples = append(c.samples, s)
-		}
-		return err
+		l = l.after(warmUp)
+		return keep(g.sample(ctx, c.count, func() (time.Duration, []time.Duration, error) { return d.run(l, c.count) }))
 	})
 }
 
-// with readies a contender on empty tables.
-func (g *group) with(ctx context.Context, c *contender, use func(*driver) error) (err error) {
+func (g *group) withDriver(ctx context.Context, c *contender, use func(*driver) error) error {
+	return g.with(ctx, c, func(ctx context.Context) error {
+		h, err := c.recipe.open(ctx, c.workers)
+		if err != nil {
+			return err
+		}
+		d, err := newDriver(ctx, h, c.recipe.routed, c.workers)
+		if err != nil {
+			return errors.Join(err, h.end())
+		}
+		return errors.Join(use(d), d.close(), h.end())
+	})
+}
+
+func (g *group) withJob(ctx context.Context, c *contender, n int, use func(*job) error) error {
+	return g.with(ctx, c, func(ctx context.Context) error {
+		j, err := c.recipe.job(ctx, c.workers, n)
+		if err != nil {
+			return err
+		}
+		return errors.Join(use(j), j.close())
+	})
+}
+
+// with lets a contender begin on empty tables.
+func (g *group) with(ctx context.Context, c *contender, use func(context.Context) error) (err error) {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
@@ -144,25 +191,13 @@ func (g *group) with(ctx context.Context, c *contender, use func(*driver) error)
 	}
 	// Profiles can be told apart by these labels.
 	pprof.Do(ctx, pprof.Labels("recipe", c.recipe.name, "workers", strconv.Itoa(c.workers)), func(ctx context.Context) {
-		err = c.use(ctx, use)
+		err = use(ctx)
 	})
 	return err
 }
 
-func (c *contender) use(ctx context.Context, use func(*driver) error) error {
-	h, err := c.recipe.open(ctx, c.workers)
-	if err != nil {
-		return err
-	}
-	d, err := newDriver(ctx, h, c.recipe.routed, c.workers)
-	if err != nil {
-		return errors.Join(err, h.end())
-	}
-	return errors.Join(use(d), d.close(), h.end())
-}
-
-// sample delivers n messages with all meters running.
-func (g *group) sample(ctx context.Context, d *driver, l load, n int) (sample, error) {
+// sample runs n messages with all meters running.
+func (g *group) sample(ctx context.Context, n int, run func() (time.Duration, []time.Duration, error)) (sample, error) {
 	runtime.GC() // nobody pays for what was made before
 	stop := func(context.Context) (spent, error) { return spent{}, nil }
 	if g.server != nil {
@@ -172,7 +207,7 @@ func (g *group) sample(ctx context.Context, d *driver, l load, n int) (sample, e
 		}
 	}
 	cpuBefore, measured := clientTime()
-	took, latencies, err := d.run(l, n)
+	took, latencies, err := run()
 	cpuAfter, _ := clientTime()
 	if err != nil {
 		return sample{}, err
@@ -181,13 +216,13 @@ func (g *group) sample(ctx context.Context, d *driver, l load, n int) (sample, e
 	if err != nil {
 		return sample{}, err
 	}
-	slices.Sort(latencies)
 	s := sample{
 		Rate: float64(n) / took.Seconds(),
-		P50:  latencies[n/2],
-		P99:  latencies[n*99/100],
 		// What was not measured is not zero.
 		Client: unknown, Server: unknown, WAL: unknown, Commits: unknown,
+	}
+	if slices.Sort(latencies); len(latencies) > 0 {
+		s.P50, s.P99 = latencies[len(latencies)/2], latencies[len(latencies)*99/100]
 	}
 	perMessage := func(total float64) figure { return figure(total / float64(n)) }
 	if measured && !g.sharedCPU {

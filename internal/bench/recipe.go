@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"time"
 
 	"github.com/ThreeDotsLabs/watermill/message"
 )
@@ -15,6 +16,16 @@ type recipe struct {
 
 	// open readies the recipe for one cell.
 	open func(ctx context.Context, workers int) (*handling, error)
+
+	// job, if set, readies one cell of n messages that is more than to deliver them.
+	// Then open is not needed.
+	job func(ctx context.Context, workers, n int) (*job, error)
+}
+
+// job is the work of one cell, ready to run. It is run once.
+type job struct {
+	run   func() (took time.Duration, latencies []time.Duration, err error) // latencies may be nil
+	close func() error                                                      // also checks what was done
 }
 
 // handling is a recipe in use.

@@ -53,8 +53,8 @@ func (g *group) result(contenders []contender) groupResult {
 		row := row{
 			Recipe: c.recipe.name, Workers: c.workers, Count: c.count, Samples: c.samples,
 			Rate:    c.median(func(s sample) figure { return figure(s.Rate) }),
-			P50:     c.median(func(s sample) figure { return figure(s.P50.Seconds() * 1e3) }),
-			P99:     c.median(func(s sample) figure { return figure(s.P99.Seconds() * 1e3) }),
+			P50:     c.median(func(s sample) figure { return milliseconds(s.P50) }),
+			P99:     c.median(func(s sample) figure { return milliseconds(s.P99) }),
 			Client:  c.median(func(s sample) figure { return s.Client }),
 			Server:  c.median(func(s sample) figure { return s.Server }),
 			WAL:     c.median(func(s sample) figure { return s.WAL }),
@@ -73,6 +73,13 @@ func (g *group) result(contenders []contender) groupResult {
 	return r
 }
 
+func milliseconds(d time.Duration) figure {
+	if d == 0 {
+		return unknown
+	}
+	return figure(d.Seconds() * 1e3)
+}
+
 func (c *contender) median(of func(sample) figure) figure {
 	values := make([]figure, len(c.samples))
 	for i, s := range c.samples {
@@ -89,6 +96,15 @@ func (r *groupResult) row(recipe string, workers int) *row {
 		}
 	}
 	return nil
+}
+
+// rates is the row's messages a second, with how far its repeats lie apart.
+func (r *row) rates() span {
+	var rates []figure
+	for _, s := range r.Samples {
+		rates = append(rates, figure(s.Rate))
+	}
+	return spanOf(rates)
 }
 
 // ratios compares a row with another recipe, repeat by repeat: how many times its

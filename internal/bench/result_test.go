@@ -72,6 +72,16 @@ func TestGoals(t *testing.T) {
 			t.Errorf("%v: %+v, want %s", test.share, got, test.verdict)
 		}
 	}
+	for _, test := range []struct {
+		rate    float64
+		verdict string
+	}{{1999, "missed"}, {2000, "floor reached"}, {5001, "aim reached"}} {
+		c := contender{recipe: &recipe{name: retryWorker}, workers: goalWorkers, samples: []sample{{Rate: test.rate}, {Rate: test.rate}}}
+		got := judge(&report{Groups: []groupResult{(&group{name: "failures"}).result([]contender{c})}})
+		if len(got) != 1 || got[0].Verdict != test.verdict || float64(got[0].Rate.Median) != test.rate {
+			t.Errorf("%v a second: %+v, want %s", test.rate, got, test.verdict)
+		}
+	}
 	slow := callResult{Name: inboxFirstSight, Time: span{Median: 5100}, Allocs: 15}
 	fast := callResult{Name: inboxFirstSight, Time: span{Median: 4900}, Allocs: 15}
 	greedy := callResult{Name: inboxFirstSight, Time: span{Median: 4900}, Allocs: 15.5}

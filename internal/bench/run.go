@@ -71,7 +71,7 @@ func (r *report) measureServer(ctx context.Context, o options) (err error) {
 // siteGroup is a group on PostgreSQL.
 type siteGroup struct {
 	name    string
-	open    func(context.Context, *site, []int) (*group, error)
+	open    func(context.Context, *site, options) (*group, error)
 	latency time.Duration
 }
 
@@ -80,6 +80,7 @@ var onServer = []siteGroup{
 	{"duplicates", duplicates, 0},
 	{"far-first", firstSight, networkTime},
 	{"far-duplicates", duplicates, networkTime},
+	{"failures", failures, 0},
 }
 
 func (r *report) measureSite(ctx context.Context, o options, s *server, entry siteGroup) error {
@@ -87,7 +88,7 @@ func (r *report) measureSite(ctx context.Context, o options, s *server, entry si
 	if err != nil {
 		return err
 	}
-	g, err := entry.open(ctx, site, o.workers)
+	g, err := entry.open(ctx, site, o)
 	if err != nil {
 		site.close()
 		return err

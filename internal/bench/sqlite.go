@@ -8,11 +8,13 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"sync/atomic"
 
 	"github.com/ThreeDotsLabs/watermill/message"
 	_ "modernc.org/sqlite" // for database/sql
 
 	"github.com/millpond-go/millpond/middleware"
+	"github.com/millpond-go/millpond/stores"
 	"github.com/millpond-go/millpond/stores/sqlite"
 )
 
@@ -22,11 +24,12 @@ func onSQLite(dir string, workers []int) *group {
 		name:  "sqlite",
 		title: "SQLite: first sight of a message, every commit flushed",
 		about: "Both sides have one connection that writes, with journal_mode=WAL and synchronous=FULL, " +
-			"and run under the same Watermill router.",
+			"and run under the same Watermill router. The retry worker runs parked messages, all due, with a handler that does nothing.",
 		workers: slices.DeleteFunc(slices.Clone(workers), func(w int) bool { return w > goalWorkers }),
 		recipes: []recipe{
 			{name: noInboxRouter, routed: true, open: inFile(dir, sqliteWithout)},
 			{name: millpondRouter, against: noInboxRouter, routed: true, open: inFile(dir, sqliteMillpond)},
+			{name: retryWorker, job: sqliteRetry(dir)},
 		},
 		deliveries: newMessages,
 		close:      func() {},
@@ -83,6 +86,28 @@ func sqliteWithout(ctx context.Context, file string) (*handling, error) {
 		return tx.Commit()
 	}
 	return &handling{handler: handler, close: db.Close}, nil
+}
+
+// sqliteRetry is a retry worker with an empty handler, on a file of its own.
+func sqliteRetry(dir string) func(context.Context, int, int) (*job, error) {
+	return func(ctx context.Context, workers, n int) (*job, error) {
+		dir, err := os.MkdirTemp(dir, "sqlite-")
+		if err != nil {
+			return nil, err
+		}
+		store, err := sqlite.New(ctx, filepath.Join(dir, "bench.db"), sqlite.Config{AutoMigrate: true})
+		if err != nil {
+			return nil, errors.Join(err, os.RemoveAll(dir))
+		}
+		r := &retried{runs: make([]atomic.Int32, n), stores: []stores.Store{store}}
+		j, err := r.job(ctx, workers, sqlite.Handler(func(_ context.Context, _ *sql.Tx, msg *message.Message) error { return r.note(msg) }))
+		if err != nil {
+			return nil, errors.Join(err, store.Close(), os.RemoveAll(dir))
+		}
+		closeJob := j.close
+		j.close = func() error { return errors.Join(closeJob(), os.RemoveAll(dir)) }
+		return j, nil
+	}
 }
 
 func sqliteMillpond(ctx context.Context, file string) (*handling, error) {

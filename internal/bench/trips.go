@@ -29,6 +29,9 @@ func countTrips(ctx context.Context, db *database, recipes func(*database) []rec
 // trips counts the round trips of a message.
 func (r *recipe) trips(ctx context.Context, proxy *pgproxy.Proxy, deliveries func(*recipe, int) load) (float64, error) {
 	const warmUp, counted = 30, 100
+	if r.job != nil {
+		return r.jobTrips(ctx, proxy)
+	}
 	h, err := r.open(ctx, 1)
 	if err != nil {
 		return 0, err
@@ -45,4 +48,24 @@ func (r *recipe) trips(ctx context.Context, proxy *pgproxy.Proxy, deliveries fun
 	}
 	trips := float64(proxy.Stats().RoundTrips-before) / counted
 	return trips, errors.Join(err, d.close(), h.end())
+}
+
+// jobTrips counts the round trips of a job for each of its messages. What it does once
+// is in it.
+func (r *recipe) jobTrips(ctx context.Context, proxy *pgproxy.Proxy) (float64, error) {
+	const counted = 1000
+	var trips float64
+	for range 2 { // the first time prepares the statements
+		j, err := r.job(ctx, goalWorkers, counted)
+		if err != nil {
+			return 0, err
+		}
+		before := proxy.Stats().RoundTrips
+		_, _, err = j.run()
+		trips = float64(proxy.Stats().RoundTrips-before) / counted
+		if err := errors.Join(err, j.close()); err != nil {
+			return 0, err
+		}
+	}
+	return trips, nil
 }

@@ -73,7 +73,7 @@ var rules = []Rule{
 			"./middleware/...",
 			"github.com/ThreeDotsLabs/watermill/...",
 			"github.com/cenkalti/backoff/v5",
-			"github.com/hashicorp/golang-lru/v2/...",
+			"golang.org/x/sync/errgroup",
 			"golang.org/x/sync/singleflight",
 		}),
 	},
@@ -101,6 +101,19 @@ var rules = []Rule{
 		}),
 	},
 	{Name: "memory broker", Packages: []string{"./brokers/memory/..."}, Allow: slices.Concat(brokerContract, []string{"./brokers/memory/..."})},
+	{
+		Name:     "kafka broker",
+		Packages: []string{"./brokers/kafka/..."},
+		Except:   []string{"./brokers/kafka/official/..."},
+		Allow: slices.Concat(brokerContract, []string{
+			"./brokers/kafka/...",
+			"github.com/twmb/franz-go/...",
+			"github.com/klauspost/compress/...",
+			"github.com/pierrec/lz4/...",
+			"golang.org/x/crypto/...",
+		}),
+		Deny: []string{"./brokers/kafka/official/..."},
+	},
 	{Name: "shared by the SQL stores", Packages: []string{"./internal/sqlstore"}, Allow: storeContract},
 	{Name: "shared by the contracts", Packages: []string{"./internal/urlmux"}, Allow: []string{}},
 	{

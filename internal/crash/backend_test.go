@@ -40,6 +40,7 @@ type backend struct {
 	handler func(effectFunc) message.NoPublishHandlerFunc
 	db      *sql.DB // for the variants that do without the store
 	dialect dialect // of db
+	worker  int     // whose it is
 }
 
 // dialect is what differs in SQL.
@@ -47,6 +48,9 @@ type dialect struct {
 	placeholder func(query string) string // $1 as the driver wants it
 	linger      string                    // a query that takes a while
 	fail        string                    // see transaction.fail
+	sequence    string                    // the column of effect that grows
+	dueIn       string                    // SQL for the seconds until a failure f is due
+	bytes       func(text string) string  // SQL for the bytes of a text
 }
 
 var (
@@ -54,11 +58,17 @@ var (
 		placeholder: func(query string) string { return query },
 		linger:      "SELECT count(pg_sleep(0.05))",
 		fail:        "INSERT INTO taken VALUES (1)",
+		sequence:    "seq",
+		dueIn:       "coalesce(extract(epoch FROM f.due_at - now())::float8, 0)",
+		bytes:       func(text string) string { return "convert_to(" + text + ", 'UTF8')" },
 	}
 	sqliteDialect = dialect{
 		placeholder: func(query string) string { return strings.ReplaceAll(query, "$", "?") },
 		linger:      "WITH RECURSIVE c(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM c WHERE x < 1500) SELECT count(*) FROM c",
 		fail:        "INSERT OR ROLLBACK INTO taken VALUES (1)",
+		sequence:    "rowid",
+		dueIn:       "coalesce(f.due_at / 1e6 - unixepoch('subsec'), 0.0)",
+		bytes:       func(text string) string { return "CAST(" + text + " AS blob)" },
 	}
 )
 
@@ -75,7 +85,12 @@ func openBackend(ctx context.Context, rawURL string) (*backend, error) {
 }
 
 func openPostgres(ctx context.Context, rawURL string) (*backend, error) {
-	pool, err := pgxpool.New(ctx, rawURL)
+	config, err := pgxpool.ParseConfig(rawURL)
+	if err != nil {
+		return nil, err
+	}
+	config.ConnConfig.Tracer = noLocalTime{}
+	pool, err := pgxpool.NewWithConfig(ctx, config)
 	if err != nil {
 		return nil, err
 	}

@@ -50,11 +50,16 @@ const (
 	saidCommit    = "commit:"
 	saidHold      = "hold:"
 	saidEnd       = "delivery ended:"
+	saidRecorded  = "failed attempt recorded:" // with what is counted now
+	saidDecided   = "operator:"
 	saidServer    = "parent: the server "
 )
 
 // story is what the recorder knows about the delivery of a context.
-type story struct{ consumer, id, payload string }
+type story struct {
+	consumer, id, payload string
+	retry                 bool // by the retry worker
+}
 
 type storyKey struct{}
 
@@ -96,6 +101,13 @@ func (r *recorder) at(ctx context.Context, point string) {
 	r.say(ctx, saidPast+point, nil)
 }
 
+// during writes down that a point is reached, where the parent may strike while the
+// process goes on.
+func (r *recorder) during(ctx context.Context, point string) {
+	r.say(ctx, saidAt+point, nil)
+	go r.worker.Announce(point)
+}
+
 // The points of a delivery, in order. The hold is beside it.
 const (
 	pointClaimStart  = "claim start"
@@ -113,6 +125,28 @@ var points = []string{
 	pointCommitStart, pointCommitEnd, pointDeliveryEnd, pointHold,
 }
 
+// The points of what becomes of a failure: its record, its retry and its redrive.
+const (
+	pointRecordStart   = "record start"
+	pointRecord        = "record" // and goes on meanwhile
+	pointRecordEnd     = "record end"
+	pointCounted       = "attempt counted" // before it begins
+	pointDue           = "due"             // reserved
+	pointTakeoverStart = "takeover start"
+	pointTakeoverEnd   = "takeover end"
+	pointRetry         = "retry between effects"
+	pointRelease       = "release"
+	pointRedriveStart  = "redrive start"
+	pointRedrive       = "redrive" // and goes on meanwhile
+	pointRedriveEnd    = "redrive end"
+)
+
+var failurePoints = []string{
+	pointRecordStart, pointRecord, pointRecordEnd, pointCounted,
+	pointDue, pointTakeoverStart, pointTakeoverEnd, pointRetry, pointRelease,
+	pointRedriveStart, pointRedrive, pointRedriveEnd,
+}
+
 var (
 	_ middleware.DeliveryStartHook = (*recorder)(nil)
 	_ middleware.DeliveryEndHook   = (*recorder)(nil)
@@ -125,8 +159,12 @@ var (
 )
 
 func (r *recorder) DeliveryStart(ctx context.Context, d middleware.DeliveryStart) context.Context {
-	ctx = context.WithValue(ctx, storyKey{}, story{d.Consumer.Handler, d.Message.UUID, string(d.Message.Payload)})
-	r.say(ctx, saidDelivered, d.Facts.Count)
+	ctx = context.WithValue(ctx, storyKey{}, story{d.Consumer.Handler, d.Message.UUID, string(d.Message.Payload), d.Retry})
+	if d.Retry {
+		r.say(ctx, saidDelivered, "by the retry worker")
+	} else {
+		r.say(ctx, saidDelivered, d.Facts.Count)
+	}
 	return ctx
 }
 
@@ -169,6 +207,9 @@ func (r *recorder) DeliveryEnd(ctx context.Context, d middleware.DeliveryEnd) {
 		detail += ": " + d.Err.Error()
 	}
 	r.say(ctx, saidEnd, detail)
+	if d.Class != "" {
+		r.say(ctx, saidRecorded, fmt.Sprintf("%s %d", d.Class, d.Attempts))
+	}
 	r.at(ctx, pointDeliveryEnd)
 }
 

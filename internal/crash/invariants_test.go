@@ -22,28 +22,38 @@ func (v violation) String() string {
 type audit struct {
 	*state
 
-	entries []*entry
-	found   []violation
-	lost    map[subject]bool // acked or given up, and neither completed nor kept
-	doubled map[key]bool     // with an effect that is committed twice
+	operated bool           // there were operators
+	recorded map[key]record // what workers say they have recorded
+	entries  []*entry
+	found    []violation
+	lost     map[subject]bool // acked or given up, and neither completed nor kept
+	doubled  map[key]bool     // with an effect that is committed twice
 }
 
 // check is called when everything has come to rest.
-func check(l *ledger, st *state) *audit {
-	a := &audit{state: st, entries: l.all(), lost: make(map[subject]bool), doubled: make(map[key]bool)}
+func check(tr *trial, st *state, history []event) *audit {
+	a := &audit{state: st, operated: tr.Operated, recorded: recordedIn(history), entries: tr.ledger.all(), lost: make(map[subject]bool), doubled: make(map[key]bool)}
 	known := make(map[key]bool)
 	for _, e := range a.entries {
 		known[e.key()] = true
 		a.noLoss(e)
 		a.ackAfterCommit(e)
 		a.rightFate(e)
+		a.rightFailure(e)
+	}
+	if tr.OrderKeys {
+		a.inOrder()
 	}
 	for k := range known {
 		a.effectOnce(k)
 		a.isolation(k)
+		a.whole(k)
+		a.attempts(k)
+		a.dueSoon(k)
 	}
 	a.nothingElse(known)
 	a.counters()
+	a.redrives()
 	slices.SortFunc(a.found, func(x, y violation) int { return slices.Compare([]byte(x.String()), []byte(y.String())) })
 	return a
 }
@@ -58,14 +68,29 @@ func (a *audit) reportf(invariant string, k key, format string, args ...any) {
 
 func (a *audit) completed(e *entry) bool {
 	row, ok := a.inbox[e.key()]
-	return ok && e.ID != "" && row.status == 2 && row.of(e.Payload)
+	return ok && e.ID != "" && row.status == stores.StatusCompleted && row.of(e.Payload)
+}
+
+// settled reports whether the message failed for good, or was discarded.
+func (a *audit) settled(e *entry) bool {
+	row, ok := a.inbox[e.key()]
+	return ok && e.ID != "" && (row.status == stores.StatusFailed || row.status == stores.StatusDiscarded) && row.of(e.Payload)
 }
 
 func (a *audit) kept(e *entry) []quarantined { return a.quarantine[subject{e.consumer, e.Payload}] }
 
-// noLoss is I2, and with it I10: at rest every message is completed or kept.
+// noLoss is I2, and with it I10: at rest every message is completed, settled or in
+// quarantine.
 func (a *audit) noLoss(e *entry) {
-	if a.completed(e) || len(a.kept(e)) > 0 {
+	if a.completed(e) || a.settled(e) || len(a.kept(e)) > 0 {
+		return
+	}
+	if row, ok := a.inbox[e.key()]; ok && row.status == stores.StatusPending && row.of(e.Payload) {
+		return // not lost, but see whole
+	}
+	if e.drops > 0 {
+		a.lost[subject{e.consumer, e.Payload}] = true
+		a.reportf("I2", e.key(), "%q was given up by the broker after %d deliveries: it is lost", e.Payload, e.deliveries)
 		return
 	}
 	a.lost[subject{e.consumer, e.Payload}] = true
@@ -77,9 +102,12 @@ func (a *audit) noLoss(e *entry) {
 }
 
 // ackAfterCommit is I3, where the server knows when it has committed. Both clocks are
-// this machine's.
+// this machine's. A message that has failed before may be acked when that is on record.
 func (a *audit) ackAfterCommit(e *entry) {
 	row := a.inbox[e.key()]
+	if a.recorded[e.key()].parked {
+		return
+	}
 	if a.completed(e) && len(a.kept(e)) == 0 && e.acks > 0 && !row.committed.IsZero() && row.committed.After(e.firstAck) {
 		a.reportf("I3", e.key(), "%q was acked at %s and committed at %s", e.Payload, e.firstAck, row.committed)
 	}
@@ -88,8 +116,11 @@ func (a *audit) ackAfterCommit(e *entry) {
 // rightFate checks that each message ended the way it must: I6 for conflicts, I5 for
 // duplicates, which must not be taken for something else.
 func (a *audit) rightFate(e *entry) {
-	fate, kept := e.fate(), a.kept(e)
+	fate, kept := e.fate(a.operated), a.kept(e)
 	for _, q := range kept {
+		if q.status != fate.decided {
+			a.reportf("I8", e.key(), "%q is %s in quarantine, it should be %s", e.Payload, q.status, fate.decided)
+		}
 		conflicting := fate.conflict && q.reason == stores.ReasonConflict && !a.completed(e)
 		switch {
 		case q.reason == fate.reason || conflicting:
@@ -106,8 +137,8 @@ func (a *audit) rightFate(e *entry) {
 	if len(kept) > limit {
 		a.reportf("I5", e.key(), "%q is in quarantine %d times", e.Payload, len(kept))
 	}
-	if fate.reason != "" && a.completed(e) {
-		a.reportf("I2", e.key(), "%q is completed, it should be in quarantine for %q", e.Payload, fate.reason)
+	if fate.reason != "" && a.completed(e) != (fate.decided == stores.QuarantineReleased) {
+		a.reportf("I2", e.key(), "%q is in quarantine for %q (completed: %t)", e.Payload, fate.reason, a.completed(e))
 	}
 	if row, ok := a.inbox[e.key()]; ok && e.ID != "" && fate.conflict && !row.of(e.Payload) && len(kept) == 0 && e.acks > 0 {
 		a.reportf("I6", e.key(), "%q was acked, the key is another message's, and it is not in quarantine", e.Payload)
@@ -117,7 +148,8 @@ func (a *audit) rightFate(e *entry) {
 // effectOnce is I1: both effects of one run if the key is completed, else none. The
 // run must have been that of the message that the row was made for: I6.
 func (a *audit) effectOnce(k key) {
-	row, completed := a.inbox[k]
+	row, found := a.inbox[k]
+	completed := found && row.status == stores.StatusCompleted
 	parts := make(map[int]int)
 	for _, e := range a.effects[k] {
 		parts[e.part]++
@@ -125,7 +157,7 @@ func (a *audit) effectOnce(k key) {
 			a.doubled[k] = true
 			a.reportf("I1", k, "effect %d is committed twice: %v", e.part, a.effects[k])
 		}
-		if completed && !row.of(e.payload) {
+		if found && !row.of(e.payload) {
 			a.reportf("I6", k, "the effect is of %q, the row of another message", e.payload)
 		}
 	}
@@ -136,9 +168,6 @@ func (a *audit) effectOnce(k key) {
 		a.reportf("I1", k, "effects of two runs are committed: %v", effects)
 	case !completed && len(effects) > 0:
 		a.reportf("I1", k, "effects are committed and the key is not completed: %v", effects)
-	}
-	if completed && row.status != 2 {
-		a.reportf("I10", k, "the row is left in status %d", row.status)
 	}
 }
 
@@ -158,7 +187,7 @@ func (a *audit) isolation(k key) {
 func (a *audit) nothingElse(known map[key]bool) {
 	for k := range a.inbox {
 		if !known[k] {
-			a.reportf("I1", k, "completed, but never published")
+			a.reportf("I1", k, "it has a row, but was never published")
 		}
 	}
 	for k, effects := range a.effects {
@@ -171,8 +200,10 @@ func (a *audit) nothingElse(known map[key]bool) {
 // counters is I5 and I1 for an effect that is no row: a counter.
 func (a *audit) counters() {
 	completed := make(map[string]int)
-	for k := range a.inbox {
-		completed[k.consumer]++
+	for k, row := range a.inbox {
+		if row.status == stores.StatusCompleted {
+			completed[k.consumer]++
+		}
 	}
 	for _, consumer := range consumers {
 		if sold := a.sold[consumer]; sold != completed[consumer] {

@@ -18,9 +18,9 @@ type subject struct{ consumer, payload string }
 type entry struct {
 	order
 
-	consumer                           string
-	published, deliveries, acks, nacks int
-	firstAck                           time.Time
+	consumer                                  string
+	published, deliveries, acks, nacks, drops int
+	firstAck                                  time.Time
 }
 
 func (e *entry) key() key { return key{e.consumer, e.ID} }
@@ -72,7 +72,7 @@ func (l *ledger) observe(f fleet.Event) {
 	defer l.mu.Unlock()
 	e := event{At: time.Now(), PID: f.PID, What: "parent: " + string(f.Kind)}
 	switch f.Kind {
-	case fleet.EventDelivered, fleet.EventAcked, fleet.EventNacked:
+	case fleet.EventDelivered, fleet.EventAcked, fleet.EventNacked, fleet.EventDropped:
 		entry := l.entries[subject{consumerOf(f.Message.Topic), string(f.Message.Payload)}]
 		e.Consumer, e.ID, e.Payload = entry.consumer, entry.ID, entry.Payload
 		l.count(entry, f.Kind, e.At)
@@ -94,6 +94,8 @@ func (l *ledger) count(e *entry, kind fleet.EventKind, at time.Time) {
 		e.deliveries++
 	case fleet.EventNacked:
 		e.nacks++
+	case fleet.EventDropped:
+		e.drops++
 	case fleet.EventAcked:
 		e.acks++
 		if e.firstAck.IsZero() {
@@ -104,6 +106,17 @@ func (l *ledger) count(e *entry, kind fleet.EventKind, at time.Time) {
 		default: // a sample is enough
 		}
 	}
+}
+
+// acks is how many there were so far.
+func (l *ledger) acks() int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	n := 0
+	for _, e := range l.entries {
+		n += e.acks
+	}
+	return n
 }
 
 // happened writes down a fault that is not the fleet's.

@@ -24,25 +24,56 @@ func on(t *testing.T, stores map[string]opener, test func(*testing.T, opener)) {
 // TestKilledAtEachPoint kills workers, each time at a named point of a delivery.
 func TestKilledAtEachPoint(t *testing.T) {
 	t.Parallel()
-	on(t, map[string]opener{"postgres": newPostgres, "sqlite": newSQLite}, func(t *testing.T, open opener) {
+	on(t, both, func(t *testing.T, open opener) {
 		seed := seedOf(t)
-		rng := rand.New(rand.NewPCG(seed, 2))
-		var kills []fleet.Kill
-		for _, point := range points {
-			for i := range 2 {
-				kills = append(kills, fleet.Kill{Kind: fleet.SIGKILL, Point: point, Hit: 1 + 5*i + rng.IntN(5)})
-			}
-		}
 		tr := &trial{
 			system: open(t),
 			orders: workload(seed, 70, mix{share: map[conduct]int{slow: 30, flaky: 5}}),
-			Config: fleet.Config{Seed: seed, Kills: kills, Duplicates: 0.5, Apart: 50, Reorder: 20},
+			setup:  setup{Redelivered: true},
+			Config: fleet.Config{Seed: seed, Kills: killsAt(seed, points, 2, 5), Duplicates: 0.5, Apart: 50, Reorder: 20},
 		}
-		r := tr.run(t)
-		r.must(t)
-		t.Log(r.summary())
-		if n := r.Kills[fleet.SIGKILL]; n != len(kills) {
-			t.Errorf("%d of %d kills struck: a point was not reached", n, len(kills))
-		}
+		tr.allStrike(t)
 	})
+}
+
+// allStrike runs a trial whose kills are all at points, which must be reached.
+func (tr *trial) allStrike(t *testing.T) {
+	t.Helper()
+	r := tr.run(t)
+	r.must(t)
+	t.Log(r.summary())
+	if n := r.Kills[fleet.SIGKILL]; n != len(tr.Kills) {
+		t.Errorf("%d of %d kills struck: a point was not reached", n, len(tr.Kills))
+	}
+}
+
+// TestKilledAtEachPointOfAFailure kills workers while a failure is recorded, while the
+// retry worker has it, and while an operator decides about it.
+func TestKilledAtEachPointOfAFailure(t *testing.T) {
+	t.Parallel()
+	on(t, both, func(t *testing.T, open opener) {
+		seed := seedOf(t)
+		tr := &trial{
+			system: open(t),
+			orders: workload(seed, 60, mix{share: map[conduct]int{
+				flaky: 20, once: 5, rival: 5, panics: 15, exits: 2, outputs: 5, permanent: 15, hopeless: 4, longwinded: 4,
+			}}),
+			setup:  setup{Redelivered: true, Operated: true},
+			Config: fleet.Config{Seed: seed, Kills: killsAt(seed, failurePoints, 2, 4), Duplicates: 0.3, Apart: 50, Reorder: 20},
+		}
+		tr.allStrike(t)
+	})
+}
+
+// killsAt schedules n kills at each point, within every so many times that it is
+// reached.
+func killsAt(seed uint64, points []string, n, every int) []fleet.Kill {
+	rng := rand.New(rand.NewPCG(seed, 4))
+	var kills []fleet.Kill
+	for _, point := range points {
+		for i := range n {
+			kills = append(kills, fleet.Kill{Kind: fleet.SIGKILL, Point: point, Hit: 1 + every*i + rng.IntN(every)})
+		}
+	}
+	return kills
 }

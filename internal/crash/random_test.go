@@ -55,12 +55,13 @@ func randomTrial(s *system, seed uint64, messages, kills int) *trial {
 	tr := &trial{
 		system: s,
 		orders: workload(seed, messages, everything()),
-		setup:  setup{HandlerTimeout: time.Second, CommitTimeout: time.Second},
+		setup:  setup{HandlerTimeout: time.Second, CommitTimeout: time.Second, Redelivered: true, Operated: true},
 		Config: fleet.Config{Seed: seed, Workers: 4, Duplicates: 0.5, Apart: 200, Reorder: 30},
 		limit:  2*time.Minute + time.Duration(messages)*200*time.Millisecond,
 	}
 	acks := len(tr.orders) * len(consumers) // at least
 	tr.Kills = fleet.RandomKills(seed, kills, acks, tr.Workers, fleet.SIGKILL, fleet.SIGKILL, fleet.SIGSTOP, fleet.SIGTERM)
+	tr.Kills = append(tr.Kills, killsAt(seed, failurePoints, max(1, kills/50), 10)...)
 	if s.server != nil {
 		s.proxy.SetRandomFaults(lossy(seed))
 		tr.disturb = outages(s, seed, max(8, kills/4))

@@ -25,7 +25,7 @@ func (r *result) must(t *testing.T) {
 	}
 	const shown = 4
 	for _, k := range r.firstKeys(shown) {
-		fmt.Fprintf(&b, "%s/%s: row %+v, effects %v, quarantine %v\n%s", k.consumer, k.id, r.inbox[k], r.effects[k], r.keptUnder(k), tell(about(r.history, k)))
+		fmt.Fprintf(&b, "%s/%s: row %+v, failure %+v, effects %v, quarantine %v\n%s", k.consumer, k.id, r.inbox[k], r.failures[k], r.effects[k], r.keptUnder(k), tell(about(r.history, k)))
 	}
 	t.Error(b.String())
 	if r.stuck {
@@ -103,9 +103,20 @@ func (r *result) summary() string {
 		faults = append(faults, fmt.Sprintf("%s %d", name, ofServer[name]))
 	}
 	return fmt.Sprintf("%s, seed %d: %d kills (%s); %d messages published, %d deliveries, %d nacks; "+
-		"%d completed, %d in quarantine; %d unknown commits, %d of them committed; lost %d, doubled %d; %s",
+		"%d completed, %d failed, %d retried, %d crashed, %d in quarantine; %d unknown commits, %d of them committed; lost %d, doubled %d; %s",
 		r.trial.system.name, r.trial.Seed, r.kills(), strings.Join(faults, ", "), r.Published, r.Deliveries, r.Nacks,
-		len(r.inbox), len(r.quarantine), unknown, r.unknownCommitted(), len(r.lost), len(r.doubled), r.Duration.Round(10*time.Millisecond))
+		len(r.inbox)-len(r.failures), len(r.failures), r.retried(), r.Exits, len(r.quarantine), unknown, r.unknownCommitted(), len(r.lost), len(r.doubled), r.Duration.Round(10*time.Millisecond))
+}
+
+// retried counts what retry workers were given.
+func (r *result) retried() int {
+	n := 0
+	for _, e := range r.history {
+		if e.What == saidAt+pointTakeoverStart {
+			n++
+		}
+	}
+	return n
 }
 
 // unknownCommitted counts the unknown commits whose run is the one that is committed.

@@ -13,6 +13,8 @@ import (
 
 // state is what is committed, as an independent connection sees it.
 type state struct {
+	failures   map[key]failure
+	audits     map[audited]int // how often
 	inbox      map[key]inboxRow
 	effects    map[key][]effect
 	quarantine map[subject][]quarantined
@@ -20,7 +22,7 @@ type state struct {
 }
 
 type inboxRow struct {
-	status      int
+	status      stores.Status
 	fingerprint []byte
 	committed   time.Time // zero where the server does not keep it
 }
@@ -29,23 +31,53 @@ func (r inboxRow) of(payload string) bool {
 	return string(r.fingerprint) == string(stores.NewFingerprint(stores.FingerprintKey{}, []byte(payload)).Bytes())
 }
 
+// failure is what is kept beside the row of a message that is not completed.
+type failure struct {
+	number                        int64
+	status                        stores.Status
+	content                       stores.ContentState
+	attempts, uncounted, redrives int
+	presumed                      bool
+	class                         stores.Class
+	dueIn                         time.Duration
+	payload                       string
+}
+
+// audited is a decision that was carried out, on a failure or a row in quarantine.
+type audited struct {
+	verb   stores.Verb
+	number int64
+}
+
 type effect struct {
+	seq          int64 // in the order of writing
 	part         int
 	run, payload string
 }
 
 type quarantined struct {
+	row    int64
 	id     string
 	reason stores.Reason
 	seen   int
+	status stores.QuarantineStatus
 }
 
 // formatID returns a stored id as its producer wrote it.
 func formatID(stored []byte) string { return strings.TrimPrefix(keys.Format(stored), "u:") }
 
+// ownID is SQL for the id that a message came with, of a row called so: one that was
+// released from quarantine runs under another one, which is stores.ReleasedID.
+func (d dialect) ownID(row string) string {
+	released := d.bytes(`'x:quarantine/' || CAST(q.id AS text)`)
+	return `coalesce((SELECT q.message_id FROM millpond_quarantine q WHERE q.status = 'released' AND ` + row + `.message_id = ` + released + `), ` + row + `.message_id)`
+}
+
 // readState reads everything. No parameters means no dialect.
 func readState(ctx context.Context, s *system) (*state, error) {
 	st := &state{
+		failures:   make(map[key]failure),
+		audits:     make(map[audited]int),
 		inbox:      make(map[key]inboxRow),
 		effects:    make(map[key][]effect),
 		quarantine: make(map[subject][]quarantined),
@@ -56,7 +88,7 @@ func readState(ctx context.Context, s *system) (*state, error) {
 		scan  func(*sql.Rows) error
 	}{
 		{
-			`SELECT c.handler, i.message_id, i.status, i.fingerprint FROM millpond_inbox i JOIN millpond_consumer c ON c.id = i.consumer`,
+			`SELECT c.handler, ` + s.dialect.ownID("i") + `, i.status, i.fingerprint FROM millpond_inbox i JOIN millpond_consumer c ON c.id = i.consumer`,
 			func(rows *sql.Rows) error {
 				var (
 					consumer string
@@ -69,26 +101,54 @@ func readState(ctx context.Context, s *system) (*state, error) {
 			},
 		},
 		{
-			`SELECT consumer, id, part, run, payload FROM effect`,
+			`SELECT consumer, id, part, run, payload, ` + s.dialect.sequence + ` FROM effect`,
 			func(rows *sql.Rows) error {
 				var (
 					k key
 					e effect
 				)
-				err := rows.Scan(&k.consumer, &k.id, &e.part, &e.run, &e.payload)
+				err := rows.Scan(&k.consumer, &k.id, &e.part, &e.run, &e.payload, &e.seq)
 				st.effects[k] = append(st.effects[k], e)
 				return err
 			},
 		},
 		{
-			`SELECT c.handler, q.message_id, q.reason, q.payload, q.seen FROM millpond_quarantine q JOIN millpond_consumer c ON c.id = q.consumer`,
+			`SELECT c.handler, ` + s.dialect.ownID("f") + `, f.number, f.status, f.content, f.attempts, f.uncounted, f.redrives, f.presumed, f.class, f.payload, ` + s.dialect.dueIn + `
+FROM millpond_failure f JOIN millpond_consumer c ON c.id = f.consumer`,
+			func(rows *sql.Rows) error {
+				var (
+					consumer    string
+					id, payload []byte
+					f           failure
+					due         float64
+				)
+				err := rows.Scan(&consumer, &id, &f.number, &f.status, &f.content, &f.attempts, &f.uncounted, &f.redrives, &f.presumed, &f.class, &payload, &due)
+				f.payload, f.dueIn = string(payload), time.Duration(due*float64(time.Second))
+				st.failures[key{consumer, formatID(id)}] = f
+				return err
+			},
+		},
+		{
+			`SELECT verb, number, count(*) FROM millpond_audit GROUP BY verb, number`,
+			func(rows *sql.Rows) error {
+				var (
+					a audited
+					n int
+				)
+				err := rows.Scan(&a.verb, &a.number, &n)
+				st.audits[a] = n
+				return err
+			},
+		},
+		{
+			`SELECT c.handler, q.id, q.message_id, q.reason, q.payload, q.seen, q.status FROM millpond_quarantine q JOIN millpond_consumer c ON c.id = q.consumer`,
 			func(rows *sql.Rows) error {
 				var (
 					consumer    string
 					id, payload []byte
 					q           quarantined
 				)
-				err := rows.Scan(&consumer, &id, &q.reason, &payload, &q.seen)
+				err := rows.Scan(&consumer, &q.row, &id, &q.reason, &payload, &q.seen, &q.status)
 				q.id = formatID(id)
 				s := subject{consumer, string(payload)}
 				st.quarantine[s] = append(st.quarantine[s], q)
@@ -119,7 +179,7 @@ func (st *state) readCommitTimes(ctx context.Context, s *system) error {
 	if s.server == nil {
 		return nil
 	}
-	return query(ctx, s.admin, `SELECT c.handler, i.message_id, pg_xact_commit_timestamp(i.xmin)
+	return query(ctx, s.admin, `SELECT c.handler, `+s.dialect.ownID("i")+`, pg_xact_commit_timestamp(i.xmin)
 FROM millpond_inbox i JOIN millpond_consumer c ON c.id = i.consumer`, func(rows *sql.Rows) error {
 		var (
 			consumer string
@@ -149,11 +209,13 @@ func query(ctx context.Context, db *sql.DB, text string, scan func(*sql.Rows) er
 	return rows.Err()
 }
 
-// settled asks whether a message that was just acked is completed or in quarantine.
+// settled asks whether a message that was just acked is completed, failed, kept for a
+// retry worker or in quarantine.
 func settled(ctx context.Context, s *system, e *entry) (bool, error) {
 	id := []byte("u:" + e.ID)
 	text := `SELECT (SELECT count(*) FROM millpond_inbox i JOIN millpond_consumer c ON c.id = i.consumer
- WHERE i.message_id = $1 AND c.handler = $2)
+ LEFT JOIN millpond_failure f ON f.consumer = i.consumer AND f.message_id = i.message_id
+ WHERE i.message_id = $1 AND c.handler = $2 AND (i.status <> 3 OR f.placement = 1))
 + (SELECT count(*) FROM millpond_quarantine q JOIN millpond_consumer c ON c.id = q.consumer
  WHERE q.payload = $3 AND c.handler = $2)`
 	var n int

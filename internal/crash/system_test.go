@@ -48,6 +48,9 @@ func (s *system) create(t *testing.T) {
 	t.Helper()
 	t.Cleanup(func() { _ = s.admin.Close() })
 	statements := []string{schema}
+	if s.dialect.sequence == postgresDialect.sequence {
+		statements = append(statements, "ALTER TABLE effect ADD seq bigserial")
+	}
 	for _, consumer := range consumers {
 		for item := range items {
 			statements = append(statements, fmt.Sprintf("INSERT INTO stock VALUES ('%s', %d, 0)", consumer, item))
@@ -114,13 +117,18 @@ func onPostgres(t *testing.T, databaseURL string) *system {
 	if _, err := store.Migrate(t.Context()); err != nil {
 		t.Fatal(err)
 	}
+	s := &system{name: "postgres", url: databaseURL, admin: openAdmin(t, databaseURL), dialect: postgresDialect}
+	s.create(t)
+	return s
+}
+
+func openAdmin(t *testing.T, databaseURL string) *sql.DB {
+	t.Helper()
 	admin, err := sql.Open("pgx", withParameter(t, databaseURL, "application_name", adminName))
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := &system{name: "postgres", url: databaseURL, admin: admin, dialect: postgresDialect}
-	s.create(t)
-	return s
+	return admin
 }
 
 // adminName tells the parent's sessions from the workers'.

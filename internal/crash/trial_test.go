@@ -63,6 +63,7 @@ func (tr *trial) run(t *testing.T) *result {
 	tr.Source = tr.ledger.source(tr.orders)
 	tr.Command = tr.command(t)
 	tr.Observe = tr.observe
+	tr.AtRest = tr.atRest
 
 	ctx, cancel := context.WithCancelCause(t.Context())
 	defer cancel(nil)
@@ -87,13 +88,11 @@ func (tr *trial) run(t *testing.T) *result {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r := &result{
-		audit: check(tr.ledger, st), Report: report, trial: tr, stuck: stuck,
-		history: append(readHistory(t, tr.Dir), tr.ledger.events...),
-	}
+	history := append(readHistory(t, tr.Dir), tr.ledger.events...)
+	r := &result{audit: check(tr, st, history), Report: report, trial: tr, stuck: stuck, history: history}
 	r.found = append(r.found, tr.early...)
 	if stuck {
-		r.found = append(r.found, violation{"I10", key{}, fmt.Sprintf("%d deliveries were not settled within %s", report.Unsettled, tr.limit)})
+		r.found = append(r.found, violation{"I10", key{}, fmt.Sprintf("%d deliveries were not settled, or messages left pending, within %s", report.Unsettled, tr.limit)})
 	}
 	tr.checkLogs(t)
 	return r
@@ -108,6 +107,7 @@ func (tr *trial) setDefaults(t *testing.T) {
 	setDefault(&tr.HoldLimit, 3*time.Second)
 	setDefault(&tr.limit, 2*time.Minute)
 	setDefault(&tr.MaxExits, 50)
+	setDefault(&tr.MaxAttempts, 8)
 	tr.Dir, tr.URL = t.TempDir(), tr.system.url
 }
 

@@ -5,12 +5,9 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"hash/fnv"
 	"log/slog"
 	"os"
 	"os/signal"
-	"runtime"
-	"slices"
 	"sync/atomic"
 	"syscall"
 	"time"
@@ -18,10 +15,11 @@ import (
 	"github.com/ThreeDotsLabs/watermill"
 	"github.com/ThreeDotsLabs/watermill/message"
 	wmiddleware "github.com/ThreeDotsLabs/watermill/message/router/middleware"
+	"golang.org/x/sync/errgroup"
 
-	"github.com/millpond-go/millpond/brokers"
 	"github.com/millpond-go/millpond/internal/fleet"
 	"github.com/millpond-go/millpond/middleware"
+	"github.com/millpond-go/millpond/stores"
 )
 
 // setup is what the parent tells its workers.
@@ -33,7 +31,16 @@ type setup struct {
 	HandlerTimeout time.Duration
 	CommitTimeout  time.Duration
 	HoldLimit      time.Duration
+	MaxAttempts    int
+
+	Redelivered bool // the second consumer's failed messages stay with the broker
+	OrderKeys   bool // by the key of the message
+	Operated    bool // operators decide about what has failed
 }
+
+// reserve is for how long a retry worker has a message: less than it would ask for, so
+// that what a killed one had is tried again within the test.
+const reserve = 3 * time.Second
 
 const setupEnv = "MILLPOND_CRASH_SETUP"
 
@@ -61,6 +68,8 @@ func workerFailed(err error) int {
 
 // shop is the service in one process.
 type shop struct {
+	setup
+
 	worker   *fleet.Worker
 	recorder *recorder
 	runs     atomic.Int64
@@ -84,6 +93,7 @@ func serve(ctx context.Context, w *fleet.Worker) error {
 	}
 	defer b.store.Close()
 	defer b.db.Close()
+	b.store, b.worker = &watchedStore{b.store, recorder}, w.Index
 
 	log := slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelError}))
 	config := middleware.InboxConfig{
@@ -92,24 +102,60 @@ func serve(ctx context.Context, w *fleet.Worker) error {
 		HandlerTimeout: s.HandlerTimeout,
 		CommitTimeout:  s.CommitTimeout,
 		Hold:           middleware.HoldConfig{Limit: s.HoldLimit, MinPause: 5 * time.Millisecond, MaxPause: 100 * time.Millisecond},
-		Backoff:        middleware.BackoffConfig{Min: 5 * time.Millisecond, Max: 100 * time.Millisecond},
+		Retry:          s.policy(stores.PlacementParked),
 		Hooks:          []middleware.Hook{recorder},
 		Logger:         log,
+	}
+	if s.Redelivered {
+		config.RetryByHandler = map[string]middleware.RetryPolicy{consumers[1]: s.policy(stores.PlacementRedelivered)}
 	}
 	router, err := message.NewRouter(message.RouterConfig{CloseTimeout: 20 * time.Second}, watermill.NopLogger{})
 	if err != nil {
 		return err
 	}
-	inbox, err := variants[s.Variant].inbox(b, config)
+	v := variants[s.Variant]
+	inboxes, err := v.inboxes(b, config)
 	if err != nil {
 		return err
 	}
-	router.AddMiddleware(wmiddleware.Recoverer, inbox)
-	shop := &shop{worker: w, recorder: recorder}
-	for _, consumer := range consumers {
-		router.AddHandler(consumer, topic, group{w, consumer}, "never", unpublished{}, shop.handler(b, consumer))
+	router.AddMiddleware(wmiddleware.Recoverer)
+	shop := &shop{setup: s, worker: w, recorder: recorder}
+	var beside errgroup.Group
+	ctx, leave := context.WithCancel(ctx)
+	defer leave()
+	for i, consumer := range consumers {
+		h := router.AddHandler(consumer, topic, group{w, consumer}, "never", unpublished{}, shop.handler(b, consumer))
+		h.AddMiddleware(v.middleware(inboxes[i]))
+		retries, err := middleware.NewRetryWorker(inboxes[i], middleware.RetryWorkerConfig{
+			Handlers:     map[string]message.HandlerFunc{consumer: router.Handlers()[consumer]},
+			Middlewares:  []message.HandlerMiddleware{wmiddleware.Recoverer},
+			Concurrency:  3,
+			PollInterval: 100 * time.Millisecond,
+			DrainTimeout: 20 * time.Second,
+		})
+		if err != nil {
+			return err
+		}
+		beside.Go(func() error { return retries.Run(ctx) })
 	}
-	return errors.Join(router.Run(ctx), w.Close())
+	if s.Operated {
+		beside.Go(func() error { return (&operator{b.store, recorder}).run(ctx) })
+	}
+	err = router.Run(ctx)
+	leave()
+	return errors.Join(err, w.Close(), beside.Wait())
+}
+
+// policy is what becomes of failed messages.
+func (s *setup) policy(p stores.Placement) middleware.RetryPolicy {
+	policy := middleware.RetryPolicy{
+		MaxAttempts: s.MaxAttempts, Placement: p,
+		Backoff: middleware.BackoffConfig{Min: 5 * time.Millisecond, Max: 100 * time.Millisecond},
+	}
+	if s.OrderKeys {
+		policy.OrderKey = middleware.OrderByKey
+	}
+	return policy
 }
 
 // group subscribes to a consumer's own queue of a topic.
@@ -131,122 +177,3 @@ func (unpublished) Publish(string, ...*message.Message) error {
 }
 
 func (unpublished) Close() error { return nil }
-
-// handler is the handler of a consumer, with the typed helper of the store.
-func (s *shop) handler(b *backend, consumer string) message.HandlerFunc {
-	apply := func(ctx context.Context, tx transaction, msg *message.Message) error {
-		return s.apply(ctx, tx, consumer, msg)
-	}
-	typed := b.handler(apply)
-	return func(msg *message.Message) ([]*message.Message, error) {
-		run := typed
-		if tx, ok := msg.Context().Value(variantTxKey{}).(transaction); ok {
-			run = func(msg *message.Message) error { return apply(msg.Context(), tx, msg) }
-		}
-		err := run(msg)
-		switch conductOf(msg.UUID) {
-		case outputs:
-			if err == nil {
-				return message.Messages{message.NewMessage("an output", nil)}, nil
-			}
-		case reenters:
-			if first(msg) {
-				return nil, ignore(run(msg))
-			}
-		}
-		return nil, err
-	}
-}
-
-// first reports whether this is the first time that the message is delivered.
-func first(msg *message.Message) bool {
-	d, _ := brokers.DeliveryFrom(msg.Context())
-	return d.Count <= 1
-}
-
-func ignore(error) error { return nil }
-
-var errFlaky = errors.New("the handler fails")
-
-// apply writes both effects, with the counter between them, and behaves as the id says.
-func (s *shop) apply(ctx context.Context, tx transaction, consumer string, msg *message.Message) error {
-	run := fmt.Sprintf("%d.%d-%d", s.worker.Index, s.worker.Start, s.runs.Add(1))
-	s.recorder.say(ctx, saidRun, run)
-	conduct := conductOf(msg.UUID)
-	effect := func(part int) error {
-		err := tx.exec(ctx, "INSERT INTO effect VALUES ($1, $2, $3, $4, $5)", consumer, msg.UUID, part, run, string(msg.Payload))
-		s.recorder.say(ctx, saidEffect, fmt.Sprintf("%d by %s: %v", part, run, err))
-		return err
-	}
-	if err := effect(1); err != nil {
-		return err
-	}
-	s.recorder.at(ctx, pointBetween)
-	hiding := false
-	if err := s.behave(ctx, tx, conduct, msg); err != nil {
-		if hiding = slices.Contains(dishonest, conduct); !hiding {
-			return err
-		}
-		s.recorder.say(ctx, "handler hides", err)
-	}
-	counted := tx.exec(ctx, "UPDATE stock SET sold = sold + 1 WHERE consumer = $1 AND item = $2", consumer, item(msg.UUID))
-	// A statement that was not even sent, because the handler's time was over, leaves no
-	// trace in the transaction: only the handler can tell.
-	if err := errors.Join(counted, effect(2)); err != nil && (!hiding || ctx.Err() != nil) {
-		return err
-	}
-	if conduct == leaks && first(msg) {
-		go func() {
-			for tx.exec(ctx, "SELECT 1") == nil { // until it is told off
-			}
-		}()
-	}
-	return nil
-}
-
-// item is what an order is for.
-func item(id string) int {
-	h := fnv.New32a()
-	_, _ = h.Write([]byte(id))
-	return int(h.Sum32() % items)
-}
-
-// behave does what the conduct says, between the effects.
-func (s *shop) behave(ctx context.Context, tx transaction, c conduct, msg *message.Message) error {
-	switch c {
-	case slow:
-		return tx.linger(ctx)
-	case batched:
-		return tx.detour(ctx)
-	case flaky:
-		if d, _ := brokers.DeliveryFrom(msg.Context()); d.Count <= 2 {
-			return errFlaky
-		}
-	}
-	if !first(msg) {
-		return nil
-	}
-	switch c {
-	case panics:
-		panic("the handler panics")
-	case exits:
-		os.Exit(3)
-	case goexits:
-		runtime.Goexit()
-	case swallows:
-		return tx.exec(ctx, "INSERT INTO taken VALUES (1)")
-	case replaces:
-		return tx.fail(ctx)
-	case commits:
-		return errors.Join(tx.exec(ctx, "COMMIT"), tx.finish(ctx, true))
-	case rollback:
-		return errors.Join(tx.exec(ctx, "ROLLBACK"), tx.finish(ctx, false))
-	case defers:
-		return tx.exec(ctx, "INSERT INTO child VALUES (7)")
-	case cancels:
-		soon, cancel := context.WithTimeout(ctx, 5*time.Millisecond)
-		defer cancel()
-		return tx.linger(soon)
-	}
-	return nil
-}

@@ -33,10 +33,17 @@ const (
 	slow    conduct = "slow"    // takes its time between the effects
 	batched conduct = "batched" // honest, but in ways that make the store prove the commit
 	flaky   conduct = "flaky"   // fails twice, after the first effect
-	panics  conduct = "panics"  // at first, after the first effect
+	once    conduct = "once"    // fails once, after the first effect
+	rival   conduct = "rival"   // meets a concurrency conflict twice
+	panics  conduct = "panics"  // twice, after the first effect
 	exits   conduct = "exits"   // ends its process at first, after the first effect
 	goexits conduct = "goexits" // ends its goroutine at first
-	outputs conduct = "outputs" // returns a message, always
+
+	// These never succeed.
+	outputs   conduct = "outputs"   // returns a message
+	permanent conduct = "permanent" // fails for good at once; with operators, only twice
+	hopeless  conduct = "hopeless"  // fails
+	poison    conduct = "poison"    // ends its process, after the first effect
 
 	// Dishonest at first, and then returning nil.
 	swallows conduct = "swallows" // a failed statement's error
@@ -63,6 +70,7 @@ type order struct {
 	ID          string
 	Payload     string
 	Undecodable bool
+	Key         string // what it is ordered by; "": nothing
 }
 
 // conduct is what stands behind the number of the id.
@@ -75,30 +83,55 @@ func conductOf(id string) conduct {
 
 func (o order) to(consumer string) fleet.Message {
 	m := fleet.Message{Topic: queue(consumer), UUID: o.ID, Payload: []byte(o.Payload)}
+	if o.Key != "" {
+		m.Key = []byte(o.Key)
+	}
 	if o.Undecodable {
 		m.Undecodable = "not an order"
 	}
 	return m
 }
 
-// fate is how a message must end: completed, or in quarantine for a reason.
+// fate is how a message must end: completed, failed for good, or in quarantine.
 type fate struct {
-	reason   stores.Reason // "": completed
-	conflict bool          // one of two messages under an id: the other one may have been first
+	reason   stores.Reason           // of the quarantine, unless it is ""
+	decided  stores.QuarantineStatus // about it
+	conflict bool                    // one of two messages under an id: the other one may have been first
+
+	status []stores.Status // of the row, one of these; nil: completed
+	class  stores.Class    // of the last failure
 }
 
-func (o order) fate() fate {
+// fate depends on whether there are operators, who decide about some.
+func (o order) fate(operated bool) fate {
+	either := func(without, with stores.QuarantineStatus) stores.QuarantineStatus {
+		if operated {
+			return with
+		}
+		return without
+	}
+	failed := []stores.Status{stores.StatusFailed}
 	switch {
 	case o.Undecodable:
-		return fate{reason: stores.ReasonUndecodable}
+		return fate{reason: stores.ReasonUndecodable, decided: stores.QuarantineHeld}
 	case o.ID == "":
-		return fate{reason: stores.ReasonNoKey}
+		return fate{reason: stores.ReasonNoKey, decided: either(stores.QuarantineHeld, stores.QuarantineRejected)}
 	case strings.HasSuffix(o.ID, longwinded):
-		return fate{reason: stores.ReasonKeyTooLong}
+		return fate{reason: stores.ReasonKeyTooLong, decided: either(stores.QuarantineHeld, stores.QuarantineReleased)}
+	case o.conduct() == outputs && operated:
+		return fate{status: []stores.Status{stores.StatusDiscarded}, class: stores.ClassOutputs}
 	case o.conduct() == outputs:
-		return fate{reason: stores.ReasonOutputs}
+		return fate{status: failed, class: stores.ClassOutputs}
+	case o.conduct() == permanent && !operated:
+		return fate{status: failed, class: stores.ClassPermanent}
+	case o.conduct() == hopeless && operated:
+		return fate{status: []stores.Status{stores.StatusFailed, stores.StatusDiscarded}, class: stores.ClassTransient}
+	case o.conduct() == hopeless:
+		return fate{status: failed, class: stores.ClassTransient}
+	case o.conduct() == poison:
+		return fate{status: failed, class: stores.ClassCrash}
 	case strings.Contains(o.Payload, contested):
-		return fate{conflict: true}
+		return fate{decided: stores.QuarantineHeld, conflict: true}
 	}
 	return fate{}
 }
@@ -170,8 +203,9 @@ func workload(seed uint64, n int, m mix) []order {
 // everything mixes all there is.
 func everything() mix {
 	share := map[conduct]int{
-		slow: 12, batched: 8, flaky: 5, panics: 3, goexits: 3, exits: 1, outputs: 3,
-		unreadable: 1, nameless: 1, longwinded: 1,
+		slow: 12, batched: 8, flaky: 5, once: 2, rival: 2, panics: 3, goexits: 3, exits: 1,
+		outputs: 2, permanent: 3, hopeless: 2,
+		unreadable: 1, nameless: 1, longwinded: 2,
 	}
 	for _, c := range dishonest {
 		share[c] = 2

@@ -1,6 +1,7 @@
 package fleet
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"iter"
@@ -51,6 +52,13 @@ type Config struct {
 	Reorder int
 	// Kills are inflicted as scheduled, or not at all if the run is over before.
 	Kills []Kill
+	// Ordered delivers the messages of one Message.Key, in each topic, one at a time and
+	// in the order of publishing: the next one when the one before is acked. Reorder
+	// must be 1.
+	Ordered bool
+	// DeliveryLimit is how often a message is delivered, for whatever reason, before
+	// it is dropped, as many brokers do. Default: no limit.
+	DeliveryLimit int
 	// Visibility is how long a worker may keep a delivery before another worker
 	// gets it too, as in brokers that hide instead of hand over. Default: for ever.
 	Visibility time.Duration
@@ -61,6 +69,10 @@ type Config struct {
 	// StopTimeout is how long a worker may take to leave when it is asked to,
 	// before it is killed. Default 30 s.
 	StopTimeout time.Duration
+
+	// AtRest, if set, is asked again and again, on a goroutine of its own, once
+	// everything is settled: the workers stay until it reports true. It should heed ctx.
+	AtRest func(ctx context.Context) bool
 
 	// Observe is called for each event, in order, by the goroutine that decides
 	// everything: it must be fast.
@@ -112,11 +124,15 @@ func (c *Config) validate() error {
 		{"Unsettled", c.Unsettled},
 		{"Apart", c.Apart},
 		{"Reorder", c.Reorder},
+		{"DeliveryLimit", c.DeliveryLimit},
 		{"MaxExits", c.MaxExits},
 	} {
 		if field.value < 0 {
 			errs = append(errs, fmt.Errorf("fleet: Config.%s is %d, a positive number is needed", field.name, field.value))
 		}
+	}
+	if c.Ordered && c.Reorder > 1 {
+		errs = append(errs, fmt.Errorf("fleet: Config.Ordered with Reorder %d: leave Reorder 1", c.Reorder))
 	}
 	for i, kill := range c.Kills {
 		if _, known := signals[kill.Kind]; !known {

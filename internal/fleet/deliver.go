@@ -1,6 +1,9 @@
 package fleet
 
-import "time"
+import (
+	"slices"
+	"time"
+)
 
 func (p *process) free(inFlight int) bool {
 	return p.ready && !p.leaving && len(p.outstanding) < inFlight
@@ -17,17 +20,36 @@ func (p *parent) anyFree() bool {
 
 // dispatch delivers what is due as far as workers are free.
 func (p *parent) dispatch() {
-	for len(p.due) > 0 && !p.stopping {
-		proc := p.choose(p.due[0])
+	for !p.stopping {
+		i := p.next()
+		if i < 0 {
+			return
+		}
+		o := p.due[i]
+		proc := p.choose(o)
 		if proc == nil {
 			return
 		}
-		o := p.due[0]
-		p.due[0] = nil
-		p.due = p.due[1:]
+		p.due = slices.Delete(p.due, i, i+1)
 		p.deliver(proc, o)
 	}
 }
+
+// next returns the place of the first that may be delivered now, or -1.
+func (p *parent) next() int {
+	return slices.IndexFunc(p.due, func(o *owed) bool {
+		if !p.Ordered || o.Key == nil {
+			return true
+		}
+		open := p.open[o.unit()]
+		return open == nil || open == o
+	})
+}
+
+// unit is within what the order counts.
+func (o *owed) unit() unit { return unit{o.Topic, string(o.Key)} }
+
+type unit struct{ topic, key string }
 
 // choose draws one of the free workers, but not the one that had the message last if
 // there is another: duplicates shall race.
@@ -50,6 +72,7 @@ func (p *parent) choose(o *owed) *process {
 }
 
 func (p *parent) deliver(proc *process, o *owed) {
+	p.open[o.unit()] = o
 	o.count++
 	o.holder = proc.index
 	p.lastID++
@@ -78,6 +101,7 @@ func (p *parent) settle(proc *process, s settle) {
 	}
 	if s.Ack {
 		p.held--
+		delete(p.open, d.owed.unit())
 		p.report.Acks++
 		p.Observe(event)
 		p.strikeDue()
@@ -87,17 +111,29 @@ func (p *parent) settle(proc *process, s settle) {
 	p.report.Nacks++
 	p.Observe(event)
 	if s.After <= 0 {
-		p.due = append(p.due, d.owed)
+		p.again(d.owed)
 		return
 	}
-	p.after(s.After, func() { p.due = append(p.due, d.owed) })
+	p.after(s.After, func() { p.again(d.owed) })
+}
+
+// again makes a delivery due once more, unless its message has had all it gets.
+func (p *parent) again(o *owed) {
+	if p.DeliveryLimit == 0 || o.count < p.DeliveryLimit {
+		p.due = append(p.due, o)
+		return
+	}
+	p.held--
+	delete(p.open, o.unit())
+	p.report.Dropped++
+	p.Observe(Event{Kind: EventDropped, Worker: -1, Message: o.Message, Count: o.count})
 }
 
 // redeliver makes a delivery due again that its worker will not settle, or not in
 // time.
 func (p *parent) redeliver(d *delivery) {
 	p.report.Redeliveries++
-	p.due = append(p.due, d.owed)
+	p.again(d.owed)
 }
 
 // expire takes deliveries away from workers that had them for too long. Their places

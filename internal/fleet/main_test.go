@@ -63,6 +63,9 @@ var modes = map[string]func() int{
 			msg.Ack()
 		})
 	},
+	"nack": func() int {
+		return consume(func(_ *Worker, msg *message.Message) { msg.Nack() })
+	},
 	"exit first": func() int {
 		return consume(func(_ *Worker, msg *message.Message) {
 			if d, _ := brokers.DeliveryFrom(msg.Context()); d.Count == 1 && string(msg.Payload) == "poison" {
@@ -232,10 +235,10 @@ func (r *rig) mustRun(t *testing.T) Report {
 	if report.Unsettled != 0 {
 		t.Errorf("%d unsettled", report.Unsettled)
 	}
-	if want := report.Published + report.Duplicates; report.Acks != want {
+	if want := report.Published + report.Duplicates - report.Dropped; report.Acks != want {
 		t.Errorf("%d acks, want %d", report.Acks, want)
 	}
-	if want := report.Published + report.Duplicates + report.Redeliveries + report.Nacks; report.Deliveries != want {
+	if want := report.Published + report.Duplicates + report.Redeliveries + report.Nacks - report.Dropped; report.Deliveries != want {
 		t.Errorf("%d deliveries, want %d", report.Deliveries, want)
 	}
 	return report

@@ -3,7 +3,6 @@ package fleet
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"maps"
 	"math/rand/v2"
@@ -14,7 +13,7 @@ import (
 )
 
 // Run feeds the workers until the source is at its end and every message, and every
-// duplicate, was acked; then it lets the workers leave. It returns when no worker
+// duplicate, was acked or dropped and [Config.AtRest] is content; then it lets the workers leave. It returns when no worker
 // process is left, in any case. The report is complete even with an error.
 //
 // When ctx ends, Run delivers nothing more, lets the workers drain and returns the
@@ -36,6 +35,7 @@ func Run(ctx context.Context, c Config) (Report, error) {
 		done:    make(chan struct{}),
 		members: make([]*member, c.Workers),
 		hits:    make(map[string]int),
+		open:    make(map[unit]*owed),
 		report:  Report{Kills: make(map[Kind]int), Restarts: make([]int, c.Workers)},
 	}
 	return p.run(ctx)
@@ -52,15 +52,18 @@ type parent struct {
 	wg     sync.WaitGroup
 
 	members   []*member
-	due       []*owed // to be delivered as soon as a worker is free
-	held      int     // owed, and not yet acked
-	published bool    // the source gives nothing more
-	torn      error   // why, if it was not its end
-	moments   []Kill  // by time, still to come
-	points    []Kill  // by announcement, still to come
+	due       []*owed        // to be delivered as soon as a worker is free
+	open      map[unit]*owed // by key, the one that was delivered last and is not acked
+	held      int            // owed, and not yet acked
+	published bool           // the source gives nothing more
+	torn      error          // why, if it was not its end
+	moments   []Kill         // by time, still to come
+	points    []Kill         // by announcement, still to come
 	hits      map[string]int
 	lastID    uint64
 
+	asking   bool // Config.AtRest is asked
+	rests    bool // and has said so
 	stopping bool
 	failure  error
 	report   Report
@@ -96,12 +99,12 @@ func (p *parent) run(ctx context.Context) (Report, error) {
 	cancelled := ctx.Done()
 	p.strikeDue()
 	for !p.stopping || p.up() > 0 {
-		if !p.stopping && (p.failure != nil || p.held == 0 && p.published) {
+		if !p.stopping && (p.failure != nil || p.held == 0 && p.published && p.atRest(ctx)) {
 			p.stop()
 			continue
 		}
 		next := source
-		if p.stopping || len(p.due) > 0 || p.held >= p.Unsettled || !p.anyFree() {
+		if p.stopping || p.next() >= 0 || p.held >= p.Unsettled || !p.anyFree() {
 			next = nil
 		}
 		select {
@@ -156,6 +159,27 @@ func (p *parent) fail(err error) {
 		p.failure = err
 	}
 }
+
+// atRest reports whether the workers may leave, and sees to it that this becomes known.
+func (p *parent) atRest(ctx context.Context) bool {
+	if p.AtRest == nil || p.rests {
+		return true
+	}
+	if !p.asking {
+		p.asking = true
+		p.wg.Go(func() {
+			rests := p.AtRest(ctx)
+			p.post(func() {
+				p.rests = rests
+				p.after(askEvery, func() { p.asking = false })
+			})
+		})
+	}
+	return false
+}
+
+// askEvery is how long Config.AtRest is left in peace.
+const askEvery = 20 * time.Millisecond
 
 // publish reads the source apart, as it may block.
 func (p *parent) publish() <-chan item {
@@ -229,71 +253,4 @@ func (p *parent) receive(proc *process, f toParent) {
 		proc.ready = true
 		p.Observe(Event{Kind: EventReady, Worker: proc.index, PID: proc.pid()})
 	}
-}
-
-// exited makes everything that the process had not settled due again, and starts the
-// next one.
-func (p *parent) exited(proc *process, err error) {
-	m := proc.member
-	m.proc = nil
-	p.Observe(Event{Kind: EventExited, Worker: m.index, PID: proc.pid(), Err: err})
-	for _, id := range slices.Sorted(maps.Keys(proc.outstanding)) {
-		if d := proc.outstanding[id]; !d.expired {
-			p.redeliver(d)
-		}
-	}
-	switch {
-	case p.stopping:
-		if err != nil && !proc.struck {
-			p.fail(fmt.Errorf("fleet: worker %d failed when it was to leave: %w", m.index, err))
-		}
-	case proc.struck:
-		p.start(m)
-	default:
-		p.report.Exits++
-		if m.exits++; m.exits >= p.MaxExits {
-			if err == nil {
-				err = errors.New("exit status 0")
-			}
-			p.fail(fmt.Errorf("fleet: worker %d exited %d times in a row by itself without settling anything, lastly with: %w", m.index, m.exits, err))
-			return
-		}
-		p.after(50*time.Millisecond<<min(m.exits, 6), func() { p.start(m) })
-	}
-}
-
-// stop lets all workers leave.
-func (p *parent) stop() {
-	p.stopping = true
-	for _, m := range p.members {
-		if proc := m.proc; proc != nil {
-			proc.resume()
-			proc.outbox.close()
-			p.leave(proc)
-		}
-	}
-}
-
-// leave kills the process if it is not gone in time.
-func (p *parent) leave(proc *process) {
-	proc.leaving = true
-	p.after(p.StopTimeout, func() {
-		if proc.member.proc != proc || proc.dead {
-			return
-		}
-		proc.kill()
-		if p.stopping {
-			p.fail(fmt.Errorf("fleet: worker %d did not leave within %s and was killed", proc.index, p.StopTimeout))
-		}
-	})
-}
-
-func (p *parent) up() int {
-	n := 0
-	for _, m := range p.members {
-		if m.proc != nil {
-			n++
-		}
-	}
-	return n
 }

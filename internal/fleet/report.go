@@ -7,14 +7,15 @@ import (
 )
 
 // Report counts what the parent did. At the end of a complete run
-// Deliveries = Published + Duplicates + Redeliveries + Nacks, and
-// Acks = Published + Duplicates.
+// Deliveries = Published + Duplicates + Redeliveries + Nacks - Dropped, and
+// Acks = Published + Duplicates - Dropped.
 type Report struct {
 	Published    int // messages taken from the source
 	Duplicates   int // deliveries made on purpose of messages that ran or were settled
 	Deliveries   int // all deliveries
 	Acks         int
-	Nacks        int          // each was delivered again
+	Dropped      int          // messages and duplicates given up at DeliveryLimit
+	Nacks        int          // each was delivered again, or dropped
 	Redeliveries int          // deliveries because a worker died, or kept one for longer than Visibility
 	Kills        map[Kind]int // faults inflicted
 	Exits        int          // processes that ended by themselves in the middle of the run
@@ -38,6 +39,7 @@ const (
 	EventDelivered EventKind = "delivered" // Message was sent to a worker
 	EventAcked     EventKind = "acked"
 	EventNacked    EventKind = "nacked"
+	EventDropped   EventKind = "dropped"   // Message was delivered Config.DeliveryLimit times and is given up; Worker is -1
 	EventAnnounced EventKind = "announced" // a process reached Point
 	EventKilled    EventKind = "killed"    // a fault of kind Fault was inflicted
 	EventExited    EventKind = "exited"    // a process ended, with Err

@@ -98,7 +98,7 @@ func TestInterruptedAttemptsAreTold(t *testing.T) {
 func TestTablesMadeAnewAreRegisteredAnew(t *testing.T) {
 	t.Parallel()
 	s := newStore(t)
-	if _, err := s.Pool().Exec(t.Context(), "DROP TABLE millpond_inbox, millpond_consumer, millpond_quarantine, millpond_schema"); err != nil {
+	if _, err := s.Pool().Exec(t.Context(), "DROP TABLE millpond_inbox, millpond_failure, millpond_audit, millpond_consumer, millpond_quarantine, millpond_schema"); err != nil {
 		t.Fatal(err)
 	}
 	if _, _, err := s.Begin(t.Context(), claim("a")); !errors.Is(err, stores.ErrNotMigrated) {

@@ -133,10 +133,10 @@ const (
 	ON CONFLICT DO NOTHING RETURNING consumer, message_id, status
 )
 INSERT INTO {schema.}{prefix}failure (consumer, message_id, status, placement, content, presumed, attempts, uncounted,
-	due_at, budget_at, first_at, last_at, class, error_group, error, topic, coordinates, order_key,
+	due_at, class, error_group, error, topic, coordinates, order_key,
 	history, codec, uuid, metadata, payload)
 SELECT consumer, message_id, status, @placement::smallint, coalesce(@content::smallint, 0), @start::boolean, @attempts::integer, @uncounted::integer,
-	now() + @dueIn::interval, now(), now(), now(), @class::text, @group::text, @error::text, @topic::text, @coordinates::text, @order::bytea,
+	now() + @dueIn::interval, @class::text, @group::text, @error::text, @topic::text, @coordinates::text, @order::bytea,
 	CASE WHEN @start THEN '[]'::jsonb ELSE jsonb_build_array(jsonb_build_object('at', now(), 'class', @class::text, 'error', @brief::text)) END,
 	@codec::text, @uuid::bytea, @metadata::bytea, @payload::bytea
 FROM born RETURNING number, revision::bigint`
@@ -165,8 +165,10 @@ FROM born RETURNING number, revision::bigint`
 		payload = CASE WHEN @content::smallint IS NULL THEN payload ELSE @payload::bytea END
 	FROM held WHERE f.consumer = @consumer AND f.message_id = @id AND f.number = held.number
 	AND (@placement <> 1 OR held.content = 1)
-	RETURNING f.number, f.revision::bigint
-), marked AS (
+	RETURNING f.number, f.revision::bigint, f.consumer, f.order_key, f.status
+), gone AS (
+	SELECT consumer, order_key, number FROM changed WHERE status <> 3
+), ` + nextInOrder + `, marked AS (
 	UPDATE {schema.}{prefix}inbox i SET status = @status
 	FROM changed WHERE i.consumer = @consumer AND i.message_id = @id AND i.status <> @status
 )

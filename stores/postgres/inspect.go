@@ -78,7 +78,8 @@ func (s *Store) Messages(ctx context.Context, mq stores.MessageQuery) ([]stores.
 		q.and("f.number < ?", mq.Before)
 	}
 	return collect(ctx, s, q, `SELECT `+messageColumns+`
-FROM (SELECT * FROM {schema.}{prefix}failure f WHERE {where} ORDER BY f.number DESC LIMIT `+q.bind(mq.Limit)+`) f`+messageJoins+`
+FROM {schema.}{prefix}failure f`+messageJoins+`
+WHERE f.number = ANY (ARRAY(SELECT f.number FROM {schema.}{prefix}failure f WHERE {where} ORDER BY f.number DESC LIMIT `+q.bind(mq.Limit)+`))
 ORDER BY f.number DESC`, func(row pgx.CollectableRow) (stores.Message, error) { return scanMessage(row, false) })
 }
 

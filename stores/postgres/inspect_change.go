@@ -46,8 +46,10 @@ func (s *Store) Change(ctx context.Context, c stores.Change) (stores.Changed, er
 ), changed AS (
 	UPDATE {schema.}{prefix}failure f SET `) + revised + ", " + set + q.names.Expand(`
 	FROM free WHERE f.number = free.number
-	RETURNING f.number, f.consumer, f.message_id, f.placement, free.status AS before
-), marked AS (
+	RETURNING f.number, f.consumer, f.message_id, f.placement, f.status, f.order_key, free.status AS before
+), gone AS (
+	SELECT consumer, order_key, number FROM changed WHERE status <> 3
+), `+nextInOrder+`, marked AS (
 	UPDATE {schema.}{prefix}inbox i SET status = `+mark+` FROM changed
 	WHERE i.consumer = changed.consumer AND i.message_id = changed.message_id AND i.status <> `+mark+`
 ), audited AS (

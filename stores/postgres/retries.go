@@ -94,9 +94,7 @@ func (s *Store) Release(ctx context.Context, reserved []stores.Retry) error {
 	}
 	var batch pgx.Batch
 	batch.Queue(s.sql.release, numbers, revisions)
-	if s.mayWake() {
-		batch.Queue(notify, s.channel)
-	}
+	batch.Queue(notify, s.channel)
 	if err := s.pool.SendBatch(ctx, &batch).Close(); err != nil {
 		return s.unavailable(err)
 	}
@@ -122,26 +120,40 @@ func (s *Store) Backlog(ctx context.Context, limit int) ([]stores.Backlog, error
 }
 
 const (
-	// A row behind an earlier one of its order key waits at least as long as that one:
-	// so it is not met again with every call. The inner limit tells the planner that
-	// there are few, and the lateral join that the inbox is read by its key: both
-	// tables may be large, and what was known of them when this was planned, old.
+	// A row behind an earlier one of its order key is put off, so that it is not met
+	// again with every call. The first of them is asked for often, because nobody may
+	// notice that it is free: it may have come while the one before it was run. Those
+	// behind it become due one by one, when it is their turn.
+	//
+	// The inner limit tells the planner that there are few, and the lateral join that
+	// the inbox is read by its key: both tables may be large, and what was known of
+	// them when this was planned, old.
 	dueText = `WITH due AS MATERIALIZED (
 	SELECT number, order_key, due_at, reserved FROM {schema.}{prefix}failure
 	WHERE consumer = $1 AND status = 3 AND placement = 1 AND due_at <= now()
 	ORDER BY due_at LIMIT $2
 	FOR UPDATE SKIP LOCKED
 ), judged AS (
-	SELECT number, due_at AS since, reserved AS suspect, (
-		SELECT earlier.due_at FROM {schema.}{prefix}failure earlier
+	SELECT due.number, due.due_at AS since, due.reserved AS suspect, CASE
+		WHEN head.number IS NULL THEN now() + $3::interval
+		WHEN EXISTS (
+			SELECT FROM {schema.}{prefix}failure between_
+			WHERE between_.consumer = $1 AND between_.status = 3 AND between_.order_key = due.order_key
+			AND between_.number > head.number AND between_.number < due.number
+		) THEN greatest(head.due_at, now() + interval '1 minute')
+		WHEN head.reserved THEN now() + interval '1 second'
+		ELSE greatest(least(head.due_at, now() + interval '1 minute'), now() + interval '1 second')
+	END AS until, head.number IS NULL AS runnable
+	FROM due LEFT JOIN LATERAL (
+		SELECT earlier.number, earlier.due_at, earlier.reserved FROM {schema.}{prefix}failure earlier
 		WHERE earlier.consumer = $1 AND earlier.status = 3 AND earlier.order_key = due.order_key AND earlier.number < due.number
 		ORDER BY earlier.number LIMIT 1
-	) AS earlier FROM due LIMIT 500
+	) head ON true
+	LIMIT 500
 ), f AS (
-	UPDATE {schema.}{prefix}failure f SET ` + revised + `, reserved = earlier IS NULL,
-		due_at = CASE WHEN earlier IS NULL THEN now() + $3::interval ELSE greatest(earlier, now() + interval '1 second') END
+	UPDATE {schema.}{prefix}failure f SET ` + revised + `, reserved = runnable, due_at = until
 	FROM judged WHERE f.number = judged.number
-	RETURNING f.*, earlier IS NULL AS runnable, suspect, since
+	RETURNING f.*, runnable, suspect, since
 )
 SELECT runnable, suspect, f.message_id, topic, coordinates, order_key, codec, uuid,
 	CASE WHEN runnable THEN metadata END, CASE WHEN runnable THEN payload END, i.fingerprint, i.traceparent, ` + stateColumns + `

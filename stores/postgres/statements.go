@@ -80,7 +80,7 @@ LEFT JOIN {schema.}{prefix}failure f ON f.consumer = i.consumer AND f.message_id
 WHERE i.consumer = $1 AND i.message_id = $2`
 
 	// A failed message is taken over by the transaction that gets both the key's lock
-	// and the failure's row without waiting. The next one of its order key becomes due.
+	// and the failure's row without waiting.
 	takeOverText = `WITH held AS MATERIALIZED (
 	SELECT number FROM {schema.}{prefix}failure
 	WHERE consumer = $1 AND message_id = $2 AND number = $3 AND revision = $4 AND status = 3
@@ -89,21 +89,29 @@ WHERE i.consumer = $1 AND i.message_id = $2`
 ), gone AS (
 	DELETE FROM {schema.}{prefix}failure f USING held
 	WHERE f.consumer = $1 AND f.message_id = $2 AND f.number = held.number
-	RETURNING f.number, f.order_key
-), next AS MATERIALIZED (
+	RETURNING f.consumer, f.order_key, f.number
+), ` + nextInOrder + `
+UPDATE {schema.}{prefix}inbox i SET status = 2, completed_at = now(), traceparent = $6
+FROM gone WHERE i.consumer = $1 AND i.message_id = $2 AND i.status = 3
+RETURNING i.completed_at`
+
+	// The next message of each order key of which messages are gone becomes due. It is
+	// what frees those that wait behind one that was to wait for long; one that is
+	// locked just now comes when its own time is up.
+	nextInOrder = `next AS MATERIALIZED (
 	SELECT number FROM {schema.}{prefix}failure
-	WHERE number = (SELECT n.number FROM {schema.}{prefix}failure n, gone
-		WHERE n.consumer = $1 AND n.status = 3 AND n.order_key = gone.order_key AND n.number > gone.number
-		ORDER BY n.number LIMIT 1)
+	WHERE number = ANY (ARRAY(SELECT (
+		SELECT n.number FROM {schema.}{prefix}failure n
+		WHERE n.consumer = g.consumer AND n.status = 3 AND n.order_key = g.order_key AND n.number > g.number
+		AND n.number <> ALL (ARRAY(SELECT number FROM gone))
+		ORDER BY n.number LIMIT 1
+	) FROM (SELECT consumer, order_key, min(number) AS number FROM gone WHERE order_key IS NOT NULL GROUP BY consumer, order_key) g))
 	AND status = 3 AND NOT reserved
 	FOR UPDATE SKIP LOCKED
 ), woken AS (
 	UPDATE {schema.}{prefix}failure f SET due_at = now(), ` + revised + `
 	FROM next WHERE f.number = next.number
-)
-UPDATE {schema.}{prefix}inbox i SET status = 2, completed_at = now(), traceparent = $6
-FROM gone WHERE i.consumer = $1 AND i.message_id = $2 AND i.status = 3
-RETURNING i.completed_at`
+)`
 
 	// Every change of a failure's row makes another version of it. The revision begins
 	// again before it would run into the number.

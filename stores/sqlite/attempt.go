@@ -101,7 +101,7 @@ func (a *attempt) rollback(ctx context.Context) error {
 func (a *attempt) end() {
 	_ = a.tx.Rollback() // fails if the handler was first, which is known by now
 	a.store.writer.release()
-	a.store.land(a.flight)
+	a.store.flights.land(a.flight)
 }
 
 // TxFromContext returns the transaction that holds the claim, for use in a handler with

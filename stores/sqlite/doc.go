@@ -35,7 +35,8 @@
 // and Config.AutoMigrate. They are STRICT, ids are BLOBs and compared byte by byte, and
 // times are integers, microseconds since 1970 UTC. A completed message costs one entry
 // of one B-tree. Its completed_at is the time of its claim, which is the first statement
-// of the transaction that completes it.
+// of the transaction that completes it. A message that has failed has a second row, in a
+// table of its own, until it is completed.
 //
 // # Isolation and locking
 //
@@ -57,6 +58,18 @@
 // Claim.Bound has passed since the claim, also one that was sent without a context.
 // Savepoints and DDL are fine. PRAGMA, ATTACH and temporary tables are taken back by
 // closing the connection after the attempt, which costs a few hundred microseconds.
+//
+// # Failed messages
+//
+// Record, Due, Release, Change and Decide are short transactions of the writer, and queue
+// for it like claims, bounded by their contexts. They do not wait for a handler of the
+// message that they concern: Record returns stores.ErrChanged then, Due and Release pass it
+// by, Change counts it as busy. Which handlers run is known of this process only; while
+// one of another process runs the error wraps stores.ErrUnavailable after
+// Config.BusyTimeout. Due and Change take the writer only if there is something to do, so
+// that polling costs readers alone; there is no stores.Waker. Change counts a claim that
+// queues for the writer as busy too, and leaves messages alone that an operator has
+// retried and that nothing has happened to since.
 //
 // # Capabilities
 //

@@ -35,9 +35,9 @@ func (s *Store) Look(ctx context.Context, k stores.Key, f stores.Fingerprint) (s
 	return verdict, nil
 }
 
-// Record implements stores.Failures. A key in flight in this process is answered at
-// once; other records queue for the writer like claims. While Record runs, the key is in
-// flight itself.
+// Record implements stores.Failures. While a handler of the key runs in this process the
+// answer comes at once; otherwise records queue for the writer, after claims of the key
+// that queue already. Meanwhile the key is in flight itself.
 func (s *Store) Record(ctx context.Context, f stores.Failure) (version int64, err error) {
 	consumer, err := s.consumerOf(f.Key)
 	if err != nil {
@@ -47,11 +47,14 @@ func (s *Store) Record(ctx context.Context, f stores.Failure) (version int64, er
 	if err != nil {
 		return 0, err
 	}
-	place := flight{consumer: consumer, id: string(f.Key.ID)}
-	if !s.takeOff(place) {
-		return 0, fmt.Errorf("sqlite: record: %w: a delivery of it is in flight", stores.ErrChanged)
+	key := flight{consumer: consumer, id: string(f.Key.ID)}
+	switch free, err := s.flights.takeOffAfter(ctx, key); {
+	case err != nil:
+		return 0, fmt.Errorf("sqlite: record: %w", err)
+	case !free:
+		return 0, fmt.Errorf("sqlite: record: %w: a handler of it runs", stores.ErrChanged)
 	}
-	defer s.land(place)
+	defer s.flights.land(key)
 	err = s.writer.write(ctx, s.writer.patience(), func(tx *sql.Tx) error {
 		version, err = r.write(ctx, tx, &s.sql.failures)
 		return err
@@ -228,6 +231,7 @@ func (r *record) dueAt(now int64) sql.NullInt64 {
 type kept struct {
 	presumed            bool
 	content             stores.ContentState
+	lastAt              int64
 	class, group, error string
 	orderKey, history   []byte
 }
@@ -235,7 +239,7 @@ type kept struct {
 func readKept(ctx context.Context, tx *sql.Tx, texts *failureStatements, consumer int64, id []byte, number, revision int64) (kept, error) {
 	var k kept
 	err := tx.QueryRowContext(ctx, texts.read, consumer, id, number, revision).
-		Scan(&k.presumed, &k.content, &k.class, &k.group, &k.error, &k.orderKey, &k.history)
+		Scan(&k.presumed, &k.content, &k.lastAt, &k.class, &k.group, &k.error, &k.orderKey, &k.history)
 	if errors.Is(err, sql.ErrNoRows) {
 		err = stores.ErrChanged
 	}
@@ -252,7 +256,7 @@ func (r *record) history(was kept, now time.Time) (string, error) {
 	case !r.Start:
 		attempts = append(attempts, stores.AttemptRecord{At: now.UTC(), Class: r.Class, Error: text(r.Error, stores.MaxHistoryErrorBytes)})
 	case was.presumed: // the attempt before this one has never ended
-		attempts = append(attempts, stores.AttemptRecord{At: now.UTC(), Class: stores.ClassCrash})
+		attempts = append(attempts, stores.AttemptRecord{At: time.UnixMicro(was.lastAt).UTC(), Class: stores.ClassCrash})
 	}
 	if more := len(attempts) - stores.MaxHistory; more > 0 {
 		attempts = attempts[more:]

@@ -72,7 +72,7 @@ func newFailureStatements(names sqlstore.Names) failureStatements {
 		insert: expand(`INSERT INTO {schema.}{prefix}failure (consumer, message_id, status, placement, presumed, attempts, uncounted, due_at,
 				budget_at, first_at, last_at, class, error_group, error, topic, coordinates, order_key, history, content)
 			VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?9, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, 0)`),
-		read: expand(`SELECT presumed, content, class, error_group, error, order_key, history FROM {schema.}{prefix}failure
+		read: expand(`SELECT presumed, content, last_at, class, error_group, error, order_key, history FROM {schema.}{prefix}failure
 			WHERE consumer = ? AND message_id = ? AND number = ? AND revision = ? AND status = 3`),
 		update: expand(`UPDATE {schema.}{prefix}failure SET {changed}, reserved = 0, status = ?3, placement = ?4, presumed = ?5,
 				attempts = ?6, uncounted = ?7, due_at = ?8, last_at = ?9, class = ?10, error_group = ?11, error = ?12,
@@ -84,10 +84,10 @@ func newFailureStatements(names sqlstore.Names) failureStatements {
 		advance:    expand(advance),
 
 		due: expand(`SELECT f.message_id FROM {schema.}{prefix}failure f WHERE ` + dueRows + ` LIMIT ?`),
-		page: expand(`SELECT f.number, f.message_id, f.reserved, ` + head + ` IS NOT NULL FROM {schema.}{prefix}failure f
+		page: expand(`SELECT f.number, f.reserved, ` + head + ` IS NOT NULL FROM {schema.}{prefix}failure f
 			WHERE ` + dueRows + ` ORDER BY f.due_at, f.number LIMIT ?`),
 		reserve: expand(`UPDATE {schema.}{prefix}failure SET {changed}, reserved = 1, due_at = {now} + ? WHERE ` + isNumber),
-		push: expand(`UPDATE {schema.}{prefix}failure AS f SET {changed}, due_at = max({now} + 1000000, coalesce(` + head + `, 0))
+		push: expand(`UPDATE {schema.}{prefix}failure AS f SET {changed}, reserved = 0, due_at = max({now} + 1000000, coalesce(` + head + `, 0))
 			WHERE ` + isNumber),
 		load: expand(`SELECT ` + stateColumns + `, f.message_id, i.fingerprint, i.traceparent, f.topic, f.coordinates, f.order_key,
 				f.codec, f.uuid, f.metadata, f.payload

@@ -12,12 +12,6 @@ import (
 	"github.com/millpond-go/millpond/stores"
 )
 
-// flight is a key whose claim is being made or held by this store.
-type flight struct {
-	consumer int64
-	id       string
-}
-
 // lookAfter is how long a claim waits for the writer before it looks whether it has to.
 // A completed key is thus not held up by a slow handler of another one, and under a
 // steady load of short ones nobody looks.
@@ -36,50 +30,18 @@ func (s *Store) Begin(ctx context.Context, c stores.Claim) (stores.Attempt, stor
 		return nil, stores.Verdict{}, c.Key.Validate()
 	}
 	f := flight{consumer: consumer, id: string(c.Key.ID)}
-	if !s.takeOff(f) {
+	if !s.flights.takeOff(f) {
 		return nil, stores.Verdict{Outcome: stores.InFlight}, nil
 	}
 	a, verdict, err := s.claim(ctx, f, c)
 	if a == nil {
-		s.land(f)
+		s.flights.land(f)
 		if err != nil {
 			err = fmt.Errorf("sqlite: %w", s.explain(ctx, err))
 		}
 		return nil, verdict, err
 	}
 	return a, verdict, nil
-}
-
-func (s *Store) takeOff(f flight) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if _, taken := s.flights[f]; taken {
-		return false
-	}
-	s.flights[f] = struct{}{}
-	return true
-}
-
-// flying reports whether a key is in flight, which may also mean that its claim queues
-// for the writer.
-func (s *Store) flying(consumer int64, id []byte) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	_, flying := s.flights[flight{consumer: consumer, id: string(id)}]
-	return flying
-}
-
-// inFlight is how many keys are.
-func (s *Store) inFlight() int {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return len(s.flights)
-}
-
-func (s *Store) land(f flight) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	delete(s.flights, f)
 }
 
 func (s *Store) claim(ctx context.Context, f flight, c stores.Claim) (*attempt, stores.Verdict, error) {
@@ -99,6 +61,7 @@ func (s *Store) claim(ctx context.Context, f flight, c stores.Claim) (*attempt, 
 	case err != nil:
 		return nil, stores.Verdict{}, err
 	}
+	s.flights.opened(f)
 	return &attempt{store: s, flight: f, tx: tx, conn: begin.conn}, cl.verdict, nil
 }
 

@@ -256,9 +256,7 @@ func TestWaitingForTheWriter(t *testing.T) {
 
 // waiting is how many keys are in flight.
 func waiting(o opened) int {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return len(o.flights)
+	return o.flights.count()
 }
 
 // The context of Begin has no say in the attempt.

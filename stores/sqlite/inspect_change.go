@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"fmt"
+	"slices"
 
 	"github.com/millpond-go/millpond/stores"
 )
@@ -86,8 +87,7 @@ func (s *Store) batch(ctx context.Context, q querier, w *where, limit int) (batc
 			CASE f.status WHEN 3 THEN f.order_key END
 		FROM {schema.}{prefix}failure f WHERE ` + w.String() + ` ORDER BY f.number LIMIT ?`)
 	seen := make(map[order]bool)
-	args := append(w.args[:len(w.args):len(w.args)], limit)
-	err := each(ctx, q, query, args, func(scan scan) error {
+	err := each(ctx, q, query, append(slices.Clip(w.args), limit), func(scan scan) error {
 		var (
 			number   int64
 			consumer int64
@@ -100,7 +100,7 @@ func (s *Store) batch(ctx context.Context, q querier, w *where, limit int) (batc
 		}
 		b.rows++
 		b.last = number
-		if reserved || s.flying(consumer, id) {
+		if flying, _ := s.flights.state(flight{consumer, string(id)}); flying || reserved {
 			b.busy++
 			return nil
 		}
@@ -120,6 +120,10 @@ func (s *Store) batch(ctx context.Context, q querier, w *where, limit int) (batc
 // statusWord is a status of f as stores.Status has it.
 const statusWord = `CASE f.status WHEN 3 THEN 'pending' WHEN 4 THEN 'failed' WHEN 5 THEN 'discarded' ELSE 'unknown' END`
 
+// setStatusOf changes the rows of the inbox that belong to failures.
+const setStatusOf = `UPDATE {schema.}{prefix}inbox SET status = ? WHERE (consumer, message_id) IN (
+	SELECT consumer, message_id FROM {schema.}{prefix}failure WHERE ` + isNumber + `)`
+
 // change changes both tables and writes the audit.
 func (s *Store) change(ctx context.Context, tx *sql.Tx, c stores.Change, b batch) error {
 	status := stores.StatusPending
@@ -129,26 +133,29 @@ func (s *Store) change(ctx context.Context, tx *sql.Tx, c stores.Change, b batch
 		status = stores.StatusDiscarded
 		set = `{changed}, status = 5, due_at = NULL, reserved = 0`
 	}
-	which := array(b.numbers)
-	for _, step := range []struct {
-		query string
-		args  []any
-	}{
-		{`INSERT INTO {schema.}{prefix}audit (verb, actor, reason, consumer, number, message_id, before, after)
-			SELECT ?, ?, ?, f.consumer, f.number, f.message_id, ` + statusWord + `, ?
-			FROM {schema.}{prefix}failure f WHERE f.` + isNumber + ` ORDER BY f.number`,
-			[]any{string(c.Verb), text(c.Actor, stores.MaxDetailBytes), text(c.Reason, stores.MaxDetailBytes), status.String(), which}},
-		{`UPDATE {schema.}{prefix}failure SET ` + set + ` WHERE ` + isNumber, []any{which}},
-		{`UPDATE {schema.}{prefix}inbox SET status = ? WHERE (consumer, message_id) IN (
-			SELECT consumer, message_id FROM {schema.}{prefix}failure WHERE ` + isNumber + `)`, []any{status, which}},
-	} {
-		result, err := tx.ExecContext(ctx, s.text(step.query), step.args...)
+	all := func(query string, args ...any) error {
+		result, err := tx.ExecContext(ctx, s.text(query), args...)
 		if err != nil {
 			return err
 		}
-		if n, err := result.RowsAffected(); err != nil || n != int64(len(b.numbers)) {
-			return fmt.Errorf("%d rows were changed instead of %d: %w", n, len(b.numbers), err)
+		n, err := result.RowsAffected()
+		if err == nil && n != int64(len(b.numbers)) {
+			err = fmt.Errorf("%d rows were changed instead of %d", n, len(b.numbers))
 		}
+		return err
+	}
+	which := array(b.numbers)
+	if err := all(`INSERT INTO {schema.}{prefix}audit (verb, actor, reason, consumer, number, message_id, before, after)
+		SELECT ?, ?, ?, f.consumer, f.number, f.message_id, `+statusWord+`, ?
+		FROM {schema.}{prefix}failure f WHERE f.`+isNumber+` ORDER BY f.number`,
+		string(c.Verb), text(c.Actor, stores.MaxDetailBytes), text(c.Reason, stores.MaxDetailBytes), status.String(), which); err != nil {
+		return err
+	}
+	if err := all(`UPDATE {schema.}{prefix}failure SET `+set+` WHERE `+isNumber, which); err != nil {
+		return err
+	}
+	if err := all(setStatusOf, status, which); err != nil {
+		return err
 	}
 	if c.Verb == stores.VerbRetry {
 		return nil

@@ -116,7 +116,7 @@ func matching(f stores.Filter, c consumers) *where {
 		w.and("f.last_at >= ?", f.Since.UnixMicro())
 	}
 	if !f.Until.IsZero() {
-		w.and("f.last_at <= ?", f.Until.UnixMicro())
+		w.and("f.last_at < ?", f.Until.UnixMicro())
 	}
 	return w
 }
@@ -127,7 +127,7 @@ func array[N ~int64 | ~uint8](values []N) string {
 	for i, v := range values {
 		wide[i] = int64(v)
 	}
-	b, _ := json.Marshal(wide) // integers can always be written
+	b, _ := json.Marshal(wide) //nolint:errchkjson // integers can always be written
 	return string(b)
 }
 

@@ -34,14 +34,15 @@ func (s *Store) Due(ctx context.Context, q stores.DueQuery) ([]stores.Retry, err
 	return due, nil
 }
 
-// anyDue looks for a message that is due and not in flight.
+// anyDue looks for a message that is due and whose handler does not run.
 func (s *Store) anyDue(ctx context.Context, consumer int64) (found bool, err error) {
-	err = each(ctx, s.reader, s.sql.failures.due, []any{consumer, s.inFlight() + 1}, func(scan scan) error {
+	err = each(ctx, s.reader, s.sql.failures.due, []any{consumer, s.flights.count() + 1}, func(scan scan) error {
 		var id []byte
 		if err := scan(&id); err != nil {
 			return err
 		}
-		found = found || !s.flying(consumer, id)
+		_, open := s.flights.state(flight{consumer, string(id)})
+		found = found || !open
 		return nil
 	})
 	return found, err
@@ -55,13 +56,11 @@ const maxPages = 8
 func (s *Store) reserve(ctx context.Context, tx *sql.Tx, consumer int64, q stores.DueQuery) ([]stores.Retry, error) {
 	var due []stores.Retry
 	for range maxPages {
-		// Rows in flight stay where they are in the order.
-		limit := q.Limit - len(due) + s.inFlight()
+		limit := q.Limit - len(due)
 		p, err := s.page(ctx, tx, consumer, limit)
 		if err != nil {
 			return nil, err
 		}
-		p.free = p.free[:min(len(p.free), q.Limit-len(due))]
 		if len(p.free) > 0 {
 			if _, err := tx.ExecContext(ctx, s.sql.failures.reserve, q.Reserve.Microseconds(), array(p.free)); err != nil {
 				return nil, err
@@ -96,21 +95,18 @@ func (s *Store) page(ctx context.Context, tx *sql.Tx, consumer int64, limit int)
 	err := each(ctx, tx, s.sql.failures.page, []any{consumer, limit}, func(scan scan) error {
 		var (
 			number           int64
-			id               []byte
 			reserved, behind bool
 		)
-		if err := scan(&number, &id, &reserved, &behind); err != nil {
+		if err := scan(&number, &reserved, &behind); err != nil {
 			return err
 		}
 		p.rows++
-		switch {
-		case s.flying(consumer, id):
-		case behind:
+		if behind {
 			p.behind = append(p.behind, number)
-		default:
-			p.free = append(p.free, number)
-			p.suspect[number] = reserved
+			return nil
 		}
+		p.free = append(p.free, number)
+		p.suspect[number] = reserved
 		return nil
 	})
 	return p, err
@@ -167,7 +163,7 @@ func scanRetry(scan scan) (stores.Retry, error) {
 	return r, nil
 }
 
-// Release implements stores.Retries. Messages in flight are left alone.
+// Release implements stores.Retries. Messages whose handlers run are left alone.
 func (s *Store) Release(ctx context.Context, reserved []stores.Retry) error {
 	type place struct {
 		consumer int64
@@ -179,7 +175,7 @@ func (s *Store) Release(ctx context.Context, reserved []stores.Retry) error {
 		if err != nil {
 			return err
 		}
-		if !s.flying(consumer, r.Key.ID) {
+		if _, open := s.flights.state(flight{consumer, string(r.Key.ID)}); !open {
 			places = append(places, place{consumer, r})
 		}
 	}

@@ -61,13 +61,13 @@ type Store struct {
 	reader  *sql.DB // cannot write
 	program *sql.DB
 	look    lazyStatement
+	flights flights
 
 	validated atomic.Bool // by an operator's call
 
 	mu        sync.Mutex
 	closed    bool
 	consumers map[stores.Consumer]int64
-	flights   map[flight]struct{}
 }
 
 var (
@@ -134,7 +134,6 @@ func newStore(path string, c Config) (*Store, error) {
 		sql:        newStatements(names),
 		maxRow:     maxRow,
 		consumers:  make(map[stores.Consumer]int64),
-		flights:    make(map[flight]struct{}),
 	}
 	open := func(c connector) *sql.DB {
 		c.driver, c.dsn = modernc, dsn(path)

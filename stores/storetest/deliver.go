@@ -10,10 +10,12 @@ import (
 
 	"github.com/millpond-go/millpond/brokers"
 	"github.com/millpond-go/millpond/middleware"
+	"github.com/millpond-go/millpond/stores"
 )
 
 // service returns an inbox as one process has it, with waits that suit a test and
-// without the cache, so that every delivery asks the store.
+// without the cache, so that every delivery asks the store. The broker keeps what fails,
+// as long as no change has it parked.
 func (b *bench) service(store middleware.Store, changes ...func(*middleware.InboxConfig)) *middleware.Inbox {
 	b.tb.Helper()
 	config := middleware.InboxConfig{
@@ -22,9 +24,12 @@ func (b *bench) service(store middleware.Store, changes ...func(*middleware.Inbo
 		HandlerTimeout: patience,
 		CommitTimeout:  patience / 2,
 		Hold:           middleware.HoldConfig{Limit: patience, MinPause: time.Millisecond, MaxPause: 20 * time.Millisecond},
-		Backoff:        middleware.BackoffConfig{Min: time.Millisecond, Max: 2 * time.Millisecond},
-		CacheSize:      -1,
-		Logger:         slog.New(slog.DiscardHandler),
+		Retry: middleware.RetryPolicy{
+			Placement: stores.PlacementRedelivered,
+			Backoff:   middleware.BackoffConfig{Min: time.Millisecond, Max: 2 * time.Millisecond},
+		},
+		CacheSize: -1,
+		Logger:    slog.New(slog.DiscardHandler),
 	}
 	for _, change := range changes {
 		change(&config)
@@ -35,6 +40,9 @@ func (b *bench) service(store middleware.Store, changes ...func(*middleware.Inbo
 	}
 	return in
 }
+
+// parking has the store keep what fails.
+func parking(c *middleware.InboxConfig) { c.Retry.Placement = stores.PlacementParked }
 
 // answer is what a router makes of one delivery.
 type answer struct {

@@ -189,8 +189,9 @@ FROM millpond_failure f JOIN millpond_consumer c ON c.id = f.consumer ORDER BY f
 		}
 		f.version = sqlstore.Version(f.number, revision)
 		f.state.Version, f.state.Content, f.state.Class, f.content.UUID = f.version, f.content.State, stores.Class(class), string(uuid)
+		err = json.Unmarshal([]byte(history), &f.history)
 		all = append(all, f)
-		return json.Unmarshal([]byte(history), &f.history)
+		return err
 	})
 	return all
 }
@@ -198,12 +199,23 @@ FROM millpond_failure f JOIN millpond_consumer c ON c.id = f.consumer ORDER BY f
 // failure returns the row of a message of the suite's consumer, or fails.
 func (b *bench) failure(id string) failed {
 	b.tb.Helper()
-	all := b.failures()
-	i := slices.IndexFunc(all, func(f failed) bool { return f.key.Consumer == consumer && string(f.key.ID) == id })
-	if i < 0 {
-		b.tb.Fatalf("%q has no row among the failures", id)
+	f := b.failureOf(stores.Key{Consumer: consumer, ID: []byte(id)})
+	if f == nil {
+		b.tb.Fatalf("%.100q has no row among the failures", id)
+		return failed{}
 	}
-	return all[i]
+	return *f
+}
+
+// failureOf returns the row of a key, nil if there is none.
+func (b *bench) failureOf(k stores.Key) *failed {
+	b.tb.Helper()
+	for _, f := range b.failures() {
+		if f.key.String() == k.String() {
+			return &f
+		}
+	}
+	return nil
 }
 
 // paired fails unless the inbox and the table of failures tell the same.

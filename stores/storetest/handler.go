@@ -94,7 +94,6 @@ func (b *bench) leaves(name string, act func(context.Context, *message.Message) 
 		msg.Ack()
 		return act(ctx, msg)
 	}}).throughInbox(in)
-	b.wantReason(name+" after an ack", stores.ReasonAckedEarly)
 
 	msg := message.NewMessage("passed on", nil)
 	a := b.deliver(in.Middleware(b.handler(act)), msg)
@@ -122,9 +121,10 @@ func acksEarly(b *bench) {
 	}
 	b.story("acks", misconduct{want: mustCommit, act: act, end: hides}).throughInbox(in)
 	b.story("acks and fails", misconduct{want: mustFail, act: act, end: fails}).throughInbox(in)
-	b.wantReason("acks and fails", stores.ReasonAckedEarly)
 	b.story("acks and runs twice", misconduct{want: mustFail, act: act, wrap: twice, end: hides}).throughInbox(in)
-	b.wantReason("acks and runs twice", stores.ReasonAckedEarly)
+	unkept := b.service(store, func(c *middleware.InboxConfig) { c.Keep.Off = true })
+	b.story("acks, fails and is not to be kept", misconduct{want: mustFail, act: act, end: fails}).throughInbox(unkept)
+	b.wantReason("acks, fails and is not to be kept", stores.ReasonAckedEarly)
 	b.healthy(store)
 }
 

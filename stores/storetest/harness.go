@@ -195,6 +195,7 @@ func (h *Harness) groups() []group {
 		{"hostile", hostileChecks()},
 		{"outage", outageChecks()},
 		{"router", routerChecks()},
+		{"parked", parkedChecks(h)},
 	}
 }
 

@@ -183,7 +183,9 @@ func returnedMessages(b *bench) {
 			b.tb.Errorf("a message whose handler returns messages was not acked, so it would come for ever: %v", a.err)
 		}
 	}
-	b.wantReason("outputs", stores.ReasonOutputs)
+	if f := b.failure(string(messageKey(b.tb, msg).ID)); f.state.Status != stores.StatusFailed || f.state.Class != stores.ClassOutputs || f.content.State != stores.ContentKept {
+		b.tb.Errorf("a message whose handler returns messages is kept as %+v, want failed, with its content", f)
+	}
 	if got := b.effects("outputs"); len(got) > 0 || b.completed(messageKey(b.tb, msg)) {
 		b.tb.Errorf("the attempt was committed, and the returned messages are lost: %v", got)
 	}

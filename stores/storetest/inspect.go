@@ -292,8 +292,9 @@ func findCompleted(b *bench) {
 	claim.TraceParent = stores.TraceParent{1: 1, 20: 2}
 	b.complete(store, claim)
 	failing := claimFor("completed at last", "payload")
-	number := b.record(store, failureOf(failing)) >> 20
-	b.commit(b.take(store, failing, b.failure("completed at last").version))
+	version := b.record(store, failureOf(failing))
+	number := b.failure("completed at last").number
+	b.commit(b.take(store, failing, version))
 	for _, id := range []string{"completed", "completed at last"} {
 		m := b.message(store, id)
 		if m.Status != stores.StatusCompleted || m.Number != 0 || m.Fingerprint != claim.Fingerprint || time.Since(m.CompletedAt).Abs() > time.Hour {

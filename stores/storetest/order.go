@@ -295,6 +295,8 @@ func (o *ordered) arrive(store stores.Store, key string, messages int) {
 			switch {
 			case err != nil:
 				return !errors.Is(err, stores.ErrUnavailable)
+			case v.Outcome == stores.InFlight: // what it was behind is gone by now
+				return false
 			case v.Outcome == stores.Claimed:
 				if o.run(attempt, key, id) {
 					return true
@@ -321,8 +323,8 @@ func (o *ordered) work(store stores.Store, r stores.Retry) {
 	claim := claimOf(r)
 	poll(o.b.ctx, checkTimeout, func() bool {
 		attempt, v, err := store.Begin(o.b.ctx, claim)
-		if errors.Is(err, stores.ErrUnavailable) {
-			return false
+		if errors.Is(err, stores.ErrUnavailable) || err == nil && v.Outcome == stores.InFlight {
+			return false // others pass by
 		}
 		if err != nil || v.Outcome != stores.Claimed {
 			o.b.tb.Errorf("Begin(%s) of a reserved message = %s, %v", claim.Key, v.Outcome, err)

@@ -102,6 +102,8 @@ func (b *bench) unavailable(store stores.Store) {
 		attempt, _, err := store.Begin(ctx, claimFor("new", "payload"))
 		wantErr(b.tb, "Begin", err, stores.ErrUnavailable)
 		b.noAttempt(attempt)
+		_, err = store.Record(ctx, failureOf(claimFor("new", "payload")))
+		wantErr(b.tb, "Record", err, stores.ErrUnavailable)
 		wantErr(b.tb, "Quarantine", store.Quarantine(ctx, message1()), stores.ErrUnavailable)
 	})
 }

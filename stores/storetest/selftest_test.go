@@ -29,7 +29,7 @@ func TestBrokenStoresFail(t *testing.T) {
 		}
 	}
 	needed := make(map[string]bool)
-	for _, v := range broken {
+	for _, v := range slices.Concat(broken, brokenFailures) {
 		t.Run(v.name, func(t *testing.T) {
 			h := newHarness(t, v.wrap)
 			if v.harness != nil {

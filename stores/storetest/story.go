@@ -146,13 +146,26 @@ type committed struct {
 	completed bool
 	effects   []Effect
 	kept      []stores.QuarantineRow
+	failed    *failed
+}
+
+// parked reports whether a retry worker has to run the message.
+func (c *committed) parked() bool {
+	return c.failed != nil && c.failed.state.Status == stores.StatusPending && c.failed.state.Placement == stores.PlacementParked
+}
+
+// isKept reports whether the message may be acked although it is not completed: it is in
+// quarantine, or among the failures, parked or failed for good, with its content.
+func (c *committed) isKept() bool {
+	return len(c.kept) > 0 || c.failed != nil && c.failed.content.State == stores.ContentKept &&
+		(c.parked() || c.failed.state.Status == stores.StatusFailed)
 }
 
 // check reads the committed state of the message and holds it against the
 // invariants. acked says whether the message has been acked by now.
 func (s *story) check(key stores.Key, acked bool, when string) committed {
 	s.b.tb.Helper()
-	c := committed{completed: s.b.completed(key), effects: s.b.effects(s.name), kept: s.b.quarantinedAs(key)}
+	c := committed{completed: s.b.completed(key), effects: s.b.effects(s.name), kept: s.b.quarantinedAs(key), failed: s.b.failureOf(key)}
 	labels := make(map[string]int)
 	runs := make(map[int]bool)
 	for _, e := range c.effects {
@@ -176,8 +189,11 @@ func (s *story) check(key stores.Key, acked bool, when string) committed {
 	case len(c.effects) > 0:
 		s.errorf("%s: effects are committed, but the message is not completed: %v", when, c.effects)
 	}
-	if acked && !c.completed && len(c.kept) == 0 {
-		s.errorf("%s: the message is acked, but neither completed nor in quarantine: it is lost", when)
+	if acked && !c.completed && !c.isKept() {
+		s.errorf("%s: the message is acked, but neither completed, nor kept as a failure, nor in quarantine: it is lost", when)
+	}
+	if c.completed && c.failed != nil {
+		s.errorf("%s: the message is completed and has failed: %+v", when, c.failed)
 	}
 	return c
 }
@@ -212,8 +228,8 @@ func (s *story) first(c committed, reported bool) {
 	}
 }
 
-// throughInbox tells the story with the whole inbox: delivered until acked, and then
-// twice more.
+// throughInbox tells the story with the whole inbox: delivered until acked, run by a
+// retry worker if it was parked, and then delivered twice more.
 func (s *story) throughInbox(in *middleware.Inbox) {
 	s.b.tb.Helper()
 	msg := message.NewMessage(s.name, []byte("payload of "+s.name))
@@ -223,10 +239,10 @@ func (s *story) throughInbox(in *middleware.Inbox) {
 	a := s.b.deliver(h, msg)
 	c := s.check(key, a.acked, "after the first delivery")
 	s.first(c, a.acked)
-	if s.m.want == mustFail && !s.m.unpreventable && a.acked && s.ran() == 1 && len(c.kept) == 0 {
+	if s.m.want == mustFail && !s.m.unpreventable && a.acked && s.ran() == 1 && !c.isKept() {
 		s.errorf("the first delivery was acked")
 	}
-	if s.m.end != hides && a.acked && s.ran() == 1 && len(c.kept) == 0 {
+	if s.m.end != hides && a.acked && s.ran() == 1 && !c.isKept() {
 		s.errorf("the handler did not return nil and its message was acked")
 	}
 	const limit = 5
@@ -237,6 +253,12 @@ func (s *story) throughInbox(in *middleware.Inbox) {
 		}
 		a = s.b.deliver(h, msg)
 		c = s.check(key, a.acked, "after it was delivered again")
+	}
+	if c.parked() && len(c.kept) == 0 {
+		s.b.work(in, h, func() bool { return s.b.failureOf(key) == nil })
+		if c = s.check(key, true, "after a retry worker ran it"); !c.completed && len(c.kept) == 0 {
+			s.errorf("the retry worker has not completed the message: %+v", c.failed)
+		}
 	}
 	if c.completed && len(c.kept) == 0 && s.ran() > 1 && len(c.effects) != 2 {
 		s.errorf("the honest run left %v, not both effects", c.effects)

@@ -1,0 +1,115 @@
+package main
+
+import (
+	"net/url"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+func TestWrongCalls(t *testing.T) {
+	n, _ := newScripted(t, 1)
+	for _, args := range [][]string{
+		{},
+		{"msg"},
+		{"quarantine"},
+		{"group"},
+		{"migrate"},
+		{"audit"},
+		{"frobnicate"},
+		{"msg", "frobnicate"},
+		{"--frobnicate"},
+		{"msg", "ls", "--frobnicate"},
+		{"msg", "ls", "extra"},
+		{"stats", "-o", "xml"},
+		{"stats", "--timeout", "0s"},
+		{"stats", "--timeout", "soon"},
+		{"msg", "ls", "--limit", "0"},
+		{"msg", "ls", "--before", "-1"},
+		{"group", "ls", "--limit", "-5"},
+		{"msg", "show"},
+		{"msg", "show", "x"},
+		{"msg", "show", "1", "2"},
+		{"msg", "show", "1", "--id", "u:1"},
+		{"msg", "show", "--id", "u:1"},
+		{"msg", "show", "--id", "u:1", "--consumer", "billing"},
+		{"msg", "show", "1", "--payload", "xml"},
+		{"msg", "show", "1", "--payload", "raw", "-o", "json"},
+		{"msg", "show", "1", "--max-payload-bytes", "-2"},
+		{"quarantine", "show"},
+		{"quarantine", "release", "0"},
+		{"migrate", "sql", "--from", "0"},
+		{"version", "extra"},
+	} {
+		n.run(exitUsage, args...)
+		require.NotEmpty(t, n.errB.String(), args)
+		require.Empty(t, n.outB.String(), args)
+	}
+	n.vars[storeVariable] = ""
+	n.run(exitUsage, "stats")
+	require.Contains(t, n.errB.String(), "which store? Give its URL with --store or in MILLPOND_STORE_URL")
+}
+
+func TestHelpVersionAndCompletion(t *testing.T) {
+	n, _ := newScripted(t, 1)
+	require.Contains(t, n.ok("--help"), "Exit codes:")
+	require.Contains(t, n.ok("msg", "retry", "--help"), "--dry-run")
+	require.Contains(t, n.ok("version"), "go1.")
+	require.Contains(t, n.object(exitOK, "version"), "go")
+	for _, shell := range []string{"bash", "zsh", "fish", "powershell"} {
+		require.Contains(t, n.ok("completion", shell), "millpond")
+	}
+	require.Contains(t, n.ok("__complete", "msg", "ls", "--status", ""), "discarded")
+	require.Contains(t, n.ok("__complete", "stats", "-o", ""), "jsonl")
+}
+
+// The password of a store's URL is in no output, wherever the URL was put.
+func TestSecrets(t *testing.T) {
+	server, err := url.Parse(postgresURL(t))
+	require.NoError(t, err)
+	server.User = url.UserPassword("millpond_nobody", "c4nary/pw")
+	secret := server.String()
+	n := newSession(t)
+	n.vars[storeVariable] = secret
+	for _, args := range [][]string{
+		{"stats"},
+		{"migrate", "up"},
+		{"migrate", "status"},
+		{"--help"},
+		{"msg", "ls", "--help"},
+		{"stats", "--store", secret},
+		{"stats", "--store", strings.Replace(secret, "%2F", "/", 1)},
+		{"stats", "--store", "postgres://app:c4nary/pw@127.0.0.1:1/db?sslmode=nonsense"},
+		{"stats", "--store", "postgres://127.0.0.1:1/db?user=app&password=c4nary"},
+		{"stats", "--store", "mysql://app:c4nary@127.0.0.1:1/db"},
+		{"stats", "--store", "sqlite://app:c4nary@file.db"},
+		{"stats", "-s" + secret},
+		{secret, "stats"},
+		{"stats", secret},
+		{"stats", "--store " + secret},
+		{"msg", "retry", secret},
+		{"msg", "ls", "--since", secret},
+		{"msg", "ls", "--id", secret},
+	} {
+		run(n.ctx, n.console, args)
+		require.NotContains(t, n.outB.String()+n.errB.String(), "c4nary", args)
+		n.outB.Reset()
+		n.errB.Reset()
+	}
+}
+
+func TestAMisspeltFileIsNotCreated(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "misspelt.db")
+	n := newSession(t)
+	n.vars[storeVariable] = "sqlite://" + filepath.ToSlash(path)
+	for _, args := range [][]string{{"stats"}, {"migrate", "status"}, {"migrate", "up", "--dry-run"}, {"msg", "retry", "--all", "--yes"}} {
+		n.run(exitError, args...)
+		require.Contains(t, n.errB.String(), "no such file", args)
+	}
+	require.Contains(t, n.ok("migrate", "sql"), "-- 0001_inbox")
+	_, err := os.Stat(path)
+	require.ErrorIs(t, err, os.ErrNotExist)
+}

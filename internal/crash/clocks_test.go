@@ -1,0 +1,108 @@
+package crash
+
+import (
+	"fmt"
+	"reflect"
+	"testing"
+	"time"
+
+	"github.com/millpond-go/millpond/internal/fleet"
+	"github.com/millpond-go/millpond/internal/testenv"
+	"github.com/millpond-go/millpond/stores"
+)
+
+// newSkewedPostgres is a database whose clock is days away from that of all workers: in
+// their sessions, and in the tables' defaults, now() is another function.
+func newSkewedPostgres(skew time.Duration) opener {
+	return func(t *testing.T) *system {
+		t.Helper()
+		url := testenv.Postgres(t).NewDatabase(t)
+		admin := openAdmin(t, url)
+		statements := []string{"CREATE SCHEMA skewed"}
+		for _, name := range []string{"now", "clock_timestamp", "transaction_timestamp", "statement_timestamp"} {
+			statements = append(statements, fmt.Sprintf(
+				"CREATE FUNCTION skewed.%s() RETURNS timestamptz STABLE LANGUAGE sql AS $$ SELECT pg_catalog.%[1]s() + interval '%d seconds' $$", name, int(skew.Seconds())))
+		}
+		for _, statement := range statements {
+			if _, err := admin.ExecContext(t.Context(), statement); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := admin.Close(); err != nil {
+			t.Fatal(err)
+		}
+		return onPostgres(t, withParameter(t, url, "search_path", "skewed,public,pg_catalog"))
+	}
+}
+
+// TestClocksDaysApart: whatever the clocks of workers and database say, what is due is
+// due by the database's alone.
+func TestClocksDaysApart(t *testing.T) {
+	t.Parallel()
+	const days = 24 * time.Hour
+	for _, skew := range []time.Duration{-3 * days, 3 * days} {
+		t.Run(skew.String(), func(t *testing.T) {
+			t.Parallel()
+			seed := seedOf(t)
+			tr := &trial{
+				system: newSkewedPostgres(skew)(t),
+				orders: workload(seed, 40, mix{share: map[conduct]int{flaky: 25, once: 10, panics: 5, exits: 2, hopeless: 10}}),
+				setup:  setup{Redelivered: true},
+				Config: fleet.Config{Seed: seed, Kills: killsAt(seed, []string{pointDue, pointTakeoverEnd, pointCounted}, 1, 3)},
+			}
+			r := tr.run(t)
+			r.must(t)
+			t.Log(r.summary())
+			var far int
+			err := tr.system.admin.QueryRowContext(t.Context(), `SELECT count(*) FROM millpond_failure
+WHERE least(first_at, last_at, budget_at) < now() - interval '1 hour' OR greatest(first_at, last_at, budget_at) > now()`).Scan(&far)
+			if err != nil || far > 0 || len(r.failures) == 0 {
+				t.Errorf("%d of %d failures have times that are not the database's: %v", far, len(r.failures), err)
+			}
+			var apart float64
+			err = tr.system.admin.QueryRowContext(t.Context(), `SELECT extract(epoch FROM max(last_at) - pg_catalog.now()) FROM millpond_failure`).Scan(&apart)
+			if off := time.Duration(apart*float64(time.Second)) - skew; err != nil || off.Abs() > time.Hour {
+				t.Errorf("the database's clock was not %s away: %s, %v", skew, off+skew, err)
+			}
+		})
+	}
+}
+
+// TestStoresAreToldNoTimes: what an inbox or a retry worker hands to its store contains
+// durations, never a point in time, which could only be the local clock's.
+func TestStoresAreToldNoTimes(t *testing.T) {
+	t.Parallel()
+	for _, contract := range []reflect.Type{
+		reflect.TypeFor[stores.Inbox](), reflect.TypeFor[stores.Registry](), reflect.TypeFor[stores.Quarantine](),
+		reflect.TypeFor[stores.Failures](), reflect.TypeFor[stores.Retries](), reflect.TypeFor[stores.Resolver](),
+	} {
+		for i := range contract.NumMethod() {
+			method := contract.Method(i)
+			for j := range method.Type.NumIn() {
+				if in := method.Type.In(j); holdsTime(in) {
+					t.Errorf("%s.%s is given a %s, which holds a time.Time", contract, method.Name, in)
+				}
+			}
+		}
+	}
+}
+
+func holdsTime(t reflect.Type) bool {
+	if t == reflect.TypeFor[time.Time]() {
+		return true
+	}
+	switch t.Kind() {
+	case reflect.Pointer, reflect.Slice, reflect.Array:
+		return holdsTime(t.Elem())
+	case reflect.Map:
+		return holdsTime(t.Key()) || holdsTime(t.Elem())
+	case reflect.Struct:
+		for i := range t.NumField() {
+			if holdsTime(t.Field(i).Type) {
+				return true
+			}
+		}
+	default:
+	}
+	return false
+}

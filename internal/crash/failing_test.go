@@ -1,0 +1,158 @@
+package crash
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/millpond-go/millpond/internal/fleet"
+	"github.com/millpond-go/millpond/stores"
+)
+
+var both = map[string]opener{"postgres": newPostgres, "sqlite": newSQLite}
+
+// TestPoisonEndsFailed: messages that end every process that runs them fail for good,
+// and take no other message with them.
+func TestPoisonEndsFailed(t *testing.T) {
+	t.Parallel()
+	on(t, both, func(t *testing.T, open opener) {
+		seed := seedOf(t)
+		orders := workload(seed, 40, mix{share: map[conduct]int{slow: 30, once: 5}})
+		const poisons, every = 2, 20
+		for i := range poisons {
+			id := fmt.Sprintf("9%03d-%s", i, poison)
+			orders = append(orders[:every*(i+1):every*(i+1)], append([]order{{ID: id, Payload: "order " + id}}, orders[every*(i+1):]...)...)
+		}
+		tr := &trial{
+			system: open(t),
+			orders: orders,
+			setup:  setup{Redelivered: true, MaxAttempts: 5, HandlerTimeout: time.Second, CommitTimeout: time.Second},
+			Config: fleet.Config{Seed: seed},
+		}
+		r := tr.run(t)
+		r.must(t)
+		t.Log(r.summary())
+		for k, f := range r.failures {
+			runs := 0
+			for _, e := range r.history {
+				if e.Consumer == k.consumer && e.ID == k.id && e.What == saidRun {
+					runs++
+				}
+			}
+			// The first one is not counted: nobody could know.
+			if f.class != stores.ClassCrash || f.attempts != tr.MaxAttempts || runs > tr.MaxAttempts+1 {
+				t.Errorf("%v: failed with the class %s after %d runs, %d of them counted, at most %d are allowed", k, f.class, runs, f.attempts, tr.MaxAttempts)
+			}
+		}
+		if want := poisons * len(consumers); len(r.failures) != want {
+			t.Errorf("%d messages have failed, want %d", len(r.failures), want)
+		}
+	})
+}
+
+// TestOrderSurvivesFailures: messages of one order key take effect in the order of
+// publishing, although some fail at first, some for good, and workers are killed.
+func TestOrderSurvivesFailures(t *testing.T) {
+	t.Parallel()
+	on(t, both, func(t *testing.T, open opener) {
+		seed := seedOf(t)
+		orders := workload(seed, 60, mix{share: map[conduct]int{slow: 15, flaky: 15, once: 10, panics: 3, permanent: 5, hopeless: 3}})
+		const keys = 12
+		for i, o := range orders {
+			orders[i].Key = fmt.Sprint(item(o.ID) % keys)
+		}
+		acks := len(orders) * len(consumers)
+		tr := &trial{
+			system: open(t),
+			orders: orders,
+			setup:  setup{OrderKeys: true},
+			Config: fleet.Config{
+				Seed: seed, Ordered: true, Duplicates: 0.2, Apart: 30,
+				Kills: append(fleet.RandomKills(seed, 4, acks, 3),
+					killsAt(seed, []string{pointRecordStart, pointRecordEnd, pointDue, pointTakeoverEnd, pointRetry}, 1, 6)...),
+			},
+		}
+		r := tr.run(t)
+		r.must(t)
+		t.Log(r.summary())
+	})
+}
+
+// outage is for how long the store is down: a minute in the soak.
+func outage(t *testing.T) time.Duration {
+	if soakKills(t) > 0 {
+		return time.Minute
+	}
+	return 2500 * time.Millisecond
+}
+
+// storeDownTrial takes the store away in the middle of a load, with a broker that drops
+// what it has delivered three times.
+func storeDownTrial(t *testing.T, open opener, variant string) *trial {
+	t.Helper()
+	seed := seedOf(t)
+	const limit, before = 3, 20
+	tr := &trial{
+		system: open(t),
+		orders: workload(seed, 150, mix{share: map[conduct]int{slow: 10, once: 5}}),
+		setup:  setup{Variant: variant, HoldLimit: 5 * time.Minute, HandlerTimeout: 5 * time.Second},
+		Config: fleet.Config{Seed: seed, DeliveryLimit: limit},
+	}
+	tr.disturb = func(ctx context.Context, l *ledger) error {
+		for l.acks() < before {
+			if !wait(ctx, 5*time.Millisecond) {
+				return nil
+			}
+		}
+		l.happened("the server goes down")
+		defer l.happened("all is well again")
+		return tr.system.down(ctx, outage(t))
+	}
+	return tr
+}
+
+// down takes the database away for a while.
+func (s *system) down(ctx context.Context, d time.Duration) error {
+	if s.server != nil {
+		if err := s.server.Kill(); err != nil {
+			return err
+		}
+		wait(ctx, d)
+		return s.server.Start(context.WithoutCancel(ctx))
+	}
+	conn, err := s.admin.Conn(ctx)
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	if _, err := conn.ExecContext(ctx, "BEGIN IMMEDIATE"); err != nil {
+		return err
+	}
+	wait(ctx, d)
+	_, err = conn.ExecContext(context.WithoutCancel(ctx), "ROLLBACK")
+	return err
+}
+
+// TestStoreDown: while the store is down nothing is lost, no delivery is spent and no
+// attempt is counted; when it is back, all goes on by itself.
+func TestStoreDown(t *testing.T) {
+	t.Parallel()
+	on(t, map[string]opener{"postgres": newFragilePostgres, "sqlite": newSQLite}, func(t *testing.T, open opener) {
+		tr := storeDownTrial(t, open, "")
+		r := tr.run(t)
+		r.must(t)
+		t.Log(r.summary())
+		if r.Dropped > 0 || r.Nacks > 0 {
+			t.Errorf("%d deliveries were given back, %d messages dropped by the broker", r.Nacks, r.Dropped)
+		}
+		for k, recorded := range r.recorded {
+			if recorded.counted > 0 && conductOf(k.id) != once || recorded.counted > 1 {
+				t.Errorf("%v: %d attempts were counted as failed\n%s", k, recorded.counted, tell(about(r.history, k)))
+			}
+		}
+		if r.Duration < outage(t) {
+			t.Errorf("all was over after %s, before the store was back", r.Duration)
+		}
+	})
+}

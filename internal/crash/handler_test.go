@@ -1,0 +1,181 @@
+package crash
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"hash/fnv"
+	"os"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"time"
+
+	"github.com/ThreeDotsLabs/watermill/message"
+
+	"github.com/millpond-go/millpond/middleware"
+)
+
+// handler is the handler of a consumer, with the typed helper of the store.
+func (s *shop) handler(b *backend, consumer string) message.HandlerFunc {
+	return func(msg *message.Message) ([]*message.Message, error) {
+		nth, err := s.countRun(consumer, msg)
+		if err != nil {
+			return nil, err
+		}
+		apply := func(ctx context.Context, tx transaction, msg *message.Message) error {
+			return s.apply(ctx, tx, consumer, msg, nth)
+		}
+		run := b.handler(apply)
+		if tx, ok := msg.Context().Value(variantTxKey{}).(transaction); ok {
+			run = func(msg *message.Message) error { return apply(msg.Context(), tx, msg) }
+		}
+		err = run(msg)
+		switch conductOf(msg.UUID) {
+		case outputs:
+			if err == nil {
+				return message.Messages{message.NewMessage("an output", nil)}, nil
+			}
+		case reenters:
+			if nth == 1 {
+				return nil, ignore(run(msg))
+			}
+		}
+		return nil, err
+	}
+}
+
+// countRun says which run of the handler for this message it is, from 1, in all
+// processes. What it counts by survives them, and knows nothing of the database.
+func (s *shop) countRun(consumer string, msg *message.Message) (int64, error) {
+	h := fnv.New64a()
+	_, _ = h.Write(msg.Payload)
+	file, err := os.OpenFile(filepath.Join(s.Dir, fmt.Sprintf("runs-%s-%x", consumer, h.Sum64())), os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
+	if err != nil {
+		return 0, err
+	}
+	defer file.Close()
+	if _, err := file.WriteString("."); err != nil {
+		return 0, err
+	}
+	info, err := file.Stat()
+	if err != nil {
+		return 0, err
+	}
+	return info.Size(), nil
+}
+
+func ignore(error) error { return nil }
+
+// apply writes both effects, with the counter between them, and behaves as the id says.
+func (s *shop) apply(ctx context.Context, tx transaction, consumer string, msg *message.Message, nth int64) error {
+	run := fmt.Sprintf("%d.%d-%d", s.worker.Index, s.worker.Start, s.runs.Add(1))
+	s.recorder.say(ctx, saidRun, run)
+	conduct := conductOf(msg.UUID)
+	effect := func(part int) error {
+		err := tx.exec(ctx, "INSERT INTO effect VALUES ($1, $2, $3, $4, $5)", consumer, msg.UUID, part, run, string(msg.Payload))
+		s.recorder.say(ctx, saidEffect, fmt.Sprintf("%d by %s: %v", part, run, err))
+		return err
+	}
+	if err := effect(1); err != nil {
+		return err
+	}
+	if storyOf(ctx).retry {
+		s.recorder.at(ctx, pointRetry)
+	} else {
+		s.recorder.at(ctx, pointBetween)
+	}
+	hiding := false
+	if err := s.behave(ctx, tx, conduct, nth); err != nil {
+		if hiding = slices.Contains(dishonest, conduct); !hiding {
+			return err
+		}
+		s.recorder.say(ctx, "handler hides", err)
+	}
+	counted := tx.exec(ctx, "UPDATE stock SET sold = sold + 1 WHERE consumer = $1 AND item = $2", consumer, item(msg.UUID))
+	// A statement that was not even sent, because the handler's time was over, leaves no
+	// trace in the transaction: only the handler can tell.
+	if err := errors.Join(counted, effect(2)); err != nil && (!hiding || ctx.Err() != nil) {
+		return err
+	}
+	if conduct == leaks && nth == 1 {
+		go func() {
+			for tx.exec(ctx, "SELECT 1") == nil { // until it is told off
+			}
+		}()
+	}
+	return nil
+}
+
+// item is what an order is for.
+func item(id string) int {
+	h := fnv.New32a()
+	_, _ = h.Write([]byte(id))
+	return int(h.Sum32() % items)
+}
+
+var (
+	errFlaky    = errors.New("the handler fails, for now")
+	errHopeless = errors.New("the handler fails, as always")
+	errRival    = errors.New("somebody else was faster")
+	errInvalid  = errors.New("the order is invalid")
+)
+
+// behave does what the conduct says, between the effects.
+func (s *shop) behave(ctx context.Context, tx transaction, c conduct, nth int64) error {
+	switch c {
+	case slow:
+		return tx.linger(ctx)
+	case batched:
+		return tx.detour(ctx)
+	case hopeless:
+		return errHopeless
+	case poison:
+		os.Exit(3)
+	case permanent:
+		if !s.Operated || nth <= 2 {
+			return middleware.Permanent(errInvalid)
+		}
+	}
+	if nth <= 2 {
+		switch c {
+		case flaky:
+			return errFlaky
+		case rival:
+			return middleware.Conflicted(errRival)
+		case panics:
+			panic("the handler panics")
+		}
+	}
+	if nth == 1 {
+		return misbehave(ctx, tx, c)
+	}
+	return nil
+}
+
+// misbehave does what is done only at first.
+func misbehave(ctx context.Context, tx transaction, c conduct) error {
+	switch c {
+	case once:
+		return errFlaky
+	case exits:
+		os.Exit(3)
+	case goexits:
+		runtime.Goexit()
+	case swallows:
+		return tx.exec(ctx, "INSERT INTO taken VALUES (1)")
+	case replaces:
+		return tx.fail(ctx)
+	case commits:
+		return errors.Join(tx.exec(ctx, "COMMIT"), tx.finish(ctx, true))
+	case rollback:
+		return errors.Join(tx.exec(ctx, "ROLLBACK"), tx.finish(ctx, false))
+	case defers:
+		return tx.exec(ctx, "INSERT INTO child VALUES (7)")
+	case cancels:
+		soon, cancel := context.WithTimeout(ctx, 5*time.Millisecond)
+		defer cancel()
+		return tx.linger(soon)
+	}
+	return nil
+}

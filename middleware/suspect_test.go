@@ -1,0 +1,241 @@
+package middleware_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/ThreeDotsLabs/watermill/message"
+
+	"github.com/millpond-go/millpond/brokers"
+	"github.com/millpond-go/millpond/middleware"
+	"github.com/millpond-go/millpond/stores"
+)
+
+func suspect(ctx context.Context) context.Context {
+	return brokers.WithDelivery(ctx, brokers.Delivery{Suspect: true, Topic: "orders", Coordinates: "orders/3/1042"})
+}
+
+// crashed is the row of a message whose attempt has begun and never ended.
+func crashed(id string, attempts int) stores.Failure {
+	f := failedBefore(id, stores.PlacementRedelivered, attempts)
+	f.Start, f.Class = true, stores.ClassCrash
+	f.Content = &stores.Content{State: stores.ContentNone}
+	return f
+}
+
+func TestHealthyFirstDeliveryPaysNothingForFailures(t *testing.T) {
+	t.Parallel()
+	store := newLedger()
+	if _, err := newInbox(t, store).Middleware(handle(func(*message.Message) error { return nil }))(newMessage(t.Context(), "a")); err != nil {
+		t.Fatal(err)
+	}
+	if want := (map[string]int{"register": 1, "begin": 1, "commit": 1}); fmt.Sprint(store.asked) != fmt.Sprint(want) {
+		t.Errorf("the store was asked %v, want %v", store.asked, want)
+	}
+}
+
+func TestSuspectAttemptIsCountedBeforeItBegins(t *testing.T) {
+	t.Parallel()
+	store := newLedger()
+	_, err := newInbox(t, store).Middleware(handle(func(*message.Message) error {
+		r := store.row("a")
+		if !r.presumed || r.failure.Attempts != 1 || r.failure.Class != stores.ClassCrash || r.failure.Coordinates != "orders/3/1042" {
+			t.Errorf("if the process ended now, this would be left: %+v", r)
+		}
+		return nil
+	}))(newMessage(suspect(t.Context()), "a"))
+	if err != nil || store.row("a").status != stores.StatusCompleted {
+		t.Error(err, store.story())
+	}
+}
+
+func TestSuspectAttemptThatFailsIsCountedOnce(t *testing.T) {
+	t.Parallel()
+	store := newLedger()
+	_, err := newInbox(t, store).Middleware(handle(fail))(newMessage(suspect(t.Context()), "a"))
+	if r := store.row("a"); err != nil || r.failure.Attempts != 1 || r.presumed || r.failure.Placement != stores.PlacementParked {
+		t.Errorf("%v, %+v", err, r)
+	}
+}
+
+// One delivery that has to ask several times makes one attempt.
+func TestSuspectAttemptIsCountedOnceOverTheTurnsOfADelivery(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		store, runs := newLedger(), 0
+		start := time.Now()
+		store.fault = func(call string) error {
+			if call == "begin" && time.Since(start) < 30*time.Second {
+				return stores.ErrUnavailable
+			}
+			return nil
+		}
+		_, err := newInbox(t, store).Middleware(handle(func(*message.Message) error {
+			if runs++; runs < 3 {
+				return middleware.Conflicted(errors.New("conflict"))
+			}
+			return errors.New("boom")
+		}))(newMessage(suspect(t.Context()), "a"))
+		if r := store.row("a"); err != nil || runs != 3 || r.failure.Attempts != 1 || r.failure.Uncounted != 0 {
+			t.Errorf("%v, %d runs, %+v\n%s", err, runs, r, store.story())
+		}
+	})
+}
+
+func TestSuspectAttemptThatTheDatabaseEndsIsNotCounted(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		store, runs := newLedger(), 0
+		store.attempt = func(a stores.Attempt) stores.Attempt { return interruptedLedgerAttempt{a} }
+		_, err := newInbox(t, store).Middleware(handle(func(*message.Message) error { runs++; return errors.New("deadlock") }))(newMessage(suspect(t.Context()), "a"))
+		r := store.row("a")
+		if err != nil || runs != 3 || r.failure.Attempts != 0 || r.failure.Uncounted != 1 || r.failure.Class != stores.ClassInterrupted {
+			t.Errorf("%v, %d runs, %+v", err, runs, r)
+		}
+	})
+}
+
+// It neither failed nor succeeded, and must not look like a crash.
+func TestAttemptCountedAndNotBegunIsTakenBack(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		store := newLedger()
+		store.failing("begin")
+		ctx, stop := context.WithCancel(suspect(t.Context()))
+		go func() {
+			<-time.After(time.Minute)
+			stop()
+		}()
+		_, err := newInbox(t, store).Middleware(handle(mustNotRun(t)))(newMessage(ctx, "a"))
+		r := store.row("a")
+		if !errors.Is(err, middleware.ErrNotNow) || r.presumed || r.failure.Attempts != 0 || r.failure.Uncounted != 1 || r.status != stores.StatusPending {
+			t.Errorf("%v, %+v", err, r)
+		}
+	})
+}
+
+// The message that ends the process each time must not do so for ever.
+func TestMessageThatCrashedTooOftenIsFailedWithoutARun(t *testing.T) {
+	t.Parallel()
+	store, end := newLedger(), &ends{}
+	store.put(crashed("a", 10))
+	_, err := newInbox(t, store, end.configure).Middleware(handle(mustNotRun(t)))(newMessage(suspect(t.Context()), "a"))
+	r := store.row("a")
+	if err != nil || r.status != stores.StatusFailed || r.failure.Class != stores.ClassCrash || r.failure.Attempts != 10 || string(r.failure.Content.Payload) != "payload of a" {
+		t.Errorf("%v, %+v", err, r)
+	}
+	if e := end.last(); e.Result != middleware.ResultFailed || e.Runs != 0 {
+		t.Errorf("ended as %+v", e)
+	}
+}
+
+// Brokers that do not flag redeliveries bring it as if for the first time.
+func TestMessageThatCrashedIsSuspectWhateverTheBrokerSays(t *testing.T) {
+	t.Parallel()
+	store := newLedger()
+	store.put(crashed("spent", 10))
+	store.put(crashed("again", 3))
+	in := newInbox(t, store)
+	if _, err := in.Middleware(handle(mustNotRun(t)))(newMessage(t.Context(), "spent")); err != nil || store.row("spent").status != stores.StatusFailed {
+		t.Error(err, store.story())
+	}
+	_, err := in.Middleware(handle(func(*message.Message) error {
+		if r := store.row("again"); r.failure.Attempts != 4 || !r.presumed {
+			t.Errorf("not counted: %+v", r)
+		}
+		return nil
+	}))(newMessage(t.Context(), "again"))
+	if err != nil || store.row("again").status != stores.StatusCompleted {
+		t.Error(err, store.story())
+	}
+}
+
+// A message that was only near the one that ended the process must not be counted with
+// it again and again.
+func TestMessagesThatMayHaveCrashedRunOneAtATime(t *testing.T) {
+	t.Parallel()
+	for name, turns := range map[string]int{"at once": 1, "in a later turn": 2} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				store := newLedger()
+				in := newInbox(t, store)
+				var running, most atomic.Int32
+				results := make(chan error)
+				for i := range 5 {
+					id := fmt.Sprint(i)
+					store.put(crashed(id, 1))
+					runs := 0
+					go func() {
+						_, err := in.Middleware(handle(func(*message.Message) error {
+							if runs++; runs < turns {
+								return middleware.Conflicted(errors.New("conflict"))
+							}
+							most.Store(max(most.Load(), running.Add(1)))
+							<-time.After(time.Second)
+							running.Add(-1)
+							return nil
+						}))(newMessage(suspect(t.Context()), id))
+						results <- err
+					}()
+				}
+				for range 5 {
+					if err := <-results; err != nil {
+						t.Error(err)
+					}
+				}
+				if most.Load() != 1 {
+					t.Errorf("%d ran at once", most.Load())
+				}
+			})
+		})
+	}
+}
+
+// Two deliveries of one message, both suspect: its attempts are counted, and it is
+// completed once.
+func TestTwoSuspectDeliveriesOfOneMessage(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		store := newLedger()
+		in := newInbox(t, store)
+		var runs atomic.Int32
+		results := make(chan error)
+		for range 2 {
+			go func() {
+				_, err := in.Middleware(handle(func(*message.Message) error {
+					runs.Add(1)
+					<-time.After(time.Second)
+					return nil
+				}))(newMessage(suspect(t.Context()), "a"))
+				results <- err
+			}()
+		}
+		if err := errors.Join(<-results, <-results); err != nil || runs.Load() != 1 || store.row("a").status != stores.StatusCompleted {
+			t.Errorf("%v, %d runs\n%s", err, runs.Load(), store.story())
+		}
+	})
+}
+
+// Among the first deliveries after a start are those in flight when the process ended.
+func TestNewcomersWithoutFactsAreSuspect(t *testing.T) {
+	t.Parallel()
+	store := newLedger()
+	in := newInbox(t, store)
+	h := in.Middleware(handle(func(*message.Message) error { return nil }))
+	for i := range 300 {
+		m := newMessage(t.Context(), fmt.Sprint(i))
+		m.SetContext(t.Context())
+		if _, err := h(m); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if store.calls("look") != 256 || store.calls("record") != 256 {
+		t.Errorf("%d were looked at, %d were counted before", store.calls("look"), store.calls("record"))
+	}
+}

@@ -1,0 +1,15 @@
+package postgres
+
+// What tests ask the server about, and what they hold as others would.
+
+const LockKeyText = lockKeyText
+
+// DueStatement is the statement of Due, of a store with a registered consumer.
+func (s *Store) DueStatement() string { return s.sql.due }
+
+// TakeOverStatement is the statement of a takeover, of a store with a registered
+// consumer.
+func (s *Store) TakeOverStatement() string { return s.sql.takeOver }
+
+// LockPrefix is what a lock key is made of beside consumer and id.
+func (s *Store) LockPrefix() []byte { return s.lockPrefix }
