@@ -57,7 +57,7 @@ func (d *delivery) failure(cause error, class stores.Class) (*stores.Failure, er
 	}
 	counted := d.counted != 0 || d.spent // before it began
 	switch {
-	case counts(class):
+	case counts(class) && !counted:
 		f.Attempts++
 	case !counts(class) && counted:
 		f.Attempts--

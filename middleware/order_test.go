@@ -88,6 +88,20 @@ func TestMessageBehindAnotherThatTheStoreCannotKeepIsHeld(t *testing.T) {
 	})
 }
 
+// It was counted before it began, and then it did not begin.
+func TestSuspectMessageBehindAnotherIsNotCounted(t *testing.T) {
+	t.Parallel()
+	store := &scriptedStore{begin: func(int, stores.Claim) (stores.Attempt, stores.Verdict, error) {
+		return nil, stores.Verdict{Outcome: stores.Behind}, nil
+	}}
+	if _, err := newInbox(t, store, ordered).Middleware(handle(mustNotRun(t)))(ofKey(t, "second", "x", true)); err != nil || len(store.recorded) != 2 {
+		t.Fatal(err, store.recorded)
+	}
+	if f := store.recorded[1]; f.Start || f.Attempts != 0 || f.Version != 1 || f.Placement != stores.PlacementParked {
+		t.Errorf("%+v", f)
+	}
+}
+
 func TestOrderKeyThatPanicsIsNone(t *testing.T) {
 	t.Parallel()
 	store := newLedger()

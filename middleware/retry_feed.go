@@ -134,18 +134,13 @@ func (f *feed) begin(ctx context.Context, out chan<- *message.Message, free chan
 	}
 	running.Go(func() {
 		defer cancel()
-		nacked := false
+		defer func() { <-free }()
 		select {
 		case <-msg.Acked():
 		case <-msg.Nacked():
-			nacked = true
+			f.giveBack(ctx, []stores.Retry{r}, "") // nothing, if its failure is on record
 		}
-		<-free
 		f.w.note(f.consumer, run.end)
-		if nacked {
-			sleep(ctx, jitter(f.w.config.PollInterval)) // or it would be due, and in the way, again at once
-			f.giveBack(ctx, []stores.Retry{r}, "")      // nothing, if its failure is on record
-		}
 		if r.OrderKey != nil {
 			f.alarm.set(0) // the next one of its order key may go
 		}

@@ -199,6 +199,9 @@ func TestRunningAloneDoesNotKeepTheIntakePaused(t *testing.T) {
 		for _, id := range []string{"a", "b", "c"} {
 			f := failedBefore(id, stores.PlacementParked, 1)
 			f.Start = true
+			if id != "a" {
+				f.DueIn = 3 * time.Second // when a cannot be recorded
+			}
 			store.put(f)
 		}
 		start := time.Now()

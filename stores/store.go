@@ -60,7 +60,7 @@ type Claim struct {
 	// Take is the version of the failed row that this attempt takes over, from
 	// Record or Due. The claim is won only if the row is still pending in this
 	// version, whatever its placement and time; otherwise the row is judged as
-	// without Take. 0: the claim is made by inserting the row, or by taking over one
+	// without Take, but never taken over, and InFlight if it is unchanged. 0: the claim is made by inserting the row, or by taking over one
 	// that is pending, PlacementRedelivered and due.
 	Take int64
 

@@ -37,9 +37,22 @@ func failures(t *testing.T, args ...string) (code int, out, messages string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var stdout, stderr bytes.Buffer
+	var stdout bytes.Buffer
+	var stderr lines
 	code = run(t.Context(), append([]string{"--millpond", binary}, args...), &stdout, &stderr)
-	return code, stdout.String(), stderr.String()
+	return code, stdout.String(), stderr.text.String()
+}
+
+// lines takes the messages of the story and of the service, as a standard error does.
+type lines struct {
+	mu   sync.Mutex
+	text bytes.Buffer
+}
+
+func (l *lines) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.Write(p)
 }
 
 // collapse makes tables independent of the width of their columns.

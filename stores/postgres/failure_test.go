@@ -158,7 +158,7 @@ func TestNothingWaitsForTheLockOfAKey(t *testing.T) {
 	exec(t, tx, "SELECT pg_advisory_xact_lock("+fmt.Sprintf(postgres.LockKeyText, "$1")+") FROM millpond_failure f", s.LockPrefix())
 	taking := c
 	taking.Take = version
-	if v := outcome(t, s, taking); v.Outcome != stores.Parked {
+	if v := outcome(t, s, taking); v.Outcome != stores.InFlight {
 		t.Errorf("a takeover: %s", v.Outcome)
 	}
 	f := parked(c)

@@ -16,7 +16,7 @@ import (
 )
 
 // Begin implements stores.Inbox. Trips: one if the claim is won, one more to see why
-// not, and one more to take over a message that its redelivery may run.
+// not, and one more where that shows that it can be.
 func (s *Store) Begin(ctx context.Context, c stores.Claim) (stores.Attempt, stores.Verdict, error) {
 	a, verdict, err := s.begin(ctx, &c)
 	if a == nil { // not a non-nil interface around a nil pointer
@@ -62,17 +62,27 @@ func (s *Store) claimOn(ctx context.Context, conn *pgxpool.Conn, consumer int32,
 	if err != nil || verdict.Outcome != stores.Claimable {
 		return nil, verdict, err
 	}
-	verdict.Outcome = stores.InFlight
 	if c.Take != 0 {
+		verdict.Outcome = stores.InFlight
 		return nil, verdict, nil
 	}
-	seen := *c
-	seen.Take = verdict.Failure.Version
-	tx, at, err = s.takeOver(ctx, conn, consumer, &seen)
+	return s.claimAgain(ctx, conn, consumer, c, verdict)
+}
+
+// claimAgain is the second try, for what can be claimed after all: a failed message
+// whose redelivery runs it, or one before which the last of its order key has ended
+// just now.
+func (s *Store) claimAgain(ctx context.Context, conn *pgxpool.Conn, consumer int32, c *stores.Claim, verdict stores.Verdict) (*attempt, stores.Verdict, error) {
+	try, seen := s.claim, *c
+	if seen.Take = verdict.Failure.Version; seen.Take != 0 {
+		try = s.takeOver
+	}
+	tx, at, err := try(ctx, conn, consumer, &seen)
 	if err != nil {
 		return nil, stores.Verdict{}, err
 	}
 	if tx == nil {
+		verdict.Outcome = stores.InFlight
 		_, err = conn.Exec(ctx, "rollback")
 		return nil, verdict, err
 	}
@@ -125,7 +135,12 @@ func (s *Store) takeOver(ctx context.Context, conn *pgxpool.Conn, consumer int32
 		batch.Queue(setBound, idle, statement)
 	}
 	number, revision := sqlstore.ParseVersion(c.Take)
-	batch.Queue(s.sql.takeOver, consumer, c.Key.ID, number, revision, s.lockKey(consumer, c.Key.ID), traceBytes(&c.TraceParent))
+	lock, trace := s.lockKey(consumer, c.Key.ID), traceBytes(&c.TraceParent)
+	if c.OrderKey == nil {
+		batch.Queue(s.sql.takeOver, consumer, c.Key.ID, number, revision, lock, trace)
+	} else {
+		batch.Queue(s.sql.takeOverOrdered, consumer, c.Key.ID, number, revision, lock, trace, c.OrderKey)
+	}
 	return sendClaim(ctx, conn, &batch, batch.Len()-1)
 }
 
@@ -163,12 +178,17 @@ func traceBytes(t *stores.TraceParent) []byte {
 // the insert fail is seen.
 func (s *Store) judgeAndRollback(ctx context.Context, conn *pgxpool.Conn, consumer int32, c *stores.Claim) (stores.Verdict, error) {
 	var (
-		batch  pgx.Batch
-		row    inboxRow
-		behind bool
+		batch        pgx.Batch
+		row          inboxRow
+		free, behind bool
 	)
-	if c.OrderKey != nil && c.Take == 0 {
-		batch.Queue(s.sql.behind, consumer, s.lockKey(consumer, c.Key.ID), c.OrderKey).QueryRow(func(r pgx.Row) error { return r.Scan(&behind) })
+	isBehind := func(r pgx.Row) error { return r.Scan(&free, &behind) }
+	switch {
+	case c.OrderKey != nil && c.Take == 0:
+		batch.Queue(s.sql.behind, consumer, s.lockKey(consumer, c.Key.ID), c.OrderKey).QueryRow(isBehind)
+	case c.OrderKey != nil:
+		number, _ := sqlstore.ParseVersion(c.Take)
+		batch.Queue(s.sql.behindEarlier, consumer, c.OrderKey, number).QueryRow(isBehind)
 	}
 	batch.Queue(s.sql.look, consumer, c.Key.ID).QueryRow(func(r pgx.Row) (err error) {
 		row, err = scanRow(r)
@@ -179,13 +199,24 @@ func (s *Store) judgeAndRollback(ctx context.Context, conn *pgxpool.Conn, consum
 		return stores.Verdict{}, err
 	}
 	if !row.found {
-		// The lock is taken, or its holder has rolled back meanwhile.
-		if behind {
+		switch {
+		case free && behind:
 			return stores.Verdict{Outcome: stores.Behind}, nil
+		case free:
+			return stores.Verdict{Outcome: stores.Claimable}, nil
 		}
+		// The lock is taken, or its holder has rolled back meanwhile.
 		return stores.Verdict{Outcome: stores.InFlight}, nil
 	}
-	return row.Verdict(c.Fingerprint)
+	verdict, err := row.Verdict(c.Fingerprint)
+	if err == nil && c.Take != 0 && row.Status == stores.StatusPending && row.Failure.Version == c.Take {
+		// It is as it was, so it is somebody's lock that was in the way, or the order.
+		verdict.Outcome = stores.InFlight
+		if behind {
+			verdict.Outcome = stores.Behind
+		}
+	}
+	return verdict, err
 }
 
 // abandon gives a connection back after a failed claim. Where the transaction can

@@ -24,6 +24,8 @@ func (s *Store) Change(ctx context.Context, c stores.Change) (stores.Changed, er
 	case stores.VerbRetry:
 		set, mark = retrySet, "3"
 		q.and("f.status = ANY ('{3,4,5}')")
+		// What was retried, and nothing has happened to since, is as it should be.
+		q.and("NOT (f.status = 3 AND f.redrives > 0 AND f.attempts = 0 AND f.uncounted = 0 AND f.due_at <= now() AND NOT f.presumed AND NOT f.reserved)")
 	case stores.VerbDiscard:
 		set, mark = "status = 5, due_at = NULL, reserved = false", "5"
 		q.and("f.status = ANY ('{3,4}')")

@@ -6,7 +6,9 @@ import "github.com/millpond-go/millpond/internal/sqlstore"
 type statements struct {
 	claim, claimBounded               string
 	claimOrdered, claimOrderedBounded string
-	takeOver, behind, look, owned     string
+	takeOver, takeOverOrdered         string
+	behind, behindEarlier             string
+	look, owned                       string
 
 	register, addTopic, consumer, quarantine string
 
@@ -19,8 +21,10 @@ func newStatements(n sqlstore.Names) statements {
 		claimBounded:        n.Expand(claimText + bounded + claimed),
 		claimOrdered:        n.Expand(claimText + ordered + claimed),
 		claimOrderedBounded: n.Expand(claimText + ordered + boundedToo + claimed),
-		takeOver:            n.Expand(takeOverText),
+		takeOver:            n.Expand(heldText + takeOverText),
+		takeOverOrdered:     n.Expand(heldText + firstInOrder + takeOverText),
 		behind:              n.Expand(behindText),
+		behindEarlier:       n.Expand(behindEarlierText),
 		look:                n.Expand(lookText),
 		// Raises division_by_zero, which keeps a COMMIT behind it from running,
 		// unless the row was written by the transaction that runs this.
@@ -68,10 +72,13 @@ AND NOT EXISTS (SELECT FROM {schema.}{prefix}failure WHERE consumer = $1 AND sta
 AND set_config('idle_in_transaction_session_timeout', $7, true) IS NOT NULL
 AND set_config('statement_timeout', $8, true) IS NOT NULL`
 
-	// Whether it was the order that prevented a claim: whoever holds the key's lock
-	// in this transaction gets it again.
-	behindText = `SELECT pg_try_advisory_xact_lock($2)
-AND EXISTS (SELECT FROM {schema.}{prefix}failure WHERE consumer = $1 AND status = 3 AND order_key = $3)`
+	// Whether it was the order that prevented a claim: a transaction that has the
+	// key's lock gets it again.
+	behindText = `SELECT pg_try_advisory_xact_lock($2), EXISTS (SELECT FROM {schema.}{prefix}failure WHERE consumer = $1 AND status = 3 AND order_key = $3)`
+
+	// The same for a failed message.
+	behindEarlierText = `SELECT true, EXISTS (SELECT FROM {schema.}{prefix}failure
+WHERE consumer = $1 AND status = 3 AND order_key = $2 AND number < $3)`
 
 	// The failure is not looked for beside a completed row: nothing equals null.
 	lookText = `SELECT i.status, i.fingerprint, i.traceparent, coalesce(i.completed_at, 'epoch'), ` + stateColumns + `
@@ -81,10 +88,16 @@ WHERE i.consumer = $1 AND i.message_id = $2`
 
 	// A failed message is taken over by the transaction that gets both the key's lock
 	// and the failure's row without waiting.
-	takeOverText = `WITH held AS MATERIALIZED (
+	heldText = `WITH held AS MATERIALIZED (
 	SELECT number FROM {schema.}{prefix}failure
 	WHERE consumer = $1 AND message_id = $2 AND number = $3 AND revision = $4 AND status = 3
-	AND pg_try_advisory_xact_lock($5)
+	AND pg_try_advisory_xact_lock($5)`
+
+	// Unless an earlier one of its order key is pending.
+	firstInOrder = `
+	AND NOT EXISTS (SELECT FROM {schema.}{prefix}failure WHERE consumer = $1 AND status = 3 AND order_key = $7 AND number < $3)`
+
+	takeOverText = `
 	FOR UPDATE SKIP LOCKED
 ), gone AS (
 	DELETE FROM {schema.}{prefix}failure f USING held

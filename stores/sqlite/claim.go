@@ -81,7 +81,15 @@ func (c *conn) takeOver(cl *claim, row inboxRow) error {
 	if !cl.TraceParent.IsZero() {
 		trace = cl.TraceParent[:]
 	}
-	taken, err := c.change(takeStatement, cl.consumer, cl.Key.ID, number, revision)
+	which, args, n := takeStatement, [5]driver.Value{cl.consumer, cl.Key.ID, number, revision}, 4
+	if len(cl.OrderKey) > 0 {
+		which, args[4], n = takeInOrderStatement, cl.OrderKey, 5
+	}
+	taken, err := c.change(which, args[:n]...)
+	if err == nil && taken == 0 && len(cl.OrderKey) > 0 {
+		cl.verdict.Outcome = stores.Behind
+		return errTaken
+	}
 	if err == nil && taken == 1 {
 		taken, err = c.change(completeStatement, trace, cl.consumer, cl.Key.ID)
 	}

@@ -66,6 +66,7 @@ const (
 	claimInOrderStatement
 	lookStatement
 	takeStatement
+	takeInOrderStatement
 	completeStatement
 	advanceStatement
 	commitStatement

@@ -37,6 +37,9 @@ func newStatements(names sqlstore.Names) statements {
 				WHERE i.consumer = ? AND i.message_id = ?`),
 			takeStatement: expand(`DELETE FROM {schema.}{prefix}failure
 				WHERE consumer = ? AND message_id = ? AND number = ? AND revision = ? AND status = 3`),
+			takeInOrderStatement: expand(`DELETE FROM {schema.}{prefix}failure
+				WHERE consumer = ?1 AND message_id = ?2 AND number = ?3 AND revision = ?4 AND status = 3 AND NOT EXISTS (
+					SELECT 1 FROM {schema.}{prefix}failure e WHERE e.consumer = ?1 AND e.order_key = ?5 AND e.status = 3 AND e.number < ?3)`),
 			completeStatement: expand(`UPDATE {schema.}{prefix}inbox SET status = 2, completed_at = {now}, traceparent = ?
 				WHERE consumer = ? AND message_id = ? AND status = 3`),
 			advanceStatement:  expand(advance),

@@ -196,10 +196,13 @@ func shortWorkers(b *bench) {
 			b.tb.Errorf("%s: not acked: %v", id, a.err)
 		}
 	}
-	for n := range messages {
-		b.work(in, h, func() bool { return len(b.allEffects()) >= n })
+	for n := 0; n < messages; {
+		before := n
+		b.work(in, h, func() bool {
+			n = len(b.allEffects())
+			return n > before || b.ctx.Err() != nil
+		})
 	}
-	b.work(in, h, func() bool { return len(b.failures()) == 0 })
 	if got := b.allEffects(); len(got) != messages {
 		b.tb.Errorf("%d messages left %d effects", messages, len(got))
 	}
