@@ -55,6 +55,7 @@ type delivery struct {
 	immediate     int                 // repetitions after concurrency conflicts
 	tooLarge      bool                // the store cannot keep the content
 	copied        bool                // the copy of the dead letter is published
+	unsure        bool                // the last commit had an unknown outcome
 
 	begun time.Time
 	end   DeliveryEnd
@@ -215,7 +216,7 @@ func (d *delivery) act(verdict stores.Verdict) (reason error, settled bool, err 
 	case stores.Duplicate:
 		d.in.completed.add(d.claim.Key, verdict.Fingerprint)
 		d.end.Result = ResultDuplicate
-		if d.end.Runs > 0 { // the commit was unknown, and did happen
+		if d.unsure { // the commit was unknown, and did happen
 			d.end.Result = ResultCompleted
 		}
 		return nil, true, nil

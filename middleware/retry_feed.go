@@ -62,6 +62,10 @@ func (f *feed) run(ctx context.Context, out chan<- *message.Message) {
 	for ctx.Err() == nil {
 		begun := time.Now()
 		batch, err := f.due(ctx, limit)
+		if ctx.Err() != nil {
+			f.giveBack(ctx, batch, SkipStopping)
+			return
+		}
 		if err != nil {
 			pause = min(max(2*pause, f.w.config.PollInterval), max(30*time.Second, f.w.config.PollInterval))
 			f.w.in.log.Warn("millpond: retry worker cannot ask for due messages",
@@ -77,8 +81,9 @@ func (f *feed) run(ctx context.Context, out chan<- *message.Message) {
 			}
 		}
 		switch took := time.Since(begun); {
-		case len(batch) < limit:
+		case len(batch) == 0:
 			f.alarm.wait(ctx, f.w.config.PollInterval)
+		case len(batch) < limit: // the store may give less than it has
 		case took < batchTime/2:
 			limit = min(2*limit, batchLimit)
 		case took > 2*batchTime:

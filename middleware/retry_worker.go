@@ -153,6 +153,7 @@ func (h errorsOnly) Enabled(ctx context.Context, l slog.Level) bool {
 func (h errorsOnly) WithAttrs(attrs []slog.Attr) slog.Handler {
 	return errorsOnly{h.Handler.WithAttrs(attrs)}
 }
+
 func (h errorsOnly) WithGroup(name string) slog.Handler { return errorsOnly{h.Handler.WithGroup(name)} }
 
 // wake lets a consumer's messages be asked for in a while; the zero consumer is all.

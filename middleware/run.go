@@ -217,6 +217,7 @@ func (d *delivery) completed() {
 // claims again; that is no failure of the handler.
 func (d *delivery) unknown(err error) (reason error, settled bool, _ error) {
 	d.in.completed.flush()
+	d.unsure = true
 	if d.in.resolver != nil { // without one the next claim tells
 		completed, resolveErr := d.resolve(func(ctx context.Context) (bool, error) {
 			return d.in.resolver.Resolve(ctx, d.claim.Key)

@@ -43,7 +43,7 @@ func (d *delivery) countFirst() (answer bool, reason error, settled bool, err er
 	if d.state.Presumed {
 		if d.state.Attempts >= d.policy.MaxAttempts {
 			d.spent = true
-			reason, settled, err := d.failed(fmt.Errorf("%w, %d times", errCrashed, d.state.Attempts), stores.ClassCrash)
+			reason, settled, err := d.failed(fmt.Errorf("%w, in the last of %d attempts", errCrashed, d.state.Attempts), stores.ClassCrash)
 			return true, reason, settled, err
 		}
 		if !d.goAlone() {
@@ -89,7 +89,8 @@ func (d *delivery) recordStart() error {
 }
 
 // uncount takes back an attempt that was counted before it began and then neither
-// failed nor succeeded. If that cannot be written down now it stays counted.
+// failed nor succeeded. If that cannot be written down within ClaimTimeout it stays
+// counted.
 func (d *delivery) uncount(cause error) {
 	if d.counted == 0 {
 		return
@@ -107,7 +108,12 @@ func (d *delivery) uncount(cause error) {
 	d.counted = 0
 	ctx, cancel := context.WithTimeout(d.ctx, d.in.config.ClaimTimeout)
 	defer cancel()
-	_, _ = d.in.store.Record(ctx, *f)
+	for pause := d.in.config.Hold.MinPause; ; pause = min(2*pause, d.in.config.Hold.MaxPause) {
+		_, err := d.in.store.Record(ctx, *f)
+		if err == nil || !concernsStore(err) || !sleep(ctx, jitter(pause)) {
+			return
+		}
+	}
 }
 
 var errAlone = errors.New("middleware: other messages that may have ended a process run one at a time")

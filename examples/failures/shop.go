@@ -45,7 +45,7 @@ func orders() []order {
 			o.Card = declinedCard
 		case n%12 == 7:
 			o.Instalments = 0 // on invoice
-		case n == 21, n == 41:
+		case n == 23, n == 45:
 			o.Account = account(n - 1) // two orders of one customer
 		}
 		list[i] = o

@@ -76,10 +76,9 @@ func TestStoresAreToldNoTimes(t *testing.T) {
 		reflect.TypeFor[stores.Inbox](), reflect.TypeFor[stores.Registry](), reflect.TypeFor[stores.Quarantine](),
 		reflect.TypeFor[stores.Failures](), reflect.TypeFor[stores.Retries](), reflect.TypeFor[stores.Resolver](),
 	} {
-		for i := range contract.NumMethod() {
-			method := contract.Method(i)
-			for j := range method.Type.NumIn() {
-				if in := method.Type.In(j); holdsTime(in) {
+		for method := range contract.Methods() {
+			for in := range method.Type.Ins() {
+				if holdsTime(in) {
 					t.Errorf("%s.%s is given a %s, which holds a time.Time", contract, method.Name, in)
 				}
 			}
@@ -97,8 +96,8 @@ func holdsTime(t reflect.Type) bool {
 	case reflect.Map:
 		return holdsTime(t.Key()) || holdsTime(t.Elem())
 	case reflect.Struct:
-		for i := range t.NumField() {
-			if holdsTime(t.Field(i).Type) {
+		for field := range t.Fields() {
+			if holdsTime(field.Type) {
 				return true
 			}
 		}

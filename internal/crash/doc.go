@@ -7,16 +7,25 @@
 // effects, with a counter between them, into tables without a unique key, so nothing
 // but millpond keeps an effect from being written twice. What a handler does besides
 // is named by the message's id: it fails, panics, exits, or is dishonest to its
-// transaction.
+// transaction. A retry worker runs beside each router, and in some tests an operator
+// that retries, discards, releases and rejects.
 //
-//	points_test.go    killed at each step of a delivery
+//	points_test.go    killed at each step of a delivery, of a failure, of a redrive
+//	failing_test.go   poison, order keys, and a store that is down for a while
+//	clocks_test.go    the database's clock days away from that of all workers
 //	stopped_test.go   stopped at each step, for longer than the server waits
 //	random_test.go    killed, stopped and ended at random times
 //	outages_test.go   the server killed and cut off, replies to COMMIT lost
-//	variants_test.go  one rule broken at a time: the harness must notice
+//	variants_test.go  one rule broken at a time: the harness must notice; those about
+//	                  failures are in failure_variants_test.go
 //
 // Package fleet feeds and hurts the workers. worker_test.go is the service in them,
-// ledger_test.go what the parent writes down, invariants_test.go what it checks.
+// handler_test.go its handlers, watched_test.go announces what the store is asked for.
+// ledger_test.go is what the parent writes down, invariants_test.go and
+// failure_invariants_test.go what it checks.
+//
+// Reservations of the retry worker are shortened in the workers, so that what a killed
+// one had is tried again within the test; nothing else of the store is changed.
 //
 // Every run prints its seed. The seed decides what is published, what handlers do, who
 // is hurt when, and what the network loses; not how far a process is at that moment.

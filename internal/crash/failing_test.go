@@ -18,7 +18,7 @@ func TestPoisonEndsFailed(t *testing.T) {
 	t.Parallel()
 	on(t, both, func(t *testing.T, open opener) {
 		seed := seedOf(t)
-		orders := workload(seed, 40, mix{share: map[conduct]int{slow: 30, once: 5}})
+		orders := workload(seed, 30, mix{share: map[conduct]int{slow: 30, once: 5}})
 		const poisons, every = 2, 20
 		for i := range poisons {
 			id := fmt.Sprintf("9%03d-%s", i, poison)
@@ -57,7 +57,7 @@ func TestOrderSurvivesFailures(t *testing.T) {
 	t.Parallel()
 	on(t, both, func(t *testing.T, open opener) {
 		seed := seedOf(t)
-		orders := workload(seed, 60, mix{share: map[conduct]int{slow: 15, flaky: 15, once: 10, panics: 3, permanent: 5, hopeless: 3}})
+		orders := workload(seed, 45, mix{share: map[conduct]int{slow: 15, flaky: 15, once: 10, panics: 3, permanent: 5, hopeless: 3}})
 		const keys = 12
 		for i, o := range orders {
 			orders[i].Key = fmt.Sprint(item(o.ID) % keys)
@@ -95,7 +95,7 @@ func storeDownTrial(t *testing.T, open opener, variant string) *trial {
 	const limit, before = 3, 20
 	tr := &trial{
 		system: open(t),
-		orders: workload(seed, 150, mix{share: map[conduct]int{slow: 10, once: 5}}),
+		orders: workload(seed, 80, mix{share: map[conduct]int{slow: 10, once: 5}}),
 		setup:  setup{Variant: variant, HoldLimit: 5 * time.Minute, HandlerTimeout: 5 * time.Second},
 		Config: fleet.Config{Seed: seed, DeliveryLimit: limit},
 	}

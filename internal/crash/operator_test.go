@@ -26,7 +26,7 @@ var decisions = []stores.Change{
 }
 
 func (o *operator) run(ctx context.Context) error {
-	for wait(ctx, 50*time.Millisecond) {
+	for wait(ctx, 200*time.Millisecond) {
 		for _, change := range decisions {
 			if err := o.change(ctx, change); unexpected(ctx, err) {
 				return fmt.Errorf("operator: %s: %w", change.Verb, err)

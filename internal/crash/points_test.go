@@ -28,7 +28,7 @@ func TestKilledAtEachPoint(t *testing.T) {
 		seed := seedOf(t)
 		tr := &trial{
 			system: open(t),
-			orders: workload(seed, 70, mix{share: map[conduct]int{slow: 30, flaky: 5}}),
+			orders: workload(seed, 50, mix{share: map[conduct]int{slow: 30, flaky: 5}}),
 			setup:  setup{Redelivered: true},
 			Config: fleet.Config{Seed: seed, Kills: killsAt(seed, points, 2, 5), Duplicates: 0.5, Apart: 50, Reorder: 20},
 		}
@@ -55,11 +55,11 @@ func TestKilledAtEachPointOfAFailure(t *testing.T) {
 		seed := seedOf(t)
 		tr := &trial{
 			system: open(t),
-			orders: workload(seed, 60, mix{share: map[conduct]int{
+			orders: workload(seed, 50, mix{share: map[conduct]int{
 				flaky: 20, once: 5, rival: 5, panics: 15, exits: 2, outputs: 5, permanent: 15, hopeless: 4, longwinded: 4,
 			}}),
 			setup:  setup{Redelivered: true, Operated: true},
-			Config: fleet.Config{Seed: seed, Kills: killsAt(seed, failurePoints, 2, 4), Duplicates: 0.3, Apart: 50, Reorder: 20},
+			Config: fleet.Config{Seed: seed, Kills: killsAt(seed, failurePoints, 2, 3), Duplicates: 0.3, Apart: 50, Reorder: 20},
 		}
 		tr.allStrike(t)
 	})

@@ -18,9 +18,9 @@ func TestRandom(t *testing.T) {
 	t.Parallel()
 	on(t, map[string]opener{"postgres": newFragilePostgres, "sqlite": newSQLite}, func(t *testing.T, open opener) {
 		seed := seedOf(t)
-		messages, kills, wanted := 200, 24, 1
+		messages, kills, wanted := 80, 14, 1
 		if soak := soakKills(t); soak > 0 {
-			messages, kills, wanted = 1000, 150, soak
+			messages, kills, wanted = 600, 250, soak
 		}
 		begun := time.Now()
 		for killed, done := 0, false; !done; seed++ {
@@ -55,7 +55,7 @@ func randomTrial(s *system, seed uint64, messages, kills int) *trial {
 	tr := &trial{
 		system: s,
 		orders: workload(seed, messages, everything()),
-		setup:  setup{HandlerTimeout: time.Second, CommitTimeout: time.Second, Redelivered: true, Operated: true},
+		setup:  setup{HandlerTimeout: time.Second, CommitTimeout: time.Second, HoldLimit: 10 * time.Second, MaxAttempts: 12, Redelivered: true, Operated: true},
 		Config: fleet.Config{Seed: seed, Workers: 4, Duplicates: 0.5, Apart: 200, Reorder: 30},
 		limit:  2*time.Minute + time.Duration(messages)*200*time.Millisecond,
 	}

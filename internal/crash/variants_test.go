@@ -129,7 +129,11 @@ func TestVariantsAreFound(t *testing.T) {
 		t.Run(cmp.Or(name, "all rules kept"), func(t *testing.T) {
 			t.Parallel()
 			systems := map[string]opener{"postgres": newProxiedPostgres, "sqlite": newSQLite}
-			maps.DeleteFunc(systems, func(name string, _ opener) bool { return v.system != "" && v.system != name })
+			only := v.system
+			if only == "" && name != "" && soakKills(t) == 0 {
+				only = "postgres" // the other one takes too long for every day
+			}
+			maps.DeleteFunc(systems, func(name string, _ opener) bool { return only != "" && only != name })
 			on(t, systems, func(t *testing.T, open opener) {
 				r := variantTrial(open(t), seedOf(t), name).run(t)
 				t.Logf("%s\nfound %v", r.summary(), r.invariants())
@@ -146,7 +150,7 @@ func TestVariantsAreFound(t *testing.T) {
 }
 
 // brokenLimit is when a run with a broken rule is over, which may never come to rest.
-const brokenLimit = 15 * time.Second
+const brokenLimit = 10 * time.Second
 
 func variantTrial(s *system, seed uint64, variant string) *trial {
 	handlers := mix{share: map[conduct]int{slow: 30, flaky: 10}, contested: 20}
@@ -155,11 +159,11 @@ func variantTrial(s *system, seed uint64, variant string) *trial {
 	}
 	tr := &trial{
 		system: s,
-		orders: workload(seed, 40, handlers),
+		orders: workload(seed, 30, handlers),
 		setup:  setup{HandlerTimeout: time.Second, CommitTimeout: time.Second, Variant: variant},
 		Config: fleet.Config{
 			Seed: seed, Workers: 3, Duplicates: 0.5, Apart: 3,
-			Kills: fleet.RandomKills(seed, 6, 150, 3),
+			Kills: fleet.RandomKills(seed, 6, 100, 3),
 		},
 	}
 	if variant != "" {

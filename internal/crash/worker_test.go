@@ -130,7 +130,7 @@ func serve(ctx context.Context, w *fleet.Worker) error {
 			Handlers:     map[string]message.HandlerFunc{consumer: router.Handlers()[consumer]},
 			Middlewares:  []message.HandlerMiddleware{wmiddleware.Recoverer},
 			Concurrency:  3,
-			PollInterval: 100 * time.Millisecond,
+			PollInterval: 200 * time.Millisecond,
 			DrainTimeout: 20 * time.Second,
 		})
 		if err != nil {

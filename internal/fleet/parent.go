@@ -179,7 +179,7 @@ func (p *parent) atRest(ctx context.Context) bool {
 }
 
 // askEvery is how long Config.AtRest is left in peace.
-const askEvery = 20 * time.Millisecond
+const askEvery = 50 * time.Millisecond
 
 // publish reads the source apart, as it may block.
 func (p *parent) publish() <-chan item {

@@ -84,9 +84,6 @@ func leftAlone(t *testing.T, s *postgres.Store, c stores.Claim, version int64) s
 	if found, err := s.Due(ctx, stores.DueQuery{Consumer: stock, Limit: 10, Reserve: time.Minute}); err != nil || len(found) != 0 {
 		t.Errorf("Due: %v, %v", found, err)
 	}
-	if err := s.Release(ctx, []stores.Retry{{Key: c.Key, State: stores.FailureState{Version: version}}}); err != nil {
-		t.Errorf("Release: %v", err)
-	}
 	if _, err := s.Look(ctx, c.Key, c.Fingerprint); err != nil {
 		t.Errorf("Look: %v", err)
 	}
@@ -134,14 +131,18 @@ func TestNothingWaitsForALockOnTheRow(t *testing.T) {
 	t.Parallel()
 	s := newStore(t)
 	c := claim("locked")
-	version := record(t, s, parked(c))
+	record(t, s, parked(c))
 	tx, err := s.Pool().Begin(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer func() { _ = tx.Rollback(t.Context()) }()
+	reserved := due(t, s, 10)
 	exec(t, tx, "SELECT FROM millpond_failure FOR UPDATE")
-	leftAlone(t, s, c, version)
+	if err := s.Release(promptly(t), reserved); err != nil {
+		t.Errorf("Release: %v", err)
+	}
+	leftAlone(t, s, c, reserved[0].State.Version)
 }
 
 // Deliveries and operators take the same lock, though one computes it in SQL.
@@ -293,7 +294,7 @@ func TestRevisionsNeverReachTheNumber(t *testing.T) {
 	s := newStore(t)
 	f := parked(claim("old"))
 	record(t, s, f)
-	if _, err := s.Pool().Exec(t.Context(), "UPDATE millpond_failure SET revision = 1 << 20 - 1"); err != nil {
+	if _, err := s.Pool().Exec(t.Context(), "UPDATE millpond_failure SET revision = 1048575"); err != nil {
 		t.Fatal(err)
 	}
 	f.Version = look(t, s, claim("old")).Failure.Version

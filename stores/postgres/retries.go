@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 
@@ -18,7 +20,8 @@ const (
 	maxLooks = 8
 )
 
-// Due implements stores.Retries, in one trip and one commit.
+// Due implements stores.Retries, in one trip and one commit, and one trip more for each
+// time that another one of the same consumer goes first.
 func (s *Store) Due(ctx context.Context, q stores.DueQuery) ([]stores.Retry, error) {
 	if s.closed.Load() {
 		return nil, stores.ErrClosed
@@ -32,27 +35,72 @@ func (s *Store) Due(ctx context.Context, q stores.DueQuery) ([]stores.Retry, err
 	}
 	limit := min(q.Limit, maxDue)
 	var due []stores.Retry
-	for range maxLooks {
-		var seen int
-		due, seen, err = s.reserve(ctx, consumer, q, limit)
-		if err != nil || len(due) > 0 || seen < limit {
-			break
+	for looks, turns := 0, 0; looks < maxLooks; {
+		found, err := s.reserve(ctx, consumer, q, limit, turns == maxTurns)
+		switch {
+		case err != nil:
+			return nil, err
+		case !found.turn:
+			turns++
+			if err := pause(ctx); err != nil {
+				return nil, s.unavailable(err)
+			}
+			continue
+		case len(found.due) > 0 || found.seen < limit:
+			return found.due, nil
 		}
+		looks++
 	}
-	return due, err
+	return due, nil
 }
 
-// reserve returns what may run of the rows that it has seen.
-func (s *Store) reserve(ctx context.Context, consumer int32, q stores.DueQuery, limit int) (due []stores.Retry, seen int, err error) {
-	rows, err := s.pool.Query(ctx, s.sql.due, consumer, limit, q.Reserve)
-	if err != nil {
-		return nil, 0, s.unavailable(err)
+// maxTurns is how often Due lets another one of the same consumer go first, before it
+// goes on beside it: that one may belong to a process that stands still.
+const maxTurns = 30
+
+// pause lets a statement of somebody else end.
+func pause(ctx context.Context) error {
+	timer := time.NewTimer(time.Millisecond + rand.N(5*time.Millisecond)) //nolint:gosec // spreads load, keeps no secret
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
 	}
-	defer rows.Close()
+}
+
+// reserved is what one look has found.
+type reserved struct {
+	turn bool // nobody else of the consumer was looking
+	seen int  // rows, those included that must wait for others
+	due  []stores.Retry
+}
+
+// reserve takes what may run of the rows that it sees. Two at once would lock rows that
+// the other has just reserved, if only for a moment, and whoever claims or releases
+// those passes locked rows by. So they take turns, by a lock in a statement before,
+// whose end the second statement sees.
+func (s *Store) reserve(ctx context.Context, consumer int32, q stores.DueQuery, limit int, anyway bool) (found reserved, err error) {
+	var batch pgx.Batch // one implicit transaction
+	batch.Queue(turn, s.lockKey(consumer, nil), anyway).QueryRow(func(row pgx.Row) error { return row.Scan(&found.turn) })
+	batch.Queue(s.sql.due, consumer, limit, q.Reserve).Query(func(rows pgx.Rows) error {
+		found.due, found.seen, err = scanDue(rows, q.Consumer)
+		return err
+	})
+	if err := s.pool.SendBatch(ctx, &batch).Close(); err != nil {
+		return reserved{}, s.unavailable(err)
+	}
+	return found, nil
+}
+
+const turn = "SELECT set_config('millpond.turn', ($2 OR pg_try_advisory_xact_lock($1))::text, true)::boolean"
+
+func scanDue(rows pgx.Rows, consumer stores.Consumer) (due []stores.Retry, seen int, err error) {
 	for rows.Next() {
 		seen++
 		var (
-			r                                  = stores.Retry{Key: stores.Key{Consumer: q.Consumer}}
+			r                                  = stores.Retry{Key: stores.Key{Consumer: consumer}}
 			state                              stateScan
 			runnable                           bool
 			fingerprint, trace, uuid, metadata []byte
@@ -60,7 +108,7 @@ func (s *Store) reserve(ctx context.Context, consumer int32, q stores.DueQuery, 
 		err := rows.Scan(state.with(&runnable, &r.Suspect, &r.Key.ID, &r.Topic, &r.Coordinates, &r.OrderKey,
 			&r.Content.Codec, &uuid, &metadata, &r.Content.Payload, &fingerprint, &trace)...)
 		if err != nil {
-			return nil, 0, s.unavailable(err)
+			return nil, 0, err
 		}
 		if !runnable {
 			continue
@@ -74,10 +122,7 @@ func (s *Store) reserve(ctx context.Context, consumer int32, q stores.DueQuery, 
 		}
 		due = append(due, r)
 	}
-	if err := rows.Err(); err != nil {
-		return nil, 0, s.unavailable(err)
-	}
-	return due, seen, nil
+	return due, seen, rows.Err()
 }
 
 // Release implements stores.Retries, in one trip and one commit.
@@ -131,6 +176,7 @@ const (
 	dueText = `WITH due AS MATERIALIZED (
 	SELECT number, order_key, due_at, reserved FROM {schema.}{prefix}failure
 	WHERE consumer = $1 AND status = 3 AND placement = 1 AND due_at <= now()
+	AND current_setting('millpond.turn')::boolean
 	ORDER BY due_at LIMIT $2
 	FOR UPDATE SKIP LOCKED
 ), judged AS (

@@ -74,14 +74,14 @@ func TestWhatFailedMessagesCost(t *testing.T) {
 	}
 }
 
-// fill adds parked rows with an order key each, of which a hundredth is due.
+// fill adds parked rows with an order key each, half of them due.
 func fill(t *testing.T, s *postgres.Store, n int) {
 	t.Helper()
 	for _, text := range []string{
 		`INSERT INTO millpond_inbox (consumer, message_id, status) SELECT id, int4send(n), 3 FROM millpond_consumer, generate_series(1, $1) n`,
 		`INSERT INTO millpond_failure (consumer, message_id, status, placement, content, attempts, uncounted, due_at,
 	class, error_group, error, topic, coordinates, order_key)
-SELECT id, int4send(n), 3, 1, 1, 1, 0, now() + CASE WHEN n % 100 = 0 THEN interval '0' ELSE interval '1 hour' END, '', '', '', '', '', int4send(n)
+SELECT id, int4send(n), 3, 1, 1, 1, 0, now() + CASE WHEN n % 2 = 0 THEN interval '0' ELSE interval '1 hour' END, '', '', '', '', '', int4send(n)
 FROM millpond_consumer, generate_series(1, $1) n`,
 	} {
 		if _, err := s.Pool().Exec(t.Context(), text, n); err != nil {
@@ -108,6 +108,7 @@ func TestPlansReadFewRowsOfLargeTables(t *testing.T) {
 	} {
 		s := openStore(t, withParameter(testenv.Postgres(t).NewDatabase(t), "plan_cache_mode=force_generic_plan&pool_max_conns=1"))
 		prepare(s)
+		exec(t, s.Pool(), "SELECT set_config('millpond.turn', 'true', false)") // on the only connection
 		for call, statement := range map[string]string{
 			"due(1, 100, '1 minute')":              "due(integer, bigint, interval) AS " + s.DueStatement(),
 			`take(1, '\x00000001', 1, 0, 1, NULL)`: "take(integer, bytea, bigint, integer, bigint, bytea) AS " + s.TakeOverStatement(),

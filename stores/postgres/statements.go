@@ -119,7 +119,7 @@ RETURNING i.completed_at`
 		AND n.number <> ALL (ARRAY(SELECT number FROM gone))
 		ORDER BY n.number LIMIT 1
 	) FROM (SELECT consumer, order_key, min(number) AS number FROM gone WHERE order_key IS NOT NULL GROUP BY consumer, order_key) g))
-	AND status = 3 AND NOT reserved
+	AND status = 3 AND placement + 0 = 1 AND NOT reserved -- not by the index of what is due
 	FOR UPDATE SKIP LOCKED
 ), woken AS (
 	UPDATE {schema.}{prefix}failure f SET due_at = now(), ` + revised + `

@@ -3,6 +3,7 @@ package storetest
 import (
 	"bytes"
 	"context"
+	"database/sql"
 	"errors"
 	"fmt"
 	"slices"
@@ -86,7 +87,13 @@ func dueInOrder(b *bench) {
 	for _, place := range []int{4, 2, 5, 1, 3} {
 		b.fails(store, fmt.Sprint("message ", place), func(f *stores.Failure) { f.DueIn = time.Duration(place) * step })
 	}
-	all := []string{"message 1", "message 2", "message 3", "message 4", "message 5"}
+	var all []string
+	b.query("SELECT message_id FROM millpond_failure ORDER BY due_at", func(rows *sql.Rows) error {
+		var id []byte
+		err := rows.Scan(&id)
+		all = append(all, string(id))
+		return err
+	})
 	if !poll(b.ctx, patience, func() bool {
 		return !slices.ContainsFunc(all, func(id string) bool { return b.look(store, claimFor(id, id), stores.Parked).Failure.DueIn > 0 })
 	}) {

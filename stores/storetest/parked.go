@@ -196,12 +196,11 @@ func shortWorkers(b *bench) {
 			b.tb.Errorf("%s: not acked: %v", id, a.err)
 		}
 	}
-	for n := 0; n < messages; {
-		before := n
-		b.work(in, h, func() bool {
-			n = len(b.allEffects())
-			return n > before || b.ctx.Err() != nil
-		})
+	for before := 0; before < messages; before = len(b.allEffects()) {
+		b.work(in, h, func() bool { return len(b.allEffects()) > before })
+		if b.tb.Failed() {
+			break
+		}
 	}
 	if got := b.allEffects(); len(got) != messages {
 		b.tb.Errorf("%d messages left %d effects", messages, len(got))

@@ -1,0 +1,155 @@
+package kafka
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/ThreeDotsLabs/watermill"
+	"github.com/ThreeDotsLabs/watermill/message"
+	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/millpond-go/millpond/brokers"
+)
+
+const defaultDrainTimeout = 30 * time.Second
+
+// Broker is a Kafka cluster. It is safe for concurrent use.
+type Broker struct {
+	config Config
+	admin  *kadm.Client // asks for topics and their settings
+
+	mu          sync.Mutex
+	closed      bool
+	producer    *kgo.Client // of all publishers, opened with the first
+	subscribers map[*Subscriber]struct{}
+	topics      sync.Map // names of topics that are known to exist
+
+	// options, if not nil, adds to the clients of a subscriber. Tests cut connections
+	// with it.
+	options func(*Subscriber) []kgo.Opt
+}
+
+var _ brokers.Broker = (*Broker)(nil)
+
+// New connects to the cluster. It returns an error that names every invalid field, or
+// one that says why the cluster cannot be used, at the latest after
+// Config.ConnectTimeout; the latter wraps brokers.ErrUnavailable.
+func New(ctx context.Context, config Config) (*Broker, error) {
+	if err := config.validate(); err != nil {
+		return nil, err
+	}
+	if err := config.readCredentials(); err != nil {
+		return nil, err
+	}
+	config.setDefaults()
+	client, err := config.client(watermill.NopLogger{})
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, config.ConnectTimeout)
+	defer cancel()
+	if err := client.Ping(ctx); err != nil {
+		client.Close()
+		return nil, config.unreachable(err)
+	}
+	return &Broker{config: config, admin: kadm.NewClient(client), subscribers: make(map[*Subscriber]struct{})}, nil
+}
+
+// Subscriber returns a new subscriber, which is a *[Subscriber]. It returns an error
+// that names every invalid field, or one that wraps brokers.ErrClosed.
+func (b *Broker) Subscriber(config brokers.SubscriberConfig) (message.Subscriber, error) {
+	var errs []error
+	if config.Group == "" {
+		errs = append(errs, errors.New("kafka: SubscriberConfig.Group is empty: name the group that shares the messages"))
+	}
+	if config.InFlight < 0 {
+		errs = append(errs, fmt.Errorf("kafka: SubscriberConfig.InFlight is %d: use a positive number, or 0 for 1", config.InFlight))
+	}
+	if config.DrainTimeout < 0 {
+		errs = append(errs, fmt.Errorf("kafka: SubscriberConfig.DrainTimeout is %s: use a positive duration, or 0 for %s", config.DrainTimeout, defaultDrainTimeout))
+	}
+	if len(errs) > 0 {
+		return nil, errors.Join(errs...)
+	}
+	orDefault(&config.InFlight, 1)
+	orDefault(&config.DrainTimeout, defaultDrainTimeout)
+	if config.Logger == nil {
+		config.Logger = watermill.NopLogger{}
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.closed {
+		return nil, fmt.Errorf("kafka: broker: %w", brokers.ErrClosed)
+	}
+	s := newSubscriber(b, config)
+	b.subscribers[s] = struct{}{}
+	return s, nil
+}
+
+// Publisher returns a new publisher, or an error that wraps brokers.ErrClosed. All
+// publishers of a Broker share its connections, and the logger of the first.
+func (b *Broker) Publisher(config brokers.PublisherConfig) (message.Publisher, error) {
+	if config.Logger == nil {
+		config.Logger = watermill.NopLogger{}
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.closed {
+		return nil, fmt.Errorf("kafka: broker: %w", brokers.ErrClosed)
+	}
+	if b.producer == nil {
+		producer, err := b.config.client(config.Logger, b.config.producing()...)
+		if err != nil {
+			return nil, err
+		}
+		b.producer = producer
+	}
+	return &publisher{broker: b, client: b.producer}, nil
+}
+
+// Capabilities says what Kafka does. It has no ids of its own, counts no deliveries and
+// keeps settled messages, so ReplayHorizon would be the retention of each topic, which
+// is not known here.
+func (b *Broker) Capabilities() brokers.Capabilities {
+	return brokers.Capabilities{
+		System:          "kafka",
+		Coordinates:     true,
+		Time:            b.config.Consume.ProducerTime,
+		Ordered:         true,
+		DeliveryLimit:   brokers.DeliveryLimit{Known: true},
+		FreeGiveBack:    true,
+		DelayedGiveBack: true,
+	}
+}
+
+// Close closes the subscribers that are open, as Subscriber.Close does, and ends
+// publishing: what is being published fails with brokers.ErrClosed. It may be called
+// many times and always returns nil.
+func (b *Broker) Close() error {
+	b.mu.Lock()
+	first := !b.closed
+	b.closed = true
+	open := make([]*Subscriber, 0, len(b.subscribers))
+	for s := range b.subscribers {
+		open = append(open, s)
+	}
+	producer := b.producer
+	b.mu.Unlock()
+
+	var closing sync.WaitGroup
+	for _, s := range open {
+		closing.Go(func() { _ = s.Close() }) // never fails
+	}
+	closing.Wait()
+	if first {
+		if producer != nil {
+			producer.Close()
+		}
+		b.admin.Close()
+	}
+	return nil
+}

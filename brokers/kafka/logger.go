@@ -1,0 +1,33 @@
+package kafka
+
+import (
+	"fmt"
+
+	"github.com/ThreeDotsLabs/watermill"
+	"github.com/twmb/franz-go/pkg/kgo"
+)
+
+// clientLogger hands what the client has to say on: its warnings and errors as Info,
+// since it recovers from them by itself, the rest as Trace.
+type clientLogger struct{ logger watermill.LoggerAdapter }
+
+func (l clientLogger) Level() kgo.LogLevel {
+	if _, silent := l.logger.(watermill.NopLogger); silent {
+		return kgo.LogLevelNone
+	}
+	return kgo.LogLevelInfo
+}
+
+func (l clientLogger) Log(level kgo.LogLevel, msg string, pairs ...any) {
+	fields := watermill.LogFields{}
+	for i := 0; i+1 < len(pairs); i += 2 {
+		fields[fmt.Sprint(pairs[i])] = pairs[i+1]
+	}
+	switch level {
+	case kgo.LogLevelError, kgo.LogLevelWarn:
+		l.logger.Info("Kafka client: "+msg, fields)
+	case kgo.LogLevelNone, kgo.LogLevelInfo, kgo.LogLevelDebug:
+		l.logger.Trace("Kafka client: "+msg, fields)
+	}
+}
+

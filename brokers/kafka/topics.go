@@ -1,0 +1,77 @@
+package kafka
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kerr"
+)
+
+// topicPoll is how often a topic that is waited for is asked for.
+const topicPoll = 250 * time.Millisecond
+
+// ErrNoTopic: the topic does not exist.
+var ErrNoTopic = errors.New("kafka: no such topic")
+
+// ensureTopic returns nil if the topic exists, or could be created if the configuration
+// allows that, or appears within wait.
+func (b *Broker) ensureTopic(ctx context.Context, topic string, wait time.Duration) error {
+	if topic == "" {
+		return errors.New("kafka: the topic is empty: name one")
+	}
+	deadline := time.Now().Add(wait)
+	for {
+		err := b.findTopic(ctx, topic)
+		if errors.Is(err, ErrNoTopic) && b.config.Publish.CreateTopics {
+			err = b.createTopic(ctx, topic)
+		}
+		if err == nil || !errors.Is(err, ErrNoTopic) || !time.Now().Before(deadline) {
+			return err
+		}
+		select {
+		case <-time.After(topicPoll):
+		case <-ctx.Done():
+			return fmt.Errorf("%w, while waiting for it: %w", err, context.Cause(ctx))
+		}
+	}
+}
+
+func (b *Broker) findTopic(ctx context.Context, topic string) error {
+	ctx, cancel := context.WithTimeout(ctx, b.config.ConnectTimeout)
+	defer cancel()
+	topics, err := b.admin.ListTopicsWithInternal(ctx, topic)
+	if err != nil {
+		return b.config.unreachable(err)
+	}
+	err = topics[topic].Err
+	switch {
+	case errors.Is(err, kerr.UnknownTopicOrPartition):
+		return fmt.Errorf("%w: %q: create it, or let it be created with create_topics=true, or waited for with wait_for_topic", ErrNoTopic, topic)
+	case errors.Is(err, kerr.TopicAuthorizationFailed):
+		return fmt.Errorf("kafka: topic %q: %w: allow the user to describe and read it, or check its name", topic, err)
+	case errors.Is(err, kerr.InvalidTopicException):
+		return fmt.Errorf("kafka: topic %q: %w: use up to 249 letters, digits, dots, underscores and hyphens", topic, err)
+	case err != nil && !kerr.IsRetriable(err): // a partition may just have no leader
+		return fmt.Errorf("kafka: topic %q: %w", topic, err)
+	}
+	return nil
+}
+
+func (b *Broker) createTopic(ctx context.Context, topic string) error {
+	ctx, cancel := context.WithTimeout(ctx, b.config.ConnectTimeout)
+	defer cancel()
+	partitions, replication := int32(-1), int16(-1) // the broker's defaults
+	if n := b.config.Publish.Partitions; n > 0 {
+		partitions = int32(n)
+	}
+	if n := b.config.Publish.Replication; n > 0 {
+		replication = int16(n)
+	}
+	_, err := b.admin.CreateTopic(ctx, partitions, replication, nil, topic)
+	if err != nil && !errors.Is(err, kerr.TopicAlreadyExists) {
+		return fmt.Errorf("kafka: creating topic %q: %w", topic, err)
+	}
+	return nil
+}
