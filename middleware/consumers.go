@@ -1,6 +1,7 @@
 package middleware
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"sync"
@@ -61,7 +62,12 @@ func (c *consumers) name(handler, topic string) (stores.Consumer, error) {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if other, taken := c.handlers[consumer]; taken && other != handler {
+	other, taken := c.handlers[consumer]
+	if taken && (other == "" || handler == "") { // without a router there is no name that could differ
+		handler = cmp.Or(handler, other)
+		other = handler
+	}
+	if taken && other != handler {
 		return consumer, fmt.Errorf("%w: %q and %q both count under %s: give each its own", ErrConsumerShared, other, handler, consumer)
 	}
 	c.handlers[consumer] = handler

@@ -14,7 +14,8 @@ import (
 // beside the row that is kept of it. The zero value publishes nothing.
 //
 // The copy is published before the failure is recorded: at least once, also if the
-// process dies in between. While it cannot be published the message is held.
+// process dies in between. While it cannot be published the message is held. Of a message
+// that cannot be restored from what is kept of it there is no copy.
 type DeadLetterConfig struct {
 	Publisher message.Publisher
 	Topic     string
@@ -41,7 +42,8 @@ func (c *DeadLetterConfig) validate(bad func(format string, args ...any)) {
 // copyDeadLetter publishes the message as it arrived, once for this delivery.
 func (d *delivery) copyDeadLetter(f *stores.Failure) (err error) {
 	c := &d.in.config.DeadLetters
-	if c.Publisher == nil || d.copied {
+	unreadable := d.retry != nil && d.retry.unreadable != nil // there is nothing to copy
+	if c.Publisher == nil || d.copied || unreadable {
 		return nil
 	}
 	defer func() {

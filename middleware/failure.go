@@ -28,7 +28,11 @@ func (d *delivery) failed(cause error, class stores.Class) (reason error, settle
 		case err == nil:
 			return nil, true, d.recorded(f, cause)
 		case errors.Is(err, errNotKeepable):
-			return nil, true, d.quarantine(stores.ReasonAckedEarly, fmt.Errorf("%w: %w", ErrAckedEarly, cause))
+			err := d.quarantine(stores.ReasonAckedEarly, fmt.Errorf("%w: %w", ErrAckedEarly, cause))
+			if err == nil {
+				d.settle(cause, class)
+			}
+			return nil, true, err
 		case errors.Is(err, stores.ErrChanged):
 			return ErrInFlight, false, nil
 		case errors.Is(err, stores.ErrTooLarge) && !d.tooLarge:
@@ -41,6 +45,19 @@ func (d *delivery) failed(cause error, class stores.Class) (reason error, settle
 			return nil, true, d.notNow(errors.Join(err, cause))
 		}
 	}
+}
+
+// settle ends the row of a message that is kept elsewhere: nobody will deliver it again.
+func (d *delivery) settle(cause error, class stores.Class) {
+	if d.state.Version == 0 {
+		return
+	}
+	_ = d.record(&stores.Failure{
+		Key: d.claim.Key, Fingerprint: d.claim.Fingerprint, TraceParent: d.claim.TraceParent,
+		Version: d.state.Version, Attempts: d.state.Attempts, Uncounted: d.state.Uncounted,
+		Status: stores.StatusFailed, Placement: stores.PlacementRedelivered,
+		Class: class, Error: errorText(cause), Group: stores.ErrorGroup(class, errorText(cause)),
+	})
 }
 
 // errNotKeepable: the handler has acked a message that cannot be parked.

@@ -147,6 +147,8 @@ func (in *Inbox) decode(ctx context.Context, name string, kept Kept) (_ Kept, er
 			err = fmt.Errorf("middleware: codec %q panicked: %v", name, r)
 		}
 	}()
+	ctx, cancel := context.WithTimeout(ctx, in.config.HandlerTimeout)
+	defer cancel()
 	kept, err = c.Decode(ctx, kept)
 	if err != nil {
 		return Kept{}, fmt.Errorf("middleware: codec %q: %w", name, err)

@@ -77,6 +77,11 @@ func changeRetry(b *bench) {
 		b.commit(b.take(here, claimOf(r), r.State.Version))
 	}
 	b.change(here, stores.VerbRetry, stores.Filter{}, 0) // completed ones are left alone
+
+	b.fails(here, "twice", settledFor)
+	for _, want := range []int{1, 0} { // what is to be tried again at once is so already
+		b.change(here, stores.VerbRetry, stores.Filter{ID: []byte("twice")}, want)
+	}
 	b.expect(here, claimFor("failed", "failed"), stores.Duplicate)
 	b.paired()
 }
@@ -238,15 +243,17 @@ func changeInFlight(b *bench) {
 	here, elsewhere := b.open(), b.open()
 	single := here.Capabilities().SingleWriter
 	version := b.fails(here, "in flight")
-	b.fails(here, "free")
+	b.fails(here, "free here")
+	b.fails(here, "free elsewhere")
 	attempt := b.take(here, claimFor("in flight", "in flight"), version)
 	b.tb.Cleanup(func() { _ = attempt.Rollback(context.Background()) })
 	b.write(attempt, Effect{Key: "in flight", Label: "first", Run: 1})
 	before := b.failure("in flight")
-	for _, store := range []stores.Store{here, elsewhere} {
+	for free, store := range map[string]stores.Store{"free here": here, "free elsewhere": elsewhere} {
+		filter := stores.Filter{Numbers: []int64{before.number, b.failure(free).number}}
 		ctx, cancel := context.WithTimeout(b.ctx, time.Second)
 		begun := time.Now()
-		got, err := store.Change(ctx, stores.Change{Verb: stores.VerbRetry, Actor: actor, Limit: 10})
+		got, err := store.Change(ctx, stores.Change{Verb: stores.VerbRetry, Filter: filter, Actor: actor, Limit: 10})
 		cancel()
 		switch {
 		case single && errors.Is(err, stores.ErrUnavailable):
