@@ -95,7 +95,8 @@ func (f *feed) run(ctx context.Context, out chan<- *message.Message) {
 // due reserves the next batch. A consumer that has received nothing yet is registered
 // first.
 func (f *feed) due(ctx context.Context, limit int) ([]stores.Retry, error) {
-	ctx, cancel := context.WithTimeout(ctx, f.w.in.config.ClaimTimeout)
+	// Not cancelled by the end of Run: what the store reserves has to be given back.
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), f.w.in.config.ClaimTimeout)
 	defer cancel()
 	if !f.w.in.consumers.known(f.handler, "") {
 		if err := f.w.in.consumers.register(ctx, f.handler, ""); err != nil {

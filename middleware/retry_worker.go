@@ -122,9 +122,19 @@ func (w *RetryWorker) Run(ctx context.Context) error {
 	defer leave()
 
 	group, ctx := errgroup.WithContext(ctx)
-	group.Go(func() error { return router.Run(ctx) })
+	routing, stopRouting := context.WithCancel(context.WithoutCancel(ctx))
+	ended := make(chan struct{})
+	group.Go(func() error {
+		defer close(ended)
+		return router.Run(routing)
+	})
 	group.Go(func() error {
 		<-ctx.Done()
+		select {
+		case <-router.Running(): // a router that is closed while it starts waits for itself
+		case <-ended:
+		}
+		stopRouting()
 		return router.Close() // Run by itself would wait for handlers without an end
 	})
 	group.Go(func() error { w.listen(ctx); return nil })

@@ -30,4 +30,3 @@ func (l clientLogger) Log(level kgo.LogLevel, msg string, pairs ...any) {
 		l.logger.Trace("Kafka client: "+msg, fields)
 	}
 }
-

@@ -80,9 +80,9 @@ func ParseURL(u *url.URL) (Config, error) {
 type settings struct {
 	Config
 
-	tls             bool
-	ca, cert, key   string
-	tlsServerName   string
+	tls           bool
+	ca, cert, key string
+	tlsServerName string
 }
 
 // parameters maps the URL's parameters to fields. A setter returns what is to be

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strconv"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kerr"
@@ -74,4 +75,21 @@ func (b *Broker) createTopic(ctx context.Context, topic string) error {
 		return fmt.Errorf("kafka: creating topic %q: %w", topic, err)
 	}
 	return nil
+}
+
+// topicLimit returns the largest batch that a topic takes, if the broker says so.
+func (b *Broker) topicLimit(topic string) (limit int, ok bool) {
+	ctx, cancel := context.WithTimeout(context.Background(), b.config.ConnectTimeout)
+	defer cancel()
+	configs, err := b.admin.DescribeTopicConfigs(ctx, topic)
+	if err != nil || len(configs) == 0 {
+		return 0, false
+	}
+	for _, setting := range configs[0].Configs {
+		if setting.Key == "max.message.bytes" && setting.Value != nil {
+			limit, err = strconv.Atoi(*setting.Value)
+			return limit, err == nil
+		}
+	}
+	return 0, false
 }

@@ -18,15 +18,10 @@ func TestPoisonEndsFailed(t *testing.T) {
 	t.Parallel()
 	on(t, both, func(t *testing.T, open opener) {
 		seed := seedOf(t)
-		orders := workload(seed, 30, mix{share: map[conduct]int{slow: 30, once: 5}})
-		const poisons, every = 2, 20
-		for i := range poisons {
-			id := fmt.Sprintf("9%03d-%s", i, poison)
-			orders = append(orders[:every*(i+1):every*(i+1)], append([]order{{ID: id, Payload: "order " + id}}, orders[every*(i+1):]...)...)
-		}
+		const poisons = 2
 		tr := &trial{
 			system: open(t),
-			orders: orders,
+			orders: planted(workload(seed, 30, mix{share: map[conduct]int{slow: 30, once: 5}}), poisons, poison),
 			setup:  setup{Redelivered: true, MaxAttempts: 5, HandlerTimeout: time.Second, CommitTimeout: time.Second},
 			Config: fleet.Config{Seed: seed},
 		}

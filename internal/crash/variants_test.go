@@ -159,7 +159,7 @@ func variantTrial(s *system, seed uint64, variant string) *trial {
 	}
 	tr := &trial{
 		system: s,
-		orders: workload(seed, 30, handlers),
+		orders: planted(workload(seed, 30, handlers), 2, variants[variant].with...),
 		setup:  setup{HandlerTimeout: time.Second, CommitTimeout: time.Second, Variant: variant},
 		Config: fleet.Config{
 			Seed: seed, Workers: 3, Duplicates: 0.5, Apart: 3,

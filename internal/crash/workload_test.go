@@ -200,6 +200,18 @@ func workload(seed uint64, n int, m mix) []order {
 	return orders
 }
 
+// planted puts n messages of each conduct into a workload, at equal distances, where
+// chance may give none.
+func planted(orders []order, n int, conducts ...conduct) []order {
+	for i := range n {
+		for j, c := range conducts {
+			id := fmt.Sprintf("9%d%d-%s", j, i, c)
+			orders = slices.Insert(orders, (i+1)*len(orders)/(n+1), order{ID: id, Payload: "order " + id})
+		}
+	}
+	return orders
+}
+
 // everything mixes all there is.
 func everything() mix {
 	share := map[conduct]int{

@@ -1,0 +1,79 @@
+package kafka_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/ThreeDotsLabs/watermill/message"
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/millpond-go/millpond/brokers"
+	"github.com/millpond-go/millpond/brokers/brokertest"
+	"github.com/millpond-go/millpond/brokers/kafka"
+	"github.com/millpond-go/millpond/internal/testenv"
+)
+
+// tapped is a broker whose subscribers can be cut off.
+type tapped struct {
+	*kafka.Broker
+
+	wires *kafka.Wires
+}
+
+const brokenHeader = "broken"
+
+// harness describes the broker to the conformance suite. With one message in flight per
+// partition the suite, whose topics have one partition, could not have several.
+func harness(protocol kafka.Protocol) brokertest.Harness {
+	return brokertest.Harness{
+		Open: func(t testing.TB) brokers.Broker {
+			b, err := kafka.New(t.Context(), kafka.Config{
+				Brokers: testenv.Kafka(t),
+				Consume: kafka.Consume{
+					InFlightPerPartition: 8, Protocol: protocol, SessionTimeout: 3 * time.Second,
+					Unmarshal: func(r *kgo.Record) (*message.Message, error) {
+						if len(r.Headers) > 0 && r.Headers[0].Key == brokenHeader {
+							return nil, errors.New("broken")
+						}
+						return kafka.ReadRecord(r), nil
+					},
+				},
+				Publish: kafka.Publish{CreateTopics: true, Partitions: 1, Replication: 1},
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			return tapped{b, kafka.Tap(b)}
+		},
+		Kill: func(_ testing.TB, b brokers.Broker, s message.Subscriber) {
+			b.(tapped).wires.Cut(s.(*kafka.Subscriber))
+		},
+		PublishForeign: func(t testing.TB, _ brokers.Broker, topic string, payload []byte) {
+			produce(t, &kgo.Record{Topic: topic, Value: payload})
+		},
+		PublishUndecodable: func(t testing.TB, _ brokers.Broker, topic string) {
+			produce(t, &kgo.Record{Topic: topic, Value: []byte("x"), Headers: []kgo.RecordHeader{{Key: brokenHeader}}})
+		},
+		OldMessages: true,
+		Short:       true,
+		Quiet:       400 * time.Millisecond,
+		Within:      30 * time.Second,
+	}
+}
+
+func TestConformance(t *testing.T) { brokertest.Run(t, harness(kafka.ProtocolClassic)) }
+
+// produce publishes as a program does that knows nothing of Watermill.
+func produce(t testing.TB, records ...*kgo.Record) {
+	t.Helper()
+	client, err := kgo.NewClient(kgo.SeedBrokers(testenv.Kafka(t)...))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close()
+	if err := client.ProduceSync(context.Background(), records...).FirstErr(); err != nil {
+		t.Fatal(err)
+	}
+}

@@ -1,0 +1,2 @@
+// Package kafka is a broker on Apache Kafka.
+package kafka

@@ -1,0 +1,174 @@
+package kafka
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kgo"
+)
+
+const (
+	pollRecords = 500 // taken from the client at a time
+
+	// A partition is hungry while it has no more waiting than this. It is more than
+	// what a partition slow enough to be paused can handle until fetching resumes.
+	plentyRecords = 5000
+	// The same in bytes, for all partitions together and within bounds for each.
+	plentyBytes    = 64 << 20
+	plentyBytesMin = 256 << 10
+	plentyBytesMax = 4 << 20
+
+	// patience is how long partitions with plenty keep the others waiting before they
+	// are paused. Only those too slow to get rid of a poll's records in that time are:
+	// to pause drops what the client has fetched ahead.
+	patience = 100 * time.Millisecond
+
+	errorPause = 250 * time.Millisecond // polls that fail must not spin
+)
+
+// intake is the state of the goroutine that polls.
+type intake struct {
+	polling sync.Mutex    // held from the beginning of a poll until its records are with their partitions
+	eaten   chan struct{} // a partition has become hungry, or come
+
+	mu         sync.Mutex
+	interrupts int                // interrupt is waiting
+	cancel     context.CancelFunc // ends the present poll
+
+	lastError string
+	lastTime  time.Time
+}
+
+func (i *intake) init() { i.eaten = make(chan struct{}, 1) }
+
+// interrupt returns when the records of every poll that has begun are with their
+// partitions.
+func (i *intake) interrupt() {
+	i.mu.Lock()
+	i.interrupts++
+	if i.cancel != nil {
+		i.cancel()
+	}
+	i.mu.Unlock()
+	i.polling.Lock()
+	defer i.polling.Unlock()
+	i.mu.Lock()
+	i.interrupts--
+	i.mu.Unlock()
+}
+
+// begin returns the context of the next poll.
+func (i *intake) begin(parent context.Context) (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithCancel(parent)
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	i.cancel = cancel
+	if i.interrupts > 0 {
+		cancel()
+	}
+	return ctx, cancel
+}
+
+// poke wakes waitForAppetite.
+func (i *intake) poke() {
+	select {
+	case i.eaten <- struct{}{}:
+	default:
+	}
+}
+
+// plenty is how many bytes a partition of n may have waiting.
+func plenty(n int) int { return min(max(plentyBytes/max(n, 1), plentyBytesMin), plentyBytesMax) }
+
+// waitForAppetite returns when all partitions are hungry, or when those that are not
+// have been paused.
+func (s *session) waitForAppetite() {
+	var patient <-chan time.Time
+	for {
+		partitions := s.all()
+		enough := plenty(len(partitions))
+		full := partitions[:0]
+		for _, p := range partitions {
+			if p.full(enough) {
+				full = append(full, p)
+			}
+		}
+		if len(full) == 0 {
+			return
+		}
+		if patient == nil {
+			timer := time.NewTimer(patience)
+			defer timer.Stop()
+			patient = timer.C
+		}
+		select {
+		case <-s.intake.eaten:
+		case <-patient:
+			for _, p := range full {
+				p.pause(enough)
+			}
+			return
+		case <-s.ctx.Done():
+			return
+		}
+	}
+}
+
+// poll hands the next records to their partitions. An error ends the session.
+func (s *session) poll() error {
+	s.intake.polling.Lock()
+	ctx, cancel := s.intake.begin(s.ctx)
+	fetches := s.client.PollRecords(ctx, pollRecords)
+	fetches.EachPartition(s.distribute)
+	interrupted := ctx.Err() != nil
+	cancel()
+	s.intake.polling.Unlock()
+
+	var fatal, other error
+	fetches.EachError(func(_ string, _ int32, err error) {
+		switch {
+		case errors.Is(err, kgo.ErrClientClosed):
+			s.stop()
+		case errors.Is(err, kerr.UnknownTopicID), errors.Is(err, kerr.UnknownTopicOrPartition), errors.Is(err, kerr.InconsistentTopicID):
+			fatal = fmt.Errorf("kafka: topic %q was deleted, and perhaps made again: %w", s.topic, err)
+		case interrupted && errors.Is(err, context.Canceled):
+		default:
+			other = err
+		}
+	})
+	if fatal != nil {
+		return fatal
+	}
+	if other != nil {
+		s.report(other)
+		select {
+		case <-time.After(errorPause):
+		case <-s.ctx.Done():
+		}
+	}
+	return nil
+}
+
+func (s *session) distribute(fetched kgo.FetchTopicPartition) {
+	if len(fetched.Records) == 0 {
+		return
+	}
+	s.mu.Lock()
+	p := s.partitions[fetched.Partition]
+	s.mu.Unlock()
+	if p != nil {
+		p.add(fetched.Records)
+	}
+}
+
+// report logs an error that the client recovers from, the same one once a second.
+func (s *session) report(err error) {
+	if text := err.Error(); text != s.intake.lastError || time.Since(s.intake.lastTime) > time.Second {
+		s.intake.lastError, s.intake.lastTime = text, time.Now()
+		s.logger.Error("Fetching fails; it is tried again", err, nil)
+	}
+}

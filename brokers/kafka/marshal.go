@@ -1,0 +1,48 @@
+package kafka
+
+import (
+	"bytes"
+	"errors"
+
+	"github.com/ThreeDotsLabs/watermill/message"
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/millpond-go/millpond/brokers/kafka/internal/wire"
+)
+
+var errNoMessage = errors.New("kafka: Consume.Unmarshal returned neither a message nor an error")
+
+// readRecord returns the message of a record of any producer.
+func readRecord(r *kgo.Record, payload []byte) *message.Message {
+	headers := make([]wire.Header, len(r.Headers))
+	for i, h := range r.Headers {
+		headers[i] = wire.Header{Key: h.Key, Value: h.Value}
+	}
+	return wire.Message(headers, payload)
+}
+
+// newRecord returns the record of a message. The payload is copied: when Publish gives
+// up, the client may not have.
+func (c *Publish) newRecord(topic string, msg *message.Message) (*kgo.Record, error) {
+	headers, err := wire.Headers(msg)
+	if err != nil {
+		return nil, err
+	}
+	r := &kgo.Record{Topic: topic, Value: bytes.Clone(msg.Payload), Headers: make([]kgo.RecordHeader, len(headers))}
+	for i, h := range headers {
+		r.Headers[i] = kgo.RecordHeader{Key: h.Key, Value: h.Value}
+	}
+	switch {
+	case c.Key != nil:
+		r.Key = c.Key(topic, msg)
+	case c.KeyMetadata != "":
+		if key, ok := msg.Metadata[c.KeyMetadata]; ok {
+			r.Key = []byte(key)
+		}
+	}
+	return r, nil
+}
+
+// ReadRecord returns the message of a record of any producer, in the wire format of
+// watermill-kafka. It is for a Consume.Unmarshal that treats only some records itself.
+func ReadRecord(r *kgo.Record) *message.Message { return readRecord(r, bytes.Clone(r.Value)) }

@@ -1,0 +1,51 @@
+package kafka
+
+// unknownOffset: nothing of the partition was settled yet.
+const unknownOffset = -1
+
+// offsets are the messages of a partition from the oldest unsettled one on, in the order
+// of the log. The log may have gaps: offsets need not be consecutive.
+type offsets struct {
+	started []*item // from head on
+	head    int
+
+	next  int64 // where a new owner of the partition has to begin, or unknownOffset
+	epoch int32 // leader epoch of the last settled message
+}
+
+// begin adds a message. Its offset must be larger than that of the one before.
+func (o *offsets) begin(it *item) { o.started = append(o.started, it) }
+
+// distance is how many messages were started from the oldest unsettled one on.
+func (o *offsets) distance() int { return len(o.started) - o.head }
+
+// settle notes that a message needs no further delivery, and moves on over all that
+// are settled without a gap.
+func (o *offsets) settle(it *item) {
+	it.settled = true
+	for o.head < len(o.started) && o.started[o.head].settled {
+		last := o.started[o.head].record
+		o.next, o.epoch = last.Offset+1, last.LeaderEpoch
+		o.started[o.head] = nil
+		o.head++
+	}
+	switch {
+	case o.head == len(o.started):
+		o.started, o.head = o.started[:0], 0
+	case o.head > 64 && o.head > len(o.started)/2: // rarely, so that it costs little per message
+		n := copy(o.started, o.started[o.head:])
+		clear(o.started[n:])
+		o.started, o.head = o.started[:n], 0
+	}
+}
+
+// unsettled returns the messages that were started and not settled.
+func (o *offsets) unsettled() []*item {
+	var items []*item
+	for _, it := range o.started[o.head:] {
+		if !it.settled {
+			items = append(items, it)
+		}
+	}
+	return items
+}

@@ -1,0 +1,178 @@
+package kafka
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/ThreeDotsLabs/watermill/message"
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/millpond-go/millpond/brokers"
+)
+
+// publishGrace is how much longer than its records Publish waits, so that it is the
+// client that says what has become of each.
+const publishGrace = 5 * time.Second
+
+// maxErrors is how many messages an error of Publish names.
+const maxErrors = 10
+
+type publisher struct {
+	broker *Broker
+	client *kgo.Client
+
+	mu     sync.Mutex
+	closed bool
+	calls  sync.WaitGroup
+}
+
+// Publish sends the messages together and waits until all replicas in sync have each.
+// The error names the messages that were not taken, or may not have been; the others
+// were. It wraps brokers.ErrClosed, or brokers.ErrUnavailable if the broker did not
+// answer within Publish.Timeout, or [ErrNoTopic]. The contexts of messages have no
+// influence.
+func (p *publisher) Publish(topic string, messages ...*message.Message) error {
+	p.mu.Lock()
+	if p.closed {
+		p.mu.Unlock()
+		return fmt.Errorf("kafka: publisher: %w", brokers.ErrClosed)
+	}
+	p.calls.Add(1)
+	p.mu.Unlock()
+	defer p.calls.Done()
+
+	if len(messages) == 0 {
+		return nil
+	}
+	records, err := p.records(topic, messages)
+	if err != nil {
+		return err
+	}
+	if err := p.topic(topic); err != nil {
+		return fmt.Errorf("kafka: publish to %q: %w", topic, err)
+	}
+	return p.send(topic, messages, records)
+}
+
+func (p *publisher) records(topic string, messages []*message.Message) ([]*kgo.Record, error) {
+	records := make([]*kgo.Record, 0, len(messages))
+	for i, msg := range messages {
+		if msg == nil {
+			return nil, fmt.Errorf("kafka: publish to %q, message %d of %d: the message is nil", topic, i+1, len(messages))
+		}
+		r, err := p.broker.config.Publish.newRecord(topic, msg)
+		if err != nil {
+			return nil, fmt.Errorf("kafka: publish to %q, message %d of %d: %w", topic, i+1, len(messages), err)
+		}
+		records = append(records, r)
+	}
+	return records, nil
+}
+
+// topic makes sure that the topic exists, once for each.
+func (p *publisher) topic(topic string) error {
+	if _, known := p.broker.topics.Load(topic); known {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), p.broker.config.Publish.Timeout)
+	defer cancel()
+	if err := p.broker.ensureTopic(ctx, topic, 0); err != nil {
+		return err
+	}
+	p.broker.topics.Store(topic, nil)
+	return nil
+}
+
+// answers are what the broker says to the records of one call.
+type answers struct {
+	mu   sync.Mutex
+	errs []error
+	left int
+	done chan struct{}
+}
+
+var errNoAnswer = errors.New("the broker has not answered")
+
+func (p *publisher) send(topic string, messages []*message.Message, records []*kgo.Record) error {
+	a := &answers{errs: make([]error, len(records)), left: len(records), done: make(chan struct{})}
+	for i, r := range records {
+		a.errs[i] = errNoAnswer
+		p.client.Produce(context.Background(), r, func(_ *kgo.Record, err error) { a.answer(i, err) })
+	}
+	timer := time.NewTimer(p.broker.config.Publish.Timeout + publishGrace)
+	defer timer.Stop()
+	select {
+	case <-a.done:
+	case <-timer.C:
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	var errs []error
+	failed := 0
+	for i, err := range a.errs {
+		if err == nil {
+			continue
+		}
+		if failed++; failed <= maxErrors {
+			errs = append(errs, fmt.Errorf("kafka: publish to %q, message %d of %d (UUID %q): %w",
+				topic, i+1, len(messages), messages[i].UUID, p.explain(topic, records[i], err)))
+		}
+	}
+	if failed > maxErrors {
+		errs = append(errs, fmt.Errorf("kafka: publish to %q: %d messages more of %d", topic, failed-maxErrors, len(messages)))
+	}
+	return errors.Join(errs...)
+}
+
+func (a *answers) answer(i int, err error) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.errs[i] = err
+	if a.left--; a.left == 0 {
+		close(a.done)
+	}
+}
+
+// explain adds to an error what to do, and the sentinel that callers test for.
+func (p *publisher) explain(topic string, r *kgo.Record, err error) error {
+	switch {
+	case errors.Is(err, kgo.ErrClientClosed):
+		return fmt.Errorf("%w: %w", brokers.ErrClosed, err)
+	case errors.Is(err, kerr.MessageTooLarge):
+		return p.tooLarge(topic, r, err)
+	case errors.Is(err, kerr.UnknownTopicOrPartition), errors.Is(err, kerr.UnknownTopicID):
+		p.broker.topics.Delete(topic)
+		return fmt.Errorf("%w: %w: create it, or let it be created with create_topics=true", ErrNoTopic, err)
+	case errors.Is(err, kgo.ErrRecordTimeout), errors.Is(err, errNoAnswer), errors.Is(err, kgo.ErrRecordRetries), kerr.IsRetriable(err):
+		return fmt.Errorf("%w: %w within %s: publish it again when the broker is back", brokers.ErrUnavailable, err, p.broker.config.Publish.Timeout)
+	default:
+		return err
+	}
+}
+
+// tooLarge says how large the message is and how large it may be.
+func (p *publisher) tooLarge(topic string, r *kgo.Record, err error) error {
+	size, limit := size(r), p.broker.config.Publish.MaxBytes
+	if size > limit {
+		return fmt.Errorf("%w: it has %d bytes, the limit of this program is %d: make it smaller, or raise max_message_bytes and the topic's max.message.bytes", err, size, limit)
+	}
+	where := "the topic's max.message.bytes"
+	if n, ok := p.broker.topicLimit(topic); ok {
+		where += " is " + strconv.Itoa(n)
+	}
+	return fmt.Errorf("%w: it has %d bytes, %s: make it smaller, or raise that", err, size, where)
+}
+
+// Close waits for the calls of Publish under way. It may be called many times.
+func (p *publisher) Close() error {
+	p.mu.Lock()
+	p.closed = true
+	p.mu.Unlock()
+	p.calls.Wait()
+	return nil
+}

@@ -1,0 +1,240 @@
+package kafka
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	"github.com/ThreeDotsLabs/watermill"
+	"github.com/twmb/franz-go/pkg/kgo"
+)
+
+const (
+	// leaveAtOnce ends a session without waiting for anything.
+	leaveAtOnce time.Duration = 0
+	// leaveTimeout bounds the farewell to the broker: the last commit, and then the
+	// leaving of the group, which spares the others the session timeout.
+	leaveTimeout = 5 * time.Second
+	// fetchWait is how long the broker may hold a fetch back that finds nothing. A
+	// partition whose fetching resumes waits for the fetch that is in the air.
+	fetchWait = 500 * time.Millisecond
+)
+
+// session is one membership in the group, with the partitions that come with it.
+type session struct {
+	*subscription
+
+	client *kgo.Client
+	ctx    context.Context // ends when the intake of this session does
+	stop   context.CancelFunc
+	intake intake
+
+	mu         sync.Mutex
+	partitions map[int32]*partition
+	forgotten  bool // no offset may be committed any more
+
+	committing sync.Mutex
+	background sync.WaitGroup
+}
+
+func newSession(sub *subscription) (*session, error) {
+	s := &session{subscription: sub, partitions: make(map[int32]*partition)}
+	s.ctx, s.stop = context.WithCancel(context.Background())
+	s.intake.init()
+	options := s.consuming()
+	if extra := sub.subscriber.broker.options; extra != nil {
+		options = append(options, extra(sub.subscriber)...)
+	}
+	client, err := sub.subscriber.broker.config.client(sub.logger, options...)
+	if err != nil {
+		s.stop()
+		return nil, err
+	}
+	s.client = client
+	s.background.Go(s.commitRegularly)
+	return s, nil
+}
+
+// consuming are the options of a subscriber's client.
+func (s *session) consuming() []kgo.Opt {
+	config := &s.subscriber.broker.config.Consume
+	start := kgo.NewOffset().AtStart()
+	if config.StartAtNewest {
+		start = kgo.NewOffset().AtEnd()
+	}
+	options := []kgo.Opt{
+		kgo.ConsumerGroup(s.subscriber.config.Group),
+		kgo.ConsumeTopics(s.topic),
+		kgo.ConsumeStartOffset(start),
+		// An offset that the topic no longer has must never skip what it still has.
+		kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()),
+		kgo.SessionTimeout(config.SessionTimeout),
+		kgo.HeartbeatInterval(min(3*time.Second, config.SessionTimeout/3)),
+		kgo.RebalanceTimeout(max(time.Minute, 2*config.RebalanceDrain)),
+		kgo.FetchMaxWait(fetchWait),
+		kgo.FetchMaxBytes(16 << 20),
+		kgo.FetchMaxPartitionBytes(1 << 20),
+		kgo.FetchIsolationLevel(kgo.ReadCommitted()),
+		kgo.DisableAutoCommit(), // see commit.go
+		kgo.OnPartitionsAssigned(s.assigned),
+		kgo.OnPartitionsRevoked(s.revoked),
+		kgo.OnPartitionsLost(s.lost),
+	}
+	if config.Protocol == ProtocolConsumer {
+		return append(options, kgo.ServerSideBalancer(), kgo.Balancers(kgo.StickyBalancer()))
+	}
+	return append(options, kgo.Balancers(kgo.CooperativeStickyBalancer()))
+}
+
+// run takes records in until ctx ends. An error means that the session cannot go on.
+func (s *session) run(ctx context.Context) error {
+	defer context.AfterFunc(ctx, s.stop)()
+	for s.ctx.Err() == nil {
+		s.waitForAppetite()
+		if err := s.poll(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// assigned is called by the client before it fetches from the partitions.
+func (s *session) assigned(_ context.Context, _ *kgo.Client, topics map[string][]int32) {
+	if len(topics[s.topic]) == 0 {
+		return
+	}
+	// What was polled before belongs to an earlier assignment. It must not be taken for
+	// the beginning of this one, or what lies between would be skipped.
+	s.intake.interrupt()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, id := range topics[s.topic] {
+		if old := s.partitions[id]; old != nil { // defensive: it was neither revoked nor lost
+			old.stopNow()
+		}
+		s.partitions[id] = newPartition(s, id)
+		if s.ctx.Err() != nil || s.forgotten {
+			s.partitions[id].stopNow()
+		}
+	}
+	s.logger.Debug("Partitions were assigned", watermill.LogFields{"partitions": topics[s.topic]})
+}
+
+// revoked is called by the client when partitions move, before anybody else gets them.
+func (s *session) revoked(_ context.Context, _ *kgo.Client, topics map[string][]int32) {
+	moving := s.some(topics[s.topic])
+	if len(moving) == 0 {
+		return
+	}
+	started := time.Now()
+	left := s.drain(moving, s.subscriber.broker.config.Consume.RebalanceDrain)
+	ctx, cancel := context.WithTimeout(context.Background(), leaveTimeout)
+	defer cancel()
+	s.commit(ctx)
+	s.remove(moving)
+	s.logger.Debug("Partitions were revoked", watermill.LogFields{
+		"partitions": topics[s.topic], "unsettled": left, "drained": time.Since(started).String(),
+	})
+}
+
+// lost is called by the client when the group has thrown this member out: others may
+// have the partitions already.
+func (s *session) lost(_ context.Context, _ *kgo.Client, topics map[string][]int32) {
+	gone := s.some(topics[s.topic])
+	s.remove(gone)
+	for _, p := range gone {
+		p.stopNow()
+	}
+	if len(gone) > 0 {
+		s.logger.Info("Partitions were lost", watermill.LogFields{"partitions": topics[s.topic]})
+	}
+}
+
+func (s *session) some(ids []int32) []*partition {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var found []*partition
+	for _, id := range ids {
+		if p := s.partitions[id]; p != nil {
+			found = append(found, p)
+		}
+	}
+	return found
+}
+
+func (s *session) all() []*partition {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	found := make([]*partition, 0, len(s.partitions))
+	for _, p := range s.partitions {
+		found = append(found, p)
+	}
+	return found
+}
+
+func (s *session) remove(partitions []*partition) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, p := range partitions {
+		if s.partitions[p.id] == p {
+			delete(s.partitions, p.id)
+		}
+	}
+}
+
+// drain lets the handlers of some partitions end, and no new ones begin. It returns how
+// many deliveries are still unsettled after the timeout; their settlement will be
+// ignored.
+func (s *session) drain(partitions []*partition, timeout time.Duration) (left int) {
+	for _, p := range partitions {
+		p.stop()
+	}
+	timer := time.NewTimer(timeout)
+	defer timer.Stop()
+	for _, p := range partitions {
+		select {
+		case <-p.idle:
+			continue
+		default:
+		}
+		select {
+		case <-p.idle:
+		case <-timer.C:
+			timer.Reset(0) // for the others
+			left += p.giveUp()
+			<-p.idle
+		}
+	}
+	return left
+}
+
+// forget makes sure that nothing is committed any more, and ends what runs.
+func (s *session) forget() {
+	s.stop()
+	s.mu.Lock()
+	s.forgotten = true
+	s.mu.Unlock()
+	for _, p := range s.all() {
+		p.stopNow()
+	}
+}
+
+// end waits for what runs, at most as long as drain says, commits, leaves the group and
+// closes the client.
+func (s *session) end(drain time.Duration) {
+	s.stop()
+	if left := s.drain(s.all(), drain); left > 0 {
+		s.logger.Info("Unsettled messages will be delivered again: they were not settled in time", watermill.LogFields{
+			"count": left, "drain_timeout": drain.String(),
+		})
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), leaveTimeout)
+	defer cancel()
+	s.commit(ctx)
+	if err := s.client.LeaveGroupContext(ctx); err != nil && !errors.Is(err, kgo.ErrClientClosed) {
+		s.logger.Info("The group was not left in order; the others have to wait for the session timeout", watermill.LogFields{"error": err.Error()})
+	}
+	s.client.Close()
+	s.background.Wait()
+}

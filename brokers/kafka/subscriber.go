@@ -1,0 +1,99 @@
+package kafka
+
+import (
+	"context"
+	"fmt"
+	"sync"
+
+	"github.com/ThreeDotsLabs/watermill/message"
+
+	"github.com/millpond-go/millpond/brokers"
+)
+
+// Subscriber gives the messages of one group. It is safe for concurrent use. The
+// package documentation describes its deliveries.
+type Subscriber struct {
+	broker *Broker
+	config brokers.SubscriberConfig
+
+	mu            sync.Mutex
+	closed        bool
+	subscriptions map[*subscription]struct{}
+}
+
+var (
+	_ message.Subscriber           = (*Subscriber)(nil)
+	_ message.SubscribeInitializer = (*Subscriber)(nil)
+)
+
+func newSubscriber(b *Broker, config brokers.SubscriberConfig) *Subscriber {
+	return &Subscriber{broker: b, config: config, subscriptions: make(map[*subscription]struct{})}
+}
+
+// Subscribe joins the group for a topic, as a member of its own, and returns the
+// messages of the partitions that it is given. The channel is unbuffered: a message
+// counts as delivered when it is received. Errors wrap brokers.ErrClosed, [ErrNoTopic],
+// or brokers.ErrUnavailable if the broker does not answer in time.
+func (s *Subscriber) Subscribe(ctx context.Context, topic string) (<-chan *message.Message, error) {
+	if err := s.ready(ctx, topic); err != nil {
+		return nil, err
+	}
+	sub := newSubscription(ctx, s, topic)
+	first, err := newSession(sub)
+	if err != nil {
+		sub.cancel()
+		return nil, err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		sub.cancel()
+		go first.end(leaveAtOnce)
+		return nil, fmt.Errorf("kafka: subscriber: %w", brokers.ErrClosed)
+	}
+	s.subscriptions[sub] = struct{}{}
+	go func() {
+		sub.run(first)
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		delete(s.subscriptions, sub)
+	}()
+	return sub.out, nil
+}
+
+// SubscribeInitialize makes the topic if that is configured, and otherwise asks whether
+// it exists. Its errors are those of Subscribe.
+func (s *Subscriber) SubscribeInitialize(topic string) error {
+	return s.ready(context.Background(), topic)
+}
+
+func (s *Subscriber) ready(ctx context.Context, topic string) error {
+	s.mu.Lock()
+	closed := s.closed
+	s.mu.Unlock()
+	if closed {
+		return fmt.Errorf("kafka: subscriber: %w", brokers.ErrClosed)
+	}
+	return s.broker.ensureTopic(ctx, topic, s.broker.config.Consume.WaitForTopic)
+}
+
+// Close stops the intake, returns when every message is settled, or after
+// SubscriberConfig.DrainTimeout, and commits what was. It may be called many times,
+// also at once, and always returns nil: what cannot be committed comes again.
+func (s *Subscriber) Close() error {
+	s.mu.Lock()
+	s.closed = true
+	open := make([]*subscription, 0, len(s.subscriptions))
+	for sub := range s.subscriptions {
+		sub.cancel()
+		open = append(open, sub)
+	}
+	s.mu.Unlock()
+	for _, sub := range open {
+		<-sub.done
+	}
+	s.broker.mu.Lock()
+	defer s.broker.mu.Unlock()
+	delete(s.broker.subscribers, s)
+	return nil
+}

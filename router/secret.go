@@ -1,0 +1,151 @@
+package router
+
+import (
+	"fmt"
+	"io"
+	"net/url"
+	"regexp"
+	"strings"
+)
+
+// URL is the URL of a broker or store. However it is printed, logged or marshaled, its
+// user info and parameters that may be secrets are left out; string(u) has them.
+type URL string
+
+// String returns the URL without its secrets.
+func (u URL) String() string { return redactURL(string(u)) }
+
+// Format implements fmt.Formatter, for all verbs.
+func (u URL) Format(f fmt.State, verb rune) { format(f, verb, u.String()) }
+
+// MarshalText implements encoding.TextMarshaler.
+func (u URL) MarshalText() ([]byte, error) { return []byte(u.String()), nil }
+
+// Secret is a text that is never printed, logged or marshaled; string(s) has it.
+type Secret string
+
+const hidden = "(secret)"
+
+// String returns no part of the secret.
+func (s Secret) String() string {
+	if s == "" {
+		return ""
+	}
+	return hidden
+}
+
+// Format implements fmt.Formatter, for all verbs.
+func (s Secret) Format(f fmt.State, verb rune) { format(f, verb, s.String()) }
+
+// MarshalText implements encoding.TextMarshaler.
+func (s Secret) MarshalText() ([]byte, error) { return []byte(s.String()), nil }
+
+func format(f fmt.State, verb rune, text string) {
+	if verb == 'q' || verb == 'v' && f.Flag('#') {
+		text = fmt.Sprintf("%q", text)
+	}
+	_, _ = io.WriteString(f, text) // fmt's own buffer
+}
+
+var secretParameter = regexp.MustCompile(`(?i)pass|pwd|secret|token|credential|auth|sasl|signature|^sig$|^user|key$`)
+
+// redactURL returns a URL without what may be a secret: its user info, parameters with a
+// telling name, and its fragment, which is the rest of a password with an unescaped '#'.
+func redactURL(raw string) string {
+	if raw == "" {
+		return ""
+	}
+	u, err := url.Parse(raw)
+	if err != nil || u.Opaque != "" || u.Scheme == "" && strings.ContainsAny(raw, "@:") {
+		scheme, _, _ := strings.Cut(raw, ":")
+		if !schemeName.MatchString(scheme) || err == nil {
+			return "(a URL that cannot be read)"
+		}
+		return scheme + "://…"
+	}
+	user := ""
+	if u.User != nil {
+		user = "…@"
+	}
+	query, err := redactQuery(u.RawQuery)
+	if err != nil {
+		query = "…"
+	}
+	text := u.Scheme + "://" + user + u.Host + u.EscapedPath()
+	if u.Scheme == "" {
+		text = user + u.Host + u.EscapedPath()
+	}
+	if query != "" {
+		text += "?" + query
+	}
+	if u.Fragment != "" {
+		text += "#…"
+	}
+	return text
+}
+
+var schemeName = regexp.MustCompile(`^[a-z][a-z0-9+.-]{0,20}$`)
+
+// redactQuery keeps the order and the spelling of the parameters.
+func redactQuery(raw string) (string, error) {
+	if _, err := url.ParseQuery(raw); err != nil || raw == "" {
+		return "", err
+	}
+	parts := strings.Split(raw, "&")
+	for i, part := range parts {
+		name, _, set := strings.Cut(part, "=")
+		plain, err := url.QueryUnescape(name)
+		if err != nil {
+			return "", err
+		}
+		if set && secretParameter.MatchString(plain) {
+			parts[i] = name + "=…"
+		}
+	}
+	return strings.Join(parts, "&"), nil
+}
+
+var (
+	userInfo       = regexp.MustCompile(`://[^\s"]*@`)
+	secretArgument = regexp.MustCompile(`(?i)\b([\w-]*(?:pass|pwd|secret|token|credential)[\w-]*=)[^\s&"]*`)
+)
+
+// scrub takes out of text what looks like the secret of a URL.
+func scrub(text string) string {
+	text = userInfo.ReplaceAllString(text, "://…@")
+	return secretArgument.ReplaceAllString(text, "$1…")
+}
+
+// withoutSecrets returns an error whose text has no secret of the URL, for the errors of
+// adapters, which have none of their own.
+func withoutSecrets(err error, u URL) error {
+	if err == nil {
+		return nil
+	}
+	text := err.Error()
+	text = strings.ReplaceAll(text, string(u), u.String())
+	if parsed, parseErr := url.Parse(string(u)); parseErr == nil {
+		password, _ := parsed.User.Password()
+		secrets := []string{password, url.QueryEscape(password)}
+		for name, values := range parsed.Query() {
+			if secretParameter.MatchString(name) {
+				secrets = append(secrets, values...)
+			}
+		}
+		for _, secret := range secrets {
+			if len(secret) > 3 { // a shorter one would be all over the text
+				text = strings.ReplaceAll(text, secret, "…")
+			}
+		}
+	}
+	return &scrubbedError{err: err, text: scrub(text)}
+}
+
+// scrubbedError says less than the error that it wraps.
+type scrubbedError struct {
+	err  error
+	text string
+}
+
+func (e *scrubbedError) Error() string { return e.text }
+func (e *scrubbedError) Unwrap() error { return e.err }
