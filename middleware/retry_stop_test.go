@@ -17,14 +17,14 @@ func TestRetryWorkerStopsWhileItStarts(t *testing.T) {
 	for range 20 {
 		synctest.Test(t, func(t *testing.T) {
 			in := newInbox(t, newLedger())
+			ctx, stop := context.WithCancel(t.Context())
 			worker, err := middleware.NewRetryWorker(in, middleware.RetryWorkerConfig{
 				Handlers: map[string]message.HandlerFunc{"": handle(func(*message.Message) error { return nil })},
 			})
 			if err != nil {
 				t.Fatal(err)
 			}
-			ctx, stop := context.WithCancel(t.Context())
-			go stop()
+			stop()
 			start := time.Now()
 			if err := worker.Run(ctx); err != nil || time.Since(start) > time.Second {
 				t.Errorf("%v after %s", err, time.Since(start))

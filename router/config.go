@@ -173,7 +173,7 @@ func LoadConfig(path string) (Config, error) {
 // ReadConfig is [LoadConfig] with another file system and environment, which is a list of
 // NAME=value as from os.Environ. A name of "" means no file.
 func ReadConfig(fsys fs.FS, name string, environ []string) (Config, error) {
-	r := &reading{origins: make(map[string]origin)}
+	r := newReading(Config{})
 	if name != "" {
 		text, err := fs.ReadFile(fsys, name)
 		if errors.Is(err, fs.ErrNotExist) {
@@ -182,10 +182,13 @@ func ReadConfig(fsys fs.FS, name string, environ []string) (Config, error) {
 		if err != nil {
 			return Config{}, fmt.Errorf("router: %w", err)
 		}
-		r.file(name, text)
+		r.name = name
+		r.file(text)
 	}
 	r.environment(environ)
-	r.check()
+	if !r.unreadable {
+		r.check()
+	}
 	if err := r.err(); err != nil {
 		return Config{}, err
 	}
@@ -195,7 +198,7 @@ func ReadConfig(fsys fs.FS, name string, environ []string) (Config, error) {
 
 // Validate reports every mistake as one [*ConfigError]. [New] calls it.
 func (c *Config) Validate() error {
-	r := &reading{config: *c, origins: make(map[string]origin)}
+	r := newReading(*c)
 	r.check()
 	return r.err()
 }

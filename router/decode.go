@@ -2,7 +2,6 @@ package router
 
 import (
 	"errors"
-	"fmt"
 	"reflect"
 	"regexp"
 	"strconv"
@@ -11,12 +10,13 @@ import (
 
 	"github.com/goccy/go-yaml/ast"
 	"github.com/goccy/go-yaml/parser"
+	"github.com/goccy/go-yaml/token"
 )
 
 // file reads a YAML document. The walk over its nodes is our own, because a decoder stops
 // at the first mistake, and quotes the lines around it, secrets included.
-func (r *reading) file(name string, text []byte) {
-	d := &document{reading: r, name: name, anchors: make(map[string]ast.Node)}
+func (r *reading) file(text []byte) {
+	d := &document{reading: r, anchors: make(map[string]ast.Node)}
 	tree, err := parse(text)
 	if err != nil {
 		at := d.at(0)
@@ -30,6 +30,7 @@ func (r *reading) file(name string, text []byte) {
 			message = "it is not YAML: " + strings.TrimRight(message, " :")
 		}
 		r.bad(at, "", "%s", message)
+		r.unreadable = true
 		return
 	}
 	var body ast.Node
@@ -47,13 +48,21 @@ func (r *reading) file(name string, text []byte) {
 		return
 	}
 	ast.Walk(d, body)
-	d.section(body, reflect.ValueOf(&r.config).Elem(), "")
+	d.section(body, reflect.ValueOf(&r.config).Elem(), place{})
 }
 
+// syntaxError is what the parser's errors are; their Error methods quote the file.
 type syntaxError interface {
 	error
-	messenger
+	GetMessage() string
+	GetToken() *token.Token
 }
+
+// place is where something stands in a configuration: its path, and the path of the table
+// of fields, which has * for the name of a handler.
+type place struct{ path, entry string }
+
+func (p place) below(name string) place { return place{join(p.path, name), join(p.entry, name)} }
 
 func parse(text []byte) (tree *ast.File, err error) {
 	defer func() {
@@ -68,7 +77,6 @@ func parse(text []byte) (tree *ast.File, err error) {
 type document struct {
 	*reading
 
-	name    string
 	anchors map[string]ast.Node
 }
 
@@ -112,7 +120,7 @@ func (d *document) bare(n ast.Node) ast.Node {
 }
 
 // section reads a mapping into a struct, or a map of them.
-func (d *document) section(n ast.Node, into reflect.Value, path string) {
+func (d *document) section(n ast.Node, into reflect.Value, at place) {
 	n = d.bare(n)
 	if n == nil || n.Type() == ast.NullType {
 		return
@@ -124,92 +132,99 @@ func (d *document) section(n ast.Node, into reflect.Value, path string) {
 	case *ast.MappingValueNode:
 		pairs = []*ast.MappingValueNode{node}
 	default:
-		d.bad(d.at(line(n)), path, "is %s: write fields below it, such as %s", kind(n), strings.Join(below(path)[:1], ""))
+		d.bad(d.at(line(n)), at.path, "is %s: write fields there: %s", kind(n), choices(at))
 		return
 	}
 	seen := make(map[string]int)
 	for _, pair := range pairs {
-		d.pair(pair, into, path, seen)
+		d.pair(pair, into, at, seen)
 	}
 }
 
-func (d *document) pair(pair *ast.MappingValueNode, into reflect.Value, path string, seen map[string]int) {
-	at := d.at(line(pair.Key))
+func (d *document) pair(pair *ast.MappingValueNode, into reflect.Value, section place, seen map[string]int) {
+	here := d.at(line(pair.Key))
 	name := pair.Key.GetToken().Value
 	if pair.Key.IsMergeKey() {
-		d.bad(at, path, "merges another mapping: write its fields here")
+		d.bad(here, section.path, "merges another mapping: write its fields here")
 		return
 	}
-	child := join(path, name)
-	if before, twice := seen[name]; twice {
-		d.bad(at, child, "is set in line %d already: remove one", before)
+	at := section.below(name)
+	if into.Kind() == reflect.Map {
+		at = place{at.path, join(section.entry, "*")}
+	}
+	if before, twice := seen[name]; twice && fieldName.MatchString(name) {
+		d.bad(here, at.path, "is set in line %d already: remove one", before)
 		return
 	}
-	seen[name] = at.line
+	seen[name] = here.line
 	if into.Kind() == reflect.Map {
 		one := reflect.New(into.Type().Elem()).Elem()
-		d.section(pair.Value, one, child)
+		d.section(pair.Value, one, at)
 		if into.IsNil() {
 			into.Set(reflect.MakeMap(into.Type()))
 		}
 		into.SetMapIndex(reflect.ValueOf(name), one)
-		d.origins[child] = at
+		d.origins[at.path] = here
 		return
 	}
 	field := fieldNamed(into, name)
 	if !field.IsValid() {
-		d.unknown(at, path, name)
+		d.unknown(here, section, name)
 		return
 	}
 	switch field.Kind() {
 	case reflect.Struct, reflect.Map:
-		d.section(pair.Value, field, child)
+		d.section(pair.Value, field, at)
 	default:
-		d.value(at, pair.Value, field, child)
+		d.value(here, pair.Value, field, at)
 	}
 }
 
-var fieldName = regexp.MustCompile(`^\w[\w.-]{0,40}$`)
+// What a field that is not known may look like to be repeated in a message: the rest of
+// a secret in a wrong place rather does not.
+var fieldName = regexp.MustCompile(`^[A-Za-z_][\w-]{0,40}$`)
 
 // unknown complains about a field without repeating its value, which may be a secret.
-func (d *document) unknown(at origin, path, name string) {
+func (d *document) unknown(here origin, section place, name string) {
 	if !fieldName.MatchString(name) {
-		d.bad(at, "", "a name here is none of a field: %s", choices(path))
+		d.bad(here, section.path, "has a name that is not one of a field: %s", choices(section))
 		return
 	}
-	child := join(path, name)
-	known := below(path)
-	if best, ok := nearest(name, known); ok {
-		d.bad(at, child, "is not a field: did you mean %s?", join(path, best))
+	at := section.below(name)
+	if best, ok := nearest(name, below(section.entry)); ok {
+		d.bad(here, at.path, "is not a field: did you mean %s?", section.below(best).path)
 		return
 	}
 	for _, f := range fields {
 		if strings.HasSuffix(f.path, "."+name) && !strings.Contains(f.path, "*") {
-			d.bad(at, child, "is not a field: did you mean %s?", f.path)
+			d.bad(here, at.path, "is not a field: did you mean %s?", f.path)
 			return
 		}
 	}
-	d.bad(at, child, "is not a field: %s", choices(path))
+	d.bad(here, at.path, "is not a field: %s", choices(section))
 }
 
-func choices(path string) string {
-	if path == "" {
-		return "there are " + strings.Join(below(path), ", ")
+func choices(section place) string {
+	names := strings.Join(below(section.entry), ", ")
+	if section.entry == "handlers" {
+		return "below handlers there are names of handlers"
 	}
-	return "below " + path + " there are " + strings.Join(below(path), ", ")
+	if section.path == "" {
+		return "there are " + names
+	}
+	return "below " + section.path + " there are " + names
 }
 
 // value reads a scalar, or a list of them.
-func (d *document) value(at origin, n ast.Node, into reflect.Value, path string) {
+func (d *document) value(here origin, n ast.Node, into reflect.Value, at place) {
 	bare := d.bare(n)
 	if bare == nil {
-		d.bad(at, path, "refers to an anchor that is nowhere: write the value")
+		d.bad(here, at.path, "refers to an anchor that is nowhere: write the value")
 		return
 	}
 	if bare.Type() == ast.NullType {
 		return
 	}
-	d.origins[path] = at
 	if into.Kind() == reflect.Slice {
 		items := []ast.Node{bare}
 		if list, ok := bare.(*ast.SequenceNode); ok {
@@ -217,28 +232,32 @@ func (d *document) value(at origin, n ast.Node, into reflect.Value, path string)
 		}
 		texts := make([]string, 0, len(items))
 		for _, item := range items {
-			text, ok := scalar(d.bare(item))
+			text, ok := d.scalar(item)
 			if !ok {
-				d.bad(at, path, "is %s: write a list such as %s", kind(bare), cmpOr(known(path).initial, "[a, b]"))
+				d.bad(here, at.path, "is no list of values: write one such as [a, b]")
 				return
 			}
 			texts = append(texts, text)
 		}
 		into.Set(reflect.ValueOf(texts))
+		d.origins[at.path] = here
 		return
 	}
-	text, ok := scalar(bare)
+	text, ok := d.scalar(bare)
 	if !ok {
-		d.bad(at, path, "is %s: write one value", kind(bare))
+		d.bad(here, at.path, "is %s: write one value", kind(bare))
 		return
 	}
 	if fix := setText(into, text); fix != "" {
-		d.bad(at, path, "is %s: %s", shown(into, text), fix)
+		d.bad(here, at.path, "is %s: %s", shown(into, text), fix)
+		return
 	}
+	d.origins[at.path] = here
 }
 
 // scalar returns the text of a node that is one value.
-func scalar(n ast.Node) (string, bool) {
+func (d *document) scalar(n ast.Node) (string, bool) {
+	n = d.bare(n)
 	switch node := n.(type) {
 	case *ast.StringNode:
 		return node.Value, true
@@ -323,5 +342,3 @@ func fieldNamed(in reflect.Value, name string) reflect.Value {
 	}
 	return reflect.Value{}
 }
-
-var _ = fmt.Sprint

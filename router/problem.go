@@ -47,11 +47,20 @@ type origin struct {
 // reading collects a configuration, where its values come from, and what is wrong.
 type reading struct {
 	config   Config
+	name     string            // of the file
 	origins  map[string]origin // by path
 	problems []Problem
+	reported map[string]bool // paths that something is wrong with
+
+	unreadable bool // the file: that is all there is to say about it
+}
+
+func newReading(c Config) *reading {
+	return &reading{config: c, origins: make(map[string]origin), reported: make(map[string]bool)}
 }
 
 func (r *reading) bad(at origin, field, format string, args ...any) {
+	r.reported[field] = true
 	r.problems = append(r.problems, Problem{Where: at.where, Field: field, Text: fmt.Sprintf(format, args...), line: at.line})
 }
 
@@ -75,7 +84,7 @@ func quoted(text string) string {
 
 // nearest returns the one of the known names that a misspelt one probably means.
 func nearest(name string, known []string) (string, bool) {
-	best, least := "", max(1, len(name)/3)+1
+	best, least := "", min(max(2, len(name)/3)+1, len(name))
 	for _, candidate := range known {
 		if d := distance(strings.ToLower(name), strings.ToLower(candidate)); d < least {
 			best, least = candidate, d

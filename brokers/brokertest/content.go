@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 
 	"github.com/ThreeDotsLabs/watermill"
@@ -135,6 +137,53 @@ func checkForeign(e *env) error {
 	if !bytes.Equal(msg.Payload, payload) {
 		return fmt.Errorf("payload %q became %q", payload, msg.Payload)
 	}
+	return nil
+}
+
+// checkRepeatedHeaders: what a foreign producer says several times under one name is
+// all there, byte by byte. How the earlier values are called is the adapter's choice.
+func checkRepeatedHeaders(e *env) error {
+	if e.PublishHeaders == nil {
+		e.notCheckedf("repeated headers: the adapter has no wire format, or the harness no PublishHeaders")
+		return nil
+	}
+	topic := e.topic()
+	s, err := e.subscribe(brokers.SubscriberConfig{Group: newGroup()}, topic)
+	if err != nil {
+		return err
+	}
+	values := []string{"first", "", "\xff\x00\x80", "last"}
+	e.PublishHeaders(e.t, e.broker, topic, "again", values)
+	for range 2 {
+		msg, err := s.next()
+		if err != nil {
+			return err
+		}
+		d, err := deliveryOf(msg)
+		if err != nil {
+			return err
+		}
+		if d.Undecodable != nil {
+			return fmt.Errorf("a message with a repeated header is marked undecodable: %w", d.Undecodable)
+		}
+		if !slices.Contains(values, msg.Metadata.Get("again")) {
+			return fmt.Errorf("no value has the name of the header: metadata %q", msg.Metadata)
+		}
+		got := slices.Collect(maps.Values(msg.Metadata))
+		for _, value := range values {
+			if !slices.Contains(got, value) {
+				return fmt.Errorf("value %q of a repeated header is lost: metadata %q", value, msg.Metadata)
+			}
+		}
+		if !msg.Nack() {
+			return errors.New("the message cannot be nacked")
+		}
+	}
+	msg, err := s.next()
+	if err != nil {
+		return err
+	}
+	msg.Ack()
 	return nil
 }
 

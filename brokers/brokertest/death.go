@@ -14,12 +14,12 @@ func checkDeadConsumer(e *env) error {
 		return nil
 	}
 	topic, group := e.topic(), newGroup()
-	config := brokers.SubscriberConfig{Group: group, InFlight: severalInFlight}
+	config := brokers.SubscriberConfig{Group: group, InFlight: e.several()}
 	dying, err := e.subscribe(config, topic)
 	if err != nil {
 		return err
 	}
-	sent := newMessages(severalInFlight)
+	sent := newMessages(e.several())
 	if err := e.publish(topic, sent...); err != nil {
 		return err
 	}

@@ -1,7 +1,8 @@
 // Package brokertest proves that a broker adapter keeps the contract of package
 // brokers. It runs Watermill's universal suite and checks of its own: the facts of
-// a delivery, redelivery, consumers that die, in-flight limits, delays, delivery
-// limits, odd content, and draining, also under Watermill's router.
+// a delivery, redelivery, consumers that die, a server that restarts, subscribers that
+// join and leave amid handlers, in-flight limits, holding, delays, delivery limits, odd
+// content, and draining, also under Watermill's router.
 //
 // An adapter, whoever wrote it, needs one test:
 //

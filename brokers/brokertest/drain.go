@@ -64,8 +64,8 @@ func checkCloseWaitsForHandler(e *env) error {
 // checkCloseKeepsUnbegun closes a subscriber before most messages were received.
 func checkCloseKeepsUnbegun(e *env) error {
 	topic, group := e.topic(), newGroup()
-	config := brokers.SubscriberConfig{Group: group, InFlight: severalInFlight}
-	s, msg, sent, err := e.begun(config, topic, 3*severalInFlight)
+	config := brokers.SubscriberConfig{Group: group, InFlight: e.several()}
+	s, msg, sent, err := e.begun(config, topic, 3*e.several())
 	if err != nil {
 		return err
 	}

@@ -73,6 +73,17 @@ func (e *env) soon(what string, f func() error) error {
 
 func (e *env) topic() string { return e.Topic(e.t, e.broker) }
 
+func (e *env) partitioned() string { return e.Partitioned(e.t, e.broker) }
+
+// several is how many deliveries of one ordering unit a check may expect to have in
+// hand at a time.
+func (e *env) several() int {
+	if e.Serial {
+		return 1
+	}
+	return severalInFlight
+}
+
 func newGroup() string { return "brokertest-" + watermill.NewUUID() }
 
 // newMessages returns n messages with payloads "0", "1", and so on.

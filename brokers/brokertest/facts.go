@@ -151,6 +151,39 @@ func checkFactsTellMessagesApart(e *env) error {
 	return nil
 }
 
+// checkSuspicionEnds: a subscriber that goes on without trouble reads new messages,
+// which are nobody's second delivery. Looking first for each would cost a round trip.
+func checkSuspicionEnds(e *env) error {
+	topic := e.topic()
+	s, err := e.subscribe(brokers.SubscriberConfig{Group: newGroup()}, topic)
+	if err != nil {
+		return err
+	}
+	deadline := time.Now().Add(e.Within)
+	for {
+		sent := newMessages(1)[0]
+		if err := e.publish(topic, sent); err != nil {
+			return err
+		}
+		msg, err := s.nextOf(sent)
+		if err != nil {
+			return err
+		}
+		d, err := deliveryOf(msg)
+		if err != nil {
+			return err
+		}
+		msg.Ack()
+		switch {
+		case !d.Suspect:
+			return nil
+		case time.Now().After(deadline):
+			return fmt.Errorf("new messages are still flagged Suspect after %s without trouble", e.Within)
+		}
+		<-time.After(e.Quiet / 10)
+	}
+}
+
 type contextKey struct{}
 
 func checkSubscribeContext(e *env) error {

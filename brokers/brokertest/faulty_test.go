@@ -3,6 +3,7 @@ package brokertest
 import (
 	"context"
 	"errors"
+	"fmt"
 	"sync"
 	"testing"
 	"time"
@@ -25,6 +26,8 @@ type fault struct {
 	kill    func(inner *message.Message) // each unsettled message of a killed consumer
 	lateAck func(r *relay, outer *message.Message)
 	publish func(p message.Publisher, topic string, messages []*message.Message) error
+	join    func(r *relay) // a subscriber subscribes
+	timeout time.Duration  // of a delivery, after which it comes again
 
 	askMessage        bool // for the give-back, instead of the context that was handed out
 	nackOnEnd         bool // of the message's context
@@ -32,6 +35,7 @@ type fault struct {
 	publisherNoClose  bool
 	subscribeOtherErr bool
 	noMarks           bool // undecodable messages are not marked
+	losesAfterRestart bool // what is published then
 	noForeign         bool // messages of other producers are marked undecodable
 }
 
@@ -40,10 +44,12 @@ type relay struct {
 	*memory.Broker
 	fault fault
 
-	mu      sync.Mutex
-	edits   map[string]message.Metadata // of handlers, by UUID
-	current map[string]*message.Message // the inner message of the newest delivery
-	seen    map[string]bool
+	mu        sync.Mutex
+	edits     map[string]message.Metadata // of handlers, by UUID
+	current   map[string]*message.Message // the inner message of the newest delivery
+	seen      map[string]bool
+	joined    int // Subscribe calls
+	restarted bool
 }
 
 func openRelay(t testing.TB, f fault, limit int) *relay {
@@ -98,6 +104,23 @@ func relayHarness(f fault) Harness {
 		msg.Metadata.Set(foreignMark, "yes")
 		publish(t, b, topic, msg)
 	}
+	h.PublishHeaders = func(t testing.TB, b brokers.Broker, topic, header string, values []string) {
+		msg := message.NewMessage("", nil)
+		last := len(values) - 1
+		for i, value := range values[:last] {
+			msg.Metadata.Set(fmt.Sprintf("%s[%d]", header, i), value)
+		}
+		msg.Metadata.Set(header, values[last])
+		publish(t, b, topic, msg)
+	}
+	h.OpenRestartable = func(t testing.TB) (brokers.Broker, func()) {
+		r := openRelay(t, f, 0)
+		return r, func() {
+			r.mu.Lock()
+			defer r.mu.Unlock()
+			r.restarted = true
+		}
+	}
 	h.PublishUndecodable = func(t testing.TB, b brokers.Broker, topic string) {
 		msg := message.NewMessage("", []byte("garbage"))
 		msg.Metadata.Set(undecodableMark, "yes")
@@ -112,15 +135,22 @@ func (r *relay) Publisher(c brokers.PublisherConfig) (message.Publisher, error) 
 	if err != nil {
 		return nil, err
 	}
-	return &relayPublisher{Publisher: p, fault: r.fault}, nil
+	return &relayPublisher{Publisher: p, relay: r, fault: r.fault}, nil
 }
 
 type relayPublisher struct {
 	message.Publisher
+	relay *relay
 	fault fault
 }
 
 func (p *relayPublisher) Publish(topic string, messages ...*message.Message) error {
+	p.relay.mu.Lock()
+	lost := p.relay.restarted && p.fault.losesAfterRestart
+	p.relay.mu.Unlock()
+	if lost {
+		return nil
+	}
 	if p.fault.publish != nil {
 		return p.fault.publish(p.Publisher, topic, messages)
 	}
@@ -167,6 +197,12 @@ func (s *relaySubscriber) Subscribe(ctx context.Context, topic string) (<-chan *
 		}
 		return nil, err
 	}
+	s.relay.mu.Lock()
+	s.relay.joined++
+	if s.relay.fault.join != nil {
+		s.relay.fault.join(s.relay)
+	}
+	s.relay.mu.Unlock()
 	out := make(chan *message.Message)
 	s.readers.Go(func() {
 		defer close(out)
@@ -219,7 +255,13 @@ func (s *relaySubscriber) pass(ctx context.Context, inner, outer *message.Messag
 	if f.nackOnEnd {
 		ended = inner.Context().Done()
 	}
+	var timeout <-chan time.Time
+	if f.timeout > 0 {
+		timeout = time.After(f.timeout)
+	}
 	select {
+	case <-timeout:
+		inner.Nack()
 	case <-outer.Acked():
 		if f.nackOnEnd && inner.Context().Err() != nil {
 			inner.Nack() // as if it had been noticed at once

@@ -11,10 +11,10 @@ import (
 
 func checkGroupsGetTheirOwn(e *env) error {
 	topic := e.topic()
-	sent := newMessages(severalInFlight)
+	sent := newMessages(e.several())
 	var groups []*subscription
 	for range 2 {
-		s, err := e.subscribe(brokers.SubscriberConfig{Group: newGroup(), InFlight: severalInFlight}, topic)
+		s, err := e.subscribe(brokers.SubscriberConfig{Group: newGroup(), InFlight: e.several()}, topic)
 		if err != nil {
 			return err
 		}

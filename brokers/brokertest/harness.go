@@ -28,12 +28,29 @@ type Harness struct {
 	// server needs that. Without it a new name is made up for each call.
 	Topic func(t testing.TB, b brokers.Broker) string
 
+	// Partitioned returns a topic with no messages and several ordering units, over
+	// which messages spread, if the server has such topics. Without it Topic is used.
+	Partitioned func(t testing.TB, b brokers.Broker) string
+
+	// Serial: of one ordering unit only one delivery is unsettled at a time, however
+	// many SubscriberConfig.InFlight allows.
+	Serial bool
+
+	// OpenRestartable opens a broker on a server of its own, and returns a function
+	// that ends the server without warning, starts it again on the same data, and
+	// returns when it answers.
+	OpenRestartable func(t testing.TB) (b brokers.Broker, restart func())
+
 	// Kill makes the subscriber's consumer die: its unsettled messages are not
 	// given back by the client, the server has to notice.
 	Kill func(t testing.TB, b brokers.Broker, s message.Subscriber)
 
 	// PublishForeign publishes as a producer that knows nothing of Watermill.
 	PublishForeign func(t testing.TB, b brokers.Broker, topic string, payload []byte)
+
+	// PublishHeaders publishes as such a producer, with one header several times: once
+	// for each value. Values may be empty, or no text. Without it that is not checked.
+	PublishHeaders func(t testing.TB, b brokers.Broker, topic, header string, values []string)
 
 	// PublishUndecodable publishes something that the adapter cannot read.
 	PublishUndecodable func(t testing.TB, b brokers.Broker, topic string)
@@ -61,6 +78,16 @@ type Harness struct {
 	// is too short for the server, faults are missed; none are invented.
 	Quiet time.Duration
 
+	// Hold is how long a delivery is kept unsettled while nothing must happen to it.
+	// Give more than the server's timers, such as a visibility timeout. Zero means 1
+	// second.
+	Hold time.Duration
+
+	// Join is how long the server takes to share a topic anew when a subscriber joins
+	// or leaves a group. Zero means 200 ms. If it is too short, faults are missed; none
+	// are invented.
+	Join time.Duration
+
 	// Delay is the delay of a delayed give-back. Zero means 250 ms.
 	Delay time.Duration
 }
@@ -68,6 +95,9 @@ type Harness struct {
 func (h *Harness) setDefaults() {
 	if h.Topic == nil {
 		h.Topic = func(testing.TB, brokers.Broker) string { return "brokertest-" + watermill.NewUUID() }
+	}
+	if h.Partitioned == nil {
+		h.Partitioned = h.Topic
 	}
 	if h.CarriesPayload == nil {
 		h.CarriesPayload = func([]byte) bool { return true }
@@ -80,6 +110,12 @@ func (h *Harness) setDefaults() {
 	}
 	if h.Quiet == 0 {
 		h.Quiet = 200 * time.Millisecond
+	}
+	if h.Hold == 0 {
+		h.Hold = time.Second
+	}
+	if h.Join == 0 {
+		h.Join = 200 * time.Millisecond
 	}
 	if h.Delay == 0 {
 		h.Delay = 250 * time.Millisecond

@@ -13,37 +13,48 @@ import (
 
 // checkInFlightLimit fills the slots, and frees one at a time.
 func checkInFlightLimit(e *env) error {
-	for _, limit := range []int{1, severalInFlight} {
-		topic := e.topic()
-		s, err := e.subscribe(brokers.SubscriberConfig{Group: newGroup(), InFlight: limit}, topic)
+	if err := e.inFlightLimit(e.topic(), 1); err != nil {
+		return err
+	}
+	if err := e.inFlightLimit(e.partitioned(), 1); err != nil {
+		return fmt.Errorf("topic with several ordering units: %w", err)
+	}
+	if e.Serial {
+		e.notCheckedf("%d deliveries in flight of one ordering unit: it has one at a time", severalInFlight)
+		return nil
+	}
+	return e.inFlightLimit(e.topic(), severalInFlight)
+}
+
+func (e *env) inFlightLimit(topic string, limit int) error {
+	s, err := e.subscribe(brokers.SubscriberConfig{Group: newGroup(), InFlight: limit}, topic)
+	if err != nil {
+		return err
+	}
+	if err := e.publish(topic, newMessages(limit+2)...); err != nil {
+		return err
+	}
+	var unsettled []*message.Message
+	for len(unsettled) < limit {
+		msg, err := s.next()
 		if err != nil {
-			return err
+			return fmt.Errorf("with %d of %d slots in use: %w", len(unsettled), limit, err)
 		}
-		if err := e.publish(topic, newMessages(limit+2)...); err != nil {
-			return err
+		unsettled = append(unsettled, msg)
+	}
+	if err := s.nothing(); err != nil {
+		return fmt.Errorf("with all %d slots in use: %w", limit, err)
+	}
+	for range 2 {
+		unsettled[0].Ack()
+		msg, err := s.next()
+		if err != nil {
+			return fmt.Errorf("after one of %d slots became free: %w", limit, err)
 		}
-		var unsettled []*message.Message
-		for len(unsettled) < limit {
-			msg, err := s.next()
-			if err != nil {
-				return fmt.Errorf("with %d of %d slots in use: %w", len(unsettled), limit, err)
-			}
-			unsettled = append(unsettled, msg)
-		}
-		if err := s.nothing(); err != nil {
-			return fmt.Errorf("with all %d slots in use: %w", limit, err)
-		}
-		for range 2 {
-			unsettled[0].Ack()
-			msg, err := s.next()
-			if err != nil {
-				return fmt.Errorf("after one of %d slots became free: %w", limit, err)
-			}
-			unsettled = append(unsettled[1:], msg)
-		}
-		for _, msg := range unsettled {
-			msg.Ack()
-		}
+		unsettled = append(unsettled[1:], msg)
+	}
+	for _, msg := range unsettled {
+		msg.Ack()
 	}
 	return nil
 }
@@ -51,7 +62,7 @@ func checkInFlightLimit(e *env) error {
 // checkInFlightUnderLoad settles concurrently, nacks among it.
 func checkInFlightUnderLoad(e *env) error {
 	const limit, n = severalInFlight, 80
-	topic := e.topic()
+	topic := e.partitioned()
 	s, err := e.subscribe(brokers.SubscriberConfig{Group: newGroup(), InFlight: limit}, topic)
 	if err != nil {
 		return err

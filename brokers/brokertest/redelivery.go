@@ -12,11 +12,11 @@ import (
 // checkNackComesAgain nacks without a word on how, as programs without millpond do.
 func checkNackComesAgain(e *env) error {
 	topic := e.topic()
-	s, err := e.subscribe(brokers.SubscriberConfig{Group: newGroup(), InFlight: severalInFlight}, topic)
+	s, err := e.subscribe(brokers.SubscriberConfig{Group: newGroup(), InFlight: e.several()}, topic)
 	if err != nil {
 		return err
 	}
-	sent := newMessages(severalInFlight)
+	sent := newMessages(e.several())
 	if err := e.publish(topic, sent...); err != nil {
 		return err
 	}

@@ -37,15 +37,18 @@ var checks = []check{
 	{"FactsOfDelivery", checkFactsOfDelivery},
 	{"FactsOfRedelivery", checkFactsOfRedelivery},
 	{"FactsTellMessagesApart", checkFactsTellMessagesApart},
+	{"SuspicionEnds", checkSuspicionEnds},
 	{"SubscribeContext", checkSubscribeContext},
 
 	{"NackComesAgain", checkNackComesAgain},
 	{"NackDelay", checkNackDelay},
+	{"Hold", checkHold},
 	{"RedeliveryIsFreshCopy", checkRedeliveryIsFreshCopy},
 	{"PublishedIsCopied", checkPublishedIsCopied},
 
 	{"DeadConsumer", checkDeadConsumer},
 	{"LateAck", checkLateAck},
+	{"Restart", checkRestart},
 
 	{"InFlightLimit", checkInFlightLimit},
 	{"InFlightUnderLoad", checkInFlightUnderLoad},
@@ -57,11 +60,14 @@ var checks = []check{
 
 	{"GroupsGetTheirOwn", checkGroupsGetTheirOwn},
 	{"GroupShares", checkGroupShares},
+	{"JoinAmidHandler", checkJoinAmidHandler},
+	{"JoinAmidPoison", checkJoinAmidPoison},
 
 	{"Payloads", checkPayloads},
 	{"Metadata", checkMetadata},
 	{"NoUUID", checkNoUUID},
 	{"Foreign", checkForeign},
+	{"RepeatedHeaders", checkRepeatedHeaders},
 	{"Undecodable", checkUndecodable},
 
 	{"CloseWaitsForHandler", checkCloseWaitsForHandler},

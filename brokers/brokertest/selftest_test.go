@@ -78,6 +78,38 @@ var faults = map[string]struct {
 		fault{hand: func(_ *relay, _, _ *message.Message, d *brokers.Delivery) { d.Suspect = false }},
 		map[string]string{"FactsOfRedelivery": "Suspect", "DeadConsumer": "Suspect", "CloseGivesUp": "Suspect"},
 	},
+	"suspects everything": {
+		fault{hand: func(_ *relay, _, _ *message.Message, d *brokers.Delivery) { d.Suspect = true }},
+		map[string]string{"SuspicionEnds": "still flagged Suspect"},
+	},
+	"times deliveries out": {
+		fault{timeout: 400 * time.Millisecond},
+		map[string]string{"Hold": "less than 1s"},
+	},
+	"shares what is in hand with who joins": {
+		fault{join: func(r *relay) {
+			for _, inner := range r.current {
+				inner.Nack()
+			}
+		}},
+		map[string]string{"JoinAmidHandler": "came again while its handler ran"},
+	},
+	"drops nacked messages when a subscriber has joined": {
+		fault{nack: func(r *relay, _ *message.Message, _ *brokers.GiveBack) bool {
+			r.mu.Lock()
+			defer r.mu.Unlock()
+			return r.joined > 1
+		}},
+		map[string]string{"JoinAmidPoison": "1 of 40 messages did not come"},
+	},
+	"loses what is published after a restart": {
+		fault{losesAfterRestart: true},
+		map[string]string{"Restart": "20 of 40 messages did not come"},
+	},
+	"keeps one of several values of a header": {
+		fault{hand: func(_ *relay, _, outer *message.Message, _ *brokers.Delivery) { delete(outer.Metadata, "again[1]") }},
+		map[string]string{"RepeatedHeaders": "is lost"},
+	},
 	"takes a delivery tag for an id": {
 		fault{hand: func(_ *relay, _, _ *message.Message, d *brokers.Delivery) { d.NativeID = watermill.NewUUID() }},
 		map[string]string{"FactsOfRedelivery": "has other facts"},

@@ -33,23 +33,31 @@ func (s *session) commitRegularly() {
 	}
 }
 
-// commit commits, for each partition, the end of what is settled without a gap. What
-// fails is tried again by the next commit, or comes again.
+// commit commits, for each partition, the end of what is settled without a gap, and in
+// the metadata what is settled behind the gap. What fails is tried again by the next
+// commit, or comes again.
 func (s *session) commit(ctx context.Context) {
 	s.committing.Lock() // also while it is under way: no older offset may come last
 	defer s.committing.Unlock()
-	s.mu.Lock()
-	offsets := make(map[int32]kgo.EpochOffset)
-	moved := make(map[int32]*partition)
-	for id, p := range s.partitions {
-		if at, ok := p.uncommitted(); ok && !s.forgotten {
-			offsets[id], moved[id] = at, p
-		}
-	}
-	s.mu.Unlock()
-	if len(offsets) == 0 {
+	due := s.uncommitted()
+	if len(due) == 0 {
 		return
 	}
+	offsets := make(map[int32]kgo.EpochOffset, len(due))
+	for id, m := range due {
+		offsets[id] = m.at
+	}
+	ctx = kgo.PreCommitFnContext(ctx, func(request *kmsg.OffsetCommitRequest) error {
+		for i := range request.Topics {
+			for j := range request.Topics[i].Partitions {
+				p := &request.Topics[i].Partitions[j]
+				if metadata := due[p.Partition].ahead.encode(s.id); metadata != "" && !s.plainCommits {
+					p.Metadata = &metadata
+				}
+			}
+		}
+		return nil
+	})
 	s.client.CommitOffsetsSync(ctx, map[string]map[int32]kgo.EpochOffset{s.topic: offsets},
 		func(_ *kgo.Client, _ *kmsg.OffsetCommitRequest, response *kmsg.OffsetCommitResponse, err error) {
 			if err != nil {
@@ -58,16 +66,42 @@ func (s *session) commit(ctx context.Context) {
 			}
 			for _, topic := range response.Topics {
 				for _, answer := range topic.Partitions {
-					if err := kerr.ErrorForCode(answer.ErrorCode); err != nil {
+					m, asked := due[answer.Partition]
+					switch err := kerr.ErrorForCode(answer.ErrorCode); {
+					case err != nil:
+						s.plainCommits = s.plainCommits || errors.Is(err, kerr.OffsetMetadataTooLarge)
 						s.notCommitted(fmt.Errorf("partition %d: %w", answer.Partition, err))
-						continue
-					}
-					if p := moved[answer.Partition]; p != nil {
-						p.commitDone(offsets[answer.Partition].Offset)
+					case asked:
+						m.partition.commitDone(m)
 					}
 				}
 			}
 		})
+}
+
+// mark is how far a partition has come.
+type mark struct {
+	partition *partition
+	at        kgo.EpochOffset
+	ahead     ahead
+	settled   int
+}
+
+// uncommitted returns how far the partitions have come that have, since their last
+// commit.
+func (s *session) uncommitted() map[int32]mark {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.forgotten {
+		return nil
+	}
+	due := make(map[int32]mark)
+	for id, p := range s.partitions {
+		if m, ok := p.mark(); ok {
+			due[id] = m
+		}
+	}
+	return due
 }
 
 func (s *session) notCommitted(err error) {
@@ -77,16 +111,22 @@ func (s *session) notCommitted(err error) {
 	s.logger.Info("Offsets were not committed; what they stand for may come again", watermill.LogFields{"error": err.Error()})
 }
 
-// uncommitted returns the offset to commit, if there is a new one.
-func (p *partition) uncommitted() (kgo.EpochOffset, bool) {
+func (p *partition) mark() (mark, bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	at := kgo.EpochOffset{Epoch: p.offsets.epoch, Offset: p.offsets.next}
-	return at, at.Offset != unknownOffset && at.Offset != p.committed
+	if p.offsets.settled == p.committed {
+		return mark{}, false
+	}
+	return mark{
+		partition: p,
+		at:        kgo.EpochOffset{Epoch: p.offsets.epoch, Offset: p.offsets.next},
+		ahead:     p.offsets.ahead(),
+		settled:   p.offsets.settled,
+	}, true
 }
 
-func (p *partition) commitDone(offset int64) {
+func (p *partition) commitDone(m mark) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.committed = offset
+	p.committed = m.settled
 }

@@ -9,12 +9,18 @@ type offsets struct {
 	started []*item // from head on
 	head    int
 
-	next  int64 // where a new owner of the partition has to begin, or unknownOffset
-	epoch int32 // leader epoch of the last settled message
+	next    int64 // where a new owner of the partition has to begin, or unknownOffset
+	epoch   int32 // leader epoch of the last settled message
+	settled int   // how many there were; it tells whether there is something to commit
 }
 
 // begin adds a message. Its offset must be larger than that of the one before.
-func (o *offsets) begin(it *item) { o.started = append(o.started, it) }
+func (o *offsets) begin(it *item) {
+	if o.next == unknownOffset {
+		o.next, o.epoch = it.record.Offset, it.record.LeaderEpoch
+	}
+	o.started = append(o.started, it)
+}
 
 // distance is how many messages were started from the oldest unsettled one on.
 func (o *offsets) distance() int { return len(o.started) - o.head }
@@ -23,6 +29,7 @@ func (o *offsets) distance() int { return len(o.started) - o.head }
 // are settled without a gap.
 func (o *offsets) settle(it *item) {
 	it.settled = true
+	o.settled++
 	for o.head < len(o.started) && o.started[o.head].settled {
 		last := o.started[o.head].record
 		o.next, o.epoch = last.Offset+1, last.LeaderEpoch
@@ -48,4 +55,15 @@ func (o *offsets) unsettled() []*item {
 		}
 	}
 	return items
+}
+
+// ahead returns which messages are settled behind one that is not.
+func (o *offsets) ahead() ahead {
+	a := ahead{base: o.next}
+	for _, it := range o.started[o.head:] {
+		if it.settled {
+			a.add(it.record.Offset)
+		}
+	}
+	return a
 }

@@ -39,8 +39,9 @@ type partition struct {
 	fetchedTo int64              // the last offset in the queue
 	suspects  int64              // before this offset an earlier owner may have been
 	offsets   offsets
-	committed int64
-	running   int // deliveries unsettled
+	ahead     ahead // settled by an earlier owner
+	committed int   // offsets.settled at the last commit
+	running   int   // deliveries unsettled
 }
 
 func newPartition(s *session, id int32) *partition {
@@ -56,7 +57,6 @@ func newPartition(s *session, id int32) *partition {
 		lanes:     make(map[string][]*item),
 		fetchedTo: unknownOffset,
 		suspects:  unknownOffset,
-		committed: unknownOffset,
 		offsets:   offsets{next: unknownOffset},
 	}
 	p.changed.L = &p.mu
@@ -144,6 +144,10 @@ func (p *partition) next() *item {
 		p.bytes -= size(it.record)
 		p.resume()
 		p.offsets.begin(it)
+		if p.ahead.has(it.record.Offset) {
+			p.offsets.settle(it)
+			continue
+		}
 		if p.order != OrderKey || it.record.Key == nil {
 			return it
 		}

@@ -81,7 +81,7 @@ func (p *publisher) topic(topic string) error {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), p.broker.config.Publish.Timeout)
 	defer cancel()
-	if err := p.broker.ensureTopic(ctx, topic, 0); err != nil {
+	if _, err := p.broker.ensureTopic(ctx, topic, 0); err != nil {
 		return err
 	}
 	p.broker.topics.Store(topic, nil)

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/ThreeDotsLabs/watermill"
+	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kgo"
 )
 
@@ -26,6 +27,7 @@ type session struct {
 	*subscription
 
 	client *kgo.Client
+	id     kadm.TopicID
 	ctx    context.Context // ends when the intake of this session does
 	stop   context.CancelFunc
 	intake intake
@@ -34,12 +36,13 @@ type session struct {
 	partitions map[int32]*partition
 	forgotten  bool // no offset may be committed any more
 
-	committing sync.Mutex
-	background sync.WaitGroup
+	committing   sync.Mutex
+	plainCommits bool // the broker takes no metadata; guarded by committing
+	background   sync.WaitGroup
 }
 
-func newSession(sub *subscription) (*session, error) {
-	s := &session{subscription: sub, partitions: make(map[int32]*partition)}
+func newSession(sub *subscription, id kadm.TopicID) (*session, error) {
+	s := &session{subscription: sub, id: id, partitions: make(map[int32]*partition)}
 	s.ctx, s.stop = context.WithCancel(context.Background())
 	s.intake.init()
 	options := s.consuming()
@@ -80,6 +83,7 @@ func (s *session) consuming() []kgo.Opt {
 		kgo.OnPartitionsAssigned(s.assigned),
 		kgo.OnPartitionsRevoked(s.revoked),
 		kgo.OnPartitionsLost(s.lost),
+		kgo.OnOffsetsFetched(s.fetched),
 	}
 	if config.Protocol == ProtocolConsumer {
 		return append(options, kgo.ServerSideBalancer(), kgo.Balancers(kgo.StickyBalancer()))

@@ -6,6 +6,7 @@ import (
 	"sync"
 
 	"github.com/ThreeDotsLabs/watermill/message"
+	"github.com/twmb/franz-go/pkg/kadm"
 
 	"github.com/millpond-go/millpond/brokers"
 )
@@ -35,11 +36,12 @@ func newSubscriber(b *Broker, config brokers.SubscriberConfig) *Subscriber {
 // counts as delivered when it is received. Errors wrap brokers.ErrClosed, [ErrNoTopic],
 // or brokers.ErrUnavailable if the broker does not answer in time.
 func (s *Subscriber) Subscribe(ctx context.Context, topic string) (<-chan *message.Message, error) {
-	if err := s.ready(ctx, topic); err != nil {
+	id, err := s.ready(ctx, topic)
+	if err != nil {
 		return nil, err
 	}
 	sub := newSubscription(ctx, s, topic)
-	first, err := newSession(sub)
+	first, err := newSession(sub, id)
 	if err != nil {
 		sub.cancel()
 		return nil, err
@@ -64,15 +66,16 @@ func (s *Subscriber) Subscribe(ctx context.Context, topic string) (<-chan *messa
 // SubscribeInitialize makes the topic if that is configured, and otherwise asks whether
 // it exists. Its errors are those of Subscribe.
 func (s *Subscriber) SubscribeInitialize(topic string) error {
-	return s.ready(context.Background(), topic)
+	_, err := s.ready(context.Background(), topic)
+	return err
 }
 
-func (s *Subscriber) ready(ctx context.Context, topic string) error {
+func (s *Subscriber) ready(ctx context.Context, topic string) (kadm.TopicID, error) {
 	s.mu.Lock()
 	closed := s.closed
 	s.mu.Unlock()
 	if closed {
-		return fmt.Errorf("kafka: subscriber: %w", brokers.ErrClosed)
+		return kadm.TopicID{}, fmt.Errorf("kafka: subscriber: %w", brokers.ErrClosed)
 	}
 	return s.broker.ensureTopic(ctx, topic, s.broker.config.Consume.WaitForTopic)
 }

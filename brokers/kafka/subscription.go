@@ -2,7 +2,6 @@ package kafka
 
 import (
 	"context"
-	"errors"
 	"time"
 
 	"github.com/ThreeDotsLabs/watermill"
@@ -68,15 +67,13 @@ func (s *subscription) again() *session {
 		case <-s.ctx.Done():
 			return nil
 		}
-		err := s.subscriber.broker.ensureTopic(s.ctx, s.topic, 0)
-		if err == nil || !errors.Is(err, ErrNoTopic) { // the client itself waits for a broker
-			next, err := newSession(s)
-			if err == nil {
+		id, err := s.subscriber.broker.ensureTopic(s.ctx, s.topic, 0)
+		if err == nil {
+			var next *session
+			if next, err = newSession(s, id); err == nil {
 				return next
 			}
-			s.logger.Error("The group cannot be joined", err, nil)
-			continue
 		}
-		s.logger.Error("The topic is gone; waiting until it is there again", err, nil)
+		s.logger.Error("The topic cannot be consumed; it is tried again", err, nil)
 	}
 }

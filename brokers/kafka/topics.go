@@ -7,60 +7,61 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kerr"
 )
 
 // topicPoll is how often a topic that is waited for is asked for.
-const topicPoll = 250 * time.Millisecond
+const topicPoll = 100 * time.Millisecond
 
 // ErrNoTopic: the topic does not exist.
 var ErrNoTopic = errors.New("kafka: no such topic")
 
-// ensureTopic returns nil if the topic exists, or could be created if the configuration
+// ensureTopic returns the id of the topic if it exists, or could be created if the configuration
 // allows that, or appears within wait.
-func (b *Broker) ensureTopic(ctx context.Context, topic string, wait time.Duration) error {
+func (b *Broker) ensureTopic(ctx context.Context, topic string, wait time.Duration) (id kadm.TopicID, err error) {
 	if topic == "" {
-		return errors.New("kafka: the topic is empty: name one")
+		return id, errors.New("kafka: the topic is empty: name one")
 	}
 	deadline := time.Now().Add(wait)
 	for {
-		err := b.findTopic(ctx, topic)
+		id, err = b.findTopic(ctx, topic)
 		if errors.Is(err, ErrNoTopic) && b.config.Publish.CreateTopics {
-			err = b.createTopic(ctx, topic)
+			id, err = b.createTopic(ctx, topic)
 		}
 		if err == nil || !errors.Is(err, ErrNoTopic) || !time.Now().Before(deadline) {
-			return err
+			return id, err
 		}
 		select {
 		case <-time.After(topicPoll):
 		case <-ctx.Done():
-			return fmt.Errorf("%w, while waiting for it: %w", err, context.Cause(ctx))
+			return id, fmt.Errorf("%w, while waiting for it: %w", err, context.Cause(ctx))
 		}
 	}
 }
 
-func (b *Broker) findTopic(ctx context.Context, topic string) error {
+func (b *Broker) findTopic(ctx context.Context, topic string) (id kadm.TopicID, err error) {
 	ctx, cancel := context.WithTimeout(ctx, b.config.ConnectTimeout)
 	defer cancel()
 	topics, err := b.admin.ListTopicsWithInternal(ctx, topic)
 	if err != nil {
-		return b.config.unreachable(err)
+		return id, b.config.unreachable(err)
 	}
 	err = topics[topic].Err
 	switch {
 	case errors.Is(err, kerr.UnknownTopicOrPartition):
-		return fmt.Errorf("%w: %q: create it, or let it be created with create_topics=true, or waited for with wait_for_topic", ErrNoTopic, topic)
+		return id, fmt.Errorf("%w: %q: create it, or let it be created with create_topics=true, or waited for with wait_for_topic", ErrNoTopic, topic)
 	case errors.Is(err, kerr.TopicAuthorizationFailed):
-		return fmt.Errorf("kafka: topic %q: %w: allow the user to describe and read it, or check its name", topic, err)
+		return id, fmt.Errorf("kafka: topic %q: %w: allow the user to describe and read it, or check its name", topic, err)
 	case errors.Is(err, kerr.InvalidTopicException):
-		return fmt.Errorf("kafka: topic %q: %w: use up to 249 letters, digits, dots, underscores and hyphens", topic, err)
+		return id, fmt.Errorf("kafka: topic %q: %w: use up to 249 letters, digits, dots, underscores and hyphens", topic, err)
 	case err != nil && !kerr.IsRetriable(err): // a partition may just have no leader
-		return fmt.Errorf("kafka: topic %q: %w", topic, err)
+		return id, fmt.Errorf("kafka: topic %q: %w", topic, err)
 	}
-	return nil
+	return topics[topic].ID, nil
 }
 
-func (b *Broker) createTopic(ctx context.Context, topic string) error {
+func (b *Broker) createTopic(ctx context.Context, topic string) (id kadm.TopicID, err error) {
 	ctx, cancel := context.WithTimeout(ctx, b.config.ConnectTimeout)
 	defer cancel()
 	partitions, replication := int32(-1), int16(-1) // the broker's defaults
@@ -70,11 +71,22 @@ func (b *Broker) createTopic(ctx context.Context, topic string) error {
 	if n := b.config.Publish.Replication; n > 0 {
 		replication = int16(n)
 	}
-	_, err := b.admin.CreateTopic(ctx, partitions, replication, nil, topic)
-	if err != nil && !errors.Is(err, kerr.TopicAlreadyExists) {
-		return fmt.Errorf("kafka: creating topic %q: %w", topic, err)
+	_, err = b.admin.CreateTopic(ctx, partitions, replication, nil, topic)
+	if err != nil && !errors.Is(err, kerr.TopicAlreadyExists) { // made by somebody else, a moment ago
+		return id, fmt.Errorf("kafka: creating topic %q: %w", topic, err)
 	}
-	return nil
+	// Brokers hear of a new topic one after another.
+	for {
+		id, err = b.findTopic(ctx, topic)
+		if !errors.Is(err, ErrNoTopic) {
+			return id, err
+		}
+		select {
+		case <-time.After(topicPoll):
+		case <-ctx.Done():
+			return id, fmt.Errorf("%w, though it was just created", err)
+		}
+	}
 }
 
 // topicLimit returns the largest batch that a topic takes, if the broker says so.

@@ -44,7 +44,7 @@ var variants = map[string]variant{
 		store: func(b *backend) middleware.Store { return &claimApart{b.store, b} },
 	},
 	"check then act": {
-		rule: "the claim is one atomic decision", find: []string{"I1"},
+		rule: "the claim is one atomic decision", find: []string{"I1"}, with: []conduct{slow, slow, slow, slow},
 		store: func(b *backend) middleware.Store { return &checkThenAct{b.store, b} },
 	},
 	"unproven": {
@@ -205,7 +205,7 @@ func (c *claimApart) Begin(ctx context.Context, claim stores.Claim) (stores.Atte
 	return attemptOf(beginWithoutClaim(c.b))
 }
 
-// checkThenAct looks for the row, and then inserts it and does not look.
+// checkThenAct looks for the row, takes its time, and then inserts it and does not look.
 type checkThenAct struct {
 	stores.Store
 	b *backend
@@ -222,6 +222,7 @@ func (c *checkThenAct) Begin(ctx context.Context, claim stores.Claim) (stores.At
 	case n > 0:
 		return c.Store.Begin(ctx, claim)
 	}
+	wait(ctx, 30*time.Millisecond)
 	a, err := beginWithoutClaim(c.b)
 	if err != nil {
 		return nil, verdict, err

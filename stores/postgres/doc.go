@@ -38,6 +38,16 @@
 // else. No session state is used, so poolers in transaction mode work (with a pgx
 // exec mode that they support).
 //
+// # Failed messages
+//
+// A message that has failed has a row in the failure table beside its row in the
+// inbox; a takeover deletes the one and completes the other. Whatever changes them
+// needs the key's lock and the failure's row, and takes neither that it cannot have
+// at once: recording a failure, a takeover, a retry worker's reservation and an
+// operator's change never wait for a handler, nor for each other. Retry workers are
+// woken by NOTIFY on a channel of the tables' own (see Store.Listen), at most some
+// times a second, because commits that notify are serialized.
+//
 // # Capabilities
 //
 // ServerBound: idle_in_transaction_session_timeout and statement_timeout are set

@@ -1,0 +1,111 @@
+package brokertest
+
+import (
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/ThreeDotsLabs/watermill/message"
+)
+
+// crowd is the handlers of several subscribers of one group. It acks everything, one
+// message aside.
+type crowd struct {
+	apart bool // no message may be in two hands at once
+
+	// treat works on the chosen message, which is the first to come. It is acked
+	// afterwards, unless treat has nacked it.
+	treat func(msg *message.Message)
+
+	mu      sync.Mutex
+	chosen  string // its UUID
+	hands   map[string]int
+	times   map[string]int // deliveries
+	acked   map[string]bool
+	errs    []error
+	begun   chan struct{} // closed when the chosen message has come
+	changed chan struct{}
+	running sync.WaitGroup
+}
+
+func newCrowd(treat func(*message.Message)) *crowd {
+	return &crowd{
+		treat: treat,
+		hands: make(map[string]int), times: make(map[string]int), acked: make(map[string]bool),
+		begun: make(chan struct{}), changed: make(chan struct{}, 1),
+	}
+}
+
+// consume handles what the subscription brings until its channel is closed.
+func (c *crowd) consume(s *subscription) {
+	c.running.Go(func() {
+		for msg := range s.messages {
+			c.running.Go(func() { c.handle(msg) })
+		}
+	})
+}
+
+func (c *crowd) handle(msg *message.Message) {
+	c.mu.Lock()
+	if c.chosen == "" {
+		c.chosen = msg.UUID
+		close(c.begun)
+	}
+	chosen := msg.UUID == c.chosen
+	c.times[msg.UUID]++
+	if c.hands[msg.UUID]++; c.apart && c.hands[msg.UUID] > 1 {
+		c.errs = append(c.errs, fmt.Errorf("message %q came again while its handler ran", msg.UUID))
+	}
+	c.mu.Unlock()
+
+	if chosen {
+		c.treat(msg)
+	}
+	c.mu.Lock()
+	c.hands[msg.UUID]-- // before it can come again
+	c.mu.Unlock()
+	select {
+	case <-msg.Nacked():
+		return
+	default:
+	}
+	msg.Ack()
+	c.mu.Lock()
+	c.acked[msg.UUID] = true
+	c.mu.Unlock()
+	select {
+	case c.changed <- struct{}{}:
+	default:
+	}
+}
+
+// done waits until all messages were acked.
+func (c *crowd) done(sent []*message.Message, within time.Duration) error {
+	timeout := time.After(within)
+	for {
+		missing := 0
+		c.mu.Lock()
+		for _, msg := range sent {
+			if !c.acked[msg.UUID] {
+				missing++
+			}
+		}
+		err := errors.Join(c.errs...)
+		c.mu.Unlock()
+		if err != nil || missing == 0 {
+			return err
+		}
+		select {
+		case <-c.changed:
+		case <-timeout:
+			return fmt.Errorf("%d of %d messages did not come within %s", missing, len(sent), within)
+		}
+	}
+}
+
+func (c *crowd) problems() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return errors.Join(c.errs...)
+}

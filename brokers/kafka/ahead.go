@@ -1,0 +1,103 @@
+package kafka
+
+import (
+	"context"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
+)
+
+// With several messages of a partition in flight, some are settled ahead of one that is
+// not. The offset alone would let them come again when the partition changes hands, so
+// they are written into the metadata of the commit: one bit for each offset from the
+// committed one on. Other clients take no notice of it, and overwrite it.
+
+const (
+	aheadVersion = "millpond1"
+	// maxAhead bounds the bits: 1 KiB of the 4 KiB that a broker takes by default.
+	maxAhead = 8 << 10
+)
+
+var errAhead = errors.New("kafka: the metadata of the committed offset is not ours")
+
+// ahead is which offsets from base on are settled.
+type ahead struct {
+	base int64
+	bits []byte
+}
+
+func (a *ahead) add(offset int64) {
+	i := offset - a.base
+	if i < 0 || i >= maxAhead {
+		return
+	}
+	for int64(len(a.bits)) <= i/8 {
+		a.bits = append(a.bits, 0)
+	}
+	a.bits[i/8] |= 1 << (i % 8)
+}
+
+func (a ahead) has(offset int64) bool {
+	i := offset - a.base
+	return i >= 0 && i/8 < int64(len(a.bits)) && a.bits[i/8]&(1<<(i%8)) != 0
+}
+
+// encode returns the metadata for a commit of base. The id of the topic is part of it:
+// in a topic that was made again the same offsets are other messages.
+func (a ahead) encode(topic kadm.TopicID) string {
+	if len(a.bits) == 0 || topic == (kadm.TopicID{}) {
+		return ""
+	}
+	return strings.Join([]string{aheadVersion, topic.String(), fmt.Sprint(a.base), base64.RawStdEncoding.EncodeToString(a.bits)}, " ")
+}
+
+// decodeAhead reads what encode has written for the same topic and offset.
+func decodeAhead(metadata string, topic kadm.TopicID, offset int64) (ahead, error) {
+	a := ahead{base: offset}
+	parts := strings.Split(metadata, " ")
+	if len(parts) != 4 || parts[0] != aheadVersion || topic == (kadm.TopicID{}) || parts[1] != topic.String() || parts[2] != fmt.Sprint(offset) {
+		return a, errAhead
+	}
+	bits, err := base64.RawStdEncoding.DecodeString(parts[3])
+	if err != nil || len(bits) > maxAhead/8 {
+		return a, errAhead
+	}
+	a.bits = bits
+	return a, nil
+}
+
+// fetched is called by the client between the assignment of partitions and the fetching
+// from them, with the offsets to begin at.
+func (s *session) fetched(_ context.Context, _ *kgo.Client, response *kmsg.OffsetFetchResponse) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, group := range response.Groups {
+		for _, topic := range group.Topics {
+			if topic.Topic != s.topic && kadm.TopicID(topic.TopicID) != s.id {
+				continue
+			}
+			for _, answer := range topic.Partitions {
+				p := s.partitions[answer.Partition]
+				if p == nil || answer.Metadata == nil {
+					continue
+				}
+				if a, err := decodeAhead(*answer.Metadata, s.id, answer.Offset); err == nil {
+					p.skip(a)
+				}
+			}
+		}
+	}
+	return nil
+}
+
+// skip tells which messages an earlier owner has settled.
+func (p *partition) skip(a ahead) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.ahead = a
+}

@@ -1,0 +1,139 @@
+package official
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/IBM/sarama"
+	"github.com/ThreeDotsLabs/watermill"
+	"github.com/ThreeDotsLabs/watermill/message"
+
+	"github.com/millpond-go/millpond/brokers"
+)
+
+const defaultDrainTimeout = 30 * time.Second
+
+// Broker is a Kafka cluster. It is safe for concurrent use.
+type Broker struct {
+	config Config
+	client sarama.Client // asks for topics, and makes them
+	topics sync.Map      // names of topics that are known to exist
+
+	mu          sync.Mutex
+	closed      bool
+	subscribers map[*Subscriber]struct{}
+
+	// adjust, if not nil, changes the client of a subscriber. Tests cut connections
+	// with it.
+	adjust func(*Subscriber, *sarama.Config)
+}
+
+var _ brokers.Broker = (*Broker)(nil)
+
+// New connects to the cluster. It returns an error that names every invalid field, or
+// one that says why the cluster cannot be used, at the latest after
+// Config.ConnectTimeout; the latter wraps brokers.ErrUnavailable.
+func New(ctx context.Context, config Config) (*Broker, error) {
+	if err := config.validate(); err != nil {
+		return nil, err
+	}
+	if err := config.readCredentials(); err != nil {
+		return nil, err
+	}
+	config.setDefaults()
+	client, err := config.connect(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return &Broker{config: config, client: client, subscribers: make(map[*Subscriber]struct{})}, nil
+}
+
+// Subscriber returns a new subscriber, which is a *[Subscriber]. It returns an error
+// that names every invalid field, or one that wraps brokers.ErrClosed.
+func (b *Broker) Subscriber(config brokers.SubscriberConfig) (message.Subscriber, error) {
+	var errs []error
+	if config.Group == "" {
+		errs = append(errs, errors.New("kafka/official: SubscriberConfig.Group is empty: name the group that shares the messages"))
+	}
+	if config.InFlight < 0 {
+		errs = append(errs, fmt.Errorf("kafka/official: SubscriberConfig.InFlight is %d: use a positive number, or 0 for 1", config.InFlight))
+	}
+	if config.DrainTimeout < 0 {
+		errs = append(errs, fmt.Errorf("kafka/official: SubscriberConfig.DrainTimeout is %s: use a positive duration, or 0 for %s", config.DrainTimeout, defaultDrainTimeout))
+	}
+	if len(errs) > 0 {
+		return nil, errors.Join(errs...)
+	}
+	orDefault(&config.InFlight, 1)
+	orDefault(&config.DrainTimeout, defaultDrainTimeout)
+	if config.Logger == nil {
+		config.Logger = watermill.NopLogger{}
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.closed {
+		return nil, fmt.Errorf("kafka/official: broker: %w", brokers.ErrClosed)
+	}
+	s := newSubscriber(b, config)
+	b.subscribers[s] = struct{}{}
+	return s, nil
+}
+
+// Publisher returns a new publisher, or an error that wraps brokers.ErrClosed. Each has
+// connections of its own.
+func (b *Broker) Publisher(config brokers.PublisherConfig) (message.Publisher, error) {
+	if config.Logger == nil {
+		config.Logger = watermill.NopLogger{}
+	}
+	b.mu.Lock()
+	closed := b.closed
+	b.mu.Unlock()
+	if closed {
+		return nil, fmt.Errorf("kafka/official: broker: %w", brokers.ErrClosed)
+	}
+	return newPublisher(b, config)
+}
+
+// Capabilities says what Kafka does under watermill-kafka. It has no ids of its own,
+// counts no deliveries and keeps settled messages, so ReplayHorizon would be the
+// retention of each topic, which is not known here.
+func (b *Broker) Capabilities() brokers.Capabilities {
+	return brokers.Capabilities{
+		System:          "kafka",
+		Coordinates:     true,
+		Time:            b.config.Consume.ProducerTime,
+		Ordered:         true,
+		DeliveryLimit:   brokers.DeliveryLimit{Known: true},
+		FreeGiveBack:    true,
+		DelayedGiveBack: true,
+	}
+}
+
+// Close closes the subscribers that are open, as Subscriber.Close does. Publishers go on
+// until they are closed themselves. It may be called many times.
+func (b *Broker) Close() error {
+	b.mu.Lock()
+	first := !b.closed
+	b.closed = true
+	open := make([]*Subscriber, 0, len(b.subscribers))
+	for s := range b.subscribers {
+		open = append(open, s)
+	}
+	b.mu.Unlock()
+
+	var closing sync.WaitGroup
+	for _, s := range open {
+		closing.Go(func() { _ = s.Close() }) // never fails
+	}
+	closing.Wait()
+	if !first {
+		return nil
+	}
+	if err := b.client.Close(); err != nil && !errors.Is(err, sarama.ErrClosedClient) {
+		return fmt.Errorf("kafka/official: closing the client: %w", err)
+	}
+	return nil
+}

@@ -1,0 +1,80 @@
+package router
+
+import (
+	"fmt"
+	"net/url"
+	"reflect"
+	"runtime"
+	"slices"
+	"strings"
+
+	"github.com/ThreeDotsLabs/watermill/message"
+
+	"github.com/millpond-go/millpond/stores"
+)
+
+const (
+	module     = "github.com/millpond-go/millpond"
+	instantAck = "github.com/ThreeDotsLabs/watermill/message/router/middleware.InstantAck"
+)
+
+// adapters are the packages of this module that open a scheme.
+var adapters = map[string]string{
+	"memory":     "brokers/memory",
+	"kafka":      "brokers/kafka",
+	"postgres":   "stores/postgres",
+	"postgresql": "stores/postgres",
+	"sqlite":     "stores/sqlite",
+}
+
+// adapter reports a scheme that no imported package opens.
+func (c *Config) adapter(field string, raw URL, registered []string) error {
+	u, err := url.Parse(string(raw))
+	if err != nil || slices.Contains(registered, u.Scheme) {
+		return nil // opening it tells
+	}
+	kind, _, _ := strings.Cut(field, ".")
+	if path, ok := adapters[u.Scheme]; ok && strings.HasPrefix(path, kind) {
+		return fmt.Errorf("router: %s %s: the program does not import the adapter of %s: add import _ %q", field, raw, u.Scheme, module+"/"+path)
+	}
+	there := strings.Join(registered, ", ")
+	if there == "" {
+		there = "none"
+	}
+	return fmt.Errorf("router: %s %s: no adapter opens %q: import its package (imported: %s)", field, raw, u.Scheme, there)
+}
+
+// wrongStore reports a typed handler of one of this module's stores under another of them,
+// such as postgres.Handler on sqlite://. It does not run the handler: it looks at which
+// file the function was written in. One that is wrapped is not recognized; its first
+// message will fail with stores.ErrNoTx.
+func wrongStore(h message.NoPublishHandlerFunc, store stores.Store) (fix string) {
+	_, here, _, _ := runtime.Caller(0)
+	root := strings.TrimSuffix(here, "router/adapter.go")
+	f := runtime.FuncForPC(reflect.ValueOf(h).Pointer())
+	if f == nil || root == here {
+		return ""
+	}
+	file, _ := f.FileLine(f.Entry())
+	written, ok := strings.CutPrefix(file, root+"stores/")
+	if !ok || strings.HasSuffix(file, "_test.go") {
+		return ""
+	}
+	helper, _, nested := strings.Cut(written, "/")
+	t := reflect.TypeOf(store)
+	if t.Kind() == reflect.Pointer {
+		t = t.Elem()
+	}
+	leaf, ours := strings.CutPrefix(t.PkgPath(), module+"/stores/")
+	if !nested || !ours || leaf == helper {
+		return ""
+	}
+	return fmt.Sprintf("it is made by %s.Handler, and the store is %s: use %s.Handler, or another store.url", helper, leaf, leaf)
+}
+
+func functionName(f any) string {
+	if of := runtime.FuncForPC(reflect.ValueOf(f).Pointer()); of != nil {
+		return of.Name()
+	}
+	return ""
+}

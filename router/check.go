@@ -1,0 +1,210 @@
+package router
+
+import (
+	"fmt"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/millpond-go/millpond/middleware/keys"
+	"github.com/millpond-go/millpond/stores"
+)
+
+// The checks of single fields. Each returns what to do about a wrong value.
+
+func serviceName(value any) string {
+	name, _ := value.(string)
+	if (stores.Consumer{Service: name, Handler: "handler"}).Validate() != nil {
+		return "use a short name without '/' and control characters"
+	}
+	return ""
+}
+
+func isURL(value any) string {
+	raw, _ := value.(URL)
+	u, err := url.Parse(string(raw))
+	switch {
+	case err != nil:
+		return "write scheme://…, and percent-encode special characters in a password"
+	case u.Scheme == "" || u.Opaque != "":
+		return "write scheme://…, such as memory:// or sqlite://file.db"
+	}
+	return ""
+}
+
+func positive(value any) string {
+	if n, _ := value.(int); n < 1 {
+		return "use a positive number"
+	}
+	return ""
+}
+
+func positiveOrOff(value any) string {
+	if n, _ := value.(int); n < 1 && n != -1 {
+		return "use a positive number, or -1 for none"
+	}
+	return ""
+}
+
+func positiveTime(value any) string {
+	if d, _ := value.(time.Duration); d <= 0 {
+		return "use a positive duration such as 500ms, 30s or 24h"
+	}
+	return ""
+}
+
+func idBytes(value any) string {
+	const most = stores.MaxIDBytes - len("u:")
+	if n, _ := value.(int); n < 1 || n > most {
+		return fmt.Sprintf("use a number from 1 to %d, which is what stores take", most)
+	}
+	return ""
+}
+
+func keyNumber(value any) string {
+	if n, _ := value.(int); n < 1 || n > 255 {
+		return "use a number from 1 to 255"
+	}
+	return ""
+}
+
+func longSecret(value any) string {
+	const least = 16
+	if s, _ := value.(Secret); len(s) < least {
+		return "use at least 16 bytes, such as from: openssl rand -base64 32"
+	}
+	return ""
+}
+
+func oneOf(words ...string) func(any) string {
+	return func(value any) string {
+		word, _ := value.(string)
+		if slices.Contains(words, word) {
+			return ""
+		}
+		if best, ok := nearest(word, words); ok {
+			return "did you mean " + best + "?"
+		}
+		return "use " + strings.Join(words[:len(words)-1], ", ") + " or " + words[len(words)-1]
+	}
+}
+
+func stableHeaders(value any) string {
+	names, _ := value.([]string)
+	for _, name := range names {
+		switch strings.ToLower(name) {
+		case "":
+			return "remove the empty name"
+		case "traceparent", "tracestate", "baggage", "x-death", "x-delivery-count":
+			return "remove " + name + ", which changes with each delivery"
+		}
+	}
+	return ""
+}
+
+func orderKey(value any) string {
+	text, _ := value.(string)
+	if field, ok := strings.CutPrefix(text, "metadata:"); text == "key" || ok && field != "" {
+		return ""
+	}
+	return "use key, or metadata:<field>"
+}
+
+func keyList(value any) string {
+	texts, _ := value.([]string)
+	_, fix := keyChain(texts, nil)
+	return fix
+}
+
+func scopeList(value any) string {
+	texts, _ := value.([]string)
+	_, fix := keyChain([]string{"uuid"}, texts)
+	return fix
+}
+
+// keyChain makes what finds the ids of messages.
+func keyChain(links, scopes []string) (chain keys.Chain, fix string) {
+	for i, text := range links {
+		link, fix := keyLink(text)
+		if fix != "" {
+			return chain, fix
+		}
+		if i == 0 {
+			chain = keys.First(link)
+		} else {
+			chain = chain.Then(link)
+		}
+	}
+	if len(links) == 0 {
+		return chain, "name at least one, such as uuid"
+	}
+	for _, text := range scopes {
+		scope, fix := keyScope(text)
+		if fix != "" {
+			return chain, fix
+		}
+		chain = chain.Scoped(scope)
+	}
+	return chain, ""
+}
+
+func keyLink(text string) (link keys.Link, fix string) {
+	kind, argument, has := strings.Cut(text, ":")
+	if has == (kind == "metadata" || kind == "payload") && has == (argument != "") {
+		switch kind {
+		case "uuid":
+			return keys.UUID(), ""
+		case "native":
+			return keys.Native(), ""
+		case "broker_key":
+			return keys.BrokerKey(), ""
+		case "coordinates":
+			return keys.Coordinates(), ""
+		case "metadata":
+			return keys.Metadata(argument), ""
+		case "payload":
+			return keys.Payload(strings.Split(argument, ".")...), ""
+		}
+	}
+	return link, quoted(text) + " is none of uuid, metadata:<field>, payload:<field>.<field>, native, broker_key and coordinates"
+}
+
+func keyScope(text string) (scope keys.Scope, fix string) {
+	kind, argument, has := strings.Cut(text, ":")
+	switch {
+	case text == "topic":
+		return keys.Topic(), ""
+	case has && kind == "event_type" && argument != "":
+		return keys.EventType(argument), ""
+	case has && kind == "tenant" && argument != "":
+		return keys.Tenant(argument), ""
+	}
+	return scope, quoted(text) + " is none of topic, event_type:<metadata field> and tenant:<metadata field>"
+}
+
+// text is a value as a file has it.
+func text(value any) string {
+	switch v := value.(type) {
+	case time.Duration:
+		return shortDuration(v)
+	case []string:
+		return "[" + strings.Join(v, ", ") + "]"
+	case bool:
+		return strconv.FormatBool(v)
+	}
+	return fmt.Sprint(value) // redacts URLs and secrets
+}
+
+// shortDuration is 5m rather than 5m0s.
+func shortDuration(d time.Duration) string {
+	s := d.String()
+	if strings.HasSuffix(s, "m0s") {
+		s = strings.TrimSuffix(s, "0s")
+	}
+	if strings.HasSuffix(s, "h0m") {
+		s = strings.TrimSuffix(s, "0m")
+	}
+	return s
+}

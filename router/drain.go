@@ -1,0 +1,87 @@
+package router
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/ThreeDotsLabs/watermill/message"
+)
+
+// ErrDrainTimeout: handlers still ran when the drain timeout was over, although their
+// contexts had been canceled. Their messages are not acked, and their transactions end
+// with the process: end it.
+var ErrDrainTimeout = errors.New("the drain timeout is over and handlers still run")
+
+const (
+	// drainSlack is how long Run may take beyond the drain timeout.
+	drainSlack = 500 * time.Millisecond
+	// rollbackTime is the part of the drain timeout that is left for rolling back.
+	rollbackTime = 2 * time.Second
+)
+
+// errOverdue ends a handler that runs too long while the service stops. The inbox takes it
+// for a shutdown, which spends no attempt.
+var errOverdue = fmt.Errorf("router: the service stops and the handler has not finished in time: %w", context.Canceled)
+
+// drain knows the handlers that run, and ends them.
+type drain struct {
+	overdue context.Context // ends when they must not run any longer
+	cutOff  context.CancelFunc
+
+	mu      sync.Mutex
+	running map[string]int // by handler
+}
+
+func newDrain() *drain {
+	d := &drain{running: make(map[string]int)}
+	d.overdue, d.cutOff = context.WithCancel(context.Background())
+	return d
+}
+
+// handler wraps a handler: its context ends when it is overdue, and what it did since is
+// rolled back even if it returns nil, because statements may have been refused and their
+// errors hidden.
+func (d *drain) handler(name string, h message.NoPublishHandlerFunc) message.NoPublishHandlerFunc {
+	return func(msg *message.Message) error {
+		ctx, cancel := context.WithCancelCause(msg.Context())
+		defer cancel(nil)
+		stop := context.AfterFunc(d.overdue, func() { cancel(errOverdue) })
+		defer stop()
+		d.count(name, 1)
+		defer d.count(name, -1)
+		msg.SetContext(ctx)
+		err := h(msg)
+		if context.Cause(ctx) != errOverdue { //nolint:errorlint // this very value
+			return err
+		}
+		if err == nil {
+			return errOverdue
+		}
+		return fmt.Errorf("%w: %w", errOverdue, err)
+	}
+}
+
+func (d *drain) count(name string, n int) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.running[name] += n; d.running[name] == 0 {
+		delete(d.running, name)
+	}
+}
+
+// still lists the handlers that run, "" if there are none.
+func (d *drain) still() string {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	var list []string
+	for _, name := range slices.Sorted(maps.Keys(d.running)) {
+		list = append(list, fmt.Sprintf("%s (%d)", name, d.running[name]))
+	}
+	return strings.Join(list, ", ")
+}

@@ -1,0 +1,157 @@
+package router
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/url"
+	"runtime"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// settleLimit is implemented by brokers that take back a delivery that is unsettled for
+// too long, as if its consumer had died.
+type settleLimit interface {
+	SettleLimit() time.Duration // 0: none
+}
+
+// fit checks that handlers, broker and store fit together, and says with numbers what does
+// not.
+func (s *Service) fit() error {
+	errs := append([]error(nil), s.mistakes...)
+	bad := func(format string, args ...any) { errs = append(errs, fmt.Errorf("router: "+format, args...)) }
+	if len(s.handlers) == 0 && len(s.watermill.Handlers()) == 0 {
+		bad("there are no handlers: call Service.Handle before Run")
+	}
+	names := make(map[string]bool)
+	for _, h := range s.handlers {
+		names[h.name] = true
+		if _, taken := s.watermill.Handlers()[h.name]; taken {
+			bad("handler %q: Watermill's router has one of this name already: rename one of them", h.name)
+		}
+		if h.handle != nil {
+			if fix := wrongStore(h.handle, s.store); fix != "" {
+				bad("handler %q: %s", h.name, fix)
+			}
+		}
+		s.fitDeliveries(h, bad)
+	}
+	s.fitNames(names, bad)
+	s.fitPool(bad)
+	return errors.Join(errs...)
+}
+
+// fitNames checks what the configuration says about handlers by name.
+func (s *Service) fitNames(names map[string]bool, bad func(format string, args ...any)) {
+	for name, one := range s.config.Handlers {
+		if !names[name] {
+			var there []string
+			for _, h := range s.handlers {
+				there = append(there, h.name)
+			}
+			if best, ok := nearest(name, there); ok {
+				bad("handlers.%s: the program has no such handler: did you mean %s?", name, best)
+			} else {
+				bad("handlers.%s: the program has no such handler, it has %s: remove the section", name, strings.Join(there, ", "))
+			}
+		}
+		if names[one.RenamedFrom] {
+			bad("handlers.%s.renamed_from is %q, which is a handler of this program: two handlers would share one consumer, and one would lose its messages", name, one.RenamedFrom)
+		}
+	}
+	readers := make(map[[2]string]string)
+	for _, h := range s.handlers {
+		key := [2]string{s.config.groupOf(h.name), h.topic}
+		if other, taken := readers[key]; taken && other != h.name {
+			bad("handlers %q and %q read topic %q in one group, %q, so that each would miss the other's messages: give them different groups", other, h.name, h.topic, key[0])
+		}
+		readers[key] = h.name
+	}
+}
+
+// fitDeliveries compares what a handler may need of a delivery with what the broker grants.
+func (s *Service) fitDeliveries(h *handler, bad func(format string, args ...any)) {
+	c, can := &s.config, s.broker.Capabilities()
+	need := c.Inbox.ClaimTimeout + c.Inbox.HandlerTimeout + c.Inbox.CommitTimeout
+	if timer, ok := s.broker.(settleLimit); ok && timer.SettleLimit() > 0 {
+		grants := timer.SettleLimit()
+		if need > grants {
+			bad("handler %q may take %s (inbox.claim_timeout %s + handler_timeout %s + commit_timeout %s), and the broker takes a message back after %s: lower them, or raise the broker's limit",
+				h.name, need, c.Inbox.ClaimTimeout, c.Inbox.HandlerTimeout, c.Inbox.CommitTimeout, grants)
+		}
+		if c.Inbox.Hold.Limit+need > grants {
+			bad("handler %q: inbox.hold.limit is %s, which with the %s of one attempt is more than the %s after which the broker takes a message back: lower it to %s",
+				h.name, c.Inbox.Hold.Limit, need, grants, max(0, grants-need))
+		}
+	}
+
+	retry := c.retryOf(h.name)
+	if retry.Placement != "redelivered" && !c.Keep.Off {
+		return
+	}
+	why := "placement redelivered"
+	if c.Keep.Off {
+		why = "keep.off"
+	}
+	limit := can.DeliveryLimit
+	most, source := limit.Max, "the broker's limit"
+	if !limit.Known && c.Broker.DeliveryLimit > 0 {
+		most, source = c.Broker.DeliveryLimit, "broker.delivery_limit"
+	}
+	switch {
+	case !limit.Known && c.Broker.DeliveryLimit == 0:
+		bad("handler %q: with %s each attempt is a delivery, and the broker (%s) cannot tell after how many it drops a message: say it in broker.delivery_limit, or use placement parked", h.name, why, can.System)
+	case most > 0 && retry.MaxAttempts >= most:
+		bad("handler %q: with %s its %d attempts are as many deliveries, and %s is %d, after which a message is lost to the service: lower retry.max_attempts to %d, raise the limit, or use placement parked",
+			h.name, why, retry.MaxAttempts, source, most, max(1, most-1))
+	}
+}
+
+// fitPool compares the connections that deliveries in flight and retries may hold with
+// those that the store may open.
+func (s *Service) fitPool(bad func(format string, args ...any)) {
+	u, err := url.Parse(string(s.config.Store.URL))
+	if err != nil || u.Scheme != "postgres" && u.Scheme != "postgresql" {
+		return
+	}
+	have, source := max(4, runtime.NumCPU()), "pgx's default" // of pgxpool
+	if text := u.Query().Get("pool_max_conns"); text != "" {
+		if have, err = strconv.Atoi(text); err != nil {
+			return // it would not have opened
+		}
+		source = "pool_max_conns"
+	}
+	need := 1 // for what runs beside the handlers
+	var parts []string
+	for _, h := range s.handlers {
+		inFlight := s.config.inFlightOf(h.name)
+		need += inFlight
+		part := fmt.Sprintf("%d in flight", inFlight)
+		if !s.config.RetryWorker.Off {
+			need += s.config.RetryWorker.Concurrency
+			part += fmt.Sprintf(" + %d retries", s.config.RetryWorker.Concurrency)
+		}
+		parts = append(parts, fmt.Sprintf("%s of handler %q", part, h.name))
+	}
+	if need > have {
+		bad("store.url allows %d connections (%s), and %d may be needed: %s + 1: write pool_max_conns=%d into its parameters, or lower broker.in_flight or retry_worker.concurrency",
+			have, source, need, strings.Join(parts, " + "), need)
+	}
+}
+
+// advise logs what works, but not as somebody might think.
+func (s *Service) advise() {
+	c := &s.config
+	if need := c.Inbox.HandlerTimeout + c.Inbox.CommitTimeout; c.DrainTimeout < need {
+		s.log.Info("millpond: a handler may take longer than the service drains; it is then rolled back, and its message comes again",
+			slog.Duration("drain_timeout", c.DrainTimeout), slog.Duration("handler_and_commit", need))
+	}
+	if !s.store.Capabilities().ServerBound {
+		s.log.Debug("millpond: the store cannot end the transaction of a process that stands still; its messages wait until it goes on or dies")
+	}
+	if c.RetryWorker.Off {
+		s.log.Info("millpond: this process runs no parked messages again (retry_worker.off); another one has to")
+	}
+}
