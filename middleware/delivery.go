@@ -3,6 +3,7 @@ package middleware
 import (
 	"bytes"
 	"context"
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -48,11 +49,15 @@ type delivery struct {
 	suspect       bool
 	state         stores.FailureState // as it was seen last
 	counted       int64               // the version in which an attempt was counted before it began; 0: none
+	tried         int                 // the number that a start has, if it is on record without an answer
 	spent         bool                // the last attempt is counted, and has ended its process
 	mayCrash      bool                // it had not ended in any known way when it was seen first, so it runs alone
 	alone         bool                // holds in.alone
 	interruptions int                 // attempts that the database has ended
 	immediate     int                 // repetitions after concurrency conflicts
+	unrecorded    int                 // failures that could not be recorded, because the row was changed
+	awaited       bool                // the end of the failed attempt at the server
+	encodings     int                 // by the codec, for keeping it
 	tooLarge      bool                // the store cannot keep the content
 	copied        bool                // the copy of the dead letter is published
 	unsure        bool                // the last commit had an unknown outcome
@@ -315,7 +320,8 @@ func (d *delivery) id() (id []byte, source string, err error) {
 	return d.in.config.Keys.ID(d.msg, d.in.config.Limits.ID)
 }
 
-// orderKey asks the program's function. One that panics has no answer.
+// orderKey asks the program's function. One that panics has no answer. Long keys are
+// kept as their hash: brokers allow keys that no index takes.
 func (d *delivery) orderKey() (key []byte) {
 	if d.policy.OrderKey == nil {
 		return nil
@@ -325,7 +331,12 @@ func (d *delivery) orderKey() (key []byte) {
 			d.in.log.Error("millpond: RetryPolicy.OrderKey panicked", append(anys(d.attrs()), slog.Any("panic", r))...)
 		}
 	}()
-	return d.policy.OrderKey(d.msg)
+	key = d.policy.OrderKey(d.msg)
+	if len(key) > stores.MaxOrderKeyBytes {
+		sum := sha256.Sum256(key)
+		key = append([]byte("sha256:"), sum[:]...)
+	}
+	return key
 }
 
 func (d *delivery) fingerprint() stores.Fingerprint {
@@ -394,9 +405,10 @@ func (d *delivery) keep(reason stores.Reason, cause error) error {
 // acked the message nobody will deliver it again, so it is kept.
 func (d *delivery) notNow(cause error) error {
 	d.uncount(cause)
-	if d.end.Runs > 0 && d.acked() {
+	if d.retry == nil && d.end.Runs > 0 && d.acked() {
 		err := d.keep(stores.ReasonAckedEarly, fmt.Errorf("%w: %w", ErrAckedEarly, cause))
 		if err == nil {
+			d.settle(cause, stores.ClassInterrupted)
 			return nil
 		}
 		cause = errors.Join(ErrAckedEarly, cause, err)

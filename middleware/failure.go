@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"time"
 
 	"github.com/millpond-go/millpond/brokers"
@@ -19,6 +20,7 @@ func (d *delivery) failed(cause error, class stores.Class) (reason error, settle
 	if errors.Is(cause, context.Canceled) && d.shutdown.Err() != nil {
 		return nil, true, d.notNow(cause) // a handler that heeds the shutdown has not failed
 	}
+	d.awaited = false
 	for {
 		f, err := d.failure(cause, class)
 		if err == nil {
@@ -33,7 +35,12 @@ func (d *delivery) failed(cause error, class stores.Class) (reason error, settle
 				d.settle(cause, class)
 			}
 			return nil, true, err
+		case errors.Is(err, stores.ErrChanged) && d.ownEnd():
+			continue
 		case errors.Is(err, stores.ErrChanged):
+			if d.unrecorded++; d.unrecorded >= maxRuns {
+				return nil, true, d.notNow(errors.Join(err, cause))
+			}
 			return ErrInFlight, false, nil
 		case errors.Is(err, stores.ErrTooLarge) && !d.tooLarge:
 			d.tooLarge = true
@@ -45,6 +52,20 @@ func (d *delivery) failed(cause error, class stores.Class) (reason error, settle
 			return nil, true, d.notNow(errors.Join(err, cause))
 		}
 	}
+}
+
+// ownEnd waits until the transaction of the attempt that has failed is over at the server,
+// too: one whose connection was lost or cut in the middle of a statement may still hold
+// the key. It reports false if that is not what keeps the failure from being recorded.
+func (d *delivery) ownEnd() bool {
+	if d.in.resolver == nil || d.awaited || d.end.Runs == 0 {
+		return false
+	}
+	d.awaited = true
+	ctx, cancel := context.WithTimeout(d.ctx, d.in.config.CommitTimeout)
+	defer cancel()
+	completed, err := d.in.resolver.Resolve(ctx, d.claim.Key)
+	return err == nil && !completed
 }
 
 // settle ends the row of a message that is kept elsewhere: nobody will deliver it again.
@@ -82,11 +103,15 @@ func (d *delivery) failure(cause error, class stores.Class) (*stores.Failure, er
 	case !counts(class):
 		f.Uncounted++
 	}
-	again, why := d.policy.verdict(class, f.Attempts, f.Uncounted, d.state.Age)
+	age := d.state.Age
+	if f.Attempts+f.Uncounted <= 1 {
+		age = 0 // the first failure; what it did before was to wait for others
+	}
+	again, why := d.policy.verdict(class, f.Attempts, f.Uncounted, age)
 	if again {
 		f.DueIn = d.policy.pause(f.Attempts + f.Uncounted)
 		if asked, ok := errors.AsType[*retryAfterError](cause); ok {
-			f.DueIn = asked.after
+			f.DueIn = min(asked.after, d.policy.MaxAge-age)
 		}
 	} else {
 		f.Status = stores.StatusFailed
@@ -110,6 +135,12 @@ func (d *delivery) addOrigin(f *stores.Failure) error {
 	if d.tooLarge {
 		state = stores.ContentTooLarge
 	}
+	if state == stores.ContentKept && d.payloadChanged() {
+		state = stores.ContentOneWay // for people: it is not what arrived
+		if f.Status == stores.StatusFailed {
+			f.Error = cut(f.Error, stores.MaxErrorBytes-len(changedInPlace)) + changedInPlace
+		}
+	}
 	acked := d.end.Runs > 0 && d.acked()
 	switch {
 	case state == stores.ContentKept && (f.Placement == stores.PlacementParked || acked):
@@ -132,13 +163,38 @@ func (d *delivery) addOrigin(f *stores.Failure) error {
 	}
 	var err error
 	f.Content, err = d.content()
+	d.encodings++
+	switch {
+	case err == nil:
+		f.Content.State = state
+	case f.Status == stores.StatusPending && !acked && d.encodings > maxEncodings: // what cannot be kept now the broker keeps, and it counts
+		d.in.log.Error("millpond: a failed message cannot be kept", append(anys(d.attrs()), slog.String("error", printableText(err)))...)
+		f.Placement, err = stores.PlacementRedelivered, nil
+		f.Content = &stores.Content{State: stores.ContentNone, UUID: d.uuid}
+	}
 	return err
+}
+
+// maxEncodings is how often a codec that fails is asked for one delivery, before its
+// message is left to the broker.
+const maxEncodings = 5
+
+const changedInPlace = " [the handler has changed the payload in place: what is kept is not what arrived]"
+
+// payloadChanged reports whether a handler has changed the bytes of the payload. Without
+// fingerprints nobody can tell.
+func (d *delivery) payloadChanged() bool {
+	return d.end.Runs > 0 && !d.in.config.Fingerprint.Off && d.fingerprint() != d.claim.Fingerprint
 }
 
 // record writes f down.
 func (d *delivery) record(f *stores.Failure) error {
 	ctx, cancel := context.WithTimeout(d.ctx, d.in.config.HandlerTimeout)
 	defer cancel()
+	return d.recordWithin(ctx, f)
+}
+
+func (d *delivery) recordWithin(ctx context.Context, f *stores.Failure) error {
 	version, err := d.in.store.Record(ctx, *f)
 	if err != nil {
 		return fmt.Errorf("middleware: cannot record the failed attempt: %w", err)

@@ -17,6 +17,8 @@ type wait struct {
 	pause time.Duration // the last one
 	due   time.Duration // until the next attempt may be made, as it was known last
 	last  error
+
+	paused time.Time // when this delivery last paused the intake, or would have
 }
 
 // held is how long the delivery has been waiting, the questions in between included.
@@ -41,15 +43,23 @@ func (d *delivery) hold(reason error) bool {
 	d.wait.pause = min(max(c.MinPause, 2*d.wait.pause), c.MaxPause)
 	pause := max(jitter(d.wait.pause), d.wait.due)
 	d.wait.due = 0
-	if d.wait.held()+pause > c.Limit || d.shutdown.Err() != nil {
+	if d.shutdown.Err() != nil {
 		d.wait.due = pause
+		return false
+	}
+	if left := c.Limit - d.wait.held(); pause > left {
+		// To give it back now might bring it back at once, again and again.
+		d.sleepHeld(left)
+		d.wait.due = max(pause-max(left, 0), 0)
 		return false
 	}
 	d.logHold(reason)
 	for _, hook := range d.in.hooks.hold {
 		hook.Hold(d.ctx, reason, pause)
 	}
-	if concernsStore(reason) {
+	// Trouble that others did not have after this one had paused them is this one's alone.
+	if concernsStore(reason) && (d.wait.paused.IsZero() || !d.in.intake.resumedSince(d.wait.paused)) {
+		d.wait.paused = time.Now()
 		d.in.intake.pause(reason)
 		begun := time.Now()
 		if ok := d.awaitStore(); !ok || d.asking {
@@ -59,7 +69,12 @@ func (d *delivery) hold(reason error) bool {
 		// waits for as long as it would have otherwise.
 		pause -= time.Since(begun)
 	}
-	d.stopAsking() // others may ask while this one sleeps
+	return d.sleepHeld(pause)
+}
+
+// sleepHeld sleeps as a held delivery. Others may ask meanwhile.
+func (d *delivery) sleepHeld(pause time.Duration) bool {
+	d.stopAsking()
 	release := d.holding.add()
 	defer release()
 	return sleep(d.shutdown, pause)

@@ -19,11 +19,12 @@ type intake struct {
 	paused atomic.Bool
 	probe  chan struct{} // full while a delivery has the asking
 
-	mu    sync.Mutex
-	open  chan struct{} // closed when the intake resumes; nil unless it is paused
-	since time.Time
-	last  time.Duration // pause between questions
-	next  time.Time     // of the next question, whoever asks it; zero: not decided yet
+	mu      sync.Mutex
+	open    chan struct{} // closed when the intake resumes; nil unless it is paused
+	since   time.Time
+	resumed time.Time
+	last    time.Duration // pause between questions
+	next    time.Time     // of the next question, whoever asks it; zero: not decided yet
 }
 
 func newIntake(log *slog.Logger, hooks []IntakeHook, hold HoldConfig) *intake {
@@ -37,7 +38,11 @@ func (i *intake) pause(reason error) {
 	if i.open != nil {
 		return
 	}
-	i.open, i.since, i.last, i.next = make(chan struct{}), time.Now(), 0, time.Time{}
+	now := time.Now()
+	if now.Sub(i.resumed) > 2*i.max { // a store that only seems to be back is not asked more often for that
+		i.last = 0
+	}
+	i.open, i.since, i.next = make(chan struct{}), now, time.Time{}
 	i.paused.Store(true)
 	i.log.Warn("millpond: intake is paused: the store cannot be asked", slog.String("error", reason.Error()))
 	for _, hook := range i.hooks {
@@ -58,11 +63,19 @@ func (i *intake) resume() {
 	close(i.open)
 	i.open = nil
 	i.paused.Store(false)
-	stood := time.Since(i.since)
+	i.resumed = time.Now()
+	stood := i.resumed.Sub(i.since)
 	i.log.Info("millpond: intake has resumed", slog.Duration("after", stood))
 	for _, hook := range i.hooks {
 		hook.IntakeResumed(stood)
 	}
+}
+
+// resumedSince reports whether the store has answered somebody since t.
+func (i *intake) resumedSince(t time.Time) bool {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	return i.resumed.After(t)
 }
 
 // wait returns when the intake is open, or when it is this caller's turn to ask; it

@@ -39,7 +39,8 @@ type Codec struct {
 	// of the same name.
 	Name string
 	// Encode is called before a message is kept. After an error the delivery is held
-	// and tried again, as while the store cannot be reached.
+	// and tried again some times; then the attempt counts, and the message is left to the
+	// broker. It is never acked without having been kept.
 	Encode func(context.Context, Kept) (Kept, error)
 	// Decode undoes Encode, before an attempt. After an error the attempt has failed,
 	// with stores.ClassUnreadable. nil: what was encoded is for people to read only, and

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"log/slog"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/ThreeDotsLabs/watermill/message"
@@ -38,7 +39,15 @@ func newFeed(w *RetryWorker, handler string, consumer stores.Consumer) *feed {
 const (
 	batchTime  = time.Second
 	batchLimit = 512
+	batchBytes = 32 << 20 // of payloads that wait in memory, about
 )
+
+func payloadBytes(batch []stores.Retry) (n int) {
+	for _, r := range batch {
+		n += len(r.Content.Payload)
+	}
+	return n
+}
 
 // Subscribe implements message.Subscriber. The topic has no meaning.
 func (f *feed) Subscribe(ctx context.Context, _ string) (<-chan *message.Message, error) {
@@ -84,9 +93,9 @@ func (f *feed) run(ctx context.Context, out chan<- *message.Message) {
 		case len(batch) == 0:
 			f.alarm.wait(ctx, f.w.config.PollInterval)
 		case len(batch) < limit: // the store may give less than it has
-		case took < batchTime/2:
+		case took < batchTime/2 && payloadBytes(batch) < batchBytes/2:
 			limit = min(2*limit, batchLimit)
-		case took > 2*batchTime:
+		case took > 2*batchTime || payloadBytes(batch) > batchBytes:
 			limit = max(limit/2, f.w.config.Concurrency)
 		}
 	}
@@ -124,7 +133,7 @@ func (f *feed) begin(ctx context.Context, out chan<- *message.Message, free chan
 		f.giveBack(ctx, []stores.Retry{r}, SkipLate)
 		return true
 	}
-	run := &retryRun{Retry: r, reserve: f.reserve}
+	run := &retryRun{Retry: r, reserve: f.reserve, over: make(chan struct{})}
 	var msg *message.Message
 	msg, run.unreadable = f.w.in.restored(ctx, r)
 	msgCtx, cancel := context.WithCancel(context.WithValue(
@@ -140,15 +149,21 @@ func (f *feed) begin(ctx context.Context, out chan<- *message.Message, free chan
 	}
 	running.Go(func() {
 		defer cancel()
-		defer func() { <-free }()
+		nacked := false
 		select {
 		case <-msg.Acked():
 		case <-msg.Nacked():
-			f.giveBack(ctx, []stores.Retry{r}, "") // nothing, if its failure is on record
+			nacked = true
 		}
-		f.w.note(f.consumer, run.end)
+		end := run.wait() // a handler may have acked it, and go on
+		<-free
+		f.w.note(f.consumer, end)
 		if r.OrderKey != nil {
 			f.alarm.set(0) // the next one of its order key may go
+		}
+		if nacked {
+			sleep(ctx, jitter(f.w.config.PollInterval)) // whatever was in the way may still be
+			f.giveBack(ctx, []stores.Retry{r}, "")      // nothing, if its failure is on record
 		}
 	})
 	return true
@@ -173,21 +188,38 @@ type retryRun struct {
 
 	reserve    time.Duration
 	unreadable error // it cannot be restored
-	end        DeliveryEnd
+
+	begun atomic.Bool   // it has reached the inbox
+	over  chan struct{} // closed when that has let go of it
+	once  sync.Once
+	end   DeliveryEnd // then
 }
 
 type retryRunKey struct{}
 
 func retryRunFrom(ctx context.Context) *retryRun {
 	run, _ := ctx.Value(retryRunKey{}).(*retryRun)
+	if run != nil {
+		run.begun.Store(true)
+	}
 	return run
 }
 
 // ended notes how the inbox let go of it. It is called before the message is settled.
 func (r *retryRun) ended(end DeliveryEnd) {
 	if r != nil {
-		r.end = end
+		r.once.Do(func() { r.end = end; close(r.over) })
 	}
+}
+
+// wait returns how the inbox let go of a message that was settled; of one that a
+// middleware around the inbox has settled, nothing.
+func (r *retryRun) wait() DeliveryEnd {
+	if !r.begun.Load() {
+		return DeliveryEnd{}
+	}
+	<-r.over
+	return r.end
 }
 
 // alarm wakes one sleeper at the earliest of the times that were set.

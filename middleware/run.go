@@ -19,9 +19,10 @@ import (
 const maxRuns = 3
 
 var (
-	errPanicked   = errors.New("middleware: the handler panicked")
-	errExited     = fmt.Errorf("%w: it exited its goroutine (runtime.Goexit)", errPanicked)
-	errConflicted = errors.New("middleware: a concurrency conflict, to be tried again at once")
+	errPanicked       = errors.New("middleware: the handler panicked")
+	errExited         = fmt.Errorf("%w: it exited its goroutine (runtime.Goexit)", errPanicked)
+	errPayloadChanged = errors.New("middleware: the handler has changed the payload in place, so it cannot be run again")
+	errConflicted     = errors.New("middleware: a concurrency conflict, to be tried again at once")
 )
 
 // runClaimed runs the handler unless the message's earlier failures forbid it.
@@ -48,8 +49,12 @@ func (d *delivery) run() (reason error, settled bool, err error) {
 	ctx, cancel := context.WithTimeout(d.ctx, d.in.config.HandlerTimeout)
 	defer cancel()
 	d.end.Runs++
-	if d.end.Runs == 1 && len(d.metadata) > 0 {
-		d.metadata = maps.Clone(d.metadata)
+	if d.end.Runs == 1 {
+		if len(d.metadata) > 0 {
+			d.metadata = maps.Clone(d.metadata)
+		} else {
+			d.metadata = nil // what the handler sets in its message's is not what arrived
+		}
 	}
 	outputs, err := d.call(ctx)
 	if err == nil && ctx.Err() != nil {
@@ -175,6 +180,9 @@ func (d *delivery) after(attempt stores.Attempt, ended, cause error) (reason err
 	}
 	if i, ok := attempt.(stores.Interruptible); ok {
 		if err := i.Interrupted(); err != nil {
+			if d.payloadChanged() {
+				return d.failed(errors.Join(errPayloadChanged, cause), stores.ClassConduct)
+			}
 			if d.interruptions++; d.interruptions < maxRuns {
 				return err, false, nil
 			}
@@ -182,7 +190,7 @@ func (d *delivery) after(attempt stores.Attempt, ended, cause error) (reason err
 		}
 	}
 	class := d.classify(cause)
-	if class == stores.ClassConcurrency && d.immediate < d.policy.MaxImmediate {
+	if class == stores.ClassConcurrency && d.immediate < d.policy.MaxImmediate && !d.payloadChanged() {
 		d.immediate++
 		return errConflicted, false, nil
 	}
@@ -205,7 +213,8 @@ func (d *delivery) classify(cause error) (class stores.Class) {
 // restored.)
 func (d *delivery) restore() {
 	d.msg.UUID, d.msg.Payload = d.uuid, d.payload
-	d.msg.Metadata = maps.Clone(d.metadata)
+	d.msg.Metadata = make(message.Metadata, len(d.metadata))
+	maps.Copy(d.msg.Metadata, d.metadata)
 }
 
 func (d *delivery) completed() {
@@ -230,6 +239,9 @@ func (d *delivery) unknown(err error) (reason error, settled bool, _ error) {
 			// same id: the claim knows.
 			return d.claimAndRun()
 		}
+	}
+	if d.payloadChanged() {
+		return d.failed(errors.Join(errPayloadChanged, err), stores.ClassConduct)
 	}
 	if d.interruptions++; d.interruptions < maxRuns {
 		return err, false, nil

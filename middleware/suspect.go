@@ -24,6 +24,13 @@ func (d *delivery) countFirst() (answer bool, reason error, settled bool, err er
 			return true, d.unanswered(err), false, nil
 		}
 		d.answered()
+		if verdict.Outcome == stores.Deferred && verdict.Failure.Version == d.counted {
+			verdict.Outcome = stores.Claimable // deferred by us, for others
+		}
+		if (verdict.Outcome == stores.Deferred || verdict.Outcome == stores.Claimable) && d.lostStart(verdict.Failure) {
+			verdict.Outcome = stores.Claimable
+			d.counted, d.state = verdict.Failure.Version, verdict.Failure
+		}
 		if verdict.Outcome != stores.Claimable {
 			reason, settled, err := d.act(verdict)
 			return true, reason, settled, err
@@ -53,11 +60,19 @@ func (d *delivery) countFirst() (answer bool, reason error, settled bool, err er
 	if err := d.recordStart(); err != nil {
 		if errors.Is(err, stores.ErrChanged) {
 			err = ErrInFlight
+		} else {
+			d.tried = d.state.Attempts + 1
 		}
 		return true, d.unanswered(err), false, nil
 	}
 	d.claim.Take = d.state.Version
 	return false, nil, false, nil
+}
+
+// lostStart reports whether a presumption is the one of this delivery, whose record was
+// not answered.
+func (d *delivery) lostStart(f stores.FailureState) bool {
+	return f.Presumed && d.tried != 0 && f.Attempts == d.tried
 }
 
 func (d *delivery) look() (stores.Verdict, error) {
@@ -105,11 +120,10 @@ func (d *delivery) uncount(cause error) {
 	if d.retry != nil {
 		f.Placement = stores.PlacementParked
 	}
-	d.counted = 0
 	ctx, cancel := context.WithTimeout(d.ctx, d.in.config.ClaimTimeout)
 	defer cancel()
 	for pause := d.in.config.Hold.MinPause; ; pause = min(2*pause, d.in.config.Hold.MaxPause) {
-		_, err := d.in.store.Record(ctx, *f)
+		err := d.recordWithin(ctx, f)
 		if err == nil || !concernsStore(err) || !sleep(ctx, jitter(pause)) {
 			return
 		}

@@ -2,7 +2,6 @@ package router
 
 import (
 	"fmt"
-	"net/url"
 	"reflect"
 	"runtime"
 	"slices"
@@ -29,19 +28,20 @@ var adapters = map[string]string{
 
 // adapter reports a scheme that no imported package opens.
 func (c *Config) adapter(field string, raw URL, registered []string) error {
-	u, err := url.Parse(string(raw))
-	if err != nil || slices.Contains(registered, u.Scheme) {
-		return nil // opening it tells
+	scheme, _, _ := strings.Cut(string(raw), ":") // it is a valid URL
+	scheme = strings.ToLower(scheme)
+	if slices.Contains(registered, scheme) {
+		return nil
 	}
 	kind, _, _ := strings.Cut(field, ".")
-	if path, ok := adapters[u.Scheme]; ok && strings.HasPrefix(path, kind) {
-		return fmt.Errorf("router: %s %s: the program does not import the adapter of %s: add import _ %q", field, raw, u.Scheme, module+"/"+path)
+	if path, ok := adapters[scheme]; ok && strings.HasPrefix(path, kind) {
+		return fmt.Errorf("router: %s %s: the program does not import the adapter of %s: add import _ %q", field, raw, scheme, module+"/"+path)
 	}
 	there := strings.Join(registered, ", ")
 	if there == "" {
 		there = "none"
 	}
-	return fmt.Errorf("router: %s %s: no adapter opens %q: import its package (imported: %s)", field, raw, u.Scheme, there)
+	return fmt.Errorf("router: %s %s: no adapter opens %q: import its package (imported: %s)", field, raw, scheme, there)
 }
 
 // wrongStore reports a typed handler of one of this module's stores under another of them,
@@ -49,15 +49,10 @@ func (c *Config) adapter(field string, raw URL, registered []string) error {
 // file the function was written in. One that is wrapped is not recognized; its first
 // message will fail with stores.ErrNoTx.
 func wrongStore(h message.NoPublishHandlerFunc, store stores.Store) (fix string) {
-	_, here, _, _ := runtime.Caller(0)
+	here := fileOf(wrongStore)
 	root := strings.TrimSuffix(here, "router/adapter.go")
-	f := runtime.FuncForPC(reflect.ValueOf(h).Pointer())
-	if f == nil || root == here {
-		return ""
-	}
-	file, _ := f.FileLine(f.Entry())
-	written, ok := strings.CutPrefix(file, root+"stores/")
-	if !ok || strings.HasSuffix(file, "_test.go") {
+	written, ok := strings.CutPrefix(fileOf(h), root+"stores/")
+	if !ok || root == here || strings.HasSuffix(written, "_test.go") {
 		return ""
 	}
 	helper, _, nested := strings.Cut(written, "/")
@@ -70,6 +65,17 @@ func wrongStore(h message.NoPublishHandlerFunc, store stores.Store) (fix string)
 		return ""
 	}
 	return fmt.Sprintf("it is made by %s.Handler, and the store is %s: use %s.Handler, or another store.url", helper, leaf, leaf)
+}
+
+// fileOf returns the file that a function is written in; its name tells less, because a
+// function literal of an inlined function gets its caller's.
+func fileOf(f any) string {
+	of := runtime.FuncForPC(reflect.ValueOf(f).Pointer())
+	if of == nil {
+		return ""
+	}
+	file, _ := of.FileLine(of.Entry())
+	return file
 }
 
 func functionName(f any) string {

@@ -151,40 +151,49 @@ func keyChain(links, scopes []string) (chain keys.Chain, fix string) {
 }
 
 func keyLink(text string) (link keys.Link, fix string) {
-	kind, argument, has := strings.Cut(text, ":")
-	if has == (kind == "metadata" || kind == "payload") && has == (argument != "") {
-		switch kind {
-		case "uuid":
-			return keys.UUID(), ""
-		case "native":
-			return keys.Native(), ""
-		case "broker_key":
-			return keys.BrokerKey(), ""
-		case "coordinates":
-			return keys.Coordinates(), ""
-		case "metadata":
-			return keys.Metadata(argument), ""
-		case "payload":
-			return keys.Payload(strings.Split(argument, ".")...), ""
-		}
+	kind, argument, _ := strings.Cut(text, ":")
+	switch {
+	case text == "uuid":
+		return keys.UUID(), ""
+	case text == "native":
+		return keys.Native(), ""
+	case text == "broker_key":
+		return keys.BrokerKey(), ""
+	case text == "coordinates":
+		return keys.Coordinates(), ""
+	case kind == "metadata" && argument != "":
+		return keys.Metadata(argument), ""
+	case kind == "payload" && argument != "":
+		return keys.Payload(strings.Split(argument, ".")...), ""
 	}
 	return link, quoted(text) + " is none of uuid, metadata:<field>, payload:<field>.<field>, native, broker_key and coordinates"
 }
 
 func keyScope(text string) (scope keys.Scope, fix string) {
-	kind, argument, has := strings.Cut(text, ":")
+	kind, argument, _ := strings.Cut(text, ":")
 	switch {
 	case text == "topic":
 		return keys.Topic(), ""
-	case has && kind == "event_type" && argument != "":
+	case kind == "event_type" && argument != "":
 		return keys.EventType(argument), ""
-	case has && kind == "tenant" && argument != "":
+	case kind == "tenant" && argument != "":
 		return keys.Tenant(argument), ""
 	}
 	return scope, quoted(text) + " is none of topic, event_type:<metadata field> and tenant:<metadata field>"
 }
 
-// text is a value as a file has it.
+// plainText is text with its secrets.
+func plainText(value any) string {
+	switch v := value.(type) {
+	case URL:
+		return string(v)
+	case Secret:
+		return string(v)
+	}
+	return text(value)
+}
+
+// text is a value as a file has it, without secrets.
 func text(value any) string {
 	switch v := value.(type) {
 	case time.Duration:
@@ -194,7 +203,7 @@ func text(value any) string {
 	case bool:
 		return strconv.FormatBool(v)
 	}
-	return fmt.Sprint(value) // redacts URLs and secrets
+	return fmt.Sprint(value)
 }
 
 // shortDuration is 5m rather than 5m0s.

@@ -1,7 +1,6 @@
 package router_test
 
 import (
-	"errors"
 	"io/fs"
 	"testing"
 	"testing/fstest"
@@ -118,13 +117,14 @@ func TestMistakesInFiles(t *testing.T) {
 		"a word":                {"service", "is one value: write fields there"},
 		"a second document":     {valid + "---\na: 1\n", "millpond.yaml:5: a second document begins here: write one, without ---"},
 		"twice":                 {valid + "service: b\n", "millpond.yaml:4: service is set in line 1 already: remove one"},
+		"a handler twice":       {valid + "handlers: {orders.v1: {},\n orders.v1: {}}\n", "millpond.yaml:5: handlers.orders.v1 is set in line 4 already"},
 		"a value for a section": {"broker: memory://", `millpond.yaml:1: broker is one value: write fields there: below broker there are url, group`},
 		"a merge":               {"a: &a {url: x}\nbroker: {<<: *a}\n", "millpond.yaml:2: broker merges another mapping: write its fields here"},
 		"no anchor":             {"service: *nothing", "millpond.yaml:1: service refers to an anchor that is nowhere: write the value"},
 		"itself":                {"service: &a *a", "it is not YAML"},
 		"a field elsewhere":     {valid + "in_flight: 3", "millpond.yaml:4: in_flight is not a field: did you mean broker.in_flight?"},
 		"a field of nowhere":    {valid + "retry: {jitter: 3}", "millpond.yaml:4: retry.jitter is not a field: below retry there are max_attempts"},
-		"a handler's field":     {valid + "handlers: {a: {retry: {max_attemps: 3}}}", "millpond.yaml:4: handlers.a.retry.max_attemps is not a field: did you mean handlers.a.retry.max_attempts?"},
+		"a handler's field":     {valid + "handlers: {a: {retry: {max_atempts: 3}}}", "millpond.yaml:4: handlers.a.retry.max_atempts is not a field: did you mean handlers.a.retry.max_attempts?"},
 		"a handler's value":     {valid + "handlers: {a: {retry: {max_attempts: 0}}}", `millpond.yaml:4: handlers.a.retry.max_attempts is "0": use a positive number`},
 		"a handler's pauses":    {valid + "handlers: {a: {retry: {backoff_max: 1ms}}}", "millpond.yaml:4: handlers.a.retry.backoff_max is 1ms, less than the 1s of handlers.a.retry.backoff_min"},
 		"one old name":          {valid + "handlers:\n  a: {renamed_from: c}\n  b: {renamed_from: c}\n", `millpond.yaml:6: handlers.b.renamed_from is "c" as for handler "a"`},
@@ -191,5 +191,5 @@ func TestConfigOfAProgram(t *testing.T) {
 	require.EqualError(t, c.Validate(), `router: broker.in_flight is "-1": use a positive number`)
 	_, err := router.New(t.Context(), c)
 	var mistakes *router.ConfigError
-	require.True(t, errors.As(err, &mistakes))
+	require.ErrorAs(t, err, &mistakes)
 }

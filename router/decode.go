@@ -29,7 +29,7 @@ func (r *reading) file(text []byte) {
 			message, _, _ = strings.Cut(e.GetMessage(), `"`)
 			message = "it is not YAML: " + strings.TrimRight(message, " :")
 		}
-		r.bad(at, "", "%s", message)
+		r.badf(at, "", "%s", message)
 		r.unreadable = true
 		return
 	}
@@ -39,7 +39,7 @@ func (r *reading) file(text []byte) {
 			continue
 		}
 		if body != nil {
-			r.bad(d.at(line(doc.Body)), "", "a second document begins here: write one, without ---")
+			r.badf(d.at(line(doc.Body)), "", "a second document begins here: write one, without ---")
 			break
 		}
 		body = doc.Body
@@ -132,7 +132,7 @@ func (d *document) section(n ast.Node, into reflect.Value, at place) {
 	case *ast.MappingValueNode:
 		pairs = []*ast.MappingValueNode{node}
 	default:
-		d.bad(d.at(line(n)), at.path, "is %s: write fields there: %s", kind(n), choices(at))
+		d.badf(d.at(line(n)), at.path, "is %s: write fields there: %s", kind(n), choices(at))
 		return
 	}
 	seen := make(map[string]int)
@@ -145,15 +145,15 @@ func (d *document) pair(pair *ast.MappingValueNode, into reflect.Value, section 
 	here := d.at(line(pair.Key))
 	name := pair.Key.GetToken().Value
 	if pair.Key.IsMergeKey() {
-		d.bad(here, section.path, "merges another mapping: write its fields here")
+		d.badf(here, section.path, "merges another mapping: write its fields here")
 		return
 	}
 	at := section.below(name)
 	if into.Kind() == reflect.Map {
 		at = place{at.path, join(section.entry, "*")}
 	}
-	if before, twice := seen[name]; twice && fieldName.MatchString(name) {
-		d.bad(here, at.path, "is set in line %d already: remove one", before)
+	if before, twice := seen[name]; twice && (into.Kind() == reflect.Map || fieldName.MatchString(name)) {
+		d.badf(here, at.path, "is set in line %d already: remove one", before)
 		return
 	}
 	seen[name] = here.line
@@ -182,26 +182,26 @@ func (d *document) pair(pair *ast.MappingValueNode, into reflect.Value, section 
 
 // What a field that is not known may look like to be repeated in a message: the rest of
 // a secret in a wrong place rather does not.
-var fieldName = regexp.MustCompile(`^[A-Za-z_][\w-]{0,40}$`)
+var fieldName = regexp.MustCompile(`^[A-Za-z][A-Za-z_-]{0,30}$`)
 
 // unknown complains about a field without repeating its value, which may be a secret.
 func (d *document) unknown(here origin, section place, name string) {
 	if !fieldName.MatchString(name) {
-		d.bad(here, section.path, "has a name that is not one of a field: %s", choices(section))
+		d.badf(here, section.path, "has a name that is not one of a field: %s", choices(section))
 		return
 	}
 	at := section.below(name)
 	if best, ok := nearest(name, below(section.entry)); ok {
-		d.bad(here, at.path, "is not a field: did you mean %s?", section.below(best).path)
+		d.badf(here, at.path, "is not a field: did you mean %s?", section.below(best).path)
 		return
 	}
 	for _, f := range fields {
 		if strings.HasSuffix(f.path, "."+name) && !strings.Contains(f.path, "*") {
-			d.bad(here, at.path, "is not a field: did you mean %s?", f.path)
+			d.badf(here, at.path, "is not a field: did you mean %s?", f.path)
 			return
 		}
 	}
-	d.bad(here, at.path, "is not a field: %s", choices(section))
+	d.badf(here, at.path, "is not a field: %s", choices(section))
 }
 
 func choices(section place) string {
@@ -219,7 +219,7 @@ func choices(section place) string {
 func (d *document) value(here origin, n ast.Node, into reflect.Value, at place) {
 	bare := d.bare(n)
 	if bare == nil {
-		d.bad(here, at.path, "refers to an anchor that is nowhere: write the value")
+		d.badf(here, at.path, "refers to an anchor that is nowhere: write the value")
 		return
 	}
 	if bare.Type() == ast.NullType {
@@ -234,7 +234,7 @@ func (d *document) value(here origin, n ast.Node, into reflect.Value, at place) 
 		for _, item := range items {
 			text, ok := d.scalar(item)
 			if !ok {
-				d.bad(here, at.path, "is no list of values: write one such as [a, b]")
+				d.badf(here, at.path, "is no list of values: write one such as [a, b]")
 				return
 			}
 			texts = append(texts, text)
@@ -245,11 +245,11 @@ func (d *document) value(here origin, n ast.Node, into reflect.Value, at place) 
 	}
 	text, ok := d.scalar(bare)
 	if !ok {
-		d.bad(here, at.path, "is %s: write one value", kind(bare))
+		d.badf(here, at.path, "is %s: write one value", kind(bare))
 		return
 	}
 	if fix := setText(into, text); fix != "" {
-		d.bad(here, at.path, "is %s: %s", shown(into, text), fix)
+		d.badf(here, at.path, "is %s: %s", shown(into, text), fix)
 		return
 	}
 	d.origins[at.path] = here

@@ -30,7 +30,7 @@ func (r *reading) environment(environ []string) {
 		into := f.of(reflect.ValueOf(&r.config).Elem(), f.path)
 		here := origin{where: name, line: afterFiles}
 		if fix := setText(into, text); fix != "" {
-			r.bad(here, f.path, "is %s: %s", shown(into, text), fix)
+			r.badf(here, f.path, "is %s: %s", shown(into, text), fix)
 			continue
 		}
 		r.origins[f.path] = here
@@ -66,7 +66,7 @@ func (r *reading) unknownVariable(name string, known map[string]field) {
 		best, ok = strings.TrimPrefix(names[i], variablePrefix), true
 	}
 	if ok {
-		r.bad(here, "", "there is no such variable: did you mean %s%s?", variablePrefix, best)
+		r.badf(here, "", "there is no such variable: did you mean %s%s?", variablePrefix, best)
 		return
 	}
 	for _, section := range below("") {
@@ -75,7 +75,7 @@ func (r *reading) unknownVariable(name string, known map[string]field) {
 			continue
 		}
 		if section == "handlers" {
-			r.bad(here, "handlers", "have no variables: write them into the file")
+			r.badf(here, "handlers", "have no variables: write them into the file")
 			return
 		}
 		var there []string
@@ -87,7 +87,7 @@ func (r *reading) unknownVariable(name string, known map[string]field) {
 		if len(there) == 0 {
 			continue
 		}
-		r.bad(here, "", "there is no such variable: there are %s", strings.Join(there, ", "))
+		r.badf(here, "", "there is no such variable: there are %s", strings.Join(there, ", "))
 		return
 	}
 }

@@ -168,8 +168,8 @@ func handlerRetry() []field {
 // tags are the names of a struct's fields in a file.
 func tags(t reflect.Type) []string {
 	var names []string
-	for i := range t.NumField() {
-		if tag := t.Field(i).Tag.Get("yaml"); tag != "-" {
+	for f := range t.Fields() {
+		if tag := f.Tag.Get("yaml"); tag != "-" {
 			names = append(names, tag)
 		}
 	}

@@ -18,8 +18,7 @@ var update = flag.Bool("update", false, "write the golden file anew")
 // paths are the paths of all fields of a struct and of those below it.
 func paths(t reflect.Type, prefix string) []string {
 	var all []string
-	for i := range t.NumField() {
-		f := t.Field(i)
+	for f := range t.Fields() {
 		if f.Tag.Get("yaml") == "-" {
 			continue
 		}

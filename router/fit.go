@@ -9,6 +9,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/millpond-go/millpond/stores"
 )
 
 // settleLimit is implemented by brokers that take back a delivery that is unsettled for
@@ -73,38 +75,44 @@ func (s *Service) fitNames(names map[string]bool, bad func(format string, args .
 
 // fitDeliveries compares what a handler may need of a delivery with what the broker grants.
 func (s *Service) fitDeliveries(h *handler, bad func(format string, args ...any)) {
-	c, can := &s.config, s.broker.Capabilities()
-	need := c.Inbox.ClaimTimeout + c.Inbox.HandlerTimeout + c.Inbox.CommitTimeout
+	in, can := &s.inboxed, s.broker.Capabilities()
+	need := in.ClaimTimeout + in.HandlerTimeout + in.CommitTimeout
 	if timer, ok := s.broker.(settleLimit); ok && timer.SettleLimit() > 0 {
 		grants := timer.SettleLimit()
 		if need > grants {
 			bad("handler %q may take %s (inbox.claim_timeout %s + handler_timeout %s + commit_timeout %s), and the broker takes a message back after %s: lower them, or raise the broker's limit",
-				h.name, need, c.Inbox.ClaimTimeout, c.Inbox.HandlerTimeout, c.Inbox.CommitTimeout, grants)
-		}
-		if c.Inbox.Hold.Limit+need > grants {
+				h.name, need, in.ClaimTimeout, in.HandlerTimeout, in.CommitTimeout, grants)
+		} else if in.Hold.Limit+need > grants {
 			bad("handler %q: inbox.hold.limit is %s, which with the %s of one attempt is more than the %s after which the broker takes a message back: lower it to %s",
-				h.name, c.Inbox.Hold.Limit, need, grants, max(0, grants-need))
+				h.name, in.Hold.Limit, need, grants, grants-need)
 		}
 	}
 
-	retry := c.retryOf(h.name)
-	if retry.Placement != "redelivered" && !c.Keep.Off {
-		return
+	retry, own := in.RetryByHandler[h.name]
+	if !own {
+		retry = in.Retry
 	}
-	why := "placement redelivered"
-	if c.Keep.Off {
+	var why string
+	switch {
+	case retry.Placement == stores.PlacementRedelivered:
+		why = "placement redelivered"
+	case in.Keep.Off:
 		why = "keep.off"
+	case in.Keep.Codec != nil && in.Keep.Codec.Decode == nil:
+		why = "a codec that cannot decode"
+	default:
+		return
 	}
 	limit := can.DeliveryLimit
 	most, source := limit.Max, "the broker's limit"
-	if !limit.Known && c.Broker.DeliveryLimit > 0 {
-		most, source = c.Broker.DeliveryLimit, "broker.delivery_limit"
+	if !limit.Known && s.config.Broker.DeliveryLimit > 0 {
+		most, source = s.config.Broker.DeliveryLimit, "broker.delivery_limit"
 	}
 	switch {
-	case !limit.Known && c.Broker.DeliveryLimit == 0:
-		bad("handler %q: with %s each attempt is a delivery, and the broker (%s) cannot tell after how many it drops a message: say it in broker.delivery_limit, or use placement parked", h.name, why, can.System)
+	case !limit.Known && s.config.Broker.DeliveryLimit == 0:
+		bad("handler %q: with %s each attempt is a delivery, and the broker (%s) cannot tell after how many it drops a message: say it in broker.delivery_limit, or let messages be parked", h.name, why, can.System)
 	case most > 0 && retry.MaxAttempts >= most:
-		bad("handler %q: with %s its %d attempts are as many deliveries, and %s is %d, after which a message is lost to the service: lower retry.max_attempts to %d, raise the limit, or use placement parked",
+		bad("handler %q: with %s its %d attempts are as many deliveries, and %s is %d, after which a message is lost to the service: lower retry.max_attempts to %d, raise the limit, or let messages be parked",
 			h.name, why, retry.MaxAttempts, source, most, max(1, most-1))
 	}
 }

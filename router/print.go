@@ -32,6 +32,28 @@ func (c Config) String() string {
 // Format implements fmt.Formatter: every verb prints what String returns.
 func (c Config) Format(f fmt.State, _ rune) { _, _ = io.WriteString(f, c.String()) }
 
+// Format implements fmt.Formatter, without secrets. So do the other sections that have
+// some: fmt does not ask their fields in every case.
+func (c BrokerConfig) Format(f fmt.State, _ rune) { formatSection(f, c) }
+
+// Format implements fmt.Formatter, without secrets.
+func (c StoreConfig) Format(f fmt.State, _ rune) { formatSection(f, c) }
+
+// Format implements fmt.Formatter, without secrets.
+func (c InboxConfig) Format(f fmt.State, _ rune) { formatSection(f, c) }
+
+// Format implements fmt.Formatter, without secrets.
+func (c FingerprintConfig) Format(f fmt.State, _ rune) { formatSection(f, c) }
+
+func formatSection(f fmt.State, section any) {
+	in := reflect.ValueOf(section)
+	parts := make([]string, 0, in.NumField())
+	for i, tag := range tags(in.Type()) {
+		parts = append(parts, tag+": "+text(in.Field(i).Interface()))
+	}
+	_, _ = io.WriteString(f, "{"+strings.Join(parts, ", ")+"}")
+}
+
 // LogValue implements slog.LogValuer.
 func (c Config) LogValue() slog.Value {
 	var attrs []slog.Attr

@@ -59,7 +59,7 @@ func newReading(c Config) *reading {
 	return &reading{config: c, origins: make(map[string]origin), reported: make(map[string]bool)}
 }
 
-func (r *reading) bad(at origin, field, format string, args ...any) {
+func (r *reading) badf(at origin, field, format string, args ...any) {
 	r.reported[field] = true
 	r.problems = append(r.problems, Problem{Where: at.where, Field: field, Text: fmt.Sprintf(format, args...), line: at.line})
 }

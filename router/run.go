@@ -34,9 +34,8 @@ func (s *Service) Run(ctx context.Context) error {
 	}
 	if !s.config.Program.NoSignals {
 		var stop context.CancelFunc
-		ctx, stop = signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM)
+		ctx, stop = untilSignal(ctx)
 		defer stop()
-		defer context.AfterFunc(ctx, stop)() // a second signal ends the process at once
 	}
 	parts, err := s.start(ctx)
 	if err != nil {
@@ -48,6 +47,23 @@ func (s *Service) Run(ctx context.Context) error {
 		return err
 	}
 	return s.run(ctx, parts)
+}
+
+// untilSignal returns a context that ends with the first signal. From then on signals do
+// what they do without a service, which is to end the process at once.
+func untilSignal(ctx context.Context) (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithCancel(ctx)
+	signals := make(chan os.Signal, 1)
+	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
+	go func() {
+		select {
+		case <-signals:
+		case <-ctx.Done():
+		}
+		signal.Stop(signals) // before anybody knows
+		cancel()
+	}()
+	return ctx, cancel
 }
 
 func (s *Service) begin() error {

@@ -49,6 +49,12 @@ func format(f fmt.State, verb rune, text string) {
 
 var secretParameter = regexp.MustCompile(`(?i)pass|pwd|secret|token|credential|auth|sasl|signature|^sig$|^user|key$`)
 
+var parameterName = regexp.MustCompile(`^[A-Za-z][\w.-]{0,50}$`)
+
+// harmless are values that hardly are a secret under a misspelt name: words, numbers and
+// durations.
+var harmless = regexp.MustCompile(`^([a-z_-]{0,16}|-?[0-9]{1,9}[a-z]{0,2})$`)
+
 // redactURL returns a URL without what may be a secret: its user info, parameters with a
 // telling name, and its fragment, which is the rest of a password with an unescaped '#'.
 func redactURL(raw string) string {
@@ -63,12 +69,16 @@ func redactURL(raw string) string {
 		}
 		return scheme + "://…"
 	}
+	// User info after a slash too many, or without its '@'.
+	if strings.Contains(u.Path, "@") || u.Host != "" && !hosts.MatchString(u.Host) {
+		return u.Scheme + "://…"
+	}
 	user := ""
 	if u.User != nil {
 		user = "…@"
 	}
 	query, err := redactQuery(u.RawQuery)
-	if err != nil {
+	if err != nil || strings.Contains(query, "@") {
 		query = "…"
 	}
 	text := u.Scheme + "://" + user + u.Host + u.EscapedPath()
@@ -81,8 +91,10 @@ func redactURL(raw string) string {
 	if u.Fragment != "" {
 		text += "#…"
 	}
-	return text
+	return scrub(text)
 }
+
+var hosts = regexp.MustCompile(`^([\w.~ -]+|\[[0-9A-Fa-f:.%\w]+\])(:\d*)?(,([\w.~ -]+|\[[0-9A-Fa-f:.%\w]+\])(:\d*)?)*$`)
 
 var schemeName = regexp.MustCompile(`^[a-z][a-z0-9+.-]{0,20}$`)
 
@@ -93,12 +105,15 @@ func redactQuery(raw string) (string, error) {
 	}
 	parts := strings.Split(raw, "&")
 	for i, part := range parts {
-		name, _, set := strings.Cut(part, "=")
+		name, value, set := strings.Cut(part, "=")
 		plain, err := url.QueryUnescape(name)
 		if err != nil {
 			return "", err
 		}
-		if set && secretParameter.MatchString(plain) {
+		switch {
+		case !set || !parameterName.MatchString(plain):
+			parts[i] = "…"
+		case secretParameter.MatchString(plain) || !harmless.MatchString(value):
 			parts[i] = name + "=…"
 		}
 	}

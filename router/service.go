@@ -27,6 +27,7 @@ type Service struct {
 	store     stores.Store
 	publisher message.Publisher
 	inbox     *middleware.Inbox
+	inboxed   middleware.InboxConfig // what it was made of
 	watermill *message.Router
 
 	handlers    []*handler
@@ -89,6 +90,7 @@ func New(ctx context.Context, c Config) (*Service, error) {
 	if c.Program.Inbox != nil {
 		c.Program.Inbox(&in)
 	}
+	s.inboxed = in
 	var err error
 	if s.inbox, err = middleware.NewInbox(s.store, in); err != nil {
 		return nil, errors.Join(fmt.Errorf("router: %w", err), s.Close())
@@ -100,22 +102,28 @@ func New(ctx context.Context, c Config) (*Service, error) {
 	return s, nil
 }
 
-func (s *Service) openBroker(ctx context.Context) (err error) {
+func (s *Service) openBroker(ctx context.Context) error {
 	u := s.config.Broker.URL
-	if s.broker, err = s.config.Program.Brokers.Open(ctx, string(u)); err != nil {
+	broker, err := s.config.Program.Brokers.Open(ctx, string(u))
+	if err != nil {
 		return fmt.Errorf("router: broker.url %s: %w", u, withoutSecrets(err, u))
 	}
-	if s.publisher, err = s.broker.Publisher(brokers.PublisherConfig{Logger: watermill.NewSlogLogger(s.log)}); err != nil {
+	s.broker = broker
+	publisher, err := s.broker.Publisher(brokers.PublisherConfig{Logger: watermill.NewSlogLogger(s.log)})
+	if err != nil {
 		return fmt.Errorf("router: broker.url %s: %w", u, withoutSecrets(err, u))
 	}
+	s.publisher = publisher
 	return nil
 }
 
-func (s *Service) openStore(ctx context.Context) (err error) {
+func (s *Service) openStore(ctx context.Context) error {
 	u := s.config.Store.URL
-	if s.store, err = s.config.Program.Stores.Open(ctx, string(u)); err != nil {
+	store, err := s.config.Program.Stores.Open(ctx, string(u))
+	if err != nil {
 		return fmt.Errorf("router: store.url %s: %w", u, withoutSecrets(err, u))
 	}
+	s.store = store
 	return nil
 }
 

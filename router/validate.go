@@ -34,11 +34,11 @@ func (r *reading) checkField(f field, path string, value reflect.Value) {
 		if !written {
 			here = origin{where: r.name}
 		}
-		r.bad(here, path, "is missing: %s, or set %s", f.missing, f.variable())
+		r.badf(here, path, "is missing: %s, or set %s", f.missing, f.variable())
 	case f.check == nil || value.IsZero() && !written: // the default
 	default:
 		if fix := f.check(value.Interface()); fix != "" {
-			r.bad(here, path, "is %s: %s", shown(value, text(value.Interface())), fix)
+			r.badf(here, path, "is %s: %s", shown(value, plainText(value.Interface())), fix)
 		}
 	}
 }
@@ -56,17 +56,17 @@ func (r *reading) relations() {
 		if !ok {
 			here = r.origins[low]
 		}
-		r.bad(here, high, "is %s, less than the %s of %s: raise it", shortDuration(most), shortDuration(least), low)
+		r.badf(here, high, "is %s, less than the %s of %s: raise it", shortDuration(most), shortDuration(least), low)
 	}
 	compare("inbox.hold.min_pause", "inbox.hold.max_pause", c.Inbox.Hold.MinPause, c.Inbox.Hold.MaxPause)
 	compare("retry.backoff_min", "retry.backoff_max", c.Retry.BackoffMin, c.Retry.BackoffMax)
 
 	if chain, fix := keyChain(c.Inbox.Keys, c.Inbox.Scopes); fix == "" && c.Inbox.Fingerprint.Off && chain.NeedsFingerprint() {
-		r.bad(r.origins["inbox.fingerprint.off"], "inbox.fingerprint.off",
+		r.badf(r.origins["inbox.fingerprint.off"], "inbox.fingerprint.off",
 			"is true with inbox.keys %s: such ids may name another message in time, which only the fingerprint notices: remove it, or use other keys", text(c.Inbox.Keys))
 	}
 	if c.Inbox.Fingerprint.Off && c.Inbox.Fingerprint.Key != "" {
-		r.bad(r.origins["inbox.fingerprint.off"], "inbox.fingerprint.off", "is true with inbox.fingerprint.key set: remove one of them")
+		r.badf(r.origins["inbox.fingerprint.off"], "inbox.fingerprint.off", "is true with inbox.fingerprint.key set: remove one of them")
 	}
 
 	had := make(map[string]string)
@@ -79,7 +79,7 @@ func (r *reading) relations() {
 			continue
 		}
 		if other, taken := had[before]; taken {
-			r.bad(r.origins[path+".renamed_from"], path+".renamed_from", "is %s as for handler %s: two handlers would share one consumer, and one would lose its messages", quoted(before), quoted(other))
+			r.badf(r.origins[path+".renamed_from"], path+".renamed_from", "is %s as for handler %s: two handlers would share one consumer, and one would lose its messages", quoted(before), quoted(other))
 		}
 		had[before] = name
 	}

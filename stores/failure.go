@@ -32,6 +32,9 @@ const (
 	MaxHistory           = 20      // attempts in the history; the oldest go first
 )
 
+// MaxOrderKeyBytes is the longest order key that every store takes.
+const MaxOrderKeyBytes = 512
+
 // Content is what is kept of a message that is not completed. Slices and maps are
 // the caller's; stores do not keep them.
 type Content struct {
@@ -88,7 +91,7 @@ type Failure struct {
 
 	Topic       string
 	Coordinates string
-	OrderKey    []byte   // nil: none
+	OrderKey    []byte   // at most MaxOrderKeyBytes; nil: none
 	Content     *Content // nil: what the row has is left as it is
 }
 

@@ -73,7 +73,8 @@ func decodeAhead(metadata string, topic kadm.TopicID, offset int64) (ahead, erro
 
 // fetched is called by the client between the assignment of partitions and the fetching
 // from them, with the offsets to begin at.
-func (s *session) fetched(_ context.Context, _ *kgo.Client, response *kmsg.OffsetFetchResponse) error {
+func (s *session) fetched(ctx context.Context, _ *kgo.Client, response *kmsg.OffsetFetchResponse) error {
+	ends := s.ends(ctx)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, group := range response.Groups {
@@ -83,7 +84,11 @@ func (s *session) fetched(_ context.Context, _ *kgo.Client, response *kmsg.Offse
 			}
 			for _, answer := range topic.Partitions {
 				p := s.partitions[answer.Partition]
-				if p == nil || answer.Metadata == nil {
+				if p == nil {
+					continue
+				}
+				p.suspectBefore(ends)
+				if answer.Metadata == nil {
 					continue
 				}
 				if a, err := decodeAhead(*answer.Metadata, s.id, answer.Offset); err == nil {

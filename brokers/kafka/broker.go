@@ -26,7 +26,7 @@ type Broker struct {
 	closed      bool
 	producer    *kgo.Client // of all publishers, opened with the first
 	subscribers map[*Subscriber]struct{}
-	topics      sync.Map // names of topics that are known to exist
+	published   sync.Map // topics that were published to, and how large their batches may be: 0 if not known
 
 	// options, if not nil, adds to the clients of a subscriber. Tests cut connections
 	// with it.
@@ -52,11 +52,24 @@ func New(ctx context.Context, config Config) (*Broker, error) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, config.ConnectTimeout)
 	defer cancel()
-	if err := client.Ping(ctx); err != nil {
-		client.Close()
+	if err := ping(ctx, client); err != nil {
+		go client.Close()
 		return nil, config.unreachable(err)
 	}
 	return &Broker{config: config, admin: kadm.NewClient(client), subscribers: make(map[*Subscriber]struct{})}, nil
+}
+
+// ping asks whether there is a broker. The client waits longer than ctx for one that
+// takes the connection and says nothing.
+func ping(ctx context.Context, client *kgo.Client) error {
+	answer := make(chan error, 1)
+	go func() { answer <- client.Ping(ctx) }()
+	select {
+	case err := <-answer:
+		return err
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
 }
 
 // Subscriber returns a new subscriber, which is a *[Subscriber]. It returns an error
@@ -102,7 +115,7 @@ func (b *Broker) Publisher(config brokers.PublisherConfig) (message.Publisher, e
 		return nil, fmt.Errorf("kafka: broker: %w", brokers.ErrClosed)
 	}
 	if b.producer == nil {
-		producer, err := b.config.client(config.Logger, b.config.producing()...)
+		producer, err := b.config.client(config.Logger, b.producing()...)
 		if err != nil {
 			return nil, err
 		}

@@ -69,10 +69,11 @@ func (c *Config) client(logger watermill.LoggerAdapter, options ...kgo.Opt) (*kg
 
 // producing are the options of the publishers' client. Idempotent writes with acks from
 // all replicas in sync are the client's default.
-func (c *Config) producing() []kgo.Opt {
+func (b *Broker) producing() []kgo.Opt {
+	c := &b.config
 	options := []kgo.Opt{
 		kgo.RecordDeliveryTimeout(c.Publish.Timeout),
-		kgo.ProducerBatchMaxBytes(int32(min(c.Publish.MaxBytes, 1<<30))),
+		kgo.ProducerBatchMaxBytesFn(func(topic string) int32 { return int32(b.maxBytes(topic)) }),
 	}
 	if c.Publish.Partitioner == PartitionerSarama {
 		options = append(options, kgo.RecordPartitioner(kgo.StickyKeyPartitioner(kgo.SaramaCompatHasher(fnv32a))))
@@ -102,7 +103,9 @@ func (c *Config) advice(err error) string {
 		network   *net.OpError
 	)
 	switch {
-	case errors.Is(err, kerr.SaslAuthenticationFailed), errors.Is(err, kerr.IllegalSaslState):
+	case errors.Is(err, kerr.IllegalSaslState):
+		return "the broker wants no SASL on this port: remove the parameter sasl, or use its port for SASL"
+	case errors.Is(err, kerr.SaslAuthenticationFailed):
 		return fmt.Sprintf("the broker refuses the credentials of user %q with SASL mechanism %q: check %s and %s, and the mechanism", c.Username, c.SASL, UsernameVariable, PasswordVariable)
 	case errors.Is(err, kerr.UnsupportedSaslMechanism):
 		return fmt.Sprintf("the broker does not offer SASL mechanism %q: choose another with the parameter sasl", c.SASL)

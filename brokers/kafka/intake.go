@@ -128,29 +128,44 @@ func (s *session) poll() error {
 	cancel()
 	s.intake.polling.Unlock()
 
-	var fatal, other error
+	var failed error
 	fetches.EachError(func(_ string, _ int32, err error) {
 		switch {
 		case errors.Is(err, kgo.ErrClientClosed):
 			s.stop()
-		case errors.Is(err, kerr.UnknownTopicID), errors.Is(err, kerr.UnknownTopicOrPartition), errors.Is(err, kerr.InconsistentTopicID):
-			fatal = fmt.Errorf("kafka: topic %q was deleted, and perhaps made again: %w", s.topic, err)
 		case interrupted && errors.Is(err, context.Canceled):
 		default:
-			other = err
+			failed = err
 		}
 	})
-	if fatal != nil {
-		return fatal
+	if failed == nil {
+		return nil
 	}
-	if other != nil {
-		s.report(other)
-		select {
-		case <-time.After(errorPause):
-		case <-s.ctx.Done():
+	if errors.Is(failed, kerr.UnknownTopicID) || errors.Is(failed, kerr.UnknownTopicOrPartition) || errors.Is(failed, kerr.InconsistentTopicID) {
+		if err := s.checkTopic(failed); err != nil {
+			return err
 		}
 	}
+	s.report(failed)
+	select {
+	case <-time.After(errorPause):
+	case <-s.ctx.Done():
+	}
 	return nil
+}
+
+// checkTopic returns an error if the topic of this session is gone, or another one has
+// its name. The client would stay with the old one.
+func (s *session) checkTopic(because error) error {
+	id, err := s.subscriber.broker.findTopic(s.ctx, s.topic)
+	switch {
+	case errors.Is(err, ErrNoTopic):
+		return fmt.Errorf("kafka: topic %q was deleted: %w", s.topic, because)
+	case err == nil && id != s.id:
+		return fmt.Errorf("kafka: topic %q was deleted and made again: %w", s.topic, because)
+	default: // brokers hear of a change one after another
+		return nil
+	}
 }
 
 func (s *session) distribute(fetched kgo.FetchTopicPartition) {

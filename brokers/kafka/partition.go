@@ -1,6 +1,7 @@
 package kafka
 
 import (
+	"math"
 	"sync"
 	"time"
 
@@ -56,7 +57,7 @@ func newPartition(s *session, id int32) *partition {
 		idle:      make(chan struct{}),
 		lanes:     make(map[string][]*item),
 		fetchedTo: unknownOffset,
-		suspects:  unknownOffset,
+		suspects:  math.MaxInt64,
 		offsets:   offsets{next: unknownOffset},
 	}
 	p.changed.L = &p.mu
@@ -84,9 +85,8 @@ func (p *partition) add(records []*kgo.Record) {
 	if p.stopped {
 		return
 	}
-	if p.suspects == unknownOffset {
-		config := &p.session.subscriber.broker.config.Consume
-		p.suspects = records[0].Offset + int64(max(config.CommitDistance, p.workers))
+	if p.fetchedTo == unknownOffset && len(records) > 0 {
+		p.suspectFrom(records[0].Offset)
 	}
 	items := make([]item, len(records))
 	for i, record := range records {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strconv"
 	"sync"
 	"time"
 
@@ -74,19 +73,42 @@ func (p *publisher) records(topic string, messages []*message.Message) ([]*kgo.R
 	return records, nil
 }
 
-// topic makes sure that the topic exists, once for each.
+// topic prepares for the first message to a topic. It is created if that is configured,
+// and asked how large a batch it takes, since one that is too large is refused as a
+// whole. A broker that does not answer is left to the client, which waits for it.
 func (p *publisher) topic(topic string) error {
-	if _, known := p.broker.topics.Load(topic); known {
+	if topic == "" {
+		return errNoTopicName
+	}
+	if _, known := p.broker.published.Load(topic); known {
 		return nil
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), p.broker.config.Publish.Timeout)
-	defer cancel()
-	if _, err := p.broker.ensureTopic(ctx, topic, 0); err != nil {
-		return err
+	if p.broker.config.Publish.CreateTopics {
+		ctx, cancel := context.WithTimeout(context.Background(), p.broker.config.Publish.Timeout)
+		defer cancel()
+		if _, err := p.broker.ensureTopic(ctx, topic, 0); errors.Is(err, brokers.ErrUnavailable) {
+			return nil
+		} else if err != nil {
+			return err
+		}
 	}
-	p.broker.topics.Store(topic, nil)
+	if limit, ok := p.broker.topicLimit(topic); ok {
+		p.broker.published.Store(topic, limit)
+	}
 	return nil
 }
+
+// maxBytes is how large a batch for a topic may be.
+func (b *Broker) maxBytes(topic string) int {
+	limit := min(b.config.Publish.MaxBytes, 1<<30)
+	if n, ok := b.published.Load(topic); ok && n.(int) >= smallestBatch {
+		limit = min(limit, n.(int))
+	}
+	return limit
+}
+
+// smallestBatch is the least that the client accepts as a limit.
+const smallestBatch = 512
 
 // answers are what the broker says to the records of one call.
 type answers struct {
@@ -146,7 +168,7 @@ func (p *publisher) explain(topic string, r *kgo.Record, err error) error {
 	case errors.Is(err, kerr.MessageTooLarge):
 		return p.tooLarge(topic, r, err)
 	case errors.Is(err, kerr.UnknownTopicOrPartition), errors.Is(err, kerr.UnknownTopicID):
-		p.broker.topics.Delete(topic)
+		p.broker.published.Delete(topic)
 		return fmt.Errorf("%w: %w: create it, or let it be created with create_topics=true", ErrNoTopic, err)
 	case errors.Is(err, kgo.ErrRecordTimeout), errors.Is(err, errNoAnswer), errors.Is(err, kgo.ErrRecordRetries), kerr.IsRetriable(err):
 		return fmt.Errorf("%w: %w within %s: publish it again when the broker is back", brokers.ErrUnavailable, err, p.broker.config.Publish.Timeout)
@@ -157,15 +179,11 @@ func (p *publisher) explain(topic string, r *kgo.Record, err error) error {
 
 // tooLarge says how large the message is and how large it may be.
 func (p *publisher) tooLarge(topic string, r *kgo.Record, err error) error {
-	size, limit := size(r), p.broker.config.Publish.MaxBytes
-	if size > limit {
-		return fmt.Errorf("%w: it has %d bytes, the limit of this program is %d: make it smaller, or raise max_message_bytes and the topic's max.message.bytes", err, size, limit)
+	size, limit := size(r), p.broker.maxBytes(topic)
+	if limit < p.broker.config.Publish.MaxBytes {
+		return fmt.Errorf("%w: it has about %d bytes, the topic's max.message.bytes is %d: make it smaller, or raise that", err, size, limit)
 	}
-	where := "the topic's max.message.bytes"
-	if n, ok := p.broker.topicLimit(topic); ok {
-		where += " is " + strconv.Itoa(n)
-	}
-	return fmt.Errorf("%w: it has %d bytes, %s: make it smaller, or raise that", err, size, where)
+	return fmt.Errorf("%w: it has about %d bytes, the limit here is %d: make it smaller, or raise max_message_bytes and the topic's max.message.bytes", err, size, limit)
 }
 
 // Close waits for the calls of Publish under way. It may be called many times.

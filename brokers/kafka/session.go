@@ -73,13 +73,15 @@ func (s *session) consuming() []kgo.Opt {
 		// An offset that the topic no longer has must never skip what it still has.
 		kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()),
 		kgo.SessionTimeout(config.SessionTimeout),
-		kgo.HeartbeatInterval(min(3*time.Second, config.SessionTimeout/3)),
+		// A member hears from its heartbeats that partitions are to move.
+		kgo.HeartbeatInterval(min(500*time.Millisecond, config.SessionTimeout/3)),
 		kgo.RebalanceTimeout(max(time.Minute, 2*config.RebalanceDrain)),
 		kgo.FetchMaxWait(fetchWait),
 		kgo.FetchMaxBytes(16 << 20),
 		kgo.FetchMaxPartitionBytes(1 << 20),
 		kgo.FetchIsolationLevel(kgo.ReadCommitted()),
-		kgo.DisableAutoCommit(), // see commit.go
+		kgo.KeepRetryableFetchErrors(), // the client would keep a topic that is gone to itself for long
+		kgo.DisableAutoCommit(),        // see commit.go
 		kgo.OnPartitionsAssigned(s.assigned),
 		kgo.OnPartitionsRevoked(s.revoked),
 		kgo.OnPartitionsLost(s.lost),

@@ -17,11 +17,13 @@ const topicPoll = 100 * time.Millisecond
 // ErrNoTopic: the topic does not exist.
 var ErrNoTopic = errors.New("kafka: no such topic")
 
+var errNoTopicName = errors.New("kafka: the topic is empty: name one")
+
 // ensureTopic returns the id of the topic if it exists, or could be created if the configuration
 // allows that, or appears within wait.
 func (b *Broker) ensureTopic(ctx context.Context, topic string, wait time.Duration) (id kadm.TopicID, err error) {
 	if topic == "" {
-		return id, errors.New("kafka: the topic is empty: name one")
+		return id, errNoTopicName
 	}
 	deadline := time.Now().Add(wait)
 	for {
@@ -89,19 +91,25 @@ func (b *Broker) createTopic(ctx context.Context, topic string) (id kadm.TopicID
 	}
 }
 
-// topicLimit returns the largest batch that a topic takes, if the broker says so.
+// topicLimit returns the largest batch that a topic takes: 0 if the broker does not say
+// so. It reports false if the topic, or the broker, was not there.
 func (b *Broker) topicLimit(topic string) (limit int, ok bool) {
 	ctx, cancel := context.WithTimeout(context.Background(), b.config.ConnectTimeout)
 	defer cancel()
 	configs, err := b.admin.DescribeTopicConfigs(ctx, topic)
-	if err != nil || len(configs) == 0 {
+	var auth *kadm.AuthError
+	switch {
+	case errors.As(err, &auth):
+		return 0, true
+	case err != nil || len(configs) == 0:
 		return 0, false
+	case configs[0].Err != nil:
+		return 0, errors.Is(configs[0].Err, kerr.TopicAuthorizationFailed)
 	}
 	for _, setting := range configs[0].Configs {
 		if setting.Key == "max.message.bytes" && setting.Value != nil {
-			limit, err = strconv.Atoi(*setting.Value)
-			return limit, err == nil
+			limit, _ = strconv.Atoi(*setting.Value)
 		}
 	}
-	return 0, false
+	return limit, true
 }

@@ -80,7 +80,7 @@ Exit codes:
 	flags.DurationVar(&p.timeout, "timeout", 30*time.Second, "how long the store may take for one answer")
 	complete(root, "output", outputs...)
 	root.AddCommand(p.messageCommand(), p.quarantineCommand(), p.groupCommand(), p.statsCommand(), p.auditCommand(),
-		p.migrateCommand(), p.versionCommand())
+		p.migrateCommand(), p.configCommand(), p.versionCommand())
 	return root
 }
 

@@ -74,7 +74,7 @@ func (a *attempt) release(err error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.using--
-	if a.failure == nil {
+	if a.failure == nil && !a.over { // afterwards it is our own doing
 		a.failure = err
 	}
 }

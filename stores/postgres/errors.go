@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"strings"
 
 	"github.com/jackc/pgx/v5/pgconn"
 
@@ -27,6 +28,11 @@ const (
 	adminShutdown        = "57P01"
 	crashShutdown        = "57P02"
 	cannotConnectNow     = "57P03"
+	databaseDropped      = "57P04"
+	idleSession          = "57P05"
+	lockNotAvailable     = "55P03"
+	readOnly             = "25006"
+	outOfResources       = "53" // a class
 )
 
 // interruption reports whether a statement failed for a reason that lies with the
@@ -37,10 +43,11 @@ func interruption(err error) bool {
 	}
 	if pgErr, ok := errors.AsType[*pgconn.PgError](err); ok {
 		switch pgErr.Code {
-		case serializationFailure, deadlockDetected, adminShutdown, crashShutdown, cannotConnectNow:
+		case serializationFailure, deadlockDetected, lockNotAvailable, completionUnknown, readOnly,
+			adminShutdown, crashShutdown, cannotConnectNow, databaseDropped, idleSession:
 			return true
 		}
-		return false
+		return strings.HasPrefix(pgErr.Code, outOfResources)
 	}
 	_, network := errors.AsType[net.Error](err)
 	return network || errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, pgconn.ErrConnClosed)
@@ -53,6 +60,10 @@ func unavailable(err error) error {
 		switch pgErr.Code {
 		case undefinedTable, undefinedColumn, undefinedSchema:
 			return fmt.Errorf("postgres: %w: %w", stores.ErrNotMigrated, err)
+		}
+		switch pgErr.Code[:min(2, len(pgErr.Code))] {
+		case "22", "23", "42", "54": // data, constraints, rights, limits: not the server's state, and not everybody's
+			return fmt.Errorf("postgres: %w", err)
 		}
 	}
 	return fmt.Errorf("postgres: %w: %w", stores.ErrUnavailable, err)

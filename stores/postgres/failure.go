@@ -152,6 +152,7 @@ FROM born RETURNING number, revision::bigint`
 	UPDATE {schema.}{prefix}failure f SET ` + revised + `,
 		status = @status::smallint, placement = @placement::smallint, content = held.content, presumed = @start::boolean, reserved = false,
 		attempts = @attempts::integer, uncounted = @uncounted::integer, due_at = now() + @dueIn::interval, last_at = now(),
+		budget_at = CASE WHEN f.attempts = 0 AND f.uncounted = 0 THEN now() ELSE budget_at END,
 		class = @class::text, error_group = @group::text, error = @error::text,
 		topic = coalesce(nullif(@topic::text, ''), topic), coordinates = coalesce(nullif(@coordinates::text, ''), coordinates),
 		order_key = coalesce(@order::bytea, order_key),

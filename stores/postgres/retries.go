@@ -193,6 +193,7 @@ const (
 	FROM due LEFT JOIN LATERAL (
 		SELECT earlier.number, earlier.due_at, earlier.reserved FROM {schema.}{prefix}failure earlier
 		WHERE earlier.consumer = $1 AND earlier.status = 3 AND earlier.order_key = due.order_key AND earlier.number < due.number
+		AND ` + blocks + `
 		ORDER BY earlier.number LIMIT 1
 	) head ON true
 	LIMIT 500

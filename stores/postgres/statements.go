@@ -66,19 +66,26 @@ AND set_config('statement_timeout', $7, true) IS NOT NULL`
 
 	// Where the message must not pass an earlier one.
 	ordered = `
-AND NOT EXISTS (SELECT FROM {schema.}{prefix}failure WHERE consumer = $1 AND status = 3 AND order_key = $6)`
+AND NOT EXISTS (SELECT FROM {schema.}{prefix}failure WHERE consumer = $1 AND status = 3 AND order_key = $6
+AND ` + blocks + `)`
 
 	boundedToo = `
 AND set_config('idle_in_transaction_session_timeout', $7, true) IS NOT NULL
 AND set_config('statement_timeout', $8, true) IS NOT NULL`
 
+	// A failed message that the broker was to deliver again and did not, for an hour
+	// beyond its time, keeps its order no longer: it may be gone.
+	blocks = `(placement = 1 OR due_at > now() - interval '1 hour')`
+
 	// Whether it was the order that prevented a claim: a transaction that has the
 	// key's lock gets it again.
-	behindText = `SELECT pg_try_advisory_xact_lock($2), EXISTS (SELECT FROM {schema.}{prefix}failure WHERE consumer = $1 AND status = 3 AND order_key = $3)`
+	behindText = `SELECT pg_try_advisory_xact_lock($2), EXISTS (SELECT FROM {schema.}{prefix}failure WHERE consumer = $1 AND status = 3 AND order_key = $3
+AND ` + blocks + `)`
 
 	// The same for a failed message.
 	behindEarlierText = `SELECT true, EXISTS (SELECT FROM {schema.}{prefix}failure
-WHERE consumer = $1 AND status = 3 AND order_key = $2 AND number < $3)`
+WHERE consumer = $1 AND status = 3 AND order_key = $2
+AND ` + blocks + ` AND number < $3)`
 
 	// The failure is not looked for beside a completed row: nothing equals null.
 	lookText = `SELECT i.status, i.fingerprint, i.traceparent, coalesce(i.completed_at, 'epoch'), ` + stateColumns + `
@@ -95,7 +102,8 @@ WHERE i.consumer = $1 AND i.message_id = $2`
 
 	// Unless an earlier one of its order key is pending.
 	firstInOrder = `
-	AND NOT EXISTS (SELECT FROM {schema.}{prefix}failure WHERE consumer = $1 AND status = 3 AND order_key = $7 AND number < $3)`
+	AND NOT EXISTS (SELECT FROM {schema.}{prefix}failure WHERE consumer = $1 AND status = 3 AND order_key = $7
+AND ` + blocks + ` AND number < $3)`
 
 	takeOverText = `
 	FOR UPDATE SKIP LOCKED

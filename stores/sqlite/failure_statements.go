@@ -61,7 +61,14 @@ const isNumber = `number IN (SELECT value FROM json_each(?))`
 
 // head is the time of the first message that f waits behind; null if there is none.
 const head = `(SELECT p.due_at FROM {schema.}{prefix}failure p
-	WHERE p.consumer = f.consumer AND p.order_key = f.order_key AND p.status = 3 AND p.number < f.number ORDER BY p.number LIMIT 1)`
+	WHERE p.consumer = f.consumer AND p.order_key = f.order_key AND p.status = 3 AND p.number < f.number
+	AND (p.placement = 1 OR p.due_at > {now} - 3600000000) ORDER BY p.number LIMIT 1)`
+
+// blocks is the condition of pending messages that keep their order. One that the broker
+// was to deliver again and did not, for an hour beyond its time, does not: it may be gone.
+func blocks(table string) string {
+	return "(" + table + "placement = 1 OR " + table + "due_at > {now} - 3600000000)"
+}
 
 func newFailureStatements(names sqlstore.Names) failureStatements {
 	expand := func(query string) string { return expand(names, query) }
@@ -75,7 +82,8 @@ func newFailureStatements(names sqlstore.Names) failureStatements {
 		read: expand(`SELECT presumed, content, last_at, class, error_group, error, order_key, history FROM {schema.}{prefix}failure
 			WHERE consumer = ? AND message_id = ? AND number = ? AND revision = ? AND status = 3`),
 		update: expand(`UPDATE {schema.}{prefix}failure SET {changed}, reserved = 0, status = ?3, placement = ?4, presumed = ?5,
-				attempts = ?6, uncounted = ?7, due_at = ?8, last_at = ?9, class = ?10, error_group = ?11, error = ?12,
+				attempts = ?6, uncounted = ?7, due_at = ?8, last_at = ?9,
+				budget_at = CASE WHEN attempts = 0 AND uncounted = 0 THEN ?9 ELSE budget_at END, class = ?10, error_group = ?11, error = ?12,
 				topic = coalesce(nullif(?13, ''), topic), coordinates = coalesce(nullif(?14, ''), coordinates),
 				order_key = coalesce(?15, order_key), history = ?16
 			WHERE consumer = ?1 AND message_id = ?2 AND number = ?17 AND revision = ?18 AND status = 3`),

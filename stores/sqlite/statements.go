@@ -30,7 +30,7 @@ func newStatements(names sqlstore.Names) statements {
 				VALUES (?, ?, ?, ?, 2, {now})`),
 			claimInOrderStatement: expand(`INSERT INTO {schema.}{prefix}inbox (consumer, message_id, fingerprint, traceparent, status, completed_at)
 				SELECT ?1, ?2, ?3, ?4, 2, {now} WHERE NOT EXISTS (
-					SELECT 1 FROM {schema.}{prefix}failure WHERE consumer = ?1 AND order_key = ?5 AND status = 3)`),
+					SELECT 1 FROM {schema.}{prefix}failure WHERE consumer = ?1 AND order_key = ?5 AND status = 3 AND ` + blocks("") + `)`),
 			lookStatement: expand(`SELECT i.status, i.completed_at, i.fingerprint, i.traceparent, f.order_key, ` + stateColumns + `
 				FROM {schema.}{prefix}inbox i
 				LEFT JOIN {schema.}{prefix}failure f ON i.status <> 2 AND f.consumer = i.consumer AND f.message_id = i.message_id
@@ -39,7 +39,7 @@ func newStatements(names sqlstore.Names) statements {
 				WHERE consumer = ? AND message_id = ? AND number = ? AND revision = ? AND status = 3`),
 			takeInOrderStatement: expand(`DELETE FROM {schema.}{prefix}failure
 				WHERE consumer = ?1 AND message_id = ?2 AND number = ?3 AND revision = ?4 AND status = 3 AND NOT EXISTS (
-					SELECT 1 FROM {schema.}{prefix}failure e WHERE e.consumer = ?1 AND e.order_key = ?5 AND e.status = 3 AND e.number < ?3)`),
+					SELECT 1 FROM {schema.}{prefix}failure e WHERE e.consumer = ?1 AND e.order_key = ?5 AND e.status = 3 AND e.number < ?3 AND ` + blocks("e.") + `)`),
 			completeStatement: expand(`UPDATE {schema.}{prefix}inbox SET status = 2, completed_at = {now}, traceparent = ?
 				WHERE consumer = ? AND message_id = ? AND status = 3`),
 			advanceStatement:  expand(advance),

@@ -25,6 +25,7 @@ type Broker struct {
 	mu          sync.Mutex
 	closed      bool
 	subscribers map[*Subscriber]struct{}
+	publishers  map[*publisher]struct{}
 
 	// adjust, if not nil, changes the client of a subscriber. Tests cut connections
 	// with it.
@@ -48,7 +49,10 @@ func New(ctx context.Context, config Config) (*Broker, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Broker{config: config, client: client, subscribers: make(map[*Subscriber]struct{})}, nil
+	return &Broker{
+		config: config, client: client,
+		subscribers: make(map[*Subscriber]struct{}), publishers: make(map[*publisher]struct{}),
+	}, nil
 }
 
 // Subscriber returns a new subscriber, which is a *[Subscriber]. It returns an error
@@ -88,13 +92,18 @@ func (b *Broker) Publisher(config brokers.PublisherConfig) (message.Publisher, e
 	if config.Logger == nil {
 		config.Logger = watermill.NopLogger{}
 	}
+	p, err := newPublisher(b, config) // connects
+	if err != nil {
+		return nil, err
+	}
 	b.mu.Lock()
-	closed := b.closed
-	b.mu.Unlock()
-	if closed {
+	defer b.mu.Unlock()
+	if b.closed {
+		go func() { _ = p.Close() }() // it has nothing to lose
 		return nil, fmt.Errorf("kafka/official: broker: %w", brokers.ErrClosed)
 	}
-	return newPublisher(b, config)
+	b.publishers[p] = struct{}{}
+	return p, nil
 }
 
 // Capabilities says what Kafka does under watermill-kafka. It has no ids of its own,
@@ -112,8 +121,8 @@ func (b *Broker) Capabilities() brokers.Capabilities {
 	}
 }
 
-// Close closes the subscribers that are open, as Subscriber.Close does. Publishers go on
-// until they are closed themselves. It may be called many times.
+// Close closes the subscribers that are open, as Subscriber.Close does, and then the
+// publishers, which finish what they are publishing. It may be called many times.
 func (b *Broker) Close() error {
 	b.mu.Lock()
 	first := !b.closed
@@ -122,6 +131,10 @@ func (b *Broker) Close() error {
 	for s := range b.subscribers {
 		open = append(open, s)
 	}
+	publishers := make([]*publisher, 0, len(b.publishers))
+	for p := range b.publishers {
+		publishers = append(publishers, p)
+	}
 	b.mu.Unlock()
 
 	var closing sync.WaitGroup
@@ -129,11 +142,15 @@ func (b *Broker) Close() error {
 		closing.Go(func() { _ = s.Close() }) // never fails
 	}
 	closing.Wait()
+	var errs []error
+	for _, p := range publishers {
+		errs = append(errs, p.Close())
+	}
 	if !first {
-		return nil
+		return errors.Join(errs...)
 	}
 	if err := b.client.Close(); err != nil && !errors.Is(err, sarama.ErrClosedClient) {
-		return fmt.Errorf("kafka/official: closing the client: %w", err)
+		errs = append(errs, fmt.Errorf("kafka/official: closing the client: %w", err))
 	}
-	return nil
+	return errors.Join(errs...)
 }

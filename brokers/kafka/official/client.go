@@ -152,6 +152,8 @@ func (c *Config) advice(err error) string {
 		return "nothing listens there: check host and port, and that the broker runs"
 	case errors.Is(err, io.EOF):
 		return "the broker closed the connection: it may want, or not want, TLS or SASL on this port: check the parameters tls and sasl"
+	case c.SASL != "": // sarama keeps the cause to itself
+		return fmt.Sprintf("check host and port, the parameter tls, that the port takes SASL mechanism %q, and %s and %s", c.SASL, UsernameVariable, PasswordVariable)
 	default:
 		return "check host and port, and the parameters tls and sasl"
 	}

@@ -170,7 +170,9 @@ func (c *Config) validate() error {
 		name string
 		n    int
 	}{
-		{"Publish.MaxBytes", c.Publish.MaxBytes}, {"Publish.Partitions", c.Publish.Partitions}, {"Publish.Replication", c.Publish.Replication},
+		{"Publish.MaxBytes", c.Publish.MaxBytes},
+		{"Publish.Partitions", c.Publish.Partitions},
+		{"Publish.Replication", c.Publish.Replication},
 	} {
 		if f.n < 0 {
 			wrong(f.name, f.n, "use a positive number, or 0 for the default")
@@ -180,8 +182,12 @@ func (c *Config) validate() error {
 		name string
 		d    time.Duration
 	}{
-		{"ConnectTimeout", c.ConnectTimeout}, {"Consume.SessionTimeout", c.Consume.SessionTimeout}, {"Consume.RebalanceDrain", c.Consume.RebalanceDrain},
-		{"Consume.CommitInterval", c.Consume.CommitInterval}, {"Consume.RedeliveryDelay", c.Consume.RedeliveryDelay}, {"Consume.WaitForTopic", c.Consume.WaitForTopic},
+		{"ConnectTimeout", c.ConnectTimeout},
+		{"Consume.SessionTimeout", c.Consume.SessionTimeout},
+		{"Consume.RebalanceDrain", c.Consume.RebalanceDrain},
+		{"Consume.CommitInterval", c.Consume.CommitInterval},
+		{"Consume.RedeliveryDelay", c.Consume.RedeliveryDelay},
+		{"Consume.WaitForTopic", c.Consume.WaitForTopic},
 	} {
 		if f.d < 0 {
 			wrong(f.name, f.d, "use a positive duration, or 0 for the default")

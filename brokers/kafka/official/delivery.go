@@ -44,7 +44,7 @@ func (d *delivery) run() {
 		d.leave()
 		return
 	}
-	msg, ctx, end := d.dress()
+	ctx, msg, end := d.dress()
 	select {
 	case s.out <- msg:
 	case <-wait.Done():
@@ -53,12 +53,12 @@ func (d *delivery) run() {
 		d.leave()
 		return
 	}
-	d.settle(msg, ctx, end)
+	d.settle(ctx, msg, end)
 }
 
 // dress makes the message that the handler gets. It shares nothing that a handler may
 // change with the one that comes again after a nack.
-func (d *delivery) dress() (*message.Message, context.Context, context.CancelFunc) {
+func (d *delivery) dress() (context.Context, *message.Message, context.CancelFunc) {
 	s, values := d.subscription, d.inner.Context()
 	facts := brokers.Delivery{
 		Topic:       s.topic,
@@ -76,11 +76,11 @@ func (d *delivery) dress() (*message.Message, context.Context, context.CancelFun
 	unlink := context.AfterFunc(s.intake, cancel)
 	ctx = brokers.WithDelivery(ctx, facts)
 	msg.SetContext(ctx)
-	return msg, ctx, func() { unlink(); cancel() }
+	return ctx, msg, func() { unlink(); cancel() }
 }
 
 // settle waits for the handler's answer and passes it on.
-func (d *delivery) settle(msg *message.Message, ctx context.Context, end context.CancelFunc) {
+func (d *delivery) settle(ctx context.Context, msg *message.Message, end context.CancelFunc) {
 	s := d.subscription
 	defer s.slots.Release(1)
 	defer end()

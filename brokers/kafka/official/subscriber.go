@@ -17,7 +17,7 @@ type Subscriber struct {
 	broker *Broker
 	config brokers.SubscriberConfig
 
-	closing context.Context //nolint:containedctx // ended by Close
+	closing context.Context // ended by Close
 	stop    context.CancelFunc
 
 	mu            sync.Mutex

@@ -16,7 +16,7 @@ type subscription struct {
 	topic      string
 	logger     watermill.LoggerAdapter
 
-	intake    context.Context //nolint:containedctx // ends with the caller's context, or by Close
+	intake    context.Context // ends with the caller's context, or by Close
 	cancel    context.CancelFunc
 	slots     *semaphore.Weighted // in flight
 	out       chan *message.Message

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"time"
 
 	"github.com/IBM/sarama"
@@ -67,10 +68,10 @@ func (b *Broker) findTopic(topic string) error {
 func (b *Broker) createTopic(topic string) error {
 	detail := &sarama.TopicDetail{NumPartitions: -1, ReplicationFactor: -1} // the broker's defaults
 	if n := b.config.Publish.Partitions; n > 0 {
-		detail.NumPartitions = int32(n)
+		detail.NumPartitions = int32(min(n, math.MaxInt32))
 	}
 	if n := b.config.Publish.Replication; n > 0 {
-		detail.ReplicationFactor = int16(n)
+		detail.ReplicationFactor = int16(min(n, math.MaxInt16))
 	}
 	admin, err := sarama.NewClusterAdminFromClient(b.client) // closing it would close the client
 	if err != nil {

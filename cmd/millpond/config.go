@@ -1,0 +1,127 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+
+	"github.com/spf13/cobra"
+
+	"github.com/millpond-go/millpond/brokers"
+	_ "github.com/millpond-go/millpond/brokers/kafka"
+	_ "github.com/millpond-go/millpond/brokers/memory"
+	"github.com/millpond-go/millpond/router"
+)
+
+const defaultConfig = "millpond.yaml"
+
+func (p *program) configCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "config",
+		Short: "Write and check the configuration of a service",
+		Args:  cobra.NoArgs,
+		RunE:  needCommand,
+	}
+	cmd.AddCommand(p.configInit(), p.configCheck())
+	return cmd
+}
+
+func (p *program) configInit() *cobra.Command {
+	return &cobra.Command{
+		Use:     "init",
+		Short:   "Print a configuration to begin with, every field explained",
+		Example: "  millpond config init > " + defaultConfig,
+		Args:    cobra.NoArgs,
+		RunE: func(*cobra.Command, []string) error {
+			_, err := io.WriteString(p.out, router.StarterConfig())
+			return err
+		},
+	}
+}
+
+// checkRecord is what config check answers.
+type checkRecord struct {
+	File      string          `json:"file"`
+	Problems  []problemRecord `json:"problems"`
+	Config    string          `json:"config,omitempty"` // what the service would run with, as YAML, without secrets
+	Connected bool            `json:"connected,omitempty"`
+}
+
+type problemRecord struct {
+	Where string `json:"where,omitempty"`
+	Field string `json:"field,omitempty"`
+	Text  string `json:"text"`
+	line  string
+}
+
+func (p *program) configCheck() *cobra.Command {
+	var connect bool
+	cmd := &cobra.Command{
+		Use:   "check [file]",
+		Short: "Say what is wrong with a configuration; ends with 1 if something is",
+		Long: `Say what is wrong with a configuration, all of it, and what the service would run with.
+The file is ` + defaultConfig + ` if none is named. MILLPOND_* variables count more than the file,
+as they do for the service.
+
+Nothing is opened, unless --connect asks for the broker and the store; nothing is changed
+in any case. What only the program knows, its handlers, is checked when it starts.`,
+		Args: cobra.MaximumNArgs(1),
+	}
+	cmd.Flags().BoolVar(&connect, "connect", false, "also connect to the broker and the store, and check the store's tables")
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		r := checkRecord{File: defaultConfig}
+		if len(args) > 0 {
+			r.File = args[0]
+		}
+		c, err := router.LoadConfig(r.File)
+		if mistakes, ok := errors.AsType[*router.ConfigError](err); ok {
+			for _, m := range mistakes.Problems {
+				r.Problems = append(r.Problems, problemRecord{m.Where, m.Field, m.Text, m.String()})
+			}
+			return errors.Join(p.show(r, r.text), fmt.Errorf("%s: mistakes: %d", r.File, len(r.Problems)))
+		}
+		if err != nil {
+			return err
+		}
+		r.Config = c.String()
+		if connect {
+			if err := errors.Join(p.tryBroker(cmd.Context(), c.Broker.URL), p.tryStore(cmd.Context(), c.Store.URL)); err != nil {
+				return err
+			}
+			r.Connected = true
+		}
+		return p.show(r, r.text)
+	}
+	return cmd
+}
+
+func (r checkRecord) text(w io.Writer) {
+	for _, problem := range r.Problems {
+		fmt.Fprintln(w, printable(problem.line))
+	}
+	fmt.Fprint(w, printableLines(r.Config))
+}
+
+func (p *program) tryBroker(ctx context.Context, u router.URL) error {
+	var broker brokers.Broker
+	err := p.ask(ctx, func(ctx context.Context) (err error) {
+		broker, err = brokers.Open(ctx, string(u))
+		return err
+	})
+	if err != nil {
+		return fmt.Errorf("broker.url: %s", redact(err.Error(), string(u)))
+	}
+	return broker.Close()
+}
+
+// tryStore looks at the store as the other commands do, and so neither creates a file nor
+// applies a migration.
+func (p *program) tryStore(ctx context.Context, u router.URL) error {
+	p.storeURL = string(u)
+	address, err := p.existing()
+	if err != nil {
+		return err
+	}
+	return p.use(ctx, address, func(s store) error { return p.ask(ctx, s.Validate) })
+}

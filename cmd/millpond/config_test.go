@@ -1,0 +1,74 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/millpond-go/millpond/router"
+	"github.com/millpond-go/millpond/stores/sqlite"
+)
+
+// configFile writes a file and returns its name.
+func configFile(t *testing.T, text string) string {
+	t.Helper()
+	name := filepath.Join(t.TempDir(), "service.yaml")
+	require.NoError(t, os.WriteFile(name, []byte(text), 0o600))
+	return name
+}
+
+func TestConfigInitPrintsWhatConfigCheckTakes(t *testing.T) {
+	s := newSession(t)
+	starter := s.ok("config", "init")
+	require.Equal(t, router.StarterConfig(), starter)
+	require.Contains(t, s.ok("config", "check", configFile(t, starter)), "service: my-service\nbroker:\n  url: memory://\n")
+	require.Zero(t, s.openedTimes)
+}
+
+func TestConfigCheckListsMistakes(t *testing.T) {
+	s := newSession(t)
+	file := configFile(t, "service: a/b\nbroker: {url: 'memory://u:s3cret@h', in_flght: 1}\nstore: {url: 'sqlite://x.db'}\n")
+	out := s.run(exitError, "config", "check", file)
+	require.Equal(t, `service.yaml:1: service is "a/b": use a short name without '/' and control characters
+service.yaml:2: broker.in_flght is not a field: did you mean broker.in_flight?
+`, out)
+	require.Contains(t, s.errB.String(), "mistakes: 2")
+	s.run(exitError, "config", "check", file, "-o", "json")
+	r := s.object(exitError, "config", "check", file, "-o", "json")
+	require.Len(t, r["problems"], 2)
+	require.NotContains(t, s.outB.String()+s.errB.String(), "s3cret")
+
+	t.Setenv("MILLPOND_BROKER_IN_FLIGHT", "none")
+	require.Contains(t, s.run(exitError, "config", "check", file), `MILLPOND_BROKER_IN_FLIGHT: broker.in_flight is "none"`)
+
+	s.run(exitError, "config", "check", filepath.Join(t.TempDir(), "millpond.yaml"))
+	require.Contains(t, s.errB.String(), "write one with: millpond config init > millpond.yaml")
+	s.run(exitUsage, "config", "check", "a", "b")
+	s.run(exitUsage, "config")
+}
+
+func TestConfigCheckConnects(t *testing.T) {
+	s := newSession(t)
+	database := filepath.Join(t.TempDir(), "x.db")
+	file := configFile(t, "service: a\nbroker: {url: 'memory://?capacitee=1'}\nstore: {url: 'sqlite://"+database+"'}\n")
+	s.ok("config", "check", file)
+	s.run(exitError, "config", "check", "--connect", file)
+	require.Contains(t, s.errB.String(), `broker.url: memory: parameter "capacitee" is not known`)
+	require.Contains(t, s.errB.String(), "the store: stat "+database)
+	require.NoFileExists(t, database, "a check creates nothing")
+
+	text, err := os.ReadFile(file)
+	require.NoError(t, err)
+	require.NoError(t, os.WriteFile(file, []byte(strings.ReplaceAll(string(text), "?capacitee=1", "")), 0o600))
+	store, err := sqlite.New(t.Context(), database, sqlite.Config{})
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, store.Close()) })
+	s.run(exitError, "config", "check", "--connect", file)
+	require.Contains(t, s.errB.String(), "millpond migrate up")
+	_, err = store.Migrate(t.Context())
+	require.NoError(t, err)
+	require.Equal(t, true, s.object(exitOK, "config", "check", "--connect", file, "-o", "json")["connected"])
+}
