@@ -178,16 +178,14 @@ func (d *delivery) after(attempt stores.Attempt, ended, cause error) (reason err
 			return nil, true, d.quarantine(stores.ReasonTxCommitted, errors.Join(cause, ended))
 		}
 	}
-	if i, ok := attempt.(stores.Interruptible); ok {
-		if err := i.Interrupted(); err != nil {
-			if d.payloadChanged() {
-				return d.failed(errors.Join(errPayloadChanged, cause), stores.ClassConduct)
-			}
-			if d.interruptions++; d.interruptions < maxRuns {
-				return err, false, nil
-			}
-			return d.failed(cause, stores.ClassInterrupted)
+	if err := interrupted(attempt); err != nil {
+		if d.payloadChanged() {
+			return d.failed(errors.Join(errPayloadChanged, cause), stores.ClassConduct)
 		}
+		if d.interruptions++; d.interruptions < maxRuns {
+			return err, false, nil
+		}
+		return d.failed(cause, stores.ClassInterrupted)
 	}
 	class := d.classify(cause)
 	if class == stores.ClassConcurrency && d.immediate < d.policy.MaxImmediate && !d.payloadChanged() {
@@ -195,6 +193,14 @@ func (d *delivery) after(attempt stores.Attempt, ended, cause error) (reason err
 		return errConflicted, false, nil
 	}
 	return d.failed(cause, class)
+}
+
+// interrupted returns why the database kept the attempt from succeeding, if it did.
+func interrupted(attempt stores.Attempt) error {
+	if i, ok := attempt.(stores.Interruptible); ok {
+		return i.Interrupted()
+	}
+	return nil
 }
 
 // classify asks the policy, whose classifier may be a function of the program.

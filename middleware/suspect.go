@@ -24,19 +24,9 @@ func (d *delivery) countFirst() (answer bool, reason error, settled bool, err er
 			return true, d.unanswered(err), false, nil
 		}
 		d.answered()
-		if verdict.Outcome == stores.Deferred && verdict.Failure.Version == d.counted {
-			verdict.Outcome = stores.Claimable // deferred by us, for others
-		}
-		if (verdict.Outcome == stores.Deferred || verdict.Outcome == stores.Claimable) && d.lostStart(verdict.Failure) {
-			verdict.Outcome = stores.Claimable
-			d.counted, d.state = verdict.Failure.Version, verdict.Failure
-		}
-		if verdict.Outcome != stores.Claimable {
+		if !d.mayBegin(verdict) {
 			reason, settled, err := d.act(verdict)
 			return true, reason, settled, err
-		}
-		if d.counted != verdict.Failure.Version { // somebody else's, or gone
-			d.counted, d.state = 0, verdict.Failure
 		}
 	}
 	d.claim.Take = d.state.Version
@@ -67,6 +57,24 @@ func (d *delivery) countFirst() (answer bool, reason error, settled bool, err er
 	}
 	d.claim.Take = d.state.Version
 	return false, nil, false, nil
+}
+
+// mayBegin reports whether the row lets this delivery begin an attempt, and takes over
+// what it says.
+func (d *delivery) mayBegin(v stores.Verdict) bool {
+	seen := v.Failure
+	switch {
+	case v.Outcome != stores.Claimable && v.Outcome != stores.Deferred:
+		return false
+	case d.counted != 0 && seen.Version == d.counted: // deferred by this delivery, for others
+	case d.lostStart(seen):
+		d.counted, d.state = seen.Version, seen
+	case v.Outcome == stores.Deferred:
+		return false
+	default:
+		d.counted, d.state = 0, seen
+	}
+	return true
 }
 
 // lostStart reports whether a presumption is the one of this delivery, whose record was

@@ -84,7 +84,10 @@ type Count struct {
 type Verb string
 
 const (
-	VerbRetry   Verb = "retry"   // try again, with a fresh budget: pending, failed and discarded messages
+	// VerbRetry: try again, with a fresh budget: pending, failed and discarded messages. One
+	// that was retried, and that nothing has happened to since, is left alone. One whose
+	// content is not kept waits for the broker, and no longer keeps its order.
+	VerbRetry   Verb = "retry"
 	VerbDiscard Verb = "discard" // never try again: pending and failed messages
 	VerbRelease Verb = "release" // run a quarantined message after all, under an id of its own
 	VerbReject  Verb = "reject"  // leave a quarantined message unrun for good
@@ -152,6 +155,17 @@ type AuditEntry struct {
 	Before, After string // status
 }
 
+// QuarantineInspector is the part of Inspector for messages in quarantine.
+type QuarantineInspector interface {
+	// Quarantined returns one page of the quarantine, without payload and metadata.
+	Quarantined(ctx context.Context, q QuarantineQuery) ([]QuarantineRow, error)
+	// QuarantinedRow returns one row whole. ErrNotFound if there is none.
+	QuarantinedRow(ctx context.Context, rowID int64) (QuarantineRow, error)
+	// Decide carries out a decision. ErrNotFound; ErrChanged if it was decided before;
+	// ErrNotKept if it is to be released and its codec cannot restore it.
+	Decide(ctx context.Context, d Decision) error
+}
+
 // Inspector is what operators need. It reads and changes committed state only, and
 // works for consumers that are not registered in this process.
 //
@@ -177,13 +191,7 @@ type Inspector interface {
 	// Change carries out one batch, in one transaction.
 	Change(ctx context.Context, c Change) (Changed, error)
 
-	// Quarantined returns one page of the quarantine, without payload and metadata.
-	Quarantined(ctx context.Context, q QuarantineQuery) ([]QuarantineRow, error)
-	// QuarantinedRow returns one row whole. ErrNotFound if there is none.
-	QuarantinedRow(ctx context.Context, rowID int64) (QuarantineRow, error)
-	// Decide carries out a decision. ErrNotFound; ErrChanged if it was decided before;
-	// ErrNotKept if it is to be released and its codec cannot restore it.
-	Decide(ctx context.Context, d Decision) error
+	QuarantineInspector
 
 	// Audit returns decisions, the latest first, with IDs below before (0: all).
 	Audit(ctx context.Context, before int64, limit int) ([]AuditEntry, error)

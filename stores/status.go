@@ -83,7 +83,7 @@ func name(names []string, i uint8) string {
 func parseName(names []string, s string) (uint8, bool) {
 	for i, name := range names {
 		if name == s && s != "" {
-			return uint8(i), true //nolint:gosec // there are few
+			return uint8(i), true
 		}
 	}
 	return 0, false

@@ -42,7 +42,7 @@ func New(ctx context.Context, config Config) (*Broker, error) {
 	if err := config.validate(); err != nil {
 		return nil, err
 	}
-	if err := config.readCredentials(); err != nil {
+	if err := config.authenticate(); err != nil {
 		return nil, err
 	}
 	config.setDefaults()

@@ -24,19 +24,41 @@ import (
 // The environment variables with the credentials for SASL.
 const (
 	UsernameVariable = "MILLPOND_KAFKA_USERNAME"
-	PasswordVariable = "MILLPOND_KAFKA_PASSWORD"
+	PasswordVariable = "MILLPOND_KAFKA_PASSWORD" //nolint:gosec // a name
 )
 
-func (c *Config) readCredentials() error {
-	if c.SASL == "" || c.Username != "" {
+// authenticate chooses the mechanism. The password is kept by that alone, where no print
+// of a Broker shows it.
+func (c *Config) authenticate() error {
+	if c.SASL == "" {
 		return nil
 	}
-	c.Username, c.Password = os.Getenv(UsernameVariable), os.Getenv(PasswordVariable)
+	if c.Username == "" {
+		c.Username, c.Password = os.Getenv(UsernameVariable), os.Getenv(PasswordVariable)
+	}
 	if c.Username == "" {
 		return fmt.Errorf("kafka: SASL mechanism %q needs credentials: set %s and %s", c.SASL, UsernameVariable, PasswordVariable)
 	}
+	switch c.SASL {
+	case SASLPlain:
+		c.mechanism = plain.Auth{User: c.Username, Pass: c.Password}.AsMechanism()
+	case SASLScramSHA256:
+		c.mechanism = scram.Auth{User: c.Username, Pass: c.Password}.AsSha256Mechanism()
+	case SASLScramSHA512:
+		c.mechanism = scram.Auth{User: c.Username, Pass: c.Password}.AsSha512Mechanism()
+	}
+	c.Password = ""
 	return nil
 }
+
+// String leaves the password out.
+func (c Config) String() string {
+	return fmt.Sprintf("kafka://%s (TLS %t, SASL %q, user %q, client %q, %+v, %+v)",
+		strings.Join(c.Brokers, ","), c.TLS != nil, c.SASL, c.Username, c.ClientID, c.Consume, c.Publish)
+}
+
+// GoString is String, for %#v.
+func (c Config) GoString() string { return c.String() }
 
 // client opens a client; it does not connect yet.
 func (c *Config) client(logger watermill.LoggerAdapter, options ...kgo.Opt) (*kgo.Client, error) {
@@ -52,13 +74,8 @@ func (c *Config) client(logger watermill.LoggerAdapter, options ...kgo.Opt) (*kg
 	if c.TLS != nil {
 		all = append(all, kgo.DialTLSConfig(c.TLS.Clone()))
 	}
-	switch c.SASL {
-	case SASLPlain:
-		all = append(all, kgo.SASL(plain.Auth{User: c.Username, Pass: c.Password}.AsMechanism()))
-	case SASLScramSHA256:
-		all = append(all, kgo.SASL(scram.Auth{User: c.Username, Pass: c.Password}.AsSha256Mechanism()))
-	case SASLScramSHA512:
-		all = append(all, kgo.SASL(scram.Auth{User: c.Username, Pass: c.Password}.AsSha512Mechanism()))
+	if c.mechanism != nil {
+		all = append(all, kgo.SASL(c.mechanism))
 	}
 	client, err := kgo.NewClient(append(append(all, options...), c.Options...)...)
 	if err != nil {
@@ -72,8 +89,10 @@ func (c *Config) client(logger watermill.LoggerAdapter, options ...kgo.Opt) (*kg
 func (b *Broker) producing() []kgo.Opt {
 	c := &b.config
 	options := []kgo.Opt{
+		// Publish waits for its messages, which are a batch as they come.
+		kgo.ProducerLinger(0),
 		kgo.RecordDeliveryTimeout(c.Publish.Timeout),
-		kgo.ProducerBatchMaxBytesFn(func(topic string) int32 { return int32(b.maxBytes(topic)) }),
+		kgo.ProducerBatchMaxBytesFn(b.maxBytes),
 	}
 	if c.Publish.Partitioner == PartitionerSarama {
 		options = append(options, kgo.RecordPartitioner(kgo.StickyKeyPartitioner(kgo.SaramaCompatHasher(fnv32a))))

@@ -4,11 +4,13 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
+	"math"
 	"net"
 	"time"
 
 	"github.com/ThreeDotsLabs/watermill/message"
 	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/sasl"
 )
 
 // Config configures a [Broker]. Only Brokers is required. Each field that a URL can
@@ -42,6 +44,8 @@ type Config struct {
 
 	Consume Consume
 	Publish Publish
+
+	mechanism sasl.Mechanism // of SASL, with the credentials
 }
 
 // SASL names a SASL mechanism.
@@ -235,6 +239,15 @@ func (c *Config) validate() error {
 		if d < 0 {
 			wrong(field, d, "use a positive duration, or 0 for the default")
 		}
+	}
+	if n := c.Publish.Partitions; n > math.MaxInt32 {
+		wrong("Publish.Partitions", n, "use a smaller number")
+	}
+	if n := c.Publish.Replication; n > math.MaxInt16 {
+		wrong("Publish.Replication", n, "use a number of brokers")
+	}
+	if n := c.Publish.MaxBytes; n > 0 && n < smallestBatch || n > largestBatch {
+		wrong("Publish.MaxBytes", n, fmt.Sprintf("use a number from %d to %d", smallestBatch, largestBatch))
 	}
 	switch c.Consume.Order {
 	case "", OrderKey, OrderNone:

@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/ThreeDotsLabs/watermill"
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
 )
@@ -109,7 +110,7 @@ func (s *session) waitForAppetite() {
 		case <-s.intake.eaten:
 		case <-patient:
 			for _, p := range full {
-				p.pause(enough)
+				p.pause()
 			}
 			return
 		case <-s.ctx.Done():
@@ -182,8 +183,29 @@ func (s *session) distribute(fetched kgo.FetchTopicPartition) {
 
 // report logs an error that the client recovers from, the same one once a second.
 func (s *session) report(err error) {
-	if text := err.Error(); text != s.intake.lastError || time.Since(s.intake.lastTime) > time.Second {
-		s.intake.lastError, s.intake.lastTime = text, time.Now()
+	if text := err.Error(); text == s.intake.lastError && time.Since(s.intake.lastTime) < time.Second {
+		return
+	}
+	s.intake.lastError, s.intake.lastTime = err.Error(), time.Now()
+	var group *kgo.ErrGroupSession
+	if !errors.As(err, &group) {
 		s.logger.Error("Fetching fails; it is tried again", err, nil)
+		return
+	}
+	s.logger.Error("The group cannot be joined; it is tried again", err, watermill.LogFields{"fix": groupAdvice(err)})
+}
+
+func groupAdvice(err error) string {
+	switch {
+	case errors.Is(err, kerr.InvalidSessionTimeout):
+		return "set session_timeout within the broker's group.min.session.timeout.ms and group.max.session.timeout.ms"
+	case errors.Is(err, kerr.InconsistentGroupProtocol):
+		return "the group has members of another kind, such as watermill-kafka's: stop them first, or use another group"
+	case errors.Is(err, kerr.GroupAuthorizationFailed):
+		return "allow the user to read the group"
+	case errors.Is(err, kerr.UnsupportedVersion):
+		return "the broker does not know protocol=consumer: use protocol=classic"
+	default:
+		return "none, if the broker is just not there"
 	}
 }

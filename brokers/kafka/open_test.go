@@ -3,6 +3,7 @@ package kafka_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net"
 	"net/http/httptest"
 	"net/url"
@@ -215,5 +216,15 @@ func TestCertificates(t *testing.T) {
 	}
 	if _, err := kafka.ParseURL(u); err == nil || !strings.Contains(err.Error(), "no certificate") {
 		t.Errorf("%v", err)
+	}
+}
+
+func TestPasswordIsNotPrinted(t *testing.T) {
+	t.Parallel()
+	config := kafka.Config{Brokers: []string{"a:1"}, SASL: kafka.SASLPlain, Username: "name", Password: "s3cret"}
+	for _, printed := range []string{fmt.Sprint(config), fmt.Sprintf("%+v", config), fmt.Sprintf("%#v", config), fmt.Sprintf("%+v", &config)} {
+		if strings.Contains(printed, "s3cret") || !strings.Contains(printed, "name") {
+			t.Errorf("%s", printed)
+		}
 	}
 }

@@ -32,7 +32,9 @@ type partition struct {
 	changed   sync.Cond // there may be something to take
 	stopped   bool
 	givenUp   bool
-	paused    bool
+	paused    bool // not fetched from
+	watched   bool // the intake waits until it is hungry
+	enough    int  // bytes that are plenty
 	lanes     map[string][]*item // by key in flight: those that wait for it, with OrderKey
 	ready     []*item            // may be delivered before the queue
 	queue     []*item            // fetched, nothing done yet
@@ -142,7 +144,7 @@ func (p *partition) next() *item {
 		p.queue[0] = nil
 		p.queue = p.queue[1:]
 		p.bytes -= size(it.record)
-		p.resume()
+		p.eaten()
 		p.offsets.begin(it)
 		if p.ahead.has(it.record.Offset) {
 			p.offsets.settle(it)
@@ -197,34 +199,39 @@ func (p *partition) again(it *item, delay time.Duration) {
 	})
 }
 
-// full reports whether the partition has plenty waiting and is still fetched from.
+// full reports whether the partition has plenty waiting and is still fetched from. The
+// intake hears when that has changed.
 func (p *partition) full(enough int) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.hasPlenty(enough)
+	p.enough = enough
+	p.watched = p.hasPlenty()
+	return p.watched
 }
 
-func (p *partition) hasPlenty(enough int) bool {
-	return !p.paused && !p.stopped && (len(p.queue) > plentyRecords || p.bytes > enough)
+// hasPlenty is full with p.mu held.
+func (p *partition) hasPlenty() bool {
+	return !p.paused && !p.stopped && (len(p.queue) > plentyRecords || p.bytes > p.enough)
 }
 
 // pause ends the fetching if there is still plenty waiting.
-func (p *partition) pause(enough int) {
+func (p *partition) pause() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.hasPlenty(enough) {
+	if p.hasPlenty() {
 		p.paused = true
 		p.session.client.PauseFetchPartitions(map[string][]int32{p.session.topic: {p.id}})
 	}
 }
 
-// resume fetches again when half is gone, or lets the intake look when the partition
-// has become hungry. p.mu must be held.
-func (p *partition) resume() {
-	n, bytes := len(p.queue), p.bytes
-	if p.paused && n <= plentyRecords/2 && bytes <= plentyBytesMin {
+// eaten notes that the queue has become shorter: fetching resumes when half is gone, and
+// the intake need not wait any longer for a partition that is hungry. p.mu must be held.
+func (p *partition) eaten() {
+	if p.paused && len(p.queue) <= plentyRecords/2 && p.bytes <= p.enough/2 {
 		p.unpause()
-	} else if n == plentyRecords || n == 0 || n%500 == 0 {
+	}
+	if p.watched && !p.hasPlenty() {
+		p.watched = false
 		p.session.intake.poke()
 	}
 }

@@ -99,16 +99,19 @@ func (p *publisher) topic(topic string) error {
 }
 
 // maxBytes is how large a batch for a topic may be.
-func (b *Broker) maxBytes(topic string) int {
-	limit := min(b.config.Publish.MaxBytes, 1<<30)
+func (b *Broker) maxBytes(topic string) int32 {
+	limit := min(b.config.Publish.MaxBytes, largestBatch)
 	if n, ok := b.published.Load(topic); ok && n.(int) >= smallestBatch {
 		limit = min(limit, n.(int))
 	}
-	return limit
+	return int32(limit) //nolint:gosec // no more than largestBatch
 }
 
-// smallestBatch is the least that the client accepts as a limit.
-const smallestBatch = 512
+// The limits between which the client accepts one.
+const (
+	smallestBatch = 512
+	largestBatch  = 64 << 20
+)
 
 // answers are what the broker says to the records of one call.
 type answers struct {
@@ -179,7 +182,7 @@ func (p *publisher) explain(topic string, r *kgo.Record, err error) error {
 
 // tooLarge says how large the message is and how large it may be.
 func (p *publisher) tooLarge(topic string, r *kgo.Record, err error) error {
-	size, limit := size(r), p.broker.maxBytes(topic)
+	size, limit := size(r), int(p.broker.maxBytes(topic))
 	if limit < p.broker.config.Publish.MaxBytes {
 		return fmt.Errorf("%w: it has about %d bytes, the topic's max.message.bytes is %d: make it smaller, or raise that", err, size, limit)
 	}

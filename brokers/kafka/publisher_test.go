@@ -48,7 +48,7 @@ func read(t testing.TB, topic string, n int) []*kgo.Record {
 func TestKeysChoosePartitions(t *testing.T) {
 	t.Parallel()
 	const partitions, n = 7, 60
-	murmur := kgo.KafkaHasher(func(b []byte) uint32 { return murmur2(b) })
+	murmur := kgo.KafkaHasher(murmur2)
 	sarama := kgo.SaramaCompatHasher(func(b []byte) uint32 {
 		h := fnv.New32a()
 		_, _ = h.Write(b)

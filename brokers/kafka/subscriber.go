@@ -50,7 +50,7 @@ func (s *Subscriber) Subscribe(ctx context.Context, topic string) (<-chan *messa
 	defer s.mu.Unlock()
 	if s.closed {
 		sub.cancel()
-		go first.end(leaveAtOnce)
+		go first.end(leaveAtOnce) //nolint:gosec // it has an end of its own
 		return nil, fmt.Errorf("kafka: subscriber: %w", brokers.ErrClosed)
 	}
 	s.subscriptions[sub] = struct{}{}

@@ -68,10 +68,10 @@ func (b *Broker) createTopic(ctx context.Context, topic string) (id kadm.TopicID
 	defer cancel()
 	partitions, replication := int32(-1), int16(-1) // the broker's defaults
 	if n := b.config.Publish.Partitions; n > 0 {
-		partitions = int32(n)
+		partitions = int32(n) //nolint:gosec // checked by validate
 	}
 	if n := b.config.Publish.Replication; n > 0 {
-		replication = int16(n)
+		replication = int16(n) //nolint:gosec // checked by validate
 	}
 	_, err = b.admin.CreateTopic(ctx, partitions, replication, nil, topic)
 	if err != nil && !errors.Is(err, kerr.TopicAlreadyExists) { // made by somebody else, a moment ago

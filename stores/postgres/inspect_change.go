@@ -81,8 +81,9 @@ SELECT (SELECT count(*) FROM scanned), (SELECT coalesce(max(number), 0) FROM sca
 }
 
 // retrySet makes a message due with a fresh budget. What is not kept waits for the
-// broker to deliver it again.
+// broker to deliver it again, and nothing waits for it: it may never come.
 const retrySet = `status = 3, placement = CASE WHEN f.content = 1 THEN 1 ELSE 2 END, attempts = 0, uncounted = 0,
+order_key = CASE WHEN f.content = 1 THEN f.order_key END,
 presumed = false, reserved = false, redrives = f.redrives + 1, budget_at = now(), due_at = now()`
 
 func upTo(number int64) int64 {

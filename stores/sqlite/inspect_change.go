@@ -128,7 +128,8 @@ const setStatusOf = `UPDATE {schema.}{prefix}inbox SET status = ? WHERE (consume
 func (s *Store) change(ctx context.Context, tx *sql.Tx, c stores.Change, b batch) error {
 	status := stores.StatusPending
 	set := `{changed}, status = 3, attempts = 0, uncounted = 0, presumed = 0, reserved = 0, redrives = redrives + 1,
-		budget_at = {now}, due_at = {now}, placement = CASE content WHEN 1 THEN 1 ELSE 2 END`
+		budget_at = {now}, due_at = {now}, placement = CASE content WHEN 1 THEN 1 ELSE 2 END,
+		order_key = CASE content WHEN 1 THEN order_key END` // nothing waits for one that may never come again
 	if c.Verb == stores.VerbDiscard {
 		status = stores.StatusDiscarded
 		set = `{changed}, status = 5, due_at = NULL, reserved = 0`

@@ -3,8 +3,10 @@ package kafka
 import (
 	"fmt"
 	"maps"
+	"net"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 )
 
@@ -44,13 +46,14 @@ func DefaultSettings() map[string]string {
 }
 
 func (s *Server) properties(config Config) string {
-	client := fmt.Sprintf("CLIENT://%s:%d", loopback, s.port)
+	client := "CLIENT://" + s.Address()
+	control := net.JoinHostPort(loopback, strconv.Itoa(s.control))
 	properties := DefaultSettings()
 	maps.Copy(properties, map[string]string{
 		"process.roles":                  "broker,controller",
 		"node.id":                        "1",
-		"controller.quorum.voters":       fmt.Sprintf("1@%s:%d", loopback, s.control),
-		"listeners":                      fmt.Sprintf("%s,CONTROLLER://%s:%d", client, loopback, s.control),
+		"controller.quorum.voters":       "1@" + control,
+		"listeners":                      client + ",CONTROLLER://" + control,
 		"advertised.listeners":           client,
 		"listener.security.protocol.map": "CLIENT:PLAINTEXT,CONTROLLER:PLAINTEXT",
 		"inter.broker.listener.name":     "CLIENT",
