@@ -65,6 +65,8 @@ func harness(protocol kafka.Protocol) brokertest.Harness {
 
 func TestConformance(t *testing.T) { brokertest.Run(t, harness(kafka.ProtocolClassic)) }
 
+func TestConformanceConsumer(t *testing.T) { brokertest.Run(t, harness(kafka.ProtocolConsumer)) }
+
 // produce publishes as a program does that knows nothing of Watermill.
 func produce(t testing.TB, records ...*kgo.Record) {
 	t.Helper()

@@ -187,8 +187,7 @@ func (s *session) report(err error) {
 		return
 	}
 	s.intake.lastError, s.intake.lastTime = err.Error(), time.Now()
-	var group *kgo.ErrGroupSession
-	if !errors.As(err, &group) {
+	if _, ok := errors.AsType[*kgo.ErrGroupSession](err); !ok {
 		s.logger.Error("Fetching fails; it is tried again", err, nil)
 		return
 	}

@@ -32,9 +32,9 @@ type partition struct {
 	changed   sync.Cond // there may be something to take
 	stopped   bool
 	givenUp   bool
-	paused    bool // not fetched from
-	watched   bool // the intake waits until it is hungry
-	enough    int  // bytes that are plenty
+	paused    bool               // not fetched from
+	watched   bool               // the intake waits until it is hungry
+	enough    int                // bytes that are plenty
 	lanes     map[string][]*item // by key in flight: those that wait for it, with OrderKey
 	ready     []*item            // may be delivered before the queue
 	queue     []*item            // fetched, nothing done yet
