@@ -11,8 +11,11 @@ TEST_TIMEOUT ?= 20m
 SOAK ?= 500
 SOAK_TIMEOUT ?= 6h
 
-# ARGS is handed to the program of run, failures and bench: make run ARGS=--without-inbox
+# ARGS is handed to the program of run, failures, swap and bench: make run ARGS=--without-inbox
 ARGS ?=
+
+# BROKER is the file of examples/swap that make swap uses: memory, kafka or kafka-watermill.
+BROKER ?= memory
 
 GOLANGCI_LINT = github.com/golangci/golangci-lint/v2/cmd/golangci-lint v2.15.0
 
@@ -27,6 +30,10 @@ run: ## Run the quickstart: kills and duplicates, and nothing lost or doubled. N
 .PHONY: failures
 failures: ## Run the failures: a handler that fails in five ways, and the repair. No server needed.
 	$(GO) run ./examples/failures $(ARGS)
+
+.PHONY: swap
+swap: ## Run one service on BROKER=memory, kafka or kafka-watermill: the same table on each.
+	$(GO) run ./examples/swap --config examples/swap/$(BROKER).yaml $(ARGS)
 
 .PHONY: test
 test: race ## Run all tests under the race detector; starts the servers it needs.

@@ -1,9 +1,13 @@
 package middleware_test
 
 import (
+	"context"
 	"errors"
+	"slices"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/ThreeDotsLabs/watermill/message"
 
@@ -104,4 +108,78 @@ func TestPanicInAnInterruptedAttemptIsNoCrash(t *testing.T) {
 			t.Errorf("%+v\n%s", r, store.story())
 		}
 	})
+}
+
+// Its row says that the broker keeps it, which is not so: the quarantine does.
+func TestEarlyAckOfASuspectMessageAtTheShutdownLeavesNothingPending(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		store := newLedger()
+		ctx, stop := context.WithCancel(suspect(t.Context()))
+		_, err := newInbox(t, store).Middleware(ackThen(func(*message.Message) error {
+			stop()
+			return context.Canceled
+		}))(newMessage(ctx, "a"))
+		if r := store.row("a"); err != nil || len(store.quarantined) != 1 || r.status != stores.StatusFailed || r.presumed {
+			t.Errorf("%v, %d in quarantine, %+v\n%s", err, len(store.quarantined), r, store.story())
+		}
+	})
+}
+
+// A handler that has acked still runs: its place is taken, and its end is awaited.
+func TestWorkerWaitsForHandlersThatAckEarly(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		store := newLedger()
+		ids := []string{"a", "b", "c"}
+		for _, id := range ids {
+			store.put(failedBefore(id, stores.PlacementParked, 1))
+		}
+		var running, most atomic.Int32
+		w := work(t, newInbox(t, store), func(m *message.Message) error {
+			m.Ack()
+			most.Store(max(most.Load(), running.Add(1)))
+			<-time.After(10 * time.Second)
+			running.Add(-1)
+			return m.Context().Err()
+		}, func() {
+			waitUntil(t, func() bool {
+				return !slices.ContainsFunc(ids, func(id string) bool { return store.row(id).status != stores.StatusCompleted })
+			})
+		}, func(c *middleware.RetryWorkerConfig) { c.Concurrency = 1 })
+		if s := w.Stats(); most.Load() != 1 || s.Completed != 3 || s.Failed != 0 {
+			t.Errorf("%d ran at once, %+v\n%s", most.Load(), s, store.story())
+		}
+	})
+}
+
+// The row keeps a message that is retried; a copy in quarantine could be run beside it.
+func TestEarlyAckOfARetriedMessageIsNotQuarantined(t *testing.T) {
+	t.Parallel()
+	for name, away := range map[string]time.Duration{"a hiccup": time.Second, "an outage": 10 * time.Minute} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				store, runs, start := newLedger(), 0, time.Now()
+				store.put(failedBefore("a", stores.PlacementParked, 1))
+				store.fault = func(call string) error {
+					if call == "record" && time.Since(start) < away {
+						return stores.ErrUnavailable
+					}
+					return nil
+				}
+				work(t, newInbox(t, store), func(m *message.Message) error {
+					m.Ack()
+					if runs++; time.Since(start) < away {
+						return errors.New("boom")
+					}
+					return nil
+				}, func() { waitUntil(t, func() bool { return store.row("a").status == stores.StatusCompleted }) },
+					func(c *middleware.RetryWorkerConfig) { c.PollInterval = time.Minute })
+				if len(store.quarantined) != 0 || name == "a hiccup" && runs != 2 {
+					t.Errorf("%d runs, %d in quarantine\n%s", runs, len(store.quarantined), store.story())
+				}
+			})
+		})
+	}
 }

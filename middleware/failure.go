@@ -212,6 +212,7 @@ func (d *delivery) recordWithin(ctx context.Context, f *stores.Failure) error {
 // recorded is the answer for the router once a failure is on record.
 func (d *delivery) recorded(f *stores.Failure, cause error) error {
 	d.end.Class, d.end.Attempts, d.end.DueIn, d.end.Err = f.Class, f.Attempts, f.DueIn, cause
+	d.end.Final = f.Status == stores.StatusFailed
 	if d.retry == nil && d.end.Runs > 0 && d.acked() {
 		d.end.Err = errors.Join(ErrAckedEarly, cause)
 	}

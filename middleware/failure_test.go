@@ -295,3 +295,29 @@ func TestPanicIsRecordedBeforeItGoesOnUp(t *testing.T) {
 		t.Error(err) // the redelivery of what is parked by now
 	}
 }
+
+// Some brokers deliver again at once what is given back, and count it.
+func TestMessageThatIsNotDueForLongSpendsFewDeliveries(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		store, runs, deliveries, start := newLedger(), 0, 0, time.Now()
+		in := newInbox(t, store, redelivered)
+		for store.row("a").status != stores.StatusCompleted {
+			if deliveries++; deliveries > 100 {
+				t.Fatalf("%d deliveries in %s", deliveries, time.Since(start))
+			}
+			_, _ = in.Middleware(handle(func(*message.Message) error {
+				if runs++; runs == 1 {
+					return middleware.RetryAfter(errors.New("rate limited"), time.Hour)
+				}
+				return nil
+			}))(newMessage(t.Context(), "a"))
+		}
+		if runs != 2 || time.Since(start) != time.Hour {
+			t.Errorf("%d runs, completed after %s", runs, time.Since(start))
+		}
+		if most := int(time.Hour/(5*time.Minute)) + 1; deliveries > most {
+			t.Errorf("%d deliveries, want at most one in each Hold.Limit", deliveries)
+		}
+	})
+}

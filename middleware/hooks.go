@@ -63,10 +63,11 @@ type DeliveryEnd struct {
 	Runs    int  // how often the handler was run for this delivery
 	Retry   bool // it came from a RetryWorker
 
-	// Of the failure, for ResultParked, ResultGivenBack and ResultFailed.
+	// Of the failure, for ResultParked, ResultGivenBack, ResultFailed and ResultPanicked.
 	Class    stores.Class
 	Attempts int           // that count, this one included
 	DueIn    time.Duration // until the next attempt
+	Final    bool          // there is none: the message has failed for good
 
 	Held time.Duration // how long the delivery was held
 	Took time.Duration

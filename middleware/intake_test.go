@@ -274,3 +274,58 @@ func TestIntakePausesAgainAndAgain(t *testing.T) {
 		}
 	})
 }
+
+// A store that answers some calls and refuses others, such as one that has become
+// read-only, is not asked more often for seeming to be back each time.
+func TestStoreThatOnlyReadsDoesNotMakeTheIntakeFlap(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		store, hook := newLedger(), &intakeHook{}
+		in := newInbox(t, store, func(c *middleware.InboxConfig) {
+			c.Hold.Limit, c.Hooks = time.Minute, []middleware.Hook{hook}
+		})
+		store.failing("record")
+		results := make(chan error)
+		for i := range 4 {
+			go func() {
+				_, err := in.Middleware(handle(mustNotRun(t)))(newMessage(suspect(t.Context()), fmt.Sprint(i)))
+				results <- err
+			}()
+		}
+		for range 4 {
+			if err := <-results; !errors.Is(err, middleware.ErrNotNow) {
+				t.Error(err)
+			}
+		}
+		if n := store.calls("record"); n < 10 || n > 4*60 || hook.paused > 4*60 {
+			t.Errorf("in a minute it was asked to write %d times by 4 deliveries, and paused %d times", n, hook.paused)
+		}
+	})
+}
+
+// Messages whose failures the store refuses, while it serves all others.
+func TestFailuresThatTheStoreRefusesStopNobodyElse(t *testing.T) {
+	t.Parallel()
+	for _, refused := range []int{1, 5} {
+		synctest.Test(t, func(t *testing.T) {
+			store := &scriptedStore{record: func(int, stores.Failure) error { return stores.ErrUnavailable }}
+			in := newInbox(t, store)
+			ctx, stop := context.WithCancel(t.Context())
+			wait := crowd(ctx, in, refused, fail)
+			synctest.Wait()
+			start := time.Now()
+			const healthy = 1000
+			for i := range healthy {
+				if _, err := in.Middleware(handle(succeed))(newMessage(t.Context(), fmt.Sprint("healthy ", i))); err != nil {
+					t.Fatal(err)
+				}
+				<-time.After(10 * time.Millisecond) // what they take each
+			}
+			if took := time.Since(start); took > 15*time.Second {
+				t.Errorf("beside %d messages that the store refuses, %d others took %s instead of 10 s", refused, healthy, took)
+			}
+			stop()
+			wait()
+		})
+	}
+}

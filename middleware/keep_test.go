@@ -88,6 +88,31 @@ func TestMessageIsHeldUntilItIsEncoded(t *testing.T) {
 	}
 }
 
+// A codec that does not take one message must not make it run for ever: the attempts
+// count, and the broker keeps the message meanwhile.
+func TestFailuresOfAMessageThatIsNeverEncodedAreCounted(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		store, runs := newLedger(), 0
+		in := newInbox(t, store, func(c *middleware.InboxConfig) {
+			c.Keep.Codec = &middleware.Codec{Name: "json", Decode: hide, Encode: func(_ context.Context, k middleware.Kept) (middleware.Kept, error) {
+				return k, errors.New("no JSON")
+			}}
+		})
+		for attempt := 1; attempt <= 3; attempt++ {
+			ctx := brokers.WithDelivery(t.Context(), brokers.Delivery{})
+			_, err := in.Middleware(handle(func(*message.Message) error { runs++; return errors.New("boom") }))(newMessage(ctx, "a"))
+			r := store.row("a")
+			if err == nil || !brokers.GiveBackFrom(ctx).Failed || runs != attempt || r.failure.Attempts != attempt || r.status != stores.StatusPending {
+				t.Fatalf("%v, %d runs, %+v\n%s", err, runs, r, store.story())
+			}
+			if r.failure.Placement != stores.PlacementRedelivered || r.failure.Content.Payload != nil {
+				t.Errorf("kept %+v", r.failure.Content)
+			}
+		}
+	})
+}
+
 // What cannot be read back is a failure like others, until the budget is spent.
 func TestMessageThatCannotBeDecodedHasFailed(t *testing.T) {
 	t.Parallel()

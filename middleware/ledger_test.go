@@ -217,6 +217,9 @@ func (l *ledger) Record(_ context.Context, f stores.Failure) (int64, error) {
 		l.rows[id] = r
 	} else {
 		r.revision++
+		if r.failure.Attempts+r.failure.Uncounted == 0 {
+			r.first = time.Now() // what it did before was to wait
+		}
 	}
 	if f.Content == nil {
 		f.Content = r.failure.Content

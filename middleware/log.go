@@ -41,6 +41,9 @@ func (d *delivery) report() {
 	}
 	if d.end.Class != "" {
 		attrs = append(attrs, slog.String("class", string(d.end.Class)), slog.Int("attempts", d.end.Attempts))
+		if d.end.Final {
+			attrs = append(attrs, slog.Bool("final", true))
+		}
 		if d.end.DueIn > 0 {
 			attrs = append(attrs, slog.Duration("due_in", d.end.DueIn))
 		}
@@ -61,7 +64,9 @@ func (d *delivery) logHold(reason error) {
 	switch {
 	case errors.Is(reason, ErrInFlight), errors.Is(reason, errDeferred), errors.Is(reason, errBehind):
 		level = slog.LevelDebug
-	case errors.Is(reason, stores.ErrUnavailable), errors.Is(reason, stores.ErrCommitUnknown):
+	case concernsStore(reason): // the intake says so, once
+		level = slog.LevelDebug
+	case errors.Is(reason, stores.ErrCommitUnknown):
 		level = slog.LevelWarn
 	}
 	if d.in.log.Enabled(d.ctx, level) {

@@ -1,6 +1,8 @@
 package middleware_test
 
 import (
+	"fmt"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -99,6 +101,29 @@ func TestSuspectMessageBehindAnotherIsNotCounted(t *testing.T) {
 	}
 	if f := store.recorded[1]; f.Start || f.Attempts != 0 || f.Version != 1 || f.Placement != stores.PlacementParked {
 		t.Errorf("%+v", f)
+	}
+}
+
+// Brokers allow keys that are too long for an index.
+func TestLongOrderKeysAreKeptAsHashes(t *testing.T) {
+	t.Parallel()
+	longest := strings.Repeat("k", stores.MaxOrderKeyBytes)
+	store := newLedger()
+	in := newInbox(t, store, ordered)
+	got := make(map[string]bool)
+	for i, key := range []string{longest, longest + "a", longest + "b", strings.Repeat("k", 1<<20)} {
+		id := fmt.Sprint(i)
+		if _, err := in.Middleware(handle(fail))(ofKey(t, id, key, false)); err != nil {
+			t.Fatal(err)
+		}
+		kept := string(store.row(id).failure.OrderKey)
+		if len(kept) > stores.MaxOrderKeyBytes || got[kept] || (kept == key) != (key == longest) {
+			t.Errorf("a key of %d bytes is kept as %q", len(key), kept)
+		}
+		got[kept] = true
+	}
+	if _, err := in.Middleware(handle(mustNotRun(t)))(ofKey(t, "next", longest+"a", false)); err != nil || store.row("next").failure.Class != stores.ClassOrder {
+		t.Error("a long key keeps no order:", err, store.story())
 	}
 }
 

@@ -89,6 +89,47 @@ func TestMaxAgeEndsTheRetries(t *testing.T) {
 	})
 }
 
+// Waiting behind others, or in quarantine, is not failing.
+func TestAgeBeginsWithTheFirstFailure(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		store := newLedger()
+		in := newInbox(t, store, func(c *middleware.InboxConfig) { c.Retry.MaxAge = time.Hour })
+		waited := failedBefore("a", stores.PlacementRedelivered, 0)
+		waited.Class = stores.ClassOrder
+		store.put(waited)
+		<-time.After(25 * time.Hour)
+		for attempt := 1; attempt <= 2; attempt++ {
+			_, err := in.Middleware(handle(fail))(newMessage(t.Context(), "a"))
+			if r := store.row("a"); err != nil || r.failure.Attempts != attempt || r.status != stores.StatusPending {
+				t.Fatalf("%v, after failure %d: %+v", err, attempt, r)
+			}
+			store.mu.Lock()
+			store.rows["a"].failure.Placement, store.rows["a"].due = stores.PlacementRedelivered, time.Now()
+			store.mu.Unlock()
+		}
+	})
+}
+
+// Whatever a handler asks for, a message ends within its bounds.
+func TestRetryAfterEndsWithTheMaxAge(t *testing.T) {
+	t.Parallel()
+	for _, after := range []time.Duration{2 * time.Hour, math.MaxInt64} {
+		synctest.Test(t, func(t *testing.T) {
+			store, begun := newLedger(), time.Now()
+			in := newInbox(t, store, func(c *middleware.InboxConfig) { c.Retry.MaxAge = time.Hour })
+			store.put(failedBefore("a", stores.PlacementRedelivered, 1))
+			<-time.After(40 * time.Minute)
+			_, err := in.Middleware(handle(func(*message.Message) error {
+				return middleware.RetryAfter(errors.New("boom"), after)
+			}))(newMessage(t.Context(), "a"))
+			if r := store.row("a"); err != nil || r.status != stores.StatusPending || r.due.Sub(begun) != time.Hour {
+				t.Errorf("%v, due %s after its first failure", err, r.due.Sub(begun))
+			}
+		})
+	}
+}
+
 func TestHandlersHavePoliciesOfTheirOwn(t *testing.T) {
 	t.Parallel()
 	store := &scriptedStore{}

@@ -67,7 +67,10 @@ func (f *feed) run(ctx context.Context, out chan<- *message.Message) {
 	var running sync.WaitGroup
 	defer running.Wait()
 	limit := f.w.config.Concurrency
-	var pause time.Duration // after failures
+	var (
+		pause   time.Duration // after failures
+		failing bool          // and said so
+	)
 	for ctx.Err() == nil {
 		begun := time.Now()
 		batch, err := f.due(ctx, limit)
@@ -77,12 +80,15 @@ func (f *feed) run(ctx context.Context, out chan<- *message.Message) {
 		}
 		if err != nil {
 			pause = min(max(2*pause, f.w.config.PollInterval), max(30*time.Second, f.w.config.PollInterval))
-			f.w.in.log.Warn("millpond: retry worker cannot ask for due messages",
-				slog.String("consumer", f.consumer.String()), slog.String("error", err.Error()))
+			if !failing {
+				f.w.in.log.Warn("millpond: retry worker cannot ask for due messages, and tries again",
+					slog.String("consumer", f.consumer.String()), slog.String("error", printableText(err)))
+			}
+			failing = true
 			sleep(ctx, jitter(pause))
 			continue
 		}
-		pause = 0
+		pause, failing = 0, false
 		for i, r := range batch {
 			if !f.begin(ctx, out, free, &running, r, begun) {
 				f.giveBack(ctx, batch[i:], SkipStopping)

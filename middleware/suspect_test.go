@@ -239,3 +239,65 @@ func TestNewcomersWithoutFactsAreSuspect(t *testing.T) {
 		t.Errorf("%d were looked at, %d were counted before", store.calls("look"), store.calls("record"))
 	}
 }
+
+// losesStarts is a ledger that keeps the first record of a start and then is away for
+// a while, so that nobody hears of it.
+type losesStarts struct {
+	*ledger
+
+	away  time.Duration
+	since time.Time
+}
+
+func (l *losesStarts) Record(ctx context.Context, f stores.Failure) (int64, error) {
+	version, err := l.ledger.Record(ctx, f)
+	if f.Start && l.since.IsZero() {
+		l.since = time.Now()
+		return 0, stores.ErrUnavailable
+	}
+	return version, err
+}
+
+func (l *losesStarts) Look(ctx context.Context, k stores.Key, f stores.Fingerprint) (stores.Verdict, error) {
+	if !l.since.IsZero() && time.Since(l.since) < l.away {
+		return stores.Verdict{}, stores.ErrUnavailable
+	}
+	return l.ledger.Look(ctx, k, f)
+}
+
+// What this delivery has begun and not heard of is no crash of somebody else.
+func TestStartWhoseAnswerIsLostIsNoCrash(t *testing.T) {
+	t.Parallel()
+	for name, away := range map[string]time.Duration{"back at once": 0, "back when others may begin": time.Minute} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			for _, most := range []int{1, 10} {
+				synctest.Test(t, func(t *testing.T) {
+					store, runs := &losesStarts{ledger: newLedger(), away: away}, 0
+					in := newInbox(t, store, func(c *middleware.InboxConfig) { c.Retry.MaxAttempts = most })
+					_, err := in.Middleware(handle(func(*message.Message) error { runs++; return errors.New("boom") }))(newMessage(suspect(t.Context()), "a"))
+					if r := store.row("a"); err != nil || runs != 1 || r.failure.Attempts != 1 || r.failure.Class != stores.ClassTransient {
+						t.Errorf("%v, %d runs of at most %d, %+v\n%s", err, runs, most, r, store.story())
+					}
+				})
+			}
+		})
+	}
+}
+
+// Its own start must not keep it waiting until others might begin.
+func TestSuspectAttemptThatConflictsIsRepeatedAtOnce(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		store, runs, start := newLedger(), 0, time.Now()
+		_, err := newInbox(t, store).Middleware(handle(func(*message.Message) error {
+			if runs++; runs < 3 {
+				return middleware.Conflicted(errors.New("conflict"))
+			}
+			return nil
+		}))(newMessage(suspect(t.Context()), "a"))
+		if took := time.Since(start); err != nil || runs != 3 || took != 0 {
+			t.Errorf("%v, %d runs in %s\n%s", err, runs, took, store.story())
+		}
+	})
+}

@@ -19,11 +19,12 @@ const (
 
 // adapters are the packages of this module that open a scheme.
 var adapters = map[string]string{
-	"memory":     "brokers/memory",
-	"kafka":      "brokers/kafka",
-	"postgres":   "stores/postgres",
-	"postgresql": "stores/postgres",
-	"sqlite":     "stores/sqlite",
+	"memory":          "brokers/memory",
+	"kafka":           "brokers/kafka",
+	"kafka+watermill": "brokers/kafka/official",
+	"postgres":        "stores/postgres",
+	"postgresql":      "stores/postgres",
+	"sqlite":          "stores/sqlite",
 }
 
 // adapter reports a scheme that no imported package opens.

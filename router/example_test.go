@@ -25,7 +25,6 @@ func Example() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	defer os.RemoveAll(dir)
 	file := filepath.Join(dir, "millpond.yaml")
 	if err := os.WriteFile(file, []byte(`
 service: warehouse
@@ -39,7 +38,6 @@ log:
 		log.Fatal(err)
 	}
 	ctx, stop := context.WithCancel(context.Background())
-	defer stop()
 
 	svc, err := router.Load(ctx, file)
 	if err != nil {
@@ -58,7 +56,6 @@ log:
 	if err != nil {
 		log.Fatal(err)
 	}
-	defer db.Close()
 	if _, err := db.ExecContext(ctx, `CREATE TABLE stock (item TEXT, n INTEGER); INSERT INTO stock VALUES ('pears', 10)`); err != nil {
 		log.Fatal(err)
 	}
@@ -73,6 +70,8 @@ log:
 		log.Fatal(err)
 	}
 	fmt.Println("pears left:", stock(db))
+	_ = db.Close()
+	_ = os.RemoveAll(dir)
 	// Output: pears left: 9
 }
 

@@ -26,11 +26,11 @@ const brokenHeader = "broken"
 
 // harness describes the broker to the conformance suite. With one message in flight per
 // partition the suite, whose topics have one partition, could not have several.
-func harness(protocol kafka.Protocol) brokertest.Harness {
+func harness(addresses []string, protocol kafka.Protocol) brokertest.Harness {
 	return brokertest.Harness{
 		Open: func(t testing.TB) brokers.Broker {
 			b, err := kafka.New(t.Context(), kafka.Config{
-				Brokers: testenv.Kafka(t),
+				Brokers: addresses,
 				Consume: kafka.Consume{
 					InFlightPerPartition: 8, Protocol: protocol, SessionTimeout: 3 * time.Second,
 					Unmarshal: func(r *kgo.Record) (*message.Message, error) {
@@ -51,10 +51,10 @@ func harness(protocol kafka.Protocol) brokertest.Harness {
 			b.(tapped).wires.Cut(s.(*kafka.Subscriber))
 		},
 		PublishForeign: func(t testing.TB, _ brokers.Broker, topic string, payload []byte) {
-			produce(t, &kgo.Record{Topic: topic, Value: payload})
+			produce(t, addresses, &kgo.Record{Topic: topic, Value: payload})
 		},
 		PublishUndecodable: func(t testing.TB, _ brokers.Broker, topic string) {
-			produce(t, &kgo.Record{Topic: topic, Value: []byte("x"), Headers: []kgo.RecordHeader{{Key: brokenHeader}}})
+			produce(t, addresses, &kgo.Record{Topic: topic, Value: []byte("x"), Headers: []kgo.RecordHeader{{Key: brokenHeader}}})
 		},
 		OldMessages: true,
 		Short:       true,
@@ -63,14 +63,28 @@ func harness(protocol kafka.Protocol) brokertest.Harness {
 	}
 }
 
-func TestConformance(t *testing.T) { brokertest.Run(t, harness(kafka.ProtocolClassic)) }
+func TestConformance(t *testing.T) {
+	t.Parallel()
+	brokertest.Run(t, harness(testenv.Kafka(t), kafka.ProtocolClassic))
+}
 
-func TestConformanceConsumer(t *testing.T) { brokertest.Run(t, harness(kafka.ProtocolConsumer)) }
+// TestConformanceConsumer has a broker that hears from its members more often than every
+// five seconds, and notices their death sooner than after 45.
+func TestConformanceConsumer(t *testing.T) {
+	t.Parallel()
+	server := testenv.PrivateKafka(t, testenv.WithKafkaSettings(map[string]string{
+		"group.consumer.min.heartbeat.interval.ms": "200",
+		"group.consumer.heartbeat.interval.ms":     "200",
+		"group.consumer.min.session.timeout.ms":    "1000",
+		"group.consumer.session.timeout.ms":        "3000",
+	}))
+	brokertest.Run(t, harness([]string{server.Address()}, kafka.ProtocolConsumer))
+}
 
 // produce publishes as a program does that knows nothing of Watermill.
-func produce(t testing.TB, records ...*kgo.Record) {
+func produce(t testing.TB, addresses []string, records ...*kgo.Record) {
 	t.Helper()
-	client, err := kgo.NewClient(kgo.SeedBrokers(testenv.Kafka(t)...))
+	client, err := kgo.NewClient(kgo.SeedBrokers(addresses...))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -20,7 +20,7 @@ func TestForeignProducer(t *testing.T) {
 	t.Parallel()
 	topic := newTopic(t, testenv.Kafka(t), 1)
 	at := time.UnixMilli(1_700_000_000_000)
-	produce(t,
+	produce(t, testenv.Kafka(t),
 		&kgo.Record{
 			Topic: topic, Key: []byte("key\xff"), Value: []byte("\x00value"), Timestamp: at,
 			Headers: []kgo.RecordHeader{
@@ -62,7 +62,7 @@ func TestBrokersTime(t *testing.T) {
 	b := newBroker(t, kafka.Config{})
 	s := subscriber(t, b, brokers.SubscriberConfig{Group: uuid.NewString()})
 	messages := subscribe(t, s, topic)
-	produce(t, &kgo.Record{Topic: topic, Timestamp: time.UnixMilli(1)})
+	produce(t, testenv.Kafka(t), &kgo.Record{Topic: topic, Timestamp: time.UnixMilli(1)})
 	msg, d := receive(t, messages)
 	msg.Ack()
 	if since := time.Since(d.Time); since < -time.Minute || since > time.Minute {

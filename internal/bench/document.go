@@ -43,6 +43,7 @@ in one run. ` + "`make bench`" + ` makes this comparison on yours, and this docu
 - A parked message is recorded as the inbox records it, with its payload. Every run of
   the handler is counted, and a message that a retry worker runs twice, or not at all,
   ends the bench.
+- On Kafka the adapters are compared, without an inbox, and on a private broker.
 - The server is private, on loopback, with durable settings: every commit is flushed.
   Its autovacuum is off and no checkpoint falls into a cell, for both would strike
   single cells at random.

@@ -5,8 +5,9 @@ import "fmt"
 // goalWorkers is how many workers the goals speak of, unless they say otherwise.
 const goalWorkers = 16
 
-// goal is what a ratio shall reach: at least the floor, better the aim. Without another
-// recipe to compare with it is what the rate shall reach, in messages a second.
+// goal is what a ratio shall reach: at least the floor, better the aim, if there is one.
+// Without another recipe to compare with it is what the rate shall reach, in messages a
+// second.
 type goal struct {
 	what                   string
 	group, recipe, against string
@@ -26,6 +27,10 @@ var goals = []goal{
 	{"retry worker, messages a second", "failures", retryWorker, "", goalWorkers, 2000, 5000, false},
 	{"retry worker, others not due / none", "failures", retryCrowded, retryWorker, goalWorkers, 0.9, 1, false},
 	{"partitions, 1 % poison / none", "failures", onePercent, withoutPoison, goalWorkers, 0.9, 1, false},
+	{"Kafka, no-op: millpond / watermill-kafka", "kafka", kafkaNoOp, officialNoOp, partitionCount, 1, 0, false},
+	{"Kafka, 2 ms: the same", "kafka", kafkaBusy, officialBusy, partitionCount, 0.95, 0, false},
+	{"Kafka, 2 ms, 32 in flight: the same", "kafka", kafkaWide, officialBusy, partitionCount, 15, 0, false},
+	{"Kafka, publish in batches: the same", "kafka", kafkaPublish, officialPublish, partitionCount, 10, 0, false},
 }
 
 // What a call of the inbox may cost beside the store's.
@@ -78,14 +83,18 @@ func (g goal) result(rate, cpu span) goalResult {
 	}
 	verdict := "missed"
 	switch {
-	case counts >= g.aim:
+	case g.aim > 0 && counts >= g.aim:
 		verdict = "aim reached"
 	case counts >= g.floor:
 		verdict = "floor reached"
 	}
+	aim := g.aim
+	if aim == 0 {
+		aim = unknown
+	}
 	return goalResult{
 		What:  fmt.Sprintf("%s, %s", g.what, plural(g.workers, "worker")),
-		Floor: g.floor.text(), Aim: g.aim.text(),
+		Floor: g.floor.text(), Aim: aim.text(),
 		Rate: rate, CPU: cpu, Verdict: verdict,
 	}
 }

@@ -28,7 +28,7 @@ func main() {
 }
 
 // groupNames are the groups, in the order in which they are measured.
-var groupNames = []string{"first", "duplicates", "far-first", "far-duplicates", "failures", "sqlite", "middleware"}
+var groupNames = []string{"first", "duplicates", "far-first", "far-duplicates", "failures", "sqlite", "kafka", "middleware"}
 
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	flags := flag.NewFlagSet("bench", flag.ContinueOnError)

@@ -53,7 +53,7 @@ func TestRun(t *testing.T) {
 			}
 		}
 	}
-	for name, want := range map[string]int{"first": 12, "duplicates": 8, "far-first": 2, "far-duplicates": 4, "failures": 7, "sqlite": 6} {
+	for name, want := range map[string]int{"first": 12, "duplicates": 8, "far-first": 2, "far-duplicates": 4, "failures": 7, "sqlite": 6, "kafka": 7} {
 		if rows[name] != want {
 			t.Errorf("%s: %d rows, want %d", name, rows[name], want)
 		}

@@ -60,7 +60,7 @@ func (g *group) measure(ctx context.Context, o options) ([]contender, error) {
 	}
 	o.progress.Printf("%s: %d cells, finding out how many messages each takes", g.title, len(contenders))
 	for i := range contenders {
-		if err := g.calibrate(ctx, &contenders[i], o.cell); err != nil {
+		if err := g.calibrate(ctx, &contenders[i], o.cell*time.Duration(max(g.longer, 1))); err != nil {
 			return nil, contenders[i].failed(err)
 		}
 	}
@@ -98,7 +98,7 @@ func (c *contender) failed(err error) error {
 // connections and prepares their statements.
 func (g *group) calibrate(ctx context.Context, c *contender, cell time.Duration) error {
 	if c.recipe.job != nil {
-		return c.calibrate(cell, func(n int) (took time.Duration, err error) {
+		return c.calibrate(cell, g.least, func(n int) (took time.Duration, err error) {
 			err = g.withJob(ctx, c, n, func(j *job) error {
 				took, _, err = j.run()
 				return err
@@ -107,29 +107,29 @@ func (g *group) calibrate(ctx context.Context, c *contender, cell time.Duration)
 		})
 	}
 	return g.withDriver(ctx, c, func(d *driver) error {
-		return c.calibrate(cell, func(n int) (time.Duration, error) {
+		return c.calibrate(cell, g.least, func(n int) (time.Duration, error) {
 			took, _, err := d.run(g.deliveries(c.recipe, n), n)
 			return took, err
 		})
 	})
 }
 
-func (c *contender) calibrate(cell time.Duration, run func(n int) (time.Duration, error)) error {
+func (c *contender) calibrate(cell time.Duration, least int, run func(n int) (time.Duration, error)) error {
 	best := 0.0 // messages a second; what is slower was disturbed
-	n := 8 * c.workers
+	n := max(least, 8*c.workers)
 	for tries := 0; tries < 3; {
 		took, err := run(n)
 		if err != nil {
 			return err
 		}
-		best = max(best, float64(n)/took.Seconds())
-		if took < cell/8 {
+		if took < cell/8 { // too short to say much
 			n *= 2
 			continue
 		}
+		best = max(best, float64(n)/took.Seconds())
 		tries++
 	}
-	c.count = max(int(best*cell.Seconds()), 4*c.workers)
+	c.count = max(int(best*cell.Seconds()), least, 4*c.workers)
 	return nil
 }
 

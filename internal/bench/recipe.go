@@ -50,6 +50,8 @@ type group struct {
 	workers []int
 	recipes []recipe
 
+	longer     int     // how many times longer its cells take than others; 0: once
+	least      int     // messages of a cell, at least; 0: some for each worker
 	server     *server // what its recipes talk to; nil for none
 	sharedCPU  bool    // this process does more than the client's work, so its CPU time says nothing
 	deliveries func(r *recipe, n int) load

@@ -138,6 +138,7 @@ type machine struct {
 	System    string `json:"system"`
 	Go        string `json:"go"`
 	Postgres  string `json:"postgres,omitempty"`
+	Kafka     string `json:"kafka,omitempty"`
 	Flush     figure `json:"flush_us"` // of 8 kB to the disk
 	LoadStart figure `json:"load_at_start"`
 	LoadEnd   figure `json:"load_at_end"`
@@ -149,6 +150,9 @@ func (m machine) String() string {
 	}
 	if m.Postgres != "" {
 		parts = append(parts, "PostgreSQL "+m.Postgres)
+	}
+	if m.Kafka != "" {
+		parts = append(parts, "Kafka "+m.Kafka)
 	}
 	parts = append(parts,
 		"8 kB flushed to the disk in "+m.Flush.text()+" µs",

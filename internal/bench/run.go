@@ -33,6 +33,11 @@ func measureAll(ctx context.Context, o options) (_ *report, err error) {
 			return nil, err
 		}
 	}
+	if slices.Contains(o.groups, "kafka") {
+		if err := r.measureKafka(ctx, o); err != nil {
+			return nil, err
+		}
+	}
 	if slices.Contains(o.groups, "middleware") {
 		o.progress.Print(middlewareTitle)
 		if r.Middleware, err = measureInbox(ctx, o); err != nil {

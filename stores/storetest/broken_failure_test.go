@@ -317,6 +317,37 @@ class, error_group, error, topic, coordinates) VALUES (1, ?, 3, 1, 1, 1, 0, 0, '
 		fails: []string{"order/behind an earlier message", "order/order keys byte by byte", "order/workers and deliveries at once"},
 	},
 	{
+		name: "what the broker has lost keeps its order",
+		wrap: func(s stores.Store, admin *sql.DB) stores.Store {
+			return onBegin(func(ctx context.Context, s stores.Store, c stores.Claim) (stores.Attempt, stores.Verdict, error) {
+				if _, err := admin.ExecContext(ctx, "UPDATE millpond_failure SET due_at = last_at WHERE placement = 2"); err != nil {
+					return nil, stores.Verdict{}, err
+				}
+				return s.Begin(ctx, c)
+			})(s, admin)
+		},
+		limit: 3 * time.Second,
+		fails: []string{"order/a message the broker has lost lets go"},
+	},
+	{
+		name:  "what is retried without content keeps its order",
+		wrap:  onChange("", "UPDATE millpond_failure SET order_key = CAST('order' AS BLOB) WHERE placement = 2"),
+		fails: []string{"order/retried without content"},
+	},
+	{
+		name: "the wait behind others is a part of the age",
+		wrap: func(s stores.Store, admin *sql.DB) stores.Store {
+			return onRecord(func(ctx context.Context, s stores.Store, f stores.Failure) (int64, error) {
+				version, err := s.Record(ctx, f)
+				if err == nil {
+					_, err = admin.ExecContext(ctx, "UPDATE millpond_failure SET budget_at = first_at")
+				}
+				return version, err
+			})(s, admin)
+		},
+		fails: []string{"order/the age of one that waited"},
+	},
+	{
 		name:  "a text is looked for as a pattern",
 		wrap:  func(s stores.Store, admin *sql.DB) stores.Store { return likes{s, admin} },
 		fails: []string{"inspect/filters"},

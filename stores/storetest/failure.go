@@ -89,14 +89,13 @@ func (b *bench) fails(store stores.Failures, id string, changes ...func(*stores.
 func (b *bench) refuses(store stores.Failures, f stores.Failure, busy bool, what string) {
 	b.tb.Helper()
 	before := b.snapshot()
-	b.within(promptly, what, func() {
-		_, err := store.Record(b.ctx, f)
-		targets := []error{stores.ErrChanged}
-		if busy {
-			targets = append(targets, stores.ErrUnavailable)
-		}
-		wantErr(b.tb, what, err, targets...)
-	})
+	var err error
+	b.within(promptly, what, func() { _, err = store.Record(b.ctx, f) })
+	targets := []error{stores.ErrChanged}
+	if busy {
+		targets = append(targets, stores.ErrUnavailable)
+	}
+	wantErr(b.tb, what, err, targets...)
 	b.unchanged(before, what)
 }
 

@@ -20,6 +20,9 @@ func orderChecks() []check {
 		{name: "followers come one after the other", run: followers},
 		{name: "a head that ends lets go", run: headEnds},
 		{name: "many followers hide nobody", run: manyFollowers},
+		{name: "a message the broker has lost lets go", run: lostByTheBroker},
+		{name: "retried without content", run: retriedWithoutContent},
+		{name: "the age of one that waited", run: ageBegins},
 		{name: "workers and deliveries at once", run: orderRace},
 	}
 }

@@ -30,7 +30,11 @@ func TestBrokenStoresFail(t *testing.T) {
 	}
 	needed := make(map[string]bool)
 	for _, v := range slices.Concat(broken, brokenFailures) {
+		for _, name := range v.fails {
+			needed[name] = true
+		}
 		t.Run(v.name, func(t *testing.T) {
+			t.Parallel()
 			h := newHarness(t, v.wrap)
 			if v.harness != nil {
 				v.harness(&h)
@@ -40,7 +44,6 @@ func TestBrokenStoresFail(t *testing.T) {
 				if !ok {
 					t.Fatalf("there is no check %q", name)
 				}
-				needed[name] = true
 				// The check of this harness, which may differ.
 				for _, g := range h.groups() {
 					for _, own := range g.checks {
@@ -59,6 +62,7 @@ func TestBrokenStoresFail(t *testing.T) {
 		})
 	}
 	t.Run("honest", func(t *testing.T) {
+		t.Parallel()
 		for _, name := range slices.Sorted(maps.Keys(needed)) {
 			for _, failure := range record(t, time.Hour, func(tb testing.TB) { named[name].on(tb, &honest) }) {
 				t.Errorf("%s: %s", name, failure)

@@ -1,0 +1,233 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"net/url"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/millpond-go/millpond/internal/testenv"
+	"github.com/millpond-go/millpond/router"
+)
+
+// programVariable makes the program of this test binary.
+const programVariable = "SWAP_IS_THE_PROGRAM"
+
+func TestMain(m *testing.M) {
+	if os.Getenv(programVariable) != "" {
+		main()
+	}
+	os.Exit(m.Run())
+}
+
+// files are the configurations, one for each broker.
+var files = []string{"memory.yaml", "kafka.yaml", "kafka-watermill.yaml"}
+
+func TestFilesDifferInOneLine(t *testing.T) {
+	found, err := filepath.Glob("*.yaml")
+	if err != nil || len(found) != len(files) {
+		t.Fatalf("there are %q, want %q (%v)", found, files, err)
+	}
+	first, config := read(t, files[0])
+	for _, name := range files[1:] {
+		lines, other := read(t, name)
+		var differ []string
+		for i := range max(len(first), len(lines)) {
+			if i >= len(first) || i >= len(lines) || first[i] != lines[i] {
+				differ = append(differ, lines[min(i, len(lines)-1)])
+			}
+		}
+		if want := "  url: " + string(other.Broker.URL); len(differ) != 1 || differ[0] != want {
+			t.Errorf("%s differs in %q, want %q", name, differ, want)
+		}
+		other.Broker.URL = config.Broker.URL
+		if !reflect.DeepEqual(config, other) {
+			t.Errorf("%s means %v, and %s %v", files[0], config, name, other)
+		}
+	}
+}
+
+func read(t *testing.T, name string) ([]string, router.Config) {
+	t.Helper()
+	text, err := os.ReadFile(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	config, err := router.ReadConfig(os.DirFS("."), name, nil) // without the environment of the test
+	if err != nil {
+		t.Fatal(err)
+	}
+	return strings.Split(string(text), "\n"), config
+}
+
+// table is what every broker must show. README.md has it, too.
+const table = `orders                60  that the shop has sent, some of them twice
+applied once          59  to stock and reservations, in one transaction each
+duplicates dropped    11  messages that changed nothing
+retried                5  applied after attempts that had failed
+failed                 1  for good, and kept with the reason
+lost                   0  neither applied nor kept
+doubled                0  reservations beyond the first of an order
+wrong                  0  reservations and stocks that no order explains
+`
+
+// The same binary, with no other difference than the file, shows the same on every broker.
+func TestEveryBrokerShowsTheSame(t *testing.T) {
+	for _, name := range files {
+		t.Run(name, func(t *testing.T) {
+			out, messages, err := program(t, "MILLPOND_BROKER_URL="+brokerURL(t, name), "--config", name)
+			if err != nil || out != table {
+				t.Errorf("%v\n%s\nwant\n%s%s", err, out, table, messages)
+			}
+		})
+	}
+	text, err := os.ReadFile("README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !strings.Contains(string(text), "\n```\n"+table+"```\n") {
+		t.Error("README.md shows another table")
+	}
+}
+
+// brokerURL is the URL of a file, with the address of the broker that the tests use.
+func brokerURL(t *testing.T, name string) string {
+	t.Helper()
+	_, config := read(t, name)
+	u, err := url.Parse(string(config.Broker.URL))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if u.Host != "" {
+		u.Host = strings.Join(testenv.Kafka(t), ",")
+	}
+	return u.String()
+}
+
+// program runs this binary as the program, with nothing from the environment that would
+// change its configuration.
+func program(t *testing.T, variable string, args ...string) (out, messages string, err error) {
+	t.Helper()
+	binary, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	command := exec.CommandContext(t.Context(), binary, args...)
+	command.Env = slices.DeleteFunc(os.Environ(), func(entry string) bool { return strings.HasPrefix(entry, "MILLPOND_") })
+	command.Env = append(command.Env, programVariable+"=yes", variable, "GORACE=atexit_sleep_ms=0 "+os.Getenv("GORACE"))
+	var stdout, stderr bytes.Buffer
+	command.Stdout, command.Stderr = &stdout, &stderr
+	err = command.Run()
+	return stdout.String(), stderr.String(), err
+}
+
+func TestWrongUse(t *testing.T) {
+	mistakes := filepath.Join(t.TempDir(), "mistakes.yaml")
+	if err := os.WriteFile(mistakes, []byte("service: warehouse\nbroker: {urll: 'memory://'}\nstore: {url: 'sqlite://x.db'}\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, tt := range []struct {
+		code           int
+		variable, want string
+		args           []string
+	}{
+		{0, "", "-config", []string{"-h"}},
+		{2, "", "--config examples/swap/memory.yaml", nil},
+		{2, "", "-foo", []string{"--foo"}},
+		{2, "", "memory.yaml", []string{"memory.yaml"}},
+		{2, "", "--timeout", []string{"--config", "memory.yaml", "--timeout", "0s"}},
+		{1, "", "none.yaml", []string{"--config", "none.yaml"}},
+		{1, "", "did you mean broker.url?", []string{"--config", mistakes}},
+		{1, "MILLPOND_BROKER_URL=pigeon://loft", "pigeon", []string{"--config", "memory.yaml"}},
+		{1, "MILLPOND_BROKER_URL=memory://?capacity=many", "capacity", []string{"--config", "memory.yaml"}},
+		{1, "MILLPOND_BROKER_URL=kafka://127.0.0.1:1/?connect_timeout=1s", "127.0.0.1:1", []string{"--config", "memory.yaml"}},
+		{1, "MILLPOND_BROKER_URL=kafka+watermill://127.0.0.1:1/?connect_timeout=1s", "127.0.0.1:1", []string{"--config", "memory.yaml"}},
+		{1, "", "nothing more within 1ns", []string{"--config", "memory.yaml", "--timeout", "1ns"}},
+	} {
+		out, messages, err := program(t, tt.variable, tt.args...)
+		code := 0
+		if exit := (*exec.ExitError)(nil); errors.As(err, &exit) {
+			code = exit.ExitCode()
+		}
+		if code != tt.code || !strings.Contains(messages, tt.want) || out != "" {
+			t.Errorf("%s %q: exit code %d, want %d and %q; %s%s", tt.variable, tt.args, code, tt.code, tt.want, messages, out)
+		}
+	}
+}
+
+func TestInterrupt(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	var out, messages bytes.Buffer
+	code := run(ctx, []string{"--config", "memory.yaml"}, &out, writer(func(p []byte) (int, error) {
+		cancel() // it is about to publish
+		return messages.Write(p)
+	}))
+	if code != 1 || !strings.HasSuffix(messages.String(), "swap: interrupted\n") || out.Len() > 0 {
+		t.Errorf("exit code %d: %s%s", code, &messages, &out)
+	}
+}
+
+type writer func([]byte) (int, error)
+
+func (w writer) Write(p []byte) (int, error) { return w(p) }
+
+// A table that cannot fail proves nothing.
+func TestBooksShowDamage(t *testing.T) {
+	shop := orders()
+	whole := func() books {
+		b := books{reserved: make(map[string][]order), stock: make(map[string]int64), failed: map[string]bool{shop[9].ID: true}}
+		for _, article := range articles {
+			b.stock[article] = openingStock
+		}
+		for i, o := range shop {
+			if i != 9 {
+				b.reserved[o.ID] = []order{o}
+				b.stock[o.Article] -= o.Quantity
+			}
+		}
+		return b
+	}
+	s := seen{acked: orderCount + 2, tripped: map[string]bool{shop[3].ID: true}}
+	healthy := result{orders: orderCount, applied: orderCount - 1, dropped: 2, retried: 1, failed: 1}
+	if r := compare(shop, whole(), s); r != healthy || !r.right() {
+		t.Errorf("%+v, want %+v", r, healthy)
+	}
+	for name, tt := range map[string]struct {
+		damage func(b books)
+		change func(r *result)
+	}{
+		"lost": {
+			func(b books) { delete(b.reserved, shop[0].ID); b.stock[shop[0].Article] += shop[0].Quantity },
+			func(r *result) { r.applied--; r.lost++; r.dropped++ },
+		},
+		"not kept": {func(b books) { delete(b.failed, shop[9].ID) }, func(r *result) { r.failed--; r.lost++; r.dropped++ }},
+		"reserved twice": {
+			func(b books) {
+				b.reserved[shop[0].ID] = []order{shop[0], shop[0]}
+				b.stock[shop[0].Article] -= shop[0].Quantity
+			},
+			func(r *result) { r.applied--; r.doubled++; r.dropped-- },
+		},
+		"stock deducted twice": {func(b books) { b.stock["desk"]-- }, func(r *result) { r.wrong++ }},
+		"nobody's order":       {func(b books) { b.reserved["order-99"] = nil }, func(r *result) { r.wrong++ }},
+		"changed order": {
+			func(b books) { b.reserved[shop[0].ID][0].Quantity++; b.stock[shop[0].Article]-- },
+			func(r *result) { r.applied--; r.wrong++ },
+		},
+	} {
+		b, want := whole(), healthy
+		tt.damage(b)
+		tt.change(&want)
+		if r := compare(shop, b, s); r != want || r.right() {
+			t.Errorf("%s: %+v, want %+v", name, r, want)
+		}
+	}
+}

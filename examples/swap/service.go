@@ -1,0 +1,62 @@
+package main
+
+// The service. This file is what you would write; nothing in it knows the broker.
+
+import (
+	"context"
+	"database/sql"
+	"encoding/json"
+	"fmt"
+
+	"github.com/ThreeDotsLabs/watermill/message"
+
+	_ "github.com/millpond-go/millpond/brokers/kafka" // the brokers that the file may name
+	_ "github.com/millpond-go/millpond/brokers/kafka/official"
+	_ "github.com/millpond-go/millpond/brokers/memory"
+	"github.com/millpond-go/millpond/middleware"
+	"github.com/millpond-go/millpond/router"
+	"github.com/millpond-go/millpond/stores/sqlite"
+)
+
+// schema is the service's own. The reservations have no unique key on purpose, so that an
+// order that is reserved twice shows.
+const schema = `
+CREATE TABLE stock       (article TEXT PRIMARY KEY, quantity INTEGER NOT NULL);
+CREATE TABLE reservation (order_id TEXT NOT NULL, article TEXT NOT NULL, quantity INTEGER NOT NULL);`
+
+// newWarehouse makes the service of its configuration.
+func newWarehouse(ctx context.Context, config router.Config, orders string, w *warehouse) (*router.Service, error) {
+	svc, err := router.New(ctx, config)
+	if err != nil {
+		return nil, err
+	}
+	svc.Handle("reserve", orders, sqlite.Handler(w.reserve))
+	return svc, nil
+}
+
+// order is what the shop sends.
+type order struct {
+	ID       string `json:"id"`
+	Article  string `json:"article"`
+	Quantity int64  `json:"quantity"`
+}
+
+// warehouse reserves what is ordered.
+type warehouse struct{ shelves *shelves }
+
+// reserve is the handler. What it writes through tx is committed together with the proof
+// that this order is done, or not at all.
+func (w *warehouse) reserve(ctx context.Context, tx *sql.Tx, msg *message.Message) error {
+	var o order
+	if err := json.Unmarshal(msg.Payload, &o); err != nil {
+		return middleware.Permanent(fmt.Errorf("not an order: %w", err)) // no attempt will succeed
+	}
+	if err := w.shelves.find(o); err != nil {
+		return err // the next attempt may succeed
+	}
+	if _, err := tx.ExecContext(ctx, `UPDATE stock SET quantity = quantity - ? WHERE article = ?`, o.Quantity, o.Article); err != nil {
+		return err
+	}
+	_, err := tx.ExecContext(ctx, `INSERT INTO reservation (order_id, article, quantity) VALUES (?, ?, ?)`, o.ID, o.Article, o.Quantity)
+	return err
+}

@@ -1,0 +1,61 @@
+package kafka
+
+import (
+	"math/rand/v2"
+	"time"
+
+	"github.com/millpond-go/millpond/brokers/kafka"
+	"github.com/millpond-go/millpond/internal/fleet"
+)
+
+// tickEvery is the measure of time by which faults are planned.
+const tickEvery = 50 * time.Millisecond
+
+// beyondSession is for how long workers are stopped, if somebody else shall get their
+// partitions meanwhile.
+const beyondSession = sessionTimeout + 2*time.Second
+
+// A place is a point, and how often about it is reached within what one round of faults
+// takes.
+type place struct {
+	point string
+	often int
+}
+
+// places are where workers are killed.
+func places(p kafka.Protocol) []place {
+	all := []place{
+		{pointClaimed, 60},
+		{pointBetween, 60},
+		{pointCommitted, 60},
+		{pointEnd, 60},
+		{pointRetry, 6},
+		{pointAssigned, 6},
+		{pointOffsetsSent, 40},
+	}
+	if p != kafka.ProtocolConsumer { // which has no such request
+		all = append(all, place{pointJoining, 8})
+	}
+	return all
+}
+
+// faults are some rounds of them. In each, a worker is killed at each place and three
+// are at random moments, two are stopped for longer than the session timeout while they
+// hold a claim, of which one rolls back afterwards, and one is asked to leave.
+func faults(seed uint64, protocol kafka.Protocol, rounds, workers int) []fleet.Kill {
+	rng := rand.New(rand.NewPCG(seed, 3))
+	const roundTicks = int(12 * time.Second / tickEvery)
+	kills := fleet.RandomKills(seed, 3*rounds, rounds*roundTicks, workers)
+	kills = append(kills, fleet.RandomKills(seed+1, rounds, rounds*roundTicks, workers, fleet.SIGTERM)...)
+	for round := range rounds {
+		hit := func(often int) int { return often*round + often/2 + rng.IntN(often) }
+		for _, at := range places(protocol) {
+			kills = append(kills, fleet.Kill{Kind: fleet.SIGKILL, Point: at.point, Hit: hit(at.often)})
+		}
+		kills = append(kills,
+			fleet.Kill{Kind: fleet.SIGSTOP, Pause: beyondSession, Point: pointStall, Hit: 1 + 2*round},
+			fleet.Kill{Kind: fleet.SIGSTOP, Pause: beyondSession, Point: pointClaimed, Hit: 60*round + 10},
+		)
+	}
+	return kills
+}

@@ -1,0 +1,250 @@
+package kafka
+
+import (
+	"database/sql"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kadm"
+
+	"github.com/millpond-go/millpond/internal/fleet"
+	"github.com/millpond-go/millpond/middleware/keys"
+	"github.com/millpond-go/millpond/stores"
+)
+
+// audit holds what is committed against the ledger.
+type audit struct {
+	rows    map[string]stores.Status
+	effects map[string][]effect
+	sold    int
+
+	completed, failed int
+	lost, doubled     []string // ids
+	found             []violation
+}
+
+type effect struct {
+	part int
+	run  string
+}
+
+// violation is what does not hold, of a message or, without an id, of the whole.
+type violation struct{ id, text string }
+
+func (a *audit) reportf(id, format string, args ...any) {
+	a.found = append(a.found, violation{id, fmt.Sprintf(format, args...)})
+}
+
+// check is called when all workers have left.
+func (tr *trial) check(t *testing.T) *audit {
+	t.Helper()
+	a := &audit{rows: make(map[string]stores.Status), effects: make(map[string][]effect)}
+	a.read(t, tr.database.admin)
+	for _, id := range slices.Sorted(maps.Keys(tr.ledger.published)) {
+		a.message(id)
+	}
+	for id := range a.rows {
+		if tr.ledger.published[id] == 0 {
+			a.reportf(id, "it has a row, but was never published")
+		}
+	}
+	if a.sold != a.completed {
+		a.reportf("", "%d messages are completed, the counter says %d", a.completed, a.sold)
+	}
+	a.atRest(t, tr)
+	return a
+}
+
+func (a *audit) read(t *testing.T, db *sql.DB) {
+	t.Helper()
+	each := func(query string, scan func(*sql.Rows) error) {
+		rows, err := db.QueryContext(t.Context(), query)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer rows.Close()
+		for rows.Next() {
+			if err := scan(rows); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := rows.Err(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	each("SELECT message_id, status FROM millpond_inbox", func(rows *sql.Rows) error {
+		var (
+			id     []byte
+			status stores.Status
+		)
+		err := rows.Scan(&id, &status)
+		a.rows[strings.TrimPrefix(keys.Format(id), "u:")] = status
+		return err
+	})
+	each("SELECT id, part, run FROM effect", func(rows *sql.Rows) error {
+		var (
+			id string
+			e  effect
+		)
+		err := rows.Scan(&id, &e.part, &e.run)
+		a.effects[id] = append(a.effects[id], e)
+		return err
+	})
+	each("SELECT sum(sold) FROM stock", func(rows *sql.Rows) error { return rows.Scan(&a.sold) })
+	each("SELECT count(*) FROM millpond_quarantine", func(rows *sql.Rows) error {
+		var n int
+		err := rows.Scan(&n)
+		if n > 0 {
+			a.reportf("", "%d messages are in quarantine", n)
+		}
+		return err
+	})
+}
+
+// message checks that one message has had its effects once, or none if it cannot have
+// any, and is not lost.
+func (a *audit) message(id string) {
+	status, found := a.rows[id]
+	effects := a.effects[id]
+	want := stores.StatusCompleted
+	if conductOf(id) == hopeless {
+		want = stores.StatusFailed
+	}
+	switch {
+	case !found:
+		a.lost = append(a.lost, id)
+		a.reportf(id, "it was published, and has no row: it is lost")
+	case status != want:
+		a.reportf(id, "it is %s, and should be %s", status, want)
+	}
+	switch status {
+	case stores.StatusCompleted:
+		a.completed++
+	case stores.StatusFailed:
+		a.failed++
+	default:
+	}
+	parts := make(map[int]int)
+	for _, e := range effects {
+		parts[e.part]++
+	}
+	switch {
+	case parts[1] > 1 || parts[2] > 1:
+		a.doubled = append(a.doubled, id)
+		a.reportf(id, "its effects are doubled: %v", effects)
+	case status == stores.StatusCompleted && (len(effects) != 2 || effects[0].run != effects[1].run):
+		a.reportf(id, "it is completed, and its effects are not those of one run: %v", effects)
+	case status != stores.StatusCompleted && len(effects) > 0:
+		a.reportf(id, "it is not completed, and has effects: %v", effects)
+	}
+}
+
+// atRest checks that nobody has anything open, and that the last commits of offsets were
+// not lost with those who left.
+func (a *audit) atRest(t *testing.T, tr *trial) {
+	t.Helper()
+	if lag, err := tr.cluster.lag(t.Context()); err != nil || lag != 0 {
+		a.reportf("", "%d messages are not committed: %v", lag, err)
+	}
+	if members := tr.members(t); members > 0 {
+		a.reportf("", "%d members have not left the group", members)
+	}
+	if tr.database.name != "postgres" {
+		return
+	}
+	const open = `SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid() AND xact_start IS NOT NULL`
+	var n int
+	for deadline := time.Now().Add(20 * time.Second); time.Now().Before(deadline); { // the server may still be noticing that they are gone
+		if err := tr.database.admin.QueryRowContext(t.Context(), open).Scan(&n); err != nil {
+			t.Fatal(err)
+		}
+		if n == 0 {
+			return
+		}
+		pause(t.Context(), 50*time.Millisecond)
+	}
+	a.reportf("", "%d transactions are open, and nobody is there", n)
+}
+
+// members is how many the group has, those aside that were killed and whose session is
+// not over yet.
+func (tr *trial) members(t *testing.T) int {
+	t.Helper()
+	members := 0
+	for deadline := time.Now().Add(2 * sessionTimeout); time.Now().Before(deadline); {
+		members = tr.countMembers(t)
+		if members == 0 {
+			break
+		}
+		pause(t.Context(), 50*time.Millisecond)
+	}
+	return members
+}
+
+func (tr *trial) countMembers(t *testing.T) int {
+	t.Helper()
+	if tr.Protocol == "consumer" {
+		groups, err := tr.cluster.admin.DescribeConsumerGroups(t.Context(), group)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return len(groups[group].Members)
+	}
+	var groups kadm.DescribedGroups
+	groups, err := tr.cluster.admin.DescribeGroups(t.Context(), group)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return len(groups[group].Members)
+}
+
+// must fails the test for what does not hold, and shows some of it in full.
+func (r *result) must(t *testing.T) {
+	t.Helper()
+	if len(r.found) == 0 {
+		return
+	}
+	var b strings.Builder
+	fmt.Fprintf(&b, "%d violations, seed %d\n", len(r.found), r.trial.seed)
+	const listed, shown = 20, 4
+	for _, v := range r.found[:min(len(r.found), listed)] {
+		fmt.Fprintf(&b, "  %s: %s\n", v.id, v.text)
+	}
+	for _, v := range r.found[:min(len(r.found), shown)] {
+		fmt.Fprintf(&b, "%s, published %d times\n%s", v.id, r.trial.ledger.published[v.id], tell(r.history, v.id))
+	}
+	t.Error(b.String())
+	if r.Unsettled > 0 || r.trial.struck.Load() < int64(len(r.trial.kills)) {
+		for worker := range r.trial.logs {
+			log := r.trial.log(worker)
+			t.Logf("worker %d:\n%s", worker, head(log[max(strings.Index(log, "SIGQUIT"), 0):], 20000))
+		}
+	}
+}
+
+// summary is the line of a run.
+func (r *result) summary() string {
+	points := make(map[string]int)
+	deliveries, retries := 0, 0
+	for _, e := range r.history {
+		if strings.HasPrefix(e.What, "delivery ") && !strings.HasPrefix(e.What, "delivery ended") {
+			deliveries++
+			if strings.HasSuffix(e.What, "retry true") {
+				retries++
+			}
+		}
+		if _, fault, ok := strings.Cut(e.What, " SIGKILL "); ok && fault != "" {
+			points[fault]++
+		}
+	}
+	ids, messages := r.trial.ledger.count()
+	return fmt.Sprintf("%s, seed %d, protocol %s, %d in flight: SIGKILL %d (at %v), SIGSTOP %d, SIGTERM %d, broker killed %d; "+
+		"%d messages published with %d ids, %d deliveries, %d of them retries; %d completed, %d failed; lost %d, doubled %d; %s",
+		r.trial.database.name, r.trial.seed, r.trial.Protocol, r.trial.InFlight,
+		r.Kills[fleet.SIGKILL], points, r.Kills[fleet.SIGSTOP], r.Kills[fleet.SIGTERM], r.trial.broken.Load()/2,
+		messages, ids, deliveries, retries, r.completed, r.failed, len(r.lost), len(r.doubled), r.Duration.Round(100*time.Millisecond))
+}

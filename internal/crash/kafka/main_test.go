@@ -1,0 +1,52 @@
+package kafka
+
+import (
+	"math/rand/v2"
+	"os"
+	"strconv"
+	"testing"
+
+	"go.uber.org/goleak"
+
+	"github.com/millpond-go/millpond/internal/fleet"
+)
+
+func TestMain(m *testing.M) {
+	if fleet.IsWorker() {
+		os.Exit(work())
+	}
+	goleak.VerifyTestMain(m)
+}
+
+const (
+	seedEnv = "MILLPOND_SEED"
+	soakEnv = "MILLPOND_SOAK"
+)
+
+// seedOf returns the seed of a test, the given one or a new one.
+func seedOf(t *testing.T) uint64 {
+	t.Helper()
+	given := os.Getenv(seedEnv)
+	if given == "" {
+		return rand.Uint64N(1_000_000_000)
+	}
+	seed, err := strconv.ParseUint(given, 10, 64)
+	if err != nil {
+		t.Fatalf("%s: %v", seedEnv, err)
+	}
+	return seed
+}
+
+// soakKills is how many workers must be killed on each store, 0 without MILLPOND_SOAK.
+func soakKills(t *testing.T) int {
+	t.Helper()
+	given := os.Getenv(soakEnv)
+	if given == "" {
+		return 0
+	}
+	n, err := strconv.Atoi(given)
+	if err != nil || n < 1 {
+		t.Fatalf("%s is %q: give a number of kills", soakEnv, given)
+	}
+	return n
+}

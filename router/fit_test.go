@@ -1,0 +1,193 @@
+package router_test
+
+import (
+	"context"
+	"database/sql"
+	"net/url"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/ThreeDotsLabs/watermill/message"
+	watermillmiddleware "github.com/ThreeDotsLabs/watermill/message/router/middleware"
+	"github.com/jackc/pgx/v5"
+	"github.com/stretchr/testify/require"
+
+	"github.com/millpond-go/millpond/brokers"
+	"github.com/millpond-go/millpond/middleware"
+	"github.com/millpond-go/millpond/router"
+	"github.com/millpond-go/millpond/stores"
+	"github.com/millpond-go/millpond/stores/postgres"
+	"github.com/millpond-go/millpond/stores/sqlite"
+)
+
+// What does not fit together is said before the first message, with its numbers.
+func TestWhatDoesNotFit(t *testing.T) {
+	handle := func(*message.Message) error { return nil }
+	onPostgres := func(c *router.Config) { // a URL of PostgreSQL that is opened as SQLite
+		sqliteURL := string(c.Store.URL)
+		c.Store.URL = "postgres://app:s3cret@db/app?pool_max_conns=9"
+		c.Program.Stores = new(stores.Mux)
+		c.Program.Stores.Handle("postgres", func(ctx context.Context, _ *url.URL) (stores.Store, error) {
+			return stores.Open(ctx, sqliteURL)
+		})
+	}
+	unknownLimit := brokers.Capabilities{System: "pigeons"}
+	for name, test := range map[string]struct {
+		change  func(c *router.Config)
+		broker  func(b *lasting)
+		service func(svc *router.Service)
+		says    []string // each a line; none: it fits
+	}{
+		"everything": {},
+		"no handlers": {
+			service: func(*router.Service) {},
+			says:    []string{"router: there are no handlers: call Service.Handle before Run"},
+		},
+		"handlers": {
+			service: func(svc *router.Service) {
+				svc.Handle("a", "", handle)
+				svc.Handle("a", "orders", handle)
+				svc.Handle("b", "orders", nil)
+				svc.Handle("", "orders", handle)
+			},
+			says: []string{
+				`router: handler "a": its topic is empty: name the topic that it reads`,
+				`router: handler "a": there are two of this name: give each its own`,
+				`router: handler "b": its function is nil`,
+				`router: handler "": its name is no name of a consumer: use a short one without control characters`,
+			},
+		},
+		"a helper of another store": {
+			service: func(svc *router.Service) {
+				svc.Handle("a", "orders", postgres.Handler(func(context.Context, pgx.Tx, *message.Message) error { return nil }))
+				svc.Handle("b", "orders", sqlite.Handler(func(context.Context, *sql.Tx, *message.Message) error { return nil }))
+			},
+			says: []string{`router: handler "a": it is made by postgres.Handler, and the store is sqlite: use sqlite.Handler, or another store.url`},
+		},
+		"InstantAck": {
+			service: func(svc *router.Service) {
+				svc.Use(watermillmiddleware.InstantAck, watermillmiddleware.Recoverer)
+				svc.Handle("a", "orders", handle)
+			},
+			says: []string{"router: Use(InstantAck) acks messages before their effects are committed, and loses those that fail: remove it"},
+		},
+		"Watermill's handlers": {
+			service: func(svc *router.Service) {
+				svc.Watermill().AddConsumerHandler("a", "orders", nil, handle)
+				svc.Handle("a", "orders", handle)
+			},
+			says: []string{`router: handler "a": Watermill's router has one of this name already: rename one of them`},
+		},
+		"handlers of the file": {
+			change: func(c *router.Config) {
+				c.Handlers = map[string]router.HandlerConfig{"stok": {}, "b": {RenamedFrom: "stock"}}
+			},
+			says: []string{
+				`router: handlers.stok: the program has no such handler: did you mean stock?`,
+				`router: handlers.b: the program has no such handler, it has stock: remove the section`,
+				`router: handlers.b.renamed_from is "stock", which is a handler of this program: two handlers would share one consumer, and one would lose its messages`,
+			},
+		},
+		"one group": {
+			change: func(c *router.Config) {
+				c.Handlers = map[string]router.HandlerConfig{"a": {Group: "g"}, "b": {Group: "g"}, "c": {Group: "g"}}
+			},
+			service: func(svc *router.Service) {
+				svc.Handle("a", "orders", handle)
+				svc.Handle("b", "orders", handle)
+				svc.Handle("c", "payments", handle)
+			},
+			says: []string{`router: handlers "a" and "b" read topic "orders" in one group, "g", so that each would miss the other's messages: give them different groups`},
+		},
+		"the broker's deliveries": {
+			change: func(c *router.Config) { c.Retry.Placement = "redelivered" },
+			broker: func(b *lasting) {
+				b.can = &brokers.Capabilities{DeliveryLimit: brokers.DeliveryLimit{Known: true, Max: 10}}
+			},
+			says: []string{`router: handler "stock": with placement redelivered its 10 attempts are as many deliveries, and the broker's limit is 10, after which a message is lost to the service: lower retry.max_attempts to 9, raise the limit, or let messages be parked`},
+		},
+		"enough deliveries": {
+			change: func(c *router.Config) { c.Retry.Placement, c.Retry.MaxAttempts = "redelivered", 9 },
+			broker: func(b *lasting) {
+				b.can = &brokers.Capabilities{DeliveryLimit: brokers.DeliveryLimit{Known: true, Max: 10}}
+			},
+		},
+		"deliveries without a limit": {
+			change: func(c *router.Config) { c.Retry.Placement = "redelivered" },
+			broker: func(b *lasting) {
+				b.can = &brokers.Capabilities{DeliveryLimit: brokers.DeliveryLimit{Known: true}}
+			},
+		},
+		"unknown deliveries": {
+			change: func(c *router.Config) { c.Keep.Off = true },
+			broker: func(b *lasting) { b.can = &unknownLimit },
+			says:   []string{`router: handler "stock": with keep.off each attempt is a delivery, and the broker (pigeons) cannot tell after how many it drops a message: say it in broker.delivery_limit, or let messages be parked`},
+		},
+		"unknown deliveries that are declared": {
+			change: func(c *router.Config) { c.Keep.Off, c.Broker.DeliveryLimit = true, 3 },
+			broker: func(b *lasting) { b.can = &unknownLimit },
+			says:   []string{`router: handler "stock": with keep.off its 10 attempts are as many deliveries, and broker.delivery_limit is 3, after which a message is lost to the service: lower retry.max_attempts to 2, raise the limit, or let messages be parked`},
+		},
+		"unknown deliveries that do not matter": {
+			broker: func(b *lasting) { b.can = &unknownLimit },
+		},
+		"the broker's timer": {
+			broker: func(b *lasting) { b.settleLimit = 40 * time.Second },
+			says: []string{
+				`router: handler "stock" may take 50s (inbox.claim_timeout 10s + handler_timeout 30s + commit_timeout 10s), and the broker takes a message back after 40s: lower them, or raise the broker's limit`,
+			},
+		},
+		"the broker's timer and held messages": {
+			broker: func(b *lasting) { b.settleLimit = 2 * time.Minute },
+			says:   []string{`router: handler "stock": inbox.hold.limit is 5m0s, which with the 50s of one attempt is more than the 2m0s after which the broker takes a message back: lower it to 1m10s`},
+		},
+		"a codec for people": {
+			change: func(c *router.Config) {
+				c.Program.Inbox = func(in *middleware.InboxConfig) {
+					in.Keep.Codec = &middleware.Codec{Name: "hidden", Encode: func(_ context.Context, k middleware.Kept) (middleware.Kept, error) { return k, nil }}
+				}
+			},
+			broker: func(b *lasting) { b.can = &unknownLimit },
+			says:   []string{`router: handler "stock": with a codec that cannot decode each attempt is a delivery, and the broker (pigeons) cannot tell after how many it drops a message: say it in broker.delivery_limit, or let messages be parked`},
+		},
+		"a longer timer": {
+			broker: func(b *lasting) { b.settleLimit = 6 * time.Minute },
+		},
+		"a pool": {
+			change: onPostgres,
+			says:   []string{`router: store.url allows 9 connections (pool_max_conns), and 10 may be needed: 1 in flight + 8 retries of handler "stock" + 1: write pool_max_conns=10 into its parameters, or lower broker.in_flight or retry_worker.concurrency`},
+		},
+		"a pool without retries": {
+			change: func(c *router.Config) { onPostgres(c); c.RetryWorker.Off, c.Broker.InFlight = true, 8 },
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := newRig(t)
+			if test.broker != nil {
+				test.broker(r.broker)
+			}
+			c := r.config()
+			if test.change != nil {
+				test.change(&c)
+			}
+			svc := r.service(c)
+			if test.service == nil {
+				svc.Handle("stock", "orders", handle)
+			} else {
+				test.service(svc)
+			}
+			if len(test.says) == 0 {
+				require.NoError(t, r.run(svc)())
+				return
+			}
+			err := svc.Run(t.Context())
+			require.Error(t, err)
+			got := strings.Split(err.Error(), "\n")
+			slices.Sort(got)
+			slices.Sort(test.says)
+			require.Equal(t, test.says, got)
+		})
+	}
+}
