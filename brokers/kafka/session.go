@@ -134,7 +134,7 @@ func (s *session) revoked(_ context.Context, _ *kgo.Client, topics map[string][]
 		return
 	}
 	started := time.Now()
-	left := s.drain(moving, 0)
+	left := s.drain(moving, s.subscriber.broker.config.Consume.RebalanceDrain)
 	ctx, cancel := context.WithTimeout(context.Background(), leaveTimeout)
 	defer cancel()
 	s.commit(ctx)

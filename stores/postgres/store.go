@@ -151,7 +151,13 @@ func parseReason(err error) error {
 }
 
 func init() {
-	open := func(ctx context.Context, u *url.URL) (stores.Store, error) { return openURL(ctx, u) }
+	open := func(ctx context.Context, u *url.URL) (stores.Store, error) {
+		s, err := openURL(ctx, u)
+		if err != nil {
+			return nil, err // not a non-nil interface around a nil pointer
+		}
+		return s, nil
+	}
 	stores.DefaultMux().Handle("postgres", open)
 	stores.DefaultMux().Handle("postgresql", open)
 }
