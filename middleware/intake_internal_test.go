@@ -28,3 +28,31 @@ func TestIntakeThatResumesWakesTheOneThatIsAboutToAsk(t *testing.T) {
 		}
 	})
 }
+
+// Each answer may be all that the store has to give: the next pause is no shorter for it.
+func TestPausesGrowThroughShortResumptions(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		i := newIntake(slog.New(slog.DiscardHandler), nil, HoldConfig{MinPause: 10 * time.Millisecond, MaxPause: 2 * time.Second})
+		pause := func() time.Duration {
+			start := time.Now()
+			i.pause(errors.New("read-only"))
+			if asking, ok := i.wait(t.Context()); !asking || !ok {
+				t.Fatal("it is not asked")
+			}
+			i.resume()
+			i.done()
+			return time.Since(start)
+		}
+		for range 10 {
+			pause()
+		}
+		if took := pause(); took < time.Second {
+			t.Errorf("the 11th pause was over after %s", took)
+		}
+		<-time.After(5 * time.Second)
+		if took := pause(); took > 10*time.Millisecond {
+			t.Errorf("after 5 s without any, a pause took %s", took)
+		}
+	})
+}

@@ -63,11 +63,14 @@ type AttemptRecord struct {
 
 // Group is what failed for one reason.
 type Group struct {
-	Consumer        Consumer
-	Group           string
-	Class           Class
-	Error           string // of one of them, the latest if that is cheap to find
-	Pending, Failed int
+	Consumer  Consumer
+	Group     string
+	Class     Class
+	Error     string // of one of them, the latest if that is cheap to find
+	Pending   int
+	Failed    int
+	Discarded int // 0 unless the filter asks for them
+
 	FirstAt, LastAt time.Time
 }
 

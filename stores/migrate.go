@@ -21,6 +21,10 @@ type Migrator interface {
 	// what it does not own. Errors wrap ErrSchemaNewer or ErrUnavailable.
 	Migrate(ctx context.Context) ([]Migration, error)
 
+	// Applied returns the newest step that the database has: 0 if it has none. It may
+	// be one that this program does not know. Errors wrap ErrUnavailable or ErrClosed.
+	Applied(ctx context.Context) (version int, err error)
+
 	// Validate returns nil if this program can use the tables as they are,
 	// otherwise an error wrapping ErrNotMigrated, ErrSchemaNewer or ErrUnavailable.
 	Validate(ctx context.Context) error

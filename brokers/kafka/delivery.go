@@ -53,7 +53,7 @@ func (p *partition) deliver(it *item) {
 		p.settled(it)
 	case <-msg.Nacked():
 		p.again(it, p.delay(it, brokers.GiveBackFrom(ctx)))
-	case <-make(chan int):
+	case <-p.gone:
 		select {
 		case <-msg.Acked(): // a moment ago
 			p.settled(it)

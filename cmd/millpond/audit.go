@@ -50,7 +50,7 @@ func (p *program) auditCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "audit",
 		Short: "What operators have decided",
-		Args:  cobra.NoArgs,
+		Args:  knownCommand,
 		RunE:  needCommand,
 	}
 	cmd.AddCommand(ls)

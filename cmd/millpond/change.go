@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"slices"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -16,11 +18,13 @@ type verb struct {
 	verb             stores.Verb
 	does, did, short string
 	takes            []stores.Status // what it can change
+	then             stores.Status   // what it makes of that for good; 0: nothing
+	done             func(io.Writer, changeRecord)
 	long, example    string
 }
 
 var retry = verb{
-	verb: stores.VerbRetry, does: "retry", did: "retried", short: "Have messages tried again, with a fresh budget",
+	verb: stores.VerbRetry, does: "retry", did: "changed", done: due, short: "Have messages tried again, with a fresh budget",
 	takes: []stores.Status{stores.StatusPending, stores.StatusFailed, stores.StatusDiscarded},
 	long: `Have messages tried again, with a fresh budget.
 
@@ -34,7 +38,7 @@ no content is kept waits for the broker to deliver it again.`,
 }
 
 var discard = verb{
-	verb: stores.VerbDiscard, does: "discard", did: "discarded", short: "Decide that messages are not tried again",
+	verb: stores.VerbDiscard, does: "discard", did: "discarded", then: stores.StatusDiscarded, done: discarded, short: "Decide that messages are not tried again",
 	takes: []stores.Status{stores.StatusPending, stores.StatusFailed},
 	long: `Decide that messages are not tried again.
 
@@ -84,19 +88,20 @@ type changeRecord struct {
 	Redelivered int           `json:"redelivered"`          // of changed: they wait for the broker to deliver them again
 	Busy        int           `json:"busy"`                 // left alone: they are being processed
 	Missing     int           `json:"missing"`              // of the numbers: there is no such message, or not in such a state
+	Already     int           `json:"already,omitempty"`    // of missing: it is as the command would make it
 	Complete    bool          `json:"complete"`             // nothing stopped the command before its end
 	StoppedBy   string        `json:"stopped_by,omitempty"` // what did
 }
 
 func (c *change) run(ctx context.Context, s store, args []string) error {
-	f, selects, err := c.s.filter(args, c.now())
+	f, chosen, err := c.s.filter(args, c.now())
 	switch {
 	case err != nil:
 		return err
-	case !selects && !c.all:
+	case len(chosen) == 0 && !c.all:
 		return usagef("%s which messages? Give their numbers, or flags such as --group; --all selects all that are pending or failed", c.verb.does)
-	case selects && c.all:
-		return usagef("--all and a selection exclude each other")
+	case len(chosen) > 0 && c.all:
+		return usagef("--all selects without anything else: leave out --all, or %s", strings.Join(chosen, " and "))
 	}
 	named := len(f.Numbers) > 0 || f.ID != nil
 	if named && len(f.Status) == 0 {
@@ -119,7 +124,17 @@ func (c *change) run(ctx context.Context, s store, args []string) error {
 	}
 	r.More, r.Matching = r.Matching > limit, min(r.Matching, limit)
 	r.Missing = max(0, len(f.Numbers)-r.Matching)
-	if r.Matching == 0 {
+	if r.Matching < max(1, len(f.Numbers)) {
+		if r.Already, err = c.already(ctx, s, f, limit); err != nil {
+			return err
+		}
+	}
+	switch {
+	case r.Matching == 0 && r.Already == 1:
+		return nothingf("already %s", c.verb.then)
+	case r.Matching == 0 && r.Already > 1:
+		return nothingf("already %s: %s", c.verb.then, messages(r.Already, r.Already == limit))
+	case r.Matching == 0:
 		return nothingf("nothing matched")
 	}
 	if c.dryRun {
@@ -132,6 +147,19 @@ func (c *change) run(ctx context.Context, s store, args []string) error {
 	}
 	stopped := c.carryOut(ctx, s, f, highest, &r)
 	return c.report(r, stopped)
+}
+
+// already counts what would match, had it not been done before.
+func (c *change) already(ctx context.Context, s store, f stores.Filter, limit int) (n int, err error) {
+	if c.verb.then == 0 || len(c.s.status) > 0 { // a state was asked for
+		return 0, nil
+	}
+	f.Status = []stores.Status{c.verb.then}
+	err = c.ask(ctx, func(ctx context.Context) (err error) {
+		n, _, err = s.Matching(ctx, f, limit)
+		return err
+	})
+	return n, err
 }
 
 // preview shows what would be changed.
@@ -206,10 +234,7 @@ func (c *change) report(r changeRecord, stopped error) error {
 			return errors.Join(err, stopped)
 		}
 	} else {
-		fmt.Fprintf(c.out, "%s %s\n", c.verb.did, messages(r.Changed, false))
-		if r.Redelivered > 0 {
-			fmt.Fprintf(c.out, "%s of them wait for the broker to deliver them again, because no content is kept\n", count(r.Redelivered))
-		}
+		c.verb.done(c.out, r)
 	}
 	switch {
 	case stopped != nil && r.Changed == 0:
@@ -220,8 +245,38 @@ func (c *change) report(r changeRecord, stopped error) error {
 		return partlyf("%s left alone, because an attempt of each is under way; try those again later", messages(r.Busy, false))
 	case r.Changed == 0:
 		return nothingf("nothing had to be changed: all is so already, or somebody else was faster")
+	case r.Missing > 0 && r.Missing == r.Already:
+		return partlyf("already %s: %s", c.verb.then, messages(r.Already, false))
+	case r.Missing > 0 && r.Already > 0:
+		return partlyf("%s of the numbers match no message that this command can change, %s of them because it is done already", count(r.Missing), count(r.Already))
 	case r.Missing > 0:
 		return partlyf("%s of the numbers match no message that this command can change", count(r.Missing))
 	}
 	return nil
+}
+
+// due says what msg retry has done. It has run nothing.
+func due(w io.Writer, r changeRecord) {
+	now := r.Changed - r.Redelivered
+	switch now {
+	case 0:
+	case 1:
+		fmt.Fprintln(w, "1 message is due now; a retry worker runs it")
+	default:
+		fmt.Fprintf(w, "%s are due now; a retry worker runs them\n", messages(now, false))
+	}
+	switch r.Redelivered {
+	case 0:
+	case 1:
+		fmt.Fprintln(w, "1 message waits for the broker to deliver it again, because no content is kept")
+	default:
+		fmt.Fprintf(w, "%s wait for the broker to deliver them again, because no content is kept\n", messages(r.Redelivered, false))
+	}
+}
+
+// discarded says what msg discard has done.
+func discarded(w io.Writer, r changeRecord) {
+	if r.Changed > 0 {
+		fmt.Fprintf(w, "discarded %s\n", messages(r.Changed, false))
+	}
 }

@@ -20,7 +20,7 @@ func (p *program) configCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "config",
 		Short: "Write and check the configuration of a service",
-		Args:  cobra.NoArgs,
+		Args:  knownCommand,
 		RunE:  needCommand,
 	}
 	cmd.AddCommand(p.configInit(), p.configCheck())

@@ -14,18 +14,19 @@ import (
 type groupRecord struct {
 	Group text `json:"group"`
 	consumerRecord
-	Class   text      `json:"class"`
-	Error   text      `json:"error"` // of one of its messages
-	Pending int       `json:"pending"`
-	Failed  int       `json:"failed"`
-	FirstAt time.Time `json:"first_at,omitzero"`
-	LastAt  time.Time `json:"last_at,omitzero"`
+	Class     text      `json:"class"`
+	Error     text      `json:"error"` // of one of its messages
+	Pending   int       `json:"pending"`
+	Failed    int       `json:"failed"`
+	Discarded int       `json:"discarded"`
+	FirstAt   time.Time `json:"first_at,omitzero"`
+	LastAt    time.Time `json:"last_at,omitzero"`
 }
 
 func groupOf(g stores.Group) groupRecord {
 	return groupRecord{
 		Group: text(g.Group), consumerRecord: consumerOf(g.Consumer), Class: text(g.Class), Error: text(g.Error),
-		Pending: g.Pending, Failed: g.Failed, FirstAt: g.FirstAt.UTC(), LastAt: g.LastAt.UTC(),
+		Pending: g.Pending, Failed: g.Failed, Discarded: g.Discarded, FirstAt: g.FirstAt.UTC(), LastAt: g.LastAt.UTC(),
 	}
 }
 
@@ -47,7 +48,7 @@ take it as --group.`,
 	s.bind(ls)
 	ls.Flags().IntVar(&limit, "limit", 50, "at most this `number` of groups")
 	ls.RunE = p.withStore(func(ctx context.Context, st store, _ []string) error {
-		f, _, err := s.filter(nil, p.now())
+		f, chosen, err := s.filter(nil, p.now())
 		if err != nil {
 			return err
 		}
@@ -69,6 +70,8 @@ take it as --group.`,
 			return err
 		}
 		switch {
+		case len(groups) == 0 && len(chosen) > 0:
+			fmt.Fprintln(p.err, "no such groups")
 		case len(groups) == 0:
 			fmt.Fprintln(p.err, "nothing has failed that is not repaired")
 		case len(groups) == limit:
@@ -80,7 +83,7 @@ take it as --group.`,
 		Use:     "group",
 		Aliases: []string{"groups"},
 		Short:   "What failed, by reason",
-		Args:    cobra.NoArgs,
+		Args:    knownCommand,
 		RunE:    needCommand,
 	}
 	cmd.AddCommand(ls)
@@ -88,12 +91,12 @@ take it as --group.`,
 }
 
 func (p *program) groupList() *list {
-	return p.newList("GROUP", "CONSUMER", "CLASS", "FAILED", "PENDING", "FIRST", "LAST", "ERROR")
+	return p.newList("GROUP", "CONSUMER", "CLASS", "FAILED", "PENDING", "DISCARDED", "FIRST", "LAST", "ERROR")
 }
 
 func (p *program) groupCells(g stores.Group) []string {
 	return []string{
-		g.Group, g.Consumer.String(), string(g.Class), count(g.Failed), count(g.Pending),
+		g.Group, g.Consumer.String(), string(g.Class), count(g.Failed), count(g.Pending), count(g.Discarded),
 		p.ago(g.FirstAt), p.ago(g.LastAt), cut(printable(g.Error), shownError),
 	}
 }

@@ -18,7 +18,7 @@ func (p *program) messageCommand() *cobra.Command {
 		Use:     "msg",
 		Aliases: []string{"message", "messages"},
 		Short:   "Messages that have failed: list, show, retry, discard",
-		Args:    cobra.NoArgs,
+		Args:    knownCommand,
 		RunE:    needCommand,
 	}
 	cmd.AddCommand(p.messageList(), p.messageShow(), p.changeCommand(retry), p.changeCommand(discard))

@@ -25,7 +25,7 @@ func (p *program) migrateCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "migrate",
 		Short: "Create and check millpond's tables",
-		Args:  cobra.NoArgs,
+		Args:  knownCommand,
 		RunE:  needCommand,
 	}
 	cmd.AddCommand(p.migrateUp(), p.migrateStatus(), p.migrateSQL())

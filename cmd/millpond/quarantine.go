@@ -51,7 +51,7 @@ func (p *program) quarantineCommand() *cobra.Command {
 		Short: "Messages that could not be run at all: list, show, release, reject",
 		Long: `Messages that could not be run at all: another message has their id, they have none,
 or they cannot be read.`,
-		Args: cobra.NoArgs,
+		Args: knownCommand,
 		RunE: needCommand,
 	}
 	cmd.AddCommand(p.quarantineList(), p.quarantineShow(), p.decideCommand(release), p.decideCommand(reject))

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -50,16 +51,16 @@ Results go to the standard output, everything else to the standard error.
 
 Exit codes:
   0  all went well
-  1  an error; nothing was done, or nothing had to be
+  1  error
   2  called wrongly; nothing was done
-  3  nothing matched
+  3  nothing matched (commands that change or show; a list may be empty)
   4  only a part of what was asked could be done`,
 		Example: `  export MILLPOND_STORE_URL=postgres://app@db/orders
   millpond group ls                              # what failed, by reason
   millpond msg ls --group 5f2c0a91b7de           # the messages of one group
   millpond msg show 4711                         # one of them, with its payload and history
   millpond msg retry --group 5f2c0a91b7de        # after the fix`,
-		Args:          cobra.NoArgs,
+		Args:          knownCommand,
 		RunE:          needCommand,
 		SilenceErrors: true, // run prints them
 		SilenceUsage:  true,
@@ -74,6 +75,12 @@ Exit codes:
 			return nil
 		},
 	}
+	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
+		if args := cmd.Flags().Args(); cmd.HasSubCommands() { // the flags may be of the command that is unknown
+			err = cmp.Or(knownCommand(cmd, args), err)
+		}
+		return err
+	})
 	flags := root.PersistentFlags()
 	flags.StringVar(&p.storeURL, "store", "", "`URL` of the store, postgres://… or sqlite://…; default: "+storeVariable)
 	flags.StringVarP(&p.output, "output", "o", outputTable, "`format` of results: table for people; json or jsonl for programs, with exact times and numbers")
@@ -82,12 +89,6 @@ Exit codes:
 	root.AddCommand(p.messageCommand(), p.quarantineCommand(), p.groupCommand(), p.statsCommand(), p.auditCommand(),
 		p.migrateCommand(), p.configCommand(), p.versionCommand())
 	return root
-}
-
-// needCommand is what commands do that only group others.
-func needCommand(cmd *cobra.Command, _ []string) error {
-	cmd.SetOut(cmd.ErrOrStderr())
-	return errors.Join(usagef("a command is missing"), cmd.Usage())
 }
 
 // complete offers values of a flag to the shell.

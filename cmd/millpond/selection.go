@@ -49,39 +49,61 @@ func (s *selection) bindID(cmd *cobra.Command) {
 	cmd.Flags().StringVar(&s.id, "id", "", "with this message `id`, as it is shown (u:…, h:…), or hex:… with its bytes")
 }
 
-// filter returns what the flags and the numbers among the arguments select, and
-// whether they select anything at all.
-func (s *selection) filter(args []string, now time.Time) (f stores.Filter, selects bool, err error) {
+// filter returns what the flags and the numbers among the arguments select, and which
+// of them were given: "--group", "numbers".
+func (s *selection) filter(args []string, now time.Time) (f stores.Filter, chosen []string, err error) {
 	f = stores.Filter{Class: stores.Class(s.class), Group: s.group, Topic: s.topic, ErrorContains: s.errorContains}
 	f.Service, f.Handler, err = s.splitConsumer()
 	if err != nil {
-		return f, false, err
+		return f, nil, err
 	}
 	if f.Numbers, err = numbers(args); err != nil {
-		return f, false, err
+		return f, nil, err
 	}
 	if f.ID, err = parseID(s.id); err != nil {
-		return f, false, err
+		return f, nil, err
 	}
 	if f.Since, err = parseTime("--since", s.since, now); err != nil {
-		return f, false, err
+		return f, nil, err
 	}
 	if f.Until, err = parseTime("--until", s.until, now); err != nil {
-		return f, false, err
+		return f, nil, err
 	}
 	if !f.Since.IsZero() && !f.Until.IsZero() && f.Until.Before(f.Since) {
-		return f, false, usagef("--until is before --since")
+		return f, nil, usagef("--until is before --since")
 	}
 	for _, name := range s.status {
 		status, ok := stores.ParseStatus(name)
 		if !ok || status < stores.StatusPending {
-			return f, false, usagef("--status is %q: use %s", name, strings.Join(failedStatuses, ", "))
+			return f, nil, usagef("--status is %q: use %s", name, strings.Join(failedStatuses, ", "))
 		}
 		f.Status = append(f.Status, status)
 	}
-	selects = len(args) > 0 || len(s.status) > 0 ||
-		s.consumer+s.group+s.class+s.topic+s.errorContains+s.since+s.until+s.id != ""
-	return f, selects, nil
+	return f, s.chosen(args), nil
+}
+
+func (s *selection) chosen(args []string) []string {
+	var names []string
+	for _, part := range []struct {
+		name  string
+		given bool
+	}{
+		{"numbers", len(args) > 0},
+		{"--consumer", s.consumer != ""},
+		{"--group", s.group != ""},
+		{"--class", s.class != ""},
+		{"--topic", s.topic != ""},
+		{"--error-contains", s.errorContains != ""},
+		{"--since", s.since != ""},
+		{"--until", s.until != ""},
+		{"--id", s.id != ""},
+		{"--status", len(s.status) > 0},
+	} {
+		if part.given {
+			names = append(names, part.name)
+		}
+	}
+	return names
 }
 
 // splitConsumer returns an empty handler for all of a service.

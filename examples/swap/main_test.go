@@ -68,6 +68,8 @@ func read(t *testing.T, name string) ([]string, router.Config) {
 }
 
 // table is what every broker must show. README.md has it, too.
+//
+//nolint:dupword // failed is the name of one line and the end of another
 const table = `orders                60  that the shop has sent, some of them twice
 applied once          59  to stock and reservations, in one transaction each
 duplicates dropped    11  messages that changed nothing

@@ -120,24 +120,32 @@ func (c *consumed) handle(msg *message.Message) error {
 // wait waits until all messages were handled. An error that was logged is one, whatever
 // came of it.
 func (c *consumed) wait(ctx context.Context) error {
-	const atMost = 30 * time.Second // without a message
-	tick := time.NewTicker(atMost)
+	const (
+		look   = time.Second
+		atMost = 30 * time.Second // without a message
+	)
+	tick := time.NewTicker(look)
 	defer tick.Stop()
-	for before := int64(0); ; {
+	before, at := int64(0), time.Now()
+	for {
+		finished := false
 		select {
 		case <-c.done:
-			if err := c.log.err.Load(); err != nil {
-				return *err
-			}
-			return nil
+			finished = true
+		case <-tick.C:
 		case <-ctx.Done():
 			return ctx.Err()
-		case <-tick.C:
-			now := c.handled.Load()
-			if now == before {
-				return fmt.Errorf("%d of %d messages were handled, and none for %v: %w", now, len(c.runs), atMost, c.log.get())
-			}
-			before = now
+		}
+		if err := c.log.err.Load(); err != nil {
+			return *err
+		}
+		if finished {
+			return nil
+		}
+		if now := c.handled.Load(); now != before {
+			before, at = now, time.Now()
+		} else if time.Since(at) > atMost {
+			return fmt.Errorf("%d of %d messages were handled, and none for %v", now, len(c.runs), atMost)
 		}
 	}
 }

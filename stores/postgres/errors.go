@@ -1,11 +1,13 @@
 package postgres
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io"
 	"net"
+	"slices"
 	"strings"
 
 	"github.com/jackc/pgx/v5/pgconn"
@@ -68,6 +70,29 @@ func unavailable(err error) error {
 	}
 	return fmt.Errorf("postgres: %w: %w", stores.ErrUnavailable, err)
 }
+
+// connectError says once why a server cannot be reached. The driver says it for each
+// address, and again for each kind of encryption that it has tried.
+type connectError struct {
+	host string
+	err  error
+}
+
+func (e *connectError) Error() string {
+	cause := e.err
+	if c, ok := errors.AsType[*pgconn.ConnectError](cause); ok {
+		cause = cmp.Or(c.Unwrap(), cause)
+	}
+	var reasons []string
+	for line := range strings.Lines(cause.Error()) {
+		if line = strings.TrimSpace(line); line != "" && !slices.Contains(reasons, line) {
+			reasons = append(reasons, line)
+		}
+	}
+	return fmt.Sprintf("postgres: cannot connect to %s: %s", e.host, strings.Join(reasons, "; "))
+}
+
+func (e *connectError) Unwrap() error { return unavailable(e.err) }
 
 // unavailable is the same for calls that know the consumer: new tables would give its
 // id to another.

@@ -169,17 +169,17 @@ func (s *Store) Groups(ctx context.Context, f stores.Filter, limit int) ([]store
 		return nil, err
 	}
 	q.failures(f)
-	return collect(ctx, s, q, `SELECT c.service, c.handler, g.error_group, coalesce(e.class, g.class), coalesce(e.error, ''), g.pending, g.failed, g.first_at, g.last_at
+	return collect(ctx, s, q, `SELECT c.service, c.handler, g.error_group, coalesce(e.class, g.class), coalesce(e.error, ''), g.pending, g.failed, g.discarded, g.first_at, g.last_at
 FROM (
 	SELECT f.consumer, f.error_group, min(f.class) AS class, count(*) AS n, count(*) FILTER (WHERE f.status = 3) AS pending,
-		count(*) FILTER (WHERE f.status = 4) AS failed, min(f.first_at) AS first_at, max(f.last_at) AS last_at, max(f.number) AS latest
+		count(*) FILTER (WHERE f.status = 4) AS failed, count(*) FILTER (WHERE f.status = 5) AS discarded, min(f.first_at) AS first_at, max(f.last_at) AS last_at, max(f.number) AS latest
 	FROM {schema.}{prefix}failure f WHERE {where}
 	GROUP BY f.consumer, f.error_group
 	ORDER BY n DESC, latest DESC LIMIT `+q.bind(limit)+`
 ) g JOIN {schema.}{prefix}consumer c ON c.id = g.consumer
 LEFT JOIN {schema.}{prefix}failure e ON e.number = g.latest
 ORDER BY g.n DESC, g.latest DESC`, func(row pgx.CollectableRow) (g stores.Group, err error) {
-		return g, row.Scan(&g.Consumer.Service, &g.Consumer.Handler, &g.Group, &g.Class, &g.Error, &g.Pending, &g.Failed, &g.FirstAt, &g.LastAt)
+		return g, row.Scan(&g.Consumer.Service, &g.Consumer.Handler, &g.Group, &g.Class, &g.Error, &g.Pending, &g.Failed, &g.Discarded, &g.FirstAt, &g.LastAt)
 	})
 }
 

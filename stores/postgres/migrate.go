@@ -55,6 +55,18 @@ func (s *Store) Migrate(ctx context.Context) ([]stores.Migration, error) {
 	return nil, fmt.Errorf("postgres: migrate: %w: %w", stores.ErrUnavailable, err)
 }
 
+// Applied implements stores.Migrator.
+func (s *Store) Applied(ctx context.Context) (int, error) {
+	if s.closed.Load() {
+		return 0, stores.ErrClosed
+	}
+	state, err := s.schemaState(ctx, s.pool)
+	if err != nil {
+		return 0, unavailable(err)
+	}
+	return state.Version, nil
+}
+
 // Validate implements stores.Migrator.
 func (s *Store) Validate(ctx context.Context) error {
 	if s.closed.Load() {

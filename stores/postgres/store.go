@@ -132,7 +132,7 @@ func openURL(ctx context.Context, u *url.URL) (*Store, error) {
 	store, err := New(pool, c)
 	if err == nil {
 		if pingErr := pool.Ping(ctx); pingErr != nil {
-			err = fmt.Errorf("postgres: cannot connect to %s: %w", u.Host, unavailable(pingErr))
+			err = &connectError{host: u.Host, err: pingErr}
 		}
 	}
 	if err != nil {

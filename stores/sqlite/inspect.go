@@ -160,9 +160,9 @@ func (s *Store) Groups(ctx context.Context, f stores.Filter, limit int) (groups 
 			return err
 		}
 		w := matching(f, c)
-		query := s.text(`SELECT g.consumer, g.error_group, f.class, f.error, g.pending, g.failed, g.first_at, g.last_at FROM (
+		query := s.text(`SELECT g.consumer, g.error_group, f.class, f.error, g.pending, g.failed, g.discarded, g.first_at, g.last_at FROM (
 				SELECT f.consumer, f.error_group, max(f.number) AS latest, count(*) AS n, sum(f.status = 3) AS pending,
-					sum(f.status = 4) AS failed, min(f.first_at) AS first_at, max(f.last_at) AS last_at
+					sum(f.status = 4) AS failed, sum(f.status = 5) AS discarded, min(f.first_at) AS first_at, max(f.last_at) AS last_at
 				FROM {schema.}{prefix}failure f WHERE ` + w.String() + ` GROUP BY f.consumer, f.error_group
 				ORDER BY n DESC, latest DESC LIMIT ?) g
 			JOIN {schema.}{prefix}failure f ON f.number = g.latest ORDER BY g.n DESC, g.latest DESC`)
@@ -171,7 +171,7 @@ func (s *Store) Groups(ctx context.Context, f stores.Filter, limit int) (groups 
 				consumer        int64
 				firstAt, lastAt *int64
 			)
-			err = scan(&consumer, &g.Group, &g.Class, &g.Error, &g.Pending, &g.Failed, &firstAt, &lastAt)
+			err = scan(&consumer, &g.Group, &g.Class, &g.Error, &g.Pending, &g.Failed, &g.Discarded, &firstAt, &lastAt)
 			g.Consumer, g.FirstAt, g.LastAt = c[consumer], timeOf(firstAt), timeOf(lastAt)
 			return g, err
 		})

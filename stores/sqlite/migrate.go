@@ -51,6 +51,15 @@ func (s *Store) missing(ctx context.Context, q querier) ([]stores.Migration, err
 	return slices.Clone(s.migrations[state.Version:]), nil
 }
 
+// Applied implements stores.Migrator.
+func (s *Store) Applied(ctx context.Context) (int, error) {
+	state, _, err := s.schema(ctx, s.reader)
+	if err != nil {
+		return 0, s.failed("applied", err)
+	}
+	return state.Version, nil
+}
+
 // Validate implements stores.Migrator.
 func (s *Store) Validate(ctx context.Context) error {
 	if err := s.check(ctx); err != nil {

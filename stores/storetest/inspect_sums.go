@@ -42,6 +42,16 @@ func groups(b *bench) {
 	if g := all[1]; g.Consumer != consumer || g.Class != stores.ClassTransient || g.Pending != 2 || g.Failed != 1 {
 		b.tb.Errorf("the second group is %+v, want 2 pending and one failed", g)
 	}
+	for i, g := range all {
+		if g.Discarded != 0 {
+			b.tb.Errorf("group %d has %d discarded messages, which were not asked for", i, g.Discarded)
+		}
+	}
+	discarded := stores.Filter{Status: []stores.Status{stores.StatusDiscarded}}
+	if got, err := store.Groups(b.ctx, discarded, 100); err != nil || len(got) != 1 ||
+		got[0].Group != all[1].Group || got[0].Pending != 0 || got[0].Failed != 0 || got[0].Discarded != 1 {
+		b.tb.Errorf("Groups of what is discarded = %+v, %v, want one message", got, err)
+	}
 	if some, err := store.Groups(b.ctx, stores.Filter{}, 2); err != nil || len(some) != 2 || some[0].Group != all[0].Group {
 		b.tb.Errorf("Groups with a limit of 2 = %+v, %v", some, err)
 	}

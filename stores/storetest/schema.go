@@ -20,10 +20,19 @@ func schemaChecks() []check {
 	}
 }
 
+// applied fails unless the database has the steps up to want.
+func (b *bench) applied(store stores.Migrator, want int, after string) {
+	b.tb.Helper()
+	if got, err := store.Applied(b.ctx); err != nil || got != want {
+		b.tb.Errorf("Applied after %s = %d, %v, want %d", after, got, err, want)
+	}
+}
+
 func notMigrated(b *bench) {
 	store := b.openOnly()
 	wantErr(b.tb, "Validate of an empty database", store.Validate(b.ctx), stores.ErrNotMigrated)
 	wantErr(b.tb, "Register in an empty database", store.Register(b.ctx, stores.Registration{Consumer: consumer}), stores.ErrNotMigrated)
+	b.applied(store, 0, "nothing")
 	attempt, _, err := store.Begin(b.ctx, claimFor("id", "payload"))
 	wantErr(b.tb, "Begin in an empty database", err, stores.ErrNotMigrated, stores.ErrNotRegistered)
 	b.noAttempt(attempt)
@@ -67,6 +76,7 @@ func migrate(b *bench) {
 		}
 	}
 	for _, s := range []stores.Store{store, b.openOnly()} {
+		b.applied(s, len(all), "Migrate")
 		if err := s.Validate(b.ctx); err != nil {
 			b.tb.Errorf("Validate after Migrate: %v", err)
 		}
@@ -124,6 +134,7 @@ func migrateByHand(b *bench) {
 	store := b.openOnly()
 	for _, m := range store.Migrations() {
 		b.exec(m.SQL)
+		b.applied(store, m.Version, "the SQL of "+m.Name)
 	}
 	if err := store.Validate(b.ctx); err != nil {
 		b.tb.Fatalf("Validate after the SQL of Migrations: %v", err)
@@ -142,6 +153,7 @@ func newerSchema(b *bench) {
 	known := len(running.Migrations())
 	b.exec(fmt.Sprintf("INSERT INTO millpond_schema (version, compatible, name) VALUES (%d, %d, 'storetest')", known+1, known))
 	store := b.openOnly()
+	b.applied(store, known+1, "a newer program")
 	if err := store.Validate(b.ctx); err != nil {
 		b.tb.Errorf("Validate of a newer schema that is compatible: %v", err)
 	}
@@ -154,6 +166,7 @@ func newerSchema(b *bench) {
 
 	b.exec(fmt.Sprintf("INSERT INTO millpond_schema (version, compatible, name) VALUES (%d, %d, 'storetest')", known+2, known+1))
 	store = b.openOnly()
+	b.applied(store, known+2, "a newer program that is not compatible")
 	wantErr(b.tb, "Validate of a newer schema", store.Validate(b.ctx), stores.ErrSchemaNewer)
 	wantErr(b.tb, "Register in a newer schema", store.Register(b.ctx, stores.Registration{Consumer: consumer}), stores.ErrSchemaNewer)
 	before := b.dump("millpond_schema")

@@ -49,7 +49,7 @@ func newTrial(t *testing.T, open func(*testing.T) *database, seed uint64, rounds
 	return &trial{
 		setup: s, seed: seed, database: open(t), cluster: newCluster(t),
 		kills: faults(seed, s.Protocol, rounds, workers), outages: rounds, messages: 300 * rounds,
-		limit: time.Minute + time.Duration(rounds)*time.Minute,
+		limit: 30*time.Second + time.Duration(rounds)*time.Minute,
 	}
 }
 

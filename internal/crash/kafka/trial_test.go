@@ -58,7 +58,7 @@ type result struct {
 func (tr *trial) run(t *testing.T) *result {
 	t.Helper()
 	tr.ledger, tr.running = newLedger(tr.seed), make(map[int]bool)
-	tr.Dir, tr.URL, tr.Broker = t.TempDir(), tr.database.url, tr.cluster.Address()
+	tr.Dir, tr.URL, tr.Broker = t.ArtifactDir(), tr.database.url, tr.cluster.Address()
 	ctx, cancel := context.WithCancelCause(t.Context())
 	defer cancel(nil)
 	var beside sync.WaitGroup

@@ -162,7 +162,10 @@ func (s *shop) wire(store stores.Store, broker brokers.Broker, handle message.No
 	if err != nil {
 		return nil, nil, err
 	}
-	subscriber, err := broker.Subscriber(brokers.SubscriberConfig{Group: group, InFlight: 16})
+	subscriber, err := broker.Subscriber(brokers.SubscriberConfig{
+		Group: group, InFlight: 16,
+		Logger: watermill.NewSlogLogger(slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelDebug}))),
+	})
 	if err != nil {
 		return nil, nil, err
 	}

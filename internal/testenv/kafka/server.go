@@ -76,6 +76,7 @@ func Start(ctx context.Context, config Config) (*Server, error) {
 func (s *Server) create(ctx context.Context, config Config) error {
 	var id [16]byte
 	_, _ = rand.Read(id[:])
+	id[0] &= 0x7f // an id that began with a dash would be taken for an option
 	for attempt := 0; ; attempt++ {
 		var err error
 		if s.port, err = host.FreePort(); err == nil {

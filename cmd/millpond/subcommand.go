@@ -1,0 +1,68 @@
+package main
+
+import (
+	"errors"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+)
+
+// needCommand is what commands do that only group others.
+func needCommand(cmd *cobra.Command, _ []string) error {
+	cmd.SetOut(cmd.ErrOrStderr())
+	return errors.Join(usagef("a command is missing"), cmd.Usage())
+}
+
+// knownCommand is the cobra.PositionalArgs of commands that only group others: an
+// argument is the name of a command that there is not, so it says which one may be meant.
+func knownCommand(cmd *cobra.Command, args []string) error {
+	if len(args) == 0 {
+		return nil
+	}
+	meant := similar(cmd, args[0])
+	for _, path := range elsewhere(cmd.Root(), args[0]) {
+		if !slices.Contains(meant, path) {
+			meant = append(meant, path)
+		}
+	}
+	if len(meant) > 0 {
+		return usagef("%q is no command of %s: did you mean %s?", args[0], cmd.CommandPath(), strings.Join(meant, " or "))
+	}
+	return usagef("%q is no command of %s, which has %s", args[0], cmd.CommandPath(), strings.Join(subcommands(cmd), ", "))
+}
+
+// similar returns the commands of cmd that are spelt much like name.
+func similar(cmd *cobra.Command, name string) []string {
+	const typos = 2
+	cmd.SuggestionsMinimumDistance = typos
+	var paths []string
+	if len(name) > typos { // else everything short is similar
+		for _, found := range cmd.SuggestionsFor(name) {
+			paths = append(paths, cmd.CommandPath()+" "+found)
+		}
+	}
+	return paths
+}
+
+// elsewhere returns the commands under cmd, at any depth, that have this name.
+func elsewhere(cmd *cobra.Command, name string) []string {
+	var paths []string
+	for _, c := range cmd.Commands() {
+		if c.IsAvailableCommand() && (c.Name() == name || c.HasAlias(name)) {
+			paths = append(paths, c.CommandPath())
+		}
+		paths = append(paths, elsewhere(c, name)...)
+	}
+	return paths
+}
+
+func subcommands(cmd *cobra.Command) []string {
+	var names []string
+	for _, c := range cmd.Commands() {
+		if c.IsAvailableCommand() {
+			names = append(names, c.Name())
+		}
+	}
+	return names
+}
