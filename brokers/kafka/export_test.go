@@ -49,6 +49,3 @@ func (t tap) OnBrokerConnect(_ kgo.BrokerMetadata, _ time.Duration, conn net.Con
 	}
 	t.wires.conns[t.subscriber] = append(t.wires.conns[t.subscriber], conn)
 }
-
-// PlentyRecords is about how many messages of a partition are fetched ahead.
-const PlentyRecords = plentyRecords + pollRecords

@@ -7,7 +7,6 @@ import (
 	"strconv"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -144,15 +143,6 @@ func TestCommitDistance(t *testing.T) {
 	}
 }
 
-// polled counts what is taken of partition 0.
-type polled struct{ records *atomic.Int64 }
-
-func (p polled) OnFetchRecordUnbuffered(r *kgo.Record, polled bool) {
-	if polled && r.Partition == 0 {
-		p.records.Add(1)
-	}
-}
-
 // TestSlowPartitionKeepsNoOther: a partition that stands still, with more behind it than
 // is fetched ahead, is paused; the other goes on without stalls, and later so does it.
 func TestSlowPartitionKeepsNoOther(t *testing.T) {
@@ -160,8 +150,7 @@ func TestSlowPartitionKeepsNoOther(t *testing.T) {
 	const n = 40_000
 	topic := newTopic(t, testenv.Kafka(t), 2)
 	fill(t, testenv.Kafka(t), topic, 2, n)
-	var fetched atomic.Int64
-	b := newBroker(t, kafka.Config{Options: []kgo.Opt{kgo.WithHooks(polled{&fetched})}})
+	b := newBroker(t, kafka.Config{})
 	s := subscriber(t, b, brokers.SubscriberConfig{Group: uuid.NewString(), InFlight: 2})
 	l := newTally()
 	release := make(chan struct{})
@@ -175,12 +164,10 @@ func TestSlowPartitionKeepsNoOther(t *testing.T) {
 	})
 	started := time.Now()
 	l.wait(t, n+1)
-	t.Logf("the other partition needed %s for %d messages and stood still for at most %s", time.Since(started), n, g.longest["1"])
-	if g.longest["1"] > time.Second {
+	took := time.Since(started)
+	t.Logf("the other partition needed %s for %d messages and stood still for at most %s", took, n, g.longest["1"])
+	if g.longest["1"] > time.Second || took > 8*time.Second { // without a pause each poll waits
 		t.Error("it stalled")
-	}
-	if got := int(fetched.Load()); got > 3*kafka.PlentyRecords {
-		t.Errorf("%d messages were fetched of the partition that stands still", got)
 	}
 	close(release)
 	started = time.Now()

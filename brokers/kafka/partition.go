@@ -218,7 +218,7 @@ func (p *partition) hasPlenty() bool {
 func (p *partition) pause() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if false {
+	if p.hasPlenty() {
 		p.paused = true
 		p.session.client.PauseFetchPartitions(map[string][]int32{p.session.topic: {p.id}})
 	}

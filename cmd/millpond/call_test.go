@@ -41,6 +41,11 @@ func TestWrongCalls(t *testing.T) {
 		{"msg", "show", "1", "--max-payload-bytes", "-2"},
 		{"quarantine", "show"},
 		{"quarantine", "release", "0"},
+		{"quarantine", "reject"},
+		{"retry"},
+		{"retry", "--group", "x"},
+		{"group", "show"},
+		{"group", "show", "--yes"},
 		{"migrate", "sql", "--from", "0"},
 		{"version", "extra"},
 	} {
@@ -53,9 +58,58 @@ func TestWrongCalls(t *testing.T) {
 	require.Contains(t, n.errB.String(), "which store? Give its URL with --store or in MILLPOND_STORE_URL")
 }
 
+func TestUnknownCommandsAndWhatMayBeMeant(t *testing.T) {
+	n, _ := newScripted(t, 1)
+	for call, want := range map[string]string{
+		"retry":             "did you mean millpond msg retry?",
+		"retry --group x":   "did you mean millpond msg retry?",
+		"retry --all --yes": "did you mean millpond msg retry?",
+		"gruop ls":          "did you mean millpond group?",
+		"group show":        "did you mean millpond msg show or millpond quarantine show?",
+		"msg realese":       `"realese" is no command of millpond msg, which has discard, ls, retry, show`,
+		"quarantine relase": "did you mean millpond quarantine release?",
+		"--frobnicate":      "unknown flag: --frobnicate",
+		"msg retry --frob":  "unknown flag: --frob",
+	} {
+		n.run(exitUsage, strings.Fields(call)...)
+		require.Contains(t, n.errB.String(), want, call)
+		require.Equal(t, 1, strings.Count(n.errB.String(), "\n"), "one sentence")
+	}
+}
+
+func TestCallsThatLackRowsOrHaveTooMuch(t *testing.T) {
+	n, _ := newScripted(t, 1)
+	for call, want := range map[string]string{
+		"quarantine release":                    "millpond: release which rows? Give their numbers\n",
+		"quarantine reject --yes":               "millpond: reject which rows? Give their numbers\n",
+		"quarantine show":                       "millpond: show which row? Give one number\n",
+		"msg retry --all --group x":             "millpond: --all selects without anything else: leave out --all, or --group\n",
+		"msg discard 4 --all --status failed":   "millpond: --all selects without anything else: leave out --all, or numbers and --status\n",
+		"stats --store mysql://app:c4nary@host": "millpond: the store's URL has the scheme \"mysql\": the tool knows postgres, postgresql, sqlite\n",
+		"stats --store test.db":                 "millpond: the store's URL has the scheme \"\": the tool knows postgres, postgresql, sqlite\n",
+	} {
+		if strings.Contains(call, "--store") {
+			n.open = openStore
+		} else {
+			n, _ = newScripted(t, 1)
+		}
+		n.run(exitUsage, strings.Fields(call)...)
+		require.Equal(t, want, n.errB.String(), call)
+	}
+}
+
+func TestWhyThereIsNoConnectionIsSaidOnce(t *testing.T) {
+	n := newSession(t)
+	n.run(exitError, "stats", "--store", "postgres://app:c4nary@127.0.0.1:1/db?connect_timeout=5")
+	require.Equal(t, 1, strings.Count(n.errB.String(), "postgres:"), n.errB.String())
+	require.Equal(t, 1, strings.Count(n.errB.String(), "dial tcp"), n.errB.String())
+	require.Equal(t, 1, strings.Count(n.errB.String(), "\n"), n.errB.String())
+	require.Contains(t, n.errB.String(), "cannot connect to 127.0.0.1:1: ")
+}
+
 func TestHelpVersionAndCompletion(t *testing.T) {
 	n, _ := newScripted(t, 1)
-	require.Contains(t, n.ok("--help"), "Exit codes:")
+	require.Contains(t, n.ok("--help"), "3  nothing matched (commands that change or show; a list may be empty)\n")
 	require.Contains(t, n.ok("msg", "retry", "--help"), "--dry-run")
 	require.Contains(t, n.ok("version"), "go1.")
 	require.Contains(t, n.object(exitOK, "version"), "go")

@@ -129,13 +129,16 @@ func (c *change) run(ctx context.Context, s store, args []string) error {
 			return err
 		}
 	}
-	switch {
-	case r.Matching == 0 && r.Already == 1:
-		return nothingf("already %s", c.verb.then)
-	case r.Matching == 0 && r.Already > 1:
-		return nothingf("already %s: %s", c.verb.then, messages(r.Already, r.Already == limit))
-	case r.Matching == 0:
+	switch unknown := len(f.Numbers) - r.Already; {
+	case r.Matching > 0:
+	case r.Already == 0:
 		return nothingf("nothing matched")
+	case unknown > 0:
+		return nothingf("already %s: %s; the other numbers match nothing", c.verb.then, messages(r.Already, false))
+	case r.Already == 1:
+		return nothingf("already %s", c.verb.then)
+	default:
+		return nothingf("already %s: %s", c.verb.then, messages(r.Already, r.Already == limit))
 	}
 	if c.dryRun {
 		return c.preview(ctx, s, f, r)

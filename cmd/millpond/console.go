@@ -3,7 +3,10 @@ package main
 import (
 	"context"
 	"io"
+	"net/url"
 	"os"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/mattn/go-isatty"
@@ -36,8 +39,17 @@ func newConsole() *console {
 		in: os.Stdin, out: os.Stdout, err: os.Stderr,
 		inTTY: terminal(os.Stdin), outTTY: terminal(os.Stdout), errTTY: terminal(os.Stderr),
 		env: os.Getenv, now: time.Now,
-		open:       func(ctx context.Context, url string) (store, error) { return stores.Open(ctx, url) },
+		open:       openStore,
 		batch:      500,
 		countLimit: 10_000, groupLimit: 100,
 	}
+}
+
+// openStore is stores.Open for people, who cannot import an adapter into this program.
+func openStore(ctx context.Context, rawURL string) (store, error) {
+	known := stores.DefaultMux().Schemes()
+	if u, err := url.Parse(rawURL); err == nil && !slices.Contains(known, u.Scheme) {
+		return nil, usagef("the store's URL has the scheme %q: the tool knows %s", u.Scheme, strings.Join(known, ", "))
+	}
+	return stores.Open(ctx, rawURL)
 }

@@ -55,7 +55,12 @@ func (p *program) decideCommand(r ruling) *cobra.Command {
 		Short:   r.short,
 		Long:    r.long,
 		Example: fmt.Sprintf("  millpond quarantine %s 17 18 --reason \"checked with the producer\"", r.does),
-		Args:    cobra.MinimumNArgs(1),
+		Args: func(_ *cobra.Command, args []string) error {
+			if len(args) == 0 {
+				return usagef("%s which rows? Give their numbers", r.does)
+			}
+			return nil
+		},
 	}
 	d.bind(cmd, p)
 	cmd.Flags().BoolVar(&dryRun, "dry-run", false, "only say what would be done")
@@ -81,6 +86,9 @@ func (p *program) decideCommand(r ruling) *cobra.Command {
 			shown := string(r.then)
 			if err != nil {
 				problem := problemOf(err)
+				if errors.Is(err, stores.ErrChanged) {
+					record.Status, problem = p.decided(ctx, st, row)
+				}
 				problems = append(problems, problem)
 				record.Problem = redact(explain(problem), p.url())
 				shown = record.Problem
@@ -114,6 +122,22 @@ func (r ruling) wouldDo(ctx context.Context, st store, row int64) error {
 	return nil
 }
 
+// decided says what was decided about a row before, which keeps it from being changed.
+func (p *program) decided(ctx context.Context, st store, row int64) (stores.QuarantineStatus, error) {
+	var q stores.QuarantineRow
+	if err := p.ask(context.WithoutCancel(ctx), func(ctx context.Context) (err error) {
+		q, err = st.QuarantinedRow(ctx, row)
+		return err
+	}); err != nil {
+		return "", problemOf(err)
+	}
+	text := fmt.Sprintf("row %d was %s before, at %s", row, q.Status, p.exactly(q.DecidedAt))
+	if q.Status == stores.QuarantineReleased {
+		text += ", and runs under the id " + showID(stores.ReleasedID(row))
+	}
+	return q.Status, errors.New(text)
+}
+
 func aboutTheRow(err error) bool {
 	return err == nil || errors.Is(err, stores.ErrNotFound) || errors.Is(err, stores.ErrChanged) || errors.Is(err, stores.ErrNotKept)
 }
@@ -122,8 +146,6 @@ func problemOf(err error) error {
 	switch {
 	case errors.Is(err, stores.ErrNotFound):
 		return nothingf("there is no such row in quarantine")
-	case errors.Is(err, stores.ErrChanged):
-		return errors.New("it was decided before")
 	case errors.Is(err, stores.ErrNotKept):
 		return errors.New("it cannot be released: what is kept cannot be turned back into the message")
 	}

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -9,17 +8,12 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"text/tabwriter"
 
 	"github.com/spf13/cobra"
 
 	"github.com/millpond-go/millpond/stores"
 )
-
-// migrationRecord is a step of migrate up.
-type migrationRecord struct {
-	Version int    `json:"version"`
-	Name    string `json:"name"`
-}
 
 func (p *program) migrateCommand() *cobra.Command {
 	cmd := &cobra.Command{
@@ -41,7 +35,7 @@ func (p *program) migrateUp() *cobra.Command {
 them, the others wait. It takes the time it needs, unless --timeout is given.`,
 		Args: cobra.NoArgs,
 	}
-	cmd.Flags().BoolVar(&dryRun, "dry-run", false, "only list the steps that this program has, and say whether some are missing")
+	cmd.Flags().BoolVar(&dryRun, "dry-run", false, "only say which steps would be applied")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		if dryRun {
 			return p.withStore(p.migratePreview)(cmd, nil)
@@ -61,43 +55,56 @@ them, the others wait. It takes the time it needs, unless --timeout is given.`,
 			if err != nil {
 				return err
 			}
-			return p.steps(applied, "applied", "nothing to do, the tables are up to date")
+			if len(applied) == 0 {
+				fmt.Fprintln(p.err, upToDate)
+			}
+			return p.steps(applied, len(s.Migrations()), "applied", "")
 		})
 	}
 	return cmd
 }
 
-// steps lists migrations.
-func (p *program) steps(steps []stores.Migration, what, none string) error {
+// stepName is the name of a step's file, without its ending.
+func stepName(m stores.Migration) string { return fmt.Sprintf("%04d_%s", m.Version, m.Name) }
+
+// steps lists steps of which those up to applied are in the database.
+func (p *program) steps(steps []stores.Migration, applied int, done, missing string) error {
 	l := p.newList("STEP", "STATE")
 	for _, m := range steps {
-		l.add(migrationRecord{m.Version, m.Name}, stepName(m), what)
-	}
-	if len(steps) == 0 {
-		fmt.Fprintln(p.err, none)
+		state := missing
+		if m.Version <= applied {
+			state = done
+		}
+		l.add(stepOf(m, applied), stepName(m), state)
 	}
 	return l.close()
 }
 
-func stepName(m stores.Migration) string { return fmt.Sprintf("%04d_%s", m.Version, m.Name) }
-
 func (p *program) migratePreview(ctx context.Context, s store, _ []string) error {
-	err := p.ask(ctx, s.Validate)
-	switch {
-	case err == nil:
-		return p.steps(nil, "", "nothing to do, the tables are up to date")
-	case errors.Is(err, stores.ErrNotMigrated):
-		fmt.Fprintf(p.err, "steps are missing: %s\n", printable(redact(err.Error(), p.url())))
-		return p.steps(s.Migrations(), "applied if missing", "")
+	schema, err := p.schema(ctx, s)
+	if err != nil {
+		return err
 	}
-	return err
+	if schema.broken() || schema.state == schemaNewer {
+		return errors.New(schema.problem())
+	}
+	if err := p.steps(schema.steps, schema.applied, "already applied", "would be applied"); err != nil {
+		return err
+	}
+	if schema.state == schemaCurrent {
+		fmt.Fprintln(p.err, upToDate)
+	}
+	return nil
 }
+
+const upToDate = "nothing to do, the tables are up to date"
 
 // statusRecord is what migrate status answers.
 type statusRecord struct {
-	State  string            `json:"state"` // current, older (or missing), newer
-	Detail string            `json:"detail,omitempty"`
-	Steps  []migrationRecord `json:"steps"` // that this program has
+	State   string       `json:"state"` // current, older (or missing), newer
+	Detail  string       `json:"detail,omitempty"`
+	Version int          `json:"version"` // the newest step in the database, 0: none
+	Steps   []stepRecord `json:"steps"`   // that this program has
 }
 
 func (p *program) migrateStatus() *cobra.Command {
@@ -106,30 +113,40 @@ func (p *program) migrateStatus() *cobra.Command {
 		Short: "Say whether this program can use the tables; ends with 1 if not",
 		Args:  cobra.NoArgs,
 		RunE: p.withStore(func(ctx context.Context, s store, _ []string) error {
-			err := p.ask(ctx, s.Validate)
-			r := statusRecord{State: "current"}
-			switch {
-			case err == nil:
-			case errors.Is(err, stores.ErrNotMigrated):
-				r.State, r.Detail = "older", err.Error()
-			case errors.Is(err, stores.ErrSchemaNewer):
-				r.State, r.Detail = "newer", err.Error()
-			default:
+			schema, err := p.schema(ctx, s)
+			if err != nil {
 				return err
 			}
-			r.Detail = redact(r.Detail, p.url())
-			for _, m := range s.Migrations() {
-				r.Steps = append(r.Steps, migrationRecord{m.Version, m.Name})
+			r := statusRecord{State: schema.state, Detail: redact(schema.problem(), p.url()), Version: schema.applied}
+			for _, m := range schema.steps {
+				r.Steps = append(r.Steps, stepOf(m, schema.applied))
 			}
-			return errors.Join(p.show(r, r.text), err)
+			if err := p.show(r, r.text); err != nil {
+				return err
+			}
+			if r.Detail != "" {
+				return errors.New(r.Detail)
+			}
+			return nil
 		}),
 	}
 }
 
 func (r statusRecord) text(w io.Writer) {
-	fmt.Fprintln(w, cmp.Or(printable(r.Detail), "the tables are up to date, with these steps:"))
+	table := tabwriter.NewWriter(w, 0, 8, 2, ' ', 0)
 	for _, step := range r.Steps {
-		fmt.Fprintf(w, "  %04d  %s\n", step.Version, step.Name)
+		state := "MISSING"
+		if step.Applied {
+			state = "applied"
+		}
+		fmt.Fprintf(table, "%04d %s\t%s\n", step.Version, step.Name, state)
+	}
+	_ = table.Flush() // to a buffer
+	if later := r.Version - len(r.Steps); later > 0 {
+		fmt.Fprintf(w, "and %d that this program does not know\n", later)
+	}
+	if r.State == schemaCurrent {
+		fmt.Fprintln(w, "the tables are up to date")
 	}
 }
 
@@ -184,7 +201,7 @@ type sqlRecord struct {
 
 func (p *program) printSQL(steps []stores.Migration, from int) error {
 	if from > len(steps) {
-		return nothingf("there are only %d steps", len(steps))
+		return usagef("--from is %d: there are %d steps", from, len(steps))
 	}
 	l := p.newList()
 	for _, m := range steps[from-1:] {

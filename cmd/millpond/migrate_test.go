@@ -45,15 +45,17 @@ func TestMigrate(t *testing.T) {
 			require.Contains(t, n.errB.String(), "run millpond migrate up", args)
 			require.Equal(t, 1, strings.Count(n.errB.String(), "\n"), "one sentence")
 		}
-		require.Contains(t, n.ok("migrate", "up", "--dry-run"), "0002_failures")
-		n.run(exitError, "migrate", "status")
+		require.Regexp(t, `0001_inbox +would be applied\n0002_failures +would be applied\n$`, n.ok("migrate", "up", "--dry-run"))
+		require.Equal(t, "0001 inbox     MISSING\n0002 failures  MISSING\n", n.run(exitError, "migrate", "status"))
+		require.Equal(t, "millpond: 2 steps are missing: run millpond migrate up\n", n.errB.String())
 
 		require.Regexp(t, `0001_inbox +applied\n0002_failures +applied`, n.ok("migrate", "up"))
 		require.Empty(t, n.ok("migrate", "up"))
 		require.Contains(t, n.errB.String(), "up to date")
-		require.Empty(t, n.ok("migrate", "up", "--dry-run"))
+		require.Regexp(t, `0001_inbox +already applied\n0002_failures +already applied\n$`, n.ok("migrate", "up", "--dry-run"))
+		require.Contains(t, n.errB.String(), "nothing to do")
 		require.Equal(t, "current", n.object(exitOK, "migrate", "status")["state"])
-		require.Contains(t, n.ok("migrate", "status"), "up to date")
+		require.Equal(t, "0001 inbox     applied\n0002 failures  applied\nthe tables are up to date\n", n.ok("migrate", "status"))
 		n.ok("stats")
 	})
 }
@@ -79,7 +81,48 @@ func TestNewerSchema(t *testing.T) {
 			require.Equal(t, 1, strings.Count(n.errB.String(), "\n"), "one sentence")
 		}
 		require.Equal(t, "newer", n.object(exitError, "migrate", "status")["state"])
+		require.Contains(t, n.run(exitError, "migrate", "status"), "0002 failures  applied\nand 97 that this program does not know\n")
+		require.Contains(t, n.errB.String(), "belong to a newer version of millpond")
 	})
+}
+
+// A database of the version before.
+func TestOneStepIsMissing(t *testing.T) {
+	emptyDatabases(t, func(t *testing.T, n *session, db *sql.DB) {
+		first, _ := n.objects("migrate", "sql")[0]["sql"].(string)
+		_, err := db.ExecContext(t.Context(), first)
+		require.NoError(t, err)
+		require.Equal(t, "0001 inbox     applied\n0002 failures  MISSING\n", n.run(exitError, "migrate", "status"))
+		require.Equal(t, "millpond: 1 step is missing: run millpond migrate up\n", n.errB.String())
+		status := n.object(exitError, "migrate", "status")
+		require.Equal(t, "older", status["state"])
+		require.EqualValues(t, 1, status["version"])
+		require.Equal(t, []any{
+			map[string]any{"version": 1.0, "name": "inbox", "applied": true},
+			map[string]any{"version": 2.0, "name": "failures", "applied": false},
+		}, status["steps"])
+		require.Regexp(t, `0001_inbox +already applied\n0002_failures +would be applied\n$`, n.ok("migrate", "up", "--dry-run"))
+		require.Equal(t, false, n.objects("migrate", "up", "--dry-run")[1]["applied"])
+		require.Regexp(t, `^STEP +STATE\n0002_failures +applied\n$`, n.ok("migrate", "up"))
+	})
+}
+
+// What migrate up cannot mend, migrate status does not send people to it for.
+func TestTablesWereRemoved(t *testing.T) {
+	n := newSession(t)
+	path := filepath.Join(t.TempDir(), "test.db")
+	n.vars[storeVariable] = "sqlite://" + filepath.ToSlash(path)
+	n.ok("migrate", "up")
+	db, err := sql.Open("sqlite", "file:"+path)
+	require.NoError(t, err)
+	defer db.Close()
+	_, err = db.ExecContext(t.Context(), "DROP TABLE millpond_audit")
+	require.NoError(t, err)
+	for _, args := range [][]string{{"migrate", "status"}, {"migrate", "up", "--dry-run"}} {
+		n.run(exitError, args...)
+		require.Contains(t, n.errB.String(), "tables have been removed since")
+		require.Contains(t, n.errB.String(), "there is no millpond_audit")
+	}
 }
 
 // What migrate sql prints makes the tables.
@@ -93,6 +136,7 @@ func TestMigrateSQL(t *testing.T) {
 		second := n.ok("migrate", "sql", "--from", "2")
 		require.Contains(t, second, "-- 0002_failures\n")
 		require.NotContains(t, second, "0001")
-		n.run(exitNothing, "migrate", "sql", "--from", "99")
+		n.run(exitUsage, "migrate", "sql", "--from", "99")
+		require.Equal(t, "millpond: --from is 99: there are 2 steps\n", n.errB.String())
 	})
 }

@@ -120,7 +120,12 @@ func (p *program) quarantineShow() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "show ROW",
 		Short: "Show a message in quarantine whole: reason, metadata, payload",
-		Args:  cobra.ExactArgs(1),
+		Args: func(_ *cobra.Command, args []string) error {
+			if len(args) != 1 {
+				return usagef("show which row? Give one number")
+			}
+			return nil
+		},
 	}
 	v.bind(cmd)
 	cmd.RunE = p.withStore(func(ctx context.Context, st store, args []string) error {

@@ -33,9 +33,9 @@ func TestFromGroupsToRepaired(t *testing.T) {
 
 		w.batch = 2 // so there are three
 		w.terminal("y\n")
-		require.Equal(t, "retried 5 messages\n", w.ok("msg", "retry", "--group", group, "--reason", "fixed in v2"))
+		require.Equal(t, "5 messages are due now; a retry worker runs them\n", w.ok("msg", "retry", "--group", group, "--reason", "fixed in v2"))
 		require.Contains(t, w.errB.String(), "Retry 5 messages? [y/N]")
-		require.Contains(t, w.errB.String(), "[========================      ] retried 4 of 5")
+		require.Contains(t, w.errB.String(), "[========================      ] changed 4 of 5")
 		require.Len(t, w.objects("msg", "ls", "--status", "pending"), 5)
 
 		for i := range 5 {
@@ -93,6 +93,18 @@ func TestSelections(t *testing.T) {
 	})
 }
 
+func TestNoGroups(t *testing.T) {
+	onStores(t, func(t *testing.T, w *world) {
+		require.Empty(t, w.ok("group", "ls"))
+		require.Equal(t, "nothing has failed that is not repaired\n", w.errB.String())
+		w.fails(1, charge, "card refused")
+		for _, filter := range []string{"--class=timeout", "--status=discarded", "--until=1h", "--consumer=billing/mail"} {
+			require.Empty(t, w.ok("group", "ls", filter))
+			require.Equal(t, "no such groups\n", w.errB.String(), filter)
+		}
+	})
+}
+
 func TestPages(t *testing.T) {
 	onStores(t, func(t *testing.T, w *world) {
 		w.fails(5, charge, "card refused")
@@ -117,8 +129,18 @@ func TestDecisionsOnSingleMessages(t *testing.T) {
 		require.Equal(t, "discarded 1 message\n", w.ok("msg", "discard", numbers[0]))
 		require.Len(t, w.objects("msg", "ls"), 2, "what is discarded is out of the way")
 		require.Len(t, w.objects("msg", "ls", "--status", "discarded"), 1)
+		discarded := w.objects("group", "ls", "--status", "discarded,failed")
+		require.Len(t, discarded, 1)
+		require.EqualValues(t, 1, discarded[0]["discarded"])
+		require.EqualValues(t, 2, discarded[0]["failed"])
+		require.Regexp(t, `CLASS +FAILED +PENDING +DISCARDED +FIRST.*\n.* transient +2 +0 +1 `, w.ok("group", "ls", "--status", "discarded,failed"))
 		w.run(exitNothing, "msg", "discard", numbers[0])
-		require.Equal(t, "retried 1 message\n", w.ok("msg", "retry", numbers[0]), "by its number, also a discarded one")
+		require.Equal(t, "millpond: already discarded\n", w.errB.String())
+		w.run(exitNothing, "msg", "discard", numbers[0], "4711")
+		require.Equal(t, "millpond: already discarded: 1 message; the other numbers match nothing\n", w.errB.String())
+		w.run(exitNothing, "msg", "discard", "4711")
+		require.Equal(t, "millpond: nothing matched\n", w.errB.String())
+		require.Equal(t, "1 message is due now; a retry worker runs it\n", w.ok("msg", "retry", numbers[0]), "by its number, also a discarded one")
 
 		answer := w.object(exitPartly, "msg", "discard", numbers[1], "4711")
 		require.EqualValues(t, 1, answer["changed"])
@@ -127,7 +149,12 @@ func TestDecisionsOnSingleMessages(t *testing.T) {
 		w.run(exitNothing, "msg", "retry", "4711")
 		w.run(exitNothing, "msg", "show", "4711")
 		w.run(exitUsage, "msg", "discard", "--status", "discarded")
-		require.Equal(t, "retried 1 message\n", w.ok("msg", "retry", "--status", "discarded", "--yes"))
+		more := w.object(exitPartly, "msg", "discard", numbers[1], numbers[2])
+		require.EqualValues(t, 1, more["already"])
+		require.Equal(t, "millpond: already discarded: 1 message\n", w.errB.String())
+		w.run(exitNothing, "msg", "discard", numbers[1], numbers[2])
+		require.Equal(t, "millpond: already discarded: 2 messages\n", w.errB.String())
+		require.Equal(t, "2 messages are due now; a retry worker runs them\n", w.ok("msg", "retry", "--status", "discarded", "--yes"))
 	})
 }
 
@@ -137,7 +164,8 @@ func TestRetryWithoutContentWaitsForTheBroker(t *testing.T) {
 		f.Content = &stores.Content{State: stores.ContentTooLarge}
 		f.Placement = stores.PlacementRedelivered
 		w.fail(f)
-		require.Contains(t, w.ok("msg", "retry", "--all", "--yes"), "1 of them wait for the broker")
+		require.Contains(t, w.ok("msg", "retry", "--all", "--yes"), "1 message waits for the broker to deliver it again")
+		require.NotContains(t, w.outB.String(), "due now")
 		require.Contains(t, w.ok("msg", "ls"), "on redelivery")
 		require.Contains(t, w.ok("msg", "show", "1"), "pending, waits for the broker to deliver it again")
 	})
@@ -198,7 +226,8 @@ func TestQuarantine(t *testing.T) {
 		require.Contains(t, w.ok("quarantine", "show", rows["q0"]), "released, runs under the id x:quarantine/"+rows["q0"])
 		require.Len(t, w.objects("msg", "ls", "--id", "x:quarantine/"+rows["q0"]), 1)
 		w.run(exitError, "quarantine", "release", rows["q0"])
-		require.Contains(t, w.errB.String(), "decided before")
+		require.Regexp(t, "row "+rows["q0"]+` was released before, at 20\d\d-.* \(.*\), and runs under the id x:quarantine/`+rows["q0"], w.errB.String())
+		require.Contains(t, w.run(exitError, "quarantine", "reject", rows["q0"], "--dry-run", "-o", "json"), `"status": "released"`)
 		w.run(exitError, "quarantine", "release", rows["redacted"])
 		w.run(exitError, "quarantine", "release", rows["redacted"], "--dry-run")
 		w.run(exitNothing, "quarantine", "release", "4711")
@@ -206,7 +235,7 @@ func TestQuarantine(t *testing.T) {
 		w.run(exitNothing, "quarantine", "reject", "4711", "4712")
 		require.Contains(t, w.run(exitPartly, "quarantine", "reject", rows["q1"], "4711", rows["q0"], rows["redacted"]), "rejected")
 		require.Contains(t, w.errB.String(), "2 of 4 rows were not changed")
-		w.run(exitError, "quarantine", "reject", rows["q1"], rows["q0"])
+		require.Regexp(t, "was rejected before, at 20.*\n.* was released before, at 20", w.run(exitError, "quarantine", "reject", rows["q1"], rows["q0"]))
 		w.run(exitUsage, "quarantine", "reject")
 		w.run(exitUsage, "quarantine", "ls", "--status", "lost")
 		require.Len(t, w.objects("quarantine", "ls", "--status", "rejected"), 2)

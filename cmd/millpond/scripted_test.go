@@ -59,9 +59,9 @@ func newScripted(t *testing.T, messages int) (*session, *scripted) {
 func TestAMillionMessagesInBatches(t *testing.T) {
 	n, s := newScripted(t, 1_000_000)
 	n.terminal("y\n")
-	require.Equal(t, "retried 1,000,000 messages\n", n.ok("msg", "retry", "--all", "--reason", "fixed", "--actor", "grace"))
+	require.Equal(t, "1,000,000 messages are due now; a retry worker runs them\n", n.ok("msg", "retry", "--all", "--reason", "fixed", "--actor", "grace"))
 	require.Contains(t, n.errB.String(), "Retry 10,000+ messages?")
-	require.Contains(t, n.errB.String(), "retried 999,500 of 10,000+")
+	require.Contains(t, n.errB.String(), "changed 999,500 of 10,000+")
 	require.Len(t, s.changes, 2000)
 	for i, c := range s.changes {
 		require.Equal(t, stores.Change{
@@ -149,9 +149,11 @@ func TestBusyAndFasterOperators(t *testing.T) {
 	s.onChange = func(context.Context, stores.Change) (stores.Changed, error) {
 		return stores.Changed{Busy: 2, Changed: 8, Redelivered: 3, Done: true}, nil
 	}
-	require.Contains(t, n.run(exitPartly, "msg", "retry", "--all", "--yes"), "3 of them wait for the broker")
+	require.Equal(t, "5 messages are due now; a retry worker runs them\n"+
+		"3 messages wait for the broker to deliver them again, because no content is kept\n", n.run(exitPartly, "msg", "retry", "--all", "--yes"))
 	s.onChange = func(context.Context, stores.Change) (stores.Changed, error) { return stores.Changed{Done: true}, nil }
-	n.run(exitNothing, "msg", "retry", "--all", "--yes")
+	require.Empty(t, n.run(exitNothing, "msg", "retry", "--all", "--yes"))
+	require.Empty(t, n.run(exitNothing, "msg", "discard", "--all", "--yes"))
 }
 
 func TestTimeout(t *testing.T) {

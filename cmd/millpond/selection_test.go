@@ -39,18 +39,20 @@ func TestFilter(t *testing.T) {
 		consumer: "billing/charge/eu", group: "g", class: "timeout", topic: "orders", errorContains: "%", since: "1d", until: "2h",
 		id: `c=acme u:a\x1bb`, status: []string{"failed", "discarded"},
 	}
-	f, selects, err := s.filter([]string{"4", "7", "4"}, noon)
+	f, chosen, err := s.filter([]string{"4", "7", "4"}, noon)
 	require.NoError(t, err)
-	require.True(t, selects)
+	require.Equal(t, []string{
+		"numbers", "--consumer", "--group", "--class", "--topic", "--error-contains", "--since", "--until", "--id", "--status",
+	}, chosen)
 	require.Equal(t, stores.Filter{
 		Service: "billing", Handler: "charge/eu", Group: "g", Class: stores.ClassTimeout, Topic: "orders", ErrorContains: "%",
 		Since: noon.Add(-24 * time.Hour), Until: noon.Add(-2 * time.Hour), Numbers: []int64{4, 7},
 		ID: []byte("c4:acme|u:a\x1bb"), Status: []stores.Status{stores.StatusFailed, stores.StatusDiscarded},
 	}, f)
 
-	f, selects, err = (&selection{}).filter(nil, noon)
+	f, chosen, err = (&selection{}).filter(nil, noon)
 	require.NoError(t, err)
-	require.False(t, selects)
+	require.Empty(t, chosen)
 	require.Equal(t, stores.Filter{}, f)
 
 	f, _, err = (&selection{consumer: "billing", id: "hex:00ff"}).filter(nil, noon)

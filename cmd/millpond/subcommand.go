@@ -21,7 +21,7 @@ func knownCommand(cmd *cobra.Command, args []string) error {
 		return nil
 	}
 	meant := similar(cmd, args[0])
-	for _, path := range elsewhere(cmd.Root(), args[0]) {
+	for _, path := range namesakes(cmd.Root(), args[0]) {
 		if !slices.Contains(meant, path) {
 			meant = append(meant, path)
 		}
@@ -45,14 +45,14 @@ func similar(cmd *cobra.Command, name string) []string {
 	return paths
 }
 
-// elsewhere returns the commands under cmd, at any depth, that have this name.
-func elsewhere(cmd *cobra.Command, name string) []string {
+// namesakes returns the commands under cmd, at any depth, that have this name.
+func namesakes(cmd *cobra.Command, name string) []string {
 	var paths []string
 	for _, c := range cmd.Commands() {
 		if c.IsAvailableCommand() && (c.Name() == name || c.HasAlias(name)) {
 			paths = append(paths, c.CommandPath())
 		}
-		paths = append(paths, elsewhere(c, name)...)
+		paths = append(paths, namesakes(c, name)...)
 	}
 	return paths
 }

@@ -5,9 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
+	"unicode/utf8"
 
 	"github.com/millpond-go/millpond/stores"
 )
@@ -22,6 +24,7 @@ func decideChecks() []check {
 		{name: "what cannot be decided", run: decideWrong},
 		{name: "seen again after the decision", run: seenAgain},
 		{name: "pages and filters", run: quarantinePages},
+		{name: "text of any length", run: decideText},
 	}
 }
 
@@ -131,6 +134,37 @@ func reject(b *bench) {
 	all, err := store.Audit(b.ctx, 0, 10)
 	if err != nil || len(all) != 1 || all[0].Verb != stores.VerbReject || all[0].Before != "held" || all[0].After != "rejected" || all[0].Actor != actor {
 		b.tb.Errorf("the audit of a rejection is %+v, %v", all, err)
+	}
+}
+
+// decideText: operators paste what they like, and a decision must not fail for it.
+func decideText(b *bench) {
+	store := b.open()
+	for i, text := range []string{"\x00\xff\x1b[31m", strings.Repeat("\x00", 1<<20), strings.Repeat("long ", 1<<20)} {
+		for _, verb := range []stores.Verb{stores.VerbRelease, stores.VerbReject} {
+			q := message1()
+			q.ID, q.Detail = fmt.Append(nil, verb, i), text
+			row := b.quarantine(store, q)
+			if err := store.Decide(b.ctx, stores.Decision{Verb: verb, RowID: row.RowID, Actor: text, Reason: text}); err != nil {
+				b.tb.Errorf("Decide(%s) with an actor of %d bytes: %v", verb, len(text), err)
+			}
+		}
+	}
+	all, err := store.Audit(b.ctx, 0, 100)
+	if err != nil || len(all) != 6 {
+		b.tb.Fatalf("Audit = %d entries, %v, want 6", len(all), err)
+	}
+	for _, e := range all {
+		for _, text := range []string{e.Actor, e.Reason} {
+			if text == "" || len(text) > stores.MaxDetailBytes || !utf8.ValidString(text) {
+				b.tb.Errorf("a text of the audit is kept as %d bytes, %.40q", len(text), text)
+			}
+		}
+	}
+	for _, f := range b.failures() {
+		if f.error == "" || len(f.error) > stores.MaxErrorBytes {
+			b.tb.Errorf("the error of a released message has %d bytes", len(f.error))
+		}
 	}
 }
 

@@ -109,6 +109,21 @@ func (c *cluster) lag(ctx context.Context) (lag int64, err error) {
 	return lag, nil
 }
 
+// describe says who is in the group, and who has what.
+func (c *cluster) describe(ctx context.Context) string {
+	ctx, cancel := context.WithTimeout(ctx, 3*time.Second)
+	defer cancel()
+	text := ""
+	if groups, err := c.admin.DescribeConsumerGroups(ctx, group); err == nil {
+		text += fmt.Sprintf("%+v\n", groups[group])
+	}
+	if groups, err := c.admin.DescribeGroups(ctx, group); err == nil {
+		text += fmt.Sprintf("%+v\n", groups[group])
+	}
+	committed, err := c.admin.FetchOffsets(ctx, group)
+	return text + fmt.Sprintf("%+v, %v", committed, err)
+}
+
 // ledger is what was published, kept outside of the system.
 type ledger struct {
 	rng *rand.Rand

@@ -62,12 +62,15 @@ func TestAckFirstIsFound(t *testing.T) {
 	}
 	seed := seedOf(t)
 	tr := &trial{
-		setup: setup{Slow: time.Second, InFlight: 1, AckFirst: true},
+		setup: setup{Slow: 300 * time.Millisecond, InFlight: 1, AckFirst: true},
 		seed:  seed, database: newPostgres(t), cluster: newCluster(t),
 		kills: kills, messages: 200, limit: time.Minute,
 	}
 	r := tr.run(t)
 	t.Log(r.summary())
+	for _, v := range r.found {
+		t.Log(v)
+	}
 	if len(r.lost) == 0 {
 		t.Error("messages were acked before they were committed, their workers killed, and nobody noticed")
 	}

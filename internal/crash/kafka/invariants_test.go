@@ -217,6 +217,11 @@ func (r *result) must(t *testing.T) {
 	for _, v := range r.found[:min(len(r.found), shown)] {
 		fmt.Fprintf(&b, "%s, published %d times\n%s", v.id, r.trial.ledger.published[v.id], tell(r.history, v.id))
 	}
+	for _, e := range r.history {
+		if strings.Contains(e.What, "the time is over") {
+			fmt.Fprintln(&b, e)
+		}
+	}
 	t.Error(b.String())
 	if r.Unsettled > 0 || r.trial.struck.Load() < int64(len(r.trial.kills)) {
 		for worker := range r.trial.logs {

@@ -195,6 +195,7 @@ func (tr *trial) watchTime(ctx context.Context, end context.CancelCauseFunc) {
 	if !pause(ctx, tr.limit) {
 		return
 	}
+	tr.ledger.happened("the time is over: " + tr.cluster.describe(ctx))
 	tr.mu.Lock()
 	defer tr.mu.Unlock()
 	for pid, runs := range tr.running {
