@@ -76,7 +76,7 @@ func TestBatchesFollowTheSpeedOfTheHandler(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				store := &scriptedRetries{due: func(_ int, q stores.DueQuery) ([]stores.Retry, error) { return retriesOf(q, q.Limit), nil }}
 				work(t, newInbox(t, store), func(*message.Message) error { <-time.After(test.takes); return nil },
-					func() { <-time.After(max(time.Second, 10*test.takes)) },
+					func() { <-time.After(max(time.Second, 10*test.takes) + test.takes/2) }, // while they run
 					func(c *middleware.RetryWorkerConfig) { c.Concurrency = 4 })
 				var limits []int
 				for _, q := range store.asked() {

@@ -8,6 +8,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/millpond-go/millpond/stores"
 )
 
 func TestWrongCalls(t *testing.T) {
@@ -99,8 +101,11 @@ func TestCallsThatLackRowsOrHaveTooMuch(t *testing.T) {
 }
 
 func TestWhyThereIsNoConnectionIsSaidOnce(t *testing.T) {
+	const nobody = "postgres://app:c4nary@127.0.0.1:1/db?connect_timeout=5"
+	_, err := stores.Open(t.Context(), nobody)
+	require.ErrorIs(t, err, stores.ErrUnavailable)
 	n := newSession(t)
-	n.run(exitError, "stats", "--store", "postgres://app:c4nary@127.0.0.1:1/db?connect_timeout=5")
+	n.run(exitError, "stats", "--store", nobody)
 	require.Equal(t, 1, strings.Count(n.errB.String(), "postgres:"), n.errB.String())
 	require.Equal(t, 1, strings.Count(n.errB.String(), "dial tcp"), n.errB.String())
 	require.Equal(t, 1, strings.Count(n.errB.String(), "\n"), n.errB.String())

@@ -68,9 +68,6 @@ func TestAckFirstIsFound(t *testing.T) {
 	}
 	r := tr.run(t)
 	t.Log(r.summary())
-	for _, v := range r.found {
-		t.Log(v)
-	}
 	if len(r.lost) == 0 {
 		t.Error("messages were acked before they were committed, their workers killed, and nobody noticed")
 	}

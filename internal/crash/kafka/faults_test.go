@@ -13,7 +13,7 @@ const tickEvery = 50 * time.Millisecond
 
 // beyondSession is for how long workers are stopped, if somebody else shall get their
 // partitions meanwhile.
-const beyondSession = sessionTimeout + 2*time.Second
+const beyondSession = sessionTimeout + 1500*time.Millisecond
 
 // A place is a point, and how often about it is reached within what one round of faults
 // takes.
@@ -25,10 +25,10 @@ type place struct {
 // places are where workers are killed.
 func places(p kafka.Protocol) []place {
 	all := []place{
-		{pointClaimed, 60},
-		{pointBetween, 60},
-		{pointCommitted, 60},
-		{pointEnd, 60},
+		{pointClaimed, 50},
+		{pointBetween, 50},
+		{pointCommitted, 50},
+		{pointEnd, 50},
 		{pointRetry, 6},
 		{pointAssigned, 6},
 		{pointOffsetsSent, 40},
@@ -44,7 +44,7 @@ func places(p kafka.Protocol) []place {
 // hold a claim, of which one rolls back afterwards, and one is asked to leave.
 func faults(seed uint64, protocol kafka.Protocol, rounds, workers int) []fleet.Kill {
 	rng := rand.New(rand.NewPCG(seed, 3))
-	const roundTicks = int(12 * time.Second / tickEvery)
+	const roundTicks = int(10 * time.Second / tickEvery)
 	kills := fleet.RandomKills(seed, 3*rounds, rounds*roundTicks, workers)
 	kills = append(kills, fleet.RandomKills(seed+1, rounds, rounds*roundTicks, workers, fleet.SIGTERM)...)
 	for round := range rounds {
@@ -54,7 +54,7 @@ func faults(seed uint64, protocol kafka.Protocol, rounds, workers int) []fleet.K
 		}
 		kills = append(kills,
 			fleet.Kill{Kind: fleet.SIGSTOP, Pause: beyondSession, Point: pointStall, Hit: 1 + 2*round},
-			fleet.Kill{Kind: fleet.SIGSTOP, Pause: beyondSession, Point: pointClaimed, Hit: 60*round + 10},
+			fleet.Kill{Kind: fleet.SIGSTOP, Pause: beyondSession, Point: pointClaimed, Hit: 50*round + 10},
 		)
 	}
 	return kills

@@ -118,6 +118,9 @@ func (a *audit) message(id string) {
 	case !found:
 		a.lost = append(a.lost, id)
 		a.reportf(id, "it was published, and has no row: it is lost")
+	case status == stores.StatusPending: // for a redelivery that will never come
+		a.lost = append(a.lost, id)
+		a.reportf(id, "it is pending, and neither the broker nor a retry worker has it: it is lost")
 	case status != want:
 		a.reportf(id, "it is %s, and should be %s", status, want)
 	}

@@ -179,14 +179,14 @@ func (tr *trial) observe(e fleet.Event) {
 	}
 }
 
-// atRest reports whether every offset is committed and no message waits for a retry.
+// atRest reports whether every offset is committed and no message is kept for a retry.
 func (tr *trial) atRest(ctx context.Context) bool {
 	lag, err := tr.cluster.lag(ctx)
 	if err != nil || lag > 0 {
 		return false
 	}
 	var pending int
-	err = tr.database.admin.QueryRowContext(ctx, "SELECT count(*) FROM millpond_inbox WHERE status NOT IN (2, 4, 5)").Scan(&pending)
+	err = tr.database.admin.QueryRowContext(ctx, "SELECT count(*) FROM millpond_failure WHERE status = 3 AND placement = 1").Scan(&pending)
 	return err == nil && pending == 0
 }
 

@@ -32,7 +32,7 @@ const (
 	topic    = "orders"
 	ticks    = "ticks" // what the fleet delivers
 
-	sessionTimeout = 3 * time.Second
+	sessionTimeout = 2 * time.Second
 	maxAttempts    = 6
 )
 
