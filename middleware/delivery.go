@@ -232,6 +232,9 @@ func (d *delivery) act(verdict stores.Verdict) (reason error, settled bool, err 
 		d.end.Result = ResultSettled
 		return nil, true, nil
 	case stores.Deferred:
+		if verdict.Failure.Presumed {
+			return errBegun, false, nil // over soon, if its process lives
+		}
 		return d.untilDue(verdict.Failure.DueIn)
 	case stores.Behind:
 		return d.parkBehind()

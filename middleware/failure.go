@@ -263,6 +263,7 @@ func (d *delivery) parkBehind() (reason error, settled bool, err error) {
 }
 
 var (
+	errBegun    = fmt.Errorf("%w, or its process has ended", ErrInFlight)
 	errBehind   = errors.New("middleware: an earlier message of the same order key has failed and is not completed yet")
 	errDeferred = errors.New("middleware: the message has failed before, and it is too early for its next attempt")
 )

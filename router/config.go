@@ -1,6 +1,7 @@
 package router
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -182,8 +183,11 @@ func ReadConfig(fsys fs.FS, name string, environ []string) (Config, error) {
 		if err != nil {
 			return Config{}, fmt.Errorf("router: %w", err)
 		}
+		if len(text) > maxFile {
+			return Config{}, fmt.Errorf("router: %s has %d bytes, at most %d are read: is it the right file?", name, len(text), maxFile)
+		}
 		r.name = name
-		r.file(text)
+		r.file(bytes.TrimPrefix(text, []byte("\ufeff"))) // some editors begin a file with it
 	}
 	r.environment(environ)
 	if !r.unreadable {
@@ -195,6 +199,9 @@ func ReadConfig(fsys fs.FS, name string, environ []string) (Config, error) {
 	r.config.setDefaults()
 	return r.config, nil
 }
+
+// maxFile is far more than any configuration needs, and little enough to be read at once.
+const maxFile = 64 << 10
 
 // Validate reports every mistake as one [*ConfigError]. [New] calls it.
 func (c *Config) Validate() error {

@@ -91,6 +91,10 @@
 // offset that the topic no longer has leads to the oldest message that it has, never past
 // one.
 //
+// With offset=newest a group without a committed offset begins at the end each time it
+// begins: what was delivered and not settled before the first commit does not come again.
+// Use oldest where nothing may be lost.
+//
 // Only committed transactions of other producers are delivered. Publish sends all its
 // messages together and returns nil if all replicas in sync have all of them; it is
 // idempotent, so that the client's own repetitions double nothing. An error names

@@ -124,6 +124,7 @@ func (s *session) poll() error {
 	s.intake.polling.Lock()
 	ctx, cancel := s.intake.begin(s.ctx)
 	fetches := s.client.PollRecords(ctx, pollRecords)
+	fetches.EachError(s.truncated)
 	fetches.EachPartition(s.distribute)
 	interrupted := ctx.Err() != nil
 	cancel()
@@ -166,6 +167,21 @@ func (s *session) checkTopic(because error) error {
 		return fmt.Errorf("kafka: topic %q was deleted and made again: %w", s.topic, because)
 	default: // brokers hear of a change one after another
 		return nil
+	}
+}
+
+// truncated notes that a partition's log was cut: offsets that it had are given to other
+// messages.
+func (s *session) truncated(_ string, id int32, err error) {
+	loss, ok := errors.AsType[*kgo.ErrDataLoss](err)
+	if !ok {
+		return
+	}
+	s.mu.Lock()
+	p := s.partitions[id]
+	s.mu.Unlock()
+	if p != nil {
+		p.truncate(loss.ResetTo)
 	}
 }
 

@@ -46,6 +46,22 @@ func (o *offsets) settle(it *item) {
 	}
 }
 
+// truncate forgets the messages from an offset on, which the log has lost.
+func (o *offsets) truncate(from int64) {
+	kept := o.started[:0]
+	for _, it := range o.started[o.head:] {
+		if it.record.Offset < from {
+			kept = append(kept, it)
+		}
+	}
+	clear(o.started[len(kept):])
+	o.started, o.head = kept, 0
+	if o.next > from {
+		o.next, o.epoch = from, -1
+		o.settled++ // the commit has to go back
+	}
+}
+
 // unsettled returns the messages that were started and not settled.
 func (o *offsets) unsettled() []*item {
 	var items []*item

@@ -2,6 +2,7 @@ package kafka
 
 import (
 	"math"
+	"slices"
 	"sync"
 	"time"
 
@@ -101,6 +102,27 @@ func (p *partition) add(records []*kgo.Record) {
 		p.bytes += size(record)
 	}
 	p.changed.Broadcast()
+}
+
+// truncate forgets what was fetched from an offset on: the broker has lost it, and gives
+// these offsets again. What runs of it ends as it may.
+func (p *partition) truncate(from int64) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.fetchedTo < from {
+		return
+	}
+	p.fetchedTo = from - 1
+	p.ahead = ahead{}
+	p.suspects = math.MaxInt64
+	p.queue = slices.DeleteFunc(p.queue, func(it *item) bool {
+		gone := it.record.Offset >= from
+		if gone {
+			p.bytes -= size(it.record)
+		}
+		return gone
+	})
+	p.offsets.truncate(from)
 }
 
 // size is about what a record takes in memory.

@@ -55,7 +55,13 @@ func (p *publisher) Publish(topic string, messages ...*message.Message) error {
 	if err := p.topic(topic); err != nil {
 		return fmt.Errorf("kafka: publish to %q: %w", topic, err)
 	}
-	return p.send(topic, messages, records)
+	err = p.send(topic, messages, records)
+	if errors.Is(err, ErrNoTopic) {
+		// The client stays with the topic that it knew. If another one of that name is
+		// there, the next call finds it.
+		p.client.PurgeTopicsFromProducing(topic)
+	}
+	return err
 }
 
 func (p *publisher) records(topic string, messages []*message.Message) ([]*kgo.Record, error) {

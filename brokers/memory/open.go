@@ -88,8 +88,8 @@ func parseURL(u *url.URL) (Config, error) {
 		set, known := parameters[name]
 		if !known {
 			// The value of an unknown parameter may be a secret.
-			errs = append(errs, fmt.Errorf("memory: parameter %q is not known: remove it or use one of %s",
-				name, strings.Join(slices.Sorted(maps.Keys(parameters)), ", ")))
+			errs = append(errs, fmt.Errorf("memory: parameter %s is not known: remove it or use one of %s",
+				shownName(name), strings.Join(slices.Sorted(maps.Keys(parameters)), ", ")))
 			continue
 		}
 		if values := query[name]; len(values) > 1 {
@@ -101,4 +101,13 @@ func parseURL(u *url.URL) (Config, error) {
 		}
 	}
 	return config, errors.Join(errs...)
+}
+
+// shownName is the name of an unknown parameter, unless it may be part of a secret that
+// was not percent-encoded.
+func shownName(name string) string {
+	if strings.Trim(name, "abcdefghijklmnopqrstuvwxyz_") != "" || len(name) > 32 {
+		return "(a name that is not shown)"
+	}
+	return strconv.Quote(name)
 }
