@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/millpond-go/millpond/brokers"
+	"github.com/millpond-go/millpond/internal/urlmux"
 )
 
 // Scheme is the URL scheme of this adapter.
@@ -60,7 +61,7 @@ func ParseURL(u *url.URL) (Config, error) {
 		switch values := query[name]; {
 		case !known: // its value may be a secret
 			errs = append(errs, fmt.Errorf("kafka: parameter %s is not known: remove it or use one of %s",
-				shownName(name), strings.Join(slices.Sorted(maps.Keys(parameters)), ", ")))
+				urlmux.ShownName(name), strings.Join(slices.Sorted(maps.Keys(parameters)), ", ")))
 		case len(values) > 1:
 			errs = append(errs, fmt.Errorf("kafka: parameter %q is given %d times, as %q: give it once", name, len(values), values))
 		default:
@@ -215,13 +216,4 @@ func (s *settings) readTLS() (errs []error) {
 		s.TLS.Certificates = []tls.Certificate{pair}
 	}
 	return errs
-}
-
-// shownName is the name of an unknown parameter, unless it may be part of a secret that
-// was not percent-encoded.
-func shownName(name string) string {
-	if strings.Trim(name, "abcdefghijklmnopqrstuvwxyz_") != "" || len(name) > 32 {
-		return "(a name that is not shown)"
-	}
-	return strconv.Quote(name)
 }

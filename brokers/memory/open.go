@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/millpond-go/millpond/brokers"
+	"github.com/millpond-go/millpond/internal/urlmux"
 )
 
 // Scheme is the URL scheme of this adapter.
@@ -89,7 +90,7 @@ func parseURL(u *url.URL) (Config, error) {
 		if !known {
 			// The value of an unknown parameter may be a secret.
 			errs = append(errs, fmt.Errorf("memory: parameter %s is not known: remove it or use one of %s",
-				shownName(name), strings.Join(slices.Sorted(maps.Keys(parameters)), ", ")))
+				urlmux.ShownName(name), strings.Join(slices.Sorted(maps.Keys(parameters)), ", ")))
 			continue
 		}
 		if values := query[name]; len(values) > 1 {
@@ -101,13 +102,4 @@ func parseURL(u *url.URL) (Config, error) {
 		}
 	}
 	return config, errors.Join(errs...)
-}
-
-// shownName is the name of an unknown parameter, unless it may be part of a secret that
-// was not percent-encoded.
-func shownName(name string) string {
-	if strings.Trim(name, "abcdefghijklmnopqrstuvwxyz_") != "" || len(name) > 32 {
-		return "(a name that is not shown)"
-	}
-	return strconv.Quote(name)
 }

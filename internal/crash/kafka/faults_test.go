@@ -41,12 +41,16 @@ func places(p kafka.Protocol) []place {
 
 // faults are some rounds of them. In each, a worker is killed at each place and three
 // are at random moments, two are stopped for longer than the session timeout while they
-// hold a claim, of which one rolls back afterwards, and one is asked to leave.
+// hold a claim, of which one rolls back afterwards, and one is asked to leave. More are
+// asked to leave after that, so that points in a rebalance are reached in any case.
 func faults(seed uint64, protocol kafka.Protocol, rounds, workers int) []fleet.Kill {
 	rng := rand.New(rand.NewPCG(seed, 3))
 	const roundTicks = int(10 * time.Second / tickEvery)
 	kills := fleet.RandomKills(seed, 3*rounds, rounds*roundTicks, workers)
 	kills = append(kills, fleet.RandomKills(seed+1, rounds, rounds*roundTicks, workers, fleet.SIGTERM)...)
+	for i := range 100 {
+		kills = append(kills, fleet.Kill{Kind: fleet.SIGTERM, After: rounds*roundTicks + i*int(4*time.Second/tickEvery), Worker: i % workers})
+	}
 	for round := range rounds {
 		hit := func(often int) int { return often*round + often/2 + rng.IntN(often) }
 		for _, at := range places(protocol) {
@@ -58,4 +62,15 @@ func faults(seed uint64, protocol kafka.Protocol, rounds, workers int) []fleet.K
 		)
 	}
 	return kills
+}
+
+// decisive is how many of the faults a run must not end without.
+func decisive(kills []fleet.Kill) int64 {
+	var n int64
+	for _, k := range kills {
+		if k.Kind != fleet.SIGTERM {
+			n++
+		}
+	}
+	return n
 }

@@ -24,6 +24,7 @@ type audit struct {
 
 	completed, failed int
 	lost, doubled     []string // ids
+	stuck             bool
 	found             []violation
 }
 
@@ -226,7 +227,7 @@ func (r *result) must(t *testing.T) {
 		}
 	}
 	t.Error(b.String())
-	if r.Unsettled > 0 || r.trial.struck.Load() < int64(len(r.trial.kills)) {
+	if r.stuck {
 		for worker := range r.trial.logs {
 			log := r.trial.log(worker)
 			t.Logf("worker %d:\n%s", worker, head(log[max(strings.Index(log, "SIGQUIT"), 0):], 20000))

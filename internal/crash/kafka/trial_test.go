@@ -33,7 +33,7 @@ type trial struct {
 
 	ledger *ledger
 	logs   []*os.File // what workers write to standard error
-	struck atomic.Int64
+	struck atomic.Int64 // decisive faults
 	broken atomic.Int64 // outages
 
 	mu      sync.Mutex
@@ -76,7 +76,7 @@ func (tr *trial) run(t *testing.T) *result {
 	beside.Go(func() {
 		defer close(published)
 		err := tr.ledger.publish(ctx, tr.Broker, tr.messages, func() bool {
-			return tr.struck.Load() == int64(len(tr.kills))
+			return tr.struck.Load() == decisive(tr.kills)
 		})
 		if err != nil {
 			t.Errorf("publish: %v", err)
@@ -114,8 +114,8 @@ func (tr *trial) run(t *testing.T) *result {
 	}
 	history := append(readHistory(t, tr.Dir), tr.ledger.events...)
 	r := &result{Report: report, audit: tr.check(t), trial: tr, history: history}
-	if errors.Is(err, errStuck) {
-		r.reportf("", "not at rest within %s, %d of %d faults have struck", tr.limit, tr.struck.Load(), len(tr.kills))
+	if r.stuck = errors.Is(err, errStuck); r.stuck {
+		r.reportf("", "not at rest within %s, %d of %d faults have struck", tr.limit, tr.struck.Load(), decisive(tr.kills))
 	}
 	tr.checkLogs(t)
 	return r
@@ -134,7 +134,9 @@ func over(c <-chan struct{}) bool {
 func (tr *trial) faultTime() time.Duration {
 	last := 0
 	for _, k := range tr.kills {
-		last = max(last, k.After)
+		if k.Kind != fleet.SIGTERM {
+			last = max(last, k.After)
+		}
 	}
 	return max(time.Duration(last)*tickEvery, 5*time.Second)
 }
@@ -173,7 +175,9 @@ func (tr *trial) observe(e fleet.Event) {
 		tr.mu.Unlock()
 		tr.ledger.happened(fmt.Sprintf("pid %d %s %v", e.PID, e.Kind, e.Err))
 	case fleet.EventKilled:
-		tr.struck.Add(1)
+		if e.Fault != fleet.SIGTERM {
+			tr.struck.Add(1)
+		}
 		tr.ledger.happened(fmt.Sprintf("pid %d %s %s", e.PID, e.Fault, e.Point))
 	default:
 	}
