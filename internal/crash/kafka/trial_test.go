@@ -32,7 +32,7 @@ type trial struct {
 	limit    time.Duration // until everything must be at rest
 
 	ledger *ledger
-	logs   []*os.File // what workers write to standard error
+	logs   []*os.File   // what workers write to standard error
 	struck atomic.Int64 // decisive faults
 	broken atomic.Int64 // outages
 
