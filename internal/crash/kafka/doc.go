@@ -30,6 +30,7 @@
 //
 //	MILLPOND_SEED=42 go test -race -v -run 'TestKilled/postgres' ./internal/crash/kafka
 //
-// MILLPOND_SOAK=100 makes TestKilled go on until that many workers, and a broker for
-// every twenty of them, were killed on each store; make soak does it.
+// MILLPOND_SOAK=n makes TestKilled go on until n workers, at most 100, and a broker for
+// each eleven of them were killed on each store, a quarter of them with the protocol of
+// KIP-848; make soak does it.
 package kafka

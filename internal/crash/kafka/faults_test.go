@@ -58,13 +58,17 @@ func faults(seed uint64, protocol kafka.Protocol, rounds, workers int) []fleet.K
 		}
 		kills = append(kills,
 			fleet.Kill{Kind: fleet.SIGSTOP, Pause: beyondSession, Point: pointStall, Hit: 1 + 2*round},
-			fleet.Kill{Kind: fleet.SIGSTOP, Pause: beyondSession, Point: pointClaimed, Hit: 50*round + 10},
+			fleet.Kill{Kind: fleet.SIGSTOP, Pause: beyondSession, Point: pointStarted, Hit: 50*round + 10},
 		)
 	}
 	return kills
 }
 
-// decisive is how many of the faults a run must not end without.
+// patience is for how long a run waits for a fault to strike after the last one: a
+// process may have ended by itself the moment before it was to be killed.
+const patience = 10 * time.Second
+
+// decisive is how many of the faults a run waits for.
 func decisive(kills []fleet.Kill) int64 {
 	var n int64
 	for _, k := range kills {

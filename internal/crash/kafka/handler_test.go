@@ -63,6 +63,7 @@ func (s *shop) apply(ctx context.Context, exec transaction, msg *message.Message
 	}
 	run := fmt.Sprintf("%d.%d-%d", s.worker.Index, s.worker.Start, s.runs.Add(1))
 	s.recorder.sayf(ctx, "run %s, number %d", run, nth)
+	s.recorder.at(ctx, pointStarted)
 	const effect = "INSERT INTO effect VALUES ($1, $2, $3)"
 	if err := exec(ctx, effect, msg.UUID, 1, run); err != nil {
 		return err

@@ -24,6 +24,7 @@ import (
 // The points at which a fault may strike.
 const (
 	pointClaimed   = "claimed"
+	pointStarted   = "handler started"
 	pointBetween   = "between effects"
 	pointStall     = "stall"     // between effects, before the handler fails
 	pointCommitted = "committed" // and not acked

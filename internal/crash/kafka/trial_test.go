@@ -34,6 +34,7 @@ type trial struct {
 	ledger *ledger
 	logs   []*os.File   // what workers write to standard error
 	struck atomic.Int64 // decisive faults
+	latest atomic.Int64 // of them, in Unix nanoseconds
 	broken atomic.Int64 // outages
 
 	mu      sync.Mutex
@@ -75,9 +76,7 @@ func (tr *trial) run(t *testing.T) *result {
 	})
 	beside.Go(func() {
 		defer close(published)
-		err := tr.ledger.publish(ctx, tr.Broker, tr.messages, func() bool {
-			return tr.struck.Load() == decisive(tr.kills)
-		})
+		err := tr.ledger.publish(ctx, tr.Broker, tr.messages, tr.struckAll)
 		if err != nil {
 			t.Errorf("publish: %v", err)
 		}
@@ -119,6 +118,15 @@ func (tr *trial) run(t *testing.T) *result {
 	}
 	tr.checkLogs(t)
 	return r
+}
+
+// struckAll reports whether all faults have struck, or what is left will not any more.
+func (tr *trial) struckAll() bool {
+	if tr.struck.Load() == decisive(tr.kills) {
+		return true
+	}
+	quiet := time.Since(time.Unix(0, tr.latest.Load()))
+	return tr.struck.Load() >= decisive(tr.kills)*8/10 && quiet > patience
 }
 
 func over(c <-chan struct{}) bool {
@@ -177,6 +185,7 @@ func (tr *trial) observe(e fleet.Event) {
 	case fleet.EventKilled:
 		if e.Fault != fleet.SIGTERM {
 			tr.struck.Add(1)
+			tr.latest.Store(time.Now().UnixNano())
 		}
 		tr.ledger.happened(fmt.Sprintf("pid %d %s %s", e.PID, e.Fault, e.Point))
 	default:
