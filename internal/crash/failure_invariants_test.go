@@ -42,6 +42,13 @@ func recordedIn(history []event) map[key]record {
 	return recorded
 }
 
+// otherEnd reports whether a message whose handler always fails may have ended with that
+// class: its worker was killed in the last attempt, or an operator discarded it after one
+// that could not be recorded before its worker had to stop.
+func (*audit) otherEnd(status stores.Status, class stores.Class) bool {
+	return class == stores.ClassCrash || status == stores.StatusDiscarded && class == stores.ClassInterrupted
+}
+
 // rightFailure checks that what has failed for good had to, and in which way.
 func (a *audit) rightFailure(e *entry) {
 	fate := e.fate(a.operated)
@@ -56,7 +63,7 @@ func (a *audit) rightFailure(e *entry) {
 	switch {
 	case !slices.Contains(fate.status, row.status):
 		a.reportf("I10", e.key(), "%q is %s (%s, %d attempts), it should be %v", e.Payload, row.status, failure.class, failure.attempts, fate.status)
-	case failure.class != fate.class && !(e.conduct() == hopeless && failure.class == stores.ClassCrash): // killed in the last attempt
+	case failure.class != fate.class && !(e.conduct() == hopeless && a.otherEnd(row.status, failure.class)):
 		a.reportf("I10", e.key(), "%q has failed with the class %s, want %s", e.Payload, failure.class, fate.class)
 	case row.status == stores.StatusFailed && (failure.content != stores.ContentKept || failure.payload != e.Payload):
 		a.reportf("I2", e.key(), "%q has failed, and what is kept of it is %s, %q", e.Payload, failure.content, failure.payload)
