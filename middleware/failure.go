@@ -73,26 +73,28 @@ func (d *delivery) settle(cause error, class stores.Class) {
 	if d.state.Version == 0 {
 		return
 	}
-	_ = d.record(&stores.Failure{
-		Key: d.claim.Key, Fingerprint: d.claim.Fingerprint, TraceParent: d.claim.TraceParent,
-		Version: d.state.Version, Attempts: d.state.Attempts, Uncounted: d.state.Uncounted,
-		Status: stores.StatusFailed, Placement: stores.PlacementRedelivered,
-		Class: class, Error: errorText(cause), Group: stores.ErrorGroup(class, errorText(cause)),
-	})
+	f := d.newFailure(class, errorText(cause))
+	f.Status, f.Placement = stores.StatusFailed, stores.PlacementRedelivered
+	_ = d.record(f)
 }
 
 // errNotKeepable: the handler has acked a message that cannot be parked.
 var errNotKeepable = errors.New("middleware: the message cannot be parked")
 
+// newFailure is a pending failure of the message as it stands.
+func (d *delivery) newFailure(class stores.Class, text string) *stores.Failure {
+	return &stores.Failure{
+		Key: d.claim.Key, Fingerprint: d.claim.Fingerprint, TraceParent: d.claim.TraceParent,
+		Version: d.state.Version, Attempts: d.state.Attempts, Uncounted: d.state.Uncounted,
+		Status: stores.StatusPending, Class: class, Error: text, Group: stores.ErrorGroup(class, text),
+	}
+}
+
 // failure decides what becomes of the message.
 func (d *delivery) failure(cause error, class stores.Class) (*stores.Failure, error) {
 	text := errorText(cause)
-	f := &stores.Failure{
-		Key: d.claim.Key, Fingerprint: d.claim.Fingerprint, TraceParent: d.claim.TraceParent,
-		Version: d.state.Version, Attempts: d.state.Attempts, Uncounted: d.state.Uncounted,
-		Status: stores.StatusPending, Placement: d.policy.Placement,
-		Class: class, Error: text, Group: stores.ErrorGroup(class, text),
-	}
+	f := d.newFailure(class, text)
+	f.Placement = d.policy.Placement
 	counted := d.counted != 0 || d.spent // before it began
 	switch {
 	case counts(class) && !counted:
@@ -235,13 +237,9 @@ func (d *delivery) parkBehind() (reason error, settled bool, err error) {
 	if !d.in.config.Keep.canPark(d.size()) || d.tooLarge {
 		return errBehind, false, nil
 	}
-	f := &stores.Failure{
-		Key: d.claim.Key, Fingerprint: d.claim.Fingerprint, TraceParent: d.claim.TraceParent,
-		Version: d.state.Version, Attempts: d.state.Attempts, Uncounted: d.state.Uncounted,
-		Status: stores.StatusPending, Placement: stores.PlacementParked,
-		Class: stores.ClassOrder, Error: errBehind.Error(), Group: stores.ErrorGroup(stores.ClassOrder, errBehind.Error()),
-		Topic: d.topic, Coordinates: d.facts.Coordinates, OrderKey: d.claim.OrderKey,
-	}
+	f := d.newFailure(stores.ClassOrder, errBehind.Error())
+	f.Placement = stores.PlacementParked
+	f.Topic, f.Coordinates, f.OrderKey = d.topic, d.facts.Coordinates, d.claim.OrderKey
 	if d.counted != 0 {
 		f.Attempts-- // it has not begun after all
 	}

@@ -95,13 +95,9 @@ func (d *delivery) look() (stores.Verdict, error) {
 // Until the attempt begins the message is not due for others: another delivery of it
 // would count itself, and each the other, while none of them runs.
 func (d *delivery) recordStart() error {
-	f := &stores.Failure{
-		Key: d.claim.Key, Fingerprint: d.claim.Fingerprint, TraceParent: d.claim.TraceParent,
-		Version: d.state.Version, Attempts: d.state.Attempts + 1, Uncounted: d.state.Uncounted,
-		Status: stores.StatusPending, Placement: stores.PlacementRedelivered,
-		Start: true, Class: stores.ClassCrash, Error: errCrashed.Error(),
-		Group: stores.ErrorGroup(stores.ClassCrash, errCrashed.Error()),
-	}
+	f := d.newFailure(stores.ClassCrash, errCrashed.Error())
+	f.Placement, f.Start = stores.PlacementRedelivered, true
+	f.Attempts++
 	if d.retry != nil {
 		f.Placement, f.DueIn = stores.PlacementParked, d.retry.reserve
 	} else {
@@ -118,13 +114,10 @@ func (d *delivery) uncount(cause error) {
 	if d.counted == 0 {
 		return
 	}
-	f := &stores.Failure{
-		Key: d.claim.Key, Fingerprint: d.claim.Fingerprint, TraceParent: d.claim.TraceParent,
-		Version: d.counted, Attempts: d.state.Attempts - 1, Uncounted: d.state.Uncounted + 1,
-		Status: stores.StatusPending, Placement: stores.PlacementRedelivered,
-		Class: stores.ClassInterrupted, Error: errorText(cause),
-		Group: stores.ErrorGroup(stores.ClassInterrupted, errorText(cause)),
-	}
+	f := d.newFailure(stores.ClassInterrupted, errorText(cause))
+	f.Version, f.Placement = d.counted, stores.PlacementRedelivered
+	f.Attempts--
+	f.Uncounted++
 	if d.retry != nil {
 		f.Placement = stores.PlacementParked
 	}

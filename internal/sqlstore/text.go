@@ -5,14 +5,29 @@ import (
 	"unicode/utf8"
 )
 
-// Text makes s fit for a text column: valid UTF-8 without NUL, at most limit bytes.
+// Text makes s fit for a text column: valid UTF-8 without NUL, at most limit bytes. What
+// it costs does not grow with s.
 func Text(s string, limit int) string {
-	s = strings.ReplaceAll(strings.ToValidUTF8(s, "\uFFFD"), "\x00", "\uFFFD")
+	s = cut(s, limit) // before it is cleaned
+	return cut(strings.ReplaceAll(strings.ToValidUTF8(s, "\uFFFD"), "\x00", "\uFFFD"), limit)
+}
+
+// cut returns at most limit bytes, not ending in the middle of a character.
+func cut(s string, limit int) string {
 	if len(s) <= limit {
 		return s
 	}
-	for limit > 0 && !utf8.RuneStart(s[limit]) {
-		limit--
+	end := limit
+	for end > max(limit-utf8.UTFMax, 0) && !utf8.RuneStart(s[end]) {
+		end--
 	}
-	return s[:limit]
+	return s[:end]
+}
+
+// NonEmpty makes NULL of what is not there.
+func NonEmpty(b []byte) []byte {
+	if len(b) == 0 {
+		return nil
+	}
+	return b
 }

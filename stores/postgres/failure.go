@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"time"
-	"unicode/utf8"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
@@ -79,9 +78,9 @@ func (s *Store) recordArgs(consumer int32, f *stores.Failure) (pgx.NamedArgs, er
 		"fingerprint": f.Fingerprint.Bytes(), "trace": traceBytes(&f.TraceParent),
 		"status": int16(f.Status), "placement": int16(f.Placement), "attempts": f.Attempts, "uncounted": f.Uncounted,
 		"dueIn": dueIn, "start": f.Start,
-		"class": text(string(f.Class), maxNameBytes), "group": text(f.Group, maxNameBytes),
-		"error": text(f.Error, stores.MaxErrorBytes), "brief": text(f.Error, stores.MaxHistoryErrorBytes),
-		"topic": text(f.Topic, maxTextBytes), "coordinates": text(f.Coordinates, maxTextBytes), "order": nonEmpty(f.OrderKey),
+		"class": sqlstore.Text(string(f.Class), maxNameBytes), "group": sqlstore.Text(f.Group, maxNameBytes),
+		"error": sqlstore.Text(f.Error, stores.MaxErrorBytes), "brief": sqlstore.Text(f.Error, stores.MaxHistoryErrorBytes),
+		"topic": sqlstore.Text(f.Topic, maxTextBytes), "coordinates": sqlstore.Text(f.Coordinates, maxTextBytes), "order": sqlstore.NonEmpty(f.OrderKey),
 		"content": nil, "codec": "", "uuid": nil, "metadata": nil, "payload": nil,
 	}
 	if f.Content == nil {
@@ -101,28 +100,9 @@ func (s *Store) recordArgs(consumer int32, f *stores.Failure) (pgx.NamedArgs, er
 	if n := len(c.Payload) + len(metadata) + len(c.UUID); n > maxKept {
 		return nil, fmt.Errorf("postgres: %w: %d bytes, at most %d can be kept", stores.ErrTooLarge, n, maxKept)
 	}
-	args["content"], args["codec"] = int16(c.State), text(c.Codec, maxNameBytes)
+	args["content"], args["codec"] = int16(c.State), sqlstore.Text(c.Codec, maxNameBytes)
 	args["uuid"], args["metadata"], args["payload"] = []byte(c.UUID), metadata, c.Payload
 	return args, nil
-}
-
-// text is sqlstore.Text at a cost that does not grow with s.
-func text(s string, limit int) string {
-	if len(s) > limit {
-		cut := limit
-		for cut > limit-utf8.UTFMax && !utf8.RuneStart(s[cut]) {
-			cut--
-		}
-		s = s[:cut]
-	}
-	return sqlstore.Text(s, limit)
-}
-
-func nonEmpty(b []byte) []byte {
-	if len(b) == 0 {
-		return nil
-	}
-	return b
 }
 
 const (

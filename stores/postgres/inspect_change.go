@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 
+	"github.com/millpond-go/millpond/internal/sqlstore"
 	"github.com/millpond-go/millpond/stores"
 )
 
@@ -56,7 +57,7 @@ func (s *Store) Change(ctx context.Context, c stores.Change) (stores.Changed, er
 	WHERE i.consumer = changed.consumer AND i.message_id = changed.message_id AND i.status <> `+mark+`
 ), audited AS (
 	INSERT INTO {schema.}{prefix}audit (verb, actor, reason, consumer, number, message_id, before, after)
-	SELECT `+q.bind(string(c.Verb))+`::text, `+q.bind(text(c.Actor, stores.MaxDetailBytes))+`::text, `+q.bind(text(c.Reason, stores.MaxDetailBytes))+`::text,
+	SELECT `+q.bind(string(c.Verb))+`::text, `+q.bind(sqlstore.Text(c.Actor, stores.MaxDetailBytes))+`::text, `+q.bind(sqlstore.Text(c.Reason, stores.MaxDetailBytes))+`::text,
 		consumer, number, message_id, `+statusName("before")+`, `+statusName(mark)+` FROM changed
 )
 SELECT (SELECT count(*) FROM scanned), (SELECT coalesce(max(number), 0) FROM scanned),

@@ -105,9 +105,9 @@ func (s *Store) Decide(ctx context.Context, d stores.Decision) error {
 	case d.Verb == stores.VerbRelease && row.OneWay:
 		return fmt.Errorf("postgres: %w: its codec is %q", stores.ErrNotKept, row.Codec)
 	}
-	reason := text(string(row.Reason)+": "+row.Detail, stores.MaxErrorBytes)
+	reason := sqlstore.Text(string(row.Reason)+": "+row.Detail, stores.MaxErrorBytes)
 	tag, err := s.pool.Exec(ctx, s.qualified.Expand(sql), pgx.NamedArgs{
-		"row": d.RowID, "verb": string(d.Verb), "actor": text(d.Actor, stores.MaxDetailBytes), "reason": text(d.Reason, stores.MaxDetailBytes),
+		"row": d.RowID, "verb": string(d.Verb), "actor": sqlstore.Text(d.Actor, stores.MaxDetailBytes), "reason": sqlstore.Text(d.Reason, stores.MaxDetailBytes),
 		"id": stores.ReleasedID(d.RowID), "class": string(classReleased), "error": reason, "group": stores.ErrorGroup(classReleased, reason),
 	})
 	if pgErr, ok := errors.AsType[*pgconn.PgError](err); ok && pgErr.Code == uniqueViolation {

@@ -40,7 +40,7 @@ func (s *Store) Quarantine(ctx context.Context, q stores.Quarantined) error {
 		fingerprint = []byte{} // NULLs would not be compared
 	}
 	_, err = s.pool.Exec(ctx, s.sql.quarantine, consumer,
-		string(q.Reason), text(q.Detail, stores.MaxDetailBytes), hash[:], q.ID, fingerprint, q.Existing.Bytes(),
+		string(q.Reason), sqlstore.Text(q.Detail, stores.MaxDetailBytes), hash[:], q.ID, fingerprint, q.Existing.Bytes(),
 		sqlstore.Text(q.Topic, maxTextBytes), sqlstore.Text(q.Coordinates, maxTextBytes), []byte(q.UUID), metadata, q.Payload,
 		sqlstore.Text(q.Codec, maxNameBytes), q.OneWay)
 	if err != nil {

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"time"
-	"unicode/utf8"
 
 	sqlite3 "modernc.org/sqlite/lib"
 
@@ -96,11 +95,11 @@ func (s *Store) newRecord(consumer int64, f stores.Failure) (*record, error) {
 		return nil, fmt.Errorf("sqlite: record: Placement is %s: use parked or redelivered", f.Placement)
 	}
 	r := &record{Failure: f, consumer: consumer}
-	r.Class = stores.Class(text(string(f.Class), maxWordBytes))
-	r.Group = text(f.Group, maxWordBytes)
-	r.Error = text(f.Error, stores.MaxErrorBytes)
-	r.Topic = text(f.Topic, maxTopicBytes)
-	r.Coordinates = text(f.Coordinates, maxTopicBytes)
+	r.Class = stores.Class(sqlstore.Text(string(f.Class), maxWordBytes))
+	r.Group = sqlstore.Text(f.Group, maxWordBytes)
+	r.Error = sqlstore.Text(f.Error, stores.MaxErrorBytes)
+	r.Topic = sqlstore.Text(f.Topic, maxTopicBytes)
+	r.Coordinates = sqlstore.Text(f.Coordinates, maxTopicBytes)
 	size := len(f.Key.ID) + len(f.OrderKey)
 	if c := f.Content; c != nil {
 		size += len(c.UUID) + len(c.Payload)
@@ -124,18 +123,6 @@ func (s *Store) newRecord(consumer int64, f stores.Failure) (*record, error) {
 
 // maxWordBytes is how much is kept of what should be a word.
 const maxWordBytes = 200
-
-// text makes a string fit for a column. It cuts first, so that a huge one costs nothing.
-func text(s string, limit int) string {
-	if len(s) > limit {
-		end := limit
-		for end > limit-utf8.UTFMax && !utf8.RuneStart(s[end]) {
-			end--
-		}
-		s = s[:end]
-	}
-	return sqlstore.Text(s, limit)
-}
 
 // write makes the guarded change in tx, which has the lock: what it reads stays true.
 func (r *record) write(ctx context.Context, tx *sql.Tx, texts *failureStatements) (version int64, err error) {
@@ -168,7 +155,7 @@ func (r *record) write(ctx context.Context, tx *sql.Tx, texts *failureStatements
 	}
 	args := []any{
 		r.consumer, r.Key.ID, r.Status, r.Placement, r.Start, r.Attempts, r.Uncounted, r.dueAt(now), now,
-		string(r.Class), r.Group, r.Error, r.Topic, r.Coordinates, nonEmpty(r.OrderKey), history,
+		string(r.Class), r.Group, r.Error, r.Topic, r.Coordinates, sqlstore.NonEmpty(r.OrderKey), history,
 	}
 	if r.Version == 0 {
 		inserted, err := tx.ExecContext(ctx, texts.insert, args...)
@@ -199,7 +186,7 @@ func (r *record) newRow(ctx context.Context, tx *sql.Tx, texts *failureStatement
 // rest changes what not every record changes.
 func (r *record) rest(ctx context.Context, tx *sql.Tx, texts *failureStatements, number int64, was kept) error {
 	if c := r.Content; c != nil {
-		_, err := tx.ExecContext(ctx, texts.setContent, c.State, text(c.Codec, maxWordBytes), nonEmpty([]byte(c.UUID)),
+		_, err := tx.ExecContext(ctx, texts.setContent, c.State, sqlstore.Text(c.Codec, maxWordBytes), sqlstore.NonEmpty([]byte(c.UUID)),
 			r.metadata, c.Payload, number)
 		if err != nil {
 			return err
@@ -254,7 +241,7 @@ func (r *record) history(was kept, now time.Time) (string, error) {
 	}
 	switch {
 	case !r.Start:
-		attempts = append(attempts, stores.AttemptRecord{At: now.UTC(), Class: r.Class, Error: text(r.Error, stores.MaxHistoryErrorBytes)})
+		attempts = append(attempts, stores.AttemptRecord{At: now.UTC(), Class: r.Class, Error: sqlstore.Text(r.Error, stores.MaxHistoryErrorBytes)})
 	case was.presumed: // the attempt before this one has never ended
 		attempts = append(attempts, stores.AttemptRecord{At: time.UnixMicro(was.lastAt).UTC(), Class: stores.ClassCrash})
 	}

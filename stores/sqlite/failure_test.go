@@ -246,10 +246,10 @@ func TestErrorsAreBounded(t *testing.T) {
 }
 
 func TestTextIsCutBetweenRunes(t *testing.T) {
-	require.Equal(t, "ää", text("äää", 5))
-	require.Equal(t, "äää", text("äää", 6))
-	require.Equal(t, "\uFFFD", text("\xff", 3))
-	require.Empty(t, text("\xff", 2))
+	require.Equal(t, "ää", sqlstore.Text("äää", 5))
+	require.Equal(t, "äää", sqlstore.Text("äää", 6))
+	require.Equal(t, "\uFFFD", sqlstore.Text("\xff", 3))
+	require.Empty(t, sqlstore.Text("\xff", 2))
 }
 
 func TestTooLargeContent(t *testing.T) {

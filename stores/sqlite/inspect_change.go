@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/millpond-go/millpond/internal/sqlstore"
 	"github.com/millpond-go/millpond/stores"
 )
 
@@ -149,7 +150,7 @@ func (s *Store) change(ctx context.Context, tx *sql.Tx, c stores.Change, b batch
 	if err := all(`INSERT INTO {schema.}{prefix}audit (verb, actor, reason, consumer, number, message_id, before, after)
 		SELECT ?, ?, ?, f.consumer, f.number, f.message_id, `+statusWord+`, ?
 		FROM {schema.}{prefix}failure f WHERE f.`+isNumber+` ORDER BY f.number`,
-		string(c.Verb), text(c.Actor, stores.MaxDetailBytes), text(c.Reason, stores.MaxDetailBytes), status.String(), which); err != nil {
+		string(c.Verb), sqlstore.Text(c.Actor, stores.MaxDetailBytes), sqlstore.Text(c.Reason, stores.MaxDetailBytes), status.String(), which); err != nil {
 		return err
 	}
 	if err := all(`UPDATE {schema.}{prefix}failure SET `+set+` WHERE `+isNumber, which); err != nil {

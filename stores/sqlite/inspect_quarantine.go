@@ -154,7 +154,7 @@ func (s *Store) letOut(ctx context.Context, tx *sql.Tx, rowID int64) error {
 			due_at, class, error_group, error, topic, coordinates, codec, uuid, metadata, payload)
 		SELECT consumer, ?, 3, 1, 1, 0, 0, {now}, ?, ?, ?, topic, coordinates, codec, uuid, metadata, payload
 		FROM {schema.}{prefix}quarantine WHERE id = ?`),
-		id, string(classReleased), stores.ErrorGroup(classReleased, reason), text(reason, stores.MaxErrorBytes), rowID))
+		id, string(classReleased), stores.ErrorGroup(classReleased, reason), sqlstore.Text(reason, stores.MaxErrorBytes), rowID))
 }
 
 // settle is the guarded change of the quarantine's row, with its audit.
@@ -175,5 +175,5 @@ func (s *Store) settle(ctx context.Context, tx *sql.Tx, d stores.Decision, statu
 	}
 	return one(tx.ExecContext(ctx, s.text(`INSERT INTO {schema.}{prefix}audit (verb, actor, reason, consumer, number, message_id, before, after)
 		SELECT ?, ?, ?, consumer, id, message_id, 'held', ? FROM {schema.}{prefix}quarantine WHERE id = ?`),
-		string(d.Verb), text(d.Actor, stores.MaxDetailBytes), text(d.Reason, stores.MaxDetailBytes), string(status), d.RowID))
+		string(d.Verb), sqlstore.Text(d.Actor, stores.MaxDetailBytes), sqlstore.Text(d.Reason, stores.MaxDetailBytes), string(status), d.RowID))
 }

@@ -48,9 +48,9 @@ func (s *Store) Quarantine(ctx context.Context, q stores.Quarantined) error {
 			return err
 		}
 		_, err = tx.ExecContext(ctx, s.sql.quarantine, consumer, hash[:], fingerprint, string(q.Reason),
-			sqlstore.Text(q.Detail, stores.MaxDetailBytes), nonEmpty(q.ID), q.Existing.Bytes(),
+			sqlstore.Text(q.Detail, stores.MaxDetailBytes), sqlstore.NonEmpty(q.ID), q.Existing.Bytes(),
 			sqlstore.Text(q.Topic, maxTopicBytes), sqlstore.Text(q.Coordinates, maxTopicBytes),
-			nonEmpty([]byte(q.UUID)), metadata, q.Payload, sqlstore.Text(q.Codec, maxTopicBytes), q.OneWay)
+			sqlstore.NonEmpty([]byte(q.UUID)), metadata, q.Payload, sqlstore.Text(q.Codec, maxTopicBytes), q.OneWay)
 		return err
 	})
 	switch {
@@ -64,12 +64,4 @@ func (s *Store) Quarantine(ctx context.Context, q stores.Quarantined) error {
 
 func (s *Store) tooLarge(size int) error {
 	return fmt.Errorf("sqlite: %w: it has %d bytes, a row takes %d", stores.ErrTooLarge, size, s.maxRow)
-}
-
-// nonEmpty makes NULL of what is not there.
-func nonEmpty(b []byte) []byte {
-	if len(b) == 0 {
-		return nil
-	}
-	return b
 }
