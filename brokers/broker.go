@@ -75,9 +75,18 @@ type Capabilities struct {
 	FreeGiveBack    bool // a nack for "not now" does not count towards the delivery limit
 	DelayedGiveBack bool // a nack with a delay is honoured
 
-	// ReplayHorizon is how far back the broker may deliver a settled message
-	// again (retention, offset resets). Zero: not beyond its redeliveries.
-	ReplayHorizon time.Duration
+	// SettleLimit is the time after which the broker takes an unsettled delivery back
+	// as if its consumer had died. Zero: never, as long as the consumer lives.
+	SettleLimit time.Duration
+
+	ReplayHorizon ReplayHorizon
+}
+
+// ReplayHorizon is how far back a broker may deliver a settled message again, by
+// retention or a reset of offsets.
+type ReplayHorizon struct {
+	Known bool          // false: a matter of each topic, which the adapter does not read
+	Max   time.Duration // 0: not beyond its redeliveries, if Known
 }
 
 // DeliveryLimit is a broker's limit of deliveries per message.

@@ -11,6 +11,10 @@ import (
 // Errors must not contain secrets of the URL.
 type Opener func(ctx context.Context, u *url.URL) (Broker, error)
 
+// A Checker says what is wrong with a URL without opening it: an unknown parameter, a
+// file that is not there. It is handed a copy; its errors must not contain secrets.
+type Checker func(u *url.URL) error
+
 // Mux opens brokers by the scheme of a URL. The zero value is ready to use and
 // knows no scheme. It is safe for concurrent use.
 type Mux struct{ mux urlmux.Mux[Broker] }
@@ -21,6 +25,11 @@ func (m *Mux) Handle(scheme string, o Opener) {
 	m.mux.Handle("brokers", scheme, urlmux.Opener[Broker](o))
 }
 
+// HandleCheck registers what checks URLs of a scheme. It panics if the scheme has one.
+func (m *Mux) HandleCheck(scheme string, c Checker) {
+	m.mux.HandleCheck("brokers", scheme, urlmux.Checker(c))
+}
+
 // Schemes returns the registered schemes in alphabetical order.
 func (m *Mux) Schemes() []string { return m.mux.Schemes() }
 
@@ -29,6 +38,10 @@ func (m *Mux) Schemes() []string { return m.mux.Schemes() }
 func (m *Mux) Open(ctx context.Context, rawURL string) (Broker, error) {
 	return m.mux.Open(ctx, "brokers", rawURL)
 }
+
+// Check says what is wrong with rawURL, as far as that can be known without opening it.
+// It is nil for schemes without a checker.
+func (m *Mux) Check(rawURL string) error { return m.mux.Check("brokers", rawURL) }
 
 var defaultMux Mux
 

@@ -4,20 +4,10 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"net/url"
-	"runtime"
-	"strconv"
 	"strings"
-	"time"
 
 	"github.com/millpond-go/millpond/stores"
 )
-
-// settleLimit is implemented by brokers that take back a delivery that is unsettled for
-// too long, as if its consumer had died.
-type settleLimit interface {
-	SettleLimit() time.Duration // 0: none
-}
 
 // fit checks that handlers, broker and store fit together, and says with numbers what does
 // not.
@@ -77,8 +67,7 @@ func (s *Service) fitNames(names map[string]bool, bad func(format string, args .
 func (s *Service) fitDeliveries(h *handler, bad func(format string, args ...any)) {
 	in, can := &s.inboxed, s.broker.Capabilities()
 	need := in.ClaimTimeout + in.HandlerTimeout + in.CommitTimeout
-	if timer, ok := s.broker.(settleLimit); ok && timer.SettleLimit() > 0 {
-		grants := timer.SettleLimit()
+	if grants := can.SettleLimit; grants > 0 {
 		if need > grants {
 			bad("handler %q may take %s (inbox.claim_timeout %s + handler_timeout %s + commit_timeout %s), and the broker takes a message back after %s: lower them, or raise the broker's limit",
 				h.name, need, in.ClaimTimeout, in.HandlerTimeout, in.CommitTimeout, grants)
@@ -120,16 +109,9 @@ func (s *Service) fitDeliveries(h *handler, bad func(format string, args ...any)
 // fitPool compares the connections that deliveries in flight and retries may hold with
 // those that the store may open.
 func (s *Service) fitPool(bad func(format string, args ...any)) {
-	u, err := url.Parse(string(s.config.Store.URL))
-	if err != nil || u.Scheme != "postgres" && u.Scheme != "postgresql" {
+	pool := s.store.Capabilities().Pool
+	if pool.Max == 0 {
 		return
-	}
-	have, source := max(4, runtime.NumCPU()), "pgx's default" // of pgxpool
-	if text := u.Query().Get("pool_max_conns"); text != "" {
-		if have, err = strconv.Atoi(text); err != nil {
-			return // it would not have opened
-		}
-		source = "pool_max_conns"
 	}
 	need := 1 // for what runs beside the handlers
 	var parts []string
@@ -143,9 +125,9 @@ func (s *Service) fitPool(bad func(format string, args ...any)) {
 		}
 		parts = append(parts, fmt.Sprintf("%s of handler %q", part, h.name))
 	}
-	if need > have {
-		bad("store.url allows %d connections (%s), and %d may be needed: %s + 1: write pool_max_conns=%d into its parameters, or lower broker.in_flight or retry_worker.concurrency",
-			have, source, need, strings.Join(parts, " + "), need)
+	if need > pool.Max {
+		bad("store.url allows %d connections (%s), and %d may be needed: %s + 1: write %s, or lower broker.in_flight or retry_worker.concurrency",
+			pool.Max, pool.Setting, need, strings.Join(parts, " + "), fmt.Sprintf(pool.Raise, need))
 	}
 }
 

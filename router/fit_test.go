@@ -22,15 +22,25 @@ import (
 	"github.com/millpond-go/millpond/stores/sqlite"
 )
 
+// pooled is a store of nine connections.
+type pooled struct{ stores.Store }
+
+func (p pooled) Capabilities() stores.Capabilities {
+	can := p.Store.Capabilities()
+	can.Pool = stores.Pool{Max: 9, Setting: "max_conns", Raise: "max_conns=%d there"}
+	return can
+}
+
 // What does not fit together is said before the first message, with its numbers.
 func TestWhatDoesNotFit(t *testing.T) {
 	handle := func(*message.Message) error { return nil }
-	onPostgres := func(c *router.Config) { // a URL of PostgreSQL that is opened as SQLite
-		sqliteURL := string(c.Store.URL)
-		c.Store.URL = "postgres://app:s3cret@db/app?pool_max_conns=9"
+	onPool := func(c *router.Config) {
+		opened := string(c.Store.URL)
+		c.Store.URL = "pooled://"
 		c.Program.Stores = new(stores.Mux)
-		c.Program.Stores.Handle("postgres", func(ctx context.Context, _ *url.URL) (stores.Store, error) {
-			return stores.Open(ctx, sqliteURL)
+		c.Program.Stores.Handle("pooled", func(ctx context.Context, _ *url.URL) (stores.Store, error) {
+			store, err := stores.Open(ctx, opened)
+			return pooled{store}, err
 		})
 	}
 	unknownLimit := brokers.Capabilities{System: "pigeons"}
@@ -156,11 +166,11 @@ func TestWhatDoesNotFit(t *testing.T) {
 			broker: func(b *lasting) { b.settleLimit = 6 * time.Minute },
 		},
 		"a pool": {
-			change: onPostgres,
-			says:   []string{`router: store.url allows 9 connections (pool_max_conns), and 10 may be needed: 1 in flight + 8 retries of handler "stock" + 1: write pool_max_conns=10 into its parameters, or lower broker.in_flight or retry_worker.concurrency`},
+			change: onPool,
+			says:   []string{`router: store.url allows 9 connections (max_conns), and 10 may be needed: 1 in flight + 8 retries of handler "stock" + 1: write max_conns=10 there, or lower broker.in_flight or retry_worker.concurrency`},
 		},
 		"a pool without retries": {
-			change: func(c *router.Config) { onPostgres(c); c.RetryWorker.Off, c.Broker.InFlight = true, 8 },
+			change: func(c *router.Config) { onPool(c); c.RetryWorker.Off, c.Broker.InFlight = true, 8 },
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

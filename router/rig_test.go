@@ -69,13 +69,13 @@ type lasting struct {
 
 func (b *lasting) Close() error { return nil }
 
-func (b *lasting) SettleLimit() time.Duration { return b.settleLimit }
-
 func (b *lasting) Capabilities() brokers.Capabilities {
+	can := b.Broker.Capabilities()
 	if b.can != nil {
-		return *b.can
+		can = *b.can
 	}
-	return b.Broker.Capabilities()
+	can.SettleLimit = b.settleLimit
+	return can
 }
 
 // config is what a test begins with.

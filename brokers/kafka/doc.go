@@ -132,7 +132,7 @@
 //
 // Some 64 MB of messages are fetched ahead per Subscribe call, at least 256 KB per
 // partition. The topic's max.message.bytes bounds messages before compression.
-// Capabilities.ReplayHorizon is 0, since retention is a matter of each topic: settled
+// Capabilities.ReplayHorizon is not known, since retention is a matter of each topic: settled
 // messages come again if somebody sets the group's offsets back, for as long as the topic
 // keeps them.
 package kafka

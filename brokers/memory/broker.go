@@ -105,6 +105,7 @@ func (b *Broker) Capabilities() brokers.Capabilities {
 		DeliveryLimit:   brokers.DeliveryLimit{Known: true, Max: b.config.DeliveryLimit},
 		FreeGiveBack:    true,
 		DelayedGiveBack: true,
+		ReplayHorizon:   brokers.ReplayHorizon{Known: true},
 	}
 }
 

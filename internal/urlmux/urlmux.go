@@ -14,10 +14,14 @@ import (
 // Opener opens a T from a URL.
 type Opener[T any] func(ctx context.Context, u *url.URL) (T, error)
 
+// Checker says what is wrong with a URL, without opening anything.
+type Checker func(u *url.URL) error
+
 // Mux maps schemes to openers.
 type Mux[T any] struct {
-	mu      sync.RWMutex
-	openers map[string]Opener[T]
+	mu       sync.RWMutex
+	openers  map[string]Opener[T]
+	checkers map[string]Checker
 }
 
 // Handle registers an opener; it panics if the scheme is taken.
@@ -31,6 +35,19 @@ func (m *Mux[T]) Handle(pkg, scheme string, o Opener[T]) {
 		panic(fmt.Sprintf("%s: scheme %q is registered twice", pkg, scheme))
 	}
 	m.openers[scheme] = o
+}
+
+// HandleCheck registers a checker; it panics if the scheme has one.
+func (m *Mux[T]) HandleCheck(pkg, scheme string, c Checker) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.checkers == nil {
+		m.checkers = make(map[string]Checker)
+	}
+	if _, taken := m.checkers[scheme]; taken {
+		panic(fmt.Sprintf("%s: the check of scheme %q is registered twice", pkg, scheme))
+	}
+	m.checkers[scheme] = c
 }
 
 // Schemes returns the registered schemes in alphabetical order.
@@ -49,22 +66,40 @@ func (m *Mux[T]) Schemes() []string {
 // query, where secrets are.
 func (m *Mux[T]) Open(ctx context.Context, pkg, rawURL string) (T, error) {
 	var none T
+	u, open, _, err := m.find(pkg, rawURL)
+	if err != nil {
+		return none, err
+	}
+	return open(ctx, u)
+}
+
+// Check says what is wrong with rawURL without opening it, as far as its scheme has a
+// checker. Its errors are as careful as Open's.
+func (m *Mux[T]) Check(pkg, rawURL string) error {
+	u, _, check, err := m.find(pkg, rawURL)
+	if err != nil || check == nil {
+		return err
+	}
+	return check(u)
+}
+
+func (m *Mux[T]) find(pkg, rawURL string) (*url.URL, Opener[T], Checker, error) {
 	u, err := url.Parse(rawURL)
 	if err != nil {
 		// The parser's errors quote its input: of a password with an unescaped '/' or
 		// '#' they take the first part for a port and repeat it.
-		return none, fmt.Errorf("%s: the URL cannot be parsed: write scheme://…, and percent-encode special characters in a password", pkg)
+		return nil, nil, nil, fmt.Errorf("%s: the URL cannot be parsed: write scheme://…, and percent-encode special characters in a password", pkg)
 	}
 	m.mu.RLock()
-	open := m.openers[u.Scheme]
+	open, check := m.openers[u.Scheme], m.checkers[u.Scheme]
 	m.mu.RUnlock()
 	if open == nil {
 		known := strings.Join(m.Schemes(), ", ")
 		if known == "" {
 			known = "none"
 		}
-		return none, fmt.Errorf("%s: no adapter for scheme %q: import its package, for example _ %q (known: %s)",
+		return nil, nil, nil, fmt.Errorf("%s: no adapter for scheme %q: import its package, for example _ %q (known: %s)",
 			pkg, u.Scheme, "github.com/millpond-go/millpond/"+pkg+"/…", known)
 	}
-	return open(ctx, u)
+	return u, open, check, nil
 }

@@ -167,7 +167,9 @@ func (s *Store) Pool() *pgxpool.Pool { return s.pool }
 
 // Capabilities implements stores.Store.
 func (s *Store) Capabilities() stores.Capabilities {
-	return stores.Capabilities{System: "postgresql", ServerBound: true}
+	return stores.Capabilities{System: "postgresql", ServerBound: true, Pool: stores.Pool{
+		Max: int(s.pool.Config().MaxConns), Setting: "pool_max_conns", Raise: "pool_max_conns=%d among its parameters",
+	}}
 }
 
 // Close closes the pool if Open has opened it.

@@ -107,8 +107,8 @@ func (b *Broker) Publisher(config brokers.PublisherConfig) (message.Publisher, e
 }
 
 // Capabilities says what Kafka does under watermill-kafka. It has no ids of its own,
-// counts no deliveries and keeps settled messages, so ReplayHorizon would be the
-// retention of each topic, which is not known here.
+// counts no deliveries and keeps settled messages as long as each topic's retention says,
+// which is not read here.
 func (b *Broker) Capabilities() brokers.Capabilities {
 	return brokers.Capabilities{
 		System:          "kafka",

@@ -1,0 +1,54 @@
+package urlquery
+
+import (
+	"crypto/tls"
+	"crypto/x509"
+	"fmt"
+	"os"
+)
+
+// TLS is what the parameters tls, tls_ca, tls_cert, tls_key and tls_server_name say.
+type TLS struct {
+	On            bool
+	CA, Cert, Key string // files, in PEM
+	ServerName    string
+}
+
+// AddTo adds the setters of the five parameters.
+func (t *TLS) AddTo(setters map[string]Setter) {
+	setters["tls"] = Bool(&t.On)
+	setters["tls_ca"] = Text(&t.CA)
+	setters["tls_cert"] = Text(&t.Cert)
+	setters["tls_key"] = Text(&t.Key)
+	setters["tls_server_name"] = Text(&t.ServerName)
+}
+
+// Config loads the files. It returns nil if TLS is off.
+func (t *TLS) Config(pkg string) (*tls.Config, []error) {
+	if !t.On {
+		if *t != (TLS{}) {
+			return nil, []error{fmt.Errorf("%s: the URL has parameters for TLS, which is off: add tls=true", pkg)}
+		}
+		return nil, nil
+	}
+	var errs []error
+	config := &tls.Config{MinVersion: tls.VersionTLS12, ServerName: t.ServerName}
+	if t.CA != "" {
+		pem, err := os.ReadFile(t.CA)
+		config.RootCAs = x509.NewCertPool()
+		switch {
+		case err != nil:
+			errs = append(errs, fmt.Errorf("%s: parameter \"tls_ca\": %w: name a file with the certificates of the authority, in PEM", pkg, err))
+		case !config.RootCAs.AppendCertsFromPEM(pem):
+			errs = append(errs, fmt.Errorf("%s: parameter \"tls_ca\": no certificate in %q: name a file with the certificates of the authority, in PEM", pkg, t.CA))
+		}
+	}
+	if t.Cert != "" || t.Key != "" {
+		pair, err := tls.LoadX509KeyPair(t.Cert, t.Key)
+		if err != nil {
+			errs = append(errs, fmt.Errorf("%s: parameters \"tls_cert\" and \"tls_key\": %w: name the files of a certificate and of its key, in PEM", pkg, err))
+		}
+		config.Certificates = []tls.Certificate{pair}
+	}
+	return config, errs
+}
