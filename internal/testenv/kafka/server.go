@@ -58,7 +58,7 @@ type Server struct {
 // once, with the end of the broker's log, when the broker dies. ctx bounds the start
 // only. The caller must call Close.
 func Start(ctx context.Context, config Config) (*Server, error) {
-	java, jars, err := installed(ctx)
+	java, jars, err := distribution.Install(ctx)
 	if err != nil {
 		return nil, err
 	}
