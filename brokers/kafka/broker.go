@@ -15,8 +15,6 @@ import (
 	"github.com/millpond-go/millpond/brokers"
 )
 
-const defaultDrainTimeout = 30 * time.Second
-
 // Broker is a Kafka cluster. It is safe for concurrent use.
 type Broker struct {
 	config Config
@@ -75,24 +73,11 @@ func ping(ctx context.Context, client *kgo.Client) error {
 // Subscriber returns a new subscriber, which is a *[Subscriber]. It returns an error
 // that names every invalid field, or one that wraps brokers.ErrClosed.
 func (b *Broker) Subscriber(config brokers.SubscriberConfig) (message.Subscriber, error) {
-	var errs []error
-	if config.Group == "" {
-		errs = append(errs, errors.New("kafka: SubscriberConfig.Group is empty: name the group that shares the messages"))
+	config, err := cluster.Subscriber(pkg, config)
+	if err != nil {
+		return nil, err
 	}
-	if config.InFlight < 0 {
-		errs = append(errs, fmt.Errorf("kafka: SubscriberConfig.InFlight is %d: use a positive number, or 0 for 1", config.InFlight))
-	}
-	if config.DrainTimeout < 0 {
-		errs = append(errs, fmt.Errorf("kafka: SubscriberConfig.DrainTimeout is %s: use a positive duration, or 0 for %s", config.DrainTimeout, defaultDrainTimeout))
-	}
-	if len(errs) > 0 {
-		return nil, errors.Join(errs...)
-	}
-	orDefault(&config.InFlight, 1)
-	orDefault(&config.DrainTimeout, defaultDrainTimeout)
-	if config.Logger == nil {
-		config.Logger = watermill.NopLogger{}
-	}
+	b.warn(config.Logger)
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.closed {
@@ -109,6 +94,7 @@ func (b *Broker) Publisher(config brokers.PublisherConfig) (message.Publisher, e
 	if config.Logger == nil {
 		config.Logger = watermill.NopLogger{}
 	}
+	b.warn(config.Logger)
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.closed {
@@ -122,6 +108,14 @@ func (b *Broker) Publisher(config brokers.PublisherConfig) (message.Publisher, e
 		b.producer = producer
 	}
 	return &publisher{broker: b, client: b.producer}, nil
+}
+
+// warn says what cannot be known to be a mistake: other mechanisms come with options.
+func (b *Broker) warn(logger watermill.LoggerAdapter) {
+	access := b.config.access()
+	if unused := access.Unused(); unused != "" && len(b.config.Options) == 0 {
+		logger.Info("Credentials are not used", watermill.LogFields{"fix": unused})
+	}
 }
 
 // Capabilities says what Kafka does. It has no ids of its own, counts no deliveries and

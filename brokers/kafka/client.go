@@ -23,21 +23,17 @@ import (
 
 // The environment variables with the credentials for SASL.
 const (
-	UsernameVariable = "MILLPOND_KAFKA_USERNAME"
-	PasswordVariable = "MILLPOND_KAFKA_PASSWORD" //nolint:gosec // a name
+	UsernameVariable = cluster.UsernameVariable
+	PasswordVariable = cluster.PasswordVariable
 )
 
 // authenticate chooses the mechanism. The password is kept by that alone, where no print
 // of a Broker shows it.
 func (c *Config) authenticate() error {
-	if c.SASL == "" {
-		return nil
-	}
-	if c.Username == "" {
-		c.Username, c.Password = os.Getenv(UsernameVariable), os.Getenv(PasswordVariable)
-	}
-	if c.Username == "" {
-		return fmt.Errorf("kafka: SASL mechanism %q needs credentials: set %s and %s", c.SASL, UsernameVariable, PasswordVariable)
+	access := c.access()
+	var err error
+	if c.Username, c.Password, err = access.Credentials(); err != nil {
+		return err
 	}
 	switch c.SASL {
 	case SASLPlain:
@@ -106,45 +102,24 @@ func fnv32a(key []byte) uint32 {
 	return h.Sum32()
 }
 
-// unreachable turns the client's error into one that says what to look at. It names
-// addresses and mechanisms, never credentials.
+// unreachable says why the cluster cannot be used, and what to look at.
 func (c *Config) unreachable(err error) error {
-	return fmt.Errorf("kafka: %s: %w: %w: %s", strings.Join(c.Brokers, ","), brokers.ErrUnavailable, err, c.advice(err))
+	access := c.access()
+	return access.Unreachable(err, fault(err))
 }
 
-func (c *Config) advice(err error) string {
-	var (
-		firstRead *kgo.ErrFirstReadEOF
-		dns       *net.DNSError
-		record    tls.RecordHeaderError
-		unknownCA x509.UnknownAuthorityError
-		hostname  x509.HostnameError
-		network   *net.OpError
-	)
+func fault(err error) cluster.Fault {
+	_, hungUp := errors.AsType[*kgo.ErrFirstReadEOF](err)
 	switch {
-	case errors.Is(err, kerr.IllegalSaslState):
-		return "the broker wants no SASL on this port: remove the parameter sasl, or use its port for SASL"
 	case errors.Is(err, kerr.SaslAuthenticationFailed):
-		return fmt.Sprintf("the broker refuses the credentials of user %q with SASL mechanism %q: check %s and %s, and the mechanism", c.Username, c.SASL, UsernameVariable, PasswordVariable)
+		return cluster.BadCredentials
 	case errors.Is(err, kerr.UnsupportedSaslMechanism):
-		return fmt.Sprintf("the broker does not offer SASL mechanism %q: choose another with the parameter sasl", c.SASL)
-	case errors.As(err, &dns):
-		return "the name cannot be resolved: check the host"
-	case errors.As(err, &unknownCA):
-		return "the broker's certificate is of an authority that is not trusted: name it with the parameter tls_ca"
-	case errors.As(err, &hostname):
-		return "the broker's certificate is for another name: use that name, or the parameter tls_server_name"
-	case errors.As(err, &record):
-		return "the broker does not speak TLS on this port: remove tls=true or use its TLS port"
-	case errors.As(err, &firstRead) && c.TLS != nil && c.SASL == "":
-		return "the broker closed the connection: it may not speak TLS on this port, or want SASL: check the parameters tls and sasl"
-	case errors.As(err, &firstRead):
-		return "the broker closed the connection: it may want TLS or SASL on this port: check the parameters tls and sasl"
-	case errors.Is(err, context.DeadlineExceeded):
-		return "no answer within " + c.ConnectTimeout.String() + ": check host and port, firewalls, and whether the port wants TLS"
-	case errors.As(err, &network) && network.Op == "dial":
-		return "nothing listens there: check host and port, and that the broker runs"
+		return cluster.NoMechanism
+	case errors.Is(err, kerr.IllegalSaslState):
+		return cluster.UnwantedSASL
+	case hungUp:
+		return cluster.HungUp
 	default:
-		return "check host and port, and the parameters tls and sasl"
+		return cluster.Other
 	}
 }

@@ -2,15 +2,15 @@ package kafka
 
 import (
 	"crypto/tls"
-	"errors"
 	"fmt"
 	"math"
-	"net"
 	"time"
 
 	"github.com/ThreeDotsLabs/watermill/message"
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/sasl"
+
+	"github.com/millpond-go/millpond/brokers/kafka/internal/cluster"
 )
 
 // Config configures a [Broker]. Only Brokers is required. Each field that a URL can
@@ -53,9 +53,9 @@ type SASL string
 
 // The mechanisms that need no more than a name and a password.
 const (
-	SASLPlain       SASL = "plain"
-	SASLScramSHA256 SASL = "scram-sha-256"
-	SASLScramSHA512 SASL = "scram-sha-512"
+	SASLPlain       SASL = cluster.SASLPlain
+	SASLScramSHA256 SASL = cluster.SASLScramSHA256
+	SASLScramSHA512 SASL = cluster.SASLScramSHA512
 )
 
 // Order says which messages of a partition wait for which.
@@ -172,74 +172,45 @@ type Publish struct {
 	Replication int
 }
 
-const defaultPort = "9092"
+const pkg = "kafka"
 
 func (c *Config) setDefaults() {
-	brokers := make([]string, 0, len(c.Brokers))
-	for _, address := range c.Brokers {
-		if _, _, err := net.SplitHostPort(address); err != nil {
-			address = net.JoinHostPort(address, defaultPort)
-		}
-		brokers = append(brokers, address)
-	}
-	c.Brokers = brokers
-	orDefault(&c.ConnectTimeout, 10*time.Second)
-	orDefault(&c.ClientID, "millpond")
-	orDefault(&c.Consume.InFlightPerPartition, 1)
-	orDefault(&c.Consume.Protocol, ProtocolClassic)
-	orDefault(&c.Consume.SessionTimeout, 10*time.Second)
-	orDefault(&c.Consume.RebalanceDrain, 10*time.Second)
-	orDefault(&c.Consume.CommitInterval, time.Second)
-	orDefault(&c.Consume.CommitDistance, 1000)
-	orDefault(&c.Consume.RedeliveryDelay, 10*time.Millisecond)
-	orDefault(&c.Publish.Partitioner, PartitionerMurmur2)
-	orDefault(&c.Publish.MaxBytes, 1_000_012)
-	orDefault(&c.Publish.Timeout, 30*time.Second)
+	c.Brokers = cluster.WithPorts(c.Brokers)
+	cluster.OrDefault(&c.ConnectTimeout, 10*time.Second)
+	cluster.OrDefault(&c.ClientID, "millpond")
+	cluster.OrDefault(&c.Consume.InFlightPerPartition, 1)
+	cluster.OrDefault(&c.Consume.Protocol, ProtocolClassic)
+	cluster.OrDefault(&c.Consume.SessionTimeout, 10*time.Second)
+	cluster.OrDefault(&c.Consume.RebalanceDrain, 10*time.Second)
+	cluster.OrDefault(&c.Consume.CommitInterval, time.Second)
+	cluster.OrDefault(&c.Consume.CommitDistance, 1000)
+	cluster.OrDefault(&c.Consume.RedeliveryDelay, 10*time.Millisecond)
+	cluster.OrDefault(&c.Publish.Partitioner, PartitionerMurmur2)
+	cluster.OrDefault(&c.Publish.MaxBytes, 1_000_012)
+	cluster.OrDefault(&c.Publish.Timeout, 30*time.Second)
 }
 
-func orDefault[T comparable](field *T, value T) {
-	var zero T
-	if *field == zero {
-		*field = value
+// access is what the configuration says about reaching the cluster.
+func (c *Config) access() cluster.Access {
+	return cluster.Access{
+		Package: pkg, Brokers: c.Brokers, TLS: c.TLS, SASL: string(c.SASL), Username: c.Username, Password: c.Password, ConnectTimeout: c.ConnectTimeout,
 	}
 }
 
 // validate names every invalid field and what to write instead.
 func (c *Config) validate() error {
-	var errs []error
-	wrong := func(field string, value any, fix string) {
-		errs = append(errs, fmt.Errorf("kafka: Config.%s is %v: %s", field, value, fix))
-	}
-	if len(c.Brokers) == 0 {
-		errs = append(errs, errors.New("kafka: Config.Brokers is empty: give at least one host:port"))
-	}
-	for _, address := range c.Brokers {
-		if host, port, err := net.SplitHostPort(address); err != nil && address == "" || err == nil && (host == "" || port == "") {
-			wrong("Brokers", fmt.Sprintf("%q", c.Brokers), "write host:port")
-		}
-	}
-	switch c.SASL {
-	case "", SASLPlain, SASLScramSHA256, SASLScramSHA512:
-	default:
-		wrong("SASL", fmt.Sprintf("%q", c.SASL), "use plain, scram-sha-256 or scram-sha-512")
-	}
-	for field, n := range map[string]int{
+	check := &cluster.Check{Package: pkg}
+	wrong := check.Wrong
+	check.Access(c.access())
+	cluster.NotNegative(check, map[string]int{
 		"Consume.InFlightPerPartition": c.Consume.InFlightPerPartition, "Consume.CommitDistance": c.Consume.CommitDistance,
 		"Publish.MaxBytes": c.Publish.MaxBytes, "Publish.Partitions": c.Publish.Partitions, "Publish.Replication": c.Publish.Replication,
-	} {
-		if n < 0 {
-			wrong(field, n, "use a positive number, or 0 for the default")
-		}
-	}
-	for field, d := range map[string]time.Duration{
+	})
+	cluster.NotNegative(check, map[string]time.Duration{
 		"ConnectTimeout": c.ConnectTimeout, "Consume.SessionTimeout": c.Consume.SessionTimeout, "Consume.RebalanceDrain": c.Consume.RebalanceDrain,
 		"Consume.CommitInterval": c.Consume.CommitInterval, "Consume.RedeliveryDelay": c.Consume.RedeliveryDelay,
 		"Consume.WaitForTopic": c.Consume.WaitForTopic, "Publish.Timeout": c.Publish.Timeout,
-	} {
-		if d < 0 {
-			wrong(field, d, "use a positive duration, or 0 for the default")
-		}
-	}
+	})
 	if n := c.Publish.Partitions; n > math.MaxInt32 {
 		wrong("Publish.Partitions", n, "use a smaller number")
 	}
@@ -268,5 +239,5 @@ func (c *Config) validate() error {
 	default:
 		wrong("Publish.Partitioner", fmt.Sprintf("%q", c.Publish.Partitioner), "use murmur2 or sarama")
 	}
-	return errors.Join(errs...)
+	return check.Err()
 }

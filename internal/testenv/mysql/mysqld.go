@@ -1,11 +1,10 @@
 package mysql
 
 import (
+	"bytes"
 	"context"
 	"fmt"
-	"strings"
-
-	"github.com/millpond-go/millpond/internal/testenv/host"
+	"os/exec"
 )
 
 // findMySQL returns the programs of MySQL.
@@ -18,8 +17,8 @@ func findMySQL(ctx context.Context) (programs, error) {
 
 // isMySQL tells MySQL's mysqld from the link to MariaDB's server of the same name.
 func isMySQL(ctx context.Context, path string) bool {
-	output, err := host.Output(ctx, program{path: path}.command("/", "--version"))
-	return err == nil && !strings.Contains(string(output), "MariaDB")
+	output, err := exec.CommandContext(ctx, path, "--no-defaults", "--version").Output() // #nosec G204 -- found by us
+	return err == nil && !bytes.Contains(output, []byte("MariaDB"))
 }
 
 func mysqlPrograms(server program) programs {

@@ -70,16 +70,16 @@ func findMariaDB(ctx context.Context) (programs, error) {
 	if ok {
 		return found, nil
 	}
-	// The core package has the programs alone: no service, no account, no data.
-	err := host.Apt(ctx, "", "mariadb-server-core")
+	// The core packages have the programs alone: no service, no account, no data.
+	err := host.Apt(ctx, "", "mariadb-server-core", "mariadb-client-core")
 	if errors.Is(err, host.ErrCannotInstall) {
-		return programs{}, fmt.Errorf("mysql: no MariaDB server found: install it (Debian, Ubuntu: sudo apt-get install mariadb-server-core; macOS: brew install mariadb), or set %s, which is enough for all tests that do not kill their server", MariaDB.URLVariable())
+		return programs{}, fmt.Errorf("mysql: no MariaDB server found: install it (Debian, Ubuntu: sudo apt-get install mariadb-server; macOS: brew install mariadb), or set %s, which is enough for all tests that do not kill their server", MariaDB.URLVariable())
 	}
 	if err != nil {
 		return programs{}, fmt.Errorf("mysql: %w", err)
 	}
 	if found, ok = lookMariaDB(); !ok {
-		return programs{}, errors.New("mysql: the package mariadb-server-core is installed, but mariadbd and mariadb-install-db are neither in PATH nor in /usr/sbin and /usr/bin")
+		return programs{}, errors.New("mysql: the packages mariadb-server-core and mariadb-client-core are installed, but mariadbd, mariadb-install-db and my_print_defaults are neither in PATH nor in /usr/sbin and /usr/bin")
 	}
 	return found, nil
 }
@@ -87,13 +87,14 @@ func findMariaDB(ctx context.Context) (programs, error) {
 func lookMariaDB() (programs, bool) {
 	server, serverOK := look("mariadbd")
 	script, scriptOK := look("mariadb-install-db")
+	_, readerOK := look("my_print_defaults") // which the script needs, even without defaults
 	initialize := func(dataDir string) (program, []string) {
 		return program{path: script}, append([]string{
 			"--no-defaults", "--datadir=" + dataDir, "--skip-test-db",
 			"--auth-root-authentication-method=normal", // else root is let in through the socket only
 		}, asRoot()...)
 	}
-	return programs{server: program{path: server}, initialize: initialize}, serverOK && scriptOK
+	return programs{server: program{path: server}, initialize: initialize}, serverOK && scriptOK && readerOK
 }
 
 // look finds a program in PATH, and where Debian puts those of administrators.

@@ -1,19 +1,25 @@
-package kafka
+package broker
 
 import (
 	"fmt"
+	"maps"
+	"slices"
 	"testing"
 	"time"
 
-	"github.com/millpond-go/millpond/brokers/kafka"
 	"github.com/millpond-go/millpond/internal/fleet"
 )
 
 // TestKilled hurts workers and the broker in every way while messages come, several
 // times each, and some handlers fail. With MILLPOND_SOAK=n it goes on, with one seed
-// after the other, until n workers were killed on each store, or a hundred: each costs a
-// session timeout.
+// after the other, until n workers were killed on each broker and store, or a hundred.
 func TestKilled(t *testing.T) {
+	for _, kind := range slices.Sorted(maps.Keys(kinds)) {
+		t.Run(kind, func(t *testing.T) { killedOn(t, kind) })
+	}
+}
+
+func killedOn(t *testing.T, kind string) {
 	for name, open := range databases {
 		t.Run(name, func(t *testing.T) {
 			rounds, wanted := 1, 1
@@ -23,7 +29,7 @@ func TestKilled(t *testing.T) {
 			begun := time.Now()
 			for seed, killed, broken := seedOf(t), 0, 0; killed < wanted && !t.Failed(); seed++ {
 				t.Run(fmt.Sprintf("seed %d", seed), func(t *testing.T) {
-					tr := newTrial(t, open, seed, rounds)
+					tr := newTrial(t, kind, open, seed, rounds)
 					r := tr.run(t)
 					r.must(t)
 					t.Log(r.summary())
@@ -38,18 +44,16 @@ func TestKilled(t *testing.T) {
 	}
 }
 
-func newTrial(t *testing.T, open func(*testing.T) *database, seed uint64, rounds int) *trial {
+func newTrial(t *testing.T, kind string, open func(*testing.T) *database, seed uint64, rounds int) *trial {
 	t.Helper()
-	s := setup{Slow: 30 * time.Millisecond, InFlight: 1, Protocol: kafka.ProtocolClassic}
+	s := setup{Kind: kind, Slow: 30 * time.Millisecond, InFlight: 1}
 	if seed%2 == 1 {
 		s.InFlight = 4
 	}
-	if seed/2%4 == 3 && soakKills(t) > 0 {
-		s.Protocol = kafka.ProtocolConsumer
-	}
+	kinds[kind].vary(seed, soakKills(t) > 0, &s)
 	return &trial{
-		setup: s, seed: seed, database: open(t), cluster: newCluster(t),
-		kills: faults(seed, s.Protocol, rounds, workers), outages: rounds, messages: 300 * rounds,
+		setup: s, seed: seed, database: open(t),
+		kills: faults(seed, s, rounds, workers), outages: rounds, messages: 300 * rounds,
 		limit: 30*time.Second + time.Duration(rounds)*time.Minute,
 	}
 }
@@ -63,8 +67,8 @@ func TestAckFirstIsFound(t *testing.T) {
 	}
 	seed := seedOf(t)
 	tr := &trial{
-		setup: setup{Slow: 300 * time.Millisecond, InFlight: 1, AckFirst: true},
-		seed:  seed, database: newPostgres(t), cluster: newCluster(t),
+		setup: setup{Kind: "kafka", Slow: 300 * time.Millisecond, InFlight: 1, AckFirst: true},
+		seed:  seed, database: newPostgres(t),
 		kills: kills, messages: 200, limit: time.Minute,
 	}
 	r := tr.run(t)

@@ -1,4 +1,4 @@
-package kafka
+package broker
 
 import (
 	"context"
@@ -15,7 +15,6 @@ import (
 	"github.com/ThreeDotsLabs/watermill"
 	"github.com/ThreeDotsLabs/watermill/message"
 	wmiddleware "github.com/ThreeDotsLabs/watermill/message/router/middleware"
-	"github.com/twmb/franz-go/pkg/kgo"
 	"golang.org/x/sync/errgroup"
 
 	"github.com/millpond-go/millpond/brokers"
@@ -32,19 +31,19 @@ const (
 	topic    = "orders"
 	ticks    = "ticks" // what the fleet delivers
 
-	sessionTimeout = 2 * time.Second
-	maxAttempts    = 6
+	maxAttempts = 6
 )
 
 // setup is what the parent tells its workers.
 type setup struct {
+	Kind     string // of the broker
 	URL      string // of the store
 	Broker   string // its address
 	Dir      string // for histories
 	AckFirst bool   // the broken rule
 
 	Protocol kafka.Protocol
-	InFlight int           // of a partition
+	InFlight int           // of a partition, or of a consumer
 	Slow     time.Duration // how long a slow handler works
 }
 
@@ -118,17 +117,7 @@ func (s *shop) consume(ctx context.Context, beside *errgroup.Group) error {
 		return err
 	}
 	defer store.Close()
-	broker, err := kafka.New(ctx, kafka.Config{
-		Brokers: []string{s.Broker},
-		Options: []kgo.Opt{kgo.WithHooks(s.recorder)},
-		Consume: kafka.Consume{
-			InFlightPerPartition: s.InFlight,
-			Protocol:             s.Protocol,
-			SessionTimeout:       sessionTimeout,
-			RebalanceDrain:       5 * time.Second,
-			CommitInterval:       200 * time.Millisecond,
-		},
-	})
+	broker, err := kinds[s.Kind].open(ctx, s.setup, s.recorder)
 	if err != nil {
 		return err
 	}

@@ -1,4 +1,4 @@
-package kafka
+package broker
 
 import (
 	"database/sql"
@@ -8,8 +8,6 @@ import (
 	"strings"
 	"testing"
 	"time"
-
-	"github.com/twmb/franz-go/pkg/kadm"
 
 	"github.com/millpond-go/millpond/internal/fleet"
 	"github.com/millpond-go/millpond/middleware/keys"
@@ -147,15 +145,15 @@ func (a *audit) message(id string) {
 	}
 }
 
-// atRest checks that nobody has anything open, and that the last commits of offsets were
-// not lost with those who left.
+// atRest checks that nobody has anything open, and that no acks were lost with those who
+// left.
 func (a *audit) atRest(t *testing.T, tr *trial) {
 	t.Helper()
-	if lag, err := tr.cluster.lag(t.Context()); err != nil || lag != 0 {
-		a.reportf("", "%d messages are not committed: %v", lag, err)
+	if left, err := tr.server.left(t.Context()); err != nil || left != 0 {
+		a.reportf("", "%d messages are not settled: %v", left, err)
 	}
-	if members := tr.members(t); members > 0 {
-		a.reportf("", "%d members have not left the group", members)
+	if n := tr.connected(t); n > 0 {
+		a.reportf("", "%d consumers have not left", n)
 	}
 	if tr.database.name != "postgres" {
 		return
@@ -174,36 +172,22 @@ func (a *audit) atRest(t *testing.T, tr *trial) {
 	a.reportf("", "%d transactions are open, and nobody is there", n)
 }
 
-// members is how many the group has, those aside that were killed and whose session is
-// not over yet.
-func (tr *trial) members(t *testing.T) int {
+// connected is how many consumers the broker has, those aside that were killed and that it
+// still takes for living.
+func (tr *trial) connected(t *testing.T) int {
 	t.Helper()
-	members := 0
-	for deadline := time.Now().Add(2 * sessionTimeout); time.Now().Before(deadline); {
-		members = tr.countMembers(t)
-		if members == 0 {
+	n := 0
+	for deadline := time.Now().Add(2 * kinds[tr.Kind].absence); time.Now().Before(deadline); {
+		var err error
+		if n, err = tr.server.connected(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if n == 0 {
 			break
 		}
 		pause(t.Context(), 50*time.Millisecond)
 	}
-	return members
-}
-
-func (tr *trial) countMembers(t *testing.T) int {
-	t.Helper()
-	if tr.Protocol == "consumer" {
-		groups, err := tr.cluster.admin.DescribeConsumerGroups(t.Context(), group)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return len(groups[group].Members)
-	}
-	var groups kadm.DescribedGroups
-	groups, err := tr.cluster.admin.DescribeGroups(t.Context(), group)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return len(groups[group].Members)
+	return n
 }
 
 // must fails the test for what does not hold, and shows some of it in full.
@@ -251,9 +235,9 @@ func (r *result) summary() string {
 		}
 	}
 	ids, messages := r.trial.ledger.count()
-	return fmt.Sprintf("%s, seed %d, protocol %s, %d in flight: SIGKILL %d (at %v), SIGSTOP %d, SIGTERM %d, broker killed %d; "+
+	return fmt.Sprintf("%s, %s, seed %d, %s%d in flight: SIGKILL %d (at %v), SIGSTOP %d, SIGTERM %d, broker killed %d; "+
 		"%d messages published with %d ids, %d deliveries, %d of them retries; %d completed, %d failed; lost %d, doubled %d; %s",
-		r.trial.database.name, r.trial.seed, r.trial.Protocol, r.trial.InFlight,
+		r.trial.Kind, r.trial.database.name, r.trial.seed, r.trial.variant(), r.trial.InFlight,
 		r.Kills[fleet.SIGKILL], points, r.Kills[fleet.SIGSTOP], r.Kills[fleet.SIGTERM], r.trial.broken.Load()/2,
 		messages, ids, deliveries, retries, r.completed, r.failed, len(r.lost), len(r.doubled), r.Duration.Round(100*time.Millisecond))
 }

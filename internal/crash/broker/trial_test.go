@@ -1,4 +1,4 @@
-package kafka
+package broker
 
 import (
 	"context"
@@ -25,7 +25,7 @@ type trial struct {
 
 	seed     uint64
 	database *database
-	cluster  *cluster
+	server   server
 	kills    []fleet.Kill
 	outages  int           // of the broker
 	messages int           // at least; more while faults are still to come
@@ -59,14 +59,15 @@ type result struct {
 func (tr *trial) run(t *testing.T) *result {
 	t.Helper()
 	tr.ledger, tr.running = newLedger(tr.seed), make(map[int]bool)
-	tr.Dir, tr.URL, tr.Broker = t.ArtifactDir(), tr.database.url, tr.cluster.Address()
+	tr.server = kinds[tr.Kind].start(t, tr.setup)
+	tr.Dir, tr.URL, tr.Broker = t.ArtifactDir(), tr.database.url, tr.server.address()
 	ctx, cancel := context.WithCancelCause(t.Context())
 	defer cancel(nil)
 	var beside sync.WaitGroup
 	disturbed, published := make(chan struct{}), make(chan struct{})
 	beside.Go(func() {
 		defer close(disturbed)
-		err := tr.cluster.outages(ctx, tr.seed, tr.outages, tr.faultTime(), func(what string) {
+		err := outages(ctx, tr.server, tr.seed, tr.outages, tr.faultTime(), func(what string) {
 			tr.ledger.happened(what)
 			tr.broken.Add(1)
 		})
@@ -76,8 +77,7 @@ func (tr *trial) run(t *testing.T) *result {
 	})
 	beside.Go(func() {
 		defer close(published)
-		err := tr.ledger.publish(ctx, tr.Broker, tr.messages, tr.struckAll)
-		if err != nil {
+		if err := tr.publish(ctx); err != nil {
 			t.Errorf("publish: %v", err)
 		}
 	})
@@ -118,6 +118,15 @@ func (tr *trial) run(t *testing.T) *result {
 	}
 	tr.checkLogs(t)
 	return r
+}
+
+func (tr *trial) publish(ctx context.Context) error {
+	to, err := tr.server.client(ctx)
+	if err != nil {
+		return err
+	}
+	defer to.Close()
+	return tr.ledger.publish(ctx, to, tr.messages, tr.struckAll)
 }
 
 // struckAll reports whether all faults have struck, or what is left will not any more.
@@ -192,10 +201,10 @@ func (tr *trial) observe(e fleet.Event) {
 	}
 }
 
-// atRest reports whether every offset is committed and no message is kept for a retry.
+// atRest reports whether the broker has nothing left and no message is kept for a retry.
 func (tr *trial) atRest(ctx context.Context) bool {
-	lag, err := tr.cluster.lag(ctx)
-	if err != nil || lag > 0 {
+	left, err := tr.server.left(ctx)
+	if err != nil || left > 0 {
 		return false
 	}
 	var pending int
@@ -208,7 +217,7 @@ func (tr *trial) watchTime(ctx context.Context, end context.CancelCauseFunc) {
 	if !pause(ctx, tr.limit) {
 		return
 	}
-	tr.ledger.happened("the time is over: " + tr.cluster.describe(ctx))
+	tr.ledger.happened("the time is over: " + tr.server.describe(ctx))
 	tr.mu.Lock()
 	defer tr.mu.Unlock()
 	for pid, runs := range tr.running {

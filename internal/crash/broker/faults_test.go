@@ -1,19 +1,18 @@
-package kafka
+package broker
 
 import (
 	"math/rand/v2"
 	"time"
 
-	"github.com/millpond-go/millpond/brokers/kafka"
 	"github.com/millpond-go/millpond/internal/fleet"
 )
 
 // tickEvery is the measure of time by which faults are planned.
 const tickEvery = 50 * time.Millisecond
 
-// beyondSession is for how long workers are stopped, if somebody else shall get their
-// partitions meanwhile.
-const beyondSession = sessionTimeout + 1500*time.Millisecond
+// beyondAbsence is for how long workers are stopped beyond the time after which somebody
+// else gets their deliveries.
+const beyondAbsence = 1500 * time.Millisecond
 
 // A place is a point, and how often about it is reached within what one round of faults
 // takes.
@@ -23,27 +22,22 @@ type place struct {
 }
 
 // places are where workers are killed.
-func places(p kafka.Protocol) []place {
+func places(s setup) []place {
 	all := []place{
 		{pointClaimed, 50},
 		{pointBetween, 50},
 		{pointCommitted, 50},
 		{pointEnd, 50},
 		{pointRetry, 6},
-		{pointAssigned, 6},
-		{pointOffsetsSent, 40},
 	}
-	if p != kafka.ProtocolConsumer { // which has no such request
-		all = append(all, place{pointJoining, 8})
-	}
-	return all
+	return append(all, kinds[s.Kind].places(s)...)
 }
 
 // faults are some rounds of them. In each, a worker is killed at each place and three
-// are at random moments, two are stopped for longer than the session timeout while they
+// are at random moments, two are stopped for longer than the broker waits while they
 // hold a claim, of which one rolls back afterwards, and one is asked to leave. More are
 // asked to leave after that, so that points in a rebalance are reached in any case.
-func faults(seed uint64, protocol kafka.Protocol, rounds, workers int) []fleet.Kill {
+func faults(seed uint64, s setup, rounds, workers int) []fleet.Kill {
 	rng := rand.New(rand.NewPCG(seed, 3))
 	const roundTicks = int(10 * time.Second / tickEvery)
 	kills := fleet.RandomKills(seed, 3*rounds, rounds*roundTicks, workers)
@@ -52,13 +46,14 @@ func faults(seed uint64, protocol kafka.Protocol, rounds, workers int) []fleet.K
 		kills = append(kills, fleet.Kill{Kind: fleet.SIGTERM, After: rounds*roundTicks + i*int(4*time.Second/tickEvery), Worker: i % workers})
 	}
 	for round := range rounds {
+		absence := kinds[s.Kind].absence + beyondAbsence
 		hit := func(often int) int { return often*round + often/2 + rng.IntN(often) }
-		for _, at := range places(protocol) {
+		for _, at := range places(s) {
 			kills = append(kills, fleet.Kill{Kind: fleet.SIGKILL, Point: at.point, Hit: hit(at.often)})
 		}
 		kills = append(kills,
-			fleet.Kill{Kind: fleet.SIGSTOP, Pause: beyondSession, Point: pointStall, Hit: 1 + 2*round},
-			fleet.Kill{Kind: fleet.SIGSTOP, Pause: beyondSession, Point: pointStarted, Hit: 50*round + 10},
+			fleet.Kill{Kind: fleet.SIGSTOP, Pause: absence, Point: pointStall, Hit: 1 + 2*round},
+			fleet.Kill{Kind: fleet.SIGSTOP, Pause: absence, Point: pointStarted, Hit: 50*round + 10},
 		)
 	}
 	return kills

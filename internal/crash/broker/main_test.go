@@ -1,4 +1,4 @@
-package kafka
+package broker
 
 import (
 	"math/rand/v2"

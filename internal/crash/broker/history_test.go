@@ -1,4 +1,4 @@
-package kafka
+package broker
 
 import (
 	"bufio"
@@ -12,9 +12,6 @@ import (
 	"strings"
 	"testing"
 	"time"
-
-	"github.com/twmb/franz-go/pkg/kgo"
-	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/millpond-go/millpond/internal/fleet"
 	"github.com/millpond-go/millpond/middleware"
@@ -30,10 +27,6 @@ const (
 	pointCommitted = "committed" // and not acked
 	pointEnd       = "delivery end"
 	pointRetry     = "retry between effects"
-
-	pointJoining     = "joining"      // the group was asked for partitions
-	pointAssigned    = "assigned"     // partitions have come, and where to begin is asked
-	pointOffsetsSent = "offsets sent" // and it is not known whether they are committed
 )
 
 // event is one line of the history.
@@ -96,7 +89,6 @@ var (
 	_ middleware.ClaimEndHook      = (*recorder)(nil)
 	_ middleware.HandlerEndHook    = (*recorder)(nil)
 	_ middleware.CommitEndHook     = (*recorder)(nil)
-	_ kgo.HookBrokerWrite          = (*recorder)(nil)
 )
 
 func (r *recorder) DeliveryStart(ctx context.Context, d middleware.DeliveryStart) context.Context {
@@ -126,18 +118,6 @@ func (r *recorder) CommitEnd(ctx context.Context, err error) {
 func (r *recorder) DeliveryEnd(ctx context.Context, d middleware.DeliveryEnd) {
 	r.sayf(ctx, "delivery ended: %v, %v", d.Result, d.Err)
 	r.at(ctx, pointEnd)
-}
-
-// OnBrokerWrite is called by the Kafka client after each request that it has sent.
-func (r *recorder) OnBrokerWrite(_ kgo.BrokerMetadata, key int16, _ int, _, _ time.Duration, err error) {
-	point, ok := map[int16]string{
-		int16(kmsg.JoinGroup):    pointJoining,
-		int16(kmsg.OffsetFetch):  pointAssigned,
-		int16(kmsg.OffsetCommit): pointOffsetsSent,
-	}[key]
-	if ok && err == nil {
-		r.at(context.Background(), point)
-	}
 }
 
 // readHistory reads what all workers have written.

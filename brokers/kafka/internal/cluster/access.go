@@ -1,0 +1,139 @@
+// Package cluster is what the adapters of Kafka share about finding a cluster and being
+// let in, whichever client they stand on.
+package cluster
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/millpond-go/millpond/brokers"
+)
+
+// The environment variables with the credentials for SASL.
+const (
+	UsernameVariable = "MILLPOND_KAFKA_USERNAME"
+	PasswordVariable = "MILLPOND_KAFKA_PASSWORD" // #nosec G101 -- a name
+)
+
+// The SASL mechanisms that need no more than a name and a password.
+const (
+	SASLPlain       = "plain"
+	SASLScramSHA256 = "scram-sha-256"
+	SASLScramSHA512 = "scram-sha-512"
+)
+
+var mechanisms = []string{SASLPlain, SASLScramSHA256, SASLScramSHA512}
+
+// Access is what a Config says about reaching a cluster.
+type Access struct {
+	Package            string // name that errors begin with
+	Brokers            []string
+	TLS                *tls.Config
+	SASL               string // "": none
+	Username, Password string
+	ConnectTimeout     time.Duration
+}
+
+// Credentials returns the name and the password for SASL: those of the environment if a
+// names nobody. Without SASL there are none.
+func (a *Access) Credentials() (username, password string, err error) {
+	if a.SASL == "" {
+		return "", "", nil
+	}
+	if a.Username != "" {
+		return a.Username, a.Password, nil
+	}
+	username, password = os.Getenv(UsernameVariable), os.Getenv(PasswordVariable)
+	if username == "" || password == "" {
+		return "", "", fmt.Errorf("%s: SASL mechanism %q needs credentials: set %s and %s", a.Package, a.SASL, UsernameVariable, PasswordVariable)
+	}
+	return username, password, nil
+}
+
+// Unused says that the environment has credentials that nobody uses, for a log; "" if
+// there are none.
+func (a *Access) Unused() string {
+	if a.SASL != "" || os.Getenv(UsernameVariable) == "" && os.Getenv(PasswordVariable) == "" {
+		return ""
+	}
+	return fmt.Sprintf("%s or %s is set, but no SASL mechanism is chosen: add the parameter sasl (%s), or unset them", UsernameVariable, PasswordVariable, strings.Join(mechanisms, ", "))
+}
+
+// Fault is what the client's own error stands for.
+type Fault int
+
+const (
+	Other          Fault = iota // the client says nothing, or nothing more than the standard library
+	BadCredentials              // the broker refuses them
+	NoMechanism                 // the broker does not offer it
+	UnwantedSASL                // the broker does not know what the client is talking about
+	HungUp                      // the broker closed the connection
+)
+
+// Unreachable turns the client's error into one that wraps brokers.ErrUnavailable and
+// says what to look at. It names addresses, users and mechanisms, never passwords.
+func (a *Access) Unreachable(err error, fault Fault) error {
+	return fmt.Errorf("%s: %s: %w: %w: %s", a.Package, strings.Join(a.Brokers, ","), brokers.ErrUnavailable, err, a.advice(err, fault))
+}
+
+func (a *Access) advice(err error, fault Fault) string {
+	switch fault {
+	case BadCredentials:
+		return fmt.Sprintf("the broker refuses the credentials of user %q with SASL mechanism %q: check %s and %s, and the mechanism", a.Username, a.SASL, UsernameVariable, PasswordVariable)
+	case NoMechanism:
+		return fmt.Sprintf("the broker does not offer SASL mechanism %q: choose another with the parameter sasl", a.SASL)
+	case UnwantedSASL:
+		return "the broker wants no SASL on this port: remove the parameter sasl, or use its port for SASL"
+	case Other, HungUp:
+	}
+	var (
+		dns      *net.DNSError
+		record   tls.RecordHeaderError
+		unknown  x509.UnknownAuthorityError
+		invalid  x509.CertificateInvalidError
+		hostname x509.HostnameError
+		alert    tls.AlertError
+		network  *net.OpError
+	)
+	switch {
+	case errors.As(err, &dns):
+		return "the name cannot be resolved: check the host"
+	case errors.As(err, &unknown):
+		return "the broker's certificate is of an authority that is not trusted: name it with the parameter tls_ca"
+	case errors.As(err, &hostname):
+		return "the broker's certificate is for another name: use that name, or the parameter tls_server_name"
+	case errors.As(err, &invalid):
+		return "the broker's certificate is not valid: renew it, or check the clock"
+	case errors.As(err, &alert):
+		return "the broker refuses the TLS connection: it may want a certificate of the client (the parameters tls_cert and tls_key), or another one"
+	case errors.As(err, &record):
+		return "the broker does not speak TLS on this port: remove tls=true or use its TLS port"
+	case fault == HungUp, errors.Is(err, io.EOF):
+		return "the broker closed the connection: " + a.hungUp()
+	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, os.ErrDeadlineExceeded):
+		return "no answer within " + a.ConnectTimeout.String() + ": check host and port, firewalls, and whether the port wants TLS"
+	case errors.As(err, &network) && network.Op == "dial":
+		return "nothing listens there: check host and port, and that the broker runs"
+	default:
+		return "check host and port, and the parameters tls and sasl"
+	}
+}
+
+// hungUp says what a broker that closes connections may want.
+func (a *Access) hungUp() string {
+	if unused := a.Unused(); unused != "" {
+		return "it may want SASL on this port: " + unused
+	}
+	if a.TLS != nil {
+		return "it may not speak TLS on this port, or want SASL, or no SASL: check the parameters tls and sasl"
+	}
+	return "it may want TLS on this port, or SASL, or no SASL: check the parameters tls and sasl"
+}
