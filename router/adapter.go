@@ -22,8 +22,17 @@ var adapters = map[string]string{
 	"memory":          "brokers/memory",
 	"kafka":           "brokers/kafka",
 	"kafka+watermill": "brokers/kafka/official",
+	"amqp":            "brokers/amqp",
+	"amqps":           "brokers/amqp",
+	"amqp+watermill":  "brokers/amqp/official",
+	"amqps+watermill": "brokers/amqp/official",
+	"sqs":             "brokers/sqs",
+	"sqs+watermill":   "brokers/sqs/official",
 	"postgres":        "stores/postgres",
 	"postgresql":      "stores/postgres",
+	"postgres+sql":    "stores/postgres/sqldb",
+	"postgresql+sql":  "stores/postgres/sqldb",
+	"mysql":           "stores/mysql",
 	"sqlite":          "stores/sqlite",
 }
 
@@ -37,6 +46,15 @@ func (c *Config) adapter(field string, raw URL, registered []string) error {
 	kind, _, _ := strings.Cut(field, ".")
 	if path, ok := adapters[scheme]; ok && strings.HasPrefix(path, kind) {
 		return fmt.Errorf("router: %s %s: the program does not import the adapter of %s: add import _ %q", field, raw, scheme, module+"/"+path)
+	}
+	var known []string
+	for name, path := range adapters {
+		if strings.HasPrefix(path, kind) {
+			known = append(known, name)
+		}
+	}
+	if best, ok := nearest(scheme, known); ok {
+		return fmt.Errorf("router: %s %s: no adapter opens %q: did you mean %s? (It is opened by %s.)", field, raw, scheme, best, module+"/"+adapters[best])
 	}
 	there := strings.Join(registered, ", ")
 	if there == "" {

@@ -22,16 +22,23 @@ func serviceName(value any) string {
 	return ""
 }
 
-func isURL(value any) string {
-	raw, _ := value.(URL)
-	u, err := url.Parse(string(raw))
-	switch {
-	case err != nil:
-		return "write scheme://…, and percent-encode special characters in a password"
-	case u.Scheme == "" || u.Opaque != "":
-		return "write scheme://…, such as memory:// or sqlite://file.db"
+// urlOf checks the URL of a broker, or of a store.
+func urlOf(kind, examples string) func(any) string {
+	return func(value any) string {
+		raw, _ := value.(URL)
+		u, err := url.Parse(string(raw))
+		if err != nil {
+			return "write scheme://…, and percent-encode special characters in a password"
+		}
+		if u.Scheme == "" || u.Opaque != "" || u.Host == "" && !strings.Contains(string(raw), "://") {
+			return "write scheme://…, such as " + examples
+		}
+		if path, ok := adapters[strings.ToLower(u.Scheme)]; ok && !strings.HasPrefix(path, kind) {
+			other, _, _ := strings.Cut(path, "/")
+			return u.Scheme + " is one of the " + other + ": write one of the " + kind + ", such as " + examples
+		}
+		return ""
 	}
-	return ""
 }
 
 func positive(value any) string {

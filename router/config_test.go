@@ -94,7 +94,7 @@ retry:
 drain_timeout: [1s]
 `)
 	require.EqualError(t, err, `millpond.yaml:1: service is "bill/ing": use a short name without '/' and control characters
-millpond.yaml:3: broker.url is "memory": write scheme://…, such as memory:// or sqlite://file.db
+millpond.yaml:3: broker.url is "memory": write scheme://…, such as memory:// or kafka://host:9092
 millpond.yaml:4: broker.in_flight is "0": use a positive number
 millpond.yaml:5: broker.groop is not a field: did you mean broker.group?
 millpond.yaml:6: stores is not a field: did you mean store?
@@ -153,15 +153,20 @@ func TestMistakesInFiles(t *testing.T) {
 
 func TestMistakesInVariables(t *testing.T) {
 	for variable, says := range map[string]string{
-		"MILLPOND_BROKER_IN_FLIGHT=many":     `MILLPOND_BROKER_IN_FLIGHT: broker.in_flight is "many": use a whole number such as 10`,
-		"MILLPOND_BROKER_IN_FLIGHT=-1":       `MILLPOND_BROKER_IN_FLIGHT: broker.in_flight is "-1": use a positive number`,
-		"MILLPOND_BROKER_ULR=memory://":      "MILLPOND_BROKER_ULR: there is no such variable: did you mean MILLPOND_BROKER_URL?",
-		"MILLPOND_HANDLER_TIMEOUT=1s":        "MILLPOND_HANDLER_TIMEOUT: there is no such variable: did you mean MILLPOND_INBOX_HANDLER_TIMEOUT?",
-		"MILLPOND_DEAD_LETTERS_QUEUE=x":      "MILLPOND_DEAD_LETTERS_QUEUE: there is no such variable: did you mean MILLPOND_DEAD_LETTERS_TOPIC?",
-		"MILLPOND_STORE_PASSWORD=x":          "MILLPOND_STORE_PASSWORD: there is no such variable: there are MILLPOND_STORE_URL, MILLPOND_STORE_MIGRATE",
-		"MILLPOND_HANDLERS_STOCK_IN_FLIGHT=": "",
-		"MILLPOND_HANDLERS_A_IN_FLIGHT=8":    "MILLPOND_HANDLERS_A_IN_FLIGHT: handlers have no variables: write them into the file",
-		"MILLPOND_LOG_LEVEL=loud":            `MILLPOND_LOG_LEVEL: log.level is "loud": use debug, info, warn or error`,
+		"MILLPOND_BROKER_IN_FLIGHT=many":           `MILLPOND_BROKER_IN_FLIGHT: broker.in_flight is "many": use a whole number such as 10`,
+		"MILLPOND_BROKER_IN_FLIGHT=-1":             `MILLPOND_BROKER_IN_FLIGHT: broker.in_flight is "-1": use a positive number`,
+		"MILLPOND_BROKER_ULR=memory://":            "MILLPOND_BROKER_ULR: there is no such variable: did you mean MILLPOND_BROKER_URL?",
+		"MILLPOND_HANDLER_TIMEOUT=1s":              "MILLPOND_HANDLER_TIMEOUT: there is no such variable: did you mean MILLPOND_INBOX_HANDLER_TIMEOUT?",
+		"MILLPOND_DEAD_LETTERS_QUEUE=x":            "MILLPOND_DEAD_LETTERS_QUEUE: there is no such variable: did you mean MILLPOND_DEAD_LETTERS_TOPIC?",
+		"MILLPOND_STORE_PASSWORD=x":                "MILLPOND_STORE_PASSWORD: there is no such variable: there are MILLPOND_STORE_URL, MILLPOND_STORE_MIGRATE",
+		"MILLPOND_HANDLERS_STOCK_IN_FLIGHT=":       "",
+		"MILLPOND_HANDLERS_A_IN_FLIGHT=8":          "MILLPOND_HANDLERS_A_IN_FLIGHT: there is no such variable: handlers have none, write them into the file",
+		"MILLPOND_HANDLERS=x":                      "MILLPOND_HANDLERS: is a section and no field: handlers have none, write them into the file",
+		"MILLPOND_LOG=debug":                       "MILLPOND_LOG: is a section and no field: there are MILLPOND_LOG_LEVEL, MILLPOND_LOG_FORMAT",
+		"MILLPOND_KAFKA_PASWORD=x":                 "MILLPOND_KAFKA_PASWORD: there is no such variable: there are MILLPOND_KAFKA_USERNAME and MILLPOND_KAFKA_PASSWORD",
+		"MILLPOND_BROKER_URL=sqlite://a.db":        `MILLPOND_BROKER_URL: broker.url is "sqlite://a.db": sqlite is one of the stores: write one of the brokers, such as memory:// or kafka://host:9092`,
+		"MILLPOND_BROKER_URL=memory://?capacity=0": `MILLPOND_BROKER_URL: broker.url is wrong: memory: parameter "capacity" is "0": use a positive number such as 32`,
+		"MILLPOND_LOG_LEVEL=loud":                  `MILLPOND_LOG_LEVEL: log.level is "loud": use debug, info, warn or error`,
 		// Of others.
 		"MILLPOND_TEST_POSTGRES_URL=x":                "",
 		"MILLPOND_SOAK=1":                             "",

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"reflect"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -186,6 +187,10 @@ var fieldName = regexp.MustCompile(`^[A-Za-z][A-Za-z_-]{0,30}$`)
 
 // unknown complains about a field without repeating its value, which may be a secret.
 func (d *document) unknown(here origin, section place, name string) {
+	if slices.ContainsFunc(fields, func(f field) bool { return strings.Contains(name, ".") && f.path == join(section.entry, name) }) {
+		d.badf(here, join(section.path, name), "is written with dots: write %s", strings.ReplaceAll(name, ".", ": {")+": …"+strings.Repeat("}", strings.Count(name, ".")))
+		return
+	}
 	if !fieldName.MatchString(name) {
 		d.badf(here, section.path, "has a name that is not one of a field: %s", choices(section))
 		return

@@ -42,7 +42,9 @@ const afterFiles = 1 << 30
 
 var (
 	// Of other programs and adapters.
-	foreignVariable = regexp.MustCompile(`^MILLPOND_(TEST|SOAK|SEED|KAFKA_)`)
+	foreignVariable = regexp.MustCompile(`^MILLPOND_(TEST|SOAK|SEED)`)
+	// credentials are what adapters read for themselves.
+	credentials = regexp.MustCompile(`^MILLPOND_(KAFKA|AMQP)_`)
 	// Kubernetes sets these for services whose names begin with millpond.
 	serviceLink = regexp.MustCompile(`_(SERVICE_HOST|SERVICE_PORT(_\w+)?|PORT(_\d+_(TCP|UDP|SCTP)(_(PROTO|PORT|ADDR))?)?)$`)
 )
@@ -54,6 +56,12 @@ func (r *reading) unknownVariable(name string, known map[string]field) {
 		return
 	}
 	here := origin{where: name, line: afterFiles}
+	if prefix := credentials.FindString(name); prefix != "" {
+		if name != prefix+"USERNAME" && name != prefix+"PASSWORD" {
+			r.badf(here, "", "there is no such variable: there are %sUSERNAME and %sPASSWORD", prefix, prefix)
+		}
+		return
+	}
 	names := make([]string, 0, len(known))
 	for _, f := range fields {
 		if v := f.variable(); v != "" {
@@ -61,6 +69,10 @@ func (r *reading) unknownVariable(name string, known map[string]field) {
 		}
 	}
 	rest := strings.TrimPrefix(name, variablePrefix)
+	if section := strings.ToLower(rest); slices.Contains(below(""), section) && isSection(section) {
+		r.badf(here, "", "is a section and no field: %s", variablesOf(section, names))
+		return
+	}
 	best, ok := nearest(rest, trimmed(names))
 	if i := slices.IndexFunc(names, func(v string) bool { return strings.HasSuffix(v, "_"+rest) }); i >= 0 {
 		best, ok = strings.TrimPrefix(names[i], variablePrefix), true
@@ -70,26 +82,27 @@ func (r *reading) unknownVariable(name string, known map[string]field) {
 		return
 	}
 	for _, section := range below("") {
-		prefix := variablePrefix + strings.ToUpper(section) + "_"
-		if !strings.HasPrefix(name, prefix) {
-			continue
-		}
-		if section == "handlers" {
-			r.badf(here, "handlers", "have no variables: write them into the file")
+		if isSection(section) && strings.HasPrefix(rest, strings.ToUpper(section)+"_") {
+			r.badf(here, "", "there is no such variable: %s", variablesOf(section, names))
 			return
 		}
-		var there []string
-		for _, v := range names {
-			if strings.HasPrefix(v, prefix) {
-				there = append(there, v)
-			}
-		}
-		if len(there) == 0 {
-			continue
-		}
-		r.badf(here, "", "there is no such variable: there are %s", strings.Join(there, ", "))
-		return
 	}
+}
+
+func isSection(path string) bool { return field{path: path}.section() }
+
+// variablesOf says which variables a section has.
+func variablesOf(section string, names []string) string {
+	if section == "handlers" {
+		return "handlers have none, write them into the file"
+	}
+	var there []string
+	for _, v := range names {
+		if strings.HasPrefix(v, variablePrefix+strings.ToUpper(section)+"_") {
+			there = append(there, v)
+		}
+	}
+	return "there are " + strings.Join(there, ", ")
 }
 
 func trimmed(names []string) []string {

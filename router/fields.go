@@ -30,7 +30,7 @@ var fields = append([]field{
 	{
 		path: "broker.url", example: "memory://",
 		about:   "The broker. The program must import its adapter, such as brokers/memory or brokers/kafka, whose documentation lists the parameters. Passwords belong into the environment.",
-		missing: "write the URL of the broker, such as memory:// or kafka://host:9092", check: isURL,
+		missing: "write the URL of the broker, such as memory:// or kafka://host:9092", check: urlOf("brokers", "memory:// or kafka://host:9092"),
 	},
 	{
 		path: "broker.group", example: "my-service",
@@ -49,7 +49,7 @@ var fields = append([]field{
 	{
 		path: "store.url", example: "sqlite://my-service.db",
 		about:   "The store. The program must import its adapter, stores/postgres or stores/sqlite. A pool needs a connection for each message in flight and one more, such as postgres://app@db/app?pool_max_conns=20.",
-		missing: "write the URL of the store, such as sqlite://file.db or postgres://user@host/database", check: isURL,
+		missing: "write the URL of the store, such as sqlite://file.db or postgres://user@host/database", check: urlOf("stores", "sqlite://file.db or postgres://user@host/database"),
 	},
 	{
 		path: "store.migrate", initial: "false",

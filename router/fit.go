@@ -134,7 +134,7 @@ func (s *Service) fitPool(bad func(format string, args ...any)) {
 // advise logs what works, but not as somebody might think.
 func (s *Service) advise() {
 	c := &s.config
-	if need := c.Inbox.HandlerTimeout + c.Inbox.CommitTimeout; c.DrainTimeout < need {
+	if need := c.Inbox.HandlerTimeout + c.Inbox.CommitTimeout; s.drainChosen && c.DrainTimeout < need {
 		s.log.Info("millpond: a handler may take longer than the service drains; it is then rolled back, and its message comes again",
 			slog.Duration("drain_timeout", c.DrainTimeout), slog.Duration("handler_and_commit", need))
 	}

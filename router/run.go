@@ -219,7 +219,7 @@ func (s *Service) run(ctx context.Context, parts []part) error {
 	closeRouter := true
 	select {
 	case <-ctx.Done():
-		s.log.Info("millpond: the service stops", slog.Duration("drain_timeout", s.config.DrainTimeout), slog.String("running", s.drain.still()))
+		s.log.Info("millpond: the service stops; another signal ends the process at once", slog.Duration("drain_timeout", s.config.DrainTimeout), slog.String("running", s.drain.still()))
 	case end := <-ends:
 		left--
 		failure = end.failure(s.config.Broker.URL)
@@ -278,7 +278,10 @@ func (s *Service) abandon() error {
 	s.drain.cutOff()
 	closed := make(chan error, 1)
 	go func() { closed <- s.Close() }()
-	err := fmt.Errorf("router: %w after %s: %s", ErrDrainTimeout, s.config.DrainTimeout, s.drain.still())
+	err := fmt.Errorf("router: the drain timeout of %s is over, no handler runs, and the broker's subscriber has not ended", s.config.DrainTimeout)
+	if still := s.drain.still(); still != "" {
+		err = fmt.Errorf("router: %w after %s: %s", ErrDrainTimeout, s.config.DrainTimeout, still)
+	}
 	select {
 	case closeErr := <-closed:
 		return errors.Join(err, closeErr)

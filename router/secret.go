@@ -47,7 +47,7 @@ func format(f fmt.State, verb rune, text string) {
 	_, _ = io.WriteString(f, text) // fmt's own buffer
 }
 
-var secretParameter = regexp.MustCompile(`(?i)pass|pwd|secret|token|credential|auth|sasl|signature|^sig$|^user|key$`)
+var secretParameter = regexp.MustCompile(`(?i)pass|pwd|secret|token|credential|auth|signature|^sig$|^user|key$`)
 
 var parameterName = regexp.MustCompile(`^[A-Za-z][\w.-]{0,50}$`)
 

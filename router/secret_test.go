@@ -141,7 +141,7 @@ inbox:
 	_, err := read(valid, "MILLPOND_INBOX_FINGERPRINT_KEY=s3cret")
 	require.EqualError(t, err, "MILLPOND_INBOX_FINGERPRINT_KEY: inbox.fingerprint.key is (secret): use at least 16 bytes, such as from: openssl rand -base64 32")
 	_, err = read(valid, "MILLPOND_STORE_URL=app:"+canary+"@db")
-	require.EqualError(t, err, `MILLPOND_STORE_URL: store.url is "(a URL that cannot be read)": write scheme://…, such as memory:// or sqlite://file.db`)
+	require.EqualError(t, err, `MILLPOND_STORE_URL: store.url is "(a URL that cannot be read)": write scheme://…, such as sqlite://file.db or postgres://user@host/database`)
 	_, err = read(valid, "MILLPOND_SERVICE=postgres://app:"+canary+"@db/x")
 	require.NotContains(t, err.Error(), canary)
 }

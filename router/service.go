@@ -21,14 +21,15 @@ import (
 // Service is a program's handlers, wired to a broker and a store. Handlers are added
 // before Run by one goroutine.
 type Service struct {
-	config    Config
-	log       *slog.Logger
-	broker    brokers.Broker
-	store     stores.Store
-	publisher message.Publisher
-	inbox     *middleware.Inbox
-	inboxed   middleware.InboxConfig // what it was made of
-	watermill *message.Router
+	config      Config
+	drainChosen bool // not the default
+	log         *slog.Logger
+	broker      brokers.Broker
+	store       stores.Store
+	publisher   message.Publisher
+	inbox       *middleware.Inbox
+	inboxed     middleware.InboxConfig // what it was made of
+	watermill   *message.Router
 
 	handlers    []*handler
 	middlewares []message.HandlerMiddleware
@@ -65,6 +66,7 @@ func New(ctx context.Context, c Config) (*Service, error) {
 	if err := c.Validate(); err != nil {
 		return nil, err
 	}
+	drainChosen := c.DrainTimeout != 0
 	c.setDefaults()
 	if c.Program.Brokers == nil {
 		c.Program.Brokers = brokers.DefaultMux()
@@ -78,7 +80,7 @@ func New(ctx context.Context, c Config) (*Service, error) {
 	); err != nil {
 		return nil, err
 	}
-	s := &Service{config: c, log: c.Program.Logger, drain: newDrain()}
+	s := &Service{config: c, drainChosen: drainChosen, log: c.Program.Logger, drain: newDrain()}
 	if s.log == nil {
 		s.log = c.Log.logger(os.Stderr)
 	}
@@ -236,6 +238,20 @@ type errorsOnly struct{ slog.Handler }
 
 func (h errorsOnly) Enabled(ctx context.Context, l slog.Level) bool {
 	return l >= slog.LevelError && h.Handler.Enabled(ctx, l)
+}
+
+// Handle leaves out messages that were given back unharmed, which the inbox has told.
+func (h errorsOnly) Handle(ctx context.Context, r slog.Record) error {
+	unharmed := false
+	r.Attrs(func(a slog.Attr) bool {
+		err, ok := a.Value.Any().(error)
+		unharmed = unharmed || ok && errors.Is(err, middleware.ErrNotNow)
+		return !unharmed
+	})
+	if unharmed {
+		return nil
+	}
+	return h.Handler.Handle(ctx, r)
 }
 
 func (h errorsOnly) WithAttrs(attrs []slog.Attr) slog.Handler {

@@ -185,11 +185,13 @@ router: store.url postgres://…@db/db: the program does not import the adapter 
 
 func TestServersThatCannotBeReached(t *testing.T) {
 	c := router.Config{
-		Service: "a", Broker: router.BrokerConfig{URL: "memory://?capacitee=1"},
+		Service: "a", Broker: router.BrokerConfig{URL: "down://"},
 		Store: router.StoreConfig{URL: "postgres://app:s3cret@127.0.0.1:1/db?connect_timeout=2"},
 	}
+	c.Program.Brokers = new(brokers.Mux)
+	c.Program.Brokers.Handle("down", func(context.Context, *url.URL) (brokers.Broker, error) { return nil, brokers.ErrUnavailable })
 	_, err := router.New(t.Context(), c)
-	require.ErrorContains(t, err, `router: broker.url memory://?capacitee=1: memory: parameter "capacitee" is not known`)
+	require.ErrorContains(t, err, `router: broker.url down://: brokers: broker unavailable`)
 	require.ErrorContains(t, err, `router: store.url postgres://…@127.0.0.1:1/db?connect_timeout=2: postgres: cannot connect`)
 	require.ErrorIs(t, err, stores.ErrUnavailable)
 	require.NotContains(t, err.Error(), "s3cret")

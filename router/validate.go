@@ -6,6 +6,9 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/millpond-go/millpond/brokers"
+	"github.com/millpond-go/millpond/stores"
 )
 
 // check checks every field by itself, and then how they fit together.
@@ -24,6 +27,37 @@ func (r *reading) check() {
 		}
 	}
 	r.relations()
+	if r.config.Program.Brokers == nil {
+		r.checkURL("broker.url", r.config.Broker.URL, brokers.DefaultMux())
+	} else {
+		r.checkURL("broker.url", r.config.Broker.URL, r.config.Program.Brokers)
+	}
+	if r.config.Program.Stores == nil {
+		r.checkURL("store.url", r.config.Store.URL, stores.DefaultMux())
+	} else {
+		r.checkURL("store.url", r.config.Store.URL, r.config.Program.Stores)
+	}
+}
+
+// checker is a mux of brokers or of stores.
+type checker interface {
+	Schemes() []string
+	Check(rawURL string) error
+}
+
+// checkURL asks the adapter of a URL, if it is linked, what is wrong with it.
+func (r *reading) checkURL(path string, raw URL, mux checker) {
+	scheme, _, _ := strings.Cut(string(raw), ":")
+	if r.reported[path] || !slices.Contains(mux.Schemes(), scheme) {
+		return
+	}
+	err := mux.Check(string(raw))
+	if err == nil {
+		return
+	}
+	for line := range strings.SplitSeq(withoutSecrets(err, raw).Error(), "\n") {
+		r.badf(r.origins[path], path, "is wrong: %s", line)
+	}
 }
 
 func (r *reading) checkField(f field, path string, value reflect.Value) {

@@ -2,10 +2,8 @@ package kafka
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"sync"
-	"time"
 
 	"github.com/ThreeDotsLabs/watermill"
 	"github.com/ThreeDotsLabs/watermill/message"
@@ -13,6 +11,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/millpond-go/millpond/brokers"
+	"github.com/millpond-go/millpond/brokers/kafka/internal/cluster"
 )
 
 // Broker is a Kafka cluster. It is safe for concurrent use.

@@ -1,14 +1,9 @@
 package kafka
 
 import (
-	"context"
-	"crypto/tls"
-	"crypto/x509"
 	"errors"
 	"fmt"
 	"hash/fnv"
-	"net"
-	"os"
 	"strings"
 	"time"
 
@@ -18,7 +13,7 @@ import (
 	"github.com/twmb/franz-go/pkg/sasl/plain"
 	"github.com/twmb/franz-go/pkg/sasl/scram"
 
-	"github.com/millpond-go/millpond/brokers"
+	"github.com/millpond-go/millpond/brokers/kafka/internal/cluster"
 )
 
 // The environment variables with the credentials for SASL.

@@ -49,3 +49,6 @@ func (t tap) OnBrokerConnect(_ kgo.BrokerMetadata, _ time.Duration, conn net.Con
 	}
 	t.wires.conns[t.subscriber] = append(t.wires.conns[t.subscriber], conn)
 }
+
+// LeaveTimeout is how much longer than DrainTimeout Close may take.
+const LeaveTimeout = leaveTimeout

@@ -14,6 +14,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/ThreeDotsLabs/watermill"
+	"github.com/twmb/franz-go/pkg/kgo"
+
 	"github.com/millpond-go/millpond/brokers"
 	"github.com/millpond-go/millpond/brokers/kafka"
 	"github.com/millpond-go/millpond/internal/testenv"
@@ -201,6 +204,41 @@ func TestOpenThroughMux(t *testing.T) {
 	}
 	if _, err := b.Subscriber(brokers.SubscriberConfig{Group: "group"}); !errors.Is(err, brokers.ErrClosed) {
 		t.Errorf("%v", err)
+	}
+}
+
+// TestCheck: a service's file can be checked without a broker.
+func TestCheck(t *testing.T) {
+	t.Parallel()
+	if err := brokers.DefaultMux().Check("kafka://nowhere.invalid/?sasl=plain"); err != nil {
+		t.Error(err)
+	}
+	if err := brokers.DefaultMux().Check("kafka://nowhere.invalid/?order=sideways"); err == nil || !strings.Contains(err.Error(), `"order" is "sideways"`) {
+		t.Errorf("%v", err)
+	}
+}
+
+// TestCredentialsAreNotUsed: it is said, but only there where it can be a mistake.
+func TestCredentialsAreNotUsed(t *testing.T) {
+	t.Setenv(kafka.UsernameVariable, "name")
+	for want, config := range map[int]kafka.Config{2: {}, 0: {Options: []kgo.Opt{kgo.ClientID("mine")}}} {
+		b := newBroker(t, config)
+		logger := watermill.NewCaptureLogger()
+		if _, err := b.Subscriber(brokers.SubscriberConfig{Group: "g", Logger: logger}); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := b.Publisher(brokers.PublisherConfig{Logger: logger}); err != nil {
+			t.Fatal(err)
+		}
+		said := 0
+		for _, m := range logger.Captured()[watermill.InfoLogLevel] {
+			if strings.Contains(fmt.Sprint(m.Fields["fix"]), "add the parameter sasl") {
+				said++
+			}
+		}
+		if said != want {
+			t.Errorf("it was said %d times, not %d", said, want)
+		}
 	}
 }
 

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -46,6 +48,7 @@ type checkRecord struct {
 	Problems  []problemRecord `json:"problems"`
 	Config    string          `json:"config,omitempty"` // what the service would run with, as YAML, without secrets
 	Connected bool            `json:"connected,omitempty"`
+	Notes     []string        `json:"notes,omitempty"`
 }
 
 type problemRecord struct {
@@ -70,7 +73,7 @@ in any case. What only the program knows, its handlers, is checked when it start
 	}
 	cmd.Flags().BoolVar(&connect, "connect", false, "also connect to the broker and the store, and check the store's tables")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		r := checkRecord{File: defaultConfig}
+		r := checkRecord{File: defaultConfig, Problems: []problemRecord{}}
 		if len(args) > 0 {
 			r.File = args[0]
 		}
@@ -86,10 +89,14 @@ in any case. What only the program knows, its handlers, is checked when it start
 		}
 		r.Config = c.String()
 		if connect {
-			if err := errors.Join(p.tryBroker(cmd.Context(), c.Broker.URL), p.tryStore(cmd.Context(), c.Store.URL)); err != nil {
+			note, storeErr := p.tryStore(cmd.Context(), c.Store)
+			if err := errors.Join(p.tryBroker(cmd.Context(), c.Broker.URL), storeErr); err != nil {
 				return err
 			}
 			r.Connected = true
+			if note != "" {
+				r.Notes = append(r.Notes, note)
+			}
 		}
 		return p.show(r, r.text)
 	}
@@ -101,6 +108,9 @@ func (r checkRecord) text(w io.Writer) {
 		fmt.Fprintln(w, printable(problem.line))
 	}
 	fmt.Fprint(w, printableLines(r.Config))
+	for _, note := range r.Notes {
+		fmt.Fprintln(w, "# "+printable(note))
+	}
 }
 
 func (p *program) tryBroker(ctx context.Context, u router.URL) error {
@@ -116,12 +126,16 @@ func (p *program) tryBroker(ctx context.Context, u router.URL) error {
 }
 
 // tryStore looks at the store as the other commands do, and so neither creates a file nor
-// applies a migration.
-func (p *program) tryStore(ctx context.Context, u router.URL) error {
-	p.storeURL = string(u)
+// applies a migration. A file that the service will make is no mistake.
+func (p *program) tryStore(ctx context.Context, c router.StoreConfig) (note string, err error) {
+	p.storeURL = string(c.URL)
 	address, err := p.existing()
-	if err != nil {
-		return err
+	if errors.Is(err, fs.ErrNotExist) && (c.Migrate || !strings.Contains(string(c.URL), "migrate=never")) {
+		path, _, _ := strings.Cut(strings.TrimPrefix(string(c.URL), sqliteScheme+"://"), "?")
+		return fmt.Sprintf("store.url: %s is not there yet: the service makes it when it starts", path), nil
 	}
-	return p.use(ctx, address, func(s store) error { return p.ask(ctx, s.Validate) })
+	if err != nil {
+		return "", err
+	}
+	return "", p.use(ctx, address, func(s store) error { return p.ask(ctx, s.Validate) })
 }

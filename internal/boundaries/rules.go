@@ -33,8 +33,8 @@ var (
 		"github.com/pkg/errors",
 	}
 	storeContract  = []string{"./stores", "./internal/urlmux"}
-	brokerContract = slices.Concat(watermill, []string{"./brokers", "./internal/urlmux"})
-	storeAdapter   = slices.Concat(watermill, storeContract, []string{"./internal/sqlstore", "github.com/cenkalti/backoff/v5"})
+	brokerContract = slices.Concat(watermill, []string{"./brokers", "./internal/urlmux", "./internal/urlquery"})
+	storeAdapter   = slices.Concat(watermill, storeContract, []string{"./internal/sqlstore", "./internal/urlquery", "github.com/cenkalti/backoff/v5"})
 
 	conformance = []string{"./stores/storetest/...", "./brokers/brokertest/..."}
 	programs    = []string{"./examples/...", "./cmd/..."}
@@ -119,6 +119,7 @@ var rules = []Rule{
 		Except:   []string{"./brokers/kafka/official/..."},
 		Allow: slices.Concat(brokerContract, []string{
 			"./brokers/kafka/...",
+			"./internal/urlquery",
 			"github.com/twmb/franz-go/...",
 			"github.com/klauspost/compress/...",
 			"github.com/pierrec/lz4/...",
@@ -131,7 +132,8 @@ var rules = []Rule{
 		Packages: []string{"./brokers/kafka/official/..."},
 		Allow: slices.Concat(brokerContract, []string{
 			"./brokers/kafka/official/...",
-			"./brokers/kafka/internal/wire",
+			"./brokers/kafka/internal/...",
+			"./internal/urlquery",
 			"github.com/ThreeDotsLabs/watermill-kafka/...",
 			"github.com/IBM/sarama/...",
 			"github.com/xdg-go/...",

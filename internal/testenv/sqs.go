@@ -3,6 +3,7 @@ package testenv
 import (
 	"context"
 	"errors"
+	"net/http"
 	"net/url"
 	"os"
 	"strings"
@@ -10,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
+	awshttp "github.com/aws/aws-sdk-go-v2/aws/transport/http"
 	"github.com/aws/aws-sdk-go-v2/config"
 	"github.com/aws/aws-sdk-go-v2/service/sqs"
 	"github.com/aws/aws-sdk-go-v2/service/sqs/types"
@@ -40,7 +42,10 @@ func init() {
 // SQSServer is a server with SQS's interface, or SQS itself. Its endpoint and region are
 // all that a client needs beside credentials, which the SDK finds by itself: for servers
 // of ours they are put into the environment of this process.
-type SQSServer struct{ endpoint, region string }
+type SQSServer struct {
+	endpoint, region string
+	private          bool // its queues go with it
+}
 
 // SQS returns the server that the packages of this test run share. That is
 //   - SQS of the region MILLPOND_TEST_SQS_REGION, with the credentials that the SDK
@@ -112,7 +117,8 @@ func PrivateSQS(tb testing.TB) *PrivateSQSServer {
 			tb.Errorf("testenv: %v", err)
 		}
 	})
-	return &PrivateSQSServer{newSQSServer(server.URL(), elasticmq.Region), server}
+	dummyCredentials()
+	return &PrivateSQSServer{&SQSServer{endpoint: server.URL(), region: elasticmq.Region, private: true}, server}
 }
 
 // URL returns the URL of a broker on this server with the given scheme, such as "sqs".
@@ -122,7 +128,7 @@ func newSQSServer(endpoint, region string) *SQSServer {
 	if endpoint != "" {
 		dummyCredentials()
 	}
-	return &SQSServer{endpoint, region}
+	return &SQSServer{endpoint: endpoint, region: region}
 }
 
 // dummyCredentials gives this process credentials, which emulators ask for and do not
@@ -161,13 +167,21 @@ func (s *SQSServer) URL(scheme string) string {
 	return scheme + "://?" + query.Encode()
 }
 
-// Config returns the configuration of a client of any service of this server.
+// Config returns the configuration of a client of any service of this server. The client's
+// connections end with the test.
 func (s *SQSServer) Config(tb testing.TB) aws.Config {
 	tb.Helper()
-	c, err := config.LoadDefaultConfig(tb.Context(), config.WithRegion(s.region))
+	// Clients are also made to clean up, when the test's context has ended.
+	c, err := config.LoadDefaultConfig(context.WithoutCancel(tb.Context()), config.WithRegion(s.region))
 	if err != nil {
 		tb.Fatalf("testenv: %v", err)
 	}
+	transport := awshttp.NewBuildableClient().GetTransport()
+	if client, ok := c.HTTPClient.(*awshttp.BuildableClient); ok { // it may know the certificates of AWS_CA_BUNDLE
+		transport = client.GetTransport()
+	}
+	tb.Cleanup(transport.CloseIdleConnections)
+	c.HTTPClient = &http.Client{Transport: transport}
 	if s.endpoint != "" {
 		c.BaseEndpoint = aws.String(s.endpoint)
 	}
@@ -188,6 +202,9 @@ const QueuePrefix = "millpond-test-"
 func (s *SQSServer) QueueName(tb testing.TB, suffix string) string {
 	tb.Helper()
 	name := QueuePrefix + uuid.NewString() + suffix
+	if s.private {
+		return name
+	}
 	tb.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), cleanupTimeout)
 		defer cancel()

@@ -43,6 +43,12 @@ func init() {
 		}
 		return s, nil
 	})
+	stores.DefaultMux().HandleCheck("sqlite", func(u *url.URL) error {
+		if _, _, err := parseURL(u); err != nil {
+			return fmt.Errorf("sqlite: %w", err)
+		}
+		return nil
+	})
 }
 
 // parseURL reads a URL. One error names everything that is wrong with it.

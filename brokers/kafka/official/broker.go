@@ -5,16 +5,14 @@ import (
 	"errors"
 	"fmt"
 	"sync"
-	"time"
 
 	"github.com/IBM/sarama"
 	"github.com/ThreeDotsLabs/watermill"
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	"github.com/millpond-go/millpond/brokers"
+	"github.com/millpond-go/millpond/brokers/kafka/internal/cluster"
 )
-
-const defaultDrainTimeout = 30 * time.Second
 
 // Broker is a Kafka cluster. It is safe for concurrent use.
 type Broker struct {
@@ -41,7 +39,7 @@ func New(ctx context.Context, config Config) (*Broker, error) {
 	if err := config.validate(); err != nil {
 		return nil, err
 	}
-	if err := config.readCredentials(); err != nil {
+	if err := config.authenticate(); err != nil {
 		return nil, err
 	}
 	config.setDefaults()
@@ -58,24 +56,11 @@ func New(ctx context.Context, config Config) (*Broker, error) {
 // Subscriber returns a new subscriber, which is a *[Subscriber]. It returns an error
 // that names every invalid field, or one that wraps brokers.ErrClosed.
 func (b *Broker) Subscriber(config brokers.SubscriberConfig) (message.Subscriber, error) {
-	var errs []error
-	if config.Group == "" {
-		errs = append(errs, errors.New("kafka/official: SubscriberConfig.Group is empty: name the group that shares the messages"))
+	config, err := cluster.Subscriber(pkg, config)
+	if err != nil {
+		return nil, err
 	}
-	if config.InFlight < 0 {
-		errs = append(errs, fmt.Errorf("kafka/official: SubscriberConfig.InFlight is %d: use a positive number, or 0 for 1", config.InFlight))
-	}
-	if config.DrainTimeout < 0 {
-		errs = append(errs, fmt.Errorf("kafka/official: SubscriberConfig.DrainTimeout is %s: use a positive duration, or 0 for %s", config.DrainTimeout, defaultDrainTimeout))
-	}
-	if len(errs) > 0 {
-		return nil, errors.Join(errs...)
-	}
-	orDefault(&config.InFlight, 1)
-	orDefault(&config.DrainTimeout, defaultDrainTimeout)
-	if config.Logger == nil {
-		config.Logger = watermill.NopLogger{}
-	}
+	b.warn(config.Logger)
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.closed {
@@ -92,6 +77,7 @@ func (b *Broker) Publisher(config brokers.PublisherConfig) (message.Publisher, e
 	if config.Logger == nil {
 		config.Logger = watermill.NopLogger{}
 	}
+	b.warn(config.Logger)
 	p, err := newPublisher(b, config) // connects
 	if err != nil {
 		return nil, err
@@ -104,6 +90,15 @@ func (b *Broker) Publisher(config brokers.PublisherConfig) (message.Publisher, e
 	}
 	b.publishers[p] = struct{}{}
 	return p, nil
+}
+
+// warn says what cannot be known to be a mistake: other mechanisms come with
+// Config.Sarama.
+func (b *Broker) warn(logger watermill.LoggerAdapter) {
+	access := b.config.access()
+	if unused := access.Unused(); unused != "" && b.config.Sarama == nil {
+		logger.Info("Credentials are not used", watermill.LogFields{"fix": unused})
+	}
 }
 
 // Capabilities says what Kafka does under watermill-kafka. It has no ids of its own,

@@ -2,36 +2,26 @@ package official
 
 import (
 	"context"
-	"crypto/tls"
-	"crypto/x509"
 	"errors"
-	"fmt"
 	"io"
-	"net"
-	"os"
-	"strings"
 	"time"
 
 	"github.com/IBM/sarama"
 
-	"github.com/millpond-go/millpond/brokers"
+	"github.com/millpond-go/millpond/brokers/kafka/internal/cluster"
 )
 
 // The environment variables with the credentials for SASL.
 const (
-	UsernameVariable = "MILLPOND_KAFKA_USERNAME"
-	PasswordVariable = "MILLPOND_KAFKA_PASSWORD" // #nosec G101 -- a name
+	UsernameVariable = cluster.UsernameVariable
+	PasswordVariable = cluster.PasswordVariable
 )
 
-func (c *Config) readCredentials() error {
-	if c.SASL == "" || c.Username != "" {
-		return nil
-	}
-	c.Username, c.Password = os.Getenv(UsernameVariable), os.Getenv(PasswordVariable)
-	if c.Username == "" {
-		return fmt.Errorf("kafka/official: SASL mechanism %q needs credentials: set %s and %s", c.SASL, UsernameVariable, PasswordVariable)
-	}
-	return nil
+func (c *Config) authenticate() error {
+	access := c.access()
+	username, password, err := access.Credentials()
+	c.Username, c.Password, c.password = username, "", func() string { return password }
+	return err
 }
 
 // sarama returns the settings that all clients share.
@@ -48,7 +38,7 @@ func (c *Config) sarama() *sarama.Config {
 	}
 	if c.SASL != "" {
 		config.Net.SASL.Enable = true
-		config.Net.SASL.User, config.Net.SASL.Password = c.Username, c.Password
+		config.Net.SASL.User, config.Net.SASL.Password = c.Username, c.password()
 		config.Net.SASL.Mechanism, config.Net.SASL.SCRAMClientGeneratorFunc = c.SASL.mechanism()
 	}
 	return config
@@ -119,42 +109,23 @@ func (c *Config) connect(ctx context.Context) (sarama.Client, error) {
 	}
 }
 
-// unreachable turns the client's error into one that says what to look at. It names
-// addresses and mechanisms, never credentials.
+// unreachable says why the cluster cannot be used, and what to look at.
 func (c *Config) unreachable(err error) error {
-	return fmt.Errorf("kafka/official: %s: %w: %w: %s", strings.Join(c.Brokers, ","), brokers.ErrUnavailable, err, c.advice(err))
+	access := c.access()
+	return access.Unreachable(err, fault(err))
 }
 
-func (c *Config) advice(err error) string {
-	var (
-		dns       *net.DNSError
-		record    tls.RecordHeaderError
-		unknownCA x509.UnknownAuthorityError
-		hostname  x509.HostnameError
-		network   *net.OpError
-	)
+func fault(err error) cluster.Fault {
 	switch {
-	case errors.Is(err, sarama.ErrSASLAuthenticationFailed), errors.Is(err, sarama.ErrIllegalSASLState):
-		return fmt.Sprintf("the broker refuses the credentials of user %q with SASL mechanism %q: check %s and %s, and the mechanism", c.Username, c.SASL, UsernameVariable, PasswordVariable)
+	case errors.Is(err, sarama.ErrSASLAuthenticationFailed):
+		return cluster.BadCredentials
 	case errors.Is(err, sarama.ErrUnsupportedSASLMechanism):
-		return fmt.Sprintf("the broker does not offer SASL mechanism %q: choose another with the parameter sasl", c.SASL)
-	case errors.As(err, &dns):
-		return "the name cannot be resolved: check the host"
-	case errors.As(err, &unknownCA):
-		return "the broker's certificate is of an authority that is not trusted: name it with the parameter tls_ca"
-	case errors.As(err, &hostname):
-		return "the broker's certificate is for another name: use that name, or the parameter tls_server_name"
-	case errors.As(err, &record):
-		return "the broker does not speak TLS on this port: remove tls=true or use its TLS port"
-	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, os.ErrDeadlineExceeded):
-		return "no answer within " + c.ConnectTimeout.String() + ": check host and port, firewalls, and whether the port wants TLS"
-	case errors.As(err, &network) && network.Op == "dial":
-		return "nothing listens there: check host and port, and that the broker runs"
+		return cluster.NoMechanism
+	case errors.Is(err, sarama.ErrIllegalSASLState):
+		return cluster.UnwantedSASL
 	case errors.Is(err, io.EOF):
-		return "the broker closed the connection: it may want, or not want, TLS or SASL on this port: check the parameters tls and sasl"
-	case c.SASL != "": // sarama keeps the cause to itself
-		return fmt.Sprintf("check host and port, the parameter tls, that the port takes SASL mechanism %q, and %s and %s", c.SASL, UsernameVariable, PasswordVariable)
+		return cluster.HungUp
 	default:
-		return "check host and port, and the parameters tls and sasl"
+		return cluster.Other
 	}
 }

@@ -2,14 +2,15 @@ package official
 
 import (
 	"crypto/tls"
-	"errors"
 	"fmt"
-	"net"
+	"strings"
 	"time"
 
 	"github.com/IBM/sarama"
 	wmkafka "github.com/ThreeDotsLabs/watermill-kafka/v3/pkg/kafka"
 	"github.com/ThreeDotsLabs/watermill/message"
+
+	"github.com/millpond-go/millpond/brokers/kafka/internal/cluster"
 )
 
 // Config configures a [Broker]. Only Brokers is required. Each field that a URL can
@@ -47,6 +48,8 @@ type Config struct {
 
 	Consume Consume
 	Publish Publish
+
+	password func() string // Password, where no print of a Broker shows it
 }
 
 // SASL names a SASL mechanism.
@@ -54,9 +57,9 @@ type SASL string
 
 // The mechanisms that need no more than a name and a password.
 const (
-	SASLPlain       SASL = "plain"
-	SASLScramSHA256 SASL = "scram-sha-256"
-	SASLScramSHA512 SASL = "scram-sha-512"
+	SASLPlain       SASL = cluster.SASLPlain
+	SASLScramSHA256 SASL = cluster.SASLScramSHA256
+	SASLScramSHA512 SASL = cluster.SASLScramSHA512
 )
 
 // Consume configures subscribers.
@@ -118,83 +121,50 @@ type Publish struct {
 }
 
 const (
-	defaultPort      = "9092"
+	pkg              = "kafka/official"
 	rebalanceTimeout = time.Minute
 )
 
 func (c *Config) setDefaults() {
-	brokers := make([]string, 0, len(c.Brokers))
-	for _, address := range c.Brokers {
-		if _, _, err := net.SplitHostPort(address); err != nil {
-			address = net.JoinHostPort(address, defaultPort)
-		}
-		brokers = append(brokers, address)
-	}
-	c.Brokers = brokers
-	orDefault(&c.ConnectTimeout, 10*time.Second)
-	orDefault(&c.ClientID, "millpond")
-	orDefault(&c.Consume.SessionTimeout, 10*time.Second)
-	orDefault(&c.Consume.RebalanceDrain, 10*time.Second)
-	orDefault(&c.Consume.CommitInterval, time.Second)
-	orDefault(&c.Consume.RedeliveryDelay, 100*time.Millisecond)
-	orDefault(&c.Publish.MaxBytes, 1_000_012)
+	c.Brokers = cluster.WithPorts(c.Brokers)
+	cluster.OrDefault(&c.ConnectTimeout, 10*time.Second)
+	cluster.OrDefault(&c.ClientID, "millpond")
+	cluster.OrDefault(&c.Consume.SessionTimeout, 10*time.Second)
+	cluster.OrDefault(&c.Consume.RebalanceDrain, 10*time.Second)
+	cluster.OrDefault(&c.Consume.CommitInterval, time.Second)
+	cluster.OrDefault(&c.Consume.RedeliveryDelay, 100*time.Millisecond)
+	cluster.OrDefault(&c.Publish.MaxBytes, 1_000_012)
 }
 
-func orDefault[T comparable](field *T, value T) {
-	var zero T
-	if *field == zero {
-		*field = value
+// access is what the configuration says about reaching the cluster.
+func (c *Config) access() cluster.Access {
+	return cluster.Access{
+		Package: pkg, Brokers: c.Brokers, TLS: c.TLS, SASL: string(c.SASL), Username: c.Username, Password: c.Password, ConnectTimeout: c.ConnectTimeout,
 	}
 }
+
+// String leaves the password out.
+func (c Config) String() string {
+	return fmt.Sprintf("%s://%s (TLS %t, SASL %q, user %q, client %q, %+v, %+v)",
+		Scheme, strings.Join(c.Brokers, ","), c.TLS != nil, c.SASL, c.Username, c.ClientID, c.Consume, c.Publish)
+}
+
+// GoString is String, for %#v.
+func (c Config) GoString() string { return c.String() }
 
 // validate names every invalid field and what to write instead.
 func (c *Config) validate() error {
-	var errs []error
-	wrong := func(field string, value any, fix string) {
-		errs = append(errs, fmt.Errorf("kafka/official: Config.%s is %v: %s", field, value, fix))
-	}
-	if len(c.Brokers) == 0 {
-		errs = append(errs, errors.New("kafka/official: Config.Brokers is empty: give at least one host:port"))
-	}
-	for _, address := range c.Brokers {
-		if host, port, err := net.SplitHostPort(address); err != nil && address == "" || err == nil && (host == "" || port == "") {
-			wrong("Brokers", fmt.Sprintf("%q", c.Brokers), "write host:port")
-		}
-	}
-	switch c.SASL {
-	case "", SASLPlain, SASLScramSHA256, SASLScramSHA512:
-	default:
-		wrong("SASL", fmt.Sprintf("%q", c.SASL), "use plain, scram-sha-256 or scram-sha-512")
-	}
-	for _, f := range []struct {
-		name string
-		n    int
-	}{
-		{"Publish.MaxBytes", c.Publish.MaxBytes},
-		{"Publish.Partitions", c.Publish.Partitions},
-		{"Publish.Replication", c.Publish.Replication},
-	} {
-		if f.n < 0 {
-			wrong(f.name, f.n, "use a positive number, or 0 for the default")
-		}
-	}
-	for _, f := range []struct {
-		name string
-		d    time.Duration
-	}{
-		{"ConnectTimeout", c.ConnectTimeout},
-		{"Consume.SessionTimeout", c.Consume.SessionTimeout},
-		{"Consume.RebalanceDrain", c.Consume.RebalanceDrain},
-		{"Consume.CommitInterval", c.Consume.CommitInterval},
-		{"Consume.RedeliveryDelay", c.Consume.RedeliveryDelay},
-		{"Consume.WaitForTopic", c.Consume.WaitForTopic},
-	} {
-		if f.d < 0 {
-			wrong(f.name, f.d, "use a positive duration, or 0 for the default")
-		}
-	}
+	check := &cluster.Check{Package: pkg}
+	check.Access(c.access())
+	cluster.NotNegative(check, map[string]int{
+		"Publish.MaxBytes": c.Publish.MaxBytes, "Publish.Partitions": c.Publish.Partitions, "Publish.Replication": c.Publish.Replication,
+	})
+	cluster.NotNegative(check, map[string]time.Duration{
+		"ConnectTimeout": c.ConnectTimeout, "Consume.SessionTimeout": c.Consume.SessionTimeout, "Consume.RebalanceDrain": c.Consume.RebalanceDrain,
+		"Consume.CommitInterval": c.Consume.CommitInterval, "Consume.RedeliveryDelay": c.Consume.RedeliveryDelay, "Consume.WaitForTopic": c.Consume.WaitForTopic,
+	})
 	if c.Consume.RebalanceDrain >= rebalanceTimeout {
-		wrong("Consume.RebalanceDrain", c.Consume.RebalanceDrain, "use less than the rebalance timeout of "+rebalanceTimeout.String()+", after which the group goes on without this member")
+		check.Wrong("Consume.RebalanceDrain", c.Consume.RebalanceDrain, "use less than the rebalance timeout of "+rebalanceTimeout.String()+", after which the group goes on without this member")
 	}
-	return errors.Join(errs...)
+	return check.Err()
 }

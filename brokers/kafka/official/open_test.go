@@ -3,6 +3,7 @@ package official_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net"
 	"net/url"
 	"strings"
@@ -63,6 +64,25 @@ func TestMistakesInURL(t *testing.T) {
 	}
 	if strings.Contains(err.Error(), "s3cret") {
 		t.Errorf("the error repeats a secret: %v", err)
+	}
+}
+
+// TestCheck: a service's file can be checked without a broker.
+func TestCheck(t *testing.T) {
+	if err := brokers.DefaultMux().Check("kafka+watermill://nowhere.invalid/?sasl=plain"); err != nil {
+		t.Error(err)
+	}
+	if err := brokers.DefaultMux().Check("kafka+watermill://nowhere.invalid/?order=key"); err == nil || !strings.Contains(err.Error(), `"order" is for kafka://`) {
+		t.Errorf("%v", err)
+	}
+}
+
+func TestPasswordIsNotPrinted(t *testing.T) {
+	config := official.Config{Brokers: []string{"a:1"}, SASL: official.SASLPlain, Username: "name", Password: "s3cret"}
+	for _, printed := range []string{fmt.Sprint(config), fmt.Sprintf("%+v", config), fmt.Sprintf("%#v", config), fmt.Sprintf("%+v", &config)} {
+		if strings.Contains(printed, "s3cret") || !strings.Contains(printed, "name") {
+			t.Errorf("%s", printed)
+		}
 	}
 }
 

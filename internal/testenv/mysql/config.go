@@ -30,7 +30,6 @@ func DefaultSettings(product Product) map[string]string {
 		"innodb_buffer_pool_size":        "64M",
 		"performance_schema":             "OFF",
 		"max_connections":                "200",
-		"skip_name_resolve":              "ON",
 	}
 	if product == MySQL {
 		settings["innodb_redo_log_capacity"] = "64M"

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os/exec"
 	"path/filepath"
+	"slices"
 
 	"github.com/millpond-go/millpond/internal/testenv/host"
 )
@@ -28,26 +29,18 @@ func (p Product) URLVariable() string {
 	return "MILLPOND_TEST_MARIADB_URL"
 }
 
-// program is how a program is started: what stands before the arguments may be a loader
-// with its own.
-type program struct {
-	path string
-	args []string
-}
-
-func (p program) command(dir string, args ...string) host.Command {
-	return host.Command{
-		Path: p.path,
-		Args: append(append([]string(nil), p.args...), args...),
-		Dir:  dir,
-		Env:  []string{"PATH=" + filepath.Dir(p.path) + ":/usr/sbin:/usr/bin:/sbin:/bin", "LC_ALL=C", "TZ=UTC"},
-	}
-}
-
-// programs are a server and what makes its data directory.
+// programs are the commands of a server and of what makes its data directory.
 type programs struct {
-	server     program
-	initialize func(dataDir string) (program, []string)
+	server     host.Command // without options
+	options    []string     // the server needs them wherever it runs
+	initialize func(dataDir string) host.Command
+}
+
+// with adds arguments to a command.
+func with(command host.Command, args ...string) host.Command {
+	command.Args = slices.Concat(command.Args, args)
+	command.Env = []string{"PATH=" + filepath.Dir(command.Path) + ":/usr/sbin:/usr/bin:/sbin:/bin", "LC_ALL=C", "TZ=UTC"}
+	return command
 }
 
 // Install makes sure that a server can be started: it installs one if there is none.
@@ -88,13 +81,13 @@ func lookMariaDB() (programs, bool) {
 	server, serverOK := look("mariadbd")
 	script, scriptOK := look("mariadb-install-db")
 	_, readerOK := look("my_print_defaults") // which the script needs, even without defaults
-	initialize := func(dataDir string) (program, []string) {
-		return program{path: script}, append([]string{
+	initialize := func(dataDir string) host.Command {
+		return with(host.Command{Path: script}, append([]string{
 			"--no-defaults", "--datadir=" + dataDir, "--skip-test-db",
 			"--auth-root-authentication-method=normal", // else root is let in through the socket only
-		}, asRoot()...)
+		}, asRoot()...)...)
 	}
-	return programs{server: program{path: server}, initialize: initialize}, serverOK && scriptOK && readerOK
+	return programs{server: host.Command{Path: server}, initialize: initialize}, serverOK && scriptOK && readerOK
 }
 
 // look finds a program in PATH, and where Debian puts those of administrators.

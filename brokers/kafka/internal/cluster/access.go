@@ -122,6 +122,8 @@ func (a *Access) advice(err error, fault Fault) string {
 		return "no answer within " + a.ConnectTimeout.String() + ": check host and port, firewalls, and whether the port wants TLS"
 	case errors.As(err, &network) && network.Op == "dial":
 		return "nothing listens there: check host and port, and that the broker runs"
+	case a.SASL != "": // a client may keep the cause to itself
+		return fmt.Sprintf("check host and port, the parameter tls, that the port takes SASL mechanism %q, and %s and %s", a.SASL, UsernameVariable, PasswordVariable)
 	default:
 		return "check host and port, and the parameters tls and sasl"
 	}
@@ -129,11 +131,12 @@ func (a *Access) advice(err error, fault Fault) string {
 
 // hungUp says what a broker that closes connections may want.
 func (a *Access) hungUp() string {
-	if unused := a.Unused(); unused != "" {
-		return "it may want SASL on this port: " + unused
-	}
+	advice := "it may want TLS on this port, or SASL, or no SASL: check the parameters tls and sasl"
 	if a.TLS != nil {
-		return "it may not speak TLS on this port, or want SASL, or no SASL: check the parameters tls and sasl"
+		advice = "it may not speak TLS on this port, or want SASL, or no SASL: check the parameters tls and sasl"
 	}
-	return "it may want TLS on this port, or SASL, or no SASL: check the parameters tls and sasl"
+	if unused := a.Unused(); unused != "" {
+		advice += "; " + unused
+	}
+	return advice
 }

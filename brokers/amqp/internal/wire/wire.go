@@ -1,0 +1,97 @@
+// Package wire turns Watermill messages into AMQP 0.9.1 messages and back, in the format
+// of watermill-amqp's default marshaler, so that services on either read each other's
+// messages. Where that one fails, this one does not: headers of any type become
+// metadata, and what the broker adds on redelivery is no metadata.
+package wire
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/ThreeDotsLabs/watermill/message"
+	"github.com/rabbitmq/amqp091-go"
+)
+
+// UUIDHeader carries the UUID of a message.
+const UUIDHeader = "_watermill_message_uuid"
+
+// LongestName is how many bytes the name of a header may have, and every other short
+// string of the protocol: message ids, routing keys, names of exchanges and queues. The
+// client cuts longer ones without a word.
+const LongestName = 255
+
+var (
+	// ErrReserved: the message has a metadata field of a name that means something else
+	// to the broker or to Watermill.
+	ErrReserved = errors.New("wire: the name of the metadata field is reserved: rename it")
+	// ErrNameTooLong: the name of a metadata field has more than LongestName bytes.
+	ErrNameTooLong = errors.New("wire: the name of the metadata field has more than 255 bytes: shorten it")
+)
+
+// Counters are the headers with which a quorum queue counts the deliveries of a message.
+// They are never metadata, which must not change from delivery to delivery. A copy of a
+// message must not carry them: the next consumer would take them for its own.
+func Counters() []string { return []string{CountHeader, AcquiredHeader} }
+
+// The two Counters.
+const (
+	CountHeader    = "x-delivery-count" // deliveries that count towards the limit
+	AcquiredHeader = "x-acquired-count" // all deliveries, from RabbitMQ 4.3 on
+)
+
+// Deaths are the headers in which the broker keeps the history of dead letters. They are
+// metadata of messages that come with them, and are left out of those that go.
+func Deaths() []string {
+	return []string{
+		"x-death", "x-first-death-exchange", "x-first-death-queue", "x-first-death-reason",
+		"x-last-death-exchange", "x-last-death-queue", "x-last-death-reason",
+	}
+}
+
+var broker = append(Counters(), Deaths()...)
+
+// Copies are the headers that send a message to more queues. They are lists to the
+// broker, which closes the channel over a text.
+func Copies() []string { return []string{"CC", "BCC"} }
+
+var copies = Copies()
+
+// Publishing returns the message as it is published: persistent, the UUID and the
+// metadata in headers, the payload not copied. Fields in the broker's own names, which a
+// handler may have got with the message that it hands on, are left out. Errors wrap
+// ErrReserved or ErrNameTooLong.
+func Publishing(msg *message.Message) (amqp091.Publishing, error) {
+	headers := make(amqp091.Table, len(msg.Metadata)+1)
+	for name, value := range msg.Metadata {
+		switch {
+		case name == UUIDHeader || slices.Contains(copies, name):
+			return amqp091.Publishing{}, fmt.Errorf("%w: %q", ErrReserved, name)
+		case len(name) > LongestName:
+			return amqp091.Publishing{}, fmt.Errorf("%w: %.40q…", ErrNameTooLong, name)
+		case slices.Contains(broker, name):
+		default:
+			headers[name] = value
+		}
+	}
+	headers[UUIDHeader] = msg.UUID
+	return amqp091.Publishing{Headers: headers, Body: msg.Payload, DeliveryMode: amqp091.Persistent}, nil
+}
+
+// Message returns the message of a delivery with these headers and this body, which is
+// not copied. Without a UUID header, as from a producer without Watermill, the UUID is
+// empty. Headers that are no texts become metadata as Text writes them. It takes any
+// headers and never fails.
+func Message(headers amqp091.Table, body []byte) *message.Message {
+	msg := message.NewMessage("", body)
+	for name, value := range headers {
+		switch name {
+		case UUIDHeader:
+			msg.UUID = Text(value)
+		case CountHeader, AcquiredHeader:
+		default:
+			msg.Metadata[name] = Text(value)
+		}
+	}
+	return msg
+}

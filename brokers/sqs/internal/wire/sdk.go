@@ -1,0 +1,47 @@
+package wire
+
+import (
+	"github.com/ThreeDotsLabs/watermill/message"
+	"github.com/aws/aws-sdk-go-v2/aws"
+	sns "github.com/aws/aws-sdk-go-v2/service/sns/types"
+	sqs "github.com/aws/aws-sdk-go-v2/service/sqs/types"
+)
+
+// FromSQS is Decode for a message as the SDK has received it.
+func FromSQS(m *sqs.Message) (*message.Message, error) {
+	attributes := make(map[string]Attribute, len(m.MessageAttributes))
+	for name, value := range m.MessageAttributes {
+		attributes[name] = Attribute{Type: aws.ToString(value.DataType), Text: aws.ToString(value.StringValue), Binary: value.BinaryValue}
+	}
+	return Decode(aws.ToString(m.Body), attributes)
+}
+
+// ToSQS returns attributes as the SDK sends them to a queue.
+func ToSQS(attributes map[string]Attribute) map[string]sqs.MessageAttributeValue {
+	values := make(map[string]sqs.MessageAttributeValue, len(attributes))
+	for name, a := range attributes {
+		value := sqs.MessageAttributeValue{DataType: aws.String(a.Type)}
+		if a.Type == Binary {
+			value.BinaryValue = a.Binary
+		} else {
+			value.StringValue = aws.String(a.Text)
+		}
+		values[name] = value
+	}
+	return values
+}
+
+// ToSNS returns attributes as the SDK publishes them to a topic.
+func ToSNS(attributes map[string]Attribute) map[string]sns.MessageAttributeValue {
+	values := make(map[string]sns.MessageAttributeValue, len(attributes))
+	for name, a := range attributes {
+		value := sns.MessageAttributeValue{DataType: aws.String(a.Type)}
+		if a.Type == Binary {
+			value.BinaryValue = a.Binary
+		} else {
+			value.StringValue = aws.String(a.Text)
+		}
+		values[name] = value
+	}
+	return values
+}

@@ -1,0 +1,160 @@
+// Package wire turns Watermill messages into bodies and attributes of SQS and SNS messages
+// and back, in the format of watermill-aws's default marshalers, so that services on
+// either read each other's messages. Where that one fails or forgets, this one does not:
+// any message of any producer is read, and nothing of a message that SQS could not carry
+// as it is gets lost.
+package wire
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/ThreeDotsLabs/watermill/message"
+)
+
+const (
+	// UUIDAttribute carries the UUID of a message.
+	UUIDAttribute = "_watermill_message_uuid"
+
+	// PackedAttribute carries, as one JSON object, what SQS refuses otherwise: more than
+	// ten attributes, empty values, names and characters that it does not take. Its
+	// fields, all optional:
+	//
+	//	uuid      the UUID, base64
+	//	body      "base64" if the payload stands in the body as base64, "empty" if it is
+	//	          empty and the body a placeholder, "plain" if it is no envelope of SNS
+	//	          though it looks like one
+	//	fields    metadata whose names and values are text
+	//	encoded   metadata whose names and values are base64
+	PackedAttribute = "_millpond_packed"
+
+	// MaxAttributes is how many attributes a message may have.
+	MaxAttributes = 10
+)
+
+// Data types of attributes, which may be followed by a dot and a label.
+const (
+	String = "String"
+	Number = "Number"
+	Binary = "Binary"
+)
+
+// ErrReserved: the message has a metadata field of the name of UUIDAttribute or
+// PackedAttribute, which could not be told from what these carry.
+var ErrReserved = errors.New("wire: metadata fields " + UUIDAttribute + " and " + PackedAttribute + " are reserved")
+
+// Attribute is one attribute of a message. Binary is what it carries if its type begins
+// with Binary, else Text.
+type Attribute struct {
+	Type   string
+	Text   string
+	Binary []byte
+}
+
+// Size is what an attribute counts towards the limit of a message's size.
+func (a Attribute) Size(name string) int { return len(name) + len(a.Type) + len(a.Text) + len(a.Binary) }
+
+// Encode returns the body and the attributes of a message, without the metadata fields
+// named in except. There are at most MaxAttributes.
+func Encode(msg *message.Message, except ...string) (body string, attributes map[string]Attribute, err error) {
+	for _, reserved := range []string{UUIDAttribute, PackedAttribute} {
+		if _, taken := msg.Metadata[reserved]; taken {
+			return "", nil, ErrReserved
+		}
+	}
+	attributes = make(map[string]Attribute, min(len(msg.Metadata)+1, MaxAttributes))
+	var p packed
+	switch {
+	case msg.UUID == "": // a value may not be empty, and absence says the same
+	case isText(msg.UUID):
+		attributes[UUIDAttribute] = Attribute{Type: String, Text: msg.UUID}
+	default:
+		p.UUID = []byte(msg.UUID)
+	}
+	for name, value := range msg.Metadata {
+		switch {
+		case slices.Contains(except, name):
+		case !validName(name) || value == "":
+			p.add(name, value)
+		case isText(value):
+			attributes[name] = Attribute{Type: String, Text: value}
+		default:
+			attributes[name] = Attribute{Type: Binary, Binary: []byte(value)}
+		}
+	}
+	body = p.body(msg.Payload, len(attributes) == 0)
+	if err := p.attach(attributes); err != nil {
+		return "", nil, err
+	}
+	return body, attributes, nil
+}
+
+// attach adds the packed attribute if there is anything in it, and packs the attributes
+// that are too many: the last by name.
+func (p *packed) attach(attributes map[string]Attribute) error {
+	if p.empty() && len(attributes) <= MaxAttributes {
+		return nil
+	}
+	if excess := len(attributes) + 1 - MaxAttributes; excess > 0 {
+		names := slices.Sorted(maps.Keys(attributes))
+		names = slices.DeleteFunc(names, func(name string) bool { return name == UUIDAttribute })
+		for _, name := range names[len(names)-excess:] {
+			a := attributes[name]
+			if a.Type == Binary {
+				p.add(name, string(a.Binary))
+			} else {
+				p.add(name, a.Text)
+			}
+			delete(attributes, name)
+		}
+	}
+	text, err := p.marshal()
+	if err != nil {
+		return err
+	}
+	attributes[PackedAttribute] = Attribute{Type: String, Text: text}
+	return nil
+}
+
+// Decode returns the message of a body and its attributes, whoever has produced it. The
+// UUID of a message that names none is empty. The envelope that SNS puts around messages,
+// unless delivery is raw, is taken off. If what another millpond has packed cannot be
+// read, the error says why, and the message is all that can be: body, and attributes one
+// by one.
+func Decode(body string, attributes map[string]Attribute) (*message.Message, error) {
+	if len(attributes) == 0 {
+		if e, ok := parseEnvelope(body); ok {
+			body, attributes = e.Message, e.attributes()
+		}
+	}
+	msg := message.NewMessage("", []byte(body))
+	for name, a := range attributes {
+		value := a.Text
+		if a.isBinary() {
+			value = string(a.Binary)
+		}
+		if name == UUIDAttribute {
+			msg.UUID = value
+		} else {
+			msg.Metadata[name] = value
+		}
+	}
+	text, has := msg.Metadata[PackedAttribute]
+	if !has {
+		return msg, nil
+	}
+	p, err := unmarshalPacked(text)
+	if err == nil {
+		err = p.unpack(msg)
+	}
+	if err != nil {
+		return msg, fmt.Errorf("wire: attribute %s: %w", PackedAttribute, err)
+	}
+	return msg, nil
+}
+
+// isBinary reports where the value stands. A type that nobody has heard of is text unless
+// only bytes are there.
+func (a Attribute) isBinary() bool { return a.Text == "" && len(a.Binary) > 0 }
