@@ -33,6 +33,7 @@ type completedCache struct {
 
 type completedEntry struct {
 	fingerprint stores.Fingerprint
+	trace       stores.TraceParent // of the delivery that did the work
 	until       time.Time
 }
 
@@ -46,17 +47,17 @@ func newCompletedCache(size int, ttl time.Duration) *completedCache {
 	}
 }
 
-// has reports whether the key is known to be completed for the same message. For
-// another fingerprint, or one that cannot be compared, the store is asked.
-func (c *completedCache) has(k stores.Key, f stores.Fingerprint) bool {
+// lookup reports whether the key is known to be completed for the same message, and in
+// which trace. For another fingerprint, or one that cannot be compared, the store is asked.
+func (c *completedCache) lookup(k stores.Key, f stores.Fingerprint) (stores.TraceParent, bool) {
 	if c.size == 0 {
-		return false
+		return stores.TraceParent{}, false
 	}
 	entry, ok := c.get(newCacheKey(k))
 	if !ok || time.Now().After(entry.until) {
-		return false
+		return stores.TraceParent{}, false
 	}
-	return f == (stores.Fingerprint{}) || f.Compare(entry.fingerprint) == stores.Same
+	return entry.trace, f == (stores.Fingerprint{}) || f.Compare(entry.fingerprint) == stores.Same
 }
 
 func (c *completedCache) get(key cacheKey) (completedEntry, bool) {
@@ -71,11 +72,11 @@ func (c *completedCache) get(key cacheKey) (completedEntry, bool) {
 
 // add is called only after a commit was proven or a store has called the key
 // completed.
-func (c *completedCache) add(k stores.Key, f stores.Fingerprint) {
+func (c *completedCache) add(k stores.Key, f stores.Fingerprint, t stores.TraceParent) {
 	if c.size == 0 {
 		return
 	}
-	key, entry := newCacheKey(k), completedEntry{f, time.Now().Add(c.ttl)}
+	key, entry := newCacheKey(k), completedEntry{f, t, time.Now().Add(c.ttl)}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if len(c.young) >= (c.size+1)/2 {

@@ -146,9 +146,12 @@ func (d *delivery) register() error {
 // decide asks the store until it has an answer, and acts on it. nil lets the router
 // ack.
 func (d *delivery) decide() error {
-	if d.retry == nil && d.in.completed.has(d.claim.Key, d.claim.Fingerprint) {
-		d.end.Result, d.end.Outcome, d.end.Cached = ResultDuplicate, stores.Duplicate, true
-		return nil
+	if d.retry == nil {
+		if trace, ok := d.in.completed.lookup(d.claim.Key, d.claim.Fingerprint); ok {
+			d.end.Result, d.end.Outcome, d.end.Cached = ResultDuplicate, stores.Duplicate, true
+			d.end.Verdict.Outcome, d.end.Verdict.TraceParent = stores.Duplicate, trace
+			return nil
+		}
 	}
 	for {
 		if err := d.enter(); err != nil {
@@ -219,7 +222,7 @@ func (d *delivery) act(verdict stores.Verdict) (reason error, settled bool, err 
 	case stores.Claimed:
 		return d.runClaimed(verdict.Failure)
 	case stores.Duplicate:
-		d.in.completed.add(d.claim.Key, verdict.Fingerprint)
+		d.in.completed.add(d.claim.Key, verdict.Fingerprint, verdict.TraceParent)
 		d.end.Result = ResultDuplicate
 		if d.unsure { // the commit was unknown, and did happen
 			d.end.Result = ResultCompleted

@@ -35,6 +35,14 @@ type DeliveryStartHook interface {
 	DeliveryStart(ctx context.Context, d DeliveryStart) context.Context
 }
 
+// TraceParentHook names the trace that is kept in the message's row, so that later
+// deliveries can point to the one that did the work. ctx is what DeliveryStart returned.
+// Without such a hook, or if all return the zero value, it is that of the message's
+// metadata.
+type TraceParentHook interface {
+	TraceParent(ctx context.Context) stores.TraceParent
+}
+
 // Result is how the inbox let go of a delivery.
 type Result string
 

@@ -5,6 +5,7 @@ import "time"
 // hooks keeps each kind apart, so that what nobody observes costs nothing.
 type hooks struct {
 	deliveryStart []DeliveryStartHook
+	traceParent   []TraceParentHook
 	deliveryEnd   []DeliveryEndHook
 	claimStart    []ClaimStartHook
 	claimEnd      []ClaimEndHook
@@ -20,6 +21,7 @@ func newHooks(all []Hook) hooks {
 	var h hooks
 	for _, hook := range all {
 		add(&h.deliveryStart, hook)
+		add(&h.traceParent, hook)
 		add(&h.deliveryEnd, hook)
 		add(&h.claimStart, hook)
 		add(&h.claimEnd, hook)
@@ -41,7 +43,7 @@ func add[H any](list *[]H, hook Hook) {
 
 func isHook(hook Hook) bool {
 	switch hook.(type) {
-	case DeliveryStartHook, DeliveryEndHook, ClaimStartHook, ClaimEndHook,
+	case DeliveryStartHook, TraceParentHook, DeliveryEndHook, ClaimStartHook, ClaimEndHook,
 		HandlerEndHook, CommitStartHook, CommitEndHook, HoldHook, IntakeHook, RetrySkipHook:
 		return true
 	}
@@ -60,6 +62,11 @@ func (d *delivery) started() {
 		d.ctx = hook.DeliveryStart(d.ctx, DeliveryStart{
 			Consumer: d.claim.Key.Consumer, Topic: d.topic, Message: d.msg, Facts: d.facts, Retry: d.retry != nil,
 		})
+	}
+	for _, hook := range d.in.hooks.traceParent {
+		if trace := hook.TraceParent(d.ctx); !trace.IsZero() {
+			d.claim.TraceParent = trace
+		}
 	}
 }
 

@@ -225,7 +225,7 @@ func (d *delivery) restore() {
 
 func (d *delivery) completed() {
 	d.end.Result = ResultCompleted
-	d.in.completed.add(d.claim.Key, d.claim.Fingerprint)
+	d.in.completed.add(d.claim.Key, d.claim.Fingerprint, d.claim.TraceParent)
 }
 
 // unknown finds out what became of a commit. If it did not happen the delivery

@@ -22,11 +22,7 @@ func (s *session) commitRegularly() {
 	for {
 		select {
 		case <-ticker.C:
-			// Not the session's context: a commit under way when the intake stops is as
-			// good as any other.
-			ctx, cancel := context.WithTimeout(context.Background(), leaveTimeout)
-			s.commit(ctx)
-			cancel()
+			s.commit()
 		case <-s.ctx.Done():
 			return
 		}
@@ -35,8 +31,10 @@ func (s *session) commitRegularly() {
 
 // commit commits, for each partition, the end of what is settled without a gap, and in
 // the metadata what is settled behind the gap. What fails is tried again by the next
-// commit, or comes again.
-func (s *session) commit(ctx context.Context) {
+// commit, or comes again. It goes on when the intake stops, and ends with the client.
+func (s *session) commit() {
+	ctx, cancel := context.WithTimeout(s.life, leaveTimeout)
+	defer cancel()
 	s.committing.Lock() // also while it is under way: no older offset may come last
 	defer s.committing.Unlock()
 	due := s.uncommitted()

@@ -15,7 +15,8 @@ const (
 	// leaveAtOnce ends a session without waiting for anything.
 	leaveAtOnce time.Duration = 0
 	// leaveTimeout bounds the farewell to the broker: the last commit, and then the
-	// leaving of the group, which spares the others the session timeout.
+	// leaving of the group, which spares the others the session timeout. A broker that
+	// hangs is left without.
 	leaveTimeout = 5 * time.Second
 	// fetchWait is how long the broker may hold a fetch back that finds nothing. A
 	// partition whose fetching resumes waits for the fetch that is in the air.
@@ -30,6 +31,8 @@ type session struct {
 	id     kadm.TopicID
 	ctx    context.Context // ends when the intake of this session does
 	stop   context.CancelFunc
+	life   context.Context // of the client; its end fails what it asks the broker
+	die    context.CancelFunc
 	intake intake
 
 	mu         sync.Mutex
@@ -44,6 +47,7 @@ type session struct {
 func newSession(sub *subscription, id kadm.TopicID) (*session, error) {
 	s := &session{subscription: sub, id: id, partitions: make(map[int32]*partition)}
 	s.ctx, s.stop = context.WithCancel(context.Background())
+	s.life, s.die = context.WithCancel(context.Background())
 	s.intake.init()
 	options := s.consuming()
 	if extra := sub.subscriber.broker.options; extra != nil {
@@ -52,6 +56,7 @@ func newSession(sub *subscription, id kadm.TopicID) (*session, error) {
 	client, err := sub.subscriber.broker.config.client(sub.logger, options...)
 	if err != nil {
 		s.stop()
+		s.die()
 		return nil, err
 	}
 	s.client = client
@@ -67,6 +72,7 @@ func (s *session) consuming() []kgo.Opt {
 		start = kgo.NewOffset().AtEnd()
 	}
 	options := []kgo.Opt{
+		kgo.WithContext(s.life),
 		kgo.ConsumerGroup(s.subscriber.config.Group),
 		kgo.ConsumeTopics(s.topic),
 		kgo.ConsumeStartOffset(start),
@@ -135,9 +141,7 @@ func (s *session) revoked(_ context.Context, _ *kgo.Client, topics map[string][]
 	}
 	started := time.Now()
 	left := s.drain(moving, s.subscriber.broker.config.Consume.RebalanceDrain)
-	ctx, cancel := context.WithTimeout(context.Background(), leaveTimeout)
-	defer cancel()
-	s.commit(ctx)
+	s.commit()
 	s.remove(moving)
 	s.logger.Debug("Partitions were revoked", watermill.LogFields{
 		"partitions": topics[s.topic], "unsettled": left, "drained": time.Since(started).String(),
@@ -227,7 +231,7 @@ func (s *session) forget() {
 }
 
 // end waits for what runs, at most as long as drain says, commits, leaves the group and
-// closes the client.
+// closes the client, for which the broker has leaveTimeout.
 func (s *session) end(drain time.Duration) {
 	s.stop()
 	if left := s.drain(s.all(), drain); left > 0 {
@@ -235,10 +239,10 @@ func (s *session) end(drain time.Duration) {
 			"count": left, "drain_timeout": drain.String(),
 		})
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), leaveTimeout)
-	defer cancel()
-	s.commit(ctx)
-	if err := s.client.LeaveGroupContext(ctx); err != nil && !errors.Is(err, kgo.ErrClientClosed) {
+	defer s.die()
+	defer time.AfterFunc(leaveTimeout, s.die).Stop()
+	s.commit()
+	if err := s.client.LeaveGroupContext(s.life); err != nil && !errors.Is(err, kgo.ErrClientClosed) {
 		s.logger.Info("The group was not left in order; the others have to wait for the session timeout", watermill.LogFields{"error": err.Error()})
 	}
 	s.client.Close()

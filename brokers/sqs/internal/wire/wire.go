@@ -54,7 +54,9 @@ type Attribute struct {
 }
 
 // Size is what an attribute counts towards the limit of a message's size.
-func (a Attribute) Size(name string) int { return len(name) + len(a.Type) + len(a.Text) + len(a.Binary) }
+func (a Attribute) Size(name string) int {
+	return len(name) + len(a.Type) + len(a.Text) + len(a.Binary)
+}
 
 // Encode returns the body and the attributes of a message, without the metadata fields
 // named in except. There are at most MaxAttributes.

@@ -1,0 +1,204 @@
+package amqp
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/rabbitmq/amqp091-go"
+
+	"github.com/millpond-go/millpond/brokers"
+)
+
+// The environment variables with the credentials.
+const (
+	UsernameVariable = "MILLPOND_AMQP_USERNAME"
+	PasswordVariable = "MILLPOND_AMQP_PASSWORD" //nolint:gosec // a name
+)
+
+// authenticate takes the credentials from where they are. The password is kept by the
+// mechanism alone, where no print of a Broker shows it.
+func (c *Config) authenticate() amqp091.Authentication {
+	if c.Username == "" {
+		c.Username, c.Password = os.Getenv(UsernameVariable), os.Getenv(PasswordVariable)
+	}
+	if c.Username == "" {
+		c.Username, c.Password = "guest", "guest"
+	}
+	plain := &amqp091.PlainAuth{Username: c.Username, Password: c.Password}
+	c.Password = ""
+	return plain
+}
+
+// String leaves the password out.
+func (c Config) String() string {
+	return fmt.Sprintf("amqp://%s/%s (TLS %t, user %q, name %q, %+v, %+v, %+v)",
+		strings.Join(c.Addresses, ","), c.VirtualHost, c.TLS != nil, c.Username, c.ConnectionName, c.Topology, c.Consume, c.Publish)
+}
+
+// GoString is String, for %#v.
+func (c Config) GoString() string { return c.String() }
+
+// connection is one connection for as long as it lasts.
+type connection struct {
+	*amqp091.Connection
+
+	server server
+	gone   chan struct{} // closed when it has ended
+
+	mu      sync.Mutex
+	cause   error  // why it has ended; nil if we have closed it
+	blocked string // why the server takes no messages now; "" if it does
+}
+
+// dial connects to the first node that answers.
+func (b *Broker) dial(ctx context.Context, purpose string) (*connection, error) {
+	c := &b.config
+	ctx, cancel := context.WithTimeout(ctx, c.ConnectTimeout)
+	defer cancel()
+	var errs []error
+	for _, address := range c.Addresses {
+		conn, err := b.dialOne(ctx, address, purpose)
+		if err == nil {
+			return conn, nil
+		}
+		errs = append(errs, fmt.Errorf("amqp: %s: %w: %w: %s", address, brokers.ErrUnavailable, err, c.advice(err)))
+	}
+	return nil, errors.Join(errs...)
+}
+
+func (b *Broker) dialOne(ctx context.Context, address, purpose string) (*connection, error) {
+	c := &b.config
+	var dialer net.Dialer
+	wire, err := dialer.DialContext(ctx, "tcp", address)
+	if err != nil {
+		return nil, err
+	}
+	if b.tap != nil {
+		wire = b.tap(purpose, wire)
+	}
+	defer context.AfterFunc(ctx, func() { _ = wire.SetDeadline(time.Unix(1, 0)) })()
+	if c.TLS != nil {
+		config := c.TLS.Clone()
+		if config.ServerName == "" {
+			config.ServerName, _, _ = net.SplitHostPort(address)
+		}
+		secured := tls.Client(wire, config)
+		if err := secured.HandshakeContext(ctx); err != nil {
+			_ = wire.Close()
+			return nil, err
+		}
+		wire = secured
+	}
+	properties := amqp091.NewConnectionProperties()
+	properties.SetClientConnectionName(c.ConnectionName + " " + purpose)
+	client, err := amqp091.Open(wire, amqp091.Config{
+		SASL:       []amqp091.Authentication{b.credentials},
+		Vhost:      c.VirtualHost,
+		Heartbeat:  c.Heartbeat,
+		Properties: properties,
+		Locale:     "en_US",
+	})
+	if err != nil {
+		_ = wire.Close()
+		if ctx.Err() != nil {
+			err = context.Cause(ctx)
+		}
+		return nil, err
+	}
+	conn := &connection{Connection: client, server: newServer(client.Properties), gone: make(chan struct{})}
+	ended := client.NotifyClose(make(chan *amqp091.Error, 1))
+	blocked := client.NotifyBlocked(make(chan amqp091.Blocking, 8))
+	go conn.watch(ended, blocked)
+	return conn, nil
+}
+
+// watch keeps what the server says of the connection.
+func (c *connection) watch(ended <-chan *amqp091.Error, blocked <-chan amqp091.Blocking) {
+	for {
+		select {
+		case b, ok := <-blocked:
+			if !ok {
+				blocked = nil
+				continue
+			}
+			c.mu.Lock()
+			c.blocked = ""
+			if b.Active {
+				c.blocked = orUnknown(b.Reason)
+			}
+			c.mu.Unlock()
+		case err := <-ended: // nil if it was closed in order
+			c.mu.Lock()
+			if err != nil {
+				c.cause = err
+			}
+			c.mu.Unlock()
+			close(c.gone)
+			return
+		}
+	}
+}
+
+func orUnknown(reason string) string {
+	if reason == "" {
+		return "no reason given"
+	}
+	return reason
+}
+
+// blockedBy is why the server takes no messages now, "" if it does.
+func (c *connection) blockedBy() string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.blocked
+}
+
+// end closes the connection, in order if the server answers soon.
+func (c *connection) end() {
+	const farewell = 3 * time.Second
+	_ = c.CloseDeadline(time.Now().Add(farewell)) // it is closed in any case
+	<-c.gone
+}
+
+// advice says what to look at. It names addresses and users, never passwords.
+func (c *Config) advice(err error) string {
+	var (
+		dns       *net.DNSError
+		record    tls.RecordHeaderError
+		unknownCA x509.UnknownAuthorityError
+		hostname  x509.HostnameError
+		network   *net.OpError
+		protocol  *amqp091.Error
+	)
+	switch {
+	case errors.Is(err, amqp091.ErrCredentials), errors.Is(err, amqp091.ErrSASL):
+		return fmt.Sprintf("the broker refuses the credentials of user %q: check the URL, or %s and %s; guest may come from the broker's own machine only", c.Username, UsernameVariable, PasswordVariable)
+	case errors.Is(err, amqp091.ErrVhost):
+		return fmt.Sprintf("there is no virtual host %q, or user %q may not use it: create it with rabbitmqctl add_vhost and set_permissions, or name another in the URL's path", c.VirtualHost, c.Username)
+	case errors.As(err, &dns):
+		return "the name cannot be resolved: check the host"
+	case errors.As(err, &unknownCA):
+		return "the broker's certificate is of an authority that is not trusted: name it with the parameter tls_ca"
+	case errors.As(err, &hostname):
+		return "the broker's certificate is for another name: use that name, or the parameter tls_server_name"
+	case errors.As(err, &record), c.TLS != nil && errors.Is(err, io.EOF):
+		return "the broker does not speak TLS on this port: use amqp:// or its TLS port"
+	case errors.Is(err, context.DeadlineExceeded):
+		return "no answer within " + c.ConnectTimeout.String() + ": check host and port, firewalls, and whether the port wants TLS"
+	case errors.As(err, &network) && network.Op == "dial":
+		return "nothing listens there: check host and port, and that the broker runs"
+	case errors.As(err, &protocol) && c.TLS == nil:
+		return "it does not answer as a broker: check host and port, and whether the port wants TLS, which is amqps://"
+	default:
+		return "check host, port and TLS"
+	}
+}

@@ -1,0 +1,83 @@
+package amqp
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/cenkalti/backoff/v5"
+
+	"github.com/millpond-go/millpond/brokers"
+)
+
+// link is a connection that is made again when it is lost. It is safe for concurrent use.
+type link struct {
+	broker  *Broker
+	purpose string
+
+	turn    chan struct{} // full while somebody looks or dials
+	current *connection   // guarded by turn, as is closed
+	closed  bool
+}
+
+func newLink(b *Broker, purpose string) *link {
+	return &link{broker: b, purpose: purpose, turn: make(chan struct{}, 1)}
+}
+
+// connect returns the connection, made now if there is none. It tries once; errors wrap
+// brokers.ErrClosed or brokers.ErrUnavailable.
+func (l *link) connect(ctx context.Context) (*connection, error) {
+	select {
+	case l.turn <- struct{}{}:
+	case <-ctx.Done():
+		return nil, fmt.Errorf("amqp: %w: %w", brokers.ErrUnavailable, context.Cause(ctx))
+	}
+	defer func() { <-l.turn }()
+	if l.closed {
+		return nil, fmt.Errorf("amqp: %w", brokers.ErrClosed)
+	}
+	if l.current != nil {
+		select {
+		case <-l.current.gone:
+		default:
+			return l.current, nil
+		}
+	}
+	conn, err := l.broker.dial(ctx, l.purpose)
+	if err != nil {
+		return nil, err
+	}
+	l.current = conn
+	return conn, nil
+}
+
+// close ends the connection, and every later connect.
+func (l *link) close() {
+	l.turn <- struct{}{}
+	defer func() { <-l.turn }()
+	l.closed = true
+	if l.current != nil {
+		l.current.end()
+	}
+}
+
+// newBackOff paces the attempts to get something back.
+func newBackOff() *backoff.ExponentialBackOff {
+	b := backoff.NewExponentialBackOff()
+	b.InitialInterval = 100 * time.Millisecond
+	b.MaxInterval = 5 * time.Second
+	b.Reset()
+	return b
+}
+
+// pause waits for the next attempt. It reports false if ctx ended before.
+func pause(ctx context.Context, d time.Duration) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}

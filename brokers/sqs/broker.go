@@ -1,0 +1,195 @@
+package sqs
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/ThreeDotsLabs/watermill"
+	"github.com/ThreeDotsLabs/watermill/message"
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/sns"
+	"github.com/aws/aws-sdk-go-v2/service/sqs"
+
+	"github.com/millpond-go/millpond/brokers"
+)
+
+const defaultDrainTimeout = 30 * time.Second
+
+// Broker is SQS, and SNS in front of it, in one account and region. It is safe for
+// concurrent use.
+type Broker struct {
+	config Config
+	aws    aws.Config
+	hang   func() // closes idle connections, if they are ours
+	sqs    *sqs.Client
+	sns    *sns.Client
+
+	mu          sync.Mutex
+	closed      bool
+	ending      chan struct{} // closed by Close: nothing more is published
+	subscribers map[*Subscriber]struct{}
+	queues      map[string]*queue // by name or URL, as asked for
+	readers     map[string]reader // by URL: which group reads a queue
+	limit       brokers.DeliveryLimit
+
+	// options, if not nil, adds to the client of a subscriber. Tests cut it off with it.
+	options func(*Subscriber) []func(*sqs.Options)
+}
+
+var _ brokers.Broker = (*Broker)(nil)
+
+// New finds region and credentials, and looks at each of Config.Queues. It returns an
+// error that names every invalid field, or one that says what is missing, at the latest
+// after Config.ConnectTimeout. The latter wraps [ErrNoQueue] for a queue that does not
+// exist, [ErrDenied] for credentials that do not suffice, and brokers.ErrUnavailable if
+// there is no answer.
+func New(ctx context.Context, config Config) (*Broker, error) {
+	if err := config.validate(); err != nil {
+		return nil, err
+	}
+	config.setDefaults()
+	ctx, cancel := context.WithTimeout(ctx, config.ConnectTimeout)
+	defer cancel()
+	b := &Broker{
+		config:      config,
+		ending:      make(chan struct{}),
+		subscribers: make(map[*Subscriber]struct{}),
+		queues:      make(map[string]*queue),
+		readers:     make(map[string]reader),
+	}
+	if config.DeliveryLimit > 0 {
+		b.limit = brokers.DeliveryLimit{Known: true, Max: config.DeliveryLimit}
+	}
+	if err := b.connect(ctx); err != nil {
+		return nil, err
+	}
+	for _, name := range config.Queues {
+		q, err := b.queueOf(ctx, b.sqs, name)
+		if err == nil {
+			err = b.know(q)
+		}
+		if err != nil {
+			b.hang()
+			return nil, err
+		}
+	}
+	return b, nil
+}
+
+// Subscriber returns a new subscriber, which is a *[Subscriber]. It returns an error that
+// names every invalid field, or one that wraps brokers.ErrClosed.
+func (b *Broker) Subscriber(config brokers.SubscriberConfig) (message.Subscriber, error) {
+	var errs []error
+	if config.Group == "" {
+		errs = append(errs, errors.New("sqs: SubscriberConfig.Group is empty: name the group that shares the messages"))
+	}
+	if config.InFlight < 0 {
+		errs = append(errs, fmt.Errorf("sqs: SubscriberConfig.InFlight is %d: use a positive number, or 0 for 1", config.InFlight))
+	}
+	if config.DrainTimeout < 0 {
+		errs = append(errs, fmt.Errorf("sqs: SubscriberConfig.DrainTimeout is %s: use a positive duration, or 0 for %s", config.DrainTimeout, defaultDrainTimeout))
+	}
+	if len(errs) > 0 {
+		return nil, errors.Join(errs...)
+	}
+	orDefault(&config.InFlight, 1)
+	orDefault(&config.DrainTimeout, defaultDrainTimeout)
+	if config.Logger == nil {
+		config.Logger = watermill.NopLogger{}
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.closed {
+		return nil, fmt.Errorf("sqs: broker: %w", brokers.ErrClosed)
+	}
+	s := newSubscriber(b, config)
+	b.subscribers[s] = struct{}{}
+	return s, nil
+}
+
+// Publisher returns a new publisher, or an error that wraps brokers.ErrClosed.
+func (b *Broker) Publisher(config brokers.PublisherConfig) (message.Publisher, error) {
+	if config.Logger == nil {
+		config.Logger = watermill.NopLogger{}
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.closed {
+		return nil, fmt.Errorf("sqs: broker: %w", brokers.ErrClosed)
+	}
+	return newPublisher(b, config.Logger), nil
+}
+
+// Capabilities says what SQS does. Ordered and NativeID are promised if all queues are
+// FIFO queues by their names, in Config.Queues or in Config.Queue. The delivery limit is
+// the lowest of the queues that are known so far, which are those of Config.Queues and
+// those that were subscribed to; it is not known before there is one, unless
+// Config.DeliveryLimit says it.
+func (b *Broker) Capabilities() brokers.Capabilities {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	fifo := b.config.onlyFIFO()
+	return brokers.Capabilities{
+		System:          "aws_sqs",
+		NativeID:        fifo,
+		Coordinates:     true,
+		DeliveryCount:   true,
+		Time:            true,
+		Ordered:         fifo,
+		DeliveryLimit:   b.limit,
+		DelayedGiveBack: true,
+		SettleLimit:     longestVisibility,
+		ReplayHorizon:   brokers.ReplayHorizon{Known: true},
+	}
+}
+
+// know lets a queue's redrive policy count in Capabilities.
+func (b *Broker) know(q *queue) error {
+	if !q.facts.known {
+		return nil
+	}
+	limit := q.facts.maxReceives
+	if declared := b.config.DeliveryLimit; declared > 0 {
+		if limit > 0 && limit < declared {
+			return fmt.Errorf("sqs: queue %q: its redrive policy allows %d receives, delivery_limit says %d: lower that, or raise maxReceiveCount",
+				q.name, limit, declared)
+		}
+		return nil
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	switch {
+	case !b.limit.Known:
+		b.limit = brokers.DeliveryLimit{Known: true, Max: limit}
+	case limit > 0 && (b.limit.Max == 0 || limit < b.limit.Max):
+		b.limit.Max = limit
+	}
+	return nil
+}
+
+// Close closes the subscribers that are open, as Subscriber.Close does, and ends
+// publishing: what is being published fails with brokers.ErrClosed. It may be called many
+// times and always returns nil.
+func (b *Broker) Close() error {
+	b.mu.Lock()
+	if !b.closed {
+		b.closed = true
+		close(b.ending)
+	}
+	open := make([]*Subscriber, 0, len(b.subscribers))
+	for s := range b.subscribers {
+		open = append(open, s)
+	}
+	b.mu.Unlock()
+
+	var closing sync.WaitGroup
+	for _, s := range open {
+		closing.Go(func() { _ = s.Close() }) // never fails
+	}
+	closing.Wait()
+	b.hang()
+	return nil
+}
