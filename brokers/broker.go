@@ -1,6 +1,7 @@
 package brokers
 
 import (
+	"context"
 	"io"
 	"time"
 
@@ -33,6 +34,13 @@ type Broker interface {
 	// Close ends what the broker itself has opened. Subscribers and publishers
 	// should be closed before.
 	io.Closer
+}
+
+// Pinger is implemented by brokers that can be asked whether their server answers.
+type Pinger interface {
+	// Ping asks the server once; the error wraps ErrUnavailable if it does not answer
+	// before ctx ends. It changes nothing.
+	Ping(ctx context.Context) error
 }
 
 // SubscriberConfig is what every broker's subscriber understands.

@@ -2,6 +2,7 @@ package router
 
 import (
 	"fmt"
+	"net"
 	"net/url"
 	"slices"
 	"strconv"
@@ -39,6 +40,14 @@ func urlOf(kind, examples string) func(any) string {
 		}
 		return ""
 	}
+}
+
+func hostPort(value any) string {
+	text, _ := value.(string)
+	if _, port, err := net.SplitHostPort(text); err != nil || port == "" {
+		return "write host:port, such as 127.0.0.1:9464"
+	}
+	return ""
 }
 
 func positive(value any) string {

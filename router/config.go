@@ -30,6 +30,8 @@ type Config struct {
 	Handlers     map[string]HandlerConfig `yaml:"handlers"` // by the names given to Service.Handle
 	DrainTimeout time.Duration            `yaml:"drain_timeout"`
 	Log          LogConfig                `yaml:"log"`
+	Telemetry    TelemetryConfig          `yaml:"telemetry"`
+	HTTP         HTTPConfig               `yaml:"http"`
 
 	// Program is what only the program can say.
 	Program Program `yaml:"-"`
@@ -132,6 +134,17 @@ type HandlerConfig struct {
 	Retry       RetryConfig `yaml:"retry"`
 }
 
+// TelemetryConfig switches spans and metrics on; the program imports router/telemetry.
+type TelemetryConfig struct {
+	On       bool   `yaml:"on"`
+	Relation string `yaml:"relation"`
+}
+
+// HTTPConfig says where a service answers questions about itself.
+type HTTPConfig struct {
+	Listen string `yaml:"listen"`
+}
+
 // LogConfig configures the log, on the standard error. Program.Logger replaces it.
 type LogConfig struct {
 	Level  string `yaml:"level"`
@@ -147,6 +160,10 @@ type Program struct {
 	// stores.DefaultMux(), which know the adapters that the program imports.
 	Brokers *brokers.Mux
 	Stores  *stores.Mux
+
+	// Telemetry makes what telemetry.on asks for. Default: what package router/telemetry
+	// registers when the program imports it.
+	Telemetry func(TelemetryOptions) (Telemetry, error)
 
 	// Inbox, if set, is called once with what the inbox will be made of, to add what
 	// needs code: hooks, a codec, a classifier, a key function.

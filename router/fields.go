@@ -29,7 +29,7 @@ var fields = append([]field{
 	{path: "broker", about: "Where messages come from."},
 	{
 		path: "broker.url", example: "memory://",
-		about:   "The broker. The program must import its adapter, such as brokers/memory or brokers/kafka, whose documentation lists the parameters. Passwords belong into the environment.",
+		about:   "The broker. The program must import its adapter, one of brokers/memory, brokers/kafka, brokers/amqp and brokers/sqs, whose documentation lists the parameters. Passwords belong into the environment.",
 		missing: "write the URL of the broker, such as memory:// or kafka://host:9092", check: urlOf("brokers", "memory:// or kafka://host:9092"),
 	},
 	{
@@ -48,7 +48,7 @@ var fields = append([]field{
 	{path: "store", about: "Where effects are counted once, and failed messages kept: the database of the handlers."},
 	{
 		path: "store.url", example: "sqlite://my-service.db",
-		about:   "The store. The program must import its adapter, stores/postgres or stores/sqlite. A pool needs a connection for each message in flight and one more, such as postgres://app@db/app?pool_max_conns=20.",
+		about:   "The store. The program must import its adapter, one of stores/postgres, stores/postgres/sqldb, stores/mysql and stores/sqlite. A pool needs a connection for each message in flight and one more, such as postgres://app@db/app?pool_max_conns=20.",
 		missing: "write the URL of the store, such as sqlite://file.db or postgres://user@host/database", check: urlOf("stores", "sqlite://file.db or postgres://user@host/database"),
 	},
 	{
@@ -148,6 +148,19 @@ var fields = append([]field{
 	{path: "log", about: "The log, on the standard error."},
 	{path: "log.level", initial: "info", check: oneOf("debug", "info", "warn", "error"), about: "debug, info, warn or error."},
 	{path: "log.format", initial: "text", check: oneOf("text", "json"), about: "text or json."},
+
+	{path: "telemetry", about: "Spans and metrics, by OpenTelemetry. The program must import router/telemetry; docs/tracing.md tells more."},
+	{path: "telemetry.on", initial: "false", about: "Make them. Spans go where the program's tracer provider sends them, metrics where its meter provider does, and to /metrics."},
+	{
+		path: "telemetry.relation", initial: "parent", check: oneOf("parent", "link"),
+		about: "How a delivery's span stands to that of the message: parent, so that one trace shows its whole way, or link, so that each delivery begins a trace.",
+	},
+
+	{path: "http", about: "Questions about the service itself: /livez, /readyz, and with telemetry /metrics."},
+	{
+		path: "http.listen", example: "127.0.0.1:9464", check: hostPort,
+		about: "Where it answers. Nobody is asked who they are: keep it on a loopback or an internal address. Default: nowhere.",
+	},
 }...)...)
 
 // handlerRetry are the fields of retry for one handler.

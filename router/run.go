@@ -91,6 +91,9 @@ func (s *Service) start(ctx context.Context) ([]part, error) {
 		return nil, err
 	}
 	s.advise()
+	if err := s.listen(); err != nil {
+		return nil, err
+	}
 	if err := s.prepareStore(ctx); err != nil {
 		return nil, err
 	}
@@ -228,6 +231,7 @@ func (s *Service) run(ctx context.Context, parts []part) error {
 		s.log.Error("millpond: the service stops, because a part of it has ended", slog.String("error", failure.Error()))
 	}
 
+	s.stopping.Store(true)
 	begun := time.Now()
 	drained := s.config.DrainTimeout
 	cut := time.AfterFunc(drained-min(rollbackTime, drained/5), func() {

@@ -9,6 +9,7 @@ import (
 	"os"
 	"slices"
 	"sync"
+	"sync/atomic"
 
 	"github.com/ThreeDotsLabs/watermill"
 	"github.com/ThreeDotsLabs/watermill/message"
@@ -35,6 +36,9 @@ type Service struct {
 	middlewares []message.HandlerMiddleware
 	mistakes    []error // of calls before Run
 	drain       *drain
+	telemetry   Telemetry
+	http        *httpServer
+	stopping    atomic.Bool // the intake has ended, or is about to
 
 	mu      sync.Mutex
 	started bool
@@ -87,8 +91,14 @@ func New(ctx context.Context, c Config) (*Service, error) {
 	if err := errors.Join(s.openBroker(ctx), s.openStore(ctx)); err != nil {
 		return nil, errors.Join(err, s.Close())
 	}
+	if err := s.openTelemetry(); err != nil {
+		return nil, errors.Join(err, s.Close())
+	}
 	in := c.inboxConfig(s.publisher)
 	in.Logger = s.log
+	if s.telemetry.Hook != nil {
+		in.Hooks = append(in.Hooks, s.telemetry.Hook)
+	}
 	if c.Program.Inbox != nil {
 		c.Program.Inbox(&in)
 	}
@@ -204,7 +214,7 @@ func (s *Service) Close() error {
 	for _, c := range []struct {
 		what   string
 		closer io.Closer
-	}{{"publisher", s.publisher}, {"broker", s.broker}, {"store", s.store}} {
+	}{{"listener", s.http.closer()}, {"publisher", s.publisher}, {"broker", s.broker}, {"telemetry", s.telemetry.Closer}, {"store", s.store}} {
 		if c.closer == nil {
 			continue
 		}

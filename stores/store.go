@@ -204,14 +204,6 @@ type Capabilities struct {
 	Pool Pool
 }
 
-// Pool bounds how many transactions a store has open at a time. A claim beyond it waits
-// for a connection.
-type Pool struct {
-	Max     int    // 0: no bound
-	Setting string // what sets it, such as "pool_max_conns"
-	Raise   string // what to write into the URL for another, such as "pool_max_conns=%d among its parameters"
-}
-
 // Store is everything an adapter of this module offers.
 type Store interface {
 	Inbox

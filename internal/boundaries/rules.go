@@ -69,6 +69,7 @@ var rules = []Rule{
 	{
 		Name:     "middleware",
 		Packages: []string{"./middleware/..."},
+		Except:   []string{"./middleware/telemetry"},
 		Allow: slices.Concat(storeContract, brokerContract, []string{
 			"./middleware/...",
 			"github.com/ThreeDotsLabs/watermill/...",
@@ -77,6 +78,23 @@ var rules = []Rule{
 			"golang.org/x/sync/singleflight",
 		}),
 	},
+	{
+		Name:     "telemetry",
+		Packages: []string{"./middleware/telemetry"},
+		Allow: slices.Concat(storeContract, brokerContract, []string{
+			"./middleware/...",
+			"github.com/ThreeDotsLabs/watermill/...",
+			"github.com/cenkalti/backoff/v5",
+			"golang.org/x/sync/errgroup",
+			"golang.org/x/sync/singleflight",
+			"go.opentelemetry.io/otel/...",
+			"github.com/cespare/xxhash/...",
+			"github.com/go-logr/...",
+			"go.opentelemetry.io/auto/sdk/...",
+		}),
+		Deny: []string{"go.opentelemetry.io/otel/sdk/...", "go.opentelemetry.io/otel/exporters/..."},
+	},
+	{Name: "telemetry of services", Packages: []string{"./router/telemetry"}, Deny: drivers},
 	{
 		Name:     "router",
 		Packages: []string{"./router"},

@@ -1,0 +1,179 @@
+package telemetry
+
+import (
+	"context"
+	"time"
+
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/metric"
+	"go.opentelemetry.io/otel/semconv/v1.43.0/messagingconv"
+
+	"github.com/millpond-go/millpond/middleware"
+	"github.com/millpond-go/millpond/stores"
+)
+
+// buckets are those that the conventions advise for durations of messaging.
+var buckets = []float64{0.005, 0.01, 0.025, 0.05, 0.075, 0.1, 0.25, 0.5, 0.75, 1, 2.5, 5, 7.5, 10}
+
+// fine are for what a database does in one trip.
+var fine = []float64{0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10}
+
+// labels are the attributes of a measurement, in the form that costs nothing to hand over.
+type labels struct {
+	add    []metric.AddOption
+	record []metric.RecordOption
+}
+
+func newLabels(attrs ...attribute.KeyValue) *labels {
+	option := metric.WithAttributeSet(attribute.NewSet(attrs...))
+	return &labels{[]metric.AddOption{option}, []metric.RecordOption{option}}
+}
+
+func count(ctx context.Context, c metric.Int64Counter, l *labels) {
+	if c.Enabled(ctx) {
+		c.Add(ctx, 1, l.add...)
+	}
+}
+
+func took(ctx context.Context, h metric.Float64Histogram, d time.Duration, l *labels) {
+	if h.Enabled(ctx) {
+		h.Record(ctx, d.Seconds(), l.record...)
+	}
+}
+
+// instruments are all metrics.
+type instruments struct {
+	process   metric.Float64Histogram // messaging.process.duration
+	consumed  metric.Int64Counter     // messaging.client.consumed.messages
+	sent      metric.Int64Counter     // messaging.client.sent.messages
+	operation metric.Float64Histogram // messaging.client.operation.duration
+
+	deliveries   metric.Int64Counter
+	redeliveries metric.Int64Counter
+	cacheHits    metric.Int64Counter
+	skipped      metric.Int64Counter
+	pauses       metric.Int64Counter
+	claim        metric.Float64Histogram
+	handler      metric.Float64Histogram
+	transaction  metric.Float64Histogram
+	held         metric.Float64Histogram
+
+	inFlight  metric.Int64ObservableUpDownCounter
+	oldest    metric.Float64ObservableGauge
+	usage     metric.Int64ObservableUpDownCounter
+	waits     metric.Int64ObservableCounter
+	waited    metric.Float64ObservableCounter
+	usedState [2]metric.MeasurementOption
+}
+
+// maker collects the errors of making instruments.
+type maker struct {
+	metric.Meter
+	err error
+}
+
+func made[T any](m *maker, instrument T, err error) T {
+	if err != nil && m.err == nil {
+		m.err = err
+	}
+	return instrument
+}
+
+func (m *maker) counter(name, unit, about string) metric.Int64Counter {
+	c, err := m.Int64Counter(name, metric.WithUnit(unit), metric.WithDescription(about))
+	return made(m, c, err)
+}
+
+func (m *maker) seconds(name, about string, buckets []float64) metric.Float64Histogram {
+	h, err := m.Float64Histogram(name, metric.WithUnit("s"), metric.WithDescription(about), metric.WithExplicitBucketBoundaries(buckets...))
+	return made(m, h, err)
+}
+
+func newInstruments(meter metric.Meter) (*instruments, error) {
+	m := &maker{Meter: meter}
+	process, consumed, sent, operation := messagingconv.ProcessDuration{}, messagingconv.ClientConsumedMessages{}, messagingconv.ClientSentMessages{}, messagingconv.ClientOperationDuration{}
+	i := &instruments{
+		process:   m.seconds(process.Name(), process.Description(), buckets),
+		consumed:  m.counter(consumed.Name(), consumed.Unit(), consumed.Description()),
+		sent:      m.counter(sent.Name(), sent.Unit(), sent.Description()),
+		operation: m.seconds(operation.Name(), operation.Description(), buckets),
+
+		deliveries:   m.counter("millpond.deliveries", "{delivery}", "Deliveries that have ended, by how."),
+		redeliveries: m.counter("millpond.redeliveries", "{delivery}", "Deliveries that are perhaps not the first of their message."),
+		cacheHits:    m.counter("millpond.cache.hits", "{delivery}", "Duplicates that were known without asking the store."),
+		skipped:      m.counter("millpond.retries.skipped", "{message}", "Due messages that the retry worker did not run, by why."),
+		pauses:       m.counter("millpond.intake.pauses", "{pause}", "How often the intake has paused because the store could not be asked."),
+		claim:        m.seconds("millpond.claim.duration", "How long the store took for the answer to a claim, the wait for a connection included.", fine),
+		handler:      m.seconds("millpond.handler.duration", "How long a run of the handler took.", buckets),
+		transaction:  m.seconds("millpond.transaction.duration", "How long a claiming transaction was open, its commit included.", buckets),
+		held:         m.seconds("millpond.held.duration", "How long deliveries were held that could not be decided at once.", buckets),
+	}
+	var err error
+	i.inFlight, err = meter.Int64ObservableUpDownCounter("millpond.deliveries.in_flight", metric.WithUnit("{delivery}"),
+		metric.WithDescription("Deliveries that the inbox has not let go of."))
+	made(m, i.inFlight, err)
+	i.oldest, err = meter.Float64ObservableGauge("millpond.deliveries.oldest.age", metric.WithUnit("s"),
+		metric.WithDescription("Age of the oldest of them."))
+	made(m, i.oldest, err)
+	i.usage, err = meter.Int64ObservableUpDownCounter("millpond.store.connections", metric.WithUnit("{connection}"),
+		metric.WithDescription("Connections of the store, by state."))
+	made(m, i.usage, err)
+	i.waits, err = meter.Int64ObservableCounter("millpond.store.connection.waits", metric.WithUnit("{wait}"),
+		metric.WithDescription("How often somebody had to wait for a connection of the store."))
+	made(m, i.waits, err)
+	i.waited, err = meter.Float64ObservableCounter("millpond.store.connection.wait_time", metric.WithUnit("s"),
+		metric.WithDescription("How long all of them have waited."))
+	made(m, i.waited, err)
+	for n, state := range []string{"used", "idle"} {
+		i.usedState[n] = metric.WithAttributeSet(attribute.NewSet(keyState.String(state)))
+	}
+	return i, m.err
+}
+
+// observed are the instruments that are asked.
+func (i *instruments) observed(withStore bool) []metric.Observable {
+	all := []metric.Observable{i.inFlight, i.oldest}
+	if withStore {
+		all = append(all, i.usage, i.waits, i.waited)
+	}
+	return all
+}
+
+func (i *instruments) observe(o metric.Observer, f *inFlight, store stores.PoolReporter) {
+	n, age := f.state()
+	o.ObserveInt64(i.inFlight, n)
+	o.ObserveFloat64(i.oldest, age.Seconds())
+	if store == nil {
+		return
+	}
+	use := store.PoolUse()
+	o.ObserveInt64(i.usage, int64(use.InUse), i.usedState[0])
+	o.ObserveInt64(i.usage, int64(use.Idle), i.usedState[1])
+	o.ObserveInt64(i.waits, use.Waits)
+	o.ObserveFloat64(i.waited, use.Waited.Seconds())
+}
+
+// ended counts a delivery.
+func (i *instruments) ended(ctx context.Context, end *middleware.DeliveryEnd, c *consumer, how *labels) {
+	count(ctx, i.deliveries, how)
+	count(ctx, i.consumed, c.labels)
+	took(ctx, i.process, end.Took, how)
+	if end.Cached {
+		count(ctx, i.cacheHits, c.labels)
+	}
+	if end.Held > 0 {
+		took(ctx, i.held, end.Held, how)
+	}
+}
+
+// IntakePaused implements middleware.IntakeHook.
+func (t *Telemetry) IntakePaused(error) { t.metrics.pauses.Add(context.Background(), 1) }
+
+// IntakeResumed implements middleware.IntakeHook.
+func (t *Telemetry) IntakeResumed(time.Duration) {}
+
+// RetrySkipped implements middleware.RetrySkipHook.
+func (t *Telemetry) RetrySkipped(c stores.Consumer, reason middleware.SkipReason, n int) {
+	t.metrics.skipped.Add(context.Background(), int64(n), metric.WithAttributes(
+		keyConsumer.String(cut(c.Service+"/"+c.Handler)), keySkip.String(string(reason))))
+}

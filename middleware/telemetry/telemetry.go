@@ -1,0 +1,129 @@
+package telemetry
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+
+	"go.opentelemetry.io/otel"
+	"go.opentelemetry.io/otel/metric"
+	"go.opentelemetry.io/otel/propagation"
+	"go.opentelemetry.io/otel/trace"
+
+	"github.com/millpond-go/millpond/middleware"
+	"github.com/millpond-go/millpond/stores"
+)
+
+// Relation is how the span of a delivery stands to the one in which its message was made.
+type Relation int
+
+const (
+	// Parent makes the message's span the parent, so that one trace shows the way of a
+	// message from its producer to the effects. The default: a handler gets one message
+	// at a time, which is the case in which the convention allows it.
+	Parent Relation = iota
+	// Link begins a trace with each delivery and links it to the message's, which is what
+	// the convention does unless told otherwise: traces stay small where one message
+	// makes thousands.
+	Link
+)
+
+// Config configures [New]. The zero value uses OpenTelemetry's global providers and
+// propagator, as they are when New is called or set later.
+type Config struct {
+	TracerProvider trace.TracerProvider
+	MeterProvider  metric.MeterProvider
+	// Propagator reads and writes the metadata of messages. OpenTelemetry's global one
+	// does nothing until it is set.
+	Propagator propagation.TextMapPropagator
+
+	// System is the broker, as brokers.Capabilities.System names it. Empty: spans and
+	// metrics do not say it.
+	System string
+
+	Relation Relation
+
+	// DestinationTemplate names the kind of a topic, such as "orders.{tenant}" for
+	// "orders.7", so that spans have names that are few. nil: a topic is its own kind,
+	// and metrics do not say it. It must be safe for concurrent use.
+	DestinationTemplate func(topic string) string
+
+	// Store, if not nil, is asked for the use of its connections.
+	Store stores.PoolReporter
+}
+
+// Telemetry is a hook of the inbox that makes spans and metrics of deliveries, and
+// decorates publishers. It is safe for concurrent use.
+type Telemetry struct {
+	config     Config
+	tracer     trace.Tracer
+	propagator propagation.TextMapPropagator
+	metrics    *instruments
+	inFlight   inFlight
+
+	mu        sync.RWMutex
+	consumers map[consumerKey]*consumer
+
+	unregister func() error
+}
+
+var (
+	_ middleware.DeliveryStartHook = (*Telemetry)(nil)
+	_ middleware.TraceParentHook   = (*Telemetry)(nil)
+	_ middleware.DeliveryEndHook   = (*Telemetry)(nil)
+	_ middleware.ClaimStartHook    = (*Telemetry)(nil)
+	_ middleware.ClaimEndHook      = (*Telemetry)(nil)
+	_ middleware.HandlerEndHook    = (*Telemetry)(nil)
+	_ middleware.CommitStartHook   = (*Telemetry)(nil)
+	_ middleware.CommitEndHook     = (*Telemetry)(nil)
+	_ middleware.IntakeHook        = (*Telemetry)(nil)
+	_ middleware.RetrySkipHook     = (*Telemetry)(nil)
+)
+
+// New returns a hook for InboxConfig.Hooks. The error is of the meter provider, which may
+// refuse an instrument.
+func New(c Config) (*Telemetry, error) {
+	if c.Relation != Parent && c.Relation != Link {
+		return nil, fmt.Errorf("telemetry: Config.Relation is %d: use Parent or Link", c.Relation)
+	}
+	t := &Telemetry{config: c, propagator: c.Propagator, consumers: make(map[consumerKey]*consumer)}
+	tracers, meters := c.TracerProvider, c.MeterProvider
+	if tracers == nil {
+		tracers = otel.GetTracerProvider()
+	}
+	if meters == nil {
+		meters = otel.GetMeterProvider()
+	}
+	if t.propagator == nil {
+		t.propagator = otel.GetTextMapPropagator()
+	}
+	t.tracer = tracers.Tracer(scope, trace.WithSchemaURL(schemaURL))
+	meter := meters.Meter(scope, metric.WithSchemaURL(schemaURL))
+	var err error
+	if t.metrics, err = newInstruments(meter); err != nil {
+		return nil, fmt.Errorf("telemetry: %w", err)
+	}
+	observed, err := meter.RegisterCallback(t.observe, t.metrics.observed(c.Store != nil)...)
+	if err != nil {
+		return nil, fmt.Errorf("telemetry: %w", err)
+	}
+	t.unregister = observed.Unregister
+	return t, nil
+}
+
+// Close ends what is observed from outside of deliveries: their number, the age of the
+// oldest and the store's connections. Providers stay the caller's.
+func (t *Telemetry) Close() error {
+	if err := t.unregister(); err != nil {
+		return fmt.Errorf("telemetry: %w", err)
+	}
+	return nil
+}
+
+var errStoppedEarly = errors.New("the delivery ended in the middle of it")
+
+func (t *Telemetry) observe(_ context.Context, o metric.Observer) error {
+	t.metrics.observe(o, &t.inFlight, t.config.Store)
+	return nil
+}

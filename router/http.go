@@ -1,0 +1,129 @@
+package router
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"time"
+
+	"github.com/millpond-go/millpond/brokers"
+)
+
+// httpServer answers questions about a service.
+type httpServer struct {
+	server   *http.Server
+	listener net.Listener
+	done     chan struct{}
+}
+
+// readyTimeout bounds the questions of one /readyz.
+const readyTimeout = 3 * time.Second
+
+// listen begins to answer, if it is configured.
+func (s *Service) listen() error {
+	address := s.config.HTTP.Listen
+	if address == "" {
+		return nil
+	}
+	listener, err := net.Listen("tcp", address)
+	if err != nil {
+		return fmt.Errorf("router: http.listen %s: %w", address, err)
+	}
+	h := &httpServer{
+		server: &http.Server{
+			Handler: s.handler(), ReadHeaderTimeout: readyTimeout, ReadTimeout: readyTimeout,
+			WriteTimeout: 10 * readyTimeout, ErrorLog: slog.NewLogLogger(s.log.Handler(), slog.LevelDebug),
+		},
+		listener: listener,
+		done:     make(chan struct{}),
+	}
+	s.mu.Lock()
+	s.http = h
+	s.mu.Unlock()
+	go func() {
+		defer close(h.done)
+		_ = h.server.Serve(listener) // returns when it is closed
+	}()
+	s.log.Info("millpond: questions about the service are answered", slog.String("address", listener.Addr().String()))
+	return nil
+}
+
+// HTTPAddr returns where the service answers, once Run has begun; nil without
+// http.listen. With port 0 it tells the port.
+func (s *Service) HTTPAddr() net.Addr {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.http == nil {
+		return nil
+	}
+	return s.http.listener.Addr()
+}
+
+func (h *httpServer) closer() io.Closer {
+	if h == nil {
+		return nil
+	}
+	return h
+}
+
+// Close implements io.Closer.
+func (h *httpServer) Close() error {
+	err := h.server.Close()
+	<-h.done
+	return err
+}
+
+func (s *Service) handler() http.Handler {
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /livez", func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "ok\n") })
+	mux.HandleFunc("GET /readyz", s.readyz)
+	if s.telemetry.Metrics != nil {
+		mux.Handle("GET /metrics", s.telemetry.Metrics)
+	}
+	return mux
+}
+
+// readyz says line by line what the service needs, and 503 if it lacks something.
+func (s *Service) readyz(w http.ResponseWriter, r *http.Request) {
+	ctx, cancel := context.WithTimeout(r.Context(), readyTimeout)
+	defer cancel()
+	status, text := http.StatusOK, ""
+	say := func(what string, err error) {
+		if err == nil {
+			text += what + ": ok\n"
+			return
+		}
+		status = http.StatusServiceUnavailable
+		text += what + ": " + err.Error() + "\n"
+	}
+	say("handlers", s.handlersReady())
+	say("store", withoutSecrets(s.store.Validate(ctx), s.config.Store.URL))
+	if pinger, ok := s.broker.(brokers.Pinger); ok {
+		say("broker", withoutSecrets(pinger.Ping(ctx), s.config.Broker.URL))
+	}
+	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+	w.Header().Set("X-Content-Type-Options", "nosniff")
+	w.WriteHeader(status)
+	_, _ = io.WriteString(w, text)
+}
+
+var (
+	errNotYet   = errors.New("not yet")
+	errStopping = errors.New("the service stops")
+)
+
+func (s *Service) handlersReady() error {
+	if s.stopping.Load() {
+		return errStopping
+	}
+	select {
+	case <-s.watermill.Running():
+		return nil
+	default:
+		return errNotYet
+	}
+}

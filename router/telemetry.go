@@ -1,0 +1,84 @@
+package router
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"sync"
+
+	"github.com/ThreeDotsLabs/watermill/message"
+
+	"github.com/millpond-go/millpond/middleware"
+	"github.com/millpond-go/millpond/stores"
+)
+
+// Telemetry is what makes spans and metrics of a service. All of it is optional.
+type Telemetry struct {
+	Hook      middleware.Hook                           // of the inbox
+	Publisher func(message.Publisher) message.Publisher // decorates the service's publisher
+	Log       func(slog.Handler) slog.Handler           // decorates its log
+	Metrics   http.Handler                              // answers /metrics
+	io.Closer                                           // closed after the last message
+}
+
+// TelemetryOptions is what a service tells about itself.
+type TelemetryOptions struct {
+	Service string
+	System  string // of the broker, as its capabilities name it
+	Link    bool   // telemetry.relation is link
+	Listens bool   // http.listen is set, so /metrics can be asked
+
+	Store stores.PoolReporter // nil if the store does not know
+}
+
+var registered struct {
+	mu   sync.Mutex
+	make func(TelemetryOptions) (Telemetry, error)
+}
+
+// RegisterTelemetry says what makes telemetry for services that want it. Package
+// router/telemetry calls it when it is imported; a second call panics.
+func RegisterTelemetry(make func(TelemetryOptions) (Telemetry, error)) {
+	registered.mu.Lock()
+	defer registered.mu.Unlock()
+	if registered.make != nil {
+		panic("router: RegisterTelemetry was called twice")
+	}
+	registered.make = make
+}
+
+// openTelemetry makes what the configuration asks for.
+func (s *Service) openTelemetry() error {
+	if !s.config.Telemetry.On {
+		return nil
+	}
+	make := s.config.Program.Telemetry
+	if make == nil {
+		registered.mu.Lock()
+		make = registered.make
+		registered.mu.Unlock()
+	}
+	if make == nil {
+		return errors.New(`router: telemetry.on is true, and the program has no telemetry: add import _ "` + module + `/router/telemetry"`)
+	}
+	options := TelemetryOptions{
+		Service: s.config.Service,
+		System:  s.broker.Capabilities().System,
+		Link:    s.config.Telemetry.Relation == "link",
+		Listens: s.config.HTTP.Listen != "",
+	}
+	options.Store, _ = s.store.(stores.PoolReporter)
+	var err error
+	if s.telemetry, err = make(options); err != nil {
+		return fmt.Errorf("router: telemetry: %w", err)
+	}
+	if s.telemetry.Publisher != nil {
+		s.publisher = s.telemetry.Publisher(s.publisher)
+	}
+	if s.telemetry.Log != nil {
+		s.log = slog.New(s.telemetry.Log(s.log.Handler()))
+	}
+	return nil
+}

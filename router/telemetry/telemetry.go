@@ -1,0 +1,88 @@
+// Package telemetry gives services of package router spans and metrics, when it is
+// imported and telemetry.on is true:
+//
+//	import _ "github.com/millpond-go/millpond/router/telemetry"
+//
+// Spans go to OpenTelemetry's global tracer provider, which the program sets, with the
+// global propagator, or those of the W3C (trace context and baggage) while none is set.
+//
+// Metrics go to the global meter provider, unless the service listens (http.listen): then
+// they are read at /metrics, in the format of Prometheus, together with those of the Go
+// runtime and of the process. A program that wants both, or its own providers, calls [New]
+// from Config.Program.Telemetry.
+//
+// Package middleware/telemetry says which spans and metrics there are.
+package telemetry
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+	"go.opentelemetry.io/otel"
+	exporter "go.opentelemetry.io/otel/exporters/prometheus"
+	"go.opentelemetry.io/otel/propagation"
+	"go.opentelemetry.io/otel/sdk/metric"
+
+	"github.com/millpond-go/millpond/middleware/telemetry"
+	"github.com/millpond-go/millpond/router"
+)
+
+func init() {
+	router.RegisterTelemetry(func(o router.TelemetryOptions) (router.Telemetry, error) { return New(o, telemetry.Config{}) })
+}
+
+// New makes the telemetry of a service. What c leaves empty is filled as the package says;
+// with a meter provider in c there is no /metrics.
+func New(o router.TelemetryOptions, c telemetry.Config) (router.Telemetry, error) {
+	if c.System == "" {
+		c.System = o.System
+	}
+	if c.Store == nil {
+		c.Store = o.Store
+	}
+	if o.Link {
+		c.Relation = telemetry.Link
+	}
+	if c.Propagator == nil {
+		c.Propagator = otel.GetTextMapPropagator()
+		if len(c.Propagator.Fields()) == 0 { // none is set
+			c.Propagator = propagation.NewCompositeTextMapPropagator(propagation.TraceContext{}, propagation.Baggage{})
+		}
+	}
+	var scraped http.Handler
+	if c.MeterProvider == nil && o.Listens {
+		provider, handler, err := prometheusProvider()
+		if err != nil {
+			return router.Telemetry{}, err
+		}
+		c.MeterProvider, scraped = provider, handler
+	}
+	hook, err := telemetry.New(c)
+	if err != nil {
+		return router.Telemetry{}, err
+	}
+	return router.Telemetry{
+		Hook: hook, Publisher: hook.Publisher, Log: telemetry.LogHandler, Metrics: scraped, Closer: hook,
+	}, nil
+}
+
+// prometheusProvider returns a meter provider and what shows its metrics. The registry is
+// a new one, so that two services of one process do not collide.
+func prometheusProvider() (*metric.MeterProvider, http.Handler, error) {
+	registry := prometheus.NewRegistry()
+	if err := errors.Join(
+		registry.Register(collectors.NewGoCollector()),
+		registry.Register(collectors.NewProcessCollector(collectors.ProcessCollectorOpts{})),
+	); err != nil {
+		return nil, nil, fmt.Errorf("telemetry: %w", err)
+	}
+	reader, err := exporter.New(exporter.WithRegisterer(registry))
+	if err != nil {
+		return nil, nil, fmt.Errorf("telemetry: %w", err)
+	}
+	return metric.NewMeterProvider(metric.WithReader(reader)), promhttp.HandlerFor(registry, promhttp.HandlerOpts{}), nil
+}
