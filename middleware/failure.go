@@ -279,6 +279,9 @@ func errorText(err error) (text string) {
 			text = fmt.Sprintf("a %T whose Error method panicked: %v", err, r)
 		}
 	}()
+	if err == nil {
+		return ""
+	}
 	return err.Error()
 }
 

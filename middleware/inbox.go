@@ -27,6 +27,7 @@ type Inbox struct {
 	config    InboxConfig
 	hooks     hooks
 	log       *slog.Logger
+	logLimit  logLimit
 	policies  map[string]*RetryPolicy // of handlers that have their own
 	consumers *consumers
 	completed *completedCache

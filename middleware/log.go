@@ -32,7 +32,7 @@ func (d *delivery) report() {
 		level = slog.LevelWarn
 	case ResultQuarantined, ResultFailed, ResultPanicked:
 	}
-	if !d.in.log.Enabled(d.ctx, level) {
+	if !d.in.log.Enabled(d.ctx, level) || level > slog.LevelDebug && d.manyAlike() {
 		return
 	}
 	attrs := d.attrs()
@@ -52,6 +52,17 @@ func (d *delivery) report() {
 		attrs = append(attrs, slog.String("error", printableText(d.end.Err)))
 	}
 	d.in.log.LogAttrs(d.ctx, level, "millpond: delivery "+string(d.end.Result), attrs...)
+}
+
+// manyAlike reports whether enough was logged that says the same.
+func (d *delivery) manyAlike() bool {
+	log, consumer, result := d.in.log, d.claim.Key.Consumer, d.end.Result
+	kind := alike{consumer: consumer, result: result, group: stores.ErrorGroup(d.end.Class, errorText(d.end.Err))}
+	return !d.in.logLimit.pass(kind, func(left int) {
+		log.Warn("millpond: more deliveries ended in the same way than are logged",
+			slog.String("consumer", consumer.String()), slog.String("result", string(result)),
+			slog.String("group", kind.group), slog.Int("not_logged", left), slog.Duration("within", alikeWithin))
+	})
 }
 
 // logHold says once for each reason why a delivery waits.
