@@ -20,7 +20,7 @@ import (
 )
 
 // A service on the memory broker and SQLite gets an order twice and reserves it once.
-func Example() {
+func Example_service() {
 	dir, err := os.MkdirTemp("", "millpond-")
 	if err != nil {
 		log.Fatal(err)

@@ -7,18 +7,28 @@ import (
 	"github.com/ThreeDotsLabs/watermill"
 	"github.com/ThreeDotsLabs/watermill-kafka/v3/pkg/kafka"
 	"github.com/ThreeDotsLabs/watermill/message"
+	"github.com/jackc/pgx/v5/pgxpool"
+	"golang.org/x/sync/errgroup"
 
 	"github.com/millpond-go/millpond/brokers"
 	"github.com/millpond-go/millpond/brokers/kafka/official"
 	"github.com/millpond-go/millpond/middleware"
 	"github.com/millpond-go/millpond/middleware/keys"
 	"github.com/millpond-go/millpond/stores"
+	"github.com/millpond-go/millpond/stores/postgres"
 )
 
 // The inbox on a router that has watermill-kafka: subscriber and handlers stay as they
 // are.
 func Example_existingRouter() {
-	addInbox := func(router *message.Router, store stores.Store, handler message.NoPublishHandlerFunc, logger watermill.LoggerAdapter) error {
+	addInbox := func(ctx context.Context, pool *pgxpool.Pool, router *message.Router, handler message.NoPublishHandlerFunc, logger watermill.LoggerAdapter) error {
+		store, err := postgres.New(pool, postgres.Config{})
+		if err != nil {
+			return err
+		}
+		if _, err := store.Migrate(ctx); err != nil { // or: millpond migrate up
+			return err
+		}
 		saramaConfig := kafka.DefaultSaramaSubscriberConfig()
 		saramaConfig.Consumer.Offsets.Initial = sarama.OffsetOldest
 		subscriber, err := kafka.NewSubscriber(kafka.SubscriberConfig{
@@ -36,7 +46,14 @@ func Example_existingRouter() {
 		}
 		router.AddMiddleware(inbox.Middleware)
 		router.AddConsumerHandler("mark-paid", "payments", subscriber, handler)
-		return nil
+		retries, err := middleware.NewRetryWorker(inbox, middleware.RetryWorkerConfig{Handlers: router.Handlers()})
+		if err != nil {
+			return err
+		}
+		var group errgroup.Group
+		group.Go(func() error { return retries.Run(ctx) }) // runs what has failed again
+		group.Go(func() error { return router.Run(ctx) })
+		return group.Wait()
 	}
 	_ = addInbox
 }
