@@ -97,6 +97,17 @@ type ClaimEndHook interface {
 	ClaimEnd(ctx context.Context, v stores.Verdict, err error)
 }
 
+// LookStartHook is called before the store is asked where a suspect message stands, which
+// comes before its claim.
+type LookStartHook interface {
+	LookStart(ctx context.Context, k stores.Key) context.Context
+}
+
+// LookEndHook is called with the store's answer.
+type LookEndHook interface {
+	LookEnd(ctx context.Context, v stores.Verdict, err error)
+}
+
 // HandlerEndHook is called when the handler has returned, before the transaction is
 // ended.
 type HandlerEndHook interface {

@@ -24,7 +24,7 @@ func TestLogLimitCountsWhatItLeavesOut(t *testing.T) {
 		if a, b := send("a", 100), send("b", 3); a != alikeLogged || b != 3 {
 			t.Errorf("%d and %d lines passed", a, b)
 		}
-		time.Sleep(alikeWithin + time.Second)
+		<-time.After(alikeWithin + time.Second)
 		synctest.Wait()
 		if fmt.Sprint(told) != fmt.Sprintf("map[a:[%d]]", 100-alikeLogged) {
 			t.Errorf("told was %v", told)
@@ -32,7 +32,7 @@ func TestLogLimitCountsWhatItLeavesOut(t *testing.T) {
 		if n := send("a", 6); n != alikeLogged {
 			t.Errorf("%d lines passed in the next minute", n)
 		}
-		time.Sleep(alikeWithin + time.Second)
+		<-time.After(alikeWithin + time.Second)
 		synctest.Wait()
 		if len(told["a"]) != 2 || len(l.kinds) != 0 {
 			t.Errorf("told was %v, %d kinds are kept", told, len(l.kinds))
@@ -50,7 +50,7 @@ func TestLogLimitIsBounded(t *testing.T) {
 		if len(l.kinds) > maxAlike+1 {
 			t.Errorf("%d kinds are kept", len(l.kinds))
 		}
-		time.Sleep(alikeWithin + time.Second)
+		<-time.After(alikeWithin + time.Second)
 		synctest.Wait()
 		if want := 9*maxAlike - alikeLogged; left != want {
 			t.Errorf("%d lines were left out and told, want %d", left, want)

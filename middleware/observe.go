@@ -9,6 +9,8 @@ type hooks struct {
 	deliveryEnd   []DeliveryEndHook
 	claimStart    []ClaimStartHook
 	claimEnd      []ClaimEndHook
+	lookStart     []LookStartHook
+	lookEnd       []LookEndHook
 	handlerEnd    []HandlerEndHook
 	commitStart   []CommitStartHook
 	commitEnd     []CommitEndHook
@@ -25,6 +27,8 @@ func newHooks(all []Hook) hooks {
 		add(&h.deliveryEnd, hook)
 		add(&h.claimStart, hook)
 		add(&h.claimEnd, hook)
+		add(&h.lookStart, hook)
+		add(&h.lookEnd, hook)
 		add(&h.handlerEnd, hook)
 		add(&h.commitStart, hook)
 		add(&h.commitEnd, hook)
@@ -43,7 +47,7 @@ func add[H any](list *[]H, hook Hook) {
 
 func isHook(hook Hook) bool {
 	switch hook.(type) {
-	case DeliveryStartHook, TraceParentHook, DeliveryEndHook, ClaimStartHook, ClaimEndHook,
+	case DeliveryStartHook, TraceParentHook, DeliveryEndHook, ClaimStartHook, ClaimEndHook, LookStartHook, LookEndHook,
 		HandlerEndHook, CommitStartHook, CommitEndHook, HoldHook, IntakeHook, RetrySkipHook:
 		return true
 	}

@@ -86,7 +86,14 @@ func (d *delivery) lostStart(f stores.FailureState) bool {
 func (d *delivery) look() (stores.Verdict, error) {
 	ctx, cancel := context.WithTimeout(d.ctx, d.in.config.ClaimTimeout)
 	defer cancel()
-	return d.in.store.Look(ctx, d.claim.Key, d.claim.Fingerprint)
+	for _, hook := range d.in.hooks.lookStart {
+		ctx = hook.LookStart(ctx, d.claim.Key)
+	}
+	v, err := d.in.store.Look(ctx, d.claim.Key, d.claim.Fingerprint)
+	for _, hook := range d.in.hooks.lookEnd {
+		hook.LookEnd(ctx, v, err)
+	}
+	return v, err
 }
 
 // recordStart counts the attempt. If it is the last thing that is heard of it, the

@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	_ "github.com/millpond-go/millpond/brokers/kafka"
+	_ "github.com/millpond-go/millpond/brokers/kafka/official"
 	"github.com/millpond-go/millpond/internal/testenv"
 	"github.com/millpond-go/millpond/router"
 )
@@ -20,9 +21,11 @@ import (
 // onEveryBroker runs a test with each broker's URL. Nothing else differs.
 func onEveryBroker(t *testing.T, test func(t *testing.T, url router.URL)) {
 	t.Run("memory", func(t *testing.T) { test(t, "memory://") })
-	t.Run("kafka", func(t *testing.T) {
-		test(t, router.URL("kafka://"+strings.Join(testenv.Kafka(t), ",")+"/?create_topics=true"))
-	})
+	for name, scheme := range map[string]string{"kafka": "kafka", "kafka through watermill-kafka": "kafka+watermill"} {
+		t.Run(name, func(t *testing.T) {
+			test(t, router.URL(scheme+"://"+strings.Join(testenv.Kafka(t), ",")+"/?create_topics=true"))
+		})
+	}
 }
 
 // file is a service's configuration, as a file has it.

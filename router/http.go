@@ -29,7 +29,7 @@ func (s *Service) listen() error {
 	if address == "" {
 		return nil
 	}
-	listener, err := net.Listen("tcp", address)
+	listener, err := new(net.ListenConfig).Listen(context.Background(), "tcp", address)
 	if err != nil {
 		return fmt.Errorf("router: http.listen %s: %w", address, err)
 	}

@@ -18,5 +18,7 @@ func TestMain(m *testing.M) {
 	}
 	goleak.VerifyTestMain(m,
 		// Watermill's router waits for handlers that it could not start.
-		goleak.IgnoreTopFunction("sync.runtime_SemacquireWaitGroup"))
+		goleak.IgnoreTopFunction("sync.runtime_SemacquireWaitGroup"),
+		// Sarama's metrics start one goroutine for ever.
+		goleak.IgnoreTopFunction("github.com/rcrowley/go-metrics.(*meterArbiter).tick"))
 }

@@ -35,18 +35,18 @@ type TelemetryOptions struct {
 
 var registered struct {
 	mu   sync.Mutex
-	make func(TelemetryOptions) (Telemetry, error)
+	open func(TelemetryOptions) (Telemetry, error)
 }
 
 // RegisterTelemetry says what makes telemetry for services that want it. Package
 // router/telemetry calls it when it is imported; a second call panics.
-func RegisterTelemetry(make func(TelemetryOptions) (Telemetry, error)) {
+func RegisterTelemetry(open func(TelemetryOptions) (Telemetry, error)) {
 	registered.mu.Lock()
 	defer registered.mu.Unlock()
-	if registered.make != nil {
+	if registered.open != nil {
 		panic("router: RegisterTelemetry was called twice")
 	}
-	registered.make = make
+	registered.open = open
 }
 
 // openTelemetry makes what the configuration asks for.
@@ -54,13 +54,13 @@ func (s *Service) openTelemetry() error {
 	if !s.config.Telemetry.On {
 		return nil
 	}
-	make := s.config.Program.Telemetry
-	if make == nil {
+	open := s.config.Program.Telemetry
+	if open == nil {
 		registered.mu.Lock()
-		make = registered.make
+		open = registered.open
 		registered.mu.Unlock()
 	}
-	if make == nil {
+	if open == nil {
 		return errors.New(`router: telemetry.on is true, and the program has no telemetry: add import _ "` + module + `/router/telemetry"`)
 	}
 	options := TelemetryOptions{
@@ -71,7 +71,7 @@ func (s *Service) openTelemetry() error {
 	}
 	options.Store, _ = s.store.(stores.PoolReporter)
 	var err error
-	if s.telemetry, err = make(options); err != nil {
+	if s.telemetry, err = open(options); err != nil {
 		return fmt.Errorf("router: telemetry: %w", err)
 	}
 	if s.telemetry.Publisher != nil {

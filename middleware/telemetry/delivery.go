@@ -3,6 +3,7 @@ package telemetry
 import (
 	"context"
 	"errors"
+	"slices"
 	"time"
 
 	"go.opentelemetry.io/otel/attribute"
@@ -24,11 +25,11 @@ type delivery struct {
 	span     trace.Span
 	begun    time.Time
 
-	claims  int
-	claimed time.Time // when the claim was asked for, while there is no answer
-	opened  time.Time // when the open transaction was
-	claim   trace.Span
-	commit  trace.Span
+	questions int
+	asked     time.Time  // when the store was, while there is no answer
+	question  trace.Span // likewise
+	opened    time.Time  // when the open transaction was
+	commit    trace.Span
 
 	older, younger *delivery
 }
@@ -54,11 +55,11 @@ func (t *Telemetry) DeliveryStart(ctx context.Context, start middleware.Delivery
 	options := d.consumer.start
 	ctx, made := t.parent(ctx, carrier(start.Message.Metadata))
 	if made.IsValid() {
-		options = append(options[:len(options):len(options)], trace.WithLinks(trace.Link{
+		options = append(slices.Clip(options), trace.WithLinks(trace.Link{
 			SpanContext: made, Attributes: []attribute.KeyValue{keyLink.String(linkMessage)},
 		}))
 	}
-	d.Context, d.span = t.tracer.Start(ctx, d.consumer.span, options...)
+	d.Context, d.span = t.tracer.Start(ctx, d.consumer.span, options...) //nolint:spancheck // DeliveryEnd ends it
 	if d.span.IsRecording() {
 		d.span.SetAttributes(t.arrival(&start)...)
 	}
@@ -140,7 +141,7 @@ func (t *Telemetry) DeliveryEnd(ctx context.Context, end middleware.DeliveryEnd)
 		return
 	}
 	t.inFlight.remove(d)
-	t.closeClaim(d, errStoppedEarly, stores.Verdict{})
+	t.answered(d, t.metrics.claim, stores.Verdict{}, errStoppedEarly) // if a hook or the store has panicked
 	t.closeTransaction(d, nil)
 	key := resultKey{result: end.Result, reason: end.Reason, failed: failure(&end), cached: end.Cached, retry: end.Retry}
 	t.metrics.ended(d.Context, &end, d.consumer, t.result(d.consumer, key))
@@ -191,7 +192,7 @@ func (d *delivery) tell(end *middleware.DeliveryEnd, key resultKey) {
 	add(end.Final, keyFinal.Bool(true))
 	add(end.DueIn > 0, keyDueIn.Float64(end.DueIn.Seconds()))
 	add(end.Held > 0, keyHeld.Float64(end.Held.Seconds()))
-	add(d.claims > 1, keyClaims.Int(d.claims))
+	add(d.questions > 1, keyQuestions.Int(d.questions))
 	add(key.failed != "", semconv.ErrorTypeKey.String(key.failed))
 	d.span.SetAttributes(attrs...)
 	if key.failed != "" {

@@ -54,6 +54,7 @@ type instruments struct {
 	skipped      metric.Int64Counter
 	pauses       metric.Int64Counter
 	claim        metric.Float64Histogram
+	look         metric.Float64Histogram
 	handler      metric.Float64Histogram
 	transaction  metric.Float64Histogram
 	held         metric.Float64Histogram
@@ -104,6 +105,7 @@ func newInstruments(meter metric.Meter) (*instruments, error) {
 		skipped:      m.counter("millpond.retries.skipped", "{message}", "Due messages that the retry worker did not run, by why."),
 		pauses:       m.counter("millpond.intake.pauses", "{pause}", "How often the intake has paused because the store could not be asked."),
 		claim:        m.seconds("millpond.claim.duration", "How long the store took for the answer to a claim, the wait for a connection included.", fine),
+		look:         m.seconds("millpond.look.duration", "How long the store took to say where a suspect message stands.", fine),
 		handler:      m.seconds("millpond.handler.duration", "How long a run of the handler took.", buckets),
 		transaction:  m.seconds("millpond.transaction.duration", "How long a claiming transaction was open, its commit included.", buckets),
 		held:         m.seconds("millpond.held.duration", "How long deliveries were held that could not be decided at once.", buckets),

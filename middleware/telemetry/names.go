@@ -27,7 +27,7 @@ const (
 	keyOutcome     = attribute.Key("millpond.outcome")        // stores.Outcome, of a claim
 	keyRuns        = attribute.Key("millpond.runs")           // of the handler, for one delivery
 	keyAttempts    = attribute.Key("millpond.attempts")       // that count as failed
-	keyClaims      = attribute.Key("millpond.claims")         // questions to the store
+	keyQuestions   = attribute.Key("millpond.questions")      // to the store, claims and looks
 	keyHeld        = attribute.Key("millpond.held_seconds")   //
 	keyDueIn       = attribute.Key("millpond.due_in_seconds") // until the next attempt
 	keyFinal       = attribute.Key("millpond.final")          // there is none

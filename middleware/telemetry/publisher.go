@@ -2,6 +2,7 @@ package telemetry
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"github.com/ThreeDotsLabs/watermill/message"
@@ -58,8 +59,10 @@ func (p *publisher) Publish(topic string, messages ...*message.Message) error {
 func (t *Telemetry) sendMany(ctx context.Context, messages []*message.Message, attrs []attribute.KeyValue, kind string) trace.Span {
 	links := make([]trace.Link, 0, len(messages))
 	for _, msg := range messages {
-		of := append(attrs[:len(attrs):len(attrs)], semconv.MessagingOperationTypeCreate, semconv.MessagingOperationName("create"),
-			semconv.MessagingMessageID(cut(msg.UUID)), semconv.MessagingMessageBodySize(len(msg.Payload)))
+		of := slices.Concat(attrs, []attribute.KeyValue{
+			semconv.MessagingOperationTypeCreate, semconv.MessagingOperationName("create"),
+			semconv.MessagingMessageID(cut(msg.UUID)), semconv.MessagingMessageBodySize(len(msg.Payload)),
+		})
 		created, span := t.tracer.Start(msg.Context(), spanName("create", kind), trace.WithSpanKind(trace.SpanKindProducer), trace.WithAttributes(of...))
 		t.inject(created, msg)
 		span.End()
@@ -67,10 +70,12 @@ func (t *Telemetry) sendMany(ctx context.Context, messages []*message.Message, a
 			links = append(links, trace.Link{SpanContext: c})
 		}
 	}
-	of := append(attrs[:len(attrs):len(attrs)], semconv.MessagingOperationTypeSend, semconv.MessagingOperationName("send"),
-		semconv.MessagingBatchMessageCount(len(messages)))
-	_, span := t.tracer.Start(ctx, spanName("send", kind), trace.WithSpanKind(trace.SpanKindClient), trace.WithAttributes(of...), trace.WithLinks(links...))
-	return span
+	of := slices.Concat(attrs, []attribute.KeyValue{
+		semconv.MessagingOperationTypeSend, semconv.MessagingOperationName("send"),
+		semconv.MessagingBatchMessageCount(len(messages)),
+	})
+	_, span := t.tracer.Start(ctx, spanName("send", kind), trace.WithSpanKind(trace.SpanKindClient), trace.WithAttributes(of...), trace.WithLinks(links...)) //nolint:spancheck // Publish ends it
+	return span                                                                                                                                              //nolint:spancheck // likewise
 }
 
 func (t *Telemetry) inject(ctx context.Context, msg *message.Message) {

@@ -74,6 +74,8 @@ var (
 	_ middleware.DeliveryEndHook   = (*Telemetry)(nil)
 	_ middleware.ClaimStartHook    = (*Telemetry)(nil)
 	_ middleware.ClaimEndHook      = (*Telemetry)(nil)
+	_ middleware.LookStartHook     = (*Telemetry)(nil)
+	_ middleware.LookEndHook       = (*Telemetry)(nil)
 	_ middleware.HandlerEndHook    = (*Telemetry)(nil)
 	_ middleware.CommitStartHook   = (*Telemetry)(nil)
 	_ middleware.CommitEndHook     = (*Telemetry)(nil)

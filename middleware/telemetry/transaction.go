@@ -6,31 +6,20 @@ import (
 	"time"
 
 	"go.opentelemetry.io/otel/codes"
+	"go.opentelemetry.io/otel/metric"
 	semconv "go.opentelemetry.io/otel/semconv/v1.43.0"
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/millpond-go/millpond/stores"
 )
 
-// maxClaims is how many claims of one delivery get spans. One that is held asks again and
-// again, for minutes.
-const maxClaims = 10
+// maxQuestions is how many questions of one delivery to the store get spans. One that is
+// held asks again and again, for minutes.
+const maxQuestions = 10
 
 // ClaimStart implements middleware.ClaimStartHook.
 func (t *Telemetry) ClaimStart(ctx context.Context, _ stores.Claim) context.Context {
-	d := deliveryOf(ctx)
-	if d == nil {
-		return ctx
-	}
-	t.closeTransaction(d, nil) // of an attempt before, which was rolled back
-	d.claims++
-	if t.metrics.claim.Enabled(ctx) {
-		d.claimed = time.Now()
-	}
-	if d.span.IsRecording() && d.claims <= maxClaims {
-		ctx, d.claim = t.tracer.Start(ctx, "claim")
-	}
-	return ctx
+	return t.ask(ctx, "claim")
 }
 
 // ClaimEnd implements middleware.ClaimEndHook.
@@ -39,25 +28,53 @@ func (t *Telemetry) ClaimEnd(ctx context.Context, v stores.Verdict, err error) {
 	if d == nil {
 		return
 	}
-	t.closeClaim(d, err, v)
+	t.answered(d, t.metrics.claim, v, err)
 	if err == nil && v.Outcome == stores.Claimed && t.metrics.transaction.Enabled(ctx) {
 		d.opened = time.Now()
 	}
 }
 
-func (t *Telemetry) closeClaim(d *delivery, err error, v stores.Verdict) {
-	if !d.claimed.IsZero() {
-		took(d.Context, t.metrics.claim, time.Since(d.claimed), d.consumer.labels)
-		d.claimed = time.Time{}
+// LookStart implements middleware.LookStartHook.
+func (t *Telemetry) LookStart(ctx context.Context, _ stores.Key) context.Context {
+	return t.ask(ctx, "look")
+}
+
+// LookEnd implements middleware.LookEndHook.
+func (t *Telemetry) LookEnd(ctx context.Context, v stores.Verdict, err error) {
+	if d := deliveryOf(ctx); d != nil {
+		t.answered(d, t.metrics.look, v, err)
 	}
-	if d.claim == nil {
+}
+
+func (t *Telemetry) ask(ctx context.Context, question string) context.Context {
+	d := deliveryOf(ctx)
+	if d == nil {
+		return ctx
+	}
+	t.closeTransaction(d, nil) // of an attempt before, which was rolled back
+	d.questions++
+	if t.metrics.claim.Enabled(ctx) {
+		d.asked = time.Now()
+	}
+	if d.span.IsRecording() && d.questions <= maxQuestions {
+		ctx, d.question = t.tracer.Start(ctx, question) //nolint:spancheck // answered ends it
+	}
+	return ctx
+}
+
+func (t *Telemetry) answered(d *delivery, h metric.Float64Histogram, v stores.Verdict, err error) {
+	if !d.asked.IsZero() {
+		took(d.Context, h, time.Since(d.asked), d.consumer.labels)
+		d.asked = time.Time{}
+	}
+	if d.question == nil {
 		return
 	}
 	if err == nil {
-		d.claim.SetAttributes(keyOutcome.String(v.Outcome.String()))
+		d.question.SetAttributes(keyOutcome.String(v.Outcome.String()))
 	}
-	endSpan(d.claim, err)
-	d.claim = nil
+	endSpan(d.question, err)
+	d.question = nil
 }
 
 // HandlerEnd implements middleware.HandlerEndHook.
@@ -70,7 +87,7 @@ func (t *Telemetry) HandlerEnd(ctx context.Context, run time.Duration, _ error) 
 // CommitStart implements middleware.CommitStartHook.
 func (t *Telemetry) CommitStart(ctx context.Context) context.Context {
 	if d := deliveryOf(ctx); d != nil && d.span.IsRecording() {
-		ctx, d.commit = t.tracer.Start(ctx, "commit")
+		ctx, d.commit = t.tracer.Start(ctx, "commit") //nolint:spancheck // closeTransaction ends it
 	}
 	return ctx
 }
