@@ -58,6 +58,57 @@ func newTrial(t *testing.T, kind string, open func(*testing.T) *database, seed u
 	}
 }
 
+// TestLimitOfDeliveries has brokers that drop a message after three deliveries, and workers
+// that are stopped while they hold a claim, for much longer than the broker waits for
+// them, and then roll back. Whoever gets their messages meanwhile must hold them.
+func TestLimitOfDeliveries(t *testing.T) {
+	for _, kind := range slices.Sorted(maps.Keys(kinds)) {
+		if kind == "kafka" { // which counts none
+			continue
+		}
+		t.Run(kind, func(t *testing.T) {
+			t.Parallel()
+			stopped := kinds[kind].absence + 5*time.Second
+			if soakKills(t) > 0 {
+				stopped = 30 * time.Second
+			}
+			seed := seedOf(t)
+			tr := &trial{
+				setup: setup{Kind: kind, Slow: 30 * time.Millisecond, InFlight: 4, Limit: 3},
+				seed:  seed, database: newPostgres(t),
+				kills: []fleet.Kill{
+					{Kind: fleet.SIGSTOP, Pause: stopped, Point: pointStall, Hit: 1},
+					{Kind: fleet.SIGSTOP, Pause: stopped, Point: pointStarted, Hit: 20},
+				},
+				messages: 150, limit: 2 * time.Minute,
+			}
+			r := tr.run(t)
+			r.must(t)
+			t.Log(r.summary())
+			if n := r.Kills[fleet.SIGSTOP]; n == 0 {
+				t.Error("nobody was stopped")
+			}
+		})
+	}
+}
+
+// TestQuickNacksAreFound gives back what is in flight elsewhere instead of holding it: the
+// broker counts, and drops it.
+func TestQuickNacksAreFound(t *testing.T) {
+	t.Parallel()
+	tr := &trial{
+		setup: setup{Kind: "sqs", Slow: 30 * time.Millisecond, InFlight: 4, Limit: 3, Hasty: true},
+		seed:  seedOf(t), database: newPostgres(t),
+		kills:    []fleet.Kill{{Kind: fleet.SIGSTOP, Pause: 15 * time.Second, Point: pointStarted, Hit: 10}},
+		messages: 60, limit: 40 * time.Second,
+	}
+	r := tr.run(t)
+	t.Log(r.summary())
+	if r.dropped == 0 {
+		t.Error("messages in flight were given back until the broker dropped them, and nobody noticed")
+	}
+}
+
 // TestAckFirstIsFound breaks the rule that an ack never precedes the commit. A harness
 // that does not notice proves nothing about the adapter and the inbox that keep it.
 func TestAckFirstIsFound(t *testing.T) {

@@ -7,7 +7,8 @@ import (
 	"fmt"
 	"net/url"
 	"path/filepath"
-	"strings"
+	"regexp"
+	"slices"
 	"testing"
 	"time"
 
@@ -17,17 +18,19 @@ import (
 	_ "modernc.org/sqlite"             // the driver "sqlite", likewise
 
 	"github.com/millpond-go/millpond/internal/testenv"
+	mysqlserver "github.com/millpond-go/millpond/internal/testenv/mysql"
 	"github.com/millpond-go/millpond/stores"
+	"github.com/millpond-go/millpond/stores/mysql"
 	"github.com/millpond-go/millpond/stores/postgres"
 	"github.com/millpond-go/millpond/stores/sqlite"
 )
 
 // schema is what the service writes to. Nothing in it is unique that could keep an
 // effect from happening twice.
-const schema = `
-CREATE TABLE effect (id text NOT NULL, part integer NOT NULL, run text NOT NULL);
-CREATE TABLE stock (item integer NOT NULL, sold integer NOT NULL);
-`
+var schema = []string{
+	"CREATE TABLE effect (id varchar(100) NOT NULL, part integer NOT NULL, run text NOT NULL)",
+	"CREATE TABLE stock (item integer NOT NULL PRIMARY KEY, sold integer NOT NULL)",
+}
 
 // items is how many rows share the counting.
 const items = 32
@@ -39,7 +42,25 @@ type database struct {
 	admin *sql.DB // for the parent
 }
 
-var databases = map[string]func(*testing.T) *database{"postgres": newPostgres, "sqlite": newSQLite}
+var databases = map[string]func(*testing.T) *database{"postgres": newPostgres, "mariadb": newMariaDB, "sqlite": newSQLite}
+
+func newMariaDB(t *testing.T) *database {
+	t.Helper()
+	databaseURL := testenv.MariaDB(t).NewDatabase(t)
+	store, err := mysql.Open(t.Context(), databaseURL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer store.Close()
+	if _, err := store.Migrate(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	source, err := mysqlserver.ParseURL(databaseURL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return newDatabase(t, "mariadb", databaseURL, "mysql", source.FormatDSN())
+}
 
 func newPostgres(t *testing.T) *database {
 	t.Helper()
@@ -75,7 +96,7 @@ func newDatabase(t *testing.T, name, workerURL, driver, source string) *database
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = admin.Close() })
-	statements := []string{schema}
+	statements := slices.Clone(schema)
 	for item := range items {
 		statements = append(statements, fmt.Sprintf("INSERT INTO stock VALUES (%d, 0)", item))
 	}
@@ -97,14 +118,18 @@ func openStore(ctx context.Context, rawURL string) (stores.Store, func(func(cont
 	if err != nil {
 		return nil, nil, err
 	}
-	if u.Scheme != "sqlite" {
+	switch u.Scheme {
+	case "postgres", "postgresql":
 		store, err := postgres.Open(ctx, rawURL)
 		return store, postgresHandler, err
+	case "mysql":
+		store, err := mysql.Open(ctx, rawURL)
+		return store, sqlHandler(mysql.Handler), err
 	}
 	for { // a stopped process may keep the file locked
 		store, err := sqlite.New(ctx, u.Path, sqlite.Config{BusyTimeout: 100 * time.Millisecond})
 		if err == nil || !errors.Is(err, stores.ErrUnavailable) || ctx.Err() != nil {
-			return store, sqliteHandler, err
+			return store, sqlHandler(sqlite.Handler), err
 		}
 	}
 }
@@ -118,14 +143,20 @@ func postgresHandler(f func(context.Context, transaction, *message.Message) erro
 	})
 }
 
-func sqliteHandler(f func(context.Context, transaction, *message.Message) error) message.NoPublishHandlerFunc {
-	return sqlite.Handler(func(ctx context.Context, tx *sql.Tx, msg *message.Message) error {
-		return f(ctx, func(ctx context.Context, query string, args ...any) error {
-			_, err := tx.ExecContext(ctx, strings.ReplaceAll(query, "$", "?"), args...)
-			return err
-		}, msg)
-	})
+// sqlHandler makes handlers with the typed helper of a store on database/sql, whose
+// statements have a ? for each parameter, in their order.
+func sqlHandler(helper func(func(context.Context, *sql.Tx, *message.Message) error) message.NoPublishHandlerFunc) func(func(context.Context, transaction, *message.Message) error) message.NoPublishHandlerFunc {
+	return func(f func(context.Context, transaction, *message.Message) error) message.NoPublishHandlerFunc {
+		return helper(func(ctx context.Context, tx *sql.Tx, msg *message.Message) error {
+			return f(ctx, func(ctx context.Context, query string, args ...any) error {
+				_, err := tx.ExecContext(ctx, numbered.ReplaceAllString(query, "?"), args...)
+				return err
+			}, msg)
+		})
+	}
 }
+
+var numbered = regexp.MustCompile(`\$\d`)
 
 // reserve is for how long a retry worker has a message: less than it would ask for, so
 // that what a killed one had is tried again within the test.

@@ -22,6 +22,7 @@ type audit struct {
 
 	completed, failed int
 	lost, doubled     []string // ids
+	dropped           int64    // messages that the broker has put aside
 	stuck             bool
 	found             []violation
 }
@@ -149,8 +150,12 @@ func (a *audit) message(id string) {
 // left.
 func (a *audit) atRest(t *testing.T, tr *trial) {
 	t.Helper()
-	if left, err := tr.server.left(t.Context()); err != nil || left != 0 {
+	if left, err := tr.server.left(t.Context()); err != nil || left != 0 && !kinds[tr.Kind].returns {
 		a.reportf("", "%d messages are not settled: %v", left, err)
+	}
+	var err error
+	if a.dropped, err = tr.server.dropped(t.Context()); err != nil || a.dropped != 0 {
+		a.reportf("", "the broker has put %d messages aside: %v", a.dropped, err)
 	}
 	if n := tr.connected(t); n > 0 {
 		a.reportf("", "%d consumers have not left", n)

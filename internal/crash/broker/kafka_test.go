@@ -143,6 +143,8 @@ func (c *cluster) left(ctx context.Context) (lag int64, err error) {
 	return lag, nil
 }
 
+func (*cluster) dropped(context.Context) (int64, error) { return 0, nil }
+
 func (c *cluster) connected(ctx context.Context) (int, error) {
 	if c.protocol == kafka.ProtocolConsumer {
 		groups, err := c.admin.DescribeConsumerGroups(ctx, group)

@@ -22,6 +22,9 @@ type kind struct {
 	places func(s setup) []place
 	// absence is after how long a worker that stands still has lost its deliveries.
 	absence time.Duration
+	// returns: a worker that leaves gives back what it holds, so that duplicates may be
+	// left when all have left.
+	returns bool
 }
 
 // server is a broker of the parent's.
@@ -35,6 +38,8 @@ type server interface {
 	// left is how many messages the broker still has for the service, those that it has
 	// handed out included. With an error it is not known.
 	left(ctx context.Context) (int64, error)
+	// dropped is how many messages the broker has put aside for good.
+	dropped(ctx context.Context) (int64, error)
 	// connected is how many consumers have not left.
 	connected(ctx context.Context) (int, error)
 	// describe says what the broker knows about who has what.

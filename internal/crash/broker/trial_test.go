@@ -207,9 +207,14 @@ func (tr *trial) atRest(ctx context.Context) bool {
 	if err != nil || left > 0 {
 		return false
 	}
-	var pending int
+	var pending, settled int
 	err = tr.database.admin.QueryRowContext(ctx, "SELECT count(*) FROM millpond_failure WHERE status = 3 AND placement = 1").Scan(&pending)
-	return err == nil && pending == 0
+	if err != nil || pending > 0 {
+		return false
+	}
+	ids, _ := tr.ledger.count()
+	err = tr.database.admin.QueryRowContext(ctx, "SELECT count(*) FROM millpond_inbox WHERE status IN (2, 4)").Scan(&settled)
+	return err == nil && settled >= ids
 }
 
 // watchTime ends a run that is stuck, with the stacks of all workers in their logs.

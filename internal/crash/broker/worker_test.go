@@ -40,9 +40,11 @@ type setup struct {
 	URL      string // of the store
 	Broker   string // its address
 	Dir      string // for histories
-	AckFirst bool   // the broken rule
+	AckFirst bool   // a broken rule
+	Hasty    bool   // another: what is in flight elsewhere is not held, but given back at once
 
 	Protocol kafka.Protocol
+	Limit    int           // of deliveries, where the broker has one
 	InFlight int           // of a partition, or of a consumer
 	Slow     time.Duration // how long a slow handler works
 }
@@ -143,7 +145,7 @@ func (s *shop) wire(store stores.Store, broker brokers.Broker, handle message.No
 		ClaimTimeout:   2 * time.Second,
 		HandlerTimeout: 15 * time.Second, // longer than a worker is stopped
 		CommitTimeout:  5 * time.Second,
-		Hold:           middleware.HoldConfig{Limit: 20 * time.Second, MinPause: 5 * time.Millisecond, MaxPause: 100 * time.Millisecond},
+		Hold:           s.hold(),
 		Retry:          middleware.RetryPolicy{MaxAttempts: maxAttempts, Backoff: middleware.BackoffConfig{Min: 5 * time.Millisecond, Max: 100 * time.Millisecond}},
 		Hooks:          []middleware.Hook{s.recorder},
 		Logger:         slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelError})),
@@ -176,6 +178,14 @@ func (s *shop) wire(store stores.Store, broker brokers.Broker, handle message.No
 		DrainTimeout: 20 * time.Second,
 	})
 	return router, retries, err
+}
+
+func (s *shop) hold() middleware.HoldConfig {
+	c := middleware.HoldConfig{Limit: 20 * time.Second, MinPause: 5 * time.Millisecond, MaxPause: 100 * time.Millisecond}
+	if s.Hasty {
+		c.Limit = time.Millisecond
+	}
+	return c
 }
 
 // ackFirst breaks the rule that an ack never precedes the commit.
