@@ -13,14 +13,13 @@
 //	… // on a connection that has prepared its statements before
 //	cost := proxy.Stats().Since(before) // cost.RoundTrips == 3, cost.Commits == 1
 //
-// What a reply counts is counted before the reply is passed on, so a client that has
-// its answer finds it in the statistics.
+// A client that sends Flush, waits for the answer and goes on begins another round trip.
+// Commits are replies COMMIT, rollbacks replies ROLLBACK, whatever was asked for.
 //
-// Faults are set at any time: [Proxy.LoseCommitReply], [Proxy.LoseCommitRequest],
-// [Proxy.SetRandomFaults], [Proxy.DelayCommitReply], [Proxy.Freeze], [Proxy.CutAll].
-// They find a COMMIT sent by the simple protocol, as the last statement of several,
-// prepared under whatever name, and inside a pipeline. [Proxy.SetLatency] makes the
-// network longer.
+// Faults are set at any time: LoseCommitReply, LoseCommitRequest, SetRandomFaults,
+// DelayCommitReply, Freeze, CutAll, all of dbproxy.Proxy. They find a COMMIT sent by the
+// simple protocol, as the last statement of several, prepared under whatever name, and
+// inside a pipeline.
 //
 // Both sides are TCP without TLS. Messages are passed on as the bytes that came;
 // package pgproto3 reads the few that matter.

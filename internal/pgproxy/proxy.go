@@ -1,34 +1,28 @@
 package pgproxy
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"net"
 	"net/url"
-	"slices"
-	"sync"
-	"sync/atomic"
-	"time"
 
 	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/millpond-go/millpond/internal/dbproxy"
+)
+
+type (
+	// Stats counts what went through the proxy; it is that of every protocol.
+	Stats = dbproxy.Stats
+	// RandomFaults gives COMMITs their chance of a fault; it is that of every protocol.
+	RandomFaults = dbproxy.RandomFaults
 )
 
 // Proxy forwards connections to one server. Its methods are safe for concurrent use.
 type Proxy struct {
-	upstream string // host:port
-	url      string
-	listener *net.TCPListener
-	faults   faults
-	gate     gate
-	latency  atomic.Int64
-	running  sync.WaitGroup
-	quit     context.Context
-	stop     context.CancelFunc
+	*dbproxy.Proxy
 
-	mu    sync.Mutex
-	conns map[*conn]struct{}
-	past  Stats // of connections that are closed
+	url string
 }
 
 // Start listens on a free port of 127.0.0.1 and forwards to the server of a URL. The
@@ -43,119 +37,20 @@ func Start(serverURL string) (*Proxy, error) {
 	if err != nil || u.Host == "" {
 		return nil, errors.New("pgproxy: the server must be given as a URL with a host")
 	}
-	listener, err := net.ListenTCP("tcp4", &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1)})
+	proxy, err := dbproxy.Start(net.JoinHostPort(config.Host, fmt.Sprint(config.Port)), newSession)
 	if err != nil {
 		return nil, fmt.Errorf("pgproxy: %w", err)
 	}
-	u.Host = listener.Addr().String()
+	u.Host = proxy.Addr()
 	query := u.Query()
 	query.Set("sslmode", "disable")
 	u.RawQuery = query.Encode()
-	p := &Proxy{
-		upstream: net.JoinHostPort(config.Host, fmt.Sprint(config.Port)),
-		url:      u.String(),
-		listener: listener,
-		conns:    make(map[*conn]struct{}),
-	}
-	p.quit, p.stop = context.WithCancel(context.Background())
-	p.running.Go(p.accept)
-	return p, nil
+	return &Proxy{Proxy: proxy, url: u.String()}, nil
 }
-
-// Addr returns the proxy's address, host:port.
-func (p *Proxy) Addr() string { return p.listener.Addr().String() }
 
 // URL returns the URL that was given to Start, leading through the proxy.
 func (p *Proxy) URL() string { return p.url }
 
-// Close cuts all connections and returns when nothing of the proxy runs any more.
-func (p *Proxy) Close() error {
-	p.stop()
-	err := p.listener.Close()
-	p.CutAll()
-	p.running.Wait()
-	if err != nil && !errors.Is(err, net.ErrClosed) {
-		return fmt.Errorf("pgproxy: %w", err)
-	}
-	return nil
-}
-
-// SetLatency delays the client's part of every round trip by d. On Linux it is kept
-// with less than 0.1 ms more, without burning processor time; the proxy's own part
-// comes on top.
-func (p *Proxy) SetLatency(d time.Duration) { p.latency.Store(int64(d)) }
-
-// Stats returns the sum of all connections, present and past.
-func (p *Proxy) Stats() Stats {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	total := p.past
-	for c := range p.conns {
-		total = total.plus(c.snapshot())
-	}
-	return total
-}
-
 // ConnStats returns what was counted on the present connection whose server process
 // is pid (pgconn.PgConn.PID); false if there is none.
-func (p *Proxy) ConnStats(pid uint32) (Stats, bool) {
-	for _, c := range p.live() {
-		if c.pid.Load() == pid {
-			return c.snapshot(), true
-		}
-	}
-	return Stats{}, false
-}
-
-func (p *Proxy) accept() {
-	for {
-		client, err := p.listener.AcceptTCP()
-		if err != nil {
-			return
-		}
-		p.running.Go(func() { p.serve(client) })
-	}
-}
-
-// serve is the life of one connection.
-func (p *Proxy) serve(client *net.TCPConn) {
-	defer client.Close()
-	var dialer net.Dialer
-	server, err := dialer.DialContext(p.quit, "tcp", p.upstream)
-	if err != nil {
-		// The nearest thing to the refused connection that the client would have met.
-		_ = client.SetLinger(0)
-		return
-	}
-	defer server.Close()
-	c := newConn(p, client, server)
-	p.add(c)
-	defer p.remove(c)
-	if p.quit.Err() != nil {
-		return // Close may have missed us
-	}
-	c.run()
-}
-
-func (p *Proxy) add(c *conn) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.conns[c] = struct{}{}
-}
-
-func (p *Proxy) remove(c *conn) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	delete(p.conns, c)
-	p.past = p.past.plus(c.snapshot())
-}
-
-func (p *Proxy) live() []*conn {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	conns := make([]*conn, 0, len(p.conns))
-	for c := range p.conns {
-		conns = append(conns, c)
-	}
-	return slices.Clip(conns)
-}
+func (p *Proxy) ConnStats(pid uint32) (Stats, bool) { return p.Proxy.ConnStats(pid) }

@@ -4,6 +4,8 @@ import (
 	"regexp"
 
 	"github.com/jackc/pgx/v5/pgproto3"
+
+	"github.com/millpond-go/millpond/internal/dbproxy"
 )
 
 // tracker follows the conversation on one connection: which statement an execution
@@ -22,24 +24,7 @@ type tracker struct {
 type request struct {
 	ends   bool // a simple query, a Sync or a function call
 	commit bool
-	fault  fault
-}
-
-// sent is what a message of the client means.
-type sent struct {
-	turn    bool   // it begins a round trip
-	execute bool   // it executes sql
-	sql     string // all statements of a simple query
-	commit  bool   // sql commits
-}
-
-// received is what a message of the server means.
-type received struct {
-	commitReply bool // it answers a COMMIT, whatever it says
-	fault       fault
-	committed   bool
-	rolledBack  bool
-	pid         uint32 // of the backend, if not 0
+	fault  dbproxy.Fault
 }
 
 func newTracker() *tracker {
@@ -52,13 +37,12 @@ var commitText = regexp.MustCompile(
 	`(?i)^\s*(commit|end)(\s+(work|transaction))?(\s+and\s+(no\s+)?chain)?\s*;?\s*$` +
 		`|;\s*commit(\s+(work|transaction))?(\s+and\s+(no\s+)?chain)?\s*;?\s*$`)
 
-// client takes a message of the client. The fault of a commit is asked for by the
-// caller and given to the request with setFault.
-func (t *tracker) client(kind byte, body []byte) (sent, error) {
-	var s sent
+// client takes a message of the client.
+func (t *tracker) client(kind byte, body []byte) (dbproxy.Request, error) {
+	s := dbproxy.Request{Setup: !t.started}
 	if kind != terminateMsg && t.started && t.answered {
 		t.answered = false
-		s.turn = true
+		s.Turn = true
 	}
 	switch kind {
 	case parseMsg:
@@ -78,32 +62,32 @@ func (t *tracker) client(kind byte, body []byte) (sent, error) {
 		if err := m.Decode(body); err != nil {
 			return s, err
 		}
-		s.execute, s.sql = true, t.portals[m.Portal]
+		s.Execute, s.SQL = true, t.portals[m.Portal]
 	case queryMsg:
 		var m pgproto3.Query
 		if err := m.Decode(body); err != nil {
 			return s, err
 		}
-		s.execute, s.sql = true, m.String
+		s.Execute, s.SQL = true, m.String
 	case flushMsg:
 		t.flushed = true
 	}
-	s.commit = s.execute && commitText.MatchString(s.sql)
+	s.Commit = s.Execute && commitText.MatchString(s.SQL)
 	switch kind {
 	case executeMsg:
-		t.queue = append(t.queue, request{commit: s.commit})
+		t.queue = append(t.queue, request{commit: s.Commit})
 	case queryMsg, syncMsg, functionMsg:
-		t.queue = append(t.queue, request{ends: true, commit: s.commit})
+		t.queue = append(t.queue, request{ends: true, commit: s.Commit})
 	}
 	return s, nil
 }
 
-// setFault gives a fault to the request that was sent last.
-func (t *tracker) setFault(f fault) { t.queue[len(t.queue)-1].fault = f }
+// Inject gives a fault to the request that was sent last.
+func (t *tracker) Inject(f dbproxy.Fault) { t.queue[len(t.queue)-1].fault = f }
 
 // server takes a message of the server.
-func (t *tracker) server(kind byte, body []byte) (received, error) {
-	var r received
+func (t *tracker) server(kind byte, body []byte) (dbproxy.Reply, error) {
+	var r dbproxy.Reply
 	switch kind {
 	case noticeMsg, notificationMsg, parameterMsg:
 		return r, nil // may come at any time
@@ -113,16 +97,16 @@ func (t *tracker) server(kind byte, body []byte) (received, error) {
 			return r, err
 		}
 		tag := string(m.CommandTag)
-		r.committed, r.rolledBack = tag == "COMMIT", tag == "ROLLBACK"
-		if head := t.head(); head.commit && (!head.ends || r.committed || r.rolledBack) {
-			r.commitReply, r.fault = true, head.fault
+		r.Committed, r.RolledBack = tag == "COMMIT", tag == "ROLLBACK"
+		if head := t.head(); head.commit && (!head.ends || r.Committed || r.RolledBack) {
+			r.Commit, r.Fault = true, head.fault
 		}
 		t.popExecution()
 	case emptyQueryMsg, portalSuspendedMsg:
 		t.popExecution()
 	case errorMsg:
 		if head := t.head(); head.commit {
-			r.commitReply, r.fault = true, head.fault
+			r.Commit, r.Fault = true, head.fault
 		}
 		// The server skips the rest of the unit; so does ready.
 	case readyMsg:
@@ -133,7 +117,7 @@ func (t *tracker) server(kind byte, body []byte) (received, error) {
 		if err := m.Decode(body); err != nil {
 			return r, err
 		}
-		r.pid = m.ProcessID
+		r.ID = m.ProcessID
 	}
 	if t.flushed && !t.unitSent() {
 		t.flushed, t.answered = false, true

@@ -33,7 +33,7 @@ func (c *conversation) client(messages ...pgproto3.FrontendMessage) {
 		if err != nil {
 			c.t.Fatal(err)
 		}
-		if s.turn {
+		if s.Turn {
 			c.turns++
 		}
 	}
@@ -50,7 +50,7 @@ func (c *conversation) server(messages ...pgproto3.BackendMessage) {
 		if err != nil {
 			c.t.Fatal(err)
 		}
-		if r.commitReply {
+		if r.Commit {
 			c.commits++
 		}
 	}

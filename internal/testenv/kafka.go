@@ -48,6 +48,11 @@ func WithKafkaSettings(settings map[string]string) func(*kafka.Config) {
 	return func(c *kafka.Config) { c.Settings = settings }
 }
 
+// WithKafkaSecured opens further ports, with TLS and SASL; see kafka.Server.Secured.
+func WithKafkaSecured() func(*kafka.Config) {
+	return func(c *kafka.Config) { c.Secured = true }
+}
+
 // PrivateKafka starts a broker of its own for this test, also when
 // MILLPOND_TEST_KAFKA_BROKERS is set, and removes it when the test ends. If the test has
 // failed, the end of the broker's log is shown.

@@ -107,6 +107,13 @@ func PrivateMariaDB(tb testing.TB, options ...func(*mysql.Config)) *PrivateMySQL
 	return privateMySQL(tb, mysql.MariaDB, options)
 }
 
+// PrivateNewMariaDB is [PrivateMariaDB] for the MariaDB of Debian unstable, in which more
+// is as it will be: innodb_snapshot_isolation is on.
+func PrivateNewMariaDB(tb testing.TB, options ...func(*mysql.Config)) *PrivateMySQLServer {
+	tb.Helper()
+	return privateMySQL(tb, mysql.NewMariaDB, options)
+}
+
 // PrivateMySQL is [PrivateMariaDB] for the server of MySQL.
 func PrivateMySQL(tb testing.TB, options ...func(*mysql.Config)) *PrivateMySQLServer {
 	tb.Helper()

@@ -197,32 +197,33 @@ func (s *SQSServer) Client(tb testing.TB) *sqs.Client {
 // QueuePrefix begins the names of all queues that tests make.
 const QueuePrefix = "millpond-test-"
 
-// QueueName returns a name for a queue that does not exist. The queue is deleted when the
-// test ends, if it then exists. suffix ends the name: FIFO queues want ".fifo".
+// QueueName returns a name for a queue that does not exist. When the test ends, all queues
+// are deleted whose names begin with it, such as one for its dead letters. suffix ends the
+// name: FIFO queues want ".fifo".
 func (s *SQSServer) QueueName(tb testing.TB, suffix string) string {
 	tb.Helper()
-	name := QueuePrefix + uuid.NewString() + suffix
+	name := QueuePrefix + uuid.NewString()
 	if s.private {
-		return name
+		return name + suffix
 	}
 	tb.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), cleanupTimeout)
 		defer cancel()
-		if err := s.deleteQueue(ctx, s.Client(tb), name); err != nil {
-			tb.Logf("testenv: the queue %s is left behind: %v", name, err)
+		if err := deleteQueues(ctx, s.Client(tb), name); err != nil {
+			tb.Logf("testenv: queues that begin with %s may be left behind: %v", name, err)
 		}
 	})
-	return name
+	return name + suffix
 }
 
-func (s *SQSServer) deleteQueue(ctx context.Context, client *sqs.Client, name string) error {
-	queue, err := client.GetQueueUrl(ctx, &sqs.GetQueueUrlInput{QueueName: &name})
-	var missing *types.QueueDoesNotExist
-	if errors.As(err, &missing) {
-		return nil
+func deleteQueues(ctx context.Context, client *sqs.Client, prefix string) error {
+	queues, err := client.ListQueues(ctx, &sqs.ListQueuesInput{QueueNamePrefix: &prefix})
+	if err != nil {
+		return err
 	}
-	if err == nil {
-		_, err = client.DeleteQueue(ctx, &sqs.DeleteQueueInput{QueueUrl: queue.QueueUrl})
+	for _, url := range queues.QueueUrls {
+		_, deleteErr := client.DeleteQueue(ctx, &sqs.DeleteQueueInput{QueueUrl: &url})
+		err = errors.Join(err, deleteErr)
 	}
 	return err
 }

@@ -62,8 +62,7 @@ func TestSQSIsSharedAndItsQueuesAreDeleted(t *testing.T) {
 		server.QueueName(t, "") // a queue that never exists leaves nothing to delete
 	})
 	_, err := client.GetQueueUrl(t.Context(), &sqs.GetQueueUrlInput{QueueName: &name})
-	var missing *types.QueueDoesNotExist
-	if !errors.As(err, &missing) {
+	if _, missing := errors.AsType[*types.QueueDoesNotExist](err); !missing {
 		t.Errorf("the queue of a finished test: %v", err)
 	}
 }
@@ -111,8 +110,7 @@ func TestPrivateSQSForgets(t *testing.T) {
 			t.Fatal(err)
 		}
 		_, err := client.GetQueueUrl(t.Context(), &sqs.GetQueueUrlInput{QueueName: &name})
-		var missing *types.QueueDoesNotExist
-		if !errors.As(err, &missing) {
+		if _, missing := errors.AsType[*types.QueueDoesNotExist](err); !missing {
 			t.Fatalf("the queue after an empty start: %v", err)
 		}
 		if err := server.Stop(t.Context()); err != nil {

@@ -15,6 +15,7 @@
 //
 // The parts, for whoever adds another server:
 //   - package host: processes, accounts, directories, ports, installation;
+//   - package unstable: servers of Debian unstable, unpacked beside the system;
 //   - package shared: one server for all packages of a run;
 //   - one package per server, such as postgres, which returns errors and does not
 //     import package testing, so that benchmarks can use it;

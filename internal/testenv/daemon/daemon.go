@@ -143,6 +143,14 @@ func (s *Server) start(ctx context.Context) error {
 
 // launch starts the process, once.
 func (s *Server) launch(ctx context.Context) error {
+	// Whoever has the port would answer for our server while that finds out.
+	listener, err := net.Listen("tcp4", s.Address())
+	if err == nil {
+		err = listener.Close()
+	}
+	if err != nil {
+		return s.errorf("start: %w: %w", errPortTaken, err)
+	}
 	var logged int64
 	if info, err := os.Stat(s.LogFile()); err == nil {
 		logged = info.Size()
@@ -174,11 +182,6 @@ func (s *Server) waitReady(ctx context.Context, process *host.Process) error {
 	defer cancel()
 	for {
 		err := s.ask(ctx)
-		select {
-		case <-process.Done(): // also if another answers at its address
-			return fmt.Errorf("the server ended (%w)", orNil(process.Err()))
-		default:
-		}
 		if err == nil {
 			return nil
 		}

@@ -26,11 +26,12 @@ if [ ! -e $policy ]; then
 	printf '#!/bin/sh\nexit 101\n' >$policy
 	chmod 755 $policy
 fi
-install() { apt-get -qq -o DPkg::Lock::Timeout=120 install -y --no-install-recommends "$@"; }
+install() { apt-get -qq -o DPkg::Lock::Timeout=120 install -y --no-install-recommends --no-remove "$@"; }
 apt-get -qq -o DPkg::Lock::Timeout=120 update
 `
 
-// Apt installs packages of the distribution without starting their services.
+// Apt installs packages of the distribution without starting their services. It fails
+// where that would remove others.
 // prepare is shell text to be run before, in which "install NAME" installs a package;
 // it may be empty. Several processes may call it at once. It returns ErrCannotInstall,
 // or an error with the end of apt's output.

@@ -18,6 +18,9 @@ const BrokersVariable = "MILLPOND_TEST_KAFKA_BROKERS"
 type Config struct {
 	// Settings are properties of server.properties, beside or instead of the defaults.
 	Settings map[string]string
+
+	// Secured opens further ports, with TLS and SASL; see Server.Secured.
+	Secured bool
 }
 
 // DefaultSettings returns the properties that brokers start with. They are small, and
@@ -60,6 +63,9 @@ func (s *Server) properties(config Config) string {
 		"controller.listener.names":      "CONTROLLER",
 		"log.dirs":                       filepath.Join(s.dir.Path, "data"),
 	})
+	if s.secured != nil {
+		s.secured.properties(properties, s.dir.Path)
+	}
 	maps.Copy(properties, config.Settings)
 	var b strings.Builder
 	for _, name := range slices.Sorted(maps.Keys(properties)) {

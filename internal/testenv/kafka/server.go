@@ -47,6 +47,7 @@ type Server struct {
 	java, jars    string
 	dir           *host.Dir
 	port, control int
+	secured       *Secured
 
 	mu      sync.Mutex // serializes changes of state
 	current sync.Mutex // guards process for readers, never held for long
@@ -82,6 +83,9 @@ func (s *Server) create(ctx context.Context, config Config) error {
 		if s.port, err = host.FreePort(); err == nil {
 			s.control, err = host.FreePort()
 		}
+		if err == nil && config.Secured {
+			s.secured, err = secure(s.dir.Path)
+		}
 		if err == nil {
 			err = os.WriteFile(s.file("server.properties"), []byte(s.properties(config)), 0o600)
 		}
@@ -94,8 +98,11 @@ func (s *Server) create(ctx context.Context, config Config) error {
 		if err := os.RemoveAll(s.file("data")); err != nil {
 			return fmt.Errorf("kafka: %w", err)
 		}
-		format := s.command("kafka.tools.StorageTool", "format", "-t", base64.RawURLEncoding.EncodeToString(id[:]), "-c", s.file("server.properties"))
-		if err := host.Run(ctx, format); err != nil {
+		format := []string{"format", "-t", base64.RawURLEncoding.EncodeToString(id[:]), "-c", s.file("server.properties")}
+		if s.secured != nil {
+			format = append(format, s.secured.users()...)
+		}
+		if err := host.Run(ctx, s.command("kafka.tools.StorageTool", format...)); err != nil {
 			return fmt.Errorf("kafka: format the data directory: %w", err)
 		}
 		if err = s.launch(ctx); !errors.Is(err, errPortTaken) || attempt == 5 {

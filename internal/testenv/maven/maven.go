@@ -39,13 +39,12 @@ var pom []byte
 // can be installed, and fetches the jars if this user does not have them. It may be called
 // by several processes at once.
 func (s Server) Install(ctx context.Context) (java, jars string, err error) {
-	if java, err = s.program(ctx, "java", "default-jre-headless"); err != nil {
-		return "", "", err
+	if java, err = s.program(ctx, "java", "default-jre-headless"); err == nil {
+		err = recent(ctx, java)
 	}
-	if err := s.recent(ctx, java); err != nil {
-		return "", "", err
+	if err == nil {
+		jars, err = host.Cached(ctx, s.Name+"-"+s.Version, s.has, s.fetch)
 	}
-	jars, err = host.Cached(ctx, s.Name+"-"+s.Version, s.has, s.fetch)
 	if err != nil {
 		return "", "", fmt.Errorf("%s: %w", s.Name, err)
 	}
@@ -59,29 +58,29 @@ func (s Server) program(ctx context.Context, name, debian string) (string, error
 	}
 	if err := host.Apt(ctx, "", debian); err != nil {
 		if errors.Is(err, host.ErrCannotInstall) {
-			return "", fmt.Errorf("%s: %s is missing: install Java %d or later and Maven (Debian, Ubuntu: sudo apt-get install default-jre-headless maven; macOS: brew install openjdk maven), or %s", s.Name, name, oldest, s.Instead)
+			return "", fmt.Errorf("%s is missing: install Java %d or later and Maven (Debian, Ubuntu: sudo apt-get install default-jre-headless maven; macOS: brew install openjdk maven), or %s", name, oldest, s.Instead)
 		}
-		return "", fmt.Errorf("%s: %w", s.Name, err)
+		return "", err
 	}
 	if path, err = exec.LookPath(name); err != nil {
-		return "", fmt.Errorf("%s: the package %s is installed, but %s is not in PATH", s.Name, debian, name)
+		return "", fmt.Errorf("the package %s is installed, but %s is not in PATH", debian, name)
 	}
 	return path, nil
 }
 
 var javaVersion = regexp.MustCompile(`version "(\d+)`)
 
-func (s Server) recent(ctx context.Context, java string) error {
+func recent(ctx context.Context, java string) error {
 	out, err := exec.CommandContext(ctx, java, "-version").CombinedOutput() // #nosec G204 -- from PATH
 	if err != nil {
-		return fmt.Errorf("%s: java -version: %w", s.Name, err)
+		return fmt.Errorf("java -version: %w", err)
 	}
 	match := javaVersion.FindSubmatch(out)
 	if match == nil {
 		return nil // not in a form that we know; the server will tell
 	}
 	if major, _ := strconv.Atoi(string(match[1])); major < oldest {
-		return fmt.Errorf("%s: java in PATH is version %d: install %d or later", s.Name, major, oldest)
+		return fmt.Errorf("java in PATH is version %d: install %d or later", major, oldest)
 	}
 	return nil
 }

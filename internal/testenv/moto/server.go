@@ -36,34 +36,38 @@ func Install(ctx context.Context) error {
 // installed returns the program that runs Python and the directory of its modules.
 func installed(ctx context.Context) (python, modules string, err error) {
 	if python, err = exec.LookPath("python3"); err != nil {
-		if python, err = install(ctx, "python3"); err != nil {
-			return "", "", err
-		}
+		python, err = install(ctx, "python3")
 	}
-	// Some of the modules are compiled for one version of Python.
-	tag, err := exec.CommandContext(ctx, python, "-c", "import sys; print(sys.implementation.cache_tag)").Output() // #nosec G204 -- from PATH
-	if err != nil {
-		return "", "", fmt.Errorf("moto: ask python3 for its version: %w", err)
+	if err == nil {
+		modules, err = modulesFor(ctx, python)
 	}
-	modules, err = host.Cached(ctx, "moto-"+Version+"-"+strings.TrimSpace(string(tag)), complete, func(ctx context.Context, dir string) error {
-		return fetch(ctx, python, dir)
-	})
 	if err != nil {
 		return "", "", fmt.Errorf("moto: %w", err)
 	}
 	return python, modules, nil
 }
 
+// modulesFor returns the directory of the modules. Some of them are compiled for one
+// version of Python.
+func modulesFor(ctx context.Context, python string) (string, error) {
+	tag, err := exec.CommandContext(ctx, python, "-c", "import sys; print(sys.implementation.cache_tag)").Output() // #nosec G204 -- from PATH
+	if err != nil {
+		return "", fmt.Errorf("ask python3 for its version: %w", err)
+	}
+	name := "moto-" + Version + "-" + strings.TrimSpace(string(tag))
+	return host.Cached(ctx, name, complete, func(ctx context.Context, dir string) error { return fetch(ctx, python, dir) })
+}
+
 func install(ctx context.Context, debian string) (string, error) {
 	if err := host.Apt(ctx, "", debian); err != nil {
 		if errors.Is(err, host.ErrCannotInstall) {
-			return "", errors.New("moto: Python 3.9 or later with pip is missing: install it (Debian, Ubuntu: sudo apt-get install python3 python3-pip; macOS: brew install python)")
+			return "", errors.New("Python 3.9 or later with pip is missing: install it (Debian, Ubuntu: sudo apt-get install python3 python3-pip; macOS: brew install python)")
 		}
-		return "", fmt.Errorf("moto: %w", err)
+		return "", err
 	}
 	python, err := exec.LookPath("python3")
 	if err != nil {
-		return "", fmt.Errorf("moto: the package %s is installed, but python3 is not in PATH", debian)
+		return "", fmt.Errorf("the package %s is installed, but python3 is not in PATH", debian)
 	}
 	return python, nil
 }

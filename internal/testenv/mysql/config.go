@@ -12,9 +12,8 @@ type Config struct {
 	// Product is whose server it is; "" means MariaDB.
 	Product Product
 
-	// Settings are system variables, after and over [DefaultSettings]; an option that
-	// takes no value has "". The port, the addresses and the directories are not
-	// theirs to change.
+	// Settings are system variables, after and over [DefaultSettings]. The port, the
+	// addresses and the directories are not theirs to change.
 	Settings map[string]string
 }
 

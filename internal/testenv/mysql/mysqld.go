@@ -11,22 +11,22 @@ import (
 	"github.com/millpond-go/millpond/internal/testenv/unstable"
 )
 
-// software is MySQL of Debian unstable: no release of Debian has it.
-var software = unstable.Software{
+// newMySQL is MySQL of Debian unstable: no release of Debian has it.
+var newMySQL = unstable.Software{
 	Name:     "mysql",
 	Packages: []string{"mysql-server-core"},
 	Omit:     []string{"perl*", "libperl*", "systemd*"},
 	Program:  "usr/sbin/mysqld",
 }
 
-// findMySQL returns the programs of the MySQL in PATH, or of the one that is unpacked
-// from Debian unstable.
+// findMySQL returns the programs of Debian unstable's MySQL or, where that is not to be
+// had, of the one in PATH.
 func findMySQL(ctx context.Context) (programs, error) {
-	if path, ok := look("mysqld"); ok && isMySQL(ctx, path) {
-		return mysqlPrograms(host.Command{Path: path}, nil), nil
-	}
-	tree, err := software.Unpack(ctx)
+	tree, err := newMySQL.Unpack(ctx)
 	if errors.Is(err, unstable.ErrUnavailable) {
+		if path, ok := look("mysqld"); ok && isMySQL(ctx, path) {
+			return mysqlPrograms(host.Command{Path: path}, nil), nil
+		}
 		return programs{}, fmt.Errorf("mysql: no MySQL server found: install it (Ubuntu: sudo apt-get install mysql-server-core-8.0; macOS: brew install mysql), or set %s, which is enough for all tests that do not kill their server: %w", MySQL.URLVariable(), err)
 	}
 	if err != nil {

@@ -2,8 +2,6 @@ package mysql
 
 import (
 	"context"
-	"errors"
-	"fmt"
 	"os/exec"
 	"path/filepath"
 	"slices"
@@ -14,10 +12,12 @@ import (
 // Product says whose server it is.
 type Product string
 
-// The products that there are.
+// The products that there are. NewMariaDB is the MariaDB of Debian unstable, for what has
+// changed since that of the distribution.
 const (
-	MariaDB Product = "mariadb"
-	MySQL   Product = "mysql"
+	MariaDB    Product = "mariadb"
+	NewMariaDB Product = "newmariadb"
+	MySQL      Product = "mysql"
 )
 
 // URLVariable names the environment variable that gives the shared server of tests
@@ -52,42 +52,13 @@ func Install(ctx context.Context, product Product) error {
 
 // find returns the programs of a product, after installing them if they are missing.
 func find(ctx context.Context, product Product) (programs, error) {
-	if product == MySQL {
+	switch product {
+	case MySQL:
 		return findMySQL(ctx)
+	case NewMariaDB:
+		return unpackMariaDB(ctx)
 	}
 	return findMariaDB(ctx)
-}
-
-func findMariaDB(ctx context.Context) (programs, error) {
-	found, ok := lookMariaDB()
-	if ok {
-		return found, nil
-	}
-	// The core packages have the programs alone: no service, no account, no data.
-	err := host.Apt(ctx, "", "mariadb-server-core", "mariadb-client-core")
-	if errors.Is(err, host.ErrCannotInstall) {
-		return programs{}, fmt.Errorf("mysql: no MariaDB server found: install it (Debian, Ubuntu: sudo apt-get install mariadb-server; macOS: brew install mariadb), or set %s, which is enough for all tests that do not kill their server", MariaDB.URLVariable())
-	}
-	if err != nil {
-		return programs{}, fmt.Errorf("mysql: %w", err)
-	}
-	if found, ok = lookMariaDB(); !ok {
-		return programs{}, errors.New("mysql: the packages mariadb-server-core and mariadb-client-core are installed, but mariadbd, mariadb-install-db and my_print_defaults are neither in PATH nor in /usr/sbin and /usr/bin")
-	}
-	return found, nil
-}
-
-func lookMariaDB() (programs, bool) {
-	server, serverOK := look("mariadbd")
-	script, scriptOK := look("mariadb-install-db")
-	_, readerOK := look("my_print_defaults") // which the script needs, even without defaults
-	initialize := func(dataDir string) host.Command {
-		return with(host.Command{Path: script}, append([]string{
-			"--no-defaults", "--datadir=" + dataDir, "--skip-test-db",
-			"--auth-root-authentication-method=normal", // else root is let in through the socket only
-		}, asRoot()...)...)
-	}
-	return programs{server: host.Command{Path: server}, initialize: initialize}, serverOK && scriptOK && readerOK
 }
 
 // look finds a program in PATH, and where Debian puts those of administrators.

@@ -1,10 +1,14 @@
 package rabbitmq
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
+	"os"
+	"path/filepath"
 	"syscall"
+	"time"
 
 	"github.com/millpond-go/millpond/internal/testenv/host"
 )
@@ -18,11 +22,45 @@ func (s *Server) Stop(ctx context.Context) error {
 	return s.end(ctx, syscall.SIGTERM)
 }
 
-// Kill ends the broker with SIGKILL, and returns when it is gone.
+// Kill ends the broker with SIGKILL, and returns when it is gone. Before that it gives
+// quorum queues that are younger than about a second the time to be written: a broker that
+// is killed earlier comes back with a queue that never finds its leader, whatever it has
+// confirmed.
 func (s *Server) Kill() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if s.running() != nil {
+		s.awaitQueues()
+	}
 	return s.kill()
+}
+
+// awaitQueues waits until every queue's log is listed where the node looks for them after
+// a start. A node that hangs lists none, so there is an end to that.
+func (s *Server) awaitQueues() {
+	const most = 5 * time.Second
+	ticker := time.NewTicker(pollInterval)
+	defer ticker.Stop()
+	for deadline := time.Now().Add(most); time.Now().Before(deadline) && !s.queuesListed(); {
+		<-ticker.C
+	}
+}
+
+func (s *Server) queuesListed() bool {
+	lists, _ := filepath.Glob(s.file("data/*/quorum/*/names.dets"))
+	for _, list := range lists {
+		listed, err := os.ReadFile(list) // #nosec G304 -- the broker's
+		if err != nil {
+			continue
+		}
+		configurations, _ := filepath.Glob(filepath.Join(filepath.Dir(list), "*", "config"))
+		for _, path := range configurations {
+			if !bytes.Contains(listed, []byte(filepath.Base(filepath.Dir(path)))) {
+				return false
+			}
+		}
+	}
+	return true
 }
 
 func (s *Server) kill() error {

@@ -170,7 +170,7 @@ func (s *Server) launch(ctx context.Context) error {
 	if err == nil {
 		return nil
 	}
-	log := host.Tail(s.LogFile(), logged)
+	log := s.complaints(logged)
 	if strings.Contains(log, "eaddrinuse") || strings.Contains(log, "address in use") {
 		err = fmt.Errorf("%w: %w", errPortTaken, err)
 	}
@@ -228,6 +228,26 @@ func (s *Server) waitReady(ctx context.Context, process *host.Process) error {
 		case <-time.After(pollInterval):
 		}
 	}
+}
+
+// complaints returns what the log has from an offset on that explains a failure: its
+// first errors, because Erlang's reports of what they led to come last and are long.
+func (s *Server) complaints(offset int64) string {
+	b, err := os.ReadFile(s.LogFile())
+	if err != nil || offset > int64(len(b)) {
+		return ""
+	}
+	const most = 10
+	var lines []string
+	for line := range strings.Lines(string(b[offset:])) {
+		if strings.Contains(line, " [error] ") && len(lines) < most {
+			lines = append(lines, strings.TrimSpace(line))
+		}
+	}
+	if len(lines) == 0 {
+		return host.Tail(s.LogFile(), offset)
+	}
+	return "\n\t" + strings.Join(lines, "\n\t")
 }
 
 func orNil(err error) error {

@@ -96,8 +96,7 @@ func (a *apt) closure(ctx context.Context, packages, omit []string) ([]string, e
 	cmd.Dir, cmd.Env = c.Dir, c.Env
 	out, err := cmd.Output()
 	if err != nil {
-		var exit *exec.ExitError
-		if errors.As(err, &exit) {
+		if exit, ok := errors.AsType[*exec.ExitError](err); ok {
 			err = fmt.Errorf("%w: %s", err, exit.Stderr)
 		}
 		return nil, fmt.Errorf("resolve %q: %w", packages, err)

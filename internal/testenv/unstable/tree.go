@@ -58,7 +58,7 @@ func (t *Tree) Command(program string, args ...string) (host.Command, error) {
 	if err != nil {
 		return host.Command{}, err
 	}
-	return host.Command{Path: loader, Args: append([]string{"--library-path", libraries, path}, args...)}, nil
+	return host.Command{Path: loader, Args: append([]string{"--argv0", path, "--library-path", libraries, path}, args...)}, nil
 }
 
 // Wrap makes programs of the tree start by their paths, for servers that start others:
@@ -95,7 +95,7 @@ func (t *Tree) wrap(path string) error {
 	if err := os.Rename(path, moved); err != nil {
 		return err
 	}
-	script := fmt.Sprintf("#!/bin/sh\nexec '%s' --library-path '%s' '%s' \"$@\"\n", loader, libraries, moved)
+	script := fmt.Sprintf("#!/bin/sh\nexec '%s' --argv0 \"$0\" --library-path '%s' '%s' \"$@\"\n", loader, libraries, moved)
 	return os.WriteFile(path, []byte(script), 0o755) // #nosec G306 -- a program
 }
 

@@ -158,4 +158,3 @@ func open(link string) (*Tree, error) {
 	}
 	return &Tree{root: root}, nil
 }
-

@@ -1,13 +1,10 @@
-package pgproxy
+package dbproxy
 
 import (
-	"bufio"
 	"net"
 	"sync"
 	"sync/atomic"
 	"time"
-
-	"github.com/jackc/pgx/v5/pgproto3"
 )
 
 // conn is one client's connection and the one to the server that belongs to it.
@@ -16,10 +13,10 @@ type conn struct {
 	client, server net.Conn
 	quit           chan struct{} // closed when the connection is cut
 	once           sync.Once
-	pid            atomic.Uint32
+	id             atomic.Uint32
 
 	mu      sync.Mutex // guards what both directions use
-	tracker *tracker
+	session Session
 	stats   Stats
 }
 
@@ -27,7 +24,7 @@ func newConn(p *Proxy, client, server net.Conn) *conn {
 	return &conn{
 		proxy: p, client: client, server: server,
 		quit:    make(chan struct{}),
-		tracker: newTracker(),
+		session: p.newSession(),
 		stats:   Stats{Statements: make(map[string]int)},
 	}
 }
@@ -64,26 +61,28 @@ func (c *conn) snapshot() Stats {
 
 // forwardRequests forwards from the client to the server.
 func (c *conn) forwardRequests() {
-	r := bufio.NewReaderSize(c.client, bufferBytes)
-	if !c.forwardStartup(r) {
-		return
-	}
+	r := newReader(c.client, c.session.HeaderBytes(), c.session.RequestLength)
 	var out []byte
 	var turn time.Time // when the turn began whose first bytes are in out
 	for {
 		start := len(out)
-		kind, body, extended, err := readMessage(r, out)
+		extended, err := r.message(out)
 		if err != nil {
 			c.write(c.server, out) // the client's last words
 			return
 		}
 		out = extended
 		now := time.Now()
-		newTurn, happens, err := c.request(kind, body)
+		request, happens, err := c.request(out[start:])
 		if err != nil {
 			return
 		}
-		if newTurn && turn.IsZero() {
+		if len(request.Answer) > 0 {
+			out = out[:start]
+			if !c.write(c.client, request.Answer) {
+				return
+			}
+		} else if (request.Turn || request.Setup) && turn.IsZero() {
 			turn = now
 		}
 		if happens.loseRequest {
@@ -94,56 +93,33 @@ func (c *conn) forwardRequests() {
 			c.cut()
 			return
 		}
-		if another(r) && len(out) < bufferBytes {
+		if r.another() && len(out) < bufferBytes && !request.Last {
 			continue
 		}
 		if !c.delay(turn) || !c.write(c.server, out) {
+			return
+		}
+		if request.Last {
+			<-c.quit
 			return
 		}
 		out, turn = reuse(out), time.Time{}
 	}
 }
 
-// forwardStartup forwards what comes before the first typed message.
-func (c *conn) forwardStartup(r *bufio.Reader) bool {
-	for {
-		raw, body, err := readStartup(r)
-		if err != nil {
-			return false
-		}
-		began := time.Now()
-		if (&pgproto3.SSLRequest{}).Decode(body) == nil || (&pgproto3.GSSEncRequest{}).Decode(body) == nil {
-			if !c.write(c.client, []byte{'N'}) { // not here: nothing could be followed
-				return false
-			}
-			continue
-		}
-		if !c.delay(began) || !c.write(c.server, raw) {
-			return false
-		}
-		// A cancellation is the whole conversation: the server closes it.
-		return (&pgproto3.CancelRequest{}).Decode(body) != nil || c.awaitCut()
-	}
-}
-
-func (c *conn) awaitCut() bool {
-	<-c.quit
-	return false
-}
-
 // forwardReplies forwards from the server to the client.
 func (c *conn) forwardReplies() {
-	r := bufio.NewReaderSize(c.server, bufferBytes)
+	r := newReader(c.server, c.session.HeaderBytes(), c.session.ReplyLength)
 	var out []byte
 	for {
 		start := len(out)
-		kind, body, extended, err := readMessage(r, out)
+		extended, err := r.message(out)
 		if err != nil {
 			c.write(c.client, out)
 			return
 		}
 		out = extended
-		happens, err := c.reply(kind, body)
+		happens, err := c.reply(out[start:])
 		if err != nil {
 			return
 		}
@@ -161,7 +137,7 @@ func (c *conn) forwardReplies() {
 			}
 			out = out[start:]
 		}
-		if another(r) && len(out) < bufferBytes {
+		if r.another() && len(out) < bufferBytes {
 			continue
 		}
 		if !c.write(c.client, out) {
@@ -172,48 +148,48 @@ func (c *conn) forwardReplies() {
 }
 
 // request counts a message of the client and says what happens to it.
-func (c *conn) request(kind byte, body []byte) (newTurn bool, happens fault, err error) {
+func (c *conn) request(message []byte) (request Request, happens Fault, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	s, err := c.tracker.client(kind, body)
+	request, err = c.session.Request(message)
 	if err != nil {
-		return false, fault{}, err
+		return request, Fault{}, err
 	}
-	if s.turn {
+	if request.Turn {
 		c.stats.RoundTrips++
 	}
-	if s.execute {
-		c.stats.Statements[s.sql]++
+	if request.Execute {
+		c.stats.Statements[request.SQL]++
 	}
-	if s.commit {
+	if request.Commit {
 		happens = c.proxy.faults.request()
-		c.tracker.setFault(happens)
+		c.session.Inject(happens)
 		if happens.loseRequest {
 			c.stats.RequestsLost++
 		}
 	}
-	return s.turn || !c.tracker.started, happens, nil
+	return request, happens, nil
 }
 
 // reply counts a message of the server and says what happens to it.
-func (c *conn) reply(kind byte, body []byte) (happens fault, err error) {
+func (c *conn) reply(message []byte) (happens Fault, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	r, err := c.tracker.server(kind, body)
+	r, err := c.session.Reply(message)
 	if err != nil {
-		return fault{}, err
+		return Fault{}, err
 	}
-	if r.pid != 0 {
-		c.pid.Store(r.pid)
+	if r.ID != 0 {
+		c.id.Store(r.ID)
 	}
-	if r.committed {
+	if r.Committed {
 		c.stats.Commits++
 	}
-	if r.rolledBack {
+	if r.RolledBack {
 		c.stats.Rollbacks++
 	}
-	if r.commitReply {
-		happens = c.proxy.faults.reply(r.fault)
+	if r.Commit {
+		happens = c.proxy.faults.reply(r.Fault)
 		if happens.loseReply {
 			c.stats.RepliesLost++
 		}

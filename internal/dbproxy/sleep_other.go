@@ -1,6 +1,6 @@
 //go:build !linux
 
-package pgproxy
+package dbproxy
 
 import "time"
 

@@ -1,4 +1,4 @@
-package pgproxy
+package dbproxy
 
 import "maps"
 
@@ -7,12 +7,12 @@ import "maps"
 type Stats struct {
 	// RoundTrips is how often a client sent something while the server had nothing
 	// left to answer, and so had to wait for the network. A pipeline is one, however
-	// many statements it has, and so is a COPY; a client that sends Flush, waits for the
-	// answer and goes on begins another.
+	// many statements it has, and so is what the server asks for meanwhile, such as the
+	// data of a COPY.
 	RoundTrips int
 
-	Commits   int // replies COMMIT; a statement that commits by itself has none
-	Rollbacks int // replies ROLLBACK, which is also what COMMIT of an aborted transaction says
+	Commits   int // successful COMMITs; a statement that commits by itself has none
+	Rollbacks int // also, on PostgreSQL, a COMMIT of an aborted transaction
 
 	// Statements counts executions by the text of the statement. A simple query is
 	// one text, however many statements it has.

@@ -1,4 +1,4 @@
-package pgproxy
+package dbproxy
 
 import (
 	"math/rand/v2"
@@ -20,26 +20,26 @@ type RandomFaults struct {
 	MaxDelay time.Duration
 }
 
-// fault is what happens to one COMMIT.
-type fault struct {
+// Fault is what happens to one COMMIT. The zero value is nothing.
+type Fault struct {
 	loseRequest bool
 	loseReply   bool
 	delay       time.Duration
 }
 
 // nth returns the fault of the nth COMMIT.
-func (f RandomFaults) nth(n uint64) fault {
+func (f RandomFaults) nth(n uint64) Fault {
 	r := rand.New(rand.NewPCG(f.Seed, n)) // #nosec G404 -- it must be repeatable
 	p := r.Float64()
 	switch {
 	case p < f.LoseCommitReply:
-		return fault{loseReply: true}
+		return Fault{loseReply: true}
 	case p < f.LoseCommitReply+f.LoseCommitRequest:
-		return fault{loseRequest: true}
+		return Fault{loseRequest: true}
 	case p < f.LoseCommitReply+f.LoseCommitRequest+f.DelayCommitReply:
-		return fault{delay: time.Duration(r.Float64() * float64(f.MaxDelay))}
+		return Fault{delay: time.Duration(r.Float64() * float64(f.MaxDelay))}
 	}
-	return fault{}
+	return Fault{}
 }
 
 // faults is what the proxy was told to do to the COMMITs that come.
@@ -53,20 +53,20 @@ type faults struct {
 }
 
 // request returns what happens to a COMMIT that the client has sent.
-func (f *faults) request() fault {
+func (f *faults) request() Fault {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	happens := f.random.nth(f.commits)
 	f.commits++
 	if f.loseRequests > 0 {
 		f.loseRequests--
-		return fault{loseRequest: true}
+		return Fault{loseRequest: true}
 	}
 	return happens
 }
 
 // reply adds to the fault of a COMMIT what waits for replies.
-func (f *faults) reply(happens fault) fault {
+func (f *faults) reply(happens Fault) Fault {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	happens.delay = max(happens.delay, f.delay)
