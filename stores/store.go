@@ -153,8 +153,9 @@ type Interruptible interface {
 // committing (ErrTxEscaped).
 type Escapable interface {
 	// Escaped reports whether this very attempt's claim is committed, not another
-	// delivery's of the same key. It waits like Resolver.Resolve, and is asked after
-	// Commit or Rollback.
+	// delivery's of the same key. A store that cannot rule out that effects were
+	// committed without the claim commits it now, and reports true. It waits like
+	// Resolver.Resolve, and is asked after Commit or Rollback.
 	Escaped(ctx context.Context) (committed bool, err error)
 }
 
@@ -200,6 +201,11 @@ type Capabilities struct {
 
 	// SingleWriter: transactions of different keys run one after another.
 	SingleWriter bool
+
+	// CommitUnproven: a handler that ends its transaction in SQL and begins another one
+	// goes unnoticed, and its message may be lost or run again. All that the store knows
+	// of a commit is what a driver tells that hides whose transaction it was.
+	CommitUnproven bool
 
 	Pool Pool
 }

@@ -21,12 +21,43 @@ import (
 )
 
 func TestConformance(t *testing.T) {
-	storetest.Run(t, storetest.Harness{
-		NewDatabase: func(tb testing.TB) *storetest.Database {
+	h := harness()
+	h.NewDatabase = func(tb testing.TB) *storetest.Database {
+		tb.Helper()
+		address := impatient(tb, testenv.Postgres(tb).NewDatabase(tb))
+		return conformanceDatabase(tb, address, openConformance(address))
+	}
+	h.NewServer = conformanceServer
+	storetest.Run(t, h)
+}
+
+// Behind a pooler in transaction mode nothing of a session may be relied on.
+func TestConformanceBehindPgBouncer(t *testing.T) {
+	t.Parallel()
+	h := harness()
+	h.NewDatabase = func(tb testing.TB) *storetest.Database {
+		tb.Helper()
+		address := testenv.Postgres(tb).NewDatabase(tb)
+		pooler := testenv.PgBouncer(tb, address)
+		db := conformanceDatabase(tb, address, func(tb testing.TB, _ postgres.Config) stores.Store {
 			tb.Helper()
-			return conformanceDatabase(tb, impatient(tb, testenv.Postgres(tb).NewDatabase(tb)))
-		},
-		NewServer: conformanceServer,
+			store, err := postgres.Open(tb.Context(), withParameter(pooler.URL(), "pgbouncer=transaction&pool_max_conns=6"))
+			if err != nil {
+				tb.Fatal(err)
+			}
+			return store
+		})
+		db.StrictIsolation = nil // a URL does not choose one
+		return db
+	}
+	if os.Getenv("MILLPOND_SOAK") == "" {
+		h.Groups = []string{"claim", "resolve", "record", "due", "inbox"}
+	}
+	storetest.Run(t, h)
+}
+
+func harness() storetest.Harness {
+	return storetest.Harness{
 		Write: func(ctx context.Context, e storetest.Effect) error {
 			return inTx(ctx, func(tx pgx.Tx) error {
 				_, err := tx.Exec(ctx, "INSERT INTO "+storetest.EffectTable+" (effect_key, label, run) VALUES ($1, $2, $3)", e.Key, e.Label, e.Run)
@@ -39,10 +70,12 @@ func TestConformance(t *testing.T) {
 		Ways:  ways(),
 		Acts:  acts(),
 		Lacks: map[storetest.Act]string{},
-	})
+	}
 }
 
-func conformanceDatabase(tb testing.TB, address string) *storetest.Database {
+type opener func(tb testing.TB, config postgres.Config) stores.Store
+
+func conformanceDatabase(tb testing.TB, address string, open opener) *storetest.Database {
 	tb.Helper()
 	admin, err := sql.Open("pgx", address)
 	if err != nil {
@@ -65,7 +98,7 @@ func conformanceDatabase(tb testing.TB, address string) *storetest.Database {
 		Admin: admin,
 		Open: func(tb testing.TB) stores.Store {
 			tb.Helper()
-			return openConformance(tb, address, config)
+			return open(tb, config)
 		},
 		StrictIsolation: func(testing.TB) { config.Isolation = pgx.Serializable },
 	}
@@ -85,23 +118,25 @@ func impatient(tb testing.TB, address string) string {
 	return u.String()
 }
 
-// openConformance opens a store on a pool, which the test closes after the store.
-func openConformance(tb testing.TB, address string, config postgres.Config) stores.Store {
-	tb.Helper()
-	poolConfig, err := pgxpool.ParseConfig(address)
-	if err != nil {
-		tb.Fatal(err)
+// openConformance opens stores on a pool each, which is closed with the store.
+func openConformance(address string) opener {
+	return func(tb testing.TB, config postgres.Config) stores.Store {
+		tb.Helper()
+		poolConfig, err := pgxpool.ParseConfig(address)
+		if err != nil {
+			tb.Fatal(err)
+		}
+		poolConfig.MaxConns = 6
+		pool, err := pgxpool.NewWithConfig(tb.Context(), poolConfig)
+		if err != nil {
+			tb.Fatal(err)
+		}
+		store, err := postgres.New(pool, config)
+		if err != nil {
+			tb.Fatal(err)
+		}
+		return &onPool{store, pool}
 	}
-	poolConfig.MaxConns = 6
-	pool, err := pgxpool.NewWithConfig(tb.Context(), poolConfig)
-	if err != nil {
-		tb.Fatal(err)
-	}
-	store, err := postgres.New(pool, config)
-	if err != nil {
-		tb.Fatal(err)
-	}
-	return &onPool{store, pool}
 }
 
 // onPool closes the pool with the store.
@@ -121,7 +156,8 @@ func (s *onPool) Close() error {
 func conformanceServer(tb testing.TB) *storetest.Database {
 	tb.Helper()
 	server := testenv.PrivatePostgres(tb)
-	db := conformanceDatabase(tb, server.NewDatabase(tb))
+	address := server.NewDatabase(tb)
+	db := conformanceDatabase(tb, address, openConformance(address))
 	fatal := func(tb testing.TB, err error) {
 		tb.Helper()
 		if err != nil {

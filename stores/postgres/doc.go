@@ -10,6 +10,8 @@
 //
 //	store, err := postgres.Open(ctx, "postgres://billing@db/billing")
 //
+// Programs that use database/sql take package sqldb instead, on the same tables.
+//
 // A handler gets the transaction as its parameter from [Handler], or from the
 // message's context by [TxFromContext]. It is a pgx.Tx whose Commit and Rollback
 // belong to millpond: see stores.ErrTxManaged.
@@ -17,8 +19,19 @@
 // # URL
 //
 // postgres:// and postgresql:// URLs are pgx's, with its parameters and
-// environment variables (PGPASSWORD and so on). Two parameters are millpond's:
-// millpond_schema and millpond_prefix, the names of Config.
+// environment variables (PGPASSWORD and so on). Three parameters are millpond's:
+// millpond_schema and millpond_prefix, the names of Config, and pgbouncer=transaction
+// (see Poolers).
+//
+// # Poolers
+//
+// No state of the session is used, so PgBouncer in transaction mode works, if pgx
+// prepares no statements that outlive a transaction. pgbouncer=transaction in the URL
+// sees to that: it sets default_query_exec_mode to cache_describe, unless the URL has
+// exec or simple_protocol. New takes a pool as it is: set
+// DefaultQueryExecMode before it is made. A pooler that keeps track of prepared
+// statements needs nothing of this. Notifications do not pass in transaction mode, so
+// that retry workers poll.
 //
 // # Schema
 //
@@ -35,8 +48,7 @@
 // BEGIN, the handler's statements and COMMIT, and nobody waits for a lock of
 // millpond. The advisory locks use 64-bit keys that are hashes of the table name,
 // consumer and id; a program that takes the same key makes a message wait, nothing
-// else. No session state is used, so poolers in transaction mode work (with a pgx
-// exec mode that they support).
+// else.
 //
 // # Failed messages
 //

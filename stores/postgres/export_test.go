@@ -1,15 +1,17 @@
 package postgres
 
+import "github.com/millpond-go/millpond/stores/postgres/internal/tables"
+
 // What tests ask the server about, and what they hold as others would.
 
-const LockKeyText = lockKeyText
+const LockKeyText = tables.LockKeyText
 
 // DueStatement is the statement of Due, of a store with a registered consumer.
-func (s *Store) DueStatement() string { return s.sql.due }
+func (s *Store) DueStatement() string { return s.tables.DueText() }
 
 // TakeOverStatement is the statement of a takeover, of a store with a registered
 // consumer.
-func (s *Store) TakeOverStatement() string { return s.sql.takeOver }
+func (s *Store) TakeOverStatement() string { return s.tables.TakeOverText() }
 
 // LockPrefix is what a lock key is made of beside consumer and id.
-func (s *Store) LockPrefix() []byte { return s.lockPrefix }
+func (s *Store) LockPrefix() []byte { return s.tables.LockPrefix() }

@@ -1,25 +1,18 @@
 package postgres
 
 import (
-	"cmp"
 	"context"
-	"embed"
 	"errors"
 	"fmt"
 	"net/url"
-	"strings"
-	"sync"
-	"sync/atomic"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
-	"github.com/millpond-go/millpond/internal/sqlstore"
 	"github.com/millpond-go/millpond/stores"
+	"github.com/millpond-go/millpond/stores/postgres/internal/pgurl"
+	"github.com/millpond-go/millpond/stores/postgres/internal/tables"
 )
-
-//go:embed migrations/*.sql
-var migrationFiles embed.FS
 
 // Config configures a [Store]. The zero value is ready to use.
 type Config struct {
@@ -35,33 +28,26 @@ type Config struct {
 }
 
 // Store is a store on PostgreSQL. It is safe for concurrent use.
+//
+// It implements stores.Store, stores.Resolver, stores.Waker and stores.PoolReporter.
 type Store struct {
-	pool       *pgxpool.Pool
-	ownsPool   bool
-	names      sqlstore.Names
-	migrations []stores.Migration
-	closed     atomic.Bool
+	contract
 
-	mu        sync.RWMutex
-	consumers map[stores.Consumer]int32
-	checked   bool // by ready
-
-	woken atomic.Int64 // when listeners were woken last, in nanoseconds since started
-
-	// Set by learn, and constant once there is a consumer or ready has returned nil.
-	learning   sync.Mutex
-	learnt     bool
-	sql        statements
-	txOptions  pgx.TxOptions
-	qualified  sqlstore.Names
-	lockPrefix []byte // of what lockKey hashes
-	channel    string // of notifications
-	limits     serverLimits
+	tables   *tables.Tables
+	pool     *pgxpool.Pool
+	ownsPool bool
+	pooled   bool // by a pooler in transaction mode
 }
+
+// contract is what all stores on PostgreSQL share.
+type contract = tables.Store
 
 var (
 	_ stores.Store    = (*Store)(nil)
 	_ stores.Resolver = (*Store)(nil)
+	_ stores.Waker    = (*Store)(nil)
+
+	_ stores.PoolReporter = (*Store)(nil)
 )
 
 // New returns a store on a pool that stays the caller's. It does no I/O. Handlers
@@ -71,28 +57,16 @@ func New(pool *pgxpool.Pool, c Config) (*Store, error) {
 	if pool == nil {
 		return nil, errors.New("postgres: the pool is nil")
 	}
-	if c.TablePrefix == "" {
-		c.TablePrefix = sqlstore.DefaultPrefix
-	}
-	names := sqlstore.Names{Schema: c.Schema, Prefix: c.TablePrefix}
-	if err := names.Validate(); err != nil {
-		return nil, fmt.Errorf("postgres: Config.%w", err)
-	}
-	isolation := c.Isolation
-	switch isolation {
-	case "":
-		isolation = pgx.ReadCommitted
-	case pgx.ReadCommitted, pgx.RepeatableRead, pgx.Serializable:
+	switch c.Isolation {
+	case "", pgx.ReadCommitted, pgx.RepeatableRead, pgx.Serializable:
 	default:
-		return nil, fmt.Errorf("postgres: Config.Isolation is %q: use pgx.ReadCommitted, pgx.RepeatableRead or pgx.Serializable", isolation)
+		return nil, fmt.Errorf("postgres: Config.Isolation is %q: use pgx.ReadCommitted, pgx.RepeatableRead or pgx.Serializable", c.Isolation)
 	}
-	return &Store{
-		pool:       pool,
-		names:      names,
-		migrations: sqlstore.LoadMigrations(migrationFiles, "migrations", names),
-		txOptions:  pgx.TxOptions{IsoLevel: isolation}, // no access mode: a server set to read-only means it
-		consumers:  make(map[stores.Consumer]int32),
-	}, nil
+	t, err := tables.New(pgxDB{pool}, tables.Config(c))
+	if err != nil {
+		return nil, fmt.Errorf("postgres: %w", err)
+	}
+	return &Store{contract: t.Store(), tables: t, pool: pool}, nil
 }
 
 // Open returns a store on a pool of its own, opened from a URL; see the package
@@ -107,47 +81,26 @@ func Open(ctx context.Context, rawURL string) (*Store, error) {
 }
 
 func openURL(ctx context.Context, u *url.URL) (*Store, error) {
-	query, err := url.ParseQuery(u.RawQuery)
-	if err != nil { // its text repeats what may be a secret
-		return nil, errors.New("postgres: the URL's parameters cannot be parsed: separate them with & and percent-encode special characters")
-	}
-	c := Config{Schema: query.Get("millpond_schema"), TablePrefix: query.Get("millpond_prefix")}
-	query.Del("millpond_schema")
-	query.Del("millpond_prefix")
-	for name := range query {
-		if strings.HasPrefix(name, "millpond_") {
-			return nil, fmt.Errorf("postgres: the URL has the unknown parameter %q: there are millpond_schema and millpond_prefix", name)
-		}
-	}
-	u.RawQuery = query.Encode()
-	poolConfig, err := pgxpool.ParseConfig(u.String())
+	parsed, err := pgurl.Parse(u)
 	if err != nil {
-		// pgx's text repeats the URL with the password masked only in known places.
-		return nil, fmt.Errorf("postgres: the URL of host %q is not valid: %w", u.Host, parseReason(err))
+		return nil, fmt.Errorf("postgres: %w", err)
 	}
-	pool, err := pgxpool.NewWithConfig(ctx, poolConfig)
+	pool, err := pgxpool.NewWithConfig(ctx, parsed.Pool)
 	if err != nil {
 		return nil, fmt.Errorf("postgres: %w: %w", stores.ErrUnavailable, err)
 	}
-	store, err := New(pool, c)
+	store, err := New(pool, Config{Schema: parsed.Schema, TablePrefix: parsed.TablePrefix})
 	if err == nil {
 		if pingErr := pool.Ping(ctx); pingErr != nil {
-			err = &connectError{host: u.Host, err: pingErr}
+			err = pgurl.ConnectError(u.Host, pingErr)
 		}
 	}
 	if err != nil {
 		pool.Close()
 		return nil, err
 	}
-	store.ownsPool = true
+	store.ownsPool, store.pooled = true, parsed.Pooled
 	return store, nil
-}
-
-func parseReason(err error) error {
-	if inner := errors.Unwrap(err); inner != nil {
-		return inner
-	}
-	return errors.New("check its parameters")
 }
 
 func init() {
@@ -172,69 +125,35 @@ func (s *Store) Capabilities() stores.Capabilities {
 	}}
 }
 
+// PoolUse implements stores.PoolReporter.
+func (s *Store) PoolUse() stores.PoolUse {
+	stat := s.pool.Stat()
+	return stores.PoolUse{
+		InUse: int(stat.AcquiredConns()), Idle: int(stat.IdleConns()),
+		Waits: stat.EmptyAcquireCount(), Waited: stat.EmptyAcquireWaitTime(),
+	}
+}
+
 // Close closes the pool if Open has opened it.
 func (s *Store) Close() error {
-	if s.closed.Swap(true) {
-		return nil
-	}
-	if s.ownsPool {
+	if s.tables.Close() && s.ownsPool {
 		s.pool.Close()
 	}
 	return nil
 }
 
-// forget drops what is known of the tables.
-func (s *Store) forget() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	clear(s.consumers)
-	s.checked = false
-}
-
-// ready makes sure, once, that the tables are there and fit this program, for calls
-// that need no registered consumer.
-func (s *Store) ready(ctx context.Context) error {
-	if s.closed.Load() {
-		return stores.ErrClosed
+// Listen implements stores.Waker, on a connection of its own that is opened by way of
+// the pool and does not count towards its limit. Behind a pooler in transaction mode
+// nothing could be heard: then it returns an error at once.
+func (s *Store) Listen(ctx context.Context, wake func()) error {
+	if s.pooled {
+		return pgurl.ErrNoListen
 	}
-	s.mu.RLock()
-	checked := s.checked
-	s.mu.RUnlock()
-	if checked {
-		return nil
-	}
-	if err := s.Validate(ctx); err != nil {
-		return err
-	}
-	if err := s.learn(ctx); err != nil {
-		return unavailable(err)
-	}
-	s.mu.Lock()
-	s.checked = true
-	s.mu.Unlock()
-	return nil
-}
-
-// consumerID returns the registered id of a consumer.
-func (s *Store) consumerID(c stores.Consumer) (int32, error) {
-	s.mu.RLock()
-	id, ok := s.consumers[c]
-	s.mu.RUnlock()
-	if !ok {
-		return 0, fmt.Errorf("postgres: %w: %s", stores.ErrNotRegistered, c)
-	}
-	return id, nil
-}
-
-// known returns the consumer of a key that a call may be made for.
-func (s *Store) known(k stores.Key) (int32, error) {
-	if s.closed.Load() {
-		return 0, stores.ErrClosed
-	}
-	// A registered consumer is a valid one, so that only the id is left to look at.
-	consumer, err := s.consumerID(k.Consumer)
-	if n := len(k.ID); err != nil || n == 0 || n > stores.MaxIDBytes {
-		return 0, cmp.Or(k.Validate(), err)
-	}
-	return consumer, nil
+	return s.tables.Listen(ctx, func(ctx context.Context) (*pgx.Conn, error) {
+		pooled, err := s.acquire(ctx)
+		if err != nil {
+			return nil, err
+		}
+		return pooled.Hijack(), nil
+	}, wake)
 }

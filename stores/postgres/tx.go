@@ -5,13 +5,13 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 
 	"github.com/ThreeDotsLabs/watermill/message"
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/millpond-go/millpond/stores"
+	"github.com/millpond-go/millpond/stores/postgres/internal/claimtx"
 )
 
 // TxFromContext returns the transaction that holds the claim, for use in a handler
@@ -41,7 +41,7 @@ func Handler(f func(ctx context.Context, tx pgx.Tx, msg *message.Message) error)
 		if !ok {
 			return stores.ErrNoTx
 		}
-		if err := a.entry.Enter(); err != nil {
+		if err := a.Entry.Enter(); err != nil {
 			return err
 		}
 		return f(msg.Context(), &a.tx, msg)
@@ -59,11 +59,11 @@ type managedTx struct {
 var _ pgx.Tx = (*managedTx)(nil)
 
 func (t *managedTx) Begin(ctx context.Context) (pgx.Tx, error) {
-	if err := t.attempt.acquire(); err != nil {
+	if err := t.attempt.Acquire(); err != nil {
 		return nil, err
 	}
 	tx, err := t.tx.Begin(ctx)
-	t.attempt.release(err)
+	t.attempt.Release(err)
 	if err != nil {
 		return nil, err
 	}
@@ -74,13 +74,13 @@ func (t *managedTx) Commit(ctx context.Context) error   { return t.finish(ctx, p
 func (t *managedTx) Rollback(ctx context.Context) error { return t.finish(ctx, pgx.Tx.Rollback) }
 
 func (t *managedTx) finish(ctx context.Context, end func(pgx.Tx, context.Context) error) error {
-	if err := t.attempt.acquire(); err != nil {
+	if err := t.attempt.Acquire(); err != nil {
 		return err
 	}
 	var err error
-	defer func() { t.attempt.release(err) }()
+	defer func() { t.attempt.Release(err) }()
 	if !t.savepoint {
-		t.attempt.entry.Doom(stores.ErrTxManaged)
+		t.attempt.Entry.Doom(stores.ErrTxManaged)
 		return stores.ErrTxManaged
 	}
 	err = end(t.tx, ctx)
@@ -94,16 +94,7 @@ func (t *managedTx) admit(ctx context.Context, sql string, args []any) (string, 
 	if err != nil {
 		return sql, args, err
 	}
-	control, several := transactionControl(sql)
-	if control {
-		t.attempt.entry.Doom(stores.ErrTxManaged)
-		return sql, args, stores.ErrTxManaged
-	}
-	// A single word may be the name of a statement that was prepared elsewhere.
-	if several || !strings.ContainsAny(sql, " \t\r\n") {
-		t.attempt.distrust()
-	}
-	return sql, args, t.attempt.acquire()
+	return sql, args, t.attempt.Admit(sql)
 }
 
 // rewrite runs the pgx.QueryRewriter among the options at the front of args.
@@ -130,7 +121,7 @@ func (t *managedTx) Exec(ctx context.Context, sql string, args ...any) (pgconn.C
 		return pgconn.CommandTag{}, err
 	}
 	tag, err := t.tx.Exec(ctx, sql, args...)
-	t.attempt.release(err)
+	t.attempt.Release(err)
 	return tag, err
 }
 
@@ -141,7 +132,7 @@ func (t *managedTx) Query(ctx context.Context, sql string, args ...any) (pgx.Row
 	}
 	rows, err := t.tx.Query(ctx, sql, args...)
 	if err != nil {
-		t.attempt.release(err)
+		t.attempt.Release(err)
 		return rows, err
 	}
 	return &managedRows{Rows: rows, attempt: t.attempt}, nil
@@ -164,24 +155,24 @@ func (t *managedTx) SendBatch(ctx context.Context, b *pgx.Batch) pgx.BatchResult
 		if err != nil {
 			return pgx.FailedBatchResults(b, err)
 		}
-		if control, _ := transactionControl(query.SQL); control {
-			t.attempt.entry.Doom(stores.ErrTxManaged)
+		if control, _ := claimtx.TransactionControl(query.SQL); control {
+			t.attempt.Entry.Doom(stores.ErrTxManaged)
 			return pgx.FailedBatchResults(b, stores.ErrTxManaged)
 		}
 	}
-	t.attempt.distrust()
-	if err := t.attempt.acquire(); err != nil {
+	t.attempt.Distrust()
+	if err := t.attempt.Acquire(); err != nil {
 		return pgx.FailedBatchResults(b, err)
 	}
 	return &managedBatch{BatchResults: t.tx.SendBatch(ctx, b), attempt: t.attempt}
 }
 
 func (t *managedTx) CopyFrom(ctx context.Context, table pgx.Identifier, columns []string, src pgx.CopyFromSource) (int64, error) {
-	if err := t.attempt.acquire(); err != nil {
+	if err := t.attempt.Acquire(); err != nil {
 		return 0, err
 	}
 	n, err := t.tx.CopyFrom(ctx, table, columns, src)
-	t.attempt.release(err)
+	t.attempt.Release(err)
 	return n, err
 }
 
@@ -190,13 +181,13 @@ func (t *managedTx) Prepare(ctx context.Context, name, sql string) (*pgconn.Stat
 		return nil, err
 	}
 	description, err := t.tx.Prepare(ctx, name, sql)
-	t.attempt.release(err)
+	t.attempt.Release(err)
 	return description, err
 }
 
 // LargeObjects bypasses the bookkeeping, so the commit checks whose transaction it is.
 func (t *managedTx) LargeObjects() pgx.LargeObjects {
-	if !t.attempt.distrust() {
+	if !t.attempt.Distrust() {
 		return pgx.LargeObjects{}
 	}
 	return t.tx.LargeObjects()
@@ -205,7 +196,7 @@ func (t *managedTx) LargeObjects() pgx.LargeObjects {
 // Conn bypasses the bookkeeping, so the commit checks whose transaction it is. After the
 // attempt it returns nil: the connection is somebody else's then.
 func (t *managedTx) Conn() *pgx.Conn {
-	if !t.attempt.distrust() {
+	if !t.attempt.Distrust() {
 		return nil
 	}
 	return t.tx.Conn()
@@ -253,12 +244,12 @@ func (r *managedRows) Close() {
 func (r *managedRows) done() {
 	if !r.closed {
 		r.closed = true
-		r.attempt.release(r.Err())
+		r.attempt.Release(r.Err())
 	}
 }
 
 func (r *managedRows) Conn() *pgx.Conn {
-	if !r.attempt.distrust() {
+	if !r.attempt.Distrust() {
 		return nil
 	}
 	return r.Rows.Conn()
@@ -276,9 +267,9 @@ func (r *managedRow) Scan(dest ...any) error {
 	if !r.scanned {
 		r.scanned = true
 		if errors.Is(err, pgx.ErrNoRows) {
-			r.attempt.release(nil) // an answer, not a failure
+			r.attempt.Release(nil) // an answer, not a failure
 		} else {
-			r.attempt.release(err)
+			r.attempt.Release(err)
 		}
 	}
 	return err
@@ -294,7 +285,7 @@ func (b *managedBatch) Close() error {
 	err := b.BatchResults.Close()
 	if !b.closed {
 		b.closed = true
-		b.attempt.release(err)
+		b.attempt.Release(err)
 	}
 	return err
 }
@@ -305,7 +296,7 @@ func (a *attempt) distrustScanners(dest []any) {
 		return
 	}
 	if _, ok := dest[0].(pgx.RowScanner); ok {
-		a.distrust()
+		a.Distrust()
 	}
 }
 

@@ -85,6 +85,9 @@ func actChecks(h *Harness) []check {
 		}
 		checks = append(checks, check{name: string(act), run: func(b *bench) {
 			m := expected
+			if h.Unpreventable[act] != "" {
+				m.unpreventable, m.errs = true, nil
+			}
 			m.act = func(ctx context.Context, _ *message.Message) error {
 				err := conduct(ctx, b.db)
 				if errors.Is(err, ErrNotPerformed) {

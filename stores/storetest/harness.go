@@ -42,6 +42,14 @@ type Harness struct {
 	// is logged.
 	Lacks map[Act]string
 
+	// Unpreventable says for acts of Acts why the store cannot keep a handler from ending
+	// its transaction by them. It is for them what Way.Unpreventable is for ways.
+	Unpreventable map[Act]string
+
+	// Groups names the groups of checks that are run, as subtests are named; nil: all. It
+	// is for a store that has several drivers, and is checked as a whole over one.
+	Groups []string
+
 	// Quarantined reads the quarantine, the first row first. RowID, FirstAt and
 	// LastAt are not looked at. nil: the columns named in the package documentation
 	// are read, with metadata in the form of this module's own stores.
@@ -116,6 +124,10 @@ func Run(t *testing.T, h Harness) {
 		t.Logf("not checked: %s: %s", act, h.Lacks[act])
 	}
 	for _, g := range h.groups() {
+		if h.Groups != nil && !slices.Contains(h.Groups, g.name) {
+			t.Logf("not checked here: %s", g.name)
+			continue
+		}
 		t.Run(g.name, func(t *testing.T) {
 			for _, c := range g.checks {
 				t.Run(c.name, func(t *testing.T) { c.on(t, &h) })
@@ -152,6 +164,11 @@ func (h *Harness) problems() []string {
 	for act := range h.Acts {
 		if _, known := expectations[act]; !known {
 			problems = append(problems, "Acts has an unknown act, "+string(act))
+		}
+	}
+	for _, name := range h.Groups {
+		if !slices.ContainsFunc(h.groups(), func(g group) bool { return g.name == name }) {
+			problems = append(problems, "Groups has an unknown group, "+name)
 		}
 	}
 	slices.Sort(problems)

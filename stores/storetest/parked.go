@@ -32,6 +32,9 @@ func parkedChecks(h *Harness) []check {
 		conduct := h.Acts[act]
 		checks = append(checks, check{name: "act " + string(act), run: func(b *bench) {
 			m := expectations[act]
+			if h.Unpreventable[act] != "" {
+				m.unpreventable, m.errs = true, nil
+			}
 			m.act = func(ctx context.Context, _ *message.Message) error { return conduct(ctx, b.db) }
 			for _, end := range []ending{hides, fails} {
 				m.end = end

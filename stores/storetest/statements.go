@@ -17,6 +17,7 @@ type statement struct {
 	steps   []string
 	want    expectation
 	parks   bool // leaves a transaction behind that only an operator can end
+	reopens bool // leaves another transaction open than the one that holds the claim
 	quoting bool // a trap for scanners of SQL text
 }
 
@@ -27,19 +28,19 @@ var statements = []statement{
 	{want: mustFail, steps: []string{"commit;"}},
 	{want: mustFail, steps: []string{"  /* tidy up */ CoMmIt"}},
 	{want: mustFail, steps: []string{"-- tidy up\nCOMMIT"}},
-	{want: mustFail, steps: []string{"COMMIT", "BEGIN"}},
+	{reopens: true, want: mustFail, steps: []string{"COMMIT", "BEGIN"}},
 	{want: mustFail, steps: []string{"ROLLBACK"}},
 	{want: mustFail, steps: []string{"\n\trollback -- done"}},
-	{want: mustFail, steps: []string{"ROLLBACK", "BEGIN"}},
-	{want: mustFail, steps: []string{"ROLLBACK TRANSACTION", "BEGIN TRANSACTION"}},
-	{want: mayCommit, steps: []string{"ROLLBACK; BEGIN"}},
-	{want: mayCommit, steps: []string{"COMMIT; BEGIN"}},
+	{reopens: true, want: mustFail, steps: []string{"ROLLBACK", "BEGIN"}},
+	{reopens: true, want: mustFail, steps: []string{"ROLLBACK TRANSACTION", "BEGIN TRANSACTION"}},
+	{reopens: true, want: mayCommit, steps: []string{"ROLLBACK; BEGIN"}},
+	{reopens: true, want: mayCommit, steps: []string{"COMMIT; BEGIN"}},
 	{want: mayCommit, steps: []string{"SELECT 1; COMMIT"}},
 	{want: mayCommit, steps: []string{";COMMIT"}},
 	{want: mayCommit, steps: []string{"END"}},
 	{want: mayCommit, steps: []string{"ABORT"}},
-	{want: mayCommit, steps: []string{"COMMIT AND CHAIN"}},
-	{want: mayCommit, steps: []string{"ROLLBACK AND CHAIN"}},
+	{reopens: true, want: mayCommit, steps: []string{"COMMIT AND CHAIN"}},
+	{reopens: true, want: mayCommit, steps: []string{"ROLLBACK AND CHAIN"}},
 	{want: mayCommit, steps: []string{"PREPARE TRANSACTION 'storetest'"}, parks: true},
 	{want: mayCommit, steps: []string{"BEGIN"}},
 	{want: mayCommit, steps: []string{"START TRANSACTION"}},
@@ -50,17 +51,17 @@ var statements = []statement{
 	{want: mayCommit, quoting: true, steps: []string{`SELECT E'\''; COMMIT; --'`}},
 	{want: mayCommit, quoting: true, steps: []string{`SELECT 'a\'; COMMIT; --'`}},
 	{want: mayCommit, quoting: true, steps: []string{`SELECT "a\"; COMMIT; --"`}},
-	{want: mayCommit, quoting: true, steps: []string{"SELECT $$'$$; ROLLBACK; BEGIN; --'"}},
+	{reopens: true, want: mayCommit, quoting: true, steps: []string{"SELECT $$'$$; ROLLBACK; BEGIN; --'"}},
 	{want: mayCommit, quoting: true, steps: []string{"SELECT $a$ $b$ $a$; COMMIT; --$b$"}},
 	{want: mayCommit, quoting: true, steps: []string{"SELECT 1 /* ' */; COMMIT; --'"}},
 	// A hidden error. Some databases undo only the statement, others the transaction.
 	{want: mayCommit, steps: []string{takenTwice}},
-	{want: mayCommit, steps: []string{takenTwice, "ROLLBACK; BEGIN"}},
+	{reopens: true, want: mayCommit, steps: []string{takenTwice, "ROLLBACK; BEGIN"}},
 	{want: mayCommit, steps: []string{takenTwice + "; COMMIT"}},
 	{want: mustFail, steps: []string{takenTwice, "COMMIT"}},
 	{want: mustFail, steps: []string{takenTwice, "ROLLBACK"}},
 	{want: mayCommit, steps: []string{"INSERT OR ROLLBACK INTO " + TakenTable + " (id) VALUES ('taken')"}},
-	{want: mayCommit, steps: []string{"INSERT OR ROLLBACK INTO " + TakenTable + " (id) VALUES ('taken')", "BEGIN"}},
+	{reopens: true, want: mayCommit, steps: []string{"INSERT OR ROLLBACK INTO " + TakenTable + " (id) VALUES ('taken')", "BEGIN"}},
 	{want: mayCommit, steps: []string{"CREATE TABLE storetest_created (id INTEGER)", "DROP TABLE storetest_created"}},
 	// Honest ones.
 	{want: mustCommit, steps: []string{"SELECT 'COMMIT; ROLLBACK'"}},
@@ -87,6 +88,9 @@ func (b *bench) tellStatements(way Way, all bool) {
 	store := b.open()
 	in := b.service(store)
 	for i, st := range statements {
+		if b.unnoticed(store, st) {
+			continue
+		}
 		if st.parks && way.Unpreventable != "" || st.quoting && !all {
 			continue // a parked key stays in flight, which nobody can help
 		}
@@ -115,6 +119,17 @@ func (b *bench) tellStatements(way Way, all bool) {
 		}
 	}
 	b.healthy(store)
+}
+
+// unnoticed reports whether the store says that it cannot notice the statement. That is
+// logged.
+func (b *bench) unnoticed(store stores.Store, st statement) bool {
+	b.tb.Helper()
+	if !st.reopens || !store.Capabilities().CommitUnproven {
+		return false
+	}
+	b.tb.Logf("not checked: the store says that its commits are unproven: %q", st.steps)
+	return true
 }
 
 func sends(way Way, steps []string) func(context.Context, *message.Message) error {

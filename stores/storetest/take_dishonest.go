@@ -14,7 +14,7 @@ import (
 func (b *bench) takeDishonest(way Way, all bool) {
 	store := b.open()
 	for i, st := range statements {
-		if st.parks || st.quoting || !all && st.want == mayCommit {
+		if st.parks || st.quoting || !all && st.want == mayCommit || b.unnoticed(store, st) {
 			continue
 		}
 		m := misconduct{want: st.want, act: sends(way, st.steps), end: hides}

@@ -1,4 +1,4 @@
-package postgres
+package tables
 
 import (
 	"context"
@@ -6,8 +6,6 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"time"
-
-	"github.com/jackc/pgx/v5"
 
 	"github.com/millpond-go/millpond/internal/sqlstore"
 	"github.com/millpond-go/millpond/stores"
@@ -22,11 +20,11 @@ const (
 
 // Due implements stores.Retries, in one trip and one commit, and one trip more for each
 // time that another one of the same consumer goes first.
-func (s *Store) Due(ctx context.Context, q stores.DueQuery) ([]stores.Retry, error) {
-	if s.closed.Load() {
+func (s Store) Due(ctx context.Context, q stores.DueQuery) ([]stores.Retry, error) {
+	if s.t.closed.Load() {
 		return nil, stores.ErrClosed
 	}
-	consumer, err := s.consumerID(q.Consumer)
+	consumer, err := s.t.consumerID(q.Consumer)
 	if err != nil {
 		return nil, err
 	}
@@ -36,14 +34,14 @@ func (s *Store) Due(ctx context.Context, q stores.DueQuery) ([]stores.Retry, err
 	limit := min(q.Limit, maxDue)
 	var due []stores.Retry
 	for looks, turns := 0, 0; looks < maxLooks; {
-		found, err := s.reserve(ctx, consumer, q, limit, turns == maxTurns)
+		found, err := s.t.reserve(ctx, consumer, q, limit, turns == maxTurns)
 		switch {
 		case err != nil:
 			return nil, err
 		case !found.turn:
 			turns++
 			if err := pause(ctx); err != nil {
-				return nil, s.unavailable(err)
+				return nil, s.t.unavailable(err)
 			}
 			continue
 		case len(found.due) > 0 || found.seen < limit:
@@ -81,22 +79,23 @@ type reserved struct {
 // the other has just reserved, if only for a moment, and whoever claims or releases
 // those passes locked rows by. So they take turns, by a lock in a statement before,
 // whose end the second statement sees.
-func (s *Store) reserve(ctx context.Context, consumer int32, q stores.DueQuery, limit int, anyway bool) (found reserved, err error) {
-	var batch pgx.Batch // one implicit transaction
-	batch.Queue(turn, s.lockKey(consumer, nil), anyway).QueryRow(func(row pgx.Row) error { return row.Scan(&found.turn) })
-	batch.Queue(s.sql.due, consumer, limit, q.Reserve).Query(func(rows pgx.Rows) error {
-		found.due, found.seen, err = scanDue(rows, q.Consumer)
-		return err
-	})
-	if err := s.pool.SendBatch(ctx, &batch).Close(); err != nil {
-		return reserved{}, s.unavailable(err)
+func (t *Tables) reserve(ctx context.Context, consumer int32, q stores.DueQuery, limit int, anyway bool) (found reserved, err error) {
+	var looked bool
+	err = t.db.Batch(ctx,
+		Statement{Text: turn, Args: []any{t.LockKey(consumer, nil), anyway}, Read: first(&looked, &found.turn)},
+		Statement{Text: t.sql.due, Args: []any{consumer, limit, q.Reserve}, Read: func(rows Rows) (err error) {
+			found.due, found.seen, err = scanDue(rows, q.Consumer)
+			return err
+		}})
+	if err != nil {
+		return reserved{}, t.unavailable(err)
 	}
 	return found, nil
 }
 
 const turn = "SELECT set_config('millpond.turn', ($2 OR pg_try_advisory_xact_lock($1))::text, true)::boolean"
 
-func scanDue(rows pgx.Rows, consumer stores.Consumer) (due []stores.Retry, seen int, err error) {
+func scanDue(rows Rows, consumer stores.Consumer) (due []stores.Retry, seen int, err error) {
 	for rows.Next() {
 		seen++
 		var (
@@ -126,40 +125,46 @@ func scanDue(rows pgx.Rows, consumer stores.Consumer) (due []stores.Retry, seen 
 }
 
 // Release implements stores.Retries, in one trip and one commit.
-func (s *Store) Release(ctx context.Context, reserved []stores.Retry) error {
+func (s Store) Release(ctx context.Context, reserved []stores.Retry) error {
 	if len(reserved) == 0 {
 		return nil
 	}
-	if err := s.ready(ctx); err != nil {
+	if err := s.t.ready(ctx); err != nil {
 		return err
 	}
 	numbers, revisions := make([]int64, len(reserved)), make([]int64, len(reserved))
 	for i, r := range reserved {
 		numbers[i], revisions[i] = sqlstore.ParseVersion(r.State.Version)
 	}
-	var batch pgx.Batch
-	batch.Queue(s.sql.release, numbers, revisions)
-	batch.Queue(notify, s.channel)
-	if err := s.pool.SendBatch(ctx, &batch).Close(); err != nil {
-		return s.unavailable(err)
+	_, err := s.t.db.Send(ctx, Statement{Text: s.t.sql.release, Args: []any{numbers, revisions, s.t.channel}})
+	if err != nil {
+		return s.t.unavailable(err)
 	}
 	return nil
 }
 
 // Backlog implements stores.Retries, in one trip.
-func (s *Store) Backlog(ctx context.Context, limit int) ([]stores.Backlog, error) {
-	if err := s.ready(ctx); err != nil {
+func (s Store) Backlog(ctx context.Context, limit int) ([]stores.Backlog, error) {
+	if err := s.t.ready(ctx); err != nil {
 		return nil, err
 	}
-	rows, err := s.pool.Query(ctx, s.sql.backlog, limit)
+	var all []stores.Backlog
+	_, err := s.t.db.Send(ctx, Statement{Text: s.t.sql.backlog, Args: []any{limit}, Read: func(rows Rows) error {
+		for rows.Next() {
+			var (
+				b      stores.Backlog
+				oldest int64
+			)
+			if err := rows.Scan(&b.Consumer.Service, &b.Consumer.Handler, &b.Due, &oldest); err != nil {
+				return err
+			}
+			b.Oldest = time.Duration(oldest) * time.Microsecond
+			all = append(all, b)
+		}
+		return rows.Err()
+	}})
 	if err != nil {
-		return nil, s.unavailable(err)
-	}
-	all, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (b stores.Backlog, err error) {
-		return b, row.Scan(&b.Consumer.Service, &b.Consumer.Handler, &b.Due, &b.Oldest)
-	})
-	if err != nil {
-		return nil, s.unavailable(err)
+		return nil, s.t.unavailable(err)
 	}
 	return all, nil
 }
@@ -214,13 +219,15 @@ ORDER BY since`
 	JOIN {schema.}{prefix}failure f ON f.number = r.number AND f.revision = r.revision
 	WHERE f.status = 3 AND f.reserved
 	FOR UPDATE OF f SKIP LOCKED
+), released AS (
+	UPDATE {schema.}{prefix}failure f SET ` + revised + `, reserved = false, due_at = now()
+	FROM free WHERE f.number = free.number
 )
-UPDATE {schema.}{prefix}failure f SET ` + revised + `, reserved = false, due_at = now()
-FROM free WHERE f.number = free.number`
+SELECT pg_notify($3, '')::text`
 
 	backlogText = `SELECT c.service, c.handler, b.n, b.oldest
 FROM {schema.}{prefix}consumer c CROSS JOIN LATERAL (
-	SELECT count(*) AS n, now() - min(due_at) AS oldest FROM (
+	SELECT count(*) AS n, (extract(epoch from now() - min(due_at)) * 1000000)::bigint AS oldest FROM (
 		SELECT due_at FROM {schema.}{prefix}failure
 		WHERE consumer = c.id AND status = 3 AND placement = 1 AND due_at <= now()
 		ORDER BY due_at LIMIT $1

@@ -1,15 +1,15 @@
-package postgres
+package claimtx
 
 import "strings"
 
-// transactionControl reports whether SQL text holds a statement that would begin or
+// TransactionControl reports whether SQL text holds a statement that would begin or
 // end a transaction (savepoints are not such), and whether it holds several
 // statements, which the simple protocol allows. It knows comments, quotes and dollar
 // quotes; text that it cannot read to the end counts as several.
 //
 // It is what keeps honest mistakes from half-done commits. What may slip through is
 // caught at the commit, which proves whose transaction it is.
-func transactionControl(sql string) (control, several bool) {
+func TransactionControl(sql string) (control, several bool) {
 	s := scanner{rest: sql}
 	statements := 0
 	for {
@@ -171,3 +171,6 @@ func dollarTag(s string) (string, bool) {
 	}
 	return "", false
 }
+
+// isWord reports whether there is nothing but one word.
+func isWord(sql string) bool { return !strings.ContainsAny(sql, " \t\r\n") }

@@ -1,4 +1,4 @@
-package postgres
+package tables
 
 import (
 	"context"
@@ -19,11 +19,11 @@ const maxTextBytes = 1 << 10
 const maxNameBytes = 200
 
 // Quarantine implements stores.Quarantine, in one trip and one commit.
-func (s *Store) Quarantine(ctx context.Context, q stores.Quarantined) error {
-	if s.closed.Load() {
+func (s Store) Quarantine(ctx context.Context, q stores.Quarantined) error {
+	if s.t.closed.Load() {
 		return stores.ErrClosed
 	}
-	consumer, err := s.consumerID(q.Consumer)
+	consumer, err := s.t.consumerID(q.Consumer)
 	if err != nil {
 		return err
 	}
@@ -39,12 +39,14 @@ func (s *Store) Quarantine(ctx context.Context, q stores.Quarantined) error {
 	if fingerprint == nil {
 		fingerprint = []byte{} // NULLs would not be compared
 	}
-	_, err = s.pool.Exec(ctx, s.sql.quarantine, consumer,
+	_, err = s.t.db.Send(ctx, Statement{Text: s.t.sql.quarantine, Args: []any{
+		consumer,
 		string(q.Reason), sqlstore.Text(q.Detail, stores.MaxDetailBytes), hash[:], q.ID, fingerprint, q.Existing.Bytes(),
 		sqlstore.Text(q.Topic, maxTextBytes), sqlstore.Text(q.Coordinates, maxTextBytes), []byte(q.UUID), metadata, q.Payload,
-		sqlstore.Text(q.Codec, maxNameBytes), q.OneWay)
+		sqlstore.Text(q.Codec, maxNameBytes), q.OneWay,
+	}})
 	if err != nil {
-		return s.unavailable(err)
+		return s.t.unavailable(err)
 	}
 	return nil
 }

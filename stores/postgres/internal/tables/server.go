@@ -1,4 +1,4 @@
-package postgres
+package tables
 
 import (
 	"context"
@@ -12,35 +12,37 @@ import (
 
 // learn asks the server once what the store needs to know of it. It is done before
 // the first consumer is registered, and so before anything else.
-func (s *Store) learn(ctx context.Context) error {
-	s.learning.Lock()
-	defer s.learning.Unlock()
-	if s.learnt {
+func (t *Tables) learn(ctx context.Context) error {
+	t.learning.Lock()
+	defer t.learning.Unlock()
+	if t.learnt {
 		return nil
 	}
 	var (
-		schema    string
-		isolation pgx.TxIsoLevel
+		found           bool
+		schema          string
+		isolation       pgx.TxIsoLevel
+		idle, statement int64
 	)
-	err := s.pool.QueryRow(ctx, `SELECT
+	_, err := t.db.Send(ctx, Statement{Text: `SELECT
 (SELECT nspname::text FROM pg_class JOIN pg_namespace n ON n.oid = relnamespace WHERE pg_class.oid = to_regclass($1)),
-(SELECT setting::bigint FROM pg_settings WHERE name = 'idle_in_transaction_session_timeout') * 1000000,
-(SELECT setting::bigint FROM pg_settings WHERE name = 'statement_timeout') * 1000000,
-current_setting('default_transaction_isolation')`,
-		s.names.Table("inbox")).Scan(&schema, &s.limits.idle, &s.limits.statement, &isolation)
+(SELECT setting::bigint FROM pg_settings WHERE name = 'idle_in_transaction_session_timeout'),
+(SELECT setting::bigint FROM pg_settings WHERE name = 'statement_timeout'),
+current_setting('default_transaction_isolation')`, Args: []any{t.names.Table("inbox")}, Read: first(&found, &schema, &idle, &statement, &isolation)})
 	if err != nil {
 		return err
 	}
+	t.limits = serverLimits{idle: time.Duration(idle) * time.Millisecond, statement: time.Duration(statement) * time.Millisecond}
 	// From now on the tables are named in full: a handler may set the search_path of
 	// its transaction, or leave a connection with another one.
-	names := sqlstore.Names{Schema: pgx.Identifier{schema}.Sanitize(), Prefix: s.names.Prefix}
-	s.sql, s.qualified = newStatements(names), names
-	s.lockPrefix = append([]byte(names.Table("inbox")), 0)
-	s.channel = channelOf(names)
-	if isolation == s.txOptions.IsoLevel {
-		s.txOptions.IsoLevel = "" // what the server does anyway need not be said with each BEGIN
+	names := sqlstore.Names{Schema: pgx.Identifier{schema}.Sanitize(), Prefix: t.names.Prefix}
+	t.sql, t.qualified = newStatements(names), names
+	t.lockPrefix = append([]byte(names.Table("inbox")), 0)
+	t.channel = channelOf(names)
+	if isolation == t.txOptions.IsoLevel {
+		t.txOptions.IsoLevel = "" // what the server does anyway need not be said with each BEGIN
 	}
-	s.learnt = true
+	t.learnt = true
 	return nil
 }
 

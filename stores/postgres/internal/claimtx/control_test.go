@@ -1,4 +1,4 @@
-package postgres
+package claimtx
 
 import "testing"
 
@@ -39,7 +39,7 @@ func TestTransactionControl(t *testing.T) {
 		"":                                          {},
 		";;":                                        {},
 	} {
-		control, several := transactionControl(sql)
+		control, several := TransactionControl(sql)
 		if control != want.control || several != want.several {
 			t.Errorf("%q: control %v, several %v", sql, control, several)
 		}
@@ -51,9 +51,9 @@ func FuzzTransactionControl(f *testing.F) {
 		f.Add(sql)
 	}
 	f.Fuzz(func(t *testing.T, sql string) {
-		transactionControl(sql) // must end and not panic
-		if control, _ := transactionControl("\n" + sql + "\n;commit"); !control {
-			if _, several := transactionControl("\n" + sql + "\n;commit"); !several {
+		TransactionControl(sql) // must end and not panic
+		if control, _ := TransactionControl("\n" + sql + "\n;commit"); !control {
+			if _, several := TransactionControl("\n" + sql + "\n;commit"); !several {
 				t.Errorf("a commit behind %q is neither seen nor suspected", sql)
 			}
 		}

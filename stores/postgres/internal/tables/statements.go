@@ -1,6 +1,12 @@
-package postgres
+package tables
 
-import "github.com/millpond-go/millpond/internal/sqlstore"
+import (
+	"context"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/millpond-go/millpond/internal/sqlstore"
+)
 
 // statements are the SQL texts for one set of table names.
 type statements struct {
@@ -35,7 +41,7 @@ VALUES ($1, $2, CASE WHEN $3 = '' THEN '{}' ELSE ARRAY[$3] END)
 ON CONFLICT (service, handler) DO NOTHING`),
 		addTopic: n.Expand(`UPDATE {schema.}{prefix}consumer SET topics = topics || $3::text
 WHERE service = $1 AND handler = $2 AND NOT topics @> ARRAY[$3::text] AND ($4 OR topics = '{}')`),
-		consumer: n.Expand(`SELECT id, topics FROM {schema.}{prefix}consumer WHERE service = $1 AND handler = $2`),
+		consumer: n.Expand(`SELECT id, to_json(topics)::text FROM {schema.}{prefix}consumer WHERE service = $1 AND handler = $2`),
 		quarantine: n.Expand(`INSERT INTO {schema.}{prefix}quarantine AS q
 (consumer, reason, detail, identity_hash, message_id, fingerprint, existing, topic, coordinates, uuid, metadata, payload, codec, one_way)
 VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14)
@@ -57,7 +63,7 @@ const (
 SELECT $1, $2, 2, $3, $4, now() WHERE pg_try_advisory_xact_lock($5)`
 
 	claimed = `
-ON CONFLICT DO NOTHING RETURNING completed_at`
+ON CONFLICT DO NOTHING RETURNING (extract(epoch from completed_at) * 1000000)::bigint`
 
 	// Where the connection's own timeouts do not keep the bound.
 	bounded = `
@@ -88,7 +94,7 @@ WHERE consumer = $1 AND status = 3 AND order_key = $2
 AND ` + blocks + ` AND number < $3)`
 
 	// The failure is not looked for beside a completed row: nothing equals null.
-	lookText = `SELECT i.status, i.fingerprint, i.traceparent, coalesce(i.completed_at, 'epoch'), ` + stateColumns + `
+	lookText = `SELECT i.status, i.fingerprint, i.traceparent, (extract(epoch from coalesce(i.completed_at, 'epoch')) * 1000000)::bigint, ` + stateColumns + `
 FROM {schema.}{prefix}inbox i
 LEFT JOIN {schema.}{prefix}failure f ON f.consumer = i.consumer AND f.message_id = CASE WHEN i.status <> 2 THEN i.message_id END
 WHERE i.consumer = $1 AND i.message_id = $2`
@@ -114,7 +120,7 @@ AND ` + blocks + ` AND number < $3)`
 ), ` + nextInOrder + `
 UPDATE {schema.}{prefix}inbox i SET status = 2, completed_at = now(), traceparent = $6
 FROM gone WHERE i.consumer = $1 AND i.message_id = $2 AND i.status = 3
-RETURNING i.completed_at`
+RETURNING (extract(epoch from i.completed_at) * 1000000)::bigint`
 
 	// The next message of each order key of which messages are gone becomes due. It is
 	// what frees those that wait behind one that was to wait for long; one that is
@@ -140,5 +146,12 @@ RETURNING i.completed_at`
 
 	// stateColumns are those of a FailureState, of a failure called f.
 	stateColumns = `f.number, f.revision, f.placement, f.content, f.class, f.attempts, f.uncounted, f.presumed,
-clock_timestamp() - f.budget_at, f.due_at - clock_timestamp()`
+(extract(epoch from clock_timestamp() - f.budget_at) * 1000000)::bigint, (extract(epoch from f.due_at - clock_timestamp()) * 1000000)::bigint`
 )
+
+// statement is one whose text has named arguments, such as @consumer.
+func statement(text string, named pgx.NamedArgs, read func(Rows) error) Statement {
+	// The rewriting of named arguments needs no connection, and does not fail.
+	text, args, _ := named.RewriteQuery(context.Background(), nil, text, nil)
+	return Statement{Text: text, Args: args, Read: read}
+}

@@ -1,4 +1,4 @@
-package postgres
+package tables
 
 import (
 	"context"
@@ -10,7 +10,6 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/millpond-go/millpond/internal/sqlstore"
-	"github.com/millpond-go/millpond/stores"
 )
 
 const (
@@ -20,13 +19,14 @@ const (
 	// serialized by the server, and one wake stands for many messages.
 	wakeEvery = 100 * time.Millisecond
 
-	notify = "SELECT pg_notify($1, '')"
+	// notified is a column that wakes listeners, if there is a channel.
+	notified = "length(CASE WHEN @channel::text IS NOT NULL THEN pg_notify(@channel::text, '')::text END)"
 )
 
 // mayWake reports whether listeners should be woken now, and then says no for a while.
-func (s *Store) mayWake() bool {
-	now, last := int64(time.Since(started)), s.woken.Load()
-	return (last == 0 || now-last >= int64(wakeEvery)) && s.woken.CompareAndSwap(last, now)
+func (t *Tables) mayWake() bool {
+	now, last := int64(time.Since(started)), t.woken.Load()
+	return (last == 0 || now-last >= int64(wakeEvery)) && t.woken.CompareAndSwap(last, now)
 }
 
 var started = time.Now()
@@ -38,47 +38,43 @@ func channelOf(names sqlstore.Names) string {
 	return "millpond_due_" + hex.EncodeToString(sum[:digits])
 }
 
-// Listen implements stores.Waker, on a connection of its own that is opened by way of
-// the pool and does not count towards its limit. Behind a pooler in transaction mode
-// nothing is ever heard.
-func (s *Store) Listen(ctx context.Context, wake func()) error {
-	if err := s.ready(ctx); err != nil {
+// Listen calls wake when messages may have become due, on a connection that it closes
+// in the end. It returns why it has stopped.
+func (t *Tables) Listen(ctx context.Context, connect func(context.Context) (*pgx.Conn, error), wake func()) error {
+	if err := t.ready(ctx); err != nil {
 		return err
 	}
-	pooled, err := s.acquire(ctx)
+	conn, err := connect(ctx)
 	if err != nil {
-		return err
+		return t.listened(ctx, err)
 	}
-	conn := pooled.Hijack()
 	defer func() {
 		closing, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
 		defer cancel()
 		_ = conn.Close(closing)
 	}()
-	if _, err := conn.Exec(ctx, "LISTEN "+pgx.Identifier{s.channel}.Sanitize()); err != nil {
-		return s.listened(ctx, err)
+	if _, err := conn.Exec(ctx, "LISTEN "+pgx.Identifier{t.channel}.Sanitize()); err != nil {
+		return t.listened(ctx, err)
 	}
 	for {
 		wake() // also for what came due before there was anybody to listen
 		if _, err := conn.WaitForNotification(ctx); err != nil {
-			return s.listened(ctx, err)
+			return t.listened(ctx, err)
 		}
 	}
 }
 
-func (s *Store) listened(ctx context.Context, err error) error {
+func (t *Tables) listened(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
 		return fmt.Errorf("postgres: listen: %w", context.Cause(ctx))
 	}
-	return s.unavailable(err)
+	return t.unavailable(err)
 }
-
-var _ stores.Waker = (*Store)(nil)
 
 // wake wakes listeners after n messages have become due. They poll all the same, so an
 // error does not matter.
-func (s *Store) wake(ctx context.Context, n int) {
+func (t *Tables) wake(ctx context.Context, n int) {
 	if n > 0 {
-		_, _ = s.pool.Exec(ctx, notify, s.channel)
+		_, _ = t.db.Send(ctx, Statement{Text: "SELECT pg_notify($1, '')::text", Args: []any{t.channel}})
 	}
 }

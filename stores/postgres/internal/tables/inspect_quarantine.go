@@ -1,24 +1,22 @@
-package postgres
+package tables
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"time"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/millpond-go/millpond/internal/sqlstore"
 	"github.com/millpond-go/millpond/stores"
 )
 
 const quarantineColumns = `q.id, c.service, c.handler, q.message_id, q.reason, q.detail, q.fingerprint, q.existing, q.topic, q.coordinates, q.uuid,
-q.codec, q.one_way, q.seen, q.first_at, q.last_at, q.status, q.decided_at, coalesce(octet_length(q.payload), 0)`
+q.codec, q.one_way, q.seen, (extract(epoch from q.first_at) * 1000000)::bigint, (extract(epoch from q.last_at) * 1000000)::bigint,
+q.status, (extract(epoch from q.decided_at) * 1000000)::bigint, coalesce(octet_length(q.payload), 0)`
 
 // Quarantined implements stores.Inspector.
-func (s *Store) Quarantined(ctx context.Context, qq stores.QuarantineQuery) ([]stores.QuarantineRow, error) {
-	q, err := s.newQuery(ctx, qq.Limit)
+func (s Store) Quarantined(ctx context.Context, qq stores.QuarantineQuery) ([]stores.QuarantineRow, error) {
+	q, err := s.t.newQuery(ctx, qq.Limit)
 	if err != nil {
 		return nil, err
 	}
@@ -33,33 +31,37 @@ func (s *Store) Quarantined(ctx context.Context, qq stores.QuarantineQuery) ([]s
 	if qq.Before != 0 {
 		q.and("q.id < ?", qq.Before)
 	}
-	return collect(ctx, s, q, `SELECT `+quarantineColumns+`
+	return collect(ctx, s.t, q, `SELECT `+quarantineColumns+`
 FROM {schema.}{prefix}quarantine q JOIN {schema.}{prefix}consumer c ON c.id = q.consumer
 WHERE {where} ORDER BY q.id DESC LIMIT `+q.bind(qq.Limit),
-		func(row pgx.CollectableRow) (stores.QuarantineRow, error) { return scanQuarantined(row, false) })
+		func(row Rows) (stores.QuarantineRow, error) { return scanQuarantined(row, false) })
 }
 
 // QuarantinedRow implements stores.Inspector.
-func (s *Store) QuarantinedRow(ctx context.Context, rowID int64) (stores.QuarantineRow, error) {
-	q, err := s.newQuery(ctx, 1)
+func (s Store) QuarantinedRow(ctx context.Context, rowID int64) (stores.QuarantineRow, error) {
+	q, err := s.t.newQuery(ctx, 1)
 	if err != nil {
 		return stores.QuarantineRow{}, err
 	}
 	q.and("q.id = ?", rowID)
-	return one(ctx, s, q, `SELECT `+quarantineColumns+`, q.metadata, q.payload
+	return one(ctx, s.t, q, `SELECT `+quarantineColumns+`, q.metadata, q.payload
 FROM {schema.}{prefix}quarantine q JOIN {schema.}{prefix}consumer c ON c.id = q.consumer WHERE {where}`,
-		func(row pgx.CollectableRow) (stores.QuarantineRow, error) { return scanQuarantined(row, true) })
+		func(row Rows) (stores.QuarantineRow, error) { return scanQuarantined(row, true) })
 }
 
-func scanQuarantined(row pgx.CollectableRow, whole bool) (stores.QuarantineRow, error) {
+func scanQuarantined(row Rows, whole bool) (stores.QuarantineRow, error) {
 	var (
 		r                                     stores.QuarantineRow
 		fingerprint, existing, uuid, metadata []byte
-		decided                               *time.Time
 	)
 	dest := []any{
 		&r.RowID, &r.Consumer.Service, &r.Consumer.Handler, &r.ID, &r.Reason, &r.Detail, &fingerprint, &existing, &r.Topic, &r.Coordinates, &uuid,
-		&r.Codec, &r.OneWay, &r.Seen, &r.FirstAt, &r.LastAt, &r.Status, &decided, &r.PayloadBytes,
+		&r.Codec, &r.OneWay, &r.Seen,
+		instant{&r.FirstAt},
+		instant{&r.LastAt},
+		&r.Status,
+		instant{&r.DecidedAt},
+		&r.PayloadBytes,
 	}
 	if whole {
 		dest = append(dest, &metadata, &r.Payload)
@@ -70,9 +72,6 @@ func scanQuarantined(row pgx.CollectableRow, whole bool) (stores.QuarantineRow, 
 	r.Fingerprint, _ = stores.ParseFingerprint(fingerprint)
 	r.Existing, _ = stores.ParseFingerprint(existing)
 	r.UUID = string(uuid)
-	if decided != nil {
-		r.DecidedAt = *decided
-	}
 	if whole {
 		r.Metadata, r.Unreadable = sqlstore.DecodeMetadata(metadata)
 	}
@@ -82,8 +81,8 @@ func scanQuarantined(row pgx.CollectableRow, whole bool) (stores.QuarantineRow, 
 // Decide implements stores.Inspector. What is decided about, and the group of its
 // error, are read before; the decision is guarded by the status alone, which is the
 // only thing about a row in quarantine that changes what may be done with it.
-func (s *Store) Decide(ctx context.Context, d stores.Decision) error {
-	if err := s.ready(ctx); err != nil {
+func (s Store) Decide(ctx context.Context, d stores.Decision) error {
+	if err := s.t.ready(ctx); err != nil {
 		return err
 	}
 	sql := rejectText
@@ -106,21 +105,21 @@ func (s *Store) Decide(ctx context.Context, d stores.Decision) error {
 		return fmt.Errorf("postgres: %w: its codec is %q", stores.ErrNotKept, row.Codec)
 	}
 	reason := sqlstore.Text(string(row.Reason)+": "+row.Detail, stores.MaxErrorBytes)
-	tag, err := s.pool.Exec(ctx, s.qualified.Expand(sql), pgx.NamedArgs{
+	affected, err := s.t.db.Send(ctx, statement(s.t.qualified.Expand(sql), pgx.NamedArgs{
 		"row": d.RowID, "verb": string(d.Verb), "actor": sqlstore.Text(d.Actor, stores.MaxDetailBytes), "reason": sqlstore.Text(d.Reason, stores.MaxDetailBytes),
 		"id": stores.ReleasedID(d.RowID), "class": string(classReleased), "error": reason, "group": stores.ErrorGroup(classReleased, reason),
-	})
-	if pgErr, ok := errors.AsType[*pgconn.PgError](err); ok && pgErr.Code == uniqueViolation {
+	}, nil))
+	if sqlState(err) == uniqueViolation {
 		return fmt.Errorf("postgres: %w: there is a message %s already", stores.ErrChanged, stores.ReleasedID(d.RowID))
 	}
 	switch {
 	case err != nil:
-		return s.unavailable(err)
-	case tag.RowsAffected() == 0:
+		return s.t.unavailable(err)
+	case affected == 0:
 		return fmt.Errorf("postgres: %w", stores.ErrChanged)
 	}
 	if d.Verb == stores.VerbRelease {
-		s.wake(ctx, 1)
+		s.t.wake(ctx, 1)
 	}
 	return nil
 }
@@ -151,6 +150,6 @@ SELECT @verb::text, @actor::text, @reason::text, consumer, id, message_id, 'held
 ) ` + audited
 )
 
-func scanAudit(row pgx.CollectableRow) (e stores.AuditEntry, err error) {
-	return e, row.Scan(&e.ID, &e.At, &e.Verb, &e.Actor, &e.Reason, &e.Consumer.Service, &e.Consumer.Handler, &e.MessageID, &e.Number, &e.Before, &e.After)
+func scanAudit(row Rows) (e stores.AuditEntry, err error) {
+	return e, row.Scan(&e.ID, instant{&e.At}, &e.Verb, &e.Actor, &e.Reason, &e.Consumer.Service, &e.Consumer.Handler, &e.MessageID, &e.Number, &e.Before, &e.After)
 }

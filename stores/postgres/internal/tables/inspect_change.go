@@ -1,4 +1,4 @@
-package postgres
+package tables
 
 import (
 	"context"
@@ -15,8 +15,8 @@ const maxChange = 1000
 // Change implements stores.Inspector, in one statement: what it has not got the locks
 // of at once it leaves alone, so it never waits for a delivery, and a delivery never
 // waits for it.
-func (s *Store) Change(ctx context.Context, c stores.Change) (stores.Changed, error) {
-	q, err := s.newQuery(ctx, c.Limit)
+func (s Store) Change(ctx context.Context, c stores.Change) (stores.Changed, error) {
+	q, err := s.t.newQuery(ctx, c.Limit)
 	if err != nil {
 		return stores.Changed{}, err
 	}
@@ -44,7 +44,7 @@ func (s *Store) Change(ctx context.Context, c stores.Change) (stores.Changed, er
 ), free AS MATERIALIZED (
 	SELECT f.number, f.status FROM {schema.}{prefix}failure f
 	WHERE f.number = ANY (ARRAY(SELECT number FROM scanned)) AND {where}
-	AND NOT (f.reserved AND f.due_at > clock_timestamp()) AND pg_try_advisory_xact_lock(`+fmt.Sprintf(lockKeyText, q.bind(s.lockPrefix))+`)
+	AND NOT (f.reserved AND f.due_at > clock_timestamp()) AND pg_try_advisory_xact_lock(`+fmt.Sprintf(LockKeyText, q.bind(s.t.lockPrefix))+`)
 	FOR UPDATE SKIP LOCKED
 ), changed AS (
 	UPDATE {schema.}{prefix}failure f SET `) + revised + ", " + set + q.names.Expand(`
@@ -66,9 +66,10 @@ SELECT (SELECT count(*) FROM scanned), (SELECT coalesce(max(number), 0) FROM sca
 		scanned, redelivered int
 		done                 stores.Changed
 	)
-	err = s.pool.QueryRow(ctx, sql, q.args...).Scan(&scanned, &done.Next, &done.Changed, &redelivered)
+	found := false
+	_, err = s.t.db.Send(ctx, Statement{Text: sql, Args: q.args, Read: first(&found, &scanned, &done.Next, &done.Changed, &redelivered)})
 	if err != nil {
-		return stores.Changed{}, s.unavailable(err)
+		return stores.Changed{}, s.t.unavailable(err)
 	}
 	done.Busy, done.Done = scanned-done.Changed, scanned < limit
 	if scanned == 0 {
@@ -76,7 +77,7 @@ SELECT (SELECT count(*) FROM scanned), (SELECT coalesce(max(number), 0) FROM sca
 	}
 	if c.Verb == stores.VerbRetry {
 		done.Redelivered = redelivered
-		s.wake(ctx, done.Changed-redelivered)
+		s.t.wake(ctx, done.Changed-redelivered)
 	}
 	return done, nil
 }
@@ -94,8 +95,8 @@ func upTo(number int64) int64 {
 	return number
 }
 
-// lockKeyText is Store.lockKey for a failure called f, with the prefix as %s.
-const lockKeyText = `('x' || encode(substr(sha256(%s::bytea || int4send(f.consumer) || f.message_id), 1, 8), 'hex'))::bit(64)::bigint`
+// LockKeyText is Tables.LockKey for a failure called f, with the prefix as %s.
+const LockKeyText = `('x' || encode(substr(sha256(%s::bytea || int4send(f.consumer) || f.message_id), 1, 8), 'hex'))::bit(64)::bigint`
 
 // statusName is SQL for the word of a status.
 func statusName(number string) string {
@@ -107,15 +108,15 @@ func statusName(number string) string {
 }
 
 // Audit implements stores.Inspector.
-func (s *Store) Audit(ctx context.Context, before int64, limit int) ([]stores.AuditEntry, error) {
-	q, err := s.newQuery(ctx, limit)
+func (s Store) Audit(ctx context.Context, before int64, limit int) ([]stores.AuditEntry, error) {
+	q, err := s.t.newQuery(ctx, limit)
 	if err != nil {
 		return nil, err
 	}
 	if before != 0 {
 		q.and("a.id < ?", before)
 	}
-	return collect(ctx, s, q, `SELECT a.id, a.at, a.verb, a.actor, a.reason, coalesce(c.service, ''), coalesce(c.handler, ''),
+	return collect(ctx, s.t, q, `SELECT a.id, (extract(epoch from a.at) * 1000000)::bigint, a.verb, a.actor, a.reason, coalesce(c.service, ''), coalesce(c.handler, ''),
 a.message_id, a.number, a.before, a.after
 FROM {schema.}{prefix}audit a LEFT JOIN {schema.}{prefix}consumer c ON c.id = a.consumer
 WHERE {where} ORDER BY a.id DESC LIMIT `+q.bind(limit), scanAudit)

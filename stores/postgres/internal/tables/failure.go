@@ -1,4 +1,4 @@
-package postgres
+package tables
 
 import (
 	"context"
@@ -7,49 +7,40 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/millpond-go/millpond/internal/sqlstore"
 	"github.com/millpond-go/millpond/stores"
 )
 
 // Record implements stores.Failures, in one trip and one commit.
-func (s *Store) Record(ctx context.Context, f stores.Failure) (version int64, err error) {
-	consumer, err := s.known(f.Key)
+func (s Store) Record(ctx context.Context, f stores.Failure) (version int64, err error) {
+	consumer, err := s.t.Known(f.Key)
 	if err != nil {
 		return 0, err
 	}
-	args, err := s.recordArgs(consumer, &f)
+	named, err := s.t.recordArgs(consumer, &f)
 	if err != nil {
 		return 0, err
 	}
-	text := s.sql.recordAgain
+	text := s.t.sql.recordAgain
 	if f.Version == 0 {
-		text = s.sql.recordFirst
+		text = s.t.sql.recordFirst
+	}
+	named["channel"] = nil
+	if f.Status == stores.StatusPending && f.Placement == stores.PlacementParked && f.DueIn < soon && s.t.mayWake() {
+		named["channel"] = s.t.channel
 	}
 	var (
-		batch            pgx.Batch // one implicit transaction
-		found            bool
-		number, revision *int64
+		found                      bool
+		number, revision, notified *int64
 	)
-	batch.Queue(text, args).QueryRow(func(row pgx.Row) error {
-		err := row.Scan(&number, &revision)
-		found = err == nil
-		if errors.Is(err, pgx.ErrNoRows) {
-			return nil
-		}
-		return err
-	})
-	if f.Status == stores.StatusPending && f.Placement == stores.PlacementParked && f.DueIn < soon && s.mayWake() {
-		batch.Queue(notify, s.channel)
-	}
-	err = s.pool.SendBatch(ctx, &batch).Close()
-	if pgErr, ok := errors.AsType[*pgconn.PgError](err); ok && pgErr.Code == serializationFailure {
+	_, err = s.t.db.Send(ctx, statement(text, named, first(&found, &number, &revision, &notified)))
+	if sqlState(err) == serializationFailure {
 		found, err = false, nil // where that is the server's default isolation
 	}
 	switch {
 	case err != nil:
-		return 0, s.unavailable(err)
+		return 0, s.t.unavailable(err)
 	case !found:
 		return 0, fmt.Errorf("postgres: %w: %s", stores.ErrChanged, f.Key)
 	case number == nil:
@@ -61,7 +52,7 @@ func (s *Store) Record(ctx context.Context, f stores.Failure) (version int64, er
 var errNotParkable = errors.New("postgres: a failure that is parked needs content in the state kept")
 
 // recordArgs are the arguments of both statements of Record.
-func (s *Store) recordArgs(consumer int32, f *stores.Failure) (pgx.NamedArgs, error) {
+func (t *Tables) recordArgs(consumer int32, f *stores.Failure) (pgx.NamedArgs, error) {
 	if f.Status != stores.StatusPending && f.Status != stores.StatusFailed {
 		return nil, fmt.Errorf("postgres: a failure cannot be recorded as %s", f.Status)
 	}
@@ -74,7 +65,7 @@ func (s *Store) recordArgs(consumer int32, f *stores.Failure) (pgx.NamedArgs, er
 	}
 	number, revision := sqlstore.ParseVersion(f.Version)
 	args := pgx.NamedArgs{
-		"consumer": consumer, "id": f.Key.ID, "number": number, "revision": revision, "lock": s.lockKey(consumer, f.Key.ID),
+		"consumer": consumer, "id": f.Key.ID, "number": number, "revision": revision, "lock": t.LockKey(consumer, f.Key.ID),
 		"fingerprint": f.Fingerprint.Bytes(), "trace": traceBytes(&f.TraceParent),
 		"status": int16(f.Status), "placement": int16(f.Placement), "attempts": f.Attempts, "uncounted": f.Uncounted,
 		"dueIn": dueIn, "start": f.Start,
@@ -119,7 +110,7 @@ SELECT consumer, message_id, status, @placement::smallint, coalesce(@content::sm
 	now() + @dueIn::interval, @class::text, @group::text, @error::text, @topic::text, @coordinates::text, @order::bytea,
 	CASE WHEN @start THEN '[]'::jsonb ELSE jsonb_build_array(jsonb_build_object('at', now(), 'class', @class::text, 'error', @brief::text)) END,
 	@codec::text, @uuid::bytea, @metadata::bytea, @payload::bytea
-FROM born RETURNING number, revision::bigint`
+FROM born RETURNING number, revision::bigint, ` + notified
 
 	// An attempt that was begun and never ended is a crash once the next one begins.
 	recordAgainText = `WITH held AS MATERIALIZED (
@@ -153,5 +144,5 @@ FROM born RETURNING number, revision::bigint`
 	UPDATE {schema.}{prefix}inbox i SET status = @status
 	FROM changed WHERE i.consumer = @consumer AND i.message_id = @id AND i.status <> @status
 )
-SELECT changed.number, changed.revision FROM held LEFT JOIN changed ON true`
+SELECT changed.number, changed.revision, ` + notified + ` FROM held LEFT JOIN changed ON true`
 )

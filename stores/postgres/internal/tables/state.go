@@ -1,4 +1,4 @@
-package postgres
+package tables
 
 import (
 	"time"
@@ -13,9 +13,10 @@ import (
 type stateScan struct {
 	number, revision, placement, content, attempts, uncounted pgtype.Int8
 
-	class      pgtype.Text
-	presumed   pgtype.Bool
-	age, dueIn pgtype.Interval
+	class    pgtype.Text
+	presumed pgtype.Bool
+
+	age, dueIn pgtype.Int8 // in microseconds
 }
 
 // with returns the destinations of a row that ends with stateColumns.
@@ -36,12 +37,7 @@ func (s *stateScan) state(status stores.Status) stores.FailureState {
 		Attempts:  int(s.attempts.Int64),
 		Uncounted: int(s.uncounted.Int64),
 		Presumed:  s.presumed.Bool,
-		Age:       duration(s.age),
-		DueIn:     duration(s.dueIn),
+		Age:       time.Duration(s.age.Int64) * time.Microsecond,
+		DueIn:     time.Duration(s.dueIn.Int64) * time.Microsecond,
 	}
-}
-
-// duration is an interval between two points in time, which has no months.
-func duration(i pgtype.Interval) time.Duration {
-	return time.Duration(i.Days)*24*time.Hour + time.Duration(i.Microseconds)*time.Microsecond
 }

@@ -1,0 +1,66 @@
+package postgres
+
+import (
+	"context"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/millpond-go/millpond/stores/postgres/internal/claimtx"
+	"github.com/millpond-go/millpond/stores/postgres/internal/tables"
+)
+
+// pgxDB is a pool as the tables need it.
+type pgxDB struct{ pool *pgxpool.Pool }
+
+var _ tables.DB = pgxDB{}
+
+// sender is a pool or a transaction.
+type sender interface {
+	Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error)
+	Exec(ctx context.Context, sql string, args ...any) (pgconn.CommandTag, error)
+}
+
+// Send implements tables.Querier.
+func (db pgxDB) Send(ctx context.Context, s tables.Statement) (int64, error) {
+	return send(ctx, db.pool, s)
+}
+
+func send(ctx context.Context, to sender, s tables.Statement) (int64, error) {
+	if s.Read == nil {
+		tag, err := to.Exec(ctx, s.Text, s.Args...)
+		return tag.RowsAffected(), err
+	}
+	rows, err := to.Query(ctx, s.Text, s.Args...)
+	if err != nil {
+		return 0, err
+	}
+	err = s.Read(rows)
+	rows.Close()
+	if err == nil {
+		err = rows.Err()
+	}
+	return rows.CommandTag().RowsAffected(), err
+}
+
+// Batch implements tables.DB, in one trip.
+func (db pgxDB) Batch(ctx context.Context, statements ...tables.Statement) error {
+	conn, err := db.pool.Acquire(ctx)
+	if err != nil {
+		return err
+	}
+	defer conn.Release()
+	return claimtx.SendBatch(ctx, conn.Conn(), statements...)
+}
+
+// InTx implements tables.DB.
+func (db pgxDB) InTx(ctx context.Context, f func(tables.Querier) error) error {
+	return pgx.BeginFunc(ctx, db.pool, func(tx pgx.Tx) error { return f(querier{tx}) })
+}
+
+type querier struct{ tx pgx.Tx }
+
+func (q querier) Send(ctx context.Context, s tables.Statement) (int64, error) {
+	return send(ctx, q.tx, s)
+}

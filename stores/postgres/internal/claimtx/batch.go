@@ -1,0 +1,27 @@
+package claimtx
+
+import (
+	"context"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/millpond-go/millpond/stores/postgres/internal/tables"
+)
+
+// SendBatch is tables.DB's Batch on a connection of pgx, in one trip.
+func SendBatch(ctx context.Context, conn *pgx.Conn, statements ...tables.Statement) error {
+	var batch pgx.Batch
+	batch.Queue("begin isolation level read committed")
+	for _, s := range statements {
+		queued := batch.Queue(s.Text, s.Args...)
+		if s.Read != nil {
+			queued.Query(func(rows pgx.Rows) error { return s.Read(rows) })
+		}
+	}
+	batch.Queue("commit")
+	if err := conn.SendBatch(ctx, &batch).Close(); err != nil {
+		Abandon(ctx, conn)
+		return err
+	}
+	return nil
+}

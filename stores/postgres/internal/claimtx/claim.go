@@ -1,0 +1,121 @@
+package claimtx
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/millpond-go/millpond/stores"
+	"github.com/millpond-go/millpond/stores/postgres/internal/tables"
+)
+
+// Won is a claim that was won.
+type Won struct {
+	Tx pgx.Tx
+	At time.Time // in the claim's row; zero: the claim was not won
+}
+
+// Claim decides the claim on a connection that has no transaction. Without one in Won,
+// or an error, it has none again. Trips: one if the claim is won, one more to see why
+// not, and one more where that shows that it can be.
+func Claim(ctx context.Context, conn *pgx.Conn, t *tables.Tables, consumer int32, c *stores.Claim) (Won, stores.Verdict, error) {
+	won, err := try(ctx, conn, t, consumer, c)
+	if err != nil {
+		return Won{}, stores.Verdict{}, err
+	}
+	if won.Tx != nil {
+		return won, stores.Verdict{Outcome: stores.Claimed}, nil
+	}
+	verdict, err := judgeAndRollback(ctx, conn, t, consumer, c)
+	if err != nil || verdict.Outcome != stores.Claimable {
+		return Won{}, verdict, err
+	}
+	return again(ctx, conn, t, consumer, c, verdict)
+}
+
+// again is the second try, for what can be claimed after all: a failed message
+// whose redelivery runs it, or one before which the last of its order key has ended
+// just now.
+func again(ctx context.Context, conn *pgx.Conn, t *tables.Tables, consumer int32, c *stores.Claim, verdict stores.Verdict) (Won, stores.Verdict, error) {
+	seen := *c
+	seen.Take = verdict.Failure.Version
+	won, err := try(ctx, conn, t, consumer, &seen)
+	if err != nil {
+		return Won{}, stores.Verdict{}, err
+	}
+	if won.Tx == nil {
+		verdict.Outcome = stores.InFlight
+		_, err = conn.Exec(ctx, "rollback")
+		return Won{}, verdict, err
+	}
+	verdict.Outcome = stores.Claimed
+	return won, verdict, nil
+}
+
+// try sends BEGIN and the claim in one trip.
+func try(ctx context.Context, conn *pgx.Conn, t *tables.Tables, consumer int32, c *stores.Claim) (Won, error) {
+	var batch pgx.Batch
+	batch.BeginTx(t.TxOptions())
+	if c.Take == 0 {
+		text, args := t.Claim(consumer, c)
+		batch.Queue(text, args...)
+	} else {
+		if text, args := t.Bound(c); text != "" {
+			batch.Queue(text, args...)
+		}
+		text, args := t.TakeOver(consumer, c)
+		batch.Queue(text, args...)
+	}
+	return send(ctx, conn, &batch)
+}
+
+// send sends a batch whose last query returns the time in the row that holds the
+// claim, if it is won.
+func send(ctx context.Context, conn *pgx.Conn, batch *pgx.Batch) (Won, error) {
+	results := conn.SendBatch(ctx, batch)
+	for range batch.Len() - 1 {
+		if _, err := results.Exec(); err != nil {
+			return Won{}, errors.Join(err, results.Close())
+		}
+	}
+	var at int64
+	err := results.QueryRow().Scan(&at)
+	taken := errors.Is(err, pgx.ErrNoRows)
+	if closeErr := results.Close(); err == nil || taken {
+		err = closeErr
+	}
+	if err != nil || taken {
+		return Won{}, err
+	}
+	return Won{Tx: results.Tx(), At: time.UnixMicro(at)}, nil
+}
+
+// judgeAndRollback reads the row that stood in the way and ends the transaction, in
+// one trip. Its snapshot is newer than the row the insert met, so a row that made
+// the insert fail is seen.
+func judgeAndRollback(ctx context.Context, conn *pgx.Conn, t *tables.Tables, consumer int32, c *stores.Claim) (stores.Verdict, error) {
+	var (
+		batch        pgx.Batch
+		row          tables.InboxRow
+		free, behind bool
+	)
+	if text, args := t.Behind(consumer, c); text != "" {
+		batch.Queue(text, args...).QueryRow(func(r pgx.Row) error { return r.Scan(&free, &behind) })
+	}
+	batch.Queue(t.Look(), consumer, c.Key.ID).Query(func(rows pgx.Rows) error { return row.Read(rows) })
+	batch.Queue("rollback")
+	if err := conn.SendBatch(ctx, &batch).Close(); err != nil {
+		return stores.Verdict{}, err
+	}
+	return tables.Judge(c, &row, free, behind)
+}
+
+// Abandon rolls back what a failed claim has left, where that is possible.
+func Abandon(ctx context.Context, conn *pgx.Conn) {
+	pg := conn.PgConn()
+	if !pg.IsClosed() && pg.TxStatus() != 'I' {
+		_, _ = conn.Exec(ctx, "rollback") // whoever owns the connection closes one for which this failed
+	}
+}

@@ -1,0 +1,180 @@
+package claimtx
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/millpond-go/millpond/stores"
+	"github.com/millpond-go/millpond/stores/postgres/internal/tables"
+)
+
+// Left is what Commit and Rollback leave of the connection.
+type Left uint8
+
+const (
+	// Already: the transaction had been ended before; nothing was done.
+	Already Left = iota
+	// Usable: the connection has no transaction, or is closed.
+	Usable
+	// InUse: something still reads from the connection. All that is safe is to close its
+	// socket, which the server takes as a rollback.
+	InUse
+)
+
+// Commit does what stores.Attempt says. Called again it returns the same.
+func (t *Tx) Commit(ctx context.Context) (Left, error) {
+	already, idle, suspect := t.close()
+	if already {
+		return Already, t.result
+	}
+	var left Left
+	left, t.result = t.commit(ctx, idle, suspect)
+	return left, t.result
+}
+
+func (t *Tx) commit(ctx context.Context, idle, suspect bool) (Left, error) {
+	// Of an unwatched transaction only the server can say whether it is still ours.
+	var doubt error
+	if suspect {
+		doubt = errEscaped
+	}
+	if !idle {
+		return InUse, notCommitted(errors.Join(stores.ErrTxBusy, doubt))
+	}
+	pg := t.conn.PgConn()
+	doomed := t.Entry.Doomed()
+	switch {
+	case pg.IsClosed():
+		return Usable, notCommitted(errors.Join(t.aborted(), doubt))
+	case pg.IsBusy():
+		return InUse, notCommitted(errors.Join(stores.ErrTxBusy, doubt))
+	case pg.TxStatus() == 'I':
+		return Usable, notCommitted(errors.Join(errEscaped, doomed))
+	case pg.TxStatus() == 'E':
+		return Usable, notCommitted(errors.Join(t.aborted(), doomed, doubt, t.end(ctx)))
+	case doomed != nil:
+		return Usable, notCommitted(errors.Join(doomed, doubt, t.end(ctx)))
+	case ctx.Err() != nil:
+		return Usable, notCommitted(errors.Join(ctx.Err(), doubt, t.end(context.WithoutCancel(ctx))))
+	}
+	if suspect {
+		return Usable, t.commitIfOurs(ctx)
+	}
+	tag, err := t.conn.Exec(ctx, "commit")
+	return Usable, t.committed(ctx, tag, err)
+}
+
+// commitIfOurs commits only if the transaction that runs is the one that wrote the
+// claim's row; the check and COMMIT share a trip.
+func (t *Tx) commitIfOurs(ctx context.Context) error {
+	var batch pgx.Batch
+	batch.Queue(t.tables.Owned(), t.consumer, t.id)
+	batch.Queue("commit")
+	results := t.conn.SendBatch(ctx, &batch)
+	_, err := results.Exec()
+	if err != nil {
+		_ = results.Close()
+		if tables.NotOurs(err) {
+			return notCommitted(errors.Join(errEscaped, t.end(ctx)))
+		}
+		return t.committed(ctx, pgconn.CommandTag{}, err)
+	}
+	tag, err := results.Exec()
+	if closeErr := results.Close(); err == nil {
+		err = closeErr
+	}
+	return t.committed(ctx, tag, err)
+}
+
+// committed judges the answer to a COMMIT that was sent. Only the tag COMMIT proves
+// a commit, and only an ERROR of the server, or the tag ROLLBACK, disproves it: what
+// the client reports about a broken connection does not tell a lost request from a
+// lost reply.
+func (t *Tx) committed(ctx context.Context, tag pgconn.CommandTag, err error) error {
+	switch {
+	case err == nil:
+		switch tag.String() {
+		case "COMMIT":
+			return nil
+		case "ROLLBACK":
+			return notCommitted(t.aborted())
+		}
+		return fmt.Errorf("postgres: %w: COMMIT was answered by %q", stores.ErrCommitUnknown, tag)
+	case tables.Expired(err): // said before COMMIT was read
+		t.drop(ctx)
+		return notCommitted(fmt.Errorf("%w: %w", stores.ErrTxExpired, err))
+	case tables.Refused(err):
+		t.note(err)
+		return notCommitted(errors.Join(err, t.end(ctx)))
+	}
+	t.drop(ctx)
+	return fmt.Errorf("postgres: %w: %w", stores.ErrCommitUnknown, err)
+}
+
+// Rollback does what stores.Attempt says.
+func (t *Tx) Rollback(ctx context.Context) (Left, error) {
+	already, idle, suspect := t.close()
+	if already {
+		return Already, nil
+	}
+	t.result = notCommitted(errRolledBack)
+	if !idle {
+		err := fmt.Errorf("postgres: rollback: %w", stores.ErrTxBusy)
+		if suspect {
+			err = errors.Join(err, errEscaped)
+		}
+		return InUse, err
+	}
+	ours := !suspect || t.stillOurs(ctx)
+	pg := t.conn.PgConn()
+	if !pg.IsClosed() && pg.TxStatus() != 'I' && pg.IsBusy() {
+		return InUse, escapedUnless(ours)
+	}
+	return Usable, errors.Join(escapedUnless(ours), t.end(ctx))
+}
+
+func escapedUnless(ours bool) error {
+	if ours {
+		return nil
+	}
+	return fmt.Errorf("postgres: rollback: %w", errEscaped)
+}
+
+// Refuse ends the transaction for a handler that has called Commit or Rollback of a
+// transaction whose connection is lost to it then. It dooms the attempt.
+func (t *Tx) Refuse(ctx context.Context) Left {
+	t.Entry.Doom(stores.ErrTxManaged)
+	left, _ := t.Commit(ctx)
+	return left
+}
+
+// stillOurs reports whether the transaction that runs is the one that wrote the
+// claim's row. Of one that has failed nothing can be asked, nor of a lost connection.
+func (t *Tx) stillOurs(ctx context.Context) bool {
+	pg := t.conn.PgConn()
+	if pg.IsClosed() || pg.IsBusy() || pg.TxStatus() != 'T' {
+		return false
+	}
+	_, err := t.conn.Exec(ctx, t.tables.Owned(), t.consumer, t.id)
+	return err == nil
+}
+
+// end rolls back what is open.
+func (t *Tx) end(ctx context.Context) error {
+	pg := t.conn.PgConn()
+	if pg.IsClosed() || pg.TxStatus() == 'I' {
+		return nil
+	}
+	if _, err := t.conn.Exec(ctx, "rollback"); err != nil {
+		t.drop(ctx)
+		return fmt.Errorf("postgres: rollback: %w", err)
+	}
+	return nil
+}
+
+// drop closes a connection of which nothing is known any more.
+func (t *Tx) drop(ctx context.Context) { _ = t.conn.Close(ctx) }

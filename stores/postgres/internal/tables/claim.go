@@ -1,0 +1,181 @@
+package tables
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/binary"
+	"fmt"
+
+	"github.com/millpond-go/millpond/internal/sqlstore"
+	"github.com/millpond-go/millpond/stores"
+)
+
+// Claims are made by the packages of the drivers, of these statements.
+
+// Claim returns the statement that makes a claim by inserting its row. It returns the
+// time in the row, in microseconds, if the row is ours.
+func (t *Tables) Claim(consumer int32, c *stores.Claim) (text string, args []any) {
+	trace, lock := traceBytes(&c.TraceParent), t.LockKey(consumer, c.Key.ID)
+	keep := t.limits.keep(c.Bound)
+	idle, statement := "", ""
+	if !keep {
+		idle, statement = t.limits.within(c.Bound)
+	}
+	switch {
+	case c.OrderKey == nil && keep:
+		return t.sql.claim, []any{consumer, c.Key.ID, c.Fingerprint.Bytes(), trace, lock}
+	case c.OrderKey == nil:
+		return t.sql.claimBounded, []any{consumer, c.Key.ID, c.Fingerprint.Bytes(), trace, lock, idle, statement}
+	case keep:
+		return t.sql.claimOrdered, []any{consumer, c.Key.ID, c.Fingerprint.Bytes(), trace, lock, c.OrderKey}
+	default:
+		return t.sql.claimOrderedBounded, []any{consumer, c.Key.ID, c.Fingerprint.Bytes(), trace, lock, c.OrderKey, idle, statement}
+	}
+}
+
+// TakeOver is Claim for the failed row that has the version c.Take. Bound is to be sent
+// before.
+func (t *Tables) TakeOver(consumer int32, c *stores.Claim) (text string, args []any) {
+	number, revision := sqlstore.ParseVersion(c.Take)
+	lock, trace := t.LockKey(consumer, c.Key.ID), traceBytes(&c.TraceParent)
+	if c.OrderKey == nil {
+		return t.sql.takeOver, []any{consumer, c.Key.ID, number, revision, lock, trace}
+	}
+	return t.sql.takeOverOrdered, []any{consumer, c.Key.ID, number, revision, lock, trace, c.OrderKey}
+}
+
+// Bound returns the statement that bounds a transaction; "" if its connection does.
+func (t *Tables) Bound(c *stores.Claim) (text string, args []any) {
+	if t.limits.keep(c.Bound) {
+		return "", nil
+	}
+	idle, statement := t.limits.within(c.Bound)
+	return setBound, []any{idle, statement}
+}
+
+const setBound = "SELECT set_config('idle_in_transaction_session_timeout', $1, true), set_config('statement_timeout', $2, true)"
+
+// Behind returns the statement that says whether a claim that was not won has its key's
+// lock, and whether earlier messages are in its way; "" if there is no order. It is sent
+// in the claim's transaction.
+func (t *Tables) Behind(consumer int32, c *stores.Claim) (text string, args []any) {
+	switch {
+	case c.OrderKey == nil:
+		return "", nil
+	case c.Take == 0:
+		return t.sql.behind, []any{consumer, t.LockKey(consumer, c.Key.ID), c.OrderKey}
+	}
+	number, _ := sqlstore.ParseVersion(c.Take)
+	return t.sql.behindEarlier, []any{consumer, c.OrderKey, number}
+}
+
+// Look returns the statement that reads the row of a key, for InboxRow.
+func (t *Tables) Look() string { return t.sql.look }
+
+// Owned returns the statement that fails (see NotOurs) unless the transaction which runs
+// it has written the row of the consumer and id that are its arguments.
+func (t *Tables) Owned() string { return t.sql.owned }
+
+// Judge says what a claim has found that was not won: the row, if there is one, and what
+// Behind has answered. Claimable: it is worth another try, with the version of the
+// verdict's failure.
+func Judge(c *stores.Claim, row *InboxRow, free, behind bool) (stores.Verdict, error) {
+	verdict, err := judge(c, row, free, behind)
+	if c.Take != 0 && verdict.Outcome == stores.Claimable {
+		verdict.Outcome = stores.InFlight // it is never taken over in another version
+	}
+	return verdict, err
+}
+
+func judge(c *stores.Claim, row *InboxRow, free, behind bool) (stores.Verdict, error) {
+	if !row.Found {
+		switch {
+		case free && behind:
+			return stores.Verdict{Outcome: stores.Behind}, nil
+		case free:
+			return stores.Verdict{Outcome: stores.Claimable}, nil
+		}
+		// The lock is taken, or its holder has rolled back meanwhile.
+		return stores.Verdict{Outcome: stores.InFlight}, nil
+	}
+	verdict, err := row.Verdict(c.Fingerprint)
+	if err == nil && c.Take != 0 && row.Status == stores.StatusPending && row.Failure.Version == c.Take {
+		// It is as it was, so it is somebody's lock that was in the way, or the order.
+		verdict.Outcome = stores.InFlight
+		if behind {
+			verdict.Outcome = stores.Behind
+		}
+	}
+	return verdict, err
+}
+
+func traceBytes(t *stores.TraceParent) []byte {
+	if t.IsZero() {
+		return nil
+	}
+	return t[:]
+}
+
+// LockKey is the advisory lock of a key: 64 bits of a hash over table, consumer and
+// id, as LockKeyText has it in SQL. Two keys that collide only wait for each other.
+func (t *Tables) LockKey(consumer int32, id []byte) int64 {
+	buf := make([]byte, 0, 128)
+	buf = append(buf, t.lockPrefix...)
+	buf = binary.BigEndian.AppendUint32(buf, uint32(consumer)) //nolint:gosec // the bits are what matters
+	buf = append(buf, id...)
+	sum := sha256.Sum256(buf)
+	return int64(binary.BigEndian.Uint64(sum[:])) //nolint:gosec // the bits are what matters
+}
+
+// LockPrefix is what a lock key is made of beside consumer and id.
+func (t *Tables) LockPrefix() []byte { return t.lockPrefix }
+
+// DueText is the statement of Due.
+func (t *Tables) DueText() string { return t.sql.due }
+
+// TakeOverText is the statement of TakeOver without an order.
+func (t *Tables) TakeOverText() string { return t.sql.takeOver }
+
+// InboxRow is the row of a key, if there is one.
+type InboxRow struct {
+	sqlstore.Row
+
+	Found bool
+}
+
+// Read reads the answer to Look.
+func (row *InboxRow) Read(rows Rows) error {
+	if rows.Next() {
+		if err := row.scan(rows); err != nil {
+			return err
+		}
+	}
+	return rows.Err()
+}
+
+func (row *InboxRow) scan(rows interface{ Scan(dest ...any) error }) error {
+	var state stateScan
+	err := rows.Scan(state.with(&row.Status, &row.Fingerprint, &row.Trace, instant{&row.CompletedAt})...)
+	row.Found, row.Failure = err == nil, state.state(row.Status)
+	return err
+}
+
+// Look implements stores.Failures.
+func (s Store) Look(ctx context.Context, k stores.Key, f stores.Fingerprint) (stores.Verdict, error) {
+	consumer, err := s.t.Known(k)
+	if err != nil {
+		return stores.Verdict{}, err
+	}
+	var row InboxRow
+	if _, err := s.t.db.Send(ctx, Statement{Text: s.t.sql.look, Args: []any{consumer, k.ID}, Read: row.Read}); err != nil {
+		return stores.Verdict{}, s.t.unavailable(err)
+	}
+	if !row.Found {
+		return stores.Verdict{Outcome: stores.Claimable}, nil
+	}
+	v, err := row.Verdict(f)
+	if err != nil {
+		return stores.Verdict{}, fmt.Errorf("postgres: %w", err)
+	}
+	return v, nil
+}

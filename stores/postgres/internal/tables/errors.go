@@ -1,0 +1,131 @@
+package tables
+
+import (
+	"context"
+	"database/sql/driver"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"strings"
+
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/millpond-go/millpond/stores"
+)
+
+// Error codes of the server, from its manual's appendix A.
+const (
+	undefinedTable    = "42P01"
+	undefinedColumn   = "42703"
+	undefinedSchema   = "3F000"
+	uniqueViolation   = "23505"
+	completionUnknown = "40003"
+	divisionByZero    = "22012"
+	idleInTransaction = "25P03"
+
+	statementExists  = "42P05" // of a prepared statement
+	statementMissing = "26000"
+
+	serializationFailure = "40001"
+	deadlockDetected     = "40P01"
+	adminShutdown        = "57P01"
+	crashShutdown        = "57P02"
+	cannotConnectNow     = "57P03"
+	databaseDropped      = "57P04"
+	idleSession          = "57P05"
+	lockNotAvailable     = "55P03"
+	readOnly             = "25006"
+	outOfResources       = "53" // a class
+)
+
+// errPooler names the usual reason of statements that were prepared and are not there,
+// or are there and were not prepared.
+var errPooler = errors.New("a pooler in transaction mode seems to be in between, which keeps no prepared statements: " +
+	"add pgbouncer=transaction to the URL, or set another DefaultQueryExecMode where the connections are made")
+
+// sqlState returns the server's error code, "" if err is none of the server's. All
+// drivers say it in the same way.
+func sqlState(err error) string {
+	if coded, ok := errors.AsType[interface {
+		error
+		SQLState() string
+	}](err); ok {
+		return coded.SQLState()
+	}
+	return ""
+}
+
+// IsDrivers reports whether an error that may come from anywhere is the server's, or
+// database/sql's about a connection.
+func IsDrivers(err error) bool { return sqlState(err) != "" || errors.Is(err, driver.ErrBadConn) }
+
+// NotOurs reports whether a statement failed because the transaction that ran it had not
+// written the claim's row (see Tables.Owned).
+func NotOurs(err error) bool { return sqlState(err) == divisionByZero }
+
+// Refused reports whether COMMIT was answered by an error that proves that nothing was
+// committed.
+func Refused(err error) bool {
+	state := sqlState(err)
+	if pgErr, ok := errors.AsType[*pgconn.PgError](err); ok && pgErr.SeverityUnlocalized != "ERROR" {
+		return false
+	}
+	return state != "" && state != completionUnknown
+}
+
+// Expired reports whether the server has ended a transaction that stood still.
+func Expired(err error) bool { return sqlState(err) == idleInTransaction }
+
+// Interruption reports whether a statement failed for a reason that lies with the
+// database alone. A context that ended is the handler's own affair.
+func Interruption(err error) bool {
+	if err == nil || errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled) {
+		return false
+	}
+	if state := sqlState(err); state != "" {
+		switch state {
+		case serializationFailure, deadlockDetected, lockNotAvailable, completionUnknown, readOnly,
+			adminShutdown, crashShutdown, cannotConnectNow, databaseDropped, idleSession:
+			return true
+		}
+		return strings.HasPrefix(state, outOfResources)
+	}
+	_, network := errors.AsType[net.Error](err)
+	return network || errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, pgconn.ErrConnClosed) || errors.Is(err, driver.ErrBadConn)
+}
+
+// Unavailable gives an error of the driver its meaning for a caller who wants to begin
+// something.
+func (t *Tables) Unavailable(err error) error { return t.unavailable(err) }
+
+// Unavailable is the same before there are tables.
+func Unavailable(err error) error { return unavailable(err) }
+
+// unavailable gives an error of the driver or server its meaning for a caller who
+// wants to begin something. Nothing that the server says there is about the message.
+func unavailable(err error) error {
+	if state := sqlState(err); state != "" {
+		switch state {
+		case undefinedTable, undefinedColumn, undefinedSchema:
+			return fmt.Errorf("postgres: %w: %w", stores.ErrNotMigrated, err)
+		case statementExists, statementMissing:
+			return fmt.Errorf("postgres: %w: %w: %w", stores.ErrUnavailable, errPooler, err)
+		}
+		switch state[:min(2, len(state))] {
+		case "22", "23", "42", "54": // data, constraints, rights, limits: not the server's state, and not everybody's
+			return fmt.Errorf("postgres: %w", err)
+		}
+	}
+	return fmt.Errorf("postgres: %w: %w", stores.ErrUnavailable, err)
+}
+
+// unavailable is the same for calls that know the consumer: new tables would give its
+// id to another.
+func (t *Tables) unavailable(err error) error {
+	err = unavailable(err)
+	if errors.Is(err, stores.ErrNotMigrated) {
+		t.forget()
+	}
+	return err
+}

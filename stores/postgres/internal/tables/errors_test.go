@@ -1,0 +1,57 @@
+package tables_test
+
+import (
+	"context"
+	"database/sql/driver"
+	"errors"
+	"fmt"
+	"io"
+	"testing"
+
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/lib/pq"
+
+	"github.com/millpond-go/millpond/stores"
+	"github.com/millpond-go/millpond/stores/postgres/internal/tables"
+)
+
+func TestErrorsOfBothDriversAreUnderstood(t *testing.T) {
+	t.Parallel()
+	for name, coded := range map[string]func(code, severity string) error{
+		"pgx": func(code, severity string) error {
+			return fmt.Errorf("wrapped: %w", &pgconn.PgError{Code: code, SeverityUnlocalized: severity})
+		},
+		"pq": func(code, severity string) error { return &pq.Error{Code: pq.ErrorCode(code), Severity: severity} },
+	} {
+		for code, want := range map[string]error{
+			"42P01": stores.ErrNotMigrated, "3F000": stores.ErrNotMigrated,
+			"25006": stores.ErrUnavailable, "40001": stores.ErrUnavailable, "42P05": stores.ErrUnavailable,
+			"23505": nil,
+		} {
+			err := tables.Unavailable(coded(code, "ERROR"))
+			if want != nil && !errors.Is(err, want) || want == nil && errors.Is(err, stores.ErrUnavailable) {
+				t.Errorf("%s %s: %v", name, code, err)
+			}
+		}
+		if !tables.Refused(coded("23505", "ERROR")) || tables.Refused(coded("40003", "ERROR")) {
+			t.Errorf("%s: what proves that nothing was committed is not known", name)
+		}
+		if !tables.NotOurs(coded("22012", "ERROR")) || !tables.Expired(coded("25P03", "FATAL")) {
+			t.Errorf("%s: an answer of the server is not known", name)
+		}
+		if !tables.Interruption(coded("40P01", "ERROR")) || tables.Interruption(coded("22012", "ERROR")) {
+			t.Errorf("%s: an interruption is not known", name)
+		}
+	}
+	if tables.Refused(&pgconn.PgError{Code: "57P01", SeverityUnlocalized: "FATAL"}) {
+		t.Error("a lost connection proves nothing")
+	}
+	for err, want := range map[error]bool{io.EOF: true, driver.ErrBadConn: true, context.Canceled: false, errors.New("no"): false} {
+		if tables.Interruption(err) != want {
+			t.Errorf("%v: interruption %v", err, !want)
+		}
+	}
+	if tables.IsDrivers(io.EOF) || !tables.IsDrivers(driver.ErrBadConn) {
+		t.Error("whose error it is is not known")
+	}
+}

@@ -1,0 +1,104 @@
+package tables
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/millpond-go/millpond/internal/sqlstore"
+	"github.com/millpond-go/millpond/stores"
+)
+
+// Migrations implements stores.Migrator. Executed in order, each in a transaction,
+// their SQL makes the schema that Validate accepts.
+func (s Store) Migrations() []stores.Migration { return slices.Clone(s.t.migrations) }
+
+// Migrate implements stores.Migrator: all missing steps in one transaction, under an
+// advisory lock.
+func (s Store) Migrate(ctx context.Context) ([]stores.Migration, error) {
+	if s.t.closed.Load() {
+		return nil, stores.ErrClosed
+	}
+	var applied []stores.Migration
+	err := s.t.db.InTx(ctx, func(tx Querier) error {
+		_, err := tx.Send(ctx, Statement{Text: "SELECT pg_advisory_xact_lock(hashtextextended($1, 0))::text", Args: []any{s.t.names.Table("schema")}})
+		if err != nil {
+			return err
+		}
+		state, err := s.t.schemaState(ctx, tx)
+		if err != nil {
+			return err
+		}
+		if state.Version >= len(s.t.migrations) {
+			return s.t.check(state)
+		}
+		for _, m := range s.t.migrations[state.Version:] {
+			if _, err := tx.Send(ctx, Statement{Text: m.SQL}); err != nil {
+				return fmt.Errorf("migration %04d_%s: %w", m.Version, m.Name, err)
+			}
+			applied = append(applied, m)
+		}
+		return nil
+	})
+	switch {
+	case err == nil:
+		return applied, nil
+	case errors.Is(err, stores.ErrSchemaNewer):
+		return nil, err
+	}
+	if sqlState(err) == undefinedSchema {
+		return nil, fmt.Errorf("postgres: migrate: Config.Schema %q does not exist, create it first: %w", s.t.names.Schema, err)
+	}
+	return nil, fmt.Errorf("postgres: migrate: %w: %w", stores.ErrUnavailable, err)
+}
+
+// Applied implements stores.Migrator.
+func (s Store) Applied(ctx context.Context) (int, error) {
+	if s.t.closed.Load() {
+		return 0, stores.ErrClosed
+	}
+	state, err := s.t.schemaState(ctx, s.t.db)
+	if err != nil {
+		return 0, unavailable(err)
+	}
+	return state.Version, nil
+}
+
+// Validate implements stores.Migrator.
+func (s Store) Validate(ctx context.Context) error {
+	if s.t.closed.Load() {
+		return stores.ErrClosed
+	}
+	state, err := s.t.schemaState(ctx, s.t.db)
+	if err != nil {
+		return unavailable(err)
+	}
+	return s.t.check(state)
+}
+
+func (t *Tables) check(state sqlstore.SchemaState) error {
+	if err := state.Check(len(t.migrations)); err != nil {
+		return fmt.Errorf("postgres: %w", err)
+	}
+	return nil
+}
+
+func (t *Tables) schemaState(ctx context.Context, db Querier) (sqlstore.SchemaState, error) {
+	var (
+		state         sqlstore.SchemaState
+		found, exists bool
+	)
+	_, err := db.Send(ctx, Statement{
+		Text: "SELECT to_regclass($1) IS NOT NULL", Args: []any{t.names.Table("schema")},
+		Read: first(&found, &exists),
+	})
+	if err != nil || !exists {
+		return state, err
+	}
+	_, err = db.Send(ctx, Statement{
+		Text: t.names.Expand("SELECT version, compatible FROM {schema.}{prefix}schema ORDER BY version DESC LIMIT 1"),
+		Read: first(&found, &state.Version, &state.Compatible),
+	})
+	return state, err
+}

@@ -1,0 +1,42 @@
+package tables
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/millpond-go/millpond/stores"
+)
+
+// Resolve implements stores.Resolver.
+func (s Store) Resolve(ctx context.Context, k stores.Key) (bool, error) {
+	if s.t.closed.Load() {
+		return false, stores.ErrClosed
+	}
+	consumer, err := s.t.consumerID(k.Consumer)
+	if err != nil {
+		return false, err
+	}
+	row, err := s.t.SettledRow(ctx, consumer, k.ID)
+	return row.Found && row.Status == stores.StatusCompleted, err
+}
+
+// SettledRow waits for the key's lock, which a transaction that claims the key holds
+// until its outcome is visible, and reads the row.
+func (t *Tables) SettledRow(ctx context.Context, consumer int32, id []byte) (InboxRow, error) {
+	// The server must give up before we do, or it would go on waiting unwatched.
+	wait := time.Minute
+	if deadline, ok := ctx.Deadline(); ok {
+		wait = max(time.Until(deadline)*9/10, time.Millisecond)
+	}
+	var row InboxRow
+	err := t.db.Batch(ctx,
+		Statement{Text: "SELECT set_config('lock_timeout', $1, true)", Args: []any{fmt.Sprintf("%dms", wait.Milliseconds())}},
+		Statement{Text: "SELECT pg_advisory_xact_lock($1)::text", Args: []any{t.LockKey(consumer, id)}},
+		Statement{Text: t.sql.look, Args: []any{consumer, id}, Read: row.Read},
+	)
+	if err != nil {
+		return InboxRow{}, unavailable(err)
+	}
+	return row, nil
+}

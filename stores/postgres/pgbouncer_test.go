@@ -1,0 +1,40 @@
+package postgres_test
+
+import (
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/millpond-go/millpond/internal/testenv"
+	"github.com/millpond-go/millpond/stores"
+	"github.com/millpond-go/millpond/stores/postgres"
+)
+
+// Whoever forgets the parameter is told so, and not left alone with the server's words.
+func TestPoolerThatIsNotNamedIsSuspected(t *testing.T) {
+	t.Parallel()
+	address := testenv.Postgres(t).NewDatabase(t)
+	openStore(t, address)
+	pooler := testenv.PgBouncer(t, address)
+	var errs []error
+	for range 2 { // clients that meet on one connection to the server
+		s, err := postgres.Open(t.Context(), pooler.URL())
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer s.Close()
+		errs = append(errs, s.Register(t.Context(), stores.Registration{Consumer: stock, Topic: "orders"}))
+	}
+	if err := errors.Join(errs...); !errors.Is(err, stores.ErrUnavailable) || !strings.Contains(err.Error(), "pgbouncer=transaction") {
+		t.Errorf("%v", err)
+	}
+}
+
+func TestNothingListensBehindAPooler(t *testing.T) {
+	t.Parallel()
+	pooler := testenv.PgBouncer(t, testenv.Postgres(t).NewDatabase(t))
+	s := openStore(t, withParameter(pooler.URL(), "pgbouncer=transaction"))
+	if err := s.Listen(t.Context(), func() { t.Error("woken") }); !errors.Is(err, errors.ErrUnsupported) {
+		t.Error(err)
+	}
+}

@@ -1,0 +1,67 @@
+package sqldb
+
+import (
+	"context"
+	"database/sql"
+	"sync"
+
+	"github.com/millpond-go/millpond/stores"
+	"github.com/millpond-go/millpond/stores/postgres/internal/claimtx"
+)
+
+// attempt is a transaction on a connection of ours that holds a claim. It is ended on
+// the connection itself, past database/sql, whose Commit has no context.
+type attempt struct {
+	claimtx.Tx
+
+	conn   *conn
+	tx     *sql.Tx
+	cancel context.CancelFunc // of the context that database/sql has
+	ending sync.Mutex         // the connection is not given back while this is held
+}
+
+var (
+	_ stores.Attempt       = (*attempt)(nil)
+	_ stores.Interruptible = (*attempt)(nil)
+	_ stores.Escapable     = (*attempt)(nil)
+	_ carrier              = (*attempt)(nil)
+)
+
+// Context implements stores.Attempt.
+func (a *attempt) Context(parent context.Context) context.Context {
+	return context.WithValue(parent, carrierKey{}, carrier(a))
+}
+
+func (a *attempt) native() *sql.Tx { return a.tx }
+func (a *attempt) enter() error    { return a.Entry.Enter() }
+func (a *attempt) returned(error)  {} // the statements have told
+
+// Commit implements stores.Attempt. Called again it returns the same.
+func (a *attempt) Commit(ctx context.Context) error {
+	a.ending.Lock()
+	left, err := a.Tx.Commit(ctx)
+	a.ending.Unlock()
+	a.giveBack(left)
+	return err
+}
+
+// Rollback implements stores.Attempt.
+func (a *attempt) Rollback(ctx context.Context) error {
+	a.ending.Lock()
+	left, err := a.Tx.Rollback(ctx)
+	a.ending.Unlock()
+	a.giveBack(left)
+	return err
+}
+
+func (a *attempt) giveBack(left claimtx.Left) {
+	if left == claimtx.InUse {
+		a.cut()
+	}
+	_ = a.tx.Rollback() // for database/sql to know; nothing is sent
+	a.cancel()
+}
+
+// cut closes the socket, the one thing that is safe to do while another goroutine reads
+// from it.
+func (a *attempt) cut() { _ = a.conn.Conn().PgConn().Conn().Close() }

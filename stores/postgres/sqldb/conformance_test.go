@@ -1,0 +1,262 @@
+package sqldb_test
+
+import (
+	"context"
+	"database/sql"
+	"net/url"
+	"os"
+	"path/filepath"
+	"syscall"
+	"testing"
+
+	"github.com/ThreeDotsLabs/watermill/message"
+	"github.com/jackc/pgx/v5"
+	_ "github.com/jackc/pgx/v5/stdlib"
+	_ "github.com/lib/pq"
+
+	"github.com/millpond-go/millpond/internal/testenv"
+	"github.com/millpond-go/millpond/stores"
+	"github.com/millpond-go/millpond/stores/postgres/sqldb"
+	"github.com/millpond-go/millpond/stores/storetest"
+)
+
+// The ways in which a program comes to a *sql.DB.
+var (
+	connector = entry{name: "connector", open: sqldb.OpenDB}
+	callersPG = entry{name: "pgx", open: openDriver("pgx"), callers: true, config: sqldb.Config{ProveCommit: true}}
+	callersPQ = entry{name: "pq", open: openDriver("postgres"), callers: true, config: sqldb.Config{ProveCommit: true}}
+)
+
+type entry struct {
+	name    string
+	open    func(address string) (*sql.DB, error)
+	callers bool
+	pooled  []string // parameters of the URL behind PgBouncer; nil: there is none
+	config  sqldb.Config
+	groups  []string // unless all are asked for
+}
+
+func openDriver(name string) func(string) (*sql.DB, error) {
+	return func(address string) (*sql.DB, error) { return sql.Open(name, address) }
+}
+
+// behindPgBouncer is the entry behind a pooler in transaction mode.
+func (e entry) behindPgBouncer(parameters ...string) entry {
+	e.name += " behind PgBouncer"
+	e.pooled = parameters
+	return e
+}
+
+// unproven is the entry without the trip that proves commits.
+func (e entry) unproven() entry {
+	e.name += " unproven"
+	e.config.ProveCommit = false
+	return e
+}
+
+// some lets only groups be checked, of which the rest is the same in all entries, unless
+// there is time.
+func (e entry) some(groups ...string) entry {
+	if os.Getenv("MILLPOND_SOAK") == "" {
+		e.groups = groups
+	}
+	return e
+}
+
+func TestConformance(t *testing.T) {
+	t.Run(connector.name, func(t *testing.T) { storetest.Run(t, connector.harness()) })
+	for _, e := range []entry{
+		connector.behindPgBouncer("pgbouncer", "transaction").some("claim", "resolve", "inbox"),
+		callersPG.behindPgBouncer("default_query_exec_mode", "cache_describe").some("claim"),
+		callersPQ.behindPgBouncer("binary_parameters", "yes").some("claim", "record", "due"),
+		callersPG.some("claim", "take", "statement", "act"),
+		callersPG.unproven().some("claim", "act"),
+		callersPQ.some("claim", "ids", "take", "due", "record", "inspect", "change", "decide", "quarantine", "registry", "statement", "act"),
+		callersPQ.unproven().some("claim", "act"),
+	} {
+		t.Run(e.name, func(t *testing.T) {
+			t.Parallel()
+			storetest.Run(t, e.harness())
+		})
+	}
+}
+
+func (e entry) harness() storetest.Harness {
+	return storetest.Harness{
+		NewDatabase: func(tb testing.TB) *storetest.Database {
+			tb.Helper()
+			address := testenv.Postgres(tb).NewDatabase(tb)
+			if e.pooled == nil { // it takes no such parameter
+				address = impatient(tb, address)
+			}
+			return e.database(tb, address)
+		},
+		NewServer: e.newServer(),
+		Write: func(ctx context.Context, effect storetest.Effect) error {
+			return inTx(ctx, func(tx *sql.Tx) error {
+				_, err := tx.ExecContext(ctx, "INSERT INTO "+storetest.EffectTable+" (effect_key, label, run) VALUES ($1, $2, $3)",
+					effect.Key, effect.Label, effect.Run)
+				return err
+			})
+		},
+		Handler: func(f func(context.Context, *message.Message) error) message.NoPublishHandlerFunc {
+			return sqldb.Handler(func(ctx context.Context, _ *sql.Tx, msg *message.Message) error { return f(ctx, msg) })
+		},
+		Ways:          e.ways(),
+		Acts:          e.acts(),
+		Lacks:         e.lacks(),
+		Unpreventable: e.unpreventable(),
+		Groups:        e.groups,
+	}
+}
+
+// newServer is nil where a pooler would have to be told of a new address.
+func (e entry) newServer() func(testing.TB) *storetest.Database {
+	if e.pooled != nil {
+		return nil
+	}
+	return e.server
+}
+
+func (e entry) database(tb testing.TB, address string) *storetest.Database {
+	tb.Helper()
+	admin, err := sql.Open("pgx", address)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	tb.Cleanup(func() { admin.Close() })
+	for _, text := range []string{
+		"CREATE TABLE storetest_many (n bigint)",
+		"CREATE TABLE storetest_pair (id integer PRIMARY KEY, n integer NOT NULL)",
+		"INSERT INTO storetest_pair VALUES (1, 0), (2, 0)",
+		"CREATE TABLE storetest_deferred (id integer UNIQUE DEFERRABLE INITIALLY DEFERRED)",
+		"CREATE PROCEDURE storetest_commits() LANGUAGE plpgsql AS 'BEGIN COMMIT; END'",
+	} {
+		if _, err := admin.ExecContext(tb.Context(), text); err != nil {
+			tb.Fatal(err)
+		}
+	}
+	config := e.config
+	if e.pooled != nil {
+		address = withParameters(tb, testenv.PgBouncer(tb, address).URL(), e.pooled...)
+	}
+	return &storetest.Database{
+		Admin: admin,
+		Open: func(tb testing.TB) stores.Store {
+			tb.Helper()
+			return e.store(tb, address, config)
+		},
+		StrictIsolation: func(testing.TB) { config.Isolation = sql.LevelSerializable },
+	}
+}
+
+// store opens a store on a *sql.DB, which the test closes after the store.
+func (e entry) store(tb testing.TB, address string, config sqldb.Config) stores.Store {
+	tb.Helper()
+	db, err := e.open(address)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	db.SetMaxOpenConns(6)
+	db.SetMaxIdleConns(6)
+	store, err := sqldb.New(db, config)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return &onDB{store, db}
+}
+
+// onDB closes the *sql.DB with the store.
+type onDB struct {
+	*sqldb.Store
+	db *sql.DB
+}
+
+func (s *onDB) Close() error {
+	err := s.Store.Close()
+	_ = s.db.Close()
+	return err
+}
+
+// impatient lets commits return before they are on the disk, for servers that are not
+// killed. Nothing that is checked on them depends on it.
+func impatient(tb testing.TB, address string) string {
+	tb.Helper()
+	return withParameters(tb, address, "synchronous_commit", "off")
+}
+
+func withParameters(tb testing.TB, address string, pairs ...string) string {
+	tb.Helper()
+	u, err := url.Parse(address)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	query := u.Query()
+	for i := 0; i < len(pairs); i += 2 {
+		query.Set(pairs[i], pairs[i+1])
+	}
+	u.RawQuery = query.Encode()
+	return u.String()
+}
+
+// server is a database on a server that can be killed, and turned into a standby, which
+// takes no writes.
+func (e entry) server(tb testing.TB) *storetest.Database {
+	tb.Helper()
+	server := testenv.PrivatePostgres(tb)
+	db := e.database(tb, server.NewDatabase(tb))
+	fatal := func(tb testing.TB, err error) {
+		tb.Helper()
+		if err != nil {
+			tb.Fatal(err)
+		}
+	}
+	db.Outage = func(tb testing.TB) func() {
+		tb.Helper()
+		fatal(tb, server.Kill())
+		return func() { fatal(tb, server.Start(tb.Context())) }
+	}
+	db.ReadOnly = func(tb testing.TB) func() {
+		tb.Helper()
+		var data string
+		fatal(tb, db.Admin.QueryRowContext(tb.Context(), "SHOW data_directory").Scan(&data))
+		fatal(tb, server.Stop(tb.Context()))
+		fatal(tb, becomeStandby(data))
+		fatal(tb, server.Start(tb.Context()))
+		return func() {
+			var promoted bool
+			conn, err := pgx.Connect(tb.Context(), server.URL())
+			fatal(tb, err)
+			defer conn.Close(tb.Context())
+			fatal(tb, conn.QueryRow(tb.Context(), "SELECT pg_promote()").Scan(&promoted))
+			if !promoted {
+				tb.Fatal("the standby was not promoted")
+			}
+		}
+	}
+	return db
+}
+
+// becomeStandby makes the server start in recovery, without an upstream.
+func becomeStandby(data string) error {
+	signal := filepath.Join(data, "standby.signal")
+	if err := os.WriteFile(signal, nil, 0o600); err != nil {
+		return err
+	}
+	info, err := os.Stat(data)
+	if err != nil {
+		return err
+	}
+	if owner, ok := info.Sys().(*syscall.Stat_t); ok {
+		return os.Chown(signal, int(owner.Uid), int(owner.Gid))
+	}
+	return nil
+}
+
+func inTx(ctx context.Context, f func(tx *sql.Tx) error) error {
+	tx, ok := sqldb.TxFromContext(ctx)
+	if !ok {
+		return stores.ErrNoTx
+	}
+	return f(tx)
+}

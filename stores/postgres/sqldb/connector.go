@@ -1,0 +1,274 @@
+package sqldb
+
+import (
+	"context"
+	"database/sql/driver"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/stdlib"
+
+	"github.com/millpond-go/millpond/stores"
+	"github.com/millpond-go/millpond/stores/postgres/internal/claimtx"
+	"github.com/millpond-go/millpond/stores/postgres/internal/tables"
+)
+
+// NewConnector returns a connector of pgx's database/sql driver whose transactions can
+// be begun together with a claim, and are watched while they hold one. For everything
+// else its connections are pgx's; sql.Conn.Raw hands out a value with a method
+// Conn() *pgx.Conn, not a *stdlib.Conn.
+//
+//	db := sql.OpenDB(sqldb.NewConnector(config))
+func NewConnector(config *pgx.ConnConfig, options ...stdlib.OptionOpenDB) driver.Connector {
+	return &connector{inner: stdlib.GetConnector(*config.Copy(), options...)}
+}
+
+type connector struct {
+	inner  driver.Connector
+	pooled bool // by a pooler in transaction mode
+}
+
+// Connect implements driver.Connector.
+func (c *connector) Connect(ctx context.Context) (driver.Conn, error) {
+	inner, err := c.inner.Connect(ctx)
+	if err != nil {
+		return nil, err
+	}
+	std, ok := inner.(*stdlib.Conn)
+	if !ok {
+		_ = inner.Close()
+		return nil, fmt.Errorf("sqldb: the driver's connection is a %T", inner)
+	}
+	return &conn{stdConn: std}, nil
+}
+
+// Driver implements driver.Connector. It is how New knows its connector again.
+func (c *connector) Driver() driver.Driver { return connectorDriver{c} }
+
+type connectorDriver struct{ connector *connector }
+
+// Open implements driver.Driver, which nobody uses of a connector.
+func (connectorDriver) Open(string) (driver.Conn, error) {
+	return nil, errors.New("sqldb: use sql.OpenDB with the connector")
+}
+
+// request asks BeginTx, by the context, to begin with a claim.
+type request struct {
+	tables   *tables.Tables
+	consumer int32
+	claim    *stores.Claim
+	attempt  *attempt
+
+	verdict stores.Verdict // unless BeginTx has failed for another reason than errNotWon
+}
+
+type requestKey struct{}
+
+var errNotWon = errors.New("sqldb: the claim was not won")
+
+// stdConn keeps the name of the field apart from its method Conn.
+type stdConn = stdlib.Conn
+
+// conn is a connection of ours. Like every driver.Conn it is used by one goroutine at a
+// time, except by the attempt that holds it (see attempt).
+type conn struct {
+	*stdConn
+
+	held  *attempt // while there is one
+	stale bool     // something was not cleaned up
+}
+
+var (
+	_ driver.Validator          = (*conn)(nil)
+	_ driver.SessionResetter    = (*conn)(nil)
+	_ driver.ConnBeginTx        = (*conn)(nil)
+	_ driver.ExecerContext      = (*conn)(nil)
+	_ driver.QueryerContext     = (*conn)(nil)
+	_ driver.ConnPrepareContext = (*conn)(nil)
+	_ driver.NamedValueChecker  = (*conn)(nil)
+	_ driver.Pinger             = (*conn)(nil)
+)
+
+// IsValid implements driver.Validator: a connection that is not as new is closed.
+func (c *conn) IsValid() bool {
+	pg := c.Conn().PgConn()
+	return !c.stale && !pg.IsClosed() && !pg.IsBusy() && pg.TxStatus() == 'I'
+}
+
+// BeginTx implements driver.ConnBeginTx.
+func (c *conn) BeginTx(ctx context.Context, opts driver.TxOptions) (driver.Tx, error) {
+	r, ok := ctx.Value(requestKey{}).(*request)
+	if !ok {
+		return c.stdConn.BeginTx(ctx, opts)
+	}
+	pgxConn := c.Conn()
+	if pgxConn.IsClosed() {
+		return nil, driver.ErrBadConn
+	}
+	won, verdict, err := claimtx.Claim(ctx, pgxConn, r.tables, r.consumer, r.claim)
+	switch {
+	case err != nil && pgconn.SafeToRetry(err):
+		return nil, driver.ErrBadConn // and database/sql comes with another connection
+	case err != nil:
+		claimtx.Abandon(ctx, pgxConn)
+		return nil, err
+	}
+	r.verdict = verdict
+	if won.Tx == nil {
+		return nil, errNotWon
+	}
+	a := r.attempt
+	a.Init(r.tables, pgxConn, r.consumer, r.claim.Key.ID, won.At)
+	a.conn, c.held = c, a
+	return &heldTx{conn: c, attempt: a}, nil
+}
+
+// ExecContext implements driver.ExecerContext.
+func (c *conn) ExecContext(ctx context.Context, query string, args []driver.NamedValue) (driver.Result, error) {
+	held := c.held
+	if held == nil {
+		return c.stdConn.ExecContext(ctx, query, args)
+	}
+	if err := held.Admit(query); err != nil {
+		return nil, err
+	}
+	result, err := c.stdConn.ExecContext(ctx, query, args)
+	held.Release(err)
+	return result, err
+}
+
+// QueryContext implements driver.QueryerContext.
+func (c *conn) QueryContext(ctx context.Context, query string, args []driver.NamedValue) (driver.Rows, error) {
+	held := c.held
+	if held == nil {
+		return c.stdConn.QueryContext(ctx, query, args)
+	}
+	if err := held.Admit(query); err != nil {
+		return nil, err
+	}
+	inner, err := c.stdConn.QueryContext(ctx, query, args)
+	if err != nil {
+		held.Release(err)
+		return nil, err
+	}
+	std, ok := inner.(*stdlib.Rows)
+	if !ok {
+		err := errors.Join(fmt.Errorf("sqldb: the driver's rows are a %T", inner), inner.Close())
+		held.Release(err)
+		return nil, err
+	}
+	return &rows{Rows: std, held: held}, nil
+}
+
+// PrepareContext implements driver.ConnPrepareContext.
+func (c *conn) PrepareContext(ctx context.Context, query string) (driver.Stmt, error) {
+	held := c.held
+	if held != nil {
+		if err := held.Admit(query); err != nil {
+			return nil, err
+		}
+	}
+	inner, err := c.stdConn.PrepareContext(ctx, query)
+	if held != nil {
+		held.Release(err)
+	}
+	if err != nil {
+		return nil, err
+	}
+	std, ok := inner.(*stdlib.Stmt)
+	if !ok {
+		return nil, errors.Join(fmt.Errorf("sqldb: the driver's statement is a %T", inner), inner.Close())
+	}
+	return &stmt{Stmt: std, conn: c, text: query}, nil
+}
+
+// rows are in use until they are closed.
+type rows struct {
+	*stdlib.Rows
+
+	held   *attempt
+	closed bool
+}
+
+// Close implements driver.Rows.
+func (r *rows) Close() error {
+	err := r.Rows.Close()
+	if !r.closed {
+		r.closed = true
+		r.held.Release(err)
+	}
+	return err
+}
+
+// stmt is run by its text, which pgx knows to be prepared, so that it is watched, too.
+type stmt struct {
+	*stdlib.Stmt
+
+	conn *conn
+	text string
+}
+
+var (
+	_ driver.StmtExecContext  = (*stmt)(nil)
+	_ driver.StmtQueryContext = (*stmt)(nil)
+)
+
+// ExecContext implements driver.StmtExecContext.
+func (s *stmt) ExecContext(ctx context.Context, args []driver.NamedValue) (driver.Result, error) {
+	return s.conn.ExecContext(ctx, s.text, args)
+}
+
+// QueryContext implements driver.StmtQueryContext.
+func (s *stmt) QueryContext(ctx context.Context, args []driver.NamedValue) (driver.Rows, error) {
+	return s.conn.QueryContext(ctx, s.text, args)
+}
+
+// Close implements driver.Stmt.
+func (s *stmt) Close() error {
+	held := s.conn.held
+	if held == nil {
+		return s.Stmt.Close()
+	}
+	if held.Acquire() != nil {
+		s.conn.stale = true // the attempt is ending on this connection
+		return nil          //nolint:nilerr // and what is not closed goes with it
+	}
+	err := s.Stmt.Close()
+	held.Release(err)
+	return err
+}
+
+// heldTx is what database/sql ends when the handler calls Commit or Rollback, and when
+// the attempt has ended the transaction itself.
+type heldTx struct {
+	conn    *conn
+	attempt *attempt
+}
+
+// Commit implements driver.Tx.
+func (t *heldTx) Commit() error { return t.end() }
+
+// Rollback implements driver.Tx.
+func (t *heldTx) Rollback() error { return t.end() }
+
+// refuseTimeout bounds the rollback of a transaction that its handler has ended.
+const refuseTimeout = 10 * time.Second
+
+func (t *heldTx) end() error {
+	t.attempt.ending.Lock()
+	defer t.attempt.ending.Unlock()
+	t.conn.held = nil
+	if t.attempt.Over() {
+		return nil
+	}
+	// The connection goes back to database/sql now, whatever is returned.
+	ctx, cancel := context.WithTimeout(context.Background(), refuseTimeout)
+	defer cancel()
+	if t.attempt.Refuse(ctx) == claimtx.InUse {
+		t.attempt.cut()
+	}
+	return stores.ErrTxManaged
+}

@@ -1,0 +1,154 @@
+package sqldb_test
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/google/uuid"
+
+	"github.com/millpond-go/millpond/internal/pgproxy"
+	"github.com/millpond-go/millpond/internal/testenv"
+	"github.com/millpond-go/millpond/stores"
+	"github.com/millpond-go/millpond/stores/postgres/sqldb"
+)
+
+// What a message costs is part of the contract, and exact: these are no timings.
+
+const insertEffect = "INSERT INTO effect (key, label) VALUES ($1, 'done')"
+
+// warmedUp runs f until all its statements are prepared, and returns what it costs
+// then.
+func warmedUp(t *testing.T, proxy *pgproxy.Proxy, f func()) pgproxy.Stats {
+	t.Helper()
+	const enough = 3
+	for range enough {
+		f()
+	}
+	before := proxy.Stats()
+	f()
+	return proxy.Stats().Since(before)
+}
+
+func TestWhatAFirstDeliveryCosts(t *testing.T) {
+	t.Parallel()
+	for _, test := range []struct {
+		entry entry
+		more  int // trips than the handler alone
+	}{
+		{connector, 0},
+		{callersPG.unproven(), 1},
+		{callersPQ.unproven(), 1},
+		{callersPG, 2},
+		{callersPQ, 2},
+	} {
+		t.Run(test.entry.name, func(t *testing.T) {
+			t.Parallel()
+			proxy, s := throughProxy(t, test.entry)
+			alone := warmedUp(t, proxy, func() {
+				inTransaction(t, s.DB(), func(tx *sql.Tx) error { return insert(t.Context(), tx) })
+			})
+			inbox := warmedUp(t, proxy, func() {
+				a, tx := begin(t, s, claim(uuid.NewString()))
+				if err := insert(t.Context(), tx); err != nil {
+					t.Fatal(err)
+				}
+				if err := a.Commit(t.Context()); err != nil {
+					t.Fatal(err)
+				}
+			})
+			t.Logf("%d trips alone, %d with the inbox", alone.RoundTrips, inbox.RoundTrips)
+			if inbox.RoundTrips != alone.RoundTrips+test.more || alone.Commits != 1 || inbox.Commits != 1 || inbox.Rollbacks != 0 {
+				t.Errorf("with the inbox: %+v, alone: %+v, want %d trips more", inbox, alone, test.more)
+			}
+		})
+	}
+}
+
+func insert(ctx context.Context, tx *sql.Tx) error {
+	_, err := tx.ExecContext(ctx, insertEffect, uuid.NewString())
+	return err
+}
+
+func inTransaction(t *testing.T, db *sql.DB, f func(*sql.Tx) error) {
+	t.Helper()
+	tx, err := db.BeginTx(t.Context(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer tx.Rollback()
+	if err := f(tx); err != nil {
+		t.Fatal(err)
+	}
+	if err := tx.Commit(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// throughProxy returns a store on one connection through a counting proxy.
+func throughProxy(t *testing.T, e entry) (*pgproxy.Proxy, *sqldb.Store) {
+	t.Helper()
+	proxy, err := pgproxy.Start(testenv.Postgres(t).NewDatabase(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = proxy.Close() })
+	s := newStore(t, e, proxy.URL())
+	s.DB().SetMaxOpenConns(1)
+	return proxy, s
+}
+
+func TestWhatOtherCallsCost(t *testing.T) {
+	t.Parallel()
+	for _, test := range []struct {
+		entry                        entry
+		duplicate, look, parked, due int // trips
+	}{
+		{connector, 2, 1, 1, 1},
+		{callersPG.unproven(), 4, 1, 1, 1},
+	} {
+		t.Run(test.entry.name, func(t *testing.T) {
+			t.Parallel()
+			proxy, s := throughProxy(t, test.entry)
+			seen := claim("seen")
+			a, _ := begin(t, s, seen)
+			if err := a.Commit(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			n := 0
+			for _, call := range []struct {
+				name  string
+				trips int
+				f     func()
+			}{
+				{"a duplicate", test.duplicate, func() { outcome(t, s, seen) }},
+				{"Look", test.look, func() { _, _ = s.Look(t.Context(), seen.Key, seen.Fingerprint) }},
+				{"Record", test.parked, func() { n++; record(t, s, fmt.Sprint("failed ", n)) }},
+				{"Due", test.due, func() {
+					if _, err := s.Due(t.Context(), stores.DueQuery{Consumer: stock, Limit: 1, Reserve: 1}); err != nil {
+						t.Fatal(err)
+					}
+				}},
+			} {
+				cost := warmedUp(t, proxy, call.f)
+				wrote := strings.HasPrefix(call.name, "Due")
+				if cost.RoundTrips != call.trips || !wrote && cost.Commits != 0 {
+					t.Errorf("%s: %+v, want %d trips", call.name, cost, call.trips)
+				}
+			}
+		})
+	}
+}
+
+func record(t *testing.T, s *sqldb.Store, id string) {
+	t.Helper()
+	_, err := s.Record(t.Context(), stores.Failure{
+		Key: claim(id).Key, Status: stores.StatusPending, Placement: stores.PlacementParked, Attempts: 1,
+		Class: "test", Error: "it failed", Content: &stores.Content{State: stores.ContentKept, UUID: id, Payload: []byte(id)},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}

@@ -1,0 +1,145 @@
+package sqldb
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"strconv"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/millpond-go/millpond/stores/postgres/internal/claimtx"
+	"github.com/millpond-go/millpond/stores/postgres/internal/tables"
+)
+
+// sqlDB is a *sql.DB as the tables need it, whatever its driver.
+type sqlDB struct{ db *sql.DB }
+
+var _ tables.DB = sqlDB{}
+
+// sender is a *sql.DB or a *sql.Tx.
+type sender interface {
+	QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error)
+	ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error)
+}
+
+// Send implements tables.Querier.
+func (d sqlDB) Send(ctx context.Context, s tables.Statement) (int64, error) {
+	return send(ctx, d.db, s)
+}
+
+func send(ctx context.Context, to sender, s tables.Statement) (int64, error) {
+	if s.Read == nil {
+		result, err := to.ExecContext(ctx, s.Text, portable(s.Args)...)
+		if err != nil {
+			return 0, err
+		}
+		return result.RowsAffected()
+	}
+	rows, err := to.QueryContext(ctx, s.Text, portable(s.Args)...)
+	if err != nil {
+		return 0, err
+	}
+	defer rows.Close()
+	if err := s.Read(rows); err != nil {
+		return 0, err
+	}
+	return 0, errors.Join(rows.Close(), rows.Err())
+}
+
+// portable makes arguments of what every driver takes: text for what PostgreSQL alone
+// knows.
+func portable(args []any) []any {
+	converted := make([]any, len(args))
+	for i, arg := range args {
+		switch v := arg.(type) {
+		case []byte:
+			if v != nil { // some drivers send a nil slice as an empty value
+				converted[i] = v
+			}
+		case time.Duration:
+			converted[i] = interval(v)
+		case *time.Duration:
+			if v != nil {
+				converted[i] = interval(*v)
+			}
+		case []int16:
+			converted[i] = array(v)
+		case []int64:
+			converted[i] = array(v)
+		default:
+			converted[i] = arg
+		}
+	}
+	return converted
+}
+
+func interval(d time.Duration) string {
+	return strconv.FormatInt(d.Microseconds(), 10) + " microseconds"
+}
+
+func array[T int16 | int64](values []T) string {
+	literal := []byte{'{'}
+	for i, v := range values {
+		if i > 0 {
+			literal = append(literal, ',')
+		}
+		literal = strconv.AppendInt(literal, int64(v), 10)
+	}
+	return string(append(literal, '}'))
+}
+
+// Batch implements tables.DB: in one trip over pgx, statement by statement over others.
+func (d sqlDB) Batch(ctx context.Context, statements ...tables.Statement) error {
+	conn, err := d.db.Conn(ctx)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = conn.Close() }()
+	var batchErr error
+	sent := false
+	err = conn.Raw(func(driverConn any) error {
+		native, ok := driverConn.(pgxConn)
+		if ok {
+			sent, batchErr = true, claimtx.SendBatch(ctx, native.Conn(), statements...)
+		}
+		return nil
+	})
+	if err != nil || sent {
+		return errors.Join(err, batchErr)
+	}
+	tx, err := conn.BeginTx(ctx, &sql.TxOptions{Isolation: sql.LevelReadCommitted})
+	if err != nil {
+		return err
+	}
+	defer func() { _ = tx.Rollback() }()
+	for _, s := range statements {
+		if _, err := send(ctx, tx, s); err != nil {
+			return err
+		}
+	}
+	return tx.Commit()
+}
+
+// pgxConn is implemented by the connections of pgx's driver, and by ours.
+type pgxConn interface{ Conn() *pgx.Conn }
+
+// InTx implements tables.DB.
+func (d sqlDB) InTx(ctx context.Context, f func(tables.Querier) error) error {
+	tx, err := d.db.BeginTx(ctx, nil)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = tx.Rollback() }()
+	if err := f(querier{tx}); err != nil {
+		return err
+	}
+	return tx.Commit()
+}
+
+type querier struct{ tx *sql.Tx }
+
+func (q querier) Send(ctx context.Context, s tables.Statement) (int64, error) {
+	return send(ctx, q.tx, s)
+}

@@ -1,0 +1,39 @@
+package sqldb
+
+import (
+	"encoding/hex"
+	"fmt"
+	"regexp"
+	"strconv"
+)
+
+var parameter = regexp.MustCompile(`\$[0-9]+`)
+
+// literal writes arguments into the text of a statement, for drivers that need a trip to
+// prepare each statement that has any. It takes what claims are made of: numbers, bytes,
+// and strings of digits. Bytes are written in a form that no setting of the session
+// changes. The text has no $ but those of parameters.
+func literal(text string, args []any) string {
+	return parameter.ReplaceAllStringFunc(text, func(name string) string {
+		n, err := strconv.Atoi(name[1:])
+		if err != nil || n < 1 || n > len(args) {
+			return name // the server says it
+		}
+		switch v := args[n-1].(type) {
+		case int32:
+			return fmt.Sprintf("(%d)", v)
+		case int64:
+			return fmt.Sprintf("(%d)::bigint", v)
+		case string:
+			if _, err := strconv.ParseUint(v, 10, 64); err == nil {
+				return "'" + v + "'"
+			}
+		case []byte:
+			if v == nil {
+				return "NULL::bytea"
+			}
+			return "decode('" + hex.EncodeToString(v) + "', 'hex')"
+		}
+		return name
+	})
+}

@@ -1,0 +1,201 @@
+package sqldb
+
+import (
+	"context"
+	"database/sql"
+	"database/sql/driver"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/millpond-go/millpond/stores"
+	"github.com/millpond-go/millpond/stores/postgres/internal/tables"
+)
+
+// What follows is for a *sql.DB of the caller's, whose driver knows nothing of claims.
+
+// beginPlain decides the claim by calls that every driver has. A first delivery costs
+// one trip more than the handler's own transaction.
+func (s *Store) beginPlain(ctx context.Context, consumer int32, c *stores.Claim) (*plainAttempt, stores.Verdict, error) {
+	a, verdict, err := s.tryPlain(ctx, consumer, c)
+	if a != nil || err != nil || verdict.Outcome != stores.Claimable {
+		return a, verdict, err
+	}
+	// What can be claimed after all: see claimtx.Claim.
+	seen := *c
+	seen.Take = verdict.Failure.Version
+	a, again, err := s.tryPlain(ctx, consumer, &seen)
+	switch {
+	case err != nil:
+		return nil, stores.Verdict{}, err
+	case a == nil && again.Outcome != stores.Claimable:
+		return nil, again, nil
+	case a == nil:
+		verdict.Outcome = stores.InFlight
+		return nil, verdict, nil
+	}
+	verdict.Outcome = stores.Claimed
+	return a, verdict, nil
+}
+
+// tryPlain returns an attempt, or else a verdict and no transaction.
+func (s *Store) tryPlain(ctx context.Context, consumer int32, c *stores.Claim) (*plainAttempt, stores.Verdict, error) {
+	a, err := s.open(ctx)
+	if err != nil {
+		return nil, stores.Verdict{}, err
+	}
+	a.consumer, a.id, a.claimed = consumer, c.Key.ID, *c
+	a.claimed.OrderKey = nil // what seals it stands behind nobody
+	won, err := a.claim(ctx, a.tx, c)
+	if err == nil && won {
+		return a, stores.Verdict{Outcome: stores.Claimed}, nil
+	}
+	var verdict stores.Verdict
+	if err == nil {
+		verdict, err = a.judge(ctx, c)
+	}
+	return nil, verdict, errors.Join(err, a.finish(ctx, (*sql.Tx).Rollback))
+}
+
+// open begins a transaction that outlives ctx.
+func (s *Store) open(ctx context.Context) (*plainAttempt, error) {
+	conn, err := s.db.Conn(ctx)
+	if err != nil {
+		return nil, s.exhausted(ctx, err)
+	}
+	lasting, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	stop := context.AfterFunc(ctx, cancel)
+	tx, err := conn.BeginTx(lasting, &sql.TxOptions{Isolation: s.level()})
+	if err == nil && !stop() { // it is being rolled back
+		_ = tx.Rollback()
+		err = context.Cause(ctx)
+	}
+	if err != nil {
+		stop()
+		cancel()
+		return nil, errors.Join(err, conn.Close())
+	}
+	return &plainAttempt{store: s, conn: conn, tx: tx, cancel: cancel}, nil
+}
+
+// claim reports whether the row is ours.
+func (a *plainAttempt) claim(ctx context.Context, on sender, c *stores.Claim) (won bool, err error) {
+	text, args := a.store.tables.Claim(a.consumer, c)
+	if c.Take != 0 {
+		if text, args := a.store.tables.Bound(c); text != "" {
+			if _, err := send(ctx, on, a.store.inOneTrip(text, args)); err != nil {
+				return false, err
+			}
+		}
+		text, args = a.store.tables.TakeOver(a.consumer, c)
+	}
+	s := a.store.inOneTrip(text, args)
+	s.Read = func(rows tables.Rows) error {
+		var at int64
+		if rows.Next() {
+			if err := rows.Scan(&at); err != nil {
+				return err
+			}
+			won, a.at = true, time.UnixMicro(at)
+		}
+		return rows.Err()
+	}
+	_, err = send(ctx, on, s)
+	return won && err == nil, err
+}
+
+// inOneTrip makes a statement that the driver sends in one trip: pgx prepares one that
+// it sees often, and others prepare each one that has arguments.
+func (s *Store) inOneTrip(text string, args []any) tables.Statement {
+	if s.isPgx {
+		return tables.Statement{Text: text, Args: args}
+	}
+	return tables.Statement{Text: literal(text, args)}
+}
+
+// judge reads the row that stood in the way.
+func (a *plainAttempt) judge(ctx context.Context, c *stores.Claim) (stores.Verdict, error) {
+	var (
+		row          tables.InboxRow
+		free, behind bool
+	)
+	if text, args := a.store.tables.Behind(a.consumer, c); text != "" {
+		s := a.store.inOneTrip(text, args)
+		s.Read = func(rows tables.Rows) error {
+			if rows.Next() {
+				return rows.Scan(&free, &behind)
+			}
+			return rows.Err()
+		}
+		if _, err := send(ctx, a.tx, s); err != nil {
+			return stores.Verdict{}, err
+		}
+	}
+	look := a.store.inOneTrip(a.store.tables.Look(), []any{a.consumer, a.id})
+	look.Read = row.Read
+	if _, err := send(ctx, a.tx, look); err != nil {
+		return stores.Verdict{}, err
+	}
+	return tables.Judge(c, &row, free, behind)
+}
+
+// finish ends the transaction and gives the connection back. ctx bounds it, as far as
+// the driver looks at contexts: database/sql's own calls have none.
+func (a *plainAttempt) finish(ctx context.Context, end func(*sql.Tx) error) error {
+	stop := context.AfterFunc(ctx, a.cancel)
+	err := end(a.tx)
+	stop()
+	a.cancel()
+	if closeErr := a.conn.Close(); err == nil && !errors.Is(closeErr, sql.ErrConnDone) {
+		err = closeErr
+	}
+	return err
+}
+
+// txStatus is what the driver knows of the transaction.
+type txStatus uint8
+
+const (
+	unknownStatus txStatus = iota // the driver does not say
+	running
+	aborted
+	ended
+	lost // with the connection
+)
+
+// status asks pgx. Of others it is known at most that the connection is lost: their
+// drivers look at the transaction in Commit, or not at all.
+func (a *plainAttempt) status() (status txStatus) {
+	_ = a.conn.Raw(func(driverConn any) error {
+		native, ok := driverConn.(pgxConn)
+		if !ok {
+			if v, ok := driverConn.(driver.Validator); ok && !v.IsValid() {
+				status = lost
+			}
+			return nil
+		}
+		switch pg := native.Conn().PgConn(); {
+		case pg.IsClosed():
+			status = lost
+		case pg.TxStatus() == 'T':
+			status = running
+		case pg.TxStatus() == 'E':
+			status = aborted
+		case pg.TxStatus() == 'I':
+			status = ended
+		}
+		return nil
+	})
+	return status
+}
+
+// errEscaped: the transaction may have been ended, and nobody was watching.
+var errEscaped = fmt.Errorf("%w: %w", stores.ErrTxEnded, stores.ErrTxEscaped)
+
+// errLoose is errEscaped of a handler that may have gone on without a transaction, so that
+// its effects may be committed although the claim is not.
+var errLoose = fmt.Errorf("%w, and may have written without it", errEscaped)
+
+func notCommitted(err error) error {
+	return fmt.Errorf("postgres: %w: %w", stores.ErrNotCommitted, err)
+}

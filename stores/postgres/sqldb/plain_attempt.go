@@ -1,0 +1,231 @@
+package sqldb
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/millpond-go/millpond/internal/sqlstore"
+	"github.com/millpond-go/millpond/stores"
+	"github.com/millpond-go/millpond/stores/postgres/internal/tables"
+)
+
+// plainAttempt is a transaction of a caller's *sql.DB that holds a claim. What the
+// handler does to it is not seen.
+type plainAttempt struct {
+	store    *Store
+	conn     *sql.Conn
+	tx       *sql.Tx
+	cancel   context.CancelFunc // of the transaction's context
+	consumer int32
+	id       []byte
+	at       time.Time // in the claim's row
+	claimed  stores.Claim
+	entry    sqlstore.Entry
+
+	loose   bool // effects may be committed, and the claim is not
+	over    bool
+	result  error // of Commit, once over
+	mu      sync.Mutex
+	failure error // what the handler or COMMIT has returned
+}
+
+var (
+	_ stores.Attempt       = (*plainAttempt)(nil)
+	_ stores.Interruptible = (*plainAttempt)(nil)
+	_ stores.Escapable     = (*plainAttempt)(nil)
+	_ carrier              = (*plainAttempt)(nil)
+)
+
+// Context implements stores.Attempt.
+func (a *plainAttempt) Context(parent context.Context) context.Context {
+	return context.WithValue(parent, carrierKey{}, carrier(a))
+}
+
+func (a *plainAttempt) native() *sql.Tx { return a.tx }
+func (a *plainAttempt) enter() error    { return a.entry.Enter() }
+
+// returned takes what a driver has said; the handler's other errors say nothing about
+// the database.
+func (a *plainAttempt) returned(err error) {
+	if !tables.IsDrivers(err) {
+		return
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.failure == nil {
+		a.failure = err
+	}
+}
+
+// Interrupted implements stores.Interruptible, of the error that the typed handler has
+// returned, or COMMIT.
+func (a *plainAttempt) Interrupted() error {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if tables.Interruption(a.failure) {
+		return fmt.Errorf("postgres: the attempt was interrupted: %w", a.failure)
+	}
+	return nil
+}
+
+// Escaped implements stores.Escapable. It reports true also for a handler that has ended
+// the transaction by SQL and may have gone on without one.
+func (a *plainAttempt) Escaped(ctx context.Context) (bool, error) {
+	row, err := a.store.tables.SettledRow(ctx, a.consumer, a.id)
+	if err != nil || row.Found && row.CompletedAt.Equal(a.at) {
+		return err == nil, err
+	}
+	if !a.loose {
+		return false, nil
+	}
+	return a.seal(ctx)
+}
+
+// seal commits the claim of a handler whose effects may be committed although its
+// claim is not, so that no other delivery runs it.
+func (a *plainAttempt) seal(ctx context.Context) (bool, error) {
+	won, err := a.claim(ctx, a.store.db, &a.claimed)
+	if err != nil {
+		return false, a.store.tables.Unavailable(err)
+	}
+	if !won {
+		return false, fmt.Errorf("postgres: %w: somebody else is at the key of a handler that has ended its transaction", stores.ErrUnavailable)
+	}
+	return true, nil
+}
+
+// Commit implements stores.Attempt. Called again it returns the same.
+func (a *plainAttempt) Commit(ctx context.Context) error {
+	if !a.over {
+		a.over = true
+		a.result = a.commit(ctx)
+	}
+	return a.result
+}
+
+func (a *plainAttempt) commit(ctx context.Context) error {
+	doomed := a.entry.Doomed()
+	if doomed == nil {
+		doomed = ctx.Err()
+	}
+	switch a.status() {
+	case ended:
+		return a.instead(ctx, errors.Join(errLoose, doomed))
+	case lost, aborted:
+		// Another transaction may have been aborted, or lost, than the one with the claim.
+		return a.instead(ctx, errors.Join(stores.ErrTxAborted, errEscaped, doomed))
+	case unknownStatus, running:
+	}
+	if doomed != nil {
+		return a.instead(ctx, errors.Join(doomed, a.unlessOurs(ctx)))
+	}
+	if a.store.config.ProveCommit {
+		if err := a.unlessOurs(ctx); err != nil {
+			return a.instead(ctx, err)
+		}
+	}
+	return a.committed(ctx, a.finish(ctx, (*sql.Tx).Commit))
+}
+
+// instead rolls back for a reason. What fails then ends the transaction, too.
+func (a *plainAttempt) instead(ctx context.Context, reason error) error {
+	ctx = context.WithoutCancel(ctx)
+	_ = a.afterwards(ctx, reason, a.finish(ctx, (*sql.Tx).Rollback))
+	return notCommitted(reason)
+}
+
+// afterwards seals what has got loose. The handler that has called Commit or Rollback of
+// its transaction cannot have gone on with it.
+func (a *plainAttempt) afterwards(ctx context.Context, reason, rollback error) error {
+	if errors.Is(reason, errLoose) && !errors.Is(rollback, sql.ErrTxDone) {
+		a.loose = true
+		_, _ = a.seal(ctx) // Escaped tries again
+	}
+	if errors.Is(rollback, sql.ErrTxDone) {
+		return nil
+	}
+	return rollback
+}
+
+// unlessOurs returns why the transaction that runs may not be the one that holds the
+// claim; nil if it is that.
+func (a *plainAttempt) unlessOurs(ctx context.Context) error {
+	owned := a.store.inOneTrip(a.store.tables.Owned(), []any{a.consumer, a.id})
+	_, err := send(context.WithoutCancel(ctx), a.tx, owned)
+	switch {
+	case err == nil:
+		return nil
+	case errors.Is(err, sql.ErrTxDone):
+		return errEscaped
+	case tables.NotOurs(err):
+		return errLoose
+	}
+	return errors.Join(stores.ErrTxAborted, errEscaped, err)
+}
+
+// committed judges what the driver says of COMMIT. An error proves that nothing was
+// committed only if it is the server's, or one of those that drivers make of its answer.
+func (a *plainAttempt) committed(ctx context.Context, err error) error {
+	switch {
+	case err == nil:
+		return nil
+	case errors.Is(err, sql.ErrTxDone):
+		return notCommitted(errEscaped)
+	case errors.Is(err, pgx.ErrTxCommitRollback), saysAborted(err):
+		return notCommitted(fmt.Errorf("%w: %w", stores.ErrTxAborted, errEscaped))
+	case saysEnded(err):
+		_ = a.afterwards(context.WithoutCancel(ctx), errLoose, nil)
+		return notCommitted(fmt.Errorf("%w: %w", errLoose, err))
+	case tables.Expired(err):
+		return notCommitted(fmt.Errorf("%w: %w", stores.ErrTxExpired, err))
+	case tables.Refused(err):
+		a.returned(err)
+		return notCommitted(err)
+	}
+	return fmt.Errorf("postgres: %w: %w", stores.ErrCommitUnknown, err)
+}
+
+// The errors that lib/pq makes of a transaction's status have no values to compare with.
+
+// saysAborted: COMMIT was, or would have been, a rollback.
+func saysAborted(err error) bool {
+	return fromPQ(err, "could not complete operation in a failed transaction") || fromPQ(err, "unexpected command tag rollback")
+}
+
+// saysEnded: there was no transaction any more, and COMMIT was not sent.
+func saysEnded(err error) bool { return fromPQ(err, "unexpected transaction status ") }
+
+func fromPQ(err error, text string) bool {
+	said, ok := strings.CutPrefix(err.Error(), "pq: ")
+	return ok && strings.HasPrefix(strings.ToLower(said), text)
+}
+
+// Rollback implements stores.Attempt.
+func (a *plainAttempt) Rollback(ctx context.Context) error {
+	if a.over {
+		return nil
+	}
+	a.over = true
+	a.result = notCommitted(errors.New("the attempt was rolled back"))
+	var doubt error
+	switch a.status() {
+	case ended:
+		doubt = errLoose
+	case lost, aborted:
+		doubt = errEscaped
+	case unknownStatus, running:
+		doubt = a.unlessOurs(ctx)
+	}
+	err := a.afterwards(ctx, doubt, a.finish(ctx, (*sql.Tx).Rollback))
+	if err = errors.Join(doubt, err); err != nil {
+		return fmt.Errorf("postgres: rollback: %w", err)
+	}
+	return nil
+}

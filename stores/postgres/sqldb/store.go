@@ -1,0 +1,296 @@
+package sqldb
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"net/url"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/stdlib"
+
+	"github.com/millpond-go/millpond/stores"
+	"github.com/millpond-go/millpond/stores/postgres/internal/pgurl"
+	"github.com/millpond-go/millpond/stores/postgres/internal/tables"
+)
+
+// Config configures a [Store]. The zero value is ready to use.
+type Config struct {
+	// Schema holds millpond's tables; "" is the first of the connection's
+	// search_path. It must exist.
+	Schema string
+	// TablePrefix begins the tables' names; "" means "millpond_".
+	TablePrefix string
+	// Isolation of the handlers' transactions: read committed (also as
+	// sql.LevelDefault), repeatable read or serializable. With a higher level a claim
+	// may fail with a serialization error, which counts as ErrUnavailable and is tried
+	// again.
+	Isolation sql.IsolationLevel
+	// ProveCommit asks the server before each COMMIT whether the transaction is still
+	// the one that holds the claim, at the price of one more trip. It is for a *sql.DB
+	// that is not OpenDB's or NewConnector's, whose commits prove it for nothing. See
+	// stores.Capabilities.CommitUnproven.
+	ProveCommit bool
+}
+
+var isolations = map[sql.IsolationLevel]pgx.TxIsoLevel{
+	sql.LevelDefault:        pgx.ReadCommitted,
+	sql.LevelReadCommitted:  pgx.ReadCommitted,
+	sql.LevelRepeatableRead: pgx.RepeatableRead,
+	sql.LevelSerializable:   pgx.Serializable,
+}
+
+// Store is a store on PostgreSQL whose handlers get a *sql.Tx. It is safe for
+// concurrent use.
+//
+// It implements stores.Store, stores.Resolver, stores.Waker and stores.PoolReporter.
+type Store struct {
+	contract
+
+	tables *tables.Tables
+	db     *sql.DB
+	ownsDB bool
+	ours   *connector // nil: the caller's own
+	isPgx  bool       // the caller's is of pgx's driver
+	config Config
+}
+
+// contract is what all stores on PostgreSQL share.
+type contract = tables.Store
+
+var (
+	_ stores.Store    = (*Store)(nil)
+	_ stores.Resolver = (*Store)(nil)
+	_ stores.Waker    = (*Store)(nil)
+
+	_ stores.PoolReporter = (*Store)(nil)
+)
+
+// New returns a store on a *sql.DB that stays the caller's. It does no I/O. Handlers
+// hold one connection each while they run, and one more is needed now and then, so
+// SetMaxOpenConns should allow more than there are deliveries in flight.
+//
+// A *sql.DB of OpenDB, or on a connector of NewConnector, is recognized. With any other
+// the first delivery of a message costs one trip more, and what its commit cannot prove
+// is said by Capabilities.
+func New(db *sql.DB, c Config) (*Store, error) {
+	if db == nil {
+		return nil, errors.New("sqldb: the *sql.DB is nil")
+	}
+	isolation, ok := isolations[c.Isolation]
+	if !ok {
+		return nil, fmt.Errorf("sqldb: Config.Isolation is %q: use sql.LevelReadCommitted, sql.LevelRepeatableRead or sql.LevelSerializable", c.Isolation)
+	}
+	t, err := tables.New(sqlDB{db}, tables.Config{Schema: c.Schema, TablePrefix: c.TablePrefix, Isolation: isolation})
+	if err != nil {
+		return nil, fmt.Errorf("sqldb: %w", err)
+	}
+	s := &Store{contract: t.Store(), tables: t, db: db, config: c}
+	if known, ok := db.Driver().(connectorDriver); ok {
+		s.ours = known.connector
+	}
+	_, s.isPgx = db.Driver().(*stdlib.Driver)
+	return s, nil
+}
+
+// Open returns a store on a *sql.DB of its own, opened from a URL as OpenDB does. It
+// connects once, so that a wrong address, database or password is an error here.
+func Open(ctx context.Context, rawURL string) (*Store, error) {
+	u, err := parse(rawURL)
+	if err != nil {
+		return nil, err
+	}
+	return openURL(ctx, u)
+}
+
+// OpenDB opens a *sql.DB from a URL, for New and for whatever else the program does with
+// it. The parameters are described in the package documentation; those of millpond's
+// tables are for Open. It does no I/O. The caller closes it.
+func OpenDB(rawURL string) (*sql.DB, error) {
+	u, err := parse(rawURL)
+	if err != nil {
+		return nil, err
+	}
+	parsed, err := pgurl.Parse(u)
+	if err != nil {
+		return nil, fmt.Errorf("sqldb: %w", err)
+	}
+	return openDB(parsed), nil
+}
+
+func parse(rawURL string) (*url.URL, error) {
+	u, err := url.Parse(rawURL)
+	if err != nil { // its text repeats what may be a secret
+		return nil, errors.New("sqldb: the URL cannot be parsed: write postgres+sql://user@host/database, and percent-encode special characters in a password")
+	}
+	return u, nil
+}
+
+func openDB(parsed pgurl.URL) *sql.DB {
+	pool := parsed.Pool
+	db := sql.OpenDB(&connector{inner: stdlib.GetConnector(*pool.ConnConfig), pooled: parsed.Pooled})
+	db.SetMaxOpenConns(int(pool.MaxConns))
+	db.SetMaxIdleConns(int(pool.MaxConns))
+	db.SetConnMaxLifetime(pool.MaxConnLifetime)
+	db.SetConnMaxIdleTime(pool.MaxConnIdleTime)
+	return db
+}
+
+func openURL(ctx context.Context, u *url.URL) (*Store, error) {
+	parsed, err := pgurl.Parse(u)
+	if err != nil {
+		return nil, fmt.Errorf("sqldb: %w", err)
+	}
+	db := openDB(parsed)
+	store, err := New(db, Config{Schema: parsed.Schema, TablePrefix: parsed.TablePrefix})
+	if err == nil {
+		if pingErr := db.PingContext(ctx); pingErr != nil {
+			err = pgurl.ConnectError(u.Host, pingErr)
+		}
+	}
+	if err != nil {
+		_ = db.Close()
+		return nil, err
+	}
+	store.ownsDB = true
+	return store, nil
+}
+
+func init() {
+	open := func(ctx context.Context, u *url.URL) (stores.Store, error) {
+		s, err := openURL(ctx, u)
+		if err != nil {
+			return nil, err // not a non-nil interface around a nil pointer
+		}
+		return s, nil
+	}
+	stores.DefaultMux().Handle("postgres+sql", open)
+	stores.DefaultMux().Handle("postgresql+sql", open)
+}
+
+// DB returns the *sql.DB, for the program's own work outside handlers.
+func (s *Store) DB() *sql.DB { return s.db }
+
+// Capabilities implements stores.Store.
+func (s *Store) Capabilities() stores.Capabilities {
+	c := stores.Capabilities{
+		System: "postgresql", ServerBound: true,
+		CommitUnproven: s.ours == nil && !s.config.ProveCommit,
+		Pool:           stores.Pool{Max: s.db.Stats().MaxOpenConnections, Setting: "SetMaxOpenConns", Raise: "SetMaxOpenConns(%d) on the *sql.DB"},
+	}
+	if s.ownsDB {
+		c.Pool.Setting, c.Pool.Raise = "pool_max_conns", "pool_max_conns=%d among its parameters"
+	}
+	return c
+}
+
+// PoolUse implements stores.PoolReporter.
+func (s *Store) PoolUse() stores.PoolUse {
+	stats := s.db.Stats()
+	return stores.PoolUse{InUse: stats.InUse, Idle: stats.Idle, Waits: stats.WaitCount, Waited: stats.WaitDuration}
+}
+
+// Close closes the *sql.DB if Open has opened it.
+func (s *Store) Close() error {
+	if !s.tables.Close() || !s.ownsDB {
+		return nil
+	}
+	if err := s.db.Close(); err != nil {
+		return fmt.Errorf("sqldb: %w", err)
+	}
+	return nil
+}
+
+// Listen implements stores.Waker, on a connection of its own that does not count towards
+// the limit of the *sql.DB. It takes a connector of ours: with any other, and behind a
+// pooler in transaction mode, it returns an error that wraps errors.ErrUnsupported at
+// once, and retry workers poll.
+func (s *Store) Listen(ctx context.Context, wake func()) error {
+	switch {
+	case s.ours == nil:
+		return fmt.Errorf("sqldb: listen: %w: database/sql has no notifications", errors.ErrUnsupported)
+	case s.ours.pooled:
+		return pgurl.ErrNoListen
+	}
+	return s.tables.Listen(ctx, func(ctx context.Context) (*pgx.Conn, error) {
+		native, err := s.ours.inner.Connect(ctx)
+		if err != nil {
+			return nil, err
+		}
+		return native.(pgxConn).Conn(), nil //nolint:forcetypeassert // it is pgx's connector
+	}, wake)
+}
+
+// Begin implements stores.Inbox. Trips on a connection of ours: one if the claim is won,
+// one more to see why not, and one more where that shows that it can be. On others BEGIN
+// and ROLLBACK make trips of their own.
+func (s *Store) Begin(ctx context.Context, c stores.Claim) (stores.Attempt, stores.Verdict, error) {
+	consumer, err := s.tables.Known(c.Key)
+	if err != nil {
+		return nil, stores.Verdict{}, err
+	}
+	if s.ours == nil {
+		a, verdict, err := s.beginPlain(ctx, consumer, &c)
+		if err != nil {
+			return nil, stores.Verdict{}, s.tables.Unavailable(err)
+		}
+		if a == nil { // not a non-nil interface around a nil pointer
+			return nil, verdict, nil
+		}
+		return a, verdict, nil
+	}
+	a, verdict, err := s.begin(ctx, consumer, &c)
+	if err != nil {
+		return nil, stores.Verdict{}, s.tables.Unavailable(err)
+	}
+	if a == nil {
+		return nil, verdict, nil
+	}
+	return a, verdict, nil
+}
+
+// begin has the driver begin with the claim.
+func (s *Store) begin(ctx context.Context, consumer int32, c *stores.Claim) (*attempt, stores.Verdict, error) {
+	a := &attempt{}
+	r := &request{tables: s.tables, consumer: consumer, claim: c, attempt: a}
+	lasting, cancel := context.WithCancel(context.WithValue(context.WithoutCancel(ctx), requestKey{}, r))
+	stop := context.AfterFunc(ctx, cancel)
+	tx, err := s.db.BeginTx(lasting, nil)
+	switch {
+	case err == nil && !stop(): // database/sql rolls it back
+		_ = tx.Rollback()
+		cancel()
+		return nil, stores.Verdict{}, context.Cause(ctx)
+	case err == nil:
+		a.tx, a.cancel = tx, cancel
+		return a, r.verdict, nil
+	}
+	stop()
+	cancel()
+	switch {
+	case errors.Is(err, errNotWon):
+		return nil, r.verdict, nil
+	case ctx.Err() != nil:
+		return nil, stores.Verdict{}, s.exhausted(ctx, err)
+	}
+	return nil, stores.Verdict{}, err
+}
+
+// level is the isolation to ask for; what the server does anyway is not said.
+func (s *Store) level() sql.IsolationLevel {
+	for level, name := range isolations {
+		if level != sql.LevelDefault && name == s.tables.TxOptions().IsoLevel {
+			return level
+		}
+	}
+	return sql.LevelDefault
+}
+
+// exhausted says so where no connection was left.
+func (s *Store) exhausted(ctx context.Context, err error) error {
+	if stats := s.db.Stats(); ctx.Err() != nil && stats.MaxOpenConnections > 0 && stats.InUse >= stats.MaxOpenConnections {
+		return fmt.Errorf("no connection became free in time, all %d are in use: %w", stats.MaxOpenConnections, err)
+	}
+	return err
+}
