@@ -1,0 +1,268 @@
+package mysql
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+
+	"github.com/ThreeDotsLabs/watermill/message"
+
+	"github.com/millpond-go/millpond/internal/sqlstore"
+	"github.com/millpond-go/millpond/stores"
+)
+
+// attempt is one transaction that holds a claim.
+type attempt struct {
+	store *Store
+	ss    *session
+	claim claimed
+	entry sqlstore.Entry
+
+	over    bool
+	result  error // of Commit, once over
+	failure error // of the first statement, or of the commit
+	escaped bool  // the claim is known to have been committed
+	lost    bool  // the claim was gone from the transaction, and nobody knows how
+}
+
+var (
+	_ stores.Attempt       = (*attempt)(nil)
+	_ stores.Interruptible = (*attempt)(nil)
+	_ stores.Escapable     = (*attempt)(nil)
+)
+
+type attemptKey struct{}
+
+// Context implements stores.Attempt.
+func (a *attempt) Context(parent context.Context) context.Context {
+	return context.WithValue(parent, attemptKey{}, a)
+}
+
+// TxFromContext returns the transaction that holds the claim, for use in a handler with
+// the context of its message. It reports false if there is no inbox on a MySQL store
+// around the handler.
+//
+// The transaction is used like any *sql.Tx, savepoints by SQL included. On connections
+// of the store's own its Commit and Rollback return stores.ErrTxManaged and roll back,
+// and so does SQL that would end it, DDL for example; the attempt then cannot be
+// committed. On a *sql.DB of the caller's nothing can refuse these: what was committed
+// in the middle makes the message go to quarantine, unless the handler returns nil.
+func TxFromContext(ctx context.Context) (*sql.Tx, bool) {
+	a, ok := ctx.Value(attemptKey{}).(*attempt)
+	if !ok {
+		return nil, false
+	}
+	return a.ss.tx, true
+}
+
+// Handler adapts a function that wants the transaction to a handler for
+// Router.AddConsumerHandler. It returns stores.ErrNoTx without an inbox on a MySQL
+// store around it, and stores.ErrReentered when it is run twice in one attempt.
+func Handler(f func(ctx context.Context, tx *sql.Tx, msg *message.Message) error) message.NoPublishHandlerFunc {
+	return func(msg *message.Message) error {
+		a, ok := msg.Context().Value(attemptKey{}).(*attempt)
+		if !ok {
+			return stores.ErrNoTx
+		}
+		if err := a.entry.Enter(); err != nil {
+			return err
+		}
+		return f(msg.Context(), a.ss.tx, msg)
+	}
+}
+
+// Commit implements stores.Attempt. Called again it returns the same.
+func (a *attempt) Commit(ctx context.Context) error {
+	if a.over {
+		return a.result
+	}
+	a.over = true
+	if a.ss.own != nil {
+		a.result = a.commitOwn(ctx)
+	} else {
+		a.result = a.commitBorrowed(ctx)
+	}
+	return a.result
+}
+
+// Rollback implements stores.Attempt.
+func (a *attempt) Rollback(ctx context.Context) error {
+	if a.over {
+		return nil
+	}
+	a.over, a.result = true, notCommitted(errors.New("the attempt was rolled back"))
+	err, suspect := a.end(ctx)
+	if suspect {
+		err = errors.Join(a.checkEscape(ctx), err)
+	}
+	if err != nil {
+		return fmt.Errorf("mysql: rollback: %w", err)
+	}
+	return nil
+}
+
+// end rolls back and gives the connection back. suspect says that the handler may have
+// ended the transaction before.
+func (a *attempt) end(ctx context.Context) (err error, suspect bool) { //nolint:revive // the error is not the result
+	if a.ss.own == nil {
+		return a.endBorrowed(ctx), true
+	}
+	t := a.ss.own
+	idle := t.close()
+	_, ended, _ := t.state()
+	suspect = t.suspect.Load()
+	switch {
+	case !idle:
+		a.ss.abandon()
+		return stores.ErrTxBusy, suspect
+	case ended:
+		a.ss.free()
+		return nil, suspect
+	}
+	if err := t.exec(ctx, "ROLLBACK"); err != nil {
+		a.ss.abandon()
+		return err, suspect
+	}
+	t.finished()
+	a.ss.free()
+	return nil, suspect
+}
+
+// refuse ends an attempt that must not be committed.
+func (a *attempt) refuse(ctx context.Context, reasons ...error) error {
+	_, suspect := a.end(ctx)
+	if suspect {
+		reasons = append(reasons, a.checkEscape(ctx))
+	}
+	return notCommitted(errors.Join(reasons...))
+}
+
+func (a *attempt) commitOwn(ctx context.Context) error {
+	t := a.ss.own
+	idle := t.close()
+	managed, ended, failure := t.state()
+	a.failure = failure
+	switch doomed := a.entry.Doomed(); {
+	case !idle:
+		return a.refuse(ctx, stores.ErrTxBusy)
+	case managed || ended:
+		return a.refuse(ctx, stores.ErrTxEnded, stores.ErrTxManaged, doomed)
+	case !t.conn.native.IsValid():
+		a.ss.abandon()
+		return notCommitted(errors.Join(a.aborted(), doomed))
+	case doomed != nil:
+		return a.refuse(ctx, doomed)
+	case ctx.Err() != nil:
+		return a.refuse(context.WithoutCancel(ctx), ctx.Err())
+	}
+	if err := a.complete(ctx, func(ctx context.Context, text string) (int64, error) {
+		result, err := t.conn.native.ExecContext(ctx, text, nil)
+		if err != nil {
+			return 0, t.conn.lost(err)
+		}
+		return result.RowsAffected()
+	}); err != nil {
+		return a.failed(ctx, err)
+	}
+	t.finished()
+	a.ss.free()
+	return nil
+}
+
+// errLost says that the completion has found no claim of this transaction.
+var errLost = errors.New("the claim of this transaction is gone")
+
+// complete sends the guarded completion, and COMMIT only after it.
+func (a *attempt) complete(ctx context.Context, exec func(context.Context, string) (int64, error)) error {
+	t := a.store.texts
+	if t.maria || t.procedures {
+		_, err := exec(ctx, string(t.complete(make([]byte, 0, 512), &a.claim, a.ss.own == nil)))
+		return err
+	}
+	changed, err := exec(ctx, string(t.finish(nil, &a.claim)))
+	if err != nil {
+		return err
+	}
+	if changed != 1 {
+		return errLost
+	}
+	_, err = exec(ctx, "COMMIT")
+	return err
+}
+
+// failed judges an error of the completion or of COMMIT. Only an error that the server
+// has answered, or a statement that was not sent, disproves a commit: what the client
+// reports about a broken connection does not tell a lost request from a lost reply.
+func (a *attempt) failed(ctx context.Context, err error) error {
+	switch n := number(err); {
+	case n == claimLost, n == noCase, errors.Is(err, errLost), n == lockWaitTimeout, n == lockNotAvailable:
+		if interruption(a.failure) {
+			return a.refuse(ctx, a.aborted())
+		}
+		a.lost = a.ss.own == nil || a.ss.own.suspect.Load()
+		return a.refuse(ctx, stores.ErrTxEnded, err)
+	case n == disconnectedIdle:
+		a.ss.drop()
+		return notCommitted(fmt.Errorf("%w: %w", stores.ErrTxExpired, err))
+	case n == errorDuringCommit, n == serverShutdown, n == queryInterrupted, n == connectionKilled:
+	case n != 0:
+		a.failure = err
+		return a.refuse(ctx, err)
+	case errBusy(err):
+		return a.refuse(ctx, stores.ErrTxBusy)
+	case isUnsent(err):
+		a.failure = errors.Join(a.failure, err)
+		a.ss.drop()
+		return notCommitted(a.aborted())
+	}
+	a.ss.abandon()
+	return fmt.Errorf("mysql: %w: %w", stores.ErrCommitUnknown, err)
+}
+
+// aborted is ErrTxAborted with what the handler has hidden.
+func (a *attempt) aborted() error {
+	if a.failure == nil {
+		return stores.ErrTxAborted
+	}
+	return fmt.Errorf("%w: %w", stores.ErrTxAborted, a.failure)
+}
+
+// Interrupted implements stores.Interruptible: it judges the first statement that
+// failed, or the commit. What a handler was told on a connection of the caller's is not
+// known.
+func (a *attempt) Interrupted() error {
+	failure := a.failure
+	if a.ss.own != nil && failure == nil {
+		_, _, failure = a.ss.own.state()
+	}
+	if interruption(failure) {
+		return fmt.Errorf("mysql: the attempt was interrupted: %w", failure)
+	}
+	return nil
+}
+
+// checkEscape returns errEscaped if the claim of the attempt was committed, or if that
+// cannot be found out now.
+func (a *attempt) checkEscape(ctx context.Context) error {
+	escaped, err := a.store.closeEscaped(context.WithoutCancel(ctx), &a.claim, "")
+	a.escaped = escaped
+	if escaped || a.lost || err != nil {
+		return errors.Join(errEscaped, err)
+	}
+	return nil
+}
+
+// Escaped implements stores.Escapable.
+func (a *attempt) Escaped(ctx context.Context) (bool, error) {
+	if a.escaped {
+		return true, nil
+	}
+	escaped, err := a.store.closeEscaped(ctx, &a.claim, " LOCK IN SHARE MODE")
+	if err == nil && !escaped && a.lost {
+		// What the handler did before and after the end of the transaction may be committed.
+		escaped, err = a.store.closeLost(ctx, &a.claim)
+	}
+	a.escaped = escaped
+	return escaped, err
+}

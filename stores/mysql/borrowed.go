@@ -1,0 +1,100 @@
+package mysql
+
+import (
+	"context"
+	"database/sql"
+	"database/sql/driver"
+	"errors"
+
+	"github.com/millpond-go/millpond/stores"
+)
+
+// Attempts on a *sql.DB of the caller's. The handler has a *sql.Tx that nobody watches.
+
+// within calls f, which database/sql may keep waiting for a goroutine that the handler
+// has left behind, for as long as ctx lets it. late is called if f ends after that.
+func within(ctx context.Context, f func() error, late func()) (err error, inTime bool) { //nolint:revive // the error is not the result
+	done := make(chan struct{})
+	var result error
+	go func() {
+		defer close(done)
+		result = f()
+	}()
+	select {
+	case <-done:
+		return result, true
+	case <-ctx.Done():
+		go func() {
+			<-done
+			late()
+		}()
+		return context.Cause(ctx), false
+	}
+}
+
+func (a *attempt) commitBorrowed(ctx context.Context) error {
+	if doomed := a.entry.Doomed(); doomed != nil {
+		return a.refuse(ctx, doomed)
+	}
+	if ctx.Err() != nil {
+		return a.refuse(context.WithoutCancel(ctx), ctx.Err())
+	}
+	err, inTime := within(ctx, func() error { return a.complete(ctx, a.ss.exec) }, a.ss.drop)
+	switch {
+	case !inTime:
+		return errors.Join(stores.ErrCommitUnknown, err)
+	case errors.Is(err, sql.ErrTxDone):
+		return a.refuse(ctx, stores.ErrTxEnded)
+	case err != nil:
+		return a.failed(ctx, err)
+	}
+	a.ss.ended = true
+	if t := a.store.texts; t.maria || t.procedures {
+		a.ss.dirty = false
+	}
+	a.giveBack(ctx)
+	return nil
+}
+
+// giveBack ends what database/sql believes to be the transaction, and gives the
+// connection its settings back if it has them not yet.
+func (a *attempt) giveBack(ctx context.Context) {
+	if err := a.ss.tx.Commit(); err != nil {
+		a.ss.drop()
+		return
+	}
+	if a.ss.dirty {
+		if _, err := a.ss.conn.ExecContext(ctx, a.store.texts.settingsRestored); err != nil {
+			a.ss.drop()
+			return
+		}
+	}
+	a.ss.free()
+}
+
+// endBorrowed rolls back. A transaction that the handler has ended is followed by an
+// empty one.
+func (a *attempt) endBorrowed(ctx context.Context) error {
+	err, inTime := within(ctx, func() error {
+		err := a.ss.tx.Rollback()
+		if errors.Is(err, sql.ErrTxDone) {
+			_, err = a.ss.conn.ExecContext(ctx, "ROLLBACK")
+		}
+		if err == nil {
+			_, err = a.ss.conn.ExecContext(ctx, a.store.texts.settingsRestored)
+		}
+		return err
+	}, a.ss.drop)
+	switch {
+	case !inTime:
+		return errors.Join(stores.ErrTxBusy, err)
+	case err != nil:
+		a.ss.drop()
+		return err
+	}
+	a.ss.free()
+	return nil
+}
+
+// isUnsent reports whether the driver has not sent a statement.
+func isUnsent(err error) bool { return errors.Is(err, driver.ErrBadConn) }

@@ -1,0 +1,191 @@
+package mysql
+
+import (
+	"context"
+	"database/sql"
+	"database/sql/driver"
+	"errors"
+	"sync/atomic"
+	"time"
+
+	"github.com/millpond-go/millpond/stores"
+)
+
+// conn is a connection of the store's own. Handlers reach it through their *sql.Tx; it
+// refuses what would end the transaction, as far as text can show that, and remembers
+// what went wrong.
+type conn struct {
+	native native
+	id     string // as the server calls it
+
+	// Of one attempt at a time; database/sql hands them on.
+	tx      atomic.Pointer[transaction]
+	bound   time.Duration // of the session
+	discard atomic.Bool   // the connection is closed instead of reused
+}
+
+var (
+	_ driver.ConnBeginTx        = (*conn)(nil)
+	_ driver.ConnPrepareContext = (*conn)(nil)
+	_ driver.ExecerContext      = (*conn)(nil)
+	_ driver.QueryerContext     = (*conn)(nil)
+	_ driver.SessionResetter    = (*conn)(nil)
+	_ driver.Validator          = (*conn)(nil)
+	_ driver.NamedValueChecker  = (*conn)(nil)
+	_ driver.Pinger             = (*conn)(nil)
+)
+
+// beginning is how a transaction of the store begins.
+type beginning struct {
+	texts *texts
+	claim *claimed // nil: with nothing
+	bound time.Duration
+
+	// Results.
+	tx   *transaction
+	rows int64
+	err  error // of the claim, if the connection is as good as before
+}
+
+type beginningKey struct{}
+
+// BeginTx implements driver.ConnBeginTx: the claim, in the one trip that BEGIN would take.
+func (c *conn) BeginTx(ctx context.Context, _ driver.TxOptions) (driver.Tx, error) {
+	b, ok := ctx.Value(beginningKey{}).(*beginning)
+	if !ok {
+		return nil, errors.New("mysql: the connections of attempts begin transactions for the store only")
+	}
+	if b.bound > 0 && b.bound != c.bound { // once a connection, where all claims have the same
+		if _, err := c.native.ExecContext(ctx, b.texts.bound(b.bound), nil); err != nil {
+			return nil, c.lost(err)
+		}
+		c.bound = b.bound
+	}
+	b.tx = newTransaction(c)
+	c.tx.Store(b.tx)
+	if b.claim != nil {
+		result, err := c.native.ExecContext(ctx, string(b.texts.claim(make([]byte, 0, 512), b.claim)), nil)
+		switch {
+		case err == nil:
+			b.rows, err = result.RowsAffected()
+			if err != nil {
+				return nil, err
+			}
+		case number(err) != 0:
+			b.err = err
+		default:
+			return nil, c.lost(err)
+		}
+	}
+	return b.tx, nil
+}
+
+// lost keeps a connection of which nothing is known from being used again.
+func (c *conn) lost(err error) error {
+	if number(err) == 0 {
+		c.discard.Store(true)
+	}
+	return err
+}
+
+// admit lets a statement through: the store's, or one of a handler's that does not show
+// that it would end the transaction.
+func (c *conn) admit(ctx context.Context, text string) (*transaction, error) {
+	tx := c.tx.Load()
+	if tx == nil {
+		return nil, sql.ErrTxDone
+	}
+	if err := tx.acquire(); err != nil {
+		return nil, err
+	}
+	if ctx.Value(storeKey{}) != nil {
+		return tx, nil
+	}
+	switch judge(text) {
+	case ends:
+		tx.release(nil)
+		tx.refuse()
+		return nil, stores.ErrTxManaged
+	case unclear:
+		// It may leave its mark on the session, or have ended the transaction.
+		tx.suspect.Store(true)
+		c.discard.Store(true)
+	case plain:
+	}
+	return tx, nil
+}
+
+// storeKey marks contexts of statements that the store sends through database/sql.
+type storeKey struct{}
+
+// ExecContext implements driver.ExecerContext.
+func (c *conn) ExecContext(ctx context.Context, text string, args []driver.NamedValue) (driver.Result, error) {
+	tx, err := c.admit(ctx, text)
+	if err != nil {
+		return nil, err
+	}
+	ctx, done := tx.statement(ctx)
+	result, err := c.native.ExecContext(ctx, text, args)
+	done(err)
+	return result, err
+}
+
+// QueryContext implements driver.QueryerContext.
+func (c *conn) QueryContext(ctx context.Context, text string, args []driver.NamedValue) (driver.Rows, error) {
+	tx, err := c.admit(ctx, text)
+	if err != nil {
+		return nil, err
+	}
+	ctx, done := tx.statement(ctx)
+	rows, err := c.native.QueryContext(ctx, text, args)
+	if err != nil {
+		done(err)
+		return nil, err
+	}
+	return newRows(rows, done), nil
+}
+
+// PrepareContext implements driver.ConnPrepareContext.
+func (c *conn) PrepareContext(ctx context.Context, text string) (driver.Stmt, error) {
+	tx, err := c.admit(ctx, text)
+	if err != nil {
+		return nil, err
+	}
+	ctx, done := tx.statement(ctx)
+	prepared, err := c.native.PrepareContext(ctx, text)
+	done(err)
+	if err != nil {
+		return nil, err
+	}
+	return newStatement(prepared, tx)
+}
+
+// Prepare implements driver.Conn.
+func (c *conn) Prepare(text string) (driver.Stmt, error) {
+	return c.PrepareContext(context.Background(), text)
+}
+
+// Begin implements driver.Conn.
+func (c *conn) Begin() (driver.Tx, error) {
+	return c.BeginTx(context.Background(), driver.TxOptions{})
+}
+
+// CheckNamedValue implements driver.NamedValueChecker.
+func (c *conn) CheckNamedValue(v *driver.NamedValue) error { return c.native.CheckNamedValue(v) }
+
+// Ping implements driver.Pinger.
+func (c *conn) Ping(ctx context.Context) error { return c.native.Ping(ctx) }
+
+// Close implements driver.Conn.
+func (c *conn) Close() error { return c.native.Close() }
+
+// ResetSession implements driver.SessionResetter.
+func (c *conn) ResetSession(ctx context.Context) error {
+	if c.discard.Load() {
+		return driver.ErrBadConn
+	}
+	return c.native.ResetSession(ctx)
+}
+
+// IsValid implements driver.Validator.
+func (c *conn) IsValid() bool { return !c.discard.Load() && c.native.IsValid() }

@@ -1,0 +1,55 @@
+package mysql_test
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+
+	"github.com/millpond-go/millpond/stores/mysql"
+)
+
+func TestStatementsAreJudgedByTheirBeginning(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string]string{
+		"SELECT 1":                                "plain",
+		" insert into t values (';COMMIT')":       "plain",
+		"(SELECT 1) UNION (SELECT 2)":             "plain",
+		"/* rollback */ UPDATE t SET a = 1":       "plain",
+		"-- commit\nDELETE FROM t":                "plain",
+		"# commit\nREPLACE INTO t VALUES (1)":     "plain",
+		"WITH a AS (SELECT 1) SELECT * FROM a":    "plain",
+		"SAVEPOINT a":                             "plain",
+		"RELEASE SAVEPOINT a":                     "plain",
+		"ROLLBACK TO SAVEPOINT a":                 "plain",
+		"rollback work to a":                      "plain",
+		"COMMIT":                                  "ends",
+		"commit;":                                 "ends",
+		";COMMIT":                                 "ends",
+		"\n\t/* a */ -- b\n /* c */ CoMmIt work":  "ends",
+		"/*!50000 COMMIT */":                      "ends",
+		"/*M!100000 COMMIT */":                    "ends",
+		"/*! */ COMMIT":                           "ends",
+		"ROLLBACK":                                "ends",
+		"ROLLBACK AND CHAIN":                      "ends",
+		"BEGIN NOT ATOMIC COMMIT; END":            "ends",
+		"START TRANSACTION READ ONLY":             "ends",
+		"XA COMMIT 'a'":                           "ends",
+		"CREATE TABLE t (a INT)":                  "ends",
+		"CREATE OR REPLACE TABLE t (a INT)":       "ends",
+		"DROP TABLE t":                            "ends",
+		"TRUNCATE t":                              "ends",
+		"LOCK TABLES t READ":                      "ends",
+		"SET autocommit = 1":                      "ends",
+		"SET @@session.AutoCommit = 1":            "ends",
+		"CREATE TEMPORARY TABLE t (a INT)":        "unclear",
+		"CREATE OR REPLACE TEMPORARY TABLE t (a)": "unclear",
+		"SET sql_mode = ''":                       "unclear",
+		"CALL p()":                                "unclear",
+		"EXECUTE s":                               "unclear",
+		"USE other":                               "unclear",
+		"/* never ends":                           "unclear",
+		"":                                        "unclear",
+	} {
+		assert.Equal(t, want, mysql.Judge(text), "%q", text)
+	}
+}

@@ -1,0 +1,130 @@
+package mysql
+
+import (
+	"context"
+	"database/sql/driver"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"strings"
+
+	mysql "github.com/go-sql-driver/mysql"
+
+	"github.com/millpond-go/millpond/stores"
+)
+
+// Error numbers of the servers. MySQL and MariaDB have the same below 1900.
+const (
+	tooManyConnections  = 1040
+	unknownDatabase     = 1049
+	serverShutdown      = 1053
+	unknownColumn       = 1054
+	duplicateEntry      = 1062
+	diskFull            = 1021
+	recordChanged       = 1020
+	outOfMemory         = 1037
+	outOfResources      = 1041
+	noSuchTable         = 1146
+	packetTooLarge      = 1153
+	errorDuringCommit   = 1180
+	userLimit           = 1203
+	lockWaitTimeout     = 1205
+	deadlock            = 1213
+	resourceLimit       = 1226
+	optionPrevents      = 1290 // read_only and super_read_only
+	queryInterrupted    = 1317
+	tableFull           = 1114
+	readOnlyTransaction = 1792
+	readOnlyMode        = 1836
+	connectionKilled    = 1927  // MariaDB
+	lockNotAvailable    = 3572  // MySQL: NOWAIT
+	disconnectedIdle    = 4031  // MySQL: wait_timeout
+	claimLost           = 31962 // ours, by SIGNAL
+	noCase              = 1339  // of CASE
+)
+
+// number returns the number of a server's error, 0 for any other.
+func number(err error) uint16 {
+	if e, ok := errors.AsType[*mysql.MySQLError](err); ok {
+		return e.Number
+	}
+	return 0
+}
+
+// isDuplicate reports whether a row of the key stands in the way, by the name of the
+// key: in the inbox there is no other unique one of ours.
+func isDuplicate(err error) bool {
+	e, ok := errors.AsType[*mysql.MySQLError](err)
+	return ok && e.Number == duplicateEntry && strings.Contains(e.Message, "PRIMARY")
+}
+
+// isContended reports whether a statement failed because of somebody else's locks.
+func isContended(err error) bool {
+	switch number(err) {
+	case lockWaitTimeout, lockNotAvailable, deadlock, recordChanged:
+		return true
+	}
+	return false
+}
+
+// interruption reports whether a statement failed for a reason that lies with the
+// database alone. A context that ended is the handler's own affair.
+func interruption(err error) bool {
+	if err == nil || errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled) {
+		return false
+	}
+	switch number(err) {
+	case 0:
+		return lostConnection(err)
+	case deadlock, lockWaitTimeout, lockNotAvailable, recordChanged, errorDuringCommit,
+		serverShutdown, connectionKilled, optionPrevents, readOnlyMode, readOnlyTransaction,
+		tooManyConnections, diskFull, tableFull, outOfMemory, outOfResources, userLimit, resourceLimit:
+		return true
+	}
+	return false
+}
+
+func lostConnection(err error) bool {
+	_, network := errors.AsType[net.Error](err)
+	return network || errors.Is(err, driver.ErrBadConn) || errors.Is(err, mysql.ErrInvalidConn) || errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF)
+}
+
+// unavailable gives an error of the driver or server its meaning for a caller who
+// wants to begin something. Nothing that the server says there is about the message.
+func unavailable(err error) error {
+	for _, known := range []error{
+		stores.ErrUnavailable, stores.ErrNotMigrated, stores.ErrSchemaNewer, stores.ErrClosed, stores.ErrChanged,
+		stores.ErrNotFound, stores.ErrNotKept, stores.ErrTooLarge,
+	} {
+		if errors.Is(err, known) {
+			return fmt.Errorf("mysql: %w", err)
+		}
+	}
+	switch n := number(err); {
+	case n == noSuchTable || n == unknownColumn:
+		return fmt.Errorf("mysql: %w: %w", stores.ErrNotMigrated, err)
+	case n == packetTooLarge || errors.Is(err, mysql.ErrPktTooLarge):
+		return fmt.Errorf("mysql: %w: %w", stores.ErrTooLarge, err)
+	case n == 0, n == queryInterrupted, n == disconnectedIdle, n == unknownDatabase, interruption(err):
+		return fmt.Errorf("mysql: %w: %w", stores.ErrUnavailable, err)
+	}
+	return fmt.Errorf("mysql: %w", err) // data, rights, limits: not the server's state
+}
+
+// unavailable is the same for calls that know the consumer: new tables would give its
+// id to another.
+func (s *Store) unavailable(err error) error {
+	err = unavailable(err)
+	if errors.Is(err, stores.ErrNotMigrated) {
+		s.forget()
+	}
+	return err
+}
+
+func notCommitted(err error) error {
+	return fmt.Errorf("mysql: %w: %w", stores.ErrNotCommitted, err)
+}
+
+// errEscaped: the handler had ways to end the transaction that nobody could refuse.
+var errEscaped = fmt.Errorf("%w: %w", stores.ErrTxEnded, stores.ErrTxEscaped)

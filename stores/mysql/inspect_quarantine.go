@@ -1,0 +1,161 @@
+package mysql
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+
+	"github.com/millpond-go/millpond/internal/sqlstore"
+	"github.com/millpond-go/millpond/stores"
+)
+
+// quarantineColumns are what scanQuarantined reads.
+const quarantineColumns = `q.id, q.consumer, q.reason, q.detail, q.message_id, q.fingerprint, q.existing, q.topic, q.coordinates, q.uuid,
+	q.codec, q.one_way, q.status, q.seen, q.first_at, q.last_at, q.decided_at, coalesce(length(q.payload), 0)`
+
+// scanQuarantined reads quarantineColumns, and more columns into those given.
+func scanQuarantined(scan scan, c consumers, more ...any) (stores.QuarantineRow, error) {
+	var (
+		r                           stores.QuarantineRow
+		consumer                    int64
+		fingerprint, existing, uuid []byte
+		firstAt, lastAt, decidedAt  *int64
+	)
+	into := []any{
+		&r.RowID, &consumer, &r.Reason, &r.Detail, &r.ID, &fingerprint, &existing, &r.Topic, &r.Coordinates, &uuid,
+		&r.Codec, &r.OneWay, &r.Status, &r.Seen, &firstAt, &lastAt, &decidedAt, &r.PayloadBytes,
+	}
+	if err := scan(append(into, more...)...); err != nil {
+		return r, err
+	}
+	r.Consumer = c[consumer]
+	r.Fingerprint, _ = stores.ParseFingerprint(fingerprint) // those of a later version cannot be shown
+	r.Existing, _ = stores.ParseFingerprint(existing)
+	r.UUID = string(uuid)
+	r.FirstAt, r.LastAt, r.DecidedAt = timeOf(firstAt), timeOf(lastAt), timeOf(decidedAt)
+	return r, nil
+}
+
+// Quarantined implements stores.Inspector.
+func (s *Store) Quarantined(ctx context.Context, q stores.QuarantineQuery) (found []stores.QuarantineRow, err error) {
+	err = s.inspect(ctx, q.Limit, func() error {
+		c, err := s.consumersNamed(ctx, q.Service, q.Handler)
+		if err != nil {
+			return err
+		}
+		if q.Status == "" {
+			q.Status = stores.QuarantineHeld
+		}
+		w := &where{}
+		w.and("q.status = ?", []byte(q.Status))
+		if q.Service != "" || q.Handler != "" {
+			w.and("q.consumer IN " + in(c.ids()))
+		}
+		if q.Reason != "" {
+			w.and("q.reason = ?", []byte(q.Reason))
+		}
+		if q.Before > 0 {
+			w.and("q.id < ?", q.Before)
+		}
+		query := s.text(`SELECT ` + quarantineColumns + ` FROM {schema.}{prefix}quarantine q WHERE ` + w.String() + ` ORDER BY q.id DESC LIMIT ?`)
+		found, err = list(ctx, s.db, query, append(w.args, q.Limit), func(scan scan) (stores.QuarantineRow, error) {
+			return scanQuarantined(scan, c)
+		})
+		return err
+	})
+	return found, err
+}
+
+// QuarantinedRow implements stores.Inspector.
+func (s *Store) QuarantinedRow(ctx context.Context, rowID int64) (r stores.QuarantineRow, err error) {
+	err = s.inspect(ctx, 1, func() error {
+		c, err := s.consumersNamed(ctx, "", "")
+		if err != nil {
+			return err
+		}
+		var metadata, payload []byte
+		row := s.db.QueryRowContext(ctx, s.text(`SELECT `+quarantineColumns+`, q.metadata, q.payload FROM {schema.}{prefix}quarantine q WHERE q.id = ?`), rowID)
+		r, err = scanQuarantined(row.Scan, c, &metadata, &payload)
+		if errors.Is(err, sql.ErrNoRows) {
+			err = stores.ErrNotFound
+		}
+		if err != nil {
+			r = stores.QuarantineRow{}
+			return err
+		}
+		r.Payload = payload
+		r.Metadata, r.Unreadable = sqlstore.DecodeMetadata(metadata)
+		return nil
+	})
+	return r, err
+}
+
+// classReleased is of messages that an operator has let out of quarantine. It is no
+// failure of theirs.
+const classReleased stores.Class = "released"
+
+// Decide implements stores.Inspector.
+func (s *Store) Decide(ctx context.Context, d stores.Decision) error {
+	var status stores.QuarantineStatus
+	switch d.Verb {
+	case stores.VerbRelease:
+		status = stores.QuarantineReleased
+	case stores.VerbReject:
+		status = stores.QuarantineRejected
+	case stores.VerbRetry, stores.VerbDiscard:
+		fallthrough
+	default:
+		return errVerb(d.Verb, "quarantined messages", stores.VerbRelease, stores.VerbReject)
+	}
+	return s.inspect(ctx, 1, func() error {
+		return s.transact(ctx, func(tx *sql.Tx) error { return s.decide(ctx, tx, d, status) })
+	})
+}
+
+func (s *Store) decide(ctx context.Context, tx *sql.Tx, d stores.Decision, status stores.QuarantineStatus) error {
+	var (
+		was            stores.QuarantineStatus
+		oneWay         bool
+		reason, detail string
+	)
+	err := tx.QueryRowContext(ctx, s.sql.held, d.RowID).Scan(&was, &oneWay, &reason, &detail)
+	switch {
+	case errors.Is(err, sql.ErrNoRows):
+		return stores.ErrNotFound
+	case err != nil:
+		return err
+	case was != stores.QuarantineHeld:
+		return stores.ErrChanged
+	}
+	if d.Verb == stores.VerbRelease {
+		if oneWay {
+			return stores.ErrNotKept
+		}
+		if detail != "" {
+			reason += ": " + detail
+		}
+		if err := s.letOut(ctx, tx, d.RowID, reason); err != nil {
+			return err
+		}
+	}
+	if err := one(tx.ExecContext(ctx, s.sql.decision, []byte(status), d.RowID)); err != nil {
+		return err
+	}
+	return one(tx.ExecContext(ctx, s.text("INSERT INTO {schema.}{prefix}audit (at, verb, actor, reason, consumer, number, message_id, `before`, `after`) "+
+		"SELECT {now}, ?, ?, ?, consumer, id, message_id, 'held', ? FROM {schema.}{prefix}quarantine WHERE id = ?"),
+		[]byte(d.Verb), text(d.Actor, stores.MaxDetailBytes), text(d.Reason, stores.MaxDetailBytes), []byte(status), d.RowID))
+}
+
+// letOut gives the message a row under an id of its own, parked and due.
+func (s *Store) letOut(ctx context.Context, tx *sql.Tx, rowID int64, reason string) error {
+	id := stores.ReleasedID(rowID)
+	_, err := tx.ExecContext(ctx, s.sql.markReleased, id, rowID)
+	if isDuplicate(err) {
+		return stores.ErrChanged
+	}
+	if err != nil {
+		return err
+	}
+	return one(tx.ExecContext(ctx, s.sql.keepReleased,
+		id, []byte(classReleased), []byte(stores.ErrorGroup(classReleased, reason)), text(reason, stores.MaxErrorBytes), rowID))
+}

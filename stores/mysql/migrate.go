@@ -1,0 +1,179 @@
+package mysql
+
+import (
+	"context"
+	"database/sql"
+	"database/sql/driver"
+	"embed"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/millpond-go/millpond/internal/sqlstore"
+	"github.com/millpond-go/millpond/stores"
+)
+
+//go:embed procedures/*.sql
+var procedureFiles embed.FS
+
+// Migrations implements stores.Migrator. Their SQL has several statements each. On MySQL
+// the statements of [Store.Procedures] belong to them.
+func (s *Store) Migrations() []stores.Migration { return slices.Clone(s.migrations) }
+
+// Procedures returns the statements that create the stored procedures for MySQL, where
+// they save each message round trips. Migrate creates them too, if the account has the
+// right CREATE ROUTINE. Services need EXECUTE. MariaDB needs none of them.
+func (s *Store) Procedures() []string {
+	names := s.names
+	if s.qualified.Schema != "" {
+		names = s.qualified
+	}
+	var all []string
+	for _, name := range procedureNames {
+		file, err := procedureFiles.ReadFile("procedures/" + name + ".sql")
+		if err != nil {
+			panic(fmt.Sprintf("mysql: %v", err)) // a mistake in the program
+		}
+		text := strings.NewReplacer("{look}", lookColumns+"c AND i.message_id = id", "{blocks}", blocks, "{lost}", strconv.Itoa(claimLost)).Replace(string(file))
+		all = append(all, expand(names, strings.TrimSpace(text)))
+	}
+	return all
+}
+
+var procedureNames = []string{"begin", "complete", "look"}
+
+// Migrate implements stores.Migrator. One process at a time migrates, by a lock that has
+// the tables' name. The servers commit each statement apart; what was interrupted is
+// taken up by the next call.
+func (s *Store) Migrate(ctx context.Context) (applied []stores.Migration, err error) {
+	if s.closed.Load() {
+		return nil, stores.ErrClosed
+	}
+	conn, err := s.db.Conn(ctx)
+	if err != nil {
+		return nil, unavailable(err)
+	}
+	defer func() { _ = conn.Close() }()
+	if err := s.lockMigrations(ctx, conn); err != nil {
+		return nil, fmt.Errorf("mysql: migrate: %w", unavailable(err))
+	}
+	defer func() {
+		if _, err := conn.ExecContext(context.WithoutCancel(ctx), "DO RELEASE_LOCK("+migrationLock+")", s.names.Table("schema")); err != nil {
+			_ = conn.Raw(func(any) error { return driver.ErrBadConn }) // its end releases the lock
+		}
+	}()
+	state, err := s.schemaState(ctx, conn)
+	if err != nil {
+		return nil, unavailable(err)
+	}
+	if state.Version >= len(s.migrations) {
+		err = s.check(state)
+	} else {
+		applied, err = s.apply(ctx, conn, s.migrations[state.Version:])
+	}
+	if err != nil {
+		return nil, err
+	}
+	return applied, s.createProcedures(ctx, conn)
+}
+
+// migrationLock is the name of the lock: one for the tables of one database.
+const migrationLock = "SHA2(CONCAT('millpond ', IFNULL(DATABASE(), ''), ' ', ?), 224)" // at most 64 characters
+
+func (s *Store) lockMigrations(ctx context.Context, conn *sql.Conn) error {
+	for {
+		var got sql.NullInt64
+		if err := conn.QueryRowContext(ctx, "SELECT GET_LOCK("+migrationLock+", 1)", s.names.Table("schema")).Scan(&got); err != nil {
+			return err
+		}
+		if got.Int64 == 1 {
+			return nil
+		}
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+	}
+}
+
+func (s *Store) apply(ctx context.Context, conn *sql.Conn, steps []stores.Migration) ([]stores.Migration, error) {
+	for _, m := range steps {
+		for _, statement := range statementsOf(m.SQL) {
+			if _, err := conn.ExecContext(ctx, statement); err != nil {
+				return nil, fmt.Errorf("mysql: migration %04d_%s: %w: %w", m.Version, m.Name, stores.ErrUnavailable, err)
+			}
+		}
+	}
+	return slices.Clone(steps), nil
+}
+
+// statementsOf takes a migration apart: see its first lines.
+func statementsOf(text string) []string {
+	return strings.Split(strings.TrimSuffix(strings.TrimSpace(text), ";"), ";\n\n")
+}
+
+// createProcedures creates what is missing, where the account may. Without them
+// everything works, and learn says what it costs.
+func (s *Store) createProcedures(ctx context.Context, conn *sql.Conn) error {
+	var version string
+	if err := conn.QueryRowContext(ctx, "SELECT VERSION()").Scan(&version); err != nil {
+		return unavailable(err)
+	}
+	if maria, err := supported(version); err != nil || maria {
+		return err
+	}
+	const exists, denied, noSuchDatabase = 1304, 1044, 1049
+	for _, statement := range s.Procedures() {
+		_, err := conn.ExecContext(ctx, statement)
+		switch n := number(err); {
+		case err == nil, n == exists:
+		case n == denied, n == noSuchDatabase, n == 1370, n == 1142, n == 1227:
+			return nil
+		default:
+			return fmt.Errorf("mysql: migrate: procedures: %w", unavailable(err))
+		}
+	}
+	return nil
+}
+
+// Applied implements stores.Migrator.
+func (s *Store) Applied(ctx context.Context) (int, error) {
+	if s.closed.Load() {
+		return 0, stores.ErrClosed
+	}
+	state, err := s.schemaState(ctx, s.db)
+	if err != nil {
+		return 0, unavailable(err)
+	}
+	return state.Version, nil
+}
+
+// Validate implements stores.Migrator.
+func (s *Store) Validate(ctx context.Context) error {
+	if s.closed.Load() {
+		return stores.ErrClosed
+	}
+	state, err := s.schemaState(ctx, s.db)
+	if err != nil {
+		return unavailable(err)
+	}
+	return s.check(state)
+}
+
+func (s *Store) check(state sqlstore.SchemaState) error {
+	if err := state.Check(len(s.migrations)); err != nil {
+		return fmt.Errorf("mysql: %w", err)
+	}
+	return nil
+}
+
+// schemaState reads the newest version. A missing table is version 0.
+func (s *Store) schemaState(ctx context.Context, q querier) (state sqlstore.SchemaState, err error) {
+	err = q.QueryRowContext(ctx, s.names.Expand("SELECT version, compatible FROM {schema.}{prefix}schema ORDER BY version DESC LIMIT 1")).
+		Scan(&state.Version, &state.Compatible)
+	if errors.Is(err, sql.ErrNoRows) || number(err) == noSuchTable {
+		return sqlstore.SchemaState{}, nil
+	}
+	return state, err
+}

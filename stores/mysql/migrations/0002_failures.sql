@@ -1,0 +1,51 @@
+-- A message that has failed and is not completed has a row here beside its row in the
+-- inbox. So the inbox stays narrow, and no index of this table concerns a message
+-- that never fails.
+CREATE TABLE IF NOT EXISTS {schema.}{prefix}failure (
+    number      BIGINT         NOT NULL AUTO_INCREMENT PRIMARY KEY, -- never given twice
+    revision    INT            NOT NULL DEFAULT 0, -- grows with every change of the row
+    consumer    INT            NOT NULL,
+    message_id  VARBINARY(512) NOT NULL,
+    status      TINYINT        NOT NULL,           -- as in the inbox: 3 pending, 4 failed, 5 discarded
+    placement   TINYINT        NOT NULL,           -- 1 parked, 2 redelivered
+    content     TINYINT        NOT NULL,           -- 0 none, 1 kept, 2 too large, 3 off, 4 one way
+    presumed    TINYINT        NOT NULL DEFAULT 0, -- an attempt was begun, its end is not known
+    reserved    TINYINT        NOT NULL DEFAULT 0, -- a retry worker has it until due_at
+    attempts    INT            NOT NULL,
+    uncounted   INT            NOT NULL,
+    redrives    INT            NOT NULL DEFAULT 0,
+    due_at      BIGINT,                            -- of the next attempt; null if there is none
+    budget_at   BIGINT         NOT NULL,           -- from when on the age counts
+    first_at    BIGINT         NOT NULL,
+    last_at     BIGINT         NOT NULL,
+    class       VARBINARY(200) NOT NULL,
+    error_group VARBINARY(200) NOT NULL,
+    order_key   VARBINARY(512),
+    error       TEXT           NOT NULL,
+    topic       TEXT           NOT NULL,
+    coordinates TEXT           NOT NULL,
+    codec       VARBINARY(200) NOT NULL DEFAULT '',
+    history     BLOB           NOT NULL,           -- JSON: at, class, error of each attempt, the oldest first
+    uuid        LONGBLOB,
+    metadata    LONGBLOB,
+    payload     LONGBLOB,
+    UNIQUE KEY {prefix}failure_message (consumer, message_id),
+    KEY {prefix}failure_due (consumer, status, placement, due_at),
+    KEY {prefix}failure_order (consumer, order_key, status, number),
+    KEY {prefix}failure_group (consumer, error_group)
+) ENGINE = InnoDB, DEFAULT CHARACTER SET utf8mb4, COLLATE utf8mb4_bin;
+
+CREATE TABLE IF NOT EXISTS {schema.}{prefix}audit (
+    id          BIGINT        NOT NULL AUTO_INCREMENT PRIMARY KEY,
+    at          BIGINT        NOT NULL,
+    verb        VARBINARY(20) NOT NULL,
+    actor       TEXT          NOT NULL,
+    reason      TEXT          NOT NULL,
+    consumer    INT           NOT NULL,
+    number      BIGINT        NOT NULL, -- of the failure or of the quarantine
+    message_id  LONGBLOB,
+    `before`    VARBINARY(20) NOT NULL,
+    `after`     VARBINARY(20) NOT NULL
+) ENGINE = InnoDB, DEFAULT CHARACTER SET utf8mb4, COLLATE utf8mb4_bin;
+
+INSERT INTO {schema.}{prefix}schema (version, compatible, name) VALUES (2, 1, 'failures');

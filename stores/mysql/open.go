@@ -1,0 +1,113 @@
+package mysql
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/url"
+	"strconv"
+	"strings"
+
+	mysql "github.com/go-sql-driver/mysql"
+
+	"github.com/millpond-go/millpond/internal/urlmux"
+	"github.com/millpond-go/millpond/stores"
+)
+
+// Open returns a store on connections of its own, by a URL; see the package
+// documentation for its parameters. It connects once, as OpenDB does.
+func Open(ctx context.Context, rawURL string) (*Store, error) {
+	u, err := url.Parse(rawURL)
+	if err != nil {
+		return nil, errors.New("mysql: the URL cannot be parsed: write mysql://user:password@host/database, and percent-encode special characters in a password")
+	}
+	return openURL(ctx, u)
+}
+
+func openURL(ctx context.Context, u *url.URL) (*Store, error) {
+	driverConfig, c, err := parseURL(u)
+	if err != nil {
+		return nil, err
+	}
+	return OpenDB(ctx, driverConfig, c)
+}
+
+func init() {
+	stores.DefaultMux().Handle("mysql", func(ctx context.Context, u *url.URL) (stores.Store, error) {
+		s, err := openURL(ctx, u)
+		if err != nil {
+			return nil, err // not a non-nil interface around a nil pointer
+		}
+		return s, nil
+	})
+	stores.DefaultMux().HandleCheck("mysql", func(u *url.URL) error {
+		_, _, err := parseURL(u)
+		return err
+	})
+}
+
+// parseURL reads a URL. One error names everything that is wrong with it.
+func parseURL(u *url.URL) (*mysql.Config, Config, error) {
+	var (
+		c    Config
+		errs []error
+	)
+	problem := func(format string, args ...any) { errs = append(errs, fmt.Errorf("mysql: "+format, args...)) }
+	database := strings.TrimPrefix(u.Path, "/")
+	switch {
+	case u.Scheme != "mysql" || u.Opaque != "":
+		problem("write the URL as mysql://user:password@host/database")
+	case u.Hostname() == "":
+		problem("the URL names no host: write mysql://user:password@host/database")
+	case database == "" || strings.Contains(database, "/"):
+		problem("the URL names no database: write mysql://user:password@host/database")
+	case u.Fragment != "":
+		problem("percent-encode # in the URL as %%23")
+	}
+	query, err := url.ParseQuery(u.RawQuery)
+	if err != nil {
+		problem("the URL's query cannot be parsed: write parameter=value pairs joined by &, percent-encoded")
+	}
+	for name, values := range query {
+		if len(values) > 1 {
+			problem("parameter %s is given %d times: give it once", urlmux.ShownName(name), len(values))
+		}
+	}
+	take := func(name string) string {
+		value := query.Get(name)
+		query.Del(name)
+		return value
+	}
+	c.Schema, c.TablePrefix = take("millpond_schema"), take("millpond_prefix")
+	if v := take("max_open_conns"); v != "" {
+		n, err := strconv.ParseInt(v, 10, 32)
+		if err != nil || n < 1 {
+			problem(`parameter "max_open_conns" is %q: use a positive number such as 32`, v)
+		}
+		c.MaxOpenConns = int(n)
+	}
+	for name := range query {
+		switch {
+		case strings.HasPrefix(name, "millpond_"):
+			problem("parameter %s is not known: there are millpond_schema and millpond_prefix", urlmux.ShownName(name))
+		case name == "autocommit" || name == "multiStatements":
+			problem("parameter %s is millpond's to decide: remove it", name)
+		}
+	}
+	driverConfig, err := mysql.ParseDSN("/?" + query.Encode())
+	if err != nil {
+		problem("parameters of the driver: %w", err)
+	}
+	if len(errs) > 0 {
+		return nil, Config{}, errors.Join(errs...)
+	}
+	driverConfig.User = u.User.Username()
+	driverConfig.Passwd, _ = u.User.Password()
+	port := u.Port()
+	if port == "" {
+		port = "3306"
+	}
+	driverConfig.Net, driverConfig.Addr, driverConfig.DBName = "tcp", net.JoinHostPort(u.Hostname(), port), database
+	return driverConfig, c, nil
+}

@@ -1,0 +1,229 @@
+package mysql
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/millpond-go/millpond/internal/sqlstore"
+	"github.com/millpond-go/millpond/stores"
+)
+
+const (
+	// maxDue is how many rows one call of Due looks at in one transaction.
+	maxDue = 500
+	// maxLooks is how often Due looks again, where all it has found waits for others.
+	maxLooks = 8
+)
+
+// Due implements stores.Retries, in one trip if nothing is due. What is due is found
+// without locks, and locked by its numbers: a locking read of the index would lock, for a
+// moment, what comes after it, and who wants to claim that passes locked rows by.
+func (s *Store) Due(ctx context.Context, q stores.DueQuery) ([]stores.Retry, error) {
+	consumer, err := s.consumer(q.Consumer)
+	if err != nil {
+		return nil, err
+	}
+	if q.Limit <= 0 || q.Reserve <= 0 {
+		return nil, errors.New("mysql: due: Limit and Reserve must be positive")
+	}
+	limit := min(q.Limit, maxDue)
+	for range maxLooks {
+		numbers, err := list(ctx, s.db, s.sql.due, []any{consumer, limit}, func(scan scan) (n int64, err error) { return n, scan(&n) })
+		if err != nil {
+			return nil, s.unavailable(err)
+		}
+		if len(numbers) == 0 {
+			return nil, nil
+		}
+		var due []stores.Retry
+		err = s.transact(ctx, func(tx *sql.Tx) error {
+			due, err = s.reserve(ctx, tx, q, numbers)
+			return err
+		})
+		if err != nil {
+			return nil, s.unavailable(err)
+		}
+		if len(due) > 0 || len(numbers) < limit {
+			return due, nil
+		}
+	}
+	return nil, nil
+}
+
+// reserve goes through due rows that nobody has. Those that wait behind another one are
+// put off, so that they are not met again and again.
+func (s *Store) reserve(ctx context.Context, tx *sql.Tx, q stores.DueQuery, numbers []int64) ([]stores.Retry, error) {
+	var free, ordered []int64
+	suspect := make(map[int64]bool)
+	err := each(ctx, tx, s.text(`SELECT f.number, f.reserved, f.order_key IS NOT NULL FROM {schema.}{prefix}failure f
+		WHERE f.number IN `+in(numbers)+` AND f.status = 3 AND f.placement = 1 AND f.due_at <= {now} ORDER BY f.due_at, f.number FOR UPDATE SKIP LOCKED`), nil, func(scan scan) error {
+		var (
+			number               int64
+			reserved, hasAnOrder bool
+		)
+		if err := scan(&number, &reserved, &hasAnOrder); err != nil {
+			return err
+		}
+		suspect[number] = reserved
+		free = append(free, number)
+		if hasAnOrder {
+			ordered = append(ordered, number)
+		}
+		return nil
+	})
+	if err == nil && len(ordered) > 0 {
+		free, err = s.putOff(ctx, tx, free, ordered)
+	}
+	if err != nil || len(free) == 0 {
+		return nil, err
+	}
+	_, err = tx.ExecContext(ctx, s.text(`UPDATE {schema.}{prefix}failure SET {changed}, reserved = 1, due_at = {now} + ? WHERE number IN `+in(free)), q.Reserve.Microseconds())
+	if err != nil {
+		return nil, err
+	}
+	return s.load(ctx, tx, q.Consumer, free, suspect)
+}
+
+// putOff puts off those of the ordered rows that wait behind an earlier one, and returns
+// the rest of free. The first of them is asked for often, because nobody may notice that
+// it is free: it may have come while the one before it was run. Those behind it become
+// due one by one, when it is their turn.
+func (s *Store) putOff(ctx context.Context, tx *sql.Tx, free, ordered []int64) ([]int64, error) {
+	behind := make(map[int64]bool)
+	var until []string
+	err := each(ctx, tx, s.text(`SELECT number, CASE
+			WHEN EXISTS (SELECT 1 FROM {schema.}{prefix}failure b WHERE b.consumer = w.consumer AND b.order_key = w.order_key AND b.status = 3
+				AND b.number > w.first AND b.number < w.number) THEN greatest(h.due_at, {now} + 60000000)
+			WHEN h.reserved <> 0 THEN {now} + 1000000
+			ELSE greatest(least(h.due_at, {now} + 60000000), {now} + 1000000) END
+		FROM (SELECT f.number, f.consumer, f.order_key, (SELECT min(e.number) FROM {schema.}{prefix}failure e
+				WHERE e.consumer = f.consumer AND e.order_key = f.order_key AND e.status = 3 AND e.number < f.number AND `+blocks+`) AS first
+			FROM {schema.}{prefix}failure f WHERE f.number IN `+in(ordered)+`) w
+		JOIN (SELECT number AS head, due_at, reserved FROM {schema.}{prefix}failure) h ON h.head = w.first`), nil, func(scan scan) error {
+		var number, at int64
+		if err := scan(&number, &at); err != nil {
+			return err
+		}
+		behind[number] = true
+		until = append(until, fmt.Sprintf("WHEN %d THEN %d", number, at))
+		return nil
+	})
+	if err != nil || len(behind) == 0 {
+		return free, err
+	}
+	var rest, off []int64
+	for _, number := range free {
+		if behind[number] {
+			off = append(off, number)
+		} else {
+			rest = append(rest, number)
+		}
+	}
+	cases := ""
+	for _, c := range until {
+		cases += " " + c
+	}
+	_, err = tx.ExecContext(ctx, s.text(`UPDATE {schema.}{prefix}failure SET {changed}, reserved = 0, due_at = CASE number`+cases+` END WHERE number IN `+in(off)))
+	return rest, err
+}
+
+// load reads the reserved rows, in their order.
+func (s *Store) load(ctx context.Context, tx *sql.Tx, c stores.Consumer, numbers []int64, suspect map[int64]bool) ([]stores.Retry, error) {
+	loaded := make(map[int64]stores.Retry, len(numbers))
+	err := each(ctx, tx, s.sql.load+in(numbers), nil, func(scan scan) error {
+		r, err := scanRetry(scan)
+		if err != nil {
+			return err
+		}
+		r.Key.Consumer = c
+		number, _ := sqlstore.ParseVersion(r.State.Version)
+		r.Suspect = suspect[number]
+		loaded[number] = r
+		return nil
+	})
+	due := make([]stores.Retry, 0, len(loaded))
+	for _, number := range numbers {
+		if r, ok := loaded[number]; ok {
+			due = append(due, r)
+		}
+	}
+	return due, err
+}
+
+// scanRetry reads a row of the load statement.
+func scanRetry(scan scan) (stores.Retry, error) {
+	var (
+		r                                  stores.Retry
+		state                              stateScan
+		fingerprint, trace, uuid, metadata []byte
+	)
+	if err := scan(append(state.into(), &r.Key.ID, &fingerprint, &trace, &r.Topic, &r.Coordinates, &r.OrderKey,
+		&r.Content.Codec, &uuid, &metadata, &r.Content.Payload)...); err != nil {
+		return r, err
+	}
+	r.State = state.state()
+	r.Fingerprint, _ = stores.ParseFingerprint(fingerprint) // one of a later version cannot be compared
+	copy(r.TraceParent[:], trace)
+	r.Content.State, r.Content.UUID = r.State.Content, string(uuid)
+	r.Content.Metadata, r.Err = sqlstore.DecodeMetadata(metadata)
+	return r, nil
+}
+
+// Release implements stores.Retries. What somebody changes just now is left to them.
+func (s *Store) Release(ctx context.Context, reserved []stores.Retry) error {
+	if len(reserved) == 0 {
+		return nil
+	}
+	if err := s.ready(ctx); err != nil {
+		return err
+	}
+	pairs := ""
+	for i, r := range reserved {
+		number, revision := sqlstore.ParseVersion(r.State.Version)
+		if i > 0 {
+			pairs += ","
+		}
+		pairs += fmt.Sprintf("(%d,%d)", number, revision)
+	}
+	err := s.transact(ctx, func(tx *sql.Tx) error {
+		free, err := list(ctx, tx, s.text(`SELECT number FROM {schema.}{prefix}failure
+			WHERE (number, revision) IN (`+pairs+`) AND status = 3 AND reserved = 1 FOR UPDATE SKIP LOCKED`), nil, func(scan scan) (n int64, err error) {
+			return n, scan(&n)
+		})
+		if err != nil || len(free) == 0 {
+			return err
+		}
+		_, err = tx.ExecContext(ctx, s.text(`UPDATE {schema.}{prefix}failure SET {changed}, reserved = 0, due_at = {now} WHERE number IN `+in(free)))
+		return err
+	})
+	if err != nil {
+		return s.unavailable(err)
+	}
+	return nil
+}
+
+// Backlog implements stores.Retries, in one trip for each consumer.
+func (s *Store) Backlog(ctx context.Context, limit int) ([]stores.Backlog, error) {
+	if err := s.ready(ctx); err != nil {
+		return nil, err
+	}
+	all, err := s.consumersNamed(ctx, "", "")
+	if err != nil {
+		return nil, s.unavailable(err)
+	}
+	var backlog []stores.Backlog
+	for _, id := range all.ids() {
+		b := stores.Backlog{Consumer: all[id]}
+		var oldest sql.NullInt64
+		if err := s.db.QueryRowContext(ctx, s.sql.backlog, id, limit).Scan(&b.Due, &oldest); err != nil {
+			return nil, s.unavailable(err)
+		}
+		if b.Oldest = time.Duration(oldest.Int64) * time.Microsecond; b.Due > 0 {
+			backlog = append(backlog, b)
+		}
+	}
+	return backlog, nil
+}

@@ -1,0 +1,123 @@
+package mysql
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"log/slog"
+	"regexp"
+	"strconv"
+	"strings"
+
+	"github.com/millpond-go/millpond/internal/sqlstore"
+)
+
+// server is what a store needs to know of the server, and never changes while it runs.
+type server struct {
+	maria      bool
+	procedures bool // of ours, on MySQL
+	maxPacket  int  // bytes
+}
+
+// Oldest versions: before them there is no SKIP LOCKED.
+var (
+	oldestMySQL   = [2]int{8, 0}
+	oldestMariaDB = [2]int{10, 6}
+)
+
+var versionNumbers = regexp.MustCompile(`^(?:5\.5\.5-)?(\d+)\.(\d+)`)
+
+// learn asks the server once what the store needs to know of it. It is done before
+// the first consumer is registered, and so before anything else.
+func (s *Store) learn(ctx context.Context) error {
+	s.learning.Lock()
+	defer s.learning.Unlock()
+	if s.learnt {
+		return nil
+	}
+	var (
+		version, isolation string
+		database           sql.NullString
+		sv                 server
+	)
+	err := s.db.QueryRowContext(ctx, "SELECT VERSION(), DATABASE(), @@max_allowed_packet").Scan(&version, &database, &sv.maxPacket)
+	if err != nil {
+		return err
+	}
+	if sv.maria, err = supported(version); err != nil {
+		return err
+	}
+	// From now on the tables are named in full: a handler may select another database.
+	schema := s.names.Schema
+	if schema == "" {
+		schema = database.String
+	}
+	if schema == "" {
+		return fmt.Errorf("no database is selected: name one in the address, or in Config.Schema")
+	}
+	if !sv.maria {
+		var n int
+		err := s.db.QueryRowContext(ctx, "SELECT count(*) FROM information_schema.routines WHERE routine_schema = ? AND routine_name IN (?, ?, ?) AND routine_comment LIKE 'millpond 1:%'",
+			schema, s.names.Prefix+"begin", s.names.Prefix+"complete", s.names.Prefix+"look").Scan(&n)
+		if err != nil {
+			return err
+		}
+		sv.procedures = n == 3
+	}
+	s.warn(ctx, sv, isolation)
+	names := sqlstore.Names{Schema: "`" + strings.ReplaceAll(schema, "`", "``") + "`", Prefix: s.names.Prefix}
+	s.server, s.texts, s.sql = sv, newTexts(names, sv, s.config.Isolation), newStatements(names)
+	s.qualified = names
+	s.learnt = true
+	return nil
+}
+
+// supported reports whether a version is MariaDB's, and refuses those that are too old.
+func supported(version string) (maria bool, err error) {
+	maria = strings.Contains(strings.ToLower(version), "mariadb")
+	product, oldest := "MySQL", oldestMySQL
+	if maria {
+		product, oldest = "MariaDB", oldestMariaDB
+	}
+	m := versionNumbers.FindStringSubmatch(version)
+	if m == nil {
+		return maria, nil // a relative of unknown numbering; what it lacks it will say itself
+	}
+	major, _ := strconv.Atoi(m[1])
+	minor, _ := strconv.Atoi(m[2])
+	if major < oldest[0] || major == oldest[0] && minor < oldest[1] {
+		return maria, fmt.Errorf("the server is %s %s: use %d.%d or later", product, version, oldest[0], oldest[1])
+	}
+	return maria, nil
+}
+
+// warn says by name and number what makes the server's promises smaller than they look.
+// What cannot be asked is left out.
+func (s *Store) warn(ctx context.Context, sv server, _ string) {
+	warning := func(text string, args ...any) { s.log.WarnContext(ctx, "millpond: mysql: "+text, args...) }
+	variable := func(name string) string {
+		var value sql.NullString
+		if err := s.db.QueryRowContext(ctx, "SELECT @@"+name).Scan(&value); err != nil {
+			return ""
+		}
+		return value.String
+	}
+	if v := variable("GLOBAL.innodb_flush_log_at_trx_commit"); v != "" && v != "1" {
+		warning("a crash of the server can lose messages that were acked", slog.String("innodb_flush_log_at_trx_commit", v), slog.String("set it to", "1"))
+	}
+	if v := variable("GLOBAL.log_bin"); v == "1" || v == "ON" {
+		if v := variable("GLOBAL.sync_binlog"); v != "" && v != "1" {
+			warning("after a crash of the server's machine, replicas can have other messages completed than the server", slog.String("sync_binlog", v), slog.String("set it to", "1"))
+		}
+	}
+	if v := variable("SESSION.sql_mode"); !strings.Contains(v, "STRICT_TRANS_TABLES") && !strings.Contains(v, "STRICT_ALL_TABLES") {
+		warning("what does not fit a column of a handler's is cut or changed without an error", slog.String("sql_mode", v), slog.String("add to it", "STRICT_TRANS_TABLES"))
+	}
+	if const16 := 16<<20 + slack; sv.maxPacket < const16 {
+		warning("larger messages cannot be kept when they fail or go to quarantine", slog.Int("max_allowed_packet", sv.maxPacket), slog.Int("set it to at least", 64<<20))
+	}
+	if !sv.maria && !sv.procedures {
+		warning("there are no procedures of millpond's: each message takes round trips more; call Migrate with an account that has CREATE ROUTINE, and grant EXECUTE",
+			slog.String("missing", s.names.Prefix+"begin, "+s.names.Prefix+"complete, "+s.names.Prefix+"look"))
+	}
+}

@@ -1,0 +1,232 @@
+package mysql
+
+import (
+	"context"
+	"database/sql"
+	"database/sql/driver"
+	"errors"
+	"fmt"
+	"time"
+
+	mysql "github.com/go-sql-driver/mysql"
+)
+
+// session is a connection with a transaction for an attempt, in one of two ways: on a
+// connection of the store's own, or on one of the caller's *sql.DB, which gets its
+// settings back in the end.
+type session struct {
+	store  *Store
+	conn   *sql.Conn
+	tx     *sql.Tx
+	own    *transaction       // nil on a connection of the caller's
+	cancel context.CancelFunc // of the context that database/sql watches
+
+	dirty bool // a connection of the caller's has settings of ours
+	ended bool // on the server, by us
+}
+
+// open begins a session with a claim, or without one if claim is nil. rows and claimErr
+// are what became of the claim.
+func (s *Store) open(ctx context.Context, claim *claimed, bound time.Duration) (_ *session, rows int64, claimErr, err error) {
+	const tries = 3 // connections may have been closed by the server since they were used
+	for range tries {
+		var ss *session
+		ss, rows, claimErr, err = s.tryOpen(ctx, claim, bound)
+		if err == nil {
+			return ss, rows, claimErr, nil
+		}
+		if !errors.Is(err, driver.ErrBadConn) {
+			break
+		}
+	}
+	return nil, 0, nil, err
+}
+
+func (s *Store) tryOpen(ctx context.Context, claim *claimed, bound time.Duration) (_ *session, rows int64, claimErr, err error) {
+	conn, err := s.attempts.Conn(ctx)
+	if err != nil {
+		if pool := s.attempts.Stats(); ctx.Err() != nil && pool.MaxOpenConnections > 0 && pool.InUse >= pool.MaxOpenConnections {
+			err = fmt.Errorf("no connection became free in time, all %d are in use: %w", pool.MaxOpenConnections, err)
+		}
+		return nil, 0, nil, err
+	}
+	ss := &session{store: s, conn: conn}
+	if s.own {
+		rows, claimErr, err = ss.begin(ctx, claim, bound)
+	} else {
+		rows, claimErr, err = ss.borrow(ctx, claim, bound)
+	}
+	if err != nil {
+		ss.drop()
+		return nil, 0, nil, err
+	}
+	return ss, rows, claimErr, nil
+}
+
+// begin claims in the trip of BEGIN.
+func (ss *session) begin(ctx context.Context, claim *claimed, bound time.Duration) (rows int64, claimErr, err error) {
+	b := &beginning{texts: ss.store.texts, claim: claim, bound: bound}
+	if err := ss.beginTx(ctx, context.WithValue(context.WithoutCancel(ctx), beginningKey{}, b)); err != nil {
+		return 0, nil, err
+	}
+	ss.own = b.tx
+	return b.rows, b.err, nil
+}
+
+// beginTx begins a transaction that outlives ctx, which only bounds its beginning.
+func (ss *session) beginTx(ctx, values context.Context) (err error) {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	watched, cancel := context.WithCancel(values)
+	stop := context.AfterFunc(ctx, cancel)
+	ss.cancel = cancel
+	ss.tx, err = ss.conn.BeginTx(watched, nil)
+	if !stop() && err == nil {
+		err = ctx.Err()
+	}
+	return err
+}
+
+// borrow makes a connection of the caller's ready, and claims, after database/sql has
+// sent its BEGIN.
+func (ss *session) borrow(ctx context.Context, claim *claimed, bound time.Duration) (rows int64, claimErr, err error) {
+	if err := ss.beginTx(ctx, context.WithoutCancel(ctx)); err != nil {
+		return 0, nil, err
+	}
+	return ss.prepare(ctx, claim, bound)
+}
+
+// prepare gives a connection of the caller's the settings of an attempt, and claims.
+func (ss *session) prepare(ctx context.Context, claim *claimed, bound time.Duration) (rows int64, claimErr, err error) {
+	t := ss.store.texts
+	ss.dirty, ss.ended = true, false
+	if t.maria || t.procedures {
+		rows, err = ss.exec(ctx, string(t.beginClaim(nil, claim, bound)))
+	} else {
+		for _, step := range t.begin(bound) {
+			if _, err := ss.exec(ctx, step); err != nil {
+				return 0, nil, err
+			}
+		}
+		if claim != nil {
+			rows, err = ss.exec(ctx, string(t.claim(nil, claim)))
+		}
+	}
+	if claim != nil && number(err) != 0 {
+		return 0, err, nil
+	}
+	return rows, nil, err
+}
+
+// exec sends a statement of the store's, before the handler or instead of it.
+func (ss *session) exec(ctx context.Context, text string) (affected int64, err error) {
+	result, err := ss.tx.ExecContext(context.WithValue(ctx, storeKey{}, true), text)
+	if err != nil {
+		return 0, err
+	}
+	return result.RowsAffected()
+}
+
+// row reads at most one row; found is false if there is none.
+func (ss *session) row(ctx context.Context, text string, into ...any) (found bool, err error) {
+	rows, err := ss.tx.QueryContext(context.WithValue(ctx, storeKey{}, true), text)
+	if err != nil {
+		return false, err
+	}
+	defer func() { err = errors.Join(err, rows.Close()) }() // which reads what else the server says
+	if found = rows.Next(); found {
+		err = rows.Scan(into...)
+	}
+	return found, errors.Join(err, rows.Err())
+}
+
+// lookBack reads the row of a key and rolls back, in one trip where the server can.
+func (ss *session) lookBack(ctx context.Context, consumer int64, id []byte) (inboxRow, error) {
+	var row inboxRow
+	t := ss.store.texts
+	if !t.maria && !t.procedures {
+		found, err := ss.row(ctx, string(t.lookAt(nil, consumer, id)), row.into()...)
+		if err == nil {
+			err = row.read(found)
+		}
+		return row, errors.Join(err, ss.rollback(ctx))
+	}
+	found, err := ss.row(ctx, string(t.lookBack(nil, consumer, id, !ss.store.own)), row.into()...)
+	if err != nil {
+		return row, err
+	}
+	ss.ended, ss.dirty = true, false
+	return row, row.read(found)
+}
+
+// rollback ends the transaction and gives a connection of the caller's its settings
+// back. The session can be prepared again.
+func (ss *session) rollback(ctx context.Context) error {
+	if !ss.ended {
+		if _, err := ss.exec(ctx, "ROLLBACK"); err != nil {
+			return err
+		}
+		ss.ended = true
+	}
+	if ss.dirty {
+		if _, err := ss.exec(ctx, ss.store.texts.settingsRestored); err != nil {
+			return err
+		}
+		ss.dirty = false
+	}
+	return nil
+}
+
+// release gives the connection back, of which nobody else uses the transaction.
+func (ss *session) release(ctx context.Context) {
+	if ss.rollback(ctx) != nil {
+		ss.drop()
+		return
+	}
+	if ss.own != nil {
+		ss.own.finished()
+	}
+	ss.free()
+}
+
+// free lets database/sql have its transaction and the connection.
+func (ss *session) free() {
+	if ss.tx != nil {
+		_ = ss.tx.Rollback()
+	}
+	if ss.cancel != nil {
+		ss.cancel()
+	}
+	_ = ss.conn.Close()
+}
+
+// drop closes a connection of which nothing is known any more.
+func (ss *session) drop() {
+	if ss.own != nil {
+		ss.own.cut()
+		ss.own.finished()
+	}
+	if ss.tx != nil {
+		_ = ss.tx.Rollback()
+	}
+	_ = ss.conn.Raw(func(any) error { return driver.ErrBadConn })
+	ss.free()
+}
+
+// abandon drops a connection on which the server may still be busy, and tells it to stop:
+// it would hold the key until the statement ends.
+func (ss *session) abandon() {
+	ss.drop()
+	if ss.own == nil {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), killTimeout)
+	defer cancel()
+	_, _ = ss.store.db.ExecContext(ctx, "KILL "+ss.own.conn.id) // it may be gone by itself
+}
+
+const killTimeout = 2 * time.Second
+
+// errBusy says that the driver has not sent a statement because rows are open.
+func errBusy(err error) bool { return errors.Is(err, mysql.ErrBusyBuffer) }

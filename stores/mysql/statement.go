@@ -1,0 +1,61 @@
+package mysql
+
+import (
+	"context"
+	"database/sql/driver"
+	"errors"
+	"fmt"
+	"io"
+)
+
+// statement is one that a handler has prepared; its text was admitted then.
+type statement struct {
+	driver.Stmt
+	native nativeStatement
+	tx     *transaction
+}
+
+type nativeStatement interface {
+	driver.StmtExecContext
+	driver.StmtQueryContext
+	driver.NamedValueChecker
+}
+
+func newStatement(prepared driver.Stmt, tx *transaction) (driver.Stmt, error) {
+	n, ok := prepared.(nativeStatement)
+	if !ok {
+		return nil, errors.Join(fmt.Errorf("mysql: the driver's %T lacks what this version needs", prepared), prepared.Close())
+	}
+	return &statement{Stmt: prepared, native: n, tx: tx}, nil
+}
+
+// CheckNamedValue implements driver.NamedValueChecker.
+func (s *statement) CheckNamedValue(v *driver.NamedValue) error { return s.native.CheckNamedValue(v) }
+
+// ExecContext implements driver.StmtExecContext.
+func (s *statement) ExecContext(ctx context.Context, args []driver.NamedValue) (driver.Result, error) {
+	if err := s.tx.acquire(); err != nil {
+		return nil, err
+	}
+	ctx, done := s.tx.statement(ctx)
+	result, err := s.native.ExecContext(ctx, args)
+	done(err)
+	return result, err
+}
+
+// QueryContext implements driver.StmtQueryContext.
+func (s *statement) QueryContext(ctx context.Context, args []driver.NamedValue) (driver.Rows, error) {
+	if err := s.tx.acquire(); err != nil {
+		return nil, err
+	}
+	ctx, done := s.tx.statement(ctx)
+	rows, err := s.native.QueryContext(ctx, args)
+	if err != nil {
+		done(err)
+		return nil, err
+	}
+	return newRows(rows, done), nil
+}
+
+// isEOF reports the end of the rows, which is no error.
+func isEOF(err error) bool { return errors.Is(err, io.EOF) && !errors.Is(err, io.ErrUnexpectedEOF) }

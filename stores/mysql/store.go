@@ -1,0 +1,249 @@
+package mysql
+
+import (
+	"cmp"
+	"context"
+	"database/sql"
+	"embed"
+	"errors"
+	"fmt"
+	"log/slog"
+	"runtime"
+	"sync"
+	"sync/atomic"
+
+	mysql "github.com/go-sql-driver/mysql"
+
+	"github.com/millpond-go/millpond/internal/sqlstore"
+	"github.com/millpond-go/millpond/stores"
+)
+
+//go:embed migrations/*.sql
+var migrationFiles embed.FS
+
+// Config configures a [Store]. The zero value is ready to use.
+type Config struct {
+	// Schema is the database that holds millpond's tables; "" is the one that the
+	// connection selects. It must exist.
+	Schema string
+	// TablePrefix begins the tables' names; "" means "millpond_".
+	TablePrefix string
+	// Isolation of the handlers' transactions, whatever the server's default:
+	// sql.LevelReadCommitted, also for 0, or sql.LevelRepeatableRead.
+	Isolation sql.IsolationLevel
+	// MaxOpenConns is how many attempts OpenDB lets run at a time, each on a connection
+	// of its own; 0 means [DefaultMaxOpenConns]. New does not look at it.
+	MaxOpenConns int
+	// Logger is told at start what makes the server's promises smaller than they look;
+	// nil is slog.Default.
+	Logger *slog.Logger
+}
+
+// DefaultMaxOpenConns is how many attempts of a store that has opened its own
+// connections run at a time.
+const DefaultMaxOpenConns = 16
+
+// maxOtherConns is how many connections such a store has besides, for failures, looks
+// and the program's own work.
+const maxOtherConns = 16
+
+// Store is a store on MySQL or MariaDB. It is safe for concurrent use.
+type Store struct {
+	config     Config
+	db         *sql.DB // for everything but attempts
+	attempts   *sql.DB // the same, or of connections that only the store uses
+	own        bool    // attempts is by our connector, and both are ours to close
+	names      sqlstore.Names
+	migrations []stores.Migration
+	log        *slog.Logger
+	closed     atomic.Bool
+
+	mu        sync.RWMutex
+	consumers map[stores.Consumer]int64
+	checked   bool // by ready
+
+	// Set by learn, and constant once there is a consumer or ready has returned nil.
+	learning  sync.Mutex
+	learnt    bool
+	server    server
+	texts     *texts
+	sql       *statements
+	qualified sqlstore.Names
+}
+
+var (
+	_ stores.Store    = (*Store)(nil)
+	_ stores.Resolver = (*Store)(nil)
+
+	_ stores.PoolReporter = (*Store)(nil)
+)
+
+// New returns a store on a *sql.DB of go-sql-driver/mysql that stays the caller's. It
+// does no I/O. Attempts cost two round trips more than those of [OpenDB]: the claim and
+// the completion. Handlers hold one connection each while they run, and one more is
+// needed now and then, so the pool should have more connections than there are
+// deliveries in flight.
+func New(db *sql.DB, c Config) (*Store, error) {
+	if db == nil {
+		return nil, errors.New("mysql: the *sql.DB is nil")
+	}
+	if _, ok := db.Driver().(*mysql.MySQLDriver); !ok {
+		return nil, fmt.Errorf("mysql: the driver of the *sql.DB is %T: use github.com/go-sql-driver/mysql", db.Driver())
+	}
+	return newStore(db, db, false, c)
+}
+
+// OpenDB returns a store on connections of its own, made by the driver's configuration,
+// which is copied. It connects once, so that a wrong address, database or password is an
+// error here, which wraps stores.ErrUnavailable.
+//
+// Two of its parameters are millpond's: MultiStatements must be off, and
+// InterpolateParams is switched on except for handlers, who have what is configured.
+func OpenDB(ctx context.Context, driverConfig *mysql.Config, c Config) (*Store, error) {
+	if driverConfig == nil {
+		return nil, errors.New("mysql: the driver's configuration is nil: use that driver's NewConfig or ParseDSN")
+	}
+	if driverConfig.MultiStatements {
+		return nil, errors.New("mysql: MultiStatements is on, which lets whatever gets into a handler's SQL text end its transaction: switch it off")
+	}
+	if c.MaxOpenConns < 0 {
+		return nil, fmt.Errorf("mysql: Config.MaxOpenConns is %d: it must not be negative", c.MaxOpenConns)
+	}
+	c.MaxOpenConns = cmp.Or(c.MaxOpenConns, DefaultMaxOpenConns)
+	attempts, err := newConnector(driverConfig, c.Isolation)
+	if err != nil {
+		return nil, fmt.Errorf("mysql: %w", err)
+	}
+	others := driverConfig.Clone()
+	others.InterpolateParams = true // saves two round trips
+	others.MaxAllowedPacket = 0     // as the server has it
+	connector, err := mysql.NewConnector(others)
+	if err != nil {
+		return nil, fmt.Errorf("mysql: %w", err)
+	}
+	s, err := newStore(sql.OpenDB(connector), sql.OpenDB(attempts), true, c)
+	if err != nil {
+		return nil, err
+	}
+	s.attempts.SetMaxOpenConns(c.MaxOpenConns)
+	s.attempts.SetMaxIdleConns(c.MaxOpenConns)
+	s.db.SetMaxOpenConns(maxOtherConns)
+	s.db.SetMaxIdleConns(min(maxOtherConns, runtime.GOMAXPROCS(0)))
+	if err := s.db.PingContext(ctx); err != nil {
+		_ = s.Close()
+		return nil, fmt.Errorf("mysql: cannot connect to %s: %w", driverConfig.Addr, unavailable(err))
+	}
+	return s, nil
+}
+
+func newStore(db, attempts *sql.DB, own bool, c Config) (*Store, error) {
+	if c.TablePrefix == "" {
+		c.TablePrefix = sqlstore.DefaultPrefix
+	}
+	names := sqlstore.Names{Schema: c.Schema, Prefix: c.TablePrefix}
+	if err := names.Validate(); err != nil {
+		return nil, fmt.Errorf("mysql: Config.%w", err)
+	}
+	switch c.Isolation {
+	case sql.LevelDefault, sql.LevelReadCommitted, sql.LevelRepeatableRead:
+	default:
+		return nil, fmt.Errorf("mysql: Config.Isolation is %s: use sql.LevelReadCommitted or sql.LevelRepeatableRead", c.Isolation)
+	}
+	log := c.Logger
+	if log == nil {
+		log = slog.Default()
+	}
+	return &Store{
+		config: c, db: db, attempts: attempts, own: own, names: names, log: log,
+		migrations: sqlstore.LoadMigrations(migrationFiles, "migrations", names),
+		consumers:  make(map[stores.Consumer]int64),
+	}, nil
+}
+
+// DB returns the *sql.DB for the program's own work outside handlers: the one given to
+// New, or one that OpenDB has opened.
+func (s *Store) DB() *sql.DB { return s.db }
+
+// Capabilities implements stores.Store.
+func (s *Store) Capabilities() stores.Capabilities {
+	pool := stores.Pool{Max: s.config.MaxOpenConns, Setting: "max_open_conns", Raise: "max_open_conns=%d among its parameters"}
+	if !s.own {
+		pool = stores.Pool{Max: s.db.Stats().MaxOpenConnections, Setting: "SetMaxOpenConns of the *sql.DB", Raise: "nothing: call SetMaxOpenConns(%d)"}
+	}
+	return stores.Capabilities{System: "mysql", ServerBound: true, Pool: pool}
+}
+
+// PoolUse implements stores.PoolReporter.
+func (s *Store) PoolUse() stores.PoolUse {
+	use := s.attempts.Stats()
+	return stores.PoolUse{InUse: use.InUse, Idle: use.Idle, Waits: use.WaitCount, Waited: use.WaitDuration}
+}
+
+// Close closes the connections that OpenDB has opened.
+func (s *Store) Close() error {
+	if s.closed.Swap(true) || !s.own {
+		return nil
+	}
+	return errors.Join(s.attempts.Close(), s.db.Close())
+}
+
+// forget drops what is known of the tables.
+func (s *Store) forget() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	clear(s.consumers)
+	s.checked = false
+}
+
+// ready makes sure, once, that the tables are there and fit this program, for calls
+// that need no registered consumer.
+func (s *Store) ready(ctx context.Context) error {
+	if s.closed.Load() {
+		return stores.ErrClosed
+	}
+	s.mu.RLock()
+	checked := s.checked
+	s.mu.RUnlock()
+	if checked {
+		return nil
+	}
+	if err := s.Validate(ctx); err != nil {
+		return err
+	}
+	if err := s.learn(ctx); err != nil {
+		return unavailable(err)
+	}
+	s.mu.Lock()
+	s.checked = true
+	s.mu.Unlock()
+	return nil
+}
+
+// consumer returns the id of a registered consumer.
+func (s *Store) consumer(c stores.Consumer) (int64, error) {
+	if s.closed.Load() {
+		return 0, stores.ErrClosed
+	}
+	s.mu.RLock()
+	id, ok := s.consumers[c]
+	s.mu.RUnlock()
+	if !ok {
+		if err := c.Validate(); err != nil {
+			return 0, fmt.Errorf("%w: %w", stores.ErrInvalidKey, err)
+		}
+		return 0, fmt.Errorf("mysql: %w: %s", stores.ErrNotRegistered, c)
+	}
+	return id, nil
+}
+
+// known returns the consumer of a key that a call may be made for.
+func (s *Store) known(k stores.Key) (int64, error) {
+	consumer, err := s.consumer(k.Consumer)
+	if err != nil {
+		return 0, err
+	}
+	if n := len(k.ID); n == 0 || n > stores.MaxIDBytes {
+		return 0, k.Validate()
+	}
+	return consumer, nil
+}

@@ -1,0 +1,285 @@
+package mysql
+
+import (
+	"database/sql"
+	"math"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/millpond-go/millpond/internal/sqlstore"
+	"github.com/millpond-go/millpond/stores"
+)
+
+// texts makes the statements that begin and end attempts, with their values in them.
+type texts struct {
+	server
+	isolation string // of SET TRANSACTION ISOLATION LEVEL
+
+	// Beginnings of statements, made once.
+	insert, look, update              string
+	taken, behind                     string
+	callBegin, callComplete, callLook string
+	settingsSaved, settingsRestored   string
+}
+
+// now is microseconds since 1970 UTC by the server's clock.
+const now = "TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6))"
+
+// blocks is the condition of pending messages that keep their order. One that the broker
+// was to deliver again and did not, for an hour beyond its time, does not: it may be gone.
+const blocks = "(e.placement = 1 OR e.due_at > {now} - 3600000000)"
+
+const lookColumns = `SELECT i.status, i.completed_at, i.fingerprint, i.traceparent, {now} - i.completed_at, f.order_key, ` + stateColumns + `
+FROM {schema.}{prefix}inbox i
+LEFT JOIN {schema.}{prefix}failure f ON i.status > 2 AND f.consumer = i.consumer AND f.message_id = i.message_id
+WHERE i.consumer = `
+
+func newTexts(names sqlstore.Names, sv server, isolation sql.IsolationLevel) *texts {
+	x := func(text string) string { return expand(names, text) }
+	t := &texts{
+		server: sv, isolation: levelName(isolation),
+		insert:       x("INSERT INTO {schema.}{prefix}inbox (consumer, message_id, status, completed_at, token, fingerprint, traceparent) "),
+		look:         x(lookColumns),
+		update:       x("UPDATE {schema.}{prefix}inbox SET status = 2 WHERE "),
+		taken:        x("NOT EXISTS (SELECT 1 FROM {schema.}{prefix}inbox WHERE "),
+		behind:       x("NOT EXISTS (SELECT 1 FROM {schema.}{prefix}failure e WHERE e.status = 3 AND " + blocks + " AND e.consumer = "),
+		callBegin:    x("CALL {schema.}{prefix}begin("),
+		callComplete: x("CALL {schema.}{prefix}complete("),
+		callLook:     x("CALL {schema.}{prefix}look("),
+	}
+	if sv.maria { // for this statement alone; MySQL looks for the lock first
+		t.insert, t.update = withoutWaiting+t.insert, withoutWaiting+t.update
+	}
+	idle, running := t.timeouts()
+	t.settingsSaved = "SET @millpond_autocommit = @@SESSION.autocommit, @millpond_idle = @@SESSION." + idle + ", @millpond_running = @@SESSION." + running
+	t.settingsRestored = "SET SESSION autocommit = @millpond_autocommit, SESSION " + idle + " = @millpond_idle, SESSION " + running + " = @millpond_running"
+	return t
+}
+
+// withoutWaiting begins a statement that fails at once where it would wait for a lock.
+const withoutWaiting = "SET STATEMENT innodb_lock_wait_timeout = 0 FOR "
+
+func levelName(level sql.IsolationLevel) string {
+	if level == sql.LevelRepeatableRead {
+		return "REPEATABLE READ"
+	}
+	return "READ COMMITTED"
+}
+
+// expand fills in the names of the tables, {now}, and {changed}: the assignment that every
+// change of a failure makes. A revision may come again after a million changes, when
+// nobody remembers it.
+func expand(names sqlstore.Names, query string) string {
+	return names.Expand(strings.NewReplacer(
+		"{now}", now,
+		"{changed}", "revision = (revision + 1) & "+strconv.Itoa(maxRevision),
+	).Replace(query))
+}
+
+// claimed is a key with what its claim writes.
+type claimed struct {
+	consumer    int64
+	id          []byte
+	token       int64
+	fingerprint []byte
+	trace       []byte
+	orderKey    []byte // nil: no order
+}
+
+func newClaimed(consumer int64, c *stores.Claim, token int64) claimed {
+	cl := claimed{consumer: consumer, id: c.Key.ID, token: token, fingerprint: c.Fingerprint.Bytes(), orderKey: c.OrderKey}
+	if !c.TraceParent.IsZero() {
+		cl.trace = c.TraceParent[:]
+	}
+	return cl
+}
+
+// claim is a plain insert, decided by the primary key, that does not wait for a lock:
+// MariaDB is told so for this statement alone, and MySQL looks for the lock first.
+func (t *texts) claim(b []byte, c *claimed) []byte {
+	b = append(b, t.insert...)
+	plain := t.maria && c.orderKey == nil
+	if plain {
+		b = append(b, "VALUES ("...)
+	} else {
+		b = append(b, "SELECT "...)
+	}
+	b = appendInt(b, c.consumer)
+	b = append(b, ", "...)
+	b = appendBytes(b, c.id)
+	b = append(b, ", 1, "+now+", "...)
+	b = appendInt(b, c.token)
+	b = append(b, ", "...)
+	b = appendBytes(b, c.fingerprint)
+	b = append(b, ", "...)
+	b = appendBytes(b, c.trace)
+	if plain {
+		return append(b, ')')
+	}
+	b = append(b, " FROM DUAL WHERE "...)
+	if !t.maria {
+		b = append(b, t.taken...)
+		b = t.key(b, c.consumer, c.id)
+		b = append(b, " FOR SHARE NOWAIT)"...)
+		if c.orderKey != nil {
+			b = append(b, " AND "...)
+		}
+	}
+	if c.orderKey != nil {
+		b = append(b, t.behind...)
+		b = appendInt(b, c.consumer)
+		b = append(b, " AND e.order_key = "...)
+		b = appendBytes(b, c.orderKey)
+		b = append(b, ')')
+	}
+	return b
+}
+
+func (t *texts) key(b []byte, consumer int64, id []byte) []byte {
+	b = append(b, "consumer = "...)
+	b = appendInt(b, consumer)
+	b = append(b, " AND message_id = "...)
+	return appendBytes(b, id)
+}
+
+// finish is the guarded completion: it changes exactly the row that this transaction has
+// claimed, or nothing is committed.
+func (t *texts) finish(b []byte, c *claimed) []byte {
+	b = append(b, t.update...)
+	b = t.key(b, c.consumer, c.id)
+	b = append(b, " AND token = "...)
+	b = appendInt(b, c.token)
+	return append(b, " AND status = 1"...)
+}
+
+// complete finishes and commits, as one statement of the server's. It is an error if no
+// row was changed: no case of CASE is left then on MariaDB, and on MySQL the procedure
+// signals it.
+func (t *texts) complete(b []byte, c *claimed, restore bool) []byte {
+	if t.maria {
+		b = append(b, "BEGIN NOT ATOMIC "...)
+		b = t.finish(b, c)
+		b = append(b, "; CASE ROW_COUNT() WHEN 1 THEN COMMIT; END CASE; "...)
+		if restore {
+			b = append(b, t.settingsRestored...)
+			b = append(b, "; "...)
+		}
+		return append(b, "END"...)
+	}
+	b = append(b, t.callComplete...)
+	b = appendInt(b, c.consumer)
+	b = append(b, ", "...)
+	b = appendBytes(b, c.id)
+	b = append(b, ", "...)
+	b = appendInt(b, c.token)
+	return append(b, ", "+flag(restore)+")"...)
+}
+
+// lookBack reads the row that stands in the way and rolls back.
+func (t *texts) lookBack(b []byte, consumer int64, id []byte, restore bool) []byte {
+	if t.maria {
+		b = append(b, "BEGIN NOT ATOMIC "...)
+		b = t.lookAt(b, consumer, id)
+		b = append(b, "; ROLLBACK; "...)
+		if restore {
+			b = append(b, t.settingsRestored...)
+			b = append(b, "; "...)
+		}
+		return append(b, "END"...)
+	}
+	b = append(b, t.callLook...)
+	b = appendInt(b, consumer)
+	b = append(b, ", "...)
+	b = appendBytes(b, id)
+	return append(b, ", "+flag(restore)+")"...)
+}
+
+func (t *texts) lookAt(b []byte, consumer int64, id []byte) []byte {
+	b = append(b, t.look...)
+	b = appendInt(b, consumer)
+	b = append(b, " AND i.message_id = "...)
+	return appendBytes(b, id)
+}
+
+func flag(b bool) string {
+	if b {
+		return "1"
+	}
+	return "0"
+}
+
+// The settings of a connection that an attempt changes, and puts back where the
+// connection is not the store's own.
+
+func (t *texts) timeouts() (idle, running string) {
+	if t.maria {
+		return "idle_transaction_timeout", "max_statement_time"
+	}
+	return "wait_timeout", "max_execution_time"
+}
+
+// bound makes the server end what stands still. MySQL's own bounds are a second at
+// least, and it bounds no statement but SELECT.
+func (t *texts) bound(d time.Duration) string {
+	idle, running := t.timeouts()
+	return "SET SESSION " + idle + " = " + strconv.Itoa(seconds(d)) + ", SESSION " + running + " = " + strconv.Itoa(t.runningLimit(d))
+}
+
+func (t *texts) runningLimit(d time.Duration) int {
+	if t.maria {
+		return seconds(d)
+	}
+	return seconds(d) * 1000
+}
+
+// seconds rounds up.
+func seconds(d time.Duration) int {
+	const most = 365 * 24 * 3600
+	return int(min(math.Ceil(d.Seconds()), most))
+}
+
+// begin makes a connection ready for an attempt, in steps that can be one statement on
+// MariaDB. The transaction that database/sql has begun is empty, and ended.
+func (t *texts) begin(bound time.Duration) []string {
+	steps := []string{"COMMIT", t.settingsSaved, "SET TRANSACTION ISOLATION LEVEL " + t.isolation, "SET SESSION autocommit = 0"}
+	if bound > 0 {
+		steps = append(steps, t.bound(bound))
+	}
+	return steps
+}
+
+// beginClaim is begin and claim in one statement; without a claim if c is nil.
+func (t *texts) beginClaim(b []byte, c *claimed, bound time.Duration) []byte {
+	if t.maria {
+		b = append(b, "BEGIN NOT ATOMIC "...)
+		for _, step := range t.begin(bound) {
+			b = append(b, step...)
+			b = append(b, "; "...)
+		}
+		if c != nil {
+			b = t.claim(b, c)
+			b = append(b, "; "...)
+		}
+		return append(b, "END"...)
+	}
+	b = append(b, t.callBegin...)
+	if c != nil {
+		b = appendInt(b, c.consumer)
+		b = append(b, ", "...)
+		b = appendBytes(b, c.id)
+		b = append(b, ", "...)
+		b = appendInt(b, c.token)
+		for _, v := range [...][]byte{c.fingerprint, c.trace, c.orderKey} {
+			b = append(b, ", "...)
+			b = appendBytes(b, v)
+		}
+	} else {
+		b = append(b, strings.Repeat("NULL, ", 5)+"NULL"...)
+	}
+	b = append(b, ", "+flag(t.isolation == "READ COMMITTED")+", "...)
+	b = appendInt(b, int64(seconds(bound)))
+	b = append(b, ", "...)
+	b = appendInt(b, int64(t.runningLimit(bound)))
+	return append(b, ')')
+}

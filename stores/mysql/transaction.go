@@ -1,0 +1,206 @@
+package mysql
+
+import (
+	"context"
+	"database/sql"
+	"database/sql/driver"
+	"errors"
+	"reflect"
+	"sync"
+	"sync/atomic"
+
+	"github.com/millpond-go/millpond/stores"
+)
+
+// transaction is one on a connection of the store's own, from its claim to its end. A
+// handler may leave goroutines and rows behind; they must never touch the connection
+// once it belongs to somebody else, so its use is counted.
+type transaction struct {
+	conn *conn
+
+	// Ends every statement that runs, by closing the connection. Made when first needed.
+	ctx    context.Context
+	cancel context.CancelFunc
+
+	suspect atomic.Bool // a statement went through that may have ended it
+
+	mu      sync.Mutex
+	over    bool  // no statement may begin
+	using   int   // statements and rows in use
+	managed bool  // the handler called Commit or Rollback, by text or by the *sql.Tx
+	ended   bool  // on the server, as far as is known
+	failure error // of the first statement that failed
+}
+
+func newTransaction(c *conn) *transaction {
+	t := &transaction{conn: c}
+	t.ctx, t.cancel = context.WithCancel(context.Background())
+	return t
+}
+
+// acquire notes that the connection is used until release.
+func (t *transaction) acquire() error {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.over {
+		return sql.ErrTxDone
+	}
+	if t.ended {
+		return stores.ErrTxEnded
+	}
+	t.using++
+	return nil
+}
+
+func (t *transaction) release(err error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.using--
+	if err != nil && !errors.Is(err, driver.ErrSkip) && t.failure == nil && !t.over { // afterwards it is our own doing
+		t.failure = err
+	}
+}
+
+// refuse notes that the handler has asked for what it must not.
+func (t *transaction) refuse() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.managed = true
+}
+
+// close lets no more statements pass. idle is false if some still run.
+func (t *transaction) close() (idle bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.over = true
+	return t.using == 0
+}
+
+// statement returns the context for a statement that was sent with ctx: it ends with
+// ctx and with the transaction. done gives it up, and is told what became of it.
+func (t *transaction) statement(ctx context.Context) (merged context.Context, done func(error)) {
+	if ctx.Done() == nil {
+		return t.ctx, t.release
+	}
+	merged, cancel := context.WithCancel(ctx)
+	stop := context.AfterFunc(t.ctx, cancel)
+	return merged, func(err error) {
+		stop()
+		cancel()
+		t.release(err)
+	}
+}
+
+// cut closes the connection under a statement that still runs; the server rolls back.
+func (t *transaction) cut() {
+	t.conn.discard.Store(true)
+	t.cancel()
+}
+
+// exec sends a statement of the store's after close, when nobody else can.
+func (t *transaction) exec(ctx context.Context, text string) error {
+	_, err := t.conn.native.ExecContext(ctx, text, nil)
+	return t.conn.lost(err)
+}
+
+// finished notes that the server has ended the transaction.
+func (t *transaction) finished() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.over, t.ended = true, true
+	t.cancel()
+}
+
+// state returns how the handler has used the transaction so far.
+func (t *transaction) state() (managed, ended bool, failure error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.managed, t.ended, t.failure
+}
+
+// Commit implements driver.Tx, for a handler that calls Commit of its *sql.Tx.
+func (t *transaction) Commit() error { return t.endByHandler() }
+
+// Rollback implements driver.Tx. The store calls it when the transaction has ended.
+func (t *transaction) Rollback() error {
+	t.mu.Lock()
+	over := t.over
+	t.mu.Unlock()
+	if over {
+		return nil
+	}
+	return t.endByHandler()
+}
+
+// endByHandler rolls back, whatever the handler wanted: its transaction is over.
+func (t *transaction) endByHandler() error {
+	t.mu.Lock()
+	already := t.ended || t.over
+	t.managed = true
+	t.mu.Unlock()
+	if already {
+		return stores.ErrTxManaged
+	}
+	err := t.exec(context.Background(), "ROLLBACK")
+	t.mu.Lock()
+	t.ended = true
+	t.mu.Unlock()
+	if err != nil {
+		t.conn.discard.Store(true)
+	}
+	return stores.ErrTxManaged
+}
+
+// rows are in use until they are closed.
+type rows struct {
+	driver.Rows
+	done func(error)
+	err  error
+}
+
+// newRows passes on that there are more result sets, and what columns are.
+func newRows(native driver.Rows, done func(error)) driver.Rows {
+	r := &rows{Rows: native, done: done}
+	if more, ok := native.(fullRows); ok {
+		return &struct {
+			*rows
+			columnTypes
+			moreResults
+		}{r, more, more}
+	}
+	return r
+}
+
+type columnTypes interface {
+	ColumnTypeDatabaseTypeName(index int) string
+	ColumnTypeNullable(index int) (nullable, ok bool)
+	ColumnTypePrecisionScale(index int) (precision, scale int64, ok bool)
+	ColumnTypeScanType(index int) reflect.Type
+}
+
+type fullRows interface {
+	columnTypes
+	moreResults
+}
+
+type moreResults interface {
+	HasNextResultSet() bool
+	NextResultSet() error
+}
+
+func (r *rows) Next(dest []driver.Value) error {
+	err := r.Rows.Next(dest)
+	if number(err) != 0 || lostConnection(err) && !isEOF(err) {
+		r.err = err
+	}
+	return err
+}
+
+func (r *rows) Close() error {
+	err := r.Rows.Close()
+	if r.done != nil {
+		r.done(errors.Join(r.err, err))
+		r.done = nil
+	}
+	return err
+}
