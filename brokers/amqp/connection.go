@@ -60,13 +60,13 @@ type connection struct {
 }
 
 // dial connects to the first node that answers.
-func (b *Broker) dial(ctx context.Context, purpose string) (*connection, error) {
+func (b *Broker) dial(ctx context.Context, l *link) (*connection, error) {
 	c := &b.config
 	ctx, cancel := context.WithTimeout(ctx, c.ConnectTimeout)
 	defer cancel()
 	var errs []error
 	for _, address := range c.Addresses {
-		conn, err := b.dialOne(ctx, address, purpose)
+		conn, err := b.dialOne(ctx, address, l)
 		if err == nil {
 			return conn, nil
 		}
@@ -75,7 +75,7 @@ func (b *Broker) dial(ctx context.Context, purpose string) (*connection, error) 
 	return nil, errors.Join(errs...)
 }
 
-func (b *Broker) dialOne(ctx context.Context, address, purpose string) (*connection, error) {
+func (b *Broker) dialOne(ctx context.Context, address string, l *link) (*connection, error) {
 	c := &b.config
 	var dialer net.Dialer
 	wire, err := dialer.DialContext(ctx, "tcp", address)
@@ -83,7 +83,7 @@ func (b *Broker) dialOne(ctx context.Context, address, purpose string) (*connect
 		return nil, err
 	}
 	if b.tap != nil {
-		wire = b.tap(purpose, wire)
+		wire = b.tap(l, wire)
 	}
 	defer context.AfterFunc(ctx, func() { _ = wire.SetDeadline(time.Unix(1, 0)) })()
 	if c.TLS != nil {
@@ -94,12 +94,12 @@ func (b *Broker) dialOne(ctx context.Context, address, purpose string) (*connect
 		secured := tls.Client(wire, config)
 		if err := secured.HandshakeContext(ctx); err != nil {
 			_ = wire.Close()
-			return nil, err
+			return nil, inTime(ctx, err)
 		}
 		wire = secured
 	}
 	properties := amqp091.NewConnectionProperties()
-	properties.SetClientConnectionName(c.ConnectionName + " " + purpose)
+	properties.SetClientConnectionName(c.ConnectionName + " " + l.purpose)
 	client, err := amqp091.Open(wire, amqp091.Config{
 		SASL:       []amqp091.Authentication{b.credentials},
 		Vhost:      c.VirtualHost,
@@ -109,16 +109,21 @@ func (b *Broker) dialOne(ctx context.Context, address, purpose string) (*connect
 	})
 	if err != nil {
 		_ = wire.Close()
-		if ctx.Err() != nil {
-			err = context.Cause(ctx)
-		}
-		return nil, err
+		return nil, inTime(ctx, err)
 	}
 	conn := &connection{Connection: client, server: newServer(client.Properties), gone: make(chan struct{})}
 	ended := client.NotifyClose(make(chan *amqp091.Error, 1))
 	blocked := client.NotifyBlocked(make(chan amqp091.Blocking, 8))
 	go conn.watch(ended, blocked)
 	return conn, nil
+}
+
+// inTime returns err, unless the time was up before.
+func inTime(ctx context.Context, err error) error {
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	return err
 }
 
 // watch keeps what the server says of the connection.
@@ -160,6 +165,18 @@ func (c *connection) blockedBy() string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.blocked
+}
+
+// impatient ends a connection whose server leaves a question without an answer for long:
+// the client's questions have no end of their own. A server that is short of memory may
+// take its time. The caller calls the result when it has the answer.
+func (b *Broker) impatient(c *connection) (answered func()) {
+	timer := time.AfterFunc(b.config.ConnectTimeout, func() {
+		if c.blockedBy() == "" {
+			c.end()
+		}
+	})
+	return func() { timer.Stop() }
 }
 
 // end closes the connection, in order if the server answers soon.

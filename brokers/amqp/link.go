@@ -43,7 +43,7 @@ func (l *link) connect(ctx context.Context) (*connection, error) {
 			return l.current, nil
 		}
 	}
-	conn, err := l.broker.dial(ctx, l.purpose)
+	conn, err := l.broker.dial(ctx, l)
 	if err != nil {
 		return nil, err
 	}

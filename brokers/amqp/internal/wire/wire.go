@@ -40,6 +40,10 @@ const (
 	AcquiredHeader = "x-acquired-count" // all deliveries, from RabbitMQ 4.3 on
 )
 
+// HistoryHeader is what a copy that is delivered later carries of its past. It is no
+// metadata.
+const HistoryHeader = "x-millpond-history"
+
 // Deaths are the headers in which the broker keeps the history of dead letters. They are
 // metadata of messages that come with them, and are left out of those that go.
 func Deaths() []string {
@@ -49,7 +53,7 @@ func Deaths() []string {
 	}
 }
 
-var broker = append(Counters(), Deaths()...)
+var broker = append(append(Counters(), HistoryHeader), Deaths()...)
 
 // Copies are the headers that send a message to more queues. They are lists to the
 // broker, which closes the channel over a text.
@@ -88,7 +92,7 @@ func Message(headers amqp091.Table, body []byte) *message.Message {
 		switch name {
 		case UUIDHeader:
 			msg.UUID = Text(value)
-		case CountHeader, AcquiredHeader:
+		case CountHeader, AcquiredHeader, HistoryHeader:
 		default:
 			msg.Metadata[name] = Text(value)
 		}

@@ -1,0 +1,197 @@
+package amqp
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"net"
+	"sync"
+	"time"
+
+	"github.com/ThreeDotsLabs/watermill"
+	"github.com/ThreeDotsLabs/watermill/message"
+	"github.com/rabbitmq/amqp091-go"
+
+	"github.com/millpond-go/millpond/brokers"
+)
+
+const defaultDrainTimeout = 30 * time.Second
+
+// Broker is a RabbitMQ broker. It is safe for concurrent use.
+type Broker struct {
+	config      Config
+	credentials amqp091.Authentication
+	publishing  *link  // of all publishers, and of retries
+	server      server // as it was when the broker was opened
+	frame       int    // the largest frame that it takes; 0: any
+
+	opening chan struct{} // full while somebody opens a pipe or declares with one
+
+	mu          sync.Mutex
+	closed      bool
+	present     *pipe                // into which messages are published
+	tooLarge    int                  // a payload from this size on was refused; 0: none yet
+	young       map[string]time.Time // queues that were just made, and until when that matters
+	subscribers map[*Subscriber]struct{}
+
+	// tap, if not nil, stands between the client and the network. Tests cut connections
+	// with it.
+	tap func(l *link, conn net.Conn) net.Conn
+}
+
+var (
+	_ brokers.Broker = (*Broker)(nil)
+	_ brokers.Pinger = (*Broker)(nil)
+)
+
+// New connects to the broker. It returns an error that names every invalid field, or
+// one that says why the broker cannot be used, at the latest after
+// Config.ConnectTimeout; the latter wraps brokers.ErrUnavailable.
+func New(ctx context.Context, config Config) (*Broker, error) {
+	return connect(ctx, config, nil)
+}
+
+func connect(ctx context.Context, config Config, tap func(*link, net.Conn) net.Conn) (*Broker, error) {
+	if err := config.validate(); err != nil {
+		return nil, err
+	}
+	config.setDefaults()
+	b := &Broker{credentials: config.authenticate(), young: make(map[string]time.Time), subscribers: make(map[*Subscriber]struct{}), opening: make(chan struct{}, 1), tap: tap}
+	b.config = config
+	b.publishing = newLink(b, "publishing")
+	conn, err := b.publishing.connect(ctx)
+	if err != nil {
+		return nil, err
+	}
+	b.server, b.frame = conn.server, conn.Config.FrameSize
+	return b, nil
+}
+
+// Subscriber returns a new subscriber, which is a *[Subscriber]. It returns an error
+// that names every invalid field, or one that wraps brokers.ErrClosed.
+func (b *Broker) Subscriber(config brokers.SubscriberConfig) (message.Subscriber, error) {
+	var errs []error
+	if config.Group == "" {
+		errs = append(errs, errors.New("amqp: SubscriberConfig.Group is empty: name the group that shares the messages"))
+	}
+	if config.InFlight < 0 || config.InFlight > math.MaxUint16 {
+		errs = append(errs, fmt.Errorf("amqp: SubscriberConfig.InFlight is %d: use a number up to %d, or 0 for 1", config.InFlight, math.MaxUint16))
+	}
+	if config.DrainTimeout < 0 {
+		errs = append(errs, fmt.Errorf("amqp: SubscriberConfig.DrainTimeout is %s: use a positive duration, or 0 for %s", config.DrainTimeout, defaultDrainTimeout))
+	}
+	if len(errs) > 0 {
+		return nil, errors.Join(errs...)
+	}
+	orDefault(&config.InFlight, 1)
+	orDefault(&config.DrainTimeout, defaultDrainTimeout)
+	if config.Logger == nil {
+		config.Logger = watermill.NopLogger{}
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.closed {
+		return nil, fmt.Errorf("amqp: broker: %w", brokers.ErrClosed)
+	}
+	config.Logger.Info("Given-back messages are treated as the broker's version allows", watermill.LogFields{
+		"server": b.server.String(), "behaviour": b.server.behaviour(&b.config.Topology),
+	})
+	s := newSubscriber(b, config)
+	b.subscribers[s] = struct{}{}
+	return s, nil
+}
+
+// Publisher returns a new publisher, or an error that wraps brokers.ErrClosed. All
+// publishers of a Broker share one connection.
+func (b *Broker) Publisher(config brokers.PublisherConfig) (message.Publisher, error) {
+	if config.Logger == nil {
+		config.Logger = watermill.NopLogger{}
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.closed {
+		return nil, fmt.Errorf("amqp: broker: %w", brokers.ErrClosed)
+	}
+	return &publisher{broker: b, logger: config.Logger}, nil
+}
+
+// Ping asks the broker once whether it answers, on the connection of the publishers, which
+// is made if it is lost. A broker that takes no messages from publishers does not. The
+// error wraps brokers.ErrUnavailable, or brokers.ErrClosed.
+func (b *Broker) Ping(ctx context.Context) error {
+	conn, err := b.publishing.connect(ctx)
+	if err != nil {
+		return err
+	}
+	answer := make(chan error, 1)
+	go func() {
+		defer b.impatient(conn)()
+		channel, err := conn.Channel()
+		if err == nil {
+			err = channel.Close()
+		}
+		answer <- err
+	}()
+	select {
+	case err = <-answer:
+	case <-ctx.Done():
+		if err = context.Cause(ctx); conn.blockedBy() != "" {
+			err = blocked(conn)
+		}
+	}
+	if err != nil {
+		return fmt.Errorf("amqp: %w: %w", brokers.ErrUnavailable, err)
+	}
+	return nil
+}
+
+// Capabilities says what the server does, by its version when the broker was opened and
+// by what is declared; a policy of the server may say otherwise, which cannot be read.
+func (b *Broker) Capabilities() brokers.Capabilities {
+	t := &b.config.Topology
+	counting := t.QueueType == QueueQuorum && !t.AsIs
+	limit := brokers.DeliveryLimit{Known: !t.AsIs}
+	if counting {
+		limit.Max = t.DeliveryLimit + 1
+	}
+	return brokers.Capabilities{
+		System:          "rabbitmq",
+		NativeID:        true,
+		DeliveryCount:   counting,
+		Time:            b.config.Consume.ProducerTime,
+		Ordered:         true,
+		DeliveryLimit:   limit,
+		FreeGiveBack:    counting && b.server.telling() || !t.AsIs && t.QueueType == QueueClassic,
+		DelayedGiveBack: true,
+		SettleLimit:     b.config.Consume.ConsumerTimeout,
+		ReplayHorizon:   brokers.ReplayHorizon{Known: true},
+	}
+}
+
+// Close closes the subscribers that are open, as Subscriber.Close does, and ends
+// publishing: what is being published fails with brokers.ErrClosed. It may be called
+// many times and always returns nil.
+func (b *Broker) Close() error {
+	b.mu.Lock()
+	b.closed = true
+	open := make([]*Subscriber, 0, len(b.subscribers))
+	for s := range b.subscribers {
+		open = append(open, s)
+	}
+	b.mu.Unlock()
+
+	var closing sync.WaitGroup
+	for _, s := range open {
+		closing.Go(func() { _ = s.Close() }) // never fails
+	}
+	closing.Wait()
+	b.publishing.close()
+	b.mu.Lock()
+	present := b.present
+	b.mu.Unlock()
+	if present != nil {
+		<-present.gone
+	}
+	return nil
+}

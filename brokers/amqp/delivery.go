@@ -1,0 +1,128 @@
+package amqp
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/ThreeDotsLabs/watermill"
+	"github.com/ThreeDotsLabs/watermill/message"
+	"github.com/rabbitmq/amqp091-go"
+
+	"github.com/millpond-go/millpond/brokers"
+	"github.com/millpond-go/millpond/brokers/amqp/internal/wire"
+)
+
+// delivery is one message in flight. It is settled once, on the channel that it came by.
+type delivery struct {
+	*session
+
+	native  amqp091.Delivery
+	history history
+	counted int64 // by the queue, towards its limit, before this delivery
+	count   int64 // deliveries by now; 0 if nobody counts
+}
+
+// handOut gives a message to the subscriber and lets it be settled in its own time. What
+// nobody receives is not begun, and given back when the session drains.
+func (s *session) handOut(ctx context.Context, native *amqp091.Delivery) {
+	d := &delivery{session: s}
+	d.read(native)
+	if d.history.wait > 0 {
+		s.running.Go(d.waitOn)
+		return
+	}
+	inner, cancel := context.WithCancel(s.ctx)
+	msg, facts := d.message()
+	inner = brokers.WithDelivery(inner, facts)
+	msg.SetContext(inner)
+	if ctx.Err() == nil { // it may be over already, and select is fair
+		select {
+		case s.out <- msg:
+			s.running.Go(func() {
+				defer cancel()
+				d.await(inner, msg)
+			})
+			return
+		case <-s.lost:
+		case <-ctx.Done():
+		}
+	}
+	cancel()
+	s.unbegun = append(s.unbegun, d.native)
+}
+
+// read takes apart what came from the wire.
+func (d *delivery) read(native *amqp091.Delivery) {
+	d.native = *native
+	d.counted, _ = d.native.Headers[wire.CountHeader].(int64)
+	all, _ := d.native.Headers[wire.AcquiredHeader].(int64)
+	d.history, _ = takeHistory(&d.native)
+	if d.subscriber.broker.Capabilities().DeliveryCount {
+		d.count = d.history.deliveries + max(d.counted, all) + 1
+	}
+}
+
+// message returns the message, and what is known about its delivery.
+func (d *delivery) message() (*message.Message, brokers.Delivery) {
+	config := &d.subscriber.broker.config.Consume
+	n := &d.native
+	_, died := n.Headers["x-death"]
+	facts := brokers.Delivery{
+		Topic:    d.topic,
+		NativeID: n.MessageId,
+		Count:    int(d.count),
+		Suspect:  n.Redelivered || d.counted > 0 || d.count > 1 || d.history.deliveries > 0 || died,
+	}
+	if config.ProducerTime {
+		facts.Time = n.Timestamp
+	}
+	if config.Unmarshal != nil {
+		handed := *n
+		handed.Acknowledger = nil
+		msg, err := config.Unmarshal(&handed)
+		if err == nil && msg != nil {
+			return msg, facts
+		}
+		if err == nil {
+			err = errNoMessage
+		}
+		facts.Undecodable = err
+	}
+	return wire.Message(n.Headers, n.Body), facts
+}
+
+var errNoMessage = errors.New("amqp: Consume.Unmarshal returned neither a message nor an error")
+
+// ReadDelivery returns the message of a delivery of any producer, in the wire format of
+// watermill-amqp. It is for a Consume.Unmarshal that treats only some messages itself.
+func ReadDelivery(d *amqp091.Delivery) *message.Message { return wire.Message(d.Headers, d.Body) }
+
+// await waits until the message is settled, and settles it with the broker.
+func (d *delivery) await(ctx context.Context, msg *message.Message) {
+	var err error
+	select {
+	case <-msg.Acked():
+		err = d.native.Ack(false)
+	case <-msg.Nacked():
+		err = d.giveBack(brokers.GiveBackFrom(ctx))
+	case <-d.lost:
+		return
+	}
+	if err != nil {
+		d.logger.Info("A settlement has not reached the broker: the message comes again", watermill.LogFields{
+			"message_uuid": msg.UUID, "error": err.Error(),
+		})
+	}
+}
+
+// sleep pauses before a message is given back. It ends early with the session.
+func (d *delivery) sleep(pause time.Duration) {
+	timer := time.NewTimer(pause)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-d.stopping:
+	case <-d.lost:
+	}
+}

@@ -1,0 +1,63 @@
+package amqp
+
+import (
+	"context"
+	"net"
+	"sync"
+)
+
+// Wires cuts connections.
+type Wires struct {
+	broker *Broker
+
+	mu    sync.Mutex
+	dead  map[*link]bool
+	conns map[*link][]net.Conn
+}
+
+// Tapped connects like New, through wires.
+func Tapped(ctx context.Context, config Config) (*Broker, *Wires, error) {
+	w := &Wires{dead: make(map[*link]bool), conns: make(map[*link][]net.Conn)}
+	b, err := connect(ctx, config, w.pass)
+	w.broker = b
+	return b, w, err
+}
+
+func (w *Wires) pass(l *link, conn net.Conn) net.Conn {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.dead[l] {
+		_ = conn.Close()
+	}
+	w.conns[l] = append(w.conns[l], conn)
+	return conn
+}
+
+// Kill cuts the connection of a subscriber, now and for ever, which is then as good as
+// dead.
+func (w *Wires) Kill(s *Subscriber) {
+	w.mu.Lock()
+	w.dead[s.consuming] = true
+	w.mu.Unlock()
+	w.cut(s.consuming)
+}
+
+// CutSubscriber cuts the connection of a subscriber, which makes another one.
+func (w *Wires) CutSubscriber(s *Subscriber) { w.cut(s.consuming) }
+
+// CutPublishing cuts the connection of all publishers.
+func (w *Wires) CutPublishing() { w.cut(w.broker.publishing) }
+
+// cut ends connections without a word to the server.
+func (w *Wires) cut(l *link) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, conn := range w.conns[l] {
+		_ = conn.(*net.TCPConn).SetLinger(0)
+		_ = conn.Close()
+	}
+	w.conns[l] = nil
+}
+
+// Step is step.
+var Step = step

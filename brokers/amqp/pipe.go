@@ -1,0 +1,244 @@
+package amqp
+
+import (
+	"context"
+	"sync"
+	"sync/atomic"
+
+	"github.com/rabbitmq/amqp091-go"
+)
+
+// outgoing is a message on its way to the broker.
+type outgoing struct {
+	route
+
+	publishing amqp091.Publishing
+	sent       atomic.Pointer[amqp091.DeferredConfirmation] // set when it was written
+	returned   *amqp091.Return                              // guarded by pipe.mu
+}
+
+// outcome is what the broker has said of a message.
+type outcome int
+
+const (
+	unknown  outcome = iota // nothing: it may have been taken
+	taken                   // by every queue, as durably as it can
+	refused                 // nacked: not by every queue
+	returned                // no queue is there for it
+)
+
+// pipe is a channel in confirm mode. Many calls may use it at once; their messages are
+// written in turn, and confirmed as the broker likes.
+type pipe struct {
+	conn    *connection
+	channel *amqp091.Channel
+	calls   chan *call
+	gone    chan struct{} // closed when the channel has ended
+
+	mu       sync.Mutex
+	cause    error                  // why it has ended
+	underway map[string][]*outgoing // by message id
+	prepared map[string]struct{}    // what was declared
+}
+
+// call is what one caller has to write.
+type call struct {
+	items     []*outgoing
+	abandoned atomic.Bool   // the caller waits no longer
+	written   chan struct{} // closed when all was written, or cannot be
+}
+
+func newPipe(conn *connection) (*pipe, error) {
+	channel, err := conn.Channel()
+	if err != nil {
+		return nil, err
+	}
+	if err := channel.Confirm(false); err != nil {
+		return nil, err
+	}
+	p := &pipe{
+		conn: conn, channel: channel,
+		calls: make(chan *call), gone: make(chan struct{}),
+		underway: make(map[string][]*outgoing), prepared: make(map[string]struct{}),
+	}
+	ended := channel.NotifyClose(make(chan *amqp091.Error, 1))
+	// The client hands each return to both, one after the other. It can hand it to the
+	// second only when the first was dealt with, so that a return is known before the
+	// confirmation, which the broker sends behind it, is.
+	returns := channel.NotifyReturn(make(chan amqp091.Return))
+	fence := channel.NotifyReturn(make(chan amqp091.Return))
+	go func() {
+		for r := range returns {
+			p.note(&r)
+			<-fence
+		}
+	}()
+	go func() {
+		if err := <-ended; err != nil {
+			p.mu.Lock()
+			p.cause = err
+			p.mu.Unlock()
+		}
+		close(p.gone)
+	}()
+	go p.write()
+	return p, nil
+}
+
+// note finds the message that came back: of those with its id the first, since the
+// broker treats them in their order.
+func (p *pipe) note(r *amqp091.Return) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, item := range p.underway[r.MessageId] {
+		if item.returned == nil && item.route == (route{r.Exchange, r.RoutingKey}) {
+			r.Body = nil // the message has it
+			item.returned = r
+			return
+		}
+	}
+}
+
+// write writes the calls in turn. It stands still while the server does not read.
+func (p *pipe) write() {
+	for {
+		select {
+		case c := <-p.calls:
+			p.writeCall(c)
+		case <-p.gone:
+			return
+		}
+	}
+}
+
+func (p *pipe) writeCall(c *call) {
+	defer close(c.written)
+	for _, item := range c.items {
+		if c.abandoned.Load() {
+			return
+		}
+		p.mu.Lock()
+		p.underway[item.publishing.MessageId] = append(p.underway[item.publishing.MessageId], item)
+		p.mu.Unlock()
+		confirmation, err := p.channel.PublishWithDeferredConfirm(item.exchange, item.key, true, false, item.publishing)
+		if err != nil {
+			return // the channel has ended, or will
+		}
+		item.sent.Store(confirmation)
+	}
+}
+
+// send publishes the items and waits until the broker has answered for all of them, or
+// ctx has ended, or the channel.
+func (p *pipe) send(ctx context.Context, items []*outgoing) []outcome {
+	c := &call{items: items, written: make(chan struct{})}
+	defer p.forget(items)
+	defer c.abandoned.Store(true)
+	outcomes := make([]outcome, len(items))
+	select {
+	case p.calls <- c:
+	case <-p.gone:
+		return outcomes
+	case <-ctx.Done():
+		return outcomes
+	}
+	select {
+	case <-c.written:
+	case <-p.gone:
+	case <-ctx.Done():
+	}
+	for i, item := range items {
+		if confirmation := item.sent.Load(); confirmation != nil {
+			outcomes[i] = p.await(ctx, item, confirmation)
+		}
+	}
+	return outcomes
+}
+
+func (p *pipe) await(ctx context.Context, item *outgoing, confirmation *amqp091.DeferredConfirmation) outcome {
+	select {
+	case <-confirmation.Done():
+	case <-p.gone:
+	case <-ctx.Done():
+	}
+	if confirmation.Acked() {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		if item.returned != nil {
+			return returned
+		}
+		return taken
+	}
+	select {
+	case <-confirmation.Done():
+		if !p.channel.IsClosed() { // which would have ended every confirmation
+			return refused
+		}
+	default:
+	}
+	return unknown
+}
+
+// forget lets returns no longer find the items.
+func (p *pipe) forget(items []*outgoing) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, item := range items {
+		id := item.publishing.MessageId
+		others := p.underway[id]
+		for i := range others {
+			if others[i] == item {
+				others = append(others[:i:i], others[i+1:]...)
+				break
+			}
+		}
+		if len(others) == 0 {
+			delete(p.underway, id)
+		} else {
+			p.underway[id] = others
+		}
+	}
+}
+
+// prepare declares something once.
+func (p *pipe) prepare(name string, declare func(*connection) error) error {
+	if p.isPrepared(name) {
+		return nil
+	}
+	if err := declare(p.conn); err != nil {
+		return err
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.prepared[name] = struct{}{}
+	return nil
+}
+
+func (p *pipe) isPrepared(name string) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	_, done := p.prepared[name]
+	return done
+}
+
+// unprepare lets the next call declare it again.
+func (p *pipe) unprepare(name string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	delete(p.prepared, name)
+}
+
+// ended is why the channel has ended, nil if it has not.
+func (p *pipe) ended() error {
+	select {
+	case <-p.gone:
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		if p.cause == nil {
+			return amqp091.ErrClosed
+		}
+		return p.cause
+	default:
+		return nil
+	}
+}

@@ -1,0 +1,254 @@
+package amqp
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/rabbitmq/amqp091-go"
+
+	"github.com/millpond-go/millpond/brokers"
+)
+
+var (
+	// ErrUnroutable: no queue is there for the message, which is nowhere now.
+	ErrUnroutable = errors.New("amqp: no queue takes the message")
+	// ErrRefused: the broker has nacked the message. With several queues some may have it.
+	ErrRefused = errors.New("amqp: the broker has refused the message")
+	// ErrTooLarge: the message has more bytes than the server takes.
+	ErrTooLarge = errors.New("amqp: the message is too large")
+)
+
+// window is how many messages of a call are unconfirmed at a time.
+const window = 1000
+
+// work is what is to be published together.
+type work struct {
+	name    string                  // of what has to be there
+	declare func(*connection) error // makes that so
+	items   []*outgoing             // each attempt has copies of its own
+	errs    []error                 // for each item; nil if it was taken
+	open    []int                   // those of which nothing is known yet
+	alone   bool                    // they must not share a channel with others
+}
+
+// publish publishes the items and returns for each what has become of it: nil if the
+// broker has taken it. What it has not answered for is published again, with the same id,
+// until ctx ends.
+func (b *Broker) publish(ctx context.Context, name string, declare func(*connection) error, items []*outgoing) []error {
+	w := &work{name: name, declare: declare, items: items, errs: make([]error, len(items))}
+	for i := range items {
+		w.open = append(w.open, i)
+	}
+	pace := newBackOff()
+	for {
+		before := len(w.open)
+		reason := b.try(ctx, w)
+		if len(w.open) < before {
+			pace.Reset()
+		}
+		switch {
+		case len(w.open) == 0:
+			return w.errs
+		case permanent(reason), errors.Is(reason, brokers.ErrClosed):
+			w.fail(reason)
+			return w.errs
+		case !pause(ctx, pace.NextBackOff()):
+			if !errors.Is(reason, brokers.ErrUnavailable) {
+				reason = fmt.Errorf("%w: %w", brokers.ErrUnavailable, reason)
+			}
+			w.fail(reason)
+			return w.errs
+		}
+	}
+}
+
+func (w *work) fail(reason error) {
+	for _, i := range w.open {
+		w.errs[i] = reason
+	}
+	w.open = nil
+}
+
+// try publishes what is open on one channel. It returns why something still is.
+func (b *Broker) try(ctx context.Context, w *work) error {
+	p, err := b.ready(ctx, w)
+	if err != nil {
+		return err
+	}
+	if w.alone {
+		defer func() { go func() { _ = p.channel.Close() }() }()
+	}
+	size := window
+	if w.alone {
+		size = 1
+	}
+	for len(w.open) > 0 {
+		part, rest := w.open[:min(size, len(w.open))], w.open[min(size, len(w.open)):]
+		items := make([]*outgoing, len(part))
+		for i, n := range part {
+			items[i] = &outgoing{route: w.items[n].route, publishing: w.items[n].publishing}
+		}
+		outcomes := p.send(ctx, items)
+		ended := p.ended()
+		var left []int
+		for i, n := range part {
+			if outcomes[i] == returned {
+				p.unprepare(w.name) // what was declared may have been deleted
+			}
+			w.errs[n] = b.judge(outcomes[i], items[i], ended, w.alone)
+			if outcomes[i] == unknown && w.errs[n] == nil {
+				left = append(left, n)
+			}
+		}
+		w.open = slices.Concat(left, rest)
+		if len(w.open) > 0 && (len(left) > 0 || ended != nil) {
+			return b.whyUnknown(p, ended, w)
+		}
+	}
+	return nil
+}
+
+// ready returns a channel on which what has to be there is declared. It does not wait
+// longer than ctx for a server that does not answer.
+func (b *Broker) ready(ctx context.Context, w *work) (*pipe, error) {
+	conn, err := b.publishing.connect(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if p := b.shared(conn); p != nil && !w.alone && p.isPrepared(w.name) {
+		return p, nil
+	}
+	select {
+	case b.opening <- struct{}{}:
+	case <-ctx.Done():
+		return nil, b.silent(conn)
+	}
+	type answer struct {
+		pipe *pipe
+		err  error
+	}
+	answers := make(chan answer, 1)
+	go func() {
+		defer func() { <-b.opening }()
+		defer b.impatient(conn)()
+		p, err := b.open(conn, w.alone)
+		if err == nil {
+			err = p.prepare(w.name, w.declare)
+		}
+		answers <- answer{p, err}
+	}()
+	select {
+	case a := <-answers:
+		return a.pipe, a.err
+	case <-ctx.Done():
+		return nil, b.silent(conn)
+	}
+}
+
+// shared is the channel that calls share, nil if there is none now.
+func (b *Broker) shared(conn *connection) *pipe {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.present == nil || b.present.conn != conn || b.present.ended() != nil {
+		return nil
+	}
+	return b.present
+}
+
+func (b *Broker) open(conn *connection, alone bool) (*pipe, error) {
+	if p := b.shared(conn); p != nil && !alone {
+		return p, nil
+	}
+	p, err := newPipe(conn)
+	if err != nil || alone {
+		return p, err
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.present = p
+	return p, nil
+}
+
+// judge says what an outcome means. For an unknown one nil means: try again.
+func (b *Broker) judge(o outcome, item *outgoing, ended error, alone bool) error {
+	switch o {
+	case taken:
+		return nil
+	case returned:
+		return fmt.Errorf("%w: exchange %q, routing key %q: %s: subscribe, or declare a queue and bind it, before you publish",
+			ErrUnroutable, item.exchange, item.key, item.returned.ReplyText)
+	case refused:
+		return fmt.Errorf("%w: %w: a queue is full, or has lost its majority: publish again when it has room", ErrRefused, brokers.ErrUnavailable)
+	case unknown:
+	}
+	var protocol *amqp091.Error
+	if !errors.As(ended, &protocol) {
+		return nil
+	}
+	if size, limit, ok := tooLarge(protocol); ok {
+		if len(item.publishing.Body) != size {
+			return nil
+		}
+		b.mu.Lock()
+		b.tooLarge = limit + 1
+		b.mu.Unlock()
+		return errTooLarge(size, limit, "the server's max_message_size")
+	}
+	named := item.exchange != "" && strings.Contains(protocol.Reason, "exchange '"+item.exchange+"'")
+	switch {
+	case protocol.Code == amqp091.AccessRefused && named:
+		return explainDeclaration("exchange "+item.exchange, ended)
+	case protocol.Code == amqp091.NotFound && named && b.config.Topology.AsIs:
+		return explainDeclaration("exchange "+item.exchange, ended)
+	case protocol.Code == amqp091.PreconditionFailed && alone:
+		return fmt.Errorf("%w: %w: change the property that it names", ErrRefused, ended)
+	}
+	return nil
+}
+
+// whyUnknown is why the broker has not answered.
+func (b *Broker) whyUnknown(p *pipe, ended error, w *work) error {
+	if ended == nil {
+		return b.silent(p.conn)
+	}
+	if protocol, ok := errors.AsType[*amqp091.Error](ended); ok && protocol.Code == amqp091.PreconditionFailed {
+		if _, _, known := tooLarge(protocol); !known {
+			w.alone = true // to find out which message it is
+		}
+	}
+	return ended
+}
+
+// silent is why a server that is there does not answer.
+func (b *Broker) silent(conn *connection) error {
+	if conn.blockedBy() != "" {
+		return blocked(conn)
+	}
+	return fmt.Errorf("the broker has not answered within %s", b.config.Publish.Timeout)
+}
+
+func blocked(conn *connection) error {
+	return fmt.Errorf("the broker takes no messages from publishers now (%s): free memory or disk space there", conn.blockedBy())
+}
+
+func errTooLarge(size, limit int, whose string) error {
+	return fmt.Errorf("%w: it has %d bytes, %s is %d: make it smaller, or raise that", ErrTooLarge, size, whose, limit)
+}
+
+var sizes = regexp.MustCompile(`message size (\d+) is larger than .*max size (\d+)`)
+
+// tooLarge reads the two sizes from the refusal of a message that is too large.
+func tooLarge(err *amqp091.Error) (size, limit int, ok bool) {
+	m := sizes.FindStringSubmatch(err.Reason)
+	if err.Code != amqp091.PreconditionFailed || m == nil {
+		return 0, 0, false
+	}
+	size, _ = strconv.Atoi(m[1])
+	limit, _ = strconv.Atoi(m[2])
+	return size, limit, true
+}

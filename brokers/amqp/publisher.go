@@ -1,0 +1,150 @@
+package amqp
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/ThreeDotsLabs/watermill"
+	"github.com/ThreeDotsLabs/watermill/message"
+
+	"github.com/millpond-go/millpond/brokers"
+	"github.com/millpond-go/millpond/brokers/amqp/internal/wire"
+)
+
+// maxErrors is how many messages an error of Publish names.
+const maxErrors = 10
+
+type publisher struct {
+	broker *Broker
+	logger watermill.LoggerAdapter
+
+	mu     sync.Mutex
+	closed bool
+	calls  sync.WaitGroup
+}
+
+// Publish sends the messages together and waits until the broker has confirmed each. The
+// error names the messages that were not taken, or may not have been; the others were.
+// It wraps brokers.ErrClosed; brokers.ErrUnavailable if the broker did not answer within
+// Publish.Timeout; [ErrUnroutable], [ErrRefused], [ErrTooLarge], [ErrDeclaredOtherwise],
+// [ErrNotAllowed] or [ErrNotThere]. The contexts of messages have no influence.
+func (p *publisher) Publish(topic string, messages ...*message.Message) error {
+	p.mu.Lock()
+	if p.closed {
+		p.mu.Unlock()
+		return fmt.Errorf("amqp: publisher: %w", brokers.ErrClosed)
+	}
+	p.calls.Add(1)
+	p.mu.Unlock()
+	defer p.calls.Done()
+
+	if len(messages) == 0 {
+		return nil
+	}
+	if err := checkName("topic", topic); err != nil {
+		return err
+	}
+	b := p.broker
+	items := make([]*outgoing, 0, len(messages))
+	for i, msg := range messages {
+		if msg == nil {
+			return fmt.Errorf("amqp: publish to %q, message %d of %d: the message is nil", topic, i+1, len(messages))
+		}
+		item, err := b.outgoing(topic, msg)
+		if err != nil {
+			return failure(topic, i, messages, err)
+		}
+		items = append(items, item)
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), b.config.Publish.Timeout)
+	defer cancel()
+	errs := b.publish(ctx, "topic "+topic, func(c *connection) error { return b.declareRoute(c, topic) }, items)
+	return failures(topic, messages, errs)
+}
+
+// failures is one error for all messages that were not taken.
+func failures(topic string, messages []*message.Message, errs []error) error {
+	var named []error
+	failed := 0
+	for i, err := range errs {
+		if err == nil {
+			continue
+		}
+		if failed++; failed <= maxErrors {
+			named = append(named, failure(topic, i, messages, err))
+		}
+	}
+	if failed > maxErrors {
+		named = append(named, fmt.Errorf("amqp: publish to %q: %d messages more of %d", topic, failed-maxErrors, len(messages)))
+	}
+	return errors.Join(named...)
+}
+
+func failure(topic string, i int, messages []*message.Message, err error) error {
+	return fmt.Errorf("amqp: publish to %q, message %d of %d (UUID %q): %w", topic, i+1, len(messages), messages[i].UUID, err)
+}
+
+// outgoing returns the message as it is published. The payload is copied: when Publish
+// gives up, the message may still be on its way.
+func (b *Broker) outgoing(topic string, msg *message.Message) (*outgoing, error) {
+	publishing, err := wire.Publishing(msg)
+	if err != nil {
+		return nil, err
+	}
+	publishing.Body = bytes.Clone(msg.Payload)
+	publishing.MessageId = messageID(msg.UUID)
+	publishing.Timestamp = time.Now()
+	if b.config.Publish.Marshal != nil {
+		if err := b.config.Publish.Marshal(topic, msg, &publishing); err != nil {
+			return nil, err
+		}
+	}
+	if err := b.fits(len(publishing.Body), wire.Size(publishing.Headers)); err != nil {
+		return nil, err
+	}
+	return &outgoing{route: b.config.Topology.route(topic), publishing: publishing}, nil
+}
+
+// messageID is the UUID, so that others find it where the protocol has a place for it,
+// or one that is made up: each message must have one that its return is known by.
+func messageID(uuid string) string {
+	if uuid == "" || len(uuid) > wire.LongestName {
+		return watermill.NewUUID()
+	}
+	return uuid
+}
+
+// besideHeaders is what the frame of the headers may have to hold beside them: the other
+// properties.
+const besideHeaders = 13 * (1 + wire.LongestName)
+
+// fits returns an error for a message that the server would close the channel over, or
+// even the connection.
+func (b *Broker) fits(body, headers int) error {
+	b.mu.Lock()
+	learned := b.tooLarge
+	b.mu.Unlock()
+	switch limit := b.config.Publish.MaxBytes; {
+	case limit > 0 && body > limit:
+		return errTooLarge(body, limit, "the limit here, max_message_bytes,")
+	case learned > 0 && body >= learned:
+		return errTooLarge(body, learned-1, "the server's max_message_size")
+	case b.frame > 0 && headers > b.frame-besideHeaders:
+		return fmt.Errorf("%w: its headers have %d bytes, all together may have %d with the server's frame_max of %d: shorten the metadata",
+			ErrTooLarge, headers, b.frame-besideHeaders, b.frame)
+	}
+	return nil
+}
+
+// Close waits for the calls of Publish under way. It may be called many times.
+func (p *publisher) Close() error {
+	p.mu.Lock()
+	p.closed = true
+	p.mu.Unlock()
+	p.calls.Wait()
+	return nil
+}

@@ -1,0 +1,119 @@
+package amqp
+
+import (
+	"context"
+	"fmt"
+	"sync"
+
+	"github.com/ThreeDotsLabs/watermill/message"
+
+	"github.com/millpond-go/millpond/brokers"
+)
+
+// Subscriber gives the messages of one group. It is safe for concurrent use. The
+// package documentation describes its deliveries.
+type Subscriber struct {
+	broker    *Broker
+	config    brokers.SubscriberConfig
+	consuming *link
+
+	mu            sync.Mutex
+	closed        bool
+	subscriptions map[*subscription]struct{}
+}
+
+var (
+	_ message.Subscriber           = (*Subscriber)(nil)
+	_ message.SubscribeInitializer = (*Subscriber)(nil)
+)
+
+func newSubscriber(b *Broker, config brokers.SubscriberConfig) *Subscriber {
+	s := &Subscriber{broker: b, config: config, subscriptions: make(map[*subscription]struct{})}
+	s.consuming = newLink(b, "consuming "+config.Group)
+	return s
+}
+
+// Subscribe declares the queue of the group for a topic and returns its messages, of
+// which this call gets a share. The channel is unbuffered: a message counts as begun when
+// it is received. Errors wrap brokers.ErrClosed, brokers.ErrUnavailable,
+// [ErrDeclaredOtherwise], [ErrNotAllowed] or [ErrNotThere].
+func (s *Subscriber) Subscribe(ctx context.Context, topic string) (<-chan *message.Message, error) {
+	if err := s.open(); err != nil {
+		return nil, err
+	}
+	sub := newSubscription(ctx, s, topic)
+	first, err := sub.begin(ctx)
+	if err != nil {
+		sub.cancel()
+		return nil, err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		sub.cancel()
+		go first.leave()
+		return nil, fmt.Errorf("amqp: subscriber: %w", brokers.ErrClosed)
+	}
+	s.subscriptions[sub] = struct{}{}
+	go func() {
+		sub.run(first)
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		delete(s.subscriptions, sub)
+	}()
+	return sub.out, nil
+}
+
+// SubscribeInitialize declares what Subscribe does, so that messages published from now
+// on wait for it. Its errors are those of Subscribe.
+func (s *Subscriber) SubscribeInitialize(topic string) error {
+	if err := s.open(); err != nil {
+		return err
+	}
+	_, err := s.prepare(context.Background(), topic, s.broker.config.Topology.queue(topic, s.config.Group))
+	return err
+}
+
+// prepare returns a connection, with everything declared.
+func (s *Subscriber) prepare(ctx context.Context, topic, queue string) (*connection, error) {
+	conn, err := s.consuming.connect(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer s.broker.impatient(conn)()
+	if err := s.broker.declareQueue(conn, topic, queue); err != nil {
+		return nil, unavailable(err)
+	}
+	return conn, nil
+}
+
+func (s *Subscriber) open() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		return fmt.Errorf("amqp: subscriber: %w", brokers.ErrClosed)
+	}
+	return nil
+}
+
+// Close stops the intake, gives back what nobody has received, and returns when the rest
+// is settled, or after SubscriberConfig.DrainTimeout. It may be called many times, also
+// at once, and always returns nil: what the broker does not hear of comes again.
+func (s *Subscriber) Close() error {
+	s.mu.Lock()
+	s.closed = true
+	open := make([]*subscription, 0, len(s.subscriptions))
+	for sub := range s.subscriptions {
+		sub.cancel()
+		open = append(open, sub)
+	}
+	s.mu.Unlock()
+	for _, sub := range open {
+		<-sub.done
+	}
+	s.consuming.close()
+	s.broker.mu.Lock()
+	defer s.broker.mu.Unlock()
+	delete(s.broker.subscribers, s)
+	return nil
+}

@@ -1,0 +1,243 @@
+package amqp
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"strings"
+	"time"
+
+	"github.com/rabbitmq/amqp091-go"
+
+	"github.com/millpond-go/millpond/brokers/amqp/internal/wire"
+)
+
+var (
+	// ErrDeclaredOtherwise: an exchange or queue is there, declared in another way. It
+	// stays like that until somebody changes it; the text says what differs.
+	ErrDeclaredOtherwise = errors.New("amqp: it is declared otherwise")
+	// ErrNotAllowed: the user may not declare, consume from or publish to something.
+	ErrNotAllowed = errors.New("amqp: the user may not do that")
+	// ErrNotThere: an exchange or queue that is not to be declared here does not exist.
+	ErrNotThere = errors.New("amqp: it does not exist")
+)
+
+// route is where the messages of a topic are published to.
+type route struct{ exchange, key string }
+
+func (t *Topology) route(topic string) route {
+	switch t.Preset {
+	case PresetQueue:
+		return route{"", topic}
+	case PresetRouting:
+		return route{t.Exchange, topic}
+	case PresetPubSub:
+	}
+	return route{topic, ""}
+}
+
+// queue is the queue of a group.
+func (t *Topology) queue(topic, group string) string {
+	switch {
+	case t.Queue != nil:
+		return t.Queue(topic, group)
+	case t.Preset == PresetQueue:
+		return topic
+	default:
+		return topic + "_" + group
+	}
+}
+
+// The queues that belong to a work queue.
+func deadQueue(queue string) string { return queue + ".dead" }
+
+func retryQueue(queue string, step time.Duration) string { return queue + ".retry." + step.String() }
+
+// nameError says what is wrong with a name.
+type nameError string
+
+func (e nameError) Error() string { return string(e) }
+
+// checkName returns an error for a name that the client would cut, or that is none.
+func checkName(what, name string) error {
+	switch {
+	case name == "":
+		return nameError("amqp: the " + what + " is empty: name one")
+	case len(name) > wire.LongestName:
+		return nameError(fmt.Sprintf("amqp: the name of the %s has %d bytes, %d are possible: shorten %.40q…", what, len(name), wire.LongestName, name))
+	case strings.HasPrefix(name, "amq."):
+		return nameError(fmt.Sprintf("amqp: the name of the %s begins with amq., which the broker keeps for itself: rename %q", what, name))
+	}
+	return nil
+}
+
+// quorum are the arguments that every quorum queue of ours has: with these two alone
+// nothing is lost between it and the queue of its dead letters.
+func quorum(deadLettersTo string) amqp091.Table {
+	return amqp091.Table{
+		"x-queue-type":              "quorum",
+		"x-dead-letter-exchange":    "",
+		"x-dead-letter-routing-key": deadLettersTo,
+		"x-dead-letter-strategy":    "at-least-once",
+		"x-overflow":                "reject-publish",
+	}
+}
+
+// arguments are those of a work queue. They do not depend on the server's version, so
+// that an upgrade finds them as they were; what a version does not know, it ignores.
+func (b *Broker) arguments(queue string) amqp091.Table {
+	t := &b.config.Topology
+	arguments := amqp091.Table{}
+	if t.QueueType == QueueQuorum {
+		steps := b.config.Consume.RetryDelays
+		arguments = quorum(deadQueue(queue))
+		arguments["x-delivery-limit"] = int64(t.DeliveryLimit)
+		arguments["x-delayed-retry-type"] = "all"
+		arguments["x-delayed-retry-min"] = steps[0].Milliseconds()
+		arguments["x-delayed-retry-max"] = steps[len(steps)-1].Milliseconds()
+	}
+	maps.Copy(arguments, t.Arguments)
+	return arguments
+}
+
+// declareRoute declares what Publish needs.
+func (b *Broker) declareRoute(conn *connection, topic string) error {
+	t := &b.config.Topology
+	r := t.route(topic)
+	if err := checkName("topic", topic); err != nil {
+		return err
+	}
+	if t.AsIs {
+		return nil
+	}
+	if t.Preset == PresetQueue {
+		return b.declareQueue(conn, topic, t.queue(topic, ""))
+	}
+	return declaring(conn, "exchange "+r.exchange, func(ch *amqp091.Channel) error { return b.declareExchange(ch, r) })
+}
+
+func (b *Broker) declareExchange(ch *amqp091.Channel, r route) error {
+	kind := "fanout"
+	if b.config.Topology.Preset == PresetRouting {
+		kind = string(b.config.Topology.ExchangeType)
+	}
+	return ch.ExchangeDeclare(r.exchange, kind, true, false, false, false, nil)
+}
+
+// declareQueue declares what a subscriber of the topic needs.
+func (b *Broker) declareQueue(conn *connection, topic, queue string) error {
+	t := &b.config.Topology
+	r := t.route(topic)
+	if err := errors.Join(checkName("topic", topic), checkName("queue", queue)); err != nil {
+		return err
+	}
+	if t.AsIs {
+		return nil
+	}
+	// The longest name that will be made of it.
+	if err := checkName("retry queue", retryQueue(queue, longestStep)); err != nil {
+		return err
+	}
+	return declaring(conn, "queue "+queue, func(ch *amqp091.Channel) error {
+		if t.QueueType == QueueQuorum {
+			if _, err := ch.QueueDeclare(deadQueue(queue), true, false, false, false, amqp091.Table{"x-queue-type": "quorum", "x-delivery-limit": int64(deadLetterLimit)}); err != nil {
+				return err
+			}
+		}
+		if _, err := ch.QueueDeclare(queue, true, false, false, false, b.arguments(queue)); err != nil {
+			return err
+		}
+		if r.exchange == "" {
+			return nil
+		}
+		if err := b.declareExchange(ch, r); err != nil {
+			return err
+		}
+		return ch.QueueBind(queue, r.key, r.exchange, false, nil)
+	})
+}
+
+// deadLetterLimit is the delivery limit of the queues of dead letters, which nobody
+// consumes regularly: to look at them must not lose them.
+const deadLetterLimit = 1 << 30
+
+// declareRetry declares the retry queue of a step, from which messages go back to the
+// work queue by themselves.
+func (b *Broker) declareRetry(conn *connection, queue string, step time.Duration) error {
+	name := retryQueue(queue, step)
+	err := declaring(conn, "queue "+name, func(ch *amqp091.Channel) error {
+		_, err := ch.QueueDeclarePassive(name, true, false, false, false, nil)
+		return err
+	})
+	isNew := errors.Is(err, ErrNotThere)
+	if err != nil && !isNew {
+		return err
+	}
+	err = declaring(conn, "queue "+name, func(ch *amqp091.Channel) error {
+		arguments := quorum(queue)
+		arguments["x-message-ttl"] = step.Milliseconds()
+		_, err := ch.QueueDeclare(name, true, false, false, false, arguments)
+		return err
+	})
+	if err == nil && isNew {
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		b.young[name] = time.Now().Add(youth)
+	}
+	return err
+}
+
+// youth is how long a new quorum queue may be lost, with all that it holds, when its node
+// is killed: about a second passes until the node has written down that the queue is there.
+const youth = 2 * time.Second
+
+// awaitAge waits until a queue that was made here is not young any more.
+func (b *Broker) awaitAge(ctx context.Context, name string) {
+	b.mu.Lock()
+	safe, young := b.young[name]
+	if young && time.Now().After(safe) {
+		delete(b.young, name)
+		young = false
+	}
+	b.mu.Unlock()
+	if young {
+		pause(ctx, time.Until(safe))
+	}
+}
+
+// declaring uses a channel of its own, since the server closes it with a refusal.
+func declaring(conn *connection, what string, declare func(*amqp091.Channel) error) error {
+	ch, err := conn.Channel()
+	if err != nil {
+		return err
+	}
+	if err := declare(ch); err != nil {
+		return explainDeclaration(what, err)
+	}
+	return ch.Close()
+}
+
+// explainDeclaration adds to a refusal what to do. Errors that are none stay as they are.
+func explainDeclaration(what string, err error) error {
+	var protocol *amqp091.Error
+	if !errors.As(err, &protocol) {
+		return err
+	}
+	switch protocol.Code {
+	case amqp091.PreconditionFailed:
+		return fmt.Errorf("%w: %s: %w: use the same parameters here as where it was declared, delete it once it is empty, or use it as it is with declare=false", ErrDeclaredOtherwise, what, err)
+	case amqp091.AccessRefused:
+		return fmt.Errorf("%w: %s: %w: allow it with rabbitmqctl set_permissions, or declare it elsewhere and write declare=false", ErrNotAllowed, what, err)
+	case amqp091.NotFound:
+		return fmt.Errorf("%w: %s: %w: declare it, or write declare=true", ErrNotThere, what, err)
+	default:
+		return err
+	}
+}
+
+// permanent reports whether an error stays until somebody changes something.
+func permanent(err error) bool {
+	_, misnamed := errors.AsType[nameError](err)
+	return misnamed || errors.Is(err, ErrDeclaredOtherwise) || errors.Is(err, ErrNotAllowed) || errors.Is(err, ErrNotThere)
+}
