@@ -60,6 +60,10 @@ type Harness struct {
 	CarriesPayload  func(payload []byte) bool
 	CarriesMetadata func(key, value string) bool
 
+	// OneGroup: a topic is a queue that is shared by all who read it, whatever their
+	// groups are called.
+	OneGroup bool
+
 	// OldMessages: a group gets what was published before its first Subscribe.
 	OldMessages bool
 

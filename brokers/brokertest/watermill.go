@@ -75,12 +75,12 @@ func runWatermill(t *testing.T, h Harness, inFlight int) {
 	broker := h.Open(t)
 	t.Cleanup(func() { require.NoError(t, broker.Close()) })
 	features := tests.Features{
-		ConsumerGroups: true,
+		ConsumerGroups: !h.OneGroup,
 		// Order is a promise to a single Subscribe call with one message in flight.
 		GuaranteedOrder:                     broker.Capabilities().Ordered && inFlight == 1,
 		GuaranteedOrderWithSingleSubscriber: true,
 		Persistent:                          true,
-		NewSubscriberReceivesOldMessages:    h.OldMessages,
+		NewSubscriberReceivesOldMessages:    h.OldMessages && !h.OneGroup,
 		ForceShort:                          h.Short,
 	}
 	if h.Features != nil {

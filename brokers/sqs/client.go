@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/aws/ratelimit"
 	"github.com/aws/aws-sdk-go-v2/aws/retry"
 	awshttp "github.com/aws/aws-sdk-go-v2/aws/transport/http"
 	"github.com/aws/aws-sdk-go-v2/config"
@@ -75,7 +76,7 @@ func (c *Config) load(ctx context.Context) (aws.Config, error) {
 		// No quota: it counts what the service answers to all requests of a client, and
 		// would make the last delete fail for the first receive.
 		loaded.Retryer = func() aws.Retryer {
-			return retry.NewStandard(func(o *retry.StandardOptions) { o.RateLimiter = unlimited{} })
+			return retry.NewStandard(func(o *retry.StandardOptions) { o.RateLimiter = ratelimit.None })
 		}
 	}
 	if _, err := loaded.Credentials.Retrieve(ctx); err != nil {
@@ -105,14 +106,6 @@ func ownHTTP(loaded aws.HTTPClient) aws.HTTPClient {
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}
 }
-
-// unlimited is a retry.RateLimiter without a quota.
-type unlimited struct{}
-
-func (unlimited) GetToken(context.Context, uint) (func() error, error) {
-	return func() error { return nil }, nil
-}
-func (unlimited) AddTokens(uint) error { return nil }
 
 // once turns the SDK's own repetitions off, for requests that are repeated here.
 func once(o *sqs.Options) { o.RetryMaxAttempts = 1 }

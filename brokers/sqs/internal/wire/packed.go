@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 
 	"github.com/ThreeDotsLabs/watermill/message"
 )
@@ -110,9 +111,7 @@ func (p *packed) unpack(msg *message.Message) error {
 	if len(p.UUID) > 0 {
 		msg.UUID = string(p.UUID)
 	}
-	for name, value := range p.Fields {
-		msg.Metadata[name] = value
-	}
+	maps.Copy(msg.Metadata, p.Fields)
 	for encoded, value := range p.Encoded {
 		msg.Metadata[names[encoded]] = string(value)
 	}

@@ -16,32 +16,20 @@ func FromSQS(m *sqs.Message) (*message.Message, error) {
 	return Decode(aws.ToString(m.Body), attributes)
 }
 
-// ToSQS returns attributes as the SDK sends them to a queue.
+// ToSQS returns what Encode has made as the SDK sends them to a queue.
 func ToSQS(attributes map[string]Attribute) map[string]sqs.MessageAttributeValue {
 	values := make(map[string]sqs.MessageAttributeValue, len(attributes))
 	for name, a := range attributes {
-		value := sqs.MessageAttributeValue{DataType: aws.String(a.Type)}
-		if a.Type == Binary {
-			value.BinaryValue = a.Binary
-		} else {
-			value.StringValue = aws.String(a.Text)
-		}
-		values[name] = value
+		values[name] = sqs.MessageAttributeValue{DataType: aws.String(a.Type), StringValue: aws.String(a.Text)}
 	}
 	return values
 }
 
-// ToSNS returns attributes as the SDK publishes them to a topic.
+// ToSNS returns what Encode has made as the SDK publishes them to a topic.
 func ToSNS(attributes map[string]Attribute) map[string]sns.MessageAttributeValue {
 	values := make(map[string]sns.MessageAttributeValue, len(attributes))
 	for name, a := range attributes {
-		value := sns.MessageAttributeValue{DataType: aws.String(a.Type)}
-		if a.Type == Binary {
-			value.BinaryValue = a.Binary
-		} else {
-			value.StringValue = aws.String(a.Text)
-		}
-		values[name] = value
+		values[name] = sns.MessageAttributeValue{DataType: aws.String(a.Type), StringValue: aws.String(a.Text)}
 	}
 	return values
 }

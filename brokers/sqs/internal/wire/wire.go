@@ -34,19 +34,17 @@ const (
 	MaxAttributes = 10
 )
 
-// Data types of attributes, which may be followed by a dot and a label.
+// Data types of attributes begin so; a dot and a label may follow.
 const (
-	String = "String"
-	Number = "Number"
-	Binary = "Binary"
+	typeString = "String"
+	typeBinary = "Binary"
 )
 
 // ErrReserved: the message has a metadata field of the name of UUIDAttribute or
 // PackedAttribute, which could not be told from what these carry.
 var ErrReserved = errors.New("wire: metadata fields " + UUIDAttribute + " and " + PackedAttribute + " are reserved")
 
-// Attribute is one attribute of a message. Binary is what it carries if its type begins
-// with Binary, else Text.
+// Attribute is one attribute of a message, with text or bytes. Encode makes only text.
 type Attribute struct {
 	Type   string
 	Text   string
@@ -71,19 +69,17 @@ func Encode(msg *message.Message, except ...string) (body string, attributes map
 	switch {
 	case msg.UUID == "": // a value may not be empty, and absence says the same
 	case isText(msg.UUID):
-		attributes[UUIDAttribute] = Attribute{Type: String, Text: msg.UUID}
+		attributes[UUIDAttribute] = Attribute{Type: typeString, Text: msg.UUID}
 	default:
 		p.UUID = []byte(msg.UUID)
 	}
 	for name, value := range msg.Metadata {
 		switch {
 		case slices.Contains(except, name):
-		case !validName(name) || value == "":
+		case !validName(name) || value == "" || !isText(value):
 			p.add(name, value)
-		case isText(value):
-			attributes[name] = Attribute{Type: String, Text: value}
 		default:
-			attributes[name] = Attribute{Type: Binary, Binary: []byte(value)}
+			attributes[name] = Attribute{Type: typeString, Text: value}
 		}
 	}
 	body = p.body(msg.Payload, len(attributes) == 0)
@@ -103,12 +99,7 @@ func (p *packed) attach(attributes map[string]Attribute) error {
 		names := slices.Sorted(maps.Keys(attributes))
 		names = slices.DeleteFunc(names, func(name string) bool { return name == UUIDAttribute })
 		for _, name := range names[len(names)-excess:] {
-			a := attributes[name]
-			if a.Type == Binary {
-				p.add(name, string(a.Binary))
-			} else {
-				p.add(name, a.Text)
-			}
+			p.add(name, attributes[name].Text)
 			delete(attributes, name)
 		}
 	}
@@ -116,7 +107,7 @@ func (p *packed) attach(attributes map[string]Attribute) error {
 	if err != nil {
 		return err
 	}
-	attributes[PackedAttribute] = Attribute{Type: String, Text: text}
+	attributes[PackedAttribute] = Attribute{Type: typeString, Text: text}
 	return nil
 }
 

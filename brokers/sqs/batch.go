@@ -1,0 +1,88 @@
+package sqs
+
+import (
+	"context"
+	"sync"
+	"time"
+)
+
+// batcher collects entries for requests that take ten of them. A batch is sent when it is
+// full, when its first entry has lingered, or when flush is called.
+type batcher[T any] struct {
+	linger time.Duration
+	send   func(batch []T) // in a goroutine of its own
+
+	mu      sync.Mutex
+	pending []T
+	timer   *time.Timer
+	waiting int // entries that are not sent to the end
+	eased   sync.Cond
+	sending sync.WaitGroup
+}
+
+func newBatcher[T any](linger time.Duration, send func(batch []T)) *batcher[T] {
+	b := &batcher[T]{linger: linger, send: send}
+	b.eased.L = &b.mu
+	return b
+}
+
+// add puts entries into the batch, those of one call next to each other.
+func (b *batcher[T]) add(entries ...T) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.pending = append(b.pending, entries...)
+	b.waiting += len(entries)
+	for len(b.pending) >= batchSize {
+		b.dispatch(batchSize)
+	}
+	if len(b.pending) > 0 && b.timer == nil {
+		b.timer = time.AfterFunc(b.linger, b.flush)
+	}
+}
+
+// flush sends what is there.
+func (b *batcher[T]) flush() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if len(b.pending) > 0 {
+		b.dispatch(len(b.pending))
+	}
+}
+
+// dispatch sends the first n entries. b.mu must be held.
+func (b *batcher[T]) dispatch(n int) {
+	batch := append([]T(nil), b.pending[:n]...)
+	b.pending = append(b.pending[:0], b.pending[n:]...)
+	if len(b.pending) == 0 && b.timer != nil {
+		b.timer.Stop()
+		b.timer = nil
+	}
+	b.sending.Go(func() {
+		b.send(batch)
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		b.waiting -= len(batch)
+		b.eased.Broadcast()
+	})
+}
+
+// ease waits until no more than most entries are unsent, so that a service that does not
+// answer cannot let them grow without bound. It ends with ctx as well.
+func (b *batcher[T]) ease(ctx context.Context, most int) {
+	defer context.AfterFunc(ctx, func() {
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		b.eased.Broadcast()
+	})()
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for b.waiting > most && ctx.Err() == nil {
+		b.eased.Wait()
+	}
+}
+
+// close sends what is left and waits for all sending to end. Nothing may be added then.
+func (b *batcher[T]) close() {
+	b.flush()
+	b.sending.Wait()
+}

@@ -1,0 +1,198 @@
+package sqs
+
+import (
+	"context"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/service/sqs"
+	"github.com/aws/aws-sdk-go-v2/service/sqs/types"
+)
+
+// intake receives messages into free slots.
+type intake struct {
+	s       *subscription
+	pollers int
+	turn    chan struct{} // held by the poller that gathers slots
+	slots   chan struct{} // free ones
+	calls   chan struct{} // for one more poller
+	trouble outage
+}
+
+func (in *intake) init(s *subscription) {
+	in.s = s
+	inFlight := s.subscriber.config.InFlight
+	in.pollers = s.subscriber.broker.config.Consume.Pollers
+	orDefault(&in.pollers, (inFlight+batchSize-1)/batchSize)
+	in.turn = make(chan struct{}, 1)
+	in.slots = make(chan struct{}, inFlight)
+	in.release(inFlight)
+	in.calls = make(chan struct{})
+	in.trouble = outage{logger: s.logger, what: "Receiving"}
+}
+
+// release frees slots. It reports whether now all are free.
+func (in *intake) release(n int) bool {
+	for range n {
+		in.slots <- struct{}{}
+	}
+	return len(in.slots) == cap(in.slots)
+}
+
+// start runs the pollers until the context of the subscription ends, and what they are
+// receiving then has come.
+func (in *intake) start() *sync.WaitGroup {
+	var polling sync.WaitGroup
+	polling.Go(func() {
+		for in.s.ctx.Err() == nil {
+			in.poll()
+		}
+	})
+	for range in.pollers - 1 {
+		polling.Go(in.help)
+	}
+	return &polling
+}
+
+// help polls when there is plenty to receive. An empty queue costs the requests of one
+// poller.
+func (in *intake) help() {
+	for {
+		select {
+		case <-in.calls:
+			for in.poll() {
+			}
+		case <-in.s.ctx.Done():
+			return
+		}
+	}
+}
+
+// poll receives once. It reports whether there was plenty.
+func (in *intake) poll() (plenty bool) {
+	s := in.s
+	unsent := 10 * cap(in.slots)
+	s.deletes.ease(s.ctx, unsent)
+	s.returns.ease(s.ctx, unsent)
+	n := in.gather()
+	if n == 0 {
+		return false
+	}
+	q := s.queue.Load()
+	items, err := in.receive(q, n)
+	if err != nil {
+		in.release(n)
+		in.recover(q, err)
+		return false
+	}
+	in.trouble.over()
+	if rest := n - len(items); rest > 0 {
+		in.release(rest)
+	}
+	s.admit(items)
+	if plenty = len(items) == n; plenty {
+		select {
+		case in.calls <- struct{}{}:
+		default: // all pollers are at work
+		}
+	}
+	return plenty
+}
+
+// gather takes free slots for one receive: ten if there are as many, or what there is when
+// it has waited for that. It returns 0 when the subscription ends.
+func (in *intake) gather() (n int) {
+	select {
+	case in.turn <- struct{}{}:
+		defer func() { <-in.turn }()
+	case <-in.s.ctx.Done():
+		return 0
+	}
+	select {
+	case <-in.slots:
+		n = 1
+	case <-in.s.ctx.Done():
+		return 0
+	}
+	timer := time.NewTimer(in.s.subscriber.broker.config.Consume.Linger)
+	defer timer.Stop()
+	for want := min(batchSize, cap(in.slots)); n < want; n++ {
+		select {
+		case <-in.slots:
+		case <-timer.C:
+			return n
+		}
+	}
+	return n
+}
+
+// receiveGrace is how much longer than its wait a receive may take.
+const receiveGrace = 15 * time.Second
+
+// receive asks for up to n messages. It is never cancelled: what SQS has given to a receive
+// whose answer nobody takes is hidden from everybody for the visibility timeout.
+func (in *intake) receive(q *queue, n int) ([]*item, error) {
+	s := in.s
+	wait := s.subscriber.broker.config.Consume.Wait
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(s.ctx), wait+receiveGrace)
+	defer cancel()
+	answer, err := s.subscriber.client.ReceiveMessage(ctx, &sqs.ReceiveMessageInput{
+		QueueUrl:              &q.url,
+		MaxNumberOfMessages:   int32(n), //nolint:gosec // no more than ten
+		WaitTimeSeconds:       seconds(wait),
+		VisibilityTimeout:     seconds(s.visibility),
+		MessageAttributeNames: []string{"All"},
+		MessageSystemAttributeNames: []types.MessageSystemAttributeName{
+			types.MessageSystemAttributeNameApproximateReceiveCount, types.MessageSystemAttributeNameSentTimestamp,
+			types.MessageSystemAttributeNameMessageGroupId, types.MessageSystemAttributeNameMessageDeduplicationId,
+		},
+	}, once)
+	if err != nil {
+		return nil, err
+	}
+	received := time.Now()
+	items := make([]*item, len(answer.Messages))
+	for i, m := range answer.Messages {
+		items[i] = newItem(q, m, received, s.visibility)
+	}
+	return items, nil
+}
+
+// seconds is a duration as SQS counts it.
+func seconds(d time.Duration) int32 {
+	return int32(min(d, longestVisibility) / time.Second) //nolint:gosec // no more than 12 hours
+}
+
+// recover waits before the next receive after one that failed, and finds the queue again
+// if it is gone.
+func (in *intake) recover(q *queue, err error) {
+	s, b := in.s, in.s.subscriber.broker
+	refresh(b.aws.Credentials, err)
+	pause := in.trouble.failed(explain("sqs:ReceiveMessage", err))
+	select {
+	case <-time.After(pause):
+	case <-s.ctx.Done():
+		return
+	}
+	if !isMissing(err) || s.queue.Load() != q {
+		return
+	}
+	b.forget(q)
+	ctx, cancel := context.WithTimeout(s.ctx, b.config.ConnectTimeout)
+	defer cancel()
+	if found, err := b.source(ctx, s.subscriber.client, s.topic, s.subscriber.config.Group); err == nil {
+		s.queue.CompareAndSwap(q, found)
+	}
+}
+
+// place is how coordinates name a queue.
+func (q *queue) place() string {
+	if isURL(q.name) {
+		return q.name[strings.LastIndexByte(q.name, '/')+1:]
+	}
+	if arn, ok := parseARN(q.name); ok {
+		return arn.name
+	}
+	return q.name
+}

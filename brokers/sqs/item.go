@@ -1,0 +1,100 @@
+package sqs
+
+import (
+	"context"
+	"strconv"
+	"time"
+
+	"github.com/ThreeDotsLabs/watermill/message"
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/sqs/types"
+
+	"github.com/millpond-go/millpond/brokers"
+	"github.com/millpond-go/millpond/brokers/sqs/internal/wire"
+)
+
+// item is a message from its receive to its settlement.
+type item struct {
+	queue    *queue
+	message  types.Message
+	received time.Time // 12 hours count from here
+	count    int       // deliveries, this one included
+	group    string    // of a FIFO queue
+
+	// Guarded by keeper.mu.
+	hidden time.Time // until when nobody else gets it, as far as we know
+	due    time.Time // when that is to be extended
+	begun  bool      // a handler has it
+
+	lost   chan struct{}           // closed by lose
+	cancel context.CancelCauseFunc // of the delivery's context, nil before; guarded by keeper.mu
+}
+
+func newItem(q *queue, m types.Message, received time.Time, visibility time.Duration) *item {
+	it := &item{queue: q, message: m, received: received, lost: make(chan struct{})}
+	it.hideFrom(received, visibility)
+	it.count, _ = strconv.Atoi(it.system(types.MessageSystemAttributeNameApproximateReceiveCount))
+	if q.fifo {
+		it.group = it.system(types.MessageSystemAttributeNameMessageGroupId)
+	}
+	return it
+}
+
+// hideFrom notes that the message is hidden for so long. It is extended when three eighths
+// of that are over. keeper.mu must be held once the item is kept.
+func (it *item) hideFrom(t time.Time, visibility time.Duration) {
+	it.hidden, it.due = t.Add(visibility), t.Add(visibility*3/8)
+}
+
+func (it *item) system(name types.MessageSystemAttributeName) string {
+	return it.message.Attributes[string(name)]
+}
+
+func (it *item) handle() string { return aws.ToString(it.message.ReceiptHandle) }
+
+// isLost reports whether lose was called.
+func (it *item) isLost() bool {
+	select {
+	case <-it.lost:
+		return true
+	default:
+		return false
+	}
+}
+
+// left is how long the message can still be hidden from now on, of the 12 hours.
+func (it *item) left() time.Duration {
+	const margin = 10 * time.Second // the service began to count before us
+	return max(0, longestVisibility-margin-time.Since(it.received))
+}
+
+// read makes a fresh copy of the message, and says what is known about its delivery.
+func (it *item) read(topic string, unmarshal func(*types.Message) (*message.Message, error)) (*message.Message, brokers.Delivery) {
+	facts := brokers.Delivery{
+		Topic:       topic,
+		Coordinates: it.queue.place() + "/" + aws.ToString(it.message.MessageId),
+		Count:       it.count,
+		Suspect:     it.count != 1,
+	}
+	if it.queue.fifo {
+		facts.NativeID = it.system(types.MessageSystemAttributeNameMessageDeduplicationId)
+	}
+	if group := it.system(types.MessageSystemAttributeNameMessageGroupId); group != "" {
+		facts.Key = []byte(group)
+	}
+	if ms, err := strconv.ParseInt(it.system(types.MessageSystemAttributeNameSentTimestamp), 10, 64); err == nil {
+		facts.Time = time.UnixMilli(ms)
+	}
+	msg, err := wire.FromSQS(&it.message)
+	if unmarshal != nil {
+		other, otherErr := unmarshal(&it.message)
+		if otherErr == nil && other != nil {
+			return other, facts
+		}
+		if err = otherErr; err == nil {
+			err = errNoMessage
+		}
+	}
+	facts.Undecodable = err
+	return msg, facts
+}

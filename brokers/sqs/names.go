@@ -1,0 +1,118 @@
+package sqs
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"strings"
+)
+
+const fifoSuffix = ".fifo"
+
+// longestQueueName is the length of the longest name of a queue.
+const longestQueueName = 80
+
+const queueNameCharacters = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_-"
+
+func isFIFO(name string) bool { return strings.HasSuffix(name, fifoSuffix) }
+
+func isURL(name string) bool {
+	return strings.HasPrefix(name, "https://") || strings.HasPrefix(name, "http://")
+}
+
+// isName reports whether a queue is named as the one of our account and region.
+func isName(name string) bool { return !isURL(name) && !strings.HasPrefix(name, "arn:") }
+
+// arn is what an Amazon Resource Name of a queue or topic says.
+type arn struct{ service, account, name string }
+
+func parseARN(text string) (arn, bool) {
+	parts := strings.Split(text, ":") // arn:aws:sqs:region:account:name
+	if len(parts) != 6 || parts[0] != "arn" || parts[5] == "" {
+		return arn{}, false
+	}
+	return arn{service: parts[2], account: parts[4], name: parts[5]}, true
+}
+
+func isTopicARN(text string) bool {
+	a, ok := parseARN(text)
+	return ok && a.service == "sns"
+}
+
+// onlyFIFO reports whether all queues are FIFO queues by their names.
+func (c *Config) onlyFIFO() bool {
+	if c.Queue != "" {
+		return isFIFO(c.Queue)
+	}
+	for _, name := range c.Queues {
+		if !isFIFO(name) {
+			return false
+		}
+	}
+	return len(c.Queues) > 0
+}
+
+// topicARN returns the ARN of the SNS topic that a topic stands for, "" if it is a queue.
+func (c *Config) topicARN(topic string) string {
+	switch {
+	case isTopicARN(topic):
+		return topic
+	case c.SNS != "" && isName(topic):
+		return c.SNS + ":" + topic
+	default:
+		return ""
+	}
+}
+
+// queueFor returns the queue that a group reads for a topic, by name, URL or ARN.
+func (c *Config) queueFor(topic, group string) string {
+	template := c.Queue
+	if arn := c.topicARN(topic); arn != "" {
+		parsed, _ := parseARN(arn)
+		topic = parsed.name
+		if template == "" {
+			template = "{topic}-{group}"
+		}
+	} else if !isName(topic) {
+		return topic
+	}
+	orDefault(&template, "{topic}")
+	base, fifo := strings.CutSuffix(topic, fifoSuffix)
+	template, suffix := strings.CutSuffix(template, fifoSuffix)
+	name := strings.NewReplacer("{topic}", base, "{group}", group).Replace(template)
+	return queueName(name, fifo || suffix)
+}
+
+// publishTo returns the queue that is published to for a topic that is none of SNS.
+func (c *Config) publishTo(topic string) string {
+	if !isName(topic) {
+		return topic
+	}
+	if strings.Contains(c.Queue, "{group}") { // not one queue, but whatever feeds them
+		base, fifo := strings.CutSuffix(topic, fifoSuffix)
+		return queueName(base, fifo)
+	}
+	return c.queueFor(topic, "")
+}
+
+// queueName makes a name that SQS takes. One that has to be changed for it ends in a part
+// of its hash, so that no two become the same.
+func queueName(name string, fifo bool) string {
+	longest := longestQueueName
+	suffix := ""
+	if fifo {
+		suffix = fifoSuffix
+		longest -= len(suffix)
+	}
+	clean := strings.Map(func(r rune) rune {
+		if strings.ContainsRune(queueNameCharacters, r) {
+			return r
+		}
+		return '-'
+	}, name)
+	if clean != name || len(clean) > longest {
+		sum := sha256.Sum256([]byte(name))
+		hash := "-" + hex.EncodeToString(sum[:4])
+		clean = clean[:min(len(clean), longest-len(hash))] + hash
+	}
+	return clean + suffix
+}

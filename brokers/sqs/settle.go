@@ -1,0 +1,172 @@
+package sqs
+
+import (
+	"context"
+	"strconv"
+	"time"
+
+	"github.com/ThreeDotsLabs/watermill"
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/sqs"
+	"github.com/aws/aws-sdk-go-v2/service/sqs/types"
+	"github.com/cenkalti/backoff/v5"
+)
+
+// change is a new visibility timeout of an item, from now on.
+type change struct {
+	item       *item
+	visibility time.Duration // whole seconds
+}
+
+// giveBack is an item that nobody works on any more. Others may have it at once, or from a
+// time on.
+type giveBack struct {
+	item    *item
+	delayed bool
+	from    time.Time
+}
+
+// changeVisibility sends up to ten changes, and says what became of each.
+func (s *subscription) changeVisibility(ctx context.Context, changes []change) []error {
+	input := &sqs.ChangeMessageVisibilityBatchInput{QueueUrl: &changes[0].item.queue.url}
+	for i, c := range changes {
+		input.Entries = append(input.Entries, types.ChangeMessageVisibilityBatchRequestEntry{
+			Id: aws.String(strconv.Itoa(i)), ReceiptHandle: aws.String(c.item.handle()),
+			VisibilityTimeout: seconds(c.visibility),
+		})
+	}
+	answer, err := s.subscriber.client.ChangeMessageVisibilityBatch(ctx, input)
+	if err != nil {
+		return s.all(len(changes), err)
+	}
+	return eachEntry(len(changes), answer.Failed)
+}
+
+// deleteMessages sends up to ten deletes, and says what became of each.
+func (s *subscription) deleteMessages(ctx context.Context, items []*item) []error {
+	input := &sqs.DeleteMessageBatchInput{QueueUrl: &items[0].queue.url}
+	for i, it := range items {
+		input.Entries = append(input.Entries, types.DeleteMessageBatchRequestEntry{
+			Id: aws.String(strconv.Itoa(i)), ReceiptHandle: aws.String(it.handle()),
+		})
+	}
+	answer, err := s.subscriber.client.DeleteMessageBatch(ctx, input)
+	if err != nil {
+		return s.all(len(items), err)
+	}
+	return eachEntry(len(items), answer.Failed)
+}
+
+// all is the answer of a request that failed as a whole.
+func (s *subscription) all(n int, err error) []error {
+	refresh(s.subscriber.broker.aws.Credentials, err)
+	errs := make([]error, n)
+	for i := range errs {
+		errs[i] = err
+	}
+	return errs
+}
+
+// eachEntry puts the failures of a batch to the entries that they are of.
+func eachEntry(n int, failed []types.BatchResultErrorEntry) []error {
+	errs := make([]error, n)
+	for _, f := range failed {
+		if i, err := strconv.Atoi(aws.ToString(f.Id)); err == nil && i >= 0 && i < n {
+			errs[i] = entryError(f)
+		}
+	}
+	return errs
+}
+
+// deleteAll deletes what was acked. It tries until SQS lets others have the messages.
+func (s *subscription) deleteAll(items []*item) {
+	s.eachQueue(items, func(items []*item) {
+		s.persist("Deleting acked messages", "sqs:DeleteMessage", items, func(ctx context.Context, items []*item) []error {
+			return s.deleteMessages(ctx, items)
+		})
+	})
+}
+
+// giveBackAll lets others have messages. What cannot be given back comes again after its
+// visibility timeout.
+func (s *subscription) giveBackAll(returns []giveBack) {
+	byItem := make(map[*item]giveBack, len(returns))
+	items := make([]*item, len(returns))
+	for i, r := range returns {
+		byItem[r.item], items[i] = r, r.item
+	}
+	s.eachQueue(items, func(items []*item) {
+		s.persist("Giving back messages", "sqs:ChangeMessageVisibility", items, func(ctx context.Context, items []*item) []error {
+			changes := make([]change, len(items))
+			for i, it := range items {
+				changes[i] = change{it, byItem[it].visibility()}
+			}
+			return s.changeVisibility(ctx, changes)
+		})
+	})
+}
+
+// visibility is the timeout to set now. It is rounded up: not before the time that was
+// asked for.
+func (g giveBack) visibility() time.Duration {
+	if !g.delayed {
+		return 0
+	}
+	d := (time.Until(g.from) + time.Second - 1).Truncate(time.Second)
+	return max(0, min(d, g.item.left().Truncate(time.Second)))
+}
+
+// eachQueue calls f for the items of each queue: it may have been made again.
+func (s *subscription) eachQueue(items []*item, f func([]*item)) {
+	for len(items) > 0 {
+		n := 1
+		for n < len(items) && items[n].queue == items[0].queue {
+			n++
+		}
+		f(items[:n])
+		items = items[n:]
+	}
+}
+
+// persist sends a batch, and what failed of it again, until everything is done, refused,
+// or no longer hidden.
+func (s *subscription) persist(what, action string, items []*item, send func(context.Context, []*item) []error) {
+	pause := backoff.NewExponentialBackOff()
+	pause.InitialInterval, pause.MaxInterval = 100*time.Millisecond, 5*time.Second
+	for attempt := 1; ; attempt++ {
+		ctx, cancel := context.WithTimeout(s.leave, requestTimeout)
+		errs := send(ctx, items)
+		cancel()
+		var (
+			again []*item
+			last  error
+		)
+		for i, err := range errs {
+			switch {
+			case err == nil:
+			case isGone(err):
+				// Somebody else has it, or has deleted it. Who has it again finds out.
+				s.logger.Debug(what+": the message was already taken back", items[i].fields())
+			case isMissing(err): // and the messages with it
+				last = err
+			default:
+				last = err
+				if time.Now().Before(s.keeper.hiddenUntil(items[i])) {
+					again = append(again, items[i])
+				}
+			}
+		}
+		if last != nil && (attempt == 1 || len(again) == 0) {
+			s.logger.Error(what+" fails", explain(action, last), watermill.LogFields{"messages": len(items), "tried_again": len(again)})
+		}
+		if len(again) == 0 {
+			return
+		}
+		items = again
+		select {
+		case <-time.After(pause.NextBackOff()):
+		case <-s.leave.Done():
+			return
+		}
+	}
+}

@@ -1,0 +1,156 @@
+package sqs
+
+import (
+	"context"
+	"fmt"
+	"sync"
+
+	"github.com/ThreeDotsLabs/watermill/message"
+	"github.com/aws/aws-sdk-go-v2/service/sqs"
+
+	"github.com/millpond-go/millpond/brokers"
+)
+
+// Subscriber gives the messages of one group. It is safe for concurrent use. The package
+// documentation describes its deliveries.
+type Subscriber struct {
+	broker *Broker
+	config brokers.SubscriberConfig
+	client *sqs.Client
+
+	mu            sync.Mutex
+	closed        bool
+	subscriptions map[*subscription]struct{}
+}
+
+var (
+	_ message.Subscriber           = (*Subscriber)(nil)
+	_ message.SubscribeInitializer = (*Subscriber)(nil)
+)
+
+func newSubscriber(b *Broker, config brokers.SubscriberConfig) *Subscriber {
+	s := &Subscriber{broker: b, config: config, client: b.sqs, subscriptions: make(map[*subscription]struct{})}
+	if b.options != nil {
+		s.client = b.newSQS(b.options(s)...)
+	}
+	return s
+}
+
+// Subscribe finds the queue of a topic and group and returns its messages. The channel is
+// unbuffered: a message counts as delivered when it is received. Errors wrap
+// brokers.ErrClosed, [ErrNoQueue], [ErrDenied], [ErrGroups], or brokers.ErrUnavailable if
+// there is no answer in time.
+func (s *Subscriber) Subscribe(ctx context.Context, topic string) (<-chan *message.Message, error) {
+	q, err := s.ready(ctx, topic)
+	if err != nil {
+		return nil, err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		return nil, fmt.Errorf("sqs: subscriber: %w", brokers.ErrClosed)
+	}
+	if err := s.broker.read(q, s.config.Group); err != nil {
+		return nil, err
+	}
+	sub := newSubscription(ctx, s, topic, q)
+	s.subscriptions[sub] = struct{}{}
+	go func() {
+		sub.run()
+		s.broker.unread(q)
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		delete(s.subscriptions, sub)
+	}()
+	return sub.out, nil
+}
+
+// SubscribeInitialize makes queue, topic and subscription if that is configured, and
+// otherwise asks whether the queue exists. Its errors are those of Subscribe.
+func (s *Subscriber) SubscribeInitialize(topic string) error {
+	_, err := s.ready(context.Background(), topic)
+	return err
+}
+
+func (s *Subscriber) ready(ctx context.Context, topic string) (*queue, error) {
+	s.mu.Lock()
+	closed := s.closed
+	s.mu.Unlock()
+	if closed {
+		return nil, fmt.Errorf("sqs: subscriber: %w", brokers.ErrClosed)
+	}
+	ctx, cancel := context.WithTimeout(ctx, s.broker.config.ConnectTimeout)
+	defer cancel()
+	return s.broker.source(ctx, s.client, topic, s.config.Group)
+}
+
+// source finds the queue that a group reads for a topic.
+func (b *Broker) source(ctx context.Context, client *sqs.Client, topic, group string) (*queue, error) {
+	if topic == "" {
+		return nil, errNoTopicName
+	}
+	q, err := b.queueOf(ctx, client, b.config.queueFor(topic, group))
+	if err == nil {
+		err = b.know(q)
+	}
+	if err != nil {
+		return nil, err
+	}
+	if arn := b.config.topicARN(topic); arn != "" && b.config.CreateQueues {
+		if err := b.fanOut(ctx, client, arn, q); err != nil {
+			return nil, err
+		}
+	}
+	return q, nil
+}
+
+// reader is the group that reads a queue, by so many subscriptions.
+type reader struct {
+	group string
+	calls int
+}
+
+// read notes who reads a queue. A second group would take messages from the first.
+func (b *Broker) read(q *queue, group string) error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	r := b.readers[q.url]
+	if r.calls > 0 && r.group != group {
+		return fmt.Errorf("%w: %q is read by group %q, and %q would get only what that leaves: give each group a queue, with queue={topic}-{group} behind an SNS topic",
+			ErrGroups, q.name, r.group, group)
+	}
+	b.readers[q.url] = reader{group, r.calls + 1}
+	return nil
+}
+
+func (b *Broker) unread(q *queue) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if r := b.readers[q.url]; r.calls > 1 {
+		b.readers[q.url] = reader{r.group, r.calls - 1}
+	} else {
+		delete(b.readers, q.url)
+	}
+}
+
+// Close stops the intake, returns when every message is settled, or after
+// SubscriberConfig.DrainTimeout, and the receives under way have ended, which takes
+// Consume.Wait at most. It may be called many times, also at once, and always returns nil:
+// what cannot be settled comes again.
+func (s *Subscriber) Close() error {
+	s.mu.Lock()
+	s.closed = true
+	open := make([]*subscription, 0, len(s.subscriptions))
+	for sub := range s.subscriptions {
+		sub.cancel()
+		open = append(open, sub)
+	}
+	s.mu.Unlock()
+	for _, sub := range open {
+		<-sub.done
+	}
+	s.broker.mu.Lock()
+	defer s.broker.mu.Unlock()
+	delete(s.broker.subscribers, s)
+	return nil
+}
