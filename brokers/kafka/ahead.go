@@ -5,6 +5,7 @@ import (
 	"encoding/base64"
 	"errors"
 	"fmt"
+	"strconv"
 	"strings"
 
 	"github.com/twmb/franz-go/pkg/kadm"
@@ -16,9 +17,12 @@ import (
 // not. The offset alone would let them come again when the partition changes hands, so
 // they are written into the metadata of the commit: one bit for each offset from the
 // committed one on. Other clients take no notice of it, and overwrite it.
+//
+// An offset is another message's when the broker has lost the end of the log since. That
+// one was written under a later leader epoch than any that was lost, which tells it apart.
 
 const (
-	aheadVersion = "millpond1"
+	aheadVersion = "millpond2"
 	// maxAhead bounds the bits: 1 KiB of the 4 KiB that a broker takes by default.
 	maxAhead = 8 << 10
 )
@@ -27,24 +31,26 @@ var errAhead = errors.New("kafka: the metadata of the committed offset is not ou
 
 // ahead is which offsets from base on are settled.
 type ahead struct {
-	base int64
-	bits []byte
+	base  int64
+	epoch int32 // the latest leader epoch of their messages
+	bits  []byte
 }
 
-func (a *ahead) add(offset int64) {
-	i := offset - a.base
+func (a *ahead) add(r *kgo.Record) {
+	i := r.Offset - a.base
 	if i < 0 || i >= maxAhead {
 		return
 	}
+	a.epoch = max(a.epoch, r.LeaderEpoch)
 	for int64(len(a.bits)) <= i/8 {
 		a.bits = append(a.bits, 0)
 	}
 	a.bits[i/8] |= 1 << (i % 8)
 }
 
-func (a ahead) has(offset int64) bool {
-	i := offset - a.base
-	return i >= 0 && i/8 < int64(len(a.bits)) && a.bits[i/8]&(1<<(i%8)) != 0
+func (a ahead) has(r *kgo.Record) bool {
+	i := r.Offset - a.base
+	return r.LeaderEpoch <= a.epoch && i >= 0 && i/8 < int64(len(a.bits)) && a.bits[i/8]&(1<<(i%8)) != 0
 }
 
 // encode returns the metadata for a commit of base. The id of the topic is part of it:
@@ -53,21 +59,25 @@ func (a ahead) encode(topic kadm.TopicID) string {
 	if len(a.bits) == 0 || topic == (kadm.TopicID{}) {
 		return ""
 	}
-	return strings.Join([]string{aheadVersion, topic.String(), fmt.Sprint(a.base), base64.RawStdEncoding.EncodeToString(a.bits)}, " ")
+	return strings.Join([]string{aheadVersion, topic.String(), fmt.Sprint(a.base), fmt.Sprint(a.epoch), base64.RawStdEncoding.EncodeToString(a.bits)}, " ")
 }
 
 // decodeAhead reads what encode has written for the same topic and offset.
 func decodeAhead(metadata string, topic kadm.TopicID, offset int64) (ahead, error) {
 	a := ahead{base: offset}
 	parts := strings.Split(metadata, " ")
-	if len(parts) != 4 || parts[0] != aheadVersion || topic == (kadm.TopicID{}) || parts[1] != topic.String() || parts[2] != fmt.Sprint(offset) {
+	if len(parts) != 5 || parts[0] != aheadVersion || topic == (kadm.TopicID{}) || parts[1] != topic.String() || parts[2] != fmt.Sprint(offset) {
 		return a, errAhead
 	}
-	bits, err := base64.RawStdEncoding.DecodeString(parts[3])
+	epoch, err := strconv.ParseInt(parts[3], 10, 32)
+	if err != nil {
+		return a, errAhead
+	}
+	bits, err := base64.RawStdEncoding.DecodeString(parts[4])
 	if err != nil || len(bits) > maxAhead/8 {
 		return a, errAhead
 	}
-	a.bits = bits
+	a.epoch, a.bits = int32(epoch), bits
 	return a, nil
 }
 

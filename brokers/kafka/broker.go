@@ -2,6 +2,7 @@ package kafka
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 
@@ -17,6 +18,7 @@ import (
 // Broker is a Kafka cluster. It is safe for concurrent use.
 type Broker struct {
 	config Config
+	client *kgo.Client  // of admin
 	admin  *kadm.Client // asks for topics and their settings
 
 	mu          sync.Mutex
@@ -30,7 +32,10 @@ type Broker struct {
 	options func(*Subscriber) []kgo.Opt
 }
 
-var _ brokers.Broker = (*Broker)(nil)
+var (
+	_ brokers.Broker = (*Broker)(nil)
+	_ brokers.Pinger = (*Broker)(nil)
+)
 
 // New connects to the cluster. It returns an error that names every invalid field, or
 // one that says why the cluster cannot be used, at the latest after
@@ -53,7 +58,7 @@ func New(ctx context.Context, config Config) (*Broker, error) {
 		go client.Close()
 		return nil, config.unreachable(err)
 	}
-	return &Broker{config: config, admin: kadm.NewClient(client), subscribers: make(map[*Subscriber]struct{})}, nil
+	return &Broker{config: config, client: client, admin: kadm.NewClient(client), subscribers: make(map[*Subscriber]struct{})}, nil
 }
 
 // ping asks whether there is a broker. The client waits longer than ctx for one that
@@ -67,6 +72,17 @@ func ping(ctx context.Context, client *kgo.Client) error {
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	}
+}
+
+// Ping asks the cluster whether it answers. Its error wraps brokers.ErrUnavailable, or
+// brokers.ErrClosed.
+func (b *Broker) Ping(ctx context.Context) error {
+	err := ping(ctx, b.client)
+	if errors.Is(err, kgo.ErrClientClosed) {
+		return fmt.Errorf("kafka: broker: %w", brokers.ErrClosed)
+	}
+	access := b.config.access()
+	return access.Answered(err)
 }
 
 // Subscriber returns a new subscriber, which is a *[Subscriber]. It returns an error

@@ -160,7 +160,9 @@ type Publish struct {
 	// 1,000,012, the default of message.max.bytes.
 	MaxBytes int
 
-	// Timeout bounds Publish while the broker does not answer. Zero means 30 seconds.
+	// Timeout bounds Publish while the broker does not answer; the first message to a
+	// topic, about which the broker is asked before, may take twice as long. Zero means
+	// 30 seconds.
 	Timeout time.Duration
 
 	// CreateTopics makes topics that do not exist when they are published or

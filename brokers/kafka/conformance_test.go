@@ -68,18 +68,20 @@ func TestConformance(t *testing.T) {
 	brokertest.Run(t, harness(testenv.Kafka(t), kafka.ProtocolClassic))
 }
 
-// TestConformanceConsumer has a broker that hears from its members more often than every
-// five seconds, and notices their death sooner than after 45.
 func TestConformanceConsumer(t *testing.T) {
 	t.Parallel()
-	server := testenv.PrivateKafka(t, testenv.WithKafkaSettings(map[string]string{
-		"group.consumer.min.heartbeat.interval.ms": "200",
-		"group.consumer.heartbeat.interval.ms":     "200",
-		"group.consumer.min.session.timeout.ms":    "1000",
-		"group.consumer.session.timeout.ms":        "3000",
-	}))
+	server := testenv.PrivateKafka(t, attentive)
 	brokertest.Run(t, harness([]string{server.Address()}, kafka.ProtocolConsumer))
 }
+
+// attentive is a broker that hears from the members of ProtocolConsumer more often than
+// every five seconds, and notices their death sooner than after 45.
+var attentive = testenv.WithKafkaSettings(map[string]string{
+	"group.consumer.min.heartbeat.interval.ms": "200",
+	"group.consumer.heartbeat.interval.ms":     "200",
+	"group.consumer.min.session.timeout.ms":    "1000",
+	"group.consumer.session.timeout.ms":        "3000",
+})
 
 // produce publishes as a program does that knows nothing of Watermill.
 func produce(t testing.TB, addresses []string, records ...*kgo.Record) {

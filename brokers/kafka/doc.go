@@ -22,7 +22,8 @@
 //
 // Give each host its port. Topics and groups are arguments of Subscribe, Publish and
 // SubscriberConfig. Credentials never stand in a URL: they come from the environment
-// variables MILLPOND_KAFKA_USERNAME and MILLPOND_KAFKA_PASSWORD. Parameters, all optional:
+// variables MILLPOND_KAFKA_USERNAME and MILLPOND_KAFKA_PASSWORD, and are used only with the
+// parameter sasl; without it, a log line says so. Parameters, all optional:
 //
 //	sasl                     plain, scram-sha-256 or scram-sha-512; default none
 //	tls                      true or false (default)
@@ -79,7 +80,8 @@
 // that the group has thrown out commits nothing. When the subscriber is closed, or the
 // Subscribe context ends, the same holds for all partitions, with
 // SubscriberConfig.DrainTimeout. What nobody had received is not marked, and goes to the
-// next member.
+// next member. For the last commit and the leaving of the group a broker has five seconds
+// more; one that hangs is left without.
 //
 // Suspect are the redeliveries inside the process and, after a partition was assigned,
 // the messages that were there at that moment, at most commit_distance from the first on.
@@ -89,11 +91,13 @@
 // deleted and made again is consumed from its oldest message by the same Subscribe call,
 // a second or two later, and partitions added to a topic after at most ten seconds. An
 // offset that the topic no longer has leads to the oldest message that it has, never past
-// one.
+// one. If a broker has lost the end of a log, what has the lost offsets now is delivered:
+// leader epochs tell it from what had them before.
 //
-// With offset=newest a group without a committed offset begins at the end each time it
-// begins: what was delivered and not settled before the first commit does not come again.
-// Use oldest where nothing may be lost.
+// With offset=newest a group begins where the topic ends when its first member gets the
+// partition, and commits that at once: nothing that comes later is skipped. Partitions
+// that are added to the topic begin where they end when they are noticed; use oldest
+// where nothing may be passed over.
 //
 // Only committed transactions of other producers are delivered. Publish sends all its
 // messages together and returns nil if all replicas in sync have all of them; it is
@@ -123,10 +127,13 @@
 //
 // A group cannot have members of this package and of watermill-kafka at the same time,
 // which know no common way of sharing partitions: stop those first, and the offsets are
-// taken over. With protocol=consumer the session timeout and the heartbeats, which decide
-// how fast partitions move, are the broker's; Kafka 4.3 or later is recommended.
+// taken over.
 //
-// After a kill, partitions stand still for session_timeout. A handler that is still
+// With protocol=consumer partitions that move do so a second or two after the drain, and
+// the session timeout is the broker's, by default 45 s: set its
+// group.consumer.session.timeout.ms. Kafka 4.3 or later is recommended.
+//
+// After a kill, partitions stand still for the session timeout. A handler that is still
 // running when its partition has moved runs at the same time as that of the new owner,
 // as with any broker; the inbox lets one of them through.
 //

@@ -1,7 +1,9 @@
 package kafka
 
-// unknownOffset: nothing of the partition was settled yet.
-const unknownOffset = -1
+const (
+	unknownOffset = -1 // nothing of the partition was settled yet
+	unknownEpoch  = -1 // of a record in an old format
+)
 
 // offsets are the messages of a partition from the oldest unsettled one on, in the order
 // of the log. The log may have gaps: offsets need not be consecutive.
@@ -57,7 +59,7 @@ func (o *offsets) truncate(from int64) {
 	clear(o.started[len(kept):])
 	o.started, o.head = kept, 0
 	if o.next > from {
-		o.next, o.epoch = from, -1
+		o.next, o.epoch = from, unknownEpoch
 		o.settled++ // the commit has to go back
 	}
 }
@@ -75,10 +77,10 @@ func (o *offsets) unsettled() []*item {
 
 // ahead returns which messages are settled behind one that is not.
 func (o *offsets) ahead() ahead {
-	a := ahead{base: o.next}
+	a := ahead{base: o.next, epoch: unknownEpoch}
 	for _, it := range o.started[o.head:] {
 		if it.settled {
-			a.add(it.record.Offset)
+			a.add(it.record)
 		}
 	}
 	return a

@@ -2,6 +2,7 @@ package kafka
 
 import (
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/twmb/franz-go/pkg/kadm"
@@ -51,7 +52,7 @@ func TestNoHoles(t *testing.T) {
 					t.Fatalf("%q: %v", text, err)
 				}
 				for _, it := range all {
-					at, comes := it.record.Offset, it.record.Offset >= o.next && !next.has(it.record.Offset)
+					at, comes := it.record.Offset, it.record.Offset >= o.next && !next.has(it.record)
 					switch {
 					case !it.settled && !comes:
 						t.Fatalf("offset %d is unsettled and passed over: next %d, metadata %q", at, o.next, text)
@@ -72,11 +73,16 @@ func TestNoHoles(t *testing.T) {
 func TestForeignMetadata(t *testing.T) {
 	t.Parallel()
 	topic := kadm.TopicID{1}
-	a := ahead{base: 7}
-	a.add(9)
+	at := func(offset int64) *kgo.Record { return &kgo.Record{Offset: offset, LeaderEpoch: 3} }
+	a := ahead{base: 7, epoch: unknownEpoch}
+	a.add(at(9))
 	own := a.encode(topic)
-	if got, err := decodeAhead(own, topic, 7); err != nil || !got.has(9) || got.has(8) || got.has(10) || got.has(6) {
+	got, err := decodeAhead(own, topic, 7)
+	if err != nil || !got.has(at(9)) || got.has(at(8)) || got.has(at(10)) || got.has(at(6)) {
 		t.Fatalf("%q became %v, %v", own, got, err)
+	}
+	if got.has(&kgo.Record{Offset: 9, LeaderEpoch: 4}) {
+		t.Error("another message that was given the offset later is passed over")
 	}
 	for _, test := range []struct {
 		metadata string
@@ -89,9 +95,10 @@ func TestForeignMetadata(t *testing.T) {
 		{own, topic, 8},
 		{own + "!", topic, 7},
 		{own + " more", topic, 7},
+		{strings.Replace(own, " 3 ", " three ", 1), topic, 7},
 		{"consumer's own words here", topic, 7},
 	} {
-		if got, err := decodeAhead(test.metadata, test.topic, test.offset); err == nil || got.has(9) {
+		if got, err := decodeAhead(test.metadata, test.topic, test.offset); err == nil || got.has(at(9)) {
 			t.Errorf("%+v was read as %v", test, got)
 		}
 	}

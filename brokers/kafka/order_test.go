@@ -165,17 +165,15 @@ func TestSlowPartitionKeepsNoOther(t *testing.T) {
 	started := time.Now()
 	l.wait(t, n+1)
 	took := time.Since(started)
-	t.Logf("the other partition needed %s for %d messages and stood still for at most %s", took, n, g.longest["1"])
-	if g.longest["1"] > time.Second || took > 8*time.Second { // without a pause each poll waits
-		t.Error("it stalled")
-	}
 	close(release)
-	started = time.Now()
+	resumed := time.Now()
 	l.wait(t, 2*n)
+	alone := time.Since(resumed)
 	_ = s.Close()
 	all.Wait()
-	t.Logf("the held partition needed %s and stood still for at most %s", time.Since(started), g.longest["0"])
-	if g.longest["0"] > 2*time.Second {
+	t.Logf("the other partition needed %s and stood still for at most %s; the held one %s and %s", took, g.longest["1"], alone, g.longest["0"])
+	// Without a pause each poll waits: eight seconds in all, however fast the machine is.
+	if took > alone+6*time.Second || g.longest["1"] > 4*time.Second || g.longest["0"] > 4*time.Second {
 		t.Error("it stalled")
 	}
 	if messages, deliveries := l.count(); deliveries != messages {

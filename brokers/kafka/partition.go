@@ -168,7 +168,7 @@ func (p *partition) next() *item {
 		p.bytes -= size(it.record)
 		p.eaten()
 		p.offsets.begin(it)
-		if p.ahead.has(it.record.Offset) {
+		if p.ahead.has(it.record) {
 			p.offsets.settle(it)
 			continue
 		}

@@ -89,16 +89,16 @@ func (p *publisher) topic(topic string) error {
 	if _, known := p.broker.published.Load(topic); known {
 		return nil
 	}
+	ctx, cancel := context.WithTimeout(context.Background(), p.broker.config.Publish.Timeout)
+	defer cancel()
 	if p.broker.config.Publish.CreateTopics {
-		ctx, cancel := context.WithTimeout(context.Background(), p.broker.config.Publish.Timeout)
-		defer cancel()
 		if _, err := p.broker.ensureTopic(ctx, topic, 0); errors.Is(err, brokers.ErrUnavailable) {
 			return nil
 		} else if err != nil {
 			return err
 		}
 	}
-	if limit, ok := p.broker.topicLimit(topic); ok {
+	if limit, ok := p.broker.topicLimit(ctx, topic); ok {
 		p.broker.published.Store(topic, limit)
 	}
 	return nil

@@ -21,6 +21,12 @@ const (
 	// fetchWait is how long the broker may hold a fetch back that finds nothing. A
 	// partition whose fetching resumes waits for the fetch that is in the air.
 	fetchWait = 500 * time.Millisecond
+	// heartbeatInterval is how often a member asks whether partitions are to move, of
+	// which it hears in no other way. With ProtocolConsumer the broker names an interval,
+	// by default 5 s, which it does not insist on: a partition that moves would wait for
+	// it twice, once until its owner hears of it, and once until the next one does.
+	heartbeatInterval         = 500 * time.Millisecond
+	consumerHeartbeatInterval = time.Second
 )
 
 // session is one membership in the group, with the partitions that come with it.
@@ -61,6 +67,9 @@ func newSession(sub *subscription, id kadm.TopicID) (*session, error) {
 	}
 	s.client = client
 	s.background.Go(s.commitRegularly)
+	if sub.subscriber.broker.config.Consume.Protocol == ProtocolConsumer {
+		s.background.Go(s.heartbeat)
+	}
 	return s, nil
 }
 
@@ -79,8 +88,7 @@ func (s *session) consuming() []kgo.Opt {
 		// An offset that the topic no longer has must never skip what it still has.
 		kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()),
 		kgo.SessionTimeout(config.SessionTimeout),
-		// A member hears from its heartbeats that partitions are to move.
-		kgo.HeartbeatInterval(min(500*time.Millisecond, config.SessionTimeout/3)),
+		kgo.HeartbeatInterval(min(heartbeatInterval, config.SessionTimeout/3)),
 		kgo.RebalanceTimeout(max(time.Minute, 2*config.RebalanceDrain)),
 		kgo.FetchMaxWait(fetchWait),
 		kgo.FetchMaxBytes(16 << 20),
@@ -93,10 +101,27 @@ func (s *session) consuming() []kgo.Opt {
 		kgo.OnPartitionsLost(s.lost),
 		kgo.OnOffsetsFetched(s.fetched),
 	}
+	if config.StartAtNewest {
+		options = append(options, kgo.AdjustFetchOffsetsFn(s.pinNewest))
+	}
 	if config.Protocol == ProtocolConsumer {
 		return append(options, kgo.ServerSideBalancer(), kgo.Balancers(kgo.StickyBalancer()))
 	}
 	return append(options, kgo.Balancers(kgo.CooperativeStickyBalancer()))
+}
+
+// heartbeat lets a member of ProtocolConsumer hear sooner than the broker proposes.
+func (s *session) heartbeat() {
+	ticker := time.NewTicker(consumerHeartbeatInterval)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ticker.C:
+			s.client.ForceRebalance() // which is what the client calls it
+		case <-s.ctx.Done():
+			return
+		}
+	}
 }
 
 // run takes records in until ctx ends. An error means that the session cannot go on.

@@ -50,7 +50,7 @@ func (s *Subscriber) Subscribe(ctx context.Context, topic string) (<-chan *messa
 	defer s.mu.Unlock()
 	if s.closed {
 		sub.cancel()
-		go first.end(leaveAtOnce) //nolint:gosec // it has an end of its own
+		go first.end(leaveAtOnce)
 		return nil, fmt.Errorf("kafka: subscriber: %w", brokers.ErrClosed)
 	}
 	s.subscriptions[sub] = struct{}{}
@@ -80,9 +80,10 @@ func (s *Subscriber) ready(ctx context.Context, topic string) (kadm.TopicID, err
 	return s.broker.ensureTopic(ctx, topic, s.broker.config.Consume.WaitForTopic)
 }
 
-// Close stops the intake, returns when every message is settled, or after
-// SubscriberConfig.DrainTimeout, and commits what was. It may be called many times,
-// also at once, and always returns nil: what cannot be committed comes again.
+// Close stops the intake, waits until every message is settled, at most
+// SubscriberConfig.DrainTimeout, and commits what was; for that a broker has five
+// seconds more. It may be called many times, also at once, and always returns nil: what
+// cannot be committed comes again.
 func (s *Subscriber) Close() error {
 	s.mu.Lock()
 	s.closed = true

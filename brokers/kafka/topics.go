@@ -93,8 +93,8 @@ func (b *Broker) createTopic(ctx context.Context, topic string) (id kadm.TopicID
 
 // topicLimit returns the largest batch that a topic takes: 0 if the broker does not say
 // so. It reports false if the topic, or the broker, was not there.
-func (b *Broker) topicLimit(topic string) (limit int, ok bool) {
-	ctx, cancel := context.WithTimeout(context.Background(), b.config.ConnectTimeout)
+func (b *Broker) topicLimit(ctx context.Context, topic string) (limit int, ok bool) {
+	ctx, cancel := context.WithTimeout(ctx, b.config.ConnectTimeout)
 	defer cancel()
 	configs, err := b.admin.DescribeTopicConfigs(ctx, topic)
 	var auth *kadm.AuthError

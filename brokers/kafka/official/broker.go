@@ -25,12 +25,14 @@ type Broker struct {
 	subscribers map[*Subscriber]struct{}
 	publishers  map[*publisher]struct{}
 
-	// adjust, if not nil, changes the client of a subscriber. Tests cut connections
-	// with it.
-	adjust func(*Subscriber, *sarama.Config)
+	// laid, if not nil, hears of the connections of each Subscribe call. Tests cut them.
+	laid func(*Subscriber, *wires)
 }
 
-var _ brokers.Broker = (*Broker)(nil)
+var (
+	_ brokers.Broker = (*Broker)(nil)
+	_ brokers.Pinger = (*Broker)(nil)
+)
 
 // New connects to the cluster. It returns an error that names every invalid field, or
 // one that says why the cluster cannot be used, at the latest after
@@ -51,6 +53,33 @@ func New(ctx context.Context, config Config) (*Broker, error) {
 		config: config, client: client,
 		subscribers: make(map[*Subscriber]struct{}), publishers: make(map[*publisher]struct{}),
 	}, nil
+}
+
+// Ping asks the cluster whether it answers. Its error wraps brokers.ErrUnavailable, or
+// brokers.ErrClosed.
+func (b *Broker) Ping(ctx context.Context) error {
+	// With one topic the answer is short, with none it names all.
+	var topics []string
+	b.topics.Range(func(topic, _ any) bool {
+		topics = append(topics, topic.(string))
+		return false
+	})
+	answer := make(chan error, 1)
+	go func() { answer <- b.client.RefreshMetadata(topics...) }() // which knows no context
+	var err error
+	select {
+	case err = <-answer:
+	case <-ctx.Done():
+		err = context.Cause(ctx)
+	}
+	switch {
+	case errors.Is(err, sarama.ErrClosedClient):
+		return fmt.Errorf("kafka/official: broker: %w", brokers.ErrClosed)
+	case errors.Is(err, sarama.ErrUnknownTopicOrPartition), errors.Is(err, sarama.ErrLeaderNotAvailable):
+		return nil // it has answered
+	}
+	access := b.config.access()
+	return access.Answered(err)
 }
 
 // Subscriber returns a new subscriber, which is a *[Subscriber]. It returns an error

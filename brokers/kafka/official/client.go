@@ -3,7 +3,6 @@ package official
 import (
 	"context"
 	"errors"
-	"io"
 	"time"
 
 	"github.com/IBM/sarama"
@@ -55,6 +54,7 @@ func (c *Config) adjusted(config *sarama.Config) *sarama.Config {
 func (c *Config) consuming() *sarama.Config {
 	config := c.sarama()
 	config.Consumer.Return.Errors = true
+	config.Consumer.IsolationLevel = sarama.ReadCommitted // by default what was aborted comes as well
 	config.Consumer.Offsets.Initial = sarama.OffsetOldest
 	if c.Consume.StartAtNewest {
 		config.Consumer.Offsets.Initial = sarama.OffsetNewest
@@ -123,8 +123,6 @@ func fault(err error) cluster.Fault {
 		return cluster.NoMechanism
 	case errors.Is(err, sarama.ErrIllegalSASLState):
 		return cluster.UnwantedSASL
-	case errors.Is(err, io.EOF):
-		return cluster.HungUp
 	default:
 		return cluster.Other
 	}

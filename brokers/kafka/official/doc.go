@@ -25,7 +25,8 @@
 //	tls_ca             file with the certificates of the authority, PEM
 //	tls_cert, tls_key  files of the client's certificate and key, PEM
 //	tls_server_name    the name that the broker's certificate has
-//	sasl               plain, scram-sha-256 or scram-sha-512
+//	sasl               plain, scram-sha-256 or scram-sha-512. Default none, and then those
+//	                   variables are not used, which a log line says
 //	client_id          name in the broker's logs. Default millpond
 //	connect_timeout    of opening, and of questions. Default 10s
 //	offset             oldest or newest: where a new group begins. Default oldest
@@ -70,6 +71,13 @@
 // A record is never refused: one without Watermill's headers has an empty UUID. Only a
 // Config.Consume.Unmarshaler can fail, and its message is then delivered as undecodable.
 //
+// Only committed transactions of other producers are delivered. With offset=newest a group
+// begins where the topic ends when its first member gets the partition, and commits that
+// at once.
+//
+// Subscriber.Close takes at most DrainTimeout, and five seconds for the last commit and
+// the leaving of the group: a broker that hangs is left without.
+//
 // Publish sends one message at a time and waits for all replicas in sync, with
 // idempotence (watermill-kafka's default is the ack of the leader).
 //
@@ -82,7 +90,8 @@
 // # Limits
 //
 // Kafka 2.8 or later; for older set Version in Config.Sarama. No cooperative rebalancing
-// and no KIP-848, which sarama does not have. No transactions. Delivery.Time needs
+// and no KIP-848, which sarama does not have. No transactions of
+// its own. Delivery.Time needs
 // time=producer, since sarama does not say who has set a timestamp. Delivery.Count is
 // unknown. A killed member's partitions stand still for the session timeout.
 // Sarama's metrics start one goroutine that never ends.

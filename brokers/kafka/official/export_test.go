@@ -1,25 +1,20 @@
 package official
 
-import (
-	"errors"
-	"net"
-	"sync"
-
-	"github.com/IBM/sarama"
-)
+import "sync"
 
 // Wires cuts the connections of subscribers, which then are as good as dead.
 type Wires struct {
-	mu    sync.Mutex
-	dead  map[*Subscriber]bool
-	conns map[*Subscriber][]net.Conn
+	mu  sync.Mutex
+	all map[*Subscriber][]*wires
 }
 
-// Tap lets the connections of all subscribers of b pass through the wires.
+// Tap finds out about the connections of all subscribers of b.
 func Tap(b *Broker) *Wires {
-	w := &Wires{dead: make(map[*Subscriber]bool), conns: make(map[*Subscriber][]net.Conn)}
-	b.adjust = func(s *Subscriber, c *sarama.Config) {
-		c.Net.Proxy.Enable, c.Net.Proxy.Dialer = true, dialer{w, s}
+	w := &Wires{all: make(map[*Subscriber][]*wires)}
+	b.laid = func(s *Subscriber, laid *wires) {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		w.all[s] = append(w.all[s], laid)
 	}
 	return w
 }
@@ -28,28 +23,7 @@ func Tap(b *Broker) *Wires {
 func (w *Wires) Cut(s *Subscriber) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.dead[s] = true
-	for _, conn := range w.conns[s] {
-		_ = conn.Close()
+	for _, laid := range w.all[s] {
+		laid.cut()
 	}
-}
-
-type dialer struct {
-	wires      *Wires
-	subscriber *Subscriber
-}
-
-var errCut = errors.New("the wires are cut")
-
-func (d dialer) Dial(network, address string) (net.Conn, error) {
-	d.wires.mu.Lock()
-	defer d.wires.mu.Unlock()
-	if d.wires.dead[d.subscriber] {
-		return nil, errCut
-	}
-	conn, err := net.Dial(network, address)
-	if err == nil {
-		d.wires.conns[d.subscriber] = append(d.wires.conns[d.subscriber], conn)
-	}
-	return conn, err
 }

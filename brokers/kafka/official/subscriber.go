@@ -43,16 +43,17 @@ func (s *Subscriber) Subscribe(ctx context.Context, topic string) (<-chan *messa
 		return nil, err
 	}
 	sub := newSubscription(ctx, s, topic)
-	config := s.broker.config.consuming()
-	if s.broker.adjust != nil {
-		s.broker.adjust(s, config)
+	config := s.broker.config.adjusted(s.broker.config.consuming())
+	sub.wires = lay(config)
+	if s.broker.laid != nil {
+		s.broker.laid(s, sub.wires)
 	}
 	// A subscriber of its own for each call: it tells its partitions apart from those of
 	// another call for the same topic.
 	inner, err := wmkafka.NewSubscriber(wmkafka.SubscriberConfig{
 		Brokers:               s.broker.config.Brokers,
 		Unmarshaler:           unmarshaler{sub},
-		OverwriteSaramaConfig: s.broker.config.adjusted(config),
+		OverwriteSaramaConfig: config,
 		ConsumerGroup:         s.config.Group,
 		NackResendSleep:       wmkafka.NoSleep, // the pause is made here, where it can be cut short
 		Tracer:                tracer{sub, s.broker.config.Tracer},
@@ -99,8 +100,9 @@ func (s *Subscriber) SubscribeInitialize(topic string) error {
 }
 
 // Close stops the intake, waits for what is unsettled, at most
-// SubscriberConfig.DrainTimeout, commits the offsets and leaves the group. It may be
-// called many times, also at once, and always returns nil.
+// SubscriberConfig.DrainTimeout, commits the offsets and leaves the group; for that a
+// broker has five seconds more. It may be called many times, also at once, and always
+// returns nil.
 func (s *Subscriber) Close() error {
 	s.mu.Lock()
 	s.stop()

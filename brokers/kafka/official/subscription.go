@@ -3,6 +3,7 @@ package official
 import (
 	"context"
 	"sync"
+	"time"
 
 	"github.com/ThreeDotsLabs/watermill"
 	wmkafka "github.com/ThreeDotsLabs/watermill-kafka/v3/pkg/kafka"
@@ -10,11 +11,16 @@ import (
 	"golang.org/x/sync/semaphore"
 )
 
+// leaveTimeout bounds the farewell to the broker: the last commit, and the leaving of the
+// group. A broker that hangs is left without.
+const leaveTimeout = 5 * time.Second
+
 // subscription is one Subscribe call.
 type subscription struct {
 	subscriber *Subscriber
 	topic      string
 	logger     watermill.LoggerAdapter
+	wires      *wires
 
 	intake    context.Context // ends with the caller's context, or by Close
 	cancel    context.CancelFunc
@@ -57,6 +63,7 @@ func (s *subscription) run(inner *wmkafka.Subscriber, in <-chan *message.Message
 	<-s.intake.Done()
 	s.drain()
 	close(s.abandoned)
+	defer time.AfterFunc(leaveTimeout, s.wires.cut).Stop()
 	_ = inner.Close() // never fails; commits what is marked
 	s.working.Wait()
 	close(s.out)

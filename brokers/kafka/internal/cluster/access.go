@@ -84,6 +84,15 @@ func (a *Access) Unreachable(err error, fault Fault) error {
 	return fmt.Errorf("%s: %s: %w: %w: %s", a.Package, strings.Join(a.Brokers, ","), brokers.ErrUnavailable, err, a.advice(err, fault))
 }
 
+// Answered says that a cluster which was reached before does not answer now; nil if err
+// is.
+func (a *Access) Answered(err error) error {
+	if err == nil {
+		return nil
+	}
+	return fmt.Errorf("%s: %s: %w: %w", a.Package, strings.Join(a.Brokers, ","), brokers.ErrUnavailable, err)
+}
+
 func (a *Access) advice(err error, fault Fault) string {
 	switch fault {
 	case BadCredentials:
@@ -100,7 +109,6 @@ func (a *Access) advice(err error, fault Fault) string {
 		unknown  x509.UnknownAuthorityError
 		invalid  x509.CertificateInvalidError
 		hostname x509.HostnameError
-		alert    tls.AlertError
 		network  *net.OpError
 	)
 	switch {
@@ -112,18 +120,18 @@ func (a *Access) advice(err error, fault Fault) string {
 		return "the broker's certificate is for another name: use that name, or the parameter tls_server_name"
 	case errors.As(err, &invalid):
 		return "the broker's certificate is not valid: renew it, or check the clock"
-	case errors.As(err, &alert):
+	case errors.As(err, &network) && network.Op == "remote error": // an alert of TLS
 		return "the broker refuses the TLS connection: it may want a certificate of the client (the parameters tls_cert and tls_key), or another one"
 	case errors.As(err, &record):
 		return "the broker does not speak TLS on this port: remove tls=true or use its TLS port"
-	case fault == HungUp, errors.Is(err, io.EOF):
+	case fault == HungUp, errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
 		return "the broker closed the connection: " + a.hungUp()
 	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, os.ErrDeadlineExceeded):
 		return "no answer within " + a.ConnectTimeout.String() + ": check host and port, firewalls, and whether the port wants TLS"
 	case errors.As(err, &network) && network.Op == "dial":
 		return "nothing listens there: check host and port, and that the broker runs"
 	case a.SASL != "": // a client may keep the cause to itself
-		return fmt.Sprintf("check host and port, the parameter tls, that the port takes SASL mechanism %q, and %s and %s", a.SASL, UsernameVariable, PasswordVariable)
+		return fmt.Sprintf("check host and port, whether the port wants TLS (the parameter tls) and SASL mechanism %q (the parameter sasl), and %s and %s", a.SASL, UsernameVariable, PasswordVariable)
 	default:
 		return "check host and port, and the parameters tls and sasl"
 	}

@@ -64,11 +64,11 @@ func TestUnreachableSaysWhatToDo(t *testing.T) {
 		{x509.UnknownAuthorityError{}, cluster.Other, "tls_ca"},
 		{x509.HostnameError{Certificate: &x509.Certificate{}}, cluster.Other, "tls_server_name"},
 		{x509.CertificateInvalidError{Reason: x509.Expired}, cluster.Other, "not valid"},
-		{tls.AlertError(116), cluster.HungUp, "tls_cert"},
+		{&net.OpError{Op: "remote error", Err: errors.New("tls: bad certificate")}, cluster.HungUp, "tls_cert"},
 		{tls.RecordHeaderError{}, cluster.HungUp, "remove tls=true"},
 		{context.DeadlineExceeded, cluster.Other, "no answer within 3s"},
 		{refused, cluster.Other, "nothing listens there"},
-		{errors.New("?"), cluster.Other, `that the port takes SASL mechanism "plain"`},
+		{errors.New("?"), cluster.Other, `SASL mechanism "plain" (the parameter sasl)`},
 	} {
 		a := cluster.Access{Package: "kafka", Brokers: []string{"a:1", "b:2"}, SASL: "plain", Username: "shop", Password: "s3cret", ConnectTimeout: 3 * time.Second}
 		err := a.Unreachable(fmt.Errorf("client: %w", c.err), c.fault)

@@ -1,0 +1,59 @@
+package kafka
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kgo"
+)
+
+var errNotPinned = errors.New("kafka: the offsets to begin at could not be found and committed")
+
+// pinNewest is called by the client before it fetches, with the offsets to begin at. The
+// end of a partition is where it ends now: it is looked up and committed before anything
+// is delivered, so that a group which begins once more does not begin at a later end.
+// After an error the client assigns the partitions again.
+func (s *session) pinNewest(ctx context.Context, offsets map[string]map[int32]kgo.Offset) (map[string]map[int32]kgo.Offset, error) {
+	var unknown []*partition
+	for id, offset := range offsets[s.topic] {
+		if offset == kgo.NewOffset().AtEnd() {
+			unknown = append(unknown, s.some([]int32{id})...)
+		}
+	}
+	if len(unknown) == 0 {
+		return offsets, nil
+	}
+	// Not the high watermark: a transaction that is open now is published later.
+	ends, err := kadm.NewClient(s.client).ListCommittedOffsets(ctx, s.topic)
+	if err == nil {
+		err = ends.Error()
+	}
+	if err != nil {
+		return nil, fmt.Errorf("kafka: where the partitions end: %w", err)
+	}
+	for _, p := range unknown {
+		end, ok := ends.Lookup(s.topic, p.id)
+		if !ok { // it is new, and the broker that was asked has not heard of it
+			return nil, errNotPinned
+		}
+		p.beginAt(end.Offset)
+		offsets[s.topic][p.id] = kgo.NewOffset().At(end.Offset)
+	}
+	s.commit()
+	for _, p := range unknown {
+		if _, due := p.mark(); due {
+			return nil, errNotPinned
+		}
+	}
+	return offsets, nil
+}
+
+// beginAt says where a partition begins that nobody has committed anything of.
+func (p *partition) beginAt(offset int64) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.offsets.next, p.offsets.epoch = offset, unknownEpoch
+	p.offsets.settled++ // there is something to commit
+}
