@@ -31,7 +31,7 @@ func urlOf(kind, examples string) func(any) string {
 		if err != nil {
 			return "write scheme://…, and percent-encode special characters in a password"
 		}
-		if u.Scheme == "" || u.Opaque != "" || u.Host == "" && !strings.Contains(string(raw), "://") {
+		if u.Scheme == "" || u.Opaque != "" {
 			return "write scheme://…, such as " + examples
 		}
 		if path, ok := adapters[strings.ToLower(u.Scheme)]; ok && !strings.HasPrefix(path, kind) {

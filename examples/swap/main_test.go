@@ -14,6 +14,7 @@ import (
 	"testing"
 
 	"github.com/millpond-go/millpond/internal/testenv"
+	"github.com/millpond-go/millpond/internal/testenv/rabbitmq"
 	"github.com/millpond-go/millpond/router"
 )
 
@@ -28,7 +29,9 @@ func TestMain(m *testing.M) {
 }
 
 // files are the configurations, one for each broker.
-var files = []string{"memory.yaml", "kafka.yaml", "kafka-watermill.yaml"}
+var files = []string{
+	"memory.yaml", "kafka.yaml", "kafka-watermill.yaml", "rabbitmq.yaml", "rabbitmq-watermill.yaml", "sqs.yaml", "sqs-watermill.yaml",
+}
 
 func TestFilesDifferInOneLine(t *testing.T) {
 	found, err := filepath.Glob("*.yaml")
@@ -83,12 +86,14 @@ wrong                  0  reservations and stocks that no order explains
 // The same binary, with no other difference than the file, shows the same on every broker.
 func TestEveryBrokerShowsTheSame(t *testing.T) {
 	for _, name := range files {
-		t.Run(name, func(t *testing.T) {
-			out, messages, err := program(t, "MILLPOND_BROKER_URL="+brokerURL(t, name), "--config", name)
-			if err != nil || out != table {
-				t.Errorf("%v\n%s\nwant\n%s%s", err, out, table, messages)
-			}
-		})
+		for at, brokerURL := range brokerURLs(t, name) {
+			t.Run(name+at, func(t *testing.T) {
+				out, messages, err := program(t, "MILLPOND_BROKER_URL="+brokerURL, "--config", name)
+				if err != nil || out != table {
+					t.Errorf("%v\n%s\nwant\n%s%s", err, out, table, messages)
+				}
+			})
+		}
 	}
 	text, err := os.ReadFile("README.md")
 	if err != nil {
@@ -99,18 +104,37 @@ func TestEveryBrokerShowsTheSame(t *testing.T) {
 	}
 }
 
-// brokerURL is the URL of a file, with the address of the broker that the tests use.
-func brokerURL(t *testing.T, name string) string {
+// brokerURLs are the URL of a file, with the addresses of the brokers that the tests use.
+func brokerURLs(t *testing.T, name string) map[string]string {
 	t.Helper()
 	_, config := read(t, name)
 	u, err := url.Parse(string(config.Broker.URL))
 	if err != nil {
 		t.Fatal(err)
 	}
-	if u.Host != "" {
+	scheme, _, _ := strings.Cut(u.Scheme, "+")
+	switch scheme {
+	case "kafka":
 		u.Host = strings.Join(testenv.Kafka(t), ",")
+	case "amqp":
+		urls := make(map[string]string)
+		for _, version := range rabbitmq.Versions() {
+			server, err := url.Parse(testenv.RabbitMQ(t, version))
+			if err != nil {
+				t.Fatal(err)
+			}
+			u.User, u.Host, u.Path = server.User, server.Host, server.Path
+			urls[" "+string(version)] = u.String()
+		}
+		return urls
+	case "sqs":
+		server := testenv.SQS(t)
+		query := u.Query()
+		query.Set("endpoint", server.Endpoint())
+		query.Set("region", server.Region())
+		u.RawQuery = query.Encode()
 	}
-	return u.String()
+	return map[string]string{"": u.String()}
 }
 
 // program runs this binary as the program, with nothing from the environment that would

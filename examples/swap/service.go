@@ -10,9 +10,13 @@ import (
 
 	"github.com/ThreeDotsLabs/watermill/message"
 
-	_ "github.com/millpond-go/millpond/brokers/kafka" // the brokers that the file may name
+	_ "github.com/millpond-go/millpond/brokers/amqp" // the brokers that the file may name
+	_ "github.com/millpond-go/millpond/brokers/amqp/official"
+	_ "github.com/millpond-go/millpond/brokers/kafka"
 	_ "github.com/millpond-go/millpond/brokers/kafka/official"
 	_ "github.com/millpond-go/millpond/brokers/memory"
+	_ "github.com/millpond-go/millpond/brokers/sqs"
+	_ "github.com/millpond-go/millpond/brokers/sqs/official"
 	"github.com/millpond-go/millpond/middleware"
 	"github.com/millpond-go/millpond/router"
 	"github.com/millpond-go/millpond/stores/sqlite"
