@@ -130,6 +130,15 @@ var rules = []Rule{
 			"golang.org/x/sys/...",
 		}),
 	},
+	{
+		Name:     "mysql store",
+		Packages: []string{"./stores/mysql/..."},
+		Allow: slices.Concat(storeAdapter, []string{
+			"./stores/mysql/...",
+			"github.com/go-sql-driver/mysql",
+			"filippo.io/edwards25519/...",
+		}),
+	},
 	{Name: "memory broker", Packages: []string{"./brokers/memory/..."}, Allow: slices.Concat(brokerContract, []string{"./brokers/memory/..."})},
 	{
 		Name:     "kafka broker",
@@ -175,12 +184,60 @@ var rules = []Rule{
 		}),
 		Deny: []string{"github.com/twmb/franz-go/..."},
 	},
+	{
+		Name:     "amqp broker",
+		Packages: []string{"./brokers/amqp/..."},
+		Except:   []string{"./brokers/amqp/official/..."},
+		Allow: slices.Concat(brokerContract, []string{
+			"./brokers/amqp/...",
+			"./internal/urlquery",
+			"github.com/cenkalti/backoff/v5",
+			"github.com/rabbitmq/amqp091-go",
+		}),
+		Deny: []string{"./brokers/amqp/official/..."},
+	},
+	{
+		Name:     "official amqp broker",
+		Packages: []string{"./brokers/amqp/official/..."},
+		Allow: slices.Concat(brokerContract, []string{
+			"./brokers/amqp/...",
+			"./internal/urlquery",
+			"github.com/ThreeDotsLabs/watermill-amqp/...",
+			"github.com/cenkalti/backoff/...",
+			"github.com/hashicorp/...",
+			"github.com/rabbitmq/amqp091-go",
+		}),
+	},
+	{
+		Name:     "sqs broker",
+		Packages: []string{"./brokers/sqs/..."},
+		Except:   []string{"./brokers/sqs/official/..."},
+		Allow: slices.Concat(brokerContract, []string{
+			"./brokers/sqs/...",
+			"./internal/urlquery",
+			"github.com/aws/...",
+			"github.com/cenkalti/backoff/v5",
+		}),
+		Deny: []string{"./brokers/sqs/official/..."},
+	},
+	{
+		Name:     "official sqs broker", // the same driver, and what the other knows of it
+		Packages: []string{"./brokers/sqs/official/..."},
+		Allow: slices.Concat(brokerContract, []string{
+			"./brokers/sqs/...",
+			"./internal/urlquery",
+			"github.com/ThreeDotsLabs/watermill-aws/...",
+			"github.com/aws/...",
+			"github.com/cenkalti/backoff/v5",
+			"golang.org/x/sync/semaphore",
+		}),
+	},
 	{Name: "shared by the SQL stores", Packages: []string{"./internal/sqlstore"}, Allow: storeContract},
 	{Name: "shared by the contracts", Packages: []string{"./internal/urlmux"}, Allow: []string{}},
 	{
 		Name:     "conformance suites", // a stranger's adapter runs them, and needs no other
 		Packages: conformance,
-		Deny:     slices.Concat(drivers, programs, []string{"./stores/postgres/...", "./stores/sqlite/...", "./internal/testenv/..."}),
+		Deny:     slices.Concat(drivers, programs, []string{"./stores/mysql/...", "./stores/postgres/...", "./stores/sqlite/...", "./internal/testenv/..."}),
 	},
 	{Name: "programs", Packages: programs},
 
