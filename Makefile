@@ -50,7 +50,7 @@ lint: ## Run go vet and golangci-lint, which is built into ./bin when it is miss
 	@tool=$$(.ci/tool $(GOLANGCI_LINT)) && echo "$$tool run ./..." && $$tool run ./...
 
 .PHONY: soak
-soak: race ## Run the crash harness until SOAK=500 workers were killed on each store, for some ten minutes.
+soak: race ## Run the crash harness until SOAK=500 workers were killed on each store, and 100 on each broker and store: an hour or so.
 	MILLPOND_SOAK=$(SOAK) $(GO) test -race -count=1 -v -timeout $(SOAK_TIMEOUT) ./internal/crash/...
 
 .PHONY: vuln

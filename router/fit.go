@@ -141,6 +141,9 @@ func (s *Service) advise() {
 	if !s.store.Capabilities().ServerBound {
 		s.log.Debug("millpond: the store cannot end the transaction of a process that stands still; its messages wait until it goes on or dies")
 	}
+	if s.store.Capabilities().CommitUnproven {
+		s.log.Info("millpond: a handler that ends its transaction in SQL and begins another one is not noticed on this connection; docs/stores.md has the ways in that notice it")
+	}
 	if c.RetryWorker.Off {
 		s.log.Info("millpond: this process runs no parked messages again (retry_worker.off); another one has to")
 	}

@@ -87,8 +87,8 @@ func TestCallsThatLackRowsOrHaveTooMuch(t *testing.T) {
 		"quarantine show":                       "millpond: show which row? Give one number\n",
 		"msg retry --all --group x":             "millpond: --all selects without anything else: leave out --all, or --group\n",
 		"msg discard 4 --all --status failed":   "millpond: --all selects without anything else: leave out --all, or numbers and --status\n",
-		"stats --store mysql://app:c4nary@host": "millpond: the store's URL has the scheme \"mysql\": the tool knows postgres, postgresql, sqlite\n",
-		"stats --store test.db":                 "millpond: the store's URL has the scheme \"\": the tool knows postgres, postgresql, sqlite\n",
+		"stats --store mssql://app:c4nary@host": "millpond: the store's URL has the scheme \"mssql\": the tool knows mysql, postgres, postgres+sql, postgresql, postgresql+sql, sqlite\n",
+		"stats --store test.db":                 "millpond: the store's URL has the scheme \"\": the tool knows mysql, postgres, postgres+sql, postgresql, postgresql+sql, sqlite\n",
 	} {
 		if strings.Contains(call, "--store") {
 			n.open = openStore

@@ -11,8 +11,13 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/millpond-go/millpond/brokers"
+	_ "github.com/millpond-go/millpond/brokers/amqp"
+	_ "github.com/millpond-go/millpond/brokers/amqp/official"
 	_ "github.com/millpond-go/millpond/brokers/kafka"
+	_ "github.com/millpond-go/millpond/brokers/kafka/official"
 	_ "github.com/millpond-go/millpond/brokers/memory"
+	_ "github.com/millpond-go/millpond/brokers/sqs"
+	_ "github.com/millpond-go/millpond/brokers/sqs/official"
 	"github.com/millpond-go/millpond/router"
 )
 
