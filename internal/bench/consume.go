@@ -63,11 +63,18 @@ type consumed struct {
 	first, last time.Time // the first delivery, and the end of the last handler
 }
 
+// fillTopic returns a topic with n messages, whose ids are their numbers.
+type fillTopic func(ctx context.Context, n int) (topic string, err error)
+
+func (c *cluster) consume(recipe string, work time.Duration, open openSubscriber) func(context.Context, int, int) (*job, error) {
+	return consume(func(ctx context.Context, n int) (string, error) { return c.fill(ctx, recipe, n) }, work, open)
+}
+
 // consume makes a job of messages in a topic, with a handler that does nothing but to
 // take time.
-func (c *cluster) consume(recipe string, work time.Duration, open openSubscriber) func(context.Context, int, int) (*job, error) {
+func consume(fill fillTopic, work time.Duration, open openSubscriber) func(context.Context, int, int) (*job, error) {
 	return func(ctx context.Context, _, n int) (*job, error) {
-		topic, err := c.fill(ctx, recipe, n)
+		topic, err := fill(ctx, n)
 		if err != nil {
 			return nil, err
 		}

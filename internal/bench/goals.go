@@ -31,6 +31,12 @@ var goals = []goal{
 	{"Kafka, 2 ms: the same", "kafka", kafkaBusy, officialBusy, partitionCount, 0.95, 0, false},
 	{"Kafka, 2 ms, 32 in flight: the same", "kafka", kafkaWide, officialBusy, partitionCount, 15, 0, false},
 	{"Kafka, publish in batches: the same", "kafka", kafkaPublish, officialPublish, partitionCount, 10, 0, false},
+	{"RabbitMQ, no-op: millpond / watermill-amqp", "rabbitmq", rabbitNoOp, officialRabbitNoOp, queueInFlight, 1, 0, false},
+	{"RabbitMQ, 2 ms: the same", "rabbitmq", rabbitBusy, officialRabbitBusy, queueInFlight, 15, 0, false},
+	{"RabbitMQ, publish in batches: the same", "rabbitmq", rabbitPublish, officialRabbitPublish, queueInFlight, 5, 0, false},
+	{"SQS, 2 ms: millpond / watermill-aws", "sqs", sqsBusy, officialSQSBusy, queueInFlight, 10, 0, false},
+	{"MariaDB: millpond / no inbox", "mysql", millpondRouter, noInboxRouter, goalWorkers, 0.7, 0.8, false},
+	{"PostgreSQL through database/sql / through pgx", "database-sql", millpondSQL, millpondRouter, goalWorkers, 0.95, 0, false},
 }
 
 // What a call of the inbox may cost beside the store's.

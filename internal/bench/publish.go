@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"errors"
 	"slices"
+	"strconv"
 	"time"
 
 	wmkafka "github.com/ThreeDotsLabs/watermill-kafka/v3/pkg/kafka"
@@ -42,10 +43,47 @@ func (c *cluster) publisher(ctx context.Context) (message.Publisher, func() erro
 	return p, func() error { return errors.Join(p.Close(), broker.Close()) }, nil
 }
 
-// publish makes a job of messages that are published in batches, one after another.
+// publish is publishInBatches, and counts what the topic has in the end.
 func (c *cluster) publish(open openPublisher) func(context.Context, int, int) (*job, error) {
+	return func(ctx context.Context, workers, n int) (*job, error) {
+		var topic string
+		j, err := publishInBatches(func(ctx context.Context) (name string, err error) {
+			topic, err = c.newTopic(ctx)
+			return topic, err
+		}, open)(ctx, workers, n)
+		if err != nil {
+			return nil, err
+		}
+		end := j.close
+		j.close = func() error {
+			return errors.Join(end(), c.holds(ctx, topic, publishBatch+n), c.deleteTopic(ctx, topic))
+		}
+		return j, nil
+	}
+}
+
+func kilobytes(n int) []*message.Message {
+	messages := make([]*message.Message, n)
+	for i := range messages {
+		messages[i] = message.NewMessage(uuid.NewString(), kilobyte())
+	}
+	return messages
+}
+
+// numbered returns n messages whose ids are their numbers.
+func numbered(n int) []*message.Message {
+	messages := make([]*message.Message, n)
+	for i := range messages {
+		messages[i] = message.NewMessage(strconv.Itoa(i), kilobyte())
+	}
+	return messages
+}
+
+// publishInBatches makes a job of messages that are published to a new topic in batches,
+// one after another.
+func publishInBatches(newTopic func(context.Context) (string, error), open openPublisher) func(context.Context, int, int) (*job, error) {
 	return func(ctx context.Context, _, n int) (*job, error) {
-		topic, err := c.newTopic(ctx)
+		topic, err := newTopic(ctx)
 		if err != nil {
 			return nil, err
 		}
@@ -67,19 +105,9 @@ func (c *cluster) publish(open openPublisher) func(context.Context, int, int) (*
 				}
 				return time.Since(start), nil, nil
 			},
-			close: func() error {
-				return errors.Join(end(), c.holds(ctx, topic, publishBatch+n), c.deleteTopic(ctx, topic))
-			},
+			close: end,
 		}, nil
 	}
-}
-
-func kilobytes(n int) []*message.Message {
-	messages := make([]*message.Message, n)
-	for i := range messages {
-		messages[i] = message.NewMessage(uuid.NewString(), kilobyte())
-	}
-	return messages
 }
 
 // kilobyte is a payload of 1 KiB: an event with a text that compresses as badly as text can.

@@ -33,9 +33,17 @@ func measureAll(ctx context.Context, o options) (_ *report, err error) {
 			return nil, err
 		}
 	}
-	if slices.Contains(o.groups, "kafka") {
-		if err := r.measureKafka(ctx, o); err != nil {
-			return nil, err
+	for _, entry := range []struct {
+		name    string
+		measure func(context.Context, options) error
+	}{
+		{"mysql", r.measureMySQL}, {"kafka", r.measureKafka}, {"rabbitmq", r.measureRabbitMQ}, {"sqs", r.measureSQS},
+	} {
+		if !slices.Contains(o.groups, entry.name) {
+			continue
+		}
+		if err := entry.measure(ctx, o); err != nil {
+			return nil, fmt.Errorf("%s: %w", entry.name, err)
 		}
 	}
 	if slices.Contains(o.groups, "middleware") {
@@ -86,6 +94,7 @@ var onServer = []siteGroup{
 	{"far-first", firstSight, networkTime},
 	{"far-duplicates", duplicates, networkTime},
 	{"failures", failures, 0},
+	{"database-sql", databaseSQL, 0},
 }
 
 func (r *report) measureSite(ctx context.Context, o options, s *server, entry siteGroup) error {

@@ -1,0 +1,160 @@
+package main
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"strconv"
+
+	"github.com/ThreeDotsLabs/watermill/message"
+
+	"github.com/millpond-go/millpond/internal/testenv/mysql"
+	"github.com/millpond-go/millpond/middleware"
+	"github.com/millpond-go/millpond/stores"
+	mysqlstore "github.com/millpond-go/millpond/stores/mysql"
+)
+
+const millpondBorrowed = "millpond, the caller's *sql.DB"
+
+// mariadb is a MariaDB server with a database of the recipes.
+type mariadb struct {
+	server *mysql.Server
+	url    string
+	admin  *sql.DB
+}
+
+func startMariaDB(ctx context.Context) (*mariadb, error) {
+	server, err := mysql.Start(ctx, mysql.Config{Product: mysql.MariaDB, Settings: map[string]string{
+		"innodb_buffer_pool_size": "256M", "max_connections": "300",
+	}})
+	if err != nil {
+		return nil, err
+	}
+	m := &mariadb{server: server}
+	if m.url, err = mysql.CreateDatabase(ctx, server.URL()); err == nil {
+		m.admin, err = mysql.Open(m.url)
+	}
+	if err == nil {
+		_, err = m.admin.ExecContext(ctx, "CREATE TABLE effect (id varchar(64) NOT NULL, label text NOT NULL)")
+	}
+	if err == nil {
+		err = m.migrate(ctx)
+	}
+	if err != nil {
+		return nil, errors.Join(err, server.Close())
+	}
+	return m, nil
+}
+
+func (m *mariadb) migrate(ctx context.Context) error {
+	store, err := mysqlstore.Open(ctx, m.url)
+	if err != nil {
+		return err
+	}
+	_, err = store.Migrate(ctx)
+	return errors.Join(err, store.Close())
+}
+
+func (m *mariadb) reset(ctx context.Context) error {
+	for _, table := range []string{"effect", "millpond_inbox", "millpond_failure"} {
+		if _, err := m.admin.ExecContext(ctx, "DELETE FROM "+table); err != nil { //nolint:gosec // the names are ours
+			return fmt.Errorf("empty the tables: %w", err)
+		}
+	}
+	return nil
+}
+
+func (m *mariadb) close() error { return errors.Join(m.admin.Close(), m.server.Close()) }
+
+// pool returns connections of a recipe's own.
+func (m *mariadb) pool(workers int) (*sql.DB, error) {
+	db, err := mysql.Open(m.url)
+	if err != nil {
+		return nil, err
+	}
+	db.SetMaxOpenConns(workers + 2)
+	db.SetMaxIdleConns(workers + 2)
+	return db, nil
+}
+
+const writeMySQL = "INSERT INTO effect (id, label) VALUES (?, ?)"
+
+func writeTx(statement string) func(context.Context, *sql.Tx, *message.Message) error {
+	return func(ctx context.Context, tx *sql.Tx, msg *message.Message) error {
+		_, err := tx.ExecContext(ctx, statement, msg.UUID, label)
+		return err
+	}
+}
+
+// withoutInbox is the handler without an inbox on database/sql: BEGIN, write, COMMIT.
+func withoutInbox(db *sql.DB, statement string) *handling {
+	write := writeTx(statement)
+	return &handling{close: db.Close, handler: func(msg *message.Message) error {
+		ctx := msg.Context()
+		tx, err := db.BeginTx(ctx, nil)
+		if err != nil {
+			return err
+		}
+		if err := write(ctx, tx, msg); err != nil {
+			return errors.Join(err, tx.Rollback())
+		}
+		return tx.Commit()
+	}}
+}
+
+// withInbox is the inbox around a handler.
+func withInbox(store stores.Store, handler message.NoPublishHandlerFunc, end func() error) (*handling, error) {
+	inbox, err := middleware.NewInbox(store, middleware.InboxConfig{Service: serviceName})
+	if err != nil {
+		return nil, errors.Join(err, end())
+	}
+	return &handling{handler: handler, middleware: []message.HandlerMiddleware{inbox.Middleware}, close: end}, nil
+}
+
+func (m *mariadb) recipes() []recipe {
+	return []recipe{
+		{name: noInboxRouter, routed: true, open: func(_ context.Context, workers int) (*handling, error) {
+			db, err := m.pool(workers)
+			if err != nil {
+				return nil, err
+			}
+			return withoutInbox(db, writeMySQL), nil
+		}},
+		{name: millpondRouter, against: noInboxRouter, routed: true, open: func(ctx context.Context, workers int) (*handling, error) {
+			store, err := mysqlstore.Open(ctx, m.url+"?max_open_conns="+strconv.Itoa(workers+2))
+			if err != nil {
+				return nil, err
+			}
+			return withInbox(store, mysqlstore.Handler(writeTx(writeMySQL)), store.Close)
+		}},
+		{name: millpondBorrowed, against: noInboxRouter, routed: true, open: func(_ context.Context, workers int) (*handling, error) {
+			db, err := m.pool(workers)
+			if err != nil {
+				return nil, err
+			}
+			store, err := mysqlstore.New(db, mysqlstore.Config{})
+			if err != nil {
+				return nil, errors.Join(err, db.Close())
+			}
+			return withInbox(store, mysqlstore.Handler(writeTx(writeMySQL)), func() error { return errors.Join(store.Close(), db.Close()) })
+		}},
+	}
+}
+
+// measureMySQL measures the store on MariaDB.
+func (r *report) measureMySQL(ctx context.Context, o options) (err error) {
+	o.progress.Print("Starting a MariaDB server")
+	m, err := startMariaDB(ctx)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, m.close()) }()
+	return r.add(ctx, o, &group{
+		name:  "mysql",
+		title: "MariaDB: first sight of a message",
+		about: "Every commit and its binary log are flushed. All run under the same Watermill router, with go-sql-driver, " +
+			"which prepares, executes and closes a statement with parameters for each call, with and without the inbox.",
+		workers: o.workers, recipes: m.recipes(), deliveries: newMessages, reset: m.reset, close: func() {},
+	})
+}
