@@ -14,8 +14,12 @@ SOAK_TIMEOUT ?= 6h
 # ARGS is handed to the program of run, failures, swap and bench: make run ARGS=--without-inbox
 ARGS ?=
 
-# BROKER is the file of examples/swap that make swap uses: memory, kafka or kafka-watermill.
+# BROKER is the file of examples/swap that make swap uses: memory, kafka, rabbitmq, sqs,
+# or one of them through Watermill's own adapter, such as kafka-watermill.
 BROKER ?= memory
+
+# Modules of their own, because of what they need beside millpond.
+MODULES = $(patsubst %/go.mod,%,$(wildcard examples/*/go.mod))
 
 GOLANGCI_LINT = github.com/golangci/golangci-lint/v2/cmd/golangci-lint v2.15.0
 
@@ -32,13 +36,21 @@ failures: ## Run the failures: a handler that fails in five ways, and the repair
 	$(GO) run ./examples/failures $(ARGS)
 
 .PHONY: swap
-swap: ## Run one service on BROKER=memory, kafka or kafka-watermill: the same table on each.
+swap: ## Run one service on BROKER=memory, kafka, rabbitmq, sqs …: the same table on each.
 	$(GO) run ./examples/swap --config examples/swap/$(BROKER).yaml $(ARGS)
+
+.PHONY: tracing
+tracing: ## Run two services over a real broker, and show the trace from one to the other.
+	$(GO) -C examples/tracing run . $(ARGS)
 
 .PHONY: test
 test: race ## Run all tests under the race detector; starts the servers it needs.
 	@echo "testing $$($(GO) list ./... | wc -l) packages, $(PARALLEL) at a time; the first run compiles SQLite for the race detector, which takes minutes"
 	$(GO) test -race -shuffle=on -timeout $(TEST_TIMEOUT) -p $(PARALLEL) ./...
+	@for module in $(MODULES); do \
+		echo "testing the module $$module"; \
+		$(GO) -C $$module test -race -shuffle=on -timeout $(TEST_TIMEOUT) ./... || exit 1; \
+	done
 
 .PHONY: bench
 bench: ## Compare millpond with the same handlers without it; prints a table.
@@ -47,6 +59,7 @@ bench: ## Compare millpond with the same handlers without it; prints a table.
 .PHONY: lint
 lint: ## Run go vet and golangci-lint, which is built into ./bin when it is missing.
 	$(GO) vet ./...
+	@for module in $(MODULES); do $(GO) -C $$module vet ./... || exit 1; done
 	@tool=$$(.ci/tool $(GOLANGCI_LINT)) && echo "$$tool run ./..." && $$tool run ./...
 
 .PHONY: soak
