@@ -3,8 +3,8 @@
 
 GO ?= go
 
-# How many packages are tested at once. Each may start a database server.
-PARALLEL ?= 2
+# How many packages are tested at once. They wait for servers much of their time.
+PARALLEL ?= $(shell n=$$(getconf _NPROCESSORS_ONLN 2>/dev/null || echo 2); echo $$((n > 2 ? n - 1 : 2)))
 TEST_TIMEOUT ?= 20m
 
 # SOAK is handed to the crash harness as MILLPOND_SOAK: kills on each store.

@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"sync"
 	"time"
 
 	"github.com/millpond-go/millpond/brokers"
@@ -100,10 +101,18 @@ func (s *Service) readyz(w http.ResponseWriter, r *http.Request) {
 		status = http.StatusServiceUnavailable
 		text += what + ": " + err.Error() + "\n"
 	}
+	pinger, pings := s.broker.(brokers.Pinger)
+	var store, broker error
+	var asked sync.WaitGroup // at once, so that one that hangs does not take the other's time
+	asked.Go(func() { store = s.store.Validate(ctx) })
+	if pings {
+		asked.Go(func() { broker = pinger.Ping(ctx) })
+	}
+	asked.Wait()
 	say("handlers", s.handlersReady())
-	say("store", withoutSecrets(s.store.Validate(ctx), s.config.Store.URL))
-	if pinger, ok := s.broker.(brokers.Pinger); ok {
-		say("broker", withoutSecrets(pinger.Ping(ctx), s.config.Broker.URL))
+	say("store", withoutSecrets(store, s.config.Store.URL))
+	if pings {
+		say("broker", withoutSecrets(broker, s.config.Broker.URL))
 	}
 	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
 	w.Header().Set("X-Content-Type-Options", "nosniff")

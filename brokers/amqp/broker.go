@@ -124,6 +124,9 @@ func (b *Broker) Ping(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	if conn.blockedBy() != "" { // it would answer when it is not any more
+		return fmt.Errorf("amqp: %w: %w", brokers.ErrUnavailable, blocked(conn))
+	}
 	answer := make(chan error, 1)
 	go func() {
 		defer b.impatient(conn)()

@@ -52,6 +52,7 @@ type connection struct {
 	*amqp091.Connection
 
 	server server
+	wire   net.Conn
 	gone   chan struct{} // closed when it has ended
 
 	mu      sync.Mutex
@@ -85,6 +86,7 @@ func (b *Broker) dialOne(ctx context.Context, address string, l *link) (*connect
 	if b.tap != nil {
 		wire = b.tap(l, wire)
 	}
+	raw := wire
 	defer context.AfterFunc(ctx, func() { _ = wire.SetDeadline(time.Unix(1, 0)) })()
 	if c.TLS != nil {
 		config := c.TLS.Clone()
@@ -111,7 +113,7 @@ func (b *Broker) dialOne(ctx context.Context, address string, l *link) (*connect
 		_ = wire.Close()
 		return nil, inTime(ctx, err)
 	}
-	conn := &connection{Connection: client, server: newServer(client.Properties), gone: make(chan struct{})}
+	conn := &connection{Connection: client, server: newServer(client.Properties), wire: raw, gone: make(chan struct{})}
 	ended := client.NotifyClose(make(chan *amqp091.Error, 1))
 	blocked := client.NotifyBlocked(make(chan amqp091.Blocking, 8))
 	go conn.watch(ended, blocked)
@@ -148,6 +150,9 @@ func (c *connection) watch(ended <-chan *amqp091.Error, blocked <-chan amqp091.B
 			}
 			c.mu.Unlock()
 			close(c.gone)
+			// The client waits for what is being written before it closes its channels,
+			// and a server that does not read would let it wait for ever.
+			_ = c.wire.Close()
 			return
 		}
 	}
@@ -182,6 +187,9 @@ func (b *Broker) impatient(c *connection) (answered func()) {
 // end closes the connection, in order if the server answers soon.
 func (c *connection) end() {
 	const farewell = 3 * time.Second
+	// Not the client's deadline alone: each heartbeat of the server puts it off.
+	late := time.AfterFunc(farewell, func() { _ = c.wire.Close() })
+	defer late.Stop()
 	_ = c.CloseDeadline(time.Now().Add(farewell)) // it is closed in any case
 	<-c.gone
 }

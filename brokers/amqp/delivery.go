@@ -55,11 +55,11 @@ func (s *session) handOut(ctx context.Context, native *amqp091.Delivery) {
 // read takes apart what came from the wire.
 func (d *delivery) read(native *amqp091.Delivery) {
 	d.native = *native
-	d.counted, _ = d.native.Headers[wire.CountHeader].(int64)
-	all, _ := d.native.Headers[wire.AcquiredHeader].(int64)
-	d.history, _ = takeHistory(&d.native)
+	var all int64
+	d.counted, all = wire.Counts(&d.native, d.conn.server.telling())
+	d.history, _ = takeHistory(&d.native, d.queue)
 	if d.subscriber.broker.Capabilities().DeliveryCount {
-		d.count = d.history.deliveries + max(d.counted, all) + 1
+		d.count = d.history.deliveries + all + 1
 	}
 }
 

@@ -91,6 +91,9 @@ func (p *pipe) note(r *amqp091.Return) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for _, item := range p.underway[r.MessageId] {
+		if confirmation := item.sent.Load(); confirmation != nil && confirmation.Acked() {
+			continue // its return would have come before
+		}
 		if item.returned == nil && item.route == (route{r.Exchange, r.RoutingKey}) {
 			r.Body = nil // the message has it
 			item.returned = r

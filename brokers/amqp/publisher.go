@@ -102,6 +102,9 @@ func (b *Broker) outgoing(topic string, msg *message.Message) (*outgoing, error)
 		if err := b.config.Publish.Marshal(topic, msg, &publishing); err != nil {
 			return nil, err
 		}
+		if err := publishing.Headers.Validate(); err != nil {
+			return nil, fmt.Errorf("amqp: a header of Publish.Marshal has a type that AMQP does not have: %w", err)
+		}
 	}
 	if err := b.fits(len(publishing.Body), wire.Size(publishing.Headers)); err != nil {
 		return nil, err

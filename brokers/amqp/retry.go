@@ -3,6 +3,7 @@ package amqp
 import (
 	"context"
 	"maps"
+	"strings"
 	"time"
 
 	"github.com/rabbitmq/amqp091-go"
@@ -17,34 +18,57 @@ type history struct {
 	failures   int64         // of them, what counts towards the limit
 	wait       time.Duration // left beyond the step that it came from
 	origin     route         // where it was published to at first
-	kept       amqp091.Table // headers that the broker would have taken for its own
 }
 
 // keep are the headers that must not be published again as they are.
 func keep() []string { return append(wire.Deaths(), wire.Copies()...) }
 
-// takeHistory removes from a delivery what the copying has put there, and returns it.
-func takeHistory(d *amqp091.Delivery) (h history, isCopy bool) {
+// takeHistory removes from a delivery what the copying has put there, and returns it. The
+// history of a message that did not come from a retry queue of this queue ends with it:
+// somebody has put a dead letter back, or it is a producer's.
+func takeHistory(d *amqp091.Delivery, queue string) (h history, isCopy bool) {
 	table, isCopy := d.Headers[wire.HistoryHeader].(amqp091.Table)
 	if !isCopy {
 		return history{origin: route{d.Exchange, d.RoutingKey}}, false
 	}
-	h.deliveries, _ = table["deliveries"].(int64)
-	h.failures, _ = table["failures"].(int64)
-	wait, _ := table["wait"].(int64)
-	h.wait = time.Duration(wait) * time.Millisecond
-	h.origin.exchange, _ = table["exchange"].(string)
-	h.origin.key, _ = table["key"].(string)
-	h.kept, _ = table["kept"].(amqp091.Table)
-
+	kept, _ := table["kept"].(amqp091.Table)
 	headers := maps.Clone(d.Headers)
 	delete(headers, wire.HistoryHeader)
+	if !fromRetryQueue(d, queue) {
+		for name, value := range kept {
+			if _, newer := headers[name]; !newer {
+				headers[name] = value
+			}
+		}
+		d.Headers = headers
+		return history{origin: route{d.Exchange, d.RoutingKey}}, false
+	}
+	number := func(name string) int64 {
+		n, _ := table[name].(int64)
+		return max(0, n)
+	}
+	h.deliveries, h.failures = number("deliveries"), number("failures")
+	h.wait = max(0, time.Duration(number("wait"))*time.Millisecond)
+	h.origin.exchange, _ = table["exchange"].(string)
+	h.origin.key, _ = table["key"].(string)
 	for _, name := range keep() { // are of the retry queue
 		delete(headers, name)
 	}
-	maps.Copy(headers, h.kept)
+	maps.Copy(headers, kept)
 	d.Headers, d.Exchange, d.RoutingKey = headers, h.origin.exchange, h.origin.key
 	return h, true
+}
+
+// fromRetryQueue reports whether the last thing that happened to a message was that its
+// time in a retry queue of this queue was over. The broker puts the latest death first.
+func fromRetryQueue(d *amqp091.Delivery, queue string) bool {
+	deaths, _ := d.Headers["x-death"].([]any)
+	if len(deaths) == 0 {
+		return false
+	}
+	last, _ := deaths[0].(amqp091.Table)
+	from, _ := last["queue"].(string)
+	return last["reason"] == "expired" && strings.HasPrefix(from, queue+".retry.")
 }
 
 // copyOf returns the message as it is published to a retry queue.

@@ -34,7 +34,7 @@ type Broker struct {
 	queues      map[string]*queue // by name or URL, as asked for
 	readers     map[string]reader // by URL: which group reads a queue
 	limit       brokers.DeliveryLimit
-	topics      sync.Map // ARNs of SNS topics that are there
+	topics      sync.Map // ARNs of SNS topics, and feeds, that are there
 
 	// options, if not nil, adds to the client of a subscriber. Tests cut it off with it.
 	options func(*Subscriber) []func(*sqs.Options)

@@ -4,13 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/http"
 	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/aws/ratelimit"
 	"github.com/aws/aws-sdk-go-v2/aws/retry"
-	awshttp "github.com/aws/aws-sdk-go-v2/aws/transport/http"
 	"github.com/aws/aws-sdk-go-v2/config"
 	"github.com/aws/aws-sdk-go-v2/service/sns"
 	"github.com/aws/aws-sdk-go-v2/service/sqs"
@@ -21,18 +19,16 @@ import (
 // requestTimeout bounds a request that does not wait for messages.
 const requestTimeout = 10 * time.Second
 
-// connections are more than the SDK keeps: each poller has one, and deletes and extensions
-// go beside them.
-const connections = 64
-
 // connect makes the clients.
 func (b *Broker) connect(ctx context.Context) error {
 	c, err := b.config.load(ctx)
 	if err != nil {
 		return err
 	}
+	client := inMemory{c.HTTPClient}
+	c.HTTPClient = client
 	b.hang = func() {}
-	if client, ours := c.HTTPClient.(*http.Client); ours && (b.config.AWS == nil || b.config.AWS.HTTPClient == nil) {
+	if ours := b.config.AWS == nil || b.config.AWS.HTTPClient == nil; ours {
 		b.hang = client.CloseIdleConnections
 	}
 	b.aws = c
@@ -86,25 +82,6 @@ func (c *Config) load(ctx context.Context) (aws.Config, error) {
 		return loaded, fmt.Errorf("sqs: %w: no credentials: set AWS_PROFILE, or AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or give the machine a role: %w", ErrDenied, err)
 	}
 	return loaded, nil
-}
-
-// ownHTTP returns an HTTP client whose connections end with the broker, with the
-// certificates that the SDK has read.
-func ownHTTP(loaded aws.HTTPClient) aws.HTTPClient {
-	builder, ok := loaded.(*awshttp.BuildableClient)
-	switch {
-	case loaded == nil:
-		builder = awshttp.NewBuildableClient()
-	case !ok:
-		return loaded
-	}
-	transport := builder.GetTransport()
-	transport.MaxIdleConnsPerHost = connections
-	return &http.Client{
-		Transport: transport,
-		// As the SDK's own client: signatures are for one host.
-		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
-	}
 }
 
 // once turns the SDK's own repetitions off, for requests that are repeated here.

@@ -30,7 +30,7 @@ const fifoQueues = "{topic}.fifo"
 func harness(s *server, change func(*sqs.Config)) brokertest.Harness {
 	openOn := func(t testing.TB, s *server, limit int) brokers.Broker {
 		config := sqs.Config{
-			Region: s.Region(), Endpoint: s.Endpoint(), CreateQueues: true, DeliveryLimit: limit,
+			Region: s.Region(), Endpoint: s.Endpoint(), CreateQueues: true, DeliveryLimit: limit, ConnectTimeout: within,
 			Consume: sqs.Consume{Visibility: 5 * time.Second, Wait: time.Second, RedeliveryDelay: 10 * time.Millisecond},
 		}
 		if change != nil {

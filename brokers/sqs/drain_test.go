@@ -38,6 +38,11 @@ func TestCloseLeavesReceivesAlone(t *testing.T) {
 	if n := len(receiving); n != 0 {
 		t.Errorf("%d receives have begun after Close", n)
 	}
+	l.mu.Lock()
+	if n := l.broken["ReceiveMessage"]; n != 0 {
+		t.Errorf("%d receives were cancelled", n)
+	}
+	l.mu.Unlock()
 	msg, d := receive(t, subscribe(t, subscriber(t, b, brokers.SubscriberConfig{}), topic))
 	if d.Count > 2 {
 		t.Errorf("%+v", d)

@@ -36,9 +36,19 @@ func (b *Broker) ensureTopic(ctx context.Context, topicARN string) error {
 	return nil
 }
 
+// feed is the subscription of a queue to a topic. A queue that was made again is another.
+type feed struct {
+	topicARN string
+	queue    *queue
+}
+
 // fanOut makes an SNS topic, lets it send to a queue, and subscribes the queue to it with
 // raw delivery. All of that may be there already.
 func (b *Broker) fanOut(ctx context.Context, client *sqs.Client, topicARN string, q *queue) error {
+	this := feed{topicARN, q}
+	if _, known := b.topics.Load(this); known {
+		return nil
+	}
 	if err := b.ensureTopic(ctx, topicARN); err != nil {
 		return err
 	}
@@ -52,6 +62,7 @@ func (b *Broker) fanOut(ctx context.Context, client *sqs.Client, topicARN string
 	if err != nil {
 		return fmt.Errorf("sqs: topic %q, queue %q: %w", topicARN, q.name, explain("sns:Subscribe", err))
 	}
+	b.topics.Store(this, true)
 	return nil
 }
 

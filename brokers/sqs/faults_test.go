@@ -22,6 +22,7 @@ type line struct {
 	client  aws.HTTPClient
 	count   map[string]int
 	answers map[string]*answer // by action
+	broken  map[string]int     // requests without an answer, by action
 	seen    func(action string)
 }
 
@@ -33,7 +34,7 @@ type answer struct {
 
 // tap puts a line before the client of a configuration.
 func tap(config *sqs.Config) *line {
-	l := &line{count: make(map[string]int), answers: make(map[string]*answer)}
+	l := &line{count: make(map[string]int), answers: make(map[string]*answer), broken: make(map[string]int)}
 	config.SQSOptions = append(config.SQSOptions, func(o *awssqs.Options) {
 		l.mu.Lock()
 		defer l.mu.Unlock()
@@ -84,7 +85,13 @@ func (l *line) Do(r *http.Request) (*http.Response, error) {
 		seen(action)
 	}
 	if a == nil {
-		return client.Do(r)
+		response, err := client.Do(r)
+		if err != nil {
+			l.mu.Lock()
+			defer l.mu.Unlock()
+			l.broken[action]++
+		}
+		return response, err
 	}
 	body := fmt.Sprintf(`{"__type":"com.amazonaws.sqs#%s","message":"said by the test"}`, a.code)
 	return &http.Response{

@@ -26,12 +26,16 @@ func fifoMessages(groups string, n int) (messages []*message.Message) {
 
 // TestGroupsKeepTheirOrder with many in flight, several subscribers, and handlers that
 // fail now and then: of each group one message at a time, and none before the one before
-// it was acked. moto gets no failures here: its receives can fall into the middle of a
-// request that gives several messages back, and then begin with a later one.
+// it was acked. moto gets one receive at a time, and no failures: its requests are no
+// single steps, so that two receives share a group, and one that falls into the middle of
+// giving back begins with a later message.
 func TestGroupsKeepTheirOrder(t *testing.T) {
 	onBoth(t, func(t *testing.T, s *server) {
 		const groups, n = "abc", 12
-		fails := !strings.HasSuffix(t.Name(), "/moto")
+		subscribers, inFlight, fails := 2, 16, true
+		if strings.HasSuffix(t.Name(), "/moto") {
+			subscribers, inFlight, fails = 1, 10, false
+		}
 		topic := s.NewQueue(t, map[string]string{"FifoQueue": "true"})
 		b := newBroker(t, s, sqs.Config{Consume: sqs.Consume{Visibility: 20 * time.Second, RedeliveryDelay: 10 * time.Millisecond}})
 		publish(t, b, topic, fifoMessages(groups, n)...)
@@ -42,8 +46,8 @@ func TestGroupsKeepTheirOrder(t *testing.T) {
 			tried   = map[string]bool{}
 			done    = make(chan struct{})
 		)
-		for range 2 {
-			messages := subscribe(t, subscriber(t, b, brokers.SubscriberConfig{InFlight: 16}), topic)
+		for range subscribers {
+			messages := subscribe(t, subscriber(t, b, brokers.SubscriberConfig{InFlight: inFlight}), topic)
 			go func() {
 				for msg := range messages {
 					go func() {

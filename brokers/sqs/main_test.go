@@ -48,6 +48,9 @@ func onBoth(t *testing.T, test func(t *testing.T, s *server)) {
 func newBroker(t testing.TB, s *server, config sqs.Config) *sqs.Broker {
 	t.Helper()
 	config.Region, config.Endpoint = s.Region(), s.Endpoint()
+	if config.ConnectTimeout == 0 {
+		config.ConnectTimeout = within
+	}
 	if config.Consume.Wait == 0 {
 		config.Consume.Wait = time.Second
 	}

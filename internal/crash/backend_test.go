@@ -5,17 +5,10 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
-	"net/url"
-	"strings"
-	"time"
 
 	"github.com/ThreeDotsLabs/watermill/message"
-	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/millpond-go/millpond/stores"
-	"github.com/millpond-go/millpond/stores/postgres"
-	"github.com/millpond-go/millpond/stores/sqlite"
 )
 
 // transaction is a native transaction as the service uses it. Statements have $1, $2.
@@ -31,6 +24,9 @@ type transaction interface {
 	fail(ctx context.Context) error
 }
 
+// insertEffect is the effect of a handler.
+const insertEffect = "INSERT INTO effect (consumer, id, part, run, payload) VALUES ($1, $2, $3, $4, $5)"
+
 // effectFunc is a handler with its transaction.
 type effectFunc func(ctx context.Context, tx transaction, msg *message.Message) error
 
@@ -41,143 +37,41 @@ type backend struct {
 	db      *sql.DB // for the variants that do without the store
 	dialect dialect // of db
 	worker  int     // whose it is
+	close   func()
 }
 
-// dialect is what differs in SQL.
-type dialect struct {
-	placeholder func(query string) string // $1 as the driver wants it
-	linger      string                    // a query that takes a while
-	fail        string                    // see transaction.fail
-	sequence    string                    // the column of effect that grows
-	dueIn       string                    // SQL for the seconds until a failure f is due
-	bytes       func(text string) string  // SQL for the bytes of a text
+// clients is how a worker of a system opens its store. The server need not be up.
+var clients = map[string]func(ctx context.Context, url string, worker int) (*backend, error){
+	"postgres":     openPostgres,
+	"pgbouncer":    openPooled,
+	"postgres+sql": openSQLDB,
+	"lib/pq":       openPQ,
+	"mariadb":      openMySQL,
+	"mysql":        openMySQL,
+	"sqlite":       openSQLite,
 }
 
-var (
-	postgresDialect = dialect{
-		placeholder: func(query string) string { return query },
-		linger:      "SELECT count(pg_sleep(0.05))",
-		fail:        "INSERT INTO taken VALUES (1)",
-		sequence:    "seq",
-		dueIn:       "coalesce(extract(epoch FROM f.due_at - now())::float8, 0)",
-		bytes:       func(text string) string { return "convert_to(" + text + ", 'UTF8')" },
+// untilUp tries to open a store that connects at once, until the database answers.
+func untilUp[S stores.Store](ctx context.Context, open func() (S, error)) (S, error) {
+	for {
+		store, err := open()
+		if err == nil || !errors.Is(err, stores.ErrUnavailable) || !wait(ctx, openAgain) {
+			return store, err
+		}
 	}
-	sqliteDialect = dialect{
-		placeholder: func(query string) string { return strings.ReplaceAll(query, "$", "?") },
-		linger:      "WITH RECURSIVE c(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM c WHERE x < 1500) SELECT count(*) FROM c",
-		fail:        "INSERT OR ROLLBACK INTO taken VALUES (1)",
-		sequence:    "rowid",
-		dueIn:       "coalesce(f.due_at / 1e6 - unixepoch('subsec'), 0.0)",
-		bytes:       func(text string) string { return "CAST(" + text + " AS blob)" },
-	}
-)
-
-// openBackend opens the store of a URL. The server need not be up.
-func openBackend(ctx context.Context, rawURL string) (*backend, error) {
-	u, err := url.Parse(rawURL)
-	if err != nil {
-		return nil, err
-	}
-	if u.Scheme == "sqlite" {
-		return openSQLite(ctx, u.Path)
-	}
-	return openPostgres(ctx, rawURL)
 }
 
-func openPostgres(ctx context.Context, rawURL string) (*backend, error) {
-	config, err := pgxpool.ParseConfig(rawURL)
-	if err != nil {
-		return nil, err
-	}
-	config.ConnConfig.Tracer = noLocalTime{}
-	pool, err := pgxpool.NewWithConfig(ctx, config)
-	if err != nil {
-		return nil, err
-	}
-	store, err := postgres.New(pool, postgres.Config{})
-	if err != nil {
-		return nil, err
-	}
-	poolURL, _ := url.Parse(rawURL)
-	query := poolURL.Query()
-	query.Del("pool_max_conns")
-	poolURL.RawQuery = query.Encode()
-	db, err := sql.Open("pgx", poolURL.String())
+// sqlBackend is a backend whose handlers have a *sql.Tx; helper is the store's.
+func sqlBackend(store stores.Store, db *sql.DB, d dialect, helper func(func(context.Context, *sql.Tx, *message.Message) error) message.NoPublishHandlerFunc) *backend {
 	return &backend{
 		store: store,
 		handler: func(f effectFunc) message.NoPublishHandlerFunc {
-			return postgres.Handler(func(ctx context.Context, tx pgx.Tx, msg *message.Message) error {
-				return f(ctx, postgresTx{tx}, msg)
-			})
+			return helper(func(ctx context.Context, tx *sql.Tx, msg *message.Message) error { return f(ctx, sqlTx{tx, d}, msg) })
 		},
-		db: db, dialect: postgresDialect,
-	}, err
-}
-
-// openSQLite tries again while a stopped process keeps the file locked.
-func openSQLite(ctx context.Context, path string) (*backend, error) {
-	for {
-		store, err := sqlite.New(ctx, path, sqlite.Config{BusyTimeout: 100 * time.Millisecond})
-		if err == nil {
-			db, err := sql.Open("sqlite", "file:"+path+"?_txlock=immediate&_pragma=busy_timeout(100)&_pragma=foreign_keys(1)")
-			return &backend{
-				store: store,
-				handler: func(f effectFunc) message.NoPublishHandlerFunc {
-					return sqlite.Handler(func(ctx context.Context, tx *sql.Tx, msg *message.Message) error {
-						return f(ctx, sqlTx{tx, sqliteDialect}, msg)
-					})
-				},
-				db: db, dialect: sqliteDialect,
-			}, err
-		}
-		if !errors.Is(err, stores.ErrUnavailable) || ctx.Err() != nil {
-			return nil, err
-		}
+		db: db, dialect: d,
+		close: func() { _ = db.Close() },
 	}
 }
-
-type postgresTx struct{ pgx.Tx }
-
-func (t postgresTx) exec(ctx context.Context, query string, args ...any) error {
-	_, err := t.Exec(ctx, query, args...)
-	return err
-}
-
-func (t postgresTx) finish(ctx context.Context, commit bool) error {
-	if commit {
-		return t.Commit(ctx)
-	}
-	return t.Rollback(ctx)
-}
-
-func (t postgresTx) linger(ctx context.Context) error { return t.exec(ctx, postgresDialect.linger) }
-
-// detour reaches around the transaction, and uses it in a batch and in a savepoint.
-func (t postgresTx) detour(ctx context.Context) error {
-	var one int
-	if err := t.Conn().QueryRow(ctx, "SELECT 1").Scan(&one); err != nil {
-		return err
-	}
-	var batch pgx.Batch
-	batch.Queue("SELECT 1")
-	batch.Queue("SELECT 2")
-	if err := t.SendBatch(ctx, &batch).Close(); err != nil {
-		return err
-	}
-	undone := errors.New("undone")
-	err := pgx.BeginFunc(ctx, t.Tx, func(savepoint pgx.Tx) error {
-		if _, err := savepoint.Exec(ctx, "INSERT INTO effect VALUES ('nobody', 'savepoint', 1, '', '')"); err != nil {
-			return err
-		}
-		return undone
-	})
-	if errors.Is(err, undone) {
-		return nil
-	}
-	return fmt.Errorf("savepoint: %w", err)
-}
-
-func (t postgresTx) fail(ctx context.Context) error { return t.exec(ctx, postgresDialect.fail) }
 
 // sqlTx is a transaction of database/sql.
 type sqlTx struct {
@@ -202,14 +96,14 @@ func (t sqlTx) linger(ctx context.Context) error {
 	return t.QueryRowContext(ctx, t.dialect.linger).Scan(&n)
 }
 
-// detour rolls back to a savepoint and leaves a setting behind.
+// detour rolls back to a savepoint, and does what the store cannot judge.
 func (t sqlTx) detour(ctx context.Context) error {
 	for _, query := range []string{
-		"PRAGMA cache_size = 1000",
+		t.dialect.detour,
 		"SAVEPOINT detour",
-		"INSERT INTO effect VALUES ('nobody', 'savepoint', 1, '', '')",
-		"ROLLBACK TO detour",
-		"RELEASE detour",
+		"INSERT INTO effect (consumer, id, part, run, payload) VALUES ('nobody', 'savepoint', 1, '', '')",
+		"ROLLBACK TO SAVEPOINT detour",
+		"RELEASE SAVEPOINT detour",
 	} {
 		if err := t.exec(ctx, query); err != nil {
 			return fmt.Errorf("%s: %w", query, err)

@@ -31,7 +31,7 @@ func newSkewedPostgres(skew time.Duration) opener {
 		if err := admin.Close(); err != nil {
 			t.Fatal(err)
 		}
-		return onPostgres(t, withParameter(t, url, "search_path", "skewed,public,pg_catalog"))
+		return onPostgres(t, "postgres", withParameter(t, url, "search_path", "skewed,public,pg_catalog"))
 	}
 }
 

@@ -10,13 +10,14 @@ import (
 	"github.com/millpond-go/millpond/stores"
 )
 
-var both = map[string]opener{"postgres": newPostgres, "sqlite": newSQLite}
+// everyday are the stores that all is tested on every day.
+var everyday = map[string]opener{"postgres": newPostgres, "mariadb": newMariaDB, "sqlite": newSQLite}
 
 // TestPoisonEndsFailed: messages that end every process that runs them fail for good,
 // and take no other message with them.
 func TestPoisonEndsFailed(t *testing.T) {
 	t.Parallel()
-	on(t, both, func(t *testing.T, open opener) {
+	on(t, everyday, func(t *testing.T, open opener) {
 		seed := seedOf(t)
 		const poisons = 2
 		tr := &trial{
@@ -50,7 +51,7 @@ func TestPoisonEndsFailed(t *testing.T) {
 // publishing, although some fail at first, some for good, and workers are killed.
 func TestOrderSurvivesFailures(t *testing.T) {
 	t.Parallel()
-	on(t, both, func(t *testing.T, open opener) {
+	on(t, everyday, func(t *testing.T, open opener) {
 		seed := seedOf(t)
 		orders := workload(seed, 45, mix{share: map[conduct]int{slow: 15, flaky: 15, once: 10, panics: 3, permanent: 5, hopeless: 3}})
 		const keys = 12
@@ -73,6 +74,9 @@ func TestOrderSurvivesFailures(t *testing.T) {
 		t.Log(r.summary())
 	})
 }
+
+// fragile are stores that can be taken away.
+var fragile = map[string]opener{"postgres": newFragilePostgres, "mariadb": newFragileMariaDB, "sqlite": newSQLite}
 
 // outage is for how long the store is down: a minute in the soak.
 func outage(t *testing.T) time.Duration {
@@ -139,7 +143,7 @@ func (s *system) down(ctx context.Context, d time.Duration) error {
 // attempt is counted; when it is back, all goes on by itself.
 func TestStoreDown(t *testing.T) {
 	t.Parallel()
-	on(t, map[string]opener{"postgres": newFragilePostgres, "sqlite": newSQLite}, func(t *testing.T, open opener) {
+	on(t, fragile, func(t *testing.T, open opener) {
 		tr := storeDownTrial(t, open, "")
 		r := tr.run(t)
 		r.must(t)

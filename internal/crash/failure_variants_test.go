@@ -3,6 +3,7 @@ package crash
 import (
 	"context"
 	"errors"
+	"maps"
 	"slices"
 	"testing"
 	"time"
@@ -61,7 +62,11 @@ func (s localClock) Record(ctx context.Context, f stores.Failure) (int64, error)
 // down are soon spent.
 func TestQuickNacksAreFound(t *testing.T) {
 	t.Parallel()
-	on(t, map[string]opener{"postgres": newFragilePostgres, "sqlite": newSQLite}, func(t *testing.T, open opener) {
+	systems := maps.Clone(fragile)
+	if soakKills(t) > 0 {
+		systems["postgres+sql"] = newFragileSQLDB
+	}
+	on(t, systems, func(t *testing.T, open opener) {
 		tr := storeDownTrial(t, open, "quick nacks")
 		tr.limit = outage(t) + brokenLimit
 		r := tr.run(t)

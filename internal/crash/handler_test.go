@@ -73,7 +73,7 @@ func (s *shop) apply(ctx context.Context, tx transaction, consumer string, msg *
 	s.recorder.say(ctx, saidRun, run)
 	conduct := conductOf(msg.UUID)
 	effect := func(part int) error {
-		err := tx.exec(ctx, "INSERT INTO effect VALUES ($1, $2, $3, $4, $5)", consumer, msg.UUID, part, run, string(msg.Payload))
+		err := tx.exec(ctx, insertEffect, consumer, msg.UUID, part, run, string(msg.Payload))
 		s.recorder.say(ctx, saidEffect, fmt.Sprintf("%d by %s: %v", part, run, err))
 		return err
 	}
@@ -170,6 +170,8 @@ func misbehave(ctx context.Context, tx transaction, c conduct) error {
 		return errors.Join(tx.exec(ctx, "COMMIT"), tx.finish(ctx, true))
 	case rollback:
 		return errors.Join(tx.exec(ctx, "ROLLBACK"), tx.finish(ctx, false))
+	case defines:
+		return tx.exec(ctx, "CREATE TABLE IF NOT EXISTS defined (n integer)")
 	case defers:
 		return tx.exec(ctx, "INSERT INTO child VALUES (7)")
 	case cancels:

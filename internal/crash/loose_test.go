@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/go-sql-driver/mysql"
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 
@@ -42,9 +43,12 @@ func attemptOf(a *looseAttempt, err error) (stores.Attempt, stores.Verdict, erro
 // consumerID finds the consumer whose handler is $2.
 const consumerID = "(SELECT id FROM millpond_consumer WHERE handler = $2)"
 
-// claim inserts the row of a claim.
-func (a *looseAttempt) claim(ctx context.Context, c stores.Claim, onConflict string) error {
-	return a.tx.exec(ctx, "INSERT INTO millpond_inbox (message_id, consumer, status, fingerprint) VALUES ($1, "+consumerID+", 2, $3) "+onConflict,
+// plainly is for claim.
+func plainly(insert string) string { return insert }
+
+// claim inserts the row of a claim, in the way of insert.
+func (a *looseAttempt) claim(ctx context.Context, c stores.Claim, insert func(string) string) error {
+	return a.tx.exec(ctx, insert("INSERT INTO millpond_inbox (message_id, consumer, status, fingerprint) VALUES ($1, "+consumerID+", 2, $3)"),
 		c.Key.ID, c.Key.Consumer.Handler, c.Fingerprint.Bytes())
 }
 
@@ -60,7 +64,9 @@ func (a *looseAttempt) Commit(ctx context.Context) error {
 	} else {
 		err = a.tx.Commit()
 	}
-	if _, answered := errors.AsType[*pgconn.PgError](err); answered || errors.Is(err, pgx.ErrTxCommitRollback) || errors.Is(err, sql.ErrTxDone) {
+	_, postgres := errors.AsType[*pgconn.PgError](err)
+	_, mysql := errors.AsType[*mysql.MySQLError](err)
+	if postgres || mysql || errors.Is(err, pgx.ErrTxCommitRollback) || errors.Is(err, sql.ErrTxDone) {
 		return fmt.Errorf("%w: %w", stores.ErrNotCommitted, err)
 	}
 	if err != nil {

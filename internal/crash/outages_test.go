@@ -7,13 +7,13 @@ import (
 	"testing"
 	"time"
 
+	"github.com/millpond-go/millpond/internal/dbproxy"
 	"github.com/millpond-go/millpond/internal/fleet"
-	"github.com/millpond-go/millpond/internal/pgproxy"
 )
 
 // lossy is what the network does to COMMITs.
-func lossy(seed uint64) pgproxy.RandomFaults {
-	return pgproxy.RandomFaults{
+func lossy(seed uint64) dbproxy.RandomFaults {
+	return dbproxy.RandomFaults{
 		Seed:              seed,
 		LoseCommitReply:   0.03,
 		LoseCommitRequest: 0.02,
@@ -22,27 +22,33 @@ func lossy(seed uint64) pgproxy.RandomFaults {
 	}
 }
 
-// outages hurts the server and the network n times.
-func outages(s *system, seed uint64, n int) func(context.Context, *ledger) error {
-	rng := rand.New(rand.NewPCG(seed, 3))
-	between := func(from, to time.Duration) time.Duration { return from + time.Duration(rng.Int64N(int64(to-from))) }
-	faults := []struct {
-		name    string
-		inflict func(ctx context.Context) error
-	}{
-		{"was killed", func(ctx context.Context) error {
-			if err := s.server.Kill(); err != nil {
-				return err
-			}
-			wait(ctx, between(0, 500*time.Millisecond))
-			// The test may be over, but not without its server.
-			return s.server.Start(context.WithoutCancel(ctx))
-		}},
+// accident is something that happens to a system, and is over when inflict returns.
+type accident struct {
+	what    string
+	inflict func(ctx context.Context) error
+}
+
+// span draws a duration.
+type span func(from, to time.Duration) time.Duration
+
+// killing kills a process and starts it again.
+func killing(p process, between span) func(context.Context) error {
+	return func(ctx context.Context) error {
+		if err := p.Kill(); err != nil {
+			return err
+		}
+		wait(ctx, between(0, 500*time.Millisecond))
+		// The test may be over, but not without its server.
+		return p.Start(context.WithoutCancel(ctx))
+	}
+}
+
+// accidents are all that may happen to the system.
+func (s *system) accidents(between span) []accident {
+	accidents := []accident{
 		{"ended all sessions", func(ctx context.Context) error {
 			for range 5 {
-				_, err := s.admin.ExecContext(ctx, `SELECT pg_terminate_backend(pid) FROM pg_stat_activity
-WHERE datname = current_database() AND application_name <> $1`, adminName)
-				if err != nil && ctx.Err() == nil {
+				if err := s.dialect.endSessions(ctx, s.admin); err != nil && ctx.Err() == nil {
 					return err
 				}
 				wait(ctx, between(0, 30*time.Millisecond))
@@ -60,8 +66,22 @@ WHERE datname = current_database() AND application_name <> $1`, adminName)
 			return nil
 		}},
 	}
+	if s.server != nil {
+		accidents = append(accidents, accident{"was killed", killing(s.server, between)})
+	}
+	if s.pooler != nil {
+		accidents = append(accidents, accident{"has lost its pooler", killing(s.pooler, between)})
+	}
+	return accidents
+}
+
+// outages hurts the server and the network n times.
+func outages(s *system, seed uint64, n int) func(context.Context, *ledger) error {
+	rng := rand.New(rand.NewPCG(seed, 3))
+	between := func(from, to time.Duration) time.Duration { return from + time.Duration(rng.Int64N(int64(to-from))) }
+	faults := s.accidents(between)
 	return func(ctx context.Context, l *ledger) error {
-		defer s.proxy.SetRandomFaults(pgproxy.RandomFaults{})
+		defer s.proxy.SetRandomFaults(dbproxy.RandomFaults{})
 		var round []int // all kinds, before one comes again
 		for range n {
 			if len(round) == 0 {
@@ -72,9 +92,9 @@ WHERE datname = current_database() AND application_name <> $1`, adminName)
 			}
 			fault := faults[round[0]]
 			round = round[1:]
-			l.happened("the server " + fault.name)
+			l.happened("the server " + fault.what)
 			if err := fault.inflict(ctx); err != nil {
-				return fmt.Errorf("the server %s: %w", fault.name, err)
+				return fmt.Errorf("the server %s: %w", fault.what, err)
 			}
 			l.happened("all is well again")
 		}
@@ -98,16 +118,18 @@ func wait(ctx context.Context, d time.Duration) bool {
 // another one under the same id may be. Neither must be taken for the other.
 func TestConflictsMeetLostCommits(t *testing.T) {
 	t.Parallel()
-	s := newProxiedPostgres(t)
-	seed := seedOf(t)
-	s.proxy.SetRandomFaults(pgproxy.RandomFaults{Seed: seed, LoseCommitReply: 0.2, LoseCommitRequest: 0.3})
-	tr := &trial{
-		system: s,
-		orders: workload(seed, 100, mix{share: map[conduct]int{batched: 30, flaky: 5}, contested: 100}),
-		setup:  setup{HandlerTimeout: time.Second, CommitTimeout: time.Second},
-		Config: fleet.Config{Seed: seed, Duplicates: 0.3, Apart: 5, Reorder: 40},
-	}
-	r := tr.run(t)
-	r.must(t)
-	t.Log(r.summary())
+	on(t, map[string]opener{"postgres": newProxiedPostgres, "mariadb": newProxiedMariaDB}, func(t *testing.T, open opener) {
+		s := open(t)
+		seed := seedOf(t)
+		s.proxy.SetRandomFaults(dbproxy.RandomFaults{Seed: seed, LoseCommitReply: 0.2, LoseCommitRequest: 0.3})
+		tr := &trial{
+			system: s,
+			orders: workload(seed, 100, mix{share: map[conduct]int{batched: 30, flaky: 5}, contested: 100}),
+			setup:  setup{HandlerTimeout: time.Second, CommitTimeout: time.Second},
+			Config: fleet.Config{Seed: seed, Duplicates: 0.3, Apart: 5, Reorder: 40},
+		}
+		r := tr.run(t)
+		r.must(t)
+		t.Log(r.summary())
+	})
 }

@@ -25,7 +25,7 @@ func on(t *testing.T, stores map[string]opener, test func(*testing.T, opener)) {
 // TestKilledAtEachPoint kills workers, each time at a named point of a delivery.
 func TestKilledAtEachPoint(t *testing.T) {
 	t.Parallel()
-	on(t, both, func(t *testing.T, open opener) {
+	on(t, everyday, func(t *testing.T, open opener) {
 		seed := seedOf(t)
 		allStrike(t, seed, killsAt(seed, points, 2, 5), func(seed uint64) *trial {
 			return &trial{
@@ -42,7 +42,7 @@ func TestKilledAtEachPoint(t *testing.T) {
 // retry worker has it, and while an operator decides about it.
 func TestKilledAtEachPointOfAFailure(t *testing.T) {
 	t.Parallel()
-	on(t, both, func(t *testing.T, open opener) {
+	on(t, everyday, func(t *testing.T, open opener) {
 		seed := seedOf(t)
 		allStrike(t, seed, killsAt(seed, failurePoints, 2, 3), func(seed uint64) *trial {
 			return &trial{

@@ -10,13 +10,27 @@ import (
 	"github.com/millpond-go/millpond/internal/fleet"
 )
 
-// TestRandom hurts workers, and on Postgres the server and the network, at random
+// randomly returns the stores of TestRandom. Servers of their own, which may be killed,
+// are for those of every day and for the soak.
+func randomly(t *testing.T) map[string]opener {
+	t.Helper()
+	all := map[string]opener{
+		"postgres": newFragilePostgres, "mariadb": newFragileMariaDB, "sqlite": newSQLite,
+		"postgres+sql": newSQLDB, "lib/pq": newPQ, "pgbouncer": newPooledPostgres, "mysql": newProxiedMySQL,
+	}
+	if soakKills(t) > 0 {
+		all["postgres+sql"], all["lib/pq"], all["mysql"] = newFragileSQLDB, newFragilePQ, newFragileMySQL
+	}
+	return all
+}
+
+// TestRandom hurts workers, and where there are some the server and the network, at random
 // times, while messages come in every order, several times and at once, and handlers
 // misbehave in every way. With MILLPOND_SOAK=n it goes on, with one seed after the
 // other, until n workers were killed.
 func TestRandom(t *testing.T) {
 	t.Parallel()
-	on(t, map[string]opener{"postgres": newFragilePostgres, "sqlite": newSQLite}, func(t *testing.T, open opener) {
+	on(t, randomly(t), func(t *testing.T, open opener) {
 		seed := seedOf(t)
 		messages, kills, wanted := 80, 14, 1
 		if soak := soakKills(t); soak > 0 {
@@ -25,7 +39,12 @@ func TestRandom(t *testing.T) {
 		begun := time.Now()
 		for killed, done := 0, false; !done; seed++ {
 			done = !t.Run(fmt.Sprintf("seed %d", seed), func(t *testing.T) {
-				r := randomTrial(open(t), seed, messages, kills).run(t)
+				s := open(t)
+				n, kills := messages, kills
+				if everyday[s.name] == nil && soakKills(t) == 0 {
+					n, kills = 40, 8
+				}
+				r := randomTrial(s, seed, n, kills).run(t)
 				r.must(t)
 				t.Log(r.summary())
 				killed += r.kills(fleet.SIGKILL)
@@ -54,7 +73,7 @@ func soakKills(t *testing.T) int {
 func randomTrial(s *system, seed uint64, messages, kills int) *trial {
 	tr := &trial{
 		system: s,
-		orders: workload(seed, messages, everything()),
+		orders: workload(seed, messages, s.everything()),
 		setup:  setup{HandlerTimeout: time.Second, CommitTimeout: time.Second, HoldLimit: 10 * time.Second, MaxAttempts: 12, Redelivered: true, Operated: true},
 		Config: fleet.Config{Seed: seed, Workers: 4, Duplicates: 0.5, Apart: 200, Reorder: 30},
 		limit:  2*time.Minute + time.Duration(messages)*200*time.Millisecond,
@@ -62,7 +81,7 @@ func randomTrial(s *system, seed uint64, messages, kills int) *trial {
 	acks := len(tr.orders) * len(consumers) // at least
 	tr.Kills = fleet.RandomKills(seed, kills, acks, tr.Workers, fleet.SIGKILL, fleet.SIGKILL, fleet.SIGSTOP, fleet.SIGTERM)
 	tr.Kills = append(tr.Kills, killsAt(seed, failurePoints, max(1, kills/50), 10)...)
-	if s.server != nil {
+	if s.proxy != nil {
 		s.proxy.SetRandomFaults(lossy(seed))
 		tr.disturb = outages(s, seed, max(8, kills/4))
 	}

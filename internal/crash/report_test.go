@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"maps"
 	"os"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -158,5 +159,5 @@ func replay(t *testing.T, seed uint64) string {
 	if os.Getenv(soakEnv) != "" {
 		soak = soakEnv + "=1 " // one of the longer runs
 	}
-	return fmt.Sprintf("%s%s=%d go test -race -v -run '^%s$' ./internal/crash", soak, seedEnv, seed, strings.ReplaceAll(name, "/", "$/^"))
+	return fmt.Sprintf("%s%s=%d go test -race -v -run '^%s$' ./internal/crash", soak, seedEnv, seed, strings.ReplaceAll(regexp.QuoteMeta(name), "/", "$/^"))
 }

@@ -69,8 +69,7 @@ func formatID(stored []byte) string { return strings.TrimPrefix(keys.Format(stor
 // ownID is SQL for the id that a message came with, of a row called so: one that was
 // released from quarantine runs under another one, which is stores.ReleasedID.
 func (d dialect) ownID(row string) string {
-	released := d.bytes(`'x:quarantine/' || CAST(q.id AS text)`)
-	return `coalesce((SELECT q.message_id FROM millpond_quarantine q WHERE q.status = 'released' AND ` + row + `.message_id = ` + released + `), ` + row + `.message_id)`
+	return `coalesce((SELECT q.message_id FROM millpond_quarantine q WHERE q.status = 'released' AND ` + row + `.message_id = ` + d.released + `), ` + row + `.message_id)`
 }
 
 // readState reads everything. No parameters means no dialect.
@@ -101,7 +100,7 @@ func readState(ctx context.Context, s *system) (*state, error) {
 			},
 		},
 		{
-			`SELECT consumer, id, part, run, payload, ` + s.dialect.sequence + ` FROM effect`,
+			`SELECT consumer, id, part, run, payload, ` + s.dialect.ordered + ` FROM effect`,
 			func(rows *sql.Rows) error {
 				var (
 					k key
@@ -176,7 +175,7 @@ FROM millpond_failure f JOIN millpond_consumer c ON c.id = f.consumer`,
 }
 
 func (st *state) readCommitTimes(ctx context.Context, s *system) error {
-	if s.server == nil {
+	if !s.commitTimes {
 		return nil
 	}
 	return query(ctx, s.admin, `SELECT c.handler, `+s.dialect.ownID("i")+`, pg_xact_commit_timestamp(i.xmin)
@@ -212,13 +211,11 @@ func query(ctx context.Context, db *sql.DB, text string, scan func(*sql.Rows) er
 // settled asks whether a message that was just acked is completed, failed, kept for a
 // retry worker or in quarantine.
 func settled(ctx context.Context, s *system, e *entry) (bool, error) {
-	id := []byte("u:" + e.ID)
-	text := `SELECT (SELECT count(*) FROM millpond_inbox i JOIN millpond_consumer c ON c.id = i.consumer
- LEFT JOIN millpond_failure f ON f.consumer = i.consumer AND f.message_id = i.message_id
- WHERE i.message_id = $1 AND c.handler = $2 AND (i.status <> 3 OR f.placement = 1))
-+ (SELECT count(*) FROM millpond_quarantine q JOIN millpond_consumer c ON c.id = q.consumer
- WHERE q.payload = $3 AND c.handler = $2)`
+	text := `SELECT count(*) FROM millpond_consumer c WHERE c.handler = $1 AND (
+EXISTS (SELECT 1 FROM millpond_inbox i LEFT JOIN millpond_failure f ON f.consumer = i.consumer AND f.message_id = i.message_id
+ WHERE i.consumer = c.id AND i.message_id = $2 AND (i.status <> 3 OR f.placement = 1))
+OR EXISTS (SELECT 1 FROM millpond_quarantine q WHERE q.consumer = c.id AND q.payload = $3))`
 	var n int
-	err := s.admin.QueryRowContext(ctx, s.dialect.placeholder(text), id, e.consumer, []byte(e.Payload)).Scan(&n)
+	err := s.admin.QueryRowContext(ctx, s.dialect.placeholder(text), e.consumer, []byte("u:"+e.ID), []byte(e.Payload)).Scan(&n)
 	return n > 0, err
 }

@@ -102,22 +102,34 @@ func TestStoppedHolderFreesItsKey(t *testing.T) {
 		}
 		t.Run(point, func(t *testing.T) {
 			t.Parallel()
-			const pause = 15 * time.Second // the end of everything else comes first
-			r, s := stop(t, newPostgres, point, "", pause)
-			r.must(t)
-			const margin = 5 * time.Second // pauses of those who wait, on a busy machine
-			if s.freed == 0 || s.freed > stoppedBound+margin {
-				t.Errorf("%v was completed by another process %s after its holder was stopped, the bound is %s\n%s",
-					s.key, s.freed, stoppedBound, tell(about(r.history, s.key)))
+			systems := map[string]opener{"postgres": newPostgres}
+			if point == pointBetween || point == pointCommitStart || soakKills(t) > 0 {
+				systems["mariadb"] = newMariaDB
 			}
-			t.Logf("completed elsewhere after %s", s.freed)
-			if point == pointCommitEnd || point == pointDeliveryEnd {
-				return // it had committed
+			if soakKills(t) > 0 {
+				systems["mysql"], systems["postgres+sql"], systems["lib/pq"] = newProxiedMySQL, newSQLDB, newPQ
 			}
-			if commits := r.commitsOf(s.pid, s.key); slices.Contains(commits, "") {
-				t.Errorf("the stopped process has committed %v after all: %q\n%s", s.key, commits, tell(about(r.history, s.key)))
-			}
+			on(t, systems, func(t *testing.T, open opener) { freesItsKey(t, open, point) })
 		})
+	}
+}
+
+func freesItsKey(t *testing.T, open opener, point string) {
+	t.Helper()
+	const pause = 15 * time.Second // the end of everything else comes first
+	r, s := stop(t, open, point, "", pause)
+	r.must(t)
+	const margin = 5 * time.Second // pauses of those who wait, on a busy machine
+	if s.freed == 0 || s.freed > stoppedBound+margin {
+		t.Errorf("%v was completed by another process %s after its holder was stopped, the bound is %s\n%s",
+			s.key, s.freed, stoppedBound, tell(about(r.history, s.key)))
+	}
+	t.Logf("completed elsewhere after %s", s.freed)
+	if point == pointCommitEnd || point == pointDeliveryEnd {
+		return // it had committed
+	}
+	if commits := r.commitsOf(s.pid, s.key); slices.Contains(commits, "") {
+		t.Errorf("the stopped process has committed %v after all: %q\n%s", s.key, commits, tell(about(r.history, s.key)))
 	}
 }
 

@@ -21,7 +21,7 @@ import (
 // done to them.
 type trial struct {
 	fleet.Config // Source, Command and Observe are the trial's
-	setup        // URL and Dir are the trial's
+	setup        // System, URL and Dir are the trial's
 
 	system *system
 	orders []order
@@ -108,7 +108,7 @@ func (tr *trial) setDefaults(t *testing.T) {
 	setDefault(&tr.limit, 2*time.Minute)
 	setDefault(&tr.MaxExits, 50)
 	setDefault(&tr.MaxAttempts, 8)
-	tr.Dir, tr.URL = t.TempDir(), tr.system.url
+	tr.Dir, tr.System, tr.URL = t.TempDir(), tr.system.name, tr.system.url
 }
 
 func setDefault[T comparable](field *T, value T) {

@@ -21,7 +21,7 @@ import (
 // variant breaks one rule of the design. The zero variant breaks none.
 type variant struct {
 	rule   string
-	system string   // the store on which the rule can be broken; "": both
+	system []string // the stores on which the rule can be broken; nil: all
 	find   []string // the invariants of which one must be found violated
 
 	store  func(b *backend) middleware.Store
@@ -30,6 +30,9 @@ type variant struct {
 	split  bool      // each consumer has an inbox of its own
 	with   []conduct // of handlers, that bring it to light; the more often named, the more of them
 }
+
+// servers are the stores with a server, and a network on the way to it.
+var servers = []string{"postgres", "postgres+sql", "mariadb"}
 
 // variants, by name. Each is one way in which an inbox may be wrong; how it is wrong
 // stays here.
@@ -52,11 +55,11 @@ var variants = map[string]variant{
 		store: func(b *backend) middleware.Store { return unproven{b.store} },
 	},
 	"no tag": {
-		rule: "COMMIT without an error is no proof", system: "postgres", find: []string{"I12"}, with: []conduct{swallows},
+		rule: "COMMIT without an error is no proof", system: servers, find: []string{"I12"}, with: []conduct{swallows, replaces},
 		store: func(b *backend) middleware.Store { return &noTag{b.store, b} },
 	},
 	"run again": {
-		rule: "an unknown commit is not a failed one", system: "postgres", find: []string{"I1"},
+		rule: "an unknown commit is not a failed one", system: servers, find: []string{"I1"},
 		store: func(b *backend) middleware.Store { return &runAgain{Store: b.store, b: b} },
 	},
 	"no fingerprint": {
@@ -84,7 +87,7 @@ var variants = map[string]variant{
 		config: quickNacks,
 	},
 	"no bound": {
-		rule: "a stuck holder frees its key", system: "postgres", find: []string{"I10"},
+		rule: "a stuck holder frees its key", system: servers, find: []string{"I10"},
 		store: func(b *backend) middleware.Store { return noBound{b.store} },
 	},
 }
@@ -128,12 +131,11 @@ func TestVariantsAreFound(t *testing.T) {
 		}
 		t.Run(cmp.Or(name, "all rules kept"), func(t *testing.T) {
 			t.Parallel()
-			systems := map[string]opener{"postgres": newProxiedPostgres, "sqlite": newSQLite}
-			only := v.system
-			if only == "" && name != "" && soakKills(t) == 0 {
-				only = "postgres" // the other one takes too long for every day
-			}
-			maps.DeleteFunc(systems, func(name string, _ opener) bool { return only != "" && only != name })
+			systems := map[string]opener{"postgres": newProxiedPostgres, "postgres+sql": newSQLDB, "mariadb": newProxiedMariaDB, "sqlite": newSQLite}
+			maps.DeleteFunc(systems, func(system string, _ opener) bool {
+				seldom := name != "" && soakKills(t) == 0 && system != "postgres" && system != "mariadb" // for every day the others take too long
+				return seldom || v.system != nil && !slices.Contains(v.system, system)
+			})
 			on(t, systems, func(t *testing.T, open opener) {
 				r := variantTrial(open(t), seedOf(t), name).run(t)
 				t.Logf("%s\nfound %v", r.summary(), r.invariants())
@@ -227,7 +229,7 @@ func (c *checkThenAct) Begin(ctx context.Context, claim stores.Claim) (stores.At
 	if err != nil {
 		return nil, verdict, err
 	}
-	if err := a.claim(ctx, claim, "ON CONFLICT DO NOTHING"); err != nil {
+	if err := a.claim(ctx, claim, c.b.dialect.orNothing); err != nil {
 		return nil, verdict, errors.Join(stores.ErrUnavailable, err, a.Rollback(ctx))
 	}
 	return a, verdict, nil
@@ -262,7 +264,7 @@ func (n *noTag) Begin(ctx context.Context, claim stores.Claim) (stores.Attempt, 
 	if err != nil {
 		return nil, stores.Verdict{}, err
 	}
-	if a.claim(ctx, claim, "") == nil {
+	if a.claim(ctx, claim, plainly) == nil {
 		a.byText = true
 		return attemptOf(a, nil)
 	}
@@ -337,9 +339,11 @@ func (n noBound) Begin(ctx context.Context, claim stores.Claim) (stores.Attempt,
 // for as long as it stands still.
 func TestMissingBoundIsFound(t *testing.T) {
 	t.Parallel()
-	const pause = 4 * time.Second
-	_, s := stop(t, newPostgres, pointBetween, "no bound", pause)
-	if s.freed != 0 && s.freed < pause {
-		t.Errorf("the key was freed after %s, and the transaction had no bound", s.freed)
-	}
+	on(t, map[string]opener{"postgres": newPostgres, "postgres+sql": newSQLDB, "mariadb": newMariaDB}, func(t *testing.T, open opener) {
+		const pause = 4 * time.Second
+		_, s := stop(t, open, pointBetween, "no bound", pause)
+		if s.freed != 0 && s.freed < pause {
+			t.Errorf("the key was freed after %s, and the transaction had no bound", s.freed)
+		}
+	})
 }

@@ -24,6 +24,7 @@ import (
 
 // setup is what the parent tells its workers.
 type setup struct {
+	System  string // one of clients
 	URL     string // of the store
 	Dir     string // for histories
 	Variant string // a rule to break, see variants
@@ -84,15 +85,15 @@ func serve(ctx context.Context, w *fleet.Worker) error {
 	if err != nil {
 		return err
 	}
-	b, err := openBackend(ctx, workerURL(s.URL, w.Index))
+	b, err := clients[s.System](ctx, s.URL, w.Index)
 	switch {
 	case err != nil && ctx.Err() != nil:
 		return nil // asked to leave before it was ready
 	case err != nil:
 		return err
 	}
+	defer b.close()
 	defer b.store.Close()
-	defer b.db.Close()
 	b.store, b.worker = &watchedStore{b.store, recorder}, w.Index
 
 	log := slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelError}))

@@ -50,13 +50,14 @@ const (
 	replaces conduct = "replaces" // as swallows, with a statement that also rolls back where there is one
 	commits  conduct = "commits"  // the transaction, by its method and in SQL
 	rollback conduct = "rollback" // the transaction, by its method and in SQL
+	defines  conduct = "defines"  // a table, which would commit the transaction
 	defers   conduct = "defers"   // a violation of a constraint that is checked at commit
 	cancels  conduct = "cancels"  // a statement in the middle
 	leaks    conduct = "leaks"    // the transaction to a goroutine that goes on
 	reenters conduct = "reenters" // runs twice in one attempt
 )
 
-var dishonest = []conduct{swallows, replaces, commits, rollback, defers, cancels, leaks, reenters}
+var dishonest = []conduct{swallows, replaces, commits, rollback, defines, defers, cancels, leaks, reenters}
 
 // Ids without a conduct, and the reason that they are in quarantine for.
 const (

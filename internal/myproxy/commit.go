@@ -11,7 +11,9 @@ var (
 
 	commitAlone = regexp.MustCompile(`(?i)^\s*commit` + completion + `\s*;?\s*$`)
 	commitAmong = regexp.MustCompile(`(?i)(^|;|\b(begin|atomic|then|else|do)\b)\s*commit` + completion + `\s*(;|$)`)
-	rollback    = regexp.MustCompile(`(?i)(^|;)\s*rollback` + completion + `\s*;?\s*$`) // not to a savepoint
+	// stores/mysql completes a message and commits by a procedure of that name.
+	calledCommit = regexp.MustCompile(`(?i)^\s*call\s+\S*_complete\s*\(`)
+	rollback     = regexp.MustCompile(`(?i)(^|;)\s*rollback` + completion + `\s*;?\s*$`) // not to a savepoint
 )
 
 const completion = `(\s+work)?(\s+and\s+(no\s+)?chain)?(\s+(no\s+)?release)?`
@@ -25,12 +27,12 @@ type ending struct {
 
 func endingOf(sql string) ending {
 	// Most texts have neither, and some are megabytes long.
-	if lower := strings.ToLower(sql); !strings.Contains(lower, "commit") && !strings.Contains(lower, "rollback") {
+	if lower := strings.ToLower(sql); !strings.Contains(lower, "commit") && !strings.Contains(lower, "rollback") && !strings.Contains(lower, "_complete") {
 		return ending{}
 	}
 	bare := quoted.ReplaceAllString(sql, "''")
 	return ending{
-		commit:   commitAmong.MatchString(bare),
+		commit:   commitAmong.MatchString(bare) || calledCommit.MatchString(bare),
 		alone:    commitAlone.MatchString(bare),
 		rollback: rollback.MatchString(bare),
 	}

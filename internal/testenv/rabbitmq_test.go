@@ -13,6 +13,7 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 
 	"github.com/millpond-go/millpond/internal/testenv"
+	"github.com/millpond-go/millpond/internal/testenv/daemon"
 	"github.com/millpond-go/millpond/internal/testenv/host"
 	"github.com/millpond-go/millpond/internal/testenv/rabbitmq"
 )
@@ -83,7 +84,7 @@ func TestRabbitMQKeepsWhatItHasConfirmedWhenItIsKilled(t *testing.T) {
 		if err := server.Kill(); err != nil {
 			t.Fatal(err)
 		}
-		if err := server.Kill(); !errors.Is(err, rabbitmq.ErrNotRunning) {
+		if err := server.Kill(); !errors.Is(err, daemon.ErrNotRunning) {
 			t.Errorf("killed twice: %v", err)
 		}
 		if host.Alive(pid) {
@@ -92,7 +93,7 @@ func TestRabbitMQKeepsWhatItHasConfirmedWhenItIsKilled(t *testing.T) {
 		if err := server.Start(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		if err := server.Start(t.Context()); !errors.Is(err, rabbitmq.ErrRunning) {
+		if err := server.Start(t.Context()); !errors.Is(err, daemon.ErrRunning) {
 			t.Errorf("started twice: %v", err)
 		}
 		channel = quorumQueue(t, server.URL(), queue)
@@ -230,7 +231,7 @@ func TestRabbitMQLeavesNothingBehind(t *testing.T) {
 	testenv.Eventually(t, "the node's children have ended", func() bool {
 		return !slices.ContainsFunc(children, host.Alive)
 	})
-	if err := server.Start(context.Background()); !errors.Is(err, rabbitmq.ErrClosed) {
+	if err := server.Start(context.Background()); !errors.Is(err, daemon.ErrClosed) {
 		t.Errorf("started after Close: %v", err)
 	}
 }

@@ -80,7 +80,8 @@ func prometheusProvider() (*metric.MeterProvider, http.Handler, error) {
 	); err != nil {
 		return nil, nil, fmt.Errorf("telemetry: %w", err)
 	}
-	reader, err := exporter.New(exporter.WithRegisterer(registry))
+	// Without labels of the scope: it is one, and its schema's version changes with updates.
+	reader, err := exporter.New(exporter.WithRegisterer(registry), exporter.WithoutScopeInfo())
 	if err != nil {
 		return nil, nil, fmt.Errorf("telemetry: %w", err)
 	}

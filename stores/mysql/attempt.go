@@ -245,7 +245,9 @@ func (a *attempt) Interrupted() error {
 // checkEscape returns errEscaped if the claim of the attempt was committed, or if that
 // cannot be found out now.
 func (a *attempt) checkEscape(ctx context.Context) error {
-	escaped, err := a.store.closeEscaped(context.WithoutCancel(ctx), &a.claim, "")
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanupTimeout)
+	defer cancel()
+	escaped, err := a.store.closeEscaped(ctx, &a.claim, "")
 	a.escaped = escaped
 	if escaped || a.lost || err != nil {
 		return errors.Join(errEscaped, err)

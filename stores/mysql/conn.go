@@ -82,7 +82,7 @@ func (c *conn) BeginTx(ctx context.Context, _ driver.TxOptions) (driver.Tx, erro
 
 // lost keeps a connection of which nothing is known from being used again.
 func (c *conn) lost(err error) error {
-	if number(err) == 0 {
+	if err != nil && number(err) == 0 {
 		c.discard.Store(true)
 	}
 	return err

@@ -160,6 +160,25 @@ func TestFirstSightCostsTheTripsAndCommitsOfTheHandlerAlone(t *testing.T) {
 	})
 }
 
+func TestRolledBackAttemptCostsTheTripsOfTheHandlerAlone(t *testing.T) {
+	t.Parallel()
+	onBoth(t, func(t *testing.T, p product) {
+		c := newCounted(t, p, true)
+		cost := c.cost(func() {
+			a := begin(t, c, claimOf("rolled back"))
+			if err := exec(t.Context(), a, effect); err != nil {
+				t.Fatal(err)
+			}
+			if err := a.Rollback(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+		})
+		if cost.RoundTrips != 3 || cost.Commits != 0 || cost.Rollbacks != 1 {
+			t.Errorf("%+v", cost)
+		}
+	})
+}
+
 func TestFirstSightOnTheCallersConnectionsCostsTwoTripsMore(t *testing.T) {
 	t.Parallel()
 	onBoth(t, func(t *testing.T, p product) {

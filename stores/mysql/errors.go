@@ -101,6 +101,9 @@ func unavailable(err error) error {
 			return fmt.Errorf("mysql: %w", err)
 		}
 	}
+	if errors.Is(err, errUnusable) {
+		return fmt.Errorf("mysql: %w", err)
+	}
 	switch n := number(err); {
 	case n == noSuchTable || n == unknownColumn:
 		return fmt.Errorf("mysql: %w: %w", stores.ErrNotMigrated, err)

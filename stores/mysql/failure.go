@@ -224,7 +224,7 @@ func (r *record) newRow(ctx context.Context, tx *sql.Tx) error {
 func (r *record) rest(ctx context.Context, tx *sql.Tx, number int64, was *kept) error {
 	texts := r.store.sql
 	if c := r.Content; c != nil {
-		_, err := tx.ExecContext(ctx, texts.setContent, c.State, text(c.Codec, maxNameBytes), []byte(c.UUID), r.metadata, c.Payload, number)
+		err := execLarge(ctx, tx, len(c.Payload)+len(r.metadata), texts.setContent, c.State, text(c.Codec, maxNameBytes), []byte(c.UUID), r.metadata, c.Payload, number)
 		if err != nil {
 			return err
 		}

@@ -46,7 +46,7 @@ func (s *Store) begin(ctx context.Context, c *stores.Claim) (*attempt, stores.Ve
 		won, verdict, err = ss.claimAgain(ctx, c, &cl)
 	}
 	if !won || err != nil {
-		ss.release(context.WithoutCancel(ctx))
+		ss.release(ctx)
 		if err != nil {
 			return nil, stores.Verdict{}, s.unavailable(err)
 		}

@@ -33,16 +33,16 @@ func TestURLsAreCheckedWithoutAServer(t *testing.T) {
 	} {
 		err := stores.DefaultMux().Check(address)
 		if want == "" {
-			assert.NoError(t, err, address)
+			require.NoError(t, err, address)
 			continue
 		}
-		assert.ErrorContains(t, err, want, address)
+		require.ErrorContains(t, err, want, address)
 	}
 	err := stores.DefaultMux().Check("mysql://u:secret@host/?max_open_conns=many&a=1&a=2")
 	require.Error(t, err)
 	assert.NotContains(t, err.Error(), "secret")
-	assert.ErrorContains(t, err, "max_open_conns")
-	assert.ErrorContains(t, err, "names no database")
+	require.ErrorContains(t, err, "max_open_conns")
+	require.ErrorContains(t, err, "names no database")
 }
 
 func TestOpenConnects(t *testing.T) {
@@ -69,7 +69,7 @@ func TestOpenSaysWhatIsWrong(t *testing.T) {
 	t.Parallel()
 	_, err := mysql.Open(t.Context(), "mysql://u:secret@127.0.0.1:1/db")
 	require.ErrorIs(t, err, stores.ErrUnavailable)
-	assert.ErrorContains(t, err, "127.0.0.1:1")
+	require.ErrorContains(t, err, "127.0.0.1:1")
 	assert.NotContains(t, err.Error(), "secret")
 
 	_, err = mysql.New(nil, mysql.Config{})
@@ -117,10 +117,14 @@ func (l *logged) said() []string {
 func TestWarnsOfWhatTheServerDoesNotPromise(t *testing.T) {
 	t.Parallel()
 	server := testenv.PrivateMariaDB(t, testenv.WithMySQLSettings(map[string]string{
-		"innodb_flush_log_at_trx_commit": "2", "sync_binlog": "0", "log_bin": "log", "sql_mode": "", "max_allowed_packet": "1M",
+		"innodb_flush_log_at_trx_commit": "2", "sync_binlog": "0", "log_bin": "log",
 	}))
+	config := mustParse(t, server.NewDatabase(t))
+	_, err := openDB(t, config, nil).ExecContext(t.Context(), "SET GLOBAL max_allowed_packet = 1048576")
+	require.NoError(t, err)
+	config.Params = map[string]string{"sql_mode": "''"}
 	log := &logged{}
-	s, err := mysql.OpenDB(t.Context(), mustParse(t, server.NewDatabase(t)), mysql.Config{Logger: slog.New(log)})
+	s, err := mysql.OpenDB(t.Context(), config, mysql.Config{Logger: slog.New(log)})
 	require.NoError(t, err)
 	defer s.Close()
 	_, err = s.Migrate(t.Context())

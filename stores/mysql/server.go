@@ -3,6 +3,7 @@ package mysql
 import (
 	"context"
 	"database/sql"
+	"errors"
 	"fmt"
 	"log/slog"
 	"regexp"
@@ -36,9 +37,9 @@ func (s *Store) learn(ctx context.Context) error {
 		return nil
 	}
 	var (
-		version, isolation string
-		database           sql.NullString
-		sv                 server
+		version  string
+		database sql.NullString
+		sv       server
 	)
 	err := s.db.QueryRowContext(ctx, "SELECT VERSION(), DATABASE(), @@max_allowed_packet").Scan(&version, &database, &sv.maxPacket)
 	if err != nil {
@@ -53,7 +54,7 @@ func (s *Store) learn(ctx context.Context) error {
 		schema = database.String
 	}
 	if schema == "" {
-		return fmt.Errorf("no database is selected: name one in the address, or in Config.Schema")
+		return fmt.Errorf("%w: no database is selected: name one in the address, or in Config.Schema", errUnusable)
 	}
 	if !sv.maria {
 		var n int
@@ -64,7 +65,7 @@ func (s *Store) learn(ctx context.Context) error {
 		}
 		sv.procedures = n == 3
 	}
-	s.warn(ctx, sv, isolation)
+	s.warn(ctx, sv)
 	names := sqlstore.Names{Schema: "`" + strings.ReplaceAll(schema, "`", "``") + "`", Prefix: s.names.Prefix}
 	s.server, s.texts, s.sql = sv, newTexts(names, sv, s.config.Isolation), newStatements(names)
 	s.qualified = names
@@ -86,14 +87,20 @@ func supported(version string) (maria bool, err error) {
 	major, _ := strconv.Atoi(m[1])
 	minor, _ := strconv.Atoi(m[2])
 	if major < oldest[0] || major == oldest[0] && minor < oldest[1] {
-		return maria, fmt.Errorf("the server is %s %s: use %d.%d or later", product, version, oldest[0], oldest[1])
+		return maria, fmt.Errorf("%w: it is %s %s: use %d.%d or later", errUnusable, product, version, oldest[0], oldest[1])
 	}
 	return maria, nil
 }
 
+// usualPayload is the inbox's own limit for payloads, unless it is told another.
+const usualPayload = 16 << 20
+
+// errUnusable: it is not a question of time.
+var errUnusable = errors.New("the server cannot be used")
+
 // warn says by name and number what makes the server's promises smaller than they look.
 // What cannot be asked is left out.
-func (s *Store) warn(ctx context.Context, sv server, _ string) {
+func (s *Store) warn(ctx context.Context, sv server) {
 	warning := func(text string, args ...any) { s.log.WarnContext(ctx, "millpond: mysql: "+text, args...) }
 	variable := func(name string) string {
 		var value sql.NullString
@@ -113,7 +120,7 @@ func (s *Store) warn(ctx context.Context, sv server, _ string) {
 	if v := variable("SESSION.sql_mode"); !strings.Contains(v, "STRICT_TRANS_TABLES") && !strings.Contains(v, "STRICT_ALL_TABLES") {
 		warning("what does not fit a column of a handler's is cut or changed without an error", slog.String("sql_mode", v), slog.String("add to it", "STRICT_TRANS_TABLES"))
 	}
-	if const16 := 16<<20 + slack; sv.maxPacket < const16 {
+	if sv.maxPacket <= usualPayload+slack {
 		warning("larger messages cannot be kept when they fail or go to quarantine", slog.Int("max_allowed_packet", sv.maxPacket), slog.Int("set it to at least", 64<<20))
 	}
 	if !sv.maria && !sv.procedures {

@@ -178,8 +178,11 @@ func (ss *session) rollback(ctx context.Context) error {
 	return nil
 }
 
-// release gives the connection back, of which nobody else uses the transaction.
+// release gives the connection back, of which nobody else uses the transaction. It is
+// kept also if ctx has ended.
 func (ss *session) release(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanupTimeout)
+	defer cancel()
 	if ss.rollback(ctx) != nil {
 		ss.drop()
 		return
@@ -221,12 +224,13 @@ func (ss *session) abandon() {
 	if ss.own == nil {
 		return
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), killTimeout)
+	ctx, cancel := context.WithTimeout(context.Background(), cleanupTimeout)
 	defer cancel()
 	_, _ = ss.store.db.ExecContext(ctx, "KILL "+ss.own.conn.id) // it may be gone by itself
 }
 
-const killTimeout = 2 * time.Second
+// cleanupTimeout bounds what is done after the answer is known.
+const cleanupTimeout = 2 * time.Second
 
 // errBusy says that the driver has not sent a statement because rows are open.
 func errBusy(err error) bool { return errors.Is(err, mysql.ErrBusyBuffer) }

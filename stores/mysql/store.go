@@ -110,6 +110,10 @@ func OpenDB(ctx context.Context, driverConfig *mysql.Config, c Config) (*Store, 
 		return nil, fmt.Errorf("mysql: Config.MaxOpenConns is %d: it must not be negative", c.MaxOpenConns)
 	}
 	c.MaxOpenConns = cmp.Or(c.MaxOpenConns, DefaultMaxOpenConns)
+	driverConfig = driverConfig.Clone()
+	if driverConfig.Logger == mysql.NewConfig().Logger {
+		driverConfig.Logger = driverLog{c.Logger}
+	}
 	attempts, err := newConnector(driverConfig, c.Isolation)
 	if err != nil {
 		return nil, fmt.Errorf("mysql: %w", err)
@@ -134,6 +138,18 @@ func OpenDB(ctx context.Context, driverConfig *mysql.Config, c Config) (*Store, 
 		return nil, fmt.Errorf("mysql: cannot connect to %s: %w", driverConfig.Addr, unavailable(err))
 	}
 	return s, nil
+}
+
+// driverLog takes what the driver would write to the standard error, such as that a
+// connection is closed which the server has closed. What matters, it returns as well.
+type driverLog struct{ to *slog.Logger }
+
+func (l driverLog) Print(v ...any) {
+	to := l.to
+	if to == nil {
+		to = slog.Default()
+	}
+	to.Debug("millpond: mysql: driver", slog.String("said", fmt.Sprint(v...)))
 }
 
 func newStore(db, attempts *sql.DB, own bool, c Config) (*Store, error) {
@@ -164,13 +180,20 @@ func newStore(db, attempts *sql.DB, own bool, c Config) (*Store, error) {
 // New, or one that OpenDB has opened.
 func (s *Store) DB() *sql.DB { return s.db }
 
-// Capabilities implements stores.Store.
+// Capabilities implements stores.Store. Which of the two systems it is, is known once a
+// consumer is registered.
 func (s *Store) Capabilities() stores.Capabilities {
 	pool := stores.Pool{Max: s.config.MaxOpenConns, Setting: "max_open_conns", Raise: "max_open_conns=%d among its parameters"}
 	if !s.own {
 		pool = stores.Pool{Max: s.db.Stats().MaxOpenConnections, Setting: "SetMaxOpenConns of the *sql.DB", Raise: "nothing: call SetMaxOpenConns(%d)"}
 	}
-	return stores.Capabilities{System: "mysql", ServerBound: true, Pool: pool}
+	s.learning.Lock()
+	defer s.learning.Unlock()
+	system := "mysql"
+	if s.server.maria {
+		system = "mariadb"
+	}
+	return stores.Capabilities{System: system, ServerBound: true, Pool: pool}
 }
 
 // PoolUse implements stores.PoolReporter.

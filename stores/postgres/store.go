@@ -111,8 +111,10 @@ func init() {
 		}
 		return s, nil
 	}
-	stores.DefaultMux().Handle("postgres", open)
-	stores.DefaultMux().Handle("postgresql", open)
+	for _, scheme := range []string{"postgres", "postgresql"} {
+		stores.DefaultMux().Handle(scheme, open)
+		stores.DefaultMux().HandleCheck(scheme, func(u *url.URL) error { return pgurl.Check("postgres", u) })
+	}
 }
 
 // Pool returns the pool, for the program's own work outside handlers.

@@ -56,6 +56,17 @@ type Harness struct {
 	Quarantined func(ctx context.Context, admin *sql.DB) ([]stores.QuarantineRow, error)
 }
 
+// ordinary returns a way in which the store keeps a handler from ending the
+// transaction, if it has one.
+func (h *Harness) ordinary() Way {
+	for _, way := range h.Ways {
+		if way.Unpreventable == "" {
+			return way
+		}
+	}
+	return h.Ways[0]
+}
+
 // Database is one database under test.
 type Database struct {
 	// Admin reads what is committed and makes the suite's tables. Its connections

@@ -80,15 +80,15 @@ func (b *bench) tellParked(name string, m misconduct) {
 func parkedStatements(b *bench) {
 	store := b.open()
 	in := b.service(store, parking)
-	way := b.h.Ways[0]
+	way := b.h.ordinary()
 	for i, st := range statements {
-		if st.parks || st.quoting {
+		if st.parks || st.quoting || b.unnoticed(store, st) {
 			continue
 		}
 		if i%8 == 7 {
 			b.clear()
 		}
-		m := misconduct{want: st.want, act: sends(way, st.steps), end: hides}
+		m := misconduct{want: st.want, act: sends(way, st.steps), end: hides, unpreventable: way.Unpreventable != ""}
 		b.story(fmt.Sprintf("%d %q", i, strings.Join(st.steps, " | ")), m).throughInbox(in)
 	}
 	b.paired()
@@ -220,7 +220,7 @@ func parkedOnRouter(b *bench) {
 	r.router.AddMiddleware(in.Middleware)
 	names := []string{"stock", "mail"}
 	for _, name := range names {
-		u := &unruly{b: b, name: name, way: b.h.Ways[0], runs: make(map[string]int)}
+		u := &unruly{b: b, name: name, way: b.h.ordinary(), runs: make(map[string]int)}
 		r.handle(name, b.h.Handler(u.handle))
 	}
 	worker, err := middleware.NewRetryWorker(in, middleware.RetryWorkerConfig{Handlers: r.router.Handlers(), PollInterval: 10 * time.Millisecond})

@@ -60,18 +60,17 @@ func (r reader) Unmarshal(d amqp091.Delivery) (*message.Message, error) {
 var errNoMessage = errors.New("amqp/official: Consume.Unmarshal returned neither a message nor an error")
 
 func (s *subscription) facts(d *amqp091.Delivery) brokers.Delivery {
-	counted, _ := d.Headers[wire.CountHeader].(int64)
-	all, _ := d.Headers[wire.AcquiredHeader].(int64)
 	_, died := d.Headers["x-death"]
 	_, copied := d.Headers[wire.HistoryHeader]
 	facts := brokers.Delivery{
 		Topic:    s.topic,
 		NativeID: d.MessageId,
-		Suspect:  d.Redelivered || counted > 0 || all > 0 || died || copied,
+		Suspect:  d.Redelivered || died || copied,
 	}
 	broker := s.subscriber.broker
 	if broker.Capabilities().DeliveryCount {
-		facts.Count = int(max(counted, all) + 1)
+		_, all := wire.Counts(d, broker.base.Capabilities().FreeGiveBack)
+		facts.Count = int(all + 1)
 	}
 	if broker.config.Consume.ProducerTime {
 		facts.Time = d.Timestamp

@@ -1,6 +1,6 @@
-// Package daemon runs a server of one process and one port for tests: it starts it in a
-// directory of its own, waits until it answers, and ends, pauses and starts it again at
-// the same address. What is particular to a server stands in its [Program].
+// Package daemon runs a server for tests: it starts it in a directory and at a port of its
+// own, waits until it answers, and ends, pauses and starts it again at the same address.
+// What is particular to a server stands in its [Program].
 package daemon
 
 import (
@@ -10,6 +10,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -35,15 +36,16 @@ var (
 	// ErrClosed: the server and its data are gone.
 	ErrClosed = errors.New("daemon: server is closed")
 
-	errPortTaken = errors.New("the port is taken")
+	errInUse = errors.New("its port, or what it needs else, is in use")
 )
 
 // Program says how a server is run.
 type Program struct {
 	Name string // for errors and the directory, such as "elasticmq"
 
-	// Configure writes the files that the server reads into its directory. It may be
-	// called again, with another port. Optional.
+	// Configure writes the files that the server reads into its directory. It is called
+	// before the first start, and again, with another port, if that found one in use.
+	// Optional.
 	Configure func(dir, address string) error
 
 	// Command returns the command that runs the server; its Dir and Log are set by us.
@@ -52,8 +54,25 @@ type Program struct {
 	// Ready returns nil when the server answers at its address. It is called until then.
 	Ready func(ctx context.Context, address string) error
 
-	// PortTaken is what the server's log says when another process has its port.
-	PortTaken string
+	// InUse is what the server's log says when it cannot start because of what passes:
+	// another process has one of its ports, or is left of the last one and has its data.
+	// Any of the texts is enough.
+	InUse []string
+
+	// Explain returns what the log has, from an offset on, that explains why a start has
+	// failed. Optional: it is the log's end otherwise.
+	Explain func(logFile string, offset int64) string
+
+	// Workers says that the server's work is done by processes that it starts: they are
+	// paused, resumed and killed with it, and none outlives it.
+	Workers bool
+
+	// StopSignal shuts the server down cleanly; zero means SIGTERM.
+	StopSignal syscall.Signal
+
+	// QuitSignal makes the server end at once, but leave nothing behind in the system.
+	// It is tried first by Close; zero means that the server needs no such care.
+	QuitSignal syscall.Signal
 }
 
 // Server is a private server with its own data and port. It keeps both over Kill, Stop
@@ -92,7 +111,7 @@ func Start(ctx context.Context, program Program) (*Server, error) {
 		if err == nil {
 			return s, nil
 		}
-		if !errors.Is(err, errPortTaken) || attempt == portAttempts {
+		if !errors.Is(err, errInUse) || attempt == portAttempts {
 			return nil, errors.Join(err, s.Close())
 		}
 	}
@@ -130,7 +149,7 @@ func (s *Server) start(ctx context.Context) error {
 	defer cancel()
 	for {
 		err := s.launch(ctx)
-		if !errors.Is(err, errPortTaken) { // by an outgoing connection, which ends
+		if !errors.Is(err, errInUse) { // by an outgoing connection, say, which ends
 			return err
 		}
 		select {
@@ -149,7 +168,7 @@ func (s *Server) launch(ctx context.Context) error {
 		err = listener.Close()
 	}
 	if err != nil {
-		return s.errorf("start: %w: %w", errPortTaken, err)
+		return s.errorf("start: %w: %w", errInUse, err)
 	}
 	var logged int64
 	if info, err := os.Stat(s.LogFile()); err == nil {
@@ -166,9 +185,13 @@ func (s *Server) launch(ctx context.Context) error {
 	if err == nil {
 		return nil
 	}
-	log := host.Tail(s.LogFile(), logged)
-	if strings.Contains(log, s.program.PortTaken) {
-		err = fmt.Errorf("%w: %w", errPortTaken, err)
+	explain := s.program.Explain
+	if explain == nil {
+		explain = host.Tail
+	}
+	log := explain(s.LogFile(), logged)
+	if slices.ContainsFunc(s.program.InUse, func(text string) bool { return strings.Contains(log, text) }) {
+		err = fmt.Errorf("%w: %w", errInUse, err)
 	}
 	err = s.errorf("start: %w%s", err, log)
 	if killErr := s.kill(); !errors.Is(killErr, ErrNotRunning) {
@@ -209,64 +232,6 @@ func orNil(err error) error {
 	return err
 }
 
-// Stop shuts the server down cleanly.
-func (s *Server) Stop(ctx context.Context) error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.stop(ctx)
-}
-
-func (s *Server) stop(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, stopTimeout)
-	defer cancel()
-	return s.end(ctx, syscall.SIGTERM)
-}
-
-// Kill ends the server with SIGKILL, and returns when it is gone.
-func (s *Server) Kill() error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.kill()
-}
-
-func (s *Server) kill() error {
-	ctx, cancel := context.WithTimeout(context.Background(), stopTimeout)
-	defer cancel()
-	return s.end(ctx, syscall.SIGKILL)
-}
-
-// end ends the process with a signal and waits for that.
-func (s *Server) end(ctx context.Context, sig syscall.Signal) error {
-	process := s.running()
-	if process == nil {
-		return ErrNotRunning
-	}
-	if err := process.Signal(sig); err != nil {
-		return s.errorf("%w", err)
-	}
-	if err := process.Wait(ctx); err != nil {
-		return s.errorf("stop: %w%s", err, host.Tail(s.LogFile(), 0))
-	}
-	return nil
-}
-
-// Pause stops the process in its tracks until Resume: a server that hangs.
-func (s *Server) Pause() error { return s.send(syscall.SIGSTOP) }
-
-// Resume lets a paused server go on.
-func (s *Server) Resume() error { return s.send(syscall.SIGCONT) }
-
-func (s *Server) send(sig syscall.Signal) error {
-	process := s.running()
-	if process == nil {
-		return ErrNotRunning
-	}
-	if err := process.Signal(sig); err != nil {
-		return s.errorf("%w", err)
-	}
-	return nil
-}
-
 // Restart stops the server if it runs, and starts it.
 func (s *Server) Restart(ctx context.Context) error { return s.RestartAfter(ctx, nil) }
 
@@ -297,7 +262,7 @@ func (s *Server) Close() error {
 		return nil
 	}
 	s.closed = true
-	err := s.kill()
+	err := s.quit()
 	if errors.Is(err, ErrNotRunning) {
 		err = nil
 	}
@@ -305,17 +270,6 @@ func (s *Server) Close() error {
 		err = errors.Join(err, s.errorf("%w", removeErr))
 	}
 	return err
-}
-
-// Done returns a channel that is closed when the server that runs now has ended; closed
-// already if none runs.
-func (s *Server) Done() <-chan struct{} {
-	if process := s.running(); process != nil {
-		return process.Done()
-	}
-	done := make(chan struct{})
-	close(done)
-	return done
 }
 
 // running returns the living process, or nil.

@@ -6,8 +6,12 @@ import (
 	"fmt"
 	"net"
 	"os"
+	"os/exec"
+	"os/signal"
 	"path/filepath"
+	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -17,19 +21,43 @@ import (
 	"github.com/millpond-go/millpond/internal/testenv/host"
 )
 
-// serveVariable makes the test program a server that answers nothing and takes every
-// connection, at the address that it names.
-const serveVariable = "MILLPOND_TEST_SERVE"
+const (
+	// serveVariable makes the test program a server that answers nothing and takes every
+	// connection, at the address that it names.
+	serveVariable = "MILLPOND_TEST_SERVE"
+	// workersVariable makes it start so many processes before.
+	workersVariable = "MILLPOND_TEST_WORKERS"
+)
 
 func TestMain(m *testing.M) {
 	if address := os.Getenv(serveVariable); address != "" {
-		if _, err := net.Listen("tcp", address); err != nil {
+		if err := serve(address); err != nil {
 			fmt.Fprintln(os.Stderr, err)
 			os.Exit(1)
 		}
-		select {}
+		return
 	}
 	goleak.VerifyTestMain(m)
+}
+
+// serve ends when it gets a signal, and says which.
+func serve(address string) error {
+	signals := make(chan os.Signal, 1)
+	signal.Notify(signals, syscall.SIGTERM, syscall.SIGINT, syscall.SIGQUIT)
+	workers, _ := strconv.Atoi(os.Getenv(workersVariable))
+	for range workers {
+		worker := exec.Command("/bin/sleep", "1000")
+		worker.SysProcAttr = &syscall.SysProcAttr{Setsid: true} // else the kernel may end it with us
+		if err := worker.Start(); err != nil {
+			return err
+		}
+		defer worker.Process.Kill()
+	}
+	if _, err := net.Listen("tcp", address); err != nil {
+		return err
+	}
+	fmt.Println(<-signals)
+	return nil
 }
 
 func program() daemon.Program {
@@ -46,7 +74,7 @@ func program() daemon.Program {
 			}
 			return conn.Close()
 		},
-		PortTaken: "address already in use",
+		InUse: []string{"address already in use"},
 	}
 }
 

@@ -63,8 +63,8 @@ func Start(ctx context.Context) (*Server, error) {
 				Env: []string{"PATH=" + filepath.Dir(java) + ":/usr/bin:/bin", "LC_ALL=C", "TZ=UTC"},
 			}
 		},
-		Ready:     daemon.AnswersHTTP("/?Action=ListQueues"),
-		PortTaken: "Address already in use",
+		Ready: daemon.AnswersHTTP("/?Action=ListQueues"),
+		InUse: []string{"Address already in use"},
 	})
 	if err != nil {
 		return nil, err

@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"syscall"
 )
 
@@ -43,16 +44,34 @@ func Alive(pid int) bool {
 	return alive
 }
 
+// Stopped reports whether a process stands still because of a signal: every thread of it
+// does, or has ended. One that has ended stands still.
+func Stopped(pid int) bool {
+	threads, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/[0-9]*/stat", pid))
+	for _, thread := range threads {
+		if state, _, ok := readStat(thread); ok && !strings.ContainsAny(state, "TtZX") {
+			return false
+		}
+	}
+	return true
+}
+
 func procStat(pid int) (parent int, alive bool) {
-	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	state, parent, ok := readStat(fmt.Sprintf("/proc/%d/stat", pid))
+	return parent, ok && !strings.ContainsAny(state, "ZX")
+}
+
+// readStat reads what /proc has of a process or thread that is there.
+func readStat(path string) (state string, parent int, ok bool) {
+	b, err := os.ReadFile(path) // #nosec G304 -- of /proc
 	if err != nil {
-		return 0, false
+		return "", 0, false
 	}
 	// "pid (name) state ppid …", where the name may have spaces and parentheses.
 	fields := bytes.Fields(b[bytes.LastIndexByte(b, ')')+1:])
 	if len(fields) < 2 {
-		return 0, false
+		return "", 0, false
 	}
 	parent, err = strconv.Atoi(string(fields[1]))
-	return parent, err == nil && !bytes.ContainsAny(fields[0], "ZX")
+	return string(fields[0]), parent, err == nil
 }

@@ -5,6 +5,7 @@ package host
 import (
 	"fmt"
 	"os/exec"
+	"strconv"
 	"strings"
 	"syscall"
 )
@@ -32,3 +33,9 @@ func Children(pid int) ([]int, error) {
 
 // Alive reports whether a process exists.
 func Alive(pid int) bool { return syscall.Kill(pid, 0) == nil }
+
+// Stopped reports whether a process stands still because of a signal, or has ended.
+func Stopped(pid int) bool {
+	state, err := exec.Command("ps", "-o", "stat=", "-p", strconv.Itoa(pid)).Output()
+	return err != nil || strings.ContainsAny(string(state[:min(1, len(state))]), "TZ")
+}

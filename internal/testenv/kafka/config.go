@@ -48,9 +48,9 @@ func DefaultSettings() map[string]string {
 	}
 }
 
-func (s *Server) properties(config Config) string {
-	client := "CLIENT://" + s.Address()
-	control := net.JoinHostPort(loopback, strconv.Itoa(s.control))
+func (n *node) properties(dir, address string) string {
+	client := "CLIENT://" + address
+	control := net.JoinHostPort(loopback, strconv.Itoa(n.control))
 	properties := DefaultSettings()
 	maps.Copy(properties, map[string]string{
 		"process.roles":                  "broker,controller",
@@ -61,12 +61,12 @@ func (s *Server) properties(config Config) string {
 		"listener.security.protocol.map": "CLIENT:PLAINTEXT,CONTROLLER:PLAINTEXT",
 		"inter.broker.listener.name":     "CLIENT",
 		"controller.listener.names":      "CONTROLLER",
-		"log.dirs":                       filepath.Join(s.dir.Path, "data"),
+		"log.dirs":                       filepath.Join(dir, dataDir),
 	})
-	if s.secured != nil {
-		s.secured.properties(properties, s.dir.Path)
+	if n.secured != nil {
+		n.secured.properties(properties, dir)
 	}
-	maps.Copy(properties, config.Settings)
+	maps.Copy(properties, n.config.Settings)
 	var b strings.Builder
 	for _, name := range slices.Sorted(maps.Keys(properties)) {
 		fmt.Fprintf(&b, "%s=%s\n", name, properties[name])

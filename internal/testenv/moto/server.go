@@ -120,8 +120,8 @@ func Start(ctx context.Context) (*Server, error) {
 				Env: []string{"PATH=" + os.Getenv("PATH"), "HOME=" + os.Getenv("HOME"), "PYTHONPATH=" + modules, "LC_ALL=C.UTF-8", "TZ=UTC"},
 			}
 		},
-		Ready:     daemon.AnswersHTTP("/moto-api/"),
-		PortTaken: "Address already in use",
+		Ready: daemon.AnswersHTTP("/moto-api/"),
+		InUse: []string{"Address already in use"},
 	})
 	if err != nil {
 		return nil, err

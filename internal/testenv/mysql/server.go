@@ -38,8 +38,8 @@ func Start(ctx context.Context, config Config) (*Server, error) {
 		Command: func(dir, address string) host.Command {
 			return with(found.server, slices.Concat(place(dir, address), found.options, config.options())...)
 		},
-		Ready:     answers,
-		PortTaken: "Address already in use",
+		Ready: answers,
+		InUse: []string{"Address already in use"},
 	})
 	if err != nil {
 		return nil, err

@@ -85,7 +85,7 @@ func Start(ctx context.Context, config Config) (*Server, error) {
 			}
 			return answers(ctx, u)
 		},
-		PortTaken: "Address already in use",
+		InUse: []string{"Address already in use"},
 	})
 	if err != nil {
 		return nil, err

@@ -56,8 +56,8 @@
 // Nothing depends on the session, so PgBouncer in transaction mode works. With a
 // connector of ours add pgbouncer=transaction to the URL. With the caller's *sql.DB the
 // driver must not prepare statements that outlive a transaction: for pgx that is
-// default_query_exec_mode=cache_describe, exec or simple_protocol. Handlers must not
-// prepare any behind a pooler either.
+// default_query_exec_mode=cache_describe, exec or simple_protocol, and for lib/pq
+// binary_parameters=yes. Handlers must not prepare any behind a pooler either.
 //
 // # Limits
 //

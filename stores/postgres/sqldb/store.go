@@ -165,8 +165,10 @@ func init() {
 		}
 		return s, nil
 	}
-	stores.DefaultMux().Handle("postgres+sql", open)
-	stores.DefaultMux().Handle("postgresql+sql", open)
+	for _, scheme := range []string{"postgres+sql", "postgresql+sql"} {
+		stores.DefaultMux().Handle(scheme, open)
+		stores.DefaultMux().HandleCheck(scheme, func(u *url.URL) error { return pgurl.Check("sqldb", u) })
+	}
 }
 
 // DB returns the *sql.DB, for the program's own work outside handlers.

@@ -40,6 +40,23 @@ const (
 	AcquiredHeader = "x-acquired-count" // all deliveries, from RabbitMQ 4.3 on
 )
 
+// Counts reads how often a quorum queue has delivered a message before: what counted towards
+// its limit, and all. acquired says that the server writes AcquiredHeader. What the headers
+// say is a producer's word, or of the queue that a message was in before, until the queue
+// has written its own.
+func Counts(d *amqp091.Delivery, acquired bool) (counted, all int64) {
+	if !d.Redelivered {
+		return 0, 0
+	}
+	counted, _ = d.Headers[CountHeader].(int64)
+	all = counted
+	if acquired {
+		all, _ = d.Headers[AcquiredHeader].(int64)
+		counted = min(counted, all) // not written before something counts
+	}
+	return max(0, counted), max(0, all)
+}
+
 // HistoryHeader is what a copy that is delivered later carries of its past. It is no
 // metadata.
 const HistoryHeader = "x-millpond-history"

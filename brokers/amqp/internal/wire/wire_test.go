@@ -107,3 +107,28 @@ func TestSize(t *testing.T) {
 		t.Errorf("%d", n)
 	}
 }
+
+// TestCounts: what a producer has written into the headers of the server counts for nothing.
+func TestCounts(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		name             string
+		redelivered      bool
+		counted, taken   any
+		acquired         bool
+		wantCounted, all int64
+	}{
+		{"first, by a producer", false, int64(3), int64(5), true, 0, 0},
+		{"first, by a producer, old server", false, int64(3), int64(5), false, 0, 0},
+		{"again", true, int64(2), int64(4), true, 2, 4},
+		{"again, old server", true, int64(2), int64(1 << 62), false, 2, 2},
+		{"nothing counted, by a producer", true, int64(1 << 62), int64(2), true, 2, 2},
+		{"negative, by a producer", true, int64(-1 << 62), int64(2), true, 0, 2},
+		{"other types", true, "3", nil, true, 0, 0},
+	} {
+		d := &amqp091.Delivery{Redelivered: c.redelivered, Headers: amqp091.Table{CountHeader: c.counted, AcquiredHeader: c.taken}}
+		if counted, all := Counts(d, c.acquired); counted != c.wantCounted || all != c.all {
+			t.Errorf("%s: %d, %d", c.name, counted, all)
+		}
+	}
+}

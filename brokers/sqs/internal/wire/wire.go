@@ -90,7 +90,7 @@ func Encode(msg *message.Message, except ...string) (body string, attributes map
 }
 
 // attach adds the packed attribute if there is anything in it, and packs the attributes
-// that are too many: the last by name.
+// that are too many: the last by name, and trace context only after all others.
 func (p *packed) attach(attributes map[string]Attribute) error {
 	if p.empty() && len(attributes) <= MaxAttributes {
 		return nil
@@ -98,6 +98,7 @@ func (p *packed) attach(attributes map[string]Attribute) error {
 	if excess := len(attributes) + 1 - MaxAttributes; excess > 0 {
 		names := slices.Sorted(maps.Keys(attributes))
 		names = slices.DeleteFunc(names, func(name string) bool { return name == UUIDAttribute })
+		slices.SortStableFunc(names, func(a, b string) int { return rank(a) - rank(b) })
 		for _, name := range names[len(names)-excess:] {
 			p.add(name, attributes[name].Text)
 			delete(attributes, name)
@@ -109,6 +110,16 @@ func (p *packed) attach(attributes map[string]Attribute) error {
 	}
 	attributes[PackedAttribute] = Attribute{Type: typeString, Text: text}
 	return nil
+}
+
+// rank puts the names of trace context before others, since services that know nothing of
+// PackedAttribute look for them.
+func rank(name string) int {
+	switch name {
+	case "traceparent", "tracestate", "baggage":
+		return 0
+	}
+	return 1
 }
 
 // Decode returns the message of a body and its attributes, whoever has produced it. The

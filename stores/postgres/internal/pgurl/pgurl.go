@@ -70,6 +70,18 @@ func Parse(u *url.URL) (URL, error) {
 	return parsed, nil
 }
 
+// Check says what is wrong with a URL without opening it, in the name of a package.
+func Check(pkg string, u *url.URL) error {
+	parsed, err := Parse(u)
+	if err == nil {
+		_, err = tables.New(nil, tables.Config{Schema: parsed.Schema, TablePrefix: parsed.TablePrefix})
+	}
+	if err != nil {
+		return fmt.Errorf("%s: %w", pkg, err)
+	}
+	return nil
+}
+
 func reason(err error) error {
 	if inner := errors.Unwrap(err); inner != nil {
 		return inner

@@ -58,6 +58,18 @@ func TestNamesOfTheTables(t *testing.T) {
 	}
 }
 
+func TestCheckOpensNothing(t *testing.T) {
+	t.Parallel()
+	for query, mistake := range map[string]string{
+		"": "", "millpond_prefix=a-b": "TablePrefix", "pgbouncer=yes": "pgbouncer", "sslmode=verify-full&sslrootcert=/nowhere": "/nowhere",
+	} {
+		err := pgurl.Check("sqldb", &url.URL{Scheme: "postgresql+sql", Host: "127.0.0.1:1", RawQuery: query})
+		if (err == nil) != (mistake == "") || err != nil && !strings.Contains(err.Error(), mistake) {
+			t.Errorf("%s: %v", query, err)
+		}
+	}
+}
+
 // What is refused at each address, and once more without encryption, is said once.
 func TestConnectErrorSaysEachReasonOnce(t *testing.T) {
 	t.Parallel()

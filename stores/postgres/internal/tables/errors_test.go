@@ -10,6 +10,7 @@ import (
 
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/lib/pq"
+	"github.com/lib/pq/pqerror"
 
 	"github.com/millpond-go/millpond/stores"
 	"github.com/millpond-go/millpond/stores/postgres/internal/tables"
@@ -21,7 +22,7 @@ func TestErrorsOfBothDriversAreUnderstood(t *testing.T) {
 		"pgx": func(code, severity string) error {
 			return fmt.Errorf("wrapped: %w", &pgconn.PgError{Code: code, SeverityUnlocalized: severity})
 		},
-		"pq": func(code, severity string) error { return &pq.Error{Code: pq.ErrorCode(code), Severity: severity} },
+		"pq": func(code, severity string) error { return &pq.Error{Code: pqerror.Code(code), Severity: severity} },
 	} {
 		for code, want := range map[string]error{
 			"42P01": stores.ErrNotMigrated, "3F000": stores.ErrNotMigrated,
@@ -52,6 +53,6 @@ func TestErrorsOfBothDriversAreUnderstood(t *testing.T) {
 		}
 	}
 	if tables.IsDrivers(io.EOF) || !tables.IsDrivers(driver.ErrBadConn) {
-		t.Error("whose error it is is not known")
+		t.Error("nobody knows whose error it is")
 	}
 }

@@ -1,0 +1,118 @@
+package sqldb_test
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"testing"
+
+	"github.com/ThreeDotsLabs/watermill/message"
+
+	"github.com/millpond-go/millpond/internal/testenv"
+	"github.com/millpond-go/millpond/stores"
+	"github.com/millpond-go/millpond/stores/postgres/sqldb"
+)
+
+// Beside what the conformance suite knows, this is what handlers of database/sql can do.
+
+func TestOwnCommitIsRefused(t *testing.T) {
+	t.Parallel()
+	s := newStore(t, connector, testenv.Postgres(t).NewDatabase(t))
+	for name, end := range map[string]func(*sql.Tx) error{"Commit": (*sql.Tx).Commit, "Rollback": (*sql.Tx).Rollback} {
+		a, tx := begin(t, s, claim(name))
+		if _, err := tx.ExecContext(t.Context(), "INSERT INTO effect VALUES ('a', 'done')"); err != nil {
+			t.Fatal(err)
+		}
+		if err := end(tx); !errors.Is(err, stores.ErrTxManaged) {
+			t.Errorf("%s: %v", name, err)
+		}
+		if err := a.Commit(t.Context()); !errors.Is(err, stores.ErrNotCommitted) || !errors.Is(err, stores.ErrTxManaged) || errors.Is(err, stores.ErrTxEscaped) {
+			t.Errorf("%s: %v", name, err)
+		}
+		if v := outcome(t, s, claim(name)); v.Outcome != stores.Claimed || effects(t, s) != 0 {
+			t.Errorf("%s: %v, %d effects", name, v.Outcome, effects(t, s))
+		}
+	}
+}
+
+// What a handler does after it has ended the transaction by SQL commits by itself. Such
+// a message must not run again.
+func TestHandlerThatGoesOnWithoutATransactionRunsOnce(t *testing.T) {
+	t.Parallel()
+	for _, e := range []entry{callersPG.unproven(), callersPQ.unproven()} {
+		s := newStore(t, e, testenv.Postgres(t).NewDatabase(t))
+		for _, rollback := range []bool{false, true} {
+			c := claim("loose")
+			if rollback {
+				c = claim("loose, then an error")
+			}
+			a, tx := begin(t, s, c)
+			for _, text := range []string{"ROLLBACK", "INSERT INTO effect VALUES ('a', 'done')"} {
+				if _, err := tx.ExecContext(t.Context(), text); err != nil {
+					t.Fatal(err)
+				}
+			}
+			var err error
+			if rollback {
+				err = a.Rollback(t.Context())
+			} else {
+				err = a.Commit(t.Context())
+			}
+			if !errors.Is(err, stores.ErrTxEscaped) {
+				t.Errorf("%s: %v", e.name, err)
+			}
+			escaped, err := a.(stores.Escapable).Escaped(t.Context()) //nolint:forcetypeassert // a panic is a failure too
+			if err != nil || !escaped {
+				t.Errorf("%s: %v, %v", e.name, escaped, err)
+			}
+			if v := outcome(t, s, c); v.Outcome != stores.Duplicate {
+				t.Errorf("%s: %v", e.name, v.Outcome)
+			}
+		}
+	}
+}
+
+// The database's own failures are no attempts.
+func TestInterruptedAttemptsAreTold(t *testing.T) {
+	entries(t, func(t *testing.T, e entry) {
+		t.Helper()
+		s := newStore(t, e, testenv.Postgres(t).NewDatabase(t))
+		for text, want := range map[string]bool{
+			"DO $$ BEGIN RAISE SQLSTATE '40001'; END $$": true,
+			"SELECT 1/0": false,
+		} {
+			a, _ := begin(t, s, claim(text))
+			msg := message.NewMessage("", nil)
+			msg.SetContext(a.Context(t.Context()))
+			err := sqldb.Handler(func(ctx context.Context, tx *sql.Tx, _ *message.Message) error {
+				_, err := tx.ExecContext(ctx, text)
+				return err
+			})(msg)
+			if err == nil {
+				t.Fatal("the statement did not fail")
+			}
+			_ = a.Rollback(t.Context())
+			if got := a.(stores.Interruptible).Interrupted() != nil; got != want { //nolint:forcetypeassert // a panic is a failure too
+				t.Errorf("%s: interrupted %v", text, got)
+			}
+		}
+	})
+}
+
+// A statement that was prepared before the claim cannot end its transaction either.
+func TestStatementPreparedBeforeIsWatched(t *testing.T) {
+	t.Parallel()
+	s := newStore(t, connector, testenv.Postgres(t).NewDatabase(t))
+	stmt, err := s.DB().PrepareContext(t.Context(), "COMMIT")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer stmt.Close()
+	a, tx := begin(t, s, claim("a"))
+	if _, err := tx.StmtContext(t.Context(), stmt).ExecContext(t.Context()); !errors.Is(err, stores.ErrTxManaged) { //nolint:sqlclosecheck // the transaction closes it
+		t.Error(err)
+	}
+	if err := a.Commit(t.Context()); !errors.Is(err, stores.ErrTxManaged) {
+		t.Error(err)
+	}
+}
