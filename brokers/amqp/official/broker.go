@@ -29,7 +29,13 @@ type Broker struct {
 	laid func(*Subscriber, *wires)
 }
 
-var _ brokers.Broker = (*Broker)(nil)
+var (
+	_ brokers.Broker = (*Broker)(nil)
+	_ brokers.Pinger = (*Broker)(nil)
+)
+
+// Ping asks the server once whether it answers; see amqp.Broker.Ping.
+func (b *Broker) Ping(ctx context.Context) error { return b.base.Ping(ctx) }
 
 // New connects to the broker. It returns an error that names every invalid field, or
 // one that says why the broker cannot be used, at the latest after
