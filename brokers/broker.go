@@ -1,7 +1,10 @@
 package brokers
 
 import (
+	"cmp"
 	"context"
+	"errors"
+	"fmt"
 	"io"
 	"time"
 
@@ -58,6 +61,30 @@ type SubscriberConfig struct {
 	DrainTimeout time.Duration
 
 	Logger watermill.LoggerAdapter // nil: no logs
+}
+
+const defaultDrainTimeout = 30 * time.Second
+
+// WithDefaults returns the configuration with its defaults in place of zero values, and
+// an error that names every invalid field. It is for adapters; their errors begin with
+// the name of the package.
+func (c SubscriberConfig) WithDefaults(pkg string) (SubscriberConfig, error) {
+	var errs []error
+	if c.Group == "" {
+		errs = append(errs, fmt.Errorf("%s: SubscriberConfig.Group is empty: name the group that shares the messages", pkg))
+	}
+	if c.InFlight < 0 {
+		errs = append(errs, fmt.Errorf("%s: SubscriberConfig.InFlight is %d: use a positive number, or 0 for 1", pkg, c.InFlight))
+	}
+	if c.DrainTimeout < 0 {
+		errs = append(errs, fmt.Errorf("%s: SubscriberConfig.DrainTimeout is %s: use a positive duration, or 0 for %s", pkg, c.DrainTimeout, defaultDrainTimeout))
+	}
+	c.InFlight = cmp.Or(c.InFlight, 1)
+	c.DrainTimeout = cmp.Or(c.DrainTimeout, defaultDrainTimeout)
+	if c.Logger == nil {
+		c.Logger = watermill.NopLogger{}
+	}
+	return c, errors.Join(errs...)
 }
 
 // PublisherConfig is what every broker's publisher understands.

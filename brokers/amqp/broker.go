@@ -14,9 +14,8 @@ import (
 	"github.com/rabbitmq/amqp091-go"
 
 	"github.com/millpond-go/millpond/brokers"
+	"github.com/millpond-go/millpond/internal/openset"
 )
-
-const defaultDrainTimeout = 30 * time.Second
 
 // Broker is a RabbitMQ broker. It is safe for concurrent use.
 type Broker struct {
@@ -28,12 +27,13 @@ type Broker struct {
 
 	opening chan struct{} // full while somebody opens a pipe or declares with one
 
-	mu          sync.Mutex
-	closed      bool
-	present     *pipe                // into which messages are published
-	tooLarge    int                  // a payload from this size on was refused; 0: none yet
-	young       map[string]time.Time // queues that were just made, and until when that matters
-	subscribers map[*Subscriber]struct{}
+	mu       sync.Mutex
+	closed   bool
+	present  *pipe                // into which messages are published
+	tooLarge int                  // a payload from this size on was refused; 0: none yet
+	young    map[string]time.Time // queues that were just made, and until when that matters
+
+	subscribers openset.Set[*Subscriber]
 
 	// tap, if not nil, stands between the client and the network. Tests cut connections
 	// with it.
@@ -57,7 +57,7 @@ func connect(ctx context.Context, config Config, tap func(*link, net.Conn) net.C
 		return nil, err
 	}
 	config.setDefaults()
-	b := &Broker{credentials: config.authenticate(), young: make(map[string]time.Time), subscribers: make(map[*Subscriber]struct{}), opening: make(chan struct{}, 1), tap: tap}
+	b := &Broker{credentials: config.authenticate(), young: make(map[string]time.Time), opening: make(chan struct{}, 1), tap: tap}
 	b.config = config
 	b.publishing = newLink(b, "publishing")
 	conn, err := b.publishing.connect(ctx)
@@ -71,34 +71,20 @@ func connect(ctx context.Context, config Config, tap func(*link, net.Conn) net.C
 // Subscriber returns a new subscriber, which is a *[Subscriber]. It returns an error
 // that names every invalid field, or one that wraps brokers.ErrClosed.
 func (b *Broker) Subscriber(config brokers.SubscriberConfig) (message.Subscriber, error) {
-	var errs []error
-	if config.Group == "" {
-		errs = append(errs, errors.New("amqp: SubscriberConfig.Group is empty: name the group that shares the messages"))
+	config, err := config.WithDefaults("amqp")
+	if config.InFlight > math.MaxUint16 {
+		err = errors.Join(err, fmt.Errorf("amqp: SubscriberConfig.InFlight is %d: use a number up to %d, or 0 for 1", config.InFlight, math.MaxUint16))
 	}
-	if config.InFlight < 0 || config.InFlight > math.MaxUint16 {
-		errs = append(errs, fmt.Errorf("amqp: SubscriberConfig.InFlight is %d: use a number up to %d, or 0 for 1", config.InFlight, math.MaxUint16))
+	if err != nil {
+		return nil, err
 	}
-	if config.DrainTimeout < 0 {
-		errs = append(errs, fmt.Errorf("amqp: SubscriberConfig.DrainTimeout is %s: use a positive duration, or 0 for %s", config.DrainTimeout, defaultDrainTimeout))
-	}
-	if len(errs) > 0 {
-		return nil, errors.Join(errs...)
-	}
-	orDefault(&config.InFlight, 1)
-	orDefault(&config.DrainTimeout, defaultDrainTimeout)
-	if config.Logger == nil {
-		config.Logger = watermill.NopLogger{}
-	}
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if b.closed {
+	s := newSubscriber(b, config)
+	if !b.subscribers.Add(s) {
 		return nil, fmt.Errorf("amqp: broker: %w", brokers.ErrClosed)
 	}
 	config.Logger.Info("Given-back messages are treated as the broker's version allows", watermill.LogFields{
 		"server": b.server.String(), "behaviour": b.server.behaviour(&b.config.Topology),
 	})
-	s := newSubscriber(b, config)
-	b.subscribers[s] = struct{}{}
 	return s, nil
 }
 
@@ -178,17 +164,9 @@ func (b *Broker) Capabilities() brokers.Capabilities {
 func (b *Broker) Close() error {
 	b.mu.Lock()
 	b.closed = true
-	open := make([]*Subscriber, 0, len(b.subscribers))
-	for s := range b.subscribers {
-		open = append(open, s)
-	}
 	b.mu.Unlock()
 
-	var closing sync.WaitGroup
-	for _, s := range open {
-		closing.Go(func() { _ = s.Close() }) // never fails
-	}
-	closing.Wait()
+	_ = b.subscribers.Close() // never fails
 	b.publishing.close()
 	b.mu.Lock()
 	present := b.present

@@ -56,6 +56,7 @@ func TestOwnServer(t *testing.T) {
 				{"NotAllowed", testNotAllowed},
 				{"ConsumerTimeout", testConsumerTimeout},
 				{"ServerThatHangs", testServerThatHangs},
+				{"ServerThatDoesNotRead", testServerThatDoesNotRead},
 				{"DelaysSurviveTheBroker", testDelaysSurviveTheBroker},
 				{"BrokerIsKilled", testBrokerIsKilled},
 				{"MemoryAlarm", testMemoryAlarm},

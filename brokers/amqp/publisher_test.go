@@ -221,6 +221,9 @@ func testMemoryAlarm(t *testing.T, server *rabbitmq.Server) {
 			t.Errorf("Publish returned %v", err)
 		}
 	}
+	if err := b.Ping(t.Context()); !errors.Is(err, brokers.ErrUnavailable) || !strings.Contains(err.Error(), "memory") {
+		t.Errorf("Ping returned %v", err)
+	}
 	if _, err := b.Subscriber(brokers.SubscriberConfig{Group: "other"}); err != nil {
 		t.Error(err)
 	}

@@ -3,11 +3,11 @@ package amqp
 import (
 	"context"
 	"fmt"
-	"sync"
 
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	"github.com/millpond-go/millpond/brokers"
+	"github.com/millpond-go/millpond/internal/openset"
 )
 
 // Subscriber gives the messages of one group. It is safe for concurrent use. The
@@ -17,9 +17,7 @@ type Subscriber struct {
 	config    brokers.SubscriberConfig
 	consuming *link
 
-	mu            sync.Mutex
-	closed        bool
-	subscriptions map[*subscription]struct{}
+	subscriptions openset.Set[*subscription]
 }
 
 var (
@@ -28,7 +26,7 @@ var (
 )
 
 func newSubscriber(b *Broker, config brokers.SubscriberConfig) *Subscriber {
-	s := &Subscriber{broker: b, config: config, subscriptions: make(map[*subscription]struct{})}
+	s := &Subscriber{broker: b, config: config}
 	s.consuming = newLink(b, "consuming "+config.Group)
 	return s
 }
@@ -47,19 +45,14 @@ func (s *Subscriber) Subscribe(ctx context.Context, topic string) (<-chan *messa
 		sub.cancel()
 		return nil, err
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.closed {
+	if !s.subscriptions.Add(sub) {
 		sub.cancel()
 		go first.leave()
 		return nil, fmt.Errorf("amqp: subscriber: %w", brokers.ErrClosed)
 	}
-	s.subscriptions[sub] = struct{}{}
 	go func() {
 		sub.run(first)
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		delete(s.subscriptions, sub)
+		s.subscriptions.Remove(sub)
 	}()
 	return sub.out, nil
 }
@@ -88,9 +81,7 @@ func (s *Subscriber) prepare(ctx context.Context, topic, queue string) (*connect
 }
 
 func (s *Subscriber) open() error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.closed {
+	if s.subscriptions.Closed() {
 		return fmt.Errorf("amqp: subscriber: %w", brokers.ErrClosed)
 	}
 	return nil
@@ -100,20 +91,8 @@ func (s *Subscriber) open() error {
 // is settled, or after SubscriberConfig.DrainTimeout. It may be called many times, also
 // at once, and always returns nil: what the broker does not hear of comes again.
 func (s *Subscriber) Close() error {
-	s.mu.Lock()
-	s.closed = true
-	open := make([]*subscription, 0, len(s.subscriptions))
-	for sub := range s.subscriptions {
-		sub.cancel()
-		open = append(open, sub)
-	}
-	s.mu.Unlock()
-	for _, sub := range open {
-		<-sub.done
-	}
+	_ = s.subscriptions.Close() // never fails
 	s.consuming.close()
-	s.broker.mu.Lock()
-	defer s.broker.mu.Unlock()
-	delete(s.broker.subscribers, s)
+	s.broker.subscribers.Remove(s)
 	return nil
 }

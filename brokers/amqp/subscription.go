@@ -36,6 +36,13 @@ func newSubscription(ctx context.Context, s *Subscriber, topic string) *subscrip
 	return sub
 }
 
+// Close ends the intake and waits until all is settled or over. It returns nil.
+func (s *subscription) Close() error {
+	s.cancel()
+	<-s.done
+	return nil
+}
+
 // run delivers until the context ends, then drains. Sessions that end before that are
 // followed by others.
 func (s *subscription) run(current *session) {

@@ -12,7 +12,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/millpond-go/millpond/brokers"
-	"github.com/millpond-go/millpond/brokers/kafka/internal/cluster"
+	"github.com/millpond-go/millpond/internal/openset"
 )
 
 // Broker is a Kafka cluster. It is safe for concurrent use.
@@ -21,11 +21,12 @@ type Broker struct {
 	client *kgo.Client  // of admin
 	admin  *kadm.Client // asks for topics and their settings
 
-	mu          sync.Mutex
-	closed      bool
-	producer    *kgo.Client // of all publishers, opened with the first
-	subscribers map[*Subscriber]struct{}
-	published   sync.Map // topics that were published to, and how large their batches may be: 0 if not known
+	mu        sync.Mutex
+	closed    bool
+	producer  *kgo.Client // of all publishers, opened with the first
+	published sync.Map    // topics that were published to, and how large their batches may be: 0 if not known
+
+	subscribers openset.Set[*Subscriber]
 
 	// options, if not nil, adds to the clients of a subscriber. Tests cut connections
 	// with it.
@@ -58,7 +59,7 @@ func New(ctx context.Context, config Config) (*Broker, error) {
 		go client.Close()
 		return nil, config.unreachable(err)
 	}
-	return &Broker{config: config, client: client, admin: kadm.NewClient(client), subscribers: make(map[*Subscriber]struct{})}, nil
+	return &Broker{config: config, client: client, admin: kadm.NewClient(client)}, nil
 }
 
 // ping asks whether there is a broker. The client waits longer than ctx for one that
@@ -88,18 +89,15 @@ func (b *Broker) Ping(ctx context.Context) error {
 // Subscriber returns a new subscriber, which is a *[Subscriber]. It returns an error
 // that names every invalid field, or one that wraps brokers.ErrClosed.
 func (b *Broker) Subscriber(config brokers.SubscriberConfig) (message.Subscriber, error) {
-	config, err := cluster.Subscriber(pkg, config)
+	config, err := config.WithDefaults(pkg)
 	if err != nil {
 		return nil, err
 	}
 	b.warn(config.Logger)
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if b.closed {
+	s := newSubscriber(b, config)
+	if !b.subscribers.Add(s) {
 		return nil, fmt.Errorf("kafka: broker: %w", brokers.ErrClosed)
 	}
-	s := newSubscriber(b, config)
-	b.subscribers[s] = struct{}{}
 	return s, nil
 }
 
@@ -154,18 +152,10 @@ func (b *Broker) Close() error {
 	b.mu.Lock()
 	first := !b.closed
 	b.closed = true
-	open := make([]*Subscriber, 0, len(b.subscribers))
-	for s := range b.subscribers {
-		open = append(open, s)
-	}
 	producer := b.producer
 	b.mu.Unlock()
 
-	var closing sync.WaitGroup
-	for _, s := range open {
-		closing.Go(func() { _ = s.Close() }) // never fails
-	}
-	closing.Wait()
+	_ = b.subscribers.Close() // never fails
 	if first {
 		if producer != nil {
 			producer.Close()

@@ -3,12 +3,12 @@ package kafka
 import (
 	"context"
 	"fmt"
-	"sync"
 
 	"github.com/ThreeDotsLabs/watermill/message"
 	"github.com/twmb/franz-go/pkg/kadm"
 
 	"github.com/millpond-go/millpond/brokers"
+	"github.com/millpond-go/millpond/internal/openset"
 )
 
 // Subscriber gives the messages of one group. It is safe for concurrent use. The
@@ -17,9 +17,7 @@ type Subscriber struct {
 	broker *Broker
 	config brokers.SubscriberConfig
 
-	mu            sync.Mutex
-	closed        bool
-	subscriptions map[*subscription]struct{}
+	subscriptions openset.Set[*subscription]
 }
 
 var (
@@ -28,7 +26,7 @@ var (
 )
 
 func newSubscriber(b *Broker, config brokers.SubscriberConfig) *Subscriber {
-	return &Subscriber{broker: b, config: config, subscriptions: make(map[*subscription]struct{})}
+	return &Subscriber{broker: b, config: config}
 }
 
 // Subscribe joins the group for a topic, as a member of its own, and returns the
@@ -46,19 +44,14 @@ func (s *Subscriber) Subscribe(ctx context.Context, topic string) (<-chan *messa
 		sub.cancel()
 		return nil, err
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.closed {
+	if !s.subscriptions.Add(sub) {
 		sub.cancel()
 		go first.end(leaveAtOnce)
 		return nil, fmt.Errorf("kafka: subscriber: %w", brokers.ErrClosed)
 	}
-	s.subscriptions[sub] = struct{}{}
 	go func() {
 		sub.run(first)
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		delete(s.subscriptions, sub)
+		s.subscriptions.Remove(sub)
 	}()
 	return sub.out, nil
 }
@@ -71,10 +64,7 @@ func (s *Subscriber) SubscribeInitialize(topic string) error {
 }
 
 func (s *Subscriber) ready(ctx context.Context, topic string) (kadm.TopicID, error) {
-	s.mu.Lock()
-	closed := s.closed
-	s.mu.Unlock()
-	if closed {
+	if s.subscriptions.Closed() {
 		return kadm.TopicID{}, fmt.Errorf("kafka: subscriber: %w", brokers.ErrClosed)
 	}
 	return s.broker.ensureTopic(ctx, topic, s.broker.config.Consume.WaitForTopic)
@@ -85,19 +75,7 @@ func (s *Subscriber) ready(ctx context.Context, topic string) (kadm.TopicID, err
 // seconds more. It may be called many times, also at once, and always returns nil: what
 // cannot be committed comes again.
 func (s *Subscriber) Close() error {
-	s.mu.Lock()
-	s.closed = true
-	open := make([]*subscription, 0, len(s.subscriptions))
-	for sub := range s.subscriptions {
-		sub.cancel()
-		open = append(open, sub)
-	}
-	s.mu.Unlock()
-	for _, sub := range open {
-		<-sub.done
-	}
-	s.broker.mu.Lock()
-	defer s.broker.mu.Unlock()
-	delete(s.broker.subscribers, s)
+	_ = s.subscriptions.Close() // never fails
+	s.broker.subscribers.Remove(s)
 	return nil
 }

@@ -38,6 +38,13 @@ func newSubscription(ctx context.Context, s *Subscriber, topic string) *subscrip
 	return sub
 }
 
+// Close ends the intake and waits until all is settled or over. It returns nil.
+func (s *subscription) Close() error {
+	s.cancel()
+	<-s.done
+	return nil
+}
+
 // run delivers until the context ends, then drains.
 func (s *subscription) run(first *session) {
 	defer close(s.done)

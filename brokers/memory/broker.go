@@ -46,27 +46,9 @@ func New(config Config) (*Broker, error) {
 // Subscriber returns a new subscriber, which is a *[Subscriber]. It returns an error
 // that names every invalid field, or one that wraps brokers.ErrClosed.
 func (b *Broker) Subscriber(config brokers.SubscriberConfig) (message.Subscriber, error) {
-	var errs []error
-	if config.Group == "" {
-		errs = append(errs, errors.New("memory: SubscriberConfig.Group is empty: name the group that shares the messages"))
-	}
-	if config.InFlight < 0 {
-		errs = append(errs, fmt.Errorf("memory: SubscriberConfig.InFlight is %d: use a positive number, or 0 for 1", config.InFlight))
-	}
-	if config.DrainTimeout < 0 {
-		errs = append(errs, fmt.Errorf("memory: SubscriberConfig.DrainTimeout is %s: use a positive duration, or 0 for %s", config.DrainTimeout, defaultDrainTimeout))
-	}
-	if len(errs) > 0 {
-		return nil, errors.Join(errs...)
-	}
-	if config.InFlight == 0 {
-		config.InFlight = 1
-	}
-	if config.DrainTimeout == 0 {
-		config.DrainTimeout = defaultDrainTimeout
-	}
-	if config.Logger == nil {
-		config.Logger = watermill.NopLogger{}
+	config, err := config.WithDefaults("memory")
+	if err != nil {
+		return nil, err
 	}
 	s := &Subscriber{
 		broker:        b,

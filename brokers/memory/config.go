@@ -9,7 +9,6 @@ import (
 const (
 	defaultCapacity        = 1024
 	defaultRedeliveryDelay = 10 * time.Millisecond
-	defaultDrainTimeout    = 30 * time.Second
 )
 
 // Config configures a [Broker]. The zero value is ready to use.

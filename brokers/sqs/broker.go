@@ -2,10 +2,8 @@ package sqs
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"sync"
-	"time"
 
 	"github.com/ThreeDotsLabs/watermill"
 	"github.com/ThreeDotsLabs/watermill/message"
@@ -14,9 +12,8 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/sqs"
 
 	"github.com/millpond-go/millpond/brokers"
+	"github.com/millpond-go/millpond/internal/openset"
 )
-
-const defaultDrainTimeout = 30 * time.Second
 
 // Broker is SQS, and SNS in front of it, in one account and region. It is safe for
 // concurrent use.
@@ -27,14 +24,15 @@ type Broker struct {
 	sqs    *sqs.Client
 	sns    *sns.Client
 
-	mu          sync.Mutex
-	closed      bool
-	ending      chan struct{} // closed by Close: nothing more is published
-	subscribers map[*Subscriber]struct{}
-	queues      map[string]*queue // by name or URL, as asked for
-	readers     map[string]reader // by URL: which group reads a queue
-	limit       brokers.DeliveryLimit
-	topics      sync.Map // ARNs of SNS topics, and feeds, that are there
+	mu      sync.Mutex
+	closed  bool
+	ending  chan struct{}     // closed by Close: nothing more is published
+	queues  map[string]*queue // by name or URL, as asked for
+	readers map[string]reader // by URL: which group reads a queue
+	limit   brokers.DeliveryLimit
+	topics  sync.Map // ARNs of SNS topics, and feeds, that are there
+
+	subscribers openset.Set[*Subscriber]
 
 	// options, if not nil, adds to the client of a subscriber. Tests cut it off with it.
 	options func(*Subscriber) []func(*sqs.Options)
@@ -55,11 +53,10 @@ func New(ctx context.Context, config Config) (*Broker, error) {
 	ctx, cancel := context.WithTimeout(ctx, config.ConnectTimeout)
 	defer cancel()
 	b := &Broker{
-		config:      config,
-		ending:      make(chan struct{}),
-		subscribers: make(map[*Subscriber]struct{}),
-		queues:      make(map[string]*queue),
-		readers:     make(map[string]reader),
+		config:  config,
+		ending:  make(chan struct{}),
+		queues:  make(map[string]*queue),
+		readers: make(map[string]reader),
 	}
 	if config.DeliveryLimit > 0 {
 		b.limit = brokers.DeliveryLimit{Known: true, Max: config.DeliveryLimit}
@@ -83,31 +80,14 @@ func New(ctx context.Context, config Config) (*Broker, error) {
 // Subscriber returns a new subscriber, which is a *[Subscriber]. It returns an error that
 // names every invalid field, or one that wraps brokers.ErrClosed.
 func (b *Broker) Subscriber(config brokers.SubscriberConfig) (message.Subscriber, error) {
-	var errs []error
-	if config.Group == "" {
-		errs = append(errs, errors.New("sqs: SubscriberConfig.Group is empty: name the group that shares the messages"))
-	}
-	if config.InFlight < 0 {
-		errs = append(errs, fmt.Errorf("sqs: SubscriberConfig.InFlight is %d: use a positive number, or 0 for 1", config.InFlight))
-	}
-	if config.DrainTimeout < 0 {
-		errs = append(errs, fmt.Errorf("sqs: SubscriberConfig.DrainTimeout is %s: use a positive duration, or 0 for %s", config.DrainTimeout, defaultDrainTimeout))
-	}
-	if len(errs) > 0 {
-		return nil, errors.Join(errs...)
-	}
-	orDefault(&config.InFlight, 1)
-	orDefault(&config.DrainTimeout, defaultDrainTimeout)
-	if config.Logger == nil {
-		config.Logger = watermill.NopLogger{}
-	}
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if b.closed {
-		return nil, fmt.Errorf("sqs: broker: %w", brokers.ErrClosed)
+	config, err := config.WithDefaults("sqs")
+	if err != nil {
+		return nil, err
 	}
 	s := newSubscriber(b, config)
-	b.subscribers[s] = struct{}{}
+	if !b.subscribers.Add(s) {
+		return nil, fmt.Errorf("sqs: broker: %w", brokers.ErrClosed)
+	}
 	return s, nil
 }
 
@@ -180,17 +160,9 @@ func (b *Broker) Close() error {
 		b.closed = true
 		close(b.ending)
 	}
-	open := make([]*Subscriber, 0, len(b.subscribers))
-	for s := range b.subscribers {
-		open = append(open, s)
-	}
 	b.mu.Unlock()
 
-	var closing sync.WaitGroup
-	for _, s := range open {
-		closing.Go(func() { _ = s.Close() }) // never fails
-	}
-	closing.Wait()
+	_ = b.subscribers.Close() // never fails
 	b.hang()
 	return nil
 }

@@ -142,7 +142,13 @@ func entryError(e types.BatchResultErrorEntry) error {
 }
 
 // isGone reports whether a receipt handle is no longer good: the message is deleted, or
-// with somebody else.
+// with somebody else. AWS also says so in the text of a code for parameters of any kind.
 func isGone(err error) bool {
-	return err != nil && (isCode(err, handleCodes) || strings.Contains(codeOf(err), "ReceiptHandle"))
+	api, ok := errors.AsType[smithy.APIError](err)
+	if !ok {
+		return false
+	}
+	code := api.ErrorCode()
+	return slices.Contains(handleCodes, code) || strings.Contains(code, "ReceiptHandle") ||
+		code == "InvalidParameterValue" && strings.Contains(api.ErrorMessage(), "for parameter ReceiptHandle is invalid")
 }

@@ -101,8 +101,15 @@ func (in *intake) poll() (plenty bool) {
 }
 
 // gather takes free slots for one receive: ten if there are as many, or what there is when
-// it has waited for that. It returns 0 when the subscription ends.
+// it has waited for that. It returns 0 when the subscription ends: what a receive brought
+// after that would have spent one of its deliveries on nobody.
 func (in *intake) gather() (n int) {
+	defer func() {
+		if in.s.ctx.Err() != nil { // it may have been ready together with a slot
+			in.release(n)
+			n = 0
+		}
+	}()
 	select {
 	case in.turn <- struct{}{}:
 		defer func() { <-in.turn }()
@@ -121,6 +128,8 @@ func (in *intake) gather() (n int) {
 		select {
 		case <-in.slots:
 		case <-timer.C:
+			return n
+		case <-in.s.ctx.Done():
 			return n
 		}
 	}

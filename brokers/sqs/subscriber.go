@@ -3,12 +3,12 @@ package sqs
 import (
 	"context"
 	"fmt"
-	"sync"
 
 	"github.com/ThreeDotsLabs/watermill/message"
 	"github.com/aws/aws-sdk-go-v2/service/sqs"
 
 	"github.com/millpond-go/millpond/brokers"
+	"github.com/millpond-go/millpond/internal/openset"
 )
 
 // Subscriber gives the messages of one group. It is safe for concurrent use. The package
@@ -18,9 +18,7 @@ type Subscriber struct {
 	config brokers.SubscriberConfig
 	client *sqs.Client
 
-	mu            sync.Mutex
-	closed        bool
-	subscriptions map[*subscription]struct{}
+	subscriptions openset.Set[*subscription]
 }
 
 var (
@@ -29,7 +27,7 @@ var (
 )
 
 func newSubscriber(b *Broker, config brokers.SubscriberConfig) *Subscriber {
-	s := &Subscriber{broker: b, config: config, client: b.sqs, subscriptions: make(map[*subscription]struct{})}
+	s := &Subscriber{broker: b, config: config, client: b.sqs}
 	if b.options != nil {
 		s.client = b.newSQS(b.options(s)...)
 	}
@@ -45,22 +43,19 @@ func (s *Subscriber) Subscribe(ctx context.Context, topic string) (<-chan *messa
 	if err != nil {
 		return nil, err
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.closed {
-		return nil, fmt.Errorf("sqs: subscriber: %w", brokers.ErrClosed)
-	}
 	if err := s.broker.read(q, s.config.Group); err != nil {
 		return nil, err
 	}
 	sub := newSubscription(ctx, s, topic, q)
-	s.subscriptions[sub] = struct{}{}
+	if !s.subscriptions.Add(sub) {
+		sub.cancel()
+		s.broker.unread(q)
+		return nil, fmt.Errorf("sqs: subscriber: %w", brokers.ErrClosed)
+	}
 	go func() {
 		sub.run()
 		s.broker.unread(q)
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		delete(s.subscriptions, sub)
+		s.subscriptions.Remove(sub)
 	}()
 	return sub.out, nil
 }
@@ -73,10 +68,7 @@ func (s *Subscriber) SubscribeInitialize(topic string) error {
 }
 
 func (s *Subscriber) ready(ctx context.Context, topic string) (*queue, error) {
-	s.mu.Lock()
-	closed := s.closed
-	s.mu.Unlock()
-	if closed {
+	if s.subscriptions.Closed() {
 		return nil, fmt.Errorf("sqs: subscriber: %w", brokers.ErrClosed)
 	}
 	ctx, cancel := context.WithTimeout(ctx, s.broker.config.ConnectTimeout)
@@ -138,19 +130,7 @@ func (b *Broker) unread(q *queue) {
 // Consume.Wait at most. It may be called many times, also at once, and always returns nil:
 // what cannot be settled comes again.
 func (s *Subscriber) Close() error {
-	s.mu.Lock()
-	s.closed = true
-	open := make([]*subscription, 0, len(s.subscriptions))
-	for sub := range s.subscriptions {
-		sub.cancel()
-		open = append(open, sub)
-	}
-	s.mu.Unlock()
-	for _, sub := range open {
-		<-sub.done
-	}
-	s.broker.mu.Lock()
-	defer s.broker.mu.Unlock()
-	delete(s.broker.subscribers, s)
+	_ = s.subscriptions.Close() // never fails
+	s.broker.subscribers.Remove(s)
 	return nil
 }

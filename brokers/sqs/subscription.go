@@ -64,6 +64,13 @@ func newSubscription(ctx context.Context, s *Subscriber, topic string, q *queue)
 	return sub
 }
 
+// Close ends the intake and waits until all is settled or over. It returns nil.
+func (s *subscription) Close() error {
+	s.cancel()
+	<-s.done
+	return nil
+}
+
 // run delivers until the context ends, then drains.
 func (s *subscription) run() {
 	defer close(s.done)

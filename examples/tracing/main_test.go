@@ -38,7 +38,7 @@ func TestEverywhereTheSame(t *testing.T) {
 			return []string{onKafka(t), storeVariable + "=" + testenv.Postgres(t).NewDatabase(t)}
 		},
 		"rabbitmq and sqlite": func(t *testing.T) []string {
-			return []string{brokerVariable + "=" + testenv.RabbitMQ(t, rabbitmq.Packaged)}
+			return []string{brokerVariable + "=" + testenv.PrivateRabbitMQ(t, rabbitmq.Packaged).URL()} // queues are left behind
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -9,6 +9,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -102,8 +103,8 @@ func (s *services) startShop(ctx context.Context) error {
 // stop ends everything, the last first, and then sends the spans that were not sent.
 func (s *services) stop() error {
 	var errs []error
-	for i := len(s.closers) - 1; i >= 0; i-- {
-		errs = append(errs, s.closers[i]())
+	for _, closer := range slices.Backward(s.closers) {
+		errs = append(errs, closer())
 	}
 	s.closers = nil
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
@@ -114,23 +115,23 @@ func (s *services) stop() error {
 	return errors.Join(errs...)
 }
 
-// greeting is the first message. When it is handled the broker has given the warehouse its
-// part of the topic, and what comes afterwards is not suspect of having been there before.
-const greeting = "greeting"
-
+// greet publishes an order of nothing. When it is handled the broker has given the
+// warehouse its part of the topic, and what comes afterwards is not suspect of having been
+// there before.
 func (s *services) greet(ctx context.Context) error {
 	publisher, err := s.broker.Publisher(brokers.PublisherConfig{})
 	if err != nil {
 		return err
 	}
-	payload, err := json.Marshal(order{ID: greeting})
+	nothing := order{ID: "order-0", Article: "desk"}
+	payload, err := json.Marshal(nothing)
 	if err != nil {
 		return err
 	}
-	if err := publisher.Publish(s.topic, message.NewMessage(greeting, payload)); err != nil {
+	if err := publisher.Publish(s.topic, message.NewMessage(nothing.ID, payload)); err != nil {
 		return err
 	}
-	return s.await(ctx, greeting, 1)
+	return s.await(ctx, nothing.ID, 1)
 }
 
 // post posts an order to the shop.

@@ -53,7 +53,7 @@ func TestRun(t *testing.T) {
 			}
 		}
 	}
-	for name, want := range map[string]int{"first": 12, "duplicates": 8, "far-first": 2, "far-duplicates": 4, "failures": 7, "sqlite": 6, "kafka": 7} {
+	for name, want := range map[string]int{"first": 12, "duplicates": 8, "far-first": 2, "far-duplicates": 4, "failures": 7, "telemetry": 3, "sqlite": 6, "kafka": 7} {
 		if rows[name] != want {
 			t.Errorf("%s: %d rows, want %d", name, rows[name], want)
 		}
@@ -72,6 +72,10 @@ var exactly = map[string]cost{
 	"first: " + millpondRouter: {3, 1},
 	"first: " + textbookRouter: {4, 1},
 	"first: " + fiveStepRouter: {6, 2},
+
+	"telemetry: " + withoutTelemetry: {3, 1},
+	"telemetry: " + unheardTelemetry: {3, 1},
+	"telemetry: " + withTelemetry:    {3, 1},
 
 	"duplicates: " + textbookDuplicate: {3, 0},
 	"duplicates: " + insertFirst:       {2, 0},

@@ -34,7 +34,7 @@ type queues struct {
 }
 
 func startQueues(ctx context.Context) (*queues, error) {
-	server, err := elasticmq.Start(ctx)
+	server, err := elasticmq.StartInMemory(ctx) // to measure the clients
 	if err != nil {
 		return nil, err
 	}
@@ -83,7 +83,7 @@ func (r *report) measureSQS(ctx context.Context, o options) (err error) {
 	return r.add(ctx, o, &group{
 		name:  "sqs",
 		title: "SQS: millpond's adapter and watermill-aws",
-		about: fmt.Sprintf("A plain Watermill router without an inbox on either adapter, messages of 1 KiB in a queue of ElasticMQ, filled before. "+
+		about: fmt.Sprintf("A plain Watermill router without an inbox on either adapter, messages of 1 KiB in a queue of ElasticMQ, which keeps them in memory, filled before. "+
 			"watermill-aws has its defaults, millpond %d messages in flight. "+
 			"The clock runs from the first delivery to the end of the last handler; a message that is lost, or comes twice, or any error that is logged, ends the bench.", queueInFlight),
 		workers: []int{queueInFlight},

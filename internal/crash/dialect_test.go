@@ -99,12 +99,10 @@ var mysqlDialect = dialect{
 		// What the server does when it has found a deadlock.
 		"CREATE PROCEDURE deadlocked() BEGIN ROLLBACK; SIGNAL SQLSTATE '40001' SET MYSQL_ERRNO = 1213, MESSAGE_TEXT = 'Deadlock found'; END",
 	},
-	ordered:  "seq",
-	dueIn:    "coalesce((f.due_at - TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6))) / 1e6, 0e0)",
-	released: "CAST(concat('x:quarantine/', q.id) AS binary)",
-	sessions: `SELECT p.id, p.command, p.time, p.state, t.trx_state, t.trx_started, left(coalesce(t.trx_query, p.info), 100)
-FROM information_schema.processlist p LEFT JOIN information_schema.innodb_trx t ON t.trx_mysql_thread_id = p.id
-WHERE p.db = DATABASE() ORDER BY 1`,
+	ordered:     "seq",
+	dueIn:       "coalesce((f.due_at - TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6))) / 1e6, 0e0)",
+	released:    "CAST(concat('x:quarantine/', q.id) AS binary)",
+	sessions:    "SHOW PROCESSLIST",
 	endSessions: killAll,
 	proxy:       func(url string) (proxy, error) { return myproxy.Start(url) },
 }
@@ -113,17 +111,41 @@ var numbered = regexp.MustCompile(`\$\d`)
 
 func onConflictDoNothing(insert string) string { return insert + " ON CONFLICT DO NOTHING" }
 
-// killAll ends all sessions but that of the parent, who has one.
+// killAll ends all sessions but that of the parent, who has one. (The information schema
+// has the same list, but MySQL refuses to show it while a statement has binary values.)
 func killAll(ctx context.Context, admin *sql.DB) error {
+	var own, database string
+	if err := admin.QueryRowContext(ctx, "SELECT CONNECTION_ID(), DATABASE()").Scan(&own, &database); err != nil {
+		return err
+	}
 	var ids []string
-	err := query(ctx, admin, "SELECT id FROM information_schema.processlist WHERE db = DATABASE() AND id <> CONNECTION_ID()", func(rows *sql.Rows) error {
-		var id string
-		err := rows.Scan(&id)
-		ids = append(ids, id)
+	err := query(ctx, admin, "SHOW PROCESSLIST", func(rows *sql.Rows) error {
+		session, err := scanRow(rows)
+		if id := session["Id"]; session["db"] == database && id != own {
+			ids = append(ids, id)
+		}
 		return err
 	})
 	for _, id := range ids {
 		_, _ = admin.ExecContext(ctx, "KILL "+id) // it may be gone by itself
 	}
 	return err
+}
+
+// scanRow reads whatever columns there are.
+func scanRow(rows *sql.Rows) (map[string]string, error) {
+	columns, err := rows.Columns()
+	if err != nil {
+		return nil, err
+	}
+	values, into := make([]sql.NullString, len(columns)), make([]any, len(columns))
+	for i := range values {
+		into[i] = &values[i]
+	}
+	row := make(map[string]string)
+	err = rows.Scan(into...)
+	for i, column := range columns {
+		row[column] = values[i].String
+	}
+	return row, err
 }

@@ -22,7 +22,7 @@ const (
 func stop(t *testing.T, open opener, point, variant string, pause time.Duration) (*result, stopped) {
 	t.Helper()
 	seed := seedOf(t)
-	const attempts = 5
+	const attempts = 10
 	for range attempts {
 		tr := &trial{
 			system: open(t),

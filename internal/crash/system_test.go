@@ -98,19 +98,8 @@ func (s *system) sessions(t *testing.T) string {
 	}
 	text := "sessions:\n"
 	err := query(t.Context(), s.admin, s.dialect.sessions, func(rows *sql.Rows) error {
-		columns, err := rows.Columns()
-		if err != nil {
-			return err
-		}
-		values, into := make([]sql.NullString, len(columns)), make([]any, len(columns))
-		for i := range values {
-			into[i] = &values[i]
-		}
-		err = rows.Scan(into...)
-		for i, value := range values {
-			text += fmt.Sprintf("  %s: %s", columns[i], value.String)
-		}
-		text += "\n"
+		row, err := scanRow(rows)
+		text += fmt.Sprintf("  %v\n", row)
 		return err
 	})
 	if err != nil {

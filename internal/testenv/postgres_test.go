@@ -13,6 +13,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/millpond-go/millpond/internal/testenv"
+	"github.com/millpond-go/millpond/internal/testenv/daemon"
 	"github.com/millpond-go/millpond/internal/testenv/postgres"
 )
 
@@ -135,16 +136,16 @@ func TestPrivatePostgresKill(t *testing.T) {
 	if err := <-result; err == nil {
 		t.Error("the busy backend has answered")
 	}
-	if _, err := server.PIDs(); !errors.Is(err, postgres.ErrNotRunning) {
+	if _, err := server.PIDs(); !errors.Is(err, daemon.ErrNotRunning) {
 		t.Errorf("processes of a killed server: %v", err)
 	}
-	if err := server.Kill(); !errors.Is(err, postgres.ErrNotRunning) {
+	if err := server.Kill(); !errors.Is(err, daemon.ErrNotRunning) {
 		t.Errorf("killed twice: %v", err)
 	}
 	if err := server.Start(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if err := server.Start(t.Context()); !errors.Is(err, postgres.ErrRunning) {
+	if err := server.Start(t.Context()); !errors.Is(err, daemon.ErrRunning) {
 		t.Errorf("started twice: %v", err)
 	}
 	if got := queryString(t, connect(t, url), "SELECT string_agg(i::text, ',') FROM t"); got != "1" {
@@ -195,7 +196,7 @@ func TestCloseRemovesEverything(t *testing.T) {
 	if _, err := os.Stat(server.LogFile()); !errors.Is(err, os.ErrNotExist) {
 		t.Error("the directory is still there")
 	}
-	if err := server.Start(t.Context()); !errors.Is(err, postgres.ErrClosed) {
+	if err := server.Start(t.Context()); !errors.Is(err, daemon.ErrClosed) {
 		t.Errorf("started after Close: %v", err)
 	}
 }

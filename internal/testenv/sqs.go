@@ -26,7 +26,7 @@ import (
 var (
 	sharedElasticMQ = shared.Server{
 		Name: "elasticmq", Version: elasticmq.Version,
-		Start: func(ctx context.Context) (shared.Instance, error) { return elasticmq.Start(ctx) },
+		Start: func(ctx context.Context) (shared.Instance, error) { return elasticmq.StartInMemory(ctx) },
 	}
 	sharedMoto = shared.Server{
 		Name: "moto", Version: moto.Version,

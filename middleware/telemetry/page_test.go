@@ -1,6 +1,7 @@
 package telemetry_test
 
 import (
+	"encoding/json"
 	"maps"
 	"os"
 	"regexp"
@@ -71,6 +72,32 @@ func TestPageHasValues(t *testing.T) {
 	}
 	for _, value := range values {
 		require.Contains(t, string(text), "`"+value+"`")
+	}
+}
+
+// The dashboard asks for metrics that there are, by the names that Prometheus gives them.
+func TestDashboard(t *testing.T) {
+	text, err := os.ReadFile("../../examples/tracing/dashboard.json")
+	require.NoError(t, err)
+	require.True(t, json.Valid(text))
+	known := make(map[string]bool)
+	for name, m := range takeInventory(t).metrics {
+		name = strings.ReplaceAll(name, ".", "_")
+		if m.unit == "s" {
+			name += "_seconds"
+		}
+		switch m.kind {
+		case "counter":
+			name += "_total"
+		case "histogram":
+			name += "_bucket"
+		}
+		known[name] = true
+	}
+	found := regexp.MustCompile(`\b(?:millpond|messaging)(?:_[a-z]+)+_?(?:total|bucket|seconds|flight)\b`).FindAllString(string(text), -1)
+	require.NotEmpty(t, found)
+	for _, name := range found {
+		require.True(t, known[name], name)
 	}
 }
 

@@ -2,11 +2,9 @@ package telemetry_test
 
 import (
 	"context"
-	"io"
 	"log/slog"
 	"net/url"
 	"slices"
-	"strconv"
 	"sync"
 	"testing"
 	"time"
@@ -14,12 +12,12 @@ import (
 	"github.com/ThreeDotsLabs/watermill"
 	"github.com/ThreeDotsLabs/watermill/message"
 	wmiddleware "github.com/ThreeDotsLabs/watermill/message/router/middleware"
+	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/stretchr/testify/require"
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/propagation"
 	sdkmetric "go.opentelemetry.io/otel/sdk/metric"
-	"go.opentelemetry.io/otel/sdk/metric/metricdata"
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 	"go.opentelemetry.io/otel/sdk/trace/tracetest"
 
@@ -82,6 +80,8 @@ type rig struct {
 	inbox  middleware.InboxConfig
 	config telemetry.Config
 	poll   time.Duration // of the retry worker
+
+	queries pgx.QueryTracer // of the store's connections, if not nil
 }
 
 func newRig(t *testing.T, open opener) *rig {
@@ -125,10 +125,14 @@ func (r *rig) run(handle func(ctx context.Context, msg *message.Message) error) 
 	r.proxy = proxy
 	u, err := url.Parse(proxy.URL())
 	require.NoError(t, err)
+	u.User = url.UserPassword(u.User.Username(), canary) // which the server does not ask for
 	query := u.Query()
 	query.Set("pool_max_conns", "12")
 	u.RawQuery = query.Encode()
-	pool, err := pgxpool.New(t.Context(), u.String())
+	poolConfig, err := pgxpool.ParseConfig(u.String())
+	require.NoError(t, err)
+	poolConfig.ConnConfig.Tracer = r.queries
+	pool, err := pgxpool.NewWithConfig(t.Context(), poolConfig)
 	require.NoError(t, err)
 	t.Cleanup(pool.Close)
 	store, err := postgres.New(pool, postgres.Config{})
@@ -136,22 +140,24 @@ func (r *rig) run(handle func(ctx context.Context, msg *message.Message) error) 
 	_, err = store.Migrate(t.Context())
 	require.NoError(t, err)
 
+	t.Cleanup(func() { r.keepsSecrets() })
 	r.telemetry, err = telemetry.New(r.config)
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, r.telemetry.Close()) })
 	r.inbox.Hooks = append(r.inbox.Hooks, r.telemetry)
 	inbox, err := middleware.NewInbox(store, r.inbox)
 	require.NoError(t, err)
-	subscriber, err := r.broker.Subscriber(brokers.SubscriberConfig{Group: service + "-" + r.topic, InFlight: 4, DrainTimeout: 10 * time.Second})
+	logger := watermill.NewSlogLogger(r.inbox.Logger)
+	subscriber, err := r.broker.Subscriber(brokers.SubscriberConfig{Group: service + "-" + r.topic, InFlight: 4, DrainTimeout: 10 * time.Second, Logger: logger})
 	require.NoError(t, err)
-	plain, err := r.broker.Publisher(brokers.PublisherConfig{})
+	plain, err := r.broker.Publisher(brokers.PublisherConfig{Logger: logger})
 	require.NoError(t, err)
 	r.publisher = r.telemetry.Publisher(plain)
 	if _, ok := r.broker.(*kafka.Broker); ok { // which subscribes to topics that exist
 		require.NoError(t, plain.Publish(r.topic, message.NewMessage("warm-up", nil)))
 	}
 
-	router, err := message.NewRouter(message.RouterConfig{CloseTimeout: 20 * time.Second}, watermill.NopLogger{})
+	router, err := message.NewRouter(message.RouterConfig{CloseTimeout: 20 * time.Second}, logger)
 	require.NoError(t, err)
 	router.AddMiddleware(wmiddleware.Recoverer, inbox.Middleware)
 	router.AddConsumerHandler(handler, r.topic, subscriber, func(msg *message.Message) error {
@@ -186,6 +192,7 @@ func (r *running) publish(id, payload string) *message.Message {
 	ctx, span := r.tracers.Tracer("test").Start(context.Background(), "client")
 	defer span.End()
 	msg := message.NewMessage(id, []byte(payload))
+	msg.Metadata.Set("authorization", canary)
 	msg.SetContext(ctx)
 	require.NoError(r.t, r.publisher.Publish(r.topic, msg))
 	return msg
@@ -237,108 +244,4 @@ func text(s sdktrace.ReadOnlySpan, key attribute.Key) string {
 		}
 	}
 	return ""
-}
-
-// points returns the counts of a metric, by the values of one attribute.
-func (r *rig) points(name string, by attribute.Key) map[string]int {
-	r.t.Helper()
-	counts := make(map[string]int)
-	add := func(set attribute.Set, n int) {
-		v, _ := set.Value(by)
-		counts[v.String()] += n
-	}
-	for _, m := range r.metrics() {
-		if m.Name != name {
-			continue
-		}
-		switch data := m.Data.(type) {
-		case metricdata.Sum[int64]:
-			for _, p := range data.DataPoints {
-				add(p.Attributes, int(p.Value))
-			}
-		case metricdata.Histogram[float64]:
-			for _, p := range data.DataPoints {
-				add(p.Attributes, int(p.Count))
-			}
-		}
-	}
-	return counts
-}
-
-// value returns the value of a metric of seconds.
-func (r *rig) value(name string) float64 {
-	r.t.Helper()
-	for _, m := range r.metrics() {
-		if m.Name != name {
-			continue
-		}
-		switch data := m.Data.(type) {
-		case metricdata.Sum[float64]:
-			return data.DataPoints[0].Value
-		case metricdata.Gauge[float64]:
-			return data.DataPoints[0].Value
-		}
-	}
-	return 0
-}
-
-func (r *rig) metrics() []metricdata.Metrics {
-	r.t.Helper()
-	var all metricdata.ResourceMetrics
-	require.NoError(r.t, r.reader.Collect(context.Background(), &all))
-	var metrics []metricdata.Metrics
-	for _, scope := range all.ScopeMetrics {
-		metrics = append(metrics, scope.Metrics...)
-	}
-	return metrics
-}
-
-// attributesOf returns the attributes of all points of a metric.
-func attributesOf(m metricdata.Metrics) []attribute.Set {
-	var sets []attribute.Set
-	switch data := m.Data.(type) {
-	case metricdata.Sum[int64]:
-		for _, p := range data.DataPoints {
-			sets = append(sets, p.Attributes)
-		}
-	case metricdata.Sum[float64]:
-		for _, p := range data.DataPoints {
-			sets = append(sets, p.Attributes)
-		}
-	case metricdata.Gauge[float64]:
-		for _, p := range data.DataPoints {
-			sets = append(sets, p.Attributes)
-		}
-	case metricdata.Histogram[float64]:
-		for _, p := range data.DataPoints {
-			sets = append(sets, p.Attributes)
-		}
-	}
-	return sets
-}
-
-// logged keeps what is logged.
-type logged struct {
-	mu   sync.Mutex
-	text []byte
-}
-
-var _ io.Writer = (*logged)(nil)
-
-func (l *logged) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.text = append(l.text, p...)
-	return len(p), nil
-}
-
-func (l *logged) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return string(l.text)
-}
-
-func seconds(s string) float64 {
-	f, _ := strconv.ParseFloat(s, 64)
-	return f
 }

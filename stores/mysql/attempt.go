@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"sync"
 
 	"github.com/ThreeDotsLabs/watermill/message"
 
@@ -24,6 +25,10 @@ type attempt struct {
 	failure error // of the first statement, or of the commit
 	escaped bool  // the claim is known to have been committed
 	lost    bool  // the claim was gone from the transaction, and nobody knows how
+
+	mu       sync.Mutex
+	returned bool // by the typed handler
+	said     error
 }
 
 var (
@@ -68,7 +73,9 @@ func Handler(f func(ctx context.Context, tx *sql.Tx, msg *message.Message) error
 		if err := a.entry.Enter(); err != nil {
 			return err
 		}
-		return f(msg.Context(), a.ss.tx, msg)
+		err := f(msg.Context(), a.ss.tx, msg)
+		a.hear(err)
+		return err
 	}
 }
 
@@ -120,7 +127,10 @@ func (a *attempt) end(ctx context.Context) (err error, suspect bool) { //nolint:
 		a.ss.free()
 		return nil, suspect
 	}
-	if err := t.exec(ctx, "ROLLBACK"); err != nil {
+	if suspect {
+		a.lookForClaim(ctx, t.send)
+	}
+	if _, err := t.send(ctx, "ROLLBACK"); err != nil {
 		a.ss.abandon()
 		return err, suspect
 	}
@@ -156,13 +166,7 @@ func (a *attempt) commitOwn(ctx context.Context) error {
 	case ctx.Err() != nil:
 		return a.refuse(context.WithoutCancel(ctx), ctx.Err())
 	}
-	if err := a.complete(ctx, func(ctx context.Context, text string) (int64, error) {
-		result, err := t.conn.native.ExecContext(ctx, text, nil)
-		if err != nil {
-			return 0, t.conn.lost(err)
-		}
-		return result.RowsAffected()
-	}); err != nil {
+	if err := a.complete(ctx, t.send); err != nil {
 		return a.failed(ctx, err)
 	}
 	t.finished()
@@ -197,7 +201,7 @@ func (a *attempt) complete(ctx context.Context, exec func(context.Context, strin
 func (a *attempt) failed(ctx context.Context, err error) error {
 	switch n := number(err); {
 	case n == claimLost, n == noCase, errors.Is(err, errLost), n == lockWaitTimeout, n == lockNotAvailable:
-		if interruption(a.failure) {
+		if a.ss.own != nil && a.innocent() {
 			return a.refuse(ctx, a.aborted())
 		}
 		a.lost = a.ss.own == nil || a.ss.own.suspect.Load()
@@ -205,7 +209,8 @@ func (a *attempt) failed(ctx context.Context, err error) error {
 	case n == disconnectedIdle:
 		a.ss.drop()
 		return notCommitted(fmt.Errorf("%w: %w", stores.ErrTxExpired, err))
-	case n == errorDuringCommit, n == serverShutdown, n == queryInterrupted, n == connectionKilled:
+	case n == errorDuringCommit, n == serverShutdown, n == queryInterrupted, n == connectionKilled, n == statementTimeout:
+		// Some of these come as soon as the server is done with COMMIT.
 	case n != 0:
 		a.failure = err
 		return a.refuse(ctx, err)
@@ -229,42 +234,21 @@ func (a *attempt) aborted() error {
 }
 
 // Interrupted implements stores.Interruptible: it judges the first statement that
-// failed, or the commit. What a handler was told on a connection of the caller's is not
-// known.
+// failed, or the commit. What a handler was told on a connection of the caller's is known
+// as far as the typed handler has returned it.
 func (a *attempt) Interrupted() error {
 	failure := a.failure
-	if a.ss.own != nil && failure == nil {
+	switch {
+	case failure != nil:
+	case a.ss.own != nil:
 		_, _, failure = a.ss.own.state()
+	default:
+		if _, said := a.heard(); isDrivers(said) {
+			failure = said
+		}
 	}
 	if interruption(failure) {
 		return fmt.Errorf("mysql: the attempt was interrupted: %w", failure)
 	}
 	return nil
-}
-
-// checkEscape returns errEscaped if the claim of the attempt was committed, or if that
-// cannot be found out now.
-func (a *attempt) checkEscape(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanupTimeout)
-	defer cancel()
-	escaped, err := a.store.closeEscaped(ctx, &a.claim, "")
-	a.escaped = escaped
-	if escaped || a.lost || err != nil {
-		return errors.Join(errEscaped, err)
-	}
-	return nil
-}
-
-// Escaped implements stores.Escapable.
-func (a *attempt) Escaped(ctx context.Context) (bool, error) {
-	if a.escaped {
-		return true, nil
-	}
-	escaped, err := a.store.closeEscaped(ctx, &a.claim, " LOCK IN SHARE MODE")
-	if err == nil && !escaped && a.lost {
-		// What the handler did before and after the end of the transaction may be committed.
-		escaped, err = a.store.closeLost(ctx, &a.claim)
-	}
-	a.escaped = escaped
-	return escaped, err
 }

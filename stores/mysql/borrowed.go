@@ -76,6 +76,7 @@ func (a *attempt) giveBack(ctx context.Context) {
 // empty one.
 func (a *attempt) endBorrowed(ctx context.Context) error {
 	err, inTime := within(ctx, func() error {
+		a.lookForClaim(ctx, a.ss.exec)
 		err := a.ss.tx.Rollback()
 		if errors.Is(err, sql.ErrTxDone) {
 			_, err = a.ss.conn.ExecContext(ctx, "ROLLBACK")

@@ -108,7 +108,7 @@ func (c *conn) admit(ctx context.Context, text string) (*transaction, error) {
 		return nil, stores.ErrTxManaged
 	case unclear:
 		// It may leave its mark on the session, or have ended the transaction.
-		tx.suspect.Store(true)
+		tx.distrust()
 		c.discard.Store(true)
 	case plain:
 	}
@@ -157,7 +157,7 @@ func (c *conn) PrepareContext(ctx context.Context, text string) (driver.Stmt, er
 	if err != nil {
 		return nil, err
 	}
-	return newStatement(prepared, tx)
+	return newStatement(prepared, tx, judge(text))
 }
 
 // Prepare implements driver.Conn.

@@ -15,8 +15,11 @@ const (
 // can hide behind it. It keeps honest mistakes from half-done commits; what may slip
 // through, such as a procedure, is caught by the guard of the commit.
 func judge(text string) conduct {
-	w := words{text}
+	w := words{rest: text}
 	first := w.next()
+	if w.versioned && judge(first) == plain {
+		return unclear // whether the server takes it for a comment depends on its version
+	}
 	switch first {
 	case "SELECT", "INSERT", "UPDATE", "DELETE", "REPLACE", "WITH", "VALUES", "TABLE", "(", "DO",
 		"EXPLAIN", "DESCRIBE", "DESC", "SHOW", "SAVEPOINT", "RELEASE":
@@ -26,7 +29,10 @@ func judge(text string) conduct {
 		if second == "WORK" {
 			second = w.next()
 		}
-		if second == "TO" {
+		switch {
+		case second == "TO" && w.versioned:
+			return unclear
+		case second == "TO":
 			return plain
 		}
 		return ends
@@ -53,7 +59,10 @@ func judge(text string) conduct {
 
 // words reads SQL text word by word, in capitals. Comments are left out, but for those
 // that the servers execute, which are text like any other.
-type words struct{ rest string }
+type words struct {
+	rest      string
+	versioned bool // there was one that only some servers execute
+}
 
 func (w *words) next() string {
 	for w.rest != "" {
@@ -65,6 +74,7 @@ func (w *words) next() string {
 		case strings.HasPrefix(w.rest, "/*!"), strings.HasPrefix(w.rest, "/*M!"):
 			_, w.rest, _ = strings.Cut(w.rest, "!")
 			w.rest = strings.TrimLeft(w.rest, "0123456789")
+			w.versioned = true
 		case strings.HasPrefix(w.rest, "/*"):
 			_, w.rest, _ = strings.Cut(w.rest[2:], "*/")
 		case strings.HasPrefix(w.rest, "*/"):

@@ -38,6 +38,7 @@ const (
 	readOnlyTransaction = 1792
 	readOnlyMode        = 1836
 	connectionKilled    = 1927  // MariaDB
+	statementTimeout    = 1969  // MariaDB
 	lockNotAvailable    = 3572  // MySQL: NOWAIT
 	disconnectedIdle    = 4031  // MySQL: wait_timeout
 	claimLost           = 31962 // ours, by SIGNAL
@@ -83,6 +84,12 @@ func interruption(err error) bool {
 		return true
 	}
 	return false
+}
+
+// isDrivers reports whether an error that a handler has returned is the driver's or the
+// server's.
+func isDrivers(err error) bool {
+	return number(err) != 0 || errors.Is(err, driver.ErrBadConn) || errors.Is(err, mysql.ErrInvalidConn)
 }
 
 func lostConnection(err error) bool {

@@ -84,7 +84,7 @@ func (ss *session) take(ctx context.Context, c *stores.Claim, cl *claimed, versi
 	}
 	ss.ended = false
 	number, revision := sqlstore.ParseVersion(version)
-	taken, behind, err := ss.tryTake(ctx, cl, number, revision)
+	taken, behind, err := ss.store.tryTake(ctx, ss, cl, number, revision)
 	if isContended(err) {
 		taken, err = false, nil
 	}
@@ -92,6 +92,7 @@ func (ss *session) take(ctx context.Context, c *stores.Claim, cl *claimed, versi
 	case err != nil:
 		return false, v, err
 	case taken:
+		cl.took = version
 		v.Outcome = stores.Claimed
 		return true, v, nil
 	case behind:
@@ -112,34 +113,34 @@ func (ss *session) take(ctx context.Context, c *stores.Claim, cl *claimed, versi
 	return false, judged, err
 }
 
-func (ss *session) tryTake(ctx context.Context, cl *claimed, number, revision int64) (taken, behind bool, err error) {
-	t, sql := ss.store.texts, ss.store.sql
+func (s *Store) tryTake(ctx context.Context, on sender, cl *claimed, number, revision int64) (taken, behind bool, err error) {
+	t, sql := s.texts, s.sql
 	var orderKey []byte
 	locked, err := again(ctx, func() (bool, error) {
-		return ss.row(ctx, fmt.Sprintf(sql.take, cl.consumer, appendBytes(nil, cl.id), number, revision), &orderKey)
+		return on.row(ctx, fmt.Sprintf(sql.take, cl.consumer, appendBytes(nil, cl.id), number, revision), &orderKey)
 	})
 	if err != nil || !locked {
 		return false, false, err
 	}
 	if cl.orderKey != nil {
 		var one int
-		behind, err = ss.row(ctx, fmt.Sprintf(sql.behind, cl.consumer, appendBytes(nil, cl.orderKey), number), &one)
+		behind, err = on.row(ctx, fmt.Sprintf(sql.behind, cl.consumer, appendBytes(nil, cl.orderKey), number), &one)
 		if err != nil || behind {
 			return false, behind, err
 		}
 	}
 	mark := fmt.Appendf(nil, sql.mark, cl.token, appendBytes(nil, cl.trace))
-	changed, err := ss.exec(ctx, string(t.key(mark, cl.consumer, cl.id)))
+	changed, err := on.exec(ctx, string(t.key(mark, cl.consumer, cl.id)))
 	if err != nil || changed != 1 {
 		return false, false, err
 	}
-	if _, err := ss.exec(ctx, fmt.Sprintf(sql.remove, number)); err != nil {
+	if _, err := on.exec(ctx, fmt.Sprintf(sql.remove, number)); err != nil {
 		return false, false, err
 	}
 	if orderKey == nil {
 		return true, false, nil
 	}
-	return true, false, advance(ctx, ss, sql, cl.consumer, orderKey, number)
+	return true, false, advance(ctx, on, sql, cl.consumer, orderKey, number)
 }
 
 // inboxRow is the row of a key, if there is one.

@@ -44,7 +44,10 @@ func (s *Store) Register(ctx context.Context, r stores.Registration) error {
 	return nil
 }
 
-// register reads the consumer's row, and writes it if there is something new.
+// register reads the consumer's row, and writes it if there is something new. It always
+// writes: what the server lets others read may not be on its disk yet, and if it crashed
+// now the consumer would get another id, of which this program would know nothing. A
+// commit of our own comes after what it has read.
 func (s *Store) register(ctx context.Context, tx *sql.Tx, r stores.Registration) (id int64, err error) {
 	var encoded []byte
 	service, handler := []byte(r.Consumer.Service), []byte(r.Consumer.Handler)
@@ -55,15 +58,19 @@ func (s *Store) register(ctx context.Context, tx *sql.Tx, r stores.Registration)
 	}
 	topics := []string{}
 	if known {
-		if done, err := s.hasTopic(r, encoded, &topics); done || err != nil {
-			return id, err
+		if done, err := s.hasTopic(r, encoded, &topics); err != nil {
+			return 0, err
+		} else if done {
+			return id, s.rewrite(ctx, tx, id)
 		}
 		// There is something to add, to what others may add to.
 		if err := tx.QueryRowContext(ctx, s.sql.findConsumer+" FOR UPDATE", service, handler).Scan(&id, &encoded); err != nil {
 			return 0, err
 		}
-		if done, err := s.hasTopic(r, encoded, &topics); done || err != nil {
-			return id, err
+		if done, err := s.hasTopic(r, encoded, &topics); err != nil {
+			return 0, err
+		} else if done {
+			return id, s.rewrite(ctx, tx, id)
 		}
 	}
 	if r.Topic != "" {
@@ -82,6 +89,17 @@ func (s *Store) register(ctx context.Context, tx *sql.Tx, r stores.Registration)
 		return 0, err
 	}
 	return result.LastInsertId()
+}
+
+// rewrite writes a consumer's row, and leaves it as it was. The servers do not write what
+// is not changed.
+func (s *Store) rewrite(ctx context.Context, tx *sql.Tx, id int64) error {
+	for _, by := range []int{1, -1} {
+		if _, err := tx.ExecContext(ctx, s.sql.rewriteConsumer, by, id); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // hasTopic reports whether there is nothing to add, or refuses the topic.

@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"errors"
 
+	"github.com/millpond-go/millpond/internal/sqlstore"
 	"github.com/millpond-go/millpond/stores"
 )
 
@@ -26,9 +27,12 @@ func (s *Store) Resolve(ctx context.Context, k stores.Key) (bool, error) {
 	return status == stores.StatusCompleted, nil
 }
 
-// closeLost completes a key that has no row, so that it does not run again, and reports
-// whether it did: another delivery may have the key by now.
+// closeLost completes a key whose claim was rolled back, so that it does not run again,
+// and reports whether it did: another delivery may have the key by now.
 func (s *Store) closeLost(ctx context.Context, c *claimed) (bool, error) {
+	if c.took != 0 {
+		return s.closeTaken(ctx, *c)
+	}
 	_, err := s.db.ExecContext(ctx, s.sql.closeLost, c.consumer, c.id, c.token, c.fingerprint, c.trace)
 	if isDuplicate(err) {
 		return false, nil
@@ -37,6 +41,25 @@ func (s *Store) closeLost(ctx context.Context, c *claimed) (bool, error) {
 		return false, s.unresolved(err)
 	}
 	return true, nil
+}
+
+// closeTaken is closeLost for a message that had failed before, and has its row again.
+func (s *Store) closeTaken(ctx context.Context, c claimed) (closed bool, err error) {
+	c.orderKey = nil // it has run, whatever is before it
+	number, revision := sqlstore.ParseVersion(c.took)
+	err = s.transact(ctx, func(tx *sql.Tx) error {
+		taken, _, err := s.tryTake(ctx, short{tx}, &c, number, revision)
+		if err != nil || !taken {
+			return err
+		}
+		changed, err := short{tx}.exec(ctx, string(s.texts.finish(nil, &c)))
+		closed = changed == 1
+		return err
+	})
+	if err != nil {
+		return false, s.unresolved(err)
+	}
+	return closed, nil
 }
 
 // unresolved: whoever asks must ask again, whatever the reason.

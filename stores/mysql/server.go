@@ -40,10 +40,19 @@ func (s *Store) learn(ctx context.Context) error {
 		version  string
 		database sql.NullString
 		sv       server
+		commits  bool
+		charset  string
 	)
-	err := s.db.QueryRowContext(ctx, "SELECT VERSION(), DATABASE(), @@max_allowed_packet").Scan(&version, &database, &sv.maxPacket)
+	err := s.db.QueryRowContext(ctx, "SELECT VERSION(), DATABASE(), @@max_allowed_packet, @@SESSION.autocommit, @@SESSION.character_set_client").
+		Scan(&version, &database, &sv.maxPacket, &commits, &charset)
 	if err != nil {
 		return err
+	}
+	if !commits {
+		return fmt.Errorf("%w: the connections have autocommit off, so that what is done outside of transactions stays locked and is lost: add autocommit=1 to the parameters", errUnusable)
+	}
+	if unsafeCharsets[charset] {
+		return fmt.Errorf("%w: the connections have the character set %s, in which the driver cannot put quotes around text: use utf8mb4", errUnusable, charset)
 	}
 	if sv.maria, err = supported(version); err != nil {
 		return err
@@ -72,6 +81,10 @@ func (s *Store) learn(ctx context.Context) error {
 	s.learnt = true
 	return nil
 }
+
+// unsafeCharsets have characters whose second byte is a backslash or a quote. Where the
+// driver makes one text of a statement and its values, what follows it would be SQL.
+var unsafeCharsets = map[string]bool{"big5": true, "cp932": true, "gb18030": true, "gbk": true, "sjis": true}
 
 // supported reports whether a version is MariaDB's, and refuses those that are too old.
 func supported(version string) (maria bool, err error) {

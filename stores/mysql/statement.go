@@ -11,8 +11,9 @@ import (
 // statement is one that a handler has prepared; its text was admitted then.
 type statement struct {
 	driver.Stmt
-	native nativeStatement
-	tx     *transaction
+	native  nativeStatement
+	tx      *transaction
+	conduct conduct
 }
 
 type nativeStatement interface {
@@ -21,12 +22,19 @@ type nativeStatement interface {
 	driver.NamedValueChecker
 }
 
-func newStatement(prepared driver.Stmt, tx *transaction) (driver.Stmt, error) {
+func newStatement(prepared driver.Stmt, tx *transaction, c conduct) (driver.Stmt, error) {
 	n, ok := prepared.(nativeStatement)
 	if !ok {
 		return nil, errors.Join(fmt.Errorf("mysql: the driver's %T lacks what this version needs", prepared), prepared.Close())
 	}
-	return &statement{Stmt: prepared, native: n, tx: tx}, nil
+	return &statement{Stmt: prepared, native: n, tx: tx, conduct: c}, nil
+}
+
+func (s *statement) acquire() error {
+	if s.conduct == unclear {
+		s.tx.distrust()
+	}
+	return s.tx.acquire()
 }
 
 // CheckNamedValue implements driver.NamedValueChecker.
@@ -34,7 +42,7 @@ func (s *statement) CheckNamedValue(v *driver.NamedValue) error { return s.nativ
 
 // ExecContext implements driver.StmtExecContext.
 func (s *statement) ExecContext(ctx context.Context, args []driver.NamedValue) (driver.Result, error) {
-	if err := s.tx.acquire(); err != nil {
+	if err := s.acquire(); err != nil {
 		return nil, err
 	}
 	ctx, done := s.tx.statement(ctx)
@@ -45,7 +53,7 @@ func (s *statement) ExecContext(ctx context.Context, args []driver.NamedValue) (
 
 // QueryContext implements driver.StmtQueryContext.
 func (s *statement) QueryContext(ctx context.Context, args []driver.NamedValue) (driver.Rows, error) {
-	if err := s.tx.acquire(); err != nil {
+	if err := s.acquire(); err != nil {
 		return nil, err
 	}
 	ctx, done := s.tx.statement(ctx)

@@ -20,6 +20,7 @@ type statements struct {
 
 	look                                       string
 	findConsumer, addConsumer, setTopics       string
+	rewriteConsumer                            string
 	seen, quarantine                           string
 	settled, escaped, closeEscaped, closeLost  string
 	now                                        string
@@ -96,6 +97,8 @@ func newStatements(names sqlstore.Names) *statements {
 		findConsumer: x(`SELECT id, topics FROM {schema.}{prefix}consumer WHERE service = ? AND handler = ?`),
 		addConsumer:  x(`INSERT INTO {schema.}{prefix}consumer (service, handler, topics, registered_at) VALUES (?, ?, ?, {now})`),
 		setTopics:    x(`UPDATE {schema.}{prefix}consumer SET topics = ? WHERE id = ?`),
+
+		rewriteConsumer: x(`UPDATE {schema.}{prefix}consumer SET registered_at = registered_at + ? WHERE id = ?`),
 
 		seen: x(`UPDATE {schema.}{prefix}quarantine SET seen = seen + 1, last_at = {now}
 			WHERE consumer = ? AND identity_hash = ? AND fingerprint = ? AND reason = ?`),

@@ -121,6 +121,10 @@ func OpenDB(ctx context.Context, driverConfig *mysql.Config, c Config) (*Store, 
 	others := driverConfig.Clone()
 	others.InterpolateParams = true // saves two round trips
 	others.MaxAllowedPacket = 0     // as the server has it
+	if others.Params == nil {
+		others.Params = make(map[string]string)
+	}
+	others.Params["autocommit"] = "1" // whatever the server's default
 	connector, err := mysql.NewConnector(others)
 	if err != nil {
 		return nil, fmt.Errorf("mysql: %w", err)

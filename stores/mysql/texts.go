@@ -85,6 +85,7 @@ type claimed struct {
 	fingerprint []byte
 	trace       []byte
 	orderKey    []byte // nil: no order
+	took        int64  // the version of the failure that was taken over; 0: it is a first claim
 }
 
 func newClaimed(consumer int64, c *stores.Claim, token int64) claimed {
@@ -96,10 +97,14 @@ func newClaimed(consumer int64, c *stores.Claim, token int64) claimed {
 }
 
 // claim is a plain insert, decided by the primary key, that does not wait for a lock:
-// MariaDB is told so for this statement alone, and MySQL looks for the lock first.
+// MariaDB is told so for this statement alone, and MySQL looks for the lock first, at
+// READ COMMITTED.
 func (t *texts) claim(b []byte, c *claimed) []byte {
 	b = append(b, t.insert...)
-	plain := t.maria && c.orderKey == nil
+	// At REPEATABLE READ to look for a row that is not there locks what comes before the
+	// next one, so that no other claim could be inserted there.
+	looks := !t.maria && t.isolation == levelName(sql.LevelReadCommitted)
+	plain := !looks && c.orderKey == nil
 	if plain {
 		b = append(b, "VALUES ("...)
 	} else {
@@ -118,7 +123,7 @@ func (t *texts) claim(b []byte, c *claimed) []byte {
 		return append(b, ')')
 	}
 	b = append(b, " FROM DUAL WHERE "...)
-	if !t.maria {
+	if looks {
 		b = append(b, t.taken...)
 		b = t.key(b, c.consumer, c.id)
 		b = append(b, " FOR SHARE NOWAIT)"...)

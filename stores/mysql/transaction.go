@@ -23,6 +23,7 @@ type transaction struct {
 	cancel context.CancelFunc
 
 	suspect atomic.Bool // a statement went through that may have ended it
+	loose   atomic.Bool // and that was after the server may have ended it
 
 	mu      sync.Mutex
 	over    bool  // no statement may begin
@@ -97,10 +98,21 @@ func (t *transaction) cut() {
 	t.cancel()
 }
 
-// exec sends a statement of the store's after close, when nobody else can.
-func (t *transaction) exec(ctx context.Context, text string) error {
-	_, err := t.conn.native.ExecContext(ctx, text, nil)
-	return t.conn.lost(err)
+// send sends a statement of the store's after close, when nobody else can.
+func (t *transaction) send(ctx context.Context, text string) (affected int64, err error) {
+	result, err := t.conn.native.ExecContext(ctx, text, nil)
+	if err != nil {
+		return 0, t.conn.lost(err)
+	}
+	return result.RowsAffected()
+}
+
+// distrust notes a statement that may have ended the transaction.
+func (t *transaction) distrust() {
+	t.suspect.Store(true)
+	if _, _, failure := t.state(); failure != nil {
+		t.loose.Store(true)
+	}
 }
 
 // finished notes that the server has ended the transaction.
@@ -132,16 +144,19 @@ func (t *transaction) Rollback() error {
 	return t.endByHandler()
 }
 
-// endByHandler rolls back, whatever the handler wanted: its transaction is over.
+// endByHandler rolls back, whatever the handler wanted: its transaction is over. If that
+// may not be the one any more that holds the claim, the attempt looks before it does.
 func (t *transaction) endByHandler() error {
 	t.mu.Lock()
 	already := t.ended || t.over
 	t.managed = true
+	t.over = t.over || t.suspect.Load()
+	already = already || t.over
 	t.mu.Unlock()
 	if already {
 		return stores.ErrTxManaged
 	}
-	err := t.exec(context.Background(), "ROLLBACK")
+	_, err := t.send(context.Background(), "ROLLBACK")
 	t.mu.Lock()
 	t.ended = true
 	t.mu.Unlock()

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync"
 
 	"github.com/ThreeDotsLabs/watermill"
 	"github.com/ThreeDotsLabs/watermill/message"
@@ -12,6 +11,7 @@ import (
 
 	"github.com/millpond-go/millpond/brokers"
 	"github.com/millpond-go/millpond/brokers/amqp"
+	"github.com/millpond-go/millpond/internal/openset"
 )
 
 // Broker is a RabbitMQ broker. It is safe for concurrent use.
@@ -20,10 +20,8 @@ type Broker struct {
 	credentials amqp091.Authentication
 	base        *amqp.Broker // asks the server what it is, and declares; watermill-amqp does the rest
 
-	mu          sync.Mutex
-	closed      bool
-	subscribers map[*Subscriber]struct{}
-	publishers  map[*publisher]struct{}
+	subscribers openset.Set[*Subscriber]
+	publishers  openset.Set[*publisher]
 
 	// laid, if not nil, hears of the connections of each Subscribe call. Tests cut them.
 	laid func(*Subscriber, *wires)
@@ -45,7 +43,7 @@ func New(ctx context.Context, config Config) (*Broker, error) {
 	if err != nil {
 		return nil, err
 	}
-	b := &Broker{base: base, subscribers: make(map[*Subscriber]struct{}), publishers: make(map[*publisher]struct{})}
+	b := &Broker{base: base}
 	b.credentials = config.settle()
 	b.config = config
 	return b, nil
@@ -54,30 +52,25 @@ func New(ctx context.Context, config Config) (*Broker, error) {
 // Subscriber returns a new subscriber, which is a *[Subscriber]. It returns an error
 // that names every invalid field, or one that wraps brokers.ErrClosed.
 func (b *Broker) Subscriber(config brokers.SubscriberConfig) (message.Subscriber, error) {
-	logger := config.Logger
-	config.Logger = nil // what it would say is true of the other adapter
-	declaring, err := b.base.Subscriber(config)
+	config, err := config.WithDefaults("amqp/official")
 	if err != nil {
 		return nil, err
 	}
-	if config.DrainTimeout == 0 {
-		config.DrainTimeout = defaultDrainTimeout
+	silent := config
+	silent.Logger = nil // what it would say is true of the other adapter
+	declaring, err := b.base.Subscriber(silent)
+	if err != nil {
+		return nil, err
 	}
-	if logger == nil {
-		logger = watermill.NopLogger{}
-	}
-	config.Logger = newSerial(logger)
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if b.closed {
+	config.Logger = newSerial(config.Logger)
+	s := newSubscriber(b, declaring.(*amqp.Subscriber), config)
+	if !b.subscribers.Add(s) {
 		return nil, errors.Join(fmt.Errorf("amqp/official: broker: %w", brokers.ErrClosed), declaring.Close())
 	}
 	limit := b.Capabilities().DeliveryLimit
 	config.Logger.Info("Messages are given back by basic.nack, one is in flight for each Subscribe", watermill.LogFields{
 		"nacks_count_as_deliveries": !b.Capabilities().FreeGiveBack, "delivery_limit_known": limit.Known, "delivery_limit": limit.Max,
 	})
-	s := newSubscriber(b, declaring.(*amqp.Subscriber), config)
-	b.subscribers[s] = struct{}{}
 	return s, nil
 }
 
@@ -91,13 +84,7 @@ func (b *Broker) Publisher(config brokers.PublisherConfig) (message.Publisher, e
 	if err != nil {
 		return nil, err
 	}
-	b.mu.Lock()
-	closed := b.closed
-	if !closed {
-		b.publishers[p] = struct{}{}
-	}
-	b.mu.Unlock()
-	if closed {
+	if !b.publishers.Add(p) {
 		return nil, errors.Join(fmt.Errorf("amqp/official: broker: %w", brokers.ErrClosed), p.Close())
 	}
 	return p, nil
@@ -118,26 +105,7 @@ func (b *Broker) Capabilities() brokers.Capabilities {
 // Close closes the subscribers that are open, as Subscriber.Close does, and then the
 // publishers, which finish what they are publishing. It may be called many times.
 func (b *Broker) Close() error {
-	b.mu.Lock()
-	b.closed = true
-	open := make([]*Subscriber, 0, len(b.subscribers))
-	for s := range b.subscribers {
-		open = append(open, s)
-	}
-	publishers := make([]*publisher, 0, len(b.publishers))
-	for p := range b.publishers {
-		publishers = append(publishers, p)
-	}
-	b.mu.Unlock()
-
-	var closing sync.WaitGroup
-	for _, s := range open {
-		closing.Go(func() { _ = s.Close() }) // never fails
-	}
-	closing.Wait()
-	for _, p := range publishers {
-		closing.Go(func() { _ = p.Close() }) // never fails
-	}
-	closing.Wait()
+	_ = b.subscribers.Close() // never fails
+	_ = b.publishers.Close()  // never fails
 	return b.base.Close()
 }

@@ -217,9 +217,7 @@ func (p *publisher) Close() error {
 	_ = p.inner.Close() // never fails
 	p.wires.cut()
 	p.stopDeclaring()
-	p.broker.mu.Lock()
-	defer p.broker.mu.Unlock()
-	delete(p.broker.publishers, p)
+	p.broker.publishers.Remove(p)
 	return nil
 }
 

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"sync"
-	"time"
 
 	wmamqp "github.com/ThreeDotsLabs/watermill-amqp/v3/pkg/amqp"
 	"github.com/ThreeDotsLabs/watermill/message"
@@ -13,8 +12,6 @@ import (
 	"github.com/millpond-go/millpond/brokers"
 	"github.com/millpond-go/millpond/brokers/amqp"
 )
-
-const defaultDrainTimeout = 30 * time.Second
 
 // Subscriber gives the messages of one group. It is safe for concurrent use. The
 // package documentation describes its deliveries.
@@ -109,8 +106,6 @@ func (s *Subscriber) Close() error {
 	s.mu.Unlock()
 	s.subscriptions.Wait()
 	_ = s.declaring.Close() // never fails
-	s.broker.mu.Lock()
-	defer s.broker.mu.Unlock()
-	delete(s.broker.subscribers, s)
+	s.broker.subscribers.Remove(s)
 	return nil
 }

@@ -11,7 +11,7 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	"github.com/millpond-go/millpond/brokers"
-	"github.com/millpond-go/millpond/brokers/kafka/internal/cluster"
+	"github.com/millpond-go/millpond/internal/openset"
 )
 
 // Broker is a Kafka cluster. It is safe for concurrent use.
@@ -20,10 +20,8 @@ type Broker struct {
 	client sarama.Client // asks for topics, and makes them
 	topics sync.Map      // names of topics that are known to exist
 
-	mu          sync.Mutex
-	closed      bool
-	subscribers map[*Subscriber]struct{}
-	publishers  map[*publisher]struct{}
+	subscribers openset.Set[*Subscriber]
+	publishers  openset.Set[*publisher]
 
 	// laid, if not nil, hears of the connections of each Subscribe call. Tests cut them.
 	laid func(*Subscriber, *wires)
@@ -49,10 +47,7 @@ func New(ctx context.Context, config Config) (*Broker, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Broker{
-		config: config, client: client,
-		subscribers: make(map[*Subscriber]struct{}), publishers: make(map[*publisher]struct{}),
-	}, nil
+	return &Broker{config: config, client: client}, nil
 }
 
 // Ping asks the cluster whether it answers. Its error wraps brokers.ErrUnavailable, or
@@ -85,18 +80,15 @@ func (b *Broker) Ping(ctx context.Context) error {
 // Subscriber returns a new subscriber, which is a *[Subscriber]. It returns an error
 // that names every invalid field, or one that wraps brokers.ErrClosed.
 func (b *Broker) Subscriber(config brokers.SubscriberConfig) (message.Subscriber, error) {
-	config, err := cluster.Subscriber(pkg, config)
+	config, err := config.WithDefaults(pkg)
 	if err != nil {
 		return nil, err
 	}
 	b.warn(config.Logger)
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if b.closed {
+	s := newSubscriber(b, config)
+	if !b.subscribers.Add(s) {
 		return nil, fmt.Errorf("kafka/official: broker: %w", brokers.ErrClosed)
 	}
-	s := newSubscriber(b, config)
-	b.subscribers[s] = struct{}{}
 	return s, nil
 }
 
@@ -111,13 +103,10 @@ func (b *Broker) Publisher(config brokers.PublisherConfig) (message.Publisher, e
 	if err != nil {
 		return nil, err
 	}
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if b.closed {
+	if !b.publishers.Add(p) {
 		go func() { _ = p.Close() }() // it has nothing to lose
 		return nil, fmt.Errorf("kafka/official: broker: %w", brokers.ErrClosed)
 	}
-	b.publishers[p] = struct{}{}
 	return p, nil
 }
 
@@ -148,33 +137,10 @@ func (b *Broker) Capabilities() brokers.Capabilities {
 // Close closes the subscribers that are open, as Subscriber.Close does, and then the
 // publishers, which finish what they are publishing. It may be called many times.
 func (b *Broker) Close() error {
-	b.mu.Lock()
-	first := !b.closed
-	b.closed = true
-	open := make([]*Subscriber, 0, len(b.subscribers))
-	for s := range b.subscribers {
-		open = append(open, s)
+	_ = b.subscribers.Close() // never fails
+	err := b.publishers.Close()
+	if closeErr := b.client.Close(); closeErr != nil && !errors.Is(closeErr, sarama.ErrClosedClient) { // it was before
+		err = errors.Join(err, fmt.Errorf("kafka/official: closing the client: %w", closeErr))
 	}
-	publishers := make([]*publisher, 0, len(b.publishers))
-	for p := range b.publishers {
-		publishers = append(publishers, p)
-	}
-	b.mu.Unlock()
-
-	var closing sync.WaitGroup
-	for _, s := range open {
-		closing.Go(func() { _ = s.Close() }) // never fails
-	}
-	closing.Wait()
-	var errs []error
-	for _, p := range publishers {
-		errs = append(errs, p.Close())
-	}
-	if !first {
-		return errors.Join(errs...)
-	}
-	if err := b.client.Close(); err != nil && !errors.Is(err, sarama.ErrClosedClient) {
-		errs = append(errs, fmt.Errorf("kafka/official: closing the client: %w", err))
-	}
-	return errors.Join(errs...)
+	return err
 }

@@ -109,11 +109,7 @@ func (p *publisher) Close() error {
 		return nil
 	}
 	p.closed = true
-	defer func() {
-		p.broker.mu.Lock()
-		defer p.broker.mu.Unlock()
-		delete(p.broker.publishers, p)
-	}()
+	defer p.broker.publishers.Remove(p)
 	if err := p.inner.Close(); err != nil {
 		return fmt.Errorf("kafka/official: %w", err)
 	}

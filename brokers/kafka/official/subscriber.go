@@ -108,8 +108,6 @@ func (s *Subscriber) Close() error {
 	s.stop()
 	s.mu.Unlock()
 	s.subscriptions.Wait()
-	s.broker.mu.Lock()
-	defer s.broker.mu.Unlock()
-	delete(s.broker.subscribers, s)
+	s.broker.subscribers.Remove(s)
 	return nil
 }

@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync"
 	"time"
 
 	"github.com/ThreeDotsLabs/watermill"
@@ -16,10 +15,10 @@ import (
 	"github.com/millpond-go/millpond/brokers"
 	"github.com/millpond-go/millpond/brokers/sqs"
 	"github.com/millpond-go/millpond/brokers/sqs/internal/account"
+	"github.com/millpond-go/millpond/internal/openset"
 )
 
 const (
-	defaultDrainTimeout   = 30 * time.Second
 	defaultConnectTimeout = 10 * time.Second
 	defaultVisibility     = 30 * time.Second
 	defaultWait           = 5 * time.Second
@@ -35,10 +34,8 @@ type Broker struct {
 	aws     aws.Config
 	client  *awssqs.Client // gives messages back
 
-	mu          sync.Mutex
-	closed      bool
-	subscribers map[*Subscriber]struct{}
-	publishers  map[*publisher]struct{}
+	subscribers openset.Set[*Subscriber]
+	publishers  openset.Set[*publisher]
 
 	// options, if not nil, adds to the clients of a subscriber. Tests cut it off with it.
 	options func(*Subscriber) []func(*awssqs.Options)
@@ -61,10 +58,7 @@ func New(ctx context.Context, config sqs.Config) (*Broker, error) {
 	config.Consume.Visibility = cmp.Or(config.Consume.Visibility, defaultVisibility)
 	config.Consume.Wait = cmp.Or(config.Consume.Wait, defaultWait)
 	config.Publish.Timeout = cmp.Or(config.Publish.Timeout, defaultPublishTimeout)
-	b := &Broker{
-		config: config, own: own, account: account.Of(own),
-		subscribers: make(map[*Subscriber]struct{}), publishers: make(map[*publisher]struct{}),
-	}
+	b := &Broker{config: config, own: own, account: account.Of(own)}
 	b.aws = b.account.AWS()
 	b.client = b.newClient()
 	return b, nil
@@ -82,31 +76,14 @@ func (b *Broker) with(options ...func(*awssqs.Options)) []func(*awssqs.Options) 
 // Subscriber returns a new subscriber, which is a *[Subscriber]. It returns an error that
 // names every invalid field, or one that wraps brokers.ErrClosed.
 func (b *Broker) Subscriber(config brokers.SubscriberConfig) (message.Subscriber, error) {
-	var errs []error
-	if config.Group == "" {
-		errs = append(errs, errors.New("sqs/official: SubscriberConfig.Group is empty: name the group that shares the messages"))
-	}
-	if config.InFlight < 0 {
-		errs = append(errs, fmt.Errorf("sqs/official: SubscriberConfig.InFlight is %d: use a positive number, or 0 for 1", config.InFlight))
-	}
-	if config.DrainTimeout < 0 {
-		errs = append(errs, fmt.Errorf("sqs/official: SubscriberConfig.DrainTimeout is %s: use a positive duration, or 0 for %s", config.DrainTimeout, defaultDrainTimeout))
-	}
-	if len(errs) > 0 {
-		return nil, errors.Join(errs...)
-	}
-	config.InFlight = cmp.Or(config.InFlight, 1)
-	config.DrainTimeout = cmp.Or(config.DrainTimeout, defaultDrainTimeout)
-	if config.Logger == nil {
-		config.Logger = watermill.NopLogger{}
-	}
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if b.closed {
-		return nil, fmt.Errorf("sqs/official: broker: %w", brokers.ErrClosed)
+	config, err := config.WithDefaults("sqs/official")
+	if err != nil {
+		return nil, err
 	}
 	s := newSubscriber(b, config)
-	b.subscribers[s] = struct{}{}
+	if !b.subscribers.Add(s) {
+		return nil, fmt.Errorf("sqs/official: broker: %w", brokers.ErrClosed)
+	}
 	return s, nil
 }
 
@@ -115,16 +92,13 @@ func (b *Broker) Publisher(config brokers.PublisherConfig) (message.Publisher, e
 	if config.Logger == nil {
 		config.Logger = watermill.NopLogger{}
 	}
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if b.closed {
-		return nil, fmt.Errorf("sqs/official: broker: %w", brokers.ErrClosed)
-	}
 	p, err := newPublisher(b, config.Logger)
 	if err != nil {
 		return nil, err
 	}
-	b.publishers[p] = struct{}{}
+	if !b.publishers.Add(p) {
+		return nil, errors.Join(fmt.Errorf("sqs/official: broker: %w", brokers.ErrClosed), p.Close())
+	}
 	return p, nil
 }
 
@@ -139,25 +113,7 @@ func (b *Broker) Capabilities() brokers.Capabilities {
 // Close closes the subscribers that are open, as Subscriber.Close does, and then the
 // publishers, which finish what they are publishing. It may be called many times.
 func (b *Broker) Close() error {
-	b.mu.Lock()
-	b.closed = true
-	subscribers := make([]*Subscriber, 0, len(b.subscribers))
-	for s := range b.subscribers {
-		subscribers = append(subscribers, s)
-	}
-	publishers := make([]*publisher, 0, len(b.publishers))
-	for p := range b.publishers {
-		publishers = append(publishers, p)
-	}
-	b.mu.Unlock()
-
-	var closing sync.WaitGroup
-	for _, s := range subscribers {
-		closing.Go(func() { _ = s.Close() }) // never fails
-	}
-	for _, p := range publishers {
-		closing.Go(func() { _ = p.Close() }) // never fails
-	}
-	closing.Wait()
+	_ = b.subscribers.Close() // never fails
+	_ = b.publishers.Close()  // never fails
 	return b.own.Close()
 }

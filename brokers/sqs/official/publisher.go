@@ -125,9 +125,7 @@ func (p *publisher) Close() error {
 	p.mu.Lock()
 	p.closed = true
 	p.mu.Unlock()
-	p.broker.mu.Lock()
-	defer p.broker.mu.Unlock()
-	delete(p.broker.publishers, p)
+	p.broker.publishers.Remove(p)
 	return nil
 }
 

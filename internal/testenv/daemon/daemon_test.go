@@ -51,7 +51,7 @@ func serve(address string) error {
 		if err := worker.Start(); err != nil {
 			return err
 		}
-		defer worker.Process.Kill()
+		defer func() { _ = worker.Process.Kill() }()
 	}
 	if _, err := net.Listen("tcp", address); err != nil {
 		return err

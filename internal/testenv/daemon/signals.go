@@ -193,7 +193,9 @@ func (s *Server) Done() <-chan struct{} {
 
 // within waits until a condition holds.
 func within(most time.Duration, holds func() bool) error {
-	for began := time.Now(); !holds(); time.Sleep(pollInterval / 10) {
+	ticker := time.NewTicker(pollInterval / 10)
+	defer ticker.Stop()
+	for began := time.Now(); !holds(); <-ticker.C {
 		if time.Since(began) > most {
 			return fmt.Errorf("not within %v", most)
 		}

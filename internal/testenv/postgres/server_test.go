@@ -1,48 +1,9 @@
 package postgres
 
 import (
-	"context"
-	"errors"
 	"strings"
 	"testing"
-	"time"
 )
-
-// A server whose port was taken, by one that looks just like it, does not take that
-// one for itself, and gets its port back when it is free.
-func TestStartOnTakenPort(t *testing.T) {
-	var servers [2]*Server
-	for i := range servers {
-		server, err := Start(t.Context(), Config{})
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() {
-			if err := server.Close(); err != nil {
-				t.Error(err)
-			}
-		})
-		servers[i] = server
-	}
-	holder, other := servers[0], servers[1]
-	if err := other.Stop(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	other.port = holder.port
-	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
-	defer cancel()
-	if err := other.Start(ctx); !errors.Is(err, errPortTaken) && !errors.Is(err, context.DeadlineExceeded) {
-		t.Errorf("started on a port that is taken: %v", err)
-	}
-	started := make(chan error)
-	go func() { started <- other.Start(t.Context()) }()
-	if err := holder.Stop(t.Context()); err != nil {
-		t.Error(err)
-	}
-	if err := <-started; err != nil {
-		t.Error(err)
-	}
-}
 
 func TestConf(t *testing.T) {
 	conf := Config{Settings: map[string]string{

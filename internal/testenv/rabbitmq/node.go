@@ -56,7 +56,7 @@ func (n *node) startNameService() error {
 		return err
 	}
 	command := n.command(filepath.Join(n.programs.bin, "epmd"), "-address", loopback, "-port", strconv.Itoa(n.names))
-	command.Dir, command.Log = n.dir, n.file("epmd.log")
+	command.Dir, command.Log = n.dir, n.file("rabbitmq.log")
 	var err error
 	n.nameService, err = host.StartProcess(command)
 	return err

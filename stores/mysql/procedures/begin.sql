@@ -15,11 +15,16 @@ BEGIN
     IF idle > 0 THEN
         SET SESSION wait_timeout = idle, SESSION max_execution_time = running;
     END IF;
-    IF t IS NOT NULL THEN
+    IF t IS NOT NULL AND level_read_committed THEN
         INSERT INTO {schema.}{prefix}inbox (consumer, message_id, status, completed_at, token, fingerprint, traceparent)
         SELECT c, id, 1, {now}, t, f, trace FROM DUAL
         WHERE NOT EXISTS (SELECT 1 FROM {schema.}{prefix}inbox WHERE consumer = c AND message_id = id FOR SHARE NOWAIT)
         AND (ordered IS NULL OR NOT EXISTS (
             SELECT 1 FROM {schema.}{prefix}failure e WHERE e.consumer = c AND e.order_key = ordered AND e.status = 3 AND {blocks}));
+    ELSEIF t IS NOT NULL THEN -- to look would lock what is not there
+        INSERT INTO {schema.}{prefix}inbox (consumer, message_id, status, completed_at, token, fingerprint, traceparent)
+        SELECT c, id, 1, {now}, t, f, trace FROM DUAL
+        WHERE ordered IS NULL OR NOT EXISTS (
+            SELECT 1 FROM {schema.}{prefix}failure e WHERE e.consumer = c AND e.order_key = ordered AND e.status = 3 AND {blocks});
     END IF;
 END

@@ -8,10 +8,6 @@ import (
 	"slices"
 	"strings"
 	"time"
-
-	"github.com/ThreeDotsLabs/watermill"
-
-	"github.com/millpond-go/millpond/brokers"
 )
 
 // Check collects what is wrong with the fields of a Config.
@@ -57,29 +53,6 @@ func (c *Check) Access(a Access) {
 func (c *Check) Err() error {
 	slices.SortFunc(c.errs, func(a, b error) int { return cmp.Compare(a.Error(), b.Error()) })
 	return errors.Join(c.errs...)
-}
-
-const defaultDrainTimeout = 30 * time.Second
-
-// Subscriber returns the configuration of a subscriber with its defaults, or an error
-// that names every invalid field.
-func Subscriber(pkg string, config brokers.SubscriberConfig) (brokers.SubscriberConfig, error) {
-	var errs []error
-	if config.Group == "" {
-		errs = append(errs, fmt.Errorf("%s: SubscriberConfig.Group is empty: name the group that shares the messages", pkg))
-	}
-	if config.InFlight < 0 {
-		errs = append(errs, fmt.Errorf("%s: SubscriberConfig.InFlight is %d: use a positive number, or 0 for 1", pkg, config.InFlight))
-	}
-	if config.DrainTimeout < 0 {
-		errs = append(errs, fmt.Errorf("%s: SubscriberConfig.DrainTimeout is %s: use a positive duration, or 0 for %s", pkg, config.DrainTimeout, defaultDrainTimeout))
-	}
-	OrDefault(&config.InFlight, 1)
-	OrDefault(&config.DrainTimeout, defaultDrainTimeout)
-	if config.Logger == nil {
-		config.Logger = watermill.NopLogger{}
-	}
-	return config, errors.Join(errs...)
 }
 
 // OrDefault sets a field that is zero.

@@ -6,22 +6,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/millpond-go/millpond/brokers"
 	"github.com/millpond-go/millpond/brokers/kafka/internal/cluster"
 )
-
-func TestSubscriber(t *testing.T) {
-	config, err := cluster.Subscriber("kafka", brokers.SubscriberConfig{Group: "g"})
-	if err != nil || config.InFlight != 1 || config.DrainTimeout != 30*time.Second || config.Logger == nil {
-		t.Errorf("%+v, %v", config, err)
-	}
-	_, err = cluster.Subscriber("kafka", brokers.SubscriberConfig{InFlight: -1, DrainTimeout: -1})
-	for _, field := range []string{"kafka: SubscriberConfig.Group", "SubscriberConfig.InFlight", "SubscriberConfig.DrainTimeout"} {
-		if err == nil || !strings.Contains(err.Error(), field) {
-			t.Errorf("the error does not name %s: %v", field, err)
-		}
-	}
-}
 
 func TestCheckNamesEveryField(t *testing.T) {
 	check := &cluster.Check{Package: "kafka"}

@@ -1,0 +1,78 @@
+package mysql
+
+import (
+	"context"
+	"errors"
+	"strings"
+)
+
+// A handler that nobody could refuse to end its transaction has either committed the
+// claim with it, which its row shows, or rolled it back. What it has done after that may
+// be committed without the claim.
+
+// hear takes what the typed handler has returned.
+func (a *attempt) hear(err error) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.returned, a.said = true, err
+}
+
+func (a *attempt) heard() (returned bool, said error) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.returned, a.said
+}
+
+// lookForClaim notes that the claim is gone, before the transaction that runs is rolled
+// back, by a completion that is not committed. A lost connection leaves that open.
+func (a *attempt) lookForClaim(ctx context.Context, send func(context.Context, string) (int64, error)) {
+	if a.lost || a.innocent() {
+		return
+	}
+	changed, err := send(ctx, string(a.store.texts.finish(nil, &a.claim)))
+	a.lost = err == nil && changed != 1 || isContended(err)
+}
+
+// innocent reports that the claim may well be gone through no fault of the handler's: the
+// server has rolled back, and nothing was sent since that could commit. On a connection
+// of the caller's that is what the handler says, and without the typed one, nobody.
+func (a *attempt) innocent() bool {
+	if t := a.ss.own; t != nil {
+		_, _, failure := t.state()
+		return interruption(failure) && !t.loose.Load()
+	}
+	returned, said := a.heard()
+	return !returned || isContended(said) || said != nil && namesContention(said.Error())
+}
+
+// namesContention reads errors that a handler has made text of.
+func namesContention(text string) bool {
+	return strings.Contains(text, "Error 1213") || strings.Contains(text, "Error 1205") || strings.Contains(text, "Error 1020")
+}
+
+// checkEscape returns errEscaped if the claim of the attempt was committed, or if that
+// cannot be found out now.
+func (a *attempt) checkEscape(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanupTimeout)
+	defer cancel()
+	escaped, err := a.store.closeEscaped(ctx, &a.claim, "")
+	a.escaped = escaped
+	if escaped || a.lost || err != nil {
+		return errors.Join(errEscaped, err)
+	}
+	return nil
+}
+
+// Escaped implements stores.Escapable.
+func (a *attempt) Escaped(ctx context.Context) (bool, error) {
+	if a.escaped {
+		return true, nil
+	}
+	escaped, err := a.store.closeEscaped(ctx, &a.claim, " LOCK IN SHARE MODE")
+	if err == nil && !escaped && a.lost {
+		// What the handler did before and after the end of the transaction may be committed.
+		escaped, err = a.store.closeLost(ctx, &a.claim)
+	}
+	a.escaped = escaped
+	return escaped, err
+}
