@@ -66,7 +66,7 @@ func newTrial(t *testing.T, kind string, open func(*testing.T) *database, seed u
 	return &trial{
 		setup: s, seed: seed, database: open(t),
 		kills: faults(seed, s, rounds, workers), outages: rounds, messages: 300 * rounds,
-		limit: 30*time.Second + time.Duration(rounds)*time.Minute,
+		limit: 2*time.Minute + time.Duration(rounds)*2*time.Minute,
 	}
 }
 
