@@ -2,6 +2,7 @@ package router
 
 import (
 	"fmt"
+	"path"
 	"reflect"
 	"runtime"
 	"slices"
@@ -53,6 +54,9 @@ func (c *Config) adapter(field string, raw URL, registered []string) error {
 			known = append(known, name)
 		}
 	}
+	if scheme == "mariadb" && kind == "store" {
+		return fmt.Errorf("router: %s %s: MariaDB is opened as mysql://, by %s", field, raw, module+"/"+adapters["mysql"])
+	}
 	if best, ok := nearest(scheme, known); ok {
 		return fmt.Errorf("router: %s %s: no adapter opens %q: did you mean %s? (It is opened by %s.)", field, raw, scheme, best, module+"/"+adapters[best])
 	}
@@ -74,16 +78,16 @@ func wrongStore(h message.NoPublishHandlerFunc, store stores.Store) (fix string)
 	if !ok || root == here || strings.HasSuffix(written, "_test.go") {
 		return ""
 	}
-	helper, _, nested := strings.Cut(written, "/")
+	helper := path.Dir(written)
 	t := reflect.TypeOf(store)
 	if t.Kind() == reflect.Pointer {
 		t = t.Elem()
 	}
 	leaf, ours := strings.CutPrefix(t.PkgPath(), module+"/stores/")
-	if !nested || !ours || leaf == helper {
+	if helper == "." || !ours || leaf == helper {
 		return ""
 	}
-	return fmt.Sprintf("it is made by %s.Handler, and the store is %s: use %s.Handler, or another store.url", helper, leaf, leaf)
+	return fmt.Sprintf("it is made by %s.Handler, and the store is of package stores/%s: use %s.Handler, or another store.url", path.Base(helper), leaf, path.Base(leaf))
 }
 
 // fileOf returns the file that a function is written in; its name tells less, because a

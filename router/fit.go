@@ -131,10 +131,19 @@ func (s *Service) fitPool(bad func(format string, args ...any)) {
 	}
 }
 
+// drainsByDefault reports whether nobody has chosen how long handlers may take and how
+// long the service drains, so that there is nothing to say about it.
+func (s *Service) drainsByDefault() bool {
+	var initial Config
+	initial.setDefaults()
+	c := &s.config
+	return c.DrainTimeout == initial.DrainTimeout && c.Inbox.HandlerTimeout == initial.Inbox.HandlerTimeout && c.Inbox.CommitTimeout == initial.Inbox.CommitTimeout
+}
+
 // advise logs what works, but not as somebody might think.
 func (s *Service) advise() {
 	c := &s.config
-	if need := c.Inbox.HandlerTimeout + c.Inbox.CommitTimeout; s.drainChosen && c.DrainTimeout < need {
+	if need := c.Inbox.HandlerTimeout + c.Inbox.CommitTimeout; c.DrainTimeout < need && !s.drainsByDefault() {
 		s.log.Info("millpond: a handler may take longer than the service drains; it is then rolled back, and its message comes again",
 			slog.Duration("drain_timeout", c.DrainTimeout), slog.Duration("handler_and_commit", need))
 	}

@@ -74,7 +74,7 @@ func TestWhatDoesNotFit(t *testing.T) {
 				svc.Handle("a", "orders", postgres.Handler(func(context.Context, pgx.Tx, *message.Message) error { return nil }))
 				svc.Handle("b", "orders", sqlite.Handler(func(context.Context, *sql.Tx, *message.Message) error { return nil }))
 			},
-			says: []string{`router: handler "a": it is made by postgres.Handler, and the store is sqlite: use sqlite.Handler, or another store.url`},
+			says: []string{`router: handler "a": it is made by postgres.Handler, and the store is of package stores/sqlite: use sqlite.Handler, or another store.url`},
 		},
 		"InstantAck": {
 			service: func(svc *router.Service) {

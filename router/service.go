@@ -22,15 +22,14 @@ import (
 // Service is a program's handlers, wired to a broker and a store. Handlers are added
 // before Run by one goroutine.
 type Service struct {
-	config      Config
-	drainChosen bool // not the default
-	log         *slog.Logger
-	broker      brokers.Broker
-	store       stores.Store
-	publisher   message.Publisher
-	inbox       *middleware.Inbox
-	inboxed     middleware.InboxConfig // what it was made of
-	watermill   *message.Router
+	config    Config
+	log       *slog.Logger
+	broker    brokers.Broker
+	store     stores.Store
+	publisher message.Publisher
+	inbox     *middleware.Inbox
+	inboxed   middleware.InboxConfig // what it was made of
+	watermill *message.Router
 
 	handlers    []*handler
 	middlewares []message.HandlerMiddleware
@@ -70,7 +69,6 @@ func New(ctx context.Context, c Config) (*Service, error) {
 	if err := c.Validate(); err != nil {
 		return nil, err
 	}
-	drainChosen := c.DrainTimeout != 0
 	c.setDefaults()
 	if c.Program.Brokers == nil {
 		c.Program.Brokers = brokers.DefaultMux()
@@ -84,7 +82,7 @@ func New(ctx context.Context, c Config) (*Service, error) {
 	); err != nil {
 		return nil, err
 	}
-	s := &Service{config: c, drainChosen: drainChosen, log: c.Program.Logger, drain: newDrain()}
+	s := &Service{config: c, log: c.Program.Logger, drain: newDrain()}
 	if s.log == nil {
 		s.log = c.Log.logger(os.Stderr)
 	}
@@ -136,6 +134,9 @@ func (s *Service) openStore(ctx context.Context) error {
 		return fmt.Errorf("router: store.url %s: %w", u, withoutSecrets(err, u))
 	}
 	s.store = store
+	if logging, ok := store.(interface{ SetLogger(l *slog.Logger) }); ok {
+		logging.SetLogger(s.log)
+	}
 	return nil
 }
 

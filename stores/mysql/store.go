@@ -180,6 +180,9 @@ func newStore(db, attempts *sql.DB, own bool, c Config) (*Store, error) {
 	}, nil
 }
 
+// SetLogger replaces Config.Logger. It must be called before the store is used.
+func (s *Store) SetLogger(l *slog.Logger) { s.log = l }
+
 // DB returns the *sql.DB for the program's own work outside handlers: the one given to
 // New, or one that OpenDB has opened.
 func (s *Store) DB() *sql.DB { return s.db }
