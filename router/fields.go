@@ -48,7 +48,7 @@ var fields = append([]field{
 	{path: "store", about: "Where effects are counted once, and failed messages kept: the database of the handlers."},
 	{
 		path: "store.url", example: "sqlite://my-service.db",
-		about:   "The store. The program must import its adapter, one of stores/postgres, stores/postgres/sqldb, stores/mysql and stores/sqlite. A pool needs a connection for each message in flight and one more, such as postgres://app@db/app?pool_max_conns=20.",
+		about:   "The store. The program must import its adapter, one of stores/postgres, stores/postgres/sqldb, stores/mysql and stores/sqlite. A pool needs a connection for each message in flight, for each retry (retry_worker.concurrency) of each handler, and one more: postgres://app@db/app?pool_max_conns=20, mysql://app@db/app?max_open_conns=20.",
 		missing: "write the URL of the store, such as sqlite://file.db or postgres://user@host/database", check: urlOf("stores", "sqlite://file.db or postgres://user@host/database"),
 	},
 	{

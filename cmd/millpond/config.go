@@ -19,6 +19,7 @@ import (
 	_ "github.com/millpond-go/millpond/brokers/sqs"
 	_ "github.com/millpond-go/millpond/brokers/sqs/official"
 	"github.com/millpond-go/millpond/router"
+	"github.com/millpond-go/millpond/stores"
 )
 
 const defaultConfig = "millpond.yaml"
@@ -94,18 +95,26 @@ in any case. What only the program knows, its handlers, is checked when it start
 		}
 		r.Config = c.String()
 		if connect {
-			note, storeErr := p.tryStore(cmd.Context(), c.Store)
-			if err := errors.Join(p.tryBroker(cmd.Context(), c.Broker.URL), storeErr); err != nil {
-				return err
-			}
-			r.Connected = true
-			if note != "" {
-				r.Notes = append(r.Notes, note)
+			r.try("broker.url", c.Broker.URL, func() (string, error) { return p.tryBroker(cmd.Context(), c.Broker.URL) })
+			r.try("store.url", c.Store.URL, func() (string, error) { return p.tryStore(cmd.Context(), c.Store) })
+			if r.Connected = len(r.Problems) == 0; !r.Connected {
+				return errors.Join(p.show(r, r.text), fmt.Errorf("%s: cannot connect as it says", r.File))
 			}
 		}
 		return p.show(r, r.text)
 	}
 	return cmd
+}
+
+// try adds what came of trying something.
+func (r *checkRecord) try(field string, u router.URL, do func() (string, error)) {
+	note, err := do()
+	if err != nil {
+		text := redact(explain(err), string(u))
+		r.Problems = append(r.Problems, problemRecord{Field: field, Text: text, line: field + ": " + text})
+		return
+	}
+	r.Notes = append(r.Notes, field+": "+note)
 }
 
 func (r checkRecord) text(w io.Writer) {
@@ -118,16 +127,21 @@ func (r checkRecord) text(w io.Writer) {
 	}
 }
 
-func (p *program) tryBroker(ctx context.Context, u router.URL) error {
+func (p *program) tryBroker(ctx context.Context, u router.URL) (note string, err error) {
 	var broker brokers.Broker
-	err := p.ask(ctx, func(ctx context.Context) (err error) {
+	err = p.ask(ctx, func(ctx context.Context) (err error) {
 		broker, err = brokers.Open(ctx, string(u))
 		return err
 	})
 	if err != nil {
-		return fmt.Errorf("broker.url: %s", redact(err.Error(), string(u)))
+		return "", err
 	}
-	return broker.Close()
+	defer func() { err = errors.Join(err, broker.Close()) }()
+	pinger, ok := broker.(brokers.Pinger)
+	if !ok {
+		return "it is there", nil
+	}
+	return "it answers", p.ask(ctx, pinger.Ping)
 }
 
 // tryStore looks at the store as the other commands do, and so neither creates a file nor
@@ -137,10 +151,15 @@ func (p *program) tryStore(ctx context.Context, c router.StoreConfig) (note stri
 	address, err := p.existing()
 	if errors.Is(err, fs.ErrNotExist) && (c.Migrate || !strings.Contains(string(c.URL), "migrate=never")) {
 		path, _, _ := strings.Cut(strings.TrimPrefix(string(c.URL), sqliteScheme+"://"), "?")
-		return fmt.Sprintf("store.url: %s is not there yet: the service makes it when it starts", path), nil
+		return path + " is not there yet: the service makes it when it starts", nil
 	}
 	if err != nil {
 		return "", err
 	}
-	return "", p.use(ctx, address, func(s store) error { return p.ask(ctx, s.Validate) })
+	err = p.use(ctx, address, func(s store) error { return p.ask(ctx, s.Validate) })
+	makes := c.Migrate || address.Scheme == sqliteScheme && !strings.Contains(string(c.URL), "migrate=never")
+	if errors.Is(err, stores.ErrNotMigrated) && makes {
+		return "it answers, and its tables are not there yet: the service makes them when it starts", nil
+	}
+	return "it answers, and its tables are there", err
 }

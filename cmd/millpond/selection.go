@@ -27,7 +27,7 @@ func (s *selection) bind(cmd *cobra.Command) {
 	f := cmd.Flags()
 	s.bindConsumer(cmd, "of this `consumer`: service/handler, or all of a service")
 	s.bindID(cmd)
-	f.StringVar(&s.group, "group", "", "in this `group`, as group ls shows it")
+	f.StringVar(&s.group, "group", "", "in this `group`, as group ls shows it, of all consumers unless --consumer names one")
 	f.StringVar(&s.class, "class", "", "with this `class` of the last error, such as transient or permanent")
 	f.StringVar(&s.topic, "topic", "", "from this `topic`")
 	f.StringVar(&s.errorContains, "error-contains", "", "with this `text` in the last error, exactly so")
