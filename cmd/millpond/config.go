@@ -147,7 +147,7 @@ func (p *program) tryBroker(ctx context.Context, u router.URL) (note string, err
 // tryStore looks at the store as the other commands do, and so neither creates a file nor
 // applies a migration. A file that the service will make is no mistake.
 func (p *program) tryStore(ctx context.Context, c router.StoreConfig) (note string, err error) {
-	p.storeURL = string(c.URL)
+	p.storeURL, p.warns = string(c.URL), true
 	address, err := p.existing()
 	if errors.Is(err, fs.ErrNotExist) && (c.Migrate || !strings.Contains(string(c.URL), "migrate=never")) {
 		path, _, _ := strings.Cut(strings.TrimPrefix(string(c.URL), sqliteScheme+"://"), "?")

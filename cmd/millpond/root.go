@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net/url"
 	"os"
 	"slices"
@@ -20,6 +21,7 @@ const storeVariable = "MILLPOND_STORE_URL"
 type program struct {
 	*console
 	started bool // the call is understood; see exitCode
+	warns   bool // what the store warns of is shown
 
 	storeURL string
 	output   string
@@ -126,6 +128,9 @@ func (p *program) use(ctx context.Context, address *url.URL, do func(store) erro
 		return err
 	}
 	defer func() { err = errors.Join(err, s.Close()) }()
+	if logging, ok := s.(interface{ SetLogger(l *slog.Logger) }); ok && !p.warns {
+		logging.SetLogger(slog.New(slog.DiscardHandler)) // the service says it at its start
+	}
 	return do(s)
 }
 

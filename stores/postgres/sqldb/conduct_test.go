@@ -116,3 +116,27 @@ func TestStatementPreparedBeforeIsWatched(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// What looks like one statement to a reader of its text, and is several to the server, is
+// found out at the commit.
+func TestRollbackHiddenInAStringIsFoundOut(t *testing.T) {
+	t.Parallel()
+	s := newStore(t, connector, testenv.Postgres(t).NewDatabase(t))
+	for name, texts := range map[string][]string{
+		"continued on another line": {"SELECT E'a'\n'\\'' ; ROLLBACK; BEGIN; -- '"},
+		"by a setting":              {"SET LOCAL standard_conforming_strings = off", `SELECT '\'' ; ROLLBACK; BEGIN; -- '`},
+	} {
+		a, tx := begin(t, s, claim(name))
+		for _, text := range append(texts, "INSERT INTO effect VALUES ('a', 'done')") {
+			if _, err := tx.ExecContext(t.Context(), text); err != nil {
+				t.Fatalf("%s: %s: %v", name, text, err)
+			}
+		}
+		if err := a.Commit(t.Context()); !errors.Is(err, stores.ErrNotCommitted) || !errors.Is(err, stores.ErrTxEnded) {
+			t.Errorf("%s: %v", name, err)
+		}
+		if v := outcome(t, s, claim(name)); v.Outcome != stores.Claimed || effects(t, s) != 0 {
+			t.Errorf("%s: %v, %d effects", name, v.Outcome, effects(t, s))
+		}
+	}
+}

@@ -5,7 +5,7 @@ import "strings"
 // TransactionControl reports whether SQL text holds a statement that would begin or
 // end a transaction (savepoints are not such), and whether it holds several
 // statements, which the simple protocol allows. It knows comments, quotes and dollar
-// quotes; text that it cannot read to the end counts as several.
+// quotes; text that it cannot read with certainty counts as several.
 //
 // It is what keeps honest mistakes from half-done commits. What may slip through is
 // caught at the commit, which proves whose transaction it is.
@@ -19,7 +19,7 @@ func TransactionControl(sql string) (control, several bool) {
 			control = control || isControl(first, second)
 		}
 		if !more {
-			return control, statements > 1 || s.unclosed
+			return control, statements > 1 || s.unsure
 		}
 	}
 }
@@ -38,8 +38,8 @@ func isControl(first, second string) bool {
 
 // scanner walks over SQL text one statement at a time.
 type scanner struct {
-	rest     string
-	unclosed bool // a quote or comment did not end
+	rest   string
+	unsure bool // a quote or comment did not end, or may have ended elsewhere
 }
 
 // statement consumes one statement with its semicolon and returns its first two
@@ -80,7 +80,8 @@ func isWordByte(c byte) bool {
 
 func (s *scanner) word() string {
 	n := 0
-	for n < len(s.rest) && (isWordByte(s.rest[n]) || s.rest[n] == '$') {
+	number := '0' <= s.rest[0] && s.rest[0] <= '9' // has no $ in it
+	for n < len(s.rest) && (isWordByte(s.rest[n]) || s.rest[n] == '$' && !number) {
 		n++
 	}
 	word := s.rest[:n]
@@ -102,12 +103,17 @@ func (s *scanner) skipLine() {
 	s.rest = s.rest[i+1:]
 }
 
-// skipQuoted needs no care for doubled quotes: they read as two strings in a row.
+// skipQuoted needs no care for doubled quotes: they read as two strings in a row. A
+// backslash escapes where standard_conforming_strings is off, and in what continues an
+// E'…' string on another line.
 func (s *scanner) skipQuoted(quote byte) {
 	i := strings.IndexByte(s.rest[1:], quote)
 	if i < 0 {
-		s.rest, s.unclosed = "", true
+		s.rest, s.unsure = "", true
 		return
+	}
+	if quote == '\'' && strings.IndexByte(s.rest[:i+1], '\\') >= 0 {
+		s.unsure = true
 	}
 	s.rest = s.rest[i+2:]
 }
@@ -122,7 +128,7 @@ func (s *scanner) skipEscaped() {
 			return
 		}
 	}
-	s.rest, s.unclosed = "", true
+	s.rest, s.unsure = "", true
 }
 
 // skipComment skips a block comment; they nest.
@@ -142,7 +148,7 @@ func (s *scanner) skipComment() {
 			}
 		}
 	}
-	s.rest, s.unclosed = "", true
+	s.rest, s.unsure = "", true
 }
 
 // skipDollarQuoted skips $tag$ … $tag$, or the dollar of a parameter such as $1.
@@ -154,7 +160,7 @@ func (s *scanner) skipDollarQuoted() {
 	}
 	i := strings.Index(s.rest[len(tag):], tag)
 	if i < 0 {
-		s.rest, s.unclosed = "", true
+		s.rest, s.unsure = "", true
 		return
 	}
 	s.rest = s.rest[i+2*len(tag):]

@@ -23,12 +23,15 @@ func (t *Tables) learn(ctx context.Context) error {
 		schema          string
 		isolation       pgx.TxIsoLevel
 		idle, statement int64
+		durable         durability
 	)
 	_, err := t.db.Send(ctx, Statement{Text: `SELECT
 (SELECT nspname::text FROM pg_class JOIN pg_namespace n ON n.oid = relnamespace WHERE pg_class.oid = to_regclass($1)),
 (SELECT setting::bigint FROM pg_settings WHERE name = 'idle_in_transaction_session_timeout'),
 (SELECT setting::bigint FROM pg_settings WHERE name = 'statement_timeout'),
-current_setting('default_transaction_isolation')`, Args: []any{t.names.Table("inbox")}, Read: first(&found, &schema, &idle, &statement, &isolation)})
+current_setting('default_transaction_isolation'),
+current_setting('fsync'), current_setting('synchronous_commit'), current_setting('full_page_writes')`, Args: []any{t.names.Table("inbox")}, Read: first(&found, &schema, &idle, &statement, &isolation,
+		&durable.fsync, &durable.synchronousCommit, &durable.fullPageWrites)})
 	if err != nil {
 		return err
 	}
@@ -42,6 +45,7 @@ current_setting('default_transaction_isolation')`, Args: []any{t.names.Table("in
 	if isolation == t.txOptions.IsoLevel {
 		t.txOptions.IsoLevel = "" // what the server does anyway need not be said with each BEGIN
 	}
+	durable.warn(t.log)
 	t.learnt = true
 	return nil
 }

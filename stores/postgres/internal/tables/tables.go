@@ -5,6 +5,7 @@ import (
 	"context"
 	"embed"
 	"fmt"
+	"log/slog"
 	"sync"
 	"sync/atomic"
 
@@ -30,6 +31,7 @@ type Tables struct {
 	names      sqlstore.Names
 	migrations []stores.Migration
 	closed     atomic.Bool
+	log        *slog.Logger
 
 	mu        sync.RWMutex
 	consumers map[stores.Consumer]int32
@@ -69,6 +71,7 @@ func New(db DB, c Config) (*Tables, error) {
 		migrations: sqlstore.LoadMigrations(migrationFiles, "migrations", names),
 		txOptions:  pgx.TxOptions{IsoLevel: cmp.Or(c.Isolation, pgx.ReadCommitted)}, // no access mode: a server set to read-only means it
 		consumers:  make(map[stores.Consumer]int32),
+		log:        slog.Default(),
 	}, nil
 }
 
