@@ -54,6 +54,7 @@ type connection struct {
 	server server
 	wire   net.Conn
 	gone   chan struct{} // closed when it has ended
+	again  time.Time     // when it replaced one that was lost; zero if it is the first
 
 	mu      sync.Mutex
 	cause   error  // why it has ended; nil if we have closed it
@@ -164,6 +165,14 @@ func orUnknown(reason string) string {
 	}
 	return reason
 }
+
+// comeback is how long a broker that was away gets until the subscribers are back as well,
+// with their pauses.
+const comeback = 15 * time.Second
+
+// recovering reports whether the broker was away a moment ago. A queue or its binding may
+// then be missing until its subscribers have declared it again.
+func (c *connection) recovering() bool { return !c.again.IsZero() && time.Since(c.again) < comeback }
 
 // blockedBy is why the server takes no messages now, "" if it does.
 func (c *connection) blockedBy() string {

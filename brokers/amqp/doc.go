@@ -98,7 +98,9 @@
 // not confirmed when a connection was lost is published again, so that it may be there
 // twice, with the same UUID. A message for which there is no queue is an error, which wraps
 // [ErrUnroutable]: with pubsub and routing somebody must have subscribed before. With queue
-// the publisher declares the queue as its subscribers do.
+// the publisher declares the queue as its subscribers do. In the first seconds after a lost
+// connection such a message is tried again, since a broker that was killed may come back
+// without what was declared last, until a subscriber declares it again.
 //
 // # Identity
 //

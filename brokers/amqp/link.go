@@ -47,6 +47,9 @@ func (l *link) connect(ctx context.Context) (*connection, error) {
 	if err != nil {
 		return nil, err
 	}
+	if l.current != nil {
+		conn.again = time.Now()
+	}
 	l.current = conn
 	return conn, nil
 }

@@ -38,7 +38,7 @@ type work struct {
 
 // publish publishes the items and returns for each what has become of it: nil if the
 // broker has taken it. What it has not answered for is published again, with the same id,
-// until ctx ends.
+// until ctx ends; so is, for a moment after a connection was lost, what has no queue.
 func (b *Broker) publish(ctx context.Context, name string, declare func(*connection) error, items []*outgoing) []error {
 	w := &work{name: name, declare: declare, items: items, errs: make([]error, len(items))}
 	for i := range items {
@@ -96,16 +96,24 @@ func (b *Broker) try(ctx context.Context, w *work) error {
 		outcomes := p.send(ctx, items)
 		ended := p.ended()
 		var left []int
+		var early error
 		for i, n := range part {
+			w.errs[n] = b.judge(outcomes[i], items[i], ended, w.alone)
 			if outcomes[i] == returned {
 				p.unprepare(w.name) // what was declared may have been deleted
+				if p.conn.recovering() {
+					early, w.errs[n] = w.errs[n], nil
+					left = append(left, n)
+				}
 			}
-			w.errs[n] = b.judge(outcomes[i], items[i], ended, w.alone)
 			if outcomes[i] == unknown && w.errs[n] == nil {
 				left = append(left, n)
 			}
 		}
 		w.open = slices.Concat(left, rest)
+		if early != nil {
+			return early
+		}
 		if len(w.open) > 0 && (len(left) > 0 || ended != nil) {
 			return b.whyUnknown(p, ended, w)
 		}

@@ -293,3 +293,46 @@ func TestConnectionIsCutWhilePublishing(t *testing.T) {
 		t.Logf("%d messages, %d cuts, %d deliveries", n, cuts, deliveries)
 	})
 }
+
+// TestQueueThatComesBackLater: after a lost connection a publisher waits for the queue of
+// a subscriber that is not back yet.
+func TestQueueThatComesBackLater(t *testing.T) {
+	t.Parallel()
+	onEach(t, func(t *testing.T, address string) {
+		b, wires := newTapped(t, parse(t, address))
+		topic := newTopic()
+		out := subscribe(t, subscriber(t, b, brokers.SubscriberConfig{}), topic)
+		p := publisher(t, b)
+		if err := p.Publish(topic, newMessages(1)...); err != nil {
+			t.Fatal(err)
+		}
+		msg, _ := receive(t, out)
+		msg.Ack()
+		others := channel(t, address)
+		if err := others.QueueUnbind(topic+"_group", "", topic, nil); err != nil {
+			t.Fatal(err)
+		}
+		if err := p.Publish(topic, newMessages(1)...); !errors.Is(err, amqp.ErrUnroutable) {
+			t.Errorf("without a queue, Publish returned %v", err)
+		}
+		wires.CutPublishing()
+		published := make(chan error, 1)
+		messages := newMessages(3)
+		go func() { published <- p.Publish(topic, messages...) }()
+		select {
+		case err := <-published:
+			t.Errorf("a moment after the connection was lost, Publish returned %v", err)
+		case <-time.After(time.Second / 2):
+		}
+		if err := others.QueueBind(topic+"_group", "", topic, false, nil); err != nil {
+			t.Fatal(err)
+		}
+		if err := <-published; err != nil {
+			t.Error(err)
+		}
+		for range messages {
+			msg, _ := receive(t, out)
+			msg.Ack()
+		}
+	})
+}

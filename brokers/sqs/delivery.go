@@ -103,9 +103,14 @@ func (s *subscription) admit(items []*item) {
 func (s *subscription) settle(it *item, rest func() []*item) bool {
 	f, delay := s.deliver(it)
 	if f == acked {
-		s.keeper.drop(it)
+		left := s.keeper.drop(it)
 		s.deletes.add(it)
-		s.release(1)
+		switch {
+		case it.group == "":
+			s.release(1)
+		case left == 0: // its slot is free when it is deleted, see deleteAll
+			s.deletes.flush()
+		}
 		return true
 	}
 	var back []*item

@@ -77,6 +77,10 @@
 // Of a FIFO queue, messages of a group are delivered one at a time, in order, and those of
 // other groups beside them. A nacked one holds its group only. What was received behind it
 // is given back with it and none of it is begun, which spends a receive of each.
+// What is acked frees its place among those in flight when it is deleted, so that the
+// receive after it finds the group open. A server that does not answer a waiting receive
+// when a group opens, as moto, can hold a group for one wait where others are in flight
+// beside it.
 //
 // A queue is shared by all who read it. Groups have their own copies only with a queue
 // each, behind an SNS topic: set sns, or use ARNs of SNS topics. Another group on the same

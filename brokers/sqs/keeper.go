@@ -36,11 +36,12 @@ func (k *keeper) keep(items []*item) {
 	}
 }
 
-// drop ends the care for an item.
-func (k *keeper) drop(it *item) {
+// drop ends the care for an item. It returns how many are left.
+func (k *keeper) drop(it *item) int {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	delete(k.items, it)
+	return len(k.items)
 }
 
 // offer notes that the item is about to be handed out, and how to end its context. It

@@ -78,8 +78,17 @@ func eachEntry(n int, failed []types.BatchResultErrorEntry) []error {
 	return errs
 }
 
-// deleteAll deletes what was acked. It tries until SQS lets others have the messages.
+// deleteAll deletes what was acked. It tries until SQS lets others have the messages. What
+// is of a group frees its slot only then: a receive that comes before the delete finds the
+// group closed, and not every server answers it when the group opens.
 func (s *subscription) deleteAll(items []*item) {
+	grouped := 0
+	for _, it := range items {
+		if it.group != "" {
+			grouped++
+		}
+	}
+	defer s.release(grouped)
 	s.eachQueue(items, func(items []*item) {
 		s.persist("Deleting acked messages", "sqs:DeleteMessage", items, func(ctx context.Context, items []*item) []error {
 			return s.deleteMessages(ctx, items)

@@ -34,6 +34,7 @@ var (
 	}
 	storeContract  = []string{"./stores", "./internal/urlmux"}
 	brokerContract = slices.Concat(watermill, []string{"./brokers", "./internal/urlmux", "./internal/urlquery"})
+	brokerAdapter  = slices.Concat(brokerContract, []string{"./internal/openset"})
 	storeAdapter   = slices.Concat(watermill, storeContract, []string{"./internal/sqlstore", "./internal/urlquery", "github.com/cenkalti/backoff/v5"})
 
 	conformance = []string{"./stores/storetest/...", "./brokers/brokertest/..."}
@@ -144,7 +145,7 @@ var rules = []Rule{
 		Name:     "kafka broker",
 		Packages: []string{"./brokers/kafka/..."},
 		Except:   []string{"./brokers/kafka/official/..."},
-		Allow: slices.Concat(brokerContract, []string{
+		Allow: slices.Concat(brokerAdapter, []string{
 			"./brokers/kafka/...",
 			"./internal/urlquery",
 			"github.com/twmb/franz-go/...",
@@ -157,7 +158,7 @@ var rules = []Rule{
 	{
 		Name:     "official kafka broker",
 		Packages: []string{"./brokers/kafka/official/..."},
-		Allow: slices.Concat(brokerContract, []string{
+		Allow: slices.Concat(brokerAdapter, []string{
 			"./brokers/kafka/official/...",
 			"./brokers/kafka/internal/...",
 			"./internal/urlquery",
@@ -188,7 +189,7 @@ var rules = []Rule{
 		Name:     "amqp broker",
 		Packages: []string{"./brokers/amqp/..."},
 		Except:   []string{"./brokers/amqp/official/..."},
-		Allow: slices.Concat(brokerContract, []string{
+		Allow: slices.Concat(brokerAdapter, []string{
 			"./brokers/amqp/...",
 			"./internal/urlquery",
 			"github.com/cenkalti/backoff/v5",
@@ -199,7 +200,7 @@ var rules = []Rule{
 	{
 		Name:     "official amqp broker",
 		Packages: []string{"./brokers/amqp/official/..."},
-		Allow: slices.Concat(brokerContract, []string{
+		Allow: slices.Concat(brokerAdapter, []string{
 			"./brokers/amqp/...",
 			"./internal/urlquery",
 			"github.com/ThreeDotsLabs/watermill-amqp/...",
@@ -212,7 +213,7 @@ var rules = []Rule{
 		Name:     "sqs broker",
 		Packages: []string{"./brokers/sqs/..."},
 		Except:   []string{"./brokers/sqs/official/..."},
-		Allow: slices.Concat(brokerContract, []string{
+		Allow: slices.Concat(brokerAdapter, []string{
 			"./brokers/sqs/...",
 			"./internal/urlquery",
 			"github.com/aws/...",
@@ -223,7 +224,7 @@ var rules = []Rule{
 	{
 		Name:     "official sqs broker", // the same driver, and what the other knows of it
 		Packages: []string{"./brokers/sqs/official/..."},
-		Allow: slices.Concat(brokerContract, []string{
+		Allow: slices.Concat(brokerAdapter, []string{
 			"./brokers/sqs/...",
 			"./internal/urlquery",
 			"github.com/ThreeDotsLabs/watermill-aws/...",

@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/ThreeDotsLabs/watermill/message"
 
@@ -51,8 +52,11 @@ var clients = map[string]func(ctx context.Context, url string, worker int) (*bac
 	"sqlite":       openSQLite,
 }
 
-// untilUp tries to open a store that connects at once, until the database answers.
+// untilUp tries to open a store that connects at once, until the database answers, or it
+// has been down for longer than in any test.
 func untilUp[S stores.Store](ctx context.Context, open func() (S, error)) (S, error) {
+	ctx, cancel := context.WithTimeout(ctx, 3*time.Minute)
+	defer cancel()
 	for {
 		store, err := open()
 		if err == nil || !errors.Is(err, stores.ErrUnavailable) || !wait(ctx, openAgain) {

@@ -16,8 +16,21 @@
 //	stopped_test.go   stopped at each step, for longer than the server waits
 //	random_test.go    killed, stopped and ended at random times
 //	outages_test.go   the server killed and cut off, replies to COMMIT lost
+//	registration_test.go  the server killed while consumers are registered
 //	variants_test.go  one rule broken at a time: the harness must notice; those about
 //	                  failures are in failure_variants_test.go
+//
+// A system is a database with a client: system_test.go is what they have in common,
+// dialect_test.go what differs in SQL, backend_test.go what a worker opens.
+//
+//	postgres_test.go  PostgreSQL with pgx, directly and behind PgBouncer
+//	sqldb_test.go     PostgreSQL with database/sql: our connector, and lib/pq
+//	mysql_test.go     MariaDB and MySQL
+//	sqlite_test.go    SQLite
+//
+// PostgreSQL with pgx, MariaDB and SQLite have everything every day, the others one short
+// TestRandom, and the rest in the soak. What a store says that it cannot promise, its
+// system leaves out: dialect.without.
 //
 // Package fleet feeds and hurts the workers. worker_test.go is the service in them,
 // handler_test.go its handlers, watched_test.go announces what the store is asked for.
@@ -34,7 +47,7 @@
 //	MILLPOND_SEED=42 go test -race -v -run 'TestRandom/postgres' ./internal/crash
 //
 // and MILLPOND_SOAK=500 makes TestRandom go on until that many workers were killed
-// on each store; make soak does it.
+// on each system; make soak does it.
 //
 // When something is lost or doubled, the test shows the rows of the message and
 // everything that happened to it, in every process, in order.

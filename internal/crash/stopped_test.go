@@ -1,12 +1,14 @@
 package crash
 
 import (
+	"context"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/millpond-go/millpond/internal/fleet"
+	"github.com/millpond-go/millpond/stores"
 )
 
 // The deadlines of a delivery in these tests. Their sum is the bound after which the
@@ -153,4 +155,29 @@ func TestStoppedWriterHoldsUpTheFile(t *testing.T) {
 			}
 		})
 	}
+}
+
+// noBound lets a transaction stand still for as long as it likes.
+type noBound struct{ stores.Store }
+
+func (n noBound) Begin(ctx context.Context, claim stores.Claim) (stores.Attempt, stores.Verdict, error) {
+	claim.Bound = 0
+	return n.Store.Begin(ctx, claim)
+}
+
+// TestMissingBoundIsFound: without the server's bound a stopped process keeps its key
+// for as long as it stands still.
+func TestMissingBoundIsFound(t *testing.T) {
+	t.Parallel()
+	systems := map[string]opener{"postgres": newPostgres, "mariadb": newMariaDB}
+	if soakKills(t) > 0 {
+		systems["postgres+sql"] = newSQLDB
+	}
+	on(t, systems, func(t *testing.T, open opener) {
+		const pause = 4 * time.Second
+		_, s := stop(t, open, pointBetween, "no bound", pause)
+		if s.freed != 0 && s.freed < pause {
+			t.Errorf("the key was freed after %s, and the transaction had no bound", s.freed)
+		}
+	})
 }

@@ -19,8 +19,8 @@ type queries struct{ tracer trace.Tracer }
 type queryKey struct{}
 
 func (q queries) TraceQueryStart(ctx context.Context, _ *pgx.Conn, data pgx.TraceQueryStartData) context.Context {
-	ctx, span := q.tracer.Start(ctx, data.SQL) //nolint:spancheck // TraceQueryEnd ends it
-	return context.WithValue(ctx, queryKey{}, span)
+	ctx, span := q.tracer.Start(ctx, data.SQL)      //nolint:spancheck // TraceQueryEnd ends it
+	return context.WithValue(ctx, queryKey{}, span) //nolint:spancheck // likewise
 }
 
 // TraceQueryEnd is called for queries in batches, too, of which it knows no beginning.

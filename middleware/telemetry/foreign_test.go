@@ -2,8 +2,8 @@ package telemetry_test
 
 import (
 	"context"
-	"net/url"
 	"strconv"
+	"strings"
 	"testing"
 	"time"
 
@@ -19,8 +19,12 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/millpond-go/millpond/brokers"
-	"github.com/millpond-go/millpond/brokers/amqp"
-	"github.com/millpond-go/millpond/brokers/sqs"
+	_ "github.com/millpond-go/millpond/brokers/amqp"
+	_ "github.com/millpond-go/millpond/brokers/amqp/official"
+	_ "github.com/millpond-go/millpond/brokers/kafka"
+	_ "github.com/millpond-go/millpond/brokers/kafka/official"
+	_ "github.com/millpond-go/millpond/brokers/sqs"
+	_ "github.com/millpond-go/millpond/brokers/sqs/official"
 	"github.com/millpond-go/millpond/internal/testenv"
 	"github.com/millpond-go/millpond/internal/testenv/rabbitmq"
 	"github.com/millpond-go/millpond/middleware/keys"
@@ -28,7 +32,8 @@ import (
 
 // foreigner is a program on a broker that knows neither Watermill nor millpond.
 type foreigner struct {
-	open    opener
+	url     string // of the broker, without its scheme
+	schemes []string
 	topic   func(t *testing.T) string // that exists, and goes with the test
 	produce func(t *testing.T, topic string, headers map[string]string, payload string)
 	consume func(t *testing.T, topic string) (next func() map[string]string) // headers of the next message
@@ -42,14 +47,21 @@ func TestForeignTraceContext(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			foreign := open(t)
-			t.Run("in", func(t *testing.T) { testForeignProducer(t, foreign) })
-			t.Run("out", func(t *testing.T) { testForeignConsumer(t, foreign) })
+			for _, scheme := range foreign.schemes {
+				open := func(t *testing.T) brokers.Broker {
+					b, err := brokers.Open(t.Context(), scheme+foreign.url)
+					require.NoError(t, err)
+					return b
+				}
+				t.Run(scheme+" in", func(t *testing.T) { testForeignProducer(t, open, foreign) })
+				t.Run(scheme+" out", func(t *testing.T) { testForeignConsumer(t, open, foreign) })
+			}
 		})
 	}
 }
 
-func testForeignProducer(t *testing.T, foreign foreigner) {
-	rig := newRig(t, foreign.open)
+func testForeignProducer(t *testing.T, open opener, foreign foreigner) {
+	rig := newRig(t, open)
 	rig.topic = foreign.topic(t)
 	rig.inbox.Keys = keys.First(keys.Payload("id"))
 	tenant := make(chan string, 1)
@@ -76,8 +88,8 @@ func testForeignProducer(t *testing.T, foreign foreigner) {
 	t.Error("there is no span of the message")
 }
 
-func testForeignConsumer(t *testing.T, foreign foreigner) {
-	rig := newRig(t, foreign.open)
+func testForeignConsumer(t *testing.T, open opener, foreign foreigner) {
+	rig := newRig(t, open)
 	rig.topic = foreign.topic(t)
 	r := rig.run(func(context.Context, *message.Message) error { return nil })
 	topic := foreign.topic(t)
@@ -116,7 +128,8 @@ func onKafka(t *testing.T) foreigner {
 		return c
 	}
 	return foreigner{
-		open: both["kafka"], topic: newName,
+		url: "://" + strings.Join(testenv.Kafka(t), ",") + "/?create_topics=true&partitions=1", schemes: []string{"kafka", "kafka+watermill"},
+		topic: newName,
 		produce: func(t *testing.T, topic string, headers map[string]string, payload string) {
 			record := &kgo.Record{Topic: topic, Value: []byte(payload)}
 			for name, value := range headers {
@@ -154,17 +167,7 @@ func onRabbitMQ(t *testing.T) foreigner {
 		return ch
 	}
 	return foreigner{
-		open: func(t *testing.T) brokers.Broker {
-			u, err := url.Parse(address)
-			require.NoError(t, err)
-			config, err := amqp.ParseURL(u)
-			require.NoError(t, err)
-			config.Topology.Preset = amqp.PresetQueue
-			config.Topology.QueueType = amqp.QueueClassic
-			b, err := amqp.New(t.Context(), config)
-			require.NoError(t, err)
-			return b
-		},
+		url: strings.TrimPrefix(address, "amqp") + "?preset=queue&queue_type=classic", schemes: []string{"amqp", "amqp+watermill"},
 		topic: func(t *testing.T) string {
 			name := newName(t)
 			ch := channel(t)
@@ -207,11 +210,7 @@ func onSQS(t *testing.T) foreigner {
 		return queue.QueueUrl
 	}
 	return foreigner{
-		open: func(t *testing.T) brokers.Broker {
-			b, err := sqs.New(t.Context(), sqs.Config{Region: server.Region(), Endpoint: server.Endpoint(), Consume: sqs.Consume{Wait: time.Second}})
-			require.NoError(t, err)
-			return b
-		},
+		url: server.URL("") + "&wait=1s", schemes: []string{"sqs", "sqs+watermill"},
 		topic: func(t *testing.T) string { return server.NewQueue(t, nil) },
 		produce: func(t *testing.T, topic string, headers map[string]string, payload string) {
 			attributes := make(map[string]types.MessageAttributeValue)

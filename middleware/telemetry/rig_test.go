@@ -153,7 +153,7 @@ func (r *rig) run(handle func(ctx context.Context, msg *message.Message) error) 
 	plain, err := r.broker.Publisher(brokers.PublisherConfig{Logger: logger})
 	require.NoError(t, err)
 	r.publisher = r.telemetry.Publisher(plain)
-	if _, ok := r.broker.(*kafka.Broker); ok { // which subscribes to topics that exist
+	if r.config.System == "kafka" { // which subscribes to topics that exist
 		require.NoError(t, plain.Publish(r.topic, message.NewMessage("warm-up", nil)))
 	}
 

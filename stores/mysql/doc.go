@@ -72,6 +72,7 @@
 // itself; MySQL has no such setting, so the insert looks first whether the row is locked
 // (NOWAIT). Two first deliveries of one key within the same instant may both find nothing
 // there; on MySQL one of them then waits for the other, or for innodb_lock_wait_timeout.
+// At REPEATABLE READ that look takes a trip of its own on MySQL, before the claim.
 // Deadlocks among claims are answered as in flight and never reach a handler.
 //
 // Recording a failure, a takeover, a retry worker's reservation and an operator's change
@@ -104,8 +105,11 @@
 // # Limits
 //
 // A message that is kept, with its metadata, must fit max_allowed_packet less 64 KiB, and
-// 256 MiB. On connections of a caller's the errors that a handler was told are not known,
-// so that a deadlock that it returns counts as a failed attempt. The servers commit DDL at
+// 256 MiB. On connections of a caller's the errors that a handler was told are known only
+// if [Handler] is used and returns them. Without it a deadlock counts as a failed attempt,
+// and a handler that rolls back by SQL, commits something else by SQL and then fails runs
+// again. Connections must have autocommit on, and a character set in which text can be
+// escaped (not big5, cp932, gb18030, gbk or sjis). The servers commit DDL at
 // once: Migrate can be interrupted between two statements, and goes on where it was. The
 // tables are InnoDB's, and effects must be, too: other engines have no transactions.
 package mysql

@@ -30,6 +30,11 @@ func (s *Store) begin(ctx context.Context, c *stores.Claim) (*attempt, stores.Ve
 	if c.Take != 0 {
 		first = nil
 	}
+	if first != nil && s.texts.looksFirst() {
+		if held, err := s.inHands(ctx, &cl); held || err != nil {
+			return nil, stores.Verdict{Outcome: stores.InFlight}, err
+		}
+	}
 	ss, rows, claimErr, err := s.open(ctx, first, c.Bound)
 	if err != nil {
 		return nil, stores.Verdict{}, s.unavailable(err)
@@ -53,6 +58,18 @@ func (s *Store) begin(ctx context.Context, c *stores.Claim) (*attempt, stores.Ve
 		return nil, verdict, nil
 	}
 	return &attempt{store: s, ss: ss, claim: cl}, verdict, nil
+}
+
+// inHands reports whether somebody has locked the row of a key.
+func (s *Store) inHands(ctx context.Context, cl *claimed) (bool, error) {
+	err := sqlstore.Each(ctx, s.db, string(s.texts.key([]byte(s.sql.inHands), cl.consumer, cl.id))+" FOR SHARE NOWAIT", nil, func(sqlstore.Scan) error { return nil })
+	if isContended(err) {
+		return true, nil
+	}
+	if err != nil {
+		return false, s.unavailable(err)
+	}
+	return false, nil
 }
 
 // claimAgain looks at what stands in the way of a first claim. What has failed before,
@@ -169,7 +186,7 @@ func (r *inboxRow) read(found bool) error {
 		return nil
 	}
 	r.Status = stores.Status(r.scan.status) //nolint:gosec // only millpond writes it
-	r.CompletedAt = timeOf(r.scan.completed)
+	r.CompletedAt = sqlstore.Instant(r.scan.completed)
 	r.Failure = r.scan.state.state()
 	if r.scan.age != nil {
 		r.age = time.Duration(*r.scan.age) * time.Microsecond

@@ -14,34 +14,15 @@ import (
 )
 
 // messageColumns are what scanMessage reads.
-const messageColumns = stateColumns + `, f.consumer, f.message_id, i.fingerprint, i.traceparent, f.redrives, f.first_at, f.last_at, f.due_at,
-	f.error_group, f.error, f.topic, f.coordinates, f.order_key, f.uuid, f.codec, coalesce(length(f.payload), 0)`
+const messageColumns = stateColumns + ", " + sqlstore.MessageColumns
 
 const failureTables = ` FROM {schema.}{prefix}failure f
 	LEFT JOIN {schema.}{prefix}inbox i ON i.consumer = f.consumer AND i.message_id = f.message_id `
 
 // scanMessage reads messageColumns, and more columns into those given.
-func scanMessage(scan scan, c consumers, more ...any) (stores.Message, error) {
-	var (
-		m                        stores.Message
-		state                    stateScan
-		consumer                 int64
-		fingerprint, trace, uuid []byte
-		firstAt, lastAt, dueAt   *int64
-	)
-	into := append(state.into(), &consumer, &m.Key.ID, &fingerprint, &trace, &m.Redrives, &firstAt, &lastAt, &dueAt,
-		&m.Group, &m.Error, &m.Topic, &m.Coordinates, &m.OrderKey, &uuid, &m.Codec, &m.PayloadBytes)
-	if err := scan(append(into, more...)...); err != nil {
-		return m, err
-	}
-	m.FailureState = state.state()
-	m.Number, _ = sqlstore.ParseVersion(m.Version)
-	m.Key.Consumer = c[consumer]
-	m.Fingerprint, _ = stores.ParseFingerprint(fingerprint) // one of a later version cannot be shown
-	copy(m.TraceParent[:], trace)
-	m.UUID = string(uuid)
-	m.FirstAt, m.LastAt, m.DueAt = timeOf(firstAt), timeOf(lastAt), timeOf(dueAt)
-	return m, nil
+func scanMessage(scan sqlstore.Scan, c sqlstore.Consumers, more ...any) (stores.Message, error) {
+	var state stateScan
+	return sqlstore.ScanMessage(scan, c, state.into(), state.state, more...)
 }
 
 // Messages implements stores.Inspector.
@@ -53,10 +34,10 @@ func (s *Store) Messages(ctx context.Context, q stores.MessageQuery) (messages [
 		}
 		w := matching(q.Filter, c)
 		if q.Before > 0 {
-			w.and("f.number < ?", q.Before)
+			w.And("f.number < ?", q.Before)
 		}
 		query := s.text(`SELECT ` + messageColumns + failureTables + `WHERE ` + w.String() + ` ORDER BY f.number DESC LIMIT ?`)
-		messages, err = list(ctx, s.db, query, append(w.args, q.Limit), func(scan scan) (stores.Message, error) {
+		messages, err = sqlstore.List(ctx, s.db, query, append(w.Args, q.Limit), func(scan sqlstore.Scan) (stores.Message, error) {
 			return scanMessage(scan, c)
 		})
 		return err
@@ -78,7 +59,7 @@ func (s *Store) Message(ctx context.Context, number int64) (m stores.Message, er
 }
 
 // whole reads a failed message with everything that is kept of it.
-func (s *Store) whole(ctx context.Context, number int64, c consumers) (stores.Message, error) {
+func (s *Store) whole(ctx context.Context, number int64, c sqlstore.Consumers) (stores.Message, error) {
 	var metadata, history, payload []byte
 	row := s.db.QueryRowContext(ctx, s.text(`SELECT `+messageColumns+`, f.metadata, f.history, f.payload`+failureTables+`WHERE f.number = ?`), number)
 	m, err := scanMessage(row.Scan, c, &metadata, &history, &payload)
@@ -114,7 +95,7 @@ func (s *Store) Find(ctx context.Context, k stores.Key) (m stores.Message, err e
 	return m, err
 }
 
-func (s *Store) find(ctx context.Context, consumer int64, k stores.Key, c consumers) (stores.Message, error) {
+func (s *Store) find(ctx context.Context, consumer int64, k stores.Key, c sqlstore.Consumers) (stores.Message, error) {
 	for {
 		row, err := s.lookUp(ctx, consumer, k.ID)
 		switch {
@@ -154,13 +135,13 @@ func (s *Store) Groups(ctx context.Context, f stores.Filter, limit int) (groups 
 				FROM {schema.}{prefix}failure f WHERE ` + w.String() + ` GROUP BY f.consumer, f.error_group
 				ORDER BY n DESC, latest DESC LIMIT ?) g
 			JOIN {schema.}{prefix}failure f ON f.number = g.latest ORDER BY g.n DESC, g.latest DESC`)
-		groups, err = list(ctx, s.db, query, append(w.args, limit), func(scan scan) (g stores.Group, err error) {
+		groups, err = sqlstore.List(ctx, s.db, query, append(w.Args, limit), func(scan sqlstore.Scan) (g stores.Group, err error) {
 			var (
 				consumer        int64
 				firstAt, lastAt *int64
 			)
 			err = scan(&consumer, &g.Group, &g.Class, &g.Error, &g.Pending, &g.Failed, &g.Discarded, &firstAt, &lastAt)
-			g.Consumer, g.FirstAt, g.LastAt = c[consumer], timeOf(firstAt), timeOf(lastAt)
+			g.Consumer, g.FirstAt, g.LastAt = c[consumer], sqlstore.Instant(firstAt), sqlstore.Instant(lastAt)
 			return g, err
 		})
 		return err
@@ -178,7 +159,7 @@ func (s *Store) Matching(ctx context.Context, f stores.Filter, limit int) (n int
 		w := matching(f, c)
 		query := s.text(`SELECT count(*), coalesce(max(number), 0) FROM (
 			SELECT f.number FROM {schema.}{prefix}failure f WHERE ` + w.String() + ` ORDER BY f.number DESC LIMIT ?) matching`)
-		return s.db.QueryRowContext(ctx, query, append(w.args, limit)...).Scan(&n, &highest)
+		return s.db.QueryRowContext(ctx, query, append(w.Args, limit)...).Scan(&n, &highest)
 	})
 	return n, highest, err
 }
@@ -196,7 +177,7 @@ func (s *Store) Counts(ctx context.Context, limit int) (counts []stores.Count, e
 		held := s.text(`SELECT count(*), min(first_at) FROM (
 			SELECT first_at FROM {schema.}{prefix}quarantine WHERE consumer = ? AND status = ? LIMIT ?) counted`)
 		bound := min(limit, math.MaxInt32)
-		for _, id := range c.ids() {
+		for _, id := range c.IDs() {
 			for _, kind := range []struct {
 				name, query string
 				status      any
@@ -214,7 +195,7 @@ func (s *Store) Counts(ctx context.Context, limit int) (counts []stores.Count, e
 				if count.N == 0 {
 					continue
 				}
-				count.More, count.N, count.Oldest = count.N > bound, min(count.N, bound), timeOf(oldest)
+				count.More, count.N, count.Oldest = count.N > bound, min(count.N, bound), sqlstore.Instant(oldest)
 				counts = append(counts, count)
 			}
 		}
@@ -230,18 +211,18 @@ func (s *Store) Audit(ctx context.Context, before int64, limit int) (entries []s
 		if err != nil {
 			return err
 		}
-		w := &where{}
+		w := &sqlstore.Condition{}
 		if before > 0 {
-			w.and("id < ?", before)
+			w.And("id < ?", before)
 		}
 		query := s.text("SELECT id, at, verb, actor, reason, consumer, number, message_id, `before`, `after` FROM {schema.}{prefix}audit WHERE " + w.String() + " ORDER BY id DESC LIMIT ?")
-		entries, err = list(ctx, s.db, query, append(w.args, limit), func(scan scan) (e stores.AuditEntry, err error) {
+		entries, err = sqlstore.List(ctx, s.db, query, append(w.Args, limit), func(scan sqlstore.Scan) (e stores.AuditEntry, err error) {
 			var (
 				at       *int64
 				consumer int64
 			)
 			err = scan(&e.ID, &at, &e.Verb, &e.Actor, &e.Reason, &consumer, &e.Number, &e.MessageID, &e.Before, &e.After)
-			e.At, e.Consumer = timeOf(at), c[consumer]
+			e.At, e.Consumer = sqlstore.Instant(at), c[consumer]
 			return e, err
 		})
 		return err

@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"slices"
 
+	"github.com/millpond-go/millpond/internal/sqlstore"
 	"github.com/millpond-go/millpond/stores"
 )
 
@@ -36,12 +37,12 @@ func (s *Store) Change(ctx context.Context, c stores.Change) (changed stores.Cha
 
 // changeable is the condition of the rows that a change concerns. Rows that an operator
 // has retried and that nothing has happened to since are as they should be.
-func changeable(c stores.Change, named consumers) *where {
+func changeable(c stores.Change, named sqlstore.Consumers) *sqlstore.Condition {
 	w := matching(c.Filter, named)
 	if c.Verb == stores.VerbDiscard {
-		w.and("f.status <> 5")
+		w.And("f.status <> 5")
 	} else {
-		w.and(`NOT (f.status = 3 AND f.redrives > 0 AND f.attempts = 0 AND f.uncounted = 0 AND f.due_at <= ` + now + `
+		w.And(`NOT (f.status = 3 AND f.redrives > 0 AND f.attempts = 0 AND f.uncounted = 0 AND f.due_at <= ` + now + `
 			AND f.presumed = 0 AND f.reserved = 0)`)
 	}
 	return w
@@ -60,15 +61,15 @@ type order struct {
 }
 
 // change changes the next rows in both tables and writes the audit.
-func (s *Store) change(ctx context.Context, tx *sql.Tx, c stores.Change, w *where) (stores.Changed, error) {
+func (s *Store) change(ctx context.Context, tx *sql.Tx, c stores.Change, w *sqlstore.Condition) (stores.Changed, error) {
 	limit := min(c.Limit, maxChange)
-	scanned := &where{terms: w.terms, args: w.args}
-	scanned.and("f.number > ?", c.After)
+	scanned := w.Clone()
+	scanned.And("f.number > ?", c.After)
 	if c.UpTo > 0 {
-		scanned.and("f.number <= ?", c.UpTo)
+		scanned.And("f.number <= ?", c.UpTo)
 	}
-	numbers, err := list(ctx, tx, s.text(`SELECT f.number FROM {schema.}{prefix}failure f WHERE `+scanned.String()+` ORDER BY f.number LIMIT ?`),
-		append(slices.Clip(scanned.args), limit), func(scan scan) (n int64, err error) { return n, scan(&n) })
+	numbers, err := sqlstore.List(ctx, tx, s.text(`SELECT f.number FROM {schema.}{prefix}failure f WHERE `+scanned.String()+` ORDER BY f.number LIMIT ?`),
+		append(slices.Clip(scanned.Args), limit), func(scan sqlstore.Scan) (n int64, err error) { return n, scan(&n) })
 	if err != nil {
 		return stores.Changed{}, err
 	}
@@ -92,13 +93,13 @@ func (s *Store) change(ctx context.Context, tx *sql.Tx, c stores.Change, w *wher
 }
 
 // free locks those of the rows that nobody has in hand and that are still as wanted.
-func (s *Store) free(ctx context.Context, tx *sql.Tx, w *where, numbers []int64) (batch, error) {
+func (s *Store) free(ctx context.Context, tx *sql.Tx, w *sqlstore.Condition, numbers []int64) (batch, error) {
 	var b batch
 	seen := make(map[string]bool)
 	query := s.text(`SELECT f.number, f.consumer, f.content, CASE f.status WHEN 3 THEN f.order_key END
 		FROM {schema.}{prefix}failure f WHERE f.number IN ` + in(numbers) + ` AND ` + w.String() + `
 		AND NOT (f.status = 3 AND f.reserved = 1 AND f.due_at > {now}) ORDER BY f.number FOR UPDATE SKIP LOCKED`)
-	err := each(ctx, tx, query, w.args, func(scan scan) error {
+	err := sqlstore.Each(ctx, tx, query, w.Args, func(scan sqlstore.Scan) error {
 		var (
 			number, consumer int64
 			content          stores.ContentState

@@ -51,27 +51,23 @@ func (s *Store) Register(ctx context.Context, r stores.Registration) error {
 func (s *Store) register(ctx context.Context, tx *sql.Tx, r stores.Registration) (id int64, err error) {
 	var encoded []byte
 	service, handler := []byte(r.Consumer.Service), []byte(r.Consumer.Handler)
-	err = tx.QueryRowContext(ctx, s.sql.findConsumer, service, handler).Scan(&id, &encoded)
-	known := err == nil
-	if err != nil && !errors.Is(err, sql.ErrNoRows) {
-		return 0, err
-	}
 	topics := []string{}
+	err = tx.QueryRowContext(ctx, s.sql.findConsumer, service, handler).Scan(&id, &encoded)
+	known, done := err == nil, false
 	if known {
-		if done, err := s.hasTopic(r, encoded, &topics); err != nil {
-			return 0, err
-		} else if done {
-			return id, s.rewrite(ctx, tx, id)
-		}
-		// There is something to add, to what others may add to.
+		done, err = s.hasTopic(r, encoded, &topics)
+	}
+	if known && !done && err == nil { // there is something to add, to what others may add to
 		if err := tx.QueryRowContext(ctx, s.sql.findConsumer+" FOR UPDATE", service, handler).Scan(&id, &encoded); err != nil {
 			return 0, err
 		}
-		if done, err := s.hasTopic(r, encoded, &topics); err != nil {
-			return 0, err
-		} else if done {
-			return id, s.rewrite(ctx, tx, id)
-		}
+		done, err = s.hasTopic(r, encoded, &topics)
+	}
+	switch {
+	case err != nil && (known || !errors.Is(err, sql.ErrNoRows)):
+		return 0, err
+	case done:
+		return id, s.rewrite(ctx, tx, id)
 	}
 	if r.Topic != "" {
 		topics = append(topics, r.Topic)

@@ -31,7 +31,7 @@ func (s *Store) Due(ctx context.Context, q stores.DueQuery) ([]stores.Retry, err
 	}
 	limit := min(q.Limit, maxDue)
 	for range maxLooks {
-		numbers, err := list(ctx, s.db, s.sql.due, []any{consumer, limit}, func(scan scan) (n int64, err error) { return n, scan(&n) })
+		numbers, err := sqlstore.List(ctx, s.db, s.sql.due, []any{consumer, limit}, func(scan sqlstore.Scan) (n int64, err error) { return n, scan(&n) })
 		if err != nil {
 			return nil, s.unavailable(err)
 		}
@@ -58,8 +58,8 @@ func (s *Store) Due(ctx context.Context, q stores.DueQuery) ([]stores.Retry, err
 func (s *Store) reserve(ctx context.Context, tx *sql.Tx, q stores.DueQuery, numbers []int64) ([]stores.Retry, error) {
 	var free, ordered []int64
 	suspect := make(map[int64]bool)
-	err := each(ctx, tx, s.text(`SELECT f.number, f.reserved, f.order_key IS NOT NULL FROM {schema.}{prefix}failure f
-		WHERE f.number IN `+in(numbers)+` AND f.status = 3 AND f.placement = 1 AND f.due_at <= {now} ORDER BY f.due_at, f.number FOR UPDATE SKIP LOCKED`), nil, func(scan scan) error {
+	err := sqlstore.Each(ctx, tx, s.text(`SELECT f.number, f.reserved, f.order_key IS NOT NULL FROM {schema.}{prefix}failure f
+		WHERE f.number IN `+in(numbers)+` AND f.status = 3 AND f.placement = 1 AND f.due_at <= {now} ORDER BY f.due_at, f.number FOR UPDATE SKIP LOCKED`), nil, func(scan sqlstore.Scan) error {
 		var (
 			number               int64
 			reserved, hasAnOrder bool
@@ -94,7 +94,7 @@ func (s *Store) reserve(ctx context.Context, tx *sql.Tx, q stores.DueQuery, numb
 func (s *Store) putOff(ctx context.Context, tx *sql.Tx, free, ordered []int64) ([]int64, error) {
 	behind := make(map[int64]bool)
 	var until []string
-	err := each(ctx, tx, s.text(`SELECT number, CASE
+	err := sqlstore.Each(ctx, tx, s.text(`SELECT number, CASE
 			WHEN EXISTS (SELECT 1 FROM {schema.}{prefix}failure b WHERE b.consumer = w.consumer AND b.order_key = w.order_key AND b.status = 3
 				AND b.number > w.first AND b.number < w.number) THEN greatest(h.due_at, {now} + 60000000)
 			WHEN h.reserved <> 0 THEN {now} + 1000000
@@ -102,7 +102,7 @@ func (s *Store) putOff(ctx context.Context, tx *sql.Tx, free, ordered []int64) (
 		FROM (SELECT f.number, f.consumer, f.order_key, (SELECT min(e.number) FROM {schema.}{prefix}failure e
 				WHERE e.consumer = f.consumer AND e.order_key = f.order_key AND e.status = 3 AND e.number < f.number AND `+blocks+`) AS first
 			FROM {schema.}{prefix}failure f WHERE f.number IN `+in(ordered)+`) w
-		JOIN (SELECT number AS head, due_at, reserved FROM {schema.}{prefix}failure) h ON h.head = w.first`), nil, func(scan scan) error {
+		JOIN (SELECT number AS head, due_at, reserved FROM {schema.}{prefix}failure) h ON h.head = w.first`), nil, func(scan sqlstore.Scan) error {
 		var number, at int64
 		if err := scan(&number, &at); err != nil {
 			return err
@@ -133,7 +133,7 @@ func (s *Store) putOff(ctx context.Context, tx *sql.Tx, free, ordered []int64) (
 // load reads the reserved rows, in their order.
 func (s *Store) load(ctx context.Context, tx *sql.Tx, c stores.Consumer, numbers []int64, suspect map[int64]bool) ([]stores.Retry, error) {
 	loaded := make(map[int64]stores.Retry, len(numbers))
-	err := each(ctx, tx, s.sql.load+in(numbers), nil, func(scan scan) error {
+	err := sqlstore.Each(ctx, tx, s.sql.load+in(numbers), nil, func(scan sqlstore.Scan) error {
 		r, err := scanRetry(scan)
 		if err != nil {
 			return err
@@ -154,7 +154,7 @@ func (s *Store) load(ctx context.Context, tx *sql.Tx, c stores.Consumer, numbers
 }
 
 // scanRetry reads a row of the load statement.
-func scanRetry(scan scan) (stores.Retry, error) {
+func scanRetry(scan sqlstore.Scan) (stores.Retry, error) {
 	var (
 		r                                  stores.Retry
 		state                              stateScan
@@ -189,8 +189,8 @@ func (s *Store) Release(ctx context.Context, reserved []stores.Retry) error {
 		pairs += fmt.Sprintf("(%d,%d)", number, revision)
 	}
 	err := s.transact(ctx, func(tx *sql.Tx) error {
-		free, err := list(ctx, tx, s.text(`SELECT number FROM {schema.}{prefix}failure
-			WHERE (number, revision) IN (`+pairs+`) AND status = 3 AND reserved = 1 FOR UPDATE SKIP LOCKED`), nil, func(scan scan) (n int64, err error) {
+		free, err := sqlstore.List(ctx, tx, s.text(`SELECT number FROM {schema.}{prefix}failure
+			WHERE (number, revision) IN (`+pairs+`) AND status = 3 AND reserved = 1 FOR UPDATE SKIP LOCKED`), nil, func(scan sqlstore.Scan) (n int64, err error) {
 			return n, scan(&n)
 		})
 		if err != nil || len(free) == 0 {
@@ -215,7 +215,7 @@ func (s *Store) Backlog(ctx context.Context, limit int) ([]stores.Backlog, error
 		return nil, s.unavailable(err)
 	}
 	var backlog []stores.Backlog
-	for _, id := range all.ids() {
+	for _, id := range all.IDs() {
 		b := stores.Backlog{Consumer: all[id]}
 		var oldest sql.NullInt64
 		if err := s.db.QueryRowContext(ctx, s.sql.backlog, id, limit).Scan(&b.Due, &oldest); err != nil {

@@ -18,7 +18,7 @@ type statements struct {
 	take, behind, mark, remove string
 	next, wake                 string
 
-	look                                       string
+	look, inHands                              string
 	findConsumer, addConsumer, setTopics       string
 	rewriteConsumer                            string
 	seen, quarantine                           string
@@ -69,14 +69,6 @@ func (s *stateScan) state() stores.FailureState {
 	}
 }
 
-// timeOf reads a time column; NULL is the zero time.
-func timeOf(micros *int64) time.Time {
-	if micros == nil {
-		return time.Time{}
-	}
-	return time.UnixMicro(*micros)
-}
-
 func newStatements(names sqlstore.Names) *statements {
 	x := func(query string) string { return expand(names, query) }
 	return &statements{
@@ -92,7 +84,8 @@ func newStatements(names sqlstore.Names) *statements {
 			WHERE consumer = %d AND order_key = %s AND status = 3 AND number > %d ORDER BY number LIMIT 1`),
 		wake: x(`UPDATE {schema.}{prefix}failure SET {changed}, due_at = {now} WHERE number = %d`),
 
-		look: x(lookColumns + `? AND i.message_id = ?`),
+		look:    x(lookColumns + `? AND i.message_id = ?`),
+		inHands: x(`SELECT 1 FROM {schema.}{prefix}inbox WHERE `),
 
 		findConsumer: x(`SELECT id, topics FROM {schema.}{prefix}consumer WHERE service = ? AND handler = ?`),
 		addConsumer:  x(`INSERT INTO {schema.}{prefix}consumer (service, handler, topics, registered_at) VALUES (?, ?, ?, {now})`),

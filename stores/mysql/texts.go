@@ -97,13 +97,10 @@ func newClaimed(consumer int64, c *stores.Claim, token int64) claimed {
 }
 
 // claim is a plain insert, decided by the primary key, that does not wait for a lock:
-// MariaDB is told so for this statement alone, and MySQL looks for the lock first, at
-// READ COMMITTED.
+// MariaDB is told so for this statement alone, and MySQL looks for the lock first.
 func (t *texts) claim(b []byte, c *claimed) []byte {
 	b = append(b, t.insert...)
-	// At REPEATABLE READ to look for a row that is not there locks what comes before the
-	// next one, so that no other claim could be inserted there.
-	looks := !t.maria && t.isolation == levelName(sql.LevelReadCommitted)
+	looks := !t.maria && !t.looksFirst()
 	plain := !looks && c.orderKey == nil
 	if plain {
 		b = append(b, "VALUES ("...)
@@ -139,6 +136,13 @@ func (t *texts) claim(b []byte, c *claimed) []byte {
 		b = append(b, ')')
 	}
 	return b
+}
+
+// looksFirst reports whether the look for the lock is a statement of its own, outside of
+// the transaction: at REPEATABLE READ, to look for a row that is not there locks what
+// comes before the next one, and no other claim could be inserted there.
+func (t *texts) looksFirst() bool {
+	return !t.maria && t.isolation != levelName(sql.LevelReadCommitted)
 }
 
 func (t *texts) key(b []byte, consumer int64, id []byte) []byte {

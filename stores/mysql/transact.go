@@ -108,7 +108,7 @@ func (s short) exec(ctx context.Context, text string) (int64, error) {
 
 func (s short) row(ctx context.Context, text string, into ...any) (bool, error) {
 	found := false
-	err := each(ctx, s.tx, text, nil, func(scan scan) error {
+	err := sqlstore.Each(ctx, s.tx, text, nil, func(scan sqlstore.Scan) error {
 		found = true
 		return scan(into...)
 	})
@@ -131,38 +131,6 @@ func advance(ctx context.Context, on sender, texts *statements, consumer int64, 
 	}
 	_, err = on.exec(ctx, fmt.Sprintf(texts.wake, number))
 	return err
-}
-
-// scan reads the columns of one row.
-type scan = func(into ...any) error
-
-// each runs a query and calls f for every row. The rows are closed when it returns.
-func each(ctx context.Context, q querier, query string, args []any, f func(scan) error) error {
-	rows, err := q.QueryContext(ctx, query, args...)
-	if err != nil {
-		return err
-	}
-	defer rows.Close()
-	for rows.Next() {
-		if err := f(rows.Scan); err != nil {
-			return err
-		}
-	}
-	return rows.Err()
-}
-
-// list returns what f makes of every row of a query.
-func list[T any](ctx context.Context, q querier, query string, args []any, f func(scan) (T, error)) ([]T, error) {
-	var all []T
-	err := each(ctx, q, query, args, func(scan scan) error {
-		one, err := f(scan)
-		all = append(all, one)
-		return err
-	})
-	if err != nil {
-		return nil, err
-	}
-	return all, nil
 }
 
 // in is a list of numbers, for IN.

@@ -16,38 +16,19 @@ import (
 // Operators read on connections of their own, which cannot write and wait for nobody.
 
 // messageColumns are what scanMessage reads.
-const messageColumns = stateColumns + `, f.consumer, f.message_id, i.fingerprint, i.traceparent, f.redrives, f.first_at, f.last_at, f.due_at,
-	f.error_group, f.error, f.topic, f.coordinates, f.order_key, f.uuid, f.codec, coalesce(length(f.payload), 0)`
+const messageColumns = stateColumns + ", " + sqlstore.MessageColumns
 
 const failureTables = ` FROM {schema.}{prefix}failure f
 	LEFT JOIN {schema.}{prefix}inbox i ON i.consumer = f.consumer AND i.message_id = f.message_id `
 
 // scanMessage reads messageColumns, and more columns into those given.
-func scanMessage(scan scan, c consumers, more ...any) (stores.Message, error) {
-	var (
-		m                        stores.Message
-		state                    [numStateColumns]any
-		consumer                 int64
-		fingerprint, trace, uuid []byte
-		firstAt, lastAt, dueAt   *int64
-	)
-	into := make([]any, 0, len(state)+16+len(more))
+func scanMessage(scan sqlstore.Scan, c sqlstore.Consumers, more ...any) (stores.Message, error) {
+	var state [numStateColumns]any
+	into := make([]any, len(state))
 	for i := range state {
-		into = append(into, &state[i])
+		into[i] = &state[i]
 	}
-	into = append(into, &consumer, &m.Key.ID, &fingerprint, &trace, &m.Redrives, &firstAt, &lastAt, &dueAt,
-		&m.Group, &m.Error, &m.Topic, &m.Coordinates, &m.OrderKey, &uuid, &m.Codec, &m.PayloadBytes)
-	if err := scan(append(into, more...)...); err != nil {
-		return m, err
-	}
-	m.FailureState = stateOf(state[:])
-	m.Number, _ = sqlstore.ParseVersion(m.Version)
-	m.Key.Consumer = c[consumer]
-	m.Fingerprint, _ = stores.ParseFingerprint(fingerprint) // one of a later version cannot be shown
-	copy(m.TraceParent[:], trace)
-	m.UUID = string(uuid)
-	m.FirstAt, m.LastAt, m.DueAt = timeOf(firstAt), timeOf(lastAt), timeOf(dueAt)
-	return m, nil
+	return sqlstore.ScanMessage(scan, c, into, func() stores.FailureState { return stateOf(state[:]) }, more...)
 }
 
 // Messages implements stores.Inspector.
@@ -62,10 +43,10 @@ func (s *Store) Messages(ctx context.Context, q stores.MessageQuery) (messages [
 		}
 		w := matching(q.Filter, c)
 		if q.Before > 0 {
-			w.and("f.number < ?", q.Before)
+			w.And("f.number < ?", q.Before)
 		}
 		query := s.text(`SELECT ` + messageColumns + failureTables + `WHERE ` + w.String() + ` ORDER BY f.number DESC LIMIT ?`)
-		messages, err = list(ctx, s.reader, query, append(w.args, q.Limit), func(scan scan) (stores.Message, error) {
+		messages, err = sqlstore.List(ctx, s.reader, query, append(w.Args, q.Limit), func(scan sqlstore.Scan) (stores.Message, error) {
 			return scanMessage(scan, c)
 		})
 		return err
@@ -87,7 +68,7 @@ func (s *Store) Message(ctx context.Context, number int64) (m stores.Message, er
 }
 
 // whole reads a failed message with everything that is kept of it.
-func (s *Store) whole(ctx context.Context, number int64, c consumers) (stores.Message, error) {
+func (s *Store) whole(ctx context.Context, number int64, c sqlstore.Consumers) (stores.Message, error) {
 	var metadata, history, payload []byte
 	row := s.reader.QueryRowContext(ctx, s.text(`SELECT `+messageColumns+`, f.metadata, f.history, f.payload`+failureTables+`WHERE f.number = ?`), number)
 	m, err := scanMessage(row.Scan, c, &metadata, &history, &payload)
@@ -123,7 +104,7 @@ func (s *Store) Find(ctx context.Context, k stores.Key) (m stores.Message, err e
 	return m, err
 }
 
-func (s *Store) find(ctx context.Context, consumer int64, k stores.Key, c consumers) (stores.Message, error) {
+func (s *Store) find(ctx context.Context, consumer int64, k stores.Key, c sqlstore.Consumers) (stores.Message, error) {
 	for {
 		row, err := s.lookUp(ctx, consumer, k.ID)
 		switch {
@@ -166,13 +147,13 @@ func (s *Store) Groups(ctx context.Context, f stores.Filter, limit int) (groups 
 				FROM {schema.}{prefix}failure f WHERE ` + w.String() + ` GROUP BY f.consumer, f.error_group
 				ORDER BY n DESC, latest DESC LIMIT ?) g
 			JOIN {schema.}{prefix}failure f ON f.number = g.latest ORDER BY g.n DESC, g.latest DESC`)
-		groups, err = list(ctx, s.reader, query, append(w.args, limit), func(scan scan) (g stores.Group, err error) {
+		groups, err = sqlstore.List(ctx, s.reader, query, append(w.Args, limit), func(scan sqlstore.Scan) (g stores.Group, err error) {
 			var (
 				consumer        int64
 				firstAt, lastAt *int64
 			)
 			err = scan(&consumer, &g.Group, &g.Class, &g.Error, &g.Pending, &g.Failed, &g.Discarded, &firstAt, &lastAt)
-			g.Consumer, g.FirstAt, g.LastAt = c[consumer], timeOf(firstAt), timeOf(lastAt)
+			g.Consumer, g.FirstAt, g.LastAt = c[consumer], sqlstore.Instant(firstAt), sqlstore.Instant(lastAt)
 			return g, err
 		})
 		return err
@@ -193,7 +174,7 @@ func (s *Store) Matching(ctx context.Context, f stores.Filter, limit int) (n int
 		w := matching(f, c)
 		query := s.text(`SELECT count(*), coalesce(max(number), 0) FROM (
 			SELECT f.number FROM {schema.}{prefix}failure f WHERE ` + w.String() + ` ORDER BY f.number DESC LIMIT ?)`)
-		return s.reader.QueryRowContext(ctx, query, append(w.args, limit)...).Scan(&n, &highest)
+		return s.reader.QueryRowContext(ctx, query, append(w.Args, limit)...).Scan(&n, &highest)
 	})
 	return n, highest, err
 }
@@ -214,7 +195,7 @@ func (s *Store) Counts(ctx context.Context, limit int) ([]stores.Count, error) {
 			SELECT first_at FROM {schema.}{prefix}failure WHERE consumer = ? AND status = ? LIMIT ?)`)
 		held := s.text(`SELECT count(*), min(first_at) FROM (
 			SELECT first_at FROM {schema.}{prefix}quarantine WHERE consumer = ? AND status = ? LIMIT ?)`)
-		for _, id := range c.ids() {
+		for _, id := range c.IDs() {
 			for _, kind := range []struct {
 				name, query string
 				status      any
@@ -233,7 +214,7 @@ func (s *Store) Counts(ctx context.Context, limit int) ([]stores.Count, error) {
 				if count.N == 0 {
 					continue
 				}
-				count.More, count.N, count.Oldest = count.N > bound, min(count.N, bound), timeOf(oldest)
+				count.More, count.N, count.Oldest = count.N > bound, min(count.N, bound), sqlstore.Instant(oldest)
 				counts = append(counts, count)
 			}
 		}
@@ -254,13 +235,13 @@ func (s *Store) Audit(ctx context.Context, before int64, limit int) (entries []s
 		}
 		query := s.text(`SELECT id, at, verb, actor, reason, consumer, number, message_id, before, after FROM {schema.}{prefix}audit
 			WHERE ?1 <= 0 OR id < ?1 ORDER BY id DESC LIMIT ?2`)
-		entries, err = list(ctx, s.reader, query, []any{before, limit}, func(scan scan) (e stores.AuditEntry, err error) {
+		entries, err = sqlstore.List(ctx, s.reader, query, []any{before, limit}, func(scan sqlstore.Scan) (e stores.AuditEntry, err error) {
 			var (
 				at       *int64
 				consumer int64
 			)
 			err = scan(&e.ID, &at, &e.Verb, &e.Actor, &e.Reason, &consumer, &e.Number, &e.MessageID, &e.Before, &e.After)
-			e.At, e.Consumer = timeOf(at), c[consumer]
+			e.At, e.Consumer = sqlstore.Instant(at), c[consumer]
 			return e, err
 		})
 		return err

@@ -51,16 +51,16 @@ func (s *Store) Change(ctx context.Context, c stores.Change) (changed stores.Cha
 
 // changeable is the condition of the rows that a change concerns. Rows that an operator
 // has retried and that nothing has happened to since are as they should be.
-func changeable(c stores.Change, named consumers) *where {
+func changeable(c stores.Change, named sqlstore.Consumers) *sqlstore.Condition {
 	w := matching(c.Filter, named)
-	w.and("f.number > ?", c.After)
+	w.And("f.number > ?", c.After)
 	if c.UpTo > 0 {
-		w.and("f.number <= ?", c.UpTo)
+		w.And("f.number <= ?", c.UpTo)
 	}
 	if c.Verb == stores.VerbDiscard {
-		w.and("f.status <> 5")
+		w.And("f.status <> 5")
 	} else {
-		w.and(`NOT (f.status = 3 AND f.redrives > 0 AND f.attempts = 0 AND f.uncounted = 0 AND f.due_at <= {now}
+		w.And(`NOT (f.status = 3 AND f.redrives > 0 AND f.attempts = 0 AND f.uncounted = 0 AND f.due_at <= {now}
 			AND NOT f.presumed AND NOT f.reserved)`)
 	}
 	return w
@@ -82,13 +82,13 @@ type order struct {
 }
 
 // batch reads the next rows, and puts those aside that somebody has in hand.
-func (s *Store) batch(ctx context.Context, q querier, w *where, limit int) (batch, error) {
+func (s *Store) batch(ctx context.Context, q sqlstore.Querier, w *sqlstore.Condition, limit int) (batch, error) {
 	var b batch
 	query := s.text(`SELECT f.number, f.consumer, f.message_id, f.content, f.status = 3 AND f.reserved AND f.due_at > {now},
 			CASE f.status WHEN 3 THEN f.order_key END
 		FROM {schema.}{prefix}failure f WHERE ` + w.String() + ` ORDER BY f.number LIMIT ?`)
 	seen := make(map[order]bool)
-	err := each(ctx, q, query, append(slices.Clip(w.args), limit), func(scan scan) error {
+	err := sqlstore.Each(ctx, q, query, append(slices.Clip(w.Args), limit), func(scan sqlstore.Scan) error {
 		var (
 			number   int64
 			consumer int64

@@ -10,33 +10,6 @@ import (
 	"github.com/millpond-go/millpond/stores"
 )
 
-// quarantineColumns are what scanQuarantined reads.
-const quarantineColumns = `q.id, q.consumer, q.reason, q.detail, q.message_id, q.fingerprint, q.existing, q.topic, q.coordinates, q.uuid,
-	q.codec, q.one_way, q.status, q.seen, q.first_at, q.last_at, q.decided_at, coalesce(length(q.payload), 0)`
-
-// scanQuarantined reads quarantineColumns, and more columns into those given.
-func scanQuarantined(scan scan, c consumers, more ...any) (stores.QuarantineRow, error) {
-	var (
-		r                           stores.QuarantineRow
-		consumer                    int64
-		fingerprint, existing, uuid []byte
-		firstAt, lastAt, decidedAt  *int64
-	)
-	into := []any{
-		&r.RowID, &consumer, &r.Reason, &r.Detail, &r.ID, &fingerprint, &existing, &r.Topic, &r.Coordinates, &uuid,
-		&r.Codec, &r.OneWay, &r.Status, &r.Seen, &firstAt, &lastAt, &decidedAt, &r.PayloadBytes,
-	}
-	if err := scan(append(into, more...)...); err != nil {
-		return r, err
-	}
-	r.Consumer = c[consumer]
-	r.Fingerprint, _ = stores.ParseFingerprint(fingerprint) // those of a later version cannot be shown
-	r.Existing, _ = stores.ParseFingerprint(existing)
-	r.UUID = string(uuid)
-	r.FirstAt, r.LastAt, r.DecidedAt = timeOf(firstAt), timeOf(lastAt), timeOf(decidedAt)
-	return r, nil
-}
-
 // Quarantined implements stores.Inspector.
 func (s *Store) Quarantined(ctx context.Context, q stores.QuarantineQuery) (found []stores.QuarantineRow, err error) {
 	err = s.inspect(ctx, "quarantined", func() error {
@@ -50,20 +23,20 @@ func (s *Store) Quarantined(ctx context.Context, q stores.QuarantineQuery) (foun
 		if q.Status == "" {
 			q.Status = stores.QuarantineHeld
 		}
-		w := &where{}
-		w.and("q.status = ?", string(q.Status))
+		w := &sqlstore.Condition{}
+		w.And("q.status = ?", string(q.Status))
 		if q.Service != "" || q.Handler != "" {
-			w.and("+q.consumer IN (SELECT value FROM json_each(?))", array(c.ids()))
+			w.And("+q.consumer IN (SELECT value FROM json_each(?))", array(c.IDs()))
 		}
 		if q.Reason != "" {
-			w.and("q.reason = ?", string(q.Reason))
+			w.And("q.reason = ?", string(q.Reason))
 		}
 		if q.Before > 0 {
-			w.and("q.id < ?", q.Before)
+			w.And("q.id < ?", q.Before)
 		}
-		query := s.text(`SELECT ` + quarantineColumns + ` FROM {schema.}{prefix}quarantine q WHERE ` + w.String() + ` ORDER BY q.id DESC LIMIT ?`)
-		found, err = list(ctx, s.reader, query, append(w.args, q.Limit), func(scan scan) (stores.QuarantineRow, error) {
-			return scanQuarantined(scan, c)
+		query := s.text(`SELECT ` + sqlstore.QuarantineColumns + ` FROM {schema.}{prefix}quarantine q WHERE ` + w.String() + ` ORDER BY q.id DESC LIMIT ?`)
+		found, err = sqlstore.List(ctx, s.reader, query, append(w.Args, q.Limit), func(scan sqlstore.Scan) (stores.QuarantineRow, error) {
+			return sqlstore.ScanQuarantined(scan, c)
 		})
 		return err
 	})
@@ -78,8 +51,8 @@ func (s *Store) QuarantinedRow(ctx context.Context, rowID int64) (r stores.Quara
 			return err
 		}
 		var metadata, payload []byte
-		row := s.reader.QueryRowContext(ctx, s.text(`SELECT `+quarantineColumns+`, q.metadata, q.payload FROM {schema.}{prefix}quarantine q WHERE q.id = ?`), rowID)
-		r, err = scanQuarantined(row.Scan, c, &metadata, &payload)
+		row := s.reader.QueryRowContext(ctx, s.text(`SELECT `+sqlstore.QuarantineColumns+`, q.metadata, q.payload FROM {schema.}{prefix}quarantine q WHERE q.id = ?`), rowID)
+		r, err = sqlstore.ScanQuarantined(row.Scan, c, &metadata, &payload)
 		if errors.Is(err, sql.ErrNoRows) {
 			err = stores.ErrNotFound
 		}

@@ -40,7 +40,7 @@ func (s *Store) Migrate(ctx context.Context) ([]stores.Migration, error) {
 }
 
 // missing returns the steps to apply.
-func (s *Store) missing(ctx context.Context, q querier) ([]stores.Migration, error) {
+func (s *Store) missing(ctx context.Context, q sqlstore.Querier) ([]stores.Migration, error) {
 	state, _, err := s.schema(ctx, q)
 	if err != nil {
 		return nil, err
@@ -83,13 +83,8 @@ func (s *Store) check(ctx context.Context) error {
 	return nil
 }
 
-type querier interface {
-	QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error)
-	QueryRowContext(ctx context.Context, query string, args ...any) *sql.Row
-}
-
 // schema returns what the schema table says, and which of the tables do not exist.
-func (s *Store) schema(ctx context.Context, q querier) (state sqlstore.SchemaState, absent []string, err error) {
+func (s *Store) schema(ctx context.Context, q sqlstore.Querier) (state sqlstore.SchemaState, absent []string, err error) {
 	prefix := s.names.Prefix
 	absent = []string{prefix + "schema", prefix + "consumer", prefix + "inbox", prefix + "quarantine", prefix + "failure", prefix + "audit"}
 	rows, err := q.QueryContext(ctx, s.sql.tables, absent[0], absent[1], absent[2], absent[3], absent[4], absent[5])

@@ -45,7 +45,7 @@ func (s *Store) Register(ctx context.Context, r stores.Registration) error {
 var errUnregistered = errors.New("the consumer or its topic is new")
 
 // register reads the consumer's row and, if there is something new, writes it in tx.
-func register(ctx context.Context, q querier, texts *statements, r stores.Registration, tx *sql.Tx) (id int64, err error) {
+func register(ctx context.Context, q sqlstore.Querier, texts *statements, r stores.Registration, tx *sql.Tx) (id int64, err error) {
 	var encoded string
 	err = q.QueryRowContext(ctx, texts.findConsumer, r.Consumer.Service, r.Consumer.Handler).Scan(&id, &encoded)
 	known := err == nil

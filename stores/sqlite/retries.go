@@ -36,7 +36,7 @@ func (s *Store) Due(ctx context.Context, q stores.DueQuery) ([]stores.Retry, err
 
 // anyDue looks for a message that is due and whose handler does not run.
 func (s *Store) anyDue(ctx context.Context, consumer int64) (found bool, err error) {
-	err = each(ctx, s.reader, s.sql.failures.due, []any{consumer, s.flights.count() + 1}, func(scan scan) error {
+	err = sqlstore.Each(ctx, s.reader, s.sql.failures.due, []any{consumer, s.flights.count() + 1}, func(scan sqlstore.Scan) error {
 		var id []byte
 		if err := scan(&id); err != nil {
 			return err
@@ -92,7 +92,7 @@ type duePage struct {
 
 func (s *Store) page(ctx context.Context, tx *sql.Tx, consumer int64, limit int) (duePage, error) {
 	p := duePage{suspect: make(map[int64]bool)}
-	err := each(ctx, tx, s.sql.failures.page, []any{consumer, limit}, func(scan scan) error {
+	err := sqlstore.Each(ctx, tx, s.sql.failures.page, []any{consumer, limit}, func(scan sqlstore.Scan) error {
 		var (
 			number           int64
 			reserved, behind bool
@@ -118,7 +118,7 @@ func (s *Store) load(ctx context.Context, tx *sql.Tx, c stores.Consumer, p duePa
 		return nil, nil
 	}
 	loaded := make(map[int64]stores.Retry, len(p.free))
-	err := each(ctx, tx, s.sql.failures.load, []any{array(p.free)}, func(scan scan) error {
+	err := sqlstore.Each(ctx, tx, s.sql.failures.load, []any{array(p.free)}, func(scan sqlstore.Scan) error {
 		r, err := scanRetry(scan)
 		if err != nil {
 			return err
@@ -139,7 +139,7 @@ func (s *Store) load(ctx context.Context, tx *sql.Tx, c stores.Consumer, p duePa
 }
 
 // scanRetry reads a row of the load statement.
-func scanRetry(scan scan) (stores.Retry, error) {
+func scanRetry(scan sqlstore.Scan) (stores.Retry, error) {
 	var (
 		r                                  stores.Retry
 		state                              [numStateColumns]any
@@ -199,7 +199,7 @@ func (s *Store) Release(ctx context.Context, reserved []stores.Retry) error {
 
 // Backlog implements stores.Retries.
 func (s *Store) Backlog(ctx context.Context, limit int) ([]stores.Backlog, error) {
-	backlog, err := list(ctx, s.reader, s.sql.failures.backlog, []any{limit}, func(scan scan) (b stores.Backlog, err error) {
+	backlog, err := sqlstore.List(ctx, s.reader, s.sql.failures.backlog, []any{limit}, func(scan sqlstore.Scan) (b stores.Backlog, err error) {
 		var oldest int64
 		err = scan(&b.Consumer.Service, &b.Consumer.Handler, &b.Due, &oldest)
 		b.Oldest = time.Duration(oldest) * time.Microsecond
@@ -209,36 +209,4 @@ func (s *Store) Backlog(ctx context.Context, limit int) ([]stores.Backlog, error
 		return nil, fmt.Errorf("sqlite: backlog: %w", s.explain(ctx, err))
 	}
 	return backlog, nil
-}
-
-// scan reads the columns of one row.
-type scan = func(into ...any) error
-
-// list returns what f makes of every row of a query.
-func list[T any](ctx context.Context, q querier, query string, args []any, f func(scan) (T, error)) ([]T, error) {
-	var all []T
-	err := each(ctx, q, query, args, func(scan scan) error {
-		one, err := f(scan)
-		all = append(all, one)
-		return err
-	})
-	if err != nil {
-		return nil, err
-	}
-	return all, nil
-}
-
-// each runs a query and calls f for every row. The rows are closed when it returns.
-func each(ctx context.Context, q querier, query string, args []any, f func(scan) error) error {
-	rows, err := q.QueryContext(ctx, query, args...)
-	if err != nil {
-		return err
-	}
-	defer rows.Close()
-	for rows.Next() {
-		if err := f(rows.Scan); err != nil {
-			return err
-		}
-	}
-	return rows.Err()
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/millpond-go/millpond/internal/sqlstore"
 	"github.com/millpond-go/millpond/stores"
 )
 
@@ -215,7 +216,7 @@ func TestPlans(t *testing.T) {
 		},
 	} {
 		var plan strings.Builder
-		require.NoError(t, each(t.Context(), o.DB(), "EXPLAIN QUERY PLAN "+c.query, c.args, func(scan scan) error {
+		require.NoError(t, sqlstore.Each(t.Context(), o.DB(), "EXPLAIN QUERY PLAN "+c.query, c.args, func(scan sqlstore.Scan) error {
 			var id, parent, unused int
 			var detail string
 			err := scan(&id, &parent, &unused, &detail)

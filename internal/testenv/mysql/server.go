@@ -69,6 +69,7 @@ func place(dir, address string) []string {
 	return append([]string{
 		"--no-defaults", // must be the first
 		"--datadir=" + dataDir(dir),
+		"--tmpdir=" + dir, // a server that starts removes the temporary tables that it finds
 		"--bind-address=" + hostname,
 		"--port=" + port,
 		"--socket=server.sock", // in the data directory; a whole path might be too long for a socket

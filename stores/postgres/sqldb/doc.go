@@ -39,7 +39,9 @@
 // SQL and gone on without a transaction, is found out: its message goes to quarantine
 // where something of it may be committed. A handler that has ended the
 // transaction by SQL and begun another one is not, unless ProveCommit asks the server
-// before each COMMIT; stores.Capabilities.CommitUnproven says so. With a driver that is
+// before each COMMIT; stores.Capabilities.CommitUnproven says so. Nor, in either case, is
+// one whose other transaction has failed in the end: what it has committed before that
+// is done again when its message is tried again. With a driver that is
 // neither pgx nor lib/pq, and without ProveCommit, the driver's own word is all there
 // is: one that sends COMMIT without looking lets a transaction that SQL has ended pass
 // as committed. Handlers that leave their transaction's end to millpond are as safe one
