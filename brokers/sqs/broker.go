@@ -30,6 +30,7 @@ type Broker struct {
 	queues  map[string]*queue // by name or URL, as asked for
 	readers map[string]reader // by URL: which group reads a queue
 	limit   brokers.DeliveryLimit
+	asked   string   // a queue that Ping can ask for
 	topics  sync.Map // ARNs of SNS topics, and feeds, that are there
 
 	subscribers openset.Set[*Subscriber]
@@ -38,7 +39,10 @@ type Broker struct {
 	options func(*Subscriber) []func(*sqs.Options)
 }
 
-var _ brokers.Broker = (*Broker)(nil)
+var (
+	_ brokers.Broker = (*Broker)(nil)
+	_ brokers.Pinger = (*Broker)(nil)
+)
 
 // New finds region and credentials, and looks at each of Config.Queues. It returns an
 // error that names every invalid field, or one that says what is missing, at the latest
@@ -129,6 +133,9 @@ func (b *Broker) Capabilities() brokers.Capabilities {
 
 // know lets a queue's redrive policy count in Capabilities.
 func (b *Broker) know(q *queue) error {
+	b.mu.Lock()
+	b.asked = q.url
+	b.mu.Unlock()
 	if !q.facts.known {
 		return nil
 	}

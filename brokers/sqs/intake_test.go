@@ -32,7 +32,7 @@ func TestNoReceiveAfterTheEnd(t *testing.T) {
 	gathered := make(chan int, 1)
 	go func() { gathered <- s.intake.gather() }() // three, and waits for more
 	for len(s.intake.slots) > 0 {
-		time.Sleep(time.Millisecond)
+		<-time.After(time.Millisecond)
 	}
 	s.cancel()
 	if n := <-gathered; n != 0 || len(s.intake.slots) != 3 {

@@ -41,7 +41,13 @@ type Broker struct {
 	options func(*Subscriber) []func(*awssqs.Options)
 }
 
-var _ brokers.Broker = (*Broker)(nil)
+var (
+	_ brokers.Broker = (*Broker)(nil)
+	_ brokers.Pinger = (*Broker)(nil)
+)
+
+// Ping asks SQS once; see sqs.Broker.Ping.
+func (b *Broker) Ping(ctx context.Context) error { return b.own.Ping(ctx) }
 
 // New finds region and credentials, and looks at each of Config.Queues. Its errors are
 // those of sqs.New, and one that names each field that has no meaning here:
