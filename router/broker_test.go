@@ -12,20 +12,52 @@ import (
 	"github.com/google/uuid"
 	"github.com/stretchr/testify/require"
 
+	_ "github.com/millpond-go/millpond/brokers/amqp"
+	_ "github.com/millpond-go/millpond/brokers/amqp/official"
 	_ "github.com/millpond-go/millpond/brokers/kafka"
 	_ "github.com/millpond-go/millpond/brokers/kafka/official"
+	_ "github.com/millpond-go/millpond/brokers/sqs"
+	_ "github.com/millpond-go/millpond/brokers/sqs/official"
 	"github.com/millpond-go/millpond/internal/testenv"
+	"github.com/millpond-go/millpond/internal/testenv/rabbitmq"
 	"github.com/millpond-go/millpond/router"
 )
 
-// onEveryBroker runs a test with each broker's URL. Nothing else differs.
-func onEveryBroker(t *testing.T, test func(t *testing.T, url router.URL)) {
-	t.Run("memory", func(t *testing.T) { test(t, "memory://") })
-	for name, scheme := range map[string]string{"kafka": "kafka", "kafka through watermill-kafka": "kafka+watermill"} {
-		t.Run(name, func(t *testing.T) {
-			test(t, router.URL(scheme+"://"+strings.Join(testenv.Kafka(t), ",")+"/?create_topics=true"))
-		})
-	}
+// anyBroker is a broker that a service may run on.
+type anyBroker struct {
+	url func(t *testing.T) router.URL
+
+	publishFirst bool // topics are made by publishing, and must be there to subscribe
+	queues       bool // a topic is a queue, which its readers share
+}
+
+func onKafka(scheme string) anyBroker {
+	return anyBroker{publishFirst: true, url: func(t *testing.T) router.URL {
+		return router.URL(scheme + "://" + strings.Join(testenv.Kafka(t), ",") + "/?create_topics=true")
+	}}
+}
+
+func onRabbitMQ(scheme string, version rabbitmq.Version) anyBroker {
+	return anyBroker{url: func(t *testing.T) router.URL {
+		return router.URL(strings.Replace(testenv.RabbitMQ(t, version), "amqp://", scheme+"://", 1))
+	}}
+}
+
+func onSQS(scheme, more string) anyBroker {
+	return anyBroker{queues: true, url: func(t *testing.T) router.URL {
+		return router.URL(testenv.SQS(t).URL(scheme) + "&create_queues=true&wait=1s" + more)
+	}}
+}
+
+var anyBrokers = map[string]anyBroker{
+	"memory":                          {url: func(*testing.T) router.URL { return "memory://" }, publishFirst: true},
+	"kafka":                           onKafka("kafka"),
+	"kafka through watermill-kafka":   onKafka("kafka+watermill"),
+	"rabbitmq, packaged":              onRabbitMQ("amqp", rabbitmq.Packaged),
+	"rabbitmq, newest":                onRabbitMQ("amqp", rabbitmq.Newest),
+	"rabbitmq through watermill-amqp": onRabbitMQ("amqp+watermill", rabbitmq.Newest),
+	"sqs":                             onSQS("sqs", ""),
+	"sqs through watermill-aws":       onSQS("sqs+watermill", "&visibility=6m"),
 }
 
 // file is a service's configuration, as a file has it.
@@ -40,35 +72,54 @@ retry_worker: {poll_interval: 20ms}
 }
 
 func TestOneURLChangesTheBroker(t *testing.T) {
-	onEveryBroker(t, func(t *testing.T, url router.URL) {
-		r := newRig(t)
-		c, err := read(r.file(url))
-		require.NoError(t, err)
-		c.Program = router.Program{Logger: r.config().Program.Logger, NoSignals: true}
-		svc := r.service(c)
-		topic := "orders-" + uuid.NewString()
-		for i := range 20 { // each twice
-			require.NoError(t, svc.Publisher().Publish(topic, message.NewMessage(fmt.Sprint(i%10), nil)))
-		}
-		var failed atomic.Bool
-		svc.Handle("stock", topic, func(msg *message.Message) error {
-			if msg.UUID == "3" && !failed.Swap(true) {
-				return errors.New("not yet")
-			}
-			return write(msg, "stock "+msg.UUID)
-		})
-		svc.Handle("mail", topic, func(msg *message.Message) error { return write(msg, "mail "+msg.UUID) })
-		stop := r.run(svc)
-		var want []string
-		for _, name := range []string{"mail ", "stock "} {
-			for i := range 10 {
-				want = append(want, name+fmt.Sprint(i))
+	for name, at := range anyBrokers {
+		t.Run(name, func(t *testing.T) { runOn(t, at) })
+	}
+}
+
+// runOn runs a service of two handlers. Each gets all messages, each of them twice.
+func runOn(t *testing.T, at anyBroker) {
+	r := newRig(t)
+	c, err := read(r.file(at.url(t)))
+	require.NoError(t, err)
+	c.Program = router.Program{Logger: r.config().Program.Logger, NoSignals: true}
+	svc := r.service(c)
+	topic := "orders-" + uuid.NewString()
+	topics := []string{topic}
+	if at.queues {
+		topics = append(topics, topic+"-mail")
+	}
+	publish := func() {
+		for i := range 20 {
+			for _, to := range topics {
+				require.NoError(t, svc.Publisher().Publish(to, message.NewMessage(fmt.Sprint(i%10), nil)))
 			}
 		}
-		r.reach(want...)
-		require.NoError(t, stop())
-		require.Equal(t, want, r.effects())
+	}
+	var failed atomic.Bool
+	svc.Handle("stock", topic, func(msg *message.Message) error {
+		if msg.UUID == "3" && !failed.Swap(true) {
+			return errors.New("not yet")
+		}
+		return write(msg, "stock "+msg.UUID)
 	})
+	svc.Handle("mail", topics[len(topics)-1], func(msg *message.Message) error { return write(msg, "mail "+msg.UUID) })
+	if at.publishFirst {
+		publish()
+	}
+	stop := r.run(svc)
+	if !at.publishFirst {
+		publish()
+	}
+	var want []string
+	for _, name := range []string{"mail ", "stock "} {
+		for i := range 10 {
+			want = append(want, name+fmt.Sprint(i))
+		}
+	}
+	r.reach(want...)
+	require.NoError(t, stop())
+	require.Equal(t, want, r.effects())
 }
 
 // What was rolled back when a service stopped comes again to the next one, and what was

@@ -321,7 +321,7 @@ func TestQueueThatComesBackLater(t *testing.T) {
 		go func() { published <- p.Publish(topic, messages...) }()
 		select {
 		case err := <-published:
-			t.Errorf("a moment after the connection was lost, Publish returned %v", err)
+			t.Fatalf("a moment after the connection was lost, Publish returned %v", err)
 		case <-time.After(time.Second / 2):
 		}
 		if err := others.QueueBind(topic+"_group", "", topic, false, nil); err != nil {

@@ -235,6 +235,7 @@ var rules = []Rule{
 	},
 	{Name: "shared by the SQL stores", Packages: []string{"./internal/sqlstore"}, Allow: storeContract},
 	{Name: "shared by the contracts", Packages: []string{"./internal/urlmux"}, Allow: []string{}},
+	{Name: "shared by the brokers", Packages: []string{"./internal/openset"}, Allow: []string{}},
 	{
 		Name:     "conformance suites", // a stranger's adapter runs them, and needs no other
 		Packages: conformance,

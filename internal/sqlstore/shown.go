@@ -20,8 +20,10 @@ func ScanMessage(scan Scan, c Consumers, state []any, read func() stores.Failure
 		fingerprint, trace, uuid []byte
 		firstAt, lastAt, dueAt   *int64
 	)
-	into := slices.Concat(state, []any{&consumer, &m.Key.ID, &fingerprint, &trace, &m.Redrives, &firstAt, &lastAt, &dueAt,
-		&m.Group, &m.Error, &m.Topic, &m.Coordinates, &m.OrderKey, &uuid, &m.Codec, &m.PayloadBytes}, more)
+	into := slices.Concat(state, []any{
+		&consumer, &m.Key.ID, &fingerprint, &trace, &m.Redrives, &firstAt, &lastAt, &dueAt,
+		&m.Group, &m.Error, &m.Topic, &m.Coordinates, &m.OrderKey, &uuid, &m.Codec, &m.PayloadBytes,
+	}, more)
 	if err := scan(into...); err != nil {
 		return m, err
 	}

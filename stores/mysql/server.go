@@ -125,7 +125,11 @@ func (s *Store) warn(ctx context.Context, sv server) {
 	if v := variable("GLOBAL.innodb_flush_log_at_trx_commit"); v != "" && v != "1" {
 		warning("a crash of the server can lose messages that were acked", slog.String("innodb_flush_log_at_trx_commit", v), slog.String("set it to", "1"))
 	}
-	if v := variable("GLOBAL.log_bin"); v == "1" || v == "ON" {
+	switch v := variable("GLOBAL.log_bin"); v {
+	case "0", "OFF":
+		warning("the server shows commits to others before they are on its disk: after a crash, messages that were acked as duplicates of such a commit can be lost",
+			slog.String("log_bin", v), slog.String("switch it on", "log_bin"))
+	case "1", "ON":
 		if v := variable("GLOBAL.sync_binlog"); v != "" && v != "1" {
 			warning("after a crash of the server's machine, replicas can have other messages completed than the server", slog.String("sync_binlog", v), slog.String("set it to", "1"))
 		}
