@@ -144,23 +144,30 @@ func (s *system) down(ctx context.Context, d time.Duration) error {
 func TestStoreDown(t *testing.T) {
 	t.Parallel()
 	on(t, fragile, func(t *testing.T, open opener) {
-		tr := storeDownTrial(t, open, "")
-		r := tr.run(t)
-		r.must(t)
-		t.Log(r.summary())
-		if r.Dropped > 0 || r.Nacks > 0 {
-			t.Errorf("%d deliveries were given back, %d messages dropped by the broker", r.Nacks, r.Dropped)
-		}
-		for k, recorded := range r.recorded {
-			if recorded.counted > 0 && conductOf(k.id) != once || recorded.counted > 1 {
-				t.Errorf("%v: %d attempts were counted as failed\n%s", k, recorded.counted, tell(about(r.history, k)))
+		var stood time.Duration
+		for range storeDownTries {
+			r := storeDownTrial(t, open, "").run(t)
+			r.must(t)
+			t.Log(r.summary())
+			if r.Dropped > 0 || r.Nacks > 0 {
+				t.Errorf("%d deliveries were given back, %d messages dropped by the broker", r.Nacks, r.Dropped)
+			}
+			for k, recorded := range r.recorded {
+				if recorded.counted > 0 && conductOf(k.id) != once || recorded.counted > 1 {
+					t.Errorf("%v: %d attempts were counted as failed\n%s", k, recorded.counted, tell(about(r.history, k)))
+				}
+			}
+			if stood = r.longestWithoutAck(); stood >= outage(t)*9/10 || t.Failed() {
+				return
 			}
 		}
-		if stood := r.longestWithoutAck(); stood < outage(t)*9/10 {
-			t.Errorf("nothing was acked for %s at most, and the store was down for %s", stood, outage(t))
-		}
+		t.Errorf("nothing was acked for %s at most, and the store was down for %s", stood, outage(t))
 	})
 }
+
+// storeDownTries is how often a trial is run until the store goes down while there still
+// is something to do: on a busy machine it may be too late.
+const storeDownTries = 3
 
 // longestWithoutAck is how long the whole service has stood still between two acks.
 func (r *result) longestWithoutAck() (longest time.Duration) {

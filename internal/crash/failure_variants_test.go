@@ -67,13 +67,16 @@ func TestQuickNacksAreFound(t *testing.T) {
 		systems["postgres+sql"] = newFragileSQLDB
 	}
 	on(t, systems, func(t *testing.T, open opener) {
-		tr := storeDownTrial(t, open, "quick nacks")
-		tr.limit = outage(t) + brokenLimit
-		r := tr.run(t)
-		t.Logf("%s\nfound %v, %d dropped by the broker", r.summary(), r.invariants(), r.Dropped)
-		if !slices.Contains(r.invariants(), "I2") {
-			t.Error("deliveries were given back at once and nothing was lost, or nobody noticed")
+		for range storeDownTries {
+			tr := storeDownTrial(t, open, "quick nacks")
+			tr.limit = outage(t) + brokenLimit
+			r := tr.run(t)
+			t.Logf("%s\nfound %v, %d dropped by the broker", r.summary(), r.invariants(), r.Dropped)
+			if slices.Contains(r.invariants(), "I2") {
+				return
+			}
 		}
+		t.Error("deliveries were given back at once and nothing was lost, or nobody noticed")
 	})
 }
 

@@ -116,8 +116,8 @@ func runs(ctx context.Context, db *storetest.Database, id int64) error {
 	for range 1000 {
 		var sleeping int
 		err := db.Admin.QueryRowContext(ctx, "SELECT count(*) FROM information_schema.processlist WHERE id = ? AND info LIKE 'SELECT SLEEP%'", id).Scan(&sleeping)
-		if err != nil || sleeping == 1 {
-			return performed(err)
+		if err == nil && sleeping == 1 { // MySQL's list fails while a statement has bytes in it that are no text
+			return nil
 		}
 		<-time.After(5 * time.Millisecond)
 	}

@@ -11,6 +11,7 @@ import (
 	"net"
 	"net/url"
 	"strings"
+	"time"
 
 	driver "github.com/go-sql-driver/mysql"
 )
@@ -105,8 +106,23 @@ func DropDatabase(ctx context.Context, serverURL, databaseURL string) error {
 	return nil
 }
 
-// clientsOf returns the connections that have a database selected.
-func clientsOf(ctx context.Context, db *sql.DB, database string) ([]uint64, error) {
+// clientsOf returns the connections that have a database selected. On MySQL the list
+// fails while anybody's statement has bytes in it that are no text, so it is asked again.
+func clientsOf(ctx context.Context, db *sql.DB, database string) (ids []uint64, err error) {
+	for range 100 {
+		if ids, err = listClients(ctx, db, database); err == nil {
+			return ids, nil
+		}
+		select {
+		case <-time.After(20 * time.Millisecond):
+		case <-ctx.Done():
+			return ids, err
+		}
+	}
+	return ids, err
+}
+
+func listClients(ctx context.Context, db *sql.DB, database string) ([]uint64, error) {
 	rows, err := db.QueryContext(ctx, "SELECT id FROM information_schema.processlist WHERE db = ? AND id <> CONNECTION_ID()", database)
 	if err != nil {
 		return nil, err

@@ -82,12 +82,24 @@ func (s *Server) Control(ctx context.Context, args ...string) error {
 // Kill ends the broker with SIGKILL, and returns when it is gone. Before that it gives
 // quorum queues that are younger than about a second the time to be written: a broker that
 // is killed earlier comes back with a queue that never finds its leader, whatever it has
-// confirmed.
+// confirmed. Before RabbitMQ 4 the same is true of bindings, which a database in memory
+// has that writes its log now and then.
 func (s *Server) Kill() error {
 	if s.PID() != 0 {
 		s.awaitQueues()
+		if s.node.config.Version == Packaged {
+			s.syncBindings()
+		}
 	}
 	return s.Server.Kill()
+}
+
+// syncBindings lets the broker write the log of its database. One that hangs does not.
+func (s *Server) syncBindings() {
+	const most = 10 * time.Second
+	ctx, cancel := context.WithTimeout(context.Background(), most)
+	defer cancel()
+	_ = s.Control(ctx, "eval", "mnesia:sync_log().")
 }
 
 // awaitQueues waits until every queue's log is listed where the node looks for them after
