@@ -61,3 +61,19 @@ func (w *Wires) cut(l *link) {
 
 // Step is step.
 var Step = step
+
+// Attempt publishes an empty message as one attempt of Publish does, and returns why it
+// was not taken.
+func Attempt(ctx context.Context, b *Broker, topic string) error {
+	w := &work{
+		name:    "topic " + topic,
+		declare: func(c *connection) error { return b.declareRoute(c, topic) },
+		items:   []*outgoing{{route: b.config.Topology.route(topic)}},
+		errs:    make([]error, 1),
+		open:    []int{0},
+	}
+	if err := b.try(ctx, w); err != nil {
+		return err
+	}
+	return w.errs[0]
+}

@@ -1,7 +1,9 @@
 package amqp_test
 
 import (
+	"errors"
 	"math"
+	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -80,6 +82,23 @@ func TestHeaderOfNoType(t *testing.T) {
 		err := publisher(t, newBroker(t, config)).Publish(newTopic(), newMessages(1)...)
 		if err == nil || !strings.Contains(err.Error(), `"number"`) || time.Since(began) > within/2 {
 			t.Errorf("after %s: %v", time.Since(began), err)
+		}
+	})
+}
+
+// TestReasonIsAwaited: the first attempt knows why the server has ended the channel. On one
+// processor the end of the confirmations is seen before the reason, which comes first.
+func TestReasonIsAwaited(t *testing.T) { //nolint:paralleltest // it changes what all share
+	processors := runtime.GOMAXPROCS(1)
+	t.Cleanup(func() { runtime.GOMAXPROCS(processors) })
+	onEach(t, func(t *testing.T, address string) {
+		config := parse(t, address)
+		config.Topology.AsIs = true
+		b := newBroker(t, config)
+		for i := range 20 {
+			if err := amqp.Attempt(t.Context(), b, newTopic()); !errors.Is(err, amqp.ErrNotThere) {
+				t.Fatalf("attempt %d to publish to an exchange that is not there returned %v", i+1, err)
+			}
 		}
 	})
 }

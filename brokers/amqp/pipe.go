@@ -2,6 +2,7 @@ package amqp
 
 import (
 	"context"
+	"slices"
 	"sync"
 	"sync/atomic"
 
@@ -132,7 +133,8 @@ func (p *pipe) writeCall(c *call) {
 }
 
 // send publishes the items and waits until the broker has answered for all of them, or
-// ctx has ended, or the channel.
+// ctx has ended, or the channel. If an outcome is unknown and ctx has not ended, ended says
+// why.
 func (p *pipe) send(ctx context.Context, items []*outgoing) []outcome {
 	c := &call{items: items, written: make(chan struct{})}
 	defer p.forget(items)
@@ -153,6 +155,14 @@ func (p *pipe) send(ctx context.Context, items []*outgoing) []outcome {
 	for i, item := range items {
 		if confirmation := item.sent.Load(); confirmation != nil {
 			outcomes[i] = p.await(ctx, item, confirmation)
+		}
+	}
+	if slices.Contains(outcomes, unknown) {
+		// The client may refuse to write, and end the confirmations, a moment before it says
+		// why the channel has ended, which is what the caller judges by.
+		select {
+		case <-p.gone:
+		case <-ctx.Done():
 		}
 	}
 	return outcomes

@@ -4,15 +4,17 @@ import (
 	"bytes"
 	"encoding/json"
 	"io"
+	"slices"
 	"strings"
 	"testing"
 )
 
-// A run of everything, too short for rates to mean something. What is counted is
-// exact all the same.
+// A run of everything but brokers, too short for rates to mean something. What is counted
+// is exact all the same.
 func TestRun(t *testing.T) {
 	var out, progress bytes.Buffer
-	args := []string{"-repeats", "1", "-cell", "5ms", "-workers", "1,2", "-waiting", "1000", "-o", "json"}
+	groups := strings.Join(slices.DeleteFunc(slices.Clone(groupNames), onBroker), ",")
+	args := []string{"-groups", groups, "-repeats", "1", "-cell", "5ms", "-workers", "1,2", "-waiting", "1000", "-o", "json"}
 	if err := run(t.Context(), args, &out, &progress); err != nil {
 		t.Fatalf("%v\n%s", err, &progress)
 	}
@@ -53,13 +55,27 @@ func TestRun(t *testing.T) {
 			}
 		}
 	}
-	for name, want := range map[string]int{"first": 12, "duplicates": 8, "far-first": 2, "far-duplicates": 4, "failures": 7, "telemetry": 3, "sqlite": 6, "kafka": 7} {
+	for name, want := range map[string]int{"first": 12, "duplicates": 8, "far-first": 2, "far-duplicates": 4, "failures": 7, "database-sql": 6, "telemetry": 3, "sqlite": 6, "mysql": 6} {
 		if rows[name] != want {
 			t.Errorf("%s: %d rows, want %d", name, rows[name], want)
 		}
 	}
 	if len(r.Middleware) != 2 {
 		t.Errorf("the inbox alone: %+v", r.Middleware)
+	}
+}
+
+func onBroker(group string) bool { return slices.Contains([]string{"kafka", "rabbitmq", "sqs"}, group) }
+
+// One recipe of each broker is enough to see that its messages are counted.
+func TestRunOnBrokers(t *testing.T) {
+	var out, progress bytes.Buffer
+	args := []string{"-groups", "kafka,rabbitmq,sqs", "-only", kafkaNoOp, "-repeats", "1", "-cell", "5ms"}
+	if err := run(t.Context(), args, &out, &progress); err != nil {
+		t.Fatalf("%v\n%s", err, &progress)
+	}
+	if n := strings.Count(out.String(), kafkaNoOp); n < 3 {
+		t.Errorf("%d brokers were measured:\n%s", n, &out)
 	}
 }
 
