@@ -46,7 +46,7 @@ func TestClocksDaysApart(t *testing.T) {
 			seed := seedOf(t)
 			tr := &trial{
 				system: newSkewedPostgres(skew)(t),
-				orders: workload(seed, 40, mix{share: map[conduct]int{flaky: 25, once: 10, panics: 5, exits: 2, hopeless: 10}}),
+				orders: planted(workload(seed, 40, mix{share: map[conduct]int{flaky: 25, once: 10, panics: 5, exits: 2, hopeless: 10}}), 2, hopeless),
 				setup:  setup{Redelivered: true},
 				Config: fleet.Config{Seed: seed, Kills: killsAt(seed, []string{pointDue, pointTakeoverEnd, pointCounted}, 1, 3)},
 			}
