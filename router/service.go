@@ -1,6 +1,7 @@
 package router
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -70,12 +71,8 @@ func New(ctx context.Context, c Config) (*Service, error) {
 		return nil, err
 	}
 	c.setDefaults()
-	if c.Program.Brokers == nil {
-		c.Program.Brokers = brokers.DefaultMux()
-	}
-	if c.Program.Stores == nil {
-		c.Program.Stores = stores.DefaultMux()
-	}
+	c.Program.Brokers = cmp.Or(c.Program.Brokers, brokers.DefaultMux())
+	c.Program.Stores = cmp.Or(c.Program.Stores, stores.DefaultMux())
 	if err := errors.Join(
 		c.adapter("broker.url", c.Broker.URL, c.Program.Brokers.Schemes()),
 		c.adapter("store.url", c.Store.URL, c.Program.Stores.Schemes()),

@@ -1,6 +1,7 @@
 package router
 
 import (
+	"cmp"
 	"maps"
 	"reflect"
 	"slices"
@@ -27,16 +28,8 @@ func (r *reading) check() {
 		}
 	}
 	r.relations()
-	if r.config.Program.Brokers == nil {
-		r.checkURL("broker.url", r.config.Broker.URL, brokers.DefaultMux())
-	} else {
-		r.checkURL("broker.url", r.config.Broker.URL, r.config.Program.Brokers)
-	}
-	if r.config.Program.Stores == nil {
-		r.checkURL("store.url", r.config.Store.URL, stores.DefaultMux())
-	} else {
-		r.checkURL("store.url", r.config.Store.URL, r.config.Program.Stores)
-	}
+	r.checkURL("broker.url", r.config.Broker.URL, cmp.Or(r.config.Program.Brokers, brokers.DefaultMux()))
+	r.checkURL("store.url", r.config.Store.URL, cmp.Or(r.config.Program.Stores, stores.DefaultMux()))
 }
 
 // checker is a mux of brokers or of stores.
