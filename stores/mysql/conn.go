@@ -18,6 +18,8 @@ type conn struct {
 	native native
 	id     string // as the server calls it
 
+	claiming, completing prepared
+
 	// Of one attempt at a time; database/sql hands them on.
 	tx      atomic.Pointer[transaction]
 	bound   time.Duration // of the session
@@ -37,6 +39,7 @@ var (
 
 // beginning is how a transaction of the store begins.
 type beginning struct {
+	ctx   context.Context // of its statements: that of the transaction outlives it
 	texts *texts
 	claim *claimed // nil: with nothing
 	bound time.Duration
@@ -50,13 +53,13 @@ type beginning struct {
 type beginningKey struct{}
 
 // BeginTx implements driver.ConnBeginTx: the claim, in the one trip that BEGIN would take.
-func (c *conn) BeginTx(ctx context.Context, _ driver.TxOptions) (driver.Tx, error) {
-	b, ok := ctx.Value(beginningKey{}).(*beginning)
+func (c *conn) BeginTx(values context.Context, _ driver.TxOptions) (driver.Tx, error) {
+	b, ok := values.Value(beginningKey{}).(*beginning)
 	if !ok {
 		return nil, errors.New("mysql: the connections of attempts begin transactions for the store only")
 	}
 	if b.bound > 0 && b.bound != c.bound { // once a connection, where all claims have the same
-		if _, err := c.native.ExecContext(ctx, b.texts.bound(b.bound), nil); err != nil {
+		if _, err := c.native.ExecContext(b.ctx, b.texts.bound(b.bound), nil); err != nil {
 			return nil, c.lost(err)
 		}
 		c.bound = b.bound
@@ -64,20 +67,30 @@ func (c *conn) BeginTx(ctx context.Context, _ driver.TxOptions) (driver.Tx, erro
 	b.tx = newTransaction(c)
 	c.tx.Store(b.tx)
 	if b.claim != nil {
-		result, err := c.native.ExecContext(ctx, string(b.texts.claim(make([]byte, 0, 512), b.claim)), nil)
-		switch {
-		case err == nil:
-			b.rows, err = result.RowsAffected()
-			if err != nil {
-				return nil, err
-			}
-		case number(err) != 0:
-			b.err = err
-		default:
-			return nil, c.lost(err)
+		b.rows, b.err = c.claim(b.ctx, b.texts, b.claim)
+		if b.err != nil && number(b.err) == 0 {
+			return nil, c.lost(b.err)
 		}
 	}
 	return b.tx, nil
+}
+
+func (c *conn) claim(ctx context.Context, t *texts, cl *claimed) (affected int64, err error) {
+	if t.maria && cl.orderKey == nil {
+		affected, err = c.claiming.exec(ctx, c.native, t.insertValues, cl.consumer, cl.id, cl.token, cl.fingerprint, cl.trace)
+		if !errors.Is(err, errNotPrepared) {
+			return affected, err
+		}
+	}
+	return execText(ctx, c.native, string(t.claim(make([]byte, 0, 512), cl)))
+}
+
+func execText(ctx context.Context, on driver.ExecerContext, text string) (affected int64, err error) {
+	result, err := on.ExecContext(ctx, text, nil)
+	if err != nil {
+		return 0, err
+	}
+	return result.RowsAffected()
 }
 
 // lost keeps a connection of which nothing is known from being used again.
@@ -124,10 +137,9 @@ func (c *conn) ExecContext(ctx context.Context, text string, args []driver.Named
 	if err != nil {
 		return nil, err
 	}
-	ctx, done := tx.statement(ctx)
-	result, err := c.native.ExecContext(ctx, text, args)
-	done(err)
-	return result, err
+	running, done := tx.statement(ctx)
+	result, err := c.native.ExecContext(running, text, args)
+	return result, done(err)
 }
 
 // QueryContext implements driver.QueryerContext.
@@ -136,11 +148,10 @@ func (c *conn) QueryContext(ctx context.Context, text string, args []driver.Name
 	if err != nil {
 		return nil, err
 	}
-	ctx, done := tx.statement(ctx)
-	rows, err := c.native.QueryContext(ctx, text, args)
+	running, done := tx.statement(ctx)
+	rows, err := c.native.QueryContext(running, text, args)
 	if err != nil {
-		done(err)
-		return nil, err
+		return nil, done(err)
 	}
 	return newRows(rows, done), nil
 }
@@ -151,13 +162,12 @@ func (c *conn) PrepareContext(ctx context.Context, text string) (driver.Stmt, er
 	if err != nil {
 		return nil, err
 	}
-	ctx, done := tx.statement(ctx)
-	prepared, err := c.native.PrepareContext(ctx, text)
-	done(err)
-	if err != nil {
+	running, done := tx.statement(ctx)
+	stmt, err := c.native.PrepareContext(running, text)
+	if err := done(err); err != nil {
 		return nil, err
 	}
-	return newStatement(prepared, tx, judge(text))
+	return newStatement(stmt, tx, judge(text))
 }
 
 // Prepare implements driver.Conn.

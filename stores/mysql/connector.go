@@ -57,25 +57,34 @@ func (c *connector) Connect(ctx context.Context) (driver.Conn, error) {
 			return nil, errors.Join(err, n.Close())
 		}
 	}
-	id, err := connectionID(ctx, n)
-	if err != nil {
+	made := &conn{native: n}
+	if err := made.ask(ctx); err != nil {
 		return nil, errors.Join(err, n.Close())
 	}
-	return &conn{native: n, id: id}, nil
+	return made, nil
 }
 
-// connectionID asks the server how it calls the connection, so that it can be ended from
-// another one.
-func connectionID(ctx context.Context, n native) (id string, err error) {
-	rows, err := n.QueryContext(ctx, "SELECT CONNECTION_ID()", nil)
+// ask asks the server how it calls the connection, so that it can be ended from another
+// one, and whether what is bound to a prepared statement arrives as it is sent.
+func (c *conn) ask(ctx context.Context) (err error) {
+	rows, err := c.native.QueryContext(ctx, "SELECT CONNECTION_ID(), @@SESSION.character_set_client = @@SESSION.character_set_connection", nil)
 	if err != nil {
-		return "", err
+		return err
 	}
-	var value [1]driver.Value
-	if err = rows.Next(value[:]); err == nil {
-		id = fmt.Sprint(value[0])
+	var row [2]driver.Value
+	if err = rows.Next(row[:]); err == nil {
+		c.id = shown(row[0])
+		converts := shown(row[1]) != "1"
+		c.claiming.refused, c.completing.refused = converts, converts
 	}
-	return id, errors.Join(err, rows.Close())
+	return errors.Join(err, rows.Close())
+}
+
+func shown(v driver.Value) string {
+	if text, ok := v.([]byte); ok {
+		return string(text)
+	}
+	return fmt.Sprint(v)
 }
 
 // Driver implements driver.Connector.

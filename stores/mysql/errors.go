@@ -17,6 +17,8 @@ import (
 // Error numbers of the servers. MySQL and MariaDB have the same below 1900.
 const (
 	tooManyConnections  = 1040
+	databaseDenied      = 1044
+	accessDenied        = 1045
 	unknownDatabase     = 1049
 	serverShutdown      = 1053
 	unknownColumn       = 1054
@@ -26,6 +28,7 @@ const (
 	outOfMemory         = 1037
 	outOfResources      = 1041
 	noSuchTable         = 1146
+	unknownVariable     = 1193
 	packetTooLarge      = 1153
 	errorDuringCommit   = 1180
 	userLimit           = 1203
@@ -33,6 +36,7 @@ const (
 	deadlock            = 1213
 	resourceLimit       = 1226
 	optionPrevents      = 1290 // read_only and super_read_only
+	needsNoPassword     = 1698 // MariaDB: the account is of another kind
 	queryInterrupted    = 1317
 	tableFull           = 1114
 	readOnlyTransaction = 1792
@@ -100,26 +104,79 @@ func lostConnection(err error) bool {
 // unavailable gives an error of the driver or server its meaning for a caller who
 // wants to begin something. Nothing that the server says there is about the message.
 func unavailable(err error) error {
+	if strings.HasPrefix(err.Error(), prefix) { // it has its meaning, from further inside
+		return err
+	}
 	for _, known := range []error{
 		stores.ErrUnavailable, stores.ErrNotMigrated, stores.ErrSchemaNewer, stores.ErrClosed, stores.ErrChanged,
 		stores.ErrNotFound, stores.ErrNotKept, stores.ErrTooLarge,
 	} {
 		if errors.Is(err, known) {
-			return fmt.Errorf("mysql: %w", err)
+			return fmt.Errorf(prefix+"%w", err)
 		}
 	}
 	if errors.Is(err, errUnusable) {
-		return fmt.Errorf("mysql: %w", err)
+		return fmt.Errorf(prefix+"%w", err)
 	}
 	switch n := number(err); {
 	case n == noSuchTable || n == unknownColumn:
-		return fmt.Errorf("mysql: %w: %w", stores.ErrNotMigrated, err)
+		return fmt.Errorf(prefix+"%w: %w", stores.ErrNotMigrated, err)
 	case n == packetTooLarge || errors.Is(err, mysql.ErrPktTooLarge):
-		return fmt.Errorf("mysql: %w: %w", stores.ErrTooLarge, err)
-	case n == 0, n == queryInterrupted, n == disconnectedIdle, n == unknownDatabase, interruption(err):
-		return fmt.Errorf("mysql: %w: %w", stores.ErrUnavailable, err)
+		return fmt.Errorf(prefix+"%w: %w", stores.ErrTooLarge, err)
+	case n == 0, n == queryInterrupted, n == disconnectedIdle, interruption(err),
+		n == unknownDatabase, n == accessDenied, n == needsNoPassword: // one may be dropped and made again, the others changed
+		return &serverError{meaning: stores.ErrUnavailable, err: err}
 	}
-	return fmt.Errorf("mysql: %w", err) // data, rights, limits: not the server's state
+	return &serverError{err: err} // data, rights, limits: not the server's state
+}
+
+const prefix = "mysql: "
+
+// serverError is what the driver or server said, and what to do about it.
+type serverError struct {
+	meaning error // one of the contract's, or nil
+	err     error
+}
+
+func (e *serverError) Error() string {
+	if e.meaning == nil {
+		return prefix + e.reason()
+	}
+	return prefix + e.meaning.Error() + ": " + e.reason()
+}
+
+func (e *serverError) Unwrap() []error {
+	if e.meaning == nil {
+		return []error{e.err}
+	}
+	return []error{e.meaning, e.err}
+}
+
+func (e *serverError) reason() string {
+	if fix := fixes[number(e.err)]; fix != "" {
+		return e.err.Error() + ": " + fix
+	}
+	return e.err.Error()
+}
+
+// fixes are what to do about errors of whoever sets up a connection.
+var fixes = map[uint16]string{
+	unknownDatabase: "create it, or name another in the URL",
+	accessDenied:    "check user and password",
+	needsNoPassword: "the account takes no password: use one that does",
+	databaseDenied:  "grant the user rights to the database, or name another in the URL",
+	unknownVariable: "check the parameters of the URL: what is none of the driver's is sent as a system variable",
+}
+
+// connectError says why a first connection was not made.
+type connectError struct {
+	*serverError
+
+	address string
+}
+
+func (e *connectError) Error() string {
+	return prefix + "cannot connect to " + e.address + ": " + e.reason()
 }
 
 // unavailable is the same for calls that know the consumer: new tables would give its

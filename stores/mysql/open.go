@@ -1,6 +1,7 @@
 package mysql
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -12,6 +13,7 @@ import (
 	mysql "github.com/go-sql-driver/mysql"
 
 	"github.com/millpond-go/millpond/internal/urlmux"
+	"github.com/millpond-go/millpond/internal/urlquery"
 	"github.com/millpond-go/millpond/stores"
 )
 
@@ -30,7 +32,11 @@ func openURL(ctx context.Context, u *url.URL) (*Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	return OpenDB(ctx, driverConfig, c)
+	s, err := OpenDB(ctx, driverConfig, c)
+	if said, ok := errors.AsType[*serverError](err); ok {
+		err = &connectError{said, driverConfig.Addr}
+	}
+	return s, err
 }
 
 func init() {
@@ -47,6 +53,18 @@ func init() {
 	})
 }
 
+// misplaced are parameters of other stores, and misspelt ones of the driver's, which it
+// would take for system variables, with what they are called here.
+var misplaced = map[string]string{
+	"pool_max_conns": "max_open_conns", "pool_min_conns": "", "pool_min_idle_conns": "",
+	"pool_max_conn_lifetime": "", "pool_max_conn_idle_time": "", "pool_health_check_period": "",
+	"prefix": "millpond_prefix", "schema": "millpond_schema", "search_path": "millpond_schema",
+	"migrate": "", "pgbouncer": "", "synchronous": "", "busy_timeout": "innodb_lock_wait_timeout",
+	"sslmode": "tls", "sslrootcert": "tls", "sslcert": "tls", "sslkey": "tls",
+	"connect_timeout": "timeout", "application_name": "connectionAttributes",
+	"parsetime": "parseTime", "readtimeout": "readTimeout", "writetimeout": "writeTimeout",
+}
+
 // parseURL reads a URL. One error names everything that is wrong with it.
 func parseURL(u *url.URL) (*mysql.Config, Config, error) {
 	var (
@@ -60,6 +78,8 @@ func parseURL(u *url.URL) (*mysql.Config, Config, error) {
 		problem("write the URL as mysql://user:password@host/database")
 	case u.Hostname() == "":
 		problem("the URL names no host: write mysql://user:password@host/database")
+	case !isPort(u.Port()):
+		problem("the port in the URL is %s: check host:port", u.Port())
 	case database == "" || strings.Contains(database, "/"):
 		problem("the URL names no database: write mysql://user:password@host/database")
 	case u.Fragment != "":
@@ -87,6 +107,9 @@ func parseURL(u *url.URL) (*mysql.Config, Config, error) {
 		}
 		c.MaxOpenConns = int(n)
 	}
+	for _, text := range urlquery.Misplaced(query, misplaced) {
+		problem("%s", text)
+	}
 	for name := range query {
 		switch {
 		case strings.HasPrefix(name, "millpond_"):
@@ -104,10 +127,12 @@ func parseURL(u *url.URL) (*mysql.Config, Config, error) {
 	}
 	driverConfig.User = u.User.Username()
 	driverConfig.Passwd, _ = u.User.Password()
-	port := u.Port()
-	if port == "" {
-		port = "3306"
-	}
-	driverConfig.Net, driverConfig.Addr, driverConfig.DBName = "tcp", net.JoinHostPort(u.Hostname(), port), database
+	driverConfig.Net, driverConfig.Addr, driverConfig.DBName = "tcp", net.JoinHostPort(u.Hostname(), cmp.Or(u.Port(), "3306")), database
 	return driverConfig, c, nil
+}
+
+// isPort reports whether text, of digits alone, is a port or left out.
+func isPort(text string) bool {
+	n, err := strconv.ParseUint(text, 10, 16)
+	return text == "" || err == nil && n > 0
 }

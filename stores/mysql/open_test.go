@@ -3,7 +3,9 @@ package mysql_test
 import (
 	"context"
 	"log/slog"
+	"net/url"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -30,6 +32,10 @@ func TestURLsAreCheckedWithoutAServer(t *testing.T) {
 		"mysql://u@host/db?autocommit=0":          "autocommit is millpond's",
 		"mysql://u@host/db?millpond_table=a":      "millpond_schema and millpond_prefix",
 		"mysql://u@host/db?parseTime=maybe":       "parameters of the driver",
+		"mysql://u@host/db?pool_max_conns=5":      `"pool_max_conns" is for other URLs: did you mean max_open_conns?`,
+		"mysql://u@host/db?sslmode=require":       "did you mean tls?",
+		"mysql://u@host/db?pgbouncer=transaction": `"pgbouncer" is for other URLs: remove it`,
+		"mysql://u@host:99999/db":                 "check host:port",
 	} {
 		err := stores.DefaultMux().Check(address)
 		if want == "" {
@@ -136,4 +142,32 @@ func TestWarnsOfWhatTheServerDoesNotPromise(t *testing.T) {
 	}, log.said())
 	err = s.Quarantine(t.Context(), stores.Quarantined{Consumer: billing, Reason: stores.ReasonTooLarge, Payload: make([]byte, 1<<20)})
 	require.ErrorIs(t, err, stores.ErrTooLarge)
+}
+
+func TestOpenSaysWhatToDoAboutTheServersRefusal(t *testing.T) {
+	t.Parallel()
+	onBoth(t, func(t *testing.T, p product) {
+		good, err := url.Parse(p.shared(t).NewDatabase(t))
+		require.NoError(t, err)
+		for name, refused := range map[string]struct {
+			change func(*url.URL)
+			says   string
+		}{
+			"database": {func(u *url.URL) { u.Path = "/no_such_database" }, "create it, or name another in the URL"},
+			"password": {func(u *url.URL) { u.User = url.UserPassword("nobody", "s3cret") }, "check user and password"},
+			"variable": {func(u *url.URL) { u.RawQuery = "no_such_variable=1" }, "check the parameters of the URL"},
+			"address":  {func(u *url.URL) { u.Host = "127.0.0.1:1" }, "connection refused"},
+		} {
+			address := *good
+			refused.change(&address)
+			_, err := stores.Open(t.Context(), address.String())
+			require.ErrorContains(t, err, "mysql: cannot connect to "+address.Host+": ", name)
+			require.ErrorContains(t, err, refused.says, name)
+			if name != "variable" {
+				require.ErrorIs(t, err, stores.ErrUnavailable, name)
+			}
+			assert.Equal(t, 1, strings.Count(err.Error(), "mysql: "), "%v", err)
+			assert.NotContains(t, err.Error(), "s3cret")
+		}
+	})
 }

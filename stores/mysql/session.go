@@ -65,33 +65,28 @@ func (s *Store) tryOpen(ctx context.Context, claim *claimed, bound time.Duration
 
 // begin claims in the trip of BEGIN.
 func (ss *session) begin(ctx context.Context, claim *claimed, bound time.Duration) (rows int64, claimErr, err error) {
-	b := &beginning{texts: ss.store.texts, claim: claim, bound: bound}
-	if err := ss.beginTx(ctx, context.WithValue(context.WithoutCancel(ctx), beginningKey{}, b)); err != nil {
+	b := &beginning{ctx: ctx, texts: ss.store.texts, claim: claim, bound: bound}
+	if ss.tx, err = ss.conn.BeginTx(context.WithValue(context.WithoutCancel(ctx), beginningKey{}, b), nil); err != nil {
 		return 0, nil, err
 	}
 	ss.own = b.tx
 	return b.rows, b.err, nil
 }
 
-// beginTx begins a transaction that outlives ctx, which only bounds its beginning.
-func (ss *session) beginTx(ctx, values context.Context) (err error) {
+// borrow makes a connection of the caller's ready, and claims, after database/sql has
+// sent its BEGIN. The transaction outlives ctx, which only bounds its beginning.
+func (ss *session) borrow(ctx context.Context, claim *claimed, bound time.Duration) (rows int64, claimErr, err error) {
 	if err := ctx.Err(); err != nil {
-		return err
+		return 0, nil, err
 	}
-	watched, cancel := context.WithCancel(values)
+	watched, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	stop := context.AfterFunc(ctx, cancel)
 	ss.cancel = cancel
 	ss.tx, err = ss.conn.BeginTx(watched, nil)
 	if !stop() && err == nil {
 		err = ctx.Err()
 	}
-	return err
-}
-
-// borrow makes a connection of the caller's ready, and claims, after database/sql has
-// sent its BEGIN.
-func (ss *session) borrow(ctx context.Context, claim *claimed, bound time.Duration) (rows int64, claimErr, err error) {
-	if err := ss.beginTx(ctx, context.WithoutCancel(ctx)); err != nil {
+	if err != nil {
 		return 0, nil, err
 	}
 	return ss.prepare(ctx, claim, bound)

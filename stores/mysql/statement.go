@@ -45,10 +45,9 @@ func (s *statement) ExecContext(ctx context.Context, args []driver.NamedValue) (
 	if err := s.acquire(); err != nil {
 		return nil, err
 	}
-	ctx, done := s.tx.statement(ctx)
-	result, err := s.native.ExecContext(ctx, args)
-	done(err)
-	return result, err
+	running, done := s.tx.statement(ctx)
+	result, err := s.native.ExecContext(running, args)
+	return result, done(err)
 }
 
 // QueryContext implements driver.StmtQueryContext.
@@ -56,11 +55,10 @@ func (s *statement) QueryContext(ctx context.Context, args []driver.NamedValue) 
 	if err := s.acquire(); err != nil {
 		return nil, err
 	}
-	ctx, done := s.tx.statement(ctx)
-	rows, err := s.native.QueryContext(ctx, args)
+	running, done := s.tx.statement(ctx)
+	rows, err := s.native.QueryContext(running, args)
 	if err != nil {
-		done(err)
-		return nil, err
+		return nil, done(err)
 	}
 	return newRows(rows, done), nil
 }

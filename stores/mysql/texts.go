@@ -18,6 +18,7 @@ type texts struct {
 
 	// Beginnings of statements, made once.
 	insert, look, update              string
+	insertValues, completion          string // of MariaDB, to be prepared
 	taken, behind                     string
 	callBegin, callComplete, callLook string
 	settingsSaved, settingsRestored   string
@@ -49,6 +50,8 @@ func newTexts(names sqlstore.Names, sv server, isolation sql.IsolationLevel) *te
 		callLook:     x("CALL {schema.}{prefix}look("),
 	}
 	if sv.maria { // for this statement alone; MySQL looks for the lock first
+		t.insertValues = withoutWaiting + t.insert + "VALUES (?, ?, 1, " + now + ", ?, ?, ?)"
+		t.completion = "BEGIN NOT ATOMIC " + t.update + "consumer = ? AND message_id = ? AND token = ? AND status = 1; " + committed + "END"
 		t.insert, t.update = withoutWaiting+t.insert, withoutWaiting+t.update
 	}
 	idle, running := t.timeouts()
@@ -162,14 +165,16 @@ func (t *texts) finish(b []byte, c *claimed) []byte {
 	return append(b, " AND status = 1"...)
 }
 
+// committed is COMMIT if a row was changed, and an error if not: no case of CASE is left.
+const committed = "CASE ROW_COUNT() WHEN 1 THEN COMMIT; END CASE; "
+
 // complete finishes and commits, as one statement of the server's. It is an error if no
-// row was changed: no case of CASE is left then on MariaDB, and on MySQL the procedure
-// signals it.
+// row was changed: on MySQL the procedure signals it.
 func (t *texts) complete(b []byte, c *claimed, restore bool) []byte {
 	if t.maria {
 		b = append(b, "BEGIN NOT ATOMIC "...)
 		b = t.finish(b, c)
-		b = append(b, "; CASE ROW_COUNT() WHEN 1 THEN COMMIT; END CASE; "...)
+		b = append(b, "; "+committed...)
 		if restore {
 			b = append(b, t.settingsRestored...)
 			b = append(b, "; "...)

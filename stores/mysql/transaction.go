@@ -77,18 +77,21 @@ func (t *transaction) close() (idle bool) {
 	return t.using == 0
 }
 
-// statement returns the context for a statement that was sent with ctx: it ends with
-// ctx and with the transaction. done gives it up, and is told what became of it.
-func (t *transaction) statement(ctx context.Context) (merged context.Context, done func(error)) {
-	if ctx.Done() == nil {
-		return t.ctx, t.release
+// statement returns the context for a statement that was sent with ctx: that of the
+// transaction, which ends when ctx ends while the statement runs, for the driver closes
+// the connection then. done is told what became of it, and returns what to say.
+func (t *transaction) statement(ctx context.Context) (running context.Context, done func(error) error) {
+	stop := func() bool { return true }
+	if ctx.Done() != nil {
+		stop = context.AfterFunc(ctx, t.cut)
 	}
-	merged, cancel := context.WithCancel(ctx)
-	stop := context.AfterFunc(t.ctx, cancel)
-	return merged, func(err error) {
+	return t.ctx, func(err error) error {
 		stop()
-		cancel()
+		if errors.Is(err, context.Canceled) && ctx.Err() != nil {
+			err = ctx.Err()
+		}
 		t.release(err)
+		return err
 	}
 }
 
@@ -100,11 +103,22 @@ func (t *transaction) cut() {
 
 // send sends a statement of the store's after close, when nobody else can.
 func (t *transaction) send(ctx context.Context, text string) (affected int64, err error) {
-	result, err := t.conn.native.ExecContext(ctx, text, nil)
-	if err != nil {
-		return 0, t.conn.lost(err)
+	affected, err = execText(ctx, t.conn.native, text)
+	return affected, t.conn.lost(err)
+}
+
+// complete sends the guarded completion with COMMIT as a statement that the connection
+// has prepared. It returns errNotPrepared where it has to be sent as text: on MySQL, and
+// where the claim may be another transaction's by now, or the session changed.
+func (t *transaction) complete(ctx context.Context, texts *texts, c *claimed) error {
+	if _, _, failure := t.state(); failure != nil || t.suspect.Load() || !texts.maria {
+		return errNotPrepared
 	}
-	return result.RowsAffected()
+	_, err := t.conn.completing.exec(ctx, t.conn.native, texts.completion, c.consumer, c.id, c.token)
+	if errors.Is(err, errNotPrepared) {
+		return err
+	}
+	return t.conn.lost(err)
 }
 
 // distrust notes a statement that may have ended the transaction.
@@ -169,12 +183,12 @@ func (t *transaction) endByHandler() error {
 // rows are in use until they are closed.
 type rows struct {
 	driver.Rows
-	done func(error)
+	done func(error) error
 	err  error
 }
 
 // newRows passes on that there are more result sets, and what columns are.
-func newRows(native driver.Rows, done func(error)) driver.Rows {
+func newRows(native driver.Rows, done func(error) error) driver.Rows {
 	r := &rows{Rows: native, done: done}
 	if more, ok := native.(fullRows); ok {
 		return &struct {
@@ -214,7 +228,7 @@ func (r *rows) Next(dest []driver.Value) error {
 func (r *rows) Close() error {
 	err := r.Rows.Close()
 	if r.done != nil {
-		r.done(errors.Join(r.err, err))
+		_ = r.done(errors.Join(r.err, err)) // the reader was told
 		r.done = nil
 	}
 	return err
