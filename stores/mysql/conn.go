@@ -16,7 +16,7 @@ import (
 // what went wrong.
 type conn struct {
 	native native
-	id     string // as the server calls it
+	at     place
 
 	claiming, completing prepared
 

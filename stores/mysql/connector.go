@@ -6,6 +6,7 @@ import (
 	"database/sql/driver"
 	"errors"
 	"fmt"
+	"time"
 
 	mysql "github.com/go-sql-driver/mysql"
 )
@@ -64,16 +65,17 @@ func (c *connector) Connect(ctx context.Context) (driver.Conn, error) {
 	return made, nil
 }
 
-// ask asks the server how it calls the connection, so that it can be ended from another
-// one, and whether what is bound to a prepared statement arrives as it is sent.
+// ask asks the server how it calls the connection, and whether what is bound to a
+// prepared statement arrives as it is sent.
 func (c *conn) ask(ctx context.Context) (err error) {
-	rows, err := c.native.QueryContext(ctx, "SELECT CONNECTION_ID(), @@SESSION.character_set_client = @@SESSION.character_set_connection", nil)
+	c.at.since = time.Now()
+	rows, err := c.native.QueryContext(ctx, "SELECT CONNECTION_ID(), @@SESSION.character_set_client = @@SESSION.character_set_connection, "+serverName, nil)
 	if err != nil {
 		return err
 	}
-	var row [2]driver.Value
+	var row [3]driver.Value
 	if err = rows.Next(row[:]); err == nil {
-		c.id = shown(row[0])
+		c.at.id, c.at.server = shown(row[0]), shown(row[2])
 		converts := shown(row[1]) != "1"
 		c.claiming.refused, c.completing.refused = converts, converts
 	}

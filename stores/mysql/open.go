@@ -22,7 +22,7 @@ import (
 func Open(ctx context.Context, rawURL string) (*Store, error) {
 	u, err := url.Parse(rawURL)
 	if err != nil {
-		return nil, errors.New("mysql: the URL cannot be parsed: write mysql://user:password@host/database, and percent-encode special characters in a password")
+		return nil, errors.New("mysql: the URL cannot be parsed: write mysql://user:password@host/database, check host:port, and percent-encode special characters in a password")
 	}
 	return openURL(ctx, u)
 }

@@ -221,7 +221,7 @@ func (ss *session) abandon() {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), cleanupTimeout)
 	defer cancel()
-	_, _ = ss.store.db.ExecContext(ctx, "KILL "+ss.own.conn.id) // it may be gone by itself
+	_ = ss.store.stop(ctx, ss.own.conn.at) // it may be gone by itself
 }
 
 // cleanupTimeout bounds what is done after the answer is known.
