@@ -153,7 +153,7 @@ func (r *report) measureMySQL(ctx context.Context, o options) (err error) {
 	return r.add(ctx, o, &group{
 		name:  "mysql",
 		title: "MariaDB: first sight of a message",
-		about: "Every commit and its binary log are flushed. All run under the same Watermill router, with go-sql-driver, " +
+		about: "Every commit is flushed. All run under the same Watermill router, with go-sql-driver, " +
 			"which prepares, executes and closes a statement with parameters for each call, with and without the inbox.",
 		workers: o.workers, recipes: m.recipes(), deliveries: newMessages, reset: m.reset, close: func() {},
 	})

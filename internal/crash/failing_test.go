@@ -75,8 +75,15 @@ func TestOrderSurvivesFailures(t *testing.T) {
 	})
 }
 
-// fragile are stores that can be taken away.
-var fragile = map[string]opener{"postgres": newFragilePostgres, "mariadb": newFragileMariaDB, "sqlite": newSQLite}
+// fragile returns the stores that can be taken away: for every day, and for the soak.
+func fragile(t *testing.T) map[string]opener {
+	t.Helper()
+	systems := map[string]opener{"postgres": newFragilePostgres, "mariadb": newFragileMariaDB, "sqlite": newSQLite}
+	if soakKills(t) > 0 {
+		systems["postgres+sql"], systems["lib/pq"], systems["mysql"] = newFragileSQLDB, newFragilePQ, newFragileMySQL
+	}
+	return systems
+}
 
 // outage is for how long the store is down: a minute in the soak.
 func outage(t *testing.T) time.Duration {
@@ -143,7 +150,7 @@ func (s *system) down(ctx context.Context, d time.Duration) error {
 // attempt is counted; when it is back, all goes on by itself.
 func TestStoreDown(t *testing.T) {
 	t.Parallel()
-	on(t, fragile, func(t *testing.T, open opener) {
+	on(t, fragile(t), func(t *testing.T, open opener) {
 		var stood time.Duration
 		for range storeDownTries {
 			r := storeDownTrial(t, open, "").run(t)

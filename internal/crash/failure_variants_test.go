@@ -3,7 +3,6 @@ package crash
 import (
 	"context"
 	"errors"
-	"maps"
 	"slices"
 	"testing"
 	"time"
@@ -62,11 +61,7 @@ func (s localClock) Record(ctx context.Context, f stores.Failure) (int64, error)
 // down are soon spent.
 func TestQuickNacksAreFound(t *testing.T) {
 	t.Parallel()
-	systems := maps.Clone(fragile)
-	if soakKills(t) > 0 {
-		systems["postgres+sql"] = newFragileSQLDB
-	}
-	on(t, systems, func(t *testing.T, open opener) {
+	on(t, fragile(t), func(t *testing.T, open opener) {
 		for range storeDownTries {
 			tr := storeDownTrial(t, open, "quick nacks")
 			tr.limit = outage(t) + brokenLimit

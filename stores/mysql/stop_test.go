@@ -20,7 +20,8 @@ import (
 // number returns a whole number that the server is asked for, in the last column.
 func number(t *testing.T, on interface {
 	QueryRowContext(ctx context.Context, query string, args ...any) *sql.Row
-}, query string) int {
+}, query string,
+) int {
 	t.Helper()
 	var name, value string
 	require.NoError(t, on.QueryRowContext(t.Context(), query).Scan(&name, &value))
