@@ -20,6 +20,9 @@ type conn struct {
 
 	claiming, completing prepared
 
+	interpolates bool // it puts values into the text of handlers' statements
+	cache        statementCache
+
 	// Of one attempt at a time; database/sql hands them on.
 	tx      atomic.Pointer[transaction]
 	bound   time.Duration // of the session
@@ -103,29 +106,30 @@ func (c *conn) lost(err error) error {
 
 // admit lets a statement through: the store's, or one of a handler's that does not show
 // that it would end the transaction.
-func (c *conn) admit(ctx context.Context, text string) (*transaction, error) {
+func (c *conn) admit(ctx context.Context, text string) (*transaction, conduct, error) {
 	tx := c.tx.Load()
 	if tx == nil {
-		return nil, sql.ErrTxDone
+		return nil, ends, sql.ErrTxDone
 	}
 	if err := tx.acquire(); err != nil {
-		return nil, err
+		return nil, ends, err
 	}
 	if ctx.Value(storeKey{}) != nil {
-		return tx, nil
+		return tx, plain, nil
 	}
-	switch judge(text) {
+	does := judge(text)
+	switch does {
 	case ends:
 		tx.release(nil)
 		tx.refuse()
-		return nil, stores.ErrTxManaged
+		return nil, ends, stores.ErrTxManaged
 	case unclear:
 		// It may leave its mark on the session, or have ended the transaction.
 		tx.distrust()
 		c.discard.Store(true)
 	case plain:
 	}
-	return tx, nil
+	return tx, does, nil
 }
 
 // storeKey marks contexts of statements that the store sends through database/sql.
@@ -133,32 +137,52 @@ type storeKey struct{}
 
 // ExecContext implements driver.ExecerContext.
 func (c *conn) ExecContext(ctx context.Context, text string, args []driver.NamedValue) (driver.Result, error) {
-	tx, err := c.admit(ctx, text)
+	tx, does, err := c.admit(ctx, text)
 	if err != nil {
 		return nil, err
 	}
 	running, done := tx.statement(ctx)
-	result, err := c.native.ExecContext(running, text, args)
-	return result, done(err)
+	if !c.caches(text, args, does) {
+		result, err := c.native.ExecContext(running, text, args)
+		return result, done(err)
+	}
+	stmt, err := c.cache.get(running, c.native, text)
+	if err != nil {
+		return nil, done(err)
+	}
+	result, err := stmt.ExecContext(running, args)
+	return result, done(c.cache.keepUnless(err, stmt))
 }
 
 // QueryContext implements driver.QueryerContext.
 func (c *conn) QueryContext(ctx context.Context, text string, args []driver.NamedValue) (driver.Rows, error) {
-	tx, err := c.admit(ctx, text)
+	tx, does, err := c.admit(ctx, text)
 	if err != nil {
 		return nil, err
 	}
 	running, done := tx.statement(ctx)
-	rows, err := c.native.QueryContext(running, text, args)
+	rows, err := c.query(running, text, args, does)
 	if err != nil {
 		return nil, done(err)
 	}
 	return newRows(rows, done), nil
 }
 
+func (c *conn) query(ctx context.Context, text string, args []driver.NamedValue, does conduct) (driver.Rows, error) {
+	if !c.caches(text, args, does) {
+		return c.native.QueryContext(ctx, text, args)
+	}
+	stmt, err := c.cache.get(ctx, c.native, text)
+	if err != nil {
+		return nil, err
+	}
+	rows, err := stmt.QueryContext(ctx, args)
+	return rows, c.cache.keepUnless(err, stmt)
+}
+
 // PrepareContext implements driver.ConnPrepareContext.
 func (c *conn) PrepareContext(ctx context.Context, text string) (driver.Stmt, error) {
-	tx, err := c.admit(ctx, text)
+	tx, does, err := c.admit(ctx, text)
 	if err != nil {
 		return nil, err
 	}
@@ -167,7 +191,7 @@ func (c *conn) PrepareContext(ctx context.Context, text string) (driver.Stmt, er
 	if err := done(err); err != nil {
 		return nil, err
 	}
-	return newStatement(stmt, tx, judge(text))
+	return newStatement(stmt, tx, does)
 }
 
 // Prepare implements driver.Conn.

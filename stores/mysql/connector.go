@@ -16,8 +16,9 @@ import (
 // that it needs no BEGIN, and one that ends early is followed by another and never by
 // statements that commit one by one.
 type connector struct {
-	native driver.Connector
-	setup  []string
+	native       driver.Connector
+	setup        []string
+	interpolates bool
 }
 
 func newConnector(c *mysql.Config, isolation sql.IsolationLevel) (*connector, error) {
@@ -25,7 +26,7 @@ func newConnector(c *mysql.Config, isolation sql.IsolationLevel) (*connector, er
 	if err != nil {
 		return nil, err
 	}
-	return &connector{native: native, setup: []string{
+	return &connector{native: native, interpolates: c.InterpolateParams, setup: []string{
 		"SET SESSION autocommit = 0",
 		"SET SESSION TRANSACTION ISOLATION LEVEL " + levelName(isolation),
 	}}, nil
@@ -58,7 +59,7 @@ func (c *connector) Connect(ctx context.Context) (driver.Conn, error) {
 			return nil, errors.Join(err, n.Close())
 		}
 	}
-	made := &conn{native: n}
+	made := &conn{native: n, interpolates: c.interpolates}
 	if err := made.ask(ctx); err != nil {
 		return nil, errors.Join(err, n.Close())
 	}

@@ -37,8 +37,10 @@ const (
 	resourceLimit       = 1226
 	optionPrevents      = 1290 // read_only and super_read_only
 	needsNoPassword     = 1698 // MariaDB: the account is of another kind
+	unknownStatement    = 1243
 	queryInterrupted    = 1317
 	tableFull           = 1114
+	needsReprepare      = 1615
 	readOnlyTransaction = 1792
 	readOnlyMode        = 1836
 	connectionKilled    = 1927  // MariaDB
@@ -84,7 +86,7 @@ func interruption(err error) bool {
 		return lostConnection(err)
 	case deadlock, lockWaitTimeout, lockNotAvailable, recordChanged, errorDuringCommit,
 		serverShutdown, connectionKilled, optionPrevents, readOnlyMode, readOnlyTransaction,
-		tooManyConnections, diskFull, tableFull, outOfMemory, outOfResources, userLimit, resourceLimit:
+		unknownStatement, needsReprepare, tooManyConnections, diskFull, tableFull, outOfMemory, outOfResources, userLimit, resourceLimit:
 		return true
 	}
 	return false

@@ -4,13 +4,12 @@ import (
 	"context"
 	"database/sql/driver"
 	"errors"
-	"fmt"
 )
 
 // prepared is a statement of the store's own that a connection has prepared when it
 // needed it first, so that the server reads its text once.
 type prepared struct {
-	stmt    driver.StmtExecContext
+	stmt    nativeStatement
 	refused bool // the server does not prepare it: there may be too many
 }
 
@@ -48,9 +47,6 @@ func (p *prepared) prepare(ctx context.Context, on native, text string) error {
 	if err != nil {
 		return errors.Join(driver.ErrBadConn, err)
 	}
-	var ok bool
-	if p.stmt, ok = stmt.(driver.StmtExecContext); !ok {
-		return errors.Join(fmt.Errorf("mysql: the driver's %T lacks what this version needs", stmt), stmt.Close())
-	}
-	return nil
+	p.stmt, err = asNative(stmt)
+	return err
 }

@@ -10,24 +10,33 @@ import (
 
 // statement is one that a handler has prepared; its text was admitted then.
 type statement struct {
-	driver.Stmt
-	native  nativeStatement
+	nativeStatement
+
 	tx      *transaction
 	conduct conduct
 }
 
 type nativeStatement interface {
+	driver.Stmt
 	driver.StmtExecContext
 	driver.StmtQueryContext
 	driver.NamedValueChecker
 }
 
 func newStatement(prepared driver.Stmt, tx *transaction, c conduct) (driver.Stmt, error) {
+	n, err := asNative(prepared)
+	if err != nil {
+		return nil, err
+	}
+	return &statement{nativeStatement: n, tx: tx, conduct: c}, nil
+}
+
+func asNative(prepared driver.Stmt) (nativeStatement, error) {
 	n, ok := prepared.(nativeStatement)
 	if !ok {
 		return nil, errors.Join(fmt.Errorf("mysql: the driver's %T lacks what this version needs", prepared), prepared.Close())
 	}
-	return &statement{Stmt: prepared, native: n, tx: tx, conduct: c}, nil
+	return n, nil
 }
 
 func (s *statement) acquire() error {
@@ -37,16 +46,13 @@ func (s *statement) acquire() error {
 	return s.tx.acquire()
 }
 
-// CheckNamedValue implements driver.NamedValueChecker.
-func (s *statement) CheckNamedValue(v *driver.NamedValue) error { return s.native.CheckNamedValue(v) }
-
 // ExecContext implements driver.StmtExecContext.
 func (s *statement) ExecContext(ctx context.Context, args []driver.NamedValue) (driver.Result, error) {
 	if err := s.acquire(); err != nil {
 		return nil, err
 	}
 	running, done := s.tx.statement(ctx)
-	result, err := s.native.ExecContext(running, args)
+	result, err := s.nativeStatement.ExecContext(running, args)
 	return result, done(err)
 }
 
@@ -56,7 +62,7 @@ func (s *statement) QueryContext(ctx context.Context, args []driver.NamedValue) 
 		return nil, err
 	}
 	running, done := s.tx.statement(ctx)
-	rows, err := s.native.QueryContext(running, args)
+	rows, err := s.nativeStatement.QueryContext(running, args)
 	if err != nil {
 		return nil, done(err)
 	}

@@ -1,0 +1,111 @@
+package mysql_test
+
+import (
+	"database/sql"
+	"errors"
+	"fmt"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/millpond-go/millpond/stores"
+	"github.com/millpond-go/millpond/stores/mysql"
+)
+
+// txOf is the transaction of an attempt.
+func txOf(t *testing.T, a stores.Attempt) *sql.Tx {
+	t.Helper()
+	tx, ok := mysql.TxFromContext(a.Context(t.Context()))
+	require.True(t, ok)
+	return tx
+}
+
+// A handler's statement with parameters takes two trips on a connection of database/sql:
+// it is prepared each time.
+func TestStatementsWithParametersArePreparedOnce(t *testing.T) {
+	t.Parallel()
+	onBoth(t, func(t *testing.T, p product) {
+		c := newCounted(t, p, true)
+		const insert = "INSERT INTO effect VALUES (?)"
+		alone := c.cost(func() {
+			tx, err := c.alone.BeginTx(t.Context(), nil)
+			require.NoError(t, err)
+			_, err = tx.ExecContext(t.Context(), insert, "alone")
+			require.NoError(t, err)
+			require.NoError(t, tx.Commit())
+		})
+		n := 0
+		inbox := c.cost(func() {
+			n++
+			a := begin(t, c, claimOf(fmt.Sprint(n)))
+			_, err := txOf(t, a).ExecContext(t.Context(), insert, fmt.Sprint(n))
+			require.NoError(t, err)
+			require.NoError(t, a.Commit(t.Context()))
+		})
+		assert.Equal(t, 4, alone.RoundTrips)
+		assert.Equal(t, 3, inbox.RoundTrips)
+		var labels int
+		require.NoError(t, c.admin.QueryRowContext(t.Context(), "SELECT count(DISTINCT label) FROM effect WHERE label <> 'alone'").Scan(&labels))
+		assert.Equal(t, n, labels)
+	})
+}
+
+// statementsOf is how many statements a session has prepared, and how many of them are open.
+func statementsOf(t *testing.T, tx *sql.Tx) (ever, open int) {
+	t.Helper()
+	count := func(what string) int { return number(t, tx, "SHOW SESSION STATUS LIKE 'Com_stmt_"+what+"'") }
+	ever = count("prepare")
+	return ever, ever - count("close")
+}
+
+func TestPreparedStatementsAreBounded(t *testing.T) {
+	t.Parallel()
+	onBoth(t, func(t *testing.T, p product) {
+		c := newCounted(t, p, true)
+		a := begin(t, c, claimOf("many"))
+		tx := txOf(t, a)
+		ask := func(i int) {
+			var sum int
+			require.NoError(t, tx.QueryRowContext(t.Context(), fmt.Sprintf("SELECT %d + ?", i), 1).Scan(&sum))
+			require.Equal(t, i+1, sum)
+		}
+		before, _ := statementsOf(t, tx)
+		for i := range 100 {
+			ask(i)
+			ask(0) // which is never the oldest
+		}
+		ever, open := statementsOf(t, tx)
+		assert.Equal(t, 100, ever-before)
+		assert.LessOrEqual(t, open, 32+2, "the store has two of its own")
+		ask(1)
+		require.NoError(t, a.Rollback(t.Context()))
+	})
+}
+
+func columnsOf(t *testing.T, tx *sql.Tx, query string, args ...any) []string {
+	t.Helper()
+	rows, err := tx.QueryContext(t.Context(), query, args...)
+	require.NoError(t, err)
+	defer rows.Close()
+	names, err := rows.Columns()
+	require.NoError(t, errors.Join(err, rows.Err()))
+	return names
+}
+
+func TestPreparedStatementsFollowTheTable(t *testing.T) {
+	t.Parallel()
+	onBoth(t, func(t *testing.T, p product) {
+		c := newCounted(t, p, true)
+		columns := func(id string) []string {
+			a := begin(t, c, claimOf(id))
+			names := columnsOf(t, txOf(t, a), "SELECT * FROM effect WHERE label <> ?", "none")
+			require.NoError(t, a.Commit(t.Context()))
+			return names
+		}
+		assert.Equal(t, []string{"label"}, columns("before"))
+		_, err := c.admin.ExecContext(t.Context(), "ALTER TABLE effect ADD COLUMN amount INT")
+		require.NoError(t, err)
+		assert.Equal(t, []string{"label", "amount"}, columns("after"))
+	})
+}
