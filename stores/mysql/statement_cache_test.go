@@ -1,14 +1,18 @@
 package mysql_test
 
 import (
+	"crypto/rand"
 	"database/sql"
 	"errors"
 	"fmt"
+	"log/slog"
 	"testing"
 
+	driver "github.com/go-sql-driver/mysql"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/millpond-go/millpond/internal/testenv"
 	"github.com/millpond-go/millpond/stores"
 	"github.com/millpond-go/millpond/stores/mysql"
 )
@@ -107,5 +111,68 @@ func TestPreparedStatementsFollowTheTable(t *testing.T) {
 		_, err := c.admin.ExecContext(t.Context(), "ALTER TABLE effect ADD COLUMN amount INT")
 		require.NoError(t, err)
 		assert.Equal(t, []string{"label", "amount"}, columns("after"))
+	})
+}
+
+// openStore opens a store on a database of its own, with parameters of the driver's and
+// of the sessions.
+func openStore(t *testing.T, config *driver.Config) *mysql.Store {
+	t.Helper()
+	s, err := mysql.OpenDB(t.Context(), config, mysql.Config{Logger: slog.New(slog.DiscardHandler)})
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = s.Close() })
+	_, err = s.Migrate(t.Context())
+	require.NoError(t, err)
+	require.NoError(t, s.Register(t.Context(), stores.Registration{Consumer: billing}))
+	return s
+}
+
+func isDuplicate(t *testing.T, s stores.Inbox, c stores.Claim) {
+	t.Helper()
+	_, v, err := s.Begin(t.Context(), c)
+	require.NoError(t, err)
+	assert.Equal(t, stores.Duplicate, v.Outcome)
+}
+
+// foreign is an id that no character set but a binary one leaves as it is.
+const foreign = "id \xff\x00\xc3\x28 \u00e9 \\' "
+
+func TestServerThatPreparesNothing(t *testing.T) {
+	t.Parallel()
+	server := testenv.PrivateMariaDB(t, testenv.WithMySQLSettings(map[string]string{"max_prepared_stmt_count": "0"}))
+	config := mustParse(t, server.NewDatabase(t))
+	config.InterpolateParams = true
+	s := openStore(t, config)
+	for range 2 {
+		claim := claimOf(rand.Text() + foreign)
+		a := begin(t, s, claim)
+		var sum int
+		require.NoError(t, txOf(t, a).QueryRowContext(t.Context(), "SELECT 1 + ?", 1).Scan(&sum))
+		require.NoError(t, a.Commit(t.Context()))
+		isDuplicate(t, s, claim)
+	}
+}
+
+// What is bound to a prepared statement goes through the character sets of the session.
+func TestCharacterSetsChangeNoID(t *testing.T) {
+	t.Parallel()
+	onBoth(t, func(t *testing.T, p product) {
+		address := p.shared(t).NewDatabase(t)
+		s := openStore(t, mustParse(t, address))
+		config := mustParse(t, address)
+		config.Params = map[string]string{"character_set_connection": "latin1"}
+		odd := openStore(t, config)
+		for i, pair := range [][2]*mysql.Store{{s, odd}, {odd, s}} {
+			claim := claimOf(fmt.Sprint(foreign, i))
+			a := begin(t, pair[0], claim)
+			require.NoError(t, a.Commit(t.Context()))
+			isDuplicate(t, pair[1], claim)
+		}
+		claim := claimOf(foreign + "of a handler")
+		a := begin(t, s, claim)
+		_, err := txOf(t, a).ExecContext(t.Context(), "SET character_set_connection = ucs2, character_set_client = latin1")
+		require.NoError(t, err)
+		require.NoError(t, a.Commit(t.Context()))
+		isDuplicate(t, odd, claim)
 	})
 }
