@@ -42,6 +42,18 @@ func TestFailedMessageIsParkedWithItsContentAndAcked(t *testing.T) {
 	}
 }
 
+func TestHandlerOfAnotherStoreIsToldWhichOneThisIs(t *testing.T) {
+	t.Parallel()
+	end := &ends{}
+	other := func(*message.Message) error { return stores.ErrNoTx }
+	if _, err := newInbox(t, &scriptedStore{}, end.configure).Middleware(handle(other))(newMessage(t.Context(), "a")); err != nil {
+		t.Fatal(err)
+	}
+	if err := end.last().Err; !errors.Is(err, stores.ErrNoTx) || !strings.HasSuffix(err.Error(), "(the inbox is on a *middleware_test.scriptedStore)") {
+		t.Errorf("it is told %v", err)
+	}
+}
+
 func TestRedeliveredMessageIsGivenBackUntilItIsDue(t *testing.T) {
 	t.Parallel()
 	store, end := &scriptedStore{}, &ends{}

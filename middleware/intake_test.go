@@ -165,7 +165,7 @@ func TestTroubleOfOneMessageDoesNotStopTheOthers(t *testing.T) {
 					}
 					<-time.After(10 * time.Millisecond) // what they take each
 				}
-				if took := time.Since(start); took > 8*time.Second { // 4 s of them until the first has asked
+				if took := time.Since(start); took > 12*time.Second { // 4 s of them until the first has asked
 					t.Errorf("%d others took %s instead of 2 s", healthy, took)
 				}
 				stop()
@@ -321,7 +321,7 @@ func TestFailuresThatTheStoreRefusesStopNobodyElse(t *testing.T) {
 				}
 				<-time.After(10 * time.Millisecond) // what they take each
 			}
-			if took := time.Since(start); took > 15*time.Second {
+			if took := time.Since(start); took > 30*time.Second { // minutes, if each of them paused the intake again and again
 				t.Errorf("beside %d messages that the store refuses, %d others took %s instead of 10 s", refused, healthy, took)
 			}
 			stop()

@@ -61,6 +61,8 @@ func (d *delivery) run() (reason error, settled bool, err error) {
 		err = fmt.Errorf("%w of %s", ErrHandlerTimeout, d.in.config.HandlerTimeout)
 	}
 	switch {
+	case errors.Is(err, stores.ErrNoTx):
+		return d.undo(fmt.Errorf("%w (the inbox is on a %T)", err, d.in.store))
 	case err != nil:
 		return d.undo(err)
 	case len(outputs) > 0:

@@ -2,9 +2,12 @@ package main
 
 import (
 	"context"
+	"database/sql"
 	"errors"
 	"net/url"
 	"strconv"
+
+	_ "github.com/jackc/pgx/v5/stdlib" // the driver "pgx"
 
 	"github.com/millpond-go/millpond/stores/postgres/sqldb"
 )
@@ -52,14 +55,12 @@ func databaseSQL(_ context.Context, s *site, o options) (*group, error) {
 				return withInbox(store, sqldb.Handler(writeTx(writeEffect)), store.Close)
 			}},
 			{name: millpondSQLOther, against: millpondRouter, routed: true, open: func(_ context.Context, workers int) (*handling, error) {
-				address, err := pooled(workers)
+				db, err := sql.Open("pgx", s.used.url)
 				if err != nil {
 					return nil, err
 				}
-				db, err := sqldb.OpenDB(address)
-				if err != nil {
-					return nil, err
-				}
+				db.SetMaxOpenConns(workers + 2)
+				db.SetMaxIdleConns(workers + 2)
 				store, err := sqldb.New(db, sqldb.Config{})
 				if err != nil {
 					return nil, errors.Join(err, db.Close())

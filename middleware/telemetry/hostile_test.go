@@ -151,7 +151,7 @@ func TestLogsHaveTraceIDs(t *testing.T) {
 			}
 		}
 		return false
-	}, 10*time.Second, 5*time.Millisecond)
+	}, 30*time.Second, 5*time.Millisecond)
 	c := first.SpanContext()
 	require.Contains(t, r.log.String(), "trace_id="+c.TraceID().String()+" span_id="+c.SpanID().String())
 	require.Contains(t, r.log.String(), "the shelf is empty")

@@ -130,7 +130,7 @@ func takeInventory(t *testing.T) *inventory {
 	r.publish("slow", "pears")
 	<-begun
 	r.publish("slow", "pears") // meets the other one, and is held
-	require.Eventually(t, func() bool { return r.points("millpond.deliveries.in_flight", "")[""] == 2 }, 20*time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { return r.points("millpond.deliveries.in_flight", "")[""] == 2 }, 30*time.Second, time.Millisecond)
 	r.deliveriesOf(2, "claim", "in_flight", "deferred")
 	release()
 	r.deliveries(2, "slow")
@@ -158,7 +158,7 @@ func (r *running) deliveriesOf(n int, name string, outcomes ...string) {
 			}
 		}
 		return found >= n
-	}, 20*time.Second, time.Millisecond)
+	}, 30*time.Second, time.Millisecond)
 }
 
 // whatIsRare tells the hook what a rig does not do by itself.

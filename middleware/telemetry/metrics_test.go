@@ -38,7 +38,7 @@ func TestMetrics(t *testing.T) {
 		if r.config.System == "kafka" {
 			warm = 1
 		}
-		require.Eventually(t, func() bool { return r.points("millpond.deliveries", "")[""] == 7+warm }, 10*time.Second, 5*time.Millisecond)
+		require.Eventually(t, func() bool { return r.points("millpond.deliveries", "")[""] == 7+warm }, 30*time.Second, 5*time.Millisecond)
 		require.Equal(t, map[string]int{"completed": 5 + warm, "duplicate": 1, "failed": 1}, r.points("millpond.deliveries", "millpond.result"))
 		require.Equal(t, 1, r.points("millpond.deliveries", "error.type")["transient"])
 		require.Equal(t, 1, r.points("millpond.cache.hits", "")[""])
@@ -89,7 +89,7 @@ func TestDestinationTemplate(t *testing.T) {
 	r.publish("1", "pears")
 	require.Eventually(t, func() bool {
 		return r.points("messaging.process.duration", "messaging.destination.template")["orders-{id}"] == 1
-	}, 10*time.Second, 5*time.Millisecond)
+	}, 30*time.Second, 5*time.Millisecond)
 	require.Equal(t, 1, r.points("messaging.client.sent.messages", "messaging.destination.template")["orders-{id}"])
 	for _, s := range r.spans.Ended() {
 		if text(s, "messaging.destination.name") == r.topic {

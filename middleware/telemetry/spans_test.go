@@ -113,7 +113,7 @@ func TestInFlight(t *testing.T) {
 				}
 			}
 			return n > 2
-		}, 20*time.Second, time.Millisecond)
+		}, 30*time.Second, time.Millisecond)
 		require.Equal(t, 2, r.points("millpond.deliveries.in_flight", "")[""])
 		require.Positive(t, r.value("millpond.deliveries.oldest.age"))
 		release()
@@ -196,7 +196,7 @@ func TestPanic(t *testing.T) {
 		}
 		require.Equal(t, "panic", text(span, "error.type"))
 		require.Equal(t, codes.Error, span.Status().Code)
-		require.Eventually(t, func() bool { return r.points("millpond.deliveries.in_flight", "")[""] == 0 }, 10*time.Second, 5*time.Millisecond)
+		require.Eventually(t, func() bool { return r.points("millpond.deliveries.in_flight", "")[""] == 0 }, 30*time.Second, 5*time.Millisecond)
 	})
 }
 
@@ -245,7 +245,7 @@ func TestShutdown(t *testing.T) {
 		r.publish("1", "pears")
 		require.Eventually(t, func() bool {
 			return r.points("millpond.deliveries.in_flight", "")[""] == 2
-		}, 20*time.Second, time.Millisecond)
+		}, 30*time.Second, time.Millisecond)
 		stopped := make(chan struct{})
 		go func() {
 			defer close(stopped)
