@@ -31,6 +31,7 @@ type contender struct {
 	workers int
 	count   int // messages in a cell
 	samples []sample
+	opened  *handling // of a group whose recipes stay open
 }
 
 // sample is what one cell has measured.
@@ -45,8 +46,14 @@ type sample struct {
 }
 
 // measure runs all cells of a group as often as the options say.
-func (g *group) measure(ctx context.Context, o options) ([]contender, error) {
-	var contenders []contender
+func (g *group) measure(ctx context.Context, o options) (contenders []contender, err error) {
+	defer func() {
+		for _, c := range contenders {
+			if c.opened != nil {
+				err = errors.Join(err, c.opened.end())
+			}
+		}
+	}()
 	for _, workers := range g.workers {
 		for i := range g.recipes {
 			c := contender{recipe: &g.recipes[i], workers: workers}
@@ -61,19 +68,19 @@ func (g *group) measure(ctx context.Context, o options) ([]contender, error) {
 	o.progress.Printf("%s: %d cells, finding out how many messages each takes", g.title, len(contenders))
 	for i := range contenders {
 		if err := g.calibrate(ctx, &contenders[i], o.cell*time.Duration(max(g.longer, 1))); err != nil {
-			return nil, contenders[i].failed(err)
+			return contenders, contenders[i].failed(err)
 		}
 	}
 	for repeat := range o.repeats {
 		o.progress.Printf("%s: repeat %d of %d", g.title, repeat+1, o.repeats)
 		if g.server != nil {
 			if err := g.server.checkpoint(ctx); err != nil {
-				return nil, err
+				return contenders, err
 			}
 		}
 		for _, i := range inTurn(contenders) {
 			if err := g.runCell(ctx, &contenders[i]); err != nil {
-				return nil, contenders[i].failed(err)
+				return contenders, contenders[i].failed(err)
 			}
 		}
 	}
@@ -157,15 +164,21 @@ func (g *group) runCell(ctx context.Context, c *contender) error {
 
 func (g *group) withDriver(ctx context.Context, c *contender, use func(*driver) error) error {
 	return g.with(ctx, c, func(ctx context.Context) error {
-		h, err := c.recipe.open(ctx, c.workers)
-		if err != nil {
-			return err
+		h, err := c.opened, error(nil)
+		if h == nil {
+			if h, err = c.recipe.open(ctx, c.workers); err != nil {
+				return err
+			}
+		}
+		end := h.end
+		if g.stayOpen {
+			c.opened, end = h, func() error { return nil }
 		}
 		d, err := newDriver(ctx, h, c.recipe.routed, c.workers)
 		if err != nil {
-			return errors.Join(err, h.end())
+			return errors.Join(err, end())
 		}
-		return errors.Join(use(d), d.close(), h.end())
+		return errors.Join(use(d), d.close(), end())
 	})
 }
 

@@ -174,6 +174,7 @@ func (r *report) measureMySQL(ctx context.Context, o options) (err error) {
 		about: "Every commit is flushed. All run under the same Watermill router, with go-sql-driver, which prepares, " +
 			"executes and closes a statement with parameters for each call: a trip more than with one that the program has " +
 			"prepared, or that the connections of stores/mysql keep prepared.",
-		workers: o.workers, recipes: m.recipes(), deliveries: newMessages, reset: m.reset, close: func() {},
+		stayOpen: true,
+		workers:  o.workers, recipes: m.recipes(), deliveries: newMessages, reset: m.reset, close: func() {},
 	})
 }

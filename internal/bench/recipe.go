@@ -50,6 +50,7 @@ type group struct {
 	workers []int
 	recipes []recipe
 
+	stayOpen   bool    // recipes are opened once, not for each cell: what connections have prepared serves all
 	longer     int     // how many times longer its cells take than others; 0: once
 	least      int     // messages of a cell, at least; 0: some for each worker
 	server     *server // what its recipes talk to; nil for none

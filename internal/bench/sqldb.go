@@ -44,7 +44,8 @@ func databaseSQL(_ context.Context, s *site, o options) (*group, error) {
 		title: "PostgreSQL through database/sql: first sight of a message",
 		about: "All run under the same Watermill router. \"" + millpondSQL + "\" is on connections that the store opens, " +
 			"\"" + millpondSQLOther + "\" on a database handle of the program with pgx beneath, which takes a round trip more.",
-		workers: o.workers,
+		stayOpen: true,
+		workers:  o.workers,
 		recipes: []recipe{
 			{name: millpondRouter, routed: true, open: millpond(s.used, 0)},
 			{name: millpondSQL, against: millpondRouter, routed: true, open: func(ctx context.Context, workers int) (*handling, error) {
