@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/millpond-go/millpond/internal/urlmux"
 	"github.com/millpond-go/millpond/middleware/keys"
 	"github.com/millpond-go/millpond/stores"
 )
@@ -29,7 +30,7 @@ func urlOf(kind, examples string) func(any) string {
 		raw, _ := value.(URL)
 		u, err := url.Parse(string(raw))
 		if err != nil {
-			return "write scheme://…, and percent-encode special characters in a password"
+			return urlmux.FixUnparsed
 		}
 		if u.Scheme == "" || u.Opaque != "" {
 			return "write scheme://…, such as " + examples
@@ -122,7 +123,7 @@ func stableHeaders(value any) string {
 
 func orderKey(value any) string {
 	text, _ := value.(string)
-	if field, ok := strings.CutPrefix(text, "metadata:"); text == "key" || ok && field != "" {
+	if field, ok := strings.CutPrefix(text, "metadata:"); text == "key" || ok && field != "" && isTrimmed(field) {
 		return ""
 	}
 	return "use key, or metadata:<field>"
@@ -168,6 +169,9 @@ func keyChain(links, scopes []string) (chain keys.Chain, fix string) {
 
 func keyLink(text string) (link keys.Link, fix string) {
 	kind, argument, _ := strings.Cut(text, ":")
+	if !isTrimmed(argument) {
+		return link, quoted(text) + " has a space: write " + quoted(kind+":"+strings.TrimSpace(argument))
+	}
 	switch {
 	case text == "uuid":
 		return keys.UUID(), ""
@@ -187,6 +191,9 @@ func keyLink(text string) (link keys.Link, fix string) {
 
 func keyScope(text string) (scope keys.Scope, fix string) {
 	kind, argument, _ := strings.Cut(text, ":")
+	if !isTrimmed(argument) {
+		return scope, quoted(text) + " has a space: write " + quoted(kind+":"+strings.TrimSpace(argument))
+	}
 	switch {
 	case text == "topic":
 		return keys.Topic(), ""
@@ -197,6 +204,10 @@ func keyScope(text string) (scope keys.Scope, fix string) {
 	}
 	return scope, quoted(text) + " is none of topic, event_type:<metadata field> and tenant:<metadata field>"
 }
+
+// isTrimmed reports whether text is without spaces around it: the rest of a value in quotes
+// that was written as YAML's mappings are.
+func isTrimmed(text string) bool { return strings.TrimSpace(text) == text }
 
 // plainText is text with its secrets.
 func plainText(value any) string {

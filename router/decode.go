@@ -1,7 +1,6 @@
 package router
 
 import (
-	"errors"
 	"reflect"
 	"regexp"
 	"slices"
@@ -10,8 +9,6 @@ import (
 	"time"
 
 	"github.com/goccy/go-yaml/ast"
-	"github.com/goccy/go-yaml/parser"
-	"github.com/goccy/go-yaml/token"
 )
 
 // file reads a YAML document. The walk over its nodes is our own, because a decoder stops
@@ -20,17 +17,7 @@ func (r *reading) file(text []byte) {
 	d := &document{reading: r, anchors: make(map[string]ast.Node)}
 	tree, err := parse(text)
 	if err != nil {
-		at := d.at(0)
-		message := "it is not YAML"
-		if e, ok := errors.AsType[syntaxError](err); ok {
-			if token := e.GetToken(); token != nil && token.Position != nil {
-				at = d.at(token.Position.Line)
-			}
-			// What is quoted in a message is part of the file.
-			message, _, _ = strings.Cut(e.GetMessage(), `"`)
-			message = "it is not YAML: " + strings.TrimRight(message, " :")
-		}
-		r.badf(at, "", "%s", message)
+		d.noYAML(err)
 		r.unreadable = true
 		return
 	}
@@ -52,27 +39,11 @@ func (r *reading) file(text []byte) {
 	d.section(body, reflect.ValueOf(&r.config).Elem(), place{})
 }
 
-// syntaxError is what the parser's errors are; their Error methods quote the file.
-type syntaxError interface {
-	error
-	GetMessage() string
-	GetToken() *token.Token
-}
-
 // place is where something stands in a configuration: its path, and the path of the table
 // of fields, which has * for the name of a handler.
 type place struct{ path, entry string }
 
 func (p place) below(name string) place { return place{join(p.path, name), join(p.entry, name)} }
-
-func parse(text []byte) (tree *ast.File, err error) {
-	defer func() {
-		if recover() != nil { // what it panics with may quote the text
-			err = errors.New("the parser gave up")
-		}
-	}()
-	return parser.ParseBytes(text, 0, parser.AllowDuplicateMapKey())
-}
 
 // document is a file that is being read.
 type document struct {
@@ -238,7 +209,12 @@ func (d *document) value(here origin, n ast.Node, into reflect.Value, at place) 
 		texts := make([]string, 0, len(items))
 		for _, item := range items {
 			text, ok := d.scalar(item)
-			if !ok {
+			switch {
+			case ok:
+			case kind(d.bare(item)) == mapping:
+				d.badf(here, at.path, `has an item that is a mapping: put one with a colon into quotes, without a space, as in ["payload:id"]`)
+				return
+			default:
 				d.badf(here, at.path, "is no list of values: write one such as [a, b]")
 				return
 			}
@@ -250,7 +226,11 @@ func (d *document) value(here origin, n ast.Node, into reflect.Value, at place) 
 	}
 	text, ok := d.scalar(bare)
 	if !ok {
-		d.badf(here, at.path, "is %s: write one value", kind(bare))
+		fix := "write one value"
+		if kind(bare) == mapping {
+			fix += ", in quotes if it has a colon"
+		}
+		d.badf(here, at.path, "is %s: %s", kind(bare), fix)
 		return
 	}
 	if fix := setText(into, text); fix != "" {
@@ -274,11 +254,13 @@ func (d *document) scalar(n ast.Node) (string, bool) {
 	return "", false
 }
 
+const mapping = "a mapping"
+
 // kind says what a node is that should be something else.
 func kind(n ast.Node) string {
 	switch n.(type) {
 	case *ast.MappingNode, *ast.MappingValueNode:
-		return "a mapping"
+		return mapping
 	case *ast.SequenceNode:
 		return "a list"
 	}

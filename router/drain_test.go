@@ -38,7 +38,7 @@ func TestDrainFinishesHandlers(t *testing.T) {
 		await(t, begun)
 		ended := make(chan error, 1)
 		go func() { ended <- stop() }()
-		require.Eventually(t, func() bool { return strings.Contains(r.log.String(), "the service stops") }, 10*time.Second, time.Millisecond)
+		require.Eventually(t, func() bool { return strings.Contains(r.log.String(), "the service stops") }, 30*time.Second, time.Millisecond)
 		select {
 		case err := <-ended:
 			require.Fail(t, "the service did not wait for its handler", err)
@@ -80,7 +80,7 @@ func TestDrainRollsBackWhatIsOverdue(t *testing.T) {
 		await(t, begun)
 		before := time.Now()
 		require.NoError(t, stop())
-		require.Less(t, time.Since(before), c.DrainTimeout+5*time.Second)
+		require.Less(t, time.Since(before), c.DrainTimeout+15*time.Second)
 		require.Empty(t, r.effects())
 
 		svc = r.service(c)
@@ -125,10 +125,10 @@ func TestDrainTimeout(t *testing.T) {
 		err := stop()
 		require.ErrorIs(t, err, router.ErrDrainTimeout)
 		require.ErrorContains(t, err, "stock (1)")
-		require.Less(t, time.Since(before), c.DrainTimeout+5*time.Second)
+		require.Less(t, time.Since(before), c.DrainTimeout+15*time.Second)
 		close(never)
 		await(t, over)
-		require.Eventually(t, func() bool { return svc.Close() == nil }, 10*time.Second, time.Millisecond)
+		require.Eventually(t, func() bool { return svc.Close() == nil }, 30*time.Second, time.Millisecond)
 		require.Empty(t, r.effects(), "it returned when its context had ended")
 	})
 }
@@ -152,7 +152,7 @@ func TestDrainOfRetries(t *testing.T) {
 		await(t, begun)
 		ended := make(chan error, 1)
 		go func() { ended <- stop() }()
-		require.Eventually(t, func() bool { return strings.Contains(r.log.String(), "the service stops") }, 10*time.Second, time.Millisecond)
+		require.Eventually(t, func() bool { return strings.Contains(r.log.String(), "the service stops") }, 30*time.Second, time.Millisecond)
 		close(finish)
 		require.NoError(t, <-ended)
 		require.Equal(t, []string{"1"}, r.effects())
@@ -242,7 +242,7 @@ func TestSignal(t *testing.T) {
 			var exit *exec.ExitError
 			require.ErrorAs(t, p.Wait(), &exit)
 			require.Equal(t, "signal: terminated", exit.Error())
-			require.Less(t, time.Since(before), 10*time.Second)
+			require.Less(t, time.Since(before), 15*time.Second)
 			require.Empty(t, r.effects())
 		})
 	})

@@ -82,10 +82,23 @@ func (s *Service) handler() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /livez", func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "ok\n") })
 	mux.HandleFunc("GET /readyz", s.readyz)
-	if s.telemetry.Metrics != nil {
-		mux.Handle("GET /metrics", s.telemetry.Metrics)
-	}
+	mux.Handle("GET /metrics", s.metrics())
 	return mux
+}
+
+// metrics answers /metrics; without telemetry by what switches it on.
+func (s *Service) metrics() http.Handler {
+	switch {
+	case s.telemetry.Metrics != nil:
+		return s.telemetry.Metrics
+	case s.config.Telemetry.On:
+		return notFound("the program's telemetry has no metrics to be asked for here: they go where its meter provider sends them")
+	}
+	return notFound("no metrics, telemetry is off: set telemetry.on: true, and import _ \"" + module + "/router/telemetry\" in the program")
+}
+
+func notFound(why string) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { http.Error(w, why, http.StatusNotFound) })
 }
 
 // readyz says line by line what the service needs, and 503 if it lacks something.

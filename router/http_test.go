@@ -65,6 +65,9 @@ func TestAnswers(t *testing.T) {
 		status, _ = get(t, svc, path)
 		require.Equal(t, http.StatusNotFound, status, path)
 	}
+	_, body = get(t, svc, "/metrics")
+	require.Contains(t, body, "telemetry.on: true")
+	require.Contains(t, body, `import _ "github.com/millpond-go/millpond/router/telemetry"`)
 	address := svc.HTTPAddr().String()
 	require.NoError(t, stop())
 	_, err := net.DialTimeout("tcp", address, time.Second)

@@ -51,12 +51,8 @@ var secretParameter = regexp.MustCompile(`(?i)pass|pwd|secret|token|credential|a
 
 var parameterName = regexp.MustCompile(`^[A-Za-z][\w.-]{0,50}$`)
 
-// harmless are values that hardly are a secret under a misspelt name: words, numbers and
-// durations.
-var harmless = regexp.MustCompile(`^([a-z_-]{0,16}|-?[0-9]{1,9}[a-z]{0,2})$`)
-
-// redactURL returns a URL without what may be a secret: its user info, parameters with a
-// telling name, and its fragment, which is the rest of a password with an unescaped '#'.
+// redactURL returns a URL without what may be a secret: its user info, the values of
+// parameters that are not known to be none, and its fragment, which is the rest of a password with an unescaped '#'.
 func redactURL(raw string) string {
 	if raw == "" {
 		return ""
@@ -113,7 +109,7 @@ func redactQuery(raw string) (string, error) {
 		switch {
 		case !set || !parameterName.MatchString(plain):
 			parts[i] = "…"
-		case secretParameter.MatchString(plain) || !harmless.MatchString(value):
+		case !isShown(plain, value):
 			parts[i] = name + "=…"
 		}
 	}

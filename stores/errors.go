@@ -77,5 +77,6 @@ var (
 	ErrTxManaged = errors.New("stores: the transaction is committed and rolled back by millpond, not by the handler")
 	// ErrNoTx: a typed handler ran without an attempt of its store in the context:
 	// there is no inbox around it, or one on another store.
-	ErrNoTx = errors.New("stores: no transaction of this store in the context: put an inbox on this store around the handler")
+	// The inbox adds which store it is on.
+	ErrNoTx = errors.New("stores: no transaction of this store in the context: put an inbox on this store around the handler, or use Handler or TxFromContext from the package of the inbox's store")
 )

@@ -192,9 +192,14 @@ func orDefault[T comparable](field *T, value T) {
 
 // validate names every invalid field and what to write instead.
 func (c *Config) validate() error {
+	return c.problems(func(field string) string { return "Config." + field })
+}
+
+// problems is validate in the caller's names for the fields.
+func (c *Config) problems(named func(field string) string) error {
 	var errs []error
 	wrong := func(field string, value any, fix string) {
-		errs = append(errs, fmt.Errorf("amqp: Config.%s is %v: %s", field, value, fix))
+		errs = append(errs, fmt.Errorf("amqp: %s is %v: %s", named(field), value, fix))
 	}
 	if len(c.Addresses) == 0 {
 		errs = append(errs, errors.New("amqp: Config.Addresses is empty: give at least one host:port"))

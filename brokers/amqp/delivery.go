@@ -1,11 +1,11 @@
 package amqp
 
 import (
+	"container/list"
 	"context"
 	"errors"
 	"time"
 
-	"github.com/ThreeDotsLabs/watermill"
 	"github.com/ThreeDotsLabs/watermill/message"
 	"github.com/rabbitmq/amqp091-go"
 
@@ -17,7 +17,9 @@ import (
 type delivery struct {
 	*session
 
-	native  amqp091.Delivery
+	native  *amqp091.Delivery
+	uuid    string
+	place   *list.Element // among those that are unsettled
 	history history
 	counted int64 // by the queue, towards its limit, before this delivery
 	count   int64 // deliveries by now; 0 if nobody counts
@@ -26,8 +28,9 @@ type delivery struct {
 // handOut gives a message to the subscriber and lets it be settled in its own time. What
 // nobody receives is not begun, and given back when the session drains.
 func (s *session) handOut(ctx context.Context, native *amqp091.Delivery) {
-	d := &delivery{session: s}
-	d.read(native)
+	d := &delivery{session: s, native: native}
+	d.read()
+	s.acks.deliver(d)
 	if d.history.wait > 0 {
 		s.running.Go(d.waitOn)
 		return
@@ -36,29 +39,26 @@ func (s *session) handOut(ctx context.Context, native *amqp091.Delivery) {
 	msg, facts := d.message()
 	inner = brokers.WithDelivery(inner, facts)
 	msg.SetContext(inner)
+	d.uuid = msg.UUID
 	if ctx.Err() == nil { // it may be over already, and select is fair
 		select {
 		case s.out <- msg:
-			s.running.Go(func() {
-				defer cancel()
-				d.await(inner, msg)
-			})
+			s.running.Go(func() { d.await(inner, msg, cancel) })
 			return
 		case <-s.lost:
 		case <-ctx.Done():
 		}
 	}
 	cancel()
-	s.unbegun = append(s.unbegun, d.native)
+	s.unbegun = append(s.unbegun, native)
 }
 
 // read takes apart what came from the wire.
-func (d *delivery) read(native *amqp091.Delivery) {
-	d.native = *native
+func (d *delivery) read() {
 	var all int64
-	d.counted, all = wire.Counts(&d.native, d.conn.server.telling())
-	d.history, _ = takeHistory(&d.native, d.queue)
-	if d.subscriber.broker.Capabilities().DeliveryCount {
+	d.counted, all = wire.Counts(d.native, d.conn.server.telling())
+	d.history, _ = takeHistory(d.native, d.queue)
+	if d.subscriber.broker.counting() {
 		d.count = d.history.deliveries + all + 1
 	}
 }
@@ -66,7 +66,7 @@ func (d *delivery) read(native *amqp091.Delivery) {
 // message returns the message, and what is known about its delivery.
 func (d *delivery) message() (*message.Message, brokers.Delivery) {
 	config := &d.subscriber.broker.config.Consume
-	n := &d.native
+	n := d.native
 	_, died := n.Headers["x-death"]
 	facts := brokers.Delivery{
 		Topic:    d.topic,
@@ -98,21 +98,18 @@ var errNoMessage = errors.New("amqp: Consume.Unmarshal returned neither a messag
 // watermill-amqp. It is for a Consume.Unmarshal that treats only some messages itself.
 func ReadDelivery(d *amqp091.Delivery) *message.Message { return wire.Message(d.Headers, d.Body) }
 
-// await waits until the message is settled, and settles it with the broker.
-func (d *delivery) await(ctx context.Context, msg *message.Message) {
-	var err error
+// await waits until the message is settled, and settles it with the broker. The context
+// of the message ends with it.
+func (d *delivery) await(ctx context.Context, msg *message.Message, cancel context.CancelFunc) {
+	defer cancel()
 	select {
 	case <-msg.Acked():
-		err = d.native.Ack(false)
+		cancel() // writing may take long, of other messages' acks too
+		d.acks.ack(d)
 	case <-msg.Nacked():
-		err = d.giveBack(brokers.GiveBackFrom(ctx))
+		d.note(d.giveBack(brokers.GiveBackFrom(ctx)))
+		d.acks.settled(d)
 	case <-d.lost:
-		return
-	}
-	if err != nil {
-		d.logger.Info("A settlement has not reached the broker: the message comes again", watermill.LogFields{
-			"message_uuid": msg.UUID, "error": err.Error(),
-		})
 	}
 }
 

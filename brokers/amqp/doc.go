@@ -60,9 +60,10 @@
 // have queues as with pubsub. Everything is durable, and declared again on every connection.
 //
 // Each Subscribe call has a channel of its own with SubscriberConfig.InFlight as prefetch:
-// what waits in a client is spent when the connection is lost. Messages are settled one by
-// one and in any order. With one in flight, and one Subscribe call, they come in the order
-// of the queue; a nacked one may come behind its neighbours.
+// what waits in a client is spent when the connection is lost. Messages are settled in any
+// order; acks that come close together are written together, and none waits for a handler.
+// With one in flight, and one Subscribe call, messages come in the order of the queue; a
+// nacked one may come behind its neighbours.
 //
 // A message that was given back as failed counts towards the delivery limit. When it has
 // failed more than delivery_limit times it goes to the queue "<queue>.dead", where it stays

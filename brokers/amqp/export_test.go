@@ -4,6 +4,8 @@ import (
 	"context"
 	"net"
 	"sync"
+
+	"github.com/rabbitmq/amqp091-go"
 )
 
 // Wires cuts connections.
@@ -76,4 +78,29 @@ func Attempt(ctx context.Context, b *Broker, topic string) error {
 		return err
 	}
 	return w.errs[0]
+}
+
+// Acks is acks.
+type Acks struct{ acks acks }
+
+// Delivery is one of any acknowledger's.
+type Delivery struct {
+	acks     *acks
+	delivery *delivery
+}
+
+// Deliver notes a delivery.
+func (a *Acks) Deliver(native *amqp091.Delivery) Delivery {
+	d := &delivery{session: &session{}, native: native}
+	a.acks.deliver(d)
+	return Delivery{&a.acks, d}
+}
+
+// Ack acks it.
+func (d Delivery) Ack() { d.acks.ack(d.delivery) }
+
+// Reject gives it back.
+func (d Delivery) Reject() {
+	_ = d.delivery.native.Reject(true)
+	d.acks.settled(d.delivery)
 }

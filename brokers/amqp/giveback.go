@@ -78,17 +78,18 @@ func (d *delivery) copyAway(failures int64, after time.Duration) error {
 	defer cancel()
 	h := d.history
 	h.deliveries, h.failures = max(d.count, h.deliveries+1), failures
-	return d.subscriber.broker.publishCopy(ctx, d.queue, &d.native, h, after)
+	return d.subscriber.broker.publishCopy(ctx, d.queue, d.native, h, after)
 }
 
 // waitOn puts a copy away again that has come by one step and has more to wait. Nobody has
 // seen it, so it counts nothing.
 func (d *delivery) waitOn() {
+	defer d.acks.settled(d)
 	ctx, cancel := context.WithTimeout(context.Background(), d.subscriber.broker.config.Publish.Timeout)
 	defer cancel()
 	h := d.history
 	h.failures += d.counted
-	err := d.subscriber.broker.publishCopy(ctx, d.queue, &d.native, h, h.wait)
+	err := d.subscriber.broker.publishCopy(ctx, d.queue, d.native, h, h.wait)
 	if err == nil {
 		err = d.native.Ack(false)
 	}

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"net/url"
+	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -58,8 +60,9 @@ func ParseURL(u *url.URL) (Config, error) {
 	}
 	if u.Host == "" {
 		errs = append(errs, errors.New("amqp: the URL names no broker: write amqp://host:port/virtual-host"))
-	} else {
-		c.Addresses = strings.Split(u.Host, ",")
+	} else if c.Addresses = strings.Split(u.Host, ","); slices.ContainsFunc(c.Addresses, misaddressed) {
+		// Which one is not said: it may be a part of a password.
+		errs = append(errs, errors.New("amqp: the URL names what is no address: check host:port, with commas between several, and percent-encode special characters in a password"))
 	}
 	if u.Opaque != "" || u.Fragment != "" {
 		errs = append(errs, errors.New("amqp: the URL has a fragment: percent-encode special characters in the password and the virtual host"))
@@ -83,9 +86,26 @@ func ParseURL(u *url.URL) (Config, error) {
 		c.TLS, errs = config, append(errs, problems...)
 	}
 	if len(errs) == 0 {
-		errs = append(errs, c.validate())
+		errs = append(errs, c.problems(func(field string) string {
+			if field == "Topology.Exchange" {
+				return `parameter "exchange"`
+			}
+			return "Config." + field // parameters of these are checked where they are read
+		}))
 	}
 	return c, errors.Join(errs...)
+}
+
+// misaddressed reports whether an address of a URL is neither host nor host:port.
+func misaddressed(address string) bool {
+	one := url.URL{Host: address}
+	host, port := one.Hostname(), one.Port()
+	if port != "" {
+		if n, err := strconv.ParseUint(port, 10, 16); err != nil || n == 0 {
+			return true
+		}
+	}
+	return host == "" || strings.HasSuffix(address, ":") || strings.Contains(host, ":") && !strings.HasPrefix(address, "[")
 }
 
 func (c *Config) setters() map[string]urlquery.Setter {

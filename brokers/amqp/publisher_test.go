@@ -190,10 +190,8 @@ func TestFullQueue(t *testing.T) {
 		}
 		p := publisher(t, b)
 		var err error
-		for range 20 { // a quorum queue notices a moment later
-			if err = p.Publish(topic, newMessages(1)...); err != nil {
-				break
-			}
+		for deadline := time.Now().Add(within); err == nil && time.Now().Before(deadline); { // a quorum queue notices a moment later
+			err = p.Publish(topic, newMessages(1)...)
 		}
 		if !errors.Is(err, amqp.ErrRefused) || !errors.Is(err, brokers.ErrUnavailable) || !strings.Contains(err.Error(), "full") {
 			t.Errorf("%v", err)

@@ -22,7 +22,8 @@ type session struct {
 	lost     chan struct{} // closed when settlements no longer count
 	losing   sync.Once
 	running  sync.WaitGroup // deliveries unsettled
-	unbegun  []amqp091.Delivery
+	acks     acks
+	unbegun  []*amqp091.Delivery
 
 	mu    sync.Mutex
 	cause error // why it was lost
@@ -118,10 +119,10 @@ func (s *session) drain(timeout time.Duration) {
 			return
 		}
 		for d := range s.deliveries { // what the client has read already
-			s.unbegun = append(s.unbegun, d)
+			s.unbegun = append(s.unbegun, &d)
 		}
-		for i := range s.unbegun {
-			_ = s.unbegun[i].Nack(false, true)
+		for _, d := range s.unbegun {
+			_ = d.Nack(false, true)
 		}
 	})
 	settled := make(chan struct{})

@@ -1,6 +1,7 @@
 package amqp
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -166,7 +167,7 @@ const deadLetterLimit = 1 << 30
 // work queue by themselves.
 func (b *Broker) declareRetry(conn *connection, queue string, step time.Duration) error {
 	name := retryQueue(queue, step)
-	err := declaring(conn, "queue "+name, func(ch *amqp091.Channel) error {
+	err := declaring(conn, "retry queue "+name, func(ch *amqp091.Channel) error {
 		_, err := ch.QueueDeclarePassive(name, true, false, false, false, nil)
 		return err
 	})
@@ -174,7 +175,7 @@ func (b *Broker) declareRetry(conn *connection, queue string, step time.Duration
 	if err != nil && !isNew {
 		return err
 	}
-	err = declaring(conn, "queue "+name, func(ch *amqp091.Channel) error {
+	err = declaring(conn, "retry queue "+name, func(ch *amqp091.Channel) error {
 		arguments := quorum(queue)
 		arguments["x-message-ttl"] = step.Milliseconds()
 		_, err := ch.QueueDeclare(name, true, false, false, false, arguments)
@@ -226,7 +227,8 @@ func explainDeclaration(what string, err error) error {
 	}
 	switch protocol.Code {
 	case amqp091.PreconditionFailed:
-		return fmt.Errorf("%w: %s: %w: use the same parameters here as where it was declared, delete it once it is empty, or use it as it is with declare=false", ErrDeclaredOtherwise, what, err)
+		same := cmp.Or(setInstead(what, protocol.Reason), "use the same parameters here as where it was declared")
+		return fmt.Errorf("%w: %s: %w: %s, delete it once it is empty, or use it as it is with declare=false", ErrDeclaredOtherwise, what, err, same)
 	case amqp091.AccessRefused:
 		return fmt.Errorf("%w: %s: %w: allow it with rabbitmqctl set_permissions, or declare it elsewhere and write declare=false", ErrNotAllowed, what, err)
 	case amqp091.NotFound:

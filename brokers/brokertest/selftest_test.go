@@ -285,17 +285,22 @@ func TestFaultsAreCaught(t *testing.T) {
 			delete(uncaught, checkName)
 			t.Run(name+"/"+checkName, func(t *testing.T) {
 				t.Parallel()
-				h := relayHarness(f.fault)
-				h.Within = 2 * time.Second
-				e := newEnv(t, h)
-				defer e.close()
-				err := byName[checkName].run(e)
+				// A busy machine may be late with what is wrong, or with all the rest.
+				var err error
+				for try := range time.Duration(3) {
+					h := relayHarness(f.fault)
+					h.Within, h.Quiet = (try+1)*2*time.Second, (try+1)*200*time.Millisecond
+					e := newEnv(t, h)
+					err = byName[checkName].run(e)
+					e.close()
+					if err != nil && strings.Contains(err.Error(), says) {
+						return
+					}
+				}
 				if err == nil {
 					t.Fatalf("check %s passes with a broker that %s", checkName, name)
 				}
-				if !strings.Contains(err.Error(), says) {
-					t.Errorf("check %s fails for another reason than %q: %v", checkName, says, err)
-				}
+				t.Errorf("check %s fails for another reason than %q: %v", checkName, says, err)
 			})
 		}
 	}

@@ -58,7 +58,7 @@ func TestCloseWhileTheBrokerHangs(t *testing.T) {
 			_ = m.subscriber.Close()
 			took := time.Since(started)
 			t.Logf("%s: Close took %s", protocol, took)
-			if took < drain || took > drain+kafka.LeaveTimeout+3*time.Second {
+			if took < drain || took > drain+kafka.LeaveTimeout+15*time.Second {
 				t.Errorf("%s: Close took %s, its handlers had %s", protocol, took, drain)
 			}
 			if m.held.Context().Err() == nil {
@@ -66,7 +66,7 @@ func TestCloseWhileTheBrokerHangs(t *testing.T) {
 			}
 			started = time.Now()
 			_ = m.broker.Close()
-			if took := time.Since(started); took > 8*time.Second {
+			if took := time.Since(started); took > 20*time.Second {
 				t.Errorf("%s: Close of the broker took %s", protocol, took)
 			}
 		})

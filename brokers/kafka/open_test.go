@@ -168,7 +168,7 @@ func TestUnreachable(t *testing.T) {
 		if strings.Contains(err.Error(), "s3cret") {
 			t.Errorf("%s: the error repeats the password", rawURL)
 		}
-		if took > 4*time.Second {
+		if took > 9*time.Second {
 			t.Errorf("%s: it took %s", rawURL, took)
 		}
 	}

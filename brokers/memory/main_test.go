@@ -16,7 +16,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // within is how long tests wait for what must happen. Inside testing/synctest it
 // takes no time.
-const within = 10 * time.Second
+const within = 30 * time.Second
 
 func newBroker(t *testing.T, config memory.Config) *memory.Broker {
 	t.Helper()

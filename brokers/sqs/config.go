@@ -142,15 +142,20 @@ func orDefault[T comparable](field *T, value T) {
 
 // validate names every invalid field and what to write instead.
 func (c *Config) validate() error {
+	return c.problems(func(field string) string { return "Config." + field })
+}
+
+// problems is validate in the caller's names for the fields.
+func (c *Config) problems(named func(field string) string) error {
 	var errs []error
 	wrong := func(field string, value any, fix string) {
-		errs = append(errs, fmt.Errorf("sqs: Config.%s is %v: %s", field, value, fix))
+		errs = append(errs, fmt.Errorf("sqs: %s is %v: %s", named(field), value, fix))
 	}
-	if c.Endpoint != "" {
+	if c.Endpoint != "" { // what may have a secret in it is not repeated
 		if u, err := url.Parse(c.Endpoint); err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
-			errs = append(errs, errors.New("sqs: Config.Endpoint is no address: write http://host:port or https://host"))
+			errs = append(errs, fmt.Errorf("sqs: %s is no address: write http://host:port or https://host", named("Endpoint")))
 		} else if u.User != nil {
-			errs = append(errs, errors.New("sqs: Config.Endpoint names a user: remove it, credentials come from the SDK's provider chain"))
+			errs = append(errs, fmt.Errorf("sqs: %s names a user: remove it, credentials come from the SDK's provider chain", named("Endpoint")))
 		}
 	}
 	if slices.Contains(c.Queues, "") {

@@ -77,7 +77,7 @@ func ParseURL(u *url.URL) (Config, error) {
 		"publish_timeout":        urlquery.Duration(&c.Publish.Timeout),
 	})...)
 	if len(errs) == 0 {
-		if err := c.validate(); err != nil {
+		if err := c.problems(inURL); err != nil {
 			errs = append(errs, err)
 		}
 	}
@@ -85,6 +85,27 @@ func ParseURL(u *url.URL) (Config, error) {
 		return Config{}, err
 	}
 	return c, nil
+}
+
+// inURL is what a field of Config is called in a URL.
+func inURL(field string) string {
+	if field == "Queues" {
+		return "the list of queues in the URL"
+	}
+	name, ok := parameters[field]
+	if !ok {
+		return "Config." + field
+	}
+	return fmt.Sprintf("parameter %q", name)
+}
+
+// parameters are those whose values are checked together with what a program sets.
+var parameters = map[string]string{
+	"Endpoint": "endpoint", "ConnectTimeout": "connect_timeout",
+	"Queue": "queue", "SNS": "sns", "DeliveryLimit": "delivery_limit",
+	"Consume.Visibility": "visibility", "Consume.Wait": "wait", "Consume.Pollers": "pollers",
+	"Consume.Linger": "linger", "Consume.RedeliveryDelay": "redelivery_delay",
+	"Publish.Timeout": "publish_timeout",
 }
 
 // noteOf shows the region and the endpoint in errors.

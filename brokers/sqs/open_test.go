@@ -55,9 +55,15 @@ func TestMistakesInURL(t *testing.T) {
 		t.Errorf("the error repeats a secret: %v", err)
 	}
 	_, err = parse(t, "sqs://a,?endpoint=localhost:9324&queue=orders&sns=orders&delivery_limit=2000&visibility=1500ms&wait=21s")
-	for _, field := range []string{"Queues", "Endpoint", "Queue is", "SNS", "DeliveryLimit", "Consume.Visibility", "Consume.Wait"} {
-		says(t, err, "Config."+field)
+	for _, parameter := range []string{"endpoint", "queue", "sns", "delivery_limit", "visibility", "wait"} {
+		says(t, err, `sqs: parameter "`+parameter+`" is `)
 	}
+	says(t, err, "the list of queues in the URL is")
+	if err != nil && strings.Contains(err.Error(), "Config.") {
+		t.Errorf("the errors name what is not in the URL: %v", err)
+	}
+	_, err = sqs.New(t.Context(), sqs.Config{Endpoint: "localhost:9324", Consume: sqs.Consume{Wait: 21 * time.Second}})
+	says(t, err, "sqs: Config.Endpoint is no address", "sqs: Config.Consume.Wait is 21s")
 	says(t, brokers.DefaultMux().Check("sqs://?wait=21s"), "whole seconds up to 20s")
 }
 

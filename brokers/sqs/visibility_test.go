@@ -55,7 +55,7 @@ func TestLongHandlersRunOnce(t *testing.T) {
 // extension, and not later.
 func TestWhatADeadConsumerHad(t *testing.T) {
 	onBoth(t, func(t *testing.T, s *server) {
-		const visibility = 3 * time.Second
+		const visibility = 5 * time.Second
 		topic := s.NewQueue(t, nil)
 		b := newBroker(t, s, sqs.Config{Consume: sqs.Consume{Visibility: visibility}})
 		wires := sqs.Tap(b)
@@ -68,7 +68,7 @@ func TestWhatADeadConsumerHad(t *testing.T) {
 		died := time.Now()
 		msg, d := receive(t, subscribe(t, subscriber(t, b, brokers.SubscriberConfig{}), topic))
 		defer msg.Ack()
-		if back := time.Since(died); back > visibility+2*time.Second || d.Count != 2 {
+		if back := time.Since(died); back > 2*visibility || d.Count != 2 {
 			t.Errorf("it came back %s after the death, with count %d", back, d.Count)
 		}
 	})

@@ -14,9 +14,7 @@ import (
 	"os/signal"
 	"syscall"
 
-	_ "github.com/millpond-go/millpond/stores/mysql"
 	_ "github.com/millpond-go/millpond/stores/postgres"
-	_ "github.com/millpond-go/millpond/stores/postgres/sqldb"
 	_ "github.com/millpond-go/millpond/stores/sqlite"
 )
 

@@ -5,9 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net/url"
-	"os"
-	"path/filepath"
 	"text/tabwriter"
 
 	"github.com/spf13/cobra"
@@ -156,7 +153,13 @@ func (p *program) migrateSQL() *cobra.Command {
 		Use:   "sql",
 		Short: "Print the SQL of the steps, for another migration tool",
 		Long: `Print the SQL of the steps, for another migration tool. Each step is to be executed in a
-transaction, in this order.`,
+transaction, in this order.
+
+No database is asked: of the store's URL only the scheme counts, and the names of the
+tables that its parameters set. MariaDB's steps are MySQL's. On MySQL, migrate up also
+makes stored procedures that save round trips; they are no steps, and not printed.`,
+		Example: `  millpond migrate sql --store postgres:// > millpond.sql
+  millpond migrate sql --store 'mysql://?millpond_prefix=billing_' --from 2`,
 		Args: cobra.NoArgs,
 	}
 	cmd.Flags().IntVar(&from, "from", 1, "begin with this `step`")
@@ -168,29 +171,13 @@ transaction, in this order.`,
 		if err != nil {
 			return err
 		}
-		return p.elsewhere(address, func(address *url.URL) error {
-			return p.use(cmd.Context(), address, func(s store) error {
-				return p.printSQL(s.Migrations(), from)
-			})
-		})
+		steps, err := p.stepsOffline(cmd.Context(), address)
+		if err != nil {
+			return err
+		}
+		return p.printSQL(steps, from)
 	}
 	return cmd
-}
-
-// elsewhere gives an SQLite store an empty directory, because to open its file would
-// create it.
-func (p *program) elsewhere(address *url.URL, do func(*url.URL) error) (err error) {
-	if address.Scheme != sqliteScheme {
-		return do(address)
-	}
-	dir, err := os.MkdirTemp("", "millpond-migrate-sql-")
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
-	file := *address
-	file.Host, file.Path, file.RawPath = "", filepath.ToSlash(filepath.Join(dir, "empty.db")), ""
-	return do(&file)
 }
 
 // sqlRecord is a step of migrate sql.

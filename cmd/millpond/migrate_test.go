@@ -140,3 +140,22 @@ func TestMigrateSQL(t *testing.T) {
 		require.Equal(t, "millpond: --from is 99: there are 2 steps\n", n.errB.String())
 	})
 }
+
+// The steps are the program's own: nobody is asked for them.
+func TestMigrateSQLNeedsNoServer(t *testing.T) {
+	for address, table := range map[string]string{
+		"postgres://": "millpond_inbox", "postgresql+sql://": "millpond_inbox", "mysql://": "millpond_inbox", "sqlite://": "main.millpond_inbox",
+		"postgres://u:p@127.0.0.1:1/db?millpond_prefix=a_&millpond_schema=s": "s.a_inbox",
+		"mysql://u:p@127.0.0.1:1/db?millpond_prefix=a_&millpond_schema=s":    "s.a_inbox",
+		"sqlite://x.db?prefix=a_": "main.a_inbox",
+	} {
+		n := newSession(t)
+		n.vars[storeVariable] = address
+		printed := strings.NewReplacer("`", "", `"`, "").Replace(n.ok("migrate", "sql"))
+		require.Contains(t, printed, " "+table+" (", address)
+	}
+	n := newSession(t)
+	n.vars[storeVariable] = "mysql://?millpond_prefx=a_"
+	n.run(exitError, "migrate", "sql")
+	require.Contains(t, n.errB.String(), "there are millpond_schema and millpond_prefix")
+}

@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+
+	"github.com/millpond-go/millpond/internal/urlmux"
 )
 
 const storeVariable = "MILLPOND_STORE_URL"
@@ -142,7 +144,7 @@ func (p *program) address() (*url.URL, error) {
 	}
 	u, err := url.Parse(p.url())
 	if err != nil { // its text may repeat a password
-		return nil, usagef("the store's URL cannot be parsed: write scheme://…, and percent-encode special characters in a password")
+		return nil, usagef("the store's URL cannot be parsed: %s", urlmux.FixUnparsed)
 	}
 	if u.Scheme == sqliteScheme {
 		if query, err := url.ParseQuery(u.RawQuery); err == nil { // else the store says what is wrong

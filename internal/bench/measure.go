@@ -164,8 +164,9 @@ func (g *group) runCell(ctx context.Context, c *contender) error {
 
 func (g *group) withDriver(ctx context.Context, c *contender, use func(*driver) error) error {
 	return g.with(ctx, c, func(ctx context.Context) error {
-		h, err := c.opened, error(nil)
+		h := c.opened
 		if h == nil {
+			var err error
 			if h, err = c.recipe.open(ctx, c.workers); err != nil {
 				return err
 			}

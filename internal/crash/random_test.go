@@ -76,7 +76,7 @@ func randomTrial(s *system, seed uint64, messages, kills int) *trial {
 		orders: workload(seed, messages, s.everything()),
 		setup:  setup{HandlerTimeout: time.Second, CommitTimeout: time.Second, HoldLimit: 10 * time.Second, MaxAttempts: 12, Redelivered: true, Operated: true},
 		Config: fleet.Config{Seed: seed, Workers: 4, Duplicates: 0.5, Apart: 200, Reorder: 30},
-		limit:  2*time.Minute + time.Duration(messages)*200*time.Millisecond,
+		limit:  4*time.Minute + time.Duration(messages)*200*time.Millisecond,
 	}
 	acks := len(tr.orders) * len(consumers) // at least
 	tr.Kills = fleet.RandomKills(seed, kills, acks, tr.Workers, fleet.SIGKILL, fleet.SIGKILL, fleet.SIGSTOP, fleet.SIGTERM)

@@ -105,7 +105,7 @@ func (tr *trial) setDefaults(t *testing.T) {
 	setDefault(&tr.HandlerTimeout, 2*time.Second)
 	setDefault(&tr.CommitTimeout, 2*time.Second)
 	setDefault(&tr.HoldLimit, 3*time.Second)
-	setDefault(&tr.limit, 2*time.Minute)
+	setDefault(&tr.limit, 4*time.Minute)
 	setDefault(&tr.MaxExits, 50)
 	setDefault(&tr.MaxAttempts, 8)
 	tr.Dir, tr.System, tr.URL = t.TempDir(), tr.system.name, tr.system.url

@@ -11,7 +11,7 @@ type Kind string
 const (
 	// SIGKILL ends the process at once, wherever it is.
 	SIGKILL Kind = "SIGKILL"
-	// SIGSTOP stands it still for Kill.Pause, then lets it go on.
+	// SIGSTOP stands it still for Kill.Pause at least, then lets it go on.
 	SIGSTOP Kind = "SIGSTOP"
 	// SIGTERM asks it to leave. It gets no further deliveries, and is killed if it
 	// has not left within Config.StopTimeout.
@@ -31,7 +31,8 @@ type Kill struct {
 
 	// The point: if not empty, the fault hits the process that announces it
 	// (Worker.Announce) for the Hit-th time, counted over all processes; 0 means
-	// the first. The process is not let go on before the signal was sent.
+	// the first. The process is not let go on before the signal was sent; on Linux,
+	// one that is stopped stands still by then.
 	Point string
 	Hit   int
 }

@@ -159,7 +159,7 @@ func newRig(t *testing.T, mode string, messages ...Message) *rig {
 	r := &rig{log: filepath.Join(t.TempDir(), "deliveries")}
 	r.Seed = 1
 	r.Workers = 4
-	r.StopTimeout = 10 * time.Second
+	r.StopTimeout = 30 * time.Second
 	r.Command = command(mode, r.log)
 	r.Source = source(messages)
 	return r

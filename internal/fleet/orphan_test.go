@@ -65,7 +65,7 @@ func TestNoOrphans(t *testing.T) {
 				t.Fatal(err)
 			}
 			_ = w.Close()
-			_ = r.SetReadDeadline(time.Now().Add(20 * time.Second))
+			_ = r.SetReadDeadline(time.Now().Add(time.Minute))
 			output := bufio.NewReader(r)
 			for {
 				text, err := output.ReadString('\n')

@@ -92,83 +92,6 @@ func TestRandomKills(t *testing.T) {
 	}
 }
 
-func TestKillAtPoint(t *testing.T) {
-	for _, tt := range []struct {
-		point string
-		count int // deliveries of the message that was being handled
-	}{
-		{"before ack", 2},
-		{"after ack", 1}, // the ack was sent before the process got to the point, or goes down with it
-	} {
-		t.Run(tt.point, func(t *testing.T) {
-			r := newRig(t, "point", numbers(10)...)
-			r.Workers = 1
-			r.InFlight = 1
-			r.Kills = []Kill{{Kind: SIGKILL, Point: tt.point, Hit: 3}, {Kind: SIGSTOP, Point: tt.point, Hit: 6}}
-			var announced int
-			r.Observe = func(e Event) {
-				if e.Kind == EventAnnounced {
-					announced++
-				}
-			}
-			report := r.mustRun(t)
-			if report.Kills[SIGKILL] != 1 || report.Kills[SIGSTOP] != 1 || report.Restarts[0] != 1 {
-				t.Errorf("kills %v, restarts %v; want one of each", report.Kills, report.Restarts)
-			}
-			if announced < 6 || announced > 8 { // one or two may be on their way
-				t.Errorf("%d announcements, want 6: beyond the last fault none is needed", announced)
-			}
-			if tt.point == "after ack" {
-				return
-			}
-			lines := r.deliveries(t)["message-2"]
-			if want := []line{{"message-2", 1, 0, false}, {"message-2", 2, 0, true}}; !slices.Equal(lines, want) {
-				t.Errorf("deliveries of the message at the point: %v, want %v", lines, want)
-			}
-		})
-	}
-}
-
-func TestStoppedWorkerGoesOn(t *testing.T) {
-	r := newRig(t, "ack", numbers(300)...)
-	r.Workers = 1
-	r.Kills = []Kill{{Kind: SIGSTOP, After: 100, Pause: 300 * time.Millisecond}}
-	began := time.Now()
-	report := r.mustRun(t)
-	if report.Kills[SIGSTOP] != 1 || report.Restarts[0] != 0 || report.Redeliveries != 0 {
-		t.Errorf("a pause is no death: %+v", report)
-	}
-	if took := time.Since(began); took < 300*time.Millisecond {
-		t.Errorf("took %s, less than the pause", took)
-	}
-}
-
-// A worker that stands still with its pipe full must not keep the others waiting.
-func TestStoppedWorkerDoesNotBlock(t *testing.T) {
-	messages := numbers(300)
-	for i := range messages {
-		messages[i].Payload = make([]byte, 100<<10) // more than a pipe holds
-	}
-	r := newRig(t, "ack", messages...)
-	r.Workers = 2
-	r.Kills = []Kill{{Kind: SIGSTOP, After: 20, Pause: time.Second}}
-	var during int
-	var stoppedAt time.Time
-	r.Observe = func(e Event) {
-		switch {
-		case e.Kind == EventKilled:
-			stoppedAt = time.Now()
-		case e.Kind == EventAcked && e.Worker == 1 && !stoppedAt.IsZero() && time.Since(stoppedAt) < time.Second:
-			during++
-		}
-	}
-	r.await()
-	r.mustRun(t)
-	if during < 20 {
-		t.Errorf("the other worker settled %d messages meanwhile", during)
-	}
-}
-
 func TestNackComesAgainAfterItsDelay(t *testing.T) {
 	r := newRig(t, "nack first", numbers(20)...)
 	nacked := make(map[string]time.Time)
@@ -214,8 +137,8 @@ func TestVisibility(t *testing.T) {
 	r.await()
 	report := r.mustRun(t)
 	lines := r.deliveries(t)["message-5"]
-	if report.Redeliveries == 0 || len(lines) != 2 || lines[0].worker == lines[1].worker {
-		t.Errorf("%d redeliveries, %v; want one, to another worker", report.Redeliveries, lines)
+	if report.Redeliveries == 0 || len(lines) < 2 || lines[0].worker == lines[1].worker { // a slow machine may need more than two
+		t.Errorf("%d redeliveries, %v; want one at least, to another worker", report.Redeliveries, lines)
 	}
 }
 
@@ -241,7 +164,9 @@ func TestRunGivesUp(t *testing.T) {
 			r := newRig(t, mode, numbers(3)...)
 			r.Workers = 1
 			r.MaxExits = 2
-			r.StopTimeout = 500 * time.Millisecond
+			if mode == "stays" {
+				r.StopTimeout = 500 * time.Millisecond
+			}
 			if _, err := r.run(t); err == nil || !strings.Contains(err.Error(), want) {
 				t.Errorf("err = %v, want one with %q", err, want)
 			}

@@ -46,12 +46,24 @@ func (p *parent) hurt(proc *process, kill Kill) {
 		p.leave(proc)
 	case SIGSTOP:
 		proc.pauses++
-		p.after(kill.pause(), func() {
-			if proc.pauses--; proc.pauses == 0 && proc.member.proc == proc {
-				proc.resume()
-			}
+		p.onceStill(proc, func() {
+			p.after(kill.pause(), func() {
+				if proc.pauses--; proc.pauses == 0 && proc.member.proc == proc {
+					proc.resume()
+				}
+			})
 		})
 	}
+}
+
+// onceStill calls f when a process that is to stand still does, or need not any more. The
+// signal takes a moment, in which a process on a busy machine gets far.
+func (p *parent) onceStill(proc *process, f func()) {
+	if proc.pauses > 0 && !p.stopping && proc.member.proc == proc && !still(proc.pid()) {
+		p.after(time.Millisecond, func() { p.onceStill(proc, f) })
+		return
+	}
+	f()
 }
 
 // announced lets a process go on, unless a fault is due at this point.
@@ -74,5 +86,5 @@ func (p *parent) announced(proc *process, a announce) {
 	if !slices.ContainsFunc(p.points, func(k Kill) bool { return k.Point == a.Point }) {
 		answer.Disarm = a.Point
 	}
-	proc.outbox.add(toWorker{Proceed: answer})
+	p.onceStill(proc, func() { proc.outbox.add(toWorker{Proceed: answer}) })
 }

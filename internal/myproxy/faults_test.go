@@ -241,7 +241,7 @@ func TestFreezeAndCut(t *testing.T) {
 // A pipeline pays for the way once.
 func TestLatency(t *testing.T) {
 	e := newEnv(t, testenv.MariaDB(t).NewDatabase(t))
-	const latency = 20 * time.Millisecond
+	const latency = 50 * time.Millisecond
 	e.proxy.SetLatency(latency)
 	began := time.Now()
 	conn := e.connect(t, "")

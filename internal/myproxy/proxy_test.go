@@ -66,7 +66,7 @@ func open(t *testing.T, url string) *sql.DB {
 // connect returns one connection through the proxy; parameters are the driver's.
 func (e *env) connect(t *testing.T, parameters string) *sql.Conn {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 	defer cancel()
 	conn, err := open(t, e.proxy.URL()+"?"+parameters).Conn(ctx)
 	if err != nil {
@@ -336,7 +336,7 @@ func TestServerIsDown(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer proxy.Close()
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 	defer cancel()
 	if err := open(t, proxy.URL()).PingContext(ctx); err == nil || ctx.Err() != nil {
 		t.Errorf("connecting to a server that is down: %v", err)

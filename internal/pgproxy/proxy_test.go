@@ -50,7 +50,7 @@ func newEnv(t *testing.T) *env {
 
 func connect(t *testing.T, databaseURL string) *pgx.Conn {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 	defer cancel()
 	conn, err := pgx.Connect(ctx, databaseURL)
 	if err != nil {
@@ -286,7 +286,7 @@ func TestServerIsDown(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer proxy.Close()
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 	defer cancel()
 	if _, err := pgx.Connect(ctx, proxy.URL()); err == nil || ctx.Err() != nil {
 		t.Errorf("connecting to a server that is down: %v", err)

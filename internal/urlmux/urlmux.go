@@ -11,6 +11,10 @@ import (
 	"sync"
 )
 
+// FixUnparsed is what to do about a URL that cannot be parsed. What exactly is wrong with
+// it cannot be said without repeating a part of it.
+const FixUnparsed = "write scheme://…, check host:port, with a port for each of several hosts, and percent-encode special characters in a password"
+
 // Opener opens a T from a URL.
 type Opener[T any] func(ctx context.Context, u *url.URL) (T, error)
 
@@ -88,7 +92,7 @@ func (m *Mux[T]) find(pkg, rawURL string) (*url.URL, Opener[T], Checker, error) 
 	if err != nil {
 		// The parser's errors quote its input: of a password with an unescaped '/' or
 		// '#' they take the first part for a port and repeat it.
-		return nil, nil, nil, fmt.Errorf("%s: the URL cannot be parsed: write scheme://…, and percent-encode special characters in a password", pkg)
+		return nil, nil, nil, fmt.Errorf("%s: the URL cannot be parsed: %s", pkg, FixUnparsed)
 	}
 	m.mu.RLock()
 	open, check := m.openers[u.Scheme], m.checkers[u.Scheme]

@@ -258,7 +258,7 @@ func backend(ctx context.Context, tx pgx.Tx) (pid int, err error) {
 
 // until asks until the count is not zero.
 func until(ctx context.Context, db *storetest.Database, count string, args ...any) error {
-	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
+	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
 	defer cancel()
 	for {
 		var n int

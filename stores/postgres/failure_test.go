@@ -52,7 +52,7 @@ func inStock(id string) stores.Filter {
 // promptly returns a context that ends long before any wait for a lock would.
 func promptly(t *testing.T) context.Context {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 15*time.Second)
 	t.Cleanup(cancel)
 	return ctx
 }

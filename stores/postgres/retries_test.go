@@ -169,7 +169,7 @@ func TestListenIsWoken(t *testing.T) {
 		t.Helper()
 		select {
 		case <-woken:
-		case <-time.After(10 * time.Second):
+		case <-time.After(30 * time.Second):
 			t.Errorf("%s has woken nobody", what)
 		}
 	}

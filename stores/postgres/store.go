@@ -75,7 +75,7 @@ func New(pool *pgxpool.Pool, c Config) (*Store, error) {
 func Open(ctx context.Context, rawURL string) (*Store, error) {
 	u, err := url.Parse(rawURL)
 	if err != nil {
-		return nil, errors.New("postgres: the URL cannot be parsed: write postgres://user@host/database, and percent-encode special characters in a password")
+		return nil, errors.New("postgres: the URL cannot be parsed: write postgres://user@host/database, check host:port, and percent-encode special characters in a password")
 	}
 	return openURL(ctx, u)
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/url"
 	"strings"
 	"testing"
 	"time"
@@ -145,7 +146,7 @@ func TestBoundFreesTheKeyOfAHolderThatStandsStill(t *testing.T) {
 	a, tx := begin(t, s, c)
 	exec(t, tx, "INSERT INTO effect VALUES ($1, 'half')", "stuck")
 	// Nothing more is said on this connection: to the server it is a stopped process.
-	deadline := time.Now().Add(10 * time.Second)
+	deadline := time.Now().Add(30 * time.Second)
 	for outcome(t, s, c).Outcome == stores.InFlight {
 		if time.Now().After(deadline) {
 			t.Fatal("the key is still held")
@@ -259,5 +260,24 @@ func TestURLErrorsHideThePassword(t *testing.T) {
 			t.Errorf("the password is in %q", err)
 		}
 		t.Log(err)
+	}
+}
+
+func TestOpenSaysWhatToDoAboutARefusal(t *testing.T) {
+	t.Parallel()
+	good := testenv.Postgres(t).NewDatabase(t)
+	other, err := url.Parse(good)
+	if err != nil {
+		t.Fatal(err)
+	}
+	other.Path = "/no_such_database"
+	for address, says := range map[string]string{
+		other.String():                           "create it, or name another in the URL",
+		withParameter(good, "no_such_setting=1"): "check the parameters of the URL",
+	} {
+		_, err := stores.Open(t.Context(), address)
+		if err == nil || !strings.HasPrefix(err.Error(), "postgres: cannot connect to "+other.Host) || !strings.Contains(err.Error(), says) {
+			t.Errorf("the error does not say %q: %v", says, err)
+		}
 	}
 }

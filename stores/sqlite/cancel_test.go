@@ -21,7 +21,7 @@ func TestCallersThatGiveUp(t *testing.T) {
 	for i := range versions {
 		versions[i] = o.record(failureOf(fmt.Sprint(i)))
 	}
-	bounded := within(t, 30*time.Second)
+	bounded := within(t, time.Minute)
 	var wg sync.WaitGroup
 	for range 8 {
 		wg.Go(func() {
@@ -54,7 +54,7 @@ func TestCallersThatGiveUp(t *testing.T) {
 	}
 	wg.Wait()
 	require.NoError(t, bounded.Err())
-	require.Eventually(t, func() bool { return waiting(o) == 0 }, 10*time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { return waiting(o) == 0 }, 30*time.Second, time.Millisecond)
 	for i := range messages {
 		m := o.message(fmt.Sprint(i))
 		take := claimOf(fmt.Sprint(i))

@@ -59,7 +59,7 @@ func TestConformance(t *testing.T) {
 				select {
 				case <-signals:
 					return nil
-				case <-time.After(10 * time.Second):
+				case <-time.After(30 * time.Second):
 					return fmt.Errorf("%w: the query does not begin", storetest.ErrNotPerformed)
 				}
 			}),

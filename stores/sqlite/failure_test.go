@@ -183,7 +183,7 @@ func TestNothingWaitsForTheHandlerOfTheKey(t *testing.T) {
 	require.NoError(t, err)
 	require.Len(t, reserved, 1)
 	require.NotEqual(t, version, reserved[0].State.Version)
-	require.Eventually(t, func() bool { return o.message("a").DueIn < 0 }, 5*time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { return o.message("a").DueIn < 0 }, 30*time.Second, time.Millisecond)
 
 	take := claimOf("a")
 	take.Take = reserved[0].State.Version

@@ -79,12 +79,12 @@ func eachSender(t *testing.T, f func(t *testing.T, send func(tx *sql.Tx) error))
 func TestLeftStatementIsInterrupted(t *testing.T) {
 	for name, end := range map[string]func(t *testing.T, a stores.Attempt){
 		"commit": func(t *testing.T, a stores.Attempt) {
-			err := a.Commit(within(t, 5*time.Second))
+			err := a.Commit(within(t, 30*time.Second))
 			require.ErrorIs(t, err, stores.ErrNotCommitted)
 			require.ErrorIs(t, err, stores.ErrTxBusy)
 		},
 		"rollback": func(t *testing.T, a stores.Attempt) {
-			require.NoError(t, a.Rollback(within(t, 5*time.Second)))
+			require.NoError(t, a.Rollback(within(t, 30*time.Second)))
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -94,10 +94,10 @@ func TestLeftStatementIsInterrupted(t *testing.T) {
 				o.effect(a, "before")
 				tx, left := txOf(t, a), make(chan error, 1)
 				go func() { left <- send(tx) }()
-				require.Eventually(t, a.(*attempt).conn.inUse, 5*time.Second, time.Millisecond)
+				require.Eventually(t, a.(*attempt).conn.inUse, 30*time.Second, time.Millisecond)
 				end(t, a)
 
-				next, verdict, err := o.Begin(within(t, 5*time.Second), claimOf("a"))
+				next, verdict, err := o.Begin(within(t, 30*time.Second), claimOf("a"))
 				require.NoError(t, err, "the writer is free")
 				require.Equal(t, stores.Claimed, verdict.Outcome)
 				require.ErrorIs(t, <-left, sql.ErrTxDone)
@@ -122,7 +122,7 @@ func TestStatementEndsAtTheBound(t *testing.T) {
 		case err := <-sent:
 			require.ErrorIs(t, err, context.DeadlineExceeded)
 			require.ErrorContains(t, err, "bound")
-		case <-time.After(5 * time.Second):
+		case <-time.After(30 * time.Second):
 			require.Fail(t, "the statement goes on")
 		}
 		require.NoError(t, a.Rollback(t.Context()))

@@ -23,7 +23,7 @@ func TestLeakedGoroutine(t *testing.T) {
 			_, err := tx.Exec("INSERT INTO effects SELECT stand_still()")
 			done <- err
 		}()
-		require.Eventually(t, a.(*attempt).conn.inUse, 5*time.Second, time.Millisecond)
+		require.Eventually(t, a.(*attempt).conn.inUse, 30*time.Second, time.Millisecond)
 
 		err := a.Commit(within(t, 100*time.Millisecond))
 		require.ErrorIs(t, err, stores.ErrNotCommitted)
@@ -38,7 +38,7 @@ func TestLeakedGoroutine(t *testing.T) {
 		require.Eventually(t, func() bool {
 			a, verdict, err := o.Begin(t.Context(), claimOf("a"))
 			return err == nil && verdict.Outcome == stores.Claimed && a.Rollback(t.Context()) == nil
-		}, 5*time.Second, time.Millisecond)
+		}, 30*time.Second, time.Millisecond)
 		o.requireCounts(0, 0)
 	})
 	t.Run("in such a statement, of a handler that failed", func(t *testing.T) {
@@ -50,11 +50,11 @@ func TestLeakedGoroutine(t *testing.T) {
 			_, err := tx.Exec("INSERT INTO effects SELECT stand_still()")
 			done <- err
 		}()
-		require.Eventually(t, a.(*attempt).conn.inUse, 5*time.Second, time.Millisecond)
+		require.Eventually(t, a.(*attempt).conn.inUse, 30*time.Second, time.Millisecond)
 		require.ErrorIs(t, a.Rollback(within(t, 50*time.Millisecond)), stores.ErrTxBusy)
 		resume <- struct{}{}
 		require.Error(t, <-done)
-		require.Eventually(t, func() bool { return waiting(o) == 0 }, 5*time.Second, time.Millisecond)
+		require.Eventually(t, func() bool { return waiting(o) == 0 }, 30*time.Second, time.Millisecond)
 		o.complete(claimOf("a"))
 		o.requireCounts(1, 1)
 	})

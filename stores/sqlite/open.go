@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/millpond-go/millpond/internal/urlmux"
 	"github.com/millpond-go/millpond/stores"
 )
 
@@ -96,6 +97,12 @@ func parseURL(u *url.URL) (path string, c Config, err error) {
 	return path, c, nil
 }
 
+// misplaced are parameters of other stores and drivers, with what they are called here.
+var misplaced = map[string]string{
+	"millpond_prefix": "prefix", "lock_timeout": "busy_timeout", "_busy_timeout": "busy_timeout", "timeout": "busy_timeout",
+	"synchronous_commit": "synchronous", "_synchronous": "synchronous",
+}
+
 // set sets the field that a parameter stands for, or says what is wrong with it.
 func (c *Config) set(name, value string) (problem string) {
 	var expected string
@@ -132,7 +139,10 @@ func (c *Config) set(name, value string) (problem string) {
 			return ""
 		}
 	default:
-		return fmt.Sprintf("parameter %q (%q) is unknown: use migrate, prefix, busy_timeout or synchronous", name, value)
+		if instead, ok := misplaced[name]; ok {
+			return fmt.Sprintf("parameter %q is for other URLs: did you mean %s?", name, instead)
+		}
+		return fmt.Sprintf("parameter %s is unknown: use migrate, prefix, busy_timeout or synchronous", urlmux.ShownName(name))
 	}
 	return fmt.Sprintf("%s is %q: use %s", name, value, expected)
 }

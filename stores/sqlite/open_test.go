@@ -50,8 +50,11 @@ func TestWrongURLs(t *testing.T) {
 		"sqlite:///a?%zz":       {"name=value"},
 		"sqlite:///a?migrate=x": {"migrate", `"x"`, "auto or never"},
 		// All of them in one error.
-		"sqlite:///a?migrate=&prefix=&busy_timeout=5&synchronous=off&mode=ro&mode2=x": {
-			`migrate is ""`, `prefix is ""`, `busy_timeout is "5"`, "5s", `synchronous is "off"`, `"mode" ("ro")`, `"mode2"`,
+		"sqlite:///a?migrate=&prefix=&busy_timeout=5&synchronous=off&mode=ro&mode_x=x": {
+			`migrate is ""`, `prefix is ""`, `busy_timeout is "5"`, "5s", `synchronous is "off"`, `"mode" is unknown`, `"mode_x"`,
+		},
+		"sqlite:///a?pool_max_conns=5&millpond_prefix=x_": {
+			`"pool_max_conns" is unknown: use migrate`, `"millpond_prefix" is for other URLs: did you mean prefix?`,
 		},
 		"sqlite:///a?busy_timeout=-1s":                {"busy_timeout"},
 		"sqlite:///a?migrate=auto&migrate=never":      {"2 times"},

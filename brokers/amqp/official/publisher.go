@@ -176,7 +176,7 @@ func explain(topic string, err error) error {
 	case err == nil:
 		return nil
 	case protocol != nil && protocol.Code == amqp091.PreconditionFailed:
-		return fmt.Errorf("%w: the exchange of %q: %w: use the same parameters here as where it was declared, or use it as it is with declare=false", amqp.ErrDeclaredOtherwise, topic, err)
+		return fmt.Errorf("%w: the exchange of %q: %w: use the same preset, exchange and exchange_type here as where it was declared, or use it as it is with declare=false", amqp.ErrDeclaredOtherwise, topic, err)
 	case protocol != nil && protocol.Code == amqp091.AccessRefused:
 		return fmt.Errorf("%w: the exchange of %q: %w: allow it with rabbitmqctl set_permissions", amqp.ErrNotAllowed, topic, err)
 	default:

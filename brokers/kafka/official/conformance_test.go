@@ -125,10 +125,15 @@ func newTopic(t testing.TB, addresses []string, partitions int32) string {
 		t.Fatal(err)
 	}
 	defer client.Close()
-	topic := "official-" + watermill.NewUUID()
-	if _, err := kadm.NewClient(client).CreateTopic(context.Background(), partitions, 1, nil, topic); err != nil {
+	admin, topic := kadm.NewClient(client), "official-"+watermill.NewUUID()
+	if _, err := admin.CreateTopic(context.Background(), partitions, 1, nil, topic); err != nil {
 		t.Fatal(err)
 	}
+	// On a busy machine that may take longer than the publisher tries.
+	testenv.Eventually(t, "each partition of the new topic has a leader", func() bool {
+		ends, err := admin.ListEndOffsets(context.Background(), topic)
+		return err == nil && ends.Error() == nil && len(ends[topic]) == int(partitions)
+	})
 	return topic
 }
 

@@ -44,24 +44,44 @@ func CheckURL(u *url.URL) error {
 // it what a URL cannot say before it calls [New]. Its errors are those of [CheckURL].
 func ParseURL(u *url.URL) (sqs.Config, error) {
 	config, err := sqs.ParseURL(u)
-	if err == nil {
-		err = validate(&config)
-	}
-	if err != nil {
+	if err = errors.Join(err, refused(func(f foreign) (string, bool) {
+		return fmt.Sprintf("parameter %q", f.parameter), u.Query().Has(f.parameter)
+	})); err != nil {
 		return sqs.Config{}, err
 	}
 	return config, nil
 }
 
+// foreign is a choice that watermill-aws does not have.
+type foreign struct {
+	field, parameter string
+	set              func(*sqs.Config) bool
+	instead          string
+}
+
+var foreigners = []foreign{
+	{
+		"Consume.Pollers", "pollers", func(c *sqs.Config) bool { return c.Consume.Pollers > 0 },
+		"watermill-aws has a poller for each delivery in flight, so raise in_flight (SubscriberConfig.InFlight) for more",
+	},
+	{
+		"Consume.Linger", "linger", func(c *sqs.Config) bool { return c.Consume.Linger > 0 },
+		"watermill-aws receives and deletes messages one by one; of how to receive, visibility, wait and redelivery_delay can be chosen",
+	},
+}
+
 // validate refuses what watermill-aws has no such choice for.
 func validate(c *sqs.Config) error {
+	return refused(func(f foreign) (string, bool) { return "Config." + f.field, f.set(c) })
+}
+
+// refused says of each choice that is made, under its name, what there is instead.
+func refused(made func(foreign) (name string, made bool)) error {
 	var errs []error
-	foreign := func(set bool, field, parameter, why string) {
-		if set {
-			errs = append(errs, fmt.Errorf("sqs/official: Config.%s (parameter %s) is for sqs://: remove it, or use that scheme: %s", field, parameter, why))
+	for _, f := range foreigners {
+		if name, made := made(f); made {
+			errs = append(errs, fmt.Errorf("sqs/official: %s is for sqs://: remove it, or use that scheme: %s", name, f.instead))
 		}
 	}
-	foreign(c.Consume.Pollers > 0, "Consume.Pollers", "pollers", "watermill-aws has one for each delivery in flight")
-	foreign(c.Consume.Linger > 0, "Consume.Linger", "linger", "watermill-aws receives and deletes messages one by one")
 	return errors.Join(errs...)
 }

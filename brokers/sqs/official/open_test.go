@@ -48,9 +48,12 @@ func TestCheckURL(t *testing.T) {
 	t.Parallel()
 	for rawURL, words := range map[string][]string{
 		"sqs+watermill://orders?region=eu-central-1": nil,
-		"sqs+watermill://?pollers=2&linger=5ms":      {"parameter pollers", "parameter linger", "is for sqs://"},
-		"sqs+watermill://?colour=blue":               {`parameter "colour" is not known`},
-		"sqs+watermill://key:s3cret@orders":          {"provider chain"},
+		"sqs+watermill://?pollers=2&linger=5ms&wait=21s": {
+			`parameter "pollers" is for sqs://`, "raise in_flight", `parameter "linger" is for sqs://`, "visibility, wait and redelivery_delay",
+			`parameter "wait" is 21s: use whole seconds`,
+		},
+		"sqs+watermill://?colour=blue":      {`parameter "colour" is not known`},
+		"sqs+watermill://key:s3cret@orders": {"provider chain"},
 	} {
 		u, err := url.Parse(rawURL)
 		if err != nil {
@@ -100,6 +103,8 @@ func TestMistakes(t *testing.T) {
 		t.Errorf("two groups on a queue: %v", err)
 	}
 
+	_, err = official.New(t.Context(), sqs.Config{Consume: sqs.Consume{Pollers: 2, Linger: time.Millisecond}})
+	says(t, err, "Config.Consume.Pollers is for sqs://", "Config.Consume.Linger is for sqs://")
 	_, err = b.Subscriber(brokers.SubscriberConfig{InFlight: -1, DrainTimeout: -1})
 	says(t, err, "Group is empty", "InFlight is -1", "DrainTimeout is -1ns")
 	if _, err = official.New(t.Context(), sqs.Config{Region: s.Region(), Endpoint: "nowhere"}); err == nil {

@@ -1,6 +1,7 @@
 package broker
 
 import (
+	"context"
 	"database/sql"
 	"fmt"
 	"maps"
@@ -150,11 +151,11 @@ func (a *audit) message(id string) {
 // left.
 func (a *audit) atRest(t *testing.T, tr *trial) {
 	t.Helper()
-	if left, err := tr.server.left(t.Context()); err != nil || left != 0 && !kinds[tr.Kind].returns {
+	if left, err := answer(t, tr.server.left); err != nil || left != 0 && !kinds[tr.Kind].returns {
 		a.reportf("", "%d messages are not settled: %v", left, err)
 	}
 	var err error
-	if a.dropped, err = tr.server.dropped(t.Context()); err != nil || a.dropped != 0 {
+	if a.dropped, err = answer(t, tr.server.dropped); err != nil || a.dropped != 0 {
 		a.reportf("", "the broker has put %d messages aside: %v", a.dropped, err)
 	}
 	if n := tr.connected(t); n > 0 {
@@ -165,7 +166,7 @@ func (a *audit) atRest(t *testing.T, tr *trial) {
 	}
 	const open = `SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid() AND xact_start IS NOT NULL`
 	var n int
-	for deadline := time.Now().Add(20 * time.Second); time.Now().Before(deadline); { // the server may still be noticing that they are gone
+	for deadline := time.Now().Add(unhurried); time.Now().Before(deadline); { // the server may still be noticing that they are gone
 		if err := tr.database.admin.QueryRowContext(t.Context(), open).Scan(&n); err != nil {
 			t.Fatal(err)
 		}
@@ -177,14 +178,27 @@ func (a *audit) atRest(t *testing.T, tr *trial) {
 	a.reportf("", "%d transactions are open, and nobody is there", n)
 }
 
+// unhurried is for how long a server may be busy with other things.
+const unhurried = 20 * time.Second
+
+// answer asks a server until it answers.
+func answer[N any](t *testing.T, ask func(context.Context) (N, error)) (n N, err error) {
+	t.Helper()
+	for deadline := time.Now().Add(unhurried); ; pause(t.Context(), 50*time.Millisecond) {
+		if n, err = ask(t.Context()); err == nil || time.Now().After(deadline) {
+			return n, err
+		}
+	}
+}
+
 // connected is how many consumers the broker has, those aside that were killed and that it
 // still takes for living.
 func (tr *trial) connected(t *testing.T) int {
 	t.Helper()
 	n := 0
-	for deadline := time.Now().Add(2 * kinds[tr.Kind].absence); time.Now().Before(deadline); {
+	for deadline := time.Now().Add(2*kinds[tr.Kind].absence + unhurried); time.Now().Before(deadline); {
 		var err error
-		if n, err = tr.server.connected(t.Context()); err != nil {
+		if n, err = answer(t, tr.server.connected); err != nil {
 			t.Fatal(err)
 		}
 		if n == 0 {

@@ -14,10 +14,10 @@ import (
 type attempt struct {
 	claimtx.Tx
 
+	begun  beginning // the context that database/sql has
 	conn   *conn
 	tx     *sql.Tx
-	cancel context.CancelFunc // of the context that database/sql has
-	ending sync.Mutex         // the connection is not given back while this is held
+	ending sync.Mutex // the connection is not given back while this is held
 }
 
 var (
@@ -59,7 +59,6 @@ func (a *attempt) giveBack(left claimtx.Left) {
 		a.cut()
 	}
 	_ = a.tx.Rollback() // for database/sql to know; nothing is sent
-	a.cancel()
 }
 
 // cut closes the socket, the one thing that is safe to do while another goroutine reads

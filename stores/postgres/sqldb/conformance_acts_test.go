@@ -159,7 +159,7 @@ func backend(ctx context.Context, tx *sql.Tx) (pid int, err error) {
 
 // until asks until the count is not zero.
 func until(ctx context.Context, db *storetest.Database, count string, args ...any) error {
-	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
+	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
 	defer cancel()
 	for {
 		var n int

@@ -8,12 +8,10 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/stdlib"
 
 	"github.com/millpond-go/millpond/stores"
 	"github.com/millpond-go/millpond/stores/postgres/internal/claimtx"
-	"github.com/millpond-go/millpond/stores/postgres/internal/tables"
 )
 
 // NewConnector returns a connector of pgx's database/sql driver whose transactions can
@@ -55,20 +53,6 @@ func (connectorDriver) Open(string) (driver.Conn, error) {
 	return nil, errors.New("sqldb: use sql.OpenDB with the connector")
 }
 
-// request asks BeginTx, by the context, to begin with a claim.
-type request struct {
-	tables   *tables.Tables
-	consumer int32
-	claim    *stores.Claim
-	attempt  *attempt
-
-	verdict stores.Verdict // unless BeginTx has failed for another reason than errNotWon
-}
-
-type requestKey struct{}
-
-var errNotWon = errors.New("sqldb: the claim was not won")
-
 // stdConn keeps the name of the field apart from its method Conn.
 type stdConn = stdlib.Conn
 
@@ -96,34 +80,6 @@ var (
 func (c *conn) IsValid() bool {
 	pg := c.Conn().PgConn()
 	return !c.stale && !pg.IsClosed() && !pg.IsBusy() && pg.TxStatus() == 'I'
-}
-
-// BeginTx implements driver.ConnBeginTx.
-func (c *conn) BeginTx(ctx context.Context, opts driver.TxOptions) (driver.Tx, error) {
-	r, ok := ctx.Value(requestKey{}).(*request)
-	if !ok {
-		return c.stdConn.BeginTx(ctx, opts)
-	}
-	pgxConn := c.Conn()
-	if pgxConn.IsClosed() {
-		return nil, driver.ErrBadConn
-	}
-	won, verdict, err := claimtx.Claim(ctx, pgxConn, r.tables, r.consumer, r.claim)
-	switch {
-	case err != nil && pgconn.SafeToRetry(err):
-		return nil, driver.ErrBadConn // and database/sql comes with another connection
-	case err != nil:
-		claimtx.Abandon(ctx, pgxConn)
-		return nil, err
-	}
-	r.verdict = verdict
-	if won.Tx == nil {
-		return nil, errNotWon
-	}
-	a := r.attempt
-	a.Init(r.tables, pgxConn, r.consumer, r.claim.Key.ID, won.At)
-	a.conn, c.held = c, a
-	return &heldTx{conn: c, attempt: a}, nil
 }
 
 // ExecContext implements driver.ExecerContext.
@@ -243,24 +199,21 @@ func (s *stmt) Close() error {
 
 // heldTx is what database/sql ends when the handler calls Commit or Rollback, and when
 // the attempt has ended the transaction itself.
-type heldTx struct {
-	conn    *conn
-	attempt *attempt
-}
+type heldTx struct{ attempt *attempt }
 
 // Commit implements driver.Tx.
-func (t *heldTx) Commit() error { return t.end() }
+func (t heldTx) Commit() error { return t.end() }
 
 // Rollback implements driver.Tx.
-func (t *heldTx) Rollback() error { return t.end() }
+func (t heldTx) Rollback() error { return t.end() }
 
 // refuseTimeout bounds the rollback of a transaction that its handler has ended.
 const refuseTimeout = 10 * time.Second
 
-func (t *heldTx) end() error {
+func (t heldTx) end() error {
 	t.attempt.ending.Lock()
 	defer t.attempt.ending.Unlock()
-	t.conn.held = nil
+	t.attempt.conn.held = nil
 	if t.attempt.Over() {
 		return nil
 	}

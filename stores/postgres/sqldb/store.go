@@ -252,33 +252,6 @@ func (s *Store) Begin(ctx context.Context, c stores.Claim) (stores.Attempt, stor
 	return a, verdict, nil
 }
 
-// begin has the driver begin with the claim.
-func (s *Store) begin(ctx context.Context, consumer int32, c *stores.Claim) (*attempt, stores.Verdict, error) {
-	a := &attempt{}
-	r := &request{tables: s.tables, consumer: consumer, claim: c, attempt: a}
-	lasting, cancel := context.WithCancel(context.WithValue(context.WithoutCancel(ctx), requestKey{}, r))
-	stop := context.AfterFunc(ctx, cancel)
-	tx, err := s.db.BeginTx(lasting, nil)
-	switch {
-	case err == nil && !stop(): // database/sql rolls it back
-		_ = tx.Rollback()
-		cancel()
-		return nil, stores.Verdict{}, context.Cause(ctx)
-	case err == nil:
-		a.tx, a.cancel = tx, cancel
-		return a, r.verdict, nil
-	}
-	stop()
-	cancel()
-	switch {
-	case errors.Is(err, errNotWon):
-		return nil, r.verdict, nil
-	case ctx.Err() != nil:
-		return nil, stores.Verdict{}, s.exhausted(ctx, err)
-	}
-	return nil, stores.Verdict{}, err
-}
-
 // level is the isolation to ask for; what the server does anyway is not said.
 func (s *Store) level() sql.IsolationLevel {
 	for level, name := range isolations {

@@ -14,6 +14,8 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/millpond-go/millpond/internal/urlmux"
+	"github.com/millpond-go/millpond/internal/urlquery"
 	"github.com/millpond-go/millpond/stores/postgres/internal/tables"
 )
 
@@ -28,6 +30,21 @@ type URL struct {
 	Pool *pgxpool.Config
 }
 
+// poolParameter begins the names of those that pgx's pool takes out for itself.
+const poolParameter = "pool_"
+
+// misplaced are parameters of other stores, which the server would take for settings, with
+// what they are called here.
+var misplaced = map[string]string{
+	"max_open_conns": "pool_max_conns", "max_idle_conns": "pool_min_idle_conns",
+	"prefix": "millpond_prefix", "schema": "millpond_schema", "migrate": "",
+	"busy_timeout": "lock_timeout", "synchronous": "synchronous_commit",
+	"tls": "sslmode", "tls_ca": "sslrootcert", "tls_cert": "sslcert", "tls_key": "sslkey",
+	"timeout": "connect_timeout", "readTimeout": "statement_timeout", "writeTimeout": "",
+	"charset": "client_encoding", "collation": "", "loc": "timezone", "parseTime": "",
+	"autocommit": "", "multiStatements": "", "interpolateParams": "",
+}
+
 // Parse reads a URL, which it may change. Errors contain no secrets of it.
 func Parse(u *url.URL) (URL, error) {
 	query, err := url.ParseQuery(u.RawQuery)
@@ -39,8 +56,11 @@ func Parse(u *url.URL) (URL, error) {
 	query.Del("millpond_prefix")
 	for name := range query {
 		if strings.HasPrefix(name, "millpond_") {
-			return URL{}, fmt.Errorf("the URL has the unknown parameter %q: there are millpond_schema and millpond_prefix", name)
+			return URL{}, fmt.Errorf("the URL has the unknown parameter %s: there are millpond_schema and millpond_prefix", urlmux.ShownName(name))
 		}
+	}
+	if problems := urlquery.Misplaced(query, misplaced); len(problems) > 0 {
+		return URL{}, errors.New(strings.Join(problems, "; "))
 	}
 	switch mode := query.Get("pgbouncer"); mode {
 	case "":
@@ -56,6 +76,11 @@ func Parse(u *url.URL) (URL, error) {
 	if err != nil {
 		// pgx's text repeats the URL with the password masked only in known places.
 		return URL{}, fmt.Errorf("the URL of host %q is not valid: %w", u.Host, reason(err))
+	}
+	for name := range parsed.Pool.ConnConfig.RuntimeParams {
+		if strings.HasPrefix(name, poolParameter) {
+			return URL{}, fmt.Errorf("the URL has the unknown parameter %s: use pool_max_conns or another one of pgxpool's", urlmux.ShownName(name))
+		}
 	}
 	if !parsed.Pooled {
 		return parsed, nil
@@ -112,7 +137,19 @@ func (e *connectError) Error() string {
 			reasons = append(reasons, line)
 		}
 	}
-	return fmt.Sprintf("postgres: cannot connect to %s: %s", e.host, strings.Join(reasons, "; "))
+	text := fmt.Sprintf("postgres: cannot connect to %s: %s", e.host, strings.Join(reasons, "; "))
+	if said, ok := errors.AsType[*pgconn.PgError](e.err); ok && fixes[said.Code] != "" {
+		text += ": " + fixes[said.Code]
+	}
+	return text
+}
+
+// fixes are what to do about what a server refuses a connection for.
+var fixes = map[string]string{
+	"3D000": "create it, or name another in the URL",
+	"28P01": "check user and password",
+	"28000": "check user and password, and what pg_hba.conf asks of them",
+	"42704": "check the parameters of the URL: what is none of pgx's is sent as a setting",
 }
 
 func (e *connectError) Unwrap() error { return tables.Unavailable(e.err) }

@@ -2,12 +2,15 @@ package pgurl_test
 
 import (
 	"errors"
+	"fmt"
 	"net/url"
 	"strings"
 	"testing"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 
+	"github.com/millpond-go/millpond/stores"
 	"github.com/millpond-go/millpond/stores/postgres/internal/pgurl"
 )
 
@@ -24,9 +27,14 @@ func TestParse(t *testing.T) {
 		"pgbouncer=transaction&default_query_exec_mode=exec":            {pooled: true, mode: pgx.QueryExecModeExec},
 		"pgbouncer=transaction&default_query_exec_mode=cache_statement": {fails: "cache_describe"},
 		"pgbouncer=transaction&default_query_exec_mode=describe_exec":   {fails: "cache_describe"},
-		"pgbouncer=session":             {fails: "pgbouncer=transaction"},
-		"millpond_shema=typo":           {fails: "millpond_shema"},
-		"default_query_exec_mode=what?": {fails: "what?"},
+		"pgbouncer=session":                     {fails: "pgbouncer=transaction"},
+		"millpond_shema=typo":                   {fails: "millpond_shema"},
+		"default_query_exec_mode=what?":         {fails: "what?"},
+		"max_open_conns=5":                      {fails: `"max_open_conns" is for other URLs: did you mean pool_max_conns?`},
+		"prefix=a_&tls=true":                    {fails: "did you mean millpond_prefix?; parameter \"tls\" is for other URLs: did you mean sslmode?"},
+		"migrate=never":                         {fails: `"migrate" is for other URLs: remove it`},
+		"pool_max_con=5":                        {fails: `"pool_max_con": use pool_max_conns`},
+		"pool_max_conns=5&pool_ping_timeout=1s": {mode: pgx.QueryExecModeCacheStatement},
 	} {
 		u, err := url.Parse("postgres+sql://user:canary@127.0.0.1:5432/db?" + query)
 		if err != nil {
@@ -67,6 +75,15 @@ func TestCheckOpensNothing(t *testing.T) {
 		if (err == nil) != (mistake == "") || err != nil && !strings.Contains(err.Error(), mistake) {
 			t.Errorf("%s: %v", query, err)
 		}
+	}
+}
+
+func TestConnectErrorSaysWhatToDo(t *testing.T) {
+	t.Parallel()
+	refused := &pgconn.PgError{Severity: "FATAL", Code: "3D000", Message: `database "shop" does not exist`}
+	err := pgurl.ConnectError("db", fmt.Errorf("server error: %w", refused))
+	if !strings.HasSuffix(err.Error(), "(SQLSTATE 3D000): create it, or name another in the URL") || !errors.Is(err, stores.ErrUnavailable) {
+		t.Errorf("%v", err)
 	}
 }
 

@@ -1,0 +1,130 @@
+package amqp
+
+import (
+	"container/list"
+	"math"
+	"runtime"
+	"sync"
+
+	"github.com/ThreeDotsLabs/watermill"
+)
+
+// acks writes the acks of a session. Each costs a packet, and a quorum queue an entry in
+// its log, so those that come close together are written together: as one, if nothing that
+// is older is unsettled.
+type acks struct {
+	mu        sync.Mutex
+	unsettled list.List   // of *delivery, in the order of their tags
+	waiting   []*delivery // acked, and not yet written
+	writing   bool        // a call of ack writes, and will write what is waiting
+}
+
+// deliver notes a delivery that will be settled. It is called in the order of the tags.
+func (a *acks) deliver(d *delivery) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	d.place = a.unsettled.PushBack(d)
+}
+
+// settled notes that the server has been told of a delivery otherwise than by an ack. An
+// ack of what came later may reach beyond it from now on.
+func (a *acks) settled(d *delivery) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.unsettled.Remove(d.place)
+}
+
+// ack writes the ack of a delivery, or leaves it to another call of ack, which does not
+// return before it has written it.
+func (a *acks) ack(d *delivery) {
+	if !a.enqueue(d) {
+		return
+	}
+	var batch []*delivery
+	var oldest uint64
+	for more := true; more; more = a.more() {
+		if a.others() {
+			runtime.Gosched() // handlers that are about to end do so first
+		}
+		clear(batch)
+		batch, oldest = a.take(batch[:0])
+		writeAcks(batch, oldest)
+	}
+}
+
+// enqueue reports whether the caller has to write.
+func (a *acks) enqueue(d *delivery) bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.unsettled.Remove(d.place)
+	a.waiting = append(a.waiting, d)
+	if a.writing {
+		return false
+	}
+	a.writing = true
+	return true
+}
+
+// more reports whether the caller has to write again.
+func (a *acks) more() bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.writing = len(a.waiting) > 0
+	return a.writing
+}
+
+// others reports whether something is unsettled.
+func (a *acks) others() bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.unsettled.Len() > 0
+}
+
+// take returns what is waiting, and the tag of the oldest delivery that is unsettled. What
+// is waiting next uses spare.
+func (a *acks) take(spare []*delivery) (batch []*delivery, oldest uint64) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	batch, a.waiting = a.waiting, spare
+	oldest = math.MaxUint64
+	if first := a.unsettled.Front(); first != nil {
+		oldest = first.Value.(*delivery).native.DeliveryTag
+	}
+	return batch, oldest
+}
+
+// writeAcks writes one ack for all that came before the oldest that is unsettled, and one
+// for each of the others.
+func writeAcks(batch []*delivery, oldest uint64) {
+	var last *delivery
+	before := 0
+	for _, d := range batch {
+		if d.native.DeliveryTag > oldest {
+			continue
+		}
+		before++
+		if last == nil || d.native.DeliveryTag > last.native.DeliveryTag {
+			last = d
+		}
+	}
+	var reached error
+	if last != nil {
+		reached = last.native.Ack(before > 1)
+	}
+	for _, d := range batch {
+		err := reached
+		if d.native.DeliveryTag > oldest {
+			err = d.native.Ack(false)
+		}
+		d.note(err)
+	}
+}
+
+// note logs a settlement that has failed.
+func (d *delivery) note(err error) {
+	if err != nil {
+		d.logger.Info("A settlement has not reached the broker: the message comes again", watermill.LogFields{
+			"message_uuid": d.uuid, "error": err.Error(),
+		})
+	}
+}

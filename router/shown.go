@@ -1,0 +1,60 @@
+package router
+
+import (
+	"net/url"
+	"regexp"
+	"strings"
+)
+
+// shownParameters are parameters of the adapters whose values are no secrets. All others
+// are hidden: those of adapters that are not known here, misspelt ones, and what databases
+// take for settings of their own.
+var shownParameters = words(`
+	capacity when_full key_metadata
+
+	connect_timeout publish_timeout redelivery_delay max_message_bytes delivery_limit time
+	tls tls_ca tls_cert tls_server_name
+
+	sasl client_id in_flight_per_partition order offset protocol session_timeout
+	rebalance_drain commit_interval commit_distance wait_for_topic partitioner
+	create_topics partitions replication
+
+	heartbeat connection_name preset exchange exchange_type queue_type declare retry_delays
+	consumer_timeout
+
+	region endpoint queue sns create_queues visibility wait pollers linger group_metadata
+	deduplication_metadata
+
+	migrate prefix busy_timeout synchronous
+
+	millpond_prefix millpond_schema max_open_conns pgbouncer
+	pool_max_conns pool_min_conns pool_min_idle_conns pool_max_conn_lifetime
+	pool_max_conn_lifetime_jitter pool_max_conn_idle_time pool_health_check_period
+	sslmode sslrootcert sslcert sslsni target_session_attrs channel_binding
+	application_name search_path timezone client_encoding default_query_exec_mode
+	statement_timeout lock_timeout idle_in_transaction_session_timeout tcp_user_timeout
+
+	timeout readTimeout writeTimeout charset collation loc parseTime sql_mode
+	innodb_lock_wait_timeout interpolateParams maxAllowedPacket rejectReadOnly
+`)
+
+func words(text string) map[string]bool {
+	set := make(map[string]bool)
+	for word := range strings.FieldsSeq(text) {
+		set[word] = true
+	}
+	return set
+}
+
+// shownValue are values as parameters have them: words, numbers, durations, names, paths and
+// addresses. A user before a host has no place there, nor have parameters within one.
+var shownValue = regexp.MustCompile(`^[\w.,:/{}\[\]' +-]{0,120}$`)
+
+// isShown reports whether a parameter of a URL may be repeated; value is as it stands there.
+func isShown(name, value string) bool {
+	if !shownParameters[name] {
+		return false
+	}
+	plain, err := url.QueryUnescape(value)
+	return err == nil && shownValue.MatchString(plain)
+}

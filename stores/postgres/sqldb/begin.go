@@ -1,0 +1,87 @@
+package sqldb
+
+import (
+	"context"
+	"database/sql/driver"
+	"errors"
+	"sync/atomic"
+
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/millpond-go/millpond/stores"
+	"github.com/millpond-go/millpond/stores/postgres/internal/claimtx"
+	"github.com/millpond-go/millpond/stores/postgres/internal/tables"
+)
+
+// beginning is the context of a BeginTx that has the driver begin with a claim. It ends
+// with the context of Begin until the claim is won, and never from then on: database/sql
+// asks for Done when it has the transaction, in order to roll it back, and this keeps
+// them apart without a context, a callback and their locks for each message.
+type beginning struct {
+	context.Context //nolint:containedctx // this is a context
+
+	tables   *tables.Tables
+	consumer int32
+	claim    *stores.Claim
+	attempt  *attempt
+	won      atomic.Bool // connecting may leave goroutines that ask as well
+
+	verdict stores.Verdict // unless BeginTx has failed for another reason than errNotWon
+}
+
+// Done implements context.Context.
+func (b *beginning) Done() <-chan struct{} {
+	if b.won.Load() {
+		return nil
+	}
+	return b.Context.Done()
+}
+
+var errNotWon = errors.New("sqldb: the claim was not won")
+
+// begin has the driver begin with the claim.
+func (s *Store) begin(ctx context.Context, consumer int32, c *stores.Claim) (*attempt, stores.Verdict, error) {
+	a := &attempt{}
+	b := &a.begun
+	b.Context, b.tables, b.consumer, b.claim, b.attempt = ctx, s.tables, consumer, c, a
+	tx, err := s.db.BeginTx(b, nil)
+	switch {
+	case err == nil:
+		a.tx = tx
+		return a, b.verdict, nil
+	case errors.Is(err, errNotWon):
+		return nil, b.verdict, nil
+	case ctx.Err() != nil:
+		return nil, stores.Verdict{}, s.exhausted(ctx, err)
+	}
+	return nil, stores.Verdict{}, err
+}
+
+// BeginTx implements driver.ConnBeginTx.
+func (c *conn) BeginTx(ctx context.Context, opts driver.TxOptions) (driver.Tx, error) {
+	b, ok := ctx.(*beginning)
+	if !ok {
+		return c.stdConn.BeginTx(ctx, opts)
+	}
+	pgxConn := c.Conn()
+	if pgxConn.IsClosed() {
+		return nil, driver.ErrBadConn
+	}
+	won, verdict, err := claimtx.Claim(b.Context, pgxConn, b.tables, b.consumer, b.claim)
+	switch {
+	case err != nil && pgconn.SafeToRetry(err):
+		return nil, driver.ErrBadConn // and database/sql comes with another connection
+	case err != nil:
+		claimtx.Abandon(b.Context, pgxConn)
+		return nil, err
+	}
+	b.verdict = verdict
+	if won.Tx == nil {
+		return nil, errNotWon
+	}
+	b.won.Store(true)
+	a := b.attempt
+	a.Init(b.tables, pgxConn, b.consumer, b.claim.Key.ID, won.At)
+	a.conn, c.held = c, a
+	return heldTx{a}, nil
+}
