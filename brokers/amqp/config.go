@@ -7,6 +7,7 @@ import (
 	"math"
 	"net"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/ThreeDotsLabs/watermill/message"
@@ -162,7 +163,7 @@ func (c *Config) setDefaults() {
 	addresses := make([]string, 0, len(c.Addresses))
 	for _, address := range c.Addresses {
 		if _, _, err := net.SplitHostPort(address); err != nil {
-			address = net.JoinHostPort(address, port)
+			address = net.JoinHostPort(strings.Trim(address, "[]"), port)
 		}
 		addresses = append(addresses, address)
 	}

@@ -177,6 +177,14 @@ type connectError struct {
 	address string
 }
 
+func cannotConnect(address string, err error) error {
+	err = unavailable(err)
+	if said, ok := errors.AsType[*serverError](err); ok {
+		return &connectError{said, address}
+	}
+	return err
+}
+
 func (e *connectError) Error() string {
 	return prefix + "cannot connect to " + e.address + ": " + e.reason()
 }

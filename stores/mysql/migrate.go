@@ -57,7 +57,7 @@ func (s *Store) Migrate(ctx context.Context) (applied []stores.Migration, err er
 	}
 	defer func() { _ = conn.Close() }()
 	if err := s.lockMigrations(ctx, conn); err != nil {
-		return nil, fmt.Errorf("mysql: migrate: %w", unavailable(err))
+		return nil, unavailable(fmt.Errorf("migrate: %w", err))
 	}
 	defer func() {
 		if _, err := conn.ExecContext(context.WithoutCancel(ctx), "DO RELEASE_LOCK("+migrationLock+")", s.names.Table("schema")); err != nil {
@@ -131,7 +131,7 @@ func (s *Store) createProcedures(ctx context.Context, conn *sql.Conn) error {
 		case n == denied, n == noSuchDatabase, n == 1370, n == 1142, n == 1227:
 			return nil
 		default:
-			return fmt.Errorf("mysql: migrate: procedures: %w", unavailable(err))
+			return unavailable(fmt.Errorf("migrate: procedures: %w", err))
 		}
 	}
 	return nil

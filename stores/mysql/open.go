@@ -32,11 +32,7 @@ func openURL(ctx context.Context, u *url.URL) (*Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	s, err := OpenDB(ctx, driverConfig, c)
-	if said, ok := errors.AsType[*serverError](err); ok {
-		err = &connectError{said, driverConfig.Addr}
-	}
-	return s, err
+	return OpenDB(ctx, driverConfig, c)
 }
 
 func init() {

@@ -139,7 +139,7 @@ func OpenDB(ctx context.Context, driverConfig *mysql.Config, c Config) (*Store, 
 	s.db.SetMaxIdleConns(min(maxOtherConns, runtime.GOMAXPROCS(0)))
 	if err := s.db.PingContext(ctx); err != nil {
 		_ = s.Close()
-		return nil, fmt.Errorf("mysql: cannot connect to %s: %w", driverConfig.Addr, unavailable(err))
+		return nil, cannotConnect(driverConfig.Addr, err)
 	}
 	return s, nil
 }

@@ -81,7 +81,7 @@ func (c *Config) settle() (credentials amqp091.Authentication) {
 	addresses := make([]string, 0, len(c.Addresses))
 	for _, address := range c.Addresses {
 		if _, _, err := net.SplitHostPort(address); err != nil {
-			address = net.JoinHostPort(address, port)
+			address = net.JoinHostPort(strings.Trim(address, "[]"), port)
 		}
 		addresses = append(addresses, address)
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"path/filepath"
 
 	"github.com/millpond-go/millpond/internal/testenv/host"
 	"github.com/millpond-go/millpond/internal/testenv/unstable"
@@ -75,6 +76,7 @@ func mariadbPrograms(server, script string, options []string) programs {
 			args := append([]string{
 				"--no-defaults", "--datadir=" + dataDir, "--skip-test-db",
 				"--auth-root-authentication-method=normal", // else root is let in through the socket only
+				"--tmpdir=" + filepath.Dir(dataDir),        // see place
 			}, options...)
 			return with(host.Command{Path: script}, append(args, asRoot()...)...)
 		},

@@ -29,7 +29,7 @@ func WithPorts(brokers []string) []string {
 	addresses := make([]string, 0, len(brokers))
 	for _, address := range brokers {
 		if _, _, err := net.SplitHostPort(address); err != nil {
-			address = net.JoinHostPort(address, defaultPort)
+			address = net.JoinHostPort(strings.Trim(address, "[]"), defaultPort)
 		}
 		addresses = append(addresses, address)
 	}

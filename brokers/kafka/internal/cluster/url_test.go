@@ -33,7 +33,7 @@ func TestReadURL(t *testing.T) {
 			}
 		}
 	}
-	if got := cluster.WithPorts([]string{"a", "b:1", "::1"}); !slices.Equal(got, []string{"a:9092", "b:1", "[::1]:9092"}) {
+	if got := cluster.WithPorts([]string{"a", "b:1", "::1", "[::1]"}); !slices.Equal(got, []string{"a:9092", "b:1", "[::1]:9092", "[::1]:9092"}) {
 		t.Errorf("%q", got)
 	}
 }
