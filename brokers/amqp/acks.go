@@ -26,9 +26,9 @@ func (a *acks) deliver(d *delivery) {
 	d.place = a.unsettled.PushBack(d)
 }
 
-// settled notes that the server has been told of a delivery otherwise than by an ack. An
+// forget notes that the server has been told of a delivery otherwise than by an ack. An
 // ack of what came later may reach beyond it from now on.
-func (a *acks) settled(d *delivery) {
+func (a *acks) forget(d *delivery) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.unsettled.Remove(d.place)
@@ -117,6 +117,15 @@ func writeAcks(batch []*delivery, oldest uint64) {
 			err = d.native.Ack(false)
 		}
 		d.note(err)
+	}
+}
+
+// settled notes what became of telling the server otherwise than by an ack. If it was not
+// told, no ack may ever reach beyond this delivery.
+func (d *delivery) settled(err error) {
+	d.note(err)
+	if err == nil {
+		d.acks.forget(d)
 	}
 }
 

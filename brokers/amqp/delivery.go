@@ -107,8 +107,7 @@ func (d *delivery) await(ctx context.Context, msg *message.Message, cancel conte
 		cancel() // writing may take long, of other messages' acks too
 		d.acks.ack(d)
 	case <-msg.Nacked():
-		d.note(d.giveBack(brokers.GiveBackFrom(ctx)))
-		d.acks.settled(d)
+		d.settled(d.giveBack(brokers.GiveBackFrom(ctx)))
 	case <-d.lost:
 	}
 }

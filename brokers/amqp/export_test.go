@@ -102,5 +102,5 @@ func (d Delivery) Ack() { d.acks.ack(d.delivery) }
 // Reject gives it back.
 func (d Delivery) Reject() {
 	_ = d.delivery.native.Reject(true)
-	d.acks.settled(d.delivery)
+	d.acks.forget(d.delivery)
 }

@@ -84,7 +84,6 @@ func (d *delivery) copyAway(failures int64, after time.Duration) error {
 // waitOn puts a copy away again that has come by one step and has more to wait. Nobody has
 // seen it, so it counts nothing.
 func (d *delivery) waitOn() {
-	defer d.acks.settled(d)
 	ctx, cancel := context.WithTimeout(context.Background(), d.subscriber.broker.config.Publish.Timeout)
 	defer cancel()
 	h := d.history
@@ -96,6 +95,7 @@ func (d *delivery) waitOn() {
 	if err != nil {
 		d.logger.Error("A message that has to wait longer comes again sooner", err, nil)
 		d.sleep(longestRedeliveryDelay)
-		_ = d.native.Nack(false, true)
+		err = d.native.Nack(false, true)
 	}
+	d.settled(err)
 }
