@@ -287,9 +287,9 @@ func TestFaultsAreCaught(t *testing.T) {
 				t.Parallel()
 				// A busy machine may be late with what is wrong, or with all the rest.
 				var err error
-				for try := range time.Duration(3) {
+				for within, quiet := 2*time.Second, 200*time.Millisecond; within < 10*time.Second; within, quiet = 2*within, 2*quiet {
 					h := relayHarness(f.fault)
-					h.Within, h.Quiet = (try+1)*2*time.Second, (try+1)*200*time.Millisecond
+					h.Within, h.Quiet = within, quiet
 					e := newEnv(t, h)
 					err = byName[checkName].run(e)
 					e.close()

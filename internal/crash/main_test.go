@@ -1,6 +1,7 @@
 package crash
 
 import (
+	"hash/crc32"
 	"math/rand/v2"
 	"os"
 	"strconv"
@@ -23,10 +24,14 @@ const (
 	soakEnv = "MILLPOND_SOAK"
 )
 
-// seedOf returns the seed of a test, the given one or a new one, and prints it.
+// seedOf returns the seed of a test and prints it: the given one, a new one in a soak, and
+// else always the same, so that what fails was broken by a change.
 func seedOf(t *testing.T) uint64 {
 	t.Helper()
-	seed := rand.Uint64N(1_000_000_000)
+	seed := uint64(crc32.ChecksumIEEE([]byte(t.Name())))
+	if soakKills(t) > 0 {
+		seed = rand.Uint64N(1_000_000_000)
+	}
 	if given := os.Getenv(seedEnv); given != "" {
 		var err error
 		if seed, err = strconv.ParseUint(given, 10, 64); err != nil {

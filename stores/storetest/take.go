@@ -194,7 +194,7 @@ func parkedToDeliveries(b *bench) {
 
 func takeRedelivered(b *bench) {
 	here, elsewhere := b.open(), b.open()
-	const soon = 300 * time.Millisecond
+	const soon = time.Second
 	claim := claimFor("redelivered", "payload")
 	f := changed(failureOf(claim), redelivered)
 	f.DueIn = later
