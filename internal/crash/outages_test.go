@@ -48,7 +48,7 @@ func (s *system) accidents(between span) []accident {
 	accidents := []accident{
 		{"ended all sessions", func(ctx context.Context) error {
 			for range 5 {
-				if err := s.dialect.endSessions(ctx, s.admin); err != nil && ctx.Err() == nil {
+				if err := s.endSessions(ctx); err != nil && ctx.Err() == nil {
 					return err
 				}
 				wait(ctx, between(0, 30*time.Millisecond))
@@ -73,6 +73,17 @@ func (s *system) accidents(between span) []accident {
 		accidents = append(accidents, accident{"has lost its pooler", killing(s.pooler, between)})
 	}
 	return accidents
+}
+
+// endSessions asks again where the parent's own connection is to a server that was killed
+// since it was used.
+func (s *system) endSessions(ctx context.Context) (err error) {
+	for range 3 {
+		if err = s.dialect.endSessions(ctx, s.admin); err == nil {
+			return nil
+		}
+	}
+	return err
 }
 
 // outages hurts the server and the network n times.
