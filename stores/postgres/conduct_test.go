@@ -6,6 +6,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/millpond-go/millpond/internal/pgtest"
 	"github.com/millpond-go/millpond/internal/testenv"
 	"github.com/millpond-go/millpond/stores"
 )
@@ -24,9 +25,9 @@ func TestCommitOnTheRawConnectionIsNeverAPlainFailure(t *testing.T) {
 		"a hidden Commit": func(tx pgx.Tx) { _ = tx.Commit(t.Context()) },
 	} {
 		for _, rollback := range []bool{false, true} {
-			c := claim(name)
+			c := pgtest.Claim(name)
 			if rollback {
-				c = claim(name + ", then an error")
+				c = pgtest.Claim(name + ", then an error")
 			}
 			a, tx := begin(t, s, c)
 			for _, text := range []string{"commit", "begin"} {
@@ -53,12 +54,12 @@ func TestCommitOnTheRawConnectionIsNeverAPlainFailure(t *testing.T) {
 
 func TestConnectionOutOfReachAfterTheAttempt(t *testing.T) {
 	t.Parallel()
-	s := openStore(t, withParameter(testenv.Postgres(t).NewDatabase(t), "pool_max_conns=1"))
-	a, tx := begin(t, s, claim("first"))
+	s := openStore(t, pgtest.WithParameters(t, testenv.Postgres(t).NewDatabase(t), "pool_max_conns", "1"))
+	a, tx := begin(t, s, pgtest.Claim("first"))
 	if err := a.Rollback(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	b, _ := begin(t, s, claim("second")) // on the same connection
+	b, _ := begin(t, s, pgtest.Claim("second")) // on the same connection
 	if tx.Conn() != nil {
 		t.Error("a handler that has returned reaches the connection of another message")
 	}
@@ -74,7 +75,7 @@ func TestInterruptedAttemptsAreTold(t *testing.T) {
 	t.Parallel()
 	s := newStore(t)
 	interrupted := func(a stores.Attempt) bool { return a.(stores.Interruptible).Interrupted() != nil } //nolint:forcetypeassert // a panic is a failure too
-	a, tx := begin(t, s, claim("terminated"))
+	a, tx := begin(t, s, pgtest.Claim("terminated"))
 	var pid uint32
 	if err := tx.QueryRow(t.Context(), "SELECT pg_backend_pid()").Scan(&pid); err != nil {
 		t.Fatal(err)
@@ -88,7 +89,7 @@ func TestInterruptedAttemptsAreTold(t *testing.T) {
 	if err := a.Commit(t.Context()); !errors.Is(err, stores.ErrNotCommitted) || !interrupted(a) {
 		t.Errorf("%v, interrupted %v", err, interrupted(a))
 	}
-	b, tx := begin(t, s, claim("its own fault"))
+	b, tx := begin(t, s, pgtest.Claim("its own fault"))
 	_, _ = tx.Exec(t.Context(), "SELECT 1/0")
 	if err := b.Commit(t.Context()); !errors.Is(err, stores.ErrTxAborted) || interrupted(b) {
 		t.Errorf("%v, interrupted %v", err, interrupted(b))
@@ -101,13 +102,13 @@ func TestTablesMadeAnewAreRegisteredAnew(t *testing.T) {
 	if _, err := s.Pool().Exec(t.Context(), "DROP TABLE millpond_inbox, millpond_failure, millpond_audit, millpond_consumer, millpond_quarantine, millpond_schema"); err != nil {
 		t.Fatal(err)
 	}
-	if _, _, err := s.Begin(t.Context(), claim("a")); !errors.Is(err, stores.ErrNotMigrated) {
+	if _, _, err := s.Begin(t.Context(), pgtest.Claim("a")); !errors.Is(err, stores.ErrNotMigrated) {
 		t.Fatal(err)
 	}
 	if _, err := s.Migrate(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if _, _, err := s.Begin(t.Context(), claim("a")); !errors.Is(err, stores.ErrNotRegistered) {
+	if _, _, err := s.Begin(t.Context(), pgtest.Claim("a")); !errors.Is(err, stores.ErrNotRegistered) {
 		t.Fatal(err)
 	}
 }

@@ -2,7 +2,6 @@ package postgres_test
 
 import (
 	"crypto/rand"
-	"fmt"
 	"testing"
 
 	"github.com/ThreeDotsLabs/watermill/message"
@@ -11,6 +10,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/millpond-go/millpond/internal/pgproxy"
+	"github.com/millpond-go/millpond/internal/pgtest"
 	"github.com/millpond-go/millpond/internal/testenv"
 	"github.com/millpond-go/millpond/middleware/keys"
 	"github.com/millpond-go/millpond/stores"
@@ -29,20 +29,7 @@ func throughProxy(t *testing.T, url string) (*postgres.Store, *pgproxy.Proxy) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = proxy.Close() })
-	return openStore(t, withParameter(proxy.URL(), "pool_max_conns=1")), proxy
-}
-
-// warmedUp runs f until all its statements are prepared, and returns what it costs
-// then.
-func warmedUp(t *testing.T, proxy *pgproxy.Proxy, f func()) pgproxy.Stats {
-	t.Helper()
-	const enough = 3
-	for range enough {
-		f()
-	}
-	before := proxy.Stats()
-	f()
-	return proxy.Stats().Since(before)
+	return openStore(t, pgtest.WithParameters(t, proxy.URL(), "pool_max_conns", "1")), proxy
 }
 
 func withoutInbox(t *testing.T, s *postgres.Store) {
@@ -59,7 +46,7 @@ func withoutInbox(t *testing.T, s *postgres.Store) {
 func withInbox(t *testing.T, s *postgres.Store) {
 	t.Helper()
 	id := uuid.NewString()
-	a, tx := begin(t, s, claim(id))
+	a, tx := begin(t, s, pgtest.Claim(id))
 	if _, err := tx.Exec(t.Context(), insertEffect, id); err != nil {
 		t.Fatal(err)
 	}
@@ -71,8 +58,8 @@ func withInbox(t *testing.T, s *postgres.Store) {
 func TestFirstSightCostsTheTripsAndCommitsOfTheHandlerAlone(t *testing.T) {
 	t.Parallel()
 	s, proxy := throughProxy(t, testenv.Postgres(t).NewDatabase(t))
-	alone := warmedUp(t, proxy, func() { withoutInbox(t, s) })
-	inbox := warmedUp(t, proxy, func() { withInbox(t, s) })
+	alone := pgtest.WarmedUp(t, proxy, func() { withoutInbox(t, s) })
+	inbox := pgtest.WarmedUp(t, proxy, func() { withInbox(t, s) })
 	if alone.RoundTrips != 3 || alone.Commits != 1 {
 		t.Fatalf("the handler alone: %+v", alone)
 	}
@@ -85,9 +72,9 @@ func TestFirstSightCostsTheTripsAndCommitsOfTheHandlerAlone(t *testing.T) {
 func TestProofOfAnUnwatchedTransactionSharesTheTripOfCommit(t *testing.T) {
 	t.Parallel()
 	s, proxy := throughProxy(t, testenv.Postgres(t).NewDatabase(t))
-	cost := warmedUp(t, proxy, func() {
+	cost := pgtest.WarmedUp(t, proxy, func() {
 		id := uuid.NewString()
-		a, tx := begin(t, s, claim(id))
+		a, tx := begin(t, s, pgtest.Claim(id))
 		if _, err := tx.Conn().Exec(t.Context(), insertEffect, id); err != nil {
 			t.Fatal(err)
 		}
@@ -103,7 +90,7 @@ func TestProofOfAnUnwatchedTransactionSharesTheTripOfCommit(t *testing.T) {
 func TestDuplicateCostsNoCommit(t *testing.T) {
 	t.Parallel()
 	s, proxy := throughProxy(t, testenv.Postgres(t).NewDatabase(t))
-	c := claim("seen")
+	c := pgtest.Claim("seen")
 	a, _ := begin(t, s, c)
 	if err := a.Commit(t.Context()); err != nil {
 		t.Fatal(err)
@@ -112,10 +99,10 @@ func TestDuplicateCostsNoCommit(t *testing.T) {
 		trips int
 		ask   func() stores.Verdict
 	}{
-		"Begin": {2, func() stores.Verdict { return outcome(t, s, c) }},
+		"Begin": {2, func() stores.Verdict { return pgtest.Verdict(t, s, c) }},
 		"Look":  {1, func() stores.Verdict { return look(t, s, c) }},
 	} {
-		cost := warmedUp(t, proxy, func() {
+		cost := pgtest.WarmedUp(t, proxy, func() {
 			if v := test.ask(); v.Outcome != stores.Duplicate {
 				t.Fatal(v.Outcome)
 			}
@@ -149,7 +136,7 @@ func quietServer(t *testing.T) string {
 
 func TestWriteAheadLogOfAMessage(t *testing.T) {
 	t.Parallel()
-	s := openStore(t, withParameter(quietServer(t), "pool_max_conns=1"))
+	s := openStore(t, pgtest.WithParameters(t, quietServer(t), "pool_max_conns", "1"))
 	const messages = 500
 	measure := func(f func()) int64 {
 		f()
@@ -170,16 +157,16 @@ func TestWriteAheadLogOfAMessage(t *testing.T) {
 
 func TestDuplicateWritesNothing(t *testing.T) {
 	t.Parallel()
-	s := openStore(t, withParameter(quietServer(t), "pool_max_conns=1"))
-	c := claim("seen")
+	s := openStore(t, pgtest.WithParameters(t, quietServer(t), "pool_max_conns", "1"))
+	c := pgtest.Claim("seen")
 	a, _ := begin(t, s, c)
 	if err := a.Commit(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	outcome(t, s, c) // sets the hint bits of the row, once
+	pgtest.Verdict(t, s, c) // sets the hint bits of the row, once
 	wal, sequences := walAndSequences(t, s.Pool())
 	for range 160 {
-		for _, v := range []stores.Verdict{outcome(t, s, c), look(t, s, c)} {
+		for _, v := range []stores.Verdict{pgtest.Verdict(t, s, c), look(t, s, c)} {
 			if v.Outcome != stores.Duplicate {
 				t.Fatal(v.Outcome)
 			}
@@ -218,7 +205,7 @@ func TestSizeOfACompletedRow(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			c := claim(string(id))
+			c := pgtest.Claim(string(id))
 			if test.trace {
 				_, _ = rand.Read(c.TraceParent[:])
 			}
@@ -238,14 +225,4 @@ func TestSizeOfACompletedRow(t *testing.T) {
 			t.Errorf("%s: %.0f B a row, at most %.0f are allowed", test.name, size, test.limit)
 		}
 	}
-}
-
-func withParameter(url, parameter string) string {
-	join := "?"
-	for _, c := range url {
-		if c == '?' {
-			join = "&"
-		}
-	}
-	return fmt.Sprint(url, join, parameter)
 }

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/millpond-go/millpond/internal/pgtest"
 	"github.com/millpond-go/millpond/internal/testenv"
 	"github.com/millpond-go/millpond/stores"
 	"github.com/millpond-go/millpond/stores/postgres"
@@ -38,7 +39,7 @@ func record(t *testing.T, s *postgres.Store, f stores.Failure) int64 {
 
 func due(t *testing.T, s *postgres.Store, limit int) []stores.Retry {
 	t.Helper()
-	found, err := s.Due(t.Context(), stores.DueQuery{Consumer: stock, Limit: limit, Reserve: time.Minute})
+	found, err := s.Due(t.Context(), stores.DueQuery{Consumer: pgtest.Stock, Limit: limit, Reserve: time.Minute})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -46,7 +47,7 @@ func due(t *testing.T, s *postgres.Store, limit int) []stores.Retry {
 }
 
 func inStock(id string) stores.Filter {
-	return stores.Filter{Service: stock.Service, Handler: stock.Handler, ID: []byte(id)}
+	return stores.Filter{Service: pgtest.Stock.Service, Handler: pgtest.Stock.Handler, ID: []byte(id)}
 }
 
 // promptly returns a context that ends long before any wait for a lock would.
@@ -81,7 +82,7 @@ func leftAlone(t *testing.T, s *postgres.Store, c stores.Claim, version int64) s
 			t.Errorf("%s: %+v, %v", verb, done, err)
 		}
 	}
-	if found, err := s.Due(ctx, stores.DueQuery{Consumer: stock, Limit: 10, Reserve: time.Minute}); err != nil || len(found) != 0 {
+	if found, err := s.Due(ctx, stores.DueQuery{Consumer: pgtest.Stock, Limit: 10, Reserve: time.Minute}); err != nil || len(found) != 0 {
 		t.Errorf("Due: %v, %v", found, err)
 	}
 	if _, err := s.Look(ctx, c.Key, c.Fingerprint); err != nil {
@@ -98,7 +99,7 @@ func TestNothingWaitsForATakeover(t *testing.T) {
 	t.Parallel()
 	s := newStore(t)
 	for _, placement := range []stores.Placement{stores.PlacementParked, stores.PlacementRedelivered} {
-		c := claim("taken " + placement.String())
+		c := pgtest.Claim("taken " + placement.String())
 		f := parked(c)
 		f.Placement = placement
 		version := record(t, s, f)
@@ -130,7 +131,7 @@ func TestNothingWaitsForATakeover(t *testing.T) {
 func TestNothingWaitsForALockOnTheRow(t *testing.T) {
 	t.Parallel()
 	s := newStore(t)
-	c := claim("locked")
+	c := pgtest.Claim("locked")
 	record(t, s, parked(c))
 	tx, err := s.Pool().Begin(t.Context())
 	if err != nil {
@@ -149,7 +150,7 @@ func TestNothingWaitsForALockOnTheRow(t *testing.T) {
 func TestNothingWaitsForTheLockOfAKey(t *testing.T) {
 	t.Parallel()
 	s := newStore(t)
-	c := claim("key \x00\xff")
+	c := pgtest.Claim("key \x00\xff")
 	version := record(t, s, parked(c))
 	tx, err := s.Pool().Begin(t.Context())
 	if err != nil {
@@ -159,7 +160,7 @@ func TestNothingWaitsForTheLockOfAKey(t *testing.T) {
 	exec(t, tx, "SELECT pg_advisory_xact_lock("+fmt.Sprintf(postgres.LockKeyText, "$1")+") FROM millpond_failure f", s.LockPrefix())
 	taking := c
 	taking.Take = version
-	if v := outcome(t, s, taking); v.Outcome != stores.InFlight {
+	if v := pgtest.Verdict(t, s, taking); v.Outcome != stores.InFlight {
 		t.Errorf("a takeover: %s", v.Outcome)
 	}
 	f := parked(c)
@@ -177,7 +178,7 @@ func TestNothingWaitsForTheLockOfAKey(t *testing.T) {
 func TestNothingWaitsForTheSuccessorOfATakeover(t *testing.T) {
 	t.Parallel()
 	s := newStore(t)
-	first, second := claim("first"), claim("second")
+	first, second := pgtest.Claim("first"), pgtest.Claim("second")
 	first.OrderKey, second.OrderKey = []byte("order"), []byte("order")
 	first.Take = record(t, s, parked(first))
 	f := parked(second)
@@ -198,7 +199,7 @@ func TestNothingWaitsForTheSuccessorOfATakeover(t *testing.T) {
 func TestTakeoverProvesItsCommit(t *testing.T) {
 	t.Parallel()
 	s := newStore(t)
-	c := claim("unwatched")
+	c := pgtest.Claim("unwatched")
 	c.Take = record(t, s, parked(c))
 	a, tx := begin(t, s, c)
 	if _, err := tx.Conn().Exec(t.Context(), insertEffect, "unwatched"); err != nil {
@@ -211,7 +212,7 @@ func TestTakeoverProvesItsCommit(t *testing.T) {
 		t.Errorf("the claim of a committed takeover: %v, %v", escaped, err)
 	}
 
-	c = claim("ended by the handler")
+	c = pgtest.Claim("ended by the handler")
 	c.Take = record(t, s, parked(c))
 	a, tx = begin(t, s, c)
 	for _, text := range []string{"rollback", "begin"} {
@@ -230,7 +231,7 @@ func TestTakeoverProvesItsCommit(t *testing.T) {
 func TestBoundOfATakeover(t *testing.T) {
 	t.Parallel()
 	s := newStore(t)
-	c := claim("bound")
+	c := pgtest.Claim("bound")
 	c.Bound = 7 * time.Second
 	c.Take = record(t, s, parked(c))
 	a, tx := begin(t, s, c)
@@ -245,8 +246,8 @@ func TestBoundOfATakeover(t *testing.T) {
 // Single statements run at the server's default level.
 func TestRecordWhereTransactionsAreSerializable(t *testing.T) {
 	t.Parallel()
-	s := openStore(t, withParameter(testenv.Postgres(t).NewDatabase(t), "default_transaction_isolation=serializable"))
-	c := claim("serializable")
+	s := openStore(t, pgtest.WithParameters(t, testenv.Postgres(t).NewDatabase(t), "default_transaction_isolation", "serializable"))
+	c := pgtest.Claim("serializable")
 	f := parked(c)
 	f.Version = record(t, s, f)
 	record(t, s, f)
@@ -273,7 +274,7 @@ func TestHugeErrorsAreCut(t *testing.T) {
 		"NUL":     {strings.Repeat("\x00", 10<<20), strings.Repeat("\uFFFD", most/3)},
 		"no text": {strings.Repeat("\xff", 10<<20), "\uFFFD"},
 	} {
-		f := parked(claim(name))
+		f := parked(pgtest.Claim(name))
 		f.Error = test.huge
 		record(t, s, f)
 		m, err := s.Find(t.Context(), f.Key)
@@ -292,12 +293,12 @@ func TestHugeErrorsAreCut(t *testing.T) {
 func TestRevisionsNeverReachTheNumber(t *testing.T) {
 	t.Parallel()
 	s := newStore(t)
-	f := parked(claim("old"))
+	f := parked(pgtest.Claim("old"))
 	record(t, s, f)
 	if _, err := s.Pool().Exec(t.Context(), "UPDATE millpond_failure SET revision = 1048575"); err != nil {
 		t.Fatal(err)
 	}
-	f.Version = look(t, s, claim("old")).Failure.Version
+	f.Version = look(t, s, pgtest.Claim("old")).Failure.Version
 	if again := record(t, s, f); again == f.Version || again>>20 != f.Version>>20 {
 		t.Errorf("version %x follows %x", again, f.Version)
 	}

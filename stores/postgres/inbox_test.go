@@ -11,6 +11,7 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 	"github.com/jackc/pgx/v5"
 
+	"github.com/millpond-go/millpond/internal/pgtest"
 	"github.com/millpond-go/millpond/internal/testenv"
 	"github.com/millpond-go/millpond/middleware"
 	"github.com/millpond-go/millpond/stores/postgres"
@@ -23,11 +24,11 @@ func (h heldHook) Hold(context.Context, error, time.Duration) { h <- struct{}{} 
 
 func TestOnlyTheRunningDeliveryHoldsAConnection(t *testing.T) {
 	t.Parallel()
-	s := openStore(t, withParameter(testenv.Postgres(t).NewDatabase(t), "pool_max_conns=8"))
+	s := openStore(t, pgtest.WithParameters(t, testenv.Postgres(t).NewDatabase(t), "pool_max_conns", "8"))
 	const deliveries = 64
 	held := make(heldHook, 10*deliveries)
 	in, err := middleware.NewInbox(s, middleware.InboxConfig{
-		Service: stock.Service, Handler: stock.Handler,
+		Service: pgtest.Stock.Service, Handler: pgtest.Stock.Handler,
 		Hold:   middleware.HoldConfig{MinPause: 4 * time.Second, MaxPause: 4 * time.Second, Max: deliveries},
 		Hooks:  []middleware.Hook{held},
 		Logger: slog.New(slog.DiscardHandler),
@@ -67,9 +68,9 @@ func TestOnlyTheRunningDeliveryHoldsAConnection(t *testing.T) {
 // Handlers that need a second connection must not be starved by claims for ever.
 func TestPoolOfOneServesOneAfterTheOther(t *testing.T) {
 	t.Parallel()
-	s := openStore(t, withParameter(testenv.Postgres(t).NewDatabase(t), "pool_max_conns=1"))
+	s := openStore(t, pgtest.WithParameters(t, testenv.Postgres(t).NewDatabase(t), "pool_max_conns", "1"))
 	in, err := middleware.NewInbox(s, middleware.InboxConfig{
-		Service: stock.Service, Handler: stock.Handler, Logger: slog.New(slog.DiscardHandler),
+		Service: pgtest.Stock.Service, Handler: pgtest.Stock.Handler, Logger: slog.New(slog.DiscardHandler),
 	})
 	if err != nil {
 		t.Fatal(err)

@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/millpond-go/millpond/internal/pgtest"
 	"github.com/millpond-go/millpond/internal/testenv"
 	"github.com/millpond-go/millpond/stores"
 	"github.com/millpond-go/millpond/stores/postgres"
@@ -23,7 +24,7 @@ func TestPoolerThatIsNotNamedIsSuspected(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer s.Close()
-		errs = append(errs, s.Register(t.Context(), stores.Registration{Consumer: stock, Topic: "orders"}))
+		errs = append(errs, s.Register(t.Context(), stores.Registration{Consumer: pgtest.Stock, Topic: "orders"}))
 	}
 	if err := errors.Join(errs...); !errors.Is(err, stores.ErrUnavailable) || !strings.Contains(err.Error(), "pgbouncer=transaction") {
 		t.Errorf("%v", err)
@@ -33,7 +34,7 @@ func TestPoolerThatIsNotNamedIsSuspected(t *testing.T) {
 func TestNothingListensBehindAPooler(t *testing.T) {
 	t.Parallel()
 	pooler := testenv.PgBouncer(t, testenv.Postgres(t).NewDatabase(t))
-	s := openStore(t, withParameter(pooler.URL(), "pgbouncer=transaction"))
+	s := openStore(t, pgtest.WithParameters(t, pooler.URL(), "pgbouncer", "transaction"))
 	if err := s.Listen(t.Context(), func() { t.Error("woken") }); !errors.Is(err, errors.ErrUnsupported) {
 		t.Error(err)
 	}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/millpond-go/millpond/internal/pgtest"
 	"github.com/millpond-go/millpond/internal/testenv"
 	"github.com/millpond-go/millpond/stores"
 	"github.com/millpond-go/millpond/stores/postgres"
@@ -23,11 +24,11 @@ func TestWhatFailedMessagesCost(t *testing.T) {
 	n := 0
 	next := func() stores.Claim {
 		n++
-		return claim(fmt.Sprint("message ", n))
+		return pgtest.Claim(fmt.Sprint("message ", n))
 	}
 	var (
 		again    stores.Failure
-		ordered  = claim("ordered")
+		ordered  = pgtest.Claim("ordered")
 		taken    stores.Claim
 		reserved []stores.Retry
 	)
@@ -40,7 +41,7 @@ func TestWhatFailedMessagesCost(t *testing.T) {
 		{"a first failure", nil, func() { record(t, s, parked(next())) }, 1, 1},
 		{"a later failure", func() { again = parked(next()); again.Version = record(t, s, again) }, func() { record(t, s, again) }, 1, 1},
 		{"Look at a failed message", nil, func() { look(t, s, stores.Claim{Key: again.Key}) }, 1, 0},
-		{"Begin for a parked message", nil, func() { outcome(t, s, stores.Claim{Key: again.Key}) }, 2, 0},
+		{"Begin for a parked message", nil, func() { pgtest.Verdict(t, s, stores.Claim{Key: again.Key}) }, 2, 0},
 		{"Due", func() { record(t, s, parked(next())) }, func() { reserved = due(t, s, 10) }, 1, 1},
 		{"Release", nil, func() { _ = s.Release(t.Context(), reserved) }, 1, 1},
 		{"Backlog", nil, func() { _, _ = s.Backlog(t.Context(), 10) }, 1, 0},
@@ -106,7 +107,7 @@ func TestPlansReadFewRowsOfLargeTables(t *testing.T) {
 		"analyzed when full":       func(s *postgres.Store) { fill(t, s, rows); analyze(s) },
 		"analyzed when it was new": func(s *postgres.Store) { analyze(s); fill(t, s, rows) },
 	} {
-		s := openStore(t, withParameter(testenv.Postgres(t).NewDatabase(t), "plan_cache_mode=force_generic_plan&pool_max_conns=1"))
+		s := openStore(t, pgtest.WithParameters(t, testenv.Postgres(t).NewDatabase(t), "plan_cache_mode", "force_generic_plan", "pool_max_conns", "1"))
 		prepare(s)
 		exec(t, s.Pool(), "SELECT set_config('millpond.turn', 'true', false)") // on the only connection
 		for call, statement := range map[string]string{
@@ -138,16 +139,16 @@ func TestPlansReadFewRowsOfLargeTables(t *testing.T) {
 func TestDuePassesRowsThatWaitForOthers(t *testing.T) {
 	t.Parallel()
 	s := newStore(t)
-	head := parked(claim("head"))
+	head := parked(pgtest.Claim("head"))
 	head.Placement, head.OrderKey = stores.PlacementRedelivered, []byte("order") // the broker has it
 	record(t, s, head)
 	const behind = 20
 	for i := range behind {
-		f := parked(claim(fmt.Sprint("behind ", i)))
+		f := parked(pgtest.Claim(fmt.Sprint("behind ", i)))
 		f.OrderKey, f.DueIn = head.OrderKey, -time.Hour
 		record(t, s, f)
 	}
-	record(t, s, parked(claim("free")))
+	record(t, s, parked(pgtest.Claim("free")))
 	found := due(t, s, 4)
 	if len(found) != 1 || string(found[0].Key.ID) != "free" {
 		t.Errorf("due: %v", found)
@@ -159,7 +160,7 @@ func TestDuePassesRowsThatWaitForOthers(t *testing.T) {
 
 func TestListenIsWoken(t *testing.T) {
 	t.Parallel()
-	s := openStore(t, withParameter(testenv.Postgres(t).NewDatabase(t), "pool_max_conns=1"))
+	s := openStore(t, pgtest.WithParameters(t, testenv.Postgres(t).NewDatabase(t), "pool_max_conns", "1"))
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	woken, ended := make(chan struct{}, 100), make(chan error, 1)
@@ -173,7 +174,7 @@ func TestListenIsWoken(t *testing.T) {
 			t.Errorf("%s has woken nobody", what)
 		}
 	}
-	record(t, s, parked(claim("a")))
+	record(t, s, parked(pgtest.Claim("a")))
 	wait("a failure that is due at once")
 	if err := s.Release(t.Context(), due(t, s, 10)); err != nil {
 		t.Fatal(err)
@@ -183,7 +184,7 @@ func TestListenIsWoken(t *testing.T) {
 		t.Fatal(done, err)
 	}
 	wait("a retry by an operator")
-	later := parked(claim("later"))
+	later := parked(pgtest.Claim("later"))
 	later.DueIn = time.Hour
 	record(t, s, later)
 	cancel()
@@ -218,7 +219,7 @@ func TestFewFailuresNotify(t *testing.T) {
 	start := time.Now()
 	const failures = 200
 	for i := range failures {
-		record(t, s, parked(claim(fmt.Sprint(i))))
+		record(t, s, parked(pgtest.Claim(fmt.Sprint(i))))
 	}
 	<-woken
 	most := int(time.Since(start)/(100*time.Millisecond)) + 1

@@ -13,14 +13,13 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 	"go.uber.org/goleak"
 
+	"github.com/millpond-go/millpond/internal/pgtest"
 	"github.com/millpond-go/millpond/internal/testenv"
 	"github.com/millpond-go/millpond/stores"
 	"github.com/millpond-go/millpond/stores/postgres"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
-
-var stock = stores.Consumer{Service: "inventory", Handler: "stock"}
 
 // openStore returns a store on a fresh database, with the consumer registered and a
 // table for effects that would show every double.
@@ -35,7 +34,7 @@ func openStore(t *testing.T, url string) *postgres.Store {
 	if _, err := store.Migrate(ctx); err != nil {
 		t.Fatal(err)
 	}
-	if err := store.Register(ctx, stores.Registration{Consumer: stock, Topic: "orders"}); err != nil {
+	if err := store.Register(ctx, stores.Registration{Consumer: pgtest.Stock, Topic: "orders"}); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := store.Pool().Exec(ctx, "CREATE TABLE IF NOT EXISTS effect (key text, label text)"); err != nil {
@@ -49,37 +48,9 @@ func newStore(t *testing.T) *postgres.Store {
 	return openStore(t, testenv.Postgres(t).NewDatabase(t))
 }
 
-func claim(id string) stores.Claim {
-	return stores.Claim{
-		Key:         stores.Key{Consumer: stock, ID: []byte(id)},
-		Fingerprint: stores.NewFingerprint(stores.FingerprintKey{}, []byte(id)),
-		Bound:       time.Minute,
-	}
-}
-
 func begin(t *testing.T, s *postgres.Store, c stores.Claim) (stores.Attempt, pgx.Tx) {
 	t.Helper()
-	a, v, err := s.Begin(t.Context(), c)
-	if err != nil || v.Outcome != stores.Claimed {
-		t.Fatalf("Begin: %v, %v", v.Outcome, err)
-	}
-	tx, ok := postgres.TxFromContext(a.Context(t.Context()))
-	if !ok {
-		t.Fatal("no transaction in the attempt's context")
-	}
-	return a, tx
-}
-
-func outcome(t *testing.T, s *postgres.Store, c stores.Claim) stores.Verdict {
-	t.Helper()
-	a, v, err := s.Begin(t.Context(), c)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if a != nil {
-		_ = a.Rollback(t.Context())
-	}
-	return v
+	return pgtest.Begin(t, s, c, postgres.TxFromContext)
 }
 
 func look(t *testing.T, s *postgres.Store, c stores.Claim) stores.Verdict {
@@ -117,17 +88,17 @@ func exec(t *testing.T, tx interface {
 func TestClaimedOnceThenDuplicate(t *testing.T) {
 	t.Parallel()
 	s := newStore(t)
-	c := claim("order-1")
+	c := pgtest.Claim("order-1")
 	c.TraceParent, _ = stores.ParseTraceParent("00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01")
 	a, tx := begin(t, s, c)
-	if v := outcome(t, s, c); v.Outcome != stores.InFlight {
+	if v := pgtest.Verdict(t, s, c); v.Outcome != stores.InFlight {
 		t.Fatalf("while held: %v", v.Outcome)
 	}
 	exec(t, tx, "INSERT INTO effect VALUES ($1, 'done')", "order-1")
 	if err := a.Commit(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	for _, v := range []stores.Verdict{outcome(t, s, c), look(t, s, c)} {
+	for _, v := range []stores.Verdict{pgtest.Verdict(t, s, c), look(t, s, c)} {
 		if v.Outcome != stores.Duplicate || v.TraceParent != c.TraceParent || time.Since(v.CompletedAt) > time.Minute {
 			t.Fatalf("%+v", v)
 		}
@@ -141,13 +112,13 @@ func TestClaimedOnceThenDuplicate(t *testing.T) {
 func TestBoundFreesTheKeyOfAHolderThatStandsStill(t *testing.T) {
 	t.Parallel()
 	s := newStore(t)
-	c := claim("stuck")
+	c := pgtest.Claim("stuck")
 	c.Bound = 200 * time.Millisecond
 	a, tx := begin(t, s, c)
 	exec(t, tx, "INSERT INTO effect VALUES ($1, 'half')", "stuck")
 	// Nothing more is said on this connection: to the server it is a stopped process.
 	deadline := time.Now().Add(30 * time.Second)
-	for outcome(t, s, c).Outcome == stores.InFlight {
+	for pgtest.Verdict(t, s, c).Outcome == stores.InFlight {
 		if time.Now().After(deadline) {
 			t.Fatal("the key is still held")
 		}
@@ -163,13 +134,9 @@ func TestBoundFreesTheKeyOfAHolderThatStandsStill(t *testing.T) {
 // The user's own, tighter limits stay.
 func TestBoundNeverRaisesTheServersOwnLimits(t *testing.T) {
 	t.Parallel()
-	url := testenv.Postgres(t).NewDatabase(t)
-	join := "?"
-	if strings.Contains(url, "?") {
-		join = "&"
-	}
-	s := openStore(t, url+join+"statement_timeout=7000&idle_in_transaction_session_timeout=9000")
-	a, tx := begin(t, s, claim("limits"))
+	s := openStore(t, pgtest.WithParameters(t, testenv.Postgres(t).NewDatabase(t),
+		"statement_timeout", "7000", "idle_in_transaction_session_timeout", "9000"))
+	a, tx := begin(t, s, pgtest.Claim("limits"))
 	defer func() { _ = a.Rollback(t.Context()) }()
 	var statement, idle string
 	err := tx.QueryRow(t.Context(), "SELECT current_setting('statement_timeout'), current_setting('idle_in_transaction_session_timeout')").Scan(&statement, &idle)
@@ -180,13 +147,13 @@ func TestBoundNeverRaisesTheServersOwnLimits(t *testing.T) {
 
 func TestHandlersMaySetTheSearchPath(t *testing.T) {
 	t.Parallel()
-	s := openStore(t, withParameter(testenv.Postgres(t).NewDatabase(t), "pool_max_conns=1"))
+	s := openStore(t, pgtest.WithParameters(t, testenv.Postgres(t).NewDatabase(t), "pool_max_conns", "1"))
 	// Tables of the same name elsewhere must never be taken for ours.
 	if _, err := s.Pool().Exec(t.Context(), "CREATE SCHEMA tenant; CREATE TABLE tenant.millpond_inbox (LIKE millpond_inbox INCLUDING ALL)"); err != nil {
 		t.Fatal(err)
 	}
 	for i, set := range []string{"SET LOCAL search_path TO tenant", "SET search_path TO tenant", "SELECT 1"} {
-		c := claim(fmt.Sprint("tenant ", i))
+		c := pgtest.Claim(fmt.Sprint("tenant ", i))
 		a, tx := begin(t, s, c)
 		var batch pgx.Batch // unwatched, so that the commit asks for the row
 		batch.Queue(set)
@@ -196,7 +163,7 @@ func TestHandlersMaySetTheSearchPath(t *testing.T) {
 		if err := a.Commit(t.Context()); err != nil {
 			t.Fatalf("%s: %v", set, err)
 		}
-		if v := outcome(t, s, c); v.Outcome != stores.Duplicate {
+		if v := pgtest.Verdict(t, s, c); v.Outcome != stores.Duplicate {
 			t.Fatalf("%s: %v", set, v.Outcome)
 		}
 	}
@@ -209,11 +176,11 @@ func TestHandlersMaySetTheSearchPath(t *testing.T) {
 func TestCommitReturnsTheSameAgain(t *testing.T) {
 	t.Parallel()
 	s := newStore(t)
-	a, _ := begin(t, s, claim("committed"))
+	a, _ := begin(t, s, pgtest.Claim("committed"))
 	if err := errors.Join(a.Commit(t.Context()), a.Commit(t.Context())); err != nil {
 		t.Error(err)
 	}
-	a, _ = begin(t, s, claim("rolled back"))
+	a, _ = begin(t, s, pgtest.Claim("rolled back"))
 	_ = a.Rollback(t.Context())
 	if err := a.Commit(t.Context()); !errors.Is(err, stores.ErrNotCommitted) {
 		t.Error(err)
@@ -243,7 +210,7 @@ func TestConfigErrorsNameTheField(t *testing.T) {
 
 func TestURLErrorsHideThePassword(t *testing.T) {
 	t.Parallel()
-	for _, url := range []string{
+	pgtest.ErrorsHide(t, "canary",
 		"postgres://user:canary@127.0.0.1:1/db",
 		"postgres://user:canary@127.0.0.1:1/db?sslmode=nonsense",
 		"postgres://user:canary@127.0.0.1:notaport/db",
@@ -251,16 +218,7 @@ func TestURLErrorsHideThePassword(t *testing.T) {
 		"postgres://user:canary@127.0.0.1:1/db?millpond_shema=typo",
 		"postgres://user@127.0.0.1:1/db?sslmode=verify-full;password=canary",
 		"mongodb://user:canary@host/db",
-	} {
-		_, err := stores.Open(t.Context(), url)
-		if err == nil {
-			t.Fatalf("%s was opened", url)
-		}
-		if strings.Contains(err.Error(), "canary") {
-			t.Errorf("the password is in %q", err)
-		}
-		t.Log(err)
-	}
+	)
 }
 
 func TestOpenSaysWhatToDoAboutARefusal(t *testing.T) {
@@ -272,8 +230,8 @@ func TestOpenSaysWhatToDoAboutARefusal(t *testing.T) {
 	}
 	other.Path = "/no_such_database"
 	for address, says := range map[string]string{
-		other.String():                           "create it, or name another in the URL",
-		withParameter(good, "no_such_setting=1"): "check the parameters of the URL",
+		other.String(): "create it, or name another in the URL",
+		pgtest.WithParameters(t, good, "no_such_setting", "1"): "check the parameters of the URL",
 	} {
 		_, err := stores.Open(t.Context(), address)
 		if err == nil || !strings.HasPrefix(err.Error(), "postgres: cannot connect to "+other.Host) || !strings.Contains(err.Error(), says) {

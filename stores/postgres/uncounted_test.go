@@ -16,6 +16,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/millpond-go/millpond/brokers"
+	"github.com/millpond-go/millpond/internal/pgtest"
 	"github.com/millpond-go/millpond/internal/testenv"
 	"github.com/millpond-go/millpond/middleware"
 	"github.com/millpond-go/millpond/stores"
@@ -28,7 +29,7 @@ import (
 // deliver sends one message through an inbox on s.
 func deliver(t *testing.T, s *postgres.Store, c middleware.InboxConfig, d brokers.Delivery, id string, f func(context.Context, pgx.Tx) error) error {
 	t.Helper()
-	c.Service, c.Handler, c.Logger = stock.Service, stock.Handler, slog.New(slog.DiscardHandler)
+	c.Service, c.Handler, c.Logger = pgtest.Stock.Service, pgtest.Stock.Handler, slog.New(slog.DiscardHandler)
 	in, err := middleware.NewInbox(s, c)
 	if err != nil {
 		t.Fatal(err)
@@ -44,7 +45,7 @@ func deliver(t *testing.T, s *postgres.Store, c middleware.InboxConfig, d broker
 // failedOnce fails unless the message was run once, and its failure is on record once.
 func failedOnce(t *testing.T, s *postgres.Store, id string, runs int, class stores.Class) {
 	t.Helper()
-	m, err := s.Find(t.Context(), stores.Key{Consumer: stock, ID: []byte("u:" + id)})
+	m, err := s.Find(t.Context(), stores.Key{Consumer: pgtest.Stock, ID: []byte("u:" + id)})
 	if err != nil || runs != 1 || m.Attempts != 1 || m.Uncounted != 0 || m.Class != class || m.Placement != stores.PlacementParked {
 		t.Errorf("%d runs, %v, recorded as %s/%s, %d+%d attempts, %s", runs, err, m.Status, m.Placement, m.Attempts, m.Uncounted, m.Class)
 	}
@@ -153,7 +154,7 @@ func TestLockTimeoutIsAnInterruption(t *testing.T) {
 	}
 	defer func() { _ = holder.Rollback(t.Context()) }()
 	exec(t, holder, "LOCK TABLE effect")
-	a, tx := begin(t, s, claim("waits"))
+	a, tx := begin(t, s, pgtest.Claim("waits"))
 	exec(t, tx, "SET LOCAL lock_timeout = '10ms'")
 	if _, err := tx.Exec(t.Context(), insertEffect, "waits"); err == nil {
 		t.Error("it has not waited")
@@ -176,20 +177,20 @@ func TestMissingRightsToTheFailuresAreNoOutage(t *testing.T) {
 	if _, err := admin.Pool().Exec(t.Context(), "GRANT ALL ON millpond_inbox, millpond_consumer, millpond_quarantine, effect TO "+role); err != nil {
 		t.Fatal(err)
 	}
-	s, err := postgres.Open(t.Context(), withParameter(url, "role="+role))
+	s, err := postgres.Open(t.Context(), pgtest.WithParameters(t, url, "role", role))
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer func() { _ = s.Close() }()
-	if err := s.Register(t.Context(), stores.Registration{Consumer: stock, Topic: "orders"}); err != nil {
+	if err := s.Register(t.Context(), stores.Registration{Consumer: pgtest.Stock, Topic: "orders"}); err != nil {
 		t.Fatal(err)
 	}
-	a, tx := begin(t, s, claim("healthy"))
+	a, tx := begin(t, s, pgtest.Claim("healthy"))
 	exec(t, tx, insertEffect, "healthy")
 	if err := a.Commit(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	_, err = s.Record(t.Context(), parked(claim("failed")))
+	_, err = s.Record(t.Context(), parked(pgtest.Claim("failed")))
 	if err == nil || errors.Is(err, stores.ErrUnavailable) || errors.Is(err, stores.ErrNotMigrated) || errors.Is(err, stores.ErrChanged) {
 		t.Errorf("Record without the right to: %v", err)
 	}
@@ -199,14 +200,14 @@ func TestMissingRightsToTheFailuresAreNoOutage(t *testing.T) {
 func TestOrderKeysOfAnyLength(t *testing.T) {
 	t.Parallel()
 	s := newStore(t)
-	f := parked(claim("longest"))
+	f := parked(pgtest.Claim("longest"))
 	f.OrderKey = make([]byte, stores.MaxOrderKeyBytes)
 	_, _ = rand.Read(f.OrderKey) // so that it cannot be compressed
 	record(t, s, f)
 
 	key := make([]byte, 4000)
 	_, _ = rand.Read(key)
-	f = parked(claim("too long"))
+	f = parked(pgtest.Claim("too long"))
 	f.OrderKey = key
 	if _, err := s.Record(t.Context(), f); err == nil || errors.Is(err, stores.ErrUnavailable) {
 		t.Errorf("an order key of %d bytes: %v", len(key), err)

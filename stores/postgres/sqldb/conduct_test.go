@@ -8,6 +8,7 @@ import (
 
 	"github.com/ThreeDotsLabs/watermill/message"
 
+	"github.com/millpond-go/millpond/internal/pgtest"
 	"github.com/millpond-go/millpond/internal/testenv"
 	"github.com/millpond-go/millpond/stores"
 	"github.com/millpond-go/millpond/stores/postgres/sqldb"
@@ -19,7 +20,7 @@ func TestOwnCommitIsRefused(t *testing.T) {
 	t.Parallel()
 	s := newStore(t, connector, testenv.Postgres(t).NewDatabase(t))
 	for name, end := range map[string]func(*sql.Tx) error{"Commit": (*sql.Tx).Commit, "Rollback": (*sql.Tx).Rollback} {
-		a, tx := begin(t, s, claim(name))
+		a, tx := begin(t, s, pgtest.Claim(name))
 		if _, err := tx.ExecContext(t.Context(), "INSERT INTO effect VALUES ('a', 'done')"); err != nil {
 			t.Fatal(err)
 		}
@@ -29,7 +30,7 @@ func TestOwnCommitIsRefused(t *testing.T) {
 		if err := a.Commit(t.Context()); !errors.Is(err, stores.ErrNotCommitted) || !errors.Is(err, stores.ErrTxManaged) || errors.Is(err, stores.ErrTxEscaped) {
 			t.Errorf("%s: %v", name, err)
 		}
-		if v := outcome(t, s, claim(name)); v.Outcome != stores.Claimed || effects(t, s) != 0 {
+		if v := pgtest.Verdict(t, s, pgtest.Claim(name)); v.Outcome != stores.Claimed || effects(t, s) != 0 {
 			t.Errorf("%s: %v, %d effects", name, v.Outcome, effects(t, s))
 		}
 	}
@@ -42,9 +43,9 @@ func TestHandlerThatGoesOnWithoutATransactionRunsOnce(t *testing.T) {
 	for _, e := range []entry{callersPG.unproven(), callersPQ.unproven()} {
 		s := newStore(t, e, testenv.Postgres(t).NewDatabase(t))
 		for _, rollback := range []bool{false, true} {
-			c := claim("loose")
+			c := pgtest.Claim("loose")
 			if rollback {
-				c = claim("loose, then an error")
+				c = pgtest.Claim("loose, then an error")
 			}
 			a, tx := begin(t, s, c)
 			for _, text := range []string{"ROLLBACK", "INSERT INTO effect VALUES ('a', 'done')"} {
@@ -65,7 +66,7 @@ func TestHandlerThatGoesOnWithoutATransactionRunsOnce(t *testing.T) {
 			if err != nil || !escaped {
 				t.Errorf("%s: %v, %v", e.name, escaped, err)
 			}
-			if v := outcome(t, s, c); v.Outcome != stores.Duplicate {
+			if v := pgtest.Verdict(t, s, c); v.Outcome != stores.Duplicate {
 				t.Errorf("%s: %v", e.name, v.Outcome)
 			}
 		}
@@ -81,7 +82,7 @@ func TestInterruptedAttemptsAreTold(t *testing.T) {
 			"DO $$ BEGIN RAISE SQLSTATE '40001'; END $$": true,
 			"SELECT 1/0": false,
 		} {
-			a, _ := begin(t, s, claim(text))
+			a, _ := begin(t, s, pgtest.Claim(text))
 			msg := message.NewMessage("", nil)
 			msg.SetContext(a.Context(t.Context()))
 			err := sqldb.Handler(func(ctx context.Context, tx *sql.Tx, _ *message.Message) error {
@@ -108,7 +109,7 @@ func TestStatementPreparedBeforeIsWatched(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer stmt.Close()
-	a, tx := begin(t, s, claim("a"))
+	a, tx := begin(t, s, pgtest.Claim("a"))
 	if _, err := tx.StmtContext(t.Context(), stmt).ExecContext(t.Context()); !errors.Is(err, stores.ErrTxManaged) { //nolint:sqlclosecheck // the transaction closes it
 		t.Error(err)
 	}
@@ -126,7 +127,7 @@ func TestRollbackHiddenInAStringIsFoundOut(t *testing.T) {
 		"continued on another line": {"SELECT E'a'\n'\\'' ; ROLLBACK; BEGIN; -- '"},
 		"by a setting":              {"SET LOCAL standard_conforming_strings = off", `SELECT '\'' ; ROLLBACK; BEGIN; -- '`},
 	} {
-		a, tx := begin(t, s, claim(name))
+		a, tx := begin(t, s, pgtest.Claim(name))
 		for _, text := range append(texts, "INSERT INTO effect VALUES ('a', 'done')") {
 			if _, err := tx.ExecContext(t.Context(), text); err != nil {
 				t.Fatalf("%s: %s: %v", name, text, err)
@@ -135,7 +136,7 @@ func TestRollbackHiddenInAStringIsFoundOut(t *testing.T) {
 		if err := a.Commit(t.Context()); !errors.Is(err, stores.ErrNotCommitted) || !errors.Is(err, stores.ErrTxEnded) {
 			t.Errorf("%s: %v", name, err)
 		}
-		if v := outcome(t, s, claim(name)); v.Outcome != stores.Claimed || effects(t, s) != 0 {
+		if v := pgtest.Verdict(t, s, pgtest.Claim(name)); v.Outcome != stores.Claimed || effects(t, s) != 0 {
 			t.Errorf("%s: %v, %d effects", name, v.Outcome, effects(t, s))
 		}
 	}

@@ -3,17 +3,14 @@ package sqldb_test
 import (
 	"context"
 	"database/sql"
-	"net/url"
 	"os"
-	"path/filepath"
-	"syscall"
 	"testing"
 
 	"github.com/ThreeDotsLabs/watermill/message"
-	"github.com/jackc/pgx/v5"
 	_ "github.com/jackc/pgx/v5/stdlib"
 	_ "github.com/lib/pq"
 
+	"github.com/millpond-go/millpond/internal/pgtest"
 	"github.com/millpond-go/millpond/internal/testenv"
 	"github.com/millpond-go/millpond/stores"
 	"github.com/millpond-go/millpond/stores/postgres/sqldb"
@@ -87,7 +84,7 @@ func (e entry) harness() storetest.Harness {
 			tb.Helper()
 			address := testenv.Postgres(tb).NewDatabase(tb)
 			if e.pooled == nil { // it takes no such parameter
-				address = impatient(tb, address)
+				address = pgtest.Impatient(tb, address)
 			}
 			return e.database(tb, address)
 		},
@@ -120,34 +117,17 @@ func (e entry) newServer() func(testing.TB) *storetest.Database {
 
 func (e entry) database(tb testing.TB, address string) *storetest.Database {
 	tb.Helper()
-	admin, err := sql.Open("pgx", address)
-	if err != nil {
-		tb.Fatal(err)
-	}
-	tb.Cleanup(func() { admin.Close() })
-	for _, text := range []string{
-		"CREATE TABLE storetest_many (n bigint)",
-		"CREATE TABLE storetest_pair (id integer PRIMARY KEY, n integer NOT NULL)",
-		"INSERT INTO storetest_pair VALUES (1, 0), (2, 0)",
-		"CREATE TABLE storetest_deferred (id integer UNIQUE DEFERRABLE INITIALLY DEFERRED)",
-		"CREATE PROCEDURE storetest_commits() LANGUAGE plpgsql AS 'BEGIN COMMIT; END'",
-	} {
-		if _, err := admin.ExecContext(tb.Context(), text); err != nil {
-			tb.Fatal(err)
-		}
-	}
+	db := pgtest.NewDatabase(tb, address)
 	config := e.config
 	if e.pooled != nil {
-		address = withParameters(tb, testenv.PgBouncer(tb, address).URL(), e.pooled...)
+		address = pgtest.WithParameters(tb, testenv.PgBouncer(tb, address).URL(), e.pooled...)
 	}
-	return &storetest.Database{
-		Admin: admin,
-		Open: func(tb testing.TB) stores.Store {
-			tb.Helper()
-			return e.store(tb, address, config)
-		},
-		StrictIsolation: func(testing.TB) { config.Isolation = sql.LevelSerializable },
+	db.Open = func(tb testing.TB) stores.Store {
+		tb.Helper()
+		return e.store(tb, address, config)
 	}
+	db.StrictIsolation = func(testing.TB) { config.Isolation = sql.LevelSerializable }
+	return db
 }
 
 // store opens a store on a *sql.DB, which the test closes after the store.
@@ -178,79 +158,14 @@ func (s *onDB) Close() error {
 	return err
 }
 
-// impatient lets commits return before they are on the disk, for servers that are not
-// killed. Nothing that is checked on them depends on it.
-func impatient(tb testing.TB, address string) string {
-	tb.Helper()
-	return withParameters(tb, address, "synchronous_commit", "off")
-}
-
-func withParameters(tb testing.TB, address string, pairs ...string) string {
-	tb.Helper()
-	u, err := url.Parse(address)
-	if err != nil {
-		tb.Fatal(err)
-	}
-	query := u.Query()
-	for i := 0; i < len(pairs); i += 2 {
-		query.Set(pairs[i], pairs[i+1])
-	}
-	u.RawQuery = query.Encode()
-	return u.String()
-}
-
 // server is a database on a server that can be killed, and turned into a standby, which
 // takes no writes.
 func (e entry) server(tb testing.TB) *storetest.Database {
 	tb.Helper()
 	server := testenv.PrivatePostgres(tb)
 	db := e.database(tb, server.NewDatabase(tb))
-	fatal := func(tb testing.TB, err error) {
-		tb.Helper()
-		if err != nil {
-			tb.Fatal(err)
-		}
-	}
-	db.Outage = func(tb testing.TB) func() {
-		tb.Helper()
-		fatal(tb, server.Kill())
-		return func() { fatal(tb, server.Start(tb.Context())) }
-	}
-	db.ReadOnly = func(tb testing.TB) func() {
-		tb.Helper()
-		var data string
-		fatal(tb, db.Admin.QueryRowContext(tb.Context(), "SHOW data_directory").Scan(&data))
-		fatal(tb, server.Stop(tb.Context()))
-		fatal(tb, becomeStandby(data))
-		fatal(tb, server.Start(tb.Context()))
-		return func() {
-			var promoted bool
-			conn, err := pgx.Connect(tb.Context(), server.URL())
-			fatal(tb, err)
-			defer conn.Close(tb.Context())
-			fatal(tb, conn.QueryRow(tb.Context(), "SELECT pg_promote()").Scan(&promoted))
-			if !promoted {
-				tb.Fatal("the standby was not promoted")
-			}
-		}
-	}
+	pgtest.AddFaults(db, server)
 	return db
-}
-
-// becomeStandby makes the server start in recovery, without an upstream.
-func becomeStandby(data string) error {
-	signal := filepath.Join(data, "standby.signal")
-	if err := os.WriteFile(signal, nil, 0o600); err != nil {
-		return err
-	}
-	info, err := os.Stat(data)
-	if err != nil {
-		return err
-	}
-	if owner, ok := info.Sys().(*syscall.Stat_t); ok {
-		return os.Chown(signal, int(owner.Uid), int(owner.Gid))
-	}
-	return nil
 }
 
 func inTx(ctx context.Context, f func(tx *sql.Tx) error) error {

@@ -8,6 +8,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/millpond-go/millpond/internal/pgtest"
 	"github.com/millpond-go/millpond/internal/testenv"
 	"github.com/millpond-go/millpond/stores"
 )
@@ -41,7 +42,7 @@ func TestConnectorIsPgxForEverythingElse(t *testing.T) {
 		t.Error(n, err)
 	}
 	// Also within a transaction that holds a claim.
-	a, claiming := begin(t, s, claim("prepared"))
+	a, claiming := begin(t, s, pgtest.Claim("prepared"))
 	if err := claiming.StmtContext(t.Context(), stmt).QueryRowContext(t.Context(), 2).Scan(&n); err != nil || n != 3 { //nolint:sqlclosecheck // the transaction closes it
 		t.Error(n, err)
 	}

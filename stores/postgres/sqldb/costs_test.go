@@ -10,6 +10,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/millpond-go/millpond/internal/pgproxy"
+	"github.com/millpond-go/millpond/internal/pgtest"
 	"github.com/millpond-go/millpond/internal/testenv"
 	"github.com/millpond-go/millpond/stores"
 	"github.com/millpond-go/millpond/stores/postgres/sqldb"
@@ -18,19 +19,6 @@ import (
 // What a message costs is part of the contract, and exact: these are no timings.
 
 const insertEffect = "INSERT INTO effect (key, label) VALUES ($1, 'done')"
-
-// warmedUp runs f until all its statements are prepared, and returns what it costs
-// then.
-func warmedUp(t *testing.T, proxy *pgproxy.Proxy, f func()) pgproxy.Stats {
-	t.Helper()
-	const enough = 3
-	for range enough {
-		f()
-	}
-	before := proxy.Stats()
-	f()
-	return proxy.Stats().Since(before)
-}
 
 func TestWhatAFirstDeliveryCosts(t *testing.T) {
 	t.Parallel()
@@ -47,11 +35,11 @@ func TestWhatAFirstDeliveryCosts(t *testing.T) {
 		t.Run(test.entry.name, func(t *testing.T) {
 			t.Parallel()
 			proxy, s := throughProxy(t, test.entry)
-			alone := warmedUp(t, proxy, func() {
+			alone := pgtest.WarmedUp(t, proxy, func() {
 				inTransaction(t, s.DB(), func(tx *sql.Tx) error { return insert(t.Context(), tx) })
 			})
-			inbox := warmedUp(t, proxy, func() {
-				a, tx := begin(t, s, claim(uuid.NewString()))
+			inbox := pgtest.WarmedUp(t, proxy, func() {
+				a, tx := begin(t, s, pgtest.Claim(uuid.NewString()))
 				if err := insert(t.Context(), tx); err != nil {
 					t.Fatal(err)
 				}
@@ -112,7 +100,7 @@ func TestWhatOtherCallsCost(t *testing.T) {
 		t.Run(test.entry.name, func(t *testing.T) {
 			t.Parallel()
 			proxy, s := throughProxy(t, test.entry)
-			seen := claim("seen")
+			seen := pgtest.Claim("seen")
 			a, _ := begin(t, s, seen)
 			if err := a.Commit(t.Context()); err != nil {
 				t.Fatal(err)
@@ -123,16 +111,16 @@ func TestWhatOtherCallsCost(t *testing.T) {
 				trips int
 				f     func()
 			}{
-				{"a duplicate", test.duplicate, func() { outcome(t, s, seen) }},
+				{"a duplicate", test.duplicate, func() { pgtest.Verdict(t, s, seen) }},
 				{"Look", test.look, func() { _, _ = s.Look(t.Context(), seen.Key, seen.Fingerprint) }},
 				{"Record", test.parked, func() { n++; record(t, s, fmt.Sprint("failed ", n)) }},
 				{"Due", test.due, func() {
-					if _, err := s.Due(t.Context(), stores.DueQuery{Consumer: stock, Limit: 1, Reserve: 1}); err != nil {
+					if _, err := s.Due(t.Context(), stores.DueQuery{Consumer: pgtest.Stock, Limit: 1, Reserve: 1}); err != nil {
 						t.Fatal(err)
 					}
 				}},
 			} {
-				cost := warmedUp(t, proxy, call.f)
+				cost := pgtest.WarmedUp(t, proxy, call.f)
 				wrote := strings.HasPrefix(call.name, "Due")
 				if cost.RoundTrips != call.trips || !wrote && cost.Commits != 0 {
 					t.Errorf("%s: %+v, want %d trips", call.name, cost, call.trips)
@@ -145,7 +133,7 @@ func TestWhatOtherCallsCost(t *testing.T) {
 func record(t *testing.T, s *sqldb.Store, id string) {
 	t.Helper()
 	_, err := s.Record(t.Context(), stores.Failure{
-		Key: claim(id).Key, Status: stores.StatusPending, Placement: stores.PlacementParked, Attempts: 1,
+		Key: pgtest.Claim(id).Key, Status: stores.StatusPending, Placement: stores.PlacementParked, Attempts: 1,
 		Class: "test", Error: "it failed", Content: &stores.Content{State: stores.ContentKept, UUID: id, Payload: []byte(id)},
 	})
 	if err != nil {

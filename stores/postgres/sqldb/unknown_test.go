@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/millpond-go/millpond/internal/pgproxy"
+	"github.com/millpond-go/millpond/internal/pgtest"
 	"github.com/millpond-go/millpond/internal/testenv"
 	"github.com/millpond-go/millpond/stores"
 )
@@ -26,7 +27,7 @@ func TestCommitOfWhichNothingIsHeardIsUnknown(t *testing.T) {
 			"the reply":   {proxy.LoseCommitReply, true},
 			"the request": {proxy.LoseCommitRequest, false},
 		} {
-			a, tx := begin(t, s, claim(name))
+			a, tx := begin(t, s, pgtest.Claim(name))
 			if err := insert(t.Context(), tx); err != nil {
 				t.Fatal(err)
 			}
@@ -34,7 +35,7 @@ func TestCommitOfWhichNothingIsHeardIsUnknown(t *testing.T) {
 			if err := a.Commit(t.Context()); !errors.Is(err, stores.ErrCommitUnknown) || errors.Is(err, stores.ErrNotCommitted) {
 				t.Errorf("%s: %v", name, err)
 			}
-			committed, err := s.Resolve(t.Context(), claim(name).Key)
+			committed, err := s.Resolve(t.Context(), pgtest.Claim(name).Key)
 			if err != nil || committed != test.committed {
 				t.Errorf("%s: %v, %v", name, committed, err)
 			}
