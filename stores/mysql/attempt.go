@@ -223,7 +223,7 @@ func (a *attempt) failed(ctx context.Context, err error) error {
 		return a.refuse(ctx, stores.ErrTxBusy)
 	case isUnsent(err):
 		a.failure = errors.Join(a.failure, err)
-		a.ss.drop()
+		a.ss.abandon()
 		return notCommitted(a.aborted())
 	}
 	a.ss.abandon()

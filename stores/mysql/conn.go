@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"database/sql/driver"
 	"errors"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -20,8 +21,12 @@ type conn struct {
 
 	claiming, completing prepared
 
-	interpolates bool // it puts values into the text of handlers' statements
-	cache        statementCache
+	keeps bool // handlers' statements prepared
+	cache statementCache
+
+	// Held while the store uses the connection without database/sql, whose lock keeps
+	// everything else apart: a handler's goroutine may close a statement late.
+	sending sync.Mutex
 
 	// Of one attempt at a time; database/sql hands them on.
 	tx      atomic.Pointer[transaction]
@@ -146,7 +151,7 @@ func (c *conn) ExecContext(ctx context.Context, text string, args []driver.Named
 		result, err := c.native.ExecContext(running, text, args)
 		return result, done(err)
 	}
-	stmt, err := c.cache.get(running, c.native, text)
+	stmt, err := c.cache.get(running, c.native, text, args)
 	if err != nil {
 		return nil, done(err)
 	}
@@ -172,7 +177,7 @@ func (c *conn) query(ctx context.Context, text string, args []driver.NamedValue,
 	if !c.caches(text, args, does) {
 		return c.native.QueryContext(ctx, text, args)
 	}
-	stmt, err := c.cache.get(ctx, c.native, text)
+	stmt, err := c.cache.get(ctx, c.native, text, args)
 	if err != nil {
 		return nil, err
 	}

@@ -59,26 +59,29 @@ func (c *connector) Connect(ctx context.Context) (driver.Conn, error) {
 			return nil, errors.Join(err, n.Close())
 		}
 	}
-	made := &conn{native: n, interpolates: c.interpolates}
+	made := &conn{native: n}
 	if err := made.ask(ctx); err != nil {
 		return nil, errors.Join(err, n.Close())
 	}
+	made.keeps = made.keeps && !c.interpolates
 	return made, nil
 }
 
-// ask asks the server how it calls the connection, and whether what is bound to a
-// prepared statement arrives as it is sent.
+// ask asks the server how it calls the connection, whether what is bound to a prepared
+// statement arrives as it is sent, and whether a statement that is kept does what a new
+// one would: MySQL's remember what earlier values made it take the parameters for.
 func (c *conn) ask(ctx context.Context) (err error) {
 	c.at.since = time.Now()
-	rows, err := c.native.QueryContext(ctx, "SELECT CONNECTION_ID(), @@SESSION.character_set_client = @@SESSION.character_set_connection, "+serverName, nil)
+	rows, err := c.native.QueryContext(ctx, "SELECT CONNECTION_ID(), @@SESSION.character_set_client = @@SESSION.character_set_connection, "+serverName+", VERSION()", nil)
 	if err != nil {
 		return err
 	}
-	var row [3]driver.Value
+	var row [4]driver.Value
 	if err = rows.Next(row[:]); err == nil {
 		c.at.id, c.at.server = shown(row[0]), shown(row[2])
 		converts := shown(row[1]) != "1"
 		c.claiming.refused, c.completing.refused = converts, converts
+		c.keeps = isMariaDB(shown(row[3]))
 	}
 	return errors.Join(err, rows.Close())
 }

@@ -36,11 +36,13 @@
 // procedures are missing that Migrate creates: see [Store.Procedures].
 //
 // A statement of a handler's with parameters is prepared, run and closed by database/sql
-// each time, in two trips. On connections of the store's own the 32 that were sent last
-// stay prepared, so that one sent again takes one trip, and what begins and ends an
-// attempt on MariaDB is prepared too; the server's max_prepared_stmt_count must allow for
-// them. With interpolateParams=true handlers' statements are not prepared at all, and
-// where the server prepares none of ours, they are sent as text.
+// each time, in two trips. On connections of the store's own to MariaDB the 32 that were
+// sent last stay prepared, for arguments of the same types, so that one sent again takes
+// one trip, and what begins and ends an attempt is prepared too; the server's
+// max_prepared_stmt_count must allow for them. MySQL keeps in a statement what earlier
+// values made it take the parameters for, so there each is prepared anew. With
+// interpolateParams=true handlers' statements are not prepared at all, and where the
+// server prepares none of ours, they are sent as text.
 //
 // The connections of the store's own have autocommit off for good. Their transactions
 // begin with the first statement, which is the claim, so no BEGIN is sent. The completion

@@ -28,6 +28,7 @@ const (
 	outOfMemory         = 1037
 	outOfResources      = 1041
 	noSuchTable         = 1146
+	tooManyStatements   = 1461 // prepared ones, of all clients
 	unknownVariable     = 1193
 	packetTooLarge      = 1153
 	errorDuringCommit   = 1180
@@ -86,7 +87,7 @@ func interruption(err error) bool {
 		return lostConnection(err)
 	case deadlock, lockWaitTimeout, lockNotAvailable, recordChanged, errorDuringCommit,
 		serverShutdown, connectionKilled, optionPrevents, readOnlyMode, readOnlyTransaction,
-		unknownStatement, needsReprepare, tooManyConnections, diskFull, tableFull, outOfMemory, outOfResources, userLimit, resourceLimit:
+		unknownStatement, needsReprepare, tooManyStatements, tooManyConnections, diskFull, tableFull, outOfMemory, outOfResources, userLimit, resourceLimit:
 		return true
 	}
 	return false

@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql/driver"
 	"errors"
+	"fmt"
 )
 
 // prepared is a statement of the store's own that a connection has prepared when it
@@ -45,7 +46,8 @@ func (p *prepared) prepare(ctx context.Context, on native, text string) error {
 		return nil
 	}
 	if err != nil {
-		return errors.Join(driver.ErrBadConn, err)
+		// Without err itself: a deadline that has passed here is not the handler's.
+		return fmt.Errorf("%w: cannot prepare a statement of the store's: %s", driver.ErrBadConn, err.Error())
 	}
 	p.stmt, err = asNative(stmt)
 	return err

@@ -88,7 +88,7 @@ var unsafeCharsets = map[string]bool{"big5": true, "cp932": true, "gb18030": tru
 
 // supported reports whether a version is MariaDB's, and refuses those that are too old.
 func supported(version string) (maria bool, err error) {
-	maria = strings.Contains(strings.ToLower(version), "mariadb")
+	maria = isMariaDB(version)
 	product, oldest := "MySQL", oldestMySQL
 	if maria {
 		product, oldest = "MariaDB", oldestMariaDB
@@ -104,6 +104,8 @@ func supported(version string) (maria bool, err error) {
 	}
 	return maria, nil
 }
+
+func isMariaDB(version string) bool { return strings.Contains(strings.ToLower(version), "mariadb") }
 
 // usualPayload is the inbox's own limit for payloads, unless it is told another.
 const usualPayload = 16 << 20

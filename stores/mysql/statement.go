@@ -6,6 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+
+	mysql "github.com/go-sql-driver/mysql"
 )
 
 // statement is one that a handler has prepared; its text was admitted then.
@@ -44,6 +46,29 @@ func (s *statement) acquire() error {
 		s.tx.distrust()
 	}
 	return s.tx.acquire()
+}
+
+// Close implements driver.Stmt. database/sql tells nobody that it has failed.
+func (s *statement) Close() error {
+	s.tx.conn.sending.Lock()
+	defer s.tx.conn.sending.Unlock()
+	err := closeStatement(s.nativeStatement)
+	if errors.Is(err, driver.ErrBadConn) {
+		s.tx.mu.Lock()
+		defer s.tx.mu.Unlock()
+		s.tx.fail(err)
+	}
+	return err
+}
+
+// closeStatement returns an error that wraps driver.ErrBadConn if the connection is lost,
+// for the driver has one of its own for that, and nil if it was lost before.
+func closeStatement(s driver.Stmt) error {
+	err := s.Close()
+	if err != nil && !errors.Is(err, mysql.ErrBusyBuffer) {
+		err = errors.Join(driver.ErrBadConn, err)
+	}
+	return err
 }
 
 // ExecContext implements driver.StmtExecContext.

@@ -1,10 +1,13 @@
 package mysql
 
 import (
+	"cmp"
 	"context"
 	"database/sql/driver"
+	"encoding/json"
 	"errors"
 	"slices"
+	"time"
 )
 
 const (
@@ -22,19 +25,29 @@ const (
 type statementCache struct{ last []cachedStatement } // the latest first
 
 type cachedStatement struct {
-	text string
-	stmt nativeStatement
+	text  string
+	types string // of the arguments: the servers remember in a statement what they made of them
+	stmt  nativeStatement
 }
 
-// get returns the statement of a text, and prepares it if need be.
-func (c *statementCache) get(ctx context.Context, on native, text string) (nativeStatement, error) {
-	if i := slices.IndexFunc(c.last, func(s cachedStatement) bool { return s.text == text }); i >= 0 {
+// get returns the statement of a text for arguments of such types, and prepares it if
+// need be.
+func (c *statementCache) get(ctx context.Context, on native, text string, args []driver.NamedValue) (nativeStatement, error) {
+	var few [32]byte
+	types := appendTypes(few[:0], args)
+	if i := slices.IndexFunc(c.last, func(s cachedStatement) bool { return s.text == text && s.types == string(types) }); i >= 0 {
 		s := c.last[i]
 		copy(c.last[1:i+1], c.last[:i])
 		c.last[0] = s
 		return s.stmt, nil
 	}
 	prepared, err := on.PrepareContext(ctx, text)
+	if number(err) == tooManyStatements && len(c.last) > 0 {
+		if err := c.clear(); err != nil {
+			return nil, err
+		}
+		prepared, err = on.PrepareContext(ctx, text)
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -42,28 +55,76 @@ func (c *statementCache) get(ctx context.Context, on native, text string) (nativ
 	if err != nil {
 		return nil, err
 	}
+	if stmt.NumInput() != len(args) { // database/sql prepares it and says so
+		return nil, cmp.Or(closeStatement(stmt), driver.ErrSkip)
+	}
 	if len(c.last) == maxCached {
 		oldest := c.last[maxCached-1]
 		c.last = c.last[:maxCached-1]
-		if err := oldest.stmt.Close(); err != nil {
+		if err := closeStatement(oldest.stmt); err != nil {
 			return nil, err
 		}
 	}
-	c.last = slices.Insert(c.last, 0, cachedStatement{text, stmt})
+	c.last = slices.Insert(c.last, 0, cachedStatement{text, string(types), stmt})
 	return stmt, nil
 }
 
-// keepUnless drops a statement of which err says that the server cannot run it any more.
+// clear closes all statements.
+func (c *statementCache) clear() (err error) {
+	for _, s := range c.last {
+		err = errors.Join(err, closeStatement(s.stmt))
+	}
+	c.last = nil
+	return err
+}
+
+// appendTypes appends what the driver tells the server of the arguments' types.
+func appendTypes(b []byte, args []driver.NamedValue) []byte {
+	for _, arg := range args {
+		kind := byte('?')
+		switch v := arg.Value.(type) {
+		case nil:
+			kind = 'n'
+		case []byte:
+			if kind = 's'; v == nil {
+				kind = 'n'
+			}
+		case json.RawMessage:
+			if kind = 's'; v == nil {
+				kind = 'n'
+			}
+		case string, time.Time:
+			kind = 's'
+		case int64:
+			kind = 'i'
+		case uint64:
+			kind = 'u'
+		case float64:
+			kind = 'f'
+		case bool:
+			kind = 'b'
+		}
+		b = append(b, kind)
+	}
+	return b
+}
+
+// keepUnless drops a statement that has failed. The server may not be able to run it any
+// more; and large values are sent ahead of the execution, so that they, or what the server
+// said of them, would be those of the next.
 func (c *statementCache) keepUnless(err error, stmt nativeStatement) error {
-	if n := number(err); n == unknownStatement || n == needsReprepare {
-		c.last = slices.DeleteFunc(c.last, func(s cachedStatement) bool { return s.stmt == stmt })
-		return errors.Join(err, stmt.Close())
+	if err == nil {
+		return nil
+	}
+	c.last = slices.DeleteFunc(c.last, func(s cachedStatement) bool { return s.stmt == stmt })
+	if closing := closeStatement(stmt); closing != nil {
+		return errors.Join(err, closing)
 	}
 	return err
 }
 
-// caches reports whether a statement of a handler's is kept prepared. Where the driver
-// puts the values into the text, nothing is prepared.
+// caches reports whether a statement of a handler's is kept prepared. After a change of
+// the session, as by USE, a text may mean something else than before.
 func (c *conn) caches(text string, args []driver.NamedValue, does conduct) bool {
-	return len(args) > 0 && len(text) <= maxCachedText && does == plain && !c.interpolates
+	return len(args) > 0 && len(text) <= maxCachedText && does == plain && c.keeps && !c.discard.Load()
 }

@@ -48,7 +48,7 @@ func TestStatementsWithParametersArePreparedOnce(t *testing.T) {
 			require.NoError(t, a.Commit(t.Context()))
 		})
 		assert.Equal(t, 4, alone.RoundTrips)
-		assert.Equal(t, 3, inbox.RoundTrips)
+		assert.Equal(t, map[bool]int{true: 3, false: 4}[p.maria()], inbox.RoundTrips)
 		var labels int
 		require.NoError(t, c.admin.QueryRowContext(t.Context(), "SELECT count(DISTINCT label) FROM effect WHERE label <> 'alone'").Scan(&labels))
 		assert.Equal(t, n, labels)
@@ -80,7 +80,9 @@ func TestPreparedStatementsAreBounded(t *testing.T) {
 			ask(0) // which is never the oldest
 		}
 		ever, open := statementsOf(t, tx)
-		assert.Equal(t, 100, ever-before)
+		if p.maria() {
+			assert.Equal(t, 100, ever-before)
+		}
 		assert.LessOrEqual(t, open, 32+2, "the store has two of its own")
 		ask(1)
 		require.NoError(t, a.Rollback(t.Context()))

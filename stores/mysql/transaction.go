@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"database/sql/driver"
 	"errors"
+	"fmt"
 	"reflect"
 	"sync"
 	"sync/atomic"
@@ -57,6 +58,11 @@ func (t *transaction) release(err error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.using--
+	t.fail(err)
+}
+
+// fail keeps the first error of a statement; t.mu is held.
+func (t *transaction) fail(err error) {
 	if err != nil && !errors.Is(err, driver.ErrSkip) && t.failure == nil && !t.over { // afterwards it is our own doing
 		t.failure = err
 	}
@@ -87,13 +93,20 @@ func (t *transaction) statement(ctx context.Context) (running context.Context, d
 	}
 	return t.ctx, func(err error) error {
 		stop()
-		if errors.Is(err, context.Canceled) && ctx.Err() != nil {
+		switch {
+		case !errors.Is(err, context.Canceled):
+		case ctx.Err() != nil:
 			err = ctx.Err()
+		default:
+			err = errCut
 		}
 		t.release(err)
 		return err
 	}
 }
+
+// errCut: the driver only says that the context of the transaction has ended.
+var errCut = fmt.Errorf("mysql: the connection was closed, for the context of another statement or the attempt has ended: %w", context.Canceled)
 
 // cut closes the connection under a statement that still runs; the server rolls back.
 func (t *transaction) cut() {
@@ -103,6 +116,8 @@ func (t *transaction) cut() {
 
 // send sends a statement of the store's after close, when nobody else can.
 func (t *transaction) send(ctx context.Context, text string) (affected int64, err error) {
+	t.conn.sending.Lock()
+	defer t.conn.sending.Unlock()
 	affected, err = execText(ctx, t.conn.native, text)
 	return affected, t.conn.lost(err)
 }
@@ -114,6 +129,8 @@ func (t *transaction) complete(ctx context.Context, texts *texts, c *claimed) er
 	if _, _, failure := t.state(); failure != nil || t.suspect.Load() || !texts.maria {
 		return errNotPrepared
 	}
+	t.conn.sending.Lock()
+	defer t.conn.sending.Unlock()
 	_, err := t.conn.completing.exec(ctx, t.conn.native, texts.completion, c.consumer, c.id, c.token)
 	if errors.Is(err, errNotPrepared) {
 		return err
