@@ -33,6 +33,9 @@ func (p *prepared) exec(ctx context.Context, on native, text string, values ...d
 		args[i] = driver.NamedValue{Ordinal: i + 1, Value: v}
 	}
 	result, err := p.stmt.ExecContext(ctx, args)
+	if number(err) == unknownStatement {
+		p.stmt = nil // whoever is in between has forgotten it
+	}
 	if err != nil {
 		return 0, err
 	}
