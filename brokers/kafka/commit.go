@@ -56,7 +56,7 @@ func (s *session) commit() {
 		}
 		return nil
 	})
-	s.client.CommitOffsetsSync(ctx, map[string]map[int32]kgo.EpochOffset{s.topic: offsets},
+	s.member().CommitOffsetsSync(ctx, map[string]map[int32]kgo.EpochOffset{s.topic: offsets},
 		func(_ *kgo.Client, _ *kmsg.OffsetCommitRequest, response *kmsg.OffsetCommitResponse, err error) {
 			if err != nil {
 				s.notCommitted(err)

@@ -26,7 +26,7 @@ func (s *session) pinNewest(ctx context.Context, offsets map[string]map[int32]kg
 		return offsets, nil
 	}
 	// Not the high watermark: a transaction that is open now is published later.
-	ends, err := kadm.NewClient(s.client).ListCommittedOffsets(ctx, s.topic)
+	ends, err := kadm.NewClient(s.member()).ListCommittedOffsets(ctx, s.topic)
 	if err == nil {
 		err = ends.Error()
 	}

@@ -33,7 +33,8 @@ const (
 type session struct {
 	*subscription
 
-	client *kgo.Client
+	client *kgo.Client   // in callbacks of its own: see member
+	made   chan struct{} // closed when client is set
 	id     kadm.TopicID
 	ctx    context.Context // ends when the intake of this session does
 	stop   context.CancelFunc
@@ -51,7 +52,7 @@ type session struct {
 }
 
 func newSession(sub *subscription, id kadm.TopicID) (*session, error) {
-	s := &session{subscription: sub, id: id, partitions: make(map[int32]*partition)}
+	s := &session{subscription: sub, id: id, made: make(chan struct{}), partitions: make(map[int32]*partition)}
 	s.ctx, s.stop = context.WithCancel(context.Background())
 	s.life, s.die = context.WithCancel(context.Background())
 	s.intake.init()
@@ -66,11 +67,18 @@ func newSession(sub *subscription, id kadm.TopicID) (*session, error) {
 		return nil, err
 	}
 	s.client = client
+	close(s.made)
 	s.background.Go(s.commitRegularly)
 	if sub.subscriber.broker.config.Consume.Protocol == ProtocolConsumer {
 		s.background.Go(s.heartbeat)
 	}
 	return s, nil
+}
+
+// member returns the client, which may call back before it has been returned to newSession.
+func (s *session) member() *kgo.Client {
+	<-s.made
+	return s.client
 }
 
 // consuming are the options of a subscriber's client.

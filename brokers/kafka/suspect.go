@@ -11,7 +11,7 @@ import (
 func (s *session) ends(ctx context.Context) kadm.ListedOffsets {
 	ctx, cancel := context.WithTimeout(ctx, leaveTimeout)
 	defer cancel()
-	ends, err := kadm.NewClient(s.client).ListEndOffsets(ctx, s.topic)
+	ends, err := kadm.NewClient(s.member()).ListEndOffsets(ctx, s.topic)
 	if err != nil {
 		s.logger.Debug("The ends of the partitions are not known: more messages are suspects than need be", nil)
 		return nil
