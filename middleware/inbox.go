@@ -88,7 +88,7 @@ func (in *Inbox) Register(ctx context.Context, handler, topic string) error {
 // the rollback.
 func (in *Inbox) Middleware(next message.HandlerFunc) message.HandlerFunc {
 	return func(msg *message.Message) ([]*message.Message, error) {
-		growStack()
+		growStack(false)
 		d := newDelivery(in, msg, next)
 		return d.process()
 	}
