@@ -19,11 +19,13 @@ const (
 )
 
 // stand_still blocks inside of SQLite, where no interrupt reaches, until resume is sent to.
-var resume = make(chan struct{})
+// It sends to standing before.
+var standing, resume = make(chan struct{}), make(chan struct{})
 
 func init() {
 	modernc.MustRegisterFunction("stand_still", &modernc.FunctionImpl{
 		Scalar: func(*modernc.FunctionContext, []driver.Value) (driver.Value, error) {
+			standing <- struct{}{}
 			<-resume
 			return int64(1), nil
 		},

@@ -23,7 +23,7 @@ func TestLeakedGoroutine(t *testing.T) {
 			_, err := tx.Exec("INSERT INTO effects SELECT stand_still()")
 			done <- err
 		}()
-		require.Eventually(t, a.(*attempt).conn.inUse, 30*time.Second, time.Millisecond)
+		<-standing
 
 		err := a.Commit(within(t, 100*time.Millisecond))
 		require.ErrorIs(t, err, stores.ErrNotCommitted)
@@ -50,7 +50,7 @@ func TestLeakedGoroutine(t *testing.T) {
 			_, err := tx.Exec("INSERT INTO effects SELECT stand_still()")
 			done <- err
 		}()
-		require.Eventually(t, a.(*attempt).conn.inUse, 30*time.Second, time.Millisecond)
+		<-standing
 		require.ErrorIs(t, a.Rollback(within(t, 50*time.Millisecond)), stores.ErrTxBusy)
 		resume <- struct{}{}
 		require.Error(t, <-done)
