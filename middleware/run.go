@@ -36,10 +36,7 @@ func (d *delivery) runClaimed(earlier stores.FailureState) (reason error, settle
 	}
 	// Its last attempt may have ended the process, and the broker does not say so.
 	d.suspect = true
-	attempt := d.attempt
-	d.attempt = nil
-	_ = attempt.Rollback(d.patience.start(d.ctx, d.in.config.CommitTimeout))
-	d.patience.stop()
+	_ = d.rollBack()
 	return d.claimAndRun()
 }
 
@@ -48,6 +45,10 @@ func (d *delivery) runClaimed(earlier stores.FailureState) (reason error, settle
 func (d *delivery) run() (reason error, settled bool, err error) {
 	ctx, cancel := context.WithTimeout(d.ctx, d.in.config.HandlerTimeout)
 	defer cancel()
+	if d.payloadChanged() { // by an earlier run, of a delivery that had to claim again
+		_ = d.rollBack()
+		return d.failed(errPayloadChanged, stores.ClassConduct)
+	}
 	d.end.Runs++
 	if d.end.Runs == 1 {
 		if len(d.metadata) > 0 {
@@ -154,13 +155,18 @@ func (d *delivery) commit() error {
 // ends the attempt too.
 func (d *delivery) undo(cause error) (reason error, settled bool, err error) {
 	attempt := d.attempt
+	return d.after(attempt, d.rollBack(), cause)
+}
+
+func (d *delivery) rollBack() error {
+	attempt := d.attempt
 	d.attempt = nil
-	rollback := attempt.Rollback(d.patience.start(d.ctx, d.in.config.CommitTimeout))
-	d.patience.stop()
-	if rollback != nil {
+	defer d.patience.stop()
+	err := attempt.Rollback(d.patience.start(d.ctx, d.in.config.CommitTimeout))
+	if err != nil {
 		d.in.completed.flush()
 	}
-	return d.after(attempt, rollback, cause)
+	return err
 }
 
 // after records a failure when an attempt was not committed, with two exceptions.
@@ -216,9 +222,9 @@ func (d *delivery) classify(cause error) (class stores.Class) {
 	return d.policy.classify(cause)
 }
 
-// restore undoes what the handler made of its message, so that a next try, by us or by
-// a Retry around the inbox, is given what arrived. (Bytes changed in place are not
-// restored.)
+// restore undoes what a run that was not committed, or perhaps not, made of its message,
+// so that the next one, by us or by a Retry around the inbox, is given what arrived. Its
+// context is restored in any case. Bytes changed in place are not: see payloadChanged.
 func (d *delivery) restore() {
 	d.msg.UUID, d.msg.Payload = d.uuid, d.payload
 	d.msg.Metadata = make(message.Metadata, len(d.metadata))
@@ -233,6 +239,7 @@ func (d *delivery) completed() {
 // unknown finds out what became of a commit. If it did not happen the delivery
 // claims again; that is no failure of the handler.
 func (d *delivery) unknown(err error) (reason error, settled bool, _ error) {
+	d.restore()
 	d.in.completed.flush()
 	d.unsure = true
 	if d.in.resolver != nil { // without one the next claim tells
