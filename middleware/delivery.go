@@ -284,6 +284,7 @@ func (d *delivery) identify() (stores.Reason, error) {
 	if r := d.retry; r != nil {
 		d.claim.Key.ID, d.claim.Fingerprint, d.claim.TraceParent = r.Key.ID, r.Fingerprint, r.TraceParent
 		d.claim.Take = r.State.Version
+		r.arrived = d.fingerprint()
 		return "", nil
 	}
 	if err := d.facts.Undecodable; err != nil {
@@ -345,18 +346,6 @@ func (d *delivery) orderKey() (key []byte) {
 	return key
 }
 
-func (d *delivery) fingerprint() stores.Fingerprint {
-	c := &d.in.config.Fingerprint
-	if c.Off {
-		return stores.Fingerprint{}
-	}
-	var headers []stores.Header
-	for _, name := range c.Headers {
-		headers = append(headers, stores.Header{Name: name, Value: d.metadata.Get(name)})
-	}
-	return stores.NewFingerprint(c.Key, d.payload, headers...)
-}
-
 // quarantine keeps the whole message, so that it may be acked. Until that is done it
 // is held; a message that cannot be kept goes back to the broker.
 func (d *delivery) quarantine(reason stores.Reason, cause error) error {
@@ -391,7 +380,7 @@ func (d *delivery) keep(reason stores.Reason, cause error) error {
 	q.OneWay = codec != "" && d.in.config.Keep.Codec.Decode == nil
 	if q.Fingerprint == (stores.Fingerprint{}) {
 		q.Fingerprint = stores.NewFingerprint(d.in.config.Fingerprint.Key, d.payload)
-	} else if d.end.Runs > 0 && d.fingerprint() != q.Fingerprint {
+	} else if d.payloadChanged() {
 		q.Detail += " (the handler has changed the payload in place: it is not what arrived)"
 	}
 	if reason == stores.ReasonConflict {

@@ -183,12 +183,6 @@ const maxEncodings = 5
 
 const changedInPlace = " [the handler has changed the payload in place: what is kept is not what arrived]"
 
-// payloadChanged reports whether a handler has changed the bytes of the payload. Without
-// fingerprints nobody can tell.
-func (d *delivery) payloadChanged() bool {
-	return d.end.Runs > 0 && !d.in.config.Fingerprint.Off && d.fingerprint() != d.claim.Fingerprint
-}
-
 // record writes f down.
 func (d *delivery) record(f *stores.Failure) error {
 	ctx, cancel := context.WithTimeout(d.ctx, d.in.config.HandlerTimeout)

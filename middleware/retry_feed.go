@@ -195,6 +195,8 @@ type retryRun struct {
 	reserve    time.Duration
 	unreadable error // it cannot be restored
 
+	arrived stores.Fingerprint // of the message as it reached the inbox
+
 	begun atomic.Bool   // it has reached the inbox
 	over  chan struct{} // closed when that has let go of it
 	once  sync.Once
