@@ -83,13 +83,18 @@ type InboxConfig struct {
 }
 
 // FingerprintConfig says what of a message is fingerprinted, to notice a second
-// message under a used id.
+// message under a used id: the payload, the header "name" that Watermill's cqrs reads,
+// if there is one, and Headers. Two messages that differ in nothing of that are taken for
+// one, whatever else they say.
 type FingerprintConfig struct {
 	// Off takes no fingerprints: every message under a completed key is a
 	// duplicate. For producers that send the same event in varying bytes.
 	Off bool
-	// Headers are the metadata fields that are part of what a message says, besides
-	// its payload. Never trace or retry headers, which change with each delivery.
+	// Headers are the metadata fields that say what a message is, besides its payload,
+	// such as event_type: whatever a handler decides by. Without them a message that
+	// differs only there is taken for a duplicate, and is not run. Never trace or retry
+	// headers, which change with each delivery. With another list, duplicates of what
+	// was completed or has failed under the one before are conflicts.
 	Headers []string
 	// Key makes fingerprints HMACs, for payloads so short that they could be
 	// guessed. A rotated key needs a new id: fingerprints of different ids are not

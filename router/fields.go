@@ -92,7 +92,7 @@ var fields = append([]field{
 	{path: "inbox.fingerprint.off", initial: "false", about: "Every message under a completed id is a duplicate, whatever it says."},
 	{
 		path: "inbox.fingerprint.headers", example: "[event_type]", check: stableHeaders,
-		about: "Metadata fields that are part of what a message says, besides its payload.",
+		about: "Metadata fields that say what a message is, besides its payload and cqrs' name: whatever your handlers decide by. Without them {} with event_type=charge is a duplicate of {} with event_type=noop, and is acked unseen.",
 	},
 	{
 		path: "inbox.fingerprint.key", example: "at least 16 secret characters", check: longSecret,

@@ -3,6 +3,7 @@ package stores
 import (
 	"crypto/hmac"
 	"crypto/sha256"
+	"crypto/sha512"
 	"crypto/subtle"
 	"encoding/binary"
 	"errors"
@@ -17,6 +18,11 @@ const (
 	FingerprintOff    FingerprintAlgorithm = 0 // no fingerprint was taken
 	FingerprintSHA256 FingerprintAlgorithm = 1 // SHA-256 (FIPS 180-4)
 	FingerprintHMAC   FingerprintAlgorithm = 2 // HMAC-SHA-256 (RFC 2104) under the key KeyID
+
+	// FingerprintHeaders is SHA-512/256 (FIPS 180-4) of headers and payload. It is another
+	// function than FingerprintSHA256, so that no payload alone has the digest of headers
+	// and another payload.
+	FingerprintHeaders FingerprintAlgorithm = 3
 )
 
 // Fingerprint is a digest of what a message says: its payload and its declared
@@ -38,13 +44,23 @@ const (
 
 // Compare compares two fingerprints in constant time.
 func (f Fingerprint) Compare(other Fingerprint) Comparison {
-	if f.Algorithm == FingerprintOff || f.Algorithm != other.Algorithm || f.KeyID != other.KeyID {
+	switch {
+	case f.Algorithm == FingerprintOff, f.KeyID != other.KeyID:
+		return Incomparable
+	case f.Algorithm != other.Algorithm:
+		if f.unkeyed() && other.unkeyed() {
+			return Different // only one of them has headers
+		}
 		return Incomparable
 	}
 	if subtle.ConstantTimeCompare(f.Digest[:], other.Digest[:]) == 1 {
 		return Same
 	}
 	return Different
+}
+
+func (f Fingerprint) unkeyed() bool {
+	return f.Algorithm == FingerprintSHA256 || f.Algorithm == FingerprintHeaders
 }
 
 // fingerprintBytes is the length of the stored form: algorithm, key id, digest.
@@ -91,21 +107,20 @@ type Header struct{ Name, Value string }
 //
 // With neither key nor headers the digest is the plain SHA-256 of the payload.
 // Otherwise the number of headers and the length of each name and value are digested
-// too, so that under one key different inputs are digested as different bytes.
-// Without a key this holds among inputs that have headers and among those that have
-// none, not between the two: a payload can be made to look like headers and another
-// payload. So all messages of a consumer must be given the same headers.
+// too, so that different inputs are digested as different bytes: no message looks like
+// another one whose headers are part of its payload.
 func NewFingerprint(key FingerprintKey, payload []byte, headers ...Header) Fingerprint {
 	if len(key.Secret) == 0 && len(headers) == 0 {
 		return Fingerprint{Algorithm: FingerprintSHA256, Digest: sha256.Sum256(payload)}
 	}
-	f := Fingerprint{Algorithm: FingerprintSHA256}
+	var f Fingerprint
 	var h hash.Hash
 	if len(key.Secret) > 0 {
 		f.Algorithm, f.KeyID = FingerprintHMAC, key.ID
 		h = hmac.New(sha256.New, key.Secret)
 	} else {
-		h = sha256.New()
+		f.Algorithm = FingerprintHeaders
+		h = sha512.New512_256()
 	}
 	// Headers first and payload last: the payload needs no length of its own.
 	var length [8]byte

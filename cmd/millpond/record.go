@@ -153,13 +153,16 @@ func recordOf(m stores.Message) messageRecord {
 	return r
 }
 
-// fingerprint returns "sha256:…", or "hmac-sha256/<key id>:…".
+// fingerprint returns "sha256:…", "hmac-sha256/<key id>:…", or for a message with headers
+// that count "sha512-256:…".
 func fingerprint(f stores.Fingerprint) string {
 	switch f.Algorithm {
 	case stores.FingerprintOff:
 		return ""
 	case stores.FingerprintSHA256:
 		return fmt.Sprintf("sha256:%x", f.Digest)
+	case stores.FingerprintHeaders:
+		return fmt.Sprintf("sha512-256:%x", f.Digest)
 	case stores.FingerprintHMAC:
 		return fmt.Sprintf("hmac-sha256/%d:%x", f.KeyID, f.Digest)
 	}

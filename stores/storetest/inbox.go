@@ -20,6 +20,7 @@ func inboxChecks() []check {
 	return []check{
 		{name: "duplicates", run: inboxDuplicates},
 		{name: "conflict", run: inboxConflict},
+		{name: "the same payload as another event", run: anotherEvent},
 		{name: "held while in flight", run: heldWhileInFlight},
 		{name: "given back while in flight", run: givenBackInFlight},
 		{name: "returned messages", run: returnedMessages},
@@ -92,6 +93,45 @@ func inboxConflict(b *bench) {
 		b.sameMessage(kept[0], want, 3)
 		if kept[0].Detail == "" {
 			b.tb.Errorf("a conflict is kept without a detail")
+		}
+	}
+}
+
+// anotherEvent: what a message is may stand in its metadata alone. Under a used id the
+// other event is no duplicate, whatever the payload.
+func anotherEvent(b *bench) {
+	store := b.open()
+	declared := func(c *middleware.InboxConfig) { c.Fingerprint.Headers = []string{"event_type"} }
+	for i, test := range []struct {
+		in            *middleware.Inbox
+		header        string
+		first, second string // "": it has no such header
+		conflict      bool
+	}{
+		{b.service(store), "name", "noop", "charge", true},
+		{b.service(store), "name", "", "charge", true},
+		{b.service(store), "name", "noop", "", true},
+		{b.service(store), "name", "noop", "noop", false},
+		{b.service(store, declared), "event_type", "noop", "charge", true},
+		{b.service(store, declared), "name", "noop", "charge", true},
+		{b.service(store), "event_type", "noop", "charge", false}, // not declared: see FingerprintConfig
+	} {
+		id := fmt.Sprint("event ", i)
+		send := func(value, effect string) {
+			msg := message.NewMessage(id, []byte("{}"))
+			if value != "" {
+				msg.Metadata.Set(test.header, value)
+			}
+			if a := b.deliver(test.in.Middleware(b.effect(effect)), msg); !a.acked {
+				b.tb.Errorf("%s=%s was not acked: %v", test.header, value, a.err)
+			}
+		}
+		send(test.first, id)
+		send(test.second, id+" again")
+		kept := b.quarantinedAs(messageKey(b.tb, message.NewMessage(id, nil)))
+		if conflict := len(kept) == 1 && kept[0].Reason == stores.ReasonConflict; conflict != test.conflict || len(b.effects(id+" again")) != 0 {
+			b.tb.Errorf("%s=%q after %q: in quarantine are %+v, the second's effects are %v, want a conflict: %t",
+				test.header, test.second, test.first, kept, b.effects(id+" again"), test.conflict)
 		}
 	}
 }
