@@ -36,7 +36,12 @@ func (s *Store) Look(ctx context.Context, k stores.Key, f stores.Fingerprint) (s
 // lookUp reads the row of a key as it is committed.
 func (s *Store) lookUp(ctx context.Context, consumer int64, id []byte) (inboxRow, error) {
 	var row inboxRow
-	err := s.db.QueryRowContext(ctx, s.sql.look, consumer, id).Scan(row.into()...)
+	conn, err := connection(ctx, s.db)
+	if err != nil {
+		return row, err
+	}
+	defer func() { _ = conn.Close() }()
+	err = conn.QueryRowContext(ctx, s.sql.look, consumer, id).Scan(row.into()...)
 	if errors.Is(err, sql.ErrNoRows) {
 		return row, nil
 	}

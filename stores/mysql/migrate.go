@@ -51,11 +51,15 @@ func (s *Store) Migrate(ctx context.Context) (applied []stores.Migration, err er
 	if s.closed.Load() {
 		return nil, stores.ErrClosed
 	}
-	conn, err := s.db.Conn(ctx)
+	conn, err := connection(ctx, s.db)
 	if err != nil {
 		return nil, unavailable(err)
 	}
 	defer func() { _ = conn.Close() }()
+	maria, err := recognise(ctx, conn)
+	if err != nil {
+		return nil, unavailable(err)
+	}
 	if err := s.lockMigrations(ctx, conn); err != nil {
 		return nil, unavailable(fmt.Errorf("migrate: %w", err))
 	}
@@ -75,6 +79,9 @@ func (s *Store) Migrate(ctx context.Context) (applied []stores.Migration, err er
 	}
 	if err != nil {
 		return nil, err
+	}
+	if maria {
+		return applied, nil
 	}
 	return applied, s.createProcedures(ctx, conn)
 }
@@ -116,13 +123,6 @@ func statementsOf(text string) []string {
 // createProcedures creates what is missing, where the account may. Without them
 // everything works, and learn says what it costs.
 func (s *Store) createProcedures(ctx context.Context, conn *sql.Conn) error {
-	var version string
-	if err := conn.QueryRowContext(ctx, "SELECT VERSION()").Scan(&version); err != nil {
-		return unavailable(err)
-	}
-	if maria, err := supported(version); err != nil || maria {
-		return err
-	}
 	const exists, denied, noSuchDatabase = 1304, 1044, 1049
 	for _, statement := range s.Procedures() {
 		_, err := conn.ExecContext(ctx, statement)
@@ -142,7 +142,7 @@ func (s *Store) Applied(ctx context.Context) (int, error) {
 	if s.closed.Load() {
 		return 0, stores.ErrClosed
 	}
-	state, err := s.schemaState(ctx, s.db)
+	state, err := s.standing(ctx)
 	if err != nil {
 		return 0, unavailable(err)
 	}
@@ -154,7 +154,7 @@ func (s *Store) Validate(ctx context.Context) error {
 	if s.closed.Load() {
 		return stores.ErrClosed
 	}
-	state, err := s.schemaState(ctx, s.db)
+	state, err := s.standing(ctx)
 	if err != nil {
 		return unavailable(err)
 	}
@@ -166,6 +166,21 @@ func (s *Store) check(state sqlstore.SchemaState) error {
 		return fmt.Errorf("mysql: %w", err)
 	}
 	return nil
+}
+
+// standing is schemaState on a server that the store can run on.
+func (s *Store) standing(ctx context.Context) (sqlstore.SchemaState, error) {
+	conn, err := connection(ctx, s.db)
+	if err != nil {
+		return sqlstore.SchemaState{}, err
+	}
+	defer func() { _ = conn.Close() }()
+	if !s.hasLearnt() {
+		if _, err := recognise(ctx, conn); err != nil {
+			return sqlstore.SchemaState{}, err
+		}
+	}
+	return s.schemaState(ctx, conn)
 }
 
 // schemaState reads the newest version. A missing table is version 0.

@@ -16,8 +16,13 @@ func (s *Store) Resolve(ctx context.Context, k stores.Key) (bool, error) {
 	if err != nil {
 		return false, err
 	}
+	conn, err := connection(ctx, s.db)
+	if err != nil {
+		return false, s.unresolved(err)
+	}
+	defer func() { _ = conn.Close() }()
 	var status stores.Status
-	err = s.db.QueryRowContext(ctx, s.sql.settled, consumer, k.ID).Scan(&status)
+	err = conn.QueryRowContext(ctx, s.sql.settled, consumer, k.ID).Scan(&status)
 	if errors.Is(err, sql.ErrNoRows) {
 		return false, nil
 	}

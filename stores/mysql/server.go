@@ -38,13 +38,14 @@ func (s *Store) learn(ctx context.Context) error {
 	}
 	var (
 		version  string
+		comment  string
 		database sql.NullString
 		sv       server
 		commits  bool
 		charset  string
 	)
-	err := s.db.QueryRowContext(ctx, "SELECT VERSION(), DATABASE(), @@max_allowed_packet, @@SESSION.autocommit, @@SESSION.character_set_client").
-		Scan(&version, &database, &sv.maxPacket, &commits, &charset)
+	err := s.db.QueryRowContext(ctx, "SELECT VERSION(), @@version_comment, DATABASE(), @@max_allowed_packet, @@SESSION.autocommit, @@SESSION.character_set_client").
+		Scan(&version, &comment, &database, &sv.maxPacket, &commits, &charset)
 	if err != nil {
 		return err
 	}
@@ -54,7 +55,7 @@ func (s *Store) learn(ctx context.Context) error {
 	if unsafeCharsets[charset] {
 		return fmt.Errorf("%w: the connections have the character set %s, in which the driver cannot put quotes around text: use utf8mb4", errUnusable, charset)
 	}
-	if sv.maria, err = supported(version); err != nil {
+	if sv.maria, err = supported(version, comment); err != nil {
 		return err
 	}
 	// From now on the tables are named in full: a handler may select another database.
@@ -86,8 +87,18 @@ func (s *Store) learn(ctx context.Context) error {
 // driver makes one text of a statement and its values, what follows it would be SQL.
 var unsafeCharsets = map[string]bool{"big5": true, "cp932": true, "gb18030": true, "gbk": true, "sjis": true}
 
-// supported reports whether a version is MariaDB's, and refuses those that are too old.
-func supported(version string) (maria bool, err error) {
+func (s *Store) hasLearnt() bool {
+	s.learning.Lock()
+	defer s.learning.Unlock()
+	return s.learnt
+}
+
+// supported reports whether a version is MariaDB's, and refuses those that are too old,
+// and those of other servers.
+func supported(version, comment string) (maria bool, err error) {
+	if err := refuseRelatives(version, comment); err != nil {
+		return false, err
+	}
 	maria = isMariaDB(version)
 	product, oldest := "MySQL", oldestMySQL
 	if maria {
@@ -117,26 +128,23 @@ var errUnusable = errors.New("the server cannot be used")
 // What cannot be asked is left out.
 func (s *Store) warn(ctx context.Context, sv server) {
 	warning := func(text string, args ...any) { s.log.WarnContext(ctx, "millpond: mysql: "+text, args...) }
-	variable := func(name string) string {
-		var value sql.NullString
-		if err := s.db.QueryRowContext(ctx, "SELECT @@"+name).Scan(&value); err != nil {
-			return ""
-		}
-		return value.String
+	variable := func(name string) (value string, known bool) {
+		err := s.db.QueryRowContext(ctx, "SELECT @@"+name).Scan(&value)
+		return value, err == nil
 	}
-	if v := variable("GLOBAL.innodb_flush_log_at_trx_commit"); v != "" && v != "1" {
+	if v, known := variable("GLOBAL.innodb_flush_log_at_trx_commit"); known && v != "1" {
 		warning("a crash of the server can lose messages that were acked", slog.String("innodb_flush_log_at_trx_commit", v), slog.String("set it to", "1"))
 	}
-	switch v := variable("GLOBAL.log_bin"); v {
+	switch v, _ := variable("GLOBAL.log_bin"); v {
 	case "0", "OFF":
 		warning("the server shows commits to others before they are on its disk: after a crash, messages that were acked as duplicates of such a commit can be lost",
 			slog.String("log_bin", v), slog.String("switch it on", "log_bin"))
 	case "1", "ON":
-		if v := variable("GLOBAL.sync_binlog"); v != "" && v != "1" {
+		if v, known := variable("GLOBAL.sync_binlog"); known && v != "1" {
 			warning("after a crash of the server's machine, replicas can have other messages completed than the server", slog.String("sync_binlog", v), slog.String("set it to", "1"))
 		}
 	}
-	if v := variable("SESSION.sql_mode"); !strings.Contains(v, "STRICT_TRANS_TABLES") && !strings.Contains(v, "STRICT_ALL_TABLES") {
+	if v, known := variable("SESSION.sql_mode"); known && !strings.Contains(v, "STRICT_TRANS_TABLES") && !strings.Contains(v, "STRICT_ALL_TABLES") {
 		warning("what does not fit a column of a handler's is cut or changed without an error", slog.String("sql_mode", v), slog.String("add to it", "STRICT_TRANS_TABLES"))
 	}
 	if sv.maxPacket <= usualPayload+slack {

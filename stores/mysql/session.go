@@ -5,7 +5,6 @@ import (
 	"database/sql"
 	"database/sql/driver"
 	"errors"
-	"fmt"
 	"time"
 
 	mysql "github.com/go-sql-driver/mysql"
@@ -43,11 +42,8 @@ func (s *Store) open(ctx context.Context, claim *claimed, bound time.Duration) (
 }
 
 func (s *Store) tryOpen(ctx context.Context, claim *claimed, bound time.Duration) (_ *session, rows int64, claimErr, err error) {
-	conn, err := s.attempts.Conn(ctx)
+	conn, err := connection(ctx, s.attempts)
 	if err != nil {
-		if pool := s.attempts.Stats(); ctx.Err() != nil && pool.MaxOpenConnections > 0 && pool.InUse >= pool.MaxOpenConnections {
-			err = fmt.Errorf("no connection became free in time, all %d are in use: %w", pool.MaxOpenConnections, err)
-		}
 		return nil, 0, nil, err
 	}
 	ss := &session{store: s, conn: conn}

@@ -95,7 +95,8 @@ func New(db *sql.DB, c Config) (*Store, error) {
 
 // OpenDB returns a store on connections of its own, made by the driver's configuration,
 // which is copied. It connects once, so that a wrong address, database or password is an
-// error here, which wraps stores.ErrUnavailable.
+// error here, which wraps stores.ErrUnavailable, and so is a server that the store cannot
+// run on, which does not.
 //
 // Two of its parameters are millpond's: MultiStatements must be off, and
 // InterpolateParams is switched on except for handlers, who have what is configured.
@@ -137,7 +138,7 @@ func OpenDB(ctx context.Context, driverConfig *mysql.Config, c Config) (*Store, 
 	s.attempts.SetMaxIdleConns(c.MaxOpenConns)
 	s.db.SetMaxOpenConns(maxOtherConns)
 	s.db.SetMaxIdleConns(min(maxOtherConns, runtime.GOMAXPROCS(0)))
-	if err := s.db.PingContext(ctx); err != nil {
+	if _, err := recognise(ctx, s.db); err != nil {
 		_ = s.Close()
 		return nil, cannotConnect(driverConfig.Addr, err)
 	}
