@@ -100,6 +100,7 @@ func newDelivery(in *Inbox, msg *message.Message, next message.HandlerFunc) *del
 
 // process takes the delivery from its arrival to the answer for the router.
 func (d *delivery) process() ([]*message.Message, error) {
+	defer boundPanic()
 	defer d.stopAsking()
 	var err error
 	d.claim.Key.Consumer, err = d.in.consumers.name(d.handler, d.topic)
@@ -124,7 +125,7 @@ func (d *delivery) process() ([]*message.Message, error) {
 	d.report()
 	d.ended()
 	d.retry.ended(d.end)
-	return nil, err
+	return nil, goUp(err)
 }
 
 // register sees that the consumer is registered, holding the delivery while the store
@@ -321,7 +322,7 @@ func (d *delivery) identify() (stores.Reason, error) {
 func (d *delivery) id() (id []byte, source string, err error) {
 	defer func() {
 		if r := recover(); r != nil {
-			err = fmt.Errorf("%w: a key function panicked: %v", keys.ErrNoKey, r)
+			err = fmt.Errorf("%w: a key function panicked: %s", keys.ErrNoKey, panicText(r))
 		}
 	}()
 	return d.in.config.Keys.ID(d.msg, d.in.config.Limits.ID)
@@ -335,7 +336,7 @@ func (d *delivery) orderKey() (key []byte) {
 	}
 	defer func() {
 		if r := recover(); r != nil {
-			d.in.log.Error("millpond: RetryPolicy.OrderKey panicked", append(anys(d.attrs()), slog.Any("panic", r))...)
+			d.in.log.Error("millpond: RetryPolicy.OrderKey panicked", append(anys(d.attrs()), slog.String("panic", panicText(r)))...)
 		}
 	}()
 	key = d.policy.OrderKey(d.msg)
@@ -366,7 +367,7 @@ func (d *delivery) keep(reason stores.Reason, cause error) error {
 		Consumer:    d.claim.Key.Consumer,
 		ID:          d.claim.Key.ID,
 		Reason:      reason,
-		Detail:      errorText(cause),
+		Detail:      withStack(errorText(cause), cause),
 		Fingerprint: d.claim.Fingerprint,
 		Topic:       d.topic,
 		Coordinates: d.facts.Coordinates,

@@ -125,8 +125,11 @@ func (d *delivery) failure(cause error, class stores.Class) (*stores.Failure, er
 		return nil, err
 	}
 	if !again {
-		return f, d.copyDeadLetter(f)
+		if err := d.copyDeadLetter(f); err != nil {
+			return nil, err
+		}
 	}
+	f.Error = withStack(f.Error, cause)
 	return f, nil
 }
 

@@ -294,8 +294,8 @@ func TestPanicIsRecordedBeforeItGoesOnUp(t *testing.T) {
 	in := newInbox(t, store, end.configure)
 	func() {
 		defer func() {
-			if r := recover(); r != "boom" {
-				t.Error(r)
+			if p, ok := recover().(*middleware.PanicError); !ok || p.Value() != "boom" {
+				t.Error(p)
 			}
 		}()
 		_, _ = in.Middleware(panickingHandler)(newMessage(t.Context(), "a"))

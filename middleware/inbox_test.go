@@ -173,7 +173,7 @@ func TestPanicRollsBackAndGoesOnUpWithItsStack(t *testing.T) {
 			r := recover()
 			stack := make([]byte, 64<<10)
 			stack = stack[:runtime.Stack(stack, false)]
-			if r != "boom" || !attempt.rolledBack || attempt.committed || m.Context() != before {
+			if p, ok := r.(*middleware.PanicError); !ok || p.Value() != "boom" || !attempt.rolledBack || attempt.committed || m.Context() != before {
 				t.Error(r, attempt)
 			}
 			if !strings.Contains(string(stack), "panickingHandler") {

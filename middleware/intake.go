@@ -44,7 +44,7 @@ func (i *intake) pause(reason error) {
 	}
 	i.open, i.since, i.next = make(chan struct{}), now, time.Time{}
 	i.paused.Store(true)
-	i.log.Warn("millpond: intake is paused until the store answers", slog.String("error", reason.Error()))
+	i.log.Warn("millpond: intake is paused until the store answers", slog.String("error", printableText(reason)))
 	for _, hook := range i.hooks {
 		hook.IntakePaused(reason)
 	}

@@ -51,6 +51,9 @@ func (d *delivery) report() {
 	if d.end.Err != nil {
 		attrs = append(attrs, slog.String("error", printableText(d.end.Err)))
 	}
+	if stack := stackOf(d.end.Err); stack != "" {
+		attrs = append(attrs, slog.String("stack", stack))
+	}
 	d.in.log.LogAttrs(d.ctx, level, "millpond: delivery "+string(d.end.Result), attrs...)
 }
 
@@ -104,11 +107,13 @@ func anys(attrs []slog.Attr) []any {
 
 // printableText is what an error says, cut and without control characters: part of it
 // may come from a message.
-func printableText(err error) string {
-	const shown = 2 << 10
-	text := errorText(err)
-	if len(text) > shown {
-		text = text[:shown] + "…"
+func printableText(err error) string { return shown(errorText(err)) }
+
+// shown cuts text of unknown origin, and quotes it if it holds anything but lines to read.
+func shown(text string) string {
+	const most = 2 << 10
+	if len(text) > most {
+		text = text[:most] + "…"
 	}
 	for _, r := range text {
 		if !strconv.IsPrint(r) && r != '\n' && r != '\t' || r == '\uFFFD' {

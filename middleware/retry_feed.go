@@ -184,7 +184,7 @@ func (f *feed) giveBack(ctx context.Context, batch []stores.Retry, reason SkipRe
 	defer cancel()
 	if err := f.w.store.Release(ctx, batch); err != nil {
 		f.w.in.log.Warn("millpond: retry worker cannot give messages back; they are due again when their reservation ends",
-			slog.String("consumer", f.consumer.String()), slog.Int("messages", len(batch)), slog.String("error", err.Error()))
+			slog.String("consumer", f.consumer.String()), slog.Int("messages", len(batch)), slog.String("error", printableText(err)))
 	}
 }
 

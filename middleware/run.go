@@ -106,12 +106,12 @@ func (d *delivery) call(ctx context.Context) (outputs []*message.Message, err er
 }
 
 // abandoned ends a delivery whose handler, or a hook, did not return. A panic goes on
-// up with its stack; recovered is nil after runtime.Goexit, and then only we can settle
+// up as a PanicError; recovered is nil after runtime.Goexit, and then only we can settle
 // the message.
 func (d *delivery) abandoned(recovered any) {
-	err := fmt.Errorf("%w: %v", errPanicked, recovered)
-	if recovered == nil {
-		err = errExited
+	err := errExited
+	if recovered != nil {
+		err = panicked{newPanicError(recovered)}
 	}
 	var settled bool
 	if d.attempt != nil {
@@ -129,11 +129,10 @@ func (d *delivery) abandoned(recovered any) {
 	d.report()
 	d.ended()
 	d.retry.ended(d.end)
-	if recovered == nil {
-		d.msg.Nack() // nobody else would
-		return
+	if p, ok := err.(panicked); ok {
+		panic(p.PanicError)
 	}
-	panic(recovered)
+	d.msg.Nack() // nobody else would
 }
 
 func (d *delivery) commit() error {
@@ -215,7 +214,7 @@ func interrupted(attempt stores.Attempt) error {
 func (d *delivery) classify(cause error) (class stores.Class) {
 	defer func() {
 		if r := recover(); r != nil {
-			d.in.log.Error("millpond: RetryPolicy.Classify panicked", append(anys(d.attrs()), slog.Any("panic", r))...)
+			d.in.log.Error("millpond: RetryPolicy.Classify panicked", append(anys(d.attrs()), slog.String("panic", panicText(r)))...)
 			class = stores.ClassTransient
 		}
 	}()

@@ -29,7 +29,7 @@ func TestHookThatPanicsLeavesNoAttemptOpen(t *testing.T) {
 				attempt := &scriptedAttempt{}
 				in := newInbox(t, storeOf(attempt), func(c *middleware.InboxConfig) { c.Hooks = []middleware.Hook{hook} })
 				defer func() {
-					if r := recover(); r != "hook" || attempt.committed == attempt.rolledBack {
+					if r, ok := recover().(*middleware.PanicError); !ok || r.Value() != "hook" || attempt.committed == attempt.rolledBack {
 						t.Error(r, attempt)
 					}
 				}()

@@ -97,6 +97,6 @@ func (p *program) groupList() *list {
 func (p *program) groupCells(g stores.Group) []string {
 	return []string{
 		g.Group, g.Consumer.String(), string(g.Class), count(g.Failed), count(g.Pending), count(g.Discarded),
-		p.ago(g.FirstAt), p.ago(g.LastAt), cut(printable(g.Error), shownError),
+		p.ago(g.FirstAt), p.ago(g.LastAt), cut(printable(firstLine(g.Error)), shownError),
 	}
 }

@@ -127,7 +127,7 @@ func (p *program) messageCells(m stores.Message) []string {
 	}
 	return []string{
 		strconv.FormatInt(m.Number, 10), m.Status.String(), m.Key.Consumer.String(), cut(showID(m.Key.ID), 50), m.Group,
-		string(m.Class), attempts(m), p.ago(m.LastAt), next, cut(printable(m.Error), shownError),
+		string(m.Class), attempts(m), p.ago(m.LastAt), next, cut(printable(firstLine(m.Error)), shownError),
 	}
 }
 
@@ -269,7 +269,7 @@ func (p *program) history(records []stores.AttemptRecord) string {
 	var b strings.Builder
 	f := newFields(&b)
 	for _, a := range slices.Backward(records) {
-		f.add(p.exactly(a.At), printable(string(a.Class))+"  "+cut(printable(a.Error), shownError))
+		f.add(p.exactly(a.At), printable(string(a.Class))+"  "+cut(printable(firstLine(a.Error)), shownError))
 	}
 	f.close()
 	return b.String()

@@ -14,6 +14,12 @@ import (
 // and is left alone when given to it again.
 func printable(s string) string { return escape(s, strconv.IsPrint) }
 
+// firstLine is what a table shows of a text; after it comes the stack of a panic.
+func firstLine(s string) string {
+	first, _, _ := strings.Cut(s, "\n")
+	return first
+}
+
 // printableLines is printable for text of several lines.
 func printableLines(s string) string {
 	return escape(s, func(r rune) bool { return r == '\n' || r == '\t' || strconv.IsPrint(r) })

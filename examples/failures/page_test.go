@@ -61,6 +61,7 @@ var varying = []struct {
 	{regexp.MustCompile(`\b(now|\d+ \w+ ago)\b`), "AGO"},
 	{regexp.MustCompile(`order-\d{4}`), "ORDER"},
 	{regexp.MustCompile(`^number \d+`), "number N"},
+	{regexp.MustCompile(`\((\w+\.go):\d+\)$`), "($1:LINE)"},
 	{regexp.MustCompile(`^(\d+) AGO discard \d+`), "$1 AGO discard N"},
 }
 

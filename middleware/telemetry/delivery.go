@@ -3,6 +3,7 @@ package telemetry
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"time"
 
@@ -208,8 +209,17 @@ func (d *delivery) tell(end *middleware.DeliveryEnd, key resultKey) {
 	}
 }
 
-// boundedError is an error whose text is not longer than a span should carry.
+// boundedError is an error whose text is not longer than a span should carry. The method
+// that says it may be the program's.
 type boundedError struct{ error }
 
-func (e boundedError) Error() string { return cut(e.error.Error()) }
+func (e boundedError) Error() (text string) {
+	defer func() {
+		if r := recover(); r != nil {
+			text = cut(fmt.Sprintf("a %T whose Error method panicked: %v", e.error, r))
+		}
+	}()
+	return cut(e.error.Error())
+}
+
 func (e boundedError) Unwrap() error { return e.error }

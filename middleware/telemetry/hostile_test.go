@@ -136,6 +136,21 @@ func TestNothingToTellCostsLittle(t *testing.T) {
 	}
 }
 
+type panickingError struct{}
+
+func (panickingError) Error() string { panic("no text") }
+
+// An error whose text cannot be had ends like any other, on a span too.
+func TestErrorWhoseMethodPanics(t *testing.T) {
+	r := newRig(t, both["memory"]).run(func(context.Context, *message.Message) error { return panickingError{} })
+	require.NoError(t, r.publisher.Publish(r.topic, message.NewMessage("1", nil)))
+	span := r.deliveries(1, "1")[0]
+	require.Equal(t, "parked", text(span, "millpond.result"))
+	require.Len(t, span.Events(), 1)
+	require.Contains(t, fmt.Sprint(span.Events()[0].Attributes), "whose Error method panicked: no text")
+	require.NotContains(t, r.log.String(), "delivery panicked")
+}
+
 // What the inbox logs carries the ids of the trace, and nothing of the message.
 func TestLogsHaveTraceIDs(t *testing.T) {
 	r := newRig(t, both["memory"]).run(func(context.Context, *message.Message) error { return fmt.Errorf("the shelf is empty") })
