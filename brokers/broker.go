@@ -67,7 +67,7 @@ const defaultDrainTimeout = 30 * time.Second
 
 // WithDefaults returns the configuration with its defaults in place of zero values, and
 // an error that names every invalid field. It is for adapters; their errors begin with
-// the name of the package.
+// the name of the package. A panic of its Logger costs a line of the log and nothing else.
 func (c SubscriberConfig) WithDefaults(pkg string) (SubscriberConfig, error) {
 	var errs []error
 	if c.Group == "" {
@@ -81,15 +81,20 @@ func (c SubscriberConfig) WithDefaults(pkg string) (SubscriberConfig, error) {
 	}
 	c.InFlight = cmp.Or(c.InFlight, 1)
 	c.DrainTimeout = cmp.Or(c.DrainTimeout, defaultDrainTimeout)
-	if c.Logger == nil {
-		c.Logger = watermill.NopLogger{}
-	}
+	c.Logger = withoutPanics(c.Logger)
 	return c, errors.Join(errs...)
 }
 
 // PublisherConfig is what every broker's publisher understands.
 type PublisherConfig struct {
 	Logger watermill.LoggerAdapter // nil: no logs
+}
+
+// WithDefaults returns the configuration with its defaults in place of zero values. It is
+// for adapters. A panic of its Logger costs a line of the log and nothing else.
+func (c PublisherConfig) WithDefaults() PublisherConfig {
+	c.Logger = withoutPanics(c.Logger)
+	return c
 }
 
 // Capabilities describes what a broker does with deliveries. The zero value

@@ -8,7 +8,8 @@
 //
 // A message that cannot be decoded is delivered all the same, marked in
 // Delivery.Undecodable, so that the inbox can put it into quarantine. Returning a
-// decode error instead would loop before any middleware sees the message.
+// decode error instead would loop before any middleware sees the message. A function of
+// the program's that reads messages may panic: that is a message that cannot be read, too.
 //
 // The package imports no client library. Adapters live in packages beside it;
 // package brokertest proves that one keeps the contract.

@@ -91,9 +91,7 @@ func (b *Broker) Subscriber(config brokers.SubscriberConfig) (message.Subscriber
 // Publisher returns a new publisher, or an error that wraps brokers.ErrClosed. All
 // publishers of a Broker share one connection.
 func (b *Broker) Publisher(config brokers.PublisherConfig) (message.Publisher, error) {
-	if config.Logger == nil {
-		config.Logger = watermill.NopLogger{}
-	}
+	config = config.WithDefaults()
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.closed {

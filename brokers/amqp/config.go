@@ -130,7 +130,7 @@ type Consume struct {
 	// broker sets none.
 	ProducerTime bool
 
-	// Unmarshal, if not nil, replaces the wire format for reading. Its error becomes
+	// Unmarshal, if not nil, replaces the wire format for reading. Its error, or panic, becomes
 	// Delivery.Undecodable; the message is then as the wire format reads it. It is called
 	// for each delivery, must not keep or change it, and must not settle it.
 	Unmarshal func(*amqp091.Delivery) (*message.Message, error)

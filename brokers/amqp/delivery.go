@@ -3,7 +3,6 @@ package amqp
 import (
 	"container/list"
 	"context"
-	"errors"
 	"time"
 
 	"github.com/ThreeDotsLabs/watermill/message"
@@ -11,6 +10,7 @@ import (
 
 	"github.com/millpond-go/millpond/brokers"
 	"github.com/millpond-go/millpond/brokers/amqp/internal/wire"
+	"github.com/millpond-go/millpond/internal/callback"
 )
 
 // delivery is one message in flight. It is settled once, on the channel that it came by.
@@ -80,19 +80,14 @@ func (d *delivery) message() (*message.Message, brokers.Delivery) {
 	if config.Unmarshal != nil {
 		handed := *n
 		handed.Acknowledger = nil
-		msg, err := config.Unmarshal(&handed)
-		if err == nil && msg != nil {
-			return msg, facts
-		}
+		msg, err := callback.Read("amqp: Consume.Unmarshal", config.Unmarshal, &handed)
 		if err == nil {
-			err = errNoMessage
+			return msg, facts
 		}
 		facts.Undecodable = err
 	}
 	return wire.Message(n.Headers, n.Body), facts
 }
-
-var errNoMessage = errors.New("amqp: Consume.Unmarshal returned neither a message nor an error")
 
 // ReadDelivery returns the message of a delivery of any producer, in the wire format of
 // watermill-amqp. It is for a Consume.Unmarshal that treats only some messages itself.

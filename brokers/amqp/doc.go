@@ -120,8 +120,8 @@
 // those before a delay as well; of classic queues, and with declare=false, nobody counts,
 // and it is 0.
 //
-// Any message can be read. Delivery.Undecodable is set only by an error of
-// Consume.Unmarshal.
+// Any message can be read. Delivery.Undecodable is set only by an error, or a
+// panic, of Consume.Unmarshal.
 //
 // # Limits
 //

@@ -13,6 +13,7 @@ import (
 
 	"github.com/millpond-go/millpond/brokers"
 	"github.com/millpond-go/millpond/brokers/amqp/internal/wire"
+	"github.com/millpond-go/millpond/internal/callback"
 )
 
 // maxErrors is how many messages an error of Publish names.
@@ -99,7 +100,8 @@ func (b *Broker) outgoing(topic string, msg *message.Message) (*outgoing, error)
 	publishing.MessageId = messageID(msg.UUID)
 	publishing.Timestamp = time.Now()
 	if b.config.Publish.Marshal != nil {
-		if err := b.config.Publish.Marshal(topic, msg, &publishing); err != nil {
+		err := callback.Call("amqp: Publish.Marshal", func() error { return b.config.Publish.Marshal(topic, msg, &publishing) })
+		if err != nil {
 			return nil, err
 		}
 		if err := publishing.Headers.Validate(); err != nil {

@@ -39,7 +39,11 @@ func (s *Subscriber) Subscribe(ctx context.Context, topic string) (<-chan *messa
 	if err := s.open(); err != nil {
 		return nil, err
 	}
-	sub := newSubscription(ctx, s, topic)
+	queue, err := s.broker.config.Topology.queue(topic, s.config.Group)
+	if err != nil {
+		return nil, err
+	}
+	sub := newSubscription(ctx, s, topic, queue)
 	first, err := sub.begin(ctx)
 	if err != nil {
 		sub.cancel()
@@ -63,7 +67,11 @@ func (s *Subscriber) SubscribeInitialize(topic string) error {
 	if err := s.open(); err != nil {
 		return err
 	}
-	_, err := s.prepare(context.Background(), topic, s.broker.config.Topology.queue(topic, s.config.Group))
+	queue, err := s.broker.config.Topology.queue(topic, s.config.Group)
+	if err != nil {
+		return err
+	}
+	_, err = s.prepare(context.Background(), topic, queue)
 	return err
 }
 

@@ -23,11 +23,11 @@ type subscription struct {
 	done   chan struct{}
 }
 
-func newSubscription(ctx context.Context, s *Subscriber, topic string) *subscription {
+func newSubscription(ctx context.Context, s *Subscriber, topic, queue string) *subscription {
 	sub := &subscription{
 		subscriber: s,
 		topic:      topic,
-		queue:      s.broker.config.Topology.queue(topic, s.config.Group),
+		queue:      queue,
 		out:        make(chan *message.Message),
 		done:       make(chan struct{}),
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/rabbitmq/amqp091-go"
 
 	"github.com/millpond-go/millpond/brokers/amqp/internal/wire"
+	"github.com/millpond-go/millpond/internal/callback"
 )
 
 var (
@@ -38,15 +39,22 @@ func (t *Topology) route(topic string) route {
 	return route{topic, ""}
 }
 
-// queue is the queue of a group.
-func (t *Topology) queue(topic, group string) string {
+// queue is the queue of a group. The error is that Topology.Queue has panicked.
+func (t *Topology) queue(topic, group string) (name string, err error) {
 	switch {
 	case t.Queue != nil:
-		return t.Queue(topic, group)
+		err = callback.Call("amqp: Topology.Queue", func() error {
+			name = t.Queue(topic, group)
+			return nil
+		})
+		if err != nil {
+			return "", nameError(err.Error())
+		}
+		return name, nil
 	case t.Preset == PresetQueue:
-		return topic
+		return topic, nil
 	default:
-		return topic + "_" + group
+		return topic + "_" + group, nil
 	}
 }
 
@@ -113,7 +121,11 @@ func (b *Broker) declareRoute(conn *connection, topic string) error {
 		return nil
 	}
 	if t.Preset == PresetQueue {
-		return b.declareQueue(conn, topic, t.queue(topic, ""))
+		queue, err := t.queue(topic, "")
+		if err != nil {
+			return err
+		}
+		return b.declareQueue(conn, topic, queue)
 	}
 	return declaring(conn, "exchange "+r.exchange, func(ch *amqp091.Channel) error { return b.declareExchange(ch, r) })
 }

@@ -104,9 +104,7 @@ func (b *Broker) Subscriber(config brokers.SubscriberConfig) (message.Subscriber
 // Publisher returns a new publisher, or an error that wraps brokers.ErrClosed. All
 // publishers of a Broker share its connections, and the logger of the first.
 func (b *Broker) Publisher(config brokers.PublisherConfig) (message.Publisher, error) {
-	if config.Logger == nil {
-		config.Logger = watermill.NopLogger{}
-	}
+	config = config.WithDefaults()
 	b.warn(config.Logger)
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -130,7 +130,7 @@ type Consume struct {
 	// timestamps that the broker has set count (message.timestamp.type=LogAppendTime).
 	ProducerTime bool
 
-	// Unmarshal, if not nil, replaces the wire format for reading. Its error becomes
+	// Unmarshal, if not nil, replaces the wire format for reading. Its error, or panic, becomes
 	// Delivery.Undecodable; the message is then the record as the wire format reads it.
 	// It is called for each delivery and must not keep or change the record.
 	Unmarshal func(*kgo.Record) (*message.Message, error)

@@ -9,6 +9,7 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	"github.com/millpond-go/millpond/brokers"
+	"github.com/millpond-go/millpond/internal/callback"
 )
 
 // longestRedeliveryDelay is where the pauses between redeliveries stop growing.
@@ -91,12 +92,9 @@ func (p *partition) message(it *item) (*message.Message, brokers.Delivery) {
 		facts.Time = r.Timestamp
 	}
 	if config.Unmarshal != nil {
-		msg, err := config.Unmarshal(r)
-		if err == nil && msg != nil {
-			return msg, facts
-		}
+		msg, err := callback.Read("kafka: Consume.Unmarshal", config.Unmarshal, r)
 		if err == nil {
-			err = errNoMessage
+			return msg, facts
 		}
 		facts.Undecodable = err
 	}

@@ -117,8 +117,8 @@
 // timestamp is by the producer's clock, and counts only with time=producer. Delivery.Count
 // is 0: nobody counts.
 //
-// Any record can be read. Delivery.Undecodable is set only by an error of
-// Consume.Unmarshal.
+// Any record can be read. Delivery.Undecodable is set only by an error, or a
+// panic, of Consume.Unmarshal.
 //
 // # Limits
 //

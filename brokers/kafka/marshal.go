@@ -2,15 +2,13 @@ package kafka
 
 import (
 	"bytes"
-	"errors"
 
 	"github.com/ThreeDotsLabs/watermill/message"
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/millpond-go/millpond/brokers/kafka/internal/wire"
+	"github.com/millpond-go/millpond/internal/callback"
 )
-
-var errNoMessage = errors.New("kafka: Consume.Unmarshal returned neither a message nor an error")
 
 // readRecord returns the message of a record of any producer.
 func readRecord(r *kgo.Record, payload []byte) *message.Message {
@@ -34,13 +32,16 @@ func (c *Publish) newRecord(topic string, msg *message.Message) (*kgo.Record, er
 	}
 	switch {
 	case c.Key != nil:
-		r.Key = c.Key(topic, msg)
+		err = callback.Call("kafka: Publish.Key", func() error {
+			r.Key = c.Key(topic, msg)
+			return nil
+		})
 	case c.KeyMetadata != "":
 		if key, ok := msg.Metadata[c.KeyMetadata]; ok {
 			r.Key = []byte(key)
 		}
 	}
-	return r, nil
+	return r, err
 }
 
 // ReadRecord returns the message of a record of any producer, in the wire format of

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"sync"
 
-	"github.com/ThreeDotsLabs/watermill"
 	"github.com/ThreeDotsLabs/watermill/message"
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/sns"
@@ -97,9 +96,7 @@ func (b *Broker) Subscriber(config brokers.SubscriberConfig) (message.Subscriber
 
 // Publisher returns a new publisher, or an error that wraps brokers.ErrClosed.
 func (b *Broker) Publisher(config brokers.PublisherConfig) (message.Publisher, error) {
-	if config.Logger == nil {
-		config.Logger = watermill.NopLogger{}
-	}
+	config = config.WithDefaults()
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.closed {

@@ -87,7 +87,7 @@ type Consume struct {
 	// SQS rounds up to seconds. Zero means 1 second.
 	RedeliveryDelay time.Duration
 
-	// Unmarshal, if not nil, replaces the wire format for reading. Its error becomes
+	// Unmarshal, if not nil, replaces the wire format for reading. Its error, or panic, becomes
 	// Delivery.Undecodable; the message is then what the wire format reads. It is called
 	// for each delivery and must not keep or change the message.
 	Unmarshal func(*types.Message) (*message.Message, error)

@@ -12,10 +12,7 @@ import (
 // longestRedeliveryDelay is where the pauses between redeliveries stop growing.
 const longestRedeliveryDelay = 30 * time.Second
 
-var (
-	errNoMessage   = errors.New("sqs: Consume.Unmarshal returned neither a message nor an error")
-	errNoTopicName = errors.New("sqs: the topic is empty: name a queue, its URL or an ARN")
-)
+var errNoTopicName = errors.New("sqs: the topic is empty: name a queue, its URL or an ARN")
 
 // fate is what has become of an item.
 type fate int

@@ -126,8 +126,8 @@
 //
 // Delivery.Key is the group of the message. Delivery.Time is when SQS took it, by its
 // clock. Delivery.Count is ApproximateReceiveCount, by which the redrive policy acts.
-// Delivery.Undecodable is set if _millpond_packed cannot be read, or by an error of
-// Consume.Unmarshal.
+// Delivery.Undecodable is set if _millpond_packed cannot be read, or by an error,
+// or a panic, of Consume.Unmarshal.
 //
 // The fields that group_metadata and deduplication_metadata name are not sent as
 // attributes to FIFO queues and topics. Messages without a group are one group, whose order

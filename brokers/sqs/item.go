@@ -11,6 +11,7 @@ import (
 
 	"github.com/millpond-go/millpond/brokers"
 	"github.com/millpond-go/millpond/brokers/sqs/internal/wire"
+	"github.com/millpond-go/millpond/internal/callback"
 )
 
 // item is a message from its receive to its settlement.
@@ -87,12 +88,9 @@ func (it *item) read(topic string, unmarshal func(*types.Message) (*message.Mess
 	}
 	msg, err := wire.FromSQS(&it.message)
 	if unmarshal != nil {
-		other, otherErr := unmarshal(&it.message)
-		if otherErr == nil && other != nil {
+		var other *message.Message
+		if other, err = callback.Read("sqs: Consume.Unmarshal", unmarshal, &it.message); err == nil {
 			return other, facts
-		}
-		if err = otherErr; err == nil {
-			err = errNoMessage
 		}
 	}
 	facts.Undecodable = err

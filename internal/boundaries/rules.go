@@ -33,7 +33,7 @@ var (
 		"github.com/pkg/errors",
 	}
 	storeContract  = []string{"./stores", "./internal/urlmux"}
-	brokerContract = slices.Concat(watermill, []string{"./brokers", "./internal/urlmux", "./internal/urlquery"})
+	brokerContract = slices.Concat(watermill, []string{"./brokers", "./internal/callback", "./internal/urlmux", "./internal/urlquery"})
 	brokerAdapter  = slices.Concat(brokerContract, []string{"./internal/openset"})
 	storeAdapter   = slices.Concat(watermill, storeContract, []string{"./internal/sqlstore", "./internal/urlquery", "github.com/cenkalti/backoff/v5"})
 
@@ -234,7 +234,7 @@ var rules = []Rule{
 		}),
 	},
 	{Name: "shared by the SQL stores", Packages: []string{"./internal/sqlstore"}, Allow: storeContract},
-	{Name: "shared by the contracts", Packages: []string{"./internal/urlmux"}, Allow: []string{}},
+	{Name: "shared by the contracts", Packages: []string{"./internal/urlmux", "./internal/callback"}, Allow: []string{}},
 	{Name: "shared by the brokers", Packages: []string{"./internal/openset"}, Allow: []string{}},
 	{
 		Name:     "conformance suites", // a stranger's adapter runs them, and needs no other

@@ -77,9 +77,7 @@ func (b *Broker) Subscriber(config brokers.SubscriberConfig) (message.Subscriber
 // Publisher returns a new publisher, which has a connection of its own. It returns an
 // error that wraps brokers.ErrClosed or brokers.ErrUnavailable.
 func (b *Broker) Publisher(config brokers.PublisherConfig) (message.Publisher, error) {
-	if config.Logger == nil {
-		config.Logger = watermill.NopLogger{}
-	}
+	config = config.WithDefaults()
 	p, err := newPublisher(b, config)
 	if err != nil {
 		return nil, err

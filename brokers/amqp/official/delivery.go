@@ -2,7 +2,6 @@ package official
 
 import (
 	"context"
-	"errors"
 	"maps"
 	"time"
 
@@ -13,6 +12,7 @@ import (
 
 	"github.com/millpond-go/millpond/brokers"
 	"github.com/millpond-go/millpond/brokers/amqp/internal/wire"
+	"github.com/millpond-go/millpond/internal/callback"
 )
 
 // arrival is what a delivery says beside its message, which watermill-amqp forgets.
@@ -40,13 +40,7 @@ func (r reader) Unmarshal(d amqp091.Delivery) (*message.Message, error) {
 	if config.Unmarshal != nil {
 		handed := d
 		handed.Acknowledger = nil
-		var err error
-		if msg, err = config.Unmarshal(&handed); err == nil && msg == nil {
-			err = errNoMessage
-		}
-		if facts.Undecodable = err; err != nil {
-			msg = nil
-		}
+		msg, facts.Undecodable = callback.Read("amqp/official: Consume.Unmarshal", config.Unmarshal, &handed)
 	}
 	if msg == nil {
 		msg = wire.Message(d.Headers, d.Body)
@@ -56,8 +50,6 @@ func (r reader) Unmarshal(d amqp091.Delivery) (*message.Message, error) {
 	s.last = arrival{facts, maps.Clone(msg.Metadata)} // without what watermill-amqp adds
 	return msg, nil
 }
-
-var errNoMessage = errors.New("amqp/official: Consume.Unmarshal returned neither a message nor an error")
 
 func (s *subscription) facts(d *amqp091.Delivery) brokers.Delivery {
 	_, died := d.Headers["x-death"]

@@ -8,6 +8,7 @@ import (
 	"github.com/rabbitmq/amqp091-go"
 
 	"github.com/millpond-go/millpond/brokers/amqp"
+	"github.com/millpond-go/millpond/internal/callback"
 )
 
 // watermill returns the configuration of a subscriber of a group, or of a publisher, with
@@ -56,11 +57,16 @@ func (b *Broker) watermill(group, purpose string, w *wires, marshaler wmamqp.Mar
 	return config
 }
 
-// queue is the queue of a group, as brokers/amqp names it.
-func (b *Broker) queue(topic, group string) string {
+// queue is the queue of a group, as brokers/amqp names it, which has done so before and says
+// so when Topology.Queue panics.
+func (b *Broker) queue(topic, group string) (name string) {
 	switch t := &b.config.Topology; {
 	case t.Queue != nil:
-		return t.Queue(topic, group)
+		_ = callback.Call("", func() error {
+			name = t.Queue(topic, group)
+			return nil
+		})
+		return name
 	case t.Preset == amqp.PresetQueue:
 		return topic
 	default:

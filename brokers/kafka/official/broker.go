@@ -95,9 +95,7 @@ func (b *Broker) Subscriber(config brokers.SubscriberConfig) (message.Subscriber
 // Publisher returns a new publisher, or an error that wraps brokers.ErrClosed. Each has
 // connections of its own.
 func (b *Broker) Publisher(config brokers.PublisherConfig) (message.Publisher, error) {
-	if config.Logger == nil {
-		config.Logger = watermill.NopLogger{}
-	}
+	config = config.WithDefaults()
 	b.warn(config.Logger)
 	p, err := newPublisher(b, config) // connects
 	if err != nil {

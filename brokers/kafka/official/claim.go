@@ -6,6 +6,8 @@ import (
 	"github.com/IBM/sarama"
 	wmkafka "github.com/ThreeDotsLabs/watermill-kafka/v3/pkg/kafka"
 	"github.com/ThreeDotsLabs/watermill/message"
+
+	"github.com/millpond-go/millpond/internal/callback"
 )
 
 // claim is one partition for as long as a session of the group gives it to us. Within it
@@ -59,7 +61,7 @@ func (u unmarshaler) Unmarshal(record *sarama.ConsumerMessage) (*message.Message
 		err error
 	)
 	if custom := u.subscription.subscriber.broker.config.Consume.Unmarshaler; custom != nil {
-		msg, err = custom.Unmarshal(record)
+		msg, err = callback.Read("kafka/official: Consume.Unmarshaler", custom.Unmarshal, record)
 	}
 	if msg == nil {
 		msg, _ = Marshaler{}.Unmarshal(record) // never fails

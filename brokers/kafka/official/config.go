@@ -93,7 +93,7 @@ type Consume struct {
 	// say whether the broker or the producer has set one, so otherwise there is none.
 	ProducerTime bool
 
-	// Unmarshaler, if not nil, replaces the wire format for reading. Its error becomes
+	// Unmarshaler, if not nil, replaces the wire format for reading. Its error, or panic, becomes
 	// Delivery.Undecodable; the message is then the record as the wire format reads it.
 	Unmarshaler wmkafka.Unmarshaler
 }

@@ -8,6 +8,7 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	"github.com/millpond-go/millpond/brokers/kafka/internal/wire"
+	"github.com/millpond-go/millpond/internal/callback"
 )
 
 // Marshaler reads and writes watermill-kafka's wire format, and forgives what
@@ -24,7 +25,7 @@ type Marshaler struct {
 var _ wmkafka.MarshalerUnmarshaler = Marshaler{}
 
 // Marshal returns the record of a message. It fails for a message with a metadata
-// field of the name that is reserved for the UUID.
+// field of the name that is reserved for the UUID, and if Key panics.
 func (m Marshaler) Marshal(topic string, msg *message.Message) (*sarama.ProducerMessage, error) {
 	headers, err := wire.Headers(msg)
 	if err != nil {
@@ -37,11 +38,14 @@ func (m Marshaler) Marshal(topic string, msg *message.Message) (*sarama.Producer
 		record.Headers = append(record.Headers, sarama.RecordHeader{Key: []byte(h.Key), Value: h.Value})
 	}
 	if m.Key != nil {
-		if key := m.Key(topic, msg); key != nil {
-			record.Key = sarama.ByteEncoder(key)
-		}
+		err = callback.Call("kafka/official: the function for keys", func() error {
+			if key := m.Key(topic, msg); key != nil {
+				record.Key = sarama.ByteEncoder(key)
+			}
+			return nil
+		})
 	}
-	return record, nil
+	return record, err
 }
 
 // Unmarshal returns the message of any record. Its error is always nil. A record of a

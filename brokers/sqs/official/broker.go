@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/ThreeDotsLabs/watermill"
 	"github.com/ThreeDotsLabs/watermill/message"
 	"github.com/aws/aws-sdk-go-v2/aws"
 	awssqs "github.com/aws/aws-sdk-go-v2/service/sqs"
@@ -95,9 +94,7 @@ func (b *Broker) Subscriber(config brokers.SubscriberConfig) (message.Subscriber
 
 // Publisher returns a new publisher, or an error that wraps brokers.ErrClosed.
 func (b *Broker) Publisher(config brokers.PublisherConfig) (message.Publisher, error) {
-	if config.Logger == nil {
-		config.Logger = watermill.NopLogger{}
-	}
+	config = config.WithDefaults()
 	p, err := newPublisher(b, config.Logger)
 	if err != nil {
 		return nil, err

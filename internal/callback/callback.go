@@ -1,0 +1,88 @@
+// Package callback calls functions of the program: those of a configuration, hooks,
+// loggers. One that panics must not take with it what calls it, least of all the process,
+// which would meet the same message again when it has started anew.
+package callback
+
+import (
+	"fmt"
+	"runtime"
+	"strings"
+)
+
+// maxText is how many bytes of what a panic says are kept: a message may say it.
+const maxText = 1 << 10
+
+// Call calls f. A panic in it becomes an error that begins with what, the name by which the
+// program knows the function. runtime.Goexit goes on, as it does in any function.
+func Call(what string, f func() error) (err error) {
+	defer func() {
+		if r := recover(); r != nil {
+			err = Panicked(what, r)
+		}
+	}()
+	return f()
+}
+
+// Apart is Call on a goroutine of its own, for callers whose goroutine must not end:
+// runtime.Goexit becomes an error, too.
+func Apart(what string, f func() error) error {
+	answer := make(chan error, 1)
+	go func() {
+		err := fmt.Errorf("%s exited its goroutine (runtime.Goexit)", what)
+		defer func() { answer <- err }()
+		err = Call(what, f)
+	}()
+	return <-answer
+}
+
+// Panicked is the error for a panic that was recovered with the value r. It says where it
+// was, as far as the panic is still on the stack.
+func Panicked(what string, r any) error {
+	return fmt.Errorf("%s panicked: %s%s", what, Text(r), place())
+}
+
+// Text is what a panic says, cut.
+func Text(r any) string {
+	text, ok := r.(string)
+	if !ok {
+		text = fmt.Sprint(r) // which survives methods that panic
+	}
+	if len(text) > maxText {
+		text = text[:maxText] + "…"
+	}
+	return text
+}
+
+// place names the line that has panicked.
+func place() string {
+	var callers [64]uintptr
+	frames := runtime.CallersFrames(callers[:runtime.Callers(1, callers[:])])
+	panicking := false
+	for more := true; more; {
+		var frame runtime.Frame
+		frame, more = frames.Next()
+		switch {
+		case frame.Function == "runtime.gopanic" || frame.Function == "runtime.panicmem":
+			panicking = true
+		case panicking && !strings.HasPrefix(frame.Function, "runtime."):
+			return fmt.Sprintf(" (at %s:%d)", frame.Function, frame.Line)
+		}
+	}
+	return ""
+}
+
+// Read calls f, which makes something of what came, as Apart does. What it has made is
+// never nil without an error.
+func Read[From, Made any](what string, f func(From) (*Made, error), from From) (made *Made, err error) {
+	err = Apart(what, func() (err error) {
+		made, err = f(from)
+		return err
+	})
+	switch {
+	case err != nil:
+		return nil, err
+	case made == nil:
+		return nil, fmt.Errorf("%s returned neither a value nor an error", what)
+	}
+	return made, nil
+}

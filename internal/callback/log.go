@@ -1,0 +1,37 @@
+package callback
+
+import (
+	"context"
+	"log/slog"
+)
+
+// Logger returns a logger that writes what log does, and survives a handler that panics:
+// the line is lost.
+func Logger(log *slog.Logger) *slog.Logger { return slog.New(handler{log.Handler()}) }
+
+type handler struct{ inner slog.Handler }
+
+// Enabled implements slog.Handler.
+func (h handler) Enabled(ctx context.Context, level slog.Level) (enabled bool) {
+	defer func() { _ = recover() }() //nolint:errcheck // there is nobody left to tell
+	return h.inner.Enabled(ctx, level)
+}
+
+// Handle implements slog.Handler.
+func (h handler) Handle(ctx context.Context, r slog.Record) error {
+	return Call("the log's Handle", func() error { return h.inner.Handle(ctx, r) })
+}
+
+// WithAttrs implements slog.Handler.
+func (h handler) WithAttrs(attrs []slog.Attr) (with slog.Handler) {
+	with = h
+	defer func() { _ = recover() }() //nolint:errcheck // the attributes are lost
+	return handler{h.inner.WithAttrs(attrs)}
+}
+
+// WithGroup implements slog.Handler.
+func (h handler) WithGroup(name string) (with slog.Handler) {
+	with = h
+	defer func() { _ = recover() }() //nolint:errcheck // the group is lost
+	return handler{h.inner.WithGroup(name)}
+}
