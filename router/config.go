@@ -1,9 +1,6 @@
 package router
 
 import (
-	"bytes"
-	"errors"
-	"fmt"
 	"io/fs"
 	"log/slog"
 	"os"
@@ -193,18 +190,12 @@ func LoadConfig(path string) (Config, error) {
 func ReadConfig(fsys fs.FS, name string, environ []string) (Config, error) {
 	r := newReading(Config{})
 	if name != "" {
-		text, err := fs.ReadFile(fsys, name)
-		if errors.Is(err, fs.ErrNotExist) {
-			return Config{}, fmt.Errorf("router: %w: write one with: millpond config init > %s", err, name)
-		}
+		text, err := readFile(fsys, name)
 		if err != nil {
-			return Config{}, fmt.Errorf("router: %w", err)
-		}
-		if len(text) > maxFile {
-			return Config{}, fmt.Errorf("router: %s has %d bytes, at most %d are read: is it the right file?", name, len(text), maxFile)
+			return Config{}, err
 		}
 		r.name = name
-		r.file(bytes.TrimPrefix(text, []byte("\ufeff"))) // some editors begin a file with it
+		r.file(text)
 	}
 	r.environment(environ)
 	if !r.unreadable {
@@ -216,9 +207,6 @@ func ReadConfig(fsys fs.FS, name string, environ []string) (Config, error) {
 	r.config.setDefaults()
 	return r.config, nil
 }
-
-// maxFile is far more than any configuration needs, and little enough to be read at once.
-const maxFile = 64 << 10
 
 // Validate reports every mistake as one [*ConfigError]. [New] calls it.
 func (c *Config) Validate() error {
