@@ -1,9 +1,11 @@
 package sqlite
 
 import (
+	"io/fs"
 	"net/url"
 	"os"
 	"path/filepath"
+	"runtime"
 	"testing"
 	"time"
 
@@ -175,5 +177,43 @@ func TestSettings(t *testing.T) {
 			require.Equal(t, value, got, query)
 		}
 		require.NoError(t, a.Rollback(t.Context()))
+	}
+}
+
+// Dead letters and the quarantine have the payloads of messages: nobody else on the machine
+// reads what the store has made.
+func TestFilesAreTheUsersAlone(t *testing.T) {
+	if runtime.GOOS == "windows" {
+		return // there files have no modes
+	}
+	path := filepath.Join(t.TempDir(), "private.db")
+	s, err := New(t.Context(), path, Config{AutoMigrate: true})
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, s.Close()) })
+	files, err := filepath.Glob(path + "*")
+	require.NoError(t, err)
+	require.Contains(t, files, path+"-wal")
+	for _, file := range files {
+		info, err := os.Stat(file)
+		require.NoError(t, err)
+		require.Equal(t, fs.FileMode(0o600), info.Mode(), file)
+	}
+}
+
+// A file that is there keeps the mode that somebody gave it.
+func TestModeOfAFileThatIsThereIsKept(t *testing.T) {
+	if runtime.GOOS == "windows" {
+		return
+	}
+	path := filepath.Join(t.TempDir(), "shared.db")
+	require.NoError(t, os.WriteFile(path, nil, 0o600))
+	require.NoError(t, os.Chmod(path, 0o660)) //nolint:gosec // that is the point
+	s, err := New(t.Context(), path, Config{AutoMigrate: true})
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, s.Close()) })
+	for _, file := range []string{path, path + "-wal"} {
+		info, err := os.Stat(file)
+		require.NoError(t, err)
+		require.Equal(t, fs.FileMode(0o660), info.Mode(), file)
 	}
 }

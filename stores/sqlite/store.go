@@ -75,8 +75,9 @@ var (
 	_ stores.Resolver = (*Store)(nil)
 )
 
-// New opens the database file at path and creates it if it does not exist; its
-// directory must. A relative path is taken from the current directory.
+// New opens the database file at path and creates it if it does not exist, readable for
+// the user alone; its directory must exist. A relative path is taken from the current
+// directory.
 //
 // Errors name the path and what is wrong with it. They wrap stores.ErrUnavailable if
 // the file cannot be used now, and what Migrate returns if the configuration asks for it.
@@ -85,6 +86,7 @@ func New(ctx context.Context, path string, c Config) (*Store, error) {
 	if err != nil {
 		return nil, fmt.Errorf("sqlite: %w", err)
 	}
+	createPrivate(s.path)
 	err = s.writer.whileLocked(ctx, s.writer.patience(), func() error { return s.writer.db.PingContext(ctx) })
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("sqlite: open %s: %w", s.path, unavailable(err)), s.Close())
@@ -181,6 +183,20 @@ func usable(path string) (string, error) {
 		return "", fmt.Errorf("%s is not a directory", filepath.Dir(path))
 	}
 	return path, nil
+}
+
+var creating sync.Mutex
+
+// createPrivate makes the file if it is not there: SQLite would let everybody read it. The
+// files that SQLite makes beside it get its mode. It opens none that is there, because to
+// close that would end the locks that others in this process have on it. Why it cannot be
+// made SQLite says as well.
+func createPrivate(path string) {
+	creating.Lock()
+	defer creating.Unlock()
+	if file, err := os.OpenFile(path, os.O_CREATE|os.O_EXCL|os.O_RDWR, 0o600); err == nil {
+		_ = file.Close() // nothing was written
+	}
 }
 
 // DB returns a handle for the program's own reads, and for its setup before handlers
