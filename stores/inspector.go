@@ -94,6 +94,7 @@ const (
 	VerbDiscard Verb = "discard" // never try again: pending and failed messages
 	VerbRelease Verb = "release" // run a quarantined message after all, under an id of its own
 	VerbReject  Verb = "reject"  // leave a quarantined message unrun for good
+	VerbReopen  Verb = "reopen"  // take a rejection back: the message is held again, and nothing is decided
 )
 
 // Change is one batch of an operator's decision on failed messages.
@@ -137,7 +138,7 @@ type QuarantineQuery struct {
 
 // Decision is an operator's, about one quarantined message.
 type Decision struct {
-	Verb          Verb // VerbRelease or VerbReject
+	Verb          Verb // VerbRelease, VerbReject or VerbReopen
 	RowID         int64
 	Actor, Reason string // kept in the audit; cut to MaxDetailBytes
 }
@@ -164,7 +165,8 @@ type QuarantineInspector interface {
 	Quarantined(ctx context.Context, q QuarantineQuery) ([]QuarantineRow, error)
 	// QuarantinedRow returns one row whole. ErrNotFound if there is none.
 	QuarantinedRow(ctx context.Context, rowID int64) (QuarantineRow, error)
-	// Decide carries out a decision. ErrNotFound; ErrChanged if it was decided before;
+	// Decide carries out a decision. ErrNotFound; ErrChanged if its status is none
+	// that the verb leaves: release and reject are of held messages, reopen of rejected ones;
 	// ErrNotKept if it is to be released and its codec cannot restore it.
 	Decide(ctx context.Context, d Decision) error
 }
@@ -191,6 +193,9 @@ type Inspector interface {
 	// Counts returns how many messages there are by consumer and status, completed ones
 	// excepted, and in quarantine, counting at most limit of each.
 	Counts(ctx context.Context, limit int) ([]Count, error)
+	// Consumers returns the registered consumers, by their names: also those of which
+	// nothing has failed. There is one for each handler there ever was.
+	Consumers(ctx context.Context) ([]Consumer, error)
 	// Change carries out one batch, in one transaction.
 	Change(ctx context.Context, c Change) (Changed, error)
 

@@ -172,3 +172,21 @@ func TestAMisspeltFileIsNotCreated(t *testing.T) {
 	_, err := os.Stat(path)
 	require.ErrorIs(t, err, os.ErrNotExist)
 }
+
+// What is asked for twice is not answered for the last one alone.
+func TestFlagsThatTakeOneValueAreGivenOnce(t *testing.T) {
+	n, s := newScripted(t, 1)
+	for _, flag := range []string{"class", "group", "topic", "consumer", "id", "error-contains", "since", "until"} {
+		for _, command := range []string{"ls", "retry", "discard"} {
+			n.run(exitUsage, "msg", command, "--"+flag, "1h", "--"+flag+"=2h")
+			require.Contains(t, n.errB.String(), "--"+flag, command)
+			require.Contains(t, n.errB.String(), "it is given twice, and takes one value")
+		}
+	}
+	n.run(exitUsage, "stats", "--store", "sqlite://a.db", "--store", "sqlite://b.db")
+	n.run(exitUsage, "stats", "-o", "json", "--output", "table")
+	n.run(exitUsage, "msg", "retry", "1", "--reason", "a", "--reason", "b")
+	n.run(exitUsage, "quarantine", "ls", "--reason", "conflict", "--reason", "no_key")
+	require.Empty(t, s.changes)
+	n.ok("msg", "retry", "1", "--yes", "--yes", "--status", "pending", "--status", "failed")
+}

@@ -113,6 +113,9 @@ func (c *change) run(ctx context.Context, s store, args []string) error {
 		}
 	}
 
+	if err := c.s.known(ctx, c.program, s); err != nil {
+		return err
+	}
 	r := changeRecord{Verb: c.verb.verb, DryRun: c.dryRun}
 	limit := max(c.countLimit, len(f.Numbers))
 	var highest int64

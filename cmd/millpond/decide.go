@@ -12,19 +12,19 @@ import (
 	"github.com/millpond-go/millpond/stores"
 )
 
-// ruling is what quarantine release and quarantine reject differ in.
+// ruling is what quarantine release, reject and reopen differ in.
 type ruling struct {
 	verb       stores.Verb
 	does       string
 	short      string
 	long       string
-	then       stores.QuarantineStatus
+	from, then stores.QuarantineStatus
 	needsWhole bool
 }
 
 var release = ruling{
 	verb: stores.VerbRelease, does: "release", short: "Run messages in quarantine after all, under ids of their own",
-	then: stores.QuarantineReleased, needsWhole: true,
+	from: stores.QuarantineHeld, then: stores.QuarantineReleased, needsWhole: true,
 	long: `Run messages in quarantine after all, under ids of their own.
 
 A released message is no duplicate of any other: if the effects of its like exist
@@ -33,11 +33,19 @@ already, they happen once more. A retry worker runs it.`,
 
 var reject = ruling{
 	verb: stores.VerbReject, does: "reject", short: "Leave messages in quarantine unrun for good",
-	then: stores.QuarantineRejected,
-	long: `Leave messages in quarantine unrun for good. What is kept of them stays.`,
+	from: stores.QuarantineHeld, then: stores.QuarantineRejected,
+	long: `Leave messages in quarantine unrun for good. What is kept of them stays, and
+quarantine reopen takes it back.`,
 }
 
-// decideRecord is the outcome of one row of quarantine release and reject.
+var reopen = ruling{
+	verb: stores.VerbReopen, does: "reopen", short: "Take rejections back, so that the messages are held again",
+	from: stores.QuarantineRejected, then: stores.QuarantineHeld,
+	long: `Take rejections back: the messages are held in quarantine again, to be released or
+rejected. What was released cannot be taken back, because it may have run.`,
+}
+
+// decideRecord is the outcome of one row of quarantine release, reject and reopen.
 type decideRecord struct {
 	Row     int64                   `json:"row"`
 	Verb    stores.Verb             `json:"verb"`
@@ -95,7 +103,7 @@ func (p *program) decideCommand(r ruling) *cobra.Command {
 			} else {
 				record.Status = r.then
 				if dryRun {
-					record.Status, shown = stores.QuarantineHeld, "would be "+shown
+					record.Status, shown = r.from, "would be "+shown
 				}
 			}
 			l.add(record, strconv.FormatInt(row, 10), shown)
@@ -114,7 +122,7 @@ func (r ruling) wouldDo(ctx context.Context, st store, row int64) error {
 	switch {
 	case err != nil:
 		return err
-	case q.Status != stores.QuarantineHeld:
+	case q.Status != r.from:
 		return stores.ErrChanged
 	case r.needsWhole && q.OneWay:
 		return stores.ErrNotKept
@@ -130,6 +138,9 @@ func (p *program) decided(ctx context.Context, st store, row int64) (stores.Quar
 		return err
 	}); err != nil {
 		return "", problemOf(err)
+	}
+	if q.Status == stores.QuarantineHeld {
+		return q.Status, fmt.Errorf("row %d is held: nothing was decided about it that could be taken back", row)
 	}
 	text := fmt.Sprintf("row %d was %s before, at %s", row, q.Status, p.exactly(q.DecidedAt))
 	if q.Status == stores.QuarantineReleased {

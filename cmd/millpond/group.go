@@ -55,6 +55,9 @@ take it as --group.`,
 		if limit <= 0 {
 			return usagef("--limit is %d: use a positive number", limit)
 		}
+		if err := s.known(ctx, p, st); err != nil {
+			return err
+		}
 		var groups []stores.Group
 		if err := p.ask(ctx, func(ctx context.Context) (err error) {
 			groups, err = st.Groups(ctx, f, limit)

@@ -101,6 +101,9 @@ func (p *program) messageList() *cobra.Command {
 		if err := g.check(); err != nil {
 			return err
 		}
+		if err := s.known(ctx, p, st); err != nil {
+			return err
+		}
 		l := p.newList("NUMBER", "STATUS", "CONSUMER", "ID", "GROUP", "CLASS", "ATTEMPTS", "FAILED", "NEXT", "ERROR")
 		return pages(ctx, p, g, l, "such messages",
 			func(ctx context.Context, before int64, limit int) ([]stores.Message, error) {
@@ -163,6 +166,9 @@ that is completed is found, of which little is kept.`,
 		}
 		find, err := s.find(st, args)
 		if err != nil {
+			return err
+		}
+		if err := s.known(ctx, p, st); err != nil {
 			return err
 		}
 		var m stores.Message

@@ -48,13 +48,13 @@ func quarantinedOf(q stores.QuarantineRow) quarantineRecord {
 func (p *program) quarantineCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "quarantine",
-		Short: "Messages that could not be run at all: list, show, release, reject",
+		Short: "Messages that could not be run at all: list, show, release, reject, reopen",
 		Long: `Messages that could not be run at all: another message has their id, they have none,
 or they cannot be read.`,
 		Args: knownCommand,
 		RunE: needCommand,
 	}
-	cmd.AddCommand(p.quarantineList(), p.quarantineShow(), p.decideCommand(release), p.decideCommand(reject))
+	cmd.AddCommand(p.quarantineList(), p.quarantineShow(), p.decideCommand(release), p.decideCommand(reject), p.decideCommand(reopen))
 	return cmd
 }
 
@@ -95,6 +95,9 @@ func (p *program) quarantineList() *cobra.Command {
 			return usagef("--status is %q: use held, released or rejected", status)
 		}
 		if err := g.check(); err != nil {
+			return err
+		}
+		if err := s.known(ctx, p, st); err != nil {
 			return err
 		}
 		l := p.newList("ROW", "STATUS", "CONSUMER", "REASON", "ID", "TOPIC", "SEEN", "LAST", "DETAIL")

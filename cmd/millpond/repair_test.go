@@ -236,14 +236,40 @@ func TestQuarantine(t *testing.T) {
 		require.Contains(t, w.run(exitPartly, "quarantine", "reject", rows["q1"], "4711", rows["q0"], rows["redacted"]), "rejected")
 		require.Contains(t, w.errB.String(), "2 of 4 rows were not changed")
 		require.Regexp(t, "was rejected before, at 20.*\n.* was released before, at 20", w.run(exitError, "quarantine", "reject", rows["q1"], rows["q0"]))
+		require.Contains(t, w.ok("quarantine", "reopen", rows["q1"], "--dry-run"), "would be held")
+		require.Contains(t, w.ok("quarantine", "reopen", rows["q1"], "--reason", "the wrong row"), "held")
+		w.run(exitError, "quarantine", "reopen", rows["q1"])
+		require.Contains(t, w.errB.String(), "row "+rows["q1"]+" is held: nothing was decided about it that could be taken back")
+		w.run(exitError, "quarantine", "reopen", rows["q0"])
+		require.Regexp(t, `was released before, at`, w.errB.String())
+		require.Contains(t, w.ok("audit", "ls", "--limit", "1"), "the wrong row")
+		require.Contains(t, w.ok("quarantine", "reject", rows["q1"]), "rejected")
 		w.run(exitUsage, "quarantine", "reject")
 		w.run(exitUsage, "quarantine", "ls", "--status", "lost")
 		require.Len(t, w.objects("quarantine", "ls", "--status", "rejected"), 2)
 
-		released := w.objects("audit", "ls")[2]
+		released := w.objects("audit", "ls")[4]
 		require.Equal(t, "release", released["verb"])
 		require.Equal(t, "a different order", released["reason"])
 		stats := w.ok("stats")
 		require.Regexp(t, `billing/charge +quarantined +3`, stats)
+	})
+}
+
+// A consumer whose name is misspelt is no consumer of which nothing has failed.
+func TestConsumerThatTheStoreDoesNotKnow(t *testing.T) {
+	onStores(t, func(t *testing.T, w *world) {
+		w.fail(failure(charge, "a", "boom"))
+		for _, args := range [][]string{
+			{"msg", "ls"}, {"group", "ls"}, {"quarantine", "ls"}, {"msg", "retry", "--yes"}, {"msg", "discard", "--dry-run"}, {"msg", "show", "--id", "u:a"},
+		} {
+			require.Empty(t, w.run(exitNothing, append(args, "--consumer", "billing/chrage")...), args)
+			require.Contains(t, w.errB.String(), `the store knows no consumer "billing/chrage": it has billing/charge, billing/mail`, args)
+		}
+		w.run(exitNothing, "msg", "ls", "--consumer", "biling")
+		require.Contains(t, w.errB.String(), `the store knows no service "biling": it has billing`)
+		w.ok("msg", "ls", "--consumer", "billing/mail")
+		require.Contains(t, w.errB.String(), "no such messages", "nothing of it has failed")
+		require.Len(t, w.objects("msg", "ls", "--consumer", "billing"), 1)
 	})
 }

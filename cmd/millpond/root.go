@@ -57,7 +57,8 @@ Exit codes:
   0  all went well
   1  error
   2  called wrongly; nothing was done
-  3  nothing matched (commands that change or show; a list may be empty)
+  3  nothing matched (commands that change or show; a list may be empty, unless
+     it is of a consumer that the store does not know)
   4  only a part of what was asked could be done`,
 		Example: `  export MILLPOND_STORE_URL=postgres://app@db/orders
   millpond group ls                              # what failed, by reason
@@ -92,6 +93,7 @@ Exit codes:
 	complete(root, "output", outputs...)
 	root.AddCommand(p.messageCommand(), p.quarantineCommand(), p.groupCommand(), p.statsCommand(), p.auditCommand(),
 		p.migrateCommand(), p.configCommand(), p.versionCommand())
+	takeOnce(root)
 	return root
 }
 

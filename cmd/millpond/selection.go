@@ -1,8 +1,10 @@
 package main
 
 import (
+	"context"
 	"encoding/hex"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -113,6 +115,45 @@ func (s *selection) splitConsumer() (service, handler string, err error) {
 		return "", "", usagef("--consumer is %q: use service/handler, or the service alone", s.consumer)
 	}
 	return service, handler, nil
+}
+
+// known makes sure that the store knows the consumer that is asked for: nothing of a name
+// that is misspelt would otherwise look like nothing that failed.
+func (s *selection) known(ctx context.Context, p *program, st store) error {
+	service, handler, err := s.splitConsumer()
+	if err != nil || s.consumer == "" {
+		return err
+	}
+	var all []stores.Consumer
+	if err := p.ask(ctx, func(ctx context.Context) (err error) {
+		all, err = st.Consumers(ctx)
+		return err
+	}); err != nil {
+		return err
+	}
+	var names []string
+	for _, c := range all {
+		if c.Service == service && (handler == "" || c.Handler == handler) {
+			return nil
+		}
+		if name := c.Service; handler == "" && !slices.Contains(names, name) {
+			names = append(names, name)
+		} else if handler != "" {
+			names = append(names, c.String())
+		}
+	}
+	what, there := "consumer", "it has no consumers"
+	if handler == "" {
+		what, there = "service", "it has no services"
+	}
+	if len(names) > 0 {
+		const most = 20
+		there = "it has " + strings.Join(names[:min(most, len(names))], ", ")
+		if more := len(names) - most; more > 0 {
+			there += fmt.Sprintf(" and %d more", more)
+		}
+	}
+	return nothingf("the store knows no %s %q: %s", what, s.consumer, there)
 }
 
 // numbers reads the numbers of messages, or of rows.

@@ -1,6 +1,7 @@
 package sqlstore
 
 import (
+	"cmp"
 	"maps"
 	"slices"
 	"strings"
@@ -41,3 +42,10 @@ type Consumers map[int64]stores.Consumer
 
 // IDs returns the numbers, the smallest first.
 func (c Consumers) IDs() []int64 { return slices.Sorted(maps.Keys(c)) }
+
+// Sorted returns the consumers by their names.
+func (c Consumers) Sorted() []stores.Consumer {
+	return slices.SortedFunc(maps.Values(c), func(a, b stores.Consumer) int {
+		return cmp.Or(cmp.Compare(a.Service, b.Service), cmp.Compare(a.Handler, b.Handler))
+	})
+}

@@ -69,23 +69,16 @@ const classReleased stores.Class = "released"
 
 // Decide implements stores.Inspector.
 func (s *Store) Decide(ctx context.Context, d stores.Decision) error {
-	var status stores.QuarantineStatus
-	switch d.Verb {
-	case stores.VerbRelease:
-		status = stores.QuarantineReleased
-	case stores.VerbReject:
-		status = stores.QuarantineRejected
-	case stores.VerbRetry, stores.VerbDiscard:
-		fallthrough
-	default:
-		return errVerb(d.Verb, "quarantined messages", stores.VerbRelease, stores.VerbReject)
+	if _, _, ok := sqlstore.Ruling(d.Verb); !ok {
+		return errVerb(d.Verb, "quarantined messages", stores.VerbRelease, stores.VerbReject, stores.VerbReopen)
 	}
 	return s.inspect(ctx, 1, func() error {
-		return s.transact(ctx, func(tx *sql.Tx) error { return s.decide(ctx, tx, d, status) })
+		return s.transact(ctx, func(tx *sql.Tx) error { return s.decide(ctx, tx, d) })
 	})
 }
 
-func (s *Store) decide(ctx context.Context, tx *sql.Tx, d stores.Decision, status stores.QuarantineStatus) error {
+func (s *Store) decide(ctx context.Context, tx *sql.Tx, d stores.Decision) error {
+	from, to, _ := sqlstore.Ruling(d.Verb)
 	var (
 		was            stores.QuarantineStatus
 		oneWay         bool
@@ -97,7 +90,7 @@ func (s *Store) decide(ctx context.Context, tx *sql.Tx, d stores.Decision, statu
 		return stores.ErrNotFound
 	case err != nil:
 		return err
-	case was != stores.QuarantineHeld:
+	case was != from:
 		return stores.ErrChanged
 	}
 	if d.Verb == stores.VerbRelease {
@@ -111,12 +104,12 @@ func (s *Store) decide(ctx context.Context, tx *sql.Tx, d stores.Decision, statu
 			return err
 		}
 	}
-	if err := one(tx.ExecContext(ctx, s.sql.decision, []byte(status), d.RowID)); err != nil {
+	if err := one(tx.ExecContext(ctx, s.sql.decision, []byte(to), []byte(to), d.RowID, []byte(from))); err != nil {
 		return err
 	}
 	return one(tx.ExecContext(ctx, s.text("INSERT INTO {schema.}{prefix}audit (at, verb, actor, reason, consumer, number, message_id, `before`, `after`) "+
-		"SELECT {now}, ?, ?, ?, consumer, id, message_id, 'held', ? FROM {schema.}{prefix}quarantine WHERE id = ?"),
-		[]byte(d.Verb), text(d.Actor, stores.MaxDetailBytes), text(d.Reason, stores.MaxDetailBytes), []byte(status), d.RowID))
+		"SELECT {now}, ?, ?, ?, consumer, id, message_id, ?, ? FROM {schema.}{prefix}quarantine WHERE id = ?"),
+		[]byte(d.Verb), text(d.Actor, stores.MaxDetailBytes), text(d.Reason, stores.MaxDetailBytes), []byte(from), []byte(to), d.RowID))
 }
 
 // letOut gives the message a row under an id of its own, parked and due.

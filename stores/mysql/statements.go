@@ -141,6 +141,7 @@ func newStatements(names sqlstore.Names) *statements {
 				due_at, budget_at, first_at, last_at, class, error_group, error, topic, coordinates, history, codec, uuid, metadata, payload)
 			SELECT consumer, ?, 3, 1, 1, 0, 0, {now}, {now}, {now}, {now}, ?, ?, ?, topic, coordinates, '[]', codec, uuid, metadata, payload
 			FROM {schema.}{prefix}quarantine WHERE id = ?`),
-		decision: x(`UPDATE {schema.}{prefix}quarantine SET status = ?, decided_at = {now} WHERE id = ? AND status = 'held'`),
+		decision: x(`UPDATE {schema.}{prefix}quarantine SET status = ?, decided_at = if(? = 'held', NULL, {now})
+			WHERE id = ? AND status = ?`),
 	}
 }

@@ -223,6 +223,16 @@ func (s *Store) Counts(ctx context.Context, limit int) ([]stores.Count, error) {
 	return counts, err
 }
 
+// Consumers implements stores.Inspector.
+func (s *Store) Consumers(ctx context.Context) (all []stores.Consumer, err error) {
+	err = s.inspect(ctx, "consumers", func() error {
+		c, err := s.consumersNamed(ctx, "", "")
+		all = c.Sorted()
+		return err
+	})
+	return all, err
+}
+
 // Audit implements stores.Inspector.
 func (s *Store) Audit(ctx context.Context, before int64, limit int) (entries []stores.AuditEntry, err error) {
 	err = s.inspect(ctx, "audit", func() error {

@@ -74,16 +74,9 @@ const classReleased stores.Class = "released"
 // Decide implements stores.Inspector.
 func (s *Store) Decide(ctx context.Context, d stores.Decision) error {
 	return s.inspect(ctx, string(d.Verb), func() error {
-		var status stores.QuarantineStatus
-		switch d.Verb {
-		case stores.VerbRelease:
-			status = stores.QuarantineReleased
-		case stores.VerbReject:
-			status = stores.QuarantineRejected
-		case stores.VerbRetry, stores.VerbDiscard:
-			fallthrough
-		default:
-			return fmt.Errorf("%q is no verb for quarantined messages: use %s or %s", d.Verb, stores.VerbRelease, stores.VerbReject)
+		from, to, ok := sqlstore.Ruling(d.Verb)
+		if !ok {
+			return fmt.Errorf("%q is no verb for quarantined messages: use %s, %s or %s", d.Verb, stores.VerbRelease, stores.VerbReject, stores.VerbReopen)
 		}
 		return s.writer.write(ctx, s.writer.patience(), func(tx *sql.Tx) error {
 			if d.Verb == stores.VerbRelease {
@@ -91,7 +84,7 @@ func (s *Store) Decide(ctx context.Context, d stores.Decision) error {
 					return err
 				}
 			}
-			return s.settle(ctx, tx, d, status)
+			return s.settle(ctx, tx, d, from, to)
 		})
 	})
 }
@@ -131,9 +124,10 @@ func (s *Store) letOut(ctx context.Context, tx *sql.Tx, rowID int64) error {
 }
 
 // settle is the guarded change of the quarantine's row, with its audit.
-func (s *Store) settle(ctx context.Context, tx *sql.Tx, d stores.Decision, status stores.QuarantineStatus) error {
-	err := one(tx.ExecContext(ctx, s.text(`UPDATE {schema.}{prefix}quarantine SET status = ?, decided_at = {now} WHERE id = ? AND status = 'held'`),
-		string(status), d.RowID))
+func (s *Store) settle(ctx context.Context, tx *sql.Tx, d stores.Decision, from, to stores.QuarantineStatus) error {
+	err := one(tx.ExecContext(ctx, s.text(`UPDATE {schema.}{prefix}quarantine SET status = ?1,
+			decided_at = CASE WHEN ?1 = 'held' THEN NULL ELSE {now} END WHERE id = ?2 AND status = ?3`),
+		string(to), d.RowID, string(from)))
 	if errors.Is(err, stores.ErrChanged) {
 		var exists bool
 		if err := tx.QueryRowContext(ctx, s.text(`SELECT EXISTS (SELECT 1 FROM {schema.}{prefix}quarantine WHERE id = ?)`), d.RowID).Scan(&exists); err != nil {
@@ -147,6 +141,6 @@ func (s *Store) settle(ctx context.Context, tx *sql.Tx, d stores.Decision, statu
 		return err
 	}
 	return one(tx.ExecContext(ctx, s.text(`INSERT INTO {schema.}{prefix}audit (verb, actor, reason, consumer, number, message_id, before, after)
-		SELECT ?, ?, ?, consumer, id, message_id, 'held', ? FROM {schema.}{prefix}quarantine WHERE id = ?`),
-		string(d.Verb), sqlstore.Text(d.Actor, stores.MaxDetailBytes), sqlstore.Text(d.Reason, stores.MaxDetailBytes), string(status), d.RowID))
+		SELECT ?, ?, ?, consumer, id, message_id, ?, ? FROM {schema.}{prefix}quarantine WHERE id = ?`),
+		string(d.Verb), sqlstore.Text(d.Actor, stores.MaxDetailBytes), sqlstore.Text(d.Reason, stores.MaxDetailBytes), string(from), string(to), d.RowID))
 }

@@ -19,6 +19,7 @@ func decideChecks() []check {
 		{name: "release runs under an id of its own", run: releaseRuns},
 		{name: "release keeps content byte by byte", run: releaseContent},
 		{name: "reject", run: reject},
+		{name: "reopen", run: reopen},
 		{name: "only once", run: decideOnce},
 		{name: "two operators at once", run: decideRace},
 		{name: "what cannot be decided", run: decideWrong},
@@ -134,6 +135,41 @@ func reject(b *bench) {
 	all, err := store.Audit(b.ctx, 0, 10)
 	if err != nil || len(all) != 1 || all[0].Verb != stores.VerbReject || all[0].Before != "held" || all[0].After != "rejected" || all[0].Actor != actor {
 		b.tb.Errorf("the audit of a rejection is %+v, %v", all, err)
+	}
+}
+
+// reopen takes a rejection back, and nothing else: what was rejected by mistake is decided
+// anew.
+func reopen(b *bench) {
+	here, elsewhere := b.open(), b.open()
+	row := b.quarantine(here, message1())
+	again := func() error {
+		return elsewhere.Decide(b.ctx, stores.Decision{Verb: stores.VerbReopen, RowID: row.RowID, Actor: actor, Reason: reason})
+	}
+	wantErr(b.tb, "reopen of what is held", again(), stores.ErrChanged)
+	b.decide(here, stores.VerbReject, row.RowID)
+	b.decide(elsewhere, stores.VerbReopen, row.RowID)
+	got, err := here.QuarantinedRow(b.ctx, row.RowID)
+	if err != nil || got.Status != stores.QuarantineHeld || !got.DecidedAt.IsZero() || !bytes.Equal(got.Payload, row.Payload) {
+		b.tb.Errorf("the row of a reopened message is %+v, %v", got, err)
+	}
+	wantErr(b.tb, "a second reopen", again(), stores.ErrChanged)
+	b.decide(here, stores.VerbRelease, row.RowID)
+	wantErr(b.tb, "reopen of what was released", again(), stores.ErrChanged)
+	wantErr(b.tb, "reopen of no row", elsewhere.Decide(b.ctx, stores.Decision{Verb: stores.VerbReopen, RowID: row.RowID + 1000}), stores.ErrNotFound)
+	if due := b.due(here, 2); len(due) != 1 {
+		b.tb.Errorf("%d messages are due after a release, want 1", len(due))
+	}
+	all, err := here.Audit(b.ctx, 0, 10)
+	var decisions []string
+	for _, e := range slices.Backward(all) {
+		decisions = append(decisions, fmt.Sprintf("%s: %s to %s by %s", e.Verb, e.Before, e.After, e.Actor))
+	}
+	want := []string{
+		"reject: held to rejected by " + actor, "reopen: rejected to held by " + actor, "release: held to released by " + actor,
+	}
+	if err != nil || !slices.Equal(decisions, want) {
+		b.tb.Errorf("the audit is %q, %v, want %q", decisions, err, want)
 	}
 }
 

@@ -17,6 +17,7 @@ func inspectChecks() []check {
 		{name: "completed messages", run: findCompleted},
 		{name: "groups", run: groups},
 		{name: "counts", run: counts},
+		{name: "consumers", run: consumers},
 		{name: "consumers that are not registered", run: inspectStranger},
 		{name: "schema", run: inspectSchema},
 	}

@@ -2,6 +2,7 @@ package storetest
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/millpond-go/millpond/stores"
@@ -118,16 +119,39 @@ func inspectStranger(b *bench) {
 	}
 }
 
+// consumers are those that are registered, whether anything of them has failed or not.
+func consumers(b *bench) {
+	store := b.open()
+	var want []stores.Consumer
+	for _, c := range []stores.Consumer{{Service: "a", Handler: "Z"}, {Service: "a", Handler: "é/b"}, {Service: "a b", Handler: "a"}} {
+		if err := store.Register(b.ctx, stores.Registration{Consumer: c, Topic: "topic"}); err != nil {
+			b.tb.Fatalf("Register: %v", err)
+		}
+		want = append(want, c)
+	}
+	var got []stores.Consumer
+	all, err := b.open().Consumers(b.ctx)
+	for _, c := range all {
+		if slices.Contains(want, c) {
+			got = append(got, c)
+		}
+	}
+	if err != nil || !slices.Equal(got, want) || !slices.Contains(all, consumer) {
+		b.tb.Errorf("Consumers = %v, %v, want %v and %v in it", all, err, want, consumer)
+	}
+}
+
 func inspectSchema(b *bench) {
 	ask := func(store stores.Store, want error) {
 		b.tb.Helper()
 		calls := map[string]func() error{
-			"Messages": func() error { _, err := store.Messages(b.ctx, stores.MessageQuery{Limit: 1}); return err },
-			"Message":  func() error { _, err := store.Message(b.ctx, 1); return err },
-			"Find":     func() error { _, err := store.Find(b.ctx, claimFor("id", "").Key); return err },
-			"Groups":   func() error { _, err := store.Groups(b.ctx, stores.Filter{}, 1); return err },
-			"Matching": func() error { _, _, err := store.Matching(b.ctx, stores.Filter{}, 1); return err },
-			"Counts":   func() error { _, err := store.Counts(b.ctx, 1); return err },
+			"Messages":  func() error { _, err := store.Messages(b.ctx, stores.MessageQuery{Limit: 1}); return err },
+			"Message":   func() error { _, err := store.Message(b.ctx, 1); return err },
+			"Find":      func() error { _, err := store.Find(b.ctx, claimFor("id", "").Key); return err },
+			"Groups":    func() error { _, err := store.Groups(b.ctx, stores.Filter{}, 1); return err },
+			"Matching":  func() error { _, _, err := store.Matching(b.ctx, stores.Filter{}, 1); return err },
+			"Counts":    func() error { _, err := store.Counts(b.ctx, 1); return err },
+			"Consumers": func() error { _, err := store.Consumers(b.ctx); return err },
 			"Change": func() error {
 				_, err := store.Change(b.ctx, stores.Change{Verb: stores.VerbRetry, Limit: 1})
 				return err

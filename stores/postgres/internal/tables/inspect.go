@@ -225,3 +225,13 @@ WHERE counted.n > 0 ORDER BY c.service, c.handler, counted.rank`, func(row Rows)
 		return n, row.Scan(&n.Consumer.Service, &n.Consumer.Handler, &n.Status, &n.N, &n.More, instant{&n.Oldest})
 	})
 }
+
+// Consumers implements stores.Inspector.
+func (s Store) Consumers(ctx context.Context) ([]stores.Consumer, error) {
+	q, err := s.t.newQuery(ctx, 1)
+	if err != nil {
+		return nil, err
+	}
+	return collect(ctx, s.t, q, `SELECT service, handler FROM {schema.}{prefix}consumer ORDER BY service COLLATE "C", handler COLLATE "C"`,
+		func(row Rows) (c stores.Consumer, err error) { return c, row.Scan(&c.Service, &c.Handler) })
+}

@@ -85,28 +85,26 @@ func (s Store) Decide(ctx context.Context, d stores.Decision) error {
 	if err := s.t.ready(ctx); err != nil {
 		return err
 	}
-	sql := rejectText
-	switch d.Verb {
-	case stores.VerbReject:
-	case stores.VerbRelease:
+	from, to, ok := sqlstore.Ruling(d.Verb)
+	if !ok {
+		return fmt.Errorf("postgres: %q is no decision about the quarantine: use %q, %q or %q", d.Verb, stores.VerbRelease, stores.VerbReject, stores.VerbReopen)
+	}
+	sql := ruleText
+	if d.Verb == stores.VerbRelease {
 		sql = releaseHeldText
-	case stores.VerbRetry, stores.VerbDiscard:
-		fallthrough
-	default:
-		return fmt.Errorf("postgres: %q is no decision about the quarantine: use %q or %q", d.Verb, stores.VerbRelease, stores.VerbReject)
 	}
 	row, err := s.QuarantinedRow(ctx, d.RowID)
 	switch {
 	case err != nil:
 		return err
-	case row.Status != stores.QuarantineHeld:
+	case row.Status != from:
 		return fmt.Errorf("postgres: %w: it is %s", stores.ErrChanged, row.Status)
 	case d.Verb == stores.VerbRelease && row.OneWay:
 		return fmt.Errorf("postgres: %w: its codec is %q", stores.ErrNotKept, row.Codec)
 	}
 	reason := sqlstore.Text(string(row.Reason)+": "+row.Detail, stores.MaxErrorBytes)
 	affected, err := s.t.db.Send(ctx, statement(s.t.qualified.Expand(sql), pgx.NamedArgs{
-		"row": d.RowID, "verb": string(d.Verb), "actor": sqlstore.Text(d.Actor, stores.MaxDetailBytes), "reason": sqlstore.Text(d.Reason, stores.MaxDetailBytes),
+		"row": d.RowID, "verb": string(d.Verb), "from": string(from), "to": string(to), "actor": sqlstore.Text(d.Actor, stores.MaxDetailBytes), "reason": sqlstore.Text(d.Reason, stores.MaxDetailBytes),
 		"id": stores.ReleasedID(d.RowID), "class": string(classReleased), "error": reason, "group": stores.ErrorGroup(classReleased, reason),
 	}, nil))
 	if sqlState(err) == uniqueViolation {
@@ -129,11 +127,11 @@ const classReleased stores.Class = "released"
 
 const (
 	audited = `INSERT INTO {schema.}{prefix}audit (verb, actor, reason, consumer, number, message_id, before, after)
-SELECT @verb::text, @actor::text, @reason::text, consumer, id, message_id, 'held', status FROM decided`
+SELECT @verb::text, @actor::text, @reason::text, consumer, id, message_id, @from::text, status FROM decided`
 
-	rejectText = `WITH decided AS (
-	UPDATE {schema.}{prefix}quarantine SET status = 'rejected', decided_at = clock_timestamp()
-	WHERE id = @row AND status = 'held' RETURNING *
+	ruleText = `WITH decided AS (
+	UPDATE {schema.}{prefix}quarantine SET status = @to, decided_at = CASE WHEN @to::text = 'held' THEN NULL ELSE clock_timestamp() END
+	WHERE id = @row AND status = @from RETURNING *
 ) ` + audited
 
 	releaseHeldText = `WITH decided AS (
