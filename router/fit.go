@@ -153,6 +153,9 @@ func (s *Service) advise() {
 	if s.store.Capabilities().CommitUnproven {
 		s.log.Info("millpond: a handler that ends its transaction in SQL and begins another one is not noticed on this connection; docs/stores.md has the ways in that notice it")
 	}
+	if s.store.Capabilities().SessionShared {
+		s.log.Info("millpond: what a handler sets in its session may stay for other messages on this connection; set it for the transaction alone (SET LOCAL); docs/handlers.md says more")
+	}
 	if c.RetryWorker.Off {
 		s.log.Info("millpond: this process runs no parked messages again (retry_worker.off); another one has to")
 	}

@@ -207,6 +207,12 @@ type Capabilities struct {
 	// of a commit is what a driver tells that hides whose transaction it was.
 	CommitUnproven bool
 
+	// SessionShared: what a handler changes in its session (a setting, a role, a temporary
+	// table) may stay for messages of others, of other consumers too, because the store does
+	// not see it, or does not own the session. Without it a connection whose session the SQL
+	// of a handler may have changed serves no other message.
+	SessionShared bool
+
 	Pool Pool
 }
 

@@ -201,7 +201,7 @@ func (s *Store) Capabilities() stores.Capabilities {
 	if s.server.maria {
 		system = "mariadb"
 	}
-	return stores.Capabilities{System: system, ServerBound: true, Pool: pool}
+	return stores.Capabilities{System: system, ServerBound: true, SessionShared: !s.own, Pool: pool}
 }
 
 // PoolUse implements stores.PoolReporter.

@@ -75,7 +75,9 @@ func TestProofOfAnUnwatchedTransactionSharesTheTripOfCommit(t *testing.T) {
 	cost := pgtest.WarmedUp(t, proxy, func() {
 		id := uuid.NewString()
 		a, tx := begin(t, s, pgtest.Claim(id))
-		if _, err := tx.Conn().Exec(t.Context(), insertEffect, id); err != nil {
+		var batch pgx.Batch
+		batch.Queue(insertEffect, id)
+		if err := tx.SendBatch(t.Context(), &batch).Close(); err != nil {
 			t.Fatal(err)
 		}
 		if err := a.Commit(t.Context()); err != nil {

@@ -25,13 +25,14 @@
 //
 // # Poolers
 //
-// No state of the session is used, so PgBouncer in transaction mode works, if pgx
+// The store uses no state of the session, so PgBouncer in transaction mode works, if pgx
 // prepares no statements that outlive a transaction. pgbouncer=transaction in the URL
 // sees to that: it sets default_query_exec_mode to cache_describe, unless the URL has
 // exec or simple_protocol. New takes a pool as it is: set
 // DefaultQueryExecMode before it is made. A pooler that keeps track of prepared
 // statements needs nothing of this. Notifications do not pass in transaction mode, so
-// that retry workers poll.
+// that retry workers poll, and what a handler sets in its session stays for others
+// (stores.Capabilities.SessionShared).
 //
 // # Schema
 //
@@ -69,6 +70,10 @@
 // inbox), nothing is set, which saves the server some work with each message:
 //
 //	postgres://billing@db/billing?idle_in_transaction_session_timeout=40s&statement_timeout=40s
+//
+// Not SessionShared: a connection whose session a handler's SQL may have changed, or
+// that was handed out by Conn, is closed after the attempt. Settings of the transaction
+// (SET LOCAL) cost nothing.
 //
 // Two cases escape both timeouts: a stopped process to which the server is sending a
 // large result, and one in the middle of COPY FROM STDIN. tcp_user_timeout ends the

@@ -38,4 +38,7 @@ func TestNothingListensBehindAPooler(t *testing.T) {
 	if err := s.Listen(t.Context(), func() { t.Error("woken") }); !errors.Is(err, errors.ErrUnsupported) {
 		t.Error(err)
 	}
+	if !s.Capabilities().SessionShared {
+		t.Error("the session behind a pooler is not ours to close, and the capabilities do not say so")
+	}
 }

@@ -122,7 +122,7 @@ func (s *Store) Pool() *pgxpool.Pool { return s.pool }
 
 // Capabilities implements stores.Store.
 func (s *Store) Capabilities() stores.Capabilities {
-	return stores.Capabilities{System: "postgresql", ServerBound: true, Pool: stores.Pool{
+	return stores.Capabilities{System: "postgresql", ServerBound: true, SessionShared: s.pooled, Pool: stores.Pool{
 		Max: int(s.pool.Config().MaxConns), Setting: "pool_max_conns", Raise: "pool_max_conns=%d among its parameters",
 	}}
 }

@@ -2,7 +2,6 @@ package postgres
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 
@@ -11,7 +10,6 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/millpond-go/millpond/stores"
-	"github.com/millpond-go/millpond/stores/postgres/internal/claimtx"
 )
 
 // TxFromContext returns the transaction that holds the claim, for use in a handler
@@ -146,8 +144,8 @@ func (t *managedTx) QueryRow(ctx context.Context, sql string, args ...any) pgx.R
 	return &managedRow{row: t.tx.QueryRow(ctx, sql, args...), attempt: t.attempt}
 }
 
-// SendBatch hands the connection to the callbacks of queued queries, through their
-// rows, so the commit checks whose transaction it is.
+// SendBatch reads the text of each query before any is sent. Their rows are the driver's
+// own, so the commit checks whose transaction it is.
 func (t *managedTx) SendBatch(ctx context.Context, b *pgx.Batch) pgx.BatchResults {
 	for _, query := range b.QueuedQueries {
 		var err error
@@ -155,16 +153,16 @@ func (t *managedTx) SendBatch(ctx context.Context, b *pgx.Batch) pgx.BatchResult
 		if err != nil {
 			return pgx.FailedBatchResults(b, err)
 		}
-		if control, _ := claimtx.TransactionControl(query.SQL); control {
-			t.attempt.Entry.Doom(stores.ErrTxManaged)
-			return pgx.FailedBatchResults(b, stores.ErrTxManaged)
+		if err := t.attempt.Inspect(query.SQL); err != nil {
+			return pgx.FailedBatchResults(b, err)
 		}
+		t.attempt.watchCallback(query)
 	}
 	t.attempt.Distrust()
 	if err := t.attempt.Acquire(); err != nil {
 		return pgx.FailedBatchResults(b, err)
 	}
-	return &managedBatch{BatchResults: t.tx.SendBatch(ctx, b), attempt: t.attempt}
+	return &managedBatch{watchedResults: watchedResults{t.tx.SendBatch(ctx, b), t.attempt}}
 }
 
 func (t *managedTx) CopyFrom(ctx context.Context, table pgx.Identifier, columns []string, src pgx.CopyFromSource) (int64, error) {
@@ -176,7 +174,12 @@ func (t *managedTx) CopyFrom(ctx context.Context, table pgx.Identifier, columns 
 	return n, err
 }
 
+// Prepare leaves a statement behind in the session, whose name another message's handler
+// may have for another one; if the name is the text itself it cannot.
 func (t *managedTx) Prepare(ctx context.Context, name, sql string) (*pgconn.StatementDescription, error) {
+	if name != "" && name != sql {
+		t.attempt.Mark()
+	}
 	if _, _, err := t.admit(ctx, sql, nil); err != nil {
 		return nil, err
 	}
@@ -193,111 +196,13 @@ func (t *managedTx) LargeObjects() pgx.LargeObjects {
 	return t.tx.LargeObjects()
 }
 
-// Conn bypasses the bookkeeping, so the commit checks whose transaction it is. After the
-// attempt it returns nil: the connection is somebody else's then.
+// Conn bypasses the bookkeeping, so the commit checks whose transaction it is, and the
+// connection is closed after the attempt. Then it returns nil.
 func (t *managedTx) Conn() *pgx.Conn {
-	if !t.attempt.Distrust() {
+	if !t.attempt.Bare() {
 		return nil
 	}
 	return t.tx.Conn()
-}
-
-// managedRows are in use until they are closed, which reading to the end does.
-type managedRows struct {
-	pgx.Rows
-	attempt *attempt
-	closed  bool
-}
-
-func (r *managedRows) Next() bool {
-	if r.Rows.Next() {
-		return true
-	}
-	r.done()
-	return false
-}
-
-// Scan and Values close the rows when they fail.
-
-func (r *managedRows) Scan(dest ...any) error {
-	r.attempt.distrustScanners(dest)
-	err := r.Rows.Scan(dest...)
-	if err != nil {
-		r.done()
-	}
-	return err
-}
-
-func (r *managedRows) Values() ([]any, error) {
-	values, err := r.Rows.Values()
-	if err != nil {
-		r.done()
-	}
-	return values, err
-}
-
-func (r *managedRows) Close() {
-	r.Rows.Close()
-	r.done()
-}
-
-func (r *managedRows) done() {
-	if !r.closed {
-		r.closed = true
-		r.attempt.Release(r.Err())
-	}
-}
-
-func (r *managedRows) Conn() *pgx.Conn {
-	if !r.attempt.Distrust() {
-		return nil
-	}
-	return r.Rows.Conn()
-}
-
-type managedRow struct {
-	row     pgx.Row
-	attempt *attempt
-	scanned bool
-}
-
-func (r *managedRow) Scan(dest ...any) error {
-	r.attempt.distrustScanners(dest)
-	err := r.row.Scan(dest...)
-	if !r.scanned {
-		r.scanned = true
-		if errors.Is(err, pgx.ErrNoRows) {
-			r.attempt.Release(nil) // an answer, not a failure
-		} else {
-			r.attempt.Release(err)
-		}
-	}
-	return err
-}
-
-type managedBatch struct {
-	pgx.BatchResults
-	attempt *attempt
-	closed  bool
-}
-
-func (b *managedBatch) Close() error {
-	err := b.BatchResults.Close()
-	if !b.closed {
-		b.closed = true
-		b.attempt.Release(err)
-	}
-	return err
-}
-
-// distrustScanners notes destinations that are handed the connection with the row.
-func (a *attempt) distrustScanners(dest []any) {
-	if len(dest) != 1 {
-		return
-	}
-	if _, ok := dest[0].(pgx.RowScanner); ok {
-		a.Distrust()
-	}
 }
 
 // failedRow is the row of a statement that was not sent.

@@ -26,6 +26,7 @@
 //	commit proven                       yes              only with ProveCommit: 1 trip more
 //	a statement left running            is cut           is waited for
 //	database failures told apart        yes              if Handler is used
+//	session changed by the handler      connection closed stays for others
 //	retry workers woken by NOTIFY       yes              no, they poll
 //
 // On a connection of ours BEGIN takes the claim along, and COMMIT the proof where it

@@ -75,7 +75,14 @@ func (s *Store) open(ctx context.Context) (*plainAttempt, error) {
 		cancel()
 		return nil, errors.Join(err, conn.Close())
 	}
-	return &plainAttempt{store: s, conn: conn, tx: tx, cancel: cancel}, nil
+	a := &plainAttempt{store: s, conn: conn, tx: tx, cancel: cancel}
+	_ = conn.Raw(func(driverConn any) error {
+		if native, ok := driverConn.(pgxConn); ok {
+			a.session.Begin(native.Conn().PgConn())
+		}
+		return nil
+	})
+	return a, nil
 }
 
 // claim reports whether the row is ours.
@@ -146,6 +153,12 @@ func (a *plainAttempt) finish(ctx context.Context, end func(*sql.Tx) error) erro
 	err := end(a.tx)
 	stop()
 	a.cancel()
+	_ = a.conn.Raw(func(driverConn any) error {
+		if native, ok := driverConn.(pgxConn); ok && a.session.Changed(native.Conn().PgConn()) {
+			return driver.ErrBadConn // and database/sql closes it: see claimtx.Session
+		}
+		return nil
+	})
 	if closeErr := a.conn.Close(); err == nil && !errors.Is(closeErr, sql.ErrConnDone) {
 		err = closeErr
 	}

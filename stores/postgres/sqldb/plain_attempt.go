@@ -13,6 +13,7 @@ import (
 
 	"github.com/millpond-go/millpond/internal/sqlstore"
 	"github.com/millpond-go/millpond/stores"
+	"github.com/millpond-go/millpond/stores/postgres/internal/claimtx"
 	"github.com/millpond-go/millpond/stores/postgres/internal/tables"
 )
 
@@ -28,6 +29,7 @@ type plainAttempt struct {
 	at       time.Time // in the claim's row
 	claimed  stores.Claim
 	entry    sqlstore.Entry
+	session  claimtx.Session
 
 	loose   bool // effects may be committed, and the claim is not
 	over    bool

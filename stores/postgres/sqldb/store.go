@@ -179,6 +179,7 @@ func (s *Store) Capabilities() stores.Capabilities {
 	c := stores.Capabilities{
 		System: "postgresql", ServerBound: true,
 		CommitUnproven: s.ours == nil && !s.config.ProveCommit,
+		SessionShared:  s.ours == nil || s.ours.pooled,
 		Pool:           stores.Pool{Max: s.db.Stats().MaxOpenConnections, Setting: "SetMaxOpenConns", Raise: "SetMaxOpenConns(%d) on the *sql.DB"},
 	}
 	if s.ownsDB {

@@ -18,7 +18,8 @@ type Left uint8
 const (
 	// Already: the transaction had been ended before; nothing was done.
 	Already Left = iota
-	// Usable: the connection has no transaction, or is closed.
+	// Usable: the connection has no transaction, or is closed, as it is if its session may
+	// have been changed.
 	Usable
 	// InUse: something still reads from the connection. All that is safe is to close its
 	// socket, which the server takes as a rollback.
@@ -33,6 +34,9 @@ func (t *Tx) Commit(ctx context.Context) (Left, error) {
 	}
 	var left Left
 	left, t.result = t.commit(ctx, idle, suspect)
+	if left == Usable {
+		t.retire(ctx)
+	}
 	return left, t.result
 }
 
@@ -134,7 +138,9 @@ func (t *Tx) Rollback(ctx context.Context) (Left, error) {
 	if !pg.IsClosed() && pg.TxStatus() != 'I' && pg.IsBusy() {
 		return InUse, escapedUnless(ours)
 	}
-	return Usable, errors.Join(escapedUnless(ours), t.end(ctx))
+	err := t.end(ctx)
+	t.retire(ctx)
+	return Usable, errors.Join(escapedUnless(ours), err)
 }
 
 func escapedUnless(ours bool) error {

@@ -2,24 +2,36 @@ package claimtx
 
 import "strings"
 
-// TransactionControl reports whether SQL text holds a statement that would begin or
-// end a transaction (savepoints are not such), and whether it holds several
-// statements, which the simple protocol allows. It knows comments, quotes and dollar
-// quotes; text that it cannot read with certainty counts as several.
+// Reading is what the text of a statement shows.
+type Reading struct {
+	Control bool // it would begin or end a transaction; savepoints are no such thing
+	Several bool // it holds several statements, which the simple protocol allows, or may do so
+	Session bool // it leaves its mark on the session beyond the transaction, or may do so
+}
+
+// Read reads SQL text. It knows comments, quotes and dollar quotes; what it cannot read
+// with certainty may hold several statements, and leave its mark.
 //
-// It is what keeps honest mistakes from half-done commits. What may slip through is
-// caught at the commit, which proves whose transaction it is.
-func TransactionControl(sql string) (control, several bool) {
-	s := scanner{rest: sql}
-	statements := 0
+// It is what keeps honest mistakes from half-done commits, and from other messages. What
+// may slip through is caught at the commit, which proves whose transaction it is; what
+// code that the server keeps does to its session is not seen.
+func Read(sql string) Reading {
+	var (
+		s          = scanner{rest: sql}
+		r          Reading
+		statements int
+	)
 	for {
-		first, second, more := s.statement()
-		if first != "" {
+		more := s.statement()
+		if s.first != "" {
 			statements++
-			control = control || isControl(first, second)
+			r.Control = r.Control || isControl(s.first, s.second)
+			r.Session = r.Session || s.marks || isSession(s.first, s.second)
 		}
 		if !more {
-			return control, statements > 1 || s.unsure
+			r.Several = statements > 1 || s.unsure || s.lost
+			r.Session = r.Session || s.lost
+			return r
 		}
 	}
 }
@@ -39,39 +51,55 @@ func isControl(first, second string) bool {
 // scanner walks over SQL text one statement at a time.
 type scanner struct {
 	rest   string
-	unsure bool // a quote or comment did not end, or may have ended elsewhere
+	unsure bool // a quote may have ended elsewhere
+	lost   bool // a quote or comment did not end
+
+	// Of the statement: its first two words (ROLLBACK TO without WORK or TRANSACTION),
+	// the word before, and whether something in it leaves its mark on the session.
+	first, second, before string
+	marks                 bool
 }
 
-// statement consumes one statement with its semicolon and returns its first two
-// words. ROLLBACK [WORK | TRANSACTION] TO is returned as ROLLBACK TO.
-func (s *scanner) statement() (first, second string, more bool) {
+// statement consumes one statement with its semicolon, and reports whether there is more.
+func (s *scanner) statement() (more bool) {
+	s.first, s.second, s.before, s.marks = "", "", "", false
 	for s.rest != "" {
 		switch c := s.rest[0]; {
 		case c == ';':
 			s.rest = s.rest[1:]
-			return first, second, true
-		case c == '\'' || c == '"':
-			s.skipQuoted(c)
-		case strings.HasPrefix(s.rest, "--"):
-			s.skipLine()
-		case strings.HasPrefix(s.rest, "/*"):
-			s.skipComment()
-		case c == '$':
-			s.skipDollarQuoted()
+			return true
 		case isWordByte(c):
 			word := s.word()
 			switch {
-			case first == "":
-				first = word
-			case strings.EqualFold(first, "ROLLBACK") && (strings.EqualFold(word, "WORK") || strings.EqualFold(word, "TRANSACTION")):
-			case second == "":
-				second = word
+			case s.first == "":
+				s.first = word
+			case strings.EqualFold(s.first, "ROLLBACK") && (strings.EqualFold(word, "WORK") || strings.EqualFold(word, "TRANSACTION")):
+			case s.second == "":
+				s.second = word
 			}
+			s.see(word)
+			s.before = word
 		default:
-			s.rest = s.rest[1:]
+			s.skip()
 		}
 	}
-	return first, second, false
+	return false
+}
+
+// skip consumes what is neither a word nor the end of a statement.
+func (s *scanner) skip() {
+	switch c := s.rest[0]; {
+	case c == '\'' || c == '"':
+		s.skipQuoted(c)
+	case strings.HasPrefix(s.rest, "--"):
+		s.skipLine()
+	case strings.HasPrefix(s.rest, "/*"):
+		s.skipComment()
+	case c == '$':
+		s.skipDollarQuoted()
+	default:
+		s.rest = s.rest[1:]
+	}
 }
 
 func isWordByte(c byte) bool {
@@ -109,7 +137,7 @@ func (s *scanner) skipLine() {
 func (s *scanner) skipQuoted(quote byte) {
 	i := strings.IndexByte(s.rest[1:], quote)
 	if i < 0 {
-		s.rest, s.unsure = "", true
+		s.rest, s.lost = "", true
 		return
 	}
 	if quote == '\'' && strings.IndexByte(s.rest[:i+1], '\\') >= 0 {
@@ -128,7 +156,7 @@ func (s *scanner) skipEscaped() {
 			return
 		}
 	}
-	s.rest, s.unsure = "", true
+	s.rest, s.lost = "", true
 }
 
 // skipComment skips a block comment; they nest.
@@ -148,7 +176,7 @@ func (s *scanner) skipComment() {
 			}
 		}
 	}
-	s.rest, s.unsure = "", true
+	s.rest, s.lost = "", true
 }
 
 // skipDollarQuoted skips $tag$ … $tag$, or the dollar of a parameter such as $1.
@@ -160,7 +188,7 @@ func (s *scanner) skipDollarQuoted() {
 	}
 	i := strings.Index(s.rest[len(tag):], tag)
 	if i < 0 {
-		s.rest, s.unsure = "", true
+		s.rest, s.lost = "", true
 		return
 	}
 	s.rest = s.rest[i+2*len(tag):]

@@ -43,9 +43,8 @@ func TestTransactionControl(t *testing.T) {
 		"":                                           {},
 		";;":                                         {},
 	} {
-		control, several := TransactionControl(sql)
-		if control != want.control || several != want.several {
-			t.Errorf("%q: control %v, several %v", sql, control, several)
+		if r := Read(sql); r.Control != want.control || r.Several != want.several {
+			t.Errorf("%q: %+v", sql, r)
 		}
 	}
 }
@@ -55,11 +54,9 @@ func FuzzTransactionControl(f *testing.F) {
 		f.Add(sql)
 	}
 	f.Fuzz(func(t *testing.T, sql string) {
-		TransactionControl(sql) // must end and not panic
-		if control, _ := TransactionControl("\n" + sql + "\n;commit"); !control {
-			if _, several := TransactionControl("\n" + sql + "\n;commit"); !several {
-				t.Errorf("a commit behind %q is neither seen nor suspected", sql)
-			}
+		Read(sql) // must end and not panic
+		if r := Read("\n" + sql + "\n;commit"); !r.Control && !r.Several {
+			t.Errorf("a commit behind %q is neither seen nor suspected", sql)
 		}
 	})
 }

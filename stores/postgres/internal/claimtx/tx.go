@@ -25,6 +25,7 @@ type Tx struct {
 	consumer int32
 	id       []byte
 	at       time.Time // in the claim's row
+	session  Session
 
 	// A handler may leave goroutines and rows behind. They must never touch the
 	// connection once it belongs to somebody else, and looking at a connection in
@@ -34,12 +35,14 @@ type Tx struct {
 	result  error // of Commit, once over
 	using   int   // statements and rows in use
 	suspect bool  // the handler had ways to end the transaction that were not watched
+	marked  bool  // the handler may have changed the session
 	failure error // of the first statement that failed, for ErrTxAborted to name
 }
 
 // Init makes t the transaction of a claim that was won on conn.
 func (t *Tx) Init(tables *tables.Tables, conn *pgx.Conn, consumer int32, id []byte, at time.Time) {
 	t.tables, t.conn, t.consumer, t.id, t.at = tables, conn, consumer, id, at
+	t.session.Begin(conn.PgConn())
 }
 
 // Acquire notes that the handler uses the connection until Release. Once the
@@ -78,17 +81,55 @@ func (t *Tx) Distrust() bool {
 	return !t.over
 }
 
-// Admit says whether a statement of the handler may pass: not if it would end the
-// transaction (stores.ErrTxManaged), which dooms the attempt. nil stands for an Acquire.
-func (t *Tx) Admit(sql string) error {
-	control, several := TransactionControl(sql)
-	if control {
+// Bare is Distrust of a handler that is handed the connection itself, with which it may
+// change the session, too.
+func (t *Tx) Bare() bool {
+	t.Mark()
+	return t.Distrust()
+}
+
+// Mark notes that the session may have been changed, so that the connection serves no
+// other message.
+func (t *Tx) Mark() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.marked = true
+}
+
+// retire closes a connection whose session may have been changed. Nobody waits for that:
+// the message has its answer, and the next one gets another connection.
+func (t *Tx) retire(ctx context.Context) {
+	t.mu.Lock()
+	marked := t.marked
+	t.mu.Unlock()
+	if pg := t.conn.PgConn(); !pg.IsClosed() && (marked || t.session.Changed(pg)) {
+		t.drop(ctx)
+	}
+}
+
+// Inspect says whether a statement of the handler may be sent: not if it would end the
+// transaction (stores.ErrTxManaged), which dooms the attempt.
+func (t *Tx) Inspect(sql string) error {
+	r := Read(sql)
+	if r.Control {
 		t.Entry.Doom(stores.ErrTxManaged)
 		return stores.ErrTxManaged
 	}
 	// A single word may be the name of a statement that was prepared elsewhere.
-	if several || isWord(sql) {
+	word := isWord(sql)
+	if r.Several || word {
 		t.Distrust()
+	}
+	if r.Session && !word {
+		t.Mark()
+	}
+	return nil
+}
+
+// Admit inspects a statement that is sent at once. nil stands for an Acquire.
+func (t *Tx) Admit(sql string) error {
+	if err := t.Inspect(sql); err != nil {
+		return err
 	}
 	return t.Acquire()
 }

@@ -1,0 +1,163 @@
+package postgres
+
+import (
+	"errors"
+
+	"github.com/jackc/pgx/v5"
+)
+
+// managedRows are in use until they are closed, which reading to the end does.
+type managedRows struct {
+	pgx.Rows
+	attempt *attempt
+	closed  bool
+}
+
+func (r *managedRows) Next() bool {
+	if r.Rows.Next() {
+		return true
+	}
+	r.done()
+	return false
+}
+
+// Scan and Values close the rows when they fail.
+
+func (r *managedRows) Scan(dest ...any) error {
+	err := r.Rows.Scan(r.attempt.watched(dest)...)
+	if err != nil {
+		r.done()
+	}
+	return err
+}
+
+func (r *managedRows) Values() ([]any, error) {
+	values, err := r.Rows.Values()
+	if err != nil {
+		r.done()
+	}
+	return values, err
+}
+
+func (r *managedRows) Close() {
+	r.Rows.Close()
+	r.done()
+}
+
+func (r *managedRows) done() {
+	if !r.closed {
+		r.closed = true
+		r.attempt.Release(r.Err())
+	}
+}
+
+func (r *managedRows) Conn() *pgx.Conn {
+	if !r.attempt.Bare() {
+		return nil
+	}
+	return r.Rows.Conn()
+}
+
+type managedRow struct {
+	row     pgx.Row
+	attempt *attempt
+	scanned bool
+}
+
+func (r *managedRow) Scan(dest ...any) error {
+	err := r.row.Scan(r.attempt.watched(dest)...)
+	if !r.scanned {
+		r.scanned = true
+		if errors.Is(err, pgx.ErrNoRows) {
+			r.attempt.Release(nil) // an answer, not a failure
+		} else {
+			r.attempt.Release(err)
+		}
+	}
+	return err
+}
+
+// managedBatch is in use until it is closed.
+type managedBatch struct {
+	watchedResults
+
+	closed bool
+}
+
+func (b *managedBatch) Close() error {
+	err := b.BatchResults.Close()
+	if !b.closed {
+		b.closed = true
+		b.attempt.Release(err)
+	}
+	return err
+}
+
+// What the driver itself hands out is watched for one thing: that the handler takes the
+// connection from it.
+
+type watchedRows struct {
+	pgx.Rows
+
+	attempt *attempt
+}
+
+func (r watchedRows) Conn() *pgx.Conn {
+	if !r.attempt.Bare() {
+		return nil
+	}
+	return r.Rows.Conn()
+}
+
+// watched returns dest, with a destination that is handed the rows themselves wrapped.
+func (a *attempt) watched(dest []any) []any {
+	if len(dest) != 1 {
+		return dest
+	}
+	scanner, ok := dest[0].(pgx.RowScanner)
+	if !ok {
+		return dest
+	}
+	return []any{watchedScanner{scanner, a}}
+}
+
+type watchedScanner struct {
+	pgx.RowScanner
+
+	attempt *attempt
+}
+
+// ScanRow implements pgx.RowScanner.
+func (s watchedScanner) ScanRow(rows pgx.Rows) error {
+	return s.RowScanner.ScanRow(watchedRows{rows, s.attempt})
+}
+
+// watchCallback has the callback of a queued query meet watched rows.
+func (a *attempt) watchCallback(query *pgx.QueuedQuery) {
+	if callback := query.Fn; callback != nil {
+		query.Fn = func(results pgx.BatchResults) error {
+			return callback(watchedResults{results, a})
+		}
+	}
+}
+
+type watchedResults struct {
+	pgx.BatchResults
+
+	attempt *attempt
+}
+
+func (r watchedResults) Query() (pgx.Rows, error) {
+	rows, err := r.BatchResults.Query()
+	return watchedRows{rows, r.attempt}, err
+}
+
+func (r watchedResults) QueryRow() pgx.Row { return watchedRow{r.BatchResults.QueryRow(), r.attempt} }
+
+type watchedRow struct {
+	pgx.Row
+
+	attempt *attempt
+}
+
+func (r watchedRow) Scan(dest ...any) error { return r.Row.Scan(r.attempt.watched(dest)...) }
