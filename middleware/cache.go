@@ -1,6 +1,7 @@
 package middleware
 
 import (
+	"errors"
 	"sync"
 	"time"
 
@@ -16,8 +17,8 @@ type cacheKey struct {
 func newCacheKey(k stores.Key) cacheKey { return cacheKey{k.Consumer, string(k.ID)} }
 
 // completedCache remembers keys that are proven to be completed, with their
-// fingerprint. It forgets everything when the server may have changed: a failover
-// can lose the commit that it knows of.
+// fingerprint. It forgets everything when the server may have changed (see
+// doubtsServer): a failover can lose the commit that it knows of.
 //
 // It has two generations: when the young one is full it becomes the old one, and the
 // old one is forgotten. So it remembers at least half of its size, readers do not
@@ -84,6 +85,19 @@ func (c *completedCache) add(k stores.Key, f stores.Fingerprint, t stores.TraceP
 		clear(c.young)
 	}
 	c.young[key] = entry
+}
+
+// doubtsServer reports whether, after an error of the store, the next answer may come
+// from another server, or from an earlier state of it: whenever it is not known that
+// nothing has happened to the connections. A statement that was under way when its time
+// was over leaves the doubt, as its connection is closed; a wait for one leaves none.
+func doubtsServer(err error) bool {
+	for _, known := range []error{stores.ErrBusy, stores.ErrInvalidKey, stores.ErrTooLarge, ErrInFlight} {
+		if errors.Is(err, known) {
+			return false
+		}
+	}
+	return true
 }
 
 func (c *completedCache) flush() {

@@ -51,6 +51,9 @@ type InboxConfig struct {
 	HandlerTimeout time.Duration
 	// CommitTimeout bounds the commit, and each look for an unknown one. Default: 10 s.
 	CommitTimeout time.Duration
+	// RecordTimeout bounds each write of what has failed: the record of an attempt with
+	// what is kept of its message, and a message in quarantine. Default: 30 s.
+	RecordTimeout time.Duration
 
 	Hold   HoldConfig
 	Limits Limits
@@ -131,6 +134,8 @@ func (c *InboxConfig) setDefaults() {
 	setDefault(&c.ClaimTimeout, 10*time.Second)
 	setDefault(&c.HandlerTimeout, 30*time.Second)
 	setDefault(&c.CommitTimeout, 10*time.Second)
+	setDefault(&c.RecordTimeout, 30*time.Second)
+	setDefault(&c.Keep.Timeout, 10*time.Second)
 	setDefault(&c.Hold.Limit, 5*time.Minute)
 	setDefault(&c.Hold.MinPause, 20*time.Millisecond)
 	setDefault(&c.Hold.MaxPause, 2*time.Second)
@@ -187,6 +192,8 @@ func (c *InboxConfig) validate() error {
 		{"ClaimTimeout", c.ClaimTimeout},
 		{"HandlerTimeout", c.HandlerTimeout},
 		{"CommitTimeout", c.CommitTimeout},
+		{"RecordTimeout", c.RecordTimeout},
+		{"Keep.Timeout", c.Keep.Timeout},
 		{"Hold.Limit", c.Hold.Limit},
 		{"Hold.MinPause", c.Hold.MinPause},
 		{"CacheTTL", c.CacheTTL},

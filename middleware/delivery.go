@@ -209,7 +209,9 @@ func (d *delivery) claimAndRun() (reason error, settled bool, err error) {
 
 // unanswered notes that the store could not answer, and returns why.
 func (d *delivery) unanswered(err error) error {
-	d.in.completed.flush() // the server may be another one when it is back
+	if doubtsServer(err) {
+		d.in.completed.flush()
+	}
 	if errors.Is(err, stores.ErrNotMigrated) || errors.Is(err, stores.ErrNotRegistered) {
 		d.in.consumers.forget()
 	}
@@ -387,7 +389,7 @@ func (d *delivery) keep(reason stores.Reason, cause error) error {
 	if reason == stores.ReasonConflict {
 		q.Existing = d.end.Verdict.Fingerprint
 	}
-	ctx, cancel := context.WithTimeout(d.ctx, d.in.config.HandlerTimeout)
+	ctx, cancel := context.WithTimeout(d.ctx, d.in.config.RecordTimeout)
 	defer cancel()
 	if err := d.in.store.Quarantine(ctx, q); err != nil {
 		return fmt.Errorf("middleware: cannot keep the message in quarantine (%s): %w", reason, err)

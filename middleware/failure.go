@@ -188,7 +188,7 @@ const changedInPlace = " [the handler has changed the payload in place: what is 
 
 // record writes f down.
 func (d *delivery) record(f *stores.Failure) error {
-	ctx, cancel := context.WithTimeout(d.ctx, d.in.config.HandlerTimeout)
+	ctx, cancel := context.WithTimeout(d.ctx, d.in.config.RecordTimeout)
 	defer cancel()
 	return d.recordWithin(ctx, f)
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"time"
 
 	"github.com/ThreeDotsLabs/watermill/message"
 
@@ -24,6 +25,8 @@ type KeepConfig struct {
 	MaxBytes int
 	// Codec, if set, is what kept messages go through, those in quarantine included.
 	Codec *Codec
+	// Timeout is the deadline of the context of each call of the codec. Default: 10 s.
+	Timeout time.Duration
 }
 
 // Kept is the part of a message that a [Codec] changes.
@@ -111,7 +114,7 @@ func (d *delivery) encode() (kept Kept, codec string, err error) {
 			err = fmt.Errorf("middleware: codec %q panicked: %v", c.Name, r)
 		}
 	}()
-	ctx, cancel := context.WithTimeout(d.ctx, d.in.config.HandlerTimeout)
+	ctx, cancel := context.WithTimeout(d.ctx, d.in.config.Keep.Timeout)
 	defer cancel()
 	kept, err = c.Encode(ctx, Kept{Metadata: maps.Clone(d.metadata), Payload: d.payload})
 	if err != nil {
@@ -148,7 +151,7 @@ func (in *Inbox) decode(ctx context.Context, name string, kept Kept) (_ Kept, er
 			err = fmt.Errorf("middleware: codec %q panicked: %v", name, r)
 		}
 	}()
-	ctx, cancel := context.WithTimeout(ctx, in.config.HandlerTimeout)
+	ctx, cancel := context.WithTimeout(ctx, in.config.Keep.Timeout)
 	defer cancel()
 	kept, err = c.Decode(ctx, kept)
 	if err != nil {

@@ -55,6 +55,7 @@ type InboxConfig struct {
 	HandlerTimeout time.Duration     `yaml:"handler_timeout"`
 	CommitTimeout  time.Duration     `yaml:"commit_timeout"`
 	ClaimTimeout   time.Duration     `yaml:"claim_timeout"`
+	RecordTimeout  time.Duration     `yaml:"record_timeout"`
 	AcceptTopics   bool              `yaml:"accept_topics"`
 	CacheSize      int               `yaml:"cache_size"`
 	CacheTTL       time.Duration     `yaml:"cache_ttl"`

@@ -71,6 +71,7 @@ var fields = append([]field{
 	},
 	{path: "inbox.commit_timeout", initial: "10s", check: positiveTime, about: "How long a commit may take."},
 	{path: "inbox.claim_timeout", initial: "10s", check: positiveTime, about: "How long another question to the store may take, the wait for a connection included."},
+	{path: "inbox.record_timeout", initial: "30s", check: positiveTime, about: "How long it may take to write down a failure, or a message in quarantine, with what is kept of it."},
 	{
 		path: "inbox.accept_topics", initial: "false",
 		about: "Let handlers read other topics than those that they are registered for. Set it for one start when a handler moves.",

@@ -20,6 +20,7 @@ func (c *Config) inboxConfig(deadLetters message.Publisher) middleware.InboxConf
 		ClaimTimeout:   c.Inbox.ClaimTimeout,
 		HandlerTimeout: c.Inbox.HandlerTimeout,
 		CommitTimeout:  c.Inbox.CommitTimeout,
+		RecordTimeout:  c.Inbox.RecordTimeout,
 		Fingerprint: middleware.FingerprintConfig{
 			Off:     c.Inbox.Fingerprint.Off,
 			Headers: c.Inbox.Fingerprint.Headers,

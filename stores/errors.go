@@ -8,6 +8,10 @@ var (
 	// unreachable, read-only, out of connections or overloaded. Nothing is known
 	// about the key and nothing was written. Try again later; it is no attempt.
 	ErrUnavailable = errors.New("stores: store unavailable")
+	// ErrBusy comes with ErrUnavailable: no connection of the store's own pool, or no turn
+	// to write, became free in time. Nothing was asked, and nothing suggests that the
+	// server is another one than before.
+	ErrBusy = errors.New("stores: store is busy")
 	// ErrNotMigrated: millpond's tables are missing or older than this program.
 	ErrNotMigrated = errors.New("stores: the tables are missing or too old: call Migrate, or run the SQL of Migrations")
 	// ErrSchemaNewer: the tables were migrated by a newer millpond that this

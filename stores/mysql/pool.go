@@ -4,6 +4,8 @@ import (
 	"context"
 	"database/sql"
 	"fmt"
+
+	"github.com/millpond-go/millpond/stores"
 )
 
 // connection takes one out of a pool, and names the pool if none became free in time.
@@ -12,8 +14,8 @@ func connection(ctx context.Context, db *sql.DB) (*sql.Conn, error) {
 	if err == nil {
 		return conn, nil
 	}
-	if pool := db.Stats(); ctx.Err() != nil && pool.MaxOpenConnections > 0 && pool.InUse >= pool.MaxOpenConnections {
-		err = fmt.Errorf("no connection became free in time, all %d are in use: %w", pool.MaxOpenConnections, err)
+	if pool := db.Stats(); err == ctx.Err() && pool.MaxOpenConnections > 0 && pool.InUse >= pool.MaxOpenConnections { //nolint:errorlint // database/sql's own words
+		err = fmt.Errorf("%w: no connection became free in time, all %d are in use: %w", stores.ErrBusy, pool.MaxOpenConnections, err)
 	}
 	return nil, err
 }

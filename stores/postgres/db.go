@@ -2,11 +2,13 @@ package postgres
 
 import (
 	"context"
+	"fmt"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/millpond-go/millpond/stores"
 	"github.com/millpond-go/millpond/stores/postgres/internal/claimtx"
 	"github.com/millpond-go/millpond/stores/postgres/internal/tables"
 )
@@ -16,7 +18,7 @@ type pgxDB struct{ pool *pgxpool.Pool }
 
 var _ tables.DB = pgxDB{}
 
-// sender is a pool or a transaction.
+// sender is a connection or a transaction.
 type sender interface {
 	Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error)
 	Exec(ctx context.Context, sql string, args ...any) (pgconn.CommandTag, error)
@@ -24,7 +26,24 @@ type sender interface {
 
 // Send implements tables.Querier.
 func (db pgxDB) Send(ctx context.Context, s tables.Statement) (int64, error) {
-	return send(ctx, db.pool, s)
+	conn, err := acquire(ctx, db.pool)
+	if err != nil {
+		return 0, err
+	}
+	defer conn.Release()
+	return send(ctx, conn, s)
+}
+
+// acquire takes a connection from the pool, and says so when it has none left.
+func acquire(ctx context.Context, pool *pgxpool.Pool) (*pgxpool.Conn, error) {
+	conn, err := pool.Acquire(ctx)
+	if err == nil {
+		return conn, nil
+	}
+	if stat := pool.Stat(); ctx.Err() != nil && stat.AcquiredConns() == stat.MaxConns() {
+		err = fmt.Errorf("%w: no connection of the pool became free in time, all %d are in use: %w", stores.ErrBusy, stat.MaxConns(), err)
+	}
+	return nil, err
 }
 
 func send(ctx context.Context, to sender, s tables.Statement) (int64, error) {
@@ -46,7 +65,7 @@ func send(ctx context.Context, to sender, s tables.Statement) (int64, error) {
 
 // Batch implements tables.DB, in one trip.
 func (db pgxDB) Batch(ctx context.Context, statements ...tables.Statement) error {
-	conn, err := db.pool.Acquire(ctx)
+	conn, err := acquire(ctx, db.pool)
 	if err != nil {
 		return err
 	}
@@ -56,7 +75,12 @@ func (db pgxDB) Batch(ctx context.Context, statements ...tables.Statement) error
 
 // InTx implements tables.DB.
 func (db pgxDB) InTx(ctx context.Context, f func(tables.Querier) error) error {
-	return pgx.BeginFunc(ctx, db.pool, func(tx pgx.Tx) error { return f(querier{tx}) })
+	conn, err := acquire(ctx, db.pool)
+	if err != nil {
+		return err
+	}
+	defer conn.Release()
+	return pgx.BeginFunc(ctx, conn, func(tx pgx.Tx) error { return f(querier{tx}) })
 }
 
 type querier struct{ tx pgx.Tx }

@@ -2,7 +2,6 @@ package postgres
 
 import (
 	"context"
-	"fmt"
 
 	"github.com/jackc/pgx/v5/pgxpool"
 
@@ -46,14 +45,11 @@ func (s *Store) begin(ctx context.Context, c *stores.Claim) (*attempt, stores.Ve
 	return a, verdict, nil
 }
 
-// acquire takes a connection from the pool, and says so when it has none left.
+// acquire takes a connection from the pool.
 func (s *Store) acquire(ctx context.Context) (*pgxpool.Conn, error) {
-	conn, err := s.pool.Acquire(ctx)
-	if err == nil {
-		return conn, nil
+	conn, err := acquire(ctx, s.pool)
+	if err != nil {
+		return nil, tables.Unavailable(err)
 	}
-	if pool := s.pool.Stat(); ctx.Err() != nil && pool.AcquiredConns() == pool.MaxConns() {
-		err = fmt.Errorf("no connection of the pool became free in time, all %d are in use: %w", pool.MaxConns(), err)
-	}
-	return nil, tables.Unavailable(err)
+	return conn, nil
 }

@@ -66,7 +66,7 @@ func (w *writer) acquire(ctx context.Context, patience time.Duration) error {
 }
 
 func (w *writer) waited(ctx context.Context) error {
-	return fmt.Errorf("%w: waiting for the writer: %w", stores.ErrUnavailable, context.Cause(ctx))
+	return fmt.Errorf("%w: %w: waiting for the writer: %w", stores.ErrUnavailable, stores.ErrBusy, context.Cause(ctx))
 }
 
 func (w *writer) release() { <-w.slot }
@@ -107,7 +107,7 @@ func (w *writer) whileLocked(ctx context.Context, giveUp time.Time, try func() e
 			return err
 		}
 		if !giveUp.IsZero() && time.Now().After(giveUp) {
-			return fmt.Errorf("%w: another process is writing: %w", stores.ErrUnavailable, err)
+			return fmt.Errorf("%w: %w: another process is writing: %w", stores.ErrUnavailable, stores.ErrBusy, err)
 		}
 		timer := time.NewTimer(pauses.NextBackOff())
 		select {
@@ -117,7 +117,7 @@ func (w *writer) whileLocked(ctx context.Context, giveUp time.Time, try func() e
 			return stores.ErrClosed
 		case <-ctx.Done():
 			timer.Stop()
-			return fmt.Errorf("%w: another process is writing: %w", stores.ErrUnavailable, context.Cause(ctx))
+			return fmt.Errorf("%w: %w: another process is writing: %w", stores.ErrUnavailable, stores.ErrBusy, context.Cause(ctx))
 		}
 	}
 }

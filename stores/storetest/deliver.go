@@ -23,6 +23,7 @@ func (b *bench) service(store middleware.Store, changes ...func(*middleware.Inbo
 		Handler:        consumer.Handler,
 		HandlerTimeout: patience,
 		CommitTimeout:  patience / 2,
+		RecordTimeout:  patience,
 		Hold:           middleware.HoldConfig{Limit: patience, MinPause: time.Millisecond, MaxPause: 20 * time.Millisecond},
 		Retry: middleware.RetryPolicy{
 			Placement: stores.PlacementRedelivered,

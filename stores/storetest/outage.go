@@ -34,7 +34,7 @@ func (b *bench) unusable(field string, begin func(tb testing.TB) func()) {
 	done := claimFor("before", "payload")
 	b.complete(store, done)
 	impatient := b.service(store, func(c *middleware.InboxConfig) {
-		c.Hold.Limit, c.CommitTimeout, c.HandlerTimeout = holdLimit, storeTimeout, storeTimeout
+		c.Hold.Limit, c.CommitTimeout, c.RecordTimeout = holdLimit, storeTimeout, storeTimeout
 	})
 	patient := b.service(store)
 	if a := b.deliver(impatient.Middleware(b.effect("registered")), message.NewMessage("registered", nil)); !a.acked {

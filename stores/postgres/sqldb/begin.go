@@ -52,7 +52,7 @@ func (s *Store) begin(ctx context.Context, consumer int32, c *stores.Claim) (*at
 	case errors.Is(err, errNotWon):
 		return nil, b.verdict, nil
 	case ctx.Err() != nil:
-		return nil, stores.Verdict{}, s.exhausted(ctx, err)
+		return nil, stores.Verdict{}, exhausted(ctx, s.db, err)
 	}
 	return nil, stores.Verdict{}, err
 }

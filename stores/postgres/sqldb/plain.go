@@ -61,7 +61,7 @@ func (s *Store) tryPlain(ctx context.Context, consumer int32, c *stores.Claim) (
 func (s *Store) open(ctx context.Context) (*plainAttempt, error) {
 	conn, err := s.db.Conn(ctx)
 	if err != nil {
-		return nil, s.exhausted(ctx, err)
+		return nil, exhausted(ctx, s.db, err)
 	}
 	lasting, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	stop := context.AfterFunc(ctx, cancel)
