@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/millpond-go/millpond/internal/callback"
 	"github.com/millpond-go/millpond/middleware/keys"
 	"github.com/millpond-go/millpond/stores"
 )
@@ -159,6 +160,7 @@ func (c *InboxConfig) setDefaults() {
 	if c.Logger == nil {
 		c.Logger = slog.Default()
 	}
+	c.Logger = callback.Logger(c.Logger)
 }
 
 func setDefault[T comparable](field *T, value T) {

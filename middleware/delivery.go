@@ -6,7 +6,6 @@ import (
 	"crypto/sha256"
 	"errors"
 	"fmt"
-	"log/slog"
 	"reflect"
 	"sync/atomic"
 	"time"
@@ -14,6 +13,7 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	"github.com/millpond-go/millpond/brokers"
+	"github.com/millpond-go/millpond/internal/callback"
 	"github.com/millpond-go/millpond/middleware/keys"
 	"github.com/millpond-go/millpond/stores"
 )
@@ -101,12 +101,19 @@ func newDelivery(in *Inbox, msg *message.Message, next message.HandlerFunc) *del
 // process takes the delivery from its arrival to the answer for the router.
 func (d *delivery) process() ([]*message.Message, error) {
 	defer boundPanic()
+	over := false
+	defer func() {
+		if !over {
+			d.endedEarly(recover())
+		}
+	}()
 	defer d.stopAsking()
 	var err error
 	d.claim.Key.Consumer, err = d.in.consumers.name(d.handler, d.topic)
 	d.holding = d.in.holdings.of(d.claim.Key.Consumer)
 	reason, unfit := d.identify()
 	if unfit == nil && d.nested() {
+		over = true // for this inbox
 		return d.next(d.msg)
 	}
 	d.started()
@@ -125,7 +132,20 @@ func (d *delivery) process() ([]*message.Message, error) {
 	d.report()
 	d.ended()
 	d.retry.ended(d.end)
+	over = true
 	return nil, goUp(err)
+}
+
+// endedEarly lets go of a delivery that somebody's function has ended without an answer. A
+// panic goes on up; recovered is nil after runtime.Goexit, after which nobody else settles
+// the message.
+func (d *delivery) endedEarly(recovered any) {
+	d.retry.ended(d.end)
+	if recovered == nil {
+		d.msg.Nack()
+		return
+	}
+	panic(recovered)
 }
 
 // register sees that the consumer is registered, holding the delivery while the store
@@ -265,17 +285,13 @@ func conflicts(v stores.Verdict) error {
 func (d *delivery) begin() (stores.Verdict, error) {
 	ctx := d.patience.start(d.ctx, d.in.config.ClaimTimeout)
 	defer d.patience.stop()
-	for _, hook := range d.in.hooks.claimStart {
-		ctx = hook.ClaimStart(ctx, d.claim)
-	}
+	ctx = d.in.hooks.claimStarts(ctx, d.claim)
 	var (
 		verdict stores.Verdict
 		err     error
 	)
 	d.attempt, verdict, err = d.in.store.Begin(ctx, d.claim)
-	for _, hook := range d.in.hooks.claimEnd {
-		hook.ClaimEnd(ctx, verdict, err)
-	}
+	d.in.hooks.claimEnds(ctx, verdict, err)
 	return verdict, err
 }
 
@@ -336,12 +352,10 @@ func (d *delivery) orderKey() (key []byte) {
 	if d.policy.OrderKey == nil {
 		return nil
 	}
-	defer func() {
-		if r := recover(); r != nil {
-			d.in.log.Error("millpond: RetryPolicy.OrderKey panicked", append(anys(d.attrs()), slog.String("panic", panicText(r)))...)
-		}
-	}()
-	key = d.policy.OrderKey(d.msg)
+	d.in.panics.note("RetryPolicy.OrderKey", d.claim.Key, callback.Call("it", func() error {
+		key = d.policy.OrderKey(d.msg)
+		return nil
+	}))
 	if len(key) > stores.MaxOrderKeyBytes {
 		sum := sha256.Sum256(key)
 		key = append([]byte("sha256:"), sum[:]...)

@@ -54,9 +54,7 @@ func (d *delivery) hold(reason error) bool {
 		return false
 	}
 	d.logHold(reason)
-	for _, hook := range d.in.hooks.hold {
-		hook.Hold(d.ctx, reason, pause)
-	}
+	d.in.hooks.held(d.ctx, reason, pause)
 	// Trouble that others did not have after this one had paused them is this one's alone.
 	if concernsStore(reason) && (d.wait.paused.IsZero() || !d.in.intake.resumedSince(d.wait.paused)) {
 		d.wait.paused = time.Now()

@@ -25,7 +25,8 @@ type Inbox struct {
 	store     Store
 	resolver  stores.Resolver // nil if the store is none
 	config    InboxConfig
-	hooks     hooks
+	hooks     *hooks
+	panics    *panics
 	log       *slog.Logger
 	logLimit  logLimit
 	policies  map[string]*RetryPolicy // of handlers that have their own
@@ -50,10 +51,12 @@ func NewInbox(store Store, c InboxConfig) (*Inbox, error) {
 	if err != nil {
 		return nil, fmt.Errorf("middleware: NewInbox: %w", err)
 	}
+	panics := newPanics(c.Logger)
 	in := &Inbox{
 		store:     store,
+		panics:    panics,
 		config:    c,
-		hooks:     newHooks(c.Hooks),
+		hooks:     newHooks(c.Hooks, panics),
 		log:       c.Logger,
 		policies:  make(map[string]*RetryPolicy),
 		consumers: newConsumers(store, c),
@@ -63,7 +66,7 @@ func NewInbox(store Store, c InboxConfig) (*Inbox, error) {
 		workers:   newWorkers(c.Logger),
 		alone:     make(chan struct{}, 1),
 	}
-	in.intake = newIntake(c.Logger, in.hooks.intake, c.Hold)
+	in.intake = newIntake(c.Logger, in.hooks, c.Hold)
 	for handler, policy := range c.RetryByHandler {
 		in.policies[handler] = &policy
 	}

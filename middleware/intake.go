@@ -13,7 +13,7 @@ import (
 // back is not met by all of them at once, and one that is away is not asked by each.
 type intake struct {
 	log      *slog.Logger
-	hooks    []IntakeHook
+	hooks    *hooks
 	min, max time.Duration // between questions
 
 	paused atomic.Bool
@@ -27,7 +27,7 @@ type intake struct {
 	next    time.Time     // of the next question, whoever asks it; zero: not decided yet
 }
 
-func newIntake(log *slog.Logger, hooks []IntakeHook, hold HoldConfig) *intake {
+func newIntake(log *slog.Logger, hooks *hooks, hold HoldConfig) *intake {
 	return &intake{log: log, hooks: hooks, min: hold.MinPause, max: hold.MaxPause, probe: make(chan struct{}, 1)}
 }
 
@@ -45,9 +45,7 @@ func (i *intake) pause(reason error) {
 	i.open, i.since, i.next = make(chan struct{}), now, time.Time{}
 	i.paused.Store(true)
 	i.log.Warn("millpond: intake is paused until the store answers", slog.String("error", printableText(reason)))
-	for _, hook := range i.hooks {
-		hook.IntakePaused(reason)
-	}
+	i.hooks.intakePaused(reason)
 }
 
 // resume lets everybody ask again: the store has answered.
@@ -66,9 +64,7 @@ func (i *intake) resume() {
 	i.resumed = time.Now()
 	stood := i.resumed.Sub(i.since)
 	i.log.Info("millpond: intake has resumed", slog.Duration("after", stood))
-	for _, hook := range i.hooks {
-		hook.IntakeResumed(stood)
-	}
+	i.hooks.intakeResumed(stood)
 }
 
 // resumedSince reports whether the store has answered somebody since t.

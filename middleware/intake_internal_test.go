@@ -13,7 +13,7 @@ import (
 func TestIntakeThatResumesWakesTheOneThatIsAboutToAsk(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		i := newIntake(slog.New(slog.DiscardHandler), nil, HoldConfig{MinPause: time.Hour, MaxPause: time.Hour})
+		i := newIntake(slog.New(slog.DiscardHandler), &hooks{}, HoldConfig{MinPause: time.Hour, MaxPause: time.Hour})
 		i.pause(errors.New("down"))
 		start := time.Now()
 		go func() {
@@ -33,7 +33,7 @@ func TestIntakeThatResumesWakesTheOneThatIsAboutToAsk(t *testing.T) {
 func TestPausesGrowThroughShortResumptions(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		i := newIntake(slog.New(slog.DiscardHandler), nil, HoldConfig{MinPause: 10 * time.Millisecond, MaxPause: 2 * time.Second})
+		i := newIntake(slog.New(slog.DiscardHandler), &hooks{}, HoldConfig{MinPause: 10 * time.Millisecond, MaxPause: 2 * time.Second})
 		pause := func() time.Duration {
 			start := time.Now()
 			i.pause(errors.New("read-only"))

@@ -1,9 +1,17 @@
 package middleware
 
-import "time"
+import (
+	"context"
+	"time"
+
+	"github.com/millpond-go/millpond/internal/callback"
+	"github.com/millpond-go/millpond/stores"
+)
 
 // hooks keeps each kind apart, so that what nobody observes costs nothing.
 type hooks struct {
+	panics *panics
+
 	deliveryStart []DeliveryStartHook
 	traceParent   []TraceParentHook
 	deliveryEnd   []DeliveryEndHook
@@ -19,8 +27,8 @@ type hooks struct {
 	retrySkip     []RetrySkipHook
 }
 
-func newHooks(all []Hook) hooks {
-	var h hooks
+func newHooks(all []Hook, p *panics) *hooks {
+	h := &hooks{panics: p}
 	for _, hook := range all {
 		add(&h.deliveryStart, hook)
 		add(&h.traceParent, hook)
@@ -54,6 +62,94 @@ func isHook(hook Hook) bool {
 	return false
 }
 
+// call calls a method of a hook. One that panics is wrong about itself alone: the delivery
+// goes on, for without its settlement the message would come again, and meet the hook again.
+func (h *hooks) call(method string, f func()) {
+	h.panics.note(method, stores.Key{}, callback.Call("it", func() error {
+		f()
+		return nil
+	}))
+}
+
+// begin calls a method that may return another context.
+func (h *hooks) begin(ctx context.Context, method string, f func(context.Context) context.Context) context.Context {
+	h.call(method, func() {
+		if inner := f(ctx); inner != nil {
+			ctx = inner
+		}
+	})
+	return ctx
+}
+
+func (h *hooks) claimStarts(ctx context.Context, c stores.Claim) context.Context {
+	for _, hook := range h.claimStart {
+		ctx = h.begin(ctx, "Hook.ClaimStart", func(ctx context.Context) context.Context { return hook.ClaimStart(ctx, c) })
+	}
+	return ctx
+}
+
+func (h *hooks) claimEnds(ctx context.Context, v stores.Verdict, err error) {
+	for _, hook := range h.claimEnd {
+		h.call("Hook.ClaimEnd", func() { hook.ClaimEnd(ctx, v, err) })
+	}
+}
+
+func (h *hooks) lookStarts(ctx context.Context, k stores.Key) context.Context {
+	for _, hook := range h.lookStart {
+		ctx = h.begin(ctx, "Hook.LookStart", func(ctx context.Context) context.Context { return hook.LookStart(ctx, k) })
+	}
+	return ctx
+}
+
+func (h *hooks) lookEnds(ctx context.Context, v stores.Verdict, err error) {
+	for _, hook := range h.lookEnd {
+		h.call("Hook.LookEnd", func() { hook.LookEnd(ctx, v, err) })
+	}
+}
+
+func (h *hooks) handlerEnds(ctx context.Context, took time.Duration, err error) {
+	for _, hook := range h.handlerEnd {
+		h.call("Hook.HandlerEnd", func() { hook.HandlerEnd(ctx, took, err) })
+	}
+}
+
+func (h *hooks) commitStarts(ctx context.Context) context.Context {
+	for _, hook := range h.commitStart {
+		ctx = h.begin(ctx, "Hook.CommitStart", hook.CommitStart)
+	}
+	return ctx
+}
+
+func (h *hooks) commitEnds(ctx context.Context, err error) {
+	for _, hook := range h.commitEnd {
+		h.call("Hook.CommitEnd", func() { hook.CommitEnd(ctx, err) })
+	}
+}
+
+func (h *hooks) held(ctx context.Context, reason error, pause time.Duration) {
+	for _, hook := range h.hold {
+		h.call("Hook.Hold", func() { hook.Hold(ctx, reason, pause) })
+	}
+}
+
+func (h *hooks) intakePaused(reason error) {
+	for _, hook := range h.intake {
+		h.call("Hook.IntakePaused", func() { hook.IntakePaused(reason) })
+	}
+}
+
+func (h *hooks) intakeResumed(after time.Duration) {
+	for _, hook := range h.intake {
+		h.call("Hook.IntakeResumed", func() { hook.IntakeResumed(after) })
+	}
+}
+
+func (h *hooks) retrySkipped(c stores.Consumer, reason SkipReason, n int) {
+	for _, hook := range h.retrySkip {
+		h.call("Hook.RetrySkipped", func() { hook.RetrySkipped(c, reason, n) })
+	}
+}
+
 // observeDeliveries reports whether somebody wants to know how long deliveries take.
 func (h *hooks) observeDeliveries() bool { return len(h.deliveryStart)+len(h.deliveryEnd) > 0 }
 
@@ -63,14 +159,18 @@ func (d *delivery) started() {
 	}
 	d.begun = time.Now()
 	for _, hook := range d.in.hooks.deliveryStart {
-		d.ctx = hook.DeliveryStart(d.ctx, DeliveryStart{
-			Consumer: d.claim.Key.Consumer, Topic: d.topic, Message: d.msg, Facts: d.facts, Retry: d.retry != nil,
+		d.ctx = d.in.hooks.begin(d.ctx, "Hook.DeliveryStart", func(ctx context.Context) context.Context {
+			return hook.DeliveryStart(ctx, DeliveryStart{
+				Consumer: d.claim.Key.Consumer, Topic: d.topic, Message: d.msg, Facts: d.facts, Retry: d.retry != nil,
+			})
 		})
 	}
 	for _, hook := range d.in.hooks.traceParent {
-		if trace := hook.TraceParent(d.ctx); !trace.IsZero() {
-			d.claim.TraceParent = trace
-		}
+		d.in.hooks.call("Hook.TraceParent", func() {
+			if trace := hook.TraceParent(d.ctx); !trace.IsZero() {
+				d.claim.TraceParent = trace
+			}
+		})
 	}
 }
 
@@ -81,6 +181,6 @@ func (d *delivery) ended() {
 	d.end.ID = d.claim.Key.ID
 	d.end.Took, d.end.Held = time.Since(d.begun), d.wait.held()
 	for _, hook := range d.in.hooks.deliveryEnd {
-		hook.DeliveryEnd(d.ctx, d.end)
+		d.in.hooks.call("Hook.DeliveryEnd", func() { hook.DeliveryEnd(d.ctx, d.end) })
 	}
 }

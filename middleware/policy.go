@@ -46,15 +46,16 @@ type RetryPolicy struct {
 	Placement stores.Placement
 
 	// Classify, if set, tells the class of a handler's error; "" leaves it to the
-	// inbox. [Permanent], [Conflicted] and [RetryAfter] come before it.
+	// inbox. [Permanent], [Conflicted] and [RetryAfter] come before it. If it panics the
+	// class is stores.ClassTransient, and the log says so.
 	Classify func(error) stores.Class
 
 	// OrderKey, if set, keeps order beyond failures: while a message is pending, later
 	// ones of the same order key are parked behind it, and the retry worker runs them
 	// one after the other. A message that has failed for good lets them go. nil from
-	// the function: this message has no order. It costs no trip, and relies on a
-	// broker that delivers the messages of one key one at a time. See [OrderByKey]
-	// and [OrderByMetadata].
+	// the function, or a panic, which is logged: this message has no order. It costs
+	// no trip, and relies on a broker that delivers the messages of one key one at a
+	// time. See [OrderByKey] and [OrderByMetadata].
 	OrderKey func(*message.Message) []byte
 }
 

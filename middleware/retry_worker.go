@@ -264,9 +264,7 @@ func (w *RetryWorker) skipped(c stores.Consumer, reason SkipReason, n int) {
 	}
 	w.tally.Skipped[reason] += n
 	w.tally.mu.Unlock()
-	for _, hook := range w.in.hooks.retrySkip {
-		hook.RetrySkipped(c, reason, n)
-	}
+	w.in.hooks.retrySkipped(c, reason, n)
 }
 
 func (w *RetryWorker) took(n int) {

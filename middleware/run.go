@@ -4,12 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"maps"
 	"time"
 
 	"github.com/ThreeDotsLabs/watermill/message"
 
+	"github.com/millpond-go/millpond/internal/callback"
 	"github.com/millpond-go/millpond/stores"
 )
 
@@ -99,13 +99,11 @@ func (d *delivery) call(ctx context.Context) (outputs []*message.Message, err er
 		d.msg.SetContext(d.shutdown)
 	}()
 	outputs, err = d.next(d.msg)
-	for _, hook := range d.in.hooks.handlerEnd {
-		hook.HandlerEnd(ctx, time.Since(start), err)
-	}
+	d.in.hooks.handlerEnds(ctx, time.Since(start), err)
 	return outputs, err
 }
 
-// abandoned ends a delivery whose handler, or a hook, did not return. A panic goes on
+// abandoned ends a delivery whose handler did not return. A panic goes on
 // up as a PanicError; recovered is nil after runtime.Goexit, and then only we can settle
 // the message.
 func (d *delivery) abandoned(recovered any) {
@@ -138,15 +136,11 @@ func (d *delivery) abandoned(recovered any) {
 func (d *delivery) commit() error {
 	ctx := d.patience.start(d.ctx, d.in.config.CommitTimeout)
 	defer d.patience.stop()
-	for _, hook := range d.in.hooks.commitStart {
-		ctx = hook.CommitStart(ctx)
-	}
+	ctx = d.in.hooks.commitStarts(ctx)
 	attempt := d.attempt
 	d.attempt = nil
 	err := attempt.Commit(ctx)
-	for _, hook := range d.in.hooks.commitEnd {
-		hook.CommitEnd(ctx, err)
-	}
+	d.in.hooks.commitEnds(ctx, err)
 	return err
 }
 
@@ -212,13 +206,12 @@ func interrupted(attempt stores.Attempt) error {
 
 // classify asks the policy, whose classifier may be a function of the program.
 func (d *delivery) classify(cause error) (class stores.Class) {
-	defer func() {
-		if r := recover(); r != nil {
-			d.in.log.Error("millpond: RetryPolicy.Classify panicked", append(anys(d.attrs()), slog.String("panic", panicText(r)))...)
-			class = stores.ClassTransient
-		}
-	}()
-	return d.policy.classify(cause)
+	class = stores.ClassTransient
+	d.in.panics.note("RetryPolicy.Classify", d.claim.Key, callback.Call("it", func() error {
+		class = d.policy.classify(cause)
+		return nil
+	}))
+	return class
 }
 
 // restore undoes what a run that was not committed, or perhaps not, made of its message,

@@ -86,13 +86,9 @@ func (d *delivery) lostStart(f stores.FailureState) bool {
 func (d *delivery) look() (stores.Verdict, error) {
 	ctx, cancel := context.WithTimeout(d.ctx, d.in.config.ClaimTimeout)
 	defer cancel()
-	for _, hook := range d.in.hooks.lookStart {
-		ctx = hook.LookStart(ctx, d.claim.Key)
-	}
+	ctx = d.in.hooks.lookStarts(ctx, d.claim.Key)
 	v, err := d.in.store.Look(ctx, d.claim.Key, d.claim.Fingerprint)
-	for _, hook := range d.in.hooks.lookEnd {
-		hook.LookEnd(ctx, v, err)
-	}
+	d.in.hooks.lookEnds(ctx, v, err)
 	return v, err
 }
 

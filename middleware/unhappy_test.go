@@ -16,41 +16,7 @@ import (
 	"github.com/millpond-go/millpond/stores"
 )
 
-// A hook may be wrong; an attempt that it leaves open would hold its key and a
-// connection.
-func TestHookThatPanicsLeavesNoAttemptOpen(t *testing.T) {
-	t.Parallel()
-	for name, hook := range map[string]middleware.Hook{
-		"ClaimEnd": claimEnd(panics), "HandlerEnd": handlerEnd(panics), "CommitStart": commitStart(panics),
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			synctest.Test(t, func(t *testing.T) {
-				attempt := &scriptedAttempt{}
-				in := newInbox(t, storeOf(attempt), func(c *middleware.InboxConfig) { c.Hooks = []middleware.Hook{hook} })
-				defer func() {
-					if r, ok := recover().(*middleware.PanicError); !ok || r.Value() != "hook" || attempt.committed == attempt.rolledBack {
-						t.Error(r, attempt)
-					}
-				}()
-				_, _ = in.Middleware(handle(func(*message.Message) error { return nil }))(newMessage(t.Context(), "a"))
-			})
-		})
-	}
-}
-
-func panics() { panic("hook") }
-
-type (
-	claimEnd    func()
-	handlerEnd  func()
-	commitStart func()
-)
-
-func (f claimEnd) ClaimEnd(context.Context, stores.Verdict, error)    { f() }
-func (f handlerEnd) HandlerEnd(context.Context, time.Duration, error) { f() }
-func (f commitStart) CommitStart(ctx context.Context) context.Context { f(); return ctx }
-func storeOf(a stores.Attempt) *scriptedStore                         { return storeOfAll(func() stores.Attempt { return a }) }
+func storeOf(a stores.Attempt) *scriptedStore { return storeOfAll(func() stores.Attempt { return a }) }
 
 func storeOfAll(next func() stores.Attempt) *scriptedStore {
 	return &scriptedStore{begin: func(int, stores.Claim) (stores.Attempt, stores.Verdict, error) {

@@ -137,7 +137,7 @@ func Coordinates() Link {
 }
 
 // Func takes the id that find returns, "" for none. It must return the same for
-// every delivery of a message.
+// every delivery of a message. If it panics the chain has found no id.
 func Func(name string, find func(*message.Message) string) Link {
 	return Link{name: name, kind: 'f', label: name, find: func(m *message.Message) (byte, string) { return 'f', find(m) }}
 }

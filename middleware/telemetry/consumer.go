@@ -77,7 +77,7 @@ func (t *Telemetry) newConsumer(key consumerKey) *consumer {
 	if key.topic != "" {
 		ofSpan = append(ofSpan, semconv.MessagingDestinationName(cut(key.topic)))
 		if t.config.DestinationTemplate != nil {
-			kind = t.config.DestinationTemplate(key.topic)
+			kind = t.template(key.topic)
 			template := semconv.MessagingDestinationTemplate(cut(kind))
 			ofSpan = append(ofSpan, template)
 			c.common = append(c.common, template)

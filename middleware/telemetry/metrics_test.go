@@ -98,6 +98,17 @@ func TestDestinationTemplate(t *testing.T) {
 	}
 }
 
+// A function for kinds that panics costs the kind, and neither message nor metric.
+func TestDestinationTemplateThatPanics(t *testing.T) {
+	rig := newRig(t, both["memory"])
+	rig.config.DestinationTemplate = func(string) string { panic("no such topic") }
+	r := rig.run(func(context.Context, *message.Message) error { return nil })
+	r.publish("1", "pears")
+	require.Eventually(t, func() bool {
+		return r.points("messaging.process.duration", "messaging.destination.template")["_OTHER"] == 1
+	}, 30*time.Second, 5*time.Millisecond)
+}
+
 type pool struct{}
 
 func (pool) PoolUse() stores.PoolUse {

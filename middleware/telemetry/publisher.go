@@ -94,7 +94,7 @@ func (t *Telemetry) destination(topic string) (attrs []attribute.KeyValue, kind 
 	}
 	attrs = append(attrs, semconv.MessagingDestinationName(cut(topic)))
 	if t.config.DestinationTemplate != nil {
-		kind = t.config.DestinationTemplate(topic)
+		kind = t.template(topic)
 		attrs = append(attrs, semconv.MessagingDestinationTemplate(cut(kind)))
 	}
 	return attrs, kind

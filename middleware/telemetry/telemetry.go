@@ -11,6 +11,7 @@ import (
 	"go.opentelemetry.io/otel/propagation"
 	"go.opentelemetry.io/otel/trace"
 
+	"github.com/millpond-go/millpond/internal/callback"
 	"github.com/millpond-go/millpond/middleware"
 	"github.com/millpond-go/millpond/stores"
 )
@@ -46,7 +47,8 @@ type Config struct {
 
 	// DestinationTemplate names the kind of a topic, such as "orders.{tenant}" for
 	// "orders.7", so that spans have names that are few. nil: a topic is its own kind,
-	// and metrics do not say it. It must be safe for concurrent use.
+	// and metrics do not say it. It must be safe for concurrent use. A topic at which it
+	// panics is of the kind "_OTHER".
 	DestinationTemplate func(topic string) string
 
 	// Store, if not nil, is asked for the use of its connections.
@@ -121,6 +123,16 @@ func (t *Telemetry) Close() error {
 		return fmt.Errorf("telemetry: %w", err)
 	}
 	return nil
+}
+
+// template is the kind of a topic by the program's function.
+func (t *Telemetry) template(topic string) string {
+	kind := otherValue
+	_ = callback.Call("it", func() error { // there is no other way to tell
+		kind = t.config.DestinationTemplate(topic)
+		return nil
+	})
+	return kind
 }
 
 var errStoppedEarly = errors.New("the delivery ended in the middle of it")

@@ -1,0 +1,37 @@
+package middleware
+
+import (
+	"log/slog"
+
+	"github.com/millpond-go/millpond/middleware/keys"
+	"github.com/millpond-go/millpond/stores"
+)
+
+// panics tells of functions of the program that panicked and were passed over, without
+// filling the log when each message makes them.
+type panics struct {
+	log   *slog.Logger
+	limit logLimit
+}
+
+func newPanics(log *slog.Logger) *panics { return &panics{log: log} }
+
+// note takes what callback.Call has returned for a function; key may be the zero value.
+func (p *panics) note(function string, key stores.Key, err error) {
+	if err == nil {
+		return
+	}
+	named := slog.String("function", function)
+	tell := func(left int) {
+		p.log.Error("millpond: a function of the program panicked more often than is logged",
+			named, slog.Int("not_logged", left), slog.Duration("within", alikeWithin))
+	}
+	if !p.limit.pass(alike{group: function}, tell) {
+		return
+	}
+	attrs := []any{named, slog.String("error", printableText(err))}
+	if key.ID != nil {
+		attrs = append(attrs, slog.String("consumer", key.Consumer.String()), slog.String("id", printable(keys.Format(key.ID))))
+	}
+	p.log.Error("millpond: a function of the program panicked, and is passed over", attrs...)
+}
