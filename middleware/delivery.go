@@ -389,6 +389,7 @@ func (d *delivery) keep(reason stores.Reason, cause error) error {
 		Coordinates: d.facts.Coordinates,
 		UUID:        d.uuid,
 	}
+	q.Identity = d.identity(q)
 	kept, codec, err := d.encode()
 	if err != nil {
 		return err

@@ -18,7 +18,15 @@ import (
 // recorded and a new claim will tell what the message is now.
 func (d *delivery) failed(cause error, class stores.Class) (reason error, settled bool, err error) {
 	if errors.Is(cause, context.Canceled) && d.shutdown.Err() != nil {
-		return nil, true, d.notNow(cause) // a handler that heeds the shutdown has not failed
+		switch {
+		case d.timedOut() && !counts(class): // the database's doing, and recorded as that
+		case d.timedOut():
+			cause, class = fmt.Errorf("%w: %w", errOuterDeadline, cause), stores.ClassTimeout
+		case d.in.canceled.before(d.claim.Key):
+			class = stores.ClassInterrupted
+		default:
+			return nil, true, d.notNow(cause) // a handler that heeds the shutdown has not failed
+		}
 	}
 	d.awaited = false
 	for {

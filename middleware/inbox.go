@@ -35,6 +35,7 @@ type Inbox struct {
 	holdings  *holdings
 	intake    *intake
 	newcomers *newcomers
+	canceled  *cancellations
 	workers   *workers
 	alone     chan struct{} // full while a message runs that may have ended a process
 }
@@ -63,6 +64,7 @@ func NewInbox(store Store, c InboxConfig) (*Inbox, error) {
 		completed: newCompletedCache(c.CacheSize, c.CacheTTL),
 		holdings:  newHoldings(c.Hold.Max),
 		newcomers: newNewcomers(),
+		canceled:  newCancellations(),
 		workers:   newWorkers(c.Logger),
 		alone:     make(chan struct{}, 1),
 	}

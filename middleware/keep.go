@@ -2,6 +2,7 @@ package middleware
 
 import (
 	"context"
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"maps"
@@ -121,6 +122,18 @@ func (d *delivery) encode() (kept Kept, codec string, err error) {
 		return kept, c.Name, fmt.Errorf("middleware: codec %q: %w", c.Name, err)
 	}
 	return kept, c.Name, nil
+}
+
+// identity tells a message without an id from others in quarantine, by what arrived: a
+// codec may make something else of it each time. It is keyed like a fingerprint, because
+// it says as much about what the codec hides. Zero: what is kept tells.
+func (d *delivery) identity(q stores.Quarantined) [sha256.Size]byte {
+	if d.in.config.Keep.Codec == nil || len(q.ID) > 0 {
+		return [sha256.Size]byte{}
+	}
+	q.Metadata, q.Payload = d.metadata, d.payload
+	hash := q.IdentityHash()
+	return stores.NewFingerprint(d.in.config.Fingerprint.Key, hash[:]).Digest
 }
 
 var errOtherCodec = errors.New("no such codec is configured")

@@ -183,7 +183,7 @@ func (d *delivery) after(attempt stores.Attempt, ended, cause error) (reason err
 		if d.payloadChanged() {
 			return d.failed(errors.Join(errPayloadChanged, cause), stores.ClassConduct)
 		}
-		if d.interruptions++; d.interruptions < maxRuns {
+		if d.interruptions++; d.interruptions < maxRuns && !d.timedOut() {
 			return err, false, nil
 		}
 		return d.failed(cause, stores.ClassInterrupted)
@@ -250,7 +250,7 @@ func (d *delivery) unknown(err error) (reason error, settled bool, _ error) {
 	if d.payloadChanged() {
 		return d.failed(errors.Join(errPayloadChanged, err), stores.ClassConduct)
 	}
-	if d.interruptions++; d.interruptions < maxRuns {
+	if d.interruptions++; d.interruptions < maxRuns && !d.timedOut() {
 		return err, false, nil
 	}
 	return d.failed(err, stores.ClassUnknown)

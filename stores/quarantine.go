@@ -39,6 +39,10 @@ type Quarantined struct {
 	Payload     []byte
 	Codec       string // the name of the codec that payload and metadata went through; "": none
 	OneWay      bool   // which cannot restore them
+
+	// Identity is what IdentityHash returns if it is not zero: for a message without an id
+	// whose codec writes the same bytes differently each time.
+	Identity [sha256.Size]byte
 }
 
 // MaxDetailBytes is how much of a detail is kept.
@@ -46,8 +50,12 @@ const MaxDetailBytes = 2 << 10
 
 // IdentityHash tells quarantined messages of one consumer, fingerprint and reason
 // apart. It covers the id if there is one; otherwise everything that was received,
-// so that two messages without an id are merged only if they differ in nothing.
+// so that two messages without an id are merged only if they differ in nothing. Take it
+// before a codec, and keep it in Identity.
 func (q Quarantined) IdentityHash() [sha256.Size]byte {
+	if q.Identity != ([sha256.Size]byte{}) {
+		return q.Identity
+	}
 	h := sha256.New()
 	var length [8]byte
 	write := func(b []byte) {

@@ -46,7 +46,7 @@ func noConnectionLeft(b *bench) {
 		defer b.rollback(attempt)
 	}
 	b.within(promptly, "a claim without a connection", func() {
-		ctx, cancel := context.WithTimeout(b.ctx, 50*time.Millisecond)
+		ctx, cancel := context.WithTimeout(b.ctx, 300*time.Millisecond)
 		defer cancel()
 		attempt, _, err := store.Begin(ctx, claimFor("late", "payload"))
 		b.noAttempt(attempt)

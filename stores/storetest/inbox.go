@@ -24,6 +24,7 @@ func inboxChecks() []check {
 		{name: "held while in flight", run: heldWhileInFlight},
 		{name: "given back while in flight", run: givenBackInFlight},
 		{name: "no connection is left", run: noConnectionLeft},
+		{name: "encoded differently each time", run: encodedDifferently},
 		{name: "returned messages", run: returnedMessages},
 		{name: "a Retry outside the inbox", run: retryOutside},
 		{name: "reply to the commit is lost", run: lostReply},
