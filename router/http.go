@@ -2,27 +2,20 @@ package router
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"log/slog"
 	"net"
 	"net/http"
-	"sync"
-	"time"
-
-	"github.com/millpond-go/millpond/brokers"
 )
 
 // httpServer answers questions about a service.
 type httpServer struct {
 	server   *http.Server
 	listener net.Listener
+	ready    *readiness
 	done     chan struct{}
 }
-
-// readyTimeout bounds the questions of one /readyz.
-const readyTimeout = 3 * time.Second
 
 // listen begins to answer, if it is configured.
 func (s *Service) listen() error {
@@ -34,12 +27,14 @@ func (s *Service) listen() error {
 	if err != nil {
 		return fmt.Errorf("router: http.listen %s: %w", address, err)
 	}
+	ready := newReadiness(s)
 	h := &httpServer{
 		server: &http.Server{
-			Handler: s.handler(), ReadHeaderTimeout: readyTimeout, ReadTimeout: readyTimeout,
+			Handler: s.handler(ready), ReadHeaderTimeout: readyTimeout, ReadTimeout: readyTimeout,
 			WriteTimeout: 10 * readyTimeout, ErrorLog: slog.NewLogLogger(s.log.Handler(), slog.LevelDebug),
 		},
 		listener: listener,
+		ready:    ready,
 		done:     make(chan struct{}),
 	}
 	s.mu.Lock()
@@ -49,8 +44,25 @@ func (s *Service) listen() error {
 		defer close(h.done)
 		_ = h.server.Serve(listener) // returns when it is closed
 	}()
-	s.log.Info("millpond: questions about the service are answered", slog.String("address", listener.Addr().String()))
+	s.sayAddress(address, listener.Addr())
 	return nil
+}
+
+// sayAddress logs where the service answers. Without a host that is everywhere, which not
+// everybody means who leaves it out.
+func (s *Service) sayAddress(configured string, address net.Addr) {
+	const answers = "millpond: questions about the service are answered"
+	where := slog.String("address", address.String())
+	host, _, _ := net.SplitHostPort(configured) // it is valid
+	switch ip := net.ParseIP(host); {
+	case host == "":
+		s.log.Warn(answers+" on all interfaces, and nobody is asked who they are", where,
+			slog.String("fix", "name an address in http.listen: 127.0.0.1, an internal one, or 0.0.0.0 if all of them are meant"))
+	case ip != nil && ip.IsUnspecified():
+		s.log.Info(answers+" on all interfaces", where)
+	default:
+		s.log.Info(answers, where)
+	}
 }
 
 // HTTPAddr returns where the service answers, once Run has begun; nil without
@@ -75,13 +87,14 @@ func (h *httpServer) closer() io.Closer {
 func (h *httpServer) Close() error {
 	err := h.server.Close()
 	<-h.done
+	h.ready.close()
 	return err
 }
 
-func (s *Service) handler() http.Handler {
+func (s *Service) handler(ready *readiness) http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /livez", func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "ok\n") })
-	mux.HandleFunc("GET /readyz", s.readyz)
+	mux.HandleFunc("GET /readyz", ready.readyz)
 	mux.Handle("GET /metrics", s.metrics())
 	return mux
 }
@@ -99,53 +112,4 @@ func (s *Service) metrics() http.Handler {
 
 func notFound(why string) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { http.Error(w, why, http.StatusNotFound) })
-}
-
-// readyz says line by line what the service needs, and 503 if it lacks something.
-func (s *Service) readyz(w http.ResponseWriter, r *http.Request) {
-	ctx, cancel := context.WithTimeout(r.Context(), readyTimeout)
-	defer cancel()
-	status, text := http.StatusOK, ""
-	say := func(what string, err error) {
-		if err == nil {
-			text += what + ": ok\n"
-			return
-		}
-		status = http.StatusServiceUnavailable
-		text += what + ": " + err.Error() + "\n"
-	}
-	pinger, pings := s.broker.(brokers.Pinger)
-	var store, broker error
-	var asked sync.WaitGroup // at once, so that one that hangs does not take the other's time
-	asked.Go(func() { store = s.store.Validate(ctx) })
-	if pings {
-		asked.Go(func() { broker = pinger.Ping(ctx) })
-	}
-	asked.Wait()
-	say("handlers", s.handlersReady())
-	say("store", withoutSecrets(store, s.config.Store.URL))
-	if pings {
-		say("broker", withoutSecrets(broker, s.config.Broker.URL))
-	}
-	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
-	w.Header().Set("X-Content-Type-Options", "nosniff")
-	w.WriteHeader(status)
-	_, _ = io.WriteString(w, text)
-}
-
-var (
-	errNotYet   = errors.New("not yet")
-	errStopping = errors.New("the service stops")
-)
-
-func (s *Service) handlersReady() error {
-	if s.stopping.Load() {
-		return errStopping
-	}
-	select {
-	case <-s.watermill.Running():
-		return nil
-	default:
-		return errNotYet
-	}
 }

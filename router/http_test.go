@@ -7,6 +7,9 @@ import (
 	"net"
 	"net/http"
 	"net/url"
+	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -113,6 +116,114 @@ func TestReadiness(t *testing.T) {
 
 	require.NoError(t, stop())
 	require.NotContains(t, r.log.String(), canary)
+}
+
+// However many ask, the store is asked once a second: what anybody can ask for must not be
+// taken from the handlers.
+func TestManyWhoAskWhetherTheServiceIsReadyShareAnAnswer(t *testing.T) {
+	proxy, err := pgproxy.Start(testenv.Postgres(t).NewDatabase(t))
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, proxy.Close()) })
+	r := newRig(t)
+	r.store = withParameter(t, proxy.URL(), "pool_max_conns", "40")
+	pinged := new(atomic.Int64)
+	c := r.config()
+	c.HTTP.Listen = "127.0.0.1:0"
+	c.RetryWorker.Off = true // it asks as well
+	c.Program.Brokers = new(brokers.Mux)
+	c.Program.Brokers.Handle("lasting", func(context.Context, *url.URL) (brokers.Broker, error) { return pinging{r.broker, pinged}, nil })
+	svc := r.service(c)
+	svc.Handle("stock", "orders", func(*message.Message) error { return nil })
+	stop := r.run(svc)
+	readyWithin(t, svc, http.StatusOK)
+
+	before, begun := proxy.Stats(), time.Now()
+	pinged.Store(0)
+	var clients sync.WaitGroup
+	answers := new(atomic.Int64)
+	for range 100 {
+		clients.Go(func() {
+			for time.Since(begun) < 2*time.Second {
+				if status, _ := get(t, svc, "/readyz"); status == http.StatusOK {
+					answers.Add(1)
+				}
+			}
+		})
+	}
+	clients.Wait()
+	most := int64(time.Since(begun)/time.Second) + 2
+	statements := 0
+	for _, n := range proxy.Stats().Since(before).Statements {
+		statements += n
+	}
+	const each = 2 // statements of a question
+	require.LessOrEqual(t, int64(statements), each*most, proxy.Stats().Since(before).Statements)
+	require.LessOrEqual(t, pinged.Load(), most)
+	require.Greater(t, answers.Load(), int64(100))
+	require.NoError(t, stop())
+}
+
+// pinging counts how often a broker is asked.
+type pinging struct {
+	brokers.Broker
+
+	n *atomic.Int64
+}
+
+func (p pinging) Ping(context.Context) error {
+	p.n.Add(1)
+	return nil
+}
+
+// A client that goes away takes nobody's answer along.
+func TestClientThatGivesUpLeavesTheAnswerToOthers(t *testing.T) {
+	proxy, err := pgproxy.Start(testenv.Postgres(t).NewDatabase(t))
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, proxy.Close()) })
+	r := newRig(t)
+	r.store = withParameter(t, proxy.URL(), "pool_max_conns", "40")
+	c := r.config()
+	c.HTTP.Listen = "127.0.0.1:0"
+	svc := r.service(c)
+	svc.Handle("stock", "orders", func(*message.Message) error { return nil })
+	stop := r.run(svc)
+	readyWithin(t, svc, http.StatusOK)
+	proxy.Freeze()
+	require.Eventually(t, func() bool { // while the answer from before is told, there is nothing to give up
+		ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
+		defer cancel()
+		request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+svc.HTTPAddr().String()+"/readyz", nil)
+		assert.NoError(t, err)
+		request.Close = true
+		response, err := http.DefaultClient.Do(request)
+		if err == nil {
+			_ = response.Body.Close()
+		}
+		return errors.Is(err, context.DeadlineExceeded)
+	}, 20*time.Second, 10*time.Millisecond)
+	proxy.Thaw()
+	readyWithin(t, svc, http.StatusOK)
+	require.NoError(t, stop())
+}
+
+// Where a service answers is said, and loudly if nobody may have meant it.
+func TestAddressIsSaidAtTheStart(t *testing.T) {
+	for address, loud := range map[string]bool{":0": true, "127.0.0.1:0": false, "0.0.0.0:0": false} {
+		r := newRig(t)
+		c := r.config()
+		c.HTTP.Listen = address
+		svc := r.service(c)
+		svc.Handle("stock", "orders", func(*message.Message) error { return nil })
+		stop := r.run(svc)
+		readyWithin(t, svc, http.StatusOK)
+		_, port, err := net.SplitHostPort(svc.HTTPAddr().String())
+		require.NoError(t, err)
+		require.Contains(t, r.log.String(), "questions about the service are answered", address)
+		require.Contains(t, r.log.String(), ":"+port, address)
+		require.Equal(t, loud, strings.Contains(r.log.String(), "level=WARN"), "%s: %s", address, r.log.String())
+		require.Equal(t, address != "127.0.0.1:0", strings.Contains(r.log.String(), "all interfaces"), address)
+		require.NoError(t, stop())
+	}
 }
 
 // A service that stops is alive and not ready, until its handlers have finished.

@@ -8,13 +8,14 @@
 //
 // Metrics go to the global meter provider, unless the service listens (http.listen): then
 // they are read at /metrics, in the format of Prometheus, together with those of the Go
-// runtime and of the process. A program that wants both, or its own providers, calls [New]
+// runtime and of the process, and target_info names the service. A program that wants both, or its own providers, calls [New]
 // from Config.Program.Telemetry.
 //
 // Package middleware/telemetry says which spans and metrics there are.
 package telemetry
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"net/http"
@@ -23,9 +24,11 @@ import (
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 	"go.opentelemetry.io/otel"
+	"go.opentelemetry.io/otel/attribute"
 	exporter "go.opentelemetry.io/otel/exporters/prometheus"
 	"go.opentelemetry.io/otel/propagation"
 	"go.opentelemetry.io/otel/sdk/metric"
+	"go.opentelemetry.io/otel/sdk/resource"
 
 	"github.com/millpond-go/millpond/middleware/telemetry"
 	"github.com/millpond-go/millpond/router"
@@ -55,7 +58,7 @@ func New(o router.TelemetryOptions, c telemetry.Config) (router.Telemetry, error
 	}
 	var scraped http.Handler
 	if c.MeterProvider == nil && o.Listens {
-		provider, handler, err := prometheusProvider()
+		provider, handler, err := prometheusProvider(o.Service)
 		if err != nil {
 			return router.Telemetry{}, err
 		}
@@ -72,7 +75,7 @@ func New(o router.TelemetryOptions, c telemetry.Config) (router.Telemetry, error
 
 // prometheusProvider returns a meter provider and what shows its metrics. The registry is
 // a new one, so that two services of one process do not collide.
-func prometheusProvider() (*metric.MeterProvider, http.Handler, error) {
+func prometheusProvider(service string) (*metric.MeterProvider, http.Handler, error) {
 	registry := prometheus.NewRegistry()
 	if err := errors.Join(
 		registry.Register(collectors.NewGoCollector()),
@@ -85,5 +88,19 @@ func prometheusProvider() (*metric.MeterProvider, http.Handler, error) {
 	if err != nil {
 		return nil, nil, fmt.Errorf("telemetry: %w", err)
 	}
-	return metric.NewMeterProvider(metric.WithReader(reader)), promhttp.HandlerFor(registry, promhttp.HandlerOpts{}), nil
+	about, err := resourceOf(service)
+	if err != nil {
+		return nil, nil, fmt.Errorf("telemetry: %w", err)
+	}
+	return metric.NewMeterProvider(metric.WithReader(reader), metric.WithResource(about)), promhttp.HandlerFor(registry, promhttp.HandlerOpts{}), nil
+}
+
+// resourceOf says which service the metrics are of, in target_info. What OpenTelemetry's own
+// variables say (OTEL_SERVICE_NAME, OTEL_RESOURCE_ATTRIBUTES) counts more.
+func resourceOf(service string) (*resource.Resource, error) {
+	environment, err := resource.New(context.Background(), resource.WithFromEnv(), resource.WithTelemetrySDK())
+	if err != nil {
+		return nil, err
+	}
+	return resource.Merge(resource.NewSchemaless(attribute.String("service.name", service)), environment)
 }

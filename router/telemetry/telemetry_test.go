@@ -115,6 +115,31 @@ func TestPrometheus(t *testing.T) {
 	}
 }
 
+// Who scrapes several services tells them by the name that the file has, unless the
+// environment of OpenTelemetry has another.
+func TestMetricsNameTheService(t *testing.T) {
+	for variable, want := range map[string]string{
+		"":                                        `service_name="shop"`,
+		"OTEL_SERVICE_NAME=kiosk":                 `service_name="kiosk"`,
+		"OTEL_RESOURCE_ATTRIBUTES=service.name=x": `service_name="x"`,
+	} {
+		if name, value, set := strings.Cut(variable, "="); set {
+			t.Setenv(name, value)
+		}
+		svc := run(t, "MILLPOND_HTTP_LISTEN=127.0.0.1:0", nil)
+		_, text := metrics(t, svc)
+		for line := range strings.Lines(text) {
+			if strings.HasPrefix(line, "target_info{") {
+				require.Contains(t, line, want, variable)
+			}
+		}
+		require.True(t, shows(text, "target_info{"))
+		for _, name := range []string{"OTEL_SERVICE_NAME", "OTEL_RESOURCE_ATTRIBUTES"} {
+			t.Setenv(name, "")
+		}
+	}
+}
+
 // Two services of one process have metrics of their own.
 func TestTwoServices(t *testing.T) {
 	a := run(t, "MILLPOND_HTTP_LISTEN=127.0.0.1:0", nil)

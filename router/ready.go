@@ -1,0 +1,143 @@
+package router
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"sync"
+	"time"
+
+	"github.com/millpond-go/millpond/brokers"
+)
+
+const (
+	// readyTimeout bounds the questions behind an answer of /readyz.
+	readyTimeout = 3 * time.Second
+	// readyLasts is how long an answer is given to whoever asks. Who asks more often than
+	// that costs the store nothing: its connections are the handlers'.
+	readyLasts = time.Second
+)
+
+// readiness is what /readyz says of the store and the broker. One question at a time is
+// asked, when somebody wants to know, on the connection that is beside those of handlers and
+// retries (see fitPool), and its answer is everybody's.
+type readiness struct {
+	service *Service
+	life    context.Context
+	end     context.CancelFunc
+	asking  sync.WaitGroup
+
+	mu   sync.Mutex
+	last *answer
+}
+
+// answer is to one question; its fields may be read when done is closed.
+type answer struct {
+	done          chan struct{}
+	at            time.Time
+	store, broker error
+}
+
+func newReadiness(s *Service) *readiness {
+	r := &readiness{service: s}
+	r.life, r.end = context.WithCancel(context.Background())
+	return r
+}
+
+// close waits for the question that is being asked.
+func (r *readiness) close() {
+	r.mu.Lock() // so that none begins after the wait
+	r.end()
+	r.mu.Unlock()
+	r.asking.Wait()
+}
+
+// answer returns the answer that there is, or soon will be. It is an error if ctx ends before.
+func (r *readiness) answer(ctx context.Context) (store, broker error) {
+	a := r.current()
+	select {
+	case <-a.done:
+		return a.store, a.broker
+	case <-ctx.Done():
+		return ctx.Err(), ctx.Err()
+	}
+}
+
+func (r *readiness) current() *answer {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if a := r.last; a != nil {
+		select {
+		case <-a.done:
+			if time.Since(a.at) < readyLasts {
+				return a
+			}
+		default:
+			return a
+		}
+	}
+	a := &answer{done: make(chan struct{})}
+	r.last = a
+	if r.life.Err() != nil {
+		a.store, a.broker, a.at = errStopping, errStopping, time.Now()
+		close(a.done)
+		return a
+	}
+	r.asking.Go(func() { r.ask(a) })
+	return a
+}
+
+// ask asks store and broker at once, so that one that hangs does not take the other's time.
+func (r *readiness) ask(a *answer) {
+	defer close(a.done)
+	ctx, cancel := context.WithTimeout(r.life, readyTimeout) // of nobody who asks: others wait as well
+	defer cancel()
+	var asked sync.WaitGroup
+	asked.Go(func() { a.store = r.service.store.Validate(ctx) })
+	if pinger, ok := r.service.broker.(brokers.Pinger); ok {
+		asked.Go(func() { a.broker = pinger.Ping(ctx) })
+	}
+	asked.Wait()
+	a.at = time.Now()
+}
+
+// readyz says line by line what the service needs, and 503 if it lacks something.
+func (r *readiness) readyz(w http.ResponseWriter, request *http.Request) {
+	s := r.service
+	status, text := http.StatusOK, ""
+	say := func(what string, err error) {
+		if err == nil {
+			text += what + ": ok\n"
+			return
+		}
+		status = http.StatusServiceUnavailable
+		text += what + ": " + err.Error() + "\n"
+	}
+	store, broker := r.answer(request.Context())
+	say("handlers", s.handlersReady())
+	say("store", withoutSecrets(store, s.config.Store.URL))
+	if _, pings := s.broker.(brokers.Pinger); pings {
+		say("broker", withoutSecrets(broker, s.config.Broker.URL))
+	}
+	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+	w.Header().Set("X-Content-Type-Options", "nosniff")
+	w.WriteHeader(status)
+	_, _ = w.Write([]byte(text))
+}
+
+var (
+	errNotYet   = errors.New("not yet")
+	errStopping = errors.New("the service stops")
+)
+
+func (s *Service) handlersReady() error {
+	if s.stopping.Load() {
+		return errStopping
+	}
+	select {
+	case <-s.watermill.Running():
+		return nil
+	default:
+		return errNotYet
+	}
+}
