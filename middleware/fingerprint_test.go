@@ -19,7 +19,7 @@ func TestParkedMessageIsRunAgainUnderAnotherFingerprintConfiguration(t *testing.
 	for name, today := range map[string]func(*middleware.InboxConfig){
 		"header": func(c *middleware.InboxConfig) { c.Fingerprint.Headers = []string{"event_type"} },
 		"key": func(c *middleware.InboxConfig) {
-			c.Fingerprint.Key = stores.FingerprintKey{ID: 2, Secret: []byte("a new secret")}
+			c.Fingerprint.Key = stores.NewFingerprintKey(2, []byte("a new secret"))
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 
 	"github.com/ThreeDotsLabs/watermill/message"
@@ -75,6 +76,13 @@ func NewInbox(store Store, c InboxConfig) (*Inbox, error) {
 	in.resolver, _ = store.(stores.Resolver)
 	return in, nil
 }
+
+// String says whose inbox it is.
+func (in *Inbox) String() string { return fmt.Sprintf("inbox of %q on %T", in.config.Service, in.store) }
+
+// Format implements fmt.Formatter: every verb prints what String returns, and nothing of
+// what the inbox was configured with or is at work on.
+func (in *Inbox) Format(f fmt.State, _ rune) { _, _ = io.WriteString(f, in.String()) }
 
 // Register registers a handler and its topic now instead of with its first
 // delivery, so that a taken consumer name or a missing table is an error at start.

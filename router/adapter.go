@@ -39,7 +39,7 @@ var adapters = map[string]string{
 
 // adapter reports a scheme that no imported package opens.
 func (c *Config) adapter(field string, raw URL, registered []string) error {
-	scheme, _, _ := strings.Cut(string(raw), ":") // it is a valid URL
+	scheme, _, _ := strings.Cut(raw.Reveal(), ":") // it is a valid URL
 	scheme = strings.ToLower(scheme)
 	if slices.Contains(registered, scheme) {
 		return nil

@@ -33,24 +33,24 @@ type anyBroker struct {
 
 func onKafka(scheme string) anyBroker {
 	return anyBroker{publishFirst: true, url: func(t *testing.T) router.URL {
-		return router.URL(scheme + "://" + strings.Join(testenv.Kafka(t), ",") + "/?create_topics=true")
+		return router.NewURL(scheme + "://" + strings.Join(testenv.Kafka(t), ",") + "/?create_topics=true")
 	}}
 }
 
 func onRabbitMQ(scheme string, version rabbitmq.Version) anyBroker {
 	return anyBroker{url: func(t *testing.T) router.URL {
-		return router.URL(strings.Replace(testenv.RabbitMQ(t, version), "amqp://", scheme+"://", 1))
+		return router.NewURL(strings.Replace(testenv.RabbitMQ(t, version), "amqp://", scheme+"://", 1))
 	}}
 }
 
 func onSQS(scheme, more string) anyBroker {
 	return anyBroker{queues: true, url: func(t *testing.T) router.URL {
-		return router.URL(testenv.SQS(t).URL(scheme) + "&create_queues=true&wait=1s" + more)
+		return router.NewURL(testenv.SQS(t).URL(scheme) + "&create_queues=true&wait=1s" + more)
 	}}
 }
 
 var anyBrokers = map[string]anyBroker{
-	"memory":                          {url: func(*testing.T) router.URL { return "memory://" }, publishFirst: true},
+	"memory":                          {url: func(*testing.T) router.URL { return router.NewURL("memory://") }, publishFirst: true},
 	"kafka":                           onKafka("kafka"),
 	"kafka through watermill-kafka":   onKafka("kafka+watermill"),
 	"rabbitmq, packaged":              onRabbitMQ("amqp", rabbitmq.Packaged),
@@ -68,7 +68,7 @@ broker: {url: %q, group: %q}
 store: {url: %q, migrate: true}
 retry: {backoff_min: 10ms}
 retry_worker: {poll_interval: 20ms}
-`, string(broker), uuid.NewString(), r.store)
+`, broker.Reveal(), uuid.NewString(), r.store)
 }
 
 func TestOneURLChangesTheBroker(t *testing.T) {
@@ -126,7 +126,7 @@ func runOn(t *testing.T, at anyBroker) {
 // committed does not.
 func TestDrainOnKafka(t *testing.T) {
 	r := newRig(t)
-	c, err := read(r.file(router.URL("kafka://" + strings.Join(testenv.Kafka(t), ",") + "/?create_topics=true")))
+	c, err := read(r.file(router.NewURL("kafka://" + strings.Join(testenv.Kafka(t), ",") + "/?create_topics=true")))
 	require.NoError(t, err)
 	c.Program = router.Program{Logger: r.config().Program.Logger, NoSignals: true}
 	c.DrainTimeout = time.Second

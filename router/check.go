@@ -28,7 +28,7 @@ func serviceName(value any) string {
 func urlOf(kind, examples string) func(any) string {
 	return func(value any) string {
 		raw, _ := value.(URL)
-		u, err := url.Parse(string(raw))
+		u, err := url.Parse(raw.Reveal())
 		if err != nil {
 			return urlmux.FixUnparsed
 		}
@@ -89,7 +89,7 @@ func keyNumber(value any) string {
 
 func longSecret(value any) string {
 	const least = 16
-	if s, _ := value.(Secret); len(s) < least {
+	if s, _ := value.(Secret); len(s.Reveal()) < least {
 		return "use at least 16 bytes, such as from: openssl rand -base64 32"
 	}
 	return ""
@@ -213,9 +213,9 @@ func isTrimmed(text string) bool { return strings.TrimSpace(text) == text }
 func plainText(value any) string {
 	switch v := value.(type) {
 	case URL:
-		return string(v)
+		return v.Reveal()
 	case Secret:
-		return string(v)
+		return v.Reveal()
 	}
 	return text(value)
 }

@@ -14,7 +14,7 @@ import (
 
 // Config is what a service is made of. Zero values mean the defaults, which
 // [StarterConfig] lists with an explanation of each field. It can be printed and logged in
-// every way: URLs are shown without their secrets.
+// every way, and so can what holds it: URLs are shown without their secrets, or not at all.
 type Config struct {
 	Service      string                   `yaml:"service"`
 	Broker       BrokerConfig             `yaml:"broker"`

@@ -44,8 +44,8 @@ handlers:
 `, "MILLPOND_STORE_MIGRATE=true", "MILLPOND_INBOX_SCOPES=topic, tenant:t", "MILLPOND_RETRY_MAX_ATTEMPTS=7", "MILLPOND_LOG_LEVEL=", "PATH=/bin")
 	require.NoError(t, err)
 	require.Equal(t, "billing", c.Service)
-	require.Equal(t, router.BrokerConfig{URL: "kafka://b1:9092,b2:9092/?order=key", Group: "billing", InFlight: 8}, c.Broker)
-	require.Equal(t, router.StoreConfig{URL: "sqlite://billing.db", Migrate: true}, c.Store)
+	require.Equal(t, router.BrokerConfig{URL: router.NewURL("kafka://b1:9092,b2:9092/?order=key"), Group: "billing", InFlight: 8}, c.Broker)
+	require.Equal(t, router.StoreConfig{URL: router.NewURL("sqlite://billing.db"), Migrate: true}, c.Store)
 	require.Equal(t, []string{"native", "metadata:event_id"}, c.Inbox.Keys)
 	require.Equal(t, []string{"topic", "tenant:t"}, c.Inbox.Scopes)
 	require.Equal(t, router.HoldConfig{Limit: 90 * time.Second, MinPause: 20 * time.Millisecond, MaxPause: 2 * time.Second, Max: 64}, c.Inbox.Hold)
@@ -199,7 +199,7 @@ func TestMistakesInVariables(t *testing.T) {
 
 // A program that fills the struct is told the same.
 func TestConfigOfAProgram(t *testing.T) {
-	c := router.Config{Service: "a", Broker: router.BrokerConfig{URL: "memory://", InFlight: -1}, Store: router.StoreConfig{URL: "sqlite://x.db"}}
+	c := router.Config{Service: "a", Broker: router.BrokerConfig{URL: router.NewURL("memory://"), InFlight: -1}, Store: router.StoreConfig{URL: router.NewURL("sqlite://x.db")}}
 	require.EqualError(t, c.Validate(), `router: broker.in_flight is "-1": use a positive number`)
 	_, err := router.New(t.Context(), c)
 	var mistakes *router.ConfigError

@@ -144,12 +144,11 @@ func (d *document) pair(pair *ast.MappingValueNode, into reflect.Value, section 
 		d.unknown(here, section, name)
 		return
 	}
-	switch field.Kind() {
-	case reflect.Struct, reflect.Map:
+	if kind := field.Kind(); (kind == reflect.Struct || kind == reflect.Map) && !isText(field) {
 		d.section(pair.Value, field, at)
-	default:
-		d.value(here, pair.Value, field, at)
+		return
 	}
+	d.value(here, pair.Value, field, at)
 }
 
 // What a field that is not known may look like to be repeated in a message: the rest of
@@ -295,10 +294,23 @@ func setText(into reflect.Value, text string) (fix string) {
 			}
 		}
 		into.Set(reflect.ValueOf(items))
+	case URL:
+		into.Set(reflect.ValueOf(NewURL(text)))
+	case Secret:
+		into.Set(reflect.ValueOf(NewSecret(text)))
 	default:
 		into.SetString(text)
 	}
 	return ""
+}
+
+// isText reports whether a field that is a struct is written as one value.
+func isText(field reflect.Value) bool {
+	switch field.Interface().(type) {
+	case URL, Secret:
+		return true
+	}
+	return false
 }
 
 // shown is a value as messages repeat it: not at all if it is a secret.

@@ -35,8 +35,8 @@ func (p pooled) Capabilities() stores.Capabilities {
 func TestWhatDoesNotFit(t *testing.T) {
 	handle := func(*message.Message) error { return nil }
 	onPool := func(c *router.Config) {
-		opened := string(c.Store.URL)
-		c.Store.URL = "pooled://"
+		opened := c.Store.URL.Reveal()
+		c.Store.URL = router.NewURL("pooled://")
 		c.Program.Stores = new(stores.Mux)
 		c.Program.Stores.Handle("pooled", func(ctx context.Context, _ *url.URL) (stores.Store, error) {
 			store, err := stores.Open(ctx, opened)

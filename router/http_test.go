@@ -89,7 +89,7 @@ func TestReadiness(t *testing.T) {
 	u.User = url.UserPassword(u.User.Username(), canary) // which the server does not ask for
 	r := newRig(t)
 	r.store = withParameter(t, u.String(), "pool_max_conns", "40")
-	c, err := read(r.file(router.URL("kafka://" + server.Address() + "/?create_topics=true")))
+	c, err := read(r.file(router.NewURL("kafka://" + server.Address() + "/?create_topics=true")))
 	require.NoError(t, err)
 	c.HTTP.Listen = "127.0.0.1:0"
 	c.Program = router.Program{Logger: r.config().Program.Logger, NoSignals: true}
@@ -279,7 +279,7 @@ func TestReadinessHasNoSecrets(t *testing.T) {
 	r := newRig(t)
 	c := r.config()
 	c.HTTP.Listen = "127.0.0.1:0"
-	c.Broker.URL = router.URL("lasting://app:" + canary + "@h")
+	c.Broker.URL = router.NewURL("lasting://app:" + canary + "@h")
 	c.Program.Brokers = new(brokers.Mux)
 	c.Program.Brokers.Handle("lasting", func(context.Context, *url.URL) (brokers.Broker, error) {
 		return complaining{r.broker, canary}, nil

@@ -43,8 +43,8 @@ func (c *Config) inboxConfig(deadLetters message.Publisher) middleware.InboxConf
 		RetryByHandler: make(map[string]middleware.RetryPolicy),
 		Keep:           middleware.KeepConfig{Off: c.Keep.Off, MaxBytes: c.Keep.MaxBytes},
 	}
-	if key := c.Inbox.Fingerprint.Key; key != "" {
-		in.Fingerprint.Key = stores.FingerprintKey{ID: uint8(c.Inbox.Fingerprint.KeyID), Secret: []byte(string(key))} //nolint:gosec // keyNumber: at most 255
+	if key := c.Inbox.Fingerprint.Key.Reveal(); key != "" {
+		in.Fingerprint.Key = stores.NewFingerprintKey(uint8(c.Inbox.Fingerprint.KeyID), []byte(key)) //nolint:gosec // keyNumber: at most 255
 	}
 	if topic := c.DeadLetters.Topic; topic != "" {
 		in.DeadLetters = middleware.DeadLetterConfig{Publisher: deadLetters, Topic: topic}

@@ -82,8 +82,8 @@ func (b *lasting) Capabilities() brokers.Capabilities {
 func (r *rig) config() router.Config {
 	c := router.Config{
 		Service: "shop",
-		Broker:  router.BrokerConfig{URL: "lasting://"},
-		Store:   router.StoreConfig{URL: router.URL(r.store), Migrate: true},
+		Broker:  router.BrokerConfig{URL: router.NewURL("lasting://")},
+		Store:   router.StoreConfig{URL: router.NewURL(r.store), Migrate: true},
 		Retry:   router.RetryConfig{BackoffMin: 10 * time.Millisecond, BackoffMax: 20 * time.Millisecond},
 	}
 	c.RetryWorker.PollInterval = 20 * time.Millisecond

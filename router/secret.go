@@ -9,11 +9,41 @@ import (
 )
 
 // URL is the URL of a broker or store. However it is printed, logged or marshaled, its
-// user info and parameters that may be secrets are left out; string(u) has them.
-type URL string
+// user info and parameters that may be secrets are left out; [URL.Reveal] has them. It is
+// made by [NewURL]; the zero value is none.
+//
+// The text is behind a pointer, because fmt calls no methods on what a struct keeps in
+// unexported fields, and prints what is behind no pointer there.
+type URL struct{ text *string }
+
+// NewURL returns the URL that a text is.
+func NewURL(text string) URL { return URL{concealed(text)} }
+
+// Reveal returns the URL with its secrets.
+func (u URL) Reveal() string { return revealed(u.text) }
 
 // String returns the URL without its secrets.
-func (u URL) String() string { return redactURL(string(u)) }
+func (u URL) String() string { return redactURL(u.Reveal()) }
+
+// UnmarshalText implements encoding.TextUnmarshaler.
+func (u *URL) UnmarshalText(text []byte) error {
+	*u = NewURL(string(text))
+	return nil
+}
+
+func concealed(text string) *string {
+	if text == "" {
+		return nil
+	}
+	return &text
+}
+
+func revealed(text *string) string {
+	if text == nil {
+		return ""
+	}
+	return *text
+}
 
 // Format implements fmt.Formatter, for all verbs.
 func (u URL) Format(f fmt.State, verb rune) { format(f, verb, u.String()) }
@@ -21,14 +51,27 @@ func (u URL) Format(f fmt.State, verb rune) { format(f, verb, u.String()) }
 // MarshalText implements encoding.TextMarshaler.
 func (u URL) MarshalText() ([]byte, error) { return []byte(u.String()), nil }
 
-// Secret is a text that is never printed, logged or marshaled; string(s) has it.
-type Secret string
+// Secret is a text that is never printed, logged or marshaled; [Secret.Reveal] has it. It is
+// made by [NewSecret]; the zero value is none.
+type Secret struct{ text *string }
+
+// NewSecret returns the secret that a text is.
+func NewSecret(text string) Secret { return Secret{concealed(text)} }
+
+// Reveal returns the text.
+func (s Secret) Reveal() string { return revealed(s.text) }
+
+// UnmarshalText implements encoding.TextUnmarshaler.
+func (s *Secret) UnmarshalText(text []byte) error {
+	*s = NewSecret(string(text))
+	return nil
+}
 
 const hidden = "(secret)"
 
 // String returns no part of the secret.
 func (s Secret) String() string {
-	if s == "" {
+	if s.text == nil {
 		return ""
 	}
 	return hidden
@@ -134,8 +177,10 @@ func withoutSecrets(err error, u URL) error {
 		return nil
 	}
 	text := err.Error()
-	text = strings.ReplaceAll(text, string(u), u.String())
-	if parsed, parseErr := url.Parse(string(u)); parseErr == nil {
+	if raw := u.Reveal(); raw != "" {
+		text = strings.ReplaceAll(text, raw, u.String())
+	}
+	if parsed, parseErr := url.Parse(u.Reveal()); parseErr == nil {
 		password, _ := parsed.User.Password()
 		secrets := []string{password, url.QueryEscape(password)}
 		for name, values := range parsed.Query() {

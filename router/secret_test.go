@@ -19,10 +19,10 @@ const canary = "CANARY-3141592653"
 func secretive() router.Config {
 	c := router.Config{
 		Service: "billing",
-		Broker:  router.BrokerConfig{URL: "kafka://" + canary + ":" + canary + "@b1:9092,b2:9092/?tls=true&sasl_password=" + canary},
-		Store:   router.StoreConfig{URL: "postgres://app:" + canary + "@db/billing?sslpassword=" + canary + "&pool_max_conns=20"},
+		Broker:  router.BrokerConfig{URL: router.NewURL("kafka://" + canary + ":" + canary + "@b1:9092,b2:9092/?tls=true&sasl_password=" + canary)},
+		Store:   router.StoreConfig{URL: router.NewURL("postgres://app:" + canary + "@db/billing?sslpassword=" + canary + "&pool_max_conns=20")},
 	}
-	c.Inbox.Fingerprint.Key = canary
+	c.Inbox.Fingerprint.Key = router.NewSecret(canary)
 	c.Inbox.Keys = []string{"native", "metadata:event_id"}
 	c.Handlers = map[string]router.HandlerConfig{"orders.v1": {InFlight: 3, Retry: router.RetryConfig{Order: "key"}}}
 	return c
@@ -103,7 +103,7 @@ func TestURLsWithoutSecrets(t *testing.T) {
 		"postgres://h/db?user=" + canary:                                                   "postgres://h/db?user=…",
 		"amqps://h/?auth=x&ca=/etc/ca&secret=aa":                                           "amqps://h/?auth=…&ca=…&secret=…",
 	} {
-		got := router.URL(raw).String()
+		got := router.NewURL(raw).String()
 		require.NotContains(t, got, canary, raw)
 		if want != "…" {
 			require.Equal(t, want, got, raw)

@@ -109,9 +109,17 @@ func New(ctx context.Context, c Config) (*Service, error) {
 	return s, nil
 }
 
+// String says which service it is.
+func (s *Service) String() string {
+	return fmt.Sprintf("service %q (broker %s, store %s)", s.config.Service, s.config.Broker.URL, s.config.Store.URL)
+}
+
+// Format implements fmt.Formatter: every verb prints what String returns.
+func (s *Service) Format(f fmt.State, _ rune) { _, _ = io.WriteString(f, s.String()) }
+
 func (s *Service) openBroker(ctx context.Context) error {
 	u := s.config.Broker.URL
-	broker, err := s.config.Program.Brokers.Open(ctx, string(u))
+	broker, err := s.config.Program.Brokers.Open(ctx, u.Reveal())
 	if err != nil {
 		return fmt.Errorf("router: broker.url %s: %w", u, withoutSecrets(err, u))
 	}
@@ -126,7 +134,7 @@ func (s *Service) openBroker(ctx context.Context) error {
 
 func (s *Service) openStore(ctx context.Context) error {
 	u := s.config.Store.URL
-	store, err := s.config.Program.Stores.Open(ctx, string(u))
+	store, err := s.config.Program.Stores.Open(ctx, u.Reveal())
 	if err != nil {
 		return fmt.Errorf("router: store.url %s: %w", u, withoutSecrets(err, u))
 	}

@@ -172,21 +172,21 @@ func TestRefusedSubscription(t *testing.T) {
 }
 
 func TestAdapterThatIsNotImported(t *testing.T) {
-	c := router.Config{Service: "a", Broker: router.BrokerConfig{URL: "kafka://s3cret:s3cret@b:9092"}, Store: router.StoreConfig{URL: "postgres://s3cret@db/db"}}
+	c := router.Config{Service: "a", Broker: router.BrokerConfig{URL: router.NewURL("kafka://s3cret:s3cret@b:9092")}, Store: router.StoreConfig{URL: router.NewURL("postgres://s3cret@db/db")}}
 	c.Program.Brokers, c.Program.Stores = new(brokers.Mux), new(stores.Mux)
 	c.Program.Brokers.Handle("lasting", nil)
 	_, err := router.New(t.Context(), c)
 	require.EqualError(t, err, `router: broker.url kafka://…@b:9092: the program does not import the adapter of kafka: add import _ "github.com/millpond-go/millpond/brokers/kafka"
 router: store.url postgres://…@db/db: the program does not import the adapter of postgres: add import _ "github.com/millpond-go/millpond/stores/postgres"`)
-	c.Broker.URL = "carrier-pigeon://x"
+	c.Broker.URL = router.NewURL("carrier-pigeon://x")
 	_, err = router.New(t.Context(), c)
 	require.ErrorContains(t, err, `router: broker.url carrier-pigeon://x: no adapter opens "carrier-pigeon": import its package (imported: lasting)`)
 }
 
 func TestServersThatCannotBeReached(t *testing.T) {
 	c := router.Config{
-		Service: "a", Broker: router.BrokerConfig{URL: "down://"},
-		Store: router.StoreConfig{URL: "postgres://app:s3cret@127.0.0.1:1/db?connect_timeout=2"},
+		Service: "a", Broker: router.BrokerConfig{URL: router.NewURL("down://")},
+		Store: router.StoreConfig{URL: router.NewURL("postgres://app:s3cret@127.0.0.1:1/db?connect_timeout=2")},
 	}
 	c.Program.Brokers = new(brokers.Mux)
 	c.Program.Brokers.Handle("down", func(context.Context, *url.URL) (brokers.Broker, error) { return nil, brokers.ErrUnavailable })
@@ -200,7 +200,7 @@ func TestServersThatCannotBeReached(t *testing.T) {
 func TestMissingTables(t *testing.T) {
 	r := newRig(t)
 	c := r.config()
-	c.Store = router.StoreConfig{URL: router.URL(r.store + "?migrate=never")}
+	c.Store = router.StoreConfig{URL: router.NewURL(r.store + "?migrate=never")}
 	svc, err := router.New(t.Context(), c)
 	require.NoError(t, err)
 	svc.Handle("a", "orders", func(*message.Message) error { return nil })

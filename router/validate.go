@@ -40,11 +40,11 @@ type checker interface {
 
 // checkURL asks the adapter of a URL, if it is linked, what is wrong with it.
 func (r *reading) checkURL(path string, raw URL, mux checker) {
-	scheme, _, _ := strings.Cut(string(raw), ":")
+	scheme, _, _ := strings.Cut(raw.Reveal(), ":")
 	if r.reported[path] || !slices.Contains(mux.Schemes(), scheme) {
 		return
 	}
-	err := mux.Check(string(raw))
+	err := mux.Check(raw.Reveal())
 	if err == nil {
 		return
 	}
@@ -92,7 +92,7 @@ func (r *reading) relations() {
 		r.badf(r.origins["inbox.fingerprint.off"], "inbox.fingerprint.off",
 			"is true with inbox.keys %s: such ids may name another message in time, which only the fingerprint notices: remove it, or use other keys", text(c.Inbox.Keys))
 	}
-	if c.Inbox.Fingerprint.Off && c.Inbox.Fingerprint.Key != "" {
+	if c.Inbox.Fingerprint.Off && c.Inbox.Fingerprint.Key != (Secret{}) {
 		r.badf(r.origins["inbox.fingerprint.off"], "inbox.fingerprint.off", "is true with inbox.fingerprint.key set: remove one of them")
 	}
 

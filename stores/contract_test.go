@@ -15,8 +15,8 @@ func TestFingerprintsCompareOnlyWhatIsComparable(t *testing.T) {
 	t.Parallel()
 	plain := stores.NewFingerprint(stores.FingerprintKey{}, []byte("payload"))
 	other := stores.NewFingerprint(stores.FingerprintKey{}, []byte("payloaD"))
-	keyed := stores.NewFingerprint(stores.FingerprintKey{ID: 1, Secret: []byte("s")}, []byte("payload"))
-	rotated := stores.NewFingerprint(stores.FingerprintKey{ID: 2, Secret: []byte("t")}, []byte("payload"))
+	keyed := stores.NewFingerprint(stores.NewFingerprintKey(1, []byte("s")), []byte("payload"))
+	rotated := stores.NewFingerprint(stores.NewFingerprintKey(2, []byte("t")), []byte("payload"))
 	for _, test := range []struct {
 		a, b stores.Fingerprint
 		want stores.Comparison
@@ -67,13 +67,13 @@ func TestFingerprintHeadersDoNotRunIntoThePayload(t *testing.T) {
 		{[]stores.Header{one}, "P"},
 		{nil, frame("a")[:7] + "\x01" + frame("a") + frame("b") + "P"}, // what is digested of the one before
 	}
-	for _, key := range []stores.FingerprintKey{{}, {ID: 1, Secret: []byte("s")}} {
+	for _, key := range []stores.FingerprintKey{{}, stores.NewFingerprintKey(1, []byte("s"))} {
 		seen := map[stores.Fingerprint]input{}
 		for _, in := range inputs {
 			f := stores.NewFingerprint(key, []byte(in.payload), in.headers...)
 			for before, other := range seen {
 				if f.Digest == before.Digest || f.Compare(before) != stores.Different {
-					t.Errorf("key %d: %q and %q look alike", key.ID, in, other)
+					t.Errorf("%s: %q and %q look alike", key, in, other)
 				}
 			}
 			seen[f] = in

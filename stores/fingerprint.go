@@ -1,13 +1,17 @@
 package stores
 
 import (
+	"bytes"
 	"crypto/hmac"
 	"crypto/sha256"
 	"crypto/sha512"
 	"crypto/subtle"
 	"encoding/binary"
 	"errors"
+	"fmt"
 	"hash"
+	"io"
+	"strconv"
 )
 
 // FingerprintAlgorithm names how a fingerprint was made. It is stored with the
@@ -94,11 +98,33 @@ func ParseFingerprint(b []byte) (Fingerprint, error) {
 }
 
 // FingerprintKey keys fingerprints, so that a reader of the table cannot guess
-// short payloads from their digests. The zero value means plain SHA-256.
+// short payloads from their digests. The zero value means plain SHA-256. However it is
+// printed, its secret is not shown, also in a field of another struct.
 type FingerprintKey struct {
-	ID     uint8
-	Secret []byte
+	id     uint8
+	secret func() []byte // which no reflection looks into
 }
+
+// NewFingerprintKey returns the key of a number, which is stored with each fingerprint: a
+// rotated key needs another one. The secret is copied; without one the key is none.
+func NewFingerprintKey(id uint8, secret []byte) FingerprintKey {
+	if len(secret) == 0 {
+		return FingerprintKey{}
+	}
+	kept := bytes.Clone(secret)
+	return FingerprintKey{id: id, secret: func() []byte { return kept }}
+}
+
+// String returns the number of the key.
+func (k FingerprintKey) String() string {
+	if k.secret == nil {
+		return "no key"
+	}
+	return "key " + strconv.Itoa(int(k.id))
+}
+
+// Format implements fmt.Formatter: every verb prints what String returns.
+func (k FingerprintKey) Format(f fmt.State, _ rune) { _, _ = io.WriteString(f, k.String()) }
 
 // Header is one stable header of a message, part of its fingerprint.
 type Header struct{ Name, Value string }
@@ -110,14 +136,14 @@ type Header struct{ Name, Value string }
 // too, so that different inputs are digested as different bytes: no message looks like
 // another one whose headers are part of its payload.
 func NewFingerprint(key FingerprintKey, payload []byte, headers ...Header) Fingerprint {
-	if len(key.Secret) == 0 && len(headers) == 0 {
+	if key.secret == nil && len(headers) == 0 {
 		return Fingerprint{Algorithm: FingerprintSHA256, Digest: sha256.Sum256(payload)}
 	}
 	var f Fingerprint
 	var h hash.Hash
-	if len(key.Secret) > 0 {
-		f.Algorithm, f.KeyID = FingerprintHMAC, key.ID
-		h = hmac.New(sha256.New, key.Secret)
+	if key.secret != nil {
+		f.Algorithm, f.KeyID = FingerprintHMAC, key.id
+		h = hmac.New(sha256.New, key.secret())
 	} else {
 		f.Algorithm = FingerprintHeaders
 		h = sha512.New512_256()

@@ -110,7 +110,7 @@ in any case. What only the program knows, its handlers, is checked when it start
 func (r *checkRecord) try(field string, u router.URL, do func() (string, error)) {
 	note, err := do()
 	if err != nil {
-		text := redact(explain(err), string(u))
+		text := redact(explain(err), u.Reveal())
 		r.Problems = append(r.Problems, problemRecord{Field: field, Text: text, line: field + ": " + text})
 		return
 	}
@@ -130,7 +130,7 @@ func (r checkRecord) text(w io.Writer) {
 func (p *program) tryBroker(ctx context.Context, u router.URL) (note string, err error) {
 	var broker brokers.Broker
 	err = p.ask(ctx, func(ctx context.Context) (err error) {
-		broker, err = brokers.Open(ctx, string(u))
+		broker, err = brokers.Open(ctx, u.Reveal())
 		return err
 	})
 	if err != nil {
@@ -147,17 +147,17 @@ func (p *program) tryBroker(ctx context.Context, u router.URL) (note string, err
 // tryStore looks at the store as the other commands do, and so neither creates a file nor
 // applies a migration. A file that the service will make is no mistake.
 func (p *program) tryStore(ctx context.Context, c router.StoreConfig) (note string, err error) {
-	p.storeURL, p.warns = string(c.URL), true
+	p.storeURL, p.warns = c.URL.Reveal(), true
 	address, err := p.existing()
-	if errors.Is(err, fs.ErrNotExist) && (c.Migrate || !strings.Contains(string(c.URL), "migrate=never")) {
-		path, _, _ := strings.Cut(strings.TrimPrefix(string(c.URL), sqliteScheme+"://"), "?")
+	if errors.Is(err, fs.ErrNotExist) && (c.Migrate || !strings.Contains(c.URL.Reveal(), "migrate=never")) {
+		path, _, _ := strings.Cut(strings.TrimPrefix(c.URL.Reveal(), sqliteScheme+"://"), "?")
 		return path + " is not there yet: the service makes it when it starts", nil
 	}
 	if err != nil {
 		return "", err
 	}
 	err = p.use(ctx, address, func(s store) error { return p.ask(ctx, s.Validate) })
-	makes := c.Migrate || address.Scheme == sqliteScheme && !strings.Contains(string(c.URL), "migrate=never")
+	makes := c.Migrate || address.Scheme == sqliteScheme && !strings.Contains(c.URL.Reveal(), "migrate=never")
 	if errors.Is(err, stores.ErrNotMigrated) && makes {
 		return "it answers, and its tables are not there yet: the service makes them when it starts", nil
 	}

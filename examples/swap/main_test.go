@@ -47,7 +47,7 @@ func TestFilesDifferInOneLine(t *testing.T) {
 				differ = append(differ, lines[min(i, len(lines)-1)])
 			}
 		}
-		if want := "  url: " + string(other.Broker.URL); len(differ) != 1 || differ[0] != want {
+		if want := "  url: " + other.Broker.URL.Reveal(); len(differ) != 1 || differ[0] != want {
 			t.Errorf("%s differs in %q, want %q", name, differ, want)
 		}
 		other.Broker.URL = config.Broker.URL
@@ -108,7 +108,7 @@ func TestEveryBrokerShowsTheSame(t *testing.T) {
 func brokerURLs(t *testing.T, name string) map[string]string {
 	t.Helper()
 	_, config := read(t, name)
-	u, err := url.Parse(string(config.Broker.URL))
+	u, err := url.Parse(config.Broker.URL.Reveal())
 	if err != nil {
 		t.Fatal(err)
 	}

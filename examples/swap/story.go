@@ -30,7 +30,7 @@ func story(ctx context.Context, o options, out, progress io.Writer) error {
 	defer func() { _ = os.RemoveAll(dir) }()
 
 	// Nothing of an earlier run is in the way, whatever the broker has kept.
-	config.Store.URL = router.URL("sqlite://" + (&url.URL{Path: filepath.Join(dir, "warehouse.db")}).EscapedPath())
+	config.Store.URL = router.NewURL("sqlite://" + (&url.URL{Path: filepath.Join(dir, "warehouse.db")}).EscapedPath())
 	topic := "swap-orders-" + uuid.NewString()
 	config.Broker.Group = topic
 

@@ -119,8 +119,8 @@ func TestPrometheus(t *testing.T) {
 // environment of OpenTelemetry has another.
 func TestMetricsNameTheService(t *testing.T) {
 	for variable, want := range map[string]string{
-		"":                                        `service_name="shop"`,
-		"OTEL_SERVICE_NAME=kiosk":                 `service_name="kiosk"`,
+		"":                        `service_name="shop"`,
+		"OTEL_SERVICE_NAME=kiosk": `service_name="kiosk"`,
 		"OTEL_RESOURCE_ATTRIBUTES=service.name=x": `service_name="x"`,
 	} {
 		if name, value, set := strings.Cut(variable, "="); set {

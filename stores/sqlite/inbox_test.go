@@ -51,7 +51,7 @@ func TestConflict(t *testing.T) {
 	o := open(t)
 	first := claimOf("a")
 	o.complete(first)
-	hmac := stores.NewFingerprint(stores.FingerprintKey{ID: 7, Secret: []byte("k")}, []byte("a"))
+	hmac := stores.NewFingerprint(stores.NewFingerprintKey(7, []byte("k")), []byte("a"))
 	for name, c := range map[string]struct {
 		fingerprint stores.Fingerprint
 		outcome     stores.Outcome

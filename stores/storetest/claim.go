@@ -90,8 +90,8 @@ func incomparable(b *bench) {
 	store := b.open()
 	var none stores.Fingerprint
 	plain := stores.NewFingerprint(stores.FingerprintKey{}, []byte("payload"))
-	key1 := stores.NewFingerprint(stores.FingerprintKey{ID: 1, Secret: []byte("secret")}, []byte("payload"))
-	key2 := stores.NewFingerprint(stores.FingerprintKey{ID: 2, Secret: []byte("secret")}, []byte("payload"))
+	key1 := stores.NewFingerprint(stores.NewFingerprintKey(1, []byte("secret")), []byte("payload"))
+	key2 := stores.NewFingerprint(stores.NewFingerprintKey(2, []byte("secret")), []byte("payload"))
 	for i, pair := range [][2]stores.Fingerprint{{none, none}, {none, plain}, {plain, none}, {plain, key1}, {key1, plain}, {key1, key2}} {
 		claim := claimFor(fmt.Sprint("incomparable ", i), "")
 		claim.Fingerprint = pair[0]

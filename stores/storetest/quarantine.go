@@ -36,7 +36,7 @@ func message1() stores.Quarantined {
 		Reason:      stores.ReasonConflict,
 		Detail:      "what happened",
 		Fingerprint: stores.NewFingerprint(stores.FingerprintKey{}, []byte("payload")),
-		Existing:    stores.NewFingerprint(stores.FingerprintKey{ID: 7, Secret: []byte("secret")}, []byte("another payload")),
+		Existing:    stores.NewFingerprint(stores.NewFingerprintKey(7, []byte("secret")), []byte("another payload")),
 		Topic:       "orders",
 		Coordinates: "orders/3/1042",
 		UUID:        "0190163d-8694-739b-aea5-966c26f8ad91",
