@@ -17,7 +17,7 @@ import (
 func encodedDifferently(b *bench) {
 	var nonce atomic.Int64
 	in := b.service(b.open(), func(c *middleware.InboxConfig) {
-		c.Fingerprint.Key = stores.FingerprintKey{ID: 1, Secret: []byte("secret")}
+		c.Fingerprint.Key = stores.NewFingerprintKey(1, []byte("secret"))
 		c.Keep.Codec = &middleware.Codec{
 			Name: "seal",
 			Encode: func(_ context.Context, k middleware.Kept) (middleware.Kept, error) {
