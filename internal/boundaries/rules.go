@@ -210,6 +210,19 @@ var rules = []Rule{
 		}),
 	},
 	{
+		Name:     "nats broker",
+		Packages: []string{"./brokers/nats"},
+		Allow: slices.Concat(brokerAdapter, []string{
+			"./brokers/nats",
+			"./internal/handout",
+			"./internal/urlquery",
+			"github.com/nats-io/...",
+			"github.com/klauspost/compress/...",
+			"golang.org/x/crypto/...",
+			"golang.org/x/sys/...",
+		}),
+	},
+	{
 		Name:     "sqs broker",
 		Packages: []string{"./brokers/sqs/..."},
 		Except:   []string{"./brokers/sqs/official/..."},
@@ -236,6 +249,7 @@ var rules = []Rule{
 	{Name: "shared by the SQL stores", Packages: []string{"./internal/sqlstore"}, Allow: storeContract},
 	{Name: "shared by the contracts", Packages: []string{"./internal/urlmux", "./internal/callback"}, Allow: []string{}},
 	{Name: "shared by the brokers", Packages: []string{"./internal/openset"}, Allow: []string{}},
+	{Name: "handing out, shared by the brokers", Packages: []string{"./internal/handout"}, Allow: brokerContract},
 	{
 		Name:     "conformance suites", // a stranger's adapter runs them, and needs no other
 		Packages: conformance,

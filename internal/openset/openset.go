@@ -41,6 +41,15 @@ func (s *Set[T]) Remove(member T) {
 	delete(s.members, member)
 }
 
+// Each calls f with each member. f must not add or remove any.
+func (s *Set[T]) Each(f func(T)) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for member := range s.members {
+		f(member)
+	}
+}
+
 // Closed reports whether Close was called.
 func (s *Set[T]) Closed() bool {
 	s.mu.Lock()

@@ -1,0 +1,184 @@
+package nats
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/ThreeDotsLabs/watermill"
+	"github.com/ThreeDotsLabs/watermill/message"
+	natsgo "github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/millpond-go/millpond/brokers"
+	"github.com/millpond-go/millpond/internal/openset"
+)
+
+var (
+	// ErrNoStream: no stream takes the topic's messages, and Config.CreateStreams is off.
+	ErrNoStream = errors.New("nats: no stream takes the topic")
+	// ErrConsumerDiffers: the group's consumer was made with other settings.
+	ErrConsumerDiffers = errors.New("nats: the consumer has other settings")
+	// ErrTooLarge: the message is larger than the server takes.
+	ErrTooLarge = errors.New("nats: message is too large")
+	// ErrTopic: a topic must be a subject of NATS without wildcards.
+	ErrTopic = errors.New("nats: the topic is no subject: write words of printable characters joined by dots, without * and >")
+)
+
+// Broker is a NATS server or cluster with JetStream. It is safe for concurrent use.
+type Broker struct {
+	config Config
+	conn   *natsgo.Conn
+	js     jetstream.JetStream
+
+	closing     sync.Once
+	ended       chan struct{}
+	subscribers openset.Set[*Subscriber]
+}
+
+var (
+	_ brokers.Broker = (*Broker)(nil)
+	_ brokers.Pinger = (*Broker)(nil)
+)
+
+// New connects to a server. It returns an error that names every invalid field, or one that
+// says why the server cannot be used, at the latest after Config.ConnectTimeout; the latter
+// wraps brokers.ErrUnavailable.
+func New(ctx context.Context, config Config) (*Broker, error) {
+	if err := config.validate(); err != nil {
+		return nil, err
+	}
+	config.setDefaults()
+	b := &Broker{config: config, ended: make(chan struct{})}
+	conn, err := natsgo.Connect(strings.Join(config.Servers, ","), b.options()...)
+	if err != nil {
+		return nil, fmt.Errorf("nats: %w: connect to %s: %w", brokers.ErrUnavailable, strings.Join(config.Servers, ","), err)
+	}
+	b.conn = conn
+	if b.js, err = jetstream.New(conn); err == nil {
+		err = b.ask(ctx)
+	}
+	if err != nil {
+		conn.Close()
+		return nil, err
+	}
+	return b, nil
+}
+
+func (b *Broker) options() []natsgo.Option {
+	c := &b.config
+	options := []natsgo.Option{
+		natsgo.Name("millpond"),
+		natsgo.Timeout(c.ConnectTimeout),
+		natsgo.MaxReconnects(-1),
+		natsgo.ReconnectWait(100 * time.Millisecond),
+	}
+	if c.TLS != nil {
+		options = append(options, natsgo.Secure(c.TLS))
+	}
+	switch user := os.Getenv(UsernameVariable); {
+	case c.Credentials != "":
+		options = append(options, natsgo.UserCredentials(c.Credentials))
+	case user != "":
+		options = append(options, natsgo.UserInfo(user, os.Getenv(PasswordVariable)))
+	}
+	return append(options, c.Options...)
+}
+
+// connections tells connections apart. After a new one the server may have forgotten
+// deliveries that it had made.
+func (b *Broker) connections() uint64 { return b.conn.Stats().Reconnects }
+
+// Ping asks the server whether it answers, and has JetStream. Its error wraps
+// brokers.ErrUnavailable, or brokers.ErrClosed.
+func (b *Broker) Ping(ctx context.Context) error {
+	select {
+	case <-b.ended:
+		return fmt.Errorf("nats: %w", brokers.ErrClosed)
+	default:
+		return b.ask(ctx)
+	}
+}
+
+func (b *Broker) ask(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, b.config.ConnectTimeout)
+	defer cancel()
+	_, err := b.js.AccountInfo(ctx)
+	switch {
+	case errors.Is(err, jetstream.ErrJetStreamNotEnabled), errors.Is(err, jetstream.ErrJetStreamNotEnabledForAccount):
+		return fmt.Errorf("nats: %w: the server has no JetStream for this account: switch it on", brokers.ErrUnavailable)
+	case err != nil:
+		return fmt.Errorf("nats: %w: %w", brokers.ErrUnavailable, err)
+	}
+	return nil
+}
+
+// Subscriber returns a new subscriber. Its errors name every invalid field, or wrap
+// brokers.ErrClosed.
+func (b *Broker) Subscriber(config brokers.SubscriberConfig) (message.Subscriber, error) {
+	config, err := config.WithDefaults("nats")
+	if err != nil {
+		return nil, err
+	}
+	s := &Subscriber{broker: b, config: config}
+	if !b.subscribers.Add(s) {
+		return nil, fmt.Errorf("nats: %w", brokers.ErrClosed)
+	}
+	return s, nil
+}
+
+// Publisher returns a new publisher. Its error wraps brokers.ErrClosed.
+func (b *Broker) Publisher(config brokers.PublisherConfig) (message.Publisher, error) {
+	if b.subscribers.Closed() {
+		return nil, fmt.Errorf("nats: %w", brokers.ErrClosed)
+	}
+	if config.Logger == nil {
+		config.Logger = watermill.NopLogger{}
+	}
+	return &publisher{broker: b}, nil
+}
+
+// Capabilities says what JetStream does. The delivery limit is that of Consume, which
+// Subscribe compares with the server's.
+func (b *Broker) Capabilities() brokers.Capabilities {
+	return brokers.Capabilities{
+		System:          "nats",
+		NativeID:        b.config.Publish.MsgID,
+		Coordinates:     true,
+		DeliveryCount:   true,
+		Time:            true,
+		Ordered:         b.config.Consume.Ordered,
+		DeliveryLimit:   brokers.DeliveryLimit{Known: true, Max: b.config.Consume.DeliveryLimit},
+		DelayedGiveBack: true,
+	}
+}
+
+// Close closes the subscribers that are open, as Subscriber.Close does, and the connection:
+// what is being published then fails with brokers.ErrClosed. It may be called many times
+// and always returns nil.
+func (b *Broker) Close() error {
+	_ = b.subscribers.Close() // never fails
+	b.closing.Do(func() {
+		close(b.ended)
+		_ = b.conn.FlushTimeout(flushTimeout) // acks; what is lost of them comes again
+		b.conn.Close()
+	})
+	return nil
+}
+
+// flushTimeout bounds how long acks are waited for that are on their way.
+const flushTimeout = 5 * time.Second
+
+// unavailable says that a question was not answered.
+func unavailable(err error) error {
+	var netErr net.Error
+	if errors.Is(err, context.DeadlineExceeded) || errors.Is(err, natsgo.ErrTimeout) || errors.Is(err, natsgo.ErrConnectionClosed) || errors.As(err, &netErr) {
+		return fmt.Errorf("%w: %w", brokers.ErrUnavailable, err)
+	}
+	return err
+}

@@ -1,0 +1,78 @@
+package nats
+
+import (
+	"errors"
+	"fmt"
+	"strconv"
+
+	"github.com/ThreeDotsLabs/watermill"
+	"github.com/ThreeDotsLabs/watermill/message"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/millpond-go/millpond/brokers"
+	"github.com/millpond-go/millpond/internal/handout"
+)
+
+var errNoMessage = errors.New("nats: Consume.Unmarshal returned neither a message nor an error")
+
+// deliver hands a message out and settles it. A sign of life goes to the server as long as
+// the message is in hand.
+func (s *subscription) deliver(from jetstream.Msg) {
+	config := &s.subscriber.broker.config.Consume
+	msg, facts := s.read(from)
+	fate, giveBack := s.desk.Deliver(handout.Handout{
+		Message: msg, Facts: facts,
+		Keep:      func() { _ = from.InProgress() }, // the next one comes soon
+		KeepEvery: config.AckWait / 3,
+	})
+	var err error
+	switch fate {
+	case handout.Acked:
+		err = from.Ack()
+	case handout.Nacked:
+		longest := min(redeliveryGrowth*config.RedeliveryDelay, longestRedeliveryDelay)
+		err = from.NakWithDelay(handout.Delay(giveBack, facts.Count, config.RedeliveryDelay, longest))
+	case handout.Unbegun:
+		err = from.Nak()
+	case handout.Abandoned:
+	}
+	if err != nil {
+		s.logger.Debug("A message cannot be settled; it comes again", watermill.LogFields{"error": err.Error()})
+	}
+}
+
+// read makes a fresh copy of a message, and says what is known about its delivery.
+func (s *subscription) read(from jetstream.Msg) (*message.Message, brokers.Delivery) {
+	facts := brokers.Delivery{Topic: s.source.topic, NativeID: from.Headers().Get(jetstream.MsgIDHeader)}
+	meta, err := from.Metadata()
+	if err != nil {
+		facts.Suspect = true // nothing is known
+	} else {
+		facts.Coordinates = meta.Stream + "/" + strconv.FormatUint(meta.Sequence.Stream, 10)
+		facts.Time = meta.Timestamp
+		facts.Count = int(min(meta.NumDelivered, 1<<30)) //nolint:gosec // bounded
+		facts.Suspect = facts.Count != 1 || s.doubtful(meta.Sequence.Stream)
+	}
+	msg, err := decode(from.Headers(), from.Data())
+	if unmarshal := s.subscriber.broker.config.Consume.Unmarshal; unmarshal != nil {
+		other, otherErr := call(unmarshal, from)
+		if otherErr == nil && other != nil {
+			return other, facts
+		}
+		if err = otherErr; err == nil {
+			err = errNoMessage
+		}
+	}
+	facts.Undecodable = err
+	return msg, facts
+}
+
+// call turns a panic of the program's function into an error.
+func call(unmarshal func(jetstream.Msg) (*message.Message, error), from jetstream.Msg) (msg *message.Message, err error) {
+	defer func() {
+		if r := recover(); r != nil {
+			msg, err = nil, fmt.Errorf("nats: Consume.Unmarshal panicked: %.500v", r)
+		}
+	}()
+	return unmarshal(from)
+}

@@ -1,0 +1,11 @@
+package nats
+
+// Die ends a subscriber as the death of its process would: nothing that it has in hand is
+// settled any more.
+func (s *Subscriber) Die() {
+	s.subscriptions.Each(func(sub *subscription) {
+		sub.desk.Abandon()
+		sub.desk.Stop()
+	})
+	_ = s.Close()
+}

@@ -1,0 +1,92 @@
+package nats
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/url"
+	"strings"
+
+	"github.com/millpond-go/millpond/brokers"
+	"github.com/millpond-go/millpond/internal/urlquery"
+)
+
+// Scheme is the URL scheme of this adapter.
+const Scheme = "nats"
+
+// The environment variables with the credentials of [New], if Config.Credentials names no
+// file.
+const (
+	UsernameVariable = "MILLPOND_NATS_USERNAME"
+	PasswordVariable = "MILLPOND_NATS_PASSWORD"
+)
+
+func init() {
+	brokers.DefaultMux().Handle(Scheme, Open)
+	brokers.DefaultMux().HandleCheck(Scheme, func(u *url.URL) error {
+		_, err := ParseURL(u)
+		return err
+	})
+}
+
+// Open connects to the servers that a URL names; the package documentation lists the
+// parameters. All mistakes in the URL are returned as one error, which repeats no user
+// info and no value that may be a secret. It is a brokers.Opener, for programs with a mux
+// of their own.
+func Open(ctx context.Context, u *url.URL) (brokers.Broker, error) {
+	config, err := ParseURL(u)
+	if err != nil {
+		return nil, err
+	}
+	return New(ctx, config)
+}
+
+// ParseURL returns the configuration that a URL stands for, so that a program can add to it
+// what a URL cannot say before it calls [New]. Its errors are those of [Open] before it
+// connects.
+func ParseURL(u *url.URL) (Config, error) {
+	var (
+		c         Config
+		transport urlquery.TLS
+		errs      []error
+	)
+	if u.User != nil {
+		errs = append(errs, fmt.Errorf("nats: the URL names a user: remove it, and set %s and %s, or the parameter credentials", UsernameVariable, PasswordVariable))
+	}
+	if u.Opaque != "" || strings.Trim(u.Path, "/") != "" || u.Fragment != "" {
+		errs = append(errs, errors.New("nats: the URL names a path or fragment: write nats://host:port,host:port/?parameter=value, the topic is given to Subscribe and Publish"))
+	}
+	if u.Host == "" {
+		errs = append(errs, errors.New("nats: the URL names no server: write nats://host:port,host:port"))
+	} else {
+		c.Servers = strings.Split(u.Host, ",")
+	}
+	setters := map[string]urlquery.Setter{
+		"credentials":     urlquery.Text(&c.Credentials),
+		"connect_timeout": urlquery.Duration(&c.ConnectTimeout),
+		"create_streams":  urlquery.Bool(&c.CreateStreams),
+		"replicas":        urlquery.Positive(&c.Replicas),
+
+		"consumer":         urlquery.Text(&c.Consume.Consumer),
+		"ack_wait":         urlquery.Duration(&c.Consume.AckWait),
+		"delivery_limit":   urlquery.Positive(&c.Consume.DeliveryLimit),
+		"ordered":          urlquery.Bool(&c.Consume.Ordered),
+		"start":            urlquery.Choice(&c.Consume.StartAtNewest, "oldest", "newest"),
+		"redelivery_delay": urlquery.Duration(&c.Consume.RedeliveryDelay),
+
+		"msg_id":          urlquery.Bool(&c.Publish.MsgID),
+		"publish_timeout": urlquery.Duration(&c.Publish.Timeout),
+	}
+	transport.AddTo(setters)
+	errs = append(errs, urlquery.Read("nats", u, setters)...)
+	config, tlsErrs := transport.Config("nats")
+	c.TLS = config
+	errs = append(errs, tlsErrs...)
+	if len(errs) == 0 {
+		errs = append(errs, c.validate())
+	}
+	if err := errors.Join(errs...); err != nil {
+		return Config{}, err
+	}
+	return c, nil
+}

@@ -1,0 +1,149 @@
+package nats
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+
+	"github.com/ThreeDotsLabs/watermill/message"
+	natsgo "github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/millpond-go/millpond/brokers"
+)
+
+// maxErrors is how many messages an error of Publish names.
+const maxErrors = 10
+
+type publisher struct {
+	broker *Broker
+
+	mu     sync.Mutex
+	closed bool
+	calls  sync.WaitGroup
+}
+
+// Publish sends the messages together and waits until the stream has stored each. The error
+// names the messages that were not taken, or may not have been; the others were. It wraps
+// brokers.ErrClosed, [ErrTopic], [ErrNoStream], [ErrTooLarge], or brokers.ErrUnavailable if
+// the server did not answer within Publish.Timeout. The contexts of messages have no
+// influence.
+func (p *publisher) Publish(topic string, messages ...*message.Message) error {
+	p.mu.Lock()
+	if p.closed {
+		p.mu.Unlock()
+		return fmt.Errorf("nats: publisher: %w", brokers.ErrClosed)
+	}
+	p.calls.Add(1)
+	p.mu.Unlock()
+	defer p.calls.Done()
+
+	if len(messages) == 0 {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), p.broker.config.Publish.Timeout)
+	defer cancel()
+	if !validSubject(topic) {
+		return fmt.Errorf("%w: %q", ErrTopic, topic)
+	}
+	all := make([]*natsgo.Msg, len(messages))
+	for i, msg := range messages {
+		out, err := encode(topic, msg, p.broker.config.Publish.MsgID)
+		if err != nil {
+			return fmt.Errorf("nats: publish to %q, message %d of %d: %w", topic, i+1, len(messages), err)
+		}
+		out.Data = bytes.Clone(out.Data) // it may still be on its way when Publish gives up
+		all[i] = out
+	}
+	errs := p.send(ctx, all)
+	if errors.Is(errors.Join(errs...), ErrNoStream) && p.broker.config.CreateStreams {
+		if _, err := p.broker.stream(ctx, topic); err != nil {
+			return err
+		}
+		errs = p.sendAgain(ctx, all, errs)
+	}
+	return failures(topic, messages, errs)
+}
+
+// send publishes messages, and says what became of each.
+func (p *publisher) send(ctx context.Context, messages []*natsgo.Msg) []error {
+	errs := make([]error, len(messages))
+	futures := make([]jetstream.PubAckFuture, len(messages))
+	for i, msg := range messages {
+		futures[i], errs[i] = p.broker.js.PublishMsgAsync(msg)
+	}
+	for i, future := range futures {
+		if errs[i] == nil {
+			select {
+			case <-future.Ok():
+				continue
+			case errs[i] = <-future.Err():
+			case <-ctx.Done():
+				errs[i] = context.Cause(ctx)
+			case <-p.broker.ended:
+				errs[i] = natsgo.ErrConnectionClosed
+			}
+		}
+		errs[i] = p.explain(errs[i])
+	}
+	return errs
+}
+
+// sendAgain sends what no stream has taken, after one was made.
+func (p *publisher) sendAgain(ctx context.Context, messages []*natsgo.Msg, errs []error) []error {
+	var again []*natsgo.Msg
+	var places []int
+	for i, err := range errs {
+		if errors.Is(err, ErrNoStream) {
+			again, places = append(again, messages[i]), append(places, i)
+		}
+	}
+	for i, err := range p.send(ctx, again) {
+		errs[places[i]] = err
+	}
+	return errs
+}
+
+func (p *publisher) explain(err error) error {
+	select {
+	case <-p.broker.ended:
+		return fmt.Errorf("%w: %w", brokers.ErrClosed, err)
+	default:
+	}
+	switch {
+	case errors.Is(err, natsgo.ErrNoResponders), errors.Is(err, jetstream.ErrNoStreamResponse), errors.Is(err, jetstream.ErrStreamNotFound):
+		return fmt.Errorf("%w: create a stream for it, or set create_streams=true", ErrNoStream)
+	case errors.Is(err, natsgo.ErrMaxPayload):
+		return fmt.Errorf("%w: the server's max_payload is %d bytes", ErrTooLarge, p.broker.conn.MaxPayload())
+	}
+	return unavailable(err)
+}
+
+// failures is one error for all messages that were not taken.
+func failures(topic string, messages []*message.Message, errs []error) error {
+	var named []error
+	failed := 0
+	for i, err := range errs {
+		if err == nil {
+			continue
+		}
+		if failed++; failed <= maxErrors {
+			named = append(named, fmt.Errorf("nats: publish to %q, message %d of %d (UUID %q): %w", topic, i+1, len(messages), messages[i].UUID, err))
+		}
+	}
+	if failed > maxErrors {
+		named = append(named, fmt.Errorf("nats: publish to %q: %d messages more of %d", topic, failed-maxErrors, len(messages)))
+	}
+	return errors.Join(named...)
+}
+
+// Close waits for the calls of Publish under way. It may be called many times.
+func (p *publisher) Close() error {
+	p.mu.Lock()
+	p.closed = true
+	p.mu.Unlock()
+	p.calls.Wait()
+	return nil
+}

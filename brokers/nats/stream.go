@@ -1,0 +1,152 @@
+package nats
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+)
+
+// advisories is the stream in which the server's word of messages at their delivery limit
+// is kept: it is said once, and to nobody if nobody listens.
+const (
+	advisories        = "millpond_max_deliveries"
+	advisorySubject   = "$JS.EVENT.ADVISORY.CONSUMER.MAX_DELIVERIES."
+	advisoriesMaxAge  = 90 * 24 * time.Hour
+	longestNameOfNATS = 200
+)
+
+// stream returns the name of the stream that takes a topic's messages.
+func (b *Broker) stream(ctx context.Context, topic string) (string, error) {
+	if !validSubject(topic) {
+		return "", fmt.Errorf("%w: %q", ErrTopic, topic)
+	}
+	name, err := b.js.StreamNameBySubject(ctx, topic)
+	if errors.Is(err, jetstream.ErrStreamNotFound) && b.config.CreateStreams {
+		name = safeName(topic)
+		_, err = b.js.CreateStream(ctx, jetstream.StreamConfig{Name: name, Subjects: []string{topic}, Replicas: b.config.Replicas})
+		if errors.Is(err, jetstream.ErrStreamNameAlreadyInUse) { // made meanwhile, or of another subject
+			name, err = b.js.StreamNameBySubject(ctx, topic)
+		}
+	}
+	switch {
+	case errors.Is(err, jetstream.ErrStreamNotFound):
+		return "", fmt.Errorf("%w: %q: create one, or set create_streams=true", ErrNoStream, topic)
+	case err != nil:
+		return "", fmt.Errorf("nats: find the stream of topic %q: %w", topic, unavailable(err))
+	}
+	return name, nil
+}
+
+// consumer returns the durable consumer of a group, which is made if it is missing.
+func (b *Broker) consumer(ctx context.Context, stream, topic, group string) (jetstream.Consumer, error) {
+	want := b.consumerConfig(topic, group)
+	consumer, err := b.js.Consumer(ctx, stream, want.Durable)
+	if errors.Is(err, jetstream.ErrConsumerNotFound) {
+		consumer, err = b.js.CreateConsumer(ctx, stream, want)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("nats: consumer %q of stream %q: %w", want.Durable, stream, unavailable(err))
+	}
+	if err := differs(consumer.CachedInfo().Config, want); err != nil {
+		return nil, fmt.Errorf("%w: %q of stream %q: %w: change it, or what is configured here", ErrConsumerDiffers, want.Durable, stream, err)
+	}
+	if want.MaxDeliver > 0 {
+		return consumer, b.keepAdvisories(ctx, stream, want.Durable)
+	}
+	return consumer, nil
+}
+
+func (b *Broker) consumerConfig(topic, group string) jetstream.ConsumerConfig {
+	c := &b.config.Consume
+	config := jetstream.ConsumerConfig{
+		Durable:       safeName(strings.NewReplacer("{topic}", topic, "{group}", group).Replace(c.Consumer)),
+		AckPolicy:     jetstream.AckExplicitPolicy,
+		AckWait:       c.AckWait,
+		FilterSubject: topic,
+		MaxDeliver:    -1,
+		MaxAckPending: -1, // subscribers ask for no more than they have slots
+	}
+	if c.DeliveryLimit > 0 {
+		config.MaxDeliver = c.DeliveryLimit
+	}
+	if c.Ordered {
+		config.MaxAckPending = 1
+	}
+	if c.StartAtNewest {
+		config.DeliverPolicy = jetstream.DeliverNewPolicy
+	}
+	return config
+}
+
+// differs names the first setting that would break what is promised here.
+func differs(has, want jetstream.ConsumerConfig) error {
+	unlimited := func(n int) int { return max(n, 0) } // 0 and -1 say the same
+	switch {
+	case has.AckPolicy != want.AckPolicy:
+		return fmt.Errorf("its ack policy is %q, needed is %q", has.AckPolicy, want.AckPolicy)
+	case has.FilterSubject != want.FilterSubject:
+		return fmt.Errorf("it filters %q, the topic is %q", has.FilterSubject, want.FilterSubject)
+	case unlimited(has.MaxDeliver) != unlimited(want.MaxDeliver):
+		return fmt.Errorf("its max_deliver is %d, delivery_limit here is %d", has.MaxDeliver, unlimited(want.MaxDeliver))
+	case want.MaxAckPending == 1 && has.MaxAckPending != 1:
+		return fmt.Errorf("its max_ack_pending is %d, ordered=true needs 1", has.MaxAckPending)
+	case len(has.BackOff) > 0:
+		return errors.New("it has a backoff, which is shorter than ack_wait to handlers: the pauses are chosen here")
+	case has.DeliverSubject != "":
+		return errors.New("it pushes, needed is one that is pulled from")
+	}
+	return nil
+}
+
+// keepAdvisories sees that the server's word of messages at their limit is kept.
+func (b *Broker) keepAdvisories(ctx context.Context, stream, consumer string) error {
+	subject := advisorySubject + stream + "." + consumer
+	_, err := b.js.StreamNameBySubject(ctx, subject)
+	if errors.Is(err, jetstream.ErrStreamNotFound) && b.config.CreateStreams {
+		_, err = b.js.CreateStream(ctx, jetstream.StreamConfig{
+			Name: advisories, Subjects: []string{advisorySubject + ">"}, MaxAge: advisoriesMaxAge, Replicas: b.config.Replicas,
+		})
+		if errors.Is(err, jetstream.ErrStreamNameAlreadyInUse) {
+			err = nil
+		}
+	}
+	switch {
+	case errors.Is(err, jetstream.ErrStreamNotFound):
+		return fmt.Errorf("%w: no stream keeps %q, so that nobody would hear of a message at its delivery limit: create one, or set create_streams=true", ErrNoStream, subject)
+	case err != nil:
+		return fmt.Errorf("nats: the stream of %q: %w", subject, unavailable(err))
+	}
+	return nil
+}
+
+// validSubject reports whether messages can be published to a subject.
+func validSubject(subject string) bool {
+	for word := range strings.SplitSeq(subject, ".") {
+		if word == "" || word == "*" || word == ">" {
+			return false
+		}
+	}
+	return !strings.ContainsFunc(subject, func(r rune) bool { return r <= ' ' || r == 0x7f })
+}
+
+// safeName is s as the name of a stream or consumer. A hash tells apart what would look
+// alike, and what is too long.
+func safeName(s string) string {
+	safe := strings.Map(func(r rune) rune {
+		if r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || r == '-' || r == '_' {
+			return r
+		}
+		return '_'
+	}, s)
+	if safe == s && len(s) <= longestNameOfNATS {
+		return s
+	}
+	sum := sha256.Sum256([]byte(s))
+	return safe[:min(len(safe), longestNameOfNATS)] + "-" + hex.EncodeToString(sum[:6])
+}

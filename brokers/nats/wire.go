@@ -1,0 +1,112 @@
+package nats
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/ThreeDotsLabs/watermill/message"
+	natsgo "github.com/nats-io/nats.go"
+)
+
+// Headers of the wire format, which is that of watermill-nats' NATSMarshaler.
+const (
+	uuidHeader = "_watermill_message_uuid"
+	// packedHeader carries, as one JSON object of base64 texts, what a header cannot: names
+	// and values with control characters or spaces around, and such a UUID.
+	packedHeader = "_millpond_packed"
+)
+
+// errReserved: a metadata field has a name that the wire format uses.
+var errReserved = errors.New("nats: metadata fields " + uuidHeader + " and " + packedHeader + " are reserved")
+
+type packed struct {
+	UUID   []byte  `json:"uuid,omitempty"`
+	Fields []field `json:"fields,omitempty"`
+}
+
+type field struct {
+	Name  []byte `json:"name"`
+	Value []byte `json:"value"`
+}
+
+// encode returns a message as it is published to a subject. The payload is not copied.
+func encode(subject string, msg *message.Message, msgID bool) (*natsgo.Msg, error) {
+	out := &natsgo.Msg{Subject: subject, Data: msg.Payload, Header: make(natsgo.Header, len(msg.Metadata)+1)}
+	var p packed
+	if isValue(msg.UUID) {
+		out.Header[uuidHeader] = []string{msg.UUID}
+	} else {
+		p.UUID = []byte(msg.UUID)
+	}
+	if msgID && msg.UUID != "" && isValue(msg.UUID) {
+		out.Header[natsgo.MsgIdHdr] = []string{msg.UUID}
+	}
+	for name, value := range msg.Metadata {
+		switch {
+		case name == uuidHeader || name == packedHeader:
+			return nil, fmt.Errorf("%w: %q", errReserved, name)
+		case isName(name) && isValue(value):
+			out.Header[name] = []string{value}
+		default:
+			p.Fields = append(p.Fields, field{[]byte(name), []byte(value)})
+		}
+	}
+	if len(p.UUID) > 0 || len(p.Fields) > 0 {
+		text, err := json.Marshal(p)
+		if err != nil {
+			return nil, fmt.Errorf("nats: packing metadata: %w", err)
+		}
+		out.Header[packedHeader] = []string{string(text)}
+	}
+	return out, nil
+}
+
+// decode returns a message of any producer. With an error it is what could be read. Of a
+// header with several values the last has its name, the others have it with their number.
+func decode(header natsgo.Header, data []byte) (*message.Message, error) {
+	msg := message.NewMessage(header.Get(uuidHeader), slices.Clone(data))
+	for name, values := range header {
+		if name == uuidHeader || name == packedHeader || name == natsgo.MsgIdHdr { // that is Delivery.NativeID
+			continue
+		}
+		for i, value := range values {
+			if i < len(values)-1 {
+				msg.Metadata[name+"#"+strconv.Itoa(i+1)] = value
+			} else {
+				msg.Metadata[name] = value
+			}
+		}
+	}
+	text := header.Get(packedHeader)
+	if text == "" {
+		return msg, nil
+	}
+	var p packed
+	if err := json.Unmarshal([]byte(text), &p); err != nil {
+		msg.Metadata[packedHeader] = text
+		return msg, fmt.Errorf("nats: header %s cannot be read: %w", packedHeader, err)
+	}
+	if len(p.UUID) > 0 {
+		msg.UUID = string(p.UUID)
+	}
+	for _, f := range p.Fields {
+		msg.Metadata[string(f.Name)] = string(f.Value)
+	}
+	return msg, nil
+}
+
+// isName reports whether every server and client keeps a header of this name, and gives it
+// no meaning.
+func isName(s string) bool {
+	return s != "" && !strings.HasPrefix(strings.ToLower(s), "nats-") && !strings.ContainsFunc(s, func(r rune) bool { return r <= ' ' || r == ':' || r >= 0x7f })
+}
+
+// isValue reports whether a header keeps s as it is.
+func isValue(s string) bool {
+	return strings.TrimSpace(s) == s && utf8.ValidString(s) && !strings.ContainsFunc(s, func(r rune) bool { return r < ' ' || r == 0x7f })
+}
