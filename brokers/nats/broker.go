@@ -10,7 +10,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/ThreeDotsLabs/watermill"
 	"github.com/ThreeDotsLabs/watermill/message"
 	natsgo "github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
@@ -133,12 +132,9 @@ func (b *Broker) Subscriber(config brokers.SubscriberConfig) (message.Subscriber
 }
 
 // Publisher returns a new publisher. Its error wraps brokers.ErrClosed.
-func (b *Broker) Publisher(config brokers.PublisherConfig) (message.Publisher, error) {
+func (b *Broker) Publisher(brokers.PublisherConfig) (message.Publisher, error) {
 	if b.subscribers.Closed() {
 		return nil, fmt.Errorf("nats: %w", brokers.ErrClosed)
-	}
-	if config.Logger == nil {
-		config.Logger = watermill.NopLogger{}
 	}
 	return &publisher{broker: b}, nil
 }

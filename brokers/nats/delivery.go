@@ -1,8 +1,6 @@
 package nats
 
 import (
-	"errors"
-	"fmt"
 	"strconv"
 
 	"github.com/ThreeDotsLabs/watermill"
@@ -10,10 +8,9 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/millpond-go/millpond/brokers"
+	"github.com/millpond-go/millpond/internal/callback"
 	"github.com/millpond-go/millpond/internal/handout"
 )
-
-var errNoMessage = errors.New("nats: Consume.Unmarshal returned neither a message nor an error")
 
 // deliver hands a message out and settles it. A sign of life goes to the server as long as
 // the message is in hand.
@@ -55,24 +52,11 @@ func (s *subscription) read(from jetstream.Msg) (*message.Message, brokers.Deliv
 	}
 	msg, err := decode(from.Headers(), from.Data())
 	if unmarshal := s.subscriber.broker.config.Consume.Unmarshal; unmarshal != nil {
-		other, otherErr := call(unmarshal, from)
-		if otherErr == nil && other != nil {
+		var other *message.Message
+		if other, err = callback.Read("nats: Consume.Unmarshal", unmarshal, from); err == nil {
 			return other, facts
-		}
-		if err = otherErr; err == nil {
-			err = errNoMessage
 		}
 	}
 	facts.Undecodable = err
 	return msg, facts
-}
-
-// call turns a panic of the program's function into an error.
-func call(unmarshal func(jetstream.Msg) (*message.Message, error), from jetstream.Msg) (msg *message.Message, err error) {
-	defer func() {
-		if r := recover(); r != nil {
-			msg, err = nil, fmt.Errorf("nats: Consume.Unmarshal panicked: %.500v", r)
-		}
-	}()
-	return unmarshal(from)
 }

@@ -26,7 +26,7 @@ func start(t testing.TB, address string, change func(*nats.Config)) *nats.Broker
 
 func subscribe(t testing.TB, b *nats.Broker, topic string) (<-chan *message.Message, error) {
 	t.Helper()
-	s, err := b.Subscriber(brokers.SubscriberConfig{Group: "group", DrainTimeout: time.Second})
+	s, err := b.Subscriber(brokers.SubscriberConfig{Group: "group", DrainTimeout: time.Second, Logger: testenv.PanickingLogger{}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -186,23 +186,31 @@ func TestSuspectAfterAServerThatForgot(t *testing.T) {
 	}
 }
 
-func TestUnmarshalThatPanics(t *testing.T) {
+// TestFunctionsThatPanic: a message that the program's own function cannot read is
+// delivered as one that nobody can read, and the next one comes.
+func TestFunctionsThatPanic(t *testing.T) {
 	t.Parallel()
 	b := start(t, testenv.NATS(t), func(c *nats.Config) {
-		c.Consume.Unmarshal = func(jetstream.Msg) (*message.Message, error) { panic("boom") }
+		c.Consume.Unmarshal = func(m jetstream.Msg) (*message.Message, error) {
+			if testenv.Misread(m.Data()) {
+				return nil, nil //nolint:nilnil // which is what it must not do
+			}
+			return message.NewMessage("well", nil), nil
+		}
 	})
 	topic := newTopic()
 	messages, err := subscribe(t, b, topic)
 	if err != nil {
 		t.Fatal(err)
 	}
-	sent := newMessage()
-	publish(t, b, topic, sent)
-	msg, d := receive(t, messages)
-	if d.Undecodable == nil || msg.UUID != sent.UUID {
-		t.Errorf("%+v, UUID %q", d, msg.UUID)
+	for _, payload := range append(testenv.Misreads(), "well") {
+		publish(t, b, topic, message.NewMessage("", []byte(payload)))
+		msg, d := receive(t, messages)
+		if (d.Undecodable == nil) != (payload == "well") || (msg.UUID == "well") != (payload == "well") {
+			t.Errorf("%s: %q, %v", payload, msg.Payload, d.Undecodable)
+		}
+		msg.Ack()
 	}
-	msg.Ack()
 }
 
 // TestDeletedConsumerIsMadeAgain: somebody has tidied up. The messages come all again,

@@ -30,7 +30,7 @@ func TestMain(m *testing.M) {
 
 // files are the configurations, one for each broker.
 var files = []string{
-	"memory.yaml", "kafka.yaml", "kafka-watermill.yaml", "rabbitmq.yaml", "rabbitmq-watermill.yaml", "sqs.yaml", "sqs-watermill.yaml",
+	"memory.yaml", "kafka.yaml", "kafka-watermill.yaml", "rabbitmq.yaml", "rabbitmq-watermill.yaml", "sqs.yaml", "sqs-watermill.yaml", "nats.yaml",
 }
 
 func TestFilesDifferInOneLine(t *testing.T) {
@@ -127,6 +127,12 @@ func brokerURLs(t *testing.T, name string) map[string]string {
 			urls[" "+string(version)] = u.String()
 		}
 		return urls
+	case "nats":
+		server, err := url.Parse(testenv.NATS(t))
+		if err != nil {
+			t.Fatal(err)
+		}
+		u.Host = server.Host
 	case "sqs":
 		server := testenv.SQS(t)
 		query := u.Query()
