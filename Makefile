@@ -14,7 +14,7 @@ SOAK_TIMEOUT ?= 6h
 # ARGS is handed to the program of run, failures, swap and bench: make run ARGS=--without-inbox
 ARGS ?=
 
-# BROKER is the file of examples/swap that make swap uses: memory, kafka, rabbitmq, sqs,
+# BROKER is the file of examples/swap that make swap uses: memory, kafka, rabbitmq, sqs, nats,
 # or one of them through Watermill's own adapter, such as kafka-watermill.
 BROKER ?= memory
 
@@ -36,7 +36,7 @@ failures: ## Run the failures: a handler that fails in five ways, and the repair
 	$(GO) run ./examples/failures $(ARGS)
 
 .PHONY: swap
-swap: ## Run one service on BROKER=memory, kafka, rabbitmq, sqs …: the same table on each.
+swap: ## Run one service on BROKER=memory, kafka, rabbitmq, sqs, nats: the same table on each.
 	$(GO) run ./examples/swap --config examples/swap/$(BROKER).yaml $(ARGS)
 
 .PHONY: tracing

@@ -29,7 +29,7 @@ var fields = append([]field{
 	{path: "broker", about: "Where messages come from."},
 	{
 		path: "broker.url", example: "memory://",
-		about:   "The broker. The program must import its adapter, one of brokers/memory, brokers/kafka, brokers/amqp and brokers/sqs, whose documentation lists the parameters. Passwords belong into the environment.",
+		about:   "The broker. The program must import its adapter, one of brokers/memory, brokers/kafka, brokers/amqp, brokers/sqs and brokers/nats, whose documentation lists the parameters. Passwords belong into the environment.",
 		missing: "write the URL of the broker, such as memory:// or kafka://host:9092", check: urlOf("brokers", "memory:// or kafka://host:9092"),
 	},
 	{

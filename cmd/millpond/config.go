@@ -16,6 +16,7 @@ import (
 	_ "github.com/millpond-go/millpond/brokers/kafka"
 	_ "github.com/millpond-go/millpond/brokers/kafka/official"
 	_ "github.com/millpond-go/millpond/brokers/memory"
+	_ "github.com/millpond-go/millpond/brokers/nats"
 	_ "github.com/millpond-go/millpond/brokers/sqs"
 	_ "github.com/millpond-go/millpond/brokers/sqs/official"
 	"github.com/millpond-go/millpond/router"
