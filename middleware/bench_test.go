@@ -14,6 +14,8 @@ import (
 // instantStore claims at once and keeps nothing, so that what is left is the inbox.
 type instantStore struct{}
 
+func (instantStore) KeepContent(context.Context, stores.Key, int64, stores.Content) error { return nil }
+
 func (instantStore) Begin(context.Context, stores.Claim) (stores.Attempt, stores.Verdict, error) {
 	return instantAttempt{}, stores.Verdict{Outcome: stores.Claimed}, nil
 }

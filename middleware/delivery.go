@@ -255,8 +255,7 @@ func (d *delivery) act(verdict stores.Verdict) (reason error, settled bool, err 
 		d.end.Result = ResultParked
 		return nil, true, nil
 	case stores.Settled:
-		d.end.Result = ResultSettled
-		return nil, true, nil
+		return d.settledBefore(verdict.Failure)
 	case stores.Deferred:
 		if verdict.Failure.Presumed {
 			return errBegun, false, nil // over soon, if its process lives

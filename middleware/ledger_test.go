@@ -236,6 +236,21 @@ func (l *ledger) Record(_ context.Context, f stores.Failure) (int64, error) {
 	return r.version(), nil
 }
 
+func (l *ledger) KeepContent(_ context.Context, k stores.Key, version int64, c stores.Content) error {
+	err := l.enter("keep")
+	defer l.mu.Unlock()
+	if err != nil {
+		return err
+	}
+	r := l.rows[rawID(k)]
+	if r == nil || r.version() != version || r.status != stores.StatusDiscarded || r.state().Content != stores.ContentNone {
+		return stores.ErrChanged
+	}
+	r.revision++
+	r.failure.Content = &c
+	return nil
+}
+
 func (l *ledger) Due(_ context.Context, q stores.DueQuery) ([]stores.Retry, error) {
 	err := l.enter("due")
 	defer l.mu.Unlock()

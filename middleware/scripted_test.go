@@ -89,6 +89,10 @@ func (s *scriptedStore) Record(_ context.Context, f stores.Failure) (int64, erro
 	return int64(len(s.recorded)), nil
 }
 
+func (s *scriptedStore) KeepContent(context.Context, stores.Key, int64, stores.Content) error {
+	return stores.ErrChanged
+}
+
 func (s *scriptedStore) Resolve(context.Context, stores.Key) (bool, error) { return s.resolve() }
 
 func (s *scriptedStore) asked() int {

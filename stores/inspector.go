@@ -91,7 +91,9 @@ const (
 	// that was retried, and that nothing has happened to since, is left alone. One whose
 	// content is not kept waits for the broker, and no longer keeps its order.
 	VerbRetry   Verb = "retry"
-	VerbDiscard Verb = "discard" // never try again: pending and failed messages
+	// VerbDiscard: never try again: pending and failed messages. One that the broker is to
+	// deliver again is kept when it comes (Failures.KeepContent), so that it can be retried.
+	VerbDiscard Verb = "discard"
 	VerbRelease Verb = "release" // run a quarantined message after all, under an id of its own
 	VerbReject  Verb = "reject"  // leave a quarantined message unrun for good
 	VerbReopen  Verb = "reopen"  // take a rejection back: the message is held again, and nothing is decided

@@ -36,6 +36,8 @@ func (instantStore) Look(context.Context, stores.Key, stores.Fingerprint) (store
 	return stores.Verdict{Outcome: stores.Claimable}, nil
 }
 
+func (instantStore) KeepContent(context.Context, stores.Key, int64, stores.Content) error { return nil }
+
 func (instantStore) Record(_ context.Context, f stores.Failure) (int64, error) {
 	return f.Version + 1, nil
 }

@@ -91,14 +91,41 @@ func (s *Store) newRecord(consumer int64, f stores.Failure) (*record, error) {
 	r := &record{Failure: f, store: s, consumer: consumer}
 	if c := f.Content; c != nil {
 		var err error
-		if r.metadata, err = sqlstore.EncodeMetadata(c.Metadata); err != nil {
-			return nil, fmt.Errorf("mysql: %w", err)
-		}
-		if err := s.fits(len(c.UUID), len(c.Payload), len(r.metadata)); err != nil {
+		if r.metadata, err = s.metadata(c); err != nil {
 			return nil, err
 		}
 	}
 	return r, nil
+}
+
+// metadata is that of a content which fits.
+func (s *Store) metadata(c *stores.Content) ([]byte, error) {
+	metadata, err := sqlstore.EncodeMetadata(c.Metadata)
+	if err != nil {
+		return nil, fmt.Errorf("mysql: %w", err)
+	}
+	return metadata, s.fits(len(c.UUID), len(c.Payload), len(metadata))
+}
+
+// KeepContent implements stores.Failures, in a short transaction.
+func (s *Store) KeepContent(ctx context.Context, k stores.Key, version int64, c stores.Content) error {
+	consumer, err := s.known(k)
+	if err != nil {
+		return err
+	}
+	metadata, err := s.metadata(&c)
+	if err != nil {
+		return err
+	}
+	number, revision := sqlstore.ParseVersion(version)
+	err = s.transact(ctx, func(tx *sql.Tx) error {
+		return one(execLarge(ctx, tx, len(c.Payload)+len(metadata), s.sql.keepContent,
+			c.State, text(c.Codec, maxNameBytes), []byte(c.UUID), metadata, c.Payload, consumer, k.ID, number, revision))
+	})
+	if err != nil {
+		return s.unavailable(err)
+	}
+	return nil
 }
 
 // slack is what a statement may take besides its large values.
@@ -229,7 +256,7 @@ func (r *record) newRow(ctx context.Context, tx *sql.Tx) error {
 func (r *record) rest(ctx context.Context, tx *sql.Tx, number int64, was *kept) error {
 	texts := r.store.sql
 	if c := r.Content; c != nil {
-		err := execLarge(ctx, tx, len(c.Payload)+len(r.metadata), texts.setContent, c.State, text(c.Codec, maxNameBytes), []byte(c.UUID), r.metadata, c.Payload, number)
+		_, err := execLarge(ctx, tx, len(c.Payload)+len(r.metadata), texts.setContent, c.State, text(c.Codec, maxNameBytes), []byte(c.UUID), r.metadata, c.Payload, number)
 		if err != nil {
 			return err
 		}

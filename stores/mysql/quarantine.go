@@ -36,10 +36,11 @@ func (s *Store) Quarantine(ctx context.Context, q stores.Quarantined) error {
 		if n, err := seen.RowsAffected(); err != nil || n > 0 {
 			return err
 		}
-		return execLarge(ctx, tx, len(q.Payload)+len(metadata), s.sql.quarantine, consumer, hash[:], fingerprint, reason,
+		_, err = execLarge(ctx, tx, len(q.Payload)+len(metadata), s.sql.quarantine, consumer, hash[:], fingerprint, reason,
 			text(q.Detail, stores.MaxDetailBytes), sqlstore.NonEmpty(q.ID), q.Existing.Bytes(),
 			text(q.Topic, maxTextBytes), text(q.Coordinates, maxTextBytes),
 			[]byte(q.UUID), metadata, q.Payload, text(q.Codec, maxNameBytes), q.OneWay)
+		return err
 	})
 	if err != nil {
 		return s.unavailable(err)

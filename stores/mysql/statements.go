@@ -25,7 +25,7 @@ type statements struct {
 	settled, escaped, closeEscaped, closeLost  string
 	now                                        string
 	insertInbox, insert, read, lockInbox       string
-	update, setContent, setStatus              string
+	update, setContent, setStatus, keepContent string
 	due, load, backlog                         string
 	held, keepReleased, markReleased, decision string
 }
@@ -121,7 +121,9 @@ func newStatements(names sqlstore.Names) *statements {
 				topic = ?, coordinates = ?, order_key = ?, history = ?
 			WHERE number = ?`),
 		setContent: x(`UPDATE {schema.}{prefix}failure SET content = ?, codec = ?, uuid = ?, metadata = ?, payload = ? WHERE number = ?`),
-		setStatus:  x(`UPDATE {schema.}{prefix}inbox SET status = ? WHERE consumer = ? AND message_id = ? AND status = 3`),
+		keepContent: x(`UPDATE {schema.}{prefix}failure SET {changed}, content = ?, codec = ?, uuid = ?, metadata = ?, payload = ?
+			WHERE consumer = ? AND message_id = ? AND number = ? AND revision = ? AND status IN (4, 5) AND content = 0`),
+		setStatus: x(`UPDATE {schema.}{prefix}inbox SET status = ? WHERE consumer = ? AND message_id = ? AND status = 3`),
 
 		due: x(`SELECT f.number FROM {schema.}{prefix}failure f
 			WHERE f.consumer = ? AND f.status = 3 AND f.placement = 1 AND f.due_at <= {now} ORDER BY f.due_at LIMIT ?`),

@@ -72,19 +72,17 @@ func again(ctx context.Context, lock func() (bool, error)) (bool, error) {
 }
 
 // execLarge sends a statement with values of that size. Large ones are not made text of.
-func execLarge(ctx context.Context, tx *sql.Tx, size int, query string, args ...any) error {
+func execLarge(ctx context.Context, tx *sql.Tx, size int, query string, args ...any) (sql.Result, error) {
 	const large = 256 << 10
 	if size < large {
-		_, err := tx.ExecContext(ctx, query, args...)
-		return err
+		return tx.ExecContext(ctx, query, args...)
 	}
 	prepared, err := tx.PrepareContext(ctx, query)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	defer prepared.Close()
-	_, err = prepared.ExecContext(ctx, args...)
-	return err
+	return prepared.ExecContext(ctx, args...)
 }
 
 // querier is a *sql.DB or a *sql.Tx.

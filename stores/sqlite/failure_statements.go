@@ -16,6 +16,7 @@ type failureStatements struct {
 	insertInbox, insert      string
 	read, update             string
 	setContent, setStatus    string
+	keepContent              string
 	advance                  string
 	due, page, reserve, push string
 	load, release, backlog   string
@@ -88,8 +89,10 @@ func newFailureStatements(names sqlstore.Names) failureStatements {
 				order_key = coalesce(?15, order_key), history = ?16
 			WHERE consumer = ?1 AND message_id = ?2 AND number = ?17 AND revision = ?18 AND status = 3`),
 		setContent: expand(`UPDATE {schema.}{prefix}failure SET content = ?, codec = ?, uuid = ?, metadata = ?, payload = ? WHERE number = ?`),
-		setStatus:  expand(`UPDATE {schema.}{prefix}inbox SET status = ? WHERE consumer = ? AND message_id = ? AND status = 3`),
-		advance:    expand(advance),
+		keepContent: expand(`UPDATE {schema.}{prefix}failure SET {changed}, content = ?, codec = ?, uuid = ?, metadata = ?, payload = ?
+			WHERE consumer = ? AND message_id = ? AND number = ? AND revision = ? AND status IN (4, 5) AND content = 0`),
+		setStatus: expand(`UPDATE {schema.}{prefix}inbox SET status = ? WHERE consumer = ? AND message_id = ? AND status = 3`),
+		advance:   expand(advance),
 
 		due: expand(`SELECT f.message_id FROM {schema.}{prefix}failure f WHERE ` + dueRows + ` LIMIT ?`),
 		page: expand(`SELECT f.number, f.reserved, ` + head + ` IS NOT NULL FROM {schema.}{prefix}failure f

@@ -17,6 +17,7 @@ func changeChecks() []check {
 		{name: "retry", run: changeRetry},
 		{name: "retry without content", run: retryWithout},
 		{name: "discard", run: changeDiscard},
+		{name: "content after a discard", run: contentAfterDiscard},
 		{name: "in batches", run: changeInBatches},
 		{name: "what each verb is for", run: changeVerbs},
 		{name: "reserved messages are busy", run: changeReserved},

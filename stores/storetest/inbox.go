@@ -25,6 +25,7 @@ func inboxChecks() []check {
 		{name: "given back while in flight", run: givenBackInFlight},
 		{name: "no connection is left", run: noConnectionLeft},
 		{name: "encoded differently each time", run: encodedDifferently},
+		{name: "discarded while the broker has it", run: discardedAtTheBroker},
 		{name: "returned messages", run: returnedMessages},
 		{name: "a Retry outside the inbox", run: retryOutside},
 		{name: "reply to the commit is lost", run: lostReply},

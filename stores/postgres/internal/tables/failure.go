@@ -80,20 +80,48 @@ func (t *Tables) recordArgs(consumer int32, f *stores.Failure) (pgx.NamedArgs, e
 		}
 		return args, nil
 	}
-	c := f.Content
-	if f.Placement == stores.PlacementParked && c.State != stores.ContentKept {
+	if f.Placement == stores.PlacementParked && f.Content.State != stores.ContentKept {
 		return nil, errNotParkable
 	}
+	return args, contentArgs(args, f.Content)
+}
+
+// contentArgs adds the arguments for what is kept.
+func contentArgs(args pgx.NamedArgs, c *stores.Content) error {
 	metadata, err := sqlstore.EncodeMetadata(c.Metadata)
 	if err != nil {
-		return nil, fmt.Errorf("postgres: %w", err)
+		return fmt.Errorf("postgres: %w", err)
 	}
 	if n := len(c.Payload) + len(metadata) + len(c.UUID); n > maxKept {
-		return nil, fmt.Errorf("postgres: %w: %d bytes, at most %d can be kept", stores.ErrTooLarge, n, maxKept)
+		return fmt.Errorf("postgres: %w: %d bytes, at most %d can be kept", stores.ErrTooLarge, n, maxKept)
 	}
 	args["content"], args["codec"] = int16(c.State), sqlstore.Text(c.Codec, maxNameBytes)
 	args["uuid"], args["metadata"], args["payload"] = []byte(c.UUID), metadata, c.Payload
-	return args, nil
+	return nil
+}
+
+// KeepContent implements stores.Failures, in one trip and one commit.
+func (s Store) KeepContent(ctx context.Context, k stores.Key, version int64, c stores.Content) error {
+	consumer, err := s.t.Known(k)
+	if err != nil {
+		return err
+	}
+	number, revision := sqlstore.ParseVersion(version)
+	args := pgx.NamedArgs{"consumer": consumer, "id": k.ID, "number": number, "revision": revision}
+	if err := contentArgs(args, &c); err != nil {
+		return err
+	}
+	kept, err := s.t.db.Send(ctx, statement(s.t.sql.keep, args, nil))
+	if sqlState(err) == serializationFailure {
+		kept, err = 0, nil // where that is the server's default isolation
+	}
+	switch {
+	case err != nil:
+		return s.t.unavailable(err)
+	case kept == 0:
+		return fmt.Errorf("postgres: %w: %s", stores.ErrChanged, k)
+	}
+	return nil
 }
 
 const (
@@ -111,6 +139,11 @@ SELECT consumer, message_id, status, @placement::smallint, coalesce(@content::sm
 	CASE WHEN @start THEN '[]'::jsonb ELSE jsonb_build_array(jsonb_build_object('at', now(), 'class', @class::text, 'error', @brief::text)) END,
 	@codec::text, @uuid::bytea, @metadata::bytea, @payload::bytea
 FROM born RETURNING number, revision::bigint, ` + notified
+
+	keepText = `UPDATE {schema.}{prefix}failure f SET ` + revised + `,
+	content = @content::smallint, codec = @codec::text, uuid = @uuid::bytea, metadata = @metadata::bytea, payload = @payload::bytea
+WHERE consumer = @consumer::integer AND message_id = @id::bytea AND number = @number::bigint AND revision = @revision::bigint
+AND status = ANY ('{4,5}') AND content = 0`
 
 	// An attempt that was begun and never ended is a crash once the next one begins.
 	recordAgainText = `WITH held AS MATERIALIZED (

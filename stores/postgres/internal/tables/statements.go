@@ -18,7 +18,7 @@ type statements struct {
 
 	register, addTopic, consumer, quarantine string
 
-	recordFirst, recordAgain, due, release, backlog string
+	recordFirst, recordAgain, keep, due, release, backlog string
 }
 
 func newStatements(n sqlstore.Names) statements {
@@ -49,6 +49,7 @@ ON CONFLICT (consumer, identity_hash, fingerprint, reason)
 DO UPDATE SET seen = q.seen + 1, last_at = clock_timestamp()`),
 		recordFirst: n.Expand(recordFirstText),
 		recordAgain: n.Expand(recordAgainText),
+		keep:        n.Expand(keepText),
 		due:         n.Expand(dueText),
 		release:     n.Expand(releaseText),
 		backlog:     n.Expand(backlogText),
