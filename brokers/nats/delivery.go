@@ -47,7 +47,7 @@ func (s *subscription) read(from jetstream.Msg) (*message.Message, brokers.Deliv
 	} else {
 		facts.Coordinates = meta.Stream + "/" + strconv.FormatUint(meta.Sequence.Stream, 10)
 		facts.Time = meta.Timestamp
-		facts.Count = int(min(meta.NumDelivered, 1<<30)) //nolint:gosec // bounded
+		facts.Count = int(min(meta.NumDelivered, 1<<30))
 		facts.Suspect = facts.Count != 1 || s.doubtful(meta.Sequence.Stream)
 	}
 	msg, err := decode(from.Headers(), from.Data())

@@ -18,7 +18,7 @@ const Scheme = "nats"
 // file.
 const (
 	UsernameVariable = "MILLPOND_NATS_USERNAME"
-	PasswordVariable = "MILLPOND_NATS_PASSWORD"
+	PasswordVariable = "MILLPOND_NATS_PASSWORD" // #nosec G101 -- the name of a variable
 )
 
 func init() {

@@ -26,7 +26,15 @@ func Misread(payload []byte) (nothing bool) {
 type PanickingLogger struct{}
 
 func (PanickingLogger) Error(string, error, watermill.LogFields)           { panic("Error") }
+
+// Info panics.
 func (PanickingLogger) Info(string, watermill.LogFields)                   { panic("Info") }
+
+// Debug panics.
 func (PanickingLogger) Debug(string, watermill.LogFields)                  { panic("Debug") }
+
+// Trace panics.
 func (PanickingLogger) Trace(string, watermill.LogFields)                  { panic("Trace") }
+
+// With returns l.
 func (l PanickingLogger) With(watermill.LogFields) watermill.LoggerAdapter { return l }
