@@ -25,16 +25,16 @@ func Misread(payload []byte) (nothing bool) {
 // PanickingLogger panics at each line.
 type PanickingLogger struct{}
 
-func (PanickingLogger) Error(string, error, watermill.LogFields)           { panic("Error") }
+func (PanickingLogger) Error(string, error, watermill.LogFields) { panic("Error") }
 
 // Info panics.
-func (PanickingLogger) Info(string, watermill.LogFields)                   { panic("Info") }
+func (PanickingLogger) Info(string, watermill.LogFields) { panic("Info") }
 
 // Debug panics.
-func (PanickingLogger) Debug(string, watermill.LogFields)                  { panic("Debug") }
+func (PanickingLogger) Debug(string, watermill.LogFields) { panic("Debug") }
 
 // Trace panics.
-func (PanickingLogger) Trace(string, watermill.LogFields)                  { panic("Trace") }
+func (PanickingLogger) Trace(string, watermill.LogFields) { panic("Trace") }
 
 // With returns l.
 func (l PanickingLogger) With(watermill.LogFields) watermill.LoggerAdapter { return l }
