@@ -134,7 +134,7 @@ func (p *RetryPolicy) pause(failures int) time.Duration {
 }
 
 // Permanent marks an error that trying again cannot help: the message is failed at
-// once. nil stays nil.
+// once, whatever the handler met before it returned that. nil stays nil.
 func Permanent(err error) error { return mark(err, stores.ClassPermanent) }
 
 // Conflicted marks an error as an optimistic-concurrency conflict: somebody else has

@@ -179,7 +179,7 @@ func (d *delivery) after(attempt stores.Attempt, ended, cause error) (reason err
 			return nil, true, d.quarantine(stores.ReasonTxCommitted, errors.Join(cause, ended))
 		}
 	}
-	if err := interrupted(attempt); err != nil {
+	if err := interrupted(attempt); err != nil && !decided(cause) {
 		if d.payloadChanged() {
 			return d.failed(errors.Join(errPayloadChanged, cause), stores.ClassConduct)
 		}
@@ -194,6 +194,14 @@ func (d *delivery) after(attempt stores.Attempt, ended, cause error) (reason err
 		return errConflicted, false, nil
 	}
 	return d.failed(cause, class)
+}
+
+// decided reports whether the handler has said what is to become of its message. That it
+// met trouble of the database's on the way does not matter then.
+func decided(cause error) bool {
+	_, marked := errors.AsType[*classifiedError](cause)
+	_, later := errors.AsType[*retryAfterError](cause)
+	return marked || later || errors.Is(cause, ErrOutputs)
 }
 
 // interrupted returns why the database kept the attempt from succeeding, if it did.

@@ -52,6 +52,38 @@ func TestWhatTheDatabaseDidIsTriedAgainAndNotCounted(t *testing.T) {
 	})
 }
 
+// Whatever the handler met on its way, it has said what is to become of the message.
+func TestWhatTheHandlerMarksComesBeforeTheDatabase(t *testing.T) {
+	t.Parallel()
+	boom := errors.New("boom")
+	for name, test := range map[string]struct {
+		returns error
+		outputs int
+		runs    int
+		class   stores.Class
+	}{
+		"permanent":  {middleware.Permanent(boom), 0, 1, stores.ClassPermanent},
+		"later":      {middleware.RetryAfter(boom, time.Hour), 0, 1, stores.ClassTransient},
+		"conflicted": {middleware.Conflicted(boom), 0, 4, stores.ClassConcurrency},
+		"outputs":    {nil, 1, 1, stores.ClassOutputs},
+		"not a word": {boom, 0, 3, stores.ClassInterrupted},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				store, runs := storeOfAll(func() stores.Attempt { return &interruptedAttempt{} }), 0
+				_, err := newInbox(t, store).Middleware(func(*message.Message) ([]*message.Message, error) {
+					runs++
+					return make([]*message.Message, test.outputs), test.returns
+				})(newMessage(t.Context(), "a"))
+				if err != nil || runs != test.runs || len(store.recorded) != 1 || store.recorded[0].Class != test.class {
+					t.Errorf("%v, %d runs, %+v", err, runs, store.recorded)
+				}
+			})
+		})
+	}
+}
+
 // A message that brings the server down each time must end as a failure.
 func TestRunsOfOneDeliveryHaveACeiling(t *testing.T) {
 	t.Parallel()

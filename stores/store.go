@@ -145,7 +145,8 @@ type Interruptible interface {
 	// Interrupted returns why the database kept the attempt from succeeding: a lost
 	// connection, a restart, a deadlock, a serialization failure. It says nothing
 	// about the message, so the attempt is to be made again and not counted. nil if
-	// there is no such reason. It is asked after Commit or Rollback.
+	// there is no such reason; a failure that the handler has undone by a savepoint is
+	// none. It is asked after Commit or Rollback.
 	Interrupted() error
 }
 

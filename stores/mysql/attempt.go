@@ -239,7 +239,7 @@ func (a *attempt) aborted() error {
 }
 
 // Interrupted implements stores.Interruptible: it judges the first statement that
-// failed, or the commit. What a handler was told on a connection of the caller's is known
+// failed and that no savepoint has undone, or the commit. What a handler was told on a connection of the caller's is known
 // as far as the typed handler has returned it.
 func (a *attempt) Interrupted() error {
 	failure := a.failure

@@ -149,6 +149,9 @@ func (c *conn) ExecContext(ctx context.Context, text string, args []driver.Named
 	running, done := tx.statement(ctx)
 	if !c.caches(text, args, does) {
 		result, err := c.native.ExecContext(running, text, args)
+		if err == nil {
+			tx.passed(text)
+		}
 		return result, done(err)
 	}
 	stmt, err := c.cache.get(running, c.native, text, args)
@@ -196,7 +199,7 @@ func (c *conn) PrepareContext(ctx context.Context, text string) (driver.Stmt, er
 	if err := done(err); err != nil {
 		return nil, err
 	}
-	return newStatement(stmt, tx, does)
+	return newStatement(stmt, tx, text, does)
 }
 
 // Prepare implements driver.Conn.

@@ -93,6 +93,19 @@ func interruption(err error) bool {
 	return false
 }
 
+// undone reports whether a failure of the server's has undone its own statement alone, so
+// that the transaction goes on.
+func undone(err error) bool {
+	switch n := number(err); n {
+	case 0:
+		return false
+	case lockWaitTimeout, lockNotAvailable:
+		return true
+	default:
+		return !interruption(err)
+	}
+}
+
 // isDrivers reports whether an error that a handler has returned is the driver's or the
 // server's.
 func isDrivers(err error) bool {

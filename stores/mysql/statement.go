@@ -15,6 +15,7 @@ type statement struct {
 	nativeStatement
 
 	tx      *transaction
+	text    string
 	conduct conduct
 }
 
@@ -25,12 +26,12 @@ type nativeStatement interface {
 	driver.NamedValueChecker
 }
 
-func newStatement(prepared driver.Stmt, tx *transaction, c conduct) (driver.Stmt, error) {
+func newStatement(prepared driver.Stmt, tx *transaction, text string, c conduct) (driver.Stmt, error) {
 	n, err := asNative(prepared)
 	if err != nil {
 		return nil, err
 	}
-	return &statement{nativeStatement: n, tx: tx, conduct: c}, nil
+	return &statement{nativeStatement: n, tx: tx, text: text, conduct: c}, nil
 }
 
 func asNative(prepared driver.Stmt) (nativeStatement, error) {
@@ -78,6 +79,9 @@ func (s *statement) ExecContext(ctx context.Context, args []driver.NamedValue) (
 	}
 	running, done := s.tx.statement(ctx)
 	result, err := s.nativeStatement.ExecContext(running, args)
+	if err == nil {
+		s.tx.passed(s.text)
+	}
 	return result, done(err)
 }
 

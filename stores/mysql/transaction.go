@@ -31,7 +31,8 @@ type transaction struct {
 	using   int   // statements and rows in use
 	managed bool  // the handler called Commit or Rollback, by text or by the *sql.Tx
 	ended   bool  // on the server, as far as is known
-	failure error // of the first statement that failed
+	failure error // of the first statement that failed and was not undone since
+	renewed bool  // a savepoint was set after that
 }
 
 func newTransaction(c *conn) *transaction {
@@ -61,10 +62,32 @@ func (t *transaction) release(err error) {
 	t.fail(err)
 }
 
-// fail keeps the first error of a statement; t.mu is held.
+// fail keeps the first error of a statement, and of those that the database is to blame
+// for the first before any other; t.mu is held.
 func (t *transaction) fail(err error) {
-	if err != nil && !errors.Is(err, driver.ErrSkip) && t.failure == nil && !t.over { // afterwards it is our own doing
-		t.failure = err
+	if err == nil || errors.Is(err, driver.ErrSkip) || t.over { // afterwards it is our own doing
+		return
+	}
+	if t.failure == nil || interruption(err) && !interruption(t.failure) {
+		t.failure, t.renewed = err, false
+	}
+}
+
+// passed takes the text of a statement that was successful: ROLLBACK TO a savepoint that is
+// older than a failure has undone that, unless the transaction had ended with it.
+func (t *transaction) passed(text string) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.failure == nil {
+		return
+	}
+	switch w := (words{rest: text}); w.next() {
+	case "SAVEPOINT":
+		t.renewed = true
+	case "ROLLBACK": // judge has let no other through
+		if !t.renewed && undone(t.failure) {
+			t.failure = nil
+		}
 	}
 }
 

@@ -100,6 +100,44 @@ func TestInterruptedAttemptsAreTold(t *testing.T) {
 	})
 }
 
+// What a savepoint has undone says nothing about how the attempt has ended.
+func TestFailureUndoneBySavepointIsForgotten(t *testing.T) {
+	entries(t, func(t *testing.T, e entry) {
+		t.Helper()
+		s := newStore(t, e, testenv.Postgres(t).NewDatabase(t))
+		other, err := s.DB().BeginTx(t.Context(), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer other.Rollback() //nolint:errcheck // it has nothing to lose
+		if _, err := other.ExecContext(t.Context(), "LOCK TABLE effect"); err != nil {
+			t.Fatal(err)
+		}
+		a, _ := begin(t, s, pgtest.Claim("handled"))
+		msg := message.NewMessage("", nil)
+		msg.SetContext(a.Context(t.Context()))
+		err = sqldb.Handler(func(ctx context.Context, tx *sql.Tx, _ *message.Message) error {
+			if _, err := tx.ExecContext(ctx, "SAVEPOINT a"); err != nil {
+				t.Error(err)
+			}
+			if _, err := tx.ExecContext(ctx, "LOCK TABLE effect NOWAIT"); err == nil {
+				t.Error("the lock was free")
+			}
+			if _, err := tx.ExecContext(ctx, "ROLLBACK TO SAVEPOINT a"); err != nil {
+				t.Error(err)
+			}
+			return errors.New("no such customer")
+		})(msg)
+		if err == nil {
+			t.Fatal("the handler did not fail")
+		}
+		_ = a.Rollback(t.Context())
+		if err := a.(stores.Interruptible).Interrupted(); err != nil { //nolint:forcetypeassert // a panic is a failure too
+			t.Error(err)
+		}
+	})
+}
+
 // A statement that was prepared before the claim cannot end its transaction either.
 func TestStatementPreparedBeforeIsWatched(t *testing.T) {
 	t.Parallel()

@@ -36,7 +36,7 @@ type Tx struct {
 	using   int   // statements and rows in use
 	suspect bool  // the handler had ways to end the transaction that were not watched
 	marked  bool  // the handler may have changed the session
-	failure error // of the first statement that failed, for ErrTxAborted to name
+	failure error // of the first statement that failed and was not undone since
 }
 
 // Init makes t the transaction of a claim that was won on conn.
@@ -61,14 +61,26 @@ func (t *Tx) Acquire() error {
 	return nil
 }
 
-// Release ends what Acquire has begun, with the error of the statement.
+// Release ends what Acquire has begun, with the error of the statement. Of an aborted
+// transaction the server takes nothing but its end and ROLLBACK TO SAVEPOINT: one that goes
+// on has undone what had failed before.
 func (t *Tx) Release(err error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.using--
-	if t.failure == nil && !t.over { // afterwards it is our own doing
+	switch {
+	case t.over: // it is our own doing
+	case t.using == 0 && t.goesOn():
+		t.failure = nil
+	case t.failure == nil:
 		t.failure = err
 	}
+}
+
+// goesOn reports whether the server takes more statements. Nobody may use the connection.
+func (t *Tx) goesOn() bool {
+	pg := t.conn.PgConn()
+	return !pg.IsClosed() && pg.TxStatus() == 'T'
 }
 
 // Distrust notes that the handler is handed something that goes around the
@@ -152,7 +164,7 @@ func (t *Tx) Escaped(ctx context.Context) (bool, error) {
 }
 
 // Interrupted implements stores.Interruptible: it judges the first statement that
-// failed, or COMMIT.
+// failed and that no savepoint has undone, or COMMIT.
 func (t *Tx) Interrupted() error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
