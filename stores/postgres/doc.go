@@ -38,7 +38,9 @@
 //
 // Tables are created by Migrate or by the SQL of Migrations, never on their own.
 // The schema in which they are found first is used from then on, whatever handlers do
-// to the search_path. A completed message costs one row and its primary key.
+// to the search_path; temporary tables are passed over. Functions, operators and types in
+// the store's statements are those of pg_catalog by name, so that nothing which somebody
+// has created in a schema of the path is run by them. A completed message costs one row and its primary key.
 //
 // # Isolation and locking
 //

@@ -30,9 +30,9 @@ func literal(text string, args []any) string {
 			}
 		case []byte:
 			if v == nil {
-				return "NULL::bytea"
+				return "NULL::pg_catalog.bytea"
 			}
-			return "decode('" + hex.EncodeToString(v) + "', 'hex')"
+			return "pg_catalog.decode('" + hex.EncodeToString(v) + "', 'hex')"
 		}
 		return name
 	})

@@ -7,11 +7,11 @@ func TestLiteral(t *testing.T) {
 	args := []any{int32(-3), []byte("a'\\"), []byte(nil), int64(-1) << 62, "1000", "a'b", []byte{}}
 	for text, want := range map[string]string{
 		"SELECT $1":     "SELECT (-3)",
-		"SELECT $2, $3": "SELECT decode('61275c', 'hex'), NULL::bytea",
+		"SELECT $2, $3": "SELECT pg_catalog.decode('61275c', 'hex'), NULL::pg_catalog.bytea",
 		"SELECT $4":     "SELECT (-4611686018427387904)::bigint",
 		"SELECT $5":     "SELECT '1000'",
 		"SELECT $6, $9": "SELECT $6, $9", // not what it is made for: the server refuses it
-		"SELECT $7":     "SELECT decode('', 'hex')",
+		"SELECT $7":     "SELECT pg_catalog.decode('', 'hex')",
 	} {
 		if got := literal(text, args); got != want {
 			t.Errorf("%s: %s, want %s", text, got, want)

@@ -53,7 +53,7 @@ func (t *Tables) Bound(c *stores.Claim) (text string, args []any) {
 	return setBound, []any{idle, statement}
 }
 
-const setBound = "SELECT set_config('idle_in_transaction_session_timeout', $1, true), set_config('statement_timeout', $2, true)"
+var setBound = qualify("SELECT set_config('idle_in_transaction_session_timeout', $1, true), set_config('statement_timeout', $2, true)")
 
 // Behind returns the statement that says whether a claim that was not won has its key's
 // lock, and whether earlier messages are in its way; "" if there is no order. It is sent

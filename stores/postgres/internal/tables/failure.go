@@ -158,7 +158,7 @@ AND status = ANY ('{4,5}') AND content = 0`
 		attempts = @attempts::integer, uncounted = @uncounted::integer, due_at = now() + @dueIn::interval, last_at = now(),
 		budget_at = CASE WHEN f.attempts = 0 AND f.uncounted = 0 THEN now() ELSE budget_at END,
 		class = @class::text, error_group = @group::text, error = @error::text,
-		topic = coalesce(nullif(@topic::text, ''), topic), coordinates = coalesce(nullif(@coordinates::text, ''), coordinates),
+		topic = CASE WHEN @topic::text <> '' THEN @topic::text ELSE topic END, coordinates = CASE WHEN @coordinates::text <> '' THEN @coordinates::text ELSE coordinates END,
 		order_key = coalesce(@order::bytea, order_key),
 		history = CASE WHEN @start AND NOT presumed THEN history
 			ELSE CASE WHEN jsonb_array_length(history) < 20 THEN history ELSE history - 0 END || CASE

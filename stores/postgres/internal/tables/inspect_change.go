@@ -39,26 +39,26 @@ func (s Store) Change(ctx context.Context, c stores.Change) (stores.Changed, err
 	limit := min(c.Limit, maxChange)
 	sql := q.text(`WITH scanned AS MATERIALIZED (
 	SELECT f.number FROM {schema.}{prefix}failure f
-	WHERE {where} AND f.number > `+q.bind(c.After)+` AND f.number <= `+q.bind(upTo(c.UpTo))+`
-	ORDER BY f.number LIMIT `+q.bind(limit)+`
+	WHERE {where} AND f.number > ` + q.bind(c.After) + ` AND f.number <= ` + q.bind(upTo(c.UpTo)) + `
+	ORDER BY f.number LIMIT ` + q.bind(limit) + `
 ), free AS MATERIALIZED (
 	SELECT f.number, f.status FROM {schema.}{prefix}failure f
 	WHERE f.number = ANY (ARRAY(SELECT number FROM scanned)) AND {where}
-	AND NOT (f.reserved AND f.due_at > clock_timestamp()) AND pg_try_advisory_xact_lock(`+fmt.Sprintf(LockKeyText, q.bind(s.t.lockPrefix))+`)
+	AND NOT (f.reserved AND f.due_at > clock_timestamp()) AND pg_try_advisory_xact_lock(` + fmt.Sprintf(LockKeyText, q.bind(s.t.lockPrefix)) + `)
 	FOR UPDATE SKIP LOCKED
 ), changed AS (
-	UPDATE {schema.}{prefix}failure f SET `) + revised + ", " + set + q.names.Expand(`
+	UPDATE {schema.}{prefix}failure f SET ` + revised + ", " + set + `
 	FROM free WHERE f.number = free.number
 	RETURNING f.number, f.consumer, f.message_id, f.placement, f.status, f.order_key, free.status AS before
 ), gone AS (
 	SELECT consumer, order_key, number FROM changed WHERE status <> 3
-), `+nextInOrder+`, marked AS (
-	UPDATE {schema.}{prefix}inbox i SET status = `+mark+` FROM changed
-	WHERE i.consumer = changed.consumer AND i.message_id = changed.message_id AND i.status <> `+mark+`
+), ` + nextInOrder + `, marked AS (
+	UPDATE {schema.}{prefix}inbox i SET status = ` + mark + ` FROM changed
+	WHERE i.consumer = changed.consumer AND i.message_id = changed.message_id AND i.status <> ` + mark + `
 ), audited AS (
 	INSERT INTO {schema.}{prefix}audit (verb, actor, reason, consumer, number, message_id, before, after)
-	SELECT `+q.bind(string(c.Verb))+`::text, `+q.bind(sqlstore.Text(c.Actor, stores.MaxDetailBytes))+`::text, `+q.bind(sqlstore.Text(c.Reason, stores.MaxDetailBytes))+`::text,
-		consumer, number, message_id, `+statusName("before")+`, `+statusName(mark)+` FROM changed
+	SELECT ` + q.bind(string(c.Verb)) + `::text, ` + q.bind(sqlstore.Text(c.Actor, stores.MaxDetailBytes)) + `::text, ` + q.bind(sqlstore.Text(c.Reason, stores.MaxDetailBytes)) + `::text,
+		consumer, number, message_id, ` + statusName("before") + `, ` + statusName(mark) + ` FROM changed
 )
 SELECT (SELECT count(*) FROM scanned), (SELECT coalesce(max(number), 0) FROM scanned),
 	count(*), count(*) FILTER (WHERE placement = 2) FROM changed`)
@@ -100,9 +100,9 @@ const LockKeyText = `('x' || encode(substr(sha256(%s::bytea || int4send(f.consum
 
 // statusName is SQL for the word of a status.
 func statusName(number string) string {
-	sql := "CASE " + number
+	sql := "CASE"
 	for _, s := range []stores.Status{stores.StatusPending, stores.StatusFailed, stores.StatusDiscarded} {
-		sql += fmt.Sprintf(" WHEN %d THEN '%s'", s, s)
+		sql += fmt.Sprintf(" WHEN %s = %d THEN '%s'", number, s, s)
 	}
 	return sql + " END"
 }

@@ -42,7 +42,7 @@ func (q *query) text(sql string) string {
 	if len(q.where) > 0 {
 		where = strings.Join(q.where, " AND ")
 	}
-	return q.names.Expand(strings.ReplaceAll(sql, "{where}", where))
+	return expand(q.names, strings.ReplaceAll(sql, "{where}", where))
 }
 
 // consumers adds the conditions for the consumer of a table with that alias.

@@ -103,7 +103,7 @@ func (s Store) Decide(ctx context.Context, d stores.Decision) error {
 		return fmt.Errorf("postgres: %w: its codec is %q", stores.ErrNotKept, row.Codec)
 	}
 	reason := sqlstore.Text(string(row.Reason)+": "+row.Detail, stores.MaxErrorBytes)
-	affected, err := s.t.db.Send(ctx, statement(s.t.qualified.Expand(sql), pgx.NamedArgs{
+	affected, err := s.t.db.Send(ctx, statement(expand(s.t.qualified, sql), pgx.NamedArgs{
 		"row": d.RowID, "verb": string(d.Verb), "from": string(from), "to": string(to), "actor": sqlstore.Text(d.Actor, stores.MaxDetailBytes), "reason": sqlstore.Text(d.Reason, stores.MaxDetailBytes),
 		"id": stores.ReleasedID(d.RowID), "class": string(classReleased), "error": reason, "group": stores.ErrorGroup(classReleased, reason),
 	}, nil))
@@ -139,7 +139,7 @@ SELECT @verb::text, @actor::text, @reason::text, consumer, id, message_id, @from
 	WHERE id = @row AND status = 'held' AND NOT one_way RETURNING *
 ), marked AS (
 	INSERT INTO {schema.}{prefix}inbox (consumer, message_id, status, fingerprint)
-	SELECT consumer, @id::bytea, 3, nullif(fingerprint, ''::bytea) FROM decided
+	SELECT consumer, @id::bytea, 3, CASE WHEN fingerprint <> ''::bytea THEN fingerprint END FROM decided
 ), kept AS (
 	INSERT INTO {schema.}{prefix}failure (consumer, message_id, status, placement, content, attempts, uncounted, due_at,
 		class, error_group, error, topic, coordinates, codec, uuid, metadata, payload)

@@ -75,6 +75,8 @@ func (t *Tables) listened(ctx context.Context, err error) error {
 // error does not matter.
 func (t *Tables) wake(ctx context.Context, n int) {
 	if n > 0 {
-		_, _ = t.db.Send(ctx, Statement{Text: "SELECT pg_notify($1, '')::text", Args: []any{t.channel}})
+		_, _ = t.db.Send(ctx, Statement{Text: notify, Args: []any{t.channel}})
 	}
 }
+
+var notify = qualify("SELECT pg_notify($1, '')::text")

@@ -31,8 +31,8 @@ func (t *Tables) SettledRow(ctx context.Context, consumer int32, id []byte) (Inb
 	}
 	var row InboxRow
 	err := t.db.Batch(ctx,
-		Statement{Text: "SELECT set_config('lock_timeout', $1, true)", Args: []any{fmt.Sprintf("%dms", wait.Milliseconds())}},
-		Statement{Text: "SELECT pg_advisory_xact_lock($1)::text", Args: []any{t.LockKey(consumer, id)}},
+		Statement{Text: setLockTimeout, Args: []any{fmt.Sprintf("%dms", wait.Milliseconds())}},
+		Statement{Text: waitForLock, Args: []any{t.LockKey(consumer, id)}},
 		Statement{Text: t.sql.look, Args: []any{consumer, id}, Read: row.Read},
 	)
 	if err != nil {
@@ -40,3 +40,8 @@ func (t *Tables) SettledRow(ctx context.Context, consumer int32, id []byte) (Inb
 	}
 	return row, nil
 }
+
+var (
+	setLockTimeout = qualify("SELECT set_config('lock_timeout', $1, true)")
+	waitForLock    = qualify("SELECT pg_advisory_xact_lock($1)::text")
+)

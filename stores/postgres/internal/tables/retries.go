@@ -93,7 +93,7 @@ func (t *Tables) reserve(ctx context.Context, consumer int32, q stores.DueQuery,
 	return found, nil
 }
 
-const turn = "SELECT set_config('millpond.turn', ($2 OR pg_try_advisory_xact_lock($1))::text, true)::boolean"
+var turn = qualify("SELECT set_config('millpond.turn', ($2 OR pg_try_advisory_xact_lock($1))::text, true)::boolean")
 
 func scanDue(rows Rows, consumer stores.Consumer) (due []stores.Retry, seen int, err error) {
 	for rows.Next() {
@@ -215,7 +215,7 @@ FROM f LEFT JOIN LATERAL (
 ORDER BY since`
 
 	releaseText = `WITH free AS MATERIALIZED (
-	SELECT f.number FROM unnest($1::bigint[], $2::bigint[]) AS r (number, revision)
+	SELECT f.number FROM ROWS FROM (unnest($1::bigint[]), unnest($2::bigint[])) AS r (number, revision)
 	JOIN {schema.}{prefix}failure f ON f.number = r.number AND f.revision = r.revision
 	WHERE f.status = 3 AND f.reserved
 	FOR UPDATE OF f SKIP LOCKED

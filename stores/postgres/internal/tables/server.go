@@ -6,8 +6,6 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
-
-	"github.com/millpond-go/millpond/internal/sqlstore"
 )
 
 // learn asks the server once what the store needs to know of it. It is done before
@@ -25,12 +23,8 @@ func (t *Tables) learn(ctx context.Context) error {
 		idle, statement int64
 		durable         durability
 	)
-	_, err := t.db.Send(ctx, Statement{Text: `SELECT
-(SELECT nspname::text FROM pg_class JOIN pg_namespace n ON n.oid = relnamespace WHERE pg_class.oid = to_regclass($1)),
-(SELECT setting::bigint FROM pg_settings WHERE name = 'idle_in_transaction_session_timeout'),
-(SELECT setting::bigint FROM pg_settings WHERE name = 'statement_timeout'),
-current_setting('default_transaction_isolation'),
-current_setting('fsync'), current_setting('synchronous_commit'), current_setting('full_page_writes')`, Args: []any{t.names.Table("inbox")}, Read: first(&found, &schema, &idle, &statement, &isolation,
+	where, args := t.whereIs("inbox")
+	_, err := t.db.Send(ctx, Statement{Text: qualify("SELECT (" + where + "), " + learnt), Args: args, Read: first(&found, &schema, &idle, &statement, &isolation,
 		&durable.fsync, &durable.synchronousCommit, &durable.fullPageWrites)})
 	if err != nil {
 		return err
@@ -38,7 +32,7 @@ current_setting('fsync'), current_setting('synchronous_commit'), current_setting
 	t.limits = serverLimits{idle: time.Duration(idle) * time.Millisecond, statement: time.Duration(statement) * time.Millisecond}
 	// From now on the tables are named in full: a handler may set the search_path of
 	// its transaction, or leave a connection with another one.
-	names := sqlstore.Names{Schema: pgx.Identifier{schema}.Sanitize(), Prefix: t.names.Prefix}
+	names := t.inSchema(schema)
 	t.sql, t.qualified = newStatements(names), names
 	t.lockPrefix = append([]byte(names.Table("inbox")), 0)
 	t.channel = channelOf(names)
@@ -49,6 +43,11 @@ current_setting('fsync'), current_setting('synchronous_commit'), current_setting
 	t.learnt = true
 	return nil
 }
+
+const learnt = `(SELECT setting::bigint FROM pg_catalog.pg_settings WHERE name = 'idle_in_transaction_session_timeout'),
+(SELECT setting::bigint FROM pg_catalog.pg_settings WHERE name = 'statement_timeout'),
+current_setting('default_transaction_isolation'),
+current_setting('fsync'), current_setting('synchronous_commit'), current_setting('full_page_writes')`
 
 // serverLimits are the timeouts that connections have of their own, which the bound
 // of a claim must not raise; 0 means none.

@@ -21,38 +21,41 @@ type statements struct {
 	recordFirst, recordAgain, keep, due, release, backlog string
 }
 
+// expand returns the text of a statement for tables of these names.
+func expand(n sqlstore.Names, sql string) string { return qualify(n.Expand(sql)) }
+
 func newStatements(n sqlstore.Names) statements {
 	return statements{
-		claim:               n.Expand(claimText + claimed),
-		claimBounded:        n.Expand(claimText + bounded + claimed),
-		claimOrdered:        n.Expand(claimText + ordered + claimed),
-		claimOrderedBounded: n.Expand(claimText + ordered + boundedToo + claimed),
-		takeOver:            n.Expand(heldText + takeOverText),
-		takeOverOrdered:     n.Expand(heldText + firstInOrder + takeOverText),
-		behind:              n.Expand(behindText),
-		behindEarlier:       n.Expand(behindEarlierText),
-		look:                n.Expand(lookText),
+		claim:               expand(n, claimText+claimed),
+		claimBounded:        expand(n, claimText+bounded+claimed),
+		claimOrdered:        expand(n, claimText+ordered+claimed),
+		claimOrderedBounded: expand(n, claimText+ordered+boundedToo+claimed),
+		takeOver:            expand(n, heldText+takeOverText),
+		takeOverOrdered:     expand(n, heldText+firstInOrder+takeOverText),
+		behind:              expand(n, behindText),
+		behindEarlier:       expand(n, behindEarlierText),
+		look:                expand(n, lookText),
 		// Raises division_by_zero, which keeps a COMMIT behind it from running,
 		// unless the row was written by the transaction that runs this.
-		owned: n.Expand(`SELECT 1 / count(*) FROM {schema.}{prefix}inbox
+		owned: expand(n, `SELECT 1 / count(*) FROM {schema.}{prefix}inbox
 WHERE consumer = $1 AND message_id = $2 AND xmin = pg_current_xact_id_if_assigned()::xid`),
-		register: n.Expand(`INSERT INTO {schema.}{prefix}consumer (service, handler, topics)
+		register: expand(n, `INSERT INTO {schema.}{prefix}consumer (service, handler, topics)
 VALUES ($1, $2, CASE WHEN $3 = '' THEN '{}' ELSE ARRAY[$3] END)
 ON CONFLICT (service, handler) DO NOTHING`),
-		addTopic: n.Expand(`UPDATE {schema.}{prefix}consumer SET topics = topics || $3::text
+		addTopic: expand(n, `UPDATE {schema.}{prefix}consumer SET topics = topics || $3::text
 WHERE service = $1 AND handler = $2 AND NOT topics @> ARRAY[$3::text] AND ($4 OR topics = '{}')`),
-		consumer: n.Expand(`SELECT id, to_json(topics)::text FROM {schema.}{prefix}consumer WHERE service = $1 AND handler = $2`),
-		quarantine: n.Expand(`INSERT INTO {schema.}{prefix}quarantine AS q
+		consumer: expand(n, `SELECT id, to_json(topics)::text FROM {schema.}{prefix}consumer WHERE service = $1 AND handler = $2`),
+		quarantine: expand(n, `INSERT INTO {schema.}{prefix}quarantine AS q
 (consumer, reason, detail, identity_hash, message_id, fingerprint, existing, topic, coordinates, uuid, metadata, payload, codec, one_way)
 VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14)
 ON CONFLICT (consumer, identity_hash, fingerprint, reason)
 DO UPDATE SET seen = q.seen + 1, last_at = clock_timestamp()`),
-		recordFirst: n.Expand(recordFirstText),
-		recordAgain: n.Expand(recordAgainText),
-		keep:        n.Expand(keepText),
-		due:         n.Expand(dueText),
-		release:     n.Expand(releaseText),
-		backlog:     n.Expand(backlogText),
+		recordFirst: expand(n, recordFirstText),
+		recordAgain: expand(n, recordAgainText),
+		keep:        expand(n, keepText),
+		due:         expand(n, dueText),
+		release:     expand(n, releaseText),
+		backlog:     expand(n, backlogText),
 	}
 }
 
@@ -82,7 +85,7 @@ AND set_config('statement_timeout', $8, true) IS NOT NULL`
 
 	// A failed message that the broker was to deliver again and did not, for an hour
 	// beyond its time, keeps its order no longer: it may be gone.
-	blocks = `(placement = 1 OR due_at > now() - interval '1 hour')`
+	blocks = `(placement = 1 OR due_at > (now() - interval '1 hour'))`
 
 	// Whether it was the order that prevented a claim: a transaction that has the
 	// key's lock gets it again.
@@ -134,7 +137,7 @@ RETURNING (extract(epoch from i.completed_at) * 1000000)::bigint`
 		AND n.number <> ALL (ARRAY(SELECT number FROM gone))
 		ORDER BY n.number LIMIT 1
 	) FROM (SELECT consumer, order_key, min(number) AS number FROM gone WHERE order_key IS NOT NULL GROUP BY consumer, order_key) g))
-	AND status = 3 AND placement + 0 = 1 AND NOT reserved -- not by the index of what is due
+	AND status = 3 AND (placement + 0) = 1 AND NOT reserved -- not by the index of what is due
 	FOR UPDATE SKIP LOCKED
 ), woken AS (
 	UPDATE {schema.}{prefix}failure f SET due_at = now(), ` + revised + `

@@ -68,7 +68,7 @@ func New(db DB, c Config) (*Tables, error) {
 	return &Tables{
 		db:         db,
 		names:      names,
-		migrations: sqlstore.LoadMigrations(migrationFiles, "migrations", names),
+		migrations: loadMigrations(names),
 		txOptions:  pgx.TxOptions{IsoLevel: cmp.Or(c.Isolation, pgx.ReadCommitted)}, // no access mode: a server set to read-only means it
 		consumers:  make(map[stores.Consumer]int32),
 		log:        slog.Default(),

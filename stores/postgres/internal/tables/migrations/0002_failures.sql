@@ -13,22 +13,22 @@ CREATE TABLE {schema.}{prefix}failure (
     attempts    integer  NOT NULL,
     uncounted   integer  NOT NULL,
     redrives    integer  NOT NULL DEFAULT 0,
-    due_at      timestamptz,                 -- of the next attempt; null if there is none
-    budget_at   timestamptz NOT NULL DEFAULT clock_timestamp(), -- from when on the age counts
-    first_at    timestamptz NOT NULL DEFAULT clock_timestamp(),
-    last_at     timestamptz NOT NULL DEFAULT clock_timestamp(),
-    message_id  bytea    NOT NULL,
-    class       text     NOT NULL,
-    error_group text     NOT NULL,
-    error       text     NOT NULL,
-    topic       text     NOT NULL,
-    coordinates text     NOT NULL,
-    order_key   bytea,
-    history     jsonb    NOT NULL DEFAULT '[]', -- at, class, error of each attempt, the oldest first
-    codec       text     NOT NULL DEFAULT '',
-    uuid        bytea,
-    metadata    bytea,
-    payload     bytea,
+    due_at      pg_catalog.timestamptz,                 -- of the next attempt; null if there is none
+    budget_at   pg_catalog.timestamptz NOT NULL DEFAULT clock_timestamp(), -- from when on the age counts
+    first_at    pg_catalog.timestamptz NOT NULL DEFAULT clock_timestamp(),
+    last_at     pg_catalog.timestamptz NOT NULL DEFAULT clock_timestamp(),
+    message_id  pg_catalog.bytea    NOT NULL,
+    class       pg_catalog.text     NOT NULL,
+    error_group pg_catalog.text     NOT NULL,
+    error       pg_catalog.text     NOT NULL,
+    topic       pg_catalog.text     NOT NULL,
+    coordinates pg_catalog.text     NOT NULL,
+    order_key   pg_catalog.bytea,
+    history     pg_catalog.jsonb    NOT NULL DEFAULT '[]', -- at, class, error of each attempt, the oldest first
+    codec       pg_catalog.text     NOT NULL DEFAULT '',
+    uuid        pg_catalog.bytea,
+    metadata    pg_catalog.bytea,
+    payload     pg_catalog.bytea,
     PRIMARY KEY (consumer, message_id)
 );
 CREATE UNIQUE INDEX {prefix}failure_number ON {schema.}{prefix}failure (number);
@@ -37,22 +37,22 @@ CREATE INDEX {prefix}failure_order ON {schema.}{prefix}failure (consumer, order_
 CREATE INDEX {prefix}failure_status ON {schema.}{prefix}failure (consumer, status, number);
 
 ALTER TABLE {schema.}{prefix}quarantine
-    ADD COLUMN codec      text    NOT NULL DEFAULT '',
+    ADD COLUMN codec      pg_catalog.text    NOT NULL DEFAULT '',
     ADD COLUMN one_way    boolean NOT NULL DEFAULT false, -- the codec cannot restore the message
-    ADD COLUMN status     text    NOT NULL DEFAULT 'held',
-    ADD COLUMN decided_at timestamptz;
+    ADD COLUMN status     pg_catalog.text    NOT NULL DEFAULT 'held',
+    ADD COLUMN decided_at pg_catalog.timestamptz;
 
 CREATE TABLE {schema.}{prefix}audit (
     id         bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
-    at         timestamptz NOT NULL DEFAULT clock_timestamp(),
-    verb       text    NOT NULL,
-    actor      text    NOT NULL,
-    reason     text    NOT NULL,
+    at         pg_catalog.timestamptz NOT NULL DEFAULT clock_timestamp(),
+    verb       pg_catalog.text    NOT NULL,
+    actor      pg_catalog.text    NOT NULL,
+    reason     pg_catalog.text    NOT NULL,
     consumer   integer NOT NULL,
     number     bigint  NOT NULL, -- of the failure or of the quarantine
-    message_id bytea,
-    before     text    NOT NULL,
-    after      text    NOT NULL
+    message_id pg_catalog.bytea,
+    before     pg_catalog.text    NOT NULL,
+    after      pg_catalog.text    NOT NULL
 );
 
 INSERT INTO {schema.}{prefix}schema (version, compatible, name) VALUES (2, 1, 'failures');
