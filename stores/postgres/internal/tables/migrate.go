@@ -22,6 +22,9 @@ func (s Store) Migrate(ctx context.Context) ([]stores.Migration, error) {
 	if s.t.closed.Load() {
 		return nil, stores.ErrClosed
 	}
+	if err := s.t.recognise(ctx); err != nil {
+		return nil, err
+	}
 	var applied []stores.Migration
 	err := s.t.db.InTx(ctx, func(tx Querier) error {
 		_, err := tx.Send(ctx, Statement{Text: lockMigrations, Args: []any{s.t.names.Table("schema")}})
@@ -60,6 +63,9 @@ func (s Store) Applied(ctx context.Context) (int, error) {
 	if s.t.closed.Load() {
 		return 0, stores.ErrClosed
 	}
+	if err := s.t.recognise(ctx); err != nil {
+		return 0, err
+	}
 	state, err := s.t.schemaState(ctx, s.t.db)
 	if err != nil {
 		return 0, unavailable(err)
@@ -71,6 +77,9 @@ func (s Store) Applied(ctx context.Context) (int, error) {
 func (s Store) Validate(ctx context.Context) error {
 	if s.t.closed.Load() {
 		return stores.ErrClosed
+	}
+	if err := s.t.recognise(ctx); err != nil {
+		return err
 	}
 	state, err := s.t.schemaState(ctx, s.t.db)
 	if err != nil {

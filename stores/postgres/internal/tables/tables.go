@@ -31,6 +31,7 @@ type Tables struct {
 	names      sqlstore.Names
 	migrations []stores.Migration
 	closed     atomic.Bool
+	recognised atomic.Bool // what the server is, and that it will do
 	log        *slog.Logger
 
 	mu        sync.RWMutex

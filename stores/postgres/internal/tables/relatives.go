@@ -1,0 +1,59 @@
+package tables
+
+import (
+	"context"
+	"fmt"
+	"strings"
+)
+
+// relatives speak the protocol, but lack what the store rests on. Some of it they accept
+// without doing it, so that two handlers would run; hence they are known by name.
+var relatives = []struct {
+	mark  string // in version(), in small letters
+	name  string
+	lacks string
+}{
+	{"cockroachdb", "CockroachDB", "advisory locks that lock, xmin and NOTIFY"},
+	{"-yb-", "YugabyteDB", "xmin, and numbers in the order in which rows are written"},
+	{dsql, "Aurora DSQL", "locks before COMMIT, and savepoints"},
+}
+
+// dsql marks a server that does not call itself anything but PostgreSQL in its version.
+const dsql = "aurora dsql"
+
+// relativeError refuses a server for what it is.
+type relativeError struct{ name, lacks string }
+
+func (e *relativeError) Error() string {
+	return fmt.Sprintf("postgres: the server is %s, which lacks %s; use PostgreSQL 13 or later", e.name, e.lacks)
+}
+
+// Aurora DSQL is known by a view of its own. There is no operator in this, which not all of
+// them would understand.
+const whoAreYou = "SELECT pg_catalog.version(), pg_catalog.to_regclass('sys.iam_pg_role_mappings') IS NOT NULL"
+
+// recognise asks the server once what it is, before anything else, and refuses what the
+// store cannot run on. The servers of clouds that are PostgreSQL say so.
+func (t *Tables) recognise(ctx context.Context) error {
+	if t.recognised.Load() {
+		return nil
+	}
+	var (
+		found, isDSQL bool
+		version       string
+	)
+	if _, err := t.db.Send(ctx, Statement{Text: whoAreYou, Read: first(&found, &version, &isDSQL)}); err != nil {
+		return unavailable(err)
+	}
+	said := strings.ToLower(version)
+	if isDSQL {
+		said = dsql
+	}
+	for _, r := range relatives {
+		if strings.Contains(said, r.mark) {
+			return &relativeError{r.name, r.lacks}
+		}
+	}
+	t.recognised.Store(true)
+	return nil
+}
