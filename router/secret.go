@@ -6,6 +6,8 @@ import (
 	"net/url"
 	"regexp"
 	"strings"
+
+	"github.com/millpond-go/millpond/internal/urlquery"
 )
 
 // URL is the URL of a broker or store. However it is printed, logged or marshaled, its
@@ -94,8 +96,9 @@ var secretParameter = regexp.MustCompile(`(?i)pass|pwd|secret|token|credential|a
 
 var parameterName = regexp.MustCompile(`^[A-Za-z][\w.-]{0,50}$`)
 
-// redactURL returns a URL without what may be a secret: its user info, the values of
-// parameters that are not known to be none, and its fragment, which is the rest of a password with an unescaped '#'.
+// redactURL returns a URL without what may be a secret: its user info and the values of
+// parameters that are not known to be none; nothing but its scheme if it may have a password
+// that was not percent-encoded.
 func redactURL(raw string) string {
 	if raw == "" {
 		return ""
@@ -108,8 +111,9 @@ func redactURL(raw string) string {
 		}
 		return scheme + "://…"
 	}
-	// User info after a slash too many, or without its '@'.
-	if strings.Contains(u.Path, "@") || u.Host != "" && !hosts.MatchString(u.Host) {
+	// A password that was not percent-encoded, user info after a slash too many, or without
+	// its '@'.
+	if urlquery.Stray(u) != nil || strings.Contains(u.Path, "@") || u.Host != "" && !hosts.MatchString(u.Host) {
 		return u.Scheme + "://…"
 	}
 	user := ""
@@ -126,9 +130,6 @@ func redactURL(raw string) string {
 	}
 	if query != "" {
 		text += "?" + query
-	}
-	if u.Fragment != "" {
-		text += "#…"
 	}
 	return scrub(text)
 }

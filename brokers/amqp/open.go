@@ -50,6 +50,9 @@ func Check(u *url.URL) error {
 // to it what a URL cannot say before it calls [New]. Its errors are those of [Open]
 // before it connects.
 func ParseURL(u *url.URL) (Config, error) {
+	if err := urlquery.Stray(u); err != nil {
+		return Config{}, fmt.Errorf("amqp: %w", err)
+	}
 	var c Config
 	var errs []error
 	if u.User != nil {
@@ -64,8 +67,8 @@ func ParseURL(u *url.URL) (Config, error) {
 		// Which one is not said: it may be a part of a password.
 		errs = append(errs, errors.New("amqp: the URL names what is no address: check host:port, with commas between several, and percent-encode special characters in a password"))
 	}
-	if u.Opaque != "" || u.Fragment != "" {
-		errs = append(errs, errors.New("amqp: the URL has a fragment: percent-encode special characters in the password and the virtual host"))
+	if u.Opaque != "" {
+		errs = append(errs, errors.New("amqp: the URL has no // behind its scheme: write amqp://host:port/virtual-host"))
 	}
 	path := strings.TrimPrefix(u.EscapedPath(), "/")
 	vhost, err := url.PathUnescape(path)

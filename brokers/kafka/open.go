@@ -3,6 +3,7 @@ package kafka
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net/url"
 
 	"github.com/millpond-go/millpond/brokers"
@@ -37,6 +38,9 @@ func Open(ctx context.Context, u *url.URL) (brokers.Broker, error) {
 // to it what a URL cannot say before it calls [New]. Its errors are those of [Open]
 // before it connects.
 func ParseURL(u *url.URL) (Config, error) {
+	if err := urlquery.Stray(u); err != nil {
+		return Config{}, fmt.Errorf("%s: %w", pkg, err)
+	}
 	var (
 		c         Config
 		transport urlquery.TLS

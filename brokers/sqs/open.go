@@ -44,6 +44,9 @@ func CheckURL(u *url.URL) error {
 // ParseURL returns the configuration that a URL stands for, so that a program can add to
 // it what a URL cannot say before it calls [New]. Its errors are those of [CheckURL].
 func ParseURL(u *url.URL) (Config, error) {
+	if err := urlquery.Stray(u); err != nil {
+		return Config{}, fmt.Errorf("sqs: %w", err)
+	}
 	var (
 		c    Config
 		errs []error

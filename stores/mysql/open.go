@@ -63,6 +63,9 @@ var misplaced = map[string]string{
 
 // parseURL reads a URL. One error names everything that is wrong with it.
 func parseURL(u *url.URL) (*mysql.Config, Config, error) {
+	if err := urlquery.Stray(u); err != nil {
+		return nil, Config{}, fmt.Errorf("mysql: %w", err)
+	}
 	var (
 		c    Config
 		errs []error
@@ -78,8 +81,6 @@ func parseURL(u *url.URL) (*mysql.Config, Config, error) {
 		problem("the port in the URL is %s: check host:port", u.Port())
 	case database == "" || strings.Contains(database, "/"):
 		problem("the URL names no database: write mysql://user:password@host/database")
-	case u.Fragment != "":
-		problem("percent-encode # in the URL as %%23")
 	}
 	query, err := url.ParseQuery(u.RawQuery)
 	if err != nil {

@@ -15,8 +15,8 @@ func ReadURL(pkg string, u *url.URL) (brokers []string, errs []error) {
 	if u.User != nil {
 		errs = append(errs, fmt.Errorf("%s: the URL names a user: remove it, and set %s and %s", pkg, UsernameVariable, PasswordVariable))
 	}
-	if u.Opaque != "" || strings.Trim(u.Path, "/") != "" || u.Fragment != "" {
-		errs = append(errs, fmt.Errorf("%s: the URL names a path or fragment: write %s://host:port,host:port/?parameter=value, the topic is given to Subscribe and Publish", pkg, u.Scheme))
+	if u.Opaque != "" || strings.Trim(u.Path, "/") != "" {
+		errs = append(errs, fmt.Errorf("%s: the URL names a path: write %s://host:port,host:port/?parameter=value, the topic is given to Subscribe and Publish", pkg, u.Scheme))
 	}
 	if u.Host == "" {
 		return nil, append(errs, fmt.Errorf("%s: the URL names no broker: write %s://host:port,host:port", pkg, u.Scheme))

@@ -47,6 +47,9 @@ var misplaced = map[string]string{
 
 // Parse reads a URL, which it may change. Errors contain no secrets of it.
 func Parse(u *url.URL) (URL, error) {
+	if err := urlquery.Stray(u); err != nil {
+		return URL{}, err
+	}
 	query, err := url.ParseQuery(u.RawQuery)
 	if err != nil { // its text repeats what may be a secret
 		return URL{}, errors.New("the URL's parameters cannot be parsed: separate them with & and percent-encode special characters")
