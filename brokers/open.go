@@ -30,6 +30,12 @@ func (m *Mux) HandleCheck(scheme string, c Checker) {
 	m.mux.HandleCheck("brokers", scheme, urlmux.Checker(c))
 }
 
+// HandleExposure registers what says where the password of a URL can travel. It panics if
+// the scheme has one.
+func (m *Mux) HandleExposure(scheme string, c Checker) {
+	m.mux.HandleExposure("brokers", scheme, urlmux.Checker(c))
+}
+
 // Schemes returns the registered schemes in alphabetical order.
 func (m *Mux) Schemes() []string { return m.mux.Schemes() }
 
@@ -42,6 +48,12 @@ func (m *Mux) Open(ctx context.Context, rawURL string) (Broker, error) {
 // Check says what is wrong with rawURL, as far as that can be known without opening it.
 // It is nil for schemes without a checker.
 func (m *Mux) Check(rawURL string) error { return m.mux.Check("brokers", rawURL) }
+
+// Exposure says that a password can travel without verified TLS to an address that is not a
+// loopback, where, and what to write instead; that of rawURL, or one that the adapter takes
+// from the environment. It is nil if none can, and for schemes that say nothing; it does no
+// I/O. Programs that open a broker without package router may want to know.
+func (m *Mux) Exposure(rawURL string) error { return m.mux.Exposure("brokers", rawURL) }
 
 var defaultMux Mux
 

@@ -45,6 +45,7 @@ func (c *Config) adapter(field string, raw URL, registered []string) error {
 		return nil
 	}
 	kind, _, _ := strings.Cut(field, ".")
+	field = c.named(field)
 	if path, ok := adapters[scheme]; ok && strings.HasPrefix(path, kind) {
 		return fmt.Errorf("router: %s %s: the program does not import the adapter of %s: add import _ %q", field, raw, scheme, module+"/"+path)
 	}

@@ -29,9 +29,12 @@ type Config struct {
 	Log          LogConfig                `yaml:"log"`
 	Telemetry    TelemetryConfig          `yaml:"telemetry"`
 	HTTP         HTTPConfig               `yaml:"http"`
+	RequireTLS   bool                     `yaml:"require_tls"`
 
 	// Program is what only the program can say.
 	Program Program `yaml:"-"`
+
+	sources *sources // nil if the program has made it
 }
 
 // BrokerConfig says where messages come from.
@@ -205,6 +208,7 @@ func ReadConfig(fsys fs.FS, name string, environ []string) (Config, error) {
 	if err := r.err(); err != nil {
 		return Config{}, err
 	}
+	r.remember()
 	r.config.setDefaults()
 	return r.config, nil
 }

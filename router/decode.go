@@ -335,7 +335,7 @@ func join(path, name string) string {
 // is none.
 func fieldNamed(in reflect.Value, name string) reflect.Value {
 	for i := range in.NumField() {
-		if tag := in.Type().Field(i).Tag.Get("yaml"); tag == name && tag != "-" {
+		if tag := in.Type().Field(i).Tag.Get("yaml"); tag == name && tag != "-" && tag != "" {
 			return in.Field(i)
 		}
 	}

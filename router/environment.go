@@ -29,6 +29,9 @@ func (r *reading) environment(environ []string) {
 		}
 		into := f.of(reflect.ValueOf(&r.config).Elem(), f.path)
 		here := origin{where: name, line: afterFiles}
+		if before, ok := r.origins[f.path]; ok {
+			r.overridden[f.path], r.overriddenAt[f.path] = plainText(into.Interface()), before.where
+		}
 		if fix := setText(into, text); fix != "" {
 			r.badf(here, f.path, "is %s: %s", shown(into, text), fix)
 			continue

@@ -162,6 +162,11 @@ var fields = append([]field{
 		path: "http.listen", example: "127.0.0.1:9464", check: hostPort,
 		about: "Where it answers. Nobody is asked who they are: keep it on a loopback or an internal address. Default: nowhere.",
 	},
+
+	{
+		path: "require_tls", initial: "false",
+		about: "Refuse URLs by which a password can travel without verified TLS to an address that is not a loopback. Otherwise it is a warning.",
+	},
 }...)...)
 
 // handlerRetry are the fields of retry for one handler.

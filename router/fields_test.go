@@ -19,7 +19,7 @@ var update = flag.Bool("update", false, "write the golden file anew")
 func paths(t reflect.Type, prefix string) []string {
 	var all []string
 	for f := range t.Fields() {
-		if f.Tag.Get("yaml") == "-" {
+		if f.Tag.Get("yaml") == "-" || !f.IsExported() {
 			continue
 		}
 		path := join(prefix, f.Tag.Get("yaml"))
@@ -77,6 +77,7 @@ func TestStarterConfig(t *testing.T) {
 	require.NoError(t, err)
 	plain := Config{Service: c.Service, Broker: BrokerConfig{URL: c.Broker.URL}, Store: StoreConfig{URL: c.Store.URL}}
 	plain.setDefaults()
+	plain.sources = c.sources
 	require.Equal(t, plain, c)
 
 	// So it is with every comment that is a field turned into one; what has no default

@@ -126,8 +126,8 @@ func (s *Service) fitPool(bad func(format string, args ...any)) {
 		parts = append(parts, fmt.Sprintf("%s of handler %q", part, h.name))
 	}
 	if need > pool.Max {
-		bad("store.url allows %d connections (%s), and %d may be needed: %s + 1: write %s, or lower broker.in_flight or retry_worker.concurrency",
-			pool.Max, pool.Setting, need, strings.Join(parts, " + "), fmt.Sprintf(pool.Raise, need))
+		bad("%s allows %d connections (%s), and %d may be needed: %s + 1: write %s, or lower broker.in_flight or retry_worker.concurrency",
+			s.config.named("store.url"), pool.Max, pool.Setting, need, strings.Join(parts, " + "), fmt.Sprintf(pool.Raise, need))
 	}
 }
 

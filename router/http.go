@@ -44,25 +44,18 @@ func (s *Service) listen() error {
 		defer close(h.done)
 		_ = h.server.Serve(listener) // returns when it is closed
 	}()
-	s.sayAddress(address, listener.Addr())
+	s.sayAddress(listener.Addr())
 	return nil
 }
 
-// sayAddress logs where the service answers. Without a host that is everywhere, which not
-// everybody means who leaves it out.
-func (s *Service) sayAddress(configured string, address net.Addr) {
-	const answers = "millpond: questions about the service are answered"
-	where := slog.String("address", address.String())
-	host, _, _ := net.SplitHostPort(configured) // it is valid
-	switch ip := net.ParseIP(host); {
-	case host == "":
-		s.log.Warn(answers+" on all interfaces, and nobody is asked who they are", where,
-			slog.String("fix", "name an address in http.listen: 127.0.0.1, an internal one, or 0.0.0.0 if all of them are meant"))
-	case ip != nil && ip.IsUnspecified():
-		s.log.Info(answers+" on all interfaces", where)
-	default:
-		s.log.Info(answers, where)
+// sayAddress logs where the service answers. Of an address without a host, which not everybody
+// means to be everywhere, Config.Warnings warns.
+func (s *Service) sayAddress(address net.Addr) {
+	everywhere := ""
+	if tcp, ok := address.(*net.TCPAddr); ok && tcp.IP.IsUnspecified() {
+		everywhere = " on all interfaces"
 	}
+	s.log.Info("millpond: questions about the service are answered"+everywhere, slog.String("address", address.String()))
 }
 
 // HTTPAddr returns where the service answers, once Run has begun; nil without

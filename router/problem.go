@@ -52,11 +52,17 @@ type reading struct {
 	problems []Problem
 	reported map[string]bool // paths that something is wrong with
 
+	// What the file says where a variable counts more, by path, and where it stands.
+	overridden, overriddenAt map[string]string
+
 	unreadable bool // the file: that is all there is to say about it
 }
 
 func newReading(c Config) *reading {
-	return &reading{config: c, origins: make(map[string]origin), reported: make(map[string]bool)}
+	return &reading{
+		config: c, origins: make(map[string]origin), reported: make(map[string]bool),
+		overridden: make(map[string]string), overriddenAt: make(map[string]string),
+	}
 }
 
 func (r *reading) badf(at origin, field, format string, args ...any) {

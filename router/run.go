@@ -158,9 +158,9 @@ func (s *Service) prepareStore(ctx context.Context) error {
 	}
 	if err := s.store.Validate(ctx); err != nil {
 		if errors.Is(err, stores.ErrNotMigrated) {
-			return fmt.Errorf("router: store.url %s: run millpond migrate up, or set store.migrate: true: %w", s.config.Store.URL, withoutSecrets(err, s.config.Store.URL))
+			return fmt.Errorf("router: %s %s: run millpond migrate up, or set store.migrate: true: %w", s.config.named("store.url"), s.config.Store.URL, withoutSecrets(err, s.config.Store.URL))
 		}
-		return fmt.Errorf("router: store.url %s: %w", s.config.Store.URL, withoutSecrets(err, s.config.Store.URL))
+		return fmt.Errorf("router: %s %s: %w", s.config.named("store.url"), s.config.Store.URL, withoutSecrets(err, s.config.Store.URL))
 	}
 	var errs []error
 	for _, h := range s.handlers {

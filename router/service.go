@@ -83,6 +83,9 @@ func New(ctx context.Context, c Config) (*Service, error) {
 	if s.log == nil {
 		s.log = c.Log.logger(os.Stderr)
 	}
+	for _, w := range c.Warnings() {
+		s.log.Warn("millpond: the configuration may not be what is meant", slog.String("field", w.Field), slog.String("where", w.Where), slog.String("warning", w.Text))
+	}
 	if err := errors.Join(s.openBroker(ctx), s.openStore(ctx)); err != nil {
 		return nil, errors.Join(err, s.Close())
 	}
@@ -121,12 +124,12 @@ func (s *Service) openBroker(ctx context.Context) error {
 	u := s.config.Broker.URL
 	broker, err := s.config.Program.Brokers.Open(ctx, u.Reveal())
 	if err != nil {
-		return fmt.Errorf("router: broker.url %s: %w", u, withoutSecrets(err, u))
+		return fmt.Errorf("router: %s %s: %w", s.config.named("broker.url"), u, withoutSecrets(err, u))
 	}
 	s.broker = broker
 	publisher, err := s.broker.Publisher(brokers.PublisherConfig{Logger: watermill.NewSlogLogger(s.log)})
 	if err != nil {
-		return fmt.Errorf("router: broker.url %s: %w", u, withoutSecrets(err, u))
+		return fmt.Errorf("router: %s %s: %w", s.config.named("broker.url"), u, withoutSecrets(err, u))
 	}
 	s.publisher = publisher
 	return nil
@@ -136,7 +139,7 @@ func (s *Service) openStore(ctx context.Context) error {
 	u := s.config.Store.URL
 	store, err := s.config.Program.Stores.Open(ctx, u.Reveal())
 	if err != nil {
-		return fmt.Errorf("router: store.url %s: %w", u, withoutSecrets(err, u))
+		return fmt.Errorf("router: %s %s: %w", s.config.named("store.url"), u, withoutSecrets(err, u))
 	}
 	s.store = store
 	if logging, ok := store.(interface{ SetLogger(l *slog.Logger) }); ok {

@@ -1,15 +1,11 @@
 package router
 
 import (
-	"cmp"
 	"maps"
 	"reflect"
 	"slices"
 	"strings"
 	"time"
-
-	"github.com/millpond-go/millpond/brokers"
-	"github.com/millpond-go/millpond/stores"
 )
 
 // check checks every field by itself, and then how they fit together.
@@ -28,14 +24,21 @@ func (r *reading) check() {
 		}
 	}
 	r.relations()
-	r.checkURL("broker.url", r.config.Broker.URL, cmp.Or(r.config.Program.Brokers, brokers.DefaultMux()))
-	r.checkURL("store.url", r.config.Store.URL, cmp.Or(r.config.Program.Stores, stores.DefaultMux()))
+	for _, u := range r.config.urls() {
+		r.checkURL(u.path, u.url, u.mux)
+		if r.config.RequireTLS && !r.reported[u.path] {
+			if text := exposureOf(u.mux, u.url); text != "" {
+				r.badf(r.origins[u.path], u.path, "is %s, and require_tls is true: %s", u.url, text)
+			}
+		}
+	}
 }
 
 // checker is a mux of brokers or of stores.
 type checker interface {
 	Schemes() []string
 	Check(rawURL string) error
+	Exposure(rawURL string) error
 }
 
 // checkURL asks the adapter of a URL, if it is linked, what is wrong with it.

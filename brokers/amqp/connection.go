@@ -24,6 +24,10 @@ const (
 	PasswordVariable = "MILLPOND_AMQP_PASSWORD" //nolint:gosec // a name
 )
 
+// guest is the user that each server has, and its password. It is let in from the server's
+// own machine alone, unless somebody has changed that.
+const guest = "guest"
+
 // authenticate takes the credentials from where they are. The password is kept by the
 // mechanism alone, where no print of a Broker shows it.
 func (c *Config) authenticate() amqp091.Authentication {
@@ -31,7 +35,7 @@ func (c *Config) authenticate() amqp091.Authentication {
 		c.Username, c.Password = os.Getenv(UsernameVariable), os.Getenv(PasswordVariable)
 	}
 	if c.Username == "" {
-		c.Username, c.Password = "guest", "guest"
+		c.Username, c.Password = guest, guest
 	}
 	plain := &amqp091.PlainAuth{Username: c.Username, Password: c.Password}
 	c.Password = ""

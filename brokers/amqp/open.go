@@ -10,7 +10,10 @@ import (
 	"strings"
 	"time"
 
+	"github.com/rabbitmq/amqp091-go"
+
 	"github.com/millpond-go/millpond/brokers"
+	"github.com/millpond-go/millpond/internal/exposed"
 	"github.com/millpond-go/millpond/internal/urlquery"
 )
 
@@ -24,6 +27,7 @@ func init() {
 	for _, scheme := range []string{Scheme, SchemeTLS} {
 		brokers.DefaultMux().Handle(scheme, Open)
 		brokers.DefaultMux().HandleCheck(scheme, Check)
+		brokers.DefaultMux().HandleExposure(scheme, Exposure)
 	}
 }
 
@@ -44,6 +48,27 @@ func Open(ctx context.Context, u *url.URL) (brokers.Broker, error) {
 func Check(u *url.URL) error {
 	_, err := ParseURL(u)
 	return err
+}
+
+// Exposure says where a password can travel without verified TLS: that of the URL, or of the
+// environment; everybody knows that of guest. RabbitMQ is sent the password itself. It is a
+// brokers.Checker.
+func Exposure(u *url.URL) error {
+	c, err := ParseURL(u)
+	if err != nil {
+		return err
+	}
+	if auth, ok := c.authenticate().(*amqp091.PlainAuth); ok && auth.Username == guest && auth.Password == guest {
+		return nil
+	}
+	var servers []exposed.Server
+	for _, address := range c.Addresses {
+		servers = append(servers, exposed.Server{Address: address, TLS: c.TLS})
+	}
+	if err := exposed.Password(servers, "write amqps://, and the port that the server has for TLS"); err != nil {
+		return fmt.Errorf("amqp: %w", err)
+	}
+	return nil
 }
 
 // ParseURL returns the configuration that a URL stands for, so that a program can add

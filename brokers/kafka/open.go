@@ -20,6 +20,14 @@ func init() {
 		_, err := ParseURL(u)
 		return err
 	})
+	brokers.DefaultMux().HandleExposure(Scheme, func(u *url.URL) error {
+		c, err := ParseURL(u)
+		if err != nil {
+			return err
+		}
+		access := c.access()
+		return access.Exposure()
+	})
 }
 
 // Open connects to the cluster that a URL names; the package documentation lists the

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -53,7 +54,8 @@ func (p *program) configInit() *cobra.Command {
 type checkRecord struct {
 	File      string          `json:"file"`
 	Problems  []problemRecord `json:"problems"`
-	Config    string          `json:"config,omitempty"` // what the service would run with, as YAML, without secrets
+	Config    string          `json:"config,omitempty"`   // what the service would run with, as YAML, without secrets
+	Warnings  []problemRecord `json:"warnings,omitempty"` // which are problems with --strict
 	Connected bool            `json:"connected,omitempty"`
 	Notes     []string        `json:"notes,omitempty"`
 }
@@ -66,7 +68,7 @@ type problemRecord struct {
 }
 
 func (p *program) configCheck() *cobra.Command {
-	var connect bool
+	var connect, strict bool
 	cmd := &cobra.Command{
 		Use:   "check [file]",
 		Short: "Say what is wrong with a configuration; ends with 1 if something is",
@@ -79,6 +81,7 @@ in any case. What only the program knows, its handlers, is checked when it start
 		Args: cobra.MaximumNArgs(1),
 	}
 	cmd.Flags().BoolVar(&connect, "connect", false, "also connect to the broker and the store, and check the store's tables")
+	cmd.Flags().BoolVar(&strict, "strict", false, "take warnings for mistakes, such as a password that can travel without verified TLS")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		r := checkRecord{File: defaultConfig, Problems: []problemRecord{}}
 		if len(args) > 0 {
@@ -86,20 +89,23 @@ in any case. What only the program knows, its handlers, is checked when it start
 		}
 		c, err := router.LoadConfig(r.File)
 		if mistakes, ok := errors.AsType[*router.ConfigError](err); ok {
-			for _, m := range mistakes.Problems {
-				r.Problems = append(r.Problems, problemRecord{m.Where, m.Field, m.Text, m.String()})
-			}
+			r.Problems = recordsOf(mistakes.Problems)
 			return errors.Join(p.show(r, r.text), fmt.Errorf("%s: mistakes: %d", r.File, len(r.Problems)))
 		}
 		if err != nil {
 			return err
 		}
 		r.Config = c.String()
+		r.Warnings = recordsOf(c.Warnings())
+		if strict && len(r.Warnings) > 0 {
+			r.Problems, r.Warnings = r.Warnings, nil
+			return errors.Join(p.show(r, r.text), fmt.Errorf("%s: mistakes, with --strict: %d", r.File, len(r.Problems)))
+		}
 		if connect {
-			r.try("broker.url", c.Broker.URL, func() (string, error) { return p.tryBroker(cmd.Context(), c.Broker.URL) })
-			r.try("store.url", c.Store.URL, func() (string, error) { return p.tryStore(cmd.Context(), c.Store) })
+			r.try("broker.url", &c, c.Broker.URL, func() (string, error) { return p.tryBroker(cmd.Context(), c.Broker.URL) })
+			r.try("store.url", &c, c.Store.URL, func() (string, error) { return p.tryStore(cmd.Context(), c.Store) })
 			if r.Connected = len(r.Problems) == 0; !r.Connected {
-				return errors.Join(p.show(r, r.text), fmt.Errorf("%s: cannot connect as it says", r.File))
+				return errors.Join(p.show(r, r.text), fmt.Errorf("%s: cannot connect as it says", r.said()))
 			}
 		}
 		return p.show(r, r.text)
@@ -107,12 +113,40 @@ in any case. What only the program knows, its handlers, is checked when it start
 	return cmd
 }
 
+func recordsOf(problems []router.Problem) []problemRecord {
+	records := make([]problemRecord, 0, len(problems))
+	for _, one := range problems {
+		records = append(records, problemRecord{one.Where, one.Field, one.Text, one.String()})
+	}
+	return records
+}
+
+// said names what the problems come from: variables, or the file.
+func (r *checkRecord) said() string {
+	var names []string
+	for _, problem := range r.Problems {
+		name, _, inFile := strings.Cut(problem.Where, ":")
+		if inFile || name == "" {
+			name = r.File
+		}
+		if !slices.Contains(names, name) {
+			names = append(names, name)
+		}
+	}
+	return strings.Join(names, " and ")
+}
+
 // try adds what came of trying something.
-func (r *checkRecord) try(field string, u router.URL, do func() (string, error)) {
+func (r *checkRecord) try(field string, c *router.Config, u router.URL, do func() (string, error)) {
 	note, err := do()
 	if err != nil {
 		text := redact(explain(err), u.Reveal())
-		r.Problems = append(r.Problems, problemRecord{Field: field, Text: text, line: field + ": " + text})
+		where := c.Origin(field)
+		line := field + ": " + text
+		if where != "" {
+			line = where + ": " + line
+		}
+		r.Problems = append(r.Problems, problemRecord{where, field, text, line})
 		return
 	}
 	r.Notes = append(r.Notes, field+": "+note)
@@ -123,6 +157,9 @@ func (r checkRecord) text(w io.Writer) {
 		fmt.Fprintln(w, printable(problem.line))
 	}
 	fmt.Fprint(w, printableLines(r.Config))
+	for _, warning := range r.Warnings {
+		fmt.Fprintln(w, "# warning: "+printable(warning.line))
+	}
 	for _, note := range r.Notes {
 		fmt.Fprintln(w, "# "+printable(note))
 	}

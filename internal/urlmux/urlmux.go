@@ -23,9 +23,10 @@ type Checker func(u *url.URL) error
 
 // Mux maps schemes to openers.
 type Mux[T any] struct {
-	mu       sync.RWMutex
-	openers  map[string]Opener[T]
-	checkers map[string]Checker
+	mu        sync.RWMutex
+	openers   map[string]Opener[T]
+	checkers  map[string]Checker
+	exposures map[string]Checker
 }
 
 // Handle registers an opener; it panics if the scheme is taken.
@@ -43,15 +44,25 @@ func (m *Mux[T]) Handle(pkg, scheme string, o Opener[T]) {
 
 // HandleCheck registers a checker; it panics if the scheme has one.
 func (m *Mux[T]) HandleCheck(pkg, scheme string, c Checker) {
+	m.register(&m.checkers, "check", pkg, scheme, c)
+}
+
+// HandleExposure registers what says where a password can travel; it panics if the scheme
+// has one.
+func (m *Mux[T]) HandleExposure(pkg, scheme string, c Checker) {
+	m.register(&m.exposures, "exposure", pkg, scheme, c)
+}
+
+func (m *Mux[T]) register(into *map[string]Checker, what, pkg, scheme string, c Checker) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if m.checkers == nil {
-		m.checkers = make(map[string]Checker)
+	if *into == nil {
+		*into = make(map[string]Checker)
 	}
-	if _, taken := m.checkers[scheme]; taken {
-		panic(fmt.Sprintf("%s: the check of scheme %q is registered twice", pkg, scheme))
+	if _, taken := (*into)[scheme]; taken {
+		panic(fmt.Sprintf("%s: the %s of scheme %q is registered twice", pkg, what, scheme))
 	}
-	m.checkers[scheme] = c
+	(*into)[scheme] = c
 }
 
 // Schemes returns the registered schemes in alphabetical order.
@@ -70,7 +81,7 @@ func (m *Mux[T]) Schemes() []string {
 // query, where secrets are.
 func (m *Mux[T]) Open(ctx context.Context, pkg, rawURL string) (T, error) {
 	var none T
-	u, open, _, err := m.find(pkg, rawURL)
+	u, open, err := m.find(pkg, rawURL)
 	if err != nil {
 		return none, err
 	}
@@ -80,30 +91,44 @@ func (m *Mux[T]) Open(ctx context.Context, pkg, rawURL string) (T, error) {
 // Check says what is wrong with rawURL without opening it, as far as its scheme has a
 // checker. Its errors are as careful as Open's.
 func (m *Mux[T]) Check(pkg, rawURL string) error {
-	u, _, check, err := m.find(pkg, rawURL)
-	if err != nil || check == nil {
+	return m.ask(&m.checkers, pkg, rawURL)
+}
+
+// Exposure says where a password of rawURL can travel that it must not, as far as its scheme
+// knows. Its errors are as careful as Open's.
+func (m *Mux[T]) Exposure(pkg, rawURL string) error { return m.ask(&m.exposures, pkg, rawURL) }
+
+func (m *Mux[T]) ask(of *map[string]Checker, pkg, rawURL string) error {
+	u, _, err := m.find(pkg, rawURL)
+	if err != nil {
 		return err
+	}
+	m.mu.RLock()
+	check := (*of)[u.Scheme]
+	m.mu.RUnlock()
+	if check == nil {
+		return nil
 	}
 	return check(u)
 }
 
-func (m *Mux[T]) find(pkg, rawURL string) (*url.URL, Opener[T], Checker, error) {
+func (m *Mux[T]) find(pkg, rawURL string) (*url.URL, Opener[T], error) {
 	u, err := url.Parse(rawURL)
 	if err != nil {
 		// The parser's errors quote its input: of a password with an unescaped '/' or
 		// '#' they take the first part for a port and repeat it.
-		return nil, nil, nil, fmt.Errorf("%s: the URL cannot be parsed: %s", pkg, FixUnparsed)
+		return nil, nil, fmt.Errorf("%s: the URL cannot be parsed: %s", pkg, FixUnparsed)
 	}
 	m.mu.RLock()
-	open, check := m.openers[u.Scheme], m.checkers[u.Scheme]
+	open := m.openers[u.Scheme]
 	m.mu.RUnlock()
 	if open == nil {
 		known := strings.Join(m.Schemes(), ", ")
 		if known == "" {
 			known = "none"
 		}
-		return nil, nil, nil, fmt.Errorf("%s: no adapter for scheme %q: import its package, for example _ %q (known: %s)",
+		return nil, nil, fmt.Errorf("%s: no adapter for scheme %q: import its package, for example _ %q (known: %s)",
 			pkg, u.Scheme, "github.com/millpond-go/millpond/"+pkg+"/…", known)
 	}
-	return u, open, check, nil
+	return u, open, nil
 }

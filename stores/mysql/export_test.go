@@ -1,5 +1,17 @@
 package mysql
 
+import (
+	"net/url"
+
+	mysql "github.com/go-sql-driver/mysql"
+)
+
+// DriverConfig is what a URL means for the driver.
+func DriverConfig(u *url.URL) (*mysql.Config, error) {
+	c, _, err := parseURL(u)
+	return c, err
+}
+
 // Judge is judge, as a word.
 func Judge(text string) string {
 	switch judge(text) {

@@ -12,6 +12,7 @@ import (
 
 	mysql "github.com/go-sql-driver/mysql"
 
+	"github.com/millpond-go/millpond/internal/exposed"
 	"github.com/millpond-go/millpond/internal/urlmux"
 	"github.com/millpond-go/millpond/internal/urlquery"
 	"github.com/millpond-go/millpond/stores"
@@ -47,6 +48,24 @@ func init() {
 		_, _, err := parseURL(u)
 		return err
 	})
+	stores.DefaultMux().HandleExposure("mysql", exposure)
+}
+
+// exposure says where the password of a URL can travel. A server may ask for it itself, and
+// the key that the driver would encrypt it with is the server's word too.
+func exposure(u *url.URL) error {
+	c, _, err := parseURL(u)
+	if err != nil || c.Passwd == "" {
+		return err
+	}
+	server := exposed.Server{Address: c.Addr, TLS: c.TLS}
+	if c.AllowFallbackToPlaintext {
+		server.TLS = nil
+	}
+	if err := exposed.Password([]exposed.Server{server}, "write tls=true, or the name of a configuration that verifies the certificate"); err != nil {
+		return fmt.Errorf("mysql: %w", err)
+	}
+	return nil
 }
 
 // misplaced are parameters of other stores, and misspelt ones of the driver's, which it
@@ -115,7 +134,9 @@ func parseURL(u *url.URL) (*mysql.Config, Config, error) {
 			problem("parameter %s is millpond's to decide: remove it", name)
 		}
 	}
-	driverConfig, err := mysql.ParseDSN("/?" + query.Encode())
+	address := net.JoinHostPort(u.Hostname(), cmp.Or(u.Port(), "3306"))
+	// With the address, because its host is the name that the certificate must have.
+	driverConfig, err := mysql.ParseDSN("tcp(" + address + ")/?" + query.Encode())
 	if err != nil {
 		problem("parameters of the driver: %w", err)
 	}
@@ -124,7 +145,7 @@ func parseURL(u *url.URL) (*mysql.Config, Config, error) {
 	}
 	driverConfig.User = u.User.Username()
 	driverConfig.Passwd, _ = u.User.Password()
-	driverConfig.Net, driverConfig.Addr, driverConfig.DBName = "tcp", net.JoinHostPort(u.Hostname(), cmp.Or(u.Port(), "3306")), database
+	driverConfig.DBName = database
 	return driverConfig, c, nil
 }
 

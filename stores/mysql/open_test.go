@@ -171,3 +171,20 @@ func TestOpenSaysWhatToDoAboutTheServersRefusal(t *testing.T) {
 		}
 	})
 }
+
+// The certificate has to be for the host of the URL.
+func TestTLSIsForTheHost(t *testing.T) {
+	t.Parallel()
+	for raw, want := range map[string]string{
+		"mysql://app@db.example/shop?tls=true":      "db.example",
+		"mysql://app@db.example:3307/shop?tls=true": "db.example",
+		"mysql://app@[::1]:3307/shop?tls=true":      "::1",
+	} {
+		u, err := url.Parse(raw)
+		require.NoError(t, err)
+		c, err := mysql.DriverConfig(u)
+		require.NoError(t, err, raw)
+		require.Equal(t, want, c.TLS.ServerName, raw)
+		require.Equal(t, "tcp", c.Net)
+	}
+}

@@ -114,6 +114,7 @@ func init() {
 	for _, scheme := range []string{"postgres", "postgresql"} {
 		stores.DefaultMux().Handle(scheme, open)
 		stores.DefaultMux().HandleCheck(scheme, func(u *url.URL) error { return pgurl.Check("postgres", u) })
+		stores.DefaultMux().HandleExposure(scheme, func(u *url.URL) error { return pgurl.Exposure("postgres", u) })
 	}
 }
 

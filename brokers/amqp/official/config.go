@@ -39,6 +39,7 @@ func init() {
 	for _, scheme := range []string{Scheme, SchemeTLS} {
 		brokers.DefaultMux().Handle(scheme, Open)
 		brokers.DefaultMux().HandleCheck(scheme, Check)
+		brokers.DefaultMux().HandleExposure(scheme, exposure)
 	}
 }
 
@@ -59,6 +60,12 @@ func Open(ctx context.Context, u *url.URL) (brokers.Broker, error) {
 func Check(u *url.URL) error {
 	_, err := ParseURL(u)
 	return err
+}
+
+func exposure(u *url.URL) error {
+	plain := *u
+	plain.Scheme = strings.TrimSuffix(u.Scheme, suffix)
+	return amqp.Exposure(&plain)
 }
 
 // ParseURL returns the configuration that a URL stands for, so that a program can add

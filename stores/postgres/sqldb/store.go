@@ -168,6 +168,7 @@ func init() {
 	for _, scheme := range []string{"postgres+sql", "postgresql+sql"} {
 		stores.DefaultMux().Handle(scheme, open)
 		stores.DefaultMux().HandleCheck(scheme, func(u *url.URL) error { return pgurl.Check("sqldb", u) })
+		stores.DefaultMux().HandleExposure(scheme, func(u *url.URL) error { return pgurl.Exposure("sqldb", u) })
 	}
 }
 

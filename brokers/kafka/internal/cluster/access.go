@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/millpond-go/millpond/brokers"
+	"github.com/millpond-go/millpond/internal/exposed"
 )
 
 // The environment variables with the credentials for SASL.
@@ -65,6 +66,22 @@ func (a *Access) Unused() string {
 		return ""
 	}
 	return fmt.Sprintf("%s or %s is set, but no SASL mechanism is chosen: add the parameter sasl (%s), or unset them", UsernameVariable, PasswordVariable, strings.Join(mechanisms, ", "))
+}
+
+// Exposure says where a password can travel. With SCRAM it does not, only a proof that one
+// knows it.
+func (a *Access) Exposure() error {
+	if a.SASL != SASLPlain {
+		return nil
+	}
+	var servers []exposed.Server
+	for _, address := range a.Brokers {
+		servers = append(servers, exposed.Server{Address: address, TLS: a.TLS})
+	}
+	if err := exposed.Password(servers, "write tls=true, and the port that the brokers have for TLS"); err != nil {
+		return fmt.Errorf("%s: %w", a.Package, err)
+	}
+	return nil
 }
 
 // Fault is what the client's own error stands for.

@@ -4,16 +4,20 @@ package pgurl
 
 import (
 	"cmp"
+	"crypto/tls"
 	"errors"
 	"fmt"
+	"net"
 	"net/url"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/millpond-go/millpond/internal/exposed"
 	"github.com/millpond-go/millpond/internal/urlmux"
 	"github.com/millpond-go/millpond/internal/urlquery"
 	"github.com/millpond-go/millpond/stores/postgres/internal/tables"
@@ -108,6 +112,36 @@ func Check(pkg string, u *url.URL) error {
 		return fmt.Errorf("%s: %w", pkg, err)
 	}
 	return nil
+}
+
+// Exposure says where the password of a URL, or of what pgx reads for it, can travel without
+// verified TLS, in the name of a package. A server may ask for the password itself, so
+// sslmode=require, which verifies nothing, is not enough. SCRAM alone shows no password: if
+// it is all that is allowed, or is bound to the TLS connection, there is nothing to say.
+func Exposure(pkg string, u *url.URL) error {
+	parsed, err := Parse(u)
+	if err != nil {
+		return fmt.Errorf("%s: %w", pkg, err)
+	}
+	c := parsed.Pool.ConnConfig
+	if c.Password == "" || c.ChannelBinding == "require" || c.RequireAuth == "scram-sha-256" {
+		return nil
+	}
+	servers := []exposed.Server{serverOf(c.Host, c.Port, c.TLSConfig)}
+	for _, f := range c.Fallbacks { // other hosts, and what sslmode tries besides
+		servers = append(servers, serverOf(f.Host, f.Port, f.TLSConfig))
+	}
+	if err := exposed.Password(servers, "write sslmode=verify-full, with sslrootcert for an authority of your own"); err != nil {
+		return fmt.Errorf("%s: %w", pkg, err)
+	}
+	return nil
+}
+
+func serverOf(host string, port uint16, c *tls.Config) exposed.Server {
+	if !strings.HasPrefix(host, "/") { // a directory of sockets
+		host = net.JoinHostPort(host, strconv.Itoa(int(port)))
+	}
+	return exposed.Server{Address: host, TLS: c}
 }
 
 func reason(err error) error {
