@@ -5,9 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"net/url"
+	"os"
 	"strings"
 
 	"github.com/millpond-go/millpond/brokers"
+	"github.com/millpond-go/millpond/internal/exposed"
 	"github.com/millpond-go/millpond/internal/urlquery"
 )
 
@@ -27,6 +29,24 @@ func init() {
 		_, err := ParseURL(u)
 		return err
 	})
+	brokers.DefaultMux().HandleExposure(Scheme, exposure)
+}
+
+// exposure says where the password of the environment can travel. With a file of credentials
+// there is none: what the server sends is signed.
+func exposure(u *url.URL) error {
+	c, err := ParseURL(u)
+	if err != nil || c.Credentials != "" || os.Getenv(PasswordVariable) == "" {
+		return err
+	}
+	var servers []exposed.Server
+	for _, address := range c.Servers {
+		servers = append(servers, exposed.Server{Address: address, TLS: c.TLS})
+	}
+	if err := exposed.Password(servers, "write tls=true, or name a file of credentials"); err != nil {
+		return fmt.Errorf("nats: %w", err)
+	}
+	return nil
 }
 
 // Open connects to the servers that a URL names; the package documentation lists the
@@ -45,6 +65,9 @@ func Open(ctx context.Context, u *url.URL) (brokers.Broker, error) {
 // what a URL cannot say before it calls [New]. Its errors are those of [Open] before it
 // connects.
 func ParseURL(u *url.URL) (Config, error) {
+	if err := urlquery.Stray(u); err != nil {
+		return Config{}, fmt.Errorf("nats: %w", err)
+	}
 	var (
 		c         Config
 		transport urlquery.TLS
@@ -53,8 +76,8 @@ func ParseURL(u *url.URL) (Config, error) {
 	if u.User != nil {
 		errs = append(errs, fmt.Errorf("nats: the URL names a user: remove it, and set %s and %s, or the parameter credentials", UsernameVariable, PasswordVariable))
 	}
-	if u.Opaque != "" || strings.Trim(u.Path, "/") != "" || u.Fragment != "" {
-		errs = append(errs, errors.New("nats: the URL names a path or fragment: write nats://host:port,host:port/?parameter=value, the topic is given to Subscribe and Publish"))
+	if u.Opaque != "" || strings.Trim(u.Path, "/") != "" {
+		errs = append(errs, errors.New("nats: the URL names a path: write nats://host:port,host:port/?parameter=value, the topic is given to Subscribe and Publish"))
 	}
 	if u.Host == "" {
 		errs = append(errs, errors.New("nats: the URL names no server: write nats://host:port,host:port"))

@@ -81,6 +81,12 @@ func TestExposure(t *testing.T) {
 	}
 	t.Setenv("PGPASSWORD", "c4nary")
 	require.ErrorContains(t, stores.DefaultMux().Exposure("postgres://app@db/shop"), "to db:5432 in plain text")
+	require.NoError(t, brokers.DefaultMux().Exposure("nats://n1"))
+	t.Setenv("MILLPOND_NATS_USERNAME", "app")
+	t.Setenv("MILLPOND_NATS_PASSWORD", "c4nary")
+	require.ErrorContains(t, brokers.DefaultMux().Exposure("nats://n1,localhost"), "nats: the password can travel to n1 in plain text: write tls=true")
+	require.NoError(t, brokers.DefaultMux().Exposure("nats://n1?tls=true"))
+	require.NoError(t, brokers.DefaultMux().Exposure("nats://n1?credentials=/app.creds"))
 	t.Setenv("MILLPOND_AMQP_USERNAME", "app")
 	t.Setenv("MILLPOND_AMQP_PASSWORD", "c4nary")
 	require.ErrorContains(t, brokers.DefaultMux().Exposure("amqp://mq"), "to mq in plain text")
