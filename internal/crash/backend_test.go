@@ -15,6 +15,8 @@ import (
 // transaction is a native transaction as the service uses it. Statements have $1, $2.
 type transaction interface {
 	exec(ctx context.Context, query string, args ...any) error
+	// ask runs a query for one text.
+	ask(ctx context.Context, query string) (string, error)
 	// finish calls the native Commit or Rollback.
 	finish(ctx context.Context, commit bool) error
 	// linger runs a statement that takes about 50 ms, longer if the machine is busy.
@@ -34,10 +36,11 @@ type effectFunc func(ctx context.Context, tx transaction, msg *message.Message) 
 // backend is the store of a worker and what comes with it.
 type backend struct {
 	store   stores.Store
-	handler func(effectFunc) message.NoPublishHandlerFunc
-	db      *sql.DB // for the variants that do without the store
-	dialect dialect // of db
-	worker  int     // whose it is
+	handler func(effectFunc) message.NoPublishHandlerFunc // by the store's helper
+	find    func(context.Context) (transaction, bool)     // without it
+	db      *sql.DB                                       // for the variants that do without the store
+	dialect dialect                                       // of db
+	worker  int                                           // whose it is
 	close   func()
 }
 
@@ -65,12 +68,19 @@ func untilUp[S stores.Store](ctx context.Context, open func() (S, error)) (S, er
 	}
 }
 
-// sqlBackend is a backend whose handlers have a *sql.Tx; helper is the store's.
-func sqlBackend(store stores.Store, db *sql.DB, d dialect, helper func(func(context.Context, *sql.Tx, *message.Message) error) message.NoPublishHandlerFunc) *backend {
+// sqlBackend is a backend whose handlers have a *sql.Tx; helper and find are the store's.
+func sqlBackend(store stores.Store, db *sql.DB, d dialect,
+	helper func(func(context.Context, *sql.Tx, *message.Message) error) message.NoPublishHandlerFunc,
+	find func(context.Context) (*sql.Tx, bool),
+) *backend {
 	return &backend{
 		store: store,
 		handler: func(f effectFunc) message.NoPublishHandlerFunc {
 			return helper(func(ctx context.Context, tx *sql.Tx, msg *message.Message) error { return f(ctx, sqlTx{tx, d}, msg) })
+		},
+		find: func(ctx context.Context) (transaction, bool) {
+			tx, ok := find(ctx)
+			return sqlTx{tx, d}, ok
 		},
 		db: db, dialect: d,
 		close: func() { _ = db.Close() },
@@ -86,6 +96,11 @@ type sqlTx struct {
 func (t sqlTx) exec(ctx context.Context, query string, args ...any) error {
 	_, err := t.ExecContext(ctx, t.dialect.placeholder(query), args...)
 	return err
+}
+
+func (t sqlTx) ask(ctx context.Context, query string) (answer string, err error) {
+	err = t.QueryRowContext(ctx, query).Scan(&answer)
+	return answer, err
 }
 
 func (t sqlTx) finish(_ context.Context, commit bool) error {

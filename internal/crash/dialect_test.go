@@ -25,11 +25,13 @@ type dialect struct {
 	text, sequence, deferred string
 	procedures               []string
 
+	sessions sessions // what handlers do to theirs
+
 	// Queries of the parent.
 	ordered  string // the column of effect that grows
 	dueIn    string // SQL for the seconds until a failure f is due
 	released string // SQL for the id under which a row q runs once it was released
-	sessions string // what the server is doing; "": there is no server
+	activity string // what the server is doing; "": there is no server
 
 	endSessions func(ctx context.Context, admin *sql.DB) error // of all but the parent
 	proxy       func(url string) (proxy, error)
@@ -58,7 +60,8 @@ var postgresDialect = dialect{
 	ordered:     "seq",
 	dueIn:       "coalesce(extract(epoch FROM f.due_at - now())::float8, 0)",
 	released:    "convert_to('x:quarantine/' || q.id::text, 'UTF8')",
-	sessions: `SELECT a.pid, a.state, a.wait_event, (now() - a.xact_start)::text AS in_transaction_for,
+	sessions:    postgresSessions,
+	activity: `SELECT a.pid, a.state, a.wait_event, (now() - a.xact_start)::text AS in_transaction_for,
 (SELECT count(*) FROM pg_locks l WHERE l.pid = a.pid AND l.locktype = 'advisory') AS advisory_locks, left(a.query, 100)
 FROM pg_stat_activity a WHERE a.datname = current_database() ORDER BY 1`,
 	endSessions: func(ctx context.Context, admin *sql.DB) error {
@@ -81,6 +84,7 @@ var sqliteDialect = dialect{
 	ordered:     "rowid",
 	dueIn:       "coalesce(f.due_at / 1e6 - unixepoch('subsec'), 0.0)",
 	released:    "CAST('x:quarantine/' || CAST(q.id AS text) AS blob)",
+	sessions:    sqliteSessions,
 	without:     []conduct{defines},
 }
 
@@ -102,7 +106,8 @@ var mysqlDialect = dialect{
 	ordered:     "seq",
 	dueIn:       "coalesce((f.due_at - TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6))) / 1e6, 0e0)",
 	released:    "CAST(concat('x:quarantine/', q.id) AS binary)",
-	sessions:    "SHOW PROCESSLIST",
+	sessions:    mysqlSessions,
+	activity:    "SHOW PROCESSLIST",
 	endSessions: killAll,
 	proxy:       func(url string) (proxy, error) { return myproxy.Start(url) },
 }

@@ -6,8 +6,8 @@
 // The workers are this test binary again (package fleet). Their handlers write two
 // effects, with a counter between them, into tables without a unique key, so nothing
 // but millpond keeps an effect from being written twice. What a handler does besides
-// is named by the message's id: it fails, panics, exits, or is dishonest to its
-// transaction. A retry worker runs beside each router, and in some tests an operator
+// is named by the message's id: it fails, panics, exits, is dishonest to its transaction,
+// or does what must not touch other messages, such as to change its session. A retry worker runs beside each router, and in some tests an operator
 // that retries, discards, releases and rejects.
 //
 //	points_test.go    killed at each step of a delivery, of a failure, of a redrive
@@ -18,7 +18,8 @@
 //	outages_test.go   the server killed and cut off, replies to COMMIT lost
 //	registration_test.go  the server killed while consumers are registered
 //	variants_test.go  one rule broken at a time: the harness must notice; those about
-//	                  failures are in failure_variants_test.go
+//	                  failures are in failure_variants_test.go, those about other
+//	                  messages in border_variants_test.go
 //
 // A system is a database with a client: system_test.go is what they have in common,
 // dialect_test.go what differs in SQL, backend_test.go what a worker opens.
@@ -34,6 +35,8 @@
 //
 // Package fleet feeds and hurts the workers. worker_test.go is the service in them,
 // handler_test.go its handlers, watched_test.go announces what the store is asked for.
+// session_test.go and echo_test.go are what handlers do that must not touch other messages:
+// they change settings of their sessions, and publish in the process, with their contexts.
 // ledger_test.go is what the parent writes down, invariants_test.go and
 // failure_invariants_test.go what it checks.
 //

@@ -14,6 +14,7 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	"github.com/millpond-go/millpond/middleware"
+	"github.com/millpond-go/millpond/stores"
 )
 
 // handler is the handler of a consumer, with the typed helper of the store.
@@ -27,6 +28,16 @@ func (s *shop) handler(b *backend, consumer string) message.HandlerFunc {
 			return s.apply(ctx, tx, consumer, msg, nth)
 		}
 		run := b.handler(apply)
+		switch conductOf(msg.UUID) {
+		case echoes, spawns, echoed: // programs may keep Watermill's signature
+			run = func(msg *message.Message) error {
+				tx, ok := b.find(msg.Context())
+				if !ok {
+					return stores.ErrNoTx
+				}
+				return apply(msg.Context(), tx, msg)
+			}
+		}
 		if tx, ok := msg.Context().Value(variantTxKey{}).(transaction); ok {
 			run = func(msg *message.Message) error { return apply(msg.Context(), tx, msg) }
 		}
@@ -72,6 +83,9 @@ func (s *shop) apply(ctx context.Context, tx transaction, consumer string, msg *
 	run := fmt.Sprintf("%d.%d-%d", s.worker.Index, s.worker.Start, s.runs.Add(1))
 	s.recorder.say(ctx, saidRun, run)
 	conduct := conductOf(msg.UUID)
+	if err := s.dialect.sessions.look(ctx, tx, s.recorder); err != nil {
+		return err
+	}
 	effect := func(part int) error {
 		err := tx.exec(ctx, insertEffect, consumer, msg.UUID, part, run, string(msg.Payload))
 		s.recorder.say(ctx, saidEffect, fmt.Sprintf("%d by %s: %v", part, run, err))
@@ -86,6 +100,7 @@ func (s *shop) apply(ctx context.Context, tx transaction, consumer string, msg *
 		s.recorder.at(ctx, pointBetween)
 	}
 	hiding := false
+	s.speak(ctx, consumer, msg, conduct, nth)
 	if err := s.behave(ctx, tx, conduct, nth); err != nil {
 		if hiding = slices.Contains(dishonest, conduct); !hiding {
 			return err
@@ -98,6 +113,9 @@ func (s *shop) apply(ctx context.Context, tx transaction, consumer string, msg *
 	if err := errors.Join(counted, effect(2)); err != nil && (!hiding || ctx.Err() != nil) {
 		return err
 	}
+	if conduct == settings {
+		return s.dialect.sessions.change(ctx, tx, msg)
+	}
 	if conduct == leaks && nth == 1 {
 		go func() {
 			for tx.exec(ctx, "SELECT 1") == nil { // until it is told off
@@ -105,6 +123,18 @@ func (s *shop) apply(ctx context.Context, tx transaction, consumer string, msg *
 		}()
 	}
 	return nil
+}
+
+// speak publishes what the conduct says, and gives it time to arrive while the attempt runs.
+func (s *shop) speak(ctx context.Context, consumer string, msg *message.Message, c conduct, nth int64) {
+	switch {
+	case c == echoes && nth == 1:
+		s.echoing[consumer].echo(msg, order{ID: msg.UUID, Payload: string(msg.Payload)})
+		wait(ctx, 50*time.Millisecond)
+	case c == spawns && nth <= 2 && consumer == consumers[0]: // whose failed messages the store keeps
+		s.echoing[consumer].echo(msg, spawned(msg.UUID))
+		wait(ctx, 50*time.Millisecond)
+	}
 }
 
 // item is what an order is for.
@@ -156,7 +186,7 @@ func (s *shop) behave(ctx context.Context, tx transaction, c conduct, nth int64)
 // misbehave does what is done only at first.
 func misbehave(ctx context.Context, tx transaction, c conduct) error {
 	switch c {
-	case once:
+	case once, spawns:
 		return errFlaky
 	case exits:
 		os.Exit(3)

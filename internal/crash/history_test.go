@@ -45,7 +45,10 @@ const (
 	saidPast      = "past " // and a point
 	saidClaim     = "claim:"
 	saidRun       = "run"
+	saidSession   = "session:" // that another handler has changed
 	saidEffect    = "effect written:"
+	saidEchoed    = "echo published" // in a handler, with its context
+	saidEchoAcked = "echo acked"
 	saidReturned  = "handler returned"
 	saidCommit    = "commit:"
 	saidHold      = "hold:"

@@ -2,6 +2,7 @@ package crash
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 
 	"github.com/millpond-go/millpond/stores"
@@ -51,9 +52,11 @@ func check(tr *trial, st *state, history []event) *audit {
 		a.attempts(k)
 		a.dueSoon(k)
 	}
+	maps.Copy(known, a.echoes(history, known))
 	a.nothingElse(known)
 	a.counters()
 	a.redrives()
+	a.sessions(history)
 	slices.SortFunc(a.found, func(x, y violation) int { return slices.Compare([]byte(x.String()), []byte(y.String())) })
 	return a
 }

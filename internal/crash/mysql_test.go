@@ -76,5 +76,5 @@ func openMySQL(ctx context.Context, rawURL string, _ int) (*backend, error) {
 	if err != nil {
 		return nil, err
 	}
-	return sqlBackend(store, db, mysqlDialect, mysql.Handler), nil
+	return sqlBackend(store, db, mysqlDialect, mysql.Handler, mysql.TxFromContext), nil
 }

@@ -49,6 +49,7 @@ func newPooledPostgres(t *testing.T) *system {
 		"default_pool_size": "20", "server_login_retry": "1",
 	}))
 	s.pooler, s.url = pooler, pooler.URL()
+	s.dialect.without = append([]conduct{settings}, s.dialect.without...) // sessions are the pooler's
 	return s.behindProxy(t)
 }
 
@@ -166,6 +167,10 @@ func pgxBackend(store *postgres.Store, rawURL string) (*backend, error) {
 				return f(ctx, pgxTx{tx}, msg)
 			})
 		},
+		find: func(ctx context.Context) (transaction, bool) {
+			tx, ok := postgres.TxFromContext(ctx)
+			return pgxTx{tx}, ok
+		},
 		db: db, dialect: postgresDialect,
 		close: func() { _ = db.Close() },
 	}, nil
@@ -176,6 +181,11 @@ type pgxTx struct{ pgx.Tx }
 func (t pgxTx) exec(ctx context.Context, query string, args ...any) error {
 	_, err := t.Exec(ctx, query, args...)
 	return err
+}
+
+func (t pgxTx) ask(ctx context.Context, query string) (answer string, err error) {
+	err = t.QueryRow(ctx, query).Scan(&answer)
+	return answer, err
 }
 
 func (t pgxTx) finish(ctx context.Context, commit bool) error {

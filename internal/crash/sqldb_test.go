@@ -28,16 +28,18 @@ func newFragileSQLDB(t *testing.T) *system {
 // itself there is committed: stores.Capabilities.CommitUnproven.
 func newPQ(t *testing.T) *system {
 	t.Helper()
-	s := onPostgres(t, "lib/pq", testenv.Postgres(t).NewDatabase(t))
-	s.dialect.without = append([]conduct{commits}, s.dialect.without...)
-	return s.behindProxy(t)
+	return onPostgres(t, "lib/pq", testenv.Postgres(t).NewDatabase(t)).withoutWatch().behindProxy(t)
+}
+
+// withoutWatch leaves out what only a store notices that sees each statement.
+func (s *system) withoutWatch() *system {
+	s.dialect.without = append([]conduct{commits, settings}, s.dialect.without...)
+	return s
 }
 
 func newFragilePQ(t *testing.T) *system {
 	t.Helper()
-	s := onPrivatePostgres(t, "lib/pq")
-	s.dialect.without = append([]conduct{commits}, s.dialect.without...)
-	return s.behindProxy(t)
+	return onPrivatePostgres(t, "lib/pq").withoutWatch().behindProxy(t)
 }
 
 // openSQLDB opens a store on a connector of its package.
@@ -75,7 +77,7 @@ func sqldbBackend(db *sql.DB, rawURL string) (*backend, error) {
 	if err != nil {
 		return nil, err
 	}
-	b := sqlBackend(store, plain, postgresDialect, sqldb.Handler)
+	b := sqlBackend(store, plain, postgresDialect, sqldb.Handler, sqldb.TxFromContext)
 	b.close = func() { _, _ = plain.Close(), db.Close() }
 	return b, nil
 }

@@ -47,5 +47,5 @@ func openSQLite(ctx context.Context, rawURL string, _ int) (*backend, error) {
 		return nil, err
 	}
 	db, err := sql.Open("sqlite", "file:"+u.Path+"?_txlock=immediate&_pragma=busy_timeout(100)&_pragma=foreign_keys(1)")
-	return sqlBackend(store, db, sqliteDialect, sqlite.Handler), err
+	return sqlBackend(store, db, sqliteDialect, sqlite.Handler, sqlite.TxFromContext), err
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -90,14 +91,19 @@ func (s *system) everything() mix {
 	return all
 }
 
+// can leaves out of conducts what the store does not promise.
+func (s *system) can(conducts ...conduct) []conduct {
+	return slices.DeleteFunc(slices.Clone(conducts), func(c conduct) bool { return slices.Contains(s.dialect.without, c) })
+}
+
 // sessions shows what the server is doing.
 func (s *system) sessions(t *testing.T) string {
 	t.Helper()
-	if s.dialect.sessions == "" {
+	if s.dialect.activity == "" {
 		return s.name + " has no sessions to show"
 	}
 	text := "sessions:\n"
-	err := query(t.Context(), s.admin, s.dialect.sessions, func(rows *sql.Rows) error {
+	err := query(t.Context(), s.admin, s.dialect.activity, func(rows *sql.Rows) error {
 		row, err := scanRow(rows)
 		text += fmt.Sprintf("  %v\n", row)
 		return err

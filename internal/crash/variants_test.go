@@ -38,7 +38,7 @@ var servers = []string{"postgres", "postgres+sql", "lib/pq", "pgbouncer", "maria
 // variants, by name. Each is one way in which an inbox may be wrong; how it is wrong
 // stays here.
 var variants = map[string]variant{
-	"": {rule: "none", with: []conduct{commits, defers, swallows}},
+	"": {rule: "none", with: []conduct{commits, defers, swallows, settings}},
 	"ack first": {
 		rule: "ack never precedes commit", find: []string{"I2", "I3"},
 		around: ackFirst,
@@ -173,7 +173,7 @@ const brokenLimit = 10 * time.Second
 
 func variantTrial(s *system, seed uint64, variant string) *trial {
 	handlers := mix{share: map[conduct]int{slow: 30, flaky: 10}, contested: 20}
-	with := slices.DeleteFunc(slices.Clone(variants[variant].with), func(c conduct) bool { return slices.Contains(s.dialect.without, c) })
+	with := s.can(variants[variant].with...)
 	for _, c := range with {
 		handlers.share[c] += 10
 	}

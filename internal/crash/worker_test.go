@@ -73,6 +73,8 @@ type shop struct {
 
 	worker   *fleet.Worker
 	recorder *recorder
+	dialect  dialect
+	echoing  map[string]*echoing // by consumer
 	runs     atomic.Int64
 }
 
@@ -120,12 +122,14 @@ func serve(ctx context.Context, w *fleet.Worker) error {
 		return err
 	}
 	router.AddMiddleware(wmiddleware.Recoverer)
-	shop := &shop{setup: s, worker: w, recorder: recorder}
+	shop := &shop{setup: s, worker: w, recorder: recorder, dialect: b.dialect, echoing: make(map[string]*echoing)}
 	var beside errgroup.Group
 	ctx, leave := context.WithCancel(ctx)
 	defer leave()
 	for i, consumer := range consumers {
-		h := router.AddHandler(consumer, topic, group{w, consumer}, "never", unpublished{}, shop.handler(b, consumer))
+		subscriber := newEchoing(group{w, consumer}, recorder)
+		shop.echoing[consumer] = subscriber
+		h := router.AddHandler(consumer, topic, subscriber, "never", unpublished{}, shop.handler(b, consumer))
 		h.AddMiddleware(v.middleware(inboxes[i]))
 		retries, err := middleware.NewRetryWorker(inboxes[i], middleware.RetryWorkerConfig{
 			Handlers:     map[string]message.HandlerFunc{consumer: router.Handlers()[consumer]},

@@ -29,15 +29,19 @@ func queue(consumer string) string { return topic + "@" + consumer }
 type conduct string
 
 const (
-	honest  conduct = "honest"
-	slow    conduct = "slow"    // takes its time between the effects
-	batched conduct = "batched" // honest, but in ways that make the store prove the commit
-	flaky   conduct = "flaky"   // fails twice, after the first effect
-	once    conduct = "once"    // fails once, after the first effect
-	rival   conduct = "rival"   // meets a concurrency conflict twice
-	panics  conduct = "panics"  // twice, after the first effect
-	exits   conduct = "exits"   // ends its process at first, after the first effect
-	goexits conduct = "goexits" // ends its goroutine at first
+	honest   conduct = "honest"
+	slow     conduct = "slow"     // takes its time between the effects
+	settings conduct = "settings" // honest, but leaves its session otherwise than it was
+	batched  conduct = "batched"  // honest, but in ways that make the store prove the commit
+	echoes   conduct = "echoes"   // honest, but publishes its message again, with its context
+	spawns   conduct = "spawns"   // fails once, and publishes another message each time, with its context
+	echoed   conduct = "echoed"   // honest, published so
+	flaky    conduct = "flaky"    // fails twice, after the first effect
+	once     conduct = "once"     // fails once, after the first effect
+	rival    conduct = "rival"    // meets a concurrency conflict twice
+	panics   conduct = "panics"   // twice, after the first effect
+	exits    conduct = "exits"    // ends its process at first, after the first effect
+	goexits  conduct = "goexits"  // ends its goroutine at first
 
 	// These never succeed.
 	outputs   conduct = "outputs"   // returns a message
@@ -58,6 +62,9 @@ const (
 )
 
 var dishonest = []conduct{swallows, replaces, commits, rollback, defines, defers, cancels, leaks, reenters}
+
+// borders are what must not touch other messages; some of each are in every TestRandom.
+var borders = []conduct{settings}
 
 // Ids without a conduct, and the reason that they are in quarantine for.
 const (
@@ -216,7 +223,7 @@ func planted(orders []order, n int, conducts ...conduct) []order {
 // everything mixes all there is.
 func everything() mix {
 	share := map[conduct]int{
-		slow: 12, batched: 8, flaky: 5, once: 2, rival: 2, panics: 3, goexits: 3, exits: 1,
+		slow: 12, batched: 8, settings: 3, flaky: 5, once: 2, rival: 2, panics: 3, goexits: 3, exits: 1,
 		outputs: 2, permanent: 3, hopeless: 2,
 		unreadable: 1, nameless: 1, longwinded: 2,
 	}
