@@ -4,6 +4,8 @@ import (
 	"context"
 	"sync"
 	"time"
+
+	"github.com/ThreeDotsLabs/watermill/message"
 )
 
 // Delivery is what a broker adapter knows about one arrival of a message.
@@ -39,24 +41,37 @@ type Delivery struct {
 type deliveryKey struct{}
 
 // delivery is one pointer in the context: the facts, and the answer on its way back.
+// Contexts travel to other messages, with those that a handler publishes for example, so
+// it names the one that it belongs to.
 type delivery struct {
+	msg   *message.Message
 	facts Delivery
 
 	mu       sync.Mutex
 	giveBack GiveBack
 }
 
-// WithDelivery returns a context that carries d. Adapters call it once per
-// delivery, with a fresh context each time a message is handed out.
-func WithDelivery(ctx context.Context, d Delivery) context.Context {
-	return context.WithValue(ctx, deliveryKey{}, &delivery{facts: d})
+// WithDelivery returns a context that carries what is known of this delivery of msg, for
+// msg.SetContext. Adapters call it once per delivery, with a fresh context each time a
+// message is handed out.
+func WithDelivery(ctx context.Context, msg *message.Message, d Delivery) context.Context {
+	return context.WithValue(ctx, deliveryKey{}, &delivery{msg: msg, facts: d})
 }
 
-// DeliveryFrom returns the facts of the delivery. It reports false for messages of
-// a subscriber that is not behind this contract.
-func DeliveryFrom(ctx context.Context) (Delivery, bool) {
-	d, ok := ctx.Value(deliveryKey{}).(*delivery)
-	if !ok {
+func deliveryOf(msg *message.Message) *delivery {
+	if d, ok := msg.Context().Value(deliveryKey{}).(*delivery); ok && d.msg == msg {
+		return d
+	}
+	return nil
+}
+
+// DeliveryOf returns the facts of the delivery that msg came with. It reports false for
+// every other message: one of a subscriber that is not behind this contract, one that was
+// published with the context of another, and a copy. A middleware that hands on a copy of
+// its message, with the context or without, takes the facts from it.
+func DeliveryOf(msg *message.Message) (Delivery, bool) {
+	d := deliveryOf(msg)
+	if d == nil {
 		return Delivery{}, false
 	}
 	return d.facts, true
@@ -71,12 +86,12 @@ type GiveBack struct {
 	Failed bool
 }
 
-// SetGiveBack tells the subscriber how to give this delivery back, if it will be
-// nacked; the last call before the nack counts. It reports false, and does
-// nothing, for messages of a subscriber that is not behind this contract.
-func SetGiveBack(ctx context.Context, g GiveBack) bool {
-	d, ok := ctx.Value(deliveryKey{}).(*delivery)
-	if !ok {
+// SetGiveBack tells the subscriber how to give this delivery of msg back, if it will be
+// nacked; the last call before the nack counts. It reports false, and does nothing, for
+// messages that [DeliveryOf] knows nothing of.
+func SetGiveBack(msg *message.Message, g GiveBack) bool {
+	d := deliveryOf(msg)
+	if d == nil {
 		return false
 	}
 	d.mu.Lock()
@@ -85,8 +100,9 @@ func SetGiveBack(ctx context.Context, g GiveBack) bool {
 	return true
 }
 
-// GiveBackFrom returns what SetGiveBack has set on the context of a delivery, for
-// the adapter to read when the message was nacked.
+// GiveBackFrom returns what SetGiveBack has set for the delivery that ctx was made for,
+// for the adapter to read when the message was nacked. ctx is what WithDelivery has
+// returned: a handler may have replaced the message's.
 func GiveBackFrom(ctx context.Context) GiveBack {
 	d, ok := ctx.Value(deliveryKey{}).(*delivery)
 	if !ok {

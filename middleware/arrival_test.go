@@ -47,7 +47,7 @@ func TestEveryRunGetsTheMessageAsItArrived(t *testing.T) {
 				}
 				store := storeOfAll(test.attempt)
 				store.record, store.resolve = test.record, func() (bool, error) { return false, nil }
-				m := newMessage(brokers.WithDelivery(t.Context(), brokers.Delivery{}), "a")
+				m := newMessage(withDelivery(t.Context(), brokers.Delivery{}), "a")
 				m.Metadata = message.Metadata{"encrypted": "yes", "tenant": "7"}
 				var seen []string
 				_, _ = newInbox(t, store).Middleware(handle(func(m *message.Message) error {

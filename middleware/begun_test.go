@@ -27,7 +27,7 @@ func TestSuspectDuplicateWaitsNoLongerThanTheHandlerRuns(t *testing.T) {
 		start, results := time.Now(), make(chan error)
 		for range 4 {
 			go func() {
-				_, err := h(newMessage(brokers.WithDelivery(t.Context(), brokers.Delivery{Suspect: true}), "a"))
+				_, err := h(newMessage(withDelivery(t.Context(), brokers.Delivery{Suspect: true}), "a"))
 				results <- err
 			}()
 			synctest.Wait()

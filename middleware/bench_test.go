@@ -53,7 +53,7 @@ func BenchmarkInbox(b *testing.B) {
 			defer cancel()
 			messages[i] = message.NewMessage(fmt.Sprintf("0195a3c4-6f1e-7b2a-9c3d-%012d", i), make([]byte, 1000))
 			messages[i].Metadata = message.Metadata{"content_type": "application/json", "correlation_id": messages[i].UUID}
-			messages[i].SetContext(brokers.WithDelivery(ctx, brokers.Delivery{Topic: "orders", Count: 1}))
+			messages[i].SetContext(brokers.WithDelivery(ctx, messages[i], brokers.Delivery{Topic: "orders", Count: 1}))
 		}
 		b.Run(bench.name, func(b *testing.B) {
 			handler := newInbox(b, instantStore{}).Middleware(handle(func(*message.Message) error { return nil }))

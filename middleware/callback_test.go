@@ -77,7 +77,7 @@ func TestHookThatPanicsIsPassedOver(t *testing.T) {
 					})}
 				})
 				deliver := func(id string, suspect bool, h func(*message.Message) error) {
-					ctx := brokers.WithDelivery(inHandler(t, "stock"), brokers.Delivery{Suspect: suspect})
+					ctx := withDelivery(inHandler(t, "stock"), brokers.Delivery{Suspect: suspect})
 					if _, err := in.Middleware(handle(h))(newMessage(ctx, id)); err != nil {
 						t.Errorf("%s: %v", id, err)
 					}

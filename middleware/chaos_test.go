@@ -69,7 +69,7 @@ func (c *chaos) handle(m *message.Message) error {
 func (c *chaos) deliver(ctx context.Context, id string, doomed bool) {
 	for count := 1; ; count++ {
 		facts := brokers.Delivery{Topic: "orders", Count: count, Suspect: count > 1 && c.chance(70)}
-		deliveryCtx, cancel := context.WithCancel(brokers.WithDelivery(ctx, facts))
+		deliveryCtx, cancel := context.WithCancel(withDelivery(ctx, facts))
 		m := newMessage(deliveryCtx, id)
 		if doomed {
 			m.Metadata.Set("doomed", "yes")
@@ -96,7 +96,7 @@ func (c *chaos) deliver(ctx context.Context, id string, doomed bool) {
 			}
 			return
 		}
-		<-time.After(max(brokers.GiveBackFrom(deliveryCtx).After, time.Millisecond))
+		<-time.After(max(givenBack(deliveryCtx).After, time.Millisecond))
 	}
 }
 

@@ -1,13 +1,10 @@
 package middleware
 
 import (
-	"bytes"
 	"context"
 	"crypto/sha256"
 	"errors"
 	"fmt"
-	"reflect"
-	"sync/atomic"
 	"time"
 
 	"github.com/ThreeDotsLabs/watermill/message"
@@ -36,6 +33,7 @@ type delivery struct {
 
 	shutdown context.Context // the message's own: ends when the subscriber stops
 	ctx      context.Context // detached from it: for the store, the handler and hooks
+	outer    *running        // the run that the context comes from, of this message or another
 
 	policy   *RetryPolicy
 	retry    *retryRun // nil for a delivery of the broker
@@ -68,10 +66,15 @@ type delivery struct {
 
 func newDelivery(in *Inbox, msg *message.Message, next message.HandlerFunc) *delivery {
 	shutdown := msg.Context()
+	outer := runningIn(shutdown)
+	if outer != nil && outer.msg != msg {
+		shutdown = context.WithoutCancel(shutdown) // it ends with the other's run
+	}
 	d := &delivery{
 		in: in, msg: msg, next: next,
 		shutdown: shutdown,
 		ctx:      context.WithoutCancel(shutdown),
+		outer:    outer,
 		handler:  message.HandlerNameFromCtx(shutdown),
 		topic:    message.SubscribeTopicFromCtx(shutdown),
 		uuid:     msg.UUID,
@@ -79,12 +82,12 @@ func newDelivery(in *Inbox, msg *message.Message, next message.HandlerFunc) *del
 		metadata: msg.Metadata,
 	}
 	var known bool
-	d.facts, known = brokers.DeliveryFrom(shutdown)
+	d.facts, known = brokers.DeliveryOf(msg)
 	if d.topic == "" {
 		d.topic = d.facts.Topic
 	}
 	d.policy = in.policy(d.handler)
-	d.retry = retryRunFrom(shutdown)
+	d.retry = in.workers.runOf(msg)
 	switch {
 	case d.retry != nil:
 		d.suspect = d.retry.Suspect || d.retry.State.Presumed
@@ -116,6 +119,7 @@ func (d *delivery) process() ([]*message.Message, error) {
 		over = true // for this inbox
 		return d.next(d.msg)
 	}
+	d.warnOfSubscriber()
 	d.started()
 	if err == nil {
 		err = d.register()
@@ -426,39 +430,6 @@ func (d *delivery) notNow(cause error) error {
 		cause = errors.Join(ErrAckedEarly, cause, err)
 	}
 	d.end.Result = ResultNotNow
-	brokers.SetGiveBack(d.shutdown, brokers.GiveBack{After: max(d.wait.pause, d.wait.due)})
+	brokers.SetGiveBack(d.msg, brokers.GiveBack{After: max(d.wait.pause, d.wait.due)})
 	return &notNowError{cause: cause, held: d.wait.held()}
-}
-
-// running is the context of a handler's run. What derives from it is inside an attempt.
-type running struct {
-	context.Context //nolint:containedctx // it is one
-
-	inbox *Inbox
-	key   stores.Key
-	over  atomic.Bool
-}
-
-type runningKey struct{}
-
-// Value implements context.Context.
-func (r *running) Value(key any) any {
-	if key == (runningKey{}) {
-		return r
-	}
-	return r.Context.Value(key)
-}
-
-// nested reports whether this delivery is already being run by an inbox around this
-// one. A context can outlive its attempt (a message published with it), so the
-// attempt must still be running.
-func (d *delivery) nested() bool {
-	outer, ok := d.shutdown.Value(runningKey{}).(*running)
-	return ok && !outer.over.Load() && sameStore(outer.inbox.store, d.in.store) &&
-		outer.key.Consumer == d.claim.Key.Consumer && bytes.Equal(outer.key.ID, d.claim.Key.ID)
-}
-
-func sameStore(a, b Store) bool {
-	t := reflect.TypeOf(a)
-	return t == reflect.TypeOf(b) && t.Comparable() && a == b
 }

@@ -99,7 +99,7 @@ func TestPanicInAnInterruptedAttemptIsNoCrash(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := newLedger()
 		store.attempt = func(a stores.Attempt) stores.Attempt { return interruptedLedgerAttempt{a} }
-		ctx := brokers.WithDelivery(t.Context(), brokers.Delivery{Suspect: true})
+		ctx := withDelivery(t.Context(), brokers.Delivery{Suspect: true})
 		func() {
 			defer func() { _ = recover() }()
 			_, _ = newInbox(t, store).Middleware(panickingHandler)(newMessage(ctx, "a"))

@@ -233,7 +233,7 @@ func (d *delivery) recorded(f *stores.Failure, cause error) error {
 		return nil
 	}
 	d.end.Result, d.end.Err = ResultGivenBack, nil
-	brokers.SetGiveBack(d.shutdown, brokers.GiveBack{Failed: true, After: f.DueIn})
+	brokers.SetGiveBack(d.msg, brokers.GiveBack{Failed: true, After: f.DueIn})
 	return cause
 }
 

@@ -18,7 +18,7 @@ import (
 func TestFailedMessageIsParkedWithItsContentAndAcked(t *testing.T) {
 	t.Parallel()
 	store, end := &scriptedStore{}, &ends{}
-	ctx := brokers.WithDelivery(t.Context(), brokers.Delivery{Topic: "orders", Coordinates: "orders/3/1042"})
+	ctx := withDelivery(t.Context(), brokers.Delivery{Topic: "orders", Coordinates: "orders/3/1042"})
 	m := newMessage(ctx, "a")
 	m.Metadata.Set("event", "placed")
 	if _, err := newInbox(t, store, end.configure).Middleware(handle(fail))(m); err != nil {
@@ -37,7 +37,7 @@ func TestFailedMessageIsParkedWithItsContentAndAcked(t *testing.T) {
 	if e := end.last(); e.Result != middleware.ResultParked || e.Class != stores.ClassTransient || e.Attempts != 1 || e.DueIn != f.DueIn {
 		t.Errorf("ended as %+v", e)
 	}
-	if brokers.GiveBackFrom(ctx).Failed {
+	if givenBack(ctx).Failed {
 		t.Error("a message that is kept spends a delivery of the broker")
 	}
 }
@@ -57,7 +57,7 @@ func TestHandlerOfAnotherStoreIsToldWhichOneThisIs(t *testing.T) {
 func TestRedeliveredMessageIsGivenBackUntilItIsDue(t *testing.T) {
 	t.Parallel()
 	store, end := &scriptedStore{}, &ends{}
-	ctx := brokers.WithDelivery(t.Context(), brokers.Delivery{})
+	ctx := withDelivery(t.Context(), brokers.Delivery{})
 	_, err := newInbox(t, store, redelivered, end.configure).Middleware(handle(fail))(newMessage(ctx, "a"))
 	if err == nil || !middleware.OnlyFailures(err) || end.last().Result != middleware.ResultGivenBack {
 		t.Fatal(err, end.last())
@@ -66,7 +66,7 @@ func TestRedeliveredMessageIsGivenBackUntilItIsDue(t *testing.T) {
 	if f.Placement != stores.PlacementRedelivered || f.Content.State != stores.ContentNone || f.Content.Payload != nil {
 		t.Errorf("recorded %+v", f)
 	}
-	if g := brokers.GiveBackFrom(ctx); !g.Failed || g.After != f.DueIn || g.After == 0 {
+	if g := givenBack(ctx); !g.Failed || g.After != f.DueIn || g.After == 0 {
 		t.Errorf("given back as %+v", g)
 	}
 }
@@ -99,7 +99,7 @@ func TestWhatIsSettledOrParkedIsAckedWithoutARun(t *testing.T) {
 		for _, suspect := range []bool{false, true} {
 			store, end := newLedger(), &ends{}
 			store.put(row)
-			ctx := brokers.WithDelivery(t.Context(), brokers.Delivery{Suspect: suspect})
+			ctx := withDelivery(t.Context(), brokers.Delivery{Suspect: suspect})
 			_, err := newInbox(t, store, end.configure).Middleware(handle(mustNotRun(t)))(newMessage(ctx, "a"))
 			if err != nil || end.last().Result != result || store.calls("record") != 0 {
 				t.Errorf("suspect %v: %v, %+v", suspect, err, end.last())
@@ -141,10 +141,10 @@ func TestTooEarlyRedeliveryIsHeldUntilItIsDue(t *testing.T) {
 			f := failedBefore("a", stores.PlacementRedelivered, 1)
 			f.DueIn = test.due
 			store.put(f)
-			ctx, start := brokers.WithDelivery(t.Context(), brokers.Delivery{}), time.Now()
+			ctx, start := withDelivery(t.Context(), brokers.Delivery{}), time.Now()
 			_, err := newInbox(t, store).Middleware(handle(func(*message.Message) error { return nil }))(newMessage(ctx, "a"))
-			if (err == nil) != (test.after == 0) || time.Since(start) != test.held || brokers.GiveBackFrom(ctx).After != test.after {
-				t.Errorf("%v after %s, given back as %+v", err, time.Since(start), brokers.GiveBackFrom(ctx))
+			if (err == nil) != (test.after == 0) || time.Since(start) != test.held || givenBack(ctx).After != test.after {
+				t.Errorf("%v after %s, given back as %+v", err, time.Since(start), givenBack(ctx))
 			}
 			if r := store.row("a"); test.after != 0 && r.failure.Attempts != 1 {
 				t.Errorf("counted: %+v", r)
@@ -197,10 +197,10 @@ func TestFailureThatCannotBeRecordedGoesBackUncounted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := newLedger()
 		store.failing("record")
-		ctx := brokers.WithDelivery(t.Context(), brokers.Delivery{})
+		ctx := withDelivery(t.Context(), brokers.Delivery{})
 		_, err := newInbox(t, store).Middleware(handle(fail))(newMessage(ctx, "a"))
-		if !errors.Is(err, middleware.ErrNotNow) || !errors.Is(err, stores.ErrUnavailable) || middleware.OnlyFailures(err) || brokers.GiveBackFrom(ctx).Failed {
-			t.Errorf("%v, given back as %+v", err, brokers.GiveBackFrom(ctx))
+		if !errors.Is(err, middleware.ErrNotNow) || !errors.Is(err, stores.ErrUnavailable) || middleware.OnlyFailures(err) || givenBack(ctx).Failed {
+			t.Errorf("%v, given back as %+v", err, givenBack(ctx))
 		}
 	})
 }
@@ -231,9 +231,9 @@ func TestMessageTheStoreCannotKeepIsLeftToTheBroker(t *testing.T) {
 		}
 		return nil
 	}}
-	ctx := brokers.WithDelivery(t.Context(), brokers.Delivery{})
+	ctx := withDelivery(t.Context(), brokers.Delivery{})
 	_, err := newInbox(t, store).Middleware(handle(fail))(newMessage(ctx, "a"))
-	if err == nil || !brokers.GiveBackFrom(ctx).Failed || len(store.recorded) != 1 {
+	if err == nil || !givenBack(ctx).Failed || len(store.recorded) != 1 {
 		t.Fatal(err, store.recorded)
 	}
 	if f := store.recorded[0]; f.Placement != stores.PlacementRedelivered || f.Content.State != stores.ContentTooLarge || f.Attempts != 1 {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/millpond-go/millpond/stores"
@@ -191,6 +192,8 @@ func (h *holdings) of(c stores.Consumer) *holding {
 // holding counts the held deliveries of a consumer.
 type holding struct {
 	limit int
+
+	introduced atomic.Bool // its subscriber was looked at
 
 	mu   sync.Mutex
 	held int

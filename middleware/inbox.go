@@ -92,13 +92,14 @@ func (in *Inbox) Register(ctx context.Context, handler, topic string) error {
 }
 
 // Middleware wraps a handler; give it to Router.AddMiddleware or, for one handler,
-// Handler.AddMiddleware. Nested inside itself it does nothing.
+// Handler.AddMiddleware. Nested inside itself it does nothing. A message that comes with
+// the context of another is a delivery of its own; so is a copy.
 //
 // The wrapped handler returns nil, and the router then acks, only if the handler's
 // effects are committed, were committed by an earlier delivery, or the message has
-// failed and is kept in the store: parked, as a dead letter, or in quarantine. Every other error gives the delivery back; see
-// [OnlyFailures] for telling them apart. A panic of the handler goes on up after
-// the rollback.
+// failed and is kept in the store: parked, as a dead letter, or in quarantine. Every
+// other error gives the delivery back; see [OnlyFailures] for telling them apart. A panic
+// of the handler goes on up as a [PanicError], after the rollback.
 func (in *Inbox) Middleware(next message.HandlerFunc) message.HandlerFunc {
 	return func(msg *message.Message) ([]*message.Message, error) {
 		growStack(false)

@@ -56,7 +56,7 @@ func TestInFlightIsHeldWithGrowingPausesThenGivenBack(t *testing.T) {
 			c.Hold = middleware.HoldConfig{Limit: time.Minute, MinPause: 100 * time.Millisecond, MaxPause: 5 * time.Second}
 			c.Hooks = []middleware.Hook{holdFunc(func(p time.Duration) { pauses = append(pauses, p) })}
 		})
-		ctx := brokers.WithDelivery(t.Context(), brokers.Delivery{})
+		ctx := withDelivery(t.Context(), brokers.Delivery{})
 		start := time.Now()
 		_, err := in.Middleware(handle(nil))(newMessage(ctx, "a"))
 		if !errors.Is(err, middleware.ErrNotNow) || !errors.Is(err, middleware.ErrInFlight) || middleware.OnlyFailures(err) {
@@ -68,7 +68,7 @@ func TestInFlightIsHeldWithGrowingPausesThenGivenBack(t *testing.T) {
 		if pauses[0] > 100*time.Millisecond || pauses[len(pauses)-1] < 2500*time.Millisecond || len(pauses) > 40 {
 			t.Errorf("pauses %v", pauses)
 		}
-		if g := brokers.GiveBackFrom(ctx); g.Failed || g.After == 0 {
+		if g := givenBack(ctx); g.Failed || g.After == 0 {
 			t.Errorf("given back as %+v", g)
 		}
 	})

@@ -44,7 +44,7 @@ func crowd(ctx context.Context, in *middleware.Inbox, n int, handler func(*messa
 	answers := make(chan answer, n)
 	for i := range n {
 		id := fmt.Sprint(i)
-		ctx := brokers.WithDelivery(ctx, brokers.Delivery{Count: 1})
+		ctx := withDelivery(ctx, brokers.Delivery{Count: 1})
 		go func() {
 			_, err := in.Middleware(handle(handler))(newMessage(ctx, id))
 			answers <- answer{id, err}

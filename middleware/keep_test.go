@@ -100,10 +100,10 @@ func TestFailuresOfAMessageThatIsNeverEncodedAreCounted(t *testing.T) {
 			}}
 		})
 		for attempt := 1; attempt <= 3; attempt++ {
-			ctx := brokers.WithDelivery(t.Context(), brokers.Delivery{})
+			ctx := withDelivery(t.Context(), brokers.Delivery{})
 			_, err := in.Middleware(handle(func(*message.Message) error { runs++; return errors.New("boom") }))(newMessage(ctx, "a"))
 			r := store.row("a")
-			if err == nil || !brokers.GiveBackFrom(ctx).Failed || runs != attempt || r.failure.Attempts != attempt || r.status != stores.StatusPending {
+			if err == nil || !givenBack(ctx).Failed || runs != attempt || r.failure.Attempts != attempt || r.status != stores.StatusPending {
 				t.Fatalf("%v, %d runs, %+v\n%s", err, runs, r, store.story())
 			}
 			if r.failure.Placement != stores.PlacementRedelivered || r.failure.Content.Payload != nil {
@@ -171,11 +171,11 @@ func TestMessageOfWhichLessIsKeptIsNotParked(t *testing.T) {
 			in := newInbox(t, store, func(c *middleware.InboxConfig) {
 				c.Keep, c.Retry.MaxAttempts = test.keep, 2
 			})
-			ctx := brokers.WithDelivery(t.Context(), brokers.Delivery{})
+			ctx := withDelivery(t.Context(), brokers.Delivery{})
 			m := newMessage(ctx, "a")
 			m.Metadata.Set("event", "e") // 12 + 6 bytes
-			if _, err := in.Middleware(handle(fail))(m); err == nil || !brokers.GiveBackFrom(ctx).Failed {
-				t.Errorf("%v, %+v", err, brokers.GiveBackFrom(ctx))
+			if _, err := in.Middleware(handle(fail))(m); err == nil || !givenBack(ctx).Failed {
+				t.Errorf("%v, %+v", err, givenBack(ctx))
 			}
 			r := store.row("a")
 			if r.failure.Placement != stores.PlacementRedelivered || r.failure.Content.State != test.state || r.failure.Content.Payload != nil {

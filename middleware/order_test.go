@@ -18,7 +18,7 @@ func ordered(c *middleware.InboxConfig) { c.Retry.OrderKey = middleware.OrderByK
 
 func ofKey(t *testing.T, id, key string, suspect bool) *message.Message {
 	t.Helper()
-	return newMessage(brokers.WithDelivery(t.Context(), brokers.Delivery{Count: 1, Key: []byte(key), Suspect: suspect}), id)
+	return newMessage(withDelivery(t.Context(), brokers.Delivery{Count: 1, Key: []byte(key), Suspect: suspect}), id)
 }
 
 // Order per key survives failure: what comes later waits behind what has failed.

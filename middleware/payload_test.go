@@ -25,10 +25,10 @@ func inPlace(f func(*message.Message) error) func(*message.Message) error {
 func TestMessageChangedInPlaceIsLeftToTheBroker(t *testing.T) {
 	t.Parallel()
 	store := newLedger()
-	ctx := brokers.WithDelivery(t.Context(), brokers.Delivery{})
+	ctx := withDelivery(t.Context(), brokers.Delivery{})
 	_, err := newInbox(t, store).Middleware(handle(inPlace(fail)))(newMessage(ctx, "a"))
 	r := store.row("a")
-	if err == nil || !brokers.GiveBackFrom(ctx).Failed || r.status != stores.StatusPending || r.failure.Attempts != 1 {
+	if err == nil || !givenBack(ctx).Failed || r.status != stores.StatusPending || r.failure.Attempts != 1 {
 		t.Fatalf("%v, %+v", err, r)
 	}
 	if r.failure.Placement != stores.PlacementRedelivered || r.failure.Content.Payload != nil || r.failure.Content.State == stores.ContentKept {
@@ -73,7 +73,7 @@ func TestHandlerIsNotRunAgainWithAPayloadChangedInPlace(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				store, runs := storeOfAll(test.attempt), 0
 				store.resolve = func() (bool, error) { return false, nil }
-				ctx := brokers.WithDelivery(t.Context(), brokers.Delivery{})
+				ctx := withDelivery(t.Context(), brokers.Delivery{})
 				_, err := newInbox(t, store).Middleware(handle(inPlace(func(m *message.Message) error { runs++; return test.handler(m) })))(newMessage(ctx, "a"))
 				if err == nil || runs != 1 || len(store.recorded) != 1 {
 					t.Fatalf("%v, %d runs, %+v", err, runs, store.recorded)

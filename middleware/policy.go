@@ -69,7 +69,7 @@ type BackoffConfig struct {
 // OrderByKey takes the broker's key of the message, such as the key of a Kafka record,
 // for its order key.
 func OrderByKey(msg *message.Message) []byte {
-	facts, _ := brokers.DeliveryFrom(msg.Context())
+	facts, _ := brokers.DeliveryOf(msg)
 	return facts.Key
 }
 
@@ -191,7 +191,8 @@ func (p *RetryPolicy) classify(err error) (class stores.Class) {
 		return stores.ClassPanic
 	case errors.Is(err, ErrHandlerTimeout), errors.Is(err, context.DeadlineExceeded), errors.Is(err, stores.ErrTxExpired):
 		return stores.ClassTimeout
-	case errors.Is(err, stores.ErrTxEnded), errors.Is(err, stores.ErrTxBusy), errors.Is(err, stores.ErrReentered), errors.Is(err, stores.ErrTxManaged):
+	case errors.Is(err, stores.ErrTxEnded), errors.Is(err, stores.ErrTxBusy), errors.Is(err, stores.ErrReentered), errors.Is(err, stores.ErrTxManaged),
+		errors.Is(err, ErrForeignTx):
 		return stores.ClassConduct
 	}
 	return stores.ClassTransient

@@ -11,6 +11,7 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	"github.com/millpond-go/millpond/brokers"
+	"github.com/millpond-go/millpond/middleware/keys"
 	"github.com/millpond-go/millpond/stores"
 )
 
@@ -142,19 +143,21 @@ func (f *feed) begin(ctx context.Context, out chan<- *message.Message, free chan
 	run := &retryRun{Retry: r, reserve: f.reserve, over: make(chan struct{})}
 	var msg *message.Message
 	msg, run.unreadable = f.w.in.restored(ctx, r)
-	msgCtx, cancel := context.WithCancel(context.WithValue(
-		brokers.WithDelivery(ctx, brokers.Delivery{Topic: r.Topic, Coordinates: r.Coordinates, Key: r.OrderKey}),
-		retryRunKey{}, run))
+	msgCtx, cancel := context.WithCancel(
+		brokers.WithDelivery(ctx, msg, brokers.Delivery{Topic: r.Topic, Coordinates: r.Coordinates, Key: r.OrderKey}))
 	msg.SetContext(msgCtx)
+	f.w.in.workers.runs.Store(msg, run)
 	select {
 	case out <- msg:
 	case <-ctx.Done():
+		f.w.in.workers.runs.Delete(msg)
 		cancel()
 		<-free
 		return false
 	}
 	running.Go(func() {
 		defer cancel()
+		defer f.w.in.workers.runs.Delete(msg)
 		nacked := false
 		select {
 		case <-msg.Acked():
@@ -163,6 +166,10 @@ func (f *feed) begin(ctx context.Context, out chan<- *message.Message, free chan
 		}
 		end := run.wait() // a handler may have acked it, and go on
 		<-free
+		if !nacked && !run.begun.Load() {
+			f.w.in.log.Error("millpond: a parked message was acked and has not reached the inbox, so it will be due again: a middleware around the inbox has acked it, or handed on a copy",
+				slog.String("consumer", f.consumer.String()), slog.String("id", printable(keys.Format(r.Key.ID))))
+		}
 		f.w.note(f.consumer, end)
 		if r.OrderKey != nil {
 			f.alarm.set(0) // the next one of its order key may go
@@ -203,13 +210,15 @@ type retryRun struct {
 	end   DeliveryEnd // then
 }
 
-type retryRunKey struct{}
-
-func retryRunFrom(ctx context.Context) *retryRun {
-	run, _ := ctx.Value(retryRunKey{}).(*retryRun)
-	if run != nil {
-		run.begun.Store(true)
+// runOf returns the run of a message that a worker of this inbox has handed out, nil for
+// any other. Contexts travel with messages that a handler publishes: they do not tell.
+func (w *workers) runOf(msg *message.Message) *retryRun {
+	found, ok := w.runs.Load(msg)
+	if !ok {
+		return nil
 	}
+	run, _ := found.(*retryRun)
+	run.begun.Store(true)
 	return run
 }
 
@@ -282,7 +291,8 @@ func (a *alarm) wait(ctx context.Context, longest time.Duration) {
 
 // workers are the retry workers of this process.
 type workers struct {
-	log *slog.Logger
+	log  *slog.Logger
+	runs sync.Map // *message.Message → *retryRun, of those that are handed out
 
 	mu     sync.Mutex
 	next   int

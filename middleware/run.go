@@ -88,7 +88,8 @@ func (d *delivery) run() (reason error, settled bool, err error) {
 
 // call calls the handler with the attempt's context.
 func (d *delivery) call(ctx context.Context) (outputs []*message.Message, err error) {
-	mark := &running{Context: ctx, inbox: d.in, key: d.claim.Key}
+	mark := &running{Context: ctx, inbox: d.in, msg: d.msg, key: d.claim.Key, foreign: d.outer != nil && d.outer.msg != d.msg}
+	arrived := d.msg.Context()
 	d.msg.SetContext(d.attempt.Context(mark))
 	var start time.Time
 	if len(d.in.hooks.handlerEnd) > 0 {
@@ -96,9 +97,12 @@ func (d *delivery) call(ctx context.Context) (outputs []*message.Message, err er
 	}
 	defer func() {
 		mark.over.Store(true)
-		d.msg.SetContext(d.shutdown)
+		d.msg.SetContext(arrived)
 	}()
 	outputs, err = d.next(d.msg)
+	if tx := mark.foreignTx(); tx != nil {
+		err = errors.Join(tx, err)
+	}
 	d.in.hooks.handlerEnds(ctx, time.Since(start), err)
 	return outputs, err
 }

@@ -5,6 +5,7 @@ import (
 	"log/slog"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 
 	"github.com/ThreeDotsLabs/watermill/message"
@@ -142,12 +143,33 @@ func handle(f func(*message.Message) error) message.HandlerFunc {
 
 // newMessage is a first delivery, unless ctx says something else about it.
 func newMessage(ctx context.Context, uuid string) *message.Message {
-	if _, known := brokers.DeliveryFrom(ctx); !known {
-		ctx = brokers.WithDelivery(ctx, brokers.Delivery{Count: 1})
+	a, known := ctx.Value(arrivalKey{}).(*arrival)
+	if !known {
+		a = &arrival{facts: brokers.Delivery{Count: 1}}
 	}
 	m := message.NewMessage(uuid, []byte("payload of "+uuid))
+	ctx = brokers.WithDelivery(ctx, m, a.facts)
+	a.last.Store(&ctx)
 	m.SetContext(ctx)
 	return m
+}
+
+type arrivalKey struct{}
+
+// arrival is what newMessage lets its context say about the messages.
+type arrival struct {
+	facts brokers.Delivery
+	last  atomic.Pointer[context.Context] // as handed out
+}
+
+func withDelivery(ctx context.Context, facts brokers.Delivery) context.Context {
+	return context.WithValue(ctx, arrivalKey{}, &arrival{facts: facts})
+}
+
+// givenBack reads what a subscriber would, of the last message that has come with ctx.
+func givenBack(ctx context.Context) brokers.GiveBack {
+	a, _ := ctx.Value(arrivalKey{}).(*arrival)
+	return brokers.GiveBackFrom(*a.last.Load())
 }
 
 // redelivered leaves failed messages to the broker.

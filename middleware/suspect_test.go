@@ -17,7 +17,7 @@ import (
 )
 
 func suspect(ctx context.Context) context.Context {
-	return brokers.WithDelivery(ctx, brokers.Delivery{Suspect: true, Topic: "orders", Coordinates: "orders/3/1042"})
+	return withDelivery(ctx, brokers.Delivery{Suspect: true, Topic: "orders", Coordinates: "orders/3/1042"})
 }
 
 // crashed is the row of a message whose attempt has begun and never ended.

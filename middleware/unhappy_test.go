@@ -97,7 +97,7 @@ func TestRunsOfOneDeliveryHaveACeiling(t *testing.T) {
 				store := storeOfAll(attempt)
 				store.resolve = func() (bool, error) { return false, nil }
 				runs := 0
-				ctx := brokers.WithDelivery(t.Context(), brokers.Delivery{})
+				ctx := withDelivery(t.Context(), brokers.Delivery{})
 				_, err := newInbox(t, store).Middleware(handle(func(*message.Message) error {
 					runs++
 					if name == "interrupted" {

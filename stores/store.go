@@ -115,7 +115,9 @@ type Inbox interface {
 //
 // Its methods are called by one goroutine at a time.
 type Attempt interface {
-	// Context returns parent with the native transaction, for the handler.
+	// Context returns parent with the native transaction, for the handler. The value
+	// that carries it is the attempt: by that the inbox tells it from the transactions
+	// of others.
 	Context(parent context.Context) context.Context
 
 	// Commit commits the claim and the handler's effects together. nil means

@@ -50,7 +50,7 @@ func TestAcksAmongOthers(t *testing.T) {
 				return
 			case !before && dice < 8:
 				given[msg.UUID] = true
-				brokers.SetGiveBack(msg.Context(), []brokers.GiveBack{{}, {Failed: true}, {After: 60 * time.Millisecond}}[dice%3])
+				brokers.SetGiveBack(msg, []brokers.GiveBack{{}, {Failed: true}, {After: 60 * time.Millisecond}}[dice%3])
 				handlers.Go(func() { msg.Nack() })
 			default:
 				acked[msg.UUID] = true

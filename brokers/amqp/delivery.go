@@ -37,7 +37,7 @@ func (s *session) handOut(ctx context.Context, native *amqp091.Delivery) {
 	}
 	inner, cancel := context.WithCancel(s.ctx)
 	msg, facts := d.message()
-	inner = brokers.WithDelivery(inner, facts)
+	inner = brokers.WithDelivery(inner, msg, facts)
 	msg.SetContext(inner)
 	d.uuid = msg.UUID
 	if ctx.Err() == nil { // it may be over already, and select is fair

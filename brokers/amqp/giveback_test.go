@@ -46,7 +46,7 @@ func TestSteps(t *testing.T) {
 // giveBack nacks the message and receives it again. It returns how long that took.
 func giveBack(t *testing.T, msg *message.Message, out <-chan *message.Message, g brokers.GiveBack) (*message.Message, brokers.Delivery, time.Duration) {
 	t.Helper()
-	if !brokers.SetGiveBack(msg.Context(), g) {
+	if !brokers.SetGiveBack(msg, g) {
 		t.Fatal("the message has no delivery")
 	}
 	began := time.Now()
@@ -142,7 +142,7 @@ func TestFailuresEndAsDeadLetters(t *testing.T) {
 				g := failure[i%len(failure)]
 				if g.Failed {
 					if failed++; failed > limit {
-						brokers.SetGiveBack(msg.Context(), g)
+						brokers.SetGiveBack(msg, g)
 						msg.Nack()
 						break
 					}
@@ -195,7 +195,7 @@ func testDelaysSurviveTheBroker(t *testing.T, server *rabbitmq.Server) {
 			acked[msg.UUID] = true
 			msg.Ack()
 		} else {
-			brokers.SetGiveBack(msg.Context(), brokers.GiveBack{After: 900 * time.Millisecond, Failed: times[msg.UUID]%2 == 0})
+			brokers.SetGiveBack(msg, brokers.GiveBack{After: 900 * time.Millisecond, Failed: times[msg.UUID]%2 == 0})
 			msg.Nack()
 		}
 		if kills < 1 && received > (kills+1)*n {

@@ -51,7 +51,7 @@ func TestHeadersOfOthers(t *testing.T) {
 				if d.Count != n {
 					t.Errorf("%v: delivery %d has the count %d", headers, n, d.Count)
 				}
-				brokers.SetGiveBack(msg.Context(), brokers.GiveBack{After: time.Second / 5, Failed: true})
+				brokers.SetGiveBack(msg, brokers.GiveBack{After: time.Second / 5, Failed: true})
 				msg.Nack()
 			}
 			next = awaitDead(t, address, queue+".dead").Headers

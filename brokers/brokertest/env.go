@@ -220,18 +220,18 @@ func (s *subscription) close() error {
 
 // deliveryOf returns the facts of a message's delivery.
 func deliveryOf(msg *message.Message) (brokers.Delivery, error) {
-	d, ok := brokers.DeliveryFrom(msg.Context())
+	d, ok := brokers.DeliveryOf(msg)
 	if !ok {
-		return d, errors.New("the message's context carries no brokers.Delivery")
+		return d, errors.New("the message's context carries no brokers.Delivery of the message")
 	}
 	return d, nil
 }
 
-var errNoGiveBack = errors.New("brokers.SetGiveBack does not work on the message's context")
+var errNoGiveBack = errors.New("brokers.SetGiveBack does not work on the message")
 
 // giveBack nacks the message.
 func giveBack(msg *message.Message, g brokers.GiveBack) error {
-	if !brokers.SetGiveBack(msg.Context(), g) {
+	if !brokers.SetGiveBack(msg, g) {
 		return errNoGiveBack
 	}
 	if !msg.Nack() {

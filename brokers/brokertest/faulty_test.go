@@ -20,7 +20,7 @@ type fault struct {
 	caps    func(c *brokers.Capabilities)
 	group   func(c *brokers.SubscriberConfig) // before a subscriber is opened
 	hand    func(r *relay, inner *message.Message, outer *message.Message, d *brokers.Delivery)
-	context func(ctx context.Context, d brokers.Delivery) context.Context
+	context func(ctx context.Context, msg *message.Message, d brokers.Delivery) context.Context
 	nack    func(r *relay, outer *message.Message, g *brokers.GiveBack) (ack bool)
 	unread  func(inner *message.Message) // a message in hand when the intake ends
 	kill    func(inner *message.Message) // each unsettled message of a killed consumer
@@ -229,7 +229,7 @@ func (s *relaySubscriber) Subscribe(ctx context.Context, topic string) (<-chan *
 // dress makes the message that the consumer sees.
 func (r *relay) dress(inner *message.Message) *message.Message {
 	outer := inner.Copy()
-	d, _ := brokers.DeliveryFrom(inner.Context())
+	d, _ := brokers.DeliveryOf(inner)
 	if outer.Metadata[undecodableMark] != "" && !r.fault.noMarks || outer.Metadata[foreignMark] != "" && r.fault.noForeign {
 		d.Undecodable = errSomethingElse
 	}
@@ -241,9 +241,9 @@ func (r *relay) dress(inner *message.Message) *message.Message {
 	}
 	r.seen[inner.UUID] = true
 	if r.fault.context != nil {
-		outer.SetContext(r.fault.context(inner.Context(), d))
+		outer.SetContext(r.fault.context(inner.Context(), outer, d))
 	} else {
-		outer.SetContext(brokers.WithDelivery(inner.Context(), d))
+		outer.SetContext(brokers.WithDelivery(inner.Context(), outer, d))
 	}
 	return outer
 }
@@ -277,7 +277,7 @@ func (s *relaySubscriber) pass(ctx context.Context, inner, outer *message.Messag
 			inner.Ack()
 			return
 		}
-		brokers.SetGiveBack(inner.Context(), g)
+		brokers.SetGiveBack(inner, g)
 		inner.Nack()
 	case <-ended:
 		inner.Nack()

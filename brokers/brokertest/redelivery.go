@@ -58,7 +58,7 @@ func checkNackDelay(e *env) error {
 		return err
 	}
 	for _, failed := range []bool{false, true} {
-		if !brokers.SetGiveBack(msg.Context(), brokers.GiveBack{After: e.Delay, Failed: failed}) {
+		if !brokers.SetGiveBack(msg, brokers.GiveBack{After: e.Delay, Failed: failed}) {
 			return errNoGiveBack
 		}
 		if failed {

@@ -123,28 +123,29 @@ var faults = map[string]struct {
 		map[string]string{"FactsTellMessagesApart": "two messages have the Coordinates"},
 	},
 	"has no facts": {
-		fault{context: func(context.Context, brokers.Delivery) context.Context { return context.Background() }},
+		fault{context: func(context.Context, *message.Message, brokers.Delivery) context.Context { return context.Background() }},
 		map[string]string{"FactsOfDelivery": "no brokers.Delivery", "NackDelay": "SetGiveBack does not work"},
 	},
 	"keeps the answer of the last delivery": {
-		fault{context: func(ctx context.Context, d brokers.Delivery) context.Context {
-			ctx = brokers.WithDelivery(ctx, d)
+		fault{context: func(ctx context.Context, msg *message.Message, d brokers.Delivery) context.Context {
+			ctx = brokers.WithDelivery(ctx, msg, d)
+			msg.SetContext(ctx)
 			if d.Count > 1 {
-				brokers.SetGiveBack(ctx, brokers.GiveBack{After: time.Nanosecond})
+				brokers.SetGiveBack(msg, brokers.GiveBack{After: time.Nanosecond})
 			}
 			return ctx
 		}},
 		map[string]string{"FactsOfRedelivery": "of the one before"},
 	},
 	"forgets the Subscribe context": {
-		fault{context: func(_ context.Context, d brokers.Delivery) context.Context {
-			return brokers.WithDelivery(context.Background(), d)
+		fault{context: func(_ context.Context, msg *message.Message, d brokers.Delivery) context.Context {
+			return brokers.WithDelivery(context.Background(), msg, d)
 		}},
 		map[string]string{"SubscribeContext": "lacks the values", "AckAfterContextEnds": "the end of the message's context"},
 	},
 	"never ends contexts": {
-		fault{context: func(ctx context.Context, d brokers.Delivery) context.Context {
-			return brokers.WithDelivery(context.WithoutCancel(ctx), d)
+		fault{context: func(ctx context.Context, msg *message.Message, d brokers.Delivery) context.Context {
+			return brokers.WithDelivery(context.WithoutCancel(ctx), msg, d)
 		}},
 		map[string]string{"SubscribeContext": "the end of the context after the ack"},
 	},

@@ -34,7 +34,7 @@ func (p *partition) deliver(it *item) {
 	ctx, cancel := context.WithCancel(p.session.subscription.ctx)
 	defer cancel()
 	msg, facts := p.message(it)
-	ctx = brokers.WithDelivery(ctx, facts)
+	ctx = brokers.WithDelivery(ctx, msg, facts)
 	msg.SetContext(ctx)
 	select {
 	case <-p.stopping: // it may have been before

@@ -113,7 +113,7 @@ func receive(t testing.TB, messages <-chan *message.Message) (*message.Message, 
 		if !ok {
 			t.Fatal("the output channel is closed")
 		}
-		d, ok := brokers.DeliveryFrom(msg.Context())
+		d, ok := brokers.DeliveryOf(msg)
 		if !ok {
 			t.Fatal("the message carries no brokers.Delivery")
 		}
@@ -149,7 +149,7 @@ func (l *tally) consume(messages <-chan *message.Message, handle func(d brokers.
 }
 
 func (l *tally) handle(msg *message.Message, handle func(d brokers.Delivery, msg *message.Message) error) {
-	d, _ := brokers.DeliveryFrom(msg.Context())
+	d, _ := brokers.DeliveryOf(msg)
 	l.mu.Lock()
 	l.began(d)
 	if l.running[d.Coordinates] {

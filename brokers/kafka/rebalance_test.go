@@ -276,7 +276,7 @@ func TestPoisonDoesNotWedge(t *testing.T) {
 			l := newTally()
 			handle := func(d brokers.Delivery, msg *message.Message) error {
 				if d.Coordinates == topic+"/0/0" {
-					brokers.SetGiveBack(msg.Context(), brokers.GiveBack{After: 20 * time.Millisecond})
+					brokers.SetGiveBack(msg, brokers.GiveBack{After: 20 * time.Millisecond})
 					return errPoison
 				}
 				return nil

@@ -226,7 +226,7 @@ func TestDelayedAndDeadKeepTheirPlaces(t *testing.T) {
 		_, messages := subscribe(t, broker, "topic", brokers.SubscriberConfig{})
 		publish(t, broker, "topic", "delayed", "dead")
 		delayed := receive(t, messages, "delayed")
-		brokers.SetGiveBack(delayed.Context(), brokers.GiveBack{After: time.Hour})
+		brokers.SetGiveBack(delayed, brokers.GiveBack{After: time.Hour})
 		delayed.Nack()
 		fail(t, receive(t, messages, "dead"))
 		synctest.Wait()

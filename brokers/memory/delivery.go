@@ -31,7 +31,7 @@ const (
 func (s *subscription) newDelivery(it *item) *delivery {
 	d := &delivery{subscription: s, item: it, msg: it.entry.message(), gone: make(chan struct{})}
 	ctx, cancel := context.WithCancel(s.ctx)
-	d.ctx = brokers.WithDelivery(ctx, s.topic.facts(it.entry, it.deliveries+1))
+	d.ctx = brokers.WithDelivery(ctx, d.msg, s.topic.facts(it.entry, it.deliveries+1))
 	d.cancel = cancel
 	d.msg.SetContext(d.ctx)
 	return d

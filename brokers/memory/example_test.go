@@ -40,7 +40,7 @@ func Example() {
 	msg.Nack() // it comes again
 
 	msg = <-messages
-	delivery, _ := brokers.DeliveryFrom(msg.Context())
+	delivery, _ := brokers.DeliveryOf(msg)
 	fmt.Printf("%s, delivery %d of %s\n", msg.Payload, delivery.Count, delivery.Coordinates)
 	msg.Ack()
 

@@ -102,7 +102,7 @@ func receiveAndAck(t *testing.T, messages <-chan *message.Message, ids ...string
 
 func fail(t *testing.T, msg *message.Message) {
 	t.Helper()
-	if !brokers.SetGiveBack(msg.Context(), brokers.GiveBack{Failed: true}) {
+	if !brokers.SetGiveBack(msg, brokers.GiveBack{Failed: true}) {
 		t.Fatal("brokers.SetGiveBack does not work")
 	}
 	msg.Nack()
@@ -110,7 +110,7 @@ func fail(t *testing.T, msg *message.Message) {
 
 func delivery(t *testing.T, msg *message.Message) brokers.Delivery {
 	t.Helper()
-	d, ok := brokers.DeliveryFrom(msg.Context())
+	d, ok := brokers.DeliveryOf(msg)
 	if !ok {
 		t.Fatal("the message carries no brokers.Delivery")
 	}

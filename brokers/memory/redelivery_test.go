@@ -14,7 +14,7 @@ import (
 )
 
 func nackAfter(msg *message.Message, after time.Duration) {
-	brokers.SetGiveBack(msg.Context(), brokers.GiveBack{After: after})
+	brokers.SetGiveBack(msg, brokers.GiveBack{After: after})
 	msg.Nack()
 }
 

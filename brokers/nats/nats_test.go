@@ -51,7 +51,7 @@ func receive(t testing.TB, messages <-chan *message.Message) (*message.Message, 
 		if !ok {
 			t.Fatal("the channel is closed")
 		}
-		d, _ := brokers.DeliveryFrom(msg.Context())
+		d, _ := brokers.DeliveryOf(msg)
 		return msg, d
 	case <-time.After(within):
 		t.Fatalf("no message came within %s", within)

@@ -168,7 +168,7 @@ func (s *subscription) deliver(it *item) (fate, time.Duration) {
 	ctx, cancel := context.WithCancelCause(s.ctx)
 	defer cancel(nil)
 	msg, facts := it.read(s.topic, s.subscriber.broker.config.Consume.Unmarshal)
-	ctx = brokers.WithDelivery(ctx, facts)
+	ctx = brokers.WithDelivery(ctx, msg, facts)
 	msg.SetContext(ctx)
 	if s.ctx.Err() != nil {
 		return unbegun, 0

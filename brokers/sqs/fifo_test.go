@@ -101,7 +101,7 @@ func TestAFailingMessageHoldsItsGroupOnly(t *testing.T) {
 		nothing(t, messages, 300*time.Millisecond) // a1 waits for a0
 		// A long one, or a slow server could be taken for one that waits.
 		const delay = 8 * time.Second
-		brokers.SetGiveBack(msg.Context(), brokers.GiveBack{After: delay, Failed: true})
+		brokers.SetGiveBack(msg, brokers.GiveBack{After: delay, Failed: true})
 		nacked := time.Now()
 		msg.Nack()
 		publish(t, b, topic, fifoMessages("b", 1)...)

@@ -106,7 +106,7 @@ func receive(t testing.TB, messages <-chan *message.Message) (*message.Message, 
 		if !ok {
 			t.Fatal("the output channel is closed")
 		}
-		d, ok := brokers.DeliveryFrom(msg.Context())
+		d, ok := brokers.DeliveryOf(msg)
 		if !ok {
 			t.Fatal("the message carries no brokers.Delivery")
 		}

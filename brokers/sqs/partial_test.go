@@ -135,7 +135,7 @@ func TestLongestDelay(t *testing.T) {
 		messages := subscribe(t, subscriber(t, b, brokers.SubscriberConfig{Logger: &log}), topic)
 		publish(t, b, topic, newMessages(1)...)
 		msg, _ := receive(t, messages)
-		brokers.SetGiveBack(msg.Context(), brokers.GiveBack{After: 100 * time.Hour})
+		brokers.SetGiveBack(msg, brokers.GiveBack{After: 100 * time.Hour})
 		msg.Nack()
 		last := func() (d time.Duration) {
 			p.mu.Lock()

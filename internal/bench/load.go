@@ -30,7 +30,7 @@ func newDelivery(id string, suspect bool) delivery {
 	ctx, cancel := context.WithCancel(context.Background())
 	msg := message.NewMessage(id, payload(id))
 	msg.Metadata = message.Metadata{"content_type": "application/json", "correlation_id": id}
-	msg.SetContext(brokers.WithDelivery(ctx, brokers.Delivery{Topic: topicName, Count: 1, Suspect: suspect}))
+	msg.SetContext(brokers.WithDelivery(ctx, msg, brokers.Delivery{Topic: topicName, Count: 1, Suspect: suspect}))
 	return delivery{msg, cancel}
 }
 

@@ -55,8 +55,8 @@ var modes = map[string]func() int{
 	},
 	"nack first": func() int {
 		return consume(func(_ *Worker, msg *message.Message) {
-			if d, _ := brokers.DeliveryFrom(msg.Context()); d.Count == 1 {
-				brokers.SetGiveBack(msg.Context(), brokers.GiveBack{After: 50 * time.Millisecond, Failed: true})
+			if d, _ := brokers.DeliveryOf(msg); d.Count == 1 {
+				brokers.SetGiveBack(msg, brokers.GiveBack{After: 50 * time.Millisecond, Failed: true})
 				msg.Nack()
 				return
 			}
@@ -68,7 +68,7 @@ var modes = map[string]func() int{
 	},
 	"exit first": func() int {
 		return consume(func(_ *Worker, msg *message.Message) {
-			if d, _ := brokers.DeliveryFrom(msg.Context()); d.Count == 1 && string(msg.Payload) == "poison" {
+			if d, _ := brokers.DeliveryOf(msg); d.Count == 1 && string(msg.Payload) == "poison" {
 				os.Exit(3)
 			}
 			msg.Ack()
@@ -76,7 +76,7 @@ var modes = map[string]func() int{
 	},
 	"sit first": func() int { // settles the first delivery of "slow" far too late
 		return consume(func(_ *Worker, msg *message.Message) {
-			if d, _ := brokers.DeliveryFrom(msg.Context()); d.Count == 1 && string(msg.Payload) == "slow" {
+			if d, _ := brokers.DeliveryOf(msg); d.Count == 1 && string(msg.Payload) == "slow" {
 				<-time.After(500 * time.Millisecond)
 			}
 			msg.Ack()
@@ -126,7 +126,7 @@ func consume(handle func(*Worker, *message.Message)) int {
 	}
 	for msg := range messages {
 		go func() {
-			d, _ := brokers.DeliveryFrom(msg.Context())
+			d, _ := brokers.DeliveryOf(msg)
 			if _, err := fmt.Fprintf(log, "%s\t%d\t%t\t%d\n", msg.UUID, d.Count, d.Suspect, worker.Index); err != nil {
 				panic(err)
 			}

@@ -55,8 +55,8 @@ func (s *subscription) drain() {
 
 // hand gives one delivery to the handlers, or back if there are none any more.
 func (s *subscription) hand(ctx context.Context, d deliver) {
-	deliveryCtx, cancel := context.WithCancel(brokers.WithDelivery(ctx, facts(d)))
 	msg := message.NewMessage(d.Message.UUID, d.Message.Payload)
+	deliveryCtx, cancel := context.WithCancel(brokers.WithDelivery(ctx, msg, facts(d)))
 	maps.Copy(msg.Metadata, d.Message.Metadata)
 	msg.SetContext(deliveryCtx)
 	select {

@@ -107,7 +107,7 @@ func TestWorkerHandsOverEverything(t *testing.T) {
 		!reflect.DeepEqual(map[string]string(msg.Metadata), sent.Metadata) {
 		t.Errorf("got %+v", msg)
 	}
-	d, ok := brokers.DeliveryFrom(msg.Context())
+	d, ok := brokers.DeliveryOf(msg)
 	if !ok || d.Undecodable == nil || d.Undecodable.Error() != "a riddle" || !d.Time.Equal(taken) {
 		t.Errorf("facts %+v", d)
 	}
@@ -129,7 +129,7 @@ func TestWorkerGivesBack(t *testing.T) {
 	messages := p.subscribe(t.Context(), w)
 	p.send(toWorker{Deliver: &deliver{ID: 1, Message: Message{Topic: "numbers"}, Count: 1}})
 	msg := <-messages
-	brokers.SetGiveBack(msg.Context(), brokers.GiveBack{After: time.Second, Failed: true})
+	brokers.SetGiveBack(msg, brokers.GiveBack{After: time.Second, Failed: true})
 	msg.Nack()
 	if s := p.receiveSettle(); s != (settle{ID: 1, After: time.Second, Failed: true}) {
 		t.Errorf("settled with %+v", s)

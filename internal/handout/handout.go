@@ -61,7 +61,7 @@ type Handout struct {
 func (d *Desk) Deliver(h Handout) (Fate, brokers.GiveBack) {
 	ctx, cancel := context.WithCancel(d.ctx)
 	defer cancel()
-	ctx = brokers.WithDelivery(ctx, h.Facts)
+	ctx = brokers.WithDelivery(ctx, h.Message, h.Facts)
 	h.Message.SetContext(ctx)
 	if d.ctx.Err() != nil {
 		return Unbegun, brokers.GiveBack{}

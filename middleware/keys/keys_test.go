@@ -26,7 +26,7 @@ func newMessage(uuid, payload string, metadata ...string) *message.Message {
 func TestLinks(t *testing.T) {
 	t.Parallel()
 	m := newMessage("0c2f8d6e-3a58-4a52-9c1c-6b6d0a4f7c11", `{"order":{"id":"o-1","line":7,"big":12345678901234567890}}`, "event_id", "e-1")
-	m.SetContext(brokers.WithDelivery(t.Context(), brokers.Delivery{
+	m.SetContext(brokers.WithDelivery(t.Context(), m, brokers.Delivery{
 		Topic: "orders", NativeID: "n-1", Coordinates: "orders/3/1042", Key: []byte("k-1"),
 	}))
 	for _, test := range []struct {

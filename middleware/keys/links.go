@@ -111,7 +111,7 @@ func escapedUnit(b []byte) (unit rune, ok bool) {
 // (brokers.Delivery.NativeID).
 func Native() Link {
 	return Link{name: "native", kind: 'n', find: func(m *message.Message) (byte, string) {
-		d, _ := brokers.DeliveryFrom(m.Context())
+		d, _ := brokers.DeliveryOf(m)
 		return 'n', d.NativeID
 	}}
 }
@@ -120,7 +120,7 @@ func Native() Link {
 // Kafka message key. It is an id only where each key is used for one message.
 func BrokerKey() Link {
 	return Link{name: "broker key", kind: 'k', reused: true, find: func(m *message.Message) (byte, string) {
-		d, _ := brokers.DeliveryFrom(m.Context())
+		d, _ := brokers.DeliveryOf(m)
 		return 'k', string(d.Key)
 	}}
 }
@@ -131,7 +131,7 @@ func BrokerKey() Link {
 // the fingerprint notices: it must be on.
 func Coordinates() Link {
 	return Link{name: "coordinates", kind: 'o', reused: true, find: func(m *message.Message) (byte, string) {
-		d, _ := brokers.DeliveryFrom(m.Context())
+		d, _ := brokers.DeliveryOf(m)
 		return 'o', d.Coordinates
 	}}
 }
@@ -155,7 +155,7 @@ func Topic() Scope {
 		if topic := message.SubscribeTopicFromCtx(m.Context()); topic != "" {
 			return topic
 		}
-		d, _ := brokers.DeliveryFrom(m.Context())
+		d, _ := brokers.DeliveryOf(m)
 		return d.Topic
 	}}
 }

@@ -35,7 +35,7 @@ func deliver(t *testing.T, s *postgres.Store, c middleware.InboxConfig, d broker
 		t.Fatal(err)
 	}
 	m := message.NewMessage(id, []byte("payload of "+id))
-	m.SetContext(brokers.WithDelivery(t.Context(), d))
+	m.SetContext(brokers.WithDelivery(t.Context(), m, d))
 	_, err = in.Middleware(func(m *message.Message) ([]*message.Message, error) {
 		return nil, postgres.Handler(func(ctx context.Context, tx pgx.Tx, _ *message.Message) error { return f(ctx, tx) })(m)
 	})(m)

@@ -63,9 +63,9 @@ func (b *bench) deliver(h message.HandlerFunc, msg *message.Message) answer {
 func (b *bench) deliverWith(h message.HandlerFunc, msg *message.Message, facts brokers.Delivery) answer {
 	b.tb.Helper()
 	facts.Topic = topic
-	ctx, cancel := context.WithCancel(brokers.WithDelivery(b.ctx, facts))
-	defer cancel() // subscribers end the context when the message is settled
 	msg = msg.Copy()
+	ctx, cancel := context.WithCancel(brokers.WithDelivery(b.ctx, msg, facts))
+	defer cancel() // subscribers end the context when the message is settled
 	msg.SetContext(ctx)
 
 	done := make(chan answer, 1)

@@ -273,7 +273,7 @@ func twoServices(b *bench) {
 	before := b.snapshot()
 	second := b.service(b.openOnly(), func(c *middleware.InboxConfig) { c.Hold.Limit = 50 * time.Millisecond })
 	h := second.Middleware(b.effect("second"))
-	msg.SetContext(brokers.WithDelivery(b.ctx, brokers.Delivery{Topic: "a topic of another service"}))
+	msg.SetContext(brokers.WithDelivery(b.ctx, msg, brokers.Delivery{Topic: "a topic of another service"}))
 	_, err := h(msg)
 	wantErr(b.tb, "a delivery of a second service under the name", err, stores.ErrConsumerConflict)
 	wantErr(b.tb, "a delivery of a second service under the name", err, middleware.ErrNotNow)

@@ -151,7 +151,7 @@ func TestOwnAdapter(t *testing.T) {
 			publish(t, newPublisher(t, broker), topic, sent)
 			for to, messages := range groups {
 				got := next(t, messages)
-				facts, _ := brokers.DeliveryFrom(got.Context())
+				facts, _ := brokers.DeliveryOf(got)
 				if !got.Equals(sent) || facts.NativeID != sent.UUID || facts.Count != 1 || facts.Suspect {
 					t.Errorf("from %s to %s: %+v, %+v", from, to, got, facts)
 				}
@@ -242,7 +242,7 @@ func TestForeignHeaders(t *testing.T) {
 		}
 		for count := 1; count <= 3; count++ {
 			msg := next(t, messages)
-			facts, _ := brokers.DeliveryFrom(msg.Context())
+			facts, _ := brokers.DeliveryOf(msg)
 			if msg.Metadata.Get("number") != "7" || msg.Metadata.Get("list") != `["a",null]` || msg.Metadata.Get("_watermill_amqp_redelivered") != "mine" ||
 				len(msg.Metadata) != 3 || facts.NativeID != "id" || facts.Count != count || facts.Suspect != (count > 1) {
 				t.Errorf("%+v, %+v", msg, facts)

@@ -36,7 +36,7 @@ func TestFunctionsThatPanic(t *testing.T) {
 	for _, payload := range append(testenv.Misreads(), "well") {
 		publish(t, p, topic, message.NewMessage("", []byte(payload)))
 		msg := next(t, messages)
-		d, _ := brokers.DeliveryFrom(msg.Context())
+		d, _ := brokers.DeliveryOf(msg)
 		if (d.Undecodable == nil) != (payload == "well") || string(msg.Payload) != payload {
 			t.Errorf("%s: %q, %v", payload, msg.Payload, d.Undecodable)
 		}

@@ -81,7 +81,7 @@ func (s *subscription) deliver(inner *message.Message) {
 	ctx, cancel := context.WithCancel(s.values)
 	defer cancel()
 	defer context.AfterFunc(s.intake, cancel)()
-	ctx = brokers.WithDelivery(ctx, arrived.facts)
+	ctx = brokers.WithDelivery(ctx, msg, arrived.facts)
 	msg.SetContext(ctx)
 	select {
 	case s.out <- msg:

@@ -74,7 +74,7 @@ func (d *delivery) dress() (context.Context, *message.Message, context.CancelFun
 	maps.Copy(msg.Metadata, d.inner.Metadata)
 	ctx, cancel := context.WithCancel(values)
 	unlink := context.AfterFunc(s.intake, cancel)
-	ctx = brokers.WithDelivery(ctx, facts)
+	ctx = brokers.WithDelivery(ctx, msg, facts)
 	msg.SetContext(ctx)
 	return ctx, msg, func() { unlink(); cancel() }
 }

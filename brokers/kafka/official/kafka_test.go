@@ -185,7 +185,7 @@ func TestKeys(t *testing.T) {
 	sent.Metadata.Set("customer", "42")
 	publish(t, newPublisher(t, b), topic, sent)
 	msg := next(t, messages)
-	if d, _ := brokers.DeliveryFrom(msg.Context()); string(d.Key) != "42" {
+	if d, _ := brokers.DeliveryOf(msg); string(d.Key) != "42" {
 		t.Errorf("the key is %q", d.Key)
 	}
 	msg.Ack()
@@ -238,7 +238,7 @@ func TestSlowHandlerDoesNotHoldUpTheGroup(t *testing.T) {
 		}
 	}()
 	t.Logf("the message came again %s after the second member", time.Since(started).Round(100*time.Millisecond))
-	if d, _ := brokers.DeliveryFrom(again.Context()); again.UUID != slow.UUID || !d.Suspect {
+	if d, _ := brokers.DeliveryOf(again); again.UUID != slow.UUID || !d.Suspect {
 		t.Errorf("message %q came, %+v", again.UUID, d)
 	}
 	slow.Ack()

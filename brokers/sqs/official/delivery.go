@@ -70,7 +70,7 @@ func (d *delivery) dress() (context.Context, *message.Message, context.CancelFun
 	maps.Copy(msg.Metadata, d.inner.Metadata)
 	ctx, cancel := context.WithCancel(d.inner.Context())
 	unlink := context.AfterFunc(s.intake, cancel)
-	ctx = brokers.WithDelivery(ctx, d.receipt.facts)
+	ctx = brokers.WithDelivery(ctx, msg, d.receipt.facts)
 	msg.SetContext(ctx)
 	return ctx, msg, func() { unlink(); cancel() }
 }

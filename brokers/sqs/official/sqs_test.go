@@ -85,7 +85,7 @@ func receive(t *testing.T, messages <-chan *message.Message) (*message.Message, 
 		if !ok {
 			t.Fatal("the output channel is closed")
 		}
-		d, _ := brokers.DeliveryFrom(msg.Context())
+		d, _ := brokers.DeliveryOf(msg)
 		return msg, d
 	case <-time.After(within):
 		t.Fatalf("no message came within %s", within)
@@ -119,7 +119,7 @@ func TestFIFOKeepsTheOrderOfEachGroup(t *testing.T) {
 			}
 			if !nacked && group == "a" && next["a"] == 2 {
 				nacked = true
-				brokers.SetGiveBack(msg.Context(), brokers.GiveBack{After: time.Second})
+				brokers.SetGiveBack(msg, brokers.GiveBack{After: time.Second})
 				msg.Nack()
 				continue
 			}
@@ -155,7 +155,7 @@ func TestLateAckSettlesNothing(t *testing.T) {
 		if err := <-closed; err != nil {
 			t.Error(err)
 		}
-		brokers.SetGiveBack(msg.Context(), brokers.GiveBack{After: time.Second})
+		brokers.SetGiveBack(msg, brokers.GiveBack{After: time.Second})
 		msg.Nack()
 		msg, _ = receive(t, messages)
 		msg.Ack()

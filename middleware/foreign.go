@@ -1,0 +1,74 @@
+package middleware
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"reflect"
+	"strings"
+
+	"github.com/ThreeDotsLabs/watermill/message"
+)
+
+// ErrForeignTx: the handler asked its context for a transaction that is not the
+// attempt's, such as the one of watermill-sql's subscriber (its TxFromContext). What is
+// written there commits or not whatever becomes of the message, so the handler was not
+// given it, and the attempt is rolled back and has failed. Use TxFromContext of the
+// inbox's store. Wrapped by *ForeignTxError.
+var ErrForeignTx = errors.New("middleware: the handler asked for a transaction that is not the inbox's")
+
+// ForeignTxError tells which transaction the handler has asked its context for.
+type ForeignTxError struct {
+	Key string // the type of the context's key
+	Tx  string // the type of the transaction
+
+	store string
+}
+
+// Error implements error.
+func (e *ForeignTxError) Error() string {
+	return fmt.Sprintf("%s (a %s, under a key of type %s): what is written there does not commit with the message; use TxFromContext of the inbox's store, a %s",
+		ErrForeignTx, e.Tx, e.Key, e.store)
+}
+
+// Unwrap returns ErrForeignTx.
+func (e *ForeignTxError) Unwrap() error { return ErrForeignTx }
+
+// isTx reports whether a value from a context is a transaction: of database/sql, pgx, or
+// a library on top of one of them.
+func isTx(value any) bool {
+	switch value.(type) {
+	case interface {
+		Commit() error
+		Rollback() error
+	}, interface {
+		Commit(context.Context) error
+		Rollback(context.Context) error
+	}:
+		v := reflect.ValueOf(value)
+		return v.Kind() != reflect.Pointer || !v.IsNil()
+	}
+	return false
+}
+
+// foreignTx is why the attempt has failed if its handler has asked for a transaction of
+// somebody else's.
+func (r *running) foreignTx() error {
+	asked := r.asked.Load()
+	if asked == nil {
+		return nil
+	}
+	return &ForeignTxError{asked.Key, asked.Tx, fmt.Sprintf("%T", r.inbox.store)}
+}
+
+// warnOfSubscriber says, once for each consumer, that its subscriber is known to put a
+// transaction of its own into the context of messages.
+func (d *delivery) warnOfSubscriber() {
+	if d.retry != nil || d.holding.introduced.Load() || d.holding.introduced.Swap(true) {
+		return
+	}
+	if name := message.SubscriberNameFromCtx(d.shutdown); strings.HasPrefix(name, "sql.") {
+		d.in.log.Warn("millpond: the subscriber seems to be watermill-sql's, whose transaction handlers behind the inbox do not get: use TxFromContext of the inbox's store, and see docs/watermill-sql.md",
+			append(anys(d.attrs()), "subscriber", printable(name))...)
+	}
+}
