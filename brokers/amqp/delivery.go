@@ -21,6 +21,7 @@ type delivery struct {
 	uuid    string
 	place   *list.Element // among those that are unsettled
 	history history
+	retried bool  // it comes from a retry queue of ours
 	counted int64 // by the queue, towards its limit, before this delivery
 	count   int64 // deliveries by now; 0 if nobody counts
 }
@@ -57,7 +58,8 @@ func (s *session) handOut(ctx context.Context, native *amqp091.Delivery) {
 func (d *delivery) read() {
 	var all int64
 	d.counted, all = wire.Counts(d.native, d.conn.server.telling())
-	d.history, _ = takeHistory(d.native, d.queue)
+	d.retried = wire.FromRetry(d.native, d.queue)
+	d.history = takeHistory(d.native, d.queue)
 	if d.subscriber.broker.counting() {
 		d.count = d.history.deliveries + all + 1
 	}
@@ -67,12 +69,11 @@ func (d *delivery) read() {
 func (d *delivery) message() (*message.Message, brokers.Delivery) {
 	config := &d.subscriber.broker.config.Consume
 	n := d.native
-	_, died := n.Headers["x-death"]
 	facts := brokers.Delivery{
 		Topic:    d.topic,
 		NativeID: n.MessageId,
 		Count:    int(d.count),
-		Suspect:  n.Redelivered || d.counted > 0 || d.count > 1 || d.history.deliveries > 0 || died,
+		Suspect:  n.Redelivered || d.counted > 0 || d.count > 1 || d.retried,
 	}
 	if config.ProducerTime {
 		facts.Time = n.Timestamp

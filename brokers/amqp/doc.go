@@ -77,10 +77,12 @@
 //     count one delivery of each message that was unsettled.
 //
 // A give-back with a delay that the queue cannot make by itself puts a copy into a retry
-// queue, "<queue>.retry.<step>", from where it returns by itself; when the broker has
-// confirmed the copy, the message is acked. A long delay takes several steps, and up to
+// queue, "<queue>.retry.<step>", from where it returns by itself, through the internal
+// exchange "<queue>.retry"; when the broker has confirmed the copy, the message is acked. A long delay takes several steps, and up to
 // twice the delay is accepted for fewer of them. That is free for "not now"; failures are
-// carried along, and end at the same limit. A crash at the wrong moment doubles a message
+// carried along, and end at the same limit. What a copy carries is believed only of what
+// comes by that exchange, to which the server lets nobody publish: the headers of producers
+// change neither counts nor delays nor ids. A crash at the wrong moment doubles a message
 // and never loses one. Work queues and retry queues hand their messages on at least once,
 // so that neither dead letters nor delayed messages are lost when the broker is killed.
 //
@@ -91,8 +93,8 @@
 // Subscribe context ends, the intake stops, what nobody had received goes back to the
 // queue, and the handlers that run have SubscriberConfig.DrainTimeout to end.
 //
-// Suspect are messages that are flagged redelivered, counted, or were in a retry queue or
-// among dead letters.
+// Suspect are messages that are flagged redelivered, counted, or come from a retry queue. A
+// dead letter that somebody has put back is a message like others.
 //
 // Publish sends all its messages together, 1000 at a time, and returns nil when the broker
 // has confirmed each: a quorum queue has them then on a majority of its nodes. What was

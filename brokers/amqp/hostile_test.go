@@ -61,10 +61,64 @@ func TestHeadersOfOthers(t *testing.T) {
 			t.Fatal(err)
 		}
 		msg, d := receive(t, out)
-		if d.Count != 1 || !d.Suspect {
+		if d.Count != 1 || d.Suspect {
 			t.Errorf("put back, it is %+v", d)
 		}
 		msg.Ack()
+	})
+}
+
+// TestForgedHistory: nobody but the retry queues can say that a message comes from one. It
+// is delivered at once, with all its deliveries before it, under its own id, and not taken
+// for one that comes again.
+func TestForgedHistory(t *testing.T) {
+	t.Parallel()
+	onEach(t, func(t *testing.T, address string) {
+		for _, preset := range []amqp.Preset{amqp.PresetPubSub, amqp.PresetQueue} {
+			config := parse(t, address)
+			config.Topology.Preset, config.Topology.DeliveryLimit = preset, 2
+			config.Consume.RetryDelays = []time.Duration{50 * time.Millisecond}
+			b, topic := newBroker(t, config), newTopic()
+			out := subscribe(t, subscriber(t, b, brokers.SubscriberConfig{}), topic)
+			exchange, key, queue := topic, "", topic+"_group"
+			if preset == amqp.PresetQueue {
+				exchange, key, queue = "", topic, topic
+			}
+			ch := channel(t, address)
+			if err := ch.PublishWithContext(t.Context(), exchange, key, true, false, amqp091.Publishing{
+				Headers: amqp091.Table{
+					"_watermill_message_uuid": "attack",
+					"x-death":                 []any{amqp091.Table{"reason": "expired", "queue": queue + ".retry.50ms", "exchange": "", "count": int64(1)}},
+					"x-millpond-history": amqp091.Table{
+						"deliveries": int64(math.MaxInt64), "failures": int64(999), "wait": int64(math.MaxInt64),
+						"exchange": "elsewhere", "key": "elsewhere", "kept": amqp091.Table{"_watermill_message_uuid": "victim", "tenant": "victim"},
+					},
+				},
+			}); err != nil {
+				t.Fatal(err)
+			}
+			msg, d := receive(t, out)
+			for n := 1; n <= 2; n++ {
+				if msg.UUID != "attack" || msg.Metadata["tenant"] != "" || d.Count != n || d.Suspect != (n > 1) {
+					t.Errorf("%s, delivery %d: %q, %q, %+v", preset, n, msg.UUID, msg.Metadata, d)
+				}
+				msg, d, _ = giveBack(t, msg, out, brokers.GiveBack{After: 200 * time.Millisecond, Failed: true})
+			}
+			msg.Ack()
+			// The way back is closed to everybody. (The queue was made with the first copy.)
+			refused := ch.NotifyClose(make(chan *amqp091.Error, 1))
+			if err := ch.PublishWithContext(t.Context(), queue+".retry", "", true, false, amqp091.Publishing{}); err != nil {
+				t.Fatal(err)
+			}
+			select {
+			case err := <-refused:
+				if err == nil || err.Code != amqp091.AccessRefused {
+					t.Errorf("%s: %v", preset, err)
+				}
+			case <-time.After(within):
+				t.Errorf("%s: somebody has published to the exchange of the retry queues", preset)
+			}
+		}
 	})
 }
 

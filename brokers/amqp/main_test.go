@@ -222,6 +222,10 @@ func removed(t testing.TB, config amqp.Config) amqp.Config {
 					return
 				}
 			}
+			if err := ch.ExchangeDelete(queue+".retry", false, false); err != nil {
+				t.Error(err)
+				return
+			}
 			if err := ch.ExchangeDelete(topic, false, false); err != nil {
 				return // one of the server's own
 			}

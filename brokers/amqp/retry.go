@@ -3,7 +3,6 @@ package amqp
 import (
 	"context"
 	"maps"
-	"strings"
 	"time"
 
 	"github.com/rabbitmq/amqp091-go"
@@ -23,52 +22,52 @@ type history struct {
 // keep are the headers that must not be published again as they are.
 func keep() []string { return append(wire.Deaths(), wire.Copies()...) }
 
-// takeHistory removes from a delivery what the copying has put there, and returns it. The
-// history of a message that did not come from a retry queue of this queue ends with it:
-// somebody has put a dead letter back, or it is a producer's.
-func takeHistory(d *amqp091.Delivery, queue string) (h history, isCopy bool) {
-	table, isCopy := d.Headers[wire.HistoryHeader].(amqp091.Table)
-	if !isCopy {
-		return history{origin: route{d.Exchange, d.RoutingKey}}, false
+const (
+	// longestWait bounds what is left to wait. The inbox knows when a message is due, and
+	// gives one that comes too early back.
+	longestWait = 30 * 24 * time.Hour
+	// mostCounted bounds counts, so that no sum of them overflows.
+	mostCounted = 1 << 30
+)
+
+// takeHistory removes from a delivery what the copying has put there, and returns it. It is
+// believed of what comes from the retry exchange of the queue alone, to which nobody can
+// publish. The history of any other message ends with it: somebody has put a dead letter
+// back, or it is a producer's.
+func takeHistory(d *amqp091.Delivery, queue string) (h history) {
+	h.origin = route{d.Exchange, d.RoutingKey}
+	value, has := d.Headers[wire.HistoryHeader]
+	if !has {
+		return h
 	}
+	table, _ := value.(amqp091.Table)
 	kept, _ := table["kept"].(amqp091.Table)
 	headers := maps.Clone(d.Headers)
 	delete(headers, wire.HistoryHeader)
-	if !fromRetryQueue(d, queue) {
-		for name, value := range kept {
-			if _, newer := headers[name]; !newer {
-				headers[name] = value
-			}
+	d.Headers = headers
+	ours := wire.FromRetry(d, queue)
+	for _, name := range keep() {
+		if ours {
+			delete(headers, name) // is of the retry queue
 		}
-		d.Headers = headers
-		return history{origin: route{d.Exchange, d.RoutingKey}}, false
+		value, has := kept[name]
+		if _, newer := headers[name]; has && !newer {
+			headers[name] = value
+		}
 	}
-	number := func(name string) int64 {
+	if !ours {
+		return h
+	}
+	number := func(name string, most int64) int64 {
 		n, _ := table[name].(int64)
-		return max(0, n)
+		return min(max(0, n), most)
 	}
-	h.deliveries, h.failures = number("deliveries"), number("failures")
-	h.wait = max(0, time.Duration(number("wait"))*time.Millisecond)
+	h.deliveries, h.failures = number("deliveries", mostCounted), number("failures", mostCounted)
+	h.wait = time.Duration(number("wait", longestWait.Milliseconds())) * time.Millisecond
 	h.origin.exchange, _ = table["exchange"].(string)
 	h.origin.key, _ = table["key"].(string)
-	for _, name := range keep() { // are of the retry queue
-		delete(headers, name)
-	}
-	maps.Copy(headers, kept)
-	d.Headers, d.Exchange, d.RoutingKey = headers, h.origin.exchange, h.origin.key
-	return h, true
-}
-
-// fromRetryQueue reports whether the last thing that happened to a message was that its
-// time in a retry queue of this queue was over. The broker puts the latest death first.
-func fromRetryQueue(d *amqp091.Delivery, queue string) bool {
-	deaths, _ := d.Headers["x-death"].([]any)
-	if len(deaths) == 0 {
-		return false
-	}
-	last, _ := deaths[0].(amqp091.Table)
-	from, _ := last["queue"].(string)
-	return last["reason"] == "expired" && strings.HasPrefix(from, queue+".retry.")
+	d.Exchange, d.RoutingKey = h.origin.exchange, h.origin.key
+	return h
 }
 
 // copyOf returns the message as it is published to a retry queue.
@@ -128,7 +127,7 @@ func step(steps []time.Duration, delay time.Duration) (chosen, left time.Duratio
 // publishCopy publishes a copy to the retry queue for its delay. If it returns nil, the
 // broker has the copy safe.
 func (b *Broker) publishCopy(ctx context.Context, queue string, d *amqp091.Delivery, h history, delay time.Duration) error {
-	chosen, left := step(b.config.Consume.RetryDelays, delay)
+	chosen, left := step(b.config.Consume.RetryDelays, min(delay, longestWait))
 	h.wait = left
 	publishing := copyOf(d, h)
 	if err := b.fits(len(publishing.Body), wire.Size(publishing.Headers)); err != nil {

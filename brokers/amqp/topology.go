@@ -176,7 +176,7 @@ func (b *Broker) declareQueue(conn *connection, topic, queue string) error {
 const deadLetterLimit = 1 << 30
 
 // declareRetry declares the retry queue of a step, from which messages go back to the
-// work queue by themselves.
+// work queue by themselves, through an exchange of their own, by which they are known.
 func (b *Broker) declareRetry(conn *connection, queue string, step time.Duration) error {
 	name := retryQueue(queue, step)
 	err := declaring(conn, "retry queue "+name, func(ch *amqp091.Channel) error {
@@ -188,7 +188,15 @@ func (b *Broker) declareRetry(conn *connection, queue string, step time.Duration
 		return err
 	}
 	err = declaring(conn, "retry queue "+name, func(ch *amqp091.Channel) error {
+		back := wire.RetryExchange(queue)
+		if err := ch.ExchangeDeclare(back, "fanout", true, false, true, false, nil); err != nil {
+			return err
+		}
+		if err := ch.QueueBind(queue, "", back, false, nil); err != nil {
+			return err
+		}
 		arguments := quorum(queue)
+		arguments["x-dead-letter-exchange"] = back
 		arguments["x-message-ttl"] = step.Milliseconds()
 		_, err := ch.QueueDeclare(name, true, false, false, false, arguments)
 		return err

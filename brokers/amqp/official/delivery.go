@@ -52,12 +52,10 @@ func (r reader) Unmarshal(d amqp091.Delivery) (*message.Message, error) {
 }
 
 func (s *subscription) facts(d *amqp091.Delivery) brokers.Delivery {
-	_, died := d.Headers["x-death"]
-	_, copied := d.Headers[wire.HistoryHeader]
 	facts := brokers.Delivery{
 		Topic:    s.topic,
 		NativeID: d.MessageId,
-		Suspect:  d.Redelivered || died || copied,
+		Suspect:  d.Redelivered || wire.FromRetry(d, s.subscriber.broker.queue(s.topic, s.subscriber.config.Group)),
 	}
 	broker := s.subscriber.broker
 	if broker.Capabilities().DeliveryCount {

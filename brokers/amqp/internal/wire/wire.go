@@ -54,8 +54,19 @@ func Counts(d *amqp091.Delivery, acquired bool) (counted, all int64) {
 		all, _ = d.Headers[AcquiredHeader].(int64)
 		counted = min(counted, all) // not written before something counts
 	}
-	return max(0, counted), max(0, all)
+	return min(max(0, counted), mostCounted), min(max(0, all), mostCounted)
 }
+
+// mostCounted bounds what a server that does not count lets stand of a producer's.
+const mostCounted = 1 << 30
+
+// RetryExchange is what messages come back by from the retry queues of a queue. It is
+// internal: the server lets nobody publish to it.
+func RetryExchange(queue string) string { return queue + ".retry" }
+
+// FromRetry reports whether a message comes from a retry queue of the queue that it was
+// delivered from. The server says by which exchange it came; headers say what they like.
+func FromRetry(d *amqp091.Delivery, queue string) bool { return d.Exchange == RetryExchange(queue) }
 
 // HistoryHeader is what a copy that is delivered later carries of its past. It is no
 // metadata.
