@@ -46,6 +46,14 @@ type Pinger interface {
 	Ping(ctx context.Context) error
 }
 
+// Receiver is implemented by subscribers that know whether their broker still counts on them.
+type Receiver interface {
+	// Receiving returns nil while messages can reach every Subscribe call, and otherwise
+	// why they cannot: the group has thrown it out, the connection is lost. It does no I/O,
+	// and wraps ErrUnavailable. That there are no messages is no reason.
+	Receiving() error
+}
+
 // SubscriberConfig is what every broker's subscriber understands.
 type SubscriberConfig struct {
 	// Group names the group of subscribers that share a topic's messages: each

@@ -292,3 +292,51 @@ func TestReadinessHasNoSecrets(t *testing.T) {
 	require.NoError(t, stop())
 	require.NotContains(t, r.log.String(), canary)
 }
+
+// deaf is a broker that answers, and whose subscribers may be given up all the same.
+type deaf struct {
+	brokers.Broker
+
+	given *atomic.Bool
+}
+
+func (b deaf) Ping(context.Context) error { return nil }
+
+func (b deaf) Subscriber(c brokers.SubscriberConfig) (message.Subscriber, error) {
+	s, err := b.Broker.Subscriber(c)
+	return deafSubscriber{s, b.given}, err
+}
+
+type deafSubscriber struct {
+	message.Subscriber
+
+	given *atomic.Bool
+}
+
+func (s deafSubscriber) Receiving() error {
+	if s.given.Load() {
+		return errors.New("the group has lost this member of " + canary)
+	}
+	return nil
+}
+
+// A service whose subscriber the broker has given up is not ready, though the broker answers.
+func TestNotReadyWhileNothingIsReceived(t *testing.T) {
+	r := newRig(t)
+	given := new(atomic.Bool)
+	c := r.config()
+	c.HTTP.Listen = "127.0.0.1:0"
+	c.Broker.URL = router.NewURL("lasting://app:" + canary + "@h")
+	c.Program.Brokers = new(brokers.Mux)
+	c.Program.Brokers.Handle("lasting", func(context.Context, *url.URL) (brokers.Broker, error) { return deaf{r.broker, given}, nil })
+	svc := r.service(c)
+	svc.Handle("stock", "orders", func(*message.Message) error { return nil })
+	stop := r.run(svc)
+	readyWithin(t, svc, http.StatusOK, "handlers: ok\n")
+	given.Store(true)
+	body := readyWithin(t, svc, http.StatusServiceUnavailable, "handlers: stock gets no messages: the group has lost this member of …\n", "store: ok\n", "broker: ok\n")
+	require.NotContains(t, body, canary)
+	given.Store(false)
+	readyWithin(t, svc, http.StatusOK)
+	require.NoError(t, stop())
+}

@@ -3,7 +3,9 @@ package router
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net/http"
+	"strings"
 	"sync"
 	"time"
 
@@ -111,10 +113,10 @@ func (r *readiness) readyz(w http.ResponseWriter, request *http.Request) {
 			return
 		}
 		status = http.StatusServiceUnavailable
-		text += what + ": " + err.Error() + "\n"
+		text += what + ": " + strings.ReplaceAll(err.Error(), "\n", "\n"+what+": ") + "\n"
 	}
 	store, broker := r.answer(request.Context())
-	say("handlers", s.handlersReady())
+	say("handlers", withoutSecrets(s.handlersReady(), s.config.Broker.URL))
 	say("store", withoutSecrets(store, s.config.Store.URL))
 	if _, pings := s.broker.(brokers.Pinger); pings {
 		say("broker", withoutSecrets(broker, s.config.Broker.URL))
@@ -136,8 +138,16 @@ func (s *Service) handlersReady() error {
 	}
 	select {
 	case <-s.watermill.Running():
-		return nil
 	default:
 		return errNotYet
 	}
+	var errs []error
+	for _, h := range s.handlers { // a broker that answers may have given a subscriber up
+		if r, ok := h.subscriber.(brokers.Receiver); ok {
+			if err := r.Receiving(); err != nil {
+				errs = append(errs, fmt.Errorf("%s gets no messages: %w", h.name, err))
+			}
+		}
+	}
+	return errors.Join(errs...)
 }

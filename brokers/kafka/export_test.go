@@ -1,6 +1,7 @@
 package kafka
 
 import (
+	"context"
 	"net"
 	"sync"
 	"time"
@@ -52,3 +53,76 @@ func (t tap) OnBrokerConnect(_ kgo.BrokerMetadata, _ time.Duration, conn net.Con
 
 // LeaveTimeout is how much longer than DrainTimeout Close may take.
 const LeaveTimeout = leaveTimeout
+
+// Frost stands between the subscribers of a broker and the network, which says nothing any
+// more while it lasts; the broker's own connections are spared.
+type Frost struct {
+	mu   sync.Mutex
+	thaw chan struct{} // nil: no frost
+}
+
+// Freezable puts the connections of all subscribers of b at the mercy of the frost.
+func Freezable(b *Broker) *Frost {
+	f := &Frost{}
+	b.options = func(*Subscriber) []kgo.Opt {
+		return []kgo.Opt{kgo.Dialer(func(ctx context.Context, network, address string) (net.Conn, error) {
+			conn, err := new(net.Dialer).DialContext(ctx, network, address)
+			return &freezable{Conn: conn, frost: f, closed: make(chan struct{})}, err
+		})}
+	}
+	return f
+}
+
+// Freeze begins it, and returns what ends it.
+func (f *Frost) Freeze() (thaw func()) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	until := make(chan struct{})
+	f.thaw = until
+	return func() {
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		f.thaw = nil
+		close(until)
+	}
+}
+
+func (f *Frost) until() <-chan struct{} {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.thaw
+}
+
+type freezable struct {
+	net.Conn
+
+	frost  *Frost
+	once   sync.Once
+	closed chan struct{}
+}
+
+// Read waits with what it has read.
+func (c *freezable) Read(b []byte) (int, error) {
+	n, err := c.Conn.Read(b)
+	if thaw := c.frost.until(); thaw != nil {
+		select {
+		case <-thaw:
+		case <-c.closed:
+			return 0, net.ErrClosed
+		}
+	}
+	return n, err
+}
+
+// Write swallows what is sent: the broker hears nothing either.
+func (c *freezable) Write(b []byte) (int, error) {
+	if c.frost.until() != nil {
+		return len(b), nil
+	}
+	return c.Conn.Write(b)
+}
+
+func (c *freezable) Close() error {
+	c.once.Do(func() { close(c.closed) })
+	return c.Conn.Close()
+}

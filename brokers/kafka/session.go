@@ -56,7 +56,8 @@ func newSession(sub *subscription, id kadm.TopicID) (*session, error) {
 	s.ctx, s.stop = context.WithCancel(context.Background())
 	s.life, s.die = context.WithCancel(context.Background())
 	s.intake.init()
-	options := s.consuming()
+	heard := newMembership(&sub.subscriber.broker.config.Consume)
+	options := append(s.consuming(), kgo.WithHooks(heard))
 	if extra := sub.subscriber.broker.options; extra != nil {
 		options = append(options, extra(sub.subscriber)...)
 	}
@@ -67,6 +68,7 @@ func newSession(sub *subscription, id kadm.TopicID) (*session, error) {
 		return nil, err
 	}
 	s.client = client
+	sub.membership.Store(heard)
 	close(s.made)
 	s.background.Go(s.commitRegularly)
 	if sub.subscriber.broker.config.Consume.Protocol == ProtocolConsumer {
@@ -97,7 +99,7 @@ func (s *session) consuming() []kgo.Opt {
 		kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()),
 		kgo.SessionTimeout(config.SessionTimeout),
 		kgo.HeartbeatInterval(min(heartbeatInterval, config.SessionTimeout/3)),
-		kgo.RebalanceTimeout(max(time.Minute, 2*config.RebalanceDrain)),
+		kgo.RebalanceTimeout(rebalanceTimeout(config)),
 		kgo.FetchMaxWait(fetchWait),
 		kgo.FetchMaxBytes(16 << 20),
 		kgo.FetchMaxPartitionBytes(1 << 20),
@@ -117,6 +119,9 @@ func (s *session) consuming() []kgo.Opt {
 	}
 	return append(options, kgo.Balancers(kgo.CooperativeStickyBalancer()))
 }
+
+// rebalanceTimeout is how long the group waits for its members to give partitions up.
+func rebalanceTimeout(c *Consume) time.Duration { return max(time.Minute, 2*c.RebalanceDrain) }
 
 // heartbeat lets a member of ProtocolConsumer hear sooner than the broker proposes.
 func (s *session) heartbeat() {

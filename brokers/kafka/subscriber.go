@@ -23,6 +23,7 @@ type Subscriber struct {
 var (
 	_ message.Subscriber           = (*Subscriber)(nil)
 	_ message.SubscribeInitializer = (*Subscriber)(nil)
+	_ brokers.Receiver             = (*Subscriber)(nil)
 )
 
 func newSubscriber(b *Broker, config brokers.SubscriberConfig) *Subscriber {

@@ -2,6 +2,7 @@ package kafka
 
 import (
 	"context"
+	"sync/atomic"
 	"time"
 
 	"github.com/ThreeDotsLabs/watermill"
@@ -17,6 +18,8 @@ type subscription struct {
 	subscriber *Subscriber
 	topic      string
 	logger     watermill.LoggerAdapter
+
+	membership atomic.Pointer[membership] // of the session; nil between two
 
 	ctx    context.Context // of all its messages; its end ends the intake
 	cancel context.CancelFunc
@@ -57,6 +60,7 @@ func (s *subscription) run(first *session) {
 			current.end(s.subscriber.config.DrainTimeout)
 			return
 		}
+		s.membership.Store(nil)
 		s.logger.Error("Consuming begins anew", err, nil)
 		current.forget()
 		current.end(leaveAtOnce)

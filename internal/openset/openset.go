@@ -5,6 +5,8 @@ package openset
 import (
 	"errors"
 	"io"
+	"maps"
+	"slices"
 	"sync"
 )
 
@@ -48,6 +50,13 @@ func (s *Set[T]) Each(f func(T)) {
 	for member := range s.members {
 		f(member)
 	}
+}
+
+// All returns the members, in no order.
+func (s *Set[T]) All() []T {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Collect(maps.Keys(s.members))
 }
 
 // Closed reports whether Close was called.

@@ -1,0 +1,112 @@
+package kafka
+
+import (
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/millpond-go/millpond/brokers"
+)
+
+// membership is what the client hears of its group. It is a hook of the client's.
+type membership struct {
+	patience, joinPatience time.Duration
+
+	mu      sync.Mutex
+	heard   time.Time // of the last heartbeat that was answered, or of the first try; zero: none yet
+	joining bool      // the group is gathering, and heartbeats have to wait for that
+	member  bool      // a heartbeat was answered since
+	lost    error     // why this member was thrown out, until it is one again
+}
+
+var (
+	_ kgo.HookBrokerWrite      = (*membership)(nil)
+	_ kgo.HookBrokerE2E        = (*membership)(nil)
+	_ kgo.HookGroupManageError = (*membership)(nil)
+)
+
+func newMembership(c *Consume) *membership {
+	return &membership{patience: c.SessionTimeout, joinPatience: rebalanceTimeout(c) + c.SessionTimeout}
+}
+
+var (
+	join              = kmsg.JoinGroup.Int16()
+	heartbeat         = kmsg.Heartbeat.Int16()
+	consumerHeartbeat = kmsg.ConsumerGroupHeartbeat.Int16()
+)
+
+// OnBrokerWrite implements kgo.HookBrokerWrite.
+func (m *membership) OnBrokerWrite(_ kgo.BrokerMetadata, key int16, _ int, _, _ time.Duration, err error) {
+	if key != join || err != nil {
+		return
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.joining = true
+}
+
+// OnBrokerE2E implements kgo.HookBrokerE2E. What a heartbeat was answered is not known here:
+// a refusal follows in OnGroupManageError.
+func (m *membership) OnBrokerE2E(_ kgo.BrokerMetadata, key int16, e2e kgo.BrokerE2E) {
+	if key != heartbeat && key != consumerHeartbeat || e2e.Err() != nil {
+		return
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.heard, m.member, m.joining, m.lost = time.Now(), true, false, nil
+}
+
+// OnGroupManageError implements kgo.HookGroupManageError.
+func (m *membership) OnGroupManageError(err error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.lost, m.member = err, false
+}
+
+var errNotJoined = errors.New("it has not joined the group yet")
+
+// problem says why nothing can be handed to this member, nil if something can.
+func (m *membership) problem() error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	patience := m.patience
+	if m.joining {
+		patience = m.joinPatience
+	}
+	switch silent := time.Since(m.heard); {
+	case m.lost != nil:
+		return fmt.Errorf("the group has lost this member: %w", m.lost)
+	case !m.member:
+		return errNotJoined
+	case silent > patience:
+		return fmt.Errorf("the group has not answered for %s, and has given this member up", silent.Round(time.Second))
+	}
+	return nil
+}
+
+// Receiving implements brokers.Receiver: a subscriber that the group has thrown out, or does
+// not answer for a session timeout, gets nothing, though the cluster may answer others. One
+// that is a member without partitions is receiving.
+func (s *Subscriber) Receiving() error {
+	var errs []error
+	for _, sub := range s.subscriptions.All() {
+		if err := sub.receiving(); err != nil {
+			errs = append(errs, fmt.Errorf("kafka: topic %s, group %s: %w: %w", sub.topic, s.config.Group, brokers.ErrUnavailable, err))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+var errBetweenSessions = errors.New("the topic cannot be consumed just now, and is tried again")
+
+func (s *subscription) receiving() error {
+	m := s.membership.Load()
+	if m == nil {
+		return errBetweenSessions
+	}
+	return m.problem()
+}
