@@ -101,6 +101,21 @@ func TestTopicWithoutStream(t *testing.T) {
 	}
 }
 
+// TestManyAtOnce publishes more than the client lets be outstanding.
+func TestManyAtOnce(t *testing.T) {
+	t.Parallel()
+	b := start(t, testenv.NATS(t), nil)
+	topic := newTopic()
+	if _, err := subscribe(t, b, topic); err != nil {
+		t.Fatal(err)
+	}
+	messages := make([]*message.Message, 12_000)
+	for i := range messages {
+		messages[i] = newMessage()
+	}
+	publish(t, b, topic, messages...)
+}
+
 // TestConsumerWithOtherSettings: the server's limit of deliveries, the wait for acks and
 // what a consumer reads are the server's, whatever is configured here.
 func TestConsumerWithOtherSettings(t *testing.T) {

@@ -2,6 +2,7 @@ package nats
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -71,8 +72,13 @@ func (p *publisher) Publish(topic string, messages ...*message.Message) error {
 func (p *publisher) send(ctx context.Context, messages []*natsgo.Msg) []error {
 	errs := make([]error, len(messages))
 	futures := make([]jetstream.PubAckFuture, len(messages))
+	// The client lets some thousands be outstanding, and waits for those: not for the 200 ms
+	// only that it waits by itself.
+	patient := jetstream.WithStallWait(p.broker.config.Publish.Timeout)
 	for i, msg := range messages {
-		futures[i], errs[i] = p.broker.js.PublishMsgAsync(msg)
+		if futures[i], errs[i] = p.broker.js.PublishMsgAsync(msg, patient); ctx.Err() != nil {
+			errs[i] = cmp.Or(errs[i], context.Cause(ctx))
+		}
 	}
 	for i, future := range futures {
 		if errs[i] == nil {

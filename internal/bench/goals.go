@@ -36,6 +36,8 @@ var goals = []goal{
 	{"RabbitMQ, 2 ms: the same", "rabbitmq", rabbitBusy, officialRabbitBusy, queueInFlight, 15, 0, false},
 	{"RabbitMQ, publish in batches: the same", "rabbitmq", rabbitPublish, officialRabbitPublish, queueInFlight, 5, 0, false},
 	{"SQS, 2 ms: millpond / watermill-aws", "sqs", sqsBusy, officialSQSBusy, queueInFlight, 10, 0, false},
+	{"NATS, no-op: millpond / watermill-nats", "nats", natsNoOp, officialNATSNoOp, queueInFlight, 0.95, 0, false},
+	{"NATS, 2 ms: the same", "nats", natsBusy, officialNATSBusy, queueInFlight, 10, 0, false},
 	{"MariaDB: millpond / no inbox", "mysql", millpondRouter, noInboxRouter, goalWorkers, 0.7, 0.8, false},
 	{"PostgreSQL through database/sql / through pgx", "database-sql", millpondSQL, millpondRouter, goalWorkers, 0.95, 0, false},
 }

@@ -65,12 +65,14 @@ func TestRun(t *testing.T) {
 	}
 }
 
-func onBroker(group string) bool { return slices.Contains([]string{"kafka", "rabbitmq", "sqs"}, group) }
+func onBroker(group string) bool {
+	return slices.Contains([]string{"kafka", "rabbitmq", "sqs", "nats"}, group)
+}
 
 // One recipe of each broker is enough to see that its messages are counted.
 func TestRunOnBrokers(t *testing.T) {
 	var out, progress bytes.Buffer
-	args := []string{"-groups", "kafka,rabbitmq,sqs", "-only", kafkaNoOp, "-repeats", "1", "-cell", "5ms"}
+	args := []string{"-groups", "kafka,rabbitmq,sqs,nats", "-only", kafkaNoOp, "-repeats", "1", "-cell", "5ms"}
 	if err := run(t.Context(), args, &out, &progress); err != nil {
 		t.Fatalf("%v\n%s", err, &progress)
 	}

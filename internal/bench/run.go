@@ -37,7 +37,7 @@ func measureAll(ctx context.Context, o options) (_ *report, err error) {
 		name    string
 		measure func(context.Context, options) error
 	}{
-		{"mysql", r.measureMySQL}, {"kafka", r.measureKafka}, {"rabbitmq", r.measureRabbitMQ}, {"sqs", r.measureSQS},
+		{"mysql", r.measureMySQL}, {"kafka", r.measureKafka}, {"rabbitmq", r.measureRabbitMQ}, {"sqs", r.measureSQS}, {"nats", r.measureNATS},
 	} {
 		if !slices.Contains(o.groups, entry.name) {
 			continue

@@ -17,11 +17,12 @@ func main() {
 	host := flag.String("host", "127.0.0.1", "address to listen on")
 	port := flag.Int("port", 4222, "port to listen on")
 	dir := flag.String("dir", "", "directory for streams")
+	sync := flag.Bool("sync", true, "sync each message before it is confirmed")
 	user := flag.String("user", "", "the only user that may connect; empty: anybody")
 	password := flag.String("password", "", "its password")
 	flag.Parse()
 	if err := run(&server.Options{
-		Host: *host, Port: *port, JetStream: true, StoreDir: *dir, SyncAlways: true,
+		Host: *host, Port: *port, JetStream: true, StoreDir: *dir, SyncAlways: *sync,
 		Username: *user, Password: *password, NoSigs: true,
 	}); err != nil {
 		fmt.Fprintln(os.Stderr, err)
