@@ -39,6 +39,7 @@ var goals = []goal{
 	{"NATS, no-op: millpond / watermill-nats", "nats", natsNoOp, officialNATSNoOp, queueInFlight, 0.95, 0, false},
 	{"NATS, 2 ms: the same", "nats", natsBusy, officialNATSBusy, queueInFlight, 10, 0, false},
 	{"MariaDB: millpond / no inbox", "mysql", millpondRouter, noInboxRouter, goalWorkers, 0.7, 0.8, false},
+	{"MariaDB, the program's *sql.DB: the same", "mysql", millpondBorrowed, noInboxRouter, 64, 0.6, 0, false},
 	{"PostgreSQL through database/sql / through pgx", "database-sql", millpondSQL, millpondRouter, goalWorkers, 0.95, 0, false},
 }
 

@@ -29,7 +29,7 @@ type mariadb struct {
 
 func startMariaDB(ctx context.Context) (*mariadb, error) {
 	server, err := mysql.Start(ctx, mysql.Config{Product: mysql.MariaDB, Settings: map[string]string{
-		"innodb_buffer_pool_size": "256M", "max_connections": "300",
+		"innodb_buffer_pool_size": "256M", "max_connections": "1000", // idle ones of all recipes stay open
 	}})
 	if err != nil {
 		return nil, err
@@ -64,6 +64,22 @@ func (m *mariadb) reset(ctx context.Context) error {
 		if _, err := m.admin.ExecContext(ctx, "DELETE FROM "+table); err != nil { //nolint:gosec // the names are ours
 			return fmt.Errorf("empty the tables: %w", err)
 		}
+	}
+	return nil
+}
+
+// hadRoom is an error if the server has refused a connection: what was measured then is
+// waiting.
+func (m *mariadb) hadRoom() error {
+	var (
+		name    string
+		refused int
+	)
+	if err := m.admin.QueryRow("SHOW GLOBAL STATUS LIKE 'Connection_errors_max_connections'").Scan(&name, &refused); err != nil {
+		return err
+	}
+	if refused > 0 {
+		return fmt.Errorf("the server refused %d connections: raise max_connections", refused)
 	}
 	return nil
 }
@@ -168,6 +184,7 @@ func (r *report) measureMySQL(ctx context.Context, o options) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, m.close()) }()
+	defer func() { err = errors.Join(err, m.hadRoom()) }()
 	return r.add(ctx, o, &group{
 		name:  "mysql",
 		title: "MariaDB: first sight of a message",

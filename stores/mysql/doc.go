@@ -108,10 +108,17 @@
 //
 // The store logs a warning, by name and number, if innodb_flush_log_at_trx_commit is not 1
 // or, with a binary log, sync_binlog is not 1; if sql_mode is not strict; if
-// max_allowed_packet is too small for the largest messages to be kept; and if procedures
+// max_allowed_packet is too small for the largest messages to be kept; if the pool may open
+// more connections than max_connections; and if procedures
 // are missing. A server that is too old is an error, and so is one that only speaks the
 // protocol, such as TiDB: it is known by its version and version_comment. What cannot be
-// asked is not warned of. Whoever waits for a connection in vain is told that all are in use.
+// asked is not warned of.
+//
+// # Connections
+//
+// Whoever waits for a connection in vain is told that all are in use, with stores.ErrBusy.
+// An attempt that is refused one by a server that is full waits for one of those that its
+// pool has, in turn: others work, so the server is not away.
 //
 // # Limits
 //

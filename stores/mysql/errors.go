@@ -177,11 +177,12 @@ func (e *serverError) reason() string {
 
 // fixes are what to do about errors of whoever sets up a connection.
 var fixes = map[uint16]string{
-	unknownDatabase: "create it, or name another in the URL",
-	accessDenied:    "check user and password",
-	needsNoPassword: "the account takes no password: use one that does",
-	databaseDenied:  "grant the user rights to the database, or name another in the URL",
-	unknownVariable: "check the parameters of the URL: what is none of the driver's is sent as a system variable",
+	tooManyConnections: "raise max_connections of the server, or let the pools of all processes together open fewer",
+	unknownDatabase:    "create it, or name another in the URL",
+	accessDenied:       "check user and password",
+	needsNoPassword:    "the account takes no password: use one that does",
+	databaseDenied:     "grant the user rights to the database, or name another in the URL",
+	unknownVariable:    "check the parameters of the URL: what is none of the driver's is sent as a system variable",
 }
 
 // connectError says why a first connection was not made.

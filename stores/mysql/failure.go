@@ -36,7 +36,7 @@ func (s *Store) Look(ctx context.Context, k stores.Key, f stores.Fingerprint) (s
 // lookUp reads the row of a key as it is committed.
 func (s *Store) lookUp(ctx context.Context, consumer int64, id []byte) (inboxRow, error) {
 	var row inboxRow
-	conn, err := connection(ctx, s.db)
+	conn, err := s.connection(ctx, s.db)
 	if err != nil {
 		return row, err
 	}

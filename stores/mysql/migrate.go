@@ -51,7 +51,7 @@ func (s *Store) Migrate(ctx context.Context) (applied []stores.Migration, err er
 	if s.closed.Load() {
 		return nil, stores.ErrClosed
 	}
-	conn, err := connection(ctx, s.db)
+	conn, err := s.connection(ctx, s.db)
 	if err != nil {
 		return nil, unavailable(err)
 	}
@@ -170,7 +170,7 @@ func (s *Store) check(state sqlstore.SchemaState) error {
 
 // standing is schemaState on a server that the store can run on.
 func (s *Store) standing(ctx context.Context) (sqlstore.SchemaState, error) {
-	conn, err := connection(ctx, s.db)
+	conn, err := s.connection(ctx, s.db)
 	if err != nil {
 		return sqlstore.SchemaState{}, err
 	}

@@ -130,7 +130,7 @@ func TestWarnsOfWhatTheServerDoesNotPromise(t *testing.T) {
 	require.NoError(t, err)
 	config.Params = map[string]string{"sql_mode": "''"}
 	log := &logged{}
-	s, err := mysql.OpenDB(t.Context(), config, mysql.Config{Logger: slog.New(log)})
+	s, err := mysql.OpenDB(t.Context(), config, mysql.Config{Logger: slog.New(log), MaxOpenConns: 300})
 	require.NoError(t, err)
 	defer s.Close()
 	_, err = s.Migrate(t.Context())
@@ -138,7 +138,7 @@ func TestWarnsOfWhatTheServerDoesNotPromise(t *testing.T) {
 	require.NoError(t, s.Register(t.Context(), stores.Registration{Consumer: billing}))
 	require.NoError(t, s.Register(t.Context(), stores.Registration{Consumer: billing}))
 	assert.Equal(t, []string{
-		"innodb_flush_log_at_trx_commit=2", "sync_binlog=0", "sql_mode=", "max_allowed_packet=1048576",
+		"innodb_flush_log_at_trx_commit=2", "sync_binlog=0", "sql_mode=", "max_allowed_packet=1048576", "max_connections=200",
 	}, log.said())
 	err = s.Quarantine(t.Context(), stores.Quarantined{Consumer: billing, Reason: stores.ReasonTooLarge, Payload: make([]byte, 1<<20)})
 	require.ErrorIs(t, err, stores.ErrTooLarge)

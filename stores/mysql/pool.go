@@ -4,11 +4,20 @@ import (
 	"context"
 	"database/sql"
 	"fmt"
+	"sync/atomic"
+	"time"
 
 	"github.com/millpond-go/millpond/stores"
 )
 
 // connection takes one out of a pool, and names the pool if none became free in time.
+func (s *Store) connection(ctx context.Context, db *sql.DB) (*sql.Conn, error) {
+	if db == s.attempts {
+		return s.crowd.connection(ctx, db)
+	}
+	return connection(ctx, db)
+}
+
 func connection(ctx context.Context, db *sql.DB) (*sql.Conn, error) {
 	conn, err := db.Conn(ctx)
 	if err == nil {
@@ -18,4 +27,81 @@ func connection(ctx context.Context, db *sql.DB) (*sql.Conn, error) {
 		err = fmt.Errorf("%w: no connection became free in time, all %d are in use: %w", stores.ErrBusy, pool.MaxOpenConnections, err)
 	}
 	return nil, err
+}
+
+// crowd is who wants a connection of a pool while the server admits no more of them, but
+// the pool has some, in which others work. The server is not away then: who was refused
+// waits for one of those, one after the other.
+type crowd struct {
+	turn  chan struct{} // full while somebody waits for a connection
+	freed chan struct{} // full if one was given back
+	until atomic.Int64  // Unix nanoseconds: as long as this nobody tries out of turn
+}
+
+const (
+	crowdedFor   = time.Second           // since the server refused somebody
+	refusedAfter = 50 * time.Millisecond // the server is asked again, though no connection is free
+)
+
+func newCrowd() crowd { return crowd{turn: make(chan struct{}, 1), freed: make(chan struct{}, 1)} }
+
+func (c *crowd) connection(ctx context.Context, db *sql.DB) (*sql.Conn, error) {
+	var asked time.Time
+	if time.Now().UnixNano() >= c.until.Load() {
+		conn, err := connection(ctx, db)
+		if !c.refuses(db, err) {
+			return conn, err
+		}
+		asked = time.Now()
+	}
+	select {
+	case c.turn <- struct{}{}:
+		defer func() { <-c.turn }()
+	case <-ctx.Done():
+		return nil, noneFree(ctx, db)
+	}
+	for {
+		if db.Stats().Idle > 0 || time.Since(asked) > refusedAfter {
+			conn, err := connection(ctx, db)
+			if !c.refuses(db, err) {
+				return conn, err
+			}
+			asked = time.Now()
+		}
+		timer := time.NewTimer(refusedAfter / 10) // the program's own work gives back unheard
+		select {
+		case <-c.freed:
+		case <-timer.C:
+		case <-ctx.Done():
+		}
+		timer.Stop()
+		if ctx.Err() != nil {
+			return nil, noneFree(ctx, db)
+		}
+	}
+}
+
+// refuses reports whether the server is full, but the pool has connections.
+func (c *crowd) refuses(db *sql.DB, err error) bool {
+	switch number(err) {
+	case tooManyConnections, userLimit, resourceLimit:
+		if db.Stats().OpenConnections > 0 {
+			c.until.Store(time.Now().Add(crowdedFor).UnixNano())
+			return true
+		}
+	}
+	return false
+}
+
+func noneFree(ctx context.Context, db *sql.DB) error {
+	return fmt.Errorf("%w: the server admits no more connections, and none of the %d in use became free in time: raise max_connections of the server, "+
+		"or let the pools of all processes together open fewer: %w", stores.ErrBusy, db.Stats().InUse, ctx.Err())
+}
+
+// gaveBack tells who waits in a crowd.
+func (c *crowd) gaveBack() {
+	select {
+	case c.freed <- struct{}{}:
+	default:
+	}
 }

@@ -16,7 +16,7 @@ func (s *Store) Resolve(ctx context.Context, k stores.Key) (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	conn, err := connection(ctx, s.db)
+	conn, err := s.connection(ctx, s.db)
 	if err != nil {
 		return false, s.unresolved(err)
 	}

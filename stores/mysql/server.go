@@ -150,6 +150,12 @@ func (s *Store) warn(ctx context.Context, sv server) {
 	if sv.maxPacket <= usualPayload+slack {
 		warning("larger messages cannot be kept when they fail or go to quarantine", slog.Int("max_allowed_packet", sv.maxPacket), slog.Int("set it to at least", 64<<20))
 	}
+	if v, known := variable("GLOBAL.max_connections"); known {
+		if most, err := strconv.Atoi(v); err == nil && s.pool().Max > most {
+			warning("the pool may open more connections than the server admits: who is refused waits for one of the others",
+				slog.Int("max_connections", most), slog.String("lower", s.pool().Setting), slog.Int("which is", s.pool().Max))
+		}
+	}
 	if !sv.maria && !sv.procedures {
 		warning("there are no procedures of millpond's: each message takes round trips more; call Migrate with an account that has CREATE ROUTINE, and grant EXECUTE",
 			slog.String("missing", s.names.Prefix+"begin, "+s.names.Prefix+"complete, "+s.names.Prefix+"look"))

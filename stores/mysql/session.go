@@ -42,7 +42,7 @@ func (s *Store) open(ctx context.Context, claim *claimed, bound time.Duration) (
 }
 
 func (s *Store) tryOpen(ctx context.Context, claim *claimed, bound time.Duration) (_ *session, rows int64, claimErr, err error) {
-	conn, err := connection(ctx, s.attempts)
+	conn, err := s.connection(ctx, s.attempts)
 	if err != nil {
 		return nil, 0, nil, err
 	}
@@ -193,6 +193,7 @@ func (ss *session) free() {
 		ss.cancel()
 	}
 	_ = ss.conn.Close()
+	ss.store.crowd.gaveBack()
 }
 
 // drop closes a connection of which nothing is known any more.

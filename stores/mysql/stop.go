@@ -19,7 +19,7 @@ const serverName = "CONCAT_WS(' ', @@hostname, @@port, @@server_id)"
 // stop ends a connection on the server, from another one, unless that is another server
 // or has started since.
 func (s *Store) stop(ctx context.Context, at place) (err error) {
-	conn, err := connection(ctx, s.db)
+	conn, err := s.connection(ctx, s.db)
 	if err != nil {
 		return err
 	}

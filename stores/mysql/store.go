@@ -57,6 +57,7 @@ type Store struct {
 	migrations []stores.Migration
 	log        *slog.Logger
 	closed     atomic.Bool
+	crowd      crowd // for attempts
 
 	mu        sync.RWMutex
 	consumers map[stores.Consumer]int64
@@ -178,6 +179,7 @@ func newStore(db, attempts *sql.DB, own bool, c Config) (*Store, error) {
 		config: c, db: db, attempts: attempts, own: own, names: names, log: log,
 		migrations: sqlstore.LoadMigrations(migrationFiles, "migrations", names),
 		consumers:  make(map[stores.Consumer]int64),
+		crowd:      newCrowd(),
 	}, nil
 }
 
@@ -191,17 +193,21 @@ func (s *Store) DB() *sql.DB { return s.db }
 // Capabilities implements stores.Store. Which of the two systems it is, is known once a
 // consumer is registered.
 func (s *Store) Capabilities() stores.Capabilities {
-	pool := stores.Pool{Max: s.config.MaxOpenConns, Setting: "max_open_conns", Raise: "max_open_conns=%d among its parameters"}
-	if !s.own {
-		pool = stores.Pool{Max: s.db.Stats().MaxOpenConnections, Setting: "SetMaxOpenConns of the *sql.DB", Raise: "nothing: call SetMaxOpenConns(%d)"}
-	}
 	s.learning.Lock()
 	defer s.learning.Unlock()
 	system := "mysql"
 	if s.server.maria {
 		system = "mariadb"
 	}
-	return stores.Capabilities{System: system, ServerBound: true, SessionShared: !s.own, Pool: pool}
+	return stores.Capabilities{System: system, ServerBound: true, SessionShared: !s.own, Pool: s.pool()}
+}
+
+// pool is the one of attempts.
+func (s *Store) pool() stores.Pool {
+	if !s.own {
+		return stores.Pool{Max: s.db.Stats().MaxOpenConnections, Setting: "SetMaxOpenConns of the *sql.DB", Raise: "nothing: call SetMaxOpenConns(%d)"}
+	}
+	return stores.Pool{Max: s.config.MaxOpenConns, Setting: "max_open_conns", Raise: "max_open_conns=%d among its parameters"}
 }
 
 // PoolUse implements stores.PoolReporter.

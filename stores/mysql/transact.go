@@ -28,7 +28,7 @@ func (s *Store) transact(ctx context.Context, f func(tx *sql.Tx) error) error {
 }
 
 func (s *Store) transactOnce(ctx context.Context, f func(tx *sql.Tx) error) error {
-	conn, err := connection(ctx, s.db)
+	conn, err := s.connection(ctx, s.db)
 	if err != nil {
 		return err
 	}
