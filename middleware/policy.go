@@ -174,8 +174,8 @@ type retryAfterError struct {
 
 func (e *retryAfterError) Unwrap() error { return e.error }
 
-// classify tells the class of an error that ended an attempt.
-func (p *RetryPolicy) classify(err error) (class stores.Class) {
+// classify tells the class of an error that ended an attempt, or else otherwise.
+func (p *RetryPolicy) classify(err error, otherwise stores.Class) (class stores.Class) {
 	if marked, ok := errors.AsType[*classifiedError](err); ok {
 		return marked.class
 	}
@@ -195,7 +195,7 @@ func (p *RetryPolicy) classify(err error) (class stores.Class) {
 		errors.Is(err, ErrForeignTx):
 		return stores.ClassConduct
 	}
-	return stores.ClassTransient
+	return otherwise
 }
 
 // counts reports whether attempts that end so spend the budget.

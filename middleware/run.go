@@ -192,7 +192,7 @@ func (d *delivery) after(attempt stores.Attempt, ended, cause error) (reason err
 		}
 		return d.failed(cause, stores.ClassInterrupted)
 	}
-	class := d.classify(cause)
+	class := d.classify(attempt, cause)
 	if class == stores.ClassConcurrency && d.immediate < d.policy.MaxImmediate && !d.payloadChanged() {
 		d.immediate++
 		return errConflicted, false, nil
@@ -216,11 +216,16 @@ func interrupted(attempt stores.Attempt) error {
 	return nil
 }
 
-// classify asks the policy, whose classifier may be a function of the program.
-func (d *delivery) classify(cause error) (class stores.Class) {
+// classify asks the policy, whose classifier may be a function of the program, and then
+// the database, whether it would refuse the message each time.
+func (d *delivery) classify(attempt stores.Attempt, cause error) (class stores.Class) {
 	class = stores.ClassTransient
+	otherwise := class
+	if r, ok := attempt.(stores.Refusing); ok && !decided(cause) && r.Refuses(cause) {
+		otherwise = stores.ClassPermanent
+	}
 	d.in.panics.note("RetryPolicy.Classify", d.claim.Key, callback.Call("it", func() error {
-		class = d.policy.classify(cause)
+		class = d.policy.classify(cause, otherwise)
 		return nil
 	}))
 	return class

@@ -3,6 +3,7 @@ package middleware_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -78,6 +79,41 @@ func TestWhatTheHandlerMarksComesBeforeTheDatabase(t *testing.T) {
 				})(newMessage(t.Context(), "a"))
 				if err != nil || runs != test.runs || len(store.recorded) != 1 || store.recorded[0].Class != test.class {
 					t.Errorf("%v, %d runs, %+v", err, runs, store.recorded)
+				}
+			})
+		})
+	}
+}
+
+type refusingAttempt struct{ interruptedAttempt }
+
+func (*refusingAttempt) Interrupted() error     { return nil }
+func (*refusingAttempt) Refuses(err error) bool { return errors.Is(err, errTooLong) }
+
+var errTooLong = errors.New("value too long")
+
+func TestRefusedValueIsPermanentUnlessSomebodySaysOtherwise(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		returns  error
+		classify func(error) stores.Class
+		class    stores.Class
+	}{
+		"refused":        {errTooLong, nil, stores.ClassPermanent},
+		"wrapped":        {fmt.Errorf("order: %w", errTooLong), nil, stores.ClassPermanent},
+		"something else": {errors.New("boom"), nil, stores.ClassTransient},
+		"later":          {middleware.RetryAfter(errTooLong, time.Hour), nil, stores.ClassTransient},
+		"classified":     {errTooLong, func(error) stores.Class { return stores.ClassTransient }, stores.ClassTransient},
+		"not classified": {errTooLong, func(error) stores.Class { return "" }, stores.ClassPermanent},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				store := storeOfAll(func() stores.Attempt { return &refusingAttempt{} })
+				in := newInbox(t, store, func(c *middleware.InboxConfig) { c.Retry.Classify = test.classify })
+				_, err := in.Middleware(func(*message.Message) ([]*message.Message, error) { return nil, test.returns })(newMessage(t.Context(), "a"))
+				if err != nil || len(store.recorded) != 1 || store.recorded[0].Class != test.class {
+					t.Errorf("%v, %+v", err, store.recorded)
 				}
 			})
 		})

@@ -152,6 +152,18 @@ type Interruptible interface {
 	Interrupted() error
 }
 
+// Refusing is implemented by attempts that can tell an error for which the values of the
+// message are the reason.
+type Refusing interface {
+	// Refuses reports whether err, which the handler or Commit has returned, is the
+	// database's refusal of a value: one that is no number or date, too long, out of range,
+	// NULL where there must be something, against a CHECK. It would be refused each time, so
+	// the failure is permanent unless the policy says otherwise. A missing row that is
+	// referred to, or one that is there already, is no such thing: another message may heal
+	// it.
+	Refuses(err error) bool
+}
+
 // Escapable is implemented by the attempts of stores that cannot keep a handler from
 // committing (ErrTxEscaped).
 type Escapable interface {

@@ -35,6 +35,7 @@ var (
 	_ stores.Attempt       = (*attempt)(nil)
 	_ stores.Interruptible = (*attempt)(nil)
 	_ stores.Escapable     = (*attempt)(nil)
+	_ stores.Refusing      = (*attempt)(nil)
 )
 
 type attemptKey struct{}

@@ -44,10 +44,17 @@ const (
 	needsReprepare      = 1615
 	readOnlyTransaction = 1792
 	readOnlyMode        = 1836
-	connectionKilled    = 1927  // MariaDB
-	statementTimeout    = 1969  // MariaDB
-	lockNotAvailable    = 3572  // MySQL: NOWAIT
-	disconnectedIdle    = 4031  // MySQL: wait_timeout
+	connectionKilled    = 1927 // MariaDB
+	statementTimeout    = 1969 // MariaDB
+	lockNotAvailable    = 3572 // MySQL: NOWAIT
+	disconnectedIdle    = 4031 // MySQL: wait_timeout
+	columnNotNull       = 1048
+	truncatedForColumn  = 1265
+	invalidCharacters   = 1300
+	noDefault           = 1364
+	wrongValue          = 1366
+	checkViolated       = 3819  // MySQL
+	constraintFailed    = 4025  // MariaDB: a CHECK
 	claimLost           = 31962 // ours, by SIGNAL
 	noCase              = 1339  // of CASE
 )
@@ -105,6 +112,23 @@ func undone(err error) bool {
 		return !interruption(err)
 	}
 }
+
+// refusesValue reports whether err is the server's about a value, which it would refuse each
+// time: those of SQLSTATE 22, and others that have no state of their own.
+func refusesValue(err error) bool {
+	e, ok := errors.AsType[*mysql.MySQLError](err)
+	if !ok {
+		return false
+	}
+	switch e.Number {
+	case columnNotNull, truncatedForColumn, invalidCharacters, noDefault, wrongValue, checkViolated, constraintFailed:
+		return true
+	}
+	return string(e.SQLState[:2]) == "22"
+}
+
+// Refuses implements stores.Refusing.
+func (*attempt) Refuses(err error) bool { return refusesValue(err) }
 
 // isDrivers reports whether an error that a handler has returned is the driver's or the
 // server's.

@@ -21,6 +21,7 @@ var (
 	_ stores.Attempt       = (*attempt)(nil)
 	_ stores.Interruptible = (*attempt)(nil)
 	_ stores.Escapable     = (*attempt)(nil)
+	_ stores.Refusing      = (*attempt)(nil)
 )
 
 type attemptKey struct{}

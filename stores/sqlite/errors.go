@@ -30,6 +30,20 @@ func isUnique(err error) bool {
 	return c == sqlite3.SQLITE_CONSTRAINT_PRIMARYKEY || c == sqlite3.SQLITE_CONSTRAINT_UNIQUE
 }
 
+// refusesValue reports whether err is SQLite's about a value, which it would refuse each
+// time.
+func refusesValue(err error) bool {
+	switch code(err) {
+	case sqlite3.SQLITE_CONSTRAINT_CHECK, sqlite3.SQLITE_CONSTRAINT_NOTNULL, sqlite3.SQLITE_CONSTRAINT_DATATYPE,
+		sqlite3.SQLITE_MISMATCH, sqlite3.SQLITE_TOOBIG:
+		return true
+	}
+	return false
+}
+
+// Refuses implements stores.Refusing.
+func (*attempt) Refuses(err error) bool { return refusesValue(err) }
+
 // unavailable wraps an error that says nothing about a key in stores.ErrUnavailable.
 // Others, such as bad SQL, are returned as they are.
 func unavailable(err error) error {

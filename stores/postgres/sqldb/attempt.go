@@ -24,6 +24,7 @@ var (
 	_ stores.Attempt       = (*attempt)(nil)
 	_ stores.Interruptible = (*attempt)(nil)
 	_ stores.Escapable     = (*attempt)(nil)
+	_ stores.Refusing      = (*attempt)(nil)
 	_ carrier              = (*attempt)(nil)
 )
 

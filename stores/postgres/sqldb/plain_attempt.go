@@ -42,6 +42,7 @@ var (
 	_ stores.Attempt       = (*plainAttempt)(nil)
 	_ stores.Interruptible = (*plainAttempt)(nil)
 	_ stores.Escapable     = (*plainAttempt)(nil)
+	_ stores.Refusing      = (*plainAttempt)(nil)
 	_ carrier              = (*plainAttempt)(nil)
 )
 
@@ -76,6 +77,9 @@ func (a *plainAttempt) Interrupted() error {
 	}
 	return nil
 }
+
+// Refuses implements stores.Refusing.
+func (*plainAttempt) Refuses(err error) bool { return tables.RefusesValue(err) }
 
 // Escaped implements stores.Escapable. It reports true also for a handler that has ended
 // the transaction by SQL and may have gone on without one.

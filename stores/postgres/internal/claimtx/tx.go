@@ -174,6 +174,9 @@ func (t *Tx) Interrupted() error {
 	return nil
 }
 
+// Refuses implements stores.Refusing.
+func (*Tx) Refuses(err error) bool { return tables.RefusesValue(err) }
+
 // aborted is ErrTxAborted with what the handler has hidden.
 func (t *Tx) aborted() error {
 	t.mu.Lock()

@@ -22,6 +22,9 @@ const (
 	uniqueViolation   = "23505"
 	completionUnknown = "40003"
 	divisionByZero    = "22012"
+	dataException     = "22" // a class
+	notNullViolation  = "23502"
+	checkViolation    = "23514"
 	idleInTransaction = "25P03"
 
 	statementExists  = "42P05" // of a prepared statement
@@ -93,6 +96,34 @@ func Interruption(err error) bool {
 	}
 	_, network := errors.AsType[net.Error](err)
 	return network || errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, pgconn.ErrConnClosed) || errors.Is(err, driver.ErrBadConn)
+}
+
+// RefusesValue reports whether err is the server's about a value, which it would refuse
+// each time. A row for which there is no partition has the code of a CHECK, without the
+// constraint's name, and waits for somebody to make one.
+func RefusesValue(err error) bool {
+	switch state := sqlState(err); state {
+	case notNullViolation:
+		return true
+	case checkViolation:
+		return constraint(err) != ""
+	default:
+		return strings.HasPrefix(state, dataException)
+	}
+}
+
+// constraint returns the name of the constraint that an error of pgx or lib/pq is about.
+func constraint(err error) string {
+	if pgErr, ok := errors.AsType[*pgconn.PgError](err); ok {
+		return pgErr.ConstraintName
+	}
+	if other, ok := errors.AsType[interface {
+		error
+		Get(field byte) string
+	}](err); ok {
+		return other.Get('n')
+	}
+	return ""
 }
 
 // Unavailable gives an error of the driver its meaning for a caller who wants to begin
