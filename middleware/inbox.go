@@ -78,7 +78,9 @@ func NewInbox(store Store, c InboxConfig) (*Inbox, error) {
 }
 
 // String says whose inbox it is.
-func (in *Inbox) String() string { return fmt.Sprintf("inbox of %q on %T", in.config.Service, in.store) }
+func (in *Inbox) String() string {
+	return fmt.Sprintf("inbox of %q on %T", in.config.Service, in.store)
+}
 
 // Format implements fmt.Formatter: every verb prints what String returns, and nothing of
 // what the inbox was configured with or is at work on.

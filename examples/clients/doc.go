@@ -17,5 +17,8 @@
 // where the handler fails, happens again with the next attempt, and takes a second
 // connection while the first is held.
 //
+// Beside them stands a handler on watermill-sql, which brings the messages and publishes
+// in the inbox's transaction; see docs/watermill-sql.md.
+//
 // It is a module of its own so that millpond's users do not depend on these clients.
 package clients
