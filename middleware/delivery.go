@@ -134,6 +134,7 @@ func (d *delivery) process() ([]*message.Message, error) {
 	}
 	d.end.Err = errors.Join(d.end.Err, err)
 	d.report()
+	d.noteFirst()
 	d.ended()
 	d.retry.ended(d.end)
 	over = true

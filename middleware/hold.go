@@ -194,6 +194,7 @@ type holding struct {
 	limit int
 
 	introduced atomic.Bool // its subscriber was looked at
+	firsts     firsts
 
 	mu   sync.Mutex
 	held int
