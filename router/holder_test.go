@@ -60,7 +60,8 @@ func TestHoldersOfAConfigurationPrintNoSecrets(t *testing.T) {
 
 // Values are compared by what they say, and texts become them in other decoders too.
 func TestURLsAndSecretsAreValues(t *testing.T) {
-	require.Equal(t, router.NewURL("memory://"), router.NewURL("memory://"))
+	one, same := router.NewURL("memory://"), router.NewURL("memory://")
+	require.Equal(t, one, same)
 	require.NotEqual(t, router.NewURL("memory://"), router.NewURL("memory://?capacity=3"))
 	require.Equal(t, router.URL{}, router.NewURL(""))
 	require.Equal(t, router.Secret{}, router.NewSecret(""))

@@ -90,7 +90,7 @@ const (
 	// VerbRetry: try again, with a fresh budget: pending, failed and discarded messages. One
 	// that was retried, and that nothing has happened to since, is left alone. One whose
 	// content is not kept waits for the broker, and no longer keeps its order.
-	VerbRetry   Verb = "retry"
+	VerbRetry Verb = "retry"
 	// VerbDiscard: never try again: pending and failed messages. One that the broker is to
 	// deliver again is kept when it comes (Failures.KeepContent), so that it can be retried.
 	VerbDiscard Verb = "discard"

@@ -44,6 +44,13 @@ func (w *Wires) Kill(s *Subscriber) {
 	w.cut(s.consuming)
 }
 
+// Revive takes it back that a subscriber is as good as dead.
+func (w *Wires) Revive(s *Subscriber) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.dead[s.consuming] = false
+}
+
 // CutSubscriber cuts the connection of a subscriber, which makes another one.
 func (w *Wires) CutSubscriber(s *Subscriber) { w.cut(s.consuming) }
 

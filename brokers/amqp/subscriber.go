@@ -2,6 +2,7 @@ package amqp
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	"github.com/ThreeDotsLabs/watermill/message"
@@ -23,6 +24,7 @@ type Subscriber struct {
 var (
 	_ message.Subscriber           = (*Subscriber)(nil)
 	_ message.SubscribeInitializer = (*Subscriber)(nil)
+	_ brokers.Receiver             = (*Subscriber)(nil)
 )
 
 func newSubscriber(b *Broker, config brokers.SubscriberConfig) *Subscriber {
@@ -103,4 +105,16 @@ func (s *Subscriber) Close() error {
 	s.consuming.close()
 	s.broker.subscribers.Remove(s)
 	return nil
+}
+
+// Receiving implements brokers.Receiver: a subscriber whose connection or consumer has ended
+// gets nothing until it has another one, though the broker may answer publishers.
+func (s *Subscriber) Receiving() error {
+	var errs []error
+	for _, sub := range s.subscriptions.All() {
+		if why := sub.away.Load(); why != nil {
+			errs = append(errs, fmt.Errorf("amqp: topic %s, queue %s: %w: %w", sub.topic, sub.queue, brokers.ErrUnavailable, *why))
+		}
+	}
+	return errors.Join(errs...)
 }

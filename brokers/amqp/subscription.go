@@ -3,6 +3,7 @@ package amqp
 import (
 	"context"
 	"fmt"
+	"sync/atomic"
 
 	"github.com/ThreeDotsLabs/watermill"
 	"github.com/ThreeDotsLabs/watermill/message"
@@ -16,6 +17,8 @@ type subscription struct {
 	topic      string
 	queue      string
 	logger     watermill.LoggerAdapter
+
+	away atomic.Pointer[error] // why no session is; nil while one is
 
 	ctx    context.Context // of all its messages; its end ends the intake
 	cancel context.CancelFunc
@@ -55,6 +58,7 @@ func (s *subscription) run(current *session) {
 			current.drain(s.subscriber.config.DrainTimeout)
 			return
 		}
+		s.away.Store(&err)
 		s.logger.Error("Consuming begins anew; what was unsettled comes again", err, nil)
 		current.leave()
 		if current = s.again(); current == nil {
@@ -69,10 +73,12 @@ func (s *subscription) again() *session {
 	for pause(s.ctx, pace.NextBackOff()) {
 		next, err := s.begin(s.ctx)
 		if err == nil {
+			s.away.Store(nil)
 			s.logger.Info("Consuming has begun anew", nil)
 			return next
 		}
 		if s.ctx.Err() == nil {
+			s.away.Store(&err)
 			s.logger.Error("The queue cannot be consumed; it is tried again", err, nil)
 		}
 	}

@@ -2,6 +2,7 @@ package kafka_test
 
 import (
 	"errors"
+	"fmt"
 	"testing"
 	"time"
 
@@ -61,14 +62,11 @@ func TestSubscriberThatTheGroupHasGivenUpSaysSo(t *testing.T) {
 func receiving(t *testing.T, s *kafka.Subscriber, want bool) {
 	t.Helper()
 	var err error
-	for begun := time.Now(); time.Since(begun) < time.Minute; time.Sleep(20 * time.Millisecond) {
-		if err = s.Receiving(); (err == nil) == want {
-			if err != nil && !errors.Is(err, brokers.ErrUnavailable) {
-				t.Errorf("the error is %v", err)
-			}
-			t.Logf("receiving %t after %s: %v", want, time.Since(begun).Round(time.Millisecond), err)
-			return
-		}
+	testenv.Eventually(t, fmt.Sprintf("receiving is %t", want), func() bool {
+		err = s.Receiving()
+		return (err == nil) == want
+	})
+	if err != nil && !errors.Is(err, brokers.ErrUnavailable) {
+		t.Errorf("the error is %v", err)
 	}
-	t.Fatalf("receiving is not %t after a minute: %v", want, err)
 }

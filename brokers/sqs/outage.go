@@ -16,6 +16,7 @@ type outage struct {
 
 	mu     sync.Mutex
 	times  int
+	last   error
 	since  time.Time
 	logged time.Time
 	pause  *backoff.ExponentialBackOff
@@ -34,11 +35,22 @@ func (o *outage) failed(err error) time.Duration {
 		o.pause.InitialInterval, o.pause.MaxInterval = 200*time.Millisecond, 10*time.Second
 	}
 	o.times++
+	o.last = err
 	if first := o.times == 1; first || now.Sub(o.logged) >= logOutageEvery {
 		o.logged = now
 		o.logger.Error(o.what+" fails; it is tried again until it works", err, watermill.LogFields{"times": o.times, "since": o.since})
 	}
 	return o.pause.NextBackOff()
+}
+
+// problem returns why it fails now, nil if it does not.
+func (o *outage) problem() error {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.times == 0 {
+		return nil
+	}
+	return o.last
 }
 
 func (o *outage) over() {

@@ -2,6 +2,7 @@ package sqs
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	"github.com/ThreeDotsLabs/watermill/message"
@@ -24,6 +25,7 @@ type Subscriber struct {
 var (
 	_ message.Subscriber           = (*Subscriber)(nil)
 	_ message.SubscribeInitializer = (*Subscriber)(nil)
+	_ brokers.Receiver             = (*Subscriber)(nil)
 )
 
 func newSubscriber(b *Broker, config brokers.SubscriberConfig) *Subscriber {
@@ -65,6 +67,18 @@ func (s *Subscriber) Subscribe(ctx context.Context, topic string) (<-chan *messa
 func (s *Subscriber) SubscribeInitialize(topic string) error {
 	_, err := s.ready(context.Background(), topic)
 	return err
+}
+
+// Receiving implements brokers.Receiver: a subscriber whose last request for messages has
+// failed gets nothing until one works, though the queue may answer others.
+func (s *Subscriber) Receiving() error {
+	var errs []error
+	for _, sub := range s.subscriptions.All() {
+		if err := sub.intake.trouble.problem(); err != nil {
+			errs = append(errs, fmt.Errorf("sqs: topic %s: %w: %w", sub.topic, brokers.ErrUnavailable, err))
+		}
+	}
+	return errors.Join(errs...)
 }
 
 func (s *Subscriber) ready(ctx context.Context, topic string) (*queue, error) {

@@ -164,3 +164,28 @@ func TestBinaryUUID(t *testing.T) {
 		msg.Ack()
 	})
 }
+
+// TestSubscriberThatCannotReceiveSaysSo: everything else works.
+func TestSubscriberThatCannotReceiveSaysSo(t *testing.T) {
+	t.Parallel()
+	s := testenv.SQS(t)
+	topic := s.NewQueue(t, nil)
+	config := sqs.Config{Consume: sqs.Consume{Wait: time.Second}}
+	l := tap(&config)
+	b := newBroker(t, s, config)
+	sub := subscriber(t, b, brokers.SubscriberConfig{})
+	subscribe(t, sub, topic)
+	if err := sub.Receiving(); err != nil {
+		t.Fatal(err)
+	}
+	l.fail("ReceiveMessage", 403, "AccessDeniedException", -1)
+	testenv.Eventually(t, "the subscriber says that it gets nothing", func() bool { return sub.Receiving() != nil })
+	if err := sub.Receiving(); !errors.Is(err, brokers.ErrUnavailable) || !errors.Is(err, sqs.ErrDenied) {
+		t.Errorf("the error is %v", err)
+	}
+	if err := b.Ping(t.Context()); err != nil {
+		t.Errorf("the queue answers: %v", err)
+	}
+	l.heal("ReceiveMessage")
+	testenv.Eventually(t, "the subscriber receives again", func() bool { return sub.Receiving() == nil })
+}

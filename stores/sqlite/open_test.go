@@ -207,7 +207,7 @@ func TestModeOfAFileThatIsThereIsKept(t *testing.T) {
 	}
 	path := filepath.Join(t.TempDir(), "shared.db")
 	require.NoError(t, os.WriteFile(path, nil, 0o600))
-	require.NoError(t, os.Chmod(path, 0o660)) //nolint:gosec // that is the point
+	require.NoError(t, os.Chmod(path, 0o660))
 	s, err := New(t.Context(), path, Config{AutoMigrate: true})
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, s.Close()) })

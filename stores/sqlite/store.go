@@ -194,7 +194,7 @@ var creating sync.Mutex
 func createPrivate(path string) {
 	creating.Lock()
 	defer creating.Unlock()
-	if file, err := os.OpenFile(path, os.O_CREATE|os.O_EXCL|os.O_RDWR, 0o600); err == nil {
+	if file, err := os.OpenFile(path, os.O_CREATE|os.O_EXCL|os.O_RDWR, 0o600); err == nil { //nolint:gosec // the caller names the file
 		_ = file.Close() // nothing was written
 	}
 }
