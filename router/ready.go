@@ -116,10 +116,16 @@ func (r *readiness) readyz(w http.ResponseWriter, request *http.Request) {
 		text += what + ": " + strings.ReplaceAll(err.Error(), "\n", "\n"+what+": ") + "\n"
 	}
 	store, broker := r.answer(request.Context())
-	say("handlers", withoutSecrets(s.handlersReady(), s.config.Broker.URL))
+	handlers := s.handlersReady()
+	say("handlers", handlers)
 	say("store", withoutSecrets(store, s.config.Store.URL))
 	if _, pings := s.broker.(brokers.Pinger); pings {
 		say("broker", withoutSecrets(broker, s.config.Broker.URL))
+	}
+	if handlers == nil { // or there are no subscribers yet
+		if known, err := s.receiving(); known {
+			say("messages", withoutSecrets(err, s.config.Broker.URL))
+		}
 	}
 	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
 	w.Header().Set("X-Content-Type-Options", "nosniff")
@@ -138,16 +144,23 @@ func (s *Service) handlersReady() error {
 	}
 	select {
 	case <-s.watermill.Running():
+		return nil
 	default:
 		return errNotYet
 	}
+}
+
+// receiving asks the subscribers of handlers that run whether messages can reach them: a
+// broker that answers may have given one up. known is false if none of them can tell.
+func (s *Service) receiving() (known bool, err error) {
 	var errs []error
-	for _, h := range s.handlers { // a broker that answers may have given a subscriber up
+	for _, h := range s.handlers {
 		if r, ok := h.subscriber.(brokers.Receiver); ok {
+			known = true
 			if err := r.Receiving(); err != nil {
-				errs = append(errs, fmt.Errorf("%s gets no messages: %w", h.name, err))
+				errs = append(errs, fmt.Errorf("%s gets none: %w", h.name, err))
 			}
 		}
 	}
-	return errors.Join(errs...)
+	return known, errors.Join(errs...)
 }
