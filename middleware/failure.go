@@ -94,7 +94,8 @@ func (d *delivery) newFailure(class stores.Class, text string) *stores.Failure {
 	return &stores.Failure{
 		Key: d.claim.Key, Fingerprint: d.claim.Fingerprint, TraceParent: d.claim.TraceParent,
 		Version: d.state.Version, Attempts: d.state.Attempts, Uncounted: d.state.Uncounted,
-		Status: stores.StatusPending, Class: class, Error: text, Group: stores.ErrorGroup(class, text),
+		OrderWait: d.policy.OrderWait,
+		Status:    stores.StatusPending, Class: class, Error: text, Group: stores.ErrorGroup(class, text),
 	}
 }
 

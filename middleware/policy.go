@@ -57,6 +57,10 @@ type RetryPolicy struct {
 	// no trip, and relies on a broker that delivers the messages of one key one at a
 	// time. See [OrderByKey] and [OrderByMetadata].
 	OrderKey func(*message.Message) []byte
+	// OrderWait is how long beyond its time a message of an order key that the broker was
+	// to deliver again, and did not, keeps later ones waiting. Then it is taken for lost;
+	// if it comes after all it is run, out of order. Default: 1 h.
+	OrderWait time.Duration
 }
 
 // BackoffConfig says how long to wait after failed attempts: Min after the first,
@@ -89,6 +93,7 @@ func (p *RetryPolicy) setDefaults() {
 	setDefault(&p.MaxUncounted, 100)
 	setDefault(&p.MaxImmediate, 3)
 	setDefault(&p.Placement, stores.PlacementParked)
+	setDefault(&p.OrderWait, time.Hour)
 	setDefault(&p.Backoff.Min, time.Second)
 	setDefault(&p.Backoff.Max, max(10*time.Minute, p.Backoff.Min))
 }
@@ -105,7 +110,7 @@ func (p *RetryPolicy) validate(field string, bad func(format string, args ...any
 	for _, d := range []struct {
 		name  string
 		value time.Duration
-	}{{"MaxAge", p.MaxAge}, {"Backoff.Min", p.Backoff.Min}} {
+	}{{"MaxAge", p.MaxAge}, {"OrderWait", p.OrderWait}, {"Backoff.Min", p.Backoff.Min}} {
 		if d.value < 0 {
 			bad("%s.%s is %s: use a positive duration, or 0 for the default", field, d.name, d.value)
 		}

@@ -23,8 +23,10 @@ func TestDiscardedMessageIsKeptBeforeItIsAcked(t *testing.T) {
 	t.Parallel()
 	refusing := func(c *middleware.InboxConfig) {
 		c.Keep.Codec = &middleware.Codec{
-			Name:   "away",
-			Encode: func(context.Context, middleware.Kept) (middleware.Kept, error) { return middleware.Kept{}, errors.New("no key") },
+			Name: "away",
+			Encode: func(context.Context, middleware.Kept) (middleware.Kept, error) {
+				return middleware.Kept{}, errors.New("no key")
+			},
 			Decode: func(_ context.Context, k middleware.Kept) (middleware.Kept, error) { return k, nil },
 		}
 	}

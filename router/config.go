@@ -104,6 +104,7 @@ type RetryConfig struct {
 	BackoffMax   time.Duration `yaml:"backoff_max"`
 	Placement    string        `yaml:"placement"`
 	Order        string        `yaml:"order"`
+	OrderWait    time.Duration `yaml:"order_wait"`
 }
 
 // KeepConfig says what is kept of failed messages; see [middleware.KeepConfig].

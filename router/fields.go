@@ -121,6 +121,7 @@ var fields = append([]field{
 		path: "retry.order", example: "key", check: orderKey,
 		about: "Keep later messages behind a failed one that has the same key: key (the broker's, such as Kafka's) or metadata:<field>. Default: no order.",
 	},
+	{path: "retry.order_wait", initial: "1h", check: positiveTime, about: "How long later messages of a key wait beyond the time of a failed one that the broker was to deliver again and did not. Then it is taken for lost."},
 
 	{path: "keep", about: "What is kept of failed messages until they are completed."},
 	{path: "keep.off", initial: "false", about: "Keep neither payload nor metadata. Such messages cannot be parked: the broker redelivers them."},
@@ -174,7 +175,7 @@ func handlerRetry() []field {
 	checks := map[string]func(any) string{
 		"max_attempts": positive, "max_age": positiveTime, "max_uncounted": positive, "max_immediate": positiveOrOff,
 		"backoff_min": positiveTime, "backoff_max": positiveTime,
-		"placement": oneOf("parked", "redelivered"), "order": orderKey,
+		"placement": oneOf("parked", "redelivered"), "order": orderKey, "order_wait": positiveTime,
 	}
 	examples := map[string]string{"max_attempts": "3", "backoff_min": "10s"} // that the starter file shows
 	var copies []field

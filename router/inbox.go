@@ -68,6 +68,7 @@ func (r RetryConfig) policy() middleware.RetryPolicy {
 		MaxImmediate: r.MaxImmediate,
 		Backoff:      middleware.BackoffConfig{Min: r.BackoffMin, Max: r.BackoffMax},
 		Placement:    stores.PlacementParked,
+		OrderWait:    r.OrderWait,
 	}
 	if r.Placement == "redelivered" {
 		p.Placement = stores.PlacementRedelivered

@@ -80,6 +80,10 @@ type Failure struct {
 	Uncounted int           // from now on
 	DueIn     time.Duration // from now on, by the database's clock; for StatusPending
 
+	// OrderWait is how long beyond its time a message that the broker is to deliver again
+	// keeps later ones of its order key waiting: after that it may be gone.
+	OrderWait time.Duration
+
 	// Start: the attempt is about to begin, and is counted now so that the end of the
 	// process cannot undo it. The next Failure with the returned version replaces
 	// the presumption; a later Start confirms it.
@@ -134,7 +138,8 @@ type Retry struct {
 	State       FailureState
 
 	// Suspect: it was reserved before, and neither recorded nor released until the
-	// reservation ran out. The process that had it may have died of it.
+	// reservation ran out. The process that had it may have died of it. It stays so until
+	// an attempt is recorded, however often it is put off or released unbegun.
 	Suspect bool
 
 	Topic       string

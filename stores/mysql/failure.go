@@ -211,7 +211,7 @@ func (r *record) values(now int64, was *kept) ([]any, error) {
 		was.orderKey = r.OrderKey
 	}
 	return []any{
-		r.Status, r.Placement, r.Start, r.Attempts, r.Uncounted, r.dueAt(now), budgetAt, now,
+		r.Status, r.Placement, r.Start, r.Attempts, r.Uncounted, r.dueAt(now), r.orderUntil(now), budgetAt, now,
 		text(string(r.Class), maxNameBytes), text(r.Group, maxNameBytes), text(r.Error, stores.MaxErrorBytes),
 		place(r.Topic, was.topic), place(r.Coordinates, was.coordinates), sqlstore.NonEmpty(was.orderKey), history,
 	}, nil
@@ -277,6 +277,13 @@ func (r *record) rest(ctx context.Context, tx *sql.Tx, number int64, was *kept) 
 func (r *record) dueAt(now int64) sql.NullInt64 {
 	due := max(0, r.DueIn).Microseconds()
 	return sql.NullInt64{Int64: now + min(due, math.MaxInt64/4), Valid: r.Status == stores.StatusPending}
+}
+
+// orderUntil is null like dueAt.
+func (r *record) orderUntil(now int64) sql.NullInt64 {
+	until := r.dueAt(now)
+	until.Int64 += min(max(0, r.OrderWait).Microseconds(), math.MaxInt64/4)
+	return until
 }
 
 // kept is what the row has and a record builds on.

@@ -126,10 +126,10 @@ const statusWord = `CASE f.status WHEN 3 THEN 'pending' WHEN 4 THEN 'failed' WHE
 
 func (s *Store) changeAll(ctx context.Context, tx *sql.Tx, c stores.Change, b batch) error {
 	// Nothing waits for one that may never come again.
-	status, set := stores.StatusPending, `status = 3, attempts = 0, uncounted = 0, presumed = 0, reserved = 0, redrives = redrives + 1,
+	status, set := stores.StatusPending, `status = 3, attempts = 0, uncounted = 0, presumed = 0, suspect = suspect OR reserved, reserved = 0, redrives = redrives + 1,
 		budget_at = {now}, due_at = {now}, placement = CASE content WHEN 1 THEN 1 ELSE 2 END, order_key = CASE content WHEN 1 THEN order_key END`
 	if c.Verb == stores.VerbDiscard {
-		status, set = stores.StatusDiscarded, `status = 5, due_at = NULL, reserved = 0`
+		status, set = stores.StatusDiscarded, `status = 5, due_at = NULL, suspect = suspect OR reserved, reserved = 0`
 	}
 	which := in(b.numbers)
 	_, err := tx.ExecContext(ctx, s.text("INSERT INTO {schema.}{prefix}audit (at, verb, actor, reason, consumer, number, message_id, `before`, `after`) "+

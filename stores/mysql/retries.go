@@ -58,16 +58,16 @@ func (s *Store) Due(ctx context.Context, q stores.DueQuery) ([]stores.Retry, err
 func (s *Store) reserve(ctx context.Context, tx *sql.Tx, q stores.DueQuery, numbers []int64) ([]stores.Retry, error) {
 	var free, ordered []int64
 	suspect := make(map[int64]bool)
-	err := sqlstore.Each(ctx, tx, s.text(`SELECT f.number, f.reserved, f.order_key IS NOT NULL FROM {schema.}{prefix}failure f
+	err := sqlstore.Each(ctx, tx, s.text(`SELECT f.number, f.reserved OR f.suspect, f.order_key IS NOT NULL FROM {schema.}{prefix}failure f
 		WHERE f.number IN `+in(numbers)+` AND f.status = 3 AND f.placement = 1 AND f.due_at <= {now} ORDER BY f.due_at, f.number FOR UPDATE SKIP LOCKED`), nil, func(scan sqlstore.Scan) error {
 		var (
-			number               int64
-			reserved, hasAnOrder bool
+			number          int64
+			had, hasAnOrder bool
 		)
-		if err := scan(&number, &reserved, &hasAnOrder); err != nil {
+		if err := scan(&number, &had, &hasAnOrder); err != nil {
 			return err
 		}
-		suspect[number] = reserved
+		suspect[number] = had
 		free = append(free, number)
 		if hasAnOrder {
 			ordered = append(ordered, number)
@@ -80,7 +80,7 @@ func (s *Store) reserve(ctx context.Context, tx *sql.Tx, q stores.DueQuery, numb
 	if err != nil || len(free) == 0 {
 		return nil, err
 	}
-	_, err = tx.ExecContext(ctx, s.text(`UPDATE {schema.}{prefix}failure SET {changed}, reserved = 1, due_at = {now} + ? WHERE number IN `+in(free)), q.Reserve.Microseconds())
+	_, err = tx.ExecContext(ctx, s.text(`UPDATE {schema.}{prefix}failure SET {changed}, suspect = suspect OR reserved, reserved = 1, due_at = {now} + ? WHERE number IN `+in(free)), q.Reserve.Microseconds())
 	if err != nil {
 		return nil, err
 	}
@@ -88,46 +88,83 @@ func (s *Store) reserve(ctx context.Context, tx *sql.Tx, q stores.DueQuery, numb
 }
 
 // putOff puts off those of the ordered rows that wait behind an earlier one, and returns
-// the rest of free. The first of them is asked for often, because nobody may notice that
-// it is free: it may have come while the one before it was run. Those behind it become
-// due one by one, when it is their turn.
+// the rest of free. Each becomes due when it is its turn: what ends the one before it
+// passes a row by that is locked. So it is put off for long only while the one before it
+// is held here, and cannot end meanwhile. One that runs, or may begin to just now, cannot
+// be held; then, and where nobody could notice that a row has come, it is asked for often.
 func (s *Store) putOff(ctx context.Context, tx *sql.Tx, free, ordered []int64) ([]int64, error) {
-	behind := make(map[int64]bool)
-	var until []string
-	err := sqlstore.Each(ctx, tx, s.text(`SELECT number, CASE
-			WHEN EXISTS (SELECT 1 FROM {schema.}{prefix}failure b WHERE b.consumer = w.consumer AND b.order_key = w.order_key AND b.status = 3
-				AND b.number > w.first AND b.number < w.number) THEN greatest(h.due_at, {now} + 60000000)
-			WHEN h.reserved <> 0 THEN {now} + 1000000
-			ELSE greatest(least(h.due_at, {now} + 60000000), {now} + 1000000) END
-		FROM (SELECT f.number, f.consumer, f.order_key, (SELECT min(e.number) FROM {schema.}{prefix}failure e
-				WHERE e.consumer = f.consumer AND e.order_key = f.order_key AND e.status = 3 AND e.number < f.number AND `+blocks+`) AS first
-			FROM {schema.}{prefix}failure f WHERE f.number IN `+in(ordered)+`) w
-		JOIN (SELECT number AS head, due_at, reserved FROM {schema.}{prefix}failure) h ON h.head = w.first`), nil, func(scan sqlstore.Scan) error {
-		var number, at int64
-		if err := scan(&number, &at); err != nil {
-			return err
-		}
-		behind[number] = true
-		until = append(until, fmt.Sprintf("WHEN %d THEN %d", number, at))
-		return nil
+	waiting, err := s.waiting(ctx, tx, ordered)
+	if err != nil || len(waiting) == 0 {
+		return free, err
+	}
+	held := make(map[int64]bool)
+	for _, number := range free {
+		held[number] = true
+	}
+	var before []int64
+	for _, w := range waiting {
+		before = append(before, w.before)
+	}
+	err = sqlstore.Each(ctx, tx, s.text(`SELECT number FROM {schema.}{prefix}failure WHERE number IN `+in(before)+`
+		AND status = 3 AND due_at > {now} AND reserved = 0 AND presumed = 0 FOR UPDATE SKIP LOCKED`), nil, func(scan sqlstore.Scan) error {
+		var number int64
+		err := scan(&number)
+		held[number] = true
+		return err
 	})
-	if err != nil || len(behind) == 0 {
+	if err != nil {
 		return free, err
 	}
 	var rest, off []int64
-	for _, number := range free {
-		if behind[number] {
-			off = append(off, number)
-		} else {
-			rest = append(rest, number)
-		}
-	}
 	cases := ""
-	for _, c := range until {
-		cases += " " + c
+	for _, number := range free {
+		w, waits := waiting[number]
+		if !waits {
+			rest = append(rest, number)
+			continue
+		}
+		off = append(off, number)
+		cases += fmt.Sprintf(" WHEN %d THEN %d", number, w.pause(held[w.before]).Microseconds())
 	}
-	_, err = tx.ExecContext(ctx, s.text(`UPDATE {schema.}{prefix}failure SET {changed}, reserved = 0, due_at = CASE number`+cases+` END WHERE number IN `+in(off)))
+	_, err = tx.ExecContext(ctx, s.text(`UPDATE {schema.}{prefix}failure SET {changed}, suspect = suspect OR reserved, reserved = 0,
+		due_at = {now} + CASE number`+cases+` END WHERE number IN `+in(off)))
 	return rest, err
+}
+
+// waits says for what a row waits: the first of its order key, and the one before it.
+type waits struct {
+	head, before int64
+	headDueIn    time.Duration
+}
+
+func (w waits) pause(held bool) time.Duration {
+	switch {
+	case !held:
+		return time.Second
+	case w.before == w.head:
+		return max(min(w.headDueIn, time.Minute), time.Second)
+	}
+	return max(w.headDueIn, time.Minute)
+}
+
+// waiting returns those of the rows that wait behind another one.
+func (s *Store) waiting(ctx context.Context, tx *sql.Tx, ordered []int64) (map[int64]waits, error) {
+	waiting := make(map[int64]waits)
+	err := sqlstore.Each(ctx, tx, s.text(`SELECT w.number, w.first, w.before_, CAST(h.due_at AS SIGNED) - {now}
+		FROM (SELECT f.number, (SELECT min(e.number) FROM {schema.}{prefix}failure e
+				WHERE e.consumer = f.consumer AND e.order_key = f.order_key AND e.status = 3 AND e.number < f.number AND `+blocks+`) AS first,
+			(SELECT max(e.number) FROM {schema.}{prefix}failure e
+				WHERE e.consumer = f.consumer AND e.order_key = f.order_key AND e.status = 3 AND e.number < f.number) AS before_
+			FROM {schema.}{prefix}failure f WHERE f.number IN `+in(ordered)+`) w
+		JOIN (SELECT number AS head, due_at FROM {schema.}{prefix}failure) h ON h.head = w.first`), nil, func(scan sqlstore.Scan) error {
+		var number, dueIn int64
+		var w waits
+		err := scan(&number, &w.head, &w.before, &dueIn)
+		w.headDueIn = time.Duration(dueIn) * time.Microsecond
+		waiting[number] = w
+		return err
+	})
+	return waiting, err
 }
 
 // load reads the reserved rows, in their order.

@@ -109,15 +109,15 @@ func newStatements(names sqlstore.Names) *statements {
 		now: x(`SELECT {now}`),
 		insertInbox: x(`INSERT INTO {schema.}{prefix}inbox (consumer, message_id, status, fingerprint, traceparent)
 			VALUES (?, ?, ?, ?, ?)`),
-		insert: x(`INSERT INTO {schema.}{prefix}failure (status, placement, presumed, attempts, uncounted, due_at,
+		insert: x(`INSERT INTO {schema.}{prefix}failure (status, placement, presumed, attempts, uncounted, due_at, order_until,
 				budget_at, last_at, class, error_group, error, topic, coordinates, order_key, history, consumer, message_id, first_at, content)
-			VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, last_at, 0)`),
+			VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, last_at, 0)`),
 		read: x(`SELECT presumed, content, attempts, uncounted, budget_at, last_at, class, error_group, error, topic, coordinates, order_key, history
 			FROM {schema.}{prefix}failure
 			WHERE consumer = ? AND message_id = ? AND number = ? AND revision = ? AND status = 3 FOR UPDATE SKIP LOCKED`),
 		lockInbox: x(`SELECT status FROM {schema.}{prefix}inbox WHERE consumer = ? AND message_id = ? FOR UPDATE NOWAIT`),
-		update: x(`UPDATE {schema.}{prefix}failure SET {changed}, reserved = 0, status = ?, placement = ?, presumed = ?,
-				attempts = ?, uncounted = ?, due_at = ?, budget_at = ?, last_at = ?, class = ?, error_group = ?, error = ?,
+		update: x(`UPDATE {schema.}{prefix}failure SET {changed}, reserved = 0, suspect = 0, status = ?, placement = ?, presumed = ?,
+				attempts = ?, uncounted = ?, due_at = ?, order_until = ?, budget_at = ?, last_at = ?, class = ?, error_group = ?, error = ?,
 				topic = ?, coordinates = ?, order_key = ?, history = ?
 			WHERE number = ?`),
 		setContent: x(`UPDATE {schema.}{prefix}failure SET content = ?, codec = ?, uuid = ?, metadata = ?, payload = ? WHERE number = ?`),

@@ -28,8 +28,8 @@ type texts struct {
 const now = "TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6))"
 
 // blocks is the condition of pending messages that keep their order. One that the broker
-// was to deliver again and did not, for an hour beyond its time, does not: it may be gone.
-const blocks = "(e.placement = 1 OR e.due_at > {now} - 3600000000)"
+// was to deliver again and did not keeps it no longer than it was told to: it may be gone.
+const blocks = "(e.placement = 1 OR e.order_until > {now})"
 
 const lookColumns = `SELECT i.status, i.completed_at, i.fingerprint, i.traceparent, {now} - i.completed_at, f.order_key, ` + stateColumns + `
 FROM {schema.}{prefix}inbox i

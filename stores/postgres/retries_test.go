@@ -140,7 +140,7 @@ func TestDuePassesRowsThatWaitForOthers(t *testing.T) {
 	t.Parallel()
 	s := newStore(t)
 	head := parked(pgtest.Claim("head"))
-	head.Placement, head.OrderKey = stores.PlacementRedelivered, []byte("order") // the broker has it
+	head.Placement, head.OrderKey, head.OrderWait = stores.PlacementRedelivered, []byte("order"), time.Hour // the broker has it
 	record(t, s, head)
 	const behind = 20
 	for i := range behind {

@@ -155,7 +155,7 @@ func (r *record) write(ctx context.Context, tx *sql.Tx, texts *failureStatements
 	}
 	args := []any{
 		r.consumer, r.Key.ID, r.Status, r.Placement, r.Start, r.Attempts, r.Uncounted, r.dueAt(now), now,
-		string(r.Class), r.Group, r.Error, r.Topic, r.Coordinates, sqlstore.NonEmpty(r.OrderKey), history,
+		string(r.Class), r.Group, r.Error, r.Topic, r.Coordinates, sqlstore.NonEmpty(r.OrderKey), history, r.orderUntil(now),
 	}
 	if r.Version == 0 {
 		inserted, err := tx.ExecContext(ctx, texts.insert, args...)
@@ -212,6 +212,13 @@ func (r *record) rest(ctx context.Context, tx *sql.Tx, texts *failureStatements,
 // dueAt is null for messages that are not tried again.
 func (r *record) dueAt(now int64) sql.NullInt64 {
 	return sql.NullInt64{Int64: now + max(0, r.DueIn).Microseconds(), Valid: r.Status == stores.StatusPending}
+}
+
+// orderUntil is null like dueAt.
+func (r *record) orderUntil(now int64) sql.NullInt64 {
+	until := r.dueAt(now)
+	until.Int64 += max(0, r.OrderWait).Microseconds()
+	return until
 }
 
 // kept is what the row has and a record builds on.

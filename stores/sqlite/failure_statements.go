@@ -63,12 +63,12 @@ const isNumber = `number IN (SELECT value FROM json_each(?))`
 // head is the time of the first message that f waits behind; null if there is none.
 const head = `(SELECT p.due_at FROM {schema.}{prefix}failure p
 	WHERE p.consumer = f.consumer AND p.order_key = f.order_key AND p.status = 3 AND p.number < f.number
-	AND (p.placement = 1 OR p.due_at > {now} - 3600000000) ORDER BY p.number LIMIT 1)`
+	AND (p.placement = 1 OR p.order_until > {now}) ORDER BY p.number LIMIT 1)`
 
 // blocks is the condition of pending messages that keep their order. One that the broker
-// was to deliver again and did not, for an hour beyond its time, does not: it may be gone.
+// was to deliver again and did not keeps it no longer than it was told to: it may be gone.
 func blocks(table string) string {
-	return "(" + table + "placement = 1 OR " + table + "due_at > {now} - 3600000000)"
+	return "(" + table + "placement = 1 OR " + table + "order_until > {now})"
 }
 
 func newFailureStatements(names sqlstore.Names) failureStatements {
@@ -78,16 +78,16 @@ func newFailureStatements(names sqlstore.Names) failureStatements {
 		insertInbox: expand(`INSERT INTO {schema.}{prefix}inbox (consumer, message_id, status, fingerprint, traceparent)
 			VALUES (?, ?, ?, ?, ?) ON CONFLICT DO NOTHING`),
 		insert: expand(`INSERT INTO {schema.}{prefix}failure (consumer, message_id, status, placement, presumed, attempts, uncounted, due_at,
-				budget_at, first_at, last_at, class, error_group, error, topic, coordinates, order_key, history, content)
-			VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?9, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, 0)`),
+				budget_at, first_at, last_at, class, error_group, error, topic, coordinates, order_key, history, order_until, content)
+			VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?9, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, 0)`),
 		read: expand(`SELECT presumed, content, last_at, class, error_group, error, order_key, history FROM {schema.}{prefix}failure
 			WHERE consumer = ? AND message_id = ? AND number = ? AND revision = ? AND status = 3`),
-		update: expand(`UPDATE {schema.}{prefix}failure SET {changed}, reserved = 0, status = ?3, placement = ?4, presumed = ?5,
+		update: expand(`UPDATE {schema.}{prefix}failure SET {changed}, reserved = 0, suspect = 0, status = ?3, placement = ?4, presumed = ?5,
 				attempts = ?6, uncounted = ?7, due_at = ?8, last_at = ?9,
 				budget_at = CASE WHEN attempts = 0 AND uncounted = 0 THEN ?9 ELSE budget_at END, class = ?10, error_group = ?11, error = ?12,
 				topic = coalesce(nullif(?13, ''), topic), coordinates = coalesce(nullif(?14, ''), coordinates),
-				order_key = coalesce(?15, order_key), history = ?16
-			WHERE consumer = ?1 AND message_id = ?2 AND number = ?17 AND revision = ?18 AND status = 3`),
+				order_key = coalesce(?15, order_key), history = ?16, order_until = ?17
+			WHERE consumer = ?1 AND message_id = ?2 AND number = ?18 AND revision = ?19 AND status = 3`),
 		setContent: expand(`UPDATE {schema.}{prefix}failure SET content = ?, codec = ?, uuid = ?, metadata = ?, payload = ? WHERE number = ?`),
 		keepContent: expand(`UPDATE {schema.}{prefix}failure SET {changed}, content = ?, codec = ?, uuid = ?, metadata = ?, payload = ?
 			WHERE consumer = ? AND message_id = ? AND number = ? AND revision = ? AND status IN (4, 5) AND content = 0`),
@@ -95,10 +95,10 @@ func newFailureStatements(names sqlstore.Names) failureStatements {
 		advance:   expand(advance),
 
 		due: expand(`SELECT f.message_id FROM {schema.}{prefix}failure f WHERE ` + dueRows + ` LIMIT ?`),
-		page: expand(`SELECT f.number, f.reserved, ` + head + ` IS NOT NULL FROM {schema.}{prefix}failure f
+		page: expand(`SELECT f.number, f.reserved OR f.suspect, ` + head + ` IS NOT NULL FROM {schema.}{prefix}failure f
 			WHERE ` + dueRows + ` ORDER BY f.due_at, f.number LIMIT ?`),
-		reserve: expand(`UPDATE {schema.}{prefix}failure SET {changed}, reserved = 1, due_at = {now} + ? WHERE ` + isNumber),
-		push: expand(`UPDATE {schema.}{prefix}failure AS f SET {changed}, reserved = 0, due_at = max({now} + 1000000, coalesce(` + head + `, 0))
+		reserve: expand(`UPDATE {schema.}{prefix}failure SET {changed}, suspect = suspect OR reserved, reserved = 1, due_at = {now} + ? WHERE ` + isNumber),
+		push: expand(`UPDATE {schema.}{prefix}failure AS f SET {changed}, suspect = suspect OR reserved, reserved = 0, due_at = max({now} + 1000000, coalesce(` + head + `, 0))
 			WHERE ` + isNumber),
 		load: expand(`SELECT ` + stateColumns + `, f.message_id, i.fingerprint, i.traceparent, f.topic, f.coordinates, f.order_key,
 				f.codec, f.uuid, f.metadata, f.payload

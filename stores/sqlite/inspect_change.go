@@ -128,12 +128,12 @@ const setStatusOf = `UPDATE {schema.}{prefix}inbox SET status = ? WHERE (consume
 // change changes both tables and writes the audit.
 func (s *Store) change(ctx context.Context, tx *sql.Tx, c stores.Change, b batch) error {
 	status := stores.StatusPending
-	set := `{changed}, status = 3, attempts = 0, uncounted = 0, presumed = 0, reserved = 0, redrives = redrives + 1,
+	set := `{changed}, status = 3, attempts = 0, uncounted = 0, presumed = 0, suspect = suspect OR reserved, reserved = 0, redrives = redrives + 1,
 		budget_at = {now}, due_at = {now}, placement = CASE content WHEN 1 THEN 1 ELSE 2 END,
 		order_key = CASE content WHEN 1 THEN order_key END` // nothing waits for one that may never come again
 	if c.Verb == stores.VerbDiscard {
 		status = stores.StatusDiscarded
-		set = `{changed}, status = 5, due_at = NULL, reserved = 0`
+		set = `{changed}, status = 5, due_at = NULL, suspect = suspect OR reserved, reserved = 0`
 	}
 	all := func(query string, args ...any) error {
 		result, err := tx.ExecContext(ctx, s.text(query), args...)

@@ -94,10 +94,10 @@ func (s *Store) page(ctx context.Context, tx *sql.Tx, consumer int64, limit int)
 	p := duePage{suspect: make(map[int64]bool)}
 	err := sqlstore.Each(ctx, tx, s.sql.failures.page, []any{consumer, limit}, func(scan sqlstore.Scan) error {
 		var (
-			number           int64
-			reserved, behind bool
+			number          int64
+			suspect, behind bool
 		)
-		if err := scan(&number, &reserved, &behind); err != nil {
+		if err := scan(&number, &suspect, &behind); err != nil {
 			return err
 		}
 		p.rows++
@@ -106,7 +106,7 @@ func (s *Store) page(ctx context.Context, tx *sql.Tx, consumer int64, limit int)
 			return nil
 		}
 		p.free = append(p.free, number)
-		p.suspect[number] = reserved
+		p.suspect[number] = suspect
 		return nil
 	})
 	return p, err

@@ -20,6 +20,7 @@ func dueChecks() []check {
 		{name: "longest first, up to the limit", run: dueInOrder},
 		{name: "reserves", run: dueReserves},
 		{name: "lapsed reservations are suspect", run: dueLapsed},
+		{name: "suspicion lasts until an attempt is recorded", run: suspicionLasts},
 		{name: "release", run: dueRelease},
 		{name: "by the database's clock", run: dueByClock},
 		{name: "once, of many", run: func(b *bench) { dueRace(b, b.open()) }},
@@ -157,6 +158,43 @@ func dueLapsed(b *bench) {
 	b.expect(here, claimOf(first), stores.Parked) // it belongs to another worker now
 	b.commit(b.take(elsewhere, claimOf(due[0]), due[0].State.Version))
 	b.expect(here, claimOf(first), stores.Duplicate)
+}
+
+// suspicionLasts: what may have ended a process stays suspect when it is put off behind an
+// earlier message, or given back unbegun.
+func suspicionLasts(b *bench) {
+	here, elsewhere := b.open(), b.open()
+	b.parks(here, "earlier", "order", settledFor)
+	b.parks(here, "suspect", "order")
+	due, err := here.Due(b.ctx, stores.DueQuery{Consumer: consumer, Limit: 10, Reserve: 50 * time.Millisecond})
+	if err != nil || len(due) != 1 {
+		b.tb.Fatalf("Due = %+v, %v, want one message", due, err)
+	}
+	if !poll(b.ctx, patience, func() bool {
+		return b.look(here, orderedClaim("suspect", "order"), stores.Parked).Failure.DueIn <= 0
+	}) {
+		b.tb.Fatalf("its reservation does not run out")
+	}
+	b.change(elsewhere, stores.VerbRetry, stores.Filter{ID: []byte("earlier")}, 1) // is the first again
+	earlier := b.wantDue(elsewhere, "earlier")[0]
+	b.commit(b.take(elsewhere, claimOf(earlier), earlier.State.Version))
+	for _, what := range []string{"was put off", "was released"} {
+		r := b.next(here)
+		if string(r.Key.ID) != "suspect" || !r.Suspect {
+			b.tb.Errorf("%s is due, suspect %t, after it %s", r.Key, r.Suspect, what)
+		}
+		if err := here.Release(b.ctx, []stores.Retry{r}); err != nil {
+			b.tb.Errorf("Release: %v", err)
+		}
+	}
+	r := b.next(elsewhere)
+	f := failureOf(orderedClaim("suspect", "order"))
+	f.Version, f.Content = r.State.Version, nil
+	b.record(elsewhere, f)
+	if r := b.next(here); r.Suspect {
+		b.tb.Errorf("%s is suspect after its attempt was recorded", r.Key)
+	}
+	b.paired()
 }
 
 func dueRelease(b *bench) {

@@ -31,6 +31,7 @@ func failureOf(c stores.Claim) stores.Failure {
 		Status:      stores.StatusPending,
 		Placement:   stores.PlacementParked,
 		Attempts:    1,
+		OrderWait:   time.Hour,
 		Class:       stores.ClassTransient,
 		Error:       text,
 		Group:       stores.ErrorGroup(stores.ClassTransient, text),

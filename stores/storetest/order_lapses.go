@@ -12,10 +12,11 @@ import (
 
 // overdue records a failure that the broker keeps and that should have come again so
 // long ago. Times are reckoned with those of the row: no literals means no dialect.
-func (b *bench) overdue(store stores.Failures, id string, by time.Duration) (version int64) {
+func (b *bench) overdue(store stores.Failures, id string, by time.Duration, changes ...func(*stores.Failure)) (version int64) {
 	b.tb.Helper()
-	version = b.parks(store, id, "order", redelivered, func(f *stores.Failure) { f.Start, f.DueIn = true, by })
-	b.exec(fmt.Sprintf("UPDATE millpond_failure SET due_at = last_at - (due_at - last_at) WHERE number = %d", b.failure(id).number))
+	version = b.parks(store, id, "order", append(changes, redelivered, func(f *stores.Failure) { f.Start, f.DueIn = true, by })...)
+	b.exec(fmt.Sprintf(`UPDATE millpond_failure SET order_until = order_until - (due_at - last_at) - (due_at - last_at), due_at = last_at - (due_at - last_at)
+WHERE number = %d`, b.failure(id).number))
 	return version
 }
 
@@ -37,8 +38,19 @@ func lostByTheBroker(b *bench) {
 	b.commit(b.take(here, orderedClaim("lost", "order"), lost))
 	b.paired()
 
-	b.overdue(here, "late", time.Minute)
+	late := b.overdue(here, "late", time.Minute)
 	b.expect(elsewhere, orderedClaim("behind", "order"), stores.Behind) // it may be on its way
+	b.commit(b.take(here, orderedClaim("late", "order"), late))
+
+	// For how long is said with each failure.
+	impatient := func(f *stores.Failure) { f.OrderWait = 0 }
+	late = b.overdue(here, "late and awaited briefly", time.Minute, impatient)
+	b.rollback(b.win(elsewhere, orderedClaim("behind", "order")))
+	f := failureOf(orderedClaim("late and awaited briefly", "order"))
+	redelivered(&f)
+	f.Version, f.OrderWait = late, 2*time.Hour
+	b.record(here, f)
+	b.expect(elsewhere, orderedClaim("behind", "order"), stores.Behind)
 }
 
 // retriedWithoutContent: nobody knows whether the broker still has what an operator

@@ -11,10 +11,12 @@ CREATE TABLE IF NOT EXISTS {schema.}{prefix}failure (
     content     TINYINT        NOT NULL,           -- 0 none, 1 kept, 2 too large, 3 off, 4 one way
     presumed    TINYINT        NOT NULL DEFAULT 0, -- an attempt was begun, its end is not known
     reserved    TINYINT        NOT NULL DEFAULT 0, -- a retry worker has it until due_at
+    suspect     TINYINT        NOT NULL DEFAULT 0, -- one had it, and has not said what became of it
     attempts    INT            NOT NULL,
     uncounted   INT            NOT NULL,
     redrives    INT            NOT NULL DEFAULT 0,
     due_at      BIGINT,                            -- of the next attempt; null if there is none
+    order_until BIGINT,                            -- until when others wait behind it if the broker has it
     budget_at   BIGINT         NOT NULL,           -- from when on the age counts
     first_at    BIGINT         NOT NULL,
     last_at     BIGINT         NOT NULL,

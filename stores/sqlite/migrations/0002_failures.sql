@@ -11,10 +11,12 @@ CREATE TABLE {schema.}{prefix}failure (
     content     INTEGER NOT NULL,           -- 0 none, 1 kept, 2 too large, 3 off, 4 one way
     presumed    INTEGER NOT NULL DEFAULT 0, -- an attempt was begun, its end is not known
     reserved    INTEGER NOT NULL DEFAULT 0, -- a retry worker has it until due_at
+    suspect     INTEGER NOT NULL DEFAULT 0, -- one had it, and has not said what became of it
     attempts    INTEGER NOT NULL,
     uncounted   INTEGER NOT NULL,
     redrives    INTEGER NOT NULL DEFAULT 0,
     due_at      INTEGER,                    -- of the next attempt; null if there is none
+    order_until INTEGER,                    -- until when others wait behind it if the broker has it
     budget_at   INTEGER NOT NULL DEFAULT (CAST(round(unixepoch('subsec') * 1000000) AS INTEGER)), -- from when on the age counts
     first_at    INTEGER NOT NULL DEFAULT (CAST(round(unixepoch('subsec') * 1000000) AS INTEGER)),
     last_at     INTEGER NOT NULL DEFAULT (CAST(round(unixepoch('subsec') * 1000000) AS INTEGER)),

@@ -68,7 +68,7 @@ func (t *Tables) recordArgs(consumer int32, f *stores.Failure) (pgx.NamedArgs, e
 		"consumer": consumer, "id": f.Key.ID, "number": number, "revision": revision, "lock": t.LockKey(consumer, f.Key.ID),
 		"fingerprint": f.Fingerprint.Bytes(), "trace": traceBytes(&f.TraceParent),
 		"status": int16(f.Status), "placement": int16(f.Placement), "attempts": f.Attempts, "uncounted": f.Uncounted,
-		"dueIn": dueIn, "start": f.Start,
+		"dueIn": dueIn, "orderWait": f.OrderWait, "start": f.Start,
 		"class": sqlstore.Text(string(f.Class), maxNameBytes), "group": sqlstore.Text(f.Group, maxNameBytes),
 		"error": sqlstore.Text(f.Error, stores.MaxErrorBytes), "brief": sqlstore.Text(f.Error, stores.MaxHistoryErrorBytes),
 		"topic": sqlstore.Text(f.Topic, maxTextBytes), "coordinates": sqlstore.Text(f.Coordinates, maxTextBytes), "order": sqlstore.NonEmpty(f.OrderKey),
@@ -132,10 +132,10 @@ const (
 	ON CONFLICT DO NOTHING RETURNING consumer, message_id, status
 )
 INSERT INTO {schema.}{prefix}failure (consumer, message_id, status, placement, content, presumed, attempts, uncounted,
-	due_at, class, error_group, error, topic, coordinates, order_key,
+	due_at, order_until, class, error_group, error, topic, coordinates, order_key,
 	history, codec, uuid, metadata, payload)
 SELECT consumer, message_id, status, @placement::smallint, coalesce(@content::smallint, 0), @start::boolean, @attempts::integer, @uncounted::integer,
-	now() + @dueIn::interval, @class::text, @group::text, @error::text, @topic::text, @coordinates::text, @order::bytea,
+	now() + @dueIn::interval, now() + @dueIn::interval + @orderWait::interval, @class::text, @group::text, @error::text, @topic::text, @coordinates::text, @order::bytea,
 	CASE WHEN @start THEN '[]'::jsonb ELSE jsonb_build_array(jsonb_build_object('at', now(), 'class', @class::text, 'error', @brief::text)) END,
 	@codec::text, @uuid::bytea, @metadata::bytea, @payload::bytea
 FROM born RETURNING number, revision::bigint, ` + notified
@@ -154,8 +154,8 @@ AND status = ANY ('{4,5}') AND content = 0`
 	FOR UPDATE SKIP LOCKED
 ), changed AS (
 	UPDATE {schema.}{prefix}failure f SET ` + revised + `,
-		status = @status::smallint, placement = @placement::smallint, content = held.content, presumed = @start::boolean, reserved = false,
-		attempts = @attempts::integer, uncounted = @uncounted::integer, due_at = now() + @dueIn::interval, last_at = now(),
+		status = @status::smallint, placement = @placement::smallint, content = held.content, presumed = @start::boolean, reserved = false, suspect = false,
+		attempts = @attempts::integer, uncounted = @uncounted::integer, due_at = now() + @dueIn::interval, order_until = now() + @dueIn::interval + @orderWait::interval, last_at = now(),
 		budget_at = CASE WHEN f.attempts = 0 AND f.uncounted = 0 THEN now() ELSE budget_at END,
 		class = @class::text, error_group = @group::text, error = @error::text,
 		topic = CASE WHEN @topic::text <> '' THEN @topic::text ELSE topic END, coordinates = CASE WHEN @coordinates::text <> '' THEN @coordinates::text ELSE coordinates END,

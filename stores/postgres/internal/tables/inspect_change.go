@@ -28,7 +28,7 @@ func (s Store) Change(ctx context.Context, c stores.Change) (stores.Changed, err
 		// What was retried, and nothing has happened to since, is as it should be.
 		q.and("NOT (f.status = 3 AND f.redrives > 0 AND f.attempts = 0 AND f.uncounted = 0 AND f.due_at <= now() AND NOT f.presumed AND NOT f.reserved)")
 	case stores.VerbDiscard:
-		set, mark = "status = 5, due_at = NULL, reserved = false", "5"
+		set, mark = "status = 5, due_at = NULL, suspect = f.suspect OR f.reserved, reserved = false", "5"
 		q.and("f.status = ANY ('{3,4}')")
 	case stores.VerbRelease, stores.VerbReject:
 		fallthrough
@@ -86,7 +86,7 @@ SELECT (SELECT count(*) FROM scanned), (SELECT coalesce(max(number), 0) FROM sca
 // broker to deliver it again, and nothing waits for it: it may never come.
 const retrySet = `status = 3, placement = CASE WHEN f.content = 1 THEN 1 ELSE 2 END, attempts = 0, uncounted = 0,
 order_key = CASE WHEN f.content = 1 THEN f.order_key END,
-presumed = false, reserved = false, redrives = f.redrives + 1, budget_at = now(), due_at = now()`
+presumed = false, suspect = f.suspect OR f.reserved, reserved = false, redrives = f.redrives + 1, budget_at = now(), due_at = now()`
 
 func upTo(number int64) int64 {
 	if number == 0 {

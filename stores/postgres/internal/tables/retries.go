@@ -171,41 +171,53 @@ func (s Store) Backlog(ctx context.Context, limit int) ([]stores.Backlog, error)
 
 const (
 	// A row behind an earlier one of its order key is put off, so that it is not met
-	// again with every call. The first of them is asked for often, because nobody may
-	// notice that it is free: it may have come while the one before it was run. Those
-	// behind it become due one by one, when it is their turn.
+	// again with every call. It becomes due when it is its turn: what ends the one before
+	// it passes a row by that is locked. So it is put off for long only while the one
+	// before it is held here, and cannot end meanwhile. One that runs, or may begin to just
+	// now, cannot be held; then, and where nobody could notice that a row has come, it is
+	// asked for often.
 	//
-	// The inner limit tells the planner that there are few, and the lateral join that
+	// The inner limit tells the planner that there are few, and the lateral joins that
 	// the inbox is read by its key: both tables may be large, and what was known of
 	// them when this was planned, old.
 	dueText = `WITH due AS MATERIALIZED (
-	SELECT number, order_key, due_at, reserved FROM {schema.}{prefix}failure
+	SELECT number, order_key, due_at, suspect OR reserved AS suspect FROM {schema.}{prefix}failure
 	WHERE consumer = $1 AND status = 3 AND placement = 1 AND due_at <= now()
 	AND current_setting('millpond.turn')::boolean
 	ORDER BY due_at LIMIT $2
 	FOR UPDATE SKIP LOCKED
-), judged AS (
-	SELECT due.number, due.due_at AS since, due.reserved AS suspect, CASE
-		WHEN head.number IS NULL THEN now() + $3::interval
-		WHEN EXISTS (
-			SELECT FROM {schema.}{prefix}failure between_
-			WHERE between_.consumer = $1 AND between_.status = 3 AND between_.order_key = due.order_key
-			AND between_.number > head.number AND between_.number < due.number
-		) THEN greatest(head.due_at, now() + interval '1 minute')
-		WHEN head.reserved THEN now() + interval '1 second'
-		ELSE greatest(least(head.due_at, now() + interval '1 minute'), now() + interval '1 second')
-	END AS until, head.number IS NULL AS runnable
-	FROM due LEFT JOIN LATERAL (
-		SELECT earlier.number, earlier.due_at, earlier.reserved FROM {schema.}{prefix}failure earlier
+), behind AS MATERIALIZED (
+	SELECT due.number, head.number AS head, head.due_at, before_.number AS before_ FROM due
+	JOIN LATERAL (
+		SELECT earlier.number, earlier.due_at FROM {schema.}{prefix}failure earlier
 		WHERE earlier.consumer = $1 AND earlier.status = 3 AND earlier.order_key = due.order_key AND earlier.number < due.number
 		AND ` + blocks + `
 		ORDER BY earlier.number LIMIT 1
 	) head ON true
+	JOIN LATERAL (
+		SELECT earlier.number FROM {schema.}{prefix}failure earlier
+		WHERE earlier.consumer = $1 AND earlier.status = 3 AND earlier.order_key = due.order_key AND earlier.number < due.number
+		ORDER BY earlier.number DESC LIMIT 1
+	) before_ ON true
+	LIMIT 500
+), held AS MATERIALIZED (
+	SELECT number FROM {schema.}{prefix}failure
+	WHERE number = ANY (ARRAY(SELECT before_ FROM behind))
+	AND status = 3 AND due_at > now() AND NOT reserved AND NOT presumed
+	FOR UPDATE SKIP LOCKED
+), judged AS (
+	SELECT due.number, due.due_at AS since, due.suspect AS had, CASE
+		WHEN behind.number IS NULL THEN now() + $3::interval
+		WHEN before_ <> ALL (ARRAY(SELECT number FROM held UNION ALL SELECT number FROM due)) THEN now() + interval '1 second'
+		WHEN before_ = head THEN greatest(least(behind.due_at, now() + interval '1 minute'), now() + interval '1 second')
+		ELSE greatest(behind.due_at, now() + interval '1 minute')
+	END AS until, behind.number IS NULL AS runnable
+	FROM due LEFT JOIN behind ON behind.number = due.number
 	LIMIT 500
 ), f AS (
-	UPDATE {schema.}{prefix}failure f SET ` + revised + `, reserved = runnable, due_at = until
+	UPDATE {schema.}{prefix}failure f SET ` + revised + `, reserved = runnable, suspect = had, due_at = until
 	FROM judged WHERE f.number = judged.number
-	RETURNING f.*, runnable, suspect, since
+	RETURNING f.*, runnable, since
 )
 SELECT runnable, suspect, f.message_id, topic, coordinates, order_key, codec, uuid,
 	CASE WHEN runnable THEN metadata END, CASE WHEN runnable THEN payload END, i.fingerprint, i.traceparent, ` + stateColumns + `

@@ -83,9 +83,9 @@ AND ` + blocks + `)`
 AND set_config('idle_in_transaction_session_timeout', $7, true) IS NOT NULL
 AND set_config('statement_timeout', $8, true) IS NOT NULL`
 
-	// A failed message that the broker was to deliver again and did not, for an hour
-	// beyond its time, keeps its order no longer: it may be gone.
-	blocks = `(placement = 1 OR due_at > (now() - interval '1 hour'))`
+	// A failed message that the broker was to deliver again and did not keeps its order no
+	// longer than it was told to: it may be gone.
+	blocks = `(placement = 1 OR order_until > now())`
 
 	// Whether it was the order that prevented a claim: a transaction that has the
 	// key's lock gets it again.

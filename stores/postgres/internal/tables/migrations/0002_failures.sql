@@ -10,10 +10,12 @@ CREATE TABLE {schema.}{prefix}failure (
     content     smallint NOT NULL,           -- 0 none, 1 kept, 2 too large, 3 off, 4 one way
     presumed    boolean  NOT NULL DEFAULT false, -- an attempt was begun, its end is not known
     reserved    boolean  NOT NULL DEFAULT false, -- a retry worker has it until due_at
+    suspect     boolean  NOT NULL DEFAULT false, -- one had it, and has not said what became of it
     attempts    integer  NOT NULL,
     uncounted   integer  NOT NULL,
     redrives    integer  NOT NULL DEFAULT 0,
     due_at      pg_catalog.timestamptz,                 -- of the next attempt; null if there is none
+    order_until pg_catalog.timestamptz,                 -- until when others wait behind it if the broker has it
     budget_at   pg_catalog.timestamptz NOT NULL DEFAULT clock_timestamp(), -- from when on the age counts
     first_at    pg_catalog.timestamptz NOT NULL DEFAULT clock_timestamp(),
     last_at     pg_catalog.timestamptz NOT NULL DEFAULT clock_timestamp(),
