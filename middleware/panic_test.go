@@ -87,14 +87,14 @@ func TestPanicGoesOnUpCutAndQuoted(t *testing.T) {
 // Whoever is around the inbox can have the original.
 func TestPanicThatGoesUpWrapsTheOriginal(t *testing.T) {
 	t.Parallel()
-	for _, value := range []any{errTyped{"shelf 7"}, fmt.Errorf("wrapped: %w", errTyped{"shelf 7"}), "boom"} {
+	for _, value := range []any{shelfError{"shelf 7"}, fmt.Errorf("wrapped: %w", shelfError{"shelf 7"}), "boom"} {
 		func() {
 			defer func() {
 				p, ok := recover().(*middleware.PanicError)
 				if !ok || p.Value() != value {
 					t.Fatalf("%T", p)
 				}
-				if typed, found := errors.AsType[errTyped](p); found != (value != "boom") || found && typed.of != "shelf 7" {
+				if typed, found := errors.AsType[shelfError](p); found != (value != "boom") || found && typed.of != "shelf 7" {
 					t.Errorf("%v, %v of %v", typed, found, value)
 				}
 			}()
@@ -103,9 +103,9 @@ func TestPanicThatGoesUpWrapsTheOriginal(t *testing.T) {
 	}
 }
 
-type errTyped struct{ of string }
+type shelfError struct{ of string }
 
-func (e errTyped) Error() string { return "empty: " + e.of }
+func (e shelfError) Error() string { return "empty: " + e.of }
 
 func TestStackOfAPanicIsLoggedAndKept(t *testing.T) {
 	t.Parallel()
@@ -152,13 +152,13 @@ func TestStackOfTheLastPanicComesAfterTheReason(t *testing.T) {
 func TestErrorGoesUpCutAndQuoted(t *testing.T) {
 	t.Parallel()
 	logged := routed(t, newInbox(t, newLedger(), redelivered, func(c *middleware.InboxConfig) { c.Handler = "" }),
-		func(*message.Message) error { return fmt.Errorf("%w: %s", errTyped{"shelf 7"}, hostile) })
+		func(*message.Message) error { return fmt.Errorf("%w: %s", shelfError{"shelf 7"}, hostile) })
 	line := strings.SplitAfter(logged[max(strings.Index(logged, "Handler returned error"), 0):], "\n")[0]
 	if !strings.Contains(line, "empty: shelf 7") || len(logged) > 64<<10 || strings.ContainsAny(logged, "\x1b\u202e") || !strings.HasSuffix(line, "message_uuid=a \n") {
 		t.Errorf("%d bytes were logged: %.300q", len(logged), logged)
 	}
-	_, err := newInbox(t, newLedger(), redelivered).Middleware(handle(func(*message.Message) error { return errTyped{"shelf 7"} }))(newMessage(t.Context(), "a"))
-	if _, ok := errors.AsType[errTyped](err); !ok || err.Error() != "empty: shelf 7" {
+	_, err := newInbox(t, newLedger(), redelivered).Middleware(handle(func(*message.Message) error { return shelfError{"shelf 7"} }))(newMessage(t.Context(), "a"))
+	if _, ok := errors.AsType[shelfError](err); !ok || err.Error() != "empty: shelf 7" {
 		t.Errorf("%T: %v", err, err)
 	}
 }

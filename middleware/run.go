@@ -112,8 +112,10 @@ func (d *delivery) call(ctx context.Context) (outputs []*message.Message, err er
 // the message.
 func (d *delivery) abandoned(recovered any) {
 	err := errExited
+	var p *PanicError
 	if recovered != nil {
-		err = panicked{newPanicError(recovered)}
+		p = newPanicError(recovered)
+		err = panicked{p}
 	}
 	var settled bool
 	if d.attempt != nil {
@@ -131,8 +133,8 @@ func (d *delivery) abandoned(recovered any) {
 	d.report()
 	d.ended()
 	d.retry.ended(d.end)
-	if p, ok := err.(panicked); ok {
-		panic(p.PanicError)
+	if p != nil {
+		panic(p)
 	}
 	d.msg.Nack() // nobody else would
 }

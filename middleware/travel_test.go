@@ -1,12 +1,16 @@
 package middleware_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
+	"log/slog"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/ThreeDotsLabs/watermill"
@@ -198,4 +202,53 @@ func TestCopyOfADeadLetterIsADeliveryOfItsOwn(t *testing.T) {
 	if r := store.row("a"); r.status != stores.StatusFailed {
 		t.Errorf("%+v\n%s", r, store.story())
 	}
+}
+
+// A copy that a middleware hands on is a delivery of its own. What a worker runs is then
+// not run, and somebody has to know why it is due again and again.
+func TestCopyOfARetriedMessageIsNotRunAndSaidSo(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var out bytes.Buffer
+		store, runs := newLedger(), 0
+		in := newInbox(t, store, func(c *middleware.InboxConfig) {
+			c.Logger, c.Retry.Backoff.Min = slog.New(slog.NewTextHandler(&out, nil)), time.Millisecond
+		})
+		if _, err := in.Middleware(handle(fail))(newMessage(t.Context(), "a")); err != nil {
+			t.Fatal(err)
+		}
+		copying := func(next message.HandlerFunc) message.HandlerFunc {
+			return func(m *message.Message) ([]*message.Message, error) { return next(m.CopyWithContext()) }
+		}
+		work(t, in, func(*message.Message) error { runs++; return nil }, func() {
+			<-time.After(time.Minute)
+		}, func(c *middleware.RetryWorkerConfig) { c.Middlewares = []message.HandlerMiddleware{copying} })
+		if runs != 0 || store.row("a").status != stores.StatusPending || !strings.Contains(out.String(), "or handed on a copy") {
+			t.Errorf("%d runs, %+v\n%s", runs, store.row("a"), out.String())
+		}
+	})
+}
+
+// One that replaces the context changes nothing of that.
+func TestRetriedMessageIsKnownWithoutItsContext(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		store := newLedger()
+		in := newInbox(t, store)
+		if _, err := in.Middleware(handle(fail))(newMessage(t.Context(), "a")); err != nil {
+			t.Fatal(err)
+		}
+		replacing := func(next message.HandlerFunc) message.HandlerFunc {
+			return func(m *message.Message) ([]*message.Message, error) {
+				m.SetContext(context.Background())
+				return next(m)
+			}
+		}
+		w := work(t, in, succeed, func() {
+			waitUntil(t, func() bool { return store.row("a").status == stores.StatusCompleted })
+		}, func(c *middleware.RetryWorkerConfig) { c.Middlewares = []message.HandlerMiddleware{replacing} })
+		if s := w.Stats(); s.Completed != 1 {
+			t.Errorf("%+v", s)
+		}
+	})
 }
