@@ -70,12 +70,12 @@ func (m *mariadb) reset(ctx context.Context) error {
 
 // hadRoom is an error if the server has refused a connection: what was measured then is
 // waiting.
-func (m *mariadb) hadRoom() error {
+func (m *mariadb) hadRoom(ctx context.Context) error {
 	var (
 		name    string
 		refused int
 	)
-	if err := m.admin.QueryRow("SHOW GLOBAL STATUS LIKE 'Connection_errors_max_connections'").Scan(&name, &refused); err != nil {
+	if err := m.admin.QueryRowContext(ctx, "SHOW GLOBAL STATUS LIKE 'Connection_errors_max_connections'").Scan(&name, &refused); err != nil {
 		return err
 	}
 	if refused > 0 {
@@ -184,7 +184,7 @@ func (r *report) measureMySQL(ctx context.Context, o options) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, m.close()) }()
-	defer func() { err = errors.Join(err, m.hadRoom()) }()
+	defer func() { err = errors.Join(err, m.hadRoom(ctx)) }()
 	return r.add(ctx, o, &group{
 		name:  "mysql",
 		title: "MariaDB: first sight of a message",

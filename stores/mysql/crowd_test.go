@@ -68,14 +68,12 @@ func TestServerThatIsFullIsNotAway(t *testing.T) {
 
 				// Who has waited in vain is told so.
 				var held []stores.Attempt
-				for ; ; err = nil {
+				for err == nil {
 					short, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond)
 					var a stores.Attempt
-					if a, _, err = s.Begin(short, claimOf(fmt.Sprint("held ", len(held)))); err != nil {
-						cancel()
-						break
+					if a, _, err = s.Begin(short, claimOf(fmt.Sprint("held ", len(held)))); err == nil {
+						held = append(held, a)
 					}
-					held = append(held, a)
 					cancel()
 				}
 				require.ErrorIs(t, err, stores.ErrBusy)

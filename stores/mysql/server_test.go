@@ -8,7 +8,6 @@ import (
 	"testing"
 
 	mysql "github.com/go-sql-driver/mysql"
-
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
