@@ -117,6 +117,8 @@ func (t *transaction) statement(ctx context.Context) (running context.Context, d
 	return t.ctx, func(err error) error {
 		stop()
 		switch {
+		case errors.Is(err, driver.ErrBadConn) && t.shared():
+			err = errRowsOpen
 		case !errors.Is(err, context.Canceled):
 		case ctx.Err() != nil:
 			err = ctx.Err()
@@ -127,6 +129,16 @@ func (t *transaction) statement(ctx context.Context) (running context.Context, d
 		return err
 	}
 }
+
+// shared reports whether rows of another statement are open, beside the one that runs. The
+// driver calls that a lost connection.
+func (t *transaction) shared() bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.using > 1
+}
+
+var errRowsOpen = fmt.Errorf("mysql: rows of another statement are open: close them first: %w", stores.ErrTxBusy)
 
 // errCut: the driver only says that the context of the transaction has ended.
 var errCut = fmt.Errorf("mysql: the connection was closed, for the context of another statement or the attempt has ended: %w", context.Canceled)

@@ -92,9 +92,22 @@ func (c *conn) ExecContext(ctx context.Context, query string, args []driver.Name
 		return nil, err
 	}
 	result, err := c.stdConn.ExecContext(ctx, query, args)
+	err = c.unlessBusy(err)
 	held.Release(err)
 	return result, err
 }
+
+// unlessBusy names what the driver calls a lost connection, if rows are open on it.
+func (c *conn) unlessBusy(err error) error {
+	if errors.Is(err, driver.ErrBadConn) && isBusy(c.Conn()) {
+		return errRowsOpen
+	}
+	return err
+}
+
+func isBusy(conn *pgx.Conn) bool { return !conn.PgConn().IsClosed() && conn.PgConn().IsBusy() }
+
+var errRowsOpen = fmt.Errorf("sqldb: rows of another statement are open: close them first: %w", stores.ErrTxBusy)
 
 // QueryContext implements driver.QueryerContext.
 func (c *conn) QueryContext(ctx context.Context, query string, args []driver.NamedValue) (driver.Rows, error) {
@@ -107,6 +120,7 @@ func (c *conn) QueryContext(ctx context.Context, query string, args []driver.Nam
 	}
 	inner, err := c.stdConn.QueryContext(ctx, query, args)
 	if err != nil {
+		err = c.unlessBusy(err)
 		held.Release(err)
 		return nil, err
 	}
@@ -129,6 +143,7 @@ func (c *conn) PrepareContext(ctx context.Context, query string) (driver.Stmt, e
 	}
 	inner, err := c.stdConn.PrepareContext(ctx, query)
 	if held != nil {
+		err = c.unlessBusy(err)
 		held.Release(err)
 	}
 	if err != nil {

@@ -173,6 +173,7 @@ const (
 	running
 	aborted
 	ended
+	busy // with rows that are open
 	lost // with the connection
 )
 
@@ -190,6 +191,8 @@ func (a *plainAttempt) status() (status txStatus) {
 		switch pg := native.Conn().PgConn(); {
 		case pg.IsClosed():
 			status = lost
+		case pg.IsBusy():
+			status = busy
 		case pg.TxStatus() == 'T':
 			status = running
 		case pg.TxStatus() == 'E':

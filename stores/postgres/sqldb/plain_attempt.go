@@ -3,6 +3,7 @@ package sqldb
 import (
 	"context"
 	"database/sql"
+	"database/sql/driver"
 	"errors"
 	"fmt"
 	"strings"
@@ -31,6 +32,7 @@ type plainAttempt struct {
 	entry    sqlstore.Entry
 	session  claimtx.Session
 
+	busy    bool // rows were open at the end
 	loose   bool // effects may be committed, and the claim is not
 	over    bool
 	result  error // of Commit, once over
@@ -72,6 +74,9 @@ func (a *plainAttempt) returned(err error) {
 func (a *plainAttempt) Interrupted() error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
+	if a.busy && errors.Is(a.failure, driver.ErrBadConn) {
+		return nil // so pgx calls a connection with open rows, which the handler has left
+	}
 	if tables.Interruption(a.failure) {
 		return fmt.Errorf("postgres: the attempt was interrupted: %w", a.failure)
 	}
@@ -127,6 +132,11 @@ func (a *plainAttempt) commit(ctx context.Context) error {
 	case lost, aborted:
 		// Another transaction may have been aborted, or lost, than the one with the claim.
 		return a.instead(ctx, errors.Join(stores.ErrTxAborted, errEscaped, doomed))
+	case busy:
+		a.busy = true
+		if doomed != nil || a.store.config.ProveCommit { // nothing can be asked
+			return a.instead(ctx, errors.Join(stores.ErrTxBusy, errEscaped, doomed))
+		}
 	case unknownStatus, running:
 	}
 	if doomed != nil {
@@ -172,6 +182,8 @@ func (a *plainAttempt) unlessOurs(ctx context.Context) error {
 		return errEscaped
 	case tables.NotOurs(err):
 		return errLoose
+	case fromPQ(err, "there is already a query being processed"):
+		return errors.Join(stores.ErrTxBusy, errEscaped)
 	}
 	return errors.Join(stores.ErrTxAborted, errEscaped, err)
 }
@@ -226,6 +238,9 @@ func (a *plainAttempt) Rollback(ctx context.Context) error {
 		doubt = errLoose
 	case lost, aborted:
 		doubt = errEscaped
+	case busy:
+		a.busy = true
+		doubt = errors.Join(stores.ErrTxBusy, errEscaped)
 	case unknownStatus, running:
 		doubt = a.unlessOurs(ctx)
 	}
