@@ -1,11 +1,13 @@
 package crash
 
 import (
+	"context"
 	"maps"
 
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	"github.com/millpond-go/millpond/middleware"
+	"github.com/millpond-go/millpond/middleware/keys"
 )
 
 // Variants of the rules that keep what a handler does from other messages: I13.
@@ -23,6 +25,46 @@ var borderVariants = map[string]variant{
 		with:   []conduct{echoes, echoes, spawns},
 		around: inherits,
 	},
+	"any key": {
+		rule: "a message whose id cannot be found is never run", find: []string{"I1"},
+		with:   []conduct{keyless, keyless, keyless},
+		config: anyKey,
+	},
+	"nothing kept": {
+		rule: "what cannot be kept is not acked", find: []string{"I2", "I6"},
+		with:   []conduct{sealed, sealed, sealed},
+		config: nothingKept,
+	},
+	"no copies": {
+		rule: "a dead letter is recorded when its copy is published", find: []string{"copy"},
+		with:   []conduct{permanent},
+		config: func(c *middleware.InboxConfig) { c.DeadLetters = middleware.DeadLetterConfig{} },
+	},
+}
+
+// anyKey takes the panic of a key function for an id.
+func anyKey(c *middleware.InboxConfig) {
+	c.Keys = keys.First(keys.Func("crash", func(msg *message.Message) (id string) {
+		defer func() {
+			if recover() != nil {
+				id = "unknown"
+			}
+		}()
+		return identify(msg)
+	})).Then(keys.UUID())
+}
+
+// nothingKept keeps nothing of a message that the codec refuses, and says that it did.
+func nothingKept(c *middleware.InboxConfig) {
+	seal := c.Keep.Codec.Encode
+	c.Keep.Codec.Encode = func(ctx context.Context, kept middleware.Kept) (sealed middleware.Kept, err error) {
+		defer func() {
+			if recover() != nil || err != nil {
+				sealed, err = middleware.Kept{}, nil
+			}
+		}()
+		return seal(ctx, kept)
+	}
 }
 
 // inherits runs a message in the transaction that it finds in its context, as if that were

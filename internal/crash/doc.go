@@ -37,6 +37,7 @@
 // handler_test.go its handlers, watched_test.go announces what the store is asked for.
 // session_test.go and echo_test.go are what handlers do that must not touch other messages:
 // they change settings of their sessions, and publish in the process, with their contexts.
+// callback_test.go has the program's other functions, which panic or refuse for a while.
 // ledger_test.go is what the parent writes down, invariants_test.go and
 // failure_invariants_test.go what it checks.
 //

@@ -20,7 +20,7 @@ import (
 // handler is the handler of a consumer, with the typed helper of the store.
 func (s *shop) handler(b *backend, consumer string) message.HandlerFunc {
 	return func(msg *message.Message) ([]*message.Message, error) {
-		nth, err := s.countRun(consumer, msg)
+		nth, err := s.count("runs-"+consumer, string(msg.Payload))
 		if err != nil {
 			return nil, err
 		}
@@ -56,12 +56,12 @@ func (s *shop) handler(b *backend, consumer string) message.HandlerFunc {
 	}
 }
 
-// countRun says which run of the handler for this message it is, from 1, in all
-// processes. What it counts by survives them, and knows nothing of the database.
-func (s *shop) countRun(consumer string, msg *message.Message) (int64, error) {
+// count says which time it is that this happens to the message with this payload, from 1,
+// in all processes. What it counts by survives them, and knows nothing of the database.
+func (s *shop) count(what, payload string) (int64, error) {
 	h := fnv.New64a()
-	_, _ = h.Write(msg.Payload)
-	file, err := os.OpenFile(filepath.Join(s.Dir, fmt.Sprintf("runs-%s-%x", consumer, h.Sum64())), os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
+	_, _ = h.Write([]byte(payload))
+	file, err := os.OpenFile(filepath.Join(s.Dir, fmt.Sprintf("%s-%x", what, h.Sum64())), os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
 	if err != nil {
 		return 0, err
 	}
@@ -186,8 +186,10 @@ func (s *shop) behave(ctx context.Context, tx transaction, c conduct, nth int64)
 // misbehave does what is done only at first.
 func misbehave(ctx context.Context, tx transaction, c conduct) error {
 	switch c {
-	case once, spawns:
+	case once, spawns, sealed:
 		return errFlaky
+	case misjudged:
+		return errMisjudged
 	case exits:
 		os.Exit(3)
 	case goexits:

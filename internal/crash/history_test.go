@@ -54,6 +54,7 @@ const (
 	saidHold      = "hold:"
 	saidEnd       = "delivery ended:"
 	saidRecorded  = "failed attempt recorded:" // with what is counted now
+	saidCopied    = "dead letter copied:"
 	saidDecided   = "operator:"
 	saidServer    = "parent: the server "
 )

@@ -57,6 +57,7 @@ func check(tr *trial, st *state, history []event) *audit {
 	a.counters()
 	a.redrives()
 	a.sessions(history)
+	a.copied(history)
 	slices.SortFunc(a.found, func(x, y violation) int { return slices.Compare([]byte(x.String()), []byte(y.String())) })
 	return a
 }
@@ -134,7 +135,7 @@ func (a *audit) rightFate(e *entry) {
 		}
 	}
 	limit := 1
-	if e.ID == "" || e.Undecodable {
+	if e.ID == "" || e.Undecodable || e.conduct() == keyless {
 		limit = e.published // without an id, only where it came from tells one from another
 	}
 	if len(kept) > limit {

@@ -84,8 +84,9 @@ func (o *operator) decide(ctx context.Context, verb stores.Verb, reason stores.R
 }
 
 const (
-	// stillPending counts what is to be tried again.
-	stillPending = `SELECT (SELECT count(*) FROM millpond_failure WHERE status = 3)`
+	// stillPending counts what is to be tried again. What nothing is kept of is the
+	// broker's: the fleet waits for it, and an echo has died with its process.
+	stillPending = `SELECT (SELECT count(*) FROM millpond_failure WHERE status = 3 AND content <> 0)`
 	// stillToDecide counts what operators have not got to yet.
 	stillToDecide = `(SELECT count(*) FROM millpond_failure WHERE status = 4 AND class IN ('permanent', 'outputs'))
 + (SELECT count(*) FROM millpond_quarantine WHERE status = 'held' AND reason IN ('key_too_long', 'no_key'))`

@@ -112,6 +112,8 @@ func serve(ctx context.Context, w *fleet.Worker) error {
 	if s.Redelivered {
 		config.RetryByHandler = map[string]middleware.RetryPolicy{consumers[1]: s.policy(stores.PlacementRedelivered)}
 	}
+	shop := &shop{setup: s, worker: w, recorder: recorder, dialect: b.dialect, echoing: make(map[string]*echoing)}
+	shop.callbacks(&config)
 	router, err := message.NewRouter(message.RouterConfig{CloseTimeout: 20 * time.Second}, watermill.NopLogger{})
 	if err != nil {
 		return err
@@ -122,7 +124,6 @@ func serve(ctx context.Context, w *fleet.Worker) error {
 		return err
 	}
 	router.AddMiddleware(wmiddleware.Recoverer)
-	shop := &shop{setup: s, worker: w, recorder: recorder, dialect: b.dialect, echoing: make(map[string]*echoing)}
 	var beside errgroup.Group
 	ctx, leave := context.WithCancel(ctx)
 	defer leave()
@@ -155,7 +156,7 @@ func serve(ctx context.Context, w *fleet.Worker) error {
 func (s *setup) policy(p stores.Placement) middleware.RetryPolicy {
 	policy := middleware.RetryPolicy{
 		MaxAttempts: s.MaxAttempts, Placement: p,
-		Backoff: middleware.BackoffConfig{Min: 5 * time.Millisecond, Max: 100 * time.Millisecond},
+		Backoff: middleware.BackoffConfig{Min: 5 * time.Millisecond, Max: 100 * time.Millisecond}, Classify: classify,
 	}
 	if s.OrderKeys {
 		policy.OrderKey = middleware.OrderByKey

@@ -43,6 +43,12 @@ const (
 	exits    conduct = "exits"    // ends its process at first, after the first effect
 	goexits  conduct = "goexits"  // ends its goroutine at first
 
+	// Honest, but functions of the program panic, or refuse for a while.
+	keyless   conduct = "keyless"   // the one for the message's id: it goes to quarantine
+	misjudged conduct = "misjudged" // the one that classifies a failure
+	observed  conduct = "observed"  // hooks
+	sealed    conduct = "sealed"    // the codec; fails once, or nothing would be kept
+
 	// These never succeed.
 	outputs   conduct = "outputs"   // returns a message
 	permanent conduct = "permanent" // fails for good at once; with operators, only twice
@@ -64,7 +70,7 @@ const (
 var dishonest = []conduct{swallows, replaces, commits, rollback, defines, defers, cancels, leaks, reenters}
 
 // borders are what must not touch other messages; some of each are in every TestRandom.
-var borders = []conduct{settings}
+var borders = []conduct{settings, echoes, spawns, keyless, misjudged, observed, sealed}
 
 // Ids without a conduct, and the reason that they are in quarantine for.
 const (
@@ -122,7 +128,7 @@ func (o order) fate(operated bool) fate {
 	switch {
 	case o.Undecodable:
 		return fate{reason: stores.ReasonUndecodable, decided: stores.QuarantineHeld}
-	case o.ID == "":
+	case o.ID == "" || o.conduct() == keyless:
 		return fate{reason: stores.ReasonNoKey, decided: either(stores.QuarantineHeld, stores.QuarantineRejected)}
 	case strings.HasSuffix(o.ID, longwinded):
 		return fate{reason: stores.ReasonKeyTooLong, decided: either(stores.QuarantineHeld, stores.QuarantineReleased)}
@@ -223,7 +229,8 @@ func planted(orders []order, n int, conducts ...conduct) []order {
 // everything mixes all there is.
 func everything() mix {
 	share := map[conduct]int{
-		slow: 12, batched: 8, settings: 3, flaky: 5, once: 2, rival: 2, panics: 3, goexits: 3, exits: 1,
+		slow: 12, batched: 8, settings: 3,
+		echoes: 2, spawns: 2, keyless: 1, misjudged: 2, observed: 2, sealed: 2, flaky: 5, once: 2, rival: 2, panics: 3, goexits: 3, exits: 1,
 		outputs: 2, permanent: 3, hopeless: 2,
 		unreadable: 1, nameless: 1, longwinded: 2,
 	}
