@@ -11,7 +11,7 @@ BEGIN INSERT INTO public.hijacked VALUES (current_user, what); RETURN what; END 
 CREATE FUNCTION public.same(a oid, b regclass) RETURNS boolean LANGUAGE sql AS 'SELECT public.note(''='') IS NOT NULL AND a OPERATOR(pg_catalog.=) b::oid';
 CREATE OPERATOR public.= (LEFTARG = oid, RIGHTARG = regclass, FUNCTION = public.same);
 CREATE FUNCTION public.to_json(text[]) RETURNS json LANGUAGE sql AS 'SELECT pg_catalog.to_json(pg_catalog.to_json($1)) WHERE public.note(''to_json'') IS NOT NULL';
-CREATE FUNCTION public.jsonb_build_object(text, timestamptz, text, text, text, text) RETURNS jsonb LANGUAGE sql AS 'SELECT ''{}''::jsonb WHERE public.note(''jsonb_build_object'') IS NOT NULL';
+CREATE FUNCTION public.jsonb_build_object(a text, b timestamptz, c text, d text, e text, f text) RETURNS jsonb LANGUAGE sql AS 'SELECT ''{}''::jsonb WHERE public.note(''jsonb_build_object'') IS NOT NULL';
 CREATE FUNCTION public.hashtextextended(text, integer) RETURNS bigint LANGUAGE sql AS 'SELECT 1::bigint WHERE public.note(''hashtextextended'') IS NOT NULL';
 CREATE FUNCTION public.pg_try_advisory_xact_lock(text) RETURNS boolean LANGUAGE sql AS 'SELECT public.note(''pg_try_advisory_xact_lock'') IS NULL';
 CREATE FUNCTION public.pg_notify(varchar, varchar) RETURNS void LANGUAGE sql AS 'SELECT NULL::void';

@@ -128,6 +128,8 @@ func (c *conn) admit(ctx context.Context, text string) (*transaction, conduct, e
 		tx.release(nil)
 		tx.refuse()
 		return nil, ends, stores.ErrTxManaged
+	case marks:
+		c.discard.Store(true)
 	case unclear:
 		// It may leave its mark on the session, or have ended the transaction.
 		tx.distrust()

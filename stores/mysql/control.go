@@ -7,7 +7,8 @@ type conduct uint8
 
 const (
 	plain   conduct = iota // it can neither end the transaction nor change the session
-	unclear                // it may
+	marks                  // it may change the session, and nothing else
+	unclear                // it may do either
 	ends                   // it would end the transaction
 )
 
@@ -21,8 +22,12 @@ func judge(text string) conduct {
 		return unclear // whether the server takes it for a comment depends on its version
 	}
 	switch first {
-	case "SELECT", "INSERT", "UPDATE", "DELETE", "REPLACE", "WITH", "VALUES", "TABLE", "(", "DO",
-		"EXPLAIN", "DESCRIBE", "DESC", "SHOW", "SAVEPOINT", "RELEASE":
+	case "SELECT", "INSERT", "UPDATE", "DELETE", "REPLACE", "WITH", "VALUES", "TABLE", "(", "DO":
+		if marksSession(w.rest) {
+			return marks
+		}
+		return plain
+	case "EXPLAIN", "DESCRIBE", "DESC", "SHOW", "SAVEPOINT", "RELEASE":
 		return plain
 	case "ROLLBACK":
 		second := w.next()
@@ -96,3 +101,39 @@ func (w *words) next() string {
 }
 
 func isLetter(c byte) bool { return 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' }
+
+// marksSession reports whether the rest of a statement has a user variable or a lock of
+// the session in it, which outlive the transaction: @name, but not in quotes and not the
+// @@name of a system variable, and GET_LOCK. It may err towards true, which costs a
+// connection.
+func marksSession(text string) bool {
+	const lock = "GET_LOCK"
+	for i := 0; i < len(text); i++ {
+		switch c := text[i]; {
+		case c == '\'' || c == '"' || c == '`':
+			i = endOfQuoted(text, i)
+		case c == '@' && i+1 < len(text) && text[i+1] == '@':
+			i++
+		case c == '@':
+			return true
+		case c|0x20 == 'g' && len(text)-i >= len(lock) && strings.EqualFold(text[i:i+len(lock)], lock):
+			return true
+		}
+	}
+	return false
+}
+
+// endOfQuoted returns where what begins at a quote ends. A doubled quote reads as two
+// strings in a row.
+func endOfQuoted(text string, begin int) int {
+	quote := text[begin]
+	for i := begin + 1; i < len(text); i++ {
+		switch {
+		case text[i] == '\\' && quote != '`':
+			i++
+		case text[i] == quote:
+			return i
+		}
+	}
+	return len(text)
+}

@@ -19,6 +19,8 @@ func Judge(text string) string {
 		return "ends"
 	case unclear:
 		return "unclear"
+	case marks:
+		return "marks"
 	case plain:
 	}
 	return "plain"

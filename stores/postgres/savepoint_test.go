@@ -63,7 +63,7 @@ func TestFailureUndoneBySavepointIsForgotten(t *testing.T) {
 	s := newStore(t)
 	locked(t, s)
 	interrupted := func(a stores.Attempt) error {
-		_ = a.Rollback(t.Context()) // of a batch it is said that it may have ended the transaction
+		_ = a.Rollback(t.Context())                   // of a batch it is said that it may have ended the transaction
 		return a.(stores.Interruptible).Interrupted() //nolint:forcetypeassert // a panic is a failure too
 	}
 	for name, undo := range undoing {

@@ -58,7 +58,7 @@ func TestWhatAHandlerMakesOfItsSessionReachesNoOtherMessage(t *testing.T) {
 	}
 	// By a statement that was prepared, too.
 	a, tx := begin(t, s, pgtest.Claim("prepared"))
-	stmt, err := tx.PrepareContext(t.Context(), "SET synchronous_commit = off")
+	stmt, err := tx.PrepareContext(t.Context(), "SET synchronous_commit = off") //nolint:sqlclosecheck // the transaction closes it
 	if err != nil {
 		t.Fatal(err)
 	}

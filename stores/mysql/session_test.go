@@ -1,0 +1,33 @@
+package mysql_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/millpond-go/millpond/stores/mysql"
+)
+
+func TestLocksAndVariablesOfTheSessionReachNoOtherMessage(t *testing.T) {
+	t.Parallel()
+	onBoth(t, func(t *testing.T, p product) {
+		c := newCounted(t, p, true)
+		for text, found := range map[string]string{
+			"DO GET_LOCK('leftover', 0)": "SELECT IS_USED_LOCK('leftover') IS NOT NULL",
+			"SELECT @leftover := 5":      "SELECT @leftover IS NOT NULL",
+		} {
+			a := begin(t, c, claimOf(text))
+			require.NoError(t, exec(t.Context(), a, text))
+			require.NoError(t, a.Commit(t.Context()))
+			a = begin(t, c, claimOf("next to "+text))
+			tx, _ := mysql.TxFromContext(a.Context(t.Context()))
+			var met bool
+			require.Eventually(t, func() bool { // the server takes a moment to notice that a connection is closed
+				require.NoError(t, tx.QueryRowContext(t.Context(), found).Scan(&met))
+				return !met
+			}, 30*time.Second, 5*time.Millisecond, text)
+			require.NoError(t, a.Rollback(t.Context()))
+		}
+	})
+}
