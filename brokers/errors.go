@@ -8,6 +8,9 @@ var (
 	// ErrFull: a bounded broker cannot take more messages now. Nothing of the
 	// refused message was stored; publish it again later.
 	ErrFull = errors.New("brokers: broker is full")
+	// ErrTooLarge: the message is larger than the broker takes. Trying again cannot help
+	// until somebody raises the limit.
+	ErrTooLarge = errors.New("brokers: message too large")
 	// ErrUnavailable: the broker could not be reached. What was being published may
 	// or may not have been taken; publish it again.
 	ErrUnavailable = errors.New("brokers: broker unavailable")

@@ -7,6 +7,7 @@ import (
 
 	"github.com/ThreeDotsLabs/watermill/message"
 
+	"github.com/millpond-go/millpond/internal/callback"
 	"github.com/millpond-go/millpond/stores"
 )
 
@@ -14,8 +15,13 @@ import (
 // beside the row that is kept of it. The zero value publishes nothing.
 //
 // The copy is published before the failure is recorded: at least once, also if the
-// process dies in between. While it cannot be published the message is held. Of a message
-// that cannot be restored from what is kept of it there is no copy.
+// process dies in between. While it cannot be published the message is held, for
+// HoldConfig.Limit; the row is the dead letter, and has the content. So it has then no copy,
+// which its error and the log say, and the messages behind it go on. If the row has not all
+// of the message the broker keeps it, and its redeliveries try again, for
+// RetryPolicy.MaxAge. There is no copy at once of a message that is too large for the
+// publisher's broker (brokers.ErrTooLarge), or if the publisher's error is marked with
+// [Permanent], or of one that cannot be restored from what is kept of it.
 type DeadLetterConfig struct {
 	Publisher message.Publisher
 	Topic     string
@@ -43,14 +49,13 @@ func (c *DeadLetterConfig) validate(bad func(format string, args ...any)) {
 func (d *delivery) copyDeadLetter(f *stores.Failure) (err error) {
 	c := &d.in.config.DeadLetters
 	unreadable := d.retry != nil && d.retry.unreadable != nil // there is nothing to copy
-	if c.Publisher == nil || d.copied || unreadable {
+	if c.Publisher == nil || d.refused.copied || unreadable {
 		return nil
 	}
-	defer func() {
-		if r := recover(); r != nil {
-			err = fmt.Errorf("middleware: the publisher of dead letters panicked: %v", r)
-		}
-	}()
+	if why := d.refused.noCopy; why != nil {
+		d.noCopy(f, why)
+		return nil
+	}
 	letter := message.NewMessage(d.uuid, d.payload)
 	for name, value := range d.metadata {
 		letter.Metadata.Set(name, value)
@@ -58,14 +63,40 @@ func (d *delivery) copyDeadLetter(f *stores.Failure) (err error) {
 	letter.Metadata.Set(MetadataConsumer, d.claim.Key.Consumer.String())
 	letter.Metadata.Set(MetadataTopic, d.topic)
 	letter.Metadata.Set(MetadataClass, string(f.Class))
-	letter.Metadata.Set(MetadataError, quoted(cut(f.Error, stores.MaxHistoryErrorBytes)))
+	if f.Error != "" {
+		letter.Metadata.Set(MetadataError, quoted(cut(f.Error, stores.MaxHistoryErrorBytes)))
+	}
 	letter.Metadata.Set(MetadataAttempts, strconv.Itoa(f.Attempts))
 	letter.SetContext(d.ctx)
-	if err := c.Publisher.Publish(c.Topic, letter); err != nil {
+	err = callback.Call("the publisher", func() error { return c.Publisher.Publish(c.Topic, letter) })
+	switch {
+	case err == nil:
+		d.refused.copied = true
+	case refusedForGood(err):
+		d.noCopy(f, err)
+	case d.refused.late == nil:
 		return fmt.Errorf("%w: %w", errNoCopy, err)
+	case d.retry != nil && d.state.Age < d.policy.MaxAge:
+		d.parkSpent(f, err)
+	case d.brokerHasIt() && (d.shutdown.Err() != nil || f.Content.State != stores.ContentKept):
+		d.keepLater(f, err)
+	default: // its row has all of it
+		d.noCopy(f, err)
 	}
-	d.copied = true
 	return nil
+}
+
+// brokerHasIt reports whether a nack brings the message back.
+func (d *delivery) brokerHasIt() bool { return d.retry == nil && !(d.end.Runs > 0 && d.acked()) }
+
+// copyLate ends the time in which a copy is waited for. It reports false for any other
+// trouble, and for a retry worker that stops: another one goes on.
+func (d *delivery) copyLate(why error) bool {
+	if !errors.Is(why, errNoCopy) || d.retry != nil && d.shutdown.Err() != nil {
+		return false
+	}
+	d.refused.late = why
+	return true
 }
 
 var errNoCopy = errors.New("middleware: cannot publish the copy of a dead letter")

@@ -117,20 +117,6 @@ func TestDeadLetterIsHeldWhileItsCopyCannotBePublished(t *testing.T) {
 	}
 }
 
-// Nothing is acked that the copy was promised for.
-func TestDeadLetterGoesBackIfItsCopyIsNeverPublished(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		c, store := &copies{publish: func(int) error { return errors.New("no broker") }}, newLedger()
-		_, err := newInbox(t, store, withCopies(c)).Middleware(handle(func(*message.Message) error {
-			return middleware.Permanent(errors.New("boom"))
-		}))(newMessage(t.Context(), "a"))
-		if !errors.Is(err, middleware.ErrNotNow) || store.row("a").status != 0 {
-			t.Error(err, store.story())
-		}
-	})
-}
-
 func TestDeadLetterIsCopiedOncePerDelivery(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -55,9 +55,8 @@ type delivery struct {
 	immediate     int                 // repetitions after concurrency conflicts
 	unrecorded    int                 // failures that could not be recorded, because the row was changed
 	awaited       bool                // the end of the failed attempt at the server
-	encodings     int                 // by the codec, for keeping it
 	tooLarge      bool                // the store cannot keep the content
-	copied        bool                // the copy of the dead letter is published
+	refused       refused             // by a codec, or the publisher of dead letters
 	unsure        bool                // the last commit had an unknown outcome
 
 	begun time.Time
@@ -217,6 +216,10 @@ func (d *delivery) tryOnce() (reason error, settled bool, err error) {
 func (d *delivery) claimAndRun() (reason error, settled bool, err error) {
 	if d.retry != nil && d.retry.unreadable != nil {
 		return d.failed(d.retry.unreadable, stores.ClassUnreadable)
+	}
+	if d.retry != nil && d.retry.spent(d.policy) {
+		d.spent = true // no attempt is left, only its copy was missing
+		return d.failed(errSpent, d.state.Class)
 	}
 	if d.suspect {
 		answer, reason, settled, err := d.countFirst()
@@ -395,11 +398,16 @@ func (d *delivery) keep(reason stores.Reason, cause error) error {
 	}
 	q.Identity = d.identity(q)
 	kept, codec, err := d.encode()
-	if err != nil {
+	refused := err != nil && refusedForGood(err)
+	switch {
+	case refused:
+		d.complain("a message in quarantine is not kept: its codec refuses it", err)
+		q.Detail, kept = noted(q.Detail, "not kept", err), Kept{}
+	case err != nil:
 		return err
 	}
 	q.Metadata, q.Payload, q.Codec = kept.Metadata, kept.Payload, codec
-	q.OneWay = codec != "" && d.in.config.Keep.Codec.Decode == nil
+	q.OneWay = codec != "" && (refused || d.in.config.Keep.Codec.Decode == nil)
 	if q.Fingerprint == (stores.Fingerprint{}) {
 		q.Fingerprint = stores.NewFingerprint(d.in.config.Fingerprint.Key, d.payload)
 	} else if d.payloadChanged() {

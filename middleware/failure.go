@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"time"
 
 	"github.com/millpond-go/millpond/brokers"
@@ -56,7 +55,7 @@ func (d *delivery) failed(cause error, class stores.Class) (reason error, settle
 		case errors.Is(err, stores.ErrNotRegistered), errors.Is(err, stores.ErrNotMigrated):
 			return d.unanswered(err), false, nil // the tables are gone, and with them the claim
 		}
-		if !d.hold(err) {
+		if (d.waitedEnough(err) || !d.hold(err)) && !d.copyLate(err) {
 			return nil, true, d.notNow(errors.Join(err, cause))
 		}
 	}
@@ -103,7 +102,7 @@ func (d *delivery) newFailure(class stores.Class, text string) *stores.Failure {
 func (d *delivery) failure(cause error, class stores.Class) (*stores.Failure, error) {
 	text := errorText(cause)
 	f := d.newFailure(class, text)
-	f.Placement = d.policy.Placement
+	f.Placement, d.refused.waits = d.policy.Placement, false
 	counted := d.counted != 0 || d.spent // before it began
 	switch {
 	case counts(class) && !counted:
@@ -133,7 +132,7 @@ func (d *delivery) failure(cause error, class stores.Class) (*stores.Failure, er
 	} else if err := d.addOrigin(f); err != nil {
 		return nil, err
 	}
-	if !again {
+	if !again && !d.refused.waits {
 		if err := d.copyDeadLetter(f); err != nil {
 			return nil, err
 		}
@@ -175,23 +174,14 @@ func (d *delivery) addOrigin(f *stores.Failure) error {
 		f.Content = &stores.Content{State: state, UUID: d.uuid}
 		return nil
 	}
-	var err error
-	f.Content, err = d.content()
-	d.encodings++
-	switch {
-	case err == nil:
-		f.Content.State = state
-	case f.Status == stores.StatusPending && !acked && d.encodings > maxEncodings: // what cannot be kept now the broker keeps, and it counts
-		d.in.log.Error("millpond: a failed message cannot be kept", append(anys(d.attrs()), slog.String("error", printableText(err)))...)
-		f.Placement, err = stores.PlacementRedelivered, nil
-		f.Content = &stores.Content{State: stores.ContentNone, UUID: d.uuid}
+	content, err := d.content()
+	if err != nil {
+		return d.notEncoded(f, err, acked)
 	}
-	return err
+	content.State = state
+	f.Content = content
+	return nil
 }
-
-// maxEncodings is how often a codec that fails is asked for one delivery, before its
-// message is left to the broker.
-const maxEncodings = 5
 
 const changedInPlace = " [the handler has changed the payload in place: what is kept is not what arrived]"
 
@@ -225,6 +215,10 @@ func (d *delivery) recorded(f *stores.Failure, cause error) error {
 		d.end.Err = errors.Join(ErrAckedEarly, cause)
 	}
 	switch {
+	case d.refused.waits:
+		d.end.Result = ResultNotNow
+		brokers.SetGiveBack(d.msg, brokers.GiveBack{After: d.policy.pause(f.Attempts + f.Uncounted)})
+		return &notNowError{cause: fmt.Errorf("middleware: the message has failed for good, and waits to be kept or copied: %w", cause), held: d.wait.held()}
 	case f.Status == stores.StatusFailed:
 		d.end.Result = ResultFailed
 		return nil

@@ -10,6 +10,7 @@ import (
 
 	"github.com/ThreeDotsLabs/watermill/message"
 
+	"github.com/millpond-go/millpond/internal/callback"
 	"github.com/millpond-go/millpond/stores"
 )
 
@@ -44,7 +45,11 @@ type Codec struct {
 	Name string
 	// Encode is called before a message is kept. After an error the delivery is held
 	// and tried again some times; then the attempt counts, and the message is left to the
-	// broker. It is never acked without having been kept.
+	// broker. One that has failed for good is not run again: its redeliveries ask the codec
+	// again, for RetryPolicy.MaxAge; as long again it is given back as failed, so that a
+	// broker with a limit of deliveries takes it aside, and then it is acked without having
+	// been kept. It is so at once after an error that is marked with [Permanent]: this codec
+	// will never take this message. Its row says "refused", and the log does.
 	Encode func(context.Context, Kept) (Kept, error)
 	// Decode undoes Encode, before an attempt. After an error the attempt has failed,
 	// with stores.ClassUnreadable. nil: what was encoded is for people to read only, and
@@ -110,14 +115,13 @@ func (d *delivery) encode() (kept Kept, codec string, err error) {
 	if c == nil {
 		return kept, "", nil
 	}
-	defer func() {
-		if r := recover(); r != nil {
-			err = fmt.Errorf("middleware: codec %q panicked: %v", c.Name, r)
-		}
-	}()
 	ctx, cancel := context.WithTimeout(d.ctx, d.in.config.Keep.Timeout)
 	defer cancel()
-	kept, err = c.Encode(ctx, Kept{Metadata: maps.Clone(d.metadata), Payload: d.payload})
+	err = callback.Call("Encode", func() error {
+		var err error
+		kept, err = c.Encode(ctx, Kept{Metadata: maps.Clone(d.metadata), Payload: d.payload})
+		return err
+	})
 	if err != nil {
 		return kept, c.Name, fmt.Errorf("middleware: codec %q: %w", c.Name, err)
 	}
@@ -159,14 +163,13 @@ func (in *Inbox) decode(ctx context.Context, name string, kept Kept) (_ Kept, er
 	if c == nil || c.Name != name || c.Decode == nil {
 		return Kept{}, fmt.Errorf("middleware: codec %q: %w", name, errOtherCodec)
 	}
-	defer func() {
-		if r := recover(); r != nil {
-			err = fmt.Errorf("middleware: codec %q panicked: %v", name, r)
-		}
-	}()
 	ctx, cancel := context.WithTimeout(ctx, in.config.Keep.Timeout)
 	defer cancel()
-	kept, err = c.Decode(ctx, kept)
+	err = callback.Call("Decode", func() error {
+		var err error
+		kept, err = c.Decode(ctx, kept)
+		return err
+	})
 	if err != nil {
 		return Kept{}, fmt.Errorf("middleware: codec %q: %w", name, err)
 	}

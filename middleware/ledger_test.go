@@ -243,7 +243,7 @@ func (l *ledger) KeepContent(_ context.Context, k stores.Key, version int64, c s
 		return err
 	}
 	r := l.rows[rawID(k)]
-	if r == nil || r.version() != version || r.status != stores.StatusDiscarded || r.state().Content != stores.ContentNone {
+	if r == nil || r.version() != version || r.status != stores.StatusDiscarded && r.status != stores.StatusFailed || r.state().Content != stores.ContentNone {
 		return stores.ErrChanged
 	}
 	r.revision++

@@ -10,10 +10,22 @@ import (
 
 // settledBefore acks a message that has failed for good or was discarded. If the broker
 // still had it then, its row has no content, and after the ack nobody would: so it is
-// written down first. While it cannot be, the delivery is held.
+// written down first, and copied if it is a dead letter. While that cannot be done the
+// delivery is held.
 func (d *delivery) settledBefore(seen stores.FailureState) (reason error, settled bool, err error) {
 	if d.retry == nil && seen.Content == stores.ContentNone {
-		switch err := d.keepContent(seen.Version); {
+		c := &stores.Content{State: stores.ContentTooLarge, UUID: d.uuid}
+		if !d.tooLarge {
+			if c, err = d.content(); err != nil {
+				if c, reason, err = d.refusedBefore(seen, err); reason != nil || err != nil {
+					return reason, err != nil, err
+				}
+			}
+		}
+		if err := d.copyBefore(seen); err != nil {
+			return err, false, nil
+		}
+		switch err := d.keepContent(seen.Version, c); {
 		case errors.Is(err, stores.ErrChanged): // an operator wants it after all, or another delivery was faster
 			return ErrInFlight, false, nil
 		case errors.Is(err, stores.ErrTooLarge) && !d.tooLarge:
@@ -27,18 +39,27 @@ func (d *delivery) settledBefore(seen stores.FailureState) (reason error, settle
 	return nil, true, nil
 }
 
-func (d *delivery) keepContent(version int64) error {
-	c := &stores.Content{State: stores.ContentTooLarge, UUID: d.uuid}
-	if !d.tooLarge {
-		var err error
-		if c, err = d.content(); err != nil {
-			return err
-		}
+// copyBefore publishes the copy of a dead letter that the delivery which failed has not
+// published. What its last error was is in its row alone.
+func (d *delivery) copyBefore(seen stores.FailureState) error {
+	if seen.Status != stores.StatusFailed {
+		return nil
 	}
+	f := d.newFailure(seen.Class, "")
+	f.Attempts, d.refused.late = seen.Attempts, nil
+	err := d.copyDeadLetter(f)
+	if wait, _ := d.policy.patienceWith(seen.Age); err != nil && !wait {
+		d.noCopy(f, err)
+		return nil
+	}
+	return err
+}
+
+func (d *delivery) keepContent(version int64, c *stores.Content) error {
 	ctx, cancel := context.WithTimeout(d.ctx, d.in.config.RecordTimeout)
 	defer cancel()
 	if err := d.in.store.KeepContent(ctx, d.claim.Key, version, *c); err != nil {
-		return fmt.Errorf("middleware: cannot keep the message, which was discarded: %w", err)
+		return fmt.Errorf("middleware: cannot keep the message, which has failed or was discarded: %w", err)
 	}
 	d.answered()
 	return nil

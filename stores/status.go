@@ -64,10 +64,13 @@ const (
 	// ContentOneWay: something for people to read that its codec cannot turn back
 	// into the message, such as a redacted copy.
 	ContentOneWay
+	// ContentRefused: nothing, because the codec has refused it for good.
+	ContentRefused
 )
 
 var contentNames = [...]string{
 	ContentNone: "none", ContentKept: "kept", ContentTooLarge: "too_large", ContentOff: "off", ContentOneWay: "one_way",
+	ContentRefused: "refused",
 }
 
 // String returns the state as one lower-case word.

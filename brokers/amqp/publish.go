@@ -19,8 +19,9 @@ var (
 	ErrUnroutable = errors.New("amqp: no queue takes the message")
 	// ErrRefused: the broker has nacked the message. With several queues some may have it.
 	ErrRefused = errors.New("amqp: the broker has refused the message")
-	// ErrTooLarge: the message has more bytes than the server takes.
-	ErrTooLarge = errors.New("amqp: the message is too large")
+	// ErrTooLarge: the message has more bytes than the server takes. It wraps
+	// brokers.ErrTooLarge.
+	ErrTooLarge = fmt.Errorf("amqp: %w", brokers.ErrTooLarge)
 )
 
 // window is how many messages of a call are unconfirmed at a time.

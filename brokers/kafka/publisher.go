@@ -190,9 +190,9 @@ func (p *publisher) explain(topic string, r *kgo.Record, err error) error {
 func (p *publisher) tooLarge(topic string, r *kgo.Record, err error) error {
 	size, limit := size(r), int(p.broker.maxBytes(topic))
 	if limit < p.broker.config.Publish.MaxBytes {
-		return fmt.Errorf("%w: it has about %d bytes, the topic's max.message.bytes is %d: make it smaller, or raise that", err, size, limit)
+		return fmt.Errorf("%w: %w: it has about %d bytes, the topic's max.message.bytes is %d: make it smaller, or raise that", brokers.ErrTooLarge, err, size, limit)
 	}
-	return fmt.Errorf("%w: it has about %d bytes, the limit here is %d: make it smaller, or raise max_message_bytes and the topic's max.message.bytes", err, size, limit)
+	return fmt.Errorf("%w: %w: it has about %d bytes, the limit here is %d: make it smaller, or raise max_message_bytes and the topic's max.message.bytes", brokers.ErrTooLarge, err, size, limit)
 }
 
 // Close waits for the calls of Publish under way. It may be called many times.

@@ -24,7 +24,7 @@ var (
 	// ErrConsumerDiffers: the group's consumer was made with other settings.
 	ErrConsumerDiffers = errors.New("nats: the consumer has other settings")
 	// ErrTooLarge: the message is larger than the server takes.
-	ErrTooLarge = errors.New("nats: message is too large")
+	ErrTooLarge = fmt.Errorf("nats: %w", brokers.ErrTooLarge)
 	// ErrTopic: a topic must be a subject of NATS without wildcards.
 	ErrTopic = errors.New("nats: the topic is no subject: write words of printable characters joined by dots, without * and >")
 )

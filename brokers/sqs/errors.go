@@ -23,7 +23,7 @@ var (
 	ErrDenied = errors.New("sqs: access denied")
 	// ErrTooLarge: a message is larger than its queue allows. Nothing of the call was
 	// published.
-	ErrTooLarge = errors.New("sqs: message too large")
+	ErrTooLarge = fmt.Errorf("sqs: %w", brokers.ErrTooLarge)
 	// ErrGroups: a queue is shared by all who read it, and another group of this broker
 	// does. Each would get a part of the messages.
 	ErrGroups = errors.New("sqs: another group reads the queue")

@@ -90,7 +90,7 @@ func changeRetry(b *bench) {
 // retryWithout: what is not kept can only come from the broker again.
 func retryWithout(b *bench) {
 	store := b.open()
-	states := []stores.ContentState{stores.ContentNone, stores.ContentTooLarge, stores.ContentOff, stores.ContentOneWay}
+	states := []stores.ContentState{stores.ContentNone, stores.ContentTooLarge, stores.ContentOff, stores.ContentOneWay, stores.ContentRefused}
 	for _, state := range states {
 		b.fails(store, state.String(), redelivered, settledFor, func(f *stores.Failure) { f.Content = &stores.Content{State: state} })
 	}

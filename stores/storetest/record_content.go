@@ -16,7 +16,7 @@ import (
 func parkedWithout(b *bench) {
 	store := b.open()
 	before := b.snapshot()
-	states := []stores.ContentState{stores.ContentNone, stores.ContentTooLarge, stores.ContentOff, stores.ContentOneWay}
+	states := []stores.ContentState{stores.ContentNone, stores.ContentTooLarge, stores.ContentOff, stores.ContentOneWay, stores.ContentRefused}
 	for _, state := range states {
 		f := failureOf(claimFor("without", "payload"))
 		f.Content = &stores.Content{State: state}

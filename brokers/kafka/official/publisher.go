@@ -78,7 +78,7 @@ func (p *publisher) explain(topic string, err error) error {
 	)
 	switch {
 	case errors.As(err, &setting), errors.Is(err, sarama.ErrMessageSizeTooLarge):
-		return fmt.Errorf("kafka/official: topic %q: %w: publish less, or raise max.message.bytes of the topic and the parameter max_message_bytes (now %d)", topic, err, p.broker.config.Publish.MaxBytes)
+		return fmt.Errorf("kafka/official: topic %q: %w: %w: publish less, or raise max.message.bytes of the topic and the parameter max_message_bytes (now %d)", topic, brokers.ErrTooLarge, err, p.broker.config.Publish.MaxBytes)
 	case errors.Is(err, sarama.ErrUnknownTopicOrPartition):
 		p.broker.topics.Delete(topic) // ask again
 		return fmt.Errorf("%w: %q: it was deleted: %w", ErrNoTopic, topic, err)

@@ -1,0 +1,220 @@
+package middleware_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/ThreeDotsLabs/watermill/message"
+
+	"github.com/millpond-go/millpond/brokers"
+	"github.com/millpond-go/millpond/middleware"
+	"github.com/millpond-go/millpond/stores"
+)
+
+// refusing is a codec that refuses as long as refuse returns an error.
+func refusing(refuse func() error) *middleware.Codec {
+	c := reverse()
+	encode := c.Encode
+	c.Encode = func(ctx context.Context, k middleware.Kept) (middleware.Kept, error) {
+		if err := refuse(); err != nil {
+			return k, err
+		}
+		return encode(ctx, k)
+	}
+	return c
+}
+
+// redeliver delivers a message again and again, as a broker without a limit does, until it
+// is acked or has been given back as failed so often. It returns how often that was.
+func redeliver(t *testing.T, in *middleware.Inbox, handler func(*message.Message) error, most int) (failed int, acked bool) {
+	t.Helper()
+	for n := 1; n < 100_000; n++ {
+		m := newMessage(t.Context(), "a")
+		ctx := brokers.WithDelivery(t.Context(), m, brokers.Delivery{Count: n, Suspect: n > 1})
+		m.SetContext(ctx)
+		_, err := in.Middleware(handle(handler))(m)
+		if err == nil {
+			return failed, true
+		}
+		g := brokers.GiveBackFrom(ctx)
+		if g.Failed {
+			if failed++; failed > most {
+				return failed, false
+			}
+		}
+		<-time.After(max(g.After, 10*time.Millisecond))
+	}
+	t.Fatal("it never ends")
+	return 0, false
+}
+
+// Whatever refuses a message that has failed for good, its handler is not run again, and it
+// ends.
+func TestRefusalsOfALastFailureEnd(t *testing.T) {
+	t.Parallel()
+	away := errors.New("no key service")
+	const age = 2 * time.Hour
+	healsAfter := func(d time.Duration) func() func() error {
+		return func() func() error {
+			begun := time.Now()
+			return func() error {
+				if time.Since(begun) < d {
+					return away
+				}
+				return nil
+			}
+		}
+	}
+	for name, test := range map[string]struct {
+		codec, publisher func() func() error
+		keep             middleware.KeepConfig
+		content          stores.ContentState
+		noted            string
+		copies           int
+		atLeast, atMost  time.Duration
+		givenBack        bool // as failed
+	}{
+		"codec that heals":                {codec: healsAfter(time.Hour), content: stores.ContentKept, copies: 1, atLeast: time.Hour, atMost: age},
+		"codec that refuses for good":     {codec: func() func() error { return func() error { return middleware.Permanent(away) } }, content: stores.ContentRefused, noted: "[not kept:", copies: 1, atMost: time.Minute},
+		"codec that never heals":          {codec: healsAfter(1000 * time.Hour), content: stores.ContentRefused, copies: 1, atLeast: 2 * age, atMost: 3 * age, givenBack: true},
+		"codec that panics":               {codec: func() func() error { return func() error { panic("no key service") } }, content: stores.ContentRefused, copies: 1, atLeast: 2 * age, atMost: 3 * age, givenBack: true},
+		"copy too large":                  {publisher: func() func() error { return func() error { return fmt.Errorf("kafka: %w", brokers.ErrTooLarge) } }, content: stores.ContentKept, noted: "[no copy:", atMost: time.Minute},
+		"publisher that refuses for good": {publisher: func() func() error { return func() error { return middleware.Permanent(away) } }, content: stores.ContentKept, noted: "[no copy:", atMost: time.Minute},
+		"publisher that heals":            {publisher: healsAfter(time.Minute), content: stores.ContentKept, copies: 1, atLeast: time.Minute, atMost: 6 * time.Minute},
+		"publisher that never heals":      {publisher: healsAfter(1000 * time.Hour), content: stores.ContentKept, noted: "[no copy:", atLeast: 4 * time.Minute, atMost: 6 * time.Minute},
+		"publisher that panics":           {publisher: func() func() error { return func() error { panic("no broker") } }, content: stores.ContentKept, noted: "[no copy:", atLeast: 4 * time.Minute, atMost: 6 * time.Minute},
+		"only the copy, late":             {publisher: healsAfter(time.Hour), keep: middleware.KeepConfig{Off: true}, content: stores.ContentOff, copies: 1, atLeast: time.Hour, atMost: age},
+		"only the copy, never":            {publisher: healsAfter(1000 * time.Hour), keep: middleware.KeepConfig{Off: true}, content: stores.ContentOff, atLeast: age, atMost: 2 * age},
+		"neither":                         {publisher: healsAfter(time.Hour), codec: healsAfter(30 * time.Minute), content: stores.ContentKept, copies: 1, atLeast: time.Hour, atMost: age},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				store, c, runs := newLedger(), &copies{}, 0
+				if test.publisher != nil {
+					refuse := test.publisher()
+					c.publish = func(int) error { return refuse() }
+				}
+				in := newInbox(t, store, withCopies(c), func(config *middleware.InboxConfig) {
+					config.Keep = test.keep
+					config.Retry.MaxAge, config.Retry.Backoff.Max = age, time.Minute
+					if test.codec != nil {
+						config.Keep.Codec = refusing(test.codec())
+					}
+				})
+				begun := time.Now()
+				failed, acked := redeliver(t, in, func(*message.Message) error {
+					runs++
+					return middleware.Permanent(errors.New("boom"))
+				}, 10_000)
+				took := time.Since(begun)
+				r := store.row("a")
+				if !acked || runs != 1 || r.status != stores.StatusFailed || r.failure.Content.State != test.content {
+					t.Errorf("acked %v after %d runs, %v, %v:\n%s", acked, runs, r.status, r.failure.Content, store.story())
+				}
+				if took < test.atLeast || took > test.atMost || (failed > 0) != test.givenBack {
+					t.Errorf("it took %s, and was given back as failed %d times", took, failed)
+				}
+				if !strings.HasPrefix(r.failure.Error, "boom") || !strings.Contains(r.failure.Error, test.noted) || len(c.published) != test.copies {
+					t.Errorf("its row says %q, and there are %d copies", r.failure.Error, len(c.published))
+				}
+			})
+		})
+	}
+}
+
+// The broker would have the message no longer than the delivery.
+func TestDeadLetterIsCopiedAfterARestart(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		store, c, runs := newLedger(), &copies{}, 0
+		stopping, stop := context.WithCancel(t.Context())
+		c.publish = func(n int) error {
+			if n == 2 {
+				stop()
+			}
+			if n <= 4 {
+				return errors.New("no broker")
+			}
+			return nil
+		}
+		in := newInbox(t, store, withCopies(c))
+		h := handle(func(*message.Message) error { runs++; return middleware.Permanent(errors.New("boom")) })
+		if _, err := in.Middleware(h)(newMessage(stopping, "a")); !errors.Is(err, middleware.ErrNotNow) || store.row("a").status != stores.StatusFailed {
+			t.Error(err, store.story())
+		}
+		_, err := in.Middleware(h)(newMessage(t.Context(), "a"))
+		if r := store.row("a"); err != nil || runs != 1 || len(c.published) != 1 || r.failure.Content.State != stores.ContentKept {
+			t.Error(err, runs, len(c.published), store.story())
+		}
+	})
+}
+
+// A parked message is in its row already, so that only the copy may be missing. Until it is
+// there, or its time is over, the handler does not run again.
+func TestRetriedMessageEndsWithoutItsCopy(t *testing.T) {
+	t.Parallel()
+	away := errors.New("no broker")
+	for name, test := range map[string]struct {
+		refusal error
+		heals   int // with this call
+		copies  int
+		noted   string
+	}{
+		"too large": {brokers.ErrTooLarge, 0, 0, "[no copy:"},
+		"away":      {away, 0, 0, "[no copy:"},
+		"late":      {away, 60, 1, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				store, runs := newLedger(), 0
+				c := &copies{publish: func(n int) error {
+					if n == test.heals {
+						return nil
+					}
+					return test.refusal
+				}}
+				store.put(failedBefore("a", stores.PlacementParked, 1))
+				store.put(failedBefore("healthy", stores.PlacementParked, 1))
+				in := newInbox(t, store, withCopies(c), func(c *middleware.InboxConfig) {
+					c.Handler, c.Retry.MaxAttempts, c.Retry.MaxAge, c.Retry.Backoff.Max = "", 2, 10*time.Minute, time.Minute
+				})
+				work(t, in, func(m *message.Message) error {
+					if m.UUID != "a" {
+						return nil
+					}
+					runs++
+					return errors.New("boom")
+				}, func() { waitUntil(t, func() bool { return store.row("a").status == stores.StatusFailed }) })
+				r := store.row("a")
+				if runs != 1 || r.failure.Attempts != 2 || r.failure.Content == nil || len(c.published) != test.copies || !strings.Contains(r.failure.Error, test.noted) {
+					t.Errorf("%d runs, %d copies, %+v\n%s", runs, len(c.published), r, store.story())
+				}
+				if store.row("healthy").status != stores.StatusCompleted {
+					t.Error("it stopped others")
+				}
+			})
+		})
+	}
+}
+
+// What goes to quarantine, too.
+func TestQuarantineOfWhatTheCodecRefusesForGood(t *testing.T) {
+	t.Parallel()
+	store := newLedger()
+	in := newInbox(t, store, func(c *middleware.InboxConfig) {
+		c.Keep.Codec = refusing(func() error { return middleware.Permanent(errors.New("no JSON")) })
+	})
+	if _, err := in.Middleware(handle(mustNotRun(t)))(newMessage(t.Context(), "")); err != nil {
+		t.Fatal(err)
+	}
+	if q := store.quarantined[0]; len(q.Payload) != 0 || !q.OneWay || !strings.Contains(q.Detail, "[not kept:") {
+		t.Errorf("%+v", q)
+	}
+}
