@@ -120,13 +120,13 @@ func TestMessageOverALimit(t *testing.T) {
 	p, other := publisher(t, b), newTopic(t, testenv.Kafka(t), 1)
 	err := p.Publish(other, message.NewMessage("small", []byte("x")), message.NewMessage("huge", random))
 	for _, says := range []string{`"huge"`, "2 of 2", "2000", "1000012", "max_message_bytes"} {
-		if !errors.Is(err, kerr.MessageTooLarge) || !strings.Contains(err.Error(), says) {
+		if !errors.Is(err, kerr.MessageTooLarge) || !errors.Is(err, brokers.ErrTooLarge) || !strings.Contains(err.Error(), says) {
 			t.Errorf("the error is %v, which does not say %q", err, says)
 		}
 	}
 	err = p.Publish(topic, message.NewMessage("large", random[:30_000]))
 	for _, says := range []string{`"large"`, "30", "20000", "max.message.bytes"} {
-		if !errors.Is(err, kerr.MessageTooLarge) || !strings.Contains(err.Error(), says) {
+		if !errors.Is(err, kerr.MessageTooLarge) || !errors.Is(err, brokers.ErrTooLarge) || !strings.Contains(err.Error(), says) {
 			t.Errorf("the error is %v, which does not say %q", err, says)
 		}
 	}

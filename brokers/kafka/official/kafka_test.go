@@ -171,7 +171,7 @@ func TestTooLarge(t *testing.T) {
 	for name, config := range map[string]official.Publish{"for the client": {}, "for the broker": {MaxBytes: 10 << 20}} {
 		b := newBroker(t, official.Config{Publish: config})
 		err := newPublisher(t, b).Publish(topic, newMessage(strings.Repeat("x", 2<<20)))
-		if err == nil || !strings.Contains(err.Error(), "max_message_bytes") {
+		if !errors.Is(err, brokers.ErrTooLarge) || !strings.Contains(err.Error(), "max_message_bytes") {
 			t.Errorf("too large %s: Publish returned %v", name, err)
 		}
 	}
