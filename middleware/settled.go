@@ -14,13 +14,9 @@ import (
 // delivery is held.
 func (d *delivery) settledBefore(seen stores.FailureState) (reason error, settled bool, err error) {
 	if d.retry == nil && seen.Content == stores.ContentNone {
-		c := &stores.Content{State: stores.ContentTooLarge, UUID: d.uuid}
-		if !d.tooLarge {
-			if c, err = d.content(); err != nil {
-				if c, reason, err = d.refusedBefore(seen, err); reason != nil || err != nil {
-					return reason, err != nil, err
-				}
-			}
+		c, reason, err := d.contentBefore(seen)
+		if c == nil {
+			return reason, err != nil, err
 		}
 		if err := d.copyBefore(seen); err != nil {
 			return err, false, nil
@@ -37,6 +33,18 @@ func (d *delivery) settledBefore(seen stores.FailureState) (reason error, settle
 	}
 	d.end.Result = ResultSettled
 	return nil, true, nil
+}
+
+// contentBefore returns what is to be kept of the message; nil, and why, if that is not to
+// be had now.
+func (d *delivery) contentBefore(seen stores.FailureState) (c *stores.Content, reason, err error) {
+	if d.tooLarge {
+		return &stores.Content{State: stores.ContentTooLarge, UUID: d.uuid}, nil, nil
+	}
+	if c, err = d.content(); err != nil {
+		return d.refusedBefore(seen, err)
+	}
+	return c, nil, nil
 }
 
 // copyBefore publishes the copy of a dead letter that the delivery which failed has not

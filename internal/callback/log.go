@@ -13,7 +13,7 @@ type handler struct{ inner slog.Handler }
 
 // Enabled implements slog.Handler.
 func (h handler) Enabled(ctx context.Context, level slog.Level) (enabled bool) {
-	defer func() { _ = recover() }() //nolint:errcheck // there is nobody left to tell
+	defer func() { _ = recover() }() // there is nobody left to tell
 	return h.inner.Enabled(ctx, level)
 }
 
@@ -24,14 +24,20 @@ func (h handler) Handle(ctx context.Context, r slog.Record) error {
 
 // WithAttrs implements slog.Handler.
 func (h handler) WithAttrs(attrs []slog.Attr) (with slog.Handler) {
-	with = h
-	defer func() { _ = recover() }() //nolint:errcheck // the attributes are lost
+	defer func() {
+		if recover() != nil {
+			with = h // the attributes are lost
+		}
+	}()
 	return handler{h.inner.WithAttrs(attrs)}
 }
 
 // WithGroup implements slog.Handler.
 func (h handler) WithGroup(name string) (with slog.Handler) {
-	with = h
-	defer func() { _ = recover() }() //nolint:errcheck // the group is lost
+	defer func() {
+		if recover() != nil {
+			with = h // the group is lost
+		}
+	}()
 	return handler{h.inner.WithGroup(name)}
 }
