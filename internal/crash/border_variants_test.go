@@ -2,6 +2,7 @@ package crash
 
 import (
 	"context"
+	"errors"
 	"maps"
 
 	"github.com/ThreeDotsLabs/watermill/message"
@@ -35,6 +36,11 @@ var borderVariants = map[string]variant{
 		with:   []conduct{sealed, sealed, sealed},
 		config: nothingKept,
 	},
+	"unmarked": {
+		rule: "a refusal that cannot pass ends at once", find: []string{"I10"},
+		with:   []conduct{unkept, unkept},
+		config: unmarked,
+	},
 	"no copies": {
 		rule: "a dead letter is recorded when its copy is published", find: []string{"copy"},
 		with:   []conduct{permanent},
@@ -64,6 +70,18 @@ func nothingKept(c *middleware.InboxConfig) {
 			}
 		}()
 		return seal(ctx, kept)
+	}
+}
+
+// unmarked lets a codec's refusal be any, so that it may pass.
+func unmarked(c *middleware.InboxConfig) {
+	seal := c.Keep.Codec.Encode
+	c.Keep.Codec.Encode = func(ctx context.Context, kept middleware.Kept) (middleware.Kept, error) {
+		kept, err := seal(ctx, kept)
+		if err != nil {
+			err = errors.New(err.Error())
+		}
+		return kept, err
 	}
 }
 

@@ -3,10 +3,13 @@ package crash
 import (
 	"context"
 	"errors"
+	"fmt"
+	"strings"
 	"time"
 
 	"github.com/ThreeDotsLabs/watermill/message"
 
+	"github.com/millpond-go/millpond/brokers"
 	"github.com/millpond-go/millpond/middleware"
 	"github.com/millpond-go/millpond/middleware/keys"
 	"github.com/millpond-go/millpond/stores"
@@ -38,7 +41,10 @@ func classify(err error) stores.Class {
 	return ""
 }
 
-var errAway = errors.New("the key service is away")
+var (
+	errAway  = errors.New("the key service is away")
+	errNever = errors.New("this must not be kept")
+)
 
 // seal is the codec's Encode. It changes nothing.
 func (s *shop) seal(ctx context.Context, kept middleware.Kept) (middleware.Kept, error) {
@@ -49,10 +55,15 @@ func (s *shop) open(ctx context.Context, kept middleware.Kept) (middleware.Kept,
 	return kept, s.refuse(ctx, "decode", 2)
 }
 
-// refuse panics at the first call for a message that is sealed, and fails at some more.
+// refuse panics at the first call for a message that is sealed, and fails at some more. One
+// that is not to be kept it refuses for good.
 func (s *shop) refuse(ctx context.Context, what string, until int64) error {
 	of := storyOf(ctx)
-	if conductOf(of.id) != sealed {
+	switch conductOf(of.id) {
+	case unkept:
+		return middleware.Permanent(errNever)
+	case sealed:
+	default:
 		return nil
 	}
 	nth, err := s.count(what+"-"+of.consumer, of.payload)
@@ -79,6 +90,8 @@ func (c copies) Publish(_ string, letters ...*message.Message) error {
 		switch {
 		case err != nil:
 			return err
+		case conductOf(of.id) == bulky:
+			return fmt.Errorf("crash: %w", brokers.ErrTooLarge)
 		case item(of.id)%2 == 0 && nth == 1:
 			panic("a publisher panics")
 		case item(of.id)%2 == 0 && nth == 2:
@@ -91,7 +104,7 @@ func (c copies) Publish(_ string, letters ...*message.Message) error {
 
 func (copies) Close() error { return nil }
 
-// copied checks that there is a copy of each dead letter.
+// copied checks that there is a copy of each dead letter, or that its row says why not.
 func (a *audit) copied(history []event) {
 	copied := make(map[key]bool)
 	for _, e := range history {
@@ -100,8 +113,12 @@ func (a *audit) copied(history []event) {
 		}
 	}
 	for _, e := range a.entries {
-		if row := a.inbox[e.key()]; a.settled(e) && row.status == stores.StatusFailed && !copied[e.key()] {
-			a.reportf("copy", e.key(), "%q has failed for good, and its copy was not published", e.Payload)
+		row, failure := a.inbox[e.key()], a.failures[e.key()]
+		if !a.settled(e) || row.status != stores.StatusFailed {
+			continue
+		}
+		if refused := strings.HasSuffix(failure.text, "[no copy: crash: "+brokers.ErrTooLarge.Error()+"]"); refused != (e.conduct() == bulky) || !refused && !copied[e.key()] {
+			a.reportf("copy", e.key(), "%q has failed for good, its copy was published: %t, and its row says %q", e.Payload, copied[e.key()], failure.text)
 		}
 	}
 }

@@ -49,6 +49,14 @@ func (*audit) otherEnd(status stores.Status, class stores.Class) bool {
 	return class == stores.ClassCrash || status == stores.StatusDiscarded && class == stores.ClassInterrupted
 }
 
+// keeps reports whether what is kept of a message is what must be.
+func (f failure) keeps(e *entry) bool {
+	if e.conduct() == unkept {
+		return f.content == stores.ContentRefused && f.payload == ""
+	}
+	return f.content == stores.ContentKept && f.payload == e.Payload
+}
+
 // rightFailure checks that what has failed for good had to, and in which way.
 func (a *audit) rightFailure(e *entry) {
 	fate := e.fate(a.operated)
@@ -63,9 +71,9 @@ func (a *audit) rightFailure(e *entry) {
 	switch {
 	case !slices.Contains(fate.status, row.status):
 		a.reportf("I10", e.key(), "%q is %s (%s, %d attempts), it should be %v", e.Payload, row.status, failure.class, failure.attempts, fate.status)
-	case failure.class != fate.class && !(e.conduct() == hopeless && a.otherEnd(row.status, failure.class)):
+	case failure.class != fate.class && !(fate.class == stores.ClassTransient && a.otherEnd(row.status, failure.class)):
 		a.reportf("I10", e.key(), "%q has failed with the class %s, want %s", e.Payload, failure.class, fate.class)
-	case row.status == stores.StatusFailed && (failure.content != stores.ContentKept || failure.payload != e.Payload):
+	case row.status == stores.StatusFailed && !failure.keeps(e):
 		a.reportf("I2", e.key(), "%q has failed, and what is kept of it is %s, %q", e.Payload, failure.content, failure.payload)
 	case failure.presumed && row.status == stores.StatusFailed:
 		a.reportf("I10", e.key(), "%q has failed, and an attempt is presumed to run", e.Payload)

@@ -147,6 +147,7 @@ func item(id string) int {
 var (
 	errFlaky    = errors.New("the handler fails, for now")
 	errHopeless = errors.New("the handler fails, as always")
+	errUnwanted = errors.New("the handler fails, and nobody takes what is left")
 	errRival    = errors.New("somebody else was faster")
 	errInvalid  = errors.New("the order is invalid")
 )
@@ -160,6 +161,8 @@ func (s *shop) behave(ctx context.Context, tx transaction, c conduct, nth int64)
 		return tx.detour(ctx)
 	case hopeless:
 		return errHopeless
+	case unkept, bulky:
+		return errUnwanted
 	case poison:
 		os.Exit(3)
 	case permanent:

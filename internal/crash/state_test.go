@@ -40,7 +40,7 @@ type failure struct {
 	presumed                      bool
 	class                         stores.Class
 	dueIn                         time.Duration
-	payload                       string
+	text, payload                 string // of the last error, and what is kept
 }
 
 // audited is a decision that was carried out, on a failure or a row in quarantine.
@@ -112,7 +112,7 @@ func readState(ctx context.Context, s *system) (*state, error) {
 			},
 		},
 		{
-			`SELECT c.handler, ` + s.dialect.ownID("f") + `, f.number, f.status, f.content, f.attempts, f.uncounted, f.redrives, f.presumed, f.class, f.payload, ` + s.dialect.dueIn + `
+			`SELECT c.handler, ` + s.dialect.ownID("f") + `, f.number, f.status, f.content, f.attempts, f.uncounted, f.redrives, f.presumed, f.class, f.error, f.payload, ` + s.dialect.dueIn + `
 FROM millpond_failure f JOIN millpond_consumer c ON c.id = f.consumer`,
 			func(rows *sql.Rows) error {
 				var (
@@ -121,7 +121,7 @@ FROM millpond_failure f JOIN millpond_consumer c ON c.id = f.consumer`,
 					f           failure
 					due         float64
 				)
-				err := rows.Scan(&consumer, &id, &f.number, &f.status, &f.content, &f.attempts, &f.uncounted, &f.redrives, &f.presumed, &f.class, &payload, &due)
+				err := rows.Scan(&consumer, &id, &f.number, &f.status, &f.content, &f.attempts, &f.uncounted, &f.redrives, &f.presumed, &f.class, &f.text, &payload, &due)
 				f.payload, f.dueIn = string(payload), time.Duration(due*float64(time.Second))
 				st.failures[key{consumer, formatID(id)}] = f
 				return err

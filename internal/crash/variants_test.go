@@ -38,7 +38,7 @@ var servers = []string{"postgres", "postgres+sql", "lib/pq", "pgbouncer", "maria
 // variants, by name. Each is one way in which an inbox may be wrong; how it is wrong
 // stays here.
 var variants = map[string]variant{
-	"": {rule: "none", with: []conduct{commits, defers, swallows, settings, echoes, sealed}},
+	"": {rule: "none", with: []conduct{commits, defers, swallows, settings, echoes, sealed, unkept, bulky}},
 	"ack first": {
 		rule: "ack never precedes commit", find: []string{"I2", "I3"},
 		around: ackFirst,

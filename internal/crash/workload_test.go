@@ -53,6 +53,8 @@ const (
 	outputs   conduct = "outputs"   // returns a message
 	permanent conduct = "permanent" // fails for good at once; with operators, only twice
 	hopeless  conduct = "hopeless"  // fails
+	unkept    conduct = "unkept"    // fails, and the codec refuses it for good
+	bulky     conduct = "bulky"     // fails, and its copy is too large
 	poison    conduct = "poison"    // ends its process, after the first effect
 
 	// Dishonest at first, and then returning nil.
@@ -70,7 +72,7 @@ const (
 var dishonest = []conduct{swallows, replaces, commits, rollback, defines, defers, cancels, leaks, reenters}
 
 // borders are what must not touch other messages; some of each are in every TestRandom.
-var borders = []conduct{settings, echoes, spawns, keyless, misjudged, observed, sealed}
+var borders = []conduct{settings, echoes, spawns, keyless, misjudged, observed, sealed, unkept, bulky}
 
 // Ids without a conduct, and the reason that they are in quarantine for.
 const (
@@ -141,6 +143,8 @@ func (o order) fate(operated bool) fate {
 	case o.conduct() == hopeless && operated:
 		return fate{status: []stores.Status{stores.StatusFailed, stores.StatusDiscarded}, class: stores.ClassTransient}
 	case o.conduct() == hopeless:
+		return fate{status: failed, class: stores.ClassTransient}
+	case o.conduct() == unkept || o.conduct() == bulky:
 		return fate{status: failed, class: stores.ClassTransient}
 	case o.conduct() == poison:
 		return fate{status: failed, class: stores.ClassCrash}
@@ -230,7 +234,7 @@ func planted(orders []order, n int, conducts ...conduct) []order {
 func everything() mix {
 	share := map[conduct]int{
 		slow: 12, batched: 8, settings: 3,
-		echoes: 2, spawns: 2, keyless: 1, misjudged: 2, observed: 2, sealed: 2, flaky: 5, once: 2, rival: 2, panics: 3, goexits: 3, exits: 1,
+		echoes: 2, spawns: 2, keyless: 1, misjudged: 2, observed: 2, sealed: 2, unkept: 1, bulky: 1, flaky: 5, once: 2, rival: 2, panics: 3, goexits: 3, exits: 1,
 		outputs: 2, permanent: 3, hopeless: 2,
 		unreadable: 1, nameless: 1, longwinded: 2,
 	}
