@@ -83,9 +83,9 @@ func TestPreparedRollbackToSavepoint(t *testing.T) {
 		require.Error(t, exec(t.Context(), a, "INSERT INTO nowhere VALUES (1)"))
 		stmt, err := tx.PrepareContext(context.WithoutCancel(t.Context()), "ROLLBACK TO SAVEPOINT a")
 		if err == nil {
+			defer stmt.Close()
 			_, err = stmt.ExecContext(t.Context())
 			require.NoError(t, err)
-			require.NoError(t, stmt.Close())
 		}
 		require.NoError(t, a.Rollback(t.Context()))
 	})

@@ -109,7 +109,7 @@ func TestFailureUndoneBySavepointIsForgotten(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		defer other.Rollback() //nolint:errcheck // it has nothing to lose
+		defer other.Rollback() // it has nothing to lose
 		if _, err := other.ExecContext(t.Context(), "LOCK TABLE effect"); err != nil {
 			t.Fatal(err)
 		}
