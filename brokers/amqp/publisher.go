@@ -3,9 +3,7 @@ package amqp
 import (
 	"bytes"
 	"context"
-	"errors"
 	"fmt"
-	"sync"
 	"time"
 
 	"github.com/ThreeDotsLabs/watermill"
@@ -14,18 +12,13 @@ import (
 	"github.com/millpond-go/millpond/brokers"
 	"github.com/millpond-go/millpond/brokers/amqp/internal/wire"
 	"github.com/millpond-go/millpond/internal/callback"
+	"github.com/millpond-go/millpond/internal/publishing"
 )
-
-// maxErrors is how many messages an error of Publish names.
-const maxErrors = 10
 
 type publisher struct {
 	broker *Broker
 	logger watermill.LoggerAdapter
-
-	mu     sync.Mutex
-	closed bool
-	calls  sync.WaitGroup
+	calls  publishing.Calls
 }
 
 // Publish sends the messages together and waits until the broker has confirmed each. The
@@ -34,17 +27,16 @@ type publisher struct {
 // Publish.Timeout; [ErrUnroutable], [ErrRefused], [ErrTooLarge], [ErrDeclaredOtherwise],
 // [ErrNotAllowed] or [ErrNotThere]. The contexts of messages have no influence.
 func (p *publisher) Publish(topic string, messages ...*message.Message) error {
-	p.mu.Lock()
-	if p.closed {
-		p.mu.Unlock()
+	if !p.calls.Begin() {
 		return fmt.Errorf("amqp: publisher: %w", brokers.ErrClosed)
 	}
-	p.calls.Add(1)
-	p.mu.Unlock()
-	defer p.calls.Done()
+	defer p.calls.End()
 
 	if len(messages) == 0 {
 		return nil
+	}
+	if err := publishing.Check("amqp", topic, messages); err != nil {
+		return err
 	}
 	if err := checkName("topic", topic); err != nil {
 		return err
@@ -52,41 +44,16 @@ func (p *publisher) Publish(topic string, messages ...*message.Message) error {
 	b := p.broker
 	items := make([]*outgoing, 0, len(messages))
 	for i, msg := range messages {
-		if msg == nil {
-			return fmt.Errorf("amqp: publish to %q, message %d of %d: the message is nil", topic, i+1, len(messages))
-		}
 		item, err := b.outgoing(topic, msg)
 		if err != nil {
-			return failure(topic, i, messages, err)
+			return publishing.Failure("amqp", topic, messages, i, err)
 		}
 		items = append(items, item)
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), b.config.Publish.Timeout)
 	defer cancel()
 	errs := b.publish(ctx, "topic "+topic, func(c *connection) error { return b.declareRoute(c, topic) }, items)
-	return failures(topic, messages, errs)
-}
-
-// failures is one error for all messages that were not taken.
-func failures(topic string, messages []*message.Message, errs []error) error {
-	var named []error
-	failed := 0
-	for i, err := range errs {
-		if err == nil {
-			continue
-		}
-		if failed++; failed <= maxErrors {
-			named = append(named, failure(topic, i, messages, err))
-		}
-	}
-	if failed > maxErrors {
-		named = append(named, fmt.Errorf("amqp: publish to %q: %d messages more of %d", topic, failed-maxErrors, len(messages)))
-	}
-	return errors.Join(named...)
-}
-
-func failure(topic string, i int, messages []*message.Message, err error) error {
-	return fmt.Errorf("amqp: publish to %q, message %d of %d (UUID %q): %w", topic, i+1, len(messages), messages[i].UUID, err)
+	return publishing.Failures("amqp", topic, messages, errs)
 }
 
 // outgoing returns the message as it is published. The payload is copied: when Publish
@@ -147,9 +114,6 @@ func (b *Broker) fits(body, headers int) error {
 
 // Close waits for the calls of Publish under way. It may be called many times.
 func (p *publisher) Close() error {
-	p.mu.Lock()
-	p.closed = true
-	p.mu.Unlock()
-	p.calls.Wait()
+	p.calls.Close()
 	return nil
 }

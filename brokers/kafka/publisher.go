@@ -12,22 +12,17 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/millpond-go/millpond/brokers"
+	"github.com/millpond-go/millpond/internal/publishing"
 )
 
 // publishGrace is how much longer than its records Publish waits, so that it is the
 // client that says what has become of each.
 const publishGrace = 5 * time.Second
 
-// maxErrors is how many messages an error of Publish names.
-const maxErrors = 10
-
 type publisher struct {
 	broker *Broker
 	client *kgo.Client
-
-	mu     sync.Mutex
-	closed bool
-	calls  sync.WaitGroup
+	calls  publishing.Calls
 }
 
 // Publish sends the messages together and waits until all replicas in sync have each.
@@ -36,17 +31,16 @@ type publisher struct {
 // answer within Publish.Timeout, or [ErrNoTopic]. The contexts of messages have no
 // influence.
 func (p *publisher) Publish(topic string, messages ...*message.Message) error {
-	p.mu.Lock()
-	if p.closed {
-		p.mu.Unlock()
+	if !p.calls.Begin() {
 		return fmt.Errorf("kafka: publisher: %w", brokers.ErrClosed)
 	}
-	p.calls.Add(1)
-	p.mu.Unlock()
-	defer p.calls.Done()
+	defer p.calls.End()
 
 	if len(messages) == 0 {
 		return nil
+	}
+	if err := publishing.Check("kafka", topic, messages); err != nil {
+		return err
 	}
 	records, err := p.records(topic, messages)
 	if err != nil {
@@ -67,9 +61,6 @@ func (p *publisher) Publish(topic string, messages ...*message.Message) error {
 func (p *publisher) records(topic string, messages []*message.Message) ([]*kgo.Record, error) {
 	records := make([]*kgo.Record, 0, len(messages))
 	for i, msg := range messages {
-		if msg == nil {
-			return nil, fmt.Errorf("kafka: publish to %q, message %d of %d: the message is nil", topic, i+1, len(messages))
-		}
 		r, err := p.broker.config.Publish.newRecord(topic, msg)
 		if err != nil {
 			return nil, fmt.Errorf("kafka: publish to %q, message %d of %d: %w", topic, i+1, len(messages), err)
@@ -143,21 +134,12 @@ func (p *publisher) send(topic string, messages []*message.Message, records []*k
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	var errs []error
-	failed := 0
 	for i, err := range a.errs {
-		if err == nil {
-			continue
-		}
-		if failed++; failed <= maxErrors {
-			errs = append(errs, fmt.Errorf("kafka: publish to %q, message %d of %d (UUID %q): %w",
-				topic, i+1, len(messages), messages[i].UUID, p.explain(topic, records[i], err)))
+		if err != nil {
+			a.errs[i] = p.explain(topic, records[i], err)
 		}
 	}
-	if failed > maxErrors {
-		errs = append(errs, fmt.Errorf("kafka: publish to %q: %d messages more of %d", topic, failed-maxErrors, len(messages)))
-	}
-	return errors.Join(errs...)
+	return publishing.Failures("kafka", topic, messages, a.errs)
 }
 
 func (a *answers) answer(i int, err error) {
@@ -197,9 +179,6 @@ func (p *publisher) tooLarge(topic string, r *kgo.Record, err error) error {
 
 // Close waits for the calls of Publish under way. It may be called many times.
 func (p *publisher) Close() error {
-	p.mu.Lock()
-	p.closed = true
-	p.mu.Unlock()
-	p.calls.Wait()
+	p.calls.Close()
 	return nil
 }

@@ -91,6 +91,9 @@ func TestTopicWithoutStream(t *testing.T) {
 	if err := p.Publish(topic, newMessage()); !errors.Is(err, nats.ErrNoStream) {
 		t.Errorf("publish: %v", err)
 	}
+	if err := p.Publish(topic, nil); err == nil {
+		t.Error("a nil message was published")
+	}
 	for _, bad := range []string{"", "a..b", "a.*", "a.>", "a b", "a\n"} {
 		if _, err := subscribe(t, b, bad); !errors.Is(err, nats.ErrTopic) {
 			t.Errorf("subscribe to %q: %v", bad, err)

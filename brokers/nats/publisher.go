@@ -6,24 +6,18 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync"
 
 	"github.com/ThreeDotsLabs/watermill/message"
 	natsgo "github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/millpond-go/millpond/brokers"
+	"github.com/millpond-go/millpond/internal/publishing"
 )
-
-// maxErrors is how many messages an error of Publish names.
-const maxErrors = 10
 
 type publisher struct {
 	broker *Broker
-
-	mu     sync.Mutex
-	closed bool
-	calls  sync.WaitGroup
+	calls  publishing.Calls
 }
 
 // Publish sends the messages together and waits until the stream has stored each. The error
@@ -32,17 +26,16 @@ type publisher struct {
 // the server did not answer within Publish.Timeout. The contexts of messages have no
 // influence.
 func (p *publisher) Publish(topic string, messages ...*message.Message) error {
-	p.mu.Lock()
-	if p.closed {
-		p.mu.Unlock()
+	if !p.calls.Begin() {
 		return fmt.Errorf("nats: publisher: %w", brokers.ErrClosed)
 	}
-	p.calls.Add(1)
-	p.mu.Unlock()
-	defer p.calls.Done()
+	defer p.calls.End()
 
 	if len(messages) == 0 {
 		return nil
+	}
+	if err := publishing.Check("nats", topic, messages); err != nil {
+		return err
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), p.broker.config.Publish.Timeout)
 	defer cancel()
@@ -65,7 +58,7 @@ func (p *publisher) Publish(topic string, messages ...*message.Message) error {
 		}
 		errs = p.sendAgain(ctx, all, errs)
 	}
-	return failures(topic, messages, errs)
+	return publishing.Failures("nats", topic, messages, errs)
 }
 
 // send publishes messages, and says what became of each.
@@ -127,29 +120,8 @@ func (p *publisher) explain(err error) error {
 	return unavailable(err)
 }
 
-// failures is one error for all messages that were not taken.
-func failures(topic string, messages []*message.Message, errs []error) error {
-	var named []error
-	failed := 0
-	for i, err := range errs {
-		if err == nil {
-			continue
-		}
-		if failed++; failed <= maxErrors {
-			named = append(named, fmt.Errorf("nats: publish to %q, message %d of %d (UUID %q): %w", topic, i+1, len(messages), messages[i].UUID, err))
-		}
-	}
-	if failed > maxErrors {
-		named = append(named, fmt.Errorf("nats: publish to %q: %d messages more of %d", topic, failed-maxErrors, len(messages)))
-	}
-	return errors.Join(named...)
-}
-
 // Close waits for the calls of Publish under way. It may be called many times.
 func (p *publisher) Close() error {
-	p.mu.Lock()
-	p.closed = true
-	p.mu.Unlock()
-	p.calls.Wait()
+	p.calls.Close()
 	return nil
 }

@@ -16,7 +16,6 @@ import (
 
 // outgoing is a message on its way to a queue or topic.
 type outgoing struct {
-	uuid       string
 	body       string
 	attributes map[string]wire.Attribute
 	size       int
@@ -28,7 +27,6 @@ type outgoing struct {
 
 var (
 	errNotSent  = errors.New("it was not sent, since one before it failed")
-	errNilMsg   = errors.New("the message is nil")
 	errNotTaken = errors.New("the service has not said what became of it")
 )
 
@@ -37,11 +35,8 @@ const oneGroup = "millpond"
 
 // outgoing encodes a message, and checks its size.
 func (p *publisher) outgoing(t target, msg *message.Message) (*outgoing, error) {
-	if msg == nil {
-		return nil, errNilMsg
-	}
 	config := &p.broker.config.Publish
-	o := &outgoing{uuid: msg.UUID, err: errNotSent}
+	o := &outgoing{err: errNotSent}
 	var except []string
 	if t.ordered() {
 		except = []string{config.GroupMetadata, config.DeduplicationMetadata}

@@ -12,10 +12,8 @@ import (
 	"github.com/cenkalti/backoff/v5"
 
 	"github.com/millpond-go/millpond/brokers"
+	"github.com/millpond-go/millpond/internal/publishing"
 )
-
-// maxErrors is how many messages an error of Publish names.
-const maxErrors = 10
 
 // concurrentBatches is how many requests one Publish has under way, where no order is kept.
 const concurrentBatches = 4
@@ -23,10 +21,7 @@ const concurrentBatches = 4
 type publisher struct {
 	broker *Broker
 	logger watermill.LoggerAdapter
-
-	mu     sync.Mutex
-	closed bool
-	calls  sync.WaitGroup
+	calls  publishing.Calls
 }
 
 func newPublisher(b *Broker, logger watermill.LoggerAdapter) *publisher {
@@ -48,17 +43,16 @@ type target interface {
 // [ErrTooLarge], [ErrNoQueue], [ErrDenied], or brokers.ErrUnavailable if they were not
 // taken within Publish.Timeout. The contexts of messages have no influence.
 func (p *publisher) Publish(topic string, messages ...*message.Message) error {
-	p.mu.Lock()
-	if p.closed {
-		p.mu.Unlock()
+	if !p.calls.Begin() {
 		return fmt.Errorf("sqs: publisher: %w", brokers.ErrClosed)
 	}
-	p.calls.Add(1)
-	p.mu.Unlock()
-	defer p.calls.Done()
+	defer p.calls.End()
 
 	if len(messages) == 0 {
 		return nil
+	}
+	if err := publishing.Check("sqs", topic, messages); err != nil {
+		return err
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), p.broker.config.Publish.Timeout)
 	defer cancel()
@@ -84,7 +78,7 @@ func (p *publisher) Publish(topic string, messages ...*message.Message) error {
 	} else {
 		p.deliverAll(ctx, t, batches)
 	}
-	return p.failures(topic, t, all)
+	return p.failures(topic, t, messages, all)
 }
 
 func (p *publisher) deliverAll(ctx context.Context, t target, batches [][]*outgoing) {
@@ -147,22 +141,14 @@ func (p *publisher) deliver(ctx context.Context, t target, batch []*outgoing) bo
 }
 
 // failures makes one error of what was not taken.
-func (p *publisher) failures(topic string, t target, all []*outgoing) error {
-	var errs []error
-	failed := 0
+func (p *publisher) failures(topic string, t target, messages []*message.Message, all []*outgoing) error {
+	errs := make([]error, len(all))
 	for i, o := range all {
-		if o.err == nil {
-			continue
-		}
-		if failed++; failed <= maxErrors {
-			err := p.ended(explain(t.action(), o.err))
-			errs = append(errs, fmt.Errorf("sqs: publish to %q, message %d of %d (UUID %q): %w", topic, i+1, len(all), o.uuid, err))
+		if o.err != nil {
+			errs[i] = p.ended(explain(t.action(), o.err))
 		}
 	}
-	if failed > maxErrors {
-		errs = append(errs, fmt.Errorf("sqs: publish to %q: %d messages more of %d", topic, failed-maxErrors, len(all)))
-	}
-	return errors.Join(errs...)
+	return publishing.Failures("sqs", topic, messages, errs)
 }
 
 // ended says that it was Close that ended a call.
@@ -190,9 +176,6 @@ func (b *Broker) endWith(f func()) (stop func()) {
 
 // Close waits for the calls of Publish under way. It may be called many times.
 func (p *publisher) Close() error {
-	p.mu.Lock()
-	p.closed = true
-	p.mu.Unlock()
-	p.calls.Wait()
+	p.calls.Close()
 	return nil
 }

@@ -34,7 +34,7 @@ var (
 	}
 	storeContract  = []string{"./stores", "./internal/urlmux"}
 	brokerContract = slices.Concat(watermill, []string{"./brokers", "./internal/callback", "./internal/urlmux", "./internal/urlquery"})
-	brokerAdapter  = slices.Concat(brokerContract, []string{"./internal/exposed", "./internal/openset"})
+	brokerAdapter  = slices.Concat(brokerContract, []string{"./internal/exposed", "./internal/openset", "./internal/publishing"})
 	storeAdapter   = slices.Concat(watermill, storeContract, []string{"./internal/exposed", "./internal/sqlstore", "./internal/urlquery", "github.com/cenkalti/backoff/v5"})
 
 	conformance = []string{"./stores/storetest/...", "./brokers/brokertest/..."}
@@ -249,7 +249,7 @@ var rules = []Rule{
 	{Name: "shared by the SQL stores", Packages: []string{"./internal/sqlstore"}, Allow: storeContract},
 	{Name: "shared by the contracts", Packages: []string{"./internal/urlmux", "./internal/callback", "./internal/exposed"}, Allow: []string{}},
 	{Name: "shared by the brokers", Packages: []string{"./internal/openset"}, Allow: []string{}},
-	{Name: "handing out, shared by the brokers", Packages: []string{"./internal/handout"}, Allow: brokerContract},
+	{Name: "handing out and publishing, shared by the brokers", Packages: []string{"./internal/handout", "./internal/publishing"}, Allow: brokerContract},
 	{
 		Name:     "conformance suites", // a stranger's adapter runs them, and needs no other
 		Packages: conformance,
