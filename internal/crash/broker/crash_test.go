@@ -121,8 +121,9 @@ func TestQuickNacksAreFound(t *testing.T) {
 	}
 }
 
-// TestAckFirstIsFound breaks the rule that an ack never precedes the commit. A harness
-// that does not notice proves nothing about the adapter and the inbox that keep it.
+// TestAckFirstIsFound breaks the rules that an ack never precedes the commit, and that what
+// cannot be read is not run. A harness that does not notice proves nothing about the adapter
+// and the inbox that keep them.
 func TestAckFirstIsFound(t *testing.T) {
 	kills := make([]fleet.Kill, 4)
 	for i := range kills {
@@ -130,7 +131,7 @@ func TestAckFirstIsFound(t *testing.T) {
 	}
 	seed := seedOf(t)
 	tr := &trial{
-		setup: setup{Kind: "kafka", Slow: 300 * time.Millisecond, InFlight: 1, AckFirst: true},
+		setup: setup{Kind: "kafka", Slow: 300 * time.Millisecond, InFlight: 1, AckFirst: true, Blind: true},
 		seed:  seed, database: newPostgres(t),
 		kills: kills, messages: 200, limit: time.Minute,
 	}
@@ -138,5 +139,8 @@ func TestAckFirstIsFound(t *testing.T) {
 	t.Log(r.summary())
 	if len(r.lost) == 0 {
 		t.Error("messages were acked before they were committed, their workers killed, and nobody noticed")
+	}
+	if !slices.ContainsFunc(r.found, func(v violation) bool { return conductOf(v.id) == misread }) {
+		t.Error("messages that cannot be read were run, and nobody noticed")
 	}
 }

@@ -12,8 +12,8 @@
 // commit or roll back. The broker is killed as well, and comes back.
 //
 // When everything has come to rest, each message that was published, however often, must
-// have had its effects once, or none if it has failed for good; the broker must have
-// nothing left; and no worker may have anything open.
+// have had its effects once, or none if it has failed for good, or be in quarantine if the
+// program's function for reading it panics; the broker must have nothing left; and no worker may have anything open.
 //
 //	worker_test.go      the service in a worker
 //	handler_test.go     what its handler does

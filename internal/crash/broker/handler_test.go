@@ -24,11 +24,29 @@ const (
 	panics   conduct = "panics"   // once, after the first effect
 	stalls   conduct = "stalls"   // fails once, after a point at which the process may be stopped
 	hopeless conduct = "hopeless" // always fails
+	misread  conduct = "misread"  // reading it panics: it goes to quarantine
 )
 
 func conductOf(id string) conduct {
 	_, c, _ := strings.Cut(id, "-")
 	return conduct(c)
+}
+
+// read is what a service reads messages with, after the adapter's own way.
+func (s setup) read(msg *message.Message) (*message.Message, error) {
+	switch {
+	case conductOf(msg.UUID) != misread:
+	case s.Blind:
+		msg.UUID = "unreadable"
+	default:
+		panic("reading panics")
+	}
+	return msg, nil
+}
+
+// readOrder is read where the adapter's own way is not to be had.
+func (s setup) readOrder(body []byte) (*message.Message, error) {
+	return s.read(message.NewMessage(strings.TrimPrefix(string(body), "order "), body))
 }
 
 var (

@@ -21,6 +21,8 @@ type audit struct {
 	effects map[string][]effect
 	sold    int
 
+	quarantined map[string]bool
+
 	completed, failed int
 	lost, doubled     []string // ids
 	dropped           int64    // messages that the broker has put aside
@@ -43,7 +45,7 @@ func (a *audit) reportf(id, format string, args ...any) {
 // check is called when all workers have left.
 func (tr *trial) check(t *testing.T) *audit {
 	t.Helper()
-	a := &audit{rows: make(map[string]stores.Status), effects: make(map[string][]effect)}
+	a := &audit{rows: make(map[string]stores.Status), effects: make(map[string][]effect), quarantined: make(map[string]bool)}
 	a.read(t, tr.database.admin)
 	for _, id := range slices.Sorted(maps.Keys(tr.ledger.published)) {
 		a.message(id)
@@ -96,11 +98,16 @@ func (a *audit) read(t *testing.T, db *sql.DB) {
 		return err
 	})
 	each("SELECT sum(sold) FROM stock", func(rows *sql.Rows) error { return rows.Scan(&a.sold) })
-	each("SELECT count(*) FROM millpond_quarantine", func(rows *sql.Rows) error {
-		var n int
-		err := rows.Scan(&n)
-		if n > 0 {
-			a.reportf("", "%d messages are in quarantine", n)
+	each("SELECT payload, reason FROM millpond_quarantine", func(rows *sql.Rows) error {
+		var (
+			payload []byte
+			reason  stores.Reason
+		)
+		err := rows.Scan(&payload, &reason)
+		id := strings.TrimPrefix(string(payload), "order ")
+		a.quarantined[id] = true
+		if conductOf(id) != misread || reason != stores.ReasonUndecodable {
+			a.reportf(id, "it is in quarantine as %s", reason)
 		}
 		return err
 	})
@@ -116,6 +123,9 @@ func (a *audit) message(id string) {
 		want = stores.StatusFailed
 	}
 	switch {
+	case conductOf(id) == misread && !found && a.quarantined[id]:
+	case conductOf(id) == misread:
+		a.reportf(id, "it cannot be read: it has a row: %t, and is in quarantine: %t", found, a.quarantined[id])
 	case !found:
 		a.lost = append(a.lost, id)
 		a.reportf(id, "it was published, and has no row: it is lost")

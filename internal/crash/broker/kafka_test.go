@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/ThreeDotsLabs/watermill/message"
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
@@ -59,6 +60,7 @@ func openKafka(ctx context.Context, s setup, r *recorder) (brokers.Broker, error
 			SessionTimeout:       sessionTimeout,
 			RebalanceDrain:       5 * time.Second,
 			CommitInterval:       200 * time.Millisecond,
+			Unmarshal:            func(r *kgo.Record) (*message.Message, error) { return s.read(kafka.ReadRecord(r)) },
 		},
 	})
 }

@@ -68,7 +68,7 @@ func (l *ledger) draw() conduct {
 var shares = []struct {
 	conduct conduct
 	percent int
-}{{slow, 25}, {flaky, 6}, {panics, 3}, {stalls, 3}, {hopeless, 2}}
+}{{slow, 25}, {flaky, 6}, {panics, 3}, {stalls, 3}, {hopeless, 2}, {misread, 2}}
 
 func (l *ledger) count() (ids, messages int) {
 	l.mu.Lock()

@@ -1,12 +1,14 @@
 package broker
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"testing"
 	"time"
 
+	"github.com/ThreeDotsLabs/watermill/message"
 	natsgo "github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
@@ -32,7 +34,10 @@ func init() {
 func openNATS(ctx context.Context, s setup) (brokers.Broker, error) {
 	return nats.New(ctx, nats.Config{
 		Servers: []string{s.Broker}, CreateStreams: true,
-		Consume: nats.Consume{AckWait: ackWait, DeliveryLimit: s.Limit},
+		Consume: nats.Consume{
+			AckWait: ackWait, DeliveryLimit: s.Limit,
+			Unmarshal: func(m jetstream.Msg) (*message.Message, error) { return s.readOrder(bytes.Clone(m.Data())) },
+		},
 	})
 }
 

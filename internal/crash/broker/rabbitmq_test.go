@@ -50,7 +50,10 @@ func openRabbit(ctx context.Context, s setup) (brokers.Broker, error) {
 		Username: at.Username, Password: at.Password,
 		Heartbeat: heartbeat,
 		Topology:  amqp.Topology{DeliveryLimit: s.Limit},
-		Consume:   amqp.Consume{RetryDelays: []time.Duration{retryDelay}},
+		Consume: amqp.Consume{
+			RetryDelays: []time.Duration{retryDelay},
+			Unmarshal:   func(d *amqp091.Delivery) (*message.Message, error) { return s.read(amqp.ReadDelivery(d)) },
+		},
 	})
 }
 

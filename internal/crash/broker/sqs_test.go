@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/ThreeDotsLabs/watermill/message"
 	"github.com/aws/aws-sdk-go-v2/aws"
 	client "github.com/aws/aws-sdk-go-v2/service/sqs"
 	"github.com/aws/aws-sdk-go-v2/service/sqs/types"
@@ -32,7 +33,10 @@ func init() {
 func openSQS(ctx context.Context, s setup) (brokers.Broker, error) {
 	return sqs.New(ctx, sqs.Config{
 		Endpoint: s.Broker, Region: "elasticmq",
-		Consume: sqs.Consume{Visibility: visibility, Wait: time.Second},
+		Consume: sqs.Consume{
+			Visibility: visibility, Wait: time.Second,
+			Unmarshal: func(m *types.Message) (*message.Message, error) { return s.readOrder([]byte(aws.ToString(m.Body))) },
+		},
 	})
 }
 

@@ -213,7 +213,8 @@ func (tr *trial) atRest(ctx context.Context) bool {
 		return false
 	}
 	ids, _ := tr.ledger.count()
-	err = tr.database.admin.QueryRowContext(ctx, "SELECT count(*) FROM millpond_inbox WHERE status IN (2, 4)").Scan(&settled)
+	err = tr.database.admin.QueryRowContext(ctx, `SELECT (SELECT count(*) FROM millpond_inbox WHERE status IN (2, 4))
++ (SELECT count(DISTINCT payload) FROM millpond_quarantine)`).Scan(&settled)
 	return err == nil && settled >= ids
 }
 

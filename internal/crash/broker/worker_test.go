@@ -41,6 +41,7 @@ type setup struct {
 	Broker   string // its address
 	Dir      string // for histories
 	AckFirst bool   // a broken rule
+	Blind    bool   // another: what cannot be read is taken for a message
 	Hasty    bool   // another: what is in flight elsewhere is not held, but given back at once
 
 	Protocol kafka.Protocol
