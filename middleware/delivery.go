@@ -291,13 +291,13 @@ func conflicts(v stores.Verdict) error {
 
 func (d *delivery) begin() (stores.Verdict, error) {
 	ctx := d.patience.start(d.ctx, d.in.config.ClaimTimeout)
-	defer d.patience.stop()
 	ctx = d.in.hooks.claimStarts(ctx, d.claim)
 	var (
 		verdict stores.Verdict
 		err     error
 	)
 	d.attempt, verdict, err = d.in.store.Begin(ctx, d.claim)
+	err = d.patience.stop("ClaimTimeout", err)
 	d.in.hooks.claimEnds(ctx, verdict, err)
 	return verdict, err
 }

@@ -2,6 +2,7 @@ package middleware
 
 import (
 	"context"
+	"fmt"
 	"time"
 )
 
@@ -13,11 +14,13 @@ type patience struct {
 	ctx    context.Context //nolint:containedctx // handed out by start
 	cancel context.CancelFunc
 	timer  *time.Timer
+	limit  time.Duration // of the call
 }
 
 // start returns a context for a call that may take as long as limit.
 func (p *patience) start(parent context.Context, limit time.Duration) context.Context {
-	if p.ctx == nil || p.ctx.Err() != nil {
+	p.limit = limit
+	if p.ctx == nil {
 		p.ctx, p.cancel = context.WithCancel(parent)
 		p.timer = time.AfterFunc(limit, p.cancel)
 		return p.ctx
@@ -26,8 +29,19 @@ func (p *patience) start(parent context.Context, limit time.Duration) context.Co
 	return p.ctx
 }
 
-// stop ends the call.
-func (p *patience) stop() { p.timer.Stop() }
+// stop ends the call, and returns its error, which says so if the call was ended because it
+// took too long. A timer that has struck may not have canceled the context yet, so the
+// next call must not have that. bound names the limit in the configuration.
+func (p *patience) stop(bound string, err error) error {
+	if p.timer.Stop() {
+		return err
+	}
+	p.ctx = nil
+	if err == nil {
+		return nil
+	}
+	return &lateError{bound: bound, limit: p.limit, cause: err}
+}
 
 // end frees what start has made.
 func (p *patience) end() {
@@ -36,3 +50,16 @@ func (p *patience) end() {
 		p.cancel()
 	}
 }
+
+// lateError is the error of a call that was ended because it took too long.
+type lateError struct {
+	bound string
+	limit time.Duration
+	cause error
+}
+
+func (e *lateError) Error() string {
+	return fmt.Sprintf("middleware: the store has not answered within InboxConfig.%s, %s: %s", e.bound, e.limit, errorText(e.cause))
+}
+
+func (e *lateError) Unwrap() []error { return []error{context.DeadlineExceeded, e.cause} }

@@ -141,11 +141,10 @@ func (d *delivery) abandoned(recovered any) {
 
 func (d *delivery) commit() error {
 	ctx := d.patience.start(d.ctx, d.in.config.CommitTimeout)
-	defer d.patience.stop()
 	ctx = d.in.hooks.commitStarts(ctx)
 	attempt := d.attempt
 	d.attempt = nil
-	err := attempt.Commit(ctx)
+	err := d.patience.stop("CommitTimeout", attempt.Commit(ctx))
 	d.in.hooks.commitEnds(ctx, err)
 	return err
 }
@@ -160,8 +159,7 @@ func (d *delivery) undo(cause error) (reason error, settled bool, err error) {
 func (d *delivery) rollBack() error {
 	attempt := d.attempt
 	d.attempt = nil
-	defer d.patience.stop()
-	err := attempt.Rollback(d.patience.start(d.ctx, d.in.config.CommitTimeout))
+	err := d.patience.stop("CommitTimeout", attempt.Rollback(d.patience.start(d.ctx, d.in.config.CommitTimeout)))
 	if err != nil {
 		d.in.completed.flush()
 	}

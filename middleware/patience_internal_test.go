@@ -1,0 +1,46 @@
+package middleware
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// A call that ends just when its time is over: the timer has struck, and may cancel the
+// context at any moment from then on.
+func TestBoundOfOneCallNeverEndsTheNext(t *testing.T) {
+	for range 200 {
+		synctest.Test(t, func(t *testing.T) {
+			var p patience
+			defer p.end()
+			p.start(t.Context(), time.Second)
+			time.Sleep(time.Second)
+			_ = p.stop("ClaimTimeout", nil)
+			ctx := p.start(t.Context(), time.Minute)
+			synctest.Wait()
+			if err := ctx.Err(); err != nil {
+				t.Fatalf("the next call is %v", err)
+			}
+		})
+	}
+}
+
+func TestBoundThatStrikesIsADeadline(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var p patience
+		defer p.end()
+		ctx := p.start(t.Context(), time.Second)
+		<-ctx.Done()
+		err := p.stop("CommitTimeout", ctx.Err())
+		if !errors.Is(err, context.DeadlineExceeded) || !errors.Is(err, context.Canceled) || !strings.Contains(err.Error(), "InboxConfig.CommitTimeout, 1s") {
+			t.Error(err)
+		}
+		p.start(t.Context(), time.Second)
+		if err := p.stop("CommitTimeout", context.Canceled); errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("a call that was in time: %v", err)
+		}
+	})
+}
