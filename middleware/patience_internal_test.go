@@ -17,7 +17,7 @@ func TestBoundOfOneCallNeverEndsTheNext(t *testing.T) {
 			var p patience
 			defer p.end()
 			p.start(t.Context(), time.Second)
-			time.Sleep(time.Second)
+			<-time.After(time.Second)
 			_ = p.stop("ClaimTimeout", nil)
 			ctx := p.start(t.Context(), time.Minute)
 			synctest.Wait()
