@@ -70,6 +70,7 @@ func harness(address string, version rabbitmq.Version, change func(*amqp.Config)
 				}
 			}
 		},
+		KeptFreesSlot: true, // a quorum queue delivers the next message when its log has the ack
 		Kill: func(_ testing.TB, b brokers.Broker, s message.Subscriber) {
 			b.(tapped).wires.Kill(s.(*amqp.Subscriber))
 		},

@@ -3,6 +3,7 @@ package brokertest
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"sync"
 	"time"
 
@@ -102,6 +103,31 @@ func (c *crowd) done(sent []*message.Message, within time.Duration) error {
 			return fmt.Errorf("%d of %d messages did not come within %s", missing, len(sent), within)
 		}
 	}
+}
+
+// some waits until some messages were acked.
+func (c *crowd) some(n int, within time.Duration) error {
+	timeout := time.After(within)
+	for {
+		c.mu.Lock()
+		acked := len(c.acked)
+		c.mu.Unlock()
+		if acked >= n {
+			return nil
+		}
+		select {
+		case <-c.changed:
+		case <-timeout:
+			return fmt.Errorf("%d messages were acked within %s, %d must be", acked, within, n)
+		}
+	}
+}
+
+// deliveries returns how often each message came by now.
+func (c *crowd) deliveries() map[string]int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return maps.Clone(c.times)
 }
 
 func (c *crowd) problems() error {

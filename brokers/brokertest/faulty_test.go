@@ -12,6 +12,7 @@ import (
 
 	"github.com/millpond-go/millpond/brokers"
 	"github.com/millpond-go/millpond/brokers/memory"
+	"github.com/millpond-go/millpond/internal/testenv"
 )
 
 // fault spoils one thing of a good broker. Every field may be nil.
@@ -26,17 +27,19 @@ type fault struct {
 	kill    func(inner *message.Message) // each unsettled message of a killed consumer
 	lateAck func(r *relay, outer *message.Message)
 	publish func(p message.Publisher, topic string, messages []*message.Message) error
-	join    func(r *relay) // a subscriber subscribes
-	timeout time.Duration  // of a delivery, after which it comes again
+	join    func(r *relay)                                     // a subscriber subscribes
+	restore func(handed []*message.Message) []*message.Message // by a restart, of what was handed out
+	timeout time.Duration                                      // of a delivery, after which it comes again
 
-	askMessage        bool // for the give-back, instead of the context that was handed out
-	nackOnEnd         bool // of the message's context
-	closeAbandons     bool
-	publisherNoClose  bool
-	subscribeOtherErr bool
-	noMarks           bool // undecodable messages are not marked
-	losesAfterRestart bool // what is published then
-	noForeign         bool // messages of other producers are marked undecodable
+	askMessage          bool // for the give-back, instead of the context that was handed out
+	nackOnEnd           bool // of the message's context
+	closeAbandons       bool
+	publisherNoClose    bool
+	subscribeOtherErr   bool
+	noMarks             bool // undecodable messages are not marked
+	losesAfterRestart   bool // what is published then
+	repeatsAfterRestart bool // what is acked then
+	noForeign           bool // messages of other producers are marked undecodable
 }
 
 // relay is a broker that passes everything through, except for its fault.
@@ -48,6 +51,9 @@ type relay struct {
 	edits     map[string]message.Metadata // of handlers, by UUID
 	current   map[string]*message.Message // the inner message of the newest delivery
 	seen      map[string]bool
+	repeated  map[string]bool
+	handed    []*message.Message // inner messages, to all subscribers
+	published int
 	joined    int // Subscribe calls
 	restarted bool
 }
@@ -65,7 +71,7 @@ func openRelay(t testing.TB, f fault, limit int) *relay {
 		Broker: inner, fault: f,
 		edits:   make(map[string]message.Metadata),
 		current: make(map[string]*message.Message),
-		seen:    make(map[string]bool),
+		seen:    make(map[string]bool), repeated: make(map[string]bool),
 	}
 }
 
@@ -85,10 +91,11 @@ const (
 
 func relayHarness(f fault) Harness {
 	h := Harness{
-		Open:        func(t testing.TB) brokers.Broker { return openRelay(t, f, 0) },
-		OpenLimited: func(t testing.TB, limit int) brokers.Broker { return openRelay(t, f, limit) },
-		Kill:        func(_ testing.TB, _ brokers.Broker, s message.Subscriber) { s.(*relaySubscriber).kill() },
-		OldMessages: true,
+		Open:          func(t testing.TB) brokers.Broker { return openRelay(t, f, 0) },
+		OpenLimited:   func(t testing.TB, limit int) brokers.Broker { return openRelay(t, f, limit) },
+		Kill:          func(_ testing.TB, _ brokers.Broker, s message.Subscriber) { s.(*relaySubscriber).kill() },
+		OldMessages:   true,
+		KeptFreesSlot: true,
 	}
 	publish := func(t testing.TB, b brokers.Broker, topic string, msg *message.Message) {
 		p, err := b.Publisher(brokers.PublisherConfig{})
@@ -115,11 +122,7 @@ func relayHarness(f fault) Harness {
 	}
 	h.OpenRestartable = func(t testing.TB) (brokers.Broker, func()) {
 		r := openRelay(t, f, 0)
-		return r, func() {
-			r.mu.Lock()
-			defer r.mu.Unlock()
-			r.restarted = true
-		}
+		return r, func() { r.restart(t) }
 	}
 	h.PublishUndecodable = func(t testing.TB, b brokers.Broker, topic string) {
 		msg := message.NewMessage("", []byte("garbage"))
@@ -128,6 +131,34 @@ func relayHarness(f fault) Harness {
 	}
 	h.setDefaults()
 	return h
+}
+
+// restart plays the end of the server and its start, when all has been handed out.
+func (r *relay) restart(t testing.TB) {
+	testenv.Eventually(t, "everything was handed out", func() bool {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		return len(r.handed) == r.published
+	})
+	r.mu.Lock()
+	r.restarted = true
+	r.mu.Unlock()
+	if r.fault.restore != nil {
+		r.again(r.fault.restore(r.handed)...)
+	}
+}
+
+// again delivers messages that were settled.
+func (r *relay) again(messages ...*message.Message) {
+	p, err := r.Broker.Publisher(brokers.PublisherConfig{})
+	for _, msg := range messages {
+		if d, ok := brokers.DeliveryOf(msg); ok && err == nil {
+			err = p.Publish(d.Topic, msg.Copy())
+		}
+	}
+	if err != nil {
+		panic(err)
+	}
 }
 
 func (r *relay) Publisher(c brokers.PublisherConfig) (message.Publisher, error) {
@@ -147,6 +178,7 @@ type relayPublisher struct {
 func (p *relayPublisher) Publish(topic string, messages ...*message.Message) error {
 	p.relay.mu.Lock()
 	lost := p.relay.restarted && p.fault.losesAfterRestart
+	p.relay.published += len(messages)
 	p.relay.mu.Unlock()
 	if lost {
 		return nil
@@ -236,6 +268,7 @@ func (r *relay) dress(inner *message.Message) *message.Message {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.current[inner.UUID] = inner
+	r.handed = append(r.handed, inner)
 	if r.fault.hand != nil {
 		r.fault.hand(r, inner, outer, &d)
 	}
@@ -268,6 +301,9 @@ func (s *relaySubscriber) pass(ctx context.Context, inner, outer *message.Messag
 			return
 		}
 		inner.Ack()
+		if r.repeats(inner.UUID) {
+			r.again(inner)
+		}
 	case <-outer.Nacked():
 		if f.askMessage {
 			ctx = outer.Context()
@@ -290,6 +326,17 @@ func (s *relaySubscriber) pass(ctx context.Context, inner, outer *message.Messag
 			}
 		}
 	}
+}
+
+// repeats reports whether the message, which is acked, is to come again: once.
+func (r *relay) repeats(uuid string) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if !r.fault.repeatsAfterRestart || !r.restarted || r.repeated[uuid] {
+		return false
+	}
+	r.repeated[uuid] = true
+	return true
 }
 
 func (s *relaySubscriber) kill() {

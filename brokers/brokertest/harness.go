@@ -41,6 +41,17 @@ type Harness struct {
 	// returns when it answers.
 	OpenRestartable func(t testing.TB) (b brokers.Broker, restart func())
 
+	// KeepsAcks is how long the server may take to keep an ack that it has read, so that
+	// it does not bring the message back when it has ended without warning. Zero: it keeps
+	// an ack before the next consumer gets nothing.
+	KeepsAcks time.Duration
+
+	// KeptFreesSlot: an ack makes room for another delivery only when the server keeps it.
+	// When it has ended without warning it brings back no more messages that were handed
+	// out than may be unsettled at a time. Without it, it may bring back all those that
+	// were acked since the last consumer began.
+	KeptFreesSlot bool
+
 	// Kill makes the subscriber's consumer die: its unsettled messages are not
 	// given back by the client, the server has to notice.
 	Kill func(t testing.TB, b brokers.Broker, s message.Subscriber)

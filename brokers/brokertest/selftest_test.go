@@ -104,7 +104,25 @@ var faults = map[string]struct {
 	},
 	"loses what is published after a restart": {
 		fault{losesAfterRestart: true},
-		map[string]string{"Restart": "20 of 40 messages did not come"},
+		map[string]string{"Restart": "20 of 220 messages did not come"},
+	},
+	"brings back at a restart what was acked long before": {
+		fault{restore: func(handed []*message.Message) []*message.Message { return handed[:1] }},
+		map[string]string{"Restart": "acked and known to the server before it ended, came 1 times"},
+	},
+	"brings back at a restart all that was acked lately": {
+		fault{restore: func(handed []*message.Message) []*message.Message { return handed[len(handed)-5:] }},
+		map[string]string{"Restart": "5 messages that were in flight when the server ended came again"},
+	},
+	"brings back twice what was in flight at a restart": {
+		fault{restore: func(handed []*message.Message) []*message.Message {
+			return slices.Repeat(handed[len(handed)-1:], 2)
+		}},
+		map[string]string{"Restart": "in flight when the server ended, came 2 times"},
+	},
+	"repeats what is acked after a restart": {
+		fault{repeatsAfterRestart: true},
+		map[string]string{"Restart": "published after the restart by 1 calls, came 2 times"},
 	},
 	"keeps one of several values of a header": {
 		fault{hand: func(_ *relay, _, outer *message.Message, _ *brokers.Delivery) { delete(outer.Metadata, "again[1]") }},

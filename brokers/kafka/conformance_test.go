@@ -27,25 +27,37 @@ const brokenHeader = "broken"
 // harness describes the broker to the conformance suite. With one message in flight per
 // partition the suite, whose topics have one partition, could not have several.
 func harness(addresses []string, protocol kafka.Protocol) brokertest.Harness {
-	return brokertest.Harness{
-		Open: func(t testing.TB) brokers.Broker {
-			b, err := kafka.New(t.Context(), kafka.Config{
-				Brokers: addresses,
-				Consume: kafka.Consume{
-					InFlightPerPartition: 8, Protocol: protocol, SessionTimeout: 3 * time.Second,
-					Unmarshal: func(r *kgo.Record) (*message.Message, error) {
-						if len(r.Headers) > 0 && r.Headers[0].Key == brokenHeader {
-							return nil, errors.New("broken")
-						}
-						return kafka.ReadRecord(r), nil
-					},
+	open := func(t testing.TB, addresses []string) brokers.Broker {
+		b, err := kafka.New(t.Context(), kafka.Config{
+			Brokers: addresses,
+			Consume: kafka.Consume{
+				InFlightPerPartition: 8, Protocol: protocol, SessionTimeout: 3 * time.Second,
+				Unmarshal: func(r *kgo.Record) (*message.Message, error) {
+					if len(r.Headers) > 0 && r.Headers[0].Key == brokenHeader {
+						return nil, errors.New("broken")
+					}
+					return kafka.ReadRecord(r), nil
 				},
-				Publish: kafka.Publish{CreateTopics: true, Partitions: 1, Replication: 1},
-			})
-			if err != nil {
-				t.Fatal(err)
+			},
+			Publish: kafka.Publish{CreateTopics: true, Partitions: 1, Replication: 1},
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return tapped{b, kafka.Tap(b)}
+	}
+	return brokertest.Harness{
+		Open: func(t testing.TB) brokers.Broker { return open(t, addresses) },
+		OpenRestartable: func(t testing.TB) (brokers.Broker, func()) {
+			server := testenv.PrivateKafka(t, attentive)
+			return open(t, []string{server.Address()}), func() {
+				if err := server.Kill(); err != nil {
+					t.Error(err)
+				}
+				if err := server.Start(context.Background()); err != nil {
+					t.Error(err)
+				}
 			}
-			return tapped{b, kafka.Tap(b)}
 		},
 		Kill: func(_ testing.TB, b brokers.Broker, s message.Subscriber) {
 			b.(tapped).wires.Cut(s.(*kafka.Subscriber))

@@ -88,7 +88,8 @@ func harness(address string, change func(*nats.Config)) brokertest.Harness {
 				}
 			}
 		},
-		Kill: func(_ testing.TB, _ brokers.Broker, s message.Subscriber) { s.(*nats.Subscriber).Die() },
+		KeepsAcks: 2 * time.Second, // it writes a consumer's state at most every 100 ms
+		Kill:      func(_ testing.TB, _ brokers.Broker, s message.Subscriber) { s.(*nats.Subscriber).Die() },
 		PublishForeign: func(t testing.TB, _ brokers.Broker, topic string, payload []byte) {
 			raw(t, address, topic, nil, payload)
 		},

@@ -90,7 +90,10 @@ func harness(s *server, change func(*sqs.Config)) brokertest.Harness {
 		h.OpenRestartable = func(t testing.TB) (brokers.Broker, func()) {
 			private := testenv.PrivateSQS(t)
 			return openOn(t, private.SQSServer, 0), func() {
-				if err := private.Restart(context.Background()); err != nil {
+				if err := private.Kill(); err != nil {
+					t.Error(err)
+				}
+				if err := private.Start(context.Background()); err != nil {
 					t.Error(err)
 				}
 			}
