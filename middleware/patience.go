@@ -43,11 +43,12 @@ func (p *patience) stop(bound string, err error) error {
 	return &lateError{bound: bound, limit: p.limit, cause: err}
 }
 
-// end frees what start has made.
+// end frees what start has made. A delivery that goes on may start again.
 func (p *patience) end() {
 	if p.cancel != nil {
 		p.timer.Stop()
 		p.cancel()
+		p.ctx = nil
 	}
 }
 
@@ -59,7 +60,7 @@ type lateError struct {
 }
 
 func (e *lateError) Error() string {
-	return fmt.Sprintf("middleware: the store has not answered within InboxConfig.%s, %s: %s", e.bound, e.limit, errorText(e.cause))
+	return fmt.Sprintf("middleware: the store was asked up to the limit InboxConfig.%s, %s: %s", e.bound, e.limit, errorText(e.cause))
 }
 
 func (e *lateError) Unwrap() []error { return []error{context.DeadlineExceeded, e.cause} }

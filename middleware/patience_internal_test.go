@@ -44,3 +44,15 @@ func TestBoundThatStrikesIsADeadline(t *testing.T) {
 		}
 	})
 }
+
+// A delivery that has to claim again makes calls after the end of its first try.
+func TestCallsAfterTheEnd(t *testing.T) {
+	var p patience
+	p.start(t.Context(), time.Minute)
+	_ = p.stop("ClaimTimeout", nil)
+	p.end()
+	if err := p.start(t.Context(), time.Minute).Err(); err != nil {
+		t.Error(err)
+	}
+	p.end()
+}
