@@ -28,7 +28,7 @@ func decrypting(m *message.Message) {
 // Whatever a run makes of its message, the next one does not begin with it.
 func TestEveryRunGetsTheMessageAsItArrived(t *testing.T) {
 	t.Parallel()
-	conflict := func(*message.Message) error { return middleware.Conflicted(errors.New("conflict")) }
+	conflict := func(*message.Message) error { return middleware.Contention(errors.New("conflict")) }
 	for name, test := range map[string]struct {
 		handler func(*message.Message) error
 		attempt func() stores.Attempt

@@ -58,7 +58,7 @@ func (c *chaos) handle(m *message.Message) error {
 		case 0:
 			panic("boom")
 		case 1:
-			return middleware.Conflicted(errors.New("conflict"))
+			return middleware.Contention(errors.New("conflict"))
 		}
 		return errors.New("boom")
 	}

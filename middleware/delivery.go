@@ -189,7 +189,7 @@ func (d *delivery) decide() error {
 		switch {
 		case settled:
 			return err
-		case errors.Is(reason, errConflicted):
+		case errors.Is(reason, errContention):
 			continue
 		case !d.hold(reason):
 			return d.notNow(reason)
@@ -262,8 +262,8 @@ func (d *delivery) act(verdict stores.Verdict) (reason error, settled bool, err 
 	case stores.Parked:
 		d.end.Result = ResultParked
 		return nil, true, nil
-	case stores.Settled:
-		return d.settledBefore(verdict.Failure)
+	case stores.Final:
+		return d.finalBefore(verdict.Failure)
 	case stores.Deferred:
 		if verdict.Failure.Presumed {
 			return errBegun, false, nil // over soon, if its process lives

@@ -94,7 +94,7 @@ func (d *delivery) newFailure(class stores.Class, text string) *stores.Failure {
 		Key: d.claim.Key, Fingerprint: d.claim.Fingerprint, TraceParent: d.claim.TraceParent,
 		Version: d.state.Version, Attempts: d.state.Attempts, Uncounted: d.state.Uncounted,
 		OrderWait: d.policy.OrderWait,
-		Status:    stores.StatusPending, Class: class, Error: text, Group: stores.ErrorGroup(class, text),
+		Status:    stores.StatusPending, Class: class, Error: text, Cause: stores.CauseOf(class, text),
 	}
 }
 

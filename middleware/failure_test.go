@@ -93,8 +93,8 @@ func TestSpentMessageIsFailedWithItsContentInBothPlacements(t *testing.T) {
 func TestWhatIsSettledOrParkedIsAckedWithoutARun(t *testing.T) {
 	t.Parallel()
 	for result, row := range map[middleware.Result]stores.Failure{
-		middleware.ResultParked:  {Key: stores.Key{ID: []byte("u:a")}, Status: stores.StatusPending, Placement: stores.PlacementParked},
-		middleware.ResultSettled: {Key: stores.Key{ID: []byte("u:a")}, Status: stores.StatusDiscarded},
+		middleware.ResultParked: {Key: stores.Key{ID: []byte("u:a")}, Status: stores.StatusPending, Placement: stores.PlacementParked},
+		middleware.ResultFinal:  {Key: stores.Key{ID: []byte("u:a")}, Status: stores.StatusDiscarded},
 	} {
 		for _, suspect := range []bool{false, true} {
 			store, end := newLedger(), &ends{}
@@ -166,7 +166,7 @@ func TestFailureOfAMessageThatHasChangedIsNotRecorded(t *testing.T) {
 			store.rows["a"].revision++
 			return errors.New("boom")
 		}))(newMessage(t.Context(), "a"))
-		if err != nil || end.last().Result != middleware.ResultSettled || end.last().Runs != 1 || store.row("a").failure.Attempts != 1 {
+		if err != nil || end.last().Result != middleware.ResultFinal || end.last().Runs != 1 || store.row("a").failure.Attempts != 1 {
 			t.Error(err, end.last(), store.story())
 		}
 	})

@@ -57,7 +57,7 @@ func TestParkedMessageChangedInPlaceIsNotRunOnThat(t *testing.T) {
 		store.put(failedBefore("a", stores.PlacementParked, 1))
 		work(t, newInbox(t, store), inPlace(func(*message.Message) error {
 			runs++
-			return middleware.Conflicted(errors.New("could not serialize access"))
+			return middleware.Contention(errors.New("could not serialize access"))
 		}), func() { <-time.After(500 * time.Millisecond) })
 		r := store.row("a")
 		if runs != 1 || r.status != stores.StatusPending || r.failure.Attempts != 2 {

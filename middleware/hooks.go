@@ -54,7 +54,7 @@ const (
 	ResultParked      Result = "parked"      // failed, now or before, and kept for a retry worker; will be acked
 	ResultGivenBack   Result = "given_back"  // the handler failed; counted, will be nacked for its next attempt
 	ResultFailed      Result = "failed"      // failed for good, and kept as a dead letter; will be acked
-	ResultSettled     Result = "settled"     // failed for good or discarded before; will be acked
+	ResultFinal       Result = "final"       // failed for good or discarded before; will be acked
 	ResultPanicked    Result = "panicked"    // the handler panicked or exited its goroutine; rolled back
 	ResultNotNow      Result = "not_now"     // could not be decided; will be nacked
 )

@@ -87,7 +87,7 @@ func (l *ledger) judge(id string, f stores.Fingerprint) stores.Verdict {
 	case r.status == stores.StatusCompleted:
 		v.Outcome = stores.Duplicate
 	case r.status != stores.StatusPending:
-		v.Outcome = stores.Settled
+		v.Outcome = stores.Final
 	case r.failure.Placement == stores.PlacementParked:
 		v.Outcome = stores.Parked
 	case time.Now().Before(r.due):

@@ -23,7 +23,7 @@ func (d *delivery) report() {
 		if errors.Is(d.end.Err, ErrInFlight) || d.shutdown.Err() != nil {
 			level = slog.LevelDebug
 		}
-	case ResultParked, ResultSettled:
+	case ResultParked, ResultFinal:
 		level = slog.LevelWarn
 		if d.end.Class == "" || d.end.Class == stores.ClassOrder { // it had failed before, or not at all
 			level = slog.LevelDebug
@@ -60,11 +60,11 @@ func (d *delivery) report() {
 // manyAlike reports whether enough was logged that says the same.
 func (d *delivery) manyAlike() bool {
 	log, consumer, result := d.in.log, d.claim.Key.Consumer, d.end.Result
-	kind := alike{consumer: consumer, result: result, group: stores.ErrorGroup(d.end.Class, errorText(d.end.Err))}
+	kind := alike{consumer: consumer, result: result, cause: stores.CauseOf(d.end.Class, errorText(d.end.Err))}
 	return !d.in.logLimit.pass(kind, func(left int) {
 		log.Warn("millpond: more deliveries ended in the same way than are logged",
 			slog.String("consumer", consumer.String()), slog.String("result", string(result)),
-			slog.String("group", kind.group), slog.Int("not_logged", left), slog.Duration("within", alikeWithin))
+			slog.String("cause", kind.cause), slog.Int("not_logged", left), slog.Duration("within", alikeWithin))
 	})
 }
 

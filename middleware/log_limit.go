@@ -19,7 +19,7 @@ const (
 type alike struct {
 	consumer stores.Consumer
 	result   Result
-	group    string // of errors that differ in ids and numbers only
+	cause    string // of errors that differ in ids and numbers only
 }
 
 // logLimit keeps a failure that happens a thousand times a second from filling the log,

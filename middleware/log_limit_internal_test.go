@@ -14,9 +14,9 @@ func TestLogLimitCountsWhatItLeavesOut(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var l logLimit
 		told := make(map[string][]int)
-		send := func(group string, n int) (passed int) {
+		send := func(cause string, n int) (passed int) {
 			for range n {
-				if l.pass(alike{group: group}, func(left int) { told[group] = append(told[group], left) }) {
+				if l.pass(alike{cause: cause}, func(left int) { told[cause] = append(told[cause], left) }) {
 					passed++
 				}
 			}

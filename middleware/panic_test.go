@@ -128,7 +128,7 @@ func TestStackOfAPanicIsLoggedAndKept(t *testing.T) {
 	if strings.Contains(f.Error, "middleware.(*delivery)") || len(f.Error) > stores.MaxErrorBytes {
 		t.Errorf("%d bytes are kept: %s", len(f.Error), f.Error)
 	}
-	if want := stores.ErrorGroup(stores.ClassPanic, "middleware: the handler panicked: boom"); f.Group != want {
+	if want := stores.CauseOf(stores.ClassPanic, "middleware: the handler panicked: boom"); f.Cause != want {
 		t.Error("the stack is part of the group")
 	}
 }

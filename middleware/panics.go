@@ -26,7 +26,7 @@ func (p *panics) note(function string, key stores.Key, err error) {
 		p.log.Error("millpond: a function of the program panicked more often than is logged",
 			named, slog.Int("not_logged", left), slog.Duration("within", alikeWithin))
 	}
-	if !p.limit.pass(alike{group: function}, tell) {
+	if !p.limit.pass(alike{cause: function}, tell) {
 		return
 	}
 	attrs := []any{named, slog.String("error", printableText(err))}

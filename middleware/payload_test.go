@@ -59,7 +59,7 @@ func TestMessageChangedInPlaceAndAckedIsQuarantined(t *testing.T) {
 // What would be completed the second time is another message than the one that arrived.
 func TestHandlerIsNotRunAgainWithAPayloadChangedInPlace(t *testing.T) {
 	t.Parallel()
-	conflict := func(*message.Message) error { return middleware.Conflicted(errors.New("conflict")) }
+	conflict := func(*message.Message) error { return middleware.Contention(errors.New("conflict")) }
 	for name, test := range map[string]struct {
 		handler func(*message.Message) error
 		attempt func() stores.Attempt

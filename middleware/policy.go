@@ -33,7 +33,7 @@ type RetryPolicy struct {
 	Backoff BackoffConfig
 
 	// MaxImmediate is how often an attempt that lost an optimistic-concurrency
-	// conflict (ClassConcurrency) is repeated at once before that is a failure like
+	// conflict (ClassContention) is repeated at once before that is a failure like
 	// any other. Default: 3; negative: never.
 	MaxImmediate int
 
@@ -46,7 +46,7 @@ type RetryPolicy struct {
 	Placement stores.Placement
 
 	// Classify, if set, tells the class of a handler's error; "" leaves it to the
-	// inbox. [Permanent], [Conflicted] and [RetryAfter] come before it. If it panics the
+	// inbox. [Permanent], [Contention] and [RetryAfter] come before it. If it panics the
 	// class is stores.ClassTransient, and the log says so.
 	Classify func(error) stores.Class
 
@@ -142,10 +142,10 @@ func (p *RetryPolicy) pause(failures int) time.Duration {
 // once, whatever the handler met before it returned that. nil stays nil.
 func Permanent(err error) error { return mark(err, stores.ClassPermanent) }
 
-// Conflicted marks an error as an optimistic-concurrency conflict: somebody else has
+// Contention marks an error as an optimistic-concurrency conflict: somebody else has
 // changed what the handler had read. The attempt is repeated at once, up to
 // RetryPolicy.MaxImmediate times. nil stays nil.
-func Conflicted(err error) error { return mark(err, stores.ClassConcurrency) }
+func Contention(err error) error { return mark(err, stores.ClassContention) }
 
 // RetryAfter asks that the next attempt is not made before d, instead of after the
 // policy's backoff. The attempt counts. nil stays nil.

@@ -159,7 +159,7 @@ func TestClassesOfFailures(t *testing.T) {
 	}{
 		"plain":                 {boom, stores.ClassTransient, stores.StatusPending},
 		"permanent":             {wrapped(middleware.Permanent(boom)), stores.ClassPermanent, stores.StatusFailed},
-		"conflicted":            {wrapped(middleware.Conflicted(boom)), stores.ClassConcurrency, stores.StatusPending},
+		"conflicted":            {wrapped(middleware.Contention(boom)), stores.ClassContention, stores.StatusPending},
 		"retry after":           {wrapped(middleware.RetryAfter(boom, time.Hour)), stores.ClassTransient, stores.StatusPending},
 		"deadline":              {wrapped(context.DeadlineExceeded), stores.ClassTimeout, stores.StatusPending},
 		"ended the transaction": {wrapped(stores.ErrTxManaged), stores.ClassConduct, stores.StatusPending},
@@ -187,7 +187,7 @@ func TestClassesOfFailures(t *testing.T) {
 				t.Fatalf("%v, %+v", err, store.recorded)
 			}
 			f := store.recorded[0]
-			if f.Class != test.class || f.Status != test.status || f.Attempts != 1 || f.Group != stores.ErrorGroup(f.Class, test.err.Error()) {
+			if f.Class != test.class || f.Status != test.status || f.Attempts != 1 || f.Cause != stores.CauseOf(f.Class, test.err.Error()) {
 				t.Errorf("%+v", f)
 			}
 			if name == "retry after" && f.DueIn != time.Hour {
@@ -204,7 +204,7 @@ var (
 
 func TestMarksOfNilAreNil(t *testing.T) {
 	t.Parallel()
-	if middleware.Permanent(nil) != nil || middleware.Conflicted(nil) != nil || middleware.RetryAfter(nil, time.Second) != nil {
+	if middleware.Permanent(nil) != nil || middleware.Contention(nil) != nil || middleware.RetryAfter(nil, time.Second) != nil {
 		t.Error("no error became one")
 	}
 }
@@ -226,7 +226,7 @@ func TestConflictsAreRepeatedAtOnce(t *testing.T) {
 				runs, start := 0, time.Now()
 				_, err := in.Middleware(handle(func(*message.Message) error {
 					if runs++; runs <= test.conflicts {
-						return middleware.Conflicted(errors.New("version 7 is gone"))
+						return middleware.Contention(errors.New("version 7 is gone"))
 					}
 					return nil
 				}))(newMessage(t.Context(), "a"))
@@ -237,7 +237,7 @@ func TestConflictsAreRepeatedAtOnce(t *testing.T) {
 				if test.conflicts < test.runs && r.status != stores.StatusCompleted {
 					t.Errorf("not completed: %+v", r)
 				}
-				if test.conflicts >= test.runs && (r.failure.Class != stores.ClassConcurrency || r.failure.Attempts != 1) {
+				if test.conflicts >= test.runs && (r.failure.Class != stores.ClassContention || r.failure.Attempts != 1) {
 					t.Errorf("not recorded as one failure: %+v", r)
 				}
 			})

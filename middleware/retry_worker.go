@@ -294,7 +294,7 @@ func (w *RetryWorker) note(c stores.Consumer, end DeliveryEnd) {
 		w.tally.mu.Unlock()
 	case ResultDuplicate:
 		w.skipped(c, SkipCompleted, 1)
-	case ResultSettled:
+	case ResultFinal:
 		w.skipped(c, SkipChanged, 1)
 	case ResultNotNow:
 		reason := SkipNotNow

@@ -22,7 +22,7 @@ var (
 	errPanicked       = errors.New("middleware: the handler panicked")
 	errExited         = fmt.Errorf("%w: it exited its goroutine (runtime.Goexit)", errPanicked)
 	errPayloadChanged = errors.New("middleware: the handler has changed the payload in place, so it cannot be run again")
-	errConflicted     = errors.New("middleware: a concurrency conflict, to be tried again at once")
+	errContention     = errors.New("middleware: contention, to be tried again at once")
 )
 
 // runClaimed runs the handler unless the message's earlier failures forbid it.
@@ -193,9 +193,9 @@ func (d *delivery) after(attempt stores.Attempt, ended, cause error) (reason err
 		return d.failed(cause, stores.ClassInterrupted)
 	}
 	class := d.classify(attempt, cause)
-	if class == stores.ClassConcurrency && d.immediate < d.policy.MaxImmediate && !d.payloadChanged() {
+	if class == stores.ClassContention && d.immediate < d.policy.MaxImmediate && !d.payloadChanged() {
 		d.immediate++
-		return errConflicted, false, nil
+		return errContention, false, nil
 	}
 	return d.failed(cause, class)
 }

@@ -77,7 +77,7 @@ func TestSuspectAttemptIsCountedOnceOverTheTurnsOfADelivery(t *testing.T) {
 		}
 		_, err := newInbox(t, store).Middleware(handle(func(*message.Message) error {
 			if runs++; runs < 3 {
-				return middleware.Conflicted(errors.New("conflict"))
+				return middleware.Contention(errors.New("conflict"))
 			}
 			return errors.New("boom")
 		}))(newMessage(suspect(t.Context()), "a"))
@@ -174,7 +174,7 @@ func TestMessagesThatMayHaveCrashedRunOneAtATime(t *testing.T) {
 					go func() {
 						_, err := in.Middleware(handle(func(*message.Message) error {
 							if runs++; runs < turns {
-								return middleware.Conflicted(errors.New("conflict"))
+								return middleware.Contention(errors.New("conflict"))
 							}
 							most.Store(max(most.Load(), running.Add(1)))
 							<-time.After(time.Second)
@@ -292,7 +292,7 @@ func TestSuspectAttemptThatConflictsIsRepeatedAtOnce(t *testing.T) {
 		store, runs, start := newLedger(), 0, time.Now()
 		_, err := newInbox(t, store).Middleware(handle(func(*message.Message) error {
 			if runs++; runs < 3 {
-				return middleware.Conflicted(errors.New("conflict"))
+				return middleware.Contention(errors.New("conflict"))
 			}
 			return nil
 		}))(newMessage(suspect(t.Context()), "a"))

@@ -12,7 +12,7 @@ type Class string
 const (
 	ClassTransient   Class = "transient"   // the handler returned an error; the default
 	ClassPermanent   Class = "permanent"   // trying again cannot help
-	ClassConcurrency Class = "concurrency" // an optimistic-concurrency conflict: tried again at once
+	ClassContention  Class = "contention"  // an optimistic-locking retry: tried again at once
 	ClassTimeout     Class = "timeout"     // the handler returned after its deadline
 	ClassPanic       Class = "panic"       // the handler panicked or exited its goroutine
 	ClassConduct     Class = "conduct"     // the handler did to its transaction what it must not
@@ -91,7 +91,7 @@ type Failure struct {
 
 	Class Class
 	Error string // cut to MaxErrorBytes
-	Group string // see ErrorGroup
+	Cause string // see CauseOf
 
 	Topic       string
 	Coordinates string
@@ -103,7 +103,7 @@ type Failure struct {
 // change, on another connection than any attempt, and durable when it returns nil.
 type Failures interface {
 	// Look reads the row of a key without claiming it. The outcome is Claimable,
-	// Duplicate, Conflict, Parked, Settled or Deferred. It takes one trip, writes
+	// Duplicate, Conflict, Parked, Final or Deferred. It takes one trip, writes
 	// nothing and does not see claims in flight. Errors are those of Begin.
 	Look(ctx context.Context, k Key, f Fingerprint) (Verdict, error)
 

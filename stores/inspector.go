@@ -12,7 +12,7 @@ type Filter struct {
 	Service, Handler string
 	Status           []Status // empty: pending and failed
 	Class            Class
-	Group            string // as ErrorGroup gives it
+	Cause            string // as CauseOf gives it
 	Topic            string
 	ErrorContains    string  // in the last error, byte by byte
 	Numbers          []int64 // see Message.Number
@@ -40,7 +40,7 @@ type Message struct {
 	FirstAt, LastAt    time.Time // of its failures, by the database's clock
 	DueAt              time.Time // for pending ones
 	CompletedAt        time.Time // for completed ones, of which nothing else is known
-	Error, Group       string
+	Error, Cause       string
 	Topic, Coordinates string
 	OrderKey           []byte
 	UUID, Codec        string
@@ -61,10 +61,10 @@ type AttemptRecord struct {
 	Error string    `json:"error,omitempty"`
 }
 
-// Group is what failed for one reason.
-type Group struct {
+// Cause is what failed for one reason.
+type Cause struct {
 	Consumer  Consumer
-	Group     string
+	ID        string // as CauseOf gives it
 	Class     Class
 	Error     string // of one of them, the latest if that is cheap to find
 	Pending   int
@@ -188,8 +188,8 @@ type Inspector interface {
 	// Find returns the message of a key whole, also a completed one. ErrNotFound if it
 	// has never been completed nor failed.
 	Find(ctx context.Context, k Key) (Message, error)
-	// Groups returns what failed, by reason, the largest groups first.
-	Groups(ctx context.Context, f Filter, limit int) ([]Group, error)
+	// Causes returns what failed, by reason, the largest causes first.
+	Causes(ctx context.Context, f Filter, limit int) ([]Cause, error)
 	// Matching counts the messages that match, at most limit of them.
 	Matching(ctx context.Context, f Filter, limit int) (n int, highest int64, err error)
 	// Counts returns how many messages there are by consumer and status, completed ones

@@ -24,8 +24,8 @@ const (
 	// Parked: the message has failed before, and the store keeps it for the retry
 	// worker. Ack.
 	Parked
-	// Settled: the message has failed for good, or was discarded. Ack.
-	Settled
+	// Final: the message has failed for good, or was discarded. Ack.
+	Final
 	// Deferred: the message has failed before, its redelivery is to make the next
 	// attempt, and it is too early for that by Verdict.Failure.DueIn. Hold.
 	Deferred
@@ -38,7 +38,7 @@ const (
 
 var outcomeNames = [...]string{
 	Claimed: "claimed", Duplicate: "duplicate", InFlight: "in_flight", Conflict: "conflict",
-	Parked: "parked", Settled: "settled", Deferred: "deferred", Behind: "behind", Claimable: "claimable",
+	Parked: "parked", Final: "final", Deferred: "deferred", Behind: "behind", Claimable: "claimable",
 }
 
 // String returns the outcome as one lower-case word, for labels.
@@ -79,7 +79,7 @@ type Verdict struct {
 	TraceParent TraceParent
 	CompletedAt time.Time // by the database's clock
 
-	// Failure is where the message stands, for Parked, Settled and Deferred, and for
+	// Failure is where the message stands, for Parked, Final and Deferred, and for
 	// Claimed and Claimable if it has failed before.
 	Failure FailureState
 

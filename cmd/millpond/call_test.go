@@ -18,7 +18,7 @@ func TestWrongCalls(t *testing.T) {
 		{},
 		{"msg"},
 		{"quarantine"},
-		{"group"},
+		{"cause"},
 		{"migrate"},
 		{"audit"},
 		{"frobnicate"},
@@ -31,7 +31,7 @@ func TestWrongCalls(t *testing.T) {
 		{"stats", "--timeout", "soon"},
 		{"msg", "ls", "--limit", "0"},
 		{"msg", "ls", "--before", "-1"},
-		{"group", "ls", "--limit", "-5"},
+		{"cause", "ls", "--limit", "-5"},
 		{"msg", "show"},
 		{"msg", "show", "x"},
 		{"msg", "show", "1", "2"},
@@ -45,9 +45,9 @@ func TestWrongCalls(t *testing.T) {
 		{"quarantine", "release", "0"},
 		{"quarantine", "reject"},
 		{"retry"},
-		{"retry", "--group", "x"},
-		{"group", "show"},
-		{"group", "show", "--yes"},
+		{"retry", "--cause", "x"},
+		{"cause", "show"},
+		{"cause", "show", "--yes"},
 		{"migrate", "sql", "--from", "0"},
 		{"version", "extra"},
 	} {
@@ -64,10 +64,10 @@ func TestUnknownCommandsAndWhatMayBeMeant(t *testing.T) {
 	n, _ := newScripted(t, 1)
 	for call, want := range map[string]string{
 		"retry":             "did you mean millpond msg retry?",
-		"retry --group x":   "did you mean millpond msg retry?",
+		"retry --cause x":   "did you mean millpond msg retry?",
 		"retry --all --yes": "did you mean millpond msg retry?",
-		"gruop ls":          "did you mean millpond group?",
-		"group show":        "did you mean millpond msg show or millpond quarantine show?",
+		"cuase ls":          "did you mean millpond cause?",
+		"cause show":        "did you mean millpond msg show or millpond quarantine show?",
 		"msg realese":       `"realese" is no command of millpond msg, which has discard, ls, retry, show`,
 		"quarantine relase": "did you mean millpond quarantine release?",
 		"--frobnicate":      "unknown flag: --frobnicate",
@@ -85,7 +85,7 @@ func TestCallsThatLackRowsOrHaveTooMuch(t *testing.T) {
 		"quarantine release":                    "millpond: release which rows? Give their numbers\n",
 		"quarantine reject --yes":               "millpond: reject which rows? Give their numbers\n",
 		"quarantine show":                       "millpond: show which row? Give one number\n",
-		"msg retry --all --group x":             "millpond: --all selects without anything else: leave out --all, or --group\n",
+		"msg retry --all --cause x":             "millpond: --all selects without anything else: leave out --all, or --cause\n",
 		"msg discard 4 --all --status failed":   "millpond: --all selects without anything else: leave out --all, or numbers and --status\n",
 		"stats --store mssql://app:c4nary@host": "millpond: the store's URL has the scheme \"mssql\": the tool knows mysql, postgres, postgres+sql, postgresql, postgresql+sql, sqlite\n",
 		"stats --store test.db":                 "millpond: the store's URL has the scheme \"\": the tool knows mysql, postgres, postgres+sql, postgresql, postgresql+sql, sqlite\n",
@@ -176,7 +176,7 @@ func TestAMisspeltFileIsNotCreated(t *testing.T) {
 // What is asked for twice is not answered for the last one alone.
 func TestFlagsThatTakeOneValueAreGivenOnce(t *testing.T) {
 	n, s := newScripted(t, 1)
-	for _, flag := range []string{"class", "group", "topic", "consumer", "id", "error-contains", "since", "until"} {
+	for _, flag := range []string{"class", "cause", "topic", "consumer", "id", "error-contains", "since", "until"} {
 		for _, command := range []string{"ls", "retry", "discard"} {
 			n.run(exitUsage, "msg", command, "--"+flag, "1h", "--"+flag+"=2h")
 			require.Contains(t, n.errB.String(), "--"+flag, command)

@@ -32,7 +32,7 @@ Pending and failed messages are selected, unless --status says otherwise; messag
 given by number or id are tried again also if they were discarded. A message of which
 no content is kept waits for the broker to deliver it again.`,
 	example: `  millpond msg retry 4711 4712
-  millpond msg retry --group 5f2c0a91b7de --reason "fixed in v1.2.3"
+  millpond msg retry --cause 5f2c0a91b7de --reason "fixed in v1.2.3"
   millpond msg retry --consumer billing/charge --class timeout --dry-run
   millpond msg retry --all --yes`,
 }
@@ -72,7 +72,7 @@ Ctrl-C stops after the batch that is under way, each of which is one transaction
 	c.s.bind(cmd)
 	c.decision.bind(cmd, p)
 	cmd.Flags().BoolVar(&c.all, "all", false, "select without any other flag")
-	cmd.Flags().BoolVar(&c.dryRun, "dry-run", false, "only say what would be changed, by group")
+	cmd.Flags().BoolVar(&c.dryRun, "dry-run", false, "only say what would be changed, by cause")
 	cmd.RunE = p.withStore(c.run)
 	return cmd
 }
@@ -83,7 +83,7 @@ type changeRecord struct {
 	DryRun      bool          `json:"dry_run"`
 	Matching    int           `json:"matching"`             // at the start
 	More        bool          `json:"more"`                 // there were more than matching, which is a bound
-	Groups      []groupRecord `json:"groups,omitempty"`     // of a dry run
+	Causes      []causeRecord `json:"causes,omitempty"`     // of a dry run
 	Changed     int           `json:"changed"`              // by this call
 	Redelivered int           `json:"redelivered"`          // of changed: they wait for the broker to deliver them again
 	Busy        int           `json:"busy"`                 // left alone: they are being processed
@@ -99,7 +99,7 @@ func (c *change) run(ctx context.Context, s store, args []string) error {
 	case err != nil:
 		return err
 	case len(chosen) == 0 && !c.all:
-		return usagef("%s which messages? Give their numbers, or flags such as --group; --all selects all that are pending or failed", c.verb.does)
+		return usagef("%s which messages? Give their numbers, or flags such as --cause; --all selects all that are pending or failed", c.verb.does)
 	case len(chosen) > 0 && c.all:
 		return usagef("--all selects without anything else: leave out --all, or %s", strings.Join(chosen, " and "))
 	}
@@ -170,30 +170,30 @@ func (c *change) already(ctx context.Context, s store, f stores.Filter, limit in
 
 // preview shows what would be changed.
 func (c *change) preview(ctx context.Context, s store, f stores.Filter, r changeRecord) error {
-	var groups []stores.Group
+	var causes []stores.Cause
 	if err := c.ask(ctx, func(ctx context.Context) (err error) {
-		groups, err = s.Groups(ctx, f, c.groupLimit)
+		causes, err = s.Causes(ctx, f, c.causeLimit)
 		return err
 	}); err != nil {
 		return err
 	}
 	r.Complete = true
 	if c.output != outputTable {
-		for _, g := range groups {
-			r.Groups = append(r.Groups, groupOf(g))
+		for _, g := range causes {
+			r.Causes = append(r.Causes, causeOf(g))
 		}
 		return c.show(r, nil)
 	}
-	l := c.groupList()
-	for _, g := range groups {
-		l.add(nil, c.groupCells(g)...)
+	l := c.causeList()
+	for _, g := range causes {
+		l.add(nil, c.causeCells(g)...)
 	}
 	if err := l.close(); err != nil {
 		return err
 	}
 	fmt.Fprintf(c.out, "would %s %s\n", c.verb.does, messages(r.Matching, r.More))
-	if len(groups) == c.groupLimit {
-		fmt.Fprintf(c.err, "there may be more groups than these %d\n", c.groupLimit)
+	if len(causes) == c.causeLimit {
+		fmt.Fprintf(c.err, "there may be more causes than these %d\n", c.causeLimit)
 	}
 	return nil
 }

@@ -23,7 +23,7 @@ type console struct {
 	now                    func() time.Time
 	open                   func(ctx context.Context, url string) (store, error)
 	batch                  int // messages changed in one transaction
-	countLimit, groupLimit int // bounds of what is counted, and of the groups of a dry run
+	countLimit, causeLimit int // bounds of what is counted, and of the causes of a dry run
 }
 
 // store is what the program needs of one.
@@ -41,7 +41,7 @@ func newConsole() *console {
 		env: os.Getenv, now: time.Now,
 		open:       openStore,
 		batch:      500,
-		countLimit: 10_000, groupLimit: 100,
+		countLimit: 10_000, causeLimit: 100,
 	}
 }
 

@@ -17,7 +17,7 @@ func TestNothingHostileReachesTheTerminal(t *testing.T) {
 		w.terminal("n\n")
 		for i, h := range hostile {
 			f := failure(charge, h, "failed: "+h)
-			f.Class, f.Group, f.Topic, f.Coordinates, f.OrderKey = stores.Class("c"+h), "g"+h, "t"+h, "o"+h, []byte("k"+h)
+			f.Class, f.Cause, f.Topic, f.Coordinates, f.OrderKey = stores.Class("c"+h), "g"+h, "t"+h, "o"+h, []byte("k"+h)
 			payload := []string{h, `{"x":"` + h + `"}`, strings.Repeat(h, 3000)}[i%3]
 			f.Content = &stores.Content{
 				State: stores.ContentKept, Codec: "codec" + h, UUID: h, Metadata: map[string]string{"m" + h: h}, Payload: []byte(payload),
@@ -29,7 +29,7 @@ func TestNothingHostileReachesTheTerminal(t *testing.T) {
 		}
 		calls := [][]string{
 			{"msg", "ls"},
-			{"group", "ls"},
+			{"cause", "ls"},
 			{"stats"},
 			{"quarantine", "ls"},
 			{"audit", "ls"},

@@ -104,7 +104,7 @@ func (p *program) messageList() *cobra.Command {
 		if err := s.known(ctx, p, st); err != nil {
 			return err
 		}
-		l := p.newList("NUMBER", "STATUS", "CONSUMER", "ID", "GROUP", "CLASS", "ATTEMPTS", "FAILED", "NEXT", "ERROR")
+		l := p.newList("NUMBER", "STATUS", "CONSUMER", "ID", "CAUSE", "CLASS", "ATTEMPTS", "FAILED", "NEXT", "ERROR")
 		return pages(ctx, p, g, l, "such messages",
 			func(ctx context.Context, before int64, limit int) ([]stores.Message, error) {
 				return st.Messages(ctx, stores.MessageQuery{Filter: f, Before: before, Limit: limit})
@@ -129,7 +129,7 @@ func (p *program) messageCells(m stores.Message) []string {
 		next = dueIn(m.DueIn)
 	}
 	return []string{
-		strconv.FormatInt(m.Number, 10), m.Status.String(), m.Key.Consumer.String(), cut(showID(m.Key.ID), 50), m.Group,
+		strconv.FormatInt(m.Number, 10), m.Status.String(), m.Key.Consumer.String(), cut(showID(m.Key.ID), 50), m.Cause,
 		string(m.Class), attempts(m), p.ago(m.LastAt), next, cut(printable(firstLine(m.Error)), shownError),
 	}
 }
@@ -232,7 +232,7 @@ func (p *program) messageText(w io.Writer, m stores.Message, v payloadView) {
 		f.add("failed first", p.exactly(m.FirstAt))
 		f.add("failed last", p.exactly(m.LastAt))
 		f.add("class", string(m.Class))
-		f.add("group", m.Group)
+		f.add("cause", m.Cause)
 		f.add("content", strings.ReplaceAll(m.Content.String(), "_", " "))
 	}
 	f.add("topic", m.Topic)

@@ -40,7 +40,7 @@ func emptyDatabases(t *testing.T, test func(t *testing.T, n *session, db *sql.DB
 func TestMigrate(t *testing.T) {
 	emptyDatabases(t, func(t *testing.T, n *session, _ *sql.DB) {
 		require.Equal(t, "older", n.object(exitError, "migrate", "status")["state"])
-		for _, args := range [][]string{{"stats"}, {"msg", "ls"}, {"group", "ls"}, {"quarantine", "ls"}, {"audit", "ls"}, {"msg", "retry", "--all", "--yes"}} {
+		for _, args := range [][]string{{"stats"}, {"msg", "ls"}, {"cause", "ls"}, {"quarantine", "ls"}, {"audit", "ls"}, {"msg", "retry", "--all", "--yes"}} {
 			n.run(exitError, args...)
 			require.Contains(t, n.errB.String(), "run millpond migrate up", args)
 			require.Equal(t, 1, strings.Count(n.errB.String(), "\n"), "one sentence")
@@ -69,7 +69,7 @@ func TestNewerSchema(t *testing.T) {
 			{"stats"},
 			{"msg", "ls"},
 			{"msg", "show", "1"},
-			{"group", "ls"},
+			{"cause", "ls"},
 			{"quarantine", "ls"},
 			{"audit", "ls"},
 			{"msg", "retry", "--all", "--yes"},

@@ -109,7 +109,7 @@ type messageRecord struct {
 	Placement   string          `json:"placement,omitempty"`
 	Content     string          `json:"content,omitempty"`
 	Class       text            `json:"class,omitempty"`
-	Group       text            `json:"group,omitempty"`
+	Cause       text            `json:"cause,omitempty"`
 	Error       text            `json:"error,omitempty"`
 	Attempts    int             `json:"attempts"`
 	Uncounted   int             `json:"uncounted"`
@@ -135,7 +135,7 @@ type attemptRecord struct {
 func recordOf(m stores.Message) messageRecord {
 	r := messageRecord{
 		Number: m.Number, consumerRecord: consumerOf(m.Key.Consumer), idRecord: idOf(m.Key.ID), Status: m.Status.String(),
-		Class: text(m.Class), Group: text(m.Group), Error: text(m.Error),
+		Class: text(m.Class), Cause: text(m.Cause), Error: text(m.Error),
 		Attempts: m.Attempts, Uncounted: m.Uncounted, Presumed: m.Presumed, Redrives: m.Redrives,
 		FirstAt: m.FirstAt.UTC(), LastAt: m.LastAt.UTC(), DueAt: m.DueAt.UTC(), CompletedAt: m.CompletedAt.UTC(),
 		OrderKey: text(m.OrderKey), Fingerprint: fingerprint(m.Fingerprint), TraceParent: m.TraceParent.String(),

@@ -11,29 +11,29 @@ import (
 	"github.com/millpond-go/millpond/stores"
 )
 
-// From the groups to a repaired one, as an operator does it.
-func TestFromGroupsToRepaired(t *testing.T) {
+// From the causes to a repaired one, as an operator does it.
+func TestFromCausesToRepaired(t *testing.T) {
 	onStores(t, func(t *testing.T, w *world) {
 		w.fails(5, charge, "card refused for order")
 		w.fails(2, mail, "smtp: connection refused")
 
-		groups := w.objects("group", "ls")
-		require.Len(t, groups, 2)
-		require.Equal(t, "billing/charge", groups[0]["consumer"])
-		require.EqualValues(t, 5, groups[0]["failed"])
-		group, _ := groups[0]["group"].(string)
-		require.Contains(t, w.ok("group", "ls"), group)
-		require.Len(t, w.objects("msg", "ls", "--group", group), 5)
+		causes := w.objects("cause", "ls")
+		require.Len(t, causes, 2)
+		require.Equal(t, "billing/charge", causes[0]["consumer"])
+		require.EqualValues(t, 5, causes[0]["failed"])
+		cause, _ := causes[0]["cause"].(string)
+		require.Contains(t, w.ok("cause", "ls"), cause)
+		require.Len(t, w.objects("msg", "ls", "--cause", cause), 5)
 
-		preview := w.object(exitOK, "msg", "retry", "--group", group, "--dry-run")
+		preview := w.object(exitOK, "msg", "retry", "--cause", cause, "--dry-run")
 		require.EqualValues(t, 5, preview["matching"])
 		require.EqualValues(t, 0, preview["changed"])
-		require.Len(t, preview["groups"], 1)
+		require.Len(t, preview["causes"], 1)
 		require.Len(t, w.objects("msg", "ls", "--status", "failed"), 7, "a dry run changes nothing")
 
 		w.batch = 2 // so there are three
 		w.terminal("y\n")
-		require.Equal(t, "5 messages are due now; a retry worker runs them\n", w.ok("msg", "retry", "--group", group, "--reason", "fixed in v2"))
+		require.Equal(t, "5 messages are due now; a retry worker runs them\n", w.ok("msg", "retry", "--cause", cause, "--reason", "fixed in v2"))
 		require.Contains(t, w.errB.String(), "Retry 5 messages? [y/N]")
 		require.Contains(t, w.errB.String(), "[========================      ] changed 4 of 5")
 		require.Len(t, w.objects("msg", "ls", "--status", "pending"), 5)
@@ -41,7 +41,7 @@ func TestFromGroupsToRepaired(t *testing.T) {
 		for i := range 5 {
 			w.complete(failure(charge, fmt.Sprintf("card refused for order-%d", i), ""))
 		}
-		require.Len(t, w.objects("group", "ls"), 1)
+		require.Len(t, w.objects("cause", "ls"), 1)
 
 		audit := w.objects("audit", "ls")
 		require.Len(t, audit, 5)
@@ -93,14 +93,14 @@ func TestSelections(t *testing.T) {
 	})
 }
 
-func TestNoGroups(t *testing.T) {
+func TestNoCauses(t *testing.T) {
 	onStores(t, func(t *testing.T, w *world) {
-		require.Empty(t, w.ok("group", "ls"))
+		require.Empty(t, w.ok("cause", "ls"))
 		require.Equal(t, "nothing has failed that is not repaired\n", w.errB.String())
 		w.fails(1, charge, "card refused")
 		for _, filter := range []string{"--class=timeout", "--status=discarded", "--until=1h", "--consumer=billing/mail"} {
-			require.Empty(t, w.ok("group", "ls", filter))
-			require.Equal(t, "no such groups\n", w.errB.String(), filter)
+			require.Empty(t, w.ok("cause", "ls", filter))
+			require.Equal(t, "no such causes\n", w.errB.String(), filter)
 		}
 	})
 }
@@ -129,11 +129,11 @@ func TestDecisionsOnSingleMessages(t *testing.T) {
 		require.Equal(t, "discarded 1 message\n", w.ok("msg", "discard", numbers[0]))
 		require.Len(t, w.objects("msg", "ls"), 2, "what is discarded is out of the way")
 		require.Len(t, w.objects("msg", "ls", "--status", "discarded"), 1)
-		discarded := w.objects("group", "ls", "--status", "discarded,failed")
+		discarded := w.objects("cause", "ls", "--status", "discarded,failed")
 		require.Len(t, discarded, 1)
 		require.EqualValues(t, 1, discarded[0]["discarded"])
 		require.EqualValues(t, 2, discarded[0]["failed"])
-		require.Regexp(t, `CLASS +FAILED +PENDING +DISCARDED +FIRST.*\n.* transient +2 +0 +1 `, w.ok("group", "ls", "--status", "discarded,failed"))
+		require.Regexp(t, `CLASS +FAILED +PENDING +DISCARDED +FIRST.*\n.* transient +2 +0 +1 `, w.ok("cause", "ls", "--status", "discarded,failed"))
 		w.run(exitNothing, "msg", "discard", numbers[0])
 		require.Equal(t, "millpond: already discarded\n", w.errB.String())
 		w.run(exitNothing, "msg", "discard", numbers[0], "4711")
@@ -191,7 +191,7 @@ func TestConfirmation(t *testing.T) {
 	onStores(t, func(t *testing.T, w *world) {
 		w.fails(2, charge, "card refused")
 		w.run(exitUsage, "msg", "retry")
-		w.run(exitUsage, "msg", "retry", "--all", "--group", "x")
+		w.run(exitUsage, "msg", "retry", "--all", "--cause", "x")
 		w.run(exitUsage, "msg", "retry", "--all")
 		require.Contains(t, w.errB.String(), "this would retry 2 messages: add --yes")
 		for _, answer := range []string{"n\n", "\n", "", "yup\n"} {
@@ -261,7 +261,7 @@ func TestConsumerThatTheStoreDoesNotKnow(t *testing.T) {
 	onStores(t, func(t *testing.T, w *world) {
 		w.fail(failure(charge, "a", "boom"))
 		for _, args := range [][]string{
-			{"msg", "ls"}, {"group", "ls"}, {"quarantine", "ls"}, {"msg", "retry", "--yes"}, {"msg", "discard", "--dry-run"}, {"msg", "show", "--id", "u:a"},
+			{"msg", "ls"}, {"cause", "ls"}, {"quarantine", "ls"}, {"msg", "retry", "--yes"}, {"msg", "discard", "--dry-run"}, {"msg", "show", "--id", "u:a"},
 		} {
 			require.Empty(t, w.run(exitNothing, append(args, "--consumer", "billing/chrage")...), args)
 			require.Contains(t, w.errB.String(), `the store knows no consumer "billing/chrage": it has billing/charge, billing/mail`, args)

@@ -61,10 +61,10 @@ Exit codes:
      it is of a consumer that the store does not know)
   4  only a part of what was asked could be done`,
 		Example: `  export MILLPOND_STORE_URL=postgres://app@db/orders
-  millpond group ls                              # what failed, by reason
-  millpond msg ls --group 5f2c0a91b7de           # the messages of one group
+  millpond cause ls                              # what failed, by reason
+  millpond msg ls --cause 5f2c0a91b7de           # the messages of one cause
   millpond msg show 4711                         # one of them, with its payload and history
-  millpond msg retry --group 5f2c0a91b7de        # after the fix`,
+  millpond msg retry --cause 5f2c0a91b7de        # after the fix`,
 		Args:          knownCommand,
 		RunE:          needCommand,
 		SilenceErrors: true, // run prints them
@@ -91,7 +91,7 @@ Exit codes:
 	flags.StringVarP(&p.output, "output", "o", outputTable, "`format` of results: table for people; json or jsonl for programs, with exact times and numbers")
 	flags.DurationVar(&p.timeout, "timeout", 30*time.Second, "how long the store may take for one answer")
 	complete(root, "output", outputs...)
-	root.AddCommand(p.messageCommand(), p.quarantineCommand(), p.groupCommand(), p.statsCommand(), p.auditCommand(),
+	root.AddCommand(p.messageCommand(), p.quarantineCommand(), p.causeCommand(), p.statsCommand(), p.auditCommand(),
 		p.migrateCommand(), p.configCommand(), p.versionCommand())
 	takeOnce(root)
 	return root

@@ -17,7 +17,7 @@ import (
 
 // selection is the flags that say which messages.
 type selection struct {
-	consumer, group, class, topic, errorContains string
+	consumer, cause, class, topic, errorContains string
 	since, until, id                             string
 	status                                       []string
 }
@@ -29,7 +29,7 @@ func (s *selection) bind(cmd *cobra.Command) {
 	f := cmd.Flags()
 	s.bindConsumer(cmd, "of this `consumer`: service/handler, or all of a service")
 	s.bindID(cmd)
-	f.StringVar(&s.group, "group", "", "in this `group`, as group ls shows it, of all consumers unless --consumer names one")
+	f.StringVar(&s.cause, "cause", "", "in this `cause`, as cause ls shows it, of all consumers unless --consumer names one")
 	f.StringVar(&s.class, "class", "", "with this `class` of the last error, such as transient or permanent")
 	f.StringVar(&s.topic, "topic", "", "from this `topic`")
 	f.StringVar(&s.errorContains, "error-contains", "", "with this `text` in the last error, exactly so")
@@ -37,7 +37,7 @@ func (s *selection) bind(cmd *cobra.Command) {
 	f.StringVar(&s.until, "until", "", "failed last at this `time` or earlier, as --since")
 	f.StringSliceVar(&s.status, "status", nil, "in one of these `states`: pending, failed, discarded; default: pending,failed")
 	complete(cmd, "status", failedStatuses...)
-	complete(cmd, "class", string(stores.ClassTransient), string(stores.ClassPermanent), string(stores.ClassConcurrency),
+	complete(cmd, "class", string(stores.ClassTransient), string(stores.ClassPermanent), string(stores.ClassContention),
 		string(stores.ClassTimeout), string(stores.ClassPanic), string(stores.ClassConduct), string(stores.ClassOutputs),
 		string(stores.ClassCrash), string(stores.ClassInterrupted), string(stores.ClassUnknown), string(stores.ClassOrder),
 		string(stores.ClassUnreadable))
@@ -52,9 +52,9 @@ func (s *selection) bindID(cmd *cobra.Command) {
 }
 
 // filter returns what the flags and the numbers among the arguments select, and which
-// of them were given: "--group", "numbers".
+// of them were given: "--cause", "numbers".
 func (s *selection) filter(args []string, now time.Time) (f stores.Filter, chosen []string, err error) {
-	f = stores.Filter{Class: stores.Class(s.class), Group: s.group, Topic: s.topic, ErrorContains: s.errorContains}
+	f = stores.Filter{Class: stores.Class(s.class), Cause: s.cause, Topic: s.topic, ErrorContains: s.errorContains}
 	f.Service, f.Handler, err = s.splitConsumer()
 	if err != nil {
 		return f, nil, err
@@ -92,7 +92,7 @@ func (s *selection) chosen(args []string) []string {
 	}{
 		{"numbers", len(args) > 0},
 		{"--consumer", s.consumer != ""},
-		{"--group", s.group != ""},
+		{"--cause", s.cause != ""},
 		{"--class", s.class != ""},
 		{"--topic", s.topic != ""},
 		{"--error-contains", s.errorContains != ""},

@@ -36,16 +36,16 @@ func TestTimes(t *testing.T) {
 
 func TestFilter(t *testing.T) {
 	s := selection{
-		consumer: "billing/charge/eu", group: "g", class: "timeout", topic: "orders", errorContains: "%", since: "1d", until: "2h",
+		consumer: "billing/charge/eu", cause: "g", class: "timeout", topic: "orders", errorContains: "%", since: "1d", until: "2h",
 		id: `c=acme u:a\x1bb`, status: []string{"failed", "discarded"},
 	}
 	f, chosen, err := s.filter([]string{"4", "7", "4"}, noon)
 	require.NoError(t, err)
 	require.Equal(t, []string{
-		"numbers", "--consumer", "--group", "--class", "--topic", "--error-contains", "--since", "--until", "--id", "--status",
+		"numbers", "--consumer", "--cause", "--class", "--topic", "--error-contains", "--since", "--until", "--id", "--status",
 	}, chosen)
 	require.Equal(t, stores.Filter{
-		Service: "billing", Handler: "charge/eu", Group: "g", Class: stores.ClassTimeout, Topic: "orders", ErrorContains: "%",
+		Service: "billing", Handler: "charge/eu", Cause: "g", Class: stores.ClassTimeout, Topic: "orders", ErrorContains: "%",
 		Since: noon.Add(-24 * time.Hour), Until: noon.Add(-2 * time.Hour), Numbers: []int64{4, 7},
 		ID: []byte("c4:acme|u:a\x1bb"), Status: []stores.Status{stores.StatusFailed, stores.StatusDiscarded},
 	}, f)

@@ -55,7 +55,7 @@ func failure(c stores.Consumer, id, text string) stores.Failure {
 		Key:         stores.Key{Consumer: c, ID: []byte("u:" + id)},
 		Fingerprint: stores.NewFingerprint(stores.FingerprintKey{}, []byte(payload)),
 		Status:      stores.StatusFailed, Placement: stores.PlacementParked, Attempts: 3,
-		Class: stores.ClassTransient, Error: text, Group: stores.ErrorGroup(stores.ClassTransient, text), Topic: "orders", Coordinates: "orders/0/1",
+		Class: stores.ClassTransient, Error: text, Cause: stores.CauseOf(stores.ClassTransient, text), Topic: "orders", Coordinates: "orders/0/1",
 		Content: &stores.Content{State: stores.ContentKept, UUID: id, Metadata: map[string]string{"type": "order"}, Payload: []byte(payload)},
 	}
 }
@@ -66,7 +66,7 @@ func (w *world) fail(f stores.Failure) {
 	require.NoError(w.t, err)
 }
 
-// fails records n messages of one group.
+// fails records n messages of one cause.
 func (w *world) fails(n int, c stores.Consumer, text string) {
 	w.t.Helper()
 	for i := range n {

@@ -131,7 +131,7 @@ func Example_errors() {
 	debit := func(ctx context.Context, tx pgx.Tx, account string, version int) error {
 		tag, err := tx.Exec(ctx, "UPDATE account SET … WHERE name = $1 AND version = $2", account, version)
 		if err == nil && tag.RowsAffected() == 0 {
-			return middleware.Conflicted(errors.New("the account has changed since it was read"))
+			return middleware.Contention(errors.New("the account has changed since it was read"))
 		}
 		return err
 	}
@@ -172,9 +172,9 @@ func Example_inspector() {
 		ctx   context.Context
 		store *postgres.Store
 	)
-	retry := func(group string) error {
+	retry := func(cause string) error {
 		change := stores.Change{
-			Verb: stores.VerbRetry, Filter: stores.Filter{Group: group},
+			Verb: stores.VerbRetry, Filter: stores.Filter{Cause: cause},
 			Actor: "deploy", Reason: "fixed in v1.2.3", Limit: 500,
 		}
 		_, highest, err := store.Matching(ctx, change.Filter, 10_000)

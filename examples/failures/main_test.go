@@ -179,7 +179,7 @@ func TestInterrupt(t *testing.T) {
 	var messages bytes.Buffer
 	args := []string{"--millpond", binary, "--db", filepath.Join(t.TempDir(), "failures.db")}
 	code := run(ctx, args, writer(func(p []byte) (int, error) {
-		if bytes.Contains(p, []byte("$ millpond group ls")) {
+		if bytes.Contains(p, []byte("$ millpond cause ls")) {
 			cancel()
 		}
 		return len(p), nil

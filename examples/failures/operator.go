@@ -73,9 +73,9 @@ func (o *operator) command(ctx context.Context, args []string) *exec.Cmd {
 	return cmd
 }
 
-// group returns the only group of a class, which people would copy from group ls.
-func (o *operator) group(ctx context.Context, class string) (string, error) {
-	args := []string{"group", "ls", "--class", class, "--output", "json"}
+// cause returns the only cause of a class, which people would copy from cause ls.
+func (o *operator) cause(ctx context.Context, class string) (string, error) {
+	args := []string{"cause", "ls", "--class", class, "--output", "json"}
 	var said bytes.Buffer
 	cmd := o.command(ctx, args)
 	cmd.Stderr = &said
@@ -83,16 +83,16 @@ func (o *operator) group(ctx context.Context, class string) (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("millpond %s: %w: %s", commandLine(args), err, &said)
 	}
-	var groups []struct {
-		Group string `json:"group"`
+	var causes []struct {
+		Cause string `json:"cause"`
 	}
-	if err := json.Unmarshal(out, &groups); err != nil {
+	if err := json.Unmarshal(out, &causes); err != nil {
 		return "", fmt.Errorf("millpond %s: %w", commandLine(args), err)
 	}
-	if len(groups) != 1 {
-		return "", fmt.Errorf("%d groups of class %s: %s", len(groups), class, out)
+	if len(causes) != 1 {
+		return "", fmt.Errorf("%d causes of class %s: %s", len(causes), class, out)
 	}
-	return groups[0].Group, nil
+	return causes[0].Cause, nil
 }
 
 // commandLine writes arguments as one types them.

@@ -111,12 +111,12 @@ func rewrite(t *testing.T, page, out string) string {
 	})
 }
 
-var group = regexp.MustCompile(`\b[0-9a-f]{12}\b`)
+var cause = regexp.MustCompile(`\b[0-9a-f]{12}\b`)
 
-// begin returns the first line of a text, also if its groups have other fingerprints.
+// begin returns the first line of a text, also if its causes have other fingerprints.
 func begin(text string) string {
 	if lines := normal(text); len(lines) > 0 {
-		return group.ReplaceAllString(lines[0], "GROUP")
+		return cause.ReplaceAllString(lines[0], "CAUSE")
 	}
 	return ""
 }

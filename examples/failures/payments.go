@@ -127,7 +127,7 @@ func (p *payments) debit(ctx context.Context, tx tx, account string, cents int64
 		cents, account, version)
 	if err == nil && changed == 0 {
 		p.accounts.CompareAndDelete(account, version)
-		return middleware.Conflicted(fmt.Errorf("account %s has changed since it was read", account))
+		return middleware.Contention(fmt.Errorf("account %s has changed since it was read", account))
 	}
 	return err
 }

@@ -104,7 +104,7 @@ func (s *story) sendAll(ctx context.Context, service *running) error {
 func (s *story) lookAround(ctx context.Context) error {
 	return s.operator.each(ctx,
 		command("stats"),
-		command("group", "ls"),
+		command("cause", "ls"),
 		command("msg", "show", "--consumer", consumer.String(), "--id", "p:"+orderID(7)),
 		command("quarantine", "ls"),
 		command("quarantine", "show", "1"),
@@ -123,21 +123,21 @@ func (s *story) repair(ctx context.Context) error {
 }
 
 func (s *story) decide(ctx context.Context, service *running) error {
-	group, err := s.operator.group(ctx, "panic")
+	cause, err := s.operator.cause(ctx, "panic")
 	if err != nil {
 		return err
 	}
 	begun := time.Now()
 	if err := s.operator.each(ctx,
-		command("msg", "retry", "--group", group, "--dry-run"),
-		command("msg", "retry", "--group", group, "--reason", "fixed in version 2", "--actor", "anna", "--yes"),
+		command("msg", "retry", "--cause", cause, "--dry-run"),
+		command("msg", "retry", "--cause", cause, "--reason", "fixed in version 2", "--actor", "anna", "--yes"),
 	); err != nil {
 		return err
 	}
 	if err := s.rest(ctx, service); err != nil {
 		return err
 	}
-	fmt.Fprintf(s.messages, "the group is repaired, %.1f s after its retry was asked for\n", time.Since(begun).Seconds())
+	fmt.Fprintf(s.messages, "the cause is repaired, %.1f s after its retry was asked for\n", time.Since(begun).Seconds())
 
 	again := order{OrderID: orderID(orderCount + 1), Account: account(orderCount + 1), Cents: 7777, Card: "card", Instalments: 1}
 	if err := s.shop.send(again); err != nil { // under an id of its own now
@@ -149,7 +149,7 @@ func (s *story) decide(ctx context.Context, service *running) error {
 	return s.operator.each(ctx,
 		command("quarantine", "reject", "1", "--reason", "sent again as "+again.OrderID, "--actor", "anna"),
 		command("msg", "discard", "--class", "permanent", "--reason", "the customers were told", "--actor", "anna", "--yes"),
-		command("group", "ls"),
+		command("cause", "ls"),
 		command("stats"),
 		command("audit", "ls", "--limit", "4"),
 	)

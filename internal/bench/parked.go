@@ -43,7 +43,7 @@ func failure(i int, dueIn time.Duration) stores.Failure {
 		Fingerprint: stores.NewFingerprint(stores.FingerprintKey{}, body),
 		Status:      stores.StatusPending, Placement: stores.PlacementParked,
 		Attempts: 1, DueIn: dueIn,
-		Class: stores.ClassTransient, Error: text, Group: stores.ErrorGroup(stores.ClassTransient, text),
+		Class: stores.ClassTransient, Error: text, Cause: stores.CauseOf(stores.ClassTransient, text),
 		Topic: topicName,
 		Content: &stores.Content{
 			State: stores.ContentKept, UUID: strconv.Itoa(i), Payload: body,
@@ -82,9 +82,9 @@ const copyParked = `WITH fresh AS MATERIALIZED (
 	SELECT i.consumer, fresh.id, i.status, i.fingerprint FROM millpond_inbox i, fresh
 )
 INSERT INTO millpond_failure (consumer, status, placement, content, attempts, uncounted, due_at, message_id,
-	class, error_group, error, topic, coordinates, history, codec, uuid, metadata, payload)
+	class, cause, error, topic, coordinates, history, codec, uuid, metadata, payload)
 SELECT f.consumer, f.status, f.placement, f.content, f.attempts, f.uncounted, fresh.due_at, fresh.id,
-	f.class, f.error_group, f.error, f.topic, f.coordinates, f.history, f.codec, f.uuid, f.metadata, f.payload
+	f.class, f.cause, f.error, f.topic, f.coordinates, f.history, f.codec, f.uuid, f.metadata, f.payload
 FROM millpond_failure f, fresh`
 
 // tidy removes what a cell has left behind in a crowded database, as autovacuum and the

@@ -33,7 +33,7 @@ func recordedIn(history []event) map[key]record {
 			}
 			r.most = max(r.most, attempts)
 		case saidEnd:
-			for _, result := range []string{"parked", "failed", "settled", "given_back", "panicked"} {
+			for _, result := range []string{"parked", "failed", "final", "given_back", "panicked"} {
 				r.parked = r.parked || strings.HasPrefix(e.Detail, result)
 			}
 		}

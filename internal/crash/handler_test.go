@@ -175,7 +175,7 @@ func (s *shop) behave(ctx context.Context, tx transaction, c conduct, nth int64)
 		case flaky:
 			return errFlaky
 		case rival:
-			return middleware.Conflicted(errRival)
+			return middleware.Contention(errRival)
 		case panics:
 			panic("the handler panics")
 		}

@@ -84,7 +84,7 @@ func failure(id string) stores.Failure {
 	c := Claim(id)
 	return stores.Failure{
 		Key: c.Key, Fingerprint: c.Fingerprint, Status: stores.StatusPending, Placement: stores.PlacementParked, Attempts: 1,
-		Class: stores.ClassTransient, Error: "no answer", Group: "no answer", Topic: "orders", Coordinates: "orders/0/1", OrderKey: []byte("b"),
+		Class: stores.ClassTransient, Error: "no answer", Cause: "no answer", Topic: "orders", Coordinates: "orders/0/1", OrderKey: []byte("b"),
 		Content: &stores.Content{State: stores.ContentKept, UUID: id, Metadata: map[string]string{"a": "b"}, Payload: []byte(id)},
 	}
 }
@@ -145,7 +145,7 @@ func (t *tour) decisions() {
 	failed.Status = stores.StatusFailed
 	t.record(failed)
 	filter := stores.Filter{
-		Service: Stock.Service, Handler: Stock.Handler, Class: stores.ClassTransient, Group: "no answer", Topic: "orders", ErrorContains: "answer",
+		Service: Stock.Service, Handler: Stock.Handler, Class: stores.ClassTransient, Cause: "no answer", Topic: "orders", ErrorContains: "answer",
 		ID: []byte("failed"), Since: time.Now().Add(-time.Hour), Until: time.Now().Add(time.Hour), Status: []stores.Status{stores.StatusFailed},
 	}
 	page, err := t.s.Messages(t.tb.Context(), stores.MessageQuery{Filter: filter, Before: 1 << 40, Limit: 10})
@@ -159,7 +159,7 @@ func (t *tour) decisions() {
 		_, err = t.s.Find(t.tb.Context(), Claim(id).Key)
 		t.must("Find", err)
 	}
-	_, err = t.s.Groups(t.tb.Context(), filter, 10)
+	_, err = t.s.Causes(t.tb.Context(), filter, 10)
 	t.must("Groups", err)
 	_, _, err = t.s.Matching(t.tb.Context(), filter, 10)
 	t.must("Matching", err)

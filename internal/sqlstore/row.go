@@ -28,7 +28,7 @@ func (r Row) Verdict(claimed stores.Fingerprint) (stores.Verdict, error) {
 	case stores.StatusPending:
 		v.Outcome = r.pending()
 	case stores.StatusFailed, stores.StatusDiscarded:
-		v.Outcome = stores.Settled
+		v.Outcome = stores.Final
 	case stores.StatusProcessing:
 		fallthrough
 	default:

@@ -9,7 +9,7 @@ import (
 // MessageColumns are what [ScanMessage] reads of a failure f and its row i of the inbox,
 // after the columns of the failure's state.
 const MessageColumns = `f.consumer, f.message_id, i.fingerprint, i.traceparent, f.redrives, f.first_at, f.last_at, f.due_at,
-	f.error_group, f.error, f.topic, f.coordinates, f.order_key, f.uuid, f.codec, coalesce(length(f.payload), 0)`
+	f.cause, f.error, f.topic, f.coordinates, f.order_key, f.uuid, f.codec, coalesce(length(f.payload), 0)`
 
 // ScanMessage reads the columns of a failure's state into state, of which read makes sense
 // afterwards, then [MessageColumns], and then more columns into those given.
@@ -22,7 +22,7 @@ func ScanMessage(scan Scan, c Consumers, state []any, read func() stores.Failure
 	)
 	into := slices.Concat(state, []any{
 		&consumer, &m.Key.ID, &fingerprint, &trace, &m.Redrives, &firstAt, &lastAt, &dueAt,
-		&m.Group, &m.Error, &m.Topic, &m.Coordinates, &m.OrderKey, &uuid, &m.Codec, &m.PayloadBytes,
+		&m.Cause, &m.Error, &m.Topic, &m.Coordinates, &m.OrderKey, &uuid, &m.Codec, &m.PayloadBytes,
 	}, more)
 	if err := scan(into...); err != nil {
 		return m, err

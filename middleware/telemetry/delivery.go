@@ -172,7 +172,7 @@ func failure(end *middleware.DeliveryEnd) string {
 			return ""
 		}
 		return errorType(end.Class)
-	case middleware.ResultCompleted, middleware.ResultDuplicate, middleware.ResultSettled:
+	case middleware.ResultCompleted, middleware.ResultDuplicate, middleware.ResultFinal:
 	}
 	return ""
 }

@@ -95,7 +95,7 @@ func cut(s string) string {
 // up others, any number of them.
 func errorType(c stores.Class) string {
 	switch c {
-	case stores.ClassTransient, stores.ClassPermanent, stores.ClassConcurrency, stores.ClassTimeout, stores.ClassPanic,
+	case stores.ClassTransient, stores.ClassPermanent, stores.ClassContention, stores.ClassTimeout, stores.ClassPanic,
 		stores.ClassConduct, stores.ClassOutputs, stores.ClassCrash, stores.ClassInterrupted, stores.ClassUnknown,
 		stores.ClassOrder, stores.ClassUnreadable:
 		return string(c)

@@ -44,12 +44,12 @@ func TestPageHasValues(t *testing.T) {
 	var values []string
 	for _, v := range []middleware.Result{
 		middleware.ResultCompleted, middleware.ResultDuplicate, middleware.ResultQuarantined, middleware.ResultParked, middleware.ResultGivenBack,
-		middleware.ResultFailed, middleware.ResultSettled, middleware.ResultPanicked, middleware.ResultNotNow,
+		middleware.ResultFailed, middleware.ResultFinal, middleware.ResultPanicked, middleware.ResultNotNow,
 	} {
 		values = append(values, string(v))
 	}
 	for _, v := range []stores.Class{
-		stores.ClassTransient, stores.ClassPermanent, stores.ClassConcurrency, stores.ClassTimeout, stores.ClassPanic, stores.ClassConduct,
+		stores.ClassTransient, stores.ClassPermanent, stores.ClassContention, stores.ClassTimeout, stores.ClassPanic, stores.ClassConduct,
 		stores.ClassOutputs, stores.ClassCrash, stores.ClassInterrupted, stores.ClassUnknown, stores.ClassUnreadable,
 	} {
 		values = append(values, string(v))

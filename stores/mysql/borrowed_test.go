@@ -80,7 +80,7 @@ func TestCallersConnectionsComeBackAsTheyWere(t *testing.T) {
 			}{
 				{"in flight", claimOf("held"), nil},
 				{"duplicate", claimOf("done"), nil},
-				{"settled", failed, nil},
+				{"final", failed, nil},
 				{"not to be taken", stores.Claim{Key: failed.Key, Fingerprint: failed.Fingerprint, Bound: time.Minute, Take: version + 1}, nil},
 				{"ordered", stores.Claim{Key: claimOf("ordered").Key, OrderKey: []byte("o"), Bound: time.Minute}, handled(effect)},
 				{"without a bound", stores.Claim{Key: claimOf("unbound").Key}, handled(effect)},

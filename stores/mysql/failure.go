@@ -149,7 +149,7 @@ func (s *Store) fits(sizes ...int) error {
 // Widths of columns, in bytes.
 const (
 	maxTextBytes = 1 << 10 // names of places, which come from outside
-	maxNameBytes = 200     // codecs, classes and groups
+	maxNameBytes = 200     // codecs, classes and causes
 )
 
 // write makes the guarded change in tx. What it has read it has locked.
@@ -191,7 +191,7 @@ func (r *record) write(ctx context.Context, tx *sql.Tx) (version int64, err erro
 // values are those of the update, in its order; what is empty is left as it was.
 func (r *record) values(now int64, was *kept) ([]any, error) {
 	if r.Start && r.Class == "" { // nothing new is known of the failure
-		r.Class, r.Group, r.Error = stores.Class(was.class), string(was.group), string(was.error)
+		r.Class, r.Cause, r.Error = stores.Class(was.class), string(was.cause), string(was.error)
 	}
 	history, err := r.history(was, now)
 	if err != nil {
@@ -212,7 +212,7 @@ func (r *record) values(now int64, was *kept) ([]any, error) {
 	}
 	return []any{
 		r.Status, r.Placement, r.Start, r.Attempts, r.Uncounted, r.dueAt(now), r.orderUntil(now), budgetAt, now,
-		text(string(r.Class), maxNameBytes), text(r.Group, maxNameBytes), text(r.Error, stores.MaxErrorBytes),
+		text(string(r.Class), maxNameBytes), text(r.Cause, maxNameBytes), text(r.Error, stores.MaxErrorBytes),
 		place(r.Topic, was.topic), place(r.Coordinates, was.coordinates), sqlstore.NonEmpty(was.orderKey), history,
 	}, nil
 }
@@ -292,7 +292,7 @@ type kept struct {
 	content             stores.ContentState
 	attempts, uncounted int
 	budgetAt, lastAt    int64
-	class, group, error []byte
+	class, cause, error []byte
 	topic, coordinates  []byte
 	orderKey, history   []byte
 }
@@ -301,7 +301,7 @@ func (r *record) readKept(ctx context.Context, tx *sql.Tx, number, revision int6
 	var k kept
 	locked, err := again(ctx, func() (bool, error) {
 		err := tx.QueryRowContext(ctx, r.store.sql.read, r.consumer, r.Key.ID, number, revision).
-			Scan(&k.presumed, &k.content, &k.attempts, &k.uncounted, &k.budgetAt, &k.lastAt, &k.class, &k.group, &k.error, &k.topic, &k.coordinates, &k.orderKey, &k.history)
+			Scan(&k.presumed, &k.content, &k.attempts, &k.uncounted, &k.budgetAt, &k.lastAt, &k.class, &k.cause, &k.error, &k.topic, &k.coordinates, &k.orderKey, &k.history)
 		if errors.Is(err, sql.ErrNoRows) {
 			return false, nil
 		}

@@ -43,11 +43,11 @@ func matching(f stores.Filter, c sqlstore.Consumers) *sqlstore.Condition {
 		status = []stores.Status{stores.StatusPending, stores.StatusFailed}
 	}
 	w.And("f.status IN " + in(status))
-	if f.Service != "" || f.Handler != "" || f.Group != "" || len(f.ID) > 0 {
+	if f.Service != "" || f.Handler != "" || f.Cause != "" || len(f.ID) > 0 {
 		w.And("f.consumer IN " + in(c.IDs()))
 	}
 	for _, equal := range []struct{ column, value string }{
-		{"f.class", string(f.Class)}, {"f.error_group", f.Group}, {"CAST(f.topic AS BINARY)", f.Topic},
+		{"f.class", string(f.Class)}, {"f.cause", f.Cause}, {"CAST(f.topic AS BINARY)", f.Topic},
 	} {
 		if equal.value != "" {
 			w.And(equal.column+" = ?", []byte(equal.value))

@@ -123,5 +123,5 @@ func (s *Store) letOut(ctx context.Context, tx *sql.Tx, rowID int64, reason stri
 		return err
 	}
 	return one(tx.ExecContext(ctx, s.sql.keepReleased,
-		id, []byte(classReleased), []byte(stores.ErrorGroup(classReleased, reason)), text(reason, stores.MaxErrorBytes), rowID))
+		id, []byte(classReleased), []byte(stores.CauseOf(classReleased, reason)), text(reason, stores.MaxErrorBytes), rowID))
 }

@@ -79,7 +79,7 @@ func TestCharacterSets(t *testing.T) {
 					require.NoError(t, err, "%s %q", charset, evil)
 					v, err := s.Look(t.Context(), f.Key, stores.Fingerprint{})
 					require.NoError(t, err, "%s %q", charset, evil)
-					assert.Equal(t, stores.Settled, v.Outcome, "%s %q", charset, evil)
+					assert.Equal(t, stores.Final, v.Outcome, "%s %q", charset, evil)
 				}
 			}
 		}

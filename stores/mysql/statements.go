@@ -110,14 +110,14 @@ func newStatements(names sqlstore.Names) *statements {
 		insertInbox: x(`INSERT INTO {schema.}{prefix}inbox (consumer, message_id, status, fingerprint, traceparent)
 			VALUES (?, ?, ?, ?, ?)`),
 		insert: x(`INSERT INTO {schema.}{prefix}failure (status, placement, presumed, attempts, uncounted, due_at, order_until,
-				budget_at, last_at, class, error_group, error, topic, coordinates, order_key, history, consumer, message_id, first_at, content)
+				budget_at, last_at, class, cause, error, topic, coordinates, order_key, history, consumer, message_id, first_at, content)
 			VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, last_at, 0)`),
-		read: x(`SELECT presumed, content, attempts, uncounted, budget_at, last_at, class, error_group, error, topic, coordinates, order_key, history
+		read: x(`SELECT presumed, content, attempts, uncounted, budget_at, last_at, class, cause, error, topic, coordinates, order_key, history
 			FROM {schema.}{prefix}failure
 			WHERE consumer = ? AND message_id = ? AND number = ? AND revision = ? AND status = 3 FOR UPDATE SKIP LOCKED`),
 		lockInbox: x(`SELECT status FROM {schema.}{prefix}inbox WHERE consumer = ? AND message_id = ? FOR UPDATE NOWAIT`),
 		update: x(`UPDATE {schema.}{prefix}failure SET {changed}, reserved = 0, suspect = 0, status = ?, placement = ?, presumed = ?,
-				attempts = ?, uncounted = ?, due_at = ?, order_until = ?, budget_at = ?, last_at = ?, class = ?, error_group = ?, error = ?,
+				attempts = ?, uncounted = ?, due_at = ?, order_until = ?, budget_at = ?, last_at = ?, class = ?, cause = ?, error = ?,
 				topic = ?, coordinates = ?, order_key = ?, history = ?
 			WHERE number = ?`),
 		setContent: x(`UPDATE {schema.}{prefix}failure SET content = ?, codec = ?, uuid = ?, metadata = ?, payload = ? WHERE number = ?`),
@@ -140,7 +140,7 @@ func newStatements(names sqlstore.Names) *statements {
 		markReleased: x(`INSERT INTO {schema.}{prefix}inbox (consumer, message_id, status, fingerprint)
 			SELECT consumer, ?, 3, nullif(fingerprint, x'') FROM {schema.}{prefix}quarantine WHERE id = ?`),
 		keepReleased: x(`INSERT INTO {schema.}{prefix}failure (consumer, message_id, status, placement, content, attempts, uncounted,
-				due_at, budget_at, first_at, last_at, class, error_group, error, topic, coordinates, history, codec, uuid, metadata, payload)
+				due_at, budget_at, first_at, last_at, class, cause, error, topic, coordinates, history, codec, uuid, metadata, payload)
 			SELECT consumer, ?, 3, 1, 1, 0, 0, {now}, {now}, {now}, {now}, ?, ?, ?, topic, coordinates, '[]', codec, uuid, metadata, payload
 			FROM {schema.}{prefix}quarantine WHERE id = ?`),
 		decision: x(`UPDATE {schema.}{prefix}quarantine SET status = ?, decided_at = if(? = 'held', NULL, {now})

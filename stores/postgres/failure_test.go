@@ -22,7 +22,7 @@ func parked(c stores.Claim) stores.Failure {
 	return stores.Failure{
 		Key: c.Key, Fingerprint: c.Fingerprint, TraceParent: c.TraceParent,
 		Status: stores.StatusPending, Placement: stores.PlacementParked, Attempts: 1,
-		Class: stores.ClassTransient, Error: "no", Group: stores.ErrorGroup(stores.ClassTransient, "no"),
+		Class: stores.ClassTransient, Error: "no", Cause: stores.CauseOf(stores.ClassTransient, "no"),
 		Topic: "orders", Coordinates: "orders/0/1", OrderKey: c.OrderKey,
 		Content: &stores.Content{State: stores.ContentKept, UUID: "u", Metadata: map[string]string{"a": "b"}, Payload: []byte("payload")},
 	}

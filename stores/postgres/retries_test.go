@@ -81,7 +81,7 @@ func fill(t *testing.T, s *postgres.Store, n int) {
 	for _, text := range []string{
 		`INSERT INTO millpond_inbox (consumer, message_id, status) SELECT id, int4send(n), 3 FROM millpond_consumer, generate_series(1, $1) n`,
 		`INSERT INTO millpond_failure (consumer, message_id, status, placement, content, attempts, uncounted, due_at,
-	class, error_group, error, topic, coordinates, order_key)
+	class, cause, error, topic, coordinates, order_key)
 SELECT id, int4send(n), 3, 1, 1, 1, 0, now() + CASE WHEN n % 2 = 0 THEN interval '0' ELSE interval '1 hour' END, '', '', '', '', '', int4send(n)
 FROM millpond_consumer, generate_series(1, $1) n`,
 	} {

@@ -96,7 +96,7 @@ func (s *Store) newRecord(consumer int64, f stores.Failure) (*record, error) {
 	}
 	r := &record{Failure: f, consumer: consumer}
 	r.Class = stores.Class(sqlstore.Text(string(f.Class), maxWordBytes))
-	r.Group = sqlstore.Text(f.Group, maxWordBytes)
+	r.Cause = sqlstore.Text(f.Cause, maxWordBytes)
 	r.Error = sqlstore.Text(f.Error, stores.MaxErrorBytes)
 	r.Topic = sqlstore.Text(f.Topic, maxTopicBytes)
 	r.Coordinates = sqlstore.Text(f.Coordinates, maxTopicBytes)
@@ -147,7 +147,7 @@ func (r *record) write(ctx context.Context, tx *sql.Tx, texts *failureStatements
 		return 0, fmt.Errorf("a message whose content is %s cannot be parked", was.content)
 	}
 	if r.Start && r.Class == "" { // nothing new is known of the failure
-		r.Class, r.Group, r.Error = stores.Class(was.class), was.group, was.error
+		r.Class, r.Cause, r.Error = stores.Class(was.class), was.cause, was.error
 	}
 	history, err := r.history(was, time.UnixMicro(now))
 	if err != nil {
@@ -155,7 +155,7 @@ func (r *record) write(ctx context.Context, tx *sql.Tx, texts *failureStatements
 	}
 	args := []any{
 		r.consumer, r.Key.ID, r.Status, r.Placement, r.Start, r.Attempts, r.Uncounted, r.dueAt(now), now,
-		string(r.Class), r.Group, r.Error, r.Topic, r.Coordinates, sqlstore.NonEmpty(r.OrderKey), history, r.orderUntil(now),
+		string(r.Class), r.Cause, r.Error, r.Topic, r.Coordinates, sqlstore.NonEmpty(r.OrderKey), history, r.orderUntil(now),
 	}
 	if r.Version == 0 {
 		inserted, err := tx.ExecContext(ctx, texts.insert, args...)
@@ -226,14 +226,14 @@ type kept struct {
 	presumed            bool
 	content             stores.ContentState
 	lastAt              int64
-	class, group, error string
+	class, cause, error string
 	orderKey, history   []byte
 }
 
 func readKept(ctx context.Context, tx *sql.Tx, texts *failureStatements, consumer int64, id []byte, number, revision int64) (kept, error) {
 	var k kept
 	err := tx.QueryRowContext(ctx, texts.read, consumer, id, number, revision).
-		Scan(&k.presumed, &k.content, &k.lastAt, &k.class, &k.group, &k.error, &k.orderKey, &k.history)
+		Scan(&k.presumed, &k.content, &k.lastAt, &k.class, &k.cause, &k.error, &k.orderKey, &k.history)
 	if errors.Is(err, sql.ErrNoRows) {
 		err = stores.ErrChanged
 	}

@@ -78,13 +78,13 @@ func newFailureStatements(names sqlstore.Names) failureStatements {
 		insertInbox: expand(`INSERT INTO {schema.}{prefix}inbox (consumer, message_id, status, fingerprint, traceparent)
 			VALUES (?, ?, ?, ?, ?) ON CONFLICT DO NOTHING`),
 		insert: expand(`INSERT INTO {schema.}{prefix}failure (consumer, message_id, status, placement, presumed, attempts, uncounted, due_at,
-				budget_at, first_at, last_at, class, error_group, error, topic, coordinates, order_key, history, order_until, content)
+				budget_at, first_at, last_at, class, cause, error, topic, coordinates, order_key, history, order_until, content)
 			VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?9, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, 0)`),
-		read: expand(`SELECT presumed, content, last_at, class, error_group, error, order_key, history FROM {schema.}{prefix}failure
+		read: expand(`SELECT presumed, content, last_at, class, cause, error, order_key, history FROM {schema.}{prefix}failure
 			WHERE consumer = ? AND message_id = ? AND number = ? AND revision = ? AND status = 3`),
 		update: expand(`UPDATE {schema.}{prefix}failure SET {changed}, reserved = 0, suspect = 0, status = ?3, placement = ?4, presumed = ?5,
 				attempts = ?6, uncounted = ?7, due_at = ?8, last_at = ?9,
-				budget_at = CASE WHEN attempts = 0 AND uncounted = 0 THEN ?9 ELSE budget_at END, class = ?10, error_group = ?11, error = ?12,
+				budget_at = CASE WHEN attempts = 0 AND uncounted = 0 THEN ?9 ELSE budget_at END, class = ?10, cause = ?11, error = ?12,
 				topic = coalesce(nullif(?13, ''), topic), coordinates = coalesce(nullif(?14, ''), coordinates),
 				order_key = coalesce(?15, order_key), history = ?16, order_until = ?17
 			WHERE consumer = ?1 AND message_id = ?2 AND number = ?18 AND revision = ?19 AND status = 3`),

@@ -18,7 +18,7 @@ func failureOf(id string) stores.Failure {
 	return stores.Failure{
 		Key: claimOf(id).Key, Fingerprint: fingerprintOf(id),
 		Status: stores.StatusPending, Placement: stores.PlacementParked, Attempts: 1,
-		Class: stores.ClassTransient, Error: "it fails", Group: "group",
+		Class: stores.ClassTransient, Error: "it fails", Cause: "cause",
 		Topic: "orders", Coordinates: "0/1",
 		Content: &stores.Content{State: stores.ContentKept, UUID: "u" + id, Payload: []byte(id), Metadata: map[string]string{"k": id}},
 	}
@@ -94,7 +94,7 @@ func TestRecordAndLook(t *testing.T) {
 	require.Equal(t, []byte("a"), m.Payload)
 	require.Equal(t, f.Content.Metadata, m.Metadata)
 	require.Equal(t, f.TraceParent, m.TraceParent)
-	require.Equal(t, []string{"it fails", "group", "orders", "0/1", "customer"}, []string{m.Error, m.Group, m.Topic, m.Coordinates, string(m.OrderKey)})
+	require.Equal(t, []string{"it fails", "cause", "orders", "0/1", "customer"}, []string{m.Error, m.Cause, m.Topic, m.Coordinates, string(m.OrderKey)})
 	require.Len(t, m.History, 1)
 	require.WithinDuration(t, time.Now(), m.History[0].At, 10*time.Second)
 
@@ -106,7 +106,7 @@ func TestRecordAndLook(t *testing.T) {
 	next := o.record(again)
 	require.NotEqual(t, version, next)
 	verdict = o.answer(claimOf("a"), false)
-	require.Equal(t, stores.Settled, verdict.Outcome)
+	require.Equal(t, stores.Final, verdict.Outcome)
 	require.Equal(t, stores.StatusFailed, verdict.Failure.Status)
 	require.Zero(t, verdict.Failure.DueIn)
 	m = o.message("a")
@@ -217,7 +217,7 @@ func TestErrorsAreBounded(t *testing.T) {
 	o := open(t)
 	f := failureOf("a")
 	f.Error = strings.Repeat("\x00\xff\x1b[31mä", 1<<20)
-	f.Class, f.Group = stores.Class(strings.Repeat("\x00c", 1000)), "\xff"
+	f.Class, f.Cause = stores.Class(strings.Repeat("\x00c", 1000)), "\xff"
 	f.Version = o.record(f)
 	m := o.message("a")
 	require.LessOrEqual(t, len(m.Error), stores.MaxErrorBytes)

@@ -129,10 +129,10 @@ func (s *Store) find(ctx context.Context, consumer int64, k stores.Key, c sqlsto
 	}
 }
 
-// Groups implements stores.Inspector. The class and the error are those of the latest
+// Causes implements stores.Inspector. The class and the error are those of the latest
 // message.
-func (s *Store) Groups(ctx context.Context, f stores.Filter, limit int) (groups []stores.Group, err error) {
-	err = s.inspect(ctx, "groups", func() error {
+func (s *Store) Causes(ctx context.Context, f stores.Filter, limit int) (causes []stores.Cause, err error) {
+	err = s.inspect(ctx, "causes", func() error {
 		if limit <= 0 {
 			return errLimit
 		}
@@ -141,24 +141,24 @@ func (s *Store) Groups(ctx context.Context, f stores.Filter, limit int) (groups 
 			return err
 		}
 		w := matching(f, c)
-		query := s.text(`SELECT g.consumer, g.error_group, f.class, f.error, g.pending, g.failed, g.discarded, g.first_at, g.last_at FROM (
-				SELECT f.consumer, f.error_group, max(f.number) AS latest, count(*) AS n, sum(f.status = 3) AS pending,
+		query := s.text(`SELECT g.consumer, g.cause, f.class, f.error, g.pending, g.failed, g.discarded, g.first_at, g.last_at FROM (
+				SELECT f.consumer, f.cause, max(f.number) AS latest, count(*) AS n, sum(f.status = 3) AS pending,
 					sum(f.status = 4) AS failed, sum(f.status = 5) AS discarded, min(f.first_at) AS first_at, max(f.last_at) AS last_at
-				FROM {schema.}{prefix}failure f WHERE ` + w.String() + ` GROUP BY f.consumer, f.error_group
+				FROM {schema.}{prefix}failure f WHERE ` + w.String() + ` GROUP BY f.consumer, f.cause
 				ORDER BY n DESC, latest DESC LIMIT ?) g
 			JOIN {schema.}{prefix}failure f ON f.number = g.latest ORDER BY g.n DESC, g.latest DESC`)
-		groups, err = sqlstore.List(ctx, s.reader, query, append(w.Args, limit), func(scan sqlstore.Scan) (g stores.Group, err error) {
+		causes, err = sqlstore.List(ctx, s.reader, query, append(w.Args, limit), func(scan sqlstore.Scan) (g stores.Cause, err error) {
 			var (
 				consumer        int64
 				firstAt, lastAt *int64
 			)
-			err = scan(&consumer, &g.Group, &g.Class, &g.Error, &g.Pending, &g.Failed, &g.Discarded, &firstAt, &lastAt)
+			err = scan(&consumer, &g.ID, &g.Class, &g.Error, &g.Pending, &g.Failed, &g.Discarded, &firstAt, &lastAt)
 			g.Consumer, g.FirstAt, g.LastAt = c[consumer], sqlstore.Instant(firstAt), sqlstore.Instant(lastAt)
 			return g, err
 		})
 		return err
 	})
-	return groups, err
+	return causes, err
 }
 
 // Matching implements stores.Inspector.

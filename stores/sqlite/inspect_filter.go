@@ -53,7 +53,7 @@ func matching(f stores.Filter, c sqlstore.Consumers) *sqlstore.Condition {
 	} else {
 		w.And("f.status IN (SELECT value FROM json_each(?))", array(f.Status))
 	}
-	few := f.Group != "" || len(f.ID) > 0
+	few := f.Cause != "" || len(f.ID) > 0
 	switch {
 	case few && len(c) == 1:
 		w.And("f.consumer = ?", c.IDs()[0])
@@ -65,8 +65,8 @@ func matching(f stores.Filter, c sqlstore.Consumers) *sqlstore.Condition {
 	if f.Class != "" {
 		w.And("f.class = ?", string(f.Class))
 	}
-	if f.Group != "" {
-		w.And("f.error_group = ?", f.Group)
+	if f.Cause != "" {
+		w.And("f.cause = ?", f.Cause)
 	}
 	if f.Topic != "" {
 		w.And("f.topic = ?", f.Topic)

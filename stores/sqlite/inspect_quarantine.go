@@ -117,10 +117,10 @@ func (s *Store) letOut(ctx context.Context, tx *sql.Tx, rowID int64) error {
 		return err
 	}
 	return one(tx.ExecContext(ctx, s.text(`INSERT INTO {schema.}{prefix}failure (consumer, message_id, status, placement, content, attempts, uncounted,
-			due_at, class, error_group, error, topic, coordinates, codec, uuid, metadata, payload)
+			due_at, class, cause, error, topic, coordinates, codec, uuid, metadata, payload)
 		SELECT consumer, ?, 3, 1, 1, 0, 0, {now}, ?, ?, ?, topic, coordinates, codec, uuid, metadata, payload
 		FROM {schema.}{prefix}quarantine WHERE id = ?`),
-		id, string(classReleased), stores.ErrorGroup(classReleased, reason), sqlstore.Text(reason, stores.MaxErrorBytes), rowID))
+		id, string(classReleased), stores.CauseOf(classReleased, reason), sqlstore.Text(reason, stores.MaxErrorBytes), rowID))
 }
 
 // settle is the guarded change of the quarantine's row, with its audit.

@@ -30,7 +30,7 @@ func operated(t *testing.T) (o opened, inspector *Store) {
 	for i, change := range []func(f *stores.Failure){
 		func(*stores.Failure) {},
 		func(f *stores.Failure) { f.Status, f.Class = stores.StatusFailed, stores.ClassPermanent },
-		func(f *stores.Failure) { f.Topic, f.Group = "refunds", "another" },
+		func(f *stores.Failure) { f.Topic, f.Cause = "refunds", "another" },
 		func(f *stores.Failure) { f.Error = "100%_'ö\\" },
 		func(f *stores.Failure) { f.Key.Consumer = other },
 		func(f *stores.Failure) { f.Placement, f.Content = stores.PlacementRedelivered, nil },
@@ -63,8 +63,8 @@ func TestMessagesByFilter(t *testing.T) {
 		"status":         {stores.Filter{Status: []stores.Status{stores.StatusFailed, stores.StatusDiscarded}}, "6 2"},
 		"no such status": {stores.Filter{Status: []stores.Status{stores.StatusCompleted}}, ""},
 		"class":          {stores.Filter{Class: stores.ClassPermanent}, "2"},
-		"group":          {stores.Filter{Group: "another"}, "3"},
-		"group of one":   {stores.Filter{Group: "group", Handler: "charge"}, "4 2 1"},
+		"cause":          {stores.Filter{Cause: "another"}, "3"},
+		"cause of one":   {stores.Filter{Cause: "cause", Handler: "charge"}, "4 2 1"},
 		"topic":          {stores.Filter{Topic: "refunds"}, "3"},
 		"error":          {stores.Filter{ErrorContains: "0%_'"}, "4"},
 		"error, bytes":   {stores.Filter{ErrorContains: "\xb6\\"}, "4"},
@@ -131,21 +131,21 @@ func TestFind(t *testing.T) {
 	}
 }
 
-func TestGroupsAndCounts(t *testing.T) {
+func TestCausesAndCounts(t *testing.T) {
 	o, s := operated(t)
-	groups, err := s.Groups(t.Context(), stores.Filter{}, 10)
+	causes, err := s.Causes(t.Context(), stores.Filter{}, 10)
 	require.NoError(t, err)
-	require.Len(t, groups, 3)
-	g := groups[0]
+	require.Len(t, causes, 3)
+	g := causes[0]
 	require.Equal(t, billing, g.Consumer)
-	require.Equal(t, "group", g.Group)
+	require.Equal(t, "cause", g.ID)
 	require.Equal(t, "it fails", g.Error)
 	require.Equal(t, []int{3, 1}, []int{g.Pending, g.Failed})
 	require.WithinDuration(t, time.Now(), g.LastAt, 10*time.Second)
-	groups, err = s.Groups(t.Context(), stores.Filter{Class: stores.ClassPermanent}, 1)
+	causes, err = s.Causes(t.Context(), stores.Filter{Class: stores.ClassPermanent}, 1)
 	require.NoError(t, err)
-	require.Equal(t, stores.ClassPermanent, groups[0].Class)
-	require.Equal(t, []int{0, 1}, []int{groups[0].Pending, groups[0].Failed})
+	require.Equal(t, stores.ClassPermanent, causes[0].Class)
+	require.Equal(t, []int{0, 1}, []int{causes[0].Pending, causes[0].Failed})
 
 	require.NoError(t, o.Quarantine(t.Context(), stores.Quarantined{Consumer: billing, Reason: stores.ReasonNoKey}))
 	counts, err := s.Counts(t.Context(), 3)
@@ -203,7 +203,7 @@ func TestChange(t *testing.T) {
 	changed, err = s.Change(t.Context(), discard)
 	require.NoError(t, err)
 	require.Equal(t, stores.Changed{Changed: 2, Busy: 1, Next: 3, Done: true}, changed)
-	require.Equal(t, stores.Settled, o.verdict(claimOf("3")).Outcome)
+	require.Equal(t, stores.Final, o.verdict(claimOf("3")).Outcome)
 	require.Equal(t, stores.StatusDiscarded, o.message("3").Status)
 	require.True(t, o.message("3").DueAt.IsZero())
 	changed, err = s.Change(t.Context(), stores.Change{Verb: stores.VerbRetry, Limit: 9, Filter: stores.Filter{Status: []stores.Status{stores.StatusDiscarded}}})

@@ -173,7 +173,7 @@ func TestBacklog(t *testing.T) {
 	later.DueIn = time.Hour
 	o.record(later)
 	_, err := o.DB().Exec(`UPDATE millpond_failure SET due_at = due_at - 60000000 WHERE number = 3;
-		INSERT INTO millpond_failure (consumer, message_id, status, placement, content, attempts, uncounted, due_at, class, error_group, error, topic, coordinates)
+		INSERT INTO millpond_failure (consumer, message_id, status, placement, content, attempts, uncounted, due_at, class, cause, error, topic, coordinates)
 		SELECT id, x'00', 3, 1, 1, 0, 0, 0, '', '', '', '', '' FROM millpond_consumer WHERE service = 'other'`)
 	require.NoError(t, err)
 	backlog, err := o.Backlog(t.Context(), 3)

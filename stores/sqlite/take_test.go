@@ -72,7 +72,7 @@ func TestTakeOver(t *testing.T) {
 	failed.Status = stores.StatusFailed
 	take := claimOf("failed")
 	take.Take = o.record(failed)
-	o.unchanged(func() { require.Equal(t, stores.Settled, o.verdict(take).Outcome) })
+	o.unchanged(func() { require.Equal(t, stores.Final, o.verdict(take).Outcome) })
 	take = claimOf("absent")
 	take.Take = 7
 	o.unchanged(func() { require.Equal(t, stores.InFlight, o.verdict(take).Outcome) })

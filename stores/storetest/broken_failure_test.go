@@ -186,7 +186,7 @@ var brokenFailures = []variant{
 		wrap: func(s stores.Store, admin *sql.DB) stores.Store {
 			return onBegin(func(ctx context.Context, s stores.Store, c stores.Claim) (stores.Attempt, stores.Verdict, error) {
 				a, v, err := s.Begin(ctx, c)
-				if v.Outcome == stores.Settled {
+				if v.Outcome == stores.Final {
 					for _, table := range []string{"millpond_inbox", "millpond_failure"} {
 						if _, err := admin.ExecContext(ctx, "UPDATE "+table+" SET status = 3 WHERE message_id = ?", c.Key.ID); err != nil {
 							return nil, stores.Verdict{}, err
@@ -205,7 +205,7 @@ var brokenFailures = []variant{
 		wrap: onBegin(func(ctx context.Context, s stores.Store, c stores.Claim) (stores.Attempt, stores.Verdict, error) {
 			a, v, err := s.Begin(ctx, c)
 			if v.Outcome == stores.Conflict && v.Failure.Version != 0 {
-				v.Outcome = stores.Settled
+				v.Outcome = stores.Final
 			}
 			return a, v, err
 		}),
@@ -223,7 +223,7 @@ var brokenFailures = []variant{
 							return err
 						}
 						_, err := admin.ExecContext(ctx, `INSERT INTO millpond_failure (consumer, message_id, status, placement, content, attempts, uncounted, due_at,
-class, error_group, error, topic, coordinates) VALUES (1, ?, 3, 1, 1, 1, 0, 0, '', '', '', '', '')`, c.Key.ID)
+class, cause, error, topic, coordinates) VALUES (1, ?, 3, 1, 1, 1, 0, 0, '', '', '', '', '')`, c.Key.ID)
 						return err
 					}}
 				}

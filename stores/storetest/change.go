@@ -122,11 +122,11 @@ func changeDiscard(b *bench) {
 		if got := b.failure(id); got.state.Status != stores.StatusDiscarded || got.due {
 			b.tb.Errorf("a discarded message is %+v", got)
 		}
-		b.expect(here, claimFor(id, id), stores.Settled)
+		b.expect(here, claimFor(id, id), stores.Final)
 	}
 	old := claimFor("pending", "pending")
 	old.Take = version
-	b.expect(here, old, stores.Settled)
+	b.expect(here, old, stores.Final)
 	b.wantDue(here, "left alone")
 	b.change(here, stores.VerbRetry, stores.Filter{ID: []byte("pending"), Status: []stores.Status{stores.StatusDiscarded}}, 1)
 	b.wantDue(here, "pending")

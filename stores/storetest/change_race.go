@@ -105,7 +105,7 @@ func (r *race) redeliver(store stores.Store, claim stores.Claim, run int) (compl
 	settled := poll(r.b.ctx, patience, func() bool {
 		attempt, v, err := store.Begin(r.b.ctx, claim)
 		switch {
-		case errors.Is(err, stores.ErrUnavailable), err == nil && (v.Outcome == stores.InFlight || v.Outcome == stores.Settled || v.Outcome == stores.Deferred):
+		case errors.Is(err, stores.ErrUnavailable), err == nil && (v.Outcome == stores.InFlight || v.Outcome == stores.Final || v.Outcome == stores.Deferred):
 			return false // not yet tried again
 		case err != nil || v.Outcome != stores.Claimed && v.Outcome != stores.Duplicate:
 			r.b.tb.Errorf("Begin(%s) = %s, %v", claim.Key, v.Outcome, err)

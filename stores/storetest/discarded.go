@@ -36,7 +36,7 @@ func contentAfterDiscard(b *bench) {
 	keeps(pending, content, stores.ErrChanged)
 
 	// An operator wants it after all, just before.
-	seen := b.look(elsewhere, claim, stores.Settled).Failure
+	seen := b.look(elsewhere, claim, stores.Final).Failure
 	if seen.Content != stores.ContentNone {
 		b.tb.Errorf("its content is %s", seen.Content)
 	}
@@ -45,7 +45,7 @@ func contentAfterDiscard(b *bench) {
 	b.look(elsewhere, claim, stores.Claimable)
 
 	b.change(here, stores.VerbDiscard, stores.Filter{}, 1)
-	seen = b.look(elsewhere, claim, stores.Settled).Failure
+	seen = b.look(elsewhere, claim, stores.Final).Failure
 	keeps(seen.Version, content, nil)
 	keeps(seen.Version, content, stores.ErrChanged) // another delivery was faster
 	keeps(b.failure("a").version, content, stores.ErrChanged)

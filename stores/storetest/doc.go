@@ -40,7 +40,7 @@
 //	millpond_inbox       consumer, message_id, status, fingerprint
 //	millpond_failure     number, revision, consumer, message_id, status, placement, content,
 //	                     presumed, reserved, attempts, uncounted, redrives, due_at (its order, and
-//	                     whether it is null), class, error_group, error, history, topic, coordinates,
+//	                     whether it is null), class, cause, error, history, topic, coordinates,
 //	                     order_key, uuid, codec, metadata, payload
 //	millpond_quarantine  id, consumer, message_id, fingerprint, existing, reason, detail,
 //	                     topic, coordinates, uuid, codec, one_way, metadata, payload, seen, status

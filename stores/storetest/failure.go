@@ -34,7 +34,7 @@ func failureOf(c stores.Claim) stores.Failure {
 		OrderWait:   time.Hour,
 		Class:       stores.ClassTransient,
 		Error:       text,
-		Group:       stores.ErrorGroup(stores.ClassTransient, text),
+		Cause:       stores.CauseOf(stores.ClassTransient, text),
 		Topic:       topic,
 		Coordinates: "storetest topic/0/1042",
 		OrderKey:    c.OrderKey,
@@ -167,7 +167,7 @@ func (b *bench) failures() []failed {
 	b.tb.Helper()
 	var all []failed
 	b.query(`SELECT c.service, c.handler, f.message_id, f.number, f.revision, f.status, f.placement, f.content, f.presumed, f.reserved,
-f.attempts, f.uncounted, f.redrives, f.due_at IS NOT NULL, f.class, f.error_group, f.error, f.history, f.topic, f.coordinates,
+f.attempts, f.uncounted, f.redrives, f.due_at IS NOT NULL, f.class, f.cause, f.error, f.history, f.topic, f.coordinates,
 f.order_key, f.uuid, f.codec, f.metadata, f.payload
 FROM millpond_failure f JOIN millpond_consumer c ON c.id = f.consumer ORDER BY f.number`, func(rows *sql.Rows) error {
 		var f failed

@@ -28,7 +28,7 @@ func (b *bench) exhibit(store stores.Store) {
 	b.tb.Helper()
 	b.register(store, another)
 	text := func(class stores.Class, text string) func(*stores.Failure) {
-		return func(f *stores.Failure) { f.Class, f.Error, f.Group = class, text, stores.ErrorGroup(class, text) }
+		return func(f *stores.Failure) { f.Class, f.Error, f.Cause = class, text, stores.CauseOf(class, text) }
 	}
 	on := func(topic string) func(*stores.Failure) { return func(f *stores.Failure) { f.Topic = topic } }
 	b.complete(store, claimFor("completed", "completed"))
@@ -49,7 +49,7 @@ func (b *bench) exhibit(store stores.Store) {
 func filters(b *bench) {
 	here, elsewhere := b.open(), b.open()
 	b.exhibit(here)
-	refused := stores.ErrorGroup(stores.ClassTransient, "connection 9 refused")
+	refused := stores.CauseOf(stores.ClassTransient, "connection 9 refused")
 	number := func(id string) int64 { return b.failure(id).number }
 	before := b.snapshot()
 	for _, test := range []struct {
@@ -69,8 +69,8 @@ func filters(b *bench) {
 		{"completed", stores.Filter{Status: []stores.Status{stores.StatusCompleted}}, nil},
 		{"class", stores.Filter{Class: stores.ClassPermanent}, []string{"declined", "declined"}},
 		{"unknown class", stores.Filter{Class: "Permanent"}, nil},
-		{"group", stores.Filter{Group: refused}, []string{"refused 1", "refused 2", "refused 3"}},
-		{"group and status", stores.Filter{Group: refused, Status: []stores.Status{stores.StatusFailed}}, []string{"refused 3"}},
+		{"cause", stores.Filter{Cause: refused}, []string{"refused 1", "refused 2", "refused 3"}},
+		{"group and status", stores.Filter{Cause: refused, Status: []stores.Status{stores.StatusFailed}}, []string{"refused 3"}},
 		{"topic", stores.Filter{Topic: "payments"}, []string{"declined", "panic"}},
 		{"text", stores.Filter{ErrorContains: "refused"}, []string{"refused 1", "refused 2", "refused 3"}},
 		{"text in capitals", stores.Filter{ErrorContains: "Connection"}, []string{"id \x00\xff"}},
@@ -121,7 +121,7 @@ func (b *bench) selects(store stores.Inspector, name string, filter stores.Filte
 	if err != nil || n != len(want) || top != highest {
 		b.tb.Errorf("%s: Matching = %d up to number %d, %v, want %d up to %d", name, n, top, err, len(want), highest)
 	}
-	grouped, err := store.Groups(b.ctx, filter, 100)
+	grouped, err := store.Causes(b.ctx, filter, 100)
 	sum := 0
 	for _, g := range grouped {
 		sum += g.Pending + g.Failed + g.Discarded
@@ -252,7 +252,7 @@ func showMessage(b *bench) {
 			b.tb.Errorf("%s: the state is %+v, want %+v", what, state, want)
 		}
 		if m.Number != row.number || m.Key.String() != claim.Key.String() || m.Fingerprint != claim.Fingerprint || m.TraceParent != claim.TraceParent ||
-			m.Error != "second" || m.Group != f.Group || m.Topic != f.Topic || m.Coordinates != f.Coordinates || string(m.OrderKey) != "order" ||
+			m.Error != "second" || m.Cause != f.Cause || m.Topic != f.Topic || m.Coordinates != f.Coordinates || string(m.OrderKey) != "order" ||
 			m.UUID != "shown" || m.PayloadBytes != len(f.Content.Payload) || m.Redrives != 0 || !m.CompletedAt.IsZero() {
 			b.tb.Errorf("%s: the message is %+v", what, m)
 		}

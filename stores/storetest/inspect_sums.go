@@ -13,13 +13,13 @@ func groups(b *bench) {
 	b.exhibit(store)
 	for i := range 4 {
 		b.fails(store, fmt.Sprint("slow ", i), func(f *stores.Failure) {
-			f.Class, f.Error, f.Group = stores.ClassTimeout, "slow", stores.ErrorGroup(stores.ClassTimeout, "slow")
+			f.Class, f.Error, f.Cause = stores.ClassTimeout, "slow", stores.CauseOf(stores.ClassTimeout, "slow")
 			if i > 0 {
 				f.Status = stores.StatusFailed
 			}
 		})
 	}
-	all, err := store.Groups(b.ctx, stores.Filter{}, 100)
+	all, err := store.Causes(b.ctx, stores.Filter{}, 100)
 	if err != nil {
 		b.tb.Fatalf("Groups: %v", err)
 	}
@@ -30,8 +30,8 @@ func groups(b *bench) {
 		if i > 0 && all[i-1].Pending+all[i-1].Failed < g.Pending+g.Failed {
 			b.tb.Errorf("a group of %d comes after one of %d", g.Pending+g.Failed, all[i-1].Pending+all[i-1].Failed)
 		}
-		if g.Group != stores.ErrorGroup(g.Class, g.Error) {
-			b.tb.Errorf("the group %s has the class %s and the error %q, which is none of its own", g.Group, g.Class, g.Error)
+		if g.ID != stores.CauseOf(g.Class, g.Error) {
+			b.tb.Errorf("the group %s has the class %s and the error %q, which is none of its own", g.ID, g.Class, g.Error)
 		}
 		if g.FirstAt.IsZero() || g.LastAt.Before(g.FirstAt) {
 			b.tb.Errorf("the group %q is from %s to %s", g.Error, g.FirstAt, g.LastAt)
@@ -49,11 +49,11 @@ func groups(b *bench) {
 		}
 	}
 	discarded := stores.Filter{Status: []stores.Status{stores.StatusDiscarded}}
-	if got, err := store.Groups(b.ctx, discarded, 100); err != nil || len(got) != 1 ||
-		got[0].Group != all[1].Group || got[0].Pending != 0 || got[0].Failed != 0 || got[0].Discarded != 1 {
+	if got, err := store.Causes(b.ctx, discarded, 100); err != nil || len(got) != 1 ||
+		got[0].ID != all[1].ID || got[0].Pending != 0 || got[0].Failed != 0 || got[0].Discarded != 1 {
 		b.tb.Errorf("Groups of what is discarded = %+v, %v, want one message", got, err)
 	}
-	if some, err := store.Groups(b.ctx, stores.Filter{}, 2); err != nil || len(some) != 2 || some[0].Group != all[0].Group {
+	if some, err := store.Causes(b.ctx, stores.Filter{}, 2); err != nil || len(some) != 2 || some[0].ID != all[0].ID {
 		b.tb.Errorf("Groups with a limit of 2 = %+v, %v", some, err)
 	}
 }
@@ -148,7 +148,7 @@ func inspectSchema(b *bench) {
 			"Messages":  func() error { _, err := store.Messages(b.ctx, stores.MessageQuery{Limit: 1}); return err },
 			"Message":   func() error { _, err := store.Message(b.ctx, 1); return err },
 			"Find":      func() error { _, err := store.Find(b.ctx, claimFor("id", "").Key); return err },
-			"Groups":    func() error { _, err := store.Groups(b.ctx, stores.Filter{}, 1); return err },
+			"Causes":    func() error { _, err := store.Causes(b.ctx, stores.Filter{}, 1); return err },
 			"Matching":  func() error { _, _, err := store.Matching(b.ctx, stores.Filter{}, 1); return err },
 			"Counts":    func() error { _, err := store.Counts(b.ctx, 1); return err },
 			"Consumers": func() error { _, err := store.Consumers(b.ctx); return err },

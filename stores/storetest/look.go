@@ -43,8 +43,8 @@ func (b *bench) stand(store stores.Store) []standing {
 		{"parked for later", stores.Parked, stores.StatusPending},
 		{"redelivered", stores.Claimable, stores.StatusPending},
 		{"redelivered later", stores.Deferred, stores.StatusPending},
-		{"failed", stores.Settled, stores.StatusFailed},
-		{"discarded", stores.Settled, stores.StatusDiscarded},
+		{"failed", stores.Final, stores.StatusFailed},
+		{"discarded", stores.Final, stores.StatusDiscarded},
 	}
 }
 
@@ -88,7 +88,7 @@ func lookState(b *bench) {
 	first := b.record(store, changed(failureOf(claim), redelivered))
 	version := b.record(store, changed(failureOf(claim), func(f *stores.Failure) {
 		redelivered(f)
-		f.Version, f.Attempts, f.Uncounted, f.DueIn, f.Class = first, 4, 3, later, stores.ClassConcurrency
+		f.Version, f.Attempts, f.Uncounted, f.DueIn, f.Class = first, 4, 3, later, stores.ClassContention
 		f.Content = &stores.Content{State: stores.ContentTooLarge}
 		f.Start = true
 	}))
@@ -100,7 +100,7 @@ func lookState(b *bench) {
 	got.DueIn, got.Age = 0, 0
 	want := stores.FailureState{
 		Version: version, Status: stores.StatusPending, Placement: stores.PlacementRedelivered, Content: stores.ContentTooLarge,
-		Class: stores.ClassConcurrency, Attempts: 4, Uncounted: 3, Presumed: true,
+		Class: stores.ClassContention, Attempts: 4, Uncounted: 3, Presumed: true,
 	}
 	if got != want {
 		b.tb.Errorf("Look returned the failure %+v, want %+v", got, want)

@@ -81,7 +81,7 @@ func behindItself(b *bench) {
 	b.parks(store, "redelivered later", "order", redelivered, func(f *stores.Failure) { f.DueIn = later })
 	before := b.snapshot()
 	b.expect(store, orderedClaim("completed", "order"), stores.Duplicate)
-	b.expect(store, orderedClaim("failed", "order"), stores.Settled)
+	b.expect(store, orderedClaim("failed", "order"), stores.Final)
 	b.expect(store, orderedClaim("head", "order"), stores.Parked)
 	b.expect(store, orderedClaim("follower", "order"), stores.Parked)
 	b.expect(store, orderedClaim("redelivered later", "order"), stores.Deferred)

@@ -48,7 +48,7 @@ func recordFirst(b *bench) {
 	if got.state != want {
 		b.tb.Errorf("a first failure is kept as %+v, want %+v", got.state, want)
 	}
-	if got.error != f.Error || got.group != f.Group || got.topic != f.Topic || got.coordinates != f.Coordinates || !bytes.Equal(got.orderKey, f.OrderKey) {
+	if got.error != f.Error || got.group != f.Cause || got.topic != f.Topic || got.coordinates != f.Coordinates || !bytes.Equal(got.orderKey, f.OrderKey) {
 		b.tb.Errorf("a first failure is kept as %+v, want %+v", got, f)
 	}
 	if !got.due || got.reserved || got.redrives != 0 {
@@ -78,7 +78,7 @@ func recordLater(b *bench) {
 	number := b.failure("later").number
 	next := stores.Failure{ // all that is not given stays
 		Key: claim.Key, Fingerprint: claim.Fingerprint, Version: version, Status: stores.StatusPending,
-		Placement: stores.PlacementParked, Attempts: 2, Uncounted: 5, DueIn: later, Class: stores.ClassTimeout, Error: "second", Group: "group",
+		Placement: stores.PlacementParked, Attempts: 2, Uncounted: 5, DueIn: later, Class: stores.ClassTimeout, Error: "second", Cause: "group",
 	}
 	version = b.record(elsewhere, next)
 	got := b.failure("later")
@@ -272,7 +272,7 @@ func recordIsolated(b *bench) {
 	b.refuses(store, changed(failureOf(theirs), func(f *stores.Failure) { f.Version = version }), false, "Record with the version of another consumer's row")
 	b.record(store, changed(failureOf(theirs), settledFor))
 	b.expect(store, mine, stores.Parked)
-	b.expect(store, theirs, stores.Settled)
+	b.expect(store, theirs, stores.Final)
 	b.wantDue(store, "shared id")
 	b.paired()
 }

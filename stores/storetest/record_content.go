@@ -115,7 +115,7 @@ func recordContent(b *bench) {
 // recordPresumed: attempts that are counted before they begin.
 func recordPresumed(b *bench) {
 	store := b.open()
-	f := changed(failureOf(claimFor("presumed", "payload")), func(f *stores.Failure) { f.Class, f.Error, f.Group = stores.ClassCrash, "", "" })
+	f := changed(failureOf(claimFor("presumed", "payload")), func(f *stores.Failure) { f.Class, f.Error, f.Cause = stores.ClassCrash, "", "" })
 	record := func(start bool, what string, history ...stores.Class) {
 		b.tb.Helper()
 		f.Start = start
@@ -192,7 +192,7 @@ func recordHostile(b *bench) {
 	} {
 		id := fmt.Sprint("hostile ", i)
 		f := failureOf(claimFor(id, "payload"))
-		f.Error, f.Class, f.Group = text, stores.ClassTransient, stores.ErrorGroup(stores.ClassTransient, text)
+		f.Error, f.Class, f.Cause = text, stores.ClassTransient, stores.CauseOf(stores.ClassTransient, text)
 		f.Topic, f.Coordinates = text[:min(len(text), 5000)], text[:min(len(text), 5000)]
 		b.within(promptly, "Record", func() { f.Version = b.record(store, f) })
 		b.within(promptly, "Record", func() { f.Version = b.record(store, f) })

@@ -137,7 +137,7 @@ func takeGuarded(b *bench) {
 			b.commit(b.win(here, claim))
 			continue
 		}
-		b.expect(here, claim, stores.Settled)
+		b.expect(here, claim, stores.Final)
 	}
 }
 
@@ -187,7 +187,7 @@ func parkedToDeliveries(b *bench) {
 			b.tb.Errorf("the verdict of a parked message has the failure %+v", v.Failure)
 		}
 		b.expect(store, claimFor("parked for later", "parked for later"), stores.Parked)
-		b.expect(store, claimFor("failed", "failed"), stores.Settled)
+		b.expect(store, claimFor("failed", "failed"), stores.Final)
 	}
 	b.unchanged(before, "deliveries of failed messages")
 }

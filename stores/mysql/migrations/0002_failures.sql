@@ -21,7 +21,7 @@ CREATE TABLE IF NOT EXISTS {schema.}{prefix}failure (
     first_at    BIGINT         NOT NULL,
     last_at     BIGINT         NOT NULL,
     class       VARBINARY(200) NOT NULL,
-    error_group VARBINARY(200) NOT NULL,
+    cause VARBINARY(200) NOT NULL,
     order_key   VARBINARY(512),
     error       TEXT           NOT NULL,
     topic       TEXT           NOT NULL,
@@ -34,7 +34,7 @@ CREATE TABLE IF NOT EXISTS {schema.}{prefix}failure (
     UNIQUE KEY {prefix}failure_message (consumer, message_id),
     KEY {prefix}failure_due (consumer, status, placement, due_at),
     KEY {prefix}failure_order (consumer, order_key, status, number),
-    KEY {prefix}failure_group (consumer, error_group)
+    KEY {prefix}failure_cause (consumer, cause)
 ) ENGINE = InnoDB, DEFAULT CHARACTER SET utf8mb4, COLLATE utf8mb4_bin;
 
 CREATE TABLE IF NOT EXISTS {schema.}{prefix}audit (

@@ -21,7 +21,7 @@ CREATE TABLE {schema.}{prefix}failure (
     first_at    INTEGER NOT NULL DEFAULT (CAST(round(unixepoch('subsec') * 1000000) AS INTEGER)),
     last_at     INTEGER NOT NULL DEFAULT (CAST(round(unixepoch('subsec') * 1000000) AS INTEGER)),
     class       TEXT    NOT NULL,
-    error_group TEXT    NOT NULL,
+    cause TEXT    NOT NULL,
     error       TEXT    NOT NULL,
     topic       TEXT    NOT NULL,
     coordinates TEXT    NOT NULL,
@@ -35,7 +35,7 @@ CREATE TABLE {schema.}{prefix}failure (
 ) STRICT;
 CREATE INDEX {schema.}{prefix}failure_due ON {prefix}failure (consumer, due_at) WHERE status = 3 AND placement = 1;
 CREATE INDEX {schema.}{prefix}failure_order ON {prefix}failure (consumer, order_key, number) WHERE status = 3 AND order_key IS NOT NULL;
-CREATE INDEX {schema.}{prefix}failure_group ON {prefix}failure (consumer, error_group);
+CREATE INDEX {schema.}{prefix}failure_cause ON {prefix}failure (consumer, cause);
 
 ALTER TABLE {schema.}{prefix}quarantine ADD COLUMN codec      TEXT    NOT NULL DEFAULT '';
 ALTER TABLE {schema.}{prefix}quarantine ADD COLUMN one_way    INTEGER NOT NULL DEFAULT 0; -- the codec cannot restore the message

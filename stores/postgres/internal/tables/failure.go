@@ -69,7 +69,7 @@ func (t *Tables) recordArgs(consumer int32, f *stores.Failure) (pgx.NamedArgs, e
 		"fingerprint": f.Fingerprint.Bytes(), "trace": traceBytes(&f.TraceParent),
 		"status": int16(f.Status), "placement": int16(f.Placement), "attempts": f.Attempts, "uncounted": f.Uncounted,
 		"dueIn": dueIn, "orderWait": f.OrderWait, "start": f.Start,
-		"class": sqlstore.Text(string(f.Class), maxNameBytes), "group": sqlstore.Text(f.Group, maxNameBytes),
+		"class": sqlstore.Text(string(f.Class), maxNameBytes), "cause": sqlstore.Text(f.Cause, maxNameBytes),
 		"error": sqlstore.Text(f.Error, stores.MaxErrorBytes), "brief": sqlstore.Text(f.Error, stores.MaxHistoryErrorBytes),
 		"topic": sqlstore.Text(f.Topic, maxTextBytes), "coordinates": sqlstore.Text(f.Coordinates, maxTextBytes), "order": sqlstore.NonEmpty(f.OrderKey),
 		"content": nil, "codec": "", "uuid": nil, "metadata": nil, "payload": nil,
@@ -132,10 +132,10 @@ const (
 	ON CONFLICT DO NOTHING RETURNING consumer, message_id, status
 )
 INSERT INTO {schema.}{prefix}failure (consumer, message_id, status, placement, content, presumed, attempts, uncounted,
-	due_at, order_until, class, error_group, error, topic, coordinates, order_key,
+	due_at, order_until, class, cause, error, topic, coordinates, order_key,
 	history, codec, uuid, metadata, payload)
 SELECT consumer, message_id, status, @placement::smallint, coalesce(@content::smallint, 0), @start::boolean, @attempts::integer, @uncounted::integer,
-	now() + @dueIn::interval, now() + @dueIn::interval + @orderWait::interval, @class::text, @group::text, @error::text, @topic::text, @coordinates::text, @order::bytea,
+	now() + @dueIn::interval, now() + @dueIn::interval + @orderWait::interval, @class::text, @cause::text, @error::text, @topic::text, @coordinates::text, @order::bytea,
 	CASE WHEN @start THEN '[]'::jsonb ELSE jsonb_build_array(jsonb_build_object('at', now(), 'class', @class::text, 'error', @brief::text)) END,
 	@codec::text, @uuid::bytea, @metadata::bytea, @payload::bytea
 FROM born RETURNING number, revision::bigint, ` + notified
@@ -157,7 +157,7 @@ AND status = ANY ('{4,5}') AND content = 0`
 		status = @status::smallint, placement = @placement::smallint, content = held.content, presumed = @start::boolean, reserved = false, suspect = false,
 		attempts = @attempts::integer, uncounted = @uncounted::integer, due_at = now() + @dueIn::interval, order_until = now() + @dueIn::interval + @orderWait::interval, last_at = now(),
 		budget_at = CASE WHEN f.attempts = 0 AND f.uncounted = 0 THEN now() ELSE budget_at END,
-		class = @class::text, error_group = @group::text, error = @error::text,
+		class = @class::text, cause = @cause::text, error = @error::text,
 		topic = CASE WHEN @topic::text <> '' THEN @topic::text ELSE topic END, coordinates = CASE WHEN @coordinates::text <> '' THEN @coordinates::text ELSE coordinates END,
 		order_key = coalesce(@order::bytea, order_key),
 		history = CASE WHEN @start AND NOT presumed THEN history

@@ -14,7 +14,7 @@ import (
 // inbox.
 const (
 	messageColumns = `c.service, c.handler, f.message_id, f.status, i.fingerprint, i.traceparent, f.redrives, (extract(epoch from f.first_at) * 1000000)::bigint, (extract(epoch from f.last_at) * 1000000)::bigint, (extract(epoch from f.due_at) * 1000000)::bigint,
-f.error, f.error_group, f.topic, f.coordinates, f.order_key, f.uuid, f.codec, coalesce(octet_length(f.payload), 0), ` + stateColumns
+f.error, f.cause, f.topic, f.coordinates, f.order_key, f.uuid, f.codec, coalesce(octet_length(f.payload), 0), ` + stateColumns
 	contentColumns = `f.metadata, f.payload, f.history`
 
 	// The inbox is read by its key, however large a page is.
@@ -137,7 +137,7 @@ func scanMessage(row Rows, whole bool) (stores.Message, error) {
 		fingerprint, trace, uuid, metadata, history []byte
 	)
 	dest := state.with(&m.Key.Consumer.Service, &m.Key.Consumer.Handler, &m.Key.ID, &status, &fingerprint, &trace,
-		&m.Redrives, instant{&m.FirstAt}, instant{&m.LastAt}, instant{&m.DueAt}, &m.Error, &m.Group, &m.Topic, &m.Coordinates, &m.OrderKey, &uuid, &m.Codec, &m.PayloadBytes)
+		&m.Redrives, instant{&m.FirstAt}, instant{&m.LastAt}, instant{&m.DueAt}, &m.Error, &m.Cause, &m.Topic, &m.Coordinates, &m.OrderKey, &uuid, &m.Codec, &m.PayloadBytes)
 	if whole {
 		dest = append(dest, &metadata, &m.Payload, &history)
 	}
@@ -160,25 +160,25 @@ func scanMessage(row Rows, whole bool) (stores.Message, error) {
 	return m, nil
 }
 
-// Groups implements stores.Inspector. It reads all messages that match; the error is
+// Causes implements stores.Inspector. It reads all messages that match; the error is
 // the one of the message that has failed for the first time last.
-func (s Store) Groups(ctx context.Context, f stores.Filter, limit int) ([]stores.Group, error) {
+func (s Store) Causes(ctx context.Context, f stores.Filter, limit int) ([]stores.Cause, error) {
 	q, err := s.t.newQuery(ctx, limit)
 	if err != nil {
 		return nil, err
 	}
 	q.failures(f)
-	return collect(ctx, s.t, q, `SELECT c.service, c.handler, g.error_group, coalesce(e.class, g.class), coalesce(e.error, ''), g.pending, g.failed, g.discarded, (extract(epoch from g.first_at) * 1000000)::bigint, (extract(epoch from g.last_at) * 1000000)::bigint
+	return collect(ctx, s.t, q, `SELECT c.service, c.handler, g.cause, coalesce(e.class, g.class), coalesce(e.error, ''), g.pending, g.failed, g.discarded, (extract(epoch from g.first_at) * 1000000)::bigint, (extract(epoch from g.last_at) * 1000000)::bigint
 FROM (
-	SELECT f.consumer, f.error_group, min(f.class) AS class, count(*) AS n, count(*) FILTER (WHERE f.status = 3) AS pending,
+	SELECT f.consumer, f.cause, min(f.class) AS class, count(*) AS n, count(*) FILTER (WHERE f.status = 3) AS pending,
 		count(*) FILTER (WHERE f.status = 4) AS failed, count(*) FILTER (WHERE f.status = 5) AS discarded, min(f.first_at) AS first_at, max(f.last_at) AS last_at, max(f.number) AS latest
 	FROM {schema.}{prefix}failure f WHERE {where}
-	GROUP BY f.consumer, f.error_group
+	GROUP BY f.consumer, f.cause
 	ORDER BY n DESC, latest DESC LIMIT `+q.bind(limit)+`
 ) g JOIN {schema.}{prefix}consumer c ON c.id = g.consumer
 LEFT JOIN {schema.}{prefix}failure e ON e.number = g.latest
-ORDER BY g.n DESC, g.latest DESC`, func(row Rows) (g stores.Group, err error) {
-		return g, row.Scan(&g.Consumer.Service, &g.Consumer.Handler, &g.Group, &g.Class, &g.Error, &g.Pending, &g.Failed, &g.Discarded, instant{&g.FirstAt}, instant{&g.LastAt})
+ORDER BY g.n DESC, g.latest DESC`, func(row Rows) (g stores.Cause, err error) {
+		return g, row.Scan(&g.Consumer.Service, &g.Consumer.Handler, &g.ID, &g.Class, &g.Error, &g.Pending, &g.Failed, &g.Discarded, instant{&g.FirstAt}, instant{&g.LastAt})
 	})
 }
 

@@ -73,7 +73,7 @@ func (q *query) failures(f stores.Filter) {
 	}
 	q.and("f.status = ANY (?::smallint[])", status)
 	for _, equal := range []struct{ column, value string }{
-		{"f.class", string(f.Class)}, {"f.error_group", f.Group}, {"f.topic", f.Topic},
+		{"f.class", string(f.Class)}, {"f.cause", f.Cause}, {"f.topic", f.Topic},
 	} {
 		if equal.value != "" {
 			q.and(equal.column+" = ?", equal.value)

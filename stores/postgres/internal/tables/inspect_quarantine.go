@@ -78,7 +78,7 @@ func scanQuarantined(row Rows, whole bool) (stores.QuarantineRow, error) {
 	return r, nil
 }
 
-// Decide implements stores.Inspector. What is decided about, and the group of its
+// Decide implements stores.Inspector. What is decided about, and the cause of its
 // error, are read before; the decision is guarded by the status alone, which is the
 // only thing about a row in quarantine that changes what may be done with it.
 func (s Store) Decide(ctx context.Context, d stores.Decision) error {
@@ -105,7 +105,7 @@ func (s Store) Decide(ctx context.Context, d stores.Decision) error {
 	reason := sqlstore.Text(string(row.Reason)+": "+row.Detail, stores.MaxErrorBytes)
 	affected, err := s.t.db.Send(ctx, statement(expand(s.t.qualified, sql), pgx.NamedArgs{
 		"row": d.RowID, "verb": string(d.Verb), "from": string(from), "to": string(to), "actor": sqlstore.Text(d.Actor, stores.MaxDetailBytes), "reason": sqlstore.Text(d.Reason, stores.MaxDetailBytes),
-		"id": stores.ReleasedID(d.RowID), "class": string(classReleased), "error": reason, "group": stores.ErrorGroup(classReleased, reason),
+		"id": stores.ReleasedID(d.RowID), "class": string(classReleased), "error": reason, "cause": stores.CauseOf(classReleased, reason),
 	}, nil))
 	if sqlState(err) == uniqueViolation {
 		return fmt.Errorf("postgres: %w: there is a message %s already", stores.ErrChanged, stores.ReleasedID(d.RowID))
@@ -142,8 +142,8 @@ SELECT @verb::text, @actor::text, @reason::text, consumer, id, message_id, @from
 	SELECT consumer, @id::bytea, 3, CASE WHEN fingerprint <> ''::bytea THEN fingerprint END FROM decided
 ), kept AS (
 	INSERT INTO {schema.}{prefix}failure (consumer, message_id, status, placement, content, attempts, uncounted, due_at,
-		class, error_group, error, topic, coordinates, codec, uuid, metadata, payload)
-	SELECT consumer, @id::bytea, 3, 1, 1, 0, 0, now(), @class::text, @group::text, @error::text,
+		class, cause, error, topic, coordinates, codec, uuid, metadata, payload)
+	SELECT consumer, @id::bytea, 3, 1, 1, 0, 0, now(), @class::text, @cause::text, @error::text,
 		topic, coordinates, codec, uuid, metadata, payload FROM decided
 ) ` + audited
 )

@@ -15,7 +15,7 @@ const maxKept = 256 << 20
 // maxTextBytes bounds names of places, which come from outside.
 const maxTextBytes = 1 << 10
 
-// maxNameBytes bounds short names, of codecs, classes and groups.
+// maxNameBytes bounds short names, of codecs, classes and causes.
 const maxNameBytes = 200
 
 // Quarantine implements stores.Quarantine, in one trip and one commit.

@@ -21,7 +21,7 @@ CREATE TABLE {schema.}{prefix}failure (
     last_at     pg_catalog.timestamptz NOT NULL DEFAULT clock_timestamp(),
     message_id  pg_catalog.bytea    NOT NULL,
     class       pg_catalog.text     NOT NULL,
-    error_group pg_catalog.text     NOT NULL,
+    cause pg_catalog.text     NOT NULL,
     error       pg_catalog.text     NOT NULL,
     topic       pg_catalog.text     NOT NULL,
     coordinates pg_catalog.text     NOT NULL,

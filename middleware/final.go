@@ -8,11 +8,11 @@ import (
 	"github.com/millpond-go/millpond/stores"
 )
 
-// settledBefore acks a message that has failed for good or was discarded. If the broker
+// finalBefore acks a message that has failed for good or was discarded. If the broker
 // still had it then, its row has no content, and after the ack nobody would: so it is
 // written down first, and copied if it is a dead letter. While that cannot be done the
 // delivery is held.
-func (d *delivery) settledBefore(seen stores.FailureState) (reason error, settled bool, err error) {
+func (d *delivery) finalBefore(seen stores.FailureState) (reason error, settled bool, err error) {
 	if d.retry == nil && seen.Content == stores.ContentNone {
 		c, reason, err := d.contentBefore(seen)
 		if c == nil {
@@ -26,12 +26,12 @@ func (d *delivery) settledBefore(seen stores.FailureState) (reason error, settle
 			return ErrInFlight, false, nil
 		case errors.Is(err, stores.ErrTooLarge) && !d.tooLarge:
 			d.tooLarge = true
-			return d.settledBefore(seen)
+			return d.finalBefore(seen)
 		case err != nil:
 			return d.unanswered(err), false, nil
 		}
 	}
-	d.end.Result = ResultSettled
+	d.end.Result = ResultFinal
 	return nil, true, nil
 }
 

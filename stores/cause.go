@@ -7,11 +7,11 @@ import (
 	"unicode/utf8"
 )
 
-// ErrorGroup returns the fingerprint under which failures are grouped: 12 hexadecimal
+// CauseOf returns the fingerprint under which failures are grouped: 12 hexadecimal
 // digits over the class and the beginning of the error's text, in which every word
 // that contains a digit counts as the same. So errors that differ only in ids and
-// numbers are one group.
-func ErrorGroup(class Class, text string) string {
+// numbers are one cause.
+func CauseOf(class Class, text string) string {
 	sum := sha256.Sum256([]byte(string(class) + "\x00" + withoutNumbers(text)))
 	const digits = 6
 	return hex.EncodeToString(sum[:digits])

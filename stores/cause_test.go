@@ -11,7 +11,7 @@ import (
 	"github.com/millpond-go/millpond/stores"
 )
 
-func TestErrorsThatDifferInNumbersAreOneGroup(t *testing.T) {
+func TestErrorsThatDifferInNumbersAreOneCause(t *testing.T) {
 	t.Parallel()
 	for _, same := range [][]string{
 		{"order 17 not found", "order 18 not found", "order 1234567 not found"},
@@ -22,14 +22,14 @@ func TestErrorsThatDifferInNumbersAreOneGroup(t *testing.T) {
 		{"ERROR: deadlock (SQLSTATE 40P01)", "ERROR: deadlock (SQLSTATE 40001)"},
 	} {
 		for _, text := range same[1:] {
-			if a, b := stores.ErrorGroup(stores.ClassTransient, same[0]), stores.ErrorGroup(stores.ClassTransient, text); a != b {
-				t.Errorf("%q is in group %s and %q in %s, want one", same[0], a, text, b)
+			if a, b := stores.CauseOf(stores.ClassTransient, same[0]), stores.CauseOf(stores.ClassTransient, text); a != b {
+				t.Errorf("%q is in cause %s and %q in %s, want one", same[0], a, text, b)
 			}
 		}
 	}
 }
 
-func TestErrorsThatSayDifferentThingsAreNotOneGroup(t *testing.T) {
+func TestErrorsThatSayDifferentThingsAreNotOneCause(t *testing.T) {
 	t.Parallel()
 	type failure struct {
 		class stores.Class
@@ -48,39 +48,39 @@ func TestErrorsThatSayDifferentThingsAreNotOneGroup(t *testing.T) {
 		{stores.ClassTransient, "\x00"},
 		{"transient\x00order", "not found"},
 	} {
-		group := stores.ErrorGroup(f.class, f.text)
-		if other, taken := seen[group]; taken {
-			t.Errorf("%q and %q are one group", f, other)
+		cause := stores.CauseOf(f.class, f.text)
+		if other, taken := seen[cause]; taken {
+			t.Errorf("%q and %q are one cause", f, other)
 		}
-		seen[group] = f
+		seen[cause] = f
 	}
 }
 
-func TestErrorGroupOfAnything(t *testing.T) {
+func TestCauseOfAnything(t *testing.T) {
 	t.Parallel()
 	form := regexp.MustCompile(`^[0-9a-f]{12}$`)
 	rapid.Check(t, func(t *rapid.T) {
 		text := string(rapid.SliceOf(rapid.Byte()).Draw(t, "text"))
 		class := stores.Class(rapid.String().Draw(t, "class"))
-		group := stores.ErrorGroup(class, text)
-		if !form.MatchString(group) || group != stores.ErrorGroup(class, text) {
-			t.Errorf("the group of %q is %q", text, group)
+		cause := stores.CauseOf(class, text)
+		if !form.MatchString(cause) || cause != stores.CauseOf(class, text) {
+			t.Errorf("the cause of %q is %q", text, cause)
 		}
 	})
 }
 
 // An error may be as large as the message that caused it.
-func TestErrorGroupOfHugeErrorsIsCheap(t *testing.T) {
+func TestCauseOfHugeErrorsIsCheap(t *testing.T) {
 	t.Parallel()
 	huge := "order not found: " + strings.Repeat("x", 100<<20)
 	begun := time.Now()
 	for range 20 {
-		stores.ErrorGroup(stores.ClassTransient, huge)
+		stores.CauseOf(stores.ClassTransient, huge)
 	}
 	if took := time.Since(begun); took > 5*time.Second { // all of it would take minutes
-		t.Errorf("20 groups of an error of 100 MB took %s", took)
+		t.Errorf("20 causes of an error of 100 MB took %s", took)
 	}
-	if stores.ErrorGroup(stores.ClassTransient, huge) != stores.ErrorGroup(stores.ClassTransient, huge+" and more") {
-		t.Error("the end of a huge error decides on its group")
+	if stores.CauseOf(stores.ClassTransient, huge) != stores.CauseOf(stores.ClassTransient, huge+" and more") {
+		t.Error("the end of a huge error decides on its cause")
 	}
 }
