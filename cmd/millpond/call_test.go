@@ -190,3 +190,28 @@ func TestFlagsThatTakeOneValueAreGivenOnce(t *testing.T) {
 	require.Empty(t, s.changes)
 	n.ok("msg", "retry", "1", "--yes", "--yes", "--status", "pending", "--status", "failed")
 }
+
+// A variable that is not set must not widen what is asked for.
+func TestFlagsThatAreEmptyAreNoFlagsLeftOut(t *testing.T) {
+	n, s := newScripted(t, 5)
+	for _, flag := range []string{"class", "cause", "topic", "consumer", "id", "error-contains", "since", "until", "status", "actor", "reason"} {
+		for _, command := range []string{"retry", "discard"} {
+			n.run(exitUsage, "msg", command, "1", "--yes", "--"+flag, "")
+			require.Equal(t, "millpond: --"+flag+" is empty: give it a value, or leave it out\n", n.errB.String(), command)
+			n.run(exitUsage, "msg", command, "--topic", "orders", "--yes", "--"+flag+"=")
+		}
+	}
+	for _, call := range [][]string{
+		{"msg", "ls", "--cause", ""},
+		{"msg", "show", "1", "--payload", ""},
+		{"quarantine", "ls", "--reason", ""},
+		{"quarantine", "ls", "--status", ""},
+		{"quarantine", "reject", "1", "--reason", "", "--yes"},
+		{"stats", "--store", ""},
+		{"stats", "-o", ""},
+	} {
+		n.run(exitUsage, call...)
+		require.Contains(t, n.errB.String(), " is empty: give it a value, or leave it out\n", call)
+	}
+	require.Empty(t, s.changes)
+}

@@ -37,3 +37,18 @@ func takeOnce(cmd *cobra.Command) {
 		takeOnce(sub)
 	}
 }
+
+// refuseEmpty refuses flags that are given and empty, as those with a variable that is not
+// set: a selection would reach more than was asked for.
+func refuseEmpty(cmd *cobra.Command) (err error) {
+	cmd.Flags().Visit(func(f *pflag.Flag) {
+		empty := f.Value.String() == ""
+		if list, ok := f.Value.(pflag.SliceValue); ok {
+			empty = len(list.GetSlice()) == 0
+		}
+		if empty && err == nil {
+			err = usagef("--%s is empty: give it a value, or leave it out", f.Name)
+		}
+	})
+	return err
+}

@@ -70,6 +70,9 @@ Exit codes:
 		SilenceErrors: true, // run prints them
 		SilenceUsage:  true,
 		PersistentPreRunE: func(cmd *cobra.Command, _ []string) error {
+			if err := refuseEmpty(cmd); err != nil {
+				return err
+			}
 			if !slices.Contains(outputs, p.output) {
 				return usagef("--output is %q: use %s", p.output, strings.Join(outputs, ", "))
 			}
