@@ -156,11 +156,11 @@ type Interruptible interface {
 // message are the reason.
 type Refusing interface {
 	// Refuses reports whether err, which the handler or Commit has returned, is the
-	// database's refusal of a value: one that is no number or date, too long, out of range,
-	// NULL where there must be something, against a CHECK. It would be refused each time, so
-	// the failure is permanent unless the policy says otherwise. A missing row that is
-	// referred to, or one that is there already, is no such thing: another message may heal
-	// it.
+	// database's refusal of a value: one that is no number or date, too long, NULL where
+	// there must be something. It would be refused each time, so the failure is permanent
+	// unless the policy says otherwise. What another message may heal is no such thing: a
+	// missing row that is referred to, or one that is there already, a CHECK, a division by
+	// zero or a result out of range, which may come from a stored balance.
 	Refuses(err error) bool
 }
 

@@ -53,8 +53,6 @@ const (
 	invalidCharacters   = 1300
 	noDefault           = 1364
 	wrongValue          = 1366
-	checkViolated       = 3819  // MySQL
-	constraintFailed    = 4025  // MariaDB: a CHECK
 	claimLost           = 31962 // ours, by SIGNAL
 	noCase              = 1339  // of CASE
 )
@@ -113,18 +111,30 @@ func undone(err error) bool {
 	}
 }
 
+// SQLSTATEs of what may have been computed from rows that another message changes.
+const (
+	stateOutOfRange     = "22003"
+	stateDivisionByZero = "22012"
+)
+
 // refusesValue reports whether err is the server's about a value, which it would refuse each
-// time: those of SQLSTATE 22, and others that have no state of their own.
+// time: those of SQLSTATE 22 that no other message can heal, and others that have no state of
+// their own. A CHECK may look at what another message changes.
 func refusesValue(err error) bool {
 	e, ok := errors.AsType[*mysql.MySQLError](err)
 	if !ok {
 		return false
 	}
 	switch e.Number {
-	case columnNotNull, truncatedForColumn, invalidCharacters, noDefault, wrongValue, checkViolated, constraintFailed:
+	case columnNotNull, truncatedForColumn, invalidCharacters, noDefault, wrongValue:
 		return true
 	}
-	return string(e.SQLState[:2]) == "22"
+	switch state := string(e.SQLState[:]); state {
+	case stateOutOfRange, stateDivisionByZero:
+		return false
+	default:
+		return strings.HasPrefix(state, "22")
+	}
 }
 
 // Refuses implements stores.Refusing.

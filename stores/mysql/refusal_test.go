@@ -24,15 +24,16 @@ func TestWhichErrorsRefuseAValue(t *testing.T) {
 			}
 			for text, want := range map[string]bool{
 				"INSERT INTO priced VALUES (2, 'long', 1, NULL, NULL)":       true,
-				"INSERT INTO priced VALUES (2, 'b', 3000000000, NULL, NULL)": true,
+				"INSERT INTO priced VALUES (2, 'b', 3000000000, NULL, NULL)": false,
 				"INSERT INTO priced VALUES (2, 'b', 'c', NULL, NULL)":        true,
 				"INSERT INTO priced VALUES (2, 'b', 1, '2026-02-30', NULL)":  true,
-				"INSERT INTO priced VALUES (2, 'b', 1 / 0, NULL, NULL)":      true,
+				"INSERT INTO priced VALUES (2, 'b', 1 / 0, NULL, NULL)":      false,
 				"INSERT INTO priced VALUES (2, NULL, 1, NULL, NULL)":         true,
 				"INSERT INTO priced (id) VALUES (2)":                         true, // no default
-				"INSERT INTO priced VALUES (2, 'b', -1, NULL, NULL)":         true,
+				"INSERT INTO priced VALUES (2, 'b', -1, NULL, NULL)":         false,
 				"INSERT INTO priced VALUES (2, 'b', 1, NULL, 3)":             false,
 				"INSERT INTO priced VALUES (1, 'b', 1, NULL, NULL)":          false,
+				"UPDATE priced SET price = price - 9223372036854775807 - 2":  false, // 1690
 				"SELECT * FROM nowhere":                                      false,
 			} {
 				a := begin(t, c, claimOf(text))

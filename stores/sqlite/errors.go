@@ -31,10 +31,10 @@ func isUnique(err error) bool {
 }
 
 // refusesValue reports whether err is SQLite's about a value, which it would refuse each
-// time.
+// time. A CHECK may look at what another message changes, and is not among them.
 func refusesValue(err error) bool {
 	switch code(err) {
-	case sqlite3.SQLITE_CONSTRAINT_CHECK, sqlite3.SQLITE_CONSTRAINT_NOTNULL, sqlite3.SQLITE_CONSTRAINT_DATATYPE,
+	case sqlite3.SQLITE_CONSTRAINT_NOTNULL, sqlite3.SQLITE_CONSTRAINT_DATATYPE,
 		sqlite3.SQLITE_MISMATCH, sqlite3.SQLITE_TOOBIG:
 		return true
 	}

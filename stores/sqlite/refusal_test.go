@@ -17,7 +17,7 @@ INSERT INTO priced VALUES (1, 'a', 1)`)
 	require.NoError(t, err)
 	for text, want := range map[string]bool{
 		"INSERT INTO priced VALUES (2, NULL, 1)":            true,
-		"INSERT INTO priced VALUES (2, 'b', -1)":            true,
+		"INSERT INTO priced VALUES (2, 'b', -1)":            false,
 		"INSERT INTO priced VALUES (2, 'b', 'c')":           true,
 		"INSERT INTO priced VALUES ('b', 'b', 1)":           true,
 		"INSERT INTO priced VALUES (1, 'b', 1)":             false,

@@ -22,9 +22,9 @@ const (
 	uniqueViolation   = "23505"
 	completionUnknown = "40003"
 	divisionByZero    = "22012"
+	outOfRange        = "22003"
 	dataException     = "22" // a class
 	notNullViolation  = "23502"
-	checkViolation    = "23514"
 	idleInTransaction = "25P03"
 
 	statementExists  = "42P05" // of a prepared statement
@@ -99,31 +99,17 @@ func Interruption(err error) bool {
 }
 
 // RefusesValue reports whether err is the server's about a value, which it would refuse
-// each time. A row for which there is no partition has the code of a CHECK, without the
-// constraint's name, and waits for somebody to make one.
+// each time. What may have been computed from rows that another message changes is not
+// among them: a result out of range, a divisor, and whatever a CHECK looks at.
 func RefusesValue(err error) bool {
 	switch state := sqlState(err); state {
 	case notNullViolation:
 		return true
-	case checkViolation:
-		return constraint(err) != ""
+	case divisionByZero, outOfRange:
+		return false
 	default:
 		return strings.HasPrefix(state, dataException)
 	}
-}
-
-// constraint returns the name of the constraint that an error of pgx or lib/pq is about.
-func constraint(err error) string {
-	if pgErr, ok := errors.AsType[*pgconn.PgError](err); ok {
-		return pgErr.ConstraintName
-	}
-	if other, ok := errors.AsType[interface {
-		error
-		Get(field byte) string
-	}](err); ok {
-		return other.Get('n')
-	}
-	return ""
 }
 
 // Unavailable gives an error of the driver its meaning for a caller who wants to begin
