@@ -11,6 +11,9 @@ var (
 	// ErrTooLarge: the message is larger than the broker takes. Trying again cannot help
 	// until somebody raises the limit.
 	ErrTooLarge = errors.New("brokers: message too large")
+	// ErrUnencodable: the message cannot be written in the broker's format, because of the
+	// name of a metadata field for example. It is refused each time, until it is changed.
+	ErrUnencodable = errors.New("brokers: message cannot be encoded")
 	// ErrUnavailable: the broker could not be reached. What was being published may
 	// or may not have been taken; publish it again.
 	ErrUnavailable = errors.New("brokers: broker unavailable")

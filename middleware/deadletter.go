@@ -20,7 +20,8 @@ import (
 // which its error and the log say, and the messages behind it go on. If the row has not all
 // of the message the broker keeps it, and its redeliveries try again, for
 // RetryPolicy.MaxAge. There is no copy at once of a message that is too large for the
-// publisher's broker (brokers.ErrTooLarge), or if the publisher's error is marked with
+// publisher's broker (brokers.ErrTooLarge) or cannot be written in its format
+// (brokers.ErrUnencodable), or if the publisher's error is marked with
 // [Permanent], or of one that cannot be restored from what is kept of it.
 type DeadLetterConfig struct {
 	Publisher message.Publisher

@@ -17,7 +17,7 @@ import (
 // refusedForGood reports whether trying again cannot help.
 func refusedForGood(err error) bool {
 	marked, ok := errors.AsType[*classifiedError](err)
-	return ok && marked.class == stores.ClassPermanent || errors.Is(err, brokers.ErrTooLarge)
+	return ok && marked.class == stores.ClassPermanent || errors.Is(err, brokers.ErrTooLarge) || errors.Is(err, brokers.ErrUnencodable)
 }
 
 // maxEncodings is how often a codec that fails is asked for one delivery, before its

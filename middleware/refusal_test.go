@@ -84,6 +84,7 @@ func TestRefusalsOfALastFailureEnd(t *testing.T) {
 		"codec that never heals":          {codec: healsAfter(1000 * time.Hour), content: stores.ContentRefused, copies: 1, atLeast: 2 * age, atMost: 3 * age, givenBack: true},
 		"codec that panics":               {codec: func() func() error { return func() error { panic("no key service") } }, content: stores.ContentRefused, copies: 1, atLeast: 2 * age, atMost: 3 * age, givenBack: true},
 		"copy too large":                  {publisher: func() func() error { return func() error { return fmt.Errorf("kafka: %w", brokers.ErrTooLarge) } }, content: stores.ContentKept, noted: "[no copy:", atMost: time.Minute},
+		"copy that cannot be encoded":     {publisher: func() func() error { return func() error { return fmt.Errorf("amqp: %w", brokers.ErrUnencodable) } }, content: stores.ContentKept, noted: "[no copy:", atMost: time.Minute},
 		"publisher that refuses for good": {publisher: func() func() error { return func() error { return middleware.Permanent(away) } }, content: stores.ContentKept, noted: "[no copy:", atMost: time.Minute},
 		"publisher that heals":            {publisher: healsAfter(time.Minute), content: stores.ContentKept, copies: 1, atLeast: time.Minute, atMost: 6 * time.Minute},
 		"publisher that never heals":      {publisher: healsAfter(1000 * time.Hour), content: stores.ContentKept, noted: "[no copy:", atLeast: 4 * time.Minute, atMost: 6 * time.Minute},

@@ -113,8 +113,8 @@
 // header _watermill_message_uuid, and empty for producers without Watermill.
 //
 // Headers are the metadata. Of texts and bytes each byte is kept; other types become text,
-// tables and lists become JSON. The server's counts are no metadata. Metadata may not be
-// named CC or BCC, which the broker reads itself; the history of dead letters (x-death and
+// tables and lists become JSON. The server's counts are no metadata, nor are CC and
+// BCC, which the broker reads itself: no field may have such a name; the history of dead letters (x-death and
 // its like) is read and not published again.
 //
 // Delivery.Time is set only with time=producer, in whole seconds: the broker sets none.

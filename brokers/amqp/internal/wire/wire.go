@@ -5,12 +5,13 @@
 package wire
 
 import (
-	"errors"
 	"fmt"
 	"slices"
 
 	"github.com/ThreeDotsLabs/watermill/message"
 	"github.com/rabbitmq/amqp091-go"
+
+	"github.com/millpond-go/millpond/brokers"
 )
 
 // UUIDHeader carries the UUID of a message.
@@ -24,9 +25,9 @@ const LongestName = 255
 var (
 	// ErrReserved: the message has a metadata field of a name that means something else
 	// to the broker or to Watermill.
-	ErrReserved = errors.New("wire: the name of the metadata field is reserved: rename it")
+	ErrReserved = fmt.Errorf("wire: %w: the name of the metadata field is reserved: rename it", brokers.ErrUnencodable)
 	// ErrNameTooLong: the name of a metadata field has more than LongestName bytes.
-	ErrNameTooLong = errors.New("wire: the name of the metadata field has more than 255 bytes: shorten it")
+	ErrNameTooLong = fmt.Errorf("wire: %w: the name of the metadata field has more than 255 bytes: shorten it", brokers.ErrUnencodable)
 )
 
 // Counters are the headers with which a quorum queue counts the deliveries of a message.
@@ -84,7 +85,8 @@ func Deaths() []string {
 var broker = append(append(Counters(), HistoryHeader), Deaths()...)
 
 // Copies are the headers that send a message to more queues. They are lists to the
-// broker, which closes the channel over a text.
+// broker, which closes the channel over a text. They are no metadata: a message that has
+// arrived has been sent, and whoever handed it on with them could not publish it.
 func Copies() []string { return []string{"CC", "BCC"} }
 
 var copies = Copies()
@@ -92,7 +94,7 @@ var copies = Copies()
 // Publishing returns the message as it is published: persistent, the UUID and the
 // metadata in headers, the payload not copied. Fields in the broker's own names, which a
 // handler may have got with the message that it hands on, are left out. Errors wrap
-// ErrReserved or ErrNameTooLong.
+// ErrReserved or ErrNameTooLong, and with these brokers.ErrUnencodable.
 func Publishing(msg *message.Message) (amqp091.Publishing, error) {
 	headers := make(amqp091.Table, len(msg.Metadata)+1)
 	for name, value := range msg.Metadata {
@@ -113,7 +115,7 @@ func Publishing(msg *message.Message) (amqp091.Publishing, error) {
 // Message returns the message of a delivery with these headers and this body, which is
 // not copied. Without a UUID header, as from a producer without Watermill, the UUID is
 // empty. Headers that are no texts become metadata as Text writes them. It takes any
-// headers and never fails.
+// headers and never fails, and Publishing takes what it returns.
 func Message(headers amqp091.Table, body []byte) *message.Message {
 	msg := message.NewMessage("", body)
 	for name, value := range headers {
@@ -122,7 +124,9 @@ func Message(headers amqp091.Table, body []byte) *message.Message {
 			msg.UUID = Text(value)
 		case CountHeader, AcquiredHeader, HistoryHeader:
 		default:
-			msg.Metadata[name] = Text(value)
+			if !slices.Contains(copies, name) {
+				msg.Metadata[name] = Text(value)
+			}
 		}
 	}
 	return msg

@@ -12,6 +12,8 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 	"github.com/rabbitmq/amqp091-go"
 	"pgregory.net/rapid"
+
+	"github.com/millpond-go/millpond/brokers"
 )
 
 func TestMessagesComeBackAsTheyWere(t *testing.T) {
@@ -47,7 +49,7 @@ func TestNamesThatMeanSomethingElse(t *testing.T) {
 	} {
 		msg := message.NewMessage("a", nil)
 		msg.Metadata.Set(name, "value")
-		if _, err := Publishing(msg); !errors.Is(err, want) {
+		if _, err := Publishing(msg); !errors.Is(err, want) || want != nil && !errors.Is(err, brokers.ErrUnencodable) {
 			t.Errorf("%.20q: %v", name, err)
 		}
 	}
@@ -81,6 +83,19 @@ func TestHeadersOfAnyType(t *testing.T) {
 	}
 	if msg := Message(nil, nil); msg.UUID != "" || msg.Metadata == nil || len(msg.Payload) != 0 {
 		t.Errorf("%+v", msg)
+	}
+}
+
+// What has arrived can be published again, whatever its producer has put into its headers.
+func TestHeadersOfAnyNameCanBeHandedOn(t *testing.T) {
+	t.Parallel()
+	headers := amqp091.Table{UUIDHeader: "a", "": "", strings.Repeat("n", LongestName): "value", HistoryHeader: "value", "name": "value"}
+	for _, name := range append(append(Counters(), Deaths()...), Copies()...) {
+		headers[name] = []any{}
+	}
+	msg := Message(headers, nil)
+	if p, err := Publishing(msg); err != nil || p.Headers["name"] != "value" {
+		t.Errorf("%q: %v", msg.Metadata, err)
 	}
 }
 

@@ -5,13 +5,14 @@
 package wire
 
 import (
-	"errors"
 	"fmt"
 	"slices"
 	"strconv"
 	"strings"
 
 	"github.com/ThreeDotsLabs/watermill/message"
+
+	"github.com/millpond-go/millpond/brokers"
 )
 
 // UUIDHeader carries the UUID of a message.
@@ -19,7 +20,7 @@ const UUIDHeader = "_watermill_message_uuid"
 
 // ErrReserved: the message has a metadata field of the name of UUIDHeader, which could
 // not be told from its UUID.
-var ErrReserved = errors.New("wire: metadata field " + UUIDHeader + " is reserved for the UUID")
+var ErrReserved = fmt.Errorf("wire: %w: metadata field "+UUIDHeader+" is reserved for the UUID", brokers.ErrUnencodable)
 
 // Header is a header of a record. Keys may repeat.
 type Header struct {

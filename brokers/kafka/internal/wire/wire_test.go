@@ -10,6 +10,8 @@ import (
 
 	"github.com/ThreeDotsLabs/watermill/message"
 	"pgregory.net/rapid"
+
+	"github.com/millpond-go/millpond/brokers"
 )
 
 func TestMessagesComeBackAsTheyWere(t *testing.T) {
@@ -57,7 +59,7 @@ func TestUUIDCannotBeForged(t *testing.T) {
 	t.Parallel()
 	msg := message.NewMessage("a", nil)
 	msg.Metadata.Set(UUIDHeader, "b")
-	if _, err := Headers(msg); !errors.Is(err, ErrReserved) {
+	if _, err := Headers(msg); !errors.Is(err, ErrReserved) || !errors.Is(err, brokers.ErrUnencodable) {
 		t.Error(err)
 	}
 	headers, err := Headers(message.NewMessage("a", nil))

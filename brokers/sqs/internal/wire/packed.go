@@ -81,7 +81,11 @@ func unmarshalPacked(text string) (packed, error) {
 	return p, nil
 }
 
-var errBodyForm = errors.New("the body has a form that is not known")
+var (
+	errBodyForm = errors.New("the body has a form that is not known")
+	// errForged: no millpond packs such a field, and none could publish it again.
+	errForged = errors.New("a field has a reserved name")
+)
 
 // unpack puts everything where it belongs, or changes nothing.
 func (p *packed) unpack(msg *message.Message) error {
@@ -105,6 +109,14 @@ func (p *packed) unpack(msg *message.Message) error {
 			return fmt.Errorf("a name is not base64: %w", err)
 		}
 		names[encoded] = string(name)
+		if isReserved(names[encoded]) {
+			return fmt.Errorf("%w: %s", errForged, name)
+		}
+	}
+	for name := range p.Fields {
+		if isReserved(name) {
+			return fmt.Errorf("%w: %s", errForged, name)
+		}
 	}
 	delete(msg.Metadata, PackedAttribute)
 	msg.Payload = payload

@@ -6,12 +6,13 @@
 package wire
 
 import (
-	"errors"
 	"fmt"
 	"maps"
 	"slices"
 
 	"github.com/ThreeDotsLabs/watermill/message"
+
+	"github.com/millpond-go/millpond/brokers"
 )
 
 const (
@@ -42,7 +43,9 @@ const (
 
 // ErrReserved: the message has a metadata field of the name of UUIDAttribute or
 // PackedAttribute, which could not be told from what these carry.
-var ErrReserved = errors.New("wire: metadata fields " + UUIDAttribute + " and " + PackedAttribute + " are reserved")
+var ErrReserved = fmt.Errorf("wire: %w: metadata fields "+UUIDAttribute+" and "+PackedAttribute+" are reserved", brokers.ErrUnencodable)
+
+func isReserved(name string) bool { return name == UUIDAttribute || name == PackedAttribute }
 
 // Attribute is one attribute of a message, with text or bytes. Encode makes only text.
 type Attribute struct {
@@ -59,8 +62,8 @@ func (a Attribute) Size(name string) int {
 // Encode returns the body and the attributes of a message, without the metadata fields
 // named in except. There are at most MaxAttributes.
 func Encode(msg *message.Message, except ...string) (body string, attributes map[string]Attribute, err error) {
-	for _, reserved := range []string{UUIDAttribute, PackedAttribute} {
-		if _, taken := msg.Metadata[reserved]; taken {
+	for name := range msg.Metadata {
+		if isReserved(name) {
 			return "", nil, ErrReserved
 		}
 	}

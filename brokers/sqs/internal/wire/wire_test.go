@@ -2,6 +2,7 @@ package wire
 
 import (
 	"bytes"
+	"encoding/base64"
 	"errors"
 	"fmt"
 	"maps"
@@ -12,6 +13,8 @@ import (
 	"github.com/aws/aws-sdk-go-v2/aws"
 	sqs "github.com/aws/aws-sdk-go-v2/service/sqs/types"
 	"pgregory.net/rapid"
+
+	"github.com/millpond-go/millpond/brokers"
 )
 
 // throughSQS encodes a message, checks what SQS checks, and decodes it.
@@ -109,7 +112,7 @@ func TestReservedNames(t *testing.T) {
 	for _, name := range []string{UUIDAttribute, PackedAttribute} {
 		msg := message.NewMessage("id", nil)
 		msg.Metadata.Set(name, "forged")
-		if _, _, err := Encode(msg); !errors.Is(err, ErrReserved) {
+		if _, _, err := Encode(msg); !errors.Is(err, ErrReserved) || !errors.Is(err, brokers.ErrUnencodable) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
@@ -174,6 +177,10 @@ func TestWhatCannotBeUnpackedIsMarked(t *testing.T) {
 		`{"body":"base64"}`:     "not base64",
 		`{"encoded":{"*":"b"}}`: "body",
 		`{"uuid":"*"}`:          "body",
+		// What could not be published again is not what a millpond has packed.
+		`{"fields":{"` + UUIDAttribute + `":"a"}}`:                                                "body",
+		`{"fields":{"` + PackedAttribute + `":"{}"}}`:                                             "body",
+		`{"encoded":{"` + base64.StdEncoding.EncodeToString([]byte(UUIDAttribute)) + `":"YQ=="}}`: "body",
 	} {
 		msg, err := Decode(body, map[string]Attribute{PackedAttribute: {Type: typeString, Text: text}, "other": {Type: typeString, Text: "x"}})
 		if err == nil || string(msg.Payload) != body || msg.Metadata.Get("other") != "x" || msg.Metadata.Get(PackedAttribute) != text {
