@@ -53,20 +53,51 @@ func New(ctx context.Context, config Config) (*Broker, error) {
 		return nil, err
 	}
 	config.setDefaults()
+	ctx, cancel := context.WithTimeout(ctx, config.ConnectTimeout)
+	defer cancel()
 	b := &Broker{config: config, ended: make(chan struct{})}
-	conn, err := natsgo.Connect(strings.Join(config.Servers, ","), b.options()...)
-	if err != nil {
-		return nil, fmt.Errorf("nats: %w: connect to %s: %w", brokers.ErrUnavailable, strings.Join(config.Servers, ","), err)
+	if err := b.connect(ctx); err != nil {
+		return nil, err
 	}
-	b.conn = conn
-	if b.js, err = jetstream.New(conn); err == nil {
-		err = b.ask(ctx)
+	err := b.ask(ctx)
+	if err == nil {
+		b.js, err = jetstream.New(b.conn, jetstream.WithPublishAsyncTimeout(config.Publish.Timeout))
 	}
 	if err != nil {
-		conn.Close()
+		b.conn.Close()
 		return nil, err
 	}
 	return b, nil
+}
+
+// connect connects to a server. The client tries one after the other and knows no context,
+// so it is left to itself when that ends.
+func (b *Broker) connect(ctx context.Context) error {
+	type answer struct {
+		conn *natsgo.Conn
+		err  error
+	}
+	servers := strings.Join(b.config.Servers, ",")
+	connected := make(chan answer, 1)
+	go func() {
+		conn, err := natsgo.Connect(servers, b.options()...)
+		connected <- answer{conn, err}
+	}()
+	select {
+	case a := <-connected:
+		if a.err != nil {
+			return fmt.Errorf("nats: %w: connect to %s: %w", brokers.ErrUnavailable, servers, a.err)
+		}
+		b.conn = a.conn
+		return nil
+	case <-ctx.Done():
+		go func() {
+			if a := <-connected; a.err == nil {
+				a.conn.Close()
+			}
+		}()
+		return fmt.Errorf("nats: %w: connect to %s: %w", brokers.ErrUnavailable, servers, context.Cause(ctx))
+	}
 }
 
 func (b *Broker) options() []natsgo.Option {
@@ -107,7 +138,10 @@ func (b *Broker) Ping(ctx context.Context) error {
 func (b *Broker) ask(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, b.config.ConnectTimeout)
 	defer cancel()
-	_, err := b.js.AccountInfo(ctx)
+	js, err := jetstream.New(b.conn)
+	if err == nil {
+		_, err = js.AccountInfo(ctx)
+	}
 	switch {
 	case errors.Is(err, jetstream.ErrJetStreamNotEnabled), errors.Is(err, jetstream.ErrJetStreamNotEnabledForAccount):
 		return fmt.Errorf("nats: %w: the server has no JetStream for this account: switch it on", brokers.ErrUnavailable)
@@ -173,7 +207,8 @@ const flushTimeout = 5 * time.Second
 // unavailable says that a question was not answered.
 func unavailable(err error) error {
 	var netErr net.Error
-	if errors.Is(err, context.DeadlineExceeded) || errors.Is(err, natsgo.ErrTimeout) || errors.Is(err, natsgo.ErrConnectionClosed) || errors.As(err, &netErr) {
+	if errors.Is(err, context.DeadlineExceeded) || errors.Is(err, natsgo.ErrTimeout) || errors.Is(err, natsgo.ErrConnectionClosed) ||
+		errors.Is(err, jetstream.ErrTooManyStalledMsgs) || errors.Is(err, jetstream.ErrAsyncPublishTimeout) || errors.As(err, &netErr) {
 		return fmt.Errorf("%w: %w", brokers.ErrUnavailable, err)
 	}
 	return err

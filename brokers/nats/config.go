@@ -38,8 +38,9 @@ type Config struct {
 	Options []natsgo.Option
 }
 
-// Consume configures subscribers. Settings of the server's consumer count when it is made;
-// Subscribe refuses one that was made with other ones.
+// Consume configures subscribers. AckWait and StartAtNewest count when the server's consumer
+// is made. Subscribe refuses one that was made with another DeliveryLimit, or without
+// Ordered where that is set.
 type Consume struct {
 	// Consumer makes the name of the durable consumer from {topic} and {group}. Empty means
 	// {group}-{topic}. Characters that a name may not have become their hash.
@@ -99,6 +100,9 @@ func (c *Config) validate() error {
 	}
 	if len(c.Servers) == 0 || slices.Contains(c.Servers, "") {
 		wrong("Servers", fmt.Sprintf("%q", c.Servers), "name one server at least, as host:port")
+	}
+	if slices.ContainsFunc(c.Servers, func(s string) bool { return strings.Contains(s, "@") }) { // it is not repeated
+		errs = append(errs, fmt.Errorf("nats: Config.Servers names a user: remove it, and set %s and %s, or Credentials", UsernameVariable, PasswordVariable))
 	}
 	if name := c.Consume.Consumer; name != "" && !(strings.Contains(name, "{topic}") && strings.Contains(name, "{group}")) {
 		wrong("Consume.Consumer", fmt.Sprintf("%q", name), "it must contain {topic} and {group}")

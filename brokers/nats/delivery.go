@@ -20,7 +20,7 @@ func (s *subscription) deliver(from jetstream.Msg) {
 	fate, giveBack := s.desk.Deliver(handout.Handout{
 		Message: msg, Facts: facts,
 		Keep:      func() { _ = from.InProgress() }, // the next one comes soon
-		KeepEvery: config.AckWait / 3,
+		KeepEvery: s.source.ackWait() / 3,
 	})
 	var err error
 	switch fate {
@@ -48,15 +48,19 @@ func (s *subscription) read(from jetstream.Msg) (*message.Message, brokers.Deliv
 		facts.Coordinates = meta.Stream + "/" + strconv.FormatUint(meta.Sequence.Stream, 10)
 		facts.Time = meta.Timestamp
 		facts.Count = int(min(meta.NumDelivered, 1<<30))
-		facts.Suspect = facts.Count != 1 || s.doubtful(meta.Sequence.Stream)
+		doubtful := s.doubtful(meta.Sequence.Stream)
+		facts.Suspect = facts.Count != 1 || doubtful
+	}
+	if unmarshal := s.subscriber.broker.config.Consume.Unmarshal; unmarshal != nil {
+		made, err := callback.Read("nats: Consume.Unmarshal", unmarshal, from)
+		if err == nil {
+			return made, facts
+		}
+		facts.Undecodable = err
 	}
 	msg, err := decode(from.Headers(), from.Data())
-	if unmarshal := s.subscriber.broker.config.Consume.Unmarshal; unmarshal != nil {
-		var other *message.Message
-		if other, err = callback.Read("nats: Consume.Unmarshal", unmarshal, from); err == nil {
-			return other, facts
-		}
+	if facts.Undecodable == nil {
+		facts.Undecodable = err
 	}
-	facts.Undecodable = err
 	return msg, facts
 }

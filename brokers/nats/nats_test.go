@@ -2,6 +2,8 @@ package nats_test
 
 import (
 	"errors"
+	"net"
+	"strings"
 	"testing"
 	"time"
 
@@ -192,9 +194,10 @@ func TestSuspectAfterAServerThatForgot(t *testing.T) {
 		t.Errorf("a message from before the new connection is not suspect: %+v", d)
 	}
 	second.Ack()
-	publish(t, b, topic, newMessage())
+	sent := newMessage()
+	publish(t, b, topic, sent)
 	third, d := receive(t, messages)
-	for d.Count > 1 { // of the first two one may come again: its ack was lost
+	for third.UUID != sent.UUID { // the first two may come again, as if for the first time
 		third.Ack()
 		third, d = receive(t, messages)
 	}
@@ -257,6 +260,127 @@ func TestDeletedConsumerIsMadeAgain(t *testing.T) {
 		}
 	}
 	publish(t, b, topic, newMessage())
+	msg, d := receive(t, messages)
+	msg.Ack()
+	if !d.Suspect {
+		t.Error("a message of a consumer that was made anew is not suspect")
+	}
+}
+
+// TestStreamThatIsGoneAndBack: a server that has lost its disk. The subscriber says that
+// nothing can reach it, and goes on when the stream is there again.
+func TestStreamThatIsGoneAndBack(t *testing.T) {
+	t.Parallel()
+	address := testenv.NATS(t)
+	b := start(t, address, func(c *nats.Config) { c.CreateStreams = false })
+	js, topic := stream(t, address), newTopic()
+	config := jetstream.StreamConfig{Name: "gone-" + watermill.NewShortUUID(), Subjects: []string{topic}}
+	if _, err := js.CreateStream(t.Context(), config); err != nil {
+		t.Fatal(err)
+	}
+	s, err := b.Subscriber(brokers.SubscriberConfig{Group: "group", DrainTimeout: time.Second})
+	if err != nil {
+		t.Fatal(err)
+	}
+	messages, err := s.Subscribe(t.Context(), topic)
+	if err != nil {
+		t.Fatal(err)
+	}
+	receiving := s.(brokers.Receiver).Receiving
+	if err := receiving(); err != nil {
+		t.Error(err)
+	}
+	if err := js.DeleteStream(t.Context(), config.Name); err != nil {
+		t.Fatal(err)
+	}
+	testenv.Eventually(t, "the subscriber says that nothing can reach it", func() bool { return errors.Is(receiving(), brokers.ErrUnavailable) })
+	if _, err := js.CreateStream(t.Context(), config); err != nil {
+		t.Fatal(err)
+	}
+	publish(t, b, topic, newMessage())
 	msg, _ := receive(t, messages)
 	msg.Ack()
+	if err := receiving(); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestStreamThatConfirmsNothing: what is never answered must not keep other messages from
+// being published.
+func TestStreamThatConfirmsNothing(t *testing.T) {
+	t.Parallel()
+	address := testenv.NATS(t)
+	b := start(t, address, func(c *nats.Config) { c.Publish.Timeout = time.Second })
+	js, silent, healthy := stream(t, address), newTopic(), newTopic()
+	config := jetstream.StreamConfig{Name: "silent-" + watermill.NewShortUUID(), Subjects: []string{silent}, NoAck: true}
+	if _, err := js.CreateStream(t.Context(), config); err != nil {
+		t.Fatal(err)
+	}
+	p, err := b.Publisher(brokers.PublisherConfig{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	messages := make([]*message.Message, 4100)
+	for i := range messages {
+		messages[i] = newMessage()
+	}
+	begun := time.Now()
+	if err := p.Publish(silent, messages...); !errors.Is(err, brokers.ErrUnavailable) {
+		t.Errorf("%.200v", err)
+	}
+	if took := time.Since(begun); took > within/2 {
+		t.Errorf("Publish took %s", took)
+	}
+	testenv.Eventually(t, "the healthy topic is published to", func() bool { return p.Publish(healthy, newMessage()) == nil })
+}
+
+// TestAckWaitIsTheServers: a consumer that was made with a shorter one than is configured
+// here must hear of a message in hand in time.
+func TestAckWaitIsTheServers(t *testing.T) {
+	t.Parallel()
+	address := testenv.NATS(t)
+	topic := newTopic()
+	hasty, err := start(t, address, func(c *nats.Config) { c.Consume.AckWait = time.Second }).Subscriber(brokers.SubscriberConfig{Group: "group"})
+	if err == nil {
+		err = hasty.(message.SubscribeInitializer).SubscribeInitialize(topic)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	b := start(t, address, func(c *nats.Config) { c.Consume.AckWait = time.Minute })
+	s, err := b.Subscriber(brokers.SubscriberConfig{Group: "group", InFlight: 2, DrainTimeout: time.Second})
+	if err != nil {
+		t.Fatal(err)
+	}
+	messages, err := s.Subscribe(t.Context(), topic)
+	if err != nil {
+		t.Fatal(err)
+	}
+	publish(t, b, topic, newMessage())
+	msg, _ := receive(t, messages)
+	select {
+	case again := <-messages:
+		t.Errorf("%q came again while it was in hand", again.UUID)
+	case <-time.After(3 * time.Second):
+	}
+	msg.Ack()
+}
+
+func TestServerThatSaysNothing(t *testing.T) {
+	t.Parallel()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer listener.Close()
+	address := listener.Addr().String()
+	begun := time.Now()
+	_, err = nats.New(t.Context(), nats.Config{Servers: []string{address, address, address}, ConnectTimeout: 500 * time.Millisecond})
+	if !errors.Is(err, brokers.ErrUnavailable) || time.Since(begun) > within/2 {
+		t.Errorf("%v after %s", err, time.Since(begun))
+	}
+	_, err = nats.New(t.Context(), nats.Config{Servers: []string{"user:s3cret@" + address}})
+	if err == nil || strings.Contains(err.Error(), "s3cret") {
+		t.Errorf("%v", err)
+	}
 }

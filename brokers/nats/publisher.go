@@ -2,10 +2,10 @@ package nats
 
 import (
 	"bytes"
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/ThreeDotsLabs/watermill/message"
 	natsgo "github.com/nats-io/nats.go"
@@ -67,10 +67,10 @@ func (p *publisher) send(ctx context.Context, messages []*natsgo.Msg) []error {
 	futures := make([]jetstream.PubAckFuture, len(messages))
 	// The client lets some thousands be outstanding, and waits for those: not for the 200 ms
 	// only that it waits by itself.
-	patient := jetstream.WithStallWait(p.broker.config.Publish.Timeout)
+	deadline, _ := ctx.Deadline()
 	for i, msg := range messages {
-		if futures[i], errs[i] = p.broker.js.PublishMsgAsync(msg, patient); ctx.Err() != nil {
-			errs[i] = cmp.Or(errs[i], context.Cause(ctx))
+		if errs[i] = context.Cause(ctx); errs[i] == nil {
+			futures[i], errs[i] = p.broker.js.PublishMsgAsync(msg, jetstream.WithStallWait(max(time.Until(deadline), time.Millisecond)))
 		}
 	}
 	for i, future := range futures {
@@ -114,10 +114,20 @@ func (p *publisher) explain(err error) error {
 	switch {
 	case errors.Is(err, natsgo.ErrNoResponders), errors.Is(err, jetstream.ErrNoStreamResponse), errors.Is(err, jetstream.ErrStreamNotFound):
 		return fmt.Errorf("%w: create a stream for it, or set create_streams=true", ErrNoStream)
+	case isTooLarge(err):
+		return fmt.Errorf("%w: %w", ErrTooLarge, err)
 	case errors.Is(err, natsgo.ErrMaxPayload):
 		return fmt.Errorf("%w: the server's max_payload is %d bytes", ErrTooLarge, p.broker.conn.MaxPayload())
 	}
 	return unavailable(err)
+}
+
+// isTooLarge reports whether the server says that the message, or its headers, are larger
+// than the stream takes.
+func isTooLarge(err error) bool {
+	const headers, message = 10097, 10054
+	api, ok := errors.AsType[*jetstream.APIError](err)
+	return ok && (api.ErrorCode == headers || api.ErrorCode == message)
 }
 
 // Close waits for the calls of Publish under way. It may be called many times.

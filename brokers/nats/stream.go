@@ -26,21 +26,33 @@ func (b *Broker) stream(ctx context.Context, topic string) (string, error) {
 	if !validSubject(topic) {
 		return "", fmt.Errorf("%w: %q", ErrTopic, topic)
 	}
-	name, err := b.js.StreamNameBySubject(ctx, topic)
-	if errors.Is(err, jetstream.ErrStreamNotFound) && b.config.CreateStreams {
-		name = safeName(topic)
-		_, err = b.js.CreateStream(ctx, jetstream.StreamConfig{Name: name, Subjects: []string{topic}, Replicas: b.config.Replicas})
-		if errors.Is(err, jetstream.ErrStreamNameAlreadyInUse) { // made meanwhile, or of another subject
-			name, err = b.js.StreamNameBySubject(ctx, topic)
-		}
-	}
-	switch {
-	case errors.Is(err, jetstream.ErrStreamNotFound):
-		return "", fmt.Errorf("%w: %q: create one, or set create_streams=true", ErrNoStream, topic)
-	case err != nil:
-		return "", fmt.Errorf("nats: find the stream of topic %q: %w", topic, unavailable(err))
+	name, err := b.streamOf(ctx, topic, jetstream.StreamConfig{Name: safeName(topic), Subjects: []string{topic}})
+	if err != nil {
+		return "", fmt.Errorf("nats: the stream of topic %q: %w", topic, err)
 	}
 	return name, nil
+}
+
+// streamOf returns the stream that takes a subject, which is made if it is missing and that
+// is configured.
+func (b *Broker) streamOf(ctx context.Context, subject string, config jetstream.StreamConfig) (string, error) {
+	name, err := b.js.StreamNameBySubject(ctx, subject)
+	if !errors.Is(err, jetstream.ErrStreamNotFound) {
+		return name, unavailable(err)
+	}
+	if !b.config.CreateStreams {
+		return "", fmt.Errorf("%w: create one, or set create_streams=true", ErrNoStream)
+	}
+	config.Replicas = b.config.Replicas
+	_, err = b.js.CreateStream(ctx, config)
+	if err != nil && !errors.Is(err, jetstream.ErrStreamNameAlreadyInUse) {
+		return "", unavailable(err)
+	}
+	name, err = b.js.StreamNameBySubject(ctx, subject)
+	if errors.Is(err, jetstream.ErrStreamNotFound) {
+		return "", fmt.Errorf("%w: stream %q is there and takes other subjects: add it, or create another stream", ErrNoStream, config.Name)
+	}
+	return name, unavailable(err)
 }
 
 // consumer returns the durable consumer of a group, which is made if it is missing.
@@ -107,20 +119,9 @@ func differs(has, want jetstream.ConsumerConfig) error {
 // keepAdvisories sees that the server's word of messages at their limit is kept.
 func (b *Broker) keepAdvisories(ctx context.Context, stream, consumer string) error {
 	subject := advisorySubject + stream + "." + consumer
-	_, err := b.js.StreamNameBySubject(ctx, subject)
-	if errors.Is(err, jetstream.ErrStreamNotFound) && b.config.CreateStreams {
-		_, err = b.js.CreateStream(ctx, jetstream.StreamConfig{
-			Name: advisories, Subjects: []string{advisorySubject + ">"}, MaxAge: advisoriesMaxAge, Replicas: b.config.Replicas,
-		})
-		if errors.Is(err, jetstream.ErrStreamNameAlreadyInUse) {
-			err = nil
-		}
-	}
-	switch {
-	case errors.Is(err, jetstream.ErrStreamNotFound):
-		return fmt.Errorf("%w: no stream keeps %q, so that nobody would hear of a message at its delivery limit: create one, or set create_streams=true", ErrNoStream, subject)
-	case err != nil:
-		return fmt.Errorf("nats: the stream of %q: %w", subject, unavailable(err))
+	_, err := b.streamOf(ctx, subject, jetstream.StreamConfig{Name: advisories, Subjects: []string{advisorySubject + ">"}, MaxAge: advisoriesMaxAge})
+	if err != nil {
+		return fmt.Errorf("nats: the stream of %q, without which nobody hears of a message at its delivery limit: %w", subject, err)
 	}
 	return nil
 }

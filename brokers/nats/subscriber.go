@@ -21,6 +21,7 @@ type Subscriber struct {
 var (
 	_ message.Subscriber           = (*Subscriber)(nil)
 	_ message.SubscribeInitializer = (*Subscriber)(nil)
+	_ brokers.Receiver             = (*Subscriber)(nil)
 )
 
 // Subscribe returns the messages of a topic. The channel is unbuffered: a message counts as
@@ -67,6 +68,21 @@ func (s *Subscriber) open(ctx context.Context, topic string) (*subscription, err
 		return nil, err
 	}
 	return newSubscription(ctx, s, source{topic: topic, stream: stream, consumer: consumer}), nil
+}
+
+// Receiving implements brokers.Receiver: messages cannot come without a connection, and not
+// from a stream or consumer that is gone.
+func (s *Subscriber) Receiving() error {
+	if !s.broker.conn.IsConnected() {
+		return fmt.Errorf("nats: %w: there is no connection", brokers.ErrUnavailable)
+	}
+	var err error
+	s.subscriptions.Each(func(sub *subscription) {
+		if why := sub.away.Load(); why != nil && err == nil {
+			err = fmt.Errorf("nats: topic %q: %w: %w", sub.source.topic, brokers.ErrUnavailable, *why)
+		}
+	})
+	return err
 }
 
 // Close stops the intake and returns when every message is settled, or after

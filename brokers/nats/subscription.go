@@ -2,7 +2,8 @@ package nats
 
 import (
 	"context"
-	"errors"
+	"fmt"
+	"math"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -17,6 +18,7 @@ const (
 	longestRedeliveryDelay = 30 * time.Second
 	redeliveryGrowth       = 30 // of the first delay, at most
 	pullExpiry             = 30 * time.Second
+	heartbeat              = 5 * time.Second // of the server, to an idle pull; two that are missed are an error
 	pauseAfterError        = time.Second
 )
 
@@ -26,6 +28,9 @@ type source struct {
 	consumer      jetstream.Consumer
 }
 
+// ackWait is how long the server waits for a sign of life, whatever is configured here.
+func (s source) ackWait() time.Duration { return s.consumer.CachedInfo().Config.AckWait }
+
 // subscription is one call of Subscribe. Each of its slots pulls one message at a time, so
 // that the server has given out none that is not in hand.
 type subscription struct {
@@ -34,19 +39,20 @@ type subscription struct {
 	logger     watermill.LoggerAdapter
 	desk       *handout.Desk
 	doubt      doubt
-	trouble    atomic.Bool // the log has it
+	away       atomic.Pointer[error] // why no messages come; nil while they can
 	done       chan struct{}
 }
 
 func newSubscription(ctx context.Context, s *Subscriber, from source) *subscription {
-	return &subscription{
+	sub := &subscription{
 		subscriber: s,
 		source:     from,
 		logger:     s.config.Logger.With(watermill.LogFields{"topic": from.topic, "group": s.config.Group, "stream": from.stream}),
 		desk:       handout.New(ctx),
-		doubt:      doubt{connection: s.broker.connections()},
 		done:       make(chan struct{}),
 	}
+	sub.doubt.connection.Store(s.broker.connections())
+	return sub
 }
 
 // Close ends the intake and waits until all is settled or over. It returns nil.
@@ -80,7 +86,7 @@ func (s *subscription) run() {
 func (s *subscription) pull() {
 	ctx := s.desk.Context()
 	for ctx.Err() == nil {
-		messages, err := s.source.consumer.Messages(jetstream.PullMaxMessages(1), jetstream.PullExpiry(pullExpiry))
+		messages, err := s.source.consumer.Messages(jetstream.PullMaxMessages(1), jetstream.PullExpiry(pullExpiry), jetstream.PullHeartbeat(heartbeat))
 		if err == nil {
 			stop := context.AfterFunc(ctx, messages.Drain)
 			err = s.deliverAll(ctx, messages)
@@ -88,7 +94,7 @@ func (s *subscription) pull() {
 			messages.Stop()
 		}
 		if ctx.Err() == nil {
-			s.recover(ctx, err)
+			s.findAgain(ctx, err)
 		}
 	}
 }
@@ -102,27 +108,41 @@ func (s *subscription) deliverAll(ctx context.Context, messages jetstream.Messag
 		if err != nil {
 			return err
 		}
-		s.trouble.Store(false)
+		s.away.Store(nil)
 		s.deliver(msg)
 	}
 	return nil
 }
 
-// recover waits after an error, and finds the consumer again, which somebody may have
-// deleted.
-func (s *subscription) recover(ctx context.Context, cause error) {
-	if !s.trouble.Swap(true) {
-		s.logger.Error("Messages cannot be pulled; it is tried again", cause, nil)
-	}
+// findAgain waits after an error, and asks for stream and consumer, which somebody may have
+// deleted, or a server without its disk have forgotten. What a consumer that was made anew
+// gives out may have been delivered before.
+func (s *subscription) findAgain(ctx context.Context, cause error) {
+	s.note(cause)
 	sleep(ctx, pauseAfterError)
-	if !errors.Is(cause, jetstream.ErrConsumerDeleted) && !errors.Is(cause, jetstream.ErrConsumerNotFound) {
+	b := s.subscriber.broker
+	asking, cancel := context.WithTimeout(ctx, b.config.ConnectTimeout)
+	defer cancel()
+	stream, err := b.stream(asking, s.source.topic)
+	if err == nil {
+		_, err = b.consumer(asking, stream, s.source.topic, s.subscriber.config.Group)
+	}
+	if err == nil && stream != s.source.stream {
+		err = fmt.Errorf("%w: %q is taken by stream %q now, and was by %q: restart", ErrNoStream, s.source.topic, stream, s.source.stream)
+	}
+	if err != nil {
+		s.note(err)
 		return
 	}
-	asking, cancel := context.WithTimeout(ctx, s.subscriber.broker.config.ConnectTimeout)
-	defer cancel()
-	_, err := s.subscriber.broker.consumer(asking, s.source.stream, s.source.topic, s.subscriber.config.Group)
-	if err != nil {
-		s.logger.Debug("The consumer cannot be made again", watermill.LogFields{"error": err.Error()})
+	s.doubt.connection.Store(unknownConnection)
+	s.away.Store(nil)
+}
+
+// note logs why no messages come, once for each reason.
+func (s *subscription) note(err error) {
+	before := s.away.Swap(&err)
+	if s.desk.Context().Err() == nil && (before == nil || (*before).Error() != err.Error()) {
+		s.logger.Error("Messages cannot be pulled; it is tried again", err, nil)
 	}
 }
 
@@ -138,24 +158,31 @@ func sleep(ctx context.Context, d time.Duration) {
 // doubt says which messages may have been delivered before, although their count says
 // otherwise: after a new connection the server may be one that has forgotten deliveries.
 type doubt struct {
-	mu         sync.Mutex
-	connection uint64 // the one that until was asked on
-	until      uint64 // the stream's last sequence then
+	asking     sync.Mutex
+	connection atomic.Uint64 // the one that until was asked on
+	until      atomic.Uint64 // the stream's last sequence then
 }
 
-// doubtful reports whether a message may have been in flight over an earlier connection.
+const unknownConnection = math.MaxUint64
+
+// doubtful reports whether a message may have been in flight over an earlier connection, or
+// before the consumer was made. While that is being asked every message may.
 func (s *subscription) doubtful(sequence uint64) bool {
 	connection := s.subscriber.broker.connections()
-	s.doubt.mu.Lock()
-	defer s.doubt.mu.Unlock()
-	if connection != s.doubt.connection {
-		ctx, cancel := context.WithTimeout(s.desk.Context(), s.subscriber.broker.config.ConnectTimeout)
-		defer cancel()
-		stream, err := s.subscriber.broker.js.Stream(ctx, s.source.stream)
-		if err != nil {
-			return true
-		}
-		s.doubt.connection, s.doubt.until = connection, stream.CachedInfo().State.LastSeq
+	if connection == s.doubt.connection.Load() {
+		return sequence <= s.doubt.until.Load()
 	}
-	return sequence <= s.doubt.until
+	if !s.doubt.asking.TryLock() {
+		return true
+	}
+	defer s.doubt.asking.Unlock()
+	ctx, cancel := context.WithTimeout(s.desk.Context(), min(s.subscriber.broker.config.ConnectTimeout, s.source.ackWait()/2))
+	defer cancel()
+	stream, err := s.subscriber.broker.js.Stream(ctx, s.source.stream)
+	if err != nil {
+		return true
+	}
+	s.doubt.until.Store(stream.CachedInfo().State.LastSeq)
+	s.doubt.connection.Store(connection)
+	return sequence <= s.doubt.until.Load()
 }

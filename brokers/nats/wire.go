@@ -88,14 +88,15 @@ func decode(header natsgo.Header, data []byte) (*message.Message, error) {
 	}
 	var p packed
 	if err := json.Unmarshal([]byte(text), &p); err != nil {
-		msg.Metadata[packedHeader] = text
 		return msg, fmt.Errorf("nats: header %s cannot be read: %w", packedHeader, err)
 	}
 	if len(p.UUID) > 0 {
 		msg.UUID = string(p.UUID)
 	}
 	for _, f := range p.Fields {
-		msg.Metadata[string(f.Name)] = string(f.Value)
+		if name := string(f.Name); name != uuidHeader && name != packedHeader { // which nobody here has packed
+			msg.Metadata[name] = string(f.Value)
+		}
 	}
 	return msg, nil
 }
