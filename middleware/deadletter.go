@@ -57,8 +57,9 @@ func (d *delivery) copyDeadLetter(f *stores.Failure) (err error) {
 		d.noCopy(f, why)
 		return nil
 	}
-	letter := message.NewMessage(d.uuid, d.payload)
-	for name, value := range d.metadata {
+	was := d.origin()
+	letter := message.NewMessage(was.uuid, was.payload)
+	for name, value := range was.metadata {
 		letter.Metadata.Set(name, value)
 	}
 	letter.Metadata.Set(MetadataConsumer, d.claim.Key.Consumer.String())

@@ -25,8 +25,8 @@ type delivery struct {
 	facts   brokers.Delivery
 	holding *holding // of the consumer
 
-	// The message as it arrived, for the quarantine: handlers and the middlewares
-	// inside change theirs.
+	// The message as it came to the inbox: handlers and the middlewares inside change
+	// theirs. What is kept is its origin.
 	uuid     string
 	payload  []byte
 	metadata message.Metadata
@@ -394,7 +394,7 @@ func (d *delivery) keep(reason stores.Reason, cause error) error {
 		Fingerprint: d.claim.Fingerprint,
 		Topic:       d.topic,
 		Coordinates: d.facts.Coordinates,
-		UUID:        d.uuid,
+		UUID:        d.origin().uuid,
 	}
 	q.Identity = d.identity(q)
 	kept, codec, err := d.encode()

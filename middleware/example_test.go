@@ -104,6 +104,25 @@ func ExampleInbox_Middleware_order() {
 	_ = configure
 }
 
+// A middleware that changes messages stands behind Arrival, on the router and in the
+// worker: each attempt then begins with what arrived.
+func ExampleArrival() {
+	var (
+		inbox   *middleware.Inbox
+		router  *message.Router
+		decrypt message.HandlerMiddleware
+	)
+	configure := func() (*middleware.RetryWorker, error) {
+		around := []message.HandlerMiddleware{middleware.Arrival, decrypt}
+		router.AddMiddleware(around...)
+		router.AddMiddleware(inbox.Middleware)
+		// The handlers are added here.
+		worker, err := middleware.NewRetryWorker(inbox, middleware.RetryWorkerConfig{Handlers: router.Handlers(), Middlewares: around})
+		return worker, err
+	}
+	_ = configure
+}
+
 // Messages of producers that know nothing of Watermill have no UUID: say where their
 // id is.
 func ExampleInboxConfig_keys() {

@@ -167,11 +167,11 @@ func (d *delivery) addOrigin(f *stores.Failure) error {
 		if state == stores.ContentKept {
 			state = stores.ContentNone // for now: the broker has it
 		}
-		f.Content = &stores.Content{State: state, UUID: d.uuid}
+		f.Content = &stores.Content{State: state, UUID: d.origin().uuid}
 		return nil
 	}
 	if state == stores.ContentTooLarge {
-		f.Content = &stores.Content{State: state, UUID: d.uuid}
+		f.Content = &stores.Content{State: state, UUID: d.origin().uuid}
 		return nil
 	}
 	content, err := d.content()

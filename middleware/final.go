@@ -39,7 +39,7 @@ func (d *delivery) finalBefore(seen stores.FailureState) (reason error, settled 
 // be had now.
 func (d *delivery) contentBefore(seen stores.FailureState) (c *stores.Content, reason, err error) {
 	if d.tooLarge {
-		return &stores.Content{State: stores.ContentTooLarge, UUID: d.uuid}, nil, nil
+		return &stores.Content{State: stores.ContentTooLarge, UUID: d.origin().uuid}, nil, nil
 	}
 	if c, err = d.content(); err != nil {
 		return d.refusedBefore(seen, err)

@@ -89,8 +89,9 @@ func (k *KeepConfig) state(size int) stores.ContentState {
 
 // size is what MaxBytes counts.
 func (d *delivery) size() int {
-	size := len(d.payload)
-	for name, value := range d.metadata {
+	was := d.origin()
+	size := len(was.payload)
+	for name, value := range was.metadata {
 		size += len(name) + len(value)
 	}
 	return size
@@ -99,7 +100,7 @@ func (d *delivery) size() int {
 // content returns what is to be kept of the message as it arrived.
 func (d *delivery) content() (*stores.Content, error) {
 	keep := &d.in.config.Keep
-	c := &stores.Content{State: keep.state(d.size()), UUID: d.uuid}
+	c := &stores.Content{State: keep.state(d.size()), UUID: d.origin().uuid}
 	if c.State != stores.ContentKept && c.State != stores.ContentOneWay {
 		return c, nil
 	}
@@ -110,7 +111,8 @@ func (d *delivery) content() (*stores.Content, error) {
 
 // encode passes the message through the codec, if there is one.
 func (d *delivery) encode() (kept Kept, codec string, err error) {
-	kept = Kept{Metadata: d.metadata, Payload: d.payload}
+	was := d.origin()
+	kept = Kept{Metadata: was.metadata, Payload: was.payload}
 	c := d.in.config.Keep.Codec
 	if c == nil {
 		return kept, "", nil
@@ -119,7 +121,7 @@ func (d *delivery) encode() (kept Kept, codec string, err error) {
 	defer cancel()
 	err = callback.Call("Encode", func() error {
 		var err error
-		kept, err = c.Encode(ctx, Kept{Metadata: maps.Clone(d.metadata), Payload: d.payload})
+		kept, err = c.Encode(ctx, Kept{Metadata: maps.Clone(was.metadata), Payload: was.payload})
 		return err
 	})
 	if err != nil {
@@ -135,7 +137,8 @@ func (d *delivery) identity(q stores.Quarantined) [sha256.Size]byte {
 	if d.in.config.Keep.Codec == nil || len(q.ID) > 0 {
 		return [sha256.Size]byte{}
 	}
-	q.Metadata, q.Payload = d.metadata, d.payload
+	was := d.origin()
+	q.Metadata, q.Payload = was.metadata, was.payload
 	hash := q.IdentityHash()
 	return stores.NewFingerprint(d.in.config.Fingerprint.Key, hash[:]).Digest
 }

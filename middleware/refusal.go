@@ -46,7 +46,7 @@ func (d *delivery) notEncoded(f *stores.Failure, why error, acked bool) error {
 	case f.Status == stores.StatusPending && (asked || refusedForGood(why)): // the broker has it, and the attempt counts
 		d.complain("a failed message cannot be kept", why)
 		f.Placement = stores.PlacementRedelivered
-		f.Content = &stores.Content{State: stores.ContentNone, UUID: d.uuid}
+		f.Content = &stores.Content{State: stores.ContentNone, UUID: d.origin().uuid}
 	case refusedForGood(why):
 		f.Placement, f.Content = stores.PlacementRedelivered, d.notKept(why)
 		f.Error = noted(f.Error, "not kept", why)
@@ -63,14 +63,14 @@ func (d *delivery) notEncoded(f *stores.Failure, why error, acked bool) error {
 func (d *delivery) keepLater(f *stores.Failure, why error) {
 	d.refused.waits = true
 	f.Placement = stores.PlacementRedelivered
-	f.Content = &stores.Content{State: stores.ContentNone, UUID: d.uuid}
+	f.Content = &stores.Content{State: stores.ContentNone, UUID: d.origin().uuid}
 	d.complain("a message that has failed for good cannot be kept or copied now, and is left to the broker", why)
 }
 
 // notKept ends a refusal of the codec: the message is nowhere any more.
 func (d *delivery) notKept(why error) *stores.Content {
 	d.complain("a message is not kept: its codec refuses it", why)
-	return &stores.Content{State: stores.ContentRefused, UUID: d.uuid}
+	return &stores.Content{State: stores.ContentRefused, UUID: d.origin().uuid}
 }
 
 var errSpent = errors.New("middleware: no attempt is left; what the last one failed of is in the history")

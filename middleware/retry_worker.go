@@ -26,7 +26,9 @@ type RetryWorkerConfig struct {
 	Handlers map[string]message.HandlerFunc
 
 	// Middlewares are put around the inbox for retried messages, the first outermost,
-	// as Router.AddMiddleware does. Those of the program's router are not applied.
+	// as Router.AddMiddleware does. Those of the program's router are not applied: name
+	// those that change messages, if they stand behind an [Arrival] there, or inside the
+	// inbox. One that stands before the inbox without an Arrival has changed what was kept.
 	Middlewares []message.HandlerMiddleware
 
 	// Concurrency is how many retried messages of one handler run at once. Each holds a
@@ -113,7 +115,10 @@ func (w *RetryWorker) Run(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("middleware: RetryWorker: %w", err)
 	}
-	router.AddMiddleware(w.config.Middlewares...)
+	if len(w.config.Middlewares) > 0 {
+		router.AddMiddleware(Arrival)
+		router.AddMiddleware(w.config.Middlewares...)
+	}
 	router.AddMiddleware(w.in.Middleware)
 	for _, f := range w.feeds {
 		router.AddHandler(f.handler, "", f, "", nothing{}, w.config.Handlers[f.handler])

@@ -105,7 +105,10 @@ func (s *Service) start(ctx context.Context) ([]part, error) {
 		handle := s.drain.handler(h.name, h.handle)
 		retried[h.name] = func(msg *message.Message) ([]*message.Message, error) { return nil, handle(msg) }
 		added := s.watermill.AddConsumerHandler(h.name, h.topic, h.subscriber, handle)
-		added.AddMiddleware(s.middlewares...)
+		if len(s.middlewares) > 0 {
+			added.AddMiddleware(middleware.Arrival)
+			added.AddMiddleware(s.middlewares...)
+		}
 		added.AddMiddleware(s.inbox.Middleware)
 		h.added = added
 	}

@@ -172,7 +172,8 @@ func (s *Service) Handle(name, topic string, h message.NoPublishHandlerFunc) {
 
 // Use adds middlewares around the inbox of every handler, the first outermost, for
 // messages from the broker and for those that are tried again. They see an error only if a
-// message is given back. Use panics after Run was called.
+// message is given back. What is kept of a message is what came to the first of them, so one
+// that opens messages opens each once in each attempt. Use panics after Run was called.
 func (s *Service) Use(m ...message.HandlerMiddleware) {
 	s.mustNotRun("Use")
 	for _, one := range m {
