@@ -89,6 +89,20 @@ func TestWhatOthersPlantInPublicIsNotRun(t *testing.T) {
 	}
 }
 
+// Nor under the names of our own tables.
+func TestTablesThatOthersHavePlantedAreNotUsed(t *testing.T) {
+	t.Parallel()
+	pgtest.Planted(t, func(t *testing.T, address string) stores.Store {
+		t.Helper()
+		s, err := postgres.Open(t.Context(), address)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = s.Close() })
+		return s
+	})
+}
+
 // The server itself says which names of ours it looks for: every one that is not qualified
 // meets a trap.
 func TestStatementsNameWhatIsTheServersOwn(t *testing.T) {

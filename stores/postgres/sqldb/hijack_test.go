@@ -39,3 +39,21 @@ func TestStatementsNameWhatIsTheServersOwn(t *testing.T) {
 		pgtest.Tour(t, s, func(stores.Attempt) {})
 	}
 }
+
+// Whoever may create something in public gets nothing run under the names of our tables.
+func TestTablesThatOthersHavePlantedAreNotUsed(t *testing.T) {
+	t.Parallel()
+	pgtest.Planted(t, func(t *testing.T, address string) stores.Store {
+		t.Helper()
+		db, err := callersPQ.open(address)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = db.Close() })
+		s, err := sqldb.New(db, callersPQ.config)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return s
+	})
+}

@@ -122,6 +122,9 @@ func Unavailable(err error) error { return unavailable(err) }
 // unavailable gives an error of the driver or server its meaning for a caller who
 // wants to begin something. Nothing that the server says there is about the message.
 func unavailable(err error) error {
+	if isPlanted(err) {
+		return err
+	}
 	if state := sqlState(err); state != "" {
 		switch state {
 		case undefinedTable, undefinedColumn, undefinedSchema:

@@ -6,8 +6,6 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/jackc/pgx/v5"
-
 	"github.com/millpond-go/millpond/internal/sqlstore"
 	"github.com/millpond-go/millpond/stores"
 )
@@ -49,7 +47,7 @@ func (s Store) Migrate(ctx context.Context) ([]stores.Migration, error) {
 	switch {
 	case err == nil:
 		return applied, nil
-	case errors.Is(err, stores.ErrSchemaNewer):
+	case errors.Is(err, stores.ErrSchemaNewer), isPlanted(err):
 		return nil, err
 	}
 	if sqlState(err) == undefinedSchema {
@@ -95,43 +93,20 @@ func (t *Tables) check(state sqlstore.SchemaState) error {
 	return nil
 }
 
-func (t *Tables) schemaState(ctx context.Context, db Querier) (sqlstore.SchemaState, error) {
-	var (
-		state  sqlstore.SchemaState
-		schema string
-		found  bool
-	)
-	where, args := t.whereIs("schema")
-	_, err := db.Send(ctx, Statement{Text: qualify(where), Args: args, Read: first(&found, &schema)})
-	if err != nil || !found {
+func (t *Tables) schemaState(ctx context.Context, db Querier) (state sqlstore.SchemaState, err error) {
+	h, err := t.whereIs(ctx, db)
+	if err != nil || h.schema == "" {
 		return state, err
 	}
+	found := false
 	_, err = db.Send(ctx, Statement{
-		Text: expand(t.inSchema(schema), "SELECT version, compatible FROM {schema.}{prefix}schema ORDER BY version DESC LIMIT 1"),
+		Text: expand(t.inSchema(h.schema), "SELECT version, compatible FROM {schema.}{prefix}schema ORDER BY version DESC LIMIT 1"),
 		Read: first(&found, &state.Version, &state.Compatible),
 	})
 	return state, err
 }
 
 var lockMigrations = qualify("SELECT pg_advisory_xact_lock(hashtextextended($1, 0))::text")
-
-// whereIs returns the query for the schema of a table of ours: the configured one, or the
-// first of the search_path that has it. Temporary tables, which any name would find first,
-// are none of ours.
-func (t *Tables) whereIs(table string) (text string, args []any) {
-	const tables = `SELECT n.nspname::text FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
-WHERE c.relname = $1::text AND c.relpersistence <> 't' AND `
-	name := t.names.Prefix + table
-	if t.names.Schema != "" {
-		return tables + "n.nspname = $2::text", []any{name, t.names.Schema}
-	}
-	return tables + "n.nspname = ANY (current_schemas(false)) ORDER BY array_position(current_schemas(false), n.nspname) LIMIT 1", []any{name}
-}
-
-// inSchema are the names of the tables, in full.
-func (t *Tables) inSchema(schema string) sqlstore.Names {
-	return sqlstore.Names{Schema: pgx.Identifier{schema}.Sanitize(), Prefix: t.names.Prefix}
-}
 
 func loadMigrations(names sqlstore.Names) []stores.Migration {
 	migrations := sqlstore.LoadMigrations(migrationFiles, "migrations", names)

@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+
+	"github.com/millpond-go/millpond/stores"
 )
 
 // learn asks the server once what the store needs to know of it. It is done before
@@ -18,21 +20,29 @@ func (t *Tables) learn(ctx context.Context) error {
 	}
 	var (
 		found           bool
-		schema          string
+		h               home
 		isolation       pgx.TxIsoLevel
 		idle, statement int64
 		durable         durability
 	)
-	where, args := t.whereIs("inbox")
-	_, err := t.db.Send(ctx, Statement{Text: qualify("SELECT (" + where + "), " + learnt), Args: args, Read: first(&found, &schema, &idle, &statement, &isolation,
-		&durable.fsync, &durable.synchronousCommit, &durable.fullPageWrites)})
-	if err != nil {
+	where, args := t.homeIs()
+	_, err := t.db.Send(ctx, Statement{
+		Text: qualify("SELECT home.*, " + learnt + " FROM (" + where + ") home"), Args: args,
+		Read: first(&found, append(h.dest(), &idle, &statement, &isolation, &durable.fsync, &durable.synchronousCommit, &durable.fullPageWrites)...),
+	})
+	switch {
+	case err != nil:
+		return err
+	case !found:
+		return stores.ErrNotMigrated
+	}
+	if err := h.check(); err != nil {
 		return err
 	}
 	t.limits = serverLimits{idle: time.Duration(idle) * time.Millisecond, statement: time.Duration(statement) * time.Millisecond}
 	// From now on the tables are named in full: a handler may set the search_path of
 	// its transaction, or leave a connection with another one.
-	names := t.inSchema(schema)
+	names := t.inSchema(h.schema)
 	t.sql, t.qualified = newStatements(names), names
 	t.lockPrefix = append([]byte(names.Table("inbox")), 0)
 	t.channel = channelOf(names)
