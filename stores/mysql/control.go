@@ -74,14 +74,12 @@ func (w *words) next() string {
 		switch c := w.rest[0]; {
 		case c == ' ', c == '\t', c == '\n', c == '\r', c == '\f', c == '\v', c == ';', c == 0:
 			w.rest = w.rest[1:]
-		case c == '#', strings.HasPrefix(w.rest, "--"):
-			_, w.rest, _ = strings.Cut(w.rest, "\n")
+		case comment(w.rest) > 0:
+			w.rest = w.rest[comment(w.rest):]
 		case strings.HasPrefix(w.rest, "/*!"), strings.HasPrefix(w.rest, "/*M!"):
 			_, w.rest, _ = strings.Cut(w.rest, "!")
 			w.rest = strings.TrimLeft(w.rest, "0123456789")
 			w.versioned = true
-		case strings.HasPrefix(w.rest, "/*"):
-			_, w.rest, _ = strings.Cut(w.rest[2:], "*/")
 		case strings.HasPrefix(w.rest, "*/"):
 			w.rest = w.rest[2:]
 		case isLetter(c):
@@ -102,25 +100,73 @@ func (w *words) next() string {
 
 func isLetter(c byte) bool { return 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' }
 
+// comment returns how long the comment is that a text begins with, 0 if it begins with none
+// or with one that the servers execute. Two dashes begin one only before a space or the end.
+func comment(text string) int {
+	begin, end := "", "\n"
+	switch {
+	case strings.HasPrefix(text, "/*!"), strings.HasPrefix(text, "/*M!"):
+		return 0
+	case strings.HasPrefix(text, "/*"):
+		begin, end = "/*", "*/"
+	case strings.HasPrefix(text, "#"):
+		begin = "#"
+	case text == "--", strings.HasPrefix(text, "--") && text[2] <= ' ':
+		begin = "--"
+	default:
+		return 0
+	}
+	n := strings.Index(text[len(begin):], end)
+	if n < 0 {
+		return len(text)
+	}
+	return len(begin) + n + len(end)
+}
+
 // marksSession reports whether the rest of a statement has a user variable or a lock of
-// the session in it, which outlive the transaction: @name, but not in quotes and not the
-// @@name of a system variable, and GET_LOCK. It may err towards true, which costs a
-// connection.
+// the session in it, which outlive the transaction: @name, but not the @@name of a system
+// variable, and a call of GET_LOCK; neither in quotes nor in comments. It may err towards
+// true, which costs a connection.
 func marksSession(text string) bool {
-	const lock = "GET_LOCK"
 	for i := 0; i < len(text); i++ {
 		switch c := text[i]; {
+		case comment(text[i:]) > 0:
+			i += comment(text[i:]) - 1
 		case c == '\'' || c == '"' || c == '`':
-			i = endOfQuoted(text, i)
+			end := endOfQuoted(text, i)
+			if c == '`' && end < len(text) && locks(text[i+1:end], text[end+1:]) {
+				return true
+			}
+			i = end
 		case c == '@' && i+1 < len(text) && text[i+1] == '@':
 			i++
 		case c == '@':
 			return true
-		case c|0x20 == 'g' && len(text)-i >= len(lock) && strings.EqualFold(text[i:i+len(lock)], lock):
-			return true
+		case isWord(c):
+			begin := i
+			for i+1 < len(text) && isWord(text[i+1]) {
+				i++
+			}
+			if locks(text[begin:i+1], text[i+1:]) {
+				return true
+			}
 		}
 	}
 	return false
+}
+
+// locks reports whether a name and what comes after it are a call of GET_LOCK.
+func locks(name, rest string) bool {
+	if !strings.EqualFold(name, "GET_LOCK") {
+		return false
+	}
+	w := words{rest: rest}
+	return w.next() == "("
+}
+
+// isWord reports whether a byte belongs to a name that needs no quotes.
+func isWord(c byte) bool {
+	return isLetter(c) || '0' <= c && c <= '9' || c == '_' || c == '$' || c >= 0x80
 }
 
 // endOfQuoted returns where what begins at a quote ends. A doubled quote reads as two

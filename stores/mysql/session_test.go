@@ -14,8 +14,10 @@ func TestLocksAndVariablesOfTheSessionReachNoOtherMessage(t *testing.T) {
 	onBoth(t, func(t *testing.T, p product) {
 		c := newCounted(t, p, true)
 		for text, found := range map[string]string{
-			"DO GET_LOCK('leftover', 0)": "SELECT IS_USED_LOCK('leftover') IS NOT NULL",
-			"SELECT @leftover := 5":      "SELECT @leftover IS NOT NULL",
+			"DO GET_LOCK('leftover', 0)":          "SELECT IS_USED_LOCK('leftover') IS NOT NULL",
+			"DO `get_lock` ('quoted', 0)":         "SELECT IS_USED_LOCK('quoted') IS NOT NULL",
+			"SELECT @leftover := 5":               "SELECT @leftover IS NOT NULL",
+			"SELECT 1 -- it's\n, @commented := 5": "SELECT @commented IS NOT NULL",
 		} {
 			a := begin(t, c, claimOf(text))
 			require.NoError(t, exec(t.Context(), a, text))
