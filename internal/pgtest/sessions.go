@@ -21,6 +21,12 @@ func SessionMarks() []SessionMark {
 		{"PREPARE leftover AS SELECT 1", "SELECT EXISTS (SELECT FROM pg_prepared_statements WHERE name = 'leftover')"},
 		{"LISTEN leftover", "SELECT EXISTS (SELECT FROM pg_listening_channels() AS channel WHERE channel = 'leftover')"},
 		{"DO $$ BEGIN PERFORM set_config('synchronous_commit', 'off', false); END $$", "SELECT current_setting('synchronous_commit') = 'off'"},
+		{"SELECT 1 AS a INTO pg_temp.leftover", "SELECT to_regclass('pg_temp.leftover') IS NOT NULL"},
+		{`CREATE TABLE "pg_temp"."leftover" (a text)`, "SELECT to_regclass('pg_temp.leftover') IS NOT NULL"},
+		{"UPDATE pg_settings SET setting = 'off' WHERE name = 'synchronous_commit'", "SELECT current_setting('synchronous_commit') = 'off'"},
+		{`SELECT "set_config"('synchronous_commit', 'off', false)`, "SELECT current_setting('synchronous_commit') = 'off'"},
+		{`SELECT U&"set_\0063onfig"('synchronous_commit', 'off', false)`, "SELECT current_setting('synchronous_commit') = 'off'"},
+		{`SELECT "pg_advisory_lock"(4713)`, "SELECT EXISTS (SELECT FROM pg_locks WHERE pid = pg_backend_pid() AND objid = 4713)"},
 		// What no text shows, but the server tells.
 		{"SELECT makes_read_only()", "SELECT current_setting('transaction_read_only')::boolean"},
 	}
@@ -42,5 +48,6 @@ func SessionHabits() []string {
 		"SELECT pg_advisory_xact_lock(4712)",
 		"CREATE TEMP TABLE scratch (a text) ON COMMIT DROP",
 		"INSERT INTO effect VALUES ('SET ROLE reader', '\\d')",
+		`SELECT "label" AS "temp", U&'\0063' FROM "effect"`,
 	}
 }

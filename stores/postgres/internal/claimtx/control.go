@@ -89,8 +89,13 @@ func (s *scanner) statement() (more bool) {
 // skip consumes what is neither a word nor the end of a statement.
 func (s *scanner) skip() {
 	switch c := s.rest[0]; {
-	case c == '\'' || c == '"':
+	case c == '\'':
 		s.skipQuoted(c)
+	case c == '"':
+		quoted := s.rest
+		s.skipQuoted(c)
+		s.seeName(strings.Trim(quoted[:len(quoted)-len(s.rest)], `"`))
+		s.before = "" // no keyword
 	case strings.HasPrefix(s.rest, "--"):
 		s.skipLine()
 	case strings.HasPrefix(s.rest, "/*"):
@@ -117,6 +122,10 @@ func (s *scanner) word() string {
 	// E'…' strings know backslash escapes.
 	if strings.EqualFold(word, "e") && strings.HasPrefix(s.rest, "'") {
 		s.skipEscaped()
+	}
+	// Escapes in a U&"…" name may spell any.
+	if strings.EqualFold(word, "u") && strings.HasPrefix(s.rest, `&"`) {
+		s.marks = true
 	}
 	return word
 }

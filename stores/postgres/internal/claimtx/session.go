@@ -31,18 +31,29 @@ func isSession(first, second string) bool {
 // see looks for a word in the middle of a statement that marks the session: a setting, a
 // lock of the session, a temporary table, a cursor that outlives its transaction.
 func (s *scanner) see(word string) {
+	s.seeName(word)
 	switch word[0] | 0x20 { // most words end here
-	case 's':
-		s.marks = s.marks || strings.EqualFold(word, "set_config") && !setsLocally(s.rest)
-	case 'p':
-		s.marks = s.marks || hasPrefixFold(word, "pg_advisory_lock") || hasPrefixFold(word, "pg_try_advisory_lock") ||
-			strings.EqualFold(word, "pg_temp") && strings.EqualFold(s.first, "CREATE")
 	case 'h':
 		s.marks = s.marks || strings.EqualFold(word, "HOLD") && strings.EqualFold(s.before, "WITH")
 	case 't':
 		if strings.EqualFold(word, "TEMP") || strings.EqualFold(word, "TEMPORARY") {
 			s.marks = s.marks || s.makesTemporary() && !dropsOnCommit(s.rest)
 		}
+	}
+}
+
+// seeName is see of what is a name, in quotes or not. What a temporary schema is named for
+// is not asked.
+func (s *scanner) seeName(name string) {
+	if name == "" {
+		return
+	}
+	switch name[0] | 0x20 {
+	case 's':
+		s.marks = s.marks || strings.EqualFold(name, "setseed") || strings.EqualFold(name, "set_config") && !setsLocally(s.rest)
+	case 'p':
+		s.marks = s.marks || hasPrefixFold(name, "pg_advisory_lock") || hasPrefixFold(name, "pg_try_advisory_lock") ||
+			hasPrefixFold(name, "pg_temp") || strings.EqualFold(name, "pg_settings")
 	}
 }
 
