@@ -10,8 +10,9 @@
 //	router.AddMiddleware(inbox.Middleware)
 //	router.AddConsumerHandler("stock", "orders", subscriber, postgres.Handler(deduct))
 //
-// Order matters: Watermill runs the middleware added first outermost. Tracing,
-// PoisonQueue (with [OnlyFailures]), Retry and Recoverer go outside the inbox, that
-// is before it. Inside it they would retry in an aborted transaction, or hide the
+// Order matters: Watermill runs the middleware added first outermost. Tracing and
+// Recoverer go outside the inbox, that is before it, and so do those that change messages,
+// behind [Arrival]. Leave out Retry and PoisonQueue: [RetryPolicy] and [DeadLetterConfig] do
+// what they do. Inside the inbox they would retry in an aborted transaction, or hide the
 // handler's error and let its half be committed.
 package middleware

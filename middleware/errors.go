@@ -50,11 +50,24 @@ func (e *notNowError) Error() string {
 
 func (e *notNowError) Unwrap() []error { return []error{ErrNotNow, e.cause} }
 
-// OnlyFailures reports whether err is a real failure of a handler. It is the filter
-// for Watermill's poison queue, which would otherwise take messages that are merely
-// in flight elsewhere, or that met a database restart, for poison:
+// givenBackError is a failure that is on record, of a message that comes again.
+type givenBackError struct{ cause error }
+
+func (e *givenBackError) Error() string { return e.cause.Error() }
+func (e *givenBackError) Unwrap() error { return e.cause }
+
+// OnlyFailures reports whether err is a failure that nobody has taken care of. Those that
+// the inbox returns are none: the delivery was given back, unharmed or with its attempt on
+// record, and the message will come again, unless somebody acks it. So it is false for
+// them, for a [PanicError] and for what wraps one, and true for the errors of handlers
+// without an inbox. It is the filter for Watermill's poison queue, where a router has both:
 //
 //	poisonQueue, err := watermillmiddleware.PoisonQueueWithFilter(publisher, "poison", middleware.OnlyFailures)
+//
+// Watermill's Recoverer makes an error of a panic that does not wrap it: put the poison
+// queue inside of it, or on the handlers without an inbox alone.
 func OnlyFailures(err error) bool {
-	return err != nil && !errors.Is(err, ErrNotNow) && !errors.Is(err, stores.ErrCommitUnknown)
+	_, again := errors.AsType[*givenBackError](err)
+	_, panicked := errors.AsType[*PanicError](err)
+	return err != nil && !again && !panicked && !errors.Is(err, ErrNotNow) && !errors.Is(err, stores.ErrCommitUnknown)
 }

@@ -76,32 +76,53 @@ func exampleBroker() (message.Subscriber, message.Publisher) {
 	return subscriber, publisher
 }
 
-// The order of middlewares matters: what retries, recovers or parks goes outside the
-// inbox, that is before it.
+// The order of middlewares matters: what observes or recovers goes outside the inbox, that
+// is before it. Retry and PoisonQueue are left out: the inbox does what they do.
 func ExampleInbox_Middleware_order() {
 	var (
-		store  middleware.Store
-		router *message.Router
-		poison message.Publisher
+		store   middleware.Store
+		router  *message.Router
+		letters message.Publisher
+		tracing message.HandlerMiddleware
 	)
 	configure := func() error {
-		inbox, err := middleware.NewInbox(store, middleware.InboxConfig{Service: "shop"})
+		inbox, err := middleware.NewInbox(store, middleware.InboxConfig{
+			Service:     "shop",
+			Retry:       middleware.RetryPolicy{MaxAttempts: 4},                                // in place of Retry
+			DeadLetters: middleware.DeadLetterConfig{Publisher: letters, Topic: "orders.dead"}, // in place of PoisonQueue
+		})
 		if err != nil {
 			return err
 		}
-		poisonQueue, err := watermillmiddleware.PoisonQueueWithFilter(poison, "poison", middleware.OnlyFailures)
-		if err != nil {
-			return err
-		}
-		router.AddMiddleware(
-			poisonQueue,
-			watermillmiddleware.Retry{MaxRetries: 3}.Middleware, // a transaction for each try
-			watermillmiddleware.Recoverer,
-			inbox.Middleware,
-		)
+		router.AddMiddleware(tracing, watermillmiddleware.Recoverer, inbox.Middleware)
 		return nil
 	}
 	_ = configure
+}
+
+// A handler is tested with an inbox and without a router.
+func ExampleInbox_Middleware_test() {
+	ctx := context.Background()
+	dir, err := os.MkdirTemp("", "millpond")
+	check(err)
+	defer func() { _ = os.RemoveAll(dir) }()
+	store, err := sqlite.Open(ctx, "sqlite://"+filepath.Join(dir, "shop.db"))
+	check(err)
+	defer func() { _ = store.Close() }()
+	inbox, err := middleware.NewInbox(store, middleware.InboxConfig{Service: "shop", Handler: "stock"})
+	check(err)
+	handler := sqlite.Handler(func(_ context.Context, _ *sql.Tx, msg *message.Message) error {
+		fmt.Println("ran for", msg.UUID)
+		return nil
+	})
+
+	wrapped := inbox.Middleware(func(msg *message.Message) ([]*message.Message, error) { return nil, handler(msg) })
+	for range 2 { // two deliveries, one effect
+		_, err := wrapped(message.NewMessage("order-1", []byte("chair")))
+		check(err)
+	}
+	// Output:
+	// ran for order-1
 }
 
 // A middleware that changes messages stands behind Arrival, on the router and in the

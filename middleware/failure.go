@@ -229,7 +229,7 @@ func (d *delivery) recorded(f *stores.Failure, cause error) error {
 	}
 	d.end.Result, d.end.Err = ResultGivenBack, nil
 	brokers.SetGiveBack(d.msg, brokers.GiveBack{Failed: true, After: f.DueIn})
-	return cause
+	return &givenBackError{cause}
 }
 
 // parkBehind parks a message whose order key has an earlier one pending.

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/ThreeDotsLabs/watermill/message"
+	watermillmiddleware "github.com/ThreeDotsLabs/watermill/message/router/middleware"
 
 	"github.com/millpond-go/millpond/brokers"
 	"github.com/millpond-go/millpond/middleware"
@@ -59,7 +60,7 @@ func TestRedeliveredMessageIsGivenBackUntilItIsDue(t *testing.T) {
 	store, end := &scriptedStore{}, &ends{}
 	ctx := withDelivery(t.Context(), brokers.Delivery{})
 	_, err := newInbox(t, store, redelivered, end.configure).Middleware(handle(fail))(newMessage(ctx, "a"))
-	if err == nil || !middleware.OnlyFailures(err) || end.last().Result != middleware.ResultGivenBack {
+	if err == nil || middleware.OnlyFailures(err) || end.last().Result != middleware.ResultGivenBack {
 		t.Fatal(err, end.last())
 	}
 	f := store.recorded[0]
@@ -68,6 +69,30 @@ func TestRedeliveredMessageIsGivenBackUntilItIsDue(t *testing.T) {
 	}
 	if g := givenBack(ctx); !g.Failed || g.After != f.DueIn || g.After == 0 {
 		t.Errorf("given back as %+v", g)
+	}
+}
+
+// A poison queue acks what it takes. What was given back with its attempt on record would
+// stay pending for ever.
+func TestPoisonQueueLeavesWhatWillComeAgain(t *testing.T) {
+	t.Parallel()
+	for name, handler := range map[string]func(*message.Message) error{
+		"an error": fail,
+		"a panic":  func(*message.Message) error { panic("boom") },
+	} {
+		c := &copies{}
+		poisonQueue, err := watermillmiddleware.PoisonQueueWithFilter(c, "poison", middleware.OnlyFailures)
+		if err != nil {
+			t.Fatal(err)
+		}
+		in := newInbox(t, newLedger(), redelivered)
+		chain := watermillmiddleware.Recoverer(poisonQueue(in.Middleware(handle(handler))))
+		if _, err := chain(newMessage(t.Context(), "a")); err == nil || len(c.published) != 0 {
+			t.Errorf("%s: %v, %d copies", name, err, len(c.published))
+		}
+	}
+	if !middleware.OnlyFailures(errors.New("of a handler without an inbox")) || middleware.OnlyFailures(nil) {
+		t.Error("it does not tell other errors")
 	}
 }
 

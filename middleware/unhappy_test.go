@@ -226,7 +226,7 @@ func TestHandlerThatReturnsTooLateHasFailed(t *testing.T) {
 			<-time.After(time.Minute)
 			return nil
 		}))(newMessage(t.Context(), "a"))
-		if !errors.Is(err, middleware.ErrHandlerTimeout) || !middleware.OnlyFailures(err) || attempt.committed || !attempt.rolledBack {
+		if !errors.Is(err, middleware.ErrHandlerTimeout) || middleware.OnlyFailures(err) || attempt.committed || !attempt.rolledBack {
 			t.Error(err, attempt)
 		}
 	})

@@ -62,8 +62,8 @@ func Example_retryWorker() {
 	worker, err := middleware.NewRetryWorker(inbox, middleware.RetryWorkerConfig{Handlers: router.Handlers()})
 	must(err)
 	group, ctx := errgroup.WithContext(ctx)
-	group.Go(func() error { return router.Run(ctx) })
-	group.Go(func() error { return worker.Run(ctx) })
+	group.Go(func() error { defer stop(); return router.Run(ctx) }) // one that ends, ends both
+	group.Go(func() error { defer stop(); return worker.Run(ctx) })
 
 	<-router.Running()
 	must(publisher.Publish("orders", message.NewMessage("order-1", nil)))

@@ -50,9 +50,10 @@ func Example_existingRouter() {
 		if err != nil {
 			return err
 		}
-		var group errgroup.Group
-		group.Go(func() error { return retries.Run(ctx) }) // runs what has failed again
-		group.Go(func() error { return router.Run(ctx) })
+		ctx, stop := context.WithCancel(ctx)
+		group, ctx := errgroup.WithContext(ctx)
+		group.Go(func() error { defer stop(); return retries.Run(ctx) }) // runs what has failed again
+		group.Go(func() error { defer stop(); return router.Run(ctx) })  // one that ends, ends both
 		return group.Wait()
 	}
 	_ = addInbox
