@@ -3,6 +3,7 @@ package middleware_test
 import (
 	"context"
 	"errors"
+	"slices"
 	"testing"
 	"testing/synctest"
 
@@ -87,9 +88,8 @@ func TestWhereAMiddlewareStandsAndWhatToNameInTheWorker(t *testing.T) {
 					handler = test.inside(handler)
 				}
 				chain := handler
-				around := test.around(in)
-				for i := len(around) - 1; i >= 0; i-- {
-					chain = around[i](chain)
+				for _, m := range slices.Backward(test.around(in)) {
+					chain = m(chain)
 				}
 				m := newMessage(inHandler(t, "stock"), "b")
 				m.Payload = reversed(m.Payload)
