@@ -24,7 +24,7 @@ var borderVariants = map[string]variant{
 	"inherited": {
 		rule: "what is read from a context belongs to one message", find: []string{"I1", "I13"},
 		with:   []conduct{echoes, echoes, spawns},
-		around: inherits,
+		around: inherits, shares: true,
 	},
 	"any key": {
 		rule: "a message whose id cannot be found is never run", find: []string{"I1"},

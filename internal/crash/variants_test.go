@@ -29,6 +29,7 @@ type variant struct {
 	around func(message.HandlerMiddleware) message.HandlerMiddleware
 	split  bool      // each consumer has an inbox of its own
 	inSQL  bool      // what comes of it depends on the database
+	shares bool      // two messages use one connection at once, which the race detector says too
 	with   []conduct // of handlers, that bring it to light; the more often named, the more of them
 }
 
