@@ -16,13 +16,24 @@ import (
 //
 // The copy is published before the failure is recorded: at least once, also if the
 // process dies in between. While it cannot be published the message is held, for
-// HoldConfig.Limit; the row is the dead letter, and has the content. So it has then no copy,
-// which its error and the log say, and the messages behind it go on. If the row has not all
-// of the message the broker keeps it, and its redeliveries try again, for
-// RetryPolicy.MaxAge. There is no copy at once of a message that is too large for the
-// publisher's broker (brokers.ErrTooLarge) or cannot be written in its format
-// (brokers.ErrUnencodable), or if the publisher's error is marked with
-// [Permanent], or of one that cannot be restored from what is kept of it.
+// HoldConfig.Limit, and the handler is not run again. Then:
+//
+//   - If the row has all of the message it is the dead letter, without a copy, and the
+//     messages behind it go on.
+//   - If the row has less the broker keeps the message, and its redeliveries try again, for
+//     RetryPolicy.MaxAge.
+//   - A retry worker parks the message, under a class that begins with "uncopied: ", and
+//     tries again, for RetryPolicy.MaxAge.
+//
+// There is no copy at once of a message
+//
+//   - that is too large for the publisher's broker (brokers.ErrTooLarge),
+//   - that cannot be written in its format (brokers.ErrUnencodable),
+//   - whose publisher returns an error that is marked with [Permanent].
+//
+// The log says of each message that it has no copy. Its row does so, too, at the end of the
+// error, unless the broker kept the message meanwhile. A retried message that cannot be
+// restored from what is kept of it has none either: its class is stores.ClassUnreadable.
 type DeadLetterConfig struct {
 	Publisher message.Publisher
 	Topic     string
@@ -79,7 +90,7 @@ func (d *delivery) copyDeadLetter(f *stores.Failure) (err error) {
 	case d.refused.late == nil:
 		return fmt.Errorf("%w: %w", errNoCopy, err)
 	case d.retry != nil && d.state.Age < d.policy.MaxAge:
-		d.parkSpent(f, err)
+		d.parkUncopied(f, err)
 	case d.brokerHasIt() && (d.shutdown.Err() != nil || f.Content.State != stores.ContentKept):
 		d.keepLater(f, err)
 	default: // its row has all of it

@@ -144,6 +144,16 @@ func (d *delivery) process() ([]*message.Message, error) {
 // panic goes on up; recovered is nil after runtime.Goexit, after which nobody else settles
 // the message.
 func (d *delivery) endedEarly(recovered any) {
+	if d.end.Result == "" { // nobody has said how it has ended
+		d.end.Result, d.end.Err = ResultPanicked, errEndedEarly
+		if recovered != nil {
+			d.end.Err = panicked{newPanicError(recovered)}
+		}
+		d.report()
+		if !d.begun.IsZero() {
+			d.ended()
+		}
+	}
 	d.retry.ended(d.end)
 	if recovered == nil {
 		d.msg.Nack()
@@ -151,6 +161,8 @@ func (d *delivery) endedEarly(recovered any) {
 	}
 	panic(recovered)
 }
+
+var errEndedEarly = errors.New("middleware: a function of the program has exited its goroutine (runtime.Goexit)")
 
 // register sees that the consumer is registered, holding the delivery while the store
 // cannot be asked.
@@ -214,12 +226,11 @@ func (d *delivery) tryOnce() (reason error, settled bool, err error) {
 }
 
 func (d *delivery) claimAndRun() (reason error, settled bool, err error) {
+	if d.retry.uncopied() { // it has failed for good, only its copy is missing
+		return d.failed(errUncopied, d.state.Class)
+	}
 	if d.retry != nil && d.retry.unreadable != nil {
 		return d.failed(d.retry.unreadable, stores.ClassUnreadable)
-	}
-	if d.retry != nil && d.retry.spent(d.policy) {
-		d.spent = true // no attempt is left, only its copy was missing
-		return d.failed(errSpent, d.state.Class)
 	}
 	if d.suspect {
 		answer, reason, settled, err := d.countFirst()
@@ -378,7 +389,15 @@ func (d *delivery) quarantine(reason stores.Reason, cause error) error {
 		if err == nil {
 			return nil
 		}
-		if !d.hold(err) {
+		if errors.Is(err, errNotEncoded) {
+			switch decided, err := d.notQuarantined(err); {
+			case err != nil:
+				return err
+			case decided:
+				continue
+			}
+		}
+		if !d.hold(err) && !d.unkept(err) {
 			return d.notNow(err)
 		}
 	}
@@ -398,13 +417,13 @@ func (d *delivery) keep(reason stores.Reason, cause error) error {
 	}
 	q.Identity = d.identity(q)
 	kept, codec, err := d.encode()
-	refused := err != nil && refusedForGood(err)
+	refused := err != nil && (d.refused.unkept || refusedForGood(err))
 	switch {
 	case refused:
 		d.complain("a message in quarantine is not kept: its codec refuses it", err)
 		q.Detail, kept = noted(q.Detail, "not kept", err), Kept{}
 	case err != nil:
-		return err
+		return fmt.Errorf("%w: %w", errNotEncoded, err)
 	}
 	q.Metadata, q.Payload, q.Codec = kept.Metadata, kept.Payload, codec
 	q.OneWay = codec != "" && (refused || d.in.config.Keep.Codec.Decode == nil)
@@ -431,7 +450,11 @@ func (d *delivery) keep(reason stores.Reason, cause error) error {
 func (d *delivery) notNow(cause error) error {
 	d.uncount(cause)
 	if d.retry == nil && d.end.Runs > 0 && d.acked() {
-		err := d.keep(stores.ReasonAckedEarly, fmt.Errorf("%w: %w", ErrAckedEarly, cause))
+		early := fmt.Errorf("%w: %w", ErrAckedEarly, cause)
+		err := d.keep(stores.ReasonAckedEarly, early)
+		if d.unkept(err) {
+			err = d.keep(stores.ReasonAckedEarly, early)
+		}
 		if err == nil {
 			d.settle(cause, stores.ClassInterrupted)
 			return nil

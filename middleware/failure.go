@@ -100,6 +100,9 @@ func (d *delivery) newFailure(class stores.Class, text string) *stores.Failure {
 
 // failure decides what becomes of the message.
 func (d *delivery) failure(cause error, class stores.Class) (*stores.Failure, error) {
+	if d.retry.uncopied() {
+		return d.copyAlone()
+	}
 	text := errorText(cause)
 	f := d.newFailure(class, text)
 	f.Placement, d.refused.waits = d.policy.Placement, false
@@ -209,7 +212,7 @@ func (d *delivery) recordWithin(ctx context.Context, f *stores.Failure) error {
 
 // recorded is the answer for the router once a failure is on record.
 func (d *delivery) recorded(f *stores.Failure, cause error) error {
-	d.end.Class, d.end.Attempts, d.end.DueIn, d.end.Err = f.Class, f.Attempts, f.DueIn, cause
+	d.end.Class, d.end.Attempts, d.end.DueIn, d.end.Err = copied(f.Class), f.Attempts, f.DueIn, cause
 	d.end.Final = f.Status == stores.StatusFailed
 	if d.retry == nil && d.end.Runs > 0 && d.acked() {
 		d.end.Err = errors.Join(ErrAckedEarly, cause)

@@ -43,13 +43,21 @@ type Codec struct {
 	// Name is stored with each message. Required: a message is decoded only by the codec
 	// of the same name.
 	Name string
-	// Encode is called before a message is kept. After an error the delivery is held
-	// and tried again some times; then the attempt counts, and the message is left to the
-	// broker. One that has failed for good is not run again: its redeliveries ask the codec
-	// again, for RetryPolicy.MaxAge; as long again it is given back as failed, so that a
-	// broker with a limit of deliveries takes it aside, and then it is acked without having
-	// been kept. It is so at once after an error that is marked with [Permanent]: this codec
-	// will never take this message. Its row says "refused", and the log does.
+	// Encode is called before a message is kept. After an error the delivery is held and
+	// Encode called again, some times. Then it depends on the message:
+	//
+	//   - One with attempts left is left to the broker, and the attempt counts.
+	//   - One that has failed for good is not run again. Its redeliveries call Encode again,
+	//     for RetryPolicy.MaxAge; as long again it is given back as failed, so that a broker
+	//     with a limit of deliveries takes it aside; then it is acked without having been
+	//     kept. Its row says "refused".
+	//   - One for the quarantine is given back as failed, for RetryPolicy.MaxUncounted
+	//     deliveries, or held for HoldConfig.Limit if no broker counts them, and is then
+	//     there without its content.
+	//
+	// An error that is marked with [Permanent] says that this codec will never take this
+	// message: one that has failed for good, or is for the quarantine, ends so at once. The
+	// log says of each message that it is not kept.
 	Encode func(context.Context, Kept) (Kept, error)
 	// Decode undoes Encode, before an attempt. After an error the attempt has failed,
 	// with stores.ClassUnreadable. nil: what was encoded is for people to read only, and

@@ -273,6 +273,7 @@ func (l *ledger) Due(_ context.Context, q stores.DueQuery) ([]stores.Retry, erro
 		batch = append(batch, stores.Retry{
 			Key: r.failure.Key, Fingerprint: r.failure.Fingerprint, State: r.state(), Suspect: suspect,
 			Topic: r.failure.Topic, Coordinates: r.failure.Coordinates, OrderKey: r.failure.OrderKey, Content: *r.failure.Content,
+			LastError: r.failure.Error, Cause: r.failure.Cause,
 		})
 	}
 	return batch, nil

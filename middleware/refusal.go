@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"time"
 
 	"github.com/millpond-go/millpond/brokers"
@@ -26,11 +27,13 @@ const maxEncodings = 5
 
 // refused is what is known of the refusals that one delivery has met.
 type refused struct {
-	encodings int   // by the codec
-	copied    bool  // the copy of the dead letter is published
-	late      error // why it was not, when its time was over
-	noCopy    error // why there is none
-	waits     bool  // the row says that the message has failed, and the broker keeps it
+	encodings int      // by the codec
+	unkept    bool     // it is asked no more, and the quarantine keeps nothing of the message
+	copied    bool     // the copy of the dead letter is published
+	late      error    // why it was not, when its time was over
+	noCopy    error    // why there is none
+	said      []string // in the log
+	waits     bool     // the row says that the message has failed, and the broker keeps it
 }
 
 // notEncoded decides what becomes of a failure whose message the codec has refused. An
@@ -73,24 +76,6 @@ func (d *delivery) notKept(why error) *stores.Content {
 	return &stores.Content{State: stores.ContentRefused, UUID: d.origin().uuid}
 }
 
-var errSpent = errors.New("middleware: no attempt is left; what the last one failed of is in the history")
-
-// parkSpent parks a message again that has no attempt left and whose copy cannot be
-// published now: when it is due the retry worker publishes that, and runs nothing.
-func (d *delivery) parkSpent(f *stores.Failure, why error) {
-	f.Status, f.Placement, f.DueIn = stores.StatusPending, stores.PlacementParked, d.policy.pause(f.Attempts)
-	f.Error = noted(f.Error, "no copy yet", why)
-	d.complain("a dead letter has no copy yet", why)
-}
-
-// spent reports whether the message has been parked by parkSpent. An operator who wants it
-// to run again gives it a new budget.
-func (r *retryRun) spent(p *RetryPolicy) bool {
-	s := r.State
-	again, _ := p.verdict(s.Class, s.Attempts, s.Uncounted, 0)
-	return !again && counts(s.Class) && s.Attempts > 0 && !s.Presumed && r.unreadable == nil
-}
-
 // waitedEnough reports whether a retry worker has waited for a copy as long as it may: its
 // reservation ends some time, and its place is wanted by others.
 func (d *delivery) waitedEnough(why error) bool {
@@ -106,8 +91,20 @@ func (d *delivery) noCopy(f *stores.Failure, why error) {
 	f.Error = noted(f.Error, "no copy", why)
 }
 
+// complain logs what is refused, once for this delivery, and of many that say the same some.
 func (d *delivery) complain(text string, why error) {
-	d.in.log.Error("millpond: "+text, append(anys(d.attrs()), slog.String("error", printableText(why)))...)
+	if slices.Contains(d.refused.said, text) {
+		return
+	}
+	d.refused.said = append(d.refused.said, text)
+	log, kind := d.in.log, alike{consumer: d.claim.Key.Consumer, cause: text}
+	if d.in.logLimit.pass(kind, func(left int) {
+		log.Warn("millpond: more messages were refused in the same way than are logged",
+			slog.String("consumer", kind.consumer.String()), slog.String("refusal", text),
+			slog.Int("not_logged", left), slog.Duration("within", alikeWithin))
+	}) {
+		log.Error("millpond: "+text, append(anys(d.attrs()), slog.String("error", printableText(why)))...)
+	}
 }
 
 // noted adds to what is kept of an error.
@@ -137,4 +134,41 @@ func (d *delivery) refusedBefore(seen stores.FailureState, why error) (c *stores
 	d.end.Result = ResultGivenBack
 	brokers.SetGiveBack(d.msg, brokers.GiveBack{Failed: true, After: d.policy.Backoff.Max})
 	return nil, nil, fmt.Errorf("middleware: the message has failed and cannot be kept: %w", why)
+}
+
+var errNotEncoded = errors.New("middleware: the message is not kept in quarantine")
+
+// notQuarantined decides what becomes of a message that the codec does not take, for now at
+// least, and that was to go to quarantine. It reports false if the codec is to be asked again.
+// An error gives the message back as failed: the broker counts that, and may take it aside.
+func (d *delivery) notQuarantined(why error) (decided bool, err error) {
+	d.refused.encodings++
+	if d.refused.encodings <= maxEncodings || !d.brokerHasIt() || d.facts.Count == 0 || d.shutdown.Err() != nil {
+		return false, nil
+	}
+	if d.facts.Count >= d.policy.MaxUncounted {
+		d.refused.unkept = true
+		return true, nil
+	}
+	d.uncount(why)
+	d.end.Result = ResultGivenBack
+	brokers.SetGiveBack(d.msg, brokers.GiveBack{Failed: true, After: d.policy.pause(d.facts.Count)})
+	return true, why
+}
+
+// unkept ends the time in which the codec is asked for a message in quarantine, if nobody
+// counts how often that was in vain. It reports false if it may be asked by a later delivery.
+func (d *delivery) unkept(why error) bool {
+	if !errors.Is(why, errNotEncoded) {
+		return false
+	}
+	switch {
+	case d.retry != nil:
+		d.refused.unkept = d.shutdown.Err() == nil && d.state.Age >= d.policy.MaxAge
+	case d.brokerHasIt():
+		d.refused.unkept = d.shutdown.Err() == nil && d.facts.Count == 0
+	default: // nobody else has it
+		d.refused.unkept = true
+	}
+	return d.refused.unkept
 }

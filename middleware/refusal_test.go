@@ -1,9 +1,13 @@
 package middleware_test
 
 import (
+	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
+	"runtime"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -163,13 +167,18 @@ func TestRetriedMessageEndsWithoutItsCopy(t *testing.T) {
 	away := errors.New("no broker")
 	for name, test := range map[string]struct {
 		refusal error
+		class   stores.Class
 		heals   int // with this call
 		copies  int
 		noted   string
 	}{
-		"too large": {brokers.ErrTooLarge, 0, 0, "[no copy:"},
-		"away":      {away, 0, 0, "[no copy:"},
-		"late":      {away, 60, 1, ""},
+		"too large":       {brokers.ErrTooLarge, "", 0, 0, "[no copy:"},
+		"away":            {away, "", 0, 0, "[no copy:"},
+		"late":            {away, "", 60, 1, ""},
+		"uncounted, away": {away, stores.ClassInterrupted, 0, 0, "[no copy:"},
+		"uncounted, late": {away, stores.ClassInterrupted, 60, 1, ""},
+		"permanent, late": {away, stores.ClassPermanent, 60, 1, ""},
+		"no word of ours": {away, "uncopied: mine", 60, 1, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -184,7 +193,8 @@ func TestRetriedMessageEndsWithoutItsCopy(t *testing.T) {
 				store.put(failedBefore("a", stores.PlacementParked, 1))
 				store.put(failedBefore("healthy", stores.PlacementParked, 1))
 				in := newInbox(t, store, withCopies(c), func(c *middleware.InboxConfig) {
-					c.Handler, c.Retry.MaxAttempts, c.Retry.MaxAge, c.Retry.Backoff.Max = "", 2, 10*time.Minute, time.Minute
+					c.Handler, c.Retry.MaxAttempts, c.Retry.MaxUncounted, c.Retry.MaxAge, c.Retry.Backoff.Max = "", 2, 1, 10*time.Minute, time.Minute
+					c.Retry.Classify = func(error) stores.Class { return test.class }
 				})
 				work(t, in, func(m *message.Message) error {
 					if m.UUID != "a" {
@@ -193,15 +203,168 @@ func TestRetriedMessageEndsWithoutItsCopy(t *testing.T) {
 					runs++
 					return errors.New("boom")
 				}, func() { waitUntil(t, func() bool { return store.row("a").status == stores.StatusFailed }) })
-				r := store.row("a")
-				if runs != 1 || r.failure.Attempts != 2 || r.failure.Content == nil || len(c.published) != test.copies || !strings.Contains(r.failure.Error, test.noted) {
-					t.Errorf("%d runs, %d copies, %+v\n%s", runs, len(c.published), r, store.story())
+				f := store.row("a").failure
+				if runs != 1 || f.Attempts+f.Uncounted != 2 || f.Content == nil || len(c.published) != test.copies {
+					t.Errorf("%d runs, %d copies, %+v\n%s", runs, len(c.published), f, store.story())
+				}
+				class := cmp.Or(stores.Class(strings.TrimPrefix(string(test.class), "uncopied: ")), stores.ClassTransient)
+				if f.Class != class || f.Cause != stores.CauseOf(class, "boom") || !strings.HasPrefix(f.Error, "boom [given up: ") || !strings.Contains(f.Error, test.noted) {
+					t.Errorf("its row says %s, %s, %q", f.Class, f.Cause, f.Error)
+				}
+				for _, m := range c.published {
+					if e := m.Metadata[middleware.MetadataError]; !strings.HasPrefix(e, "boom [given up: ") || m.Metadata[middleware.MetadataClass] != string(class) {
+						t.Errorf("its copy says %q", m.Metadata)
+					}
 				}
 				if store.row("healthy").status != stores.StatusCompleted {
 					t.Error("it stopped others")
 				}
 			})
 		})
+	}
+}
+
+// A lower limit ends what has more attempts behind it with the next one, not before.
+func TestParkedMessageIsRunOnceMoreThoughItsLimitIsLower(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		store, runs := newLedger(), 0
+		f := failedBefore("a", stores.PlacementParked, 5)
+		f.Class = stores.ClassTransient
+		store.put(f)
+		in := newInbox(t, store, func(c *middleware.InboxConfig) { c.Handler, c.Retry.MaxAttempts = "", 3 })
+		work(t, in, func(*message.Message) error { runs++; return errors.New("boom") }, func() {
+			waitUntil(t, func() bool { return store.row("a").status == stores.StatusFailed })
+		})
+		if r := store.row("a"); runs != 1 || r.failure.Attempts != 6 || !strings.HasPrefix(r.failure.Error, "boom [given up: 6 of 3") {
+			t.Errorf("%d runs, %+v\n%s", runs, r, store.story())
+		}
+	})
+}
+
+// An operator's retry is a new budget, for the handler too.
+func TestMessageWithoutItsCopyRunsWhenAnOperatorWantsIt(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		store, runs := newLedger(), 0
+		f := failedBefore("a", stores.PlacementParked, 0)
+		f.Class = "uncopied: transient"
+		store.put(f)
+		in := newInbox(t, store, withCopies(&copies{}), func(c *middleware.InboxConfig) { c.Handler = "" })
+		work(t, in, func(*message.Message) error { runs++; return nil }, func() {
+			waitUntil(t, func() bool { return store.row("a").status == stores.StatusCompleted })
+		})
+		if runs != 1 {
+			t.Errorf("%d runs\n%s", runs, store.story())
+		}
+	})
+}
+
+// What a refusal says is not said by each of a thousand messages.
+func TestManyRefusalsAreCounted(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var log bytes.Buffer
+		c := &copies{publish: func(int) error { return middleware.Permanent(errors.New("no topic")) }}
+		store := newLedger()
+		in := newInbox(t, store, withCopies(c), func(c *middleware.InboxConfig) {
+			c.Logger = slog.New(slog.NewTextHandler(&log, nil))
+		})
+		for n := range 20 {
+			h := handle(func(*message.Message) error { return middleware.Permanent(errors.New("boom")) })
+			if _, err := in.Middleware(h)(newMessage(t.Context(), fmt.Sprint(n))); err != nil {
+				t.Fatal(err)
+			}
+		}
+		time.Sleep(2 * time.Minute) // until what was left out is counted
+		synctest.Wait()
+		if n := strings.Count(log.String(), "msg=\"millpond: a dead letter has no copy\""); n != 5 || !strings.Contains(log.String(), "refused in the same way than are logged") {
+			t.Errorf("%d lines:\n%s", n, log.String())
+		}
+	})
+}
+
+// One message says it once, however long it is held.
+func TestARefusalIsLoggedOncePerDelivery(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var log bytes.Buffer
+		store := newLedger()
+		store.failing("record")
+		in := newInbox(t, store, func(c *middleware.InboxConfig) {
+			c.Logger = slog.New(slog.NewTextHandler(&log, nil))
+			c.Keep.Codec = refusing(func() error { return middleware.Permanent(errors.New("no JSON")) })
+		})
+		h := handle(func(*message.Message) error { return middleware.Permanent(errors.New("boom")) })
+		if _, err := in.Middleware(h)(newMessage(t.Context(), "a")); !errors.Is(err, middleware.ErrNotNow) {
+			t.Fatal(err)
+		}
+		if n := strings.Count(log.String(), "a message is not kept"); n != 1 {
+			t.Errorf("%d lines:\n%s", n, log.String())
+		}
+	})
+}
+
+// A codec that never takes a message of the quarantine, and does not say so, is asked as long
+// as the broker counts that, or as one delivery is held.
+func TestQuarantineOfWhatTheCodecNeverTakesEnds(t *testing.T) {
+	t.Parallel()
+	for name, counted := range map[string]bool{"counted": true, "not counted": false} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				store, failed := newLedger(), 0
+				in := newInbox(t, store, func(c *middleware.InboxConfig) {
+					c.Retry.MaxUncounted = 10
+					c.Keep.Codec = refusing(func() error { return errors.New("no JSON") })
+				})
+				deliveries := 0
+				for len(store.quarantined) == 0 && deliveries < 100 {
+					deliveries++
+					d := brokers.Delivery{}
+					if counted {
+						d.Count = deliveries
+					}
+					ctx := withDelivery(t.Context(), d)
+					_, err := in.Middleware(handle(mustNotRun(t)))(newMessage(ctx, ""))
+					if g := givenBack(ctx); err != nil && g.Failed {
+						failed++
+						time.Sleep(g.After)
+					}
+				}
+				want, given := 1, 0
+				if counted {
+					want, given = 10, 9
+				}
+				if deliveries != want || failed != given {
+					t.Fatalf("%d deliveries, given back as failed %d times", deliveries, failed)
+				}
+				if q := store.quarantined[0]; len(q.Payload) != 0 || !q.OneWay || !strings.Contains(q.Detail, "[not kept:") {
+					t.Errorf("%+v", q)
+				}
+			})
+		})
+	}
+}
+
+// Nor is a delivery left open by a function that does not return.
+func TestDeliveryEndsWhenTheCodecExitsItsGoroutine(t *testing.T) {
+	t.Parallel()
+	e := &ends{}
+	in := newInbox(t, newLedger(), func(c *middleware.InboxConfig) {
+		c.Hooks = []middleware.Hook{e}
+		c.Keep.Codec = refusing(func() error { runtime.Goexit(); return nil })
+	})
+	m := newMessage(t.Context(), "")
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		_, _ = in.Middleware(handle(mustNotRun(t)))(m)
+	}()
+	<-done
+	<-m.Nacked()
+	if len(e.all) != 1 || e.all[0].Result != middleware.ResultPanicked || e.all[0].Err == nil {
+		t.Errorf("ended %+v", e.all)
 	}
 }
 

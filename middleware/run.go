@@ -228,7 +228,7 @@ func (d *delivery) classify(attempt stores.Attempt, cause error) (class stores.C
 		class = d.policy.classify(cause, otherwise)
 		return nil
 	}))
-	return class
+	return copied(class)
 }
 
 // restore undoes what a run that was not committed, or perhaps not, made of its message,

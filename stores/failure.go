@@ -147,6 +147,9 @@ type Retry struct {
 	OrderKey    []byte
 	Content     Content
 
+	LastError string // as it was recorded last
+	Cause     string // of that
+
 	Err error // what is kept cannot be read; the other fields are as far as they could be
 }
 

@@ -198,7 +198,7 @@ func scanRetry(scan sqlstore.Scan) (stores.Retry, error) {
 		fingerprint, trace, uuid, metadata []byte
 	)
 	if err := scan(append(state.into(), &r.Key.ID, &fingerprint, &trace, &r.Topic, &r.Coordinates, &r.OrderKey,
-		&r.Content.Codec, &uuid, &metadata, &r.Content.Payload)...); err != nil {
+		&r.Content.Codec, &uuid, &metadata, &r.Content.Payload, &r.LastError, &r.Cause)...); err != nil {
 		return r, err
 	}
 	r.State = state.state()

@@ -128,7 +128,7 @@ func newStatements(names sqlstore.Names) *statements {
 		due: x(`SELECT f.number FROM {schema.}{prefix}failure f
 			WHERE f.consumer = ? AND f.status = 3 AND f.placement = 1 AND f.due_at <= {now} ORDER BY f.due_at LIMIT ?`),
 		load: x(`SELECT ` + stateColumns + `, f.message_id, i.fingerprint, i.traceparent, f.topic, f.coordinates, f.order_key,
-				f.codec, f.uuid, f.metadata, f.payload
+				f.codec, f.uuid, f.metadata, f.payload, f.error, f.cause
 			FROM {schema.}{prefix}failure f
 			LEFT JOIN {schema.}{prefix}inbox i ON i.consumer = f.consumer AND i.message_id = f.message_id
 			WHERE f.number IN `),

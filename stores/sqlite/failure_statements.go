@@ -101,7 +101,7 @@ func newFailureStatements(names sqlstore.Names) failureStatements {
 		push: expand(`UPDATE {schema.}{prefix}failure AS f SET {changed}, suspect = suspect OR reserved, reserved = 0, due_at = max({now} + 1000000, coalesce(` + head + `, 0))
 			WHERE ` + isNumber),
 		load: expand(`SELECT ` + stateColumns + `, f.message_id, i.fingerprint, i.traceparent, f.topic, f.coordinates, f.order_key,
-				f.codec, f.uuid, f.metadata, f.payload
+				f.codec, f.uuid, f.metadata, f.payload, f.error, f.cause
 			FROM {schema.}{prefix}failure f
 			LEFT JOIN {schema.}{prefix}inbox i ON i.consumer = f.consumer AND i.message_id = f.message_id
 			WHERE f.` + isNumber),

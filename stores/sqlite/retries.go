@@ -145,12 +145,12 @@ func scanRetry(scan sqlstore.Scan) (stores.Retry, error) {
 		state                              [numStateColumns]any
 		fingerprint, trace, uuid, metadata []byte
 	)
-	into := make([]any, 0, len(state)+10)
+	into := make([]any, 0, len(state)+12)
 	for i := range state {
 		into = append(into, &state[i])
 	}
 	into = append(into, &r.Key.ID, &fingerprint, &trace, &r.Topic, &r.Coordinates, &r.OrderKey,
-		&r.Content.Codec, &uuid, &metadata, &r.Content.Payload)
+		&r.Content.Codec, &uuid, &metadata, &r.Content.Payload, &r.LastError, &r.Cause)
 	if err := scan(into...); err != nil {
 		return r, err
 	}

@@ -64,7 +64,7 @@ func dueWhole(b *bench) {
 	}
 	r := due[0]
 	if r.Key.Consumer != consumer || r.Fingerprint != claim.Fingerprint || r.TraceParent != claim.TraceParent ||
-		r.Topic != f.Topic || r.Coordinates != f.Coordinates || !bytes.Equal(r.OrderKey, f.OrderKey) {
+		r.LastError != f.Error || r.Cause != f.Cause || r.Topic != f.Topic || r.Coordinates != f.Coordinates || !bytes.Equal(r.OrderKey, f.OrderKey) {
 		b.tb.Errorf("Due returned %+v, want what was recorded, %+v", r, f)
 	}
 	b.sameContent("a message that is due", r.Content, *f.Content)

@@ -105,7 +105,7 @@ func scanDue(rows Rows, consumer stores.Consumer) (due []stores.Retry, seen int,
 			fingerprint, trace, uuid, metadata []byte
 		)
 		err := rows.Scan(state.with(&runnable, &r.Suspect, &r.Key.ID, &r.Topic, &r.Coordinates, &r.OrderKey,
-			&r.Content.Codec, &uuid, &metadata, &r.Content.Payload, &fingerprint, &trace)...)
+			&r.Content.Codec, &uuid, &metadata, &r.Content.Payload, &r.LastError, &r.Cause, &fingerprint, &trace)...)
 		if err != nil {
 			return nil, 0, err
 		}
@@ -220,7 +220,7 @@ const (
 	RETURNING f.*, runnable, since
 )
 SELECT runnable, suspect, f.message_id, topic, coordinates, order_key, codec, uuid,
-	CASE WHEN runnable THEN metadata END, CASE WHEN runnable THEN payload END, i.fingerprint, i.traceparent, ` + stateColumns + `
+	CASE WHEN runnable THEN metadata END, CASE WHEN runnable THEN payload END, error, cause, i.fingerprint, i.traceparent, ` + stateColumns + `
 FROM f LEFT JOIN LATERAL (
 	SELECT fingerprint, traceparent FROM {schema.}{prefix}inbox WHERE consumer = $1 AND message_id = f.message_id OFFSET 0
 ) i ON true
