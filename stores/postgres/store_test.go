@@ -145,6 +145,21 @@ func TestBoundNeverRaisesTheServersOwnLimits(t *testing.T) {
 	}
 }
 
+// The settings take 2^31-1 ms, which is less than some may allow their handlers.
+func TestABoundOfMonthsIsWhatTheServerTakes(t *testing.T) {
+	t.Parallel()
+	s := openStore(t, testenv.Postgres(t).NewDatabase(t))
+	claim := pgtest.Claim("months")
+	claim.Bound = 60 * 24 * time.Hour
+	a, tx := begin(t, s, claim)
+	defer func() { _ = a.Rollback(t.Context()) }()
+	var statement, idle string
+	err := tx.QueryRow(t.Context(), "SELECT current_setting('statement_timeout'), current_setting('idle_in_transaction_session_timeout')").Scan(&statement, &idle)
+	if err != nil || statement != "2147483647ms" || idle != statement {
+		t.Fatalf("statement_timeout %s, idle %s, %v", statement, idle, err)
+	}
+}
+
 func TestHandlersMaySetTheSearchPath(t *testing.T) {
 	t.Parallel()
 	s := openStore(t, pgtest.WithParameters(t, testenv.Postgres(t).NewDatabase(t), "pool_max_conns", "1"))

@@ -2,6 +2,7 @@ package tables
 
 import (
 	"context"
+	"math"
 	"strconv"
 	"time"
 
@@ -77,5 +78,5 @@ func milliseconds(own, bound time.Duration) string {
 	if bound == 0 || own != 0 && own < bound {
 		bound = own
 	}
-	return strconv.FormatInt(bound.Milliseconds(), 10)
+	return strconv.FormatInt(min(bound.Milliseconds(), math.MaxInt32), 10) // what the settings take; the inbox's own clock has the rest
 }
