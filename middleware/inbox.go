@@ -86,6 +86,16 @@ func (in *Inbox) String() string {
 // what the inbox was configured with or is at work on.
 func (in *Inbox) Format(f fmt.State, _ rune) { _, _ = io.WriteString(f, in.String()) }
 
+// Paused returns why the intake is paused, such as a database that is read-only and
+// answers everything but a claim; nil if it is not. The error wraps the store's. It is safe
+// for concurrent use and asks nobody.
+func (in *Inbox) Paused() error {
+	if reason := in.intake.reason(); reason != nil {
+		return fmt.Errorf("middleware: the intake is paused: %w", reason)
+	}
+	return nil
+}
+
 // Register registers a handler and its topic now instead of with its first
 // delivery, so that a taken consumer name or a missing table is an error at start.
 // Errors are those of stores.Registry, and ErrConsumerShared.

@@ -22,6 +22,7 @@ type intake struct {
 	mu      sync.Mutex
 	open    chan struct{} // closed when the intake resumes; nil unless it is paused
 	since   time.Time
+	why     error // it is paused
 	resumed time.Time
 	last    time.Duration // pause between questions
 	next    time.Time     // of the next question, whoever asks it; zero: not decided yet
@@ -36,13 +37,14 @@ func (i *intake) pause(reason error) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	if i.open != nil {
+		i.why = reason
 		return
 	}
 	now := time.Now()
 	if now.Sub(i.resumed) > 2*i.max { // a store that only seems to be back is not asked more often for that
 		i.last = 0
 	}
-	i.open, i.since, i.next = make(chan struct{}), now, time.Time{}
+	i.open, i.since, i.next, i.why = make(chan struct{}), now, time.Time{}, reason
 	i.paused.Store(true)
 	i.log.Warn("millpond: intake is paused until the store answers", slog.String("error", printableText(reason)))
 	i.hooks.intakePaused(reason)
@@ -59,12 +61,19 @@ func (i *intake) resume() {
 		return
 	}
 	close(i.open)
-	i.open = nil
+	i.open, i.why = nil, nil
 	i.paused.Store(false)
 	i.resumed = time.Now()
 	stood := i.resumed.Sub(i.since)
 	i.log.Info("millpond: intake has resumed", slog.Duration("after", stood))
 	i.hooks.intakeResumed(stood)
+}
+
+// reason returns why the intake is paused, nil if it is not.
+func (i *intake) reason() error {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	return i.why
 }
 
 // resumedSince reports whether the store has answered somebody since t.

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/ThreeDotsLabs/watermill/message"
+	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
@@ -115,6 +116,35 @@ func TestReadiness(t *testing.T) {
 
 	require.NoError(t, stop())
 	require.NotContains(t, r.log.String(), canary)
+}
+
+// A store that answers questions and refuses every claim has no handler run.
+func TestNotReadyWhileTheIntakeIsPaused(t *testing.T) {
+	r := newRig(t)
+	r.store = withParameter(t, testenv.Postgres(t).NewDatabase(t), "pool_max_conns", "40")
+	c := r.config()
+	c.HTTP.Listen = "127.0.0.1:0"
+	svc := r.service(c)
+	svc.Handle("stock", "orders", func(msg *message.Message) error { return write(msg, msg.UUID) })
+	stop := r.run(svc)
+	readyWithin(t, svc, http.StatusOK)
+	readOnly := func(value string) {
+		admin, err := pgx.Connect(t.Context(), r.store[:strings.Index(r.store, "?")])
+		require.NoError(t, err)
+		defer admin.Close(t.Context())
+		_, err = admin.Exec(t.Context(), "SET default_transaction_read_only = off")
+		require.NoError(t, err)
+		_, err = admin.Exec(t.Context(), "ALTER DATABASE "+admin.Config().Database+" SET default_transaction_read_only = "+value)
+		require.NoError(t, err)
+		_, err = admin.Exec(t.Context(), "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()")
+		require.NoError(t, err)
+	}
+	readOnly("on")
+	require.NoError(t, svc.Publisher().Publish("orders", message.NewMessage("1", nil)))
+	readyWithin(t, svc, http.StatusServiceUnavailable, "handlers: ok\n", "store: middleware: the intake is paused: ", "read-only")
+	readOnly("off")
+	readyWithin(t, svc, http.StatusOK, "store: ok\n")
+	require.NoError(t, stop())
 }
 
 // However many ask, the store is asked once a second: what anybody can ask for must not be
