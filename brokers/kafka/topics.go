@@ -9,6 +9,7 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kgo"
 )
 
 // topicPoll is how often a topic that is waited for is asked for.
@@ -73,7 +74,10 @@ func (b *Broker) createTopic(ctx context.Context, topic string) (id kadm.TopicID
 	if n := b.config.Publish.Replication; n > 0 {
 		replication = int16(n) //nolint:gosec // checked by validate
 	}
-	_, err = b.admin.CreateTopic(ctx, partitions, replication, nil, topic)
+	err = untilThereAreBrokers(ctx, func() error {
+		_, err := b.admin.CreateTopic(ctx, partitions, replication, nil, topic)
+		return err
+	})
 	if err != nil && !errors.Is(err, kerr.TopicAlreadyExists) { // made by somebody else, a moment ago
 		return id, fmt.Errorf("kafka: creating topic %q: %w", topic, err)
 	}
@@ -87,6 +91,28 @@ func (b *Broker) createTopic(ctx context.Context, topic string) (id kadm.TopicID
 		case <-time.After(topicPoll):
 		case <-ctx.Done():
 			return id, fmt.Errorf("%w, though it was just created", err)
+		}
+	}
+}
+
+// untilThereAreBrokers calls create again while the cluster has no controller, or fewer
+// brokers than the topic is to have replicas: after a start, and after a moment in which
+// the controller did not hear of a broker. That there are never enough looks the same.
+func untilThereAreBrokers(ctx context.Context, create func() error) error {
+	var refused error
+	for {
+		err := create()
+		if refused != nil && ctx.Err() != nil {
+			return refused
+		}
+		if !errors.Is(err, kerr.InvalidReplicationFactor) && !kgo.IsRetryableBrokerErr(err) {
+			return err
+		}
+		refused = err
+		select {
+		case <-time.After(topicPoll):
+		case <-ctx.Done():
+			return err
 		}
 	}
 }
