@@ -5,6 +5,7 @@ import (
 	"maps"
 	"net/url"
 	"strconv"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -209,7 +210,7 @@ func removed(t testing.TB, config amqp.Config) amqp.Config {
 			return
 		}
 		for queue, topic := range queues {
-			if topic == "" || len(topic) > 200 {
+			if topic == "" || len(topic) > 200 || strings.HasPrefix(topic, "amq.") {
 				continue // a mistake on purpose
 			}
 			names := []string{queue, queue + ".dead"}
