@@ -134,12 +134,15 @@ func (tr *trial) command(t *testing.T) func(int) *exec.Cmd {
 		tr.logs = append(tr.logs, file)
 	}
 	self := fleet.Self()
+	detector := "GORACE=atexit_sleep_ms=0" // by default each exit would take a second
+	if variants[tr.setup.Variant].shares {
+		detector += " exitcode=0"
+	}
 	return func(worker int) *exec.Cmd {
 		cmd := self(worker)
 		cmd.Stderr = tr.logs[worker]
 		cmd.Env = append(cmd.Environ(), setupEnv+"="+string(told),
-			"GORACE=atexit_sleep_ms=0", // by default each exit would take a second
-			"GOTRACEBACK=all")
+			detector, "GOTRACEBACK=all")
 		return cmd
 	}
 }
