@@ -165,11 +165,16 @@ func (d *delivery) endedEarly(recovered any) {
 var errEndedEarly = errors.New("middleware: a function of the program has exited its goroutine (runtime.Goexit)")
 
 // register sees that the consumer is registered, holding the delivery while the store
-// cannot be asked.
+// cannot be asked. A retry claims no topic: its row tells where the message came from,
+// perhaps from one that the handler has left.
 func (d *delivery) register() error {
-	for !d.in.consumers.known(d.handler, d.topic) {
+	topic := d.topic
+	if d.retry != nil {
+		topic = ""
+	}
+	for !d.in.consumers.known(d.handler, topic) {
 		ctx, cancel := context.WithTimeout(d.ctx, d.in.config.ClaimTimeout)
-		err := d.in.consumers.register(ctx, d.handler, d.topic)
+		err := d.in.consumers.register(ctx, d.handler, topic)
 		cancel()
 		if err == nil {
 			d.answered()

@@ -72,6 +72,11 @@ func TestParkedMessageIsRunUntilItIsCompleted(t *testing.T) {
 		if e := end.last(); !e.Retry || e.Result != middleware.ResultCompleted || runs != 3 {
 			t.Errorf("%d runs, %+v", runs, e)
 		}
+		for _, r := range store.registered {
+			if r.Topic != "" {
+				t.Errorf("a retry has registered %q", r.Topic)
+			}
+		}
 		if s := w.Stats(); s.Taken != 3 || s.Completed != 1 || s.Failed != 2 || len(s.Skipped) != 0 {
 			t.Errorf("%+v", s)
 		}

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"unicode/utf8"
 )
 
 // MaxIDBytes is the largest message id, in bytes, that every store takes. It fits
@@ -27,6 +28,24 @@ func (c Consumer) Validate() error {
 		validName("Consumer.Service", c.Service, '/'),
 		validName("Consumer.Handler", c.Handler, 0),
 	)
+}
+
+// MaxTopicBytes is the longest name of a topic that every store keeps whole.
+const MaxTopicBytes = 1 << 10
+
+// Validate returns an error wrapping [ErrInvalidKey] if the consumer or the topic is one that
+// no store keeps as it is. An empty topic is one that is not known.
+func (r Registration) Validate() error {
+	err := r.Consumer.Validate()
+	if n := len(r.Topic); n > MaxTopicBytes {
+		err = errors.Join(err, fmt.Errorf("stores: Registration.Topic has %d bytes: at most %d are allowed", n, MaxTopicBytes))
+	} else if !utf8.ValidString(r.Topic) || strings.Contains(r.Topic, "\x00") {
+		err = errors.Join(err, fmt.Errorf("stores: Registration.Topic is %q: use valid UTF-8 without NUL", r.Topic))
+	}
+	if err != nil {
+		return fmt.Errorf("%w: %w", ErrInvalidKey, err)
+	}
+	return nil
 }
 
 const maxNameBytes = 200

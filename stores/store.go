@@ -187,7 +187,7 @@ type Resolver interface {
 // Registration announces a consumer and the topic it reads.
 type Registration struct {
 	Consumer Consumer
-	Topic    string // as the handler subscribes to it; may be empty if it is not known
+	Topic    string // as the handler subscribes to it, at most MaxTopicBytes; may be empty if it is not known
 	// AcceptTopic adds the topic to a consumer that is known for others only,
 	// instead of refusing it: for a handler that has moved.
 	AcceptTopic bool
@@ -200,7 +200,7 @@ type Registry interface {
 	// for the consumer, and again after one of them returned ErrNotRegistered: a store
 	// whose tables were gone forgets its consumers. It also checks the schema, as Validate does. Errors wrap
 	// ErrConsumerConflict (the consumer is registered for other topics),
-	// ErrInvalidKey (a name no store accepts), ErrNotMigrated, ErrSchemaNewer,
+	// ErrInvalidKey (a name or topic no store accepts), ErrNotMigrated, ErrSchemaNewer,
 	// ErrUnavailable or ErrClosed.
 	Register(ctx context.Context, r Registration) error
 }

@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/millpond-go/millpond/internal/sqlstore"
 	"github.com/millpond-go/millpond/stores"
 )
 
@@ -17,8 +16,8 @@ func (s *Store) Register(ctx context.Context, r stores.Registration) error {
 	if s.closed.Load() {
 		return stores.ErrClosed
 	}
-	if err := r.Consumer.Validate(); err != nil {
-		return fmt.Errorf("%w: %w", stores.ErrInvalidKey, err)
+	if err := r.Validate(); err != nil {
+		return fmt.Errorf("mysql: %w", err)
 	}
 	if err := s.Validate(ctx); err != nil {
 		return err
@@ -26,7 +25,6 @@ func (s *Store) Register(ctx context.Context, r stores.Registration) error {
 	if err := s.learn(ctx); err != nil {
 		return unavailable(err)
 	}
-	r.Topic = sqlstore.Text(r.Topic, maxTextBytes)
 	var id int64
 	err := s.transact(ctx, func(tx *sql.Tx) (err error) {
 		id, err = s.register(ctx, tx, r)

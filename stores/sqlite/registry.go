@@ -13,15 +13,14 @@ import (
 	"github.com/millpond-go/millpond/stores"
 )
 
-// maxTopicBytes is how much of a topic's name is kept and compared.
+// maxTopicBytes is how much is kept of a topic's name.
 const maxTopicBytes = 2 << 10
 
 // Register implements stores.Registry. It writes only what is new.
 func (s *Store) Register(ctx context.Context, r stores.Registration) error {
-	if err := r.Consumer.Validate(); err != nil {
-		return fmt.Errorf("sqlite: %w: %w", stores.ErrInvalidKey, err)
+	if err := r.Validate(); err != nil {
+		return fmt.Errorf("sqlite: %w", err)
 	}
-	r.Topic = sqlstore.Text(r.Topic, maxTopicBytes)
 	if err := s.check(ctx); err != nil {
 		return s.failed("register", err)
 	}

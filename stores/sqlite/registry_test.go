@@ -2,7 +2,6 @@ package sqlite
 
 import (
 	"fmt"
-	"strings"
 	"sync"
 	"testing"
 
@@ -41,12 +40,6 @@ func TestRegisterWithoutTopicFirst(t *testing.T) {
 	require.NoError(t, o.Register(t.Context(), stores.Registration{Consumer: c}))
 	require.NoError(t, o.Register(t.Context(), stores.Registration{Consumer: c, Topic: "a"}), "the first topic that is known")
 	require.ErrorIs(t, o.Register(t.Context(), stores.Registration{Consumer: c, Topic: "b"}), stores.ErrConsumerConflict)
-
-	hostile := "\xff\x00" + strings.Repeat("x", 10<<10)
-	d := stores.Consumer{Service: "s", Handler: "hostile"}
-	for range 2 {
-		require.NoError(t, o.Register(t.Context(), stores.Registration{Consumer: d, Topic: hostile}), "the same name is the same topic")
-	}
 }
 
 func TestRegisterInvalidNames(t *testing.T) {

@@ -44,6 +44,8 @@ func topics(b *bench) {
 		{topic: "refunds", want: stores.ErrConsumerConflict},
 		{topic: `or"d'ers,{}[]\ %`, accept: true},
 		{topic: `or"d'ers,{}[]\ %`},
+		{topic: strings.Repeat("t", 1024), accept: true},
+		{topic: strings.Repeat("t", 1023), want: stores.ErrConsumerConflict},
 	}
 	for i, step := range steps {
 		for _, store := range []stores.Store{here, elsewhere} {
@@ -149,6 +151,9 @@ func invalidNames(b *bench) {
 		{Service: "service", Handler: long},
 	} {
 		wantErr(b.tb, fmt.Sprintf("Register(%q)", c), store.Register(b.ctx, stores.Registration{Consumer: c}), stores.ErrInvalidKey)
+	}
+	for _, topic := range []string{strings.Repeat("t", 1025), "a\x00b", "a\xffb"} {
+		wantErr(b.tb, fmt.Sprintf("Register for the topic %q", topic), store.Register(b.ctx, stores.Registration{Consumer: consumer, Topic: topic}), stores.ErrInvalidKey)
 	}
 	if after := b.dump("millpond_consumer"); len(before) != len(after) {
 		b.tb.Errorf("invalid names left rows: %q", after)

@@ -14,8 +14,8 @@ func (s Store) Register(ctx context.Context, r stores.Registration) error {
 	if s.t.closed.Load() {
 		return stores.ErrClosed
 	}
-	if err := r.Consumer.Validate(); err != nil {
-		return fmt.Errorf("%w: %w", stores.ErrInvalidKey, err)
+	if err := r.Validate(); err != nil {
+		return fmt.Errorf("postgres: %w", err)
 	}
 	if err := s.Validate(ctx); err != nil {
 		return err
