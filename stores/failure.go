@@ -115,8 +115,8 @@ type Failures interface {
 	Record(ctx context.Context, f Failure) (version int64, err error)
 
 	// KeepContent writes down what is kept of a message that is settled with content in the
-	// state ContentNone: the broker had it when an operator discarded it, and whoever acks it
-	// now is the last that has it. c.State says what is kept, or why nothing is. It touches
+	// state ContentNone: the broker had it when it failed for good or was discarded, and whoever
+	// acks it now is the last that has it. c.State says what is kept, or why nothing is. It touches
 	// only a row that is as it was seen in that version; otherwise the error wraps ErrChanged
 	// and nothing was written. Other errors are those of Record.
 	KeepContent(ctx context.Context, k Key, version int64, c Content) error
