@@ -2,7 +2,6 @@ package nats
 
 import (
 	"encoding/json"
-	"errors"
 	"fmt"
 	"slices"
 	"strconv"
@@ -11,6 +10,8 @@ import (
 
 	"github.com/ThreeDotsLabs/watermill/message"
 	natsgo "github.com/nats-io/nats.go"
+
+	"github.com/millpond-go/millpond/brokers"
 )
 
 // Headers of the wire format, which is that of watermill-nats' NATSMarshaler.
@@ -22,7 +23,7 @@ const (
 )
 
 // errReserved: a metadata field has a name that the wire format uses.
-var errReserved = errors.New("nats: metadata fields " + uuidHeader + " and " + packedHeader + " are reserved")
+var errReserved = fmt.Errorf("%w: metadata fields %s and %s are reserved", brokers.ErrUnencodable, uuidHeader, packedHeader)
 
 type packed struct {
 	UUID   []byte  `json:"uuid,omitempty"`
