@@ -97,7 +97,7 @@ func (s *Store) free(ctx context.Context, tx *sql.Tx, w *sqlstore.Condition, num
 	var b batch
 	seen := make(map[string]bool)
 	query := s.text(`SELECT f.number, f.consumer, f.content, CASE f.status WHEN 3 THEN f.order_key END
-		FROM {schema.}{prefix}failure f WHERE f.number IN ` + in(numbers) + ` AND ` + w.String() + `
+		FROM ` + bothRows + ` WHERE f.number IN ` + in(numbers) + ` AND ` + w.String() + `
 		AND NOT (f.status = 3 AND f.reserved = 1 AND f.due_at > {now}) ORDER BY f.number FOR UPDATE SKIP LOCKED`)
 	err := sqlstore.Each(ctx, tx, query, w.Args, func(scan sqlstore.Scan) error {
 		var (

@@ -40,7 +40,7 @@ func (s *Store) Due(ctx context.Context, q stores.DueQuery) ([]stores.Retry, err
 		}
 		var due []stores.Retry
 		err = s.transact(ctx, func(tx *sql.Tx) error {
-			due, err = s.reserve(ctx, tx, q, numbers)
+			due, err = s.reserve(ctx, tx, q, consumer, numbers)
 			return err
 		})
 		if err != nil {
@@ -55,7 +55,7 @@ func (s *Store) Due(ctx context.Context, q stores.DueQuery) ([]stores.Retry, err
 
 // reserve goes through due rows that nobody has. Those that wait behind another one are
 // put off, so that they are not met again and again.
-func (s *Store) reserve(ctx context.Context, tx *sql.Tx, q stores.DueQuery, numbers []int64) ([]stores.Retry, error) {
+func (s *Store) reserve(ctx context.Context, tx *sql.Tx, q stores.DueQuery, consumer int64, numbers []int64) ([]stores.Retry, error) {
 	var free, ordered []int64
 	suspect := make(map[int64]bool)
 	err := sqlstore.Each(ctx, tx, s.text(`SELECT f.number, f.reserved OR f.suspect, f.order_key IS NOT NULL FROM {schema.}{prefix}failure f
@@ -75,7 +75,7 @@ func (s *Store) reserve(ctx context.Context, tx *sql.Tx, q stores.DueQuery, numb
 		return nil
 	})
 	if err == nil && len(ordered) > 0 {
-		free, err = s.putOff(ctx, tx, free, ordered)
+		free, err = s.putOff(ctx, tx, consumer, free, ordered)
 	}
 	if err != nil || len(free) == 0 {
 		return nil, err
@@ -92,28 +92,17 @@ func (s *Store) reserve(ctx context.Context, tx *sql.Tx, q stores.DueQuery, numb
 // passes a row by that is locked. So it is put off for long only while the one before it
 // is held here, and cannot end meanwhile. One that runs, or may begin to just now, cannot
 // be held; then, and where nobody could notice that a row has come, it is asked for often.
-func (s *Store) putOff(ctx context.Context, tx *sql.Tx, free, ordered []int64) ([]int64, error) {
+func (s *Store) putOff(ctx context.Context, tx *sql.Tx, consumer int64, free, ordered []int64) ([]int64, error) {
 	waiting, err := s.waiting(ctx, tx, ordered)
 	if err != nil || len(waiting) == 0 {
 		return free, err
 	}
-	held := make(map[int64]bool)
-	for _, number := range free {
-		held[number] = true
-	}
-	var before []int64
-	for _, w := range waiting {
-		before = append(before, w.before)
-	}
-	err = sqlstore.Each(ctx, tx, s.text(`SELECT number FROM {schema.}{prefix}failure WHERE number IN `+in(before)+`
-		AND status = 3 AND due_at > {now} AND reserved = 0 AND presumed = 0 FOR UPDATE SKIP LOCKED`), nil, func(scan sqlstore.Scan) error {
-		var number int64
-		err := scan(&number)
-		held[number] = true
-		return err
-	})
+	held, err := s.hold(ctx, tx, consumer, waiting)
 	if err != nil {
 		return free, err
+	}
+	for _, number := range free {
+		held[number] = true
 	}
 	var rest, off []int64
 	cases := ""
@@ -131,9 +120,44 @@ func (s *Store) putOff(ctx context.Context, tx *sql.Tx, free, ordered []int64) (
 	return rest, err
 }
 
-// waits says for what a row waits: the first of its order key, and the one before it.
+// hold keeps those before the waiting rows from ending, and returns their numbers. It locks
+// their rows of the inbox, without which nobody ends them, and not those of their failures:
+// what ends the ones before these passes a failure by that is locked, and must wake it.
+func (s *Store) hold(ctx context.Context, tx *sql.Tx, consumer int64, waiting map[int64]waits) (map[int64]bool, error) {
+	held, numbers := make(map[int64]bool), make(map[string]int64)
+	var ids []byte
+	for _, w := range waiting {
+		if _, known := numbers[w.beforeID]; known || w.beforeID == "" {
+			continue
+		}
+		numbers[w.beforeID] = w.before
+		if len(ids) > 0 {
+			ids = append(ids, ',')
+		}
+		ids = appendBytes(ids, []byte(w.beforeID))
+	}
+	if len(ids) == 0 {
+		return held, nil
+	}
+	lock := "FOR SHARE"
+	if s.server.maria {
+		lock = "LOCK IN SHARE MODE"
+	}
+	err := sqlstore.Each(ctx, tx, s.text(fmt.Sprintf(`SELECT message_id FROM {schema.}{prefix}inbox
+		WHERE consumer = %d AND status = 3 AND message_id IN (%s) %s SKIP LOCKED`, consumer, ids, lock)), nil, func(scan sqlstore.Scan) error {
+		var id string
+		err := scan(&id)
+		held[numbers[id]] = true
+		return err
+	})
+	return held, err
+}
+
+// waits says for what a row waits: the first of its order key, and the one before it,
+// which has an ID here if nobody has it and it is not due.
 type waits struct {
 	head, before int64
+	beforeID     string
 	headDueIn    time.Duration
 }
 
@@ -150,16 +174,18 @@ func (w waits) pause(held bool) time.Duration {
 // waiting returns those of the rows that wait behind another one.
 func (s *Store) waiting(ctx context.Context, tx *sql.Tx, ordered []int64) (map[int64]waits, error) {
 	waiting := make(map[int64]waits)
-	err := sqlstore.Each(ctx, tx, s.text(`SELECT w.number, w.first, w.before_, CAST(h.due_at AS SIGNED) - {now}
+	err := sqlstore.Each(ctx, tx, s.text(`SELECT w.number, w.first, w.before_, CAST(h.due_at AS SIGNED) - {now},
+			CASE WHEN b.due_at > {now} AND b.reserved = 0 AND b.presumed = 0 THEN b.message_id ELSE '' END
 		FROM (SELECT f.number, (SELECT min(e.number) FROM {schema.}{prefix}failure e
 				WHERE e.consumer = f.consumer AND e.order_key = f.order_key AND e.status = 3 AND e.number < f.number AND `+blocks+`) AS first,
 			(SELECT max(e.number) FROM {schema.}{prefix}failure e
 				WHERE e.consumer = f.consumer AND e.order_key = f.order_key AND e.status = 3 AND e.number < f.number) AS before_
 			FROM {schema.}{prefix}failure f WHERE f.number IN `+in(ordered)+`) w
-		JOIN (SELECT number AS head, due_at FROM {schema.}{prefix}failure) h ON h.head = w.first`), nil, func(scan sqlstore.Scan) error {
+		JOIN (SELECT number AS head, due_at FROM {schema.}{prefix}failure) h ON h.head = w.first
+		JOIN {schema.}{prefix}failure b ON b.number = w.before_`), nil, func(scan sqlstore.Scan) error {
 		var number, dueIn int64
 		var w waits
-		err := scan(&number, &w.head, &w.before, &dueIn)
+		err := scan(&number, &w.head, &w.before, &dueIn, &w.beforeID)
 		w.headDueIn = time.Duration(dueIn) * time.Microsecond
 		waiting[number] = w
 		return err

@@ -30,6 +30,10 @@ type statements struct {
 	held, keepReleased, markReleased, decision string
 }
 
+// bothRows are those of a failed message. Who ends one locks both: a worker that puts off
+// the next message of the order key holds only the inbox's.
+const bothRows = `{schema.}{prefix}failure f STRAIGHT_JOIN {schema.}{prefix}inbox i ON i.consumer = f.consumer AND i.message_id = f.message_id`
+
 // stateColumns are what stateScan takes; they are null where there is no failure.
 const stateColumns = `f.number, f.revision, f.status, f.placement, f.content, f.class, f.attempts, f.uncounted, f.presumed,
 	{now} - f.budget_at, CAST(f.due_at AS SIGNED) - {now}`
@@ -74,8 +78,8 @@ func newStatements(names sqlstore.Names) *statements {
 	return &statements{
 		names: names,
 
-		take: x(`SELECT order_key FROM {schema.}{prefix}failure
-			WHERE consumer = %d AND message_id = %s AND number = %d AND revision = %d AND status = 3 FOR UPDATE SKIP LOCKED`),
+		take: x(`SELECT f.order_key FROM ` + bothRows + `
+			WHERE f.consumer = %d AND f.message_id = %s AND f.number = %d AND f.revision = %d AND f.status = 3 FOR UPDATE SKIP LOCKED`),
 		behind: x(`SELECT 1 FROM {schema.}{prefix}failure e
 			WHERE e.consumer = %d AND e.order_key = %s AND e.status = 3 AND e.number < %d AND ` + blocks + ` LIMIT 1`),
 		mark:   x(`UPDATE {schema.}{prefix}inbox SET status = 1, completed_at = {now}, token = %d, traceparent = %s WHERE status = 3 AND `),
@@ -112,9 +116,9 @@ func newStatements(names sqlstore.Names) *statements {
 		insert: x(`INSERT INTO {schema.}{prefix}failure (status, placement, presumed, attempts, uncounted, due_at, order_until,
 				budget_at, last_at, class, cause, error, topic, coordinates, order_key, history, consumer, message_id, first_at, content)
 			VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, last_at, 0)`),
-		read: x(`SELECT presumed, content, attempts, uncounted, budget_at, last_at, class, cause, error, topic, coordinates, order_key, history
-			FROM {schema.}{prefix}failure
-			WHERE consumer = ? AND message_id = ? AND number = ? AND revision = ? AND status = 3 FOR UPDATE SKIP LOCKED`),
+		read: x(`SELECT f.presumed, f.content, f.attempts, f.uncounted, f.budget_at, f.last_at, f.class, f.cause, f.error, f.topic, f.coordinates, f.order_key, f.history
+			FROM ` + bothRows + `
+			WHERE f.consumer = ? AND f.message_id = ? AND f.number = ? AND f.revision = ? AND f.status = 3 FOR UPDATE SKIP LOCKED`),
 		lockInbox: x(`SELECT status FROM {schema.}{prefix}inbox WHERE consumer = ? AND message_id = ? FOR UPDATE NOWAIT`),
 		update: x(`UPDATE {schema.}{prefix}failure SET {changed}, reserved = 0, suspect = 0, status = ?, placement = ?, presumed = ?,
 				attempts = ?, uncounted = ?, due_at = ?, order_until = ?, budget_at = ?, last_at = ?, class = ?, cause = ?, error = ?,

@@ -4,9 +4,12 @@ import (
 	"testing"
 	"time"
 
+	"github.com/jackc/pgx/v5/pgxpool"
+
 	"github.com/millpond-go/millpond/internal/pgtest"
 	"github.com/millpond-go/millpond/internal/testenv"
 	"github.com/millpond-go/millpond/stores"
+	"github.com/millpond-go/millpond/stores/postgres"
 )
 
 // A worker is about to put a message off that waits behind another one, which is taken
@@ -14,18 +17,84 @@ import (
 func TestMessageIsWokenAlthoughItWasLockedWhenItsPredecessorEnded(t *testing.T) {
 	t.Parallel()
 	s := openStore(t, testenv.Postgres(t).NewDatabase(t))
-	claims := make(map[string]stores.Claim)
-	for _, id := range []string{"first", "second"} {
-		c := pgtest.Claim(id)
-		c.OrderKey = []byte("order")
-		f := parked(c)
-		f.OrderKey = c.OrderKey
-		if id == "first" {
-			f.DueIn = time.Hour
-		}
-		c.Take = record(t, s, f)
-		claims[id] = c
+	first := parkInOrder(t, s, "first", time.Hour)
+	parkInOrder(t, s, "second", 0)
+	goOn := putOffAndStandStill(t, s)
+	done := completeTaken(t, s, first)
+	goOn()
+	if !done && !completeTaken(t, s, first) {
+		t.Fatal("the first message cannot be taken over after the worker has gone on")
 	}
+	if all := due(t, s, 10); len(all) != 1 || string(all[0].Key.ID) != "second" {
+		t.Errorf("after the first has ended %d messages are due; the second waits until its own time is up", len(all))
+	}
+}
+
+// A worker puts a message off, and keeps the one before it from ending meanwhile. The one
+// before that ends just then, and wakes the one between.
+func TestMessageIsWokenAlthoughAWorkerPutsOffTheOneBehindIt(t *testing.T) {
+	t.Parallel()
+	s := openStore(t, testenv.Postgres(t).NewDatabase(t))
+	first := parkInOrder(t, s, "first", time.Hour)
+	second := parkInOrder(t, s, "second", time.Hour)
+	parkInOrder(t, s, "third", 0)
+	goOn := putOffAndStandStill(t, s)
+	if !completeTaken(t, s, first) {
+		t.Error("the first message cannot be taken over while a worker puts off the third")
+	}
+	v, err := s.Look(t.Context(), second.Key, second.Fingerprint)
+	if err != nil {
+		t.Fatal(err)
+	}
+	second.Take = v.Failure.Version
+	if completeTaken(t, s, second) {
+		t.Error("the second message has ended while a worker put off the third for it to wake")
+	}
+	goOn()
+	all := due(t, s, 10)
+	if len(all) != 1 || string(all[0].Key.ID) != "second" {
+		t.Fatalf("after the first has ended %d messages are due; the second waits until its own time is up", len(all))
+	}
+	second.Take = all[0].State.Version
+	if !completeTaken(t, s, second) {
+		t.Fatal("the second message cannot be taken over")
+	}
+	if all := due(t, s, 10); len(all) != 1 || string(all[0].Key.ID) != "third" {
+		t.Errorf("after the second has ended %d messages are due; the third waits until its own time is up", len(all))
+	}
+}
+
+// parkInOrder records a parked failure of one order key.
+func parkInOrder(t *testing.T, s *postgres.Store, id string, dueIn time.Duration) stores.Claim {
+	t.Helper()
+	c := pgtest.Claim(id)
+	c.OrderKey = []byte("order")
+	f := parked(c)
+	f.OrderKey, f.DueIn = c.OrderKey, dueIn
+	c.Take = record(t, s, f)
+	return c
+}
+
+// completeTaken takes a failed message over and commits, unless somebody has it in hand.
+func completeTaken(t *testing.T, s *postgres.Store, c stores.Claim) bool {
+	t.Helper()
+	a, v, err := s.Begin(t.Context(), c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if v.Outcome != stores.Claimed {
+		return false
+	}
+	if err := a.Commit(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	return true
+}
+
+// putOffAndStandStill begins a Due that stands still in the middle of putting a message
+// off for long, until goOn is called, which waits for its end.
+func putOffAndStandStill(t *testing.T, s *postgres.Store) (goOn func()) {
+	t.Helper()
 	const lock = "4711"
 	for _, text := range []string{
 		`CREATE FUNCTION stand_still() RETURNS trigger LANGUAGE plpgsql AS $$
@@ -41,7 +110,7 @@ func TestMessageIsWokenAlthoughItWasLockedWhenItsPredecessorEnded(t *testing.T) 
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer holder.Release()
+	t.Cleanup(holder.Release)
 	if _, err := holder.Exec(t.Context(), "SELECT pg_advisory_lock("+lock+")"); err != nil {
 		t.Fatal(err)
 	}
@@ -50,36 +119,20 @@ func TestMessageIsWokenAlthoughItWasLockedWhenItsPredecessorEnded(t *testing.T) 
 		_, err := s.Due(t.Context(), stores.DueQuery{Consumer: pgtest.Stock, Limit: 10, Reserve: time.Minute})
 		put <- err
 	}()
-	testenv.Eventually(t, "the worker stands still in the middle", func() bool {
-		var waiting bool
-		err := holder.QueryRow(t.Context(), "SELECT EXISTS (SELECT FROM pg_locks WHERE locktype = 'advisory' AND objid = "+lock+" AND NOT granted)").Scan(&waiting)
-		return err == nil && waiting
-	})
+	testenv.Eventually(t, "the worker stands still in the middle", func() bool { return waitsFor(t, holder, lock) })
+	return func() {
+		if _, err := holder.Exec(t.Context(), "SELECT pg_advisory_unlock("+lock+")"); err != nil {
+			t.Fatal(err)
+		}
+		if err := <-put; err != nil {
+			t.Fatal(err)
+		}
+	}
+}
 
-	complete := func() bool {
-		a, v, err := s.Begin(t.Context(), claims["first"])
-		if err != nil {
-			t.Fatal(err)
-		}
-		if v.Outcome != stores.Claimed {
-			return false
-		}
-		if err := a.Commit(t.Context()); err != nil {
-			t.Fatal(err)
-		}
-		return true
-	}
-	done := complete()
-	if _, err := holder.Exec(t.Context(), "SELECT pg_advisory_unlock("+lock+")"); err != nil {
-		t.Fatal(err)
-	}
-	if err := <-put; err != nil {
-		t.Fatal(err)
-	}
-	if !done && !complete() {
-		t.Fatal("the first message cannot be taken over after the worker has gone on")
-	}
-	if all := due(t, s, 10); len(all) != 1 || string(all[0].Key.ID) != "second" {
-		t.Errorf("after the first has ended %d messages are due; the second waits until its own time is up", len(all))
-	}
+func waitsFor(t *testing.T, on *pgxpool.Conn, lock string) bool {
+	t.Helper()
+	var waiting bool
+	err := on.QueryRow(t.Context(), "SELECT EXISTS (SELECT FROM pg_locks WHERE locktype = 'advisory' AND objid = "+lock+" AND NOT granted)").Scan(&waiting)
+	return err == nil && waiting
 }

@@ -173,9 +173,9 @@ const (
 	// A row behind an earlier one of its order key is put off, so that it is not met
 	// again with every call. It becomes due when it is its turn: what ends the one before
 	// it passes a row by that is locked. So it is put off for long only while the one
-	// before it is held here, and cannot end meanwhile. One that runs, or may begin to just
-	// now, cannot be held; then, and where nobody could notice that a row has come, it is
-	// asked for often.
+	// before it is held here, and cannot end meanwhile; it can be woken, as that lock is
+	// the weakest. One that runs, or may begin to just now, cannot be held; then, and
+	// where nobody could notice that a row has come, it is asked for often.
 	//
 	// The inner limit tells the planner that there are few, and the lateral joins that
 	// the inbox is read by its key: both tables may be large, and what was known of
@@ -204,7 +204,7 @@ const (
 	SELECT number FROM {schema.}{prefix}failure
 	WHERE number = ANY (ARRAY(SELECT before_ FROM behind))
 	AND status = 3 AND due_at > now() AND NOT reserved AND NOT presumed
-	FOR UPDATE SKIP LOCKED
+	FOR KEY SHARE SKIP LOCKED
 ), judged AS (
 	SELECT due.number, due.due_at AS since, due.suspect AS had, CASE
 		WHEN behind.number IS NULL THEN now() + $3::interval

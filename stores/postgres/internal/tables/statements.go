@@ -127,8 +127,9 @@ FROM gone WHERE i.consumer = $1 AND i.message_id = $2 AND i.status = 3
 RETURNING (extract(epoch from i.completed_at) * 1000000)::bigint`
 
 	// The next message of each order key of which messages are gone becomes due. It is
-	// what frees those that wait behind one that was to wait for long; one that is
-	// locked just now comes when its own time is up.
+	// what frees those that wait behind one that was to wait for long. One that a worker
+	// holds is woken too: it only must not end. One that is locked for more comes when its
+	// own time is up.
 	nextInOrder = `next AS MATERIALIZED (
 	SELECT number FROM {schema.}{prefix}failure
 	WHERE number = ANY (ARRAY(SELECT (
@@ -138,7 +139,7 @@ RETURNING (extract(epoch from i.completed_at) * 1000000)::bigint`
 		ORDER BY n.number LIMIT 1
 	) FROM (SELECT consumer, order_key, min(number) AS number FROM gone WHERE order_key IS NOT NULL GROUP BY consumer, order_key) g))
 	AND status = 3 AND (placement + 0) = 1 AND NOT reserved -- not by the index of what is due
-	FOR UPDATE SKIP LOCKED
+	FOR NO KEY UPDATE SKIP LOCKED
 ), woken AS (
 	UPDATE {schema.}{prefix}failure f SET due_at = now(), ` + revised + `
 	FROM next WHERE f.number = next.number
