@@ -320,7 +320,7 @@ class, cause, error, topic, coordinates) VALUES (1, ?, 3, 1, 1, 1, 0, 0, '', '',
 		name: "what the broker has lost keeps its order",
 		wrap: func(s stores.Store, admin *sql.DB) stores.Store {
 			return onBegin(func(ctx context.Context, s stores.Store, c stores.Claim) (stores.Attempt, stores.Verdict, error) {
-				if _, err := admin.ExecContext(ctx, "UPDATE millpond_failure SET due_at = last_at WHERE placement = 2"); err != nil {
+				if _, err := admin.ExecContext(ctx, "UPDATE millpond_failure SET order_until = 9223372036854775807 WHERE placement = 2"); err != nil {
 					return nil, stores.Verdict{}, err
 				}
 				return s.Begin(ctx, c)
@@ -331,7 +331,7 @@ class, cause, error, topic, coordinates) VALUES (1, ?, 3, 1, 1, 1, 0, 0, '', '',
 	},
 	{
 		name:  "what is retried without content keeps its order",
-		wrap:  onChange("", "UPDATE millpond_failure SET order_key = CAST('order' AS BLOB) WHERE placement = 2"),
+		wrap:  onChange("", "UPDATE millpond_failure SET order_key = CAST('order' AS BLOB), order_until = 9223372036854775807 WHERE placement = 2"),
 		fails: []string{"order/retried without content"},
 	},
 	{
