@@ -68,7 +68,7 @@ func (t *Tx) commit(ctx context.Context, idle, suspect bool) (Left, error) {
 	if suspect {
 		return Usable, t.commitIfOurs(ctx)
 	}
-	tag, err := t.conn.Exec(ctx, "commit")
+	tag, err := sendCommit(ctx, pg)
 	return Usable, t.committed(ctx, tag, err)
 }
 

@@ -22,7 +22,10 @@ func (s Store) Resolve(ctx context.Context, k stores.Key) (bool, error) {
 }
 
 // SettledRow waits for the key's lock, which a transaction that claims the key holds
-// until its outcome is visible, and reads the row.
+// until its outcome is visible, and reads the row. What is visible may not be on a
+// synchronous standby: the server gives up that wait when it is told to cancel a COMMIT. So
+// it commits something itself, which waits for the standby as well, and fails if ctx ends
+// before.
 func (t *Tables) SettledRow(ctx context.Context, consumer int32, id []byte) (InboxRow, error) {
 	// The server must give up before we do, or it would go on waiting unwatched.
 	wait := time.Minute
@@ -33,7 +36,7 @@ func (t *Tables) SettledRow(ctx context.Context, consumer int32, id []byte) (Inb
 	err := t.db.Batch(ctx,
 		Statement{Text: setLockTimeout, Args: []any{fmt.Sprintf("%dms", wait.Milliseconds())}},
 		Statement{Text: waitForLock, Args: []any{t.LockKey(consumer, id)}},
-		Statement{Text: t.sql.look, Args: []any{consumer, id}, Read: row.Read},
+		Statement{Text: t.sql.settled, Args: []any{consumer, id}, Read: row.Read},
 	)
 	if err != nil {
 		return InboxRow{}, unavailable(err)
@@ -42,6 +45,6 @@ func (t *Tables) SettledRow(ctx context.Context, consumer int32, id []byte) (Inb
 }
 
 var (
-	setLockTimeout = qualify("SELECT set_config('lock_timeout', $1, true)")
+	setLockTimeout = qualify("SELECT set_config('lock_timeout', $1, true), set_config('statement_timeout', '0', true)")
 	waitForLock    = qualify("SELECT pg_advisory_xact_lock($1)::text")
 )

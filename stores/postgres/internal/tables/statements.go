@@ -14,7 +14,7 @@ type statements struct {
 	claimOrdered, claimOrderedBounded string
 	takeOver, takeOverOrdered         string
 	behind, behindEarlier             string
-	look, owned                       string
+	look, settled, owned              string
 
 	register, addTopic, consumer, quarantine string
 
@@ -35,6 +35,7 @@ func newStatements(n sqlstore.Names) statements {
 		behind:              expand(n, behindText),
 		behindEarlier:       expand(n, behindEarlierText),
 		look:                expand(n, lookText),
+		settled:             expand(n, lookText+settledText),
 		// Raises division_by_zero, which keeps a COMMIT behind it from running,
 		// unless the row was written by the transaction that runs this.
 		owned: expand(n, `SELECT 1 / count(*) FROM {schema.}{prefix}inbox
@@ -102,6 +103,11 @@ AND ` + blocks + ` AND number < $3)`
 FROM {schema.}{prefix}inbox i
 LEFT JOIN {schema.}{prefix}failure f ON f.consumer = i.consumer AND f.message_id = CASE WHEN i.status <> 2 THEN i.message_id END
 WHERE i.consumer = $1 AND i.message_id = $2`
+
+	// The lock is written down, so that COMMIT waits for the standbys that the row's own
+	// commit may have been kept from waiting for.
+	settledText = `
+FOR NO KEY UPDATE OF i`
 
 	// A failed message is taken over by the transaction that gets both the key's lock
 	// and the failure's row without waiting.
