@@ -40,6 +40,7 @@ const (
 	lockNotAvailable     = "55P03"
 	readOnly             = "25006"
 	outOfResources       = "53" // a class
+	connectionException  = "08" // a class; poolers say so of a server that they have lost
 )
 
 // errPooler names the usual reason of statements that were prepared and are not there,
@@ -80,6 +81,27 @@ func Refused(err error) bool {
 // Expired reports whether the server has ended a transaction that stood still.
 func Expired(err error) bool { return sqlState(err) == idleInTransaction }
 
+// ends reports whether the server, or the pooler before it, ends the connection with an
+// error: a statement's own fault leaves it open.
+func ends(err error) bool {
+	severity := ""
+	if pgErr, ok := errors.AsType[*pgconn.PgError](err); ok {
+		severity = pgErr.SeverityUnlocalized
+		if severity == "" { // PgBouncer sends the other one alone
+			severity = pgErr.Severity
+		}
+	} else if other, ok := errors.AsType[fielded](err); ok {
+		severity = other.Get('S')
+	}
+	return severity == "FATAL" || severity == "PANIC"
+}
+
+// fielded is implemented by lib/pq's errors.
+type fielded interface {
+	error
+	Get(field byte) string
+}
+
 // Interruption reports whether a statement failed for a reason that lies with the
 // database alone. A context that ended is the handler's own affair.
 func Interruption(err error) bool {
@@ -87,12 +109,15 @@ func Interruption(err error) bool {
 		return false
 	}
 	if state := sqlState(err); state != "" {
+		if state != idleInTransaction && ends(err) {
+			return true
+		}
 		switch state {
 		case serializationFailure, deadlockDetected, lockNotAvailable, completionUnknown, readOnly,
 			adminShutdown, crashShutdown, cannotConnectNow, databaseDropped, idleSession:
 			return true
 		}
-		return strings.HasPrefix(state, outOfResources)
+		return strings.HasPrefix(state, outOfResources) || strings.HasPrefix(state, connectionException)
 	}
 	_, network := errors.AsType[net.Error](err)
 	return network || errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, pgconn.ErrConnClosed) || errors.Is(err, driver.ErrBadConn)

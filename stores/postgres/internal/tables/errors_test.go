@@ -43,6 +43,14 @@ func TestErrorsOfBothDriversAreUnderstood(t *testing.T) {
 		if !tables.Interruption(coded("40P01", "ERROR")) || tables.Interruption(coded("22012", "ERROR")) {
 			t.Errorf("%s: an interruption is not known", name)
 		}
+		for _, err := range []error{coded("08P01", "FATAL"), coded("08006", "ERROR"), coded("XX000", "FATAL"), coded("XX000", "PANIC")} {
+			if !tables.Interruption(err) {
+				t.Errorf("%s: %v is counted as the handler's", name, err)
+			}
+		}
+		if tables.Interruption(coded("25P03", "FATAL")) || tables.Interruption(coded("XX000", "ERROR")) {
+			t.Errorf("%s: what is the handler's counts as the database's", name)
+		}
 	}
 	if tables.Refused(&pgconn.PgError{Code: "57P01", SeverityUnlocalized: "FATAL"}) {
 		t.Error("a lost connection proves nothing")
