@@ -127,7 +127,8 @@
 // if [Handler] is used and returns them. Without it a deadlock counts as a failed attempt,
 // and a handler that rolls back by SQL, commits something else by SQL and then fails runs
 // again. Connections must have autocommit on, and a character set in which text can be
-// escaped (not big5, cp932, gb18030, gbk or sjis). The servers commit DDL at
+// escaped (not big5, cp932, gb18030, gbk or sjis), completion_type NO_CHAIN, and no
+// EMPTY_STRING_IS_NULL in their sql_mode: others are refused. The servers commit DDL at
 // once: Migrate can be interrupted between two statements, and goes on where it was. The
 // tables are InnoDB's, and effects must be, too: other engines have no transactions.
 package mysql

@@ -43,14 +43,19 @@ func (s *Store) learn(ctx context.Context) error {
 		sv       server
 		commits  bool
 		charset  string
+		chain    string
+		mode     string
 	)
-	err := s.db.QueryRowContext(ctx, "SELECT VERSION(), @@version_comment, DATABASE(), @@max_allowed_packet, @@SESSION.autocommit, @@SESSION.character_set_client").
-		Scan(&version, &comment, &database, &sv.maxPacket, &commits, &charset)
+	err := s.db.QueryRowContext(ctx, "SELECT VERSION(), @@version_comment, DATABASE(), @@max_allowed_packet, @@SESSION.autocommit, @@SESSION.character_set_client, @@SESSION.completion_type, @@SESSION.sql_mode").
+		Scan(&version, &comment, &database, &sv.maxPacket, &commits, &charset, &chain, &mode)
 	if err != nil {
 		return err
 	}
 	if !commits {
 		return fmt.Errorf("%w: the connections have autocommit off, so that what is done outside of transactions stays locked and is lost: add autocommit=1 to the parameters", errUnusable)
+	}
+	if err := writable(chain, mode); err != nil {
+		return err
 	}
 	if unsafeCharsets[charset] {
 		return fmt.Errorf("%w: the connections have the character set %s, in which the driver cannot put quotes around text: use utf8mb4", errUnusable, charset)
@@ -80,6 +85,17 @@ func (s *Store) learn(ctx context.Context) error {
 	s.server, s.texts, s.sql = sv, newTexts(names, sv, s.config.Isolation), newStatements(names)
 	s.qualified = names
 	s.learnt = true
+	return nil
+}
+
+// writable refuses the settings of connections on which what the store sends cannot run.
+func writable(completion, mode string) error {
+	if completion != "NO_CHAIN" {
+		return fmt.Errorf("%w: the connections have the completion_type %s, with which COMMIT does more than commit: add completion_type=0 to the parameters", errUnusable, completion)
+	}
+	if strings.Contains(mode, "EMPTY_STRING_IS_NULL") {
+		return fmt.Errorf("%w: the connections have EMPTY_STRING_IS_NULL in their sql_mode, so that no failure can be recorded: set a sql_mode without it in the parameters", errUnusable)
+	}
 	return nil
 }
 

@@ -118,3 +118,20 @@ func TestClaimsDoNotWaitAtRepeatableRead(t *testing.T) {
 		}
 	})
 }
+
+// A COMMIT that begins the next transaction keeps the store from setting an isolation
+// level, and text that is null where it is empty fits none of its columns.
+func TestSettingsThatKeepTheStoreFromWritingAreNamed(t *testing.T) {
+	t.Parallel()
+	onBoth(t, func(t *testing.T, p product) {
+		c := newCounted(t, p, true)
+		for _, own := range []bool{true, false} {
+			_, err := c.with(t, own, "completion_type=1", mysql.Config{})
+			require.ErrorContains(t, err, "completion_type=0")
+			if p.maria() {
+				_, err = c.with(t, own, "sql_mode=%27EMPTY_STRING_IS_NULL%27", mysql.Config{})
+				require.ErrorContains(t, err, "EMPTY_STRING_IS_NULL")
+			}
+		}
+	})
+}
