@@ -454,7 +454,7 @@ func (d *delivery) keep(reason stores.Reason, cause error) error {
 // acked the message nobody will deliver it again, so it is kept.
 func (d *delivery) notNow(cause error) error {
 	d.uncount(cause)
-	if d.retry == nil && d.end.Runs > 0 && d.acked() {
+	if d.retry == nil && d.acked() { // by a middleware around the inbox, if nothing has run
 		early := fmt.Errorf("%w: %w", ErrAckedEarly, cause)
 		err := d.keep(stores.ReasonAckedEarly, early)
 		if d.unkept(err) {

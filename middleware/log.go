@@ -23,6 +23,9 @@ func (d *delivery) report() {
 		if errors.Is(d.end.Err, ErrInFlight) || d.shutdown.Err() != nil {
 			level = slog.LevelDebug
 		}
+		if errors.Is(d.end.Err, ErrAckedEarly) { // and it could not be kept
+			level = slog.LevelError
+		}
 	case ResultParked, ResultFinal:
 		level = slog.LevelWarn
 		if d.end.Class == "" || d.end.Class == stores.ClassOrder { // it had failed before, or not at all

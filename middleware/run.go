@@ -97,6 +97,7 @@ func (d *delivery) call(ctx context.Context) (outputs []*message.Message, err er
 	}
 	defer func() {
 		mark.over.Store(true)
+		d.restore()
 		d.msg.SetContext(arrived)
 	}()
 	outputs, err = d.next(d.msg)
@@ -173,7 +174,6 @@ func (d *delivery) rollBack() error {
 // lose the rest. And what was the database's doing, or a concurrency conflict, is tried
 // again at first.
 func (d *delivery) after(attempt stores.Attempt, ended, cause error) (reason error, settled bool, _ error) {
-	d.restore()
 	if e, ok := attempt.(stores.Escapable); ok && errors.Is(ended, stores.ErrTxEscaped) {
 		committed, err := d.resolve(e.Escaped)
 		switch {
@@ -231,13 +231,22 @@ func (d *delivery) classify(attempt stores.Attempt, cause error) (class stores.C
 	return copied(class)
 }
 
-// restore undoes what a run that was not committed, or perhaps not, made of its message,
-// so that the next one, by us or by a Retry around the inbox, is given what arrived. Its
-// context is restored in any case. Bytes changed in place are not: see payloadChanged.
+// restore undoes what a run made of its message, so that the next one, by us or by a
+// middleware around the inbox, is given what arrived: that of a committed run finds its
+// duplicate. Bytes changed in place are not undone: see payloadChanged. What was left alone
+// is not written, for somebody may still read it.
 func (d *delivery) restore() {
-	d.msg.UUID, d.msg.Payload = d.uuid, d.payload
-	d.msg.Metadata = make(message.Metadata, len(d.metadata))
-	maps.Copy(d.msg.Metadata, d.metadata)
+	m := d.msg
+	if m.UUID != d.uuid {
+		m.UUID = d.uuid
+	}
+	if len(m.Payload) != len(d.payload) || len(d.payload) > 0 && &m.Payload[0] != &d.payload[0] {
+		m.Payload = d.payload
+	}
+	if !maps.Equal(m.Metadata, d.metadata) {
+		m.Metadata = make(message.Metadata, len(d.metadata))
+		maps.Copy(m.Metadata, d.metadata)
+	}
 }
 
 func (d *delivery) completed() {
@@ -248,7 +257,6 @@ func (d *delivery) completed() {
 // unknown finds out what became of a commit. If it did not happen the delivery
 // claims again; that is no failure of the handler.
 func (d *delivery) unknown(err error) (reason error, settled bool, _ error) {
-	d.restore()
 	d.in.completed.flush()
 	d.unsure = true
 	if d.in.resolver != nil { // without one the next claim tells
