@@ -144,7 +144,7 @@ var errNotEncoded = errors.New("middleware: the message is not kept in quarantin
 func (d *delivery) notQuarantined(why error) (decided bool, err error) {
 	d.refused.encodings++
 	if d.refused.encodings <= maxEncodings || !d.brokerHasIt() || d.facts.Count == 0 || d.shutdown.Err() != nil {
-		return false, nil
+		return false, nil //nolint:nilerr // it is asked again
 	}
 	if d.facts.Count >= d.policy.MaxUncounted {
 		d.refused.unkept = true

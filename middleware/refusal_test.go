@@ -276,7 +276,7 @@ func TestManyRefusalsAreCounted(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		time.Sleep(2 * time.Minute) // until what was left out is counted
+		<-time.After(2 * time.Minute) // until what was left out is counted
 		synctest.Wait()
 		if n := strings.Count(log.String(), "msg=\"millpond: a dead letter has no copy\""); n != 5 || !strings.Contains(log.String(), "refused in the same way than are logged") {
 			t.Errorf("%d lines:\n%s", n, log.String())
@@ -329,7 +329,7 @@ func TestQuarantineOfWhatTheCodecNeverTakesEnds(t *testing.T) {
 					_, err := in.Middleware(handle(mustNotRun(t)))(newMessage(ctx, ""))
 					if g := givenBack(ctx); err != nil && g.Failed {
 						failed++
-						time.Sleep(g.After)
+						<-time.After(g.After)
 					}
 				}
 				want, given := 1, 0

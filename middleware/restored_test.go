@@ -76,5 +76,7 @@ func TestAckAroundTheInboxIsKeptThoughNothingHasRun(t *testing.T) {
 		t.Errorf("%+v\n%s", store.quarantined, store.story())
 	}
 	close(release)
-	<-ended
+	if err := <-ended; err != nil {
+		t.Error(err)
+	}
 }

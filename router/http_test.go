@@ -129,7 +129,7 @@ func TestNotReadyWhileTheIntakeIsPaused(t *testing.T) {
 	stop := r.run(svc)
 	readyWithin(t, svc, http.StatusOK)
 	readOnly := func(value string) {
-		admin, err := pgx.Connect(t.Context(), r.store[:strings.Index(r.store, "?")])
+		admin, err := pgx.Connect(t.Context(), strings.SplitN(r.store, "?", 2)[0])
 		require.NoError(t, err)
 		defer admin.Close(t.Context())
 		_, err = admin.Exec(t.Context(), "SET default_transaction_read_only = off")

@@ -103,7 +103,8 @@ func isLetter(c byte) bool { return 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z'
 // comment returns how long the comment is that a text begins with, 0 if it begins with none
 // or with one that the servers execute. Two dashes begin one only before a space or the end.
 func comment(text string) int {
-	begin, end := "", "\n"
+	var begin string
+	end := "\n"
 	switch {
 	case strings.HasPrefix(text, "/*!"), strings.HasPrefix(text, "/*M!"):
 		return 0

@@ -28,6 +28,7 @@ func (t *Tables) learn(ctx context.Context) error {
 	)
 	where, args := t.homeIs()
 	_, err := t.db.Send(ctx, Statement{
+		//nolint:unqueryvet // home is what the subquery names, one by one
 		Text: qualify("SELECT home.*, " + learnt + " FROM (" + where + ") home"), Args: args,
 		Read: first(&found, append(h.dest(), &idle, &statement, &isolation, &durable.fsync, &durable.synchronousCommit, &durable.fullPageWrites)...),
 	})
