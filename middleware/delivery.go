@@ -64,11 +64,7 @@ type delivery struct {
 }
 
 func newDelivery(in *Inbox, msg *message.Message, next message.HandlerFunc) *delivery {
-	shutdown := msg.Context()
-	outer := runningIn(shutdown)
-	if outer != nil && outer.msg != msg {
-		shutdown = context.WithoutCancel(shutdown) // it ends with the other's run
-	}
+	shutdown, outer := ownContext(msg.Context(), msg)
 	d := &delivery{
 		in: in, msg: msg, next: next,
 		shutdown: shutdown,

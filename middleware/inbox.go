@@ -105,7 +105,9 @@ func (in *Inbox) Register(ctx context.Context, handler, topic string) error {
 
 // Middleware wraps a handler; give it to Router.AddMiddleware or, for one handler,
 // Handler.AddMiddleware. Nested inside itself it does nothing. A message that comes with
-// the context of another is a delivery of its own; so is a copy.
+// the context of another is a delivery of its own; so is a copy. Called again with a
+// message that it is still at work on, the wrapped handler waits for that, as a delivery
+// that is held does, and is then a second delivery.
 //
 // The wrapped handler returns nil, and the router then acks, only if the handler's
 // effects are committed, were committed by an earlier delivery, or the message has
@@ -113,8 +115,13 @@ func (in *Inbox) Register(ctx context.Context, handler, topic string) error {
 // other error gives the delivery back; see [OnlyFailures] for telling them apart. A panic
 // of the handler goes on up as a [PanicError], after the rollback.
 func (in *Inbox) Middleware(next message.HandlerFunc) message.HandlerFunc {
+	turns := newTurns()
 	return func(msg *message.Message) ([]*message.Message, error) {
 		growStack(false)
+		if err := turns.take(msg, in.config.Hold.Limit); err != nil {
+			return nil, err
+		}
+		defer turns.end(msg)
 		d := newDelivery(in, msg, next)
 		return d.process()
 	}

@@ -34,6 +34,16 @@ func runningIn(ctx context.Context) *running {
 	return r
 }
 
+// ownContext is the context that came with msg, without the end of another message's run,
+// and the run that it comes from, of this message or another.
+func ownContext(ctx context.Context, msg *message.Message) (context.Context, *running) {
+	outer := runningIn(ctx)
+	if outer != nil && outer.msg != msg {
+		return context.WithoutCancel(ctx), outer
+	}
+	return ctx, outer
+}
+
 // Value implements context.Context. The attempt's own transaction is further in, so a
 // transaction that is found here is not one that the handler may write to.
 func (r *running) Value(key any) any {

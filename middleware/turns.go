@@ -1,0 +1,80 @@
+package middleware
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	"github.com/ThreeDotsLabs/watermill/message"
+)
+
+// turns lets the deliveries of one *message.Message pass one after the other: a middleware
+// around the inbox may call it again although its first call still runs, as one that retries
+// around one that gives up. An inbox inside the inbox has turns of its own.
+//
+// The delivery that runs changes the message and its context, and restores them in the end.
+// So the next one waits before it looks at anything but where the message is.
+type turns struct {
+	mu sync.Mutex
+	of map[*message.Message]turn
+}
+
+// turn is one delivery's.
+type turn struct {
+	arrived context.Context //nolint:containedctx // the message's, which a second delivery must not ask for it
+	over    chan struct{}   // nil unless somebody waits
+}
+
+func newTurns() *turns { return &turns{of: make(map[*message.Message]turn)} }
+
+// take waits for the message's turn: for as long as a delivery may be held, and until the
+// service shuts down. The caller ends a turn that it got with end.
+func (t *turns) take(msg *message.Message, limit time.Duration) error {
+	var begun time.Time
+	for {
+		t.mu.Lock()
+		running, taken := t.of[msg]
+		if !taken {
+			t.of[msg] = turn{arrived: msg.Context()}
+			t.mu.Unlock()
+			return nil
+		}
+		if running.over == nil {
+			running.over = make(chan struct{})
+			t.of[msg] = running
+		}
+		t.mu.Unlock()
+		if begun.IsZero() {
+			begun = time.Now()
+		}
+		if err := running.await(msg, limit-time.Since(begun)); err != nil {
+			return &notNowError{cause: err, held: time.Since(begun)}
+		}
+	}
+}
+
+// end ends the turn of the delivery that has it.
+func (t *turns) end(msg *message.Message) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if over := t.of[msg].over; over != nil {
+		close(over)
+	}
+	delete(t.of, msg)
+}
+
+// await returns why the delivery that runs was not awaited.
+func (r turn) await(msg *message.Message, limit time.Duration) error {
+	shutdown, _ := ownContext(r.arrived, msg)
+	timer := time.NewTimer(limit)
+	defer timer.Stop()
+	select {
+	case <-r.over:
+		return nil
+	case <-timer.C:
+		return ErrInFlight
+	case <-shutdown.Done():
+		return errors.Join(ErrInFlight, context.Cause(shutdown))
+	}
+}
