@@ -13,13 +13,10 @@ import (
 
 	"github.com/millpond-go/millpond/brokers"
 	_ "github.com/millpond-go/millpond/brokers/amqp"
-	_ "github.com/millpond-go/millpond/brokers/amqp/official"
 	_ "github.com/millpond-go/millpond/brokers/kafka"
-	_ "github.com/millpond-go/millpond/brokers/kafka/official"
 	_ "github.com/millpond-go/millpond/brokers/memory"
 	_ "github.com/millpond-go/millpond/brokers/nats"
 	_ "github.com/millpond-go/millpond/brokers/sqs"
-	_ "github.com/millpond-go/millpond/brokers/sqs/official"
 	"github.com/millpond-go/millpond/router"
 	"github.com/millpond-go/millpond/stores"
 )
@@ -97,6 +94,7 @@ in any case. What only the program knows, its handlers, is checked when it start
 		}
 		r.Config = c.String()
 		r.Warnings = recordsOf(c.Warnings())
+		r.Notes = append(r.Notes, notLinked(c.Broker.URL)...)
 		if strict && len(r.Warnings) > 0 {
 			r.Problems, r.Warnings = r.Warnings, nil
 			return errors.Join(p.show(r, r.text), fmt.Errorf("%s: mistakes, with --strict: %d", r.File, len(r.Problems)))

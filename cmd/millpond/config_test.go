@@ -3,6 +3,7 @@ package main
 import (
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -73,4 +74,30 @@ func TestConfigCheckConnects(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, true, s.object(exitOK, "config", "check", "--connect", file, "-o", "json")["connected"])
 	require.Contains(t, s.ok("config", "check", "--connect", file), "# store.url: it answers, and its tables are there\n")
+}
+
+// Services that have Watermill's adapters are checked without linking them.
+func TestConfigCheckOfWatermillsAdapters(t *testing.T) {
+	s := newSession(t)
+	text := func(brokerURL string) string {
+		return "service: a\nbroker: {url: '" + brokerURL + "'}\nstore: {url: 'sqlite://x.db'}\n"
+	}
+	for scheme, brokerURL := range map[string]string{
+		"kafka": "kafka+watermill://b1/?session_timeout=6s",
+		"amqp":  "amqp+watermill://app:s3cret@mq",
+		"amqps": "amqps+watermill://app:s3cret@mq",
+		"sqs":   "sqs+watermill://?region=eu-central-1&visibility=6m",
+	} {
+		out := s.ok("config", "check", configFile(t, text(brokerURL)))
+		require.Contains(t, out, "# broker.url: checked as "+scheme+"://, which has more parameters than "+scheme+"+watermill://")
+		require.NotContains(t, out, "s3cret")
+		next := "&"
+		if !strings.Contains(brokerURL, "?") {
+			next = "?"
+		}
+		out = s.run(exitError, "config", "check", configFile(t, text(brokerURL+next+"colour=blue")))
+		require.Contains(t, out, `parameter "colour" is not known`)
+	}
+	out := s.run(exitError, "config", "check", "--connect", configFile(t, text("amqp+watermill://127.0.0.1:1")))
+	require.Contains(t, out, "nothing listens there")
 }

@@ -49,7 +49,7 @@ func TestExposure(t *testing.T) {
 		"kafka://b1?sasl=scram-sha-256":                                            "", // it does not travel
 		"kafka://b1":                                                               "",
 		"kafka://localhost?sasl=plain":                                             "",
-		"kafka+watermill://b1:1?sasl=plain":                                        "kafka/official: the password can travel to b1:1 in plain text",
+		"kafka+watermill://b1:1?sasl=plain":                                        "kafka: the password can travel to b1:1 in plain text",
 		"amqp://app:c4nary@mq":                                                     "amqp: the password can travel to mq in plain text: write amqps://",
 		"amqp://app:c4nary@127.0.0.1:1,mq:2/v":                                     "to mq:2 in plain text",
 		"amqp://guest:guest@localhost":                                             "",

@@ -256,6 +256,15 @@ var rules = []Rule{
 		Deny:     slices.Concat(drivers, programs, []string{"./stores/mysql/...", "./stores/postgres/...", "./stores/sqlite/...", "./internal/testenv/..."}),
 	},
 	{Name: "programs", Packages: programs},
+	{
+		Name:     "operator's tool", // it checks URLs of Watermill's adapters, and opens none
+		Packages: []string{"./cmd/millpond"},
+		Deny: []string{
+			"./brokers/kafka/official/...", "./brokers/amqp/official/...", "./brokers/sqs/official/...",
+			"github.com/ThreeDotsLabs/watermill-kafka/...", "github.com/ThreeDotsLabs/watermill-amqp/...", "github.com/ThreeDotsLabs/watermill-aws/...",
+			"github.com/IBM/sarama/...",
+		},
+	},
 
 	{
 		Name:        "one driver a package",
