@@ -16,9 +16,10 @@ import (
 // Hooks are called in the order of InboxConfig.Hooks on the goroutine of the
 // delivery, concurrently for different deliveries: they must be safe for concurrent
 // use and fast. Start hooks may return a context derived from theirs, which is then
-// the parent of what happens until the matching End; End hooks get the same. A hook
-// must not change or settle the message, nor keep it after DeliveryEnd. One that panics is
-// logged, and passed over: the delivery goes on as if it had not been there.
+// the parent of what happens until the matching End; End hooks get the same. Only its
+// values count: its deadline or cancellation ends nothing. A hook must not change or settle
+// the message, nor keep it after DeliveryEnd. One that panics is logged, and passed over: the
+// delivery goes on as if it had not been there.
 type Hook any
 
 // DeliveryStart describes a delivery as it arrives.

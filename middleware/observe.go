@@ -71,15 +71,30 @@ func (h *hooks) call(method string, f func()) {
 	}))
 }
 
-// begin calls a method that may return another context.
+// begin calls a method that may return another context. Its end is not taken over: a hook
+// only observes, and a question to the store that ends early looks like a store that is away.
 func (h *hooks) begin(ctx context.Context, method string, f func(context.Context) context.Context) context.Context {
 	h.call(method, func() {
-		if inner := f(ctx); inner != nil {
+		switch inner := f(ctx); {
+		case inner == nil:
+		case inner.Done() == ctx.Done():
 			ctx = inner
+		default:
+			ctx = observed{Context: ctx, values: inner}
 		}
 	})
 	return ctx
 }
+
+// observed is a context with the values of a hook's.
+type observed struct {
+	context.Context //nolint:containedctx // it is one
+
+	values context.Context //nolint:containedctx // asked by Value alone
+}
+
+// Value implements context.Context.
+func (o observed) Value(key any) any { return o.values.Value(key) }
 
 func (h *hooks) claimStarts(ctx context.Context, c stores.Claim) context.Context {
 	for _, hook := range h.claimStart {
