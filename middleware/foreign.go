@@ -48,7 +48,21 @@ func isTx(value any) bool {
 		v := reflect.ValueOf(value)
 		return v.Kind() != reflect.Pointer || !v.IsNil()
 	}
-	return false
+	return isGormTx(value)
+}
+
+// isGormTx: gorm's sessions have one type, in a transaction or not. What they work on tells.
+func isGormTx(value any) bool {
+	v := reflect.ValueOf(value)
+	if v.Kind() != reflect.Pointer || v.IsNil() || v.Type().String() != "*gorm.DB" {
+		return false
+	}
+	statement := reflect.Indirect(v.Elem().FieldByName("Statement"))
+	if statement.Kind() != reflect.Struct {
+		return false
+	}
+	pool := statement.FieldByName("ConnPool")
+	return pool.IsValid() && pool.CanInterface() && isTx(pool.Interface())
 }
 
 // foreignTx is why the attempt has failed if its handler has asked for a transaction of

@@ -88,7 +88,7 @@ func (d *delivery) run() (reason error, settled bool, err error) {
 
 // call calls the handler with the attempt's context.
 func (d *delivery) call(ctx context.Context) (outputs []*message.Message, err error) {
-	mark := &running{Context: ctx, inbox: d.in, msg: d.msg, key: d.claim.Key, foreign: d.outer != nil && d.outer.msg != d.msg}
+	mark := &running{Context: ctx, inbox: d.in, msg: d.msg, key: d.claim.Key, outer: d.outer}
 	arrived := d.msg.Context()
 	d.msg.SetContext(d.attempt.Context(mark))
 	var start time.Time

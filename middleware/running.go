@@ -18,12 +18,13 @@ import (
 type running struct {
 	context.Context //nolint:containedctx // it is one
 
-	inbox   *Inbox
-	msg     *message.Message
-	key     stores.Key
-	foreign bool // another message's run is further out
-	over    atomic.Bool
-	asked   atomic.Pointer[ForeignTxError] // for a transaction that is not the attempt's
+	inbox  *Inbox
+	msg    *message.Message
+	key    stores.Key
+	outer  *running // the run that the message came with, of its own or another's
+	over   atomic.Bool
+	others atomic.Int32                   // questions of other messages' runs that are passing
+	asked  atomic.Pointer[ForeignTxError] // for a transaction that is not the attempt's
 }
 
 type runningKey struct{}
@@ -50,21 +51,48 @@ func (r *running) Value(key any) any {
 	if key == (runningKey{}) {
 		return r
 	}
-	value := r.Context.Value(key)
-	if value == nil {
+	value := r.further(key)
+	_, attempt := value.(stores.Attempt)
+	switch {
+	case attempt && r.foreign():
 		return nil
-	}
-	if _, attempt := value.(stores.Attempt); attempt {
-		if r.foreign {
-			return nil
-		}
-		return value // of an inbox around this one, on another store
-	}
-	if isTx(value) {
-		r.asked.CompareAndSwap(nil, &ForeignTxError{Key: reflect.TypeOf(key).String(), Tx: reflect.TypeOf(value).String()})
+	case attempt: // of an inbox around this one, on another store
+		return value
+	case isTx(value):
+		r.asks(key, value)
 		return nil
 	}
 	return value
+}
+
+// foreign reports whether another message's run is further out.
+func (r *running) foreign() bool { return r.outer != nil && r.outer.msg != r.msg }
+
+// further returns what is further out, transactions included that the runs there hide.
+// They do not note the question, which is not theirs, nor one that their own handlers ask
+// in the same moment; those are not answered either.
+func (r *running) further(key any) any {
+	if !r.foreign() {
+		return r.Context.Value(key)
+	}
+	for outer := r.outer; outer != nil; outer = outer.outer {
+		outer.others.Add(1)
+		defer outer.others.Add(-1)
+	}
+	value := r.Context.Value(key)
+	for outer := r.outer; outer != nil && value == nil; outer = outer.outer {
+		if hidden := outer.Context.Value(key); isTx(hidden) {
+			value = hidden
+		}
+	}
+	return value
+}
+
+// asks notes that the handler has asked for a transaction that is not the attempt's.
+func (r *running) asks(key, tx any) {
+	if r.others.Load() == 0 {
+		r.asked.CompareAndSwap(nil, &ForeignTxError{Key: reflect.TypeOf(key).String(), Tx: reflect.TypeOf(tx).String()})
+	}
 }
 
 // nested reports whether this delivery is already being run by an inbox around this
