@@ -24,20 +24,32 @@ type auditRecord struct {
 	After  string `json:"after"`
 }
 
+var auditColumns = columns{
+	{"AUDIT", "the number of the decision, which --before takes"},
+	{"AT", "when it was made"},
+	{"VERB", "retry, discard, release, reject or reopen"},
+	{"NUMBER", "the number of the message, or the row in quarantine"},
+	consumerColumn, idColumn,
+	{"BEFORE", "the status before the decision"},
+	{"AFTER", "the status that the decision made"},
+	{"ACTOR", "who decided"},
+	{"REASON", "why, cut"},
+}
+
 func (p *program) auditCommand() *cobra.Command {
 	var g page
-	ls := &cobra.Command{
+	ls := explained(&cobra.Command{
 		Use:     "ls",
 		Aliases: []string{"list"},
 		Short:   "List decisions, the latest first",
-		Args:    cobra.NoArgs,
-	}
+		Args:    noArguments,
+	}, auditColumns, nil)
 	g.bind(ls, "decisions")
 	ls.RunE = p.withStore(func(ctx context.Context, st store, _ []string) error {
 		if err := g.check(); err != nil {
 			return err
 		}
-		l := p.newList("AUDIT", "AT", "VERB", "NUMBER", "CONSUMER", "ID", "BEFORE", "AFTER", "ACTOR", "REASON")
+		l := p.newList(auditColumns)
 		return pages(ctx, p, g, l, "decisions", st.Audit, func(e stores.AuditEntry) int64 {
 			l.add(auditRecord{
 				e.ID, e.At.UTC(), e.Verb, text(e.Actor), text(e.Reason), consumerOf(e.Consumer), idOf(e.MessageID), e.Number, e.Before, e.After,
@@ -47,12 +59,5 @@ func (p *program) auditCommand() *cobra.Command {
 			return e.ID
 		})
 	})
-	cmd := &cobra.Command{
-		Use:   "audit",
-		Short: "What operators have decided",
-		Args:  knownCommand,
-		RunE:  needCommand,
-	}
-	cmd.AddCommand(ls)
-	return cmd
+	return group(&cobra.Command{Use: "audit", Short: "What operators have decided"}, ls)
 }

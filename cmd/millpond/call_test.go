@@ -88,7 +88,13 @@ func TestCallsThatLackRowsOrHaveTooMuch(t *testing.T) {
 		"msg retry --all --cause x":             "millpond: --all selects without anything else: leave out --all, or --cause\n",
 		"msg discard 4 --all --status failed":   "millpond: --all selects without anything else: leave out --all, or numbers and --status\n",
 		"stats --store mssql://app:c4nary@host": "millpond: the store's URL has the scheme \"mssql\": the tool knows mysql, postgres, postgres+sql, postgresql, postgresql+sql, sqlite\n",
-		"stats --store test.db":                 "millpond: the store's URL has the scheme \"\": the tool knows mysql, postgres, postgres+sql, postgresql, postgresql+sql, sqlite\n",
+		"stats --store test.db":                 "millpond: the store's URL has no scheme: write postgres://…, mysql://… or sqlite://file.db\n",
+		"stats --store sqlite:test.db":          "millpond: the store's URL names no file: write sqlite://file.db, or sqlite:///path/file.db\n",
+		"stats --store sqlite://":               "millpond: the store's URL names no file: write sqlite://file.db, or sqlite:///path/file.db\n",
+		"msg show 1 2":                          "millpond: millpond msg show takes one argument at most: leave out \"2\"\n",
+		"config check a b":                      "millpond: millpond config check takes one argument at most: leave out \"b\"\n",
+		"stats extra":                           "millpond: millpond stats takes no arguments: leave out \"extra\"\n",
+		"quarantine ls --reason confict":        "millpond: --reason is \"confict\": use conflict, no_key, key_too_long, undecodable, too_large, acked_early, handler_commit\n",
 	} {
 		if strings.Contains(call, "--store") {
 			n.open = openStore
@@ -114,7 +120,7 @@ func TestWhyThereIsNoConnectionIsSaidOnce(t *testing.T) {
 
 func TestHelpVersionAndCompletion(t *testing.T) {
 	n, _ := newScripted(t, 1)
-	require.Contains(t, n.ok("--help"), "3  nothing matched (commands that change or show; a list may be empty, unless\n")
+	require.Contains(t, n.ok("--help"), "3  nothing matched; an empty list ends with 0")
 	require.Contains(t, n.ok("msg", "retry", "--help"), "--dry-run")
 	require.Contains(t, n.ok("version"), "go1.")
 	require.Contains(t, n.object(exitOK, "version"), "go")
@@ -166,7 +172,7 @@ func TestAMisspeltFileIsNotCreated(t *testing.T) {
 	n.vars[storeVariable] = "sqlite://" + filepath.ToSlash(path)
 	for _, args := range [][]string{{"stats"}, {"migrate", "status"}, {"migrate", "up", "--dry-run"}, {"msg", "retry", "--all", "--yes"}} {
 		n.run(exitError, args...)
-		require.Contains(t, n.errB.String(), "no such file", args)
+		require.Contains(t, n.errB.String(), "no such file or directory: check its path, or make it with millpond migrate up\n", args)
 	}
 	require.Contains(t, n.ok("migrate", "sql"), "-- 0001_inbox")
 	_, err := os.Stat(path)

@@ -30,10 +30,24 @@ func causeOf(g stores.Cause) causeRecord {
 	}
 }
 
+var causeColumns = columns{
+	causeColumn, consumerColumn, classColumn,
+	{"FAILED", "how many messages have failed for good"},
+	{"PENDING", "how many will be tried again"},
+	{"DISCARDED", "how many were discarded; counted if --status selects them"},
+	{"FIRST", "when one of them failed first"},
+	{"LAST", "when one of them failed last"},
+	errorColumn,
+}
+
 func (p *program) causeCommand() *cobra.Command {
+	return group(&cobra.Command{Use: "cause", Aliases: []string{"causes"}, Short: "What failed, by reason"}, p.causeLs())
+}
+
+func (p *program) causeLs() *cobra.Command {
 	var s selection
 	var limit int
-	ls := &cobra.Command{
+	cmd := explained(&cobra.Command{
 		Use:     "ls",
 		Aliases: []string{"list"},
 		Short:   "List what failed by reason, the largest causes first",
@@ -43,11 +57,11 @@ Errors that differ only in ids and numbers are one cause. msg ls, retry and disc
 take it as --cause.`,
 		Example: `  millpond cause ls
   millpond cause ls --consumer billing/charge --since 1d`,
-		Args: cobra.NoArgs,
-	}
-	s.bind(ls)
-	ls.Flags().IntVar(&limit, "limit", 50, "at most this `number` of causes")
-	ls.RunE = p.withStore(func(ctx context.Context, st store, _ []string) error {
+		Args: noArguments,
+	}, causeColumns, unknownConsumer)
+	s.bind(cmd)
+	cmd.Flags().IntVar(&limit, "limit", 50, "at most this `number` of causes")
+	cmd.RunE = p.withStore(func(ctx context.Context, st store, _ []string) error {
 		f, chosen, err := s.filter(nil, p.now())
 		if err != nil {
 			return err
@@ -58,18 +72,11 @@ take it as --cause.`,
 		if err := s.known(ctx, p, st); err != nil {
 			return err
 		}
-		var causes []stores.Cause
-		if err := p.ask(ctx, func(ctx context.Context) (err error) {
-			causes, err = st.Causes(ctx, f, limit)
-			return err
-		}); err != nil {
+		causes, err := answer(ctx, p, func(ctx context.Context) ([]stores.Cause, error) { return st.Causes(ctx, f, limit) })
+		if err != nil {
 			return err
 		}
-		l := p.causeList()
-		for _, g := range causes {
-			l.add(causeOf(g), p.causeCells(g)...)
-		}
-		if err := l.close(); err != nil {
+		if err := p.listCauses(causes); err != nil {
 			return err
 		}
 		switch {
@@ -82,19 +89,15 @@ take it as --cause.`,
 		}
 		return nil
 	})
-	cmd := &cobra.Command{
-		Use:     "cause",
-		Aliases: []string{"causes"},
-		Short:   "What failed, by reason",
-		Args:    knownCommand,
-		RunE:    needCommand,
-	}
-	cmd.AddCommand(ls)
 	return cmd
 }
 
-func (p *program) causeList() *list {
-	return p.newList("CAUSE", "CONSUMER", "CLASS", "FAILED", "PENDING", "DISCARDED", "FIRST", "LAST", "ERROR")
+func (p *program) listCauses(causes []stores.Cause) error {
+	l := p.newList(causeColumns)
+	for _, g := range causes {
+		l.add(causeOf(g), p.causeCells(g)...)
+	}
+	return l.close()
 }
 
 func (p *program) causeCells(g stores.Cause) []string {

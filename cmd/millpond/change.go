@@ -16,7 +16,8 @@ import (
 // verb is what msg retry and msg discard differ in.
 type verb struct {
 	verb             stores.Verb
-	does, did, short string
+	does, did, makes string // "retry", "changed", "due"
+	short            string
 	takes            []stores.Status // what it can change
 	then             stores.Status   // what it makes of that for good; 0: nothing
 	done             func(io.Writer, changeRecord)
@@ -24,7 +25,7 @@ type verb struct {
 }
 
 var retry = verb{
-	verb: stores.VerbRetry, does: "retry", did: "changed", done: due, short: "Have messages tried again, with a fresh budget",
+	verb: stores.VerbRetry, does: "retry", did: "changed", makes: "due", done: due, short: "Have messages tried again, with a fresh budget",
 	takes: []stores.Status{stores.StatusPending, stores.StatusFailed, stores.StatusDiscarded},
 	long: `Have messages tried again, with a fresh budget.
 
@@ -38,7 +39,7 @@ no content is kept waits for the broker to deliver it again.`,
 }
 
 var discard = verb{
-	verb: stores.VerbDiscard, does: "discard", did: "discarded", then: stores.StatusDiscarded, done: discarded, short: "Decide that messages are not tried again",
+	verb: stores.VerbDiscard, does: "discard", did: "discarded", makes: "discarded", then: stores.StatusDiscarded, done: discarded, short: "Decide that messages are not tried again",
 	takes: []stores.Status{stores.StatusPending, stores.StatusFailed},
 	long: `Decide that messages are not tried again.
 
@@ -59,16 +60,21 @@ type change struct {
 
 func (p *program) changeCommand(v verb) *cobra.Command {
 	c := &change{program: p, verb: v}
-	cmd := &cobra.Command{
+	cmd := explained(&cobra.Command{
 		Use:   v.does + " [NUMBER...]",
 		Short: v.short,
 		Long: v.long + `
 
 Say which by their numbers or by flags, which all have to match. What fails after the
 command was started is left alone, and so are messages that are being processed.
-Ctrl-C stops after the batch that is under way, each of which is one transaction.`,
+Each batch is one transaction; Ctrl-C stops after the one that is under way.
+--dry-run lists the causes that would be reached.`,
 		Example: v.example,
-	}
+	}, causeColumns, exits{
+		exitError:   "error, or not confirmed",
+		exitNothing: "nothing matched, or nothing was left to change",
+		exitPartly:  "only a part was changed: some were being processed, some numbers match no message,\n     or the command was stopped; the same command goes on from there",
+	})
 	c.s.bind(cmd)
 	c.decision.bind(cmd, p)
 	cmd.Flags().BoolVar(&c.all, "all", false, "select without any other flag")
@@ -94,65 +100,85 @@ type changeRecord struct {
 }
 
 func (c *change) run(ctx context.Context, s store, args []string) error {
-	f, chosen, err := c.s.filter(args, c.now())
-	switch {
-	case err != nil:
+	f, err := c.filter(args)
+	if err != nil {
 		return err
-	case len(chosen) == 0 && !c.all:
-		return usagef("%s which messages? Give their numbers, or flags such as --cause; --all selects all that are pending or failed", c.verb.does)
-	case len(chosen) > 0 && c.all:
-		return usagef("--all selects without anything else: leave out --all, or %s", strings.Join(chosen, " and "))
 	}
-	named := len(f.Numbers) > 0 || f.ID != nil
-	if named && len(f.Status) == 0 {
-		f.Status = c.verb.takes
-	}
-	for _, status := range f.Status {
-		if !slices.Contains(c.verb.takes, status) {
-			return usagef("a %s message cannot be changed by %s", status, c.verb.does)
-		}
-	}
-
 	if err := c.s.known(ctx, c.program, s); err != nil {
 		return err
 	}
 	r := changeRecord{Verb: c.verb.verb, DryRun: c.dryRun}
-	limit := max(c.countLimit, len(f.Numbers))
-	var highest int64
-	if err := c.ask(ctx, func(ctx context.Context) (err error) {
-		r.Matching, highest, err = s.Matching(ctx, f, limit+1)
+	highest, err := c.match(ctx, s, f, &r)
+	switch {
+	case err != nil:
 		return err
-	}); err != nil {
-		return err
-	}
-	r.More, r.Matching = r.Matching > limit, min(r.Matching, limit)
-	r.Missing = max(0, len(f.Numbers)-r.Matching)
-	if r.Matching < max(1, len(f.Numbers)) {
-		if r.Already, err = c.already(ctx, s, f, limit); err != nil {
-			return err
-		}
-	}
-	switch unknown := len(f.Numbers) - r.Already; {
-	case r.Matching > 0:
-	case r.Already == 0:
-		return nothingf("nothing matched")
-	case unknown > 0:
-		return nothingf("already %s: %s; the other numbers match nothing", c.verb.then, messages(r.Already, false))
-	case r.Already == 1:
-		return nothingf("already %s", c.verb.then)
-	default:
-		return nothingf("already %s: %s", c.verb.then, messages(r.Already, r.Already == limit))
-	}
-	if c.dryRun {
+	case r.Matching == 0:
+		return c.nothing(r, len(f.Numbers))
+	case c.dryRun:
 		return c.preview(ctx, s, f, r)
 	}
-	if !named {
+	if !named(f) {
 		if err := c.confirm(ctx, fmt.Sprintf("%s %s", c.verb.does, messages(r.Matching, r.More))); err != nil {
 			return err
 		}
 	}
 	stopped := c.carryOut(ctx, s, f, highest, &r)
 	return c.report(r, stopped)
+}
+
+// named reports whether a filter names messages one by one.
+func named(f stores.Filter) bool { return len(f.Numbers) > 0 || f.ID != nil }
+
+// filter returns what the call selects.
+func (c *change) filter(args []string) (stores.Filter, error) {
+	f, chosen, err := c.s.filter(args, c.now())
+	switch {
+	case err != nil:
+		return f, err
+	case len(chosen) == 0 && !c.all:
+		return f, usagef("%s which messages? Give their numbers, or flags such as --cause; --all selects all that are pending or failed", c.verb.does)
+	case len(chosen) > 0 && c.all:
+		return f, usagef("--all selects without anything else: leave out --all, or %s", strings.Join(chosen, " and "))
+	}
+	if named(f) && len(f.Status) == 0 {
+		f.Status = c.verb.takes
+	}
+	for _, status := range f.Status {
+		if !slices.Contains(c.verb.takes, status) {
+			return f, usagef("a %s message cannot be changed by %s", status, c.verb.does)
+		}
+	}
+	return f, nil
+}
+
+// match counts what is selected, and returns the highest number of it.
+func (c *change) match(ctx context.Context, s store, f stores.Filter, r *changeRecord) (highest int64, err error) {
+	limit := max(c.countLimit, len(f.Numbers))
+	if err := c.ask(ctx, func(ctx context.Context) (err error) {
+		r.Matching, highest, err = s.Matching(ctx, f, limit+1)
+		return err
+	}); err != nil {
+		return 0, err
+	}
+	r.More, r.Matching = r.Matching > limit, min(r.Matching, limit)
+	r.Missing = max(0, len(f.Numbers)-r.Matching)
+	if r.Matching < max(1, len(f.Numbers)) {
+		r.Already, err = c.already(ctx, s, f, limit)
+	}
+	return highest, err
+}
+
+// nothing says why nothing matches.
+func (c *change) nothing(r changeRecord, numbers int) error {
+	switch {
+	case r.Already == 0:
+		return nothingf("nothing matched")
+	case numbers > r.Already:
+		return nothingf("already %s: %s; the other numbers match nothing", c.verb.then, messages(r.Already, false))
+	case r.Already == 1:
+		return nothingf("already %s", c.verb.then)
+	}
+	return nothingf("already %s: %s", c.verb.then, messages(r.Already, r.Already == max(c.countLimit, numbers)))
 }
 
 // already counts what would match, had it not been done before.
@@ -170,11 +196,8 @@ func (c *change) already(ctx context.Context, s store, f stores.Filter, limit in
 
 // preview shows what would be changed.
 func (c *change) preview(ctx context.Context, s store, f stores.Filter, r changeRecord) error {
-	var causes []stores.Cause
-	if err := c.ask(ctx, func(ctx context.Context) (err error) {
-		causes, err = s.Causes(ctx, f, c.causeLimit)
-		return err
-	}); err != nil {
+	causes, err := answer(ctx, c.program, func(ctx context.Context) ([]stores.Cause, error) { return s.Causes(ctx, f, c.causeLimit) })
+	if err != nil {
 		return err
 	}
 	r.Complete = true
@@ -184,11 +207,7 @@ func (c *change) preview(ctx context.Context, s store, f stores.Filter, r change
 		}
 		return c.show(r, nil)
 	}
-	l := c.causeList()
-	for _, g := range causes {
-		l.add(nil, c.causeCells(g)...)
-	}
-	if err := l.close(); err != nil {
+	if err := c.listCauses(causes); err != nil {
 		return err
 	}
 	fmt.Fprintf(c.out, "would %s %s\n", c.verb.does, messages(r.Matching, r.More))
@@ -209,11 +228,8 @@ func (c *change) carryOut(ctx context.Context, s store, f stores.Filter, highest
 		if ctx.Err() != nil {
 			return ctx.Err()
 		}
-		var done stores.Changed
-		if err := c.ask(context.WithoutCancel(ctx), func(ctx context.Context) (err error) {
-			done, err = s.Change(ctx, request)
-			return err
-		}); err != nil {
+		done, err := answer(context.WithoutCancel(ctx), c.program, func(ctx context.Context) (stores.Changed, error) { return s.Change(ctx, request) })
+		if err != nil {
 			return err
 		}
 		r.Changed += done.Changed
@@ -250,15 +266,23 @@ func (c *change) report(r changeRecord, stopped error) error {
 	case r.Busy > 0:
 		return partlyf("%s left alone, because an attempt of each is under way; try those again later", messages(r.Busy, false))
 	case r.Changed == 0:
-		return nothingf("nothing had to be changed: all is so already, or somebody else was faster")
+		return nothingf("nothing was changed: what matches is %s already, or another operator was faster", c.verb.makes)
 	case r.Missing > 0 && r.Missing == r.Already:
 		return partlyf("already %s: %s", c.verb.then, messages(r.Already, false))
 	case r.Missing > 0 && r.Already > 0:
-		return partlyf("%s of the numbers match no message that this command can change, %s of them because it is done already", count(r.Missing), count(r.Already))
+		return partlyf("%s that this command can change, %s of them because it is done already", matchNothing(r.Missing), count(r.Already))
 	case r.Missing > 0:
-		return partlyf("%s of the numbers match no message that this command can change", count(r.Missing))
+		return partlyf("%s that this command can change", matchNothing(r.Missing))
 	}
 	return nil
+}
+
+// matchNothing returns "1 number matches no message".
+func matchNothing(n int) string {
+	if n == 1 {
+		return "1 number matches no message"
+	}
+	return plural(n, "number") + " match no message"
 }
 
 // due says what msg retry has done. It has run nothing.

@@ -24,27 +24,20 @@ import (
 const defaultConfig = "millpond.yaml"
 
 func (p *program) configCommand() *cobra.Command {
-	cmd := &cobra.Command{
-		Use:   "config",
-		Short: "Write and check the configuration of a service",
-		Args:  knownCommand,
-		RunE:  needCommand,
-	}
-	cmd.AddCommand(p.configInit(), p.configCheck())
-	return cmd
+	return group(&cobra.Command{Use: "config", Short: "Write and check the configuration of a service"}, p.configInit(), p.configCheck())
 }
 
 func (p *program) configInit() *cobra.Command {
-	return &cobra.Command{
+	return explained(&cobra.Command{
 		Use:     "init",
 		Short:   "Print a configuration to begin with, every field explained",
 		Example: "  millpond config init > " + defaultConfig,
-		Args:    cobra.NoArgs,
+		Args:    noArguments,
 		RunE: func(*cobra.Command, []string) error {
 			_, err := io.WriteString(p.out, router.StarterConfig())
 			return err
 		},
-	}
+	}, nil, nil)
 }
 
 // checkRecord is what config check answers.
@@ -52,7 +45,7 @@ type checkRecord struct {
 	File      string          `json:"file"`
 	Problems  []problemRecord `json:"problems"`
 	Config    string          `json:"config,omitempty"`   // what the service would run with, as YAML, without secrets
-	Warnings  []problemRecord `json:"warnings,omitempty"` // which are problems with --strict
+	Warnings  []problemRecord `json:"warnings,omitempty"` // which are errors with --strict
 	Connected bool            `json:"connected,omitempty"`
 	Notes     []string        `json:"notes,omitempty"`
 }
@@ -66,7 +59,7 @@ type problemRecord struct {
 
 func (p *program) configCheck() *cobra.Command {
 	var connect, strict bool
-	cmd := &cobra.Command{
+	cmd := explained(&cobra.Command{
 		Use:   "check [file]",
 		Short: "Say what is wrong with a configuration; ends with 1 if something is",
 		Long: `Say what is wrong with a configuration, all of it, and what the service would run with.
@@ -75,19 +68,19 @@ as they do for the service.
 
 Nothing is opened, unless --connect asks for the broker and the store; nothing is changed
 in any case. What only the program knows, its handlers, is checked when it starts.`,
-		Args: cobra.MaximumNArgs(1),
-	}
+		Args: oneArgument,
+	}, nil, exits{exitOK: "no errors", exitError: "errors, or no connection with --connect"})
 	cmd.Flags().BoolVar(&connect, "connect", false, "also connect to the broker and the store, and check the store's tables")
-	cmd.Flags().BoolVar(&strict, "strict", false, "take warnings for mistakes, such as a password that can travel without verified TLS")
+	cmd.Flags().BoolVar(&strict, "strict", false, "take warnings for errors, such as a password that can travel without verified TLS")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		r := checkRecord{File: defaultConfig, Problems: []problemRecord{}}
 		if len(args) > 0 {
 			r.File = args[0]
 		}
 		c, err := router.LoadConfig(r.File)
-		if mistakes, ok := errors.AsType[*router.ConfigError](err); ok {
-			r.Problems = recordsOf(mistakes.Problems)
-			return errors.Join(p.show(r, r.text), fmt.Errorf("%s: mistakes: %d", r.File, len(r.Problems)))
+		if wrong, ok := errors.AsType[*router.ConfigError](err); ok {
+			r.Problems = recordsOf(wrong.Problems)
+			return errors.Join(p.show(r, r.text), fmt.Errorf("%s: %s", r.File, plural(len(r.Problems), "error")))
 		}
 		if err != nil {
 			return err
@@ -97,15 +90,16 @@ in any case. What only the program knows, its handlers, is checked when it start
 		r.Notes = append(r.Notes, notLinked(c.Broker.URL)...)
 		if strict && len(r.Warnings) > 0 {
 			r.Problems, r.Warnings = r.Warnings, nil
-			return errors.Join(p.show(r, r.text), fmt.Errorf("%s: mistakes, with --strict: %d", r.File, len(r.Problems)))
+			return errors.Join(p.show(r, r.text), fmt.Errorf("%s: %s, which --strict takes for errors", r.File, plural(len(r.Problems), "warning")))
 		}
 		if connect {
 			r.try("broker.url", &c, c.Broker.URL, func() (string, error) { return p.tryBroker(cmd.Context(), c.Broker.URL) })
 			r.try("store.url", &c, c.Store.URL, func() (string, error) { return p.tryStore(cmd.Context(), c.Store) })
 			if r.Connected = len(r.Problems) == 0; !r.Connected {
-				return errors.Join(p.show(r, r.text), fmt.Errorf("%s: cannot connect as it says", r.said()))
+				return errors.Join(p.show(r, r.text), fmt.Errorf("--connect has found errors: check %s", r.said()))
 			}
 		}
+		fmt.Fprintf(p.err, "%s: no errors\n", r.File)
 		return p.show(r, r.text)
 	}
 	return cmd
@@ -181,7 +175,7 @@ func (p *program) tryBroker(ctx context.Context, u router.URL) (note string, err
 }
 
 // tryStore looks at the store as the other commands do, and so neither creates a file nor
-// applies a migration. A file that the service will make is no mistake.
+// applies a migration. A file that the service will make is no error.
 func (p *program) tryStore(ctx context.Context, c router.StoreConfig) (note string, err error) {
 	p.storeURL, p.warns = c.URL.Reveal(), true
 	address, err := p.existing()

@@ -25,6 +25,7 @@ func TestConfigInitPrintsWhatConfigCheckTakes(t *testing.T) {
 	starter := s.ok("config", "init")
 	require.Equal(t, router.StarterConfig(), starter)
 	require.Contains(t, s.ok("config", "check", configFile(t, starter)), "service: my-service\nbroker:\n  url: memory://\n")
+	require.Contains(t, s.errB.String(), "service.yaml: no errors\n")
 	require.Zero(t, s.openedTimes)
 }
 
@@ -36,7 +37,7 @@ func TestConfigCheckListsMistakes(t *testing.T) {
 service.yaml:2: broker.in_flght is not a field: did you mean broker.in_flight?
 service.yaml:2: broker.url is wrong: memory: the URL names a user, host, path or fragment: write memory://?parameter=value, the broker has no address
 `, out)
-	require.Contains(t, s.errB.String(), "mistakes: 3")
+	require.Contains(t, s.errB.String(), "service.yaml: 3 errors\n")
 	s.run(exitError, "config", "check", file, "-o", "json")
 	r := s.object(exitError, "config", "check", file, "-o", "json")
 	require.Len(t, r["problems"], 3)

@@ -48,7 +48,11 @@ func newConsole() *console {
 // openStore is stores.Open for people, who cannot import an adapter into this program.
 func openStore(ctx context.Context, rawURL string) (store, error) {
 	known := stores.DefaultMux().Schemes()
-	if u, err := url.Parse(rawURL); err == nil && !slices.Contains(known, u.Scheme) {
+	u, err := url.Parse(rawURL)
+	switch {
+	case err == nil && u.Scheme == "":
+		return nil, usagef("the store's URL has no scheme: write postgres://…, mysql://… or sqlite://file.db")
+	case err == nil && !slices.Contains(known, u.Scheme):
 		return nil, usagef("the store's URL has the scheme %q: the tool knows %s", u.Scheme, strings.Join(known, ", "))
 	}
 	return stores.Open(ctx, rawURL)

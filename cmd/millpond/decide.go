@@ -55,10 +55,19 @@ type decideRecord struct {
 	Problem string                  `json:"problem,omitempty"`
 }
 
+var decideColumns = columns{rowColumn, {"RESULT", "the status that the decision made, or why the row was not changed"}}
+
+// decideCall is one call of quarantine release, reject or reopen.
+type decideCall struct {
+	*program
+	decision
+	ruling ruling
+	dryRun bool
+}
+
 func (p *program) decideCommand(r ruling) *cobra.Command {
-	var d decision
-	var dryRun bool
-	cmd := &cobra.Command{
+	c := &decideCall{program: p, ruling: r}
+	cmd := explained(&cobra.Command{
 		Use:     r.does + " ROW...",
 		Short:   r.short,
 		Long:    r.long,
@@ -69,51 +78,69 @@ func (p *program) decideCommand(r ruling) *cobra.Command {
 			}
 			return nil
 		},
-	}
-	d.bind(cmd, p)
-	cmd.Flags().BoolVar(&dryRun, "dry-run", false, "only say what would be done")
-	cmd.RunE = p.withStore(func(ctx context.Context, st store, args []string) error {
-		rows, err := numbers(args)
-		if err != nil {
-			return err
-		}
-		l := p.newList("ROW", "RESULT")
-		var problems []error
-		for _, row := range rows {
-			if ctx.Err() != nil {
-				problems = append(problems, ctx.Err())
-				break
-			}
-			err := p.ask(context.WithoutCancel(ctx), func(ctx context.Context) error {
-				if dryRun {
-					return r.wouldDo(ctx, st, row)
-				}
-				return st.Decide(ctx, stores.Decision{Verb: r.verb, RowID: row, Actor: d.actor, Reason: d.reason})
-			})
-			record := decideRecord{Row: row, Verb: r.verb, DryRun: dryRun, Done: err == nil}
-			shown := string(r.then)
-			if err != nil {
-				problem := problemOf(err)
-				if errors.Is(err, stores.ErrChanged) {
-					record.Status, problem = p.decided(ctx, st, row)
-				}
-				problems = append(problems, problem)
-				record.Problem = redact(explain(problem), p.url())
-				shown = record.Problem
-			} else {
-				record.Status = r.then
-				if dryRun {
-					record.Status, shown = r.from, "would be "+shown
-				}
-			}
-			l.add(record, strconv.FormatInt(row, 10), shown)
-			if !aboutTheRow(err) { // the next one would fare no better
-				break
-			}
-		}
-		return errors.Join(l.close(), verdict(len(rows), l.rows, problems))
+	}, decideColumns, exits{
+		exitError:   "error, or no row was changed",
+		exitNothing: "there are no such rows",
+		exitPartly:  "some of the rows were not changed",
 	})
+	c.decision.bind(cmd, p)
+	cmd.Flags().Lookup("yes").Usage = "nothing: rows are named one by one, and never asked about"
+	cmd.Flags().BoolVar(&c.dryRun, "dry-run", false, "only say what would be done")
+	cmd.RunE = p.withStore(c.run)
 	return cmd
+}
+
+func (c *decideCall) run(ctx context.Context, st store, args []string) error {
+	rows, err := numbers(args)
+	if err != nil {
+		return err
+	}
+	l := c.newList(decideColumns)
+	var problems []error
+	for _, row := range rows {
+		if ctx.Err() != nil {
+			problems = append(problems, ctx.Err())
+			break
+		}
+		err := c.decide(ctx, st, row)
+		record, shown, problem := c.result(ctx, st, row, err)
+		if problem != nil {
+			problems = append(problems, problem)
+		}
+		l.add(record, strconv.FormatInt(row, 10), shown)
+		if !aboutTheRow(err) { // the next one would fare no better
+			break
+		}
+	}
+	return errors.Join(l.close(), verdict(len(rows), l.rows, problems))
+}
+
+// decide decides about one row, and is not broken off.
+func (c *decideCall) decide(ctx context.Context, st store, row int64) error {
+	return c.ask(context.WithoutCancel(ctx), func(ctx context.Context) error {
+		if c.dryRun {
+			return c.ruling.wouldDo(ctx, st, row)
+		}
+		return st.Decide(ctx, stores.Decision{Verb: c.ruling.verb, RowID: row, Actor: c.actor, Reason: c.reason})
+	})
+}
+
+// result says what has come of a row, for programs and for people, and what was wrong.
+func (c *decideCall) result(ctx context.Context, st store, row int64, err error) (record decideRecord, shown string, problem error) {
+	record = decideRecord{Row: row, Verb: c.ruling.verb, DryRun: c.dryRun, Done: err == nil, Status: c.ruling.then}
+	switch {
+	case err == nil && c.dryRun:
+		record.Status = c.ruling.from
+		return record, "would be " + string(c.ruling.then), nil
+	case err == nil:
+		return record, string(c.ruling.then), nil
+	}
+	record.Status, problem = "", problemOf(err)
+	if errors.Is(err, stores.ErrChanged) {
+		record.Status, problem = c.decided(ctx, st, row)
+	}
+	record.Problem = redact(explain(problem), c.url())
+	return record, record.Problem, problem
 }
 
 // wouldDo returns what Decide would.
@@ -132,11 +159,8 @@ func (r ruling) wouldDo(ctx context.Context, st store, row int64) error {
 
 // decided says what was decided about a row before, which keeps it from being changed.
 func (p *program) decided(ctx context.Context, st store, row int64) (stores.QuarantineStatus, error) {
-	var q stores.QuarantineRow
-	if err := p.ask(context.WithoutCancel(ctx), func(ctx context.Context) (err error) {
-		q, err = st.QuarantinedRow(ctx, row)
-		return err
-	}); err != nil {
+	q, err := answer(context.WithoutCancel(ctx), p, func(ctx context.Context) (stores.QuarantineRow, error) { return st.QuarantinedRow(ctx, row) })
+	if err != nil {
 		return "", problemOf(err)
 	}
 	if q.Status == stores.QuarantineHeld {

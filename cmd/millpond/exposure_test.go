@@ -108,7 +108,7 @@ func TestConfigCheckWarns(t *testing.T) {
 	out = s.run(exitError, "config", "check", "--strict", file)
 	require.Contains(t, out, "\n"+everywhere)
 	require.Contains(t, out, plain)
-	require.Contains(t, s.errB.String(), "service.yaml: mistakes, with --strict: 2")
+	require.Contains(t, s.errB.String(), "service.yaml: 2 warnings, which --strict takes for errors")
 	out = s.run(exitError, "config", "check", configFile(t, text+"require_tls: true\n"))
 	require.Contains(t, out, "service.yaml:2: broker.url is amqp://…@mq, and require_tls is true: amqp: the password can travel to mq in plain text")
 	require.NotContains(t, out+s.errB.String(), "c4nary")
@@ -121,7 +121,7 @@ func TestConfigCheckWarns(t *testing.T) {
 	require.Contains(t, out, "# warning: MILLPOND_STORE_URL: store.url is "+elsewhere+", which counts more than the postgres://…@db/shop of service.yaml:4: unset the variable if the file is right")
 	out = s.run(exitError, "config", "check", "--connect", file)
 	require.Contains(t, out, "MILLPOND_STORE_URL: store.url: the store: stat ")
-	require.Contains(t, s.errB.String(), "MILLPOND_STORE_URL: cannot connect as it says")
+	require.Contains(t, s.errB.String(), "--connect has found errors: check MILLPOND_STORE_URL\n")
 	t.Setenv("MILLPOND_STORE_URL", "postgres://app:c4nary@db/shop?sslmode=verify-full")
 	require.NotContains(t, s.ok("config", "check", file), "warning", "a password for the same place")
 }

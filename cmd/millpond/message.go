@@ -14,15 +14,11 @@ import (
 )
 
 func (p *program) messageCommand() *cobra.Command {
-	cmd := &cobra.Command{
+	return group(&cobra.Command{
 		Use:     "msg",
 		Aliases: []string{"message", "messages"},
 		Short:   "Messages that have failed: list, show, retry, discard",
-		Args:    knownCommand,
-		RunE:    needCommand,
-	}
-	cmd.AddCommand(p.messageList(), p.messageShow(), p.changeCommand(retry), p.changeCommand(discard))
-	return cmd
+	}, p.messageList(), p.messageShow(), p.changeCommand(retry), p.changeCommand(discard))
 }
 
 // page is the flags of a list that is read page by page.
@@ -53,12 +49,9 @@ func (g *page) check() error {
 func pages[T any](ctx context.Context, p *program, g page, l *list, what string, read func(ctx context.Context, before int64, limit int) ([]T, error), add func(T) int64) error {
 	last, more := g.before, true
 	for left := g.limit; left > 0 && more; {
-		var rows []T
 		size := min(left, pageSize)
-		if err := p.ask(ctx, func(ctx context.Context) (err error) {
-			rows, err = read(ctx, last, size)
-			return err
-		}); err != nil {
+		rows, err := answer(ctx, p, func(ctx context.Context) ([]T, error) { return read(ctx, last, size) })
+		if err != nil {
 			return err
 		}
 		for _, row := range rows {
@@ -79,18 +72,28 @@ func pages[T any](ctx context.Context, p *program, g page, l *list, what string,
 	return nil
 }
 
+var messageColumns = columns{
+	{"NUMBER", "the number that msg show, retry and discard take"},
+	{"STATUS", "pending: it will be tried again; failed: for good; discarded: by an operator"},
+	consumerColumn, idColumn, causeColumn, classColumn,
+	{"ATTEMPTS", "the attempts that count; (+2): and two that do not, such as those that a restart broke off"},
+	{"FAILED", "when the last attempt failed"},
+	{"NEXT", "when the next attempt is due; on redelivery: when the broker delivers it again; -: never"},
+	errorColumn,
+}
+
 func (p *program) messageList() *cobra.Command {
 	var s selection
 	var g page
-	cmd := &cobra.Command{
+	cmd := explained(&cobra.Command{
 		Use:     "ls",
 		Aliases: []string{"list"},
 		Short:   "List messages that have failed, the latest first",
 		Example: `  millpond msg ls --consumer billing/charge --since 2h
   millpond msg ls --status discarded
   millpond msg ls --error-contains "connection refused" --limit 1000 -o jsonl`,
-		Args: cobra.NoArgs,
-	}
+		Args: noArguments,
+	}, messageColumns, unknownConsumer)
 	s.bind(cmd)
 	g.bind(cmd, "messages")
 	cmd.RunE = p.withStore(func(ctx context.Context, st store, _ []string) error {
@@ -104,7 +107,7 @@ func (p *program) messageList() *cobra.Command {
 		if err := s.known(ctx, p, st); err != nil {
 			return err
 		}
-		l := p.newList("NUMBER", "STATUS", "CONSUMER", "ID", "CAUSE", "CLASS", "ATTEMPTS", "FAILED", "NEXT", "ERROR")
+		l := p.newList(messageColumns)
 		return pages(ctx, p, g, l, "such messages",
 			func(ctx context.Context, before int64, limit int) ([]stores.Message, error) {
 				return st.Messages(ctx, stores.MessageQuery{Filter: f, Before: before, Limit: limit})
@@ -145,7 +148,7 @@ func attempts(m stores.Message) string {
 func (p *program) messageShow() *cobra.Command {
 	var s selection
 	var v payloadView
-	cmd := &cobra.Command{
+	cmd := explained(&cobra.Command{
 		Use:   "show NUMBER | --consumer SERVICE/HANDLER --id ID",
 		Short: "Show a message whole: error, history of attempts, metadata, payload",
 		Long: `Show a message whole: error, history of attempts, metadata, payload.
@@ -155,8 +158,8 @@ that is completed is found, of which little is kept.`,
 		Example: `  millpond msg show 4711
   millpond msg show --consumer billing/charge --id u:0c2f8d6e-3a58-4a52-9c1c-6b6d0a4f7c11
   millpond msg show 4711 --payload raw > payload.bin`,
-		Args: cobra.MaximumNArgs(1),
-	}
+		Args: oneArgument,
+	}, nil, exits{exitNothing: "there is no such message, or the store knows no such consumer"})
 	s.bindConsumer(cmd, "the `consumer` of the message: service/handler")
 	s.bindID(cmd)
 	v.bind(cmd)
@@ -171,19 +174,13 @@ that is completed is found, of which little is kept.`,
 		if err := s.known(ctx, p, st); err != nil {
 			return err
 		}
-		var m stores.Message
-		if err := p.ask(ctx, func(ctx context.Context) (err error) {
-			m, err = find(ctx)
-			return err
-		}); err != nil {
+		m, err := answer(ctx, p, find)
+		if err != nil {
 			return notFound(err, "there is no such message")
-		}
-		if v.form == payloadRaw {
-			return p.rawPayload(v, m.Payload)
 		}
 		r := recordOf(m)
 		r.Payload, r.PayloadTruncated = v.cut(m.Payload)
-		return p.show(r, func(w io.Writer) { p.messageText(w, m, v) })
+		return p.showKept(r, v, m.Payload, func(w io.Writer) { p.messageText(w, m, v) })
 	})
 	return cmd
 }
@@ -259,14 +256,15 @@ func (p *program) messageText(w io.Writer, m stores.Message, v payloadView) {
 // standing returns the status, and what will come of it.
 func (p *program) standing(m stores.Message) string {
 	status := m.Status.String()
+	due := exactTime(m.DueAt) + " (" + dueIn(m.DueIn) + ")" // by the database's clock
 	switch {
 	case m.Status == stores.StatusPending && m.Placement == stores.PlacementRedelivered:
-		status += ", waits for the broker to deliver it again, due " + dueIn(m.DueIn)
+		status += ", waits for the broker to deliver it again, due " + due
 	case m.Status == stores.StatusPending:
-		status += ", next attempt " + dueIn(m.DueIn)
+		status += ", next attempt " + due
 	}
 	if m.Presumed {
-		status += "; the last attempt has not ended in any known way, its process may have died or runs it still"
+		status += "; how the last attempt ended is not known: its process may have died, or may still run it"
 	}
 	return status
 }

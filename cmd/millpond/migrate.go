@@ -13,25 +13,24 @@ import (
 )
 
 func (p *program) migrateCommand() *cobra.Command {
-	cmd := &cobra.Command{
-		Use:   "migrate",
-		Short: "Create and check millpond's tables",
-		Args:  knownCommand,
-		RunE:  needCommand,
-	}
-	cmd.AddCommand(p.migrateUp(), p.migrateStatus(), p.migrateSQL())
-	return cmd
+	return group(&cobra.Command{Use: "migrate", Short: "Create and check millpond's tables"},
+		p.migrateUp(), p.migrateStatus(), p.migrateSQL())
+}
+
+var stepColumns = columns{
+	{"STEP", "the number and the name of a migration step"},
+	{"STATE", "applied; with --dry-run: already applied, or would be applied"},
 }
 
 func (p *program) migrateUp() *cobra.Command {
 	var dryRun bool
-	cmd := &cobra.Command{
+	cmd := explained(&cobra.Command{
 		Use:   "up",
 		Short: "Apply the missing steps",
 		Long: `Apply the missing steps, all of them or none. Several may run at once: one applies
 them, the others wait. It takes the time it needs, unless --timeout is given.`,
-		Args: cobra.NoArgs,
-	}
+		Args: noArguments,
+	}, stepColumns, nil)
 	cmd.Flags().BoolVar(&dryRun, "dry-run", false, "only say which steps would be applied")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		if dryRun {
@@ -66,7 +65,7 @@ func stepName(m stores.Migration) string { return fmt.Sprintf("%04d_%s", m.Versi
 
 // steps lists steps of which those up to applied are in the database.
 func (p *program) steps(steps []stores.Migration, applied int, done, missing string) error {
-	l := p.newList("STEP", "STATE")
+	l := p.newList(stepColumns)
 	for _, m := range steps {
 		state := missing
 		if m.Version <= applied {
@@ -105,10 +104,10 @@ type statusRecord struct {
 }
 
 func (p *program) migrateStatus() *cobra.Command {
-	return &cobra.Command{
+	return explained(&cobra.Command{
 		Use:   "status",
 		Short: "Say whether this program can use the tables; ends with 1 if not",
-		Args:  cobra.NoArgs,
+		Args:  noArguments,
 		RunE: p.withStore(func(ctx context.Context, s store, _ []string) error {
 			schema, err := p.schema(ctx, s)
 			if err != nil {
@@ -126,7 +125,7 @@ func (p *program) migrateStatus() *cobra.Command {
 			}
 			return nil
 		}),
-	}
+	}, nil, exits{exitOK: "this program can use the tables", exitError: "it cannot, or error"})
 }
 
 func (r statusRecord) text(w io.Writer) {
@@ -149,7 +148,7 @@ func (r statusRecord) text(w io.Writer) {
 
 func (p *program) migrateSQL() *cobra.Command {
 	var from int
-	cmd := &cobra.Command{
+	cmd := explained(&cobra.Command{
 		Use:   "sql",
 		Short: "Print the SQL of the steps, for another migration tool",
 		Long: `Print the SQL of the steps, for another migration tool. Each step is to be executed in a
@@ -160,8 +159,8 @@ tables that its parameters set. MariaDB's steps are MySQL's. On MySQL, migrate u
 makes stored procedures that save round trips; they are no steps, and not printed.`,
 		Example: `  millpond migrate sql --store postgres:// > millpond.sql
   millpond migrate sql --store 'mysql://?millpond_prefix=billing_' --from 2`,
-		Args: cobra.NoArgs,
-	}
+		Args: noArguments,
+	}, nil, nil)
 	cmd.Flags().IntVar(&from, "from", 1, "begin with this `step`")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		if from < 1 {
@@ -190,7 +189,7 @@ func (p *program) printSQL(steps []stores.Migration, from int) error {
 	if from > len(steps) {
 		return usagef("--from is %d: there are %d steps", from, len(steps))
 	}
-	l := p.newList()
+	l := p.newList(nil)
 	for _, m := range steps[from-1:] {
 		if p.output == outputTable {
 			fmt.Fprintf(p.out, "-- %s\n%s\n", stepName(m), m.SQL)

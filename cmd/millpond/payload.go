@@ -36,6 +36,7 @@ func (v *payloadView) bind(cmd *cobra.Command) {
 	f := cmd.Flags()
 	f.StringVar(&v.form, "payload", payloadText, "show the payload as this `form`: text, hex, raw (nothing but its bytes), none")
 	f.IntVar(&v.max, "max-payload-bytes", -1, fmt.Sprintf("show this `number` of its bytes; 0: all; default: %d in a table, else all", shownPayload))
+	f.Lookup("max-payload-bytes").DefValue = "" // the usage says it
 	f.BoolVar(&v.force, "force", false, "write a raw payload even to a terminal, which may act on what it contains")
 	complete(cmd, "payload", payloadText, payloadHex, payloadRaw, payloadNone)
 }
@@ -76,8 +77,13 @@ func (v *payloadView) cut(b []byte) (shown []byte, truncated bool) {
 	return b, false
 }
 
-func (p *program) rawPayload(v payloadView, b []byte) error {
-	shown, _ := v.cut(b)
+// showKept writes a message of which a payload is kept: that alone if it is asked for raw,
+// else the record as show does.
+func (p *program) showKept(record any, v payloadView, payload []byte, text func(io.Writer)) error {
+	if v.form != payloadRaw {
+		return p.show(record, text)
+	}
+	shown, _ := v.cut(payload)
 	_, err := p.out.Write(shown)
 	return err
 }

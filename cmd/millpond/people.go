@@ -23,8 +23,10 @@ func (p *program) exactly(t time.Time) string {
 	if t.IsZero() {
 		return ""
 	}
-	return t.UTC().Format(time.RFC3339) + " (" + p.ago(t) + ")"
+	return exactTime(t) + " (" + p.ago(t) + ")"
 }
+
+func exactTime(t time.Time) string { return t.UTC().Format(time.RFC3339) }
 
 // dueIn returns when something is due that the store says is d away.
 func dueIn(d time.Duration) string {
@@ -45,12 +47,20 @@ func atLeast(n int, more bool) string {
 	return count(n)
 }
 
-// messages returns "1 message" or "2,000 messages".
-func messages(n int, more bool) string {
-	if n == 1 && !more {
-		return "1 message"
+// plural returns "1 error" or "3 errors".
+func plural(n int, noun string) string {
+	if n == 1 {
+		return "1 " + noun
 	}
-	return atLeast(n, more) + " messages"
+	return fmt.Sprintf("%s %ss", count(n), noun)
+}
+
+// messages returns "1 message", "2,000 messages" or "10,000+ messages".
+func messages(n int, more bool) string {
+	if more {
+		return atLeast(n, more) + " messages"
+	}
+	return plural(n, "message")
 }
 
 func bytesOf(n int) string {

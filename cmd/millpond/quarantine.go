@@ -5,6 +5,7 @@ import (
 	"io"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -46,16 +47,12 @@ func quarantinedOf(q stores.QuarantineRow) quarantineRecord {
 }
 
 func (p *program) quarantineCommand() *cobra.Command {
-	cmd := &cobra.Command{
+	return group(&cobra.Command{
 		Use:   "quarantine",
 		Short: "Messages that could not be run at all: list, show, release, reject, reopen",
 		Long: `Messages that could not be run at all: another message has their id, they have none,
-or they cannot be read.`,
-		Args: knownCommand,
-		RunE: needCommand,
-	}
-	cmd.AddCommand(p.quarantineList(), p.quarantineShow(), p.decideCommand(release), p.decideCommand(reject), p.decideCommand(reopen))
-	return cmd
+they cannot be read, or part of their effects may be committed.`,
+	}, p.quarantineList(), p.quarantineShow(), p.decideCommand(release), p.decideCommand(reject), p.decideCommand(reopen))
 }
 
 var (
@@ -68,20 +65,34 @@ var (
 	}
 )
 
+var quarantineColumns = columns{
+	rowColumn,
+	{"STATUS", "held: nothing was decided; released: it runs, or did; rejected: it stays unrun"},
+	consumerColumn,
+	{"REASON", "why it could not be run; docs/operations.md says what to do about each"},
+	idColumn,
+	{"TOPIC", "where it came from"},
+	{"SEEN", "how often it was delivered"},
+	{"LAST", "when it was delivered last"},
+	{"DETAIL", "the reason in full, cut"},
+}
+
+var rowColumn = column{"ROW", "the number that quarantine show, release, reject and reopen take"}
+
 func (p *program) quarantineList() *cobra.Command {
 	var s selection
 	var g page
 	var reason, status string
-	cmd := &cobra.Command{
+	cmd := explained(&cobra.Command{
 		Use:     "ls",
 		Aliases: []string{"list"},
 		Short:   "List what is in quarantine, the latest first",
 		Example: `  millpond quarantine ls --reason conflict
   millpond quarantine ls --status rejected -o jsonl`,
-		Args: cobra.NoArgs,
-	}
+		Args: noArguments,
+	}, quarantineColumns, unknownConsumer)
 	s.bindConsumer(cmd, "of this `consumer`: service/handler, or all of a service")
-	cmd.Flags().StringVar(&reason, "reason", "", "for this `reason`, such as conflict or undecodable")
+	cmd.Flags().StringVar(&reason, "reason", "", "for this `reason`: "+strings.Join(quarantineReasons, ", "))
 	cmd.Flags().StringVar(&status, "status", string(stores.QuarantineHeld), "in this `state`: held, released, rejected")
 	complete(cmd, "reason", quarantineReasons...)
 	complete(cmd, "status", quarantineStatuses...)
@@ -94,13 +105,16 @@ func (p *program) quarantineList() *cobra.Command {
 		if !slices.Contains(quarantineStatuses, status) {
 			return usagef("--status is %q: use held, released or rejected", status)
 		}
+		if reason != "" && !slices.Contains(quarantineReasons, reason) {
+			return usagef("--reason is %q: use %s", reason, strings.Join(quarantineReasons, ", "))
+		}
 		if err := g.check(); err != nil {
 			return err
 		}
 		if err := s.known(ctx, p, st); err != nil {
 			return err
 		}
-		l := p.newList("ROW", "STATUS", "CONSUMER", "REASON", "ID", "TOPIC", "SEEN", "LAST", "DETAIL")
+		l := p.newList(quarantineColumns)
 		return pages(ctx, p, g, l, "such messages in quarantine",
 			func(ctx context.Context, before int64, limit int) ([]stores.QuarantineRow, error) {
 				return st.Quarantined(ctx, stores.QuarantineQuery{
@@ -120,7 +134,7 @@ func (p *program) quarantineList() *cobra.Command {
 
 func (p *program) quarantineShow() *cobra.Command {
 	var v payloadView
-	cmd := &cobra.Command{
+	cmd := explained(&cobra.Command{
 		Use:   "show ROW",
 		Short: "Show a message in quarantine whole: reason, metadata, payload",
 		Args: func(_ *cobra.Command, args []string) error {
@@ -129,7 +143,7 @@ func (p *program) quarantineShow() *cobra.Command {
 			}
 			return nil
 		},
-	}
+	}, nil, exits{exitNothing: "there is no such row"})
 	v.bind(cmd)
 	cmd.RunE = p.withStore(func(ctx context.Context, st store, args []string) error {
 		if err := v.check(p); err != nil {
@@ -139,19 +153,13 @@ func (p *program) quarantineShow() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		var q stores.QuarantineRow
-		if err := p.ask(ctx, func(ctx context.Context) (err error) {
-			q, err = st.QuarantinedRow(ctx, rows[0])
-			return err
-		}); err != nil {
+		q, err := answer(ctx, p, func(ctx context.Context) (stores.QuarantineRow, error) { return st.QuarantinedRow(ctx, rows[0]) })
+		if err != nil {
 			return notFound(err, "there is no such row in quarantine")
-		}
-		if v.form == payloadRaw {
-			return p.rawPayload(v, q.Payload)
 		}
 		r := quarantinedOf(q)
 		r.Payload, r.PayloadTruncated = v.cut(q.Payload)
-		return p.show(r, func(w io.Writer) { p.quarantineText(w, q, v) })
+		return p.showKept(r, v, q.Payload, func(w io.Writer) { p.quarantineText(w, q, v) })
 	})
 	return cmd
 }

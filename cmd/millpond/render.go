@@ -31,11 +31,11 @@ type list struct {
 	err    error // the first one; nothing is written after it
 }
 
-func (p *program) newList(header ...string) *list {
+func (p *program) newList(header columns) *list {
 	l := &list{output: p.output, to: p.out}
 	if l.output == outputTable {
 		l.table = tabwriter.NewWriter(p.out, 0, 8, 2, ' ', 0)
-		l.line(header)
+		l.line(header.titles())
 	}
 	return l
 }

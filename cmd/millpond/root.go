@@ -53,12 +53,11 @@ func (p *program) root() *cobra.Command {
 
 Results go to the standard output, everything else to the standard error.
 
-Exit codes:
-  0  all went well
+Exit status, of which the help of each command says more:
+  0  done
   1  error
   2  called wrongly; nothing was done
-  3  nothing matched (commands that change or show; a list may be empty, unless
-     it is of a consumer that the store does not know)
+  3  nothing matched; an empty list ends with 0
   4  only a part of what was asked could be done`,
 		Example: `  export MILLPOND_STORE_URL=postgres://app@db/orders
   millpond cause ls                              # what failed, by reason
@@ -127,11 +126,8 @@ func (p *program) withStore(do func(ctx context.Context, s store, args []string)
 
 // use opens a store for as long as do takes.
 func (p *program) use(ctx context.Context, address *url.URL, do func(store) error) (err error) {
-	var s store
-	if err := p.ask(ctx, func(ctx context.Context) (err error) {
-		s, err = p.open(ctx, address.String())
-		return err
-	}); err != nil {
+	s, err := answer(ctx, p, func(ctx context.Context) (store, error) { return p.open(ctx, address.String()) })
+	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, s.Close()) }()
@@ -160,7 +156,10 @@ func (p *program) address() (*url.URL, error) {
 	return u, nil
 }
 
-const sqliteScheme = "sqlite"
+const (
+	sqliteScheme = "sqlite"
+	fixFile      = "check its path, or make it with millpond migrate up"
+)
 
 // existing is address for a store that must be there: to open an SQLite file would
 // create it, and hide that its name is misspelt.
@@ -169,10 +168,22 @@ func (p *program) existing() (*url.URL, error) {
 	if err != nil || u.Scheme != sqliteScheme {
 		return u, err
 	}
+	if u.Host+u.Path == "" {
+		return nil, usagef("the store's URL names no file: write sqlite://file.db, or sqlite:///path/file.db")
+	}
 	if _, err := os.Stat(u.Host + u.Path); err != nil {
-		return nil, fmt.Errorf("the store: %w", err)
+		return nil, fmt.Errorf("the store: %w: %s", err, fixFile)
 	}
 	return u, nil
+}
+
+// answer returns what one call of the store answers in the time that it may take.
+func answer[T any](ctx context.Context, p *program, call func(context.Context) (T, error)) (found T, err error) {
+	err = p.ask(ctx, func(ctx context.Context) (err error) {
+		found, err = call(ctx)
+		return err
+	})
+	return found, err
 }
 
 // ask gives one call of the store the time that it may take.

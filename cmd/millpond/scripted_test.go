@@ -153,7 +153,9 @@ func TestBusyAndFasterOperators(t *testing.T) {
 		"3 messages wait for the broker to deliver them again, because no content is kept\n", n.run(exitPartly, "msg", "retry", "--all", "--yes"))
 	s.onChange = func(context.Context, stores.Change) (stores.Changed, error) { return stores.Changed{Done: true}, nil }
 	require.Empty(t, n.run(exitNothing, "msg", "retry", "--all", "--yes"))
+	require.Equal(t, "millpond: nothing was changed: what matches is due already, or another operator was faster\n", n.errB.String())
 	require.Empty(t, n.run(exitNothing, "msg", "discard", "--all", "--yes"))
+	require.Equal(t, "millpond: nothing was changed: what matches is discarded already, or another operator was faster\n", n.errB.String())
 }
 
 func TestTimeout(t *testing.T) {

@@ -124,11 +124,8 @@ func (s *selection) known(ctx context.Context, p *program, st store) error {
 	if err != nil || s.consumer == "" {
 		return err
 	}
-	var all []stores.Consumer
-	if err := p.ask(ctx, func(ctx context.Context) (err error) {
-		all, err = st.Consumers(ctx)
-		return err
-	}); err != nil {
+	all, err := answer(ctx, p, st.Consumers)
+	if err != nil {
 		return err
 	}
 	var names []string

@@ -19,20 +19,24 @@ type countRecord struct {
 	Oldest time.Time `json:"oldest_at,omitzero"`
 }
 
+var countColumns = columns{
+	consumerColumn,
+	{"STATUS", "pending, failed or discarded, as in msg ls; quarantined: held in quarantine"},
+	{"COUNT", "how many there are; with a +: at least so many"},
+	{"OLDEST", "when the oldest of them failed first, or came to quarantine"},
+}
+
 func (p *program) statsCommand() *cobra.Command {
-	return &cobra.Command{
+	return explained(&cobra.Command{
 		Use:   "stats",
 		Short: "Count what has failed and what is in quarantine, by consumer",
-		Args:  cobra.NoArgs,
+		Args:  noArguments,
 		RunE: p.withStore(func(ctx context.Context, st store, _ []string) error {
-			var counts []stores.Count
-			if err := p.ask(ctx, func(ctx context.Context) (err error) {
-				counts, err = st.Counts(ctx, p.countLimit)
-				return err
-			}); err != nil {
+			counts, err := answer(ctx, p, func(ctx context.Context) ([]stores.Count, error) { return st.Counts(ctx, p.countLimit) })
+			if err != nil {
 				return err
 			}
-			l := p.newList("CONSUMER", "STATUS", "COUNT", "OLDEST")
+			l := p.newList(countColumns)
 			for _, c := range counts {
 				l.add(countRecord{consumerOf(c.Consumer), c.Status, c.N, c.More, c.Oldest.UTC()},
 					c.Consumer.String(), c.Status, atLeast(c.N, c.More), p.ago(c.Oldest))
@@ -42,5 +46,5 @@ func (p *program) statsCommand() *cobra.Command {
 			}
 			return l.close()
 		}),
-	}
+	}, countColumns, nil)
 }

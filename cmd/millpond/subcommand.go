@@ -8,6 +8,13 @@ import (
 	"github.com/spf13/cobra"
 )
 
+// group makes cmd a command that only groups others.
+func group(cmd *cobra.Command, commands ...*cobra.Command) *cobra.Command {
+	cmd.Args, cmd.RunE = knownCommand, needCommand
+	cmd.AddCommand(commands...)
+	return cmd
+}
+
 // needCommand is what commands do that only group others.
 func needCommand(cmd *cobra.Command, _ []string) error {
 	cmd.SetOut(cmd.ErrOrStderr())

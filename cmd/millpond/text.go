@@ -81,7 +81,7 @@ var (
 // redact takes out of text what may be the secrets of a store's URL, even where
 // somebody has put the URL in the wrong place.
 func redact(text, storeURL string) string {
-	if storeURL != "" {
+	if storeURL != "" && !strings.HasSuffix(storeURL, "://") { // a scheme alone is no secret, and begins every example
 		text = strings.ReplaceAll(text, storeURL, "(the store's URL)")
 	}
 	text = userInfo.ReplaceAllString(text, "://…@")

@@ -17,10 +17,10 @@ type versionRecord struct {
 }
 
 func (p *program) versionCommand() *cobra.Command {
-	return &cobra.Command{
+	return explained(&cobra.Command{
 		Use:   "version",
 		Short: "Print the version of this program",
-		Args:  cobra.NoArgs,
+		Args:  noArguments,
 		RunE: func(*cobra.Command, []string) error {
 			r := versionRecord{Version: "unknown"}
 			if info, ok := debug.ReadBuildInfo(); ok {
@@ -35,5 +35,5 @@ func (p *program) versionCommand() *cobra.Command {
 				fmt.Fprintln(w, strings.Join(strings.Fields("millpond "+r.Version+" "+r.Revision+" "+r.Go), " "))
 			})
 		},
-	}
+	}, nil, nil)
 }

@@ -1,0 +1,19 @@
+package main
+
+import "github.com/spf13/cobra"
+
+// noArguments is the cobra.PositionalArgs of commands that take flags alone.
+func noArguments(cmd *cobra.Command, args []string) error {
+	if len(args) == 0 {
+		return nil
+	}
+	return usagef("%s takes no arguments: leave out %q", cmd.CommandPath(), args[0])
+}
+
+// oneArgument is the cobra.PositionalArgs of commands that take one, or none.
+func oneArgument(cmd *cobra.Command, args []string) error {
+	if len(args) <= 1 {
+		return nil
+	}
+	return usagef("%s takes one argument at most: leave out %q", cmd.CommandPath(), args[1])
+}

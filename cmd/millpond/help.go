@@ -1,0 +1,70 @@
+package main
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/spf13/cobra"
+)
+
+// column is one of a table: its title, and what help says of it.
+type column struct{ title, means string }
+
+// columns are those of a table.
+type columns []column
+
+func (c columns) titles() []string {
+	titles := make([]string, 0, len(c))
+	for _, one := range c {
+		titles = append(titles, one.title)
+	}
+	return titles
+}
+
+// Columns that several tables have.
+var (
+	consumerColumn = column{"CONSUMER", "the consumer, as service/handler"}
+	idColumn       = column{"ID", "the message's id, which begins with its kind, such as u: for a UUID; empty: it has none"}
+	causeColumn    = column{"CAUSE", "names what failed for one reason; --cause selects it"}
+	classColumn    = column{"CLASS", "the kind of the last error, such as transient, permanent or panic; --class selects it"}
+	errorColumn    = column{"ERROR", "the first line of the last error, cut"}
+)
+
+// exits are the exit statuses of a command, and what they mean there.
+type exits map[int]string
+
+// generalExits are what every command ends with, if it does not say it better.
+var generalExits = exits{exitOK: "done", exitError: "error", exitUsage: "called wrongly; nothing was done"}
+
+// unknownConsumer is how lists end that --consumer narrows.
+var unknownConsumer = exits{
+	exitOK: "listed; there may be nothing to list", exitNothing: "the store knows no such consumer",
+}
+
+// explained adds to the help of a command the columns of its table and its exit statuses.
+func explained(cmd *cobra.Command, table columns, own exits) *cobra.Command {
+	var b strings.Builder
+	b.WriteString(cmp.Or(cmd.Long, cmd.Short))
+	if len(table) > 0 {
+		b.WriteString("\n\nColumns:")
+		widest := 0
+		for _, c := range table {
+			widest = max(widest, utf8.RuneCountInString(c.title))
+		}
+		for _, c := range table {
+			fmt.Fprintf(&b, "\n  %-*s  %s", widest, c.title, c.means)
+		}
+	}
+	all := maps.Clone(generalExits)
+	maps.Copy(all, own)
+	b.WriteString("\n\nExit status:")
+	for _, code := range slices.Sorted(maps.Keys(all)) {
+		fmt.Fprintf(&b, "\n  %d  %s", code, all[code])
+	}
+	cmd.Long = b.String()
+	return cmd
+}
