@@ -118,6 +118,8 @@ func (d *delivery) process() ([]*message.Message, error) {
 	d.started()
 	if err == nil {
 		err = d.register()
+	} else {
+		d.holdNameless(err)
 	}
 	switch {
 	case err != nil:

@@ -23,10 +23,12 @@ var (
 	// published to a table of the handler's own transaction.
 	ErrOutputs = errors.New("middleware: a handler behind the inbox must not return messages: use a consumer handler")
 	// ErrConsumerShared: two handlers would count their effects under one consumer
-	// name, and one of them would lose its messages. Wrapped by ErrNotNow.
+	// name, and one of them would lose its messages. Wrapped by ErrNotNow, after Hold.Limit.
 	ErrConsumerShared = errors.New("middleware: two handlers share one consumer name")
 	// ErrNoHandlerName: the message did not come through a Watermill router and
-	// InboxConfig.Handler is not set. Wrapped by ErrNotNow.
+	// InboxConfig.Handler is not set. Wrapped by ErrNotNow, after Hold.Limit. A message that
+	// was made with the context of another one's handler has that one's name, which cannot
+	// be told from its own: set InboxConfig.Handler for an inbox without a router.
 	ErrNoHandlerName = errors.New("middleware: no handler name: run the inbox on a router, or set InboxConfig.Handler")
 	// ErrHandlerTimeout: the handler returned nil after its deadline. Statements that it
 	// sent since may have been refused, and their errors hidden, so the attempt is

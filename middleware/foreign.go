@@ -57,12 +57,14 @@ func isGormTx(value any) bool {
 	if v.Kind() != reflect.Pointer || v.IsNil() || v.Type().String() != "*gorm.DB" {
 		return false
 	}
-	statement := reflect.Indirect(v.Elem().FieldByName("Statement"))
-	if statement.Kind() != reflect.Struct {
-		return false
+	for _, field := range []string{"Statement", "ConnPool"} {
+		v = reflect.Indirect(v)
+		if v.Kind() != reflect.Struct {
+			return false
+		}
+		v = v.FieldByName(field)
 	}
-	pool := statement.FieldByName("ConnPool")
-	return pool.IsValid() && pool.CanInterface() && isTx(pool.Interface())
+	return v.IsValid() && v.CanInterface() && isTx(v.Interface())
 }
 
 // foreignTx is why the attempt has failed if its handler has asked for a transaction of
