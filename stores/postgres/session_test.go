@@ -212,3 +212,42 @@ func TestAcksOfOthersOutliveAHandlerThatDoesNotWaitForTheDisk(t *testing.T) {
 		t.Errorf("%d of %d acked messages are left", n, messages)
 	}
 }
+
+// pg_temp belongs to the session, however a handler has come to it.
+func TestWhatIsMadeOnALocalSearchPathReachesNoOtherMessage(t *testing.T) {
+	t.Parallel()
+	s := oneConnection(t)
+	for i, texts := range [][]string{
+		{"SET LOCAL search_path = 'pg_temp'", "CREATE TABLE leftover (a text)"},
+		{"SET LOCAL SCHEMA 'pg_temp'", "CREATE TABLE leftover AS SELECT 1 AS a"},
+		{"SELECT set_config('search_path', 'pg_temp', true)", "SELECT 1 AS a INTO leftover"},
+		{"SET LOCAL search_path = E'pg\\x5ftemp'; CREATE VIEW leftover AS SELECT 1 AS a"},
+	} {
+		complete(t, s, fmt.Sprint(i), func(tx pgx.Tx) {
+			for _, text := range texts {
+				if _, err := tx.Exec(t.Context(), text); err != nil {
+					t.Errorf("%s: %v", text, err)
+				}
+			}
+		})
+		complete(t, s, fmt.Sprint("next to ", i), func(tx pgx.Tx) {
+			var found bool
+			if err := tx.QueryRow(t.Context(), "SELECT to_regclass('pg_temp.leftover') IS NOT NULL").Scan(&found); err != nil || found {
+				t.Errorf("%q: the next message meets it: %v, %v", texts, found, err)
+			}
+		})
+	}
+}
+
+// A routine in standard SQL ends with END, which ends no transaction.
+func TestHandlerMakesAFunctionInStandardSQL(t *testing.T) {
+	t.Parallel()
+	s := newStore(t)
+	complete(t, s, "function", func(tx pgx.Tx) {
+		exec(t, tx, "CREATE FUNCTION one() RETURNS int LANGUAGE sql BEGIN ATOMIC SELECT 2; SELECT CASE WHEN true THEN 1 ELSE 2 END; END")
+	})
+	var n int
+	if err := s.Pool().QueryRow(t.Context(), "SELECT one()").Scan(&n); err != nil || n != 1 {
+		t.Error(n, err)
+	}
+}

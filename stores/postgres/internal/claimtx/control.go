@@ -7,6 +7,8 @@ type Reading struct {
 	Control bool // it would begin or end a transaction; savepoints are no such thing
 	Several bool // it holds several statements, which the simple protocol allows, or may do so
 	Session bool // it leaves its mark on the session beyond the transaction, or may do so
+	Path    bool // it sets the transaction's search_path, or may do so
+	Creates bool // it makes something, perhaps where that search_path says
 }
 
 // Read reads SQL text. It knows comments, quotes and dollar quotes; what it cannot read
@@ -27,6 +29,8 @@ func Read(sql string) Reading {
 			statements++
 			r.Control = r.Control || isControl(s.first, s.second)
 			r.Session = r.Session || s.marks || isSession(s.first, s.second)
+			r.Path = r.Path || s.path
+			r.Creates = r.Creates || s.creates || strings.EqualFold(s.first, "CREATE")
 		}
 		if !more {
 			r.Several = statements > 1 || s.unsure || s.lost
@@ -55,17 +59,21 @@ type scanner struct {
 	lost   bool // a quote or comment did not end
 
 	// Of the statement: its first two words (ROLLBACK TO without WORK or TRANSACTION),
-	// the word before, and whether something in it leaves its mark on the session.
+	// the word before, whether something in it leaves its mark on the session, and see Path
+	// and Creates of Reading.
 	first, second, before string
-	marks                 bool
+	marks, path, creates  bool
+
+	routine bool // it makes a function or procedure
+	body    int  // depth of BEGIN ATOMIC … END, and of CASE … END in it
 }
 
 // statement consumes one statement with its semicolon, and reports whether there is more.
 func (s *scanner) statement() (more bool) {
-	s.first, s.second, s.before, s.marks = "", "", "", false
+	*s = scanner{rest: s.rest, unsure: s.unsure, lost: s.lost}
 	for s.rest != "" {
 		switch c := s.rest[0]; {
-		case c == ';':
+		case c == ';' && s.body == 0:
 			s.rest = s.rest[1:]
 			return true
 		case isWordByte(c):
@@ -78,12 +86,36 @@ func (s *scanner) statement() (more bool) {
 				s.second = word
 			}
 			s.see(word)
+			s.nest(word)
 			s.before = word
 		default:
 			s.skip()
 		}
 	}
 	return false
+}
+
+// nest follows the body of a routine in standard SQL, whose statements and whose END are its
+// own. A label may be called as a keyword is, so that its end is not certain.
+func (s *scanner) nest(word string) {
+	switch word[0] | 0x20 {
+	case 'f', 'p':
+		if strings.EqualFold(word, "FUNCTION") || strings.EqualFold(word, "PROCEDURE") {
+			s.routine = s.routine || strings.EqualFold(s.first, "CREATE") && (strings.EqualFold(s.before, "CREATE") || strings.EqualFold(s.before, "REPLACE"))
+		}
+	case 'a':
+		if s.routine && s.body == 0 && strings.EqualFold(word, "ATOMIC") && strings.EqualFold(s.before, "BEGIN") {
+			s.body, s.unsure = 1, true
+		}
+	case 'c':
+		if s.body > 0 && strings.EqualFold(word, "CASE") && !strings.EqualFold(s.before, "AS") {
+			s.body++
+		}
+	case 'e':
+		if s.body > 0 && strings.EqualFold(word, "END") && !strings.EqualFold(s.before, "AS") {
+			s.body--
+		}
+	}
 }
 
 // skip consumes what is neither a word nor the end of a statement.

@@ -40,8 +40,15 @@ func TestTransactionControl(t *testing.T) {
 		`select '\'' ; rollback; begin; -- '`:        {several: true},
 		"select 1$$ $$; commit; select $$a$$":        {control: true, several: true},
 		"select a$$ from t":                          {},
-		"":                                           {},
-		";;":                                         {},
+		"create function f() returns int begin atomic select 1; select case when true then 2 else 3 end; end": {several: true},
+		"CREATE OR REPLACE PROCEDURE p(a int) LANGUAGE sql BEGIN ATOMIC INSERT INTO t VALUES (a); END;":       {several: true},
+		"create procedure p() begin atomic select 1 as end; end":                                              {several: true},
+		"create procedure p() begin atomic end; commit":                                                       {control: true, several: true},
+		"create procedure p() begin atomic select 1; end; end":                                                {control: true, several: true},
+		"create table function (a int); begin":                                                                {control: true, several: true},
+		"select 1; begin atomic":                                                                              {control: true, several: true},
+		"":                                                                                                    {},
+		";;":                                                                                                  {},
 	} {
 		if r := Read(sql); r.Control != want.control || r.Several != want.several {
 			t.Errorf("%q: %+v", sql, r)
@@ -50,7 +57,7 @@ func TestTransactionControl(t *testing.T) {
 }
 
 func FuzzTransactionControl(f *testing.F) {
-	for _, sql := range []string{"commit", "select $a$;$a$", "E'\\'", "/*/**/", "rollback to x"} {
+	for _, sql := range []string{"commit", "create function f() begin atomic select case when 1 then 2 end; end", "select $a$;$a$", "E'\\'", "/*/**/", "rollback to x"} {
 		f.Add(sql)
 	}
 	f.Fuzz(func(t *testing.T, sql string) {

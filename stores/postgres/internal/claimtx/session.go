@@ -33,6 +33,8 @@ func isSession(first, second string) bool {
 func (s *scanner) see(word string) {
 	s.seeName(word)
 	switch word[0] | 0x20 { // most words end here
+	case 'i':
+		s.creates = s.creates || strings.EqualFold(word, "INTO") && !strings.EqualFold(s.first, "INSERT")
 	case 'h':
 		s.marks = s.marks || strings.EqualFold(word, "HOLD") && strings.EqualFold(s.before, "WITH")
 	case 't':
@@ -50,6 +52,8 @@ func (s *scanner) seeName(name string) {
 	}
 	switch name[0] | 0x20 {
 	case 's':
+		s.path = s.path || strings.EqualFold(name, "search_path") || strings.EqualFold(name, "set_config") ||
+			strings.EqualFold(name, "schema") && strings.EqualFold(s.first, "SET")
 		s.marks = s.marks || strings.EqualFold(name, "setseed") || strings.EqualFold(name, "set_config") && !setsLocally(s.rest)
 	case 'p':
 		s.marks = s.marks || hasPrefixFold(name, "pg_advisory_lock") || hasPrefixFold(name, "pg_try_advisory_lock") ||

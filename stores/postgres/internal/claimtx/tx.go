@@ -36,6 +36,7 @@ type Tx struct {
 	using   int   // statements and rows in use
 	suspect bool  // the handler had ways to end the transaction that were not watched
 	marked  bool  // the handler may have changed the session
+	strayed bool  // the handler may have set the search_path
 	failure error // of the first statement that failed and was not undone since
 }
 
@@ -132,10 +133,19 @@ func (t *Tx) Inspect(sql string) error {
 	if r.Several || word {
 		t.Distrust()
 	}
-	if r.Session && !word {
+	if r.Session && !word || t.makesAnywhere(r) {
 		t.Mark()
 	}
 	return nil
+}
+
+// makesAnywhere reports whether a statement makes something where the search_path says that
+// the handler has set: pg_temp may be first in it, and belongs to the session.
+func (t *Tx) makesAnywhere(r Reading) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.strayed = t.strayed || r.Path
+	return t.strayed && r.Creates
 }
 
 // Admit inspects a statement that is sent at once. nil stands for an Acquire.
