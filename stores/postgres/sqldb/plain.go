@@ -3,7 +3,6 @@ package sqldb
 import (
 	"context"
 	"database/sql"
-	"database/sql/driver"
 	"errors"
 	"fmt"
 	"time"
@@ -54,7 +53,7 @@ func (s *Store) tryPlain(ctx context.Context, consumer int32, c *stores.Claim) (
 	if err == nil {
 		verdict, err = a.judge(ctx, c)
 	}
-	return nil, verdict, errors.Join(err, a.finish(ctx, (*sql.Tx).Rollback))
+	return nil, verdict, errors.Join(err, a.finish(ctx, &ending{}, (*sql.Tx).Rollback))
 }
 
 // open begins a transaction that outlives ctx.
@@ -75,10 +74,12 @@ func (s *Store) open(ctx context.Context) (*plainAttempt, error) {
 		cancel()
 		return nil, errors.Join(err, conn.Close())
 	}
-	a := &plainAttempt{store: s, conn: conn, tx: tx, cancel: cancel}
+	a := &plainAttempt{store: s, plainTx: plainTx{conn: conn, tx: tx, cancel: cancel}}
 	_ = conn.Raw(func(driverConn any) error {
 		if native, ok := driverConn.(pgxConn); ok {
-			a.session.Begin(native.Conn().PgConn())
+			pg := native.Conn().PgConn()
+			a.session.Begin(pg)
+			a.socket = pg.Conn()
 		}
 		return nil
 	})
@@ -103,7 +104,10 @@ func (a *plainAttempt) claim(ctx context.Context, on sender, c *stores.Claim) (w
 			if err := rows.Scan(&at); err != nil {
 				return err
 			}
-			won, a.at = true, time.UnixMicro(at)
+			won = true
+			a.mu.Lock()
+			a.at = time.UnixMicro(at)
+			a.mu.Unlock()
 		}
 		return rows.Err()
 	}
@@ -144,65 +148,6 @@ func (a *plainAttempt) judge(ctx context.Context, c *stores.Claim) (stores.Verdi
 		return stores.Verdict{}, err
 	}
 	return tables.Judge(c, &row, free, behind)
-}
-
-// finish ends the transaction and gives the connection back. ctx bounds it, as far as
-// the driver looks at contexts: database/sql's own calls have none.
-func (a *plainAttempt) finish(ctx context.Context, end func(*sql.Tx) error) error {
-	stop := context.AfterFunc(ctx, a.cancel)
-	err := end(a.tx)
-	stop()
-	a.cancel()
-	_ = a.conn.Raw(func(driverConn any) error {
-		if native, ok := driverConn.(pgxConn); ok && a.session.Changed(native.Conn().PgConn()) {
-			return driver.ErrBadConn // and database/sql closes it: see claimtx.Session
-		}
-		return nil
-	})
-	if closeErr := a.conn.Close(); err == nil && !errors.Is(closeErr, sql.ErrConnDone) {
-		err = closeErr
-	}
-	return err
-}
-
-// txStatus is what the driver knows of the transaction.
-type txStatus uint8
-
-const (
-	unknownStatus txStatus = iota // the driver does not say
-	running
-	aborted
-	ended
-	busy // with rows that are open
-	lost // with the connection
-)
-
-// status asks pgx. Of others it is known at most that the connection is lost: their
-// drivers look at the transaction in Commit, or not at all.
-func (a *plainAttempt) status() (status txStatus) {
-	_ = a.conn.Raw(func(driverConn any) error {
-		native, ok := driverConn.(pgxConn)
-		if !ok {
-			if v, ok := driverConn.(driver.Validator); ok && !v.IsValid() {
-				status = lost
-			}
-			return nil
-		}
-		switch pg := native.Conn().PgConn(); {
-		case pg.IsClosed():
-			status = lost
-		case pg.IsBusy():
-			status = busy
-		case pg.TxStatus() == 'T':
-			status = running
-		case pg.TxStatus() == 'E':
-			status = aborted
-		case pg.TxStatus() == 'I':
-			status = ended
-		}
-		return nil
-	})
-	return status
 }
 
 // errEscaped: the transaction may have been ended, and nobody was watching.

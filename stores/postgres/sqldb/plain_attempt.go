@@ -14,30 +14,26 @@ import (
 
 	"github.com/millpond-go/millpond/internal/sqlstore"
 	"github.com/millpond-go/millpond/stores"
-	"github.com/millpond-go/millpond/stores/postgres/internal/claimtx"
 	"github.com/millpond-go/millpond/stores/postgres/internal/tables"
 )
 
 // plainAttempt is a transaction of a caller's *sql.DB that holds a claim. What the
 // handler does to it is not seen.
 type plainAttempt struct {
+	plainTx
+
 	store    *Store
-	conn     *sql.Conn
-	tx       *sql.Tx
-	cancel   context.CancelFunc // of the transaction's context
 	consumer int32
 	id       []byte
-	at       time.Time // in the claim's row
 	claimed  stores.Claim
 	entry    sqlstore.Entry
-	session  claimtx.Session
 
-	busy    bool // rows were open at the end
-	loose   bool // effects may be committed, and the claim is not
-	over    bool
-	result  error // of Commit, once over
-	mu      sync.Mutex
-	failure error // what the handler or COMMIT has returned
+	over   bool
+	ending *ending // what Commit or Rollback has found, once over
+
+	mu      sync.Mutex // an ending that was given up goes on
+	at      time.Time  // in the claim's row
+	failure error      // what the handler or COMMIT has returned
 }
 
 var (
@@ -74,7 +70,7 @@ func (a *plainAttempt) returned(err error) {
 func (a *plainAttempt) Interrupted() error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if a.busy && errors.Is(a.failure, driver.ErrBadConn) {
+	if a.ending != nil && a.ending.busy && errors.Is(a.failure, driver.ErrBadConn) {
 		return nil // so pgx calls a connection with open rows, which the handler has left
 	}
 	if tables.Interruption(a.failure) {
@@ -90,13 +86,20 @@ func (*plainAttempt) Refuses(err error) bool { return tables.RefusesValue(err) }
 // the transaction by SQL and may have gone on without one.
 func (a *plainAttempt) Escaped(ctx context.Context) (bool, error) {
 	row, err := a.store.tables.SettledRow(ctx, a.consumer, a.id)
-	if err != nil || row.Found && row.CompletedAt.Equal(a.at) {
+	if err != nil || row.Found && a.wrote(&row) {
 		return err == nil, err
 	}
-	if !a.loose {
+	if a.ending == nil || !a.ending.loose {
 		return false, nil
 	}
 	return a.seal(ctx)
+}
+
+// wrote reports whether a row is of this claim.
+func (a *plainAttempt) wrote(row *tables.InboxRow) bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return row.CompletedAt.Equal(a.at)
 }
 
 // seal commits the claim of a handler whose effects may be committed although its
@@ -116,52 +119,60 @@ func (a *plainAttempt) seal(ctx context.Context) (bool, error) {
 func (a *plainAttempt) Commit(ctx context.Context) error {
 	if !a.over {
 		a.over = true
-		a.result = a.commit(ctx)
+		a.ending = a.end(ctx, a.commit)
 	}
-	return a.result
+	return a.ending.err
 }
 
-func (a *plainAttempt) commit(ctx context.Context) error {
+func (a *plainAttempt) commit(ctx context.Context, e *ending) error {
 	doomed := a.entry.Doomed()
 	if doomed == nil {
 		doomed = ctx.Err()
 	}
-	switch a.status() {
+	status := a.status()
+	if !e.reach(asking) {
+		return a.instead(ctx, e, errAbandoned)
+	}
+	switch status {
 	case ended:
-		return a.instead(ctx, errors.Join(errLoose, doomed))
+		return a.instead(ctx, e, errors.Join(errLoose, doomed))
 	case lost, aborted:
 		// Another transaction may have been aborted, or lost, than the one with the claim.
-		return a.instead(ctx, errors.Join(stores.ErrTxAborted, errEscaped, doomed))
+		return a.instead(ctx, e, errors.Join(stores.ErrTxAborted, errEscaped, doomed))
 	case busy:
-		a.busy = true
+		e.busy = true
 		if doomed != nil || a.store.config.ProveCommit { // nothing can be asked
-			return a.instead(ctx, errors.Join(stores.ErrTxBusy, errEscaped, doomed))
+			return a.instead(ctx, e, errors.Join(stores.ErrTxBusy, errEscaped, doomed))
 		}
 	case unknownStatus, running:
 	}
 	if doomed != nil {
-		return a.instead(ctx, errors.Join(doomed, a.unlessOurs(ctx)))
+		return a.instead(ctx, e, errors.Join(doomed, a.unlessOurs(ctx)))
 	}
 	if a.store.config.ProveCommit {
 		if err := a.unlessOurs(ctx); err != nil {
-			return a.instead(ctx, err)
+			return a.instead(ctx, e, err)
 		}
 	}
-	return a.committed(ctx, a.finish(ctx, (*sql.Tx).Commit))
+	if !e.reach(committing) {
+		return a.instead(ctx, e, errAbandoned)
+	}
+	// No cancellation: it would end the server's wait for a synchronous standby.
+	return a.committed(ctx, e, a.finish(context.WithoutCancel(ctx), e, (*sql.Tx).Commit))
 }
 
 // instead rolls back for a reason. What fails then ends the transaction, too.
-func (a *plainAttempt) instead(ctx context.Context, reason error) error {
+func (a *plainAttempt) instead(ctx context.Context, e *ending, reason error) error {
 	ctx = context.WithoutCancel(ctx)
-	_ = a.afterwards(ctx, reason, a.finish(ctx, (*sql.Tx).Rollback))
+	_ = a.afterwards(ctx, e, reason, a.finish(ctx, e, (*sql.Tx).Rollback))
 	return notCommitted(reason)
 }
 
 // afterwards seals what has got loose. The handler that has called Commit or Rollback of
 // its transaction cannot have gone on with it.
-func (a *plainAttempt) afterwards(ctx context.Context, reason, rollback error) error {
+func (a *plainAttempt) afterwards(ctx context.Context, e *ending, reason, rollback error) error {
 	if errors.Is(reason, errLoose) && !errors.Is(rollback, sql.ErrTxDone) {
-		a.loose = true
+		e.loose = true
 		_, _ = a.seal(ctx) // Escaped tries again
 	}
 	if errors.Is(rollback, sql.ErrTxDone) {
@@ -190,7 +201,7 @@ func (a *plainAttempt) unlessOurs(ctx context.Context) error {
 
 // committed judges what the driver says of COMMIT. An error proves that nothing was
 // committed only if it is the server's, or one of those that drivers make of its answer.
-func (a *plainAttempt) committed(ctx context.Context, err error) error {
+func (a *plainAttempt) committed(ctx context.Context, e *ending, err error) error {
 	switch {
 	case err == nil:
 		return nil
@@ -199,7 +210,7 @@ func (a *plainAttempt) committed(ctx context.Context, err error) error {
 	case errors.Is(err, pgx.ErrTxCommitRollback), saysAborted(err):
 		return notCommitted(fmt.Errorf("%w: %w", stores.ErrTxAborted, errEscaped))
 	case saysEnded(err):
-		_ = a.afterwards(context.WithoutCancel(ctx), errLoose, nil)
+		_ = a.afterwards(context.WithoutCancel(ctx), e, errLoose, nil)
 		return notCommitted(fmt.Errorf("%w: %w", errLoose, err))
 	case tables.Expired(err):
 		return notCommitted(fmt.Errorf("%w: %w", stores.ErrTxExpired, err))
@@ -231,22 +242,31 @@ func (a *plainAttempt) Rollback(ctx context.Context) error {
 		return nil
 	}
 	a.over = true
-	a.result = notCommitted(errors.New("the attempt was rolled back"))
+	a.ending = a.end(ctx, a.rollback)
+	err := a.ending.err
+	a.ending.err = notCommitted(errors.New("the attempt was rolled back"))
+	if err != nil {
+		return fmt.Errorf("postgres: rollback: %w", err)
+	}
+	return nil
+}
+
+func (a *plainAttempt) rollback(ctx context.Context, e *ending) error {
 	var doubt error
-	switch a.status() {
+	status := a.status()
+	if !e.reach(asking) {
+		return a.instead(ctx, e, errAbandoned)
+	}
+	switch status {
 	case ended:
 		doubt = errLoose
 	case lost, aborted:
 		doubt = errEscaped
 	case busy:
-		a.busy = true
+		e.busy = true
 		doubt = errors.Join(stores.ErrTxBusy, errEscaped)
 	case unknownStatus, running:
 		doubt = a.unlessOurs(ctx)
 	}
-	err := a.afterwards(ctx, doubt, a.finish(ctx, (*sql.Tx).Rollback))
-	if err = errors.Join(doubt, err); err != nil {
-		return fmt.Errorf("postgres: rollback: %w", err)
-	}
-	return nil
+	return errors.Join(doubt, a.afterwards(ctx, e, doubt, a.finish(ctx, e, (*sql.Tx).Rollback)))
 }

@@ -1,0 +1,101 @@
+package sqldb
+
+import (
+	"context"
+	"database/sql/driver"
+	"errors"
+	"fmt"
+	"sync/atomic"
+	"time"
+
+	"github.com/millpond-go/millpond/stores"
+)
+
+// ending is the end of a plainAttempt, on a goroutine of its own: database/sql has it wait,
+// without a bound, for a statement that a goroutine of the handler has left running, and
+// not every driver can cancel that.
+type ending struct {
+	stage     atomic.Int32
+	abandoned atomic.Bool // nobody waits for it any more
+
+	// Written before it is over.
+	err   error
+	busy  bool // rows were open at the end
+	loose bool // effects may be committed, and the claim is not
+}
+
+// The stages of an ending, each of which an abandoned one does not reach.
+const (
+	waiting    int32 = iota // for the connection
+	asking                  // the server, or rolling back
+	committing              // COMMIT may be sent
+	givenUp
+)
+
+// reach reports whether the ending may go on to a stage.
+func (e *ending) reach(stage int32) bool {
+	for {
+		now := e.stage.Load()
+		if now == givenUp {
+			return false
+		}
+		if e.stage.CompareAndSwap(now, stage) {
+			return true
+		}
+	}
+}
+
+// giveUp keeps the ending from sending COMMIT, unless it may be sent already, and returns
+// how far it was.
+func (e *ending) giveUp() (stage int32) {
+	e.abandoned.Store(true)
+	for {
+		stage = e.stage.Load()
+		if stage == committing || e.stage.CompareAndSwap(stage, givenUp) {
+			return stage
+		}
+	}
+}
+
+// errAbandoned: nobody hears it.
+var errAbandoned = errors.New("sqldb: the attempt was given up")
+
+// cleanupTimeout bounds the end of an attempt whose context has ended before.
+const cleanupTimeout = 2 * time.Second
+
+// end runs how, and gives it up when ctx ends. It goes on then until the connection is
+// free, rolls back and closes it; a COMMIT it may have sent goes on, too.
+func (a *plainAttempt) end(ctx context.Context, how func(context.Context, *ending) error) *ending {
+	e, over := &ending{}, make(chan struct{})
+	go func() {
+		defer close(over)
+		e.err = how(ctx, e)
+	}()
+	limit := ctx
+	if ctx.Err() != nil {
+		var cancel context.CancelFunc
+		limit, cancel = context.WithTimeout(context.WithoutCancel(ctx), cleanupTimeout)
+		defer cancel()
+	}
+	select {
+	case <-over:
+		return e
+	case <-limit.Done():
+	}
+	select {
+	case <-over: // at the last moment
+		return e
+	default:
+	}
+	switch e.giveUp() {
+	case committing:
+		return &ending{err: fmt.Errorf("postgres: %w: COMMIT was not answered: %w", stores.ErrCommitUnknown, context.Cause(limit))}
+	case waiting:
+		a.cut()
+		return &ending{err: notCommitted(errors.Join(stores.ErrTxBusy, errEscaped))}
+	default:
+		a.cut()
+		a.returned(driver.ErrBadConn)
+		return &ending{err: notCommitted(errors.Join(stores.ErrTxAborted, errEscaped, context.Cause(limit)))}
+	}
+}

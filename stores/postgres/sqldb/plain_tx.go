@@ -1,0 +1,89 @@
+package sqldb
+
+import (
+	"context"
+	"database/sql"
+	"database/sql/driver"
+	"errors"
+	"net"
+
+	"github.com/millpond-go/millpond/stores/postgres/internal/claimtx"
+)
+
+// plainTx is a transaction of a caller's *sql.DB, on the connection that it has.
+type plainTx struct {
+	conn    *sql.Conn
+	tx      *sql.Tx
+	cancel  context.CancelFunc // of the transaction's context
+	session claimtx.Session
+	socket  net.Conn // of pgx; other drivers do not show theirs
+}
+
+// finish ends the transaction and gives the connection back. ctx bounds it, as far as
+// the driver looks at contexts: database/sql's own calls have none.
+func (t *plainTx) finish(ctx context.Context, e *ending, how func(*sql.Tx) error) error {
+	stop := context.AfterFunc(ctx, t.cancel)
+	err := how(t.tx)
+	stop()
+	t.cancel()
+	_ = t.conn.Raw(func(driverConn any) error {
+		native, ok := driverConn.(pgxConn)
+		if e.abandoned.Load() || ok && t.session.Changed(native.Conn().PgConn()) {
+			return driver.ErrBadConn // and database/sql closes it: see claimtx.Session
+		}
+		return nil
+	})
+	if closeErr := t.conn.Close(); err == nil && !errors.Is(closeErr, sql.ErrConnDone) {
+		err = closeErr
+	}
+	return err
+}
+
+// cut ends what a goroutine of the handler still does with the connection, as far as the
+// driver can.
+func (t *plainTx) cut() {
+	t.cancel()
+	if t.socket != nil {
+		_ = t.socket.Close()
+	}
+}
+
+// txStatus is what the driver knows of the transaction.
+type txStatus uint8
+
+const (
+	unknownStatus txStatus = iota // the driver does not say
+	running
+	aborted
+	ended
+	busy // with rows that are open
+	lost // with the connection
+)
+
+// status asks pgx. Of others it is known at most that the connection is lost: their
+// drivers look at the transaction in Commit, or not at all.
+func (t *plainTx) status() (status txStatus) {
+	_ = t.conn.Raw(func(driverConn any) error {
+		native, ok := driverConn.(pgxConn)
+		if !ok {
+			if v, ok := driverConn.(driver.Validator); ok && !v.IsValid() {
+				status = lost
+			}
+			return nil
+		}
+		switch pg := native.Conn().PgConn(); {
+		case pg.IsClosed():
+			status = lost
+		case pg.IsBusy():
+			status = busy
+		case pg.TxStatus() == 'T':
+			status = running
+		case pg.TxStatus() == 'E':
+			status = aborted
+		case pg.TxStatus() == 'I':
+			status = ended
+		}
+		return nil
+	})
+	return status
+}
