@@ -22,8 +22,8 @@ type Config struct {
 	// TablePrefix begins the tables' names; "" means "millpond_".
 	TablePrefix string
 	// Isolation of the handlers' transactions; "" means read committed. With a
-	// higher level a claim may fail with a serialization error, which counts as
-	// ErrUnavailable and is tried again.
+	// higher level a claim may fail with a serialization error, which counts as a delivery
+	// in flight: it is tried again, and stops no other message.
 	Isolation pgx.TxIsoLevel
 }
 

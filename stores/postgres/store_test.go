@@ -254,3 +254,9 @@ func TestOpenSaysWhatToDoAboutARefusal(t *testing.T) {
 		}
 	}
 }
+
+func TestClaimThatIsContendedStopsNoOther(t *testing.T) {
+	t.Parallel()
+	s := newStore(t)
+	pgtest.Contended(t, s, s.Pool().Config().ConnString())
+}

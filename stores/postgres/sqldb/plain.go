@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/millpond-go/millpond/stores"
+	"github.com/millpond-go/millpond/stores/postgres/internal/claimtx"
 	"github.com/millpond-go/millpond/stores/postgres/internal/tables"
 )
 
@@ -16,6 +17,14 @@ import (
 // beginPlain decides the claim by calls that every driver has. A first delivery costs
 // one trip more than the handler's own transaction.
 func (s *Store) beginPlain(ctx context.Context, consumer int32, c *stores.Claim) (*plainAttempt, stores.Verdict, error) {
+	a, verdict, err := s.claimPlain(ctx, consumer, c)
+	if claimtx.Contended(err) {
+		return nil, stores.Verdict{Outcome: stores.InFlight}, nil
+	}
+	return a, verdict, err
+}
+
+func (s *Store) claimPlain(ctx context.Context, consumer int32, c *stores.Claim) (*plainAttempt, stores.Verdict, error) {
 	a, verdict, err := s.tryPlain(ctx, consumer, c)
 	if a != nil || err != nil || verdict.Outcome != stores.Claimable {
 		return a, verdict, err

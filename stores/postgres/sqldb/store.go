@@ -24,8 +24,8 @@ type Config struct {
 	TablePrefix string
 	// Isolation of the handlers' transactions: read committed (also as
 	// sql.LevelDefault), repeatable read or serializable. With a higher level a claim
-	// may fail with a serialization error, which counts as ErrUnavailable and is tried
-	// again.
+	// may fail with a serialization error, which counts as a delivery in flight: it is
+	// tried again, and stops no other message.
 	Isolation sql.IsolationLevel
 	// ProveCommit asks the server before each COMMIT whether the transaction is still
 	// the one that holds the claim, at the price of one more trip. It is for a *sql.DB

@@ -215,3 +215,11 @@ func TestURLOpens(t *testing.T) {
 		t.Errorf("%+v", pool)
 	}
 }
+
+func TestClaimThatIsContendedStopsNoOther(t *testing.T) {
+	entries(t, func(t *testing.T, e entry) {
+		t.Helper()
+		address := testenv.Postgres(t).NewDatabase(t)
+		pgtest.Contended(t, newStore(t, e, address), address)
+	})
+}

@@ -21,6 +21,26 @@ type Won struct {
 // or an error, it has none again. Trips: one if the claim is won, one more to see why
 // not, and one more where that shows that it can be.
 func Claim(ctx context.Context, conn *pgx.Conn, t *tables.Tables, consumer int32, c *stores.Claim) (Won, stores.Verdict, error) {
+	won, verdict, err := claim(ctx, conn, t, consumer, c)
+	if Contended(err) {
+		_, err = conn.Exec(ctx, "rollback")
+		return Won{}, stores.Verdict{Outcome: stores.InFlight}, err
+	}
+	return won, verdict, err
+}
+
+// Contended reports whether a claim has failed because of what others do at the same time.
+// Under a strict isolation that happens to one message, and says nothing about the server.
+func Contended(err error) bool {
+	const serializationFailure, deadlockDetected = "40001", "40P01"
+	said, ok := errors.AsType[interface {
+		error
+		SQLState() string
+	}](err)
+	return ok && (said.SQLState() == serializationFailure || said.SQLState() == deadlockDetected)
+}
+
+func claim(ctx context.Context, conn *pgx.Conn, t *tables.Tables, consumer int32, c *stores.Claim) (Won, stores.Verdict, error) {
 	won, err := try(ctx, conn, t, consumer, c)
 	if err != nil {
 		return Won{}, stores.Verdict{}, err
