@@ -17,7 +17,7 @@ const waiting = "SELECT count(*) FROM pg_stat_activity WHERE wait_event = 'SyncR
 
 // withoutStandby returns a store whose server's commits wait for a standby that is away,
 // and the key of one whose commit was given up.
-func withoutStandby(t *testing.T) (s *postgres.Store, given stores.Key, comeBack func()) {
+func withoutStandby(t *testing.T, suspect bool) (s *postgres.Store, given stores.Key, comeBack func()) {
 	t.Helper()
 	s = openStore(t, testenv.PrivatePostgres(t).NewDatabase(t))
 	set := func(standby string) {
@@ -32,6 +32,9 @@ func withoutStandby(t *testing.T) (s *postgres.Store, given stores.Key, comeBack
 		c := pgtest.Claim(fmt.Sprint(i))
 		a, tx := begin(t, s, c)
 		exec(t, tx, insertEffect, fmt.Sprint(i))
+		if suspect {
+			tx.Conn()
+		}
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		err := a.Commit(ctx)
 		cancel()
@@ -49,8 +52,17 @@ func withoutStandby(t *testing.T) (s *postgres.Store, given stores.Key, comeBack
 // Whoever gives up a COMMIT that waits for a synchronous standby must not end the server's
 // wait, and must not take for completed what the standby does not have.
 func TestCommitIsKnownOnceTheStandbyHasIt(t *testing.T) {
-	t.Parallel()
-	s, key, comeBack := withoutStandby(t)
+	for name, suspect := range map[string]bool{"watched": false, "suspect": true} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			knownOnceTheStandbyHasIt(t, suspect)
+		})
+	}
+}
+
+func knownOnceTheStandbyHasIt(t *testing.T, suspect bool) {
+	t.Helper()
+	s, key, comeBack := withoutStandby(t, suspect)
 	var n int
 	if err := s.Pool().QueryRow(t.Context(), waiting).Scan(&n); err != nil || n != 1 {
 		t.Errorf("%d commits wait for the standby, %v", n, err)
@@ -73,7 +85,7 @@ func TestCommitIsKnownOnceTheStandbyHasIt(t *testing.T) {
 
 func TestCommitWhoseWaitWasCanceledIsUnknown(t *testing.T) {
 	t.Parallel()
-	s, _, comeBack := withoutStandby(t)
+	s, _, comeBack := withoutStandby(t, false)
 	a, tx := begin(t, s, pgtest.Claim("canceled"))
 	pid := backendOf(t, tx)
 	exec(t, tx, insertEffect, "canceled")

@@ -130,7 +130,7 @@ func (s *Store) inOneTrip(text string, args []any) tables.Statement {
 	if s.isPgx {
 		return tables.Statement{Text: text, Args: args}
 	}
-	return tables.Statement{Text: literal(text, args)}
+	return tables.Statement{Text: claimtx.Literal(text, args)}
 }
 
 // judge reads the row that stood in the way.

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/millpond-go/millpond/stores"
@@ -68,28 +67,17 @@ func (t *Tx) commit(ctx context.Context, idle, suspect bool) (Left, error) {
 	if suspect {
 		return Usable, t.commitIfOurs(ctx)
 	}
-	tag, err := sendCommit(ctx, pg)
+	tag, err := sendCommit(ctx, pg, "commit")
 	return Usable, t.committed(ctx, tag, err)
 }
 
 // commitIfOurs commits only if the transaction that runs is the one that wrote the
 // claim's row; the check and COMMIT share a trip.
 func (t *Tx) commitIfOurs(ctx context.Context) error {
-	var batch pgx.Batch
-	batch.Queue(t.tables.Owned(), t.consumer, t.id)
-	batch.Queue("commit")
-	results := t.conn.SendBatch(ctx, &batch)
-	_, err := results.Exec()
-	if err != nil {
-		_ = results.Close()
-		if tables.NotOurs(err) {
-			return notCommitted(errors.Join(errEscaped, t.end(ctx)))
-		}
-		return t.committed(ctx, pgconn.CommandTag{}, err)
-	}
-	tag, err := results.Exec()
-	if closeErr := results.Close(); err == nil {
-		err = closeErr
+	owned := Literal(t.tables.Owned(), []any{t.consumer, t.id})
+	tag, err := sendCommit(ctx, t.conn.PgConn(), owned+"; commit")
+	if tables.NotOurs(err) {
+		return notCommitted(errors.Join(errEscaped, t.end(ctx)))
 	}
 	return t.committed(ctx, tag, err)
 }

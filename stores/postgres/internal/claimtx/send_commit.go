@@ -9,12 +9,11 @@ import (
 	"github.com/jackc/pgx/v5/pgproto3"
 )
 
-var commitMessage = pgproto3.Query{String: "commit"}
-
-// sendCommit sends COMMIT and reads its answer, as the driver does but for two things. When
+// sendCommit sends a text that ends with COMMIT, which the server reads only if what is
+// before it succeeds, and reads the answer, as the driver does but for two things. When
 // ctx ends it asks the server for no cancellation: one that waits for a synchronous standby
 // would stop waiting and commit all the same. And a warning that it has done so is an error.
-func sendCommit(ctx context.Context, pg *pgconn.PgConn) (tag pgconn.CommandTag, err error) {
+func sendCommit(ctx context.Context, pg *pgconn.PgConn, text string) (tag pgconn.CommandTag, err error) {
 	expired := make(chan struct{})
 	stop := context.AfterFunc(ctx, func() {
 		_ = pg.Conn().SetDeadline(time.Unix(1, 0))
@@ -32,7 +31,7 @@ func sendCommit(ctx context.Context, pg *pgconn.PgConn) (tag pgconn.CommandTag, 
 			err = fmt.Errorf("%w: %w", context.Cause(ctx), err)
 		}
 	}()
-	pg.Frontend().Send(&commitMessage)
+	pg.Frontend().Send(&pgproto3.Query{String: text})
 	if err := pg.Frontend().Flush(); err != nil {
 		return tag, err
 	}

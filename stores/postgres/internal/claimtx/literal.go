@@ -1,4 +1,4 @@
-package sqldb
+package claimtx
 
 import (
 	"encoding/hex"
@@ -9,11 +9,11 @@ import (
 
 var parameter = regexp.MustCompile(`\$[0-9]+`)
 
-// literal writes arguments into the text of a statement, for drivers that need a trip to
+// Literal writes arguments into the text of a statement, for drivers that need a trip to
 // prepare each statement that has any. It takes what claims are made of: numbers, bytes,
 // and strings of digits. Bytes are written in a form that no setting of the session
 // changes. The text has no $ but those of parameters.
-func literal(text string, args []any) string {
+func Literal(text string, args []any) string {
 	return parameter.ReplaceAllStringFunc(text, func(name string) string {
 		n, err := strconv.Atoi(name[1:])
 		if err != nil || n < 1 || n > len(args) {

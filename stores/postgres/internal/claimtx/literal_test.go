@@ -1,4 +1,4 @@
-package sqldb
+package claimtx
 
 import "testing"
 
@@ -13,7 +13,7 @@ func TestLiteral(t *testing.T) {
 		"SELECT $6, $9": "SELECT $6, $9", // not what it is made for: the server refuses it
 		"SELECT $7":     "SELECT pg_catalog.decode('', 'hex')",
 	} {
-		if got := literal(text, args); got != want {
+		if got := Literal(text, args); got != want {
 			t.Errorf("%s: %s, want %s", text, got, want)
 		}
 	}
