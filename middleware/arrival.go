@@ -47,9 +47,9 @@ type arrived struct {
 }
 
 // origin is the message as it arrived: at the inbox, or at an Arrival around it.
-func (d *delivery) origin() arrived {
-	if a, ok := d.shutdown.Value(arrivedKey{}).(*arrived); ok && a.msg == d.msg {
+func (v *visit) origin() arrived {
+	if a, ok := v.arrival.Contexts.Shutdown.Value(arrivedKey{}).(*arrived); ok && a.msg == v.msg {
 		return *a
 	}
-	return arrived{msg: d.msg, uuid: d.uuid, payload: d.payload, metadata: d.metadata}
+	return v.was
 }

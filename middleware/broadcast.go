@@ -1,6 +1,10 @@
 package middleware
 
-import "sync/atomic"
+import (
+	"sync/atomic"
+
+	"github.com/millpond-go/millpond/middleware/internal/delivery"
+)
 
 // Instances that share a consumer share its effects. A subscriber that gives every
 // message to each instance, because that has no consumer group or one of its own, makes
@@ -28,12 +32,12 @@ func (f *firsts) note(elsewhere bool) (warn bool) {
 	return n >= broadcastDuplicates && n*broadcastShare >= seen && !f.warned.Swap(true)
 }
 
-func (d *delivery) noteFirst() {
-	if d.retry != nil || d.suspect || d.unsure || d.end.Cached {
+func (v *visit) noteFirst(end *delivery.End) {
+	if v.retry != nil || v.machine.Suspect() || end.Unsure || end.Cached {
 		return
 	}
-	if d.holding.firsts.note(d.end.Result == ResultDuplicate) {
-		d.in.log.Warn("millpond: many messages of a consumer were completed by other processes before they came here: if every instance has to see each of them, the handler does not belong behind an inbox that they share, see docs/brokers.md, Broadcast",
-			anys(d.attrs())...)
+	if v.crowd.firsts.note(end.Result == delivery.Duplicate) {
+		v.in.log.Warn("millpond: many messages of a consumer were completed by other processes before they came here: if every instance has to see each of them, the handler does not belong behind an inbox that they share, see docs/brokers.md, Broadcast",
+			anys(v.attrs())...)
 	}
 }

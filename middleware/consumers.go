@@ -74,15 +74,6 @@ func (c *consumers) name(handler, topic string) (stores.Consumer, error) {
 	return consumer, nil
 }
 
-// holdNameless holds a delivery that has no consumer, by a mistake of the program: nacked
-// at once it would come again at once, until the broker has delivered it too often. It
-// takes the place of no consumer's deliveries.
-func (d *delivery) holdNameless(mistake error) {
-	d.holding = d.in.holdings.of(stores.Consumer{})
-	for d.hold(mistake) {
-	}
-}
-
 // forget lets every consumer be registered anew: the tables were gone.
 func (c *consumers) forget() {
 	c.mu.Lock()

@@ -1,13 +1,14 @@
 package middleware
 
 import (
-	"errors"
-	"fmt"
+	"context"
 	"strconv"
 
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	"github.com/millpond-go/millpond/internal/callback"
+	"github.com/millpond-go/millpond/middleware/internal/delivery"
+	"github.com/millpond-go/millpond/middleware/internal/text"
 	"github.com/millpond-go/millpond/stores"
 )
 
@@ -57,59 +58,30 @@ func (c *DeadLetterConfig) validate(bad func(format string, args ...any)) {
 	}
 }
 
-// copyDeadLetter publishes the message as it arrived, once for this delivery.
-func (d *delivery) copyDeadLetter(f *stores.Failure) (err error) {
-	c := &d.in.config.DeadLetters
-	unreadable := d.retry != nil && d.retry.unreadable != nil // there is nothing to copy
-	if c.Publisher == nil || d.refused.copied || unreadable {
+// letters publishes copies of dead letters.
+type letters struct{ DeadLetterConfig }
+
+// letters is the configuration as the deliveries know it: nil if nothing is copied.
+func (c DeadLetterConfig) letters() delivery.Letters {
+	if c.Publisher == nil {
 		return nil
 	}
-	if why := d.refused.noCopy; why != nil {
-		d.noCopy(f, why)
-		return nil
-	}
-	was := d.origin()
-	letter := message.NewMessage(was.uuid, was.payload)
-	for name, value := range was.metadata {
-		letter.Metadata.Set(name, value)
-	}
-	letter.Metadata.Set(MetadataConsumer, d.claim.Key.Consumer.String())
-	letter.Metadata.Set(MetadataTopic, d.topic)
-	letter.Metadata.Set(MetadataClass, string(f.Class))
-	if f.Error != "" {
-		letter.Metadata.Set(MetadataError, quoted(cut(f.Error, stores.MaxHistoryErrorBytes)))
-	}
-	letter.Metadata.Set(MetadataAttempts, strconv.Itoa(f.Attempts))
-	letter.SetContext(d.ctx)
-	err = callback.Call("the publisher", func() error { return c.Publisher.Publish(c.Topic, letter) })
-	switch {
-	case err == nil:
-		d.refused.copied = true
-	case refusedForGood(err):
-		d.noCopy(f, err)
-	case d.refused.late == nil:
-		return fmt.Errorf("%w: %w", errNoCopy, err)
-	case d.retry != nil && d.state.Age < d.policy.MaxAge:
-		d.parkUncopied(f, err)
-	case d.brokerHasIt() && (d.shutdown.Err() != nil || f.Content.State != stores.ContentKept):
-		d.keepLater(f, err)
-	default: // its row has all of it
-		d.noCopy(f, err)
-	}
-	return nil
+	return letters{c}
 }
 
-// brokerHasIt reports whether a nack brings the message back.
-func (d *delivery) brokerHasIt() bool { return d.retry == nil && !(d.end.Runs > 0 && d.acked()) }
-
-// copyLate ends the time in which a copy is waited for. It reports false for any other
-// trouble, and for a retry worker that stops: another one goes on.
-func (d *delivery) copyLate(why error) bool {
-	if !errors.Is(why, errNoCopy) || d.retry != nil && d.shutdown.Err() != nil {
-		return false
+// Publish implements delivery.Letters.
+func (c letters) Publish(ctx context.Context, l delivery.Letter) error {
+	msg := message.NewMessage(l.Message.UUID, l.Message.Payload)
+	for name, value := range l.Message.Metadata {
+		msg.Metadata.Set(name, value)
 	}
-	d.refused.late = why
-	return true
+	msg.Metadata.Set(MetadataConsumer, l.Consumer.String())
+	msg.Metadata.Set(MetadataTopic, l.Topic)
+	msg.Metadata.Set(MetadataClass, string(l.Class))
+	if l.Error != "" {
+		msg.Metadata.Set(MetadataError, text.Quoted(text.Cut(l.Error, stores.MaxHistoryErrorBytes)))
+	}
+	msg.Metadata.Set(MetadataAttempts, strconv.Itoa(l.Attempts))
+	msg.SetContext(ctx)
+	return refusedForGood(callback.Call("the publisher", func() error { return c.Publisher.Publish(c.Topic, msg) }))
 }
-
-var errNoCopy = errors.New("middleware: cannot publish the copy of a dead letter")

@@ -2,9 +2,8 @@ package middleware
 
 import (
 	"errors"
-	"fmt"
-	"time"
 
+	"github.com/millpond-go/millpond/middleware/internal/delivery"
 	"github.com/millpond-go/millpond/stores"
 )
 
@@ -13,15 +12,15 @@ var (
 	// runs, the store cannot be asked, or the service shuts down. It wraps a more
 	// exact error. Such errors must not be counted as failures or poison the
 	// message; see [OnlyFailures].
-	ErrNotNow = errors.New("middleware: not now")
+	ErrNotNow = delivery.ErrNotNow
 	// ErrInFlight: another delivery of the message holds the claim. Wrapped by
 	// ErrNotNow.
-	ErrInFlight = errors.New("middleware: another delivery of the message is in flight")
+	ErrInFlight = delivery.ErrInFlight
 	// ErrOutputs: the handler returned messages. They would be lost if publishing
 	// failed after the commit, so the attempt is rolled back and the message failed
 	// at once. Use consumer handlers behind the inbox, and write what is to be
 	// published to a table of the handler's own transaction.
-	ErrOutputs = errors.New("middleware: a handler behind the inbox must not return messages: use a consumer handler")
+	ErrOutputs = delivery.ErrOutputs
 	// ErrConsumerShared: two handlers would count their effects under one consumer
 	// name, and one of them would lose its messages. Wrapped by ErrNotNow, after Hold.Limit.
 	ErrConsumerShared = errors.New("middleware: two handlers share one consumer name")
@@ -33,30 +32,12 @@ var (
 	// ErrHandlerTimeout: the handler returned nil after its deadline. Statements that it
 	// sent since may have been refused, and their errors hidden, so the attempt is
 	// rolled back. Raise InboxConfig.HandlerTimeout if the time is needed.
-	ErrHandlerTimeout = errors.New("middleware: the handler returned after its HandlerTimeout")
+	ErrHandlerTimeout = delivery.ErrHandlerTimeout
 	// ErrAckedEarly: the handler acked the message itself, so the broker will not
 	// deliver it again. If the attempt was not committed the message is parked, or in
 	// quarantine if it cannot be.
-	ErrAckedEarly = errors.New("middleware: the handler acked the message before its effects were committed")
+	ErrAckedEarly = delivery.ErrAckedEarly
 )
-
-// notNow is a control error: the delivery goes back unharmed.
-type notNowError struct {
-	cause error
-	held  time.Duration
-}
-
-func (e *notNowError) Error() string {
-	return fmt.Sprintf("%s after %s: %s", ErrNotNow, e.held.Round(time.Millisecond), e.cause)
-}
-
-func (e *notNowError) Unwrap() []error { return []error{ErrNotNow, e.cause} }
-
-// givenBackError is a failure that is on record, of a message that comes again.
-type givenBackError struct{ cause error }
-
-func (e *givenBackError) Error() string { return e.cause.Error() }
-func (e *givenBackError) Unwrap() error { return e.cause }
 
 // OnlyFailures reports whether err is a failure that nobody has taken care of. Those that
 // the inbox returns are none: the delivery was given back, unharmed or with its attempt on
@@ -69,7 +50,7 @@ func (e *givenBackError) Unwrap() error { return e.cause }
 // Watermill's Recoverer makes an error of a panic that does not wrap it: put the poison
 // queue inside of it, or on the handlers without an inbox alone.
 func OnlyFailures(err error) bool {
-	_, again := errors.AsType[*givenBackError](err)
+	_, again := errors.AsType[*delivery.GivenBackError](err)
 	_, panicked := errors.AsType[*PanicError](err)
 	return err != nil && !again && !panicked && !errors.Is(err, ErrNotNow) && !errors.Is(err, stores.ErrCommitUnknown)
 }

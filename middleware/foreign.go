@@ -2,12 +2,14 @@ package middleware
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"reflect"
 	"strings"
 
 	"github.com/ThreeDotsLabs/watermill/message"
+
+	"github.com/millpond-go/millpond/middleware/internal/delivery"
+	"github.com/millpond-go/millpond/middleware/internal/text"
 )
 
 // ErrForeignTx: the handler asked its context for a transaction that is not the
@@ -15,7 +17,7 @@ import (
 // written there commits or not whatever becomes of the message, so the handler was not
 // given it, and the attempt is rolled back and has failed. Use TxFromContext of the
 // inbox's store. Wrapped by *ForeignTxError.
-var ErrForeignTx = errors.New("middleware: the handler asked for a transaction that is not the inbox's")
+var ErrForeignTx = delivery.ErrForeignTx
 
 // ForeignTxError tells which transaction the handler has asked its context for.
 type ForeignTxError struct {
@@ -79,12 +81,12 @@ func (r *running) foreignTx() error {
 
 // warnOfSubscriber says, once for each consumer, that its subscriber is known to put a
 // transaction of its own into the context of messages.
-func (d *delivery) warnOfSubscriber() {
-	if d.retry != nil || d.holding.introduced.Load() || d.holding.introduced.Swap(true) {
+func (v *visit) warnOfSubscriber() {
+	if v.retry != nil || v.crowd.introduced.Load() || v.crowd.introduced.Swap(true) {
 		return
 	}
-	if name := message.SubscriberNameFromCtx(d.shutdown); strings.HasPrefix(name, "sql.") {
-		d.in.log.Warn("millpond: the subscriber seems to be watermill-sql's, whose transaction handlers behind the inbox do not get: use TxFromContext of the inbox's store, and see docs/watermill-sql.md",
-			append(anys(d.attrs()), "subscriber", printable(name))...)
+	if name := message.SubscriberNameFromCtx(v.arrival.Contexts.Shutdown); strings.HasPrefix(name, "sql.") {
+		v.in.log.Warn("millpond: the subscriber seems to be watermill-sql's, whose transaction handlers behind the inbox do not get: use TxFromContext of the inbox's store, and see docs/watermill-sql.md",
+			append(anys(v.attrs()), "subscriber", text.Word(name))...)
 	}
 }

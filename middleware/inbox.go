@@ -6,9 +6,16 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"time"
 
 	"github.com/ThreeDotsLabs/watermill/message"
 
+	"github.com/millpond-go/millpond/middleware/internal/completed"
+	"github.com/millpond-go/millpond/middleware/internal/delivery"
+	"github.com/millpond-go/millpond/middleware/internal/execute"
+	"github.com/millpond-go/millpond/middleware/internal/gate"
+	"github.com/millpond-go/millpond/middleware/internal/loglimit"
+	"github.com/millpond-go/millpond/middleware/internal/text"
 	"github.com/millpond-go/millpond/stores"
 )
 
@@ -24,21 +31,17 @@ type Store interface {
 // safe for concurrent use, by any number of handlers and routers.
 type Inbox struct {
 	store     Store
-	resolver  stores.Resolver // nil if the store is none
 	config    InboxConfig
+	core      *delivery.Core
 	hooks     *hooks
-	panics    *panics
+	panics    *panicLog
 	log       *slog.Logger
-	logLimit  logLimit
-	policies  map[string]*RetryPolicy // of handlers that have their own
+	logLimit  loglimit.Limit
+	retry     *policy
+	policies  map[string]*policy // of handlers that have their own
 	consumers *consumers
-	completed *completedCache
-	holdings  *holdings
-	intake    *intake
-	newcomers *newcomers
-	canceled  *cancellations
+	crowds    crowds
 	workers   *workers
-	alone     chan struct{} // full while a message runs that may have ended a process
 }
 
 // NewInbox checks the configuration, all of it at once, and returns an inbox on the
@@ -53,28 +56,47 @@ func NewInbox(store Store, c InboxConfig) (*Inbox, error) {
 	if err != nil {
 		return nil, fmt.Errorf("middleware: NewInbox: %w", err)
 	}
-	panics := newPanics(c.Logger)
+	panics := newPanicLog(c.Logger)
 	in := &Inbox{
-		store:     store,
-		panics:    panics,
-		config:    c,
-		hooks:     newHooks(c.Hooks, panics),
-		log:       c.Logger,
-		policies:  make(map[string]*RetryPolicy),
+		store: store, config: c,
+		panics: panics, hooks: newHooks(c.Hooks, panics), log: c.Logger,
+		retry: newPolicy(&c.Retry), policies: make(map[string]*policy),
 		consumers: newConsumers(store, c),
-		completed: newCompletedCache(c.CacheSize, c.CacheTTL),
-		holdings:  newHoldings(c.Hold.Max),
-		newcomers: newNewcomers(),
-		canceled:  newCancellations(),
 		workers:   newWorkers(c.Logger),
-		alone:     make(chan struct{}, 1),
 	}
-	in.intake = newIntake(c.Logger, in.hooks, c.Hold)
-	for handler, policy := range c.RetryByHandler {
-		in.policies[handler] = &policy
+	for handler, p := range c.RetryByHandler {
+		in.policies[handler] = newPolicy(&p)
 	}
-	in.resolver, _ = store.(stores.Resolver)
+	in.core = &delivery.Core{
+		Mode:        execute.InTransactions(store, execute.Bounds{Claim: c.ClaimTimeout, Commit: c.CommitTimeout}),
+		Rows:        store,
+		Gate:        gate.New(in.gateConfig()),
+		Completed:   completed.New(c.CacheSize, c.CacheTTL),
+		Keep:        c.Keep.keeper(),
+		Letters:     c.DeadLetters.letters(),
+		Fingerprint: c.Fingerprint.Key,
+		Times: delivery.Times{
+			Claim: c.ClaimTimeout, Handler: c.HandlerTimeout, Record: c.RecordTimeout,
+			MinPause: c.Hold.MinPause, MaxPause: c.Hold.MaxPause,
+		},
+	}
+	in.crowds.gate = in.core.Gate
 	return in, nil
+}
+
+func (in *Inbox) gateConfig() gate.Config {
+	hold := in.config.Hold
+	return gate.Config{
+		Limit: hold.Limit, MinPause: hold.MinPause, MaxPause: hold.MaxPause, Max: hold.Max,
+		Paused: func(reason error) {
+			in.log.Warn("millpond: intake is paused until the store answers", slog.String("error", text.Printable(reason)))
+			in.hooks.intakePaused(reason)
+		},
+		Resumed: func(after time.Duration) {
+			in.log.Info("millpond: intake has resumed", slog.Duration("after", after))
+			in.hooks.intakeResumed(after)
+		},
+	}
 }
 
 // String says whose inbox it is.
@@ -90,7 +112,7 @@ func (in *Inbox) Format(f fmt.State, _ rune) { _, _ = io.WriteString(f, in.Strin
 // answers everything but a claim; nil if it is not. The error wraps the store's. It is safe
 // for concurrent use and asks nobody.
 func (in *Inbox) Paused() error {
-	if reason := in.intake.reason(); reason != nil {
+	if reason := in.core.Gate.Reason(); reason != nil {
 		return fmt.Errorf("middleware: the intake is paused: %w", reason)
 	}
 	return nil
@@ -122,15 +144,15 @@ func (in *Inbox) Middleware(next message.HandlerFunc) message.HandlerFunc {
 			return nil, err
 		}
 		defer turns.end(msg)
-		d := newDelivery(in, msg, next)
-		return d.process()
+		defer boundPanic()
+		return newVisit(in, msg, next).process()
 	}
 }
 
 // policy returns the retry policy of a handler.
-func (in *Inbox) policy(handler string) *RetryPolicy {
-	if policy, ok := in.policies[handler]; ok {
-		return policy
+func (in *Inbox) policy(handler string) *policy {
+	if own, ok := in.policies[handler]; ok {
+		return own
 	}
-	return &in.config.Retry
+	return in.retry
 }

@@ -2,15 +2,14 @@ package middleware
 
 import (
 	"context"
-	"crypto/sha256"
 	"errors"
-	"fmt"
-	"maps"
 	"time"
 
 	"github.com/ThreeDotsLabs/watermill/message"
 
-	"github.com/millpond-go/millpond/internal/callback"
+	"github.com/millpond-go/millpond/brokers"
+	"github.com/millpond-go/millpond/middleware/internal/delivery"
+	"github.com/millpond-go/millpond/middleware/internal/keep"
 	"github.com/millpond-go/millpond/stores"
 )
 
@@ -80,109 +79,49 @@ func (k *KeepConfig) validate(bad func(format string, args ...any)) {
 	}
 }
 
-// canPark reports whether a message of this size can be run from what is kept of it.
-func (k *KeepConfig) canPark(size int) bool { return k.state(size) == stores.ContentKept }
-
-func (k *KeepConfig) state(size int) stores.ContentState {
-	switch {
-	case k.Off:
-		return stores.ContentOff
-	case k.MaxBytes > 0 && size > k.MaxBytes:
-		return stores.ContentTooLarge
-	case k.Codec != nil && k.Codec.Decode == nil:
-		return stores.ContentOneWay
+// keeper is the configuration as the deliveries know it.
+func (k *KeepConfig) keeper() *keep.Keeper {
+	kept := &keep.Keeper{Off: k.Off, MaxBytes: k.MaxBytes, Timeout: k.Timeout}
+	if k.Codec != nil {
+		kept.Codec = &keep.Codec{Name: k.Codec.Name, Encode: recoded(k.Codec.Encode), Decode: recoded(k.Codec.Decode)}
 	}
-	return stores.ContentKept
+	return kept
 }
 
-// size is what MaxBytes counts.
-func (d *delivery) size() int {
-	was := d.origin()
-	size := len(was.payload)
-	for name, value := range was.metadata {
-		size += len(name) + len(value)
+// recoded is a function of a codec as the deliveries know it.
+func recoded(f func(context.Context, Kept) (Kept, error)) func(context.Context, keep.Message) (keep.Message, error) {
+	if f == nil {
+		return nil
 	}
-	return size
+	return func(ctx context.Context, m keep.Message) (keep.Message, error) {
+		made, err := f(ctx, Kept{Metadata: m.Metadata, Payload: m.Payload})
+		return keep.Message{UUID: m.UUID, Metadata: made.Metadata, Payload: made.Payload}, refusedForGood(err)
+	}
 }
 
-// content returns what is to be kept of the message as it arrived.
-func (d *delivery) content() (*stores.Content, error) {
-	keep := &d.in.config.Keep
-	c := &stores.Content{State: keep.state(d.size()), UUID: d.origin().uuid}
-	if c.State != stores.ContentKept && c.State != stores.ContentOneWay {
-		return c, nil
-	}
-	kept, codec, err := d.encode()
-	c.Metadata, c.Payload, c.Codec = kept.Metadata, kept.Payload, codec
-	return c, err
-}
+// refusedError is an error that says of a message that it will never be taken.
+type refusedError struct{ error }
 
-// encode passes the message through the codec, if there is one.
-func (d *delivery) encode() (kept Kept, codec string, err error) {
-	was := d.origin()
-	kept = Kept{Metadata: was.metadata, Payload: was.payload}
-	c := d.in.config.Keep.Codec
-	if c == nil {
-		return kept, "", nil
-	}
-	ctx, cancel := context.WithTimeout(d.ctx, d.in.config.Keep.Timeout)
-	defer cancel()
-	err = callback.Call("Encode", func() error {
-		var err error
-		kept, err = c.Encode(ctx, Kept{Metadata: maps.Clone(was.metadata), Payload: was.payload})
-		return err
-	})
-	if err != nil {
-		return kept, c.Name, fmt.Errorf("middleware: codec %q: %w", c.Name, err)
-	}
-	return kept, c.Name, nil
-}
+func (e *refusedError) Unwrap() error        { return e.error }
+func (e *refusedError) Is(target error) bool { return target == delivery.ErrRefusedForGood }
 
-// identity tells a message without an id from others in quarantine, by what arrived: a
-// codec may make something else of it each time. It is keyed like a fingerprint, because
-// it says as much about what the codec hides. Zero: what is kept tells.
-func (d *delivery) identity(q stores.Quarantined) [sha256.Size]byte {
-	if d.in.config.Keep.Codec == nil || len(q.ID) > 0 {
-		return [sha256.Size]byte{}
+// refusedForGood marks what the brokers' contract calls refused for good.
+func refusedForGood(err error) error {
+	if errors.Is(err, brokers.ErrTooLarge) || errors.Is(err, brokers.ErrUnencodable) {
+		return &refusedError{err}
 	}
-	was := d.origin()
-	q.Metadata, q.Payload = was.metadata, was.payload
-	hash := q.IdentityHash()
-	return stores.NewFingerprint(d.in.config.Fingerprint.Key, hash[:]).Digest
+	return err
 }
-
-var errOtherCodec = errors.New("no such codec is configured")
 
 // restored returns the message that a retry worker was given.
-func (in *Inbox) restored(ctx context.Context, r stores.Retry) (msg *message.Message, err error) {
+func (in *Inbox) restored(ctx context.Context, r stores.Retry) (*message.Message, error) {
 	if r.Err != nil {
 		return message.NewMessage(r.Content.UUID, nil), r.Err
 	}
-	kept := Kept{Metadata: r.Content.Metadata, Payload: r.Content.Payload}
-	if r.Content.Codec != "" {
-		kept, err = in.decode(ctx, r.Content.Codec, kept)
-	}
-	msg = message.NewMessage(r.Content.UUID, kept.Payload)
+	kept, err := in.core.Keep.Restore(ctx, r.Content)
+	msg := message.NewMessage(kept.UUID, kept.Payload)
 	if kept.Metadata != nil {
 		msg.Metadata = kept.Metadata
 	}
 	return msg, err
-}
-
-func (in *Inbox) decode(ctx context.Context, name string, kept Kept) (_ Kept, err error) {
-	c := in.config.Keep.Codec
-	if c == nil || c.Name != name || c.Decode == nil {
-		return Kept{}, fmt.Errorf("middleware: codec %q: %w", name, errOtherCodec)
-	}
-	ctx, cancel := context.WithTimeout(ctx, in.config.Keep.Timeout)
-	defer cancel()
-	err = callback.Call("Decode", func() error {
-		var err error
-		kept, err = c.Decode(ctx, kept)
-		return err
-	})
-	if err != nil {
-		return Kept{}, fmt.Errorf("middleware: codec %q: %w", name, err)
-	}
-	return kept, nil
 }

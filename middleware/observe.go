@@ -4,13 +4,15 @@ import (
 	"context"
 	"time"
 
+	"github.com/millpond-go/millpond/brokers"
 	"github.com/millpond-go/millpond/internal/callback"
+	"github.com/millpond-go/millpond/middleware/internal/delivery"
 	"github.com/millpond-go/millpond/stores"
 )
 
 // hooks keeps each kind apart, so that what nobody observes costs nothing.
 type hooks struct {
-	panics *panics
+	panics *panicLog
 
 	deliveryStart []DeliveryStartHook
 	traceParent   []TraceParentHook
@@ -27,7 +29,7 @@ type hooks struct {
 	retrySkip     []RetrySkipHook
 }
 
-func newHooks(all []Hook, p *panics) *hooks {
+func newHooks(all []Hook, p *panicLog) *hooks {
 	h := &hooks{panics: p}
 	for _, hook := range all {
 		add(&h.deliveryStart, hook)
@@ -168,34 +170,83 @@ func (h *hooks) retrySkipped(c stores.Consumer, reason SkipReason, n int) {
 // observeDeliveries reports whether somebody wants to know how long deliveries take.
 func (h *hooks) observeDeliveries() bool { return len(h.deliveryStart)+len(h.deliveryEnd) > 0 }
 
-func (d *delivery) started() {
-	if !d.in.hooks.observeDeliveries() {
+func (v *visit) started() {
+	h, a := v.in.hooks, &v.arrival
+	if !h.observeDeliveries() {
 		return
 	}
-	d.begun = time.Now()
-	for _, hook := range d.in.hooks.deliveryStart {
-		d.ctx = d.in.hooks.begin(d.ctx, "Hook.DeliveryStart", func(ctx context.Context) context.Context {
+	v.diary.begun = time.Now()
+	facts, _ := brokers.DeliveryOf(v.msg)
+	for _, hook := range h.deliveryStart {
+		a.Contexts.Detached = h.begin(a.Contexts.Detached, "Hook.DeliveryStart", func(ctx context.Context) context.Context {
 			return hook.DeliveryStart(ctx, DeliveryStart{
-				Consumer: d.claim.Key.Consumer, Topic: d.topic, Message: d.msg, Facts: d.facts, Retry: d.retry != nil,
+				Consumer: a.Claim.Key.Consumer, Topic: a.Origin.Topic, Message: v.msg, Facts: facts, Retry: v.retry != nil,
 			})
 		})
 	}
-	for _, hook := range d.in.hooks.traceParent {
-		d.in.hooks.call("Hook.TraceParent", func() {
-			if trace := hook.TraceParent(d.ctx); !trace.IsZero() {
-				d.claim.TraceParent = trace
+	for _, hook := range h.traceParent {
+		h.call("Hook.TraceParent", func() {
+			if trace := hook.TraceParent(a.Contexts.Detached); !trace.IsZero() {
+				a.Claim.TraceParent = trace
 			}
 		})
 	}
 }
 
-func (d *delivery) ended() {
-	if !d.in.hooks.observeDeliveries() {
+// deliveryEnd is what is told of the end of a delivery.
+func (v *visit) deliveryEnd(e *delivery.End) DeliveryEnd {
+	return DeliveryEnd{
+		Result: Result(e.Result), Reason: e.Reason, Outcome: e.Outcome, Verdict: e.Verdict,
+		ID: v.arrival.Claim.Key.ID, Source: v.diary.source, Cached: e.Cached, Runs: e.Runs, Retry: v.retry != nil,
+		Class: e.Class, Attempts: e.Attempts, DueIn: e.DueIn, Final: e.Final,
+		Held: e.Held, Err: e.Err,
+	}
+}
+
+func (v *visit) ended(end DeliveryEnd) {
+	h := v.in.hooks
+	if !h.observeDeliveries() {
 		return
 	}
-	d.end.ID = d.claim.Key.ID
-	d.end.Took, d.end.Held = time.Since(d.begun), d.wait.held()
-	for _, hook := range d.in.hooks.deliveryEnd {
-		d.in.hooks.call("Hook.DeliveryEnd", func() { hook.DeliveryEnd(d.ctx, d.end) })
+	end.Took = time.Since(v.diary.begun)
+	for _, hook := range h.deliveryEnd {
+		h.call("Hook.DeliveryEnd", func() { hook.DeliveryEnd(v.arrival.Contexts.Detached, end) })
 	}
+}
+
+// ClaimStarts implements execute.Observer.
+func (v *visit) ClaimStarts(ctx context.Context, c stores.Claim) context.Context {
+	return v.in.hooks.claimStarts(ctx, c)
+}
+
+// ClaimEnds implements execute.Observer.
+func (v *visit) ClaimEnds(ctx context.Context, verdict stores.Verdict, err error) {
+	v.in.hooks.claimEnds(ctx, verdict, err)
+}
+
+// CommitStarts implements execute.Observer.
+func (v *visit) CommitStarts(ctx context.Context) context.Context {
+	return v.in.hooks.commitStarts(ctx)
+}
+
+// CommitEnds implements execute.Observer.
+func (v *visit) CommitEnds(ctx context.Context, err error) { v.in.hooks.commitEnds(ctx, err) }
+
+// LookStarts implements delivery.Observer.
+func (v *visit) LookStarts(ctx context.Context, k stores.Key) context.Context {
+	return v.in.hooks.lookStarts(ctx, k)
+}
+
+// LookEnds implements delivery.Observer.
+func (v *visit) LookEnds(ctx context.Context, verdict stores.Verdict, err error) {
+	v.in.hooks.lookEnds(ctx, verdict, err)
+}
+
+// Parked implements delivery.Observer.
+func (v *visit) Parked(due time.Duration) { v.in.workers.parked(v.arrival.Claim.Key.Consumer, due) }
+
+// Held implements delivery.Observer.
+func (v *visit) Held(reason error, store bool, wait time.Duration) {
+	v.logHold(reason, store)
+	v.in.hooks.held(v.arrival.Contexts.Detached, reason, wait)
 }

@@ -125,7 +125,7 @@ func TestStackOfAPanicIsLoggedAndKept(t *testing.T) {
 	if !strings.HasPrefix(f.Error, "middleware: the handler panicked: boom\n") || !strings.Contains(f.Error, "panickingHandler (inbox_test.go:") {
 		t.Errorf("kept as %s", f.Error)
 	}
-	if strings.Contains(f.Error, "middleware.(*delivery)") || len(f.Error) > stores.MaxErrorBytes {
+	if strings.Contains(f.Error, "middleware.(*visit)") || len(f.Error) > stores.MaxErrorBytes {
 		t.Errorf("%d bytes are kept: %s", len(f.Error), f.Error)
 	}
 	if want := stores.CauseOf(stores.ClassPanic, "middleware: the handler panicked: boom"); f.Cause != want {

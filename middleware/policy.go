@@ -1,14 +1,13 @@
 package middleware
 
 import (
-	"context"
-	"errors"
-	"fmt"
 	"time"
 
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	"github.com/millpond-go/millpond/brokers"
+	"github.com/millpond-go/millpond/middleware/internal/budget"
+	"github.com/millpond-go/millpond/middleware/internal/delivery"
 	"github.com/millpond-go/millpond/stores"
 )
 
@@ -125,103 +124,33 @@ func (p *RetryPolicy) validate(field string, bad func(format string, args ...any
 	}
 }
 
-// pause is how long to wait after so many failures.
-func (p *RetryPolicy) pause(failures int) time.Duration {
-	pause := p.Backoff.Min
-	for n := 1; n < failures && pause < p.Backoff.Max; n++ {
-		if pause > p.Backoff.Max/2 { // so that it never overflows
-			pause = p.Backoff.Max
-			break
-		}
-		pause *= 2
+// machine is the policy as the deliveries know it.
+func (p *RetryPolicy) machine() delivery.Policy {
+	return delivery.Policy{
+		Limits:       budget.Limits{Attempts: p.MaxAttempts, Uncounted: p.MaxUncounted, Age: p.MaxAge},
+		Backoff:      budget.Backoff{Min: p.Backoff.Min, Max: p.Backoff.Max},
+		MaxImmediate: p.MaxImmediate, Placement: p.Placement, OrderWait: p.OrderWait,
 	}
-	return jitter(pause)
 }
+
+// policy is a handler's.
+type policy struct {
+	*RetryPolicy
+
+	machine delivery.Policy
+}
+
+func newPolicy(p *RetryPolicy) *policy { return &policy{p, p.machine()} }
 
 // Permanent marks an error that trying again cannot help: the message is failed at
 // once, whatever the handler met before it returned that. nil stays nil.
-func Permanent(err error) error { return mark(err, stores.ClassPermanent) }
+func Permanent(err error) error { return budget.Mark(err, stores.ClassPermanent) }
 
 // Contention marks an error as an optimistic-concurrency conflict: somebody else has
 // changed what the handler had read. The attempt is repeated at once, up to
 // RetryPolicy.MaxImmediate times. nil stays nil.
-func Contention(err error) error { return mark(err, stores.ClassContention) }
+func Contention(err error) error { return budget.Mark(err, stores.ClassContention) }
 
 // RetryAfter asks that the next attempt is not made before d, instead of after the
 // policy's backoff. The attempt counts. nil stays nil.
-func RetryAfter(err error, d time.Duration) error {
-	if err == nil {
-		return nil
-	}
-	return &retryAfterError{err, max(d, 0)}
-}
-
-func mark(err error, class stores.Class) error {
-	if err == nil {
-		return nil
-	}
-	return &classifiedError{err, class}
-}
-
-type classifiedError struct {
-	error
-
-	class stores.Class
-}
-
-func (e *classifiedError) Unwrap() error { return e.error }
-
-type retryAfterError struct {
-	error
-
-	after time.Duration
-}
-
-func (e *retryAfterError) Unwrap() error { return e.error }
-
-// classify tells the class of an error that ended an attempt, or else otherwise.
-func (p *RetryPolicy) classify(err error, otherwise stores.Class) (class stores.Class) {
-	if marked, ok := errors.AsType[*classifiedError](err); ok {
-		return marked.class
-	}
-	if p.Classify != nil {
-		if class := p.Classify(err); class != "" {
-			return class
-		}
-	}
-	switch {
-	case errors.Is(err, ErrOutputs):
-		return stores.ClassOutputs
-	case errors.Is(err, errPanicked):
-		return stores.ClassPanic
-	case errors.Is(err, ErrHandlerTimeout), errors.Is(err, context.DeadlineExceeded), errors.Is(err, stores.ErrTxExpired):
-		return stores.ClassTimeout
-	case errors.Is(err, stores.ErrTxEnded), errors.Is(err, stores.ErrTxBusy), errors.Is(err, stores.ErrReentered), errors.Is(err, stores.ErrTxManaged),
-		errors.Is(err, ErrForeignTx):
-		return stores.ClassConduct
-	}
-	return otherwise
-}
-
-// counts reports whether attempts that end so spend the budget.
-func counts(class stores.Class) bool {
-	return class != stores.ClassInterrupted && class != stores.ClassUnknown
-}
-
-// verdict decides whether another attempt follows one that ended with class. The
-// numbers include it. The reason is for people, if none follows.
-func (p *RetryPolicy) verdict(class stores.Class, attempts, uncounted int, age time.Duration) (again bool, reason string) {
-	switch {
-	case class == stores.ClassPermanent:
-		return false, "a permanent error"
-	case class == stores.ClassOutputs:
-		return false, "a handler that returns messages"
-	case counts(class) && attempts >= p.MaxAttempts:
-		return false, fmt.Sprintf("%d of %d attempts failed", attempts, p.MaxAttempts)
-	case !counts(class) && uncounted >= p.MaxUncounted:
-		return false, fmt.Sprintf("%d of %d attempts were interrupted", uncounted, p.MaxUncounted)
-	case age >= p.MaxAge:
-		return false, fmt.Sprintf("the first failure was %s ago, at most %s are allowed", age.Round(time.Second), p.MaxAge)
-	}
-	return true, ""
-}
+func RetryAfter(err error, d time.Duration) error { return budget.Delay(err, d) }

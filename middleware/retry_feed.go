@@ -11,6 +11,9 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	"github.com/millpond-go/millpond/brokers"
+	"github.com/millpond-go/millpond/middleware/internal/delivery"
+	"github.com/millpond-go/millpond/middleware/internal/pause"
+	"github.com/millpond-go/millpond/middleware/internal/text"
 	"github.com/millpond-go/millpond/middleware/keys"
 	"github.com/millpond-go/millpond/stores"
 )
@@ -69,7 +72,7 @@ func (f *feed) run(ctx context.Context, out chan<- *message.Message) {
 	defer running.Wait()
 	limit := f.w.config.Concurrency
 	var (
-		pause   time.Duration // after failures
+		wait    time.Duration // after failures
 		failing bool          // and said so
 	)
 	for ctx.Err() == nil {
@@ -80,16 +83,16 @@ func (f *feed) run(ctx context.Context, out chan<- *message.Message) {
 			return
 		}
 		if err != nil {
-			pause = min(max(2*pause, f.w.config.PollInterval), max(30*time.Second, f.w.config.PollInterval))
+			wait = min(max(2*wait, f.w.config.PollInterval), max(30*time.Second, f.w.config.PollInterval))
 			if !failing {
 				f.w.in.log.Warn("millpond: retry worker cannot ask for due messages, and tries again",
-					slog.String("consumer", f.consumer.String()), slog.String("error", printableText(err)))
+					slog.String("consumer", f.consumer.String()), slog.String("error", text.Printable(err)))
 			}
 			failing = true
-			sleep(ctx, jitter(pause))
+			pause.Sleep(ctx, pause.Jitter(wait))
 			continue
 		}
-		pause, failing = 0, false
+		wait, failing = 0, false
 		for i, r := range batch {
 			if !f.begin(ctx, out, free, &running, r, begun) {
 				f.giveBack(ctx, batch[i:], SkipStopping)
@@ -140,9 +143,9 @@ func (f *feed) begin(ctx context.Context, out chan<- *message.Message, free chan
 		f.giveBack(ctx, []stores.Retry{r}, SkipLate)
 		return true
 	}
-	run := &retryRun{Retry: r, reserve: f.reserve, over: make(chan struct{})}
+	run := &retryRun{Retry: delivery.Retry{Row: r, Reserve: f.reserve}, over: make(chan struct{})}
 	var msg *message.Message
-	msg, run.unreadable = f.w.in.restored(ctx, r)
+	msg, run.Unreadable = f.w.in.restored(ctx, r)
 	msgCtx, cancel := context.WithCancel(
 		brokers.WithDelivery(ctx, msg, brokers.Delivery{Topic: r.Topic, Coordinates: r.Coordinates, Key: r.OrderKey}))
 	msg.SetContext(msgCtx)
@@ -168,15 +171,15 @@ func (f *feed) begin(ctx context.Context, out chan<- *message.Message, free chan
 		<-free
 		if !nacked && !run.begun.Load() {
 			f.w.in.log.Error("millpond: a parked message was acked and has not reached the inbox, so it will be due again: a middleware around the inbox has acked it, or handed on a copy",
-				slog.String("consumer", f.consumer.String()), slog.String("id", printable(keys.Format(r.Key.ID))))
+				slog.String("consumer", f.consumer.String()), slog.String("id", text.Word(keys.Format(r.Key.ID))))
 		}
 		f.w.note(f.consumer, end)
 		if r.OrderKey != nil {
 			f.alarm.set(0) // the next one of its order key may go
 		}
 		if nacked {
-			sleep(ctx, jitter(f.w.config.PollInterval)) // whatever was in the way may still be
-			f.giveBack(ctx, []stores.Retry{r}, "")      // nothing, if its failure is on record
+			pause.Sleep(ctx, pause.Jitter(f.w.config.PollInterval)) // whatever was in the way may still be
+			f.giveBack(ctx, []stores.Retry{r}, "")                  // nothing, if its failure is on record
 		}
 	})
 	return true
@@ -191,16 +194,13 @@ func (f *feed) giveBack(ctx context.Context, batch []stores.Retry, reason SkipRe
 	defer cancel()
 	if err := f.w.store.Release(ctx, batch); err != nil {
 		f.w.in.log.Warn("millpond: retry worker cannot give messages back; they are due again when their reservation ends",
-			slog.String("consumer", f.consumer.String()), slog.Int("messages", len(batch)), slog.String("error", printableText(err)))
+			slog.String("consumer", f.consumer.String()), slog.Int("messages", len(batch)), slog.String("error", text.Printable(err)))
 	}
 }
 
 // retryRun is a parked message on its way through the inbox.
 type retryRun struct {
-	stores.Retry
-
-	reserve    time.Duration
-	unreadable error // it cannot be restored
+	delivery.Retry
 
 	arrived stores.Fingerprint // of the message as it reached the inbox
 
@@ -264,7 +264,7 @@ func (a *alarm) set(in time.Duration) {
 
 // wait returns at the alarm, after longest, or when ctx ends.
 func (a *alarm) wait(ctx context.Context, longest time.Duration) {
-	deadline := time.Now().Add(jitter(longest))
+	deadline := time.Now().Add(pause.Jitter(longest))
 	for {
 		a.mu.Lock()
 		until := deadline

@@ -15,6 +15,7 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 	"golang.org/x/sync/errgroup"
 
+	"github.com/millpond-go/millpond/middleware/internal/pause"
 	"github.com/millpond-go/millpond/stores"
 )
 
@@ -187,17 +188,17 @@ func (w *RetryWorker) listen(ctx context.Context) {
 		return
 	}
 	const longest = 30 * time.Second
-	for pause := time.Second; ; pause = min(2*pause, longest) {
+	for wait := time.Second; ; wait = min(2*wait, longest) {
 		begun := time.Now()
 		err := waker.Listen(ctx, func() { w.wake(stores.Consumer{}, 0) })
 		if ctx.Err() != nil {
 			return
 		}
 		if time.Since(begun) > longest {
-			pause = time.Second
+			wait = time.Second
 		}
 		w.in.log.Debug("millpond: retry worker is not woken by the store, and polls", slog.Any("error", err))
-		if !sleep(ctx, jitter(pause)) {
+		if !pause.Sleep(ctx, pause.Jitter(wait)) {
 			return
 		}
 	}
@@ -221,7 +222,7 @@ func (w *RetryWorker) watchBacklog(ctx context.Context) {
 			w.in.log.Error("millpond: parked messages are due and their handler is not here: add it, name it in InboxConfig.Renamed, or discard them",
 				slog.String("consumer", b.Consumer.String()), slog.Int("due", b.Due), slog.Duration("oldest", b.Oldest))
 		}
-		if !sleep(ctx, jitter(every)) {
+		if !pause.Sleep(ctx, pause.Jitter(every)) {
 			return
 		}
 	}

@@ -97,10 +97,10 @@ func (r *running) asks(key, tx any) {
 
 // nested reports whether this delivery is already being run by an inbox around this
 // one.
-func (d *delivery) nested() bool {
-	outer := d.outer
-	return outer != nil && outer.msg == d.msg && !outer.over.Load() && sameStore(outer.inbox.store, d.in.store) &&
-		outer.key.Consumer == d.claim.Key.Consumer && bytes.Equal(outer.key.ID, d.claim.Key.ID)
+func (v *visit) nested() bool {
+	outer, key := v.outer, v.arrival.Claim.Key
+	return outer != nil && outer.msg == v.msg && !outer.over.Load() && sameStore(outer.inbox.store, v.in.store) &&
+		outer.key.Consumer == key.Consumer && bytes.Equal(outer.key.ID, key.ID)
 }
 
 func sameStore(a, b Store) bool {

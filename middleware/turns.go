@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/ThreeDotsLabs/watermill/message"
+
+	"github.com/millpond-go/millpond/middleware/internal/delivery"
 )
 
 // turns lets the deliveries of one *message.Message pass one after the other: a middleware
@@ -49,7 +51,7 @@ func (t *turns) take(msg *message.Message, limit time.Duration) error {
 			begun = time.Now()
 		}
 		if err := running.await(msg, limit-time.Since(begun)); err != nil {
-			return &notNowError{cause: err, held: time.Since(begun)}
+			return &delivery.NotNowError{Cause: err, Held: time.Since(begun)}
 		}
 	}
 }

@@ -1,9 +1,11 @@
-package middleware
+package execute
 
 import (
 	"context"
 	"fmt"
 	"time"
+
+	"github.com/millpond-go/millpond/middleware/internal/text"
 )
 
 // patience bounds the calls to the store that a delivery makes one after the other:
@@ -60,7 +62,7 @@ type lateError struct {
 }
 
 func (e *lateError) Error() string {
-	return fmt.Sprintf("middleware: the store was asked up to the limit InboxConfig.%s, %s: %s", e.bound, e.limit, errorText(e.cause))
+	return fmt.Sprintf("middleware: the store was asked up to the limit InboxConfig.%s, %s: %s", e.bound, e.limit, text.Of(e.cause))
 }
 
 func (e *lateError) Unwrap() []error { return []error{context.DeadlineExceeded, e.cause} }

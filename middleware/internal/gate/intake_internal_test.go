@@ -1,8 +1,7 @@
-package middleware
+package gate
 
 import (
 	"errors"
-	"log/slog"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -13,7 +12,7 @@ import (
 func TestIntakeThatResumesWakesTheOneThatIsAboutToAsk(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		i := newIntake(slog.New(slog.DiscardHandler), &hooks{}, HoldConfig{MinPause: time.Hour, MaxPause: time.Hour})
+		i := newIntake(quiet(Config{MinPause: time.Hour, MaxPause: time.Hour}))
 		i.pause(errors.New("down"))
 		start := time.Now()
 		go func() {
@@ -33,7 +32,7 @@ func TestIntakeThatResumesWakesTheOneThatIsAboutToAsk(t *testing.T) {
 func TestPausesGrowThroughShortResumptions(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		i := newIntake(slog.New(slog.DiscardHandler), &hooks{}, HoldConfig{MinPause: 10 * time.Millisecond, MaxPause: 2 * time.Second})
+		i := newIntake(quiet(Config{MinPause: 10 * time.Millisecond, MaxPause: 2 * time.Second}))
 		pause := func() time.Duration {
 			start := time.Now()
 			i.pause(errors.New("read-only"))
@@ -55,4 +54,9 @@ func TestPausesGrowThroughShortResumptions(t *testing.T) {
 			t.Errorf("after 5 s without any, a pause took %s", took)
 		}
 	})
+}
+
+func quiet(c Config) Config {
+	c.Paused, c.Resumed = func(error) {}, func(time.Duration) {}
+	return c
 }

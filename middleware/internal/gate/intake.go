@@ -1,20 +1,19 @@
-package middleware
+package gate
 
 import (
 	"context"
-	"log/slog"
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/millpond-go/millpond/middleware/internal/pause"
 )
 
 // intake stands still while the store cannot be asked: one delivery at a time goes on
 // asking, with growing pauses, and the others wait for its answer. So a store that comes
 // back is not met by all of them at once, and one that is away is not asked by each.
 type intake struct {
-	log      *slog.Logger
-	hooks    *hooks
-	min, max time.Duration // between questions
+	config Config
 
 	paused atomic.Bool
 	probe  chan struct{} // full while a delivery has the asking
@@ -28,8 +27,8 @@ type intake struct {
 	next    time.Time     // of the next question, whoever asks it; zero: not decided yet
 }
 
-func newIntake(log *slog.Logger, hooks *hooks, hold HoldConfig) *intake {
-	return &intake{log: log, hooks: hooks, min: hold.MinPause, max: hold.MaxPause, probe: make(chan struct{}, 1)}
+func newIntake(c Config) *intake {
+	return &intake{config: c, probe: make(chan struct{}, 1)}
 }
 
 // pause stops the intake for a reason, unless it stands still already.
@@ -41,13 +40,12 @@ func (i *intake) pause(reason error) {
 		return
 	}
 	now := time.Now()
-	if now.Sub(i.resumed) > 2*i.max { // a store that only seems to be back is not asked more often for that
+	if now.Sub(i.resumed) > 2*i.config.MaxPause { // a store that only seems to be back is not asked more often for that
 		i.last = 0
 	}
 	i.open, i.since, i.next, i.why = make(chan struct{}), now, time.Time{}, reason
 	i.paused.Store(true)
-	i.log.Warn("millpond: intake is paused until the store answers", slog.String("error", printableText(reason)))
-	i.hooks.intakePaused(reason)
+	i.config.Paused(reason)
 }
 
 // resume lets everybody ask again: the store has answered.
@@ -64,9 +62,7 @@ func (i *intake) resume() {
 	i.open, i.why = nil, nil
 	i.paused.Store(false)
 	i.resumed = time.Now()
-	stood := i.resumed.Sub(i.since)
-	i.log.Info("millpond: intake has resumed", slog.Duration("after", stood))
-	i.hooks.intakeResumed(stood)
+	i.config.Resumed(i.resumed.Sub(i.since))
 }
 
 // reason returns why the intake is paused, nil if it is not.
@@ -120,8 +116,8 @@ func (i *intake) nextQuestion() time.Time {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	if i.next.IsZero() {
-		i.last = min(max(i.min, 2*i.last), i.max)
-		i.next = time.Now().Add(jitter(i.last))
+		i.last = min(max(i.config.MinPause, 2*i.last), i.config.MaxPause)
+		i.next = time.Now().Add(pause.Jitter(i.last))
 	}
 	return i.next
 }

@@ -1,0 +1,116 @@
+package middleware
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"time"
+
+	"github.com/ThreeDotsLabs/watermill/message"
+
+	"github.com/millpond-go/millpond/internal/callback"
+	"github.com/millpond-go/millpond/middleware/internal/execute"
+	"github.com/millpond-go/millpond/stores"
+)
+
+// Run implements delivery.Handler: it calls the handler with the attempt's context, and
+// puts the message back as it arrived.
+func (v *visit) Run(ctx context.Context, x execute.Execution) (err error) {
+	v.keepMetadata()
+	mark := &running{Context: ctx, inbox: v.in, msg: v.msg, key: v.arrival.Claim.Key, outer: v.outer}
+	came := v.msg.Context()
+	v.msg.SetContext(x.Context(mark))
+	var start time.Time
+	if len(v.in.hooks.handlerEnd) > 0 {
+		start = time.Now()
+	}
+	defer func() {
+		mark.over.Store(true)
+		v.restore()
+		v.msg.SetContext(came)
+	}()
+	defer innerPanic()
+	outputs, err := v.next(v.msg)
+	if tx := mark.foreignTx(); tx != nil {
+		err = errors.Join(tx, err)
+	}
+	v.in.hooks.handlerEnds(ctx, time.Since(start), err)
+	switch {
+	case errors.Is(err, stores.ErrNoTx):
+		return fmt.Errorf("%w (the inbox is on a %T)", err, v.in.store)
+	case err == nil && len(outputs) > 0 && ctx.Err() == nil:
+		return fmt.Errorf("%w (%d returned); the attempt is rolled back", ErrOutputs, len(outputs))
+	}
+	return err
+}
+
+// keepMetadata copies the metadata as they came before the handler has them: what it sets
+// is not what arrived.
+func (v *visit) keepMetadata() {
+	if v.machine.End().Runs > 1 {
+		return
+	}
+	if len(v.was.metadata) > 0 {
+		v.was.metadata = maps.Clone(v.was.metadata)
+	} else {
+		v.was.metadata = nil
+	}
+	v.arrival.Message.Metadata = v.origin().metadata
+}
+
+// restore undoes what a run made of its message, so that the next one, by us or by a
+// middleware around the inbox, is given what arrived: that of a committed run finds its
+// duplicate. Bytes changed in place are not undone: see Changed. What was left alone
+// is not written, for somebody may still read it.
+func (v *visit) restore() {
+	m, was := v.msg, &v.was
+	if m.UUID != was.uuid {
+		m.UUID = was.uuid
+	}
+	if len(m.Payload) != len(was.payload) || len(was.payload) > 0 && &m.Payload[0] != &was.payload[0] {
+		m.Payload = was.payload
+	}
+	if !maps.Equal(m.Metadata, was.metadata) {
+		m.Metadata = make(message.Metadata, len(was.metadata))
+		maps.Copy(m.Metadata, was.metadata)
+	}
+}
+
+// Changed implements delivery.Handler. Without fingerprints nobody can tell.
+//
+// The fingerprint of a parked message's row is no measure: it may be of another key, or
+// of other headers, than today's.
+func (v *visit) Changed() bool {
+	if v.in.config.Fingerprint.Off {
+		return false
+	}
+	came := v.arrival.Claim.Fingerprint
+	if v.retry != nil {
+		came = v.retry.arrived
+	}
+	return v.fingerprint() != came
+}
+
+// Acked implements delivery.Handler.
+func (v *visit) Acked() bool {
+	select {
+	case <-v.msg.Acked():
+		return true
+	default:
+		return false
+	}
+}
+
+// Classify implements delivery.Handler.
+func (v *visit) Classify(cause error) (class stores.Class) {
+	ask := v.in.policy(v.handler).Classify
+	if ask == nil {
+		return ""
+	}
+	v.in.panics.note("RetryPolicy.Classify", v.arrival.Claim.Key, callback.Call("it", func() error {
+		class = ask(cause)
+		return nil
+	}))
+	return class
+}

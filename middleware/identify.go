@@ -1,0 +1,99 @@
+package middleware
+
+import (
+	"crypto/sha256"
+	"errors"
+	"fmt"
+
+	"github.com/millpond-go/millpond/brokers"
+	"github.com/millpond-go/millpond/internal/callback"
+	"github.com/millpond-go/millpond/middleware/internal/delivery"
+	"github.com/millpond-go/millpond/middleware/internal/text"
+	"github.com/millpond-go/millpond/middleware/keys"
+	"github.com/millpond-go/millpond/stores"
+)
+
+// identify checks the message against the limits and fills in the claim.
+func (v *visit) identify() {
+	c, claim := &v.in.config, &v.arrival.Claim
+	claim.Bound = c.HandlerTimeout + c.CommitTimeout
+	if r := v.retry; r != nil {
+		claim.Key.ID, claim.Fingerprint, claim.TraceParent = r.Row.Key.ID, r.Row.Fingerprint, r.Row.TraceParent
+		r.arrived = v.fingerprint()
+		return
+	}
+	reason, err := v.check()
+	if err == nil {
+		reason, err = v.findID()
+	}
+	if err != nil {
+		v.arrival.Unfit = &delivery.Unfit{Reason: reason, Err: err}
+		return
+	}
+	claim.Fingerprint = v.fingerprint()
+	claim.TraceParent, _ = stores.ParseTraceParent(v.msg.Metadata.Get("traceparent"))
+	claim.OrderKey = v.orderKey()
+}
+
+// check returns why the message is not even looked at, if it is not.
+func (v *visit) check() (stores.Reason, error) {
+	c := &v.in.config
+	if facts, _ := brokers.DeliveryOf(v.msg); facts.Undecodable != nil {
+		return stores.ReasonUndecodable, facts.Undecodable
+	}
+	if n := len(v.msg.Payload); n > c.Limits.Payload {
+		return stores.ReasonTooLarge, fmt.Errorf("middleware: the payload has %d bytes, Limits.Payload is %d", n, c.Limits.Payload)
+	}
+	if n := len(v.msg.Metadata); n > c.Limits.Metadata {
+		return stores.ReasonTooLarge, fmt.Errorf("middleware: the message has %d metadata fields, Limits.Metadata is %d", n, c.Limits.Metadata)
+	}
+	size := 0
+	for name, value := range v.msg.Metadata {
+		size += len(name) + len(value)
+	}
+	if size > c.Limits.MetadataBytes {
+		return stores.ReasonTooLarge, fmt.Errorf("middleware: the metadata has %d bytes, Limits.MetadataBytes is %d", size, c.Limits.MetadataBytes)
+	}
+	return "", nil
+}
+
+// findID asks the key chain, which may hold functions of the program.
+func (v *visit) findID() (stores.Reason, error) {
+	c := &v.in.config
+	id, source, err := v.askChain()
+	v.arrival.Claim.Key.ID, v.diary.source = id, source
+	switch {
+	case errors.Is(err, keys.ErrTooLong):
+		return stores.ReasonKeyTooLong, err
+	case err != nil:
+		return stores.ReasonNoKey, fmt.Errorf("%w: looked for %s", err, c.Keys)
+	}
+	return "", nil
+}
+
+func (v *visit) askChain() (id []byte, source string, err error) {
+	defer func() {
+		if r := recover(); r != nil {
+			err = fmt.Errorf("%w: a key function panicked: %s", keys.ErrNoKey, text.OfPanic(r))
+		}
+	}()
+	return v.in.config.Keys.ID(v.msg, v.in.config.Limits.ID)
+}
+
+// orderKey asks the program's function. One that panics has no answer. Long keys are
+// kept as their hash: brokers allow keys that no index takes.
+func (v *visit) orderKey() (key []byte) {
+	ask := v.in.policy(v.handler).OrderKey
+	if ask == nil {
+		return nil
+	}
+	v.in.panics.note("RetryPolicy.OrderKey", v.arrival.Claim.Key, callback.Call("it", func() error {
+		key = ask(v.msg)
+		return nil
+	}))
+	if len(key) > stores.MaxOrderKeyBytes {
+		sum := sha256.Sum256(key)
+		key = append([]byte("sha256:"), sum[:]...)
+	}
+	return key
+}

@@ -1,0 +1,99 @@
+package delivery
+
+import (
+	"context"
+	"time"
+
+	"github.com/millpond-go/millpond/middleware/internal/budget"
+	"github.com/millpond-go/millpond/middleware/internal/execute"
+	"github.com/millpond-go/millpond/middleware/internal/keep"
+	"github.com/millpond-go/millpond/stores"
+)
+
+// Arrival is a delivery as it came. It is written once, and never changed.
+type Arrival struct {
+	Claim   stores.Claim // without Take
+	Origin  Origin
+	Message keep.Message // as it is kept
+	Payload []byte       // as it reached the inbox; for the fingerprint of what has none
+	Suspect bool         // its last attempt may have ended a process
+	Unfit   *Unfit       // nil: it may run
+	Retry   *Retry       // nil: it comes from the broker
+	Policy  *Policy
+
+	Consumer Consumer
+	Handler  Handler
+	Observer Observer
+	Contexts Contexts
+}
+
+// Origin is where the broker keeps a message.
+type Origin struct {
+	Topic       string
+	Coordinates string
+	Count       int // deliveries, if the broker counts them
+}
+
+// Unfit is why a message does not run.
+type Unfit struct {
+	Reason stores.Reason // of the quarantine; "": it has no consumer, and is given back
+	Err    error
+}
+
+// Retry is a parked message that a retry worker has reserved.
+type Retry struct {
+	Row        stores.Retry
+	Reserve    time.Duration
+	Unreadable error // it cannot be restored
+}
+
+// Contexts of one delivery.
+type Contexts struct {
+	Shutdown context.Context //nolint:containedctx // the message's own: ends when the subscriber stops
+	Detached context.Context //nolint:containedctx // from that: for the store, the handler and hooks
+}
+
+// Policy is what becomes of messages whose handler fails.
+type Policy struct {
+	budget.Limits
+	budget.Backoff
+
+	MaxImmediate int
+	Placement    stores.Placement
+	OrderWait    time.Duration
+}
+
+// Consumer is whose messages are counted.
+type Consumer interface {
+	// Known reports whether it is registered.
+	Known() bool
+	// Register registers it.
+	Register(ctx context.Context) error
+	// Forget lets all consumers be registered anew: the tables were gone.
+	Forget()
+}
+
+// Handler runs the program's handler.
+type Handler interface {
+	// Run runs it in the open attempt, on the message as it arrived.
+	Run(ctx context.Context, x execute.Execution) error
+	// Changed reports whether it has changed the bytes of the payload since it arrived.
+	Changed() bool
+	// Acked reports whether it has acked the message itself.
+	Acked() bool
+	// Classify asks the program what kind of failure an error is; "" leaves it to the inbox.
+	Classify(err error) stores.Class
+}
+
+// Observer is told how a delivery goes on.
+type Observer interface {
+	execute.Observer
+	LookStarts(ctx context.Context, k stores.Key) context.Context
+	LookEnds(ctx context.Context, v stores.Verdict, err error)
+	// Held is called before each pause. store: others would meet the same trouble.
+	Held(reason error, store bool, pause time.Duration)
+	// Complains tells of what a codec or publisher refuses.
+	Complains(text string, why error)
+	// Parked tells that the store keeps a message until it is due.
+	Parked(due time.Duration)
+}

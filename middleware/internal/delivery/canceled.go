@@ -1,0 +1,38 @@
+package delivery
+
+import (
+	"sync"
+
+	"github.com/millpond-go/millpond/stores"
+)
+
+// maxCancellations bounds what is remembered of canceled handlers.
+const maxCancellations = 1024
+
+// cancellations remembers the messages whose handlers have heeded the end of their
+// context. A process shuts down once, so the second time something else has ended it: a
+// middleware, for each delivery.
+type cancellations struct {
+	mu   sync.Mutex
+	seen map[canceledKey]struct{}
+}
+
+type canceledKey struct {
+	consumer stores.Consumer
+	id       string
+}
+
+// before reports whether it has been called for the key before.
+func (c *cancellations) before(k stores.Key) bool {
+	key := canceledKey{k.Consumer, string(k.ID)}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if _, seen := c.seen[key]; seen {
+		return true
+	}
+	if c.seen == nil || len(c.seen) >= maxCancellations {
+		c.seen = make(map[canceledKey]struct{})
+	}
+	c.seen[key] = struct{}{}
+	return false
+}

@@ -1,0 +1,132 @@
+package delivery
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/millpond-go/millpond/stores"
+)
+
+// first is where a delivery begins.
+func (d *Delivery) first() next {
+	if unfit := d.arrival.Unfit; unfit != nil && unfit.Reason == "" {
+		return next{state: nameless}
+	}
+	return next{state: registering}
+}
+
+// register sees that the consumer is registered, and then what is known without asking.
+func (d *Delivery) register() next {
+	if !d.arrival.Consumer.Known() {
+		ctx, cancel := d.asks()
+		err := d.arrival.Consumer.Register(ctx)
+		cancel()
+		if err != nil {
+			return next{state: holding, why: err, back: registering}
+		}
+		d.turn.Answered()
+	}
+	if unfit := d.arrival.Unfit; unfit != nil {
+		return next{state: quarantining, reason: unfit.Reason, cause: unfit.Err}
+	}
+	if d.arrival.Retry == nil && d.end.Outcome == 0 {
+		if trace, ok := d.core.Completed.Lookup(d.claimed.Key, d.claimed.Fingerprint); ok {
+			d.end.Outcome, d.end.Cached = stores.Duplicate, true
+			d.end.Verdict.Outcome, d.end.Verdict.TraceParent = stores.Duplicate, trace
+			return d.done(Duplicate)
+		}
+	}
+	return next{state: entering}
+}
+
+// asks returns a context for a question to the store.
+func (d *Delivery) asks() (context.Context, context.CancelFunc) {
+	return context.WithTimeout(d.arrival.Contexts.Detached, d.core.Times.Claim)
+}
+
+// enter waits for the delivery's turn to ask, and begins anew.
+func (d *Delivery) enter() next {
+	if err := d.turn.Enter(errPaused); err != nil {
+		return next{state: givingBack, cause: err}
+	}
+	r := d.arrival.Retry
+	switch {
+	case !d.arrival.Consumer.Known(): // the tables were gone meanwhile
+		return next{state: registering}
+	case r.uncopied(): // it has failed for good, only its copy is missing
+		return d.fail(errUncopied, d.row.state.Class)
+	case r != nil && r.Unreadable != nil:
+		return d.fail(r.Unreadable, stores.ClassUnreadable)
+	case d.row.suspect:
+		return next{state: looking}
+	}
+	return next{state: claiming}
+}
+
+// claim asks for the claim, and does what the store's answer asks for.
+func (d *Delivery) claim() next {
+	verdict, err := d.execution.Claim(d.claimed)
+	if err != nil {
+		return heldFor(d.unanswered(err))
+	}
+	d.turn.Answered()
+	return d.act(verdict)
+}
+
+func (d *Delivery) act(v stores.Verdict) next {
+	d.end.Outcome, d.end.Verdict = v.Outcome, v
+	switch v.Outcome {
+	case stores.Claimed:
+		return d.begin(v.Failure)
+	case stores.Duplicate:
+		d.core.Completed.Add(d.claimed.Key, v.Fingerprint, v.TraceParent)
+		if d.end.Unsure { // the commit was unknown, and did happen
+			return d.done(Completed)
+		}
+		return d.done(Duplicate)
+	case stores.Parked:
+		return d.done(Parked)
+	case stores.Final:
+		return next{state: keeping}
+	case stores.Deferred:
+		if v.Failure.Presumed {
+			return heldFor(errBegun) // over soon, if its process lives
+		}
+		d.turn.NotBefore(v.Failure.DueIn)
+		return heldFor(ErrDeferred)
+	case stores.Behind:
+		return d.parkBehind()
+	case stores.Conflict:
+		return next{state: quarantining, reason: stores.ReasonConflict, cause: conflicts(v)}
+	case stores.InFlight:
+		return heldFor(ErrInFlight)
+	case stores.Claimable:
+		fallthrough // an answer of Look alone
+	default:
+		return heldFor(fmt.Errorf("middleware: the store answered with an outcome this version does not know (%d)", v.Outcome))
+	}
+}
+
+func conflicts(v stores.Verdict) error {
+	if v.CompletedAt.IsZero() || v.Failure.Version != 0 {
+		return errors.New("middleware: the id was used before for another message, which has failed")
+	}
+	return fmt.Errorf("middleware: the id was used before for another message, completed at %s", v.CompletedAt.UTC().Format(time.RFC3339))
+}
+
+// begin runs a claimed message unless its earlier failures forbid it.
+func (d *Delivery) begin(earlier stores.FailureState) next {
+	if d.claimed.Take != 0 {
+		return next{state: running}
+	}
+	d.row.state = earlier
+	if !earlier.Presumed {
+		return next{state: running}
+	}
+	// Its last attempt may have ended the process, and the broker does not say so.
+	d.row.suspect = true
+	d.rollBack(nil)
+	return next{state: looking}
+}

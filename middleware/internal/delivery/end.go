@@ -1,0 +1,101 @@
+package delivery
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/millpond-go/millpond/middleware/internal/panics"
+	"github.com/millpond-go/millpond/stores"
+)
+
+// Result is how the inbox let go of a delivery.
+type Result string
+
+// The results. What each means is said at those of package middleware.
+const (
+	Completed   Result = "completed"
+	Duplicate   Result = "duplicate"
+	Quarantined Result = "quarantined"
+	Parked      Result = "parked"
+	GivenBack   Result = "given_back"
+	Failed      Result = "failed"
+	Final       Result = "final"
+	Panicked    Result = "panicked"
+	NotNow      Result = "not_now"
+)
+
+// End is how a delivery has ended.
+type End struct {
+	Result  Result
+	Reason  stores.Reason // of the quarantine
+	Outcome stores.Outcome
+	Verdict stores.Verdict
+	Cached  bool // a duplicate known without asking the store
+	Unsure  bool // its last commit had an unknown outcome
+	Runs    int
+
+	// Of the failure.
+	Class    stores.Class
+	Attempts int
+	DueIn    time.Duration
+	Final    bool
+
+	Held time.Duration
+	Err  error // what became of it, for people
+
+	Up    error         // what the router gets; nil: it acks
+	Back  GiveBack      // how the broker gets it back, if Up is set
+	Panic *panics.Panic // that goes on up
+}
+
+// GiveBack is how a message is given back to its broker.
+type GiveBack struct {
+	Failed bool
+	After  time.Duration
+}
+
+// Errors of deliveries. What each means is said at those of package middleware.
+var (
+	ErrNotNow         = errors.New("middleware: not now")
+	ErrInFlight       = errors.New("middleware: another delivery of the message is in flight")
+	ErrHandlerTimeout = errors.New("middleware: the handler returned after its HandlerTimeout")
+	ErrOutputs        = errors.New("middleware: a handler behind the inbox must not return messages: use a consumer handler")
+	ErrForeignTx      = errors.New("middleware: the handler asked for a transaction that is not the inbox's")
+	ErrAckedEarly     = errors.New("middleware: the handler acked the message before its effects were committed")
+	ErrEndedEarly     = errors.New("middleware: a function of the program has exited its goroutine (runtime.Goexit)")
+
+	// ErrDeferred and ErrBehind are why a delivery is held that others are not waiting for.
+	ErrDeferred = errors.New("middleware: the message has failed before, and it is too early for its next attempt")
+	ErrBehind   = errors.New("middleware: an earlier message of the same order key has failed and is not completed yet")
+
+	errPayloadChanged = errors.New("middleware: the handler has changed the payload in place, so it cannot be run again")
+	errCrashed        = errors.New("middleware: the process ended while the handler ran")
+	errBegun          = fmt.Errorf("%w, or its process has ended", ErrInFlight)
+	errAlone          = errors.New("middleware: other messages that may have ended a process run one at a time")
+	errPaused         = fmt.Errorf("middleware: %w: the intake is paused", stores.ErrUnavailable)
+	errOuterDeadline  = errors.New("middleware: a middleware around the inbox has ended the message's context by a deadline: use HandlerTimeout instead, or put it inside")
+)
+
+// NotNowError is a control error: the delivery goes back unharmed.
+type NotNowError struct {
+	Cause error
+	Held  time.Duration
+}
+
+// Error implements error.
+func (e *NotNowError) Error() string {
+	return fmt.Sprintf("%s after %s: %s", ErrNotNow, e.Held.Round(time.Millisecond), e.Cause)
+}
+
+// Unwrap returns ErrNotNow and the cause.
+func (e *NotNowError) Unwrap() []error { return []error{ErrNotNow, e.Cause} }
+
+// GivenBackError is a failure that is on record, of a message that comes again.
+type GivenBackError struct{ Cause error }
+
+// Error implements error.
+func (e *GivenBackError) Error() string { return e.Cause.Error() }
+
+// Unwrap returns the cause.
+func (e *GivenBackError) Unwrap() error { return e.Cause }

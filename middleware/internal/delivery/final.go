@@ -1,0 +1,68 @@
+package delivery
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/millpond-go/millpond/stores"
+)
+
+// keepFinal acks a message that has failed for good or was discarded. If the broker
+// still had it then, its row has no content, and after the ack nobody would: so it is
+// written down first, and copied if it is a dead letter. While that cannot be done the
+// delivery is held.
+func (d *Delivery) keepFinal() next {
+	seen := d.end.Verdict.Failure
+	if d.arrival.Retry != nil || seen.Content != stores.ContentNone {
+		return d.done(Final)
+	}
+	c := d.without(stores.ContentTooLarge)
+	if !d.refused.tooLarge {
+		var err error
+		if c, err = d.content(); err != nil {
+			var n next
+			if c, n = d.refusedBefore(seen, err); c == nil {
+				return n
+			}
+		}
+	}
+	if err := d.copyBefore(seen); err != nil {
+		return heldFor(err)
+	}
+	switch err := d.keepContent(seen.Version, c); {
+	case errors.Is(err, stores.ErrChanged): // an operator wants it after all, or another delivery was faster
+		return heldFor(ErrInFlight)
+	case errors.Is(err, stores.ErrTooLarge) && !d.refused.tooLarge:
+		d.refused.tooLarge = true
+		return next{state: keeping}
+	case err != nil:
+		return heldFor(d.unanswered(err))
+	}
+	return d.done(Final)
+}
+
+// copyBefore publishes the copy of a dead letter that the delivery which failed has not
+// published. What its last error was is in its row alone.
+func (d *Delivery) copyBefore(seen stores.FailureState) error {
+	if seen.Status != stores.StatusFailed {
+		return nil
+	}
+	f := d.newFailure(seen.Class, "")
+	f.Attempts, d.refused.late = seen.Attempts, nil
+	err := d.copyLetter(f)
+	if wait, _ := d.arrival.Policy.Patience(seen.Age); err != nil && !wait {
+		d.withoutCopy(f, err)
+		return nil
+	}
+	return err
+}
+
+func (d *Delivery) keepContent(version int64, c *stores.Content) error {
+	ctx, cancel := d.writes()
+	defer cancel()
+	if err := d.core.Rows.KeepContent(ctx, d.claimed.Key, version, *c); err != nil {
+		return fmt.Errorf("middleware: cannot keep the message, which has failed or was discarded: %w", err)
+	}
+	d.turn.Answered()
+	return nil
+}

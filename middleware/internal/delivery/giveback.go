@@ -1,0 +1,44 @@
+package delivery
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/millpond-go/millpond/middleware/internal/text"
+	"github.com/millpond-go/millpond/stores"
+)
+
+// giveBack gives the delivery back without counting it as failed. If the handler has
+// acked the message nobody will deliver it again, so it is kept.
+func (d *Delivery) giveBack(cause error) next {
+	d.uncount(cause)
+	if d.arrival.Retry == nil && d.arrival.Handler.Acked() { // by a middleware around the inbox, if nothing has run
+		early := fmt.Errorf("%w: %w", ErrAckedEarly, cause)
+		err := d.keep(stores.ReasonAckedEarly, early)
+		if d.unkept(err) {
+			err = d.keep(stores.ReasonAckedEarly, early)
+		}
+		if err == nil {
+			d.settle(cause, stores.ClassInterrupted)
+			return d.done(Quarantined)
+		}
+		cause = errors.Join(ErrAckedEarly, cause, err)
+	}
+	d.end.Back, d.end.Up = GiveBack{After: d.turn.Next()}, d.notNow(cause)
+	return d.done(NotNow)
+}
+
+// notNow is what the router gets of a delivery that goes back unharmed.
+func (d *Delivery) notNow(cause error) error {
+	return &NotNowError{Cause: cause, Held: d.turn.Held()}
+}
+
+// settle ends the row of a message that is kept elsewhere: nobody will deliver it again.
+func (d *Delivery) settle(cause error, class stores.Class) {
+	if d.row.state.Version == 0 {
+		return
+	}
+	f := d.newFailure(class, text.Of(cause))
+	f.Status, f.Placement = stores.StatusFailed, stores.PlacementRedelivered
+	_ = d.write(f)
+}

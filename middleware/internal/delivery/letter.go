@@ -1,0 +1,127 @@
+package delivery
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/millpond-go/millpond/middleware/internal/text"
+	"github.com/millpond-go/millpond/stores"
+)
+
+// Errors of copies of dead letters.
+var (
+	// ErrRefusedForGood is wrapped by what Letters returns for a message that it will never
+	// take.
+	ErrRefusedForGood = errors.New("middleware: refused for good")
+
+	errNoCopy   = errors.New("middleware: cannot publish the copy of a dead letter")
+	errUncopied = errors.New("middleware: the message has failed before, and has had no copy since")
+)
+
+// copyLetter publishes the message as it arrived, once for this delivery.
+func (d *Delivery) copyLetter(f *stores.Failure) error {
+	r := d.arrival.Retry
+	unreadable := r != nil && r.Unreadable != nil // there is nothing to copy
+	if d.core.Letters == nil || d.refused.copied || unreadable {
+		return nil
+	}
+	if why := d.refused.noCopy; why != nil {
+		d.withoutCopy(f, why)
+		return nil
+	}
+	err := d.core.Letters.Publish(d.arrival.Contexts.Detached, Letter{
+		Message: d.arrival.Message, Consumer: d.claimed.Key.Consumer, Topic: d.arrival.Origin.Topic,
+		Class: f.Class, Error: f.Error, Attempts: f.Attempts,
+	})
+	switch {
+	case err == nil:
+		d.refused.copied = true
+	case refusedForGood(err):
+		d.withoutCopy(f, err)
+	case d.refused.late == nil:
+		return fmt.Errorf("%w: %w", errNoCopy, err)
+	case r != nil && d.row.state.Age < d.arrival.Policy.Age:
+		d.parkUncopied(f, err)
+	case d.brokerHasIt() && (d.stopping() || f.Content.State != stores.ContentKept):
+		d.keepLater(f, err)
+	default: // its row has all of it
+		d.withoutCopy(f, err)
+	}
+	return nil
+}
+
+// withoutCopy ends a refusal of the publisher of dead letters.
+func (d *Delivery) withoutCopy(f *stores.Failure, why error) {
+	if d.refused.noCopy == nil {
+		d.refused.noCopy = why
+		d.complain("a dead letter has no copy", why)
+	}
+	f.Error = text.Note(f.Error, "no copy", why)
+}
+
+// copyLate ends the time in which a copy is waited for. It reports false for any other
+// trouble, and for a retry worker that stops: another one goes on.
+func (d *Delivery) copyLate(why error) bool {
+	if !errors.Is(why, errNoCopy) || d.arrival.Retry != nil && d.stopping() {
+		return false
+	}
+	d.refused.late = why
+	return true
+}
+
+// waitedEnough reports whether a retry worker has waited for a copy as long as it may: its
+// reservation ends some time, and its place is wanted by others.
+func (d *Delivery) waitedEnough(why error) bool {
+	r := d.arrival.Retry
+	return r != nil && errors.Is(why, errNoCopy) && d.turn.Held() > r.Reserve/8
+}
+
+// A parked message whose last attempt has failed, and whose copy cannot be published now, is
+// parked again, under a class that says so: when it is due the retry worker publishes the
+// copy, and runs nothing. Its row keeps the error and the cause of the attempt.
+
+// uncopied begins the class of such a message, before that of its last failure.
+const uncopied = "uncopied: "
+
+// failureClass is the class without that. No error of a program can have it.
+func failureClass(class stores.Class) stores.Class {
+	for strings.HasPrefix(string(class), uncopied) {
+		class = class[len(uncopied):]
+	}
+	return class
+}
+
+// uncopied reports whether the message waits for its copy alone. It runs again once an
+// operator has given it a new budget.
+func (r *Retry) uncopied() bool {
+	if r == nil {
+		return false
+	}
+	s := r.Row.State
+	return strings.HasPrefix(string(s.Class), uncopied) && s.Attempts+s.Uncounted > 0 && !s.Presumed
+}
+
+// parkUncopied parks a message that has failed for good, to publish its copy later.
+func (d *Delivery) parkUncopied(f *stores.Failure, why error) {
+	f.Status, f.Placement, f.DueIn = stores.StatusPending, stores.PlacementParked, d.arrival.Policy.Pause(f.Attempts+f.Uncounted)
+	f.Class = uncopied + f.Class
+	d.complain("a dead letter has no copy yet", why)
+}
+
+// copyAlone is the failure of a message that waits for its copy alone, as it was recorded.
+func (d *Delivery) copyAlone() (*stores.Failure, error) {
+	row := &d.arrival.Retry.Row
+	f := d.newFailure(failureClass(row.State.Class), row.LastError)
+	f.Cause = row.Cause
+	f.Status, f.Placement = stores.StatusFailed, stores.PlacementParked
+	switch why := d.arrival.Retry.Unreadable; {
+	case why == nil:
+		return f, d.copyLetter(f)
+	case d.row.state.Age < d.arrival.Policy.Age:
+		d.parkUncopied(f, why)
+	default:
+		d.withoutCopy(f, why)
+	}
+	return f, nil
+}

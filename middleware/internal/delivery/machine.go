@@ -1,0 +1,258 @@
+package delivery
+
+import (
+	"errors"
+	"time"
+
+	"github.com/millpond-go/millpond/middleware/internal/execute"
+	"github.com/millpond-go/millpond/middleware/internal/gate"
+	"github.com/millpond-go/millpond/middleware/internal/panics"
+	"github.com/millpond-go/millpond/stores"
+)
+
+// Delivery is one delivery on its way. It belongs to one goroutine.
+type Delivery struct {
+	core      *Core
+	arrival   *Arrival
+	turn      gate.Turn
+	execution execute.Execution
+	claimed   stores.Claim // what is asked for next
+	row       row
+	tries     tries
+	refused   refused
+	at        state
+	leaving   bool // its handler has not returned: nothing is tried again
+	end       End
+}
+
+// row is where the message stands, as the store said last.
+type row struct {
+	state    stores.FailureState
+	suspect  bool  // look before a claim, and count the attempt first
+	counted  int64 // the version in which this delivery's attempt was counted; 0: none
+	started  int   // the number that a start has, if it is on record without an answer
+	spent    bool  // the last attempt is counted, and has ended its process
+	mayCrash bool  // it had not ended in any known way when it was seen first, so it runs alone
+}
+
+// tries counts what one delivery has tried in vain.
+type tries struct {
+	interruptions int  // attempts that the database has ended
+	immediate     int  // repetitions after contention
+	unrecorded    int  // failures that could not be recorded, because the row was changed
+	awaited       bool // the end of the failed attempt at the server
+}
+
+// maxRuns is how often the handler is run for one delivery when nothing but the
+// database went wrong, before that is recorded as a failure, though not counted: no
+// message may keep a consumer busy for ever, not even one that brings the server down.
+const maxRuns = 3
+
+// state is what a delivery does next.
+type state uint8
+
+const (
+	nameless     state = iota // wait, lest the broker delivers it again and again: it has no consumer
+	registering               // see that the consumer is registered
+	entering                  // wait for its turn to ask
+	looking                   // see where a suspect message stands, and count its attempt
+	claiming                  // ask for the claim
+	running                   // run the handler in the claimed attempt, and finish it
+	resolving                 // find out what became of an unknown commit
+	escaping                  // find out what a handler that went around its transaction has committed
+	recording                 // write down that an attempt has failed
+	keeping                   // write down a message that had failed for good before
+	quarantining              // keep what cannot be a row of its own key
+	holding                   // wait, and go back
+	givingBack                // let the broker have it again, unharmed
+	done
+)
+
+// next is what a state leads to.
+type next struct {
+	state  state
+	cause  error         // of a failure, a quarantine, or a doubt
+	class  stores.Class  // of a failure
+	reason stores.Reason // of a quarantine
+	why    error         // it is held
+	back   state         // from holding
+	ended  execute.Ended // of an attempt that may have escaped
+}
+
+// Process takes the delivery to its end. A panic on the way goes on up, as a *panics.Panic,
+// and runtime.Goexit goes on; End then has what became of the delivery.
+func (d *Delivery) Process(core *Core, a *Arrival, lane *gate.Lane) (end *End) {
+	d.core, d.arrival = core, a
+	d.turn = core.Gate.Arrive(lane, a.Contexts.Shutdown)
+	d.execution = core.Mode.Start(a.Contexts.Detached, a.Observer)
+	d.claimed, d.row.suspect = a.Claim, a.Suspect
+	if r := a.Retry; r != nil {
+		d.row.state, d.claimed.Take = r.Row.State, r.Row.State.Version
+	}
+	over := false
+	defer func() {
+		if !over {
+			d.endEarly(recover())
+		}
+		if d.end.Panic != nil { // here, where its stack still is
+			panic(d.end.Panic)
+		}
+	}()
+	d.drive(d.first())
+	over = true
+	return &d.end
+}
+
+// Suspect reports whether the message's last attempt may have ended a process.
+func (d *Delivery) Suspect() bool { return d.row.suspect }
+
+// End is how the delivery has ended.
+func (d *Delivery) End() *End { return &d.end }
+
+// drive goes from state to state.
+func (d *Delivery) drive(n next) {
+	defer d.leave()
+	for {
+		d.at = n.state
+		switch n.state {
+		case nameless:
+			n = next{state: holding, why: d.arrival.Unfit.Err, back: nameless}
+		case registering:
+			n = d.register()
+		case entering:
+			n = d.enter()
+		case looking:
+			n = d.look()
+		case claiming:
+			n = d.claim()
+		case running:
+			n = d.run()
+		case resolving:
+			n = d.resolve(n.cause)
+		case escaping:
+			n = d.escape(n)
+		case recording:
+			n = d.record(n)
+		case keeping:
+			n = d.keepFinal()
+		case quarantining:
+			n = d.quarantine(n)
+		case holding:
+			n = d.hold(n)
+		case givingBack:
+			n = d.giveBack(n.cause)
+		case done:
+			return
+		}
+	}
+}
+
+func (d *Delivery) leave() {
+	d.execution.Close()
+	d.turn.Leave()
+	d.end.Held = d.turn.Held()
+	if d.leaving && d.end.Result != Quarantined {
+		d.end.Result = Panicked
+	}
+}
+
+// endEarly ends a delivery that somebody's function has ended without an answer: by a
+// panic, or, if recovered is nil, by runtime.Goexit. An attempt that may have begun has
+// failed.
+func (d *Delivery) endEarly(recovered any) {
+	cause := error(panics.ErrExited)
+	if recovered != nil {
+		d.end.Panic = panics.Recovered(recovered)
+		cause = panics.Cause{Panic: d.end.Panic}
+	}
+	if d.at <= entering || d.at == givingBack || d.arrival.Unfit != nil {
+		if recovered == nil {
+			cause = ErrEndedEarly
+		}
+		d.end.Result, d.end.Err = Panicked, cause
+		return
+	}
+	d.leaving = true
+	over := false
+	defer func() {
+		if !over { // not even that could be written down
+			_ = recover()
+			d.end.Result = Panicked
+		}
+		d.end.Err = cause
+	}()
+	if d.execution.Open() {
+		d.drive(d.undo(cause))
+	} else {
+		d.drive(d.fail(cause, stores.ClassPanic))
+	}
+	over = true
+}
+
+func (d *Delivery) done(r Result) next {
+	d.end.Result = r
+	return next{state: done}
+}
+
+// hold waits before the next question, without a connection: the only way back.
+func (d *Delivery) hold(n next) next {
+	if n.back == entering {
+		d.execution.Close()
+		d.turn.Together()
+		if d.leaving {
+			return next{state: givingBack, cause: errors.Join(n.cause, n.why)}
+		}
+	}
+	store := concernsStore(n.why)
+	if d.arrival.Retry != nil && errors.Is(n.why, ErrInFlight) {
+		return next{state: givingBack, cause: n.why} // a worker has others to run
+	}
+	if (n.back != recording || !d.waitedEnough(n.why)) && d.turn.Hold(gate.Reason{
+		Err: n.why, Store: store,
+		Tell: func(pause time.Duration) { d.arrival.Observer.Held(n.why, store, pause) },
+	}) {
+		n.state = n.back
+		return n
+	}
+	switch {
+	case n.back == recording && d.copyLate(n.why), n.back == quarantining && d.unkept(n.why):
+		n.state = n.back
+		return n
+	case n.back == recording, n.back == resolving:
+		return next{state: givingBack, cause: errors.Join(n.why, n.cause)}
+	}
+	return next{state: givingBack, cause: n.why}
+}
+
+// heldFor is the next state of a delivery that cannot be decided now.
+func heldFor(why error) next { return next{state: holding, why: why, back: entering} }
+
+// concernsStore reports whether an error says nothing about a message: others would
+// meet it, too.
+func concernsStore(err error) bool {
+	return errors.Is(err, stores.ErrUnavailable) || errors.Is(err, stores.ErrNotMigrated) || errors.Is(err, stores.ErrSchemaNewer)
+}
+
+// unanswered notes that the store could not answer, and returns why.
+func (d *Delivery) unanswered(err error) error {
+	if doubtsServer(err) {
+		d.core.Completed.Flush()
+	}
+	if errors.Is(err, stores.ErrNotMigrated) || errors.Is(err, stores.ErrNotRegistered) {
+		d.arrival.Consumer.Forget()
+	}
+	return err
+}
+
+// doubtsServer reports whether, after an error of the store, the next answer may come
+// from another server, or from an earlier state of it: whenever it is not known that
+// nothing has happened to the connections. A statement that was under way when its time
+// was over leaves the doubt, as its connection is closed; a wait for one leaves none.
+func doubtsServer(err error) bool {
+	for _, known := range []error{stores.ErrBusy, stores.ErrInvalidKey, stores.ErrTooLarge, ErrInFlight} {
+		if errors.Is(err, known) {
+			return false
+		}
+	}
+	return true
+}

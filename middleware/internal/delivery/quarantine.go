@@ -1,0 +1,88 @@
+package delivery
+
+import (
+	"crypto/sha256"
+	"errors"
+	"fmt"
+
+	"github.com/millpond-go/millpond/middleware/internal/keep"
+	"github.com/millpond-go/millpond/middleware/internal/panics"
+	"github.com/millpond-go/millpond/middleware/internal/text"
+	"github.com/millpond-go/millpond/stores"
+)
+
+// quarantine keeps the whole message, so that it may be acked. Until that is done it
+// is held; a message that cannot be kept goes back to the broker.
+func (d *Delivery) quarantine(n next) next {
+	cause, acked := n.cause, n.reason == stores.ReasonAckedEarly
+	if acked {
+		cause = fmt.Errorf("%w: %w", ErrAckedEarly, cause)
+	}
+	err := d.keep(n.reason, cause)
+	switch {
+	case err == nil && acked:
+		d.settle(n.cause, n.class)
+		return d.done(Quarantined)
+	case err == nil:
+		return d.done(Quarantined)
+	case errors.Is(err, errNotEncoded):
+		switch decided, again := d.notQuarantined(err); {
+		case decided:
+			return again
+		case d.refused.unkept:
+			return n
+		}
+	}
+	n.state, n.why, n.back = holding, err, quarantining
+	return n
+}
+
+// keep tries once to put the message into quarantine, as it arrived.
+func (d *Delivery) keep(reason stores.Reason, cause error) error {
+	a := d.arrival
+	q := stores.Quarantined{
+		Consumer: d.claimed.Key.Consumer, ID: d.claimed.Key.ID, Fingerprint: d.claimed.Fingerprint,
+		Reason: reason, Detail: panics.WithStack(text.Of(cause), cause),
+		Topic: a.Origin.Topic, Coordinates: a.Origin.Coordinates, UUID: a.Message.UUID,
+	}
+	q.Identity = d.identity(q)
+	kept, codec, err := d.core.Keep.Encode(a.Contexts.Detached, a.Message)
+	refused := err != nil && (d.refused.unkept || refusedForGood(err))
+	switch {
+	case refused:
+		d.complain("a message in quarantine is not kept: its codec refuses it", err)
+		q.Detail, kept = text.Note(q.Detail, "not kept", err), keep.Message{}
+	case err != nil:
+		return fmt.Errorf("%w: %w", errNotEncoded, err)
+	}
+	q.Metadata, q.Payload, q.Codec = kept.Metadata, kept.Payload, codec
+	q.OneWay = codec != "" && (refused || d.core.Keep.OneWay())
+	if q.Fingerprint == (stores.Fingerprint{}) {
+		q.Fingerprint = stores.NewFingerprint(d.core.Fingerprint, a.Payload)
+	} else if d.changed() {
+		q.Detail += " (the handler has changed the payload in place: it is not what arrived)"
+	}
+	if reason == stores.ReasonConflict {
+		q.Existing = d.end.Verdict.Fingerprint
+	}
+	ctx, cancel := d.writes()
+	defer cancel()
+	if err := d.core.Rows.Quarantine(ctx, q); err != nil {
+		return fmt.Errorf("middleware: cannot keep the message in quarantine (%s): %w", reason, err)
+	}
+	d.turn.Answered()
+	d.end.Reason, d.end.Err = reason, cause
+	return nil
+}
+
+// identity tells a message without an id from others in quarantine, by what arrived: a
+// codec may make something else of it each time. It is keyed like a fingerprint, because
+// it says as much about what the codec hides. Zero: what is kept tells.
+func (d *Delivery) identity(q stores.Quarantined) [sha256.Size]byte {
+	if d.core.Keep.Codec == nil || len(q.ID) > 0 {
+		return [sha256.Size]byte{}
+	}
+	q.Metadata, q.Payload = d.arrival.Message.Metadata, d.arrival.Message.Payload
+	hash := q.IdentityHash()
+	return stores.NewFingerprint(d.core.Fingerprint, hash[:]).Digest
+}

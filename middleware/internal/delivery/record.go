@@ -1,0 +1,271 @@
+package delivery
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/millpond-go/millpond/middleware/internal/budget"
+	"github.com/millpond-go/millpond/middleware/internal/panics"
+	"github.com/millpond-go/millpond/middleware/internal/text"
+	"github.com/millpond-go/millpond/stores"
+)
+
+// fail leads to the record of a failed attempt, unless the handler has heeded the end of its
+// context, which is no failure.
+func (d *Delivery) fail(cause error, class stores.Class) next {
+	if errors.Is(cause, context.Canceled) && d.arrival.Contexts.Shutdown.Err() != nil {
+		switch {
+		case d.timedOut() && !budget.Counts(class): // the database's doing, and recorded as that
+		case d.timedOut():
+			cause, class = fmt.Errorf("%w: %w", errOuterDeadline, cause), stores.ClassTimeout
+		case d.core.canceled.before(d.claimed.Key):
+			class = stores.ClassInterrupted
+		default:
+			return next{state: givingBack, cause: cause}
+		}
+	}
+	d.tries.awaited = false
+	return next{state: recording, cause: cause, class: class}
+}
+
+// record writes down that an attempt has failed, and what that makes of the message. While
+// it cannot be written the delivery is held: nothing is acked that is not kept.
+//
+// If the row has changed meanwhile, by another delivery or an operator, nothing is
+// recorded and a new claim will tell what the message is now.
+func (d *Delivery) record(n next) next {
+	f, err := d.failure(n.cause, n.class)
+	if err == nil {
+		err = d.write(f)
+	}
+	switch {
+	case err == nil:
+		return d.recorded(f, n.cause)
+	case errors.Is(err, errNotKeepable):
+		n.state, n.reason = quarantining, stores.ReasonAckedEarly
+		return n
+	case errors.Is(err, stores.ErrChanged) && d.ownEnd():
+		return n
+	case errors.Is(err, stores.ErrChanged):
+		if d.tries.unrecorded++; d.tries.unrecorded >= maxRuns {
+			return next{state: givingBack, cause: errors.Join(err, n.cause)}
+		}
+		return heldFor(ErrInFlight)
+	case errors.Is(err, stores.ErrTooLarge) && !d.refused.tooLarge:
+		d.refused.tooLarge = true
+		return n
+	case errors.Is(err, stores.ErrNotRegistered), errors.Is(err, stores.ErrNotMigrated):
+		return heldFor(d.unanswered(err)) // the tables are gone, and with them the claim
+	}
+	n.state, n.why, n.back = holding, err, recording
+	return n
+}
+
+// ownEnd waits until the transaction of the attempt that has failed is over at the server,
+// too: one whose connection was lost or cut in the middle of a statement may still hold
+// the key. It reports false if that is not what keeps the failure from being recorded.
+func (d *Delivery) ownEnd() bool {
+	if d.tries.awaited || d.end.Runs == 0 {
+		return false
+	}
+	d.tries.awaited = true
+	completed, can, err := d.execution.Resolve(d.claimed.Key)
+	return can && err == nil && !completed
+}
+
+// errNotKeepable: the handler has acked a message that cannot be parked.
+var errNotKeepable = errors.New("middleware: the message cannot be parked")
+
+// newFailure is a pending failure of the message as it stands.
+func (d *Delivery) newFailure(class stores.Class, text string) *stores.Failure {
+	c, s := &d.claimed, &d.row.state
+	return &stores.Failure{
+		Key: c.Key, Fingerprint: c.Fingerprint, TraceParent: c.TraceParent,
+		Version: s.Version, Attempts: s.Attempts, Uncounted: s.Uncounted,
+		OrderWait: d.arrival.Policy.OrderWait,
+		Status:    stores.StatusPending, Class: class, Error: text, Cause: stores.CauseOf(class, text),
+	}
+}
+
+// addOrigin adds where the broker keeps the message.
+func (d *Delivery) addOrigin(f *stores.Failure) {
+	f.Topic, f.Coordinates, f.OrderKey = d.arrival.Origin.Topic, d.arrival.Origin.Coordinates, d.claimed.OrderKey
+}
+
+// failure decides what becomes of the message.
+func (d *Delivery) failure(cause error, class stores.Class) (*stores.Failure, error) {
+	r, policy := d.arrival.Retry, d.arrival.Policy
+	if r.uncopied() {
+		return d.copyAlone()
+	}
+	f := d.newFailure(class, text.Of(cause))
+	f.Placement, d.refused.waits = policy.Placement, false
+	spent := budget.Spent{Attempts: f.Attempts, Uncounted: f.Uncounted}.After(class, d.row.counted != 0 || d.row.spent)
+	f.Attempts, f.Uncounted = spent.Attempts, spent.Uncounted
+	age := d.row.state.Age
+	if spent.All() <= 1 {
+		age = 0 // the first failure; what it did before was to wait for others
+	}
+	again, why := policy.Again(class, spent, age)
+	if again {
+		f.DueIn = policy.Pause(spent.All())
+		if asked, ok := budget.Delayed(cause); ok {
+			f.DueIn = min(asked, policy.Age-age)
+		}
+	} else {
+		f.Status = stores.StatusFailed
+		f.Error = text.Cut(f.Error, stores.MaxErrorBytes-len(why)-len(" [given up: ]")) + " [given up: " + why + "]"
+	}
+	if r != nil {
+		f.Placement = stores.PlacementParked // content and origin are in the row
+	} else if err := d.place(f); err != nil {
+		return nil, err
+	}
+	if !again && !d.refused.waits {
+		if err := d.copyLetter(f); err != nil {
+			return nil, err
+		}
+	}
+	f.Error = panics.WithStack(f.Error, cause)
+	return f, nil
+}
+
+// place decides who keeps the message of a broker's delivery until its next attempt, and
+// adds what the store is to keep.
+func (d *Delivery) place(f *stores.Failure) error {
+	d.addOrigin(f)
+	state := d.contentState()
+	if state == stores.ContentKept && d.changed() {
+		state = stores.ContentOneWay // for people: it is not what arrived
+		if f.Status == stores.StatusFailed {
+			f.Error = text.Cut(f.Error, stores.MaxErrorBytes-len(changedInPlace)) + changedInPlace
+		}
+	}
+	acked := d.acked()
+	switch {
+	case state == stores.ContentKept && (f.Placement == stores.PlacementParked || acked):
+		f.Placement = stores.PlacementParked
+	case acked:
+		return errNotKeepable
+	default:
+		f.Placement = stores.PlacementRedelivered
+	}
+	if f.Placement == stores.PlacementRedelivered && f.Status == stores.StatusPending {
+		if state == stores.ContentKept {
+			state = stores.ContentNone // for now: the broker has it
+		}
+		f.Content = d.without(state)
+		return nil
+	}
+	if state == stores.ContentTooLarge {
+		f.Content = d.without(state)
+		return nil
+	}
+	content, err := d.content()
+	if err != nil {
+		return d.notEncoded(f, err, acked)
+	}
+	content.State = state
+	f.Content = content
+	return nil
+}
+
+const changedInPlace = " [the handler has changed the payload in place: what is kept is not what arrived]"
+
+// contentState is what the store is to keep of the message.
+func (d *Delivery) contentState() stores.ContentState {
+	if d.refused.tooLarge {
+		return stores.ContentTooLarge
+	}
+	return d.core.Keep.State(d.arrival.Message)
+}
+
+func (d *Delivery) content() (*stores.Content, error) {
+	return d.core.Keep.Content(d.arrival.Contexts.Detached, d.arrival.Message)
+}
+
+// without is what is kept of a message of which nothing is kept but its UUID.
+func (d *Delivery) without(state stores.ContentState) *stores.Content {
+	return &stores.Content{State: state, UUID: d.arrival.Message.UUID}
+}
+
+// writes returns a context for a write of what has failed.
+func (d *Delivery) writes() (context.Context, context.CancelFunc) {
+	return context.WithTimeout(d.arrival.Contexts.Detached, d.core.Times.Record)
+}
+
+// write writes f down.
+func (d *Delivery) write(f *stores.Failure) error {
+	ctx, cancel := d.writes()
+	defer cancel()
+	return d.writeWithin(ctx, f)
+}
+
+func (d *Delivery) writeWithin(ctx context.Context, f *stores.Failure) error {
+	version, err := d.core.Rows.Record(ctx, *f)
+	if err != nil {
+		return fmt.Errorf("middleware: cannot record the failed attempt: %w", err)
+	}
+	d.turn.Answered()
+	s := &d.row.state
+	s.Version, s.Status, s.Placement = version, f.Status, f.Placement
+	s.Attempts, s.Uncounted, s.Presumed = f.Attempts, f.Uncounted, f.Start
+	d.row.counted = 0
+	if f.Start {
+		d.row.counted = version
+	}
+	return nil
+}
+
+// recorded is the end of a delivery once its failure is on record.
+func (d *Delivery) recorded(f *stores.Failure, cause error) next {
+	e := &d.end
+	e.Class, e.Attempts, e.DueIn, e.Err = failureClass(f.Class), f.Attempts, f.DueIn, cause
+	e.Final = f.Status == stores.StatusFailed
+	if d.arrival.Retry == nil && d.acked() {
+		e.Err = errors.Join(ErrAckedEarly, cause)
+	}
+	switch {
+	case d.refused.waits:
+		e.Back = GiveBack{After: d.arrival.Policy.Pause(f.Attempts + f.Uncounted)}
+		e.Up = d.notNow(fmt.Errorf("middleware: the message has failed for good, and waits to be kept or copied: %w", cause))
+		return d.done(NotNow)
+	case f.Status == stores.StatusFailed:
+		return d.done(Failed)
+	case f.Placement == stores.PlacementParked:
+		d.arrival.Observer.Parked(f.DueIn)
+		return d.done(Parked)
+	}
+	e.Err, e.Back, e.Up = nil, GiveBack{Failed: true, After: f.DueIn}, &GivenBackError{cause}
+	return d.done(GivenBack)
+}
+
+// parkBehind parks a message whose order key has an earlier one pending.
+func (d *Delivery) parkBehind() next {
+	if d.refused.tooLarge || !d.core.Keep.CanPark(d.arrival.Message) {
+		return heldFor(ErrBehind)
+	}
+	f := d.newFailure(stores.ClassOrder, ErrBehind.Error())
+	f.Placement = stores.PlacementParked
+	d.addOrigin(f)
+	if d.row.counted != 0 {
+		f.Attempts-- // it has not begun after all
+	}
+	var err error
+	if f.Content, err = d.content(); err == nil {
+		err = d.write(f)
+	}
+	switch {
+	case err == nil:
+		d.end.Class, d.end.Attempts = f.Class, f.Attempts
+		d.arrival.Observer.Parked(d.arrival.Policy.Min)
+		return d.done(Parked)
+	case errors.Is(err, stores.ErrChanged):
+		return heldFor(ErrInFlight)
+	case errors.Is(err, stores.ErrTooLarge):
+		d.refused.tooLarge = true
+		return heldFor(ErrBehind)
+	}
+	return heldFor(err)
+}

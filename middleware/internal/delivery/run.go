@@ -1,0 +1,194 @@
+package delivery
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/millpond-go/millpond/middleware/internal/budget"
+	"github.com/millpond-go/millpond/middleware/internal/execute"
+	"github.com/millpond-go/millpond/middleware/internal/panics"
+	"github.com/millpond-go/millpond/stores"
+)
+
+// run runs the handler in the claimed attempt, and finishes or undoes it.
+func (d *Delivery) run() next {
+	if d.changed() { // by an earlier run, of a delivery that had to claim again
+		d.rollBack(errPayloadChanged)
+		return d.fail(errPayloadChanged, stores.ClassConduct)
+	}
+	d.end.Runs++
+	ctx, cancel := context.WithTimeout(d.arrival.Contexts.Detached, d.core.Times.Handler)
+	defer cancel()
+	err := d.arrival.Handler.Run(ctx, d.execution)
+	if err == nil && ctx.Err() != nil {
+		err = fmt.Errorf("%w of %s", ErrHandlerTimeout, d.core.Times.Handler)
+	}
+	if err != nil {
+		return d.undo(err)
+	}
+	return d.finish()
+}
+
+// changed reports whether an earlier run of this delivery has changed the payload in place.
+func (d *Delivery) changed() bool { return d.end.Runs > 0 && d.arrival.Handler.Changed() }
+
+// acked reports whether the handler has acked the message itself.
+func (d *Delivery) acked() bool { return d.end.Runs > 0 && d.arrival.Handler.Acked() }
+
+// finish ends the attempt of a handler that has succeeded.
+func (d *Delivery) finish() next {
+	acked := d.acked() // asked before the commit: afterwards it would be too late to matter
+	end := d.execution.Finish()
+	switch {
+	case end.Err == nil:
+		d.core.Completed.Add(d.claimed.Key, d.claimed.Fingerprint, d.claimed.TraceParent)
+		if acked {
+			d.end.Err = ErrAckedEarly
+		}
+		return d.done(Completed)
+	case errors.Is(end.Err, stores.ErrNotCommitted):
+		return d.failed(end, fmt.Errorf("middleware: %w", end.Err))
+	}
+	d.core.Completed.Flush()
+	d.end.Unsure = true
+	return next{state: resolving, cause: end.Err}
+}
+
+// undo rolls back for a reason. If the rollback fails the connection is closed, which
+// ends the attempt too.
+func (d *Delivery) undo(cause error) next { return d.failed(d.rollBack(cause), cause) }
+
+func (d *Delivery) rollBack(cause error) execute.Ended {
+	end := d.execution.Undo(cause)
+	if end.Err != nil {
+		d.core.Completed.Flush()
+	}
+	return end
+}
+
+// failed decides what follows an attempt that was not committed.
+//
+// If the handler went around its transaction it may have committed part of its effects,
+// and the claim with them: running it again would double them, and dropping it would
+// lose the rest. And what was the database's doing, or contention, is tried again at first.
+func (d *Delivery) failed(end execute.Ended, cause error) next {
+	if end.Escaped {
+		return next{state: escaping, cause: cause, why: end.Err, ended: end}
+	}
+	if err := end.Interrupted; err != nil && !decided(cause) {
+		if d.changed() {
+			return d.fail(errors.Join(errPayloadChanged, cause), stores.ClassConduct)
+		}
+		if d.runAgain() {
+			return heldFor(err)
+		}
+		return d.fail(cause, stores.ClassInterrupted)
+	}
+	class := d.classify(cause, end.Refused)
+	if class == stores.ClassContention && d.tries.immediate < d.arrival.Policy.MaxImmediate && !d.changed() && !d.leaving {
+		d.tries.immediate++
+		d.turn.Together()
+		return next{state: entering} // at once
+	}
+	return d.fail(cause, class)
+}
+
+// runAgain counts an interruption, and reports whether it may be followed by another run.
+func (d *Delivery) runAgain() bool {
+	d.tries.interruptions++
+	return d.tries.interruptions < maxRuns && !d.timedOut()
+}
+
+// escape finds out what a handler that went around its transaction has committed.
+func (d *Delivery) escape(n next) next {
+	committed, err := d.execution.Escaped()
+	switch {
+	case err != nil:
+		n.state, n.why, n.back = holding, err, escaping
+		return n
+	case committed:
+		return next{state: quarantining, reason: stores.ReasonTxCommitted, cause: errors.Join(n.cause, n.ended.Err)}
+	}
+	n.ended.Escaped = false
+	return d.failed(n.ended, n.cause)
+}
+
+// resolve finds out what became of an unknown commit. If it did not happen the delivery
+// claims again; that is no failure of the handler.
+func (d *Delivery) resolve(unknown error) next {
+	completed, can, err := d.execution.Resolve(d.claimed.Key) // else the next claim tells
+	switch {
+	case err != nil:
+		return next{state: holding, cause: unknown, why: err, back: resolving}
+	case can && completed:
+		// By this attempt, by another delivery since, or by another message under the
+		// same id: the claim knows.
+		return d.again()
+	case d.changed():
+		return d.fail(errors.Join(errPayloadChanged, unknown), stores.ClassConduct)
+	case d.runAgain():
+		return heldFor(unknown)
+	}
+	return d.fail(unknown, stores.ClassUnknown)
+}
+
+// again claims once more, at once.
+func (d *Delivery) again() next {
+	if d.row.suspect {
+		return next{state: looking}
+	}
+	return next{state: claiming}
+}
+
+// decided reports whether the handler has said what is to become of its message. That it
+// met trouble of the database's on the way does not matter then.
+func decided(cause error) bool {
+	_, marked := budget.Marked(cause)
+	_, later := budget.Delayed(cause)
+	return marked || later || errors.Is(cause, ErrOutputs)
+}
+
+// classify tells what kind of failure an error is: what the handler has marked comes first,
+// then the program's policy, then what the database refuses.
+func (d *Delivery) classify(cause error, refused bool) stores.Class {
+	if class, ok := budget.Marked(cause); ok {
+		return class
+	}
+	if class := d.arrival.Handler.Classify(cause); class != "" {
+		return failureClass(class)
+	}
+	for _, known := range classes {
+		if errors.Is(cause, known.err) {
+			return known.class
+		}
+	}
+	if refused && !decided(cause) {
+		return stores.ClassPermanent
+	}
+	return stores.ClassTransient
+}
+
+// classes of known errors, the first that fits counts.
+var classes = []struct {
+	err   error
+	class stores.Class
+}{
+	{ErrOutputs, stores.ClassOutputs},
+	{panics.ErrPanicked, stores.ClassPanic},
+	{ErrHandlerTimeout, stores.ClassTimeout},
+	{context.DeadlineExceeded, stores.ClassTimeout},
+	{stores.ErrTxExpired, stores.ClassTimeout},
+	{stores.ErrTxEnded, stores.ClassConduct},
+	{stores.ErrTxBusy, stores.ClassConduct},
+	{stores.ErrReentered, stores.ClassConduct},
+	{stores.ErrTxManaged, stores.ClassConduct},
+	{ErrForeignTx, stores.ClassConduct},
+}
+
+// timedOut reports whether a deadline has ended the message's context, such as that of a
+// Timeout middleware around the inbox. Nothing can be held then, and nothing is to be
+// waited for: what goes wrong has to be recorded, or it would go on for ever.
+func (d *Delivery) timedOut() bool {
+	return errors.Is(d.arrival.Contexts.Shutdown.Err(), context.DeadlineExceeded)
+}

@@ -1,0 +1,129 @@
+package delivery
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/millpond-go/millpond/middleware/internal/pause"
+	"github.com/millpond-go/millpond/middleware/internal/text"
+	"github.com/millpond-go/millpond/stores"
+)
+
+// A message can end the process that runs it, and then nobody is left to count. So the
+// attempt of a delivery that may not be the first is counted before it begins. A first
+// delivery, which is nearly all of them, pays nothing for it.
+
+// look sees where a suspect message stands, and counts the attempt that is about to begin.
+func (d *Delivery) look() next {
+	if d.arrival.Retry == nil {
+		v, err := d.ask()
+		if err != nil {
+			return heldFor(d.unanswered(err))
+		}
+		d.turn.Answered()
+		if !d.mayBegin(v) {
+			return d.act(v)
+		}
+	}
+	d.claimed.Take = d.row.state.Version
+	if d.row.counted == 0 { // else in an earlier turn of this delivery
+		return d.count()
+	}
+	if d.row.mayCrash && !d.turn.Alone() {
+		return heldFor(errAlone)
+	}
+	return next{state: claiming}
+}
+
+func (d *Delivery) ask() (stores.Verdict, error) {
+	ctx, cancel := d.asks()
+	defer cancel()
+	o := d.arrival.Observer
+	ctx = o.LookStarts(ctx, d.claimed.Key)
+	v, err := d.core.Rows.Look(ctx, d.claimed.Key, d.claimed.Fingerprint)
+	o.LookEnds(ctx, v, err)
+	return v, err
+}
+
+// mayBegin reports whether the row lets this delivery begin an attempt, and takes over
+// what it says.
+func (d *Delivery) mayBegin(v stores.Verdict) bool {
+	seen, row := v.Failure, &d.row
+	switch {
+	case v.Outcome != stores.Claimable && v.Outcome != stores.Deferred:
+		return false
+	case row.counted != 0 && seen.Version == row.counted: // deferred by this delivery, for others
+	case seen.Presumed && row.started != 0 && seen.Attempts == row.started: // its record was not answered
+		row.counted, row.state = seen.Version, seen
+	case v.Outcome == stores.Deferred:
+		return false
+	default:
+		row.counted, row.state = 0, seen
+	}
+	return true
+}
+
+// count counts the attempt that is about to begin, unless the budget is gone.
+func (d *Delivery) count() next {
+	row := &d.row
+	row.mayCrash = row.state.Presumed
+	if d.arrival.Policy.Gone(row.state) {
+		row.spent = true
+		return d.fail(fmt.Errorf("%w, in the last of %d attempts", errCrashed, row.state.Attempts), stores.ClassCrash)
+	}
+	if row.mayCrash && !d.turn.Alone() {
+		return heldFor(errAlone)
+	}
+	if err := d.recordStart(); err != nil {
+		if errors.Is(err, stores.ErrChanged) {
+			return heldFor(d.unanswered(ErrInFlight))
+		}
+		row.started = row.state.Attempts + 1
+		return heldFor(d.unanswered(err))
+	}
+	d.claimed.Take = row.state.Version
+	return next{state: claiming}
+}
+
+// recordStart counts the attempt. If it is the last thing that is heard of it, the
+// record stands as it is.
+//
+// Until the attempt begins the message is not due for others: another delivery of it
+// would count itself, and each the other, while none of them runs.
+func (d *Delivery) recordStart() error {
+	f := d.newFailure(stores.ClassCrash, errCrashed.Error())
+	f.Placement, f.Start = stores.PlacementRedelivered, true
+	f.Attempts++
+	if r := d.arrival.Retry; r != nil {
+		f.Placement, f.DueIn = stores.PlacementParked, r.Reserve
+	} else {
+		f.DueIn = d.core.Times.Claim + 2*d.core.Times.MaxPause
+		d.addOrigin(f)
+	}
+	return d.write(f)
+}
+
+// uncount takes back an attempt that was counted before it began and then neither
+// failed nor succeeded. If that cannot be written down within Times.Claim it stays
+// counted.
+func (d *Delivery) uncount(cause error) {
+	if d.row.counted == 0 {
+		return
+	}
+	f := d.newFailure(stores.ClassInterrupted, text.Of(cause))
+	f.Version, f.Placement = d.row.counted, stores.PlacementRedelivered
+	f.Attempts--
+	f.Uncounted++
+	if d.arrival.Retry != nil {
+		f.Placement = stores.PlacementParked
+	}
+	ctx, cancel := d.asks()
+	defer cancel()
+	times := &d.core.Times
+	for wait := times.MinPause; ; wait = min(2*wait, times.MaxPause) {
+		err := d.writeWithin(ctx, f)
+		if err == nil || !concernsStore(err) || !pause.Sleep(ctx, pause.Jitter(wait)) {
+			return
+		}
+	}
+}

@@ -1,0 +1,113 @@
+package execute
+
+import (
+	"context"
+	"errors"
+
+	"github.com/millpond-go/millpond/stores"
+)
+
+// Transaction executes attempts in one transaction of the store each.
+type Transaction struct {
+	store    stores.Inbox
+	resolver stores.Resolver // nil if the store is none
+	bounds   Bounds
+}
+
+// InTransactions returns the mode for a store.
+func InTransactions(store stores.Inbox, b Bounds) *Transaction {
+	resolver, _ := store.(stores.Resolver)
+	return &Transaction{store: store, resolver: resolver, bounds: b}
+}
+
+// Start implements Mode.
+func (t *Transaction) Start(parent context.Context, o Observer) Execution {
+	return &inTransaction{mode: t, parent: parent, observer: o}
+}
+
+// inTransaction executes the attempts of one delivery.
+type inTransaction struct {
+	mode     *Transaction
+	parent   context.Context //nolint:containedctx // of all questions of the delivery
+	observer Observer
+	patience patience
+	open     stores.Attempt // nil: none
+	last     stores.Attempt // that was ended
+}
+
+// Claim implements Execution.
+func (x *inTransaction) Claim(c stores.Claim) (v stores.Verdict, err error) {
+	ctx := x.patience.start(x.parent, x.mode.bounds.Claim)
+	ctx = x.observer.ClaimStarts(ctx, c)
+	x.open, v, err = x.mode.store.Begin(ctx, c)
+	err = x.patience.stop("ClaimTimeout", err)
+	x.observer.ClaimEnds(ctx, v, err)
+	return v, err
+}
+
+// Context implements Execution.
+func (x *inTransaction) Context(parent context.Context) context.Context {
+	return x.open.Context(parent)
+}
+
+// Open implements Execution.
+func (x *inTransaction) Open() bool { return x.open != nil }
+
+// Finish implements Execution.
+func (x *inTransaction) Finish() Ended {
+	ctx := x.patience.start(x.parent, x.mode.bounds.Commit)
+	ctx = x.observer.CommitStarts(ctx)
+	x.last, x.open = x.open, nil
+	err := x.patience.stop("CommitTimeout", x.last.Commit(ctx))
+	x.observer.CommitEnds(ctx, err)
+	if !errors.Is(err, stores.ErrNotCommitted) {
+		return Ended{Err: err}
+	}
+	return x.ended(err, err)
+}
+
+// Undo implements Execution.
+func (x *inTransaction) Undo(cause error) Ended {
+	x.last, x.open = x.open, nil
+	err := x.patience.stop("CommitTimeout", x.last.Rollback(x.patience.start(x.parent, x.mode.bounds.Commit)))
+	return x.ended(err, cause)
+}
+
+// ended asks the attempt how it has ended, as far as it can tell.
+func (x *inTransaction) ended(err, cause error) Ended {
+	end := Ended{Err: err}
+	if i, ok := x.last.(stores.Interruptible); ok {
+		end.Interrupted = i.Interrupted()
+	}
+	if r, ok := x.last.(stores.Refusing); ok {
+		end.Refused = r.Refuses(cause)
+	}
+	_, escapable := x.last.(stores.Escapable)
+	end.Escaped = escapable && errors.Is(err, stores.ErrTxEscaped)
+	return end
+}
+
+// Resolve implements Execution.
+func (x *inTransaction) Resolve(k stores.Key) (completed, can bool, err error) {
+	if x.mode.resolver == nil {
+		return false, false, nil
+	}
+	ctx, cancel := context.WithTimeout(x.parent, x.mode.bounds.Commit)
+	defer cancel()
+	completed, err = x.mode.resolver.Resolve(ctx, k)
+	return completed, true, err
+}
+
+// Escaped implements Execution.
+func (x *inTransaction) Escaped() (committed bool, err error) {
+	escaped, ok := x.last.(stores.Escapable)
+	if !ok {
+		return false, nil
+	}
+	ctx, cancel := context.WithTimeout(x.parent, x.mode.bounds.Commit)
+	defer cancel()
+	return escaped.Escaped(ctx)
+}
+
+// Close implements Execution.
+func (x *inTransaction) Close() { x.patience.end() }

@@ -1,0 +1,107 @@
+// Package panics makes errors of panics: cut, without control characters, and with the
+// place where they happened.
+package panics
+
+import (
+	"errors"
+	"fmt"
+	"path/filepath"
+	"runtime"
+	"strconv"
+	"strings"
+
+	"github.com/millpond-go/millpond/middleware/internal/text"
+	"github.com/millpond-go/millpond/stores"
+)
+
+// ErrPanicked: the handler panicked or exited its goroutine.
+var ErrPanicked = errors.New("middleware: the handler panicked")
+
+// ErrExited: the handler exited its goroutine.
+var ErrExited = fmt.Errorf("%w: it exited its goroutine (runtime.Goexit)", ErrPanicked)
+
+// Panic is what somebody panicked with, and where.
+type Panic struct {
+	Value any
+	Text  string
+	Stack string
+}
+
+// Both are kept with the failure, in stores.MaxErrorBytes.
+const (
+	mostText  = 3 << 9
+	mostStack = 2 << 10
+)
+
+// Recovered is called by a deferred function, with what it has recovered.
+func Recovered(r any) *Panic {
+	if p, ok := r.(*Panic); ok { // recovered before
+		return p
+	}
+	return &Panic{
+		Value: r,
+		Text:  text.Cut(ErrPanicked.Error()+": "+text.OneLine(text.OfPanic(r)), mostText),
+		Stack: text.Cut(stack(), mostStack),
+	}
+}
+
+// stack is that of the innermost panic, down to the inbox.
+func stack() string {
+	const depth = 128
+	var pcs [depth]uintptr
+	frames := runtime.CallersFrames(pcs[:runtime.Callers(1, pcs[:])])
+	var b strings.Builder
+	panicking, inHandler := false, false
+	for more := true; more && b.Len() < mostStack; {
+		var frame runtime.Frame
+		frame, more = frames.Next()
+		switch {
+		case !panicking:
+			panicking = frame.Function == "runtime.gopanic"
+			continue
+		case !inHandler && strings.HasPrefix(frame.Function, "runtime."):
+			continue // how the runtime came to it
+		case ours(frame.Function):
+			return b.String()
+		}
+		inHandler = true
+		if b.Len() > 0 {
+			b.WriteByte('\n')
+		}
+		b.WriteString(frame.Function + " (" + filepath.Base(frame.File) + ":" + strconv.Itoa(frame.Line) + ")")
+	}
+	return b.String()
+}
+
+// ours reports whether a function is the inbox's.
+func ours(function string) bool {
+	const inbox = "github.com/millpond-go/millpond/middleware"
+	return strings.HasPrefix(function, inbox+".(*visit).") || strings.HasPrefix(function, inbox+"/internal/")
+}
+
+// Cause is a panic as the cause of a failed attempt. It does not unwrap to the value: a
+// policy for errors is not one for panics.
+type Cause struct{ *Panic }
+
+// Error implements error.
+func (c Cause) Error() string { return c.Text }
+
+// Is makes it an ErrPanicked.
+func (c Cause) Is(target error) bool { return target == ErrPanicked }
+
+// StackOf returns where the panic happened that is the cause of an error, if one is.
+func StackOf(err error) string {
+	if c, ok := errors.AsType[Cause](err); ok {
+		return c.Stack
+	}
+	return ""
+}
+
+// WithStack adds to what is kept of a failure where the panic happened that is its cause.
+func WithStack(kept string, cause error) string {
+	stack := StackOf(cause)
+	if stack == "" {
+		return kept
+	}
+	return text.Cut(kept, stores.MaxErrorBytes-len(stack)-1) + "\n" + stack
+}

@@ -1,0 +1,29 @@
+// Package pause waits: with jitter, so that those who failed together do not come back
+// together, and no longer than a context.
+package pause
+
+import (
+	"context"
+	"math/rand/v2"
+	"time"
+)
+
+// Jitter returns a random duration between half of d and d.
+func Jitter(d time.Duration) time.Duration {
+	if d < 2 {
+		return d
+	}
+	return d/2 + rand.N(d/2) //nolint:gosec // spreads load, keeps no secret
+}
+
+// Sleep waits for d, or until ctx ends; then it reports false.
+func Sleep(ctx context.Context, d time.Duration) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}

@@ -1,0 +1,191 @@
+package middleware
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/ThreeDotsLabs/watermill/message"
+
+	"github.com/millpond-go/millpond/brokers"
+	"github.com/millpond-go/millpond/middleware/internal/delivery"
+	"github.com/millpond-go/millpond/middleware/internal/gate"
+	"github.com/millpond-go/millpond/middleware/internal/keep"
+	"github.com/millpond-go/millpond/middleware/internal/panics"
+	"github.com/millpond-go/millpond/stores"
+)
+
+// visit is one call of the inbox with a message of Watermill's: it is what the delivery's
+// machine knows of router, handler and hooks.
+type visit struct {
+	in      *Inbox
+	msg     *message.Message
+	next    message.HandlerFunc
+	handler string    // its name in the router
+	was     arrived   // the message as it came to the inbox: handlers and middlewares inside change theirs
+	outer   *running  // the run that the context comes from, of this message or another
+	retry   *retryRun // nil for a delivery of the broker
+	crowd   *crowd    // the consumer's
+	diary   diary
+	arrival delivery.Arrival
+	machine delivery.Delivery
+}
+
+// crowd is what is known of all deliveries of a consumer.
+type crowd struct {
+	lane       *gate.Lane
+	introduced atomic.Bool // its subscriber was looked at
+	firsts     firsts
+	newcomers  newcomers
+}
+
+// crowds are those of an inbox.
+type crowds struct {
+	gate *gate.Gate
+	by   sync.Map // stores.Consumer → *crowd
+}
+
+func (c *crowds) of(consumer stores.Consumer) *crowd {
+	found, ok := c.by.Load(consumer)
+	if !ok {
+		found, _ = c.by.LoadOrStore(consumer, &crowd{lane: c.gate.Lane()})
+	}
+	one, _ := found.(*crowd)
+	return one
+}
+
+// diary is what is noted of one delivery for hooks and the log.
+type diary struct {
+	begun  time.Time
+	source string // the link of the key chain that found the id
+	held   error  // why it was held last
+	told   bool   // everybody knows how it has ended
+}
+
+func newVisit(in *Inbox, msg *message.Message, next message.HandlerFunc) *visit {
+	shutdown, outer := ownContext(msg.Context(), msg)
+	v := &visit{
+		in: in, msg: msg, next: next, outer: outer,
+		handler: message.HandlerNameFromCtx(shutdown),
+		was:     arrived{msg: msg, uuid: msg.UUID, payload: msg.Payload, metadata: msg.Metadata},
+		retry:   in.workers.runOf(msg),
+	}
+	facts, _ := brokers.DeliveryOf(msg)
+	a := &v.arrival
+	a.Contexts = delivery.Contexts{Shutdown: shutdown, Detached: context.WithoutCancel(shutdown)}
+	a.Consumer, a.Handler, a.Observer = v, v, v
+	a.Payload = msg.Payload
+	a.Policy = &in.policy(v.handler).machine
+	a.Origin = delivery.Origin{Topic: message.SubscribeTopicFromCtx(shutdown), Coordinates: facts.Coordinates, Count: facts.Count}
+	if a.Origin.Topic == "" {
+		a.Origin.Topic = facts.Topic
+	}
+	origin := v.origin()
+	a.Message = keep.Message{UUID: origin.uuid, Metadata: origin.metadata, Payload: origin.payload}
+	if v.retry != nil {
+		a.Retry = &v.retry.Retry
+	}
+	return v
+}
+
+// suspect reports whether the message's last attempt may have ended a process. A subscriber
+// that does not say so leaves it to be feared of the first messages.
+func (v *visit) suspect() bool {
+	if v.retry != nil {
+		row := &v.retry.Row
+		return row.Suspect || row.State.Presumed
+	}
+	if facts, known := brokers.DeliveryOf(v.msg); known {
+		return facts.Suspect
+	}
+	return v.crowd.newcomers.among()
+}
+
+// process takes the message from its arrival to the answer for the router.
+func (v *visit) process() ([]*message.Message, error) {
+	returned := false
+	defer func() {
+		if !returned {
+			v.endEarly(recover())
+		}
+	}()
+	a := &v.arrival
+	consumer, err := v.in.consumers.name(v.handler, a.Origin.Topic)
+	a.Claim.Key.Consumer = consumer
+	v.identify()
+	switch {
+	case err != nil: // it takes the place of no consumer's messages
+		a.Unfit, consumer = &delivery.Unfit{Err: err}, stores.Consumer{}
+	case a.Unfit == nil && v.nested():
+		returned = true // for this inbox
+		return v.next(v.msg)
+	}
+	v.crowd = v.in.crowds.of(consumer)
+	a.Suspect = v.suspect()
+	v.warnOfSubscriber()
+	v.started()
+	end := v.machine.Process(v.in.core, a, v.crowd.lane)
+	v.over(end)
+	returned = true
+	return nil, goUp(end.Up)
+}
+
+// endEarly lets go of a delivery that somebody's function has ended without an answer. A
+// panic goes on up; recovered is nil after runtime.Goexit, after which nobody else settles
+// the message.
+func (v *visit) endEarly(recovered any) {
+	end := v.machine.End()
+	if end.Result == "" { // before the machine began
+		end.Result, end.Err = delivery.Panicked, delivery.ErrEndedEarly
+		if recovered != nil {
+			end.Err = panics.Cause{Panic: newPanicError(recovered).panic}
+		}
+	}
+	if !v.diary.told {
+		v.over(end)
+	}
+	v.retry.ended(v.deliveryEnd(end)) // if a hook has kept over from it
+	if recovered == nil {
+		v.msg.Nack()
+		return
+	}
+	panic(newPanicError(recovered))
+}
+
+// over tells everybody how the delivery has ended, before the message is settled.
+func (v *visit) over(end *delivery.End) {
+	v.diary.told = true
+	if end.Up != nil {
+		end.Err = errors.Join(end.Err, end.Up)
+		brokers.SetGiveBack(v.msg, brokers.GiveBack{Failed: end.Back.Failed, After: end.Back.After})
+	}
+	told := v.deliveryEnd(end)
+	v.report(told)
+	if end.Result != delivery.Panicked {
+		v.noteFirst(end)
+	}
+	v.ended(told)
+	v.retry.ended(told)
+}
+
+// Known implements delivery.Consumer.
+func (v *visit) Known() bool { return v.in.consumers.known(v.handler, v.claimsTopic()) }
+
+// Register implements delivery.Consumer.
+func (v *visit) Register(ctx context.Context) error {
+	return v.in.consumers.register(ctx, v.handler, v.claimsTopic())
+}
+
+// Forget implements delivery.Consumer.
+func (v *visit) Forget() { v.in.consumers.forget() }
+
+// claimsTopic is the topic that the consumer reads. A retry claims none: its row tells
+// where the message came from, perhaps from one that the handler has left.
+func (v *visit) claimsTopic() string {
+	if v.retry != nil {
+		return ""
+	}
+	return v.arrival.Origin.Topic
+}
