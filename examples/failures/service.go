@@ -50,7 +50,7 @@ func (r *running) stop() error {
 type observer struct {
 	mu        sync.Mutex
 	atOnce    int // charged by their first attempt
-	conflicts int // charged after a conflict
+	contended int // charged after contention
 	later     int // charged by a later attempt
 	timeouts  int
 	panics    int
@@ -68,7 +68,7 @@ func (o *observer) DeliveryEnd(_ context.Context, d middleware.DeliveryEnd) {
 	case d.Result == middleware.ResultCompleted && d.Retry:
 		o.later++
 	case d.Result == middleware.ResultCompleted && d.Runs > 1:
-		o.conflicts++
+		o.contended++
 	case d.Result == middleware.ResultCompleted:
 		o.atOnce++
 	case d.Class == stores.ClassTimeout:
@@ -80,11 +80,11 @@ func (o *observer) DeliveryEnd(_ context.Context, d middleware.DeliveryEnd) {
 	}
 }
 
-// settled is how many orders were charged, failed for good or put into quarantine.
-func (o *observer) settled() int {
+// ended is how many orders were charged, failed for good or put into quarantine.
+func (o *observer) ended() int {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	return o.atOnce + o.conflicts + o.later + o.declined + o.panics/maxAttempts + o.used
+	return o.atOnce + o.contended + o.later + o.declined + o.panics/maxAttempts + o.used
 }
 
 func (o *observer) show(out io.Writer) {
@@ -96,7 +96,7 @@ func (o *observer) show(out io.Writer) {
 		text string
 	}{
 		{o.atOnce, "charged at once"},
-		{o.conflicts, "charged after a conflict about the account, tried again at once"},
+		{o.contended, "charged after contention for an account, tried again at once"},
 		{o.later, fmt.Sprintf("charged later, after %d timeouts of the provider", o.timeouts)},
 		{o.declined, "failed at once: the card is declined"},
 		{o.panics / maxAttempts, fmt.Sprintf("failed after %d attempts, each of which panicked", maxAttempts)},

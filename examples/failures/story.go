@@ -96,7 +96,7 @@ func (s *story) sendAll(ctx context.Context, service *running) error {
 		return err
 	}
 	return s.await(ctx, service, "the order under a used id is in quarantine", func(n standing) bool {
-		return n.quarantined == 1 && service.seen.settled() >= len(s.shop.sent)+1
+		return n.quarantined == 1 && service.seen.ended() >= len(s.shop.sent)+1
 	})
 }
 

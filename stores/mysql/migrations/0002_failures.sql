@@ -8,7 +8,7 @@ CREATE TABLE IF NOT EXISTS {schema.}{prefix}failure (
     message_id  VARBINARY(512) NOT NULL,
     status      TINYINT        NOT NULL,           -- as in the inbox: 3 pending, 4 failed, 5 discarded
     placement   TINYINT        NOT NULL,           -- 1 parked, 2 redelivered
-    content     TINYINT        NOT NULL,           -- 0 none, 1 kept, 2 too large, 3 off, 4 one way
+    content     TINYINT        NOT NULL,           -- 0 none, 1 kept, 2 too large, 3 off, 4 one way, 5 refused
     presumed    TINYINT        NOT NULL DEFAULT 0, -- an attempt was begun, its end is not known
     reserved    TINYINT        NOT NULL DEFAULT 0, -- a retry worker has it until due_at
     suspect     TINYINT        NOT NULL DEFAULT 0, -- one had it, and has not said what became of it

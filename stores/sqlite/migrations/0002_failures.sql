@@ -8,7 +8,7 @@ CREATE TABLE {schema.}{prefix}failure (
     message_id  BLOB    NOT NULL,
     status      INTEGER NOT NULL,           -- as in the inbox: 3 pending, 4 failed, 5 discarded
     placement   INTEGER NOT NULL,           -- 1 parked, 2 redelivered
-    content     INTEGER NOT NULL,           -- 0 none, 1 kept, 2 too large, 3 off, 4 one way
+    content     INTEGER NOT NULL,           -- 0 none, 1 kept, 2 too large, 3 off, 4 one way, 5 refused
     presumed    INTEGER NOT NULL DEFAULT 0, -- an attempt was begun, its end is not known
     reserved    INTEGER NOT NULL DEFAULT 0, -- a retry worker has it until due_at
     suspect     INTEGER NOT NULL DEFAULT 0, -- one had it, and has not said what became of it

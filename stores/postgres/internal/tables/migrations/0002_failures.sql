@@ -7,7 +7,7 @@ CREATE TABLE {schema.}{prefix}failure (
     consumer    integer  NOT NULL,
     status      smallint NOT NULL,           -- as in the inbox: 3 pending, 4 failed, 5 discarded
     placement   smallint NOT NULL,           -- 1 parked, 2 redelivered
-    content     smallint NOT NULL,           -- 0 none, 1 kept, 2 too large, 3 off, 4 one way
+    content     smallint NOT NULL,           -- 0 none, 1 kept, 2 too large, 3 off, 4 one way, 5 refused
     presumed    boolean  NOT NULL DEFAULT false, -- an attempt was begun, its end is not known
     reserved    boolean  NOT NULL DEFAULT false, -- a retry worker has it until due_at
     suspect     boolean  NOT NULL DEFAULT false, -- one had it, and has not said what became of it
