@@ -6,6 +6,8 @@ import (
 	"maps"
 
 	"github.com/ThreeDotsLabs/watermill/message"
+
+	"github.com/millpond-go/millpond/middleware/internal/keep"
 )
 
 // Arrival is a middleware that notes the message as it arrives there, before middlewares
@@ -46,10 +48,75 @@ type arrived struct {
 	metadata message.Metadata
 }
 
-// origin is the message as it arrived: at the inbox, or at an Arrival around it.
-func (v *visit) origin() arrived {
+// Message implements delivery.Handler: it is the message as it arrived, at the inbox, or at
+// an Arrival around it.
+func (v *visit) Message() keep.Message {
 	if a, ok := v.arrival.Contexts.Shutdown.Value(arrivedKey{}).(*arrived); ok && a.msg == v.msg {
-		return *a
+		return keep.Message{UUID: a.uuid, Metadata: a.metadata, Payload: a.payload}
 	}
-	return v.was
+	return keep.Message{UUID: v.was.uuid, Metadata: v.was.metadata(), Payload: v.was.payload}
+}
+
+// snapshot is a message as it came to the inbox: handlers and the middlewares inside change
+// theirs. The metadata are a list, which costs nothing to be used again.
+type snapshot struct {
+	uuid    string
+	payload []byte
+	fields  []string // names and values of the metadata
+}
+
+func (s *snapshot) take(msg *message.Message) {
+	s.uuid, s.payload, s.fields = msg.UUID, msg.Payload, s.fields[:0]
+	for name, value := range msg.Metadata {
+		s.fields = append(s.fields, name, value)
+	}
+}
+
+// metadata returns a new map.
+func (s *snapshot) metadata() message.Metadata {
+	all := make(message.Metadata, len(s.fields)/2)
+	for i := 0; i < len(s.fields); i += 2 {
+		all[s.fields[i]] = s.fields[i+1]
+	}
+	return all
+}
+
+func (s *snapshot) field(name string) string {
+	for i := 0; i < len(s.fields); i += 2 {
+		if s.fields[i] == name {
+			return s.fields[i+1]
+		}
+	}
+	return ""
+}
+
+// restore undoes what a run made of its message, so that the next one, by us or by a
+// middleware around the inbox, is given what arrived: that of a committed run finds its
+// duplicate. Bytes changed in place are not undone: see Changed. What was left alone
+// is not written, for somebody may still read it.
+func (s *snapshot) restore(msg *message.Message) {
+	if msg.UUID != s.uuid {
+		msg.UUID = s.uuid
+	}
+	if len(msg.Payload) != len(s.payload) || len(s.payload) > 0 && &msg.Payload[0] != &s.payload[0] {
+		msg.Payload = s.payload
+	}
+	same := len(msg.Metadata) == len(s.fields)/2
+	for i := 0; same && i < len(s.fields); i += 2 {
+		value, has := msg.Metadata[s.fields[i]]
+		same = has && value == s.fields[i+1]
+	}
+	if !same {
+		msg.Metadata = s.metadata()
+	}
+}
+
+// forget drops what the snapshot refers to, and keeps its list unless it is a large one.
+func (s *snapshot) forget() {
+	const most = 64
+	if cap(s.fields) > most {
+		s.fields = nil
+	}
+	clear(s.fields)
+	*s = snapshot{fields: s.fields[:0]}
 }

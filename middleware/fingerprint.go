@@ -18,11 +18,11 @@ func (v *visit) fingerprint() stores.Fingerprint {
 		return stores.Fingerprint{}
 	}
 	var headers []stores.Header
-	if name := v.was.metadata.Get(nameHeader); name != "" && !slices.Contains(c.Headers, nameHeader) {
+	if name := v.was.field(nameHeader); name != "" && !slices.Contains(c.Headers, nameHeader) {
 		headers = append(headers, stores.Header{Name: nameHeader, Value: name})
 	}
 	for _, header := range c.Headers {
-		headers = append(headers, stores.Header{Name: header, Value: v.was.metadata.Get(header)})
+		headers = append(headers, stores.Header{Name: header, Value: v.was.field(header)})
 	}
 	return stores.NewFingerprint(c.Key, v.was.payload, headers...)
 }

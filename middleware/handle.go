@@ -4,10 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"time"
-
-	"github.com/ThreeDotsLabs/watermill/message"
 
 	"github.com/millpond-go/millpond/internal/callback"
 	"github.com/millpond-go/millpond/middleware/internal/execute"
@@ -17,7 +14,6 @@ import (
 // Run implements delivery.Handler: it calls the handler with the attempt's context, and
 // puts the message back as it arrived.
 func (v *visit) Run(ctx context.Context, x execute.Execution) (err error) {
-	v.keepMetadata()
 	mark := &running{Context: ctx, inbox: v.in, msg: v.msg, key: v.arrival.Claim.Key, outer: v.outer}
 	came := v.msg.Context()
 	v.msg.SetContext(x.Context(mark))
@@ -27,7 +23,7 @@ func (v *visit) Run(ctx context.Context, x execute.Execution) (err error) {
 	}
 	defer func() {
 		mark.over.Store(true)
-		v.restore()
+		v.was.restore(v.msg)
 		v.msg.SetContext(came)
 	}()
 	defer innerPanic()
@@ -43,38 +39,6 @@ func (v *visit) Run(ctx context.Context, x execute.Execution) (err error) {
 		return fmt.Errorf("%w (%d returned); the attempt is rolled back", ErrOutputs, len(outputs))
 	}
 	return err
-}
-
-// keepMetadata copies the metadata as they came before the handler has them: what it sets
-// is not what arrived.
-func (v *visit) keepMetadata() {
-	if v.machine.End().Runs > 1 {
-		return
-	}
-	if len(v.was.metadata) > 0 {
-		v.was.metadata = maps.Clone(v.was.metadata)
-	} else {
-		v.was.metadata = nil
-	}
-	v.arrival.Message.Metadata = v.origin().metadata
-}
-
-// restore undoes what a run made of its message, so that the next one, by us or by a
-// middleware around the inbox, is given what arrived: that of a committed run finds its
-// duplicate. Bytes changed in place are not undone: see Changed. What was left alone
-// is not written, for somebody may still read it.
-func (v *visit) restore() {
-	m, was := v.msg, &v.was
-	if m.UUID != was.uuid {
-		m.UUID = was.uuid
-	}
-	if len(m.Payload) != len(was.payload) || len(was.payload) > 0 && &m.Payload[0] != &was.payload[0] {
-		m.Payload = was.payload
-	}
-	if !maps.Equal(m.Metadata, was.metadata) {
-		m.Metadata = make(message.Metadata, len(was.metadata))
-		maps.Copy(m.Metadata, was.metadata)
-	}
 }
 
 // Changed implements delivery.Handler. Without fingerprints nobody can tell.

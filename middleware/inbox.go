@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"sync"
 	"time"
 
 	"github.com/ThreeDotsLabs/watermill/message"
@@ -42,6 +43,7 @@ type Inbox struct {
 	consumers *consumers
 	crowds    crowds
 	workers   *workers
+	visits    sync.Pool // *visit
 }
 
 // NewInbox checks the configuration, all of it at once, and returns an inbox on the
@@ -145,7 +147,15 @@ func (in *Inbox) Middleware(next message.HandlerFunc) message.HandlerFunc {
 		}
 		defer turns.end(msg)
 		defer boundPanic()
-		return newVisit(in, msg, next).process()
+		v, _ := in.visits.Get().(*visit)
+		if v == nil {
+			v = new(visit)
+		}
+		v.begin(in, msg, next)
+		outputs, err := v.process()
+		v.forget() // one that has panicked is not used again
+		in.visits.Put(v)
+		return outputs, err
 	}
 }
 

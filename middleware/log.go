@@ -14,14 +14,14 @@ import (
 
 // report logs how a delivery ended: what was handled for debugging, the rest for
 // somebody to look at. Payload and metadata are never logged.
-func (v *visit) report(end DeliveryEnd) {
+func (v *visit) report(end *delivery.End) {
 	level := slog.LevelError
 	switch end.Result {
-	case ResultCompleted, ResultDuplicate:
+	case delivery.Completed, delivery.Duplicate:
 		if end.Err == nil {
 			level = slog.LevelDebug
 		}
-	case ResultNotNow:
+	case delivery.NotNow:
 		level = slog.LevelWarn
 		if errors.Is(end.Err, ErrInFlight) || v.arrival.Contexts.Shutdown.Err() != nil {
 			level = slog.LevelDebug
@@ -29,14 +29,14 @@ func (v *visit) report(end DeliveryEnd) {
 		if errors.Is(end.Err, ErrAckedEarly) { // and it could not be kept
 			level = slog.LevelError
 		}
-	case ResultParked, ResultFinal:
+	case delivery.Parked, delivery.Final:
 		level = slog.LevelWarn
 		if end.Class == "" || end.Class == stores.ClassOrder { // it had failed before, or not at all
 			level = slog.LevelDebug
 		}
-	case ResultGivenBack:
+	case delivery.GivenBack:
 		level = slog.LevelWarn
-	case ResultQuarantined, ResultFailed, ResultPanicked:
+	case delivery.Quarantined, delivery.Failed, delivery.Panicked:
 	}
 	if !v.in.log.Enabled(v.arrival.Contexts.Detached, level) || level > slog.LevelDebug && v.manyAlike(end) {
 		return
@@ -64,7 +64,7 @@ func (v *visit) report(end DeliveryEnd) {
 }
 
 // manyAlike reports whether enough was logged that says the same.
-func (v *visit) manyAlike(end DeliveryEnd) bool {
+func (v *visit) manyAlike(end *delivery.End) bool {
 	log, consumer := v.in.log, v.arrival.Claim.Key.Consumer
 	kind := loglimit.Kind{Consumer: consumer, Result: string(end.Result), Cause: stores.CauseOf(end.Class, text.Of(end.Err))}
 	return !v.in.logLimit.Pass(kind, func(left int) {

@@ -203,11 +203,12 @@ func (v *visit) deliveryEnd(e *delivery.End) DeliveryEnd {
 	}
 }
 
-func (v *visit) ended(end DeliveryEnd) {
+func (v *visit) ended(e *delivery.End) {
 	h := v.in.hooks
 	if !h.observeDeliveries() {
 		return
 	}
+	end := v.deliveryEnd(e)
 	end.Took = time.Since(v.diary.begun)
 	for _, hook := range h.deliveryEnd {
 		h.call("Hook.DeliveryEnd", func() { hook.DeliveryEnd(v.arrival.Contexts.Detached, end) })

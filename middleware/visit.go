@@ -12,7 +12,6 @@ import (
 	"github.com/millpond-go/millpond/brokers"
 	"github.com/millpond-go/millpond/middleware/internal/delivery"
 	"github.com/millpond-go/millpond/middleware/internal/gate"
-	"github.com/millpond-go/millpond/middleware/internal/keep"
 	"github.com/millpond-go/millpond/middleware/internal/panics"
 	"github.com/millpond-go/millpond/stores"
 )
@@ -23,8 +22,8 @@ type visit struct {
 	in      *Inbox
 	msg     *message.Message
 	next    message.HandlerFunc
-	handler string    // its name in the router
-	was     arrived   // the message as it came to the inbox: handlers and middlewares inside change theirs
+	handler string // its name in the router
+	was     snapshot
 	outer   *running  // the run that the context comes from, of this message or another
 	retry   *retryRun // nil for a delivery of the broker
 	crowd   *crowd    // the consumer's
@@ -64,14 +63,13 @@ type diary struct {
 	told   bool   // everybody knows how it has ended
 }
 
-func newVisit(in *Inbox, msg *message.Message, next message.HandlerFunc) *visit {
+// begin takes the message as it comes.
+func (v *visit) begin(in *Inbox, msg *message.Message, next message.HandlerFunc) {
 	shutdown, outer := ownContext(msg.Context(), msg)
-	v := &visit{
-		in: in, msg: msg, next: next, outer: outer,
-		handler: message.HandlerNameFromCtx(shutdown),
-		was:     arrived{msg: msg, uuid: msg.UUID, payload: msg.Payload, metadata: msg.Metadata},
-		retry:   in.workers.runOf(msg),
-	}
+	v.in, v.msg, v.next, v.outer = in, msg, next, outer
+	v.handler = message.HandlerNameFromCtx(shutdown)
+	v.was.take(msg)
+	v.retry = in.workers.runOf(msg)
 	facts, _ := brokers.DeliveryOf(msg)
 	a := &v.arrival
 	a.Contexts = delivery.Contexts{Shutdown: shutdown, Detached: context.WithoutCancel(shutdown)}
@@ -82,12 +80,17 @@ func newVisit(in *Inbox, msg *message.Message, next message.HandlerFunc) *visit 
 	if a.Origin.Topic == "" {
 		a.Origin.Topic = facts.Topic
 	}
-	origin := v.origin()
-	a.Message = keep.Message{UUID: origin.uuid, Metadata: origin.metadata, Payload: origin.payload}
 	if v.retry != nil {
 		a.Retry = &v.retry.Retry
 	}
-	return v
+}
+
+// forget makes the visit ready for another message. It is a few times as large as all else
+// that a delivery allocates, and nothing refers to it when the delivery is over.
+func (v *visit) forget() {
+	v.machine.Forget()
+	v.was.forget()
+	*v = visit{machine: v.machine, was: v.was}
 }
 
 // suspect reports whether the message's last attempt may have ended a process. A subscriber
@@ -146,7 +149,9 @@ func (v *visit) endEarly(recovered any) {
 	if !v.diary.told {
 		v.over(end)
 	}
-	v.retry.ended(v.deliveryEnd(end)) // if a hook has kept over from it
+	if v.retry != nil { // and a hook has kept over from it
+		v.retry.ended(v.deliveryEnd(end))
+	}
 	if recovered == nil {
 		v.msg.Nack()
 		return
@@ -161,13 +166,14 @@ func (v *visit) over(end *delivery.End) {
 		end.Err = errors.Join(end.Err, end.Up)
 		brokers.SetGiveBack(v.msg, brokers.GiveBack{Failed: end.Back.Failed, After: end.Back.After})
 	}
-	told := v.deliveryEnd(end)
-	v.report(told)
+	v.report(end)
 	if end.Result != delivery.Panicked {
 		v.noteFirst(end)
 	}
-	v.ended(told)
-	v.retry.ended(told)
+	v.ended(end)
+	if v.retry != nil {
+		v.retry.ended(v.deliveryEnd(end))
+	}
 }
 
 // Known implements delivery.Consumer.

@@ -14,11 +14,10 @@ import (
 type Arrival struct {
 	Claim   stores.Claim // without Take
 	Origin  Origin
-	Message keep.Message // as it is kept
-	Payload []byte       // as it reached the inbox; for the fingerprint of what has none
-	Suspect bool         // its last attempt may have ended a process
-	Unfit   *Unfit       // nil: it may run
-	Retry   *Retry       // nil: it comes from the broker
+	Payload []byte // as it reached the inbox; for the fingerprint of what has none
+	Suspect bool   // its last attempt may have ended a process
+	Unfit   *Unfit // nil: it may run
+	Retry   *Retry // nil: it comes from the broker
 	Policy  *Policy
 
 	Consumer Consumer
@@ -77,6 +76,8 @@ type Consumer interface {
 type Handler interface {
 	// Run runs it in the open attempt, on the message as it arrived.
 	Run(ctx context.Context, x execute.Execution) error
+	// Message is the message as it arrived, to be kept.
+	Message() keep.Message
 	// Changed reports whether it has changed the bytes of the payload since it arrived.
 	Changed() bool
 	// Acked reports whether it has acked the message itself.

@@ -32,7 +32,7 @@ func (d *Delivery) register() next {
 		return next{state: quarantining, reason: unfit.Reason, cause: unfit.Err}
 	}
 	if d.arrival.Retry == nil && d.end.Outcome == 0 {
-		if trace, ok := d.core.Completed.Lookup(d.claimed.Key, d.claimed.Fingerprint); ok {
+		if trace, ok := d.core.Completed.Lookup(d.arrival.Claim.Key, d.arrival.Claim.Fingerprint); ok {
 			d.end.Outcome, d.end.Cached = stores.Duplicate, true
 			d.end.Verdict.Outcome, d.end.Verdict.TraceParent = stores.Duplicate, trace
 			return d.done(Duplicate)
@@ -67,7 +67,9 @@ func (d *Delivery) enter() next {
 
 // claim asks for the claim, and does what the store's answer asks for.
 func (d *Delivery) claim() next {
-	verdict, err := d.execution.Claim(d.claimed)
+	claim := d.arrival.Claim
+	claim.Take = d.row.take
+	verdict, err := d.execution.Claim(claim)
 	if err != nil {
 		return heldFor(d.unanswered(err))
 	}
@@ -81,7 +83,7 @@ func (d *Delivery) act(v stores.Verdict) next {
 	case stores.Claimed:
 		return d.begin(v.Failure)
 	case stores.Duplicate:
-		d.core.Completed.Add(d.claimed.Key, v.Fingerprint, v.TraceParent)
+		d.core.Completed.Add(d.arrival.Claim.Key, v.Fingerprint, v.TraceParent)
 		if d.end.Unsure { // the commit was unknown, and did happen
 			return d.done(Completed)
 		}
@@ -118,7 +120,7 @@ func conflicts(v stores.Verdict) error {
 
 // begin runs a claimed message unless its earlier failures forbid it.
 func (d *Delivery) begin(earlier stores.FailureState) next {
-	if d.claimed.Take != 0 {
+	if d.row.take != 0 {
 		return next{state: running}
 	}
 	d.row.state = earlier

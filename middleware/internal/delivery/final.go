@@ -60,7 +60,7 @@ func (d *Delivery) copyBefore(seen stores.FailureState) error {
 func (d *Delivery) keepContent(version int64, c *stores.Content) error {
 	ctx, cancel := d.writes()
 	defer cancel()
-	if err := d.core.Rows.KeepContent(ctx, d.claimed.Key, version, *c); err != nil {
+	if err := d.core.Rows.KeepContent(ctx, d.arrival.Claim.Key, version, *c); err != nil {
 		return fmt.Errorf("middleware: cannot keep the message, which has failed or was discarded: %w", err)
 	}
 	d.turn.Answered()

@@ -31,7 +31,7 @@ func (d *Delivery) copyLetter(f *stores.Failure) error {
 		return nil
 	}
 	err := d.core.Letters.Publish(d.arrival.Contexts.Detached, Letter{
-		Message: d.arrival.Message, Consumer: d.claimed.Key.Consumer, Topic: d.arrival.Origin.Topic,
+		Message: d.message(), Consumer: d.arrival.Claim.Key.Consumer, Topic: d.arrival.Origin.Topic,
 		Class: f.Class, Error: f.Error, Attempts: f.Attempts,
 	})
 	switch {

@@ -16,7 +16,6 @@ type Delivery struct {
 	arrival   *Arrival
 	turn      gate.Turn
 	execution execute.Execution
-	claimed   stores.Claim // what is asked for next
 	row       row
 	tries     tries
 	refused   refused
@@ -28,6 +27,7 @@ type Delivery struct {
 // row is where the message stands, as the store said last.
 type row struct {
 	state    stores.FailureState
+	take     int64 // the version that the next claim takes over; 0: none
 	suspect  bool  // look before a claim, and count the attempt first
 	counted  int64 // the version in which this delivery's attempt was counted; 0: none
 	started  int   // the number that a start has, if it is on record without an answer
@@ -79,15 +79,17 @@ type next struct {
 	ended  execute.Ended // of an attempt that may have escaped
 }
 
-// Process takes the delivery to its end. A panic on the way goes on up, as a *panics.Panic,
+// Process takes one delivery to its end; d may have been used for others. A panic on the way goes on up, as a *panics.Panic,
 // and runtime.Goexit goes on; End then has what became of the delivery.
 func (d *Delivery) Process(core *Core, a *Arrival, lane *gate.Lane) (end *End) {
-	d.core, d.arrival = core, a
-	d.turn = core.Gate.Arrive(lane, a.Contexts.Shutdown)
-	d.execution = core.Mode.Start(a.Contexts.Detached, a.Observer)
-	d.claimed, d.row.suspect = a.Claim, a.Suspect
+	if d.execution == nil {
+		d.execution = core.Mode.New()
+	}
+	*d = Delivery{core: core, arrival: a, execution: d.execution, turn: core.Gate.Arrive(lane, a.Contexts.Shutdown)}
+	d.execution.Start(a.Contexts.Detached, a.Observer)
+	d.row.suspect = a.Suspect
 	if r := a.Retry; r != nil {
-		d.row.state, d.claimed.Take = r.Row.State, r.Row.State.Version
+		d.row.state, d.row.take = r.Row.State, r.Row.State.Version
 	}
 	over := false
 	defer func() {
@@ -101,6 +103,14 @@ func (d *Delivery) Process(core *Core, a *Arrival, lane *gate.Lane) (end *End) {
 	d.drive(d.first())
 	over = true
 	return &d.end
+}
+
+// Forget makes d ready for another delivery.
+func (d *Delivery) Forget() {
+	if d.execution != nil {
+		d.execution.Forget()
+	}
+	*d = Delivery{execution: d.execution}
 }
 
 // Suspect reports whether the message's last attempt may have ended a process.

@@ -41,12 +41,12 @@ func (d *Delivery) quarantine(n next) next {
 func (d *Delivery) keep(reason stores.Reason, cause error) error {
 	a := d.arrival
 	q := stores.Quarantined{
-		Consumer: d.claimed.Key.Consumer, ID: d.claimed.Key.ID, Fingerprint: d.claimed.Fingerprint,
+		Consumer: d.arrival.Claim.Key.Consumer, ID: d.arrival.Claim.Key.ID, Fingerprint: d.arrival.Claim.Fingerprint,
 		Reason: reason, Detail: panics.WithStack(text.Of(cause), cause),
-		Topic: a.Origin.Topic, Coordinates: a.Origin.Coordinates, UUID: a.Message.UUID,
+		Topic: a.Origin.Topic, Coordinates: a.Origin.Coordinates, UUID: d.message().UUID,
 	}
 	q.Identity = d.identity(q)
-	kept, codec, err := d.core.Keep.Encode(a.Contexts.Detached, a.Message)
+	kept, codec, err := d.core.Keep.Encode(a.Contexts.Detached, d.message())
 	refused := err != nil && (d.refused.unkept || refusedForGood(err))
 	switch {
 	case refused:
@@ -82,7 +82,8 @@ func (d *Delivery) identity(q stores.Quarantined) [sha256.Size]byte {
 	if d.core.Keep.Codec == nil || len(q.ID) > 0 {
 		return [sha256.Size]byte{}
 	}
-	q.Metadata, q.Payload = d.arrival.Message.Metadata, d.arrival.Message.Payload
+	was := d.message()
+	q.Metadata, q.Payload = was.Metadata, was.Payload
 	hash := q.IdentityHash()
 	return stores.NewFingerprint(d.core.Fingerprint, hash[:]).Digest
 }

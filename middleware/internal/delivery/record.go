@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"github.com/millpond-go/millpond/middleware/internal/budget"
+	"github.com/millpond-go/millpond/middleware/internal/keep"
 	"github.com/millpond-go/millpond/middleware/internal/panics"
 	"github.com/millpond-go/millpond/middleware/internal/text"
 	"github.com/millpond-go/millpond/stores"
@@ -19,7 +20,7 @@ func (d *Delivery) fail(cause error, class stores.Class) next {
 		case d.timedOut() && !budget.Counts(class): // the database's doing, and recorded as that
 		case d.timedOut():
 			cause, class = fmt.Errorf("%w: %w", errOuterDeadline, cause), stores.ClassTimeout
-		case d.core.canceled.before(d.claimed.Key):
+		case d.core.canceled.before(d.arrival.Claim.Key):
 			class = stores.ClassInterrupted
 		default:
 			return next{state: givingBack, cause: cause}
@@ -70,7 +71,7 @@ func (d *Delivery) ownEnd() bool {
 		return false
 	}
 	d.tries.awaited = true
-	completed, can, err := d.execution.Resolve(d.claimed.Key)
+	completed, can, err := d.execution.Resolve(d.arrival.Claim.Key)
 	return can && err == nil && !completed
 }
 
@@ -79,7 +80,7 @@ var errNotKeepable = errors.New("middleware: the message cannot be parked")
 
 // newFailure is a pending failure of the message as it stands.
 func (d *Delivery) newFailure(class stores.Class, text string) *stores.Failure {
-	c, s := &d.claimed, &d.row.state
+	c, s := &d.arrival.Claim, &d.row.state
 	return &stores.Failure{
 		Key: c.Key, Fingerprint: c.Fingerprint, TraceParent: c.TraceParent,
 		Version: s.Version, Attempts: s.Attempts, Uncounted: s.Uncounted,
@@ -88,9 +89,12 @@ func (d *Delivery) newFailure(class stores.Class, text string) *stores.Failure {
 	}
 }
 
+// message is the message as it arrived.
+func (d *Delivery) message() keep.Message { return d.arrival.Handler.Message() }
+
 // addOrigin adds where the broker keeps the message.
 func (d *Delivery) addOrigin(f *stores.Failure) {
-	f.Topic, f.Coordinates, f.OrderKey = d.arrival.Origin.Topic, d.arrival.Origin.Coordinates, d.claimed.OrderKey
+	f.Topic, f.Coordinates, f.OrderKey = d.arrival.Origin.Topic, d.arrival.Origin.Coordinates, d.arrival.Claim.OrderKey
 }
 
 // failure decides what becomes of the message.
@@ -178,16 +182,16 @@ func (d *Delivery) contentState() stores.ContentState {
 	if d.refused.tooLarge {
 		return stores.ContentTooLarge
 	}
-	return d.core.Keep.State(d.arrival.Message)
+	return d.core.Keep.State(d.message())
 }
 
 func (d *Delivery) content() (*stores.Content, error) {
-	return d.core.Keep.Content(d.arrival.Contexts.Detached, d.arrival.Message)
+	return d.core.Keep.Content(d.arrival.Contexts.Detached, d.message())
 }
 
 // without is what is kept of a message of which nothing is kept but its UUID.
 func (d *Delivery) without(state stores.ContentState) *stores.Content {
-	return &stores.Content{State: state, UUID: d.arrival.Message.UUID}
+	return &stores.Content{State: state, UUID: d.message().UUID}
 }
 
 // writes returns a context for a write of what has failed.
@@ -243,7 +247,7 @@ func (d *Delivery) recorded(f *stores.Failure, cause error) next {
 
 // parkBehind parks a message whose order key has an earlier one pending.
 func (d *Delivery) parkBehind() next {
-	if d.refused.tooLarge || !d.core.Keep.CanPark(d.arrival.Message) {
+	if d.refused.tooLarge || !d.core.Keep.CanPark(d.message()) {
 		return heldFor(ErrBehind)
 	}
 	f := d.newFailure(stores.ClassOrder, ErrBehind.Error())

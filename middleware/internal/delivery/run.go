@@ -42,7 +42,7 @@ func (d *Delivery) finish() next {
 	end := d.execution.Finish()
 	switch {
 	case end.Err == nil:
-		d.core.Completed.Add(d.claimed.Key, d.claimed.Fingerprint, d.claimed.TraceParent)
+		d.core.Completed.Add(d.arrival.Claim.Key, d.arrival.Claim.Fingerprint, d.arrival.Claim.TraceParent)
 		if acked {
 			d.end.Err = ErrAckedEarly
 		}
@@ -117,7 +117,7 @@ func (d *Delivery) escape(n next) next {
 // resolve finds out what became of an unknown commit. If it did not happen the delivery
 // claims again; that is no failure of the handler.
 func (d *Delivery) resolve(unknown error) next {
-	completed, can, err := d.execution.Resolve(d.claimed.Key) // else the next claim tells
+	completed, can, err := d.execution.Resolve(d.arrival.Claim.Key) // else the next claim tells
 	switch {
 	case err != nil:
 		return next{state: holding, cause: unknown, why: err, back: resolving}

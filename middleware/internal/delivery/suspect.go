@@ -25,7 +25,7 @@ func (d *Delivery) look() next {
 			return d.act(v)
 		}
 	}
-	d.claimed.Take = d.row.state.Version
+	d.row.take = d.row.state.Version
 	if d.row.counted == 0 { // else in an earlier turn of this delivery
 		return d.count()
 	}
@@ -39,8 +39,8 @@ func (d *Delivery) ask() (stores.Verdict, error) {
 	ctx, cancel := d.asks()
 	defer cancel()
 	o := d.arrival.Observer
-	ctx = o.LookStarts(ctx, d.claimed.Key)
-	v, err := d.core.Rows.Look(ctx, d.claimed.Key, d.claimed.Fingerprint)
+	ctx = o.LookStarts(ctx, d.arrival.Claim.Key)
+	v, err := d.core.Rows.Look(ctx, d.arrival.Claim.Key, d.arrival.Claim.Fingerprint)
 	o.LookEnds(ctx, v, err)
 	return v, err
 }
@@ -81,7 +81,7 @@ func (d *Delivery) count() next {
 		row.started = row.state.Attempts + 1
 		return heldFor(d.unanswered(err))
 	}
-	d.claimed.Take = row.state.Version
+	d.row.take = row.state.Version
 	return next{state: claiming}
 }
 

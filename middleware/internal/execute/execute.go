@@ -12,13 +12,16 @@ import (
 
 // Mode is a way to execute attempts. It is safe for concurrent use.
 type Mode interface {
-	// Start returns the execution of one delivery.
-	Start(parent context.Context, o Observer) Execution
+	// New returns an execution, for one delivery after the other.
+	New() Execution
 }
 
 // Execution executes the attempts of one delivery, one after the other. It belongs to the
 // delivery's goroutine.
 type Execution interface {
+	// Start begins with a delivery, whose questions get contexts from parent.
+	Start(parent context.Context, o Observer)
+
 	// Claim asks for the claim. If the outcome is stores.Claimed an attempt is open, until
 	// Finish or Undo.
 	Claim(c stores.Claim) (stores.Verdict, error)
@@ -47,6 +50,9 @@ type Execution interface {
 
 	// Close frees what is left. Claim may be called again.
 	Close()
+
+	// Forget drops all that it has of the delivery, before another Start.
+	Forget()
 }
 
 // Ended is how an attempt has ended.

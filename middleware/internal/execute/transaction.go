@@ -20,10 +20,8 @@ func InTransactions(store stores.Inbox, b Bounds) *Transaction {
 	return &Transaction{store: store, resolver: resolver, bounds: b}
 }
 
-// Start implements Mode.
-func (t *Transaction) Start(parent context.Context, o Observer) Execution {
-	return &inTransaction{mode: t, parent: parent, observer: o}
-}
+// New implements Mode.
+func (t *Transaction) New() Execution { return &inTransaction{mode: t} }
 
 // inTransaction executes the attempts of one delivery.
 type inTransaction struct {
@@ -33,6 +31,11 @@ type inTransaction struct {
 	patience patience
 	open     stores.Attempt // nil: none
 	last     stores.Attempt // that was ended
+}
+
+// Start implements Execution.
+func (x *inTransaction) Start(parent context.Context, o Observer) {
+	x.parent, x.observer = parent, o
 }
 
 // Claim implements Execution.
@@ -111,3 +114,6 @@ func (x *inTransaction) Escaped() (committed bool, err error) {
 
 // Close implements Execution.
 func (x *inTransaction) Close() { x.patience.end() }
+
+// Forget implements Execution.
+func (x *inTransaction) Forget() { *x = inTransaction{mode: x.mode} }
