@@ -1,6 +1,7 @@
 package memory
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"strconv"
@@ -11,6 +12,7 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	"github.com/millpond-go/millpond/brokers"
+	"github.com/millpond-go/millpond/internal/openset"
 )
 
 // Broker is a message broker in memory. It is safe for concurrent use.
@@ -18,13 +20,15 @@ type Broker struct {
 	config    Config
 	id        string // random, so that native ids are unique among brokers
 	published atomic.Uint64
-	closing   chan struct{} // closed by Close
+	open      context.Context // ended by Close
+	end       context.CancelFunc
 
 	mu          sync.Mutex
-	closed      bool
 	topics      map[string]*topic
-	subscribers map[*Subscriber]struct{}
+	subscribers openset.Set[*Subscriber]
 }
+
+const pkg = "memory"
 
 var _ brokers.Broker = (*Broker)(nil)
 
@@ -34,45 +38,33 @@ func New(config Config) (*Broker, error) {
 		return nil, err
 	}
 	config.setDefaults()
-	return &Broker{
-		config:      config,
-		id:          watermill.NewShortUUID(),
-		closing:     make(chan struct{}),
-		topics:      make(map[string]*topic),
-		subscribers: make(map[*Subscriber]struct{}),
-	}, nil
+	b := &Broker{config: config, id: watermill.NewShortUUID(), topics: make(map[string]*topic)}
+	b.open, b.end = context.WithCancel(context.Background())
+	return b, nil
 }
 
 // Subscriber returns a new subscriber, which is a *[Subscriber]. It returns an error
 // that names every invalid field, or one that wraps brokers.ErrClosed.
 func (b *Broker) Subscriber(config brokers.SubscriberConfig) (message.Subscriber, error) {
-	config, err := config.WithDefaults("memory")
+	config, err := config.WithDefaults(pkg)
 	if err != nil {
 		return nil, err
 	}
-	s := &Subscriber{
-		broker:        b,
-		config:        config,
-		abandoned:     make(chan struct{}),
-		subscriptions: make(map[*subscription]struct{}),
+	s := &Subscriber{broker: b, config: config}
+	if !b.subscribers.Add(s) {
+		return nil, errClosed
 	}
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if b.closed {
-		return nil, fmt.Errorf("memory: broker: %w", brokers.ErrClosed)
-	}
-	b.subscribers[s] = struct{}{}
 	return s, nil
 }
 
 // Publisher returns a new publisher, or an error that wraps brokers.ErrClosed.
 func (b *Broker) Publisher(brokers.PublisherConfig) (message.Publisher, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if b.closed {
-		return nil, fmt.Errorf("memory: broker: %w", brokers.ErrClosed)
+	if b.open.Err() != nil {
+		return nil, errClosed
 	}
-	return &publisher{broker: b, closing: make(chan struct{})}, nil
+	p := &publisher{broker: b}
+	p.open, p.end = context.WithCancel(b.open)
+	return p, nil
 }
 
 // Capabilities says what the broker does. All of it is kept exactly.
@@ -96,20 +88,18 @@ func (b *Broker) Capabilities() brokers.Capabilities {
 // brokers.ErrClosed. It may be called many times and always returns nil.
 func (b *Broker) Close() error {
 	b.mu.Lock()
-	if !b.closed {
-		b.closed = true
-		close(b.closing)
-	}
-	topics, subscribers := b.topics, b.subscribers
-	b.topics, b.subscribers = nil, nil
+	b.end()
+	topics := b.topics
+	b.topics = nil
 	b.mu.Unlock()
 
 	// Every intake stops before any delivery is taken back, or the message would
 	// be handed to the next subscriber.
-	for s := range subscribers {
+	subscribers := b.subscribers.Seal()
+	for _, s := range subscribers {
 		s.stop()
 	}
-	for s := range subscribers {
+	for _, s := range subscribers {
 		s.Abandon()
 	}
 	for _, t := range topics {
@@ -118,6 +108,8 @@ func (b *Broker) Close() error {
 	return nil
 }
 
+var errClosed = fmt.Errorf("memory: broker: %w", brokers.ErrClosed)
+
 // topic returns the topic of that name, which is created on first use.
 func (b *Broker) topic(name string) (*topic, error) {
 	if name == "" {
@@ -125,8 +117,8 @@ func (b *Broker) topic(name string) (*topic, error) {
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if b.closed {
-		return nil, fmt.Errorf("memory: broker: %w", brokers.ErrClosed)
+	if b.open.Err() != nil {
+		return nil, errClosed
 	}
 	t := b.topics[name]
 	if t == nil {

@@ -20,49 +20,43 @@ type DeadLetter struct {
 // first. They stay, and keep their places in the topic's capacity, until
 // [Broker.DropDeadLetters]. It returns nil if there are none, also for topics and
 // groups that do not exist.
-func (b *Broker) DeadLetters(topic, group string) []DeadLetter {
-	b.mu.Lock()
-	t := b.topics[topic]
-	b.mu.Unlock()
-	if t == nil {
-		return nil
-	}
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	g := t.groups[group]
-	if g == nil {
-		return nil
-	}
-	var letters []DeadLetter
-	for _, dead := range g.dead {
-		letters = append(letters, DeadLetter{
-			Message:  dead.entry.message(),
-			Delivery: t.facts(dead.entry, dead.deliveries),
-			At:       dead.at,
-		})
-	}
+func (b *Broker) DeadLetters(topic, ofGroup string) (letters []DeadLetter) {
+	b.visit(topic, ofGroup, func(g *group) {
+		for _, dead := range g.dead {
+			letters = append(letters, DeadLetter{
+				Message:  dead.entry.message(),
+				Delivery: g.topic.facts(dead.entry, dead.deliveries),
+				At:       dead.at,
+			})
+		}
+	})
 	return letters
 }
 
 // DropDeadLetters settles all dead letters of one group of a topic, which frees
 // their places, and returns how many there were.
-func (b *Broker) DropDeadLetters(topic, group string) int {
+func (b *Broker) DropDeadLetters(topic, ofGroup string) (dropped int) {
+	b.visit(topic, ofGroup, func(g *group) {
+		for _, dead := range g.dead {
+			g.topic.settle(dead.entry)
+		}
+		dropped = len(g.dead)
+		g.dead = nil
+	})
+	return dropped
+}
+
+// visit calls f with a group that exists, and the topic's mutex held.
+func (b *Broker) visit(topicName, groupName string, f func(*group)) {
 	b.mu.Lock()
-	t := b.topics[topic]
+	t := b.topics[topicName]
 	b.mu.Unlock()
 	if t == nil {
-		return 0
+		return
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	g := t.groups[group]
-	if g == nil {
-		return 0
+	if g := t.groups[groupName]; g != nil {
+		f(g)
 	}
-	for _, dead := range g.dead {
-		t.settle(dead.entry)
-	}
-	dropped := len(g.dead)
-	g.dead = nil
-	return dropped
 }

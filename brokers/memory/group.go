@@ -2,25 +2,25 @@ package memory
 
 import (
 	"container/heap"
+	"sync"
 	"time"
 )
 
 // group is one consumer group of a topic. The topic's mutex guards it; all methods
 // but those of the timers need it held.
 type group struct {
-	topic         *topic
-	ready         queue
-	delayed       map[*item]*time.Timer
-	dead          []deadItem
-	subscriptions map[*subscription]struct{}
+	topic   *topic
+	ready   queue
+	changed sync.Cond // something may be ready, or an intake has ended
+	delayed map[*item]*time.Timer
+	dead    []deadItem
 }
 
 // item is a message as one group sees it.
 type item struct {
 	entry      *entry
-	deliveries int       // times a consumer has received it
-	spent      int       // deliveries that count towards the limit
-	current    *delivery // the unsettled one, if there is one
+	deliveries int // times a consumer has received it
+	spent      int // deliveries that count towards the limit
 }
 
 type deadItem struct {
@@ -29,16 +29,14 @@ type deadItem struct {
 }
 
 func newGroup(t *topic) *group {
-	return &group{
-		topic:         t,
-		delayed:       make(map[*item]*time.Timer),
-		subscriptions: make(map[*subscription]struct{}),
-	}
+	g := &group{topic: t, delayed: make(map[*item]*time.Timer)}
+	g.changed.L = &t.mu
+	return g
 }
 
 func (g *group) add(e *entry) {
 	e.open++
-	heap.Push(&g.ready, &item{entry: e})
+	g.putBack(&item{entry: e})
 }
 
 // take removes and returns the first item that is ready, nil if there is none.
@@ -49,10 +47,10 @@ func (g *group) take() *item {
 	return heap.Pop(&g.ready).(*item)
 }
 
-// putBack makes the item ready again, in its place by age.
+// putBack makes the item ready, in its place by age.
 func (g *group) putBack(it *item) {
 	heap.Push(&g.ready, it)
-	g.wake()
+	g.changed.Signal()
 }
 
 func (g *group) putBackAfter(it *item, delay time.Duration) {
@@ -83,11 +81,11 @@ func (g *group) spend(it *item) bool {
 	return true
 }
 
-// wake tells every subscription that something may be ready.
-func (g *group) wake() {
-	for s := range g.subscriptions {
-		s.poke()
-	}
+// wakeAll lets subscriptions whose intake has ended notice. It takes the mutex itself.
+func (g *group) wakeAll() {
+	g.topic.mu.Lock()
+	defer g.topic.mu.Unlock()
+	g.changed.Broadcast()
 }
 
 // queue is a heap of items by age, oldest first.

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync"
 
 	"github.com/ThreeDotsLabs/watermill/message"
 
@@ -12,9 +11,9 @@ import (
 )
 
 type publisher struct {
-	broker  *Broker
-	once    sync.Once
-	closing chan struct{} // closed by Close
+	broker *Broker
+	open   context.Context // ended by Close, and with the broker
+	end    context.CancelFunc
 }
 
 // Publish stores copies of the messages in their order. If one is refused, those
@@ -40,12 +39,8 @@ func (p *publisher) publish(t *topic, msg *message.Message) error {
 	}
 	e := newEntry(msg, p.broker.nextID(), p.broker.config.KeyMetadata)
 	for {
-		select {
-		case <-p.closing:
+		if p.open.Err() != nil {
 			return brokers.ErrClosed
-		case <-p.broker.closing:
-			return brokers.ErrClosed
-		default:
 		}
 		room := t.publish(e)
 		if room == nil {
@@ -58,14 +53,13 @@ func (p *publisher) publish(t *topic, msg *message.Message) error {
 		case <-room:
 		case <-msg.Context().Done():
 			return fmt.Errorf("%w: %w", brokers.ErrFull, context.Cause(msg.Context()))
-		case <-p.closing:
-		case <-p.broker.closing:
+		case <-p.open.Done():
 		}
 	}
 }
 
 // Close ends waiting calls of Publish. It may be called many times.
 func (p *publisher) Close() error {
-	p.once.Do(func() { close(p.closing) })
+	p.end()
 	return nil
 }

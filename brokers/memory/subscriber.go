@@ -2,26 +2,19 @@ package memory
 
 import (
 	"context"
-	"fmt"
-	"sync"
 
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	"github.com/millpond-go/millpond/brokers"
+	"github.com/millpond-go/millpond/internal/handout"
 )
 
 // Subscriber gives the messages of one group. It is safe for concurrent use. The
 // package documentation describes its deliveries.
 type Subscriber struct {
-	broker *Broker
-	config brokers.SubscriberConfig
-
-	once      sync.Once
-	abandoned chan struct{} // closed by Abandon
-
-	mu            sync.Mutex
-	closed        bool
-	subscriptions map[*subscription]struct{}
+	broker        *Broker
+	config        brokers.SubscriberConfig
+	subscriptions handout.Subscriptions[*subscription]
 }
 
 var (
@@ -33,35 +26,17 @@ var (
 // counts as delivered when it is received. Errors wrap brokers.ErrClosed, except
 // for an empty topic.
 func (s *Subscriber) Subscribe(ctx context.Context, topic string) (<-chan *message.Message, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.closed {
-		return nil, fmt.Errorf("memory: subscriber: %w", brokers.ErrClosed)
-	}
-	t, err := s.broker.topic(topic)
+	t, err := s.open(topic)
 	if err != nil {
 		return nil, err
 	}
-	sub := newSubscription(ctx, s, t)
-	s.subscriptions[sub] = struct{}{}
-	go func() {
-		sub.run()
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		delete(s.subscriptions, sub)
-	}()
-	return sub.out, nil
+	return s.subscriptions.Start(pkg, newSubscription(ctx, s, t))
 }
 
 // SubscribeInitialize makes the group known to the topic, so that everything
 // published from now on waits for it. Its errors are those of Subscribe.
 func (s *Subscriber) SubscribeInitialize(topic string) error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.closed {
-		return fmt.Errorf("memory: subscriber: %w", brokers.ErrClosed)
-	}
-	t, err := s.broker.topic(topic)
+	t, err := s.open(topic)
 	if err != nil {
 		return err
 	}
@@ -71,16 +46,19 @@ func (s *Subscriber) SubscribeInitialize(topic string) error {
 	return nil
 }
 
+func (s *Subscriber) open(name string) (*topic, error) {
+	if err := s.subscriptions.Open(pkg); err != nil {
+		return nil, err
+	}
+	return s.broker.topic(name)
+}
+
 // Close stops the intake and returns when every message is settled, or after
 // SubscriberConfig.DrainTimeout. It may be called many times, also at once, and
 // always returns nil.
 func (s *Subscriber) Close() error {
-	for _, sub := range s.stop() {
-		<-sub.done
-	}
-	s.broker.mu.Lock()
-	defer s.broker.mu.Unlock()
-	delete(s.broker.subscribers, s)
+	_ = s.subscriptions.Close() // never fails
+	s.broker.subscribers.Remove(s)
 	return nil
 }
 
@@ -90,20 +68,13 @@ func (s *Subscriber) Close() error {
 // no effect. It is meant for tests.
 func (s *Subscriber) Abandon() {
 	s.stop()
-	s.once.Do(func() { close(s.abandoned) })
+	s.subscriptions.Each(func(sub *subscription) { sub.Desk.Abandon() })
 	_ = s.Close() // never fails
 }
 
-// stop refuses new subscriptions and ends the intake of the present ones, which it
-// returns.
-func (s *Subscriber) stop() []*subscription {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.closed = true
-	var stopped []*subscription
-	for sub := range s.subscriptions {
-		sub.cancel()
-		stopped = append(stopped, sub)
+// stop refuses new subscriptions and ends the intake of the present ones.
+func (s *Subscriber) stop() {
+	for _, sub := range s.subscriptions.Seal() {
+		sub.Stop()
 	}
-	return stopped
 }

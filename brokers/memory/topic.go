@@ -90,7 +90,6 @@ func (t *topic) publish(e *entry) (room <-chan struct{}) {
 	e.place = t.held.PushBack(e)
 	for _, g := range t.groups {
 		g.add(e)
-		g.wake()
 	}
 	return nil
 }

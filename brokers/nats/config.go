@@ -83,6 +83,8 @@ type Publish struct {
 	Timeout time.Duration
 }
 
+const pkg = "nats"
+
 func (c *Config) setDefaults() {
 	c.ConnectTimeout = cmp.Or(c.ConnectTimeout, 10*time.Second)
 	c.Replicas = cmp.Or(c.Replicas, 1)

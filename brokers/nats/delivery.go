@@ -12,29 +12,26 @@ import (
 	"github.com/millpond-go/millpond/internal/handout"
 )
 
-// deliver hands a message out and settles it. A sign of life goes to the server as long as
+// handOut hands a message out and settles it. A sign of life goes to the server as long as
 // the message is in hand.
-func (s *subscription) deliver(from jetstream.Msg) {
-	config := &s.subscriber.broker.config.Consume
+func (s *subscription) handOut(from jetstream.Msg) {
 	msg, facts := s.read(from)
-	fate, giveBack := s.desk.Deliver(handout.Handout{
-		Message: msg, Facts: facts,
-		Keep:      func() { _ = from.InProgress() }, // the next one comes soon
-		KeepEvery: s.source.ackWait() / 3,
-	})
+	h := s.Handout(msg, facts)
+	h.Keep, h.KeepEvery = func() { _ = from.InProgress() }, s.source.ackWait()/3 // the next one comes soon
+	fate, giveBack := h.Deliver()
 	var err error
 	switch fate {
 	case handout.Acked:
 		err = from.Ack()
 	case handout.Nacked:
-		longest := min(redeliveryGrowth*config.RedeliveryDelay, longestRedeliveryDelay)
-		err = from.NakWithDelay(handout.Delay(giveBack, facts.Count, config.RedeliveryDelay, longest))
+		first := s.subscriber.broker.config.Consume.RedeliveryDelay
+		err = from.NakWithDelay(handout.Delay(giveBack, facts.Count, first, min(redeliveryGrowth*first, longestRedeliveryDelay)))
 	case handout.Unbegun:
 		err = from.Nak()
 	case handout.Abandoned:
 	}
 	if err != nil {
-		s.logger.Debug("A message cannot be settled; it comes again", watermill.LogFields{"error": err.Error()})
+		s.Logger().Debug("A message cannot be settled; it comes again", watermill.LogFields{"error": err.Error()})
 	}
 }
 

@@ -4,8 +4,8 @@ package nats
 // settled any more.
 func (s *Subscriber) Die() {
 	s.subscriptions.Each(func(sub *subscription) {
-		sub.desk.Abandon()
-		sub.desk.Stop()
+		sub.Abandon()
+		sub.Stop()
 	})
 	_ = s.Close()
 }

@@ -7,7 +7,7 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	"github.com/millpond-go/millpond/brokers"
-	"github.com/millpond-go/millpond/internal/openset"
+	"github.com/millpond-go/millpond/internal/handout"
 )
 
 // Subscriber gives the messages of one group. It is safe for concurrent use. The package
@@ -15,7 +15,7 @@ import (
 type Subscriber struct {
 	broker        *Broker
 	config        brokers.SubscriberConfig
-	subscriptions openset.Set[*subscription]
+	subscriptions handout.Subscriptions[*subscription]
 }
 
 var (
@@ -28,46 +28,32 @@ var (
 // delivered when it is received. Errors wrap brokers.ErrClosed, [ErrTopic], [ErrNoStream],
 // [ErrConsumerDiffers], or brokers.ErrUnavailable if there is no answer in time.
 func (s *Subscriber) Subscribe(ctx context.Context, topic string) (<-chan *message.Message, error) {
-	sub, err := s.open(ctx, topic)
+	from, err := s.find(ctx, topic)
 	if err != nil {
 		return nil, err
 	}
-	if !s.subscriptions.Add(sub) {
-		sub.desk.Stop()
-		return nil, fmt.Errorf("nats: subscriber: %w", brokers.ErrClosed)
-	}
-	go func() {
-		sub.run()
-		s.subscriptions.Remove(sub)
-	}()
-	return sub.desk.Messages(), nil
+	return s.subscriptions.Start(pkg, newSubscription(ctx, s, from))
 }
 
 // SubscribeInitialize makes the group known to the topic's stream, so that everything
 // published from now on waits for it. Its errors are those of Subscribe.
 func (s *Subscriber) SubscribeInitialize(topic string) error {
-	sub, err := s.open(context.Background(), topic)
-	if err == nil {
-		sub.desk.Stop()
-	}
+	_, err := s.find(context.Background(), topic)
 	return err
 }
 
-func (s *Subscriber) open(ctx context.Context, topic string) (*subscription, error) {
-	if s.subscriptions.Closed() {
-		return nil, fmt.Errorf("nats: subscriber: %w", brokers.ErrClosed)
+// find returns the consumer of the group for a topic.
+func (s *Subscriber) find(ctx context.Context, topic string) (from source, err error) {
+	if err := s.subscriptions.Open(pkg); err != nil {
+		return from, err
 	}
-	asking, cancel := context.WithTimeout(ctx, s.broker.config.ConnectTimeout)
+	ctx, cancel := context.WithTimeout(ctx, s.broker.config.ConnectTimeout)
 	defer cancel()
-	stream, err := s.broker.stream(asking, topic)
-	if err != nil {
-		return nil, err
+	from.topic = topic
+	if from.stream, err = s.broker.stream(ctx, topic); err == nil {
+		from.consumer, err = s.broker.consumer(ctx, from.stream, topic, s.config.Group)
 	}
-	consumer, err := s.broker.consumer(asking, stream, topic, s.config.Group)
-	if err != nil {
-		return nil, err
-	}
-	return newSubscription(ctx, s, source{topic: topic, stream: stream, consumer: consumer}), nil
+	return from, err
 }
 
 // Receiving implements brokers.Receiver: messages cannot come without a connection, and not
@@ -76,13 +62,9 @@ func (s *Subscriber) Receiving() error {
 	if !s.broker.conn.IsConnected() {
 		return fmt.Errorf("nats: %w: there is no connection", brokers.ErrUnavailable)
 	}
-	var err error
-	s.subscriptions.Each(func(sub *subscription) {
-		if why := sub.away.Load(); why != nil && err == nil {
-			err = fmt.Errorf("nats: topic %q: %w: %w", sub.source.topic, brokers.ErrUnavailable, *why)
-		}
+	return s.subscriptions.Receiving(func(sub *subscription) (string, error) {
+		return fmt.Sprintf("nats: topic %q", sub.source.topic), sub.trouble.Problem()
 	})
-	return err
 }
 
 // Close stops the intake and returns when every message is settled, or after

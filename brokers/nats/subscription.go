@@ -12,6 +12,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/millpond-go/millpond/internal/handout"
+	"github.com/millpond-go/millpond/internal/outage"
 )
 
 const (
@@ -19,7 +20,6 @@ const (
 	redeliveryGrowth       = 30 // of the first delay, at most
 	pullExpiry             = 30 * time.Second
 	heartbeat              = 5 * time.Second // of the server, to an idle pull; two that are missed are an error
-	pauseAfterError        = time.Second
 )
 
 // source is where a subscription gets its messages.
@@ -34,57 +34,37 @@ func (s source) ackWait() time.Duration { return s.consumer.CachedInfo().Config.
 // subscription is one call of Subscribe. Each of its slots pulls one message at a time, so
 // that the server has given out none that is not in hand.
 type subscription struct {
+	*handout.Desk
+
 	subscriber *Subscriber
 	source     source
-	logger     watermill.LoggerAdapter
-	desk       *handout.Desk
 	doubt      doubt
-	away       atomic.Pointer[error] // why no messages come; nil while they can
-	done       chan struct{}
+	trouble    *outage.Outage
 }
 
 func newSubscription(ctx context.Context, s *Subscriber, from source) *subscription {
-	sub := &subscription{
-		subscriber: s,
-		source:     from,
-		logger:     s.config.Logger.With(watermill.LogFields{"topic": from.topic, "group": s.config.Group, "stream": from.stream}),
-		desk:       handout.New(ctx),
-		done:       make(chan struct{}),
-	}
+	desk := handout.New(ctx, s.config, watermill.LogFields{"topic": from.topic, "stream": from.stream})
+	sub := &subscription{Desk: desk, subscriber: s, source: from, trouble: outage.New(desk.Logger(), "Pulling messages")}
 	sub.doubt.connection.Store(s.broker.connections())
 	return sub
 }
 
-// Close ends the intake and waits until all is settled or over. It returns nil.
-func (s *subscription) Close() error {
-	s.desk.Stop()
-	<-s.done
-	return nil
-}
-
-// run delivers until the intake ends, then drains.
-func (s *subscription) run() {
-	defer close(s.done)
-	idle := make(chan struct{})
-	go func() {
-		defer close(idle)
+// Run delivers until the intake ends, then drains.
+func (s *subscription) Run() {
+	defer s.Finish()
+	s.Serve(func() {
 		var slots sync.WaitGroup
+		defer slots.Wait()
 		for range s.subscriber.config.InFlight {
 			slots.Go(s.pull)
 		}
-		slots.Wait()
-	}()
-	<-s.desk.Context().Done()
-	if !s.desk.Drain(idle, s.subscriber.config.DrainTimeout) {
-		s.logger.Info("Draining has ended with messages unsettled; they come again after the ack wait", nil)
-	}
+	})
 	_ = s.subscriber.broker.conn.FlushTimeout(flushTimeout) // acks; what is lost of them comes again
-	s.desk.Close()
 }
 
 // pull is one slot: it takes a message, delivers it, settles it, and takes the next one.
 func (s *subscription) pull() {
-	ctx := s.desk.Context()
+	ctx := s.Context()
 	for ctx.Err() == nil {
 		messages, err := s.source.consumer.Messages(jetstream.PullMaxMessages(1), jetstream.PullExpiry(pullExpiry), jetstream.PullHeartbeat(heartbeat))
 		if err == nil {
@@ -108,8 +88,8 @@ func (s *subscription) deliverAll(ctx context.Context, messages jetstream.Messag
 		if err != nil {
 			return err
 		}
-		s.away.Store(nil)
-		s.deliver(msg)
+		s.trouble.Over()
+		s.handOut(msg)
 	}
 	return nil
 }
@@ -118,9 +98,10 @@ func (s *subscription) deliverAll(ctx context.Context, messages jetstream.Messag
 // deleted, or a server without its disk have forgotten. What a consumer that was made anew
 // gives out may have been delivered before.
 func (s *subscription) findAgain(ctx context.Context, cause error) {
-	s.note(cause)
-	sleep(ctx, pauseAfterError)
 	b := s.subscriber.broker
+	if !outage.Pause(ctx, s.trouble.Failed(cause)) {
+		return
+	}
 	asking, cancel := context.WithTimeout(ctx, b.config.ConnectTimeout)
 	defer cancel()
 	stream, err := b.stream(asking, s.source.topic)
@@ -131,28 +112,11 @@ func (s *subscription) findAgain(ctx context.Context, cause error) {
 		err = fmt.Errorf("%w: %q is taken by stream %q now, and was by %q: restart", ErrNoStream, s.source.topic, stream, s.source.stream)
 	}
 	if err != nil {
-		s.note(err)
+		s.trouble.Failed(err)
 		return
 	}
 	s.doubt.connection.Store(unknownConnection)
-	s.away.Store(nil)
-}
-
-// note logs why no messages come, once for each reason.
-func (s *subscription) note(err error) {
-	before := s.away.Swap(&err)
-	if s.desk.Context().Err() == nil && (before == nil || (*before).Error() != err.Error()) {
-		s.logger.Error("Messages cannot be pulled; it is tried again", err, nil)
-	}
-}
-
-func sleep(ctx context.Context, d time.Duration) {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-	case <-ctx.Done():
-	}
+	s.trouble.Over()
 }
 
 // doubt says which messages may have been delivered before, although their count says
@@ -176,7 +140,7 @@ func (s *subscription) doubtful(sequence uint64) bool {
 		return true
 	}
 	defer s.doubt.asking.Unlock()
-	ctx, cancel := context.WithTimeout(s.desk.Context(), min(s.subscriber.broker.config.ConnectTimeout, s.source.ackWait()/2))
+	ctx, cancel := context.WithTimeout(s.Context(), min(s.subscriber.broker.config.ConnectTimeout, s.source.ackWait()/2))
 	defer cancel()
 	stream, err := s.subscriber.broker.js.Stream(ctx, s.source.stream)
 	if err != nil {

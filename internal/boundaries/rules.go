@@ -34,7 +34,7 @@ var (
 	}
 	storeContract  = []string{"./stores", "./internal/urlmux"}
 	brokerContract = slices.Concat(watermill, []string{"./brokers", "./internal/callback", "./internal/urlmux", "./internal/urlquery"})
-	brokerAdapter  = slices.Concat(brokerContract, []string{"./internal/exposed", "./internal/openset", "./internal/publishing"})
+	brokerAdapter  = slices.Concat(brokerContract, []string{"./internal/exposed", "./internal/handout", "./internal/openset", "./internal/outage", "./internal/publishing", "github.com/cenkalti/backoff/v5"})
 	storeAdapter   = slices.Concat(watermill, storeContract, []string{"./internal/exposed", "./internal/sqlstore", "./internal/urlquery", "github.com/cenkalti/backoff/v5"})
 
 	conformance = []string{"./stores/storetest/...", "./brokers/brokertest/..."}
@@ -140,7 +140,7 @@ var rules = []Rule{
 			"filippo.io/edwards25519/...",
 		}),
 	},
-	{Name: "memory broker", Packages: []string{"./brokers/memory/..."}, Allow: slices.Concat(brokerContract, []string{"./brokers/memory/..."})},
+	{Name: "memory broker", Packages: []string{"./brokers/memory/..."}, Allow: slices.Concat(brokerAdapter, []string{"./brokers/memory/..."})},
 	{
 		Name:     "kafka broker",
 		Packages: []string{"./brokers/kafka/..."},
@@ -214,7 +214,6 @@ var rules = []Rule{
 		Packages: []string{"./brokers/nats"},
 		Allow: slices.Concat(brokerAdapter, []string{
 			"./brokers/nats",
-			"./internal/handout",
 			"./internal/urlquery",
 			"github.com/nats-io/...",
 			"github.com/klauspost/compress/...",
@@ -249,7 +248,8 @@ var rules = []Rule{
 	{Name: "shared by the SQL stores", Packages: []string{"./internal/sqlstore"}, Allow: storeContract},
 	{Name: "shared by the contracts", Packages: []string{"./internal/urlmux", "./internal/callback", "./internal/exposed"}, Allow: []string{}},
 	{Name: "shared by the brokers", Packages: []string{"./internal/openset"}, Allow: []string{}},
-	{Name: "handing out and publishing, shared by the brokers", Packages: []string{"./internal/handout", "./internal/publishing"}, Allow: brokerContract},
+	{Name: "handing out and publishing, shared by the brokers", Packages: []string{"./internal/handout", "./internal/publishing"}, Allow: slices.Concat(brokerContract, []string{"./internal/openset"})},
+	{Name: "outages, shared by the brokers", Packages: []string{"./internal/outage"}, Allow: slices.Concat(watermill, []string{"github.com/cenkalti/backoff/v5"})},
 	{
 		Name:     "conformance suites", // a stranger's adapter runs them, and needs no other
 		Packages: conformance,

@@ -1,10 +1,7 @@
-// Package handout hands messages of one Subscribe call to its consumer, waits for what
-// becomes of each, and drains. What an ack or a nack means to the server is the adapter's.
 package handout
 
 import (
 	"context"
-	"sync"
 	"time"
 
 	"github.com/ThreeDotsLabs/watermill/message"
@@ -19,123 +16,125 @@ const (
 	Acked Fate = iota
 	Nacked
 	Unbegun   // nobody has received it
-	Abandoned // draining has ended before its handler
+	Abandoned // its settlement no longer counts
 )
 
-// Desk hands out the messages of one Subscribe call. It is safe for concurrent use.
-type Desk struct {
-	ctx    context.Context // of all its messages; its end ends the intake
-	cancel context.CancelFunc
-	out    chan *message.Message
-	gone   chan struct{} // closed when draining ends: settlements no longer count
-	leave  sync.Once
-	over   sync.Once
-}
-
-// New returns a desk whose intake ends with ctx.
-func New(ctx context.Context) *Desk {
-	d := &Desk{out: make(chan *message.Message), gone: make(chan struct{})}
-	d.ctx, d.cancel = context.WithCancel(ctx)
-	return d
-}
-
-// Context ends when the intake does.
-func (d *Desk) Context() context.Context { return d.ctx }
-
-// Messages is the channel for the consumer. It is unbuffered: a message counts as
-// delivered when it is received.
-func (d *Desk) Messages() <-chan *message.Message { return d.out }
-
-// Handout is one message on its way to the consumer.
+// Handout is one message on its way to the consumer and back.
 type Handout struct {
-	Message *message.Message
-	Facts   brokers.Delivery
+	Withdrawn <-chan struct{} // closed when nobody may begin it any more; nil: with the intake
+	Lost      <-chan struct{} // closed when its settlement no longer counts; nil: with the desk's
 
-	// Keep, if not nil, is called every KeepEvery while a handler has the message.
+	// Keep, if not nil, is called every KeepEvery while the message is in hand.
 	Keep      func()
 	KeepEvery time.Duration
+
+	desk   *Desk
+	msg    *message.Message
+	ctx    context.Context // as handed out: a handler may have replaced the message's
+	cancel context.CancelCauseFunc
+	ticker *time.Ticker
 }
 
-// Deliver hands a message out and waits until it is settled. The message's context ends
-// when it returns. The give-back is that of a nack.
-func (d *Desk) Deliver(h Handout) (Fate, brokers.GiveBack) {
-	ctx, cancel := context.WithCancel(d.ctx)
-	defer cancel()
-	ctx = brokers.WithDelivery(ctx, h.Message, h.Facts)
-	h.Message.SetContext(ctx)
-	if d.ctx.Err() != nil {
+// Handout prepares a message to be handed out.
+func (d *Desk) Handout(msg *message.Message, facts brokers.Delivery) *Handout {
+	h := &Handout{desk: d, msg: msg}
+	h.ctx, h.cancel = context.WithCancelCause(d.ctx)
+	h.ctx = brokers.WithDelivery(h.ctx, msg, facts)
+	msg.SetContext(h.ctx)
+	return h
+}
+
+// End ends the message's context.
+func (h *Handout) End(cause error) { h.cancel(cause) }
+
+// Deliver hands the message out and waits for what becomes of it. The give-back is that of
+// a nack.
+func (h *Handout) Deliver() (Fate, brokers.GiveBack) {
+	if !h.Offer() {
 		return Unbegun, brokers.GiveBack{}
 	}
+	return h.Await()
+}
+
+// Offer waits until the consumer has received the message. It returns false if nobody will.
+func (h *Handout) Offer() (received bool) {
 	var alarm <-chan time.Time
 	if h.Keep != nil {
-		ticker := time.NewTicker(h.KeepEvery)
-		defer ticker.Stop()
-		alarm = ticker.C
+		h.ticker = time.NewTicker(h.KeepEvery)
+		alarm = h.ticker.C
 	}
-	out := d.out
-	for {
-		select {
-		case out <- h.Message:
-			return d.await(ctx, h, alarm)
-		case <-alarm:
-			h.Keep()
-		case <-d.ctx.Done():
-			return Unbegun, brokers.GiveBack{}
+	defer func() {
+		if !received {
+			h.end()
 		}
-	}
-}
-
-// await waits for a handler. It may have replaced the message's context, so the give-back
-// is read from the one that was handed out.
-func (d *Desk) await(ctx context.Context, h Handout, alarm <-chan time.Time) (Fate, brokers.GiveBack) {
-	for {
-		select {
-		case <-h.Message.Acked():
-			return Acked, brokers.GiveBack{}
-		case <-h.Message.Nacked():
-			return Nacked, brokers.GiveBackFrom(ctx)
-		case <-alarm:
-			h.Keep()
-		case <-d.gone:
-			select {
-			case <-h.Message.Acked(): // a moment ago
-				return Acked, brokers.GiveBack{}
-			default:
-				return Abandoned, brokers.GiveBack{}
-			}
-		}
-	}
-}
-
-// Stop ends the intake. It may be called many times.
-func (d *Desk) Stop() { d.cancel() }
-
-// Abandon lets no settlement count any more. It may be called many times.
-func (d *Desk) Abandon() { d.leave.Do(func() { close(d.gone) }) }
-
-// Drain waits until idle is closed, at most for a time; then what is unsettled is abandoned
-// and idle is waited for again. It reports whether all was settled in time.
-func (d *Desk) Drain(idle <-chan struct{}, timeout time.Duration) bool {
-	timer := time.NewTimer(timeout)
-	defer timer.Stop()
-	select {
-	case <-idle:
-		return true
-	case <-timer.C:
-		d.Abandon()
-		<-idle
+	}()
+	select { // which is fair: it may have been before
+	case <-h.Withdrawn:
 		return false
+	case <-h.desk.ctx.Done():
+		return false
+	default:
+	}
+	for {
+		select {
+		case h.desk.out <- h.msg:
+			h.desk.begun.Add(1)
+			return true
+		case <-alarm:
+			h.Keep()
+		case <-h.Withdrawn:
+			return false
+		case <-h.desk.ctx.Done():
+			return false
+		}
 	}
 }
 
-// Close closes the consumer's channel. Nothing may be delivered any more.
-func (d *Desk) Close() {
-	d.cancel()
-	d.over.Do(func() { close(d.out) })
+// Await waits for what becomes of a message that was received. Its context ends with that.
+func (h *Handout) Await() (Fate, brokers.GiveBack) {
+	defer h.end()
+	defer h.desk.begun.Add(-1)
+	var alarm <-chan time.Time
+	if h.ticker != nil {
+		alarm = h.ticker.C
+	}
+	for {
+		select {
+		case <-h.msg.Acked():
+			return h.settled()
+		case <-h.msg.Nacked():
+			return h.settled()
+		case <-alarm:
+			h.Keep()
+		case <-h.Lost:
+			return h.settled()
+		case <-h.desk.gone.Done():
+			return h.settled()
+		}
+	}
+}
+
+// settled prefers what the handler has said, if only a moment ago.
+func (h *Handout) settled() (Fate, brokers.GiveBack) {
+	select {
+	case <-h.msg.Acked():
+		return Acked, brokers.GiveBack{}
+	case <-h.msg.Nacked():
+		return Nacked, brokers.GiveBackFrom(h.ctx)
+	default:
+		return Abandoned, brokers.GiveBack{}
+	}
+}
+
+func (h *Handout) end() {
+	h.cancel(nil)
+	if h.ticker != nil {
+		h.ticker.Stop()
+	}
 }
 
 // Delay is the pause before a nacked message comes again: what the give-back asks for, or
-// one that doubles with each delivery from first to longest.
+// one that doubles with each delivery, counted from 1, from first to longest.
 func Delay(g brokers.GiveBack, count int, first, longest time.Duration) time.Duration {
 	if g.After > 0 {
 		return g.After

@@ -66,18 +66,19 @@ func (s *Set[T]) Closed() bool {
 	return s.closed
 }
 
+// Seal takes no more members from now on, and returns those that are there.
+func (s *Set[T]) Seal() []T {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.closed = true
+	return slices.Collect(maps.Keys(s.members))
+}
+
 // Close takes no more members from now on, closes those that are there, all at the same
 // time, and waits for that. It returns their errors. They may remove themselves meanwhile.
 // Called again, also at once, it closes those that are still members again.
 func (s *Set[T]) Close() error {
-	s.mu.Lock()
-	s.closed = true
-	members := make([]T, 0, len(s.members))
-	for member := range s.members {
-		members = append(members, member)
-	}
-	s.mu.Unlock()
-
+	members := s.Seal()
 	errs := make([]error, len(members))
 	var closing sync.WaitGroup
 	for i, member := range members {
