@@ -37,60 +37,33 @@ func (a *acks) forget(d *delivery) {
 // ack writes the ack of a delivery, or leaves it to another call of ack, which does not
 // return before it has written it.
 func (a *acks) ack(d *delivery) {
-	if !a.enqueue(d) {
-		return
-	}
-	var batch []*delivery
-	var oldest uint64
-	for more := true; more; more = a.more() {
-		if a.others() {
-			runtime.Gosched() // handlers that are about to end do so first
-		}
-		clear(batch)
-		batch, oldest = a.take(batch[:0])
-		writeAcks(batch, oldest)
-	}
-}
-
-// enqueue reports whether the caller has to write.
-func (a *acks) enqueue(d *delivery) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.unsettled.Remove(d.place)
 	a.waiting = append(a.waiting, d)
 	if a.writing {
-		return false
+		return
 	}
 	a.writing = true
-	return true
-}
-
-// more reports whether the caller has to write again.
-func (a *acks) more() bool {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	a.writing = len(a.waiting) > 0
-	return a.writing
-}
-
-// others reports whether something is unsettled.
-func (a *acks) others() bool {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	return a.unsettled.Len() > 0
-}
-
-// take returns what is waiting, and the tag of the oldest delivery that is unsettled. What
-// is waiting next uses spare.
-func (a *acks) take(spare []*delivery) (batch []*delivery, oldest uint64) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	batch, a.waiting = a.waiting, spare
-	oldest = math.MaxUint64
-	if first := a.unsettled.Front(); first != nil {
-		oldest = first.Value.(*delivery).native.DeliveryTag
+	var spare []*delivery
+	for len(a.waiting) > 0 {
+		if a.unsettled.Len() > 0 {
+			a.mu.Unlock()
+			runtime.Gosched() // handlers that are about to end do so first
+			a.mu.Lock()
+		}
+		batch, oldest := a.waiting, uint64(math.MaxUint64)
+		if first := a.unsettled.Front(); first != nil {
+			oldest = first.Value.(*delivery).native.DeliveryTag
+		}
+		a.waiting = spare
+		a.mu.Unlock()
+		writeAcks(batch, oldest)
+		clear(batch)
+		spare = batch[:0]
+		a.mu.Lock()
 	}
-	return batch, oldest
+	a.writing = false
 }
 
 // writeAcks writes one ack for all that came before the oldest that is unsettled, and one
@@ -132,7 +105,7 @@ func (d *delivery) settled(err error) {
 // note logs a settlement that has failed.
 func (d *delivery) note(err error) {
 	if err != nil {
-		d.logger.Info("A settlement has not reached the broker: the message comes again", watermill.LogFields{
+		d.Logger().Info("A settlement has not reached the broker: the message comes again", watermill.LogFields{
 			"message_uuid": d.uuid, "error": err.Error(),
 		})
 	}

@@ -28,7 +28,6 @@ type Broker struct {
 	opening chan struct{} // full while somebody opens a pipe or declares with one
 
 	mu       sync.Mutex
-	closed   bool
 	present  *pipe                // into which messages are published
 	tooLarge int                  // a payload from this size on was refused; 0: none yet
 	young    map[string]time.Time // queues that were just made, and until when that matters
@@ -71,7 +70,7 @@ func connect(ctx context.Context, config Config, tap func(*link, net.Conn) net.C
 // Subscriber returns a new subscriber, which is a *[Subscriber]. It returns an error
 // that names every invalid field, or one that wraps brokers.ErrClosed.
 func (b *Broker) Subscriber(config brokers.SubscriberConfig) (message.Subscriber, error) {
-	config, err := config.WithDefaults("amqp")
+	config, err := config.WithDefaults(pkg)
 	if config.InFlight > math.MaxUint16 {
 		err = errors.Join(err, fmt.Errorf("amqp: SubscriberConfig.InFlight is %d: use a number up to %d, or 0 for 1", config.InFlight, math.MaxUint16))
 	}
@@ -90,14 +89,11 @@ func (b *Broker) Subscriber(config brokers.SubscriberConfig) (message.Subscriber
 
 // Publisher returns a new publisher, or an error that wraps brokers.ErrClosed. All
 // publishers of a Broker share one connection.
-func (b *Broker) Publisher(config brokers.PublisherConfig) (message.Publisher, error) {
-	config = config.WithDefaults()
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if b.closed {
+func (b *Broker) Publisher(brokers.PublisherConfig) (message.Publisher, error) {
+	if b.subscribers.Closed() {
 		return nil, fmt.Errorf("amqp: broker: %w", brokers.ErrClosed)
 	}
-	return &publisher{broker: b, logger: config.Logger}, nil
+	return &publisher{broker: b}, nil
 }
 
 // Ping asks the broker once whether it answers, on the connection of the publishers, which
@@ -111,26 +107,32 @@ func (b *Broker) Ping(ctx context.Context) error {
 	if conn.blockedBy() != "" { // it would answer when it is not any more
 		return fmt.Errorf("amqp: %w: %w", brokers.ErrUnavailable, blocked(conn))
 	}
-	answer := make(chan error, 1)
-	go func() {
-		defer b.impatient(conn)()
+	err = b.ask(ctx, conn, func() error {
 		channel, err := conn.Channel()
 		if err == nil {
 			err = channel.Close()
 		}
-		answer <- err
-	}()
-	select {
-	case err = <-answer:
-	case <-ctx.Done():
-		if err = context.Cause(ctx); conn.blockedBy() != "" {
-			err = blocked(conn)
-		}
-	}
+		return err
+	})
 	if err != nil {
 		return fmt.Errorf("amqp: %w: %w", brokers.ErrUnavailable, err)
 	}
 	return nil
+}
+
+// ask puts a question to the server, and waits for the answer no longer than ctx.
+func (b *Broker) ask(ctx context.Context, conn *connection, question func() error) error {
+	answer := make(chan error, 1)
+	go func() {
+		defer b.impatient(conn)()
+		answer <- question()
+	}()
+	select {
+	case err := <-answer:
+		return err
+	case <-ctx.Done():
+		return b.silent(ctx, conn)
+	}
 }
 
 // Capabilities says what the server does, by its version when the broker was opened and
@@ -160,17 +162,13 @@ func (b *Broker) Capabilities() brokers.Capabilities {
 // publishing: what is being published fails with brokers.ErrClosed. It may be called
 // many times and always returns nil.
 func (b *Broker) Close() error {
-	b.mu.Lock()
-	b.closed = true
-	b.mu.Unlock()
-
 	_ = b.subscribers.Close() // never fails
 	b.publishing.close()
 	b.mu.Lock()
 	present := b.present
 	b.mu.Unlock()
 	if present != nil {
-		<-present.gone
+		<-present.life.Done()
 	}
 	return nil
 }

@@ -1,17 +1,19 @@
 package amqp
 
 import (
+	"cmp"
 	"crypto/tls"
 	"errors"
 	"fmt"
 	"math"
 	"net"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/ThreeDotsLabs/watermill/message"
 	"github.com/rabbitmq/amqp091-go"
+
+	"github.com/millpond-go/millpond/internal/urlquery"
 )
 
 // Config configures a [Broker]. Only Addresses is required. Each field that a URL can
@@ -151,6 +153,7 @@ type Publish struct {
 }
 
 const (
+	pkg                  = "amqp"
 	defaultDeliveryLimit = 20
 	longestStep          = 24 * time.Hour
 )
@@ -160,35 +163,21 @@ func (c *Config) setDefaults() {
 	if c.TLS != nil {
 		port = "5671"
 	}
-	addresses := make([]string, 0, len(c.Addresses))
-	for _, address := range c.Addresses {
-		if _, _, err := net.SplitHostPort(address); err != nil {
-			address = net.JoinHostPort(strings.Trim(address, "[]"), port)
-		}
-		addresses = append(addresses, address)
-	}
-	c.Addresses = addresses
-	orDefault(&c.VirtualHost, "/")
-	orDefault(&c.ConnectTimeout, 10*time.Second)
-	orDefault(&c.Heartbeat, 10*time.Second)
-	orDefault(&c.ConnectionName, "millpond")
-	orDefault(&c.Topology.Preset, PresetPubSub)
-	orDefault(&c.Topology.ExchangeType, ExchangeTopic)
-	orDefault(&c.Topology.QueueType, QueueQuorum)
-	orDefault(&c.Topology.DeliveryLimit, defaultDeliveryLimit)
+	c.Addresses = urlquery.WithPorts(c.Addresses, port)
+	c.VirtualHost = cmp.Or(c.VirtualHost, "/")
+	c.ConnectTimeout = cmp.Or(c.ConnectTimeout, 10*time.Second)
+	c.Heartbeat = cmp.Or(c.Heartbeat, 10*time.Second)
+	c.ConnectionName = cmp.Or(c.ConnectionName, "millpond")
+	c.Topology.Preset = cmp.Or(c.Topology.Preset, PresetPubSub)
+	c.Topology.ExchangeType = cmp.Or(c.Topology.ExchangeType, ExchangeTopic)
+	c.Topology.QueueType = cmp.Or(c.Topology.QueueType, QueueQuorum)
+	c.Topology.DeliveryLimit = cmp.Or(c.Topology.DeliveryLimit, defaultDeliveryLimit)
 	if c.Consume.RetryDelays == nil {
 		c.Consume.RetryDelays = []time.Duration{time.Second, 10 * time.Second, time.Minute, 10 * time.Minute}
 	}
-	orDefault(&c.Consume.RedeliveryDelay, 10*time.Millisecond)
-	orDefault(&c.Consume.ConsumerTimeout, 30*time.Minute)
-	orDefault(&c.Publish.Timeout, 30*time.Second)
-}
-
-func orDefault[T comparable](field *T, value T) {
-	var zero T
-	if *field == zero {
-		*field = value
-	}
+	c.Consume.RedeliveryDelay = cmp.Or(c.Consume.RedeliveryDelay, 10*time.Millisecond)
+	c.Consume.ConsumerTimeout = cmp.Or(c.Consume.ConsumerTimeout, 30*time.Minute)
+	c.Publish.Timeout = cmp.Or(c.Publish.Timeout, 30*time.Second)
 }
 
 // validate names every invalid field and what to write instead.

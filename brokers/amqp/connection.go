@@ -1,6 +1,7 @@
 package amqp
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
@@ -48,8 +49,8 @@ func (c Config) String() string {
 		strings.Join(c.Addresses, ","), c.VirtualHost, c.TLS != nil, c.Username, c.ConnectionName, c.Topology, c.Consume, c.Publish)
 }
 
-// GoString is String, for %#v.
-func (c Config) GoString() string { return c.String() }
+// Format is String, whatever the verb.
+func (c Config) Format(f fmt.State, _ rune) { _, _ = io.WriteString(f, c.String()) }
 
 // connection is one connection for as long as it lasts.
 type connection struct {
@@ -61,7 +62,6 @@ type connection struct {
 	again  time.Time     // when it replaced one that was lost; zero if it is the first
 
 	mu      sync.Mutex
-	cause   error  // why it has ended; nil if we have closed it
 	blocked string // why the server takes no messages now; "" if it does
 }
 
@@ -145,15 +145,10 @@ func (c *connection) watch(ended <-chan *amqp091.Error, blocked <-chan amqp091.B
 			c.mu.Lock()
 			c.blocked = ""
 			if b.Active {
-				c.blocked = orUnknown(b.Reason)
+				c.blocked = cmp.Or(b.Reason, "no reason given")
 			}
 			c.mu.Unlock()
-		case err := <-ended: // nil if it was closed in order
-			c.mu.Lock()
-			if err != nil {
-				c.cause = err
-			}
-			c.mu.Unlock()
+		case <-ended:
 			close(c.gone)
 			// The client waits for what is being written before it closes its channels,
 			// and a server that does not read would let it wait for ever.
@@ -161,13 +156,6 @@ func (c *connection) watch(ended <-chan *amqp091.Error, blocked <-chan amqp091.B
 			return
 		}
 	}
-}
-
-func orUnknown(reason string) string {
-	if reason == "" {
-		return "no reason given"
-	}
-	return reason
 }
 
 // comeback is how long a broker that was away gets until the subscribers are back as well,

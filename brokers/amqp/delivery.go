@@ -2,8 +2,6 @@ package amqp
 
 import (
 	"container/list"
-	"context"
-	"time"
 
 	"github.com/ThreeDotsLabs/watermill/message"
 	"github.com/rabbitmq/amqp091-go"
@@ -11,6 +9,7 @@ import (
 	"github.com/millpond-go/millpond/brokers"
 	"github.com/millpond-go/millpond/brokers/amqp/internal/wire"
 	"github.com/millpond-go/millpond/internal/callback"
+	"github.com/millpond-go/millpond/internal/handout"
 )
 
 // delivery is one message in flight. It is settled once, on the channel that it came by.
@@ -28,7 +27,7 @@ type delivery struct {
 
 // handOut gives a message to the subscriber and lets it be settled in its own time. What
 // nobody receives is not begun, and given back when the session drains.
-func (s *session) handOut(ctx context.Context, native *amqp091.Delivery) {
+func (s *session) handOut(native *amqp091.Delivery) {
 	d := &delivery{session: s, native: native}
 	d.read()
 	s.acks.deliver(d)
@@ -36,22 +35,26 @@ func (s *session) handOut(ctx context.Context, native *amqp091.Delivery) {
 		s.running.Go(d.waitOn)
 		return
 	}
-	inner, cancel := context.WithCancel(s.ctx)
 	msg, facts := d.message()
-	inner = brokers.WithDelivery(inner, msg, facts)
-	msg.SetContext(inner)
 	d.uuid = msg.UUID
-	if ctx.Err() == nil { // it may be over already, and select is fair
-		select {
-		case s.out <- msg:
-			s.running.Go(func() { d.await(inner, msg, cancel) })
-			return
-		case <-s.lost:
-		case <-ctx.Done():
-		}
+	h := s.Handout(msg, facts)
+	h.Withdrawn, h.Lost = s.kept.Done(), s.kept.Done()
+	if !h.Offer() {
+		s.unbegun = append(s.unbegun, native)
+		return
 	}
-	cancel()
-	s.unbegun = append(s.unbegun, native)
+	s.running.Go(func() { d.settle(h.Await()) })
+}
+
+// settle tells the broker what became of the message.
+func (d *delivery) settle(fate handout.Fate, giveBack brokers.GiveBack) {
+	switch fate {
+	case handout.Acked:
+		d.acks.ack(d)
+	case handout.Nacked:
+		d.settled(d.giveBack(giveBack))
+	case handout.Unbegun, handout.Abandoned:
+	}
 }
 
 // read takes apart what came from the wire.
@@ -93,28 +96,3 @@ func (d *delivery) message() (*message.Message, brokers.Delivery) {
 // ReadDelivery returns the message of a delivery of any producer, in the wire format of
 // watermill-amqp. It is for a Consume.Unmarshal that treats only some messages itself.
 func ReadDelivery(d *amqp091.Delivery) *message.Message { return wire.Message(d.Headers, d.Body) }
-
-// await waits until the message is settled, and settles it with the broker. The context
-// of the message ends with it.
-func (d *delivery) await(ctx context.Context, msg *message.Message, cancel context.CancelFunc) {
-	defer cancel()
-	select {
-	case <-msg.Acked():
-		cancel() // writing may take long, of other messages' acks too
-		d.acks.ack(d)
-	case <-msg.Nacked():
-		d.settled(d.giveBack(brokers.GiveBackFrom(ctx)))
-	case <-d.lost:
-	}
-}
-
-// sleep pauses before a message is given back. It ends early with the session.
-func (d *delivery) sleep(pause time.Duration) {
-	timer := time.NewTimer(pause)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-	case <-d.stopping:
-	case <-d.lost:
-	}
-}

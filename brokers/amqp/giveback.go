@@ -7,6 +7,8 @@ import (
 	"github.com/ThreeDotsLabs/watermill"
 
 	"github.com/millpond-go/millpond/brokers"
+	"github.com/millpond-go/millpond/internal/handout"
+	"github.com/millpond-go/millpond/internal/outage"
 )
 
 // longestRedeliveryDelay is where the pauses between redeliveries stop growing.
@@ -29,10 +31,12 @@ func (d *delivery) giveBack(g brokers.GiveBack) error {
 		if err == nil {
 			return d.native.Ack(false)
 		}
-		d.logger.Error("A message could not be put aside for later; it is given back at once", err, watermill.LogFields{"delay": after.String()})
+		d.Logger().Error("A message could not be put aside for later; it is given back at once", err, watermill.LogFields{"delay": after.String()})
 	}
 	if !d.delayedByServer() {
-		d.sleep(d.redeliveryDelay())
+		// It goes back to the head of its queue, from where it comes again at once.
+		first := b.config.Consume.RedeliveryDelay
+		outage.Pause(d.patient, handout.Delay(brokers.GiveBack{}, int(d.count), first, longestRedeliveryDelay))
 	}
 	if g.Failed {
 		return d.native.Reject(true)
@@ -64,13 +68,6 @@ func (d *delivery) serverDelay(failed bool) time.Duration {
 	return min(steps[0]*time.Duration(d.counted+1), steps[len(steps)-1])
 }
 
-// redeliveryDelay is the pause before the message goes back to the head of its queue,
-// from where it comes again at once.
-func (d *delivery) redeliveryDelay() time.Duration {
-	first := d.subscriber.broker.config.Consume.RedeliveryDelay
-	return min(first<<min(max(d.count-1, 0), 10), max(first, longestRedeliveryDelay))
-}
-
 // copyAway publishes a copy that comes back after a delay. The message itself may then be
 // acked; a crash in between doubles it.
 func (d *delivery) copyAway(failures int64, after time.Duration) error {
@@ -93,8 +90,8 @@ func (d *delivery) waitOn() {
 		err = d.native.Ack(false)
 	}
 	if err != nil {
-		d.logger.Error("A message that has to wait longer comes again sooner", err, nil)
-		d.sleep(longestRedeliveryDelay)
+		d.Logger().Error("A message that has to wait longer comes again sooner", err, nil)
+		outage.Pause(d.patient, longestRedeliveryDelay)
 		err = d.native.Nack(false, true)
 	}
 	d.settled(err)

@@ -5,8 +5,6 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/cenkalti/backoff/v5"
-
 	"github.com/millpond-go/millpond/brokers"
 )
 
@@ -61,26 +59,5 @@ func (l *link) close() {
 	l.closed = true
 	if l.current != nil {
 		l.current.end()
-	}
-}
-
-// newBackOff paces the attempts to get something back.
-func newBackOff() *backoff.ExponentialBackOff {
-	b := backoff.NewExponentialBackOff()
-	b.InitialInterval = 100 * time.Millisecond
-	b.MaxInterval = 5 * time.Second
-	b.Reset()
-	return b
-}
-
-// pause waits for the next attempt. It reports false if ctx ended before.
-func pause(ctx context.Context, d time.Duration) bool {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return true
-	case <-ctx.Done():
-		return false
 	}
 }

@@ -61,14 +61,7 @@ func Exposure(u *url.URL) error {
 	if auth, ok := c.authenticate().(*amqp091.PlainAuth); ok && auth.Username == guest && auth.Password == guest {
 		return nil
 	}
-	var servers []exposed.Server
-	for _, address := range c.Addresses {
-		servers = append(servers, exposed.Server{Address: address, TLS: c.TLS})
-	}
-	if err := exposed.Password(servers, "write amqps://, and the port that the server has for TLS"); err != nil {
-		return fmt.Errorf("amqp: %w", err)
-	}
-	return nil
+	return exposed.ByAddress(pkg, c.Addresses, c.TLS, "write amqps://, and the port that the server has for TLS")
 }
 
 // ParseURL returns the configuration that a URL stands for, so that a program can add

@@ -34,10 +34,9 @@ type pipe struct {
 	conn    *connection
 	channel *amqp091.Channel
 	calls   chan *call
-	gone    chan struct{} // closed when the channel has ended
+	life    context.Context // its end says why the channel has ended
 
 	mu       sync.Mutex
-	cause    error                  // why it has ended
 	underway map[string][]*outgoing // by message id
 	prepared map[string]struct{}    // what was declared
 }
@@ -59,9 +58,11 @@ func newPipe(conn *connection) (*pipe, error) {
 	}
 	p := &pipe{
 		conn: conn, channel: channel,
-		calls: make(chan *call), gone: make(chan struct{}),
+		calls:    make(chan *call),
 		underway: make(map[string][]*outgoing), prepared: make(map[string]struct{}),
 	}
+	life, end := context.WithCancelCause(context.Background())
+	p.life = life
 	ended := channel.NotifyClose(make(chan *amqp091.Error, 1))
 	// The client hands each return to both, one after the other. It can hand it to the
 	// second only when the first was dealt with, so that a return is known before the
@@ -76,11 +77,9 @@ func newPipe(conn *connection) (*pipe, error) {
 	}()
 	go func() {
 		if err := <-ended; err != nil {
-			p.mu.Lock()
-			p.cause = err
-			p.mu.Unlock()
+			end(err)
 		}
-		close(p.gone)
+		end(amqp091.ErrClosed)
 	}()
 	go p.write()
 	return p, nil
@@ -109,7 +108,7 @@ func (p *pipe) write() {
 		select {
 		case c := <-p.calls:
 			p.writeCall(c)
-		case <-p.gone:
+		case <-p.life.Done():
 			return
 		}
 	}
@@ -142,14 +141,14 @@ func (p *pipe) send(ctx context.Context, items []*outgoing) []outcome {
 	outcomes := make([]outcome, len(items))
 	select {
 	case p.calls <- c:
-	case <-p.gone:
+	case <-p.life.Done():
 		return outcomes
 	case <-ctx.Done():
 		return outcomes
 	}
 	select {
 	case <-c.written:
-	case <-p.gone:
+	case <-p.life.Done():
 	case <-ctx.Done():
 	}
 	for i, item := range items {
@@ -161,7 +160,7 @@ func (p *pipe) send(ctx context.Context, items []*outgoing) []outcome {
 		// The client may refuse to write, and end the confirmations, a moment before it says
 		// why the channel has ended, which is what the caller judges by.
 		select {
-		case <-p.gone:
+		case <-p.life.Done():
 		case <-ctx.Done():
 		}
 	}
@@ -171,7 +170,7 @@ func (p *pipe) send(ctx context.Context, items []*outgoing) []outcome {
 func (p *pipe) await(ctx context.Context, item *outgoing, confirmation *amqp091.DeferredConfirmation) outcome {
 	select {
 	case <-confirmation.Done():
-	case <-p.gone:
+	case <-p.life.Done():
 	case <-ctx.Done():
 	}
 	if confirmation.Acked() {
@@ -242,16 +241,4 @@ func (p *pipe) unprepare(name string) {
 }
 
 // ended is why the channel has ended, nil if it has not.
-func (p *pipe) ended() error {
-	select {
-	case <-p.gone:
-		p.mu.Lock()
-		defer p.mu.Unlock()
-		if p.cause == nil {
-			return amqp091.ErrClosed
-		}
-		return p.cause
-	default:
-		return nil
-	}
-}
+func (p *pipe) ended() error { return context.Cause(p.life) }

@@ -1,6 +1,7 @@
 package amqp
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -12,6 +13,7 @@ import (
 	"github.com/rabbitmq/amqp091-go"
 
 	"github.com/millpond-go/millpond/brokers"
+	"github.com/millpond-go/millpond/internal/outage"
 )
 
 var (
@@ -45,7 +47,7 @@ func (b *Broker) publish(ctx context.Context, name string, declare func(*connect
 	for i := range items {
 		w.open = append(w.open, i)
 	}
-	pace := newBackOff()
+	pace := outage.Pace()
 	for {
 		before := len(w.open)
 		reason := b.try(ctx, w)
@@ -58,7 +60,7 @@ func (b *Broker) publish(ctx context.Context, name string, declare func(*connect
 		case permanent(reason), errors.Is(reason, brokers.ErrClosed):
 			w.fail(reason)
 			return w.errs
-		case !pause(ctx, pace.NextBackOff()):
+		case !outage.Pause(ctx, pace.NextBackOff()):
 			if !errors.Is(reason, brokers.ErrUnavailable) {
 				reason = fmt.Errorf("%w: %w", brokers.ErrUnavailable, reason)
 			}
@@ -116,7 +118,7 @@ func (b *Broker) try(ctx context.Context, w *work) error {
 			return early
 		}
 		if len(w.open) > 0 && (len(left) > 0 || ended != nil) {
-			return b.whyUnknown(p, ended, w)
+			return b.whyUnknown(ctx, p, ended, w)
 		}
 	}
 	return nil
@@ -135,28 +137,22 @@ func (b *Broker) ready(ctx context.Context, w *work) (*pipe, error) {
 	select {
 	case b.opening <- struct{}{}:
 	case <-ctx.Done():
-		return nil, b.silent(conn)
+		return nil, b.silent(ctx, conn)
 	}
-	type answer struct {
-		pipe *pipe
-		err  error
-	}
-	answers := make(chan answer, 1)
-	go func() {
+	opened := make(chan *pipe, 1)
+	err = b.ask(ctx, conn, func() error {
 		defer func() { <-b.opening }()
-		defer b.impatient(conn)()
 		p, err := b.open(conn, w.alone)
 		if err == nil {
 			err = p.prepare(w.name, w.declare)
 		}
-		answers <- answer{p, err}
-	}()
-	select {
-	case a := <-answers:
-		return a.pipe, a.err
-	case <-ctx.Done():
-		return nil, b.silent(conn)
+		opened <- p
+		return err
+	})
+	if err != nil {
+		return nil, err
 	}
+	return <-opened, nil
 }
 
 // shared is the channel that calls share, nil if there is none now.
@@ -221,9 +217,9 @@ func (b *Broker) judge(o outcome, item *outgoing, ended error, alone bool) error
 }
 
 // whyUnknown is why the broker has not answered.
-func (b *Broker) whyUnknown(p *pipe, ended error, w *work) error {
+func (b *Broker) whyUnknown(ctx context.Context, p *pipe, ended error, w *work) error {
 	if ended == nil {
-		return b.silent(p.conn)
+		return b.silent(ctx, p.conn)
 	}
 	if protocol, ok := errors.AsType[*amqp091.Error](ended); ok && protocol.Code == amqp091.PreconditionFailed {
 		if _, _, known := tooLarge(protocol); !known {
@@ -234,11 +230,11 @@ func (b *Broker) whyUnknown(p *pipe, ended error, w *work) error {
 }
 
 // silent is why a server that is there does not answer.
-func (b *Broker) silent(conn *connection) error {
+func (*Broker) silent(ctx context.Context, conn *connection) error {
 	if conn.blockedBy() != "" {
 		return blocked(conn)
 	}
-	return fmt.Errorf("the broker has not answered within %s", b.config.Publish.Timeout)
+	return fmt.Errorf("the broker has not answered in time: %w", cmp.Or(context.Cause(ctx), context.DeadlineExceeded))
 }
 
 func blocked(conn *connection) error {

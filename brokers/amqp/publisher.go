@@ -9,16 +9,15 @@ import (
 	"github.com/ThreeDotsLabs/watermill"
 	"github.com/ThreeDotsLabs/watermill/message"
 
-	"github.com/millpond-go/millpond/brokers"
 	"github.com/millpond-go/millpond/brokers/amqp/internal/wire"
 	"github.com/millpond-go/millpond/internal/callback"
 	"github.com/millpond-go/millpond/internal/publishing"
 )
 
 type publisher struct {
+	publishing.Calls
+
 	broker *Broker
-	logger watermill.LoggerAdapter
-	calls  publishing.Calls
 }
 
 // Publish sends the messages together and waits until the broker has confirmed each. The
@@ -27,33 +26,22 @@ type publisher struct {
 // Publish.Timeout; [ErrUnroutable], [ErrRefused], [ErrTooLarge], [ErrDeclaredOtherwise],
 // [ErrNotAllowed] or [ErrNotThere]. The contexts of messages have no influence.
 func (p *publisher) Publish(topic string, messages ...*message.Message) error {
-	if !p.calls.Begin() {
-		return fmt.Errorf("amqp: publisher: %w", brokers.ErrClosed)
-	}
-	defer p.calls.End()
+	return p.Calls.Publish(pkg, topic, messages, func() error { return p.publish(topic, messages) })
+}
 
-	if len(messages) == 0 {
-		return nil
-	}
-	if err := publishing.Check("amqp", topic, messages); err != nil {
-		return err
-	}
+func (p *publisher) publish(topic string, messages []*message.Message) error {
 	if err := checkName("topic", topic); err != nil {
 		return err
 	}
 	b := p.broker
-	items := make([]*outgoing, 0, len(messages))
-	for i, msg := range messages {
-		item, err := b.outgoing(topic, msg)
-		if err != nil {
-			return publishing.Failure("amqp", topic, messages, i, err)
-		}
-		items = append(items, item)
+	items, err := publishing.Encode(pkg, topic, messages, func(msg *message.Message) (*outgoing, error) { return b.outgoing(topic, msg) })
+	if err != nil {
+		return err
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), b.config.Publish.Timeout)
 	defer cancel()
 	errs := b.publish(ctx, "topic "+topic, func(c *connection) error { return b.declareRoute(c, topic) }, items)
-	return publishing.Failures("amqp", topic, messages, errs)
+	return publishing.Failures(pkg, topic, messages, errs)
 }
 
 // outgoing returns the message as it is published. The payload is copied: when Publish
@@ -109,11 +97,5 @@ func (b *Broker) fits(body, headers int) error {
 		return fmt.Errorf("%w: its headers have %d bytes, all together may have %d with the server's frame_max of %d: shorten the metadata",
 			ErrTooLarge, headers, b.frame-besideHeaders, b.frame)
 	}
-	return nil
-}
-
-// Close waits for the calls of Publish under way. It may be called many times.
-func (p *publisher) Close() error {
-	p.calls.Close()
 	return nil
 }

@@ -22,13 +22,9 @@ type history struct {
 // keep are the headers that must not be published again as they are.
 func keep() []string { return append(wire.Deaths(), wire.Copies()...) }
 
-const (
-	// longestWait bounds what is left to wait. The inbox knows when a message is due, and
-	// gives one that comes too early back.
-	longestWait = 30 * 24 * time.Hour
-	// mostCounted bounds counts, so that no sum of them overflows.
-	mostCounted = 1 << 30
-)
+// longestWait bounds what is left to wait. The inbox knows when a message is due, and
+// gives one that comes too early back.
+const longestWait = 30 * 24 * time.Hour
 
 // takeHistory removes from a delivery what the copying has put there, and returns it. It is
 // believed of what comes from the retry exchange of the queue alone, to which nobody can
@@ -62,7 +58,7 @@ func takeHistory(d *amqp091.Delivery, queue string) (h history) {
 		n, _ := table[name].(int64)
 		return min(max(0, n), most)
 	}
-	h.deliveries, h.failures = number("deliveries", mostCounted), number("failures", mostCounted)
+	h.deliveries, h.failures = number("deliveries", wire.MostCounted), number("failures", wire.MostCounted)
 	h.wait = time.Duration(number("wait", longestWait.Milliseconds())) * time.Millisecond
 	h.origin.exchange, _ = table["exchange"].(string)
 	h.origin.key, _ = table["key"].(string)

@@ -6,7 +6,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/ThreeDotsLabs/watermill"
 	"github.com/rabbitmq/amqp091-go"
 )
 
@@ -18,15 +17,13 @@ type session struct {
 	channel    *amqp091.Channel
 	deliveries <-chan amqp091.Delivery
 
-	stopping chan struct{} // closed when no more pauses are made
-	lost     chan struct{} // closed when settlements no longer count
-	losing   sync.Once
-	running  sync.WaitGroup // deliveries unsettled
-	acks     acks
-	unbegun  []*amqp091.Delivery
-
-	mu    sync.Mutex
-	cause error // why it was lost
+	kept    context.Context // its end says why settlements no longer count
+	lose    context.CancelCauseFunc
+	patient context.Context // of pauses before something is given back
+	hurry   context.CancelFunc
+	running sync.WaitGroup // deliveries unsettled
+	acks    acks
+	unbegun []*amqp091.Delivery
 }
 
 const consumerTag = "millpond"
@@ -38,10 +35,7 @@ func newSession(sub *subscription, conn *connection) (*session, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &session{
-		subscription: sub, conn: conn, channel: channel,
-		stopping: make(chan struct{}), lost: make(chan struct{}),
-	}
+	s := &session{subscription: sub, conn: conn, channel: channel}
 	if err := channel.Qos(sub.subscriber.config.InFlight, 0, false); err != nil {
 		return nil, err
 	}
@@ -51,6 +45,8 @@ func newSession(sub *subscription, conn *connection) (*session, error) {
 	if err != nil {
 		return nil, err
 	}
+	s.kept, s.lose = context.WithCancelCause(context.Background())
+	s.patient, s.hurry = context.WithCancel(s.kept)
 	go s.watch(ended, cancelled)
 	return s, nil
 }
@@ -75,45 +71,30 @@ func (s *session) watch(ended <-chan *amqp091.Error, cancelled <-chan string) {
 	}
 }
 
-func (s *session) lose(cause error) {
-	s.losing.Do(func() {
-		s.mu.Lock()
-		s.cause = cause
-		s.mu.Unlock()
-		close(s.lost)
-	})
-}
-
-// consume hands messages out until ctx ends. An error means that the session cannot go
-// on.
-func (s *session) consume(ctx context.Context) error {
+// consume hands messages out until the intake ends. An error means that the session cannot
+// go on.
+func (s *session) consume() error {
 	for {
 		select {
 		case d, ok := <-s.deliveries:
 			if !ok {
-				<-s.lost
-				return s.reason()
+				<-s.kept.Done()
+				return context.Cause(s.kept)
 			}
-			s.handOut(ctx, &d)
-		case <-s.lost:
-			return s.reason()
-		case <-ctx.Done():
+			s.handOut(&d)
+		case <-s.kept.Done():
+			return context.Cause(s.kept)
+		case <-s.Context().Done():
 			return nil
 		}
 	}
 }
 
-func (s *session) reason() error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.cause
-}
-
-// drain stops the intake, gives back what nobody has received, and waits until the rest is
-// settled, at most timeout.
-func (s *session) drain(timeout time.Duration) {
+// drain ends the consumer, gives back what nobody has received, and waits until the rest is
+// settled or abandoned.
+func (s *session) drain() {
 	s.soon(func() {
-		defer close(s.stopping)
+		defer s.hurry()
 		// Before anything is given back, or it would come straight back.
 		if s.channel.Cancel(consumerTag, false) != nil {
 			return
@@ -130,14 +111,10 @@ func (s *session) drain(timeout time.Duration) {
 		s.running.Wait()
 		close(settled)
 	}()
-	timer := time.NewTimer(timeout)
-	defer timer.Stop()
 	select {
 	case <-settled:
-	case <-timer.C:
-		s.logger.Info("Unsettled messages will be delivered again: they were not settled in time", watermill.LogFields{"drain_timeout": timeout.String()})
+	case <-s.Abandoned(): // what is being given back may take long
 	}
-	s.leave()
 }
 
 // leave ends the session. What is unsettled goes back to the queue.
@@ -148,17 +125,9 @@ func (s *session) leave() {
 
 // soon runs what asks the server, and ends the connection if the server does not answer.
 func (s *session) soon(ask func()) {
-	answered := make(chan struct{})
-	go func() {
-		defer close(answered)
-		ask()
-	}()
-	select {
-	case <-answered:
-	case <-time.After(leaveTimeout):
-		s.conn.end()
-		<-answered
-	}
+	late := time.AfterFunc(leaveTimeout, s.conn.end)
+	defer late.Stop()
+	ask()
 }
 
 // leaveTimeout bounds the farewell to a server that may be away.

@@ -2,23 +2,21 @@ package amqp
 
 import (
 	"context"
-	"errors"
 	"fmt"
 
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	"github.com/millpond-go/millpond/brokers"
-	"github.com/millpond-go/millpond/internal/openset"
+	"github.com/millpond-go/millpond/internal/handout"
 )
 
 // Subscriber gives the messages of one group. It is safe for concurrent use. The
 // package documentation describes its deliveries.
 type Subscriber struct {
-	broker    *Broker
-	config    brokers.SubscriberConfig
-	consuming *link
-
-	subscriptions openset.Set[*subscription]
+	broker        *Broker
+	config        brokers.SubscriberConfig
+	consuming     *link
+	subscriptions handout.Subscriptions[*subscription]
 }
 
 var (
@@ -28,9 +26,7 @@ var (
 )
 
 func newSubscriber(b *Broker, config brokers.SubscriberConfig) *Subscriber {
-	s := &Subscriber{broker: b, config: config}
-	s.consuming = newLink(b, "consuming "+config.Group)
-	return s
+	return &Subscriber{broker: b, config: config, consuming: newLink(b, "consuming "+config.Group)}
 }
 
 // Subscribe declares the queue of the group for a topic and returns its messages, of
@@ -38,38 +34,25 @@ func newSubscriber(b *Broker, config brokers.SubscriberConfig) *Subscriber {
 // it is received. Errors wrap brokers.ErrClosed, brokers.ErrUnavailable,
 // [ErrDeclaredOtherwise], [ErrNotAllowed] or [ErrNotThere].
 func (s *Subscriber) Subscribe(ctx context.Context, topic string) (<-chan *message.Message, error) {
-	if err := s.open(); err != nil {
-		return nil, err
-	}
-	queue, err := s.broker.config.Topology.queue(topic, s.config.Group)
+	queue, err := s.queue(topic)
 	if err != nil {
 		return nil, err
 	}
-	sub := newSubscription(ctx, s, topic, queue)
-	first, err := sub.begin(ctx)
+	sub, err := newSubscription(ctx, s, topic, queue)
 	if err != nil {
-		sub.cancel()
 		return nil, err
 	}
-	if !s.subscriptions.Add(sub) {
-		sub.cancel()
-		go first.leave()
-		return nil, fmt.Errorf("amqp: subscriber: %w", brokers.ErrClosed)
+	messages, err := s.subscriptions.Start(pkg, sub)
+	if err != nil {
+		go sub.first.leave()
 	}
-	go func() {
-		sub.run(first)
-		s.subscriptions.Remove(sub)
-	}()
-	return sub.out, nil
+	return messages, err
 }
 
 // SubscribeInitialize declares what Subscribe does, so that messages published from now
 // on wait for it. Its errors are those of Subscribe.
 func (s *Subscriber) SubscribeInitialize(topic string) error {
-	if err := s.open(); err != nil {
-		return err
-	}
-	queue, err := s.broker.config.Topology.queue(topic, s.config.Group)
+	queue, err := s.queue(topic)
 	if err != nil {
 		return err
 	}
@@ -90,11 +73,12 @@ func (s *Subscriber) prepare(ctx context.Context, topic, queue string) (*connect
 	return conn, nil
 }
 
-func (s *Subscriber) open() error {
-	if s.subscriptions.Closed() {
-		return fmt.Errorf("amqp: subscriber: %w", brokers.ErrClosed)
+// queue is the group's queue for a topic.
+func (s *Subscriber) queue(topic string) (string, error) {
+	if err := s.subscriptions.Open(pkg); err != nil {
+		return "", err
 	}
-	return nil
+	return s.broker.config.Topology.queue(topic, s.config.Group)
 }
 
 // Close stops the intake, gives back what nobody has received, and returns when the rest
@@ -110,11 +94,7 @@ func (s *Subscriber) Close() error {
 // Receiving implements brokers.Receiver: a subscriber whose connection or consumer has ended
 // gets nothing until it has another one, though the broker may answer publishers.
 func (s *Subscriber) Receiving() error {
-	var errs []error
-	for _, sub := range s.subscriptions.All() {
-		if why := sub.away.Load(); why != nil {
-			errs = append(errs, fmt.Errorf("amqp: topic %s, queue %s: %w: %w", sub.topic, sub.queue, brokers.ErrUnavailable, *why))
-		}
-	}
-	return errors.Join(errs...)
+	return s.subscriptions.Receiving(func(sub *subscription) (string, error) {
+		return fmt.Sprintf("amqp: topic %s, queue %s", sub.topic, sub.queue), sub.trouble.Problem()
+	})
 }

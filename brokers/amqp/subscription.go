@@ -3,87 +3,75 @@ package amqp
 import (
 	"context"
 	"fmt"
-	"sync/atomic"
+	"time"
 
 	"github.com/ThreeDotsLabs/watermill"
-	"github.com/ThreeDotsLabs/watermill/message"
 
 	"github.com/millpond-go/millpond/brokers"
+	"github.com/millpond-go/millpond/internal/handout"
+	"github.com/millpond-go/millpond/internal/outage"
 )
 
 // subscription is one call of Subscribe. It outlives its sessions.
 type subscription struct {
+	*handout.Desk
+
 	subscriber *Subscriber
 	topic      string
 	queue      string
-	logger     watermill.LoggerAdapter
-
-	away atomic.Pointer[error] // why no session is; nil while one is
-
-	ctx    context.Context // of all its messages; its end ends the intake
-	cancel context.CancelFunc
-	out    chan *message.Message
-	done   chan struct{}
+	first      *session
+	trouble    *outage.Outage
 }
 
-func newSubscription(ctx context.Context, s *Subscriber, topic, queue string) *subscription {
+func newSubscription(ctx context.Context, s *Subscriber, topic, queue string) (*subscription, error) {
 	sub := &subscription{
-		subscriber: s,
-		topic:      topic,
-		queue:      queue,
-		out:        make(chan *message.Message),
-		done:       make(chan struct{}),
+		Desk:       handout.New(ctx, s.config, watermill.LogFields{"topic": topic, "queue": queue}),
+		subscriber: s, topic: topic, queue: queue,
 	}
-	sub.logger = s.config.Logger.With(watermill.LogFields{"topic": topic, "group": s.config.Group, "queue": sub.queue})
-	sub.ctx, sub.cancel = context.WithCancel(ctx)
-	return sub
+	sub.trouble = outage.New(sub.Logger(), "Consuming")
+	var err error
+	if sub.first, err = sub.begin(ctx); err != nil {
+		sub.Stop()
+	}
+	return sub, err
 }
 
-// Close ends the intake and waits until all is settled or over. It returns nil.
-func (s *subscription) Close() error {
-	s.cancel()
-	<-s.done
-	return nil
-}
-
-// run delivers until the context ends, then drains. Sessions that end before that are
+// Run delivers until the intake ends, then drains. Sessions that end before that are
 // followed by others.
-func (s *subscription) run(current *session) {
-	defer close(s.done)
-	defer s.cancel()
-	defer close(s.out)
-	for {
-		err := current.consume(s.ctx)
-		if err == nil {
-			current.drain(s.subscriber.config.DrainTimeout)
-			return
+func (s *subscription) Run() {
+	defer s.Finish()
+	current := s.first
+	s.Serve(func() {
+		for ; current != nil; current = s.again() {
+			err := current.consume()
+			if err == nil {
+				current.drain()
+				return
+			}
+			s.trouble.Failed(err)
+			current.leave()
 		}
-		s.away.Store(&err)
-		s.logger.Error("Consuming begins anew; what was unsettled comes again", err, nil)
+	})
+	if current != nil {
 		current.leave()
-		if current = s.again(); current == nil {
-			return
-		}
 	}
 }
 
 // again begins the next session. It returns nil if the subscription has ended before.
 func (s *subscription) again() *session {
-	pace := newBackOff()
-	for pause(s.ctx, pace.NextBackOff()) {
-		next, err := s.begin(s.ctx)
+	for pause := firstPause; outage.Pause(s.Context(), pause); {
+		next, err := s.begin(s.Context())
 		if err == nil {
-			s.away.Store(nil)
-			s.logger.Info("Consuming has begun anew", nil)
+			s.trouble.Over()
 			return next
 		}
-		if s.ctx.Err() == nil {
-			s.away.Store(&err)
-			s.logger.Error("The queue cannot be consumed; it is tried again", err, nil)
-		}
+		pause = s.trouble.Failed(err)
 	}
 	return nil
 }
+
+// firstPause is the pause before consuming begins anew.
+const firstPause = 100 * time.Millisecond
 
 // begin opens a session, within the timeout for connecting.
 func (s *subscription) begin(ctx context.Context) (*session, error) {

@@ -13,6 +13,7 @@ import (
 
 	"github.com/millpond-go/millpond/brokers/amqp/internal/wire"
 	"github.com/millpond-go/millpond/internal/callback"
+	"github.com/millpond-go/millpond/internal/outage"
 )
 
 var (
@@ -223,7 +224,7 @@ func (b *Broker) awaitAge(ctx context.Context, name string) {
 	}
 	b.mu.Unlock()
 	if young {
-		pause(ctx, time.Until(safe))
+		outage.Pause(ctx, time.Until(safe))
 	}
 }
 

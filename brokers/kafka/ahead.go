@@ -85,15 +85,13 @@ func decodeAhead(metadata string, topic kadm.TopicID, offset int64) (ahead, erro
 // from them, with the offsets to begin at.
 func (s *session) fetched(ctx context.Context, _ *kgo.Client, response *kmsg.OffsetFetchResponse) error {
 	ends := s.ends(ctx)
-	s.mu.Lock()
-	defer s.mu.Unlock()
 	for _, group := range response.Groups {
 		for _, topic := range group.Topics {
 			if topic.Topic != s.topic && kadm.TopicID(topic.TopicID) != s.id {
 				continue
 			}
 			for _, answer := range topic.Partitions {
-				p := s.partitions[answer.Partition]
+				p := s.owned.one(answer.Partition)
 				if p == nil {
 					continue
 				}
@@ -114,5 +112,5 @@ func (s *session) fetched(ctx context.Context, _ *kgo.Client, response *kmsg.Off
 func (p *partition) skip(a ahead) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.ahead = a
+	p.backlog.ahead = a
 }

@@ -22,7 +22,7 @@ type Broker struct {
 	admin  *kadm.Client // asks for topics and their settings
 
 	mu        sync.Mutex
-	closed    bool
+	closing   sync.Once
 	producer  *kgo.Client // of all publishers, opened with the first
 	published sync.Map    // topics that were published to, and how large their batches may be: 0 if not known
 
@@ -94,7 +94,7 @@ func (b *Broker) Subscriber(config brokers.SubscriberConfig) (message.Subscriber
 		return nil, err
 	}
 	b.warn(config.Logger)
-	s := newSubscriber(b, config)
+	s := &Subscriber{broker: b, config: config}
 	if !b.subscribers.Add(s) {
 		return nil, fmt.Errorf("kafka: broker: %w", brokers.ErrClosed)
 	}
@@ -108,7 +108,7 @@ func (b *Broker) Publisher(config brokers.PublisherConfig) (message.Publisher, e
 	b.warn(config.Logger)
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if b.closed {
+	if b.subscribers.Closed() {
 		return nil, fmt.Errorf("kafka: broker: %w", brokers.ErrClosed)
 	}
 	if b.producer == nil {
@@ -147,18 +147,15 @@ func (b *Broker) Capabilities() brokers.Capabilities {
 // publishing: what is being published fails with brokers.ErrClosed. It may be called
 // many times and always returns nil.
 func (b *Broker) Close() error {
-	b.mu.Lock()
-	first := !b.closed
-	b.closed = true
-	producer := b.producer
-	b.mu.Unlock()
-
 	_ = b.subscribers.Close() // never fails
-	if first {
+	b.closing.Do(func() {
+		b.mu.Lock()
+		producer := b.producer
+		b.mu.Unlock()
 		if producer != nil {
 			producer.Close()
 		}
 		b.admin.Close()
-	}
+	})
 	return nil
 }

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"hash/fnv"
+	"io"
 	"strings"
 	"time"
 
@@ -48,8 +49,8 @@ func (c Config) String() string {
 		strings.Join(c.Brokers, ","), c.TLS != nil, c.SASL, c.Username, c.ClientID, c.Consume, c.Publish)
 }
 
-// GoString is String, for %#v.
-func (c Config) GoString() string { return c.String() }
+// Format is String, whatever the verb.
+func (c Config) Format(f fmt.State, _ rune) { _, _ = io.WriteString(f, c.String()) }
 
 // client opens a client; it does not connect yet.
 func (c *Config) client(logger watermill.LoggerAdapter, options ...kgo.Opt) (*kgo.Client, error) {

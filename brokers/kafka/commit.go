@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 	"time"
 
 	"github.com/ThreeDotsLabs/watermill"
@@ -16,8 +17,14 @@ import (
 // message costs no lock of the client, and nothing is committed for a topic that was
 // made again.
 
+// commits are those of a session.
+type commits struct {
+	mu    sync.Mutex // held while one is under way: no older offset may come last
+	plain bool       // the broker takes no metadata
+}
+
 func (s *session) commitRegularly() {
-	ticker := time.NewTicker(s.subscriber.broker.config.Consume.CommitInterval)
+	ticker := time.NewTicker(s.config().CommitInterval)
 	defer ticker.Stop()
 	for {
 		select {
@@ -35,8 +42,8 @@ func (s *session) commitRegularly() {
 func (s *session) commit() {
 	ctx, cancel := context.WithTimeout(s.life, leaveTimeout)
 	defer cancel()
-	s.committing.Lock() // also while it is under way: no older offset may come last
-	defer s.committing.Unlock()
+	s.commits.mu.Lock()
+	defer s.commits.mu.Unlock()
 	due := s.uncommitted()
 	if len(due) == 0 {
 		return
@@ -49,7 +56,7 @@ func (s *session) commit() {
 		for i := range request.Topics {
 			for j := range request.Topics[i].Partitions {
 				p := &request.Topics[i].Partitions[j]
-				if metadata := due[p.Partition].ahead.encode(s.id); metadata != "" && !s.plainCommits {
+				if metadata := due[p.Partition].ahead.encode(s.id); metadata != "" && !s.commits.plain {
 					p.Metadata = &metadata
 				}
 			}
@@ -67,7 +74,7 @@ func (s *session) commit() {
 					m, asked := due[answer.Partition]
 					switch err := kerr.ErrorForCode(answer.ErrorCode); {
 					case err != nil:
-						s.plainCommits = s.plainCommits || errors.Is(err, kerr.OffsetMetadataTooLarge)
+						s.commits.plain = s.commits.plain || errors.Is(err, kerr.OffsetMetadataTooLarge)
 						s.notCommitted(fmt.Errorf("partition %d: %w", answer.Partition, err))
 					case asked:
 						m.partition.commitDone(m)
@@ -88,13 +95,13 @@ type mark struct {
 // uncommitted returns how far the partitions have come that have, since their last
 // commit.
 func (s *session) uncommitted() map[int32]mark {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.forgotten {
+	s.owned.mu.Lock()
+	defer s.owned.mu.Unlock()
+	if s.owned.forgotten {
 		return nil
 	}
 	due := make(map[int32]mark)
-	for id, p := range s.partitions {
+	for id, p := range s.owned.partitions {
 		if m, ok := p.mark(); ok {
 			due[id] = m
 		}
@@ -106,25 +113,25 @@ func (s *session) notCommitted(err error) {
 	if errors.Is(err, context.Canceled) {
 		return
 	}
-	s.logger.Info("Offsets were not committed; what they stand for may come again", watermill.LogFields{"error": err.Error()})
+	s.Logger().Info("Offsets were not committed; what they stand for may come again", watermill.LogFields{"error": err.Error()})
 }
 
 func (p *partition) mark() (mark, bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.offsets.settled == p.committed {
+	if p.backlog.offsets.settled == p.backlog.offsets.committed {
 		return mark{}, false
 	}
 	return mark{
 		partition: p,
-		at:        kgo.EpochOffset{Epoch: p.offsets.epoch, Offset: p.offsets.next},
-		ahead:     p.offsets.ahead(),
-		settled:   p.offsets.settled,
+		at:        kgo.EpochOffset{Epoch: p.backlog.offsets.epoch, Offset: p.backlog.offsets.next},
+		ahead:     p.backlog.offsets.ahead(),
+		settled:   p.backlog.offsets.settled,
 	}, true
 }
 
 func (p *partition) commitDone(m mark) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.committed = m.settled
+	p.backlog.offsets.committed = m.settled
 }

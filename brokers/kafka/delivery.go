@@ -2,7 +2,6 @@ package kafka
 
 import (
 	"bytes"
-	"context"
 	"strconv"
 	"time"
 
@@ -10,6 +9,7 @@ import (
 
 	"github.com/millpond-go/millpond/brokers"
 	"github.com/millpond-go/millpond/internal/callback"
+	"github.com/millpond-go/millpond/internal/handout"
 )
 
 // longestRedeliveryDelay is where the pauses between redeliveries stop growing.
@@ -22,71 +22,34 @@ func (p *partition) work() {
 	}
 }
 
-// deliver hands a message out and waits until it is settled. What nobody has received
-// when the partition stops was not begun: it is dropped, and not marked.
+// deliver hands a message out and settles it. What nobody has received when the partition
+// stops is dropped, and not marked.
 func (p *partition) deliver(it *item) {
-	select {
-	case p.session.slots <- struct{}{}:
-	case <-p.stopping:
+	s := p.session
+	if !s.Take(p.open.Done()) {
 		return
 	}
-	defer func() { <-p.session.slots }()
-	ctx, cancel := context.WithCancel(p.session.subscription.ctx)
-	defer cancel()
-	msg, facts := p.message(it)
-	ctx = brokers.WithDelivery(ctx, msg, facts)
-	msg.SetContext(ctx)
-	select {
-	case <-p.stopping: // it may have been before
-		return
-	default:
-	}
-	select {
-	case p.session.out <- msg:
-	case <-p.stopping:
-		return
-	}
+	defer s.Put()
+	h := s.Handout(p.message(it))
+	h.Withdrawn, h.Lost = p.open.Done(), p.kept.Done()
 	it.count++
-	p.count(1)
-	defer p.count(-1)
-	select {
-	case <-msg.Acked():
+	switch fate, giveBack := h.Deliver(); fate {
+	case handout.Acked:
 		p.settled(it)
-	case <-msg.Nacked():
-		p.again(it, p.delay(it, brokers.GiveBackFrom(ctx)))
-	case <-p.gone:
-		select {
-		case <-msg.Acked(): // a moment ago
-			p.settled(it)
-		default:
-		}
+	case handout.Nacked:
+		p.again(it, handout.Delay(giveBack, it.count, s.config().RedeliveryDelay, longestRedeliveryDelay))
+	case handout.Unbegun, handout.Abandoned:
 	}
-}
-
-func (p *partition) count(n int) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.running += n
-}
-
-// delay is the pause before the next delivery. A handler may have replaced the
-// message's context, so the give-back is read from the one that was handed out.
-func (p *partition) delay(it *item, g brokers.GiveBack) time.Duration {
-	if g.After > 0 {
-		return g.After
-	}
-	first := p.session.subscriber.broker.config.Consume.RedeliveryDelay
-	return min(first<<min(it.count-1, 10), max(first, longestRedeliveryDelay))
 }
 
 // message makes a fresh copy of a record, and says what is known about its delivery.
 func (p *partition) message(it *item) (*message.Message, brokers.Delivery) {
-	r, config := it.record, &p.session.subscriber.broker.config.Consume
+	r, config := it.record, p.session.config()
 	facts := brokers.Delivery{
 		Topic:       r.Topic,
 		Coordinates: r.Topic + "/" + strconv.FormatInt(int64(r.Partition), 10) + "/" + strconv.FormatInt(r.Offset, 10),
 		Key:         r.Key,
-		Suspect:     it.count > 0 || r.Offset < p.suspects,
+		Suspect:     it.count > 0 || r.Offset < p.backlog.suspects,
 	}
 	if config.ProducerTime || r.Attrs.TimestampType() == logAppendTime {
 		facts.Time = r.Timestamp

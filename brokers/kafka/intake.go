@@ -10,6 +10,8 @@ import (
 	"github.com/ThreeDotsLabs/watermill"
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/millpond-go/millpond/internal/outage"
 )
 
 const (
@@ -90,7 +92,7 @@ func plenty(n int) int { return min(max(plentyBytes/max(n, 1), plentyBytesMin), 
 func (s *session) waitForAppetite() {
 	var patient <-chan time.Time
 	for {
-		partitions := s.all()
+		partitions := s.owned.all()
 		enough := plenty(len(partitions))
 		full := partitions[:0]
 		for _, p := range partitions {
@@ -149,10 +151,7 @@ func (s *session) poll() error {
 		}
 	}
 	s.report(failed)
-	select {
-	case <-time.After(errorPause):
-	case <-s.ctx.Done():
-	}
+	outage.Pause(s.ctx, errorPause)
 	return nil
 }
 
@@ -177,10 +176,7 @@ func (s *session) truncated(_ string, id int32, err error) {
 	if !ok {
 		return
 	}
-	s.mu.Lock()
-	p := s.partitions[id]
-	s.mu.Unlock()
-	if p != nil {
+	if p := s.owned.one(id); p != nil {
 		p.truncate(loss.ResetTo)
 	}
 }
@@ -189,10 +185,7 @@ func (s *session) distribute(fetched kgo.FetchTopicPartition) {
 	if len(fetched.Records) == 0 {
 		return
 	}
-	s.mu.Lock()
-	p := s.partitions[fetched.Partition]
-	s.mu.Unlock()
-	if p != nil {
+	if p := s.owned.one(fetched.Partition); p != nil {
 		p.add(fetched.Records)
 	}
 }
@@ -204,10 +197,10 @@ func (s *session) report(err error) {
 	}
 	s.intake.lastError, s.intake.lastTime = err.Error(), time.Now()
 	if _, ok := errors.AsType[*kgo.ErrGroupSession](err); !ok {
-		s.logger.Error("Fetching fails; it is tried again", err, nil)
+		s.Logger().Error("Fetching fails; it is tried again", err, nil)
 		return
 	}
-	s.logger.Error("The group cannot be joined; it is tried again", err, watermill.LogFields{"fix": groupAdvice(err)})
+	s.Logger().Error("The group cannot be joined; it is tried again", err, watermill.LogFields{"fix": groupAdvice(err)})
 }
 
 func groupAdvice(err error) string {

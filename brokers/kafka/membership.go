@@ -8,8 +8,6 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
-
-	"github.com/millpond-go/millpond/brokers"
 )
 
 // membership is what the client hears of its group. It is a hook of the client's.
@@ -86,27 +84,4 @@ func (m *membership) problem() error {
 		return fmt.Errorf("the group has not answered for %s, and has given this member up", silent.Round(time.Second))
 	}
 	return nil
-}
-
-// Receiving implements brokers.Receiver: a subscriber that the group has thrown out, or does
-// not answer for a session timeout, gets nothing, though the cluster may answer others. One
-// that is a member without partitions is receiving.
-func (s *Subscriber) Receiving() error {
-	var errs []error
-	for _, sub := range s.subscriptions.All() {
-		if err := sub.receiving(); err != nil {
-			errs = append(errs, fmt.Errorf("kafka: topic %s, group %s: %w: %w", sub.topic, s.config.Group, brokers.ErrUnavailable, err))
-		}
-	}
-	return errors.Join(errs...)
-}
-
-var errBetweenSessions = errors.New("the topic cannot be consumed just now, and is tried again")
-
-func (s *subscription) receiving() error {
-	m := s.membership.Load()
-	if m == nil {
-		return errBetweenSessions
-	}
-	return m.problem()
 }

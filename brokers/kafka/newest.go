@@ -19,7 +19,7 @@ func (s *session) pinNewest(ctx context.Context, offsets map[string]map[int32]kg
 	var unknown []*partition
 	for id, offset := range offsets[s.topic] {
 		if offset == kgo.NewOffset().AtEnd() {
-			unknown = append(unknown, s.some([]int32{id})...)
+			unknown = append(unknown, s.owned.some([]int32{id})...)
 		}
 	}
 	if len(unknown) == 0 {
@@ -54,6 +54,6 @@ func (s *session) pinNewest(ctx context.Context, offsets map[string]map[int32]kg
 func (p *partition) beginAt(offset int64) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.offsets.next, p.offsets.epoch = offset, unknownEpoch
-	p.offsets.settled++ // there is something to commit
+	p.backlog.offsets.next, p.backlog.offsets.epoch = offset, unknownEpoch
+	p.backlog.offsets.settled++ // there is something to commit
 }

@@ -11,9 +11,10 @@ type offsets struct {
 	started []*item // from head on
 	head    int
 
-	next    int64 // where a new owner of the partition has to begin, or unknownOffset
-	epoch   int32 // leader epoch of the last settled message
-	settled int   // how many there were; it tells whether there is something to commit
+	next      int64 // where a new owner of the partition has to begin, or unknownOffset
+	epoch     int32 // leader epoch of the last settled message
+	settled   int   // how many there were; it tells whether there is something to commit
+	committed int   // settled at the last commit
 }
 
 // begin adds a message. Its offset must be larger than that of the one before.

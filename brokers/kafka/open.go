@@ -49,18 +49,10 @@ func ParseURL(u *url.URL) (Config, error) {
 	if err := urlquery.Stray(u); err != nil {
 		return Config{}, fmt.Errorf("%s: %w", pkg, err)
 	}
-	var (
-		c         Config
-		transport urlquery.TLS
-		errs      []error
-		tlsErrs   []error
-	)
-	c.Brokers, errs = cluster.ReadURL(pkg, u)
-	setters := c.setters()
-	transport.AddTo(setters)
-	errs = append(errs, urlquery.Read(pkg, u, setters)...)
-	c.TLS, tlsErrs = transport.Config(pkg)
-	errs = append(errs, tlsErrs...)
+	var c Config
+	addresses, errs := cluster.ReadURL(pkg, u)
+	secured, problems := urlquery.ReadTLS(pkg, u, c.setters())
+	c.Brokers, c.TLS, errs = addresses, secured, append(errs, problems...)
 	if len(errs) == 0 {
 		errs = append(errs, c.validate())
 	}

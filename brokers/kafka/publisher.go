@@ -20,9 +20,10 @@ import (
 const publishGrace = 5 * time.Second
 
 type publisher struct {
+	publishing.Calls
+
 	broker *Broker
 	client *kgo.Client
-	calls  publishing.Calls
 }
 
 // Publish sends the messages together and waits until all replicas in sync have each.
@@ -31,18 +32,13 @@ type publisher struct {
 // answer within Publish.Timeout, or [ErrNoTopic]. The contexts of messages have no
 // influence.
 func (p *publisher) Publish(topic string, messages ...*message.Message) error {
-	if !p.calls.Begin() {
-		return fmt.Errorf("kafka: publisher: %w", brokers.ErrClosed)
-	}
-	defer p.calls.End()
+	return p.Calls.Publish(pkg, topic, messages, func() error { return p.publish(topic, messages) })
+}
 
-	if len(messages) == 0 {
-		return nil
-	}
-	if err := publishing.Check("kafka", topic, messages); err != nil {
-		return err
-	}
-	records, err := p.records(topic, messages)
+func (p *publisher) publish(topic string, messages []*message.Message) error {
+	records, err := publishing.Encode(pkg, topic, messages, func(msg *message.Message) (*kgo.Record, error) {
+		return p.broker.config.Publish.newRecord(topic, msg)
+	})
 	if err != nil {
 		return err
 	}
@@ -56,18 +52,6 @@ func (p *publisher) Publish(topic string, messages ...*message.Message) error {
 		p.client.PurgeTopicsFromProducing(topic)
 	}
 	return err
-}
-
-func (p *publisher) records(topic string, messages []*message.Message) ([]*kgo.Record, error) {
-	records := make([]*kgo.Record, 0, len(messages))
-	for i, msg := range messages {
-		r, err := p.broker.config.Publish.newRecord(topic, msg)
-		if err != nil {
-			return nil, fmt.Errorf("kafka: publish to %q, message %d of %d: %w", topic, i+1, len(messages), err)
-		}
-		records = append(records, r)
-	}
-	return records, nil
 }
 
 // topic prepares for the first message to a topic. It is created if that is configured,
@@ -139,7 +123,7 @@ func (p *publisher) send(topic string, messages []*message.Message, records []*k
 			a.errs[i] = p.explain(topic, records[i], err)
 		}
 	}
-	return publishing.Failures("kafka", topic, messages, a.errs)
+	return publishing.Failures(pkg, topic, messages, a.errs)
 }
 
 func (a *answers) answer(i int, err error) {
@@ -175,10 +159,4 @@ func (p *publisher) tooLarge(topic string, r *kgo.Record, err error) error {
 		return fmt.Errorf("%w: %w: it has about %d bytes, the topic's max.message.bytes is %d: make it smaller, or raise that", brokers.ErrTooLarge, err, size, limit)
 	}
 	return fmt.Errorf("%w: %w: it has about %d bytes, the limit here is %d: make it smaller, or raise max_message_bytes and the topic's max.message.bytes", brokers.ErrTooLarge, err, size, limit)
-}
-
-// Close waits for the calls of Publish under way. It may be called many times.
-func (p *publisher) Close() error {
-	p.calls.Close()
-	return nil
 }

@@ -40,28 +40,25 @@ type session struct {
 	stop   context.CancelFunc
 	life   context.Context // of the client; its end fails what it asks the broker
 	die    context.CancelFunc
-	intake intake
 
-	mu         sync.Mutex
-	partitions map[int32]*partition
-	forgotten  bool // no offset may be committed any more
-
-	committing   sync.Mutex
-	plainCommits bool // the broker takes no metadata; guarded by committing
-	background   sync.WaitGroup
+	intake     intake
+	owned      owned
+	commits    commits
+	background sync.WaitGroup
 }
 
 func newSession(sub *subscription, id kadm.TopicID) (*session, error) {
-	s := &session{subscription: sub, id: id, made: make(chan struct{}), partitions: make(map[int32]*partition)}
+	s := &session{subscription: sub, id: id, made: make(chan struct{})}
+	s.owned.partitions = make(map[int32]*partition)
 	s.ctx, s.stop = context.WithCancel(context.Background())
 	s.life, s.die = context.WithCancel(context.Background())
 	s.intake.init()
-	heard := newMembership(&sub.subscriber.broker.config.Consume)
+	heard := newMembership(sub.config())
 	options := append(s.consuming(), kgo.WithHooks(heard))
 	if extra := sub.subscriber.broker.options; extra != nil {
 		options = append(options, extra(sub.subscriber)...)
 	}
-	client, err := sub.subscriber.broker.config.client(sub.logger, options...)
+	client, err := sub.subscriber.broker.config.client(sub.Logger(), options...)
 	if err != nil {
 		s.stop()
 		s.die()
@@ -71,7 +68,7 @@ func newSession(sub *subscription, id kadm.TopicID) (*session, error) {
 	sub.membership.Store(heard)
 	close(s.made)
 	s.background.Go(s.commitRegularly)
-	if sub.subscriber.broker.config.Consume.Protocol == ProtocolConsumer {
+	if sub.config().Protocol == ProtocolConsumer {
 		s.background.Go(s.heartbeat)
 	}
 	return s, nil
@@ -85,7 +82,7 @@ func (s *session) member() *kgo.Client {
 
 // consuming are the options of a subscriber's client.
 func (s *session) consuming() []kgo.Opt {
-	config := &s.subscriber.broker.config.Consume
+	config := s.config()
 	start := kgo.NewOffset().AtStart()
 	if config.StartAtNewest {
 		start = kgo.NewOffset().AtEnd()
@@ -149,139 +146,16 @@ func (s *session) run(ctx context.Context) error {
 	return nil
 }
 
-// assigned is called by the client before it fetches from the partitions.
-func (s *session) assigned(_ context.Context, _ *kgo.Client, topics map[string][]int32) {
-	if len(topics[s.topic]) == 0 {
-		return
-	}
-	// What was polled before belongs to an earlier assignment. It must not be taken for
-	// the beginning of this one, or what lies between would be skipped.
-	s.intake.interrupt()
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for _, id := range topics[s.topic] {
-		if old := s.partitions[id]; old != nil { // defensive: it was neither revoked nor lost
-			old.stopNow()
-		}
-		s.partitions[id] = newPartition(s, id)
-		if s.ctx.Err() != nil || s.forgotten {
-			s.partitions[id].stopNow()
-		}
-	}
-	s.logger.Debug("Partitions were assigned", watermill.LogFields{"partitions": topics[s.topic]})
-}
-
-// revoked is called by the client when partitions move, before anybody else gets them.
-func (s *session) revoked(_ context.Context, _ *kgo.Client, topics map[string][]int32) {
-	moving := s.some(topics[s.topic])
-	if len(moving) == 0 {
-		return
-	}
-	started := time.Now()
-	left := s.drain(moving, s.subscriber.broker.config.Consume.RebalanceDrain)
-	s.commit()
-	s.remove(moving)
-	s.logger.Debug("Partitions were revoked", watermill.LogFields{
-		"partitions": topics[s.topic], "unsettled": left, "drained": time.Since(started).String(),
-	})
-}
-
-// lost is called by the client when the group has thrown this member out: others may
-// have the partitions already.
-func (s *session) lost(_ context.Context, _ *kgo.Client, topics map[string][]int32) {
-	gone := s.some(topics[s.topic])
-	s.remove(gone)
-	for _, p := range gone {
-		p.stopNow()
-	}
-	if len(gone) > 0 {
-		s.logger.Info("Partitions were lost", watermill.LogFields{"partitions": topics[s.topic]})
-	}
-}
-
-func (s *session) some(ids []int32) []*partition {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	var found []*partition
-	for _, id := range ids {
-		if p := s.partitions[id]; p != nil {
-			found = append(found, p)
-		}
-	}
-	return found
-}
-
-func (s *session) all() []*partition {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	found := make([]*partition, 0, len(s.partitions))
-	for _, p := range s.partitions {
-		found = append(found, p)
-	}
-	return found
-}
-
-func (s *session) remove(partitions []*partition) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for _, p := range partitions {
-		if s.partitions[p.id] == p {
-			delete(s.partitions, p.id)
-		}
-	}
-}
-
-// drain lets the handlers of some partitions end, and no new ones begin. It returns how
-// many deliveries are still unsettled after the timeout; their settlement will be
-// ignored.
-func (s *session) drain(partitions []*partition, timeout time.Duration) (left int) {
-	for _, p := range partitions {
-		p.stop()
-	}
-	timer := time.NewTimer(timeout)
-	defer timer.Stop()
-	for _, p := range partitions {
-		select {
-		case <-p.idle:
-			continue
-		default:
-		}
-		select {
-		case <-p.idle:
-		case <-timer.C:
-			timer.Reset(0) // for the others
-			left += p.giveUp()
-			<-p.idle
-		}
-	}
-	return left
-}
-
-// forget makes sure that nothing is committed any more, and ends what runs.
-func (s *session) forget() {
-	s.stop()
-	s.mu.Lock()
-	s.forgotten = true
-	s.mu.Unlock()
-	for _, p := range s.all() {
-		p.stopNow()
-	}
-}
-
 // end waits for what runs, at most as long as drain says, commits, leaves the group and
 // closes the client, for which the broker has leaveTimeout.
 func (s *session) end(drain time.Duration) {
 	s.stop()
-	if left := s.drain(s.all(), drain); left > 0 {
-		s.logger.Info("Unsettled messages will be delivered again: they were not settled in time", watermill.LogFields{
-			"count": left, "drain_timeout": drain.String(),
-		})
-	}
+	s.NotSettled(s.drain(s.owned.all(), drain), drain)
 	defer s.die()
 	defer time.AfterFunc(leaveTimeout, s.die).Stop()
 	s.commit()
 	if err := s.client.LeaveGroupContext(s.life); err != nil && !errors.Is(err, kgo.ErrClientClosed) {
-		s.logger.Info("The group was not left in order; the others have to wait for the session timeout", watermill.LogFields{"error": err.Error()})
+		s.Logger().Info("The group was not left in order; the others have to wait for the session timeout", watermill.LogFields{"error": err.Error()})
 	}
 	s.client.Close()
 	s.background.Wait()

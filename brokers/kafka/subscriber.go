@@ -8,16 +8,15 @@ import (
 	"github.com/twmb/franz-go/pkg/kadm"
 
 	"github.com/millpond-go/millpond/brokers"
-	"github.com/millpond-go/millpond/internal/openset"
+	"github.com/millpond-go/millpond/internal/handout"
 )
 
 // Subscriber gives the messages of one group. It is safe for concurrent use. The
 // package documentation describes its deliveries.
 type Subscriber struct {
-	broker *Broker
-	config brokers.SubscriberConfig
-
-	subscriptions openset.Set[*subscription]
+	broker        *Broker
+	config        brokers.SubscriberConfig
+	subscriptions handout.Subscriptions[*subscription]
 }
 
 var (
@@ -25,10 +24,6 @@ var (
 	_ message.SubscribeInitializer = (*Subscriber)(nil)
 	_ brokers.Receiver             = (*Subscriber)(nil)
 )
-
-func newSubscriber(b *Broker, config brokers.SubscriberConfig) *Subscriber {
-	return &Subscriber{broker: b, config: config}
-}
 
 // Subscribe joins the group for a topic, as a member of its own, and returns the
 // messages of the partitions that it is given. The channel is unbuffered: a message
@@ -39,22 +34,15 @@ func (s *Subscriber) Subscribe(ctx context.Context, topic string) (<-chan *messa
 	if err != nil {
 		return nil, err
 	}
-	sub := newSubscription(ctx, s, topic)
-	first, err := newSession(sub, id)
+	sub, err := newSubscription(ctx, s, topic, id)
 	if err != nil {
-		sub.cancel()
 		return nil, err
 	}
-	if !s.subscriptions.Add(sub) {
-		sub.cancel()
-		go first.end(leaveAtOnce)
-		return nil, fmt.Errorf("kafka: subscriber: %w", brokers.ErrClosed)
+	messages, err := s.subscriptions.Start(pkg, sub)
+	if err != nil {
+		go sub.first.end(leaveAtOnce)
 	}
-	go func() {
-		sub.run(first)
-		s.subscriptions.Remove(sub)
-	}()
-	return sub.out, nil
+	return messages, err
 }
 
 // SubscribeInitialize makes the topic if that is configured, and otherwise asks whether
@@ -65,10 +53,19 @@ func (s *Subscriber) SubscribeInitialize(topic string) error {
 }
 
 func (s *Subscriber) ready(ctx context.Context, topic string) (kadm.TopicID, error) {
-	if s.subscriptions.Closed() {
-		return kadm.TopicID{}, fmt.Errorf("kafka: subscriber: %w", brokers.ErrClosed)
+	if err := s.subscriptions.Open(pkg); err != nil {
+		return kadm.TopicID{}, err
 	}
 	return s.broker.ensureTopic(ctx, topic, s.broker.config.Consume.WaitForTopic)
+}
+
+// Receiving implements brokers.Receiver: a subscriber that the group has thrown out, or does
+// not answer for a session timeout, gets nothing, though the cluster may answer others. One
+// that is a member without partitions is receiving.
+func (s *Subscriber) Receiving() error {
+	return s.subscriptions.Receiving(func(sub *subscription) (string, error) {
+		return fmt.Sprintf("kafka: topic %s, group %s", sub.topic, s.config.Group), sub.receiving()
+	})
 }
 
 // Close stops the intake, waits until every message is settled, at most

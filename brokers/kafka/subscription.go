@@ -6,7 +6,10 @@ import (
 	"time"
 
 	"github.com/ThreeDotsLabs/watermill"
-	"github.com/ThreeDotsLabs/watermill/message"
+	"github.com/twmb/franz-go/pkg/kadm"
+
+	"github.com/millpond-go/millpond/internal/handout"
+	"github.com/millpond-go/millpond/internal/outage"
 )
 
 // restartPause is the pause before the group is joined again after a session that
@@ -15,76 +18,63 @@ const restartPause = time.Second
 
 // subscription is one call of Subscribe. It outlives its sessions.
 type subscription struct {
+	*handout.Desk
+
 	subscriber *Subscriber
 	topic      string
-	logger     watermill.LoggerAdapter
-
+	first      *session
 	membership atomic.Pointer[membership] // of the session; nil between two
-
-	ctx    context.Context // of all its messages; its end ends the intake
-	cancel context.CancelFunc
-	out    chan *message.Message
-	slots  chan struct{} // SubscriberConfig.InFlight places
-	done   chan struct{}
+	trouble    *outage.Outage
 }
 
-func newSubscription(ctx context.Context, s *Subscriber, topic string) *subscription {
-	sub := &subscription{
-		subscriber: s,
-		topic:      topic,
-		logger:     s.config.Logger.With(watermill.LogFields{"topic": topic, "group": s.config.Group}),
-		out:        make(chan *message.Message),
-		slots:      make(chan struct{}, s.config.InFlight),
-		done:       make(chan struct{}),
+func newSubscription(ctx context.Context, s *Subscriber, topic string, id kadm.TopicID) (*subscription, error) {
+	sub := &subscription{Desk: handout.New(ctx, s.config, watermill.LogFields{"topic": topic}), subscriber: s, topic: topic}
+	sub.trouble = outage.New(sub.Logger(), "Consuming")
+	var err error
+	if sub.first, err = newSession(sub, id); err != nil {
+		sub.Stop()
 	}
-	sub.ctx, sub.cancel = context.WithCancel(ctx)
-	return sub
+	return sub, err
 }
 
-// Close ends the intake and waits until all is settled or over. It returns nil.
-func (s *subscription) Close() error {
-	s.cancel()
-	<-s.done
-	return nil
-}
+func (s *subscription) config() *Consume { return &s.subscriber.broker.config.Consume }
 
-// run delivers until the context ends, then drains.
-func (s *subscription) run(first *session) {
-	defer close(s.done)
-	defer s.cancel()
-	defer close(s.out)
-	current := first
-	for {
-		err := current.run(s.ctx)
+// Run delivers until the intake ends, then drains.
+func (s *subscription) Run() {
+	defer s.Finish()
+	for current := s.first; current != nil; current = s.again() {
+		err := current.run(s.Context())
 		if err == nil {
 			current.end(s.subscriber.config.DrainTimeout)
 			return
 		}
+		s.trouble.Failed(err)
 		s.membership.Store(nil)
-		s.logger.Error("Consuming begins anew", err, nil)
 		current.forget()
 		current.end(leaveAtOnce)
-		if current = s.again(); current == nil {
-			return
-		}
 	}
 }
 
 // again opens the next session. It returns nil if the subscription has ended before.
 func (s *subscription) again() *session {
-	for {
-		select {
-		case <-time.After(restartPause):
-		case <-s.ctx.Done():
-			return nil
-		}
-		id, err := s.subscriber.broker.ensureTopic(s.ctx, s.topic, 0)
+	for outage.Pause(s.Context(), restartPause) {
+		id, err := s.subscriber.broker.ensureTopic(s.Context(), s.topic, 0)
 		if err == nil {
 			var next *session
 			if next, err = newSession(s, id); err == nil {
+				s.trouble.Over()
 				return next
 			}
 		}
-		s.logger.Error("The topic cannot be consumed; it is tried again", err, nil)
+		s.trouble.Failed(err)
 	}
+	return nil
+}
+
+// receiving is why nothing comes.
+func (s *subscription) receiving() error {
+	if m := s.membership.Load(); m != nil {
+		return m.problem()
+	}
+	return s.trouble.Problem()
 }

@@ -13,7 +13,7 @@ func (s *session) ends(ctx context.Context) kadm.ListedOffsets {
 	defer cancel()
 	ends, err := kadm.NewClient(s.member()).ListEndOffsets(ctx, s.topic)
 	if err != nil {
-		s.logger.Debug("The ends of the partitions are not known: more messages are suspects than need be", nil)
+		s.Logger().Debug("The ends of the partitions are not known: more messages are suspects than need be", nil)
 		return nil
 	}
 	return ends
@@ -24,7 +24,7 @@ func (p *partition) suspectBefore(ends kadm.ListedOffsets) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if end, ok := ends.Lookup(p.session.topic, p.id); ok && end.Err == nil {
-		p.suspects = end.Offset
+		p.backlog.suspects = end.Offset
 	}
 }
 
@@ -32,5 +32,5 @@ func (p *partition) suspectBefore(ends kadm.ListedOffsets) {
 // distance from its last commit on, not counting what it has settled since. p.mu must be
 // held.
 func (p *partition) suspectFrom(first int64) {
-	p.suspects = min(p.suspects, first+int64(max(p.session.subscriber.broker.config.Consume.CommitDistance, p.workers)))
+	p.backlog.suspects = min(p.backlog.suspects, first+int64(max(p.session.config().CommitDistance, p.workers)))
 }

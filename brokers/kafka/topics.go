@@ -10,6 +10,8 @@ import (
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/millpond-go/millpond/internal/outage"
 )
 
 // topicPoll is how often a topic that is waited for is asked for.
@@ -32,12 +34,10 @@ func (b *Broker) ensureTopic(ctx context.Context, topic string, wait time.Durati
 		if errors.Is(err, ErrNoTopic) && b.config.Publish.CreateTopics {
 			id, err = b.createTopic(ctx, topic)
 		}
-		if err == nil || !errors.Is(err, ErrNoTopic) || !time.Now().Before(deadline) {
+		if !errors.Is(err, ErrNoTopic) || !time.Now().Before(deadline) {
 			return id, err
 		}
-		select {
-		case <-time.After(topicPoll):
-		case <-ctx.Done():
+		if !outage.Pause(ctx, topicPoll) {
 			return id, fmt.Errorf("%w, while waiting for it: %w", err, context.Cause(ctx))
 		}
 	}
@@ -87,9 +87,7 @@ func (b *Broker) createTopic(ctx context.Context, topic string) (id kadm.TopicID
 		if !errors.Is(err, ErrNoTopic) {
 			return id, err
 		}
-		select {
-		case <-time.After(topicPoll):
-		case <-ctx.Done():
+		if !outage.Pause(ctx, topicPoll) {
 			return id, fmt.Errorf("%w, though it was just created", err)
 		}
 	}
@@ -109,9 +107,7 @@ func untilThereAreBrokers(ctx context.Context, create func() error) error {
 			return err
 		}
 		refused = err
-		select {
-		case <-time.After(topicPoll):
-		case <-ctx.Done():
+		if !outage.Pause(ctx, topicPoll) {
 			return err
 		}
 	}

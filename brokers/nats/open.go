@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"net/url"
 	"os"
-	"strings"
 
 	"github.com/millpond-go/millpond/brokers"
 	"github.com/millpond-go/millpond/internal/exposed"
@@ -39,14 +38,7 @@ func exposure(u *url.URL) error {
 	if err != nil || c.Credentials != "" || os.Getenv(PasswordVariable) == "" {
 		return err
 	}
-	var servers []exposed.Server
-	for _, address := range c.Servers {
-		servers = append(servers, exposed.Server{Address: address, TLS: c.TLS})
-	}
-	if err := exposed.Password(servers, "write tls=true, or name a file of credentials"); err != nil {
-		return fmt.Errorf("nats: %w", err)
-	}
-	return nil
+	return exposed.ByAddress(pkg, c.Servers, c.TLS, "write tls=true, or name a file of credentials")
 }
 
 // Open connects to the servers that a URL names; the package documentation lists the
@@ -66,25 +58,12 @@ func Open(ctx context.Context, u *url.URL) (brokers.Broker, error) {
 // connects.
 func ParseURL(u *url.URL) (Config, error) {
 	if err := urlquery.Stray(u); err != nil {
-		return Config{}, fmt.Errorf("nats: %w", err)
+		return Config{}, fmt.Errorf("%s: %w", pkg, err)
 	}
-	var (
-		c         Config
-		transport urlquery.TLS
-		errs      []error
-	)
-	if u.User != nil {
-		errs = append(errs, fmt.Errorf("nats: the URL names a user: remove it, and set %s and %s, or the parameter credentials", UsernameVariable, PasswordVariable))
-	}
-	if u.Opaque != "" || strings.Trim(u.Path, "/") != "" {
-		errs = append(errs, errors.New("nats: the URL names a path: write nats://host:port,host:port/?parameter=value, the topic is given to Subscribe and Publish"))
-	}
-	if u.Host == "" {
-		errs = append(errs, errors.New("nats: the URL names no server: write nats://host:port,host:port"))
-	} else {
-		c.Servers = strings.Split(u.Host, ",")
-	}
-	setters := map[string]urlquery.Setter{
+	var c Config
+	servers, errs := urlquery.Hosts(pkg, u, UsernameVariable+" and "+PasswordVariable+", or the parameter credentials")
+	c.Servers = servers
+	secured, problems := urlquery.ReadTLS(pkg, u, map[string]urlquery.Setter{
 		"credentials":     urlquery.Text(&c.Credentials),
 		"connect_timeout": urlquery.Duration(&c.ConnectTimeout),
 		"create_streams":  urlquery.Bool(&c.CreateStreams),
@@ -99,12 +78,8 @@ func ParseURL(u *url.URL) (Config, error) {
 
 		"msg_id":          urlquery.Bool(&c.Publish.MsgID),
 		"publish_timeout": urlquery.Duration(&c.Publish.Timeout),
-	}
-	transport.AddTo(setters)
-	errs = append(errs, urlquery.Read("nats", u, setters)...)
-	config, tlsErrs := transport.Config("nats")
-	c.TLS = config
-	errs = append(errs, tlsErrs...)
+	})
+	c.TLS, errs = secured, append(errs, problems...)
 	if len(errs) == 0 {
 		errs = append(errs, c.validate())
 	}

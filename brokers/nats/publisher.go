@@ -1,7 +1,6 @@
 package nats
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -16,8 +15,9 @@ import (
 )
 
 type publisher struct {
+	publishing.Calls
+
 	broker *Broker
-	calls  publishing.Calls
 }
 
 // Publish sends the messages together and waits until the stream has stored each. The error
@@ -26,30 +26,20 @@ type publisher struct {
 // the server did not answer within Publish.Timeout. The contexts of messages have no
 // influence.
 func (p *publisher) Publish(topic string, messages ...*message.Message) error {
-	if !p.calls.Begin() {
-		return fmt.Errorf("nats: publisher: %w", brokers.ErrClosed)
-	}
-	defer p.calls.End()
+	return p.Calls.Publish(pkg, topic, messages, func() error { return p.publish(topic, messages) })
+}
 
-	if len(messages) == 0 {
-		return nil
-	}
-	if err := publishing.Check("nats", topic, messages); err != nil {
-		return err
-	}
+func (p *publisher) publish(topic string, messages []*message.Message) error {
 	ctx, cancel := context.WithTimeout(context.Background(), p.broker.config.Publish.Timeout)
 	defer cancel()
 	if !validSubject(topic) {
 		return fmt.Errorf("%w: %q", ErrTopic, topic)
 	}
-	all := make([]*natsgo.Msg, len(messages))
-	for i, msg := range messages {
-		out, err := encode(topic, msg, p.broker.config.Publish.MsgID)
-		if err != nil {
-			return fmt.Errorf("nats: publish to %q, message %d of %d: %w", topic, i+1, len(messages), err)
-		}
-		out.Data = bytes.Clone(out.Data) // it may still be on its way when Publish gives up
-		all[i] = out
+	all, err := publishing.Encode(pkg, topic, messages, func(msg *message.Message) (*natsgo.Msg, error) {
+		return encode(topic, msg, p.broker.config.Publish.MsgID)
+	})
+	if err != nil {
+		return err
 	}
 	errs := p.send(ctx, all)
 	if errors.Is(errors.Join(errs...), ErrNoStream) && p.broker.config.CreateStreams {
@@ -58,7 +48,7 @@ func (p *publisher) Publish(topic string, messages ...*message.Message) error {
 		}
 		errs = p.sendAgain(ctx, all, errs)
 	}
-	return publishing.Failures("nats", topic, messages, errs)
+	return publishing.Failures(pkg, topic, messages, errs)
 }
 
 // send publishes messages, and says what became of each.
@@ -128,10 +118,4 @@ func isTooLarge(err error) bool {
 	const headers, message = 10097, 10054
 	api, ok := errors.AsType[*jetstream.APIError](err)
 	return ok && (api.ErrorCode == headers || api.ErrorCode == message)
-}
-
-// Close waits for the calls of Publish under way. It may be called many times.
-func (p *publisher) Close() error {
-	p.calls.Close()
-	return nil
 }

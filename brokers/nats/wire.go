@@ -1,6 +1,7 @@
 package nats
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"slices"
@@ -35,9 +36,10 @@ type field struct {
 	Value []byte `json:"value"`
 }
 
-// encode returns a message as it is published to a subject. The payload is not copied.
+// encode returns a message as it is published to a subject. The payload is copied: it may
+// still be on its way when Publish gives up.
 func encode(subject string, msg *message.Message, msgID bool) (*natsgo.Msg, error) {
-	out := &natsgo.Msg{Subject: subject, Data: msg.Payload, Header: make(natsgo.Header, len(msg.Metadata)+1)}
+	out := &natsgo.Msg{Subject: subject, Data: bytes.Clone(msg.Payload), Header: make(natsgo.Header, len(msg.Metadata)+1)}
 	var p packed
 	if isValue(msg.UUID) {
 		out.Header[uuidHeader] = []string{msg.UUID}

@@ -23,9 +23,10 @@ type Broker struct {
 	sqs    *sqs.Client
 	sns    *sns.Client
 
+	open context.Context // ended by Close: nothing more is published
+	end  context.CancelFunc
+
 	mu      sync.Mutex
-	closed  bool
-	ending  chan struct{}     // closed by Close: nothing more is published
 	queues  map[string]*queue // by name or URL, as asked for
 	readers map[string]reader // by URL: which group reads a queue
 	limit   brokers.DeliveryLimit
@@ -57,10 +58,10 @@ func New(ctx context.Context, config Config) (*Broker, error) {
 	defer cancel()
 	b := &Broker{
 		config:  config,
-		ending:  make(chan struct{}),
 		queues:  make(map[string]*queue),
 		readers: make(map[string]reader),
 	}
+	b.open, b.end = context.WithCancel(context.Background())
 	if config.DeliveryLimit > 0 {
 		b.limit = brokers.DeliveryLimit{Known: true, Max: config.DeliveryLimit}
 	}
@@ -83,7 +84,7 @@ func New(ctx context.Context, config Config) (*Broker, error) {
 // Subscriber returns a new subscriber, which is a *[Subscriber]. It returns an error that
 // names every invalid field, or one that wraps brokers.ErrClosed.
 func (b *Broker) Subscriber(config brokers.SubscriberConfig) (message.Subscriber, error) {
-	config, err := config.WithDefaults("sqs")
+	config, err := config.WithDefaults(pkg)
 	if err != nil {
 		return nil, err
 	}
@@ -97,9 +98,7 @@ func (b *Broker) Subscriber(config brokers.SubscriberConfig) (message.Subscriber
 // Publisher returns a new publisher, or an error that wraps brokers.ErrClosed.
 func (b *Broker) Publisher(config brokers.PublisherConfig) (message.Publisher, error) {
 	config = config.WithDefaults()
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if b.closed {
+	if b.open.Err() != nil {
 		return nil, fmt.Errorf("sqs: broker: %w", brokers.ErrClosed)
 	}
 	return newPublisher(b, config.Logger), nil
@@ -159,13 +158,7 @@ func (b *Broker) know(q *queue) error {
 // publishing: what is being published fails with brokers.ErrClosed. It may be called many
 // times and always returns nil.
 func (b *Broker) Close() error {
-	b.mu.Lock()
-	if !b.closed {
-		b.closed = true
-		close(b.ending)
-	}
-	b.mu.Unlock()
-
+	b.end()
 	_ = b.subscribers.Close() // never fails
 	b.hang()
 	return nil

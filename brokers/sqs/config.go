@@ -1,6 +1,7 @@
 package sqs
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"math"
@@ -115,6 +116,8 @@ const (
 	defaultDeduplicationMetadata = "MessageDeduplicationId"
 )
 
+const pkg = "sqs"
+
 // Limits of SQS.
 const (
 	longestVisibility = 12 * time.Hour
@@ -123,21 +126,14 @@ const (
 )
 
 func (c *Config) setDefaults() {
-	orDefault(&c.ConnectTimeout, 10*time.Second)
-	orDefault(&c.Consume.Wait, 5*time.Second)
-	orDefault(&c.Consume.Linger, 10*time.Millisecond)
-	orDefault(&c.Consume.RedeliveryDelay, time.Second)
-	orDefault(&c.Publish.GroupMetadata, defaultGroupMetadata)
-	orDefault(&c.Publish.DeduplicationMetadata, defaultDeduplicationMetadata)
-	orDefault(&c.Publish.Timeout, 30*time.Second)
+	c.ConnectTimeout = cmp.Or(c.ConnectTimeout, 10*time.Second)
+	c.Consume.Wait = cmp.Or(c.Consume.Wait, 5*time.Second)
+	c.Consume.Linger = cmp.Or(c.Consume.Linger, 10*time.Millisecond)
+	c.Consume.RedeliveryDelay = cmp.Or(c.Consume.RedeliveryDelay, time.Second)
+	c.Publish.GroupMetadata = cmp.Or(c.Publish.GroupMetadata, defaultGroupMetadata)
+	c.Publish.DeduplicationMetadata = cmp.Or(c.Publish.DeduplicationMetadata, defaultDeduplicationMetadata)
+	c.Publish.Timeout = cmp.Or(c.Publish.Timeout, 30*time.Second)
 	c.SNS = strings.TrimSuffix(c.SNS, ":")
-}
-
-func orDefault[T comparable](field *T, value T) {
-	var zero T
-	if *field == zero {
-		*field = value
-	}
 }
 
 // validate names every invalid field and what to write instead.

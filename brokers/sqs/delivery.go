@@ -1,29 +1,18 @@
 package sqs
 
 import (
-	"context"
 	"errors"
 	"sync"
 	"time"
 
-	"github.com/millpond-go/millpond/brokers"
+	"github.com/millpond-go/millpond/internal/handout"
+	"github.com/millpond-go/millpond/internal/outage"
 )
 
 // longestRedeliveryDelay is where the pauses between redeliveries stop growing.
 const longestRedeliveryDelay = 30 * time.Second
 
 var errNoTopicName = errors.New("sqs: the topic is empty: name a queue, its URL or an ARN")
-
-// fate is what has become of an item.
-type fate int
-
-const (
-	acked fate = iota
-	nacked
-	unbegun   // nobody has received it
-	takenBack // by SQS, before anybody has received it
-	abandoned // draining has ended before its handler
-)
 
 // lanes are the groups of a FIFO queue of which something is in hand. The first message of
 // a lane is being delivered, the others wait here.
@@ -98,23 +87,22 @@ func (s *subscription) admit(items []*item) {
 // If not, what waits behind it is given back as well, and none of it is begun: rest takes
 // it out of the lane.
 func (s *subscription) settle(it *item, rest func() []*item) bool {
-	f, delay := s.deliver(it)
-	if f == acked {
-		left := s.keeper.drop(it)
-		s.deletes.add(it)
+	fate, delay := s.handOut(it)
+	left := s.keeper.drop(it)
+	if fate == handout.Acked {
+		s.settling.deletes.add(it)
 		switch {
 		case it.group == "":
 			s.release(1)
 		case left == 0: // its slot is free when it is deleted, see deleteAll
-			s.deletes.flush()
+			s.settling.deletes.flush()
 		}
 		return true
 	}
 	var back []*item
-	if f == nacked || f == unbegun {
+	if fate == handout.Nacked || fate == handout.Unbegun {
 		back = append(back, it)
 	}
-	s.keeper.drop(it)
 	slots := 1
 	if rest != nil {
 		behind := rest()
@@ -125,7 +113,7 @@ func (s *subscription) settle(it *item, rest func() []*item) bool {
 		back = append(back, behind...)
 	}
 	s.release(slots)
-	s.giveBack(back, delay) // of f taken back or abandoned there is no delay
+	s.giveBack(back, delay)
 	return false
 }
 
@@ -134,77 +122,46 @@ func (s *subscription) settle(it *item, rest func() []*item) bool {
 // Where all are hidden for a time, not every server begins with the first afterwards.
 // SQS counts in seconds; less than one is waited for here.
 func (s *subscription) giveBack(items []*item, delay time.Duration) {
-	if 0 < delay && delay < time.Second {
-		timer := time.NewTimer(delay)
-		defer timer.Stop()
-		select {
-		case <-timer.C:
-			delay = 0
-		case <-s.ctx.Done(): // then SQS waits
-		}
+	if 0 < delay && delay < time.Second && outage.Pause(s.Context(), delay) {
+		delay = 0 // else SQS waits
 	}
 	if len(items) == 0 {
 		return
 	}
-	returns := make([]giveBack, len(items))
-	for i, it := range items {
-		returns[i].item = it
+	if delay > 0 {
+		items[0].from = time.Now().Add(delay)
 	}
-	returns[0].delayed, returns[0].from = delay > 0, time.Now().Add(delay)
-	s.returns.add(returns...)
+	s.settling.returns.add(items...)
 }
 
 // release frees slots. When nothing is in hand any more, nothing will fill the batches.
 func (s *subscription) release(slots int) {
 	if s.intake.release(slots) {
-		s.deletes.flush()
-		s.returns.flush()
+		s.settling.deletes.flush()
+		s.settling.returns.flush()
 	}
 }
 
-// deliver hands a message out and waits until it is settled. For a nack it returns the
-// delay before the next delivery.
-func (s *subscription) deliver(it *item) (fate, time.Duration) {
-	ctx, cancel := context.WithCancelCause(s.ctx)
-	defer cancel(nil)
-	msg, facts := it.read(s.topic, s.subscriber.broker.config.Consume.Unmarshal)
-	ctx = brokers.WithDelivery(ctx, msg, facts)
-	msg.SetContext(ctx)
-	if s.ctx.Err() != nil {
-		return unbegun, 0
-	}
-	if !s.keeper.offer(it, cancel) {
-		return takenBack, 0
-	}
-	select {
-	case s.out <- msg:
+// handOut hands a message out and waits for what becomes of it. For a nack it returns the
+// delay before the next delivery. What SQS has taken back is abandoned.
+func (s *subscription) handOut(it *item) (handout.Fate, time.Duration) {
+	config := &s.subscriber.broker.config.Consume
+	h := s.Handout(it.read(s.topic, config.Unmarshal))
+	h.Withdrawn = it.lost
+	switch {
+	case !s.keeper.offer(it, h.End):
+		h.End(nil)
+		return handout.Abandoned, 0
+	case h.Offer():
 		s.keeper.begin(it)
-	case <-it.lost:
-		return takenBack, 0
-	case <-s.ctx.Done():
-		return unbegun, 0
+	case it.isLost():
+		return handout.Abandoned, 0
+	default:
+		return handout.Unbegun, 0
 	}
-	select {
-	case <-msg.Acked():
-		return acked, 0
-	case <-msg.Nacked():
-		return nacked, s.delay(it, brokers.GiveBackFrom(ctx))
-	case <-s.gone:
-		select {
-		case <-msg.Acked(): // a moment ago
-			return acked, 0
-		default:
-			return abandoned, 0
-		}
+	fate, giveBack := h.Await()
+	if fate != handout.Nacked {
+		return fate, 0
 	}
-}
-
-// delay is the pause before the next delivery. A handler may have replaced the message's
-// context, so the give-back is read from the one that was handed out.
-func (s *subscription) delay(it *item, g brokers.GiveBack) time.Duration {
-	if g.After > 0 {
-		return g.After
-	}
-	first := s.subscriber.broker.config.Consume.RedeliveryDelay
-	return min(first<<min(max(it.count, 1)-1, 10), max(first, longestRedeliveryDelay))
+	return fate, handout.Delay(giveBack, it.count, config.RedeliveryDelay, longestRedeliveryDelay)
 }

@@ -1,6 +1,7 @@
 package sqs
 
 import (
+	"cmp"
 	"context"
 	"strings"
 	"sync"
@@ -8,6 +9,8 @@ import (
 
 	"github.com/aws/aws-sdk-go-v2/service/sqs"
 	"github.com/aws/aws-sdk-go-v2/service/sqs/types"
+
+	"github.com/millpond-go/millpond/internal/outage"
 )
 
 // intake receives messages into free slots.
@@ -17,19 +20,18 @@ type intake struct {
 	turn    chan struct{} // held by the poller that gathers slots
 	slots   chan struct{} // free ones
 	calls   chan struct{} // for one more poller
-	trouble outage
+	trouble *outage.Outage
 }
 
 func (in *intake) init(s *subscription) {
 	in.s = s
 	inFlight := s.subscriber.config.InFlight
-	in.pollers = s.subscriber.broker.config.Consume.Pollers
-	orDefault(&in.pollers, (inFlight+batchSize-1)/batchSize)
+	in.pollers = cmp.Or(s.subscriber.broker.config.Consume.Pollers, (inFlight+batchSize-1)/batchSize)
 	in.turn = make(chan struct{}, 1)
 	in.slots = make(chan struct{}, inFlight)
 	in.release(inFlight)
 	in.calls = make(chan struct{})
-	in.trouble = outage{logger: s.logger, what: "Receiving"}
+	in.trouble = outage.New(s.Logger(), "Receiving")
 }
 
 // release frees slots. It reports whether now all are free.
@@ -40,19 +42,17 @@ func (in *intake) release(n int) bool {
 	return len(in.slots) == cap(in.slots)
 }
 
-// start runs the pollers until the context of the subscription ends, and what they are
-// receiving then has come.
-func (in *intake) start() *sync.WaitGroup {
-	var polling sync.WaitGroup
-	polling.Go(func() {
-		for in.s.ctx.Err() == nil {
-			in.poll()
-		}
-	})
+// run polls until the intake of the subscription ends, and what is being received then has
+// come.
+func (in *intake) run() {
+	var helping sync.WaitGroup
+	defer helping.Wait()
 	for range in.pollers - 1 {
-		polling.Go(in.help)
+		helping.Go(in.help)
 	}
-	return &polling
+	for in.s.Context().Err() == nil {
+		in.poll()
+	}
 }
 
 // help polls when there is plenty to receive. An empty queue costs the requests of one
@@ -63,7 +63,7 @@ func (in *intake) help() {
 		case <-in.calls:
 			for in.poll() {
 			}
-		case <-in.s.ctx.Done():
+		case <-in.s.Context().Done():
 			return
 		}
 	}
@@ -73,8 +73,8 @@ func (in *intake) help() {
 func (in *intake) poll() (plenty bool) {
 	s := in.s
 	unsent := 10 * cap(in.slots)
-	s.deletes.ease(s.ctx, unsent)
-	s.returns.ease(s.ctx, unsent)
+	s.settling.deletes.ease(s.Context(), unsent)
+	s.settling.returns.ease(s.Context(), unsent)
 	n := in.gather()
 	if n == 0 {
 		return false
@@ -86,7 +86,7 @@ func (in *intake) poll() (plenty bool) {
 		in.recover(q, err)
 		return false
 	}
-	in.trouble.over()
+	in.trouble.Over()
 	if rest := n - len(items); rest > 0 {
 		in.release(rest)
 	}
@@ -105,7 +105,7 @@ func (in *intake) poll() (plenty bool) {
 // after that would have spent one of its deliveries on nobody.
 func (in *intake) gather() (n int) {
 	defer func() {
-		if in.s.ctx.Err() != nil { // it may have been ready together with a slot
+		if in.s.Context().Err() != nil { // it may have been ready together with a slot
 			in.release(n)
 			n = 0
 		}
@@ -113,13 +113,13 @@ func (in *intake) gather() (n int) {
 	select {
 	case in.turn <- struct{}{}:
 		defer func() { <-in.turn }()
-	case <-in.s.ctx.Done():
+	case <-in.s.Context().Done():
 		return 0
 	}
 	select {
 	case <-in.slots:
 		n = 1
-	case <-in.s.ctx.Done():
+	case <-in.s.Context().Done():
 		return 0
 	}
 	timer := time.NewTimer(in.s.subscriber.broker.config.Consume.Linger)
@@ -129,7 +129,7 @@ func (in *intake) gather() (n int) {
 		case <-in.slots:
 		case <-timer.C:
 			return n
-		case <-in.s.ctx.Done():
+		case <-in.s.Context().Done():
 			return n
 		}
 	}
@@ -144,7 +144,7 @@ const receiveGrace = 15 * time.Second
 func (in *intake) receive(q *queue, n int) ([]*item, error) {
 	s := in.s
 	wait := s.subscriber.broker.config.Consume.Wait
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(s.ctx), wait+receiveGrace)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(s.Context()), wait+receiveGrace)
 	defer cancel()
 	answer, err := s.subscriber.client.ReceiveMessage(ctx, &sqs.ReceiveMessageInput{
 		QueueUrl:              &q.url,
@@ -178,17 +178,12 @@ func seconds(d time.Duration) int32 {
 func (in *intake) recover(q *queue, err error) {
 	s, b := in.s, in.s.subscriber.broker
 	refresh(b.aws.Credentials, err)
-	pause := in.trouble.failed(explain("sqs:ReceiveMessage", err))
-	select {
-	case <-time.After(pause):
-	case <-s.ctx.Done():
-		return
-	}
-	if !isMissing(err) || s.queue.Load() != q {
+	pause := in.trouble.Failed(explain("sqs:ReceiveMessage", err))
+	if !outage.Pause(s.Context(), pause) || !isMissing(err) || s.queue.Load() != q {
 		return
 	}
 	b.forget(q)
-	ctx, cancel := context.WithTimeout(s.ctx, b.config.ConnectTimeout)
+	ctx, cancel := context.WithTimeout(s.Context(), b.config.ConnectTimeout)
 	defer cancel()
 	if found, err := b.source(ctx, s.subscriber.client, s.topic, s.subscriber.config.Group); err == nil {
 		s.queue.CompareAndSwap(q, found)

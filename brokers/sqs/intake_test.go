@@ -9,6 +9,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/sqs/types"
 
 	"github.com/millpond-go/millpond/brokers"
+	"github.com/millpond-go/millpond/internal/handout"
 )
 
 // TestNoReceiveAfterTheEnd: slots that are free when a subscription ends, or that were
@@ -17,11 +18,13 @@ import (
 func TestNoReceiveAfterTheEnd(t *testing.T) {
 	t.Parallel()
 	const inFlight = 20
-	s := &subscription{subscriber: &Subscriber{
-		broker: &Broker{config: Config{Consume: Consume{Linger: time.Hour}}},
-		config: brokers.SubscriberConfig{InFlight: inFlight},
+	config, err := brokers.SubscriberConfig{Group: "group", InFlight: inFlight}.WithDefaults("sqs")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := &subscription{Desk: handout.New(t.Context(), config, nil), subscriber: &Subscriber{
+		broker: &Broker{config: Config{Consume: Consume{Linger: time.Hour}}}, config: config,
 	}}
-	s.ctx, s.cancel = context.WithCancel(t.Context())
 	s.intake.init(s)
 	if n := s.intake.gather(); n != batchSize {
 		t.Fatalf("%d slots, want %d", n, batchSize)
@@ -34,7 +37,7 @@ func TestNoReceiveAfterTheEnd(t *testing.T) {
 	for len(s.intake.slots) > 0 {
 		<-time.After(time.Millisecond)
 	}
-	s.cancel()
+	s.Stop()
 	if n := <-gathered; n != 0 || len(s.intake.slots) != 3 {
 		t.Errorf("%d slots were gathered, %d are free", n, len(s.intake.slots))
 	}

@@ -21,6 +21,7 @@ type item struct {
 	received time.Time // 12 hours count from here
 	count    int       // deliveries, this one included
 	group    string    // of a FIFO queue
+	from     time.Time // given back: when others may have it; zero: at once
 
 	// Guarded by keeper.mu.
 	hidden time.Time // until when nobody else gets it, as far as we know

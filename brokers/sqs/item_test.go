@@ -7,8 +7,10 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/ThreeDotsLabs/watermill"
 	"github.com/aws/aws-sdk-go-v2/service/sqs/types"
+
+	"github.com/millpond-go/millpond/brokers"
+	"github.com/millpond-go/millpond/internal/handout"
 )
 
 // TestTwelveHours are from the receive on, whatever is extended and delayed meanwhile.
@@ -17,7 +19,11 @@ func TestTwelveHours(t *testing.T) {
 		const margin = 10 * time.Second
 		it := newItem(&queue{}, types.Message{}, time.Now(), 30*time.Second)
 		back := func(delay time.Duration) time.Duration {
-			return giveBack{it, delay > 0, time.Now().Add(delay)}.visibility()
+			it.from = time.Time{}
+			if delay > 0 {
+				it.from = time.Now().Add(delay)
+			}
+			return it.untilFrom()
 		}
 		for _, c := range []struct{ after, delay, want time.Duration }{
 			{0, 0, 0},
@@ -42,7 +48,11 @@ func TestTwelveHours(t *testing.T) {
 func TestTakenBackAfterTwelveHours(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var k keeper
-		k.init(&subscription{logger: watermill.NopLogger{}, visibility: 30 * time.Second})
+		config, err := brokers.SubscriberConfig{Group: "group"}.WithDefaults("sqs")
+		if err != nil {
+			t.Fatal(err)
+		}
+		k.init(&subscription{Desk: handout.New(t.Context(), config, nil), visibility: 30 * time.Second})
 		it := newItem(&queue{}, types.Message{}, time.Now(), 30*time.Second)
 		ctx, cancel := context.WithCancelCause(t.Context())
 		defer cancel(nil)
@@ -54,7 +64,7 @@ func TestTakenBackAfterTwelveHours(t *testing.T) {
 			t.Errorf("a minute before the end %d are extended, %v", len(due), context.Cause(ctx))
 		}
 		<-time.After(50 * time.Second)
-		if due := k.due(); len(due) != 0 || !errors.Is(context.Cause(ctx), ErrTakenBack) || k.running() != 0 {
+		if due := k.due(); len(due) != 0 || !errors.Is(context.Cause(ctx), ErrTakenBack) || len(k.items) != 0 {
 			t.Errorf("at the end %d are extended, %v", len(due), context.Cause(ctx))
 		}
 	})

@@ -7,6 +7,8 @@ import (
 
 	"github.com/ThreeDotsLabs/watermill"
 	"github.com/aws/aws-sdk-go-v2/aws"
+
+	"github.com/millpond-go/millpond/internal/outage"
 )
 
 // keeper keeps what is in hand hidden from others. Each item has its own clock, from its
@@ -18,14 +20,14 @@ type keeper struct {
 	items    map[*item]struct{}
 	stopping chan struct{}
 	busy     sync.WaitGroup
-	trouble  outage
+	trouble  *outage.Outage
 }
 
 func (k *keeper) init(s *subscription) {
 	k.s = s
 	k.items = make(map[*item]struct{})
 	k.stopping = make(chan struct{})
-	k.trouble = outage{logger: s.logger, what: "Extending the visibility of messages"}
+	k.trouble = outage.New(s.Logger(), "Extending the visibility of messages")
 }
 
 func (k *keeper) keep(items []*item) {
@@ -61,18 +63,6 @@ func (k *keeper) begin(it *item) {
 	it.begun = true
 }
 
-// running counts what handlers have.
-func (k *keeper) running() (n int) {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	for it := range k.items {
-		if it.begun {
-			n++
-		}
-	}
-	return n
-}
-
 func (k *keeper) stop() { close(k.stopping) }
 
 // run looks eight times per visibility timeout, and extends what has used up three of
@@ -106,7 +96,7 @@ func (k *keeper) due() (due []*item) {
 		switch {
 		case it.isLost():
 		case it.left() < time.Second:
-			k.s.logger.Error("A message is taken back: it has been unsettled for 12 hours", ErrTakenBack, it.fields())
+			k.s.Logger().Error("A message is taken back: it has been unsettled for 12 hours", ErrTakenBack, it.fields())
 			k.lose(it)
 		case !it.begun && now.After(it.hidden):
 			k.lose(it) // others may have it: it must not be begun
@@ -125,7 +115,7 @@ func (k *keeper) extend(batch []*item) {
 	for i, it := range batch {
 		changes[i] = change{it, min(k.s.visibility, it.left()).Truncate(time.Second)}
 	}
-	ctx, cancel := context.WithTimeout(k.s.leave, max(min(requestTimeout, k.s.visibility/4), time.Second))
+	ctx, cancel := context.WithTimeout(k.s.settling.leave, max(min(requestTimeout, k.s.visibility/4), time.Second))
 	defer cancel()
 	errs := k.s.changeVisibility(ctx, changes)
 	k.mu.Lock()
@@ -137,7 +127,7 @@ func (k *keeper) extend(batch []*item) {
 		case errs[i] == nil:
 			it.hideFrom(sent, changes[i].visibility)
 		case isGone(errs[i]):
-			k.s.logger.Info("A message was taken back: it was not extended in time", it.fields())
+			k.s.Logger().Info("A message was taken back: it was not extended in time", it.fields())
 			k.lose(it)
 		default:
 			failed = errs[i]
@@ -145,9 +135,9 @@ func (k *keeper) extend(batch []*item) {
 		}
 	}
 	if failed != nil {
-		k.trouble.failed(explain("sqs:ChangeMessageVisibility", failed))
+		k.trouble.Failed(explain("sqs:ChangeMessageVisibility", failed))
 	} else {
-		k.trouble.over()
+		k.trouble.Over()
 	}
 }
 

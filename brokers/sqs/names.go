@@ -1,6 +1,7 @@
 package sqs
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
 	"strings"
@@ -75,7 +76,7 @@ func (c *Config) queueFor(topic, group string) string {
 	} else if !isName(topic) {
 		return topic
 	}
-	orDefault(&template, "{topic}")
+	template = cmp.Or(template, "{topic}")
 	base, fifo := strings.CutSuffix(topic, fifoSuffix)
 	template, suffix := strings.CutSuffix(template, fifoSuffix)
 	name := strings.NewReplacer("{topic}", base, "{group}", group).Replace(template)

@@ -5,13 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"sync"
-	"time"
 
 	"github.com/ThreeDotsLabs/watermill"
 	"github.com/ThreeDotsLabs/watermill/message"
-	"github.com/cenkalti/backoff/v5"
 
 	"github.com/millpond-go/millpond/brokers"
+	"github.com/millpond-go/millpond/internal/outage"
 	"github.com/millpond-go/millpond/internal/publishing"
 )
 
@@ -19,9 +18,10 @@ import (
 const concurrentBatches = 4
 
 type publisher struct {
+	publishing.Calls
+
 	broker *Broker
 	logger watermill.LoggerAdapter
-	calls  publishing.Calls
 }
 
 func newPublisher(b *Broker, logger watermill.LoggerAdapter) *publisher {
@@ -43,29 +43,19 @@ type target interface {
 // [ErrTooLarge], [ErrNoQueue], [ErrDenied], or brokers.ErrUnavailable if they were not
 // taken within Publish.Timeout. The contexts of messages have no influence.
 func (p *publisher) Publish(topic string, messages ...*message.Message) error {
-	if !p.calls.Begin() {
-		return fmt.Errorf("sqs: publisher: %w", brokers.ErrClosed)
-	}
-	defer p.calls.End()
+	return p.Calls.Publish(pkg, topic, messages, func() error { return p.publish(topic, messages) })
+}
 
-	if len(messages) == 0 {
-		return nil
-	}
-	if err := publishing.Check("sqs", topic, messages); err != nil {
-		return err
-	}
-	ctx, cancel := context.WithTimeout(context.Background(), p.broker.config.Publish.Timeout)
+func (p *publisher) publish(topic string, messages []*message.Message) error {
+	ctx, cancel := context.WithTimeout(p.broker.open, p.broker.config.Publish.Timeout)
 	defer cancel()
-	defer p.broker.endWith(cancel)()
 	t, err := p.target(ctx, topic)
 	if err != nil {
 		return fmt.Errorf("sqs: publish to %q: %w", topic, p.ended(err))
 	}
-	all := make([]*outgoing, len(messages))
-	for i, msg := range messages {
-		if all[i], err = p.outgoing(t, msg); err != nil {
-			return fmt.Errorf("sqs: publish to %q, message %d of %d: %w", topic, i+1, len(messages), err)
-		}
+	all, err := publishing.Encode(pkg, topic, messages, func(msg *message.Message) (*outgoing, error) { return p.outgoing(t, msg) })
+	if err != nil {
+		return err
 	}
 	_, largest := t.limits()
 	batches := batchesOf(all, largest)
@@ -102,8 +92,7 @@ func (p *publisher) deliverAll(ctx context.Context, t target, batches [][]*outgo
 // order is kept only a request that failed as a whole is sent again: what stood behind a
 // message that failed was taken before it.
 func (p *publisher) deliver(ctx context.Context, t target, batch []*outgoing) bool {
-	pause := backoff.NewExponentialBackOff()
-	pause.InitialInterval, pause.MaxInterval = 100*time.Millisecond, 5*time.Second
+	pace := outage.Pace()
 	for {
 		request, cancel := context.WithTimeout(ctx, requestTimeout)
 		errs := t.send(request, batch)
@@ -132,9 +121,7 @@ func (p *publisher) deliver(ctx context.Context, t target, batch []*outgoing) bo
 		p.logger.Debug("Publishing is tried again", watermill.LogFields{"messages": len(again), "because": again[0].err.Error()})
 		refresh(p.broker.aws.Credentials, again[0].err)
 		batch = again
-		select {
-		case <-time.After(pause.NextBackOff()):
-		case <-ctx.Done():
+		if !outage.Pause(ctx, pace.NextBackOff()) {
 			return false
 		}
 	}
@@ -148,34 +135,13 @@ func (p *publisher) failures(topic string, t target, messages []*message.Message
 			errs[i] = p.ended(explain(t.action(), o.err))
 		}
 	}
-	return publishing.Failures("sqs", topic, messages, errs)
+	return publishing.Failures(pkg, topic, messages, errs)
 }
 
 // ended says that it was Close that ended a call.
 func (p *publisher) ended(err error) error {
-	select {
-	case <-p.broker.ending:
+	if p.broker.open.Err() != nil {
 		return fmt.Errorf("%w: %w", brokers.ErrClosed, err)
-	default:
-		return err
 	}
-}
-
-// endWith calls f when the broker is closed, until the returned function is called.
-func (b *Broker) endWith(f func()) (stop func()) {
-	done := make(chan struct{})
-	go func() {
-		select {
-		case <-b.ending:
-			f()
-		case <-done:
-		}
-	}()
-	return func() { close(done) }
-}
-
-// Close waits for the calls of Publish under way. It may be called many times.
-func (p *publisher) Close() error {
-	p.calls.Close()
-	return nil
+	return err
 }

@@ -2,6 +2,7 @@ package sqs
 
 import (
 	"context"
+	"slices"
 	"strconv"
 	"time"
 
@@ -9,7 +10,8 @@ import (
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/sqs"
 	"github.com/aws/aws-sdk-go-v2/service/sqs/types"
-	"github.com/cenkalti/backoff/v5"
+
+	"github.com/millpond-go/millpond/internal/outage"
 )
 
 // change is a new visibility timeout of an item, from now on.
@@ -18,12 +20,11 @@ type change struct {
 	visibility time.Duration // whole seconds
 }
 
-// giveBack is an item that nobody works on any more. Others may have it at once, or from a
-// time on.
-type giveBack struct {
-	item    *item
-	delayed bool
-	from    time.Time
+// settling is how a subscription tells SQS what became of messages.
+type settling struct {
+	deletes *batcher[*item]
+	returns *batcher[*item]
+	leave   context.Context // of requests that settle; ends some time after draining
 }
 
 // changeVisibility sends up to ten changes, and says what became of each.
@@ -60,11 +61,7 @@ func (s *subscription) deleteMessages(ctx context.Context, items []*item) []erro
 // all is the answer of a request that failed as a whole.
 func (s *subscription) all(n int, err error) []error {
 	refresh(s.subscriber.broker.aws.Credentials, err)
-	errs := make([]error, n)
-	for i := range errs {
-		errs[i] = err
-	}
-	return errs
+	return slices.Repeat([]error{err}, n)
 }
 
 // eachEntry puts the failures of a batch to the entries that they are of.
@@ -90,39 +87,32 @@ func (s *subscription) deleteAll(items []*item) {
 	}
 	defer s.release(grouped)
 	s.eachQueue(items, func(items []*item) {
-		s.persist("Deleting acked messages", "sqs:DeleteMessage", items, func(ctx context.Context, items []*item) []error {
-			return s.deleteMessages(ctx, items)
-		})
+		s.persist("Deleting acked messages", "sqs:DeleteMessage", items, s.deleteMessages)
 	})
 }
 
 // giveBackAll lets others have messages. What cannot be given back comes again after its
 // visibility timeout.
-func (s *subscription) giveBackAll(returns []giveBack) {
-	byItem := make(map[*item]giveBack, len(returns))
-	items := make([]*item, len(returns))
-	for i, r := range returns {
-		byItem[r.item], items[i] = r, r.item
-	}
+func (s *subscription) giveBackAll(items []*item) {
 	s.eachQueue(items, func(items []*item) {
 		s.persist("Giving back messages", "sqs:ChangeMessageVisibility", items, func(ctx context.Context, items []*item) []error {
 			changes := make([]change, len(items))
 			for i, it := range items {
-				changes[i] = change{it, byItem[it].visibility()}
+				changes[i] = change{it, it.untilFrom()}
 			}
 			return s.changeVisibility(ctx, changes)
 		})
 	})
 }
 
-// visibility is the timeout to set now. It is rounded up: not before the time that was
-// asked for.
-func (g giveBack) visibility() time.Duration {
-	if !g.delayed {
+// untilFrom is the timeout to set now for an item that is given back. It is rounded up: not
+// before the time that was asked for.
+func (it *item) untilFrom() time.Duration {
+	if it.from.IsZero() {
 		return 0
 	}
-	d := (time.Until(g.from) + time.Second - 1).Truncate(time.Second)
-	return max(0, min(d, g.item.left().Truncate(time.Second)))
+	d := (time.Until(it.from) + time.Second - 1).Truncate(time.Second)
+	return max(0, min(d, it.left().Truncate(time.Second)))
 }
 
 // eachQueue calls f for the items of each queue: it may have been made again.
@@ -140,10 +130,9 @@ func (s *subscription) eachQueue(items []*item, f func([]*item)) {
 // persist sends a batch, and what failed of it again, until everything is done, refused,
 // or no longer hidden.
 func (s *subscription) persist(what, action string, items []*item, send func(context.Context, []*item) []error) {
-	pause := backoff.NewExponentialBackOff()
-	pause.InitialInterval, pause.MaxInterval = 100*time.Millisecond, 5*time.Second
+	pace := outage.Pace()
 	for attempt := 1; ; attempt++ {
-		ctx, cancel := context.WithTimeout(s.leave, requestTimeout)
+		ctx, cancel := context.WithTimeout(s.settling.leave, requestTimeout)
 		errs := send(ctx, items)
 		cancel()
 		var (
@@ -155,7 +144,7 @@ func (s *subscription) persist(what, action string, items []*item, send func(con
 			case err == nil:
 			case isGone(err):
 				// Somebody else has it, or has deleted it. Who has it again finds out.
-				s.logger.Debug(what+": the message was already taken back", items[i].fields())
+				s.Logger().Debug(what+": the message was already taken back", items[i].fields())
 			case isMissing(err): // and the messages with it
 				last = err
 			default:
@@ -166,15 +155,13 @@ func (s *subscription) persist(what, action string, items []*item, send func(con
 			}
 		}
 		if last != nil && (attempt == 1 || len(again) == 0) {
-			s.logger.Error(what+" fails", explain(action, last), watermill.LogFields{"messages": len(items), "tried_again": len(again)})
+			s.Logger().Error(what+" fails", explain(action, last), watermill.LogFields{"messages": len(items), "tried_again": len(again)})
 		}
 		if len(again) == 0 {
 			return
 		}
 		items = again
-		select {
-		case <-time.After(pause.NextBackOff()):
-		case <-s.leave.Done():
+		if !outage.Pause(s.settling.leave, pace.NextBackOff()) {
 			return
 		}
 	}

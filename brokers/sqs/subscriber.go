@@ -2,24 +2,22 @@ package sqs
 
 import (
 	"context"
-	"errors"
 	"fmt"
 
 	"github.com/ThreeDotsLabs/watermill/message"
 	"github.com/aws/aws-sdk-go-v2/service/sqs"
 
 	"github.com/millpond-go/millpond/brokers"
-	"github.com/millpond-go/millpond/internal/openset"
+	"github.com/millpond-go/millpond/internal/handout"
 )
 
 // Subscriber gives the messages of one group. It is safe for concurrent use. The package
 // documentation describes its deliveries.
 type Subscriber struct {
-	broker *Broker
-	config brokers.SubscriberConfig
-	client *sqs.Client
-
-	subscriptions openset.Set[*subscription]
+	broker        *Broker
+	config        brokers.SubscriberConfig
+	client        *sqs.Client
+	subscriptions handout.Subscriptions[*subscription]
 }
 
 var (
@@ -48,18 +46,11 @@ func (s *Subscriber) Subscribe(ctx context.Context, topic string) (<-chan *messa
 	if err := s.broker.read(q, s.config.Group); err != nil {
 		return nil, err
 	}
-	sub := newSubscription(ctx, s, topic, q)
-	if !s.subscriptions.Add(sub) {
-		sub.cancel()
+	messages, err := s.subscriptions.Start(pkg, newSubscription(ctx, s, topic, q))
+	if err != nil {
 		s.broker.unread(q)
-		return nil, fmt.Errorf("sqs: subscriber: %w", brokers.ErrClosed)
 	}
-	go func() {
-		sub.run()
-		s.broker.unread(q)
-		s.subscriptions.Remove(sub)
-	}()
-	return sub.out, nil
+	return messages, err
 }
 
 // SubscribeInitialize makes queue, topic and subscription if that is configured, and
@@ -72,18 +63,14 @@ func (s *Subscriber) SubscribeInitialize(topic string) error {
 // Receiving implements brokers.Receiver: a subscriber whose last request for messages has
 // failed gets nothing until one works, though the queue may answer others.
 func (s *Subscriber) Receiving() error {
-	var errs []error
-	for _, sub := range s.subscriptions.All() {
-		if err := sub.intake.trouble.problem(); err != nil {
-			errs = append(errs, fmt.Errorf("sqs: topic %s: %w: %w", sub.topic, brokers.ErrUnavailable, err))
-		}
-	}
-	return errors.Join(errs...)
+	return s.subscriptions.Receiving(func(sub *subscription) (string, error) {
+		return "sqs: topic " + sub.topic, sub.intake.trouble.Problem()
+	})
 }
 
 func (s *Subscriber) ready(ctx context.Context, topic string) (*queue, error) {
-	if s.subscriptions.Closed() {
-		return nil, fmt.Errorf("sqs: subscriber: %w", brokers.ErrClosed)
+	if err := s.subscriptions.Open(pkg); err != nil {
+		return nil, err
 	}
 	ctx, cancel := context.WithTimeout(ctx, s.broker.config.ConnectTimeout)
 	defer cancel()

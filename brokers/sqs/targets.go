@@ -2,6 +2,7 @@ package sqs
 
 import (
 	"context"
+	"slices"
 	"strconv"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
@@ -41,33 +42,33 @@ func (t *queueTarget) send(ctx context.Context, batch []*outgoing) []error {
 		input.Entries = append(input.Entries, entry)
 	}
 	answer, err := t.broker.sqs.SendMessageBatch(ctx, input, once)
-	errs := make([]error, len(batch))
-	for i := range errs {
-		if errs[i] = err; err == nil {
-			errs[i] = errNotTaken
-		}
-	}
 	if err != nil {
 		if isMissing(err) {
 			t.broker.forget(t.queue)
 		}
-		return errs
+		return slices.Repeat([]error{err}, len(batch))
 	}
-	for _, e := range answer.Successful {
-		taken(errs, e.Id)
+	taken := make([]*string, len(answer.Successful))
+	for i, e := range answer.Successful {
+		taken[i] = e.Id
 	}
-	for i, err := range eachEntry(len(batch), answer.Failed) {
+	return outcomes(len(batch), taken, answer.Failed)
+}
+
+// outcomes puts what the service says of a batch to the messages that it is of.
+func outcomes(n int, taken []*string, failed []types.BatchResultErrorEntry) []error {
+	errs := slices.Repeat([]error{errNotTaken}, n)
+	for _, id := range taken {
+		if i, err := strconv.Atoi(aws.ToString(id)); err == nil && i >= 0 && i < n {
+			errs[i] = nil
+		}
+	}
+	for i, err := range eachEntry(n, failed) {
 		if err != nil {
 			errs[i] = err
 		}
 	}
 	return errs
-}
-
-func taken(errs []error, id *string) {
-	if i, err := strconv.Atoi(aws.ToString(id)); err == nil && i >= 0 && i < len(errs) {
-		errs[i] = nil
-	}
 }
 
 // topicTarget publishes to an SNS topic.
@@ -94,26 +95,16 @@ func (t *topicTarget) send(ctx context.Context, batch []*outgoing) []error {
 		input.PublishBatchRequestEntries = append(input.PublishBatchRequestEntries, entry)
 	}
 	answer, err := t.broker.sns.PublishBatch(ctx, input, func(o *sns.Options) { o.RetryMaxAttempts = 1 })
-	errs := make([]error, len(batch))
-	for i := range errs {
-		if errs[i] = err; err == nil {
-			errs[i] = errNotTaken
-		}
-	}
 	if err != nil {
-		return errs
+		return slices.Repeat([]error{err}, len(batch))
 	}
-	for _, e := range answer.Successful {
-		taken(errs, e.Id)
+	taken := make([]*string, len(answer.Successful))
+	for i, e := range answer.Successful {
+		taken[i] = e.Id
 	}
 	failed := make([]types.BatchResultErrorEntry, len(answer.Failed))
 	for i, e := range answer.Failed {
 		failed[i] = types.BatchResultErrorEntry{Id: e.Id, Code: e.Code, Message: e.Message, SenderFault: e.SenderFault}
 	}
-	for i, err := range eachEntry(len(batch), failed) {
-		if err != nil {
-			errs[i] = err
-		}
-	}
-	return errs
+	return outcomes(len(batch), taken, failed)
 }

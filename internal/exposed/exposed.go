@@ -45,6 +45,19 @@ func Password(servers []Server, fix string) error {
 	return nil
 }
 
+// ByAddress is Password for servers that are all reached alike. Its error begins with the
+// name of the package pkg.
+func ByAddress(pkg string, addresses []string, secured *tls.Config, fix string) error {
+	servers := make([]Server, len(addresses))
+	for i, address := range addresses {
+		servers[i] = Server{Address: address, TLS: secured}
+	}
+	if err := Password(servers, fix); err != nil {
+		return fmt.Errorf("%s: %w", pkg, err)
+	}
+	return nil
+}
+
 // Verifies reports whether a connection is made only to a server with a certificate for its
 // name, or with any one of authorities that the configuration itself names.
 func Verifies(c *tls.Config) bool {

@@ -8,6 +8,8 @@ import (
 	"sync"
 
 	"github.com/ThreeDotsLabs/watermill/message"
+
+	"github.com/millpond-go/millpond/brokers"
 )
 
 // Calls counts the calls of Publish under way. The zero value is ready for use.
@@ -17,8 +19,25 @@ type Calls struct {
 	underWay sync.WaitGroup
 }
 
-// Begin begins a call, which its caller ends with End. It reports false after Close.
-func (c *Calls) Begin() bool {
+// Publish makes a call of Publish, whose error begins with the name of the package pkg. It
+// calls send unless there is nothing to send, a message is nil, or Close was called.
+func (c *Calls) Publish(pkg, topic string, messages []*message.Message, send func() error) error {
+	if !c.begin() {
+		return fmt.Errorf("%s: publisher: %w", pkg, brokers.ErrClosed)
+	}
+	defer c.underWay.Done()
+	for i, msg := range messages {
+		if msg == nil {
+			return fmt.Errorf("%s: publish to %q, message %d of %d: the message is nil", pkg, topic, i+1, len(messages))
+		}
+	}
+	if len(messages) == 0 {
+		return nil
+	}
+	return send()
+}
+
+func (c *Calls) begin() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.closed {
@@ -28,16 +47,26 @@ func (c *Calls) Begin() bool {
 	return true
 }
 
-// End ends a call.
-func (c *Calls) End() { c.underWay.Done() }
-
 // Close lets no call begin any more, and waits for those under way. It may be called many
-// times.
-func (c *Calls) Close() {
+// times and returns nil.
+func (c *Calls) Close() error {
 	c.mu.Lock()
 	c.closed = true
 	c.mu.Unlock()
 	c.underWay.Wait()
+	return nil
+}
+
+// Encode returns what encode makes of each message, or why one cannot be sent.
+func Encode[T any](pkg, topic string, messages []*message.Message, encode func(*message.Message) (T, error)) ([]T, error) {
+	all := make([]T, len(messages))
+	for i, msg := range messages {
+		var err error
+		if all[i], err = encode(msg); err != nil {
+			return nil, failure(pkg, topic, messages, i, err)
+		}
+	}
+	return all, nil
 }
 
 // maxErrors is how many messages an error names.
@@ -53,7 +82,7 @@ func Failures(pkg, topic string, messages []*message.Message, errs []error) erro
 			continue
 		}
 		if failed++; failed <= maxErrors {
-			named = append(named, Failure(pkg, topic, messages, i, err))
+			named = append(named, failure(pkg, topic, messages, i, err))
 		}
 	}
 	if failed > maxErrors {
@@ -62,17 +91,6 @@ func Failures(pkg, topic string, messages []*message.Message, errs []error) erro
 	return errors.Join(named...)
 }
 
-// Failure says what became of one message.
-func Failure(pkg, topic string, messages []*message.Message, i int, err error) error {
+func failure(pkg, topic string, messages []*message.Message, i int, err error) error {
 	return fmt.Errorf("%s: publish to %q, message %d of %d (UUID %q): %w", pkg, topic, i+1, len(messages), messages[i].UUID, err)
-}
-
-// Check refuses messages that are nil.
-func Check(pkg, topic string, messages []*message.Message) error {
-	for i, msg := range messages {
-		if msg == nil {
-			return fmt.Errorf("%s: publish to %q, message %d of %d: the message is nil", pkg, topic, i+1, len(messages))
-		}
-	}
-	return nil
 }

@@ -9,30 +9,54 @@ import (
 
 	"github.com/ThreeDotsLabs/watermill/message"
 
+	"github.com/millpond-go/millpond/brokers"
 	"github.com/millpond-go/millpond/internal/publishing"
 )
 
 func TestCloseWaitsForCallsAndLetsNoneBegin(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var c publishing.Calls
-		if !c.Begin() {
-			t.Fatal("the first call cannot begin")
-		}
+		messages := []*message.Message{message.NewMessage("id", nil)}
+		answer, answered := make(chan error), make(chan error, 1)
+		go func() {
+			answered <- c.Publish("pkg", "topic", messages, func() error { return <-answer })
+		}()
+		synctest.Wait()
 		closed := make(chan struct{})
-		go func() { defer close(closed); c.Close() }()
+		go func() { defer close(closed); _ = c.Close() }()
 		synctest.Wait()
 		select {
 		case <-closed:
 			t.Error("Close does not wait")
 		default:
 		}
-		if c.Begin() {
-			t.Error("a call begins after Close")
+		if err := c.Publish("pkg", "topic", messages, nil); !errors.Is(err, brokers.ErrClosed) {
+			t.Errorf("a call after Close: %v", err)
 		}
-		c.End()
+		answer <- io.EOF
 		<-closed
-		c.Close()
+		if err := <-answered; !errors.Is(err, io.EOF) {
+			t.Error(err)
+		}
+		_ = c.Close()
 	})
+}
+
+func TestEncodeNamesTheMessage(t *testing.T) {
+	t.Parallel()
+	messages := []*message.Message{message.NewMessage("a", nil), message.NewMessage("b", nil)}
+	encode := func(msg *message.Message) (string, error) {
+		if msg.UUID == "b" {
+			return "", io.EOF
+		}
+		return msg.UUID, nil
+	}
+	if all, err := publishing.Encode("pkg", "topic", messages[:1], encode); err != nil || all[0] != "a" {
+		t.Errorf("%q, %v", all, err)
+	}
+	if _, err := publishing.Encode("pkg", "topic", messages, encode); !errors.Is(err, io.EOF) || !strings.Contains(err.Error(), `message 2 of 2 (UUID "b")`) {
+		t.Error(err)
+	}
 }
 
 func TestFailuresNameTheFirst(t *testing.T) {
@@ -53,7 +77,8 @@ func TestFailuresNameTheFirst(t *testing.T) {
 	if err := publishing.Failures("pkg", "topic", messages, make([]error, 20)); err != nil {
 		t.Error(err)
 	}
-	if err := publishing.Check("pkg", "topic", []*message.Message{messages[0], nil}); err == nil || !strings.Contains(err.Error(), "message 2 of 2: the message is nil") {
+	var c publishing.Calls
+	if err := c.Publish("pkg", "topic", []*message.Message{messages[0], nil}, nil); err == nil || !strings.Contains(err.Error(), "message 2 of 2: the message is nil") {
 		t.Error(err)
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"fmt"
+	"net/url"
 	"os"
 )
 
@@ -51,4 +52,14 @@ func (t *TLS) Config(pkg string) (*tls.Config, []error) {
 		config.Certificates = []tls.Certificate{pair}
 	}
 	return config, errs
+}
+
+// ReadTLS is Read with the five parameters of TLS, whose files it loads. It returns nil if
+// TLS is off.
+func ReadTLS(pkg string, u *url.URL, setters map[string]Setter) (*tls.Config, []error) {
+	var secured TLS
+	secured.AddTo(setters)
+	errs := Read(pkg, u, setters)
+	config, problems := secured.Config(pkg)
+	return config, append(errs, problems...)
 }

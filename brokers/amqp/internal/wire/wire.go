@@ -55,11 +55,12 @@ func Counts(d *amqp091.Delivery, acquired bool) (counted, all int64) {
 		all, _ = d.Headers[AcquiredHeader].(int64)
 		counted = min(counted, all) // not written before something counts
 	}
-	return min(max(0, counted), mostCounted), min(max(0, all), mostCounted)
+	return min(max(0, counted), MostCounted), min(max(0, all), MostCounted)
 }
 
-// mostCounted bounds what a server that does not count lets stand of a producer's.
-const mostCounted = 1 << 30
+// MostCounted bounds counts, of which a server that does not count lets a producer's stand, so
+// that no sum of them overflows.
+const MostCounted = 1 << 30
 
 // RetryExchange is what messages come back by from the retry queues of a queue. It is
 // internal: the server lets nobody publish to it.

@@ -74,14 +74,7 @@ func (a *Access) Exposure() error {
 	if a.SASL != SASLPlain {
 		return nil
 	}
-	var servers []exposed.Server
-	for _, address := range a.Brokers {
-		servers = append(servers, exposed.Server{Address: address, TLS: a.TLS})
-	}
-	if err := exposed.Password(servers, "write tls=true, and the port that the brokers have for TLS"); err != nil {
-		return fmt.Errorf("%s: %w", a.Package, err)
-	}
-	return nil
+	return exposed.ByAddress(a.Package, a.Brokers, a.TLS, "write tls=true, and the port that the brokers have for TLS")
 }
 
 // Fault is what the client's own error stands for.

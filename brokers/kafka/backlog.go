@@ -1,0 +1,157 @@
+package kafka
+
+import (
+	"math"
+	"slices"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kgo"
+)
+
+// item is a record on its way to being settled.
+type item struct {
+	record  *kgo.Record
+	count   int         // deliveries in this session
+	settled bool        // guarded by partition.mu
+	timer   *time.Timer // runs while the item waits for its redelivery
+}
+
+// backlog is what of a partition was fetched, and in which order it may be delivered. The
+// partition's mutex guards it.
+type backlog struct {
+	order    Order
+	distance int // messages that may be started from the oldest unsettled one on
+
+	lanes     map[string][]*item // by key in flight: those that wait for it, with OrderKey
+	ready     []*item            // may be delivered before the queue
+	queue     []*item            // fetched, nothing done yet
+	bytes     int                // of the queue
+	fetchedTo int64              // the last offset in the queue
+	suspects  int64              // before this offset an earlier owner may have been
+	offsets   offsets
+	ahead     ahead // settled by an earlier owner
+}
+
+func newBacklog(c *Consume, workers int) backlog {
+	b := backlog{
+		order: c.Order, distance: c.CommitDistance, lanes: make(map[string][]*item),
+		fetchedTo: unknownOffset, suspects: math.MaxInt64, offsets: offsets{next: unknownOffset},
+	}
+	if b.order == "" {
+		b.order = OrderNone
+		if workers == 1 {
+			b.order = OrderPartition
+		}
+	}
+	if b.order == OrderPartition {
+		b.distance = 1
+	}
+	return b
+}
+
+// add appends fetched records to the queue.
+func (b *backlog) add(records []*kgo.Record) {
+	items := make([]item, len(records))
+	for i, record := range records {
+		if record.Offset <= b.fetchedTo {
+			continue
+		}
+		b.fetchedTo = record.Offset
+		items[i].record = record
+		b.queue = append(b.queue, &items[i])
+		b.bytes += size(record)
+	}
+}
+
+// truncate forgets what was fetched from an offset on: the broker has lost it, and gives
+// these offsets again. What runs of it ends as it may.
+func (b *backlog) truncate(from int64) {
+	if b.fetchedTo < from {
+		return
+	}
+	b.fetchedTo = from - 1
+	b.ahead = ahead{}
+	b.suspects = math.MaxInt64
+	b.queue = slices.DeleteFunc(b.queue, func(it *item) bool {
+		gone := it.record.Offset >= from
+		if gone {
+			b.bytes -= size(it.record)
+		}
+		return gone
+	})
+	b.offsets.truncate(from)
+}
+
+// drop forgets what has not begun.
+func (b *backlog) drop() {
+	for _, it := range b.offsets.unsettled() {
+		if it.timer != nil {
+			it.timer.Stop()
+		}
+	}
+	b.queue, b.ready, b.lanes, b.bytes = nil, nil, nil, 0
+}
+
+// size is about what a record takes in memory.
+func size(r *kgo.Record) int {
+	n := len(r.Key) + len(r.Value) + 100
+	for _, h := range r.Headers {
+		n += len(h.Key) + len(h.Value)
+	}
+	return n
+}
+
+// next returns a message that does not have to wait for another, nil if there is none.
+func (b *backlog) next() *item {
+	if it := pop(&b.ready); it != nil {
+		return it
+	}
+	for b.offsets.distance() < b.distance {
+		it := pop(&b.queue)
+		if it == nil {
+			return nil
+		}
+		b.bytes -= size(it.record)
+		b.offsets.begin(it)
+		if b.ahead.has(it.record) {
+			b.offsets.settle(it)
+			continue
+		}
+		if b.order != OrderKey || it.record.Key == nil {
+			return it
+		}
+		key := string(it.record.Key)
+		waiting, busy := b.lanes[key]
+		if !busy {
+			b.lanes[key] = nil
+			return it
+		}
+		b.lanes[key] = append(waiting, it)
+	}
+	return nil
+}
+
+func pop(items *[]*item) *item {
+	if len(*items) == 0 {
+		return nil
+	}
+	it := (*items)[0]
+	(*items)[0] = nil
+	*items = (*items)[1:]
+	return it
+}
+
+// settle notes that a message needs no further delivery.
+func (b *backlog) settle(it *item) {
+	b.offsets.settle(it)
+	if b.order != OrderKey || it.record.Key == nil {
+		return
+	}
+	key := string(it.record.Key)
+	if waiting := b.lanes[key]; len(waiting) > 0 {
+		b.ready = append(b.ready, waiting[0])
+		b.lanes[key] = waiting[1:]
+	} else {
+		delete(b.lanes, key)
+	}
+}

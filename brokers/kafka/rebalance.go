@@ -1,0 +1,141 @@
+package kafka
+
+import (
+	"context"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/ThreeDotsLabs/watermill"
+	"github.com/twmb/franz-go/pkg/kgo"
+)
+
+// owned are the partitions that a member has.
+type owned struct {
+	mu         sync.Mutex
+	partitions map[int32]*partition
+	forgotten  bool // no offset may be committed any more
+}
+
+func (o *owned) one(id int32) *partition {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.partitions[id]
+}
+
+func (o *owned) some(ids []int32) []*partition {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	var found []*partition
+	for _, id := range ids {
+		if p := o.partitions[id]; p != nil {
+			found = append(found, p)
+		}
+	}
+	return found
+}
+
+func (o *owned) all() []*partition {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return slices.Collect(maps.Values(o.partitions))
+}
+
+func (o *owned) remove(partitions []*partition) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	for _, p := range partitions {
+		if o.partitions[p.id] == p {
+			delete(o.partitions, p.id)
+		}
+	}
+}
+
+// assigned is called by the client before it fetches from the partitions.
+func (s *session) assigned(_ context.Context, _ *kgo.Client, topics map[string][]int32) {
+	if len(topics[s.topic]) == 0 {
+		return
+	}
+	// What was polled before belongs to an earlier assignment. It must not be taken for
+	// the beginning of this one, or what lies between would be skipped.
+	s.intake.interrupt()
+	s.owned.mu.Lock()
+	defer s.owned.mu.Unlock()
+	for _, id := range topics[s.topic] {
+		if old := s.owned.partitions[id]; old != nil { // defensive: it was neither revoked nor lost
+			old.stopNow()
+		}
+		s.owned.partitions[id] = newPartition(s, id)
+		if s.ctx.Err() != nil || s.owned.forgotten {
+			s.owned.partitions[id].stopNow()
+		}
+	}
+	s.Logger().Debug("Partitions were assigned", watermill.LogFields{"partitions": topics[s.topic]})
+}
+
+// revoked is called by the client when partitions move, before anybody else gets them.
+func (s *session) revoked(_ context.Context, _ *kgo.Client, topics map[string][]int32) {
+	moving := s.owned.some(topics[s.topic])
+	if len(moving) == 0 {
+		return
+	}
+	started := time.Now()
+	left := s.drain(moving, s.config().RebalanceDrain)
+	s.commit()
+	s.owned.remove(moving)
+	s.Logger().Debug("Partitions were revoked", watermill.LogFields{
+		"partitions": topics[s.topic], "unsettled": left, "drained": time.Since(started).String(),
+	})
+}
+
+// lost is called by the client when the group has thrown this member out: others may
+// have the partitions already.
+func (s *session) lost(_ context.Context, _ *kgo.Client, topics map[string][]int32) {
+	gone := s.owned.some(topics[s.topic])
+	s.owned.remove(gone)
+	for _, p := range gone {
+		p.stopNow()
+	}
+	if len(gone) > 0 {
+		s.Logger().Info("Partitions were lost", watermill.LogFields{"partitions": topics[s.topic]})
+	}
+}
+
+// drain lets the handlers of some partitions end, and no new ones begin. It returns how
+// many deliveries are still unsettled after the timeout; their settlement will be
+// ignored.
+func (s *session) drain(partitions []*partition, timeout time.Duration) (left int) {
+	for _, p := range partitions {
+		p.stop()
+	}
+	timer := time.NewTimer(timeout)
+	defer timer.Stop()
+	for _, p := range partitions {
+		select {
+		case <-p.idle:
+			continue
+		default:
+		}
+		select {
+		case <-p.idle:
+		case <-timer.C:
+			timer.Reset(0) // for the others
+			left += p.unsettled()
+			p.giveUp()
+			<-p.idle
+		}
+	}
+	return left
+}
+
+// forget makes sure that nothing is committed any more, and ends what runs.
+func (s *session) forget() {
+	s.stop()
+	s.owned.mu.Lock()
+	s.owned.forgotten = true
+	s.owned.mu.Unlock()
+	for _, p := range s.owned.all() {
+		p.stopNow()
+	}
+}
