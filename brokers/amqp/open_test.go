@@ -224,9 +224,11 @@ func TestOpenThroughMux(t *testing.T) {
 func TestPasswordIsNotPrinted(t *testing.T) {
 	t.Parallel()
 	config := amqp.Config{Username: "name", Password: "s3cret"}
-	for _, printed := range []string{fmt.Sprint(config), fmt.Sprintf("%+v", config), fmt.Sprintf("%#v", config), fmt.Sprintf("%+v", &config)} {
-		if strings.Contains(printed, "s3cret") || !strings.Contains(printed, "name") {
-			t.Errorf("%s", printed)
+	for _, verb := range []string{"%v", "%+v", "%#v", "%d", "%s", "%q", "%x"} {
+		for _, printed := range []string{fmt.Sprintf(verb, config), fmt.Sprintf(verb, &config)} {
+			if strings.Contains(printed, "s3cret") || strings.Contains(printed, fmt.Sprintf("%x", "s3cret")) || !strings.Contains(printed, "name") {
+				t.Errorf("%s: %s", verb, printed)
+			}
 		}
 	}
 }
