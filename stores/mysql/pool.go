@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/millpond-go/millpond/internal/sqlstore"
 	"github.com/millpond-go/millpond/stores"
 )
 
@@ -20,13 +21,7 @@ func (s *Store) connection(ctx context.Context, db *sql.DB) (*sql.Conn, error) {
 
 func connection(ctx context.Context, db *sql.DB) (*sql.Conn, error) {
 	conn, err := db.Conn(ctx)
-	if err == nil {
-		return conn, nil
-	}
-	if pool := db.Stats(); err == ctx.Err() && pool.MaxOpenConnections > 0 && pool.InUse >= pool.MaxOpenConnections { //nolint:errorlint // database/sql's own words
-		err = fmt.Errorf("%w: no connection became free in time, all %d are in use: %w", stores.ErrBusy, pool.MaxOpenConnections, err)
-	}
-	return nil, err
+	return conn, sqlstore.Exhausted(ctx, db, err)
 }
 
 // crowd is who wants a connection of a pool while the server admits no more of them, but

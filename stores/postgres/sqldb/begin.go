@@ -8,6 +8,7 @@ import (
 
 	"github.com/jackc/pgx/v5/pgconn"
 
+	"github.com/millpond-go/millpond/internal/sqlstore"
 	"github.com/millpond-go/millpond/stores"
 	"github.com/millpond-go/millpond/stores/postgres/internal/claimtx"
 	"github.com/millpond-go/millpond/stores/postgres/internal/tables"
@@ -52,7 +53,7 @@ func (s *Store) begin(ctx context.Context, consumer int32, c *stores.Claim) (*at
 	case errors.Is(err, errNotWon):
 		return nil, b.verdict, nil
 	case ctx.Err() != nil:
-		return nil, stores.Verdict{}, exhausted(ctx, s.db, err)
+		return nil, stores.Verdict{}, sqlstore.Exhausted(ctx, s.db, err)
 	}
 	return nil, stores.Verdict{}, err
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/millpond-go/millpond/internal/sqlstore"
 	"github.com/millpond-go/millpond/stores/postgres/internal/claimtx"
 	"github.com/millpond-go/millpond/stores/postgres/internal/tables"
 )
@@ -27,7 +28,7 @@ type sender interface {
 // Send implements tables.Querier.
 func (d sqlDB) Send(ctx context.Context, s tables.Statement) (int64, error) {
 	n, err := send(ctx, d.db, s)
-	return n, exhausted(ctx, d.db, err)
+	return n, sqlstore.Exhausted(ctx, d.db, err)
 }
 
 func send(ctx context.Context, to sender, s tables.Statement) (int64, error) {
@@ -95,7 +96,7 @@ func array[T int16 | int64](values []T) string {
 func (d sqlDB) Batch(ctx context.Context, statements ...tables.Statement) error {
 	conn, err := d.db.Conn(ctx)
 	if err != nil {
-		return exhausted(ctx, d.db, err)
+		return sqlstore.Exhausted(ctx, d.db, err)
 	}
 	defer func() { _ = conn.Close() }()
 	var batchErr error
@@ -130,7 +131,7 @@ type pgxConn interface{ Conn() *pgx.Conn }
 func (d sqlDB) InTx(ctx context.Context, f func(tables.Querier) error) error {
 	tx, err := d.db.BeginTx(ctx, nil)
 	if err != nil {
-		return exhausted(ctx, d.db, err)
+		return sqlstore.Exhausted(ctx, d.db, err)
 	}
 	defer func() { _ = tx.Rollback() }()
 	if err := f(querier{tx}); err != nil {

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/millpond-go/millpond/internal/sqlstore"
 	"github.com/millpond-go/millpond/stores"
 	"github.com/millpond-go/millpond/stores/postgres/internal/claimtx"
 	"github.com/millpond-go/millpond/stores/postgres/internal/tables"
@@ -69,7 +70,7 @@ func (s *Store) tryPlain(ctx context.Context, consumer int32, c *stores.Claim) (
 func (s *Store) open(ctx context.Context) (*plainAttempt, error) {
 	conn, err := s.db.Conn(ctx)
 	if err != nil {
-		return nil, exhausted(ctx, s.db, err)
+		return nil, sqlstore.Exhausted(ctx, s.db, err)
 	}
 	lasting, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	stop := context.AfterFunc(ctx, cancel)

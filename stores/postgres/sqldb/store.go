@@ -263,12 +263,3 @@ func (s *Store) level() sql.IsolationLevel {
 	}
 	return sql.LevelDefault
 }
-
-// exhausted says so where no connection was left. The bare error of ctx is database/sql's:
-// drivers say what they were doing.
-func exhausted(ctx context.Context, db *sql.DB, err error) error {
-	if stats := db.Stats(); err != nil && err == ctx.Err() && stats.MaxOpenConnections > 0 && stats.InUse >= stats.MaxOpenConnections { //nolint:errorlint // this very value
-		return fmt.Errorf("%w: no connection became free in time, all %d are in use: %w", stores.ErrBusy, stats.MaxOpenConnections, err)
-	}
-	return err
-}

@@ -1,0 +1,22 @@
+package sqlstore
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+
+	"github.com/millpond-go/millpond/stores"
+)
+
+// Exhausted returns what a *sql.DB has answered to who wanted a connection, and names the
+// pool with stores.ErrBusy if none became free in time. The bare error of ctx is
+// database/sql's: drivers say what they were doing.
+func Exhausted(ctx context.Context, db *sql.DB, err error) error {
+	if err == nil || err != ctx.Err() { //nolint:errorlint // this very value
+		return err
+	}
+	if stats := db.Stats(); stats.MaxOpenConnections > 0 && stats.InUse >= stats.MaxOpenConnections {
+		return fmt.Errorf("%w: no connection became free in time, all %d are in use: %w", stores.ErrBusy, stats.MaxOpenConnections, err)
+	}
+	return err
+}

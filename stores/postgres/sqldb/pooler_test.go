@@ -1,0 +1,90 @@
+package sqldb_test
+
+import (
+	"errors"
+	"testing"
+
+	"github.com/millpond-go/millpond/internal/pgtest"
+	"github.com/millpond-go/millpond/internal/testenv"
+	"github.com/millpond-go/millpond/stores"
+)
+
+// A pooler answers for a server that has gone away in the middle of COMMIT. What it says has
+// a code, but is no proof of anything: here the transaction is committed.
+func TestPoolersWordOnALostCommitProvesNothing(t *testing.T) {
+	for _, e := range []entry{
+		connector.behindPgBouncer("pgbouncer", "transaction"),
+		callersPG.behindPgBouncer("default_query_exec_mode", "cache_describe"),
+		callersPQ.behindPgBouncer("binary_parameters", "yes"),
+	} {
+		t.Run(e.name, func(t *testing.T) {
+			t.Parallel()
+			server := testenv.PrivatePostgres(t)
+			address := server.NewDatabase(t)
+			direct := newStore(t, connector, address)
+			s := newStore(t, e, pgtest.WithParameters(t, testenv.PgBouncer(t, address).URL(), e.pooled...))
+			a, tx := begin(t, s, pgtest.Claim("lost"))
+			if err := insert(t.Context(), tx); err != nil {
+				t.Fatal(err)
+			}
+			for _, text := range []string{"ALTER SYSTEM SET synchronous_standby_names = 'away'", "SELECT pg_reload_conf()"} {
+				if _, err := direct.DB().ExecContext(t.Context(), text); err != nil {
+					t.Fatal(err)
+				}
+			}
+			for standby := ""; standby != "away"; { // until its backend has read the setting
+				if err := tx.QueryRowContext(t.Context(), "SELECT current_setting('synchronous_standby_names')").Scan(&standby); err != nil {
+					t.Fatal(err)
+				}
+			}
+			said := make(chan error, 1)
+			go func() { said <- a.Commit(t.Context()) }()
+			until(t, direct, "SELECT count(*) = 1 FROM pg_stat_activity WHERE wait_event = 'SyncRep'")
+			if err := server.Kill(); err != nil {
+				t.Fatal(err)
+			}
+			if err := <-said; !errors.Is(err, stores.ErrCommitUnknown) || errors.Is(err, stores.ErrNotCommitted) {
+				t.Errorf("%v", err)
+			}
+			if err := server.Start(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			_ = direct.DB().Close()
+			if n := effects(t, newStore(t, callersPQ, pgtest.WithParameters(t, address, "options", "-csynchronous_commit=local"))); n != 1 {
+				t.Errorf("%d effects", n)
+			}
+		})
+	}
+}
+
+// Nor may a pooler that refuses before COMMIT was sent be believed to have committed.
+func TestServerThatIsGoneBehindAPoolerCommitsNothing(t *testing.T) {
+	for _, e := range []entry{
+		connector.behindPgBouncer("pgbouncer", "transaction"),
+		callersPG.behindPgBouncer("default_query_exec_mode", "cache_describe"),
+		callersPQ.behindPgBouncer("binary_parameters", "yes"),
+	} {
+		t.Run(e.name, func(t *testing.T) {
+			t.Parallel()
+			server := testenv.PrivatePostgres(t)
+			address := server.NewDatabase(t)
+			s := newStore(t, e, pgtest.WithParameters(t, testenv.PgBouncer(t, address).URL(), e.pooled...))
+			a, tx := begin(t, s, pgtest.Claim("gone"))
+			if err := insert(t.Context(), tx); err != nil {
+				t.Fatal(err)
+			}
+			if err := server.Kill(); err != nil {
+				t.Fatal(err)
+			}
+			if err := a.Commit(t.Context()); err == nil {
+				t.Error("committed")
+			}
+			if err := server.Start(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			if n := effects(t, newStore(t, connector, address)); n != 0 {
+				t.Errorf("%d effects", n)
+			}
+		})
+	}
+}
