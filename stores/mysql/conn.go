@@ -21,6 +21,8 @@ type conn struct {
 
 	claiming, completing prepared
 
+	noEscapes bool // see judge; learnt with the first claim
+
 	keeps bool // handlers' statements prepared
 	cache statementCache
 
@@ -72,6 +74,7 @@ func (c *conn) BeginTx(values context.Context, _ driver.TxOptions) (driver.Tx, e
 		}
 		c.bound = b.bound
 	}
+	c.noEscapes = b.texts.noEscapes
 	b.tx = newTransaction(c)
 	c.tx.Store(b.tx)
 	if b.claim != nil {
@@ -122,7 +125,7 @@ func (c *conn) admit(ctx context.Context, text string) (*transaction, conduct, e
 	if ctx.Value(storeKey{}) != nil {
 		return tx, plain, nil
 	}
-	does := judge(text)
+	does := judge(text, c.noEscapes)
 	switch does {
 	case ends:
 		tx.release(nil)

@@ -14,16 +14,17 @@ const (
 
 // judge reads the beginning of a statement: the server takes one at a time, so nothing
 // can hide behind it. It keeps honest mistakes from half-done commits; what may slip
-// through, such as a procedure, is caught by the guard of the commit.
-func judge(text string) conduct {
+// through, such as a procedure, is caught by the guard of the commit. noEscapes:
+// sql_mode has NO_BACKSLASH_ESCAPES.
+func judge(text string, noEscapes bool) conduct {
 	w := words{rest: text}
 	first := w.next()
-	if w.versioned && judge(first) == plain {
+	if w.versioned && judge(first, noEscapes) == plain {
 		return unclear // whether the server takes it for a comment depends on its version
 	}
 	switch first {
 	case "SELECT", "INSERT", "UPDATE", "DELETE", "REPLACE", "WITH", "VALUES", "TABLE", "(", "DO":
-		if marksSession(w.rest) {
+		if marksSession(w.rest, noEscapes) {
 			return marks
 		}
 		return plain
@@ -128,13 +129,13 @@ func comment(text string) int {
 // the session in it, which outlive the transaction: @name, but not the @@name of a system
 // variable, and a call of GET_LOCK; neither in quotes nor in comments. It may err towards
 // true, which costs a connection.
-func marksSession(text string) bool {
+func marksSession(text string, noEscapes bool) bool {
 	for i := 0; i < len(text); i++ {
 		switch c := text[i]; {
 		case comment(text[i:]) > 0:
 			i += comment(text[i:]) - 1
 		case c == '\'' || c == '"' || c == '`':
-			end := endOfQuoted(text, i)
+			end := endOfQuoted(text, i, noEscapes)
 			if c == '`' && end < len(text) && locks(text[i+1:end], text[end+1:]) {
 				return true
 			}
@@ -172,11 +173,11 @@ func isWord(c byte) bool {
 
 // endOfQuoted returns where what begins at a quote ends. A doubled quote reads as two
 // strings in a row.
-func endOfQuoted(text string, begin int) int {
+func endOfQuoted(text string, begin int, noEscapes bool) int {
 	quote := text[begin]
 	for i := begin + 1; i < len(text); i++ {
 		switch {
-		case text[i] == '\\' && quote != '`':
+		case text[i] == '\\' && quote != '`' && !noEscapes:
 			i++
 		case text[i] == quote:
 			return i

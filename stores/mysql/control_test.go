@@ -80,6 +80,16 @@ func TestStatementsAreJudgedByTheirBeginning(t *testing.T) {
 		"/* never ends":                            "unclear",
 		"":                                         "unclear",
 	} {
-		assert.Equal(t, want, mysql.Judge(text), "%q", text)
+		assert.Equal(t, want, mysql.Judge(text, false), "%q", text)
+	}
+}
+
+func TestBackslashesEscapeNothingWhereTheServerSaysSo(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string]string{
+		`SELECT 'a\', @tenant := 5`:            "marks",
+		`INSERT INTO t VALUES ('a\', 'b@c.d')`: "plain",
+	} {
+		assert.Equal(t, want, mysql.Judge(text, true), "%q", text)
 	}
 }

@@ -13,8 +13,8 @@ func DriverConfig(u *url.URL) (*mysql.Config, error) {
 }
 
 // Judge is judge, as a word.
-func Judge(text string) string {
-	switch judge(text) {
+func Judge(text string, noEscapes bool) string {
+	switch judge(text, noEscapes) {
 	case ends:
 		return "ends"
 	case unclear:

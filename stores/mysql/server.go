@@ -18,6 +18,7 @@ type server struct {
 	maria      bool
 	procedures bool // of ours, on MySQL
 	maxPacket  int  // bytes
+	noEscapes  bool // a backslash in quotes is a character like others
 }
 
 // Oldest versions: before them there is no SKIP LOCKED.
@@ -57,6 +58,7 @@ func (s *Store) learn(ctx context.Context) error {
 	if err := writable(chain, mode); err != nil {
 		return err
 	}
+	sv.noEscapes = strings.Contains(mode, "NO_BACKSLASH_ESCAPES")
 	if unsafeCharsets[charset] {
 		return fmt.Errorf("%w: the connections have the character set %s, in which the driver cannot put quotes around text: use utf8mb4", errUnusable, charset)
 	}

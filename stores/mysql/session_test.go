@@ -6,6 +6,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/millpond-go/millpond/stores"
 	"github.com/millpond-go/millpond/stores/mysql"
 )
 
@@ -31,5 +32,28 @@ func TestLocksAndVariablesOfTheSessionReachNoOtherMessage(t *testing.T) {
 			}, 30*time.Second, 5*time.Millisecond, text)
 			require.NoError(t, a.Rollback(t.Context()))
 		}
+	})
+}
+
+// Under NO_BACKSLASH_ESCAPES a backslash hides nothing that comes after it.
+func TestVariableBehindABackslashReachesNoOtherMessage(t *testing.T) {
+	t.Parallel()
+	onBoth(t, func(t *testing.T, p product) {
+		s, err := newCounted(t, p, true).with(t, true, "sql_mode=%27NO_BACKSLASH_ESCAPES,STRICT_TRANS_TABLES%27", mysql.Config{MaxOpenConns: 1})
+		require.NoError(t, err)
+		run := func(id, text string, into any) {
+			a, v, err := s.Begin(t.Context(), claimOf(id))
+			require.NoError(t, err)
+			require.Equal(t, stores.Claimed, v.Outcome)
+			tx, _ := mysql.TxFromContext(a.Context(t.Context()))
+			scanned := tx.QueryRowContext(t.Context(), text).Scan(into)
+			require.NoError(t, a.Commit(t.Context()))
+			require.NoError(t, scanned)
+		}
+		var text string
+		run("sets", `SELECT concat('a\', @leftover := 5)`, &text)
+		var met bool
+		run("next", "SELECT @leftover IS NOT NULL", &met)
+		require.False(t, met)
 	})
 }
