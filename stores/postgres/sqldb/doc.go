@@ -67,4 +67,9 @@
 // Those of package postgres. lib/pq cannot take part in what it hides: it reports a
 // connection that the server has ended as driver.ErrBadConn, so a commit that the
 // server's bound has prevented is unknown at first, and then found out.
+//
+// On a *sql.DB of the caller's an attempt whose handler has left a statement running ends
+// with stores.ErrTxBusy when the context of its commit does, and its connection is closed
+// as soon as the driver lets go of it. A COMMIT that is not answered in time is unknown; it
+// is not cancelled, and keeps its connection until the server answers or TCP gives up.
 package sqldb
