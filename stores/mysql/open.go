@@ -80,34 +80,62 @@ var misplaced = map[string]string{
 	"parsetime": "parseTime", "readtimeout": "readTimeout", "writetimeout": "writeTimeout",
 }
 
+// problems are what is wrong with a URL.
+type problems []error
+
+func (p *problems) addf(format string, args ...any) {
+	*p = append(*p, fmt.Errorf("mysql: "+format, args...))
+}
+
 // parseURL reads a URL. One error names everything that is wrong with it.
 func parseURL(u *url.URL) (*mysql.Config, Config, error) {
 	if err := urlquery.Stray(u); err != nil {
 		return nil, Config{}, fmt.Errorf("mysql: %w", err)
 	}
-	var (
-		c    Config
-		errs []error
-	)
-	problem := func(format string, args ...any) { errs = append(errs, fmt.Errorf("mysql: "+format, args...)) }
+	var p problems
+	database := databaseOf(u, &p)
+	query, err := url.ParseQuery(u.RawQuery)
+	if err != nil {
+		p.addf("the URL's query cannot be parsed: write parameter=value pairs joined by &, percent-encoded")
+	}
+	c := takeConfig(query, &p)
+	refuseParameters(query, &p)
+	address := net.JoinHostPort(u.Hostname(), cmp.Or(u.Port(), "3306"))
+	// With the address, because its host is the name that the certificate must have.
+	driverConfig, err := mysql.ParseDSN("tcp(" + address + ")/?" + query.Encode())
+	if err != nil {
+		p.addf("parameters of the driver: %w", err)
+	}
+	if len(p) > 0 {
+		return nil, Config{}, errors.Join(p...)
+	}
+	driverConfig.User = u.User.Username()
+	driverConfig.Passwd, _ = u.User.Password()
+	driverConfig.DBName = database
+	return driverConfig, c, nil
+}
+
+// databaseOf returns the database that a URL names.
+func databaseOf(u *url.URL, p *problems) string {
 	database := strings.TrimPrefix(u.Path, "/")
 	switch {
 	case u.Scheme != "mysql" || u.Opaque != "":
-		problem("write the URL as mysql://user:password@host/database")
+		p.addf("write the URL as mysql://user:password@host/database")
 	case u.Hostname() == "":
-		problem("the URL names no host: write mysql://user:password@host/database")
+		p.addf("the URL names no host: write mysql://user:password@host/database")
 	case !isPort(u.Port()):
-		problem("the port in the URL is %s: check host:port", u.Port())
+		p.addf("the port in the URL is %s: check host:port", u.Port())
 	case database == "" || strings.Contains(database, "/"):
-		problem("the URL names no database: write mysql://user:password@host/database")
+		p.addf("the URL names no database: write mysql://user:password@host/database")
 	}
-	query, err := url.ParseQuery(u.RawQuery)
-	if err != nil {
-		problem("the URL's query cannot be parsed: write parameter=value pairs joined by &, percent-encoded")
-	}
+	return database
+}
+
+// takeConfig takes the parameters that are millpond's out of a query.
+func takeConfig(query url.Values, p *problems) (c Config) {
 	for name, values := range query {
 		if len(values) > 1 {
-			problem("parameter %s is given %d times: give it once", urlmux.ShownName(name), len(values))
+			p.addf("parameter %s is given %d times: give it once", urlmux.ShownName(name), len(values))
 		}
 	}
 	take := func(name string) string {
@@ -119,34 +147,26 @@ func parseURL(u *url.URL) (*mysql.Config, Config, error) {
 	if v := take("max_open_conns"); v != "" {
 		n, err := strconv.ParseInt(v, 10, 32)
 		if err != nil || n < 1 {
-			problem(`parameter "max_open_conns" is %q: use a positive number such as 32`, v)
+			p.addf(`parameter "max_open_conns" is %q: use a positive number such as 32`, v)
 		}
 		c.MaxOpenConns = int(n)
 	}
+	return c
+}
+
+// refuseParameters names those of the others that the driver must not have.
+func refuseParameters(query url.Values, p *problems) {
 	for _, text := range urlquery.Misplaced(query, misplaced) {
-		problem("%s", text)
+		p.addf("%s", text)
 	}
 	for name := range query {
 		switch {
 		case strings.HasPrefix(name, "millpond_"):
-			problem("parameter %s is not known: there are millpond_schema and millpond_prefix", urlmux.ShownName(name))
+			p.addf("parameter %s is not known: there are millpond_schema and millpond_prefix", urlmux.ShownName(name))
 		case name == "autocommit" || name == "multiStatements":
-			problem("parameter %s is millpond's to decide: remove it", name)
+			p.addf("parameter %s is millpond's to decide: remove it", name)
 		}
 	}
-	address := net.JoinHostPort(u.Hostname(), cmp.Or(u.Port(), "3306"))
-	// With the address, because its host is the name that the certificate must have.
-	driverConfig, err := mysql.ParseDSN("tcp(" + address + ")/?" + query.Encode())
-	if err != nil {
-		problem("parameters of the driver: %w", err)
-	}
-	if len(errs) > 0 {
-		return nil, Config{}, errors.Join(errs...)
-	}
-	driverConfig.User = u.User.Username()
-	driverConfig.Passwd, _ = u.User.Password()
-	driverConfig.DBName = database
-	return driverConfig, c, nil
 }
 
 // isPort reports whether text, of digits alone, is a port or left out.
