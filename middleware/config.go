@@ -1,7 +1,6 @@
 package middleware
 
 import (
-	"errors"
 	"fmt"
 	"log/slog"
 	"maps"
@@ -10,12 +9,13 @@ import (
 	"time"
 
 	"github.com/millpond-go/millpond/internal/callback"
+	"github.com/millpond-go/millpond/internal/field"
 	"github.com/millpond-go/millpond/middleware/keys"
 	"github.com/millpond-go/millpond/stores"
 )
 
 // InboxConfig configures an [Inbox]. Only Service is required; zero values mean the
-// defaults named at each field.
+// defaults of their tags. A service's file has the fields with a tag, under the same rules.
 type InboxConfig struct {
 	// Service names the program. With the handler's name from the router it forms
 	// the consumer, under which effects are counted once. Two programs that share a
@@ -33,50 +33,39 @@ type InboxConfig struct {
 	// every message again that comes again.
 	Renamed map[string]string
 
-	// AcceptTopics lets known consumers read topics that they were not registered
-	// for, instead of taking them for another service under the same name. Set it
-	// for one start when a handler moves to another topic.
-	AcceptTopics bool
+	// Keys finds the message id, Scopes says within what it is unique, besides what Keys
+	// are scoped by.
+	Keys   keys.Chain  `config:"keys" default:"[uuid]" about:"Where the id of a message is: uuid (Watermill's), metadata:<field>, payload:<field>.<field> (of JSON), native (the broker's), broker_key, coordinates. With several the first that a message has counts; see docs/guarantees.md before you use more than one."`
+	Scopes keys.Scopes `config:"scopes" example:"[topic]" about:"Within what ids are unique: topic, event_type:<metadata field>, tenant:<metadata field>. Default: everything."`
 
-	// Keys finds the message id. Default: keys.First(keys.UUID()).
-	Keys keys.Chain
+	// HandlerTimeout is the deadline of the handler's context, which is detached from the
+	// message's: a shutdown does not cancel it. It fails with ErrHandlerTimeout.
+	HandlerTimeout time.Duration `config:"handler_timeout" default:"30s" check:"positive" about:"The deadline of a handler. One that returns later has failed."`
+	// CommitTimeout bounds each look for an unknown commit, too.
+	CommitTimeout time.Duration `config:"commit_timeout" default:"10s" check:"positive" about:"How long a commit may take."`
+	ClaimTimeout  time.Duration `config:"claim_timeout" default:"10s" check:"positive" about:"How long another question to the store may take, the wait for a connection included."`
+	RecordTimeout time.Duration `config:"record_timeout" default:"30s" check:"positive" about:"How long it may take to write down a failure, or a message in quarantine, with what is kept of it."`
 
-	Fingerprint FingerprintConfig
+	// AcceptTopics lets known consumers read topics that they were not registered for,
+	// instead of taking them for another service under the same name.
+	AcceptTopics bool `config:"accept_topics" default:"false" about:"Let handlers read other topics than those that they are registered for. Set it for one start when a handler moves."`
 
-	// ClaimTimeout bounds each question to the store, the wait for a connection
-	// included. Default: 10 s.
-	ClaimTimeout time.Duration
-	// HandlerTimeout is the deadline of the handler's context. The context is
-	// detached from the message's: a shutdown does not cancel it. A handler that
-	// returns later has failed, with ErrHandlerTimeout. Default: 30 s.
-	HandlerTimeout time.Duration
-	// CommitTimeout bounds the commit, and each look for an unknown one. Default: 10 s.
-	CommitTimeout time.Duration
-	// RecordTimeout bounds each write of what has failed: the record of an attempt with
-	// what is kept of its message, and a message in quarantine. Default: 30 s.
-	RecordTimeout time.Duration
+	// CacheSize is that of the cache of keys known to be completed; half of it is kept at
+	// least. CacheTTL bounds how long this process may call a message a duplicate that was
+	// removed from the store on purpose.
+	CacheSize int           `config:"cache_size" default:"10000" check:"off" about:"How many completed messages are remembered in the process, so that their duplicates cost nothing. -1: none."`
+	CacheTTL  time.Duration `config:"cache_ttl" default:"10m" check:"positive" about:"How long they are remembered."`
 
-	Hold   HoldConfig
-	Limits Limits
+	Hold        HoldConfig        `config:"hold" about:"How a message waits that cannot be decided now: another delivery of it runs, or the store is down."`
+	Fingerprint FingerprintConfig `config:"fingerprint" about:"What notices another message under a used id."`
+	Limits      Limits            `config:"limits" about:"What a message may be at most. What is larger goes to quarantine."`
 
 	// Retry is what becomes of messages whose handler fails. RetryByHandler has other
 	// policies for some handlers, by their name in the router.
-	Retry          RetryPolicy
+	Retry          RetryPolicy `config:"/retry" about:"What becomes of a message whose handler fails. docs/failures.md tells more."`
 	RetryByHandler map[string]RetryPolicy
-	// Keep is what is kept of such messages, and DeadLetters where copies of those go
-	// that have failed for good.
-	Keep        KeepConfig
-	DeadLetters DeadLetterConfig
-
-	// CacheSize is how many keys known to be completed are remembered in the
-	// process at most (and half of it at least), so that their duplicates cost no
-	// round trip. Default: 10,000;
-	// negative: no cache.
-	CacheSize int
-	// CacheTTL is how long such a key is remembered. It bounds how long this
-	// process may call a message a duplicate that was removed from the store on
-	// purpose. Default: 10 min.
-	CacheTTL time.Duration
+	Keep           KeepConfig       `config:"/keep" about:"What is kept of failed messages until they are completed."`
+	DeadLetters    DeadLetterConfig `config:"/dead_letters" about:"Copies of messages that have failed for good, beside the row that is kept of each."`
 
 	// Hooks observe deliveries; see [Hook].
 	Hooks []Hook
@@ -91,15 +80,12 @@ type InboxConfig struct {
 // if there is one, and Headers. Two messages that differ in nothing of that are taken for
 // one, whatever else they say.
 type FingerprintConfig struct {
-	// Off takes no fingerprints: every message under a completed key is a
-	// duplicate. For producers that send the same event in varying bytes.
-	Off bool
-	// Headers are the metadata fields that say what a message is, besides its payload,
-	// such as event_type: whatever a handler decides by. Without them a message that
-	// differs only there is taken for a duplicate, and is not run. Never trace or retry
-	// headers, which change with each delivery. With another list, duplicates of what
-	// was completed or has failed under the one before are conflicts.
-	Headers []string
+	// Off is for producers that send the same event in varying bytes.
+	Off bool `config:"off" default:"false" about:"Every message under a completed id is a duplicate, whatever it says."`
+	// Headers must have nothing of traces or retries, which changes with each delivery. With
+	// another list, duplicates of what was completed or has failed under the one before are
+	// conflicts.
+	Headers []string `config:"headers" example:"[event_type]" about:"Metadata fields that say what a message is, besides its payload and cqrs' name: whatever your handlers decide by. Without them {} with event_type=charge is a duplicate of {} with event_type=noop, and is acked unseen."`
 	// Key makes fingerprints HMACs, for payloads so short that they could be
 	// guessed. A rotated key needs a new id: fingerprints of different ids are not
 	// compared.
@@ -110,141 +96,112 @@ type FingerprintConfig struct {
 // nothing; a nack may spend one of the broker's deliveries, and at its limit the
 // message.
 type HoldConfig struct {
-	// Limit is how long one delivery is held before it is nacked. Keep it below the
-	// broker's own timer (RabbitMQ: consumer_timeout, 30 min). Default: 5 min.
-	Limit time.Duration
-	// MinPause and MaxPause bound the growing, jittered pauses between questions.
-	// Default: 20 ms and 2 s.
-	MinPause, MaxPause time.Duration
-	// Max is how many held deliveries of one consumer stop its intake: while there are
-	// so many, further ones wait without asking the store, and the broker's in-flight
-	// limit does the rest. Default: 64.
-	Max int
+	// Limit should be below the broker's own timer (RabbitMQ: consumer_timeout, 30 min).
+	Limit time.Duration `config:"limit" default:"5m" check:"positive" about:"How long, before it is given back to the broker."`
+	// The pauses between questions grow, with jitter.
+	MinPause time.Duration `config:"min_pause" default:"20ms" check:"positive" about:"The first pause between two questions."`
+	MaxPause time.Duration `config:"max_pause" default:"2s" check:"positive" least:"MinPause" about:"The longest pause."`
+	// Max is of one consumer. While there are so many, further ones wait without asking
+	// the store, and the broker's in-flight limit does the rest.
+	Max int `config:"max" default:"64" check:"positive" about:"How many such messages stop the intake of a handler."`
 }
 
 // Limits are checked before the store is asked. What exceeds them is kept in
 // quarantine and acked, never run.
 type Limits struct {
-	ID            int // bytes of a raw message id; default 255
-	Payload       int // bytes; default 16 MiB
-	Metadata      int // number of metadata fields; default 1,000
-	MetadataBytes int // bytes of all keys and values; default 256 KiB
+	ID            int `config:"id" default:"255" check:"positive" about:"Bytes of its id."`
+	Payload       int `config:"payload" default:"16777216" check:"positive" about:"Bytes of its payload."`
+	Metadata      int `config:"metadata" default:"1000" check:"positive" about:"Number of its metadata fields."`
+	MetadataBytes int `config:"metadata_bytes" default:"262144" check:"positive" about:"Bytes of all of them."`
 }
 
 func (c *InboxConfig) setDefaults() {
-	setDefault(&c.ClaimTimeout, 10*time.Second)
-	setDefault(&c.HandlerTimeout, 30*time.Second)
-	setDefault(&c.CommitTimeout, 10*time.Second)
-	setDefault(&c.RecordTimeout, 30*time.Second)
-	setDefault(&c.Keep.Timeout, 10*time.Second)
-	setDefault(&c.Hold.Limit, 5*time.Minute)
-	setDefault(&c.Hold.MinPause, 20*time.Millisecond)
-	setDefault(&c.Hold.MaxPause, 2*time.Second)
-	setDefault(&c.Hold.Max, 64)
-	setDefault(&c.Limits.ID, 255)
-	setDefault(&c.Limits.Payload, 16<<20)
-	setDefault(&c.Limits.Metadata, 1000)
-	setDefault(&c.Limits.MetadataBytes, 256<<10)
-	setDefault(&c.CacheSize, 10_000)
-	setDefault(&c.CacheTTL, 10*time.Minute)
-	c.Retry.setDefaults()
+	field.SetDefaults(c)
+	c.Keys = c.Keys.Scoped(c.Scopes...)
+	c.Scopes = nil // they are in Keys, once
+	c.Retry.setOrder()
 	policies := make(map[string]RetryPolicy, len(c.RetryByHandler))
 	for handler, policy := range c.RetryByHandler {
-		policy.setDefaults()
+		field.SetDefaults(&policy)
+		policy.setOrder()
 		policies[handler] = policy
 	}
 	c.RetryByHandler = policies
-	if c.Keys.IsZero() {
-		c.Keys = keys.First(keys.UUID())
-	}
 	if c.Logger == nil {
 		c.Logger = slog.Default()
 	}
 	c.Logger = callback.Logger(c.Logger)
 }
 
-func setDefault[T comparable](field *T, value T) {
-	var zero T
-	if *field == zero {
-		*field = value
-	}
-}
-
-// validate reports every mistake at once, each with the field and the fix.
-func (c *InboxConfig) validate() error {
-	var errs []error
-	bad := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
-	if err := (stores.Consumer{Service: c.Service, Handler: "handler"}).Validate(); err != nil {
-		bad("Service is %q: name the program, without '/' and control characters", c.Service)
-	}
-	if c.Handler != "" && len(c.Renamed) > 0 {
-		bad("Handler and Renamed are both set: a fixed Handler needs no Renamed")
-	}
-	had := make(map[string]string, len(c.Renamed))
-	for now, before := range c.Renamed {
-		if other, taken := had[before]; taken {
-			bad("Renamed gives %q and %q the same name %q: %w", min(now, other), max(now, other), before, ErrConsumerShared)
-		}
-		had[before] = now
-	}
-	for _, d := range []struct {
-		field string
-		value time.Duration
-	}{
-		{"ClaimTimeout", c.ClaimTimeout},
-		{"HandlerTimeout", c.HandlerTimeout},
-		{"CommitTimeout", c.CommitTimeout},
-		{"RecordTimeout", c.RecordTimeout},
-		{"Keep.Timeout", c.Keep.Timeout},
-		{"Hold.Limit", c.Hold.Limit},
-		{"Hold.MinPause", c.Hold.MinPause},
-		{"CacheTTL", c.CacheTTL},
-	} {
-		if d.value < 0 {
-			bad("%s is %s: use a positive duration, or 0 for the default", d.field, d.value)
-		}
-	}
-	if c.Hold.MaxPause < c.Hold.MinPause {
-		bad("Hold.MaxPause is %s, less than Hold.MinPause %s: raise it", c.Hold.MaxPause, c.Hold.MinPause)
+// Validate returns every mistake at once, each with the field and the fix. [NewInbox]
+// calls it.
+func (c *InboxConfig) Validate() error {
+	all := field.Check(c, field.Names{Go: true})
+	handler := ""
+	bad := func(name, format string, args ...any) {
+		all = append(all, field.Problem{Field: name, Key: handler, Text: fmt.Sprintf(format, args...)})
 	}
 	c.Retry.validate("Retry", bad)
-	for _, handler := range slices.Sorted(maps.Keys(c.RetryByHandler)) {
-		policy := c.RetryByHandler[handler]
-		policy.validate(fmt.Sprintf("RetryByHandler[%q]", handler), bad)
+	for _, handler = range slices.Sorted(maps.Keys(c.RetryByHandler)) {
+		policy, name := c.RetryByHandler[handler], fmt.Sprintf("RetryByHandler[%q]", handler)
+		all = append(all, field.Check(&policy, field.Names{Go: true, Prefix: name + ".", Key: handler})...)
+		policy.validate(name, bad)
 	}
+	handler = ""
+	all = append(all, c.validateNames()...)
+	c.validateFingerprint(bad)
 	c.Keep.validate(bad)
 	c.DeadLetters.validate(bad)
-	for _, l := range []struct {
-		field string
-		value int
-	}{
-		{"Hold.Max", c.Hold.Max},
-		{"Limits.ID", c.Limits.ID},
-		{"Limits.Payload", c.Limits.Payload},
-		{"Limits.Metadata", c.Limits.Metadata},
-		{"Limits.MetadataBytes", c.Limits.MetadataBytes},
-	} {
-		if l.value < 0 {
-			bad("%s is %d: use a positive number, or 0 for the default", l.field, l.value)
-		}
-	}
 	const kind = 2 // bytes in front of a raw id
-	if c.Limits.ID > stores.MaxIDBytes-kind {
-		bad("Limits.ID is %d: stores take at most %d", c.Limits.ID, stores.MaxIDBytes-kind)
-	}
-	if c.Fingerprint.Off && c.Keys.NeedsFingerprint() {
-		bad("Fingerprint.Off with Keys %q: such ids may name another message in time, which only the fingerprint notices: turn it on, or use other keys", c.Keys)
-	}
-	for _, header := range c.Fingerprint.Headers {
-		switch strings.ToLower(header) {
-		case "traceparent", "tracestate", "baggage", "x-death", "x-delivery-count":
-			bad("Fingerprint.Headers has %q, which changes with each delivery: remove it", header)
-		}
+	if most := stores.MaxIDBytes - kind; c.Limits.ID > most {
+		bad("Limits.ID", "is %d: use a number from 1 to %d, which is what stores take", c.Limits.ID, most)
 	}
 	for i, hook := range c.Hooks {
 		if !isHook(hook) {
-			bad("Hooks[%d] is a %T, which implements none of the hook interfaces", i, hook)
+			bad(fmt.Sprintf("Hooks[%d]", i), "is a %T, which implements none of the hook interfaces", hook)
 		}
 	}
-	return errors.Join(errs...)
+	if len(all) == 0 {
+		return nil
+	}
+	return all
+}
+
+// validateNames checks what makes consumers.
+func (c *InboxConfig) validateNames() (all []field.Problem) {
+	if (stores.Consumer{Service: c.Service, Handler: "handler"}).Validate() != nil {
+		all = append(all, field.Problem{Field: "Service", Text: fmt.Sprintf("is %q: use a short name without '/' and control characters", c.Service)})
+	}
+	if c.Handler != "" && len(c.Renamed) > 0 {
+		all = append(all, field.Problem{Field: "Renamed", Text: "is set with Handler: a fixed Handler needs none"})
+	}
+	had := make(map[string]string, len(c.Renamed))
+	for _, now := range slices.Sorted(maps.Keys(c.Renamed)) {
+		before := c.Renamed[now]
+		if other, taken := had[before]; taken {
+			all = append(all, field.Problem{
+				Field: fmt.Sprintf("Renamed[%q]", now), Key: now, Err: ErrConsumerShared,
+				Text: fmt.Sprintf("is %q as for handler %q", before, other),
+			})
+		}
+		had[before] = now
+	}
+	return all
+}
+
+func (c *InboxConfig) validateFingerprint(bad func(name, format string, args ...any)) {
+	if c.Fingerprint.Off && c.Keys.NeedsFingerprint() {
+		bad("Fingerprint.Off", "is true with ids of %s, which may name another message in time, as only the fingerprint notices: remove it, or use other keys", c.Keys)
+	}
+	if c.Fingerprint.Off && c.Fingerprint.Key.String() != (stores.FingerprintKey{}).String() {
+		bad("Fingerprint.Off", "is true with a key: remove one of them")
+	}
+	for _, header := range c.Fingerprint.Headers {
+		switch strings.ToLower(header) {
+		case "":
+			bad("Fingerprint.Headers", "has an empty name: remove it")
+		case "traceparent", "tracestate", "baggage", "x-death", "x-delivery-count":
+			bad("Fingerprint.Headers", "has %q, which changes with each delivery: remove it", header)
+		}
+	}
 }

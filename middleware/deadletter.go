@@ -37,7 +37,7 @@ import (
 // restored from what is kept of it has none either: its class is stores.ClassUnreadable.
 type DeadLetterConfig struct {
 	Publisher message.Publisher
-	Topic     string
+	Topic     string `config:"topic" example:"my-service.dead" about:"Where they are published, on the same broker. Default: nowhere."`
 }
 
 // Metadata of copies of dead letters, beside the message's own.
@@ -49,12 +49,12 @@ const (
 	MetadataAttempts = "millpond_attempts" // that counted
 )
 
-func (c *DeadLetterConfig) validate(bad func(format string, args ...any)) {
+func (c *DeadLetterConfig) validate(bad func(name, format string, args ...any)) {
 	switch {
 	case c.Publisher == nil && c.Topic != "":
-		bad("DeadLetters.Topic is %q without a Publisher: set both or none", c.Topic)
+		bad("DeadLetters.Topic", "is %q without a Publisher: set both or none", c.Topic)
 	case c.Publisher != nil && c.Topic == "":
-		bad("DeadLetters.Publisher is set without a Topic: set both or none")
+		bad("DeadLetters.Publisher", "is set without a Topic: set both or none")
 	}
 }
 

@@ -50,8 +50,8 @@ type Inbox struct {
 // store. It does no I/O: consumers are registered with their first delivery, or by
 // [Inbox.Register].
 func NewInbox(store Store, c InboxConfig) (*Inbox, error) {
+	err := c.Validate()
 	c.setDefaults()
-	err := c.validate()
 	if store == nil {
 		err = errors.Join(errors.New("the store is nil"), err)
 	}

@@ -23,7 +23,7 @@ func TestConfigErrorsComeAllAtOnce(t *testing.T) {
 		Service:        "a/b",
 		Renamed:        map[string]string{"x": "old", "y": "old"},
 		HandlerTimeout: -time.Second,
-		Hold:           middleware.HoldConfig{MinPause: time.Hour, Max: -1},
+		Hold:           middleware.HoldConfig{MinPause: time.Hour, MaxPause: time.Minute, Max: -1},
 		Limits:         middleware.Limits{ID: 100_000},
 		Keys:           keys.First(keys.Coordinates()),
 		Fingerprint:    middleware.FingerprintConfig{Off: true, Headers: []string{"TraceParent"}},

@@ -19,15 +19,13 @@ import (
 // the broker's redeliveries, and its row says why. When its budget is spent it is acked
 // although it is not kept; a DeadLetterConfig can keep a copy elsewhere.
 type KeepConfig struct {
-	// Off keeps neither payload nor metadata.
-	Off bool
-	// MaxBytes is the largest message that is kept, payload and metadata together.
-	// Default: what Limits let pass.
-	MaxBytes int
+	Off bool `config:"off" default:"false" about:"Keep neither payload nor metadata. Such messages cannot be parked: the broker redelivers them."`
+	// MaxBytes counts payload and metadata together.
+	MaxBytes int `config:"max_bytes" example:"1000000" check:"positive" about:"The largest message that is kept. Default: what the limits let pass."`
 	// Codec, if set, is what kept messages go through, those in quarantine included.
 	Codec *Codec
-	// Timeout is the deadline of the context of each call of the codec. Default: 10 s.
-	Timeout time.Duration
+	// Timeout is the deadline of the context of each call of the codec.
+	Timeout time.Duration `config:"-" default:"10s" check:"positive"`
 }
 
 // Kept is the part of a message that a [Codec] changes.
@@ -64,18 +62,15 @@ type Codec struct {
 	Decode func(context.Context, Kept) (Kept, error)
 }
 
-func (k *KeepConfig) validate(bad func(format string, args ...any)) {
-	if k.MaxBytes < 0 {
-		bad("Keep.MaxBytes is %d: use a positive number, or 0 for the default", k.MaxBytes)
-	}
+func (k *KeepConfig) validate(bad func(name, format string, args ...any)) {
 	if k.Codec == nil {
 		return
 	}
 	if k.Codec.Name == "" {
-		bad("Keep.Codec.Name is empty: name the codec, and never give the name to another one")
+		bad("Keep.Codec.Name", "is empty: name the codec, and never give the name to another one")
 	}
 	if k.Codec.Encode == nil {
-		bad("Keep.Codec.Encode is nil: set it, or leave Codec nil")
+		bad("Keep.Codec.Encode", "is nil: set it, or leave Codec nil")
 	}
 }
 

@@ -1,6 +1,7 @@
 package middleware
 
 import (
+	"strings"
 	"time"
 
 	"github.com/ThreeDotsLabs/watermill/message"
@@ -12,61 +13,55 @@ import (
 )
 
 // RetryPolicy says what becomes of the messages whose handler fails. Zero values mean
-// the defaults named at each field.
+// the defaults of their tags.
 //
 // A message is tried until its budget is spent, by count or by age, and is then
 // failed: kept as a dead letter for an operator, and acked. What is not the handler's
 // fault (deadlocks, lost connections, unknown commits) does not spend the budget but
 // has a ceiling of its own.
 type RetryPolicy struct {
-	// MaxAttempts is how many attempts may fail. Default: 10; 1: no second attempt.
-	MaxAttempts int
-	// MaxAge is how long after the first failure an attempt may still be followed by
-	// another one. Default: 24 h.
-	MaxAge time.Duration
-	// MaxUncounted is how many attempts may be interrupted by what is not the handler's
-	// fault. Default: 100.
-	MaxUncounted int
+	MaxAttempts  int           `config:"max_attempts" default:"10" check:"positive" about:"How many attempts may fail. After the last one the message has failed for good and is kept as a dead letter."`
+	MaxAge       time.Duration `config:"max_age" default:"24h" check:"positive" about:"How long after the first failure there may be another attempt."`
+	MaxUncounted int           `config:"max_uncounted" default:"100" check:"positive" about:"How many attempts may be interrupted by what is not the handler's fault."`
+	// MaxImmediate is for attempts that fail with ClassContention. One more is a failure
+	// like any other.
+	MaxImmediate int `config:"max_immediate" default:"3" check:"off" about:"How often an attempt that lost a concurrency conflict is repeated at once. -1: never."`
 
 	// Backoff says how long to wait between attempts.
-	Backoff BackoffConfig
+	Backoff BackoffConfig `config:""`
 
-	// MaxImmediate is how often an attempt that lost an optimistic-concurrency
-	// conflict (ClassContention) is repeated at once before that is a failure like
-	// any other. Default: 3; negative: never.
-	MaxImmediate int
+	// Placement is stores.PlacementParked by default: the store keeps the message, the
+	// delivery is acked and a [RetryWorker] makes the attempt. With
+	// stores.PlacementRedelivered the delivery is nacked with a delay, and the broker's
+	// redelivery makes the attempt. It spends one of the broker's deliveries for each: keep
+	// MaxAttempts below the broker's limit.
+	Placement stores.Placement `config:"placement" default:"parked" check:"parked|redelivered" about:"Who keeps a failed message: parked, the store, so that those behind it flow on; redelivered, the broker, which counts its deliveries."`
 
-	// Placement says who keeps a failed message until its next attempt. Default:
-	// stores.PlacementParked: the store keeps it, the delivery is acked and a
-	// [RetryWorker] makes the attempt, so that messages behind it flow on.
-	// stores.PlacementRedelivered: the delivery is nacked with a delay, and the
-	// broker's redelivery makes the attempt. It spends one of the broker's deliveries
-	// for each: keep MaxAttempts below the broker's limit.
-	Placement stores.Placement
+	// Order keeps order beyond failures: while a message is pending, later ones of the same
+	// order key are parked behind it, and the retry worker runs them one after the other. A
+	// message that has failed for good lets them go. It costs no trip, and relies on a
+	// broker that delivers the messages of one key one at a time. key is [OrderByKey],
+	// metadata:<field> is [OrderByMetadata].
+	Order string `config:"order" example:"key" about:"Keep later messages behind a failed one that has the same key: key (the broker's, such as Kafka's) or metadata:<field>. Default: no order."`
+	// OrderWait is counted from when the message was to be delivered again. If it comes
+	// after all it is run, out of order.
+	OrderWait time.Duration `config:"order_wait" default:"1h" check:"positive" about:"How long later messages of a key wait beyond the time of a failed one that the broker was to deliver again and did not. Then it is taken for lost."`
+	// OrderKey is Order by a function. nil from it, or a panic, which is logged: this
+	// message has no order.
+	OrderKey func(*message.Message) []byte
 
 	// Classify, if set, tells the class of a handler's error; "" leaves it to the
 	// inbox. [Permanent], [Contention] and [RetryAfter] come before it. If it panics the
 	// class is stores.ClassTransient, and the log says so.
 	Classify func(error) stores.Class
-
-	// OrderKey, if set, keeps order beyond failures: while a message is pending, later
-	// ones of the same order key are parked behind it, and the retry worker runs them
-	// one after the other. A message that has failed for good lets them go. nil from
-	// the function, or a panic, which is logged: this message has no order. It costs
-	// no trip, and relies on a broker that delivers the messages of one key one at a
-	// time. See [OrderByKey] and [OrderByMetadata].
-	OrderKey func(*message.Message) []byte
-	// OrderWait is how long beyond its time a message of an order key that the broker was
-	// to deliver again, and did not, keeps later ones waiting. Then it is taken for lost;
-	// if it comes after all it is run, out of order. Default: 1 h.
-	OrderWait time.Duration
 }
 
 // BackoffConfig says how long to wait after failed attempts: Min after the first,
 // doubling with each, at most Max. Each pause is left to chance between half of that and
 // the whole.
 type BackoffConfig struct {
-	Min, Max time.Duration // default: 1 s and 10 min
+	Min time.Duration `config:"backoff_min" default:"1s" check:"positive" about:"The pause after the first failure. It doubles with each."`
+	Max time.Duration `config:"backoff_max" default:"10m" check:"positive" least:"Min" about:"The longest pause."`
 }
 
 // OrderByKey takes the broker's key of the message, such as the key of a Kafka record,
@@ -86,41 +81,22 @@ func OrderByMetadata(field string) func(*message.Message) []byte {
 	}
 }
 
-func (p *RetryPolicy) setDefaults() {
-	setDefault(&p.MaxAttempts, 10)
-	setDefault(&p.MaxAge, 24*time.Hour)
-	setDefault(&p.MaxUncounted, 100)
-	setDefault(&p.MaxImmediate, 3)
-	setDefault(&p.Placement, stores.PlacementParked)
-	setDefault(&p.OrderWait, time.Hour)
-	setDefault(&p.Backoff.Min, time.Second)
-	setDefault(&p.Backoff.Max, max(10*time.Minute, p.Backoff.Min))
+// setOrder makes the function of what Order says.
+func (p *RetryPolicy) setOrder() {
+	if p.OrderKey != nil {
+		return
+	}
+	if name, ok := strings.CutPrefix(p.Order, "metadata:"); ok {
+		p.OrderKey = OrderByMetadata(name)
+	} else if p.Order == "key" {
+		p.OrderKey = OrderByKey
+	}
 }
 
-func (p *RetryPolicy) validate(field string, bad func(format string, args ...any)) {
-	for _, n := range []struct {
-		name  string
-		value int
-	}{{"MaxAttempts", p.MaxAttempts}, {"MaxUncounted", p.MaxUncounted}} {
-		if n.value < 0 {
-			bad("%s.%s is %d: use a positive number, or 0 for the default", field, n.name, n.value)
-		}
-	}
-	for _, d := range []struct {
-		name  string
-		value time.Duration
-	}{{"MaxAge", p.MaxAge}, {"OrderWait", p.OrderWait}, {"Backoff.Min", p.Backoff.Min}} {
-		if d.value < 0 {
-			bad("%s.%s is %s: use a positive duration, or 0 for the default", field, d.name, d.value)
-		}
-	}
-	if p.Backoff.Max < p.Backoff.Min {
-		bad("%s.Backoff.Max is %s, less than Backoff.Min %s: raise it", field, p.Backoff.Max, p.Backoff.Min)
-	}
-	switch p.Placement {
-	case stores.PlacementParked, stores.PlacementRedelivered:
-	default:
-		bad("%s.Placement is %d: use stores.PlacementParked or stores.PlacementRedelivered", field, p.Placement)
+func (p *RetryPolicy) validate(name string, bad func(name, format string, args ...any)) {
+	header, ok := strings.CutPrefix(p.Order, "metadata:")
+	if p.Order != "" && p.Order != "key" && (!ok || header == "" || strings.TrimSpace(header) != header) {
+		bad(name+".Order", "is %q: use key, or metadata:<field>", p.Order)
 	}
 }
 

@@ -34,8 +34,8 @@ func TestPolicyErrorsComeAllAtOnce(t *testing.T) {
 		t.Fatal("the configuration was taken")
 	}
 	for _, field := range []string{
-		"Retry.MaxAttempts is -1", "Retry.MaxUncounted", "Retry.MaxAge is -1s", "Retry.Placement is 7", "Retry.Backoff.Min is -1s",
-		`RetryByHandler["stock"].MaxAttempts is -2`, `RetryByHandler["stock"].Backoff.Max is 1m0s`,
+		"Retry.MaxAttempts is -1", "Retry.MaxUncounted", "Retry.MaxAge is -1s", "Retry.Placement is unknown", "Retry.Backoff.Min is -1s",
+		`RetryByHandler["stock"].MaxAttempts is -2`, `RetryByHandler["stock"].Backoff.Max is 1m, less`,
 		"Keep.MaxBytes", "Keep.Codec.Name", "Keep.Codec.Encode", "DeadLetters.Topic",
 	} {
 		if !strings.Contains(err.Error(), field) {

@@ -15,6 +15,7 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 	"golang.org/x/sync/errgroup"
 
+	"github.com/millpond-go/millpond/internal/field"
 	"github.com/millpond-go/millpond/middleware/internal/pause"
 	"github.com/millpond-go/millpond/stores"
 )
@@ -32,17 +33,11 @@ type RetryWorkerConfig struct {
 	// inbox. One that stands before the inbox without an Arrival has changed what was kept.
 	Middlewares []message.HandlerMiddleware
 
-	// Concurrency is how many retried messages of one handler run at once. Each holds a
-	// connection. Default: 8.
-	Concurrency int
+	Concurrency  int           `config:"concurrency" default:"8" check:"positive" about:"How many of one handler run at once. Each takes a connection of the store."`
+	PollInterval time.Duration `config:"poll_interval" default:"1s" check:"positive" about:"How often the store is asked when nothing was due."`
 
-	// PollInterval is how long to wait before the store is asked again when nothing
-	// was due. Default: 1 s.
-	PollInterval time.Duration
-
-	// DrainTimeout bounds how long Run waits for running handlers at its end. Default:
-	// 30 s.
-	DrainTimeout time.Duration
+	// DrainTimeout bounds how long Run waits for running handlers at its end.
+	DrainTimeout time.Duration `config:"-" default:"30s" check:"positive"`
 }
 
 // RetryWorker runs messages that were parked, when they are due, with the handlers of a
@@ -67,9 +62,6 @@ func NewRetryWorker(in *Inbox, c RetryWorkerConfig) (*RetryWorker, error) {
 	if in == nil {
 		return nil, errors.New("middleware: NewRetryWorker: the inbox is nil")
 	}
-	setDefault(&c.Concurrency, 8)
-	setDefault(&c.PollInterval, time.Second)
-	setDefault(&c.DrainTimeout, 30*time.Second)
 	w := &RetryWorker{in: in, config: c}
 	var errs []error
 	bad := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
@@ -80,15 +72,10 @@ func NewRetryWorker(in *Inbox, c RetryWorkerConfig) (*RetryWorker, error) {
 	if len(c.Handlers) == 0 {
 		bad("Handlers is empty: set it to router.Handlers(), after the handlers were added")
 	}
-	if c.Concurrency < 0 {
-		bad("Concurrency is %d: use a positive number, or 0 for the default", c.Concurrency)
+	for _, problem := range field.Check(&c, field.Names{Go: true}) {
+		errs = append(errs, problem)
 	}
-	if c.PollInterval < 0 {
-		bad("PollInterval is %s: use a positive duration, or 0 for the default", c.PollInterval)
-	}
-	if c.DrainTimeout < 0 {
-		bad("DrainTimeout is %s: use a positive duration, or 0 for the default", c.DrainTimeout)
-	}
+	field.SetDefaults(&w.config)
 	for _, name := range slices.Sorted(maps.Keys(c.Handlers)) {
 		consumer, err := in.consumers.name(name, "")
 		if c.Handlers[name] == nil {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/ThreeDotsLabs/watermill/message"
 
+	"github.com/millpond-go/millpond/internal/field"
 	"github.com/millpond-go/millpond/stores"
 )
 
@@ -38,16 +39,16 @@ var adapters = map[string]string{
 }
 
 // adapter reports a scheme that no imported package opens.
-func (c *Config) adapter(field string, raw URL, registered []string) error {
+func (c *Config) adapter(setting string, raw URL, registered []string) error {
 	scheme, _, _ := strings.Cut(raw.Reveal(), ":") // it is a valid URL
 	scheme = strings.ToLower(scheme)
 	if slices.Contains(registered, scheme) {
 		return nil
 	}
-	kind, _, _ := strings.Cut(field, ".")
-	field = c.named(field)
+	kind, _, _ := strings.Cut(setting, ".")
+	setting = c.named(setting)
 	if path, ok := adapters[scheme]; ok && strings.HasPrefix(path, kind) {
-		return fmt.Errorf("router: %s %s: the program does not import the adapter of %s: add import _ %q", field, raw, scheme, module+"/"+path)
+		return fmt.Errorf("router: %s %s: the program does not import the adapter of %s: add import _ %q", setting, raw, scheme, module+"/"+path)
 	}
 	var known []string
 	for name, path := range adapters {
@@ -56,16 +57,16 @@ func (c *Config) adapter(field string, raw URL, registered []string) error {
 		}
 	}
 	if scheme == "mariadb" && kind == "store" {
-		return fmt.Errorf("router: %s %s: MariaDB is opened as mysql://, by %s", field, raw, module+"/"+adapters["mysql"])
+		return fmt.Errorf("router: %s %s: MariaDB is opened as mysql://, by %s", setting, raw, module+"/"+adapters["mysql"])
 	}
-	if best, ok := nearest(scheme, known); ok {
-		return fmt.Errorf("router: %s %s: no adapter opens %q: did you mean %s? (It is opened by %s.)", field, raw, scheme, best, module+"/"+adapters[best])
+	if best, ok := field.Nearest(scheme, known); ok {
+		return fmt.Errorf("router: %s %s: no adapter opens %q: did you mean %s? (It is opened by %s.)", setting, raw, scheme, best, module+"/"+adapters[best])
 	}
 	there := strings.Join(registered, ", ")
 	if there == "" {
 		there = "none"
 	}
-	return fmt.Errorf("router: %s %s: no adapter opens %q: import its package (imported: %s)", field, raw, scheme, there)
+	return fmt.Errorf("router: %s %s: no adapter opens %q: import its package (imported: %s)", setting, raw, scheme, there)
 }
 
 // wrongStore reports a typed handler of one of this module's stores under another of them,

@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/millpond-go/millpond/brokers"
+	"github.com/millpond-go/millpond/middleware"
 	"github.com/millpond-go/millpond/router"
 )
 
@@ -31,8 +32,8 @@ func TestMiddlewareThatOpensMessagesOpensThemOnce(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			onEveryStore(t, func(t *testing.T, r *rig) {
 				c := r.config()
-				c.DeadLetters.Topic = "dead"
-				c.Handlers = map[string]router.HandlerConfig{"strict": {Retry: router.RetryConfig{MaxAttempts: 2}}}
+				c.Inbox.DeadLetters.Topic = "dead"
+				c.Handlers = map[string]router.HandlerConfig{"strict": {Retry: middleware.RetryPolicy{MaxAttempts: 2}}}
 				svc := r.service(c)
 				svc.Use(func(h message.HandlerFunc) message.HandlerFunc {
 					return func(msg *message.Message) ([]*message.Message, error) {

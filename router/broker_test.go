@@ -130,7 +130,7 @@ func TestDrainOnKafka(t *testing.T) {
 	require.NoError(t, err)
 	c.Program = router.Program{Logger: r.config().Program.Logger, NoSignals: true}
 	c.DrainTimeout = time.Second
-	c.Retry.MaxAttempts = 1
+	c.Inbox.Retry.MaxAttempts = 1
 	topic := "orders-" + uuid.NewString()
 	svc := r.service(c)
 	require.NoError(t, svc.Publisher().Publish(topic, message.NewMessage("1", nil), message.NewMessage("2", nil)))

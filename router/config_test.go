@@ -8,6 +8,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/millpond-go/millpond/middleware"
 	"github.com/millpond-go/millpond/router"
 )
 
@@ -46,12 +47,14 @@ handlers:
 	require.Equal(t, "billing", c.Service)
 	require.Equal(t, router.BrokerConfig{URL: router.NewURL("kafka://b1:9092,b2:9092/?order=key"), Group: "billing", InFlight: 8}, c.Broker)
 	require.Equal(t, router.StoreConfig{URL: router.NewURL("sqlite://billing.db"), Migrate: true}, c.Store)
-	require.Equal(t, []string{"native", "metadata:event_id"}, c.Inbox.Keys)
-	require.Equal(t, []string{"topic", "tenant:t"}, c.Inbox.Scopes)
-	require.Equal(t, router.HoldConfig{Limit: 90 * time.Second, MinPause: 20 * time.Millisecond, MaxPause: 2 * time.Second, Max: 64}, c.Inbox.Hold)
-	require.Equal(t, 7, c.Retry.MaxAttempts, "a variable counts more than the file")
-	require.Equal(t, 24*time.Hour, c.Retry.MaxAge)
-	require.Equal(t, router.HandlerConfig{InFlight: 2, RenamedFrom: "orders", Retry: router.RetryConfig{BackoffMin: time.Hour}}, c.Handlers["orders.v1"])
+	require.Equal(t, "native, then metadata event_id", c.Inbox.Keys.String())
+	scopes, err := c.Inbox.Scopes.MarshalText()
+	require.NoError(t, err)
+	require.Equal(t, "topic, tenant:t", string(scopes))
+	require.Equal(t, middleware.HoldConfig{Limit: 90 * time.Second, MinPause: 20 * time.Millisecond, MaxPause: 2 * time.Second, Max: 64}, c.Inbox.Hold)
+	require.Equal(t, 7, c.Inbox.Retry.MaxAttempts, "a variable counts more than the file")
+	require.Equal(t, 24*time.Hour, c.Inbox.Retry.MaxAge)
+	require.Equal(t, router.HandlerConfig{InFlight: 2, RenamedFrom: "orders", Retry: middleware.RetryPolicy{Backoff: middleware.BackoffConfig{Min: time.Hour}}}, c.Handlers["orders.v1"])
 	require.Contains(t, c.Handlers, "plain")
 	require.Equal(t, "info", c.Log.Level)
 	require.Equal(t, 25*time.Second, c.DrainTimeout)
@@ -140,8 +143,8 @@ func TestMistakesInFiles(t *testing.T) {
 		"a key without a field": {valid + "inbox: {keys: metadata}", `millpond.yaml:4: inbox.keys is "[metadata]": "metadata" is none of`},
 		"a field too many":      {valid + "inbox: {keys: 'uuid:x'}", `"uuid:x" is none of`},
 		"a scope":               {valid + "inbox: {scopes: tenant}", `"tenant" is none of topic, event_type:<metadata field>`},
-		"a header":              {valid + "inbox: {fingerprint: {headers: [traceparent]}}", "remove traceparent, which changes with each delivery"},
-		"no fingerprint":        {valid + "inbox: {keys: coordinates, fingerprint: {off: true}}", "inbox.fingerprint.off is true with inbox.keys [coordinates]"},
+		"a header":              {valid + "inbox: {fingerprint: {headers: [traceparent]}}", `inbox.fingerprint.headers has "traceparent", which changes with each delivery: remove it`},
+		"no fingerprint":        {valid + "inbox: {keys: coordinates, fingerprint: {off: true}}", "inbox.fingerprint.off is true with ids of coordinates"},
 		"an order":              {valid + "retry: {order: customer}", `retry.order is "customer": use key, or metadata:<field>`},
 		"an id":                 {valid + "inbox: {limits: {id: 100000}}", "use a number from 1 to"},
 		"a cache":               {valid + "inbox: {cache_size: 0}", "use a positive number, or -1 for none"},

@@ -3,18 +3,18 @@ package router
 import (
 	"reflect"
 	"regexp"
-	"slices"
 	"strconv"
 	"strings"
-	"time"
 
 	"github.com/goccy/go-yaml/ast"
+
+	"github.com/millpond-go/millpond/internal/field"
 )
 
 // file reads a YAML document. The walk over its nodes is our own, because a decoder stops
 // at the first mistake, and quotes the lines around it, secrets included.
 func (r *reading) file(text []byte) {
-	d := &document{reading: r, anchors: make(map[string]ast.Node)}
+	d := &document{reading: r}
 	tree, err := parse(text)
 	if err != nil {
 		d.noYAML(err)
@@ -23,7 +23,7 @@ func (r *reading) file(text []byte) {
 	}
 	var body ast.Node
 	for _, doc := range tree.Docs {
-		if doc.Body == nil || doc.Body.Type() == ast.CommentType {
+		if doc.Body == nil || doc.Body.Type() == ast.CommentType || doc.Body.Type() == ast.DirectiveType {
 			continue
 		}
 		if body != nil {
@@ -36,26 +36,31 @@ func (r *reading) file(text []byte) {
 		return
 	}
 	ast.Walk(d, body)
-	d.section(body, reflect.ValueOf(&r.config).Elem(), place{})
+	d.section(body, place{})
 }
 
-// place is where something stands in a configuration: its path, and the path of the table
-// of fields, which has * for the name of a handler.
-type place struct{ path, entry string }
+// place is where something stands in a configuration: its path, the path of its field,
+// which has * for the name of a handler, and that name.
+type place struct{ path, entry, handler string }
 
-func (p place) below(name string) place { return place{join(p.path, name), join(p.entry, name)} }
+func (p place) below(name string) place {
+	if p.entry == "handlers" {
+		return place{join(p.path, name), "handlers.*", name}
+	}
+	return place{join(p.path, name), join(p.entry, name), p.handler}
+}
 
 // document is a file that is being read.
 type document struct {
 	*reading
 
-	anchors map[string]ast.Node
+	anchors []*ast.AnchorNode // in the order of the file
 }
 
 // Visit implements ast.Visitor: it remembers what aliases may refer to.
 func (d *document) Visit(n ast.Node) ast.Visitor {
 	if anchor, ok := n.(*ast.AnchorNode); ok {
-		d.anchors[anchor.Name.GetToken().Value] = anchor.Value
+		d.anchors = append(d.anchors, anchor)
 	}
 	return d
 }
@@ -83,7 +88,7 @@ func (d *document) bare(n ast.Node) ast.Node {
 		case *ast.TagNode:
 			n = node.Value
 		case *ast.AliasNode:
-			n = d.anchors[node.Value.GetToken().Value]
+			n = d.anchor(node)
 		default:
 			return n
 		}
@@ -91,10 +96,26 @@ func (d *document) bare(n ast.Node) ast.Node {
 	return nil
 }
 
-// section reads a mapping into a struct, or a map of them.
-func (d *document) section(n ast.Node, into reflect.Value, at place) {
+// anchor returns what an alias refers to: the last anchor of its name before it.
+func (d *document) anchor(alias *ast.AliasNode) (last ast.Node) {
+	name := alias.Value.GetToken()
+	for _, anchor := range d.anchors {
+		if token := anchor.Name.GetToken(); token.Value == name.Value && token.Position.Offset < name.Position.Offset {
+			last = anchor.Value
+		}
+	}
+	return last
+}
+
+// section reads a mapping.
+func (d *document) section(n ast.Node, at place) {
+	here := d.at(line(n))
 	n = d.bare(n)
-	if n == nil || n.Type() == ast.NullType {
+	if n == nil {
+		d.badf(here, at.path, "refers to an anchor that is not before it: write the fields")
+		return
+	}
+	if n.Type() == ast.NullType {
 		return
 	}
 	var pairs []*ast.MappingValueNode
@@ -109,46 +130,36 @@ func (d *document) section(n ast.Node, into reflect.Value, at place) {
 	}
 	seen := make(map[string]int)
 	for _, pair := range pairs {
-		d.pair(pair, into, at, seen)
+		d.pair(pair, at, seen)
 	}
 }
 
-func (d *document) pair(pair *ast.MappingValueNode, into reflect.Value, section place, seen map[string]int) {
+func (d *document) pair(pair *ast.MappingValueNode, section place, seen map[string]int) {
 	here := d.at(line(pair.Key))
 	name := pair.Key.GetToken().Value
 	if pair.Key.IsMergeKey() {
 		d.badf(here, section.path, "merges another mapping: write its fields here")
 		return
 	}
-	at := section.below(name)
-	if into.Kind() == reflect.Map {
-		at = place{at.path, join(section.entry, "*")}
-	}
-	if before, twice := seen[name]; twice && (into.Kind() == reflect.Map || fieldName.MatchString(name)) {
+	at, isHandler := section.below(name), section.entry == "handlers"
+	if before, twice := seen[name]; twice && (isHandler || fieldName.MatchString(name)) {
 		d.badf(here, at.path, "is set in line %d already: remove one", before)
 		return
 	}
 	seen[name] = here.line
-	if into.Kind() == reflect.Map {
-		one := reflect.New(into.Type().Elem()).Elem()
-		d.section(pair.Value, one, at)
-		if into.IsNil() {
-			into.Set(reflect.MakeMap(into.Type()))
-		}
-		into.SetMapIndex(reflect.ValueOf(name), one)
-		d.origins[at.path] = here
-		return
-	}
-	field := fieldNamed(into, name)
-	if !field.IsValid() {
+	f, ok := known(at.entry)
+	switch {
+	case !ok || strings.Contains(name, ".") && !isHandler:
 		d.unknown(here, section, name)
-		return
+	case isHandler:
+		f.Edit(&d.config, name, func(reflect.Value) {}) // it is there, even without fields
+		d.origins[at.path] = here
+		d.section(pair.Value, at)
+	case f.Section:
+		d.section(pair.Value, at)
+	default:
+		d.value(here, pair.Value, f, at)
 	}
-	if kind := field.Kind(); (kind == reflect.Struct || kind == reflect.Map) && !isText(field) {
-		d.section(pair.Value, field, at)
-		return
-	}
-	d.value(here, pair.Value, field, at)
 }
 
 // What a field that is not known may look like to be repeated in a message: the rest of
@@ -157,7 +168,7 @@ var fieldName = regexp.MustCompile(`^[A-Za-z][A-Za-z_-]{0,30}$`)
 
 // unknown complains about a field without repeating its value, which may be a secret.
 func (d *document) unknown(here origin, section place, name string) {
-	if slices.ContainsFunc(fields, func(f field) bool { return strings.Contains(name, ".") && f.path == join(section.entry, name) }) {
+	if _, ok := known(join(section.entry, name)); ok {
 		d.badf(here, join(section.path, name), "is written with dots: write %s", strings.ReplaceAll(name, ".", ": {")+": …"+strings.Repeat("}", strings.Count(name, ".")))
 		return
 	}
@@ -166,13 +177,13 @@ func (d *document) unknown(here origin, section place, name string) {
 		return
 	}
 	at := section.below(name)
-	if best, ok := nearest(name, below(section.entry)); ok {
+	if best, ok := field.Nearest(name, below(section.entry)); ok {
 		d.badf(here, at.path, "is not a field: did you mean %s?", section.below(best).path)
 		return
 	}
 	for _, f := range fields {
-		if strings.HasSuffix(f.path, "."+name) && !strings.Contains(f.path, "*") {
-			d.badf(here, at.path, "is not a field: did you mean %s?", f.path)
+		if strings.HasSuffix(f.Path, "."+name) && !strings.Contains(f.Path, "*") {
+			d.badf(here, at.path, "is not a field: did you mean %s?", f.Path)
 			return
 		}
 	}
@@ -191,7 +202,7 @@ func choices(section place) string {
 }
 
 // value reads a scalar, or a list of them.
-func (d *document) value(here origin, n ast.Node, into reflect.Value, at place) {
+func (d *document) value(here origin, n ast.Node, f field.Field, at place) {
 	bare := d.bare(n)
 	if bare == nil {
 		d.badf(here, at.path, "refers to an anchor that is nowhere: write the value")
@@ -200,30 +211,13 @@ func (d *document) value(here origin, n ast.Node, into reflect.Value, at place) 
 	if bare.Type() == ast.NullType {
 		return
 	}
-	if into.Kind() == reflect.Slice {
-		items := []ast.Node{bare}
-		if list, ok := bare.(*ast.SequenceNode); ok {
-			items = list.Values
-		}
-		texts := make([]string, 0, len(items))
-		for _, item := range items {
-			text, ok := d.scalar(item)
-			switch {
-			case ok:
-			case kind(d.bare(item)) == mapping:
-				d.badf(here, at.path, `has an item that is a mapping: put one with a colon into quotes, without a space, as in ["payload:id"]`)
-				return
-			default:
-				d.badf(here, at.path, "is no list of values: write one such as [a, b]")
-				return
-			}
-			texts = append(texts, text)
-		}
-		into.Set(reflect.ValueOf(texts))
-		d.origins[at.path] = here
-		return
-	}
 	text, ok := d.scalar(bare)
+	if list, isList := bare.(*ast.SequenceNode); isList && f.List {
+		text, ok = d.list(here, list, at)
+		if !ok {
+			return
+		}
+	}
 	if !ok {
 		fix := "write one value"
 		if kind(bare) == mapping {
@@ -232,11 +226,26 @@ func (d *document) value(here origin, n ast.Node, into reflect.Value, at place) 
 		d.badf(here, at.path, "is %s: %s", kind(bare), fix)
 		return
 	}
-	if fix := setText(into, text); fix != "" {
-		d.badf(here, at.path, "is %s: %s", shown(into, text), fix)
-		return
+	d.take(here, f, at, text)
+}
+
+// list returns the items of a list as one text.
+func (d *document) list(here origin, list *ast.SequenceNode, at place) (string, bool) {
+	texts := make([]string, 0, len(list.Values))
+	for _, item := range list.Values {
+		text, ok := d.scalar(item)
+		switch {
+		case ok:
+		case kind(d.bare(item)) == mapping:
+			d.badf(here, at.path, `has an item that is a mapping: put one with a colon into quotes, without a space, as in ["payload:id"]`)
+			return "", false
+		default:
+			d.badf(here, at.path, "is no list of values: write one such as [a, b]")
+			return "", false
+		}
+		texts = append(texts, text)
 	}
-	d.origins[at.path] = here
+	return strings.Join(texts, ", "), true
 }
 
 // scalar returns the text of a node that is one value.
@@ -264,80 +273,4 @@ func kind(n ast.Node) string {
 		return "a list"
 	}
 	return "one value"
-}
-
-// setText sets a field from text. It returns what to write instead.
-func setText(into reflect.Value, text string) (fix string) {
-	switch into.Interface().(type) {
-	case time.Duration:
-		d, err := time.ParseDuration(text)
-		if err != nil {
-			return "use a duration such as 500ms, 30s or 24h"
-		}
-		into.SetInt(int64(d))
-	case int:
-		n, err := strconv.Atoi(text)
-		if err != nil {
-			return "use a whole number such as 10"
-		}
-		into.SetInt(int64(n))
-	case bool:
-		if text != "true" && text != "false" {
-			return "use true or false"
-		}
-		into.SetBool(text == "true")
-	case []string:
-		var items []string
-		for item := range strings.SplitSeq(strings.Trim(text, "[]"), ",") {
-			if item = strings.TrimSpace(item); item != "" {
-				items = append(items, item)
-			}
-		}
-		into.Set(reflect.ValueOf(items))
-	case URL:
-		into.Set(reflect.ValueOf(NewURL(text)))
-	case Secret:
-		into.Set(reflect.ValueOf(NewSecret(text)))
-	default:
-		into.SetString(text)
-	}
-	return ""
-}
-
-// isText reports whether a field that is a struct is written as one value.
-func isText(field reflect.Value) bool {
-	switch field.Interface().(type) {
-	case URL, Secret:
-		return true
-	}
-	return false
-}
-
-// shown is a value as messages repeat it: not at all if it is a secret.
-func shown(field reflect.Value, text string) string {
-	switch field.Interface().(type) {
-	case URL:
-		return quoted(redactURL(text))
-	case Secret:
-		return hidden
-	}
-	return quoted(text)
-}
-
-func join(path, name string) string {
-	if path == "" {
-		return name
-	}
-	return path + "." + name
-}
-
-// fieldNamed returns the field of a struct that a file calls so; the zero Value if there
-// is none.
-func fieldNamed(in reflect.Value, name string) reflect.Value {
-	for i := range in.NumField() {
-		if tag := in.Type().Field(i).Tag.Get("yaml"); tag == name && tag != "-" && tag != "" {
-			return in.Field(i)
-		}
-	}
-	return reflect.Value{}
 }

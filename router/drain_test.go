@@ -20,6 +20,7 @@ import (
 
 	"github.com/millpond-go/millpond/internal/testenv"
 	"github.com/millpond-go/millpond/router"
+	"github.com/millpond-go/millpond/stores"
 )
 
 // What runs when the service stops is finished, committed and acked.
@@ -65,8 +66,8 @@ func TestDrainRollsBackWhatIsOverdue(t *testing.T) {
 		c := r.config()
 		c.DrainTimeout = 250 * time.Millisecond
 		c.Broker.InFlight = 1
-		c.Retry.MaxAttempts = 1
-		c.Retry.Placement = "redelivered"
+		c.Inbox.Retry.MaxAttempts = 1
+		c.Inbox.Retry.Placement = stores.PlacementRedelivered
 		svc := r.service(c)
 		begun := make(chan struct{}, 2)
 		svc.Handle("honest", "orders", func(msg *message.Message) error {

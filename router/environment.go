@@ -1,42 +1,30 @@
 package router
 
 import (
-	"reflect"
 	"regexp"
 	"slices"
 	"strings"
-)
 
-const variablePrefix = "MILLPOND_"
+	"github.com/millpond-go/millpond/internal/field"
+)
 
 // environment reads variables. An empty one is as good as none.
 func (r *reading) environment(environ []string) {
-	known := make(map[string]field)
-	for _, f := range fields {
-		if name := f.variable(); name != "" {
-			known[name] = f
-		}
-	}
 	for _, entry := range slices.Sorted(slices.Values(environ)) {
 		name, text, _ := strings.Cut(entry, "=")
 		if !strings.HasPrefix(name, variablePrefix) || text == "" {
 			continue
 		}
-		f, ok := known[name]
-		if !ok {
-			r.unknownVariable(name, known)
+		i := slices.IndexFunc(fields, func(f field.Field) bool { return f.Variable(variablePrefix) == name })
+		if i < 0 {
+			r.unknownVariable(name)
 			continue
 		}
-		into := f.of(reflect.ValueOf(&r.config).Elem(), f.path)
-		here := origin{where: name, line: afterFiles}
-		if before, ok := r.origins[f.path]; ok {
-			r.overridden[f.path], r.overriddenAt[f.path] = plainText(into.Interface()), before.where
+		f := fields[i]
+		if before, ok := r.origins[f.Path]; ok {
+			r.overridden[f.Path], r.overriddenAt[f.Path] = plainText(f, r.config.value(f)), before.where
 		}
-		if fix := setText(into, text); fix != "" {
-			r.badf(here, f.path, "is %s: %s", shown(into, text), fix)
-			continue
-		}
-		r.origins[f.path] = here
+		r.take(origin{where: name, line: afterFiles}, f, place{path: f.Path}, text)
 	}
 }
 
@@ -46,72 +34,70 @@ const afterFiles = 1 << 30
 var (
 	// Of other programs and adapters.
 	foreignVariable = regexp.MustCompile(`^MILLPOND_(TEST|SOAK|SEED)`)
-	// credentials are what adapters read for themselves.
-	credentials = regexp.MustCompile(`^MILLPOND_(KAFKA|AMQP)_`)
 	// Kubernetes sets these for services whose names begin with millpond.
 	serviceLink = regexp.MustCompile(`_(SERVICE_HOST|SERVICE_PORT(_\w+)?|PORT(_\d+_(TCP|UDP|SCTP)(_(PROTO|PORT|ADDR))?)?)$`)
 )
 
-// unknownVariable complains about a variable that was probably meant for a field. Others
-// may be anybody's.
-func (r *reading) unknownVariable(name string, known map[string]field) {
-	if foreignVariable.MatchString(name) || serviceLink.MatchString(name) {
+// credentials are variables that adapters read for themselves.
+var credentials = []string{
+	"AMQP_USERNAME", "AMQP_PASSWORD", "KAFKA_USERNAME", "KAFKA_PASSWORD", "NATS_USERNAME", "NATS_PASSWORD",
+}
+
+// unknownVariable complains about a variable that was probably meant for a field, or for an
+// adapter. Others may be anybody's.
+func (r *reading) unknownVariable(name string) {
+	rest := strings.TrimPrefix(name, variablePrefix)
+	if foreignVariable.MatchString(name) || serviceLink.MatchString(name) || slices.Contains(credentials, rest) {
 		return
 	}
-	here := origin{where: name, line: afterFiles}
-	if prefix := credentials.FindString(name); prefix != "" {
-		if name != prefix+"USERNAME" && name != prefix+"PASSWORD" {
-			r.badf(here, "", "there is no such variable: there are %sUSERNAME and %sPASSWORD", prefix, prefix)
-		}
+	bad := func(format string, args ...any) {
+		r.badf(origin{where: name, line: afterFiles}, "", format, args...)
+	}
+	family, _, _ := strings.Cut(rest, "_")
+	if there := beginning(credentials, family+"_"); len(there) > 0 {
+		bad("there is no such variable: there are %s", strings.Join(there, " and "))
 		return
 	}
-	names := make([]string, 0, len(known))
+	var names []string
 	for _, f := range fields {
-		if v := f.variable(); v != "" {
+		if v := f.Variable(""); v != "" {
 			names = append(names, v)
 		}
 	}
-	rest := strings.TrimPrefix(name, variablePrefix)
-	if section := strings.ToLower(rest); slices.Contains(below(""), section) && isSection(section) {
-		r.badf(here, "", "is a section and no field: %s", variablesOf(section, names))
+	if f, ok := known(strings.ToLower(rest)); ok && f.Section {
+		bad("is a section and no field: %s", variablesOf(f.Path, names))
 		return
 	}
-	best, ok := nearest(rest, trimmed(names))
+	best, ok := field.Nearest(rest, append(names, credentials...))
 	if i := slices.IndexFunc(names, func(v string) bool { return strings.HasSuffix(v, "_"+rest) }); i >= 0 {
-		best, ok = strings.TrimPrefix(names[i], variablePrefix), true
+		best, ok = names[i], true
 	}
 	if ok {
-		r.badf(here, "", "there is no such variable: did you mean %s%s?", variablePrefix, best)
+		bad("there is no such variable: did you mean %s%s?", variablePrefix, best)
 		return
 	}
-	for _, section := range below("") {
-		if isSection(section) && strings.HasPrefix(rest, strings.ToUpper(section)+"_") {
-			r.badf(here, "", "there is no such variable: %s", variablesOf(section, names))
+	for _, f := range fields {
+		if f.Section && strings.HasPrefix(rest, strings.ToUpper(f.Path)+"_") {
+			bad("there is no such variable: %s", variablesOf(f.Path, names))
 			return
 		}
 	}
 }
-
-func isSection(path string) bool { return field{path: path}.section() }
 
 // variablesOf says which variables a section has.
 func variablesOf(section string, names []string) string {
 	if section == "handlers" {
 		return "handlers have none, write them into the file"
 	}
-	var there []string
-	for _, v := range names {
-		if strings.HasPrefix(v, variablePrefix+strings.ToUpper(section)+"_") {
-			there = append(there, v)
-		}
-	}
-	return "there are " + strings.Join(there, ", ")
+	return "there are " + strings.Join(beginning(names, strings.ToUpper(section)+"_"), ", ")
 }
 
-func trimmed(names []string) []string {
-	short := make([]string, len(names))
-	for i, name := range names {
-		short[i] = strings.TrimPrefix(name, variablePrefix)
+// beginning returns the variables whose names begin so.
+func beginning(names []string, prefix string) (there []string) {
+	for _, name := range names {
+		if strings.HasPrefix(name, prefix) {
+			there = append(there, variablePrefix+name)
+		}
 	}
-	return short
+	return there
 }

@@ -111,11 +111,9 @@ func ExampleNew() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	config.Program.Inbox = func(in *middleware.InboxConfig) {
-		in.Keep.Codec = &middleware.Codec{Name: "hidden", Encode: func(_ context.Context, kept middleware.Kept) (middleware.Kept, error) {
-			return middleware.Kept{Metadata: kept.Metadata}, nil
-		}}
-	}
+	config.Inbox.Keep.Codec = &middleware.Codec{Name: "hidden", Encode: func(_ context.Context, kept middleware.Kept) (middleware.Kept, error) {
+		return middleware.Kept{Metadata: kept.Metadata}, nil
+	}}
 	svc, err := router.New(ctx, config)
 	if err != nil {
 		log.Fatal(err)

@@ -5,61 +5,83 @@ import (
 	"os"
 	"reflect"
 	"regexp"
-	"slices"
 	"strings"
 	"testing"
 	"testing/fstest"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/millpond-go/millpond/internal/field"
+	"github.com/millpond-go/millpond/middleware"
 )
 
 var update = flag.Bool("update", false, "write the golden file anew")
 
-// paths are the paths of all fields of a struct and of those below it.
-func paths(t reflect.Type, prefix string) []string {
-	var all []string
-	for f := range t.Fields() {
-		if f.Tag.Get("yaml") == "-" || !f.IsExported() {
-			continue
-		}
-		path := join(prefix, f.Tag.Get("yaml"))
-		all = append(all, path)
-		if isText(reflect.New(f.Type).Elem()) {
-			continue
-		}
-		switch f.Type.Kind() {
-		case reflect.Struct:
-			all = append(all, paths(f.Type, path)...)
-		case reflect.Map:
-			all = append(all, path+".*")
-			all = append(all, paths(f.Type.Elem(), path+".*")...)
-		}
-	}
-	return all
-}
-
-func TestTheTableHasEveryField(t *testing.T) {
-	var table []string
+func TestEveryFieldIsExplained(t *testing.T) {
 	variables := make(map[string]string)
 	for _, f := range fields {
-		table = append(table, f.path)
-		if v := f.variable(); v != "" {
-			require.Empty(t, variables[v], "%s and %s have one variable", f.path, variables[v])
-			variables[v] = f.path
+		if v := f.Variable(variablePrefix); v != "" {
+			require.Empty(t, variables[v], "%s and %s have one variable", f.Path, variables[v])
+			variables[v] = f.Path
 		}
-		if !strings.HasPrefix(f.path, "handlers.*") {
-			require.NotEmpty(t, f.about, f.path)
-			require.True(t, f.section() || f.initial != "" || f.example != "", "%s has neither default nor example", f.path)
+		if f.Path != "handlers.*" {
+			require.NotEmpty(t, f.About, f.Path)
+			require.True(t, f.Section || f.Default != "" || f.Example != "", "%s has neither default nor example", f.Path)
 		}
 	}
-	there := paths(reflect.TypeFor[Config](), "")
-	require.ElementsMatch(t, there, table)
-	require.Equal(t, "MILLPOND_INBOX_HOLD_LIMIT", known("inbox.hold.limit").variable())
-	require.Empty(t, known("inbox.hold").variable())
+	require.Equal(t, "inbox.hold.limit", variables["MILLPOND_INBOX_HOLD_LIMIT"])
+	require.NotContains(t, variables, "MILLPOND_INBOX_HOLD")
 }
 
-func known(path string) field {
-	return fields[slices.IndexFunc(fields, func(f field) bool { return f.path == path })]
+// A field of the program's that has no tag cannot be written in a file.
+func TestEveryFieldHasATag(t *testing.T) {
+	for _, section := range []reflect.Type{
+		reflect.TypeFor[Config](), reflect.TypeFor[BrokerConfig](), reflect.TypeFor[StoreConfig](), reflect.TypeFor[RetryWorkerConfig](),
+		reflect.TypeFor[HandlerConfig](), reflect.TypeFor[TelemetryConfig](), reflect.TypeFor[HTTPConfig](), reflect.TypeFor[LogConfig](),
+		reflect.TypeFor[middleware.HoldConfig](), reflect.TypeFor[middleware.Limits](), reflect.TypeFor[middleware.BackoffConfig](),
+	} {
+		for f := range section.Fields() {
+			if _, ok := f.Tag.Lookup("config"); f.IsExported() && !ok {
+				require.Equal(t, "Program", f.Name, "%s.%s has no tag", section, f.Name)
+			}
+		}
+	}
+}
+
+// Documents name fields and variables that there are.
+func TestDocumentsNameFields(t *testing.T) {
+	named := regexp.MustCompile("`(?:MILLPOND_[A-Z_]+[A-Z]|[a-z_]+(?:\\.[a-z_]+)+)(?:`|[:=] )")
+	sections := make(map[string]bool)
+	variables := make(map[string]bool)
+	for _, f := range fields {
+		sections[f.Path] = f.Section
+		variables[f.Variable(variablePrefix)] = true
+	}
+	for _, name := range credentials {
+		variables[variablePrefix+name] = true
+	}
+	checked := 0
+	for _, document := range []string{"service.md", "failures.md", "operations.md", "brokers.md", "stores.md", "guarantees.md"} {
+		text, err := os.ReadFile("../docs/" + document)
+		require.NoError(t, err)
+		for _, name := range named.FindAllString(string(text), -1) {
+			name = strings.Trim(name, "`:= ")
+			section, _, _ := strings.Cut(name, ".")
+			switch {
+			case strings.HasPrefix(name, variablePrefix):
+				if !foreignVariable.MatchString(name) && !serviceLink.MatchString(name) {
+					require.True(t, variables[name], "%s names %s", document, name)
+				}
+			case !sections[section]: // of something else
+				continue
+			default:
+				_, ok := known(name)
+				require.True(t, ok, "%s names %s", document, name)
+			}
+			checked++
+		}
+	}
+	require.Greater(t, checked, 20)
 }
 
 func TestStarterConfig(t *testing.T) {
@@ -77,8 +99,7 @@ func TestStarterConfig(t *testing.T) {
 	require.NoError(t, err)
 	plain := Config{Service: c.Service, Broker: BrokerConfig{URL: c.Broker.URL}, Store: StoreConfig{URL: c.Store.URL}}
 	plain.setDefaults()
-	plain.sources = c.sources
-	require.Equal(t, plain, c)
+	require.Equal(t, plain.String(), c.String())
 
 	// So it is with every comment that is a field turned into one; what has no default
 	// has its example then.
@@ -86,20 +107,20 @@ func TestStarterConfig(t *testing.T) {
 	all, err := ReadConfig(fstest.MapFS{"f": {Data: []byte(comment.ReplaceAllString(starter, "$1$2$3:$4"))}}, "f", nil)
 	require.NoError(t, err)
 	for _, f := range fields {
-		if f.initial == "" || f.section() || strings.Contains(f.path, "*") {
+		if f.Default == "" || f.Section || strings.Contains(f.Path, "*") {
 			continue
 		}
-		require.Equal(t, f.of(reflect.ValueOf(plain), f.path).Interface(), f.of(reflect.ValueOf(all), f.path).Interface(), f.path)
+		require.Equal(t, f.Text(plain.value(f)), f.Text(all.value(f)), f.Path)
 	}
-	require.Equal(t, "at least 16 secret characters", all.Inbox.Fingerprint.Key.Reveal())
+	require.Equal(t, "at least 16 secret characters", all.FingerprintKey.Reveal())
 	require.Equal(t, 3, all.Handlers["stock"].Retry.MaxAttempts)
-	require.Equal(t, "key", all.Retry.Order)
+	require.Equal(t, "key", all.Inbox.Retry.Order)
 }
 
 func TestNearest(t *testing.T) {
 	known := []string{"url", "group", "in_flight", "delivery_limit"}
 	for name, want := range map[string]string{"ulr": "url", "in-flight": "in_flight", "InFlight": "in_flight", "xyz": "", "deliverylimits": "delivery_limit", "": ""} {
-		got, ok := nearest(name, known)
+		got, ok := field.Nearest(name, known)
 		require.Equal(t, want, got, name)
 		require.Equal(t, want != "", ok, name)
 	}

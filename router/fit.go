@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"strings"
 
+	"github.com/millpond-go/millpond/internal/field"
 	"github.com/millpond-go/millpond/stores"
 )
 
@@ -43,7 +44,7 @@ func (s *Service) fitNames(names map[string]bool, bad func(format string, args .
 			for _, h := range s.handlers {
 				there = append(there, h.name)
 			}
-			if best, ok := nearest(name, there); ok {
+			if best, ok := field.Nearest(name, there); ok {
 				bad("handlers.%s: the program has no such handler: did you mean %s?", name, best)
 			} else {
 				bad("handlers.%s: the program has no such handler, it has %s: remove the section", name, strings.Join(there, ", "))

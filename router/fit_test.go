@@ -112,31 +112,33 @@ func TestWhatDoesNotFit(t *testing.T) {
 			says: []string{`router: handlers "a" and "b" read topic "orders" in one group, "g", so that each would miss the other's messages: give them different groups`},
 		},
 		"the broker's deliveries": {
-			change: func(c *router.Config) { c.Retry.Placement = "redelivered" },
+			change: func(c *router.Config) { c.Inbox.Retry.Placement = stores.PlacementRedelivered },
 			broker: func(b *lasting) {
 				b.can = &brokers.Capabilities{DeliveryLimit: brokers.DeliveryLimit{Known: true, Max: 10}}
 			},
 			says: []string{`router: handler "stock": with placement redelivered its 10 attempts are as many deliveries, and the broker's limit is 10, after which a message is lost to the service: lower retry.max_attempts to 9, raise the limit, or let messages be parked`},
 		},
 		"enough deliveries": {
-			change: func(c *router.Config) { c.Retry.Placement, c.Retry.MaxAttempts = "redelivered", 9 },
+			change: func(c *router.Config) {
+				c.Inbox.Retry.Placement, c.Inbox.Retry.MaxAttempts = stores.PlacementRedelivered, 9
+			},
 			broker: func(b *lasting) {
 				b.can = &brokers.Capabilities{DeliveryLimit: brokers.DeliveryLimit{Known: true, Max: 10}}
 			},
 		},
 		"deliveries without a limit": {
-			change: func(c *router.Config) { c.Retry.Placement = "redelivered" },
+			change: func(c *router.Config) { c.Inbox.Retry.Placement = stores.PlacementRedelivered },
 			broker: func(b *lasting) {
 				b.can = &brokers.Capabilities{DeliveryLimit: brokers.DeliveryLimit{Known: true}}
 			},
 		},
 		"unknown deliveries": {
-			change: func(c *router.Config) { c.Keep.Off = true },
+			change: func(c *router.Config) { c.Inbox.Keep.Off = true },
 			broker: func(b *lasting) { b.can = &unknownLimit },
 			says:   []string{`router: handler "stock": with keep.off each attempt is a delivery, and the broker (pigeons) cannot tell after how many it drops a message: say it in broker.delivery_limit, or let messages be parked`},
 		},
 		"unknown deliveries that are declared": {
-			change: func(c *router.Config) { c.Keep.Off, c.Broker.DeliveryLimit = true, 3 },
+			change: func(c *router.Config) { c.Inbox.Keep.Off, c.Broker.DeliveryLimit = true, 3 },
 			broker: func(b *lasting) { b.can = &unknownLimit },
 			says:   []string{`router: handler "stock": with keep.off its 10 attempts are as many deliveries, and broker.delivery_limit is 3, after which a message is lost to the service: lower retry.max_attempts to 2, raise the limit, or let messages be parked`},
 		},
@@ -155,9 +157,7 @@ func TestWhatDoesNotFit(t *testing.T) {
 		},
 		"a codec for people": {
 			change: func(c *router.Config) {
-				c.Program.Inbox = func(in *middleware.InboxConfig) {
-					in.Keep.Codec = &middleware.Codec{Name: "hidden", Encode: func(_ context.Context, k middleware.Kept) (middleware.Kept, error) { return k, nil }}
-				}
+				c.Inbox.Keep.Codec = &middleware.Codec{Name: "hidden", Encode: func(_ context.Context, k middleware.Kept) (middleware.Kept, error) { return k, nil }}
 			},
 			broker: func(b *lasting) { b.can = &unknownLimit },
 			says:   []string{`router: handler "stock": with a codec that cannot decode each attempt is a delivery, and the broker (pigeons) cannot tell after how many it drops a message: say it in broker.delivery_limit, or let messages be parked`},

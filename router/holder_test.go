@@ -32,7 +32,7 @@ func TestHoldersOfAConfigurationPrintNoSecrets(t *testing.T) {
 	r := newRig(t)
 	mine := r.config()
 	mine.Broker.URL = router.NewURL("lasting://app:" + canary + "@h")
-	mine.Inbox.Fingerprint.Key = router.NewSecret(canary)
+	mine.FingerprintKey = router.NewSecret(canary)
 	svc := r.service(mine)
 	t.Cleanup(func() { require.NoError(t, svc.Close()) })
 	inbox, err := middleware.NewInbox(svc.Store(), inboxed)

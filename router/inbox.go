@@ -1,7 +1,8 @@
 package router
 
 import (
-	"strings"
+	"maps"
+	"reflect"
 
 	"github.com/ThreeDotsLabs/watermill/message"
 
@@ -9,74 +10,71 @@ import (
 	"github.com/millpond-go/millpond/stores"
 )
 
-// inboxConfig is what the configuration means for the inbox. The configuration is valid.
+// inboxConfig is what the configuration means for the inbox.
 func (c *Config) inboxConfig(deadLetters message.Publisher) middleware.InboxConfig {
-	chain, _ := keyChain(c.Inbox.Keys, c.Inbox.Scopes)
-	in := middleware.InboxConfig{
-		Service:        c.Service,
-		Renamed:        make(map[string]string),
-		AcceptTopics:   c.Inbox.AcceptTopics,
-		Keys:           chain,
-		ClaimTimeout:   c.Inbox.ClaimTimeout,
-		HandlerTimeout: c.Inbox.HandlerTimeout,
-		CommitTimeout:  c.Inbox.CommitTimeout,
-		RecordTimeout:  c.Inbox.RecordTimeout,
-		Fingerprint: middleware.FingerprintConfig{
-			Off:     c.Inbox.Fingerprint.Off,
-			Headers: c.Inbox.Fingerprint.Headers,
-		},
-		Hold: middleware.HoldConfig{
-			Limit:    c.Inbox.Hold.Limit,
-			MinPause: c.Inbox.Hold.MinPause,
-			MaxPause: c.Inbox.Hold.MaxPause,
-			Max:      c.Inbox.Hold.Max,
-		},
-		Limits: middleware.Limits{
-			ID:            c.Inbox.Limits.ID,
-			Payload:       c.Inbox.Limits.Payload,
-			Metadata:      c.Inbox.Limits.Metadata,
-			MetadataBytes: c.Inbox.Limits.MetadataBytes,
-		},
-		CacheSize:      c.Inbox.CacheSize,
-		CacheTTL:       c.Inbox.CacheTTL,
-		Retry:          c.Retry.policy(),
-		RetryByHandler: make(map[string]middleware.RetryPolicy),
-		Keep:           middleware.KeepConfig{Off: c.Keep.Off, MaxBytes: c.Keep.MaxBytes},
+	in := c.Inbox
+	in.Service = c.Service
+	in.Renamed, in.RetryByHandler = maps.Clone(in.Renamed), maps.Clone(in.RetryByHandler)
+	if in.Renamed == nil {
+		in.Renamed = make(map[string]string)
 	}
-	if key := c.Inbox.Fingerprint.Key.Reveal(); key != "" {
-		in.Fingerprint.Key = stores.NewFingerprintKey(uint8(c.Inbox.Fingerprint.KeyID), []byte(key)) //nolint:gosec // keyNumber: at most 255
+	if in.RetryByHandler == nil {
+		in.RetryByHandler = make(map[string]middleware.RetryPolicy)
 	}
-	if topic := c.DeadLetters.Topic; topic != "" {
-		in.DeadLetters = middleware.DeadLetterConfig{Publisher: deadLetters, Topic: topic}
+	if key := c.FingerprintKey.Reveal(); key != "" {
+		in.Fingerprint.Key = stores.NewFingerprintKey(uint8(c.FingerprintKeyID), []byte(key)) //nolint:gosec // at most 255
+	}
+	if in.DeadLetters.Publisher == nil && in.DeadLetters.Topic != "" {
+		in.DeadLetters.Publisher = deadLetters
 	}
 	for name, handler := range c.Handlers {
 		if handler.RenamedFrom != "" {
 			in.Renamed[name] = handler.RenamedFrom
 		}
-		if handler.Retry != (RetryConfig{}) {
-			in.RetryByHandler[name] = c.retryOf(name).policy()
+		if !reflect.ValueOf(handler.Retry).IsZero() {
+			in.RetryByHandler[name] = c.retryOf(name)
 		}
 	}
 	return in
 }
 
-func (r RetryConfig) policy() middleware.RetryPolicy {
-	p := middleware.RetryPolicy{
-		MaxAttempts:  r.MaxAttempts,
-		MaxAge:       r.MaxAge,
-		MaxUncounted: r.MaxUncounted,
-		MaxImmediate: r.MaxImmediate,
-		Backoff:      middleware.BackoffConfig{Min: r.BackoffMin, Max: r.BackoffMax},
-		Placement:    stores.PlacementParked,
-		OrderWait:    r.OrderWait,
+// retryOf is what a handler's own policy and the service's make together.
+func (c *Config) retryOf(handler string) middleware.RetryPolicy {
+	own, retry := c.Handlers[handler].Retry, c.Inbox.Retry
+	if set, ok := c.Inbox.RetryByHandler[handler]; ok {
+		retry = set
 	}
-	if r.Placement == "redelivered" {
-		p.Placement = stores.PlacementRedelivered
+	overlay(reflect.ValueOf(&retry).Elem(), reflect.ValueOf(own))
+	if own.Backoff.Max == 0 {
+		retry.Backoff.Max = max(retry.Backoff.Max, retry.Backoff.Min)
 	}
-	if field, ok := strings.CutPrefix(r.Order, "metadata:"); ok {
-		p.OrderKey = middleware.OrderByMetadata(field)
-	} else if r.Order == "key" {
-		p.OrderKey = middleware.OrderByKey
+	return retry
+}
+
+// overlay sets the fields of a struct that are set in another one.
+func overlay(into, from reflect.Value) {
+	for i := range from.NumField() {
+		switch {
+		case from.Field(i).Kind() == reflect.Struct:
+			overlay(into.Field(i), from.Field(i))
+		case !from.Field(i).IsZero():
+			into.Field(i).Set(from.Field(i))
+		}
 	}
-	return p
+}
+
+// groupOf is the group of a handler at the broker.
+func (c *Config) groupOf(handler string) string {
+	if group := c.Handlers[handler].Group; group != "" {
+		return group
+	}
+	return c.Broker.Group + "." + handler
+}
+
+// inFlightOf is how many messages of a handler may be in flight.
+func (c *Config) inFlightOf(handler string) int {
+	if n := c.Handlers[handler].InFlight; n != 0 {
+		return n
+	}
+	return c.Broker.InFlight
 }

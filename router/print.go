@@ -10,13 +10,16 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
+
+	"github.com/millpond-go/millpond/internal/field"
 )
 
 // String returns the configuration as a file would have it, without its secrets.
 func (c Config) String() string {
 	var b strings.Builder
 	var open []string // sections that are written
-	c.each(func(path []string, value any) {
+	c.each(func(path []string, f field.Field, v reflect.Value) {
 		for len(open) > 0 && (len(open) >= len(path) || !slices.Equal(open, path[:len(open)])) {
 			open = open[:len(open)-1]
 		}
@@ -24,7 +27,7 @@ func (c Config) String() string {
 			fmt.Fprintf(&b, "%s%s:\n", strings.Repeat("  ", len(open)), scalarText(path[len(open)]))
 			open = append(open, path[len(open)])
 		}
-		fmt.Fprintf(&b, "%s%s: %s\n", strings.Repeat("  ", len(open)), path[len(open)], yamlText(value))
+		fmt.Fprintf(&b, "%s%s: %s\n", strings.Repeat("  ", len(open)), path[len(open)], yamlText(f, v))
 	})
 	return b.String()
 }
@@ -32,33 +35,22 @@ func (c Config) String() string {
 // Format implements fmt.Formatter: every verb prints what String returns.
 func (c Config) Format(f fmt.State, _ rune) { _, _ = io.WriteString(f, c.String()) }
 
-// Format implements fmt.Formatter, without secrets. So do the other sections that have
-// some: fmt does not ask their fields in every case.
-func (c BrokerConfig) Format(f fmt.State, _ rune) { formatSection(f, c) }
+// Format implements fmt.Formatter, without secrets. So does the store's section: fmt does
+// not ask their fields in every case.
+func (c BrokerConfig) Format(f fmt.State, _ rune) {
+	_, _ = fmt.Fprintf(f, "{url: %s, group: %s, in_flight: %d, delivery_limit: %d}", c.URL, c.Group, c.InFlight, c.DeliveryLimit)
+}
 
 // Format implements fmt.Formatter, without secrets.
-func (c StoreConfig) Format(f fmt.State, _ rune) { formatSection(f, c) }
-
-// Format implements fmt.Formatter, without secrets.
-func (c InboxConfig) Format(f fmt.State, _ rune) { formatSection(f, c) }
-
-// Format implements fmt.Formatter, without secrets.
-func (c FingerprintConfig) Format(f fmt.State, _ rune) { formatSection(f, c) }
-
-func formatSection(f fmt.State, section any) {
-	in := reflect.ValueOf(section)
-	parts := make([]string, 0, in.NumField())
-	for i, tag := range tags(in.Type()) {
-		parts = append(parts, tag+": "+text(in.Field(i).Interface()))
-	}
-	_, _ = io.WriteString(f, "{"+strings.Join(parts, ", ")+"}")
+func (c StoreConfig) Format(f fmt.State, _ rune) {
+	_, _ = fmt.Fprintf(f, "{url: %s, migrate: %t}", c.URL, c.Migrate)
 }
 
 // LogValue implements slog.LogValuer.
 func (c Config) LogValue() slog.Value {
 	var attrs []slog.Attr
-	c.each(func(path []string, value any) {
-		attrs = append(attrs, slog.String(strings.Join(path, "."), text(value)))
+	c.each(func(path []string, f field.Field, v reflect.Value) {
+		attrs = append(attrs, slog.String(strings.Join(path, "."), f.Text(v)))
 	})
 	return slog.GroupValue(attrs...)
 }
@@ -67,32 +59,32 @@ func (c Config) LogValue() slog.Value {
 func (c Config) MarshalText() ([]byte, error) { return []byte(c.String()), nil }
 
 // each calls do for every field that is set, in the order of a file.
-func (c *Config) each(do func(path []string, value any)) {
-	config := reflect.ValueOf(c).Elem()
+func (c *Config) each(do func(path []string, f field.Field, v reflect.Value)) {
 	for _, f := range fields {
-		if f.path == "handlers" {
+		switch {
+		case f.Path == "handlers":
 			for _, name := range slices.Sorted(maps.Keys(c.Handlers)) {
 				c.eachOf(name, do)
 			}
-		}
-		if f.section() || strings.Contains(f.path, "*") {
-			continue
-		}
-		if value := f.of(config, f.path); !value.IsZero() {
-			do(strings.Split(f.path, "."), value.Interface())
+		case f.Section || strings.Contains(f.Path, "*"):
+		default:
+			if v := c.value(f); !v.IsZero() {
+				do(strings.Split(f.Path, "."), f, v)
+			}
 		}
 	}
 }
 
-func (c *Config) eachOf(handler string, do func(path []string, value any)) {
-	one := c.Handlers[handler]
+func (c *Config) eachOf(handler string, do func(path []string, f field.Field, v reflect.Value)) {
 	for _, f := range fields {
-		rest, ok := strings.CutPrefix(f.path, "handlers.*.")
-		if !ok || f.section() {
+		rest, ok := strings.CutPrefix(f.Path, "handlers.*.")
+		if !ok || f.Section {
 			continue
 		}
-		if value := f.of(reflect.ValueOf(&one).Elem(), rest); !value.IsZero() {
-			do(append([]string{"handlers", handler}, strings.Split(rest, ".")...), value.Interface())
+		for path, v := range f.Values(c) {
+			if path == "handlers."+handler+"."+rest && !v.IsZero() {
+				do(append([]string{"handlers", handler}, strings.Split(rest, ".")...), f, v)
+			}
 		}
 	}
 }
@@ -111,22 +103,20 @@ func scalarText(s string) string {
 	return strconv.Quote(s)
 }
 
-func yamlText(value any) string {
-	switch v := value.(type) {
-	case []string:
-		items := make([]string, len(v))
-		for i, item := range v {
+func yamlText(f field.Field, v reflect.Value) string {
+	text := f.Text(v)
+	if f.List {
+		items := field.Items(strings.Trim(text, "[]"))
+		for i, item := range items {
 			items[i] = scalarText(item)
 		}
 		return "[" + strings.Join(items, ", ") + "]"
-	case string:
-		return scalarText(v)
-	case URL:
-		return scalarText(v.String())
-	case Secret:
-		return scalarText(v.String())
 	}
-	return text(value)
+	switch v.Interface().(type) {
+	case int, bool, time.Duration:
+		return text
+	}
+	return scalarText(text)
 }
 
 // StarterConfig returns a configuration file with every field explained. What it does not
@@ -140,40 +130,34 @@ func StarterConfig() string {
 `)
 	first := false // of its section
 	for _, f := range fields {
-		depth := strings.Count(f.path, ".")
-		name := f.path[strings.LastIndex(f.path, ".")+1:]
-		indent := strings.Repeat("  ", depth)
-		if strings.HasPrefix(f.path, "handlers.*") { // all of it is an example
-			indent = "  # " + strings.Repeat("  ", depth-1)
-			if name == "*" {
-				fmt.Fprintf(&b, "%sstock:\n", indent)
-				continue
-			}
-			if f.about == "" && f.example == "" {
-				continue
-			}
-		}
+		depth := strings.Count(f.Path, ".")
+		name := f.Path[strings.LastIndex(f.Path, ".")+1:]
+		indent, example := strings.Repeat("  ", depth), strings.HasPrefix(f.Path, "handlers.*") // all of it
 		switch {
-		case depth == 0:
-			b.WriteByte('\n')
-		case !first && !strings.HasPrefix(f.path, "handlers.*"):
+		case strings.HasPrefix(f.Path, "handlers.*.retry."):
+			continue
+		case example:
+			indent = "  # " + strings.Repeat("  ", depth-1)
+		case depth == 0 || !first:
 			b.WriteByte('\n')
 		}
-		first = f.section()
-		about := f.about
-		if v := f.variable(); v != "" {
+		first = f.Section
+		about := f.About
+		if v := f.Variable(variablePrefix); v != "" {
 			about += " (" + v + ")"
 		}
 		for _, line := range wrap(about, width-len(indent)-len("# ")) {
 			fmt.Fprintf(&b, "%s# %s\n", indent, line)
 		}
 		switch {
-		case f.section():
+		case name == "*":
+			fmt.Fprintf(&b, "%sstock:\n", indent)
+		case f.Section && !example:
 			fmt.Fprintf(&b, "%s%s:\n", indent, name)
-		case f.missing != "" || strings.HasPrefix(f.path, "handlers.*"):
-			fmt.Fprintf(&b, "%s%s: %s\n", indent, name, f.example)
+		case f.Missing != "" || example:
+			fmt.Fprintf(&b, "%s%s: %s\n", indent, name, f.Example)
 		default:
-			fmt.Fprintf(&b, "%s# %s: %s\n", indent, name, f.initial+f.example)
+			fmt.Fprintf(&b, "%s# %s: %s\n", indent, name, f.Default+f.Example)
 		}
 	}
 	return b.String()

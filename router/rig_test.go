@@ -20,6 +20,7 @@ import (
 	"github.com/millpond-go/millpond/brokers"
 	"github.com/millpond-go/millpond/brokers/memory"
 	"github.com/millpond-go/millpond/internal/testenv"
+	"github.com/millpond-go/millpond/middleware"
 	"github.com/millpond-go/millpond/router"
 	"github.com/millpond-go/millpond/stores/postgres"
 	"github.com/millpond-go/millpond/stores/sqlite"
@@ -84,7 +85,7 @@ func (r *rig) config() router.Config {
 		Service: "shop",
 		Broker:  router.BrokerConfig{URL: router.NewURL("lasting://")},
 		Store:   router.StoreConfig{URL: router.NewURL(r.store), Migrate: true},
-		Retry:   router.RetryConfig{BackoffMin: 10 * time.Millisecond, BackoffMax: 20 * time.Millisecond},
+		Inbox:   middleware.InboxConfig{Retry: middleware.RetryPolicy{Backoff: middleware.BackoffConfig{Min: 10 * time.Millisecond, Max: 20 * time.Millisecond}}},
 	}
 	c.RetryWorker.PollInterval = 20 * time.Millisecond
 	c.Program.Brokers = new(brokers.Mux)

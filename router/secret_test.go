@@ -11,6 +11,8 @@ import (
 	"github.com/goccy/go-yaml"
 	"github.com/stretchr/testify/require"
 
+	"github.com/millpond-go/millpond/middleware"
+	"github.com/millpond-go/millpond/middleware/keys"
 	"github.com/millpond-go/millpond/router"
 )
 
@@ -22,9 +24,9 @@ func secretive() router.Config {
 		Broker:  router.BrokerConfig{URL: router.NewURL("kafka://" + canary + ":" + canary + "@b1:9092,b2:9092/?tls=true&sasl_password=" + canary)},
 		Store:   router.StoreConfig{URL: router.NewURL("postgres://app:" + canary + "@db/billing?sslpassword=" + canary + "&pool_max_conns=20")},
 	}
-	c.Inbox.Fingerprint.Key = router.NewSecret(canary)
-	c.Inbox.Keys = []string{"native", "metadata:event_id"}
-	c.Handlers = map[string]router.HandlerConfig{"orders.v1": {InFlight: 3, Retry: router.RetryConfig{Order: "key"}}}
+	c.FingerprintKey = router.NewSecret(canary)
+	c.Inbox.Keys = keys.First(keys.Native()).Then(keys.Metadata("event_id"))
+	c.Handlers = map[string]router.HandlerConfig{"orders.v1": {InFlight: 3, Retry: middleware.RetryPolicy{Order: "key"}}}
 	return c
 }
 
@@ -35,11 +37,11 @@ func TestSecretsAreNotPrinted(t *testing.T) {
 		printed["config "+verb] = fmt.Sprintf(verb, c)
 		printed["pointer "+verb] = fmt.Sprintf(verb, &c)
 		printed["section "+verb] = fmt.Sprintf(verb, c.Broker)
-		printed["sections "+verb] = fmt.Sprintf(verb, []any{c.Store, &c.Inbox, map[string]any{"k": c.Inbox.Fingerprint}})
+		printed["sections "+verb] = fmt.Sprintf(verb, []any{c.Store, &c.Inbox, map[string]any{"k": c.FingerprintKey}})
 		printed["url "+verb] = fmt.Sprintf(verb, c.Broker.URL)
-		printed["secret "+verb] = fmt.Sprintf(verb, c.Inbox.Fingerprint.Key)
+		printed["secret "+verb] = fmt.Sprintf(verb, c.FingerprintKey)
 	}
-	for name, value := range map[string]any{"config": c, "pointer": &c, "broker": c.Broker, "inbox": c.Inbox, "url": c.Store.URL} {
+	for name, value := range map[string]any{"config": c, "pointer": &c, "broker": c.Broker, "url": c.Store.URL} {
 		asJSON, err := json.Marshal(value)
 		require.NoError(t, err)
 		printed[name+" as JSON"] = string(asJSON)

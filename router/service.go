@@ -93,12 +93,11 @@ func New(ctx context.Context, c Config) (*Service, error) {
 		return nil, errors.Join(err, s.Close())
 	}
 	in := c.inboxConfig(s.publisher)
-	in.Logger = s.log
-	if s.telemetry.Hook != nil {
-		in.Hooks = append(in.Hooks, s.telemetry.Hook)
+	if in.Logger == nil {
+		in.Logger = s.log
 	}
-	if c.Program.Inbox != nil {
-		c.Program.Inbox(&in)
+	if s.telemetry.Hook != nil {
+		in.Hooks = append(slices.Clip(in.Hooks), s.telemetry.Hook)
 	}
 	s.inboxed = in
 	var err error

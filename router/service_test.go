@@ -44,12 +44,10 @@ func TestTwoHandlersOfOneTopicEachGetEveryMessage(t *testing.T) {
 func TestFailedMessagesAreTriedAgain(t *testing.T) {
 	onEveryStore(t, func(t *testing.T, r *rig) {
 		c := r.config()
-		c.DeadLetters.Topic = "dead"
-		c.Handlers = map[string]router.HandlerConfig{"strict": {Retry: router.RetryConfig{MaxAttempts: 2}}}
+		c.Inbox.DeadLetters.Topic = "dead"
+		c.Handlers = map[string]router.HandlerConfig{"strict": {Retry: middleware.RetryPolicy{MaxAttempts: 2}}}
 		var hooked atomic.Int32
-		c.Program.Inbox = func(in *middleware.InboxConfig) {
-			in.Retry.Classify = func(error) stores.Class { hooked.Add(1); return "" }
-		}
+		c.Inbox.Retry.Classify = func(error) stores.Class { hooked.Add(1); return "" }
 		svc := r.service(c)
 		var around, attempts atomic.Int32
 		svc.Use(func(h message.HandlerFunc) message.HandlerFunc {
@@ -75,7 +73,7 @@ func TestFailedMessagesAreTriedAgain(t *testing.T) {
 		require.NoError(t, stop())
 		require.Equal(t, int32(4), attempts.Load())
 		require.Equal(t, int32(4+2+1), around.Load(), "Use is for first and later attempts")
-		require.Equal(t, int32(3), hooked.Load())
+		require.Equal(t, int32(5), hooked.Load(), "of handlers with a policy of their own, too")
 	})
 }
 

@@ -1,37 +1,94 @@
 package router
 
 import (
+	"errors"
+	"fmt"
 	"maps"
-	"reflect"
+	"net"
+	"net/url"
 	"slices"
 	"strings"
-	"time"
+
+	"github.com/millpond-go/millpond/internal/field"
+	"github.com/millpond-go/millpond/internal/urlmux"
+	"github.com/millpond-go/millpond/middleware"
 )
 
 // check checks every field by itself, and then how they fit together.
 func (r *reading) check() {
-	config := reflect.ValueOf(&r.config).Elem()
-	for _, f := range fields {
-		if rest, ok := strings.CutPrefix(f.path, "handlers.*."); ok {
-			for _, name := range slices.Sorted(maps.Keys(r.config.Handlers)) {
-				one := r.config.Handlers[name]
-				r.checkField(f, "handlers."+name+"."+rest, f.of(reflect.ValueOf(&one).Elem(), rest))
-			}
-			continue
+	written := func(path string) bool { _, ok := r.origins[path]; return ok }
+	for _, problem := range field.Check(&r.config, field.Names{Written: written, Show: shown}) {
+		if variable := r.variable(problem.Field); strings.HasPrefix(problem.Text, "is missing") && variable != "" {
+			r.origins[problem.Field] = origin{where: r.name}
+			problem.Text += ", or set " + variable
 		}
-		if !f.section() {
-			r.checkField(f, f.path, f.of(config, f.path))
-		}
+		r.wrong(problem.Field, problem.Text)
 	}
-	r.relations()
+	r.checkSecret()
+	r.checkListen()
+	r.checkInbox()
 	for _, u := range r.config.urls() {
-		r.checkURL(u.path, u.url, u.mux)
-		if r.config.RequireTLS && !r.reported[u.path] {
-			if text := exposureOf(u.mux, u.url); text != "" {
-				r.badf(r.origins[u.path], u.path, "is %s, and require_tls is true: %s", u.url, text)
-			}
+		r.checkURL(u)
+	}
+}
+
+// wrong reports a field, once.
+func (r *reading) wrong(path, text string) {
+	if !r.reported[path] {
+		r.badf(r.origins[path], path, "%s", text)
+	}
+}
+
+func (r *reading) variable(path string) string {
+	f, _ := known(path)
+	return f.Variable(variablePrefix)
+}
+
+func (r *reading) checkSecret() {
+	const least = 16
+	if n := len(r.config.FingerprintKey.Reveal()); n > 0 && n < least {
+		r.wrong("inbox.fingerprint.key", "is "+hidden+": use at least 16 bytes, such as from: openssl rand -base64 32")
+	}
+}
+
+func (r *reading) checkListen() {
+	address := r.config.HTTP.Listen
+	if _, port, err := net.SplitHostPort(address); address != "" && (err != nil || port == "") {
+		r.wrong("http.listen", "is "+quoted(address)+": write host:port, such as 127.0.0.1:9464")
+	}
+}
+
+// checkInbox asks the inbox what is wrong with its part. Its fields are named as in a file,
+// if they are there.
+func (r *reading) checkInbox() {
+	for _, name := range slices.Sorted(maps.Keys(r.config.Handlers)) {
+		policy := r.config.retryOf(name)
+		for _, problem := range field.Check(&policy, field.Names{Prefix: "handlers." + name + ".retry.", Show: shown}) {
+			r.wrong(problem.Field, problem.Text)
 		}
 	}
+	in := r.config.inboxConfig(nil)
+	in.DeadLetters = middleware.DeadLetterConfig{} // its publisher is not there yet
+	if wrong, ok := errors.AsType[field.Problems](in.Validate()); ok {
+		for _, problem := range wrong {
+			r.wrong(pathOf(problem), scrub(problem.Text))
+		}
+	}
+}
+
+// pathOf is the path of a field of the inbox in a file, or its name in code.
+func pathOf(p field.Problem) string {
+	name := p.Field
+	if in, _, _ := strings.Cut(name, "["); p.Key != "" {
+		rest := strings.TrimPrefix(name, fmt.Sprintf("%s[%q]", in, p.Key))
+		name = map[string]string{"Renamed": "Handlers.*.RenamedFrom", "RetryByHandler": "Handlers.*.Retry"}[in] + rest
+	}
+	for _, f := range fields {
+		if f.Name == name || f.Name == "Inbox."+name {
+			return strings.Replace(f.Path, "*", p.Key, 1)
+		}
+	}
+	return "Inbox." + p.Field
 }
 
 // checker is a mux of brokers or of stores.
@@ -41,128 +98,52 @@ type checker interface {
 	Exposure(rawURL string) error
 }
 
-// checkURL asks the adapter of a URL, if it is linked, what is wrong with it.
-func (r *reading) checkURL(path string, raw URL, mux checker) {
-	scheme, _, _ := strings.Cut(raw.Reveal(), ":")
-	if r.reported[path] || !slices.Contains(mux.Schemes(), scheme) {
+// checkURL checks the URL of a broker, or of a store, and asks its adapter, if it is
+// linked, what is wrong with it.
+func (r *reading) checkURL(u located) {
+	if r.reported[u.path] {
 		return
 	}
-	err := mux.Check(raw.Reveal())
-	if err == nil {
+	if fix := u.misfit(); fix != "" {
+		r.wrong(u.path, "is "+quoted(u.url.String())+": "+fix)
 		return
 	}
-	for line := range strings.SplitSeq(withoutSecrets(err, raw).Error(), "\n") {
-		r.badf(r.origins[path], path, "is wrong: %s", line)
-	}
-}
-
-func (r *reading) checkField(f field, path string, value reflect.Value) {
-	here, written := r.origins[path]
-	switch {
-	case r.reported[path]: // it could not be read
-	case f.missing != "" && value.IsZero():
-		if !written {
-			here = origin{where: r.name}
-		}
-		r.badf(here, path, "is missing: %s, or set %s", f.missing, f.variable())
-	case f.check == nil || value.IsZero() && !written: // the default
-	default:
-		if fix := f.check(value.Interface()); fix != "" {
-			r.badf(here, path, "is %s: %s", shown(value, plainText(value.Interface())), fix)
-		}
-	}
-}
-
-// relations checks fields against each other, with the defaults of those not set.
-func (r *reading) relations() {
-	c := r.config
-	c.Handlers = maps.Clone(c.Handlers)
-	c.setDefaults()
-	compare := func(low, high string, least, most time.Duration) {
-		if least <= most || r.reported[low] || r.reported[high] {
+	if scheme, _, _ := strings.Cut(u.url.Reveal(), ":"); slices.Contains(u.mux.Schemes(), scheme) {
+		if err := u.mux.Check(u.url.Reveal()); err != nil {
+			for line := range strings.SplitSeq(withoutSecrets(err, u.url).Error(), "\n") {
+				r.badf(r.origins[u.path], u.path, "is wrong: %s", line)
+			}
 			return
 		}
-		here, ok := r.origins[high]
-		if !ok {
-			here = r.origins[low]
-		}
-		r.badf(here, high, "is %s, less than the %s of %s: raise it", shortDuration(most), shortDuration(least), low)
 	}
-	compare("inbox.hold.min_pause", "inbox.hold.max_pause", c.Inbox.Hold.MinPause, c.Inbox.Hold.MaxPause)
-	compare("retry.backoff_min", "retry.backoff_max", c.Retry.BackoffMin, c.Retry.BackoffMax)
+	if text := exposureOf(u.mux, u.url); text != "" && r.config.RequireTLS {
+		r.wrong(u.path, "is "+u.url.String()+", and require_tls is true: "+text)
+	}
+}
 
-	if chain, fix := keyChain(c.Inbox.Keys, c.Inbox.Scopes); fix == "" && c.Inbox.Fingerprint.Off && chain.NeedsFingerprint() {
-		r.badf(r.origins["inbox.fingerprint.off"], "inbox.fingerprint.off",
-			"is true with inbox.keys %s: such ids may name another message in time, which only the fingerprint notices: remove it, or use other keys", text(c.Inbox.Keys))
+// misfit says what to do if a URL is none of its kind.
+func (u located) misfit() (fix string) {
+	kind, _, _ := strings.Cut(u.path, ".")
+	f, _ := known(u.path)
+	_, examples, _ := strings.Cut(f.Missing, ", such as ")
+	parsed, err := url.Parse(u.url.Reveal())
+	if err != nil {
+		return urlmux.FixUnparsed
 	}
-	if c.Inbox.Fingerprint.Off && c.Inbox.Fingerprint.Key != (Secret{}) {
-		r.badf(r.origins["inbox.fingerprint.off"], "inbox.fingerprint.off", "is true with inbox.fingerprint.key set: remove one of them")
+	if parsed.Scheme == "" || parsed.Opaque != "" {
+		return "write scheme://…, such as " + examples
 	}
-
-	had := make(map[string]string)
-	for _, name := range slices.Sorted(maps.Keys(r.config.Handlers)) {
-		path := "handlers." + name
-		retry := c.retryOf(name)
-		compare(path+".retry.backoff_min", path+".retry.backoff_max", retry.BackoffMin, retry.BackoffMax)
-		before := r.config.Handlers[name].RenamedFrom
-		if before == "" {
-			continue
-		}
-		if other, taken := had[before]; taken {
-			r.badf(r.origins[path+".renamed_from"], path+".renamed_from", "is %s as for handler %s: two handlers would share one consumer, and one would lose its messages", quoted(before), quoted(other))
-		}
-		had[before] = name
+	if path, ok := adapters[strings.ToLower(parsed.Scheme)]; ok && !strings.HasPrefix(path, kind) {
+		other, _, _ := strings.Cut(path, "/")
+		return parsed.Scheme + " is one of the " + other + ": write one of the " + kind + "s, such as " + examples
 	}
+	return ""
 }
 
 // setDefaults fills what is zero.
 func (c *Config) setDefaults() {
-	config := reflect.ValueOf(c).Elem()
-	for _, f := range fields {
-		if f.initial == "" || f.section() || strings.Contains(f.path, "*") {
-			continue
-		}
-		if value := f.of(config, f.path); value.IsZero() {
-			setText(value, f.initial)
-			if f.path == "retry.backoff_max" || f.path == "inbox.hold.max_pause" { // never below what is set
-				least := f.of(config, strings.Replace(f.path, "max", "min", 1))
-				value.SetInt(max(value.Int(), least.Int()))
-			}
-		}
-	}
+	field.SetDefaults(c)
 	if c.Broker.Group == "" {
 		c.Broker.Group = c.Service
 	}
-}
-
-// retryOf is what a handler's own policy and the service's make together.
-func (c *Config) retryOf(handler string) RetryConfig {
-	own := c.Handlers[handler].Retry
-	retry := c.Retry
-	from, into := reflect.ValueOf(own), reflect.ValueOf(&retry).Elem()
-	for i := range from.NumField() {
-		if !from.Field(i).IsZero() {
-			into.Field(i).Set(from.Field(i))
-		}
-	}
-	if own.BackoffMax == 0 {
-		retry.BackoffMax = max(retry.BackoffMax, retry.BackoffMin)
-	}
-	return retry
-}
-
-// groupOf is the group of a handler at the broker.
-func (c *Config) groupOf(handler string) string {
-	if group := c.Handlers[handler].Group; group != "" {
-		return group
-	}
-	return c.Broker.Group + "." + handler
-}
-
-// inFlightOf is how many messages of a handler may be in flight.
-func (c *Config) inFlightOf(handler string) int {
-	if n := c.Handlers[handler].InFlight; n != 0 {
-		return n
-	}
-	return c.Broker.InFlight
 }

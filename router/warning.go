@@ -5,7 +5,6 @@ import (
 	"maps"
 	"net"
 	"net/url"
-	"reflect"
 	"slices"
 	"strings"
 
@@ -25,11 +24,9 @@ type sources struct {
 // remember keeps what only the reading knows.
 func (r *reading) remember() {
 	s := &sources{where: make(map[string]string), text: make(map[string]string), file: r.overridden, lines: make(map[string]string)}
-	config := reflect.ValueOf(&r.config).Elem()
 	for _, f := range fields {
-		if at, ok := r.origins[f.path]; ok && !f.section() {
-			s.where[f.path] = at.where
-			s.text[f.path] = plainText(f.of(config, f.path).Interface())
+		if at, ok := r.origins[f.Path]; ok && !f.Section {
+			s.where[f.Path], s.text[f.Path] = at.where, plainText(f, r.config.value(f))
 		}
 	}
 	maps.Copy(s.lines, r.overriddenAt)
@@ -39,17 +36,12 @@ func (r *reading) remember() {
 // Origin says where the value of a field was written: a file with its line, or the name of a
 // variable. It is "" for defaults, and for what the program has set. Fields are named as in
 // a file, such as "store.url"; those of handlers are not known.
-func (c *Config) Origin(field string) string {
-	if c.sources == nil {
+func (c *Config) Origin(path string) string {
+	f, ok := known(path)
+	if c.sources == nil || !ok || f.Section || strings.Contains(path, "*") || plainText(f, c.value(f)) != c.sources.text[path] {
 		return ""
 	}
-	for _, f := range fields {
-		if f.path == field && !f.section() && !strings.Contains(f.path, "*") &&
-			plainText(f.of(reflect.ValueOf(c).Elem(), f.path).Interface()) == c.sources.text[field] {
-			return c.sources.where[field]
-		}
-	}
-	return ""
+	return c.sources.where[path]
 }
 
 // named is a field in an error, with the variable that it comes from: the file may say

@@ -1,5 +1,7 @@
 package stores
 
+import "errors"
+
 // Status of a message in the inbox. The numbers are those of the tables.
 type Status uint8
 
@@ -47,6 +49,17 @@ var placementNames = [...]string{PlacementParked: "parked", PlacementRedelivered
 
 // String returns the placement as one lower-case word.
 func (p Placement) String() string { return name(placementNames[:], uint8(p)) }
+
+// UnmarshalText implements encoding.TextUnmarshaler. It takes what String returns.
+func (p *Placement) UnmarshalText(text []byte) error {
+	for placement, known := range placementNames {
+		if known != "" && known == string(text) {
+			*p = Placement(placement) //nolint:gosec // an index of a short table
+			return nil
+		}
+	}
+	return errors.New("use parked or redelivered")
+}
 
 // ContentState says what is kept of a failed message, and whether a retry worker
 // can run it from that.

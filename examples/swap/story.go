@@ -12,7 +12,6 @@ import (
 
 	"github.com/google/uuid"
 
-	"github.com/millpond-go/millpond/middleware"
 	"github.com/millpond-go/millpond/router"
 	"github.com/millpond-go/millpond/stores/sqlite"
 )
@@ -35,7 +34,7 @@ func story(ctx context.Context, o options, out, progress io.Writer) error {
 	config.Broker.Group = topic
 
 	seen := newWatch()
-	config.Program.Inbox = func(in *middleware.InboxConfig) { in.Hooks = append(in.Hooks, seen) }
+	config.Inbox.Hooks = append(config.Inbox.Hooks, seen)
 	shop := orders()
 	svc, err := newWarehouse(ctx, config, topic, &warehouse{shelves: newShelves(shop)})
 	if err != nil {

@@ -1,0 +1,228 @@
+package field
+
+import (
+	"encoding"
+	"errors"
+	"fmt"
+	"reflect"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// Set sets a field from its text. It returns what to write instead if that is wrong. Lists
+// are written [a, b], or without the brackets.
+func (f Field) Set(v reflect.Value, text string) (fix string) {
+	if f.List {
+		text = strings.TrimSuffix(strings.TrimPrefix(text, "["), "]")
+	}
+	if strings.Contains(f.check, "|") {
+		if fix := oneOf(text, strings.Split(f.check, "|")); fix != "" {
+			return fix
+		}
+	}
+	if t, ok := v.Addr().Interface().(encoding.TextUnmarshaler); ok {
+		if err := t.UnmarshalText([]byte(text)); err != nil {
+			return err.Error()
+		}
+		return ""
+	}
+	switch into := v.Addr().Interface().(type) {
+	case *time.Duration:
+		d, err := time.ParseDuration(text)
+		if err != nil {
+			return "use a duration such as 500ms, 30s or 24h"
+		}
+		*into = d
+	case *int:
+		n, err := strconv.Atoi(text)
+		if err != nil {
+			return "use a whole number such as 10"
+		}
+		*into = n
+	case *bool:
+		if text != "true" && text != "false" {
+			return "use true or false"
+		}
+		*into = text == "true"
+	case *[]string:
+		*into = Items(text)
+	default:
+		v.SetString(text)
+	}
+	return ""
+}
+
+// Items are the values of a list that is written a, b.
+func Items(text string) []string {
+	items := []string{}
+	for item := range strings.SplitSeq(text, ",") {
+		if item = strings.TrimSpace(item); item != "" {
+			items = append(items, item)
+		}
+	}
+	return items
+}
+
+// Text is a value as a file has it. What hides its secrets as text hides them here.
+func (f Field) Text(v reflect.Value) string {
+	text := ""
+	switch value := v.Interface().(type) {
+	case encoding.TextMarshaler:
+		b, err := value.MarshalText()
+		if err != nil {
+			return err.Error()
+		}
+		text = string(b)
+	case time.Duration:
+		text = Duration(value)
+	case []string:
+		text = strings.Join(value, ", ")
+	default:
+		text = fmt.Sprint(value)
+	}
+	if f.List {
+		return "[" + text + "]"
+	}
+	return text
+}
+
+// Duration is 5m rather than 5m0s.
+func Duration(d time.Duration) string {
+	s := d.String()
+	if strings.HasSuffix(s, "m0s") {
+		s = strings.TrimSuffix(s, "0s")
+	}
+	if strings.HasSuffix(s, "h0m") {
+		s = strings.TrimSuffix(s, "0m")
+	}
+	return s
+}
+
+// Problem is what is wrong with a field.
+type Problem struct {
+	Field string // its name, or its path
+	Key   string // of a map in code that it belongs to, such as the name of a handler
+	Text  string // what is wrong, and the fix
+	Err   error  // what it is, if that has a name
+}
+
+func (p Problem) Error() string {
+	if p.Err != nil {
+		return p.Field + " " + p.Text + ": " + p.Err.Error()
+	}
+	return p.Field + " " + p.Text
+}
+
+func (p Problem) Unwrap() error { return p.Err }
+
+// Problems are all that is wrong.
+type Problems []Problem
+
+func (p Problems) Error() string { return errors.Join(p.Unwrap()...).Error() }
+
+// Unwrap returns the problems.
+func (p Problems) Unwrap() []error {
+	errs := make([]error, len(p))
+	for i, problem := range p {
+		errs[i] = problem
+	}
+	return errs
+}
+
+// Names says how problems name fields, and show their values.
+type Names struct {
+	Go      bool   // as in Go, not as in a file
+	Prefix  string // of all names
+	Key     string // of all problems
+	Written func(path string) bool
+	Show    func(f Field, v reflect.Value) string
+}
+
+func (n Names) of(f Field, path string) string {
+	if n.Go {
+		path = f.Name
+	}
+	return n.Prefix + path
+}
+
+// Check returns what is wrong with the fields of the struct that config points to. A zero
+// is the default, unless it was written.
+func Check(config any, n Names) (all Problems) {
+	fields := Of(reflect.TypeOf(config).Elem())
+	for _, f := range fields {
+		if f.Section {
+			continue
+		}
+		for path, v := range f.Values(config) {
+			bad := func(text string) { all = append(all, Problem{Field: n.of(f, path), Key: n.Key, Text: text}) }
+			fix := f.fix(v)
+			switch {
+			case f.Missing != "" && v.IsZero():
+				bad("is missing: " + f.Missing)
+			case fix != "" && (!v.IsZero() || n.Written != nil && n.Written(path)):
+				shown := f.Text(v)
+				if n.Show != nil {
+					shown = n.Show(f, v)
+				}
+				bad("is " + shown + ": " + fix)
+			}
+		}
+		if least, ok := f.sibling(fields); ok && !slices.Contains(f.steps, key) {
+			low, high := least.duration(config), f.duration(config)
+			if set := reflect.ValueOf(config).Elem().FieldByIndex(f.steps); !set.IsZero() && high < low {
+				all = append(all, Problem{
+					Field: n.of(f, f.Path), Key: n.Key,
+					Text:  "is " + Duration(high) + ", less than the " + Duration(low) + " of " + n.of(least, least.Path) + ": raise it",
+				})
+			}
+		}
+	}
+	return all
+}
+
+// duration is that of a field, or its default.
+func (f Field) duration(config any) time.Duration {
+	v := reflect.ValueOf(config).Elem().FieldByIndex(f.steps)
+	if v.IsZero() {
+		v = reflect.New(v.Type()).Elem()
+		f.Set(v, f.Default)
+	}
+	return time.Duration(v.Int())
+}
+
+// fix says what to do about a wrong value, "" if it is right.
+func (f Field) fix(v reflect.Value) string {
+	switch least, most, bounded := strings.Cut(f.check, ".."); {
+	case f.check == "":
+		return ""
+	case f.check == "positive" && v.CanInt() && v.Int() > 0, f.check == "off" && (v.Int() > 0 || v.Int() == -1):
+		return ""
+	case f.check == "positive" && v.Type() == reflect.TypeFor[time.Duration]():
+		return "use a positive duration such as 500ms, 30s or 24h"
+	case f.check == "positive":
+		return "use a positive number"
+	case f.check == "off":
+		return "use a positive number, or -1 for none"
+	case bounded:
+		low, _ := strconv.ParseInt(least, 10, 64)
+		high, _ := strconv.ParseInt(most, 10, 64)
+		if v.Int() < low || v.Int() > high {
+			return "use a number from " + least + " to " + most
+		}
+		return ""
+	default:
+		return oneOf(f.Text(v), strings.Split(f.check, "|"))
+	}
+}
+
+func oneOf(word string, words []string) string {
+	if slices.Contains(words, word) {
+		return ""
+	}
+	if best, ok := Nearest(word, words); ok {
+		return "did you mean " + best + "?"
+	}
+	return "use " + strings.Join(words[:len(words)-1], ", ") + " or " + words[len(words)-1]
+}
