@@ -139,7 +139,7 @@ func (c *InboxConfig) Validate() error {
 	all := field.Check(c, field.Names{Go: true})
 	handler := ""
 	bad := func(name, format string, args ...any) {
-		all = append(all, field.Problem{Field: name, Key: handler, Text: fmt.Sprintf(format, args...)})
+		all = append(all, field.Error{Field: name, Key: handler, Text: fmt.Sprintf(format, args...)})
 	}
 	c.Retry.validate("Retry", bad)
 	for _, handler = range slices.Sorted(maps.Keys(c.RetryByHandler)) {
@@ -168,18 +168,18 @@ func (c *InboxConfig) Validate() error {
 }
 
 // validateNames checks what makes consumers.
-func (c *InboxConfig) validateNames() (all []field.Problem) {
+func (c *InboxConfig) validateNames() (all []field.Error) {
 	if (stores.Consumer{Service: c.Service, Handler: "handler"}).Validate() != nil {
-		all = append(all, field.Problem{Field: "Service", Text: fmt.Sprintf("is %q: use a short name without '/' and control characters", c.Service)})
+		all = append(all, field.Error{Field: "Service", Text: fmt.Sprintf("is %q: use a short name without '/' and control characters", c.Service)})
 	}
 	if c.Handler != "" && len(c.Renamed) > 0 {
-		all = append(all, field.Problem{Field: "Renamed", Text: "is set with Handler: a fixed Handler needs none"})
+		all = append(all, field.Error{Field: "Renamed", Text: "is set with Handler: a fixed Handler needs none"})
 	}
 	had := make(map[string]string, len(c.Renamed))
 	for _, now := range slices.Sorted(maps.Keys(c.Renamed)) {
 		before := c.Renamed[now]
 		if other, taken := had[before]; taken {
-			all = append(all, field.Problem{
+			all = append(all, field.Error{
 				Field: fmt.Sprintf("Renamed[%q]", now), Key: now, Err: ErrConsumerShared,
 				Text: fmt.Sprintf("is %q as for handler %q", before, other),
 			})

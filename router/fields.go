@@ -60,7 +60,7 @@ func (c *Config) value(f field.Field) (found reflect.Value) {
 
 // plainText is a value as text, with its secrets.
 func plainText(f field.Field, v reflect.Value) string {
-	if secret, ok := v.Interface().(interface{ Reveal() string }); ok {
+	if secret, ok := reflect.TypeAssert[interface{ Reveal() string }](v); ok {
 		return secret.Reveal()
 	}
 	return f.Text(v)
@@ -68,7 +68,7 @@ func plainText(f field.Field, v reflect.Value) string {
 
 // shown is a value as messages repeat it: without its secrets.
 func shown(f field.Field, v reflect.Value) string {
-	if _, ok := v.Interface().(Secret); ok {
+	if _, ok := reflect.TypeAssert[Secret](v); ok {
 		return hidden
 	}
 	return quoted(f.Text(v))
@@ -76,7 +76,7 @@ func shown(f field.Field, v reflect.Value) string {
 
 // shownText is a text as messages repeat it that was meant for a field.
 func shownText(f field.Field, v reflect.Value, text string) string {
-	if into, ok := reflect.New(v.Type()).Interface().(encoding.TextUnmarshaler); ok && into.UnmarshalText([]byte(text)) == nil {
+	if into, ok := reflect.TypeAssert[encoding.TextUnmarshaler](reflect.New(v.Type())); ok && into.UnmarshalText([]byte(text)) == nil {
 		return shown(f, reflect.ValueOf(into).Elem())
 	}
 	if f.List && !strings.HasPrefix(text, "[") {

@@ -69,7 +69,7 @@ func (r *reading) checkInbox() {
 	}
 	in := r.config.inboxConfig(nil)
 	in.DeadLetters = middleware.DeadLetterConfig{} // its publisher is not there yet
-	if wrong, ok := errors.AsType[field.Problems](in.Validate()); ok {
+	if wrong, ok := errors.AsType[field.Errors](in.Validate()); ok {
 		for _, problem := range wrong {
 			r.wrong(pathOf(problem), scrub(problem.Text))
 		}
@@ -77,7 +77,7 @@ func (r *reading) checkInbox() {
 }
 
 // pathOf is the path of a field of the inbox in a file, or its name in code.
-func pathOf(p field.Problem) string {
+func pathOf(p field.Error) string {
 	name := p.Field
 	if in, _, _ := strings.Cut(name, "["); p.Key != "" {
 		rest := strings.TrimPrefix(name, fmt.Sprintf("%s[%q]", in, p.Key))

@@ -54,7 +54,7 @@ func (p Placement) String() string { return name(placementNames[:], uint8(p)) }
 func (p *Placement) UnmarshalText(text []byte) error {
 	for placement, known := range placementNames {
 		if known != "" && known == string(text) {
-			*p = Placement(placement) //nolint:gosec // an index of a short table
+			*p = Placement(placement)
 			return nil
 		}
 	}

@@ -73,6 +73,7 @@ var rules = []Rule{
 		Except:   []string{"./middleware/telemetry"},
 		Allow: slices.Concat(storeContract, brokerContract, []string{
 			"./middleware/...",
+			"./internal/field",
 			"github.com/ThreeDotsLabs/watermill/...",
 			"github.com/cenkalti/backoff/v5",
 			"golang.org/x/sync/errgroup",
@@ -84,6 +85,7 @@ var rules = []Rule{
 		Packages: []string{"./middleware/telemetry"},
 		Allow: slices.Concat(storeContract, brokerContract, []string{
 			"./middleware/...",
+			"./internal/field",
 			"github.com/ThreeDotsLabs/watermill/...",
 			"github.com/cenkalti/backoff/v5",
 			"golang.org/x/sync/errgroup",
@@ -102,6 +104,7 @@ var rules = []Rule{
 		Allow: slices.Concat(storeContract, brokerContract, []string{
 			"./router",
 			"./middleware/...",
+			"./internal/field",
 			"github.com/ThreeDotsLabs/watermill/...",
 			"github.com/cenkalti/backoff/v5",
 			"github.com/goccy/go-yaml/...",
@@ -246,7 +249,7 @@ var rules = []Rule{
 		}),
 	},
 	{Name: "shared by the SQL stores", Packages: []string{"./internal/sqlstore"}, Allow: storeContract},
-	{Name: "shared by the contracts", Packages: []string{"./internal/urlmux", "./internal/callback", "./internal/exposed"}, Allow: []string{}},
+	{Name: "shared by the contracts", Packages: []string{"./internal/urlmux", "./internal/callback", "./internal/exposed", "./internal/field"}, Allow: []string{}},
 	{Name: "shared by the brokers", Packages: []string{"./internal/openset"}, Allow: []string{}},
 	{Name: "handing out and publishing, shared by the brokers", Packages: []string{"./internal/handout", "./internal/publishing"}, Allow: slices.Concat(brokerContract, []string{"./internal/openset"})},
 	{Name: "outages, shared by the brokers", Packages: []string{"./internal/outage"}, Allow: slices.Concat(watermill, []string{"github.com/cenkalti/backoff/v5"})},

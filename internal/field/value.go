@@ -22,7 +22,7 @@ func (f Field) Set(v reflect.Value, text string) (fix string) {
 			return fix
 		}
 	}
-	if t, ok := v.Addr().Interface().(encoding.TextUnmarshaler); ok {
+	if t, ok := reflect.TypeAssert[encoding.TextUnmarshaler](v.Addr()); ok {
 		if err := t.UnmarshalText([]byte(text)); err != nil {
 			return err.Error()
 		}
@@ -67,7 +67,7 @@ func Items(text string) []string {
 
 // Text is a value as a file has it. What hides its secrets as text hides them here.
 func (f Field) Text(v reflect.Value) string {
-	text := ""
+	var text string
 	switch value := v.Interface().(type) {
 	case encoding.TextMarshaler:
 		b, err := value.MarshalText()
@@ -100,30 +100,30 @@ func Duration(d time.Duration) string {
 	return s
 }
 
-// Problem is what is wrong with a field.
-type Problem struct {
+// Error is what is wrong with a field.
+type Error struct {
 	Field string // its name, or its path
 	Key   string // of a map in code that it belongs to, such as the name of a handler
 	Text  string // what is wrong, and the fix
 	Err   error  // what it is, if that has a name
 }
 
-func (p Problem) Error() string {
+func (p Error) Error() string {
 	if p.Err != nil {
 		return p.Field + " " + p.Text + ": " + p.Err.Error()
 	}
 	return p.Field + " " + p.Text
 }
 
-func (p Problem) Unwrap() error { return p.Err }
+func (p Error) Unwrap() error { return p.Err }
 
-// Problems are all that is wrong.
-type Problems []Problem
+// Errors are all that is wrong.
+type Errors []Error
 
-func (p Problems) Error() string { return errors.Join(p.Unwrap()...).Error() }
+func (p Errors) Error() string { return errors.Join(p.Unwrap()...).Error() }
 
 // Unwrap returns the problems.
-func (p Problems) Unwrap() []error {
+func (p Errors) Unwrap() []error {
 	errs := make([]error, len(p))
 	for i, problem := range p {
 		errs[i] = problem
@@ -149,14 +149,14 @@ func (n Names) of(f Field, path string) string {
 
 // Check returns what is wrong with the fields of the struct that config points to. A zero
 // is the default, unless it was written.
-func Check(config any, n Names) (all Problems) {
+func Check(config any, n Names) (all Errors) {
 	fields := Of(reflect.TypeOf(config).Elem())
 	for _, f := range fields {
 		if f.Section {
 			continue
 		}
 		for path, v := range f.Values(config) {
-			bad := func(text string) { all = append(all, Problem{Field: n.of(f, path), Key: n.Key, Text: text}) }
+			bad := func(text string) { all = append(all, Error{Field: n.of(f, path), Key: n.Key, Text: text}) }
 			fix := f.fix(v)
 			switch {
 			case f.Missing != "" && v.IsZero():
@@ -172,9 +172,9 @@ func Check(config any, n Names) (all Problems) {
 		if least, ok := f.sibling(fields); ok && !slices.Contains(f.steps, key) {
 			low, high := least.duration(config), f.duration(config)
 			if set := reflect.ValueOf(config).Elem().FieldByIndex(f.steps); !set.IsZero() && high < low {
-				all = append(all, Problem{
+				all = append(all, Error{
 					Field: n.of(f, f.Path), Key: n.Key,
-					Text:  "is " + Duration(high) + ", less than the " + Duration(low) + " of " + n.of(least, least.Path) + ": raise it",
+					Text: "is " + Duration(high) + ", less than the " + Duration(low) + " of " + n.of(least, least.Path) + ": raise it",
 				})
 			}
 		}
