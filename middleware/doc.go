@@ -14,5 +14,5 @@
 // Recoverer go outside the inbox, that is before it, and so do those that change messages,
 // behind [Arrival]. Leave out Retry and PoisonQueue: [RetryPolicy] and [DeadLetterConfig] do
 // what they do. Inside the inbox they would retry in an aborted transaction, or hide the
-// handler's error and let its half be committed.
+// handler's error: then a typed handler's attempt fails, and half of another's is committed.
 package middleware

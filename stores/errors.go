@@ -72,6 +72,10 @@ var (
 	// ErrReentered: a second handler run was started in one transaction, for
 	// example by a Retry middleware inside the inbox.
 	ErrReentered = errors.New("stores: the handler was run twice in one transaction: put retries outside the inbox")
+	// ErrFailureHidden: a middleware inside the inbox returned nil although the typed
+	// handler had returned an error, which comes with it, had panicked, or still ran. What
+	// it wrote so far would have been committed as all there is.
+	ErrFailureHidden = errors.New("stores: a middleware inside the inbox has hidden that the handler failed: leave IgnoreErrors, PoisonQueue and Deduplicator out of the inbox, and AckCommandHandlingErrors and AckCommandErrors off")
 )
 
 // Errors that handlers meet.

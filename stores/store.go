@@ -123,9 +123,9 @@ type Attempt interface {
 	// Commit commits the claim and the handler's effects together. nil means
 	// proven: the transaction that committed is the one that holds the claim.
 	// Otherwise the error wraps ErrNotCommitted (and, where it applies, ErrTxAborted,
-	// ErrTxEnded, ErrTxEscaped, ErrTxExpired, ErrTxBusy, ErrReentered or ErrTxManaged) or
-	// ErrCommitUnknown. In
-	// all three cases the attempt is over and its connection given back or closed.
+	// ErrTxEnded, ErrTxEscaped, ErrTxExpired, ErrTxBusy, ErrReentered, ErrFailureHidden or
+	// ErrTxManaged) or ErrCommitUnknown. In all three cases the attempt is over and its
+	// connection given back or closed.
 	//
 	// Called again it returns the same; after Rollback, ErrNotCommitted.
 	//

@@ -1,6 +1,7 @@
 package sqlstore
 
 import (
+	"fmt"
 	"sync"
 
 	"github.com/millpond-go/millpond/stores"
@@ -13,6 +14,9 @@ type Entry struct {
 	mu      sync.Mutex
 	entered bool
 	doom    error
+
+	returned bool // by the typed handler, which is then over
+	said     error
 }
 
 // Enter marks the attempt as used by a handler run. A second run returns
@@ -30,6 +34,20 @@ func (e *Entry) Enter() error {
 	return nil
 }
 
+// Returned notes what the typed handler has returned, which a middleware may hide.
+func (e *Entry) Returned(err error) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.returned, e.said = true, err
+}
+
+// Said returns what the typed handler has returned, if there is one and it has.
+func (e *Entry) Said() (returned bool, err error) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.returned, e.said
+}
+
 // Doom makes the attempt impossible to commit. The first reason stays.
 func (e *Entry) Doom(reason error) {
 	e.mu.Lock()
@@ -39,9 +57,18 @@ func (e *Entry) Doom(reason error) {
 	}
 }
 
-// Doomed returns the reason, nil if there is none.
+// Doomed returns why the attempt must not be committed, nil if it may be. Who asks has been
+// told that the handler returned nil.
 func (e *Entry) Doomed() error {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	return e.doom
+	switch {
+	case e.doom != nil:
+		return e.doom
+	case e.entered && !e.returned:
+		return fmt.Errorf("%w: it has panicked, or still runs", stores.ErrFailureHidden)
+	case e.said != nil:
+		return fmt.Errorf("%w: %w", stores.ErrFailureHidden, e.said)
+	}
+	return nil
 }

@@ -5,7 +5,6 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
-	"sync"
 
 	"github.com/ThreeDotsLabs/watermill/message"
 
@@ -25,10 +24,6 @@ type attempt struct {
 	failure error // of the first statement, or of the commit
 	escaped bool  // the claim is known to have been committed
 	lost    bool  // the claim was gone from the transaction, and nobody knows how
-
-	mu       sync.Mutex
-	returned bool // by the typed handler
-	said     error
 }
 
 var (
@@ -75,7 +70,7 @@ func Handler(f func(ctx context.Context, tx *sql.Tx, msg *message.Message) error
 			return err
 		}
 		err := f(msg.Context(), a.ss.tx, msg)
-		a.hear(err)
+		a.entry.Returned(err)
 		return err
 	}
 }
@@ -249,7 +244,7 @@ func (a *attempt) Interrupted() error {
 	case a.ss.own != nil:
 		_, _, failure = a.ss.own.state()
 	default:
-		if _, said := a.heard(); isDrivers(said) {
+		if _, said := a.entry.Said(); isDrivers(said) {
 			failure = said
 		}
 	}

@@ -10,19 +10,6 @@ import (
 // claim with it, which its row shows, or rolled it back. What it has done after that may
 // be committed without the claim.
 
-// hear takes what the typed handler has returned.
-func (a *attempt) hear(err error) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	a.returned, a.said = true, err
-}
-
-func (a *attempt) heard() (returned bool, said error) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	return a.returned, a.said
-}
-
 // lookForClaim notes that the claim is gone, before the transaction that runs is rolled
 // back, by a completion that is not committed. A lost connection leaves that open.
 func (a *attempt) lookForClaim(ctx context.Context, send func(context.Context, string) (int64, error)) {
@@ -41,7 +28,7 @@ func (a *attempt) innocent() bool {
 		_, _, failure := t.state()
 		return interruption(failure) && !t.loose.Load()
 	}
-	returned, said := a.heard()
+	returned, said := a.entry.Said()
 	return !returned || isContended(said) || said != nil && namesContention(said.Error())
 }
 

@@ -42,7 +42,9 @@ func Handler(f func(ctx context.Context, tx pgx.Tx, msg *message.Message) error)
 		if err := a.Entry.Enter(); err != nil {
 			return err
 		}
-		return f(msg.Context(), &a.tx, msg)
+		err := f(msg.Context(), &a.tx, msg)
+		a.Entry.Returned(err)
+		return err
 	}
 }
 

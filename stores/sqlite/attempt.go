@@ -133,6 +133,8 @@ func Handler(f func(ctx context.Context, tx *sql.Tx, msg *message.Message) error
 		if err := a.entry.Enter(); err != nil {
 			return err
 		}
-		return f(msg.Context(), a.tx, msg)
+		err := f(msg.Context(), a.tx, msg)
+		a.entry.Returned(err)
+		return err
 	}
 }

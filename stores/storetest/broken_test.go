@@ -55,6 +55,15 @@ var broken = []variant{
 		fails: []string{"statement/Exec", "claim/the end of an attempt"},
 	},
 	{
+		name: "the typed handler does not tell what was returned",
+		harness: func(h *Harness) {
+			h.Handler = func(f func(context.Context, *message.Message) error) message.NoPublishHandlerFunc {
+				return func(msg *message.Message) error { return f(msg.Context(), msg) }
+			}
+		},
+		fails: []string{"handler/a middleware inside the inbox hides its failure"},
+	},
+	{
 		name: "Rollback commits",
 		wrap: onRollback(func(ctx context.Context, a stores.Attempt) error { return a.Commit(ctx) }),
 		fails: []string{

@@ -21,6 +21,7 @@ func handlerChecks() []check {
 		{name: "run twice in one transaction", run: runTwice},
 		{name: "a Retry inside the inbox", run: retryInside},
 		{name: "an inbox inside the inbox", run: nestedInbox},
+		{name: "a middleware inside the inbox hides its failure", run: failureHidden},
 		{name: "panics", run: func(b *bench) { b.leaves("panics", panics) }},
 		{name: "exits its goroutine", run: func(b *bench) { b.leaves("exits", exits) }},
 		{name: "acks its message", run: acksEarly},
@@ -55,6 +56,30 @@ func retryInside(b *bench) {
 	m := misconduct{want: mustFail, wrap: retry, end: fails}
 	b.story("retry", m).throughStore(store)
 	b.story("retry behind the inbox", m).throughInbox(b.service(store))
+}
+
+// hiding returns nil whatever becomes of the handler.
+func hiding(h message.HandlerFunc) message.HandlerFunc {
+	return func(msg *message.Message) (_ []*message.Message, err error) {
+		defer func() {
+			if recover() != nil {
+				err = nil
+			}
+		}()
+		_, _ = h(msg)
+		return nil, nil
+	}
+}
+
+func failureHidden(b *bench) {
+	store := b.open()
+	in := b.service(store)
+	for _, end := range []ending{fails, blows} {
+		m := misconduct{want: mustFail, wrap: hiding, end: end, errs: []error{stores.ErrFailureHidden}}
+		b.story("hidden, "+string(end), m).throughStore(store)
+		b.story("hidden, "+string(end)+", behind the inbox", m).throughInbox(in)
+	}
+	b.healthy(store)
 }
 
 func nestedInbox(b *bench) {

@@ -30,7 +30,8 @@ type Harness struct {
 	Write func(ctx context.Context, e Effect) error
 
 	// Handler is the adapter's typed helper around f. f gets the context from which
-	// Write, Ways and Acts take the transaction.
+	// Write, Ways and Acts take the transaction. The helper tells the attempt what f has
+	// returned, so that nobody hides it: see stores.ErrFailureHidden.
 	Handler func(f func(ctx context.Context, msg *message.Message) error) message.NoPublishHandlerFunc
 
 	// Ways are all calls of the native transaction that take SQL text.

@@ -61,7 +61,7 @@ func (s *story) answer(store stores.Store, k stores.Key, err error) bool {
 	switch {
 	case err == nil:
 		return true
-	case errors.Is(err, errHandler):
+	case errors.Is(err, errHandler) && !notCommitted:
 		return false
 	case s.ranTwiceInOne(err):
 		return false

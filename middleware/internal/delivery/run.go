@@ -175,6 +175,7 @@ var classes = []struct {
 	class stores.Class
 }{
 	{ErrOutputs, stores.ClassOutputs},
+	{stores.ErrFailureHidden, stores.ClassConduct}, // whatever was hidden
 	{panics.ErrPanicked, stores.ClassPanic},
 	{ErrHandlerTimeout, stores.ClassTimeout},
 	{context.DeadlineExceeded, stores.ClassTimeout},

@@ -33,9 +33,9 @@ func (a *attempt) Context(parent context.Context) context.Context {
 	return context.WithValue(parent, carrierKey{}, carrier(a))
 }
 
-func (a *attempt) native() *sql.Tx { return a.tx }
-func (a *attempt) enter() error    { return a.Entry.Enter() }
-func (a *attempt) returned(error)  {} // the statements have told
+func (a *attempt) native() *sql.Tx    { return a.tx }
+func (a *attempt) enter() error       { return a.Entry.Enter() }
+func (a *attempt) returned(err error) { a.Entry.Returned(err) }
 
 // Commit implements stores.Attempt. Called again it returns the same.
 func (a *attempt) Commit(ctx context.Context) error {

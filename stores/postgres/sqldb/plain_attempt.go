@@ -52,9 +52,14 @@ func (a *plainAttempt) Context(parent context.Context) context.Context {
 func (a *plainAttempt) native() *sql.Tx { return a.tx }
 func (a *plainAttempt) enter() error    { return a.entry.Enter() }
 
-// returned takes what a driver has said; the handler's other errors say nothing about
-// the database.
 func (a *plainAttempt) returned(err error) {
+	a.entry.Returned(err)
+	a.noteFailure(err)
+}
+
+// noteFailure takes what a driver has said; the handler's other errors say nothing about
+// the database.
+func (a *plainAttempt) noteFailure(err error) {
 	if !tables.IsDrivers(err) {
 		return
 	}
@@ -215,7 +220,7 @@ func (a *plainAttempt) committed(ctx context.Context, e *ending, err error) erro
 	case tables.Expired(err):
 		return notCommitted(fmt.Errorf("%w: %w", stores.ErrTxExpired, err))
 	case tables.Refused(err):
-		a.returned(err)
+		a.noteFailure(err)
 		return notCommitted(err)
 	}
 	return fmt.Errorf("postgres: %w: %w", stores.ErrCommitUnknown, err)
