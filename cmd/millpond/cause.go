@@ -83,7 +83,7 @@ take it as --cause.`,
 		case len(causes) == 0 && len(chosen) > 0:
 			fmt.Fprintln(p.err, "no such causes")
 		case len(causes) == 0:
-			fmt.Fprintln(p.err, "nothing has failed that is not repaired")
+			fmt.Fprintln(p.err, "no message is pending or failed")
 		case len(causes) == limit:
 			fmt.Fprintf(p.err, "there may be more: --limit %d\n", 10*limit)
 		}

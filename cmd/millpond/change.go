@@ -25,13 +25,13 @@ type verb struct {
 }
 
 var retry = verb{
-	verb: stores.VerbRetry, does: "retry", did: "changed", makes: "due", done: due, short: "Have messages tried again, with a fresh budget",
+	verb: stores.VerbRetry, does: "retry", did: "changed", makes: "due", done: due, short: "Retry messages, with a fresh budget",
 	takes: []stores.Status{stores.StatusPending, stores.StatusFailed, stores.StatusDiscarded},
-	long: `Have messages tried again, with a fresh budget.
+	long: `Retry messages, with a fresh budget. A retry worker runs them.
 
-Pending and failed messages are selected, unless --status says otherwise; messages
-given by number or id are tried again also if they were discarded. A message of which
-no content is kept waits for the broker to deliver it again.`,
+Pending and failed messages are selected, unless --status says otherwise. A message that
+is named by number or id is retried even if it was discarded. A message of which no
+content is kept waits for the broker to deliver it again.`,
 	example: `  millpond msg retry 4711 4712
   millpond msg retry --cause 5f2c0a91b7de --reason "fixed in v1.2.3"
   millpond msg retry --consumer billing/charge --class timeout --dry-run
@@ -39,9 +39,9 @@ no content is kept waits for the broker to deliver it again.`,
 }
 
 var discard = verb{
-	verb: stores.VerbDiscard, does: "discard", did: "discarded", makes: "discarded", then: stores.StatusDiscarded, done: discarded, short: "Decide that messages are not tried again",
+	verb: stores.VerbDiscard, does: "discard", did: "discarded", makes: "discarded", then: stores.StatusDiscarded, done: discarded, short: "Discard messages: they are not tried again",
 	takes: []stores.Status{stores.StatusPending, stores.StatusFailed},
-	long: `Decide that messages are not tried again.
+	long: `Discard messages: they are not tried again.
 
 What is kept of them stays; msg retry --status discarded takes the decision back.`,
 	example: `  millpond msg discard 4711 --reason "test data"
@@ -65,8 +65,9 @@ func (p *program) changeCommand(v verb) *cobra.Command {
 		Short: v.short,
 		Long: v.long + `
 
-Say which by their numbers or by flags, which all have to match. What fails after the
-command was started is left alone, and so are messages that are being processed.
+Name the messages by their numbers, or select them by flags, all of which must match.
+A message that fails after the start of the command is left alone, and so is one that is
+being processed.
 Each batch is one transaction; Ctrl-C stops after the one that is under way.
 --dry-run lists the causes that would be reached.`,
 		Example: v.example,
@@ -77,8 +78,8 @@ Each batch is one transaction; Ctrl-C stops after the one that is under way.
 	})
 	c.s.bind(cmd)
 	c.decision.bind(cmd, p)
-	cmd.Flags().BoolVar(&c.all, "all", false, "select without any other flag")
-	cmd.Flags().BoolVar(&c.dryRun, "dry-run", false, "only say what would be changed, by cause")
+	cmd.Flags().BoolVar(&c.all, "all", false, "all that are pending or failed")
+	cmd.Flags().BoolVar(&c.dryRun, "dry-run", false, "say what would be changed, by cause, and change nothing")
 	cmd.RunE = p.withStore(c.run)
 	return cmd
 }
@@ -138,7 +139,7 @@ func (c *change) filter(args []string) (stores.Filter, error) {
 	case len(chosen) == 0 && !c.all:
 		return f, usagef("%s which messages? Give their numbers, or flags such as --cause; --all selects all that are pending or failed", c.verb.does)
 	case len(chosen) > 0 && c.all:
-		return f, usagef("--all selects without anything else: leave out --all, or %s", strings.Join(chosen, " and "))
+		return f, usagef("--all takes no other selection: leave out --all, or %s", strings.Join(chosen, " and "))
 	}
 	if named(f) && len(f.Status) == 0 {
 		f.Status = c.verb.takes
@@ -240,7 +241,7 @@ func (c *change) carryOut(ctx context.Context, s store, f stores.Filter, highest
 			return nil
 		}
 		if done.Next <= request.After {
-			return fmt.Errorf("the store does not get on after message %d", request.After)
+			return fmt.Errorf("the store makes no progress after message %d", request.After)
 		}
 		request.After = done.Next
 	}
@@ -262,7 +263,7 @@ func (c *change) report(r changeRecord, stopped error) error {
 	case stopped != nil && r.Changed == 0:
 		return stopped
 	case stopped != nil:
-		return partlyf("stopped after %s, the same command goes on from there: %s", messages(r.Changed, false), explain(stopped))
+		return partlyf("stopped after %s: %s; the same command goes on from there", messages(r.Changed, false), explain(stopped))
 	case r.Busy > 0:
 		return partlyf("%s left alone, because an attempt of each is under way; try those again later", messages(r.Busy, false))
 	case r.Changed == 0:

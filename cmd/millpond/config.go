@@ -61,13 +61,13 @@ func (p *program) configCheck() *cobra.Command {
 	var connect, strict bool
 	cmd := explained(&cobra.Command{
 		Use:   "check [file]",
-		Short: "Say what is wrong with a configuration; ends with 1 if something is",
-		Long: `Say what is wrong with a configuration, all of it, and what the service would run with.
-The file is ` + defaultConfig + ` if none is named. MILLPOND_* variables count more than the file,
-as they do for the service.
+		Short: "Check a configuration, and print it with its defaults",
+		Long: `Check a configuration, and print it with its defaults, as a service would run with it.
+All errors are reported at once. The file is ` + defaultConfig + ` if none is named. MILLPOND_*
+variables count more than the file, as they do for the service.
 
-Nothing is opened, unless --connect asks for the broker and the store; nothing is changed
-in any case. What only the program knows, its handlers, is checked when it starts.`,
+Nothing is changed, and nothing is opened unless --connect is given. The handlers of the
+program are checked when it starts.`,
 		Args: oneArgument,
 	}, nil, exits{exitOK: "no errors", exitError: "errors, or no connection with --connect"})
 	cmd.Flags().BoolVar(&connect, "connect", false, "also connect to the broker and the store, and check the store's tables")
@@ -145,15 +145,15 @@ func (r *checkRecord) try(field string, c *router.Config, u router.URL, do func(
 }
 
 func (r checkRecord) text(w io.Writer) {
-	for _, problem := range r.Problems {
-		fmt.Fprintln(w, printable(problem.line))
-	}
 	fmt.Fprint(w, printableLines(r.Config))
 	for _, warning := range r.Warnings {
 		fmt.Fprintln(w, "# warning: "+printable(warning.line))
 	}
 	for _, note := range r.Notes {
 		fmt.Fprintln(w, "# "+printable(note))
+	}
+	for _, problem := range r.Problems { // last, where they are seen
+		fmt.Fprintln(w, printable(problem.line))
 	}
 }
 

@@ -23,19 +23,19 @@ type ruling struct {
 }
 
 var release = ruling{
-	verb: stores.VerbRelease, does: "release", short: "Run messages in quarantine after all, under ids of their own",
+	verb: stores.VerbRelease, does: "release", short: "Run messages in quarantine, each under an id of its own",
 	from: stores.QuarantineHeld, then: stores.QuarantineReleased, needsWhole: true,
-	long: `Run messages in quarantine after all, under ids of their own.
+	long: `Run messages in quarantine, each under an id of its own. A retry worker runs them.
 
-A released message is no duplicate of any other: if the effects of its like exist
-already, they happen once more. A retry worker runs it.`,
+A released message is a duplicate of no other. If the message is a copy of one that is
+completed, the effects happen a second time.`,
 }
 
 var reject = ruling{
-	verb: stores.VerbReject, does: "reject", short: "Leave messages in quarantine unrun for good",
+	verb: stores.VerbReject, does: "reject", short: "Reject messages in quarantine: they are never run",
 	from: stores.QuarantineHeld, then: stores.QuarantineRejected,
-	long: `Leave messages in quarantine unrun for good. What is kept of them stays, and
-quarantine reopen takes it back.`,
+	long: `Reject messages in quarantine: they are never run. What is kept of them stays, and
+quarantine reopen takes the rejection back.`,
 }
 
 var reopen = ruling{
@@ -85,7 +85,7 @@ func (p *program) decideCommand(r ruling) *cobra.Command {
 	})
 	c.decision.bind(cmd, p)
 	cmd.Flags().Lookup("yes").Usage = "nothing: rows are named one by one, and never asked about"
-	cmd.Flags().BoolVar(&c.dryRun, "dry-run", false, "only say what would be done")
+	cmd.Flags().BoolVar(&c.dryRun, "dry-run", false, "say what would be done, and change nothing")
 	cmd.RunE = p.withStore(c.run)
 	return cmd
 }

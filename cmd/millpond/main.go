@@ -1,7 +1,7 @@
-// Command millpond shows and repairs the messages that did not make it.
+// Command millpond shows and repairs messages that have failed, or are in quarantine.
 //
 // Results go to the standard output, everything else to the standard error. It ends
-// with 0 if all went well, 1 after an error, 2 if it was called wrongly, 3 if nothing
+// with 0 if all is done, 1 after an error, 2 if it was called wrongly, 3 if nothing
 // matched, and 4 if only a part of what was asked could be done.
 //
 // Nothing that a message contains reaches the output as a control sequence, except

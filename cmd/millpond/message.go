@@ -32,7 +32,7 @@ const pageSize = 500
 
 func (g *page) bind(cmd *cobra.Command, what string) {
 	cmd.Flags().IntVar(&g.limit, "limit", 50, "at most this `number` of "+what)
-	cmd.Flags().Int64Var(&g.before, "before", 0, "only those before this `number`, which the page before ends with")
+	cmd.Flags().Int64Var(&g.before, "before", 0, "only those below this `number`, such as the last one of the page before")
 }
 
 func (g *page) check() error {
@@ -40,7 +40,7 @@ func (g *page) check() error {
 		return usagef("--limit is %d: use a positive number", g.limit)
 	}
 	if g.before < 0 {
-		return usagef("--before is %d: use a number as it is shown", g.before)
+		return usagef("--before is %d: use a number that is listed", g.before)
 	}
 	return nil
 }
@@ -153,8 +153,8 @@ func (p *program) messageShow() *cobra.Command {
 		Short: "Show a message whole: error, history of attempts, metadata, payload",
 		Long: `Show a message whole: error, history of attempts, metadata, payload.
 
-A message that has failed is known by its number. With --consumer and --id also one
-that is completed is found, of which little is kept.`,
+A message that has failed has a number. --consumer and --id also find one that is
+completed, of which little is kept.`,
 		Example: `  millpond msg show 4711
   millpond msg show --consumer billing/charge --id u:0c2f8d6e-3a58-4a52-9c1c-6b6d0a4f7c11
   millpond msg show 4711 --payload raw > payload.bin`,
@@ -189,7 +189,7 @@ that is completed is found, of which little is kept.`,
 func (s *selection) find(st store, args []string) (func(context.Context) (stores.Message, error), error) {
 	if len(args) == 1 {
 		if s.consumer+s.id != "" {
-			return nil, usagef("a number says all: leave --consumer and --id out")
+			return nil, usagef("a number names one message: leave out --consumer and --id")
 		}
 		n, err := numbers(args)
 		if err != nil {

@@ -27,11 +27,11 @@ func (p *program) migrateUp() *cobra.Command {
 	cmd := explained(&cobra.Command{
 		Use:   "up",
 		Short: "Apply the missing steps",
-		Long: `Apply the missing steps, all of them or none. Several may run at once: one applies
-them, the others wait. It takes the time it needs, unless --timeout is given.`,
+		Long: `Apply the missing steps, all of them or none. Where several are started at once, one
+applies the steps and the others wait. --timeout bounds it; without it there is no bound.`,
 		Args: noArguments,
 	}, stepColumns, nil)
-	cmd.Flags().BoolVar(&dryRun, "dry-run", false, "only say which steps would be applied")
+	cmd.Flags().BoolVar(&dryRun, "dry-run", false, "say which steps would be applied, and apply none")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		if dryRun {
 			return p.withStore(p.migratePreview)(cmd, nil)
@@ -106,7 +106,7 @@ type statusRecord struct {
 func (p *program) migrateStatus() *cobra.Command {
 	return explained(&cobra.Command{
 		Use:   "status",
-		Short: "Say whether this program can use the tables; ends with 1 if not",
+		Short: "Check whether this program can use the tables",
 		Args:  noArguments,
 		RunE: p.withStore(func(ctx context.Context, s store, _ []string) error {
 			schema, err := p.schema(ctx, s)

@@ -96,7 +96,7 @@ func TestSelections(t *testing.T) {
 func TestNoCauses(t *testing.T) {
 	onStores(t, func(t *testing.T, w *world) {
 		require.Empty(t, w.ok("cause", "ls"))
-		require.Equal(t, "nothing has failed that is not repaired\n", w.errB.String())
+		require.Equal(t, "no message is pending or failed\n", w.errB.String())
 		w.fails(1, charge, "card refused")
 		for _, filter := range []string{"--class=timeout", "--status=discarded", "--until=1h", "--consumer=billing/mail"} {
 			require.Empty(t, w.ok("cause", "ls", filter))

@@ -23,7 +23,7 @@ const storeVariable = "MILLPOND_STORE_URL"
 type program struct {
 	*console
 	started bool // the call is understood; see exitCode
-	warns   bool // what the store warns of is shown
+	warns   bool // the store's warnings are shown
 
 	storeURL string
 	output   string
@@ -48,8 +48,8 @@ func run(ctx context.Context, c *console, args []string) int {
 func (p *program) root() *cobra.Command {
 	root := &cobra.Command{
 		Use:   "millpond",
-		Short: "Show and repair the messages that did not make it",
-		Long: `Show and repair the messages that did not make it.
+		Short: "Show and repair messages that have failed",
+		Long: `Show and repair messages that have failed, or are in quarantine.
 
 Results go to the standard output, everything else to the standard error.
 
@@ -124,7 +124,7 @@ func (p *program) withStore(do func(ctx context.Context, s store, args []string)
 	}
 }
 
-// use opens a store for as long as do takes.
+// use opens a store, and closes it after do.
 func (p *program) use(ctx context.Context, address *url.URL, do func(store) error) (err error) {
 	s, err := answer(ctx, p, func(ctx context.Context) (store, error) { return p.open(ctx, address.String()) })
 	if err != nil {
@@ -137,8 +137,7 @@ func (p *program) use(ctx context.Context, address *url.URL, do func(store) erro
 	return do(s)
 }
 
-// address returns where the store is. Looking at one never migrates it, nor does
-// changing its messages; migrate up says what it does.
+// address returns where the store is. No command but migrate up migrates it.
 func (p *program) address() (*url.URL, error) {
 	if p.url() == "" {
 		return nil, usagef("which store? Give its URL with --store or in %s", storeVariable)

@@ -90,7 +90,7 @@ func TestInterruptedBetweenBatches(t *testing.T) {
 		}
 		out := n.run(exitPartly, "msg", "discard", "--all", "--yes", "-o", output)
 		require.Len(t, s.changes, 3)
-		require.Contains(t, n.errB.String(), "stopped after 1,500 messages, the same command goes on from there: interrupted")
+		require.Contains(t, n.errB.String(), "stopped after 1,500 messages: interrupted; the same command goes on from there")
 		if output == "json" {
 			require.Contains(t, out, `"changed": 1500`)
 			require.Contains(t, out, `"complete": false`)
@@ -141,7 +141,7 @@ func TestTroubleInTheMiddle(t *testing.T) {
 		return stores.Changed{Next: c.After}, nil
 	}
 	n.run(exitError, "msg", "retry", "--all", "--yes")
-	require.Contains(t, n.errB.String(), "does not get on")
+	require.Contains(t, n.errB.String(), "millpond: the store makes no progress after message 0\n")
 }
 
 func TestBusyAndFasterOperators(t *testing.T) {
@@ -198,4 +198,5 @@ billing/mail    quarantined  1,234    2 days ago
 	s.onCounts = func(context.Context) ([]stores.Count, error) { return nil, nil }
 	require.Equal(t, "[]\n", n.ok("stats", "-o", "json"))
 	require.Empty(t, n.ok("stats"))
+	require.Equal(t, "no message is pending, failed, discarded or held in quarantine\n", n.errB.String())
 }

@@ -29,11 +29,11 @@ func (s *selection) bind(cmd *cobra.Command) {
 	f := cmd.Flags()
 	s.bindConsumer(cmd, "of this `consumer`: service/handler, or all of a service")
 	s.bindID(cmd)
-	f.StringVar(&s.cause, "cause", "", "in this `cause`, as cause ls shows it, of all consumers unless --consumer names one")
+	f.StringVar(&s.cause, "cause", "", "of this `cause`, as cause ls shows it, and of every consumer unless --consumer is given")
 	f.StringVar(&s.class, "class", "", "with this `class` of the last error, such as transient or permanent")
 	f.StringVar(&s.topic, "topic", "", "from this `topic`")
-	f.StringVar(&s.errorContains, "error-contains", "", "with this `text` in the last error, exactly so")
-	f.StringVar(&s.since, "since", "", "failed last at this `time` or later: a duration until now such as 2h or 7d, or RFC 3339")
+	f.StringVar(&s.errorContains, "error-contains", "", "whose last error contains this `text`, byte by byte")
+	f.StringVar(&s.since, "since", "", "failed last at this `time` or later: how long ago, such as 2h or 7d, or RFC 3339")
 	f.StringVar(&s.until, "until", "", "failed last at this `time` or earlier, as --since")
 	f.StringSliceVar(&s.status, "status", nil, "in one of these `states`: pending, failed, discarded; default: pending,failed")
 	complete(cmd, "status", failedStatuses...)
@@ -117,8 +117,8 @@ func (s *selection) splitConsumer() (service, handler string, err error) {
 	return service, handler, nil
 }
 
-// known makes sure that the store knows the consumer that is asked for: nothing of a name
-// that is misspelt would otherwise look like nothing that failed.
+// known returns an error if the store does not know the consumer that is asked for: an
+// empty list of a misspelt name would look like a healthy consumer.
 func (s *selection) known(ctx context.Context, p *program, st store) error {
 	service, handler, err := s.splitConsumer()
 	if err != nil || s.consumer == "" {
@@ -160,7 +160,7 @@ func numbers(args []string) ([]int64, error) {
 	for _, arg := range args {
 		n, err := strconv.ParseInt(arg, 10, 64)
 		if err != nil || n <= 0 {
-			return nil, usagef("%q is no number as ls shows it", arg)
+			return nil, usagef("%q is not a number that ls shows", arg)
 		}
 		if !seen[n] {
 			seen[n] = true

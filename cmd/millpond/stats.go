@@ -42,7 +42,7 @@ func (p *program) statsCommand() *cobra.Command {
 					c.Consumer.String(), c.Status, atLeast(c.N, c.More), p.ago(c.Oldest))
 			}
 			if l.rows == 0 {
-				fmt.Fprintln(p.err, "nothing has failed that is not repaired, and the quarantine is empty")
+				fmt.Fprintln(p.err, "no message is pending, failed, discarded or held in quarantine")
 			}
 			return l.close()
 		}),

@@ -85,7 +85,7 @@ func TestEveryOrderIsAccountedFor(t *testing.T) {
 					"\n5 messages are due now; a retry worker runs them\n",
 					"\n1 rejected\n",
 					"\ndiscarded 3 messages\n",
-					"\nnothing has failed that is not repaired\n",
+					"\nno message is pending or failed\n",
 					"\norders 61 that the shop has sent, some of them twice\n",
 					"\ncharged once 58 as they were sent\n",
 					"\ndiscarded 3 by an operator, and not charged\n",
