@@ -163,7 +163,7 @@ func (h errorsOnly) WithGroup(name string) slog.Handler { return errorsOnly{h.Ha
 func (w *RetryWorker) wake(c stores.Consumer, in time.Duration) {
 	for _, f := range w.feeds {
 		if c == (stores.Consumer{}) || c == f.consumer {
-			f.alarm.set(in)
+			f.loop.Wake(in)
 		}
 	}
 }

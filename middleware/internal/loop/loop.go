@@ -1,0 +1,119 @@
+// Package loop asks for work that has become due, hands it out to a bounded number of
+// places, and waits when there is none, until it is woken. It knows nothing of the work.
+package loop
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/millpond-go/millpond/middleware/internal/pause"
+)
+
+// A batch is as large as can be done in about batchTime: what waits in it longer is late
+// for no reason, and small ones ask too often.
+const (
+	batchTime  = time.Second
+	batchLimit = 512
+	batchBytes = 32 << 20 // that wait in memory, about
+	// longestPause is the longest between questions that fail.
+	longestPause = 30 * time.Second
+)
+
+// Work is what a loop does. Its functions are called by one goroutine.
+type Work[T any] struct {
+	// Ask reserves at most limit items that are due. It is not canceled with the loop: what
+	// is reserved has to be given back.
+	Ask func(ctx context.Context, limit int) ([]T, error)
+	// Begin begins with an item in a free place, and returns the rest of what is to be done,
+	// which is called on a goroutine of its own and calls free, once, when the place is free
+	// again. It returns nil if ctx ended before it could begin.
+	Begin func(ctx context.Context, item T, reserved time.Time) (rest func(free func()))
+	// GiveBack gives back items that were not begun: the loop stops. ctx has ended.
+	GiveBack func(ctx context.Context, items []T)
+	// Failing is called when questions begin to fail.
+	Failing func(err error)
+	// Bytes is how much memory items take, about.
+	Bytes func(items []T) int
+}
+
+// Loop does one kind of work.
+type Loop[T any] struct {
+	work   Work[T]
+	places int
+	poll   time.Duration
+	alarm  *alarm
+}
+
+// New returns a loop with so many places, which asks every poll when nothing was due.
+func New[T any](places int, poll time.Duration, w Work[T]) *Loop[T] {
+	return &Loop[T]{work: w, places: places, poll: poll, alarm: newAlarm()}
+}
+
+// Wake lets the loop ask in a while.
+func (l *Loop[T]) Wake(in time.Duration) { l.alarm.set(in) }
+
+// Run works until ctx ends. Then it begins nothing more, and returns when all that was begun
+// is done.
+func (l *Loop[T]) Run(ctx context.Context) {
+	free := make(chan struct{}, l.places)
+	var busy sync.WaitGroup
+	defer busy.Wait()
+	limit, wait := l.places, time.Duration(0)
+	for ctx.Err() == nil {
+		begun := time.Now()
+		batch, err := l.work.Ask(context.WithoutCancel(ctx), limit)
+		if err != nil && ctx.Err() == nil {
+			if wait == 0 {
+				l.work.Failing(err)
+			}
+			wait = min(max(2*wait, l.poll), max(longestPause, l.poll))
+			pause.Sleep(ctx, pause.Jitter(wait))
+			continue
+		}
+		wait = 0
+		if !l.handOut(ctx, batch, begun, free, &busy) {
+			return
+		}
+		if len(batch) == 0 {
+			l.alarm.wait(ctx, l.poll)
+			continue
+		}
+		limit = l.next(limit, time.Since(begun), batch)
+	}
+}
+
+// handOut begins with each item as soon as there is a place. It reports false if the loop
+// stops before.
+func (l *Loop[T]) handOut(ctx context.Context, batch []T, reserved time.Time, free chan struct{}, busy *sync.WaitGroup) bool {
+	for i, item := range batch {
+		select {
+		case free <- struct{}{}:
+		case <-ctx.Done():
+			l.work.GiveBack(ctx, batch[i:])
+			return false
+		}
+		rest := l.work.Begin(ctx, item, reserved)
+		if rest == nil {
+			l.work.GiveBack(ctx, batch[i:])
+			return false
+		}
+		busy.Go(func() { rest(func() { <-free }) })
+	}
+	return true
+}
+
+// next is the limit of the next batch, after one that took so long.
+func (l *Loop[T]) next(limit int, took time.Duration, batch []T) int {
+	if len(batch) < limit { // there may be more than was given
+		return limit
+	}
+	bytes := l.work.Bytes(batch)
+	switch {
+	case took < batchTime/2 && bytes < batchBytes/2:
+		return min(2*limit, batchLimit)
+	case took > 2*batchTime || bytes > batchBytes:
+		return max(limit/2, l.places)
+	}
+	return limit
+}
