@@ -68,6 +68,26 @@ var rules = []Rule{
 	{Name: "store contract", Packages: []string{"./stores"}, Allow: storeContract},
 	{Name: "broker contract", Packages: []string{"./brokers"}, Allow: brokerContract},
 	{
+		Name:     "parts of the inbox that know no store", // nor a message, nor each other
+		Packages: []string{"./middleware/internal/pause", "./middleware/internal/gate", "./middleware/internal/loop"},
+		Allow:    []string{"./middleware/internal/pause"},
+	},
+	{
+		Name:     "parts of the inbox that know plain values of the stores' contract",
+		Packages: []string{"./middleware/internal/budget", "./middleware/internal/completed", "./middleware/internal/loglimit", "./middleware/internal/text", "./middleware/internal/panics"},
+		Allow:    slices.Concat(storeContract, []string{"./middleware/internal/pause", "./middleware/internal/text"}),
+	},
+	{
+		Name:     "what an attempt and what is kept of a message need",
+		Packages: []string{"./middleware/internal/execute", "./middleware/internal/keep"},
+		Allow:    slices.Concat(storeContract, []string{"./internal/callback", "./middleware/internal/text"}),
+	},
+	{
+		Name:     "a delivery",
+		Packages: []string{"./middleware/internal/delivery"},
+		Allow:    slices.Concat(storeContract, []string{"./internal/callback", "./middleware/internal/..."}),
+	},
+	{
 		Name:     "middleware",
 		Packages: []string{"./middleware/..."},
 		Except:   []string{"./middleware/telemetry"},
