@@ -15,18 +15,9 @@ import (
 const Scheme = "kafka"
 
 func init() {
-	brokers.DefaultMux().Handle(Scheme, Open)
-	brokers.DefaultMux().HandleCheck(Scheme, func(u *url.URL) error {
-		_, err := ParseURL(u)
-		return err
-	})
-	brokers.DefaultMux().HandleExposure(Scheme, func(u *url.URL) error {
+	cluster.Register(Scheme, Open, func(u *url.URL) (cluster.Access, error) {
 		c, err := ParseURL(u)
-		if err != nil {
-			return err
-		}
-		access := c.access()
-		return access.Exposure()
+		return c.access(), err
 	})
 }
 

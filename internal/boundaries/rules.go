@@ -184,6 +184,7 @@ var rules = []Rule{
 		Allow: slices.Concat(brokerAdapter, []string{
 			"./brokers/kafka/official/...",
 			"./brokers/kafka/internal/...",
+			"./internal/wrapped",
 			"./internal/urlquery",
 			"github.com/ThreeDotsLabs/watermill-kafka/...",
 			"github.com/IBM/sarama/...",
@@ -225,6 +226,7 @@ var rules = []Rule{
 		Packages: []string{"./brokers/amqp/official/..."},
 		Allow: slices.Concat(brokerAdapter, []string{
 			"./brokers/amqp/...",
+			"./internal/wrapped",
 			"./internal/urlquery",
 			"github.com/ThreeDotsLabs/watermill-amqp/...",
 			"github.com/cenkalti/backoff/...",
@@ -261,6 +263,7 @@ var rules = []Rule{
 		Packages: []string{"./brokers/sqs/official/..."},
 		Allow: slices.Concat(brokerAdapter, []string{
 			"./brokers/sqs/...",
+			"./internal/wrapped",
 			"./internal/urlquery",
 			"github.com/ThreeDotsLabs/watermill-aws/...",
 			"github.com/aws/...",
@@ -278,6 +281,7 @@ var rules = []Rule{
 		Packages: conformance,
 		Deny:     slices.Concat(drivers, programs, []string{"./stores/mysql/...", "./stores/postgres/...", "./stores/sqlite/...", "./internal/testenv/..."}),
 	},
+	{Name: "Watermill's own libraries behind the contract", Packages: []string{"./internal/wrapped"}, Allow: slices.Concat(brokerContract, []string{"./internal/openset", "./internal/publishing"})},
 	{Name: "programs", Packages: programs},
 	{
 		Name:     "operator's tool", // it checks URLs of Watermill's adapters, and opens none

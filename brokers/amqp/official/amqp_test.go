@@ -198,8 +198,10 @@ func TestCutConnections(t *testing.T) {
 	onEach(t, func(t *testing.T, address string, _ rabbitmq.Version) {
 		const cuts, each = 5, 10
 		topic := newTopic()
-		b := newBroker(t, parse(t, address))
-		wires := official.Tap(b)
+		var taps tap
+		config := parse(t, address)
+		config.Watermill = taps.lay
+		b := tapped{newBroker(t, config), &taps}
 		s, err := b.Subscriber(brokers.SubscriberConfig{Group: "group"})
 		if err != nil {
 			t.Fatal(err)
@@ -216,7 +218,7 @@ func TestCutConnections(t *testing.T) {
 				publish(t, publisher, topic, msg)
 			}
 			msg := next(t, messages)
-			wires.Interrupt(s.(*official.Subscriber))
+			s.(*subscriber).cut(false)
 			msg.Ack() // too late: it comes again
 		}
 		for len(missing) > 0 {

@@ -1,17 +1,26 @@
 package official
 
 import (
+	"cmp"
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
+	"io"
+	"net"
+	"net/url"
+	"os"
+	"slices"
+	"strings"
+	"time"
 
-	"github.com/ThreeDotsLabs/watermill"
+	wmamqp "github.com/ThreeDotsLabs/watermill-amqp/v3/pkg/amqp"
 	"github.com/ThreeDotsLabs/watermill/message"
 	"github.com/rabbitmq/amqp091-go"
 
 	"github.com/millpond-go/millpond/brokers"
 	"github.com/millpond-go/millpond/brokers/amqp"
-	"github.com/millpond-go/millpond/internal/openset"
+	"github.com/millpond-go/millpond/internal/wrapped"
 )
 
 // Broker is a RabbitMQ broker. It is safe for concurrent use.
@@ -20,11 +29,7 @@ type Broker struct {
 	credentials amqp091.Authentication
 	base        *amqp.Broker // asks the server what it is, and declares; watermill-amqp does the rest
 
-	subscribers openset.Set[*Subscriber]
-	publishers  openset.Set[*publisher]
-
-	// laid, if not nil, hears of the connections of each Subscribe call. Tests cut them.
-	laid func(*Subscriber, *wires)
+	open wrapped.Set
 }
 
 var (
@@ -43,49 +48,41 @@ func New(ctx context.Context, config Config) (*Broker, error) {
 	if err != nil {
 		return nil, err
 	}
-	b := &Broker{base: base}
+	b := &Broker{base: base, open: wrapped.Set{Package: "amqp/official"}}
 	b.credentials = config.settle()
 	b.config = config
 	return b, nil
 }
 
-// Subscriber returns a new subscriber, which is a *[Subscriber]. It returns an error
-// that names every invalid field, or one that wraps brokers.ErrClosed.
+// Subscriber returns a new subscriber. It returns an error that names every invalid field,
+// or one that wraps brokers.ErrClosed. Its Subscribe declares the queue of the group; errors
+// wrap brokers.ErrClosed, brokers.ErrUnavailable, amqp.ErrDeclaredOtherwise,
+// amqp.ErrNotAllowed or amqp.ErrNotThere.
 func (b *Broker) Subscriber(config brokers.SubscriberConfig) (message.Subscriber, error) {
-	config, err := config.WithDefaults("amqp/official")
-	if err != nil {
-		return nil, err
-	}
 	silent := config
 	silent.Logger = nil // what it would say is true of the other adapter
-	declaring, err := b.base.Subscriber(silent)
+	subscriber, err := b.base.Subscriber(silent)
 	if err != nil {
 		return nil, err
 	}
-	config.Logger = newSerial(config.Logger)
-	s := newSubscriber(b, declaring.(*amqp.Subscriber), config)
-	if !b.subscribers.Add(s) {
-		return nil, errors.Join(fmt.Errorf("amqp/official: broker: %w", brokers.ErrClosed), declaring.Close())
-	}
-	limit := b.Capabilities().DeliveryLimit
-	config.Logger.Info("Messages are given back by basic.nack, one is in flight for each Subscribe", watermill.LogFields{
-		"nacks_count_as_deliveries": !b.Capabilities().FreeGiveBack, "delivery_limit_known": limit.Known, "delivery_limit": limit.Max,
+	declaring := subscriber.(*amqp.Subscriber) // which consumes nothing, and ends with the broker
+	return b.open.Subscriber(config, &wrapped.Subscriber{
+		Notice:     "Messages are given back by basic.nack, failed ones too, and one is in flight for each Subscribe; amqp:// rejects what has failed, and has many in flight",
+		Serial:     true,
+		Initialize: func(_ context.Context, topic string) error { return declaring.SubscribeInitialize(topic) },
+		Source: func(topic string, config brokers.SubscriberConfig) (wrapped.Source, error) {
+			return &source{broker: b, declaring: declaring, config: config, topic: topic}, nil
+		},
 	})
-	return s, nil
 }
 
-// Publisher returns a new publisher, which has a connection of its own. It returns an
-// error that wraps brokers.ErrClosed or brokers.ErrUnavailable.
-func (b *Broker) Publisher(config brokers.PublisherConfig) (message.Publisher, error) {
-	config = config.WithDefaults()
-	p, err := newPublisher(b, config)
-	if err != nil {
-		return nil, err
+// unavailable tells a broker that was lost from one that refuses.
+func unavailable(err error) error {
+	known := []error{brokers.ErrClosed, brokers.ErrUnavailable, amqp.ErrDeclaredOtherwise, amqp.ErrNotAllowed, amqp.ErrNotThere}
+	if slices.ContainsFunc(known, func(one error) bool { return errors.Is(err, one) }) {
+		return err
 	}
-	if !b.publishers.Add(p) {
-		return nil, errors.Join(fmt.Errorf("amqp/official: broker: %w", brokers.ErrClosed), p.Close())
-	}
-	return p, nil
+	return fmt.Errorf("amqp/official: %w: %w", brokers.ErrUnavailable, err)
 }
 
 // Capabilities says what the server does with what watermill-amqp can say to it.
@@ -103,7 +100,125 @@ func (b *Broker) Capabilities() brokers.Capabilities {
 // Close closes the subscribers that are open, as Subscriber.Close does, and then the
 // publishers, which finish what they are publishing. It may be called many times.
 func (b *Broker) Close() error {
-	_ = b.subscribers.Close() // never fails
-	_ = b.publishers.Close()  // never fails
+	b.open.Close()
 	return b.base.Close()
 }
+
+// The URL schemes of this adapter.
+const (
+	Scheme    = amqp.Scheme + suffix
+	SchemeTLS = amqp.SchemeTLS + suffix
+
+	suffix = "+watermill"
+)
+
+// Config configures a [Broker]. Only Addresses is required.
+type Config struct {
+	// What brokers/amqp understands, all of it.
+	amqp.Config
+
+	// Watermill, if not nil, has the last word on the configuration of every
+	// watermill-amqp subscriber and publisher, such as its consumer's name or arguments.
+	// It is called once for each. Settings that change the marshaler, names of exchanges
+	// and queues, the topology, confirmations or the dialer break promises.
+	Watermill func(*wmamqp.Config)
+}
+
+func init() {
+	for _, scheme := range []string{Scheme, SchemeTLS} {
+		brokers.DefaultMux().Handle(scheme, Open)
+		brokers.DefaultMux().HandleCheck(scheme, Check)
+		brokers.DefaultMux().HandleExposure(scheme, exposure)
+	}
+}
+
+// Open connects to the broker that a URL names; the package documentation lists the
+// parameters. All mistakes in the URL are returned as one error, which repeats no user
+// info and no value that may be a secret. It is a brokers.Opener, for programs with a
+// mux of their own.
+func Open(ctx context.Context, u *url.URL) (brokers.Broker, error) {
+	config, err := ParseURL(u)
+	if err != nil {
+		return nil, err
+	}
+	return New(ctx, config)
+}
+
+// Check returns the error that [Open] returns before it connects. It is a
+// brokers.Checker.
+func Check(u *url.URL) error {
+	_, err := ParseURL(u)
+	return err
+}
+
+func exposure(u *url.URL) error {
+	plain := *u
+	plain.Scheme = strings.TrimSuffix(u.Scheme, suffix)
+	return amqp.Exposure(&plain)
+}
+
+// ParseURL returns the configuration that a URL stands for, so that a program can add
+// to it what a URL cannot say before it calls [New]. Its errors are those of [Open]
+// before it connects.
+func ParseURL(u *url.URL) (Config, error) {
+	plain := *u
+	plain.Scheme = strings.TrimSuffix(u.Scheme, suffix)
+	base, err := amqp.ParseURL(&plain)
+	return Config{Config: base}, err
+}
+
+// settle fills in what this package needs itself of what brokers/amqp fills in for its
+// own use, and takes the password out.
+func (c *Config) settle() (credentials amqp091.Authentication) {
+	port := "5672"
+	if c.TLS != nil {
+		port = "5671"
+	}
+	addresses := make([]string, 0, len(c.Addresses))
+	for _, address := range c.Addresses {
+		if _, _, err := net.SplitHostPort(address); err != nil {
+			address = net.JoinHostPort(strings.Trim(address, "[]"), port)
+		}
+		addresses = append(addresses, address)
+	}
+	c.Addresses = addresses
+	c.ConnectTimeout = cmp.Or(c.ConnectTimeout, 10*time.Second)
+	c.Heartbeat = cmp.Or(c.Heartbeat, 10*time.Second)
+	c.Consume.RedeliveryDelay = cmp.Or(c.Consume.RedeliveryDelay, 100*time.Millisecond)
+	c.Consume.ConsumerTimeout = cmp.Or(c.Consume.ConsumerTimeout, 30*time.Minute)
+	c.Publish.Timeout = cmp.Or(c.Publish.Timeout, 30*time.Second)
+	c.Publish.MaxBytes = cmp.Or(c.Publish.MaxBytes, 16<<20) // max_message_size of RabbitMQ 4
+	c.VirtualHost = cmp.Or(c.VirtualHost, "/")
+	c.ConnectionName = cmp.Or(c.ConnectionName, "millpond")
+	if c.Username == "" {
+		c.Username, c.Password = os.Getenv(amqp.UsernameVariable), os.Getenv(amqp.PasswordVariable)
+	}
+	if c.Username == "" {
+		c.Username, c.Password = "guest", "guest"
+	}
+	credentials = &amqp091.PlainAuth{Username: c.Username, Password: c.Password}
+	c.Password = ""
+	return credentials
+}
+
+// dial connects to the first address that answers: watermill-amqp knows one.
+func (c *Config) dial(network, _ string) (conn net.Conn, err error) {
+	ctx, cancel := context.WithTimeout(context.Background(), c.ConnectTimeout)
+	defer cancel()
+	var errs []error
+	for _, address := range c.Addresses {
+		if c.TLS != nil {
+			conn, err = (&tls.Dialer{Config: c.TLS}).DialContext(ctx, network, address)
+		} else {
+			conn, err = (&net.Dialer{}).DialContext(ctx, network, address)
+		}
+		if err == nil {
+			return conn, conn.SetDeadline(time.Now().Add(c.ConnectTimeout)) // the client takes it away
+		}
+		errs = append(errs, err)
+	}
+	return nil, errors.Join(errs...)
+}
+
+// Format leaves the password out, whatever the verb.
+func (c Config) Format(f fmt.State, _ rune) { _, _ = io.WriteString(f, c.Config.String()) }

@@ -3,10 +3,14 @@ package official_test
 import (
 	"context"
 	"errors"
+	"net"
 	"net/url"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
+	wmamqp "github.com/ThreeDotsLabs/watermill-amqp/v3/pkg/amqp"
 	"github.com/ThreeDotsLabs/watermill/message"
 	"github.com/rabbitmq/amqp091-go"
 	"go.uber.org/goleak"
@@ -28,7 +32,77 @@ func TestMain(m *testing.M) {
 type tapped struct {
 	*official.Broker
 
-	wires *official.Wires
+	*tap
+}
+
+// tap records the connections of the subscriber that subscribes now, and of no other.
+type tap struct {
+	mu  sync.Mutex // held while a subscriber or publisher is made
+	now atomic.Pointer[subscriber]
+}
+
+func (t *tap) lay(c *wmamqp.Config) {
+	s := t.now.Load()
+	if s == nil {
+		return
+	}
+	dial := c.Connection.AmqpConfig.Dial
+	c.Connection.AmqpConfig.Dial = func(network, address string) (net.Conn, error) {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		if s.dead {
+			return nil, errors.New("the wires were cut")
+		}
+		conn, err := dial(network, address)
+		if err == nil {
+			s.conn = conn
+		}
+		return conn, err
+	}
+}
+
+func (b tapped) Publisher(config brokers.PublisherConfig) (message.Publisher, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.Broker.Publisher(config)
+}
+
+func (b tapped) Subscriber(config brokers.SubscriberConfig) (message.Subscriber, error) {
+	s, err := b.Broker.Subscriber(config)
+	if err != nil {
+		return nil, err
+	}
+	return &subscriber{Subscriber: s, tap: b.tap}, nil
+}
+
+type subscriber struct {
+	message.Subscriber
+
+	tap *tap
+
+	mu   sync.Mutex
+	dead bool
+	conn net.Conn // the last one
+}
+
+func (s *subscriber) SubscribeInitialize(topic string) error {
+	return s.Subscriber.(message.SubscribeInitializer).SubscribeInitialize(topic)
+}
+
+func (s *subscriber) Subscribe(ctx context.Context, topic string) (<-chan *message.Message, error) {
+	s.tap.mu.Lock()
+	defer s.tap.mu.Unlock()
+	s.tap.now.Store(s)
+	defer s.tap.now.Store(nil)
+	return s.Subscriber.Subscribe(ctx, topic)
+}
+
+// cut ends the connection, and lets nobody make another one if that is for ever.
+func (s *subscriber) cut(forever bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.dead = forever
+	_ = s.conn.Close()
 }
 
 const brokenHeader = "broken"
@@ -46,11 +120,13 @@ func harness(t *testing.T, address string, version rabbitmq.Version) brokertest.
 			}
 			return amqp.ReadDelivery(d), nil
 		}
+		var taps tap
+		config.Watermill = taps.lay
 		b, err := official.New(t.Context(), config)
 		if err != nil {
 			t.Fatal(err)
 		}
-		return tapped{b, official.Tap(b)}
+		return tapped{b, &taps}
 	}
 	foreign := func(t testing.TB, topic string, p amqp091.Publishing) {
 		if err := channel(t, address).PublishWithContext(t.Context(), topic, "", true, false, p); err != nil {
@@ -60,9 +136,7 @@ func harness(t *testing.T, address string, version rabbitmq.Version) brokertest.
 	h := brokertest.Harness{
 		Open:   func(t testing.TB) brokers.Broker { return open(t, address, 0) },
 		Serial: true,
-		Kill: func(_ testing.TB, b brokers.Broker, s message.Subscriber) {
-			b.(tapped).wires.Cut(s.(*official.Subscriber))
-		},
+		Kill:   func(_ testing.TB, _ brokers.Broker, s message.Subscriber) { s.(*subscriber).cut(true) },
 		PublishForeign: func(t testing.TB, _ brokers.Broker, topic string, payload []byte) {
 			foreign(t, topic, amqp091.Publishing{Body: payload})
 		},

@@ -3,6 +3,7 @@ package official
 import (
 	"errors"
 	"fmt"
+	"time"
 
 	wmamqp "github.com/ThreeDotsLabs/watermill-amqp/v3/pkg/amqp"
 	"github.com/ThreeDotsLabs/watermill/message"
@@ -29,6 +30,7 @@ func (Marshaler) Marshal(msg *message.Message) (amqp091.Publishing, error) {
 	if err != nil {
 		return publishing, fmt.Errorf("amqp/official: %w", err)
 	}
+	publishing.Timestamp = time.Now()
 	if len(msg.UUID) <= wire.LongestName {
 		publishing.MessageId = msg.UUID
 	}

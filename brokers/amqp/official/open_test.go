@@ -43,7 +43,7 @@ func TestParseURL(t *testing.T) {
 		c.Topology.Preset != amqp.PresetQueue || c.Topology.DeliveryLimit != 7 || c.Consume.ConsumerTimeout != 5*time.Minute || c.Publish.Timeout != 3*time.Second {
 		t.Errorf("%v", c)
 	}
-	if printed := fmt.Sprintf("%v %+v %#v", c, c, c); strings.Contains(printed, "s3cret") {
+	if printed := fmt.Sprintf("%v %+v %#v %d %s %+v", c, c, c, c, c, &c); strings.Contains(printed, "s3cret") {
 		t.Errorf("the password is printed: %s", printed)
 	}
 }

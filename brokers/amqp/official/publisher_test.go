@@ -56,21 +56,6 @@ func TestDeclaredOtherwise(t *testing.T) {
 	})
 }
 
-// TestDeletedExchange: watermill-amqp would publish to it for ever, and fail.
-func TestDeletedExchange(t *testing.T) {
-	t.Parallel()
-	address, topic := testenv.RabbitMQ(t, rabbitmq.Newest), newTopic()
-	publisher := newPublisher(t, newBroker(t, parse(t, address)))
-	publish(t, publisher, topic, newMessage(""))
-	if err := channel(t, address).ExchangeDelete(topic, false, false); err != nil {
-		t.Fatal(err)
-	}
-	if err := publisher.Publish(topic, newMessage("")); !errors.Is(err, brokers.ErrUnavailable) {
-		t.Errorf("published to nowhere: %v", err)
-	}
-	publish(t, publisher, topic, newMessage(""))
-}
-
 func TestTooLarge(t *testing.T) {
 	t.Parallel()
 	config := parse(t, testenv.RabbitMQ(t, rabbitmq.Packaged))

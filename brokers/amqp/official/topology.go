@@ -1,6 +1,7 @@
 package official
 
 import (
+	"sync"
 	"time"
 
 	"github.com/ThreeDotsLabs/watermill"
@@ -13,7 +14,7 @@ import (
 
 // watermill returns the configuration of a subscriber of a group, or of a publisher, with
 // the names that brokers/amqp gives to things.
-func (b *Broker) watermill(group, purpose string, w *wires, marshaler wmamqp.Marshaler, builder wmamqp.TopologyBuilder) wmamqp.Config {
+func (b *Broker) watermill(group, purpose string, marshaler wmamqp.Marshaler, builder wmamqp.TopologyBuilder) wmamqp.Config {
 	c := &b.config
 	properties := amqp091.NewConnectionProperties()
 	properties.SetClientConnectionName(c.ConnectionName + " " + purpose)
@@ -24,7 +25,7 @@ func (b *Broker) watermill(group, purpose string, w *wires, marshaler wmamqp.Mar
 			AmqpURI: "amqp://" + c.Addresses[0] + "/", // the dialer knows the others, and TLS
 			AmqpConfig: &amqp091.Config{
 				SASL: []amqp091.Authentication{b.credentials}, Vhost: c.VirtualHost, Heartbeat: c.Heartbeat,
-				Properties: properties, Locale: "en_US", Dial: w.Dial,
+				Properties: properties, Locale: "en_US", Dial: c.dial,
 			},
 			Reconnect: &wmamqp.ReconnectConfig{
 				BackoffInitialInterval: 100 * time.Millisecond, BackoffMultiplier: 1.5, BackoffRandomizationFactor: 0.5, BackoffMaxInterval: 2 * time.Second,
@@ -97,4 +98,42 @@ func (e exchanges) ExchangeDeclare(channel *amqp091.Channel, name string, config
 		return nil
 	}
 	return channel.ExchangeDeclare(name, config.Exchange.Type, config.Exchange.Durable, false, false, false, nil)
+}
+
+// serial is a logger that lets one goroutine log at a time. Watermill-amqp replaces its
+// connection without a lock while others read it, but each of its goroutines logs what it
+// does there; with this lock the others see the new connection.
+type serial struct {
+	next watermill.LoggerAdapter
+	mu   *sync.Mutex
+}
+
+func newSerial(next watermill.LoggerAdapter) serial { return serial{next, new(sync.Mutex)} }
+
+func (l serial) Error(msg string, err error, fields watermill.LogFields) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.next.Error(msg, err, fields)
+}
+
+func (l serial) Info(msg string, fields watermill.LogFields) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.next.Info(msg, fields)
+}
+
+func (l serial) Debug(msg string, fields watermill.LogFields) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.next.Debug(msg, fields)
+}
+
+func (l serial) Trace(msg string, fields watermill.LogFields) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.next.Trace(msg, fields)
+}
+
+func (l serial) With(fields watermill.LogFields) watermill.LoggerAdapter {
+	return serial{l.next.With(fields), l.mu}
 }

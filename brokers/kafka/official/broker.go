@@ -1,30 +1,26 @@
 package official
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
-	"sync"
+	"math"
+	"time"
 
 	"github.com/IBM/sarama"
-	"github.com/ThreeDotsLabs/watermill"
+	wmkafka "github.com/ThreeDotsLabs/watermill-kafka/v3/pkg/kafka"
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	"github.com/millpond-go/millpond/brokers"
-	"github.com/millpond-go/millpond/internal/openset"
+	"github.com/millpond-go/millpond/internal/wrapped"
 )
 
 // Broker is a Kafka cluster. It is safe for concurrent use.
 type Broker struct {
 	config Config
-	client sarama.Client // asks for topics, and makes them
-	topics sync.Map      // names of topics that are known to exist
-
-	subscribers openset.Set[*Subscriber]
-	publishers  openset.Set[*publisher]
-
-	// laid, if not nil, hears of the connections of each Subscribe call. Tests cut them.
-	laid func(*Subscriber, *wires)
+	client sarama.Client // asks whether the cluster answers
+	open   wrapped.Set
 }
 
 var (
@@ -33,88 +29,67 @@ var (
 )
 
 // New connects to the cluster. It returns an error that names every invalid field, or
-// one that says why the cluster cannot be used, at the latest after
-// Config.ConnectTimeout; the latter wraps brokers.ErrUnavailable.
-func New(ctx context.Context, config Config) (*Broker, error) {
-	if err := config.validate(); err != nil {
-		return nil, err
-	}
-	if err := config.authenticate(); err != nil {
+// one that says why the cluster cannot be used, which wraps brokers.ErrUnavailable. Sarama
+// knows no context: Config.ConnectTimeout bounds each question.
+func New(_ context.Context, config Config) (*Broker, error) {
+	if err := cmp.Or(config.validate(), config.authenticate()); err != nil {
 		return nil, err
 	}
 	config.setDefaults()
-	client, err := config.connect(ctx)
+	client, err := sarama.NewClient(config.Brokers, config.sarama(func(c *sarama.Config) {
+		// What is wrong is to be said soon.
+		c.Net.ReadTimeout, c.Net.WriteTimeout, c.Metadata.Timeout = config.ConnectTimeout, config.ConnectTimeout, config.ConnectTimeout
+		c.Metadata.Retry.Max = 1
+	}))
 	if err != nil {
-		return nil, err
+		return nil, config.unreachable(err)
 	}
-	return &Broker{config: config, client: client}, nil
+	return &Broker{config: config, client: client, open: wrapped.Set{Package: pkg}}, nil
 }
 
 // Ping asks the cluster whether it answers. Its error wraps brokers.ErrUnavailable, or
 // brokers.ErrClosed.
 func (b *Broker) Ping(ctx context.Context) error {
-	// With one topic the answer is short, with none it names all.
-	var topics []string
-	b.topics.Range(func(topic, _ any) bool {
-		topics = append(topics, topic.(string))
-		return false
-	})
-	answer := make(chan error, 1)
-	go func() { answer <- b.client.RefreshMetadata(topics...) }() // which knows no context
-	var err error
-	select {
-	case err = <-answer:
-	case <-ctx.Done():
-		err = context.Cause(ctx)
-	}
-	switch {
-	case errors.Is(err, sarama.ErrClosedClient):
-		return fmt.Errorf("kafka/official: broker: %w", brokers.ErrClosed)
-	case errors.Is(err, sarama.ErrUnknownTopicOrPartition), errors.Is(err, sarama.ErrLeaderNotAvailable):
-		return nil // it has answered
+	err := wrapped.Ask(ctx, func() error { return b.client.RefreshMetadata() })
+	if errors.Is(err, sarama.ErrClosedClient) {
+		return b.open.ErrClosed()
 	}
 	access := b.config.access()
 	return access.Answered(err)
 }
 
-// Subscriber returns a new subscriber, which is a *[Subscriber]. It returns an error
-// that names every invalid field, or one that wraps brokers.ErrClosed.
+// Subscriber returns a new subscriber. It returns an error that names every invalid field,
+// or one that wraps brokers.ErrClosed. Subscribe does not learn whether a topic exists:
+// watermill-kafka logs an error each second until it does.
 func (b *Broker) Subscriber(config brokers.SubscriberConfig) (message.Subscriber, error) {
-	config, err := config.WithDefaults(pkg)
-	if err != nil {
-		return nil, err
-	}
-	b.warn(config.Logger)
-	s := newSubscriber(b, config)
-	if !b.subscribers.Add(s) {
-		return nil, fmt.Errorf("kafka/official: broker: %w", brokers.ErrClosed)
-	}
-	return s, nil
+	return b.open.Subscriber(config, &wrapped.Subscriber{
+		Notice:     "A rebalance stops the whole group until running handlers have ended: kafka:// has no such standstill",
+		Initialize: b.makeTopic,
+		Source: func(topic string, config brokers.SubscriberConfig) (wrapped.Source, error) {
+			return &source{config: &b.config, subscriber: config, topic: topic, claims: make(map[int32]*claim)}, nil
+		},
+	})
 }
 
-// Publisher returns a new publisher, or an error that wraps brokers.ErrClosed. Each has
-// connections of its own.
-func (b *Broker) Publisher(config brokers.PublisherConfig) (message.Publisher, error) {
-	config = config.WithDefaults()
-	b.warn(config.Logger)
-	p, err := newPublisher(b, config) // connects
+// makeTopic makes a topic and waits until it can be used, if the configuration allows that.
+func (b *Broker) makeTopic(ctx context.Context, topic string) error {
+	p := &b.config.Publish
+	if !p.CreateTopics {
+		return nil
+	}
+	inner, err := wmkafka.NewSubscriber(wmkafka.SubscriberConfig{
+		Brokers: b.config.Brokers, OverwriteSaramaConfig: b.config.sarama(), WaitForTopicCreationTimeout: b.config.ConnectTimeout,
+		InitializeTopicDetails: &sarama.TopicDetail{
+			NumPartitions: int32(min(p.Partitions, math.MaxInt32)), ReplicationFactor: int16(min(p.Replication, math.MaxInt16)),
+		},
+	}, nil)
+	if err == nil {
+		err = inner.SubscribeInitializeWithContext(ctx, topic)
+	}
 	if err != nil {
-		return nil, err
+		return fmt.Errorf("%s: topic %q: %w: %w", pkg, topic, brokers.ErrUnavailable, err)
 	}
-	if !b.publishers.Add(p) {
-		go func() { _ = p.Close() }() // it has nothing to lose
-		return nil, fmt.Errorf("kafka/official: broker: %w", brokers.ErrClosed)
-	}
-	return p, nil
-}
-
-// warn says what cannot be known to be a mistake: other mechanisms come with
-// Config.Sarama.
-func (b *Broker) warn(logger watermill.LoggerAdapter) {
-	access := b.config.access()
-	if unused := access.Unused(); unused != "" && b.config.Sarama == nil {
-		logger.Info("Credentials are not used", watermill.LogFields{"fix": unused})
-	}
+	return nil
 }
 
 // Capabilities says what Kafka does under watermill-kafka. It has no ids of its own,
@@ -122,23 +97,64 @@ func (b *Broker) warn(logger watermill.LoggerAdapter) {
 // which is not read here.
 func (b *Broker) Capabilities() brokers.Capabilities {
 	return brokers.Capabilities{
-		System:          "kafka",
-		Coordinates:     true,
-		Time:            b.config.Consume.ProducerTime,
-		Ordered:         true,
-		DeliveryLimit:   brokers.DeliveryLimit{Known: true},
-		FreeGiveBack:    true,
-		DelayedGiveBack: true,
+		System: "kafka", Coordinates: true, Time: b.config.Consume.ProducerTime, Ordered: true,
+		DeliveryLimit: brokers.DeliveryLimit{Known: true}, FreeGiveBack: true, DelayedGiveBack: true,
 	}
 }
 
-// Close closes the subscribers that are open, as Subscriber.Close does, and then the
-// publishers, which finish what they are publishing. It may be called many times.
+// Close closes the subscribers that are open, as their Close does, and then the publishers,
+// which finish what they are publishing. It may be called many times.
 func (b *Broker) Close() error {
-	_ = b.subscribers.Close() // never fails
-	err := b.publishers.Close()
-	if closeErr := b.client.Close(); closeErr != nil && !errors.Is(closeErr, sarama.ErrClosedClient) { // it was before
-		err = errors.Join(err, fmt.Errorf("kafka/official: closing the client: %w", closeErr))
+	b.open.Close()
+	if err := b.client.Close(); err != nil && !errors.Is(err, sarama.ErrClosedClient) { // it was before
+		return fmt.Errorf("%s: closing the client: %w", pkg, err)
 	}
-	return err
+	return nil
+}
+
+// Publisher returns a new publisher, or an error that wraps brokers.ErrClosed or
+// brokers.ErrUnavailable. Each has connections of its own. Publish returns nil when all
+// replicas in sync have each message; its errors wrap brokers.ErrClosed,
+// brokers.ErrTooLarge or brokers.ErrUnencodable where that is the cause, and otherwise
+// brokers.ErrUnavailable, also for a topic that does not exist.
+func (b *Broker) Publisher(config brokers.PublisherConfig) (message.Publisher, error) {
+	config = config.WithDefaults()
+	c := &b.config
+	marshaler := Marshaler{Key: func(_ string, msg *message.Message) []byte {
+		if key, ok := msg.Metadata[c.Publish.KeyMetadata]; ok {
+			return []byte(key)
+		}
+		return nil
+	}}
+	if c.Publish.Key != nil {
+		marshaler.Key = c.Publish.Key
+	}
+	settings := wmkafka.PublisherConfig{Brokers: c.Brokers, Marshaler: marshaler, OverwriteSaramaConfig: c.producing(), Tracer: c.Tracer}
+	inner, err := wmkafka.NewPublisher(settings, config.Logger) // connects
+	if err != nil {
+		return nil, c.unreachable(err)
+	}
+	return b.open.Publisher(&wrapped.Publisher{
+		Timeout: 30 * time.Second, Logger: config.Logger, Library: inner.Close,
+		Check: func(topic string, msg *message.Message) error {
+			_, err := marshaler.Marshal(topic, msg)
+			return err
+		},
+		Send: func(_ context.Context, topic string, messages []*message.Message) error {
+			return b.explain(topic, inner.Publish(topic, messages...))
+		},
+	})
+}
+
+// explain adds to an error what it means.
+func (b *Broker) explain(topic string, err error) error {
+	var setting sarama.ConfigurationError
+	switch {
+	case err == nil:
+		return nil
+	case errors.As(err, &setting), errors.Is(err, sarama.ErrMessageSizeTooLarge):
+		return fmt.Errorf("%s: topic %q: %w: %w: publish less, or raise max.message.bytes of the topic and the parameter max_message_bytes (now %d)", pkg, topic, brokers.ErrTooLarge, err, b.config.Publish.MaxBytes)
+	default:
+		return fmt.Errorf("%s: topic %q: %w: %w", pkg, topic, brokers.ErrUnavailable, err)
+	}
 }

@@ -1,8 +1,11 @@
 package official
 
 import (
+	"context"
 	"crypto/tls"
+	"errors"
 	"fmt"
+	"net/url"
 	"strings"
 	"time"
 
@@ -10,7 +13,9 @@ import (
 	wmkafka "github.com/ThreeDotsLabs/watermill-kafka/v3/pkg/kafka"
 	"github.com/ThreeDotsLabs/watermill/message"
 
+	"github.com/millpond-go/millpond/brokers"
 	"github.com/millpond-go/millpond/brokers/kafka/internal/cluster"
+	"github.com/millpond-go/millpond/internal/urlquery"
 )
 
 // Config configures a [Broker]. Only Brokers is required. Each field that a URL can
@@ -66,28 +71,17 @@ const (
 type Consume struct {
 	// StartAtNewest lets a group without offsets begin with what is published from now
 	// on, which is watermill-kafka's own default. Otherwise it begins with the oldest
-	// message that the topic has.
+	// message that the topic has. Until the group has committed an offset, a member that
+	// begins once more begins at a later end.
 	StartAtNewest bool
 
 	// SessionTimeout is after how long without a heartbeat the broker gives the
 	// partitions of a member to others. Zero means 10 seconds.
 	SessionTimeout time.Duration
 
-	// RebalanceDrain is how long a rebalance waits for the handlers that run. Those
-	// that take longer are run again, maybe beside. Zero means 10 seconds; it must be
-	// less than the group's rebalance timeout, which is 60 seconds.
-	RebalanceDrain time.Duration
-
-	// CommitInterval is how often offsets are committed. Zero means 1 second.
-	CommitInterval time.Duration
-
 	// RedeliveryDelay is the pause before a nacked message comes again if its GiveBack
 	// names none. Zero means 100 ms.
 	RedeliveryDelay time.Duration
-
-	// WaitForTopic is how long Subscribe waits for a topic that does not exist, before
-	// it returns an error. Zero: not at all.
-	WaitForTopic time.Duration
 
 	// ProducerTime takes the timestamps of records for Delivery.Time. Sarama does not
 	// say whether the broker or the producer has set one, so otherwise there is none.
@@ -111,8 +105,9 @@ type Publish struct {
 	// of message.max.bytes.
 	MaxBytes int
 
-	// CreateTopics makes topics that do not exist when they are published or
-	// subscribed to, with Partitions and Replication.
+	// CreateTopics makes topics that do not exist when they are subscribed to, with
+	// Partitions and Replication, and lets the broker make those that are published to, if
+	// it does that.
 	CreateTopics bool
 	// Partitions of new topics. Zero means the broker's default.
 	Partitions int
@@ -120,20 +115,17 @@ type Publish struct {
 	Replication int
 }
 
-const (
-	pkg              = "kafka/official"
-	rebalanceTimeout = time.Minute
-)
+const pkg = "kafka/official"
 
 func (c *Config) setDefaults() {
 	c.Brokers = cluster.WithPorts(c.Brokers)
 	cluster.OrDefault(&c.ConnectTimeout, 10*time.Second)
 	cluster.OrDefault(&c.ClientID, "millpond")
 	cluster.OrDefault(&c.Consume.SessionTimeout, 10*time.Second)
-	cluster.OrDefault(&c.Consume.RebalanceDrain, 10*time.Second)
-	cluster.OrDefault(&c.Consume.CommitInterval, time.Second)
 	cluster.OrDefault(&c.Consume.RedeliveryDelay, 100*time.Millisecond)
 	cluster.OrDefault(&c.Publish.MaxBytes, 1_000_012)
+	cluster.OrDefault(&c.Publish.Partitions, -1) // the broker's
+	cluster.OrDefault(&c.Publish.Replication, -1)
 }
 
 // access is what the configuration says about reaching the cluster.
@@ -143,14 +135,11 @@ func (c *Config) access() cluster.Access {
 	}
 }
 
-// String leaves the password out.
-func (c Config) String() string {
-	return fmt.Sprintf("%s://%s (TLS %t, SASL %q, user %q, client %q, %+v, %+v)",
+// Format leaves the password out, whatever the verb.
+func (c Config) Format(f fmt.State, _ rune) {
+	fmt.Fprintf(f, "%s://%s (TLS %t, SASL %q, user %q, client %q, %+v, %+v)",
 		Scheme, strings.Join(c.Brokers, ","), c.TLS != nil, c.SASL, c.Username, c.ClientID, c.Consume, c.Publish)
 }
-
-// GoString is String, for %#v.
-func (c Config) GoString() string { return c.String() }
 
 // validate names every invalid field and what to write instead.
 func (c *Config) validate() error {
@@ -160,11 +149,65 @@ func (c *Config) validate() error {
 		"Publish.MaxBytes": c.Publish.MaxBytes, "Publish.Partitions": c.Publish.Partitions, "Publish.Replication": c.Publish.Replication,
 	})
 	cluster.NotNegative(check, map[string]time.Duration{
-		"ConnectTimeout": c.ConnectTimeout, "Consume.SessionTimeout": c.Consume.SessionTimeout, "Consume.RebalanceDrain": c.Consume.RebalanceDrain,
-		"Consume.CommitInterval": c.Consume.CommitInterval, "Consume.RedeliveryDelay": c.Consume.RedeliveryDelay, "Consume.WaitForTopic": c.Consume.WaitForTopic,
+		"ConnectTimeout": c.ConnectTimeout, "Consume.SessionTimeout": c.Consume.SessionTimeout,
+		"Consume.RedeliveryDelay": c.Consume.RedeliveryDelay,
 	})
-	if c.Consume.RebalanceDrain >= rebalanceTimeout {
-		check.Wrong("Consume.RebalanceDrain", c.Consume.RebalanceDrain, "use less than the rebalance timeout of "+rebalanceTimeout.String()+", after which the group goes on without this member")
-	}
 	return check.Err()
+}
+
+// Scheme is the URL scheme of this adapter.
+const Scheme = "kafka+watermill"
+
+func init() {
+	cluster.Register(Scheme, Open, func(u *url.URL) (cluster.Access, error) {
+		c, err := ParseURL(u)
+		return c.access(), err
+	})
+}
+
+// Open connects to the cluster that a URL names; the package documentation lists the
+// parameters. All mistakes in the URL are returned as one error, which repeats no user
+// info and no value that may be a secret. It is a brokers.Opener, for programs with a
+// mux of their own.
+func Open(ctx context.Context, u *url.URL) (brokers.Broker, error) {
+	config, err := ParseURL(u)
+	if err != nil {
+		return nil, err
+	}
+	return New(ctx, config)
+}
+
+// ParseURL returns the configuration that a URL stands for, so that a program can add
+// to it what a URL cannot say before it calls [New]. Its errors are those of [Open]
+// before it connects.
+func ParseURL(u *url.URL) (c Config, err error) {
+	if err := urlquery.Stray(u); err != nil {
+		return c, fmt.Errorf("%s: %w", pkg, err)
+	}
+	var transport urlquery.TLS
+	addresses, errs := cluster.ReadURL(pkg, u)
+	setters := map[string]urlquery.Setter{ // of the parameters
+		"sasl":            urlquery.OneOf(&c.SASL, SASLPlain, SASLScramSHA256, SASLScramSHA512),
+		"client_id":       urlquery.Text(&c.ClientID),
+		"connect_timeout": urlquery.Duration(&c.ConnectTimeout),
+
+		"offset":           urlquery.Choice(&c.Consume.StartAtNewest, "oldest", "newest"),
+		"redelivery_delay": urlquery.Duration(&c.Consume.RedeliveryDelay),
+		"session_timeout":  urlquery.Duration(&c.Consume.SessionTimeout),
+		"time":             urlquery.Choice(&c.Consume.ProducerTime, "broker", "producer"),
+
+		"key_metadata":      urlquery.Text(&c.Publish.KeyMetadata),
+		"max_message_bytes": urlquery.Positive(&c.Publish.MaxBytes),
+		"create_topics":     urlquery.Bool(&c.Publish.CreateTopics),
+		"partitions":        urlquery.Positive(&c.Publish.Partitions),
+		"replication":       urlquery.Positive(&c.Publish.Replication),
+	}
+	transport.AddTo(setters)
+	errs = append(errs, urlquery.Read(pkg, u, setters)...)
+	secured, problems := transport.Config(pkg)
+	c.Brokers, c.TLS, errs = addresses, secured, append(errs, problems...)
+	if len(errs) == 0 {
+		errs = append(errs, c.validate())
+	}
+	return c, errors.Join(errs...)
 }

@@ -25,14 +25,6 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m, goleak.IgnoreTopFunction("github.com/rcrowley/go-metrics.(*meterArbiter).tick")) // one for ever
 }
 
-// tapped is a broker whose subscribers can be cut off.
-type tapped struct {
-	*official.Broker
-
-	addresses []string
-	wires     *official.Wires
-}
-
 // strict refuses one kind of record.
 type strict struct{ official.Marshaler }
 
@@ -47,15 +39,17 @@ func (s strict) Unmarshal(record *sarama.ConsumerMessage) (*message.Message, err
 
 func open(t testing.TB, addresses []string) brokers.Broker {
 	t.Helper()
+	var l laying
 	b, err := official.New(context.Background(), official.Config{
 		Brokers: addresses,
+		Sarama:  l.lay,
 		Consume: official.Consume{SessionTimeout: 3 * time.Second, Unmarshaler: strict{}},
 		Publish: official.Publish{CreateTopics: true, Partitions: 1, Replication: 1},
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	return tapped{b, addresses, official.Tap(b)}
+	return tapped{b, addresses, &l}
 }
 
 func harness() brokertest.Harness {
@@ -78,9 +72,7 @@ func harness() brokertest.Harness {
 		Topic:       func(t testing.TB, b brokers.Broker) string { return newTopic(t, b.(tapped).addresses, 1) },
 		Partitioned: func(t testing.TB, b brokers.Broker) string { return newTopic(t, b.(tapped).addresses, 4) },
 		Serial:      true,
-		Kill: func(_ testing.TB, b brokers.Broker, s message.Subscriber) {
-			b.(tapped).wires.Cut(s.(*official.Subscriber))
-		},
+		Kill:        func(_ testing.TB, _ brokers.Broker, s message.Subscriber) { s.(subscriber).wires.cut() },
 		PublishForeign: func(t testing.TB, b brokers.Broker, topic string, payload []byte) {
 			produced(t, b, &kgo.Record{Topic: topic, Value: payload})
 		},

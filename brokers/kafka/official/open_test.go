@@ -19,7 +19,7 @@ import (
 
 func TestParseURL(t *testing.T) {
 	u, err := url.Parse("kafka+watermill://a,b:9093/?sasl=scram-sha-512&tls=true&tls_server_name=k&client_id=me&connect_timeout=2s" +
-		"&offset=newest&session_timeout=6s&rebalance_drain=5s&commit_interval=500ms&redelivery_delay=1s&wait_for_topic=3s&time=producer" +
+		"&offset=newest&session_timeout=6s&redelivery_delay=1s&time=producer" +
 		"&key_metadata=customer&max_message_bytes=5&create_topics=true&partitions=3&replication=2")
 	if err != nil {
 		t.Fatal(err)
@@ -35,8 +35,7 @@ func TestParseURL(t *testing.T) {
 		t.Errorf("the configuration is %+v", c)
 	}
 	consume := official.Consume{
-		StartAtNewest: true, SessionTimeout: 6 * time.Second, RebalanceDrain: 5 * time.Second, CommitInterval: 500 * time.Millisecond,
-		RedeliveryDelay: time.Second, WaitForTopic: 3 * time.Second, ProducerTime: true,
+		StartAtNewest: true, SessionTimeout: 6 * time.Second, RedeliveryDelay: time.Second, ProducerTime: true,
 	}
 	if c.Consume != consume {
 		t.Errorf("Consume is %+v", c.Consume)
@@ -54,7 +53,7 @@ func TestMistakesInURL(t *testing.T) {
 		t.Fatal("the URL was opened")
 	}
 	for _, says := range []string{
-		"set MILLPOND_KAFKA_USERNAME and MILLPOND_KAFKA_PASSWORD", "names a path", `"protocol" is for kafka://`, `"pasword" is not known`,
+		"set MILLPOND_KAFKA_USERNAME and MILLPOND_KAFKA_PASSWORD", "names a path", `"protocol" is not known`, `"pasword" is not known`,
 		`"offset" is "first": use oldest or newest`, `"session_timeout" is "10": use a duration`, `"partitions" is "0": use a positive number`,
 		"add tls=true", `"create_topics" is "yes": use false or true`, `"sasl" is "kerberos": use plain`, `"client_id" is given 2 times`,
 	} {
@@ -72,14 +71,14 @@ func TestCheck(t *testing.T) {
 	if err := brokers.DefaultMux().Check("kafka+watermill://nowhere.invalid/?sasl=plain"); err != nil {
 		t.Error(err)
 	}
-	if err := brokers.DefaultMux().Check("kafka+watermill://nowhere.invalid/?order=key"); err == nil || !strings.Contains(err.Error(), `"order" is for kafka://`) {
+	if err := brokers.DefaultMux().Check("kafka+watermill://nowhere.invalid/?order=key"); err == nil || !strings.Contains(err.Error(), `"order" is not known`) {
 		t.Errorf("%v", err)
 	}
 }
 
 func TestPasswordIsNotPrinted(t *testing.T) {
 	config := official.Config{Brokers: []string{"a:1"}, SASL: official.SASLPlain, Username: "name", Password: "s3cret"}
-	for _, printed := range []string{fmt.Sprint(config), fmt.Sprintf("%+v", config), fmt.Sprintf("%#v", config), fmt.Sprintf("%+v", &config)} {
+	for _, printed := range []string{fmt.Sprint(config), fmt.Sprintf("%+v", config), fmt.Sprintf("%#v", config), fmt.Sprintf("%d", config), fmt.Sprintf("%s", config), fmt.Sprintf("%+v", &config), fmt.Sprintf("%d", &config)} {
 		if strings.Contains(printed, "s3cret") || !strings.Contains(printed, "name") {
 			t.Errorf("%s", printed)
 		}
@@ -88,9 +87,9 @@ func TestPasswordIsNotPrinted(t *testing.T) {
 
 func TestMistakesInConfig(t *testing.T) {
 	_, err := official.New(t.Context(), official.Config{
-		SASL: "x", ConnectTimeout: -1, Consume: official.Consume{RebalanceDrain: time.Minute}, Publish: official.Publish{MaxBytes: -1},
+		SASL: "x", ConnectTimeout: -1, Consume: official.Consume{RedeliveryDelay: -1}, Publish: official.Publish{MaxBytes: -1},
 	})
-	for _, says := range []string{"Brokers is empty", "Config.SASL", "ConnectTimeout", "rebalance timeout", "Publish.MaxBytes"} {
+	for _, says := range []string{"Brokers is empty", "Config.SASL", "ConnectTimeout", "Consume.RedeliveryDelay", "Publish.MaxBytes"} {
 		if err == nil || !strings.Contains(err.Error(), says) {
 			t.Errorf("the error does not say %q: %v", says, err)
 		}
@@ -98,7 +97,7 @@ func TestMistakesInConfig(t *testing.T) {
 }
 
 func TestMissingCredentials(t *testing.T) {
-	t.Setenv(official.UsernameVariable, "")
+	t.Setenv("MILLPOND_KAFKA_USERNAME", "")
 	_, err := brokers.Open(t.Context(), "kafka+watermill://127.0.0.1:1?sasl=plain")
 	if err == nil || !strings.Contains(err.Error(), "set MILLPOND_KAFKA_USERNAME") {
 		t.Errorf("got %v", err)
@@ -113,8 +112,8 @@ func TestCannotConnect(t *testing.T) {
 	}
 	defer listener.Close() // accepts by itself, and never answers
 	kafka := testenv.Kafka(t)[0]
-	t.Setenv(official.UsernameVariable, "me")
-	t.Setenv(official.PasswordVariable, "s3cret")
+	t.Setenv("MILLPOND_KAFKA_USERNAME", "me")
+	t.Setenv("MILLPOND_KAFKA_PASSWORD", "s3cret")
 	for name, c := range map[string]struct{ rawURL, says string }{
 		"nobody listens":  {"kafka+watermill://127.0.0.1:1", "nothing listens there"},
 		"unknown name":    {"kafka+watermill://kafka.invalid", "check the host"},

@@ -3,18 +3,14 @@ package official
 import (
 	"cmp"
 	"context"
-	"errors"
-	"fmt"
 	"time"
 
 	"github.com/ThreeDotsLabs/watermill/message"
-	"github.com/aws/aws-sdk-go-v2/aws"
-	awssqs "github.com/aws/aws-sdk-go-v2/service/sqs"
 
 	"github.com/millpond-go/millpond/brokers"
 	"github.com/millpond-go/millpond/brokers/sqs"
 	"github.com/millpond-go/millpond/brokers/sqs/internal/account"
-	"github.com/millpond-go/millpond/internal/openset"
+	"github.com/millpond-go/millpond/internal/wrapped"
 )
 
 const (
@@ -30,14 +26,7 @@ type Broker struct {
 	config  sqs.Config
 	own     *sqs.Broker // finds queues and topics
 	account account.Account
-	aws     aws.Config
-	client  *awssqs.Client // gives messages back
-
-	subscribers openset.Set[*Subscriber]
-	publishers  openset.Set[*publisher]
-
-	// options, if not nil, adds to the clients of a subscriber. Tests cut it off with it.
-	options func(*Subscriber) []func(*awssqs.Options)
+	open    wrapped.Set
 }
 
 var (
@@ -63,46 +52,35 @@ func New(ctx context.Context, config sqs.Config) (*Broker, error) {
 	config.Consume.Visibility = cmp.Or(config.Consume.Visibility, defaultVisibility)
 	config.Consume.Wait = cmp.Or(config.Consume.Wait, defaultWait)
 	config.Publish.Timeout = cmp.Or(config.Publish.Timeout, defaultPublishTimeout)
-	b := &Broker{config: config, own: own, account: account.Of(own)}
-	b.aws = b.account.AWS()
-	b.client = b.newClient()
-	return b, nil
+	return &Broker{config: config, own: own, account: account.Of(own), open: wrapped.Set{Package: "sqs/official"}}, nil
 }
 
-func (b *Broker) newClient(options ...func(*awssqs.Options)) *awssqs.Client {
-	return awssqs.NewFromConfig(b.aws, b.with(options...)...)
-}
-
-// with returns the options of a client: those of the configuration, and some more.
-func (b *Broker) with(options ...func(*awssqs.Options)) []func(*awssqs.Options) {
-	return append(append([]func(*awssqs.Options){}, b.config.SQSOptions...), options...)
-}
-
-// Subscriber returns a new subscriber, which is a *[Subscriber]. It returns an error that
-// names every invalid field, or one that wraps brokers.ErrClosed.
+// Subscriber returns a new subscriber. It returns an error that names every invalid field,
+// or one that wraps brokers.ErrClosed. The errors of its Subscribe are those of package sqs.
 func (b *Broker) Subscriber(config brokers.SubscriberConfig) (message.Subscriber, error) {
-	config, err := config.WithDefaults("sqs/official")
-	if err != nil {
-		return nil, err
+	find := func(ctx context.Context, topic, group string) (account.Queue, error) {
+		ctx, cancel := context.WithTimeout(ctx, b.config.ConnectTimeout)
+		defer cancel()
+		return b.account.Source(ctx, topic, group)
 	}
-	s := newSubscriber(b, config)
-	if !b.subscribers.Add(s) {
-		return nil, fmt.Errorf("sqs/official: broker: %w", brokers.ErrClosed)
-	}
-	return s, nil
-}
-
-// Publisher returns a new publisher, or an error that wraps brokers.ErrClosed.
-func (b *Broker) Publisher(config brokers.PublisherConfig) (message.Publisher, error) {
-	config = config.WithDefaults()
-	p, err := newPublisher(b, config.Logger)
-	if err != nil {
-		return nil, err
-	}
-	if !b.publishers.Add(p) {
-		return nil, errors.Join(fmt.Errorf("sqs/official: broker: %w", brokers.ErrClosed), p.Close())
-	}
-	return p, nil
+	return b.open.Subscriber(config, &wrapped.Subscriber{
+		Notice: "Nothing extends the visibility of a message: handler, claim, commit and hold have to fit into it; sqs:// extends it",
+		Initialize: func(ctx context.Context, topic string) error {
+			_, err := find(ctx, topic, config.Group)
+			return err
+		},
+		Source: func(topic string, config brokers.SubscriberConfig) (wrapped.Source, error) {
+			q, err := find(context.Background(), topic, config.Group)
+			if err != nil {
+				return nil, err
+			}
+			unread, err := b.account.Read(q, config.Group)
+			if err != nil {
+				return nil, err
+			}
+			return &source{account: b.account, config: &b.config, subscriber: config, topic: topic, queue: q, unread: unread}, nil
+		},
+	})
 }
 
 // Capabilities says what SQS does under watermill-aws: as the capabilities of package sqs,
@@ -116,7 +94,6 @@ func (b *Broker) Capabilities() brokers.Capabilities {
 // Close closes the subscribers that are open, as Subscriber.Close does, and then the
 // publishers, which finish what they are publishing. It may be called many times.
 func (b *Broker) Close() error {
-	_ = b.subscribers.Close() // never fails
-	_ = b.publishers.Close()  // never fails
+	b.open.Close()
 	return b.own.Close()
 }

@@ -3,6 +3,8 @@ package official_test
 import (
 	"context"
 	"os"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -15,6 +17,7 @@ import (
 	"github.com/millpond-go/millpond/brokers"
 	"github.com/millpond-go/millpond/brokers/brokertest"
 	"github.com/millpond-go/millpond/brokers/sqs"
+	"github.com/millpond-go/millpond/brokers/sqs/internal/cutoff"
 	"github.com/millpond-go/millpond/brokers/sqs/official"
 	"github.com/millpond-go/millpond/internal/testenv"
 )
@@ -25,11 +28,56 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 // slow machine.
 const visibility = 8 * time.Second
 
-// tapped is a broker whose subscribers can be cut off.
+// tapped is a broker whose subscribers can be cut off: clients that are made while one of them
+// subscribes pass through its wires.
 type tapped struct {
 	*official.Broker
 
-	wires *official.Wires
+	*tap
+}
+
+type tap struct {
+	mu    sync.Mutex // held while a client is made
+	now   atomic.Pointer[subscriber]
+	wires cutoff.Wires[*subscriber]
+}
+
+func (t *tap) options(o *awssqs.Options) {
+	if s := t.now.Load(); s != nil {
+		o.HTTPClient = t.wires.Through(s, o.HTTPClient)
+	}
+}
+
+func (b tapped) Publisher(config brokers.PublisherConfig) (message.Publisher, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.Broker.Publisher(config)
+}
+
+func (b tapped) Subscriber(config brokers.SubscriberConfig) (message.Subscriber, error) {
+	s, err := b.Broker.Subscriber(config)
+	if err != nil {
+		return nil, err
+	}
+	return &subscriber{s, b.tap}, nil
+}
+
+type subscriber struct {
+	message.Subscriber
+
+	tap *tap
+}
+
+func (s *subscriber) SubscribeInitialize(topic string) error {
+	return s.Subscriber.(message.SubscribeInitializer).SubscribeInitialize(topic)
+}
+
+func (s *subscriber) Subscribe(ctx context.Context, topic string) (<-chan *message.Message, error) {
+	s.tap.mu.Lock()
+	defer s.tap.mu.Unlock()
+	s.tap.now.Store(s)
+	defer s.tap.now.Store(nil)
+	return s.Subscriber.Subscribe(ctx, topic)
 }
 
 func open(t testing.TB, s *testenv.SQSServer, change func(*sqs.Config)) *official.Broker {
@@ -65,12 +113,14 @@ func send(t testing.TB, s *testenv.SQSServer, queue string, attributes map[strin
 
 func harness(s *testenv.SQSServer, change func(*sqs.Config)) brokertest.Harness {
 	opened := func(t testing.TB, s *testenv.SQSServer, limit int, visibility time.Duration) brokers.Broker {
+		var taps tap
 		b := open(t, s, func(c *sqs.Config) {
+			c.SQSOptions = append(c.SQSOptions, taps.options)
 			c.DeliveryLimit = limit
 			c.Consume.Visibility, c.Consume.RedeliveryDelay = visibility, time.Second
 			change(c)
 		})
-		return tapped{b, official.Tap(b)}
+		return tapped{b, &taps}
 	}
 	return brokertest.Harness{
 		Open:        func(t testing.TB) brokers.Broker { return opened(t, s, 0, visibility) },
@@ -88,9 +138,7 @@ func harness(s *testenv.SQSServer, change func(*sqs.Config)) brokertest.Harness 
 			}
 		},
 		Topic: func(t testing.TB, _ brokers.Broker) string { return s.QueueName(t, "") },
-		Kill: func(_ testing.TB, b brokers.Broker, s message.Subscriber) {
-			b.(tapped).wires.Cut(s.(*official.Subscriber))
-		},
+		Kill:  func(_ testing.TB, b brokers.Broker, s message.Subscriber) { b.(tapped).wires.Cut(s.(*subscriber)) },
 		PublishForeign: func(t testing.TB, _ brokers.Broker, topic string, payload []byte) {
 			send(t, s, topic, nil, payload)
 		},

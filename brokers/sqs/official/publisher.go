@@ -4,10 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync"
-	"time"
+	"slices"
 
-	"github.com/ThreeDotsLabs/watermill"
 	wmsns "github.com/ThreeDotsLabs/watermill-aws/sns"
 	wmsqs "github.com/ThreeDotsLabs/watermill-aws/sqs"
 	"github.com/ThreeDotsLabs/watermill/message"
@@ -20,113 +18,83 @@ import (
 	"github.com/millpond-go/millpond/brokers/sqs"
 	"github.com/millpond-go/millpond/brokers/sqs/internal/account"
 	"github.com/millpond-go/millpond/brokers/sqs/internal/wire"
+	"github.com/millpond-go/millpond/internal/publishing"
+	"github.com/millpond-go/millpond/internal/wrapped"
 )
 
-// publisher guards watermill-aws's publishers, one for queues and one for SNS topics,
-// which know neither the end of a call nor that of themselves.
-type publisher struct {
-	broker *Broker
-	queues *wmsqs.Publisher
-	topics *wmsns.Publisher
-
-	mu     sync.RWMutex
-	closed bool
-}
-
-func newPublisher(b *Broker, logger watermill.LoggerAdapter) (*publisher, error) {
-	bound := bounded(b.config.Publish.Timeout)
+// Publisher returns a new publisher, or an error that wraps brokers.ErrClosed. The errors of
+// its Publish wrap brokers.ErrClosed, sqs.ErrTooLarge, sqs.ErrNoQueue, sqs.ErrDenied or
+// brokers.ErrUnavailable where that is the cause.
+func (b *Broker) Publisher(config brokers.PublisherConfig) (message.Publisher, error) {
+	config = config.WithDefaults()
 	queues, err := wmsqs.NewPublisher(wmsqs.PublisherConfig{
-		AWSConfig:                   b.aws,
-		OptFns:                      b.with(func(o *awssqs.Options) { o.APIOptions = append(o.APIOptions, bound) }),
+		AWSConfig:                   b.account.AWS(),
+		OptFns:                      slices.Concat(b.config.SQSOptions, []func(*awssqs.Options){func(o *awssqs.Options) { o.APIOptions = append(o.APIOptions, b.bounded) }}),
 		DoNotCreateQueueIfNotExists: true,
 		QueueUrlResolver:            asNamed{},
 		GenerateSendMessageInput:    sendInput,
 		Marshaler:                   marshaler{},
-	}, logger)
+	}, config.Logger)
 	if err != nil {
 		return nil, fmt.Errorf("sqs/official: %w", err)
 	}
 	topics, err := wmsns.NewPublisher(wmsns.PublisherConfig{
-		AWSConfig: b.aws,
-		OptFns: append(append([]func(*awssns.Options){}, b.config.SNSOptions...),
-			func(o *awssns.Options) { o.APIOptions = append(o.APIOptions, bound) }),
+		AWSConfig:                   b.account.AWS(),
+		OptFns:                      slices.Concat(b.config.SNSOptions, []func(*awssns.Options){func(o *awssns.Options) { o.APIOptions = append(o.APIOptions, b.bounded) }}),
 		DoNotCreateTopicIfNotExists: true,
 		TopicResolver:               wmsns.TransparentTopicResolver{},
 		Marshaler:                   topicMarshaler{},
-	}, logger)
+	}, config.Logger)
 	if err != nil {
 		return nil, fmt.Errorf("sqs/official: %w", err)
 	}
-	return &publisher{broker: b, queues: queues, topics: topics}, nil
+	p := &publisher{b, queues, topics}
+	return b.open.Publisher(&wrapped.Publisher{
+		Timeout: b.config.Publish.Timeout, Logger: config.Logger, Send: p.send, Library: func() error { return nil },
+	})
 }
 
-// bounded gives every request a deadline. Watermill-aws gives none.
-func bounded(d time.Duration) func(*middleware.Stack) error {
-	return func(stack *middleware.Stack) error {
-		return stack.Initialize.Add(middleware.InitializeMiddlewareFunc("MillpondDeadline",
-			func(ctx context.Context, in middleware.InitializeInput, next middleware.InitializeHandler) (middleware.InitializeOutput, middleware.Metadata, error) {
-				ctx, cancel := context.WithTimeout(ctx, d)
-				defer cancel()
-				return next.HandleInitialize(ctx, in)
-			}), middleware.Before)
-	}
+// publisher has watermill-aws's publishers, one for queues and one for SNS topics.
+type publisher struct {
+	broker *Broker
+	queues *wmsqs.Publisher
+	topics *wmsns.Publisher
 }
 
-// Publish sends the messages one after the other and returns nil when SQS, or SNS, has
-// taken each. After an error the messages before the one at fault were sent, and that one
-// may have been. Errors wrap brokers.ErrClosed, sqs.ErrTooLarge, sqs.ErrNoQueue,
-// sqs.ErrDenied or brokers.ErrUnavailable where that is the cause. The contexts of
-// messages have no influence.
-func (p *publisher) Publish(topic string, messages ...*message.Message) error {
-	p.mu.RLock()
-	defer p.mu.RUnlock()
-	if p.closed {
-		return fmt.Errorf("sqs/official: publisher: %w", brokers.ErrClosed)
-	}
-	if len(messages) == 0 {
-		return nil
-	}
-	ctx, cancel := context.WithTimeout(context.Background(), p.broker.config.Publish.Timeout)
-	defer cancel()
+func (p *publisher) send(ctx context.Context, topic string, messages []*message.Message) error {
 	to, err := p.broker.account.Destination(ctx, topic)
 	if err != nil {
 		return fmt.Errorf("sqs/official: publish to %q: %w", topic, err)
 	}
-	shells := make([]*message.Message, len(messages))
-	for i, msg := range messages { // all, before one is sent
-		if shells[i], err = encode(to, msg); err != nil {
-			return fmt.Errorf("sqs/official: publish to %q, message %d of %d: %w", topic, i+1, len(messages), err)
-		}
+	shells, err := publishing.Encode("sqs/official", topic, messages, func(msg *message.Message) (*message.Message, error) { return encode(to, msg) })
+	if err != nil {
+		return err
 	}
+	errs := make([]error, len(shells))
 	for i, shell := range shells {
-		if err := p.send(to, shell); err != nil {
-			return fmt.Errorf("sqs/official: publish to %q, message %d of %d (UUID %q): %w", topic, i+1, len(messages), shell.UUID, err)
+		if to.ARN != "" {
+			errs[i] = p.broker.account.Explain("sns:Publish", p.topics.Publish(to.ARN, shell))
+		} else {
+			errs[i] = p.broker.account.Explain("sqs:SendMessage", p.queues.Publish(to.URL, shell))
+		}
+		if errors.Is(errs[i], sqs.ErrNoQueue) {
+			to.Lost()
+		}
+		if errs[i] != nil {
+			break
 		}
 	}
-	return nil
+	return publishing.Failures("sqs/official", topic, messages, errs)
 }
 
-func (p *publisher) send(to account.Destination, shell *message.Message) error {
-	var err error
-	if to.ARN != "" {
-		err = p.broker.account.Explain("sns:Publish", p.topics.Publish(to.ARN, shell))
-	} else {
-		err = p.broker.account.Explain("sqs:SendMessage", p.queues.Publish(to.URL, shell))
-	}
-	if errors.Is(err, sqs.ErrNoQueue) {
-		to.Lost()
-	}
-	return err
-}
-
-// Close waits for what is being published, and ends the publisher. It may be called many
-// times.
-func (p *publisher) Close() error {
-	p.mu.Lock()
-	p.closed = true
-	p.mu.Unlock()
-	p.broker.publishers.Remove(p)
-	return nil
+// bounded gives every request a deadline. Watermill-aws gives none.
+func (b *Broker) bounded(stack *middleware.Stack) error {
+	return stack.Initialize.Add(middleware.InitializeMiddlewareFunc("MillpondDeadline",
+		func(ctx context.Context, in middleware.InitializeInput, next middleware.InitializeHandler) (middleware.InitializeOutput, middleware.Metadata, error) {
+			ctx, cancel := context.WithTimeout(ctx, b.config.Publish.Timeout)
+			defer cancel()
+			return next.HandleInitialize(ctx, in)
+		}), middleware.Before)
 }
 
 type outgoingKey struct{}

@@ -11,7 +11,6 @@ import (
 	wmsqs "github.com/ThreeDotsLabs/watermill-aws/sqs"
 	"github.com/ThreeDotsLabs/watermill/message"
 	"github.com/aws/aws-sdk-go-v2/aws"
-	awssqs "github.com/aws/aws-sdk-go-v2/service/sqs"
 	"github.com/aws/aws-sdk-go-v2/service/sqs/types"
 
 	"github.com/millpond-go/millpond/brokers"
@@ -162,67 +161,6 @@ func TestLateAckSettlesNothing(t *testing.T) {
 		if err := other.Close(); err != nil {
 			t.Error(err)
 		}
-	})
-}
-
-// TestCloseSwallowsNothing: ElasticMQ hands the next message to a receive that was cut off,
-// which nobody sees before its visibility ends.
-func TestCloseSwallowsNothing(t *testing.T) {
-	onBoth(t, func(t *testing.T, s *testenv.SQSServer) {
-		topic := s.QueueName(t, "")
-		b := opened(t, s, func(c *sqs.Config) { c.Consume.Visibility = forever })
-		idle, _ := subscribe(t, b, brokers.SubscriberConfig{InFlight: 4}, topic)
-		first, messages := subscribe(t, b, brokers.SubscriberConfig{}, topic)
-		publish(t, b, topic, message.NewMessage("seen", nil))
-		_ = idle // one of them has it; both wait for more
-		select {
-		case msg := <-messages:
-			msg.Ack()
-		case <-time.After(100 * time.Millisecond): // the idle one has it, and gives it back
-		}
-		if err := errors.Join(idle.Close(), first.Close()); err != nil {
-			t.Fatal(err)
-		}
-		publish(t, b, topic, message.NewMessage("after", nil))
-		_, messages = subscribe(t, b, brokers.SubscriberConfig{}, topic)
-		for {
-			msg, d := receive(t, messages)
-			msg.Ack()
-			if msg.UUID == "after" {
-				if d.Count != 1 {
-					t.Errorf("the message was swallowed: %+v", d)
-				}
-				return
-			}
-		}
-	})
-}
-
-// TestCloseGivesTheUnbegunBack: nobody reads from the channel.
-func TestCloseGivesTheUnbegunBack(t *testing.T) {
-	onBoth(t, func(t *testing.T, s *testenv.SQSServer) {
-		topic := s.QueueName(t, "")
-		b := opened(t, s, func(c *sqs.Config) { c.Consume.Visibility = forever })
-		unread, _ := subscribe(t, b, brokers.SubscriberConfig{}, topic)
-		publish(t, b, topic, message.NewMessage("uuid", nil))
-		client := s.Client(t)
-		url, err := client.GetQueueUrl(t.Context(), &awssqs.GetQueueUrlInput{QueueName: &topic})
-		if err != nil {
-			t.Fatal(err)
-		}
-		testenv.Eventually(t, "the subscriber has the message", func() bool {
-			const name = types.QueueAttributeNameApproximateNumberOfMessagesNotVisible
-			answer, err := client.GetQueueAttributes(t.Context(), &awssqs.GetQueueAttributesInput{
-				QueueUrl: url.QueueUrl, AttributeNames: []types.QueueAttributeName{name},
-			})
-			return err == nil && answer.Attributes[string(name)] == "1"
-		})
-		if err := unread.Close(); err != nil {
-			t.Fatal(err)
-		}
-		_, messages := subscribe(t, b, brokers.SubscriberConfig{}, topic)
-		msg, _ := receive(t, messages)
-		msg.Ack()
 	})
 }
 

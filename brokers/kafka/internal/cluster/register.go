@@ -1,0 +1,24 @@
+package cluster
+
+import (
+	"net/url"
+
+	"github.com/millpond-go/millpond/brokers"
+)
+
+// Register makes a scheme known to the default mux. parse says how a URL reaches the cluster,
+// or what is wrong with the URL.
+func Register(scheme string, open brokers.Opener, parse func(*url.URL) (Access, error)) {
+	brokers.DefaultMux().Handle(scheme, open)
+	brokers.DefaultMux().HandleCheck(scheme, func(u *url.URL) error {
+		_, err := parse(u)
+		return err
+	})
+	brokers.DefaultMux().HandleExposure(scheme, func(u *url.URL) error {
+		access, err := parse(u)
+		if err != nil {
+			return err
+		}
+		return access.Exposure()
+	})
+}

@@ -1,0 +1,167 @@
+package official
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/ThreeDotsLabs/watermill"
+	wmsqs "github.com/ThreeDotsLabs/watermill-aws/sqs"
+	"github.com/ThreeDotsLabs/watermill/message"
+	"github.com/aws/aws-sdk-go-v2/aws"
+	awssqs "github.com/aws/aws-sdk-go-v2/service/sqs"
+	"github.com/aws/aws-sdk-go-v2/service/sqs/types"
+
+	"github.com/millpond-go/millpond/brokers"
+	"github.com/millpond-go/millpond/brokers/sqs"
+	"github.com/millpond-go/millpond/brokers/sqs/internal/account"
+	"github.com/millpond-go/millpond/internal/wrapped"
+)
+
+const (
+	// answerTimeout bounds the request that gives a message back.
+	answerTimeout = 10 * time.Second
+
+	// longestDelay is a little less than the 12 hours that SQS keeps a message hidden from
+	// its receive on.
+	longestDelay = 12*time.Hour - time.Minute
+)
+
+// source is one Subscribe call, and one subscriber of watermill-aws with as many workers as
+// deliveries may be in flight. A worker receives one message and keeps it until it is
+// settled.
+type source struct {
+	account    account.Account
+	config     *sqs.Config
+	subscriber brokers.SubscriberConfig
+	topic      string
+	queue      account.Queue
+	unread     func()
+	client     *awssqs.Client // gives messages back
+	received   sync.Map       // *message.Message → receipt
+}
+
+// receipt is what came with a message from its receive.
+type receipt struct {
+	handle *string
+	until  time.Time // when SQS takes the message back
+	facts  brokers.Delivery
+}
+
+// Start implements wrapped.Source.
+func (s *source) Start(ctx context.Context) (message.Subscriber, <-chan *message.Message, error) {
+	inner, err := wmsqs.NewSubscriber(wmsqs.SubscriberConfig{
+		AWSConfig:                   s.account.AWS(),
+		OptFns:                      s.config.SQSOptions,
+		DoNotCreateQueueIfNotExists: true,
+		QueueUrlResolver:            asNamed{},
+		GenerateReceiveMessageInput: s.receiveInput,
+		ConsumeWorkers:              s.subscriber.InFlight,
+		Unmarshaler:                 unmarshaler{s},
+	}, s.subscriber.Logger)
+	if err != nil {
+		return nil, nil, fmt.Errorf("sqs/official: %w", err)
+	}
+	s.client = awssqs.NewFromConfig(s.account.AWS(), s.config.SQSOptions...)
+	in, err := inner.Subscribe(ctx, s.queue.URL)
+	if err != nil {
+		return nil, nil, fmt.Errorf("sqs/official: %w", err)
+	}
+	return reading{inner, s.unread}, in, nil
+}
+
+// reading notes, when it is closed, that the group reads the queue no more.
+type reading struct {
+	message.Subscriber
+
+	unread func()
+}
+
+func (r reading) Close() error {
+	defer r.unread()
+	return r.Subscriber.Close()
+}
+
+// receiveInput asks for one message, so that none waits behind another while its
+// visibility runs out, and for all that is known about it.
+func (s *source) receiveInput(context.Context, wmsqs.QueueURL) (*awssqs.ReceiveMessageInput, error) {
+	return &awssqs.ReceiveMessageInput{
+		QueueUrl:                    &s.queue.URL,
+		MaxNumberOfMessages:         1,
+		WaitTimeSeconds:             seconds(s.config.Consume.Wait),
+		VisibilityTimeout:           seconds(s.config.Consume.Visibility),
+		MessageAttributeNames:       []string{"All"},
+		MessageSystemAttributeNames: []types.MessageSystemAttributeName{types.MessageSystemAttributeNameAll},
+	}, nil
+}
+
+// unmarshaler never fails, because then watermill-aws would give the message to nobody.
+type unmarshaler struct{ source *source }
+
+func (u unmarshaler) Unmarshal(m *types.Message) (*message.Message, error) {
+	s := u.source
+	until := time.Now().Add(s.config.Consume.Visibility)
+	msg, facts := s.account.Decode(s.topic, s.queue, m)
+	s.received.Store(msg, receipt{m.ReceiptHandle, until, facts})
+	return msg, nil
+}
+
+// Read implements wrapped.Source.
+func (s *source) Read(from *message.Message) brokers.Delivery {
+	r, _ := s.received.Load(from)
+	return r.(receipt).facts
+}
+
+// Settle implements wrapped.Source. Once SQS has taken the message back, an ack might settle
+// what is in somebody else's hands, and a nack hide it from them.
+func (s *source) Settle(from *message.Message, answer wrapped.Answer) {
+	value, _ := s.received.LoadAndDelete(from)
+	r := value.(receipt)
+	after := answer.GiveBack.After
+	if after <= 0 {
+		after = s.config.Consume.RedeliveryDelay
+	}
+	switch ours := time.Now().Before(r.until); {
+	case answer.Acked && ours:
+		from.Ack() // deletes it
+	case answer.Acked:
+		s.subscriber.Logger.Info("A message is delivered again: its handler took longer than its visibility", watermill.LogFields{
+			"message_uuid": from.UUID, "visibility": s.config.Consume.Visibility.String(),
+		})
+		from.Nack()
+	case after > 0 && ours:
+		s.comeAgain(from, r, min(after, longestDelay))
+		from.Nack()
+	default:
+		from.Nack() // which leaves it alone
+	}
+	<-from.Context().Done()
+}
+
+// comeAgain lets the message come again after some time, not when its visibility ends.
+func (s *source) comeAgain(from *message.Message, r receipt, after time.Duration) {
+	ctx, cancel := context.WithTimeout(context.Background(), answerTimeout)
+	defer cancel()
+	_, err := s.client.ChangeMessageVisibility(ctx, &awssqs.ChangeMessageVisibilityInput{
+		QueueUrl: &s.queue.URL, ReceiptHandle: r.handle, VisibilityTimeout: seconds(after),
+	})
+	if err != nil {
+		s.subscriber.Logger.Error("A nacked message comes again when its visibility ends: it cannot be changed", s.account.Explain("sqs:ChangeMessageVisibility", err), watermill.LogFields{
+			"message_uuid": from.UUID, "visibility": s.config.Consume.Visibility.String(), "delay": after.String(),
+		})
+	}
+}
+
+// seconds is how SQS counts: whole ones, never fewer.
+func seconds(d time.Duration) int32 {
+	return int32((d + time.Second - 1) / time.Second) // #nosec G115 -- at most 12 hours
+}
+
+// asNamed resolves the URL of a queue, which is all that watermill-aws is given.
+type asNamed struct{}
+
+func (asNamed) ResolveQueueUrl(_ context.Context, params wmsqs.ResolveQueueUrlParams) (wmsqs.QueueUrlResolverResult, error) { //nolint:revive,staticcheck // watermill-aws's spelling
+	url := wmsqs.QueueURL(params.Topic)
+	return wmsqs.QueueUrlResolverResult{QueueName: wmsqs.QueueName(params.Topic), QueueURL: &url, Exists: aws.Bool(true)}, nil
+}
