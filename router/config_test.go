@@ -71,6 +71,33 @@ router: broker.url is missing: write the URL of the broker, such as memory:// or
 router: store.url is missing: write the URL of the store, such as sqlite://file.db or postgres://user@host/database, or set MILLPOND_STORE_URL`)
 }
 
+// An alias is what the last anchor of its name before it says, a section or a value.
+func TestAliases(t *testing.T) {
+	c, err := read(`%YAML 1.2
+---
+service: &name billing
+broker: {url: 'memory://', group: *name}
+store: {url: 'sqlite://billing.db'}
+retry: &policy {max_attempts: &n 3, backoff_min: 2s}
+handlers:
+  a: {retry: *policy, in_flight: *n}
+  b: &b {retry: &policy {max_attempts: &n 4}}
+  c: *b
+  d: {retry: *policy, in_flight: *n}
+`)
+	require.NoError(t, err)
+	require.Equal(t, "billing", c.Broker.Group)
+	require.Equal(t, 3, c.Handlers["a"].Retry.MaxAttempts)
+	require.Equal(t, 3, c.Handlers["a"].InFlight)
+	require.Equal(t, 4, c.Handlers["c"].Retry.MaxAttempts)
+	require.Equal(t, 4, c.Handlers["d"].Retry.MaxAttempts)
+	require.Zero(t, c.Handlers["d"].Retry.Backoff.Min)
+	require.Equal(t, 4, c.Handlers["d"].InFlight)
+
+	_, err = read(valid + "retry: *policy\nkeep: &policy {off: true}\n")
+	require.EqualError(t, err, "millpond.yaml:4: retry refers to an anchor that is not before it: write the fields")
+}
+
 func TestNoFile(t *testing.T) {
 	_, err := router.ReadConfig(fstest.MapFS{}, fileName, nil)
 	require.ErrorIs(t, err, fs.ErrNotExist)
@@ -174,6 +201,9 @@ func TestMistakesInVariables(t *testing.T) {
 		"MILLPOND_HANDLERS=x":                      "MILLPOND_HANDLERS: is a section and no field: handlers have none, write them into the file",
 		"MILLPOND_LOG=debug":                       "MILLPOND_LOG: is a section and no field: there are MILLPOND_LOG_LEVEL, MILLPOND_LOG_FORMAT",
 		"MILLPOND_KAFKA_PASWORD=x":                 "MILLPOND_KAFKA_PASWORD: there is no such variable: there are MILLPOND_KAFKA_USERNAME and MILLPOND_KAFKA_PASSWORD",
+		"MILLPOND_NATS_PASSWROD=x":                 "MILLPOND_NATS_PASSWROD: there is no such variable: there are MILLPOND_NATS_USERNAME and MILLPOND_NATS_PASSWORD",
+		"MILLPOND_NTAS_PASSWORD=x":                 "MILLPOND_NTAS_PASSWORD: there is no such variable: did you mean MILLPOND_NATS_PASSWORD?",
+		"MILLPOND_NATS_USERNAME=x":                 "",
 		"MILLPOND_BROKER_URL=sqlite://a.db":        `MILLPOND_BROKER_URL: broker.url is "sqlite://a.db": sqlite is one of the stores: write one of the brokers, such as memory:// or kafka://host:9092`,
 		"MILLPOND_BROKER_URL=memory://?capacity=0": `MILLPOND_BROKER_URL: broker.url is wrong: memory: parameter "capacity" is "0": use a positive number such as 32`,
 		"MILLPOND_LOG_LEVEL=loud":                  `MILLPOND_LOG_LEVEL: log.level is "loud": use debug, info, warn or error`,

@@ -38,21 +38,30 @@ func (s *Service) fit() error {
 
 // fitNames checks what the configuration says about handlers by name.
 func (s *Service) fitNames(names map[string]bool, bad func(format string, args ...any)) {
-	for name, one := range s.config.Handlers {
-		if !names[name] {
-			var there []string
-			for _, h := range s.handlers {
-				there = append(there, h.name)
-			}
-			if best, ok := field.Nearest(name, there); ok {
-				bad("handlers.%s: the program has no such handler: did you mean %s?", name, best)
-			} else {
-				bad("handlers.%s: the program has no such handler, it has %s: remove the section", name, strings.Join(there, ", "))
-			}
+	var there []string
+	for _, h := range s.handlers {
+		there = append(there, h.name)
+	}
+	mustBe := func(name, setting, what string) {
+		switch best, ok := field.Nearest(name, there); {
+		case names[name]:
+		case ok:
+			bad("%s: the program has no such handler: did you mean %s?", setting, best)
+		default:
+			bad("%s: the program has no such handler, it has %s: remove %s", setting, strings.Join(there, ", "), what)
 		}
+	}
+	for name, one := range s.config.Handlers {
+		mustBe(name, "handlers."+name, "the section")
 		if names[one.RenamedFrom] {
 			bad("handlers.%s.renamed_from is %q, which is a handler of this program: two handlers would share one consumer, and one would lose its messages", name, one.RenamedFrom)
 		}
+	}
+	for name := range s.config.Inbox.Renamed {
+		mustBe(name, fmt.Sprintf("Inbox.Renamed[%q]", name), "it")
+	}
+	for name := range s.config.Inbox.RetryByHandler {
+		mustBe(name, fmt.Sprintf("Inbox.RetryByHandler[%q]", name), "it")
 	}
 	readers := make(map[[2]string]string)
 	for _, h := range s.handlers {

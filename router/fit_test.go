@@ -100,6 +100,16 @@ func TestWhatDoesNotFit(t *testing.T) {
 				`router: handlers.b.renamed_from is "stock", which is a handler of this program: two handlers would share one consumer, and one would lose its messages`,
 			},
 		},
+		"handlers of the code": {
+			change: func(c *router.Config) {
+				c.Inbox.Renamed = map[string]string{"stok": "inventory"}
+				c.Inbox.RetryByHandler = map[string]middleware.RetryPolicy{"shipping": {MaxAttempts: 2}, "stock": {}}
+			},
+			says: []string{
+				`router: Inbox.Renamed["stok"]: the program has no such handler: did you mean stock?`,
+				`router: Inbox.RetryByHandler["shipping"]: the program has no such handler, it has stock: remove it`,
+			},
+		},
 		"one group": {
 			change: func(c *router.Config) {
 				c.Handlers = map[string]router.HandlerConfig{"a": {Group: "g"}, "b": {Group: "g"}, "c": {Group: "g"}}

@@ -102,13 +102,23 @@ func exposureOf(mux checker, u URL) string {
 	return ""
 }
 
-// samePlace reports whether two URLs name the same servers and database, whoever asks for
-// them and how.
+// placeParameters name a server, a database, tables or queues in the parameters of a URL.
+var placeParameters = []string{
+	"host", "hostaddr", "port", "dbname", "database", "search_path", "millpond_schema", "millpond_prefix", "prefix",
+	"region", "endpoint", "queue", "exchange",
+}
+
+// samePlace reports whether two URLs name the same servers, database and tables, whoever
+// asks for them and how.
 func samePlace(a, b string) bool {
 	one, err := url.Parse(a)
 	if err != nil {
 		return false
 	}
 	other, err := url.Parse(b)
-	return err == nil && one.Scheme == other.Scheme && one.Host == other.Host && strings.Trim(one.Path, "/") == strings.Trim(other.Path, "/")
+	if err != nil || one.Scheme != other.Scheme || one.Host != other.Host || strings.Trim(one.Path, "/") != strings.Trim(other.Path, "/") {
+		return false
+	}
+	these, those := one.Query(), other.Query()
+	return !slices.ContainsFunc(placeParameters, func(name string) bool { return !slices.Equal(these[name], those[name]) })
 }
