@@ -15,6 +15,7 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 	"golang.org/x/sync/errgroup"
 
+	"github.com/millpond-go/millpond/internal/callback"
 	"github.com/millpond-go/millpond/internal/field"
 	"github.com/millpond-go/millpond/middleware/internal/pause"
 	"github.com/millpond-go/millpond/stores"
@@ -99,7 +100,7 @@ func (w *RetryWorker) Run(ctx context.Context) error {
 	if w.ran.Swap(true) {
 		return errors.New("middleware: RetryWorker.Run was called twice")
 	}
-	router, err := message.NewRouter(message.RouterConfig{CloseTimeout: w.config.DrainTimeout}, watermill.NewSlogLogger(quiet(w.in.log)))
+	router, err := message.NewRouter(message.RouterConfig{CloseTimeout: w.config.DrainTimeout}, watermill.NewSlogLogger(callback.ErrorsOnly(w.in.log, ErrNotNow)))
 	if err != nil {
 		return fmt.Errorf("middleware: RetryWorker: %w", err)
 	}
@@ -143,21 +144,6 @@ type nothing struct{}
 
 func (nothing) Publish(string, ...*message.Message) error { return ErrOutputs }
 func (nothing) Close() error                              { return nil }
-
-// quiet lets only the router's errors through: it says much about every message.
-func quiet(log *slog.Logger) *slog.Logger { return slog.New(errorsOnly{log.Handler()}) }
-
-type errorsOnly struct{ slog.Handler }
-
-func (h errorsOnly) Enabled(ctx context.Context, l slog.Level) bool {
-	return l >= slog.LevelError && h.Handler.Enabled(ctx, l)
-}
-
-func (h errorsOnly) WithAttrs(attrs []slog.Attr) slog.Handler {
-	return errorsOnly{h.Handler.WithAttrs(attrs)}
-}
-
-func (h errorsOnly) WithGroup(name string) slog.Handler { return errorsOnly{h.Handler.WithGroup(name)} }
 
 // wake lets a consumer's messages be asked for in a while; the zero consumer is all.
 func (w *RetryWorker) wake(c stores.Consumer, in time.Duration) {

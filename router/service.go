@@ -16,6 +16,7 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	"github.com/millpond-go/millpond/brokers"
+	"github.com/millpond-go/millpond/internal/callback"
 	"github.com/millpond-go/millpond/middleware"
 	"github.com/millpond-go/millpond/stores"
 )
@@ -250,31 +251,5 @@ func (s *Service) quiet() *slog.Logger {
 	if s.log.Enabled(context.Background(), slog.LevelDebug) {
 		return s.log
 	}
-	return slog.New(errorsOnly{s.log.Handler()})
+	return callback.ErrorsOnly(s.log, middleware.ErrNotNow)
 }
-
-type errorsOnly struct{ slog.Handler }
-
-func (h errorsOnly) Enabled(ctx context.Context, l slog.Level) bool {
-	return l >= slog.LevelError && h.Handler.Enabled(ctx, l)
-}
-
-// Handle leaves out messages that were given back unharmed, which the inbox has told.
-func (h errorsOnly) Handle(ctx context.Context, r slog.Record) error {
-	unharmed := false
-	r.Attrs(func(a slog.Attr) bool {
-		err, ok := a.Value.Any().(error)
-		unharmed = unharmed || ok && errors.Is(err, middleware.ErrNotNow)
-		return !unharmed
-	})
-	if unharmed {
-		return nil
-	}
-	return h.Handler.Handle(ctx, r)
-}
-
-func (h errorsOnly) WithAttrs(attrs []slog.Attr) slog.Handler {
-	return errorsOnly{h.Handler.WithAttrs(attrs)}
-}
-
-func (h errorsOnly) WithGroup(name string) slog.Handler { return errorsOnly{h.Handler.WithGroup(name)} }

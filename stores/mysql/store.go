@@ -7,6 +7,7 @@ import (
 	"embed"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"runtime"
 	"sync"
@@ -78,6 +79,10 @@ var (
 
 	_ stores.PoolReporter = (*Store)(nil)
 )
+
+// Format implements fmt.Formatter: no verb prints the connection's settings, which have a
+// password.
+func (s *Store) Format(f fmt.State, _ rune) { _, _ = io.WriteString(f, "a store on MySQL") }
 
 // New returns a store on a *sql.DB of go-sql-driver/mysql that stays the caller's. It
 // does no I/O. Attempts cost two round trips more than those of [OpenDB]: the claim and

@@ -5,6 +5,7 @@ import (
 	"context"
 	"embed"
 	"fmt"
+	"io"
 	"log/slog"
 	"sync"
 	"sync/atomic"
@@ -53,6 +54,10 @@ type Tables struct {
 
 // Store is the part of the contract that does not depend on the driver. Stores embed it.
 type Store struct{ t *Tables }
+
+// Format implements fmt.Formatter: no verb prints the connection's settings, which have a
+// password.
+func (s Store) Format(f fmt.State, _ rune) { _, _ = io.WriteString(f, "a store on PostgreSQL") }
 
 // Store returns the contract's methods, without what Tables offers to drivers beside.
 func (t *Tables) Store() Store { return Store{t} }
