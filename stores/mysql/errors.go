@@ -11,6 +11,7 @@ import (
 
 	mysql "github.com/go-sql-driver/mysql"
 
+	"github.com/millpond-go/millpond/internal/sqlstore"
 	"github.com/millpond-go/millpond/stores"
 )
 
@@ -157,13 +158,8 @@ func unavailable(err error) error {
 	if strings.HasPrefix(err.Error(), prefix) { // it has its meaning, from further inside
 		return err
 	}
-	for _, known := range []error{
-		stores.ErrUnavailable, stores.ErrNotMigrated, stores.ErrSchemaNewer, stores.ErrClosed, stores.ErrChanged,
-		stores.ErrNotFound, stores.ErrNotKept, stores.ErrTooLarge,
-	} {
-		if errors.Is(err, known) {
-			return fmt.Errorf(prefix+"%w", err)
-		}
+	if sqlstore.Meaningful(err) {
+		return fmt.Errorf(prefix+"%w", err)
 	}
 	if errors.Is(err, errUnusable) {
 		return fmt.Errorf(prefix+"%w", err)
@@ -236,16 +232,6 @@ func cannotConnect(address string, err error) error {
 
 func (e *connectError) Error() string {
 	return prefix + "cannot connect to " + e.address + ": " + e.reason()
-}
-
-// unavailable is the same for calls that know the consumer: new tables would give its
-// id to another.
-func (s *Store) unavailable(err error) error {
-	err = unavailable(err)
-	if errors.Is(err, stores.ErrNotMigrated) {
-		s.forget()
-	}
-	return err
 }
 
 func notCommitted(err error) error {

@@ -21,7 +21,7 @@ func (s *Store) Begin(ctx context.Context, c stores.Claim) (stores.Attempt, stor
 }
 
 func (s *Store) begin(ctx context.Context, c *stores.Claim) (*attempt, stores.Verdict, error) {
-	consumer, err := s.known(c.Key)
+	consumer, err := s.tables.Known(c.Key)
 	if err != nil {
 		return nil, stores.Verdict{}, err
 	}
@@ -37,7 +37,7 @@ func (s *Store) begin(ctx context.Context, c *stores.Claim) (*attempt, stores.Ve
 	}
 	ss, rows, claimErr, err := s.open(ctx, first, c.Bound)
 	if err != nil {
-		return nil, stores.Verdict{}, s.unavailable(err)
+		return nil, stores.Verdict{}, s.tables.Explain(ctx, err)
 	}
 	won, verdict, err := false, stores.Verdict{}, claimErr
 	switch {
@@ -53,7 +53,7 @@ func (s *Store) begin(ctx context.Context, c *stores.Claim) (*attempt, stores.Ve
 	if !won || err != nil {
 		ss.release(ctx)
 		if err != nil {
-			return nil, stores.Verdict{}, s.unavailable(err)
+			return nil, stores.Verdict{}, s.tables.Explain(ctx, err)
 		}
 		return nil, verdict, nil
 	}
@@ -62,12 +62,16 @@ func (s *Store) begin(ctx context.Context, c *stores.Claim) (*attempt, stores.Ve
 
 // inHands reports whether somebody has locked the row of a key.
 func (s *Store) inHands(ctx context.Context, cl *claimed) (bool, error) {
-	err := sqlstore.Each(ctx, s.db, string(s.texts.key([]byte(s.sql.inHands), cl.consumer, cl.id))+" FOR SHARE NOWAIT", nil, func(sqlstore.Scan) error { return nil })
+	text := string(s.texts.key([]byte(s.sql.inHands), cl.consumer, cl.id)) + " FOR SHARE NOWAIT"
+	_, err := sqlstore.Send(ctx, s.db, sqlstore.Statement{Text: text, Read: func(rows sqlstore.Rows) error {
+		rows.Next()
+		return rows.Err()
+	}})
 	if isContended(err) {
 		return true, nil
 	}
 	if err != nil {
-		return false, s.unavailable(err)
+		return false, s.tables.Explain(ctx, err)
 	}
 	return false, nil
 }
@@ -133,7 +137,7 @@ func (ss *session) take(ctx context.Context, c *stores.Claim, cl *claimed, versi
 func (s *Store) tryTake(ctx context.Context, on sender, cl *claimed, number, revision int64) (taken, behind bool, err error) {
 	t, sql := s.texts, s.sql
 	var orderKey []byte
-	locked, err := again(ctx, func() (bool, error) {
+	locked, err := sqlstore.Again(ctx, func() (bool, error) {
 		return on.row(ctx, fmt.Sprintf(sql.take, cl.consumer, appendBytes(nil, cl.id), number, revision), &orderKey)
 	})
 	if err != nil || !locked {
@@ -171,13 +175,13 @@ type inboxRow struct {
 	scan struct {
 		status         int64
 		completed, age *int64
-		state          stateScan
+		state          sqlstore.State
 	}
 }
 
 // into returns the destinations of lookColumns.
 func (r *inboxRow) into() []any {
-	return append([]any{&r.scan.status, &r.scan.completed, &r.Fingerprint, &r.Trace, &r.scan.age, &r.orderKey}, r.scan.state.into()...)
+	return append([]any{&r.scan.status, &r.scan.completed, &r.Fingerprint, &r.Trace, &r.scan.age, &r.orderKey}, r.scan.state.Into()...)
 }
 
 // read makes sense of what was scanned.
@@ -187,7 +191,7 @@ func (r *inboxRow) read(found bool) error {
 	}
 	r.Status = stores.Status(r.scan.status) //nolint:gosec // only millpond writes it
 	r.CompletedAt = sqlstore.Instant(r.scan.completed)
-	r.Failure = r.scan.state.state()
+	r.Failure = r.scan.state.Read()
 	if r.scan.age != nil {
 		r.age = time.Duration(*r.scan.age) * time.Microsecond
 	}

@@ -7,7 +7,6 @@ import (
 	"embed"
 	"errors"
 	"fmt"
-	"slices"
 	"strconv"
 	"strings"
 
@@ -18,17 +17,13 @@ import (
 //go:embed procedures/*.sql
 var procedureFiles embed.FS
 
-// Migrations implements stores.Migrator. Their SQL has several statements each. On MySQL
-// the statements of [Store.Procedures] belong to them.
-func (s *Store) Migrations() []stores.Migration { return slices.Clone(s.migrations) }
-
 // Procedures returns the statements that create the stored procedures for MySQL, where
 // they save each message round trips. Migrate creates them too, if the account has the
 // right CREATE ROUTINE. Services need EXECUTE. MariaDB needs none of them.
 func (s *Store) Procedures() []string {
-	names := s.names
-	if s.qualified.Schema != "" {
-		names = s.qualified
+	d := s.dialect
+	if d == nil {
+		d = newDialect(s.names, false)
 	}
 	var all []string
 	for _, name := range procedureNames {
@@ -36,8 +31,8 @@ func (s *Store) Procedures() []string {
 		if err != nil {
 			panic(fmt.Sprintf("mysql: %v", err)) // a mistake in the program
 		}
-		text := strings.NewReplacer("{look}", lookColumns+"c AND i.message_id = id", "{blocks}", blocks, "{lost}", strconv.Itoa(claimLost)).Replace(string(file))
-		all = append(all, expand(names, strings.TrimSpace(text)))
+		text := strings.NewReplacer("{look}", lookColumns+"c AND i.message_id = id", "{lost}", strconv.Itoa(claimLost)).Replace(string(file))
+		all = append(all, d.SQL(strings.TrimSpace(text)))
 	}
 	return all
 }
@@ -48,7 +43,7 @@ var procedureNames = []string{"begin", "complete", "look"}
 // the tables' name. The servers commit each statement apart; what was interrupted is
 // taken up by the next call.
 func (s *Store) Migrate(ctx context.Context) (applied []stores.Migration, err error) {
-	if s.closed.Load() {
+	if s.tables.Closed() {
 		return nil, stores.ErrClosed
 	}
 	conn, err := s.connection(ctx, s.db)
@@ -72,12 +67,11 @@ func (s *Store) Migrate(ctx context.Context) (applied []stores.Migration, err er
 	if err != nil {
 		return nil, unavailable(err)
 	}
-	if state.Version >= len(s.migrations) {
-		err = s.check(state)
-	} else {
-		applied, err = s.apply(ctx, conn, s.migrations[state.Version:])
-	}
+	missing, err := s.tables.Missing(state)
 	if err != nil {
+		return nil, err
+	}
+	if applied, err = s.apply(ctx, conn, missing); err != nil {
 		return nil, err
 	}
 	if maria {
@@ -112,7 +106,7 @@ func (s *Store) apply(ctx context.Context, conn *sql.Conn, steps []stores.Migrat
 			}
 		}
 	}
-	return slices.Clone(steps), nil
+	return steps, nil
 }
 
 // statementsOf takes a migration apart: see its first lines.
@@ -137,50 +131,19 @@ func (s *Store) createProcedures(ctx context.Context, conn *sql.Conn) error {
 	return nil
 }
 
-// Applied implements stores.Migrator.
-func (s *Store) Applied(ctx context.Context) (int, error) {
-	if s.closed.Load() {
-		return 0, stores.ErrClosed
-	}
-	state, err := s.standing(ctx)
-	if err != nil {
-		return 0, unavailable(err)
-	}
-	return state.Version, nil
-}
-
-// Validate implements stores.Migrator.
-func (s *Store) Validate(ctx context.Context) error {
-	if s.closed.Load() {
-		return stores.ErrClosed
-	}
-	state, err := s.standing(ctx)
-	if err != nil {
-		return unavailable(err)
-	}
-	return s.check(state)
-}
-
-func (s *Store) check(state sqlstore.SchemaState) error {
-	if err := state.Check(len(s.migrations)); err != nil {
-		return fmt.Errorf("mysql: %w", err)
-	}
-	return nil
-}
-
-// standing is schemaState on a server that the store can run on.
-func (s *Store) standing(ctx context.Context) (sqlstore.SchemaState, error) {
-	conn, err := s.connection(ctx, s.db)
+// SchemaState implements sqlstore.Database, of a server that the store can run on.
+func (d database) SchemaState(ctx context.Context) (sqlstore.SchemaState, error) {
+	conn, err := d.connection(ctx, d.db)
 	if err != nil {
 		return sqlstore.SchemaState{}, err
 	}
 	defer func() { _ = conn.Close() }()
-	if !s.hasLearnt() {
+	if !d.hasLearnt() {
 		if _, err := recognise(ctx, conn); err != nil {
 			return sqlstore.SchemaState{}, err
 		}
 	}
-	return s.schemaState(ctx, conn)
+	return d.schemaState(ctx, conn)
 }
 
 // schemaState reads the newest version. A missing table is version 0.

@@ -12,7 +12,7 @@ import (
 // Resolve implements stores.Resolver. The locking read waits for a transaction that
 // holds the key, and sees what has become of it.
 func (s *Store) Resolve(ctx context.Context, k stores.Key) (bool, error) {
-	consumer, err := s.known(k)
+	consumer, err := s.tables.Known(k)
 	if err != nil {
 		return false, err
 	}
@@ -52,12 +52,13 @@ func (s *Store) closeLost(ctx context.Context, c *claimed) (bool, error) {
 func (s *Store) closeTaken(ctx context.Context, c claimed) (closed bool, err error) {
 	c.orderKey = nil // it has run, whatever is before it
 	number, revision := sqlstore.ParseVersion(c.took)
-	err = s.transact(ctx, func(tx *sql.Tx) error {
-		taken, _, err := s.tryTake(ctx, short{tx}, &c, number, revision)
+	err = database{s}.Write(ctx, func(short sqlstore.Sender) error {
+		tx := textSender{short}
+		taken, _, err := s.tryTake(ctx, tx, &c, number, revision)
 		if err != nil || !taken {
 			return err
 		}
-		changed, err := short{tx}.exec(ctx, string(s.texts.finish(nil, &c)))
+		changed, err := tx.exec(ctx, string(s.texts.finish(nil, &c)))
 		closed = changed == 1
 		return err
 	})
@@ -69,7 +70,7 @@ func (s *Store) closeTaken(ctx context.Context, c claimed) (closed bool, err err
 
 // unresolved: whoever asks must ask again, whatever the reason.
 func (s *Store) unresolved(err error) error {
-	if err = s.unavailable(err); errors.Is(err, stores.ErrNotMigrated) || errors.Is(err, stores.ErrUnavailable) {
+	if err = s.tables.Explain(context.Background(), err); errors.Is(err, stores.ErrNotMigrated) || errors.Is(err, stores.ErrUnavailable) {
 		return err
 	}
 	return errors.Join(stores.ErrUnavailable, err)

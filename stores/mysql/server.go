@@ -34,7 +34,7 @@ var versionNumbers = regexp.MustCompile(`^(?:5\.5\.5-)?(\d+)\.(\d+)`)
 func (s *Store) learn(ctx context.Context) error {
 	s.learning.Lock()
 	defer s.learning.Unlock()
-	if s.learnt {
+	if s.dialect != nil {
 		return nil
 	}
 	var (
@@ -84,9 +84,8 @@ func (s *Store) learn(ctx context.Context) error {
 	}
 	s.warn(ctx, sv)
 	names := sqlstore.Names{Schema: "`" + strings.ReplaceAll(schema, "`", "``") + "`", Prefix: s.names.Prefix}
-	s.server, s.texts, s.sql = sv, newTexts(names, sv, s.config.Isolation), newStatements(names)
-	s.qualified = names
-	s.learnt = true
+	s.dialect = newDialect(names, sv.maria)
+	s.server, s.texts, s.sql = sv, newTexts(s.dialect, sv, s.config.Isolation), newStatements(s.dialect)
 	return nil
 }
 
@@ -108,7 +107,7 @@ var unsafeCharsets = map[string]bool{"big5": true, "cp932": true, "gb18030": tru
 func (s *Store) hasLearnt() bool {
 	s.learning.Lock()
 	defer s.learning.Unlock()
-	return s.learnt
+	return s.dialect != nil
 }
 
 // supported reports whether a version is MariaDB's, and refuses those that are too old,

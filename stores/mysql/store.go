@@ -11,7 +11,6 @@ import (
 	"log/slog"
 	"runtime"
 	"sync"
-	"sync/atomic"
 
 	mysql "github.com/go-sql-driver/mysql"
 
@@ -50,27 +49,29 @@ const maxOtherConns = 16
 
 // Store is a store on MySQL or MariaDB. It is safe for concurrent use.
 type Store struct {
-	config     Config
-	db         *sql.DB // for everything but attempts
-	attempts   *sql.DB // the same, or of connections that only the store uses
-	own        bool    // attempts is by our connector, and both are ours to close
-	names      sqlstore.Names
-	migrations []stores.Migration
-	log        *slog.Logger
-	closed     atomic.Bool
-	crowd      crowd // for attempts
+	contract
 
-	mu        sync.RWMutex
-	consumers map[stores.Consumer]int64
-	checked   bool // by ready
+	tables   *sqlstore.Tables
+	config   Config
+	db       *sql.DB // for everything but attempts
+	attempts *sql.DB // the same, or of connections that only the store uses
+	own      bool    // attempts is by our connector, and both are ours to close
+	names    sqlstore.Names
+	log      *slog.Logger
+	crowd    crowd // for attempts
+	learnt
+}
 
-	// Set by learn, and constant once there is a consumer or ready has returned nil.
-	learning  sync.Mutex
-	learnt    bool
-	server    server
-	texts     *texts
-	sql       *statements
-	qualified sqlstore.Names
+// contract is what all SQL stores share.
+type contract = sqlstore.Store
+
+// learnt is what learn has set, and constant once there is a consumer or tables are ready.
+type learnt struct {
+	learning sync.Mutex
+	server   server
+	texts    *texts
+	sql      *statements
+	dialect  *sqlstore.Dialect // nil until then
 }
 
 var (
@@ -180,12 +181,10 @@ func newStore(db, attempts *sql.DB, own bool, c Config) (*Store, error) {
 	if log == nil {
 		log = slog.Default()
 	}
-	return &Store{
-		config: c, db: db, attempts: attempts, own: own, names: names, log: log,
-		migrations: sqlstore.LoadMigrations(migrationFiles, "migrations", names),
-		consumers:  make(map[stores.Consumer]int64),
-		crowd:      newCrowd(),
-	}, nil
+	s := &Store{config: c, db: db, attempts: attempts, own: own, names: names, log: log, crowd: newCrowd()}
+	s.tables = sqlstore.New("mysql", database{s}, sqlstore.LoadMigrations(migrationFiles, "migrations", names))
+	s.contract = s.tables.Store()
+	return s, nil
 }
 
 // SetLogger replaces Config.Logger. It must be called before the store is used.
@@ -223,69 +222,8 @@ func (s *Store) PoolUse() stores.PoolUse {
 
 // Close closes the connections that OpenDB has opened.
 func (s *Store) Close() error {
-	if s.closed.Swap(true) || !s.own {
+	if !s.tables.Close() || !s.own {
 		return nil
 	}
 	return errors.Join(s.attempts.Close(), s.db.Close())
-}
-
-// forget drops what is known of the tables.
-func (s *Store) forget() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	clear(s.consumers)
-	s.checked = false
-}
-
-// ready makes sure, once, that the tables are there and fit this program, for calls
-// that need no registered consumer.
-func (s *Store) ready(ctx context.Context) error {
-	if s.closed.Load() {
-		return stores.ErrClosed
-	}
-	s.mu.RLock()
-	checked := s.checked
-	s.mu.RUnlock()
-	if checked {
-		return nil
-	}
-	if err := s.Validate(ctx); err != nil {
-		return err
-	}
-	if err := s.learn(ctx); err != nil {
-		return unavailable(err)
-	}
-	s.mu.Lock()
-	s.checked = true
-	s.mu.Unlock()
-	return nil
-}
-
-// consumer returns the id of a registered consumer.
-func (s *Store) consumer(c stores.Consumer) (int64, error) {
-	if s.closed.Load() {
-		return 0, stores.ErrClosed
-	}
-	s.mu.RLock()
-	id, ok := s.consumers[c]
-	s.mu.RUnlock()
-	if !ok {
-		if err := c.Validate(); err != nil {
-			return 0, fmt.Errorf("%w: %w", stores.ErrInvalidKey, err)
-		}
-		return 0, fmt.Errorf("mysql: %w: %s", stores.ErrNotRegistered, c)
-	}
-	return id, nil
-}
-
-// known returns the consumer of a key that a call may be made for.
-func (s *Store) known(k stores.Key) (int64, error) {
-	consumer, err := s.consumer(k.Consumer)
-	if err != nil {
-		return 0, err
-	}
-	if n := len(k.ID); n == 0 || n > stores.MaxIDBytes {
-		return 0, k.Validate()
-	}
-	return consumer, nil
 }

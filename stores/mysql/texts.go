@@ -24,20 +24,17 @@ type texts struct {
 	settingsSaved, settingsRestored   string
 }
 
-// now is microseconds since 1970 UTC by the server's clock.
-const now = "TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6))"
-
 // blocks is the condition of pending messages that keep their order. One that the broker
 // was to deliver again and did not keeps it no longer than it was told to: it may be gone.
 const blocks = "(e.placement = 1 OR e.order_until > {now})"
 
-const lookColumns = `SELECT i.status, i.completed_at, i.fingerprint, i.traceparent, {now} - i.completed_at, f.order_key, ` + stateColumns + `
+const lookColumns = `SELECT i.status, i.completed_at, i.fingerprint, i.traceparent, {now} - i.completed_at, f.order_key, {state}
 FROM {schema.}{prefix}inbox i
 LEFT JOIN {schema.}{prefix}failure f ON i.status > 2 AND f.consumer = i.consumer AND f.message_id = i.message_id
 WHERE i.consumer = `
 
-func newTexts(names sqlstore.Names, sv server, isolation sql.IsolationLevel) *texts {
-	x := func(text string) string { return expand(names, text) }
+func newTexts(d *sqlstore.Dialect, sv server, isolation sql.IsolationLevel) *texts {
+	x := d.SQL
 	t := &texts{
 		server: sv, isolation: levelName(isolation),
 		insert:       x("INSERT INTO {schema.}{prefix}inbox (consumer, message_id, status, completed_at, token, fingerprint, traceparent) "),
@@ -68,16 +65,6 @@ func levelName(level sql.IsolationLevel) string {
 		return "REPEATABLE READ"
 	}
 	return "READ COMMITTED"
-}
-
-// expand fills in the names of the tables, {now}, and {changed}: the assignment that every
-// change of a failure makes. A revision may come again after a million changes, when
-// nobody remembers it.
-func expand(names sqlstore.Names, query string) string {
-	return names.Expand(strings.NewReplacer(
-		"{now}", now,
-		"{changed}", "revision = (revision + 1) & "+strconv.Itoa(maxRevision),
-	).Replace(query))
 }
 
 // claimed is a key with what its claim writes.

@@ -19,7 +19,7 @@ import (
 // and commit does so only if the transaction is still the one that begin has started.
 type conn struct {
 	native native
-	sql    *statements
+	texts  *[preparedStatements]string
 
 	// closing says that the handler is done: who ends the transaction now is the store,
 	// or a goroutine that was left behind and does no harm with it.
@@ -81,8 +81,8 @@ type preparedStatement interface {
 }
 
 // newConn guards a connection. The hooks come last: setting up needs commits.
-func newConn(n native, texts *statements) *conn {
-	c := &conn{native: n, sql: texts}
+func newConn(n native, texts *[preparedStatements]string) *conn {
+	c := &conn{native: n, texts: texts}
 	n.RegisterCommitHook(c.onCommit)
 	n.RegisterRollbackHook(c.onRollback)
 	return c
@@ -290,7 +290,7 @@ func (c *conn) prepare(which int) (preparedStatement, error) {
 	if s := c.prepared[which]; s != nil {
 		return s, nil
 	}
-	s, err := c.native.PrepareContext(context.Background(), c.sql.prepared[which])
+	s, err := c.native.PrepareContext(context.Background(), c.texts[which])
 	if err != nil {
 		return nil, err
 	}

@@ -82,18 +82,17 @@ func (fs *flights) land(f flight) {
 	delete(fs.places, f)
 }
 
-// state says whether a key is in flight, and whether a handler of it runs: otherwise it
-// is still being decided.
-func (fs *flights) state(f flight) (flying, open bool) {
+// flying reports whether a key is in flight.
+func (fs *flights) flying(consumer int64, id string) bool {
 	fs.mu.Lock()
 	defer fs.mu.Unlock()
-	p := fs.places[f]
-	return p != nil, p != nil && p.open
+	return fs.places[flight{consumer, id}] != nil
 }
 
-// count is how many keys are in flight.
-func (fs *flights) count() int {
+// open reports whether a handler of a key runs.
+func (fs *flights) open(consumer int64, id string) bool {
 	fs.mu.Lock()
 	defer fs.mu.Unlock()
-	return len(fs.places)
+	p := fs.places[flight{consumer, id}]
+	return p != nil && p.open
 }

@@ -22,12 +22,9 @@ const lookAfter = 50 * time.Millisecond
 // writing is waited for up to the busy timeout; its transaction may be of the same key
 // or of any other, so then the error wraps stores.ErrUnavailable.
 func (s *Store) Begin(ctx context.Context, c stores.Claim) (stores.Attempt, stores.Verdict, error) {
-	consumer, err := s.consumer(c.Key.Consumer)
+	consumer, err := s.tables.Known(c.Key)
 	if err != nil {
 		return nil, stores.Verdict{}, err
-	}
-	if n := len(c.Key.ID); n == 0 || n > stores.MaxIDBytes {
-		return nil, stores.Verdict{}, c.Key.Validate()
 	}
 	f := flight{consumer: consumer, id: string(c.Key.ID)}
 	if !s.flights.takeOff(f) {
@@ -88,16 +85,13 @@ func (s *Store) beginClaim(ctx context.Context, b *beginning, look func() error)
 
 // explain turns an error of a statement into one of the contract's.
 func (s *Store) explain(ctx context.Context, err error) error {
-	s.mu.Lock()
-	closed := s.closed
-	s.mu.Unlock()
-	if closed {
+	if s.tables.Closed() {
 		return stores.ErrClosed
 	}
 	if isCode(err, sqlite3.SQLITE_ERROR) { // bad SQL, which ours is only without its tables
-		if schema := s.check(ctx); schema != nil {
+		if schema := s.Validate(ctx); schema != nil {
 			return schema
 		}
 	}
-	return unavailable(err)
+	return unavailable(tooBig(err))
 }

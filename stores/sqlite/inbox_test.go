@@ -250,7 +250,9 @@ func TestWaitingForTheWriter(t *testing.T) {
 
 // waiting is how many keys are in flight.
 func waiting(o opened) int {
-	return o.flights.count()
+	o.flights.mu.Lock()
+	defer o.flights.mu.Unlock()
+	return len(o.flights.places)
 }
 
 // The context of Begin has no say in the attempt.

@@ -108,7 +108,7 @@ func (o opened) effect(a stores.Attempt, note string) {
 // connection sees them.
 func (o opened) counts() (rows, effects int) {
 	o.t.Helper()
-	require.NoError(o.t, o.DB().QueryRow("SELECT count(*) FROM "+o.names.Table("inbox")).Scan(&rows))
+	require.NoError(o.t, o.DB().QueryRow("SELECT count(*) FROM "+o.dialect.Names.Table("inbox")).Scan(&rows))
 	require.NoError(o.t, o.DB().QueryRow("SELECT count(*) FROM effects").Scan(&effects))
 	return rows, effects
 }

@@ -3,6 +3,7 @@ package sqlite
 import (
 	"context"
 	"database/sql"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -11,9 +12,6 @@ import (
 	"github.com/millpond-go/millpond/internal/sqlstore"
 	"github.com/millpond-go/millpond/stores"
 )
-
-// Migrations implements stores.Migrator.
-func (s *Store) Migrations() []stores.Migration { return slices.Clone(s.migrations) }
 
 // Migrate implements stores.Migrator. All missing steps are applied in one transaction,
 // or none. It waits for other processes until ctx ends.
@@ -33,94 +31,76 @@ func (s *Store) Migrate(ctx context.Context) ([]stores.Migration, error) {
 			return nil
 		})
 	}
-	if err != nil {
-		return nil, s.failed("migrate", err)
+	switch {
+	case err == nil:
+		return missing, nil
+	case s.tables.Closed():
+		return nil, stores.ErrClosed
 	}
-	return missing, nil
+	return nil, fmt.Errorf("sqlite: migrate: %w", unavailable(err))
 }
 
 // missing returns the steps to apply.
-func (s *Store) missing(ctx context.Context, q sqlstore.Querier) ([]stores.Migration, error) {
+func (s *Store) missing(ctx context.Context, q querier) ([]stores.Migration, error) {
 	state, _, err := s.schema(ctx, q)
 	if err != nil {
 		return nil, err
 	}
-	if state.Version >= len(s.migrations) {
-		return nil, state.Check(len(s.migrations))
-	}
-	return slices.Clone(s.migrations[state.Version:]), nil
+	return s.tables.Missing(state)
 }
 
-// Applied implements stores.Migrator.
-func (s *Store) Applied(ctx context.Context) (int, error) {
-	state, _, err := s.schema(ctx, s.reader)
-	if err != nil {
-		return 0, s.failed("applied", err)
+// SchemaState implements sqlstore.Database.
+func (d database) SchemaState(ctx context.Context) (sqlstore.SchemaState, error) {
+	state, absent, err := d.schema(ctx, d.reader)
+	switch {
+	case err != nil && d.tables.Closed():
+		return state, stores.ErrClosed
+	case err != nil:
+		return state, unavailable(err)
 	}
-	return state.Version, nil
+	return state, d.whole(state, absent)
 }
 
-// Validate implements stores.Migrator.
-func (s *Store) Validate(ctx context.Context) error {
-	if err := s.check(ctx); err != nil {
-		return s.failed("validate", err)
+// whole reports tables that are recorded but not there.
+func (d database) whole(state sqlstore.SchemaState, absent []string) error {
+	if state.Version < len(d.Migrations()) || len(absent) == 0 {
+		return nil
 	}
-	return nil
+	return fmt.Errorf("%w (version %d is recorded, but there is no %s)", stores.ErrNotMigrated, state.Version, strings.Join(absent, ", "))
 }
 
-// check reads the schema's version and whether its tables are there.
-func (s *Store) check(ctx context.Context) error {
-	state, absent, err := s.schema(ctx, s.reader)
-	if err != nil {
-		return err
-	}
-	if err := state.Check(len(s.migrations)); err != nil {
-		return err
-	}
-	if len(absent) > 0 {
-		return fmt.Errorf("%w (version %d is recorded, but there is no %s)", stores.ErrNotMigrated, state.Version, strings.Join(absent, ", "))
-	}
-	return nil
+// querier is a *sql.DB or a *sql.Tx.
+type querier interface {
+	QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error)
+	QueryRowContext(ctx context.Context, query string, args ...any) *sql.Row
 }
 
 // schema returns what the schema table says, and which of the tables do not exist.
-func (s *Store) schema(ctx context.Context, q sqlstore.Querier) (state sqlstore.SchemaState, absent []string, err error) {
-	prefix := s.names.Prefix
-	absent = []string{prefix + "schema", prefix + "consumer", prefix + "inbox", prefix + "quarantine", prefix + "failure", prefix + "audit"}
-	rows, err := q.QueryContext(ctx, s.sql.tables, absent[0], absent[1], absent[2], absent[3], absent[4], absent[5])
+func (s *Store) schema(ctx context.Context, q querier) (state sqlstore.SchemaState, absent []string, err error) {
+	var args []any
+	for _, name := range []string{"schema", "consumer", "inbox", "quarantine", "failure", "audit"} {
+		absent = append(absent, s.dialect.Names.Prefix+name)
+		args = append(args, s.dialect.Names.Prefix+name)
+	}
+	versions := absent[0]
+	rows, err := q.QueryContext(ctx, `SELECT name FROM main.sqlite_schema WHERE type = 'table' AND name IN (?, ?, ?, ?, ?, ?)`, args...)
 	if err != nil {
 		return state, nil, err
 	}
 	defer rows.Close()
-	versioned := false
 	for rows.Next() {
 		var table string
 		if err := rows.Scan(&table); err != nil {
 			return state, nil, err
 		}
-		versioned = versioned || table == prefix+"schema"
 		absent = slices.DeleteFunc(absent, func(name string) bool { return name == table })
 	}
-	if err := rows.Err(); err != nil {
+	if err := errors.Join(rows.Close(), rows.Err()); err != nil {
 		return state, nil, err
 	}
-	if versioned {
-		err = q.QueryRowContext(ctx, s.sql.version).Scan(&state.Version, &state.Compatible)
+	if !slices.Contains(absent, versions) {
+		err = q.QueryRowContext(ctx, s.dialect.Fixed(`SELECT coalesce(max(version), 0), coalesce(max(compatible), 0) FROM {schema.}{prefix}schema`)).
+			Scan(&state.Version, &state.Compatible)
 	}
 	return state, absent, err
-}
-
-// failed gives an error its place and one of the contract's sentinels.
-func (s *Store) failed(what string, err error) error {
-	return fmt.Errorf("sqlite: %s: %w", what, s.known(err))
-}
-
-// known is explain for callers that have looked at the schema.
-func (s *Store) known(err error) error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.closed {
-		return stores.ErrClosed
-	}
-	return unavailable(err)
 }

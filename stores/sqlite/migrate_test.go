@@ -8,6 +8,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/millpond-go/millpond/internal/sqlstore"
 	"github.com/millpond-go/millpond/stores"
 )
 
@@ -88,12 +89,12 @@ func TestMigrateAtOnce(t *testing.T) {
 	for n := range total {
 		sum += n
 	}
-	require.Equal(t, len(open(t).migrations), sum, "each step was applied by one")
+	require.Equal(t, len(open(t).Migrations()), sum, "each step was applied by one")
 }
 
 func TestNewerSchema(t *testing.T) {
 	o := open(t)
-	known := len(o.migrations)
+	known := len(o.Migrations())
 	newer := func(compatible int) {
 		_, err := o.DB().Exec("INSERT OR REPLACE INTO millpond_schema (version, compatible, name) VALUES (?, ?, 'later')", known+1, compatible)
 		require.NoError(t, err)
@@ -130,8 +131,14 @@ func TestMissingTables(t *testing.T) {
 	require.NoError(t, err)
 	_, _, err = o.Begin(t.Context(), claimOf("a"))
 	require.ErrorIs(t, err, stores.ErrNotMigrated)
+	o = open(t)
+	_, err = o.DB().Exec("DROP TABLE millpond_inbox")
+	require.NoError(t, err)
 	_, err = o.Look(t.Context(), claimOf("a").Key, stores.Fingerprint{})
 	require.ErrorIs(t, err, stores.ErrNotMigrated)
+	o = open(t)
+	_, err = o.DB().Exec("DROP TABLE millpond_inbox; DROP TABLE millpond_quarantine")
+	require.NoError(t, err)
 	err = o.Quarantine(t.Context(), stores.Quarantined{Consumer: billing, Reason: stores.ReasonNoKey})
 	require.ErrorIs(t, err, stores.ErrNotMigrated)
 	_, err = o.Resolve(t.Context(), claimOf("a").Key)
@@ -143,7 +150,8 @@ func TestMigrationIsAtomic(t *testing.T) {
 	s, err := New(t.Context(), filepath.Join(t.TempDir(), "a.db"), Config{})
 	require.NoError(t, err)
 	defer s.Close()
-	s.migrations = append(s.migrations, stores.Migration{Version: 3, Name: "wrong", SQL: "CREATE TABLE half (x INTEGER); CREATE TABLE half (x INTEGER)"})
+	steps := append(s.Migrations(), stores.Migration{Version: 3, Name: "wrong", SQL: "CREATE TABLE half (x INTEGER); CREATE TABLE half (x INTEGER)"})
+	s.tables = sqlstore.New("sqlite", database{s}, steps)
 	_, err = s.Migrate(t.Context())
 	require.ErrorContains(t, err, "migration 3 (wrong)")
 	var tables int

@@ -19,7 +19,7 @@ func TestRegister(t *testing.T) {
 	require.NoError(t, register("", false))
 	err := register("refunds", false)
 	require.ErrorIs(t, err, stores.ErrConsumerConflict)
-	for _, part := range []string{"billing/charge", `"orders"`, `"refunds"`, "accept"} {
+	for _, part := range []string{"billing/charge", `"orders"`, `"refunds"`, "AcceptTopics"} {
 		require.ErrorContains(t, err, part)
 	}
 	require.NoError(t, register("refunds", true))

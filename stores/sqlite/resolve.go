@@ -10,6 +10,13 @@ import (
 	"github.com/millpond-go/millpond/stores"
 )
 
+const (
+	resolveKey = `SELECT i.status FROM {schema.}{prefix}inbox i JOIN {schema.}{prefix}consumer c ON c.id = i.consumer
+WHERE c.service = ? AND c.handler = ? AND i.message_id = ?`
+	fence   = `INSERT INTO {schema.}{prefix}schema (version, compatible, name) VALUES (0, 0, 'fence')`
+	unfence = `DELETE FROM {schema.}{prefix}schema WHERE version = 0`
+)
+
 // Resolve implements stores.Resolver. Holding the write lock it sees what has been
 // committed by anybody. A key that is not completed stays so: after a failed write the log may
 // end in a complete transaction that only a recovery would see, and the commit made here
@@ -20,12 +27,12 @@ func (s *Store) Resolve(ctx context.Context, k stores.Key) (bool, error) {
 	}
 	var status stores.Status
 	err := s.writer.write(ctx, time.Time{}, func(tx *sql.Tx) error {
-		err := tx.QueryRowContext(ctx, s.sql.resolve, k.Consumer.Service, k.Consumer.Handler, k.ID).Scan(&status)
+		err := tx.QueryRowContext(ctx, s.dialect.Fixed(resolveKey), k.Consumer.Service, k.Consumer.Handler, k.ID).Scan(&status)
 		if status == stores.StatusCompleted || err != nil && !errors.Is(err, sql.ErrNoRows) {
 			return err
 		}
-		for _, query := range []string{s.sql.fence, s.sql.unfence} { // to change a page, not its content
-			if _, err := tx.ExecContext(ctx, query); err != nil {
+		for _, query := range []string{fence, unfence} { // to change a page, not its content
+			if _, err := tx.ExecContext(ctx, s.dialect.Fixed(query)); err != nil {
 				return err
 			}
 		}

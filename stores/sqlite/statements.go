@@ -3,80 +3,74 @@ package sqlite
 import (
 	"context"
 	"database/sql"
-	"strconv"
-	"strings"
 	"sync"
+	"time"
 
 	"github.com/millpond-go/millpond/internal/sqlstore"
+	"github.com/millpond-go/millpond/stores"
 )
 
-// statements are the texts for the configured table names.
-type statements struct {
-	prepared [preparedStatements]string // of the writer connection
-	failures failureStatements
+// stateColumns are what stateOf and sqlstore.State read.
+const stateColumns = `f.number, f.revision, f.status, f.placement, f.content, f.class, f.attempts, f.uncounted, f.presumed,
+	{now} - f.budget_at, f.due_at - {now}`
 
-	version, tables                      string
-	findConsumer, addConsumer, setTopics string
-	seen, quarantine                     string
-	resolve, fence, unfence              string
-}
+const numStateColumns = 11
 
-func newStatements(names sqlstore.Names) statements {
-	expand := func(query string) string { return expand(names, query) }
-	return statements{
-		prepared: [preparedStatements]string{
-			beginStatement: "BEGIN IMMEDIATE",
-			claimStatement: expand(`INSERT INTO {schema.}{prefix}inbox (consumer, message_id, fingerprint, traceparent, status, completed_at)
-				VALUES (?, ?, ?, ?, 2, {now})`),
-			claimInOrderStatement: expand(`INSERT INTO {schema.}{prefix}inbox (consumer, message_id, fingerprint, traceparent, status, completed_at)
-				SELECT ?1, ?2, ?3, ?4, 2, {now} WHERE NOT EXISTS (
-					SELECT 1 FROM {schema.}{prefix}failure WHERE consumer = ?1 AND order_key = ?5 AND status = 3 AND ` + blocks("") + `)`),
-			lookStatement: expand(`SELECT i.status, i.completed_at, i.fingerprint, i.traceparent, f.order_key, ` + stateColumns + `
-				FROM {schema.}{prefix}inbox i
-				LEFT JOIN {schema.}{prefix}failure f ON i.status <> 2 AND f.consumer = i.consumer AND f.message_id = i.message_id
-				WHERE i.consumer = ? AND i.message_id = ?`),
-			takeStatement: expand(`DELETE FROM {schema.}{prefix}failure
-				WHERE consumer = ? AND message_id = ? AND number = ? AND revision = ? AND status = 3`),
-			takeInOrderStatement: expand(`DELETE FROM {schema.}{prefix}failure
-				WHERE consumer = ?1 AND message_id = ?2 AND number = ?3 AND revision = ?4 AND status = 3 AND NOT EXISTS (
-					SELECT 1 FROM {schema.}{prefix}failure e WHERE e.consumer = ?1 AND e.order_key = ?5 AND e.status = 3 AND e.number < ?3 AND ` + blocks("e.") + `)`),
-			completeStatement: expand(`UPDATE {schema.}{prefix}inbox SET status = 2, completed_at = {now}, traceparent = ?
-				WHERE consumer = ? AND message_id = ? AND status = 3`),
-			advanceStatement:  expand(advance),
-			commitStatement:   "COMMIT",
-			rollbackStatement: "ROLLBACK",
-		},
-		failures: newFailureStatements(names),
-
-		version: expand(`SELECT coalesce(max(version), 0), coalesce(max(compatible), 0) FROM {schema.}{prefix}schema`),
-		tables:  `SELECT name FROM main.sqlite_schema WHERE type = 'table' AND name IN (?, ?, ?, ?, ?, ?)`,
-
-		findConsumer: expand(`SELECT id, topics FROM {schema.}{prefix}consumer WHERE service = ? AND handler = ?`),
-		addConsumer:  expand(`INSERT INTO {schema.}{prefix}consumer (service, handler, topics) VALUES (?, ?, ?)`),
-		setTopics:    expand(`UPDATE {schema.}{prefix}consumer SET topics = ? WHERE id = ?`),
-
-		seen: expand(`UPDATE {schema.}{prefix}quarantine SET seen = seen + 1, last_at = {now}
-			WHERE consumer = ? AND identity_hash = ? AND fingerprint = ? AND reason = ?`),
-		quarantine: expand(`INSERT INTO {schema.}{prefix}quarantine
-			(consumer, identity_hash, fingerprint, reason, detail, message_id, existing, topic, coordinates, uuid, metadata, payload, codec, one_way)
-			VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`),
-
-		resolve: expand(`SELECT i.status FROM {schema.}{prefix}inbox i JOIN {schema.}{prefix}consumer c ON c.id = i.consumer
-			WHERE c.service = ? AND c.handler = ? AND i.message_id = ?`),
-		fence:   expand(`INSERT INTO {schema.}{prefix}schema (version, compatible, name) VALUES (0, 0, 'fence')`),
-		unfence: expand(`DELETE FROM {schema.}{prefix}schema WHERE version = 0`),
+func stateOf(v []any) stores.FailureState {
+	number := func(i int) int64 {
+		n, _ := v[i].(int64)
+		return n
+	}
+	class, _ := v[5].(string)
+	//nolint:gosec // only millpond writes them
+	return stores.FailureState{
+		Version:   sqlstore.Version(number(0), number(1)),
+		Status:    stores.Status(number(2)),
+		Placement: stores.Placement(number(3)),
+		Content:   stores.ContentState(number(4)),
+		Class:     stores.Class(class),
+		Attempts:  int(number(6)),
+		Uncounted: int(number(7)),
+		Presumed:  number(8) != 0,
+		Age:       time.Duration(number(9)) * time.Microsecond,
+		DueIn:     time.Duration(number(10)) * time.Microsecond,
 	}
 }
 
-// expand fills in the names of the tables, and
-//   - {now}: microseconds since 1970 by SQLite's clock, which has milliseconds;
-//   - {changed}: the assignment that every change of a failure makes. A revision may come
-//     again after a million changes, when nobody remembers it.
-func expand(names sqlstore.Names, query string) string {
-	return names.Expand(strings.NewReplacer(
-		"{now}", "CAST(round(unixepoch('subsec') * 1000000) AS INTEGER)",
-		"{changed}", "revision = (revision + 1) & "+strconv.FormatInt(maxRevision, 10),
-	).Replace(query))
+// blocks is the condition of pending messages that keep their order. One that the broker
+// was to deliver again and did not keeps it no longer than it was told to: it may be gone.
+const blocks = "(e.placement = 1 OR e.order_until > {now})"
+
+// newStatements returns the texts that the writer connection prepares.
+func newStatements(d *sqlstore.Dialect) (texts [preparedStatements]string) {
+	for i, text := range [preparedStatements]string{
+		beginStatement: "BEGIN IMMEDIATE",
+		claimStatement: `INSERT INTO {schema.}{prefix}inbox (consumer, message_id, fingerprint, traceparent, status, completed_at)
+			VALUES (?, ?, ?, ?, 2, {now})`,
+		claimInOrderStatement: `INSERT INTO {schema.}{prefix}inbox (consumer, message_id, fingerprint, traceparent, status, completed_at)
+			SELECT ?1, ?2, ?3, ?4, 2, {now} WHERE NOT EXISTS (
+				SELECT 1 FROM {schema.}{prefix}failure e WHERE e.consumer = ?1 AND e.order_key = ?5 AND e.status = 3 AND {blocks})`,
+		lookStatement: `SELECT i.status, i.completed_at, i.fingerprint, i.traceparent, f.order_key, {state}
+			FROM {schema.}{prefix}inbox i
+			LEFT JOIN {schema.}{prefix}failure f ON i.status <> 2 AND f.consumer = i.consumer AND f.message_id = i.message_id
+			WHERE i.consumer = ? AND i.message_id = ?`,
+		takeStatement: `DELETE FROM {schema.}{prefix}failure
+			WHERE consumer = ? AND message_id = ? AND number = ? AND revision = ? AND status = 3`,
+		takeInOrderStatement: `DELETE FROM {schema.}{prefix}failure
+			WHERE consumer = ?1 AND message_id = ?2 AND number = ?3 AND revision = ?4 AND status = 3 AND NOT EXISTS (
+				SELECT 1 FROM {schema.}{prefix}failure e WHERE e.consumer = ?1 AND e.order_key = ?5 AND e.status = 3 AND e.number < ?3 AND {blocks})`,
+		completeStatement: `UPDATE {schema.}{prefix}inbox SET status = 2, completed_at = {now}, traceparent = ?
+			WHERE consumer = ? AND message_id = ? AND status = 3`,
+		// The next message of an order key becomes due, unless somebody has it in hand.
+		advanceStatement: `UPDATE {schema.}{prefix}failure SET {changed}, due_at = {now}
+			WHERE number = (SELECT min(number) FROM {schema.}{prefix}failure WHERE consumer = ? AND order_key = ? AND status = 3)
+			AND NOT reserved AND NOT presumed AND due_at > {now}`,
+		commitStatement:   "COMMIT",
+		rollbackStatement: "ROLLBACK",
+	} {
+		texts[i] = d.SQL(text)
+	}
+	return texts
 }
 
 // lazyStatement is prepared when it is first used: tables may not exist before.

@@ -11,7 +11,6 @@ import (
 	"os"
 	"path/filepath"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/millpond-go/millpond/internal/sqlstore"
@@ -51,24 +50,23 @@ type Config struct {
 
 // Store is a store on one SQLite file. It is safe for concurrent use.
 type Store struct {
-	path       string
-	names      sqlstore.Names
-	migrations []stores.Migration
-	sql        statements
-	maxRow     int // bytes
+	contract
+
+	tables  *sqlstore.Tables
+	dialect *sqlstore.Dialect
+	path    string
+	sql     [preparedStatements]string
+	maxRow  int // bytes
 
 	writer  *writer
 	reader  *sql.DB // cannot write
 	program *sql.DB
 	look    lazyStatement
 	flights flights
-
-	validated atomic.Bool // by an operator's call
-
-	mu        sync.Mutex
-	closed    bool
-	consumers map[stores.Consumer]int64
 }
+
+// contract is what all SQL stores share.
+type contract = sqlstore.Store
 
 var (
 	_ stores.Store    = (*Store)(nil)
@@ -130,13 +128,13 @@ func newStore(path string, c Config) (*Store, error) {
 		return nil, err
 	}
 	s := &Store{
-		path:       path,
-		names:      names,
-		migrations: sqlstore.LoadMigrations(migrationFiles, "migrations", names),
-		sql:        newStatements(names),
-		maxRow:     maxRow,
-		consumers:  make(map[stores.Consumer]int64),
+		path:    path,
+		dialect: newDialect(names),
+		maxRow:  maxRow,
 	}
+	s.sql = newStatements(s.dialect)
+	s.tables = sqlstore.New("sqlite", database{s}, sqlstore.LoadMigrations(migrationFiles, "migrations", names))
+	s.contract = s.tables.Store()
 	open := func(c connector) *sql.DB {
 		c.driver, c.dsn = modernc, dsn(path)
 		return sql.OpenDB(&c)
@@ -152,7 +150,7 @@ func newStore(path string, c Config) (*Store, error) {
 	s.reader.SetMaxIdleConns(maxReaders)
 	s.reader.SetMaxOpenConns(maxReaders)
 	s.program = open(connector{setup: durable + fmt.Sprintf("PRAGMA busy_timeout = %d;", c.BusyTimeout.Milliseconds())})
-	s.look = lazyStatement{db: s.reader, query: s.sql.prepared[lookStatement]}
+	s.look = lazyStatement{db: s.reader, query: s.sql[lookStatement]}
 	return s, nil
 }
 
@@ -217,31 +215,9 @@ func (s *Store) Capabilities() stores.Capabilities {
 // Close closes the file. An attempt that is open can still be ended, and holds the
 // file until then.
 func (s *Store) Close() error {
-	s.mu.Lock()
-	closed := s.closed
-	s.closed = true
-	s.mu.Unlock()
-	if closed {
+	if !s.tables.Close() {
 		return nil
 	}
 	s.look.close()
 	return errors.Join(s.reader.Close(), s.program.Close(), s.writer.close())
-}
-
-// consumer returns the id of a registered consumer.
-func (s *Store) consumer(c stores.Consumer) (int64, error) {
-	s.mu.Lock()
-	closed := s.closed
-	id, ok := s.consumers[c]
-	s.mu.Unlock()
-	switch {
-	case closed:
-		return 0, fmt.Errorf("sqlite: %w", stores.ErrClosed)
-	case ok:
-		return id, nil
-	}
-	if err := (stores.Key{Consumer: c, ID: []byte{0}}).Validate(); err != nil {
-		return 0, err
-	}
-	return 0, fmt.Errorf("sqlite: %w: %s", stores.ErrNotRegistered, c)
 }

@@ -1,10 +1,8 @@
 package tables
 
 import (
-	"context"
 	"crypto/sha256"
 	"encoding/binary"
-	"fmt"
 
 	"github.com/millpond-go/millpond/internal/sqlstore"
 	"github.com/millpond-go/millpond/stores"
@@ -153,29 +151,12 @@ func (row *InboxRow) Read(rows Rows) error {
 	return rows.Err()
 }
 
-func (row *InboxRow) scan(rows interface{ Scan(dest ...any) error }) error {
-	var state stateScan
-	err := rows.Scan(state.with(&row.Status, &row.Fingerprint, &row.Trace, instant{&row.CompletedAt})...)
-	row.Found, row.Failure = err == nil, state.state(row.Status)
+func (row *InboxRow) scan(rows Rows) error {
+	var (
+		state     sqlstore.State
+		completed *int64
+	)
+	err := rows.Scan(append([]any{&row.Status, &row.Fingerprint, &row.Trace, &completed}, state.Into()...)...)
+	row.Found, row.Failure, row.CompletedAt = err == nil, state.Read(), sqlstore.Instant(completed)
 	return err
-}
-
-// Look implements stores.Failures.
-func (s Store) Look(ctx context.Context, k stores.Key, f stores.Fingerprint) (stores.Verdict, error) {
-	consumer, err := s.t.Known(k)
-	if err != nil {
-		return stores.Verdict{}, err
-	}
-	var row InboxRow
-	if _, err := s.t.db.Send(ctx, Statement{Text: s.t.sql.look, Args: []any{consumer, k.ID}, Read: row.Read}); err != nil {
-		return stores.Verdict{}, s.t.unavailable(err)
-	}
-	if !row.Found {
-		return stores.Verdict{Outcome: stores.Claimable}, nil
-	}
-	v, err := row.Verdict(f)
-	if err != nil {
-		return stores.Verdict{}, fmt.Errorf("postgres: %w", err)
-	}
-	return v, nil
 }

@@ -1,26 +1,20 @@
 package tables
 
-import "context"
+import (
+	"context"
 
-// Rows are the rows of a query, as all drivers have them.
-type Rows interface {
-	Next() bool
-	Scan(dest ...any) error
-	Err() error
-}
+	"github.com/millpond-go/millpond/internal/sqlstore"
+)
 
-// Statement is SQL text with its arguments.
-type Statement struct {
-	Text string
-	Args []any
-	Read func(Rows) error // is handed the rows; nil: none are expected
-}
-
-// Querier sends one statement at a time, and returns how many rows it has affected.
-// Errors are the driver's.
-type Querier interface {
-	Send(ctx context.Context, s Statement) (affected int64, err error)
-}
+// What all SQL stores have.
+type (
+	// Rows are the rows of a query, as all drivers have them.
+	Rows = sqlstore.Rows
+	// Statement is SQL text with its arguments.
+	Statement = sqlstore.Statement
+	// Querier sends one statement at a time. Errors are the driver's.
+	Querier = sqlstore.Sender
+)
 
 // DB is a driver with its connections. Arguments are strings, booleans, integers, bytes,
 // slices of integers, durations, times, and nil; results are taken as integers,

@@ -139,7 +139,7 @@ func RefusesValue(err error) bool {
 
 // Unavailable gives an error of the driver its meaning for a caller who wants to begin
 // something.
-func (t *Tables) Unavailable(err error) error { return t.unavailable(err) }
+func (t *Tables) Unavailable(err error) error { return t.shared.Explain(context.Background(), err) }
 
 // Unavailable is the same before there are tables.
 func Unavailable(err error) error { return unavailable(err) }
@@ -163,14 +163,4 @@ func unavailable(err error) error {
 		}
 	}
 	return fmt.Errorf("postgres: %w: %w", stores.ErrUnavailable, err)
-}
-
-// unavailable is the same for calls that know the consumer: new tables would give its
-// id to another.
-func (t *Tables) unavailable(err error) error {
-	err = unavailable(err)
-	if errors.Is(err, stores.ErrNotMigrated) {
-		t.forget()
-	}
-	return err
 }

@@ -2,7 +2,6 @@ package tables
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"time"
 
@@ -18,7 +17,11 @@ func (s Store) Record(ctx context.Context, f stores.Failure) (version int64, err
 	if err != nil {
 		return 0, err
 	}
-	named, err := s.t.recordArgs(consumer, &f)
+	f, metadata, err := s.t.shared.Recordable(f)
+	if err != nil {
+		return 0, err
+	}
+	named, err := s.t.recordArgs(consumer, &f, metadata)
 	if err != nil {
 		return 0, err
 	}
@@ -40,7 +43,7 @@ func (s Store) Record(ctx context.Context, f stores.Failure) (version int64, err
 	}
 	switch {
 	case err != nil:
-		return 0, s.t.unavailable(err)
+		return 0, s.t.shared.Explain(ctx, err)
 	case !found:
 		return 0, fmt.Errorf("postgres: %w: %s", stores.ErrChanged, f.Key)
 	case number == nil:
@@ -49,15 +52,12 @@ func (s Store) Record(ctx context.Context, f stores.Failure) (version int64, err
 	return sqlstore.Version(*number, *revision), nil
 }
 
-var errNotParkable = errors.New("postgres: a failure that is parked needs content in the state kept")
+var errNotParkable = fmt.Errorf("postgres: %w", sqlstore.ErrNotParkable)
 
 // recordArgs are the arguments of both statements of Record.
-func (t *Tables) recordArgs(consumer int32, f *stores.Failure) (pgx.NamedArgs, error) {
-	if f.Status != stores.StatusPending && f.Status != stores.StatusFailed {
-		return nil, fmt.Errorf("postgres: a failure cannot be recorded as %s", f.Status)
-	}
-	if f.Placement != stores.PlacementParked && f.Placement != stores.PlacementRedelivered {
-		return nil, fmt.Errorf("postgres: a failure cannot be recorded with the placement %s", f.Placement)
+func (t *Tables) recordArgs(consumer int32, f *stores.Failure, metadata []byte) (pgx.NamedArgs, error) {
+	if f.Placement == stores.PlacementParked && (f.Content == nil && f.Version == 0 || f.Content != nil && f.Content.State != stores.ContentKept) {
+		return nil, errNotParkable
 	}
 	var dueIn *time.Duration
 	if f.Status == stores.StatusPending {
@@ -69,59 +69,15 @@ func (t *Tables) recordArgs(consumer int32, f *stores.Failure) (pgx.NamedArgs, e
 		"fingerprint": f.Fingerprint.Bytes(), "trace": traceBytes(&f.TraceParent),
 		"status": int16(f.Status), "placement": int16(f.Placement), "attempts": f.Attempts, "uncounted": f.Uncounted,
 		"dueIn": dueIn, "orderWait": f.OrderWait, "start": f.Start,
-		"class": sqlstore.Text(string(f.Class), maxNameBytes), "cause": sqlstore.Text(f.Cause, maxNameBytes),
-		"error": sqlstore.Text(f.Error, stores.MaxErrorBytes), "brief": sqlstore.Text(f.Error, stores.MaxHistoryErrorBytes),
-		"topic": sqlstore.Text(f.Topic, maxTextBytes), "coordinates": sqlstore.Text(f.Coordinates, maxTextBytes), "order": sqlstore.NonEmpty(f.OrderKey),
+		"class": string(f.Class), "cause": f.Cause, "error": f.Error, "brief": sqlstore.Text(f.Error, stores.MaxHistoryErrorBytes),
+		"topic": f.Topic, "coordinates": f.Coordinates, "order": f.OrderKey,
 		"content": nil, "codec": "", "uuid": nil, "metadata": nil, "payload": nil,
 	}
-	if f.Content == nil {
-		if f.Placement == stores.PlacementParked && f.Version == 0 {
-			return nil, errNotParkable
-		}
-		return args, nil
+	if c := f.Content; c != nil {
+		args["content"], args["codec"] = int16(c.State), c.Codec
+		args["uuid"], args["metadata"], args["payload"] = []byte(c.UUID), metadata, c.Payload
 	}
-	if f.Placement == stores.PlacementParked && f.Content.State != stores.ContentKept {
-		return nil, errNotParkable
-	}
-	return args, contentArgs(args, f.Content)
-}
-
-// contentArgs adds the arguments for what is kept.
-func contentArgs(args pgx.NamedArgs, c *stores.Content) error {
-	metadata, err := sqlstore.EncodeMetadata(c.Metadata)
-	if err != nil {
-		return fmt.Errorf("postgres: %w", err)
-	}
-	if n := len(c.Payload) + len(metadata) + len(c.UUID); n > maxKept {
-		return fmt.Errorf("postgres: %w: %d bytes, at most %d can be kept", stores.ErrTooLarge, n, maxKept)
-	}
-	args["content"], args["codec"] = int16(c.State), sqlstore.Text(c.Codec, maxNameBytes)
-	args["uuid"], args["metadata"], args["payload"] = []byte(c.UUID), metadata, c.Payload
-	return nil
-}
-
-// KeepContent implements stores.Failures, in one trip and one commit.
-func (s Store) KeepContent(ctx context.Context, k stores.Key, version int64, c stores.Content) error {
-	consumer, err := s.t.Known(k)
-	if err != nil {
-		return err
-	}
-	number, revision := sqlstore.ParseVersion(version)
-	args := pgx.NamedArgs{"consumer": consumer, "id": k.ID, "number": number, "revision": revision}
-	if err := contentArgs(args, &c); err != nil {
-		return err
-	}
-	kept, err := s.t.db.Send(ctx, statement(s.t.sql.keep, args, nil))
-	if sqlState(err) == serializationFailure {
-		kept, err = 0, nil // where that is the server's default isolation
-	}
-	switch {
-	case err != nil:
-		return s.t.unavailable(err)
-	case kept == 0:
-		return fmt.Errorf("postgres: %w: %s", stores.ErrChanged, k)
-	}
-	return nil
+	return args, nil
 }
 
 const (
@@ -139,11 +95,6 @@ SELECT consumer, message_id, status, @placement::smallint, coalesce(@content::sm
 	CASE WHEN @start THEN '[]'::jsonb ELSE jsonb_build_array(jsonb_build_object('at', now(), 'class', @class::text, 'error', @brief::text)) END,
 	@codec::text, @uuid::bytea, @metadata::bytea, @payload::bytea
 FROM born RETURNING number, revision::bigint, ` + notified
-
-	keepText = `UPDATE {schema.}{prefix}failure f SET ` + revised + `,
-	content = @content::smallint, codec = @codec::text, uuid = @uuid::bytea, metadata = @metadata::bytea, payload = @payload::bytea
-WHERE consumer = @consumer::integer AND message_id = @id::bytea AND number = @number::bigint AND revision = @revision::bigint
-AND status = ANY ('{4,5}') AND content = 0`
 
 	// An attempt that was begun and never ended is a crash once the next one begins.
 	recordAgainText = `WITH held AS MATERIALIZED (

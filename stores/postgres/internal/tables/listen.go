@@ -41,7 +41,7 @@ func channelOf(names sqlstore.Names) string {
 // Listen calls wake when messages may have become due, on a connection that it closes
 // in the end. It returns why it has stopped.
 func (t *Tables) Listen(ctx context.Context, connect func(context.Context) (*pgx.Conn, error), wake func()) error {
-	if err := t.ready(ctx); err != nil {
+	if err := t.shared.Ready(ctx); err != nil {
 		return err
 	}
 	conn, err := connect(ctx)
@@ -68,7 +68,7 @@ func (t *Tables) listened(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
 		return fmt.Errorf("postgres: listen: %w", context.Cause(ctx))
 	}
-	return t.unavailable(err)
+	return t.shared.Explain(ctx, err)
 }
 
 // wake wakes listeners after n messages have become due. They poll all the same, so an

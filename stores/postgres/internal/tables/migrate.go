@@ -4,20 +4,15 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 
 	"github.com/millpond-go/millpond/internal/sqlstore"
 	"github.com/millpond-go/millpond/stores"
 )
 
-// Migrations implements stores.Migrator. Executed in order, each in a transaction,
-// their SQL makes the schema that Validate accepts.
-func (s Store) Migrations() []stores.Migration { return slices.Clone(s.t.migrations) }
-
 // Migrate implements stores.Migrator: all missing steps in one transaction, under an
 // advisory lock.
 func (s Store) Migrate(ctx context.Context) ([]stores.Migration, error) {
-	if s.t.closed.Load() {
+	if s.t.shared.Closed() {
 		return nil, stores.ErrClosed
 	}
 	if err := s.t.recognise(ctx); err != nil {
@@ -33,14 +28,13 @@ func (s Store) Migrate(ctx context.Context) ([]stores.Migration, error) {
 		if err != nil {
 			return err
 		}
-		if state.Version >= len(s.t.migrations) {
-			return s.t.check(state)
+		if applied, err = s.t.shared.Missing(state); err != nil {
+			return err
 		}
-		for _, m := range s.t.migrations[state.Version:] {
+		for _, m := range applied {
 			if _, err := tx.Send(ctx, Statement{Text: m.SQL}); err != nil {
 				return fmt.Errorf("migration %04d_%s: %w", m.Version, m.Name, err)
 			}
-			applied = append(applied, m)
 		}
 		return nil
 	})
@@ -54,43 +48,6 @@ func (s Store) Migrate(ctx context.Context) ([]stores.Migration, error) {
 		return nil, fmt.Errorf("postgres: migrate: Config.Schema %q does not exist, create it first: %w", s.t.names.Schema, err)
 	}
 	return nil, fmt.Errorf("postgres: migrate: %w: %w", stores.ErrUnavailable, err)
-}
-
-// Applied implements stores.Migrator.
-func (s Store) Applied(ctx context.Context) (int, error) {
-	if s.t.closed.Load() {
-		return 0, stores.ErrClosed
-	}
-	if err := s.t.recognise(ctx); err != nil {
-		return 0, err
-	}
-	state, err := s.t.schemaState(ctx, s.t.db)
-	if err != nil {
-		return 0, unavailable(err)
-	}
-	return state.Version, nil
-}
-
-// Validate implements stores.Migrator.
-func (s Store) Validate(ctx context.Context) error {
-	if s.t.closed.Load() {
-		return stores.ErrClosed
-	}
-	if err := s.t.recognise(ctx); err != nil {
-		return err
-	}
-	state, err := s.t.schemaState(ctx, s.t.db)
-	if err != nil {
-		return unavailable(err)
-	}
-	return s.t.check(state)
-}
-
-func (t *Tables) check(state sqlstore.SchemaState) error {
-	if err := state.Check(len(t.migrations)); err != nil {
-		return fmt.Errorf("postgres: %w", err)
-	}
-	return nil
 }
 
 func (t *Tables) schemaState(ctx context.Context, db Querier) (state sqlstore.SchemaState, err error) {

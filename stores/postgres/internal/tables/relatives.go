@@ -3,29 +3,26 @@ package tables
 import (
 	"context"
 	"fmt"
-	"strings"
+
+	"github.com/millpond-go/millpond/internal/sqlstore"
 )
 
 // relatives speak the protocol, but lack what the store rests on. Some of it they accept
 // without doing it, so that two handlers would run; hence they are known by name.
-var relatives = []struct {
-	mark  string // in version(), in small letters
-	name  string
-	lacks string
-}{
-	{"cockroachdb", "CockroachDB", "advisory locks that lock, xmin and NOTIFY"},
-	{"-yb-", "YugabyteDB", "xmin, and numbers in the order in which rows are written"},
-	{dsql, "Aurora DSQL", "locks before COMMIT, and savepoints"},
+var relatives = []sqlstore.Relative{
+	{Mark: "cockroachdb", Name: "CockroachDB", Lacks: "advisory locks that lock, xmin and NOTIFY"},
+	{Mark: "-yb-", Name: "YugabyteDB", Lacks: "xmin, and numbers in the order in which rows are written"},
+	{Mark: dsql, Name: "Aurora DSQL", Lacks: "locks before COMMIT, and savepoints"},
 }
 
 // dsql marks a server that does not call itself anything but PostgreSQL in its version.
 const dsql = "aurora dsql"
 
 // relativeError refuses a server for what it is.
-type relativeError struct{ name, lacks string }
+type relativeError struct{ sqlstore.Relative }
 
 func (e *relativeError) Error() string {
-	return fmt.Sprintf("postgres: the server is %s, which lacks %s; use PostgreSQL 13 or later", e.name, e.lacks)
+	return fmt.Sprintf("postgres: the server is %s, which lacks %s; use PostgreSQL 13 or later", e.Name, e.Lacks)
 }
 
 // Aurora DSQL is known by a view of its own. There is no operator in this, which not all of
@@ -45,14 +42,11 @@ func (t *Tables) recognise(ctx context.Context) error {
 	if _, err := t.db.Send(ctx, Statement{Text: whoAreYou, Read: first(&found, &version, &isDSQL)}); err != nil {
 		return unavailable(err)
 	}
-	said := strings.ToLower(version)
 	if isDSQL {
-		said = dsql
+		version = dsql
 	}
-	for _, r := range relatives {
-		if strings.Contains(said, r.mark) {
-			return &relativeError{r.name, r.lacks}
-		}
+	if r, found := sqlstore.FindRelative(relatives, version); found {
+		return &relativeError{r}
 	}
 	t.recognised.Store(true)
 	return nil

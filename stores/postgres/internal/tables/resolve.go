@@ -10,14 +10,11 @@ import (
 
 // Resolve implements stores.Resolver.
 func (s Store) Resolve(ctx context.Context, k stores.Key) (bool, error) {
-	if s.t.closed.Load() {
-		return false, stores.ErrClosed
-	}
-	consumer, err := s.t.consumerID(k.Consumer)
+	consumer, err := s.t.shared.Consumer(k.Consumer)
 	if err != nil {
 		return false, err
 	}
-	row, err := s.t.SettledRow(ctx, consumer, k.ID)
+	row, err := s.t.SettledRow(ctx, int32(consumer), k.ID) //nolint:gosec // as the column has it
 	return row.Found && row.Status == stores.StatusCompleted, err
 }
 

@@ -16,7 +16,7 @@ import (
 func (t *Tables) learn(ctx context.Context) error {
 	t.learning.Lock()
 	defer t.learning.Unlock()
-	if t.learnt {
+	if t.dialect != nil {
 		return nil
 	}
 	var (
@@ -29,7 +29,7 @@ func (t *Tables) learn(ctx context.Context) error {
 	where, args := t.homeIs()
 	_, err := t.db.Send(ctx, Statement{
 		//nolint:unqueryvet // home is what the subquery names, one by one
-		Text: qualify("SELECT home.*, " + learnt + " FROM (" + where + ") home"), Args: args,
+		Text: qualify("SELECT home.*, " + settings + " FROM (" + where + ") home"), Args: args,
 		Read: first(&found, append(h.dest(), &idle, &statement, &isolation, &durable.fsync, &durable.synchronousCommit, &durable.fullPageWrites)...),
 	})
 	switch {
@@ -45,18 +45,17 @@ func (t *Tables) learn(ctx context.Context) error {
 	// From now on the tables are named in full: a handler may set the search_path of
 	// its transaction, or leave a connection with another one.
 	names := t.inSchema(h.schema)
-	t.sql, t.qualified = newStatements(names), names
+	t.sql, t.dialect = newStatements(names), newDialect(names)
 	t.lockPrefix = append([]byte(names.Table("inbox")), 0)
 	t.channel = channelOf(names)
 	if isolation == t.txOptions.IsoLevel {
 		t.txOptions.IsoLevel = "" // what the server does anyway need not be said with each BEGIN
 	}
 	durable.warn(t.log)
-	t.learnt = true
 	return nil
 }
 
-const learnt = `(SELECT setting::bigint FROM pg_catalog.pg_settings WHERE name = 'idle_in_transaction_session_timeout'),
+const settings = `(SELECT setting::bigint FROM pg_catalog.pg_settings WHERE name = 'idle_in_transaction_session_timeout'),
 (SELECT setting::bigint FROM pg_catalog.pg_settings WHERE name = 'statement_timeout'),
 current_setting('default_transaction_isolation'),
 current_setting('fsync'), current_setting('synchronous_commit'), current_setting('full_page_writes')`

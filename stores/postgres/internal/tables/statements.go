@@ -16,9 +16,7 @@ type statements struct {
 	behind, behindEarlier             string
 	look, settled, owned              string
 
-	register, addTopic, consumer, quarantine string
-
-	recordFirst, recordAgain, keep, due, release, backlog string
+	recordFirst, recordAgain, due, release, backlog string
 }
 
 // expand returns the text of a statement for tables of these names.
@@ -40,20 +38,8 @@ func newStatements(n sqlstore.Names) statements {
 		// unless the row was written by the transaction that runs this.
 		owned: expand(n, `SELECT 1 / count(*) FROM {schema.}{prefix}inbox
 WHERE consumer = $1 AND message_id = $2 AND xmin = pg_current_xact_id_if_assigned()::xid`),
-		register: expand(n, `INSERT INTO {schema.}{prefix}consumer (service, handler, topics)
-VALUES ($1, $2, CASE WHEN $3 = '' THEN '{}' ELSE ARRAY[$3] END)
-ON CONFLICT (service, handler) DO NOTHING`),
-		addTopic: expand(n, `UPDATE {schema.}{prefix}consumer SET topics = topics || $3::text
-WHERE service = $1 AND handler = $2 AND NOT topics @> ARRAY[$3::text] AND ($4 OR topics = '{}')`),
-		consumer: expand(n, `SELECT id, to_json(topics)::text FROM {schema.}{prefix}consumer WHERE service = $1 AND handler = $2`),
-		quarantine: expand(n, `INSERT INTO {schema.}{prefix}quarantine AS q
-(consumer, reason, detail, identity_hash, message_id, fingerprint, existing, topic, coordinates, uuid, metadata, payload, codec, one_way)
-VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14)
-ON CONFLICT (consumer, identity_hash, fingerprint, reason)
-DO UPDATE SET seen = q.seen + 1, last_at = clock_timestamp()`),
 		recordFirst: expand(n, recordFirstText),
 		recordAgain: expand(n, recordAgainText),
-		keep:        expand(n, keepText),
 		due:         expand(n, dueText),
 		release:     expand(n, releaseText),
 		backlog:     expand(n, backlogText),
@@ -155,8 +141,8 @@ RETURNING (extract(epoch from i.completed_at) * 1000000)::bigint`
 	// again before it would run into the number.
 	revised = `revision = (f.revision + 1) & 1048575`
 
-	// stateColumns are those of a FailureState, of a failure called f.
-	stateColumns = `f.number, f.revision, f.placement, f.content, f.class, f.attempts, f.uncounted, f.presumed,
+	// stateColumns are what sqlstore.State reads.
+	stateColumns = `f.number, f.revision, f.status, f.placement, f.content, f.class, f.attempts, f.uncounted, f.presumed,
 (extract(epoch from clock_timestamp() - f.budget_at) * 1000000)::bigint, (extract(epoch from f.due_at - clock_timestamp()) * 1000000)::bigint`
 )
 

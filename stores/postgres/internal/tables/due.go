@@ -2,10 +2,6 @@ package tables
 
 import (
 	"context"
-	"errors"
-	"fmt"
-	"math/rand/v2"
-	"time"
 
 	"github.com/millpond-go/millpond/internal/sqlstore"
 	"github.com/millpond-go/millpond/stores"
@@ -21,27 +17,21 @@ const (
 // Due implements stores.Retries, in one trip and one commit, and one trip more for each
 // time that another one of the same consumer goes first.
 func (s Store) Due(ctx context.Context, q stores.DueQuery) ([]stores.Retry, error) {
-	if s.t.closed.Load() {
-		return nil, stores.ErrClosed
-	}
-	consumer, err := s.t.consumerID(q.Consumer)
+	consumer, err := s.t.shared.Dueable(q)
 	if err != nil {
 		return nil, err
-	}
-	if q.Limit <= 0 || q.Reserve <= 0 {
-		return nil, errors.New("postgres: Due: Limit and Reserve must be positive")
 	}
 	limit := min(q.Limit, maxDue)
 	var due []stores.Retry
 	for looks, turns := 0, 0; looks < maxLooks; {
-		found, err := s.t.reserve(ctx, consumer, q, limit, turns == maxTurns)
+		found, err := s.t.reserve(ctx, int32(consumer), q, limit, turns == maxTurns) //nolint:gosec // as the column has it
 		switch {
 		case err != nil:
 			return nil, err
 		case !found.turn:
 			turns++
-			if err := pause(ctx); err != nil {
-				return nil, s.t.unavailable(err)
+			if err := sqlstore.Pause(ctx); err != nil {
+				return nil, s.t.shared.Explain(ctx, err)
 			}
 			continue
 		case len(found.due) > 0 || found.seen < limit:
@@ -55,18 +45,6 @@ func (s Store) Due(ctx context.Context, q stores.DueQuery) ([]stores.Retry, erro
 // maxTurns is how often Due lets another one of the same consumer go first, before it
 // goes on beside it: that one may belong to a process that stands still.
 const maxTurns = 30
-
-// pause lets a statement of somebody else end.
-func pause(ctx context.Context) error {
-	timer := time.NewTimer(time.Millisecond + rand.N(5*time.Millisecond)) //nolint:gosec // spreads load, keeps no secret
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return nil
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
-}
 
 // reserved is what one look has found.
 type reserved struct {
@@ -88,7 +66,7 @@ func (t *Tables) reserve(ctx context.Context, consumer int32, q stores.DueQuery,
 			return err
 		}})
 	if err != nil {
-		return reserved{}, t.unavailable(err)
+		return reserved{}, t.shared.Explain(ctx, err)
 	}
 	return found, nil
 }
@@ -98,75 +76,16 @@ var turn = qualify("SELECT set_config('millpond.turn', ($2 OR pg_try_advisory_xa
 func scanDue(rows Rows, consumer stores.Consumer) (due []stores.Retry, seen int, err error) {
 	for rows.Next() {
 		seen++
-		var (
-			r                                  = stores.Retry{Key: stores.Key{Consumer: consumer}}
-			state                              stateScan
-			runnable                           bool
-			fingerprint, trace, uuid, metadata []byte
-		)
-		err := rows.Scan(state.with(&runnable, &r.Suspect, &r.Key.ID, &r.Topic, &r.Coordinates, &r.OrderKey,
-			&r.Content.Codec, &uuid, &metadata, &r.Content.Payload, &r.LastError, &r.Cause, &fingerprint, &trace)...)
+		var runnable, suspect bool
+		r, err := sqlstore.ScanRetry(rows, consumer, &runnable, &suspect)
 		if err != nil {
 			return nil, 0, err
 		}
-		if !runnable {
-			continue
+		if r.Suspect = suspect; runnable {
+			due = append(due, r)
 		}
-		r.State = state.state(stores.StatusPending)
-		r.Content.State, r.Content.UUID = r.State.Content, string(uuid)
-		r.Fingerprint, _ = stores.ParseFingerprint(fingerprint)
-		copy(r.TraceParent[:], trace)
-		if r.Content.Metadata, err = sqlstore.DecodeMetadata(metadata); err != nil {
-			r.Err = fmt.Errorf("postgres: %s: %w", r.Key, err)
-		}
-		due = append(due, r)
 	}
 	return due, seen, rows.Err()
-}
-
-// Release implements stores.Retries, in one trip and one commit.
-func (s Store) Release(ctx context.Context, reserved []stores.Retry) error {
-	if len(reserved) == 0 {
-		return nil
-	}
-	if err := s.t.ready(ctx); err != nil {
-		return err
-	}
-	numbers, revisions := make([]int64, len(reserved)), make([]int64, len(reserved))
-	for i, r := range reserved {
-		numbers[i], revisions[i] = sqlstore.ParseVersion(r.State.Version)
-	}
-	_, err := s.t.db.Send(ctx, Statement{Text: s.t.sql.release, Args: []any{numbers, revisions, s.t.channel}})
-	if err != nil {
-		return s.t.unavailable(err)
-	}
-	return nil
-}
-
-// Backlog implements stores.Retries, in one trip.
-func (s Store) Backlog(ctx context.Context, limit int) ([]stores.Backlog, error) {
-	if err := s.t.ready(ctx); err != nil {
-		return nil, err
-	}
-	var all []stores.Backlog
-	_, err := s.t.db.Send(ctx, Statement{Text: s.t.sql.backlog, Args: []any{limit}, Read: func(rows Rows) error {
-		for rows.Next() {
-			var (
-				b      stores.Backlog
-				oldest int64
-			)
-			if err := rows.Scan(&b.Consumer.Service, &b.Consumer.Handler, &b.Due, &oldest); err != nil {
-				return err
-			}
-			b.Oldest = time.Duration(oldest) * time.Microsecond
-			all = append(all, b)
-		}
-		return rows.Err()
-	}})
-	if err != nil {
-		return nil, s.t.unavailable(err)
-	}
-	return all, nil
 }
 
 const (
@@ -219,30 +138,10 @@ const (
 	FROM judged WHERE f.number = judged.number
 	RETURNING f.*, runnable, since
 )
-SELECT runnable, suspect, f.message_id, topic, coordinates, order_key, codec, uuid,
-	CASE WHEN runnable THEN metadata END, CASE WHEN runnable THEN payload END, error, cause, i.fingerprint, i.traceparent, ` + stateColumns + `
+SELECT runnable, suspect, ` + stateColumns + `, f.message_id, i.fingerprint, i.traceparent, topic, coordinates, order_key, codec, uuid,
+	CASE WHEN runnable THEN metadata END, CASE WHEN runnable THEN payload END, error, cause
 FROM f LEFT JOIN LATERAL (
 	SELECT fingerprint, traceparent FROM {schema.}{prefix}inbox WHERE consumer = $1 AND message_id = f.message_id OFFSET 0
 ) i ON true
 ORDER BY since`
-
-	releaseText = `WITH free AS MATERIALIZED (
-	SELECT f.number FROM ROWS FROM (unnest($1::bigint[]), unnest($2::bigint[])) AS r (number, revision)
-	JOIN {schema.}{prefix}failure f ON f.number = r.number AND f.revision = r.revision
-	WHERE f.status = 3 AND f.reserved
-	FOR UPDATE OF f SKIP LOCKED
-), released AS (
-	UPDATE {schema.}{prefix}failure f SET ` + revised + `, reserved = false, due_at = now()
-	FROM free WHERE f.number = free.number
-)
-SELECT pg_notify($3, '')::text`
-
-	backlogText = `SELECT c.service, c.handler, b.n, b.oldest
-FROM {schema.}{prefix}consumer c CROSS JOIN LATERAL (
-	SELECT count(*) AS n, (extract(epoch from now() - min(due_at)) * 1000000)::bigint AS oldest FROM (
-		SELECT due_at FROM {schema.}{prefix}failure
-		WHERE consumer = c.id AND status = 3 AND placement = 1 AND due_at <= now()
-		ORDER BY due_at LIMIT $1
-	) due
-) b WHERE b.n > 0 ORDER BY c.service, c.handler`
 )

@@ -1,0 +1,179 @@
+package sqlstore
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/millpond-go/millpond/stores"
+)
+
+const (
+	// maxChange is how many rows one batch of Change looks at, and so locks.
+	maxChange = 1000
+
+	scanFailures = `SELECT f.number, f.consumer, f.message_id FROM {schema.}{prefix}failure f WHERE %s ORDER BY f.number LIMIT ?`
+
+	lockFailures = `SELECT f.number, f.consumer, f.message_id, f.content, CASE WHEN f.status = 3 THEN f.order_key END FROM {both}
+WHERE %s AND NOT (f.status = 3 AND f.reserved AND f.due_at > {now}) ORDER BY f.number{free}`
+
+	// What was retried, and nothing has happened to since, is as it should be.
+	notRetried = `NOT (f.status = 3 AND f.redrives > 0 AND f.attempts = 0 AND f.uncounted = 0 AND f.due_at <= {now} AND NOT f.presumed AND NOT f.reserved)`
+
+	auditChange = `INSERT INTO {schema.}{prefix}audit (at, verb, actor, reason, consumer, number, message_id, {before}, {after})
+SELECT {now}, ?, ?, ?, f.consumer, f.number, f.message_id,
+	CASE WHEN f.status = 3 THEN 'pending' WHEN f.status = 4 THEN 'failed' WHEN f.status = 5 THEN 'discarded' ELSE 'unknown' END, ?
+FROM {schema.}{prefix}failure f WHERE %s ORDER BY f.number`
+
+	// A fresh budget. What is not kept waits for the broker to deliver it again, and nothing
+	// waits for it: it may never come.
+	retryFailures = `UPDATE {schema.}{prefix}failure SET {changed}, status = 3, attempts = 0, uncounted = 0, presumed = false,
+	suspect = suspect OR reserved, reserved = false, redrives = redrives + 1, budget_at = {now}, due_at = {now},
+	placement = CASE WHEN content = 1 THEN 1 ELSE 2 END, order_key = CASE WHEN content = 1 THEN order_key END WHERE %s`
+	discardFailures = `UPDATE {schema.}{prefix}failure SET {changed}, status = 5, due_at = NULL, suspect = suspect OR reserved, reserved = false WHERE %s`
+)
+
+// Changeable returns the condition of the rows that a change concerns, and of those among
+// them the next ones are looked at, by a condition that holds for these.
+func (t *Tables) Changeable(ctx context.Context, c stores.Change) (concerned, next *Condition, err error) {
+	if c.Verb != stores.VerbRetry && c.Verb != stores.VerbDiscard {
+		return nil, nil, mistakef("%s: %q is no verb for failed messages: use %q or %q", t.name, c.Verb, stores.VerbRetry, stores.VerbDiscard)
+	}
+	w, _, err := t.Matching(ctx, c.Filter)
+	if err != nil {
+		return nil, nil, err
+	}
+	if c.Verb == stores.VerbDiscard {
+		w.And("f.status <> 5")
+	} else {
+		w.And(notRetried)
+	}
+	next = w.Clone()
+	next.And("f.number > ?", c.After)
+	if c.UpTo > 0 {
+		next.And("f.number <= ?", c.UpTo)
+	}
+	return w, next, nil
+}
+
+// change is one batch of Change.
+type change struct {
+	stores.Change
+	t       *Tables
+	running func(consumer int64, id string) bool
+	advance Advance
+
+	numbers []int64
+	notKept int
+	orders  []order // of pending messages
+}
+
+type order struct {
+	consumer, number int64 // of the first of them that goes
+	key              string
+}
+
+// Change implements that of stores.Inspector for databases that have no single statement for
+// it: what it has not got the locks of at once it leaves alone, so it never waits for a
+// delivery. Running is as in ReserveDue.
+func (t *Tables) Change(ctx context.Context, c stores.Change, running func(consumer int64, id string) bool, advance Advance) (done stores.Changed, err error) {
+	err = t.Inspect(ctx, c.Limit, func() error {
+		concerned, next, err := t.Changeable(ctx, c)
+		if err != nil {
+			return err
+		}
+		limit := min(c.Limit, maxChange)
+		ch := change{Change: c, t: t, running: running, advance: advance}
+		var numbers []int64 // of those that nobody runs
+		scan := Statement{Text: t.sql(strings.Replace(scanFailures, "%s", next.String(), 1)), Args: append(next.Args, limit)}
+		seen, err := list(ctx, t.db, scan, func(rows Rows) (number int64, err error) {
+			var consumer int64
+			var id string
+			if err = rows.Scan(&number, &consumer, &id); running == nil || !running(consumer, id) {
+				numbers = append(numbers, number)
+			}
+			return number, err
+		})
+		if err == nil && len(numbers) > 0 {
+			err = t.db.Write(ctx, func(tx Sender) error { return ch.write(ctx, tx, concerned, numbers) })
+		}
+		if err != nil {
+			return err
+		}
+		done = stores.Changed{Next: slices.Max(append(seen, c.After)), Changed: len(ch.numbers), Busy: len(seen) - len(ch.numbers), Done: len(seen) < limit}
+		if c.Verb == stores.VerbRetry {
+			done.Redelivered = ch.notKept
+		}
+		return nil
+	})
+	if err != nil {
+		return stores.Changed{}, err
+	}
+	return done, nil
+}
+
+// write changes those of the rows in both tables that it gets, and writes the audit.
+func (c *change) write(ctx context.Context, tx Sender, concerned *Condition, numbers []int64) error {
+	if err := c.lock(ctx, tx, concerned, numbers); err != nil || len(c.numbers) == 0 {
+		return err
+	}
+	status, text := stores.StatusPending, retryFailures
+	if c.Verb == stores.VerbDiscard {
+		status, text = stores.StatusDiscarded, discardFailures
+	}
+	audit := []any{string(c.Verb), Text(c.Actor, stores.MaxDetailBytes), Text(c.Reason, stores.MaxDetailBytes), status.String()}
+	for _, s := range []Statement{
+		c.t.in(auditChange, "f.number", c.numbers, audit...),
+		c.t.in(text, "number", c.numbers),
+		c.t.in(c.t.Dialect().SetStatus+"%s", "f.number", c.numbers),
+	} {
+		n, err := tx.Send(ctx, s)
+		if err != nil {
+			return err
+		}
+		if n > int64(len(c.numbers)) {
+			return fmt.Errorf("%d rows were changed instead of %d", n, len(c.numbers))
+		}
+	}
+	if c.Verb == stores.VerbRetry {
+		return nil
+	}
+	for _, o := range c.orders {
+		if err := c.advance(ctx, tx, o.consumer, []byte(o.key), o.number); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// lock locks those of the rows that nobody has in hand and that are still as wanted.
+func (c *change) lock(ctx context.Context, tx Sender, concerned *Condition, numbers []int64) error {
+	c.numbers, c.notKept, c.orders = nil, 0, nil
+	w := concerned.Clone()
+	w.in(c.t.Dialect(), "f.number", numbers)
+	seen := make(map[order]bool)
+	_, err := list(ctx, tx, Statement{Text: c.t.sql(strings.Replace(lockFailures, "%s", w.String(), 1)), Args: w.Args}, func(rows Rows) (number int64, err error) {
+		var (
+			consumer int64
+			id, key  []byte
+			content  stores.ContentState
+		)
+		if err := rows.Scan(&number, &consumer, &id, &content, &key); err != nil {
+			return 0, err
+		}
+		if c.running != nil && c.running(consumer, string(id)) {
+			return number, nil
+		}
+		c.numbers = append(c.numbers, number)
+		if content != stores.ContentKept {
+			c.notKept++
+		}
+		if o := (order{consumer: consumer, key: string(key)}); len(key) > 0 && !seen[o] {
+			seen[o] = true
+			c.orders = append(c.orders, order{consumer, number, string(key)})
+		}
+		return number, nil
+	})
+	return err
+}

@@ -1,0 +1,187 @@
+package sqlstore
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"math/rand/v2"
+	"time"
+
+	"github.com/millpond-go/millpond/stores"
+)
+
+// Rows are the rows of a query, as all drivers have them.
+type Rows interface {
+	Next() bool
+	Scan(dest ...any) error
+	Err() error
+}
+
+// Statement is SQL with its arguments.
+type Statement struct {
+	Text     string
+	Args     []any
+	Read     func(Rows) error // is handed the rows; nil: none are expected
+	Inserted *int64           // is given the number of the row that was inserted, where the driver says it apart
+}
+
+// Sender sends one statement at a time, and returns how many rows it has affected. Errors
+// are the driver's.
+type Sender interface {
+	Send(ctx context.Context, s Statement) (affected int64, err error)
+}
+
+// Database is a database with its driver. Arguments are strings, booleans, integers, bytes,
+// and what the Dialect makes of times and lists; results are taken as integers, booleans,
+// strings and bytes.
+type Database interface {
+	Sender // for statements that change nothing, as it is committed
+
+	// Exec changes something with one statement, in a transaction of its own.
+	Exec(ctx context.Context, s Statement) (affected int64, err error)
+	// Write runs f in a short transaction at READ COMMITTED, and commits it if f returns
+	// nil. It may run f again after an error that says that others were in the way.
+	Write(ctx context.Context, f func(Sender) error) error
+
+	// SchemaState reads the newest version of the tables; version 0: there are none.
+	SchemaState(ctx context.Context) (SchemaState, error)
+	// Learn asks, once, what must be known of the server. The tables are there by then.
+	Learn(ctx context.Context) (*Dialect, error)
+	// LookUp reads the row of a key; found is false if there is none, or none that is
+	// committed for good.
+	LookUp(ctx context.Context, consumer int64, id []byte) (row Row, found bool, err error)
+
+	// Explain gives an error of the driver its meaning for a caller who wants to begin
+	// something.
+	Explain(ctx context.Context, err error) error
+	// Taken reports whether a row could not be inserted because there is one already, or
+	// somebody else is about to insert it.
+	Taken(err error) bool
+	// Fits returns ErrTooLarge for a row that cannot be kept.
+	Fits(bytes int) error
+}
+
+// Conn is a *sql.DB, a *sql.Conn or a *sql.Tx.
+type Conn interface {
+	QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error)
+	ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error)
+}
+
+// Send sends a statement by database/sql.
+func Send(ctx context.Context, to Conn, s Statement) (affected int64, err error) {
+	if s.Read != nil {
+		rows, err := to.QueryContext(ctx, s.Text, s.Args...)
+		if err != nil {
+			return 0, err
+		}
+		defer rows.Close()
+		if err := s.Read(rows); err != nil {
+			return 0, err
+		}
+		return 0, errors.Join(rows.Close(), rows.Err())
+	}
+	result, err := to.ExecContext(ctx, s.Text, s.Args...)
+	if err != nil {
+		return 0, err
+	}
+	if s.Inserted != nil {
+		if *s.Inserted, err = result.LastInsertId(); err != nil {
+			return 0, err
+		}
+	}
+	return result.RowsAffected()
+}
+
+// list returns what scan makes of every row.
+func list[T any](ctx context.Context, on Sender, s Statement, scan func(Rows) (T, error)) ([]T, error) {
+	all := []T{}
+	s.Read = func(rows Rows) error {
+		for rows.Next() {
+			one, err := scan(rows)
+			if err != nil {
+				return err
+			}
+			all = append(all, one)
+		}
+		return rows.Err()
+	}
+	if _, err := on.Send(ctx, s); err != nil {
+		return nil, err
+	}
+	return all, nil
+}
+
+// first reads at most one row.
+func first(ctx context.Context, on Sender, s Statement, into ...any) (found bool, err error) {
+	s.Read = func(rows Rows) error {
+		if rows.Next() {
+			found = true
+			if err := rows.Scan(into...); err != nil {
+				return err
+			}
+		}
+		return rows.Err()
+	}
+	_, err = on.Send(ctx, s)
+	return found, err
+}
+
+// one returns ErrChanged if a guarded statement has found nothing to change.
+func one(affected int64, err error) error {
+	if err == nil && affected != 1 {
+		return stores.ErrChanged
+	}
+	return err
+}
+
+// Instant is the time of a column in microseconds; NULL is the zero time.
+func Instant(micros *int64) time.Time {
+	if micros == nil {
+		return time.Time{}
+	}
+	return time.UnixMicro(*micros)
+}
+
+// maxTries is how often a short transaction is begun that met another one.
+const maxTries = 5
+
+// Retry runs a short transaction, and again after an error that says that others were in
+// the way.
+func Retry(ctx context.Context, inTheWay func(error) bool, transact func() error) error {
+	for try := 1; ; try++ {
+		err := transact()
+		if err == nil || try == maxTries || !inTheWay(err) {
+			return err
+		}
+		if err := Pause(ctx); err != nil {
+			return err
+		}
+	}
+}
+
+// Again asks a second and a third time, soon, for a row that was locked or gone: it may
+// have been in the hands of somebody who only looked at it.
+func Again(ctx context.Context, lock func() (bool, error)) (bool, error) {
+	const tries = 3
+	for try := 1; ; try++ {
+		locked, err := lock()
+		if locked || err != nil || try == tries {
+			return locked, err
+		}
+		if err := Pause(ctx); err != nil {
+			return false, err
+		}
+	}
+}
+
+// Pause lets a transaction of somebody else end.
+func Pause(ctx context.Context) error {
+	timer := time.NewTimer(time.Millisecond + rand.N(5*time.Millisecond)) //nolint:gosec // spreads load, keeps no secret
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}

@@ -1,0 +1,88 @@
+package sqlstore
+
+import (
+	"strings"
+	"sync"
+	"time"
+)
+
+// Dialect is what the statements of one database differ in. The statements are written
+// once, beside the operation that sends them: with a ? for each argument, {schema.} and
+// {prefix} for the names of the tables, and these words:
+//
+//	{now}             the time by the database's clock, as its columns have it
+//	{us} … {/us}      a time of the database's in microseconds since 1970, as results have it
+//	{state}           the columns that [State] reads, of a failure f
+//	{changed}         the assignment that every change of a failure makes
+//	{inbox of f}      the join that adds the row i of the inbox to failures f
+//	{page} … {/page}  the condition, order and limit of a page of failures f
+//	{both}            failures f, with what is locked whenever one of them is
+//	{for update}      locks the rows that are read
+//	{nowait}          the same, or fails at once
+//	{free}            the same, and passes by those that are locked
+//	{share}           the same, by a lock that only keeps them from being changed
+//	{unless locked}   begins a statement that fails at once where it would wait for a lock
+//	{topics} {list}   the topics of a consumer as a JSON array, to read and to write
+//	{again}           ends an INSERT into quarantine that may meet a row of the same message
+//	{before} {after}  columns of the audit, quoted where they have to be
+//	{bytes} … {/bytes} a text that is compared byte by byte
+//	{any order}       before a column: no index of it that would need sorting is of use
+//	{empty}           no bytes
+type Dialect struct {
+	Names Names
+	Words map[string]string
+
+	// Finish makes SQL of what is left; nil: it is.
+	Finish func(sql string) string
+	// In is the condition that a column has one of some values, with its arguments.
+	In func(column string, values []int64) (condition string, args []any)
+	// Alone: who writes is alone, so that nothing is ever passed by because it is locked.
+	Alone bool
+	// Time is a time as an argument, to be compared with columns.
+	Time func(time.Time) any
+	// Contains is the condition that the error of a failure f contains ?.
+	Contains string
+	// SetStatus gives the rows of the inbox the status of their failures f; the condition
+	// of those is to follow.
+	SetStatus string
+	// Rewrite leaves the consumer with the id ? as it was, and writes it all the same; nil
+	// where what can be read is on the disk.
+	Rewrite []string
+
+	once  sync.Once
+	words *strings.Replacer
+	fixed sync.Map // SQL by the texts of the statements that are always the same
+}
+
+// SQL makes SQL of a text.
+func (d *Dialect) SQL(text string) string {
+	d.once.Do(func() {
+		pairs := make([]string, 0, 2*len(d.Words))
+		for word, sql := range d.Words {
+			pairs = append(pairs, "{"+word+"}", sql)
+		}
+		d.words = strings.NewReplacer(pairs...)
+	})
+	text = d.Names.Expand(d.words.Replace(d.words.Replace(text))) // words are made of words
+	if d.Finish == nil {
+		return text
+	}
+	return d.Finish(text)
+}
+
+// Fixed is SQL of a text that is always the same, which is made once.
+func (d *Dialect) Fixed(text string) string {
+	if sql, ok := d.fixed.Load(text); ok {
+		return sql.(string)
+	}
+	sql := d.SQL(text)
+	d.fixed.Store(text, sql)
+	return sql
+}
+
+// Changed is {changed}: a revision may come again after a million changes, when nobody
+// remembers it.
+const Changed = "revision = (revision + 1) & 1048575"
+
+// InboxOfFailure is {inbox of f} for most databases.
+const InboxOfFailure = `LEFT JOIN {schema.}{prefix}inbox i ON i.consumer = f.consumer AND i.message_id = f.message_id`

@@ -1,0 +1,114 @@
+package sqlstore
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+)
+
+const (
+	// A message that the broker was to deliver again and did not keeps its order no longer
+	// than it was told to: it may be gone.
+	waitingDue = `SELECT w.number, w.head, w.before_, h.due_at - {now},
+	CASE WHEN b.due_at > {now} AND NOT b.reserved AND NOT b.presumed THEN b.message_id ELSE {empty} END
+FROM (SELECT f.number, (SELECT min(e.number) FROM {schema.}{prefix}failure e
+		WHERE e.consumer = f.consumer AND e.order_key = f.order_key AND e.status = 3 AND e.number < f.number
+		AND (e.placement = 1 OR e.order_until > {now})) AS head,
+	(SELECT max(e.number) FROM {schema.}{prefix}failure e
+		WHERE e.consumer = f.consumer AND e.order_key = f.order_key AND e.status = 3 AND e.number < f.number) AS before_
+	FROM {schema.}{prefix}failure f WHERE %s) w
+JOIN {schema.}{prefix}failure h ON h.number = w.head
+JOIN {schema.}{prefix}failure b ON b.number = w.before_`
+
+	holdDue = `SELECT message_id FROM {schema.}{prefix}inbox WHERE consumer = ? AND status = 3 AND message_id IN (%s){share}`
+
+	putOffDue = `UPDATE {schema.}{prefix}failure SET {changed}, suspect = suspect OR reserved, reserved = false,
+due_at = {now} + CASE number%s END WHERE `
+)
+
+// waits says for what a row waits: the first of its order key, and the one before it,
+// which has an ID here if nobody has it and it is not due.
+type waits struct {
+	head, before int64
+	beforeID     string
+	headDueIn    time.Duration
+}
+
+func (d *due) pause(w waits, held bool) time.Duration {
+	switch {
+	case d.t.Dialect().Alone: // it is woken
+		return max(w.headDueIn, time.Second)
+	case !held:
+		return time.Second
+	case w.before == w.head:
+		return max(min(w.headDueIn, time.Minute), time.Second)
+	}
+	return max(w.headDueIn, time.Minute)
+}
+
+// putOff puts off those of the ordered rows that wait behind an earlier one, and returns
+// the rest of free. Each becomes due when it is its turn: what ends the one before it
+// passes a row by that is locked. So it is put off for long only while the one before it
+// is held here, and cannot end meanwhile. One that runs, or may begin to just now, cannot
+// be held; then, and where nobody could notice that a row has come, it is asked for often.
+func (d *due) putOff(ctx context.Context, tx Sender, free, ordered []int64) ([]int64, error) {
+	waiting := make(map[int64]waits)
+	_, err := list(ctx, tx, d.t.in(waitingDue, "f.number", ordered), func(rows Rows) (number int64, err error) {
+		var w waits
+		var dueIn int64
+		err = rows.Scan(&number, &w.head, &w.before, &dueIn, &w.beforeID)
+		w.headDueIn = time.Duration(dueIn) * time.Microsecond
+		waiting[number] = w
+		return number, err
+	})
+	if err != nil || len(waiting) == 0 {
+		return free, err
+	}
+	held := make(map[int64]bool)
+	if !d.t.Dialect().Alone {
+		if held, err = d.hold(ctx, tx, waiting); err != nil {
+			return free, err
+		}
+	}
+	for _, number := range free {
+		held[number] = true
+	}
+	var rest, off []int64
+	cases := ""
+	for _, number := range free {
+		w, waits := waiting[number]
+		if !waits {
+			rest = append(rest, number)
+			continue
+		}
+		off = append(off, number)
+		cases += fmt.Sprintf(" WHEN %d THEN %d", number, d.pause(w, held[w.before]).Microseconds())
+	}
+	_, err = tx.Send(ctx, d.t.in(strings.Replace(putOffDue, "%s", cases, 1)+"%s", "number", off))
+	return rest, err
+}
+
+// hold keeps those before the waiting rows from ending, and returns their numbers. It locks
+// their rows of the inbox, without which nobody ends them, and not those of their failures:
+// what ends the ones before these passes a failure by that is locked, and must wake it.
+func (d *due) hold(ctx context.Context, tx Sender, waiting map[int64]waits) (map[int64]bool, error) {
+	held, numbers := make(map[int64]bool), make(map[string]int64)
+	args := []any{d.consumer}
+	for _, w := range waiting {
+		if _, known := numbers[w.beforeID]; !known && w.beforeID != "" {
+			numbers[w.beforeID] = w.before
+			args = append(args, []byte(w.beforeID))
+		}
+	}
+	if len(numbers) == 0 {
+		return held, nil
+	}
+	marks := "?" + strings.Repeat(", ?", len(numbers)-1)
+	_, err := list(ctx, tx, Statement{Text: d.t.sql(strings.Replace(holdDue, "%s", marks, 1)), Args: args}, func(rows Rows) (id string, err error) {
+		err = rows.Scan(&id)
+		held[numbers[id]] = true
+		return id, err
+	})
+	return held, err
+}

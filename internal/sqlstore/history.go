@@ -1,0 +1,64 @@
+package sqlstore
+
+import (
+	"context"
+	"encoding/json"
+	"time"
+
+	"github.com/millpond-go/millpond/stores"
+)
+
+// kept is what the row of a failure has and a record builds on.
+type kept struct {
+	presumed            bool
+	content             stores.ContentState
+	attempts, uncounted int
+	budgetAt, lastAt    int64
+	class               stores.Class
+	cause, error        string
+	topic, coordinates  string
+	orderKey, history   []byte
+}
+
+// read reads and locks the row in that version; there is none of a first failure.
+func (r *record) read(ctx context.Context, tx Sender, number, revision int64) error {
+	r.was = kept{budgetAt: r.now, history: []byte("[]")}
+	if r.Version == 0 {
+		return nil
+	}
+	k := &r.was
+	lock := func() (bool, error) {
+		return first(ctx, tx, Statement{Text: r.t.fixed(readFailure), Args: []any{r.consumer, r.Key.ID, number, revision}},
+			&k.presumed, &k.content, &k.attempts, &k.uncounted, &k.budgetAt, &k.lastAt, &k.class, &k.cause, &k.error, &k.topic, &k.coordinates, &k.orderKey, &k.history)
+	}
+	locked, err := lock()
+	if err == nil && !locked && !r.t.Dialect().Alone {
+		locked, err = Again(ctx, lock)
+	}
+	if err == nil && !locked {
+		err = stores.ErrChanged
+	}
+	return err
+}
+
+// with returns the attempts with this one, the last of them.
+func (k *kept) with(f *stores.Failure, now int64) (string, error) {
+	var attempts []stores.AttemptRecord
+	if json.Unmarshal(k.history, &attempts) != nil {
+		attempts = nil // a history that cannot be read keeps no message from being recorded
+	}
+	switch {
+	case !f.Start:
+		attempts = append(attempts, stores.AttemptRecord{At: time.UnixMicro(now).UTC(), Class: f.Class, Error: Text(f.Error, stores.MaxHistoryErrorBytes)})
+	case k.presumed: // the attempt before this one has never ended
+		attempts = append(attempts, stores.AttemptRecord{At: time.UnixMicro(k.lastAt).UTC(), Class: stores.ClassCrash})
+	}
+	if more := len(attempts) - stores.MaxHistory; more > 0 {
+		attempts = attempts[more:]
+	}
+	if len(attempts) == 0 {
+		return "[]", nil
+	}
+	b, err := json.Marshal(attempts)
+	return string(b), err
+}

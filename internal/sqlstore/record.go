@@ -1,0 +1,215 @@
+package sqlstore
+
+import (
+	"context"
+	"math"
+
+	"github.com/millpond-go/millpond/stores"
+)
+
+const (
+	selectNow   = `SELECT {now}`
+	findInbox   = `SELECT status FROM {schema.}{prefix}inbox WHERE consumer = ? AND message_id = ?{nowait}`
+	insertInbox = `{unless locked}INSERT INTO {schema.}{prefix}inbox (consumer, message_id, status, fingerprint, traceparent) VALUES (?, ?, ?, ?, ?)`
+
+	insertFailure = `INSERT INTO {schema.}{prefix}failure (status, placement, presumed, attempts, uncounted, due_at, order_until,
+	budget_at, last_at, class, cause, error, topic, coordinates, order_key, history, consumer, message_id, first_at, content)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 0)`
+	updateFailure = `UPDATE {schema.}{prefix}failure SET {changed}, reserved = false, suspect = false, status = ?, placement = ?, presumed = ?,
+	attempts = ?, uncounted = ?, due_at = ?, order_until = ?, budget_at = ?, last_at = ?, class = ?, cause = ?, error = ?,
+	topic = ?, coordinates = ?, order_key = ?, history = ?
+WHERE number = ?`
+	readFailure = `SELECT f.presumed, f.content, f.attempts, f.uncounted, f.budget_at, f.last_at, f.class, f.cause, f.error,
+	f.topic, f.coordinates, f.order_key, f.history FROM {both}
+WHERE f.consumer = ? AND f.message_id = ? AND f.number = ? AND f.revision = ? AND f.status = 3{free}`
+
+	setContent = `UPDATE {schema.}{prefix}failure SET content = ?, codec = ?, uuid = ?, metadata = ?, payload = ? WHERE number = ?`
+	setStatus  = `UPDATE {schema.}{prefix}inbox SET status = ? WHERE consumer = ? AND message_id = ? AND status = 3`
+
+	keepContent = `UPDATE {schema.}{prefix}failure SET {changed}, content = ?, codec = ?, uuid = ?, metadata = ?, payload = ?
+WHERE consumer = ? AND message_id = ? AND number = ? AND revision = ? AND (status = 4 OR status = 5) AND content = 0`
+)
+
+// record is a failure as it is written.
+type record struct {
+	stores.Failure
+	t        *Tables
+	advance  Advance
+	consumer int64
+	metadata []byte
+	now      int64
+	was      kept
+}
+
+// Advance makes the next message of an order key due after the one of that number, unless
+// somebody has it in hand: one that is locked just now comes when its own time is up.
+type Advance func(ctx context.Context, on Sender, consumer int64, orderKey []byte, after int64) error
+
+// Record implements stores.Failures for databases that have no single statement for it, in
+// a short transaction that takes no lock that it cannot have at once.
+func (t *Tables) Record(ctx context.Context, f stores.Failure, advance Advance) (version int64, err error) {
+	r := record{t: t, advance: advance}
+	if r.consumer, err = t.Known(f.Key); err != nil {
+		return 0, err
+	}
+	if f, r.metadata, err = t.Recordable(f); err != nil {
+		return 0, err
+	}
+	err = t.db.Write(ctx, func(tx Sender) error {
+		r.Failure = f
+		version, err = r.write(ctx, tx)
+		return err
+	})
+	if err != nil {
+		return 0, t.Explain(ctx, err)
+	}
+	return version, nil
+}
+
+// Recordable makes a failure fit for the columns, with its metadata as they have it, or
+// says why it cannot be written.
+func (t *Tables) Recordable(f stores.Failure) (fit stores.Failure, metadata []byte, err error) {
+	switch {
+	case f.Status != stores.StatusPending && f.Status != stores.StatusFailed:
+		err = mistakef("%s: record: Status is %s: use pending or failed", t.name, f.Status)
+	case f.Placement != stores.PlacementParked && f.Placement != stores.PlacementRedelivered:
+		err = mistakef("%s: record: Placement is %s: use parked or redelivered", t.name, f.Placement)
+	case f.Content != nil:
+		metadata, err = t.encode(f.Content.Metadata, len(f.Key.ID), len(f.OrderKey), len(f.Content.UUID), len(f.Content.Payload))
+	}
+	if f.Content != nil {
+		c := *f.Content
+		c.Codec = Text(c.Codec, maxWordBytes)
+		f.Content = &c
+	}
+	f.Class, f.Cause = stores.Class(Text(string(f.Class), maxWordBytes)), Text(f.Cause, maxWordBytes)
+	f.Error = Text(f.Error, stores.MaxErrorBytes)
+	f.Topic, f.Coordinates = Text(f.Topic, maxPlaceBytes), Text(f.Coordinates, maxPlaceBytes)
+	f.OrderKey = NonEmpty(f.OrderKey)
+	return f, metadata, err
+}
+
+// ErrNotParkable refuses a message that nobody could run.
+var ErrNotParkable = mistakef("a failure that is parked needs content in the state kept")
+
+// write makes the guarded change in tx. What it has read it has locked.
+func (r *record) write(ctx context.Context, tx Sender) (version int64, err error) {
+	if _, err := first(ctx, tx, Statement{Text: r.t.fixed(selectNow)}, &r.now); err != nil {
+		return 0, err
+	}
+	number, revision := ParseVersion(r.Version)
+	if err := r.read(ctx, tx, number, revision); err != nil {
+		return 0, err
+	}
+	if r.Content != nil {
+		r.was.content = r.Content.State
+	}
+	if r.Placement == stores.PlacementParked && r.was.content != stores.ContentKept {
+		return 0, ErrNotParkable
+	}
+	values, err := r.values()
+	if err != nil {
+		return 0, err
+	}
+	if r.Version == 0 {
+		number, err = r.insert(ctx, tx, values)
+	} else {
+		_, err = tx.Send(ctx, Statement{Text: r.t.fixed(updateFailure), Args: append(values, number)})
+		_, revision = ParseVersion(Version(0, revision+1))
+	}
+	if err != nil {
+		return 0, err
+	}
+	return Version(number, revision), r.rest(ctx, tx, number)
+}
+
+// values are those of both statements, in their order; what is empty is left as it was.
+func (r *record) values() ([]any, error) {
+	if r.Start && r.Class == "" { // nothing new is known of the failure
+		r.Class, r.Cause, r.Error = r.was.class, r.was.cause, r.was.error
+	}
+	history, err := r.was.with(&r.Failure, r.now)
+	if err != nil {
+		return nil, err
+	}
+	budgetAt := r.was.budgetAt
+	if r.was.attempts == 0 && r.was.uncounted == 0 {
+		budgetAt = r.now
+	}
+	if len(r.OrderKey) > 0 {
+		r.was.orderKey = r.OrderKey
+	}
+	if r.Topic == "" {
+		r.Topic = r.was.topic
+	}
+	if r.Coordinates == "" {
+		r.Coordinates = r.was.coordinates
+	}
+	var dueAt, orderUntil any // null for messages that are not tried again
+	if r.Status == stores.StatusPending {
+		due := r.now + min(max(0, r.DueIn).Microseconds(), math.MaxInt64/4)
+		dueAt, orderUntil = due, due+min(max(0, r.OrderWait).Microseconds(), math.MaxInt64/4)
+	}
+	return []any{
+		int64(r.Status), int64(r.Placement), r.Start, r.Attempts, r.Uncounted, dueAt, orderUntil, budgetAt, r.now,
+		string(r.Class), r.Cause, r.Error, r.Topic, r.Coordinates, NonEmpty(r.was.orderKey), history,
+	}, nil
+}
+
+// insert inserts both rows, unless the key has one in the inbox, or somebody has it.
+func (r *record) insert(ctx context.Context, tx Sender, values []any) (number int64, err error) {
+	var status int64
+	found, err := first(ctx, tx, Statement{Text: r.t.fixed(findInbox), Args: []any{r.consumer, r.Key.ID}}, &status)
+	if err == nil && !found {
+		_, err = tx.Send(ctx, Statement{Text: r.t.fixed(insertInbox), Args: []any{
+			r.consumer, r.Key.ID, int64(r.Status), r.Fingerprint.Bytes(), traceBytes(&r.TraceParent),
+		}})
+	}
+	if found || r.t.db.Taken(err) {
+		return 0, stores.ErrChanged
+	}
+	if err != nil {
+		return 0, err
+	}
+	_, err = tx.Send(ctx, Statement{Text: r.t.fixed(insertFailure), Args: append(values, r.consumer, r.Key.ID, r.now), Inserted: &number})
+	return number, err
+}
+
+// rest changes what not every record changes.
+func (r *record) rest(ctx context.Context, tx Sender, number int64) error {
+	if r.Content != nil {
+		if _, err := tx.Send(ctx, Statement{Text: r.t.fixed(setContent), Args: append(contentArgs(r.Content, r.metadata), number)}); err != nil {
+			return err
+		}
+	}
+	if r.Version == 0 || r.Status == stores.StatusPending {
+		return nil
+	}
+	err := one(tx.Send(ctx, Statement{Text: r.t.fixed(setStatus), Args: []any{int64(r.Status), r.consumer, r.Key.ID}}))
+	if err != nil || len(r.was.orderKey) == 0 {
+		return err
+	}
+	return r.advance(ctx, tx, r.consumer, r.was.orderKey, number)
+}
+
+func contentArgs(c *stores.Content, metadata []byte) []any {
+	return []any{int64(c.State), Text(c.Codec, maxWordBytes), []byte(c.UUID), metadata, c.Payload}
+}
+
+// KeepContent implements stores.Failures, in one commit.
+func (s Store) KeepContent(ctx context.Context, k stores.Key, version int64, c stores.Content) error {
+	consumer, err := s.t.Known(k)
+	if err != nil {
+		return err
+	}
+	metadata, err := s.t.encode(c.Metadata, len(k.ID), len(c.UUID), len(c.Payload))
+	if err != nil {
+		return err
+	}
+	number, revision := ParseVersion(version)
+	args := append(contentArgs(&c, metadata), consumer, k.ID, number, revision)
+	if err := one(s.t.db.Exec(ctx, Statement{Text: s.t.fixed(keepContent), Args: args})); err != nil {
+		return s.t.Explain(ctx, err)
+	}
+	return nil
+}

@@ -1,0 +1,47 @@
+package sqlstore
+
+import (
+	"context"
+
+	"github.com/millpond-go/millpond/stores"
+)
+
+const (
+	lockReserved = `SELECT f.number, f.revision FROM {schema.}{prefix}failure f WHERE %s AND f.status = 3 AND f.reserved{free}`
+
+	releaseReserved = `UPDATE {schema.}{prefix}failure SET {changed}, reserved = false, due_at = {now} WHERE %s`
+)
+
+// Release implements stores.Retries. What somebody changes just now is left to them.
+func (s Store) Release(ctx context.Context, reserved []stores.Retry) error {
+	if len(reserved) == 0 {
+		return nil
+	}
+	if err := s.t.Ready(ctx); err != nil {
+		return err
+	}
+	revisions, numbers := make(map[int64]int64), make([]int64, len(reserved))
+	for i, r := range reserved {
+		number, revision := ParseVersion(r.State.Version)
+		revisions[number], numbers[i] = revision, number
+	}
+	err := s.t.db.Write(ctx, func(tx Sender) error {
+		var free []int64
+		_, err := list(ctx, tx, s.t.in(lockReserved, "f.number", numbers), func(rows Rows) (number int64, err error) {
+			var revision int64
+			if err = rows.Scan(&number, &revision); revisions[number] == revision {
+				free = append(free, number)
+			}
+			return number, err
+		})
+		if err != nil || len(free) == 0 {
+			return err
+		}
+		_, err = tx.Send(ctx, s.t.in(releaseReserved, "number", free))
+		return err
+	})
+	if err != nil {
+		return s.t.Explain(ctx, err)
+	}
+	return nil
+}

@@ -1,0 +1,207 @@
+package sqlstore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+
+	"github.com/millpond-go/millpond/stores"
+)
+
+// Tables is what a store knows of its tables. It is safe for concurrent use.
+type Tables struct {
+	name       string // of the package, which begins errors
+	db         Database
+	migrations []stores.Migration
+	closed     atomic.Bool
+	dialect    atomic.Pointer[Dialect] // from the first call on
+
+	mu        sync.RWMutex
+	consumers map[stores.Consumer]int64
+	checked   bool // that the tables fit
+}
+
+// Store is the part of the contract that is the same on all databases. Stores embed it.
+type Store struct{ t *Tables }
+
+// New returns the tables of a database, without I/O. The name is that of the store's
+// package.
+func New(name string, db Database, migrations []stores.Migration) *Tables {
+	return &Tables{name: name, db: db, migrations: migrations, consumers: make(map[stores.Consumer]int64)}
+}
+
+// Store returns the contract's methods, without what Tables offers to stores beside.
+func (t *Tables) Store() Store { return Store{t} }
+
+// Close lets no more calls begin. It reports whether it was the first time.
+func (t *Tables) Close() bool { return !t.closed.Swap(true) }
+
+// Closed reports whether Close was called.
+func (t *Tables) Closed() bool { return t.closed.Load() }
+
+// Dialect is that of the database, for a store with a registered consumer.
+func (t *Tables) Dialect() *Dialect { return t.dialect.Load() }
+
+func (t *Tables) sql(text string) string   { return t.dialect.Load().SQL(text) }
+func (t *Tables) fixed(text string) string { return t.dialect.Load().Fixed(text) }
+
+// learn has the database learn what it needs. It is done before the first consumer is
+// registered, and so before anything else.
+func (t *Tables) learn(ctx context.Context) error {
+	d, err := t.db.Learn(ctx)
+	if err != nil {
+		return t.Explain(ctx, err)
+	}
+	t.dialect.CompareAndSwap(nil, d)
+	return nil
+}
+
+// Ready makes sure, once, that the tables are there and fit this program, for calls that
+// need no registered consumer.
+func (t *Tables) Ready(ctx context.Context) error {
+	if t.closed.Load() {
+		return stores.ErrClosed
+	}
+	t.mu.RLock()
+	checked := t.checked
+	t.mu.RUnlock()
+	if checked {
+		return nil
+	}
+	if err := t.Store().Validate(ctx); err != nil {
+		return err
+	}
+	if err := t.learn(ctx); err != nil {
+		return err
+	}
+	t.mu.Lock()
+	t.checked = true
+	t.mu.Unlock()
+	return nil
+}
+
+// forget drops what is known of the tables: new ones would give a consumer's id to another.
+func (t *Tables) forget() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	clear(t.consumers)
+	t.checked = false
+}
+
+// Consumer returns the id of a registered consumer.
+func (t *Tables) Consumer(c stores.Consumer) (int64, error) {
+	if t.closed.Load() {
+		return 0, stores.ErrClosed
+	}
+	t.mu.RLock()
+	id, ok := t.consumers[c]
+	t.mu.RUnlock()
+	if ok {
+		return id, nil
+	}
+	if err := (stores.Key{Consumer: c, ID: []byte{0}}).Validate(); err != nil {
+		return 0, err
+	}
+	return 0, fmt.Errorf("%s: %w: %s", t.name, stores.ErrNotRegistered, c)
+}
+
+// Known returns the id of the consumer of a key that a call may be made for.
+func (t *Tables) Known(k stores.Key) (int64, error) {
+	// A registered consumer is a valid one, so that only the id is left to look at.
+	consumer, err := t.Consumer(k.Consumer)
+	if n := len(k.ID); err == nil && (n == 0 || n > stores.MaxIDBytes) {
+		err = k.Validate()
+	}
+	return consumer, err
+}
+
+// The contract's own errors, and those about what the caller asks for, mean what they say.
+var errMistake = errors.New("use it otherwise")
+
+// mistake is an error about what the program asks for.
+type mistake struct{ text string }
+
+func (m *mistake) Error() string        { return m.text }
+func (m *mistake) Is(target error) bool { return target == errMistake }
+
+func mistakef(format string, args ...any) error { return &mistake{fmt.Sprintf(format, args...)} }
+
+var meaningful = []error{
+	stores.ErrUnavailable, stores.ErrNotMigrated, stores.ErrSchemaNewer, stores.ErrClosed, stores.ErrChanged, stores.ErrNotFound,
+	stores.ErrNotKept, stores.ErrTooLarge, stores.ErrConsumerConflict, stores.ErrInvalidKey, errMistake,
+}
+
+// Meaningful reports whether an error has its meaning, from further inside.
+func Meaningful(err error) bool {
+	return slices.ContainsFunc(meaningful, func(meaning error) bool { return errors.Is(err, meaning) })
+}
+
+// Explain gives an error its meaning, and begins it with the store's name.
+func (t *Tables) Explain(ctx context.Context, err error) error {
+	known := strings.HasPrefix(err.Error(), t.name+": ")
+	switch {
+	case known:
+	case Meaningful(err):
+		err = fmt.Errorf("%s: %w", t.name, err)
+	default:
+		err = t.db.Explain(ctx, err)
+	}
+	if errors.Is(err, stores.ErrNotMigrated) {
+		t.forget()
+	}
+	return err
+}
+
+// Inspect runs one call of an operator's, which must have been given a limit.
+func (t *Tables) Inspect(ctx context.Context, limit int, f func() error) error {
+	if err := t.Ready(ctx); err != nil {
+		return err
+	}
+	if limit <= 0 {
+		return fmt.Errorf("%s: the limit must be positive", t.name)
+	}
+	if err := f(); err != nil {
+		return t.Explain(ctx, err)
+	}
+	return nil
+}
+
+// Widths of text columns, in bytes.
+const (
+	maxPlaceBytes = 1 << 10 // names of places, which come from outside
+	maxWordBytes  = 200     // codecs, classes and causes
+)
+
+// encode makes the stored form of metadata, if it fits into one row with the other values.
+func (t *Tables) encode(metadata map[string]string, others ...int) ([]byte, error) {
+	others = append(others, 0)
+	for name, value := range metadata {
+		others[len(others)-1] += len(name) + len(value)
+	}
+	sum := func() (n int) {
+		for _, size := range others {
+			n += size
+		}
+		return n
+	}
+	if err := t.db.Fits(sum()); err != nil {
+		return nil, err
+	}
+	encoded, err := EncodeMetadata(metadata)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", t.name, err)
+	}
+	others[len(others)-1] = len(encoded)
+	return encoded, t.db.Fits(sum())
+}
+
+func traceBytes(t *stores.TraceParent) []byte {
+	if t.IsZero() {
+		return nil
+	}
+	return t[:]
+}

@@ -1,0 +1,231 @@
+package mysql
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"time"
+
+	"github.com/millpond-go/millpond/internal/sqlstore"
+	"github.com/millpond-go/millpond/stores"
+)
+
+// database is the server as the tables need it.
+type database struct{ *Store }
+
+var _ sqlstore.Database = database{}
+
+// Send implements sqlstore.Sender.
+func (d database) Send(ctx context.Context, s sqlstore.Statement) (int64, error) {
+	conn, err := d.connection(ctx, d.db)
+	if err != nil {
+		return 0, err
+	}
+	defer func() { _ = conn.Close() }()
+	return sqlstore.Send(ctx, conn, asBytes(s))
+}
+
+// asBytes binds text as bytes: no character set of a connection changes them, and no
+// collation has a part in comparing them.
+func asBytes(s sqlstore.Statement) sqlstore.Statement {
+	args := make([]any, len(s.Args))
+	for i, arg := range s.Args {
+		if text, ok := arg.(string); ok {
+			arg = []byte(text)
+		}
+		args[i] = arg
+	}
+	s.Args = args
+	return s
+}
+
+// Exec implements sqlstore.Database.
+func (d database) Exec(ctx context.Context, s sqlstore.Statement) (affected int64, err error) {
+	err = d.Write(ctx, func(tx sqlstore.Sender) error {
+		affected, err = tx.Send(ctx, s)
+		return err
+	})
+	return affected, err
+}
+
+// Write implements sqlstore.Database.
+func (d database) Write(ctx context.Context, f func(sqlstore.Sender) error) error {
+	inTheWay := func(err error) bool { return isContended(err) || number(err) == duplicateEntry }
+	return sqlstore.Retry(ctx, inTheWay, func() error {
+		conn, err := d.connection(ctx, d.db)
+		if err != nil {
+			return err
+		}
+		defer func() { _ = conn.Close() }()
+		tx, err := conn.BeginTx(ctx, &sql.TxOptions{Isolation: sql.LevelReadCommitted})
+		if err != nil {
+			return err
+		}
+		if err := f(short{tx}); err != nil {
+			_ = tx.Rollback()
+			return err
+		}
+		return tx.Commit()
+	})
+}
+
+// short is a short transaction.
+type short struct{ tx *sql.Tx }
+
+// Send implements sqlstore.Sender. Of large values no text is made.
+func (s short) Send(ctx context.Context, statement sqlstore.Statement) (int64, error) {
+	const large = 256 << 10
+	size := 0
+	for _, arg := range statement.Args {
+		if b, ok := arg.([]byte); ok {
+			size += len(b)
+		}
+	}
+	statement = asBytes(statement)
+	if size < large {
+		return sqlstore.Send(ctx, s.tx, statement)
+	}
+	prepared, err := s.tx.PrepareContext(ctx, statement.Text)
+	if err != nil {
+		return 0, err
+	}
+	defer prepared.Close()
+	return sqlstore.Send(ctx, ofPrepared{prepared}, statement)
+}
+
+// ofPrepared sends a prepared statement, whatever the text.
+type ofPrepared struct{ *sql.Stmt }
+
+func (p ofPrepared) QueryContext(ctx context.Context, _ string, args ...any) (*sql.Rows, error) {
+	return p.Stmt.QueryContext(ctx, args...)
+}
+
+func (p ofPrepared) ExecContext(ctx context.Context, _ string, args ...any) (sql.Result, error) {
+	return p.Stmt.ExecContext(ctx, args...)
+}
+
+// Learn implements sqlstore.Database.
+func (d database) Learn(ctx context.Context) (*sqlstore.Dialect, error) {
+	if err := d.learn(ctx); err != nil {
+		return nil, err
+	}
+	return d.dialect, nil
+}
+
+// LookUp implements sqlstore.Database. A claim that a handler has committed in the middle is
+// none that is committed for good.
+func (d database) LookUp(ctx context.Context, consumer int64, id []byte) (sqlstore.Row, bool, error) {
+	var row inboxRow
+	_, err := d.Send(ctx, sqlstore.Statement{Text: d.dialect.Fixed(lookColumns + `? AND i.message_id = ?`), Args: []any{consumer, id}, Read: func(rows sqlstore.Rows) error {
+		found := rows.Next()
+		if found {
+			if err := rows.Scan(row.into()...); err != nil {
+				return err
+			}
+		}
+		if err := rows.Err(); err != nil {
+			return err
+		}
+		return row.read(found)
+	}})
+	return row.Row, row.found && row.Status != stores.StatusProcessing, err
+}
+
+// Explain implements sqlstore.Database.
+func (d database) Explain(_ context.Context, err error) error { return unavailable(err) }
+
+// Taken implements sqlstore.Database.
+func (database) Taken(err error) bool { return isDuplicate(err) || isContended(err) }
+
+// slack is what a statement may take besides its large values.
+const slack = 64 << 10
+
+// maxKept is the largest message that is kept, whatever the server takes.
+const maxKept = 256 << 20
+
+// Fits implements sqlstore.Database: a row goes in one packet.
+func (d database) Fits(bytes int) error {
+	if limit := min(maxKept, d.server.maxPacket-slack); bytes > limit {
+		return fmt.Errorf("mysql: %w: %d bytes, at most %d can be kept (by max_allowed_packet)", stores.ErrTooLarge, bytes, limit)
+	}
+	return nil
+}
+
+// now is microseconds since 1970 UTC by the server's clock.
+const now = "TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6))"
+
+// newDialect says what the servers' statements differ in.
+func newDialect(names sqlstore.Names, maria bool) *sqlstore.Dialect {
+	share, withoutWaitingIfMaria := " FOR SHARE SKIP LOCKED", ""
+	if maria { // MySQL has looked for the lock
+		share, withoutWaitingIfMaria = " LOCK IN SHARE MODE SKIP LOCKED", withoutWaiting
+	}
+	return &sqlstore.Dialect{
+		Names: names,
+		Words: map[string]string{
+			"now": now, "us": "", "/us": "",
+			"state":      stateColumns,
+			"changed":    sqlstore.Changed,
+			"blocks":     blocks,
+			"inbox of f": sqlstore.InboxOfFailure,
+			"page":       "", "/page": "",
+			// Who ends a failed message locks both rows: a worker that puts off the next
+			// message of the order key holds only the inbox's.
+			"both":       "{schema.}{prefix}failure f STRAIGHT_JOIN {schema.}{prefix}inbox i ON i.consumer = f.consumer AND i.message_id = f.message_id",
+			"for update": " FOR UPDATE", "nowait": " FOR UPDATE NOWAIT", "free": " FOR UPDATE SKIP LOCKED", "share": share,
+			"unless locked": withoutWaitingIfMaria,
+			"topics":        "topics", "list": "?",
+			"again":  "ON DUPLICATE KEY UPDATE",
+			"before": "`before`", "after": "`after`",
+			"bytes": "CAST(", "/bytes": " AS BINARY)",
+			"any order": "", "empty": "x''",
+		},
+		In: func(column string, values []int64) (string, []any) { return column + " IN " + in(values), nil },
+
+		Time:     func(t time.Time) any { return t.UnixMicro() },
+		Contains: "LOCATE(?, CAST(f.error AS BINARY)) > 0",
+		SetStatus: `UPDATE {schema.}{prefix}inbox i JOIN {schema.}{prefix}failure f ON f.consumer = i.consumer AND f.message_id = i.message_id
+SET i.status = f.status WHERE `,
+		Rewrite: []string{ // the servers do not write what is not changed
+			`UPDATE {schema.}{prefix}consumer SET registered_at = registered_at + 1 WHERE id = ?`,
+			`UPDATE {schema.}{prefix}consumer SET registered_at = registered_at - 1 WHERE id = ?`,
+		},
+	}
+}
+
+// in is a list of numbers, for IN.
+func in(values []int64) string {
+	if len(values) == 0 {
+		return "(NULL)"
+	}
+	b := []byte{'('}
+	for i, v := range values {
+		if i > 0 {
+			b = append(b, ',')
+		}
+		b = appendInt(b, v)
+	}
+	return string(append(b, ')'))
+}
+
+// Record implements stores.Failures, in one short transaction that takes no lock that it
+// cannot have at once.
+func (s *Store) Record(ctx context.Context, f stores.Failure) (version int64, err error) {
+	return s.tables.Record(ctx, f, s.advance)
+}
+
+// Due implements stores.Retries, in one trip if nothing is due.
+func (s *Store) Due(ctx context.Context, q stores.DueQuery) ([]stores.Retry, error) {
+	return s.tables.ReserveDue(ctx, q, nil)
+}
+
+// Change implements stores.Inspector: what it has not got the locks of at once it leaves
+// alone, so it never waits for a delivery.
+func (s *Store) Change(ctx context.Context, c stores.Change) (stores.Changed, error) {
+	return s.tables.Change(ctx, c, nil, s.advance)
+}
+
+// advance is sqlstore.Advance.
+func (s *Store) advance(ctx context.Context, tx sqlstore.Sender, consumer int64, orderKey []byte, after int64) error {
+	return advance(ctx, textSender{tx}, s.sql, consumer, orderKey, after)
+}

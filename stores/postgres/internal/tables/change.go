@@ -1,0 +1,97 @@
+package tables
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"github.com/millpond-go/millpond/internal/sqlstore"
+	"github.com/millpond-go/millpond/stores"
+)
+
+// maxChange is how many rows one batch of Change looks at: it takes a lock for each,
+// of which the server has room for some thousands.
+const maxChange = 1000
+
+// Change implements stores.Inspector, in one statement: what it has not got the locks
+// of at once it leaves alone, so it never waits for a delivery, and a delivery never
+// waits for it.
+func (s Store) Change(ctx context.Context, c stores.Change) (done stores.Changed, err error) {
+	var scanned, redelivered int
+	limit := min(c.Limit, maxChange)
+	err = s.t.shared.Inspect(ctx, c.Limit, func() error {
+		concerned, next, err := s.t.shared.Changeable(ctx, c)
+		if err != nil {
+			return err
+		}
+		set, mark := retrySet, "3"
+		if c.Verb == stores.VerbDiscard {
+			set, mark = "status = 5, due_at = NULL, suspect = f.suspect OR f.reserved, reserved = false", "5"
+		}
+		args := append(append(next.Args, limit), concerned.Args...)
+		args = append(args, s.t.lockPrefix, string(c.Verb), sqlstore.Text(c.Actor, stores.MaxDetailBytes), sqlstore.Text(c.Reason, stores.MaxDetailBytes))
+		text := strings.NewReplacer("{next}", next.String(), "{concerned}", concerned.String(), "{set}", set, "{mark}", mark).Replace(changeText)
+		found := false
+		_, err = s.t.db.Send(ctx, Statement{Text: s.t.dialect.SQL(text), Args: args, Read: first(&found, &scanned, &done.Next, &done.Changed, &redelivered)})
+		return err
+	})
+	if err != nil {
+		return stores.Changed{}, err
+	}
+	done.Busy, done.Done, done.Next = scanned-done.Changed, scanned < limit, max(done.Next, c.After)
+	if c.Verb == stores.VerbRetry {
+		done.Redelivered = redelivered
+		s.t.wake(ctx, done.Changed-redelivered)
+	}
+	return done, nil
+}
+
+var changeText = `WITH scanned AS MATERIALIZED (
+	SELECT f.number FROM {schema.}{prefix}failure f WHERE {next} ORDER BY f.number LIMIT ?
+), free AS MATERIALIZED (
+	SELECT f.number, f.status FROM {schema.}{prefix}failure f
+	WHERE f.number = ANY (ARRAY(SELECT number FROM scanned)) AND {concerned}
+	AND NOT (f.reserved AND f.due_at > clock_timestamp()) AND pg_try_advisory_xact_lock(` + fmt.Sprintf(LockKeyText, "?") + `)
+	FOR UPDATE SKIP LOCKED
+), changed AS (
+	UPDATE {schema.}{prefix}failure f SET ` + revised + `, {set}
+	FROM free WHERE f.number = free.number
+	RETURNING f.number, f.consumer, f.message_id, f.placement, f.status, f.order_key, free.status AS before
+), gone AS (
+	SELECT consumer, order_key, number FROM changed WHERE status <> 3
+), ` + nextInOrder + `, marked AS (
+	UPDATE {schema.}{prefix}inbox i SET status = {mark} FROM changed
+	WHERE i.consumer = changed.consumer AND i.message_id = changed.message_id AND i.status <> {mark}
+), audited AS (
+	INSERT INTO {schema.}{prefix}audit (verb, actor, reason, consumer, number, message_id, before, after)
+	SELECT ?::text, ?::text, ?::text, consumer, number, message_id, ` + statusName("before") + `, ` + statusName("{mark}") + ` FROM changed
+)
+SELECT (SELECT count(*) FROM scanned), (SELECT coalesce(max(number), 0) FROM scanned),
+	count(*), count(*) FILTER (WHERE placement = 2) FROM changed`
+
+// retrySet makes a message due with a fresh budget. What is not kept waits for the
+// broker to deliver it again, and nothing waits for it: it may never come.
+const retrySet = `status = 3, placement = CASE WHEN f.content = 1 THEN 1 ELSE 2 END, attempts = 0, uncounted = 0,
+order_key = CASE WHEN f.content = 1 THEN f.order_key END,
+presumed = false, suspect = f.suspect OR f.reserved, reserved = false, redrives = f.redrives + 1, budget_at = now(), due_at = now()`
+
+// LockKeyText is Tables.LockKey for a failure called f, with the prefix as %s.
+const LockKeyText = `('x' || encode(substr(sha256(%s::bytea || int4send(f.consumer) || f.message_id), 1, 8), 'hex'))::bit(64)::bigint`
+
+// statusName is SQL for the word of a status.
+func statusName(number string) string {
+	sql := "CASE"
+	for _, s := range []stores.Status{stores.StatusPending, stores.StatusFailed, stores.StatusDiscarded} {
+		sql += fmt.Sprintf(" WHEN %s = %d THEN '%s'", number, s, s)
+	}
+	return sql + " END"
+}
+
+// Decide implements stores.Inspector.
+func (s Store) Decide(ctx context.Context, d stores.Decision) error {
+	err := s.Store.Decide(ctx, d)
+	if err == nil && d.Verb == stores.VerbRelease {
+		s.t.wake(ctx, 1)
+	}
+	return err
+}

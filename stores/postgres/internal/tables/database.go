@@ -1,0 +1,121 @@
+package tables
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/millpond-go/millpond/internal/sqlstore"
+	"github.com/millpond-go/millpond/stores"
+)
+
+// database is the driver as what all SQL stores share needs it.
+type database struct{ t *Tables }
+
+var _ sqlstore.Database = database{}
+
+// Send implements sqlstore.Sender.
+func (d database) Send(ctx context.Context, s Statement) (int64, error) { return d.t.db.Send(ctx, s) }
+
+// Exec implements sqlstore.Database, in one trip.
+func (d database) Exec(ctx context.Context, s Statement) (affected int64, err error) {
+	affected, err = d.t.db.Send(ctx, s)
+	if sqlState(err) == serializationFailure {
+		return 0, nil // where that is the server's default isolation
+	}
+	return affected, err
+}
+
+// Write implements sqlstore.Database.
+func (d database) Write(ctx context.Context, f func(sqlstore.Sender) error) error {
+	inTheWay := func(err error) bool {
+		state := sqlState(err)
+		return state == uniqueViolation || state == serializationFailure || state == deadlockDetected
+	}
+	return sqlstore.Retry(ctx, inTheWay, func() error { return d.t.db.InTx(ctx, f) })
+}
+
+// Learn implements sqlstore.Database.
+func (d database) Learn(ctx context.Context) (*sqlstore.Dialect, error) {
+	if err := d.t.learn(ctx); err != nil {
+		return nil, err
+	}
+	return d.t.dialect, nil
+}
+
+// SchemaState implements sqlstore.Database.
+func (d database) SchemaState(ctx context.Context) (sqlstore.SchemaState, error) {
+	if err := d.t.recognise(ctx); err != nil {
+		return sqlstore.SchemaState{}, err
+	}
+	return d.t.schemaState(ctx, d.t.db)
+}
+
+// LookUp implements sqlstore.Database, in one trip.
+func (d database) LookUp(ctx context.Context, consumer int64, id []byte) (sqlstore.Row, bool, error) {
+	var row InboxRow
+	_, err := d.t.db.Send(ctx, Statement{Text: d.t.sql.look, Args: []any{consumer, id}, Read: row.Read})
+	return row.Row, row.Found, err
+}
+
+// Explain implements sqlstore.Database.
+func (database) Explain(_ context.Context, err error) error { return unavailable(err) }
+
+// Taken implements sqlstore.Database.
+func (database) Taken(err error) bool { return sqlState(err) == uniqueViolation }
+
+// maxKept is the largest payload that is kept: the server takes messages of up to
+// 1 GiB, and needs several times a value's size to handle it.
+const maxKept = 256 << 20
+
+// Fits implements sqlstore.Database.
+func (database) Fits(bytes int) error {
+	if bytes > maxKept {
+		return fmt.Errorf("postgres: %w: %d bytes, at most %d can be kept", stores.ErrTooLarge, bytes, maxKept)
+	}
+	return nil
+}
+
+// newDialect says what the server's statements differ in.
+func newDialect(names sqlstore.Names) *sqlstore.Dialect {
+	return &sqlstore.Dialect{
+		Names: names,
+		Words: map[string]string{
+			// Times are read as microseconds, since their text depends on settings that a
+			// handler may change.
+			"now": "clock_timestamp()", "us": "(extract(epoch from ", "/us": ") * 1000000)::bigint",
+			"state":   stateColumns,
+			"changed": sqlstore.Changed,
+			// The inbox is read by its key, however large a page is.
+			"inbox of f": `LEFT JOIN LATERAL (
+	SELECT fingerprint, traceparent FROM {schema.}{prefix}inbox WHERE consumer = f.consumer AND message_id = f.message_id OFFSET 0
+) i ON true`,
+			"page":       `f.number = ANY (ARRAY(SELECT f.number FROM {schema.}{prefix}failure f WHERE `,
+			"/page":      `)) ORDER BY f.number DESC`,
+			"for update": " FOR UPDATE",
+			"topics":     "to_json(topics)::text", "list": "ARRAY(SELECT json_array_elements_text(?::text::json))",
+			"again":  "ON CONFLICT (consumer, identity_hash, fingerprint, reason) DO UPDATE SET",
+			"before": "before", "after": "after",
+			"bytes": "", "/bytes": "", "any order": "", "empty": "''::bytea",
+		},
+		Finish: func(sql string) string {
+			var numbered strings.Builder
+			for i := 1; ; i++ {
+				before, after, more := strings.Cut(sql, "?")
+				numbered.WriteString(before)
+				if !more {
+					return qualify(numbered.String())
+				}
+				numbered.WriteString("$" + strconv.Itoa(i))
+				sql = after
+			}
+		},
+		In: func(column string, values []int64) (string, []any) {
+			return column + " = ANY (?::bigint[])", []any{values}
+		},
+		Time:     func(t time.Time) any { return t },
+		Contains: "position(?::bytea IN convert_to(f.error, 'UTF8')) > 0",
+	}
+}

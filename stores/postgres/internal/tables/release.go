@@ -1,0 +1,67 @@
+package tables
+
+import (
+	"context"
+	"time"
+
+	"github.com/millpond-go/millpond/internal/sqlstore"
+	"github.com/millpond-go/millpond/stores"
+)
+
+// Release implements stores.Retries, in one trip and one commit.
+func (s Store) Release(ctx context.Context, reserved []stores.Retry) error {
+	if len(reserved) == 0 {
+		return nil
+	}
+	if err := s.t.shared.Ready(ctx); err != nil {
+		return err
+	}
+	numbers, revisions := make([]int64, len(reserved)), make([]int64, len(reserved))
+	for i, r := range reserved {
+		numbers[i], revisions[i] = sqlstore.ParseVersion(r.State.Version)
+	}
+	if _, err := s.t.db.Send(ctx, Statement{Text: s.t.sql.release, Args: []any{numbers, revisions, s.t.channel}}); err != nil {
+		return s.t.shared.Explain(ctx, err)
+	}
+	return nil
+}
+
+const releaseText = `WITH free AS MATERIALIZED (
+	SELECT f.number FROM ROWS FROM (unnest($1::bigint[]), unnest($2::bigint[])) AS r (number, revision)
+	JOIN {schema.}{prefix}failure f ON f.number = r.number AND f.revision = r.revision
+	WHERE f.status = 3 AND f.reserved
+	FOR UPDATE OF f SKIP LOCKED
+), released AS (
+	UPDATE {schema.}{prefix}failure f SET ` + revised + `, reserved = false, due_at = now()
+	FROM free WHERE f.number = free.number
+)
+SELECT pg_notify($3, '')::text`
+
+// Backlog implements stores.Retries, in one trip.
+func (s Store) Backlog(ctx context.Context, limit int) (backlog []stores.Backlog, err error) {
+	err = s.t.shared.Inspect(ctx, limit, func() error {
+		_, err := s.t.db.Send(ctx, Statement{Text: s.t.sql.backlog, Args: []any{limit}, Read: func(rows Rows) error {
+			for rows.Next() {
+				var b stores.Backlog
+				var oldest int64
+				if err := rows.Scan(&b.Consumer.Service, &b.Consumer.Handler, &b.Due, &oldest); err != nil {
+					return err
+				}
+				b.Oldest = time.Duration(oldest) * time.Microsecond
+				backlog = append(backlog, b)
+			}
+			return rows.Err()
+		}})
+		return err
+	})
+	return backlog, err
+}
+
+const backlogText = `SELECT c.service, c.handler, b.n, b.oldest
+FROM {schema.}{prefix}consumer c CROSS JOIN LATERAL (
+	SELECT count(*) AS n, (extract(epoch from now() - min(due_at)) * 1000000)::bigint AS oldest FROM (
+		SELECT due_at FROM {schema.}{prefix}failure
+		WHERE consumer = c.id AND status = 3 AND placement = 1 AND due_at <= now()
+		ORDER BY due_at LIMIT $1
+	) due
+) b WHERE b.n > 0 ORDER BY c.service, c.handler`

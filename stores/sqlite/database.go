@@ -1,0 +1,172 @@
+package sqlite
+
+import (
+	"context"
+	"database/sql"
+	"encoding/json"
+	"fmt"
+	"time"
+
+	sqlite3 "modernc.org/sqlite/lib"
+
+	"github.com/millpond-go/millpond/internal/sqlstore"
+	"github.com/millpond-go/millpond/stores"
+)
+
+// database is the file as the tables need it. Reads are on connections of their own, which
+// cannot write and wait for nobody; everything else queues for the writer.
+type database struct{ *Store }
+
+var _ sqlstore.Database = database{}
+
+// Send implements sqlstore.Sender.
+func (d database) Send(ctx context.Context, s sqlstore.Statement) (int64, error) {
+	return sqlstore.Send(ctx, d.reader, s)
+}
+
+// Exec implements sqlstore.Database.
+func (d database) Exec(ctx context.Context, s sqlstore.Statement) (affected int64, err error) {
+	err = d.Write(ctx, func(tx sqlstore.Sender) error {
+		affected, err = tx.Send(ctx, s)
+		return err
+	})
+	return affected, err
+}
+
+// Write implements sqlstore.Database.
+func (d database) Write(ctx context.Context, f func(sqlstore.Sender) error) error {
+	return d.writer.write(ctx, d.writer.patience(), func(tx *sql.Tx) error { return f(sender{tx}) })
+}
+
+// sender is a transaction.
+type sender struct{ tx *sql.Tx }
+
+// Send implements sqlstore.Sender.
+func (s sender) Send(ctx context.Context, statement sqlstore.Statement) (int64, error) {
+	return sqlstore.Send(ctx, s.tx, statement)
+}
+
+// Learn implements sqlstore.Database.
+func (d database) Learn(context.Context) (*sqlstore.Dialect, error) { return d.dialect, nil }
+
+// LookUp implements sqlstore.Database. It waits for no writer.
+func (d database) LookUp(ctx context.Context, consumer int64, id []byte) (sqlstore.Row, bool, error) {
+	row, err := d.lookUp(ctx, consumer, id)
+	return row.Row, row.Status != 0, err
+}
+
+// Explain implements sqlstore.Database.
+func (d database) Explain(ctx context.Context, err error) error {
+	return fmt.Errorf("sqlite: %w", d.explain(ctx, err))
+}
+
+// Taken implements sqlstore.Database.
+func (database) Taken(err error) bool { return isUnique(err) }
+
+// maxRow is SQLite's limit for a row, less what the small columns may take.
+const maxRow = 1_000_000_000 - 64<<10
+
+// Fits implements sqlstore.Database.
+func (d database) Fits(bytes int) error {
+	if bytes > d.maxRow {
+		return fmt.Errorf("sqlite: %w: it has %d bytes, a row takes %d", stores.ErrTooLarge, bytes, d.maxRow)
+	}
+	return nil
+}
+
+// newDialect says what SQLite's statements differ in. Nobody but the writer locks anything.
+func newDialect(names sqlstore.Names) *sqlstore.Dialect {
+	return &sqlstore.Dialect{
+		Names: names,
+		Words: map[string]string{
+			"now":     "CAST(round(unixepoch('subsec') * 1000000) AS INTEGER)", // SQLite's clock has milliseconds
+			"us":      "",
+			"/us":     "",
+			"state":   stateColumns,
+			"changed": sqlstore.Changed, "blocks": blocks,
+			"inbox of f": sqlstore.InboxOfFailure,
+			"page":       "",
+			"/page":      "",
+			"both":       "{schema.}{prefix}failure f",
+			"for update": "", "nowait": "", "free": "", "unless locked": "",
+			"topics": "topics", "list": "?",
+			"again":  "ON CONFLICT (consumer, identity_hash, fingerprint, reason) DO UPDATE SET",
+			"before": "before", "after": "after",
+			"bytes": "", "/bytes": "",
+			"any order": "+", // keeps an index out that would need sorting
+			"empty":     "x''",
+		},
+		In: func(column string, values []int64) (string, []any) {
+			if len(values) == 1 {
+				return column + " = ?", []any{values[0]}
+			}
+			array, _ := json.Marshal(values) // integers can always be written
+			return column + " IN (SELECT value FROM json_each(?))", []any{string(array)}
+		},
+		Alone:    true,
+		Time:     func(t time.Time) any { return t.UnixMicro() },
+		Contains: "instr(CAST(f.error AS BLOB), ?) > 0",
+		SetStatus: `UPDATE {schema.}{prefix}inbox AS i SET status = f.status FROM {schema.}{prefix}failure f
+WHERE f.consumer = i.consumer AND f.message_id = i.message_id AND `,
+	}
+}
+
+// Record implements stores.Failures. While a handler of the key runs in this process the
+// answer comes at once; otherwise records queue for the writer, after claims of the key
+// that queue already. Meanwhile the key is in flight itself.
+func (s *Store) Record(ctx context.Context, f stores.Failure) (version int64, err error) {
+	consumer, err := s.tables.Known(f.Key)
+	if err != nil {
+		return 0, err
+	}
+	key := flight{consumer: consumer, id: string(f.Key.ID)}
+	switch free, err := s.flights.takeOffAfter(ctx, key); {
+	case err != nil:
+		return 0, fmt.Errorf("sqlite: record: %w", err)
+	case !free:
+		return 0, fmt.Errorf("sqlite: record: %w: a handler of it runs", stores.ErrChanged)
+	}
+	defer s.flights.land(key)
+	return s.tables.Record(ctx, f, s.advance)
+}
+
+// advance is sqlstore.Advance: nothing is locked, so the next message is the first.
+func (s *Store) advance(ctx context.Context, on sqlstore.Sender, consumer int64, orderKey []byte, _ int64) error {
+	_, err := on.Send(ctx, sqlstore.Statement{Text: s.sql[advanceStatement], Args: []any{consumer, orderKey}})
+	return err
+}
+
+// Due implements stores.Retries. It takes the writer only if there is something due.
+func (s *Store) Due(ctx context.Context, q stores.DueQuery) ([]stores.Retry, error) {
+	return s.tables.ReserveDue(ctx, q, s.flights.open)
+}
+
+// Release implements stores.Retries. Messages whose handlers run are left alone.
+func (s *Store) Release(ctx context.Context, reserved []stores.Retry) error {
+	var free []stores.Retry
+	for _, r := range reserved {
+		consumer, err := s.tables.Known(r.Key)
+		if err != nil {
+			return err
+		}
+		if !s.flights.open(consumer, string(r.Key.ID)) {
+			free = append(free, r)
+		}
+	}
+	return s.contract.Release(ctx, free)
+}
+
+// Change implements stores.Inspector. It takes the writer only if there is something to
+// change. A delivery that has a message in hand in another process holds the writer, so
+// then the error wraps stores.ErrUnavailable.
+func (s *Store) Change(ctx context.Context, c stores.Change) (stores.Changed, error) {
+	return s.tables.Change(ctx, c, s.flights.flying, s.advance)
+}
+
+// tooBig gives SQLite's own limit its meaning.
+func tooBig(err error) error {
+	if isCode(err, sqlite3.SQLITE_TOOBIG) {
+		return fmt.Errorf("%w: %w", stores.ErrTooLarge, err)
+	}
+	return err
+}
