@@ -9,41 +9,33 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/millpond-go/millpond/internal/sqlstore"
 	"github.com/millpond-go/millpond/stores"
 )
 
 // ruling is what quarantine release, reject and reopen differ in.
 type ruling struct {
-	verb       stores.Verb
-	does       string
-	short      string
-	long       string
-	from, then stores.QuarantineStatus
-	needsWhole bool
+	sqlstore.Ruling
+	verb  stores.Verb
+	short string
+	long  string
 }
 
-var release = ruling{
-	verb: stores.VerbRelease, does: "release", short: "Run messages in quarantine, each under an id of its own",
-	from: stores.QuarantineHeld, then: stores.QuarantineReleased, needsWhole: true,
-	long: `Run messages in quarantine, each under an id of its own. A retry worker runs them.
+func newRuling(verb stores.Verb, short, long string) ruling {
+	r, _ := sqlstore.RulingOf(verb)
+	return ruling{Ruling: r, verb: verb, short: short, long: long}
+}
+
+var release = newRuling(stores.VerbRelease, "Run messages in quarantine, each under an id of its own", `Run messages in quarantine, each under an id of its own. A retry worker runs them.
 
 A released message is a duplicate of no other. If the message is a copy of one that is
-completed, the effects happen a second time.`,
-}
+completed, the effects happen a second time.`)
 
-var reject = ruling{
-	verb: stores.VerbReject, does: "reject", short: "Reject messages in quarantine: they are never run",
-	from: stores.QuarantineHeld, then: stores.QuarantineRejected,
-	long: `Reject messages in quarantine: they are never run. What is kept of them stays, and
-quarantine reopen takes the rejection back.`,
-}
+var reject = newRuling(stores.VerbReject, "Reject messages in quarantine: they are never run", `Reject messages in quarantine: they are never run. What is kept of them stays, and
+quarantine reopen takes the rejection back.`)
 
-var reopen = ruling{
-	verb: stores.VerbReopen, does: "reopen", short: "Take rejections back, so that the messages are held again",
-	from: stores.QuarantineRejected, then: stores.QuarantineHeld,
-	long: `Take rejections back: the messages are held in quarantine again, to be released or
-rejected. What was released cannot be taken back, because it may have run.`,
-}
+var reopen = newRuling(stores.VerbReopen, "Take rejections back, so that the messages are held again", `Take rejections back: the messages are held in quarantine again, to be released or
+rejected. What was released cannot be taken back, because it may have run.`)
 
 // decideRecord is the outcome of one row of quarantine release, reject and reopen.
 type decideRecord struct {
@@ -68,13 +60,13 @@ type decideCall struct {
 func (p *program) decideCommand(r ruling) *cobra.Command {
 	c := &decideCall{program: p, ruling: r}
 	cmd := explained(&cobra.Command{
-		Use:     r.does + " ROW...",
+		Use:     string(r.verb) + " ROW...",
 		Short:   r.short,
 		Long:    r.long,
-		Example: fmt.Sprintf("  millpond quarantine %s 17 18 --reason \"checked with the producer\"", r.does),
+		Example: fmt.Sprintf("  millpond quarantine %s 17 18 --reason \"checked with the producer\"", r.verb),
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) == 0 {
-				return usagef("%s which rows? Give their numbers", r.does)
+				return usagef("%s which rows? Give their numbers", r.verb)
 			}
 			return nil
 		},
@@ -127,13 +119,13 @@ func (c *decideCall) decide(ctx context.Context, st store, row int64) error {
 
 // result says what has come of a row, for programs and for people, and what was wrong.
 func (c *decideCall) result(ctx context.Context, st store, row int64, err error) (record decideRecord, shown string, problem error) {
-	record = decideRecord{Row: row, Verb: c.ruling.verb, DryRun: c.dryRun, Done: err == nil, Status: c.ruling.then}
+	record = decideRecord{Row: row, Verb: c.ruling.verb, DryRun: c.dryRun, Done: err == nil, Status: c.ruling.Then}
 	switch {
 	case err == nil && c.dryRun:
-		record.Status = c.ruling.from
-		return record, "would be " + string(c.ruling.then), nil
+		record.Status = c.ruling.From
+		return record, "would be " + string(c.ruling.Then), nil
 	case err == nil:
-		return record, string(c.ruling.then), nil
+		return record, string(c.ruling.Then), nil
 	}
 	record.Status, problem = "", problemOf(err)
 	if errors.Is(err, stores.ErrChanged) {
@@ -146,15 +138,10 @@ func (c *decideCall) result(ctx context.Context, st store, row int64, err error)
 // wouldDo returns what Decide would.
 func (r ruling) wouldDo(ctx context.Context, st store, row int64) error {
 	q, err := st.QuarantinedRow(ctx, row)
-	switch {
-	case err != nil:
+	if err != nil {
 		return err
-	case q.Status != r.from:
-		return stores.ErrChanged
-	case r.needsWhole && q.OneWay:
-		return stores.ErrNotKept
 	}
-	return nil
+	return r.Check(q.Status, q.OneWay)
 }
 
 // decided says what was decided about a row before, which keeps it from being changed.
