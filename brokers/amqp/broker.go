@@ -77,7 +77,7 @@ func (b *Broker) Subscriber(config brokers.SubscriberConfig) (message.Subscriber
 	if err != nil {
 		return nil, err
 	}
-	s := newSubscriber(b, config)
+	s := &Subscriber{broker: b, config: config, consuming: newLink(b, "consuming "+config.Group)}
 	if !b.subscribers.Add(s) {
 		return nil, fmt.Errorf("amqp: broker: %w", brokers.ErrClosed)
 	}
@@ -139,7 +139,7 @@ func (b *Broker) ask(ctx context.Context, conn *connection, question func() erro
 // by what is declared; a policy of the server may say otherwise, which cannot be read.
 func (b *Broker) Capabilities() brokers.Capabilities {
 	t := &b.config.Topology
-	counting := t.QueueType == QueueQuorum && !t.AsIs
+	counting := b.counting()
 	limit := brokers.DeliveryLimit{Known: !t.AsIs}
 	if counting {
 		limit.Max = t.DeliveryLimit + 1

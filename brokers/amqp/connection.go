@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"crypto/tls"
-	"crypto/x509"
 	"errors"
 	"fmt"
 	"io"
@@ -17,6 +16,7 @@ import (
 	"github.com/rabbitmq/amqp091-go"
 
 	"github.com/millpond-go/millpond/brokers"
+	"github.com/millpond-go/millpond/internal/unreachable"
 )
 
 // The environment variables with the credentials.
@@ -197,34 +197,17 @@ func (c *connection) end() {
 
 // advice says what to look at. It names addresses and users, never passwords.
 func (c *Config) advice(err error) string {
-	var (
-		dns       *net.DNSError
-		record    tls.RecordHeaderError
-		unknownCA x509.UnknownAuthorityError
-		hostname  x509.HostnameError
-		network   *net.OpError
-		protocol  *amqp091.Error
-	)
 	switch {
 	case errors.Is(err, amqp091.ErrCredentials), errors.Is(err, amqp091.ErrSASL):
 		return fmt.Sprintf("the broker refuses the credentials of user %q: check the URL, or %s and %s; guest may come from the broker's own machine only", c.Username, UsernameVariable, PasswordVariable)
 	case errors.Is(err, amqp091.ErrVhost):
 		return fmt.Sprintf("there is no virtual host %q, or user %q may not use it: create it with rabbitmqctl add_vhost and set_permissions, or name another in the URL's path", c.VirtualHost, c.Username)
-	case errors.As(err, &dns):
-		return "the name cannot be resolved: check the host"
-	case errors.As(err, &unknownCA):
-		return "the broker's certificate is of an authority that is not trusted: name it with the parameter tls_ca"
-	case errors.As(err, &hostname):
-		return "the broker's certificate is for another name: use that name, or the parameter tls_server_name"
-	case errors.As(err, &record), c.TLS != nil && errors.Is(err, io.EOF):
-		return "the broker does not speak TLS on this port: use amqp:// or its TLS port"
-	case errors.Is(err, context.DeadlineExceeded):
-		return "no answer within " + c.ConnectTimeout.String() + ": check host and port, firewalls, and whether the port wants TLS"
-	case errors.As(err, &network) && network.Op == "dial":
-		return "nothing listens there: check host and port, and that the broker runs"
-	case errors.As(err, &protocol) && c.TLS == nil:
-		return "it does not answer as a broker: check host and port, and whether the port wants TLS, which is amqps://"
-	default:
-		return "check host, port and TLS"
+	case c.TLS != nil && errors.Is(err, io.EOF):
+		err = tls.RecordHeaderError{}
 	}
+	advice := unreachable.Advice(err, c.ConnectTimeout, "use amqp:// or")
+	if _, protocol := errors.AsType[*amqp091.Error](err); advice == "" && protocol && c.TLS == nil {
+		advice = "it does not answer as a broker: check host and port, and whether the port wants TLS, which is amqps://"
+	}
+	return cmp.Or(advice, "check host, port and TLS")
 }

@@ -14,6 +14,7 @@ import (
 
 	"github.com/millpond-go/millpond/brokers"
 	"github.com/millpond-go/millpond/internal/exposed"
+	"github.com/millpond-go/millpond/internal/urlmux"
 	"github.com/millpond-go/millpond/internal/urlquery"
 )
 
@@ -45,10 +46,7 @@ func Open(ctx context.Context, u *url.URL) (brokers.Broker, error) {
 
 // Check returns the error that [Open] returns before it connects. It is a
 // brokers.Checker.
-func Check(u *url.URL) error {
-	_, err := ParseURL(u)
-	return err
-}
+func Check(u *url.URL) error { return urlmux.Parsed(ParseURL)(u) }
 
 // Exposure says where a password can travel without verified TLS: that of the URL, or of the
 // environment; everybody knows that of guest. RabbitMQ is sent the password itself. It is a

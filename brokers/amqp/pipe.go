@@ -197,13 +197,7 @@ func (p *pipe) forget(items []*outgoing) {
 	defer p.mu.Unlock()
 	for _, item := range items {
 		id := item.publishing.MessageId
-		others := p.underway[id]
-		for i := range others {
-			if others[i] == item {
-				others = append(others[:i:i], others[i+1:]...)
-				break
-			}
-		}
+		others := slices.DeleteFunc(slices.Clone(p.underway[id]), func(other *outgoing) bool { return other == item })
 		if len(others) == 0 {
 			delete(p.underway, id)
 		} else {

@@ -25,10 +25,6 @@ var (
 	_ brokers.Receiver             = (*Subscriber)(nil)
 )
 
-func newSubscriber(b *Broker, config brokers.SubscriberConfig) *Subscriber {
-	return &Subscriber{broker: b, config: config, consuming: newLink(b, "consuming "+config.Group)}
-}
-
 // Subscribe declares the queue of the group for a topic and returns its messages, of
 // which this call gets a share. The channel is unbuffered: a message counts as begun when
 // it is received. Errors wrap brokers.ErrClosed, brokers.ErrUnavailable,

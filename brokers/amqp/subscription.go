@@ -3,7 +3,6 @@ package amqp
 import (
 	"context"
 	"fmt"
-	"time"
 
 	"github.com/ThreeDotsLabs/watermill"
 
@@ -59,7 +58,7 @@ func (s *subscription) Run() {
 
 // again begins the next session. It returns nil if the subscription has ended before.
 func (s *subscription) again() *session {
-	for pause := firstPause; outage.Pause(s.Context(), pause); {
+	for pause := outage.Pace().NextBackOff(); outage.Pause(s.Context(), pause); {
 		next, err := s.begin(s.Context())
 		if err == nil {
 			s.trouble.Over()
@@ -69,9 +68,6 @@ func (s *subscription) again() *session {
 	}
 	return nil
 }
-
-// firstPause is the pause before consuming begins anew.
-const firstPause = 100 * time.Millisecond
 
 // begin opens a session, within the timeout for connecting.
 func (s *subscription) begin(ctx context.Context) (*session, error) {

@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/millpond-go/millpond/internal/lanes"
 )
 
 // item is a record on its way to being settled.
@@ -22,7 +24,7 @@ type backlog struct {
 	order    Order
 	distance int // messages that may be started from the oldest unsettled one on
 
-	lanes     map[string][]*item // by key in flight: those that wait for it, with OrderKey
+	lanes     lanes.Lanes[*item] // by key, with OrderKey
 	ready     []*item            // may be delivered before the queue
 	queue     []*item            // fetched, nothing done yet
 	bytes     int                // of the queue
@@ -32,11 +34,9 @@ type backlog struct {
 	ahead     ahead // settled by an earlier owner
 }
 
-func newBacklog(c *Consume, workers int) backlog {
-	b := backlog{
-		order: c.Order, distance: c.CommitDistance, lanes: make(map[string][]*item),
-		fetchedTo: unknownOffset, suspects: math.MaxInt64, offsets: offsets{next: unknownOffset},
-	}
+func (b *backlog) init(c *Consume, workers int) {
+	b.order, b.distance = c.Order, c.CommitDistance
+	b.fetchedTo, b.suspects, b.offsets.next = unknownOffset, math.MaxInt64, unknownOffset
 	if b.order == "" {
 		b.order = OrderNone
 		if workers == 1 {
@@ -46,7 +46,6 @@ func newBacklog(c *Consume, workers int) backlog {
 	if b.order == OrderPartition {
 		b.distance = 1
 	}
-	return b
 }
 
 // add appends fetched records to the queue.
@@ -89,7 +88,7 @@ func (b *backlog) drop() {
 			it.timer.Stop()
 		}
 	}
-	b.queue, b.ready, b.lanes, b.bytes = nil, nil, nil, 0
+	b.queue, b.ready, b.bytes = nil, nil, 0
 }
 
 // size is about what a record takes in memory.
@@ -117,16 +116,9 @@ func (b *backlog) next() *item {
 			b.offsets.settle(it)
 			continue
 		}
-		if b.order != OrderKey || it.record.Key == nil {
+		if !b.waits(it) || b.lanes.Join(string(it.record.Key), it) {
 			return it
 		}
-		key := string(it.record.Key)
-		waiting, busy := b.lanes[key]
-		if !busy {
-			b.lanes[key] = nil
-			return it
-		}
-		b.lanes[key] = append(waiting, it)
 	}
 	return nil
 }
@@ -144,14 +136,13 @@ func pop(items *[]*item) *item {
 // settle notes that a message needs no further delivery.
 func (b *backlog) settle(it *item) {
 	b.offsets.settle(it)
-	if b.order != OrderKey || it.record.Key == nil {
+	if !b.waits(it) {
 		return
 	}
-	key := string(it.record.Key)
-	if waiting := b.lanes[key]; len(waiting) > 0 {
-		b.ready = append(b.ready, waiting[0])
-		b.lanes[key] = waiting[1:]
-	} else {
-		delete(b.lanes, key)
+	if next, ok := b.lanes.Next(string(it.record.Key)); ok {
+		b.ready = append(b.ready, next)
 	}
 }
+
+// waits reports whether a message waits for others of its key.
+func (b *backlog) waits(it *item) bool { return b.order == OrderKey && it.record.Key != nil }

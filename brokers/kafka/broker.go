@@ -82,8 +82,7 @@ func (b *Broker) Ping(ctx context.Context) error {
 	if errors.Is(err, kgo.ErrClientClosed) {
 		return fmt.Errorf("kafka: broker: %w", brokers.ErrClosed)
 	}
-	access := b.config.access()
-	return access.Answered(err)
+	return b.config.access().Answered(err)
 }
 
 // Subscriber returns a new subscriber, which is a *[Subscriber]. It returns an error
@@ -123,8 +122,7 @@ func (b *Broker) Publisher(config brokers.PublisherConfig) (message.Publisher, e
 
 // warn says what cannot be known to be a mistake: other mechanisms come with options.
 func (b *Broker) warn(logger watermill.LoggerAdapter) {
-	access := b.config.access()
-	if unused := access.Unused(); unused != "" && len(b.config.Options) == 0 {
+	if unused := b.config.access().Unused(); unused != "" && len(b.config.Options) == 0 {
 		logger.Info("Credentials are not used", watermill.LogFields{"fix": unused})
 	}
 }

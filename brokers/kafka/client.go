@@ -26,9 +26,8 @@ const (
 // authenticate chooses the mechanism. The password is kept by that alone, where no print
 // of a Broker shows it.
 func (c *Config) authenticate() error {
-	access := c.access()
 	var err error
-	if c.Username, c.Password, err = access.Credentials(); err != nil {
+	if c.Username, c.Password, err = c.access().Credentials(); err != nil {
 		return err
 	}
 	switch c.SASL {
@@ -100,8 +99,7 @@ func fnv32a(key []byte) uint32 {
 
 // unreachable says why the cluster cannot be used, and what to look at.
 func (c *Config) unreachable(err error) error {
-	access := c.access()
-	return access.Unreachable(err, fault(err))
+	return c.access().Unreachable(err, fault(err))
 }
 
 func fault(err error) cluster.Fault {

@@ -4,6 +4,7 @@ import (
 	"crypto/tls"
 	"fmt"
 	"math"
+	"slices"
 	"time"
 
 	"github.com/ThreeDotsLabs/watermill/message"
@@ -193,8 +194,8 @@ func (c *Config) setDefaults() {
 }
 
 // access is what the configuration says about reaching the cluster.
-func (c *Config) access() cluster.Access {
-	return cluster.Access{
+func (c *Config) access() *cluster.Access {
+	return &cluster.Access{
 		Package: pkg, Brokers: c.Brokers, TLS: c.TLS, SASL: string(c.SASL), Username: c.Username, Password: c.Password, ConnectTimeout: c.ConnectTimeout,
 	}
 }
@@ -203,7 +204,7 @@ func (c *Config) access() cluster.Access {
 func (c *Config) validate() error {
 	check := &cluster.Check{Package: pkg}
 	wrong := check.Wrong
-	check.Access(c.access())
+	check.Access(*c.access())
 	cluster.NotNegative(check, map[string]int{
 		"Consume.InFlightPerPartition": c.Consume.InFlightPerPartition, "Consume.CommitDistance": c.Consume.CommitDistance,
 		"Publish.MaxBytes": c.Publish.MaxBytes, "Publish.Partitions": c.Publish.Partitions, "Publish.Replication": c.Publish.Replication,
@@ -222,23 +223,16 @@ func (c *Config) validate() error {
 	if n := c.Publish.MaxBytes; n > 0 && n < smallestBatch || n > largestBatch {
 		wrong("Publish.MaxBytes", n, fmt.Sprintf("use a number from %d to %d", smallestBatch, largestBatch))
 	}
-	switch c.Consume.Order {
-	case "", OrderKey, OrderNone:
-	case OrderPartition:
-		if n := c.Consume.InFlightPerPartition; n > 1 {
-			wrong("Consume.Order", OrderPartition, fmt.Sprintf("with %d in flight per partition the order of a partition cannot be kept: use key or none, or 1 in flight", n))
-		}
-	default:
+	if !slices.Contains([]Order{"", OrderPartition, OrderKey, OrderNone}, c.Consume.Order) {
 		wrong("Consume.Order", fmt.Sprintf("%q", c.Consume.Order), "use partition, key or none")
 	}
-	switch c.Consume.Protocol {
-	case "", ProtocolClassic, ProtocolConsumer:
-	default:
+	if n := c.Consume.InFlightPerPartition; n > 1 && c.Consume.Order == OrderPartition {
+		wrong("Consume.Order", OrderPartition, fmt.Sprintf("with %d in flight per partition the order of a partition cannot be kept: use key or none, or 1 in flight", n))
+	}
+	if !slices.Contains([]Protocol{"", ProtocolClassic, ProtocolConsumer}, c.Consume.Protocol) {
 		wrong("Consume.Protocol", fmt.Sprintf("%q", c.Consume.Protocol), "use classic or consumer")
 	}
-	switch c.Publish.Partitioner {
-	case "", PartitionerMurmur2, PartitionerSarama:
-	default:
+	if !slices.Contains([]Partitioner{"", PartitionerMurmur2, PartitionerSarama}, c.Publish.Partitioner) {
 		wrong("Publish.Partitioner", fmt.Sprintf("%q", c.Publish.Partitioner), "use murmur2 or sarama")
 	}
 	return check.Err()

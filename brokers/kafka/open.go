@@ -17,7 +17,7 @@ const Scheme = "kafka"
 func init() {
 	cluster.Register(Scheme, Open, func(u *url.URL) (cluster.Access, error) {
 		c, err := ParseURL(u)
-		return c.access(), err
+		return *c.access(), err
 	})
 }
 

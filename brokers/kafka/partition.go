@@ -34,7 +34,7 @@ func newPartition(s *session, id int32) *partition {
 	p.open, p.close = context.WithCancel(context.Background())
 	p.kept, p.giveUp = context.WithCancel(context.Background())
 	p.changed.L = &p.mu
-	p.backlog = newBacklog(s.config(), p.workers)
+	p.backlog.init(s.config(), p.workers)
 	var workers sync.WaitGroup
 	for range p.workers {
 		workers.Go(p.work)

@@ -4,7 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync"
+	"slices"
 	"time"
 
 	"github.com/ThreeDotsLabs/watermill/message"
@@ -94,45 +94,35 @@ const (
 	largestBatch  = 64 << 20
 )
 
-// answers are what the broker says to the records of one call.
-type answers struct {
-	mu   sync.Mutex
-	errs []error
-	left int
-	done chan struct{}
-}
-
 var errNoAnswer = errors.New("the broker has not answered")
 
 func (p *publisher) send(topic string, messages []*message.Message, records []*kgo.Record) error {
-	a := &answers{errs: make([]error, len(records)), left: len(records), done: make(chan struct{})}
+	type answer struct {
+		i   int
+		err error
+	}
+	answers := make(chan answer, len(records))
+	errs := slices.Repeat([]error{errNoAnswer}, len(records))
 	for i, r := range records {
-		a.errs[i] = errNoAnswer
-		p.client.Produce(context.Background(), r, func(_ *kgo.Record, err error) { a.answer(i, err) })
+		p.client.Produce(context.Background(), r, func(_ *kgo.Record, err error) { answers <- answer{i, err} })
 	}
-	timer := time.NewTimer(p.broker.config.Publish.Timeout + publishGrace)
-	defer timer.Stop()
-	select {
-	case <-a.done:
-	case <-timer.C:
-	}
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	for i, err := range a.errs {
-		if err != nil {
-			a.errs[i] = p.explain(topic, records[i], err)
+	late := time.NewTimer(p.broker.config.Publish.Timeout + publishGrace)
+	defer late.Stop()
+	for left := len(records); left > 0; {
+		select {
+		case a := <-answers:
+			errs[a.i] = a.err
+			left--
+		case <-late.C:
+			left = 0
 		}
 	}
-	return publishing.Failures(pkg, topic, messages, a.errs)
-}
-
-func (a *answers) answer(i int, err error) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	a.errs[i] = err
-	if a.left--; a.left == 0 {
-		close(a.done)
+	for i, err := range errs {
+		if err != nil {
+			errs[i] = p.explain(topic, records[i], err)
+		}
 	}
+	return publishing.Failures(pkg, topic, messages, errs)
 }
 
 // explain adds to an error what to do, and the sentinel that callers test for.

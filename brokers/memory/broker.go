@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strconv"
 	"sync"
 	"sync/atomic"
 
@@ -126,8 +125,4 @@ func (b *Broker) topic(name string) (*topic, error) {
 		b.topics[name] = t
 	}
 	return t, nil
-}
-
-func (b *Broker) nextID() string {
-	return b.id + "-" + strconv.FormatUint(b.published.Add(1), 10)
 }

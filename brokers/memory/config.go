@@ -1,6 +1,7 @@
 package memory
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"time"
@@ -46,11 +47,6 @@ func (c Config) validate() error {
 }
 
 func (c *Config) setDefaults() {
-	if c.Capacity == 0 {
-		c.Capacity = defaultCapacity
-	}
-	if c.RedeliveryDelay == 0 {
-		c.RedeliveryDelay = defaultRedeliveryDelay
-	}
-	c.RedeliveryDelay = max(c.RedeliveryDelay, 0)
+	c.Capacity = cmp.Or(c.Capacity, defaultCapacity)
+	c.RedeliveryDelay = max(cmp.Or(c.RedeliveryDelay, defaultRedeliveryDelay), 0)
 }

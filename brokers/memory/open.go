@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/millpond-go/millpond/brokers"
+	"github.com/millpond-go/millpond/internal/urlmux"
 	"github.com/millpond-go/millpond/internal/urlquery"
 )
 
@@ -17,10 +18,7 @@ const Scheme = "memory"
 
 func init() {
 	brokers.DefaultMux().Handle(Scheme, Open)
-	brokers.DefaultMux().HandleCheck(Scheme, func(u *url.URL) error {
-		_, err := parseURL(u)
-		return err
-	})
+	brokers.DefaultMux().HandleCheck(Scheme, urlmux.Parsed(parseURL))
 }
 
 // Open makes a new broker from a URL; the package documentation lists the

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strconv"
 
 	"github.com/ThreeDotsLabs/watermill/message"
 
@@ -37,7 +38,7 @@ func (p *publisher) publish(t *topic, msg *message.Message) error {
 	if msg == nil {
 		return errors.New("the message is nil")
 	}
-	e := newEntry(msg, p.broker.nextID(), p.broker.config.KeyMetadata)
+	e := newEntry(msg, p.broker.id+"-"+strconv.FormatUint(p.broker.published.Add(1), 10), p.broker.config.KeyMetadata)
 	for {
 		if p.open.Err() != nil {
 			return brokers.ErrClosed

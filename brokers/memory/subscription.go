@@ -2,6 +2,7 @@ package memory
 
 import (
 	"context"
+	"strconv"
 	"sync"
 
 	"github.com/ThreeDotsLabs/watermill"
@@ -102,7 +103,7 @@ func (t *topic) facts(e *entry, count int) brokers.Delivery {
 	return brokers.Delivery{
 		Topic:       t.name,
 		NativeID:    e.id,
-		Coordinates: t.coordinates(e),
+		Coordinates: t.name + "/" + strconv.FormatUint(e.seq, 10),
 		Key:         e.key,
 		Time:        e.at,
 		Count:       count,

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"container/list"
 	"maps"
-	"strconv"
 	"sync"
 	"time"
 
@@ -63,10 +62,6 @@ func (e *entry) message() *message.Message {
 	msg := message.NewMessage(e.uuid, bytes.Clone(e.payload))
 	maps.Copy(msg.Metadata, e.metadata)
 	return msg
-}
-
-func (t *topic) coordinates(e *entry) string {
-	return t.name + "/" + strconv.FormatUint(e.seq, 10)
 }
 
 // publish stores e and returns nil, or stores nothing and returns a channel that is

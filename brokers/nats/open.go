@@ -9,6 +9,7 @@ import (
 
 	"github.com/millpond-go/millpond/brokers"
 	"github.com/millpond-go/millpond/internal/exposed"
+	"github.com/millpond-go/millpond/internal/urlmux"
 	"github.com/millpond-go/millpond/internal/urlquery"
 )
 
@@ -24,10 +25,7 @@ const (
 
 func init() {
 	brokers.DefaultMux().Handle(Scheme, Open)
-	brokers.DefaultMux().HandleCheck(Scheme, func(u *url.URL) error {
-		_, err := ParseURL(u)
-		return err
-	})
+	brokers.DefaultMux().HandleCheck(Scheme, urlmux.Parsed(ParseURL))
 	brokers.DefaultMux().HandleExposure(Scheme, exposure)
 }
 
@@ -83,8 +81,5 @@ func ParseURL(u *url.URL) (Config, error) {
 	if len(errs) == 0 {
 		errs = append(errs, c.validate())
 	}
-	if err := errors.Join(errs...); err != nil {
-		return Config{}, err
-	}
-	return c, nil
+	return c, errors.Join(errs...)
 }

@@ -26,17 +26,22 @@ type Broker struct {
 	open context.Context // ended by Close: nothing more is published
 	end  context.CancelFunc
 
-	mu      sync.Mutex
-	queues  map[string]*queue // by name or URL, as asked for
-	readers map[string]reader // by URL: which group reads a queue
-	limit   brokers.DeliveryLimit
-	asked   string   // a queue that Ping can ask for
-	topics  sync.Map // ARNs of SNS topics, and feeds, that are there
-
+	known
 	subscribers openset.Set[*Subscriber]
 
 	// options, if not nil, adds to the client of a subscriber. Tests cut it off with it.
 	options func(*Subscriber) []func(*sqs.Options)
+}
+
+// known is what was found out so far.
+type known struct {
+	topics sync.Map // ARNs of SNS topics, and feeds, that are there
+
+	mu      sync.Mutex
+	queues  map[string]*queue // by name or URL, as asked for
+	readers map[string]reader // by URL: which group reads a queue
+	limit   brokers.DeliveryLimit
+	asked   string // a queue that Ping can ask for
 }
 
 var (
@@ -56,11 +61,7 @@ func New(ctx context.Context, config Config) (*Broker, error) {
 	config.setDefaults()
 	ctx, cancel := context.WithTimeout(ctx, config.ConnectTimeout)
 	defer cancel()
-	b := &Broker{
-		config:  config,
-		queues:  make(map[string]*queue),
-		readers: make(map[string]reader),
-	}
+	b := &Broker{config: config, known: known{queues: make(map[string]*queue), readers: make(map[string]reader)}}
 	b.open, b.end = context.WithCancel(context.Background())
 	if config.DeliveryLimit > 0 {
 		b.limit = brokers.DeliveryLimit{Known: true, Max: config.DeliveryLimit}

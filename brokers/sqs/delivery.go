@@ -2,7 +2,6 @@ package sqs
 
 import (
 	"errors"
-	"sync"
 	"time"
 
 	"github.com/millpond-go/millpond/internal/handout"
@@ -14,79 +13,25 @@ const longestRedeliveryDelay = 30 * time.Second
 
 var errNoTopicName = errors.New("sqs: the topic is empty: name a queue, its URL or an ARN")
 
-// lanes are the groups of a FIFO queue of which something is in hand. The first message of
-// a lane is being delivered, the others wait here.
-type lanes struct {
-	mu      sync.Mutex
-	waiting map[string][]*item
-}
-
-// join puts an item into its lane. It reports true if the lane was empty, so that the item
-// is to be delivered at once.
-func (l *lanes) join(it *item) bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.waiting == nil {
-		l.waiting = make(map[string][]*item)
-	}
-	waiting, busy := l.waiting[it.group]
-	if busy {
-		l.waiting[it.group] = append(waiting, it)
-	} else {
-		l.waiting[it.group] = nil
-	}
-	return !busy
-}
-
-// next returns the item that is to be delivered after the first of a lane, nil if there is
-// none. Then the lane is gone.
-func (l *lanes) next(group string) *item {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	waiting := l.waiting[group]
-	if len(waiting) == 0 {
-		delete(l.waiting, group)
-		return nil
-	}
-	l.waiting[group] = waiting[1:]
-	return waiting[0]
-}
-
-// leave empties a lane.
-func (l *lanes) leave(group string) []*item {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	waiting := l.waiting[group]
-	delete(l.waiting, group)
-	return waiting
-}
-
 // admit begins with what was received: one of each group at a time, in order, and
 // everything that has no group.
 func (s *subscription) admit(items []*item) {
 	s.keeper.keep(items)
 	for _, it := range items {
-		switch {
-		case it.group == "":
-			s.deliveries.Go(func() { s.settle(it, nil) })
-		case s.lanes.join(it):
+		if it.group == "" || s.lanes.Join(it.group, it) {
 			s.deliveries.Go(func() {
 				for it := it; it != nil; {
-					if s.settle(it, func() []*item { return s.lanes.leave(it.group) }) {
-						it = s.lanes.next(it.group)
-					} else {
-						it = nil
-					}
+					it = s.settle(it)
 				}
 			})
 		}
 	}
 }
 
-// settle delivers an item and does what follows. It reports whether the item is done with.
-// If not, what waits behind it is given back as well, and none of it is begun: rest takes
-// it out of the lane.
-func (s *subscription) settle(it *item, rest func() []*item) bool {
+// settle delivers an item and does what follows. It returns the next of its group. If the
+// item is not done with, what waits behind it is given back as well, and none of it is
+// begun.
+func (s *subscription) settle(it *item) (next *item) {
 	fate, delay := s.handOut(it)
 	left := s.keeper.drop(it)
 	if fate == handout.Acked {
@@ -94,27 +39,24 @@ func (s *subscription) settle(it *item, rest func() []*item) bool {
 		switch {
 		case it.group == "":
 			s.release(1)
+			return nil
 		case left == 0: // its slot is free when it is deleted, see deleteAll
 			s.settling.deletes.flush()
 		}
-		return true
+		next, _ = s.lanes.Next(it.group)
+		return next
 	}
 	var back []*item
 	if fate == handout.Nacked || fate == handout.Unbegun {
 		back = append(back, it)
 	}
-	slots := 1
-	if rest != nil {
-		behind := rest()
-		slots += len(behind)
-		for _, it := range behind {
-			s.keeper.drop(it)
-		}
-		back = append(back, behind...)
+	behind := s.lanes.Leave(it.group)
+	for _, it := range behind {
+		s.keeper.drop(it)
 	}
-	s.release(slots)
-	s.giveBack(back, delay)
-	return false
+	s.release(1 + len(behind))
+	s.giveBack(append(back, behind...), delay)
+	return nil
 }
 
 // giveBack lets others have messages, the first after a delay, and what stands behind it

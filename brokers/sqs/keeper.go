@@ -63,8 +63,6 @@ func (k *keeper) begin(it *item) {
 	it.begun = true
 }
 
-func (k *keeper) stop() { close(k.stopping) }
-
 // run looks eight times per visibility timeout, and extends what has used up three of
 // these, so that what is extended together stays together, and half of the timeout is left
 // to try again.

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/millpond-go/millpond/brokers"
+	"github.com/millpond-go/millpond/internal/urlmux"
 	"github.com/millpond-go/millpond/internal/urlquery"
 )
 
@@ -27,19 +28,12 @@ func Open(ctx context.Context, u *url.URL) (brokers.Broker, error) {
 	if err != nil {
 		return nil, err
 	}
-	b, err := New(ctx, config)
-	if err != nil {
-		return nil, err
-	}
-	return b, nil
+	return New(ctx, config)
 }
 
 // CheckURL returns the errors of [Open] that can be known without asking anybody. It is a
 // brokers.Checker.
-func CheckURL(u *url.URL) error {
-	_, err := ParseURL(u)
-	return err
-}
+func CheckURL(u *url.URL) error { return urlmux.Parsed(ParseURL)(u) }
 
 // ParseURL returns the configuration that a URL stands for, so that a program can add to
 // it what a URL cannot say before it calls [New]. Its errors are those of [CheckURL].
@@ -80,14 +74,9 @@ func ParseURL(u *url.URL) (Config, error) {
 		"publish_timeout":        urlquery.Duration(&c.Publish.Timeout),
 	})...)
 	if len(errs) == 0 {
-		if err := c.problems(inURL); err != nil {
-			errs = append(errs, err)
-		}
+		errs = append(errs, c.problems(inURL))
 	}
-	if err := errors.Join(errs...); err != nil {
-		return Config{}, err
-	}
-	return c, nil
+	return c, errors.Join(errs...)
 }
 
 // inURL is what a field of Config is called in a URL.

@@ -68,7 +68,13 @@ func (p *publisher) publish(topic string, messages []*message.Message) error {
 	} else {
 		p.deliverAll(ctx, t, batches)
 	}
-	return p.failures(topic, t, messages, all)
+	errs := make([]error, len(all))
+	for i, o := range all {
+		if o.err != nil {
+			errs[i] = p.ended(explain(t.action(), o.err))
+		}
+	}
+	return publishing.Failures(pkg, topic, messages, errs)
 }
 
 func (p *publisher) deliverAll(ctx context.Context, t target, batches [][]*outgoing) {
@@ -125,17 +131,6 @@ func (p *publisher) deliver(ctx context.Context, t target, batch []*outgoing) bo
 			return false
 		}
 	}
-}
-
-// failures makes one error of what was not taken.
-func (p *publisher) failures(topic string, t target, messages []*message.Message, all []*outgoing) error {
-	errs := make([]error, len(all))
-	for i, o := range all {
-		if o.err != nil {
-			errs[i] = p.ended(explain(t.action(), o.err))
-		}
-	}
-	return publishing.Failures(pkg, topic, messages, errs)
 }
 
 // ended says that it was Close that ended a call.

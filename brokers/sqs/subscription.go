@@ -9,6 +9,7 @@ import (
 	"github.com/ThreeDotsLabs/watermill"
 
 	"github.com/millpond-go/millpond/internal/handout"
+	"github.com/millpond-go/millpond/internal/lanes"
 )
 
 // leaveTimeout bounds how long a subscription that ends tries to settle what was decided.
@@ -30,7 +31,7 @@ type subscription struct {
 
 	intake     intake
 	keeper     keeper
-	lanes      lanes
+	lanes      lanes.Lanes[*item] // by group of a FIFO queue
 	deliveries sync.WaitGroup
 	settling   settling
 }
@@ -68,7 +69,7 @@ func (s *subscription) Run() {
 		s.deliveries.Wait()
 	})
 	// Nothing is in flight any more; what is settled has its own clock.
-	s.keeper.stop()
+	close(s.keeper.stopping)
 	keeping.Wait()
 	defer time.AfterFunc(leaveTimeout, left).Stop()
 	s.settling.deletes.close()

@@ -34,7 +34,7 @@ var (
 	}
 	storeContract  = []string{"./stores", "./internal/urlmux"}
 	brokerContract = slices.Concat(watermill, []string{"./brokers", "./internal/callback", "./internal/urlmux", "./internal/urlquery"})
-	brokerAdapter  = slices.Concat(brokerContract, []string{"./internal/exposed", "./internal/handout", "./internal/openset", "./internal/outage", "./internal/publishing", "github.com/cenkalti/backoff/v5"})
+	brokerAdapter  = slices.Concat(brokerContract, []string{"./internal/exposed", "./internal/handout", "./internal/lanes", "./internal/openset", "./internal/outage", "./internal/publishing", "./internal/unreachable", "github.com/cenkalti/backoff/v5"})
 	storeAdapter   = slices.Concat(watermill, storeContract, []string{"./internal/exposed", "./internal/sqlstore", "./internal/urlquery", "github.com/cenkalti/backoff/v5"})
 
 	conformance = []string{"./stores/storetest/...", "./brokers/brokertest/..."}
@@ -273,7 +273,7 @@ var rules = []Rule{
 	},
 	{Name: "shared by the SQL stores", Packages: []string{"./internal/sqlstore"}, Allow: storeContract},
 	{Name: "shared by the contracts", Packages: []string{"./internal/urlmux", "./internal/callback", "./internal/exposed", "./internal/field"}, Allow: []string{}},
-	{Name: "shared by the brokers", Packages: []string{"./internal/openset"}, Allow: []string{}},
+	{Name: "shared by the brokers", Packages: []string{"./internal/lanes", "./internal/openset", "./internal/unreachable"}, Allow: []string{}},
 	{Name: "handing out and publishing, shared by the brokers", Packages: []string{"./internal/handout", "./internal/publishing"}, Allow: slices.Concat(brokerContract, []string{"./internal/openset"})},
 	{Name: "outages, shared by the brokers", Packages: []string{"./internal/outage"}, Allow: slices.Concat(watermill, []string{"github.com/cenkalti/backoff/v5"})},
 	{

@@ -21,6 +21,14 @@ type Opener[T any] func(ctx context.Context, u *url.URL) (T, error)
 // Checker says what is wrong with a URL, without opening anything.
 type Checker func(u *url.URL) error
 
+// Parsed checks a URL by parsing it.
+func Parsed[C any](parse func(*url.URL) (C, error)) func(*url.URL) error {
+	return func(u *url.URL) error {
+		_, err := parse(u)
+		return err
+	}
+}
+
 // Mux maps schemes to openers.
 type Mux[T any] struct {
 	mu        sync.RWMutex

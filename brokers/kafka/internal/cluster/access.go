@@ -3,19 +3,17 @@
 package cluster
 
 import (
-	"context"
 	"crypto/tls"
-	"crypto/x509"
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"os"
 	"strings"
 	"time"
 
 	"github.com/millpond-go/millpond/brokers"
 	"github.com/millpond-go/millpond/internal/exposed"
+	"github.com/millpond-go/millpond/internal/unreachable"
 )
 
 // The environment variables with the credentials for SASL.
@@ -113,33 +111,12 @@ func (a *Access) advice(err error, fault Fault) string {
 		return "the broker wants no SASL on this port: remove the parameter sasl, or use its port for SASL"
 	case Other, HungUp:
 	}
-	var (
-		dns      *net.DNSError
-		record   tls.RecordHeaderError
-		unknown  x509.UnknownAuthorityError
-		invalid  x509.CertificateInvalidError
-		hostname x509.HostnameError
-		network  *net.OpError
-	)
+	if advice := unreachable.Advice(err, a.ConnectTimeout, "remove tls=true or use"); advice != "" {
+		return advice
+	}
 	switch {
-	case errors.As(err, &dns):
-		return "the name cannot be resolved: check the host"
-	case errors.As(err, &unknown):
-		return "the broker's certificate is of an authority that is not trusted: name it with the parameter tls_ca"
-	case errors.As(err, &hostname):
-		return "the broker's certificate is for another name: use that name, or the parameter tls_server_name"
-	case errors.As(err, &invalid):
-		return "the broker's certificate is not valid: renew it, or check the clock"
-	case errors.As(err, &network) && network.Op == "remote error": // an alert of TLS
-		return "the broker refuses the TLS connection: it may want a certificate of the client (the parameters tls_cert and tls_key), or another one"
-	case errors.As(err, &record):
-		return "the broker does not speak TLS on this port: remove tls=true or use its TLS port"
 	case fault == HungUp, errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
 		return "the broker closed the connection: " + a.hungUp()
-	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, os.ErrDeadlineExceeded):
-		return "no answer within " + a.ConnectTimeout.String() + ": check host and port, firewalls, and whether the port wants TLS"
-	case errors.As(err, &network) && network.Op == "dial":
-		return "nothing listens there: check host and port, and that the broker runs"
 	case a.SASL != "": // a client may keep the cause to itself
 		return fmt.Sprintf("check host and port, whether the port wants TLS (the parameter tls) and SASL mechanism %q (the parameter sasl), and %s and %s", a.SASL, UsernameVariable, PasswordVariable)
 	default:
