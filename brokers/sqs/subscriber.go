@@ -11,8 +11,8 @@ import (
 	"github.com/millpond-go/millpond/internal/handout"
 )
 
-// Subscriber gives the messages of one group. It is safe for concurrent use. The package
-// documentation describes its deliveries.
+// Subscriber gives the messages of one group. It is safe for concurrent use. docs/brokers.md
+// describes its deliveries.
 type Subscriber struct {
 	broker        *Broker
 	config        brokers.SubscriberConfig
