@@ -148,7 +148,7 @@ func (c *connection) watch(ended <-chan *amqp091.Error, blocked <-chan amqp091.B
 				c.blocked = cmp.Or(b.Reason, "no reason given")
 			}
 			c.mu.Unlock()
-		case _ = <-ended: // nil if it was closed in order
+		case <-ended: //nolint:errcheck // why does not matter: whoever uses the connection finds out
 			close(c.gone)
 			// The client waits for what is being written before it closes its channels,
 			// and a server that does not read would let it wait for ever.
