@@ -20,7 +20,7 @@ import (
 // newPostgres is a database on the server that all tests share.
 func newPostgres(t *testing.T) *system {
 	t.Helper()
-	return onPostgres(t, "postgres", testenv.Postgres(t).NewDatabase(t))
+	return onPostgres(t, "postgres", testenv.VolatilePostgres(t).NewDatabase(t))
 }
 
 // newProxiedPostgres is the same behind a proxy.
@@ -43,7 +43,7 @@ func newPooledPostgres(t *testing.T) *system {
 	if soakKills(t) > 0 {
 		s = onPrivatePostgres(t, "pgbouncer")
 	} else {
-		s = onPostgres(t, "pgbouncer", testenv.Postgres(t).NewDatabase(t))
+		s = onPostgres(t, "pgbouncer", testenv.VolatilePostgres(t).NewDatabase(t))
 	}
 	pooler := testenv.PgBouncer(t, s.url, testenv.WithPgBouncerSettings(map[string]string{
 		"default_pool_size": "20", "server_login_retry": "1",

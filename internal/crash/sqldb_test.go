@@ -15,7 +15,7 @@ import (
 // newSQLDB is a database behind a proxy, on a server that all tests share.
 func newSQLDB(t *testing.T) *system {
 	t.Helper()
-	return onPostgres(t, "postgres+sql", testenv.Postgres(t).NewDatabase(t)).behindProxy(t)
+	return onPostgres(t, "postgres+sql", testenv.VolatilePostgres(t).NewDatabase(t)).behindProxy(t)
 }
 
 // newFragileSQLDB is the same on a server of its own, which may be hurt.
@@ -28,7 +28,7 @@ func newFragileSQLDB(t *testing.T) *system {
 // itself there is committed: stores.Capabilities.CommitUnproven.
 func newPQ(t *testing.T) *system {
 	t.Helper()
-	return onPostgres(t, "lib/pq", testenv.Postgres(t).NewDatabase(t)).withoutWatch().behindProxy(t)
+	return onPostgres(t, "lib/pq", testenv.VolatilePostgres(t).NewDatabase(t)).withoutWatch().behindProxy(t)
 }
 
 // withoutWatch leaves out what only a store notices that sees each statement.

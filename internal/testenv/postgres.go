@@ -12,15 +12,25 @@ import (
 	"github.com/millpond-go/millpond/internal/testenv/shared"
 )
 
-var sharedPostgres = shared.Server{
-	Name:    "postgres",
-	Version: fmt.Sprint(postgres.DefaultSettings()),
-	Start: func(ctx context.Context) (shared.Instance, error) {
-		return postgres.Start(ctx, postgres.Config{})
-	},
+var (
+	sharedPostgres   = sharedPostgresWith("postgres", nil)
+	volatilePostgres = sharedPostgresWith("postgres-volatile", map[string]string{"fsync": "off"})
+)
+
+func sharedPostgresWith(name string, settings map[string]string) *shared.Server {
+	return &shared.Server{
+		Name:    name,
+		Version: fmt.Sprint(postgres.DefaultSettings(), settings),
+		Start: func(ctx context.Context) (shared.Instance, error) {
+			return postgres.Start(ctx, postgres.Config{Settings: settings})
+		},
+	}
 }
 
-func init() { sharedPostgres.SuperviseIfAsked() }
+func init() {
+	sharedPostgres.SuperviseIfAsked()
+	volatilePostgres.SuperviseIfAsked()
+}
 
 // cleanupTimeout bounds what a test does after its end.
 const cleanupTimeout = 30 * time.Second
@@ -35,6 +45,19 @@ type PostgresServer struct{ url string }
 // databases; on a server of ours it is a superuser.
 func Postgres(tb testing.TB) *PostgresServer {
 	tb.Helper()
+	return openPostgres(tb, sharedPostgres)
+}
+
+// VolatilePostgres is [Postgres] for packages with many commits: a server that does not
+// wait for the disk, and loses in a crash of the machine what it has committed. Tests do
+// not crash machines, and kill servers of their own.
+func VolatilePostgres(tb testing.TB) *PostgresServer {
+	tb.Helper()
+	return openPostgres(tb, volatilePostgres)
+}
+
+func openPostgres(tb testing.TB, server *shared.Server) *PostgresServer {
+	tb.Helper()
 	if url := os.Getenv(postgres.URLVariable); url != "" {
 		return &PostgresServer{url: url}
 	}
@@ -43,7 +66,7 @@ func Postgres(tb testing.TB) *PostgresServer {
 		tb.Fatalf("testenv: %v", err)
 	}
 	// Not the test's context: the next test uses the server as well.
-	url, err := sharedPostgres.Open(context.Background())
+	url, err := server.Open(context.Background())
 	if err != nil {
 		tb.Fatalf("testenv: %v", err)
 	}

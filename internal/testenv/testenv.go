@@ -7,7 +7,7 @@
 //	}
 //
 // [Postgres] is one server that all packages of a test run share; a test gets a
-// database of its own in it. [PrivatePostgres] is a server for one test, which may
+// database of its own in it. [VolatilePostgres] does not wait for the disk. [PrivatePostgres] is a server for one test, which may
 // kill and restart it or change its settings. A missing server is installed where
 // that is possible without asking; where it is not, the test fails with a sentence
 // that says what to do. It is never skipped. [Eventually] waits for what happens in

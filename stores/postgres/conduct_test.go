@@ -54,7 +54,7 @@ func TestCommitOnTheRawConnectionIsNeverAPlainFailure(t *testing.T) {
 
 func TestConnectionOutOfReachAfterTheAttempt(t *testing.T) {
 	t.Parallel()
-	s := openStore(t, pgtest.WithParameters(t, testenv.Postgres(t).NewDatabase(t), "pool_max_conns", "1"))
+	s := openStore(t, pgtest.WithParameters(t, testenv.VolatilePostgres(t).NewDatabase(t), "pool_max_conns", "1"))
 	a, tx := begin(t, s, pgtest.Claim("first"))
 	if err := a.Rollback(t.Context()); err != nil {
 		t.Fatal(err)

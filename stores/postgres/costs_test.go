@@ -57,7 +57,7 @@ func withInbox(t *testing.T, s *postgres.Store) {
 
 func TestFirstSightCostsTheTripsAndCommitsOfTheHandlerAlone(t *testing.T) {
 	t.Parallel()
-	s, proxy := throughProxy(t, testenv.Postgres(t).NewDatabase(t))
+	s, proxy := throughProxy(t, testenv.VolatilePostgres(t).NewDatabase(t))
 	alone := pgtest.WarmedUp(t, proxy, func() { withoutInbox(t, s) })
 	inbox := pgtest.WarmedUp(t, proxy, func() { withInbox(t, s) })
 	if alone.RoundTrips != 3 || alone.Commits != 1 {
@@ -71,7 +71,7 @@ func TestFirstSightCostsTheTripsAndCommitsOfTheHandlerAlone(t *testing.T) {
 // A handler whose conduct could not be watched pays no trip for the proof either.
 func TestProofOfAnUnwatchedTransactionSharesTheTripOfCommit(t *testing.T) {
 	t.Parallel()
-	s, proxy := throughProxy(t, testenv.Postgres(t).NewDatabase(t))
+	s, proxy := throughProxy(t, testenv.VolatilePostgres(t).NewDatabase(t))
 	cost := pgtest.WarmedUp(t, proxy, func() {
 		id := uuid.NewString()
 		a, tx := begin(t, s, pgtest.Claim(id))
@@ -91,7 +91,7 @@ func TestProofOfAnUnwatchedTransactionSharesTheTripOfCommit(t *testing.T) {
 
 func TestDuplicateCostsNoCommit(t *testing.T) {
 	t.Parallel()
-	s, proxy := throughProxy(t, testenv.Postgres(t).NewDatabase(t))
+	s, proxy := throughProxy(t, testenv.VolatilePostgres(t).NewDatabase(t))
 	c := pgtest.Claim("seen")
 	a, _ := begin(t, s, c)
 	if err := a.Commit(t.Context()); err != nil {

@@ -17,7 +17,7 @@ import (
 // the store for, and not only that time has run out.
 func TestExhaustedPoolIsNamed(t *testing.T) {
 	t.Parallel()
-	known := openStore(t, pgtest.WithParameters(t, testenv.Postgres(t).NewDatabase(t), "pool_max_conns", "1"))
+	known := openStore(t, pgtest.WithParameters(t, testenv.VolatilePostgres(t).NewDatabase(t), "pool_max_conns", "1"))
 	fresh, err := postgres.New(known.Pool(), postgres.Config{})
 	if err != nil {
 		t.Fatal(err)

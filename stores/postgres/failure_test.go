@@ -246,7 +246,7 @@ func TestBoundOfATakeover(t *testing.T) {
 // Single statements run at the server's default level.
 func TestRecordWhereTransactionsAreSerializable(t *testing.T) {
 	t.Parallel()
-	s := openStore(t, pgtest.WithParameters(t, testenv.Postgres(t).NewDatabase(t), "default_transaction_isolation", "serializable"))
+	s := openStore(t, pgtest.WithParameters(t, testenv.VolatilePostgres(t).NewDatabase(t), "default_transaction_isolation", "serializable"))
 	c := pgtest.Claim("serializable")
 	f := parked(c)
 	f.Version = record(t, s, f)

@@ -107,7 +107,7 @@ func TestTablesThatOthersHavePlantedAreNotUsed(t *testing.T) {
 // meets a trap.
 func TestStatementsNameWhatIsTheServersOwn(t *testing.T) {
 	t.Parallel()
-	address := testenv.Postgres(t).NewDatabase(t)
+	address := testenv.VolatilePostgres(t).NewDatabase(t)
 	administer(t, address, pgtest.Traps)
 	trapped := pgtest.WithParameters(t, address, "search_path", "traps,public,pg_catalog")
 	for text, trap := range map[string]string{
@@ -129,7 +129,7 @@ func TestStatementsNameWhatIsTheServersOwn(t *testing.T) {
 // session before.
 func TestTemporaryTablesAreNotTakenForOurs(t *testing.T) {
 	t.Parallel()
-	address := testenv.Postgres(t).NewDatabase(t)
+	address := testenv.VolatilePostgres(t).NewDatabase(t)
 	openStore(t, address)
 	config, err := pgxpool.ParseConfig(address)
 	if err != nil {
@@ -197,7 +197,7 @@ var (
 
 func TestTextsOfStatementsAreQualified(t *testing.T) {
 	t.Parallel()
-	config, err := pgxpool.ParseConfig(testenv.Postgres(t).NewDatabase(t))
+	config, err := pgxpool.ParseConfig(testenv.VolatilePostgres(t).NewDatabase(t))
 	if err != nil {
 		t.Fatal(err)
 	}

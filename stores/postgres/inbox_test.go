@@ -24,7 +24,7 @@ func (h heldHook) Hold(context.Context, error, time.Duration) { h <- struct{}{} 
 
 func TestOnlyTheRunningDeliveryHoldsAConnection(t *testing.T) {
 	t.Parallel()
-	s := openStore(t, pgtest.WithParameters(t, testenv.Postgres(t).NewDatabase(t), "pool_max_conns", "8"))
+	s := openStore(t, pgtest.WithParameters(t, testenv.VolatilePostgres(t).NewDatabase(t), "pool_max_conns", "8"))
 	const deliveries = 64
 	held := make(heldHook, 10*deliveries)
 	in, err := middleware.NewInbox(s, middleware.InboxConfig{
@@ -68,7 +68,7 @@ func TestOnlyTheRunningDeliveryHoldsAConnection(t *testing.T) {
 // Handlers that need a second connection must not be starved by claims for ever.
 func TestPoolOfOneServesOneAfterTheOther(t *testing.T) {
 	t.Parallel()
-	s := openStore(t, pgtest.WithParameters(t, testenv.Postgres(t).NewDatabase(t), "pool_max_conns", "1"))
+	s := openStore(t, pgtest.WithParameters(t, testenv.VolatilePostgres(t).NewDatabase(t), "pool_max_conns", "1"))
 	in, err := middleware.NewInbox(s, middleware.InboxConfig{
 		Service: pgtest.Stock.Service, Handler: pgtest.Stock.Handler, Logger: slog.New(slog.DiscardHandler),
 	})

@@ -16,7 +16,7 @@ import (
 // over and completed just then. Nobody may think that the other one wakes the message.
 func TestMessageIsWokenAlthoughItWasLockedWhenItsPredecessorEnded(t *testing.T) {
 	t.Parallel()
-	s := openStore(t, testenv.Postgres(t).NewDatabase(t))
+	s := openStore(t, testenv.VolatilePostgres(t).NewDatabase(t))
 	first := parkInOrder(t, s, "first", time.Hour)
 	parkInOrder(t, s, "second", 0)
 	goOn := putOffAndStandStill(t, s)
@@ -34,7 +34,7 @@ func TestMessageIsWokenAlthoughItWasLockedWhenItsPredecessorEnded(t *testing.T) 
 // before that ends just then, and wakes the one between.
 func TestMessageIsWokenAlthoughAWorkerPutsOffTheOneBehindIt(t *testing.T) {
 	t.Parallel()
-	s := openStore(t, testenv.Postgres(t).NewDatabase(t))
+	s := openStore(t, testenv.VolatilePostgres(t).NewDatabase(t))
 	first := parkInOrder(t, s, "first", time.Hour)
 	second := parkInOrder(t, s, "second", time.Hour)
 	parkInOrder(t, s, "third", 0)

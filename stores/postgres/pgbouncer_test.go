@@ -14,7 +14,7 @@ import (
 // Whoever forgets the parameter is told so, and not left alone with the server's words.
 func TestPoolerThatIsNotNamedIsSuspected(t *testing.T) {
 	t.Parallel()
-	address := testenv.Postgres(t).NewDatabase(t)
+	address := testenv.VolatilePostgres(t).NewDatabase(t)
 	openStore(t, address)
 	pooler := testenv.PgBouncer(t, address)
 	var errs []error
@@ -33,7 +33,7 @@ func TestPoolerThatIsNotNamedIsSuspected(t *testing.T) {
 
 func TestNothingListensBehindAPooler(t *testing.T) {
 	t.Parallel()
-	pooler := testenv.PgBouncer(t, testenv.Postgres(t).NewDatabase(t))
+	pooler := testenv.PgBouncer(t, testenv.VolatilePostgres(t).NewDatabase(t))
 	s := openStore(t, pgtest.WithParameters(t, pooler.URL(), "pgbouncer", "transaction"))
 	if err := s.Listen(t.Context(), func() { t.Error("woken") }); !errors.Is(err, errors.ErrUnsupported) {
 		t.Error(err)

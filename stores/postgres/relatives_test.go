@@ -36,7 +36,7 @@ func TestServersThatOnlySpeakTheProtocolAreRefused(t *testing.T) {
 			"postgres: the server is Aurora DSQL, which lacks locks before COMMIT, and savepoints; use PostgreSQL 13 or later",
 		},
 	} {
-		address := testenv.Postgres(t).NewDatabase(t)
+		address := testenv.VolatilePostgres(t).NewDatabase(t)
 		administer(t, address, test.texts...)
 		s, err := postgres.Open(t.Context(), address)
 		if err != nil {

@@ -20,7 +20,7 @@ import (
 
 func TestWhatFailedMessagesCost(t *testing.T) {
 	t.Parallel()
-	s, proxy := throughProxy(t, testenv.Postgres(t).NewDatabase(t))
+	s, proxy := throughProxy(t, testenv.VolatilePostgres(t).NewDatabase(t))
 	n := 0
 	next := func() stores.Claim {
 		n++
@@ -107,7 +107,7 @@ func TestPlansReadFewRowsOfLargeTables(t *testing.T) {
 		"analyzed when full":       func(s *postgres.Store) { fill(t, s, rows); analyze(s) },
 		"analyzed when it was new": func(s *postgres.Store) { analyze(s); fill(t, s, rows) },
 	} {
-		s := openStore(t, pgtest.WithParameters(t, testenv.Postgres(t).NewDatabase(t), "plan_cache_mode", "force_generic_plan", "pool_max_conns", "1"))
+		s := openStore(t, pgtest.WithParameters(t, testenv.VolatilePostgres(t).NewDatabase(t), "plan_cache_mode", "force_generic_plan", "pool_max_conns", "1"))
 		prepare(s)
 		exec(t, s.Pool(), "SELECT set_config('millpond.turn', 'true', false)") // on the only connection
 		for call, statement := range map[string]string{
@@ -160,7 +160,7 @@ func TestDuePassesRowsThatWaitForOthers(t *testing.T) {
 
 func TestListenIsWoken(t *testing.T) {
 	t.Parallel()
-	s := openStore(t, pgtest.WithParameters(t, testenv.Postgres(t).NewDatabase(t), "pool_max_conns", "1"))
+	s := openStore(t, pgtest.WithParameters(t, testenv.VolatilePostgres(t).NewDatabase(t), "pool_max_conns", "1"))
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	woken, ended := make(chan struct{}, 100), make(chan error, 1)

@@ -15,7 +15,7 @@ import (
 // oneConnection returns a store whose messages share a connection as long as it lives.
 func oneConnection(t *testing.T) *postgres.Store {
 	t.Helper()
-	s := openStore(t, pgtest.WithParameters(t, testenv.Postgres(t).NewDatabase(t), "pool_max_conns", "1"))
+	s := openStore(t, pgtest.WithParameters(t, testenv.VolatilePostgres(t).NewDatabase(t), "pool_max_conns", "1"))
 	if _, err := s.Pool().Exec(t.Context(), pgtest.SessionSetUp); err != nil {
 		t.Fatal(err)
 	}

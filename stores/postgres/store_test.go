@@ -45,7 +45,7 @@ func openStore(t *testing.T, url string) *postgres.Store {
 
 func newStore(t *testing.T) *postgres.Store {
 	t.Helper()
-	return openStore(t, testenv.Postgres(t).NewDatabase(t))
+	return openStore(t, testenv.VolatilePostgres(t).NewDatabase(t))
 }
 
 func begin(t *testing.T, s *postgres.Store, c stores.Claim) (stores.Attempt, pgx.Tx) {
@@ -134,7 +134,7 @@ func TestBoundFreesTheKeyOfAHolderThatStandsStill(t *testing.T) {
 // The user's own, tighter limits stay.
 func TestBoundNeverRaisesTheServersOwnLimits(t *testing.T) {
 	t.Parallel()
-	s := openStore(t, pgtest.WithParameters(t, testenv.Postgres(t).NewDatabase(t),
+	s := openStore(t, pgtest.WithParameters(t, testenv.VolatilePostgres(t).NewDatabase(t),
 		"statement_timeout", "7000", "idle_in_transaction_session_timeout", "9000"))
 	a, tx := begin(t, s, pgtest.Claim("limits"))
 	defer func() { _ = a.Rollback(t.Context()) }()
@@ -148,7 +148,7 @@ func TestBoundNeverRaisesTheServersOwnLimits(t *testing.T) {
 // The settings take 2^31-1 ms, which is less than some may allow their handlers.
 func TestABoundOfMonthsIsWhatTheServerTakes(t *testing.T) {
 	t.Parallel()
-	s := openStore(t, testenv.Postgres(t).NewDatabase(t))
+	s := openStore(t, testenv.VolatilePostgres(t).NewDatabase(t))
 	claim := pgtest.Claim("months")
 	claim.Bound = 60 * 24 * time.Hour
 	a, tx := begin(t, s, claim)
@@ -162,7 +162,7 @@ func TestABoundOfMonthsIsWhatTheServerTakes(t *testing.T) {
 
 func TestHandlersMaySetTheSearchPath(t *testing.T) {
 	t.Parallel()
-	s := openStore(t, pgtest.WithParameters(t, testenv.Postgres(t).NewDatabase(t), "pool_max_conns", "1"))
+	s := openStore(t, pgtest.WithParameters(t, testenv.VolatilePostgres(t).NewDatabase(t), "pool_max_conns", "1"))
 	// Tables of the same name elsewhere must never be taken for ours.
 	if _, err := s.Pool().Exec(t.Context(), "CREATE SCHEMA tenant; CREATE TABLE tenant.millpond_inbox (LIKE millpond_inbox INCLUDING ALL)"); err != nil {
 		t.Fatal(err)
@@ -238,7 +238,7 @@ func TestURLErrorsHideThePassword(t *testing.T) {
 
 func TestOpenSaysWhatToDoAboutARefusal(t *testing.T) {
 	t.Parallel()
-	good := testenv.Postgres(t).NewDatabase(t)
+	good := testenv.VolatilePostgres(t).NewDatabase(t)
 	other, err := url.Parse(good)
 	if err != nil {
 		t.Fatal(err)

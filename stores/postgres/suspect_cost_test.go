@@ -39,7 +39,7 @@ func deliverer(t *testing.T, s *postgres.Store) func() {
 
 func TestFirstDeliveriesAfterAStartCostTwoTripsMore(t *testing.T) {
 	t.Parallel()
-	s, proxy := throughProxy(t, testenv.Postgres(t).NewDatabase(t))
+	s, proxy := throughProxy(t, testenv.VolatilePostgres(t).NewDatabase(t))
 	deliver := deliverer(t, s)
 	alone := pgtest.WarmedUp(t, proxy, func() { withoutInbox(t, s) })
 	first := pgtest.WarmedUp(t, proxy, deliver)

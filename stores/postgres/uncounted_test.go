@@ -84,7 +84,7 @@ func untilAsleep(t *testing.T, pool *pgxpool.Pool) {
 // an open one.
 func TestTimeoutInAStatementIsRecordedWhereConnectingTakesLong(t *testing.T) {
 	t.Parallel()
-	url := testenv.Postgres(t).NewDatabase(t)
+	url := testenv.VolatilePostgres(t).NewDatabase(t)
 	openStore(t, url)
 	config, err := pgxpool.ParseConfig(url)
 	if err != nil {
@@ -171,7 +171,7 @@ func TestLockTimeoutIsAnInterruption(t *testing.T) {
 // can do it must go on doing: other messages meet nothing of it.
 func TestMissingRightsToTheFailuresAreNoOutage(t *testing.T) {
 	t.Parallel()
-	url := testenv.Postgres(t).NewDatabase(t)
+	url := testenv.VolatilePostgres(t).NewDatabase(t)
 	admin := openStore(t, url)
 	const role = "pg_read_all_data" // there is one of that name on each server
 	if _, err := admin.Pool().Exec(t.Context(), "GRANT ALL ON millpond_inbox, millpond_consumer, millpond_quarantine, effect TO "+role); err != nil {

@@ -64,7 +64,7 @@ func newMariaDB(t *testing.T) *database {
 
 func newPostgres(t *testing.T) *database {
 	t.Helper()
-	databaseURL := testenv.Postgres(t).NewDatabase(t)
+	databaseURL := testenv.VolatilePostgres(t).NewDatabase(t)
 	store, err := postgres.Open(t.Context(), databaseURL)
 	if err != nil {
 		t.Fatal(err)

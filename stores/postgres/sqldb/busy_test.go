@@ -19,7 +19,7 @@ import (
 func TestRowsLeftOpenAreTold(t *testing.T) {
 	entries(t, func(t *testing.T, e entry) {
 		t.Helper()
-		s := newStore(t, e, testenv.Postgres(t).NewDatabase(t))
+		s := newStore(t, e, testenv.VolatilePostgres(t).NewDatabase(t))
 		for _, text := range []string{"SELECT 1", "SELECT repeat('row', 100) FROM generate_series(1, 100000)"} {
 			for _, ending := range []string{"nil", "an error", "a query's error"} {
 				a, _ := begin(t, s, pgtest.Claim(text+ending))

@@ -18,7 +18,7 @@ import (
 
 func TestOwnCommitIsRefused(t *testing.T) {
 	t.Parallel()
-	s := newStore(t, connector, testenv.Postgres(t).NewDatabase(t))
+	s := newStore(t, connector, testenv.VolatilePostgres(t).NewDatabase(t))
 	for name, end := range map[string]func(*sql.Tx) error{"Commit": (*sql.Tx).Commit, "Rollback": (*sql.Tx).Rollback} {
 		a, tx := begin(t, s, pgtest.Claim(name))
 		if _, err := tx.ExecContext(t.Context(), "INSERT INTO effect VALUES ('a', 'done')"); err != nil {
@@ -41,7 +41,7 @@ func TestOwnCommitIsRefused(t *testing.T) {
 func TestHandlerThatGoesOnWithoutATransactionRunsOnce(t *testing.T) {
 	t.Parallel()
 	for _, e := range []entry{callersPG.unproven(), callersPQ.unproven()} {
-		s := newStore(t, e, testenv.Postgres(t).NewDatabase(t))
+		s := newStore(t, e, testenv.VolatilePostgres(t).NewDatabase(t))
 		for _, rollback := range []bool{false, true} {
 			c := pgtest.Claim("loose")
 			if rollback {
@@ -77,7 +77,7 @@ func TestHandlerThatGoesOnWithoutATransactionRunsOnce(t *testing.T) {
 func TestInterruptedAttemptsAreTold(t *testing.T) {
 	entries(t, func(t *testing.T, e entry) {
 		t.Helper()
-		s := newStore(t, e, testenv.Postgres(t).NewDatabase(t))
+		s := newStore(t, e, testenv.VolatilePostgres(t).NewDatabase(t))
 		for text, want := range map[string]bool{
 			"DO $$ BEGIN RAISE SQLSTATE '40001'; END $$": true,
 			"SELECT 1/0": false,
@@ -104,7 +104,7 @@ func TestInterruptedAttemptsAreTold(t *testing.T) {
 func TestFailureUndoneBySavepointIsForgotten(t *testing.T) {
 	entries(t, func(t *testing.T, e entry) {
 		t.Helper()
-		s := newStore(t, e, testenv.Postgres(t).NewDatabase(t))
+		s := newStore(t, e, testenv.VolatilePostgres(t).NewDatabase(t))
 		other, err := s.DB().BeginTx(t.Context(), nil)
 		if err != nil {
 			t.Fatal(err)
@@ -141,7 +141,7 @@ func TestFailureUndoneBySavepointIsForgotten(t *testing.T) {
 // A statement that was prepared before the claim cannot end its transaction either.
 func TestStatementPreparedBeforeIsWatched(t *testing.T) {
 	t.Parallel()
-	s := newStore(t, connector, testenv.Postgres(t).NewDatabase(t))
+	s := newStore(t, connector, testenv.VolatilePostgres(t).NewDatabase(t))
 	stmt, err := s.DB().PrepareContext(t.Context(), "COMMIT")
 	if err != nil {
 		t.Fatal(err)
@@ -160,7 +160,7 @@ func TestStatementPreparedBeforeIsWatched(t *testing.T) {
 // found out at the commit.
 func TestRollbackHiddenInAStringIsFoundOut(t *testing.T) {
 	t.Parallel()
-	s := newStore(t, connector, testenv.Postgres(t).NewDatabase(t))
+	s := newStore(t, connector, testenv.VolatilePostgres(t).NewDatabase(t))
 	for name, texts := range map[string][]string{
 		"continued on another line": {"SELECT E'a'\n'\\'' ; ROLLBACK; BEGIN; -- '"},
 		"by a setting":              {"SET LOCAL standard_conforming_strings = off", `SELECT '\'' ; ROLLBACK; BEGIN; -- '`},

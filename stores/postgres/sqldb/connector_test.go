@@ -16,7 +16,7 @@ import (
 // The connector serves whatever else a program does with its *sql.DB.
 func TestConnectorIsPgxForEverythingElse(t *testing.T) {
 	t.Parallel()
-	s := newStore(t, connector, testenv.Postgres(t).NewDatabase(t))
+	s := newStore(t, connector, testenv.VolatilePostgres(t).NewDatabase(t))
 	db := s.DB()
 	tx, err := db.BeginTx(t.Context(), &sql.TxOptions{Isolation: sql.LevelSerializable})
 	if err != nil {
@@ -64,7 +64,7 @@ func TestConnectorIsPgxForEverythingElse(t *testing.T) {
 
 func TestListenIsForTheConnectorAlone(t *testing.T) {
 	t.Parallel()
-	address := testenv.Postgres(t).NewDatabase(t)
+	address := testenv.VolatilePostgres(t).NewDatabase(t)
 	s := newStore(t, connector, address)
 	woken := make(chan struct{}, 16)
 	ctx, cancel := context.WithCancel(t.Context())

@@ -78,7 +78,7 @@ func inTransaction(t *testing.T, db *sql.DB, f func(*sql.Tx) error) {
 // throughProxy returns a store on one connection through a counting proxy.
 func throughProxy(t *testing.T, e entry) (*pgproxy.Proxy, *sqldb.Store) {
 	t.Helper()
-	proxy, err := pgproxy.Start(testenv.Postgres(t).NewDatabase(t))
+	proxy, err := pgproxy.Start(testenv.VolatilePostgres(t).NewDatabase(t))
 	if err != nil {
 		t.Fatal(err)
 	}

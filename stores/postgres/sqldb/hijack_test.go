@@ -14,7 +14,7 @@ import (
 func TestStatementsNameWhatIsTheServersOwn(t *testing.T) {
 	t.Parallel()
 	for _, e := range []entry{connector, callersPG, callersPQ} {
-		address := testenv.Postgres(t).NewDatabase(t)
+		address := testenv.VolatilePostgres(t).NewDatabase(t)
 		admin, err := connector.open(address)
 		if err != nil {
 			t.Fatal(err)

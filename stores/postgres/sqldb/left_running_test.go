@@ -45,7 +45,7 @@ func TestStatementLeftRunningIsNotWaitedFor(t *testing.T) {
 	for _, e := range []entry{connector, callersPG, callersPG.unproven(), callersPQ, callersPQ.unproven()} {
 		t.Run(e.name, func(t *testing.T) {
 			t.Parallel()
-			s := newStore(t, e, testenv.Postgres(t).NewDatabase(t))
+			s := newStore(t, e, testenv.VolatilePostgres(t).NewDatabase(t))
 			for name, end := range map[string]func(stores.Attempt, context.Context) error{
 				"commit": stores.Attempt.Commit, "rollback": stores.Attempt.Rollback,
 			} {

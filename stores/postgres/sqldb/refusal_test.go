@@ -12,7 +12,7 @@ import (
 func TestWhichErrorsRefuseAValue(t *testing.T) {
 	entries(t, func(t *testing.T, e entry) {
 		t.Helper()
-		s := newStore(t, e, testenv.Postgres(t).NewDatabase(t))
+		s := newStore(t, e, testenv.VolatilePostgres(t).NewDatabase(t))
 		if _, err := s.DB().ExecContext(t.Context(), pgtest.RefusalSetUp); err != nil {
 			t.Fatal(err)
 		}

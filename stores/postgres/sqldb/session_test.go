@@ -12,7 +12,7 @@ import (
 // oneConnection returns a store whose messages share a connection as long as it lives.
 func oneConnection(t *testing.T, e entry) *sqldb.Store {
 	t.Helper()
-	s := newStore(t, e, testenv.Postgres(t).NewDatabase(t))
+	s := newStore(t, e, testenv.VolatilePostgres(t).NewDatabase(t))
 	s.DB().SetMaxOpenConns(1)
 	if _, err := s.DB().ExecContext(t.Context(), pgtest.SessionSetUp); err != nil {
 		t.Fatal(err)

@@ -99,7 +99,7 @@ func TestCapabilitiesSayWhatCommitsProve(t *testing.T) {
 func TestAttemptOutlivesTheContextOfBegin(t *testing.T) {
 	entries(t, func(t *testing.T, e entry) {
 		t.Helper()
-		s := newStore(t, e, testenv.Postgres(t).NewDatabase(t))
+		s := newStore(t, e, testenv.VolatilePostgres(t).NewDatabase(t))
 		ctx, cancel := context.WithCancel(t.Context())
 		a, _, err := s.Begin(ctx, pgtest.Claim("a"))
 		if err != nil {
@@ -129,7 +129,7 @@ func TestAttemptOutlivesTheContextOfBegin(t *testing.T) {
 func TestConnectionsComeBack(t *testing.T) {
 	entries(t, func(t *testing.T, e entry) {
 		t.Helper()
-		s := newStore(t, e, testenv.Postgres(t).NewDatabase(t))
+		s := newStore(t, e, testenv.VolatilePostgres(t).NewDatabase(t))
 		ends := map[string]func(stores.Attempt, *sql.Tx){
 			"commit":        func(a stores.Attempt, _ *sql.Tx) { _ = a.Commit(t.Context()) },
 			"rollback":      func(a stores.Attempt, _ *sql.Tx) { _ = a.Rollback(t.Context()) },
@@ -205,7 +205,7 @@ func TestURLErrorsHideThePassword(t *testing.T) {
 
 func TestURLOpens(t *testing.T) {
 	t.Parallel()
-	address := testenv.Postgres(t).NewDatabase(t)
+	address := testenv.VolatilePostgres(t).NewDatabase(t)
 	s, err := stores.Open(t.Context(), pgtest.WithParameters(t, strings.Replace(address, "://", "+sql://", 1), "pool_max_conns", "3"))
 	if err != nil {
 		t.Fatal(err)
@@ -219,7 +219,7 @@ func TestURLOpens(t *testing.T) {
 func TestClaimThatIsContendedStopsNoOther(t *testing.T) {
 	entries(t, func(t *testing.T, e entry) {
 		t.Helper()
-		address := testenv.Postgres(t).NewDatabase(t)
+		address := testenv.VolatilePostgres(t).NewDatabase(t)
 		pgtest.Contended(t, newStore(t, e, address), address)
 	})
 }

@@ -14,7 +14,7 @@ import (
 func TestCommitOfWhichNothingIsHeardIsUnknown(t *testing.T) {
 	entries(t, func(t *testing.T, e entry) {
 		t.Helper()
-		proxy, err := pgproxy.Start(testenv.Postgres(t).NewDatabase(t))
+		proxy, err := pgproxy.Start(testenv.VolatilePostgres(t).NewDatabase(t))
 		if err != nil {
 			t.Fatal(err)
 		}
