@@ -7,6 +7,9 @@ GO ?= go
 PARALLEL ?= $(shell n=$$(getconf _NPROCESSORS_ONLN 2>/dev/null || echo 2); echo $$((n > 2 ? n - 1 : 2)))
 TEST_TIMEOUT ?= 20m
 
+# Tests of which there are too many for each run take turns by the day.
+export MILLPOND_TEST_DAY ?= $(shell date -u +%Y-%m-%d)
+
 # SOAK is handed to the crash harness as MILLPOND_SOAK: kills on each store.
 SOAK ?= 500
 SOAK_TIMEOUT ?= 6h
@@ -45,7 +48,7 @@ tracing: ## Run two services over a real broker, and show the trace from one to 
 
 .PHONY: test
 test: race ## Run all tests under the race detector; starts the servers it needs.
-	@echo "testing $$($(GO) list ./... | wc -l) packages, $(PARALLEL) at a time; the first run compiles SQLite for the race detector, which takes minutes"
+	@echo "testing $$($(GO) list ./... | wc -l) packages, $(PARALLEL) at a time, with the variations of $(MILLPOND_TEST_DAY); the first run compiles SQLite for the race detector, which takes minutes"
 	$(GO) test -race -shuffle=on -timeout $(TEST_TIMEOUT) -p $(PARALLEL) ./...
 	@for module in $(MODULES); do \
 		echo "testing the module $$module"; \
@@ -63,7 +66,8 @@ lint: ## Run go vet and golangci-lint, which is built into ./bin when it is miss
 	@tool=$$(.ci/tool $(GOLANGCI_LINT)) && echo "$$tool run ./..." && $$tool run ./...
 
 .PHONY: soak
-soak: race ## Run the crash harness until SOAK=500 workers were killed on each store, and 100 on each broker and store: an hour or so.
+soak: race ## Run all variations of all tests, and the crash harness until SOAK=500 workers were killed on each store, and 100 on each broker and store: an hour or so.
+	MILLPOND_SOAK=$(SOAK) $(GO) test -race -count=1 -timeout $(SOAK_TIMEOUT) ./stores/... ./brokers/...
 	MILLPOND_SOAK=$(SOAK) $(GO) test -race -count=1 -v -timeout $(SOAK_TIMEOUT) ./internal/crash/...
 
 .PHONY: vuln

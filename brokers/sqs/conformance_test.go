@@ -2,7 +2,6 @@ package sqs_test
 
 import (
 	"context"
-	"os"
 	"testing"
 	"time"
 
@@ -14,6 +13,7 @@ import (
 	"github.com/millpond-go/millpond/brokers"
 	"github.com/millpond-go/millpond/brokers/brokertest"
 	"github.com/millpond-go/millpond/brokers/sqs"
+	"github.com/millpond-go/millpond/internal/rotation"
 	"github.com/millpond-go/millpond/internal/testenv"
 )
 
@@ -124,7 +124,7 @@ func TestConformance(t *testing.T) {
 		{"moto", testenv.Moto, nil, true},
 		{"motoFIFO", testenv.Moto, fifo, true},
 	} {
-		if c.soak && os.Getenv("MILLPOND_SOAK") == "" {
+		if c.soak && !rotation.Soak() {
 			continue
 		}
 		t.Run(c.name, func(t *testing.T) {

@@ -18,8 +18,8 @@
 //	session, echo, callback                  what handlers and the program's functions do to others
 //	ledger, invariants, failure_invariants   what the parent writes down, and what it checks
 //
-// PostgreSQL with pgx, MariaDB and SQLite have everything every day, the others one short
-// TestRandom, and the rest in the soak. What a store says that it cannot promise, its
+// PostgreSQL with pgx, MariaDB and SQLite have everything, by turns of the day (package
+// rotation), the others one short TestRandom, and all have the rest in the soak. What a store says that it cannot promise, its
 // system leaves out: dialect.without.
 //
 // Reservations of the retry worker are shortened in the workers, so that what a killed

@@ -10,14 +10,14 @@ import (
 	"github.com/millpond-go/millpond/stores"
 )
 
-// everyday are the stores that all is tested on every day.
+// everyday are the stores that all is tested on, each day on some.
 var everyday = map[string]opener{"postgres": newPostgres, "mariadb": newMariaDB, "sqlite": newSQLite}
 
 // TestPoisonEndsFailed: messages that end every process that runs them fail for good,
 // and take no other message with them.
 func TestPoisonEndsFailed(t *testing.T) {
 	t.Parallel()
-	on(t, everyday, func(t *testing.T, open opener) {
+	on(t, today(t, 1, everyday), func(t *testing.T, open opener) {
 		seed := seedOf(t)
 		const poisons = 2
 		tr := &trial{
@@ -51,7 +51,7 @@ func TestPoisonEndsFailed(t *testing.T) {
 // publishing, although some fail at first, some for good, and workers are killed.
 func TestOrderSurvivesFailures(t *testing.T) {
 	t.Parallel()
-	on(t, everyday, func(t *testing.T, open opener) {
+	on(t, today(t, 1, everyday), func(t *testing.T, open opener) {
 		seed := seedOf(t)
 		orders := workload(seed, 45, mix{share: map[conduct]int{slow: 15, flaky: 15, once: 10, panics: 3, permanent: 5, hopeless: 3}})
 		const keys = 12
@@ -150,7 +150,7 @@ func (s *system) down(ctx context.Context, d time.Duration) error {
 // attempt is counted; when it is back, all goes on by itself.
 func TestStoreDown(t *testing.T) {
 	t.Parallel()
-	on(t, fragile(t), func(t *testing.T, open opener) {
+	on(t, today(t, 1, fragile(t)), func(t *testing.T, open opener) {
 		var stood time.Duration
 		for range storeDownTries {
 			r := storeDownTrial(t, open, "").run(t)

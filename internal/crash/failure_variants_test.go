@@ -61,7 +61,7 @@ func (s localClock) Record(ctx context.Context, f stores.Failure) (int64, error)
 // down are soon spent.
 func TestQuickNacksAreFound(t *testing.T) {
 	t.Parallel()
-	on(t, fragile(t), func(t *testing.T, open opener) {
+	on(t, today(t, 1, fragile(t)), func(t *testing.T, open opener) {
 		for range storeDownTries {
 			tr := storeDownTrial(t, open, "quick nacks")
 			tr.limit = outage(t) + brokenLimit

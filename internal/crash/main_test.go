@@ -10,6 +10,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/millpond-go/millpond/internal/fleet"
+	"github.com/millpond-go/millpond/internal/rotation"
 )
 
 func TestMain(m *testing.M) {
@@ -21,7 +22,7 @@ func TestMain(m *testing.M) {
 
 const (
 	seedEnv = "MILLPOND_SEED"
-	soakEnv = "MILLPOND_SOAK"
+	soakEnv = rotation.SoakVariable
 )
 
 // seedOf returns the seed of a test and prints it: the given one, a new one in a soak, and

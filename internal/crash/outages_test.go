@@ -129,7 +129,7 @@ func wait(ctx context.Context, d time.Duration) bool {
 // another one under the same id may be. Neither must be taken for the other.
 func TestConflictsMeetLostCommits(t *testing.T) {
 	t.Parallel()
-	on(t, map[string]opener{"postgres": newProxiedPostgres, "mariadb": newProxiedMariaDB}, func(t *testing.T, open opener) {
+	on(t, today(t, 1, map[string]opener{"postgres": newProxiedPostgres, "mariadb": newProxiedMariaDB}), func(t *testing.T, open opener) {
 		s := open(t)
 		seed := seedOf(t)
 		s.proxy.SetRandomFaults(dbproxy.RandomFaults{Seed: seed, LoseCommitReply: 0.2, LoseCommitRequest: 0.3})

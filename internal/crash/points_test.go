@@ -1,15 +1,38 @@
 package crash
 
 import (
+	"maps"
 	"math/rand/v2"
+	"os"
 	"slices"
 	"testing"
 
 	"github.com/millpond-go/millpond/internal/fleet"
+	"github.com/millpond-go/millpond/internal/rotation"
 )
 
 // opener makes a system for one trial.
 type opener func(*testing.T) *system
+
+// turn returns the n of all whose turn it is, or all in a soak and in a replay, which names
+// what it runs.
+func turn(t *testing.T, n int, all ...string) []string {
+	t.Helper()
+	if os.Getenv(seedEnv) != "" {
+		return all
+	}
+	return rotation.Turn(t, n, all...)
+}
+
+// today leaves of some stores the n whose turn it is.
+func today(t *testing.T, n int, all map[string]opener) map[string]opener {
+	t.Helper()
+	today := make(map[string]opener)
+	for _, name := range turn(t, n, slices.Sorted(maps.Keys(all))...) {
+		today[name] = all[name]
+	}
+	return today
+}
 
 // on runs a test on each store.
 func on(t *testing.T, stores map[string]opener, test func(*testing.T, opener)) {
@@ -25,7 +48,7 @@ func on(t *testing.T, stores map[string]opener, test func(*testing.T, opener)) {
 // TestKilledAtEachPoint kills workers, each time at a named point of a delivery.
 func TestKilledAtEachPoint(t *testing.T) {
 	t.Parallel()
-	on(t, everyday, func(t *testing.T, open opener) {
+	on(t, today(t, 1, everyday), func(t *testing.T, open opener) {
 		seed := seedOf(t)
 		allStrike(t, seed, killsAt(seed, points, 2, 5), func(seed uint64) *trial {
 			return &trial{
@@ -42,7 +65,7 @@ func TestKilledAtEachPoint(t *testing.T) {
 // retry worker has it, and while an operator decides about it.
 func TestKilledAtEachPointOfAFailure(t *testing.T) {
 	t.Parallel()
-	on(t, everyday, func(t *testing.T, open opener) {
+	on(t, today(t, 1, everyday), func(t *testing.T, open opener) {
 		seed := seedOf(t)
 		allStrike(t, seed, killsAt(seed, failurePoints, 2, 3), func(seed uint64) *trial {
 			return &trial{

@@ -2,6 +2,7 @@ package crash
 
 import (
 	"fmt"
+	"maps"
 	"os"
 	"strconv"
 	"testing"
@@ -10,17 +11,16 @@ import (
 	"github.com/millpond-go/millpond/internal/fleet"
 )
 
-// randomly returns the stores of TestRandom. Servers of their own, which may be killed,
-// are for those of every day and for the soak.
+// randomly returns the stores of TestRandom: one of those that have everything, and two
+// others. Servers of their own, which may be killed, are for the former and for the soak.
 func randomly(t *testing.T) map[string]opener {
 	t.Helper()
-	all := map[string]opener{
-		"postgres": newFragilePostgres, "mariadb": newFragileMariaDB, "sqlite": newSQLite,
-		"postgres+sql": newSQLDB, "lib/pq": newPQ, "pgbouncer": newPooledPostgres, "mysql": newProxiedMySQL,
-	}
+	others := map[string]opener{"postgres+sql": newSQLDB, "lib/pq": newPQ, "pgbouncer": newPooledPostgres, "mysql": newProxiedMySQL}
 	if soakKills(t) > 0 {
-		all["postgres+sql"], all["lib/pq"], all["mysql"] = newFragileSQLDB, newFragilePQ, newFragileMySQL
+		others["postgres+sql"], others["lib/pq"], others["mysql"] = newFragileSQLDB, newFragilePQ, newFragileMySQL
 	}
+	all := today(t, 1, map[string]opener{"postgres": newFragilePostgres, "mariadb": newFragileMariaDB, "sqlite": newSQLite})
+	maps.Copy(all, today(t, 2, others))
 	return all
 }
 

@@ -104,10 +104,7 @@ func (r *result) commitsOf(pid int, k key) []string {
 // meanwhile, and when the first goes on it changes nothing.
 func TestStoppedHolderFreesItsKey(t *testing.T) {
 	t.Parallel()
-	for _, point := range points {
-		if point == pointHold { // reached only in a crowd
-			continue
-		}
+	for _, point := range turn(t, 3, stopPoints()...) {
 		t.Run(point, func(t *testing.T) {
 			t.Parallel()
 			systems := map[string]opener{"postgres": newPostgres}
@@ -120,6 +117,11 @@ func TestStoppedHolderFreesItsKey(t *testing.T) {
 			on(t, systems, func(t *testing.T, open opener) { freesItsKey(t, open, point) })
 		})
 	}
+}
+
+// stopPoints are the points that two workers reach: a hold takes a crowd.
+func stopPoints() []string {
+	return slices.DeleteFunc(slices.Clone(points), func(point string) bool { return point == pointHold })
 }
 
 func freesItsKey(t *testing.T, open opener, point string) {
@@ -146,10 +148,7 @@ func freesItsKey(t *testing.T, open opener, point string) {
 // is lost.
 func TestStoppedWriterHoldsUpTheFile(t *testing.T) {
 	t.Parallel()
-	for _, point := range points {
-		if point == pointHold {
-			continue
-		}
+	for _, point := range turn(t, 3, stopPoints()...) {
 		t.Run(point, func(t *testing.T) {
 			t.Parallel()
 			const pause = 2 * time.Second
@@ -175,7 +174,7 @@ func (n noBound) Begin(ctx context.Context, claim stores.Claim) (stores.Attempt,
 // for as long as it stands still.
 func TestMissingBoundIsFound(t *testing.T) {
 	t.Parallel()
-	systems := map[string]opener{"postgres": newPostgres, "mariadb": newMariaDB}
+	systems := today(t, 1, map[string]opener{"postgres": newPostgres, "mariadb": newMariaDB})
 	if soakKills(t) > 0 {
 		systems["mysql"], systems["postgres+sql"], systems["lib/pq"], systems["pgbouncer"] = newProxiedMySQL, newSQLDB, newPQ, newPooledPostgres
 	}

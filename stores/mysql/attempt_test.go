@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"log/slog"
 	mathrand "math/rand/v2"
-	"os"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -17,6 +16,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/millpond-go/millpond/internal/rotation"
 	"github.com/millpond-go/millpond/internal/testenv"
 	"github.com/millpond-go/millpond/stores"
 	"github.com/millpond-go/millpond/stores/mysql"
@@ -262,7 +262,7 @@ func TestFoundRowsOrChangedRows(t *testing.T) {
 func TestNoDeadlockReachesAHandler(t *testing.T) {
 	t.Parallel()
 	messages := 1500
-	if os.Getenv("MILLPOND_SOAK") != "" {
+	if rotation.Soak() {
 		messages = 10_000
 	}
 	onBoth(t, func(t *testing.T, p product) {

@@ -12,6 +12,7 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 	driver "github.com/go-sql-driver/mysql"
 
+	"github.com/millpond-go/millpond/internal/rotation"
 	"github.com/millpond-go/millpond/internal/testenv"
 	testmysql "github.com/millpond-go/millpond/internal/testenv/mysql"
 	"github.com/millpond-go/millpond/stores"
@@ -82,8 +83,8 @@ func conformance(t *testing.T, p product) {
 		t.Parallel()
 		h := harness(p, false)
 		h.NewDatabase = newDatabase(false)
-		if os.Getenv("MILLPOND_SOAK") == "" {
-			h.Groups = []string{"claim", "race", "take", "handler", "statement", "act", "inbox"}
+		if !rotation.Soak() {
+			h.Groups = append([]string{"claim"}, rotation.Turn(t, 3, "race", "take", "handler", "statement", "act", "inbox")...)
 		}
 		storetest.Run(t, h)
 	})

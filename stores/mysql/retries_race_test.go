@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"log/slog"
 	mathrand "math/rand/v2"
-	"os"
 	"sync"
 	"testing"
 	"time"
@@ -14,6 +13,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/millpond-go/millpond/internal/rotation"
 	"github.com/millpond-go/millpond/stores"
 	"github.com/millpond-go/millpond/stores/mysql"
 )
@@ -23,7 +23,7 @@ import (
 func TestRetryWorkersDeliveriesAndOperatorsMeet(t *testing.T) {
 	t.Parallel()
 	lasting := 2 * time.Second
-	if os.Getenv("MILLPOND_SOAK") != "" {
+	if rotation.Soak() {
 		lasting = time.Minute
 	}
 	onBoth(t, func(t *testing.T, p product) {

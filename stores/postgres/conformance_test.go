@@ -2,7 +2,6 @@ package postgres_test
 
 import (
 	"context"
-	"os"
 	"testing"
 
 	"github.com/ThreeDotsLabs/watermill/message"
@@ -10,6 +9,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/millpond-go/millpond/internal/pgtest"
+	"github.com/millpond-go/millpond/internal/rotation"
 	"github.com/millpond-go/millpond/internal/testenv"
 	"github.com/millpond-go/millpond/stores"
 	"github.com/millpond-go/millpond/stores/postgres"
@@ -17,10 +17,11 @@ import (
 )
 
 func TestConformance(t *testing.T) {
+	t.Parallel()
 	h := harness()
 	h.NewDatabase = func(tb testing.TB) *storetest.Database {
 		tb.Helper()
-		address := pgtest.Impatient(tb, testenv.Postgres(tb).NewDatabase(tb))
+		address := pgtest.Impatient(tb, testenv.VolatilePostgres(tb).NewDatabase(tb))
 		return conformanceDatabase(tb, address, openConformance(address))
 	}
 	h.NewServer = conformanceServer
@@ -33,7 +34,7 @@ func TestConformanceBehindPgBouncer(t *testing.T) {
 	h := harness()
 	h.NewDatabase = func(tb testing.TB) *storetest.Database {
 		tb.Helper()
-		address := testenv.Postgres(tb).NewDatabase(tb)
+		address := testenv.VolatilePostgres(tb).NewDatabase(tb)
 		pooler := testenv.PgBouncer(tb, address)
 		db := conformanceDatabase(tb, address, func(tb testing.TB, _ postgres.Config) stores.Store {
 			tb.Helper()
@@ -46,8 +47,8 @@ func TestConformanceBehindPgBouncer(t *testing.T) {
 		db.StrictIsolation = nil // a URL does not choose one
 		return db
 	}
-	if os.Getenv("MILLPOND_SOAK") == "" {
-		h.Groups = []string{"claim", "resolve", "record", "due", "inbox"}
+	if !rotation.Soak() {
+		h.Groups = append([]string{"claim"}, rotation.Turn(t, 2, "resolve", "record", "due", "inbox")...)
 	}
 	storetest.Run(t, h)
 }

@@ -2,7 +2,6 @@ package official_test
 
 import (
 	"context"
-	"os"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -19,6 +18,7 @@ import (
 	"github.com/millpond-go/millpond/brokers/sqs"
 	"github.com/millpond-go/millpond/brokers/sqs/internal/cutoff"
 	"github.com/millpond-go/millpond/brokers/sqs/official"
+	"github.com/millpond-go/millpond/internal/rotation"
 	"github.com/millpond-go/millpond/internal/testenv"
 )
 
@@ -163,7 +163,7 @@ func TestConformance(t *testing.T) {
 
 // TestConformanceMoto asks the same of the other emulator, which is slow.
 func TestConformanceMoto(t *testing.T) {
-	if os.Getenv("MILLPOND_SOAK") == "" {
+	if !rotation.Soak() {
 		t.Log("set MILLPOND_SOAK=1 for the whole suite on moto; the tests of what the two emulators do not agree on run on both")
 		return
 	}

@@ -3,7 +3,6 @@ package broker
 import (
 	"fmt"
 	"maps"
-	"os"
 	"slices"
 	"testing"
 	"time"
@@ -12,28 +11,22 @@ import (
 )
 
 // TestKilled hurts workers and the broker in every way while messages come, several
-// times each, and some handlers fail. Every day each broker meets one of the
-// stores. With MILLPOND_SOAK=n it meets all of them, and goes on, with one seed after the
+// times each, and some handlers fail. Every day each broker meets one of the stores, by
+// turns. With MILLPOND_SOAK=n it meets all of them, and goes on, with one seed after the
 // other, until n workers were killed on each broker and store, or a hundred.
 func TestKilled(t *testing.T) {
-	for i, kind := range slices.Sorted(maps.Keys(kinds)) {
+	for _, kind := range slices.Sorted(maps.Keys(kinds)) {
 		t.Run(kind, func(t *testing.T) {
 			t.Parallel()
-			killedOn(t, kind, i)
+			killedOn(t, kind)
 		})
 	}
 }
 
-func killedOn(t *testing.T, kind string, nth int) {
-	names := slices.Sorted(maps.Keys(databases))
-	turn := names[nth%len(names)]
-	for _, name := range names {
+func killedOn(t *testing.T, kind string) {
+	for _, name := range turn(t, 1, slices.Sorted(maps.Keys(databases))...) {
 		open := databases[name]
 		t.Run(name, func(t *testing.T) {
-			if name != turn && soakKills(t) == 0 && os.Getenv(seedEnv) == "" {
-				t.Logf("not every day: this broker meets %s; MILLPOND_SOAK or %s runs it", turn, seedEnv)
-				return
-			}
 			rounds, wanted := 1, 1
 			if soak := soakKills(t); soak > 0 {
 				rounds, wanted = 3, min(soak, 100)
@@ -74,10 +67,8 @@ func newTrial(t *testing.T, kind string, open func(*testing.T) *database, seed u
 // that are stopped while they hold a claim, for much longer than the broker waits for
 // them, and then roll back. Whoever gets their messages meanwhile must hold them.
 func TestLimitOfDeliveries(t *testing.T) {
-	for _, kind := range slices.Sorted(maps.Keys(kinds)) {
-		if kind == "kafka" { // which counts none
-			continue
-		}
+	counting := slices.DeleteFunc(slices.Sorted(maps.Keys(kinds)), func(kind string) bool { return kind == "kafka" })
+	for _, kind := range turn(t, 2, counting...) {
 		t.Run(kind, func(t *testing.T) {
 			t.Parallel()
 			stopped := kinds[kind].absence + 5*time.Second

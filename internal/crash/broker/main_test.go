@@ -10,6 +10,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/millpond-go/millpond/internal/fleet"
+	"github.com/millpond-go/millpond/internal/rotation"
 )
 
 func TestMain(m *testing.M) {
@@ -21,7 +22,7 @@ func TestMain(m *testing.M) {
 
 const (
 	seedEnv = "MILLPOND_SEED"
-	soakEnv = "MILLPOND_SOAK"
+	soakEnv = rotation.SoakVariable
 )
 
 // seedOf returns the seed of a test: the given one, a new one in a soak, and else always
@@ -40,6 +41,16 @@ func seedOf(t *testing.T) uint64 {
 		t.Fatalf("%s: %v", seedEnv, err)
 	}
 	return seed
+}
+
+// turn returns the n of all whose turn it is, or all in a soak and in a replay, which names
+// what it runs.
+func turn(t *testing.T, n int, all ...string) []string {
+	t.Helper()
+	if os.Getenv(seedEnv) != "" {
+		return all
+	}
+	return rotation.Turn(t, n, all...)
 }
 
 // soakKills is how many workers must be killed on each store, 0 without MILLPOND_SOAK.

@@ -1,0 +1,78 @@
+package rotation
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+)
+
+var all = []string{"a", "b", "c", "d", "e"}
+
+func TestEachHasItsTurn(t *testing.T) {
+	t.Setenv(SoakVariable, "")
+	for n := 1; n <= len(all)+1; n++ {
+		t.Run(fmt.Sprint(n), func(t *testing.T) {
+			begin := time.Date(2026, 2, 26, 0, 0, 0, 0, time.UTC)
+			seen := make(map[string]bool)
+			for day := range (len(all) + n - 1) / n {
+				t.Setenv(DayVariable, begin.AddDate(0, 0, day).Format(time.DateOnly))
+				today := Turn(t, n, all...)
+				if len(today) != min(n, len(all)) {
+					t.Errorf("the turn of %v, want %d", today, n)
+				}
+				if !slices.Equal(today, Turn(t, n, all...)) {
+					t.Error("two answers on one day")
+				}
+				for _, name := range today {
+					seen[name] = true
+				}
+			}
+			if len(seen) != len(all) {
+				t.Errorf("only %v have had their turn", seen)
+			}
+		})
+	}
+}
+
+func TestTestsBeginDifferently(t *testing.T) {
+	t.Setenv(SoakVariable, "")
+	t.Setenv(DayVariable, "2026-11-22")
+	first := make(map[string]bool)
+	for i := range 20 {
+		t.Run(fmt.Sprint(i), func(t *testing.T) { first[Turn(t, 1, all...)[0]] = true })
+	}
+	if len(first) < 3 {
+		t.Errorf("of 20 tests all have %v", first)
+	}
+}
+
+func TestSoakRunsAll(t *testing.T) {
+	t.Setenv(SoakVariable, "1")
+	if today := Turn(t, 1, all...); !Soak() || !slices.Equal(today, all) {
+		t.Errorf("the turn of %v, want all", today)
+	}
+}
+
+func TestUnreadableDayFails(t *testing.T) {
+	t.Setenv(SoakVariable, "")
+	t.Setenv(DayVariable, "tomorrow")
+	r := &recorder{TB: t}
+	func() {
+		defer func() { _ = recover() }()
+		Turn(r, 1, all...)
+	}()
+	if r.failure != `MILLPOND_TEST_DAY is "tomorrow": give a day such as 2006-01-02` {
+		t.Errorf("the failure is %q", r.failure)
+	}
+}
+
+type recorder struct {
+	testing.TB
+	failure string
+}
+
+func (r *recorder) Fatalf(format string, args ...any) {
+	r.failure = fmt.Sprintf(format, args...)
+	panic(r.failure)
+}
