@@ -12,7 +12,7 @@ import (
 )
 
 const (
-	// DayVariable sets the day, such as 2026-11-22. Without it it is today, in UTC.
+	// DayVariable sets the day, such as 2026-11-22. Unset, it is today in UTC.
 	DayVariable = "MILLPOND_TEST_DAY"
 	// SoakVariable asks for all variations, if it is not empty. The crash harness takes it
 	// for the number of its kills.
