@@ -31,8 +31,8 @@ type anyBroker struct {
 	queues       bool // a topic is a queue, which its readers share
 }
 
-func onKafka(scheme string) anyBroker {
-	return anyBroker{publishFirst: true, url: func(t *testing.T) router.URL {
+func onKafka(scheme string, publishFirst bool) anyBroker {
+	return anyBroker{publishFirst: publishFirst, url: func(t *testing.T) router.URL {
 		return router.NewURL(scheme + "://" + strings.Join(testenv.Kafka(t), ",") + "/?create_topics=true")
 	}}
 }
@@ -51,8 +51,8 @@ func onSQS(scheme, more string) anyBroker {
 
 var anyBrokers = map[string]anyBroker{
 	"memory":                          {url: func(*testing.T) router.URL { return router.NewURL("memory://") }, publishFirst: true},
-	"kafka":                           onKafka("kafka"),
-	"kafka through watermill-kafka":   onKafka("kafka+watermill"),
+	"kafka":                           onKafka("kafka", true),
+	"kafka through watermill-kafka":   onKafka("kafka+watermill", false), // create_topics makes what is subscribed to
 	"rabbitmq, packaged":              onRabbitMQ("amqp", rabbitmq.Packaged),
 	"rabbitmq, newest":                onRabbitMQ("amqp", rabbitmq.Newest),
 	"rabbitmq through watermill-amqp": onRabbitMQ("amqp+watermill", rabbitmq.Newest),
