@@ -22,6 +22,10 @@ const (
 	accessDenied        = 1045
 	unknownDatabase     = 1049
 	serverShutdown      = 1053
+	tableDenied         = 1142
+	columnDenied        = 1143
+	privilegeDenied     = 1227
+	routineDenied       = 1370
 	unknownColumn       = 1054
 	duplicateEntry      = 1062
 	diskFull            = 1021
@@ -170,10 +174,11 @@ func unavailable(err error) error {
 	case n == packetTooLarge || errors.Is(err, mysql.ErrPktTooLarge):
 		return fmt.Errorf(prefix+"%w: %w", stores.ErrTooLarge, err)
 	case n == 0, n == queryInterrupted, n == disconnectedIdle, interruption(err),
-		n == unknownDatabase, n == accessDenied, n == needsNoPassword: // one may be dropped and made again, the others changed
+		n == unknownDatabase, n == accessDenied, n == needsNoPassword, // one may be dropped and made again, the others changed
+		n == databaseDenied, n == tableDenied, n == columnDenied, n == privilegeDenied, n == routineDenied: // no message can be handled, until somebody grants it
 		return &serverError{meaning: stores.ErrUnavailable, err: err}
 	}
-	return &serverError{err: err} // data, rights, limits: not the server's state
+	return &serverError{err: err} // data, mistakes, limits: not the server's state
 }
 
 const prefix = "mysql: "

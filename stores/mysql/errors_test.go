@@ -20,7 +20,9 @@ func TestErrorsHaveTheirMeaningOnce(t *testing.T) {
 	}{
 		{&mysql.MySQLError{Number: 1049, Message: "Unknown database 'shop'"}, stores.ErrUnavailable, ": create it, or name another in the URL"},
 		{&mysql.MySQLError{Number: 1045, Message: "Access denied"}, stores.ErrUnavailable, ": check user and password"},
-		{&mysql.MySQLError{Number: 1044, Message: "Access denied"}, nil, ": grant the user rights to the database"},
+		{&mysql.MySQLError{Number: 1044, Message: "Access denied"}, stores.ErrUnavailable, ": grant the user rights to the database"},
+		{&mysql.MySQLError{Number: 1142, Message: "INSERT command denied"}, stores.ErrUnavailable, "INSERT command denied"},
+		{&mysql.MySQLError{Number: 1064, Message: "You have an error in your SQL"}, nil, "an error"},
 		{&mysql.MySQLError{Number: 1146, Message: "no table"}, stores.ErrNotMigrated, "no table"},
 		{mysql.ErrInvalidConn, stores.ErrUnavailable, "invalid connection"},
 		{fmt.Errorf("look: %w", stores.ErrClosed), stores.ErrClosed, "mysql: look"},

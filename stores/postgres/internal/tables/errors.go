@@ -26,6 +26,7 @@ const (
 	dataException     = "22" // a class
 	notNullViolation  = "23502"
 	idleInTransaction = "25P03"
+	noRight           = "42501"
 
 	statementExists  = "42P05" // of a prepared statement
 	statementMissing = "26000"
@@ -154,11 +155,13 @@ func unavailable(err error) error {
 		switch state {
 		case undefinedTable, undefinedColumn, undefinedSchema:
 			return fmt.Errorf("postgres: %w: %w", stores.ErrNotMigrated, err)
+		case noRight: // to a table of ours: no message can be handled, until somebody grants it
+			return fmt.Errorf("postgres: %w: %w", stores.ErrUnavailable, err)
 		case statementExists, statementMissing:
 			return fmt.Errorf("postgres: %w: %w: %w", stores.ErrUnavailable, errPooler, err)
 		}
 		switch state[:min(2, len(state))] {
-		case "22", "23", "42", "54": // data, constraints, rights, limits: not the server's state, and not everybody's
+		case "22", "23", "42", "54": // data, constraints, mistakes, limits: not the server's state, and not everybody's
 			return fmt.Errorf("postgres: %w", err)
 		}
 	}

@@ -27,6 +27,7 @@ func TestErrorsOfBothDriversAreUnderstood(t *testing.T) {
 		for code, want := range map[string]error{
 			"42P01": stores.ErrNotMigrated, "3F000": stores.ErrNotMigrated,
 			"25006": stores.ErrUnavailable, "40001": stores.ErrUnavailable, "42P05": stores.ErrUnavailable,
+			"42501": stores.ErrUnavailable, "42601": nil,
 			"23505": nil,
 		} {
 			err := tables.Unavailable(coded(code, "ERROR"))
