@@ -19,6 +19,7 @@ type consumers struct {
 	mu         sync.RWMutex
 	registered map[reading]stores.Consumer
 	handlers   map[stores.Consumer]string // which handler counts under the consumer
+	last       *reading                   // was registered last, and may be forgotten since
 	calls      singleflight.Group         // deliveries that arrive together register once
 }
 
@@ -97,6 +98,25 @@ func (c *consumers) register(ctx context.Context, handler, topic string) error {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.registered[reading{handler, topic}] = consumer
+	c.last = &reading{handler, topic}
+	c.registered[*c.last] = consumer
 	return nil
+}
+
+// recent returns a consumer that was registered, and registers it again if the tables were
+// gone meanwhile. known is false if none ever was.
+func (c *consumers) recent(ctx context.Context) (consumer stores.Consumer, known bool, err error) {
+	c.mu.RLock()
+	last := c.last
+	c.mu.RUnlock()
+	if last == nil {
+		return consumer, false, nil
+	}
+	if !c.known(last.handler, last.topic) {
+		err = c.register(ctx, last.handler, last.topic)
+	}
+	if err == nil {
+		consumer, err = c.name(last.handler, last.topic)
+	}
+	return consumer, true, err
 }

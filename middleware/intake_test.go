@@ -21,12 +21,16 @@ type intakeHook struct {
 	mu      sync.Mutex
 	paused  int
 	resumed []time.Duration
+	onPause func()
 }
 
 func (h *intakeHook) IntakePaused(error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.paused++
+	if h.onPause != nil {
+		h.onPause()
+	}
 }
 
 func (h *intakeHook) IntakeResumed(after time.Duration) {

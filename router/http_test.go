@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/ThreeDotsLabs/watermill/message"
+	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -21,7 +22,9 @@ import (
 	"github.com/millpond-go/millpond/brokers"
 	"github.com/millpond-go/millpond/internal/pgproxy"
 	"github.com/millpond-go/millpond/internal/testenv"
+	"github.com/millpond-go/millpond/middleware"
 	"github.com/millpond-go/millpond/router"
+	"github.com/millpond-go/millpond/stores/postgres"
 )
 
 // get asks a service.
@@ -144,6 +147,63 @@ func TestNotReadyWhileTheIntakeIsPaused(t *testing.T) {
 	readyWithin(t, svc, http.StatusServiceUnavailable, "handlers: ok\n", "store: middleware: the intake is paused: ", "read-only")
 	readOnly("off")
 	readyWithin(t, svc, http.StatusOK, "store: ok\n")
+	require.NoError(t, stop())
+}
+
+// The right to write an inbox row is missing, so that no handler runs. When it is there
+// nobody has to send a message for the service to notice.
+func TestReadyAgainWithoutAMessage(t *testing.T) {
+	r := newRig(t)
+	r.store = withParameter(t, testenv.Postgres(t).NewDatabase(t), "pool_max_conns", "40")
+	admin, err := pgx.Connect(t.Context(), strings.SplitN(r.store, "?", 2)[0])
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, admin.Close(context.Background())) })
+	exec := func(statement string) {
+		_, err := admin.Exec(t.Context(), statement)
+		require.NoError(t, err)
+	}
+	migrated, err := postgres.Open(t.Context(), r.store)
+	require.NoError(t, err)
+	_, err = migrated.Migrate(t.Context())
+	require.NoError(t, err)
+	require.NoError(t, migrated.Close())
+	role := "clerk_" + strings.ReplaceAll(uuid.NewString(), "-", "")
+	exec("CREATE ROLE " + role + " LOGIN")
+	t.Cleanup(func() {
+		_, err := admin.Exec(context.Background(), "DROP OWNED BY "+role+"; DROP ROLE "+role)
+		require.NoError(t, err)
+	})
+	exec("GRANT ALL ON ALL TABLES IN SCHEMA public TO " + role)
+	exec("GRANT ALL ON ALL SEQUENCES IN SCHEMA public TO " + role)
+	exec("REVOKE INSERT ON millpond_inbox FROM " + role)
+	u, err := url.Parse(r.store)
+	require.NoError(t, err)
+	u.User = url.User(role)
+	r.store = u.String()
+
+	c := r.config()
+	c.Store.Migrate = false
+	c.HTTP.Listen = "127.0.0.1:0"
+	c.Inbox.Hold = middleware.HoldConfig{Limit: 200 * time.Millisecond, MinPause: 10 * time.Millisecond, MaxPause: 50 * time.Millisecond}
+	svc, err := router.New(t.Context(), c)
+	require.NoError(t, err)
+	given := make(chan error, 1)
+	svc.Use(func(next message.HandlerFunc) message.HandlerFunc { // the message does not come again
+		return func(msg *message.Message) ([]*message.Message, error) {
+			_, err := next(msg)
+			given <- err
+			return nil, nil
+		}
+	})
+	svc.Handle("stock", "orders", func(*message.Message) error { return nil })
+	stop := r.run(svc)
+	readyWithin(t, svc, http.StatusOK)
+	require.NoError(t, svc.Publisher().Publish("orders", message.NewMessage("1", nil)))
+	require.Error(t, <-given)
+	readyWithin(t, svc, http.StatusServiceUnavailable, "store: middleware: the intake is paused: ", "permission denied")
+	exec("GRANT INSERT ON millpond_inbox TO " + role)
+	readyWithin(t, svc, http.StatusOK, "store: ok\n")
+	require.Len(t, saying(r.log.String(), "intake has resumed"), 1)
 	require.NoError(t, stop())
 }
 

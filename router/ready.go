@@ -100,8 +100,8 @@ func (r *readiness) ask(a *answer) {
 		asked.Go(func() { a.broker = pinger.Ping(ctx) })
 	}
 	asked.Wait()
-	if a.store == nil { // it answers, but handlers get nowhere: it is read-only, for example
-		a.store = r.service.inbox.Paused()
+	if a.store == nil { // it answers, but handlers may get nowhere: it is read-only, for example
+		a.store = r.service.inbox.Ready(ctx)
 	}
 	a.at = time.Now()
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/url"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -231,4 +232,14 @@ func TestStoppedBeforeItBegins(t *testing.T) {
 	svc = r.service(r.config())
 	require.NoError(t, svc.Close())
 	require.ErrorContains(t, svc.Run(t.Context()), "was called after Close")
+}
+
+// saying returns the lines of a log that say something.
+func saying(log, says string) (all []string) {
+	for line := range strings.Lines(log) {
+		if strings.Contains(line, says) {
+			all = append(all, line)
+		}
+	}
+	return all
 }

@@ -41,6 +41,9 @@ func New(c Config) *Gate {
 // Reason returns why the intake is paused, nil if it is not.
 func (g *Gate) Reason() error { return g.intake.reason() }
 
+// Answered notes that the store has answered somebody.
+func (g *Gate) Answered() { g.intake.resume() }
+
 // Lane returns a new lane, for the deliveries of one consumer: one whose messages have to
 // wait does not stop another.
 func (g *Gate) Lane() *Lane { return &Lane{limit: g.config.Max} }

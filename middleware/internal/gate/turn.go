@@ -105,7 +105,7 @@ func (t *Turn) Hold(why Reason) bool {
 
 // Answered notes that the store has answered.
 func (t *Turn) Answered() {
-	t.gate.intake.resume()
+	t.gate.Answered()
 	t.stopAsking()
 }
 

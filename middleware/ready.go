@@ -1,0 +1,53 @@
+package middleware
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/ThreeDotsLabs/watermill"
+
+	"github.com/millpond-go/millpond/stores"
+)
+
+// Ready returns nil unless the intake is paused, like [Inbox.Paused]. While it is, Ready
+// asks the store: for a claim of no message, which is rolled back. If the store answers the
+// intake resumes. Otherwise nobody would ask before the next message comes.
+//
+// Each call asks once; how often strangers may call it is the caller's to bound.
+func (in *Inbox) Ready(ctx context.Context) error {
+	paused := in.Paused()
+	if paused == nil {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, in.config.ClaimTimeout)
+	defer cancel()
+	consumer, known, err := in.consumers.recent(ctx)
+	if !known {
+		return paused
+	}
+	if err == nil {
+		err = in.askFor(ctx, consumer)
+	}
+	if err != nil {
+		in.core.Completed.Flush() // the next answer may come from another server
+		if errors.Is(err, stores.ErrNotMigrated) || errors.Is(err, stores.ErrNotRegistered) {
+			in.consumers.forget()
+		}
+		return fmt.Errorf("middleware: the intake is paused: %w", err)
+	}
+	in.core.Gate.Answered()
+	return in.Paused()
+}
+
+// askFor asks for a claim that no message has.
+func (in *Inbox) askFor(ctx context.Context, consumer stores.Consumer) error {
+	attempt, _, err := in.store.Begin(ctx, stores.Claim{
+		Key:   stores.Key{Consumer: consumer, ID: []byte("ready " + watermill.NewUUID())},
+		Bound: in.config.ClaimTimeout,
+	})
+	if err != nil || attempt == nil {
+		return err //nolint:wrapcheck // by the caller
+	}
+	return attempt.Rollback(ctx) //nolint:wrapcheck // by the caller
+}
