@@ -11,11 +11,11 @@ import (
 
 	"github.com/ThreeDotsLabs/watermill/message"
 
+	"github.com/millpond-go/millpond/internal/loglimit"
 	"github.com/millpond-go/millpond/middleware/internal/completed"
 	"github.com/millpond-go/millpond/middleware/internal/delivery"
 	"github.com/millpond-go/millpond/middleware/internal/execute"
 	"github.com/millpond-go/millpond/middleware/internal/gate"
-	"github.com/millpond-go/millpond/middleware/internal/loglimit"
 	"github.com/millpond-go/millpond/middleware/internal/text"
 	"github.com/millpond-go/millpond/stores"
 )

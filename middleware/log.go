@@ -4,8 +4,8 @@ import (
 	"errors"
 	"log/slog"
 
+	"github.com/millpond-go/millpond/internal/loglimit"
 	"github.com/millpond-go/millpond/middleware/internal/delivery"
-	"github.com/millpond-go/millpond/middleware/internal/loglimit"
 	"github.com/millpond-go/millpond/middleware/internal/panics"
 	"github.com/millpond-go/millpond/middleware/internal/text"
 	"github.com/millpond-go/millpond/middleware/keys"

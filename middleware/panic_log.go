@@ -3,7 +3,7 @@ package middleware
 import (
 	"log/slog"
 
-	"github.com/millpond-go/millpond/middleware/internal/loglimit"
+	"github.com/millpond-go/millpond/internal/loglimit"
 	"github.com/millpond-go/millpond/middleware/internal/text"
 	"github.com/millpond-go/millpond/middleware/keys"
 	"github.com/millpond-go/millpond/stores"

@@ -15,8 +15,8 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 	"golang.org/x/sync/errgroup"
 
-	"github.com/millpond-go/millpond/internal/callback"
 	"github.com/millpond-go/millpond/internal/field"
+	"github.com/millpond-go/millpond/internal/loglimit"
 	"github.com/millpond-go/millpond/middleware/internal/pause"
 	"github.com/millpond-go/millpond/stores"
 )
@@ -100,7 +100,7 @@ func (w *RetryWorker) Run(ctx context.Context) error {
 	if w.ran.Swap(true) {
 		return errors.New("middleware: RetryWorker.Run was called twice")
 	}
-	router, err := message.NewRouter(message.RouterConfig{CloseTimeout: w.config.DrainTimeout}, watermill.NewSlogLogger(callback.ErrorsOnly(w.in.log, ErrNotNow)))
+	router, err := message.NewRouter(message.RouterConfig{CloseTimeout: w.config.DrainTimeout}, watermill.NewSlogLogger(loglimit.OfRouter(w.in.log, ErrNotNow)))
 	if err != nil {
 		return fmt.Errorf("middleware: RetryWorker: %w", err)
 	}

@@ -16,7 +16,7 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	"github.com/millpond-go/millpond/brokers"
-	"github.com/millpond-go/millpond/internal/callback"
+	"github.com/millpond-go/millpond/internal/loglimit"
 	"github.com/millpond-go/millpond/middleware"
 	"github.com/millpond-go/millpond/stores"
 )
@@ -251,5 +251,5 @@ func (s *Service) quiet() *slog.Logger {
 	if s.log.Enabled(context.Background(), slog.LevelDebug) {
 		return s.log
 	}
-	return callback.ErrorsOnly(s.log, middleware.ErrNotNow)
+	return loglimit.OfRouter(s.log, middleware.ErrNotNow)
 }

@@ -74,7 +74,7 @@ var rules = []Rule{
 	},
 	{
 		Name:     "parts of the inbox that know plain values of the stores' contract",
-		Packages: []string{"./middleware/internal/budget", "./middleware/internal/completed", "./middleware/internal/loglimit", "./middleware/internal/text", "./middleware/internal/panics"},
+		Packages: []string{"./middleware/internal/budget", "./middleware/internal/completed", "./middleware/internal/text", "./middleware/internal/panics"},
 		Allow:    slices.Concat(storeContract, []string{"./middleware/internal/pause", "./middleware/internal/text"}),
 	},
 	{
@@ -93,7 +93,7 @@ var rules = []Rule{
 		Except:   []string{"./middleware/telemetry"},
 		Allow: slices.Concat(storeContract, brokerContract, []string{
 			"./middleware/...",
-			"./internal/field",
+			"./internal/field", "./internal/loglimit",
 			"github.com/ThreeDotsLabs/watermill/...",
 			"github.com/cenkalti/backoff/v5",
 			"golang.org/x/sync/errgroup",
@@ -105,7 +105,7 @@ var rules = []Rule{
 		Packages: []string{"./middleware/telemetry"},
 		Allow: slices.Concat(storeContract, brokerContract, []string{
 			"./middleware/...",
-			"./internal/field",
+			"./internal/field", "./internal/loglimit",
 			"github.com/ThreeDotsLabs/watermill/...",
 			"github.com/cenkalti/backoff/v5",
 			"golang.org/x/sync/errgroup",
@@ -124,7 +124,7 @@ var rules = []Rule{
 		Allow: slices.Concat(storeContract, brokerContract, []string{
 			"./router",
 			"./middleware/...",
-			"./internal/field",
+			"./internal/field", "./internal/loglimit",
 			"github.com/ThreeDotsLabs/watermill/...",
 			"github.com/cenkalti/backoff/v5",
 			"github.com/goccy/go-yaml/...",
@@ -272,6 +272,7 @@ var rules = []Rule{
 		}),
 	},
 	{Name: "shared by the SQL stores", Packages: []string{"./internal/sqlstore"}, Allow: storeContract},
+	{Name: "limits of the log", Packages: []string{"./internal/loglimit"}, Allow: storeContract},
 	{Name: "shared by the contracts", Packages: []string{"./internal/urlmux", "./internal/callback", "./internal/exposed", "./internal/field"}, Allow: []string{}},
 	{Name: "shared by the brokers", Packages: []string{"./internal/lanes", "./internal/openset", "./internal/unreachable"}, Allow: []string{}},
 	{Name: "handing out and publishing, shared by the brokers", Packages: []string{"./internal/handout", "./internal/publishing"}, Allow: slices.Concat(brokerContract, []string{"./internal/openset"})},
