@@ -25,7 +25,7 @@ type RetryPolicy struct {
 	MaxUncounted int           `config:"max_uncounted" default:"100" check:"positive" about:"How many attempts may be interrupted by what is not the handler's fault."`
 	// MaxImmediate is for attempts that fail with ClassContention. One more is a failure
 	// like any other.
-	MaxImmediate int `config:"max_immediate" default:"3" check:"off" about:"How often an attempt that lost a concurrency conflict is repeated at once. -1: never."`
+	MaxImmediate int `config:"max_immediate" default:"3" check:"off" about:"How often an attempt that met contention is repeated at once. -1: never."`
 
 	// Backoff says how long to wait between attempts.
 	Backoff BackoffConfig `config:""`
@@ -122,8 +122,8 @@ func newPolicy(p *RetryPolicy) *policy { return &policy{p, p.machine()} }
 // once, whatever the handler met before it returned that. nil stays nil.
 func Permanent(err error) error { return budget.Mark(err, stores.ClassPermanent) }
 
-// Contention marks an error as an optimistic-concurrency conflict: somebody else has
-// changed what the handler had read. The attempt is repeated at once, up to
+// Contention marks an error of optimistic locking: somebody else has changed what the
+// handler had read. The attempt is repeated at once, up to
 // RetryPolicy.MaxImmediate times. nil stays nil.
 func Contention(err error) error { return budget.Mark(err, stores.ClassContention) }
 

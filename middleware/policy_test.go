@@ -209,7 +209,7 @@ func TestMarksOfNilAreNil(t *testing.T) {
 	}
 }
 
-// An optimistic-concurrency conflict is over as soon as it is tried again.
+// Contention is over as soon as it is tried again.
 func TestConflictsAreRepeatedAtOnce(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct{ max, conflicts, runs int }{

@@ -50,7 +50,7 @@ type BrokerConfig struct {
 
 // StoreConfig says where effects are counted and failed messages kept.
 type StoreConfig struct {
-	URL     URL  `config:"url" example:"sqlite://my-service.db" missing:"write the URL of the store, such as sqlite://file.db or postgres://user@host/database" about:"The store. The program must import its adapter, one of stores/postgres, stores/postgres/sqldb, stores/mysql and stores/sqlite. A pool needs a connection for each message in flight, for each retry (retry_worker.concurrency) of each handler, and one more: postgres://app@db/app?pool_max_conns=20, mysql://app@db/app?max_open_conns=20."`
+	URL     URL  `config:"url" example:"sqlite://my-service.db" missing:"write the URL of the store, such as sqlite://file.db or postgres://user@host/database" about:"The store. The program must import its adapter, one of stores/postgres, stores/postgres/sqldb, stores/mysql and stores/sqlite. Its pool needs a connection for each message in flight, for each retry (retry_worker.concurrency) of each handler, and one more. A URL that says how many it may open must not say less: postgres://app@db/app?pool_max_conns=20, mysql://app@db/app?max_open_conns=20."`
 	Migrate bool `config:"migrate" default:"false" about:"Create and update millpond's tables when the service starts, instead of by millpond migrate up. (SQLite's are created when the file is opened, unless its URL says migrate=never.)"`
 }
 

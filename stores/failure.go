@@ -108,14 +108,14 @@ type Failures interface {
 	Look(ctx context.Context, k Key, f Fingerprint) (Verdict, error)
 
 	// Record writes f and returns the version of the row from then on. It never
-	// touches a row that is completed, settled or changed since f.Version was seen,
+	// touches a row that is completed, failed for good, discarded or changed since f.Version was seen,
 	// and never waits for a delivery of the key that is in flight: then the error
 	// wraps ErrChanged, nothing was written, and a new claim will tell why. Other
 	// errors are those of Begin, and ErrTooLarge.
 	Record(ctx context.Context, f Failure) (version int64, err error)
 
-	// KeepContent writes down what is kept of a message that is settled with content in the
-	// state ContentNone: the broker had it when it failed for good or was discarded, and whoever
+	// KeepContent writes down what is kept of a message that has failed for good or was
+	// discarded, with content in the state ContentNone: the broker had it then, and whoever
 	// acks it now is the last that has it. c.State says what is kept, or why nothing is. It touches
 	// only a row that is as it was seen in that version; otherwise the error wraps ErrChanged
 	// and nothing was written. Other errors are those of Record.
