@@ -49,21 +49,26 @@ func (s *Service) Run(ctx context.Context) error {
 	return s.run(ctx, parts)
 }
 
+// errSignal is why the context of a service ends that gets a signal.
+var errSignal = errors.New("router: the process got a signal")
+
 // untilSignal returns a context that ends with the first signal. From then on signals do
 // what they do without a service, which is to end the process at once.
 func untilSignal(ctx context.Context) (context.Context, context.CancelFunc) {
-	ctx, cancel := context.WithCancel(ctx)
+	ctx, cancel := context.WithCancelCause(ctx)
 	signals := make(chan os.Signal, 1)
 	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
 	go func() {
+		var why error
 		select {
 		case <-signals:
+			why = errSignal
 		case <-ctx.Done():
 		}
 		signal.Stop(signals) // before anybody knows
-		cancel()
+		cancel(why)
 	}()
-	return ctx, cancel
+	return ctx, func() { cancel(nil) }
 }
 
 func (s *Service) begin() error {
@@ -225,7 +230,7 @@ func (s *Service) run(ctx context.Context, parts []part) error {
 	closeRouter := true
 	select {
 	case <-ctx.Done():
-		s.log.Info("millpond: the service stops; another signal ends the process at once", slog.Duration("drain_timeout", s.config.DrainTimeout), slog.String("running", s.drain.still()))
+		s.logStop(context.Cause(ctx))
 	case end := <-ends:
 		left--
 		failure = end.failure(s.config.Broker.URL)
@@ -271,6 +276,19 @@ func (s *Service) run(ctx context.Context, parts []part) error {
 	}
 	s.log.Info("millpond: the service has stopped", slog.Duration("after", time.Since(begun).Round(time.Millisecond)))
 	return errors.Join(failure, s.Close())
+}
+
+// logStop says why the service stops, and which handlers it waits for.
+func (s *Service) logStop(why error) {
+	line := "millpond: the service stops, because its context has ended"
+	if errors.Is(why, errSignal) {
+		line = "millpond: the service stops; another signal ends the process at once"
+	}
+	attrs := []any{slog.Duration("drain_timeout", s.config.DrainTimeout)}
+	if still := s.drain.still(); still != "" {
+		attrs = append(attrs, slog.String("running", still))
+	}
+	s.log.Info(line, attrs...)
 }
 
 func (e ending) failure(u URL) error {

@@ -243,3 +243,16 @@ func saying(log, says string) (all []string) {
 	}
 	return all
 }
+
+// The line about the stop says why, and names no handlers if none runs.
+func TestStopIsExplained(t *testing.T) {
+	r := newRig(t)
+	svc := r.service(r.config())
+	svc.Handle("stock", "orders", func(*message.Message) error { return nil })
+	require.NoError(t, r.run(svc)())
+	stops := saying(r.log.String(), "the service stops")
+	require.Len(t, stops, 1)
+	require.Contains(t, stops[0], "its context has ended")
+	require.NotContains(t, stops[0], "signal")
+	require.NotContains(t, stops[0], "running=")
+}
