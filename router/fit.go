@@ -116,31 +116,6 @@ func (s *Service) fitDeliveries(h *handler, bad func(format string, args ...any)
 	}
 }
 
-// fitPool compares the connections that deliveries in flight and retries may hold with
-// those that the store may open.
-func (s *Service) fitPool(bad func(format string, args ...any)) {
-	pool := s.store.Capabilities().Pool
-	if pool.Max == 0 {
-		return
-	}
-	need := 1 // for what runs beside the handlers
-	var parts []string
-	for _, h := range s.handlers {
-		inFlight := s.config.inFlightOf(h.name)
-		need += inFlight
-		part := fmt.Sprintf("%d in flight", inFlight)
-		if !s.config.RetryWorker.Off {
-			need += s.config.RetryWorker.Concurrency
-			part += fmt.Sprintf(" + %d retries", s.config.RetryWorker.Concurrency)
-		}
-		parts = append(parts, fmt.Sprintf("%s of handler %q", part, h.name))
-	}
-	if need > pool.Max {
-		bad("%s allows %d connections (%s), and %d may be needed: %s + 1: write %s, or lower broker.in_flight or retry_worker.concurrency",
-			s.config.named("store.url"), pool.Max, pool.Setting, need, strings.Join(parts, " + "), fmt.Sprintf(pool.Raise, need))
-	}
-}
-
 // drainsByDefault reports whether nobody has chosen how long handlers may take and how
 // long the service drains, so that there is nothing to say about it.
 func (s *Service) drainsByDefault() bool {

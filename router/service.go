@@ -28,6 +28,7 @@ type Service struct {
 	log       *slog.Logger
 	broker    brokers.Broker
 	store     stores.Store
+	roomy     bool // the service has chosen the size of its pool
 	publisher message.Publisher
 	inbox     *middleware.Inbox
 	inboxed   middleware.InboxConfig // what it was made of
@@ -142,6 +143,9 @@ func (s *Service) openStore(ctx context.Context) error {
 		return fmt.Errorf("router: %s %s: %w", s.config.named("store.url"), u, withoutSecrets(err, u))
 	}
 	s.store = store
+	if err := s.makeRoom(ctx); err != nil {
+		return fmt.Errorf("router: %s %s: %w", s.config.named("store.url"), u, withoutSecrets(err, u))
+	}
 	if logging, ok := store.(interface{ SetLogger(l *slog.Logger) }); ok {
 		logging.SetLogger(s.log)
 	}

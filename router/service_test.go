@@ -14,9 +14,11 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/millpond-go/millpond/brokers"
+	"github.com/millpond-go/millpond/internal/testenv"
 	"github.com/millpond-go/millpond/middleware"
 	"github.com/millpond-go/millpond/router"
 	"github.com/millpond-go/millpond/stores"
+	_ "github.com/millpond-go/millpond/stores/postgres/sqldb"
 	"github.com/millpond-go/millpond/stores/sqlite"
 )
 
@@ -255,4 +257,26 @@ func TestStopIsExplained(t *testing.T) {
 	require.Contains(t, stops[0], "its context has ended")
 	require.NotContains(t, stops[0], "signal")
 	require.NotContains(t, stops[0], "running=")
+}
+
+// A URL that does not say how many connections the store may open leaves it to the service.
+func TestPoolHasRoomForTheHandlers(t *testing.T) {
+	for _, scheme := range []string{"postgres", "postgres+sql"} {
+		t.Run(scheme, func(t *testing.T) {
+			r := newRig(t)
+			r.store = strings.Replace(testenv.Postgres(t).NewDatabase(t), "postgres", scheme, 1)
+			u, err := url.Parse(r.store)
+			require.NoError(t, err)
+			require.False(t, u.Query().Has("pool_max_conns"))
+			svc, err := router.New(t.Context(), r.config())
+			require.NoError(t, err)
+			for _, name := range []string{"a", "b", "c"} {
+				svc.Handle(name, "orders", func(*message.Message) error { return nil })
+			}
+			require.NoError(t, r.run(svc)())
+			said := saying(r.log.String(), "how many connections")
+			require.Len(t, said, 1)
+			require.Contains(t, said[0], "needed=28")
+		})
+	}
 }
