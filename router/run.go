@@ -170,6 +170,7 @@ func (s *Service) prepareStore(ctx context.Context) error {
 		}
 		return fmt.Errorf("router: %s %s: %w", s.config.named("store.url"), s.config.Store.URL, withoutSecrets(err, s.config.Store.URL))
 	}
+	s.warnOfNewNames(ctx)
 	var errs []error
 	for _, h := range s.handlers {
 		if err := s.inbox.Register(ctx, h.name, h.topic); err != nil {

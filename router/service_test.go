@@ -280,3 +280,28 @@ func TestPoolHasRoomForTheHandlers(t *testing.T) {
 		})
 	}
 }
+
+// The old name of a handler is known from the store. One that was never there is a new
+// consumer's, and what it was meant to be is named.
+func TestOldNameThatNeverWas(t *testing.T) {
+	r := newRig(t)
+	start := func(handler, from string) {
+		c := r.config()
+		if from != "" {
+			c.Handlers = map[string]router.HandlerConfig{handler: {RenamedFrom: from}}
+		}
+		svc := r.service(c)
+		svc.Handle(handler, "orders", func(*message.Message) error { return nil })
+		require.NoError(t, r.run(svc)())
+	}
+	const warning = "renamed_from names a handler that was never registered"
+	start("inventory", "")
+	start("stock", "inventory")
+	require.Empty(t, saying(r.log.String(), warning))
+	start("stock", "inventroy")
+	said := saying(r.log.String(), warning)
+	require.Len(t, said, 1)
+	for _, part := range []string{"level=WARN", "handler=stock", "renamed_from=inventroy", "consumer=shop/inventroy", "known=inventory", `"did you mean"=inventory`} {
+		require.Contains(t, said[0], part)
+	}
+}
