@@ -158,6 +158,7 @@ func TestMistakesInFiles(t *testing.T) {
 		"a handler's value":     {valid + "handlers: {a: {retry: {max_attempts: 0}}}", `millpond.yaml:4: handlers.a.retry.max_attempts is "0": use a positive number`},
 		"a handler's pauses":    {valid + "handlers: {a: {retry: {backoff_max: 1ms}}}", "millpond.yaml:4: handlers.a.retry.backoff_max is 1ms, less than the 1s of handlers.a.retry.backoff_min"},
 		"one old name":          {valid + "handlers:\n  a: {renamed_from: c}\n  b: {renamed_from: c}\n", `millpond.yaml:6: handlers.b.renamed_from is "c" as for handler "a"`},
+		"a comma in an item":    {valid + `inbox: {fingerprint: {headers: ["a,b"]}}`, `millpond.yaml:4: inbox.fingerprint.headers has the item "a,b" with a comma`},
 		"a list of lists":       {valid + "inbox: {keys: [[a]]}", "millpond.yaml:4: inbox.keys is no list of values"},
 		"a colon":               {valid + "inbox:\n  keys: [uuid, payload: id]\n", `millpond.yaml:5: inbox.keys has an item that is a mapping: put one with a colon into quotes, without a space, as in ["payload:id"]`},
 		"a colon in braces":     {valid + "inbox: {keys: [payload:id]}", "inbox.keys has an item that is a mapping: put one with a colon into quotes"},

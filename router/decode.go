@@ -243,6 +243,10 @@ func (d *document) list(here origin, list *ast.SequenceNode, at place) (string, 
 			d.badf(here, at.path, "is no list of values: write one such as [a, b]")
 			return "", false
 		}
+		if strings.Contains(text, ",") {
+			d.badf(here, at.path, "has the item %s with a comma, which stands between items: write one without", quoted(text))
+			return "", false
+		}
 		texts = append(texts, text)
 	}
 	return strings.Join(texts, ", "), true
