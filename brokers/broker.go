@@ -112,6 +112,7 @@ type Capabilities struct {
 
 	NativeID      bool // Delivery.NativeID is set
 	Coordinates   bool // Delivery.Coordinates is set
+	Key           bool // Delivery.Key is set, for messages that were published with one
 	DeliveryCount bool // Delivery.Count is exact, across processes
 	Time          bool // Delivery.Time is set, by the broker's clock
 	Ordered       bool // with InFlight 1, messages of one ordering unit arrive in the order of publishing

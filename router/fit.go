@@ -128,6 +128,7 @@ func (s *Service) drainsByDefault() bool {
 // advise logs what works, but not as somebody might think.
 func (s *Service) advise() {
 	c := &s.config
+	s.adviseOfKeys()
 	if need := c.Inbox.HandlerTimeout + c.Inbox.CommitTimeout; c.DrainTimeout < need && !s.drainsByDefault() {
 		s.log.Info("millpond: a handler may take longer than the service drains; it is then rolled back, and its message comes again",
 			slog.Duration("drain_timeout", c.DrainTimeout), slog.Duration("handler_and_commit", need))

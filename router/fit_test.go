@@ -16,6 +16,7 @@ import (
 
 	"github.com/millpond-go/millpond/brokers"
 	"github.com/millpond-go/millpond/middleware"
+	"github.com/millpond-go/millpond/middleware/keys"
 	"github.com/millpond-go/millpond/router"
 	"github.com/millpond-go/millpond/stores"
 	"github.com/millpond-go/millpond/stores/postgres"
@@ -208,6 +209,56 @@ func TestWhatDoesNotFit(t *testing.T) {
 			slices.Sort(got)
 			slices.Sort(test.says)
 			require.Equal(t, test.says, got)
+		})
+	}
+}
+
+// Settings that need a key of each message are warned of where there is none.
+func TestKeysThatTheBrokerDoesNotHave(t *testing.T) {
+	for name, test := range map[string]struct {
+		can    brokers.Capabilities
+		change func(c *router.Config)
+		says   []string
+	}{
+		"everywhere": {
+			brokers.Capabilities{System: "rabbitmq"},
+			func(c *router.Config) {
+				c.Inbox.Keys = keys.First(keys.UUID()).Then(keys.BrokerKey())
+				c.Inbox.Retry.Order = "key"
+			},
+			[]string{
+				"inbox.keys is [uuid, broker_key], and messages of this broker have no keys: take another, such as metadata:<field>",
+				"retry.order is key, and messages of this broker have no keys: take metadata:<field>",
+			},
+		},
+		"of one handler": {
+			brokers.Capabilities{System: "memory"},
+			func(c *router.Config) {
+				c.Handlers = map[string]router.HandlerConfig{"stock": {Retry: middleware.RetryPolicy{Order: "key"}}}
+			},
+			[]string{"handlers.stock.retry.order is key, and messages of this broker have no keys, unless its URL has key_metadata: take metadata:<field>"},
+		},
+		"there are keys": {
+			brokers.Capabilities{System: "kafka", Key: true},
+			func(c *router.Config) { c.Inbox.Keys, c.Inbox.Retry.Order = keys.First(keys.BrokerKey()), "key" },
+			nil,
+		},
+		"no keys are needed": {brokers.Capabilities{}, func(c *router.Config) { c.Inbox.Retry.Order = "metadata:customer" }, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := newRig(t)
+			r.broker.can = &test.can
+			c := r.config()
+			test.change(&c)
+			svc := r.service(c)
+			svc.Handle("stock", "orders", func(*message.Message) error { return nil })
+			require.NoError(t, r.run(svc)())
+			said := saying(r.log.String(), "have no keys")
+			require.Len(t, said, len(test.says))
+			for i, says := range test.says {
+				require.Contains(t, said[i], "level=WARN")
+				require.Contains(t, said[i], says)
+			}
 		})
 	}
 }

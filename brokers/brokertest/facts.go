@@ -2,6 +2,7 @@ package brokertest
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -58,6 +59,39 @@ func checkFactsOfDelivery(e *env) error {
 		err = errors.Join(err, fmt.Errorf("a new delivery carries the give-back %+v", g))
 	}
 	return err
+}
+
+// checkFactsOfKey publishes a message with a key, as far as the broker has keys.
+func checkFactsOfKey(e *env) error {
+	if e.caps.Key && e.KeyMetadata == "" {
+		return errors.New("Capabilities.Key is true, and Harness.KeyMetadata does not say how a key is published")
+	}
+	topic := e.topic()
+	s, err := e.subscribe(brokers.SubscriberConfig{Group: newGroup()}, topic)
+	if err != nil {
+		return err
+	}
+	const key = "customer-1"
+	sent := newMessages(1)[0]
+	sent.Metadata.Set(cmp.Or(e.KeyMetadata, "customer"), key)
+	if err := e.publish(topic, sent); err != nil {
+		return err
+	}
+	msg, err := s.next()
+	if err != nil {
+		return err
+	}
+	defer msg.Ack()
+	d, err := deliveryOf(msg)
+	switch {
+	case err != nil:
+		return err
+	case e.caps.Key && string(d.Key) != key:
+		return fmt.Errorf("Delivery.Key is %q, published was %q, Capabilities.Key is true", d.Key, key)
+	case !e.caps.Key && d.Key != nil:
+		return fmt.Errorf("Delivery.Key is %q, Capabilities.Key is false", d.Key)
+	}
+	return nil
 }
 
 func checkFactsOfRedelivery(e *env) error {

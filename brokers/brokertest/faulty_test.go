@@ -59,7 +59,7 @@ type relay struct {
 }
 
 func openRelay(t testing.TB, f fault, limit int) *relay {
-	config := memory.Config{Capacity: 20_000, DeliveryLimit: limit}
+	config := memory.Config{Capacity: 20_000, DeliveryLimit: limit, KeyMetadata: "customer"}
 	if f.config != nil {
 		f.config(&config)
 	}
@@ -95,6 +95,7 @@ func relayHarness(f fault) Harness {
 		OpenLimited:   func(t testing.TB, limit int) brokers.Broker { return openRelay(t, f, limit) },
 		Kill:          func(_ testing.TB, _ brokers.Broker, s message.Subscriber) { s.(*relaySubscriber).kill() },
 		OldMessages:   true,
+		KeyMetadata:   "customer",
 		KeptFreesSlot: true,
 	}
 	publish := func(t testing.TB, b brokers.Broker, topic string, msg *message.Message) {

@@ -56,6 +56,10 @@ type Harness struct {
 	// given back by the client, the server has to notice.
 	Kill func(t testing.TB, b brokers.Broker, s message.Subscriber)
 
+	// KeyMetadata names the metadata field whose value the broker's publishers make the key
+	// of a message. Without it their messages have no keys.
+	KeyMetadata string
+
 	// PublishForeign publishes as a producer that knows nothing of Watermill.
 	PublishForeign func(t testing.TB, b brokers.Broker, topic string, payload []byte)
 

@@ -36,6 +36,7 @@ type check struct {
 var checks = []check{
 	{"FactsOfDelivery", checkFactsOfDelivery},
 	{"FactsOfRedelivery", checkFactsOfRedelivery},
+	{"FactsOfKey", checkFactsOfKey},
 	{"FactsTellMessagesApart", checkFactsTellMessagesApart},
 	{"SuspicionEnds", checkSuspicionEnds},
 	{"SubscribeContext", checkSubscribeContext},

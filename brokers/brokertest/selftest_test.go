@@ -132,6 +132,14 @@ var faults = map[string]struct {
 		fault{hand: func(_ *relay, _, _ *message.Message, d *brokers.Delivery) { d.NativeID = watermill.NewUUID() }},
 		map[string]string{"FactsOfRedelivery": "has other facts"},
 	},
+	"loses the keys": {
+		fault{hand: func(_ *relay, _, _ *message.Message, d *brokers.Delivery) { d.Key = nil }},
+		map[string]string{"FactsOfKey": "published was"},
+	},
+	"hides that it has keys": {
+		fault{caps: func(c *brokers.Capabilities) { c.Key = false }},
+		map[string]string{"FactsOfKey": "Capabilities.Key is false"},
+	},
 	"gives all messages one id": {
 		fault{hand: func(_ *relay, _, _ *message.Message, d *brokers.Delivery) { d.NativeID = "1" }},
 		map[string]string{"FactsTellMessagesApart": "two messages have the NativeID"},

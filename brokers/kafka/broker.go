@@ -133,6 +133,7 @@ func (b *Broker) Capabilities() brokers.Capabilities {
 	return brokers.Capabilities{
 		System:          "kafka",
 		Coordinates:     true,
+		Key:             true,
 		Time:            b.config.Consume.ProducerTime,
 		Ordered:         true,
 		DeliveryLimit:   brokers.DeliveryLimit{Known: true},

@@ -39,7 +39,7 @@ func harness(addresses []string, protocol kafka.Protocol) brokertest.Harness {
 					return kafka.ReadRecord(r), nil
 				},
 			},
-			Publish: kafka.Publish{CreateTopics: true, Partitions: 1, Replication: 1},
+			Publish: kafka.Publish{KeyMetadata: "customer", CreateTopics: true, Partitions: 1, Replication: 1},
 		})
 		if err != nil {
 			t.Fatal(err)
@@ -68,6 +68,7 @@ func harness(addresses []string, protocol kafka.Protocol) brokertest.Harness {
 		PublishUndecodable: func(t testing.TB, _ brokers.Broker, topic string) {
 			produce(t, addresses, &kgo.Record{Topic: topic, Value: []byte("x"), Headers: []kgo.RecordHeader{{Key: brokenHeader}}})
 		},
+		KeyMetadata: "customer",
 		OldMessages: true,
 		Short:       true,
 		Quiet:       400 * time.Millisecond,

@@ -72,6 +72,7 @@ func (b *Broker) Capabilities() brokers.Capabilities {
 		System:          "memory",
 		NativeID:        true,
 		Coordinates:     true,
+		Key:             b.config.KeyMetadata != "",
 		DeliveryCount:   true,
 		Time:            true,
 		Ordered:         true,

@@ -14,7 +14,7 @@ import (
 // so no foreign and no undecodable messages.
 func harness() brokertest.Harness {
 	open := func(t testing.TB, limit int) brokers.Broker {
-		broker, err := memory.New(memory.Config{Capacity: 20_000, DeliveryLimit: limit})
+		broker, err := memory.New(memory.Config{Capacity: 20_000, DeliveryLimit: limit, KeyMetadata: "customer"})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -26,6 +26,7 @@ func harness() brokertest.Harness {
 		Kill: func(_ testing.TB, _ brokers.Broker, s message.Subscriber) {
 			s.(*memory.Subscriber).Abandon()
 		},
+		KeyMetadata: "customer",
 		OldMessages: true,
 	}
 }

@@ -105,7 +105,7 @@ func (b *Broker) Publisher(config brokers.PublisherConfig) (message.Publisher, e
 	return newPublisher(b, config.Logger), nil
 }
 
-// Capabilities says what SQS does. Ordered and NativeID are promised if all queues are
+// Capabilities says what SQS does. Ordered, NativeID and Key are promised if all queues are
 // FIFO queues by their names, in Config.Queues or in Config.Queue. The delivery limit is
 // the lowest of the queues that are known so far, which are those of Config.Queues and
 // those that were subscribed to; it is not known before there is one, unless
@@ -118,6 +118,7 @@ func (b *Broker) Capabilities() brokers.Capabilities {
 		System:          "aws_sqs",
 		NativeID:        fifo,
 		Coordinates:     true,
+		Key:             fifo,
 		DeliveryCount:   true,
 		Time:            true,
 		Ordered:         fifo,

@@ -80,6 +80,7 @@ func harness(s *server, change func(*sqs.Config)) brokertest.Harness {
 		},
 		OneGroup:    probe.SNS == "",
 		Serial:      fifo, // the suite's messages name no group, and so are one
+		KeyMetadata: "MessageGroupId",
 		OldMessages: probe.SNS == "",
 		Short:       true,
 		Quiet:       400 * time.Millisecond,

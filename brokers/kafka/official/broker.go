@@ -97,7 +97,7 @@ func (b *Broker) makeTopic(ctx context.Context, topic string) error {
 // which is not read here.
 func (b *Broker) Capabilities() brokers.Capabilities {
 	return brokers.Capabilities{
-		System: "kafka", Coordinates: true, Time: b.config.Consume.ProducerTime, Ordered: true,
+		System: "kafka", Coordinates: true, Key: true, Time: b.config.Consume.ProducerTime, Ordered: true,
 		DeliveryLimit: brokers.DeliveryLimit{Known: true}, FreeGiveBack: true, DelayedGiveBack: true,
 	}
 }

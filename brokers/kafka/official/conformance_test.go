@@ -44,7 +44,7 @@ func open(t testing.TB, addresses []string) brokers.Broker {
 		Brokers: addresses,
 		Sarama:  l.lay,
 		Consume: official.Consume{SessionTimeout: 3 * time.Second, Unmarshaler: strict{}},
-		Publish: official.Publish{CreateTopics: true, Partitions: 1, Replication: 1},
+		Publish: official.Publish{KeyMetadata: "customer", CreateTopics: true, Partitions: 1, Replication: 1},
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -86,6 +86,7 @@ func harness() brokertest.Harness {
 		PublishUndecodable: func(t testing.TB, b brokers.Broker, topic string) {
 			produced(t, b, &kgo.Record{Topic: topic, Value: []byte("garbage")})
 		},
+		KeyMetadata: "customer",
 		OldMessages: true,
 		Short:       true,
 		Within:      30 * time.Second,

@@ -148,6 +148,7 @@ func harness(s *testenv.SQSServer, change func(*sqs.Config)) brokertest.Harness 
 			}, []byte("x"))
 		},
 		OneGroup:    true,
+		KeyMetadata: "MessageGroupId",
 		OldMessages: true,
 		Short:       true,
 		Within:      30 * time.Second,
