@@ -15,27 +15,32 @@ import (
 // Broker opens subscribers and publishers on one message broker. It is safe for
 // concurrent use.
 type Broker interface {
-	// Subscriber returns a new subscriber. It obeys Watermill's contract
+	// Subscriber returns a new subscriber. It keeps Watermill's contract
 	// (message.Subscriber), and besides:
 	//   - at most SubscriberConfig.InFlight deliveries of one Subscribe call are
-	//     unsettled at a time;
+	//     in flight, neither acked nor nacked, at a time;
 	//   - every message's context carries a Delivery;
-	//   - a nacked message comes again, not before the delay set by GiveBack if
-	//     DelayedGiveBack is among the capabilities;
-	//   - Close stops the intake, gives back what no handler has begun, waits for
-	//     the rest to be settled, at most DrainTimeout, and only then returns.
-	//     It may be called many times.
+	//   - a nacked message is redelivered, with Capabilities.DelayedGiveBack not before
+	//     the delay of its GiveBack;
+	//   - Close stops the intake, gives back what no handler has begun, waits at most
+	//     DrainTimeout until the rest is acked or nacked, and then returns. It may be called
+	//     many times.
+	//
+	// The error names every invalid field of the configuration, or wraps ErrClosed. After
+	// Close, Subscribe returns an error that wraps ErrClosed.
 	Subscriber(SubscriberConfig) (message.Subscriber, error)
 
-	// Publisher returns a new publisher. Publish returns nil only if the broker
-	// has taken every message as durably as it can.
+	// Publisher returns a new publisher, which is safe for concurrent use. Publish returns
+	// nil only if the broker stores every message as durably as it can. Otherwise its error
+	// wraps ErrUnavailable, ErrTooLarge, ErrUnencodable, ErrFull or ErrClosed where one of
+	// them is the reason.
 	Publisher(PublisherConfig) (message.Publisher, error)
 
-	// Capabilities says what this server does, not what it accepts.
+	// Capabilities returns what this server does, not what it accepts.
 	Capabilities() Capabilities
 
-	// Close ends what the broker itself has opened. Subscribers and publishers
-	// should be closed before.
+	// Close closes what the broker itself has opened. Close subscribers and publishers
+	// before.
 	io.Closer
 }
 
@@ -46,26 +51,26 @@ type Pinger interface {
 	Ping(ctx context.Context) error
 }
 
-// Receiver is implemented by subscribers that know whether their broker still counts on them.
+// Receiver is implemented by subscribers that know whether they can receive messages.
 type Receiver interface {
-	// Receiving returns nil while messages can reach every Subscribe call, and otherwise
-	// why they cannot: the group has thrown it out, the connection is lost. It does no I/O,
-	// and wraps ErrUnavailable. That there are no messages is no reason.
+	// Receiving returns nil while messages can reach every Subscribe call, also if there are
+	// none. Otherwise the error wraps ErrUnavailable and says why, such as a lost connection
+	// or a group that has removed this member. It does no I/O.
 	Receiving() error
 }
 
-// SubscriberConfig is what every broker's subscriber understands.
+// SubscriberConfig configures a subscriber of any broker.
 type SubscriberConfig struct {
 	// Group names the group of subscribers that share a topic's messages: each
 	// message goes to one of them. Other groups get their own copy. Required.
 	Group string
 
-	// InFlight is how many deliveries of one Subscribe call may be unsettled at a
-	// time. Zero means 1, which keeps the broker's order.
+	// InFlight is how many deliveries of one Subscribe call may be in flight at a time.
+	// Zero means 1, which keeps the broker's order.
 	InFlight int
 
-	// DrainTimeout bounds how long Close waits for unsettled deliveries. Zero means
-	// 30 seconds.
+	// DrainTimeout bounds how long Close waits for deliveries in flight. Zero means 30
+	// seconds.
 	DrainTimeout time.Duration
 
 	Logger watermill.LoggerAdapter // nil: no logs
@@ -73,9 +78,9 @@ type SubscriberConfig struct {
 
 const defaultDrainTimeout = 30 * time.Second
 
-// WithDefaults returns the configuration with its defaults in place of zero values, and
-// an error that names every invalid field. It is for adapters; their errors begin with
-// the name of the package. A panic of its Logger costs a line of the log and nothing else.
+// WithDefaults returns the configuration with defaults for zero values, and an error that
+// names every invalid field and begins with pkg. It is for adapters. If the Logger panics
+// only that line of the log is lost.
 func (c SubscriberConfig) WithDefaults(pkg string) (SubscriberConfig, error) {
 	var errs []error
 	if c.Group == "" {
@@ -93,13 +98,13 @@ func (c SubscriberConfig) WithDefaults(pkg string) (SubscriberConfig, error) {
 	return c, errors.Join(errs...)
 }
 
-// PublisherConfig is what every broker's publisher understands.
+// PublisherConfig configures a publisher of any broker.
 type PublisherConfig struct {
 	Logger watermill.LoggerAdapter // nil: no logs
 }
 
-// WithDefaults returns the configuration with its defaults in place of zero values. It is
-// for adapters. A panic of its Logger costs a line of the log and nothing else.
+// WithDefaults returns the configuration with defaults for zero values. It is for adapters.
+// If the Logger panics only that line of the log is lost.
 func (c PublisherConfig) WithDefaults() PublisherConfig {
 	c.Logger = withoutPanics(c.Logger)
 	return c
@@ -124,22 +129,22 @@ type Capabilities struct {
 	FreeGiveBack    bool // a nack for "not now" does not count towards the delivery limit
 	DelayedGiveBack bool // a nack with a delay is honoured
 
-	// SettleLimit is the time after which the broker takes an unsettled delivery back
-	// as if its consumer had died. Zero: never, as long as the consumer lives.
+	// SettleLimit is how long a delivery may be in flight before the broker takes it back,
+	// as from a consumer that died. Zero: as long as the consumer lives.
 	SettleLimit time.Duration
 
 	ReplayHorizon ReplayHorizon
 }
 
-// ReplayHorizon is how far back a broker may deliver a settled message again, by
-// retention or a reset of offsets.
+// ReplayHorizon is how far back a broker may deliver an acked message again, by its
+// retention or by a reset of offsets.
 type ReplayHorizon struct {
-	Known bool          // false: a matter of each topic, which the adapter does not read
-	Max   time.Duration // 0: not beyond its redeliveries, if Known
+	Known bool          // false: it depends on the topic, and the adapter does not read it
+	Max   time.Duration // 0, if Known: acked messages are not delivered again
 }
 
 // DeliveryLimit is a broker's limit of deliveries per message.
 type DeliveryLimit struct {
 	Known bool // false: the broker may have a limit that cannot be read
-	Max   int  // 0: unlimited, if Known
+	Max   int  // 0, if Known: no limit
 }

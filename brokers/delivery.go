@@ -17,24 +17,22 @@ type Delivery struct {
 	NativeID string
 
 	// Coordinates name the place where the broker stores the message, such as
-	// "orders/3/1042"; "" if it has none. They start again when a topic is created
-	// anew.
+	// "orders/3/1042"; "" if it has none. A topic that is created anew uses them again.
 	Coordinates string
 
-	// Key is the key by which the producer orders or partitions; nil without one.
-	// It must not be changed.
+	// Key is the key by which the producer orders or partitions; nil without one. It is
+	// shared: do not change it.
 	Key []byte
 
 	Time  time.Time // when the broker took it, by the broker's clock; zero: unknown
 	Count int       // which delivery this is, 1 for the first; 0: unknown
 
-	// Suspect: this may not be the first delivery (flagged redelivered, counted
-	// more than once, back from a retry queue, or among the first after a
-	// partition was assigned).
+	// Suspect: this may not be the first delivery. It is flagged redelivered, counted more
+	// than once, back from a retry queue, or among the first after a partition was assigned.
 	Suspect bool
 
-	// Undecodable, if not nil, says why the message could not be read. Its payload
-	// is then what came from the wire, and its UUID may be empty.
+	// Undecodable, if not nil, says why the message could not be read. The payload is then
+	// the bytes from the wire, and the UUID may be empty.
 	Undecodable error
 }
 
@@ -51,9 +49,8 @@ type delivery struct {
 	giveBack GiveBack
 }
 
-// WithDelivery returns a context that carries what is known of this delivery of msg, for
-// msg.SetContext. Adapters call it once per delivery, with a fresh context each time a
-// message is handed out.
+// WithDelivery returns a context that carries d, for msg.SetContext. It is for adapters,
+// which call it once per delivery, with a new context each time.
 func WithDelivery(ctx context.Context, msg *message.Message, d Delivery) context.Context {
 	return context.WithValue(ctx, deliveryKey{}, &delivery{msg: msg, facts: d})
 }
@@ -65,10 +62,10 @@ func deliveryOf(msg *message.Message) *delivery {
 	return nil
 }
 
-// DeliveryOf returns the facts of the delivery that msg came with. It reports false for
-// every other message: one of a subscriber that is not behind this contract, one that was
-// published with the context of another, and a copy. A middleware that hands on a copy of
-// its message, with the context or without, takes the facts from it.
+// DeliveryOf returns the facts of the delivery of msg. It reports false for messages of a
+// subscriber that does not keep this contract, for copies, and for messages that were
+// published with the context of another one. So a middleware that hands on a copy loses
+// the facts. It is safe for concurrent use.
 func DeliveryOf(msg *message.Message) (Delivery, bool) {
 	d := deliveryOf(msg)
 	if d == nil {
@@ -77,18 +74,18 @@ func DeliveryOf(msg *message.Message) (Delivery, bool) {
 	return d.facts, true
 }
 
-// GiveBack says how a delivery is to be given back when it is nacked.
+// GiveBack says how a delivery is redelivered after a nack.
 type GiveBack struct {
-	After time.Duration // not before this time from the nack on; 0: at the broker's discretion
-	// Failed: the handler failed, which may count towards the broker's delivery
-	// limit. Otherwise it is only "not now", and must not count if the broker knows
-	// the difference.
+	After time.Duration // the least time from the nack to the redelivery; 0: the broker decides
+	// Failed: the handler failed, which may count towards the broker's delivery limit.
+	// Otherwise the nack means "not now", and must not count if the broker can tell the
+	// difference (Capabilities.FreeGiveBack).
 	Failed bool
 }
 
-// SetGiveBack tells the subscriber how to give this delivery of msg back, if it will be
-// nacked; the last call before the nack counts. It reports false, and does nothing, for
-// messages that [DeliveryOf] knows nothing of.
+// SetGiveBack tells the subscriber how to redeliver msg after a nack. The last call before
+// the nack counts. It does nothing and reports false where [DeliveryOf] does. It is safe for
+// concurrent use.
 func SetGiveBack(msg *message.Message, g GiveBack) bool {
 	d := deliveryOf(msg)
 	if d == nil {
@@ -100,9 +97,9 @@ func SetGiveBack(msg *message.Message, g GiveBack) bool {
 	return true
 }
 
-// GiveBackFrom returns what SetGiveBack has set for the delivery that ctx was made for,
-// for the adapter to read when the message was nacked. ctx is what WithDelivery has
-// returned: a handler may have replaced the message's.
+// GiveBackFrom returns what SetGiveBack has set. It is for adapters, after a nack. ctx is
+// the one that WithDelivery returned, since a handler may have replaced the message's. It is
+// safe for concurrent use.
 func GiveBackFrom(ctx context.Context) GiveBack {
 	d, ok := ctx.Value(deliveryKey{}).(*delivery)
 	if !ok {

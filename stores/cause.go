@@ -7,10 +7,9 @@ import (
 	"unicode/utf8"
 )
 
-// CauseOf returns the fingerprint under which failures are grouped: 12 hexadecimal
-// digits over the class and the beginning of the error's text, in which every word
-// that contains a digit counts as the same. So errors that differ only in ids and
-// numbers are one cause.
+// CauseOf returns the id of a cause: 12 hexadecimal digits over the class and the first
+// KiB of the error's text, in which all words with a digit count as the same. So errors
+// that differ only in ids and numbers have one cause.
 func CauseOf(class Class, text string) string {
 	sum := sha256.Sum256([]byte(string(class) + "\x00" + withoutNumbers(text)))
 	const digits = 6

@@ -1,16 +1,18 @@
 // Package stores is the contract between millpond and a database.
 //
 // A store keeps one inbox row per (consumer, message id) in the same database,
-// and in the same transaction, as the effects of the handler. That is what makes
-// those effects happen once however often the broker delivers the message.
+// and in the same transaction, as the effects of the handler. So those effects happen
+// once, however often the broker delivers the message.
 //
-// The contract is a set of small interfaces, one per caller: [Inbox] is what the
-// middleware needs to run a delivery, [Registry] what it needs at start,
-// [Quarantine] keeps messages that cannot have a row of their own, [Migrator]
-// creates and checks the tables. [Store] is all of them, as an adapter returns it.
-// Extra powers are optional interfaces found by assertion: [Resolver].
+// The contract is a set of small interfaces, one per caller: [Registry] and [Inbox] run
+// deliveries, [Failures] records failed attempts, [Retries] hands parked messages to retry
+// workers, [Quarantine] keeps messages that cannot have a row of their own, [Inspector] is
+// for operators, and [Migrator] creates and checks the tables. [Store] is all of them, as
+// an adapter returns it. What only some can do are optional interfaces, found by
+// assertion: of stores [Resolver], [Waker] and [PoolReporter]; of attempts [Interruptible],
+// [Refusing] and [Escapable].
 //
 // The package imports no driver and no message library, so that a program links
-// exactly the adapters that it names. Adapters live in packages beside it; package
+// only the adapters that it imports. Adapters live in packages beside it; package
 // storetest proves that one keeps the contract.
 package stores

@@ -4,23 +4,23 @@ import "errors"
 
 // Errors of [Inbox.Begin], [Registry.Register] and [Quarantine.Quarantine].
 var (
-	// ErrUnavailable: the store could not be asked, or could not decide: it is
-	// unreachable, read-only, out of connections or overloaded. Nothing is known
-	// about the key and nothing was written. Try again later; it is no attempt.
+	// ErrUnavailable: the store could not answer: it is unreachable, read-only, out of
+	// connections or overloaded. Nothing is known about the key and nothing was written.
+	// Try again later; it does not count as an attempt.
 	ErrUnavailable = errors.New("stores: store unavailable")
 	// ErrBusy comes with ErrUnavailable: no connection of the store's own pool, or no turn
-	// to write, became free in time. Nothing was asked, and nothing suggests that the
-	// server is another one than before.
+	// to write, became free in time. The database was not asked.
 	ErrBusy = errors.New("stores: store is busy")
 	// ErrNotMigrated: millpond's tables are missing or older than this program.
 	ErrNotMigrated = errors.New("stores: the tables are missing or too old: call Migrate, or run the SQL of Migrations")
-	// ErrSchemaNewer: the tables were migrated by a newer millpond that this
-	// program is not compatible with.
+	// ErrSchemaNewer: a newer millpond has migrated the tables, and this program cannot use
+	// them.
 	ErrSchemaNewer = errors.New("stores: the tables belong to a newer version of millpond")
 	// ErrConsumerConflict: the consumer is registered for other topics, so this is
 	// probably another service under the same name.
 	ErrConsumerConflict = errors.New("stores: consumer name is taken")
-	// ErrNotRegistered: Begin or Quarantine was called for a consumer before Register.
+	// ErrNotRegistered: the consumer was not registered in this process, or its row is gone.
+	// Call Register.
 	ErrNotRegistered = errors.New("stores: consumer is not registered")
 	// ErrInvalidKey: no store accepts this key.
 	ErrInvalidKey = errors.New("stores: invalid key")
@@ -32,20 +32,21 @@ var (
 
 // Errors of [Failures], [Retries] and [Inspector].
 var (
-	// ErrChanged: what was to be changed is not any more as it was seen. Nothing was
-	// written; look again.
-	ErrChanged = errors.New("stores: the message has changed meanwhile")
+	// ErrChanged: the row changed since it was read, or a delivery of the message is in
+	// flight. Nothing was written.
+	ErrChanged = errors.New("stores: the row changed since it was read; nothing was written")
 	// ErrNotFound: there is no such message.
 	ErrNotFound = errors.New("stores: no such message")
-	// ErrNotKept: the message cannot be run from what is kept of it.
-	ErrNotKept = errors.New("stores: the message itself is not kept, or cannot be restored")
+	// ErrNotKept: the message cannot be run, because its content is not kept or cannot be
+	// restored.
+	ErrNotKept = errors.New("stores: the content of the message is not kept, or cannot be restored")
 )
 
 // Errors of [Attempt.Commit]. It returns nil or an error that wraps exactly one of
 // ErrNotCommitted and ErrCommitUnknown.
 var (
-	// ErrNotCommitted: proven that neither the claim nor any effect of this
-	// attempt was or will be committed by it, except what ErrTxEscaped describes.
+	// ErrNotCommitted: neither the claim nor any effect of this attempt is or will be
+	// committed, except where ErrTxEscaped comes with it.
 	ErrNotCommitted = errors.New("stores: not committed")
 	// ErrCommitUnknown: the server may or may not have committed. The message must
 	// be neither acked nor counted as failed; see [Resolver].
@@ -54,37 +55,34 @@ var (
 
 // Why an attempt could not be committed. Each comes wrapped with ErrNotCommitted.
 var (
-	// ErrTxAborted: a statement failed, which aborted the transaction, and the
-	// handler returned no error.
-	ErrTxAborted = errors.New("stores: the transaction is aborted: a statement failed and the handler hid its error")
-	// ErrTxEnded: the transaction that held the claim was ended inside the handler.
+	// ErrTxAborted: a failed statement aborted the transaction, and the handler returned
+	// nil.
+	ErrTxAborted = errors.New("stores: a failed statement aborted the transaction, and the handler hid its error")
+	// ErrTxEnded: the handler ended the transaction that held the claim.
 	ErrTxEnded = errors.New("stores: the handler ended the transaction, which belongs to millpond")
-	// ErrTxEscaped comes with ErrTxEnded from a store that could not keep the handler
-	// from committing: part of its effects may be committed, and the claim with them.
-	// Ask [Escapable].
+	// ErrTxEscaped comes with ErrTxEnded: the handler may have committed part of its
+	// effects, and the claim with them. Ask [Escapable].
 	ErrTxEscaped = errors.New("stores: the handler went around its transaction and may have committed part of its effects")
-	// ErrTxExpired: the server ended the transaction because it stood still beyond its
-	// bound.
-	ErrTxExpired = errors.New("stores: the server ended the transaction, which stood still beyond its bound")
-	// ErrTxBusy: the handler returned while a statement, or rows not closed, still
-	// used its transaction, or a goroutine of it did.
+	// ErrTxExpired: the transaction stood still beyond its bound, and the server ended it.
+	ErrTxExpired = errors.New("stores: the transaction stood still beyond its bound, and the server ended it")
+	// ErrTxBusy: the handler returned while a statement, open rows or a goroutine still
+	// used its transaction.
 	ErrTxBusy = errors.New("stores: the handler returned while its transaction was in use")
-	// ErrReentered: a second handler run was started in one transaction, for
-	// example by a Retry middleware inside the inbox.
+	// ErrReentered: the handler was run a second time in one transaction, for example by a
+	// Retry middleware inside the inbox.
 	ErrReentered = errors.New("stores: the handler was run twice in one transaction: put retries outside the inbox")
-	// ErrFailureHidden: a middleware inside the inbox returned nil although the typed
-	// handler had returned an error, which comes with it, had panicked, or still ran. What
-	// it wrote so far would have been committed as all there is.
-	ErrFailureHidden = errors.New("stores: a middleware inside the inbox has hidden that the handler failed: leave IgnoreErrors, PoisonQueue and Deduplicator out of the inbox, and AckCommandHandlingErrors and AckCommandErrors off")
+	// ErrFailureHidden: a middleware inside the inbox returned nil, but the typed handler had
+	// returned an error (wrapped too), had panicked, or still ran. Committing would have kept
+	// half of its effects.
+	ErrFailureHidden = errors.New("stores: a middleware inside the inbox hid that the handler failed: leave IgnoreErrors, PoisonQueue and Deduplicator out of the inbox, and AckCommandHandlingErrors and AckCommandErrors off")
 )
 
 // Errors that handlers meet.
 var (
-	// ErrTxManaged: Commit and Rollback of the transaction belong to millpond. A
-	// handler rolls back by returning an error. Calling either dooms the attempt.
-	ErrTxManaged = errors.New("stores: the transaction is committed and rolled back by millpond, not by the handler")
-	// ErrNoTx: a typed handler ran without an attempt of its store in the context:
-	// there is no inbox around it, or one on another store.
-	// The inbox adds which store it is on.
+	// ErrTxManaged: the handler called Commit or Rollback, which belong to millpond, and its
+	// attempt fails. A handler rolls back by returning an error.
+	ErrTxManaged = errors.New("stores: millpond commits and rolls back the transaction, not the handler")
+	// ErrNoTx: the context has no attempt of this store: there is no inbox around the
+	// handler, or one on another store, which the inbox then names.
 	ErrNoTx = errors.New("stores: no transaction of this store in the context: put an inbox on this store around the handler, or use Handler or TxFromContext from the package of the inbox's store")
 )

@@ -5,23 +5,23 @@ import (
 	"time"
 )
 
-// Class says what kind of failure an attempt ended with. Programs may use words of
-// their own; these are those that the inbox gives.
+// Class is the kind of a failure. Programs may use words of their own; the inbox gives
+// these.
 type Class string
 
 const (
 	ClassTransient   Class = "transient"   // the handler returned an error; the default
 	ClassPermanent   Class = "permanent"   // trying again cannot help
-	ClassContention  Class = "contention"  // an optimistic-locking retry: tried again at once
+	ClassContention  Class = "contention"  // the handler lost a race of optimistic locking; run again at once
 	ClassTimeout     Class = "timeout"     // the handler returned after its deadline
 	ClassPanic       Class = "panic"       // the handler panicked or exited its goroutine
 	ClassConduct     Class = "conduct"     // the handler did to its transaction what it must not
 	ClassOutputs     Class = "outputs"     // the handler returned messages, which cannot be kept yet
 	ClassCrash       Class = "crash"       // the process ended while the handler ran
 	ClassInterrupted Class = "interrupted" // the database's doing: a deadlock, a lost connection; not counted
-	ClassUnknown     Class = "unknown"     // the outcome of the commit could not be found out; not counted
-	ClassOrder       Class = "order"       // no attempt: it waits behind an earlier message of its order key
-	ClassUnreadable  Class = "unreadable"  // what was kept of the message cannot be read back
+	ClassUnknown     Class = "unknown"     // how the commit ended could not be found out; not counted
+	ClassOrder       Class = "order"       // no attempt was made: the message is behind an earlier one of its order key
+	ClassUnreadable  Class = "unreadable"  // the kept content cannot be read back
 )
 
 // Limits of what is kept of errors. Stores cut what is longer, and replace what a
@@ -35,8 +35,8 @@ const (
 // MaxOrderKeyBytes is the longest order key that every store takes.
 const MaxOrderKeyBytes = 512
 
-// Content is what is kept of a message that is not completed. Slices and maps are
-// the caller's; stores do not keep them.
+// Content is what is kept of a message that is not completed. Stores keep none of its
+// slices and maps.
 type Content struct {
 	State    ContentState
 	Codec    string // the name of the codec that payload and metadata went through; "": none
@@ -45,7 +45,7 @@ type Content struct {
 	Payload  []byte
 }
 
-// FailureState is where a message stands that has failed before.
+// FailureState is the state of a message that has failed.
 type FailureState struct {
 	// Version changes with every change of the row. It is the guard of the next
 	// change. 0: there is no row.
@@ -57,8 +57,8 @@ type FailureState struct {
 	Attempts  int   // that count towards the budget
 	Uncounted int   // that do not
 
-	// Presumed: the last attempt was counted before it began and has not ended in
-	// any known way. Its process may have died, or runs it still.
+	// Presumed: the last attempt was counted before it began, and how it ended is not
+	// known. Its process may have died or may still run it.
 	Presumed bool
 
 	Age   time.Duration // since the first failure of this budget, by the database's clock
@@ -80,13 +80,13 @@ type Failure struct {
 	Uncounted int           // from now on
 	DueIn     time.Duration // from now on, by the database's clock; for StatusPending
 
-	// OrderWait is how long beyond its time a message that the broker is to deliver again
-	// keeps later ones of its order key waiting: after that it may be gone.
+	// OrderWait is how long after its due time a redelivered message keeps later ones of
+	// its order key waiting. Then it counts as lost.
 	OrderWait time.Duration
 
-	// Start: the attempt is about to begin, and is counted now so that the end of the
-	// process cannot undo it. The next Failure with the returned version replaces
-	// the presumption; a later Start confirms it.
+	// Start: the attempt is about to begin, and is counted now so that a crash cannot undo
+	// the count. It is presumed until the next Failure with the returned version replaces
+	// it, or a later Start confirms it.
 	Start bool
 
 	Class Class
@@ -96,50 +96,49 @@ type Failure struct {
 	Topic       string
 	Coordinates string
 	OrderKey    []byte   // at most MaxOrderKeyBytes; nil: none
-	Content     *Content // nil: what the row has is left as it is
+	Content     *Content // nil: the row's content stays
 }
 
 // Failures records what became of attempts that failed. Every call is one guarded
-// change, on another connection than any attempt, and durable when it returns nil.
+// change, on another connection than any attempt, and durable when it returns nil. Slices
+// and maps stay the caller's.
 type Failures interface {
 	// Look reads the row of a key without claiming it. The outcome is Claimable,
 	// Duplicate, Conflict, Parked, Final or Deferred. It takes one trip, writes
 	// nothing and does not see claims in flight. Errors are those of Begin.
 	Look(ctx context.Context, k Key, f Fingerprint) (Verdict, error)
 
-	// Record writes f and returns the version of the row from then on. It never
-	// touches a row that is completed, failed for good, discarded or changed since f.Version was seen,
-	// and never waits for a delivery of the key that is in flight: then the error
-	// wraps ErrChanged, nothing was written, and a new claim will tell why. Other
-	// errors are those of Begin, and ErrTooLarge.
+	// Record writes f and returns the new version of the row. If the row is completed, failed
+	// for good, discarded, or not in f.Version any longer, or a delivery of the key is in
+	// flight, the error wraps ErrChanged; a new claim tells which. It never waits for a
+	// delivery. Other errors are those of Begin, and ErrTooLarge.
 	Record(ctx context.Context, f Failure) (version int64, err error)
 
-	// KeepContent writes down what is kept of a message that has failed for good or was
-	// discarded, with content in the state ContentNone: the broker had it then, and whoever
-	// acks it now is the last that has it. c.State says what is kept, or why nothing is. It touches
-	// only a row that is as it was seen in that version; otherwise the error wraps ErrChanged
-	// and nothing was written. Other errors are those of Record.
+	// KeepContent writes c to a row that is final and has ContentNone: the broker had the
+	// message until now, and the caller is about to ack it. c.State says what is kept, or why
+	// nothing is. If the row is not in that version the error wraps ErrChanged. Other errors
+	// are those of Record.
 	KeepContent(ctx context.Context, k Key, version int64, c Content) error
 }
 
 // DueQuery asks for messages of one consumer that are parked and due.
 type DueQuery struct {
 	Consumer Consumer
-	Limit    int           // at most so many; positive
-	Reserve  time.Duration // how long they belong to the caller; longer than a run of the handler can take
+	Limit    int           // of messages returned; positive
+	Reserve  time.Duration // how long they are reserved; longer than a run of the handler can take
 }
 
-// Retry is a parked message, reserved for the caller, who claims it with its version
-// as Claim.Take.
+// Retry is a parked message that is reserved for the caller. It is claimed with
+// State.Version as Claim.Take.
 type Retry struct {
 	Key         Key
 	Fingerprint Fingerprint
 	TraceParent TraceParent // of the delivery that failed first
 	State       FailureState
 
-	// Suspect: it was reserved before, and neither recorded nor released until the
-	// reservation ran out. The process that had it may have died of it. It stays so until
-	// an attempt is recorded, however often it is put off or released unbegun.
+	// Suspect: an earlier reservation ran out, and the message was neither recorded nor
+	// released. Its process may have died of it. It stays suspect until an attempt is
+	// recorded, however often it is released.
 	Suspect bool
 
 	Topic       string
@@ -147,40 +146,41 @@ type Retry struct {
 	OrderKey    []byte
 	Content     Content
 
-	LastError string // as it was recorded last
-	Cause     string // of that
+	LastError string // as recorded
+	Cause     string // of LastError
 
-	Err error // what is kept cannot be read; the other fields are as far as they could be
+	Err error // why the content cannot be read; the other fields are set as far as possible
 }
 
 // Backlog is how much a consumer has due.
 type Backlog struct {
 	Consumer Consumer
-	Due      int           // bounded by the argument of Backlog
-	Oldest   time.Duration // for how long the oldest has been due
+	Due      int           // at most the limit of the call
+	Oldest   time.Duration // how long the oldest has been due, by the database's clock
 }
 
-// Retries hands parked messages to retry workers, of any number of processes.
-// Times are compared by the database's clock alone.
+// Retries hands parked messages to retry workers, of any number of processes. Times are
+// compared by the database's clock alone. Errors wrap ErrUnavailable, ErrNotMigrated,
+// ErrSchemaNewer or ErrClosed; those of Due also ErrNotRegistered.
 type Retries interface {
-	// Due reserves due messages, those that have waited longest first. Until the
-	// reservation ends nobody else is given them. A message behind an earlier pending
-	// one of its order key is not due. Rows that others are changing are passed by.
+	// Due reserves due messages and returns them, those that have waited longest first.
+	// Until the reservation ends nobody else gets them. A message behind an earlier pending
+	// one of its order key is not due. Locked rows are skipped.
 	Due(ctx context.Context, q DueQuery) ([]Retry, error)
 
-	// Release ends reservations of messages that were not begun; they are due at
-	// once. Those that were changed since are left alone.
+	// Release ends reservations of messages that were not begun, which are then due at
+	// once. Rows that changed since are left alone.
 	Release(ctx context.Context, reserved []Retry) error
 
-	// Backlog returns every consumer that has due messages, whether it is registered
-	// here or not, counting at most limit of each.
+	// Backlog returns every consumer that has due messages, registered in this process or
+	// not. It counts at most limit of each.
 	Backlog(ctx context.Context, limit int) ([]Backlog, error)
 }
 
-// Waker is implemented by stores whose database can tell that messages may have
-// become due. Workers poll all the same.
+// Waker is implemented by stores whose database tells when messages may have become due.
+// Workers poll all the same.
 type Waker interface {
-	// Listen calls wake when messages may have become due, until ctx ends or the
-	// connection is lost; it returns why. wake must not block.
+	// Listen calls wake when messages may have become due. It returns an error when ctx
+	// ends or the connection is lost, never nil. wake must not block.
 	Listen(ctx context.Context, wake func()) error
 }

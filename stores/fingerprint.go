@@ -14,8 +14,8 @@ import (
 	"strconv"
 )
 
-// FingerprintAlgorithm names how a fingerprint was made. It is stored with the
-// digest, so that two digests are only compared when they can be.
+// FingerprintAlgorithm names how a fingerprint was made. It is stored with the digest, so
+// that only comparable digests are compared.
 type FingerprintAlgorithm uint8
 
 const (
@@ -23,14 +23,14 @@ const (
 	FingerprintSHA256 FingerprintAlgorithm = 1 // SHA-256 (FIPS 180-4)
 	FingerprintHMAC   FingerprintAlgorithm = 2 // HMAC-SHA-256 (RFC 2104) under the key KeyID
 
-	// FingerprintHeaders is SHA-512/256 (FIPS 180-4) of headers and payload. It is another
-	// function than FingerprintSHA256, so that no payload alone has the digest of headers
-	// and another payload.
+	// FingerprintHeaders is SHA-512/256 (FIPS 180-4) of headers and payload. Its function
+	// differs from that of FingerprintSHA256, so that no payload alone has the digest of
+	// headers and another payload.
 	FingerprintHeaders FingerprintAlgorithm = 3
 )
 
-// Fingerprint is a digest of what a message says: its payload and its declared
-// stable headers. The zero value means that none was taken.
+// Fingerprint is a digest of what a message says: its payload and its stable headers. The
+// zero value means that none was taken.
 type Fingerprint struct {
 	Algorithm FingerprintAlgorithm
 	KeyID     uint8 // which HMAC key; 0 without one
@@ -41,7 +41,7 @@ type Fingerprint struct {
 type Comparison uint8
 
 const (
-	Incomparable Comparison = iota // another algorithm, another key, or none: nothing can be said
+	Incomparable Comparison = iota // another algorithm, another key, or no fingerprint
 	Same
 	Different
 )
@@ -97,16 +97,17 @@ func ParseFingerprint(b []byte) (Fingerprint, error) {
 	return f, nil
 }
 
-// FingerprintKey keys fingerprints, so that a reader of the table cannot guess
-// short payloads from their digests. The zero value means plain SHA-256. However it is
-// printed, its secret is not shown, also in a field of another struct.
+// FingerprintKey keys fingerprints, so that a reader of the table cannot guess short
+// payloads from their digests. The zero value means plain SHA-256. Its secret is never
+// printed, not even as a field of another struct.
 type FingerprintKey struct {
 	id     uint8
 	secret func() []byte // which no reflection looks into
 }
 
-// NewFingerprintKey returns the key of a number, which is stored with each fingerprint: a
-// rotated key needs another one. The secret is copied; without one the key is none.
+// NewFingerprintKey returns a key. Its number id is stored with each fingerprint; a rotated
+// key needs another number. The secret is copied. Without a secret it returns the zero
+// value.
 func NewFingerprintKey(id uint8, secret []byte) FingerprintKey {
 	if len(secret) == 0 {
 		return FingerprintKey{}
@@ -133,8 +134,7 @@ type Header struct{ Name, Value string }
 //
 // With neither key nor headers the digest is the plain SHA-256 of the payload.
 // Otherwise the number of headers and the length of each name and value are digested
-// too, so that different inputs are digested as different bytes: no message looks like
-// another one whose headers are part of its payload.
+// too, so that no message has the digest of one whose headers are part of its payload.
 func NewFingerprint(key FingerprintKey, payload []byte, headers ...Header) Fingerprint {
 	if key.secret == nil && len(headers) == 0 {
 		return Fingerprint{Algorithm: FingerprintSHA256, Digest: sha256.Sum256(payload)}

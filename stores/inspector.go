@@ -24,29 +24,29 @@ type Filter struct {
 // MessageQuery asks for one page of messages, the latest number first.
 type MessageQuery struct {
 	Filter
-	Before int64 // only smaller numbers: the last one of the page before; 0: from the start
-	Limit  int   // positive
+	Before int64 // only smaller numbers: the last number of the previous page; 0: the first page
+	Limit  int   // messages in a page; positive
 }
 
-// Message is a message that has failed, as people see it.
+// Message is a failed message, as operators see it.
 type Message struct {
 	Key    Key
-	Number int64 // short, unique in this store, growing with the first failure; 0 if it never failed
+	Number int64 // given at the first failure, unique in this store, growing; 0: it never failed
 	FailureState
 	Fingerprint Fingerprint
 	TraceParent TraceParent
 
-	Redrives           int       // how often an operator had it tried again
+	Redrives           int       // how often an operator retried it
 	FirstAt, LastAt    time.Time // of its failures, by the database's clock
 	DueAt              time.Time // for pending ones
-	CompletedAt        time.Time // for completed ones, of which nothing else is known
+	CompletedAt        time.Time // for completed ones, which have only Key, Status, Fingerprint and TraceParent besides
 	Error, Cause       string
 	Topic, Coordinates string
 	OrderKey           []byte
 	UUID, Codec        string
 	PayloadBytes       int // of what is kept
 
-	// Read by Message alone.
+	// Set by Inspector.Message and Find only.
 	Metadata map[string]string
 	Payload  []byte
 	History  []AttemptRecord // the oldest first
@@ -61,12 +61,12 @@ type AttemptRecord struct {
 	Error string    `json:"error,omitempty"`
 }
 
-// Cause is what failed for one reason.
+// Cause is the messages of one consumer that failed for one reason.
 type Cause struct {
 	Consumer  Consumer
 	ID        string // as CauseOf gives it
 	Class     Class
-	Error     string // of one of them, the latest if that is cheap to find
+	Error     string // of one of them, not always the latest
 	Pending   int
 	Failed    int
 	Discarded int // 0 unless the filter asks for them
@@ -79,7 +79,7 @@ type Count struct {
 	Consumer Consumer
 	Status   string // of a message, or "quarantined"
 	N        int
-	More     bool      // N is the bound, there are more
+	More     bool      // there are more than N, which is the limit of the call
 	Oldest   time.Time // the first failure of the oldest, or when it was quarantined
 }
 
@@ -87,16 +87,16 @@ type Count struct {
 type Verb string
 
 const (
-	// VerbRetry: try again, with a fresh budget: pending, failed and discarded messages. One
-	// that was retried, and that nothing has happened to since, is left alone. One whose
-	// content is not kept waits for the broker, and no longer keeps its order.
+	// VerbRetry gives pending, failed and discarded messages a fresh budget, due now. One
+	// that was retried and has not been attempted since is left alone. One whose content is
+	// not kept waits for its redelivery, and no longer keeps its order.
 	VerbRetry Verb = "retry"
-	// VerbDiscard: never try again: pending and failed messages. One that the broker is to
-	// deliver again is kept when it comes (Failures.KeepContent), so that it can be retried.
+	// VerbDiscard ends the attempts of pending and failed messages. One that the broker
+	// redelivers is kept when it arrives (Failures.KeepContent), so that it can be retried.
 	VerbDiscard Verb = "discard"
 	VerbRelease Verb = "release" // run a quarantined message after all, under an id of its own
 	VerbReject  Verb = "reject"  // leave a quarantined message unrun for good
-	VerbReopen  Verb = "reopen"  // take a rejection back: the message is held again, and nothing is decided
+	VerbReopen  Verb = "reopen"  // undo a rejection: the message is held again
 )
 
 // Change is one batch of an operator's decision on failed messages.
@@ -105,18 +105,18 @@ type Change struct {
 	Filter        Filter
 	Actor, Reason string // kept in the audit; cut to MaxDetailBytes
 
-	After int64 // only greater numbers: Changed.Next of the batch before
-	UpTo  int64 // only numbers up to this, so that what fails meanwhile is left out; 0: unbounded
-	Limit int   // rows a batch; positive
+	After int64 // only greater numbers: Changed.Next of the previous batch
+	UpTo  int64 // only numbers up to this one, which leaves out later failures; 0: unbounded
+	Limit int   // rows in a batch; positive
 }
 
 // Changed is what a batch did.
 type Changed struct {
 	Changed     int
-	Redelivered int   // of Changed: content is not kept, so they wait for the broker to deliver them again
-	Busy        int   // left alone: an attempt of them runs just now
-	Next        int64 // for the next batch
-	Done        bool  // there is no next batch
+	Redelivered int   // of Changed: their content is not kept, so they wait for a redelivery
+	Busy        int   // left alone, because an attempt is in flight
+	Next        int64 // Change.After of the next batch
+	Done        bool  // this was the last batch
 }
 
 // QuarantineStatus says what was decided about a quarantined message.
@@ -138,15 +138,15 @@ type QuarantineQuery struct {
 	Limit            int              // positive
 }
 
-// Decision is an operator's, about one quarantined message.
+// Decision is an operator's decision about one quarantined message.
 type Decision struct {
 	Verb          Verb // VerbRelease, VerbReject or VerbReopen
 	RowID         int64
 	Actor, Reason string // kept in the audit; cut to MaxDetailBytes
 }
 
-// ReleasedID is the message id under which a released message runs. The id it came
-// with may belong to another message, or there is none.
+// ReleasedID returns the message id under which a released message runs. Its own id may
+// belong to another message, or be missing.
 func ReleasedID(rowID int64) []byte { return strconv.AppendInt([]byte("x:quarantine/"), rowID, 10) }
 
 // AuditEntry is one decision that was carried out.
@@ -165,44 +165,48 @@ type AuditEntry struct {
 type QuarantineInspector interface {
 	// Quarantined returns one page of the quarantine, without payload and metadata.
 	Quarantined(ctx context.Context, q QuarantineQuery) ([]QuarantineRow, error)
-	// QuarantinedRow returns one row whole. ErrNotFound if there is none.
+	// QuarantinedRow returns one row with all its fields. The error wraps ErrNotFound if
+	// there is none.
 	QuarantinedRow(ctx context.Context, rowID int64) (QuarantineRow, error)
-	// Decide carries out a decision. ErrNotFound; ErrChanged if its status is none
-	// that the verb leaves: release and reject are of held messages, reopen of rejected ones;
-	// ErrNotKept if it is to be released and its codec cannot restore it.
+	// Decide carries out a decision. The error wraps ErrNotFound if there is no such row,
+	// ErrChanged if the row does not have the status that the verb needs (held for release
+	// and reject, rejected for reopen), and ErrNotKept if a message to be released cannot be
+	// restored by its codec.
 	Decide(ctx context.Context, d Decision) error
 }
 
-// Inspector is what operators need. It reads and changes committed state only, and
-// works for consumers that are not registered in this process.
+// Inspector is for operators. It reads and changes committed state only, and serves
+// consumers that are not registered in this process, too. Limits must be positive.
 //
-// Changes are guarded: a message that a delivery or a retry worker has in hand is
-// never changed, and two operators never change one twice. Each changed row leaves an
-// audit entry in the same transaction. Errors wrap ErrUnavailable, ErrNotMigrated,
-// ErrSchemaNewer or ErrClosed, besides those named.
+// Changes are guarded: a message that is in flight is never changed, and two operators
+// never change a message twice. Each change writes an audit entry in the same transaction.
+// Errors wrap ErrUnavailable, ErrNotMigrated, ErrSchemaNewer or ErrClosed, besides those
+// named.
 type Inspector interface {
 	// Messages returns one page, without payload, metadata and history.
 	Messages(ctx context.Context, q MessageQuery) ([]Message, error)
-	// Message returns a failed message whole. ErrNotFound if there is none.
+	// Message returns a failed message with all its fields. The error wraps ErrNotFound if
+	// there is none.
 	Message(ctx context.Context, number int64) (Message, error)
-	// Find returns the message of a key whole, also a completed one. ErrNotFound if it
-	// has never been completed nor failed.
+	// Find returns the message of a key, a completed one too, with all its fields. The error
+	// wraps ErrNotFound if the key has no row.
 	Find(ctx context.Context, k Key) (Message, error)
-	// Causes returns what failed, by reason, the largest causes first.
+	// Causes returns at most limit causes, those with most messages first.
 	Causes(ctx context.Context, f Filter, limit int) ([]Cause, error)
-	// Matching counts the messages that match, at most limit of them.
+	// Matching counts the messages that match, at most limit of them, and returns their
+	// highest number.
 	Matching(ctx context.Context, f Filter, limit int) (n int, highest int64, err error)
-	// Counts returns how many messages there are by consumer and status, completed ones
-	// excepted, and in quarantine, counting at most limit of each.
+	// Counts returns how many messages there are by consumer and status, and in quarantine;
+	// completed ones are not counted. It counts at most limit of each.
 	Counts(ctx context.Context, limit int) ([]Count, error)
-	// Consumers returns the registered consumers, by their names: also those of which
-	// nothing has failed. There is one for each handler there ever was.
+	// Consumers returns all consumers that were ever registered, sorted by name.
 	Consumers(ctx context.Context) ([]Consumer, error)
 	// Change carries out one batch, in one transaction.
 	Change(ctx context.Context, c Change) (Changed, error)
 
 	QuarantineInspector
 
-	// Audit returns decisions, the latest first, with IDs below before (0: all).
+	// Audit returns at most limit decisions, the latest first, with IDs below before
+	// (0: all).
 	Audit(ctx context.Context, before int64, limit int) ([]AuditEntry, error)
 }

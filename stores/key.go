@@ -7,8 +7,7 @@ import (
 	"unicode/utf8"
 )
 
-// MaxIDBytes is the largest message id, in bytes, that every store takes. It fits
-// the index limits of all supported databases with room for the consumer.
+// MaxIDBytes is the length of the longest message id that every store takes.
 const MaxIDBytes = 512
 
 // Consumer is the name under which effects are counted once. Two handlers never
@@ -22,7 +21,7 @@ type Consumer struct {
 // String returns "service/handler", the form used in tables and logs.
 func (c Consumer) String() string { return c.Service + "/" + c.Handler }
 
-// Validate reports every part that no store accepts, as one error.
+// Validate returns one error that names every part that no store accepts.
 func (c Consumer) Validate() error {
 	return errors.Join(
 		validName("Consumer.Service", c.Service, '/'),
@@ -30,11 +29,11 @@ func (c Consumer) Validate() error {
 	)
 }
 
-// MaxTopicBytes is the longest name of a topic that every store keeps whole.
+// MaxTopicBytes is the length of the longest topic that every store takes.
 const MaxTopicBytes = 1 << 10
 
-// Validate returns an error wrapping [ErrInvalidKey] if the consumer or the topic is one that
-// no store keeps as it is. An empty topic is one that is not known.
+// Validate returns an error that wraps [ErrInvalidKey] if no store accepts the consumer or
+// the topic. An empty topic is valid.
 func (r Registration) Validate() error {
 	err := r.Consumer.Validate()
 	if n := len(r.Topic); n > MaxTopicBytes {
@@ -69,11 +68,11 @@ func isControl(r rune) bool { return r < 0x20 || r == 0x7f }
 // Key identifies a message for one consumer. All deliveries of a message share it.
 type Key struct {
 	Consumer Consumer
-	ID       []byte // 1 to MaxIDBytes bytes, compared byte by byte; the store does not keep the slice
+	ID       []byte // 1 to MaxIDBytes bytes, compared byte by byte; stores do not keep the slice
 }
 
-// Validate returns an error wrapping [ErrInvalidKey] if the consumer or the id is
-// one that no store accepts.
+// Validate returns an error that wraps [ErrInvalidKey] if no store accepts the consumer or
+// the id.
 func (k Key) Validate() error {
 	if err := k.Consumer.Validate(); err != nil {
 		return fmt.Errorf("%w: %w", ErrInvalidKey, err)

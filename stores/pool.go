@@ -6,13 +6,13 @@ import "time"
 // for a connection.
 type Pool struct {
 	Max     int    // 0: no bound
-	Setting string // what sets it, such as "pool_max_conns"
-	Raise   string // what to write into the URL for another, such as "pool_max_conns=%d among its parameters"
+	Setting string // the name of its setting, such as "pool_max_conns"
+	Raise   string // how to raise it in the URL, such as "pool_max_conns=%d among its parameters"
 }
 
 // PoolReporter is implemented by stores that know how their connections are used.
 type PoolReporter interface {
-	// PoolUse may be called at any time, and does no I/O.
+	// PoolUse does no I/O. It is safe for concurrent use.
 	PoolUse() PoolUse
 }
 
@@ -20,8 +20,8 @@ type PoolReporter interface {
 type PoolUse struct {
 	InUse, Idle int
 
-	// Since the store was opened: how often somebody had to wait for a connection, and
-	// how long all of them together.
+	// Since the store was opened: how many calls waited for a connection, and how long all
+	// of them together.
 	Waits  int64
 	Waited time.Duration
 }

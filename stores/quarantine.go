@@ -21,8 +21,8 @@ const (
 	ReasonTxCommitted Reason = "handler_commit" // the handler committed the transaction itself, in the middle
 )
 
-// Quarantined is a message that cannot be a row of its own key, as it is kept. The
-// store keeps none of its slices and maps.
+// Quarantined is a message that cannot have a row under its own key. Stores keep none of
+// its slices and maps.
 type Quarantined struct {
 	Consumer Consumer
 	ID       []byte // nil if there is none; may be longer than MaxIDBytes
@@ -38,20 +38,20 @@ type Quarantined struct {
 	Metadata    map[string]string
 	Payload     []byte
 	Codec       string // the name of the codec that payload and metadata went through; "": none
-	OneWay      bool   // which cannot restore them
+	OneWay      bool   // the codec cannot restore them
 
-	// Identity is what IdentityHash returns if it is not zero: for a message without an id
-	// whose codec writes the same bytes differently each time.
+	// Identity, if not zero, is what IdentityHash returns. It is for messages without an id
+	// whose codec writes other bytes each time.
 	Identity [sha256.Size]byte
 }
 
-// MaxDetailBytes is how much of a detail is kept.
+// MaxDetailBytes is how many bytes of a detail or an operator's reason are kept.
 const MaxDetailBytes = 2 << 10
 
-// IdentityHash tells quarantined messages of one consumer, fingerprint and reason
-// apart. It covers the id if there is one; otherwise everything that was received,
-// so that two messages without an id are merged only if they differ in nothing. Take it
-// before a codec, and keep it in Identity.
+// IdentityHash distinguishes quarantined messages of one consumer, fingerprint and reason.
+// It covers the id if there is one; otherwise topic, coordinates, UUID, metadata and
+// payload, so that only equal messages without an id share a row. Take it before a codec
+// changes the message, and set Identity to it.
 func (q Quarantined) IdentityHash() [sha256.Size]byte {
 	if q.Identity != ([sha256.Size]byte{}) {
 		return q.Identity
@@ -87,22 +87,21 @@ func (q Quarantined) IdentityHash() [sha256.Size]byte {
 
 // Quarantine keeps messages that must be acked without having run.
 type Quarantine interface {
-	// Quarantine stores q durably, in a transaction of its own, before it returns
-	// nil. There is one row per (consumer, IdentityHash, fingerprint, reason):
-	// storing it again counts it as seen and changes nothing else. The whole
-	// payload is kept; a message that is too large for that is refused with
-	// ErrTooLarge. Other errors are those of Begin.
+	// Quarantine stores q in a transaction of its own; nil means that it is durable. There
+	// is one row per (consumer, IdentityHash, fingerprint, reason): storing it again only
+	// counts it as seen. The whole payload is kept; if the message is too large for that the
+	// error wraps ErrTooLarge and nothing was written. Other errors are those of Begin.
 	//
-	// Text that the database cannot hold is replaced in Topic, Coordinates and
-	// Detail, and kept byte by byte in everything else.
+	// Text that the database cannot hold is replaced in Topic, Coordinates and Detail, and
+	// kept byte by byte in all other fields.
 	Quarantine(ctx context.Context, q Quarantined) error
 }
 
-// QuarantineRow is a stored [Quarantined] with what the store adds.
+// QuarantineRow is a row of the quarantine.
 type QuarantineRow struct {
 	Quarantined
 	RowID           int64
-	Seen            int
+	Seen            int       // how often it was stored
 	FirstAt, LastAt time.Time // by the database's clock
 	Status          QuarantineStatus
 	DecidedAt       time.Time // zero while held

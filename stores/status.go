@@ -6,16 +6,16 @@ import "errors"
 type Status uint8
 
 const (
-	// StatusProcessing is written by stores that need a mark on claimed rows.
+	// StatusProcessing: claimed, and not completed before COMMIT. Only some stores write it.
 	StatusProcessing Status = iota + 1
 	// StatusCompleted: the handler's effects are committed.
 	StatusCompleted
 	// StatusPending: an attempt has failed, and another one will be made.
 	StatusPending
-	// StatusFailed: no further attempt will be made by itself. These are the dead
-	// letters; an operator may retry them.
+	// StatusFailed: the message has failed for good, as a dead letter. An operator may
+	// retry it.
 	StatusFailed
-	// StatusDiscarded: an operator has decided that no attempt shall be made.
+	// StatusDiscarded: an operator decided that it is not tried again.
 	StatusDiscarded
 )
 
@@ -27,7 +27,7 @@ var statusNames = [...]string{
 // String returns the status as one lower-case word.
 func (s Status) String() string { return name(statusNames[:], uint8(s)) }
 
-// ParseStatus returns the status of a name. It reports false for others.
+// ParseStatus returns the status that String names s, and false if there is none.
 func ParseStatus(s string) (Status, bool) {
 	i, ok := parseName(statusNames[:], s)
 	return Status(i), ok
@@ -37,11 +37,11 @@ func ParseStatus(s string) (Status, bool) {
 type Placement uint8
 
 const (
-	// PlacementParked: the store keeps it, a retry worker runs it, and its
-	// delivery was acked.
+	// PlacementParked: the store keeps the message, its delivery was acked, and a retry
+	// worker runs it.
 	PlacementParked Placement = iota + 1
-	// PlacementRedelivered: the broker keeps it and delivers it again. The row has
-	// only the count.
+	// PlacementRedelivered: the broker keeps the message, and its redelivery makes the next
+	// attempt. The row has only the count.
 	PlacementRedelivered
 )
 
@@ -61,23 +61,22 @@ func (p *Placement) UnmarshalText(text []byte) error {
 	return errors.New("use parked or redelivered")
 }
 
-// ContentState says what is kept of a failed message, and whether a retry worker
-// can run it from that.
+// ContentState says what is kept of a failed message. Retry workers run only ContentKept.
 type ContentState uint8
 
 const (
-	// ContentNone: nothing; the broker has the message.
+	// ContentNone: nothing is kept; the broker has the message.
 	ContentNone ContentState = iota
-	// ContentKept: all of it. Only such a message can be parked.
+	// ContentKept: all of the message is kept. Only such a message can be parked.
 	ContentKept
-	// ContentTooLarge: nothing, because it is over the limit for kept content.
+	// ContentTooLarge: nothing is kept, because the message exceeds the limit.
 	ContentTooLarge
-	// ContentOff: nothing, by configuration.
+	// ContentOff: nothing is kept, by configuration.
 	ContentOff
-	// ContentOneWay: something for people to read that its codec cannot turn back
-	// into the message, such as a redacted copy.
+	// ContentOneWay: what is kept is for people to read. The codec cannot restore the
+	// message from it, such as from a redacted copy.
 	ContentOneWay
-	// ContentRefused: nothing, because the codec has refused it for good.
+	// ContentRefused: nothing is kept, because the codec refused the message for good.
 	ContentRefused
 )
 
