@@ -10,18 +10,18 @@ import (
 	"github.com/millpond-go/millpond/middleware/internal/keep"
 )
 
-// Arrival is a middleware that notes the message as it arrives there, before middlewares
-// further in, around the inbox, change it: open it, unpack it, give it another UUID. That is
-// what the inbox then keeps of a message that has failed, puts into quarantine and copies
-// for dead letters. Without it that is the message as it reaches the inbox.
+// Arrival is a middleware around the inbox. It notes the message as it arrives there, before
+// middlewares between it and the inbox decrypt or unpack it or give it another UUID. The
+// inbox keeps, quarantines and copies that message. Without Arrival it is the message as it
+// reaches the inbox.
 //
-// Give everything from Arrival to the inbox to [RetryWorkerConfig].Middlewares as well: what
-// is kept is what comes to the first of them. A worker and a router.Service have one of
-// their own, outermost. If there are several the innermost counts.
+// Add all middlewares between Arrival and the inbox to [RetryWorkerConfig].Middlewares, too:
+// the first of them gets the kept message. A worker and a router.Service have an Arrival of
+// their own, outermost. Of several the innermost counts.
 //
-// When what is further in returns, the message and its context are again as they arrived,
-// so that a Retry outside of Arrival begins anew. The payload is copied. Arrival is safe for
-// concurrent use.
+// When the next handler returns, Arrival restores the message and its context, so that a
+// Retry outside of Arrival begins anew. It copies the payload. It is safe for concurrent
+// use.
 func Arrival(next message.HandlerFunc) message.HandlerFunc {
 	return func(msg *message.Message) ([]*message.Message, error) {
 		ctx, payload := msg.Context(), msg.Payload

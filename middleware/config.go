@@ -22,37 +22,34 @@ type InboxConfig struct {
 	// database must not share it. Required, without '/'.
 	Service string
 
-	// Handler is the handler's name for an inbox that is used without a router, or
-	// a name that shall not follow the router's. Such an inbox serves one handler
-	// only: a second one of a router is refused with ErrConsumerShared; without a
-	// router they cannot be told apart.
+	// Handler names the handler of an inbox without a router, or replaces the router's
+	// name. Such an inbox serves one handler: a second one of a router gets
+	// ErrConsumerShared; without a router a second one goes unnoticed.
 	Handler string
 
-	// Renamed maps a handler's name in the router to the name it had when its
-	// consumer was made. Without it a renamed handler is a new consumer and runs
-	// every message again that comes again.
+	// Renamed maps a handler's name in the router to the name it had when its consumer was
+	// registered. Otherwise a renamed handler is a new consumer, and runs every redelivered
+	// message again.
 	Renamed map[string]string
 
-	// Keys finds the message id, Scopes says within what it is unique, besides what Keys
-	// are scoped by.
+	// Keys finds the message id. Scopes, beside those of Keys, say within what it is unique.
 	Keys   keys.Chain  `config:"keys" default:"[uuid]" about:"Where the id of a message is: uuid (Watermill's), metadata:<field>, payload:<field>.<field> (of JSON), native (the broker's), broker_key, coordinates. With several the first that a message has counts; see docs/guarantees.md before you use more than one."`
 	Scopes keys.Scopes `config:"scopes" example:"[topic]" about:"Within what ids are unique: topic, event_type:<metadata field>, tenant:<metadata field>. Default: everything."`
 
-	// HandlerTimeout is the deadline of the handler's context, which is detached from the
-	// message's: a shutdown does not cancel it. It fails with ErrHandlerTimeout.
+	// HandlerTimeout is the deadline of the handler's context, which a shutdown does not
+	// cancel. A handler that returns nil later fails with ErrHandlerTimeout.
 	HandlerTimeout time.Duration `config:"handler_timeout" default:"30s" check:"positive" about:"The deadline of a handler. One that returns later has failed."`
-	// CommitTimeout bounds each look for an unknown commit, too.
+	// CommitTimeout also bounds each look after an unknown commit.
 	CommitTimeout time.Duration `config:"commit_timeout" default:"10s" check:"positive" about:"How long a commit may take."`
 	ClaimTimeout  time.Duration `config:"claim_timeout" default:"10s" check:"positive" about:"How long another question to the store may take, the wait for a connection included."`
 	RecordTimeout time.Duration `config:"record_timeout" default:"30s" check:"positive" about:"How long it may take to write down a failure, or a message in quarantine, with what is kept of it."`
 
-	// AcceptTopics lets known consumers read topics that they were not registered for,
-	// instead of taking them for another service under the same name.
+	// AcceptTopics lets registered consumers read other topics. Otherwise such a consumer
+	// counts as another service under the same name (stores.ErrConsumerConflict).
 	AcceptTopics bool `config:"accept_topics" default:"false" about:"Let handlers read other topics than those that they are registered for. Set it for one start when a handler moves."`
 
-	// CacheSize is that of the cache of keys known to be completed; half of it is kept at
-	// least. CacheTTL bounds how long this process may call a message a duplicate that was
-	// removed from the store on purpose.
+	// CacheSize bounds the cache of completed keys, of which at least half is kept. CacheTTL
+	// bounds how long a message counts as a duplicate after its row was deleted.
 	CacheSize int           `config:"cache_size" default:"10000" check:"off" about:"How many completed messages are remembered in the process, so that their duplicates cost nothing. -1: none."`
 	CacheTTL  time.Duration `config:"cache_ttl" default:"10m" check:"positive" about:"How long they are remembered."`
 
@@ -60,8 +57,8 @@ type InboxConfig struct {
 	Fingerprint FingerprintConfig `config:"fingerprint" about:"What notices another message under a used id."`
 	Limits      Limits            `config:"limits" about:"What a message may be at most. What is larger goes to quarantine."`
 
-	// Retry is what becomes of messages whose handler fails. RetryByHandler has other
-	// policies for some handlers, by their name in the router.
+	// Retry says what becomes of messages whose handler fails. RetryByHandler has the
+	// policies of single handlers, by their name in the router.
 	Retry          RetryPolicy `config:"/retry" about:"What becomes of a message whose handler fails. docs/failures.md tells more."`
 	RetryByHandler map[string]RetryPolicy
 	Keep           KeepConfig       `config:"/keep" about:"What is kept of failed messages until they are completed."`
@@ -70,44 +67,40 @@ type InboxConfig struct {
 	// Hooks observe deliveries; see [Hook].
 	Hooks []Hook
 
-	// Logger takes one line for each delivery that was not simply completed or a
-	// duplicate; payloads and metadata never. Default: slog.Default().
+	// Logger gets one line for each delivery that was neither completed nor a duplicate,
+	// without payload and metadata. Default: slog.Default().
 	Logger *slog.Logger
 }
 
-// FingerprintConfig says what of a message is fingerprinted, to notice a second
-// message under a used id: the payload, the header "name" that Watermill's cqrs reads,
-// if there is one, and Headers. Two messages that differ in nothing of that are taken for
-// one, whatever else they say.
+// FingerprintConfig says what of a message is fingerprinted, to notice another message under
+// a used id: the payload, the header "name" of Watermill's cqrs, if there is one, and
+// Headers. Two messages that are equal in these are one message.
 type FingerprintConfig struct {
 	// Off is for producers that send the same event in varying bytes.
 	Off bool `config:"off" default:"false" about:"Every message under a completed id is a duplicate, whatever it says."`
-	// Headers must have nothing of traces or retries, which changes with each delivery. With
-	// another list, duplicates of what was completed or has failed under the one before are
-	// conflicts.
+	// Headers must not name fields that change with each delivery, such as those of traces
+	// and retries. After the list changes, duplicates of older messages are conflicts.
 	Headers []string `config:"headers" example:"[event_type]" about:"Metadata fields that say what a message is, besides its payload and cqrs' name: whatever your handlers decide by. Without them {} with event_type=charge is a duplicate of {} with event_type=noop, and is acked unseen."`
-	// Key makes fingerprints HMACs, for payloads so short that they could be
-	// guessed. A rotated key needs a new id: fingerprints of different ids are not
-	// compared.
+	// Key makes fingerprints HMACs, for payloads so short that they could be guessed. A
+	// rotated key needs another number: fingerprints of different keys are not compared.
 	Key stores.FingerprintKey
 }
 
-// HoldConfig says how a delivery waits that cannot be decided now. Holding spends
-// nothing; a nack may spend one of the broker's deliveries, and at its limit the
-// message.
+// HoldConfig says how a delivery is held that cannot be decided now. Holding costs nothing;
+// a nack may count towards the broker's delivery limit.
 type HoldConfig struct {
 	// Limit should be below the broker's own timer (RabbitMQ: consumer_timeout, 30 min).
 	Limit time.Duration `config:"limit" default:"5m" check:"positive" about:"How long, before it is given back to the broker."`
 	// The pauses between questions grow, with jitter.
 	MinPause time.Duration `config:"min_pause" default:"20ms" check:"positive" about:"The first pause between two questions."`
 	MaxPause time.Duration `config:"max_pause" default:"2s" check:"positive" least:"MinPause" about:"The longest pause."`
-	// Max is of one consumer. While there are so many, further ones wait without asking
-	// the store, and the broker's in-flight limit does the rest.
+	// Max counts held deliveries of one consumer. While there are so many, further ones wait
+	// and do not ask the store, until the broker's in-flight limit is reached.
 	Max int `config:"max" default:"64" check:"positive" about:"How many such messages stop the intake of a handler."`
 }
 
-// Limits are checked before the store is asked. What exceeds them is kept in
-// quarantine and acked, never run.
+// Limits are checked before the store is asked. A message that exceeds them is quarantined
+// and acked, and never run.
 type Limits struct {
 	ID            int `config:"id" default:"255" check:"positive" about:"Bytes of its id."`
 	Payload       int `config:"payload" default:"16777216" check:"positive" about:"Bytes of its payload."`

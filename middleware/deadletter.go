@@ -12,29 +12,29 @@ import (
 	"github.com/millpond-go/millpond/stores"
 )
 
-// DeadLetterConfig lets a copy of every message that has failed for good be published,
-// beside the row that is kept of it. The zero value publishes nothing.
+// DeadLetterConfig publishes a copy of every message that has failed for good, beside the
+// row that is kept of it. The zero value publishes nothing.
 //
-// The copy is published before the failure is recorded: at least once, also if the
-// process dies in between. While it cannot be published the message is held, for
-// HoldConfig.Limit, and the handler is not run again. Then:
+// The copy is published before the failure is recorded, so at least once. While it cannot
+// be published the message is held, for HoldConfig.Limit, and the handler is not run again.
+// Then:
 //
-//   - If the row has all of the message it is the dead letter, without a copy, and the
+//   - If the row keeps all of the message, the row alone is the dead letter, and the
 //     messages behind it go on.
-//   - If the row has less the broker keeps the message, and its redeliveries try again, for
-//     RetryPolicy.MaxAge.
-//   - A retry worker parks the message, under a class that begins with "uncopied: ", and
-//     tries again, for RetryPolicy.MaxAge.
+//   - If the row keeps less, the broker keeps the message, and its redeliveries try again
+//     for RetryPolicy.MaxAge.
+//   - A retry worker parks the message, with a class that begins with "uncopied: ", and
+//     tries again for RetryPolicy.MaxAge.
 //
-// There is no copy at once of a message
+// These messages are not copied, and nothing waits for them:
 //
-//   - that is too large for the publisher's broker (brokers.ErrTooLarge),
-//   - that cannot be written in its format (brokers.ErrUnencodable),
-//   - whose publisher returns an error that is marked with [Permanent].
+//   - those too large for the publisher's broker (brokers.ErrTooLarge),
+//   - those that cannot be written in its format (brokers.ErrUnencodable),
+//   - those for which the publisher returns an error marked with [Permanent],
+//   - those that cannot be restored from what is kept (stores.ClassUnreadable).
 //
-// The log says of each message that it has no copy. Its row does so, too, at the end of the
-// error, unless the broker kept the message meanwhile. A retried message that cannot be
-// restored from what is kept of it has none either: its class is stores.ClassUnreadable.
+// The log names each message without a copy. So does its row, at the end of the error,
+// unless the broker kept the message meanwhile.
 type DeadLetterConfig struct {
 	Publisher message.Publisher
 	Topic     string `config:"topic" example:"my-service.dead" about:"Where they are published, on the same broker. Default: nowhere."`

@@ -10,9 +10,10 @@
 //	router.AddMiddleware(inbox.Middleware)
 //	router.AddConsumerHandler("stock", "orders", subscriber, postgres.Handler(deduct))
 //
-// Order matters: Watermill runs the middleware added first outermost. Tracing and
-// Recoverer go outside the inbox, that is before it, and so do those that change messages,
-// behind [Arrival]. Leave out Retry and PoisonQueue: [RetryPolicy] and [DeadLetterConfig] do
-// what they do. Inside the inbox they would retry in an aborted transaction, or hide the
-// handler's error: then a typed handler's attempt fails, and half of another's is committed.
+// Order matters: Watermill runs the middleware added first outermost. Add Tracing and
+// Recoverer before the inbox; then [Arrival] and middlewares that change messages; then the
+// inbox. Leave out Retry and PoisonQueue: [RetryPolicy] and [DeadLetterConfig] do their
+// work. Inside the inbox Retry would run the handler in an aborted transaction, and
+// PoisonQueue would hide its error: a typed handler's attempt then fails, and half of
+// another's is committed.
 package middleware

@@ -12,14 +12,13 @@ import (
 	"github.com/millpond-go/millpond/middleware/internal/text"
 )
 
-// ErrForeignTx: the handler asked its context for a transaction that is not the
-// attempt's, such as the one of watermill-sql's subscriber (its TxFromContext). What is
-// written there commits or not whatever becomes of the message, so the handler was not
-// given it, and the attempt is rolled back and has failed. Use TxFromContext of the
-// inbox's store. Wrapped by *ForeignTxError.
+// ErrForeignTx: the handler asked its context for a transaction that is not the attempt's,
+// such as that of watermill-sql's subscriber (its TxFromContext). The handler did not get
+// it, because that transaction does not end with the message's, and the attempt has failed.
+// Use TxFromContext of the inbox's store. *ForeignTxError wraps it.
 var ErrForeignTx = delivery.ErrForeignTx
 
-// ForeignTxError tells which transaction the handler has asked its context for.
+// ForeignTxError says which transaction the handler asked its context for.
 type ForeignTxError struct {
 	Key string // the type of the context's key
 	Tx  string // the type of the transaction

@@ -13,13 +13,12 @@ import (
 // Hook observes deliveries. A hook implements one or more of the interfaces in this
 // file; methods may be added by adding interfaces, never to one of them.
 //
-// Hooks are called in the order of InboxConfig.Hooks on the goroutine of the
-// delivery, concurrently for different deliveries: they must be safe for concurrent
-// use and fast. Start hooks may return a context derived from theirs, which is then
-// the parent of what happens until the matching End; End hooks get the same. Only its
-// values count: its deadline or cancellation ends nothing. A hook must not change or settle
-// the message, nor keep it after DeliveryEnd. One that panics is logged, and passed over: the
-// delivery goes on as if it had not been there.
+// Hooks are called in the order of InboxConfig.Hooks, on the goroutine of the delivery, and
+// concurrently for different deliveries: they must be fast and safe for concurrent use. A
+// start hook may return a context derived from its own, which is the parent of everything
+// until the matching end hook; only its values count, not its deadline or cancellation. A
+// hook must not change or settle the message, nor keep it after DeliveryEnd. If a hook
+// panics the panic is logged, and the delivery goes on as without the hook.
 type Hook any
 
 // DeliveryStart describes a delivery as it arrives.
@@ -37,15 +36,14 @@ type DeliveryStartHook interface {
 	DeliveryStart(ctx context.Context, d DeliveryStart) context.Context
 }
 
-// TraceParentHook names the trace that is kept in the message's row, so that later
-// deliveries can point to the one that did the work. ctx is what DeliveryStart returned.
-// Without such a hook, or if all return the zero value, it is that of the message's
-// metadata.
+// TraceParentHook returns the trace parent that is kept in the message's row, so that
+// duplicates can link to the delivery that completed the message. ctx is what DeliveryStart
+// returned. If no hook returns one, the row keeps that of the message's metadata.
 type TraceParentHook interface {
 	TraceParent(ctx context.Context) stores.TraceParent
 }
 
-// Result is how the inbox let go of a delivery.
+// Result is how a delivery ended in the inbox.
 type Result string
 
 const (
@@ -77,14 +75,14 @@ type DeliveryEnd struct {
 	Class    stores.Class
 	Attempts int           // that count, this one included
 	DueIn    time.Duration // until the next attempt
-	Final    bool          // there is none: the message has failed for good
+	Final    bool          // the message has failed for good; there is no next attempt
 
 	Held time.Duration // how long the delivery was held
 	Took time.Duration
 	Err  error // what the router gets, or why the message is in quarantine
 }
 
-// DeliveryEndHook is called when the inbox lets go of a delivery.
+// DeliveryEndHook is called when a delivery ends in the inbox.
 type DeliveryEndHook interface {
 	DeliveryEnd(ctx context.Context, d DeliveryEnd)
 }
@@ -99,8 +97,8 @@ type ClaimEndHook interface {
 	ClaimEnd(ctx context.Context, v stores.Verdict, err error)
 }
 
-// LookStartHook is called before the store is asked where a suspect message stands, which
-// comes before its claim.
+// LookStartHook is called before a suspect message is looked up, which comes before its
+// claim.
 type LookStartHook interface {
 	LookStart(ctx context.Context, k stores.Key) context.Context
 }
@@ -131,8 +129,8 @@ type HoldHook interface {
 	Hold(ctx context.Context, reason error, pause time.Duration)
 }
 
-// IntakeHook is called when the intake of all consumers pauses because the store
-// cannot be asked, and when it resumes. It has no context: it concerns no delivery.
+// IntakeHook is called when the intake of all consumers is paused because the store does not
+// answer, and when it resumes. It gets no context, since it concerns no delivery.
 type IntakeHook interface {
 	IntakePaused(reason error)
 	IntakeResumed(after time.Duration)

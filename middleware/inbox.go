@@ -46,8 +46,8 @@ type Inbox struct {
 	visits    sync.Pool // *visit
 }
 
-// NewInbox checks the configuration, all of it at once, and returns an inbox on the
-// store. It does no I/O: consumers are registered with their first delivery, or by
+// NewInbox returns an inbox on the store, or an error that names every mistake of the
+// configuration. It does no I/O: consumers are registered at their first delivery, or by
 // [Inbox.Register].
 func NewInbox(store Store, c InboxConfig) (*Inbox, error) {
 	err := c.Validate()
@@ -101,18 +101,17 @@ func (in *Inbox) gateConfig() gate.Config {
 	}
 }
 
-// String says whose inbox it is.
+// String returns the service of the inbox and the type of its store.
 func (in *Inbox) String() string {
 	return fmt.Sprintf("inbox of %q on %T", in.config.Service, in.store)
 }
 
-// Format implements fmt.Formatter: every verb prints what String returns, and nothing of
-// what the inbox was configured with or is at work on.
+// Format implements fmt.Formatter: every verb prints what String returns, without the
+// configuration and the messages in flight.
 func (in *Inbox) Format(f fmt.State, _ rune) { _, _ = io.WriteString(f, in.String()) }
 
-// Paused returns why the intake is paused, such as a database that is read-only and
-// answers everything but a claim; nil if it is not. The error wraps the store's. It is safe
-// for concurrent use and asks nobody.
+// Paused returns nil, or an error that wraps the store's if the intake is paused, for
+// example because the database is read-only. It does no I/O.
 func (in *Inbox) Paused() error {
 	if reason := in.core.Gate.Reason(); reason != nil {
 		return fmt.Errorf("middleware: the intake is paused: %w", reason)
@@ -120,24 +119,22 @@ func (in *Inbox) Paused() error {
 	return nil
 }
 
-// Register registers a handler and its topic now instead of with its first
-// delivery, so that a taken consumer name or a missing table is an error at start.
-// Errors are those of stores.Registry, and ErrConsumerShared.
+// Register registers a handler and its topic before the first delivery, so that a taken
+// consumer name or a missing table is an error at start. Errors wrap those of
+// stores.Registry, or ErrConsumerShared.
 func (in *Inbox) Register(ctx context.Context, handler, topic string) error {
 	return in.consumers.register(ctx, handler, topic)
 }
 
 // Middleware wraps a handler; give it to Router.AddMiddleware or, for one handler,
-// Handler.AddMiddleware. Nested inside itself it does nothing. A message that comes with
-// the context of another is a delivery of its own; so is a copy. Called again with a
-// message that it is still at work on, the wrapped handler waits for that, as a delivery
-// that is held does, and is then a second delivery.
+// Handler.AddMiddleware. Nested inside itself it does nothing. A copy of a message, and a
+// message with the context of another one, is a delivery of its own. A second call with a
+// message that is in flight is held until the first returns, and is a second delivery.
 //
-// The wrapped handler returns nil, and the router then acks, only if the handler's
-// effects are committed, were committed by an earlier delivery, or the message has
-// failed and is kept in the store: parked, as a dead letter, or in quarantine. Every
-// other error gives the delivery back; see [OnlyFailures] for telling them apart. A panic
-// of the handler goes on up as a [PanicError], after the rollback.
+// The wrapped handler returns nil, and the router then acks, only if the handler's effects
+// are committed, or an earlier delivery has committed them, or the store keeps the message:
+// parked, as a dead letter, or in quarantine. Any error gives the delivery back; see
+// [OnlyFailures]. A panic of the handler continues as a [PanicError], after the rollback.
 func (in *Inbox) Middleware(next message.HandlerFunc) message.HandlerFunc {
 	turns := newTurns()
 	return func(msg *message.Message) ([]*message.Message, error) {

@@ -13,16 +13,16 @@ import (
 	"github.com/millpond-go/millpond/stores"
 )
 
-// KeepConfig says what is kept of messages that have failed, until they are completed.
+// KeepConfig says what is kept of failed messages until they are completed.
 //
-// A message of which less than all is kept cannot be parked: its attempts are made by
-// the broker's redeliveries, and its row says why. When its budget is spent it is acked
-// although it is not kept; a DeadLetterConfig can keep a copy elsewhere.
+// A message that is not kept whole cannot be parked: the broker's redeliveries make its
+// attempts, and its row says why. When its budget is spent it is acked all the same; a
+// [DeadLetterConfig] can keep a copy elsewhere.
 type KeepConfig struct {
 	Off bool `config:"off" default:"false" about:"Keep neither payload nor metadata. Such messages cannot be parked: the broker redelivers them."`
 	// MaxBytes counts payload and metadata together.
 	MaxBytes int `config:"max_bytes" example:"1000000" check:"positive" about:"The largest message that is kept. Default: what the limits let pass."`
-	// Codec, if set, is what kept messages go through, those in quarantine included.
+	// Codec, if set, encodes kept messages, those in quarantine included.
 	Codec *Codec
 	// Timeout is the deadline of the context of each call of the codec.
 	Timeout time.Duration `config:"-" default:"10s" check:"positive"`
@@ -34,31 +34,30 @@ type Kept struct {
 	Payload  []byte
 }
 
-// Codec encrypts, redacts or moves elsewhere what is kept of messages. Its functions
-// must be safe for concurrent use and must not change what they are given.
+// Codec encrypts, redacts or moves elsewhere what is kept of messages. Its functions must be
+// safe for concurrent use and must not change what they get.
 type Codec struct {
-	// Name is stored with each message. Required: a message is decoded only by the codec
-	// of the same name.
+	// Name is stored with each message, which only the codec of that name decodes. Required.
 	Name string
 	// Encode is called before a message is kept. After an error the delivery is held and
-	// Encode called again, some times. Then it depends on the message:
+	// Encode called again, a few times. Then:
 	//
-	//   - One with attempts left is left to the broker, and the attempt counts.
-	//   - One that has failed for good is not run again. Its redeliveries call Encode again,
-	//     for RetryPolicy.MaxAge; as long again it is given back as failed, so that a broker
-	//     with a limit of deliveries takes it aside; then it is acked without having been
-	//     kept. Its row says "refused".
-	//   - One for the quarantine is given back as failed, for RetryPolicy.MaxUncounted
-	//     deliveries, or held for HoldConfig.Limit if no broker counts them, and is then
-	//     there without its content.
+	//   - A message with attempts left stays with the broker, and the attempt counts.
+	//   - A message that has failed for good is not run again. Its redeliveries call Encode,
+	//     for RetryPolicy.MaxAge. For as long again it is given back as failed, so that a
+	//     broker with a delivery limit dead-letters it. Then it is acked without being kept,
+	//     and its row says "refused".
+	//   - A message for the quarantine is given back as failed, for RetryPolicy.MaxUncounted
+	//     deliveries, or held for HoldConfig.Limit if the broker does not count them. Then it
+	//     is quarantined without its content.
 	//
-	// An error that is marked with [Permanent] says that this codec will never take this
-	// message: one that has failed for good, or is for the quarantine, ends so at once. The
-	// log says of each message that it is not kept.
+	// An error marked with [Permanent] says that the codec never takes this message: one
+	// that has failed for good, or is for the quarantine, ends so at once. The log names each
+	// message that is not kept.
 	Encode func(context.Context, Kept) (Kept, error)
-	// Decode undoes Encode, before an attempt. After an error the attempt has failed,
-	// with stores.ClassUnreadable. nil: what was encoded is for people to read only, and
-	// such messages are never parked.
+	// Decode undoes Encode before an attempt. After an error the attempt has failed with
+	// stores.ClassUnreadable. nil: encoded messages are for people to read, and are never
+	// parked.
 	Decode func(context.Context, Kept) (Kept, error)
 }
 

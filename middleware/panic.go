@@ -7,15 +7,15 @@ import (
 	"github.com/millpond-go/millpond/middleware/internal/text"
 )
 
-// PanicError is what goes on up when a handler panics: in place of its value, whose
-// text may be of any size and come from a message. Its own text, by every verb of fmt, is
-// cut and without control characters. errors.As reaches the value if it is an error.
+// PanicError is the value of a panic that left a handler. It stands for the handler's own
+// value, whose text may be long and come from a message. Its text, by every verb of fmt, is
+// cut and has no control characters. errors.As reaches the value if that is an error.
 type PanicError struct{ panic *panics.Panic }
 
-// Value is what the handler panicked with.
+// Value returns what the handler panicked with.
 func (e *PanicError) Value() any { return e.panic.Value }
 
-// Stack is where it panicked: a function, file and line on each line, the innermost
+// Stack returns where it panicked: a function, file and line on each line, the innermost
 // first, down to the inbox. It is cut.
 func (e *PanicError) Stack() string { return e.panic.Stack }
 

@@ -15,10 +15,9 @@ import (
 // RetryPolicy says what becomes of the messages whose handler fails. Zero values mean
 // the defaults of their tags.
 //
-// A message is tried until its budget is spent, by count or by age, and is then
-// failed: kept as a dead letter for an operator, and acked. What is not the handler's
-// fault (deadlocks, lost connections, unknown commits) does not spend the budget but
-// has a ceiling of its own.
+// A message is tried until its budget is spent, by count or by age. Then it has failed for
+// good: it is kept as a dead letter for an operator, and acked. Deadlocks, lost connections
+// and unknown commits do not spend the budget; MaxUncounted bounds them.
 type RetryPolicy struct {
 	MaxAttempts  int           `config:"max_attempts" default:"10" check:"positive" about:"How many attempts may fail. After the last one the message has failed for good and is kept as a dead letter."`
 	MaxAge       time.Duration `config:"max_age" default:"24h" check:"positive" about:"How long after the first failure there may be another attempt."`
@@ -37,41 +36,42 @@ type RetryPolicy struct {
 	// MaxAttempts below the broker's limit.
 	Placement stores.Placement `config:"placement" default:"parked" check:"parked|redelivered" about:"Who keeps a failed message: parked, the store, so that those behind it flow on; redelivered, the broker, which counts its deliveries."`
 
-	// Order keeps order beyond failures: while a message is pending, later ones of the same
-	// order key are parked behind it, and the retry worker runs them one after the other. A
-	// message that has failed for good lets them go. It costs no trip, and relies on a
+	// Order keeps messages of one order key in order when one of them fails: while it is
+	// pending, later ones are parked behind it, and the retry worker runs them one after the
+	// other. Once it has failed for good they go on. Order costs no round trip, and needs a
 	// broker that delivers the messages of one key one at a time. key is [OrderByKey],
 	// metadata:<field> is [OrderByMetadata].
 	Order string `config:"order" example:"key" about:"Keep later messages behind a failed one that has the same key: key (the broker's, such as Kafka's) or metadata:<field>. Default: no order."`
-	// OrderWait is counted from when the message was to be delivered again. If it comes
-	// after all it is run, out of order.
+	// OrderWait begins when the redelivery is due. A message that comes later is run out of
+	// order.
 	OrderWait time.Duration `config:"order_wait" default:"1h" check:"positive" about:"How long later messages of a key wait beyond the time of a failed one that the broker was to deliver again and did not. Then it is taken for lost."`
-	// OrderKey is Order by a function. nil from it, or a panic, which is logged: this
-	// message has no order.
+	// OrderKey, if set, returns the order key in place of Order. A message for which it
+	// returns nil or panics (which is logged) has no order. It must be safe for concurrent
+	// use.
 	OrderKey func(*message.Message) []byte
 
-	// Classify, if set, tells the class of a handler's error; "" leaves it to the
-	// inbox. [Permanent], [Contention] and [RetryAfter] come before it. If it panics the
-	// class is stores.ClassTransient, and the log says so.
+	// Classify, if set, returns the class of a handler's error; "" leaves it to the inbox.
+	// [Permanent], [Contention] and [RetryAfter] take precedence. If it panics (which is
+	// logged) the class is stores.ClassTransient. It must be safe for concurrent use.
 	Classify func(error) stores.Class
 }
 
-// BackoffConfig says how long to wait after failed attempts: Min after the first,
-// doubling with each, at most Max. Each pause is left to chance between half of that and
-// the whole.
+// BackoffConfig says how long to wait after failed attempts: Min after the first, doubled
+// after each, at most Max. Each pause is random, between half of that and the whole.
 type BackoffConfig struct {
 	Min time.Duration `config:"backoff_min" default:"1s" check:"positive" about:"The pause after the first failure. It doubles with each."`
 	Max time.Duration `config:"backoff_max" default:"10m" check:"positive" least:"Min" about:"The longest pause."`
 }
 
-// OrderByKey takes the broker's key of the message, such as the key of a Kafka record,
-// for its order key.
+// OrderByKey returns the broker's key of the message, such as the key of a Kafka record, as
+// its order key.
 func OrderByKey(msg *message.Message) []byte {
 	facts, _ := brokers.DeliveryOf(msg)
 	return facts.Key
 }
 
-// OrderByMetadata takes a metadata field of the message for its order key.
+// OrderByMetadata returns a function that returns a metadata field of the message as its
+// order key.
 func OrderByMetadata(field string) func(*message.Message) []byte {
 	return func(msg *message.Message) []byte {
 		if value := msg.Metadata.Get(field); value != "" {
@@ -118,15 +118,15 @@ type policy struct {
 
 func newPolicy(p *RetryPolicy) *policy { return &policy{p, p.machine()} }
 
-// Permanent marks an error that trying again cannot help: the message is failed at
-// once, whatever the handler met before it returned that. nil stays nil.
+// Permanent marks an error that another attempt cannot heal: the message has failed for
+// good at once. nil stays nil.
 func Permanent(err error) error { return budget.Mark(err, stores.ClassPermanent) }
 
-// Contention marks an error of optimistic locking: somebody else has changed what the
-// handler had read. The attempt is repeated at once, up to
-// RetryPolicy.MaxImmediate times. nil stays nil.
+// Contention marks an error as a lost race of optimistic locking: a row changed since the
+// handler read it. The handler is run again at once, up to RetryPolicy.MaxImmediate times,
+// and the attempt is not counted. nil stays nil.
 func Contention(err error) error { return budget.Mark(err, stores.ClassContention) }
 
-// RetryAfter asks that the next attempt is not made before d, instead of after the
+// RetryAfter marks an error after which the next attempt waits at least d, in place of the
 // policy's backoff. The attempt counts. nil stays nil.
 func RetryAfter(err error, d time.Duration) error { return budget.Delay(err, d) }

@@ -23,15 +23,14 @@ import (
 
 // RetryWorkerConfig configures a [RetryWorker]. Only Handlers is required.
 type RetryWorkerConfig struct {
-	// Handlers are the handlers by their names in the router, which are those of their
-	// consumers: what router.Handlers returns. Parked messages of other names are
-	// left alone, and reported. Required.
+	// Handlers are the handlers by their names in the router, as router.Handlers returns
+	// them. Parked messages of other handlers are left alone, and reported. Required.
 	Handlers map[string]message.HandlerFunc
 
-	// Middlewares are put around the inbox for retried messages, the first outermost,
-	// as Router.AddMiddleware does. Those of the program's router are not applied: name
-	// those that change messages, if they stand behind an [Arrival] there, or inside the
-	// inbox. One that stands before the inbox without an Arrival has changed what was kept.
+	// Middlewares are put around the inbox for retried messages, the first outermost. Those
+	// of the program's router are not applied. Give those that change messages, if they
+	// stand there between an [Arrival] and the inbox, or inside the inbox. One that stands
+	// around the inbox without an Arrival has already changed the kept message.
 	Middlewares []message.HandlerMiddleware
 
 	Concurrency  int           `config:"concurrency" default:"8" check:"positive" about:"How many of one handler run at once. Each takes a connection of the store."`
@@ -41,9 +40,9 @@ type RetryWorkerConfig struct {
 	DrainTimeout time.Duration `config:"-" default:"30s" check:"positive"`
 }
 
-// RetryWorker runs messages that were parked, when they are due, with the handlers of a
-// router and behind its inbox. Any number of workers, in any number of processes, share
-// the work: each message is run by one of them at a time.
+// RetryWorker runs parked messages when they are due, with the handlers of a router and
+// behind its inbox. Any number of workers and processes share the work: one of them at a
+// time runs a message.
 //
 //	worker, err := middleware.NewRetryWorker(inbox, middleware.RetryWorkerConfig{Handlers: router.Handlers()})
 //	go worker.Run(ctx)
@@ -56,9 +55,9 @@ type RetryWorker struct {
 	tally  tally
 }
 
-// NewRetryWorker checks the configuration, all of it at once, and returns a worker for
-// the messages that the inbox has parked, here or in other processes of the service. The
-// inbox's store must implement stores.Retries.
+// NewRetryWorker returns a worker for the messages that the inbox has parked, in this or in
+// another process of the service, or an error that names every mistake of the
+// configuration. The inbox's store must implement stores.Retries.
 func NewRetryWorker(in *Inbox, c RetryWorkerConfig) (*RetryWorker, error) {
 	if in == nil {
 		return nil, errors.New("middleware: NewRetryWorker: the inbox is nil")
@@ -93,9 +92,9 @@ func NewRetryWorker(in *Inbox, c RetryWorkerConfig) (*RetryWorker, error) {
 	return w, nil
 }
 
-// Run runs due messages until ctx ends. Then it takes no more, gives back those that it
-// had reserved and not begun, and waits for the handlers that run. It may be called
-// once. A store that cannot be asked is no error: Run waits until it can.
+// Run runs due messages until ctx ends. Then it reserves no more, releases those that it has
+// not begun, and waits for running handlers, at most DrainTimeout. While the store does not
+// answer Run waits and returns no error. It may be called once.
 func (w *RetryWorker) Run(ctx context.Context) error {
 	if w.ran.Swap(true) {
 		return errors.New("middleware: RetryWorker.Run was called twice")

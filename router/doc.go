@@ -1,4 +1,4 @@
-// Package router makes a running service of a configuration and handlers.
+// Package router runs a service from a configuration and handlers.
 //
 //	svc, err := router.Load(ctx, "millpond.yaml")
 //	svc.Handle("stock", "orders", postgres.Handler(reserve))

@@ -63,16 +63,16 @@ var (
 	ErrOutputs        = errors.New("middleware: a handler behind the inbox must not return messages: use a consumer handler")
 	ErrForeignTx      = errors.New("middleware: the handler asked for a transaction that is not the inbox's")
 	ErrAckedEarly     = errors.New("middleware: the handler acked the message before its effects were committed")
-	ErrEndedEarly     = errors.New("middleware: a function of the program has exited its goroutine (runtime.Goexit)")
+	ErrEndedEarly     = errors.New("middleware: a function of the program exited its goroutine (runtime.Goexit)")
 
 	// ErrDeferred and ErrBehind are why a delivery is held that others are not waiting for.
-	ErrDeferred = errors.New("middleware: the message has failed before, and it is too early for its next attempt")
+	ErrDeferred = errors.New("middleware: the message has failed before, and its next attempt is not due yet")
 	ErrBehind   = errors.New("middleware: an earlier message of the same order key has failed and is not completed yet")
 
-	errPayloadChanged = errors.New("middleware: the handler has changed the payload in place, so it cannot be run again")
+	errPayloadChanged = errors.New("middleware: the handler changed the payload in place, so the message cannot be run again")
 	errCrashed        = errors.New("middleware: the process ended while the handler ran")
 	errBegun          = fmt.Errorf("%w, or its process has ended", ErrInFlight)
-	errAlone          = errors.New("middleware: other messages that may have ended a process run one at a time")
+	errAlone          = errors.New("middleware: messages that may have ended a process run one at a time, and another one runs")
 	errPaused         = fmt.Errorf("middleware: %w: the intake is paused", stores.ErrUnavailable)
 	errOuterDeadline  = errors.New("middleware: a middleware around the inbox has ended the message's context by a deadline: use HandlerTimeout instead, or put it inside")
 )

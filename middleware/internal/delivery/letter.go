@@ -16,7 +16,7 @@ var (
 	ErrRefusedForGood = errors.New("middleware: refused for good")
 
 	errNoCopy   = errors.New("middleware: cannot publish the copy of a dead letter")
-	errUncopied = errors.New("middleware: the message has failed before, and has had no copy since")
+	errUncopied = errors.New("middleware: the message has failed for good, and its copy is not published yet")
 )
 
 // copyLetter publishes the message as it arrived, once for this delivery.
