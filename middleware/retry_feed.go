@@ -27,18 +27,25 @@ type feed struct {
 	out      chan *message.Message
 }
 
+// reservation is how long a message belongs to a worker that does not renew that: when its
+// process is killed they are soon due for others.
+const reservation = 20 * time.Second
+
 func newFeed(w *RetryWorker, handler string, consumer stores.Consumer) *feed {
-	c := &w.in.config
-	const margin = time.Minute
 	f := &feed{
 		w: w, handler: handler, consumer: consumer,
-		// Twice what a run can take, so that half of it is there when it begins.
-		reserve: 2*(c.ClaimTimeout+c.HandlerTimeout+2*c.CommitTimeout) + margin,
+		reserve: reservation,
 		out:     make(chan *message.Message),
 	}
 	f.loop = loop.New(w.config.Concurrency, w.config.PollInterval, loop.Work[stores.Retry]{
-		Ask:      f.due,
-		Begin:    f.begin,
+		Ask:   f.due,
+		Begin: f.begin,
+		Renew: func(ctx context.Context, batch []stores.Retry) error {
+			ctx, cancel := context.WithTimeout(ctx, reservation/4)
+			defer cancel()
+			return w.store.Renew(ctx, batch, reservation) //nolint:wrapcheck // nobody sees it
+		},
+		Renewal:  reservation / 4,
 		GiveBack: func(ctx context.Context, batch []stores.Retry) { f.giveBack(ctx, batch, SkipStopping) },
 		Failing: func(err error) {
 			w.in.log.Warn("millpond: retry worker cannot ask for due messages, and tries again",

@@ -125,7 +125,7 @@ type Failures interface {
 type DueQuery struct {
 	Consumer Consumer
 	Limit    int           // of messages returned; positive
-	Reserve  time.Duration // how long they are reserved; longer than a run of the handler can take
+	Reserve  time.Duration // how long they are reserved, unless Renew makes it longer
 }
 
 // Retry is a parked message that is reserved for the caller. It is claimed with
@@ -167,6 +167,12 @@ type Retries interface {
 	// Until the reservation ends nobody else gets them. A message behind an earlier pending
 	// one of its order key is not due. Locked rows are skipped.
 	Due(ctx context.Context, q DueQuery) ([]Retry, error)
+
+	// Renew lets reservations end d from now. Rows that changed since, and locked rows, are
+	// left alone: a message whose attempt has begun needs no reservation. Versions stay as
+	// they are. A worker that renews in time reserves for a short time, so that its messages
+	// are soon due for others when it dies.
+	Renew(ctx context.Context, reserved []Retry, d time.Duration) error
 
 	// Release ends reservations of messages that were not begun, which are then due at
 	// once. Rows that changed since are left alone.

@@ -68,6 +68,10 @@ func (w *watchedStore) Due(ctx context.Context, q stores.DueQuery) ([]stores.Ret
 	return due, err
 }
 
+func (w *watchedStore) Renew(ctx context.Context, reserved []stores.Retry, d time.Duration) error {
+	return w.Store.Renew(ctx, reserved, min(d, reserve))
+}
+
 func (w *watchedStore) Release(ctx context.Context, reserved []stores.Retry) error {
 	if len(reserved) > 0 {
 		w.recorder.at(ctx, pointRelease)

@@ -2,6 +2,7 @@ package sqlstore
 
 import (
 	"context"
+	"time"
 
 	"github.com/millpond-go/millpond/stores"
 )
@@ -9,11 +10,22 @@ import (
 const (
 	lockReserved = `SELECT f.number, f.revision FROM {schema.}{prefix}failure f WHERE %s AND f.status = 3 AND f.reserved{free}`
 
+	renewReserved = `UPDATE {schema.}{prefix}failure SET due_at = {now} + ? WHERE %s`
+
 	releaseReserved = `UPDATE {schema.}{prefix}failure SET {changed}, reserved = false, due_at = {now} WHERE %s`
 )
 
 // Release implements stores.Retries. What somebody changes just now is left to them.
 func (s Store) Release(ctx context.Context, reserved []stores.Retry) error {
+	return s.changeReserved(ctx, reserved, releaseReserved)
+}
+
+// Renew implements stores.Retries.
+func (s Store) Renew(ctx context.Context, reserved []stores.Retry, d time.Duration) error {
+	return s.changeReserved(ctx, reserved, renewReserved, d.Microseconds())
+}
+
+func (s Store) changeReserved(ctx context.Context, reserved []stores.Retry, text string, args ...any) error {
 	if len(reserved) == 0 {
 		return nil
 	}
@@ -37,7 +49,7 @@ func (s Store) Release(ctx context.Context, reserved []stores.Retry) error {
 		if err != nil || len(free) == 0 {
 			return err
 		}
-		_, err = tx.Send(ctx, s.t.in(releaseReserved, "number", free))
+		_, err = tx.Send(ctx, s.t.in(text, "number", free, args...))
 		return err
 	})
 	if err != nil {

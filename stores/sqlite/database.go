@@ -143,17 +143,34 @@ func (s *Store) Due(ctx context.Context, q stores.DueQuery) ([]stores.Retry, err
 
 // Release implements stores.Retries. Messages whose handlers run are left alone.
 func (s *Store) Release(ctx context.Context, reserved []stores.Retry) error {
-	var free []stores.Retry
+	waiting, err := s.waiting(reserved)
+	if err != nil {
+		return err
+	}
+	return s.contract.Release(ctx, waiting)
+}
+
+// Renew implements stores.Retries. Messages whose handlers run are left alone.
+func (s *Store) Renew(ctx context.Context, reserved []stores.Retry, d time.Duration) error {
+	waiting, err := s.waiting(reserved)
+	if err != nil {
+		return err
+	}
+	return s.contract.Renew(ctx, waiting, d)
+}
+
+// waiting returns those of the messages whose handlers do not run.
+func (s *Store) waiting(reserved []stores.Retry) (waiting []stores.Retry, err error) {
 	for _, r := range reserved {
 		consumer, err := s.tables.Known(r.Key)
 		if err != nil {
-			return err
+			return nil, err
 		}
 		if !s.flights.open(consumer, string(r.Key.ID)) {
-			free = append(free, r)
+			waiting = append(waiting, r)
 		}
 	}
-	return s.contract.Release(ctx, free)
+	return waiting, nil
 }
 
 // Change implements stores.Inspector. It takes the writer only if there is something to

@@ -19,6 +19,7 @@ func dueChecks() []check {
 		{name: "the whole message", run: dueWhole},
 		{name: "longest first, up to the limit", run: dueInOrder},
 		{name: "reserves", run: dueReserves},
+		{name: "renews reservations", run: dueRenews},
 		{name: "lapsed reservations are suspect", run: dueLapsed},
 		{name: "suspicion lasts until an attempt is recorded", run: suspicionLasts},
 		{name: "release", run: dueRelease},
@@ -158,6 +159,54 @@ func dueLapsed(b *bench) {
 	b.expect(here, claimOf(first), stores.Parked) // it belongs to another worker now
 	b.commit(b.take(elsewhere, claimOf(due[0]), due[0].State.Version))
 	b.expect(here, claimOf(first), stores.Duplicate)
+}
+
+func dueRenews(b *bench) {
+	here, elsewhere := b.open(), b.open()
+	for _, id := range []string{"kept", "lost", "failed"} {
+		b.fails(here, id)
+	}
+	due, err := here.Due(b.ctx, stores.DueQuery{Consumer: consumer, Limit: 10, Reserve: 50 * time.Millisecond})
+	if err != nil || len(due) != 3 {
+		b.tb.Fatalf("Due = %+v, %v, want three messages", due, err)
+	}
+	by := make(map[string]stores.Retry)
+	for _, r := range due {
+		by[string(r.Key.ID)] = r
+	}
+	var others []stores.Retry
+	if err := here.Renew(b.ctx, []stores.Retry{by["kept"]}, reserve); err != nil {
+		b.tb.Fatalf("Renew: %v", err)
+	}
+	if !poll(b.ctx, patience, func() bool {
+		more, _ := elsewhere.Due(b.ctx, stores.DueQuery{Consumer: consumer, Limit: 10, Reserve: time.Hour})
+		others = append(others, more...)
+		return len(others) >= 2
+	}) || len(others) != 2 {
+		b.tb.Fatalf("%d messages were due elsewhere, want the two whose reservation was not renewed", len(others))
+	}
+	f := failureOf(claimFor("failed", "failed"))
+	for _, r := range others {
+		if string(r.Key.ID) == "failed" {
+			f.Version = r.State.Version
+		}
+	}
+	b.record(elsewhere, changed(f, func(f *stores.Failure) { f.DueIn = time.Minute }))
+	if err := here.Renew(b.ctx, due, 2*time.Hour); err != nil { // too late for two of them
+		b.tb.Errorf("Renew: %v", err)
+	}
+	for id, most := range map[string]time.Duration{"kept": 2 * time.Hour, "lost": time.Hour, "failed": time.Minute} {
+		if in := b.look(here, claimFor(id, id), stores.Parked).Failure.DueIn; in > most || in < most/2 {
+			b.tb.Errorf("%q is due in %s, want %s", id, in, most)
+		}
+	}
+	kept := by["kept"]
+	b.commit(b.take(here, claimOf(kept), kept.State.Version)) // Renew leaves the version as it is
+	if err := here.Renew(b.ctx, []stores.Retry{kept}, time.Hour); err != nil {
+		b.tb.Errorf("Renew of a completed message: %v", err)
+	}
+	b.expect(elsewhere, claimFor("kept", "kept"), stores.Duplicate)
+	b.paired()
 }
 
 // suspicionLasts: what may have ended a process stays suspect when it is put off behind an

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"time"
 
 	"github.com/millpond-go/millpond/middleware/internal/text"
 	"github.com/millpond-go/millpond/stores"
@@ -71,10 +72,10 @@ func (d *Delivery) copyLate(why error) bool {
 }
 
 // waitedEnough reports whether a retry worker has waited for a copy as long as it may: its
-// reservation ends some time, and its place is wanted by others.
+// place is wanted by others.
 func (d *Delivery) waitedEnough(why error) bool {
-	r := d.arrival.Retry
-	return r != nil && errors.Is(why, errNoCopy) && d.turn.Held() > r.Reserve/8
+	const enough = 20 * time.Second
+	return d.arrival.Retry != nil && errors.Is(why, errNoCopy) && d.turn.Held() > enough
 }
 
 // A parked message whose last attempt has failed, and whose copy cannot be published now, is

@@ -29,6 +29,10 @@ type Work[T any] struct {
 	// which is called on a goroutine of its own and calls free, once, when the place is free
 	// again. It returns nil if ctx ended before it could begin.
 	Begin func(ctx context.Context, item T, reserved time.Time) (rest func(free func()))
+	// Renew lets the reservations of items last: of those that are not begun, and of those
+	// whose rest has not ended. It is called from a goroutine of its own every Renewal.
+	Renew   func(ctx context.Context, items []T) error
+	Renewal time.Duration
 	// GiveBack gives back items that were not begun: the loop stops. ctx has ended.
 	GiveBack func(ctx context.Context, items []T)
 	// Failing is called when questions begin to fail.
@@ -43,11 +47,12 @@ type Loop[T any] struct {
 	places int
 	poll   time.Duration
 	alarm  *alarm
+	held   *held[T]
 }
 
 // New returns a loop with so many places, which asks every poll when nothing was due.
 func New[T any](places int, poll time.Duration, w Work[T]) *Loop[T] {
-	return &Loop[T]{work: w, places: places, poll: poll, alarm: newAlarm()}
+	return &Loop[T]{work: w, places: places, poll: poll, alarm: newAlarm(), held: newHeld[T]()}
 }
 
 // Wake lets the loop ask in a while.
@@ -58,6 +63,11 @@ func (l *Loop[T]) Wake(in time.Duration) { l.alarm.set(in) }
 func (l *Loop[T]) Run(ctx context.Context) {
 	free := make(chan struct{}, l.places)
 	var busy sync.WaitGroup
+	renewing, stop := context.WithCancel(context.WithoutCancel(ctx))
+	var renewal sync.WaitGroup
+	renewal.Go(func() { l.renew(renewing) })
+	defer renewal.Wait()
+	defer stop()
 	defer busy.Wait()
 	limit, wait := l.places, time.Duration(0)
 	for ctx.Err() == nil {
@@ -72,7 +82,7 @@ func (l *Loop[T]) Run(ctx context.Context) {
 			continue
 		}
 		wait = 0
-		if !l.handOut(ctx, batch, begun, free, &busy) {
+		if !l.handOut(ctx, l.held.add(batch, begun), free, &busy) {
 			return
 		}
 		if len(batch) == 0 {
@@ -85,22 +95,38 @@ func (l *Loop[T]) Run(ctx context.Context) {
 
 // handOut begins with each item as soon as there is a place. It reports false if the loop
 // stops before.
-func (l *Loop[T]) handOut(ctx context.Context, batch []T, reserved time.Time, free chan struct{}, busy *sync.WaitGroup) bool {
-	for i, item := range batch {
+func (l *Loop[T]) handOut(ctx context.Context, batch []*reservation[T], free chan struct{}, busy *sync.WaitGroup) bool {
+	for i, r := range batch {
+		var rest func(func())
 		select {
 		case free <- struct{}{}:
+			rest = l.work.Begin(ctx, r.item, l.held.renewed(r))
 		case <-ctx.Done():
-			l.work.GiveBack(ctx, batch[i:])
-			return false
 		}
-		rest := l.work.Begin(ctx, item, reserved)
 		if rest == nil {
-			l.work.GiveBack(ctx, batch[i:])
+			l.work.GiveBack(ctx, l.held.drop(batch[i:]))
 			return false
 		}
-		busy.Go(func() { rest(func() { <-free }) })
+		busy.Go(func() {
+			defer l.held.drop([]*reservation[T]{r})
+			rest(func() { <-free })
+		})
 	}
 	return true
+}
+
+// renew renews what is held, until ctx ends.
+func (l *Loop[T]) renew(ctx context.Context) {
+	for pause.Sleep(ctx, l.work.Renewal) {
+		all, items := l.held.all()
+		if len(items) == 0 {
+			continue
+		}
+		asked := time.Now()
+		if err := l.work.Renew(ctx, items); err == nil {
+			l.held.renew(all, asked)
+		}
+	}
 }
 
 // next is the limit of the next batch, after one that took so long.

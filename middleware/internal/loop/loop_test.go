@@ -21,7 +21,9 @@ type store struct {
 	asked []time.Time
 	err   error
 	told  int
-	takes time.Duration
+
+	renewed int
+	takes   time.Duration
 }
 
 func (s *store) work() loop.Work[int] {
@@ -49,6 +51,13 @@ func (s *store) work() loop.Work[int] {
 			defer s.mu.Unlock()
 			s.back = append(s.back, batch...)
 		},
+		Renew: func(_ context.Context, batch []int) error {
+			s.mu.Lock()
+			defer s.mu.Unlock()
+			s.renewed += len(batch)
+			return nil
+		},
+		Renewal: 300 * time.Millisecond,
 		Failing: func(error) { s.told++ },
 		Bytes:   func([]int) int { return 0 },
 	}
@@ -57,9 +66,12 @@ func (s *store) work() loop.Work[int] {
 func TestWorkThatIsDueIsDoneAndTheRestGivenBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &store{due: []int{1, 2, 3, 4, 5, 6, 7, 8, 9}, takes: time.Second}
-		ctx, stop := context.WithTimeout(t.Context(), 1500*time.Millisecond)
+		ctx, stop := context.WithTimeout(t.Context(), 1450*time.Millisecond)
 		defer stop()
 		loop.New(4, time.Minute, s.work()).Run(ctx)
+		if want := 3*9 + 5 + 2*4; s.renewed != want { // every 0.3 s what is not done, and in the end what runs on
+			t.Errorf("renewed %d, want %d", s.renewed, want)
+		}
 		if len(s.done) != 8 || len(s.done)+len(s.back)+len(s.due) != 9 {
 			t.Errorf("done %v, given back %v, left %v", s.done, s.back, s.due)
 		}

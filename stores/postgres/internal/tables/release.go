@@ -10,6 +10,15 @@ import (
 
 // Release implements stores.Retries, in one trip and one commit.
 func (s Store) Release(ctx context.Context, reserved []stores.Retry) error {
+	return s.changeReserved(ctx, reserved, s.t.sql.release, s.t.channel)
+}
+
+// Renew implements stores.Retries, in one trip and one commit.
+func (s Store) Renew(ctx context.Context, reserved []stores.Retry, d time.Duration) error {
+	return s.changeReserved(ctx, reserved, s.t.sql.renew, d)
+}
+
+func (s Store) changeReserved(ctx context.Context, reserved []stores.Retry, text string, arg any) error {
 	if len(reserved) == 0 {
 		return nil
 	}
@@ -20,18 +29,24 @@ func (s Store) Release(ctx context.Context, reserved []stores.Retry) error {
 	for i, r := range reserved {
 		numbers[i], revisions[i] = sqlstore.ParseVersion(r.State.Version)
 	}
-	if _, err := s.t.db.Send(ctx, Statement{Text: s.t.sql.release, Args: []any{numbers, revisions, s.t.channel}}); err != nil {
+	if _, err := s.t.db.Send(ctx, Statement{Text: text, Args: []any{numbers, revisions, arg}}); err != nil {
 		return s.t.shared.Explain(ctx, err)
 	}
 	return nil
 }
 
-const releaseText = `WITH free AS MATERIALIZED (
+const reservedText = `WITH free AS MATERIALIZED (
 	SELECT f.number FROM ROWS FROM (unnest($1::bigint[]), unnest($2::bigint[])) AS r (number, revision)
 	JOIN {schema.}{prefix}failure f ON f.number = r.number AND f.revision = r.revision
 	WHERE f.status = 3 AND f.reserved
 	FOR UPDATE OF f SKIP LOCKED
-), released AS (
+)`
+
+const renewText = reservedText + `
+UPDATE {schema.}{prefix}failure f SET due_at = now() + $3::interval
+FROM free WHERE f.number = free.number`
+
+const releaseText = reservedText + `, released AS (
 	UPDATE {schema.}{prefix}failure f SET ` + revised + `, reserved = false, due_at = now()
 	FROM free WHERE f.number = free.number
 )

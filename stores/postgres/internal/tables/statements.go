@@ -16,7 +16,7 @@ type statements struct {
 	behind, behindEarlier             string
 	look, settled, owned              string
 
-	recordFirst, recordAgain, due, release, backlog string
+	recordFirst, recordAgain, due, release, renew, backlog string
 }
 
 // expand returns the text of a statement for tables of these names.
@@ -42,6 +42,7 @@ WHERE consumer = $1 AND message_id = $2 AND xmin = pg_current_xact_id_if_assigne
 		recordAgain: expand(n, recordAgainText),
 		due:         expand(n, dueText),
 		release:     expand(n, releaseText),
+		renew:       expand(n, renewText),
 		backlog:     expand(n, backlogText),
 	}
 }
