@@ -134,6 +134,15 @@ func (c *InboxConfig) Validate() error {
 	bad := func(name, format string, args ...any) {
 		all = append(all, field.Error{Field: name, Key: handler, Text: fmt.Sprintf(format, args...)})
 	}
+	const longest = 20 * 24 * time.Hour // near what databases take for a bound
+	for _, d := range []struct {
+		name  string
+		value time.Duration
+	}{{"HandlerTimeout", c.HandlerTimeout}, {"CommitTimeout", c.CommitTimeout}, {"ClaimTimeout", c.ClaimTimeout}, {"RecordTimeout", c.RecordTimeout}} {
+		if d.value > longest {
+			bad(d.name, "is %s: use at most %s", d.value, longest)
+		}
+	}
 	c.Retry.validate("Retry", bad)
 	for _, handler = range slices.Sorted(maps.Keys(c.RetryByHandler)) {
 		policy, name := c.RetryByHandler[handler], fmt.Sprintf("RetryByHandler[%q]", handler)

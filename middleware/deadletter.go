@@ -3,6 +3,7 @@ package middleware
 import (
 	"context"
 	"strconv"
+	"time"
 
 	"github.com/ThreeDotsLabs/watermill/message"
 
@@ -38,6 +39,9 @@ import (
 type DeadLetterConfig struct {
 	Publisher message.Publisher
 	Topic     string `config:"topic" example:"my-service.dead" about:"Where they are published, on the same broker. Default: nowhere."`
+	// Timeout is the deadline of the context of each message that is published. A publisher
+	// that waits for longer, though its message's context has ended, holds the delivery up.
+	Timeout time.Duration `config:"-" default:"10s" check:"positive"`
 }
 
 // Metadata of copies of dead letters, beside the message's own.
@@ -82,6 +86,8 @@ func (c letters) Publish(ctx context.Context, l delivery.Letter) error {
 		msg.Metadata.Set(MetadataError, text.Quoted(text.Cut(l.Error, stores.MaxHistoryErrorBytes)))
 	}
 	msg.Metadata.Set(MetadataAttempts, strconv.Itoa(l.Attempts))
+	ctx, cancel := context.WithTimeout(ctx, c.Timeout)
+	defer cancel()
 	msg.SetContext(ctx)
 	return refusedForGood(callback.Call("the publisher", func() error { return c.Publisher.Publish(c.Topic, msg) }))
 }

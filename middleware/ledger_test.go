@@ -279,6 +279,17 @@ func (l *ledger) Due(_ context.Context, q stores.DueQuery) ([]stores.Retry, erro
 	return batch, nil
 }
 
+func (l *ledger) Renew(_ context.Context, reserved []stores.Retry, d time.Duration) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, r := range reserved {
+		if row := l.rows[rawID(r.Key)]; row != nil && row.reserved && row.version() == r.State.Version {
+			row.due = time.Now().Add(d)
+		}
+	}
+	return nil
+}
+
 func (l *ledger) Release(_ context.Context, reserved []stores.Retry) error {
 	err := l.enter("release")
 	defer l.mu.Unlock()

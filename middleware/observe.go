@@ -163,7 +163,11 @@ func (h *hooks) intakeResumed(after time.Duration) {
 
 func (h *hooks) retrySkipped(c stores.Consumer, reason SkipReason, n int) {
 	for _, hook := range h.retrySkip {
-		h.call("Hook.RetrySkipped", func() { hook.RetrySkipped(c, reason, n) })
+		// Apart, for the worker's own goroutine must not end.
+		h.panics.note("Hook.RetrySkipped", stores.Key{}, callback.Apart("it", func() error {
+			hook.RetrySkipped(c, reason, n)
+			return nil
+		}))
 	}
 }
 
@@ -205,7 +209,7 @@ func (v *visit) deliveryEnd(e *delivery.End) DeliveryEnd {
 
 func (v *visit) ended(e *delivery.End) {
 	h := v.in.hooks
-	if !h.observeDeliveries() {
+	if v.diary.begun.IsZero() { // nobody observes, or nobody was told of its start
 		return
 	}
 	end := v.deliveryEnd(e)

@@ -23,6 +23,7 @@ type scriptedRetries struct {
 	mine     sync.Mutex
 	queries  []stores.DueQuery
 	released []stores.Retry
+	renewal  error // of Renew
 }
 
 func (s *scriptedRetries) Due(_ context.Context, q stores.DueQuery) ([]stores.Retry, error) {
@@ -30,6 +31,10 @@ func (s *scriptedRetries) Due(_ context.Context, q stores.DueQuery) ([]stores.Re
 	defer s.mine.Unlock()
 	s.queries = append(s.queries, q)
 	return s.due(len(s.queries), q)
+}
+
+func (s *scriptedRetries) Renew(context.Context, []stores.Retry, time.Duration) error {
+	return s.renewal
 }
 
 func (s *scriptedRetries) Release(_ context.Context, r []stores.Retry) error {
@@ -90,11 +95,19 @@ func TestBatchesFollowTheSpeedOfTheHandler(t *testing.T) {
 	}
 }
 
-// What waited in its batch until the reservation is half over could be run by two.
+// What waited in its batch until half of its reservation was over, because that could not be
+// renewed, could be run by two.
 func TestLateMessagesAreGivenBack(t *testing.T) {
 	t.Parallel()
+	for name, renewal := range map[string]error{"renewed": nil, "not renewed": stores.ErrUnavailable} {
+		t.Run(name, func(t *testing.T) { t.Parallel(); late(t, renewal) })
+	}
+}
+
+func late(t *testing.T, renewal error) {
+	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		store := &scriptedRetries{due: func(n int, q stores.DueQuery) ([]stores.Retry, error) {
+		store := &scriptedRetries{renewal: renewal, due: func(n int, q stores.DueQuery) ([]stores.Retry, error) {
 			if n > 1 {
 				return nil, nil
 			}
@@ -107,7 +120,10 @@ func TestLateMessagesAreGivenBack(t *testing.T) {
 			return nil
 		}, func() { <-time.After(10 * time.Minute) }, func(c *middleware.RetryWorkerConfig) { c.Concurrency = 1 })
 		reserve := store.asked()[0].Reserve
-		want := int(reserve/2/(25*time.Second)) + 1
+		want := 8
+		if renewal != nil {
+			want = int(reserve/2/(25*time.Second)) + 1
+		}
 		if runs != want || len(store.released) != 8-want || w.Stats().Skipped[middleware.SkipLate] != 8-want {
 			t.Errorf("%d runs in a reservation of %s, %d released, %+v", runs, reserve, len(store.released), w.Stats())
 		}

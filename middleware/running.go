@@ -53,46 +53,46 @@ func (r *running) Value(key any) any {
 	}
 	value := r.further(key)
 	_, attempt := value.(stores.Attempt)
+	hidden, others := value.(hiddenTx)
 	switch {
 	case attempt && r.foreign():
 		return nil
 	case attempt: // of an inbox around this one, on another store
 		return value
+	case others: // which a run further out has found, and hides
+		return r.asks(key, hidden.tx)
 	case isTx(value):
-		r.asks(key, value)
-		return nil
+		return r.asks(key, value)
 	}
 	return value
 }
+
+// hiddenTx is a transaction that one run hides from another one's handler. The other one
+// notes the question.
+type hiddenTx struct{ tx any }
 
 // foreign reports whether another message's run is further out.
 func (r *running) foreign() bool { return r.outer != nil && r.outer.msg != r.msg }
 
-// further returns what is further out, transactions included that the runs there hide.
-// They do not note the question, which is not theirs, nor one that their own handlers ask
-// in the same moment; those are not answered either.
+// further returns what is further out. The run there does not note the question, which is not
+// its own handler's, nor one that this asks in the same moment; that is not answered either.
 func (r *running) further(key any) any {
 	if !r.foreign() {
 		return r.Context.Value(key)
 	}
-	for outer := r.outer; outer != nil; outer = outer.outer {
-		outer.others.Add(1)
-		defer outer.others.Add(-1)
-	}
-	value := r.Context.Value(key)
-	for outer := r.outer; outer != nil && value == nil; outer = outer.outer {
-		if hidden := outer.Context.Value(key); isTx(hidden) {
-			value = hidden
-		}
-	}
-	return value
+	r.outer.others.Add(1)
+	defer r.outer.others.Add(-1)
+	return r.Context.Value(key)
 }
 
-// asks notes that the handler has asked for a transaction that is not the attempt's.
-func (r *running) asks(key, tx any) {
-	if r.others.Load() == 0 {
-		r.asked.CompareAndSwap(nil, &ForeignTxError{Key: reflect.TypeOf(key).String(), Tx: reflect.TypeOf(tx).String()})
+// asks notes that the handler has asked for a transaction that is not the attempt's, and
+// returns what it gets. The handler of another message further in gets it from its own run.
+func (r *running) asks(key, tx any) any {
+	if r.others.Load() > 0 {
+		return hiddenTx{tx}
 	}
+	r.asked.CompareAndSwap(nil, &ForeignTxError{Key: reflect.TypeOf(key).String(), Tx: reflect.TypeOf(tx).String()})
+	return nil
 }
 
 // nested reports whether this delivery is already being run by an inbox around this

@@ -146,17 +146,23 @@ func (v *visit) endEarly(recovered any) {
 			end.Err = panics.Cause{Panic: newPanicError(recovered).panic}
 		}
 	}
+	exited := recovered == nil
+	defer func() {
+		if v.retry != nil {
+			v.retry.ended(v.deliveryEnd(end))
+		}
+		if exited {
+			v.msg.Nack()
+			return
+		}
+		panic(newPanicError(recovered))
+	}()
 	if !v.diary.told {
+		was := exited
+		exited = true // by a hook, if over does not return
 		v.over(end)
+		exited = was
 	}
-	if v.retry != nil { // and a hook has kept over from it
-		v.retry.ended(v.deliveryEnd(end))
-	}
-	if recovered == nil {
-		v.msg.Nack()
-		return
-	}
-	panic(newPanicError(recovered))
 }
 
 // over tells everybody how the delivery has ended, before the message is settled.

@@ -72,7 +72,7 @@ func (l Limits) Gone(seen stores.FailureState) bool {
 // failed for good, and may take it later: wait, give the message back as failed, so that a
 // broker with a limit of deliveries takes it aside, or give up, for other brokers have none.
 func (l Limits) Patience(age time.Duration) (wait, giveUp bool) {
-	return age < l.Age, age >= 2*l.Age
+	return age < l.Age, age/2 >= l.Age // which does not overflow
 }
 
 // Backoff says how long to wait after failed attempts: Min after the first, doubling with

@@ -94,3 +94,15 @@ func TestMarksSurviveWrapping(t *testing.T) {
 		t.Error("nil does not stay nil")
 	}
 }
+
+func TestPatienceWithoutAnEnd(t *testing.T) {
+	t.Parallel()
+	for age, want := range map[time.Duration][2]bool{0: {true, false}, time.Hour: {true, false}} {
+		if wait, giveUp := (budget.Limits{Age: 1<<63 - 1}).Patience(age); wait != want[0] || giveUp != want[1] {
+			t.Errorf("after %s: wait %v, give up %v", age, wait, giveUp)
+		}
+	}
+	if wait, giveUp := (budget.Limits{Age: time.Hour}).Patience(2 * time.Hour); wait || !giveUp {
+		t.Errorf("after twice the age: wait %v, give up %v", wait, giveUp)
+	}
+}

@@ -19,6 +19,8 @@ type intake struct {
 	probe  chan struct{} // full while a delivery has the asking
 
 	mu      sync.Mutex
+	news    []func() // that are not told yet
+	telling bool
 	open    chan struct{} // closed when the intake resumes; nil unless it is paused
 	since   time.Time
 	why     error // it is paused
@@ -45,7 +47,7 @@ func (i *intake) pause(reason error) {
 	}
 	i.open, i.since, i.next, i.why = make(chan struct{}), now, time.Time{}, reason
 	i.paused.Store(true)
-	i.config.Paused(reason)
+	i.tell(func() { i.config.Paused(reason) })
 }
 
 // resume lets everybody ask again: the store has answered.
@@ -62,7 +64,28 @@ func (i *intake) resume() {
 	i.open, i.why = nil, nil
 	i.paused.Store(false)
 	i.resumed = time.Now()
-	i.config.Resumed(i.resumed.Sub(i.since))
+	stood := i.resumed.Sub(i.since)
+	i.tell(func() { i.config.Resumed(stood) })
+}
+
+// tell calls one function after the other, without the lock that it is called with: they
+// may be the program's, and ask the intake.
+func (i *intake) tell(news func()) {
+	i.news = append(i.news, news)
+	if i.telling {
+		return
+	}
+	i.telling = true
+	defer func() { i.telling = false }()
+	for len(i.news) > 0 {
+		next := i.news[0]
+		i.news = i.news[1:]
+		func() {
+			i.mu.Unlock()
+			defer i.mu.Lock()
+			next()
+		}()
+	}
 }
 
 // reason returns why the intake is paused, nil if it is not.

@@ -113,7 +113,7 @@ func (k *Keeper) decode(ctx context.Context, name string, kept Message) (m Messa
 	}
 	ctx, cancel := context.WithTimeout(ctx, k.Timeout)
 	defer cancel()
-	err = callback.Call("Decode", func() error {
+	err = callback.Apart("Decode", func() error {
 		var err error
 		m, err = k.Codec.Decode(ctx, kept)
 		return err
