@@ -128,3 +128,27 @@ func TestTimesWithoutAnEnd(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// scribblingPublisher encrypts what it publishes in place.
+type scribblingPublisher struct{}
+
+func (scribblingPublisher) Publish(_ string, messages ...*message.Message) error {
+	for i := range messages[0].Payload {
+		messages[0].Payload[i] = '#'
+	}
+	return nil
+}
+
+func (scribblingPublisher) Close() error { return nil }
+
+func TestPublisherOfDeadLettersChangesItsCopyAlone(t *testing.T) {
+	t.Parallel()
+	store := newLedger()
+	in := newInbox(t, store, func(c *middleware.InboxConfig) {
+		c.DeadLetters = middleware.DeadLetterConfig{Publisher: scribblingPublisher{}, Topic: "dead"}
+	})
+	_, err := in.Middleware(handle(func(*message.Message) error { return middleware.Permanent(errors.New("no")) }))(newMessage(t.Context(), "a"))
+	if kept := store.row("a").failure.Content; err != nil || strings.Contains(string(kept.Payload), "#") {
+		t.Errorf("%v, kept %q", err, kept.Payload)
+	}
+}

@@ -1,6 +1,7 @@
 package middleware
 
 import (
+	"bytes"
 	"context"
 	"strconv"
 	"time"
@@ -75,7 +76,7 @@ func (c DeadLetterConfig) letters() delivery.Letters {
 
 // Publish implements delivery.Letters.
 func (c letters) Publish(ctx context.Context, l delivery.Letter) error {
-	msg := message.NewMessage(l.Message.UUID, l.Message.Payload)
+	msg := message.NewMessage(l.Message.UUID, bytes.Clone(l.Message.Payload)) // the publisher may change it
 	for name, value := range l.Message.Metadata {
 		msg.Metadata.Set(name, value)
 	}
