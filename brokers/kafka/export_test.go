@@ -51,6 +51,15 @@ func (t tap) OnBrokerConnect(_ kgo.BrokerMetadata, _ time.Duration, conn net.Con
 	t.wires.conns[t.subscriber] = append(t.wires.conns[t.subscriber], conn)
 }
 
+// Membership is what a client hears of its group.
+type Membership = membership
+
+// NewMembership returns one that has heard nothing yet.
+var NewMembership = newMembership
+
+// Problem is why nothing can be handed to the member.
+func (m *membership) Problem() error { return m.problem() }
+
 // LeaveTimeout is how much longer than DrainTimeout Close may take.
 const LeaveTimeout = leaveTimeout
 

@@ -15,8 +15,8 @@ type membership struct {
 	patience, joinPatience time.Duration
 
 	mu      sync.Mutex
-	heard   time.Time // of the last heartbeat that was answered, or of the first try; zero: none yet
-	joining bool      // the group is gathering, and heartbeats have to wait for that
+	heard   time.Time // when the group last answered; zero: not yet
+	joining bool      // the group is gathering, and answers when it has
 	member  bool      // a heartbeat was answered since
 	lost    error     // why this member was thrown out, until it is one again
 }
@@ -33,13 +33,14 @@ func newMembership(c *Consume) *membership {
 
 var (
 	join              = kmsg.JoinGroup.Int16()
+	syncGroup         = kmsg.SyncGroup.Int16()
 	heartbeat         = kmsg.Heartbeat.Int16()
 	consumerHeartbeat = kmsg.ConsumerGroupHeartbeat.Int16()
 )
 
 // OnBrokerWrite implements kgo.HookBrokerWrite.
 func (m *membership) OnBrokerWrite(_ kgo.BrokerMetadata, key int16, _ int, _, _ time.Duration, err error) {
-	if key != join || err != nil {
+	if key != join && key != syncGroup || err != nil {
 		return
 	}
 	m.mu.Lock()
@@ -47,15 +48,20 @@ func (m *membership) OnBrokerWrite(_ kgo.BrokerMetadata, key int16, _ int, _, _ 
 	m.joining = true
 }
 
-// OnBrokerE2E implements kgo.HookBrokerE2E. What a heartbeat was answered is not known here:
-// a refusal follows in OnGroupManageError.
+// OnBrokerE2E implements kgo.HookBrokerE2E. What the answer says is not known here: a
+// refusal follows in OnGroupManageError.
 func (m *membership) OnBrokerE2E(_ kgo.BrokerMetadata, key int16, e2e kgo.BrokerE2E) {
-	if key != heartbeat && key != consumerHeartbeat || e2e.Err() != nil {
+	if e2e.Err() != nil {
 		return
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.heard, m.member, m.joining, m.lost = time.Now(), true, false, nil
+	switch key {
+	case join, syncGroup:
+		m.heard, m.joining = time.Now(), false
+	case heartbeat, consumerHeartbeat:
+		m.heard, m.member, m.joining, m.lost = time.Now(), true, false, nil
+	}
 }
 
 // OnGroupManageError implements kgo.HookGroupManageError.

@@ -4,9 +4,12 @@ import (
 	"errors"
 	"fmt"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/google/uuid"
+	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/millpond-go/millpond/brokers"
 	"github.com/millpond-go/millpond/brokers/kafka"
@@ -54,6 +57,51 @@ func TestSubscriberThatTheGroupHasGivenUpSaysSo(t *testing.T) {
 			if err := s.Receiving(); err != nil {
 				t.Errorf("a closed subscriber: %v", err)
 			}
+		})
+	}
+}
+
+// TestSilenceWhileTheGroupGathers: the answer to a join or a sync may take as long as the
+// group needs to gather; a group that has answered is silent for the session timeout at most.
+func TestSilenceWhileTheGroupGathers(t *testing.T) {
+	const timeout = 3 * time.Second
+	type request = kmsg.Key
+	const nothing = request(-1)
+	for name, c := range map[string]struct {
+		answered []request
+		waits    request // for its answer
+		gone     bool    // after the session timeout
+	}{
+		"heartbeat answered": {answered: []request{kmsg.Heartbeat}, waits: nothing, gone: true},
+		"join waits":         {answered: []request{kmsg.Heartbeat}, waits: kmsg.JoinGroup},
+		"join answered":      {answered: []request{kmsg.Heartbeat, kmsg.JoinGroup}, waits: nothing, gone: true},
+		"sync waits":         {answered: []request{kmsg.Heartbeat, kmsg.JoinGroup}, waits: kmsg.SyncGroup},
+		"sync answered":      {answered: []request{kmsg.Heartbeat, kmsg.JoinGroup, kmsg.SyncGroup}, waits: nothing, gone: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				m := kafka.NewMembership(&kafka.Consume{SessionTimeout: timeout})
+				var broker kgo.BrokerMetadata
+				for _, key := range c.answered {
+					m.OnBrokerWrite(broker, key.Int16(), 0, 0, 0, nil)
+					time.Sleep(10 * time.Second) // the clock's, not the test's; the group gathers
+					m.OnBrokerE2E(broker, key.Int16(), kgo.BrokerE2E{})
+					if err := m.Problem(); err != nil {
+						t.Errorf("%s was answered just now: %v", key.Name(), err)
+					}
+				}
+				if c.waits != nothing {
+					m.OnBrokerWrite(broker, c.waits.Int16(), 0, 0, 0, nil)
+				}
+				time.Sleep(timeout + time.Second)
+				if err := m.Problem(); (err != nil) != c.gone {
+					t.Errorf("after the session timeout: %v", err)
+				}
+				time.Sleep(time.Hour)
+				if m.Problem() == nil {
+					t.Error("an hour of silence is no problem")
+				}
+			})
 		})
 	}
 }
