@@ -93,7 +93,11 @@ func (m *Mux[T]) Open(ctx context.Context, pkg, rawURL string) (T, error) {
 	if err != nil {
 		return none, err
 	}
-	return open(ctx, u)
+	opened, err := open(ctx, u)
+	if err != nil {
+		return none, err // opened may be a nil pointer, which is no nil interface
+	}
+	return opened, nil
 }
 
 // Check says what is wrong with rawURL without opening it, as far as its scheme has a

@@ -32,6 +32,16 @@ func TestOpenPicksTheScheme(t *testing.T) {
 	}
 }
 
+// TestNothingIsOpenedWithAnError: an opener that returns a nil pointer with its error has
+// made a value of the interface that is not nil.
+func TestNothingIsOpenedWithAnError(t *testing.T) {
+	var mux urlmux.Mux[fmt.Stringer]
+	mux.Handle("pkg", "one", func(context.Context, *url.URL) (fmt.Stringer, error) { return (*url.URL)(nil), errors.ErrUnsupported })
+	if got, err := mux.Open(t.Context(), "pkg", "one://here"); got != nil || !errors.Is(err, errors.ErrUnsupported) {
+		t.Errorf("got %T, %v", got, err)
+	}
+}
+
 func TestOpenHandsOutAContextAndACopy(t *testing.T) {
 	type key struct{}
 	var mux urlmux.Mux[string]
