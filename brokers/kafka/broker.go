@@ -49,7 +49,7 @@ func New(ctx context.Context, config Config) (*Broker, error) {
 		return nil, err
 	}
 	config.setDefaults()
-	client, err := config.client(watermill.NopLogger{})
+	client, err := config.client(watermill.NopLogger{}, config.asking()...)
 	if err != nil {
 		return nil, err
 	}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"hash/fnv"
 	"io"
+	"math"
 	"strings"
 	"time"
 
@@ -73,6 +74,19 @@ func (c *Config) client(logger watermill.LoggerAdapter, options ...kgo.Opt) (*kg
 		return nil, fmt.Errorf("kafka: invalid options: %w", err)
 	}
 	return client, nil
+}
+
+// askPause is the pause before a question to the cluster is asked again.
+const askPause = 500 * time.Millisecond
+
+// asking are the options of the client that asks for topics, and makes them. The number of
+// retries is not bounded, but the time, by ConnectTimeout. Pauses that grow, as they are by
+// default, would miss the moments in which a cluster has a controller.
+func (c *Config) asking() []kgo.Opt {
+	return []kgo.Opt{
+		kgo.RetryBackoffFn(func(int) time.Duration { return askPause }),
+		kgo.RequestRetries(math.MaxInt32),
+	}
 }
 
 // producing are the options of the publishers' client. Idempotent writes with acks from
