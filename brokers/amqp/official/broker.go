@@ -3,7 +3,6 @@ package official
 import (
 	"cmp"
 	"context"
-	"crypto/tls"
 	"errors"
 	"fmt"
 	"io"
@@ -199,25 +198,6 @@ func (c *Config) settle() (credentials amqp091.Authentication) {
 	credentials = &amqp091.PlainAuth{Username: c.Username, Password: c.Password}
 	c.Password = ""
 	return credentials
-}
-
-// dial connects to the first address that answers: watermill-amqp knows one.
-func (c *Config) dial(network, _ string) (conn net.Conn, err error) {
-	ctx, cancel := context.WithTimeout(context.Background(), c.ConnectTimeout)
-	defer cancel()
-	var errs []error
-	for _, address := range c.Addresses {
-		if c.TLS != nil {
-			conn, err = (&tls.Dialer{Config: c.TLS}).DialContext(ctx, network, address)
-		} else {
-			conn, err = (&net.Dialer{}).DialContext(ctx, network, address)
-		}
-		if err == nil {
-			return conn, conn.SetDeadline(time.Now().Add(c.ConnectTimeout)) // the client takes it away
-		}
-		errs = append(errs, err)
-	}
-	return nil, errors.Join(errs...)
 }
 
 // Format leaves the password out, whatever the verb.

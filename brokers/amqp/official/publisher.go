@@ -22,15 +22,16 @@ import (
 // amqp.ErrTooLarge, or are those of Subscribe. Messages that no queue takes are lost.
 func (b *Broker) Publisher(config brokers.PublisherConfig) (message.Publisher, error) {
 	config = config.WithDefaults()
-	inner, err := wmamqp.NewPublisher(b.watermill("", "publishing", Marshaler{}, exchanges{b.config.Topology.AsIs}), newSerial(config.Logger))
+	dial := &dialer{config: &b.config}
+	inner, err := wmamqp.NewPublisher(b.watermill(dial, "", "publishing", Marshaler{}, exchanges{b.config.Topology.AsIs}), newSerial(config.Logger))
 	if err != nil {
 		return nil, unavailable(err)
 	}
-	p := &publisher{broker: b, inner: inner, frame: inner.Connection().Config.FrameSize}
+	p := &publisher{broker: b, inner: inner, dial: dial, frame: inner.Connection().Config.FrameSize}
 	if t := &b.config.Topology; t.Preset == amqp.PresetQueue && !t.AsIs {
 		declaring, err := b.base.Subscriber(brokers.SubscriberConfig{Group: "publishing"})
 		if err != nil {
-			return nil, errors.Join(err, inner.Close())
+			return nil, errors.Join(err, p.close())
 		}
 		p.declaring = declaring.(*amqp.Subscriber)
 	}
@@ -41,6 +42,7 @@ func (b *Broker) Publisher(config brokers.PublisherConfig) (message.Publisher, e
 type publisher struct {
 	broker    *Broker
 	inner     *wmamqp.Publisher
+	dial      *dialer
 	frame     int              // the largest frame that the server takes; 0: any
 	declaring *amqp.Subscriber // nil if there are no queues to declare
 	declared  sync.Map         // topics whose queues are there
@@ -96,5 +98,6 @@ func (p *publisher) close() error {
 	if p.declaring != nil {
 		_ = p.declaring.Close() // never fails
 	}
+	defer p.dial.close()
 	return p.inner.Close()
 }

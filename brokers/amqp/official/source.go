@@ -2,6 +2,7 @@ package official
 
 import (
 	"context"
+	"errors"
 	"maps"
 	"sync"
 
@@ -31,17 +32,18 @@ type source struct {
 // Start implements wrapped.Source.
 func (s *source) Start(ctx context.Context) (message.Subscriber, <-chan *message.Message, error) {
 	declare := builder{s.declaring, exchanges{s.broker.config.Topology.AsIs}}
-	inner, err := wmamqp.NewSubscriber(s.broker.watermill(s.config.Group, "consuming "+s.config.Group, reader{s}, declare), newSerial(s.config.Logger))
+	dial := &dialer{config: &s.broker.config}
+	inner, err := wmamqp.NewSubscriber(s.broker.watermill(dial, s.config.Group, "consuming "+s.config.Group, reader{s}, declare), newSerial(s.config.Logger))
 	if err != nil {
 		return nil, nil, unavailable(err)
 	}
 	ctx, cancel := context.WithCancel(ctx)
+	sub := consuming{inner, dial, cancel}
 	in, err := inner.Subscribe(ctx, s.topic)
 	if err != nil {
-		cancel()
-		return nil, nil, unavailable(err)
+		return nil, nil, errors.Join(unavailable(err), sub.Close())
 	}
-	return consuming{inner, cancel}, in, nil
+	return sub, in, nil
 }
 
 // consuming closes a subscriber that may have no connection: it waits for one, or for the
@@ -49,6 +51,7 @@ func (s *source) Start(ctx context.Context) (message.Subscriber, <-chan *message
 type consuming struct {
 	*wmamqp.Subscriber
 
+	dial   *dialer
 	cancel context.CancelFunc
 }
 
@@ -56,6 +59,7 @@ func (c consuming) Close() error {
 	closed := make(chan error, 1)
 	go func() { closed <- c.Subscriber.Close() }()
 	c.cancel()
+	defer c.dial.close()
 	return <-closed
 }
 

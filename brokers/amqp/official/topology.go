@@ -14,7 +14,7 @@ import (
 
 // watermill returns the configuration of a subscriber of a group, or of a publisher, with
 // the names that brokers/amqp gives to things.
-func (b *Broker) watermill(group, purpose string, marshaler wmamqp.Marshaler, builder wmamqp.TopologyBuilder) wmamqp.Config {
+func (b *Broker) watermill(dial *dialer, group, purpose string, marshaler wmamqp.Marshaler, builder wmamqp.TopologyBuilder) wmamqp.Config {
 	c := &b.config
 	properties := amqp091.NewConnectionProperties()
 	properties.SetClientConnectionName(c.ConnectionName + " " + purpose)
@@ -25,7 +25,7 @@ func (b *Broker) watermill(group, purpose string, marshaler wmamqp.Marshaler, bu
 			AmqpURI: "amqp://" + c.Addresses[0] + "/", // the dialer knows the others, and TLS
 			AmqpConfig: &amqp091.Config{
 				SASL: []amqp091.Authentication{b.credentials}, Vhost: c.VirtualHost, Heartbeat: c.Heartbeat,
-				Properties: properties, Locale: "en_US", Dial: c.dial,
+				Properties: properties, Locale: "en_US", Dial: dial.dial,
 			},
 			Reconnect: &wmamqp.ReconnectConfig{
 				BackoffInitialInterval: 100 * time.Millisecond, BackoffMultiplier: 1.5, BackoffRandomizationFactor: 0.5, BackoffMaxInterval: 2 * time.Second,

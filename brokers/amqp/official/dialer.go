@@ -1,0 +1,66 @@
+package official
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"net"
+	"sync"
+	"time"
+
+	"github.com/millpond-go/millpond/brokers"
+)
+
+// dialer connects for one subscriber or publisher of watermill-amqp. One that is closed while
+// it connects again leaves the new connection behind, which is ended here.
+type dialer struct {
+	config *Config
+
+	mu     sync.Mutex
+	last   net.Conn
+	closed bool
+}
+
+// dial connects to the first address that answers: watermill-amqp knows one.
+func (d *dialer) dial(network, _ string) (net.Conn, error) {
+	conn, err := d.config.dial(network)
+	if err != nil {
+		return nil, err
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.closed {
+		return nil, errors.Join(fmt.Errorf("amqp/official: %w", brokers.ErrClosed), conn.Close())
+	}
+	d.last = conn
+	return conn, nil
+}
+
+// close ends what is still connected, and every later dial.
+func (d *dialer) close() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.closed = true
+	if d.last != nil {
+		_ = d.last.Close() // most often it has ended
+	}
+}
+
+func (c *Config) dial(network string) (conn net.Conn, err error) {
+	ctx, cancel := context.WithTimeout(context.Background(), c.ConnectTimeout)
+	defer cancel()
+	var errs []error
+	for _, address := range c.Addresses {
+		if c.TLS != nil {
+			conn, err = (&tls.Dialer{Config: c.TLS}).DialContext(ctx, network, address)
+		} else {
+			conn, err = (&net.Dialer{}).DialContext(ctx, network, address)
+		}
+		if err == nil {
+			return conn, conn.SetDeadline(time.Now().Add(c.ConnectTimeout)) // the client takes it away
+		}
+		errs = append(errs, err)
+	}
+	return nil, errors.Join(errs...)
+}
