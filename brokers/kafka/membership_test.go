@@ -84,7 +84,7 @@ func TestSilenceWhileTheGroupGathers(t *testing.T) {
 				var broker kgo.BrokerMetadata
 				for _, key := range c.answered {
 					m.OnBrokerWrite(broker, key.Int16(), 0, 0, 0, nil)
-					time.Sleep(10 * time.Second) // the clock's, not the test's; the group gathers
+					<-time.After(10 * time.Second) // of the bubble's clock: the group gathers
 					m.OnBrokerE2E(broker, key.Int16(), kgo.BrokerE2E{})
 					if err := m.Problem(); err != nil {
 						t.Errorf("%s was answered just now: %v", key.Name(), err)
@@ -93,11 +93,11 @@ func TestSilenceWhileTheGroupGathers(t *testing.T) {
 				if c.waits != nothing {
 					m.OnBrokerWrite(broker, c.waits.Int16(), 0, 0, 0, nil)
 				}
-				time.Sleep(timeout + time.Second)
+				<-time.After(timeout + time.Second)
 				if err := m.Problem(); (err != nil) != c.gone {
 					t.Errorf("after the session timeout: %v", err)
 				}
-				time.Sleep(time.Hour)
+				<-time.After(time.Hour)
 				if m.Problem() == nil {
 					t.Error("an hour of silence is no problem")
 				}

@@ -80,7 +80,7 @@ func (b *Broker) makeTopic(ctx context.Context, topic string) error {
 	inner, err := wmkafka.NewSubscriber(wmkafka.SubscriberConfig{
 		Brokers: b.config.Brokers, OverwriteSaramaConfig: b.config.sarama(), WaitForTopicCreationTimeout: b.config.ConnectTimeout,
 		InitializeTopicDetails: &sarama.TopicDetail{
-			NumPartitions: int32(min(p.Partitions, math.MaxInt32)), ReplicationFactor: int16(min(p.Replication, math.MaxInt16)),
+			NumPartitions: int32(min(p.Partitions, math.MaxInt32)), ReplicationFactor: int16(min(p.Replication, math.MaxInt16)), //nolint:gosec // -1 or positive
 		},
 	}, nil)
 	if err == nil {
