@@ -42,7 +42,19 @@ type Content struct {
 	Codec    string // the name of the codec that payload and metadata went through; "": none
 	UUID     string
 	Metadata map[string]string
-	Payload  []byte
+	Payload  []byte // nil is not empty
+	Facts    Facts
+}
+
+// Facts are what the broker said of a message, besides where it is: the same on every
+// delivery. Stores give them back exactly, the time in UTC.
+type Facts struct {
+	Key      []byte    // by which its producer orders or partitions; nil, which is not empty: none
+	NativeID string    // the broker's or the producer's own id; "": none
+	Time     time.Time // when the broker took it; zero: unknown
+
+	// KeyWasNil and PayloadWasNil tell nil from empty where a codec does not.
+	KeyWasNil, PayloadWasNil bool
 }
 
 // FailureState is the state of a message that has failed.

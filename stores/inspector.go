@@ -49,8 +49,9 @@ type Message struct {
 	// Set by Inspector.Message and Find only.
 	Metadata map[string]string
 	Payload  []byte
+	Facts    Facts
 	History  []AttemptRecord // the oldest first
-	// Unreadable, if not nil, says why metadata or history are missing.
+	// Unreadable, if not nil, says why metadata, facts or history are missing.
 	Unreadable error
 }
 
@@ -163,7 +164,7 @@ type AuditEntry struct {
 
 // QuarantineInspector is the part of Inspector for messages in quarantine.
 type QuarantineInspector interface {
-	// Quarantined returns one page of the quarantine, without payload and metadata.
+	// Quarantined returns one page of the quarantine, without payload, metadata and facts.
 	Quarantined(ctx context.Context, q QuarantineQuery) ([]QuarantineRow, error)
 	// QuarantinedRow returns one row with all its fields. The error wraps ErrNotFound if
 	// there is none.
@@ -183,7 +184,7 @@ type QuarantineInspector interface {
 // Errors wrap ErrUnavailable, ErrNotMigrated, ErrSchemaNewer or ErrClosed, besides those
 // named.
 type Inspector interface {
-	// Messages returns one page, without payload, metadata and history.
+	// Messages returns one page, without payload, metadata, facts and history.
 	Messages(ctx context.Context, q MessageQuery) ([]Message, error)
 	// Message returns a failed message with all its fields. The error wraps ErrNotFound if
 	// there is none.

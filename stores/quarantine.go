@@ -4,6 +4,8 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/binary"
+	"fmt"
+	"io"
 	"slices"
 	"time"
 )
@@ -36,7 +38,8 @@ type Quarantined struct {
 	Coordinates string // where the broker keeps it, if known
 	UUID        string
 	Metadata    map[string]string
-	Payload     []byte
+	Payload     []byte // nil is not empty
+	Facts       Facts
 	Codec       string // the name of the codec that payload and metadata went through; "": none
 	OneWay      bool   // the codec cannot restore them
 
@@ -81,8 +84,25 @@ func (q Quarantined) IdentityHash() [sha256.Size]byte {
 			write([]byte(q.Metadata[name]))
 		}
 		write(q.Payload)
+		q.Facts.identify(h, write)
 	}
 	return [sha256.Size]byte(h.Sum(nil))
+}
+
+// identify writes what there is of f.
+func (f Facts) identify(tag io.Writer, write func([]byte)) {
+	if f.Key != nil {
+		_, _ = tag.Write([]byte{3})
+		write(f.Key)
+	}
+	if f.NativeID != "" {
+		_, _ = tag.Write([]byte{4})
+		write([]byte(f.NativeID))
+	}
+	if !f.Time.IsZero() {
+		_, _ = tag.Write([]byte{5})
+		write(fmt.Append(nil, f.Time.Unix(), ".", f.Time.Nanosecond()))
+	}
 }
 
 // Quarantine keeps messages that must be acked without having run.
@@ -106,6 +126,6 @@ type QuarantineRow struct {
 	Status          QuarantineStatus
 	DecidedAt       time.Time // zero while held
 	PayloadBytes    int
-	// Unreadable, if not nil, says why metadata is missing.
+	// Unreadable, if not nil, says why metadata or facts are missing.
 	Unreadable error
 }

@@ -16,8 +16,8 @@ const (
 SELECT consumer, ?, 3, CASE WHEN fingerprint <> {empty} THEN fingerprint END FROM {schema.}{prefix}quarantine WHERE id = ?`
 
 	keepReleased = `INSERT INTO {schema.}{prefix}failure (consumer, message_id, status, placement, content, attempts, uncounted,
-	due_at, budget_at, first_at, last_at, class, cause, error, topic, coordinates, history, codec, uuid, metadata, payload)
-SELECT consumer, ?, 3, 1, 1, 0, 0, {now}, {now}, {now}, {now}, ?, ?, ?, topic, coordinates, '[]', codec, uuid, metadata, payload
+	due_at, budget_at, first_at, last_at, class, cause, error, topic, coordinates, history, codec, uuid, metadata, facts, payload)
+SELECT consumer, ?, 3, 1, 1, 0, 0, {now}, {now}, {now}, {now}, ?, ?, ?, topic, coordinates, '[]', codec, uuid, metadata, facts, payload
 FROM {schema.}{prefix}quarantine WHERE id = ?`
 
 	auditDecision = `INSERT INTO {schema.}{prefix}audit (at, verb, actor, reason, consumer, number, message_id, {before}, {after})

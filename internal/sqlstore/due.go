@@ -33,7 +33,7 @@ WHERE %s AND f.status = 3 AND f.placement = 1 AND f.due_at <= {now} ORDER BY f.d
 // RetryColumns are what [ScanRetry] reads of a failure f and its row i of the inbox, after
 // the columns of its state.
 const RetryColumns = `f.message_id, i.fingerprint, i.traceparent, f.topic, f.coordinates, f.order_key,
-f.codec, f.uuid, f.metadata, f.payload, f.error, f.cause`
+f.codec, f.uuid, f.metadata, f.facts, f.payload, f.error, f.cause`
 
 // ReserveDue implements Due of stores.Retries for databases that have no single statement
 // for it, in one trip if nothing is due. Running reports whether a handler of a message
@@ -149,12 +149,14 @@ func (d *due) load(ctx context.Context, tx Sender, numbers []int64, suspect map[
 // [RetryColumns].
 func ScanRetry(rows Rows, c stores.Consumer, before ...any) (stores.Retry, error) {
 	var (
-		r                                  = stores.Retry{Key: stores.Key{Consumer: c}}
-		state                              State
-		fingerprint, trace, uuid, metadata []byte
+		r                  = stores.Retry{Key: stores.Key{Consumer: c}}
+		state              State
+		fingerprint, trace []byte
+		uuid               []byte
+		encoded            Encoded
 	)
 	into := append(append(before, state.Into()...), &r.Key.ID, &fingerprint, &trace, &r.Topic, &r.Coordinates, &r.OrderKey,
-		&r.Content.Codec, &uuid, &metadata, &r.Content.Payload, &r.LastError, &r.Cause)
+		&r.Content.Codec, &uuid, &encoded.Metadata, &encoded.Facts, &r.Content.Payload, &r.LastError, &r.Cause)
 	if err := rows.Scan(into...); err != nil {
 		return r, err
 	}
@@ -162,7 +164,7 @@ func ScanRetry(rows Rows, c stores.Consumer, before ...any) (stores.Retry, error
 	r.Fingerprint, _ = stores.ParseFingerprint(fingerprint) // one of a later version cannot be compared
 	copy(r.TraceParent[:], trace)
 	r.Content.State, r.Content.UUID = r.State.Content, string(uuid)
-	if r.Content.Metadata, r.Err = DecodeMetadata(metadata); r.Err != nil {
+	if r.Content.Metadata, r.Content.Facts, r.Err = encoded.decode(); r.Err != nil {
 		r.Err = fmt.Errorf("%s: %w", r.Key, r.Err)
 	}
 	return r, nil

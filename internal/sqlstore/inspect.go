@@ -15,7 +15,7 @@ const (
 	{us}f.first_at{/us}, {us}f.last_at{/us}, {us}f.due_at{/us},
 	f.cause, f.error, f.topic, f.coordinates, f.order_key, f.uuid, f.codec, coalesce(length(f.payload), 0)`
 
-	selectWhole = selectMessage + `, f.metadata, f.history, f.payload`
+	selectWhole = selectMessage + `, f.metadata, f.facts, f.history, f.payload`
 
 	fromFailures = ` FROM {schema.}{prefix}failure f {inbox of f} WHERE `
 )
@@ -79,9 +79,10 @@ func (s Store) Message(ctx context.Context, number int64) (m stores.Message, err
 
 // whole reads a failed message with everything that is kept of it.
 func (t *Tables) whole(ctx context.Context, number int64, c Consumers) (m stores.Message, err error) {
-	var metadata, history, payload []byte
+	var encoded Encoded
+	var history, payload []byte
 	found, err := list(ctx, t.db, Statement{Text: t.fixed(selectWhole + fromFailures + `f.number = ?`), Args: []any{number}}, func(rows Rows) (stores.Message, error) {
-		return scanMessage(rows, c, &metadata, &history, &payload)
+		return scanMessage(rows, c, &encoded.Metadata, &encoded.Facts, &history, &payload)
 	})
 	if err == nil && len(found) == 0 {
 		err = stores.ErrNotFound
@@ -91,7 +92,7 @@ func (t *Tables) whole(ctx context.Context, number int64, c Consumers) (m stores
 	}
 	m = found[0]
 	m.Payload = payload
-	m.Metadata, m.Unreadable = DecodeMetadata(metadata)
+	m.Metadata, m.Facts, m.Unreadable = encoded.decode()
 	if err := json.Unmarshal(history, &m.History); err != nil {
 		m.Unreadable = errors.Join(m.Unreadable, fmt.Errorf("%s: the history cannot be read: %w", t.name, err))
 	}

@@ -73,10 +73,11 @@ func (s Store) QuarantinedRow(ctx context.Context, rowID int64) (r stores.Quaran
 		if err != nil {
 			return err
 		}
-		var metadata, payload []byte
-		text := selectQuarantined + `, q.metadata, q.payload` + fromQuarantine + `q.id = ?`
+		var encoded Encoded
+		var payload []byte
+		text := selectQuarantined + `, q.metadata, q.facts, q.payload` + fromQuarantine + `q.id = ?`
 		found, err := list(ctx, s.t.db, Statement{Text: s.t.fixed(text), Args: []any{rowID}}, func(rows Rows) (stores.QuarantineRow, error) {
-			return scanQuarantined(rows, c, &metadata, &payload)
+			return scanQuarantined(rows, c, &encoded.Metadata, &encoded.Facts, &payload)
 		})
 		if err != nil {
 			return err
@@ -86,7 +87,7 @@ func (s Store) QuarantinedRow(ctx context.Context, rowID int64) (r stores.Quaran
 		}
 		r = found[0]
 		r.Payload = payload
-		r.Metadata, r.Unreadable = DecodeMetadata(metadata)
+		r.Metadata, r.Facts, r.Unreadable = encoded.decode()
 		return nil
 	})
 	return r, err

@@ -7,8 +7,8 @@ import (
 )
 
 const insertQuarantined = `INSERT INTO {schema.}{prefix}quarantine (consumer, identity_hash, fingerprint, reason, detail, message_id, existing,
-	topic, coordinates, uuid, metadata, payload, codec, one_way, first_at, last_at)
-VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, {now}, {now})
+	topic, coordinates, uuid, metadata, facts, payload, codec, one_way, first_at, last_at)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, {now}, {now})
 {again} seen = {prefix}quarantine.seen + 1, last_at = {now}`
 
 // Quarantine implements stores.Quarantine, in one commit.
@@ -17,7 +17,7 @@ func (s Store) Quarantine(ctx context.Context, q stores.Quarantined) error {
 	if err != nil {
 		return err
 	}
-	metadata, err := s.t.encode(q.Metadata, len(q.ID), len(q.UUID), len(q.Payload))
+	encoded, err := s.t.encode(q.Metadata, q.Facts, len(q.ID), len(q.UUID), len(q.Payload))
 	if err != nil {
 		return err
 	}
@@ -28,7 +28,8 @@ func (s Store) Quarantine(ctx context.Context, q stores.Quarantined) error {
 	}
 	_, err = s.t.db.Exec(ctx, Statement{Text: s.t.fixed(insertQuarantined), Args: []any{
 		consumer, hash[:], fingerprint, Text(string(q.Reason), maxWordBytes), Text(q.Detail, stores.MaxDetailBytes), NonEmpty(q.ID), q.Existing.Bytes(),
-		Text(q.Topic, maxPlaceBytes), Text(q.Coordinates, maxPlaceBytes), []byte(q.UUID), metadata, q.Payload, Text(q.Codec, maxWordBytes), q.OneWay,
+		Text(q.Topic, maxPlaceBytes), Text(q.Coordinates, maxPlaceBytes), []byte(q.UUID), encoded.Metadata, encoded.Facts, q.Payload,
+		Text(q.Codec, maxWordBytes), q.OneWay,
 	}})
 	if err != nil {
 		return s.t.Explain(ctx, err)

@@ -23,10 +23,10 @@ WHERE number = ?`
 	f.topic, f.coordinates, f.order_key, f.history FROM {both}
 WHERE f.consumer = ? AND f.message_id = ? AND f.number = ? AND f.revision = ? AND f.status = 3{free}`
 
-	setContent = `UPDATE {schema.}{prefix}failure SET content = ?, codec = ?, uuid = ?, metadata = ?, payload = ? WHERE number = ?`
+	setContent = `UPDATE {schema.}{prefix}failure SET content = ?, codec = ?, uuid = ?, metadata = ?, facts = ?, payload = ? WHERE number = ?`
 	setStatus  = `UPDATE {schema.}{prefix}inbox SET status = ? WHERE consumer = ? AND message_id = ? AND status = 3`
 
-	keepContent = `UPDATE {schema.}{prefix}failure SET {changed}, content = ?, codec = ?, uuid = ?, metadata = ?, payload = ?
+	keepContent = `UPDATE {schema.}{prefix}failure SET {changed}, content = ?, codec = ?, uuid = ?, metadata = ?, facts = ?, payload = ?
 WHERE consumer = ? AND message_id = ? AND number = ? AND revision = ? AND (status = 4 OR status = 5) AND content = 0`
 )
 
@@ -36,7 +36,7 @@ type record struct {
 	t        *Tables
 	advance  Advance
 	consumer int64
-	metadata []byte
+	encoded  Encoded
 	now      int64
 	was      kept
 }
@@ -52,7 +52,7 @@ func (t *Tables) Record(ctx context.Context, f stores.Failure, advance Advance) 
 	if r.consumer, err = t.Known(f.Key); err != nil {
 		return 0, err
 	}
-	if f, r.metadata, err = t.Recordable(f); err != nil {
+	if f, r.encoded, err = t.Recordable(f); err != nil {
 		return 0, err
 	}
 	err = t.db.Write(ctx, func(tx Sender) error {
@@ -66,16 +66,16 @@ func (t *Tables) Record(ctx context.Context, f stores.Failure, advance Advance) 
 	return version, nil
 }
 
-// Recordable makes a failure fit for the columns, with its metadata as they have it, or
+// Recordable makes a failure fit for the columns, with its content as they have it, or
 // says why it cannot be written.
-func (t *Tables) Recordable(f stores.Failure) (fit stores.Failure, metadata []byte, err error) {
+func (t *Tables) Recordable(f stores.Failure) (fit stores.Failure, encoded Encoded, err error) {
 	switch {
 	case f.Status != stores.StatusPending && f.Status != stores.StatusFailed:
 		err = mistakef("%s: record: Status is %s: use pending or failed", t.name, f.Status)
 	case f.Placement != stores.PlacementParked && f.Placement != stores.PlacementRedelivered:
 		err = mistakef("%s: record: Placement is %s: use parked or redelivered", t.name, f.Placement)
 	case f.Content != nil:
-		metadata, err = t.encode(f.Content.Metadata, len(f.Key.ID), len(f.OrderKey), len(f.Content.UUID), len(f.Content.Payload))
+		encoded, err = t.encode(f.Content.Metadata, f.Content.Facts, len(f.Key.ID), len(f.OrderKey), len(f.Content.UUID), len(f.Content.Payload))
 	}
 	if f.Content != nil {
 		c := *f.Content
@@ -86,7 +86,7 @@ func (t *Tables) Recordable(f stores.Failure) (fit stores.Failure, metadata []by
 	f.Error = Text(f.Error, stores.MaxErrorBytes)
 	f.Topic, f.Coordinates = Text(f.Topic, maxPlaceBytes), Text(f.Coordinates, maxPlaceBytes)
 	f.OrderKey = NonEmpty(f.OrderKey)
-	return f, metadata, err
+	return f, encoded, err
 }
 
 // ErrNotParkable refuses a message that nobody could run.
@@ -178,7 +178,7 @@ func (r *record) insert(ctx context.Context, tx Sender, values []any) (number in
 // rest changes what not every record changes.
 func (r *record) rest(ctx context.Context, tx Sender, number int64) error {
 	if r.Content != nil {
-		if _, err := tx.Send(ctx, Statement{Text: r.t.fixed(setContent), Args: append(contentArgs(r.Content, r.metadata), number)}); err != nil {
+		if _, err := tx.Send(ctx, Statement{Text: r.t.fixed(setContent), Args: append(contentArgs(r.Content, r.encoded), number)}); err != nil {
 			return err
 		}
 	}
@@ -192,8 +192,8 @@ func (r *record) rest(ctx context.Context, tx Sender, number int64) error {
 	return r.advance(ctx, tx, r.consumer, r.was.orderKey, number)
 }
 
-func contentArgs(c *stores.Content, metadata []byte) []any {
-	return []any{int64(c.State), Text(c.Codec, maxWordBytes), []byte(c.UUID), metadata, c.Payload}
+func contentArgs(c *stores.Content, e Encoded) []any {
+	return []any{int64(c.State), Text(c.Codec, maxWordBytes), []byte(c.UUID), e.Metadata, e.Facts, c.Payload}
 }
 
 // KeepContent implements stores.Failures, in one commit.
@@ -202,12 +202,12 @@ func (s Store) KeepContent(ctx context.Context, k stores.Key, version int64, c s
 	if err != nil {
 		return err
 	}
-	metadata, err := s.t.encode(c.Metadata, len(k.ID), len(c.UUID), len(c.Payload))
+	encoded, err := s.t.encode(c.Metadata, c.Facts, len(k.ID), len(c.UUID), len(c.Payload))
 	if err != nil {
 		return err
 	}
 	number, revision := ParseVersion(version)
-	args := append(contentArgs(&c, metadata), consumer, k.ID, number, revision)
+	args := append(contentArgs(&c, encoded), consumer, k.ID, number, revision)
 	if err := one(s.t.db.Exec(ctx, Statement{Text: s.t.fixed(keepContent), Args: args})); err != nil {
 		return s.t.Explain(ctx, err)
 	}

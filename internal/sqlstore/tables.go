@@ -176,27 +176,29 @@ const (
 	maxWordBytes  = 200     // codecs, classes and causes
 )
 
-// encode makes the stored form of metadata, if it fits into one row with the other values.
-func (t *Tables) encode(metadata map[string]string, others ...int) ([]byte, error) {
-	others = append(others, 0)
+// Encoded is the stored form of what has none of its own.
+type Encoded struct{ Metadata, Facts []byte }
+
+// encode makes the stored form, if it fits into one row with the other values.
+func (t *Tables) encode(metadata map[string]string, facts stores.Facts, others ...int) (e Encoded, err error) {
+	size := 0
+	for _, n := range others {
+		size += n
+	}
+	unencoded := len(facts.Key) + len(facts.NativeID)
 	for name, value := range metadata {
-		others[len(others)-1] += len(name) + len(value)
+		unencoded += len(name) + len(value)
 	}
-	sum := func() (n int) {
-		for _, size := range others {
-			n += size
-		}
-		return n
+	if err := t.db.Fits(size + unencoded); err != nil {
+		return Encoded{}, err
 	}
-	if err := t.db.Fits(sum()); err != nil {
-		return nil, err
+	if e.Metadata, err = EncodeMetadata(metadata); err == nil {
+		e.Facts, err = EncodeFacts(facts)
 	}
-	encoded, err := EncodeMetadata(metadata)
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w", t.name, err)
+		return Encoded{}, fmt.Errorf("%s: %w", t.name, err)
 	}
-	others[len(others)-1] = len(encoded)
-	return encoded, t.db.Fits(sum())
+	return e, t.db.Fits(size + len(e.Metadata) + len(e.Facts))
 }
 
 func traceBytes(t *stores.TraceParent) []byte {

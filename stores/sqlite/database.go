@@ -21,7 +21,7 @@ var _ sqlstore.Database = database{}
 
 // Send implements sqlstore.Sender.
 func (d database) Send(ctx context.Context, s sqlstore.Statement) (int64, error) {
-	return sqlstore.Send(ctx, d.reader, s)
+	return send(ctx, d.reader, s)
 }
 
 // Exec implements sqlstore.Database.
@@ -43,7 +43,7 @@ type sender struct{ tx *sql.Tx }
 
 // Send implements sqlstore.Sender.
 func (s sender) Send(ctx context.Context, statement sqlstore.Statement) (int64, error) {
-	return sqlstore.Send(ctx, s.tx, statement)
+	return send(ctx, s.tx, statement)
 }
 
 // Learn implements sqlstore.Database.

@@ -68,7 +68,7 @@ func releaseRuns(b *bench) {
 		b.tb.Errorf("a released message is due as %+v", r)
 	}
 	b.sameContent("a released message", r.Content, stores.Content{
-		State: stores.ContentKept, UUID: q.UUID, Metadata: q.Metadata, Payload: q.Payload,
+		State: stores.ContentKept, UUID: q.UUID, Metadata: q.Metadata, Payload: q.Payload, Facts: q.Facts,
 	})
 	attempt := b.take(here, claimOf(r), r.State.Version)
 	b.write(attempt, Effect{Key: "released", Label: "first", Run: 1})
@@ -97,7 +97,7 @@ func releaseContent(b *bench) {
 	want := make(map[string]stores.Content)
 	for i, content := range contents() {
 		q := message1()
-		q.ID, q.UUID, q.Metadata, q.Payload, q.Codec = fmt.Append(nil, i), content.UUID, content.Metadata, content.Payload, content.Codec
+		q.ID, q.UUID, q.Metadata, q.Payload, q.Codec, q.Facts = fmt.Append(nil, i), content.UUID, content.Metadata, content.Payload, content.Codec, content.Facts
 		if i%2 == 1 {
 			q.ID, q.Reason = nil, stores.ReasonNoKey
 		}
@@ -110,7 +110,7 @@ func releaseContent(b *bench) {
 	long.ID, long.Fingerprint = noise(10_000), stores.Fingerprint{}
 	row := b.quarantine(store, long)
 	b.decide(store, stores.VerbRelease, row.RowID)
-	want[string(stores.ReleasedID(row.RowID))] = stores.Content{State: stores.ContentKept, UUID: long.UUID, Metadata: long.Metadata, Payload: long.Payload}
+	want[string(stores.ReleasedID(row.RowID))] = stores.Content{State: stores.ContentKept, UUID: long.UUID, Metadata: long.Metadata, Payload: long.Payload, Facts: long.Facts}
 	b.paired()
 	due := b.due(store, len(want)+1)
 	if len(due) != len(want) {

@@ -43,9 +43,13 @@ func failureOf(c stores.Claim) stores.Failure {
 			UUID:     string(c.Key.ID),
 			Metadata: map[string]string{"key": "value"},
 			Payload:  []byte("payload of " + string(c.Key.ID)),
+			Facts:    stores.Facts{Key: []byte("customer 7"), NativeID: "native " + string(c.Key.ID), Time: taken},
 		},
 	}
 }
+
+// taken is when a broker took a message, to the nanosecond.
+var taken = time.Unix(1_790_000_000, 123_456_789).UTC()
 
 // changed returns f after change.
 func changed(f stores.Failure, change func(*stores.Failure)) stores.Failure {
@@ -168,16 +172,16 @@ func (b *bench) failures() []failed {
 	var all []failed
 	b.query(`SELECT c.service, c.handler, f.message_id, f.number, f.revision, f.status, f.placement, f.content, f.presumed, f.reserved,
 f.attempts, f.uncounted, f.redrives, f.due_at IS NOT NULL, f.class, f.cause, f.error, f.history, f.topic, f.coordinates,
-f.order_key, f.uuid, f.codec, f.metadata, f.payload
+f.order_key, f.uuid, f.codec, f.metadata, f.facts, f.payload
 FROM millpond_failure f JOIN millpond_consumer c ON c.id = f.consumer ORDER BY f.number`, func(rows *sql.Rows) error {
 		var f failed
 		var revision int64
 		var status, class, history string
-		var uuid, metadata []byte
+		var uuid, metadata, facts []byte
 		err := rows.Scan(&f.key.Consumer.Service, &f.key.Consumer.Handler, &f.key.ID, &f.number, &revision, &status,
 			&f.state.Placement, &f.content.State, &f.state.Presumed, &f.reserved,
 			&f.state.Attempts, &f.state.Uncounted, &f.redrives, &f.due, &class, &f.group, &f.error, &history, &f.topic, &f.coordinates,
-			&f.orderKey, &uuid, &f.content.Codec, &metadata, &f.content.Payload)
+			&f.orderKey, &uuid, &f.content.Codec, &metadata, &facts, (*blob)(&f.content.Payload))
 		if err != nil {
 			return err
 		}
@@ -186,6 +190,9 @@ FROM millpond_failure f JOIN millpond_consumer c ON c.id = f.consumer ORDER BY f
 		}
 		if f.content.Metadata, err = sqlstore.DecodeMetadata(metadata); err != nil {
 			f.content.Metadata = nil // the check that breaks it knows
+		}
+		if f.content.Facts, err = sqlstore.DecodeFacts(facts); err != nil {
+			return err
 		}
 		f.version = sqlstore.Version(f.number, revision)
 		f.state.Version, f.state.Content, f.state.Class, f.content.UUID = f.version, f.content.State, stores.Class(class), string(uuid)
@@ -244,7 +251,20 @@ func (b *bench) paired() {
 // sameContent fails unless got is what was to be kept.
 func (b *bench) sameContent(what string, got, want stores.Content) {
 	b.tb.Helper()
-	if got.State != want.State || got.Codec != want.Codec || got.UUID != want.UUID || !maps.Equal(got.Metadata, want.Metadata) || !bytes.Equal(got.Payload, want.Payload) {
+	if got.State != want.State || got.Codec != want.Codec || got.UUID != want.UUID || !maps.Equal(got.Metadata, want.Metadata) || !sameBytes(got.Payload, want.Payload) {
 		b.tb.Errorf("%s: the content is kept as %.200q, want %.200q", what, fmt.Sprint(got), fmt.Sprint(want))
 	}
+	b.sameFacts(what, got.Facts, want.Facts)
 }
+
+// sameFacts fails unless got is what the broker said.
+func (b *bench) sameFacts(what string, got, want stores.Facts) {
+	b.tb.Helper()
+	if !sameBytes(got.Key, want.Key) || got.NativeID != want.NativeID || !got.Time.Equal(want.Time) || got.Time.IsZero() != want.Time.IsZero() ||
+		got.KeyWasNil != want.KeyWasNil || got.PayloadWasNil != want.PayloadWasNil {
+		b.tb.Errorf("%s: the facts are kept as %.200q, want %.200q", what, fmt.Sprintf("%#v", got), fmt.Sprintf("%#v", want))
+	}
+}
+
+// sameBytes tells nil from empty: a tombstone has no payload.
+func sameBytes(a, b []byte) bool { return bytes.Equal(a, b) && (a == nil) == (b == nil) }

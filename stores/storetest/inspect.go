@@ -260,12 +260,12 @@ func showMessage(b *bench) {
 			b.tb.Errorf("%s: failed first at %s, last at %s, due at %s", what, m.FirstAt, m.LastAt, m.DueAt)
 		}
 		if what == "Messages" {
-			if m.Payload != nil || m.Metadata != nil || m.History != nil {
+			if m.Payload != nil || m.Metadata != nil || m.Facts.Key != nil || m.History != nil {
 				b.tb.Errorf("a list has the payload, metadata or history of a message: %+v", m)
 			}
 			continue
 		}
-		b.sameContent(what, stores.Content{State: m.Content, Codec: m.Codec, UUID: m.UUID, Metadata: m.Metadata, Payload: m.Payload}, *f.Content)
+		b.sameContent(what, stores.Content{State: m.Content, Codec: m.Codec, UUID: m.UUID, Metadata: m.Metadata, Payload: m.Payload, Facts: m.Facts}, *f.Content)
 		if len(m.History) != 2 || m.History[0].Class != f.Class || m.History[1].Error != "second" || m.Unreadable != nil {
 			b.tb.Errorf("%s: the history is %+v, %v", what, m.History, m.Unreadable)
 		}

@@ -42,6 +42,7 @@ func message1() stores.Quarantined {
 		UUID:        "0190163d-8694-739b-aea5-966c26f8ad91",
 		Metadata:    map[string]string{"key": "value", "empty": "", "": "no name", "accents": "h\u00e9"},
 		Payload:     []byte("payload"),
+		Facts:       stores.Facts{Key: []byte("customer 7"), NativeID: "1042-0", Time: taken},
 	}
 }
 
@@ -69,7 +70,8 @@ func (b *bench) sameMessage(r stores.QuarantineRow, q stores.Quarantined, seen i
 	if !maps.Equal(r.Metadata, q.Metadata) {
 		differs("Metadata", r.Metadata, q.Metadata)
 	}
-	if !bytes.Equal(r.Payload, q.Payload) {
+	b.sameFacts("quarantine", r.Facts, q.Facts)
+	if !sameBytes(r.Payload, q.Payload) {
 		b.tb.Errorf("Payload of %d bytes is kept as another one of %d bytes", len(q.Payload), len(r.Payload))
 	}
 	if r.Seen != seen {
@@ -95,6 +97,11 @@ func keptWhole(b *bench) {
 	coded := message1()
 	coded.ID, coded.Codec, coded.OneWay = []byte("coded"), "redact", true
 	messages := []stores.Quarantined{full, bare, long, binary, coded}
+	for i, content := range contents() {
+		q := message1()
+		q.ID, q.Payload, q.Facts = fmt.Append(nil, "content ", i), content.Payload, content.Facts
+		messages = append(messages, q)
+	}
 	for _, q := range messages {
 		b.keep(store, q)
 	}
@@ -135,6 +142,9 @@ func merged(b *bench) {
 		change(withoutID, func(q *stores.Quarantined) { q.Metadata = nil }),
 		change(withoutID, func(q *stores.Quarantined) { q.Payload = []byte("Payload") }),
 		change(withoutID, func(q *stores.Quarantined) { q.Payload = nil }),
+		change(withoutID, func(q *stores.Quarantined) { q.Facts.Key = []byte("customer 8") }),
+		change(withoutID, func(q *stores.Quarantined) { q.Facts.NativeID = "1043-0" }),
+		change(withoutID, func(q *stores.Quarantined) { q.Facts.Time = taken.Add(1) }),
 	}
 	for _, q := range distinct {
 		b.keep(here, q)

@@ -4,8 +4,10 @@ import (
 	"bytes"
 	"fmt"
 	"maps"
+	"math"
 	"slices"
 	"strings"
+	"time"
 	"unicode/utf8"
 
 	"github.com/millpond-go/millpond/stores"
@@ -71,6 +73,11 @@ func contents() []stores.Content {
 		{Payload: noise(2 << 20)},
 		{Payload: bytes.Repeat([]byte{0}, 1<<20), Metadata: fields(1000, "value")},
 		{Payload: []byte{}, Metadata: map[string]string{}},
+		{Facts: stores.Facts{Key: []byte("the key of a tombstone"), Time: taken}},
+		{Payload: []byte{}, Facts: stores.Facts{Key: []byte{}, NativeID: "0-1", Time: time.UnixMilli(0)}},
+		{Facts: stores.Facts{Key: []byte("\x00\xff\xfe'\\\x80"), NativeID: "\x00\xff'\\", Time: time.UnixMilli(math.MaxInt64)}},
+		{Codec: "seal", Payload: []byte("sealed"), Facts: stores.Facts{Key: noise(1 << 20), NativeID: "<&>\u2028\x00", Time: time.UnixMilli(math.MinInt64), KeyWasNil: true}},
+		{Codec: "seal", Payload: []byte("sealed"), Facts: stores.Facts{PayloadWasNil: true}},
 	}
 }
 
@@ -82,9 +89,11 @@ func recordContent(b *bench) {
 		f := failureOf(claimFor(fmt.Sprint("content ", i), "payload"))
 		given := content
 		given.Payload, given.Metadata = slices.Clone(content.Payload), maps.Clone(content.Metadata)
+		given.Facts.Key = slices.Clone(content.Facts.Key)
 		f.Content = &given
 		b.record(here, f)
 		clear(given.Payload) // they are the caller's
+		clear(given.Facts.Key)
 		clear(given.Metadata)
 		want[string(f.Key.ID)] = content
 		b.sameContent(string(f.Key.ID), b.failure(string(f.Key.ID)).content, content)
@@ -100,7 +109,7 @@ func recordContent(b *bench) {
 		if err != nil {
 			b.tb.Fatalf("Find(%s): %v", r.Key, err)
 		}
-		b.sameContent(id+", shown", stores.Content{State: m.Content, Codec: m.Codec, UUID: m.UUID, Metadata: m.Metadata, Payload: m.Payload}, want[id])
+		b.sameContent(id+", shown", stores.Content{State: m.Content, Codec: m.Codec, UUID: m.UUID, Metadata: m.Metadata, Payload: m.Payload, Facts: m.Facts}, want[id])
 		if m.PayloadBytes != len(m.Payload) {
 			b.tb.Errorf("%s: shown with %d bytes of payload, it has %d", id, m.PayloadBytes, len(m.Payload))
 		}

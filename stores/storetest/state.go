@@ -130,13 +130,13 @@ func (b *bench) quarantinedAs(k stores.Key) []stores.QuarantineRow {
 func readQuarantine(ctx context.Context, admin *sql.DB) ([]stores.QuarantineRow, error) {
 	var all []stores.QuarantineRow
 	err := queryAll(ctx, admin, `SELECT q.id, c.service, c.handler, q.message_id, q.fingerprint, q.existing, q.reason,
-q.detail, q.topic, q.coordinates, q.uuid, q.metadata, q.payload, q.seen, q.codec, q.one_way, q.status
+q.detail, q.topic, q.coordinates, q.uuid, q.metadata, q.facts, q.payload, q.seen, q.codec, q.one_way, q.status
 FROM millpond_quarantine q JOIN millpond_consumer c ON c.id = q.consumer ORDER BY q.id`, func(rows *sql.Rows) error {
 		var r stores.QuarantineRow
 		var reason, status string
-		var fingerprint, existing, uuid, metadata []byte
+		var fingerprint, existing, uuid, metadata, facts []byte
 		err := rows.Scan(&r.RowID, &r.Consumer.Service, &r.Consumer.Handler, &r.ID, &fingerprint, &existing, &reason,
-			&r.Detail, &r.Topic, &r.Coordinates, &uuid, &metadata, &r.Payload, &r.Seen, &r.Codec, &r.OneWay, &status)
+			&r.Detail, &r.Topic, &r.Coordinates, &uuid, &metadata, &facts, (*blob)(&r.Payload), &r.Seen, &r.Codec, &r.OneWay, &status)
 		if err != nil {
 			return err
 		}
@@ -150,10 +150,26 @@ FROM millpond_quarantine q JOIN millpond_consumer c ON c.id = q.consumer ORDER B
 		if r.Metadata, err = sqlstore.DecodeMetadata(metadata); err != nil {
 			return err
 		}
+		r.Facts, err = sqlstore.DecodeFacts(facts)
 		all = append(all, r)
-		return nil
+		return err
 	})
 	return all, err
+}
+
+// blob is bytes as they are in the column: drivers give nil for empty ones.
+type blob []byte
+
+// Scan implements sql.Scanner.
+func (b *blob) Scan(value any) error {
+	v, ok := value.([]byte)
+	if *b = slices.Clone(v); ok && *b == nil {
+		*b = blob{}
+	}
+	if value != nil && !ok {
+		return fmt.Errorf("storetest: the payload is a %T", value)
+	}
+	return nil
 }
 
 // snapshot returns the whole inbox, what has failed and all effects as text, to notice

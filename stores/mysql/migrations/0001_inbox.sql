@@ -49,6 +49,7 @@ CREATE TABLE IF NOT EXISTS {schema.}{prefix}quarantine (
     last_at       BIGINT         NOT NULL,
     decided_at    BIGINT,
     metadata      LONGBLOB,
+    facts         LONGBLOB, -- JSON: what the broker said of the message
     payload       LONGBLOB,
     UNIQUE KEY {prefix}quarantine_identity (consumer, identity_hash, fingerprint, reason),
     KEY {prefix}quarantine_status (status, consumer)

@@ -30,6 +30,7 @@ CREATE TABLE IF NOT EXISTS {schema.}{prefix}failure (
     history     BLOB           NOT NULL,           -- JSON: at, class, error of each attempt, the oldest first
     uuid        LONGBLOB,
     metadata    LONGBLOB,
+    facts       LONGBLOB,                          -- JSON: what the broker said of the message
     payload     LONGBLOB,
     UNIQUE KEY {prefix}failure_message (consumer, message_id),
     KEY {prefix}failure_due (consumer, status, placement, due_at),

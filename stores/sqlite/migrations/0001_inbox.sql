@@ -39,6 +39,7 @@ CREATE TABLE {schema.}{prefix}quarantine (
     coordinates   TEXT    NOT NULL,
     uuid          BLOB,
     metadata      BLOB,
+    facts         BLOB, -- JSON: what the broker said of the message
     seen          INTEGER NOT NULL DEFAULT 1,
     first_at      INTEGER NOT NULL DEFAULT (CAST(round(unixepoch('subsec') * 1000000) AS INTEGER)),
     last_at       INTEGER NOT NULL DEFAULT (CAST(round(unixepoch('subsec') * 1000000) AS INTEGER)),

@@ -30,6 +30,7 @@ CREATE TABLE {schema.}{prefix}failure (
     codec       TEXT    NOT NULL DEFAULT '',
     uuid        BLOB,
     metadata    BLOB,
+    facts       BLOB, -- JSON: what the broker said of the message
     payload     BLOB, -- last, so that the other columns are read without it
     UNIQUE (consumer, message_id)
 ) STRICT;

@@ -139,7 +139,7 @@ const (
 	RETURNING f.*, runnable, since
 )
 SELECT runnable, suspect, ` + stateColumns + `, f.message_id, i.fingerprint, i.traceparent, topic, coordinates, order_key, codec, uuid,
-	CASE WHEN runnable THEN metadata END, CASE WHEN runnable THEN payload END, error, cause
+	CASE WHEN runnable THEN metadata END, CASE WHEN runnable THEN facts END, CASE WHEN runnable THEN payload END, error, cause
 FROM f LEFT JOIN LATERAL (
 	SELECT fingerprint, traceparent FROM {schema.}{prefix}inbox WHERE consumer = $1 AND message_id = f.message_id OFFSET 0
 ) i ON true

@@ -17,11 +17,11 @@ func (s Store) Record(ctx context.Context, f stores.Failure) (version int64, err
 	if err != nil {
 		return 0, err
 	}
-	f, metadata, err := s.t.shared.Recordable(f)
+	f, encoded, err := s.t.shared.Recordable(f)
 	if err != nil {
 		return 0, err
 	}
-	named, err := s.t.recordArgs(consumer, &f, metadata)
+	named, err := s.t.recordArgs(consumer, &f, encoded)
 	if err != nil {
 		return 0, err
 	}
@@ -55,7 +55,7 @@ func (s Store) Record(ctx context.Context, f stores.Failure) (version int64, err
 var errNotParkable = fmt.Errorf("postgres: %w", sqlstore.ErrNotParkable)
 
 // recordArgs are the arguments of both statements of Record.
-func (t *Tables) recordArgs(consumer int32, f *stores.Failure, metadata []byte) (pgx.NamedArgs, error) {
+func (t *Tables) recordArgs(consumer int32, f *stores.Failure, encoded sqlstore.Encoded) (pgx.NamedArgs, error) {
 	if f.Placement == stores.PlacementParked && (f.Content == nil && f.Version == 0 || f.Content != nil && f.Content.State != stores.ContentKept) {
 		return nil, errNotParkable
 	}
@@ -71,11 +71,11 @@ func (t *Tables) recordArgs(consumer int32, f *stores.Failure, metadata []byte) 
 		"dueIn": dueIn, "orderWait": f.OrderWait, "start": f.Start,
 		"class": string(f.Class), "cause": f.Cause, "error": f.Error, "brief": sqlstore.Text(f.Error, stores.MaxHistoryErrorBytes),
 		"topic": f.Topic, "coordinates": f.Coordinates, "order": f.OrderKey,
-		"content": nil, "codec": "", "uuid": nil, "metadata": nil, "payload": nil,
+		"content": nil, "codec": "", "uuid": nil, "metadata": nil, "facts": nil, "payload": nil,
 	}
 	if c := f.Content; c != nil {
 		args["content"], args["codec"] = int16(c.State), c.Codec
-		args["uuid"], args["metadata"], args["payload"] = []byte(c.UUID), metadata, c.Payload
+		args["uuid"], args["metadata"], args["facts"], args["payload"] = []byte(c.UUID), encoded.Metadata, encoded.Facts, c.Payload
 	}
 	return args, nil
 }
@@ -89,11 +89,11 @@ const (
 )
 INSERT INTO {schema.}{prefix}failure (consumer, message_id, status, placement, content, presumed, attempts, uncounted,
 	due_at, order_until, class, cause, error, topic, coordinates, order_key,
-	history, codec, uuid, metadata, payload)
+	history, codec, uuid, metadata, facts, payload)
 SELECT consumer, message_id, status, @placement::smallint, coalesce(@content::smallint, 0), @start::boolean, @attempts::integer, @uncounted::integer,
 	now() + @dueIn::interval, now() + @dueIn::interval + @orderWait::interval, @class::text, @cause::text, @error::text, @topic::text, @coordinates::text, @order::bytea,
 	CASE WHEN @start THEN '[]'::jsonb ELSE jsonb_build_array(jsonb_build_object('at', now(), 'class', @class::text, 'error', @brief::text)) END,
-	@codec::text, @uuid::bytea, @metadata::bytea, @payload::bytea
+	@codec::text, @uuid::bytea, @metadata::bytea, @facts::bytea, @payload::bytea
 FROM born RETURNING number, revision::bigint, ` + notified
 
 	// An attempt that was begun and never ended is a crash once the next one begins.
@@ -118,6 +118,7 @@ FROM born RETURNING number, revision::bigint, ` + notified
 		codec = CASE WHEN @content::smallint IS NULL THEN codec ELSE @codec::text END,
 		uuid = CASE WHEN @content::smallint IS NULL THEN uuid ELSE @uuid::bytea END,
 		metadata = CASE WHEN @content::smallint IS NULL THEN metadata ELSE @metadata::bytea END,
+		facts = CASE WHEN @content::smallint IS NULL THEN facts ELSE @facts::bytea END,
 		payload = CASE WHEN @content::smallint IS NULL THEN payload ELSE @payload::bytea END
 	FROM held WHERE f.consumer = @consumer AND f.message_id = @id AND f.number = held.number
 	AND (@placement <> 1 OR held.content = 1)

@@ -42,6 +42,7 @@ CREATE TABLE {schema.}{prefix}quarantine (
     coordinates   pg_catalog.text    NOT NULL,
     uuid          pg_catalog.bytea,
     metadata      pg_catalog.bytea,
+    facts         pg_catalog.bytea, -- JSON: what the broker said of the message
     payload       pg_catalog.bytea,
     seen          integer     NOT NULL DEFAULT 1,
     first_at      pg_catalog.timestamptz NOT NULL DEFAULT clock_timestamp(),

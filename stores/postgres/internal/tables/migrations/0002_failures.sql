@@ -30,6 +30,7 @@ CREATE TABLE {schema.}{prefix}failure (
     codec       pg_catalog.text     NOT NULL DEFAULT '',
     uuid        pg_catalog.bytea,
     metadata    pg_catalog.bytea,
+    facts       pg_catalog.bytea,            -- JSON: what the broker said of the message
     payload     pg_catalog.bytea,
     PRIMARY KEY (consumer, message_id)
 );

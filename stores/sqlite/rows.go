@@ -1,0 +1,52 @@
+package sqlite
+
+import (
+	"bytes"
+	"context"
+	"errors"
+
+	"github.com/millpond-go/millpond/internal/sqlstore"
+)
+
+// send sends a statement, and tells empty bytes in its rows from none.
+func send(ctx context.Context, to sqlstore.Conn, s sqlstore.Statement) (int64, error) {
+	if read := s.Read; read != nil {
+		s.Read = func(rows sqlstore.Rows) error { return read(exactRows{rows}) }
+	}
+	return sqlstore.Send(ctx, to, s)
+}
+
+// exactRows give empty bytes for empty bytes. The driver gives nil, as for NULL.
+type exactRows struct{ sqlstore.Rows }
+
+// Scan implements sqlstore.Rows.
+func (r exactRows) Scan(into ...any) error {
+	exact := make([]any, len(into))
+	for i, dest := range into {
+		if b, ok := dest.(*[]byte); ok {
+			dest = (*blob)(b)
+		}
+		exact[i] = dest
+	}
+	return r.Rows.Scan(exact...) //nolint:wrapcheck // it is the driver's
+}
+
+// blob is bytes as they are in the column.
+type blob []byte
+
+// Scan implements sql.Scanner.
+func (b *blob) Scan(value any) error {
+	switch v := value.(type) {
+	case nil:
+		*b = nil
+	case []byte:
+		if *b = bytes.Clone(v); *b == nil {
+			*b = blob{}
+		}
+	case string:
+		*b = blob(v)
+	default:
+		return errors.New("sqlite: the column has no bytes")
+	}
+	return nil
+}
