@@ -52,9 +52,9 @@ type arrived struct {
 // an Arrival around it.
 func (v *visit) Message() keep.Message {
 	if a, ok := v.arrival.Contexts.Shutdown.Value(arrivedKey{}).(*arrived); ok && a.msg == v.msg {
-		return keep.Message{UUID: a.uuid, Metadata: a.metadata, Payload: a.payload}
+		return keep.Message{UUID: a.uuid, Metadata: a.metadata, Payload: a.payload, Facts: v.facts}
 	}
-	return keep.Message{UUID: v.was.uuid, Metadata: v.was.metadata(), Payload: v.was.payload}
+	return keep.Message{UUID: v.was.uuid, Metadata: v.was.metadata(), Payload: v.was.payload, Facts: v.facts}
 }
 
 // snapshot is a message as it came to the inbox: handlers and the middlewares inside change
@@ -98,7 +98,7 @@ func (s *snapshot) restore(msg *message.Message) {
 	if msg.UUID != s.uuid {
 		msg.UUID = s.uuid
 	}
-	if len(msg.Payload) != len(s.payload) || len(s.payload) > 0 && &msg.Payload[0] != &s.payload[0] {
+	if len(msg.Payload) != len(s.payload) || (msg.Payload == nil) != (s.payload == nil) || len(s.payload) > 0 && &msg.Payload[0] != &s.payload[0] {
 		msg.Payload = s.payload
 	}
 	same := len(msg.Metadata) == len(s.fields)/2

@@ -19,8 +19,8 @@ import (
 // attempts, and its row says why. When its budget is spent it is acked all the same; a
 // [DeadLetterConfig] can keep a copy elsewhere.
 type KeepConfig struct {
-	Off bool `config:"off" default:"false" about:"Keep neither payload nor metadata. Such messages cannot be parked: the broker redelivers them."`
-	// MaxBytes counts payload and metadata together.
+	Off bool `config:"off" default:"false" about:"Keep neither payload nor metadata nor the broker's key. Such messages cannot be parked: the broker redelivers them."`
+	// MaxBytes counts payload, metadata, and the broker's key and id together.
 	MaxBytes int `config:"max_bytes" example:"1000000" check:"positive" about:"The largest message that is kept. Default: what the limits let pass."`
 	// Codec, if set, encodes kept messages, those in quarantine included.
 	Codec *Codec
@@ -30,6 +30,10 @@ type KeepConfig struct {
 
 // Kept is the part of a message that a [Codec] changes.
 type Kept struct {
+	// Key is brokers.Delivery.Key, which may be personal as well. What Encode does not
+	// return is not kept, and a retried handler is given no key then.
+	Key []byte
+
 	Metadata message.Metadata
 	Payload  []byte
 }
@@ -55,7 +59,8 @@ type Codec struct {
 	// that has failed for good, or is for the quarantine, ends so at once. The log names each
 	// message that is not kept.
 	Encode func(context.Context, Kept) (Kept, error)
-	// Decode undoes Encode before an attempt. After an error the attempt has failed with
+	// Decode undoes Encode before an attempt. The row knows whether key and payload were nil
+	// or empty. After an error the attempt has failed with
 	// stores.ClassUnreadable. nil: encoded messages are for people to read, and are never
 	// parked.
 	Decode func(context.Context, Kept) (Kept, error)
@@ -88,8 +93,9 @@ func recoded(f func(context.Context, Kept) (Kept, error)) func(context.Context, 
 		return nil
 	}
 	return func(ctx context.Context, m keep.Message) (keep.Message, error) {
-		made, err := f(ctx, Kept{Metadata: m.Metadata, Payload: m.Payload})
-		return keep.Message{UUID: m.UUID, Metadata: made.Metadata, Payload: made.Payload}, refusedForGood(err)
+		made, err := f(ctx, Kept{Key: m.Facts.Key, Metadata: m.Metadata, Payload: m.Payload})
+		m.Metadata, m.Payload, m.Facts.Key = made.Metadata, made.Payload, made.Key
+		return m, refusedForGood(err)
 	}
 }
 
@@ -107,15 +113,18 @@ func refusedForGood(err error) error {
 	return err
 }
 
-// restored returns the message that a retry worker was given.
-func (in *Inbox) restored(ctx context.Context, r stores.Retry) (*message.Message, error) {
+// restored returns the message that a retry worker was given, and what was known of its
+// delivery. How often the broker delivered it is no fact of the retry.
+func (in *Inbox) restored(ctx context.Context, r stores.Retry) (*message.Message, brokers.Delivery, error) {
+	d := brokers.Delivery{Topic: r.Topic, Coordinates: r.Coordinates}
 	if r.Err != nil {
-		return message.NewMessage(r.Content.UUID, nil), r.Err
+		return message.NewMessage(r.Content.UUID, nil), d, r.Err
 	}
 	kept, err := in.core.Keep.Restore(ctx, r.Content)
+	d.Key, d.NativeID, d.Time = kept.Facts.Key, kept.Facts.NativeID, kept.Facts.Time
 	msg := message.NewMessage(kept.UUID, kept.Payload)
 	if kept.Metadata != nil {
 		msg.Metadata = kept.Metadata
 	}
-	return msg, err
+	return msg, d, err
 }

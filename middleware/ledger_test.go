@@ -227,6 +227,7 @@ func (l *ledger) Record(_ context.Context, f stores.Failure) (int64, error) {
 	if f.OrderKey == nil {
 		f.OrderKey = r.failure.OrderKey
 	}
+	f.Topic, f.Coordinates = cmp.Or(f.Topic, r.failure.Topic), cmp.Or(f.Coordinates, r.failure.Coordinates)
 	if f.Placement == stores.PlacementParked && (f.Content == nil || f.Content.State != stores.ContentKept) {
 		return 0, fmt.Errorf("ledger: %s cannot be parked", id)
 	}

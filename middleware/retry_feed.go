@@ -53,7 +53,7 @@ func newFeed(w *RetryWorker, handler string, consumer stores.Consumer) *feed {
 		},
 		Bytes: func(batch []stores.Retry) (n int) {
 			for _, r := range batch {
-				n += len(r.Content.Payload)
+				n += len(r.Content.Payload) + len(r.Content.Facts.Key)
 			}
 			return n
 		},
@@ -100,10 +100,9 @@ func (f *feed) begin(ctx context.Context, r stores.Retry, reserved time.Time) fu
 		}
 	}
 	run := &retryRun{Retry: delivery.Retry{Row: r, Reserve: f.reserve}, over: make(chan struct{})}
-	var msg *message.Message
-	msg, run.Unreadable = f.w.in.restored(ctx, r)
-	msgCtx, cancel := context.WithCancel(
-		brokers.WithDelivery(ctx, msg, brokers.Delivery{Topic: r.Topic, Coordinates: r.Coordinates, Key: r.OrderKey}))
+	msg, facts, unreadable := f.w.in.restored(ctx, r)
+	run.Unreadable = unreadable
+	msgCtx, cancel := context.WithCancel(brokers.WithDelivery(ctx, msg, facts))
 	msg.SetContext(msgCtx)
 	f.w.in.workers.runs.Store(msg, run)
 	select {

@@ -24,9 +24,10 @@ type visit struct {
 	next    message.HandlerFunc
 	handler string // its name in the router
 	was     snapshot
-	outer   *running  // the run that the context comes from, of this message or another
-	retry   *retryRun // nil for a delivery of the broker
-	crowd   *crowd    // the consumer's
+	facts   stores.Facts // of the delivery, to be kept
+	outer   *running     // the run that the context comes from, of this message or another
+	retry   *retryRun    // nil for a delivery of the broker
+	crowd   *crowd       // the consumer's
 	diary   diary
 	arrival delivery.Arrival
 	machine delivery.Delivery
@@ -71,6 +72,7 @@ func (v *visit) begin(in *Inbox, msg *message.Message, next message.HandlerFunc)
 	v.was.take(msg)
 	v.retry = in.workers.runOf(msg)
 	facts, _ := brokers.DeliveryOf(msg)
+	v.facts = stores.Facts{Key: facts.Key, NativeID: facts.NativeID, Time: facts.Time}
 	a := &v.arrival
 	a.Contexts = delivery.Contexts{Shutdown: shutdown, Detached: context.WithoutCancel(shutdown)}
 	a.Consumer, a.Handler, a.Observer = v, v, v

@@ -55,7 +55,7 @@ func (d *Delivery) keep(reason stores.Reason, cause error) error {
 	case err != nil:
 		return fmt.Errorf("%w: %w", errNotEncoded, err)
 	}
-	q.Metadata, q.Payload, q.Codec = kept.Metadata, kept.Payload, codec
+	q.Metadata, q.Payload, q.Facts, q.Codec = kept.Metadata, kept.Payload, kept.Facts, codec
 	q.OneWay = codec != "" && (refused || d.core.Keep.OneWay())
 	if q.Fingerprint == (stores.Fingerprint{}) {
 		q.Fingerprint = stores.NewFingerprint(d.core.Fingerprint, a.Payload)
@@ -83,7 +83,7 @@ func (d *Delivery) identity(q stores.Quarantined) [sha256.Size]byte {
 		return [sha256.Size]byte{}
 	}
 	was := d.message()
-	q.Metadata, q.Payload = was.Metadata, was.Payload
+	q.Metadata, q.Payload, q.Facts = was.Metadata, was.Payload, was.Facts
 	hash := q.IdentityHash()
 	return stores.NewFingerprint(d.core.Fingerprint, hash[:]).Digest
 }

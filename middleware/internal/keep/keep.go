@@ -19,11 +19,12 @@ type Message struct {
 	UUID     string
 	Metadata map[string]string
 	Payload  []byte
+	Facts    stores.Facts
 }
 
 // size is what Keeper.MaxBytes counts.
 func (m Message) size() int {
-	size := len(m.Payload)
+	size := len(m.Payload) + len(m.Facts.Key) + len(m.Facts.NativeID)
 	for name, value := range m.Metadata {
 		size += len(name) + len(value)
 	}
@@ -31,7 +32,7 @@ func (m Message) size() int {
 }
 
 // Codec is what kept messages go through. Its functions are the program's. They leave the
-// UUID as it is.
+// UUID as it is, and all facts but the key.
 type Codec struct {
 	Name           string
 	Encode, Decode func(context.Context, Message) (Message, error) // Decode may be nil
@@ -71,7 +72,7 @@ func (k *Keeper) Content(ctx context.Context, m Message) (*stores.Content, error
 		return c, nil
 	}
 	kept, codec, err := k.Encode(ctx, m)
-	c.Metadata, c.Payload, c.Codec = kept.Metadata, kept.Payload, codec
+	c.Metadata, c.Payload, c.Facts, c.Codec = kept.Metadata, kept.Payload, kept.Facts, codec
 	return c, err
 }
 
@@ -83,6 +84,7 @@ func (k *Keeper) Encode(ctx context.Context, m Message) (kept Message, codec str
 	ctx, cancel := context.WithTimeout(ctx, k.Timeout)
 	defer cancel()
 	m.Metadata = maps.Clone(m.Metadata)
+	m.Facts.KeyWasNil, m.Facts.PayloadWasNil = m.Facts.Key == nil, m.Payload == nil
 	err = callback.Call("Encode", func() error {
 		var err error
 		kept, err = k.Codec.Encode(ctx, m)
@@ -96,15 +98,34 @@ func (k *Keeper) Encode(ctx context.Context, m Message) (kept Message, codec str
 
 var errOtherCodec = errors.New("no such codec is configured")
 
-// Restore makes a message of what was kept. With an error it has the UUID alone.
+// Restore makes a message of what was kept. With an error it has the UUID, and the
+// facts that no codec changes.
 func (k *Keeper) Restore(ctx context.Context, c stores.Content) (Message, error) {
-	kept := Message{UUID: c.UUID, Metadata: c.Metadata, Payload: c.Payload}
+	kept := Message{UUID: c.UUID, Metadata: c.Metadata, Payload: c.Payload, Facts: c.Facts}
 	if c.Codec == "" {
 		return kept, nil
 	}
 	restored, err := k.decode(ctx, c.Codec, kept)
 	restored.UUID = c.UUID
+	restored.Facts = stores.Facts{Key: restored.Facts.Key, NativeID: c.Facts.NativeID, Time: c.Facts.Time}
+	if err == nil {
+		restored.Payload = asBefore(restored.Payload, c.Facts.PayloadWasNil)
+		if c.Facts.KeyWasNil || c.Facts.Key != nil { // otherwise the codec has dropped it, or has it elsewhere
+			restored.Facts.Key = asBefore(restored.Facts.Key, c.Facts.KeyWasNil)
+		}
+	}
 	return restored, err
+}
+
+// asBefore tells nil from empty, which many codecs do not.
+func asBefore(b []byte, wasNil bool) []byte {
+	if len(b) > 0 {
+		return b
+	}
+	if wasNil {
+		return nil
+	}
+	return []byte{}
 }
 
 func (k *Keeper) decode(ctx context.Context, name string, kept Message) (m Message, err error) {
