@@ -234,6 +234,7 @@ func (p *program) messageText(w io.Writer, m stores.Message, v payloadView) {
 	}
 	f.add("topic", m.Topic)
 	f.add("coordinates", m.Coordinates)
+	p.addFacts(f, m.Facts)
 	f.add("order key", string(m.OrderKey))
 	f.add("uuid", m.UUID)
 	f.add("codec", m.Codec)

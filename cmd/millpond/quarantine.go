@@ -38,7 +38,7 @@ func quarantinedOf(q stores.QuarantineRow) quarantineRecord {
 		Row: q.RowID, consumerRecord: consumerOf(q.Consumer), idRecord: idOf(q.ID), Reason: q.Reason, Detail: text(q.Detail),
 		Status: q.Status, Seen: q.Seen, FirstAt: q.FirstAt.UTC(), LastAt: q.LastAt.UTC(), DecidedAt: q.DecidedAt.UTC(),
 		Fingerprint: fingerprint(q.Fingerprint), ExistingFingerprint: fingerprint(q.Existing), OneWay: q.OneWay,
-		contentRecord: contentOf(q.Topic, q.Coordinates, q.UUID, q.Codec, q.PayloadBytes, q.Metadata, q.Unreadable),
+		contentRecord: contentOf(q.Topic, q.Coordinates, q.UUID, q.Codec, q.PayloadBytes, q.Metadata, q.Unreadable).withFacts(q.Facts),
 	}
 	if q.Status == stores.QuarantineReleased {
 		r.ReleasedID = showID(stores.ReleasedID(q.RowID))
@@ -182,6 +182,7 @@ func (p *program) quarantineText(w io.Writer, q stores.QuarantineRow, v payloadV
 	f.add("last", p.exactly(q.LastAt))
 	f.add("topic", q.Topic)
 	f.add("coordinates", q.Coordinates)
+	p.addFacts(f, q.Facts)
 	f.add("uuid", q.UUID)
 	f.add("fingerprint", fingerprint(q.Fingerprint))
 	f.add("fingerprint of the one with the id", fingerprint(q.Existing))

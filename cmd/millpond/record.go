@@ -67,17 +67,20 @@ func idOf(id []byte) idRecord { return idRecord{showID(id), hex.EncodeToString(i
 func showID(id []byte) string { return quoteID(keys.Format(id)) }
 
 // contentRecord is what is kept of a message. Payload and metadata are what the codec
-// has made of them.
+// has made of them, and so is the key.
 type contentRecord struct {
 	Topic            text            `json:"topic,omitempty"`
 	Coordinates      text            `json:"coordinates,omitempty"`
+	Key              *text           `json:"key,omitempty"` // the broker's; "" is one
+	NativeID         text            `json:"native_id,omitempty"`
+	BrokerTime       string          `json:"broker_time,omitempty"` // of any year
 	UUID             text            `json:"uuid,omitempty"`
 	Codec            text            `json:"codec,omitempty"`
 	PayloadBytes     int             `json:"payload_bytes"` // of all that is kept
 	Metadata         map[string]text `json:"metadata,omitempty"`
 	Payload          payload         `json:"payload,omitempty"`
 	PayloadTruncated bool            `json:"payload_truncated,omitempty"` // by --max-payload-bytes
-	Unreadable       string          `json:"unreadable,omitempty"`        // why metadata or history are missing
+	Unreadable       string          `json:"unreadable,omitempty"`        // why metadata, facts or history are missing
 }
 
 func contentOf(topic, coordinates, uuid, codec string, payloadBytes int, metadata map[string]string, unreadable error) contentRecord {
@@ -95,6 +98,19 @@ func contentOf(topic, coordinates, uuid, codec string, payloadBytes int, metadat
 			}
 			r.Metadata[name] = text(value)
 		}
+	}
+	return r
+}
+
+// withFacts adds what the broker said of the message.
+func (r contentRecord) withFacts(f stores.Facts) contentRecord {
+	if f.Key != nil {
+		key := text(f.Key)
+		r.Key = &key
+	}
+	r.NativeID = text(f.NativeID)
+	if !f.Time.IsZero() {
+		r.BrokerTime = f.Time.UTC().Format(time.RFC3339Nano)
 	}
 	return r
 }
@@ -139,7 +155,7 @@ func recordOf(m stores.Message) messageRecord {
 		Attempts: m.Attempts, Uncounted: m.Uncounted, Presumed: m.Presumed, Redrives: m.Redrives,
 		FirstAt: m.FirstAt.UTC(), LastAt: m.LastAt.UTC(), DueAt: m.DueAt.UTC(), CompletedAt: m.CompletedAt.UTC(),
 		OrderKey: text(m.OrderKey), Fingerprint: fingerprint(m.Fingerprint), TraceParent: m.TraceParent.String(),
-		contentRecord: contentOf(m.Topic, m.Coordinates, m.UUID, m.Codec, m.PayloadBytes, m.Metadata, m.Unreadable),
+		contentRecord: contentOf(m.Topic, m.Coordinates, m.UUID, m.Codec, m.PayloadBytes, m.Metadata, m.Unreadable).withFacts(m.Facts),
 	}
 	if m.Number != 0 {
 		r.Content = m.Content.String()

@@ -10,6 +10,8 @@ import (
 	"text/tabwriter"
 	"unicode/utf16"
 	"unicode/utf8"
+
+	"github.com/millpond-go/millpond/stores"
 )
 
 // Values of --output.
@@ -153,6 +155,18 @@ func (f fields) add(name, value string) {
 	if value != "" {
 		fmt.Fprintf(f.table, "%s\t%s\n", name, printable(value))
 	}
+}
+
+// addFacts adds what the broker said of a message.
+func (p *program) addFacts(to fields, f stores.Facts) {
+	const shown = 200 // characters: a key may be as large as a payload
+	key := cut(printable(string(f.Key)), shown)
+	if f.Key != nil && key == "" {
+		key = "(empty)"
+	}
+	to.add("key", key)
+	to.add("native id", cut(printable(f.NativeID), shown))
+	to.add("broker's time", p.exactly(f.Time))
 }
 
 func (f fields) close() { _ = f.table.Flush() } // to a buffer
