@@ -19,7 +19,8 @@ import (
 // attempts, and its row says why. When its budget is spent it is acked all the same; a
 // [DeadLetterConfig] can keep a copy elsewhere.
 type KeepConfig struct {
-	Off bool `config:"off" default:"false" about:"Keep neither payload nor metadata nor the broker's key. Such messages cannot be parked: the broker redelivers them."`
+	// Off keeps no key of the broker either.
+	Off bool `config:"off" default:"false" about:"Keep neither payload nor metadata. Such messages cannot be parked: the broker redelivers them."`
 	// MaxBytes counts payload, metadata, and the broker's key and id together.
 	MaxBytes int `config:"max_bytes" example:"1000000" check:"positive" about:"The largest message that is kept. Default: what the limits let pass."`
 	// Codec, if set, encodes kept messages, those in quarantine included.

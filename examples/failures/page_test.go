@@ -60,6 +60,7 @@ var varying = []struct {
 	{regexp.MustCompile(`\d{4}-\d\d-\d\d(T[\d:]+Z|…)`), "TIME"},
 	{regexp.MustCompile(`\b(now|\d+ \w+ ago)\b`), "AGO"},
 	{regexp.MustCompile(`order-\d{4}`), "ORDER"},
+	{regexp.MustCompile(`^native id +\S+`), "native id ID"},
 	{regexp.MustCompile(`^number \d+`), "number N"},
 	{regexp.MustCompile(`\((\w+\.go):\d+\)$`), "($1:LINE)"},
 	{regexp.MustCompile(`^(\d+) AGO discard \d+`), "$1 AGO discard N"},
