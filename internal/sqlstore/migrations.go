@@ -43,8 +43,9 @@ func LoadMigrations(files fs.FS, dir string, names Names) []stores.Migration {
 
 // SchemaState is what a database's schema table says.
 type SchemaState struct {
-	Version    int // the newest step applied; 0: none, or no schema table
-	Compatible int // the oldest program version that can use it
+	Version    int      // the newest step applied; 0: none, or no schema table
+	Compatible int      // the oldest program version that can use it
+	Absent     []string // tables of the newest step that are not there, if the database tells
 }
 
 // Check returns nil if a program that knows the steps up to known can use a schema.
@@ -57,6 +58,8 @@ func (s SchemaState) Check(known int) error {
 	case s.Compatible > known:
 		return fmt.Errorf("%w (schema version %d needs a program that knows %d or later, this one knows %d)",
 			stores.ErrSchemaNewer, s.Version, s.Compatible, known)
+	case len(s.Absent) > 0:
+		return fmt.Errorf("%w (version %d is recorded, but there is no %s)", stores.ErrNotMigrated, s.Version, strings.Join(s.Absent, ", "))
 	}
 	return nil
 }

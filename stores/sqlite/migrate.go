@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/millpond-go/millpond/internal/sqlstore"
@@ -58,15 +57,10 @@ func (d database) SchemaState(ctx context.Context) (sqlstore.SchemaState, error)
 	case err != nil:
 		return state, unavailable(err)
 	}
-	return state, d.whole(state, absent)
-}
-
-// whole reports tables that are recorded but not there.
-func (d database) whole(state sqlstore.SchemaState, absent []string) error {
-	if state.Version < len(d.Migrations()) || len(absent) == 0 {
-		return nil
+	if state.Version >= len(d.Migrations()) {
+		state.Absent = absent
 	}
-	return fmt.Errorf("%w (version %d is recorded, but there is no %s)", stores.ErrNotMigrated, state.Version, strings.Join(absent, ", "))
+	return state, nil
 }
 
 // querier is a *sql.DB or a *sql.Tx.
