@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/stdlib"
 
 	"github.com/millpond-go/millpond/internal/sqlstore"
 	"github.com/millpond-go/millpond/stores/postgres/internal/claimtx"
@@ -94,13 +95,30 @@ func array[T int16 | int64](values []T) string {
 
 // Batch implements tables.DB: in one trip over pgx, statement by statement over others.
 func (d sqlDB) Batch(ctx context.Context, statements ...tables.Statement) error {
+	switch d.db.Driver().(type) {
+	case connectorDriver, *stdlib.Driver:
+		if sent, err := d.sendBatch(ctx, statements); sent || err != nil {
+			return err
+		}
+	}
+	return d.inTx(ctx, &sql.TxOptions{Isolation: sql.LevelReadCommitted}, func(tx tables.Querier) error {
+		for _, s := range statements {
+			if _, err := tx.Send(ctx, s); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+// sendBatch reports false if something has wrapped pgx's connections.
+func (d sqlDB) sendBatch(ctx context.Context, statements []tables.Statement) (sent bool, err error) {
 	conn, err := d.db.Conn(ctx)
 	if err != nil {
-		return sqlstore.Exhausted(ctx, d.db, err)
+		return false, sqlstore.Exhausted(ctx, d.db, err)
 	}
 	defer func() { _ = conn.Close() }()
 	var batchErr error
-	sent := false
 	err = conn.Raw(func(driverConn any) error {
 		native, ok := driverConn.(pgxConn)
 		if ok {
@@ -108,20 +126,7 @@ func (d sqlDB) Batch(ctx context.Context, statements ...tables.Statement) error 
 		}
 		return nil
 	})
-	if err != nil || sent {
-		return errors.Join(err, batchErr)
-	}
-	tx, err := conn.BeginTx(ctx, &sql.TxOptions{Isolation: sql.LevelReadCommitted})
-	if err != nil {
-		return err
-	}
-	defer func() { _ = tx.Rollback() }()
-	for _, s := range statements {
-		if _, err := send(ctx, tx, s); err != nil {
-			return err
-		}
-	}
-	return tx.Commit()
+	return sent, errors.Join(err, batchErr)
 }
 
 // pgxConn is implemented by the connections of pgx's driver, and by ours.
@@ -129,10 +134,15 @@ type pgxConn interface{ Conn() *pgx.Conn }
 
 // InTx implements tables.DB.
 func (d sqlDB) InTx(ctx context.Context, f func(tables.Querier) error) error {
-	tx, err := d.db.BeginTx(ctx, nil)
+	return d.inTx(ctx, nil, f)
+}
+
+func (d sqlDB) inTx(ctx context.Context, opts *sql.TxOptions, f func(tables.Querier) error) error {
+	conn, tx, err := openTx(ctx, ctx, d.db, opts)
 	if err != nil {
-		return sqlstore.Exhausted(ctx, d.db, err)
+		return err
 	}
+	defer func() { _ = conn.Close() }()
 	defer func() { _ = tx.Rollback() }()
 	if err := f(querier{tx}); err != nil {
 		return err

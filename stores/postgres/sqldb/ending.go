@@ -2,6 +2,7 @@ package sqldb
 
 import (
 	"context"
+	"database/sql"
 	"database/sql/driver"
 	"errors"
 	"fmt"
@@ -16,7 +17,9 @@ import (
 // not every driver can cancel that.
 type ending struct {
 	stage     atomic.Int32
-	abandoned atomic.Bool // nobody waits for it any more
+	abandoned atomic.Bool   // nobody waits for it any more
+	judged    chan struct{} // is closed when one that was given up may roll back
+	gone      atomic.Bool   // the handler's transaction is rolled back because it had ended
 
 	// Written before it is over.
 	err   error
@@ -66,10 +69,14 @@ const cleanupTimeout = 2 * time.Second
 // end runs how, and gives it up when ctx ends. It goes on then until the connection is
 // free, rolls back and closes it; a COMMIT it may have sent goes on, too.
 func (a *plainAttempt) end(ctx context.Context, how func(context.Context, *ending) error) *ending {
-	e, over := &ending{}, make(chan struct{})
+	e, over := &ending{judged: make(chan struct{})}, make(chan struct{})
 	go func() {
 		defer close(over)
-		e.err = how(ctx, e)
+		drive(func() { e.err = how(ctx, e) }, func(broken error) {
+			e.err, e.loose = a.left(ctx, e, e.giveUp(), broken)
+			a.cancel() // a driver may watch it
+			discard(a.conn)
+		})
 	}()
 	limit := ctx
 	if ctx.Err() != nil {
@@ -87,15 +94,41 @@ func (a *plainAttempt) end(ctx context.Context, how func(context.Context, *endin
 		return e
 	default:
 	}
-	switch e.giveUp() {
-	case committing:
-		return &ending{err: fmt.Errorf("postgres: %w: COMMIT was not answered: %w", stores.ErrCommitUnknown, context.Cause(limit))}
-	case waiting:
+	defer close(e.judged)
+	stage, given := e.giveUp(), &ending{}
+	given.err, given.loose = a.left(ctx, e, stage, context.Cause(limit))
+	if stage != committing {
 		a.cut()
-		return &ending{err: notCommitted(errors.Join(stores.ErrTxBusy, errEscaped))}
-	default:
-		a.cut()
-		a.returned(driver.ErrBadConn)
-		return &ending{err: notCommitted(errors.Join(stores.ErrTxAborted, errEscaped, context.Cause(limit)))}
 	}
+	if stage == asking {
+		a.returned(driver.ErrBadConn)
+	}
+	return given
+}
+
+// left is what is known of a transaction whose ending has come no further than a stage.
+func (a *plainAttempt) left(ctx context.Context, e *ending, stage int32, why error) (err error, loose bool) { //nolint:revive // the error is not the result
+	switch stage {
+	case committing:
+		return fmt.Errorf("postgres: %w: COMMIT was not answered: %w", stores.ErrCommitUnknown, why), false
+	case waiting: // for a goroutine that the handler has left behind
+		return notCommitted(errors.Join(stores.ErrTxBusy, errEscaped)), a.sealIfFree(ctx) != nil
+	}
+	return notCommitted(errors.Join(stores.ErrTxAborted, errEscaped, why)), e.gone.Load()
+}
+
+// sealIfFree seals the claim of a handler that has ended its transaction. The transaction
+// must not end meanwhile by our doing: every claim would be free. Nothing is sealed by an
+// answer that comes too late.
+func (a *plainAttempt) sealIfFree(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanupTimeout)
+	defer cancel()
+	seal, _, err := a.store.tryPlain(ctx, a.consumer, &a.claimed)
+	if err != nil || seal == nil {
+		return err
+	}
+	a.mu.Lock()
+	a.at = seal.at
+	a.mu.Unlock()
+	return seal.finish(ctx, &ending{}, (*sql.Tx).Commit)
 }

@@ -80,6 +80,41 @@ func TestStatementLeftRunningIsNotWaitedFor(t *testing.T) {
 	}
 }
 
+// Nor does a handler run again whose writes may have committed by themselves before.
+func TestStatementLeftRunningHidesNoEscape(t *testing.T) {
+	for _, e := range []entry{callersPG, callersPG.unproven(), callersPQ, callersPQ.unproven()} {
+		t.Run(e.name, func(t *testing.T) {
+			t.Parallel()
+			s := newStore(t, e, testenv.Postgres(t).NewDatabase(t))
+			for name, end := range map[string]func(stores.Attempt, context.Context) error{
+				"commit": stores.Attempt.Commit, "rollback": stores.Attempt.Rollback,
+			} {
+				a, tx := begin(t, s, pgtest.Claim(name))
+				if _, err := tx.ExecContext(t.Context(), "ROLLBACK"); err != nil {
+					t.Fatal(err)
+				}
+				if err := insert(t.Context(), tx); err != nil {
+					t.Fatal(err)
+				}
+				leftRunning(t, s, tx)
+				ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+				err := end(a, ctx)
+				cancel()
+				if !errors.Is(err, stores.ErrTxEscaped) || errors.Is(err, stores.ErrCommitUnknown) {
+					t.Errorf("%s: %v", name, err)
+				}
+				escaped, err := a.(stores.Escapable).Escaped(t.Context()) //nolint:forcetypeassert // a panic is a failure too
+				if err != nil || !escaped {
+					t.Errorf("%s: %v, %v", name, escaped, err)
+				}
+				if v := pgtest.Verdict(t, s, pgtest.Claim(name)); v.Outcome != stores.Duplicate {
+					t.Errorf("%s: %v", name, v.Outcome)
+				}
+			}
+		})
+	}
+}
+
 // Whoever gives up a COMMIT that waits for a synchronous standby must not end the server's
 // wait.
 func TestCommitThatWaitsForAStandbyIsNotCancelled(t *testing.T) {

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/millpond-go/millpond/internal/sqlstore"
 	"github.com/millpond-go/millpond/stores"
 	"github.com/millpond-go/millpond/stores/postgres/internal/claimtx"
 	"github.com/millpond-go/millpond/stores/postgres/internal/tables"
@@ -68,21 +67,17 @@ func (s *Store) tryPlain(ctx context.Context, consumer int32, c *stores.Claim) (
 
 // open begins a transaction that outlives ctx.
 func (s *Store) open(ctx context.Context) (*plainAttempt, error) {
-	conn, err := s.db.Conn(ctx)
-	if err != nil {
-		return nil, sqlstore.Exhausted(ctx, s.db, err)
-	}
 	lasting, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	stop := context.AfterFunc(ctx, cancel)
-	tx, err := conn.BeginTx(lasting, &sql.TxOptions{Isolation: s.level()})
+	conn, tx, err := openTx(ctx, lasting, s.db, &sql.TxOptions{Isolation: s.level()})
 	if err == nil && !stop() { // it is being rolled back
-		_ = tx.Rollback()
+		_, _ = tx.Rollback(), conn.Close()
 		err = context.Cause(ctx)
 	}
 	if err != nil {
 		stop()
 		cancel()
-		return nil, errors.Join(err, conn.Close())
+		return nil, err
 	}
 	a := &plainAttempt{store: s, plainTx: plainTx{conn: conn, tx: tx, cancel: cancel}}
 	_ = conn.Raw(func(driverConn any) error {

@@ -136,6 +136,7 @@ func (a *plainAttempt) commit(ctx context.Context, e *ending) error {
 	}
 	status := a.status()
 	if !e.reach(asking) {
+		<-e.judged
 		return a.instead(ctx, e, errAbandoned)
 	}
 	switch status {
@@ -169,6 +170,7 @@ func (a *plainAttempt) commit(ctx context.Context, e *ending) error {
 // instead rolls back for a reason. What fails then ends the transaction, too.
 func (a *plainAttempt) instead(ctx context.Context, e *ending, reason error) error {
 	ctx = context.WithoutCancel(ctx)
+	e.gone.Store(errors.Is(reason, errLoose))
 	_ = a.afterwards(ctx, e, reason, a.finish(ctx, e, (*sql.Tx).Rollback))
 	return notCommitted(reason)
 }
@@ -260,6 +262,7 @@ func (a *plainAttempt) rollback(ctx context.Context, e *ending) error {
 	var doubt error
 	status := a.status()
 	if !e.reach(asking) {
+		<-e.judged
 		return a.instead(ctx, e, errAbandoned)
 	}
 	switch status {
@@ -273,5 +276,6 @@ func (a *plainAttempt) rollback(ctx context.Context, e *ending) error {
 	case unknownStatus, running:
 		doubt = a.unlessOurs(ctx)
 	}
+	e.gone.Store(errors.Is(doubt, errLoose))
 	return errors.Join(doubt, a.afterwards(ctx, e, doubt, a.finish(ctx, e, (*sql.Tx).Rollback)))
 }

@@ -1,8 +1,10 @@
 package sqldb_test
 
 import (
+	"context"
 	"errors"
 	"testing"
+	"time"
 
 	"github.com/millpond-go/millpond/internal/pgtest"
 	"github.com/millpond-go/millpond/internal/testenv"
@@ -79,12 +81,37 @@ func TestServerThatIsGoneBehindAPoolerCommitsNothing(t *testing.T) {
 			if err := a.Commit(t.Context()); err == nil {
 				t.Error("committed")
 			}
+			// The pooler has the client wait for its server now.
+			for name, call := range map[string]func(context.Context) error{
+				"claim":    func(ctx context.Context) error { _, _, err := s.Begin(ctx, pgtest.Claim("waits")); return err },
+				"register": func(ctx context.Context) error { return s.Register(ctx, stores.Registration{Consumer: pgtest.Stock}) },
+			} {
+				ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
+				begun := time.Now()
+				err := call(ctx)
+				cancel()
+				if took := time.Since(begun); took > 15*time.Second || !errors.Is(err, stores.ErrUnavailable) {
+					t.Errorf("%s took %s: %v", name, took, err)
+				}
+			}
 			if err := server.Start(t.Context()); err != nil {
 				t.Fatal(err)
 			}
 			if n := effects(t, newStore(t, connector, address)); n != 0 {
 				t.Errorf("%d effects", n)
 			}
+			for begun := time.Now(); time.Since(begun) < time.Minute; { // the pooler tries its server now and then
+				if a, _, err := s.Begin(t.Context(), pgtest.Claim("waits")); err == nil {
+					if err := a.Rollback(t.Context()); err != nil {
+						t.Error(err)
+					}
+					if use := s.PoolUse(); use.InUse != 0 {
+						t.Errorf("%+v", use)
+					}
+					return
+				}
+			}
+			t.Error("no claim any more")
 		})
 	}
 }

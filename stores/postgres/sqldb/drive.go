@@ -1,0 +1,109 @@
+package sqldb
+
+import (
+	"context"
+	"database/sql"
+	"database/sql/driver"
+	"errors"
+	"fmt"
+	"sync/atomic"
+
+	"github.com/millpond-go/millpond/internal/callback"
+	"github.com/millpond-go/millpond/internal/sqlstore"
+)
+
+// Drivers of the caller's are called on goroutines of their own, because not all of them
+// look at contexts.
+
+// openTx begins a transaction for as long as lasting, and waits for it no longer than ctx:
+// lib/pq sends BEGIN before it looks at a context. What comes after that is given back.
+func openTx(ctx, lasting context.Context, db *sql.DB, opts *sql.TxOptions) (*sql.Conn, *sql.Tx, error) {
+	o, begun := &opening{}, make(chan struct{})
+	go func() {
+		defer func() {
+			select {
+			case begun <- struct{}{}:
+			case <-ctx.Done(): // nobody waits any more
+				o.giveBack()
+			}
+		}()
+		drive(func() { o.begin(ctx, lasting, db, opts) }, o.broken)
+	}()
+	select {
+	case <-begun:
+		return o.conn, o.tx, o.err
+	case <-ctx.Done():
+	}
+	if o.connected.Load() {
+		return nil, nil, fmt.Errorf("BEGIN was not answered: %w", context.Cause(ctx))
+	}
+	return nil, nil, sqlstore.Exhausted(ctx, db, ctx.Err())
+}
+
+// opening is a transaction that begins. It has no connection if there is an error.
+type opening struct {
+	connected atomic.Bool
+
+	conn *sql.Conn
+	tx   *sql.Tx
+	err  error
+}
+
+func (o *opening) begin(ctx, lasting context.Context, db *sql.DB, opts *sql.TxOptions) {
+	if o.conn, o.err = db.Conn(ctx); o.err != nil {
+		o.err = sqlstore.Exhausted(ctx, db, o.err)
+		return
+	}
+	o.connected.Store(true)
+	if o.tx, o.err = o.conn.BeginTx(lasting, opts); o.err != nil {
+		_ = o.conn.Close()
+	}
+}
+
+func (o *opening) broken(err error) {
+	o.err = err
+	if o.conn != nil {
+		discard(o.conn)
+	}
+}
+
+// giveBack ends a transaction that nobody has used.
+func (o *opening) giveBack() {
+	if o.err != nil {
+		return
+	}
+	drive(func() {
+		_ = o.tx.Rollback()
+		_ = o.conn.Close()
+	}, o.broken)
+}
+
+// drive calls f, and so the driver, where nobody else recovers. broken is told of a panic,
+// and of runtime.Goexit.
+func drive(f func(), broken func(error)) {
+	returned := false
+	defer func() {
+		if returned {
+			return
+		}
+		err := errors.New("the driver exited its goroutine (runtime.Goexit)")
+		if r := recover(); r != nil {
+			err = callback.Panicked("the driver", r)
+		}
+		broken(err)
+	}()
+	f()
+	returned = true
+}
+
+// discard closes a connection whose driver has not returned from a call. database/sql keeps
+// the locks of that call, so that conn.Close would wait for ever; its place in the pool is
+// lost.
+func discard(conn *sql.Conn) {
+	_ = conn.Raw(func(driverConn any) error {
+		if c, ok := driverConn.(driver.Conn); ok {
+			return callback.Call("the driver", c.Close)
+		}
+		return nil
+	})
+}
