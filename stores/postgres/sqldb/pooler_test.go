@@ -2,7 +2,9 @@ package sqldb_test
 
 import (
 	"context"
+	"database/sql"
 	"errors"
+	"fmt"
 	"testing"
 	"time"
 
@@ -39,9 +41,12 @@ func TestPoolersWordOnALostCommitProvesNothing(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
+			const waiting = "SELECT count(*) = %d FROM pg_stat_activity WHERE wait_event = 'SyncRep'"
+			go commitUntilOneWaits(t.Context(), direct.DB()) // which takes the checkpointer, too
+			until(t, direct, fmt.Sprintf(waiting, 1))
 			said := make(chan error, 1)
 			go func() { said <- a.Commit(t.Context()) }()
-			until(t, direct, "SELECT count(*) = 1 FROM pg_stat_activity WHERE wait_event = 'SyncRep'")
+			until(t, direct, fmt.Sprintf(waiting, 2))
 			if err := server.Kill(); err != nil {
 				t.Fatal(err)
 			}
@@ -56,6 +61,15 @@ func TestPoolersWordOnALostCommitProvesNothing(t *testing.T) {
 				t.Errorf("%d effects", n)
 			}
 		})
+	}
+}
+
+// commitUntilOneWaits commits until a commit waits, and returns when the server is killed.
+func commitUntilOneWaits(ctx context.Context, db *sql.DB) {
+	for {
+		if _, err := db.ExecContext(ctx, "SELECT pg_logical_emit_message(true, '', '')"); err != nil {
+			return
+		}
 	}
 }
 
