@@ -19,9 +19,12 @@ type endingHook func(context.Context) context.Context
 func (f endingHook) DeliveryStart(ctx context.Context, _ middleware.DeliveryStart) context.Context {
 	return f(ctx)
 }
+
 func (f endingHook) ClaimStart(ctx context.Context, _ stores.Claim) context.Context { return f(ctx) }
-func (f endingHook) LookStart(ctx context.Context, _ stores.Key) context.Context    { return f(ctx) }
-func (f endingHook) CommitStart(ctx context.Context) context.Context                { return f(ctx) }
+
+func (f endingHook) LookStart(ctx context.Context, _ stores.Key) context.Context { return f(ctx) }
+
+func (f endingHook) CommitStart(ctx context.Context) context.Context { return f(ctx) }
 
 // watchedStore tells about the contexts of its calls.
 type watchedStore struct {

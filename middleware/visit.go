@@ -145,7 +145,7 @@ func (v *visit) endEarly(recovered any) {
 	if end.Result == "" { // before the machine began
 		end.Result, end.Err = delivery.Panicked, delivery.ErrEndedEarly
 		if recovered != nil {
-			end.Err = panics.Cause{Panic: newPanicError(recovered).panic}
+			end.Err = panics.CauseError{Panic: newPanicError(recovered).panic}
 		}
 	}
 	exited := recovered == nil

@@ -35,7 +35,7 @@ var (
 	storeContract  = []string{"./stores", "./internal/urlmux"}
 	brokerContract = slices.Concat(watermill, []string{"./brokers", "./internal/callback", "./internal/urlmux", "./internal/urlquery"})
 	brokerAdapter  = slices.Concat(brokerContract, []string{"./internal/exposed", "./internal/handout", "./internal/lanes", "./internal/openset", "./internal/outage", "./internal/publishing", "./internal/unreachable", "github.com/cenkalti/backoff/v5"})
-	storeAdapter   = slices.Concat(watermill, storeContract, []string{"./internal/exposed", "./internal/sqlstore", "./internal/urlquery", "github.com/cenkalti/backoff/v5"})
+	storeAdapter   = slices.Concat(watermill, storeContract, []string{"./internal/callback", "./internal/exposed", "./internal/sqlstore", "./internal/urlquery", "github.com/cenkalti/backoff/v5"})
 
 	conformance = []string{"./stores/storetest/...", "./brokers/brokertest/..."}
 	programs    = []string{"./examples/...", "./cmd/..."}

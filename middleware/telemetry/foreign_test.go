@@ -14,6 +14,7 @@ import (
 	"github.com/rabbitmq/amqp091-go"
 	"github.com/stretchr/testify/require"
 	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
 	"go.opentelemetry.io/otel/baggage"
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 	"go.opentelemetry.io/otel/trace"
@@ -129,7 +130,18 @@ func onKafka(t *testing.T) foreigner {
 	}
 	return foreigner{
 		url: "://" + strings.Join(testenv.Kafka(t), ",") + "/?create_topics=true&partitions=1", schemes: []string{"kafka", "kafka+watermill"},
-		topic: newName,
+		topic: func(t *testing.T) string {
+			t.Helper()
+			name := newName(t)
+			create := kmsg.NewPtrCreateTopicsRequest()
+			create.TimeoutMillis = 30_000
+			topic := kmsg.NewCreateTopicsRequestTopic()
+			topic.Topic, topic.NumPartitions, topic.ReplicationFactor = name, 1, 1
+			create.Topics = append(create.Topics, topic)
+			_, err := create.RequestWith(t.Context(), client(t))
+			require.NoError(t, err)
+			return name
+		},
 		produce: func(t *testing.T, topic string, headers map[string]string, payload string) {
 			record := &kgo.Record{Topic: topic, Value: []byte(payload)}
 			for name, value := range headers {

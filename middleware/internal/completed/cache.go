@@ -38,6 +38,8 @@ type known struct {
 	until       time.Time
 }
 
+// New returns a cache of so many keys, each of which is remembered for ttl. A negative size
+// remembers none.
 func New(size int, ttl time.Duration) *Cache {
 	if size < 0 {
 		return &Cache{}

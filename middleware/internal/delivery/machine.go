@@ -85,7 +85,7 @@ func (d *Delivery) Process(core *Core, a *Arrival, lane *gate.Lane) (end *End) {
 	if d.execution == nil {
 		d.execution = core.Mode.New()
 	}
-	*d = Delivery{core: core, arrival: a, execution: d.execution, turn: core.Gate.Arrive(lane, a.Contexts.Shutdown)}
+	*d = Delivery{core: core, arrival: a, execution: d.execution, turn: core.Gate.Arrive(a.Contexts.Shutdown, lane)}
 	d.execution.Start(a.Contexts.Detached, a.Observer)
 	d.row.suspect = a.Suspect
 	if r := a.Retry; r != nil {
@@ -170,10 +170,10 @@ func (d *Delivery) leave() {
 // panic, or, if recovered is nil, by runtime.Goexit. An attempt that may have begun has
 // failed.
 func (d *Delivery) endEarly(recovered any) {
-	cause := error(panics.ErrExited)
+	cause := panics.ErrExited
 	if recovered != nil {
 		d.end.Panic = panics.Recovered(recovered)
-		cause = panics.Cause{Panic: d.end.Panic}
+		cause = panics.CauseError{Panic: d.end.Panic}
 	}
 	if d.at <= entering || d.at == givingBack || d.arrival.Unfit != nil {
 		if recovered == nil {

@@ -23,7 +23,7 @@ type Turn struct {
 }
 
 // Arrive returns the turn of a delivery; shutdown ends its waits.
-func (g *Gate) Arrive(lane *Lane, shutdown context.Context) Turn {
+func (g *Gate) Arrive(shutdown context.Context, lane *Lane) Turn {
 	return Turn{gate: g, lane: lane, shutdown: shutdown}
 }
 

@@ -36,7 +36,7 @@ func TestOneAsksForAll(t *testing.T) {
 		back := time.Now().Add(10 * time.Second)
 		for range 20 {
 			go func() {
-				turn := g.Arrive(lane, t.Context())
+				turn := g.Arrive(t.Context(), lane)
 				defer turn.Leave()
 				for {
 					if err := turn.Enter(errDown); err != nil {
@@ -69,10 +69,10 @@ func TestHeldDeliveriesStopTheirLane(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := newGate(gate.Config{Max: 1})
 		lane := g.Lane()
-		held := g.Arrive(lane, t.Context())
+		held := g.Arrive(t.Context(), lane)
 		go held.Hold(reason(errBusy, false))
 		synctest.Wait()
-		next := g.Arrive(lane, t.Context())
+		next := g.Arrive(t.Context(), lane)
 		begun := time.Now()
 		if err := next.Enter(errDown); err != nil || time.Since(begun) == 0 {
 			t.Errorf("%v after %s: it did not wait for the one that is held", err, time.Since(begun))
@@ -83,7 +83,7 @@ func TestHeldDeliveriesStopTheirLane(t *testing.T) {
 func TestHoldingEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := newGate(gate.Config{Limit: time.Minute})
-		turn := g.Arrive(g.Lane(), t.Context())
+		turn := g.Arrive(t.Context(), g.Lane())
 		for turn.Hold(reason(errBusy, false)) {
 		}
 		if turn.Held() != time.Minute || turn.Next() == 0 {
@@ -91,7 +91,7 @@ func TestHoldingEnds(t *testing.T) {
 		}
 		ctx, stop := context.WithCancel(t.Context())
 		stop()
-		turn = g.Arrive(g.Lane(), ctx)
+		turn = g.Arrive(ctx, g.Lane())
 		if turn.Hold(reason(errBusy, false)) || turn.Held() != 0 {
 			t.Error("it is held although the service stops")
 		}
@@ -101,8 +101,9 @@ func TestHoldingEnds(t *testing.T) {
 func TestMessagesThatMayEndAProcessRunAlone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := newGate(gate.Config{})
-		one, other := g.Arrive(g.Lane(), t.Context()), g.Arrive(g.Lane(), t.Context())
-		if !one.Alone() || !one.Alone() {
+		one, other := g.Arrive(t.Context(), g.Lane()), g.Arrive(t.Context(), g.Lane())
+		first := one.Alone()
+		if !first || !one.Alone() {
 			t.Fatal("the first one is not alone")
 		}
 		time.AfterFunc(time.Second, one.Leave)

@@ -79,19 +79,19 @@ func ours(function string) bool {
 	return strings.HasPrefix(function, inbox+".(*visit).") || strings.HasPrefix(function, inbox+"/internal/")
 }
 
-// Cause is a panic as the cause of a failed attempt. It does not unwrap to the value: a
+// CauseError is a panic as the cause of a failed attempt. It does not unwrap to the value: a
 // policy for errors is not one for panics.
-type Cause struct{ *Panic }
+type CauseError struct{ *Panic }
 
 // Error implements error.
-func (c Cause) Error() string { return c.Text }
+func (c CauseError) Error() string { return c.Text }
 
 // Is makes it an ErrPanicked.
-func (c Cause) Is(target error) bool { return target == ErrPanicked }
+func (c CauseError) Is(target error) bool { return target == ErrPanicked }
 
 // StackOf returns where the panic happened that is the cause of an error, if one is.
 func StackOf(err error) string {
-	if c, ok := errors.AsType[Cause](err); ok {
+	if c, ok := errors.AsType[CauseError](err); ok {
 		return c.Stack
 	}
 	return ""
