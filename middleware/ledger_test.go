@@ -281,8 +281,11 @@ func (l *ledger) Due(_ context.Context, q stores.DueQuery) ([]stores.Retry, erro
 }
 
 func (l *ledger) Renew(_ context.Context, reserved []stores.Retry, d time.Duration) error {
-	l.mu.Lock()
+	err := l.enter("renew")
 	defer l.mu.Unlock()
+	if err != nil {
+		return err
+	}
 	for _, r := range reserved {
 		if row := l.rows[rawID(r.Key)]; row != nil && row.reserved && row.version() == r.State.Version {
 			row.due = time.Now().Add(d)

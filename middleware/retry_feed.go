@@ -100,8 +100,18 @@ func (f *feed) begin(ctx context.Context, r stores.Retry, reserved time.Time) fu
 		}
 	}
 	run := &retryRun{Retry: delivery.Retry{Row: r, Reserve: f.reserve}, over: make(chan struct{})}
-	msg, facts, unreadable := f.w.in.restored(ctx, r)
-	run.Unreadable = unreadable
+	if !f.w.in.core.CountDecoding(ctx, &run.Retry, &f.w.in.policy(f.handler).machine) {
+		return func(free func()) { free() } // it is due again when its reservation ends
+	}
+	var (
+		msg   *message.Message
+		facts brokers.Delivery
+	)
+	if run.Spent {
+		msg = message.NewMessage(r.Content.UUID, nil)
+	} else {
+		msg, facts, run.Unreadable = f.w.in.restored(ctx, r)
+	}
 	msgCtx, cancel := context.WithCancel(brokers.WithDelivery(ctx, msg, facts))
 	msg.SetContext(msgCtx)
 	f.w.in.workers.runs.Store(msg, run)

@@ -44,6 +44,8 @@ type Retry struct {
 	Row        stores.Retry
 	Reserve    time.Duration
 	Unreadable error // it cannot be restored
+	Counted    bool  // its attempt is counted, because its codec may end the process
+	Spent      bool  // the last attempt has ended the process, so it is not restored
 }
 
 // Contexts of one delivery.

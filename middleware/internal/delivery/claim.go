@@ -57,6 +57,8 @@ func (d *Delivery) enter() next {
 		return next{state: registering}
 	case r.uncopied(): // it has failed for good, only its copy is missing
 		return d.fail(errUncopied, d.row.state.Class)
+	case r != nil && r.Spent:
+		return d.crashed()
 	case r != nil && r.Unreadable != nil:
 		return d.fail(r.Unreadable, stores.ClassUnreadable)
 	case d.row.suspect:

@@ -90,6 +90,9 @@ func (d *Delivery) Process(core *Core, a *Arrival, lane *gate.Lane) (end *End) {
 	d.row.suspect = a.Suspect
 	if r := a.Retry; r != nil {
 		d.row.state, d.row.take = r.Row.State, r.Row.State.Version
+		if r.Counted {
+			d.row.counted, d.row.mayCrash = r.Row.State.Version, true
+		}
 	}
 	over := false
 	defer func() {

@@ -175,6 +175,8 @@ func (d *Delivery) place(f *stores.Failure) error {
 	return nil
 }
 
+var errEndsProcess = budget.Mark(errors.New("middleware: the process has ended while the codec was asked, or before"), stores.ClassPermanent)
+
 const changedInPlace = " [the handler has changed the payload in place: what is kept is not what arrived]"
 
 // contentState is what the store is to keep of the message.
@@ -186,6 +188,9 @@ func (d *Delivery) contentState() stores.ContentState {
 }
 
 func (d *Delivery) content() (*stores.Content, error) {
+	if d.refused.endsProcess {
+		return nil, errEndsProcess
+	}
 	return d.core.Keep.Content(d.arrival.Contexts.Detached, d.message())
 }
 

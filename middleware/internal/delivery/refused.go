@@ -20,14 +20,16 @@ const maxEncodings = 5
 
 // refused is what is known of the refusals that one delivery has met.
 type refused struct {
-	tooLarge  bool     // the store cannot keep the content
-	encodings int      // by the codec
-	unkept    bool     // it is asked no more, and the quarantine keeps nothing of the message
-	copied    bool     // the copy of the dead letter is published
-	late      error    // why it was not, when its time was over
-	noCopy    error    // why there is none
-	said      []string // in the log
-	waits     bool     // the row says that the message has failed, and the broker keeps it
+	tooLarge bool // the store cannot keep the content
+
+	endsProcess bool     // the codec, it seems, each time that it is asked
+	encodings   int      // by the codec
+	unkept      bool     // it is asked no more, and the quarantine keeps nothing of the message
+	copied      bool     // the copy of the dead letter is published
+	late        error    // why it was not, when its time was over
+	noCopy      error    // why there is none
+	said        []string // in the log
+	waits       bool     // the row says that the message has failed, and the broker keeps it
 }
 
 // refusedForGood reports whether trying again cannot help.

@@ -1,6 +1,7 @@
 package delivery
 
 import (
+	"context"
 	"errors"
 	"fmt"
 
@@ -68,8 +69,10 @@ func (d *Delivery) count() next {
 	row := &d.row
 	row.mayCrash = row.state.Presumed
 	if d.arrival.Policy.Gone(row.state) {
-		row.spent = true
-		return d.fail(fmt.Errorf("%w, in the last of %d attempts", errCrashed, row.state.Attempts), stores.ClassCrash)
+		if d.arrival.Retry == nil && d.core.Keep.Codec != nil {
+			return d.crashedEncoding()
+		}
+		return d.crashed()
 	}
 	if row.mayCrash && !d.turn.Alone() {
 		return heldFor(errAlone)
@@ -83,6 +86,60 @@ func (d *Delivery) count() next {
 	}
 	d.row.take = row.state.Version
 	return next{state: claiming}
+}
+
+// crashed fails a message whose last attempt has ended the process.
+func (d *Delivery) crashed() next {
+	d.row.spent = true
+	return d.fail(fmt.Errorf("%w, in the last of %d attempts", errCrashed, d.row.state.Attempts), stores.ClassCrash)
+}
+
+// maxCodecStarts is how often a codec is asked for a message that has ended its process too
+// often: it may be what has ended it, and that is counted, too.
+const maxCodecStarts = 3
+
+// crashedEncoding is crashed where a codec is asked before the failure can be recorded.
+func (d *Delivery) crashedEncoding() next {
+	limit, s := d.arrival.Policy.Attempts, &d.row.state
+	if s.Attempts >= limit+maxCodecStarts {
+		d.refused.endsProcess = true
+	} else if err := d.recordStart(); err != nil {
+		if errors.Is(err, stores.ErrChanged) {
+			err = ErrInFlight
+		}
+		return heldFor(d.unanswered(err))
+	}
+	s.Attempts, d.row.counted = limit, 0 // what was counted beyond is not the handler's
+	return d.crashed()
+}
+
+// CountDecoding counts the attempt of a suspect message that a codec has to decode before its
+// delivery begins: the codec may be what has ended the process. It reports false if the
+// message is not to be begun with now.
+func (c *Core) CountDecoding(ctx context.Context, r *Retry, p *Policy) bool {
+	row := &r.Row
+	if row.Content.Codec == "" || r.uncopied() || !row.Suspect && !row.State.Presumed {
+		return true
+	}
+	if p.Gone(row.State) {
+		r.Spent, r.Unreadable = true, errCrashed
+		return true
+	}
+	ctx, cancel := context.WithTimeout(ctx, c.Times.Record)
+	defer cancel()
+	s := &row.State
+	version, err := c.Rows.Record(ctx, stores.Failure{
+		Key: row.Key, Fingerprint: row.Fingerprint, TraceParent: row.TraceParent,
+		Version: s.Version, Attempts: s.Attempts + 1, Uncounted: s.Uncounted, OrderWait: p.OrderWait,
+		Status: stores.StatusPending, Placement: stores.PlacementParked, DueIn: r.Reserve, Start: true,
+		Class: stores.ClassCrash, Error: errCrashed.Error(), Cause: stores.CauseOf(stores.ClassCrash, errCrashed.Error()),
+	})
+	if err != nil {
+		return false
+	}
+	s.Version, s.Presumed, r.Counted = version, true, true
+	s.Attempts++
+	return true
 }
 
 // recordStart counts the attempt. If it is the last thing that is heard of it, the
