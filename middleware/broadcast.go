@@ -37,7 +37,7 @@ func (v *visit) noteFirst(end *delivery.End) {
 		return
 	}
 	if v.crowd.firsts.note(end.Result == delivery.Duplicate) {
-		v.in.log.Warn("millpond: many messages of a consumer were completed by other processes before they came here: if every instance has to see each of them, the handler does not belong behind an inbox that they share, see docs/brokers.md, Broadcast",
+		v.in.config.Logger.Warn("millpond: many messages of a consumer were completed by other processes before they came here: if every instance has to see each of them, the handler does not belong behind an inbox that they share, see docs/brokers.md, Broadcast",
 			anys(v.attrs())...)
 	}
 }

@@ -85,7 +85,7 @@ func (v *visit) warnOfSubscriber() {
 		return
 	}
 	if name := message.SubscriberNameFromCtx(v.arrival.Contexts.Shutdown); strings.HasPrefix(name, "sql.") {
-		v.in.log.Warn("millpond: the subscriber seems to be watermill-sql's, whose transaction handlers behind the inbox do not get: use TxFromContext of the inbox's store, and see docs/watermill-sql.md",
+		v.in.config.Logger.Warn("millpond: the subscriber seems to be watermill-sql's, whose transaction handlers behind the inbox do not get: use TxFromContext of the inbox's store, and see docs/watermill-sql.md",
 			append(anys(v.attrs()), "subscriber", text.Word(name))...)
 	}
 }

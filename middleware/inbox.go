@@ -36,7 +36,6 @@ type Inbox struct {
 	core      *delivery.Core
 	hooks     *hooks
 	panics    *panicLog
-	log       *slog.Logger
 	logLimit  loglimit.Limit
 	retry     *policy
 	policies  map[string]*policy // of handlers that have their own
@@ -61,7 +60,7 @@ func NewInbox(store Store, c InboxConfig) (*Inbox, error) {
 	panics := newPanicLog(c.Logger)
 	in := &Inbox{
 		store: store, config: c,
-		panics: panics, hooks: newHooks(c.Hooks, panics), log: c.Logger,
+		panics: panics, hooks: newHooks(c.Hooks, panics),
 		retry: newPolicy(&c.Retry), policies: make(map[string]*policy),
 		consumers: newConsumers(store, c),
 		workers:   newWorkers(c.Logger),
@@ -91,11 +90,11 @@ func (in *Inbox) gateConfig() gate.Config {
 	return gate.Config{
 		Limit: hold.Limit, MinPause: hold.MinPause, MaxPause: hold.MaxPause, Max: hold.Max,
 		Paused: func(reason error) {
-			in.log.Warn("millpond: intake is paused until the store answers", slog.String("error", text.Printable(reason)))
+			in.config.Logger.Warn("millpond: intake is paused until the store answers", slog.String("error", text.Printable(reason)))
 			in.hooks.intakePaused(reason)
 		},
 		Resumed: func(after time.Duration) {
-			in.log.Info("millpond: intake has resumed", slog.Duration("after", after))
+			in.config.Logger.Info("millpond: intake has resumed", slog.Duration("after", after))
 			in.hooks.intakeResumed(after)
 		},
 	}

@@ -38,7 +38,7 @@ func (v *visit) report(end *delivery.End) {
 		level = slog.LevelWarn
 	case delivery.Quarantined, delivery.Failed, delivery.Panicked:
 	}
-	if !v.in.log.Enabled(v.arrival.Contexts.Detached, level) || level > slog.LevelDebug && v.manyAlike(end) {
+	if !v.in.config.Logger.Enabled(v.arrival.Contexts.Detached, level) || level > slog.LevelDebug && v.manyAlike(end) {
 		return
 	}
 	attrs := v.attrs()
@@ -60,12 +60,12 @@ func (v *visit) report(end *delivery.End) {
 	if stack := panics.StackOf(end.Err); stack != "" {
 		attrs = append(attrs, slog.String("stack", stack))
 	}
-	v.in.log.LogAttrs(v.arrival.Contexts.Detached, level, "millpond: delivery "+string(end.Result), attrs...)
+	v.in.config.Logger.LogAttrs(v.arrival.Contexts.Detached, level, "millpond: delivery "+string(end.Result), attrs...)
 }
 
 // manyAlike reports whether enough was logged that says the same.
 func (v *visit) manyAlike(end *delivery.End) bool {
-	log, consumer := v.in.log, v.arrival.Claim.Key.Consumer
+	log, consumer := v.in.config.Logger, v.arrival.Claim.Key.Consumer
 	kind := loglimit.Kind{Consumer: consumer, Result: string(end.Result), Cause: stores.CauseOf(end.Class, text.Of(end.Err))}
 	return !v.in.logLimit.Pass(kind, func(left int) {
 		log.Warn("millpond: more deliveries ended in the same way than are logged",
@@ -76,7 +76,7 @@ func (v *visit) manyAlike(end *delivery.End) bool {
 
 // Complains implements delivery.Observer. Of many lines that say the same some are logged.
 func (v *visit) Complains(what string, why error) {
-	log, kind := v.in.log, loglimit.Kind{Consumer: v.arrival.Claim.Key.Consumer, Cause: what}
+	log, kind := v.in.config.Logger, loglimit.Kind{Consumer: v.arrival.Claim.Key.Consumer, Cause: what}
 	if v.in.logLimit.Pass(kind, func(left int) {
 		log.Warn("millpond: more messages were refused in the same way than are logged",
 			slog.String("consumer", kind.Consumer.String()), slog.String("refusal", what),
@@ -102,8 +102,8 @@ func (v *visit) logHold(reason error, store bool) {
 		level = slog.LevelWarn
 	}
 	ctx := v.arrival.Contexts.Detached
-	if v.in.log.Enabled(ctx, level) {
-		v.in.log.LogAttrs(ctx, level, "millpond: delivery is held", append(v.attrs(), slog.String("error", text.Printable(reason)))...)
+	if v.in.config.Logger.Enabled(ctx, level) {
+		v.in.config.Logger.LogAttrs(ctx, level, "millpond: delivery is held", append(v.attrs(), slog.String("error", text.Printable(reason)))...)
 	}
 }
 

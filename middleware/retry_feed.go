@@ -48,7 +48,7 @@ func newFeed(w *RetryWorker, handler string, consumer stores.Consumer) *feed {
 		Renewal:  reservation / 4,
 		GiveBack: func(ctx context.Context, batch []stores.Retry) { f.giveBack(ctx, batch, SkipStopping) },
 		Failing: func(err error) {
-			w.in.log.Warn("millpond: retry worker cannot ask for due messages, and tries again",
+			w.in.config.Logger.Warn("millpond: retry worker cannot ask for due messages, and tries again",
 				slog.String("consumer", consumer.String()), slog.String("error", text.Printable(err)))
 		},
 		Bytes: func(batch []stores.Retry) (n int) {
@@ -140,7 +140,7 @@ func (f *feed) await(ctx context.Context, msg *message.Message, run *retryRun, f
 	end := run.wait() // a handler may have acked it, and go on
 	free()
 	if !nacked && !run.begun.Load() {
-		f.w.in.log.Error("millpond: a parked message was acked and has not reached the inbox, so it will be due again: a middleware around the inbox has acked it, or handed on a copy",
+		f.w.in.config.Logger.Error("millpond: a parked message was acked and has not reached the inbox, so it will be due again: a middleware around the inbox has acked it, or handed on a copy",
 			slog.String("consumer", f.consumer.String()), slog.String("id", text.Word(keys.Format(run.Row.Key.ID))))
 	}
 	f.w.note(f.consumer, end)
@@ -164,7 +164,7 @@ func (f *feed) giveBack(ctx context.Context, batch []stores.Retry, reason SkipRe
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), f.w.in.config.ClaimTimeout)
 	defer cancel()
 	if err := f.w.store.Release(ctx, batch); err != nil {
-		f.w.in.log.Warn("millpond: retry worker cannot give messages back; they are due again when their reservation ends",
+		f.w.in.config.Logger.Warn("millpond: retry worker cannot give messages back; they are due again when their reservation ends",
 			slog.String("consumer", f.consumer.String()), slog.Int("messages", len(batch)), slog.String("error", text.Printable(err)))
 	}
 }

@@ -99,7 +99,7 @@ func (w *RetryWorker) Run(ctx context.Context) error {
 	if w.ran.Swap(true) {
 		return errors.New("middleware: RetryWorker.Run was called twice")
 	}
-	router, err := message.NewRouter(message.RouterConfig{CloseTimeout: w.config.DrainTimeout}, watermill.NewSlogLogger(loglimit.OfRouter(w.in.log, ErrNotNow)))
+	router, err := message.NewRouter(message.RouterConfig{CloseTimeout: w.config.DrainTimeout}, watermill.NewSlogLogger(loglimit.OfRouter(w.in.config.Logger, ErrNotNow)))
 	if err != nil {
 		return fmt.Errorf("middleware: RetryWorker: %w", err)
 	}
@@ -169,7 +169,7 @@ func (w *RetryWorker) listen(ctx context.Context) {
 		if time.Since(begun) > longest {
 			wait = time.Second
 		}
-		w.in.log.Debug("millpond: retry worker is not woken by the store, and polls", slog.Any("error", err))
+		w.in.config.Logger.Debug("millpond: retry worker is not woken by the store, and polls", slog.Any("error", err))
 		if !pause.Sleep(ctx, pause.Jitter(wait)) {
 			return
 		}
@@ -191,7 +191,7 @@ func (w *RetryWorker) watchBacklog(ctx context.Context) {
 				continue
 			}
 			w.skipped(b.Consumer, SkipNoHandler, b.Due)
-			w.in.log.Error("millpond: parked messages are due and their handler is not here: add it, name it in InboxConfig.Renamed, or discard them",
+			w.in.config.Logger.Error("millpond: parked messages are due and their handler is not here: add it, name it in InboxConfig.Renamed, or discard them",
 				slog.String("consumer", b.Consumer.String()), slog.Int("due", b.Due), slog.Duration("oldest", b.Oldest))
 		}
 		if !pause.Sleep(ctx, pause.Jitter(every)) {

@@ -78,7 +78,7 @@ in one run. ` + "`make bench`" + ` makes this comparison on yours, and this docu
 - On a *sql.DB of the program's a message on MariaDB takes two trips more than the four of the handler
   alone: database/sql sends BEGIN before the claim, and COMMIT after the completion that has committed. On
   loopback a trip is most of what a statement costs, so 0.67 would be the ceiling if claim and completion
-  cost nothing, and [no trip can be saved](decisions/0024-trips-on-a-callers-mysql.md). The store's own connections
+  cost nothing, and [no trip can be saved](decisions/0026-trips-on-a-callers-mysql.md). The store's own connections
   take none more (0.8 with 16 workers), and that is the way to take where it matters.
 `
 
