@@ -3,6 +3,7 @@ package mysql
 import (
 	"context"
 	"database/sql"
+	"errors"
 	"fmt"
 	"time"
 
@@ -211,7 +212,13 @@ func in(values []int64) string {
 // Record implements stores.Failures, in one short transaction that takes no lock that it
 // cannot have at once.
 func (s *Store) Record(ctx context.Context, f stores.Failure) (version int64, err error) {
-	return s.tables.Record(ctx, f, s.advance)
+	version, err = s.tables.Record(ctx, f, s.advance)
+	if n := number(err); n == tableDenied || n == columnDenied { // messages that do not fail are handled
+		if denied, ok := errors.AsType[*serverError](err); ok {
+			err = &serverError{err: denied.err}
+		}
+	}
+	return version, err
 }
 
 // Due implements stores.Retries, in one trip if nothing is due.

@@ -42,6 +42,8 @@ func (s Store) Record(ctx context.Context, f stores.Failure) (version int64, err
 		found, err = false, nil // where that is the server's default isolation
 	}
 	switch {
+	case sqlState(err) == noRight: // to the failures alone: messages that do not fail are handled
+		return 0, fmt.Errorf("postgres: record: %w", err)
 	case err != nil:
 		return 0, s.t.shared.Explain(ctx, err)
 	case !found:
