@@ -8,17 +8,18 @@ import (
 	"github.com/millpond-go/millpond/stores"
 )
 
-// key is a key in comparable form.
-type key struct {
+// Key is a key of the stores' contract in comparable form.
+type Key struct {
 	consumer stores.Consumer
 	id       string
 }
 
-func keyOf(k stores.Key) key { return key{k.Consumer, string(k.ID)} }
+// KeyOf returns it.
+func KeyOf(k stores.Key) Key { return Key{k.Consumer, string(k.ID)} }
 
 // Cache remembers keys that are proven to be completed, with their
-// fingerprint. It forgets everything when the server may have changed (see
-// doubtsServer): a failover can lose the commit that it knows of.
+// fingerprint. It forgets everything when the server may have changed: a
+// failover can lose the commit that it knows of. Its caller says when.
 //
 // It has two generations: when the young one is full it becomes the old one, and the
 // old one is forgotten. So it remembers at least half of its size, readers do not
@@ -29,7 +30,7 @@ type Cache struct {
 	ttl  time.Duration
 
 	mu         sync.RWMutex
-	young, old map[key]known
+	young, old map[Key]known
 }
 
 type known struct {
@@ -46,7 +47,7 @@ func New(size int, ttl time.Duration) *Cache {
 	}
 	return &Cache{
 		size: size, ttl: ttl,
-		young: make(map[key]known), old: make(map[key]known),
+		young: make(map[Key]known), old: make(map[Key]known),
 	}
 }
 
@@ -56,14 +57,14 @@ func (c *Cache) Lookup(k stores.Key, f stores.Fingerprint) (stores.TraceParent, 
 	if c.size == 0 {
 		return stores.TraceParent{}, false
 	}
-	entry, ok := c.get(keyOf(k))
+	entry, ok := c.get(KeyOf(k))
 	if !ok || time.Now().After(entry.until) {
 		return stores.TraceParent{}, false
 	}
 	return entry.trace, f == (stores.Fingerprint{}) || f.Compare(entry.fingerprint) == stores.Same
 }
 
-func (c *Cache) get(k key) (known, bool) {
+func (c *Cache) get(k Key) (known, bool) {
 	c.mu.RLock()
 	defer c.mu.RUnlock()
 	entry, ok := c.young[k]
@@ -79,7 +80,7 @@ func (c *Cache) Add(k stores.Key, f stores.Fingerprint, t stores.TraceParent) {
 	if c.size == 0 {
 		return
 	}
-	this, entry := keyOf(k), known{f, t, time.Now().Add(c.ttl)}
+	this, entry := KeyOf(k), known{f, t, time.Now().Add(c.ttl)}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if len(c.young) >= (c.size+1)/2 {

@@ -3,6 +3,7 @@ package delivery
 import (
 	"sync"
 
+	"github.com/millpond-go/millpond/middleware/internal/completed"
 	"github.com/millpond-go/millpond/stores"
 )
 
@@ -14,24 +15,19 @@ const maxCancellations = 1024
 // middleware, for each delivery.
 type cancellations struct {
 	mu   sync.Mutex
-	seen map[canceledKey]struct{}
-}
-
-type canceledKey struct {
-	consumer stores.Consumer
-	id       string
+	seen map[completed.Key]struct{}
 }
 
 // before reports whether it has been called for the key before.
 func (c *cancellations) before(k stores.Key) bool {
-	key := canceledKey{k.Consumer, string(k.ID)}
+	key := completed.KeyOf(k)
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if _, seen := c.seen[key]; seen {
 		return true
 	}
 	if c.seen == nil || len(c.seen) >= maxCancellations {
-		c.seen = make(map[canceledKey]struct{})
+		c.seen = make(map[completed.Key]struct{})
 	}
 	c.seen[key] = struct{}{}
 	return false

@@ -80,12 +80,17 @@ var errNotKeepable = errors.New("middleware: the message cannot be parked")
 
 // newFailure is a pending failure of the message as it stands.
 func (d *Delivery) newFailure(class stores.Class, text string) *stores.Failure {
-	c, s := &d.arrival.Claim, &d.row.state
+	c := &d.arrival.Claim
+	f := pendingFailure(&d.row.state, d.arrival.Policy, class, text)
+	f.Key, f.Fingerprint, f.TraceParent = c.Key, c.Fingerprint, c.TraceParent
+	return f
+}
+
+// pendingFailure is one of a message that stands so.
+func pendingFailure(s *stores.FailureState, p *Policy, class stores.Class, text string) *stores.Failure {
 	return &stores.Failure{
-		Key: c.Key, Fingerprint: c.Fingerprint, TraceParent: c.TraceParent,
-		Version: s.Version, Attempts: s.Attempts, Uncounted: s.Uncounted,
-		OrderWait: d.arrival.Policy.OrderWait,
-		Status:    stores.StatusPending, Class: class, Error: text, Cause: stores.CauseOf(class, text),
+		Version: s.Version, Attempts: s.Attempts, Uncounted: s.Uncounted, OrderWait: p.OrderWait,
+		Status: stores.StatusPending, Class: class, Error: text, Cause: stores.CauseOf(class, text),
 	}
 }
 

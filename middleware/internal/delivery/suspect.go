@@ -128,12 +128,11 @@ func (c *Core) CountDecoding(ctx context.Context, r *Retry, p *Policy) bool {
 	ctx, cancel := context.WithTimeout(ctx, c.Times.Record)
 	defer cancel()
 	s := &row.State
-	version, err := c.Rows.Record(ctx, stores.Failure{
-		Key: row.Key, Fingerprint: row.Fingerprint, TraceParent: row.TraceParent,
-		Version: s.Version, Attempts: s.Attempts + 1, Uncounted: s.Uncounted, OrderWait: p.OrderWait,
-		Status: stores.StatusPending, Placement: stores.PlacementParked, DueIn: r.Reserve, Start: true,
-		Class: stores.ClassCrash, Error: errCrashed.Error(), Cause: stores.CauseOf(stores.ClassCrash, errCrashed.Error()),
-	})
+	f := pendingFailure(s, p, stores.ClassCrash, errCrashed.Error())
+	f.Key, f.Fingerprint, f.TraceParent = row.Key, row.Fingerprint, row.TraceParent
+	f.Placement, f.DueIn, f.Start = stores.PlacementParked, r.Reserve, true
+	f.Attempts++
+	version, err := c.Rows.Record(ctx, *f)
 	if err != nil {
 		return false
 	}
