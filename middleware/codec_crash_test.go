@@ -1,8 +1,11 @@
 package middleware_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
+	"log/slog"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -65,12 +68,15 @@ func TestDecodeThatEndsTheProcess(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		ctx, end := context.WithCancel(t.Context())
-		store, codec := newLedger(), &deadly{over: ctx}
+		store, codec, letters := newLedger(), &deadly{over: ctx}, &copies{}
+		var logged bytes.Buffer
+		logger := slog.New(slog.NewTextHandler(&logged, nil))
 		row := failedBefore("a", stores.PlacementParked, 1)
 		row.Content = &stores.Content{State: stores.ContentKept, Codec: "deadly", UUID: "a", Payload: []byte("x")}
 		store.put(row)
 		for range 10 {
-			in := newInbox(t, store, func(c *middleware.InboxConfig) {
+			in := newInbox(t, store, withCopies(letters), func(c *middleware.InboxConfig) {
+				c.Logger = logger
 				c.Retry.MaxAttempts = 3
 				c.Keep.Timeout = time.Hour
 				c.Keep.Codec = &middleware.Codec{Name: "deadly", Encode: codec.code, Decode: codec.code}
@@ -96,10 +102,85 @@ func TestDecodeThatEndsTheProcess(t *testing.T) {
 				break
 			}
 		}
-		if r := store.row("a"); r.status != stores.StatusFailed || r.failure.Class != stores.ClassCrash || r.failure.Attempts != 3 || codec.asked.Load() > 4 {
+		// Three more times for the copy.
+		if r := store.row("a"); r.status != stores.StatusFailed || r.failure.Class != stores.ClassCrash || r.failure.Attempts != 3 || codec.asked.Load() > 7 {
 			t.Errorf("asked %d times: %+v\n%s", codec.asked.Load(), r, store.story())
+		}
+		if r := store.row("a"); len(letters.published) > 0 || !strings.Contains(r.failure.Error, "[no copy: ") || !strings.Contains(logged.String(), "a dead letter has no copy") {
+			t.Errorf("%d copies, its row says %q, and the log\n%s", len(letters.published), r.failure.Error, logged.String())
 		}
 		end()
 		<-time.After(2 * time.Hour)
 	})
+}
+
+// The handler, or another message, has ended the process each time that a retry worker ran
+// a message. Its codec is asked once more, for the copy.
+func TestMessageThatEndsTheProcessIsCopied(t *testing.T) {
+	t.Parallel()
+	away := errors.New("no key service")
+	for name, test := range map[string]struct {
+		codec    bool
+		decode   func(n int) error
+		letter   string
+		recorded string
+	}{
+		"as it arrived":       {letter: "payload of a"},
+		"encoded":             {codec: true, letter: "payload of a"},
+		"codec away":          {codec: true, decode: func(n int) error { return map[bool]error{true: away}[n < 3] }, letter: "payload of a"},
+		"codec away for good": {codec: true, decode: func(int) error { return away }, recorded: "[no copy: "},
+		"codec that refuses":  {codec: true, decode: func(int) error { return middleware.Permanent(away) }, recorded: "[no copy: "},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				store, letters, decodings := newLedger(), &copies{}, 0
+				row := failedBefore("a", stores.PlacementParked, 3)
+				row.Class, row.Start = stores.ClassCrash, true
+				row.Content = &stores.Content{State: stores.ContentKept, UUID: "a", Payload: []byte("payload of a")}
+				codec := reverse()
+				if test.codec {
+					kept, err := codec.Encode(t.Context(), middleware.Kept{Payload: row.Content.Payload})
+					if err != nil {
+						t.Fatal(err)
+					}
+					row.Content.Codec, row.Content.Payload = codec.Name, kept.Payload
+				}
+				decode := codec.Decode
+				codec.Decode = func(ctx context.Context, k middleware.Kept) (middleware.Kept, error) {
+					if decodings++; test.decode != nil {
+						if err := test.decode(decodings); err != nil {
+							return k, err
+						}
+					}
+					return decode(ctx, k)
+				}
+				store.put(row)
+				in := newInbox(t, store, withCopies(letters), func(c *middleware.InboxConfig) {
+					c.Retry.MaxAttempts, c.Retry.MaxAge, c.Keep.Codec = 3, time.Hour, codec
+				})
+				w, err := middleware.NewRetryWorker(in, middleware.RetryWorkerConfig{Handlers: map[string]message.HandlerFunc{
+					"stock": handle(func(*message.Message) error { t.Error("it runs"); return nil }),
+				}})
+				if err != nil {
+					t.Fatal(err)
+				}
+				ctx, stop := context.WithCancel(t.Context())
+				ended := make(chan error, 1)
+				go func() { ended <- w.Run(ctx) }()
+				<-time.After(3 * time.Hour)
+				stop()
+				if err := <-ended; err != nil {
+					t.Error(err)
+				}
+				r, found := store.row("a"), ""
+				for _, letter := range letters.published {
+					found += string(letter.Payload)
+				}
+				if r.status != stores.StatusFailed || r.failure.Class != stores.ClassCrash || r.failure.Attempts != 3 || found != test.letter || !strings.Contains(r.failure.Error, test.recorded) {
+					t.Errorf("the copies are %q, and the row %v %+v\n%s", found, r.status, r.failure, store.story())
+				}
+			})
+		})
+	}
 }

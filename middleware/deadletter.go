@@ -33,7 +33,9 @@ import (
 //   - those too large for the publisher's broker (brokers.ErrTooLarge),
 //   - those that cannot be written in its format (brokers.ErrUnencodable),
 //   - those for which the publisher returns an error marked with [Permanent],
-//   - those that cannot be restored from what is kept (stores.ClassUnreadable).
+//   - those that cannot be restored from what is kept (stores.ClassUnreadable),
+//   - those that Codec.Decode does not survive: it is asked three times for the copy of a
+//     parked message whose attempts have ended the process.
 //
 // The log names each message without a copy. So does its row, at the end of the error,
 // unless the broker kept the message meanwhile.

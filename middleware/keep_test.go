@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"strings"
 	"testing"
 	"testing/synctest"
 
@@ -134,7 +135,8 @@ func TestMessageThatCannotBeDecodedHasFailed(t *testing.T) {
 				f.Content = &stores.Content{State: stores.ContentKept, UUID: "a", Codec: "reverse", Payload: []byte("a fo daolyap")}
 				store.put(f)
 				store.put(failedBefore("healthy", stores.PlacementParked, 1))
-				in := newInbox(t, store, func(c *middleware.InboxConfig) { c.Keep.Codec, c.Retry.MaxAttempts = codec, 3 })
+				letters := &copies{}
+				in := newInbox(t, store, withCopies(letters), func(c *middleware.InboxConfig) { c.Keep.Codec, c.Retry.MaxAttempts = codec, 3 })
 				work(t, in, func(m *message.Message) error {
 					if m.UUID == "a" {
 						t.Error("it ran")
@@ -144,6 +146,9 @@ func TestMessageThatCannotBeDecodedHasFailed(t *testing.T) {
 				r := store.row("a")
 				if r.failure.Class != stores.ClassUnreadable || r.failure.Attempts != 3 || !bytes.Equal(r.failure.Content.Payload, f.Content.Payload) {
 					t.Errorf("%+v", r)
+				}
+				if !strings.Contains(r.failure.Error, "[no copy: ") || letters.tried != 0 {
+					t.Errorf("its copy was published %d times, and its row says %q", letters.tried, r.failure.Error)
 				}
 				if store.row("healthy").status != stores.StatusCompleted {
 					t.Error("it stopped others")

@@ -107,7 +107,7 @@ func (f *feed) begin(ctx context.Context, r stores.Retry, reserved time.Time) fu
 		msg   *message.Message
 		facts brokers.Delivery
 	)
-	if run.Spent {
+	if run.Unreadable != nil {
 		msg = message.NewMessage(r.Content.UUID, nil)
 	} else {
 		msg, facts, run.Unreadable = f.w.in.restored(ctx, r)

@@ -117,7 +117,9 @@ func (a *audit) copied(history []event) {
 		if !a.settled(e) || row.status != stores.StatusFailed {
 			continue
 		}
-		if refused := strings.HasSuffix(failure.text, "[no copy: crash: "+brokers.ErrTooLarge.Error()+"]"); refused != (e.conduct() == bulky) || !refused && !copied[e.key()] {
+		refused := strings.HasSuffix(failure.text, "[no copy: crash: "+brokers.ErrTooLarge.Error()+"]")
+		killed := strings.HasPrefix(failure.text, "middleware: the process ended while") && strings.HasSuffix(failure.text, " while the codec was asked, or before]")
+		if refused != (e.conduct() == bulky && !killed) || !refused && !killed && !copied[e.key()] {
 			a.reportf("copy", e.key(), "%q has failed for good, its copy was published: %t, and its row says %q", e.Payload, copied[e.key()], failure.text)
 		}
 	}

@@ -45,8 +45,10 @@ type Retry struct {
 	Reserve    time.Duration
 	Unreadable error // it cannot be restored
 	Counted    bool  // its attempt is counted, because its codec may end the process
-	Spent      bool  // the last attempt has ended the process, so it is not restored
+	Spent      bool  // the last attempt has ended the process, so only its copy is missing
 }
+
+func (r *Retry) unreadable() bool { return r != nil && r.Unreadable != nil }
 
 // Contexts of one delivery.
 type Contexts struct {

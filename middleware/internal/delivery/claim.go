@@ -59,7 +59,7 @@ func (d *Delivery) enter() next {
 		return d.fail(errUncopied, d.row.state.Class)
 	case r != nil && r.Spent:
 		return d.crashed()
-	case r != nil && r.Unreadable != nil:
+	case r.unreadable():
 		return d.fail(r.Unreadable, stores.ClassUnreadable)
 	case d.row.suspect:
 		return next{state: looking}

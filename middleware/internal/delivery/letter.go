@@ -22,13 +22,16 @@ var (
 
 // copyLetter publishes the message as it arrived, once for this delivery.
 func (d *Delivery) copyLetter(f *stores.Failure) error {
-	r := d.arrival.Retry
-	unreadable := r != nil && r.Unreadable != nil // there is nothing to copy
-	if d.core.Letters == nil || d.refused.copied || unreadable {
+	if d.core.Letters == nil || d.refused.copied {
 		return nil
 	}
 	if why := d.refused.noCopy; why != nil {
 		d.withoutCopy(f, why)
+		return nil
+	}
+	r := d.arrival.Retry
+	if r.unreadable() {
+		d.unreadableCopy(f, r)
 		return nil
 	}
 	err := d.core.Letters.Publish(d.arrival.Contexts.Detached, Letter{
@@ -116,13 +119,16 @@ func (d *Delivery) copyAlone() (*stores.Failure, error) {
 	f := d.newFailure(failureClass(row.State.Class), row.LastError)
 	f.Cause = row.Cause
 	f.Status, f.Placement = stores.StatusFailed, stores.PlacementParked
-	switch why := d.arrival.Retry.Unreadable; {
-	case why == nil:
-		return f, d.copyLetter(f)
-	case d.row.state.Age < d.arrival.Policy.Age:
+	return f, d.copyLetter(f)
+}
+
+// unreadableCopy decides about the copy of a message that cannot be restored. One that was
+// not restored in any attempt has none.
+func (d *Delivery) unreadableCopy(f *stores.Failure, r *Retry) {
+	why := r.Unreadable
+	if (r.uncopied() || r.Spent) && !refusedForGood(why) && d.row.state.Age < d.arrival.Policy.Age {
 		d.parkUncopied(f, why)
-	default:
-		d.withoutCopy(f, why)
+		return
 	}
-	return f, nil
+	d.withoutCopy(f, why)
 }

@@ -114,15 +114,17 @@ func (d *Delivery) crashedEncoding() next {
 }
 
 // CountDecoding counts the attempt of a suspect message that a codec has to decode before its
-// delivery begins: the codec may be what has ended the process. It reports false if the
+// delivery begins: the codec may be what has ended the process. One that has spent its
+// attempts is decoded for its copy alone, maxCodecStarts times. It reports false if the
 // message is not to be begun with now.
 func (c *Core) CountDecoding(ctx context.Context, r *Retry, p *Policy) bool {
 	row := &r.Row
 	if row.Content.Codec == "" || r.uncopied() || !row.Suspect && !row.State.Presumed {
 		return true
 	}
-	if p.Gone(row.State) {
-		r.Spent, r.Unreadable = true, errCrashed
+	r.Spent = p.Gone(row.State)
+	if r.Spent && (c.Letters == nil || row.State.Attempts >= p.Attempts+maxCodecStarts) {
+		row.State.Attempts, r.Unreadable = p.Attempts, errEndsProcess
 		return true
 	}
 	ctx, cancel := context.WithTimeout(ctx, c.Times.Record)
@@ -136,8 +138,10 @@ func (c *Core) CountDecoding(ctx context.Context, r *Retry, p *Policy) bool {
 	if err != nil {
 		return false
 	}
-	s.Version, s.Presumed, r.Counted = version, true, true
-	s.Attempts++
+	s.Version, s.Presumed, r.Counted = version, true, !r.Spent
+	if s.Attempts++; r.Spent {
+		s.Attempts = p.Attempts // what was counted beyond is not the handler's
+	}
 	return true
 }
 
