@@ -17,7 +17,7 @@ import (
 
 	"github.com/millpond-go/millpond/internal/field"
 	"github.com/millpond-go/millpond/internal/loglimit"
-	"github.com/millpond-go/millpond/middleware/internal/pause"
+	"github.com/millpond-go/millpond/internal/pause"
 	"github.com/millpond-go/millpond/stores"
 )
 

@@ -8,7 +8,7 @@ import (
 
 	"github.com/millpond-go/millpond/brokers"
 	"github.com/millpond-go/millpond/internal/handout"
-	"github.com/millpond-go/millpond/internal/outage"
+	"github.com/millpond-go/millpond/internal/pause"
 )
 
 // longestRedeliveryDelay is where the pauses between redeliveries stop growing.
@@ -36,7 +36,7 @@ func (d *delivery) giveBack(g brokers.GiveBack) error {
 	if !d.delayedByServer() {
 		// It goes back to the head of its queue, from where it comes again at once.
 		first := b.config.Consume.RedeliveryDelay
-		outage.Pause(d.patient, handout.Delay(brokers.GiveBack{}, int(d.count), first, longestRedeliveryDelay))
+		pause.Sleep(d.patient, handout.Delay(brokers.GiveBack{}, int(d.count), first, longestRedeliveryDelay))
 	}
 	if g.Failed {
 		return d.native.Reject(true)
@@ -91,7 +91,7 @@ func (d *delivery) waitOn() {
 	}
 	if err != nil {
 		d.Logger().Error("A message that has to wait longer comes again sooner", err, nil)
-		outage.Pause(d.patient, longestRedeliveryDelay)
+		pause.Sleep(d.patient, longestRedeliveryDelay)
 		err = d.native.Nack(false, true)
 	}
 	d.settled(err)

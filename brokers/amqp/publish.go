@@ -14,6 +14,7 @@ import (
 
 	"github.com/millpond-go/millpond/brokers"
 	"github.com/millpond-go/millpond/internal/outage"
+	"github.com/millpond-go/millpond/internal/pause"
 )
 
 var (
@@ -60,7 +61,7 @@ func (b *Broker) publish(ctx context.Context, name string, declare func(*connect
 		case permanent(reason), errors.Is(reason, brokers.ErrClosed):
 			w.fail(reason)
 			return w.errs
-		case !outage.Pause(ctx, pace.NextBackOff()):
+		case !pause.Sleep(ctx, pace.NextBackOff()):
 			if !errors.Is(reason, brokers.ErrUnavailable) {
 				reason = fmt.Errorf("%w: %w", brokers.ErrUnavailable, reason)
 			}

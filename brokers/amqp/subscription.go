@@ -9,6 +9,7 @@ import (
 	"github.com/millpond-go/millpond/brokers"
 	"github.com/millpond-go/millpond/internal/handout"
 	"github.com/millpond-go/millpond/internal/outage"
+	"github.com/millpond-go/millpond/internal/pause"
 )
 
 // subscription is one call of Subscribe. It outlives its sessions.
@@ -58,13 +59,13 @@ func (s *subscription) Run() {
 
 // again begins the next session. It returns nil if the subscription has ended before.
 func (s *subscription) again() *session {
-	for pause := outage.Pace().NextBackOff(); outage.Pause(s.Context(), pause); {
+	for after := outage.Pace().NextBackOff(); pause.Sleep(s.Context(), after); {
 		next, err := s.begin(s.Context())
 		if err == nil {
 			s.trouble.Over()
 			return next
 		}
-		pause = s.trouble.Failed(err)
+		after = s.trouble.Failed(err)
 	}
 	return nil
 }

@@ -13,7 +13,7 @@ import (
 
 	"github.com/millpond-go/millpond/brokers/amqp/internal/wire"
 	"github.com/millpond-go/millpond/internal/callback"
-	"github.com/millpond-go/millpond/internal/outage"
+	"github.com/millpond-go/millpond/internal/pause"
 )
 
 var (
@@ -224,7 +224,7 @@ func (b *Broker) awaitAge(ctx context.Context, name string) {
 	}
 	b.mu.Unlock()
 	if young {
-		outage.Pause(ctx, time.Until(safe))
+		pause.Sleep(ctx, time.Until(safe))
 	}
 }
 

@@ -11,7 +11,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
 
-	"github.com/millpond-go/millpond/internal/outage"
+	"github.com/millpond-go/millpond/internal/pause"
 )
 
 const (
@@ -151,7 +151,7 @@ func (s *session) poll() error {
 		}
 	}
 	s.report(failed)
-	outage.Pause(s.ctx, errorPause)
+	pause.Sleep(s.ctx, errorPause)
 	return nil
 }
 

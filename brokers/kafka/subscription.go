@@ -10,6 +10,7 @@ import (
 
 	"github.com/millpond-go/millpond/internal/handout"
 	"github.com/millpond-go/millpond/internal/outage"
+	"github.com/millpond-go/millpond/internal/pause"
 )
 
 // restartPause is the pause before the group is joined again after a session that
@@ -57,7 +58,7 @@ func (s *subscription) Run() {
 
 // again opens the next session. It returns nil if the subscription has ended before.
 func (s *subscription) again() *session {
-	for outage.Pause(s.Context(), restartPause) {
+	for pause.Sleep(s.Context(), restartPause) {
 		id, err := s.subscriber.broker.ensureTopic(s.Context(), s.topic, 0)
 		if err == nil {
 			var next *session

@@ -11,7 +11,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
 
-	"github.com/millpond-go/millpond/internal/outage"
+	"github.com/millpond-go/millpond/internal/pause"
 )
 
 // topicPoll is how often a topic that is waited for is asked for.
@@ -37,7 +37,7 @@ func (b *Broker) ensureTopic(ctx context.Context, topic string, wait time.Durati
 		if !errors.Is(err, ErrNoTopic) || !time.Now().Before(deadline) {
 			return id, err
 		}
-		if !outage.Pause(ctx, topicPoll) {
+		if !pause.Sleep(ctx, topicPoll) {
 			return id, fmt.Errorf("%w, while waiting for it: %w", err, context.Cause(ctx))
 		}
 	}
@@ -87,7 +87,7 @@ func (b *Broker) createTopic(ctx context.Context, topic string) (id kadm.TopicID
 		if !errors.Is(err, ErrNoTopic) {
 			return id, err
 		}
-		if !outage.Pause(ctx, topicPoll) {
+		if !pause.Sleep(ctx, topicPoll) {
 			return id, fmt.Errorf("%w, though it was just created", err)
 		}
 	}
@@ -107,7 +107,7 @@ func untilThereAreBrokers(ctx context.Context, create func() error) error {
 			return err
 		}
 		refused = err
-		if !outage.Pause(ctx, topicPoll) {
+		if !pause.Sleep(ctx, topicPoll) {
 			return err
 		}
 	}

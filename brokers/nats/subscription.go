@@ -13,6 +13,7 @@ import (
 
 	"github.com/millpond-go/millpond/internal/handout"
 	"github.com/millpond-go/millpond/internal/outage"
+	"github.com/millpond-go/millpond/internal/pause"
 )
 
 const (
@@ -99,7 +100,7 @@ func (s *subscription) deliverAll(ctx context.Context, messages jetstream.Messag
 // gives out may have been delivered before.
 func (s *subscription) findAgain(ctx context.Context, cause error) {
 	b := s.subscriber.broker
-	if !outage.Pause(ctx, s.trouble.Failed(cause)) {
+	if !pause.Sleep(ctx, s.trouble.Failed(cause)) {
 		return
 	}
 	asking, cancel := context.WithTimeout(ctx, b.config.ConnectTimeout)

@@ -5,7 +5,7 @@ import (
 	"time"
 
 	"github.com/millpond-go/millpond/internal/handout"
-	"github.com/millpond-go/millpond/internal/outage"
+	"github.com/millpond-go/millpond/internal/pause"
 )
 
 // longestRedeliveryDelay is where the pauses between redeliveries stop growing.
@@ -64,7 +64,7 @@ func (s *subscription) settle(it *item) (next *item) {
 // Where all are hidden for a time, not every server begins with the first afterwards.
 // SQS counts in seconds; less than one is waited for here.
 func (s *subscription) giveBack(items []*item, delay time.Duration) {
-	if 0 < delay && delay < time.Second && outage.Pause(s.Context(), delay) {
+	if 0 < delay && delay < time.Second && pause.Sleep(s.Context(), delay) {
 		delay = 0 // else SQS waits
 	}
 	if len(items) == 0 {

@@ -11,6 +11,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/sqs/types"
 
 	"github.com/millpond-go/millpond/internal/outage"
+	"github.com/millpond-go/millpond/internal/pause"
 )
 
 // intake receives messages into free slots.
@@ -178,8 +179,8 @@ func seconds(d time.Duration) int32 {
 func (in *intake) recover(q *queue, err error) {
 	s, b := in.s, in.s.subscriber.broker
 	refresh(b.aws.Credentials, err)
-	pause := in.trouble.Failed(explain("sqs:ReceiveMessage", err))
-	if !outage.Pause(s.Context(), pause) || !isMissing(err) || s.queue.Load() != q {
+	after := in.trouble.Failed(explain("sqs:ReceiveMessage", err))
+	if !pause.Sleep(s.Context(), after) || !isMissing(err) || s.queue.Load() != q {
 		return
 	}
 	b.forget(q)

@@ -11,6 +11,7 @@ import (
 
 	"github.com/millpond-go/millpond/brokers"
 	"github.com/millpond-go/millpond/internal/outage"
+	"github.com/millpond-go/millpond/internal/pause"
 	"github.com/millpond-go/millpond/internal/publishing"
 )
 
@@ -127,7 +128,7 @@ func (p *publisher) deliver(ctx context.Context, t target, batch []*outgoing) bo
 		p.logger.Debug("Publishing is tried again", watermill.LogFields{"messages": len(again), "because": again[0].err.Error()})
 		refresh(p.broker.aws.Credentials, again[0].err)
 		batch = again
-		if !outage.Pause(ctx, pace.NextBackOff()) {
+		if !pause.Sleep(ctx, pace.NextBackOff()) {
 			return false
 		}
 	}

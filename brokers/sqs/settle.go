@@ -12,6 +12,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/sqs/types"
 
 	"github.com/millpond-go/millpond/internal/outage"
+	"github.com/millpond-go/millpond/internal/pause"
 )
 
 // change is a new visibility timeout of an item, from now on.
@@ -161,7 +162,7 @@ func (s *subscription) persist(what, action string, items []*item, send func(con
 			return
 		}
 		items = again
-		if !outage.Pause(s.settling.leave, pace.NextBackOff()) {
+		if !pause.Sleep(s.settling.leave, pace.NextBackOff()) {
 			return
 		}
 	}

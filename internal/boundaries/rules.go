@@ -34,8 +34,8 @@ var (
 	}
 	storeContract  = []string{"./stores", "./internal/urlmux"}
 	brokerContract = slices.Concat(watermill, []string{"./brokers", "./internal/callback", "./internal/urlmux", "./internal/urlquery"})
-	brokerAdapter  = slices.Concat(brokerContract, []string{"./internal/exposed", "./internal/handout", "./internal/lanes", "./internal/openset", "./internal/outage", "./internal/publishing", "./internal/unreachable", "github.com/cenkalti/backoff/v5"})
-	storeAdapter   = slices.Concat(watermill, storeContract, []string{"./internal/callback", "./internal/exposed", "./internal/sqlstore", "./internal/urlquery", "github.com/cenkalti/backoff/v5"})
+	brokerAdapter  = slices.Concat(brokerContract, []string{"./internal/exposed", "./internal/handout", "./internal/lanes", "./internal/openset", "./internal/outage", "./internal/pause", "./internal/publishing", "./internal/unreachable", "github.com/cenkalti/backoff/v5"})
+	storeAdapter   = slices.Concat(watermill, storeContract, []string{"./internal/callback", "./internal/exposed", "./internal/pause", "./internal/sqlstore", "./internal/urlquery", "github.com/cenkalti/backoff/v5"})
 
 	conformance = []string{"./stores/storetest/...", "./brokers/brokertest/..."}
 	programs    = []string{"./examples/...", "./cmd/..."}
@@ -69,13 +69,13 @@ var rules = []Rule{
 	{Name: "broker contract", Packages: []string{"./brokers"}, Allow: brokerContract},
 	{
 		Name:     "parts of the inbox that know no store", // nor a message, nor each other
-		Packages: []string{"./middleware/internal/pause", "./middleware/internal/gate", "./middleware/internal/loop"},
-		Allow:    []string{"./middleware/internal/pause"},
+		Packages: []string{"./middleware/internal/gate", "./middleware/internal/loop"},
+		Allow:    []string{"./internal/pause"},
 	},
 	{
 		Name:     "parts of the inbox that know plain values of the stores' contract",
 		Packages: []string{"./middleware/internal/budget", "./middleware/internal/completed", "./middleware/internal/text", "./middleware/internal/panics"},
-		Allow:    slices.Concat(storeContract, []string{"./middleware/internal/pause", "./middleware/internal/text"}),
+		Allow:    slices.Concat(storeContract, []string{"./internal/pause", "./middleware/internal/text"}),
 	},
 	{
 		Name:     "what an attempt and what is kept of a message need",
@@ -85,7 +85,7 @@ var rules = []Rule{
 	{
 		Name:     "a delivery",
 		Packages: []string{"./middleware/internal/delivery"},
-		Allow:    slices.Concat(storeContract, []string{"./internal/callback", "./middleware/internal/..."}),
+		Allow:    slices.Concat(storeContract, []string{"./internal/callback", "./internal/pause", "./middleware/internal/..."}),
 	},
 	{
 		Name:     "middleware",
@@ -93,7 +93,7 @@ var rules = []Rule{
 		Except:   []string{"./middleware/telemetry"},
 		Allow: slices.Concat(storeContract, brokerContract, []string{
 			"./middleware/...",
-			"./internal/field", "./internal/loglimit",
+			"./internal/field", "./internal/loglimit", "./internal/pause",
 			"github.com/ThreeDotsLabs/watermill/...",
 			"github.com/cenkalti/backoff/v5",
 			"golang.org/x/sync/errgroup",
@@ -105,7 +105,7 @@ var rules = []Rule{
 		Packages: []string{"./middleware/telemetry"},
 		Allow: slices.Concat(storeContract, brokerContract, []string{
 			"./middleware/...",
-			"./internal/field", "./internal/loglimit",
+			"./internal/field", "./internal/loglimit", "./internal/pause",
 			"github.com/ThreeDotsLabs/watermill/...",
 			"github.com/cenkalti/backoff/v5",
 			"golang.org/x/sync/errgroup",
@@ -124,7 +124,7 @@ var rules = []Rule{
 		Allow: slices.Concat(storeContract, brokerContract, []string{
 			"./router",
 			"./middleware/...",
-			"./internal/field", "./internal/loglimit",
+			"./internal/field", "./internal/loglimit", "./internal/pause",
 			"github.com/ThreeDotsLabs/watermill/...",
 			"github.com/cenkalti/backoff/v5",
 			"github.com/goccy/go-yaml/...",
@@ -271,10 +271,10 @@ var rules = []Rule{
 			"golang.org/x/sync/semaphore",
 		}),
 	},
-	{Name: "shared by the SQL stores", Packages: []string{"./internal/sqlstore"}, Allow: storeContract},
+	{Name: "shared by the SQL stores", Packages: []string{"./internal/sqlstore"}, Allow: slices.Concat(storeContract, []string{"./internal/pause"})},
 	{Name: "limits of the log", Packages: []string{"./internal/loglimit"}, Allow: storeContract},
 	{Name: "shared by the contracts", Packages: []string{"./internal/urlmux", "./internal/callback", "./internal/exposed", "./internal/field"}, Allow: []string{}},
-	{Name: "shared by the brokers", Packages: []string{"./internal/lanes", "./internal/openset", "./internal/unreachable"}, Allow: []string{}},
+	{Name: "shared by the brokers", Packages: []string{"./internal/lanes", "./internal/openset", "./internal/pause", "./internal/unreachable"}, Allow: []string{}},
 	{Name: "handing out and publishing, shared by the brokers", Packages: []string{"./internal/handout", "./internal/publishing"}, Allow: slices.Concat(brokerContract, []string{"./internal/openset"})},
 	{Name: "outages, shared by the brokers", Packages: []string{"./internal/outage"}, Allow: slices.Concat(watermill, []string{"github.com/cenkalti/backoff/v5"})},
 	{

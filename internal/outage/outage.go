@@ -2,7 +2,6 @@
 package outage
 
 import (
-	"context"
 	"sync"
 	"time"
 
@@ -76,16 +75,4 @@ func Pace() *backoff.ExponentialBackOff {
 	b.MaxInterval = 5 * time.Second
 	b.Reset()
 	return b
-}
-
-// Pause waits. It returns false if ctx ends before.
-func Pause(ctx context.Context, d time.Duration) bool {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return true
-	case <-ctx.Done():
-		return false
-	}
 }

@@ -1,7 +1,6 @@
 package outage_test
 
 import (
-	"context"
 	"io"
 	"testing"
 	"testing/synctest"
@@ -35,16 +34,6 @@ func TestOutageIsLoggedOnceAMinute(t *testing.T) {
 		}
 		if pause := o.Failed(io.EOF); pause > 200*time.Millisecond {
 			t.Errorf("the pauses go on at %s", pause)
-		}
-	})
-}
-
-func TestPause(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-		defer cancel()
-		if !outage.Pause(ctx, time.Second) || outage.Pause(ctx, time.Hour) {
-			t.Error("it does not end with the context alone")
 		}
 	})
 }

@@ -4,9 +4,9 @@ import (
 	"context"
 	"database/sql"
 	"errors"
-	"math/rand/v2"
 	"time"
 
+	"github.com/millpond-go/millpond/internal/pause"
 	"github.com/millpond-go/millpond/stores"
 )
 
@@ -176,12 +176,8 @@ func Again(ctx context.Context, lock func() (bool, error)) (bool, error) {
 
 // Pause lets a transaction of somebody else end.
 func Pause(ctx context.Context) error {
-	timer := time.NewTimer(time.Millisecond + rand.N(5*time.Millisecond)) //nolint:gosec // spreads load, keeps no secret
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return nil
-	case <-ctx.Done():
+	if !pause.Sleep(ctx, pause.Jitter(5*time.Millisecond)) {
 		return context.Cause(ctx)
 	}
+	return nil
 }

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/millpond-go/millpond/internal/fleet"
+	"github.com/millpond-go/millpond/internal/pause"
 	"github.com/millpond-go/millpond/middleware/keys"
 	"github.com/millpond-go/millpond/stores"
 )
@@ -183,7 +184,7 @@ func (a *audit) atRest(t *testing.T, tr *trial) {
 		if n == 0 {
 			return
 		}
-		pause(t.Context(), 50*time.Millisecond)
+		pause.Sleep(t.Context(), 50*time.Millisecond)
 	}
 	a.reportf("", "%d transactions are open, and nobody is there", n)
 }
@@ -194,7 +195,7 @@ const unhurried = 20 * time.Second
 // answer asks a server until it answers.
 func answer[N any](t *testing.T, ask func(context.Context) (N, error)) (n N, err error) {
 	t.Helper()
-	for deadline := time.Now().Add(unhurried); ; pause(t.Context(), 50*time.Millisecond) {
+	for deadline := time.Now().Add(unhurried); ; pause.Sleep(t.Context(), 50*time.Millisecond) {
 		if n, err = ask(t.Context()); err == nil || time.Now().After(deadline) {
 			return n, err
 		}
@@ -214,7 +215,7 @@ func (tr *trial) connected(t *testing.T) int {
 		if n == 0 {
 			break
 		}
-		pause(t.Context(), 50*time.Millisecond)
+		pause.Sleep(t.Context(), 50*time.Millisecond)
 	}
 	return n
 }

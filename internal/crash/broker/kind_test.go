@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/millpond-go/millpond/brokers"
+	"github.com/millpond-go/millpond/internal/pause"
 )
 
 // kind is a sort of broker: how the parent has one of its own, and how a worker reaches it.
@@ -54,28 +55,18 @@ func outages(ctx context.Context, s server, seed uint64, n int, during time.Dura
 	rng := rand.New(rand.NewPCG(seed, 2))
 	slot := during / time.Duration(n+1)
 	for range n {
-		if !pause(ctx, slot/2+time.Duration(rng.Int64N(int64(slot/2)))) {
+		if !pause.Sleep(ctx, slot/2+time.Duration(rng.Int64N(int64(slot/2)))) {
 			return nil
 		}
 		happened("the broker is killed")
 		if err := s.Kill(); err != nil {
 			return err
 		}
-		pause(ctx, time.Duration(rng.Int64N(int64(2*time.Second))))
+		pause.Sleep(ctx, time.Duration(rng.Int64N(int64(2*time.Second))))
 		if err := s.Start(context.WithoutCancel(ctx)); err != nil {
 			return err
 		}
 		happened("the broker is back")
 	}
 	return nil
-}
-
-// pause reports whether ctx has not ended meanwhile.
-func pause(ctx context.Context, d time.Duration) bool {
-	select {
-	case <-time.After(d):
-		return true
-	case <-ctx.Done():
-		return false
-	}
 }

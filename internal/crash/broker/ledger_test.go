@@ -10,6 +10,7 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	"github.com/millpond-go/millpond/brokers"
+	"github.com/millpond-go/millpond/internal/pause"
 )
 
 // ledger is what was published, kept outside of the system.
@@ -95,11 +96,11 @@ func (l *ledger) publish(ctx context.Context, to brokers.Broker, n int, enough f
 		published += len(batch)
 		for err = publisher.Publish(topic, batch...); err != nil; err = publisher.Publish(topic, batch...) {
 			l.happened("publishing has failed: " + err.Error())
-			if !pause(ctx, 50*time.Millisecond) {
+			if !pause.Sleep(ctx, 50*time.Millisecond) {
 				return err
 			}
 		}
-		if !pause(ctx, 40*time.Millisecond) {
+		if !pause.Sleep(ctx, 40*time.Millisecond) {
 			return nil
 		}
 	}

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/millpond-go/millpond/internal/fleet"
+	"github.com/millpond-go/millpond/internal/pause"
 )
 
 // trial is one run: workers on a store and a broker, what is published, and what is done
@@ -220,7 +221,7 @@ func (tr *trial) atRest(ctx context.Context) bool {
 
 // watchTime ends a run that is stuck, with the stacks of all workers in their logs.
 func (tr *trial) watchTime(ctx context.Context, end context.CancelCauseFunc) {
-	if !pause(ctx, tr.limit) {
+	if !pause.Sleep(ctx, tr.limit) {
 		return
 	}
 	tr.ledger.happened("the time is over: " + tr.server.describe(ctx))

@@ -7,6 +7,8 @@ import (
 	"os"
 	"syscall"
 	"time"
+
+	"github.com/millpond-go/millpond/internal/pause"
 )
 
 // ErrLocked is returned by [TryLock] while another holder has the file.
@@ -54,8 +56,8 @@ func AcquireLock(ctx context.Context, path string, mode LockMode) (*FileLock, er
 		if !errors.Is(err, ErrLocked) {
 			return lock, err
 		}
-		if err := pause(ctx, pollInterval); err != nil {
-			return nil, fmt.Errorf("host: waiting for the lock %s: %w", path, err)
+		if !pause.Sleep(ctx, pollInterval) {
+			return nil, fmt.Errorf("host: waiting for the lock %s: %w", path, context.Cause(ctx))
 		}
 	}
 }
@@ -68,14 +70,3 @@ func (l *FileLock) File() *os.File { return l.file }
 func (l *FileLock) Release() error { return l.file.Close() }
 
 const pollInterval = 20 * time.Millisecond
-
-func pause(ctx context.Context, d time.Duration) error {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return nil
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
-}

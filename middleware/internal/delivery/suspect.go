@@ -5,7 +5,7 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/millpond-go/millpond/middleware/internal/pause"
+	"github.com/millpond-go/millpond/internal/pause"
 	"github.com/millpond-go/millpond/middleware/internal/text"
 	"github.com/millpond-go/millpond/stores"
 )

@@ -6,7 +6,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/millpond-go/millpond/middleware/internal/pause"
+	"github.com/millpond-go/millpond/internal/pause"
 )
 
 // intake stands still while the store cannot be asked: one delivery at a time goes on

@@ -5,7 +5,7 @@ import (
 	"errors"
 	"time"
 
-	"github.com/millpond-go/millpond/middleware/internal/pause"
+	"github.com/millpond-go/millpond/internal/pause"
 )
 
 // Turn is one delivery at the gate. It belongs to the delivery's goroutine.

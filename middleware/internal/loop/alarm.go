@@ -5,7 +5,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/millpond-go/millpond/middleware/internal/pause"
+	"github.com/millpond-go/millpond/internal/pause"
 )
 
 // alarm wakes one sleeper at the earliest of the times that were set.

@@ -7,7 +7,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/millpond-go/millpond/middleware/internal/pause"
+	"github.com/millpond-go/millpond/internal/pause"
 )
 
 // A batch is as large as can be done in about batchTime: what waits in it longer is late

@@ -1,5 +1,5 @@
-// Package pause waits: with jitter, so that those who failed together do not come back
-// together, and no longer than a context.
+// Package pause waits: no longer than a context, and with jitter, so that callers that
+// failed together do not all try again at the same moment.
 package pause
 
 import (
