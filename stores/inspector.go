@@ -17,6 +17,7 @@ type Filter struct {
 	ErrorContains    string  // in the last error, byte by byte
 	Numbers          []int64 // see Message.Number
 	ID               []byte  // exactly this message id
+	Reserved         bool    // only those that are, see Message.Reserved
 
 	Since, Until time.Time // of the last failure, by the database's clock; zero: unbounded
 }
@@ -35,6 +36,10 @@ type Message struct {
 	FailureState
 	Fingerprint Fingerprint
 	TraceParent TraceParent
+
+	// Reserved: a retry worker has it, until DueAt unless it renews that (Retries.Renew). It
+	// may be running it, or be dead.
+	Reserved bool
 
 	Redrives           int       // how often an operator retried it
 	FirstAt, LastAt    time.Time // of its failures, by the database's clock
@@ -106,6 +111,11 @@ type Change struct {
 	Filter        Filter
 	Actor, Reason string // kept in the audit; cut to MaxDetailBytes
 
+	// Break changes reserved messages, too, unless an attempt is in flight. The worker that
+	// reserved one of them can neither run nor renew it any more, and the message stays
+	// suspect (Retry.Suspect). In the audit the message was "reserved" before.
+	Break bool
+
 	After int64 // only greater numbers: Changed.Next of the previous batch
 	UpTo  int64 // only numbers up to this one, which leaves out later failures; 0: unbounded
 	Limit int   // rows in a batch; positive
@@ -116,6 +126,7 @@ type Changed struct {
 	Changed     int
 	Redelivered int   // of Changed: their content is not kept, so they wait for a redelivery
 	Busy        int   // left alone, because an attempt is in flight
+	Reserved    int   // left alone, because a retry worker has reserved them
 	Next        int64 // Change.After of the next batch
 	Done        bool  // this was the last batch
 }
@@ -159,7 +170,7 @@ type AuditEntry struct {
 	Consumer      Consumer
 	MessageID     []byte // nil for a quarantined message without one
 	Number        int64  // of the message, or the RowID of the quarantine
-	Before, After string // status
+	Before, After string // status; "reserved" before Change.Break
 }
 
 // QuarantineInspector is the part of Inspector for messages in quarantine.

@@ -56,6 +56,7 @@ type change struct {
 	s      selection
 	all    bool
 	dryRun bool
+	force  bool // breaks reservations
 }
 
 func (p *program) changeCommand(v verb) *cobra.Command {
@@ -67,19 +68,22 @@ func (p *program) changeCommand(v verb) *cobra.Command {
 
 Name the messages by their numbers, or select them by flags, all of which must match.
 A message that fails after the start of the command is left alone, and so is one that is
-being processed.
+being processed, or reserved by a retry worker: it may be running it. --break takes what is
+reserved and not being processed from its worker at once, which a dead one keeps for up to
+20 seconds; a living one then leaves it alone.
 Each batch is one transaction; Ctrl-C stops after the one that is under way.
 --dry-run lists the causes that would be reached.`,
 		Example: v.example,
 	}, causeColumns, exits{
 		exitError:   "error, or not confirmed",
 		exitNothing: "nothing matched, or nothing was left to change",
-		exitPartly:  "only a part was changed: some were being processed, some numbers match no message,\n     or the command was stopped; the same command goes on from there",
+		exitPartly:  "only a part was changed: some were being processed or reserved, some numbers match no message,\n     or the command was stopped; the same command goes on from there",
 	})
 	c.s.bind(cmd)
 	c.decision.bind(cmd, p)
 	cmd.Flags().BoolVar(&c.all, "all", false, "all that are pending or failed")
 	cmd.Flags().BoolVar(&c.dryRun, "dry-run", false, "say what would be changed, by cause, and change nothing")
+	cmd.Flags().BoolVar(&c.force, "break", false, "break the reservations of retry workers, too")
 	cmd.RunE = p.withStore(c.run)
 	return cmd
 }
@@ -94,6 +98,7 @@ type changeRecord struct {
 	Changed     int           `json:"changed"`              // by this call
 	Redelivered int           `json:"redelivered"`          // of changed: they wait for the broker to deliver them again
 	Busy        int           `json:"busy"`                 // left alone: they are being processed
+	Reserved    int           `json:"reserved"`             // left alone: a retry worker has them, and --break was not given
 	Missing     int           `json:"missing"`              // of the numbers: there is no such message, or not in such a state
 	Already     int           `json:"already,omitempty"`    // of missing: it is as the command would make it
 	Complete    bool          `json:"complete"`             // nothing stopped the command before its end
@@ -110,6 +115,9 @@ func (c *change) run(ctx context.Context, s store, args []string) error {
 	}
 	r := changeRecord{Verb: c.verb.verb, DryRun: c.dryRun}
 	highest, err := c.match(ctx, s, f, &r)
+	if err == nil && c.dryRun && !c.force && r.Matching > 0 {
+		err = c.reserved(ctx, s, f, &r)
+	}
 	switch {
 	case err != nil:
 		return err
@@ -169,6 +177,15 @@ func (c *change) match(ctx context.Context, s store, f stores.Filter, r *changeR
 	return highest, err
 }
 
+// reserved counts those that a dry run would leave to retry workers.
+func (c *change) reserved(ctx context.Context, s store, f stores.Filter, r *changeRecord) error {
+	f.Reserved = true
+	return c.ask(ctx, func(ctx context.Context) (err error) {
+		r.Reserved, _, err = s.Matching(ctx, f, r.Matching)
+		return err
+	})
+}
+
 // nothing says why nothing matches.
 func (c *change) nothing(r changeRecord, numbers int) error {
 	switch {
@@ -211,7 +228,10 @@ func (c *change) preview(ctx context.Context, s store, f stores.Filter, r change
 	if err := c.listCauses(causes); err != nil {
 		return err
 	}
-	fmt.Fprintf(c.out, "would %s %s\n", c.verb.does, messages(r.Matching, r.More))
+	fmt.Fprintf(c.out, "would %s %s\n", c.verb.does, messages(r.Matching-r.Reserved, r.More))
+	if r.Reserved > 0 {
+		fmt.Fprintf(c.out, "would leave %s alone, %s\n", messages(r.Reserved, r.More), becauseReserved(r.Reserved))
+	}
 	if len(causes) == c.causeLimit {
 		fmt.Fprintf(c.err, "there may be more causes than these %d\n", c.causeLimit)
 	}
@@ -223,7 +243,7 @@ func (c *change) preview(ctx context.Context, s store, f stores.Filter, r change
 func (c *change) carryOut(ctx context.Context, s store, f stores.Filter, highest int64, r *changeRecord) error {
 	bar := c.newProgress(c.verb.did, r.Matching, r.More)
 	defer bar.end()
-	request := stores.Change{Verb: c.verb.verb, Filter: f, Actor: c.actor, Reason: c.reason, UpTo: highest, Limit: c.batch}
+	request := stores.Change{Verb: c.verb.verb, Filter: f, Break: c.force, Actor: c.actor, Reason: c.reason, UpTo: highest, Limit: c.batch}
 	for {
 		bar.show(r.Changed)
 		if ctx.Err() != nil {
@@ -236,6 +256,7 @@ func (c *change) carryOut(ctx context.Context, s store, f stores.Filter, highest
 		r.Changed += done.Changed
 		r.Redelivered += done.Redelivered
 		r.Busy += done.Busy
+		r.Reserved += done.Reserved
 		if done.Done {
 			r.Complete = true
 			return nil
@@ -245,6 +266,15 @@ func (c *change) carryOut(ctx context.Context, s store, f stores.Filter, highest
 		}
 		request.After = done.Next
 	}
+}
+
+// becauseReserved says why so many messages are left alone.
+func becauseReserved(n int) string {
+	them := "them"
+	if n == 1 {
+		them = "it"
+	}
+	return fmt.Sprintf("because a retry worker has reserved %[1]s and may be running %[1]s: --break takes %[1]s from the worker", them)
 }
 
 // report says what was done.
@@ -264,6 +294,10 @@ func (c *change) report(r changeRecord, stopped error) error {
 		return stopped
 	case stopped != nil:
 		return partlyf("stopped after %s: %s; the same command goes on from there", messages(r.Changed, false), explain(stopped))
+	case r.Busy > 0 && r.Reserved > 0:
+		return partlyf("%s left alone, because an attempt of each is under way, and %s, %s", messages(r.Busy, false), count(r.Reserved), becauseReserved(r.Reserved))
+	case r.Reserved > 0:
+		return partlyf("%s left alone, %s", messages(r.Reserved, false), becauseReserved(r.Reserved))
 	case r.Busy > 0:
 		return partlyf("%s left alone, because an attempt of each is under way; try those again later", messages(r.Busy, false))
 	case r.Changed == 0:

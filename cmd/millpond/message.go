@@ -78,7 +78,7 @@ var messageColumns = columns{
 	consumerColumn, idColumn, causeColumn, classColumn,
 	{"ATTEMPTS", "the attempts that count; (+2): and two that do not, such as those that a restart broke off"},
 	{"FAILED", "when the last attempt failed"},
-	{"NEXT", "when the next attempt is due; on redelivery: when the broker delivers it again; -: never"},
+	{"NEXT", "when the next attempt is due; on redelivery: when the broker delivers it again; reserved: a retry worker has it; -: never"},
 	errorColumn,
 }
 
@@ -126,6 +126,8 @@ func (p *program) messageCells(m stores.Message) []string {
 	next := "-"
 	switch {
 	case m.Status != stores.StatusPending:
+	case m.Reserved:
+		next = "reserved"
 	case m.Placement == stores.PlacementRedelivered && m.DueIn <= 0:
 		next = "on redelivery"
 	default:
@@ -261,6 +263,8 @@ func (p *program) standing(m stores.Message) string {
 	switch {
 	case m.Status == stores.StatusPending && m.Placement == stores.PlacementRedelivered:
 		status += ", waits for the broker to deliver it again, due " + due
+	case m.Reserved:
+		status += ", reserved by a retry worker, which may be running it, until " + due + " unless it renews that"
 	case m.Status == stores.StatusPending:
 		status += ", next attempt " + due
 	}

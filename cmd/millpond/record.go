@@ -130,6 +130,7 @@ type messageRecord struct {
 	Attempts    int             `json:"attempts"`
 	Uncounted   int             `json:"uncounted"`
 	Presumed    bool            `json:"presumed,omitempty"`
+	Reserved    bool            `json:"reserved,omitempty"` // by a retry worker, until due_at unless it renews that
 	Redrives    int             `json:"redrives"`
 	FirstAt     time.Time       `json:"first_at,omitzero"`
 	LastAt      time.Time       `json:"last_at,omitzero"`
@@ -152,7 +153,7 @@ func recordOf(m stores.Message) messageRecord {
 	r := messageRecord{
 		Number: m.Number, consumerRecord: consumerOf(m.Key.Consumer), idRecord: idOf(m.Key.ID), Status: m.Status.String(),
 		Class: text(m.Class), Cause: text(m.Cause), Error: text(m.Error),
-		Attempts: m.Attempts, Uncounted: m.Uncounted, Presumed: m.Presumed, Redrives: m.Redrives,
+		Attempts: m.Attempts, Uncounted: m.Uncounted, Presumed: m.Presumed, Reserved: m.Reserved, Redrives: m.Redrives,
 		FirstAt: m.FirstAt.UTC(), LastAt: m.LastAt.UTC(), DueAt: m.DueAt.UTC(), CompletedAt: m.CompletedAt.UTC(),
 		OrderKey: text(m.OrderKey), Fingerprint: fingerprint(m.Fingerprint), TraceParent: m.TraceParent.String(),
 		contentRecord: contentOf(m.Topic, m.Coordinates, m.UUID, m.Codec, m.PayloadBytes, m.Metadata, m.Unreadable).withFacts(m.Facts),

@@ -20,6 +20,7 @@ type selection struct {
 	consumer, cause, class, topic, errorContains string
 	since, until, id                             string
 	status                                       []string
+	reserved                                     bool
 }
 
 // failedStatuses are those of messages that have failed.
@@ -36,6 +37,7 @@ func (s *selection) bind(cmd *cobra.Command) {
 	f.StringVar(&s.since, "since", "", "failed last at this `time` or later: how long ago, such as 2h or 7d, or RFC 3339")
 	f.StringVar(&s.until, "until", "", "failed last at this `time` or earlier, as --since")
 	f.StringSliceVar(&s.status, "status", nil, "in one of these `states`: pending, failed, discarded; default: pending,failed")
+	f.BoolVar(&s.reserved, "reserved", false, "reserved by a retry worker, living or dead")
 	complete(cmd, "status", failedStatuses...)
 	complete(cmd, "class", string(stores.ClassTransient), string(stores.ClassPermanent), string(stores.ClassContention),
 		string(stores.ClassTimeout), string(stores.ClassPanic), string(stores.ClassConduct), string(stores.ClassOutputs),
@@ -54,7 +56,7 @@ func (s *selection) bindID(cmd *cobra.Command) {
 // filter returns what the flags and the numbers among the arguments select, and which
 // of them were given: "--cause", "numbers".
 func (s *selection) filter(args []string, now time.Time) (f stores.Filter, chosen []string, err error) {
-	f = stores.Filter{Class: stores.Class(s.class), Cause: s.cause, Topic: s.topic, ErrorContains: s.errorContains}
+	f = stores.Filter{Class: stores.Class(s.class), Cause: s.cause, Topic: s.topic, ErrorContains: s.errorContains, Reserved: s.reserved}
 	f.Service, f.Handler, err = s.splitConsumer()
 	if err != nil {
 		return f, nil, err
@@ -100,6 +102,7 @@ func (s *selection) chosen(args []string) []string {
 		{"--until", s.until != ""},
 		{"--id", s.id != ""},
 		{"--status", len(s.status) > 0},
+		{"--reserved", s.reserved},
 	} {
 		if part.given {
 			names = append(names, part.name)

@@ -13,17 +13,17 @@ const (
 	// maxChange is how many rows one batch of Change looks at, and so locks.
 	maxChange = 1000
 
-	scanFailures = `SELECT f.number, f.consumer, f.message_id FROM {schema.}{prefix}failure f WHERE %s ORDER BY f.number LIMIT ?`
+	scanFailures = `SELECT f.number, f.consumer, f.message_id, ` + Reserved + ` FROM {schema.}{prefix}failure f WHERE %s ORDER BY f.number LIMIT ?`
 
 	lockFailures = `SELECT f.number, f.consumer, f.message_id, f.content, CASE WHEN f.status = 3 THEN f.order_key END FROM {both}
-WHERE %s AND NOT (f.status = 3 AND f.reserved AND f.due_at > {now}) ORDER BY f.number{free}`
+WHERE %s ORDER BY f.number{free}`
 
 	// What was retried, and nothing has happened to since, is as it should be.
 	notRetried = `NOT (f.status = 3 AND f.redrives > 0 AND f.attempts = 0 AND f.uncounted = 0 AND f.due_at <= {now} AND NOT f.presumed AND NOT f.reserved)`
 
 	auditChange = `INSERT INTO {schema.}{prefix}audit (at, verb, actor, reason, consumer, number, message_id, {before}, {after})
 SELECT {now}, ?, ?, ?, f.consumer, f.number, f.message_id,
-	CASE WHEN f.status = 3 THEN 'pending' WHEN f.status = 4 THEN 'failed' WHEN f.status = 5 THEN 'discarded' ELSE 'unknown' END, ?
+	CASE WHEN ` + Reserved + ` THEN 'reserved' WHEN f.status = 3 THEN 'pending' WHEN f.status = 4 THEN 'failed' WHEN f.status = 5 THEN 'discarded' ELSE 'unknown' END, ?
 FROM {schema.}{prefix}failure f WHERE %s ORDER BY f.number`
 
 	// A fresh budget. What is not kept waits for the broker to deliver it again, and nothing
@@ -87,10 +87,16 @@ func (t *Tables) Change(ctx context.Context, c stores.Change, running func(consu
 		ch := change{Change: c, t: t, running: running, advance: advance}
 		var numbers []int64 // of those that nobody runs
 		scan := Statement{Text: t.sql(strings.Replace(scanFailures, "%s", next.String(), 1)), Args: append(next.Args, limit)}
+		left := 0
 		seen, err := list(ctx, t.db, scan, func(rows Rows) (number int64, err error) {
 			var consumer int64
 			var id string
-			if err = rows.Scan(&number, &consumer, &id); running == nil || !running(consumer, id) {
+			var has bool
+			err = rows.Scan(&number, &consumer, &id, &has)
+			switch {
+			case has && !c.Break:
+				left++
+			case running == nil || !running(consumer, id):
 				numbers = append(numbers, number)
 			}
 			return number, err
@@ -101,7 +107,10 @@ func (t *Tables) Change(ctx context.Context, c stores.Change, running func(consu
 		if err != nil {
 			return err
 		}
-		done = stores.Changed{Next: slices.Max(append(seen, c.After)), Changed: len(ch.numbers), Busy: len(seen) - len(ch.numbers), Done: len(seen) < limit}
+		done = stores.Changed{
+			Changed: len(ch.numbers), Reserved: left, Busy: len(seen) - left - len(ch.numbers),
+			Next: slices.Max(append(seen, c.After)), Done: len(seen) < limit,
+		}
 		if c.Verb == stores.VerbRetry {
 			done.Redelivered = ch.notKept
 		}
@@ -152,6 +161,9 @@ func (c *change) lock(ctx context.Context, tx Sender, concerned *Condition, numb
 	c.numbers, c.notKept, c.orders = nil, 0, nil
 	w := concerned.Clone()
 	w.in(c.t.Dialect(), "f.number", numbers)
+	if !c.Break {
+		w.And("NOT (" + Reserved + ")")
+	}
 	seen := make(map[order]bool)
 	_, err := list(ctx, tx, Statement{Text: c.t.sql(strings.Replace(lockFailures, "%s", w.String(), 1)), Args: w.Args}, func(rows Rows) (number int64, err error) {
 		var (

@@ -86,6 +86,9 @@ func (t *Tables) consumersNamed(ctx context.Context, service, handler string) (C
 	return c, err
 }
 
+// Reserved holds for failures f that a retry worker has.
+const Reserved = "f.status = 3 AND f.reserved AND f.due_at > {now}"
+
 // Matching returns the condition of a filter on the table of failures, as f, and the
 // consumers that match it.
 func (t *Tables) Matching(ctx context.Context, f stores.Filter) (*Condition, Consumers, error) {
@@ -123,6 +126,9 @@ func (t *Tables) Matching(ctx context.Context, f stores.Filter) (*Condition, Con
 	}
 	if f.ID != nil {
 		w.And("f.message_id = ?", f.ID)
+	}
+	if f.Reserved {
+		w.And(Reserved)
 	}
 	if !f.Since.IsZero() {
 		w.And("f.last_at >= ?", d.Time(f.Since))

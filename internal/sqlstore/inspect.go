@@ -13,7 +13,7 @@ import (
 const (
 	selectMessage = `SELECT {state}, f.consumer, f.message_id, i.fingerprint, i.traceparent, f.redrives,
 	{us}f.first_at{/us}, {us}f.last_at{/us}, {us}f.due_at{/us},
-	f.cause, f.error, f.topic, f.coordinates, f.order_key, f.uuid, f.codec, coalesce(length(f.payload), 0)`
+	f.cause, f.error, f.topic, f.coordinates, f.order_key, f.uuid, f.codec, coalesce(length(f.payload), 0), ` + Reserved
 
 	selectWhole = selectMessage + `, f.metadata, f.facts, f.history, f.payload`
 
@@ -31,7 +31,7 @@ func scanMessage(rows Rows, c Consumers, more ...any) (stores.Message, error) {
 	)
 	into := slices.Concat(state.Into(), []any{
 		&consumer, &m.Key.ID, &fingerprint, &trace, &m.Redrives, &firstAt, &lastAt, &dueAt,
-		&m.Cause, &m.Error, &m.Topic, &m.Coordinates, &m.OrderKey, &uuid, &m.Codec, &m.PayloadBytes,
+		&m.Cause, &m.Error, &m.Topic, &m.Coordinates, &m.OrderKey, &uuid, &m.Codec, &m.PayloadBytes, &m.Reserved,
 	}, more)
 	if err := rows.Scan(into...); err != nil {
 		return m, err

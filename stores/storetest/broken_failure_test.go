@@ -358,11 +358,6 @@ class, cause, error, topic, coordinates) VALUES (1, ?, 3, 1, 1, 1, 0, 0, '', '',
 		fails: []string{"inspect/pages", "decide/pages and filters"},
 	},
 	{
-		name:  "Change touches what is reserved",
-		wrap:  onChange("UPDATE millpond_failure SET reserved = 0, revision = revision + 1 WHERE reserved = 1", ""),
-		fails: []string{"change/reserved messages are busy"},
-	},
-	{
 		name:  "Change leaves no audit",
 		wrap:  onChange("", "DELETE FROM millpond_audit"),
 		fails: []string{"change/audit", "change/in batches", "change/two operators at once"},

@@ -20,7 +20,9 @@ func changeChecks() []check {
 		{name: "content after a discard", run: contentAfterDiscard},
 		{name: "in batches", run: changeInBatches},
 		{name: "what each verb is for", run: changeVerbs},
-		{name: "reserved messages are busy", run: changeReserved},
+		{name: "reserved messages are left alone", run: changeReserved},
+		{name: "breaks reservations", run: changeBreaks},
+		{name: "breaks no attempt in flight", run: breaksInFlight},
 		{name: "messages in flight are busy", run: changeInFlight},
 		{name: "two operators at once", run: twoOperators},
 		{name: "races with redelivery", run: redriveRace},
@@ -209,33 +211,6 @@ func changeVerbs(b *bench) {
 	b.unchanged(before, "Change with a verb that is none of its own")
 	b.expect(store, claimFor("completed", "completed"), stores.Duplicate)
 	b.paired()
-}
-
-// changeReserved: what a worker has is left to it until the reservation runs out.
-func changeReserved(b *bench) {
-	store := b.open()
-	b.fails(store, "reserved")
-	b.wantDue(store, "reserved")
-	b.fails(store, "free", settledFor)
-	before := b.failure("reserved")
-	for _, verb := range []stores.Verb{stores.VerbRetry, stores.VerbDiscard} {
-		if got := b.change(store, verb, stores.Filter{}, 1); got.Busy != 1 {
-			b.tb.Errorf("%s: Change = %+v, want one busy", verb, got)
-		}
-		if after := b.failure("reserved"); after.version != before.version {
-			b.tb.Errorf("%s has changed a message that a worker has: %+v", verb, after)
-		}
-	}
-	b.fails(store, "lapsed")
-	if due, err := store.Due(b.ctx, stores.DueQuery{Consumer: consumer, Limit: 1, Reserve: time.Millisecond}); err != nil || len(due) != 1 {
-		b.tb.Fatalf("Due = %d, %v, want one", len(due), err)
-	}
-	if !poll(b.ctx, patience, func() bool {
-		got, err := store.Change(b.ctx, stores.Change{Verb: stores.VerbDiscard, Filter: stores.Filter{ID: []byte("lapsed")}, Limit: 10})
-		return err != nil || got.Changed == 1
-	}) {
-		b.tb.Errorf("a message whose reservation ran out cannot be changed")
-	}
 }
 
 // changeInFlight changes messages while one of them runs. It waits for nobody, but

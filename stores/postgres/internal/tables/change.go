@@ -17,7 +17,7 @@ const maxChange = 1000
 // of at once it leaves alone, so it never waits for a delivery, and a delivery never
 // waits for it.
 func (s Store) Change(ctx context.Context, c stores.Change) (done stores.Changed, err error) {
-	var scanned, redelivered int
+	var scanned, redelivered, reserved int
 	limit := min(c.Limit, maxChange)
 	err = s.t.shared.Inspect(ctx, c.Limit, func() error {
 		concerned, next, err := s.t.shared.Changeable(ctx, c)
@@ -28,17 +28,24 @@ func (s Store) Change(ctx context.Context, c stores.Change) (done stores.Changed
 		if c.Verb == stores.VerbDiscard {
 			set, mark = "status = 5, due_at = NULL, suspect = f.suspect OR f.reserved, reserved = false", "5"
 		}
+		left := "AND NOT (" + sqlstore.Reserved + ")"
+		if c.Break {
+			left = ""
+		}
 		args := append(append(next.Args, limit), concerned.Args...)
 		args = append(args, s.t.lockPrefix, string(c.Verb), sqlstore.Text(c.Actor, stores.MaxDetailBytes), sqlstore.Text(c.Reason, stores.MaxDetailBytes))
-		text := strings.NewReplacer("{next}", next.String(), "{concerned}", concerned.String(), "{set}", set, "{mark}", mark).Replace(changeText)
+		text := strings.NewReplacer("{next}", next.String(), "{concerned}", concerned.String(), "{set}", set, "{mark}", mark, "{left}", left).Replace(changeText)
 		found := false
-		_, err = s.t.db.Send(ctx, Statement{Text: s.t.dialect.SQL(text), Args: args, Read: first(&found, &scanned, &done.Next, &done.Changed, &redelivered)})
+		_, err = s.t.db.Send(ctx, Statement{Text: s.t.dialect.SQL(text), Args: args, Read: first(&found, &scanned, &done.Next, &done.Changed, &redelivered, &reserved)})
 		return err
 	})
 	if err != nil {
 		return stores.Changed{}, err
 	}
-	done.Busy, done.Done, done.Next = scanned-done.Changed, scanned < limit, max(done.Next, c.After)
+	if !c.Break {
+		done.Reserved = reserved
+	}
+	done.Busy, done.Done, done.Next = scanned-done.Changed-done.Reserved, scanned < limit, max(done.Next, c.After)
 	if c.Verb == stores.VerbRetry {
 		done.Redelivered = redelivered
 		s.t.wake(ctx, done.Changed-redelivered)
@@ -47,16 +54,16 @@ func (s Store) Change(ctx context.Context, c stores.Change) (done stores.Changed
 }
 
 var changeText = `WITH scanned AS MATERIALIZED (
-	SELECT f.number FROM {schema.}{prefix}failure f WHERE {next} ORDER BY f.number LIMIT ?
+	SELECT f.number, ` + sqlstore.Reserved + ` AS held FROM {schema.}{prefix}failure f WHERE {next} ORDER BY f.number LIMIT ?
 ), free AS MATERIALIZED (
-	SELECT f.number, f.status FROM {schema.}{prefix}failure f
+	SELECT f.number, f.status, ` + sqlstore.Reserved + ` AS held FROM {schema.}{prefix}failure f
 	WHERE f.number = ANY (ARRAY(SELECT number FROM scanned)) AND {concerned}
-	AND NOT (f.reserved AND f.due_at > clock_timestamp()) AND pg_try_advisory_xact_lock(` + fmt.Sprintf(LockKeyText, "?") + `)
+	{left} AND pg_try_advisory_xact_lock(` + fmt.Sprintf(LockKeyText, "?") + `)
 	FOR UPDATE SKIP LOCKED
 ), changed AS (
 	UPDATE {schema.}{prefix}failure f SET ` + revised + `, {set}
 	FROM free WHERE f.number = free.number
-	RETURNING f.number, f.consumer, f.message_id, f.placement, f.status, f.order_key, free.status AS before
+	RETURNING f.number, f.consumer, f.message_id, f.placement, f.status, f.order_key, CASE WHEN free.held THEN 'reserved' ELSE ` + statusName("free.status") + ` END AS before
 ), gone AS (
 	SELECT consumer, order_key, number FROM changed WHERE status <> 3
 ), ` + nextInOrder + `, marked AS (
@@ -64,10 +71,11 @@ var changeText = `WITH scanned AS MATERIALIZED (
 	WHERE i.consumer = changed.consumer AND i.message_id = changed.message_id AND i.status <> {mark}
 ), audited AS (
 	INSERT INTO {schema.}{prefix}audit (verb, actor, reason, consumer, number, message_id, before, after)
-	SELECT ?::text, ?::text, ?::text, consumer, number, message_id, ` + statusName("before") + `, ` + statusName("{mark}") + ` FROM changed
+	SELECT ?::text, ?::text, ?::text, consumer, number, message_id, before, ` + statusName("{mark}") + ` FROM changed
 )
 SELECT (SELECT count(*) FROM scanned), (SELECT coalesce(max(number), 0) FROM scanned),
-	count(*), count(*) FILTER (WHERE placement = 2) FROM changed`
+	count(*), count(*) FILTER (WHERE placement = 2),
+	(SELECT count(*) FROM scanned WHERE held AND number <> ALL (ARRAY(SELECT number FROM changed))) FROM changed`
 
 // retrySet makes a message due with a fresh budget. What is not kept waits for the
 // broker to deliver it again, and nothing waits for it: it may never come.
