@@ -9,7 +9,7 @@ import (
 	"net/http"
 )
 
-// httpServer answers questions about a service.
+// httpServer answers /livez, /readyz and /metrics.
 type httpServer struct {
 	server   *http.Server
 	listener net.Listener
@@ -17,9 +17,9 @@ type httpServer struct {
 	done     chan struct{}
 }
 
-// listen begins to answer, if it is configured.
-func (s *Service) listen() error {
-	address := s.config.HTTP.Listen
+// listen starts the server, if http.listen is set.
+func (r *run) listen() error {
+	address := r.config.HTTP.Listen
 	if address == "" {
 		return nil
 	}
@@ -27,46 +27,46 @@ func (s *Service) listen() error {
 	if err != nil {
 		return fmt.Errorf("router: http.listen %s: %w", address, err)
 	}
-	ready := newReadiness(s)
+	ready := newReadiness(r)
 	h := &httpServer{
 		server: &http.Server{
-			Handler: s.handler(ready), ReadHeaderTimeout: readyTimeout, ReadTimeout: readyTimeout,
-			WriteTimeout: 10 * readyTimeout, ErrorLog: slog.NewLogLogger(s.log.Handler(), slog.LevelDebug),
+			Handler: r.handler(ready), ReadHeaderTimeout: readyTimeout, ReadTimeout: readyTimeout,
+			WriteTimeout: 10 * readyTimeout, ErrorLog: slog.NewLogLogger(r.log.Handler(), slog.LevelDebug),
 		},
 		listener: listener,
 		ready:    ready,
 		done:     make(chan struct{}),
 	}
-	s.mu.Lock()
-	s.http = h
-	s.mu.Unlock()
+	r.http.Store(h)
 	go func() {
 		defer close(h.done)
 		_ = h.server.Serve(listener) // returns when it is closed
 	}()
-	s.sayAddress(listener.Addr())
+	r.sayAddress(listener.Addr())
 	return nil
 }
 
-// sayAddress logs where the service answers. Of an address without a host, which not everybody
-// means to be everywhere, Config.Warnings warns.
-func (s *Service) sayAddress(address net.Addr) {
+// sayAddress logs the address. Config.Warnings warns of one without a host.
+func (r *run) sayAddress(address net.Addr) {
 	everywhere := ""
 	if tcp, ok := address.(*net.TCPAddr); ok && tcp.IP.IsUnspecified() {
 		everywhere = " on all interfaces"
 	}
-	s.log.Info("millpond: questions about the service are answered"+everywhere, slog.String("address", address.String()))
+	r.log.Info("millpond: the service answers HTTP requests"+everywhere, slog.String("address", address.String()))
 }
 
-// HTTPAddr returns where the service answers, once Run has begun; nil without
-// http.listen. With port 0 it tells the port.
+// HTTPAddr returns the address that the service answers on, once Run has begun; nil without
+// http.listen. With port 0 it has the port.
 func (s *Service) HTTPAddr() net.Addr {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.http == nil {
+	if s.running == nil {
 		return nil
 	}
-	return s.http.listener.Addr()
+	if h := s.running.http.Load(); h != nil {
+		return h.listener.Addr()
+	}
+	return nil
 }
 
 func (h *httpServer) closer() io.Closer {
@@ -84,21 +84,21 @@ func (h *httpServer) Close() error {
 	return err
 }
 
-func (s *Service) handler(ready *readiness) http.Handler {
+func (r *run) handler(ready *readiness) http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /livez", func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "ok\n") })
 	mux.HandleFunc("GET /readyz", ready.readyz)
-	mux.Handle("GET /metrics", s.metrics())
+	mux.Handle("GET /metrics", r.metrics())
 	return mux
 }
 
-// metrics answers /metrics; without telemetry by what switches it on.
-func (s *Service) metrics() http.Handler {
+// metrics answers /metrics. Without telemetry the answer says how to switch it on.
+func (r *run) metrics() http.Handler {
 	switch {
-	case s.telemetry.Metrics != nil:
-		return s.telemetry.Metrics
-	case s.config.Telemetry.On:
-		return notFound("the program's telemetry has no metrics to be asked for here: they go where its meter provider sends them")
+	case r.telemetry.Metrics != nil:
+		return r.telemetry.Metrics
+	case r.config.Telemetry.On:
+		return notFound("the program's meter provider exports the metrics elsewhere")
 	}
 	return notFound("no metrics, telemetry is off: set telemetry.on: true, and import _ \"" + module + "/router/telemetry\" in the program")
 }

@@ -6,11 +6,11 @@ import (
 	"strings"
 )
 
-// adviseOfKeys warns of settings that need a key of each message, where the broker does not
-// promise that its messages have one: the order would not be kept, and nobody would notice.
-// It is no error, because some of a broker's queues may have keys.
-func (s *Service) adviseOfKeys() {
-	can := s.broker.Capabilities()
+// adviseOfKeys warns of settings that need a key on each message, where the broker's messages
+// may have none: their order would be lost silently. It is no error, because some of a
+// broker's queues may have keys.
+func (r *run) adviseOfKeys() {
+	can := r.broker.Capabilities()
 	if can.Key {
 		return
 	}
@@ -22,10 +22,10 @@ func (s *Service) adviseOfKeys() {
 		why += ", unless their queues are FIFO queues"
 	}
 	warn := func(field, value, fix string) {
-		s.log.Warn("millpond: "+field+" is "+value+", and "+why+": "+fix,
+		r.log.Warn("millpond: "+field+" is "+value+", and "+why+": "+fix,
 			slog.String("field", field), slog.String("broker", can.System))
 	}
-	in := &s.inboxed
+	in := &r.inboxed
 	if text, err := in.Keys.MarshalText(); err == nil && slices.Contains(strings.Split(string(text), ", "), "broker_key") {
 		warn("inbox.keys", "["+string(text)+"]", "take another, such as metadata:<field>, or messages without an id go to quarantine")
 	}
@@ -33,7 +33,7 @@ func (s *Service) adviseOfKeys() {
 	if in.Retry.Order == "key" {
 		warn("retry.order", "key", fix)
 	}
-	for _, h := range s.handlers {
+	for _, h := range r.handlers {
 		if own := in.RetryByHandler[h.name].Order; own == "key" && own != in.Retry.Order {
 			warn("handlers."+h.name+".retry.order", own, fix)
 		}

@@ -22,12 +22,12 @@ const (
 
 // readiness is what /readyz says of the store and the broker. One question at a time is
 // asked, when somebody wants to know, on the connection that is beside those of handlers and
-// retries (see fitPool), and its answer is everybody's.
+// retries (see fitting.pool), and its answer is everybody's.
 type readiness struct {
-	service *Service
-	life    context.Context
-	end     context.CancelFunc
-	asking  sync.WaitGroup
+	run    *run
+	life   context.Context
+	end    context.CancelFunc
+	asking sync.WaitGroup
 
 	mu   sync.Mutex
 	last *answer
@@ -40,8 +40,8 @@ type answer struct {
 	store, broker error
 }
 
-func newReadiness(s *Service) *readiness {
-	r := &readiness{service: s}
+func newReadiness(s *run) *readiness {
+	r := &readiness{run: s}
 	r.life, r.end = context.WithCancel(context.Background())
 	return r
 }
@@ -95,20 +95,20 @@ func (r *readiness) ask(a *answer) {
 	ctx, cancel := context.WithTimeout(r.life, readyTimeout) // of nobody who asks: others wait as well
 	defer cancel()
 	var asked sync.WaitGroup
-	asked.Go(func() { a.store = r.service.store.Validate(ctx) })
-	if pinger, ok := r.service.broker.(brokers.Pinger); ok {
+	asked.Go(func() { a.store = r.run.store.Validate(ctx) })
+	if pinger, ok := r.run.broker.(brokers.Pinger); ok {
 		asked.Go(func() { a.broker = pinger.Ping(ctx) })
 	}
 	asked.Wait()
 	if a.store == nil { // it answers, but handlers may get nowhere: it is read-only, for example
-		a.store = r.service.inbox.Ready(ctx)
+		a.store = r.run.inbox.Ready(ctx)
 	}
 	a.at = time.Now()
 }
 
 // readyz says line by line what the service needs, and 503 if it lacks something.
 func (r *readiness) readyz(w http.ResponseWriter, request *http.Request) {
-	s := r.service
+	s := r.run
 	status, text := http.StatusOK, ""
 	say := func(what string, err error) {
 		if err == nil {
@@ -141,12 +141,12 @@ var (
 	errStopping = errors.New("the service stops")
 )
 
-func (s *Service) handlersReady() error {
-	if s.stopping.Load() {
+func (r *run) handlersReady() error {
+	if r.stopping.Load() {
 		return errStopping
 	}
 	select {
-	case <-s.watermill.Running():
+	case <-r.watermill.Running():
 		return nil
 	default:
 		return errNotYet
@@ -155,9 +155,9 @@ func (s *Service) handlersReady() error {
 
 // receiving asks the subscribers of handlers that run whether messages can reach them: a
 // broker that answers may have given one up. known is false if none of them can tell.
-func (s *Service) receiving() (known bool, err error) {
+func (r *run) receiving() (known bool, err error) {
 	var errs []error
-	for _, h := range s.handlers {
+	for _, h := range r.handlers {
 		if r, ok := h.subscriber.(brokers.Receiver); ok {
 			known = true
 			if err := r.Receiving(); err != nil {

@@ -15,19 +15,19 @@ import (
 // that is misspelt makes a new consumer, which runs every message again that comes again.
 // It is no error, because a new deployment has no consumers yet. It is called before the
 // handlers are registered.
-func (s *Service) warnOfNewNames(ctx context.Context) {
-	renamed := s.inboxed.Renamed
+func (r *run) warnOfNewNames(ctx context.Context) {
+	renamed := r.inboxed.Renamed
 	if len(renamed) == 0 {
 		return
 	}
-	all, err := s.store.Consumers(ctx)
+	all, err := r.store.Consumers(ctx)
 	if err != nil {
-		s.log.Warn("millpond: whether renamed handlers had their old names cannot be told", slog.String("error", withoutSecrets(err, s.config.Store.URL).Error()))
+		r.log.Warn("millpond: whether renamed handlers had their old names cannot be told", slog.String("error", withoutSecrets(err, r.config.Store.URL).Error()))
 		return
 	}
 	var known []string
 	for _, c := range all {
-		if c.Service == s.config.Service {
+		if c.Service == r.config.Service {
 			known = append(known, c.Handler)
 		}
 	}
@@ -38,12 +38,12 @@ func (s *Service) warnOfNewNames(ctx context.Context) {
 		}
 		attrs := []any{
 			slog.String("handler", name), slog.String("renamed_from", before),
-			slog.String("consumer", stores.Consumer{Service: s.config.Service, Handler: before}.String()),
+			slog.String("consumer", stores.Consumer{Service: r.config.Service, Handler: before}.String()),
 			slog.String("known", strings.Join(known, ", ")),
 		}
 		if best, ok := field.Nearest(before, known); ok {
 			attrs = append(attrs, slog.String("did you mean", best))
 		}
-		s.log.Warn("millpond: renamed_from names a handler that was never registered here, so every message that comes again runs again: name the one that it was, unless this deployment is new", attrs...)
+		r.log.Warn("millpond: renamed_from names a handler that was never registered here, so every message that comes again runs again: name the one that it was, unless this deployment is new", attrs...)
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/signal"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -19,41 +20,55 @@ import (
 	"github.com/millpond-go/millpond/stores"
 )
 
-// Run checks how everything fits together, registers the handlers and runs them until ctx
-// ends or the process gets SIGTERM or SIGINT. Then the intake stops, handlers that run may
-// finish, and when the drain timeout is nearly over the contexts of those that have not are
-// canceled, so that they are rolled back; their messages come again. Everything is closed
-// in the end.
+// Run checks that everything fits together, registers the handlers and runs them until ctx
+// ends or the process gets SIGTERM or SIGINT. Then the intake stops and running handlers may
+// finish. Shortly before the drain timeout the contexts of the others are canceled: they are
+// rolled back, and their messages are redelivered. Run closes everything before it returns.
 //
-// It returns nil after such a stop. Otherwise the error says what did not fit, or what has
-// ended by itself; it wraps [ErrDrainTimeout] if handlers could not be ended. Run may be
-// called once.
+// It returns nil after such a stop. Otherwise the error says what did not fit, or what ended
+// by itself; it wraps [ErrDrainTimeout] if handlers could not be ended. Run may be called
+// once.
 func (s *Service) Run(ctx context.Context) error {
-	if err := s.begin(); err != nil {
+	r, err := s.begin()
+	if err != nil {
 		return err
 	}
-	if !s.config.Program.NoSignals {
+	if !r.config.Program.NoSignals {
 		var stop context.CancelFunc
 		ctx, stop = untilSignal(ctx)
 		defer stop()
 	}
-	parts, err := s.start(ctx)
+	parts, err := r.start(ctx)
 	if err != nil {
-		s.closeSubscribers()
+		r.closeSubscribers()
 		err = errors.Join(err, s.Close())
 		if ctx.Err() != nil && errors.Is(err, ctx.Err()) {
-			return nil // it was stopped before it had begun
+			return nil // it was stopped before its first message
 		}
 		return err
 	}
-	return s.run(ctx, parts)
+	return r.run(ctx, parts)
 }
 
-// errSignal is why the context of a service ends that gets a signal.
+// run is one call of Service.Run.
+type run struct {
+	*wiring
+
+	handlers    []*handler
+	middlewares []message.HandlerMiddleware
+	mistakes    []error      // of calls before Run
+	close       func() error // Service.Close
+
+	drain    *drain
+	http     atomic.Pointer[httpServer]
+	stopping atomic.Bool // the intake has ended, or is about to
+}
+
+// errSignal is the cause with which a signal ends a service's context.
 var errSignal = errors.New("router: the process got a signal")
 
-// untilSignal returns a context that ends with the first signal. From then on signals do
-// what they do without a service, which is to end the process at once.
+// untilSignal returns a context that ends with the first signal. Later signals have their
+// usual effect, which is to end the process at once.
 func untilSignal(ctx context.Context) (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	signals := make(chan os.Signal, 1)
@@ -65,68 +80,71 @@ func untilSignal(ctx context.Context) (context.Context, context.CancelFunc) {
 			why = errSignal
 		case <-ctx.Done():
 		}
-		signal.Stop(signals) // before anybody knows
+		signal.Stop(signals) // before the context ends
 		cancel(why)
 	}()
 	return ctx, func() { cancel(nil) }
 }
 
-func (s *Service) begin() error {
+func (s *Service) begin() (*run, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.started {
-		return errors.New("router: Service.Run was called twice")
+	if s.running != nil {
+		return nil, errors.New("router: Service.Run was called twice")
 	}
 	if s.closed {
-		return errors.New("router: Service.Run was called after Close")
+		return nil, errors.New("router: Service.Run was called after Close")
 	}
-	s.started = true
-	return nil
+	s.running = &run{
+		wiring: s.wiring, handlers: s.handlers, middlewares: s.middlewares, mistakes: s.mistakes, close: s.Close,
+		drain: newDrain(),
+	}
+	return s.running, nil
 }
 
-// part is what runs until its context ends.
+// part is a part of the service. It runs until its context ends.
 type part struct {
 	name string
 	run  func(context.Context) error
 }
 
 // start does everything that can be done before the first message.
-func (s *Service) start(ctx context.Context) ([]part, error) {
-	if err := s.fit(); err != nil {
+func (r *run) start(ctx context.Context) ([]part, error) {
+	if err := r.fit(); err != nil {
 		return nil, err
 	}
-	s.advise()
-	if err := s.listen(); err != nil {
+	r.advise()
+	if err := r.listen(); err != nil {
 		return nil, err
 	}
-	if err := s.prepareStore(ctx); err != nil {
+	if err := r.prepareStore(ctx); err != nil {
 		return nil, err
 	}
 	retried := make(map[string]message.HandlerFunc)
-	for _, h := range s.handlers {
-		if err := s.subscribe(h); err != nil {
+	for _, h := range r.handlers {
+		if err := r.subscribe(h); err != nil {
 			return nil, err
 		}
-		handle := s.drain.handler(h.name, h.handle)
+		handle := r.drain.handler(h.name, h.handle)
 		retried[h.name] = func(msg *message.Message) ([]*message.Message, error) { return nil, handle(msg) }
-		added := s.watermill.AddConsumerHandler(h.name, h.topic, h.subscriber, handle)
-		if len(s.middlewares) > 0 {
+		added := r.watermill.AddConsumerHandler(h.name, h.topic, h.subscriber, handle)
+		if len(r.middlewares) > 0 {
 			added.AddMiddleware(middleware.Arrival)
-			added.AddMiddleware(s.middlewares...)
+			added.AddMiddleware(r.middlewares...)
 		}
-		added.AddMiddleware(s.inbox.Middleware)
+		added.AddMiddleware(r.inbox.Middleware)
 		h.added = added
 	}
-	parts := []part{{"the router", s.watermill.Run}, {"a subscriber", s.watch}}
-	if s.config.RetryWorker.Off || len(retried) == 0 {
+	parts := []part{{"the router", r.watermill.Run}, {"a subscriber", r.watch}}
+	if r.config.RetryWorker.Off || len(retried) == 0 {
 		return parts, nil
 	}
-	worker, err := middleware.NewRetryWorker(s.inbox, middleware.RetryWorkerConfig{
+	worker, err := middleware.NewRetryWorker(r.inbox, middleware.RetryWorkerConfig{
 		Handlers:     retried,
-		Middlewares:  s.middlewares,
-		Concurrency:  s.config.RetryWorker.Concurrency,
-		PollInterval: s.config.RetryWorker.PollInterval,
-		DrainTimeout: s.config.DrainTimeout + drainSlack,
+		Middlewares:  r.middlewares,
+		Concurrency:  r.config.RetryWorker.Concurrency,
+		PollInterval: r.config.RetryWorker.PollInterval,
+		DrainTimeout: r.config.DrainTimeout + drainSlack,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("router: %w", err)
@@ -134,62 +152,62 @@ func (s *Service) start(ctx context.Context) ([]part, error) {
 	return append(parts, part{"the retry worker", worker.Run}), nil
 }
 
-func (s *Service) subscribe(h *handler) (err error) {
-	h.subscriber, err = s.broker.Subscriber(brokers.SubscriberConfig{
-		Group:        s.config.groupOf(h.name),
-		InFlight:     s.config.inFlightOf(h.name),
-		DrainTimeout: s.config.DrainTimeout,
-		Logger:       watermill.NewSlogLogger(s.log),
+func (r *run) subscribe(h *handler) (err error) {
+	h.subscriber, err = r.broker.Subscriber(brokers.SubscriberConfig{
+		Group:        r.config.groupOf(h.name),
+		InFlight:     r.config.inFlightOf(h.name),
+		DrainTimeout: r.config.DrainTimeout,
+		Logger:       watermill.NewSlogLogger(r.log),
 	})
 	if err != nil {
-		return fmt.Errorf("router: handler %q: %w", h.name, withoutSecrets(err, s.config.Broker.URL))
+		return fmt.Errorf("router: handler %q: %w", h.name, withoutSecrets(err, r.config.Broker.URL))
 	}
 	return nil
 }
 
-// startTimeout bounds what the store is asked before the first message.
+// startTimeout bounds the store's work before the first message.
 const startTimeout = time.Minute
 
-// prepareStore sees to the tables and registers every consumer, so that a taken name is an
-// error now rather than at the first message.
-func (s *Service) prepareStore(ctx context.Context) error {
+// prepareStore migrates or validates the tables and registers every consumer, so that a taken
+// name is an error before the first message.
+func (r *run) prepareStore(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
-	if s.config.Store.Migrate {
-		applied, err := s.store.Migrate(ctx)
+	if r.config.Store.Migrate {
+		applied, err := r.store.Migrate(ctx)
 		if err != nil {
-			return fmt.Errorf("router: store.migrate: %w", withoutSecrets(err, s.config.Store.URL))
+			return fmt.Errorf("router: store.migrate: %w", withoutSecrets(err, r.config.Store.URL))
 		}
 		for _, m := range applied {
-			s.log.Info("millpond: a step of the store's tables was applied", slog.Int("version", m.Version), slog.String("name", m.Name))
+			r.log.Info("millpond: a step of the store's tables was applied", slog.Int("version", m.Version), slog.String("name", m.Name))
 		}
 	}
-	if err := s.store.Validate(ctx); err != nil {
+	if err := r.store.Validate(ctx); err != nil {
 		if errors.Is(err, stores.ErrNotMigrated) {
-			return fmt.Errorf("router: %s %s: run millpond migrate up, or set store.migrate: true: %w", s.config.named("store.url"), s.config.Store.URL, withoutSecrets(err, s.config.Store.URL))
+			err = fmt.Errorf("run millpond migrate up, or set store.migrate: true: %w", err)
 		}
-		return fmt.Errorf("router: %s %s: %w", s.config.named("store.url"), s.config.Store.URL, withoutSecrets(err, s.config.Store.URL))
+		return r.storeError(err)
 	}
-	s.warnOfNewNames(ctx)
+	r.warnOfNewNames(ctx)
 	var errs []error
-	for _, h := range s.handlers {
-		if err := s.inbox.Register(ctx, h.name, h.topic); err != nil {
-			errs = append(errs, fmt.Errorf("router: handler %q: %w", h.name, withoutSecrets(err, s.config.Store.URL)))
+	for _, h := range r.handlers {
+		if err := r.inbox.Register(ctx, h.name, h.topic); err != nil {
+			errs = append(errs, fmt.Errorf("router: handler %q: %w", h.name, withoutSecrets(err, r.config.Store.URL)))
 		}
 	}
 	return errors.Join(errs...)
 }
 
-// watch returns when a handler's subscriber ends by itself. The others would go on, and
-// nobody would notice.
-func (s *Service) watch(ctx context.Context) error {
+// watch returns when a handler's subscriber ends by itself. Otherwise the other handlers
+// would hide that one gets no more messages.
+func (r *run) watch(ctx context.Context) error {
 	select {
-	case <-s.watermill.Running():
+	case <-r.watermill.Running():
 	case <-ctx.Done():
 		return nil
 	}
 	ended := make(chan string)
-	for _, h := range s.handlers {
+	for _, h := range r.handlers {
 		go func() {
 			select {
 			case <-h.added.Stopped():
@@ -202,8 +220,8 @@ func (s *Service) watch(ctx context.Context) error {
 			}
 		}()
 	}
-	s.log.Info("millpond: the service runs", slog.String("service", s.config.Service), slog.Int("handlers", len(s.handlers)),
-		slog.String("broker", s.config.Broker.URL.String()), slog.String("store", s.config.Store.URL.String()))
+	r.log.Info("millpond: the service runs", slog.String("service", r.config.Service), slog.Int("handlers", len(r.handlers)),
+		slog.String("broker", r.config.Broker.URL.String()), slog.String("store", r.config.Store.URL.String()))
 	select {
 	case name := <-ended:
 		return fmt.Errorf("handler %q gets no more messages", name)
@@ -212,14 +230,14 @@ func (s *Service) watch(ctx context.Context) error {
 	}
 }
 
-// ending is how a part has ended.
+// ending is how a part ended.
 type ending struct {
 	part
 	err error
 }
 
-// run runs the parts until the context ends, or one of them, and then stops.
-func (s *Service) run(ctx context.Context, parts []part) error {
+// run runs the parts until the context or one of them ends, and then stops the others.
+func (r *run) run(ctx context.Context, parts []part) error {
 	work, stop := context.WithCancel(context.WithoutCancel(ctx))
 	defer stop()
 	ends := make(chan ending, len(parts))
@@ -231,23 +249,23 @@ func (s *Service) run(ctx context.Context, parts []part) error {
 	closeRouter := true
 	select {
 	case <-ctx.Done():
-		s.logStop(context.Cause(ctx))
+		r.logStop(context.Cause(ctx))
 	case end := <-ends:
 		left--
-		failure = end.failure(s.config.Broker.URL)
-		// A router whose start has failed waits for handlers that have never begun.
+		failure = end.failure(r.config.Broker.URL)
+		// Close of a router whose start failed waits for handlers that were never started.
 		closeRouter = end.name != parts[0].name
-		s.log.Error("millpond: the service stops, because a part of it has ended", slog.String("error", failure.Error()))
+		r.log.Error("millpond: the service stops, because a part of it ended", slog.String("error", failure.Error()))
 	}
 
-	s.stopping.Store(true)
+	r.stopping.Store(true)
 	begun := time.Now()
-	drained := s.config.DrainTimeout
+	drained := r.config.DrainTimeout
 	cut := time.AfterFunc(drained-min(rollbackTime, drained/5), func() {
-		if still := s.drain.still(); still != "" {
-			s.log.Warn("millpond: handlers have not finished in time and are rolled back", slog.String("running", still))
+		if still := r.drain.still(); still != "" {
+			r.log.Warn("millpond: handlers did not finish in time and are rolled back", slog.String("running", still))
 		}
-		s.drain.cutOff()
+		r.drain.cutOff()
 	})
 	defer cut.Stop()
 	deadline := time.NewTimer(drained + drainSlack)
@@ -258,55 +276,55 @@ func (s *Service) run(ctx context.Context, parts []part) error {
 	go func() {
 		defer close(closed)
 		if closeRouter {
-			_ = s.watermill.Close() // how it ends is known from Run
+			_ = r.watermill.Close() // Run reports how it ended
 		}
-		s.closeSubscribers()
+		r.closeSubscribers()
 	}()
 	for left > 0 || closed != nil {
 		select {
 		case end := <-ends:
 			left--
 			if end.err != nil && failure == nil {
-				failure = end.failure(s.config.Broker.URL)
+				failure = end.failure(r.config.Broker.URL)
 			}
 		case <-closed:
 			closed = nil
 		case <-deadline.C:
-			return errors.Join(failure, s.abandon())
+			return errors.Join(failure, r.abandon())
 		}
 	}
-	s.log.Info("millpond: the service has stopped", slog.Duration("after", time.Since(begun).Round(time.Millisecond)))
-	return errors.Join(failure, s.Close())
+	r.log.Info("millpond: the service has stopped", slog.Duration("after", time.Since(begun).Round(time.Millisecond)))
+	return errors.Join(failure, r.close())
 }
 
-// logStop says why the service stops, and which handlers it waits for.
-func (s *Service) logStop(why error) {
-	line := "millpond: the service stops, because its context has ended"
+// logStop logs why the service stops, and which handlers still run.
+func (r *run) logStop(why error) {
+	line := "millpond: the service stops, because its context ended"
 	if errors.Is(why, errSignal) {
 		line = "millpond: the service stops; another signal ends the process at once"
 	}
-	attrs := []any{slog.Duration("drain_timeout", s.config.DrainTimeout)}
-	if still := s.drain.still(); still != "" {
+	attrs := []any{slog.Duration("drain_timeout", r.config.DrainTimeout)}
+	if still := r.drain.still(); still != "" {
 		attrs = append(attrs, slog.String("running", still))
 	}
-	s.log.Info(line, attrs...)
+	r.log.Info(line, attrs...)
 }
 
 func (e ending) failure(u URL) error {
 	if e.err == nil {
-		return fmt.Errorf("router: %s has ended by itself", e.name)
+		return fmt.Errorf("router: %s ended by itself", e.name)
 	}
-	return fmt.Errorf("router: %s has ended: %w", e.name, withoutSecrets(e.err, u))
+	return fmt.Errorf("router: %s ended: %w", e.name, withoutSecrets(e.err, u))
 }
 
-// abandon gives up on handlers that do not end. Closing the store would wait for them.
-func (s *Service) abandon() error {
-	s.drain.cutOff()
+// abandon returns without the handlers that do not end. Closing the store would wait for them.
+func (r *run) abandon() error {
+	r.drain.cutOff()
 	closed := make(chan error, 1)
-	go func() { closed <- s.Close() }()
-	err := fmt.Errorf("router: the drain timeout of %s is over, no handler runs, and the broker's subscriber has not ended", s.config.DrainTimeout)
-	if still := s.drain.still(); still != "" {
-		err = fmt.Errorf("router: %w after %s: %s", ErrDrainTimeout, s.config.DrainTimeout, still)
+	go func() { closed <- r.close() }()
+	err := fmt.Errorf("router: the drain timeout of %s is over, no handler runs, and a subscriber of the broker has not ended", r.config.DrainTimeout)
+	if still := r.drain.still(); still != "" {
+		err = fmt.Errorf("router: %w after %s: %s", ErrDrainTimeout, r.config.DrainTimeout, still)
 	}
 	select {
 	case closeErr := <-closed:
@@ -316,14 +334,14 @@ func (s *Service) abandon() error {
 	}
 }
 
-// closeSubscribers closes all of them at once and waits for them.
-func (s *Service) closeSubscribers() {
+// closeSubscribers closes all subscribers at once and waits for them.
+func (r *run) closeSubscribers() {
 	var closing sync.WaitGroup
-	for _, h := range s.handlers {
+	for _, h := range r.handlers {
 		if h.subscriber != nil {
 			closing.Go(func() {
 				if err := h.subscriber.Close(); err != nil {
-					s.log.Warn("millpond: a subscriber could not be closed", slog.String("handler", h.name), slog.String("error", err.Error()))
+					r.log.Warn("millpond: a subscriber could not be closed", slog.String("handler", h.name), slog.String("error", err.Error()))
 				}
 			})
 		}

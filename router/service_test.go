@@ -124,7 +124,7 @@ func TestServiceEndsWithASubscriber(t *testing.T) {
 	require.NoError(t, closing.subscribers[0].Close())
 	select {
 	case err := <-ended:
-		require.EqualError(t, err, `router: a subscriber has ended: handler "a" gets no more messages`)
+		require.EqualError(t, err, `router: a subscriber ended: handler "a" gets no more messages`)
 	case <-time.After(30 * time.Second):
 		require.Fail(t, "the service goes on with half of its handlers")
 	}
@@ -167,7 +167,7 @@ func TestRefusedSubscription(t *testing.T) {
 	svc.Handle("a", "orders", func(*message.Message) error { return nil })
 	begun := time.Now()
 	err := svc.Run(t.Context())
-	require.ErrorContains(t, err, "router: the router has ended: cannot subscribe topic orders: kafka: the topic does not exist")
+	require.ErrorContains(t, err, "router: the router ended: cannot subscribe topic orders: kafka: the topic does not exist")
 	require.NotContains(t, err.Error(), "s3cret")
 	require.Less(t, time.Since(begun), 20*time.Second, "it waits for nobody")
 }
@@ -254,7 +254,7 @@ func TestStopIsExplained(t *testing.T) {
 	require.NoError(t, r.run(svc)())
 	stops := saying(r.log.String(), "the service stops")
 	require.Len(t, stops, 1)
-	require.Contains(t, stops[0], "its context has ended")
+	require.Contains(t, stops[0], "its context ended")
 	require.NotContains(t, stops[0], "signal")
 	require.NotContains(t, stops[0], "running=")
 }
@@ -274,7 +274,7 @@ func TestPoolHasRoomForTheHandlers(t *testing.T) {
 				svc.Handle(name, "orders", func(*message.Message) error { return nil })
 			}
 			require.NoError(t, r.run(svc)())
-			said := saying(r.log.String(), "how many connections")
+			said := saying(r.log.String(), "size of the connection pool")
 			require.Len(t, said, 1)
 			require.Contains(t, said[0], "needed=28")
 		})

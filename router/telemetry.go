@@ -50,11 +50,11 @@ func RegisterTelemetry(open func(TelemetryOptions) (Telemetry, error)) {
 }
 
 // openTelemetry makes what the configuration asks for.
-func (s *Service) openTelemetry() error {
-	if !s.config.Telemetry.On {
+func (w *wiring) openTelemetry() error {
+	if !w.config.Telemetry.On {
 		return nil
 	}
-	open := s.config.Program.Telemetry
+	open := w.config.Program.Telemetry
 	if open == nil {
 		registered.mu.Lock()
 		open = registered.open
@@ -64,21 +64,21 @@ func (s *Service) openTelemetry() error {
 		return errors.New(`router: telemetry.on is true, and the program has no telemetry: add import _ "` + module + `/router/telemetry"`)
 	}
 	options := TelemetryOptions{
-		Service: s.config.Service,
-		System:  s.broker.Capabilities().System,
-		Link:    s.config.Telemetry.Relation == "link",
-		Listens: s.config.HTTP.Listen != "",
+		Service: w.config.Service,
+		System:  w.broker.Capabilities().System,
+		Link:    w.config.Telemetry.Relation == "link",
+		Listens: w.config.HTTP.Listen != "",
 	}
-	options.Store, _ = s.store.(stores.PoolReporter)
+	options.Store, _ = w.store.(stores.PoolReporter)
 	var err error
-	if s.telemetry, err = open(options); err != nil {
+	if w.telemetry, err = open(options); err != nil {
 		return fmt.Errorf("router: telemetry: %w", err)
 	}
-	if s.telemetry.Publisher != nil {
-		s.publisher = s.telemetry.Publisher(s.publisher)
+	if w.telemetry.Publisher != nil {
+		w.publisher = w.telemetry.Publisher(w.publisher)
 	}
-	if s.telemetry.Log != nil {
-		s.log = slog.New(s.telemetry.Log(s.log.Handler()))
+	if w.telemetry.Log != nil {
+		w.log = slog.New(w.telemetry.Log(w.log.Handler()))
 	}
 	return nil
 }
