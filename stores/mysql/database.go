@@ -204,7 +204,7 @@ func in(values []int64) string {
 		if i > 0 {
 			b = append(b, ',')
 		}
-		b = appendInt(b, v)
+		b = put(b, v)
 	}
 	return string(append(b, ')'))
 }

@@ -5,10 +5,29 @@ import (
 	"strconv"
 )
 
-// What is sent together with BEGIN and COMMIT is text with its values in it, in forms
-// in which nothing needs to be escaped: decimal numbers, and hexadecimal for bytes.
-
-func appendInt(b []byte, n int64) []byte { return strconv.AppendInt(b, n, 10) }
+// put appends the parts of a statement that is sent together with BEGIN or COMMIT, and so
+// has its values in it: text as it is, and values in forms in which nothing needs to be
+// escaped, which are decimal numbers, and hexadecimal for bytes.
+func put(b []byte, parts ...any) []byte {
+	for _, part := range parts {
+		switch v := part.(type) {
+		case string:
+			b = append(b, v...)
+		case int64:
+			b = strconv.AppendInt(b, v, 10)
+		case bool:
+			b = append(b, '0')
+			if v {
+				b[len(b)-1] = '1'
+			}
+		case []byte:
+			b = appendBytes(b, v)
+		default:
+			panic("mysql: a statement has a part of an unknown type") // a mistake in the program
+		}
+	}
+	return b
+}
 
 // appendBytes appends NULL for nil.
 func appendBytes(b, v []byte) []byte {

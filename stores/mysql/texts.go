@@ -89,41 +89,19 @@ func newClaimed(consumer int64, c *stores.Claim, token int64) claimed {
 // claim is a plain insert, decided by the primary key, that does not wait for a lock:
 // MariaDB is told so for this statement alone, and MySQL looks for the lock first.
 func (t *texts) claim(b []byte, c *claimed) []byte {
-	b = append(b, t.insert...)
 	looks := !t.maria && !t.looksFirst()
-	plain := !looks && c.orderKey == nil
-	if plain {
-		b = append(b, "VALUES ("...)
-	} else {
-		b = append(b, "SELECT "...)
+	if !looks && c.orderKey == nil {
+		return put(b, t.insert, "VALUES (", c.consumer, ", ", c.id, ", 1, "+now+", ", c.token, ", ", c.fingerprint, ", ", c.trace, ")")
 	}
-	b = appendInt(b, c.consumer)
-	b = append(b, ", "...)
-	b = appendBytes(b, c.id)
-	b = append(b, ", 1, "+now+", "...)
-	b = appendInt(b, c.token)
-	b = append(b, ", "...)
-	b = appendBytes(b, c.fingerprint)
-	b = append(b, ", "...)
-	b = appendBytes(b, c.trace)
-	if plain {
-		return append(b, ')')
-	}
-	b = append(b, " FROM DUAL WHERE "...)
+	b = put(b, t.insert, "SELECT ", c.consumer, ", ", c.id, ", 1, "+now+", ", c.token, ", ", c.fingerprint, ", ", c.trace, " FROM DUAL WHERE ")
 	if looks {
-		b = append(b, t.taken...)
-		b = t.key(b, c.consumer, c.id)
-		b = append(b, " FOR SHARE NOWAIT)"...)
-		if c.orderKey != nil {
-			b = append(b, " AND "...)
-		}
+		b = put(t.key(put(b, t.taken), c.consumer, c.id), " FOR SHARE NOWAIT)")
+	}
+	if looks && c.orderKey != nil {
+		b = put(b, " AND ")
 	}
 	if c.orderKey != nil {
-		b = append(b, t.behind...)
-		b = appendInt(b, c.consumer)
-		b = append(b, " AND e.order_key = "...)
-		b = appendBytes(b, c.orderKey)
-		b = append(b, ')')
+		b = put(b, t.behind, c.consumer, " AND e.order_key = ", c.orderKey, ")")
 	}
 	return b
 }
@@ -136,20 +114,13 @@ func (t *texts) looksFirst() bool {
 }
 
 func (t *texts) key(b []byte, consumer int64, id []byte) []byte {
-	b = append(b, "consumer = "...)
-	b = appendInt(b, consumer)
-	b = append(b, " AND message_id = "...)
-	return appendBytes(b, id)
+	return put(b, "consumer = ", consumer, " AND message_id = ", id)
 }
 
 // finish is the guarded completion: it changes exactly the row that this transaction has
 // claimed, or nothing is committed.
 func (t *texts) finish(b []byte, c *claimed) []byte {
-	b = append(b, t.update...)
-	b = t.key(b, c.consumer, c.id)
-	b = append(b, " AND token = "...)
-	b = appendInt(b, c.token)
-	return append(b, " AND status = 1"...)
+	return put(t.key(put(b, t.update), c.consumer, c.id), " AND token = ", c.token, " AND status = 1")
 }
 
 // committed is COMMIT if a row was changed, and an error if not: no case of CASE is left.
@@ -159,55 +130,29 @@ const committed = "CASE ROW_COUNT() WHEN 1 THEN COMMIT; END CASE; "
 // row was changed: on MySQL the procedure signals it.
 func (t *texts) complete(b []byte, c *claimed, restore bool) []byte {
 	if t.maria {
-		b = append(b, "BEGIN NOT ATOMIC "...)
-		b = t.finish(b, c)
-		b = append(b, "; "+committed...)
-		if restore {
-			b = append(b, t.settingsRestored...)
-			b = append(b, "; "...)
-		}
-		return append(b, "END"...)
+		return t.ended(put(t.finish(put(b, "BEGIN NOT ATOMIC "), c), "; "+committed), restore)
 	}
-	b = append(b, t.callComplete...)
-	b = appendInt(b, c.consumer)
-	b = append(b, ", "...)
-	b = appendBytes(b, c.id)
-	b = append(b, ", "...)
-	b = appendInt(b, c.token)
-	return append(b, ", "+flag(restore)+")"...)
+	return put(b, t.callComplete, c.consumer, ", ", c.id, ", ", c.token, ", ", restore, ")")
 }
 
 // lookBack reads the row that stands in the way and rolls back.
 func (t *texts) lookBack(b []byte, consumer int64, id []byte, restore bool) []byte {
 	if t.maria {
-		b = append(b, "BEGIN NOT ATOMIC "...)
-		b = t.lookAt(b, consumer, id)
-		b = append(b, "; ROLLBACK; "...)
-		if restore {
-			b = append(b, t.settingsRestored...)
-			b = append(b, "; "...)
-		}
-		return append(b, "END"...)
+		return t.ended(put(t.lookAt(put(b, "BEGIN NOT ATOMIC "), consumer, id), "; ROLLBACK; "), restore)
 	}
-	b = append(b, t.callLook...)
-	b = appendInt(b, consumer)
-	b = append(b, ", "...)
-	b = appendBytes(b, id)
-	return append(b, ", "+flag(restore)+")"...)
+	return put(b, t.callLook, consumer, ", ", id, ", ", restore, ")")
+}
+
+// ended ends a block of MariaDB's that ends an attempt.
+func (t *texts) ended(b []byte, restore bool) []byte {
+	if restore {
+		b = put(b, t.settingsRestored, "; ")
+	}
+	return put(b, "END")
 }
 
 func (t *texts) lookAt(b []byte, consumer int64, id []byte) []byte {
-	b = append(b, t.look...)
-	b = appendInt(b, consumer)
-	b = append(b, " AND i.message_id = "...)
-	return appendBytes(b, id)
-}
-
-func flag(b bool) string {
-	if b {
-		return "1"
-	}
-	return "0"
+	return put(b, t.look, consumer, " AND i.message_id = ", id)
 }
 
 // The settings of a connection that an attempt changes, and puts back where the
@@ -224,10 +169,10 @@ func (t *texts) timeouts() (idle, running string) {
 // least, and it bounds no statement but SELECT.
 func (t *texts) bound(d time.Duration) string {
 	idle, running := t.timeouts()
-	return "SET SESSION " + idle + " = " + strconv.Itoa(seconds(d)) + ", SESSION " + running + " = " + strconv.Itoa(t.runningLimit(d))
+	return "SET SESSION " + idle + " = " + strconv.FormatInt(seconds(d), 10) + ", SESSION " + running + " = " + strconv.FormatInt(t.runningLimit(d), 10)
 }
 
-func (t *texts) runningLimit(d time.Duration) int {
+func (t *texts) runningLimit(d time.Duration) int64 {
 	if t.maria {
 		return seconds(d)
 	}
@@ -235,9 +180,9 @@ func (t *texts) runningLimit(d time.Duration) int {
 }
 
 // seconds rounds up.
-func seconds(d time.Duration) int {
+func seconds(d time.Duration) int64 {
 	const most = 365 * 24 * 3600
-	return int(min(math.Ceil(d.Seconds()), most))
+	return int64(min(math.Ceil(d.Seconds()), most))
 }
 
 // begin makes a connection ready for an attempt, in steps that can be one statement on
@@ -253,34 +198,20 @@ func (t *texts) begin(bound time.Duration) []string {
 // beginClaim is begin and claim in one statement; without a claim if c is nil.
 func (t *texts) beginClaim(b []byte, c *claimed, bound time.Duration) []byte {
 	if t.maria {
-		b = append(b, "BEGIN NOT ATOMIC "...)
+		b = put(b, "BEGIN NOT ATOMIC ")
 		for _, step := range t.begin(bound) {
-			b = append(b, step...)
-			b = append(b, "; "...)
+			b = put(b, step, "; ")
 		}
 		if c != nil {
-			b = t.claim(b, c)
-			b = append(b, "; "...)
+			b = put(t.claim(b, c), "; ")
 		}
-		return append(b, "END"...)
+		return put(b, "END")
 	}
-	b = append(b, t.callBegin...)
+	b = put(b, t.callBegin)
 	if c != nil {
-		b = appendInt(b, c.consumer)
-		b = append(b, ", "...)
-		b = appendBytes(b, c.id)
-		b = append(b, ", "...)
-		b = appendInt(b, c.token)
-		for _, v := range [...][]byte{c.fingerprint, c.trace, c.orderKey} {
-			b = append(b, ", "...)
-			b = appendBytes(b, v)
-		}
+		b = put(b, c.consumer, ", ", c.id, ", ", c.token, ", ", c.fingerprint, ", ", c.trace, ", ", c.orderKey)
 	} else {
-		b = append(b, strings.Repeat("NULL, ", 5)+"NULL"...)
+		b = put(b, strings.Repeat("NULL, ", 5)+"NULL")
 	}
-	b = append(b, ", "+flag(t.isolation == "READ COMMITTED")+", "...)
-	b = appendInt(b, int64(seconds(bound)))
-	b = append(b, ", "...)
-	b = appendInt(b, int64(t.runningLimit(bound)))
-	return append(b, ')')
+	return put(b, ", ", t.isolation == "READ COMMITTED", ", ", seconds(bound), ", ", t.runningLimit(bound), ")")
 }
