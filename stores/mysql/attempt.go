@@ -8,19 +8,19 @@ import (
 
 	"github.com/ThreeDotsLabs/watermill/message"
 
-	"github.com/millpond-go/millpond/internal/sqlstore"
+	"github.com/millpond-go/millpond/internal/sqltx"
 	"github.com/millpond-go/millpond/stores"
 )
 
 // attempt is one transaction that holds a claim.
 type attempt struct {
+	sqltx.Entry
+
 	store *Store
 	ss    *session
 	claim claimed
-	entry sqlstore.Entry
 
-	over    bool
-	result  error // of Commit, once over
+	outcome sqltx.Outcome
 	failure error // of the first statement, or of the commit
 	escaped bool  // the claim is known to have been committed
 	lost    bool  // the claim was gone from the transaction, and nobody knows how
@@ -50,59 +50,38 @@ func (a *attempt) Context(parent context.Context) context.Context {
 // committed. On a *sql.DB of the caller's nothing can refuse these: what was committed
 // in the middle makes the message go to quarantine, unless the handler returns nil.
 func TxFromContext(ctx context.Context) (*sql.Tx, bool) {
-	a, ok := ctx.Value(attemptKey{}).(*attempt)
-	if !ok {
-		return nil, false
-	}
-	return a.ss.tx, true
+	return sqltx.FromContext[*sql.Tx](ctx, attemptKey{})
 }
 
 // Handler adapts a function that wants the transaction to a handler for
 // Router.AddConsumerHandler. It returns stores.ErrNoTx without an inbox on a MySQL
 // store around it, and stores.ErrReentered when it is run twice in one attempt.
 func Handler(f func(ctx context.Context, tx *sql.Tx, msg *message.Message) error) message.NoPublishHandlerFunc {
-	return func(msg *message.Message) error {
-		a, ok := msg.Context().Value(attemptKey{}).(*attempt)
-		if !ok {
-			return stores.ErrNoTx
-		}
-		if err := a.entry.Enter(); err != nil {
-			return err
-		}
-		err := f(msg.Context(), a.ss.tx, msg)
-		a.entry.Returned(err)
-		return err
-	}
+	return sqltx.Handler(attemptKey{}, f)
 }
+
+// Native implements sqltx.Carrier.
+func (a *attempt) Native() *sql.Tx { return a.ss.tx }
 
 // Commit implements stores.Attempt. Called again it returns the same.
 func (a *attempt) Commit(ctx context.Context) error {
-	if a.over {
-		return a.result
-	}
-	a.over = true
-	if a.ss.own != nil {
-		a.result = a.commitOwn(ctx)
-	} else {
-		a.result = a.commitBorrowed(ctx)
-	}
-	return a.result
+	return a.outcome.Commit(func() error {
+		if a.ss.own != nil {
+			return a.commitOwn(ctx)
+		}
+		return a.commitBorrowed(ctx)
+	})
 }
 
 // Rollback implements stores.Attempt.
 func (a *attempt) Rollback(ctx context.Context) error {
-	if a.over {
-		return nil
-	}
-	a.over, a.result = true, notCommitted(errors.New("the attempt was rolled back"))
-	err, suspect := a.end(ctx)
-	if suspect {
-		err = errors.Join(a.checkEscape(ctx), err)
-	}
-	if err != nil {
-		return fmt.Errorf("mysql: rollback: %w", err)
-	}
-	return nil
+	return a.outcome.Rollback(pkg, func() error {
+		err, suspect := a.end(ctx)
+		if suspect {
+			err = errors.Join(a.checkEscape(ctx), err)
+		}
+		return err
+	})
 }
 
 // end rolls back and gives the connection back. suspect says that the handler may have
@@ -112,14 +91,13 @@ func (a *attempt) end(ctx context.Context) (err error, suspect bool) { //nolint:
 		return a.endBorrowed(ctx), true
 	}
 	t := a.ss.own
-	idle := t.close()
-	_, ended, _ := t.state()
+	idle := t.gate.Close()
 	suspect = t.suspect.Load()
 	switch {
 	case !idle:
 		a.ss.abandon()
 		return stores.ErrTxBusy, suspect
-	case ended:
+	case t.ended.Load():
 		a.ss.free()
 		return nil, suspect
 	}
@@ -141,22 +119,21 @@ func (a *attempt) refuse(ctx context.Context, reasons ...error) error {
 	if suspect {
 		reasons = append(reasons, a.checkEscape(ctx))
 	}
-	return notCommitted(errors.Join(reasons...))
+	return pkg.NotCommitted(errors.Join(reasons...))
 }
 
 func (a *attempt) commitOwn(ctx context.Context) error {
 	t := a.ss.own
-	idle := t.close()
-	managed, ended, failure := t.state()
-	a.failure = failure
-	switch doomed := a.entry.Doomed(); {
+	idle := t.gate.Close()
+	a.failure = t.gate.Failure()
+	switch doomed := a.Doomed(); {
 	case !idle:
 		return a.refuse(ctx, stores.ErrTxBusy)
-	case managed || ended:
+	case t.managed.Load() || t.ended.Load():
 		return a.refuse(ctx, stores.ErrTxEnded, stores.ErrTxManaged, doomed)
 	case !t.conn.native.IsValid():
 		a.ss.abandon()
-		return notCommitted(errors.Join(a.aborted(), doomed))
+		return pkg.NotCommitted(errors.Join(sqltx.Aborted(a.failure), doomed))
 	case doomed != nil:
 		return a.refuse(ctx, doomed)
 	case ctx.Err() != nil:
@@ -203,13 +180,13 @@ func (a *attempt) failed(ctx context.Context, err error) error {
 	switch n := number(err); {
 	case n == claimLost, n == noCase, errors.Is(err, errLost), n == lockWaitTimeout, n == lockNotAvailable:
 		if a.ss.own != nil && a.innocent() {
-			return a.refuse(ctx, a.aborted())
+			return a.refuse(ctx, sqltx.Aborted(a.failure))
 		}
 		a.lost = a.ss.own == nil || a.ss.own.suspect.Load()
 		return a.refuse(ctx, stores.ErrTxEnded, err)
 	case n == disconnectedIdle:
 		a.ss.drop()
-		return notCommitted(fmt.Errorf("%w: %w", stores.ErrTxExpired, err))
+		return pkg.NotCommitted(fmt.Errorf("%w: %w", stores.ErrTxExpired, err))
 	case n == errorDuringCommit, n == serverShutdown, n == queryInterrupted, n == connectionKilled, n == statementTimeout:
 		// Some of these come as soon as the server is done with COMMIT.
 	case n != 0:
@@ -220,36 +197,25 @@ func (a *attempt) failed(ctx context.Context, err error) error {
 	case isUnsent(err):
 		a.failure = errors.Join(a.failure, err)
 		a.ss.abandon()
-		return notCommitted(a.aborted())
+		return pkg.NotCommitted(sqltx.Aborted(a.failure))
 	}
 	a.ss.abandon()
-	return fmt.Errorf("mysql: %w: %w", stores.ErrCommitUnknown, err)
-}
-
-// aborted is ErrTxAborted with what the handler has hidden.
-func (a *attempt) aborted() error {
-	if a.failure == nil {
-		return stores.ErrTxAborted
-	}
-	return fmt.Errorf("%w: %w", stores.ErrTxAborted, a.failure)
+	return pkg.CommitUnknown(err)
 }
 
 // Interrupted implements stores.Interruptible: it judges the first statement that
-// failed and that no savepoint has undone, or the commit. What a handler was told on a connection of the caller's is known
-// as far as the typed handler has returned it.
+// failed and that no savepoint has undone, or the commit. What a handler was told on a
+// connection of the caller's is known as far as the typed handler has returned it.
 func (a *attempt) Interrupted() error {
 	failure := a.failure
 	switch {
 	case failure != nil:
 	case a.ss.own != nil:
-		_, _, failure = a.ss.own.state()
+		failure = a.ss.own.gate.Failure()
 	default:
-		if _, said := a.entry.Said(); isDrivers(said) {
+		if _, said := a.Said(); isDrivers(said) {
 			failure = said
 		}
 	}
-	if interruption(failure) {
-		return fmt.Errorf("mysql: the attempt was interrupted: %w", failure)
-	}
-	return nil
+	return pkg.Interrupted(failure, interruption)
 }

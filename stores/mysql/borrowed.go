@@ -33,7 +33,7 @@ func within(ctx context.Context, f func() error, late func()) (err error, inTime
 }
 
 func (a *attempt) commitBorrowed(ctx context.Context) error {
-	if doomed := a.entry.Doomed(); doomed != nil {
+	if doomed := a.Doomed(); doomed != nil {
 		return a.refuse(ctx, doomed)
 	}
 	if ctx.Err() != nil {

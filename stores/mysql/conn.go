@@ -129,7 +129,7 @@ func (c *conn) admit(ctx context.Context, text string) (*transaction, conduct, e
 	switch does {
 	case ends:
 		tx.release(nil)
-		tx.refuse()
+		tx.managed.Store(true)
 		return nil, ends, stores.ErrTxManaged
 	case marks:
 		c.discard.Store(true)

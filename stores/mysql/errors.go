@@ -12,6 +12,7 @@ import (
 	mysql "github.com/go-sql-driver/mysql"
 
 	"github.com/millpond-go/millpond/internal/sqlstore"
+	"github.com/millpond-go/millpond/internal/sqltx"
 	"github.com/millpond-go/millpond/stores"
 )
 
@@ -181,7 +182,10 @@ func unavailable(err error) error {
 	return &serverError{err: err} // data, mistakes, limits: not the server's state
 }
 
-const prefix = "mysql: "
+const (
+	pkg    sqltx.Package = "mysql"
+	prefix               = "mysql: "
+)
 
 // serverError is what the driver or server said, and what to do about it.
 type serverError struct {
@@ -238,10 +242,3 @@ func cannotConnect(address string, err error) error {
 func (e *connectError) Error() string {
 	return prefix + "cannot connect to " + e.address + ": " + e.reason()
 }
-
-func notCommitted(err error) error {
-	return fmt.Errorf("mysql: %w: %w", stores.ErrNotCommitted, err)
-}
-
-// errEscaped: the handler had ways to end the transaction that nobody could refuse.
-var errEscaped = fmt.Errorf("%w: %w", stores.ErrTxEnded, stores.ErrTxEscaped)

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"strings"
+
+	"github.com/millpond-go/millpond/internal/sqltx"
 )
 
 // A handler that nobody could refuse to end its transaction has either committed the
@@ -25,10 +27,9 @@ func (a *attempt) lookForClaim(ctx context.Context, send func(context.Context, s
 // of the caller's that is what the handler says, and without the typed one, nobody.
 func (a *attempt) innocent() bool {
 	if t := a.ss.own; t != nil {
-		_, _, failure := t.state()
-		return interruption(failure) && !t.loose.Load()
+		return interruption(t.gate.Failure()) && !t.loose.Load()
 	}
-	returned, said := a.entry.Said()
+	returned, said := a.Said()
 	return !returned || isContended(said) || said != nil && namesContention(said.Error())
 }
 
@@ -37,7 +38,7 @@ func namesContention(text string) bool {
 	return strings.Contains(text, "Error 1213") || strings.Contains(text, "Error 1205") || strings.Contains(text, "Error 1020")
 }
 
-// checkEscape returns errEscaped if the claim of the attempt was committed, or if that
+// checkEscape returns sqltx.ErrEscaped if the claim of the attempt was committed, or if that
 // cannot be found out now.
 func (a *attempt) checkEscape(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanupTimeout)
@@ -45,7 +46,7 @@ func (a *attempt) checkEscape(ctx context.Context) error {
 	escaped, err := a.store.closeEscaped(ctx, &a.claim, "")
 	a.escaped = escaped
 	if escaped || a.lost || err != nil {
-		return errors.Join(errEscaped, err)
+		return errors.Join(sqltx.ErrEscaped, err)
 	}
 	return nil
 }

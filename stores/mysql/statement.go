@@ -54,10 +54,8 @@ func (s *statement) Close() error {
 	s.tx.conn.sending.Lock()
 	defer s.tx.conn.sending.Unlock()
 	err := closeStatement(s.nativeStatement)
-	if errors.Is(err, driver.ErrBadConn) {
-		s.tx.mu.Lock()
-		defer s.tx.mu.Unlock()
-		s.tx.fail(err)
+	if errors.Is(err, driver.ErrBadConn) && !s.tx.gate.Closed() {
+		s.tx.gate.Judge(func(first error) error { return s.tx.judge(first, err) })
 	}
 	return err
 }

@@ -7,9 +7,9 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
-	"sync"
 	"sync/atomic"
 
+	"github.com/millpond-go/millpond/internal/sqltx"
 	"github.com/millpond-go/millpond/stores"
 )
 
@@ -25,14 +25,11 @@ type transaction struct {
 
 	suspect atomic.Bool // a statement went through that may have ended it
 	loose   atomic.Bool // and that was after the server may have ended it
+	managed atomic.Bool // the handler called Commit or Rollback, by text or by the *sql.Tx
+	ended   atomic.Bool // on the server, as far as is known
 
-	mu      sync.Mutex
-	over    bool  // no statement may begin
-	using   int   // statements and rows in use
-	managed bool  // the handler called Commit or Rollback, by text or by the *sql.Tx
-	ended   bool  // on the server, as far as is known
-	failure error // of the first statement that failed and was not undone since
-	renewed bool  // a savepoint was set after that
+	gate    sqltx.Gate
+	renewed bool // a savepoint was set after the first failure; the gate judges it
 }
 
 func newTransaction(c *conn) *transaction {
@@ -43,67 +40,40 @@ func newTransaction(c *conn) *transaction {
 
 // acquire notes that the connection is used until release.
 func (t *transaction) acquire() error {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if t.over {
-		return sql.ErrTxDone
-	}
-	if t.ended {
-		return stores.ErrTxEnded
-	}
-	t.using++
-	return nil
+	return t.gate.Acquire(sql.ErrTxDone, func(bool) bool { return t.ended.Load() })
 }
 
 func (t *transaction) release(err error) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.using--
-	t.fail(err)
+	t.gate.Release(func(first error, _ bool) error { return t.judge(first, err) })
 }
 
-// fail keeps the first error of a statement, and of those that the database is to blame
-// for the first before any other; t.mu is held.
-func (t *transaction) fail(err error) {
-	if err == nil || errors.Is(err, driver.ErrSkip) || t.over { // afterwards it is our own doing
-		return
+// judge keeps the first error of a statement, and of those that the database is to blame
+// for the first before any other.
+func (t *transaction) judge(first, err error) error {
+	if err == nil || errors.Is(err, driver.ErrSkip) || first != nil && (!interruption(err) || interruption(first)) {
+		return first
 	}
-	if t.failure == nil || interruption(err) && !interruption(t.failure) {
-		t.failure, t.renewed = err, false
-	}
+	t.renewed = false
+	return err
 }
 
 // passed takes the text of a statement that was successful: ROLLBACK TO a savepoint that is
 // older than a failure has undone that, unless the transaction had ended with it.
 func (t *transaction) passed(text string) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if t.failure == nil {
-		return
-	}
-	switch w := (words{rest: text}); w.next() {
-	case "SAVEPOINT":
-		t.renewed = true
-	case "ROLLBACK": // judge has let no other through
-		if !t.renewed && undone(t.failure) {
-			t.failure = nil
+	t.gate.Judge(func(first error) error {
+		if first == nil {
+			return nil
 		}
-	}
-}
-
-// refuse notes that the handler has asked for what it must not.
-func (t *transaction) refuse() {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.managed = true
-}
-
-// close lets no more statements pass. idle is false if some still run.
-func (t *transaction) close() (idle bool) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.over = true
-	return t.using == 0
+		switch w := (words{rest: text}); w.next() {
+		case "SAVEPOINT":
+			t.renewed = true
+		case "ROLLBACK": // admit has let no other through
+			if !t.renewed && undone(first) {
+				return nil
+			}
+		}
+		return first
+	})
 }
 
 // statement returns the context for a statement that was sent with ctx: that of the
@@ -117,7 +87,7 @@ func (t *transaction) statement(ctx context.Context) (running context.Context, d
 	return t.ctx, func(err error) error {
 		stop()
 		switch {
-		case errors.Is(err, driver.ErrBadConn) && t.shared():
+		case errors.Is(err, driver.ErrBadConn) && t.gate.Shared(): // so the driver calls rows that are open
 			err = errRowsOpen
 		case !errors.Is(err, context.Canceled):
 		case ctx.Err() != nil:
@@ -128,14 +98,6 @@ func (t *transaction) statement(ctx context.Context) (running context.Context, d
 		t.release(err)
 		return err
 	}
-}
-
-// shared reports whether rows of another statement are open, beside the one that runs. The
-// driver calls that a lost connection.
-func (t *transaction) shared() bool {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return t.using > 1
 }
 
 var errRowsOpen = fmt.Errorf("mysql: rows of another statement are open: close them first: %w", stores.ErrTxBusy)
@@ -161,7 +123,7 @@ func (t *transaction) send(ctx context.Context, text string) (affected int64, er
 // has prepared. It returns errNotPrepared where it has to be sent as text: on MySQL, and
 // where the claim may be another transaction's by now, or the session changed.
 func (t *transaction) complete(ctx context.Context, texts *texts, c *claimed) error {
-	if _, _, failure := t.state(); failure != nil || t.suspect.Load() || !texts.maria {
+	if t.gate.Failure() != nil || t.suspect.Load() || !texts.maria {
 		return errNotPrepared
 	}
 	t.conn.sending.Lock()
@@ -176,24 +138,16 @@ func (t *transaction) complete(ctx context.Context, texts *texts, c *claimed) er
 // distrust notes a statement that may have ended the transaction.
 func (t *transaction) distrust() {
 	t.suspect.Store(true)
-	if _, _, failure := t.state(); failure != nil {
+	if t.gate.Failure() != nil {
 		t.loose.Store(true)
 	}
 }
 
 // finished notes that the server has ended the transaction.
 func (t *transaction) finished() {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.over, t.ended = true, true
+	t.gate.Close()
+	t.ended.Store(true)
 	t.cancel()
-}
-
-// state returns how the handler has used the transaction so far.
-func (t *transaction) state() (managed, ended bool, failure error) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return t.managed, t.ended, t.failure
 }
 
 // Commit implements driver.Tx, for a handler that calls Commit of its *sql.Tx.
@@ -201,10 +155,7 @@ func (t *transaction) Commit() error { return t.endByHandler() }
 
 // Rollback implements driver.Tx. The store calls it when the transaction has ended.
 func (t *transaction) Rollback() error {
-	t.mu.Lock()
-	over := t.over
-	t.mu.Unlock()
-	if over {
+	if t.gate.Closed() {
 		return nil
 	}
 	return t.endByHandler()
@@ -213,19 +164,15 @@ func (t *transaction) Rollback() error {
 // endByHandler rolls back, whatever the handler wanted: its transaction is over. If that
 // may not be the one any more that holds the claim, the attempt looks before it does.
 func (t *transaction) endByHandler() error {
-	t.mu.Lock()
-	already := t.ended || t.over
-	t.managed = true
-	t.over = t.over || t.suspect.Load()
-	already = already || t.over
-	t.mu.Unlock()
-	if already {
+	t.managed.Store(true)
+	if t.suspect.Load() {
+		t.gate.Close()
+	}
+	if t.ended.Load() || t.gate.Closed() {
 		return stores.ErrTxManaged
 	}
 	_, err := t.send(context.Background(), "ROLLBACK")
-	t.mu.Lock()
-	t.ended = true
-	t.mu.Unlock()
+	t.ended.Store(true)
 	if err != nil {
 		t.conn.discard.Store(true)
 	}

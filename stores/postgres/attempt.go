@@ -3,6 +3,7 @@ package postgres
 import (
 	"context"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/millpond-go/millpond/stores"
@@ -30,6 +31,9 @@ type attemptKey struct{}
 func (a *attempt) Context(parent context.Context) context.Context {
 	return context.WithValue(parent, attemptKey{}, a)
 }
+
+// Native implements sqltx.Carrier.
+func (a *attempt) Native() pgx.Tx { return &a.tx }
 
 // Commit implements stores.Attempt. Called again it returns the same.
 func (a *attempt) Commit(ctx context.Context) error {

@@ -13,14 +13,6 @@ import (
 // Begin implements stores.Inbox. Trips: one if the claim is won, one more to see why
 // not, and one more where that shows that it can be.
 func (s *Store) Begin(ctx context.Context, c stores.Claim) (stores.Attempt, stores.Verdict, error) {
-	a, verdict, err := s.begin(ctx, &c)
-	if a == nil { // not a non-nil interface around a nil pointer
-		return nil, verdict, err
-	}
-	return a, verdict, err
-}
-
-func (s *Store) begin(ctx context.Context, c *stores.Claim) (*attempt, stores.Verdict, error) {
 	consumer, err := s.tables.Known(c.Key)
 	if err != nil {
 		return nil, stores.Verdict{}, err
@@ -29,7 +21,7 @@ func (s *Store) begin(ctx context.Context, c *stores.Claim) (*attempt, stores.Ve
 	if err != nil {
 		return nil, stores.Verdict{}, err
 	}
-	won, verdict, err := claimtx.Claim(ctx, conn.Conn(), s.tables, consumer, c)
+	won, verdict, err := claimtx.Claim(ctx, conn.Conn(), s.tables, consumer, &c)
 	switch {
 	case err != nil:
 		claimtx.Abandon(ctx, conn.Conn())

@@ -9,6 +9,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 
+	"github.com/millpond-go/millpond/internal/sqltx"
 	"github.com/millpond-go/millpond/stores"
 )
 
@@ -22,11 +23,7 @@ import (
 // returned its methods return pgx.ErrTxClosed, and Conn nil. What Conn and LargeObjects
 // have returned before must not be kept: the connection serves other messages then.
 func TxFromContext(ctx context.Context) (pgx.Tx, bool) {
-	a, ok := ctx.Value(attemptKey{}).(*attempt)
-	if !ok {
-		return nil, false
-	}
-	return &a.tx, true
+	return sqltx.FromContext[pgx.Tx](ctx, attemptKey{})
 }
 
 // Handler adapts a function that wants the transaction to a handler for
@@ -34,18 +31,7 @@ func TxFromContext(ctx context.Context) (pgx.Tx, bool) {
 // Postgres store around it, and stores.ErrReentered when it is run twice in one
 // attempt.
 func Handler(f func(ctx context.Context, tx pgx.Tx, msg *message.Message) error) message.NoPublishHandlerFunc {
-	return func(msg *message.Message) error {
-		a, ok := msg.Context().Value(attemptKey{}).(*attempt)
-		if !ok {
-			return stores.ErrNoTx
-		}
-		if err := a.Entry.Enter(); err != nil {
-			return err
-		}
-		err := f(msg.Context(), &a.tx, msg)
-		a.Entry.Returned(err)
-		return err
-	}
+	return sqltx.Handler(attemptKey{}, f)
 }
 
 // managedTx is the pgx.Tx that handlers get: the transaction of an attempt, or a
@@ -80,7 +66,7 @@ func (t *managedTx) finish(ctx context.Context, end func(pgx.Tx, context.Context
 	var err error
 	defer func() { t.attempt.Release(err) }()
 	if !t.savepoint {
-		t.attempt.Entry.Doom(stores.ErrTxManaged)
+		t.attempt.Doom(stores.ErrTxManaged)
 		return stores.ErrTxManaged
 	}
 	err = end(t.tx, ctx)

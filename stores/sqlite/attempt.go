@@ -8,20 +8,19 @@ import (
 
 	"github.com/ThreeDotsLabs/watermill/message"
 
-	"github.com/millpond-go/millpond/internal/sqlstore"
+	"github.com/millpond-go/millpond/internal/sqltx"
 	"github.com/millpond-go/millpond/stores"
 )
 
 // attempt holds the writer's slot and its key's place among the flights until it ends.
 type attempt struct {
-	store  *Store
-	flight flight
-	tx     *sql.Tx
-	conn   *conn
-	entry  sqlstore.Entry
+	sqltx.Entry
 
-	over   bool
-	result error // of Commit, once over
+	store   *Store
+	flight  flight
+	tx      *sql.Tx
+	conn    *conn
+	outcome sqltx.Outcome
 }
 
 var _ stores.Attempt = (*attempt)(nil)
@@ -37,42 +36,34 @@ func (a *attempt) Context(parent context.Context) context.Context {
 // ctx is looked at before, and bounds the waiting for a goroutine that still uses the
 // transaction.
 func (a *attempt) Commit(ctx context.Context) error {
-	if a.over {
-		return a.result
-	}
-	if reason := a.entry.Doomed(); reason != nil {
-		return a.refuse(ctx, reason)
-	}
-	if ctx.Err() != nil {
-		return a.refuse(ctx, context.Cause(ctx))
-	}
-	err := a.conn.commit()
-	if errors.Is(err, stores.ErrTxBusy) {
-		return a.refuse(ctx, stores.ErrTxBusy)
-	}
-	a.over, a.result = true, err
-	a.end()
-	return err
+	return a.outcome.Commit(func() error { return a.commit(ctx) })
 }
 
-// refuse rolls back for a reason. Nothing can be committed any more even while a
+// commit rolls back if there is a reason. Nothing can be committed any more even while a
 // goroutine of the handler keeps the connection busy.
-func (a *attempt) refuse(ctx context.Context, reason error) error {
+func (a *attempt) commit(ctx context.Context) error {
+	reason := a.Doomed()
+	if reason == nil && ctx.Err() != nil {
+		reason = context.Cause(ctx)
+	}
+	if reason == nil {
+		err := a.conn.commit()
+		if !errors.Is(err, stores.ErrTxBusy) {
+			a.end()
+			return err
+		}
+		reason = stores.ErrTxBusy
+	}
 	if early := a.conn.close(); early != nil {
 		reason = fmt.Errorf("%w: %w", early, reason)
 	}
-	a.over, a.result = true, notCommitted(reason)
 	_ = a.rollback(ctx)
-	return a.result
+	return pkg.NotCommitted(reason)
 }
 
 // Rollback implements stores.Attempt.
 func (a *attempt) Rollback(ctx context.Context) error {
-	if a.over {
-		return nil
-	}
-	a.over, a.result = true, notCommitted(errors.New("the attempt was rolled back"))
-	return a.rollback(ctx)
+	return a.outcome.Rollback(pkg, func() error { return a.rollback(ctx) })
 }
 
 // rollback waits, bounded by ctx, for statements of goroutines that the handler has
@@ -93,7 +84,7 @@ func (a *attempt) rollback(ctx context.Context) error {
 	case <-done:
 		return nil
 	case <-ctx.Done():
-		return fmt.Errorf("sqlite: rollback: %w: %w", stores.ErrTxBusy, context.Cause(ctx))
+		return fmt.Errorf("%w: %w", stores.ErrTxBusy, context.Cause(ctx))
 	}
 }
 
@@ -114,27 +105,15 @@ func (a *attempt) end() {
 // return stores.ErrTxEnded, and nothing that they would write is committed. After the
 // handler has returned, its methods return sql.ErrTxDone.
 func TxFromContext(ctx context.Context) (*sql.Tx, bool) {
-	a, ok := ctx.Value(attemptKey{}).(*attempt)
-	if !ok {
-		return nil, false
-	}
-	return a.tx, true
+	return sqltx.FromContext[*sql.Tx](ctx, attemptKey{})
 }
 
 // Handler adapts a function that wants the transaction to a handler for
 // Router.AddConsumerHandler. It returns stores.ErrNoTx without an inbox on a SQLite
 // store around it, and stores.ErrReentered when it is run twice in one attempt.
 func Handler(f func(ctx context.Context, tx *sql.Tx, msg *message.Message) error) message.NoPublishHandlerFunc {
-	return func(msg *message.Message) error {
-		a, ok := msg.Context().Value(attemptKey{}).(*attempt)
-		if !ok {
-			return stores.ErrNoTx
-		}
-		if err := a.entry.Enter(); err != nil {
-			return err
-		}
-		err := f(msg.Context(), a.tx, msg)
-		a.entry.Returned(err)
-		return err
-	}
+	return sqltx.Handler(attemptKey{}, f)
 }
+
+// Native implements sqltx.Carrier.
+func (a *attempt) Native() *sql.Tx { return a.tx }

@@ -161,15 +161,15 @@ func (c *conn) BeginTx(ctx context.Context, _ driver.TxOptions) (driver.Tx, erro
 func (c *conn) commit() error {
 	c.closing.Store(true)
 	if !c.mu.TryLock() {
-		return notCommitted(stores.ErrTxBusy)
+		return pkg.NotCommitted(stores.ErrTxBusy)
 	}
 	defer c.mu.Unlock()
 	c.handling.end()
 	switch {
 	case c.phase != txOpen:
-		return notCommitted(c.endedBy())
+		return pkg.NotCommitted(c.endedBy())
 	case c.rows > 0:
-		return notCommitted(stores.ErrTxBusy)
+		return pkg.NotCommitted(stores.ErrTxBusy)
 	}
 	c.committing = true
 	err := c.run(commitStatement)
@@ -182,10 +182,10 @@ func (c *conn) commit() error {
 	// is locked. After it, a failed write or fsync may leave a complete transaction in
 	// the log for the next recovery to find, although SQLite itself has gone back.
 	if c.rollback() && !c.passed {
-		return notCommitted(err)
+		return pkg.NotCommitted(err)
 	}
 	c.discard = true
-	return fmt.Errorf("sqlite: %w: %w", stores.ErrCommitUnknown, err)
+	return pkg.CommitUnknown(err)
 }
 
 // rollback ends what is open, including what a handler has begun anew, and reports

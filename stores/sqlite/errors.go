@@ -8,6 +8,7 @@ import (
 	modernc "modernc.org/sqlite"
 	sqlite3 "modernc.org/sqlite/lib"
 
+	"github.com/millpond-go/millpond/internal/sqltx"
 	"github.com/millpond-go/millpond/stores"
 )
 
@@ -63,6 +64,4 @@ func unavailable(err error) error {
 	return err
 }
 
-func notCommitted(reason error) error {
-	return fmt.Errorf("sqlite: %w: %w", stores.ErrNotCommitted, reason)
-}
+const pkg sqltx.Package = "sqlite"

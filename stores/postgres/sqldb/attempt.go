@@ -25,17 +25,15 @@ var (
 	_ stores.Interruptible = (*attempt)(nil)
 	_ stores.Escapable     = (*attempt)(nil)
 	_ stores.Refusing      = (*attempt)(nil)
-	_ carrier              = (*attempt)(nil)
 )
 
 // Context implements stores.Attempt.
 func (a *attempt) Context(parent context.Context) context.Context {
-	return context.WithValue(parent, carrierKey{}, carrier(a))
+	return context.WithValue(parent, attemptKey{}, a)
 }
 
-func (a *attempt) native() *sql.Tx    { return a.tx }
-func (a *attempt) enter() error       { return a.Entry.Enter() }
-func (a *attempt) returned(err error) { a.Entry.Returned(err) }
+// Native implements sqltx.Carrier.
+func (a *attempt) Native() *sql.Tx { return a.tx }
 
 // Commit implements stores.Attempt. Called again it returns the same.
 func (a *attempt) Commit(ctx context.Context) error {

@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/millpond-go/millpond/internal/sqltx"
 	"github.com/millpond-go/millpond/stores"
 )
 
@@ -66,9 +67,15 @@ var errAbandoned = errors.New("sqldb: the attempt was given up")
 // cleanupTimeout bounds the end of an attempt whose context has ended before.
 const cleanupTimeout = 2 * time.Second
 
-// end runs how, and gives it up when ctx ends. It goes on then until the connection is
+// end ends the transaction.
+func (a *plainAttempt) end(ctx context.Context, how func(context.Context, *ending) error) error {
+	a.ending = a.endInTime(ctx, how)
+	return a.ending.err
+}
+
+// endInTime runs how, and gives it up when ctx ends. It goes on then until the connection is
 // free, rolls back and closes it; a COMMIT it may have sent goes on, too.
-func (a *plainAttempt) end(ctx context.Context, how func(context.Context, *ending) error) *ending {
+func (a *plainAttempt) endInTime(ctx context.Context, how func(context.Context, *ending) error) *ending {
 	e, over := &ending{judged: make(chan struct{})}, make(chan struct{})
 	go func() {
 		defer close(over)
@@ -101,7 +108,7 @@ func (a *plainAttempt) end(ctx context.Context, how func(context.Context, *endin
 		a.cut()
 	}
 	if stage == asking {
-		a.returned(driver.ErrBadConn)
+		a.Returned(driver.ErrBadConn)
 	}
 	return given
 }
@@ -110,11 +117,11 @@ func (a *plainAttempt) end(ctx context.Context, how func(context.Context, *endin
 func (a *plainAttempt) left(ctx context.Context, e *ending, stage int32, why error) (err error, loose bool) { //nolint:revive // the error is not the result
 	switch stage {
 	case committing:
-		return fmt.Errorf("postgres: %w: COMMIT was not answered: %w", stores.ErrCommitUnknown, why), false
+		return pkg.CommitUnknown(fmt.Errorf("COMMIT was not answered: %w", why)), false
 	case waiting: // for a goroutine that the handler has left behind
-		return notCommitted(errors.Join(stores.ErrTxBusy, errEscaped)), a.sealIfFree(ctx) != nil
+		return pkg.NotCommitted(errors.Join(stores.ErrTxBusy, sqltx.ErrEscaped)), a.sealIfFree(ctx) != nil
 	}
-	return notCommitted(errors.Join(stores.ErrTxAborted, errEscaped, why)), e.gone.Load()
+	return pkg.NotCommitted(errors.Join(stores.ErrTxAborted, sqltx.ErrEscaped, why)), e.gone.Load()
 }
 
 // sealIfFree seals the claim of a handler that has ended its transaction. The transaction

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/millpond-go/millpond/internal/sqltx"
 	"github.com/millpond-go/millpond/stores"
 	"github.com/millpond-go/millpond/stores/postgres/internal/claimtx"
 	"github.com/millpond-go/millpond/stores/postgres/internal/tables"
@@ -155,13 +156,8 @@ func (a *plainAttempt) judge(ctx context.Context, c *stores.Claim) (stores.Verdi
 	return tables.Judge(c, &row, free, behind)
 }
 
-// errEscaped: the transaction may have been ended, and nobody was watching.
-var errEscaped = fmt.Errorf("%w: %w", stores.ErrTxEnded, stores.ErrTxEscaped)
-
-// errLoose is errEscaped of a handler that may have gone on without a transaction, so that
+// errLoose is ErrEscaped of a handler that may have gone on without a transaction, so that
 // its effects may be committed although the claim is not.
-var errLoose = fmt.Errorf("%w, and may have written without it", errEscaped)
+var errLoose = fmt.Errorf("%w, and may have written without it", sqltx.ErrEscaped)
 
-func notCommitted(err error) error {
-	return fmt.Errorf("postgres: %w: %w", stores.ErrNotCommitted, err)
-}
+const pkg sqltx.Package = "postgres"

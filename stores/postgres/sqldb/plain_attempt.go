@@ -12,7 +12,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"github.com/millpond-go/millpond/internal/sqlstore"
+	"github.com/millpond-go/millpond/internal/sqltx"
 	"github.com/millpond-go/millpond/stores"
 	"github.com/millpond-go/millpond/stores/postgres/internal/tables"
 )
@@ -21,15 +21,15 @@ import (
 // handler does to it is not seen.
 type plainAttempt struct {
 	plainTx
+	sqltx.Entry
 
 	store    *Store
 	consumer int32
 	id       []byte
 	claimed  stores.Claim
-	entry    sqlstore.Entry
 
-	over   bool
-	ending *ending // what Commit or Rollback has found, once over
+	outcome sqltx.Outcome
+	ending  *ending // what Commit or Rollback has found, once over
 
 	mu      sync.Mutex // an ending that was given up goes on
 	at      time.Time  // in the claim's row
@@ -41,19 +41,19 @@ var (
 	_ stores.Interruptible = (*plainAttempt)(nil)
 	_ stores.Escapable     = (*plainAttempt)(nil)
 	_ stores.Refusing      = (*plainAttempt)(nil)
-	_ carrier              = (*plainAttempt)(nil)
 )
 
 // Context implements stores.Attempt.
 func (a *plainAttempt) Context(parent context.Context) context.Context {
-	return context.WithValue(parent, carrierKey{}, carrier(a))
+	return context.WithValue(parent, attemptKey{}, a)
 }
 
-func (a *plainAttempt) native() *sql.Tx { return a.tx }
-func (a *plainAttempt) enter() error    { return a.entry.Enter() }
+// Native implements sqltx.Carrier.
+func (a *plainAttempt) Native() *sql.Tx { return a.tx }
 
-func (a *plainAttempt) returned(err error) {
-	a.entry.Returned(err)
+// Returned implements sqltx.Carrier.
+func (a *plainAttempt) Returned(err error) {
+	a.Entry.Returned(err)
 	a.noteFailure(err)
 }
 
@@ -78,10 +78,7 @@ func (a *plainAttempt) Interrupted() error {
 	if a.ending != nil && a.ending.busy && errors.Is(a.failure, driver.ErrBadConn) {
 		return nil // so pgx calls a connection with open rows, which the handler has left
 	}
-	if tables.Interruption(a.failure) {
-		return fmt.Errorf("postgres: the attempt was interrupted: %w", a.failure)
-	}
-	return nil
+	return pkg.Interrupted(a.failure, tables.Interruption)
 }
 
 // Refuses implements stores.Refusing.
@@ -122,15 +119,11 @@ func (a *plainAttempt) seal(ctx context.Context) (bool, error) {
 
 // Commit implements stores.Attempt. Called again it returns the same.
 func (a *plainAttempt) Commit(ctx context.Context) error {
-	if !a.over {
-		a.over = true
-		a.ending = a.end(ctx, a.commit)
-	}
-	return a.ending.err
+	return a.outcome.Commit(func() error { return a.end(ctx, a.commit) })
 }
 
 func (a *plainAttempt) commit(ctx context.Context, e *ending) error {
-	doomed := a.entry.Doomed()
+	doomed := a.Doomed()
 	if doomed == nil {
 		doomed = ctx.Err()
 	}
@@ -144,11 +137,11 @@ func (a *plainAttempt) commit(ctx context.Context, e *ending) error {
 		return a.instead(ctx, e, errors.Join(errLoose, doomed))
 	case lost, aborted:
 		// Another transaction may have been aborted, or lost, than the one with the claim.
-		return a.instead(ctx, e, errors.Join(stores.ErrTxAborted, errEscaped, doomed))
+		return a.instead(ctx, e, errors.Join(stores.ErrTxAborted, sqltx.ErrEscaped, doomed))
 	case busy:
 		e.busy = true
 		if doomed != nil || a.store.config.ProveCommit { // nothing can be asked
-			return a.instead(ctx, e, errors.Join(stores.ErrTxBusy, errEscaped, doomed))
+			return a.instead(ctx, e, errors.Join(stores.ErrTxBusy, sqltx.ErrEscaped, doomed))
 		}
 	case unknownStatus, running:
 	}
@@ -172,7 +165,7 @@ func (a *plainAttempt) instead(ctx context.Context, e *ending, reason error) err
 	ctx = context.WithoutCancel(ctx)
 	e.gone.Store(errors.Is(reason, errLoose))
 	_ = a.afterwards(ctx, e, reason, a.finish(ctx, e, (*sql.Tx).Rollback))
-	return notCommitted(reason)
+	return pkg.NotCommitted(reason)
 }
 
 // afterwards seals what has got loose. The handler that has called Commit or Rollback of
@@ -197,13 +190,13 @@ func (a *plainAttempt) unlessOurs(ctx context.Context) error {
 	case err == nil:
 		return nil
 	case errors.Is(err, sql.ErrTxDone):
-		return errEscaped
+		return sqltx.ErrEscaped
 	case tables.NotOurs(err):
 		return errLoose
 	case fromPQ(err, "there is already a query being processed"):
-		return errors.Join(stores.ErrTxBusy, errEscaped)
+		return errors.Join(stores.ErrTxBusy, sqltx.ErrEscaped)
 	}
-	return errors.Join(stores.ErrTxAborted, errEscaped, err)
+	return errors.Join(stores.ErrTxAborted, sqltx.ErrEscaped, err)
 }
 
 // committed judges what the driver says of COMMIT. An error proves that nothing was
@@ -213,19 +206,19 @@ func (a *plainAttempt) committed(ctx context.Context, e *ending, err error) erro
 	case err == nil:
 		return nil
 	case errors.Is(err, sql.ErrTxDone):
-		return notCommitted(errEscaped)
+		return pkg.NotCommitted(sqltx.ErrEscaped)
 	case errors.Is(err, pgx.ErrTxCommitRollback), saysAborted(err):
-		return notCommitted(fmt.Errorf("%w: %w", stores.ErrTxAborted, errEscaped))
+		return pkg.NotCommitted(fmt.Errorf("%w: %w", stores.ErrTxAborted, sqltx.ErrEscaped))
 	case saysEnded(err):
 		_ = a.afterwards(context.WithoutCancel(ctx), e, errLoose, nil)
-		return notCommitted(fmt.Errorf("%w: %w", errLoose, err))
+		return pkg.NotCommitted(fmt.Errorf("%w: %w", errLoose, err))
 	case tables.Expired(err):
-		return notCommitted(fmt.Errorf("%w: %w", stores.ErrTxExpired, err))
+		return pkg.NotCommitted(fmt.Errorf("%w: %w", stores.ErrTxExpired, err))
 	case tables.Refused(err):
 		a.noteFailure(err)
-		return notCommitted(err)
+		return pkg.NotCommitted(err)
 	}
-	return fmt.Errorf("postgres: %w: %w", stores.ErrCommitUnknown, err)
+	return pkg.CommitUnknown(err)
 }
 
 // The errors that lib/pq makes of a transaction's status have no values to compare with.
@@ -245,17 +238,7 @@ func fromPQ(err error, text string) bool {
 
 // Rollback implements stores.Attempt.
 func (a *plainAttempt) Rollback(ctx context.Context) error {
-	if a.over {
-		return nil
-	}
-	a.over = true
-	a.ending = a.end(ctx, a.rollback)
-	err := a.ending.err
-	a.ending.err = notCommitted(errors.New("the attempt was rolled back"))
-	if err != nil {
-		return fmt.Errorf("postgres: rollback: %w", err)
-	}
-	return nil
+	return a.outcome.Rollback(pkg, func() error { return a.end(ctx, a.rollback) })
 }
 
 func (a *plainAttempt) rollback(ctx context.Context, e *ending) error {
@@ -269,10 +252,10 @@ func (a *plainAttempt) rollback(ctx context.Context, e *ending) error {
 	case ended:
 		doubt = errLoose
 	case lost, aborted:
-		doubt = errEscaped
+		doubt = sqltx.ErrEscaped
 	case busy:
 		e.busy = true
-		doubt = errors.Join(stores.ErrTxBusy, errEscaped)
+		doubt = errors.Join(stores.ErrTxBusy, sqltx.ErrEscaped)
 	case unknownStatus, running:
 		doubt = a.unlessOurs(ctx)
 	}

@@ -6,17 +6,10 @@ import (
 
 	"github.com/ThreeDotsLabs/watermill/message"
 
-	"github.com/millpond-go/millpond/stores"
+	"github.com/millpond-go/millpond/internal/sqltx"
 )
 
-// carrier is an attempt as handlers meet it.
-type carrier interface {
-	native() *sql.Tx
-	enter() error
-	returned(err error) // by the typed handler
-}
-
-type carrierKey struct{}
+type attemptKey struct{}
 
 // TxFromContext returns the transaction that holds the claim, for use in a handler
 // with the context of its message. It reports false if there is no inbox on a store of
@@ -29,27 +22,12 @@ type carrierKey struct{}
 // which something was committed goes to quarantine. After the handler has returned the
 // transaction's methods return sql.ErrTxDone.
 func TxFromContext(ctx context.Context) (*sql.Tx, bool) {
-	c, ok := ctx.Value(carrierKey{}).(carrier)
-	if !ok {
-		return nil, false
-	}
-	return c.native(), true
+	return sqltx.FromContext[*sql.Tx](ctx, attemptKey{})
 }
 
 // Handler adapts a function that wants the transaction to a handler for
 // Router.AddConsumerHandler. It returns stores.ErrNoTx without an inbox on a store of
 // this package around it, and stores.ErrReentered when it is run twice in one attempt.
 func Handler(f func(ctx context.Context, tx *sql.Tx, msg *message.Message) error) message.NoPublishHandlerFunc {
-	return func(msg *message.Message) error {
-		c, ok := msg.Context().Value(carrierKey{}).(carrier)
-		if !ok {
-			return stores.ErrNoTx
-		}
-		if err := c.enter(); err != nil {
-			return err
-		}
-		err := f(msg.Context(), c.native(), msg)
-		c.returned(err)
-		return err
-	}
+	return sqltx.Handler(attemptKey{}, f)
 }

@@ -7,6 +7,7 @@ import (
 
 	"github.com/jackc/pgx/v5/pgconn"
 
+	"github.com/millpond-go/millpond/internal/sqltx"
 	"github.com/millpond-go/millpond/stores"
 	"github.com/millpond-go/millpond/stores/postgres/internal/tables"
 )
@@ -26,43 +27,40 @@ const (
 )
 
 // Commit does what stores.Attempt says. Called again it returns the same.
-func (t *Tx) Commit(ctx context.Context) (Left, error) {
-	already, idle, suspect := t.close()
-	if already {
-		return Already, t.result
-	}
-	var left Left
-	left, t.result = t.commit(ctx, idle, suspect)
-	if left == Usable {
-		t.retire(ctx)
-	}
-	return left, t.result
+func (t *Tx) Commit(ctx context.Context) (left Left, err error) {
+	err = t.outcome.Commit(func() (err error) {
+		if left, err = t.commit(ctx, t.gate.Close(), t.suspect.Load()); left == Usable {
+			t.retire(ctx)
+		}
+		return err
+	})
+	return left, err
 }
 
 func (t *Tx) commit(ctx context.Context, idle, suspect bool) (Left, error) {
 	// Of an unwatched transaction only the server can say whether it is still ours.
 	var doubt error
 	if suspect {
-		doubt = errEscaped
+		doubt = sqltx.ErrEscaped
 	}
 	if !idle {
-		return InUse, notCommitted(errors.Join(stores.ErrTxBusy, doubt))
+		return InUse, pkg.NotCommitted(errors.Join(stores.ErrTxBusy, doubt))
 	}
 	pg := t.conn.PgConn()
-	doomed := t.Entry.Doomed()
+	doomed := t.Doomed()
 	switch {
 	case pg.IsClosed():
-		return Usable, notCommitted(errors.Join(t.aborted(), doubt))
+		return Usable, pkg.NotCommitted(errors.Join(t.aborted(), doubt))
 	case pg.IsBusy():
-		return InUse, notCommitted(errors.Join(stores.ErrTxBusy, doubt))
+		return InUse, pkg.NotCommitted(errors.Join(stores.ErrTxBusy, doubt))
 	case pg.TxStatus() == 'I':
-		return Usable, notCommitted(errors.Join(errEscaped, doomed))
+		return Usable, pkg.NotCommitted(errors.Join(sqltx.ErrEscaped, doomed))
 	case pg.TxStatus() == 'E':
-		return Usable, notCommitted(errors.Join(t.aborted(), doomed, doubt, t.end(ctx)))
+		return Usable, pkg.NotCommitted(errors.Join(t.aborted(), doomed, doubt, t.end(ctx)))
 	case doomed != nil:
-		return Usable, notCommitted(errors.Join(doomed, doubt, t.end(ctx)))
+		return Usable, pkg.NotCommitted(errors.Join(doomed, doubt, t.end(ctx)))
 	case ctx.Err() != nil:
-		return Usable, notCommitted(errors.Join(ctx.Err(), doubt, t.end(context.WithoutCancel(ctx))))
+		return Usable, pkg.NotCommitted(errors.Join(ctx.Err(), doubt, t.end(context.WithoutCancel(ctx))))
 	}
 	if suspect {
 		return Usable, t.commitIfOurs(ctx)
@@ -77,7 +75,7 @@ func (t *Tx) commitIfOurs(ctx context.Context) error {
 	owned := Literal(t.tables.Owned(), []any{t.consumer, t.id})
 	tag, err := sendCommit(ctx, t.conn.PgConn(), owned+"; commit")
 	if tables.NotOurs(err) {
-		return notCommitted(errors.Join(errEscaped, t.end(ctx)))
+		return pkg.NotCommitted(errors.Join(sqltx.ErrEscaped, t.end(ctx)))
 	}
 	return t.committed(ctx, tag, err)
 }
@@ -93,55 +91,49 @@ func (t *Tx) committed(ctx context.Context, tag pgconn.CommandTag, err error) er
 		case "COMMIT":
 			return nil
 		case "ROLLBACK":
-			return notCommitted(t.aborted())
+			return pkg.NotCommitted(t.aborted())
 		}
-		return fmt.Errorf("postgres: %w: COMMIT was answered by %q", stores.ErrCommitUnknown, tag)
+		return pkg.CommitUnknown(fmt.Errorf("COMMIT was answered by %q", tag))
 	case tables.Expired(err): // said before COMMIT was read
 		t.drop(ctx)
-		return notCommitted(fmt.Errorf("%w: %w", stores.ErrTxExpired, err))
+		return pkg.NotCommitted(fmt.Errorf("%w: %w", stores.ErrTxExpired, err))
 	case tables.Refused(err):
-		t.note(err)
-		return notCommitted(errors.Join(err, t.end(ctx)))
+		t.gate.Fail(err)
+		return pkg.NotCommitted(errors.Join(err, t.end(ctx)))
 	}
 	t.drop(ctx)
-	return fmt.Errorf("postgres: %w: %w", stores.ErrCommitUnknown, err)
+	return pkg.CommitUnknown(err)
 }
 
 // Rollback does what stores.Attempt says.
-func (t *Tx) Rollback(ctx context.Context) (Left, error) {
-	already, idle, suspect := t.close()
-	if already {
-		return Already, nil
+func (t *Tx) Rollback(ctx context.Context) (left Left, err error) {
+	err = t.outcome.Rollback(pkg, func() (err error) {
+		left, err = t.rollback(ctx, t.gate.Close(), t.suspect.Load())
+		return err
+	})
+	return left, err
+}
+
+func (t *Tx) rollback(ctx context.Context, idle, suspect bool) (Left, error) {
+	var doubt error
+	if suspect && (!idle || !t.stillOurs(ctx)) {
+		doubt = sqltx.ErrEscaped
 	}
-	t.result = notCommitted(errRolledBack)
 	if !idle {
-		err := fmt.Errorf("postgres: rollback: %w", stores.ErrTxBusy)
-		if suspect {
-			err = errors.Join(err, errEscaped)
-		}
-		return InUse, err
+		return InUse, errors.Join(stores.ErrTxBusy, doubt)
 	}
-	ours := !suspect || t.stillOurs(ctx)
-	pg := t.conn.PgConn()
-	if !pg.IsClosed() && pg.TxStatus() != 'I' && pg.IsBusy() {
-		return InUse, escapedUnless(ours)
+	if pg := t.conn.PgConn(); !pg.IsClosed() && pg.TxStatus() != 'I' && pg.IsBusy() {
+		return InUse, doubt
 	}
 	err := t.end(ctx)
 	t.retire(ctx)
-	return Usable, errors.Join(escapedUnless(ours), err)
-}
-
-func escapedUnless(ours bool) error {
-	if ours {
-		return nil
-	}
-	return fmt.Errorf("postgres: rollback: %w", errEscaped)
+	return Usable, errors.Join(doubt, err)
 }
 
 // Refuse ends the transaction for a handler that has called Commit or Rollback of a
 // transaction whose connection is lost to it then. It dooms the attempt.
 func (t *Tx) Refuse(ctx context.Context) Left {
-	t.Entry.Doom(stores.ErrTxManaged)
+	t.Doom(stores.ErrTxManaged)
 	left, _ := t.Commit(ctx)
 	return left
 }
@@ -163,11 +155,11 @@ func (t *Tx) end(ctx context.Context) error {
 	if pg.IsClosed() || pg.TxStatus() == 'I' {
 		return nil
 	}
-	if _, err := t.conn.Exec(ctx, "rollback"); err != nil {
+	_, err := t.conn.Exec(ctx, "rollback")
+	if err != nil {
 		t.drop(ctx)
-		return fmt.Errorf("postgres: rollback: %w", err)
 	}
-	return nil
+	return err
 }
 
 // drop closes a connection of which nothing is known any more.

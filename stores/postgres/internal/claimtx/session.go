@@ -2,6 +2,7 @@ package claimtx
 
 import (
 	"strings"
+	"sync/atomic"
 
 	"github.com/jackc/pgx/v5/pgconn"
 )
@@ -128,9 +129,12 @@ var reported = [...]string{
 	"standard_conforming_strings", "client_encoding", "TimeZone", "DateStyle", "IntervalStyle",
 }
 
-// Session tells by what the server reports whether a session has been changed.
+// Session tells, by the texts of statements and by what the server reports, whether a
+// session has been changed. A handler may use it at several places at once.
 type Session struct {
-	before [len(reported)]string
+	before  [len(reported)]string
+	marked  atomic.Bool // by a statement, perhaps
+	strayed atomic.Bool // the search_path of the transaction may have been set
 }
 
 // Begin notes how the session is before a handler has it.
@@ -140,8 +144,23 @@ func (s *Session) Begin(pg *pgconn.PgConn) {
 	}
 }
 
+// read notes what a statement shows. A single word is the name of a prepared one, which was
+// read before. What is made where the search_path says that the handler has set may belong
+// to the session: pg_temp may be first in it.
+func (s *Session) read(r Reading, word bool) {
+	if r.Path {
+		s.strayed.Store(true)
+	}
+	if r.Session && !word || r.Creates && s.strayed.Load() {
+		s.marked.Store(true)
+	}
+}
+
 // Changed is asked when the transaction is over.
 func (s *Session) Changed(pg *pgconn.PgConn) bool {
+	if s.marked.Load() {
+		return true
+	}
 	for i, name := range reported {
 		if s.before[i] != pg.ParameterStatus(name) {
 			return true

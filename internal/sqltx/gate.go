@@ -1,0 +1,90 @@
+package sqltx
+
+import (
+	"sync"
+
+	"github.com/millpond-go/millpond/stores"
+)
+
+// Gate counts the statements and rows of a handler that use a connection, and keeps the
+// first failure. A handler may leave goroutines and rows behind: they must never touch the
+// connection once it belongs to somebody else. The zero value is open.
+type Gate struct {
+	mu      sync.Mutex
+	over    bool
+	using   int
+	failure error
+}
+
+// Acquire notes that the connection is used until Release. Once the gate is closed it
+// returns done, and ErrTxEnded if the transaction has ended: what is sent then would be
+// committed by itself. A connection that is not used alone must not be looked at.
+func (g *Gate) Acquire(done error, ended func(alone bool) bool) error {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	switch {
+	case g.over:
+		return done
+	case ended(g.using == 0):
+		return stores.ErrTxEnded
+	}
+	g.using++
+	return nil
+}
+
+// Release ends what Acquire has begun. judge returns which failure is the first one from
+// now on; a closed gate does not ask it, for what fails then is the store's doing.
+func (g *Gate) Release(judge func(first error, alone bool) error) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.using--
+	if !g.over {
+		g.failure = judge(g.failure, g.using == 0)
+	}
+}
+
+// Judge lets judge return which failure is the first one from now on.
+func (g *Gate) Judge(judge func(first error) error) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.failure = judge(g.failure)
+}
+
+// Fail notes a failure, if it is the first.
+func (g *Gate) Fail(err error) {
+	g.Judge(func(first error) error {
+		if first == nil {
+			return err
+		}
+		return first
+	})
+}
+
+// Failure returns the first failure that was not undone since.
+func (g *Gate) Failure() error {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.failure
+}
+
+// Close lets no more statements pass. idle is false if some still run.
+func (g *Gate) Close() (idle bool) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.over = true
+	return g.using == 0
+}
+
+// Closed reports whether the attempt is over, or about to be.
+func (g *Gate) Closed() bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.over
+}
+
+// Shared reports whether more than one statement, or its rows, uses the connection.
+func (g *Gate) Shared() bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.using > 1
+}

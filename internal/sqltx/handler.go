@@ -1,0 +1,42 @@
+package sqltx
+
+import (
+	"context"
+
+	"github.com/ThreeDotsLabs/watermill/message"
+
+	"github.com/millpond-go/millpond/stores"
+)
+
+// Carrier is an attempt as its handler meets it, with the transaction as its driver has it.
+type Carrier[T any] interface {
+	Native() T
+	Enter() error
+	Returned(err error) // by the typed handler
+}
+
+// FromContext returns the transaction of the attempt that a context has under a key.
+func FromContext[T any](ctx context.Context, key any) (tx T, ok bool) {
+	c, ok := ctx.Value(key).(Carrier[T])
+	if ok {
+		tx = c.Native()
+	}
+	return tx, ok
+}
+
+// Handler gives a function the transaction of the attempt that the context of its message
+// has under a key. It returns ErrNoTx without one.
+func Handler[T any](key any, f func(ctx context.Context, tx T, msg *message.Message) error) message.NoPublishHandlerFunc {
+	return func(msg *message.Message) error {
+		c, ok := msg.Context().Value(key).(Carrier[T])
+		if !ok {
+			return stores.ErrNoTx
+		}
+		if err := c.Enter(); err != nil {
+			return err
+		}
+		err := f(msg.Context(), c.Native(), msg)
+		c.Returned(err)
+		return err
+	}
+}
