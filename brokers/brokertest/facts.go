@@ -102,6 +102,9 @@ func checkFactsOfRedelivery(e *env) error {
 	}
 	sent := newMessages(1)[0]
 	sent.Metadata.Set("name", "value")
+	if e.KeyMetadata != "" {
+		sent.Metadata.Set(e.KeyMetadata, "customer-1")
+	}
 	if err := e.publish(topic, sent); err != nil {
 		return err
 	}

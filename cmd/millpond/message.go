@@ -182,6 +182,7 @@ completed, of which little is kept.`,
 		}
 		r := recordOf(m)
 		r.Payload, r.PayloadTruncated = v.cut(m.Payload)
+		r.PayloadNil = nilKept(m)
 		return p.showKept(r, v, m.Payload, func(w io.Writer) { p.messageText(w, m, v) })
 	})
 	return cmd
@@ -237,6 +238,7 @@ func (p *program) messageText(w io.Writer, m stores.Message, v payloadView) {
 	f.add("topic", m.Topic)
 	f.add("coordinates", m.Coordinates)
 	p.addFacts(f, m.Facts)
+	f.addNil(nilKept(m))
 	f.add("order key", string(m.OrderKey))
 	f.add("uuid", m.UUID)
 	f.add("codec", m.Codec)
@@ -254,6 +256,10 @@ func (p *program) messageText(w io.Writer, m stores.Message, v payloadView) {
 	}
 	metadataText(w, m.Metadata)
 	v.text(w, m.Payload, m.PayloadBytes)
+}
+
+func nilKept(m stores.Message) bool {
+	return m.Content == stores.ContentKept && m.Unreadable == nil && tombstone(m.Payload, m.Codec, m.Facts)
 }
 
 // standing returns the status, and what will come of it.

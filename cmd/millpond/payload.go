@@ -12,6 +12,8 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+
+	"github.com/millpond-go/millpond/stores"
 )
 
 // Values of --payload.
@@ -86,6 +88,11 @@ func (p *program) showKept(record any, v payloadView, payload []byte, text func(
 	shown, _ := v.cut(payload)
 	_, err := p.out.Write(shown)
 	return err
+}
+
+// tombstone reports whether what is kept is a message whose payload is nil, not empty.
+func tombstone(payload []byte, codec string, f stores.Facts) bool {
+	return f.PayloadWasNil || codec == "" && payload == nil
 }
 
 // text writes the payload for people; size is of all that is kept.

@@ -159,6 +159,7 @@ func (p *program) quarantineShow() *cobra.Command {
 		}
 		r := quarantinedOf(q)
 		r.Payload, r.PayloadTruncated = v.cut(q.Payload)
+		r.PayloadNil = !q.OneWay && tombstone(q.Payload, q.Codec, q.Facts)
 		return p.showKept(r, v, q.Payload, func(w io.Writer) { p.quarantineText(w, q, v) })
 	})
 	return cmd
@@ -183,6 +184,7 @@ func (p *program) quarantineText(w io.Writer, q stores.QuarantineRow, v payloadV
 	f.add("topic", q.Topic)
 	f.add("coordinates", q.Coordinates)
 	p.addFacts(f, q.Facts)
+	f.addNil(!q.OneWay && tombstone(q.Payload, q.Codec, q.Facts))
 	f.add("uuid", q.UUID)
 	f.add("fingerprint", fingerprint(q.Fingerprint))
 	f.add("fingerprint of the one with the id", fingerprint(q.Existing))

@@ -79,6 +79,7 @@ type contentRecord struct {
 	PayloadBytes     int             `json:"payload_bytes"` // of all that is kept
 	Metadata         map[string]text `json:"metadata,omitempty"`
 	Payload          payload         `json:"payload,omitempty"`
+	PayloadNil       bool            `json:"payload_nil,omitempty"`       // it is kept, and none: a tombstone, which is not empty
 	PayloadTruncated bool            `json:"payload_truncated,omitempty"` // by --max-payload-bytes
 	Unreadable       string          `json:"unreadable,omitempty"`        // why metadata, facts or history are missing
 }

@@ -169,6 +169,13 @@ func (p *program) addFacts(to fields, f stores.Facts) {
 	to.add("broker's time", p.exactly(f.Time))
 }
 
+// addNil tells a message without a payload from one whose payload is empty.
+func (f fields) addNil(tombstone bool) {
+	if tombstone {
+		f.add("payload", "nil, as of a tombstone")
+	}
+}
+
 func (f fields) close() { _ = f.table.Flush() } // to a buffer
 
 // section writes lines under a title, indented, so that nothing in them looks like
