@@ -37,8 +37,6 @@ type Sender interface {
 type Database interface {
 	Sender // for statements that change nothing, as it is committed
 
-	// Exec changes something with one statement, in a transaction of its own.
-	Exec(ctx context.Context, s Statement) (affected int64, err error)
 	// Write runs f in a short transaction at READ COMMITTED, and commits it if f returns
 	// nil. It may run f again after an error that says that others were in the way.
 	Write(ctx context.Context, f func(Sender) error) error
@@ -47,9 +45,8 @@ type Database interface {
 	SchemaState(ctx context.Context) (SchemaState, error)
 	// Learn asks, once, what must be known of the server. The tables are there by then.
 	Learn(ctx context.Context) (*Dialect, error)
-	// LookUp reads the row of a key; found is false if there is none, or none that is
-	// committed for good.
-	LookUp(ctx context.Context, consumer int64, id []byte) (row Row, found bool, err error)
+	// LookUp reads the row of a key, if there is one that is committed for good.
+	LookUp(ctx context.Context, consumer int64, id []byte) (Row, error)
 
 	// Explain gives an error of the driver its meaning for a caller who wants to begin
 	// something.
@@ -60,6 +57,30 @@ type Database interface {
 	// Fits returns ErrTooLarge for a row that cannot be kept.
 	Fits(bytes int) error
 }
+
+// Executor is implemented by databases that have something better than a short transaction
+// to change something with one statement.
+type Executor interface {
+	Exec(ctx context.Context, s Statement) (affected int64, err error)
+}
+
+// exec changes something with one statement, in a transaction of its own.
+func (t *Tables) exec(ctx context.Context, s Statement) (affected int64, err error) {
+	if db, ok := t.db.(Executor); ok {
+		return db.Exec(ctx, s)
+	}
+	err = t.db.Write(ctx, func(tx Sender) error {
+		affected, err = tx.Send(ctx, s)
+		return err
+	})
+	return affected, err
+}
+
+// SenderFunc is a Sender.
+type SenderFunc func(ctx context.Context, s Statement) (affected int64, err error)
+
+// Send implements Sender.
+func (f SenderFunc) Send(ctx context.Context, s Statement) (int64, error) { return f(ctx, s) }
 
 // Conn is a *sql.DB, a *sql.Conn or a *sql.Tx.
 type Conn interface {
@@ -111,19 +132,23 @@ func list[T any](ctx context.Context, on Sender, s Statement, scan func(Rows) (T
 	return all, nil
 }
 
-// first reads at most one row.
-func first(ctx context.Context, on Sender, s Statement, into ...any) (found bool, err error) {
-	s.Read = func(rows Rows) error {
-		if rows.Next() {
-			found = true
+// First reads at most one row.
+func First(ctx context.Context, on Sender, s Statement, into ...any) (found bool, err error) {
+	s.Read = ReadFirst(&found, into...)
+	_, err = on.Send(ctx, s)
+	return found, err
+}
+
+// ReadFirst reads at most one row; found says whether there was one.
+func ReadFirst(found *bool, into ...any) func(Rows) error {
+	return func(rows Rows) error {
+		if *found = rows.Next(); *found {
 			if err := rows.Scan(into...); err != nil {
 				return err
 			}
 		}
 		return rows.Err()
 	}
-	_, err = on.Send(ctx, s)
-	return found, err
 }
 
 // one returns ErrChanged if a guarded statement has found nothing to change.

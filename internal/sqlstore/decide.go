@@ -74,7 +74,7 @@ func (t *Tables) decide(ctx context.Context, tx Sender, d stores.Decision) error
 		oneWay         bool
 		reason, detail string
 	)
-	found, err := first(ctx, tx, Statement{Text: t.fixed(lockHeld), Args: []any{d.RowID}}, &was, &oneWay, &reason, &detail)
+	found, err := First(ctx, tx, Statement{Text: t.fixed(lockHeld), Args: []any{d.RowID}}, &was, &oneWay, &reason, &detail)
 	switch {
 	case err != nil:
 		return err

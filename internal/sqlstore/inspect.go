@@ -120,11 +120,11 @@ func (s Store) Find(ctx context.Context, k stores.Key) (m stores.Message, err er
 
 func (t *Tables) find(ctx context.Context, consumer int64, k stores.Key, c Consumers) (stores.Message, error) {
 	for {
-		row, found, err := t.db.LookUp(ctx, consumer, k.ID)
+		row, err := t.db.LookUp(ctx, consumer, k.ID)
 		switch {
 		case err != nil:
 			return stores.Message{}, err
-		case !found:
+		case !row.Found:
 			return stores.Message{}, stores.ErrNotFound
 		case row.Status == stores.StatusCompleted:
 			m := stores.Message{Key: stores.Key{Consumer: k.Consumer, ID: slices.Clone(k.ID)}, CompletedAt: row.CompletedAt}

@@ -56,11 +56,11 @@ func (s Store) Look(ctx context.Context, k stores.Key, f stores.Fingerprint) (st
 	if err != nil {
 		return stores.Verdict{}, err
 	}
-	row, found, err := s.t.db.LookUp(ctx, consumer, k.ID)
+	row, err := s.t.db.LookUp(ctx, consumer, k.ID)
 	if err != nil {
 		return stores.Verdict{}, s.t.Explain(ctx, err)
 	}
-	if !found { // a claim will tell
+	if !row.Found { // a claim will tell
 		return stores.Verdict{Outcome: stores.Claimable}, nil
 	}
 	v, err := row.Verdict(f)

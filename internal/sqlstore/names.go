@@ -1,6 +1,7 @@
 package sqlstore
 
 import (
+	"cmp"
 	"fmt"
 	"regexp"
 	"strings"
@@ -22,6 +23,15 @@ var (
 	identifier = regexp.MustCompile(`^[a-z_][a-z0-9_]{0,39}$`)
 	prefix     = regexp.MustCompile(`^[a-z_][a-z0-9_]{0,29}$`)
 )
+
+// NewNames returns the names of a configuration, whose fields errors name.
+func NewNames(schema, prefix string) (Names, error) {
+	n := Names{Schema: schema, Prefix: cmp.Or(prefix, DefaultPrefix)}
+	if err := n.Validate(); err != nil {
+		return n, fmt.Errorf("Config.%w", err)
+	}
+	return n, nil
+}
 
 // Validate names the field and the rule it breaks.
 func (n Names) Validate() error {

@@ -16,7 +16,12 @@ func Exhausted(ctx context.Context, db *sql.DB, err error) error {
 		return err
 	}
 	if stats := db.Stats(); stats.MaxOpenConnections > 0 && stats.InUse >= stats.MaxOpenConnections {
-		return fmt.Errorf("%w: no connection became free in time, all %d are in use: %w", stores.ErrBusy, stats.MaxOpenConnections, err)
+		return NoneFree(stats.MaxOpenConnections, err)
 	}
 	return err
+}
+
+// NoneFree says that all connections of a pool are in use.
+func NoneFree(connections int, err error) error {
+	return fmt.Errorf("%w: no connection of the pool became free in time, all %d are in use: %w", stores.ErrBusy, connections, err)
 }

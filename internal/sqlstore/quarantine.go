@@ -26,7 +26,7 @@ func (s Store) Quarantine(ctx context.Context, q stores.Quarantined) error {
 	if fingerprint == nil {
 		fingerprint = []byte{} // two NULLs would never be equal
 	}
-	_, err = s.t.db.Exec(ctx, Statement{Text: s.t.fixed(insertQuarantined), Args: []any{
+	_, err = s.t.exec(ctx, Statement{Text: s.t.fixed(insertQuarantined), Args: []any{
 		consumer, hash[:], fingerprint, Text(string(q.Reason), maxWordBytes), Text(q.Detail, stores.MaxDetailBytes), NonEmpty(q.ID), q.Existing.Bytes(),
 		Text(q.Topic, maxPlaceBytes), Text(q.Coordinates, maxPlaceBytes), []byte(q.UUID), encoded.Metadata, encoded.Facts, q.Payload,
 		Text(q.Codec, maxWordBytes), q.OneWay,

@@ -94,7 +94,7 @@ var ErrNotParkable = mistakef("a failure that is parked needs content in the sta
 
 // write makes the guarded change in tx. What it has read it has locked.
 func (r *record) write(ctx context.Context, tx Sender) (version int64, err error) {
-	if _, err := first(ctx, tx, Statement{Text: r.t.fixed(selectNow)}, &r.now); err != nil {
+	if _, err := First(ctx, tx, Statement{Text: r.t.fixed(selectNow)}, &r.now); err != nil {
 		return 0, err
 	}
 	number, revision := ParseVersion(r.Version)
@@ -159,7 +159,7 @@ func (r *record) values() ([]any, error) {
 // insert inserts both rows, unless the key has one in the inbox, or somebody has it.
 func (r *record) insert(ctx context.Context, tx Sender, values []any) (number int64, err error) {
 	var status int64
-	found, err := first(ctx, tx, Statement{Text: r.t.fixed(findInbox), Args: []any{r.consumer, r.Key.ID}}, &status)
+	found, err := First(ctx, tx, Statement{Text: r.t.fixed(findInbox), Args: []any{r.consumer, r.Key.ID}}, &status)
 	if err == nil && !found {
 		_, err = tx.Send(ctx, Statement{Text: r.t.fixed(insertInbox), Args: []any{
 			r.consumer, r.Key.ID, int64(r.Status), r.Fingerprint.Bytes(), traceBytes(&r.TraceParent),
@@ -208,7 +208,7 @@ func (s Store) KeepContent(ctx context.Context, k stores.Key, version int64, c s
 	}
 	number, revision := ParseVersion(version)
 	args := append(contentArgs(&c, encoded), consumer, k.ID, number, revision)
-	if err := one(s.t.db.Exec(ctx, Statement{Text: s.t.fixed(keepContent), Args: args})); err != nil {
+	if err := one(s.t.exec(ctx, Statement{Text: s.t.fixed(keepContent), Args: args})); err != nil {
 		return s.t.Explain(ctx, err)
 	}
 	return nil

@@ -58,7 +58,7 @@ type registration struct {
 func (r *registration) read(ctx context.Context, on Sender, lock string) error {
 	var encoded []byte
 	r.id, r.topics, r.done = 0, []string{}, false
-	known, err := first(ctx, on, Statement{Text: r.Fixed(findConsumer + lock), Args: []any{r.Consumer.Service, r.Consumer.Handler}}, &r.id, &encoded)
+	known, err := First(ctx, on, Statement{Text: r.Fixed(findConsumer + lock), Args: []any{r.Consumer.Service, r.Consumer.Handler}}, &r.id, &encoded)
 	if err != nil || !known {
 		return err
 	}

@@ -1,6 +1,10 @@
 package sqlstore
 
-import "strings"
+import (
+	"errors"
+	"fmt"
+	"strings"
+)
 
 // Relative is a server that speaks the protocol of another, but lacks what a store rests
 // on. What it lacks it often accepts without doing it, so it is known by name.
@@ -10,13 +14,28 @@ type Relative struct {
 	Lacks string
 }
 
-// FindRelative returns the one of them that a server is by what it says of itself.
-func FindRelative(all []Relative, said string) (Relative, bool) {
+// ErrUnusable: a server cannot be used, and that is not a question of time.
+var ErrUnusable = errors.New("the server cannot be used")
+
+// RelativeError refuses a server for what it is.
+type RelativeError struct {
+	Relative
+	Use string // instead
+}
+
+func (e *RelativeError) Error() string {
+	return fmt.Sprintf("the server is %s, which lacks %s; use %s", e.Name, e.Lacks, e.Use)
+}
+
+func (e *RelativeError) Is(target error) bool { return target == ErrUnusable }
+
+// RefuseRelatives returns an error if a server is one of them, by what it says of itself.
+func RefuseRelatives(all []Relative, said, use string) error {
 	said = strings.ToLower(said)
 	for _, r := range all {
 		if strings.Contains(said, r.Mark) {
-			return r, true
+			return &RelativeError{r, use}
 		}
 	}
-	return Relative{}, false
+	return nil
 }

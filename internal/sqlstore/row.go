@@ -1,6 +1,7 @@
 package sqlstore
 
 import (
+	"errors"
 	"fmt"
 	"time"
 
@@ -9,11 +10,37 @@ import (
 
 // Row is what a claim needs to know of the row that stands in its way.
 type Row struct {
+	Found       bool
 	Status      stores.Status
 	Fingerprint []byte
 	Trace       []byte
 	CompletedAt time.Time
 	Failure     stores.FailureState // for the statuses of failed messages; its Status is not looked at
+}
+
+// Read reads at most one row: its status, when it was completed in microseconds, fingerprint
+// and trace parent, then more columns into those given, and those of a failure's state.
+func (r *Row) Read(rows Rows, more ...any) error {
+	*r = Row{}
+	if !rows.Next() {
+		return rows.Err()
+	}
+	var state State
+	var completed *int64
+	into := append([]any{&r.Status, &completed, &r.Fingerprint, &r.Trace}, more...)
+	if err := rows.Scan(append(into, state.Into()...)...); err != nil {
+		return err
+	}
+	r.Found, r.CompletedAt, r.Failure = true, Instant(completed), state.Read()
+	return errors.Join(r.Complete(), rows.Err())
+}
+
+// Complete returns ErrUnavailable for a row whose failure is gone.
+func (r *Row) Complete() error {
+	if r.Failure.Version == 0 && stores.StatusPending <= r.Status && r.Status <= stores.StatusDiscarded {
+		return fmt.Errorf("%w: the row has status %s, but what is known of the failure is gone", stores.ErrUnavailable, r.Status)
+	}
+	return nil
 }
 
 // Verdict compares the message of the row with the one that is claimed. A row in a

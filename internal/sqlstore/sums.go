@@ -63,7 +63,7 @@ func (s Store) Matching(ctx context.Context, f stores.Filter, limit int) (n int,
 		if err != nil {
 			return err
 		}
-		_, err = first(ctx, s.t.db, Statement{Text: s.t.sql(strings.Replace(countMatching, "%s", w.String(), 1)), Args: append(w.Args, limit)}, &n, &highest)
+		_, err = First(ctx, s.t.db, Statement{Text: s.t.sql(strings.Replace(countMatching, "%s", w.String(), 1)), Args: append(w.Args, limit)}, &n, &highest)
 		return err
 	})
 	return n, highest, err

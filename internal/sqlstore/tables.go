@@ -132,7 +132,7 @@ func mistakef(format string, args ...any) error { return &mistake{fmt.Sprintf(fo
 
 var meaningful = []error{
 	stores.ErrUnavailable, stores.ErrNotMigrated, stores.ErrSchemaNewer, stores.ErrClosed, stores.ErrChanged, stores.ErrNotFound,
-	stores.ErrNotKept, stores.ErrTooLarge, stores.ErrConsumerConflict, stores.ErrInvalidKey, errMistake,
+	stores.ErrNotKept, stores.ErrTooLarge, stores.ErrConsumerConflict, stores.ErrInvalidKey, errMistake, ErrUnusable,
 }
 
 // Meaningful reports whether an error has its meaning, from further inside.

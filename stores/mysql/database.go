@@ -40,15 +40,6 @@ func asBytes(s sqlstore.Statement) sqlstore.Statement {
 	return s
 }
 
-// Exec implements sqlstore.Database.
-func (d database) Exec(ctx context.Context, s sqlstore.Statement) (affected int64, err error) {
-	err = d.Write(ctx, func(tx sqlstore.Sender) error {
-		affected, err = tx.Send(ctx, s)
-		return err
-	})
-	return affected, err
-}
-
 // Write implements sqlstore.Database.
 func (d database) Write(ctx context.Context, f func(sqlstore.Sender) error) error {
 	inTheWay := func(err error) bool { return isContended(err) || number(err) == duplicateEntry }
@@ -62,7 +53,8 @@ func (d database) Write(ctx context.Context, f func(sqlstore.Sender) error) erro
 		if err != nil {
 			return err
 		}
-		if err := f(short{tx}); err != nil {
+		send := func(ctx context.Context, s sqlstore.Statement) (int64, error) { return sendLarge(ctx, tx, s) }
+		if err := f(sqlstore.SenderFunc(send)); err != nil {
 			_ = tx.Rollback()
 			return err
 		}
@@ -70,11 +62,8 @@ func (d database) Write(ctx context.Context, f func(sqlstore.Sender) error) erro
 	})
 }
 
-// short is a short transaction.
-type short struct{ tx *sql.Tx }
-
-// Send implements sqlstore.Sender. Of large values no text is made.
-func (s short) Send(ctx context.Context, statement sqlstore.Statement) (int64, error) {
+// sendLarge sends a statement in a short transaction. Of large values no text is made.
+func sendLarge(ctx context.Context, tx *sql.Tx, statement sqlstore.Statement) (int64, error) {
 	const large = 256 << 10
 	size := 0
 	for _, arg := range statement.Args {
@@ -84,9 +73,9 @@ func (s short) Send(ctx context.Context, statement sqlstore.Statement) (int64, e
 	}
 	statement = asBytes(statement)
 	if size < large {
-		return sqlstore.Send(ctx, s.tx, statement)
+		return sqlstore.Send(ctx, tx, statement)
 	}
-	prepared, err := s.tx.PrepareContext(ctx, statement.Text)
+	prepared, err := tx.PrepareContext(ctx, statement.Text)
 	if err != nil {
 		return 0, err
 	}
@@ -115,21 +104,11 @@ func (d database) Learn(ctx context.Context) (*sqlstore.Dialect, error) {
 
 // LookUp implements sqlstore.Database. A claim that a handler has committed in the middle is
 // none that is committed for good.
-func (d database) LookUp(ctx context.Context, consumer int64, id []byte) (sqlstore.Row, bool, error) {
+func (d database) LookUp(ctx context.Context, consumer int64, id []byte) (sqlstore.Row, error) {
 	var row inboxRow
-	_, err := d.Send(ctx, sqlstore.Statement{Text: d.dialect.Fixed(lookColumns + `? AND i.message_id = ?`), Args: []any{consumer, id}, Read: func(rows sqlstore.Rows) error {
-		found := rows.Next()
-		if found {
-			if err := rows.Scan(row.into()...); err != nil {
-				return err
-			}
-		}
-		if err := rows.Err(); err != nil {
-			return err
-		}
-		return row.read(found)
-	}})
-	return row.Row, row.found && row.Status != stores.StatusProcessing, err
+	_, err := d.Send(ctx, sqlstore.Statement{Text: d.dialect.Fixed(lookColumns + `? AND i.message_id = ?`), Args: []any{consumer, id}, Read: row.read})
+	row.Found = row.Found && row.Status != stores.StatusProcessing
+	return row.Row, err
 }
 
 // Explain implements sqlstore.Database.
@@ -230,9 +209,4 @@ func (s *Store) Due(ctx context.Context, q stores.DueQuery) ([]stores.Retry, err
 // alone, so it never waits for a delivery.
 func (s *Store) Change(ctx context.Context, c stores.Change) (stores.Changed, error) {
 	return s.tables.Change(ctx, c, nil, s.advance)
-}
-
-// advance is sqlstore.Advance.
-func (s *Store) advance(ctx context.Context, tx sqlstore.Sender, consumer int64, orderKey []byte, after int64) error {
-	return advance(ctx, textSender{tx}, s.sql, consumer, orderKey, after)
 }

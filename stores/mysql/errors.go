@@ -166,9 +166,6 @@ func unavailable(err error) error {
 	if sqlstore.Meaningful(err) {
 		return fmt.Errorf(prefix+"%w", err)
 	}
-	if errors.Is(err, errUnusable) {
-		return fmt.Errorf(prefix+"%w", err)
-	}
 	switch n := number(err); {
 	case n == noSuchTable || n == unknownColumn:
 		return fmt.Errorf(prefix+"%w: %w", stores.ErrNotMigrated, err)

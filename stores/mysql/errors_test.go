@@ -8,6 +8,7 @@ import (
 
 	mysql "github.com/go-sql-driver/mysql"
 
+	"github.com/millpond-go/millpond/internal/sqlstore"
 	"github.com/millpond-go/millpond/stores"
 )
 
@@ -26,7 +27,7 @@ func TestErrorsHaveTheirMeaningOnce(t *testing.T) {
 		{&mysql.MySQLError{Number: 1146, Message: "no table"}, stores.ErrNotMigrated, "no table"},
 		{mysql.ErrInvalidConn, stores.ErrUnavailable, "invalid connection"},
 		{fmt.Errorf("look: %w", stores.ErrClosed), stores.ErrClosed, "mysql: look"},
-		{fmt.Errorf("%w: it is old", errUnusable), errUnusable, "mysql: the server cannot be used: it is old"},
+		{fmt.Errorf("%w: it is old", sqlstore.ErrUnusable), sqlstore.ErrUnusable, "mysql: the server cannot be used: it is old"},
 	} {
 		err := unavailable(c.err)
 		if !errors.Is(err, c.err) || c.is != nil && !errors.Is(err, c.is) || c.is == nil && errors.Is(err, stores.ErrUnavailable) {

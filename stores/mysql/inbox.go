@@ -13,19 +13,11 @@ import (
 // Begin implements stores.Inbox. On a connection of the store's own it takes one trip if
 // the claim is won, and one more to see why not.
 func (s *Store) Begin(ctx context.Context, c stores.Claim) (stores.Attempt, stores.Verdict, error) {
-	a, verdict, err := s.begin(ctx, &c)
-	if a == nil { // not a non-nil interface around a nil pointer
-		return nil, verdict, err
-	}
-	return a, verdict, nil
-}
-
-func (s *Store) begin(ctx context.Context, c *stores.Claim) (*attempt, stores.Verdict, error) {
 	consumer, err := s.tables.Known(c.Key)
 	if err != nil {
 		return nil, stores.Verdict{}, err
 	}
-	cl := newClaimed(consumer, c, rand.Int64()) //nolint:gosec // tells attempts apart, keeps no secret
+	cl := newClaimed(consumer, &c, rand.Int64()) //nolint:gosec // tells attempts apart, keeps no secret
 	first := &cl
 	if c.Take != 0 {
 		first = nil
@@ -42,13 +34,13 @@ func (s *Store) begin(ctx context.Context, c *stores.Claim) (*attempt, stores.Ve
 	won, verdict, err := false, stores.Verdict{}, claimErr
 	switch {
 	case c.Take != 0:
-		won, verdict, err = ss.take(ctx, c, &cl, c.Take)
+		won, verdict, err = ss.take(ctx, &c, &cl, c.Take)
 	case claimErr == nil && rows > 0:
 		won, verdict.Outcome = true, stores.Claimed
 	case isContended(claimErr):
 		verdict.Outcome, err = stores.InFlight, nil
 	case claimErr == nil || isDuplicate(claimErr):
-		won, verdict, err = ss.claimAgain(ctx, c, &cl)
+		won, verdict, err = ss.claimAgain(ctx, &c, &cl)
 	}
 	if !won || err != nil {
 		ss.release(ctx)
@@ -124,81 +116,57 @@ func (ss *session) take(ctx context.Context, c *stores.Claim, cl *claimed, versi
 		return false, v, err
 	}
 	judged, err := row.judge(c)
-	unchanged := row.found && row.Status == stores.StatusPending && row.Failure.Version == version && judged.Outcome != stores.Conflict
+	unchanged := row.Found && row.Status == stores.StatusPending && row.Failure.Version == version && judged.Outcome != stores.Conflict
 	switch {
 	case behind && unchanged:
 		judged.Outcome = stores.Behind
-	case unchanged, judged.Outcome == stores.Claimable, !row.found:
+	case unchanged, judged.Outcome == stores.Claimable, !row.Found:
 		judged.Outcome = stores.InFlight
 	}
 	return false, judged, err
 }
 
-func (s *Store) tryTake(ctx context.Context, on sender, cl *claimed, number, revision int64) (taken, behind bool, err error) {
+func (s *Store) tryTake(ctx context.Context, on sqlstore.Sender, cl *claimed, number, revision int64) (taken, behind bool, err error) {
 	t, sql := s.texts, s.sql
 	var orderKey []byte
 	locked, err := sqlstore.Again(ctx, func() (bool, error) {
-		return on.row(ctx, fmt.Sprintf(sql.take, cl.consumer, appendBytes(nil, cl.id), number, revision), &orderKey)
+		return first(ctx, on, fmt.Sprintf(sql.take, cl.consumer, appendBytes(nil, cl.id), number, revision), &orderKey)
 	})
 	if err != nil || !locked {
 		return false, false, err
 	}
 	if cl.orderKey != nil {
 		var one int
-		behind, err = on.row(ctx, fmt.Sprintf(sql.behind, cl.consumer, appendBytes(nil, cl.orderKey), number), &one)
+		behind, err = first(ctx, on, fmt.Sprintf(sql.behind, cl.consumer, appendBytes(nil, cl.orderKey), number), &one)
 		if err != nil || behind {
 			return false, behind, err
 		}
 	}
 	mark := fmt.Appendf(nil, sql.mark, cl.token, appendBytes(nil, cl.trace))
-	changed, err := on.exec(ctx, string(t.key(mark, cl.consumer, cl.id)))
+	changed, err := exec(ctx, on, string(t.key(mark, cl.consumer, cl.id)))
 	if err != nil || changed != 1 {
 		return false, false, err
 	}
-	if _, err := on.exec(ctx, fmt.Sprintf(sql.remove, number)); err != nil {
+	if _, err := exec(ctx, on, fmt.Sprintf(sql.remove, number)); err != nil {
 		return false, false, err
 	}
 	if orderKey == nil {
 		return true, false, nil
 	}
-	return true, false, advance(ctx, on, sql, cl.consumer, orderKey, number)
+	return true, false, s.advance(ctx, on, cl.consumer, orderKey, number)
 }
 
 // inboxRow is the row of a key, if there is one.
 type inboxRow struct {
 	sqlstore.Row
 
-	found    bool
-	age      time.Duration // of a claim that was committed early
-	orderKey []byte
-
-	scan struct {
-		status         int64
-		completed, age *int64
-		state          sqlstore.State
-	}
+	age *int64 // microseconds since it was claimed, or completed
 }
 
-// into returns the destinations of lookColumns.
-func (r *inboxRow) into() []any {
-	return append([]any{&r.scan.status, &r.scan.completed, &r.Fingerprint, &r.Trace, &r.scan.age, &r.orderKey}, r.scan.state.Into()...)
-}
-
-// read makes sense of what was scanned.
-func (r *inboxRow) read(found bool) error {
-	if r.found = found; !found {
-		return nil
-	}
-	r.Status = stores.Status(r.scan.status) //nolint:gosec // only millpond writes it
-	r.CompletedAt = sqlstore.Instant(r.scan.completed)
-	r.Failure = r.scan.state.Read()
-	if r.scan.age != nil {
-		r.age = time.Duration(*r.scan.age) * time.Microsecond
-	}
-	if r.Failure.Version == 0 && stores.StatusPending <= r.Status && r.Status <= stores.StatusDiscarded {
-		return fmt.Errorf("%w: the row has status %s, but what is known of the failure is gone", stores.ErrUnavailable, r.Status)
-	}
-	return nil
+// read reads lookColumns.
+func (r *inboxRow) read(rows sqlstore.Rows) error {
+	var orderKey []byte
+	return r.Read(rows, &r.age, &orderKey)
 }
 
 // lostAfter is when a claim without a bound that was committed early is given up.
@@ -207,9 +175,9 @@ const lostAfter = time.Hour
 // judge decides about the row. Claimable means that it can be taken over.
 func (r *inboxRow) judge(c *stores.Claim) (stores.Verdict, error) {
 	switch {
-	case !r.found && c.OrderKey != nil && c.Take == 0:
+	case !r.Found && c.OrderKey != nil && c.Take == 0:
 		return stores.Verdict{Outcome: stores.Behind}, nil
-	case !r.found: // whose insert was in the way has rolled back
+	case !r.Found: // whose insert was in the way has rolled back
 		return stores.Verdict{Outcome: stores.InFlight}, nil
 	case r.Status == stores.StatusProcessing:
 		// A handler has committed its transaction in the middle. While it may still run it
@@ -220,7 +188,7 @@ func (r *inboxRow) judge(c *stores.Claim) (stores.Verdict, error) {
 		if limit == 0 {
 			limit = lostAfter
 		}
-		if r.age > limit {
+		if r.age != nil && *r.age > limit.Microseconds() {
 			v.Outcome = stores.Conflict
 			v.Fingerprint, _ = stores.ParseFingerprint(r.Fingerprint)
 		}

@@ -3,7 +3,6 @@ package mysql
 import (
 	"context"
 	"database/sql"
-	"fmt"
 
 	"github.com/millpond-go/millpond/internal/sqlstore"
 )
@@ -18,25 +17,6 @@ var relatives = []sqlstore.Relative{
 	{Mark: "memsql", Name: "SingleStore", Lacks: "SKIP LOCKED"},
 	{Mark: "vitess", Name: "Vitess", Lacks: "a COMMIT of all shards as one"},
 	{Mark: "dolt", Name: "Dolt", Lacks: "locks of rows"},
-}
-
-// relativeError refuses a server for what it is.
-type relativeError struct{ sqlstore.Relative }
-
-func (e *relativeError) Error() string {
-	return fmt.Sprintf("the server is %s, which lacks %s; use MySQL %d.%d or later, or MariaDB %d.%d or later",
-		e.Name, e.Lacks, oldestMySQL[0], oldestMySQL[1], oldestMariaDB[0], oldestMariaDB[1])
-}
-
-func (e *relativeError) Is(target error) bool { return target == errUnusable }
-
-// refuseRelatives judges @@version and @@version_comment. Percona's server, those of
-// clouds, and proxies before either are MySQL and MariaDB.
-func refuseRelatives(version, comment string) error {
-	if r, found := sqlstore.FindRelative(relatives, version+" "+comment); found {
-		return &relativeError{r}
-	}
-	return nil
 }
 
 // querier is a *sql.DB or a *sql.Conn.

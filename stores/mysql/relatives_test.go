@@ -74,7 +74,7 @@ func TestExhaustedPoolIsNamed(t *testing.T) {
 			ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 			err := ask(ctx)
 			cancel()
-			require.ErrorContains(t, err, "no connection became free in time, all 1 are in use", what)
+			require.ErrorContains(t, err, "no connection of the pool became free in time, all 1 are in use", what)
 			require.ErrorIs(t, err, context.DeadlineExceeded, what)
 			require.ErrorIs(t, err, stores.ErrUnavailable, what)
 		}

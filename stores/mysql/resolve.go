@@ -52,13 +52,12 @@ func (s *Store) closeLost(ctx context.Context, c *claimed) (bool, error) {
 func (s *Store) closeTaken(ctx context.Context, c claimed) (closed bool, err error) {
 	c.orderKey = nil // it has run, whatever is before it
 	number, revision := sqlstore.ParseVersion(c.took)
-	err = database{s}.Write(ctx, func(short sqlstore.Sender) error {
-		tx := textSender{short}
+	err = database{s}.Write(ctx, func(tx sqlstore.Sender) error {
 		taken, _, err := s.tryTake(ctx, tx, &c, number, revision)
 		if err != nil || !taken {
 			return err
 		}
-		changed, err := tx.exec(ctx, string(s.texts.finish(nil, &c)))
+		changed, err := exec(ctx, tx, string(s.texts.finish(nil, &c)))
 		closed = changed == 1
 		return err
 	})

@@ -3,7 +3,6 @@ package mysql
 import (
 	"context"
 	"database/sql"
-	"errors"
 	"fmt"
 	"log/slog"
 	"regexp"
@@ -53,14 +52,14 @@ func (s *Store) learn(ctx context.Context) error {
 		return err
 	}
 	if !commits {
-		return fmt.Errorf("%w: the connections have autocommit off, so that what is done outside of transactions stays locked and is lost: add autocommit=1 to the parameters", errUnusable)
+		return fmt.Errorf("%w: the connections have autocommit off, so that what is done outside of transactions stays locked and is lost: add autocommit=1 to the parameters", sqlstore.ErrUnusable)
 	}
 	if err := writable(chain, mode); err != nil {
 		return err
 	}
 	sv.noEscapes = strings.Contains(mode, "NO_BACKSLASH_ESCAPES")
 	if unsafeCharsets[charset] {
-		return fmt.Errorf("%w: the connections have the character set %s, in which the driver cannot put quotes around text: use utf8mb4", errUnusable, charset)
+		return fmt.Errorf("%w: the connections have the character set %s, in which the driver cannot put quotes around text: use utf8mb4", sqlstore.ErrUnusable, charset)
 	}
 	if sv.maria, err = supported(version, comment); err != nil {
 		return err
@@ -71,7 +70,7 @@ func (s *Store) learn(ctx context.Context) error {
 		schema = database.String
 	}
 	if schema == "" {
-		return fmt.Errorf("%w: no database is selected: name one in the address, or in Config.Schema", errUnusable)
+		return fmt.Errorf("%w: no database is selected: name one in the address, or in Config.Schema", sqlstore.ErrUnusable)
 	}
 	if !sv.maria {
 		var n int
@@ -92,10 +91,10 @@ func (s *Store) learn(ctx context.Context) error {
 // writable refuses the settings of connections on which what the store sends cannot run.
 func writable(completion, mode string) error {
 	if completion != "NO_CHAIN" {
-		return fmt.Errorf("%w: the connections have the completion_type %s, with which COMMIT does more than commit: add completion_type=0 to the parameters", errUnusable, completion)
+		return fmt.Errorf("%w: the connections have the completion_type %s, with which COMMIT does more than commit: add completion_type=0 to the parameters", sqlstore.ErrUnusable, completion)
 	}
 	if strings.Contains(mode, "EMPTY_STRING_IS_NULL") {
-		return fmt.Errorf("%w: the connections have EMPTY_STRING_IS_NULL in their sql_mode, so that no failure can be recorded: set a sql_mode without it in the parameters", errUnusable)
+		return fmt.Errorf("%w: the connections have EMPTY_STRING_IS_NULL in their sql_mode, so that no failure can be recorded: set a sql_mode without it in the parameters", sqlstore.ErrUnusable)
 	}
 	return nil
 }
@@ -113,7 +112,9 @@ func (s *Store) hasLearnt() bool {
 // supported reports whether a version is MariaDB's, and refuses those that are too old,
 // and those of other servers.
 func supported(version, comment string) (maria bool, err error) {
-	if err := refuseRelatives(version, comment); err != nil {
+	// Percona's server, those of clouds, and proxies before either are MySQL and MariaDB.
+	use := fmt.Sprintf("MySQL %d.%d or later, or MariaDB %d.%d or later", oldestMySQL[0], oldestMySQL[1], oldestMariaDB[0], oldestMariaDB[1])
+	if err := sqlstore.RefuseRelatives(relatives, version+" "+comment, use); err != nil {
 		return false, err
 	}
 	maria = isMariaDB(version)
@@ -128,7 +129,7 @@ func supported(version, comment string) (maria bool, err error) {
 	major, _ := strconv.Atoi(m[1])
 	minor, _ := strconv.Atoi(m[2])
 	if major < oldest[0] || major == oldest[0] && minor < oldest[1] {
-		return maria, fmt.Errorf("%w: it is %s %s: use %d.%d or later", errUnusable, product, version, oldest[0], oldest[1])
+		return maria, fmt.Errorf("%w: it is %s %s: use %d.%d or later", sqlstore.ErrUnusable, product, version, oldest[0], oldest[1])
 	}
 	return maria, nil
 }
@@ -137,9 +138,6 @@ func isMariaDB(version string) bool { return strings.Contains(strings.ToLower(ve
 
 // usualPayload is the inbox's own limit for payloads, unless it is told another.
 const usualPayload = 16 << 20
-
-// errUnusable: it is not a question of time.
-var errUnusable = errors.New("the server cannot be used")
 
 // warn says by name and number what makes the server's promises smaller than they look.
 // What cannot be asked is left out.

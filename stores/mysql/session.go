@@ -8,6 +8,8 @@ import (
 	"time"
 
 	mysql "github.com/go-sql-driver/mysql"
+
+	"github.com/millpond-go/millpond/internal/sqlstore"
 )
 
 // session is a connection with a transaction for an attempt, in one of two ways: on a
@@ -110,26 +112,13 @@ func (ss *session) prepare(ctx context.Context, claim *claimed, bound time.Durat
 	return rows, nil, err
 }
 
-// exec sends a statement of the store's, before the handler or instead of it.
-func (ss *session) exec(ctx context.Context, text string) (affected int64, err error) {
-	result, err := ss.tx.ExecContext(context.WithValue(ctx, storeKey{}, true), text)
-	if err != nil {
-		return 0, err
-	}
-	return result.RowsAffected()
+// Send implements sqlstore.Sender, before the handler or instead of it.
+func (ss *session) Send(ctx context.Context, s sqlstore.Statement) (affected int64, err error) {
+	return sqlstore.Send(context.WithValue(ctx, storeKey{}, true), ss.tx, s)
 }
 
-// row reads at most one row; found is false if there is none.
-func (ss *session) row(ctx context.Context, text string, into ...any) (found bool, err error) {
-	rows, err := ss.tx.QueryContext(context.WithValue(ctx, storeKey{}, true), text)
-	if err != nil {
-		return false, err
-	}
-	defer func() { err = errors.Join(err, rows.Close()) }() // which reads what else the server says
-	if found = rows.Next(); found {
-		err = rows.Scan(into...)
-	}
-	return found, errors.Join(err, rows.Err())
+func (ss *session) exec(ctx context.Context, text string) (affected int64, err error) {
+	return exec(ctx, ss, text)
 }
 
 // lookBack reads the row of a key and rolls back, in one trip where the server can.
@@ -137,18 +126,14 @@ func (ss *session) lookBack(ctx context.Context, consumer int64, id []byte) (inb
 	var row inboxRow
 	t := ss.store.texts
 	if !t.maria && !t.procedures {
-		found, err := ss.row(ctx, string(t.lookAt(nil, consumer, id)), row.into()...)
-		if err == nil {
-			err = row.read(found)
-		}
+		_, err := ss.Send(ctx, sqlstore.Statement{Text: string(t.lookAt(nil, consumer, id)), Read: row.read})
 		return row, errors.Join(err, ss.rollback(ctx))
 	}
-	found, err := ss.row(ctx, string(t.lookBack(nil, consumer, id, !ss.store.own)), row.into()...)
-	if err != nil {
-		return row, err
+	_, err := ss.Send(ctx, sqlstore.Statement{Text: string(t.lookBack(nil, consumer, id, !ss.store.own)), Read: row.read})
+	if err == nil {
+		ss.ended, ss.dirty = true, false
 	}
-	ss.ended, ss.dirty = true, false
-	return row, row.read(found)
+	return row, err
 }
 
 // rollback ends the transaction and gives a connection of the caller's its settings

@@ -165,12 +165,9 @@ func (l driverLog) Print(v ...any) {
 }
 
 func newStore(db, attempts *sql.DB, own bool, c Config) (*Store, error) {
-	if c.TablePrefix == "" {
-		c.TablePrefix = sqlstore.DefaultPrefix
-	}
-	names := sqlstore.Names{Schema: c.Schema, Prefix: c.TablePrefix}
-	if err := names.Validate(); err != nil {
-		return nil, fmt.Errorf("mysql: Config.%w", err)
+	names, err := sqlstore.NewNames(c.Schema, c.TablePrefix)
+	if err != nil {
+		return nil, fmt.Errorf("mysql: %w", err)
 	}
 	switch c.Isolation {
 	case sql.LevelDefault, sql.LevelReadCommitted, sql.LevelRepeatableRead:

@@ -2,13 +2,12 @@ package postgres
 
 import (
 	"context"
-	"fmt"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
 
-	"github.com/millpond-go/millpond/stores"
+	"github.com/millpond-go/millpond/internal/sqlstore"
 	"github.com/millpond-go/millpond/stores/postgres/internal/claimtx"
 	"github.com/millpond-go/millpond/stores/postgres/internal/tables"
 )
@@ -41,7 +40,7 @@ func acquire(ctx context.Context, pool *pgxpool.Pool) (*pgxpool.Conn, error) {
 		return conn, nil
 	}
 	if stat := pool.Stat(); ctx.Err() != nil && stat.AcquiredConns() == stat.MaxConns() {
-		err = fmt.Errorf("%w: no connection of the pool became free in time, all %d are in use: %w", stores.ErrBusy, stat.MaxConns(), err)
+		err = sqlstore.NoneFree(int(stat.MaxConns()), err)
 	}
 	return nil, err
 }
@@ -80,11 +79,7 @@ func (db pgxDB) InTx(ctx context.Context, f func(tables.Querier) error) error {
 		return err
 	}
 	defer conn.Release()
-	return pgx.BeginFunc(ctx, conn, func(tx pgx.Tx) error { return f(querier{tx}) })
-}
-
-type querier struct{ tx pgx.Tx }
-
-func (q querier) Send(ctx context.Context, s tables.Statement) (int64, error) {
-	return send(ctx, q.tx, s)
+	return pgx.BeginFunc(ctx, conn, func(tx pgx.Tx) error {
+		return f(sqlstore.SenderFunc(func(ctx context.Context, s tables.Statement) (int64, error) { return send(ctx, tx, s) }))
+	})
 }

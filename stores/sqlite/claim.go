@@ -37,7 +37,7 @@ func (c *conn) decide(cl *claim) error {
 	if err != nil {
 		return err
 	}
-	if row.Status == 0 { // what Take means is gone, or else the order keeps the row from being inserted
+	if !row.Found { // what Take means is gone, or else the order keeps the row from being inserted
 		cl.verdict.Outcome = stores.Behind
 		if cl.Take != 0 {
 			cl.verdict.Outcome = stores.InFlight
@@ -144,7 +144,7 @@ func (c *conn) look(cl *claim) (inboxRow, error) {
 		columns [inboxColumns]any
 		row     inboxRow
 	)
-	// A missing row is the end of the rows, and leaves the status 0.
+	// A missing row is the end of the rows.
 	if next := rows.Next(values[:]); next == nil {
 		for i, value := range values {
 			columns[i] = value
@@ -156,7 +156,7 @@ func (c *conn) look(cl *claim) (inboxRow, error) {
 	return row, errors.Join(err, rows.Close())
 }
 
-// inboxRow is the row of a key; status 0 means that there is none.
+// inboxRow is the row of a key, if there is one.
 type inboxRow struct {
 	sqlstore.Row
 	orderKey []byte
@@ -166,7 +166,7 @@ const inboxColumns = 5 + numStateColumns
 
 // rowOf reads the columns of lookStatement.
 func rowOf(v []any) (inboxRow, error) {
-	var r inboxRow
+	r := inboxRow{Row: sqlstore.Row{Found: true}}
 	status, _ := v[0].(int64)
 	r.Status = stores.Status(status) //nolint:gosec // only millpond writes it
 	if at, ok := v[1].(int64); ok {
@@ -176,10 +176,7 @@ func rowOf(v []any) (inboxRow, error) {
 	r.Trace, _ = v[3].([]byte)
 	r.orderKey, _ = v[4].([]byte)
 	r.Failure = stateOf(v[5:])
-	if r.Failure.Version == 0 && stores.StatusPending <= r.Status && r.Status <= stores.StatusDiscarded {
-		return inboxRow{}, fmt.Errorf("%w: the row has status %s, but what is known of the failure is gone", stores.ErrUnavailable, r.Status)
-	}
-	return r, nil
+	return r, r.Complete()
 }
 
 // lookUp reads a row on a connection of its own.

@@ -24,35 +24,20 @@ func (d database) Send(ctx context.Context, s sqlstore.Statement) (int64, error)
 	return send(ctx, d.reader, s)
 }
 
-// Exec implements sqlstore.Database.
-func (d database) Exec(ctx context.Context, s sqlstore.Statement) (affected int64, err error) {
-	err = d.Write(ctx, func(tx sqlstore.Sender) error {
-		affected, err = tx.Send(ctx, s)
-		return err
-	})
-	return affected, err
-}
-
 // Write implements sqlstore.Database.
 func (d database) Write(ctx context.Context, f func(sqlstore.Sender) error) error {
-	return d.writer.write(ctx, d.writer.patience(), func(tx *sql.Tx) error { return f(sender{tx}) })
-}
-
-// sender is a transaction.
-type sender struct{ tx *sql.Tx }
-
-// Send implements sqlstore.Sender.
-func (s sender) Send(ctx context.Context, statement sqlstore.Statement) (int64, error) {
-	return send(ctx, s.tx, statement)
+	return d.writer.write(ctx, d.writer.patience(), func(tx *sql.Tx) error {
+		return f(sqlstore.SenderFunc(func(ctx context.Context, s sqlstore.Statement) (int64, error) { return send(ctx, tx, s) }))
+	})
 }
 
 // Learn implements sqlstore.Database.
 func (d database) Learn(context.Context) (*sqlstore.Dialect, error) { return d.dialect, nil }
 
 // LookUp implements sqlstore.Database. It waits for no writer.
-func (d database) LookUp(ctx context.Context, consumer int64, id []byte) (sqlstore.Row, bool, error) {
+func (d database) LookUp(ctx context.Context, consumer int64, id []byte) (sqlstore.Row, error) {
 	row, err := d.lookUp(ctx, consumer, id)
-	return row.Row, row.Status != 0, err
+	return row.Row, err
 }
 
 // Explain implements sqlstore.Database.

@@ -46,7 +46,7 @@ func (s *Store) claim(ctx context.Context, f flight, c stores.Claim) (*attempt, 
 	begin := beginning{claim: cl, bound: c.Bound}
 	look := func() error {
 		row, err := s.lookUp(ctx, f.consumer, c.Key.ID)
-		if err != nil || row.Status == 0 {
+		if err != nil || !row.Found {
 			return err
 		}
 		return cl.judge(row)

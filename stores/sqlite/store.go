@@ -98,15 +98,12 @@ func New(ctx context.Context, path string, c Config) (*Store, error) {
 }
 
 func newStore(path string, c Config) (*Store, error) {
-	if c.TablePrefix == "" {
-		c.TablePrefix = sqlstore.DefaultPrefix
-	}
 	if c.BusyTimeout == 0 {
 		c.BusyTimeout = DefaultBusyTimeout
 	}
-	names := sqlstore.Names{Schema: "main", Prefix: c.TablePrefix} // never a temporary table of the same name
-	if err := names.Validate(); err != nil {
-		return nil, fmt.Errorf("Config.%w", err)
+	names, err := sqlstore.NewNames("main", c.TablePrefix) // never a temporary table of the same name
+	if err != nil {
+		return nil, err
 	}
 	if c.BusyTimeout < 0 {
 		return nil, fmt.Errorf("Config.BusyTimeout is %v: it must not be negative", c.BusyTimeout)
@@ -119,7 +116,7 @@ func newStore(path string, c Config) (*Store, error) {
 	default:
 		return nil, fmt.Errorf("Config.Synchronous is %d: use Full or Normal", c.Synchronous)
 	}
-	path, err := usable(path)
+	path, err = usable(path)
 	if err != nil {
 		return nil, err
 	}

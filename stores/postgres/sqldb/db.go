@@ -20,35 +20,15 @@ type sqlDB struct{ db *sql.DB }
 
 var _ tables.DB = sqlDB{}
 
-// sender is a *sql.DB or a *sql.Tx.
-type sender interface {
-	QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error)
-	ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error)
-}
-
 // Send implements tables.Querier.
 func (d sqlDB) Send(ctx context.Context, s tables.Statement) (int64, error) {
 	n, err := send(ctx, d.db, s)
 	return n, sqlstore.Exhausted(ctx, d.db, err)
 }
 
-func send(ctx context.Context, to sender, s tables.Statement) (int64, error) {
-	if s.Read == nil {
-		result, err := to.ExecContext(ctx, s.Text, portable(s.Args)...)
-		if err != nil {
-			return 0, err
-		}
-		return result.RowsAffected()
-	}
-	rows, err := to.QueryContext(ctx, s.Text, portable(s.Args)...)
-	if err != nil {
-		return 0, err
-	}
-	defer rows.Close()
-	if err := s.Read(rows); err != nil {
-		return 0, err
-	}
-	return 0, errors.Join(rows.Close(), rows.Err())
+func send(ctx context.Context, to sqlstore.Conn, s tables.Statement) (int64, error) {
+	s.Args = portable(s.Args)
+	return sqlstore.Send(ctx, to, s)
 }
 
 // portable makes arguments of what every driver takes: text for what PostgreSQL alone
@@ -144,14 +124,9 @@ func (d sqlDB) inTx(ctx context.Context, opts *sql.TxOptions, f func(tables.Quer
 	}
 	defer func() { _ = conn.Close() }()
 	defer func() { _ = tx.Rollback() }()
-	if err := f(querier{tx}); err != nil {
+	err = f(sqlstore.SenderFunc(func(ctx context.Context, s tables.Statement) (int64, error) { return send(ctx, tx, s) }))
+	if err != nil {
 		return err
 	}
 	return tx.Commit()
-}
-
-type querier struct{ tx *sql.Tx }
-
-func (q querier) Send(ctx context.Context, s tables.Statement) (int64, error) {
-	return send(ctx, q.tx, s)
 }

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/millpond-go/millpond/internal/sqlstore"
 	"github.com/millpond-go/millpond/internal/sqltx"
 	"github.com/millpond-go/millpond/stores"
 	"github.com/millpond-go/millpond/stores/postgres/internal/claimtx"
@@ -17,12 +18,15 @@ import (
 
 // beginPlain decides the claim by calls that every driver has. A first delivery costs
 // one trip more than the handler's own transaction.
-func (s *Store) beginPlain(ctx context.Context, consumer int32, c *stores.Claim) (*plainAttempt, stores.Verdict, error) {
+func (s *Store) beginPlain(ctx context.Context, consumer int32, c *stores.Claim) (stores.Attempt, stores.Verdict, error) {
 	a, verdict, err := s.claimPlain(ctx, consumer, c)
-	if claimtx.Contended(err) {
+	switch {
+	case tables.Contended(err):
 		return nil, stores.Verdict{Outcome: stores.InFlight}, nil
+	case a == nil: // not a non-nil interface around a nil pointer
+		return nil, verdict, err
 	}
-	return a, verdict, err
+	return a, verdict, nil
 }
 
 func (s *Store) claimPlain(ctx context.Context, consumer int32, c *stores.Claim) (*plainAttempt, stores.Verdict, error) {
@@ -93,7 +97,7 @@ func (s *Store) open(ctx context.Context) (*plainAttempt, error) {
 }
 
 // claim reports whether the row is ours.
-func (a *plainAttempt) claim(ctx context.Context, on sender, c *stores.Claim) (won bool, err error) {
+func (a *plainAttempt) claim(ctx context.Context, on sqlstore.Conn, c *stores.Claim) (won bool, err error) {
 	text, args := a.store.tables.Claim(a.consumer, c)
 	if c.Take != 0 {
 		if text, args := a.store.tables.Bound(c); text != "" {
@@ -133,23 +137,18 @@ func (s *Store) inOneTrip(text string, args []any) tables.Statement {
 // judge reads the row that stood in the way.
 func (a *plainAttempt) judge(ctx context.Context, c *stores.Claim) (stores.Verdict, error) {
 	var (
-		row          tables.InboxRow
+		row          sqlstore.Row
 		free, behind bool
 	)
 	if text, args := a.store.tables.Behind(a.consumer, c); text != "" {
 		s := a.store.inOneTrip(text, args)
-		s.Read = func(rows tables.Rows) error {
-			if rows.Next() {
-				return rows.Scan(&free, &behind)
-			}
-			return rows.Err()
-		}
+		s.Read = sqlstore.ReadFirst(new(bool), &free, &behind)
 		if _, err := send(ctx, a.tx, s); err != nil {
 			return stores.Verdict{}, err
 		}
 	}
 	look := a.store.inOneTrip(a.store.tables.Look(), []any{a.consumer, a.id})
-	look.Read = row.Read
+	look.Read = func(rows tables.Rows) error { return row.Read(rows) }
 	if _, err := send(ctx, a.tx, look); err != nil {
 		return stores.Verdict{}, err
 	}

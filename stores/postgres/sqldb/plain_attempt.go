@@ -12,6 +12,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/millpond-go/millpond/internal/sqlstore"
 	"github.com/millpond-go/millpond/internal/sqltx"
 	"github.com/millpond-go/millpond/stores"
 	"github.com/millpond-go/millpond/stores/postgres/internal/tables"
@@ -98,7 +99,7 @@ func (a *plainAttempt) Escaped(ctx context.Context) (bool, error) {
 }
 
 // wrote reports whether a row is of this claim.
-func (a *plainAttempt) wrote(row *tables.InboxRow) bool {
+func (a *plainAttempt) wrote(row *sqlstore.Row) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return row.CompletedAt.Equal(a.at)

@@ -234,22 +234,13 @@ func (s *Store) Begin(ctx context.Context, c stores.Claim) (stores.Attempt, stor
 	if err != nil {
 		return nil, stores.Verdict{}, err
 	}
+	begin := s.begin
 	if s.ours == nil {
-		a, verdict, err := s.beginPlain(ctx, consumer, &c)
-		if err != nil {
-			return nil, stores.Verdict{}, s.tables.Unavailable(err)
-		}
-		if a == nil { // not a non-nil interface around a nil pointer
-			return nil, verdict, nil
-		}
-		return a, verdict, nil
+		begin = s.beginPlain
 	}
-	a, verdict, err := s.begin(ctx, consumer, &c)
+	a, verdict, err := begin(ctx, consumer, &c)
 	if err != nil {
 		return nil, stores.Verdict{}, s.tables.Unavailable(err)
-	}
-	if a == nil {
-		return nil, verdict, nil
 	}
 	return a, verdict, nil
 }

@@ -7,6 +7,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/millpond-go/millpond/internal/sqlstore"
 	"github.com/millpond-go/millpond/stores"
 	"github.com/millpond-go/millpond/stores/postgres/internal/tables"
 )
@@ -22,22 +23,11 @@ type Won struct {
 // not, and one more where that shows that it can be.
 func Claim(ctx context.Context, conn *pgx.Conn, t *tables.Tables, consumer int32, c *stores.Claim) (Won, stores.Verdict, error) {
 	won, verdict, err := claim(ctx, conn, t, consumer, c)
-	if Contended(err) {
+	if tables.Contended(err) {
 		_, err = conn.Exec(ctx, "rollback")
 		return Won{}, stores.Verdict{Outcome: stores.InFlight}, err
 	}
 	return won, verdict, err
-}
-
-// Contended reports whether a claim has failed because of what others do at the same time.
-// Under a strict isolation that happens to one message, and says nothing about the server.
-func Contended(err error) bool {
-	const serializationFailure, deadlockDetected = "40001", "40P01"
-	said, ok := errors.AsType[interface {
-		error
-		SQLState() string
-	}](err)
-	return ok && (said.SQLState() == serializationFailure || said.SQLState() == deadlockDetected)
 }
 
 func claim(ctx context.Context, conn *pgx.Conn, t *tables.Tables, consumer int32, c *stores.Claim) (Won, stores.Verdict, error) {
@@ -118,7 +108,7 @@ func send(ctx context.Context, conn *pgx.Conn, batch *pgx.Batch) (Won, error) {
 func judgeAndRollback(ctx context.Context, conn *pgx.Conn, t *tables.Tables, consumer int32, c *stores.Claim) (stores.Verdict, error) {
 	var (
 		batch        pgx.Batch
-		row          tables.InboxRow
+		row          sqlstore.Row
 		free, behind bool
 	)
 	if text, args := t.Behind(consumer, c); text != "" {

@@ -67,7 +67,7 @@ func (t *Tables) Behind(consumer int32, c *stores.Claim) (text string, args []an
 	return t.sql.behindEarlier, []any{consumer, c.OrderKey, number}
 }
 
-// Look returns the statement that reads the row of a key, for InboxRow.
+// Look returns the statement that reads the row of a key.
 func (t *Tables) Look() string { return t.sql.look }
 
 // Owned returns the statement that fails (see NotOurs) unless the transaction which runs
@@ -77,7 +77,7 @@ func (t *Tables) Owned() string { return t.sql.owned }
 // Judge says what a claim has found that was not won: the row, if there is one, and what
 // Behind has answered. Claimable: it is worth another try, with the version of the
 // verdict's failure.
-func Judge(c *stores.Claim, row *InboxRow, free, behind bool) (stores.Verdict, error) {
+func Judge(c *stores.Claim, row *sqlstore.Row, free, behind bool) (stores.Verdict, error) {
 	verdict, err := judge(c, row, free, behind)
 	if c.Take != 0 && verdict.Outcome == stores.Claimable {
 		verdict.Outcome = stores.InFlight // it is never taken over in another version
@@ -85,7 +85,7 @@ func Judge(c *stores.Claim, row *InboxRow, free, behind bool) (stores.Verdict, e
 	return verdict, err
 }
 
-func judge(c *stores.Claim, row *InboxRow, free, behind bool) (stores.Verdict, error) {
+func judge(c *stores.Claim, row *sqlstore.Row, free, behind bool) (stores.Verdict, error) {
 	if !row.Found {
 		switch {
 		case free && behind:
@@ -133,30 +133,3 @@ func (t *Tables) DueText() string { return t.sql.due }
 
 // TakeOverText is the statement of TakeOver without an order.
 func (t *Tables) TakeOverText() string { return t.sql.takeOver }
-
-// InboxRow is the row of a key, if there is one.
-type InboxRow struct {
-	sqlstore.Row
-
-	Found bool
-}
-
-// Read reads the answer to Look.
-func (row *InboxRow) Read(rows Rows) error {
-	if rows.Next() {
-		if err := row.scan(rows); err != nil {
-			return err
-		}
-	}
-	return rows.Err()
-}
-
-func (row *InboxRow) scan(rows Rows) error {
-	var (
-		state     sqlstore.State
-		completed *int64
-	)
-	err := rows.Scan(append([]any{&row.Status, &row.Fingerprint, &row.Trace, &completed}, state.Into()...)...)
-	row.Found, row.Failure, row.CompletedAt = err == nil, state.Read(), sqlstore.Instant(completed)
-	return err
-}

@@ -14,12 +14,15 @@ import (
 // database is the driver as what all SQL stores share needs it.
 type database struct{ t *Tables }
 
-var _ sqlstore.Database = database{}
+var (
+	_ sqlstore.Database = database{}
+	_ sqlstore.Executor = database{}
+)
 
 // Send implements sqlstore.Sender.
 func (d database) Send(ctx context.Context, s Statement) (int64, error) { return d.t.db.Send(ctx, s) }
 
-// Exec implements sqlstore.Database, in one trip.
+// Exec implements sqlstore.Executor, in one trip.
 func (d database) Exec(ctx context.Context, s Statement) (affected int64, err error) {
 	affected, err = d.t.db.Send(ctx, s)
 	if sqlState(err) == serializationFailure {
@@ -30,10 +33,7 @@ func (d database) Exec(ctx context.Context, s Statement) (affected int64, err er
 
 // Write implements sqlstore.Database.
 func (d database) Write(ctx context.Context, f func(sqlstore.Sender) error) error {
-	inTheWay := func(err error) bool {
-		state := sqlState(err)
-		return state == uniqueViolation || state == serializationFailure || state == deadlockDetected
-	}
+	inTheWay := func(err error) bool { return Contended(err) || d.Taken(err) }
 	return sqlstore.Retry(ctx, inTheWay, func() error { return d.t.db.InTx(ctx, f) })
 }
 
@@ -54,10 +54,9 @@ func (d database) SchemaState(ctx context.Context) (sqlstore.SchemaState, error)
 }
 
 // LookUp implements sqlstore.Database, in one trip.
-func (d database) LookUp(ctx context.Context, consumer int64, id []byte) (sqlstore.Row, bool, error) {
-	var row InboxRow
-	_, err := d.t.db.Send(ctx, Statement{Text: d.t.sql.look, Args: []any{consumer, id}, Read: row.Read})
-	return row.Row, row.Found, err
+func (d database) LookUp(ctx context.Context, consumer int64, id []byte) (row sqlstore.Row, err error) {
+	_, err = d.t.db.Send(ctx, Statement{Text: d.t.sql.look, Args: []any{consumer, id}, Read: func(rows Rows) error { return row.Read(rows) }})
+	return row, err
 }
 
 // Explain implements sqlstore.Database.

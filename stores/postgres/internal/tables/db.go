@@ -31,15 +31,4 @@ type DB interface {
 	InTx(ctx context.Context, f func(Querier) error) error
 }
 
-// first is what to do with at most one row: found says whether there was one.
-func first(found *bool, dest ...any) func(Rows) error {
-	return func(rows Rows) error {
-		if rows.Next() {
-			*found = true
-			if err := rows.Scan(dest...); err != nil {
-				return err
-			}
-		}
-		return rows.Err()
-	}
-}
+func first(found *bool, dest ...any) func(Rows) error { return sqlstore.ReadFirst(found, dest...) }

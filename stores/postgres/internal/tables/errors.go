@@ -79,6 +79,13 @@ func Refused(err error) bool {
 	return state != "" && state != completionUnknown
 }
 
+// Contended reports whether a claim has failed because of what others do at the same time.
+// Under a strict isolation that happens to one message, and says nothing about the server.
+func Contended(err error) bool {
+	state := sqlState(err)
+	return state == serializationFailure || state == deadlockDetected
+}
+
 // Expired reports whether the server has ended a transaction that stood still.
 func Expired(err error) bool { return sqlState(err) == idleInTransaction }
 

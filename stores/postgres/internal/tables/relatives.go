@@ -18,13 +18,6 @@ var relatives = []sqlstore.Relative{
 // dsql marks a server that does not call itself anything but PostgreSQL in its version.
 const dsql = "aurora dsql"
 
-// relativeError refuses a server for what it is.
-type relativeError struct{ sqlstore.Relative }
-
-func (e *relativeError) Error() string {
-	return fmt.Sprintf("postgres: the server is %s, which lacks %s; use PostgreSQL 13 or later", e.Name, e.Lacks)
-}
-
 // Aurora DSQL is known by a view of its own. There is no operator in this, which not all of
 // them would understand.
 const whoAreYou = "SELECT pg_catalog.version(), pg_catalog.to_regclass('sys.iam_pg_role_mappings') IS NOT NULL"
@@ -45,8 +38,8 @@ func (t *Tables) recognise(ctx context.Context) error {
 	if isDSQL {
 		version = dsql
 	}
-	if r, found := sqlstore.FindRelative(relatives, version); found {
-		return &relativeError{r}
+	if err := sqlstore.RefuseRelatives(relatives, version, "PostgreSQL 13 or later"); err != nil {
+		return fmt.Errorf("postgres: %w", err)
 	}
 	t.recognised.Store(true)
 	return nil

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/millpond-go/millpond/internal/sqlstore"
 	"github.com/millpond-go/millpond/stores"
 )
 
@@ -23,20 +24,19 @@ func (s Store) Resolve(ctx context.Context, k stores.Key) (bool, error) {
 // synchronous standby: the server gives up that wait when it is told to cancel a COMMIT. So
 // it commits something itself, which waits for the standby as well, and fails if ctx ends
 // before.
-func (t *Tables) SettledRow(ctx context.Context, consumer int32, id []byte) (InboxRow, error) {
+func (t *Tables) SettledRow(ctx context.Context, consumer int32, id []byte) (row sqlstore.Row, err error) {
 	// The server must give up before we do, or it would go on waiting unwatched.
 	wait := time.Minute
 	if deadline, ok := ctx.Deadline(); ok {
 		wait = max(time.Until(deadline)*9/10, time.Millisecond)
 	}
-	var row InboxRow
-	err := t.db.Batch(ctx,
+	err = t.db.Batch(ctx,
 		Statement{Text: setLockTimeout, Args: []any{fmt.Sprintf("%dms", wait.Milliseconds())}},
 		Statement{Text: waitForLock, Args: []any{t.LockKey(consumer, id)}},
-		Statement{Text: t.sql.settled, Args: []any{consumer, id}, Read: row.Read},
+		Statement{Text: t.sql.settled, Args: []any{consumer, id}, Read: func(rows Rows) error { return row.Read(rows) }},
 	)
 	if err != nil {
-		return InboxRow{}, unavailable(err)
+		return sqlstore.Row{}, unavailable(err)
 	}
 	return row, nil
 }

@@ -86,7 +86,7 @@ WHERE consumer = $1 AND status = 3 AND order_key = $2
 AND ` + blocks + ` AND number < $3)`
 
 	// The failure is not looked for beside a completed row: nothing equals null.
-	lookText = `SELECT i.status, i.fingerprint, i.traceparent, (extract(epoch from coalesce(i.completed_at, 'epoch')) * 1000000)::bigint, ` + stateColumns + `
+	lookText = `SELECT i.status, (extract(epoch from i.completed_at) * 1000000)::bigint, i.fingerprint, i.traceparent, ` + stateColumns + `
 FROM {schema.}{prefix}inbox i
 LEFT JOIN {schema.}{prefix}failure f ON f.consumer = i.consumer AND f.message_id = CASE WHEN i.status <> 2 THEN i.message_id END
 WHERE i.consumer = $1 AND i.message_id = $2`

@@ -63,12 +63,9 @@ func (t *Tables) Store() Store { return Store{t.shared.Store(), t} }
 
 // New returns the tables that c names, without I/O. Errors name the field.
 func New(db DB, c Config) (*Tables, error) {
-	if c.TablePrefix == "" {
-		c.TablePrefix = sqlstore.DefaultPrefix
-	}
-	names := sqlstore.Names{Schema: c.Schema, Prefix: c.TablePrefix}
-	if err := names.Validate(); err != nil {
-		return nil, fmt.Errorf("Config.%w", err)
+	names, err := sqlstore.NewNames(c.Schema, c.TablePrefix)
+	if err != nil {
+		return nil, err
 	}
 	t := &Tables{db: db, names: names, log: slog.Default()}
 	t.txOptions.IsoLevel = cmp.Or(c.Isolation, pgx.ReadCommitted) // no access mode: a server set to read-only means it
