@@ -11,11 +11,7 @@ FROM {schema.}{prefix}audit WHERE `
 
 // Audit implements stores.Inspector.
 func (s Store) Audit(ctx context.Context, before int64, limit int) (entries []stores.AuditEntry, err error) {
-	err = s.t.Inspect(ctx, limit, func() error {
-		c, err := s.t.consumersNamed(ctx, "", "")
-		if err != nil {
-			return err
-		}
+	err = s.t.inspect(ctx, limit, "", "", func(c Consumers) error {
 		w := &Condition{}
 		if before > 0 {
 			w.And("id < ?", before)

@@ -48,11 +48,7 @@ func scanMessage(rows Rows, c Consumers, more ...any) (stores.Message, error) {
 
 // Messages implements stores.Inspector.
 func (s Store) Messages(ctx context.Context, q stores.MessageQuery) (messages []stores.Message, err error) {
-	err = s.t.Inspect(ctx, q.Limit, func() error {
-		w, c, err := s.t.Matching(ctx, q.Filter)
-		if err != nil {
-			return err
-		}
+	err = s.t.matching(ctx, q.Limit, q.Filter, func(w *Condition, c Consumers) error {
 		if q.Before > 0 {
 			w.And("f.number < ?", q.Before)
 		}
@@ -67,11 +63,8 @@ func (s Store) Messages(ctx context.Context, q stores.MessageQuery) (messages []
 
 // Message implements stores.Inspector.
 func (s Store) Message(ctx context.Context, number int64) (m stores.Message, err error) {
-	err = s.t.Inspect(ctx, 1, func() error {
-		c, err := s.t.consumersNamed(ctx, "", "")
-		if err == nil {
-			m, err = s.t.whole(ctx, number, c)
-		}
+	err = s.t.inspect(ctx, 1, "", "", func(c Consumers) error {
+		m, err = s.t.whole(ctx, number, c)
 		return err
 	})
 	return m, err
@@ -101,13 +94,9 @@ func (t *Tables) whole(ctx context.Context, number int64, c Consumers) (m stores
 
 // Find implements stores.Inspector.
 func (s Store) Find(ctx context.Context, k stores.Key) (m stores.Message, err error) {
-	err = s.t.Inspect(ctx, 1, func() error {
+	err = s.t.inspect(ctx, 1, k.Consumer.Service, k.Consumer.Handler, func(c Consumers) error {
 		if err := k.Validate(); err != nil {
 			return fmt.Errorf("%w: %w", stores.ErrNotFound, err)
-		}
-		c, err := s.t.consumersNamed(ctx, k.Consumer.Service, k.Consumer.Handler)
-		if err != nil {
-			return err
 		}
 		if len(c) == 0 {
 			return stores.ErrNotFound
@@ -145,10 +134,9 @@ func (t *Tables) find(ctx context.Context, consumer int64, k stores.Key, c Consu
 
 // Consumers implements stores.Inspector.
 func (s Store) Consumers(ctx context.Context) (all []stores.Consumer, err error) {
-	err = s.t.Inspect(ctx, 1, func() error {
-		c, err := s.t.consumersNamed(ctx, "", "")
+	err = s.t.inspect(ctx, 1, "", "", func(c Consumers) error {
 		all = c.Sorted()
-		return err
+		return nil
 	})
 	return all, err
 }

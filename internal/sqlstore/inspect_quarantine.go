@@ -38,11 +38,7 @@ func scanQuarantined(rows Rows, c Consumers, more ...any) (stores.QuarantineRow,
 
 // Quarantined implements stores.Inspector.
 func (s Store) Quarantined(ctx context.Context, q stores.QuarantineQuery) (found []stores.QuarantineRow, err error) {
-	err = s.t.Inspect(ctx, q.Limit, func() error {
-		c, err := s.t.consumersNamed(ctx, q.Service, q.Handler)
-		if err != nil {
-			return err
-		}
+	err = s.t.inspect(ctx, q.Limit, q.Service, q.Handler, func(c Consumers) error {
 		if q.Status == "" {
 			q.Status = stores.QuarantineHeld
 		}
@@ -68,11 +64,7 @@ func (s Store) Quarantined(ctx context.Context, q stores.QuarantineQuery) (found
 
 // QuarantinedRow implements stores.Inspector.
 func (s Store) QuarantinedRow(ctx context.Context, rowID int64) (r stores.QuarantineRow, err error) {
-	err = s.t.Inspect(ctx, 1, func() error {
-		c, err := s.t.consumersNamed(ctx, "", "")
-		if err != nil {
-			return err
-		}
+	err = s.t.inspect(ctx, 1, "", "", func(c Consumers) error {
 		var encoded Encoded
 		var payload []byte
 		text := selectQuarantined + `, q.metadata, q.facts, q.payload` + fromQuarantine + `q.id = ?`

@@ -162,7 +162,7 @@ func (r *record) insert(ctx context.Context, tx Sender, values []any) (number in
 	found, err := First(ctx, tx, Statement{Text: r.t.fixed(findInbox), Args: []any{r.consumer, r.Key.ID}}, &status)
 	if err == nil && !found {
 		_, err = tx.Send(ctx, Statement{Text: r.t.fixed(insertInbox), Args: []any{
-			r.consumer, r.Key.ID, int64(r.Status), r.Fingerprint.Bytes(), traceBytes(&r.TraceParent),
+			r.consumer, r.Key.ID, int64(r.Status), r.Fingerprint.Bytes(), TraceBytes(&r.TraceParent),
 		}})
 	}
 	if found || r.t.db.Taken(err) {

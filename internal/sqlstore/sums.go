@@ -36,11 +36,7 @@ JOIN {schema.}{prefix}failure f ON f.number = g.latest ORDER BY g.n DESC, g.late
 // Causes implements stores.Inspector. It reads all messages that match; the class and the
 // error are those of the message that has failed for the first time last.
 func (s Store) Causes(ctx context.Context, f stores.Filter, limit int) (causes []stores.Cause, err error) {
-	err = s.t.Inspect(ctx, limit, func() error {
-		w, c, err := s.t.Matching(ctx, f)
-		if err != nil {
-			return err
-		}
+	err = s.t.matching(ctx, limit, f, func(w *Condition, c Consumers) error {
 		text := strings.Replace(selectCauses, "%s", w.String(), 1)
 		causes, err = list(ctx, s.t.db, Statement{Text: s.t.sql(text), Args: append(w.Args, limit)}, func(rows Rows) (g stores.Cause, err error) {
 			var (
@@ -58,11 +54,7 @@ func (s Store) Causes(ctx context.Context, f stores.Filter, limit int) (causes [
 
 // Matching implements stores.Inspector.
 func (s Store) Matching(ctx context.Context, f stores.Filter, limit int) (n int, highest int64, err error) {
-	err = s.t.Inspect(ctx, limit, func() error {
-		w, _, err := s.t.Matching(ctx, f)
-		if err != nil {
-			return err
-		}
+	err = s.t.matching(ctx, limit, f, func(w *Condition, _ Consumers) error {
 		_, err = First(ctx, s.t.db, Statement{Text: s.t.sql(strings.Replace(countMatching, "%s", w.String(), 1)), Args: append(w.Args, limit)}, &n, &highest)
 		return err
 	})
@@ -106,11 +98,7 @@ func (t *Tables) count(ctx context.Context, c Consumers, parts func(consumer int
 func (s Store) Counts(ctx context.Context, limit int) (counts []stores.Count, err error) {
 	quarantined := int(stores.StatusDiscarded) + 1
 	bound := min(limit, math.MaxInt32)
-	err = s.t.Inspect(ctx, limit, func() error {
-		c, err := s.t.consumersNamed(ctx, "", "")
-		if err != nil {
-			return err
-		}
+	err = s.t.inspect(ctx, limit, "", "", func(c Consumers) error {
 		all, err := s.t.count(ctx, c, func(id int64) (parts []string) {
 			for _, status := range []stores.Status{stores.StatusPending, stores.StatusFailed, stores.StatusDiscarded} {
 				parts = append(parts, fmt.Sprintf(countFailed, id, status, id, status, bound+1))
@@ -131,11 +119,7 @@ func (s Store) Counts(ctx context.Context, limit int) (counts []stores.Count, er
 
 // Backlog implements stores.Retries, in one trip and one more for each hundred consumers.
 func (s Store) Backlog(ctx context.Context, limit int) (backlog []stores.Backlog, err error) {
-	err = s.t.Inspect(ctx, limit, func() error {
-		c, err := s.t.consumersNamed(ctx, "", "")
-		if err != nil {
-			return err
-		}
+	err = s.t.inspect(ctx, limit, "", "", func(c Consumers) error {
 		all, err := s.t.count(ctx, c, func(id int64) []string { return []string{fmt.Sprintf(countDue, id, id, limit)} })
 		for _, one := range all {
 			backlog = append(backlog, stores.Backlog{Consumer: c[one.consumer], Due: one.n, Oldest: time.Duration(value(one.at)) * time.Microsecond})

@@ -170,6 +170,28 @@ func (t *Tables) Inspect(ctx context.Context, limit int, f func() error) error {
 	return nil
 }
 
+// inspect is Inspect of a call that concerns consumers; empty names are those of all.
+func (t *Tables) inspect(ctx context.Context, limit int, service, handler string, f func(Consumers) error) error {
+	return t.Inspect(ctx, limit, func() error {
+		c, err := t.consumersNamed(ctx, service, handler)
+		if err != nil {
+			return err
+		}
+		return f(c)
+	})
+}
+
+// matching is Inspect of a call that concerns the failures that match a filter.
+func (t *Tables) matching(ctx context.Context, limit int, f stores.Filter, call func(*Condition, Consumers) error) error {
+	return t.Inspect(ctx, limit, func() error {
+		w, c, err := t.Matching(ctx, f)
+		if err != nil {
+			return err
+		}
+		return call(w, c)
+	})
+}
+
 // Widths of text columns, in bytes.
 const (
 	maxPlaceBytes = 1 << 10 // names of places, which come from outside
@@ -201,7 +223,8 @@ func (t *Tables) encode(metadata map[string]string, facts stores.Facts, others .
 	return e, t.db.Fits(size + len(e.Metadata) + len(e.Facts))
 }
 
-func traceBytes(t *stores.TraceParent) []byte {
+// TraceBytes are those of a trace parent, nil if there is none.
+func TraceBytes(t *stores.TraceParent) []byte {
 	if t.IsZero() {
 		return nil
 	}
