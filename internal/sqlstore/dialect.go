@@ -1,6 +1,7 @@
 package sqlstore
 
 import (
+	"maps"
 	"strings"
 	"sync"
 	"time"
@@ -14,6 +15,7 @@ import (
 //	{us} … {/us}      a time of the database's in microseconds since 1970, as results have it
 //	{state}           the columns that [State] reads, of a failure f
 //	{changed}         the assignment that every change of a failure makes
+//	{blocks}          the condition of pending failures e that keep their order
 //	{inbox of f}      the join that adds the row i of the inbox to failures f
 //	{page} … {/page}  the condition, order and limit of a page of failures f
 //	{both}            failures f, with what is locked whenever one of them is
@@ -30,7 +32,7 @@ import (
 //	{empty}           no bytes
 type Dialect struct {
 	Names Names
-	Words map[string]string
+	Words map[string]string // where they are not the usual ones
 
 	// Finish makes SQL of what is left; nil: it is.
 	Finish func(sql string) string
@@ -57,8 +59,10 @@ type Dialect struct {
 // SQL makes SQL of a text.
 func (d *Dialect) SQL(text string) string {
 	d.once.Do(func() {
-		pairs := make([]string, 0, 2*len(d.Words))
-		for word, sql := range d.Words {
+		words := maps.Clone(usual)
+		maps.Copy(words, d.Words)
+		pairs := make([]string, 0, 2*len(words))
+		for word, sql := range words {
 			pairs = append(pairs, "{"+word+"}", sql)
 		}
 		d.words = strings.NewReplacer(pairs...)
@@ -80,9 +84,20 @@ func (d *Dialect) Fixed(text string) string {
 	return sql
 }
 
-// Changed is {changed}: a revision may come again after a million changes, when nobody
-// remembers it.
-const Changed = "revision = (revision + 1) & 1048575"
-
-// InboxOfFailure is {inbox of f} for most databases.
-const InboxOfFailure = `LEFT JOIN {schema.}{prefix}inbox i ON i.consumer = f.consumer AND i.message_id = f.message_id`
+// usual are the words of most databases.
+var usual = map[string]string{
+	"us": "", "/us": "",
+	// A revision may come again after a million changes, when nobody remembers it.
+	"changed": "revision = (revision + 1) & 1048575",
+	// One that the broker was to deliver again and did not keeps its order no longer than it
+	// was told to: it may be gone.
+	"blocks":     "(e.placement = 1 OR e.order_until > {now})",
+	"inbox of f": "LEFT JOIN {schema.}{prefix}inbox i ON i.consumer = f.consumer AND i.message_id = f.message_id",
+	"page":       "", "/page": "",
+	"both":       "{schema.}{prefix}failure f",
+	"for update": "", "nowait": "", "free": "", "unless locked": "",
+	"topics": "topics", "list": "?",
+	"again":  "ON CONFLICT (consumer, identity_hash, fingerprint, reason) DO UPDATE SET",
+	"before": "before", "after": "after",
+	"bytes": "", "/bytes": "", "any order": "", "empty": "x''",
+}

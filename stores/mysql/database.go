@@ -143,22 +143,16 @@ func newDialect(names sqlstore.Names, maria bool) *sqlstore.Dialect {
 	return &sqlstore.Dialect{
 		Names: names,
 		Words: map[string]string{
-			"now": now, "us": "", "/us": "",
-			"state":      stateColumns,
-			"changed":    sqlstore.Changed,
-			"blocks":     blocks,
-			"inbox of f": sqlstore.InboxOfFailure,
-			"page":       "", "/page": "",
+			"now":   now,
+			"state": stateColumns,
 			// Who ends a failed message locks both rows: a worker that puts off the next
 			// message of the order key holds only the inbox's.
 			"both":       "{schema.}{prefix}failure f STRAIGHT_JOIN {schema.}{prefix}inbox i ON i.consumer = f.consumer AND i.message_id = f.message_id",
 			"for update": " FOR UPDATE", "nowait": " FOR UPDATE NOWAIT", "free": " FOR UPDATE SKIP LOCKED", "share": share,
 			"unless locked": withoutWaitingIfMaria,
-			"topics":        "topics", "list": "?",
-			"again":  "ON DUPLICATE KEY UPDATE",
-			"before": "`before`", "after": "`after`",
+			"again":         "ON DUPLICATE KEY UPDATE",
+			"before":        "`before`", "after": "`after`",
 			"bytes": "CAST(", "/bytes": " AS BINARY)",
-			"any order": "", "empty": "x''",
 		},
 		In: func(column string, values []int64) (string, []any) { return column + " IN " + in(values), nil },
 

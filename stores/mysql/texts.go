@@ -24,10 +24,6 @@ type texts struct {
 	settingsSaved, settingsRestored   string
 }
 
-// blocks is the condition of pending messages that keep their order. One that the broker
-// was to deliver again and did not keeps it no longer than it was told to: it may be gone.
-const blocks = "(e.placement = 1 OR e.order_until > {now})"
-
 const lookColumns = `SELECT i.status, i.completed_at, i.fingerprint, i.traceparent, {now} - i.completed_at, f.order_key, {state}
 FROM {schema.}{prefix}inbox i
 LEFT JOIN {schema.}{prefix}failure f ON i.status > 2 AND f.consumer = i.consumer AND f.message_id = i.message_id
@@ -41,7 +37,7 @@ func newTexts(d *sqlstore.Dialect, sv server, isolation sql.IsolationLevel) *tex
 		look:         x(lookColumns),
 		update:       x("UPDATE {schema.}{prefix}inbox SET status = 2 WHERE "),
 		taken:        x("NOT EXISTS (SELECT 1 FROM {schema.}{prefix}inbox WHERE "),
-		behind:       x("NOT EXISTS (SELECT 1 FROM {schema.}{prefix}failure e WHERE e.status = 3 AND " + blocks + " AND e.consumer = "),
+		behind:       x("NOT EXISTS (SELECT 1 FROM {schema.}{prefix}failure e WHERE e.status = 3 AND {blocks} AND e.consumer = "),
 		callBegin:    x("CALL {schema.}{prefix}begin("),
 		callComplete: x("CALL {schema.}{prefix}complete("),
 		callLook:     x("CALL {schema.}{prefix}look("),
@@ -79,11 +75,9 @@ type claimed struct {
 }
 
 func newClaimed(consumer int64, c *stores.Claim, token int64) claimed {
-	cl := claimed{consumer: consumer, id: c.Key.ID, token: token, fingerprint: c.Fingerprint.Bytes(), orderKey: c.OrderKey}
-	if !c.TraceParent.IsZero() {
-		cl.trace = c.TraceParent[:]
+	return claimed{
+		consumer: consumer, id: c.Key.ID, token: token, fingerprint: c.Fingerprint.Bytes(), trace: sqlstore.TraceBytes(&c.TraceParent), orderKey: c.OrderKey,
 	}
-	return cl
 }
 
 // claim is a plain insert, decided by the primary key, that does not wait for a lock:

@@ -53,11 +53,7 @@ func (c *conn) decide(cl *claim) error {
 // insert reports whether the key's row was inserted. Without an order key nothing but a
 // row of the key can prevent it.
 func (c *conn) insert(cl *claim) (bool, error) {
-	var trace []byte
-	if !cl.TraceParent.IsZero() {
-		trace = cl.TraceParent[:]
-	}
-	which, args := claimStatement, [5]driver.Value{cl.consumer, cl.Key.ID, cl.Fingerprint.Bytes(), trace}
+	which, args := claimStatement, [5]driver.Value{cl.consumer, cl.Key.ID, cl.Fingerprint.Bytes(), sqlstore.TraceBytes(&cl.TraceParent)}
 	n := 4
 	if len(cl.OrderKey) > 0 {
 		which, args[4], n = claimInOrderStatement, cl.OrderKey, 5
@@ -77,10 +73,6 @@ func (c *conn) insert(cl *claim) (bool, error) {
 // that waits behind it may go on at once.
 func (c *conn) takeOver(cl *claim, row inboxRow) error {
 	number, revision := sqlstore.ParseVersion(row.Failure.Version)
-	var trace []byte
-	if !cl.TraceParent.IsZero() {
-		trace = cl.TraceParent[:]
-	}
 	which, args, n := takeStatement, [5]driver.Value{cl.consumer, cl.Key.ID, number, revision}, 4
 	if len(cl.OrderKey) > 0 {
 		which, args[4], n = takeInOrderStatement, cl.OrderKey, 5
@@ -91,7 +83,7 @@ func (c *conn) takeOver(cl *claim, row inboxRow) error {
 		return errTaken
 	}
 	if err == nil && taken == 1 {
-		taken, err = c.change(completeStatement, trace, cl.consumer, cl.Key.ID)
+		taken, err = c.change(completeStatement, sqlstore.TraceBytes(&cl.TraceParent), cl.consumer, cl.Key.ID)
 	}
 	if err != nil {
 		return err

@@ -265,11 +265,7 @@ func (t transaction) end() (handler bool) {
 
 // run executes a prepared statement.
 func (c *conn) run(which int, args ...driver.Value) error {
-	s, err := c.prepare(which)
-	if err != nil {
-		return err
-	}
-	_, err = s.ExecContext(context.Background(), named(args...))
+	_, err := c.change(which, args...)
 	return err
 }
 
@@ -286,20 +282,25 @@ func (c *conn) change(which int, args ...driver.Value) (int64, error) {
 	return result.RowsAffected()
 }
 
-func (c *conn) prepare(which int) (preparedStatement, error) {
-	if s := c.prepared[which]; s != nil {
-		return s, nil
+func (c *conn) prepare(which int) (s preparedStatement, err error) {
+	if c.prepared[which] == nil {
+		if s, err = c.prepareNative(context.Background(), c.texts[which]); err != nil {
+			return nil, err
+		}
+		c.prepared[which] = s
 	}
-	s, err := c.native.PrepareContext(context.Background(), c.texts[which])
+	return c.prepared[which], nil
+}
+
+func (c *conn) prepareNative(ctx context.Context, query string) (preparedStatement, error) {
+	s, err := c.native.PrepareContext(ctx, query)
 	if err != nil {
 		return nil, err
 	}
-	p, ok := s.(preparedStatement)
-	if !ok {
-		return nil, errors.Join(fmt.Errorf("sqlite: the driver's %T lacks what this version needs", s), s.Close())
+	if p, ok := s.(preparedStatement); ok {
+		return p, nil
 	}
-	c.prepared[which] = p
-	return p, nil
+	return nil, lacks(s)
 }
 
 func named(args ...driver.Value) []driver.NamedValue {

@@ -44,7 +44,7 @@ func (c *connector) Connect(ctx context.Context) (driver.Conn, error) {
 	}
 	conn, ok := opened.(native)
 	if !ok {
-		return nil, errors.Join(fmt.Errorf("sqlite: the driver's %T lacks what this version needs", opened), opened.Close())
+		return nil, lacks(opened)
 	}
 	if _, err := conn.ExecContext(ctx, c.setup, nil); err != nil {
 		return nil, errors.Join(err, conn.Close())

@@ -64,22 +64,9 @@ func newDialect(names sqlstore.Names) *sqlstore.Dialect {
 	return &sqlstore.Dialect{
 		Names: names,
 		Words: map[string]string{
-			"now":     "CAST(round(unixepoch('subsec') * 1000000) AS INTEGER)", // SQLite's clock has milliseconds
-			"us":      "",
-			"/us":     "",
-			"state":   stateColumns,
-			"changed": sqlstore.Changed, "blocks": blocks,
-			"inbox of f": sqlstore.InboxOfFailure,
-			"page":       "",
-			"/page":      "",
-			"both":       "{schema.}{prefix}failure f",
-			"for update": "", "nowait": "", "free": "", "unless locked": "",
-			"topics": "topics", "list": "?",
-			"again":  "ON CONFLICT (consumer, identity_hash, fingerprint, reason) DO UPDATE SET",
-			"before": "before", "after": "after",
-			"bytes": "", "/bytes": "",
+			"now":       "CAST(round(unixepoch('subsec') * 1000000) AS INTEGER)", // SQLite's clock has milliseconds
+			"state":     stateColumns,
 			"any order": "+", // keeps an index out that would need sorting
-			"empty":     "x''",
 		},
 		In: func(column string, values []int64) (string, []any) {
 			if len(values) == 1 {

@@ -6,6 +6,7 @@ import (
 	"database/sql/driver"
 	"errors"
 	"fmt"
+	"io"
 	"strings"
 
 	"github.com/millpond-go/millpond/stores"
@@ -28,28 +29,47 @@ func (c *conn) use() error {
 	}
 }
 
-// ExecContext implements driver.ExecerContext.
-func (c *conn) ExecContext(ctx context.Context, query string, args []driver.NamedValue) (driver.Result, error) {
+// pass sends one statement of a handler's.
+func pass[T any](ctx context.Context, c *conn, query string, send func(context.Context) (T, error)) (T, error) {
 	if err := c.use(); err != nil {
-		return nil, err
+		return *new(T), err
 	}
 	defer c.mu.Unlock()
 	c.discard = c.discard || outlivesTransaction(query)
 	ctx, done := c.handling.statement(ctx)
-	result, err := c.native.ExecContext(ctx, query, args)
+	result, err := send(ctx)
 	return result, done(err)
+}
+
+// ask is pass of a query, whose rows are counted as in use until they are closed.
+func ask(ctx context.Context, c *conn, query string, send func(context.Context) (driver.Rows, error)) (driver.Rows, error) {
+	return pass(ctx, c, query, func(ctx context.Context) (driver.Rows, error) {
+		r, err := send(ctx)
+		if err != nil {
+			return nil, err
+		}
+		n, ok := r.(nativeRows)
+		if !ok {
+			return nil, lacks(r)
+		}
+		c.rows++
+		return &rows{nativeRows: n, conn: c}, nil
+	})
+}
+
+// lacks closes what the driver has made, and refuses the driver for it.
+func lacks(made io.Closer) error {
+	return errors.Join(fmt.Errorf("sqlite: the driver's %T lacks what this version needs", made), made.Close())
+}
+
+// ExecContext implements driver.ExecerContext.
+func (c *conn) ExecContext(ctx context.Context, query string, args []driver.NamedValue) (driver.Result, error) {
+	return pass(ctx, c, query, func(ctx context.Context) (driver.Result, error) { return c.native.ExecContext(ctx, query, args) })
 }
 
 // QueryContext implements driver.QueryerContext.
 func (c *conn) QueryContext(ctx context.Context, query string, args []driver.NamedValue) (driver.Rows, error) {
-	if err := c.use(); err != nil {
-		return nil, err
-	}
-	defer c.mu.Unlock()
-	c.discard = c.discard || outlivesTransaction(query)
-	ctx, done := c.handling.statement(ctx)
-	rows, err := c.native.QueryContext(ctx, query, args)
-	return c.opened(rows, done(err))
+	return ask(ctx, c, query, func(ctx context.Context) (driver.Rows, error) { return c.native.QueryContext(ctx, query, args) })
 }
 
 // PrepareContext implements driver.ConnPrepareContext.
@@ -59,15 +79,11 @@ func (c *conn) PrepareContext(ctx context.Context, query string) (driver.Stmt, e
 	}
 	defer c.mu.Unlock()
 	c.discard = c.discard || outlivesTransaction(query)
-	s, err := c.native.PrepareContext(ctx, query)
+	prepared, err := c.prepareNative(ctx, query)
 	if err != nil {
 		return nil, err
 	}
-	p, ok := s.(preparedStatement)
-	if !ok {
-		return nil, errors.Join(fmt.Errorf("sqlite: the driver's %T lacks what this version needs", s), s.Close())
-	}
-	return &statement{preparedStatement: p, conn: c}, nil
+	return &statement{preparedStatement: prepared, conn: c}, nil
 }
 
 // Prepare implements driver.Conn.
@@ -80,19 +96,6 @@ func (c *conn) Begin() (driver.Tx, error) {
 	return c.BeginTx(context.Background(), driver.TxOptions{})
 }
 
-// opened counts rows as in use until they are closed.
-func (c *conn) opened(r driver.Rows, err error) (driver.Rows, error) {
-	if err != nil {
-		return nil, err
-	}
-	n, ok := r.(nativeRows)
-	if !ok {
-		return nil, errors.Join(fmt.Errorf("sqlite: the driver's %T lacks what this version needs", r), r.Close())
-	}
-	c.rows++
-	return &rows{nativeRows: n, conn: c}, nil
-}
-
 // statement is prepared by a handler.
 type statement struct {
 	preparedStatement
@@ -100,23 +103,11 @@ type statement struct {
 }
 
 func (s *statement) ExecContext(ctx context.Context, args []driver.NamedValue) (driver.Result, error) {
-	if err := s.conn.use(); err != nil {
-		return nil, err
-	}
-	defer s.conn.mu.Unlock()
-	ctx, done := s.conn.handling.statement(ctx)
-	result, err := s.preparedStatement.ExecContext(ctx, args)
-	return result, done(err)
+	return pass(ctx, s.conn, "", func(ctx context.Context) (driver.Result, error) { return s.preparedStatement.ExecContext(ctx, args) })
 }
 
 func (s *statement) QueryContext(ctx context.Context, args []driver.NamedValue) (driver.Rows, error) {
-	if err := s.conn.use(); err != nil {
-		return nil, err
-	}
-	defer s.conn.mu.Unlock()
-	ctx, done := s.conn.handling.statement(ctx)
-	rows, err := s.preparedStatement.QueryContext(ctx, args)
-	return s.conn.opened(rows, done(err))
+	return ask(ctx, s.conn, "", func(ctx context.Context) (driver.Rows, error) { return s.preparedStatement.QueryContext(ctx, args) })
 }
 
 func (s *statement) Close() error {

@@ -3,7 +3,7 @@ package sqlite
 import (
 	"context"
 	"database/sql"
-	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/millpond-go/millpond/internal/sqlstore"
@@ -36,10 +36,6 @@ func stateOf(v []any) stores.FailureState {
 		DueIn:     time.Duration(number(10)) * time.Microsecond,
 	}
 }
-
-// blocks is the condition of pending messages that keep their order. One that the broker
-// was to deliver again and did not keeps it no longer than it was told to: it may be gone.
-const blocks = "(e.placement = 1 OR e.order_until > {now})"
 
 // newStatements returns the texts that the writer connection prepares.
 func newStatements(d *sqlstore.Dialect) (texts [preparedStatements]string) {
@@ -78,34 +74,19 @@ type lazyStatement struct {
 	db    *sql.DB
 	query string
 
-	mu   sync.RWMutex
-	stmt *sql.Stmt
+	stmt atomic.Pointer[sql.Stmt]
 }
 
 func (l *lazyStatement) get(ctx context.Context) (*sql.Stmt, error) {
-	l.mu.RLock()
-	stmt := l.stmt
-	l.mu.RUnlock()
-	if stmt != nil {
+	if stmt := l.stmt.Load(); stmt != nil {
 		return stmt, nil
-	}
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.stmt != nil {
-		return l.stmt, nil
 	}
 	stmt, err := l.db.PrepareContext(ctx, l.query)
 	if err != nil {
 		return nil, err
 	}
-	l.stmt = stmt
-	return stmt, nil
-}
-
-func (l *lazyStatement) close() {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.stmt != nil {
-		_ = l.stmt.Close()
+	if !l.stmt.CompareAndSwap(nil, stmt) { // somebody was faster
+		_ = stmt.Close()
 	}
+	return l.stmt.Load(), nil
 }

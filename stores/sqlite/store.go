@@ -147,7 +147,7 @@ func newStore(path string, c Config) (*Store, error) {
 	s.reader.SetMaxIdleConns(maxReaders)
 	s.reader.SetMaxOpenConns(maxReaders)
 	s.program = open(connector{setup: durable + fmt.Sprintf("PRAGMA busy_timeout = %d;", c.BusyTimeout.Milliseconds())})
-	s.look = lazyStatement{db: s.reader, query: s.sql[lookStatement]}
+	s.look.db, s.look.query = s.reader, s.sql[lookStatement]
 	return s, nil
 }
 
@@ -215,6 +215,5 @@ func (s *Store) Close() error {
 	if !s.tables.Close() {
 		return nil
 	}
-	s.look.close()
 	return errors.Join(s.reader.Close(), s.program.Close(), s.writer.close())
 }

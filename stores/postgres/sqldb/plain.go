@@ -19,35 +19,13 @@ import (
 // beginPlain decides the claim by calls that every driver has. A first delivery costs
 // one trip more than the handler's own transaction.
 func (s *Store) beginPlain(ctx context.Context, consumer int32, c *stores.Claim) (stores.Attempt, stores.Verdict, error) {
-	a, verdict, err := s.claimPlain(ctx, consumer, c)
+	a, verdict, err := claimtx.Twice(c, func(c *stores.Claim) (*plainAttempt, stores.Verdict, error) { return s.tryPlain(ctx, consumer, c) })
 	switch {
 	case tables.Contended(err):
 		return nil, stores.Verdict{Outcome: stores.InFlight}, nil
 	case a == nil: // not a non-nil interface around a nil pointer
 		return nil, verdict, err
 	}
-	return a, verdict, nil
-}
-
-func (s *Store) claimPlain(ctx context.Context, consumer int32, c *stores.Claim) (*plainAttempt, stores.Verdict, error) {
-	a, verdict, err := s.tryPlain(ctx, consumer, c)
-	if a != nil || err != nil || verdict.Outcome != stores.Claimable {
-		return a, verdict, err
-	}
-	// What can be claimed after all: see claimtx.Claim.
-	seen := *c
-	seen.Take = verdict.Failure.Version
-	a, again, err := s.tryPlain(ctx, consumer, &seen)
-	switch {
-	case err != nil:
-		return nil, stores.Verdict{}, err
-	case a == nil && again.Outcome != stores.Claimable:
-		return nil, again, nil
-	case a == nil:
-		verdict.Outcome = stores.InFlight
-		return nil, verdict, nil
-	}
-	verdict.Outcome = stores.Claimed
 	return a, verdict, nil
 }
 
@@ -61,7 +39,7 @@ func (s *Store) tryPlain(ctx context.Context, consumer int32, c *stores.Claim) (
 	a.claimed.OrderKey = nil // what seals it stands behind nobody
 	won, err := a.claim(ctx, a.tx, c)
 	if err == nil && won {
-		return a, stores.Verdict{Outcome: stores.Claimed}, nil
+		return a, stores.Verdict{}, nil
 	}
 	var verdict stores.Verdict
 	if err == nil {

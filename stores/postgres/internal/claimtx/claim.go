@@ -20,9 +20,14 @@ type Won struct {
 
 // Claim decides the claim on a connection that has no transaction. Without one in Won,
 // or an error, it has none again. Trips: one if the claim is won, one more to see why
-// not, and one more where that shows that it can be.
+// not, and two more where that shows that it can be.
 func Claim(ctx context.Context, conn *pgx.Conn, t *tables.Tables, consumer int32, c *stores.Claim) (Won, stores.Verdict, error) {
-	won, verdict, err := claim(ctx, conn, t, consumer, c)
+	won, verdict, err := Twice(c, func(c *stores.Claim) (won Won, verdict stores.Verdict, err error) {
+		if won, err = try(ctx, conn, t, consumer, c); err == nil && won.Tx == nil {
+			verdict, err = judgeAndRollback(ctx, conn, t, consumer, c)
+		}
+		return won, verdict, err
+	})
 	if tables.Contended(err) {
 		_, err = conn.Exec(ctx, "rollback")
 		return Won{}, stores.Verdict{Outcome: stores.InFlight}, err
@@ -30,37 +35,27 @@ func Claim(ctx context.Context, conn *pgx.Conn, t *tables.Tables, consumer int32
 	return won, verdict, err
 }
 
-func claim(ctx context.Context, conn *pgx.Conn, t *tables.Tables, consumer int32, c *stores.Claim) (Won, stores.Verdict, error) {
-	won, err := try(ctx, conn, t, consumer, c)
-	if err != nil {
-		return Won{}, stores.Verdict{}, err
+// Twice tries a claim, and again what can be claimed after all: a failed message whose
+// redelivery runs it, or one before which the last of its order key has ended just now. try
+// returns what it has won, or else a verdict.
+func Twice[A comparable](c *stores.Claim, try func(*stores.Claim) (A, stores.Verdict, error)) (A, stores.Verdict, error) {
+	var none A
+	won, verdict, err := try(c)
+	if err == nil && won == none && verdict.Outcome == stores.Claimable {
+		seen := *c
+		seen.Take = verdict.Failure.Version
+		var again stores.Verdict
+		won, again, err = try(&seen)
+		if verdict.Outcome = stores.InFlight; won == none && again.Outcome != stores.Claimable {
+			verdict = again
+		}
 	}
-	if won.Tx != nil {
-		return won, stores.Verdict{Outcome: stores.Claimed}, nil
+	switch {
+	case err != nil:
+		return none, stores.Verdict{}, err
+	case won != none:
+		verdict.Outcome = stores.Claimed
 	}
-	verdict, err := judgeAndRollback(ctx, conn, t, consumer, c)
-	if err != nil || verdict.Outcome != stores.Claimable {
-		return Won{}, verdict, err
-	}
-	return again(ctx, conn, t, consumer, c, verdict)
-}
-
-// again is the second try, for what can be claimed after all: a failed message
-// whose redelivery runs it, or one before which the last of its order key has ended
-// just now.
-func again(ctx context.Context, conn *pgx.Conn, t *tables.Tables, consumer int32, c *stores.Claim, verdict stores.Verdict) (Won, stores.Verdict, error) {
-	seen := *c
-	seen.Take = verdict.Failure.Version
-	won, err := try(ctx, conn, t, consumer, &seen)
-	if err != nil {
-		return Won{}, stores.Verdict{}, err
-	}
-	if won.Tx == nil {
-		verdict.Outcome = stores.InFlight
-		_, err = conn.Exec(ctx, "rollback")
-		return Won{}, verdict, err
-	}
-	verdict.Outcome = stores.Claimed
 	return won, verdict, nil
 }
 

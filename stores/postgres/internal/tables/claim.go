@@ -13,7 +13,7 @@ import (
 // Claim returns the statement that makes a claim by inserting its row. It returns the
 // time in the row, in microseconds, if the row is ours.
 func (t *Tables) Claim(consumer int32, c *stores.Claim) (text string, args []any) {
-	trace, lock := traceBytes(&c.TraceParent), t.LockKey(consumer, c.Key.ID)
+	trace, lock := sqlstore.TraceBytes(&c.TraceParent), t.LockKey(consumer, c.Key.ID)
 	keep := t.limits.keep(c.Bound)
 	idle, statement := "", ""
 	if !keep {
@@ -35,7 +35,7 @@ func (t *Tables) Claim(consumer int32, c *stores.Claim) (text string, args []any
 // before.
 func (t *Tables) TakeOver(consumer int32, c *stores.Claim) (text string, args []any) {
 	number, revision := sqlstore.ParseVersion(c.Take)
-	lock, trace := t.LockKey(consumer, c.Key.ID), traceBytes(&c.TraceParent)
+	lock, trace := t.LockKey(consumer, c.Key.ID), sqlstore.TraceBytes(&c.TraceParent)
 	if c.OrderKey == nil {
 		return t.sql.takeOver, []any{consumer, c.Key.ID, number, revision, lock, trace}
 	}
@@ -105,13 +105,6 @@ func judge(c *stores.Claim, row *sqlstore.Row, free, behind bool) (stores.Verdic
 		}
 	}
 	return verdict, err
-}
-
-func traceBytes(t *stores.TraceParent) []byte {
-	if t.IsZero() {
-		return nil
-	}
-	return t[:]
 }
 
 // LockKey is the advisory lock of a key: 64 bits of a hash over table, consumer and

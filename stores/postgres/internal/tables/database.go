@@ -85,8 +85,7 @@ func newDialect(names sqlstore.Names) *sqlstore.Dialect {
 			// Times are read as microseconds, since their text depends on settings that a
 			// handler may change.
 			"now": "clock_timestamp()", "us": "(extract(epoch from ", "/us": ") * 1000000)::bigint",
-			"state":   stateColumns,
-			"changed": sqlstore.Changed,
+			"state": stateColumns,
 			// The inbox is read by its key, however large a page is.
 			"inbox of f": `LEFT JOIN LATERAL (
 	SELECT fingerprint, traceparent FROM {schema.}{prefix}inbox WHERE consumer = f.consumer AND message_id = f.message_id OFFSET 0
@@ -95,9 +94,7 @@ func newDialect(names sqlstore.Names) *sqlstore.Dialect {
 			"/page":      `)) ORDER BY f.number DESC`,
 			"for update": " FOR UPDATE",
 			"topics":     "to_json(topics)::text", "list": "ARRAY(SELECT json_array_elements_text(?::text::json))",
-			"again":  "ON CONFLICT (consumer, identity_hash, fingerprint, reason) DO UPDATE SET",
-			"before": "before", "after": "after",
-			"bytes": "", "/bytes": "", "any order": "", "empty": "''::bytea",
+			"empty": "''::bytea",
 		},
 		Finish: func(sql string) string {
 			var numbered strings.Builder

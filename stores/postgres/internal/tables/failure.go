@@ -68,7 +68,7 @@ func (t *Tables) recordArgs(consumer int32, f *stores.Failure, encoded sqlstore.
 	number, revision := sqlstore.ParseVersion(f.Version)
 	args := pgx.NamedArgs{
 		"consumer": consumer, "id": f.Key.ID, "number": number, "revision": revision, "lock": t.LockKey(consumer, f.Key.ID),
-		"fingerprint": f.Fingerprint.Bytes(), "trace": traceBytes(&f.TraceParent),
+		"fingerprint": f.Fingerprint.Bytes(), "trace": sqlstore.TraceBytes(&f.TraceParent),
 		"status": int16(f.Status), "placement": int16(f.Placement), "attempts": f.Attempts, "uncounted": f.Uncounted,
 		"dueIn": dueIn, "orderWait": f.OrderWait, "start": f.Start,
 		"class": string(f.Class), "cause": f.Cause, "error": f.Error, "brief": sqlstore.Text(f.Error, stores.MaxHistoryErrorBytes),
