@@ -267,7 +267,11 @@ func (l *ledger) Due(_ context.Context, q stores.DueQuery) ([]stores.Retry, erro
 	}
 	slices.SortFunc(due, func(a, b *ledgerRow) int { return cmp.Or(a.due.Compare(b.due), cmp.Compare(a.number, b.number)) })
 	var batch []stores.Retry
+	bytes := 0
 	for _, r := range due[:min(len(due), q.Limit)] {
+		if bytes += len(r.failure.Content.Payload); bytes > q.MaxBytes && len(batch) > 0 {
+			break
+		}
 		suspect := r.reserved
 		r.revision++
 		r.reserved, r.due = true, time.Now().Add(q.Reserve)

@@ -31,6 +31,10 @@ type feed struct {
 // process is killed they are soon due for others.
 const reservation = 20 * time.Second
 
+// batchBytes is how much of what a worker has reserved of one consumer waits in memory,
+// beside what runs.
+const batchBytes = 16 << 20
+
 func newFeed(w *RetryWorker, handler string, consumer stores.Consumer) *feed {
 	f := &feed{
 		w: w, handler: handler, consumer: consumer,
@@ -50,12 +54,6 @@ func newFeed(w *RetryWorker, handler string, consumer stores.Consumer) *feed {
 		Failing: func(err error) {
 			w.in.config.Logger.Warn("millpond: retry worker cannot ask for due messages, and tries again",
 				slog.String("consumer", consumer.String()), slog.String("error", text.Printable(err)))
-		},
-		Bytes: func(batch []stores.Retry) (n int) {
-			for _, r := range batch {
-				n += len(r.Content.Payload) + len(r.Content.Facts.Key)
-			}
-			return n
 		},
 	})
 	return f
@@ -83,7 +81,7 @@ func (f *feed) due(ctx context.Context, limit int) ([]stores.Retry, error) {
 			return nil, err
 		}
 	}
-	batch, err := f.w.store.Due(ctx, stores.DueQuery{Consumer: f.consumer, Limit: limit, Reserve: f.reserve})
+	batch, err := f.w.store.Due(ctx, stores.DueQuery{Consumer: f.consumer, Limit: limit, MaxBytes: batchBytes, Reserve: f.reserve})
 	if errors.Is(err, stores.ErrNotRegistered) || errors.Is(err, stores.ErrNotMigrated) {
 		f.w.in.consumers.forget()
 	}

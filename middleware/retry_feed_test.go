@@ -279,3 +279,45 @@ func (l *wakingLedger) Listen(ctx context.Context, wake func()) error {
 		}
 	}
 }
+
+// What a worker has reserved is in its memory.
+func TestWorkerReservesNoMoreThanItCanKeep(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		const small, large, places, megabyte = 1500, 100, 16, 1 << 20
+		store, payload, most := newLedger(), make([]byte, 8*megabyte), 0
+		for i := range small + large {
+			f := failedBefore(fmt.Sprint(i), stores.PlacementParked, 1)
+			f.Content = &stores.Content{State: stores.ContentKept, UUID: fmt.Sprint(i)}
+			if i >= small {
+				f.Content.Payload, f.DueIn = payload, time.Millisecond
+			}
+			store.put(f)
+		}
+		reserved := func() (bytes int) { // the store is locked
+			for _, r := range store.rows {
+				if r.reserved && r.status == stores.StatusPending {
+					bytes += len(r.failure.Content.Payload)
+				}
+			}
+			return bytes
+		}
+		store.fault = func(string) error {
+			most = max(most, reserved())
+			return nil
+		}
+		work(t, newInbox(t, store), func(*message.Message) error { <-time.After(time.Millisecond); return nil }, func() {
+			waitUntil(t, func() bool {
+				for i := range small + large {
+					if store.row(fmt.Sprint(i)).status != stores.StatusCompleted {
+						return false
+					}
+				}
+				return true
+			})
+		}, func(c *middleware.RetryWorkerConfig) { c.Concurrency = places })
+		if bound := 16*megabyte + places*len(payload); most > bound || most < len(payload) {
+			t.Errorf("%d MiB were reserved at once, want at most %d", most/megabyte, bound/megabyte)
+		}
+	})
+}

@@ -137,6 +137,7 @@ type Failures interface {
 type DueQuery struct {
 	Consumer Consumer
 	Limit    int           // of messages returned; positive
+	MaxBytes int           // of payloads, metadata and facts returned, or one message; 0: no limit
 	Reserve  time.Duration // how long they are reserved, unless Renew makes it longer
 }
 

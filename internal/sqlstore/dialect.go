@@ -30,6 +30,7 @@ import (
 //	{bytes} … {/bytes} a text that is compared byte by byte
 //	{any order}       before a column: no index of it that would need sorting is of use
 //	{empty}           no bytes
+//	{size}            of what is kept of a failure f
 type Dialect struct {
 	Names Names
 	Words map[string]string // where they are not the usual ones

@@ -22,7 +22,7 @@ const (
 	dueRows = `SELECT f.number, f.message_id FROM {schema.}{prefix}failure f
 WHERE f.consumer = ? AND f.status = 3 AND f.placement = 1 AND f.due_at <= {now} ORDER BY f.due_at LIMIT ?`
 
-	lockDue = `SELECT f.number, f.reserved OR f.suspect, f.order_key IS NOT NULL FROM {schema.}{prefix}failure f
+	lockDue = `SELECT f.number, f.reserved OR f.suspect, f.order_key IS NOT NULL, {size} FROM {schema.}{prefix}failure f
 WHERE %s AND f.status = 3 AND f.placement = 1 AND f.due_at <= {now} ORDER BY f.due_at, f.number{free}`
 
 	reserveDue = `UPDATE {schema.}{prefix}failure SET {changed}, suspect = suspect OR reserved, reserved = true, due_at = {now} + ? WHERE %s`
@@ -79,8 +79,8 @@ func (t *Tables) ReserveDue(ctx context.Context, q stores.DueQuery, running func
 // Dueable returns the consumer of a query that makes sense.
 func (t *Tables) Dueable(q stores.DueQuery) (int64, error) {
 	consumer, err := t.Consumer(q.Consumer)
-	if err == nil && (q.Limit <= 0 || q.Reserve <= 0) {
-		err = mistakef("%s: due: Limit and Reserve must be positive", t.name)
+	if err == nil && (q.Limit <= 0 || q.Reserve <= 0 || q.MaxBytes < 0) {
+		err = mistakef("%s: due: Limit and Reserve must be positive, and MaxBytes not negative", t.name)
 	}
 	return consumer, err
 }
@@ -103,11 +103,12 @@ func (t *Tables) in(text, column string, numbers []int64, args ...any) Statement
 // put off, so that they are not met again and again.
 func (d *due) reserve(ctx context.Context, tx Sender, numbers []int64) ([]stores.Retry, error) {
 	var free, ordered []int64
-	suspect := make(map[int64]bool)
+	suspect, sizes := make(map[int64]bool), make(map[int64]int)
 	_, err := list(ctx, tx, d.t.in(lockDue, "f.number", numbers), func(rows Rows) (number int64, err error) {
 		var had, hasAnOrder bool
-		err = rows.Scan(&number, &had, &hasAnOrder)
-		suspect[number] = had
+		var size int
+		err = rows.Scan(&number, &had, &hasAnOrder, &size)
+		suspect[number], sizes[number] = had, size
 		free = append(free, number)
 		if hasAnOrder {
 			ordered = append(ordered, number)
@@ -120,10 +121,22 @@ func (d *due) reserve(ctx context.Context, tx Sender, numbers []int64) ([]stores
 	if err != nil || len(free) == 0 {
 		return nil, err
 	}
+	free = d.fitting(free, sizes)
 	if _, err := tx.Send(ctx, d.t.in(reserveDue, "number", free, d.query.Reserve.Microseconds())); err != nil {
 		return nil, err
 	}
 	return d.load(ctx, tx, free, suspect)
+}
+
+// fitting returns as many of the first rows as the query has bytes for.
+func (d *due) fitting(numbers []int64, sizes map[int64]int) []int64 {
+	sum := 0
+	for i, number := range numbers {
+		if sum += sizes[number]; i > 0 && d.query.MaxBytes > 0 && sum > d.query.MaxBytes {
+			return numbers[:i]
+		}
+	}
+	return numbers
 }
 
 // load reads the reserved rows, in their order.

@@ -153,6 +153,7 @@ func newDialect(names sqlstore.Names, maria bool) *sqlstore.Dialect {
 			"again":         "ON DUPLICATE KEY UPDATE",
 			"before":        "`before`", "after": "`after`",
 			"bytes": "CAST(", "/bytes": " AS BINARY)",
+			"size": "f.size",
 		},
 		In: func(column string, values []int64) (string, []any) { return column + " IN " + in(values), nil },
 

@@ -67,6 +67,7 @@ func newDialect(names sqlstore.Names) *sqlstore.Dialect {
 			"now":       "CAST(round(unixepoch('subsec') * 1000000) AS INTEGER)", // SQLite's clock has milliseconds
 			"state":     stateColumns,
 			"any order": "+", // keeps an index out that would need sorting
+			"size":      "coalesce(length(f.payload), 0) + coalesce(length(f.metadata), 0) + coalesce(length(f.facts), 0)",
 		},
 		In: func(column string, values []int64) (string, []any) {
 			if len(values) == 1 {

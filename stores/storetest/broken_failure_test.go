@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"errors"
+	"slices"
 	"time"
 
 	"github.com/millpond-go/millpond/stores"
@@ -255,6 +256,22 @@ class, cause, error, topic, coordinates) VALUES (1, ?, 3, 1, 1, 1, 0, 0, '', '',
 		}),
 		fails: []string{"due/reserves", "due/once, of many", "due/longest first, up to the limit", "order/workers and deliveries at once"},
 		limit: 4 * time.Second,
+	},
+	{
+		name: "Due returns messages whatever their size",
+		wrap: onDue(func(ctx context.Context, s stores.Store, q stores.DueQuery) ([]stores.Retry, error) {
+			q.MaxBytes = 0
+			return s.Due(ctx, q)
+		}),
+		fails: []string{"due/longest first, up to the bytes"},
+	},
+	{
+		name: "Due returns nothing of what is too large",
+		wrap: onDue(func(ctx context.Context, s stores.Store, q stores.DueQuery) ([]stores.Retry, error) {
+			due, err := s.Due(ctx, q)
+			return slices.DeleteFunc(due, func(r stores.Retry) bool { return q.MaxBytes > 0 && len(r.Content.Payload) > q.MaxBytes }), err
+		}),
+		fails: []string{"due/longest first, up to the bytes"},
 	},
 	{
 		name: "Due reads the clock of the process, which is days ahead",

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -18,6 +19,7 @@ func dueChecks() []check {
 		{name: "what is due", run: dueOnly},
 		{name: "the whole message", run: dueWhole},
 		{name: "longest first, up to the limit", run: dueInOrder},
+		{name: "longest first, up to the bytes", run: dueUpToBytes},
 		{name: "reserves", run: dueReserves},
 		{name: "renews reservations", run: dueRenews},
 		{name: "lapsed reservations are suspect", run: dueLapsed},
@@ -106,6 +108,40 @@ func dueInOrder(b *bench) {
 			b.tb.Errorf("due are %q, want %q: those that have waited longest, in order", got, want)
 		}
 	}
+}
+
+// dueUpToBytes: a large message is returned alone, whatever the limit, and what waits for
+// others takes no room.
+func dueUpToBytes(b *bench) {
+	store := b.open()
+	const kilobyte = 1 << 10
+	b.parks(store, "first", "order", func(f *stores.Failure) { f.DueIn = later })
+	b.parks(store, "waits", "order", func(f *stores.Failure) {
+		f.DueIn, f.Content.Payload = -time.Hour, make([]byte, 20*kilobyte)
+	})
+	for i, change := range []func(*stores.Content){
+		func(c *stores.Content) { c.Payload = make([]byte, 20*kilobyte) },
+		func(c *stores.Content) { c.Payload = make([]byte, 4*kilobyte) },
+		func(c *stores.Content) { c.Metadata = map[string]string{"large": strings.Repeat("m", 4*kilobyte)} },
+		func(c *stores.Content) { c.Facts.Key = make([]byte, 4*kilobyte) },
+		func(c *stores.Content) { c.Payload = make([]byte, 4*kilobyte) },
+	} {
+		b.fails(store, fmt.Sprint("message ", i), func(f *stores.Failure) {
+			f.DueIn = time.Duration(i-60) * time.Minute
+			f.Content.Payload, f.Content.Metadata, f.Content.Facts = nil, nil, stores.Facts{}
+			change(f.Content)
+		})
+	}
+	for _, want := range [][]string{{"message 0"}, {"message 1", "message 2"}, {"message 3", "message 4"}, {}} {
+		due, err := store.Due(b.ctx, stores.DueQuery{Consumer: consumer, Limit: 10, Reserve: reserve, MaxBytes: 11 * kilobyte})
+		if got := idsOf(due); err != nil || !slices.Equal(got, want) {
+			b.tb.Errorf("with a limit of %d bytes due are %q, %v, want %q", 11*kilobyte, got, err, want)
+		}
+		if len(want) == 1 && b.failure("message 1").reserved {
+			b.tb.Errorf("a message is reserved that was not returned")
+		}
+	}
+	b.paired()
 }
 
 func dueReserves(b *bench) {

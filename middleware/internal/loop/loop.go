@@ -15,7 +15,6 @@ import (
 const (
 	batchTime  = time.Second
 	batchLimit = 512
-	batchBytes = 32 << 20 // that wait in memory, about
 	// longestPause is the longest between questions that fail.
 	longestPause = 30 * time.Second
 )
@@ -37,8 +36,6 @@ type Work[T any] struct {
 	GiveBack func(ctx context.Context, items []T)
 	// Failing is called when questions begin to fail.
 	Failing func(err error)
-	// Bytes is how much memory items take, about.
-	Bytes func(items []T) int
 }
 
 // Loop does one kind of work.
@@ -89,7 +86,7 @@ func (l *Loop[T]) Run(ctx context.Context) {
 			l.alarm.wait(ctx, l.poll)
 			continue
 		}
-		limit = l.next(limit, time.Since(begun), batch)
+		limit = l.next(limit, time.Since(begun), len(batch))
 	}
 }
 
@@ -130,15 +127,13 @@ func (l *Loop[T]) renew(ctx context.Context) {
 }
 
 // next is the limit of the next batch, after one that took so long.
-func (l *Loop[T]) next(limit int, took time.Duration, batch []T) int {
-	if len(batch) < limit { // there may be more than was given
-		return limit
-	}
-	bytes := l.work.Bytes(batch)
+func (l *Loop[T]) next(limit int, took time.Duration, n int) int {
 	switch {
-	case took < batchTime/2 && bytes < batchBytes/2:
+	case n < limit: // those that are there may be too large for one batch
+		return min(max(2*n, l.places), limit)
+	case took < batchTime/2:
 		return min(2*limit, batchLimit)
-	case took > 2*batchTime || bytes > batchBytes:
+	case took > 2*batchTime:
 		return max(limit/2, l.places)
 	}
 	return limit

@@ -59,7 +59,6 @@ func (s *store) work() loop.Work[int] {
 		},
 		Renewal: 300 * time.Millisecond,
 		Failing: func(error) { s.told++ },
-		Bytes:   func([]int) int { return 0 },
 	}
 }
 

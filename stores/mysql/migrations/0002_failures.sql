@@ -32,6 +32,8 @@ CREATE TABLE IF NOT EXISTS {schema.}{prefix}failure (
     metadata    LONGBLOB,
     facts       LONGBLOB,                          -- JSON: what the broker said of the message
     payload     LONGBLOB,
+    -- Stored, because the server reads all of a value to tell its length.
+    size        BIGINT         GENERATED ALWAYS AS (COALESCE(LENGTH(payload), 0) + COALESCE(LENGTH(metadata), 0) + COALESCE(LENGTH(facts), 0)) STORED,
     UNIQUE KEY {prefix}failure_message (consumer, message_id),
     KEY {prefix}failure_due (consumer, status, placement, due_at),
     KEY {prefix}failure_order (consumer, order_key, status, number),

@@ -1,7 +1,9 @@
 package tables
 
 import (
+	"cmp"
 	"context"
+	"math"
 
 	"github.com/millpond-go/millpond/internal/sqlstore"
 	"github.com/millpond-go/millpond/stores"
@@ -61,7 +63,7 @@ func (t *Tables) reserve(ctx context.Context, consumer int32, q stores.DueQuery,
 	var looked bool
 	err = t.db.Batch(ctx,
 		Statement{Text: turn, Args: []any{t.LockKey(consumer, nil), anyway}, Read: first(&looked, &found.turn)},
-		Statement{Text: t.sql.due, Args: []any{consumer, limit, q.Reserve}, Read: func(rows Rows) (err error) {
+		Statement{Text: t.sql.due, Args: []any{consumer, limit, q.Reserve, cmp.Or(q.MaxBytes, math.MaxInt)}, Read: func(rows Rows) (err error) {
 			found.due, found.seen, err = scanDue(rows, q.Consumer)
 			return err
 		}})
@@ -100,7 +102,9 @@ const (
 	// the inbox is read by its key: both tables may be large, and what was known of
 	// them when this was planned, old.
 	dueText = `WITH due AS MATERIALIZED (
-	SELECT number, order_key, due_at, suspect OR reserved AS suspect FROM {schema.}{prefix}failure
+	SELECT number, order_key, due_at, suspect OR reserved AS suspect,
+		coalesce(octet_length(payload), 0) + coalesce(octet_length(metadata), 0) + coalesce(octet_length(facts), 0) AS size
+	FROM {schema.}{prefix}failure
 	WHERE consumer = $1 AND status = 3 AND placement = 1 AND due_at <= now()
 	AND current_setting('millpond.turn')::boolean
 	ORDER BY due_at LIMIT $2
@@ -130,12 +134,13 @@ const (
 		WHEN before_ <> ALL (ARRAY(SELECT number FROM held UNION ALL SELECT number FROM due)) THEN now() + interval '1 second'
 		WHEN before_ = head THEN greatest(least(behind.due_at, now() + interval '1 minute'), now() + interval '1 second')
 		ELSE greatest(behind.due_at, now() + interval '1 minute')
-	END AS until, behind.number IS NULL AS runnable
+	END AS until, behind.number IS NULL AS runnable, due.size,
+	sum(due.size) OVER (PARTITION BY behind.number IS NULL ORDER BY due.due_at, due.number) AS total
 	FROM due LEFT JOIN behind ON behind.number = due.number
 	LIMIT 500
 ), f AS (
 	UPDATE {schema.}{prefix}failure f SET ` + revised + `, reserved = runnable, suspect = had, due_at = until
-	FROM judged WHERE f.number = judged.number
+	FROM judged WHERE f.number = judged.number AND (NOT runnable OR total <= $4::bigint OR total = size)
 	RETURNING f.*, runnable, since
 )
 SELECT runnable, suspect, ` + stateColumns + `, f.message_id, i.fingerprint, i.traceparent, topic, coordinates, order_key, codec, uuid,
