@@ -8,7 +8,7 @@
 // key, so nothing but millpond keeps an effect from being written twice. The message's id
 // names what it does besides: it fails, panics, exits, is dishonest to its transaction, or
 // does what must not touch other messages. A retry worker runs beside each router, and in
-// some tests an operator who retries, discards, releases and rejects.
+// some tests an operator who retries, discards, releases, rejects and breaks reservations.
 //
 //	points, failing, clocks, stopped, random, outages, registration   the tests
 //	variants, failure_variants, border_variants   one rule broken at a time: it must be noticed
@@ -16,6 +16,7 @@
 //	postgres, sqldb, mysql, sqlite           the systems
 //	worker, handler, watched                 the service, its handlers, what the store is asked for
 //	session, echo, callback                  what handlers and the program's functions do to others
+//	facts                                    what attempts read of deliveries, and what only was reserved
 //	ledger, invariants, failure_invariants   what the parent writes down, and what it checks
 //
 // PostgreSQL with pgx, MariaDB and SQLite have everything, by turns of the day (package

@@ -24,6 +24,7 @@ func (s *shop) handler(b *backend, consumer string) message.HandlerFunc {
 		if err != nil {
 			return nil, err
 		}
+		s.recorder.sayFacts(msg)
 		apply := func(ctx context.Context, tx transaction, msg *message.Message) error {
 			return s.apply(ctx, tx, consumer, msg, nth)
 		}

@@ -45,7 +45,9 @@ const (
 	saidPast      = "past " // and a point
 	saidClaim     = "claim:"
 	saidRun       = "run"
-	saidSession   = "session:" // that another handler has changed
+	saidCounting  = "attempt is counted" // before it begins
+	saidFacts     = "facts:"             // of the delivery, as the handler reads them
+	saidSession   = "session:"           // that another handler has changed
 	saidEffect    = "effect written:"
 	saidEchoed    = "echo published" // in a handler, with its context
 	saidEchoAcked = "echo acked"

@@ -56,6 +56,8 @@ func check(tr *trial, st *state, history []event) *audit {
 	a.nothingElse(known)
 	a.counters()
 	a.redrives()
+	a.facts(history)
+	a.notBegun(begunIn(history))
 	a.sessions(history)
 	a.copied(history)
 	slices.SortFunc(a.found, func(x, y violation) int { return slices.Compare([]byte(x.String()), []byte(y.String())) })

@@ -1,6 +1,7 @@
 package crash
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -12,7 +13,7 @@ import (
 // operator decides about failed and quarantined messages, in every worker at once, so
 // that it races with deliveries, retries and others of its kind, and dies with them.
 type operator struct {
-	store    stores.Store
+	store    stores.Inspector
 	recorder *recorder
 }
 
@@ -23,7 +24,12 @@ var decisions = []stores.Change{
 	{Verb: stores.VerbDiscard, Filter: stores.Filter{Class: stores.ClassOutputs}},
 	{Verb: stores.VerbDiscard, Filter: stores.Filter{Status: []stores.Status{stores.StatusPending}, ErrorContains: errHopeless.Error()}},
 	{Verb: stores.VerbRetry, Filter: stores.Filter{Status: []stores.Status{stores.StatusPending}, ErrorContains: errFlaky.Error()}},
+	{Verb: stores.VerbRetry, Filter: stores.Filter{Reserved: true, ErrorContains: errFlaky.Error()}, Break: true, Reason: breakReason},
+	{Verb: stores.VerbDiscard, Filter: stores.Filter{Reserved: true, ErrorContains: errHopeless.Error()}, Break: true, Reason: breakReason},
 }
+
+// breakReason is why workers lose what they have reserved.
+const breakReason = "its worker may be dead"
 
 func (o *operator) run(ctx context.Context) error {
 	for wait(ctx, 200*time.Millisecond) {
@@ -53,7 +59,7 @@ func (o *operator) change(ctx context.Context, c stores.Change) error {
 	if err != nil || n == 0 {
 		return err
 	}
-	c.Actor, c.Reason, c.UpTo, c.Limit = fmt.Sprint(o.recorder.worker.Index), "it is time", highest, 3
+	c.Actor, c.Reason, c.UpTo, c.Limit = fmt.Sprint(o.recorder.worker.Index), cmp.Or(c.Reason, "it is time"), highest, 3
 	for done := (stores.Changed{}); !done.Done; c.After = done.Next {
 		o.recorder.at(ctx, pointRedriveStart)
 		o.recorder.during(ctx, pointRedrive)

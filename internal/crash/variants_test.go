@@ -23,13 +23,14 @@ type variant struct {
 	system []string // the stores on which the rule can be broken; nil: all
 	find   []string // the invariants of which one must be found violated
 
-	store  func(b *backend) middleware.Store
-	config func(*middleware.InboxConfig)
-	around func(message.HandlerMiddleware) message.HandlerMiddleware
-	split  bool      // each consumer has an inbox of its own
-	inSQL  bool      // what comes of it depends on the database
-	shares bool      // two messages use one connection at once, which the race detector says too
-	with   []conduct // of handlers, that bring it to light; the more often named, the more of them
+	store    func(b *backend) middleware.Store
+	operates func(b *backend) stores.Inspector // of operators, who are there with it alone
+	config   func(*middleware.InboxConfig)
+	around   func(message.HandlerMiddleware) message.HandlerMiddleware
+	split    bool      // each consumer has an inbox of its own
+	inSQL    bool      // what comes of it depends on the database
+	shares   bool      // two messages use one connection at once, which the race detector says too
+	with     []conduct // of handlers, that bring it to light; the more often named, the more of them
 }
 
 // servers are the stores with a server, and a network on the way to it.
@@ -89,6 +90,18 @@ var variants = map[string]variant{
 		rule: "what is due is due by the database's clock", find: []string{"rule 12"}, with: []conduct{once},
 		store: func(b *backend) middleware.Store { return localClock{b.store, b.worker} },
 	},
+	"facts forgotten": {
+		rule: "every run gets the message as it arrived", find: []string{"rule 14"}, with: []conduct{once},
+		store: func(b *backend) middleware.Store { return keyForgotten{b.store} },
+	},
+	"reservation counted": {
+		rule: "only what has begun counts", find: []string{"rule 6"}, with: []conduct{hopeless},
+		store: func(b *backend) middleware.Store { return reservationCounted{b.store} },
+	},
+	"break unwritten": {
+		rule: "an operator who breaks a reservation leaves an entry in the audit", find: []string{"I8"}, with: []conduct{hopeless, hopeless, hopeless},
+		operates: func(b *backend) stores.Inspector { return breaksUnwritten{b.store, b} },
+	},
 	"quick nacks": {
 		rule: "a delivery is held, not given back, while the store is down", find: []string{"I2"},
 		config: quickNacks,
@@ -119,6 +132,14 @@ func (v variant) inboxes(b *backend, c middleware.InboxConfig) ([]*middleware.In
 		}
 	}
 	return inboxes, nil
+}
+
+// inspector is what operators have.
+func (v variant) inspector(b *backend) stores.Inspector {
+	if v.operates == nil {
+		return b.store
+	}
+	return v.operates(b)
 }
 
 func (v variant) middleware(in *middleware.Inbox) message.HandlerMiddleware {
@@ -201,6 +222,9 @@ func variantTrial(s *system, seed uint64, variant string) *trial {
 	}
 	if variant != "" {
 		tr.limit = brokenLimit
+	}
+	if tr.Operated = variants[variant].operates != nil; tr.Operated {
+		tr.Kills = append(tr.Kills, killsAt(seed, []string{pointDue}, 4, 2)...)
 	}
 	if s.proxy != nil {
 		faults := lossy(seed)

@@ -42,6 +42,11 @@ func (w *watchedStore) Record(ctx context.Context, f stores.Failure) (int64, err
 		if f.Placement == stores.PlacementParked {
 			f.DueIn = min(f.DueIn, reserve)
 		}
+		of := ctx
+		if storyOf(ctx) == (story{}) { // a codec is asked before the delivery begins
+			of = context.WithValue(ctx, storyKey{}, story{f.Key.Consumer.Handler, formatID(f.Key.ID), "", true})
+		}
+		w.recorder.say(of, saidCounting, f.Attempts)
 		version, err := w.Store.Record(ctx, f)
 		w.recorder.say(ctx, "attempt counted before it begins:", fmt.Sprintf("%d: %v", f.Attempts, err))
 		if err == nil {

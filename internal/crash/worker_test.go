@@ -145,7 +145,7 @@ func serve(ctx context.Context, w *fleet.Worker) error {
 		beside.Go(func() error { return retries.Run(ctx) })
 	}
 	if s.Operated {
-		beside.Go(func() error { return (&operator{b.store, recorder}).run(ctx) })
+		beside.Go(func() error { return (&operator{v.inspector(b), recorder}).run(ctx) })
 	}
 	err = router.Run(ctx)
 	leave()

@@ -99,13 +99,10 @@ func conductOf(id string) conduct {
 
 func (o order) to(consumer string) fleet.Message {
 	m := fleet.Message{Topic: queue(consumer), UUID: o.ID, Payload: []byte(o.Payload)}
-	if o.Key != "" {
-		m.Key = []byte(o.Key)
-	}
 	if o.Undecodable {
 		m.Undecodable = "not an order"
 	}
-	return m
+	return o.keyed(m)
 }
 
 // fate is how a message must end: completed, failed for good, or in quarantine.

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -112,8 +113,8 @@ func TestQuickNacksAreFound(t *testing.T) {
 	}
 }
 
-// TestAckFirstIsFound breaks the rules that an ack never precedes the commit, and that what
-// cannot be read is not run. A harness that does not notice proves nothing about the adapter
+// TestAckFirstIsFound breaks the rules that an ack never precedes the commit, that what
+// cannot be read is not run, and that a retry has the key. A harness that does not notice proves nothing about the adapter
 // and the inbox that keep them.
 func TestAckFirstIsFound(t *testing.T) {
 	kills := make([]fleet.Kill, 4)
@@ -122,7 +123,7 @@ func TestAckFirstIsFound(t *testing.T) {
 	}
 	seed := seedOf(t)
 	tr := &trial{
-		setup: setup{Kind: "kafka", Slow: 300 * time.Millisecond, InFlight: 1, AckFirst: true, Blind: true},
+		setup: setup{Kind: "kafka", Slow: 300 * time.Millisecond, InFlight: 1, AckFirst: true, Blind: true, Keyless: true},
 		seed:  seed, database: newPostgres(t),
 		kills: kills, messages: 200, limit: time.Minute,
 	}
@@ -133,5 +134,8 @@ func TestAckFirstIsFound(t *testing.T) {
 	}
 	if !slices.ContainsFunc(r.found, func(v violation) bool { return conductOf(v.id) == misread }) {
 		t.Error("messages that cannot be read were run, and nobody noticed")
+	}
+	if !slices.ContainsFunc(r.found, func(v violation) bool { return strings.Contains(v.text, "never delivered as that") }) {
+		t.Error("messages were retried without their keys, and nobody noticed")
 	}
 }

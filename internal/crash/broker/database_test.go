@@ -162,8 +162,11 @@ var numbered = regexp.MustCompile(`\$\d`)
 // that what a killed one had is tried again within the test.
 const reserve = 3 * time.Second
 
-// impatient shortens reservations. It changes nothing else.
-type impatient struct{ stores.Store }
+// impatient shortens reservations. It changes nothing else, unless it is to forget keys.
+type impatient struct {
+	stores.Store
+	keyless bool
+}
 
 var (
 	_ stores.Resolver = impatient{}
@@ -179,7 +182,13 @@ func (s impatient) Record(ctx context.Context, f stores.Failure) (int64, error) 
 
 func (s impatient) Due(ctx context.Context, q stores.DueQuery) ([]stores.Retry, error) {
 	q.Reserve = min(q.Reserve, reserve)
-	return s.Store.Due(ctx, q)
+	due, err := s.Store.Due(ctx, q)
+	for i := range due {
+		if s.keyless {
+			due[i].Content.Facts.Key = nil
+		}
+	}
+	return due, err
 }
 
 // Resolve implements stores.Resolver.

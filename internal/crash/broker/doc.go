@@ -13,7 +13,8 @@
 //
 // When everything has come to rest, each message that was published, however often, must
 // have had its effects once, or none if it has failed for good, or be in quarantine if the
-// program's function for reading it panics; the broker must have nothing left; and no worker may have anything open.
+// program's function for reading it panics; each attempt must have read the facts of one of
+// its deliveries; the broker must have nothing left; and no worker may have anything open.
 //
 //	worker_test.go      the service in a worker
 //	handler_test.go     what its handler does

@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"github.com/ThreeDotsLabs/watermill/message"
+
+	"github.com/millpond-go/millpond/brokers"
 )
 
 // conduct is how the handler behaves for a message. It is part of the id, so every
@@ -81,6 +83,8 @@ func (s *shop) apply(ctx context.Context, exec transaction, msg *message.Message
 	}
 	run := fmt.Sprintf("%d.%d-%d", s.worker.Index, s.worker.Start, s.runs.Add(1))
 	s.recorder.sayf(ctx, "run %s, number %d", run, nth)
+	facts, _ := brokers.DeliveryOf(msg)
+	s.recorder.sayf(ctx, "%s%s", saidRead, factsOf(facts))
 	s.recorder.at(ctx, pointStarted)
 	const effect = "INSERT INTO effect VALUES ($1, $2, $3)"
 	if err := exec(ctx, effect, msg.UUID, 1, run); err != nil {

@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/millpond-go/millpond/brokers"
 	"github.com/millpond-go/millpond/internal/fleet"
 	"github.com/millpond-go/millpond/middleware"
 	"github.com/millpond-go/millpond/stores"
@@ -28,6 +29,16 @@ const (
 	pointEnd       = "delivery end"
 	pointRetry     = "retry between effects"
 )
+
+// What is known of a message, as it was delivered and as the handler reads it.
+const (
+	saidDelivered = "delivered as "
+	saidRead      = "read as "
+)
+
+func factsOf(d brokers.Delivery) string {
+	return fmt.Sprintf("%s %q of %s at %d, key %t %q", d.Topic, d.NativeID, d.Coordinates, d.Time.UnixNano(), d.Key != nil, d.Key)
+}
 
 // event is one line of the history.
 type event struct {
@@ -93,6 +104,9 @@ var (
 
 func (r *recorder) DeliveryStart(ctx context.Context, d middleware.DeliveryStart) context.Context {
 	ctx = context.WithValue(ctx, deliveryKey{}, delivery{d.Message.UUID, d.Retry})
+	if !d.Retry {
+		r.sayf(ctx, "%s%s", saidDelivered, factsOf(d.Facts))
+	}
 	r.sayf(ctx, "delivery %s, suspect %t, retry %t", d.Facts.Coordinates, d.Facts.Suspect, d.Retry)
 	return ctx
 }

@@ -220,6 +220,23 @@ func (tr *trial) connected(t *testing.T) int {
 	return n
 }
 
+// facts checks that a handler reads of a message, on each attempt, what one of its
+// deliveries has said.
+func (a *audit) facts(history []event) {
+	type fact struct{ id, text string }
+	delivered := make(map[fact]bool)
+	for _, e := range history {
+		if text, ok := strings.CutPrefix(e.What, saidDelivered); ok {
+			delivered[fact{e.ID, text}] = true
+		}
+	}
+	for _, e := range history {
+		if text, ok := strings.CutPrefix(e.What, saidRead); ok && !delivered[fact{e.ID, text}] {
+			a.reportf(e.ID, "an attempt has read %s, and it was never delivered as that", text)
+		}
+	}
+}
+
 // must fails the test for what does not hold, and shows some of it in full.
 func (r *result) must(t *testing.T) {
 	t.Helper()

@@ -59,6 +59,7 @@ func openKafka(ctx context.Context, s setup, r *recorder) (brokers.Broker, error
 			Protocol:             s.Protocol,
 			SessionTimeout:       sessionTimeout,
 			RebalanceDrain:       5 * time.Second,
+			ProducerTime:         true,
 			CommitInterval:       200 * time.Millisecond,
 			Unmarshal:            func(r *kgo.Record) (*message.Message, error) { return s.read(kafka.ReadRecord(r)) },
 		},

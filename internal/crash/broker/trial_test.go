@@ -114,6 +114,7 @@ func (tr *trial) run(t *testing.T) *result {
 	}
 	history := append(readHistory(t, tr.Dir), tr.ledger.events...)
 	r := &result{Report: report, audit: tr.check(t), trial: tr, history: history}
+	r.facts(history)
 	if r.stuck = errors.Is(err, errStuck); r.stuck {
 		r.reportf("", "not at rest within %s, %d of %d faults have struck", tr.limit, tr.struck.Load(), decisive(tr.kills))
 	}

@@ -42,6 +42,7 @@ type setup struct {
 	Dir      string // for histories
 	AckFirst bool   // a broken rule
 	Blind    bool   // another: what cannot be read is taken for a message
+	Keyless  bool   // another: a retry has no key
 	Hasty    bool   // another: what is in flight elsewhere is not held, but given back at once
 
 	Protocol kafka.Protocol
@@ -141,7 +142,7 @@ func (s *shop) consume(ctx context.Context, beside *errgroup.Group) error {
 }
 
 func (s *shop) wire(store stores.Store, broker brokers.Broker, handle message.NoPublishHandlerFunc) (*message.Router, *middleware.RetryWorker, error) {
-	inbox, err := middleware.NewInbox(impatient{store}, middleware.InboxConfig{
+	inbox, err := middleware.NewInbox(impatient{store, s.Keyless}, middleware.InboxConfig{
 		Service:        service,
 		ClaimTimeout:   2 * time.Second,
 		HandlerTimeout: 15 * time.Second, // longer than a worker is stopped
