@@ -283,7 +283,7 @@ var rules = []Rule{
 		Packages: conformance,
 		Deny:     slices.Concat(drivers, programs, []string{"./stores/mysql/...", "./stores/postgres/...", "./stores/sqlite/...", "./internal/testenv/..."}),
 	},
-	{Name: "Watermill's own libraries behind the contract", Packages: []string{"./internal/wrapped"}, Allow: slices.Concat(brokerContract, []string{"./internal/openset", "./internal/publishing"})},
+	{Name: "Watermill's own libraries behind the contract", Packages: []string{"./internal/wrapped"}, Allow: slices.Concat(brokerContract, []string{"./internal/handout", "./internal/openset", "./internal/publishing"})},
 	{Name: "programs", Packages: programs},
 	{
 		Name:     "operator's tool", // it checks URLs of Watermill's adapters, and opens none

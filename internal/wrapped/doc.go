@@ -1,6 +1,6 @@
 // Package wrapped puts subscribers and publishers of Watermill's own libraries behind the
-// contract of package brokers, for the official packages: one slot for each message in
-// flight, a copy of it for each handler, draining before the library is closed, and no wait
+// contract of package brokers, for the official packages, on the hand-out of the other
+// adapters: one slot for each message in flight, a copy of it for each handler, and no wait
 // without end for a library whose server does not answer. What an ack means, and what is
 // known of a delivery, is the adapter's.
 package wrapped

@@ -2,13 +2,12 @@ package wrapped
 
 import (
 	"context"
-	"fmt"
 
 	"github.com/ThreeDotsLabs/watermill"
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	"github.com/millpond-go/millpond/brokers"
-	"github.com/millpond-go/millpond/internal/openset"
+	"github.com/millpond-go/millpond/internal/handout"
 )
 
 // Source is one Subscribe call of a library.
@@ -42,7 +41,7 @@ type Subscriber struct {
 
 	config        brokers.SubscriberConfig
 	broker        *Set
-	subscriptions openset.Set[*subscription]
+	subscriptions handout.Subscriptions[*subscription]
 }
 
 var (
@@ -56,34 +55,35 @@ func (s *Subscriber) Subscribe(ctx context.Context, topic string) (<-chan *messa
 	if err := s.initialize(ctx, topic); err != nil {
 		return nil, err
 	}
+	desk := handout.New(ctx, s.config, watermill.LogFields{"topic": topic})
+	messages, err := s.start(ctx, topic, desk)
+	if err != nil {
+		desk.Stop()
+	}
+	return messages, err
+}
+
+func (s *Subscriber) start(ctx context.Context, topic string, desk *handout.Desk) (<-chan *message.Message, error) {
 	config := s.config
-	config.Logger = config.Logger.With(watermill.LogFields{"topic": topic, "group": config.Group})
+	config.Logger = desk.Logger()
 	source, err := s.Source(topic, config)
 	if err != nil {
 		return nil, err
 	}
-	sub := newSubscription(ctx, source, config)
 	// Not the caller's context: its end would take away what handlers have in hand.
 	inner, in, err := source.Start(context.WithoutCancel(ctx))
 	if err != nil {
-		sub.stop()
 		return nil, err
 	}
-	sub.inner = inner
-	if !s.subscriptions.Add(sub) {
-		sub.stop()
-		leave(inner.Close, config.Logger)
-		return nil, s.closed()
+	sub := &subscription{Desk: desk, source: source, inner: inner, in: in, slots: config.InFlight}
+	if s.Serial {
+		sub.slots = 1
 	}
-	go func() {
-		slots := config.InFlight
-		if s.Serial {
-			slots = 1
-		}
-		sub.run(in, slots)
-		s.subscriptions.Remove(sub)
-	}()
-	return sub.out, nil
+	messages, err := s.subscriptions.Start(s.broker.Package, sub)
+	if err != nil {
+		leave(inner.Close, config.Logger)
+	}
+	return messages, err
 }
 
 // SubscribeInitialize makes what Subscribe needs, if that is configured. Its errors are
@@ -93,14 +93,10 @@ func (s *Subscriber) SubscribeInitialize(topic string) error {
 }
 
 func (s *Subscriber) initialize(ctx context.Context, topic string) error {
-	if s.subscriptions.Closed() {
-		return s.closed()
+	if err := s.subscriptions.Open(s.broker.Package); err != nil {
+		return err
 	}
 	return s.Initialize(ctx, topic)
-}
-
-func (s *Subscriber) closed() error {
-	return fmt.Errorf("%s: subscriber: %w", s.broker.Package, brokers.ErrClosed)
 }
 
 // Close stops the intake, waits for what is unsettled, at most

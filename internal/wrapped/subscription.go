@@ -7,114 +7,81 @@ import (
 	"sync"
 	"time"
 
-	"github.com/ThreeDotsLabs/watermill"
 	"github.com/ThreeDotsLabs/watermill/message"
 
-	"github.com/millpond-go/millpond/brokers"
+	"github.com/millpond-go/millpond/internal/handout"
 )
 
 // subscription is one Subscribe call.
 type subscription struct {
+	*handout.Desk
+
 	source Source
 	inner  message.Subscriber
-	config brokers.SubscriberConfig
-
-	intake    context.Context // ends with the caller's context, or by Close
-	stop      context.CancelFunc
-	out       chan *message.Message
-	abandoned chan struct{} // closed when draining is over: no answer counts any more
-	done      chan struct{}
+	in     <-chan *message.Message
+	slots  int
 }
 
-func newSubscription(ctx context.Context, source Source, config brokers.SubscriberConfig) *subscription {
-	s := &subscription{
-		source: source, config: config,
-		out: make(chan *message.Message), abandoned: make(chan struct{}), done: make(chan struct{}),
-	}
-	s.intake, s.stop = context.WithCancel(ctx)
-	return s
-}
-
-// Close ends the intake and waits until all is settled or over. It returns nil.
-func (s *subscription) Close() error {
-	s.stop()
-	<-s.done
-	return nil
-}
-
-// run delivers until the intake ends, then drains.
-func (s *subscription) run(in <-chan *message.Message, inFlight int) {
-	defer close(s.done)
-	var slots sync.WaitGroup
-	for range inFlight {
-		slots.Go(func() { s.work(in) })
-	}
-	idle := make(chan struct{})
+// Run delivers until the intake ends, then drains. Closing the library gives back what is
+// unsettled, and ends a Settle that waits for it.
+func (s *subscription) Run() {
+	defer s.Finish()
+	left := make(chan struct{})
 	go func() {
-		defer close(idle)
-		slots.Wait()
+		defer close(left)
+		<-s.Abandoned()
+		leave(s.inner.Close, s.Logger())
 	}()
-	<-s.intake.Done()
-	s.drain(idle)
-	leave(s.inner.Close, s.config.Logger)
-	<-idle
-	close(s.out)
-}
-
-// drain waits for the answers of handlers.
-func (s *subscription) drain(idle <-chan struct{}) {
-	defer close(s.abandoned)
-	timeout := s.config.DrainTimeout
-	timer := time.NewTimer(timeout)
-	defer timer.Stop()
-	select {
-	case <-idle:
-	case <-timer.C:
-		s.config.Logger.Info("Unsettled messages are delivered again: they were not settled in time", watermill.LogFields{
-			"drain_timeout": timeout.String(),
-		})
-	}
+	s.Serve(func() {
+		var slots sync.WaitGroup
+		defer slots.Wait()
+		for range s.slots {
+			slots.Go(s.work)
+		}
+	})
+	s.Abandon()
+	<-left
 }
 
 // work is one slot.
-func (s *subscription) work(in <-chan *message.Message) {
-	for s.intake.Err() == nil { // select is fair
+func (s *subscription) work() {
+	for s.Context().Err() == nil { // select is fair
 		select {
-		case msg, ok := <-in:
+		case msg, ok := <-s.in:
 			if !ok {
-				s.stop() // the library has ended
+				s.Stop() // the library has ended
 				return
 			}
 			s.deliver(msg)
-		case <-s.intake.Done():
+		case <-s.Context().Done():
 		}
 	}
 }
 
-// deliver hands a copy out, and passes on what the handler says. Its context has what the
-// library knows, and ends with the intake. A handler may replace it, so the give-back is
-// read from the one that was handed out.
+// deliver hands a copy out, and passes on what the handler says.
 func (s *subscription) deliver(from *message.Message) {
 	facts := s.source.Read(from)
 	msg := message.NewMessage(from.UUID, bytes.Clone(from.Payload))
 	maps.Copy(msg.Metadata, from.Metadata)
-	ctx, cancel := context.WithCancel(context.WithoutCancel(from.Context()))
-	defer cancel()
-	defer context.AfterFunc(s.intake, cancel)()
-	ctx = brokers.WithDelivery(ctx, msg, facts)
-	msg.SetContext(ctx)
-	select {
-	case s.out <- msg:
-	case <-s.intake.Done():
-		return // closing the library gives it back
+	h := s.Handout(msg, facts)
+	msg.SetContext(knowing{msg.Context(), from.Context()})
+	if fate, giveBack := h.Deliver(); fate == handout.Acked || fate == handout.Nacked {
+		s.source.Settle(from, Answer{Acked: fate == handout.Acked, GiveBack: giveBack, Closing: s.Context().Done()})
 	}
-	select {
-	case <-msg.Acked():
-		s.source.Settle(from, Answer{Acked: true, Closing: s.intake.Done()})
-	case <-msg.Nacked():
-		s.source.Settle(from, Answer{GiveBack: brokers.GiveBackFrom(ctx), Closing: s.intake.Done()})
-	case <-s.abandoned:
+}
+
+// knowing is a context that also has the values that the library gives to a message.
+type knowing struct {
+	context.Context
+
+	library context.Context
+}
+
+func (c knowing) Value(key any) any {
+	if value := c.Context.Value(key); value != nil {
+		return value
 	}
+	return c.library.Value(key)
 }
 
 // Delay waits as a nack asks, or as long as is usual. It reports false if the intake, or

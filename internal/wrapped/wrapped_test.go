@@ -37,6 +37,9 @@ func (l *library) Settle(_ *message.Message, answer wrapped.Answer) {
 	l.settled = append(l.settled, answer)
 }
 
+// partition is a value that the library gives to a message.
+type partition struct{}
+
 // TestCloseWaitsForTheHandlerAndNotForTheLibrary: an ack during the drain counts, and a
 // library that does not end is left.
 func TestCloseWaitsForTheHandlerAndNotForTheLibrary(t *testing.T) {
@@ -54,10 +57,15 @@ func TestCloseWaitsForTheHandlerAndNotForTheLibrary(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		l.in <- message.NewMessage("uuid", []byte("payload"))
+		from := message.NewMessage("uuid", []byte("payload"))
+		from.SetContext(context.WithValue(t.Context(), partition{}, 7))
+		l.in <- from
 		msg := <-out
 		if d, _ := brokers.DeliveryOf(msg); d.NativeID != "id" || string(msg.Payload) != "payload" {
 			t.Errorf("%q, %+v", msg.Payload, d)
+		}
+		if msg.Context().Value(partition{}) != 7 {
+			t.Error("what the library knows of the message is gone")
 		}
 		began := time.Now()
 		closed := make(chan error)
