@@ -206,7 +206,7 @@ func TestMistakesInVariables(t *testing.T) {
 		"MILLPOND_NTAS_PASSWORD=x":                 "MILLPOND_NTAS_PASSWORD: there is no such variable: did you mean MILLPOND_NATS_PASSWORD?",
 		"MILLPOND_NATS_USERNAME=x":                 "",
 		"MILLPOND_BROKER_URL=sqlite://a.db":        `MILLPOND_BROKER_URL: broker.url is "sqlite://a.db": sqlite is one of the stores: write one of the brokers, such as memory:// or kafka://host:9092`,
-		"MILLPOND_BROKER_URL=memory://?capacity=0": `MILLPOND_BROKER_URL: broker.url is wrong: memory: parameter "capacity" is "0": use a positive number such as 32`,
+		"MILLPOND_BROKER_URL=memory://?capacity=0": `MILLPOND_BROKER_URL: broker.url is wrong: memory: parameter "capacity" is "0": use a positive number`,
 		"MILLPOND_LOG_LEVEL=loud":                  `MILLPOND_LOG_LEVEL: log.level is "loud": use debug, info, warn or error`,
 		// Of others.
 		"MILLPOND_TEST_POSTGRES_URL=x":                "",

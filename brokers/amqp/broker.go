@@ -15,6 +15,7 @@ import (
 
 	"github.com/millpond-go/millpond/brokers"
 	"github.com/millpond-go/millpond/internal/openset"
+	"github.com/millpond-go/millpond/internal/urlquery"
 )
 
 // Broker is a RabbitMQ broker. It is safe for concurrent use.
@@ -52,7 +53,7 @@ func New(ctx context.Context, config Config) (*Broker, error) {
 }
 
 func connect(ctx context.Context, config Config, tap func(*link, net.Conn) net.Conn) (*Broker, error) {
-	if err := config.validate(); err != nil {
+	if err := config.validate(urlquery.InGo); err != nil {
 		return nil, err
 	}
 	config.setDefaults()

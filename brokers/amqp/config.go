@@ -3,16 +3,14 @@ package amqp
 import (
 	"cmp"
 	"crypto/tls"
-	"errors"
 	"fmt"
-	"math"
 	"net"
-	"slices"
 	"time"
 
 	"github.com/ThreeDotsLabs/watermill/message"
 	"github.com/rabbitmq/amqp091-go"
 
+	"github.com/millpond-go/millpond/internal/field"
 	"github.com/millpond-go/millpond/internal/urlquery"
 )
 
@@ -33,21 +31,19 @@ type Config struct {
 	// set.
 	Username, Password string
 
-	// ConnectTimeout bounds New, each attempt to connect, and Subscribe. Zero means 10
-	// seconds.
-	ConnectTimeout time.Duration
+	// ConnectTimeout bounds New, each attempt to connect, and Subscribe.
+	ConnectTimeout time.Duration `config:"connect_timeout" default:"10s" check:"positive"`
 
 	// Heartbeat is how often a connection shows that it is alive; after three without an
-	// answer it counts as lost. Zero means 10 seconds; less than a second is none.
-	Heartbeat time.Duration
+	// answer it counts as lost. Less than a second is none.
+	Heartbeat time.Duration `config:"heartbeat" default:"10s" check:"positive"`
 
-	// ConnectionName names the program in the broker's lists and logs. Empty means
-	// "millpond".
-	ConnectionName string
+	// ConnectionName names the program in the broker's lists and logs.
+	ConnectionName string `config:"connection_name" default:"millpond"`
 
-	Topology Topology
-	Consume  Consume
-	Publish  Publish
+	Topology Topology `config:""`
+	Consume  Consume  `config:""`
+	Publish  Publish  `config:""`
 }
 
 // Preset is how topics and groups become exchanges and queues.
@@ -90,19 +86,18 @@ const (
 // Topology says which exchanges and queues there are. They are declared again on every
 // connection; all programs that use a queue must declare it alike.
 type Topology struct {
-	Preset       Preset       // PresetPubSub if ""
-	Exchange     string       // of PresetRouting, which requires it
-	ExchangeType ExchangeType // of PresetRouting; ExchangeTopic if ""
-	QueueType    QueueType    // QueueQuorum if ""
+	Preset       Preset       `config:"preset" default:"pubsub" check:"pubsub|queue|routing"`
+	Exchange     string       `config:"exchange"`                                           // of PresetRouting, which requires it
+	ExchangeType ExchangeType `config:"exchange_type" default:"topic" check:"topic|direct"` // of PresetRouting
+	QueueType    QueueType    `config:"queue_type" default:"quorum" check:"quorum|classic"`
 
 	// DeliveryLimit is the x-delivery-limit of quorum queues: a message that has failed
-	// so often is delivered once more, and becomes a dead letter if it fails again. Zero
-	// means 20.
-	DeliveryLimit int
+	// so often is delivered once more, and becomes a dead letter if it fails again.
+	DeliveryLimit int `config:"delivery_limit" default:"20" check:"1..2147483647"`
 
 	// AsIs declares nothing: exchanges and queues are used as somebody else has made
 	// them, and their limits are not known.
-	AsIs bool
+	AsIs bool `config:"declare" check:"true|false"`
 
 	// Arguments are added to those of work queues, and win.
 	Arguments amqp091.Table
@@ -116,21 +111,21 @@ type Consume struct {
 	// RetryDelays are the steps in which given-back messages are delayed, growing. From
 	// RabbitMQ 4.3 on the first and the last are the bounds of the server's own delay;
 	// what that cannot do, and everything before, is done by a retry queue for each
-	// step. Nil means 1 s, 10 s, 1 min, 10 min.
-	RetryDelays []time.Duration
+	// step.
+	RetryDelays []time.Duration `config:"retry_delays" default:"1s,10s,1m,10m"`
 
 	// RedeliveryDelay is the first pause before a nacked message is given back to a
 	// server that knows no delay, if its GiveBack names none; it doubles with each
-	// delivery, up to one second or itself. Zero means 10 ms.
-	RedeliveryDelay time.Duration
+	// delivery, up to one second or itself.
+	RedeliveryDelay time.Duration `config:"redelivery_delay" default:"10ms" check:"positive"`
 
 	// ConsumerTimeout is the server's consumer_timeout, after which it takes an unsettled
-	// message back. It cannot be read. Zero means 30 minutes, the server's default.
-	ConsumerTimeout time.Duration
+	// message back. It cannot be read; the default is the server's.
+	ConsumerTimeout time.Duration `config:"consumer_timeout" default:"30m" check:"positive"`
 
 	// ProducerTime takes the timestamps of producers for Delivery.Time, in seconds. The
 	// broker sets none.
-	ProducerTime bool
+	ProducerTime bool `config:"time" check:"none|producer"`
 
 	// Unmarshal, if not nil, replaces the wire format for reading. Its error, or panic, becomes
 	// Delivery.Undecodable; the message is then as the wire format reads it. It is called
@@ -140,12 +135,12 @@ type Consume struct {
 
 // Publish configures publishers.
 type Publish struct {
-	// Timeout bounds Publish while the broker does not answer. Zero means 30 seconds.
-	Timeout time.Duration
+	// Timeout bounds Publish while the broker does not answer.
+	Timeout time.Duration `config:"publish_timeout" default:"30s" check:"positive"`
 
 	// MaxBytes is the largest payload that is sent. Zero: as large as the server takes
 	// (max_message_size), which cannot be read and is learned from its refusal.
-	MaxBytes int
+	MaxBytes int `config:"max_message_bytes" check:"positive"`
 
 	// Marshal, if not nil, may change what is published, such as content type, priority
 	// or expiration. MessageId must stay.
@@ -153,9 +148,9 @@ type Publish struct {
 }
 
 const (
-	pkg                  = "amqp"
-	defaultDeliveryLimit = 20
-	longestStep          = 24 * time.Hour
+	pkg         = "amqp"
+	longestStep = 24 * time.Hour
+	fixDelays   = "use growing durations of whole milliseconds, a day at most, such as 1s,10s,1m"
 )
 
 func (c *Config) setDefaults() {
@@ -165,71 +160,27 @@ func (c *Config) setDefaults() {
 	}
 	c.Addresses = urlquery.WithPorts(c.Addresses, port)
 	c.VirtualHost = cmp.Or(c.VirtualHost, "/")
-	c.ConnectTimeout = cmp.Or(c.ConnectTimeout, 10*time.Second)
-	c.Heartbeat = cmp.Or(c.Heartbeat, 10*time.Second)
-	c.ConnectionName = cmp.Or(c.ConnectionName, "millpond")
-	c.Topology.Preset = cmp.Or(c.Topology.Preset, PresetPubSub)
-	c.Topology.ExchangeType = cmp.Or(c.Topology.ExchangeType, ExchangeTopic)
-	c.Topology.QueueType = cmp.Or(c.Topology.QueueType, QueueQuorum)
-	c.Topology.DeliveryLimit = cmp.Or(c.Topology.DeliveryLimit, defaultDeliveryLimit)
-	if c.Consume.RetryDelays == nil {
-		c.Consume.RetryDelays = []time.Duration{time.Second, 10 * time.Second, time.Minute, 10 * time.Minute}
-	}
-	c.Consume.RedeliveryDelay = cmp.Or(c.Consume.RedeliveryDelay, 10*time.Millisecond)
-	c.Consume.ConsumerTimeout = cmp.Or(c.Consume.ConsumerTimeout, 30*time.Minute)
-	c.Publish.Timeout = cmp.Or(c.Publish.Timeout, 30*time.Second)
+	field.SetDefaults(c)
 }
 
 // validate names every invalid field and what to write instead.
-func (c *Config) validate() error {
-	return c.problems(func(field string) string { return "Config." + field })
-}
-
-// problems is validate in the caller's names for the fields.
-func (c *Config) problems(named func(field string) string) error {
-	var errs []error
-	wrong := func(field string, value any, fix string) {
-		errs = append(errs, fmt.Errorf("amqp: %s is %v: %s", named(field), value, fix))
-	}
-	if len(c.Addresses) == 0 {
-		errs = append(errs, errors.New("amqp: Config.Addresses is empty: give at least one host:port"))
-	}
-	for _, address := range c.Addresses {
-		if host, port, err := net.SplitHostPort(address); err != nil && address == "" || err == nil && (host == "" || port == "") {
-			wrong("Addresses", fmt.Sprintf("%q", c.Addresses), "write host:port")
+func (c *Config) validate(named urlquery.Named) error {
+	return urlquery.Check(pkg, c, named, func(wrong urlquery.Wrong) {
+		if len(c.Addresses) == 0 {
+			wrong("Addresses", "empty", "give at least one host:port")
 		}
-	}
-	for field, d := range map[string]time.Duration{
-		"ConnectTimeout": c.ConnectTimeout, "Heartbeat": c.Heartbeat, "Consume.RedeliveryDelay": c.Consume.RedeliveryDelay,
-		"Consume.ConsumerTimeout": c.Consume.ConsumerTimeout, "Publish.Timeout": c.Publish.Timeout,
-	} {
-		if d < 0 {
-			wrong(field, d, "use a positive duration, or 0 for the default")
+		for _, address := range c.Addresses {
+			if host, port, err := net.SplitHostPort(address); err != nil && address == "" || err == nil && (host == "" || port == "") {
+				wrong("Addresses", fmt.Sprintf("%q", c.Addresses), "write host:port")
+			}
 		}
-	}
-	if n := c.Publish.MaxBytes; n < 0 {
-		wrong("Publish.MaxBytes", n, "use a positive number, or 0 for the server's limit")
-	}
-	if n := c.Topology.DeliveryLimit; n < 0 || n > math.MaxInt32 {
-		wrong("Topology.DeliveryLimit", n, "use a positive number, or 0 for 20")
-	}
-	if d := c.Consume.RetryDelays; d != nil && !growing(d) {
-		wrong("Consume.RetryDelays", d, "give growing durations of whole milliseconds, a day at most")
-	}
-	t := &c.Topology
-	if !slices.Contains([]Preset{"", PresetPubSub, PresetQueue, PresetRouting}, t.Preset) {
-		wrong("Topology.Preset", fmt.Sprintf("%q", t.Preset), "use pubsub, queue or routing")
-	}
-	if !slices.Contains([]QueueType{"", QueueQuorum, QueueClassic}, t.QueueType) {
-		wrong("Topology.QueueType", fmt.Sprintf("%q", t.QueueType), "use quorum or classic")
-	}
-	if !slices.Contains([]ExchangeType{"", ExchangeTopic, ExchangeDirect}, t.ExchangeType) {
-		wrong("Topology.ExchangeType", fmt.Sprintf("%q", t.ExchangeType), "use topic or direct")
-	}
-	if routing := t.Preset == PresetRouting; routing != (t.Exchange != "") {
-		wrong("Topology.Exchange", fmt.Sprintf("%q", t.Exchange), "name the exchange with the preset routing, and only with that")
-	}
-	return errors.Join(errs...)
+		if d := c.Consume.RetryDelays; d != nil && !growing(d) {
+			wrong("Consume.RetryDelays", d, fixDelays)
+		}
+		if routing := c.Topology.Preset == PresetRouting; routing != (c.Topology.Exchange != "") {
+			wrong("Topology.Exchange", fmt.Sprintf("%q", c.Topology.Exchange), "name the exchange with the preset routing, and only with that")
+		}
+	})
 }
 
 // growing reports whether the steps can be those of retry queues.

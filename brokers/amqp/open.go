@@ -4,11 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"net/url"
 	"slices"
 	"strconv"
 	"strings"
-	"time"
 
 	"github.com/rabbitmq/amqp091-go"
 
@@ -94,23 +94,25 @@ func ParseURL(u *url.URL) (Config, error) {
 	c.VirtualHost = vhost
 
 	secured := urlquery.TLS{On: u.Scheme == SchemeTLS}
-	setters := c.setters()
-	secured.AddTo(setters)
+	setters := urlquery.Fields(&c)
+	maps.Copy(setters, urlquery.Fields(&secured))
 	delete(setters, "tls") // that is what the scheme says
-	errs = append(errs, urlquery.Read("amqp", u, setters)...)
+	delays := setters["retry_delays"]
+	setters["retry_delays"] = func(value string) (fix string) {
+		if fix = delays(value); fix == "" && !growing(c.Consume.RetryDelays) {
+			fix = fixDelays
+		}
+		return fix
+	}
+	errs = append(errs, urlquery.Read(pkg, u, setters)...)
 	if !secured.On && secured != (urlquery.TLS{}) {
 		errs = append(errs, errors.New("amqp: the URL has parameters for TLS, which is off: write amqps://"))
 	} else {
-		config, problems := secured.Config("amqp")
+		config, problems := secured.Config(pkg)
 		c.TLS, errs = config, append(errs, problems...)
 	}
 	if len(errs) == 0 {
-		errs = append(errs, c.problems(func(field string) string {
-			if field == "Topology.Exchange" {
-				return `parameter "exchange"`
-			}
-			return "Config." + field // parameters of these are checked where they are read
-		}))
+		errs = append(errs, c.validate(urlquery.InURL(&c)))
 	}
 	return c, errors.Join(errs...)
 }
@@ -125,46 +127,4 @@ func misaddressed(address string) bool {
 		}
 	}
 	return host == "" || strings.HasSuffix(address, ":") || strings.Contains(host, ":") && !strings.HasPrefix(address, "[")
-}
-
-func (c *Config) setters() map[string]urlquery.Setter {
-	return map[string]urlquery.Setter{
-		"connect_timeout": urlquery.Duration(&c.ConnectTimeout),
-		"heartbeat":       urlquery.Duration(&c.Heartbeat),
-		"connection_name": urlquery.Text(&c.ConnectionName),
-
-		"preset":         urlquery.OneOf(&c.Topology.Preset, PresetPubSub, PresetQueue, PresetRouting),
-		"exchange":       urlquery.Text(&c.Topology.Exchange),
-		"exchange_type":  urlquery.OneOf(&c.Topology.ExchangeType, ExchangeTopic, ExchangeDirect),
-		"queue_type":     urlquery.OneOf(&c.Topology.QueueType, QueueQuorum, QueueClassic),
-		"delivery_limit": urlquery.Positive(&c.Topology.DeliveryLimit),
-		"declare":        urlquery.Choice(&c.Topology.AsIs, "true", "false"),
-
-		"retry_delays":     durations(&c.Consume.RetryDelays),
-		"redelivery_delay": urlquery.Duration(&c.Consume.RedeliveryDelay),
-		"consumer_timeout": urlquery.Duration(&c.Consume.ConsumerTimeout),
-		"time":             urlquery.Choice(&c.Consume.ProducerTime, "none", "producer"),
-
-		"publish_timeout":   urlquery.Duration(&c.Publish.Timeout),
-		"max_message_bytes": urlquery.Positive(&c.Publish.MaxBytes),
-	}
-}
-
-// durations takes a list such as 1s,10s,1m.
-func durations(field *[]time.Duration) urlquery.Setter {
-	return func(value string) string {
-		var list []time.Duration
-		for text := range strings.SplitSeq(value, ",") {
-			d, err := time.ParseDuration(text)
-			if err != nil {
-				return "use growing durations such as 1s,10s,1m"
-			}
-			list = append(list, d)
-		}
-		if !growing(list) {
-			return "use growing durations of whole milliseconds, a day at most, such as 1s,10s,1m"
-		}
-		*field = list
-		return ""
-	}
 }

@@ -55,7 +55,7 @@ func TestMistakesInURL(t *testing.T) {
 	t.Parallel()
 	for rawURL, says := range map[string][]string{
 		"amqp://:s3cret@/shop/orders?groups=s3cret&preset=fan&delivery_limit=0&declare=no&retry_delays=10s,1s&time=broker&heartbeat=ten&tls_ca=/nowhere&tls=true": {
-			"without a user", amqp.PasswordVariable, "names no broker", "%2F", `"groups" is not known`, `"preset" is "fan"`, "pubsub or queue or routing",
+			"without a user", amqp.PasswordVariable, "names no broker", "%2F", `"groups" is not known`, `"preset" is "fan"`, "pubsub, queue or routing",
 			`"delivery_limit" is "0"`, "true or false", `"retry_delays" is "10s,1s"`, "growing", "none or producer", `"heartbeat" is "ten"`, "write amqps://", `"tls" is not known`,
 		},
 		"amqp://user@host":                    {"without a password", amqp.UsernameVariable},

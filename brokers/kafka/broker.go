@@ -13,6 +13,7 @@ import (
 
 	"github.com/millpond-go/millpond/brokers"
 	"github.com/millpond-go/millpond/internal/openset"
+	"github.com/millpond-go/millpond/internal/urlquery"
 )
 
 // Broker is a Kafka cluster. It is safe for concurrent use.
@@ -42,7 +43,7 @@ var (
 // one that says why the cluster cannot be used, at the latest after
 // Config.ConnectTimeout; the latter wraps brokers.ErrUnavailable.
 func New(ctx context.Context, config Config) (*Broker, error) {
-	if err := config.validate(); err != nil {
+	if err := config.validate(urlquery.InGo); err != nil {
 		return nil, err
 	}
 	if err := config.authenticate(); err != nil {

@@ -3,8 +3,6 @@ package kafka
 import (
 	"crypto/tls"
 	"fmt"
-	"math"
-	"slices"
 	"time"
 
 	"github.com/ThreeDotsLabs/watermill/message"
@@ -12,6 +10,8 @@ import (
 	"github.com/twmb/franz-go/pkg/sasl"
 
 	"github.com/millpond-go/millpond/brokers/kafka/internal/cluster"
+	"github.com/millpond-go/millpond/internal/field"
+	"github.com/millpond-go/millpond/internal/urlquery"
 )
 
 // Config configures a [Broker]. Only Brokers is required. Each field that a URL can
@@ -25,26 +25,25 @@ type Config struct {
 	TLS *tls.Config
 
 	// SASL chooses how to authenticate; "" means not at all.
-	SASL SASL
+	SASL SASL `config:"sasl" check:"plain|scram-sha-256|scram-sha-512"`
 	// Username and Password are the credentials for SASL. If Username is empty, both
 	// come from MILLPOND_KAFKA_USERNAME and MILLPOND_KAFKA_PASSWORD.
 	Username, Password string
 
 	// ConnectTimeout bounds New, and each question that Subscribe asks before it
-	// returns. Zero means 10 seconds.
-	ConnectTimeout time.Duration
+	// returns.
+	ConnectTimeout time.Duration `config:"connect_timeout" default:"10s" check:"positive"`
 
-	// ClientID names the program in the broker's logs and quotas. Empty means
-	// "millpond".
-	ClientID string
+	// ClientID names the program in the broker's logs and quotas.
+	ClientID string `config:"client_id" default:"millpond"`
 
 	// Options are added to those of every client, last, so that they win. They are for
 	// what has no field here, such as hooks for metrics, other SASL mechanisms or a
 	// dialer. Options that change groups, offsets, callbacks or acks break promises.
 	Options []kgo.Opt
 
-	Consume Consume
-	Publish Publish
+	Consume Consume `config:""`
+	Publish Publish `config:""`
 
 	mechanism sasl.Mechanism // of SASL, with the credentials
 }
@@ -88,48 +87,47 @@ const (
 // Consume configures subscribers.
 type Consume struct {
 	// InFlightPerPartition is how many deliveries of one partition may be unsettled at
-	// a time, within SubscriberConfig.InFlight. Zero means 1, which keeps the order.
-	InFlightPerPartition int
+	// a time, within SubscriberConfig.InFlight. One keeps the order.
+	InFlightPerPartition int `config:"in_flight_per_partition" default:"1" check:"positive"`
 
 	// Order is OrderPartition if "" and only one message of a partition can be in
 	// flight, else OrderNone.
-	Order Order
+	Order Order `config:"order" check:"partition|key|none"`
 
 	// StartAtNewest lets a group without offsets begin with what is published from now
 	// on. Otherwise it begins with the oldest message that the topic has.
-	StartAtNewest bool
+	StartAtNewest bool `config:"offset" check:"oldest|newest"`
 
-	Protocol Protocol // ProtocolClassic if ""
+	Protocol Protocol `config:"protocol" default:"classic" check:"classic|consumer"`
 
 	// SessionTimeout is after how long without a heartbeat the broker gives the
-	// partitions of a member to others. Zero means 10 seconds. With ProtocolConsumer
-	// the broker decides, by group.consumer.session.timeout.ms.
-	SessionTimeout time.Duration
+	// partitions of a member to others. With ProtocolConsumer the broker decides, by
+	// group.consumer.session.timeout.ms.
+	SessionTimeout time.Duration `config:"session_timeout" default:"10s" check:"positive"`
 
 	// RebalanceDrain is how long a partition that moves to another member waits for
-	// the handlers that run. Zero means 10 seconds.
-	RebalanceDrain time.Duration
+	// the handlers that run.
+	RebalanceDrain time.Duration `config:"rebalance_drain" default:"10s" check:"positive"`
 
-	// CommitInterval is how often offsets are committed. Zero means 1 second.
-	CommitInterval time.Duration
+	// CommitInterval is how often offsets are committed.
+	CommitInterval time.Duration `config:"commit_interval" default:"1s" check:"positive"`
 
 	// CommitDistance bounds, per partition, how many messages may have been started
 	// from the oldest unsettled one on: so many may come again after a crash, beside
-	// those settled since the last commit. Zero means 1000.
-	CommitDistance int
+	// those settled since the last commit.
+	CommitDistance int `config:"commit_distance" default:"1000" check:"positive"`
 
 	// RedeliveryDelay is the first pause before a nacked message comes again, if its
 	// GiveBack names none; it doubles with each delivery, up to one second or itself.
-	// Zero means 10 ms.
-	RedeliveryDelay time.Duration
+	RedeliveryDelay time.Duration `config:"redelivery_delay" default:"10ms" check:"positive"`
 
 	// WaitForTopic is how long Subscribe waits for a topic that does not exist, before
 	// it returns an error. Zero: not at all.
-	WaitForTopic time.Duration
+	WaitForTopic time.Duration `config:"wait_for_topic" check:"positive"`
 
 	// ProducerTime takes the timestamps of producers for Delivery.Time. Otherwise only
 	// timestamps that the broker has set count (message.timestamp.type=LogAppendTime).
-	ProducerTime bool
+	ProducerTime bool `config:"time" check:"broker|producer"`
 
 	// Unmarshal, if not nil, replaces the wire format for reading. Its error, or panic, becomes
 	// Delivery.Undecodable; the message is then the record as the wire format reads it.
@@ -153,44 +151,32 @@ type Publish struct {
 
 	// KeyMetadata names the metadata field whose value is the key. A message without
 	// the field has no key.
-	KeyMetadata string
+	KeyMetadata string `config:"key_metadata"`
 
-	Partitioner Partitioner // PartitionerMurmur2 if ""
+	Partitioner Partitioner `config:"partitioner" default:"murmur2" check:"murmur2|sarama"`
 
-	// MaxBytes is the largest message, and the largest batch, that is sent. Zero means
-	// 1,000,012, the default of message.max.bytes.
-	MaxBytes int
+	// MaxBytes is the largest message, and the largest batch, that is sent; by default
+	// that of message.max.bytes.
+	MaxBytes int `config:"max_message_bytes" default:"1000012" check:"512..67108864"`
 
 	// Timeout bounds Publish while the broker does not answer; the first message to a
-	// topic, about which the broker is asked before, may take twice as long. Zero means
-	// 30 seconds.
-	Timeout time.Duration
+	// topic, about which the broker is asked before, may take twice as long.
+	Timeout time.Duration `config:"publish_timeout" default:"30s" check:"positive"`
 
 	// CreateTopics makes topics that do not exist when they are published or
 	// subscribed to, with Partitions and Replication.
-	CreateTopics bool
+	CreateTopics bool `config:"create_topics"`
 	// Partitions of new topics. Zero means the broker's default.
-	Partitions int
+	Partitions int `config:"partitions" check:"1..2147483647"`
 	// Replication of new topics. Zero means the broker's default.
-	Replication int
+	Replication int `config:"replication" check:"1..32767"`
 }
 
 const pkg = "kafka"
 
 func (c *Config) setDefaults() {
 	c.Brokers = cluster.WithPorts(c.Brokers)
-	cluster.OrDefault(&c.ConnectTimeout, 10*time.Second)
-	cluster.OrDefault(&c.ClientID, "millpond")
-	cluster.OrDefault(&c.Consume.InFlightPerPartition, 1)
-	cluster.OrDefault(&c.Consume.Protocol, ProtocolClassic)
-	cluster.OrDefault(&c.Consume.SessionTimeout, 10*time.Second)
-	cluster.OrDefault(&c.Consume.RebalanceDrain, 10*time.Second)
-	cluster.OrDefault(&c.Consume.CommitInterval, time.Second)
-	cluster.OrDefault(&c.Consume.CommitDistance, 1000)
-	cluster.OrDefault(&c.Consume.RedeliveryDelay, 10*time.Millisecond)
-	cluster.OrDefault(&c.Publish.Partitioner, PartitionerMurmur2)
-	cluster.OrDefault(&c.Publish.MaxBytes, 1_000_012)
-	cluster.OrDefault(&c.Publish.Timeout, 30*time.Second)
+	field.SetDefaults(c)
 }
 
 // access is what the configuration says about reaching the cluster.
@@ -201,39 +187,11 @@ func (c *Config) access() *cluster.Access {
 }
 
 // validate names every invalid field and what to write instead.
-func (c *Config) validate() error {
-	check := &cluster.Check{Package: pkg}
-	wrong := check.Wrong
-	check.Access(*c.access())
-	cluster.NotNegative(check, map[string]int{
-		"Consume.InFlightPerPartition": c.Consume.InFlightPerPartition, "Consume.CommitDistance": c.Consume.CommitDistance,
-		"Publish.MaxBytes": c.Publish.MaxBytes, "Publish.Partitions": c.Publish.Partitions, "Publish.Replication": c.Publish.Replication,
+func (c *Config) validate(named urlquery.Named) error {
+	return urlquery.Check(pkg, c, named, func(wrong urlquery.Wrong) {
+		c.access().Check(wrong)
+		if n := c.Consume.InFlightPerPartition; n > 1 && c.Consume.Order == OrderPartition {
+			wrong("Consume.Order", OrderPartition, fmt.Sprintf("with %d in flight per partition the order of a partition cannot be kept: use key or none, or 1 in flight", n))
+		}
 	})
-	cluster.NotNegative(check, map[string]time.Duration{
-		"ConnectTimeout": c.ConnectTimeout, "Consume.SessionTimeout": c.Consume.SessionTimeout, "Consume.RebalanceDrain": c.Consume.RebalanceDrain,
-		"Consume.CommitInterval": c.Consume.CommitInterval, "Consume.RedeliveryDelay": c.Consume.RedeliveryDelay,
-		"Consume.WaitForTopic": c.Consume.WaitForTopic, "Publish.Timeout": c.Publish.Timeout,
-	})
-	if n := c.Publish.Partitions; n > math.MaxInt32 {
-		wrong("Publish.Partitions", n, "use a smaller number")
-	}
-	if n := c.Publish.Replication; n > math.MaxInt16 {
-		wrong("Publish.Replication", n, "use a number of brokers")
-	}
-	if n := c.Publish.MaxBytes; n > 0 && n < smallestBatch || n > largestBatch {
-		wrong("Publish.MaxBytes", n, fmt.Sprintf("use a number from %d to %d", smallestBatch, largestBatch))
-	}
-	if !slices.Contains([]Order{"", OrderPartition, OrderKey, OrderNone}, c.Consume.Order) {
-		wrong("Consume.Order", fmt.Sprintf("%q", c.Consume.Order), "use partition, key or none")
-	}
-	if n := c.Consume.InFlightPerPartition; n > 1 && c.Consume.Order == OrderPartition {
-		wrong("Consume.Order", OrderPartition, fmt.Sprintf("with %d in flight per partition the order of a partition cannot be kept: use key or none, or 1 in flight", n))
-	}
-	if !slices.Contains([]Protocol{"", ProtocolClassic, ProtocolConsumer}, c.Consume.Protocol) {
-		wrong("Consume.Protocol", fmt.Sprintf("%q", c.Consume.Protocol), "use classic or consumer")
-	}
-	if !slices.Contains([]Partitioner{"", PartitionerMurmur2, PartitionerSarama}, c.Publish.Partitioner) {
-		wrong("Publish.Partitioner", fmt.Sprintf("%q", c.Publish.Partitioner), "use murmur2 or sarama")
-	}
-	return check.Err()
 }

@@ -42,39 +42,10 @@ func ParseURL(u *url.URL) (Config, error) {
 	}
 	var c Config
 	addresses, errs := cluster.ReadURL(pkg, u)
-	secured, problems := urlquery.ReadTLS(pkg, u, c.setters())
+	secured, problems := urlquery.ReadTLS(pkg, u, urlquery.Fields(&c))
 	c.Brokers, c.TLS, errs = addresses, secured, append(errs, problems...)
 	if len(errs) == 0 {
-		errs = append(errs, c.validate())
+		errs = append(errs, c.validate(urlquery.InURL(&c)))
 	}
 	return c, errors.Join(errs...)
-}
-
-// setters maps the URL's parameters to fields.
-func (c *Config) setters() map[string]urlquery.Setter {
-	return map[string]urlquery.Setter{
-		"sasl":            urlquery.OneOf(&c.SASL, SASLPlain, SASLScramSHA256, SASLScramSHA512),
-		"client_id":       urlquery.Text(&c.ClientID),
-		"connect_timeout": urlquery.Duration(&c.ConnectTimeout),
-
-		"in_flight_per_partition": urlquery.Positive(&c.Consume.InFlightPerPartition),
-		"order":                   urlquery.OneOf(&c.Consume.Order, OrderPartition, OrderKey, OrderNone),
-		"offset":                  urlquery.Choice(&c.Consume.StartAtNewest, "oldest", "newest"),
-		"protocol":                urlquery.OneOf(&c.Consume.Protocol, ProtocolClassic, ProtocolConsumer),
-		"session_timeout":         urlquery.Duration(&c.Consume.SessionTimeout),
-		"rebalance_drain":         urlquery.Duration(&c.Consume.RebalanceDrain),
-		"commit_interval":         urlquery.Duration(&c.Consume.CommitInterval),
-		"commit_distance":         urlquery.Positive(&c.Consume.CommitDistance),
-		"redelivery_delay":        urlquery.Duration(&c.Consume.RedeliveryDelay),
-		"wait_for_topic":          urlquery.Duration(&c.Consume.WaitForTopic),
-		"time":                    urlquery.Choice(&c.Consume.ProducerTime, "broker", "producer"),
-
-		"key_metadata":      urlquery.Text(&c.Publish.KeyMetadata),
-		"partitioner":       urlquery.OneOf(&c.Publish.Partitioner, PartitionerMurmur2, PartitionerSarama),
-		"max_message_bytes": urlquery.Positive(&c.Publish.MaxBytes),
-		"publish_timeout":   urlquery.Duration(&c.Publish.Timeout),
-		"create_topics":     urlquery.Bool(&c.Publish.CreateTopics),
-		"partitions":        urlquery.Positive(&c.Publish.Partitions),
-		"replication":       urlquery.Positive(&c.Publish.Replication),
-	}
 }

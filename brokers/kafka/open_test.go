@@ -69,8 +69,8 @@ func TestMistakesInURL(t *testing.T) {
 	}
 	for _, says := range []string{
 		"names a user", "MILLPOND_KAFKA_PASSWORD", "names a path", "names no broker", `"groups" is not known`, "client_id, ",
-		`"order" is "sideways"`, "partition or key or none", `"in_flight_per_partition" is given 2 times`, `"session_timeout" is "ten"`,
-		`"commit_distance" is "-1"`, `"protocol" is "new"`, "classic or consumer", "murmur2 or sarama", "add tls=true", "oldest or newest", "false or true",
+		`"order" is "sideways"`, "partition, key or none", `"in_flight_per_partition" is given 2 times`, `"session_timeout" is "ten"`,
+		`"commit_distance" is "-1"`, `"protocol" is "new"`, "classic or consumer", "murmur2 or sarama", "add tls=true", "oldest or newest", "true or false",
 	} {
 		if !strings.Contains(err.Error(), says) {
 			t.Errorf("the error does not say %q", says)

@@ -11,7 +11,9 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	"github.com/millpond-go/millpond/brokers"
+	"github.com/millpond-go/millpond/internal/field"
 	"github.com/millpond-go/millpond/internal/openset"
+	"github.com/millpond-go/millpond/internal/urlquery"
 )
 
 // Broker is a message broker in memory. It is safe for concurrent use.
@@ -33,10 +35,10 @@ var _ brokers.Broker = (*Broker)(nil)
 
 // New returns a broker without messages. The error names every invalid field.
 func New(config Config) (*Broker, error) {
-	if err := config.validate(); err != nil {
+	if err := urlquery.Check(pkg, &config, urlquery.InGo, nil); err != nil {
 		return nil, err
 	}
-	config.setDefaults()
+	field.SetDefaults(&config)
 	b := &Broker{config: config, id: watermill.NewShortUUID(), topics: make(map[string]*topic)}
 	b.open, b.end = context.WithCancel(context.Background())
 	return b, nil

@@ -1,10 +1,10 @@
 package memory
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"net/url"
-	"strconv"
 	"strings"
 	"time"
 
@@ -32,34 +32,6 @@ func Open(_ context.Context, u *url.URL) (brokers.Broker, error) {
 	return New(config)
 }
 
-// parameters are what the URL may set.
-func parameters(c *Config) map[string]urlquery.Setter {
-	return map[string]urlquery.Setter{
-		"capacity":  urlquery.Positive(&c.Capacity),
-		"when_full": urlquery.Choice(&c.FailWhenFull, "wait", "fail"),
-		"delivery_limit": func(value string) string {
-			n, err := strconv.Atoi(value)
-			if err != nil || n < 0 {
-				return "use a positive number such as 5, or 0 for no limit"
-			}
-			c.DeliveryLimit = n
-			return ""
-		},
-		"redelivery_delay": func(value string) string {
-			d, err := time.ParseDuration(value)
-			if err != nil || d < 0 {
-				return "use a duration such as 50ms, or 0s for none"
-			}
-			if d == 0 {
-				d = -1 // Config's zero value is the default, not "none"
-			}
-			c.RedeliveryDelay = d
-			return ""
-		},
-		"key_metadata": urlquery.Text(&c.KeyMetadata),
-	}
-}
-
 func parseURL(u *url.URL) (Config, error) {
 	var config Config
 	var errs []error
@@ -67,6 +39,15 @@ func parseURL(u *url.URL) (Config, error) {
 		// What stands there may be a password, so it is not repeated.
 		errs = append(errs, errors.New("memory: the URL names a user, host, path or fragment: write memory://?parameter=value, the broker has no address"))
 	}
-	errs = append(errs, urlquery.Read("memory", u, parameters(&config))...)
+	setters := urlquery.Fields(&config)
+	setters["redelivery_delay"] = func(value string) string {
+		d, err := time.ParseDuration(value)
+		if err != nil || d < 0 {
+			return "use a duration such as 50ms, or 0s for none"
+		}
+		config.RedeliveryDelay = cmp.Or(d, -1) // zero is the default, not "none"
+		return ""
+	}
+	errs = append(errs, urlquery.Read(pkg, u, setters)...)
 	return config, errors.Join(errs...)
 }

@@ -83,12 +83,12 @@ func TestOpenErrors(t *testing.T) {
 		url  string
 		says []string // one line of the error each
 	}{
-		{"memory://?capacity=0", []string{`parameter "capacity" is "0": use a positive number such as`}},
-		{"memory://?capacity=many", []string{`parameter "capacity" is "many": use a positive number`}},
-		{"memory://?capacity=", []string{`parameter "capacity" is "": use a positive number`}},
+		{"memory://?capacity=0", []string{`parameter "capacity" is "0": use a positive number`}},
+		{"memory://?capacity=many", []string{`parameter "capacity" is "many": use a whole number`}},
+		{"memory://?capacity=", []string{`parameter "capacity" is "": use a whole number`}},
 		{"memory://?capacity=99999999999999999999", []string{`parameter "capacity" is "99999999999999999999"`}},
 		{"memory://?when_full=drop", []string{`parameter "when_full" is "drop": use wait or fail`}},
-		{"memory://?delivery_limit=-1", []string{`parameter "delivery_limit" is "-1": use a positive number such as 5, or 0 for no limit`}},
+		{"memory://?delivery_limit=-1", []string{`parameter "delivery_limit" is "-1": use a number from 0 to`}},
 		{"memory://?redelivery_delay=5", []string{`parameter "redelivery_delay" is "5": use a duration such as 50ms, or 0s for none`}},
 		{"memory://?redelivery_delay=-5s", []string{`parameter "redelivery_delay" is "-5s": use a duration`}},
 		{"memory://?capacity=1&capacity=2", []string{`parameter "capacity" is given 2 times, as ["1" "2"]: give it once`}},
@@ -102,7 +102,7 @@ func TestOpenErrors(t *testing.T) {
 		{"memory://user:s3cret@host?password=s3cret&capacity=-1&when_full=no&delivery_limit=x", []string{
 			"the broker has no address",
 			`parameter "capacity" is "-1": use a positive number`,
-			`parameter "delivery_limit" is "x": use a positive number`,
+			`parameter "delivery_limit" is "x": use a whole number`,
 			`parameter "password" is not known`,
 			`parameter "when_full" is "no": use wait or fail`,
 		}},

@@ -15,7 +15,9 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/millpond-go/millpond/brokers"
+	"github.com/millpond-go/millpond/internal/field"
 	"github.com/millpond-go/millpond/internal/openset"
+	"github.com/millpond-go/millpond/internal/urlquery"
 )
 
 var (
@@ -49,10 +51,10 @@ var (
 // says why the server cannot be used, at the latest after Config.ConnectTimeout; the latter
 // wraps brokers.ErrUnavailable.
 func New(ctx context.Context, config Config) (*Broker, error) {
-	if err := config.validate(); err != nil {
+	if err := config.validate(urlquery.InGo); err != nil {
 		return nil, err
 	}
-	config.setDefaults()
+	field.SetDefaults(&config)
 	ctx, cancel := context.WithTimeout(ctx, config.ConnectTimeout)
 	defer cancel()
 	b := &Broker{config: config, ended: make(chan struct{})}

@@ -1,9 +1,7 @@
 package nats
 
 import (
-	"cmp"
 	"crypto/tls"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -12,6 +10,8 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 	natsgo "github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/millpond-go/millpond/internal/urlquery"
 )
 
 // Config configures a [Broker]. Servers is required. Each field that a URL can set has its
@@ -20,19 +20,18 @@ type Config struct {
 	Servers []string // host or host:port
 
 	TLS         *tls.Config // nil: no TLS
-	Credentials string      // file with a user's JWT and seed; empty: none
+	Credentials string      `config:"credentials"` // file with a user's JWT and seed; empty: none
 
-	// ConnectTimeout bounds New, and each question that Subscribe asks. Zero means 10
-	// seconds.
-	ConnectTimeout time.Duration
+	// ConnectTimeout bounds New, and each question that Subscribe asks.
+	ConnectTimeout time.Duration `config:"connect_timeout" default:"10s" check:"positive"`
 
 	// CreateStreams makes a stream for a topic that no stream takes, and the stream that
 	// keeps what the server says of messages at their delivery limit.
-	CreateStreams bool
-	Replicas      int // of streams that are made; zero means 1
+	CreateStreams bool `config:"create_streams"`
+	Replicas      int  `config:"replicas" default:"1" check:"positive"` // of streams that are made
 
-	Consume Consume
-	Publish Publish
+	Consume Consume `config:""`
+	Publish Publish `config:""`
 
 	// Options are added to those of the connection, last, so that they win.
 	Options []natsgo.Option
@@ -42,29 +41,29 @@ type Config struct {
 // is made. Subscribe refuses one that was made with another DeliveryLimit, or without
 // Ordered where that is set.
 type Consume struct {
-	// Consumer makes the name of the durable consumer from {topic} and {group}. Empty means
-	// {group}-{topic}. Characters that a name may not have become their hash.
-	Consumer string
+	// Consumer makes the name of the durable consumer from {topic} and {group}. Characters
+	// that a name may not have become their hash.
+	Consumer string `config:"consumer" default:"{group}-{topic}"`
 
 	// AckWait is how long the server waits for a sign of life of an unsettled message,
-	// which is given while a handler has it. Zero means 30 seconds.
-	AckWait time.Duration
+	// which is given while a handler has it. At least 1 second.
+	AckWait time.Duration `config:"ack_wait" default:"30s" check:"positive"`
 
 	// DeliveryLimit is how often a message is delivered. At the limit it stays in its
 	// stream and is not delivered again; a stream of advisories says so. Zero: no limit.
-	DeliveryLimit int
+	DeliveryLimit int `config:"delivery_limit" check:"positive"`
 
 	// Ordered lets one message of the group be unsettled at a time, in all processes
 	// together, so that a nacked one keeps those behind it waiting.
-	Ordered bool
+	Ordered bool `config:"ordered"`
 
 	// StartAtNewest lets a new group begin with what is published from then on.
-	StartAtNewest bool
+	StartAtNewest bool `config:"start" check:"oldest|newest"`
 
 	// RedeliveryDelay is the first pause before a nacked message comes again, if its
 	// GiveBack names none; it doubles with each delivery, up to 30 times itself and 30
-	// seconds. Zero means 1 second.
-	RedeliveryDelay time.Duration
+	// seconds.
+	RedeliveryDelay time.Duration `config:"redelivery_delay" default:"1s" check:"positive"`
 
 	// Unmarshal, if not nil, replaces the wire format for reading. Its error, or its panic,
 	// becomes Delivery.Undecodable; the message is then what the wire format reads. It is
@@ -77,52 +76,28 @@ type Publish struct {
 	// MsgID sends the UUID as Nats-Msg-Id, which becomes Delivery.NativeID. The server then
 	// drops what is published again under the same UUID within the stream's duplicate
 	// window.
-	MsgID bool
+	MsgID bool `config:"msg_id"`
 
-	// Timeout bounds Publish while the server does not answer. Zero means 30 seconds.
-	Timeout time.Duration
+	// Timeout bounds Publish while the server does not answer.
+	Timeout time.Duration `config:"publish_timeout" default:"30s" check:"positive"`
 }
 
 const pkg = "nats"
 
-func (c *Config) setDefaults() {
-	c.ConnectTimeout = cmp.Or(c.ConnectTimeout, 10*time.Second)
-	c.Replicas = cmp.Or(c.Replicas, 1)
-	c.Consume.Consumer = cmp.Or(c.Consume.Consumer, "{group}-{topic}")
-	c.Consume.AckWait = cmp.Or(c.Consume.AckWait, 30*time.Second)
-	c.Consume.RedeliveryDelay = cmp.Or(c.Consume.RedeliveryDelay, time.Second)
-	c.Publish.Timeout = cmp.Or(c.Publish.Timeout, 30*time.Second)
-}
-
 // validate names every invalid field and what to write instead.
-func (c *Config) validate() error {
-	var errs []error
-	wrong := func(field string, value any, fix string) {
-		errs = append(errs, fmt.Errorf("nats: Config.%s is %v: %s", field, value, fix))
-	}
-	if len(c.Servers) == 0 || slices.Contains(c.Servers, "") {
-		wrong("Servers", fmt.Sprintf("%q", c.Servers), "name one server at least, as host:port")
-	}
-	if slices.ContainsFunc(c.Servers, func(s string) bool { return strings.Contains(s, "@") }) { // it is not repeated
-		errs = append(errs, fmt.Errorf("nats: Config.Servers names a user: remove it, and set %s and %s, or Credentials", UsernameVariable, PasswordVariable))
-	}
-	if name := c.Consume.Consumer; name != "" && !(strings.Contains(name, "{topic}") && strings.Contains(name, "{group}")) {
-		wrong("Consume.Consumer", fmt.Sprintf("%q", name), "it must contain {topic} and {group}")
-	}
-	for field, n := range map[string]int{"Consume.DeliveryLimit": c.Consume.DeliveryLimit, "Replicas": c.Replicas} {
-		if n < 0 {
-			wrong(field, n, "use a positive number, or 0 for the default")
+func (c *Config) validate(named urlquery.Named) error {
+	return urlquery.Check(pkg, c, named, func(wrong urlquery.Wrong) {
+		if len(c.Servers) == 0 || slices.Contains(c.Servers, "") {
+			wrong("Servers", fmt.Sprintf("%q", c.Servers), "name one server at least, as host:port")
 		}
-	}
-	for field, d := range map[string]time.Duration{
-		"ConnectTimeout": c.ConnectTimeout, "Consume.RedeliveryDelay": c.Consume.RedeliveryDelay, "Publish.Timeout": c.Publish.Timeout,
-	} {
-		if d < 0 {
-			wrong(field, d, "use a positive duration, or 0 for the default")
+		if slices.ContainsFunc(c.Servers, func(s string) bool { return strings.Contains(s, "@") }) { // it is not repeated
+			wrong("Servers", "an address with a user", fmt.Sprintf("remove it, and set %s and %s, or Credentials", UsernameVariable, PasswordVariable))
 		}
-	}
-	if wait := c.Consume.AckWait; wait != 0 && wait < time.Second {
-		wrong("Consume.AckWait", wait, "use 1s or more, or 0 for 30s")
-	}
-	return errors.Join(errs...)
+		if name := c.Consume.Consumer; name != "" && !(strings.Contains(name, "{topic}") && strings.Contains(name, "{group}")) {
+			wrong("Consume.Consumer", fmt.Sprintf("%q", name), "it must contain {topic} and {group}")
+		}
+		if wait := c.Consume.AckWait; wait > 0 && wait < time.Second {
+			wrong("Consume.AckWait", wait, "use 1s or more")
+		}
+	})
 }

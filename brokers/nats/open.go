@@ -61,25 +61,10 @@ func ParseURL(u *url.URL) (Config, error) {
 	var c Config
 	servers, errs := urlquery.Hosts(pkg, u, UsernameVariable+" and "+PasswordVariable+", or the parameter credentials")
 	c.Servers = servers
-	secured, problems := urlquery.ReadTLS(pkg, u, map[string]urlquery.Setter{
-		"credentials":     urlquery.Text(&c.Credentials),
-		"connect_timeout": urlquery.Duration(&c.ConnectTimeout),
-		"create_streams":  urlquery.Bool(&c.CreateStreams),
-		"replicas":        urlquery.Positive(&c.Replicas),
-
-		"consumer":         urlquery.Text(&c.Consume.Consumer),
-		"ack_wait":         urlquery.Duration(&c.Consume.AckWait),
-		"delivery_limit":   urlquery.Positive(&c.Consume.DeliveryLimit),
-		"ordered":          urlquery.Bool(&c.Consume.Ordered),
-		"start":            urlquery.Choice(&c.Consume.StartAtNewest, "oldest", "newest"),
-		"redelivery_delay": urlquery.Duration(&c.Consume.RedeliveryDelay),
-
-		"msg_id":          urlquery.Bool(&c.Publish.MsgID),
-		"publish_timeout": urlquery.Duration(&c.Publish.Timeout),
-	})
+	secured, problems := urlquery.ReadTLS(pkg, u, urlquery.Fields(&c))
 	c.TLS, errs = secured, append(errs, problems...)
 	if len(errs) == 0 {
-		errs = append(errs, c.validate())
+		errs = append(errs, c.validate(urlquery.InURL(&c)))
 	}
 	return c, errors.Join(errs...)
 }

@@ -27,11 +27,11 @@ const (
 var errReserved = fmt.Errorf("%w: metadata fields %s and %s are reserved", brokers.ErrUnencodable, uuidHeader, packedHeader)
 
 type packed struct {
-	UUID   []byte  `json:"uuid,omitempty"`
-	Fields []field `json:"fields,omitempty"`
+	UUID   []byte        `json:"uuid,omitempty"`
+	Fields []packedField `json:"fields,omitempty"`
 }
 
-type field struct {
+type packedField struct {
 	Name  []byte `json:"name"`
 	Value []byte `json:"value"`
 }
@@ -56,7 +56,7 @@ func encode(subject string, msg *message.Message, msgID bool) (*natsgo.Msg, erro
 		case isName(name) && isValue(value):
 			out.Header[name] = []string{value}
 		default:
-			p.Fields = append(p.Fields, field{[]byte(name), []byte(value)})
+			p.Fields = append(p.Fields, packedField{[]byte(name), []byte(value)})
 		}
 	}
 	if len(p.UUID) > 0 || len(p.Fields) > 0 {

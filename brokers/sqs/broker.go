@@ -12,6 +12,7 @@ import (
 
 	"github.com/millpond-go/millpond/brokers"
 	"github.com/millpond-go/millpond/internal/openset"
+	"github.com/millpond-go/millpond/internal/urlquery"
 )
 
 // Broker is SQS, and SNS in front of it, in one account and region. It is safe for
@@ -55,7 +56,7 @@ var (
 // exist, [ErrDenied] for credentials that do not suffice, and brokers.ErrUnavailable if
 // there is no answer.
 func New(ctx context.Context, config Config) (*Broker, error) {
-	if err := config.validate(); err != nil {
+	if err := config.validate(urlquery.InGo); err != nil {
 		return nil, err
 	}
 	config.setDefaults()

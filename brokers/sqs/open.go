@@ -54,50 +54,8 @@ func ParseURL(u *url.URL) (Config, error) {
 	if u.Host != "" {
 		c.Queues = strings.Split(u.Host, ",")
 	}
-	errs = append(errs, urlquery.Read("sqs", u, map[string]urlquery.Setter{
-		"region":          urlquery.Text(&c.Region),
-		"endpoint":        urlquery.Text(&c.Endpoint),
-		"connect_timeout": urlquery.Duration(&c.ConnectTimeout),
-
-		"queue":            urlquery.Text(&c.Queue),
-		"sns":              urlquery.Text(&c.SNS),
-		"delivery_limit":   urlquery.Positive(&c.DeliveryLimit),
-		"create_queues":    urlquery.Bool(&c.CreateQueues),
-		"visibility":       urlquery.Duration(&c.Consume.Visibility),
-		"wait":             urlquery.Duration(&c.Consume.Wait),
-		"pollers":          urlquery.Positive(&c.Consume.Pollers),
-		"linger":           urlquery.Duration(&c.Consume.Linger),
-		"redelivery_delay": urlquery.Duration(&c.Consume.RedeliveryDelay),
-
-		"group_metadata":         urlquery.Text(&c.Publish.GroupMetadata),
-		"deduplication_metadata": urlquery.Text(&c.Publish.DeduplicationMetadata),
-		"publish_timeout":        urlquery.Duration(&c.Publish.Timeout),
-	})...)
-	if len(errs) == 0 {
-		errs = append(errs, c.problems(inURL))
-	}
-	return c, errors.Join(errs...)
-}
-
-// inURL is what a field of Config is called in a URL.
-func inURL(field string) string {
-	if field == "Queues" {
-		return "the list of queues in the URL"
-	}
-	name, ok := parameters[field]
-	if !ok {
-		return "Config." + field
-	}
-	return fmt.Sprintf("parameter %q", name)
-}
-
-// parameters are those whose values are checked together with what a program sets.
-var parameters = map[string]string{
-	"Endpoint": "endpoint", "ConnectTimeout": "connect_timeout",
-	"Queue": "queue", "SNS": "sns", "DeliveryLimit": "delivery_limit",
-	"Consume.Visibility": "visibility", "Consume.Wait": "wait", "Consume.Pollers": "pollers",
-	"Consume.Linger": "linger", "Consume.RedeliveryDelay": "redelivery_delay",
-	"Publish.Timeout": "publish_timeout",
+	errs = append(errs, urlquery.Read(pkg, u, urlquery.Fields(&c))...)
+	return c, errors.Join(append(errs, c.validate(urlquery.InURL(&c)))...)
 }
 
 // noteOf shows the region and the endpoint in errors.

@@ -50,7 +50,7 @@ func TestParseURL(t *testing.T) {
 func TestMistakesInURL(t *testing.T) {
 	t.Parallel()
 	_, err := parse(t, "sqs://key:s3cret@orders/path?secret=s3cret&create_queues=yes&pollers=0&wait=ten&region=a&region=b")
-	says(t, err, "names a user", "provider chain", "names a path", `"secret" is not known`, "visibility, wait", "false or true", `"pollers" is "0"`, `"wait" is "ten"`, `"region" is given 2 times`)
+	says(t, err, "names a user", "provider chain", "names a path", `"secret" is not known`, "visibility, wait", "true or false", `"pollers" is "0"`, `"wait" is "ten"`, `"region" is given 2 times`)
 	if err != nil && strings.Contains(err.Error(), "s3cret") {
 		t.Errorf("the error repeats a secret: %v", err)
 	}

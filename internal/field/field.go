@@ -10,7 +10,8 @@
 //     "-" keeps the field out of files. A field without this tag is none.
 //   - default: the value of a field that is zero.
 //   - check: positive; off (positive, or -1 for none); the least and the most, such as
-//     1..255; or the words that are allowed, such as text|json.
+//     1..255; or the words that are allowed, such as text|json. Of a bool these are two, the
+//     first for false.
 //   - least: the name of a sibling that must not be larger.
 //   - about: the sentence for people. example: what they are shown if there is no default.
 //   - missing: the fix if the field has no value, which it must have.

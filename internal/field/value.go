@@ -1,6 +1,7 @@
 package field
 
 import (
+	"cmp"
 	"encoding"
 	"errors"
 	"fmt"
@@ -42,16 +43,38 @@ func (f Field) Set(v reflect.Value, text string) (fix string) {
 		}
 		*into = n
 	case *bool:
-		if text != "true" && text != "false" {
+		_, on, named := strings.Cut(f.check, "|")
+		if !named && text != "true" && text != "false" {
 			return "use true or false"
 		}
-		*into = text == "true"
+		*into = text == cmp.Or(on, "true")
+	case *[]time.Duration:
+		*into = []time.Duration{}
+		for _, item := range Items(text) {
+			d, err := time.ParseDuration(item)
+			if err != nil {
+				return "use durations such as 1s,10s,1m"
+			}
+			*into = append(*into, d)
+		}
 	case *[]string:
 		*into = Items(text)
 	default:
 		v.SetString(text)
 	}
 	return ""
+}
+
+// Take is Set for a text that somebody has written: the zero that stands for the default is
+// refused as well, where it is not allowed. What is refused leaves the zero.
+func (f Field) Take(v reflect.Value, text string) (fix string) {
+	if fix = f.Set(v, text); fix == "" {
+		fix = f.fix(v)
+	}
+	if fix != "" {
+		v.SetZero()
+	}
+	return fix
 }
 
 // Items are the values of a list that is written a, b.
@@ -195,7 +218,7 @@ func (f Field) duration(config any) time.Duration {
 // fix says what to do about a wrong value, "" if it is right.
 func (f Field) fix(v reflect.Value) string {
 	switch least, most, bounded := strings.Cut(f.check, ".."); {
-	case f.check == "":
+	case f.check == "" || v.Kind() == reflect.Bool:
 		return ""
 	case f.check == "positive" && v.CanInt() && v.Int() > 0, f.check == "off" && (v.Int() > 0 || v.Int() == -1):
 		return ""

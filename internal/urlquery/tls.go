@@ -4,24 +4,18 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"fmt"
+	"maps"
 	"net/url"
 	"os"
 )
 
 // TLS is what the parameters tls, tls_ca, tls_cert, tls_key and tls_server_name say.
 type TLS struct {
-	On            bool
-	CA, Cert, Key string // files, in PEM
-	ServerName    string
-}
-
-// AddTo adds the setters of the five parameters.
-func (t *TLS) AddTo(setters map[string]Setter) {
-	setters["tls"] = Bool(&t.On)
-	setters["tls_ca"] = Text(&t.CA)
-	setters["tls_cert"] = Text(&t.Cert)
-	setters["tls_key"] = Text(&t.Key)
-	setters["tls_server_name"] = Text(&t.ServerName)
+	On         bool   `config:"tls"`
+	CA         string `config:"tls_ca"` // files, in PEM
+	Cert       string `config:"tls_cert"`
+	Key        string `config:"tls_key"`
+	ServerName string `config:"tls_server_name"`
 }
 
 // Config loads the files. It returns nil if TLS is off.
@@ -58,7 +52,7 @@ func (t *TLS) Config(pkg string) (*tls.Config, []error) {
 // TLS is off.
 func ReadTLS(pkg string, u *url.URL, setters map[string]Setter) (*tls.Config, []error) {
 	var secured TLS
-	secured.AddTo(setters)
+	maps.Copy(setters, Fields(&secured))
 	errs := Read(pkg, u, setters)
 	config, problems := secured.Config(pkg)
 	return config, append(errs, problems...)

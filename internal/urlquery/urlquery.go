@@ -7,9 +7,7 @@ import (
 	"maps"
 	"net/url"
 	"slices"
-	"strconv"
 	"strings"
-	"time"
 
 	"github.com/millpond-go/millpond/internal/urlmux"
 )
@@ -40,65 +38,4 @@ func Read(pkg string, u *url.URL, setters map[string]Setter) (errs []error) {
 		}
 	}
 	return errs
-}
-
-// Text takes any value.
-func Text(field *string) Setter {
-	return func(value string) string {
-		*field = value
-		return ""
-	}
-}
-
-// Bool takes true and false.
-func Bool(field *bool) Setter { return Choice(field, "false", "true") }
-
-// Choice takes one of two words.
-func Choice(field *bool, whenFalse, whenTrue string) Setter {
-	return func(value string) string {
-		if value != whenFalse && value != whenTrue {
-			return "use " + whenFalse + " or " + whenTrue
-		}
-		*field = value == whenTrue
-		return ""
-	}
-}
-
-// OneOf takes one of the known words.
-func OneOf[T ~string](field *T, known ...T) Setter {
-	return func(value string) string {
-		if slices.Contains(known, T(value)) {
-			*field = T(value)
-			return ""
-		}
-		names := make([]string, 0, len(known))
-		for _, name := range known {
-			names = append(names, string(name))
-		}
-		return "use " + strings.Join(names, " or ")
-	}
-}
-
-// Positive takes a number from 1 on that fits into 31 bits.
-func Positive(field *int) Setter {
-	return func(value string) string {
-		n, err := strconv.ParseInt(value, 10, 32)
-		if err != nil || n < 1 {
-			return "use a positive number such as 32"
-		}
-		*field = int(n)
-		return ""
-	}
-}
-
-// Duration takes a positive duration, such as 10s.
-func Duration(field *time.Duration) Setter {
-	return func(value string) string {
-		d, err := time.ParseDuration(value)
-		if err != nil || d <= 0 {
-			return "use a duration such as 500ms or 10s"
-		}
-		*field = d
-		return ""
-	}
 }

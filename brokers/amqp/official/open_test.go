@@ -54,7 +54,7 @@ func TestMistakesInURL(t *testing.T) {
 	const rawURL = "amqp+watermill://user:s3cret@a/x/y?pasword=s3cret&delivery_limit=0&preset=fanout&tls_ca=ca.pem"
 	_, err := brokers.Open(t.Context(), rawURL)
 	for _, says := range []string{
-		"the path of the URL is more than a virtual host", `"pasword" is not known`, `"delivery_limit" is "0": use a positive number`,
+		"the path of the URL is more than a virtual host", `"pasword" is not known`, `"delivery_limit" is "0": use a number from 1`,
 		`"preset" is "fanout": use pubsub`, "parameters for TLS, which is off",
 	} {
 		if err == nil || !strings.Contains(err.Error(), says) {

@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math"
 	"time"
 
 	"github.com/IBM/sarama"
@@ -13,6 +12,7 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	"github.com/millpond-go/millpond/brokers"
+	"github.com/millpond-go/millpond/internal/urlquery"
 	"github.com/millpond-go/millpond/internal/wrapped"
 )
 
@@ -32,7 +32,7 @@ var (
 // one that says why the cluster cannot be used, which wraps brokers.ErrUnavailable. Sarama
 // knows no context: Config.ConnectTimeout bounds each question.
 func New(_ context.Context, config Config) (*Broker, error) {
-	if err := cmp.Or(config.validate(), config.authenticate()); err != nil {
+	if err := cmp.Or(config.validate(urlquery.InGo), config.authenticate()); err != nil {
 		return nil, err
 	}
 	config.setDefaults()
@@ -80,7 +80,7 @@ func (b *Broker) makeTopic(ctx context.Context, topic string) error {
 	inner, err := wmkafka.NewSubscriber(wmkafka.SubscriberConfig{
 		Brokers: b.config.Brokers, OverwriteSaramaConfig: b.config.sarama(), WaitForTopicCreationTimeout: b.config.ConnectTimeout,
 		InitializeTopicDetails: &sarama.TopicDetail{
-			NumPartitions: int32(min(p.Partitions, math.MaxInt32)), ReplicationFactor: int16(min(p.Replication, math.MaxInt16)), //nolint:gosec // -1 or positive
+			NumPartitions: int32(cmp.Or(p.Partitions, -1)), ReplicationFactor: int16(cmp.Or(p.Replication, -1)), //nolint:gosec // checked; -1 is the broker's
 		},
 	}, nil)
 	if err == nil {

@@ -15,6 +15,7 @@ import (
 
 	"github.com/millpond-go/millpond/brokers"
 	"github.com/millpond-go/millpond/brokers/kafka/internal/cluster"
+	"github.com/millpond-go/millpond/internal/field"
 	"github.com/millpond-go/millpond/internal/urlquery"
 )
 
@@ -29,18 +30,17 @@ type Config struct {
 	TLS *tls.Config
 
 	// SASL chooses how to authenticate; "" means not at all.
-	SASL SASL
+	SASL SASL `config:"sasl" check:"plain|scram-sha-256|scram-sha-512"`
 	// Username and Password are the credentials for SASL. If Username is empty, both
 	// come from MILLPOND_KAFKA_USERNAME and MILLPOND_KAFKA_PASSWORD.
 	Username, Password string
 
 	// ConnectTimeout bounds New, and each question that Subscribe asks before it
-	// returns. Zero means 10 seconds.
-	ConnectTimeout time.Duration
+	// returns.
+	ConnectTimeout time.Duration `config:"connect_timeout" default:"10s" check:"positive"`
 
-	// ClientID names the program in the broker's logs and quotas. Empty means
-	// "millpond".
-	ClientID string
+	// ClientID names the program in the broker's logs and quotas.
+	ClientID string `config:"client_id" default:"millpond"`
 
 	// Sarama, if not nil, has the last word on the configuration of every client: what
 	// a program has set for watermill-kafka as OverwriteSaramaConfig can be set here,
@@ -51,8 +51,8 @@ type Config struct {
 	// Tracer, if not nil, is watermill-kafka's.
 	Tracer wmkafka.SaramaTracer
 
-	Consume Consume
-	Publish Publish
+	Consume Consume `config:""`
+	Publish Publish `config:""`
 
 	password func() string // Password, where no print of a Broker shows it
 }
@@ -73,19 +73,19 @@ type Consume struct {
 	// on, which is watermill-kafka's own default. Otherwise it begins with the oldest
 	// message that the topic has. Until the group has committed an offset, a member that
 	// begins once more begins at a later end.
-	StartAtNewest bool
+	StartAtNewest bool `config:"offset" check:"oldest|newest"`
 
 	// SessionTimeout is after how long without a heartbeat the broker gives the
-	// partitions of a member to others. Zero means 10 seconds.
-	SessionTimeout time.Duration
+	// partitions of a member to others.
+	SessionTimeout time.Duration `config:"session_timeout" default:"10s" check:"positive"`
 
 	// RedeliveryDelay is the pause before a nacked message comes again if its GiveBack
-	// names none. Zero means 100 ms.
-	RedeliveryDelay time.Duration
+	// names none.
+	RedeliveryDelay time.Duration `config:"redelivery_delay" default:"100ms" check:"positive"`
 
 	// ProducerTime takes the timestamps of records for Delivery.Time. Sarama does not
 	// say whether the broker or the producer has set one, so otherwise there is none.
-	ProducerTime bool
+	ProducerTime bool `config:"time" check:"broker|producer"`
 
 	// Unmarshaler, if not nil, replaces the wire format for reading. Its error, or panic, becomes
 	// Delivery.Undecodable; the message is then the record as the wire format reads it.
@@ -99,33 +99,26 @@ type Publish struct {
 
 	// KeyMetadata names the metadata field whose value is the key. A message without
 	// the field has no key.
-	KeyMetadata string
+	KeyMetadata string `config:"key_metadata"`
 
-	// MaxBytes is the largest message that is sent. Zero means 1,000,012, the default
-	// of message.max.bytes.
-	MaxBytes int
+	// MaxBytes is the largest message that is sent; by default that of message.max.bytes.
+	MaxBytes int `config:"max_message_bytes" default:"1000012" check:"positive"`
 
 	// CreateTopics makes topics that do not exist when they are subscribed to, with
 	// Partitions and Replication, and lets the broker make those that are published to, if
 	// it does that.
-	CreateTopics bool
+	CreateTopics bool `config:"create_topics"`
 	// Partitions of new topics. Zero means the broker's default.
-	Partitions int
+	Partitions int `config:"partitions" check:"1..2147483647"`
 	// Replication of new topics. Zero means the broker's default.
-	Replication int
+	Replication int `config:"replication" check:"1..32767"`
 }
 
 const pkg = "kafka/official"
 
 func (c *Config) setDefaults() {
 	c.Brokers = cluster.WithPorts(c.Brokers)
-	cluster.OrDefault(&c.ConnectTimeout, 10*time.Second)
-	cluster.OrDefault(&c.ClientID, "millpond")
-	cluster.OrDefault(&c.Consume.SessionTimeout, 10*time.Second)
-	cluster.OrDefault(&c.Consume.RedeliveryDelay, 100*time.Millisecond)
-	cluster.OrDefault(&c.Publish.MaxBytes, 1_000_012)
-	cluster.OrDefault(&c.Publish.Partitions, -1) // the broker's
-	cluster.OrDefault(&c.Publish.Replication, -1)
+	field.SetDefaults(c)
 }
 
 // access is what the configuration says about reaching the cluster.
@@ -142,17 +135,9 @@ func (c Config) Format(f fmt.State, _ rune) {
 }
 
 // validate names every invalid field and what to write instead.
-func (c *Config) validate() error {
-	check := &cluster.Check{Package: pkg}
-	check.Access(c.access())
-	cluster.NotNegative(check, map[string]int{
-		"Publish.MaxBytes": c.Publish.MaxBytes, "Publish.Partitions": c.Publish.Partitions, "Publish.Replication": c.Publish.Replication,
-	})
-	cluster.NotNegative(check, map[string]time.Duration{
-		"ConnectTimeout": c.ConnectTimeout, "Consume.SessionTimeout": c.Consume.SessionTimeout,
-		"Consume.RedeliveryDelay": c.Consume.RedeliveryDelay,
-	})
-	return check.Err()
+func (c *Config) validate(named urlquery.Named) error {
+	access := c.access()
+	return urlquery.Check(pkg, c, named, access.Check)
 }
 
 // Scheme is the URL scheme of this adapter.
@@ -184,30 +169,11 @@ func ParseURL(u *url.URL) (c Config, err error) {
 	if err := urlquery.Stray(u); err != nil {
 		return c, fmt.Errorf("%s: %w", pkg, err)
 	}
-	var transport urlquery.TLS
 	addresses, errs := cluster.ReadURL(pkg, u)
-	setters := map[string]urlquery.Setter{ // of the parameters
-		"sasl":            urlquery.OneOf(&c.SASL, SASLPlain, SASLScramSHA256, SASLScramSHA512),
-		"client_id":       urlquery.Text(&c.ClientID),
-		"connect_timeout": urlquery.Duration(&c.ConnectTimeout),
-
-		"offset":           urlquery.Choice(&c.Consume.StartAtNewest, "oldest", "newest"),
-		"redelivery_delay": urlquery.Duration(&c.Consume.RedeliveryDelay),
-		"session_timeout":  urlquery.Duration(&c.Consume.SessionTimeout),
-		"time":             urlquery.Choice(&c.Consume.ProducerTime, "broker", "producer"),
-
-		"key_metadata":      urlquery.Text(&c.Publish.KeyMetadata),
-		"max_message_bytes": urlquery.Positive(&c.Publish.MaxBytes),
-		"create_topics":     urlquery.Bool(&c.Publish.CreateTopics),
-		"partitions":        urlquery.Positive(&c.Publish.Partitions),
-		"replication":       urlquery.Positive(&c.Publish.Replication),
-	}
-	transport.AddTo(setters)
-	errs = append(errs, urlquery.Read(pkg, u, setters)...)
-	secured, problems := transport.Config(pkg)
+	secured, problems := urlquery.ReadTLS(pkg, u, urlquery.Fields(&c))
 	c.Brokers, c.TLS, errs = addresses, secured, append(errs, problems...)
 	if len(errs) == 0 {
-		errs = append(errs, c.validate())
+		errs = append(errs, c.validate(urlquery.InURL(&c)))
 	}
 	return c, errors.Join(errs...)
 }

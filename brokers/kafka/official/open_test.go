@@ -54,8 +54,8 @@ func TestMistakesInURL(t *testing.T) {
 	}
 	for _, says := range []string{
 		"set MILLPOND_KAFKA_USERNAME and MILLPOND_KAFKA_PASSWORD", "names a path", `"protocol" is not known`, `"pasword" is not known`,
-		`"offset" is "first": use oldest or newest`, `"session_timeout" is "10": use a duration`, `"partitions" is "0": use a positive number`,
-		"add tls=true", `"create_topics" is "yes": use false or true`, `"sasl" is "kerberos": use plain`, `"client_id" is given 2 times`,
+		`"offset" is "first": use oldest or newest`, `"session_timeout" is "10": use a duration`, `"partitions" is "0": use a number from 1`,
+		"add tls=true", `"create_topics" is "yes": use true or false`, `"sasl" is "kerberos": use plain`, `"client_id" is given 2 times`,
 	} {
 		if !strings.Contains(err.Error(), says) {
 			t.Errorf("the error does not say %q:\n%v", says, err)
