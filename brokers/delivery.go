@@ -28,7 +28,8 @@ type Delivery struct {
 	Count int       // which delivery this is, 1 for the first; 0: unknown
 
 	// Suspect: this may not be the first delivery. It is flagged redelivered, counted more
-	// than once, back from a retry queue, or among the first after a partition was assigned.
+	// than once, back from a retry queue, or may have been with an earlier owner of its
+	// partition.
 	Suspect bool
 
 	// Undecodable, if not nil, says why the message could not be read. The payload is then
@@ -45,8 +46,9 @@ type delivery struct {
 	msg   *message.Message
 	facts Delivery
 
-	mu       sync.Mutex
-	giveBack GiveBack
+	mu         sync.Mutex
+	giveBack   GiveBack
+	unfinished bool
 }
 
 // WithDelivery returns a context that carries d, for msg.SetContext. It is for adapters,
@@ -108,4 +110,28 @@ func GiveBackFrom(ctx context.Context) GiveBack {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return d.giveBack
+}
+
+// SetUnfinished tells the subscriber that no earlier delivery has ended the processing of
+// msg, which is Suspect. Where the broker delivers in order that bounds how many further
+// messages an earlier owner of the partition can have had. It does nothing where
+// [DeliveryOf] reports false. It is safe for concurrent use.
+func SetUnfinished(msg *message.Message) {
+	if d := deliveryOf(msg); d != nil {
+		d.mu.Lock()
+		defer d.mu.Unlock()
+		d.unfinished = true
+	}
+}
+
+// UnfinishedFrom reports whether SetUnfinished was called. It is for adapters, after the
+// settlement; ctx is the one that WithDelivery returned. It is safe for concurrent use.
+func UnfinishedFrom(ctx context.Context) bool {
+	d, ok := ctx.Value(deliveryKey{}).(*delivery)
+	if !ok {
+		return false
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.unfinished
 }

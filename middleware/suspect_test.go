@@ -54,6 +54,26 @@ func TestSuspectAttemptIsCountedBeforeItBegins(t *testing.T) {
 	}
 }
 
+// A subscriber of an ordered broker counts what its predecessor may have left unfinished.
+func TestSubscriberHearsWhatIsUnfinished(t *testing.T) {
+	t.Parallel()
+	in := newInbox(t, newLedger())
+	h := in.Middleware(handle(func(*message.Message) error { return nil }))
+	for _, test := range []struct {
+		id         string
+		suspect    bool
+		unfinished bool
+	}{{"a", true, true}, {"a", true, false}, {"b", false, false}} {
+		m := newMessage(withDelivery(t.Context(), brokers.Delivery{Suspect: test.suspect}), test.id)
+		if _, err := h(m); err != nil {
+			t.Fatal(err)
+		}
+		if got := brokers.UnfinishedFrom(m.Context()); got != test.unfinished {
+			t.Errorf("%+v: unfinished is %t", test, got)
+		}
+	}
+}
+
 func TestSuspectAttemptThatFailsIsCountedOnce(t *testing.T) {
 	t.Parallel()
 	store := newLedger()

@@ -174,6 +174,9 @@ func (v *visit) over(end *delivery.End) {
 		end.Err = errors.Join(end.Err, end.Up)
 		brokers.SetGiveBack(v.msg, brokers.GiveBack{Failed: end.Back.Failed, After: end.Back.After})
 	}
+	if end.Unfinished {
+		brokers.SetUnfinished(v.msg)
+	}
 	v.report(end)
 	if end.Result != delivery.Panicked {
 		v.noteFirst(end)

@@ -1,7 +1,6 @@
 package kafka
 
 import (
-	"math"
 	"slices"
 	"time"
 
@@ -14,6 +13,8 @@ import (
 type item struct {
 	record  *kgo.Record
 	count   int         // deliveries in this session
+	suspect bool        // an earlier owner may have begun it
+	found   bool        // it was counted as unfinished
 	settled bool        // guarded by partition.mu
 	timer   *time.Timer // runs while the item waits for its redelivery
 }
@@ -29,14 +30,15 @@ type backlog struct {
 	queue     []*item            // fetched, nothing done yet
 	bytes     int                // of the queue
 	fetchedTo int64              // the last offset in the queue
-	suspects  int64              // before this offset an earlier owner may have been
+	suspects  suspects
 	offsets   offsets
 	ahead     ahead // settled by an earlier owner
 }
 
 func (b *backlog) init(c *Consume, workers int) {
 	b.order, b.distance = c.Order, c.CommitDistance
-	b.fetchedTo, b.suspects, b.offsets.next = unknownOffset, math.MaxInt64, unknownOffset
+	b.fetchedTo, b.offsets.next = unknownOffset, unknownOffset
+	b.suspects.init(max(c.CommitDistance, workers))
 	if b.order == "" {
 		b.order = OrderNone
 		if workers == 1 {
@@ -70,7 +72,7 @@ func (b *backlog) truncate(from int64) {
 	}
 	b.fetchedTo = from - 1
 	b.ahead = ahead{}
-	b.suspects = math.MaxInt64
+	b.suspects.again()
 	b.queue = slices.DeleteFunc(b.queue, func(it *item) bool {
 		gone := it.record.Offset >= from
 		if gone {
@@ -111,6 +113,7 @@ func (b *backlog) next() *item {
 			return nil
 		}
 		b.bytes -= size(it.record)
+		it.suspect = b.suspects.has(it)
 		b.offsets.begin(it)
 		if b.ahead.has(it.record) {
 			b.offsets.settle(it)

@@ -33,7 +33,11 @@ func (p *partition) deliver(it *item) {
 	h := s.Handout(p.message(it))
 	h.Withdrawn, h.Lost = p.open.Done(), p.kept.Done()
 	it.count++
-	switch fate, giveBack := h.Deliver(); fate {
+	fate, giveBack := h.Deliver()
+	if it.suspect && h.Unfinished() {
+		p.unfinished(it)
+	}
+	switch fate {
 	case handout.Acked:
 		p.settled(it)
 	case handout.Nacked:
@@ -49,7 +53,7 @@ func (p *partition) message(it *item) (*message.Message, brokers.Delivery) {
 		Topic:       r.Topic,
 		Coordinates: r.Topic + "/" + strconv.FormatInt(int64(r.Partition), 10) + "/" + strconv.FormatInt(r.Offset, 10),
 		Key:         r.Key,
-		Suspect:     it.count > 0 || r.Offset < p.backlog.suspects,
+		Suspect:     it.count > 0 || it.suspect,
 	}
 	if config.ProducerTime || r.Attrs.TimestampType() == logAppendTime {
 		facts.Time = r.Timestamp

@@ -55,9 +55,6 @@ func (p *partition) add(records []*kgo.Record) {
 	if p.stopped() {
 		return
 	}
-	if p.backlog.fetchedTo == unknownOffset && len(records) > 0 {
-		p.suspectFrom(records[0].Offset)
-	}
 	p.backlog.add(records)
 	p.changed.Broadcast()
 }

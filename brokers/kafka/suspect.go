@@ -2,9 +2,30 @@ package kafka
 
 import (
 	"context"
+	"math"
 
 	"github.com/twmb/franz-go/pkg/kadm"
 )
+
+// suspects are the messages that an earlier owner of a partition may have begun. It began
+// them in the order of the log, never more than its commit distance from the oldest
+// unsettled one on. However much it has settled since its last commit, no more than so many
+// are unfinished. When so many were found, what follows was never begun.
+type suspects struct {
+	most  int   // unfinished ones of an earlier owner
+	left  int   // of them, not found yet
+	until int64 // the end of the log when the partition was assigned
+}
+
+func (s *suspects) init(most int) {
+	s.most = most
+	s.again()
+}
+
+// again begins anew, with a log that may have lost its end.
+func (s *suspects) again() { s.left, s.until = s.most, math.MaxInt64 }
+
+func (s *suspects) has(it *item) bool { return s.left > 0 && it.record.Offset < s.until }
 
 // ends asks where the partitions end now. What comes later cannot have been delivered to
 // an earlier owner. Without an answer nothing is known: the result is nil.
@@ -24,13 +45,16 @@ func (p *partition) suspectBefore(ends kadm.ListedOffsets) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if end, ok := ends.Lookup(p.session.topic, p.id); ok && end.Err == nil {
-		p.backlog.suspects = end.Offset
+		p.backlog.suspects.until = end.Offset
 	}
 }
 
-// suspectFrom bounds how many: an earlier owner can have started no more than the commit
-// distance from its last commit on, not counting what it has settled since. p.mu must be
-// held.
-func (p *partition) suspectFrom(first int64) {
-	p.backlog.suspects = min(p.backlog.suspects, first+int64(max(p.session.config().CommitDistance, p.workers)))
+// unfinished counts a suspect that no earlier delivery has ended.
+func (p *partition) unfinished(it *item) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if !it.found {
+		it.found = true
+		p.backlog.suspects.left--
+	}
 }

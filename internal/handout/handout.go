@@ -126,6 +126,10 @@ func (h *Handout) settled() (Fate, brokers.GiveBack) {
 	}
 }
 
+// Unfinished reports, after the settlement, whether no earlier delivery had ended the
+// processing of a suspect message.
+func (h *Handout) Unfinished() bool { return brokers.UnfinishedFrom(h.ctx) }
+
 func (h *Handout) end() {
 	h.cancel(nil)
 	if h.ticker != nil {

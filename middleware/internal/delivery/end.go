@@ -35,6 +35,8 @@ type End struct {
 	Unsure  bool // its last commit had an unknown outcome
 	Runs    int
 
+	Unfinished bool // a suspect that no earlier delivery had ended
+
 	// Of the failure.
 	Class    stores.Class
 	Attempts int

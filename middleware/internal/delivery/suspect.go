@@ -25,6 +25,7 @@ func (d *Delivery) look() next {
 		if !d.mayBegin(v) {
 			return d.act(v)
 		}
+		d.end.Unfinished = true
 	}
 	d.row.take = d.row.state.Version
 	if d.row.counted == 0 { // else in an earlier turn of this delivery
