@@ -222,6 +222,10 @@ type Capabilities struct {
 	// whose session a handler may have changed serves no other message.
 	SessionShared bool
 
+	// OutputsUnordered: outputs cannot have order keys, because the database does not number
+	// rows in the order of commits. It is known once a consumer is registered.
+	OutputsUnordered bool
+
 	Pool Pool
 }
 

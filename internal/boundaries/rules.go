@@ -35,7 +35,7 @@ var (
 	storeContract  = []string{"./stores", "./internal/urlmux"}
 	brokerContract = slices.Concat(watermill, []string{"./brokers", "./internal/callback", "./internal/field", "./internal/urlmux", "./internal/urlquery"})
 	brokerAdapter  = slices.Concat(brokerContract, []string{"./internal/exposed", "./internal/handout", "./internal/lanes", "./internal/openset", "./internal/outage", "./internal/pause", "./internal/publishing", "./internal/unreachable", "github.com/cenkalti/backoff/v5"})
-	storeAdapter   = slices.Concat(watermill, storeContract, []string{"./internal/callback", "./internal/exposed", "./internal/field", "./internal/pause", "./internal/sqlstore", "./internal/sqltx", "./internal/urlquery", "github.com/cenkalti/backoff/v5"})
+	storeAdapter   = slices.Concat(watermill, storeContract, []string{"./internal/callback", "./internal/exposed", "./internal/field", "./internal/pause", "./internal/producer", "./internal/sqlstore", "./internal/sqltx", "./internal/urlquery", "github.com/cenkalti/backoff/v5"})
 
 	conformance = []string{"./stores/storetest/...", "./brokers/brokertest/..."}
 	programs    = []string{"./examples/...", "./cmd/..."}
@@ -273,6 +273,7 @@ var rules = []Rule{
 	},
 	{Name: "shared by the SQL stores", Packages: []string{"./internal/sqlstore"}, Allow: slices.Concat(storeContract, []string{"./internal/pause"})},
 	{Name: "attempts of the SQL stores", Packages: []string{"./internal/sqltx"}, Allow: slices.Concat(watermill, storeContract)},
+	{Name: "publishers of the SQL stores", Packages: []string{"./internal/producer"}, Allow: slices.Concat(watermill, storeContract)},
 	{Name: "limits of the log", Packages: []string{"./internal/loglimit"}, Allow: storeContract},
 	{Name: "shared by the contracts", Packages: []string{"./internal/urlmux", "./internal/callback", "./internal/exposed", "./internal/field"}, Allow: []string{}},
 	{Name: "shared by the brokers", Packages: []string{"./internal/lanes", "./internal/openset", "./internal/pause", "./internal/unreachable"}, Allow: []string{}},

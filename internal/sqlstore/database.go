@@ -48,6 +48,10 @@ type Database interface {
 	// LookUp reads the row of a key, if there is one that is committed for good.
 	LookUp(ctx context.Context, consumer int64, id []byte) (Row, error)
 
+	// Complete returns a number up to which all outputs are committed that ever will be, as far
+	// as the database tells: transactions that draw a number just now may be missed.
+	Complete(ctx context.Context) (through int64, err error)
+
 	// Explain gives an error of the driver its meaning for a caller who wants to begin
 	// something.
 	Explain(ctx context.Context, err error) error

@@ -31,6 +31,8 @@ import (
 //	{any order}       before a column: no index of it that would need sorting is of use
 //	{empty}           no bytes
 //	{size}            of what is kept of a failure f
+//	{microseconds}    after a number: makes of it what is added to a time
+//	{smallint} {text} {boolean}  after an argument in a list of columns: its type, where it is asked for
 type Dialect struct {
 	Names Names
 	Words map[string]string // where they are not the usual ones
@@ -51,6 +53,13 @@ type Dialect struct {
 	// Rewrite leaves the consumer with the id ? as it was, and writes it all the same; nil
 	// where what can be read is on the disk.
 	Rewrite []string
+	// LockOrderKey makes who has the order key of a number wait until the transaction has
+	// ended; empty where transactions run one after another. OrderSlots is how many numbers
+	// there are, from 0 on; 0: any.
+	LockOrderKey string
+	OrderSlots   int64
+	// Unordered: numbers are not drawn in the order of commits, whatever is locked.
+	Unordered bool
 
 	once  sync.Once
 	words *strings.Replacer
@@ -92,9 +101,10 @@ var usual = map[string]string{
 	"changed": "revision = (revision + 1) & 1048575",
 	// One that the broker was to deliver again and did not keeps its order no longer than it
 	// was told to: it may be gone.
-	"blocks":     "(e.placement = 1 OR e.order_until > {now})",
-	"inbox of f": "LEFT JOIN {schema.}{prefix}inbox i ON i.consumer = f.consumer AND i.message_id = f.message_id",
-	"page":       "", "/page": "",
+	"blocks":       "(e.placement = 1 OR e.order_until > {now})",
+	"inbox of f":   "LEFT JOIN {schema.}{prefix}inbox i ON i.consumer = f.consumer AND i.message_id = f.message_id",
+	"microseconds": "", "smallint": "", "text": "", "boolean": "",
+	"page": "", "/page": "",
 	"both":       "{schema.}{prefix}failure f",
 	"for update": "", "nowait": "", "free": "", "unless locked": "",
 	"topics": "topics", "list": "?",

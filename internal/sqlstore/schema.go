@@ -24,7 +24,10 @@ func (s Store) Validate(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	return s.t.Check(state)
+	if err := s.t.Check(state); err != nil {
+		return err
+	}
+	return s.t.learn(ctx)
 }
 
 func (t *Tables) state(ctx context.Context) (SchemaState, error) {

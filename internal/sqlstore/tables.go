@@ -75,9 +75,6 @@ func (t *Tables) Ready(ctx context.Context) error {
 	if err := t.Store().Validate(ctx); err != nil {
 		return err
 	}
-	if err := t.learn(ctx); err != nil {
-		return err
-	}
 	t.mu.Lock()
 	t.checked = true
 	t.mu.Unlock()
@@ -132,7 +129,7 @@ func mistakef(format string, args ...any) error { return &mistake{fmt.Sprintf(fo
 
 var meaningful = []error{
 	stores.ErrUnavailable, stores.ErrNotMigrated, stores.ErrSchemaNewer, stores.ErrClosed, stores.ErrChanged, stores.ErrNotFound,
-	stores.ErrNotKept, stores.ErrTooLarge, stores.ErrConsumerConflict, stores.ErrInvalidKey, errMistake, ErrUnusable,
+	stores.ErrNotKept, stores.ErrTooLarge, stores.ErrConsumerConflict, stores.ErrInvalidKey, stores.ErrInvalidOutput, stores.ErrUnordered, errMistake, ErrUnusable,
 }
 
 // Meaningful reports whether an error has its meaning, from further inside.

@@ -141,7 +141,8 @@ func harness(p product, own bool) storetest.Harness {
 		Handler: func(f func(context.Context, *message.Message) error) message.NoPublishHandlerFunc {
 			return mysql.Handler(func(ctx context.Context, _ *sql.Tx, msg *message.Message) error { return f(ctx, msg) })
 		},
-		Ways: ways(own), Acts: acts(p, own), Lacks: lacks(own), Unpreventable: unpreventable(own),
+		Transact: transact,
+		Ways:     ways(own), Acts: acts(p, own), Lacks: lacks(own), Unpreventable: unpreventable(own),
 	}
 }
 
@@ -207,6 +208,21 @@ func openDB(tb testing.TB, config *driver.Config, change func(*driver.Config)) *
 	db := sql.OpenDB(connector)
 	tb.Cleanup(func() { db.Close() })
 	return db
+}
+
+// transact runs f in a transaction of the program's own.
+func transact(ctx context.Context, store stores.Store, f func(publisher func(stores.PublisherConfig) message.Publisher) error) error {
+	own := store.(*mysql.Store)
+	tx, err := own.DB().BeginTx(ctx, nil)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = tx.Rollback() }()
+	err = f(func(c stores.PublisherConfig) message.Publisher { return mysql.NewPublisher(tx, own, c) })
+	if err != nil {
+		return err
+	}
+	return tx.Commit()
 }
 
 func inTx(ctx context.Context, f func(tx *sql.Tx) error) error {

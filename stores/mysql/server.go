@@ -17,6 +17,7 @@ type server struct {
 	maria      bool
 	procedures bool // of ours, on MySQL
 	maxPacket  int  // bytes
+	unordered  bool // numbers are not drawn in the order of commits
 	noEscapes  bool // a backslash in quotes is a character like others
 }
 
@@ -45,9 +46,10 @@ func (s *Store) learn(ctx context.Context) error {
 		charset  string
 		chain    string
 		mode     string
+		step     int
 	)
-	err := s.db.QueryRowContext(ctx, "SELECT VERSION(), @@version_comment, DATABASE(), @@max_allowed_packet, @@SESSION.autocommit, @@SESSION.character_set_client, @@SESSION.completion_type, @@SESSION.sql_mode").
-		Scan(&version, &comment, &database, &sv.maxPacket, &commits, &charset, &chain, &mode)
+	err := s.db.QueryRowContext(ctx, "SELECT VERSION(), @@version_comment, DATABASE(), @@max_allowed_packet, @@SESSION.autocommit, @@SESSION.character_set_client, @@SESSION.completion_type, @@SESSION.sql_mode, @@SESSION.auto_increment_increment").
+		Scan(&version, &comment, &database, &sv.maxPacket, &commits, &charset, &chain, &mode, &step)
 	if err != nil {
 		return err
 	}
@@ -64,6 +66,7 @@ func (s *Store) learn(ctx context.Context) error {
 	if sv.maria, err = supported(version, comment); err != nil {
 		return err
 	}
+	sv.unordered = step != 1 // as on Galera: several servers draw numbers
 	// From now on the tables are named in full: a handler may select another database.
 	schema := s.names.Schema
 	if schema == "" {
@@ -84,6 +87,7 @@ func (s *Store) learn(ctx context.Context) error {
 	s.warn(ctx, sv)
 	names := sqlstore.Names{Schema: "`" + strings.ReplaceAll(schema, "`", "``") + "`", Prefix: s.names.Prefix}
 	s.dialect = newDialect(names, sv.maria)
+	s.dialect.Unordered = sv.unordered
 	s.server, s.texts, s.sql = sv, newTexts(s.dialect, sv, s.config.Isolation), newStatements(s.dialect)
 	return nil
 }

@@ -59,6 +59,7 @@ type Store struct {
 	names    sqlstore.Names
 	log      *slog.Logger
 	crowd    crowd // for attempts
+	writers  openWriters
 	learnt
 }
 
@@ -200,7 +201,7 @@ func (s *Store) Capabilities() stores.Capabilities {
 	if s.server.maria {
 		system = "mariadb"
 	}
-	return stores.Capabilities{System: system, ServerBound: true, SessionShared: !s.own, Pool: s.pool()}
+	return stores.Capabilities{System: system, ServerBound: true, SessionShared: !s.own, OutputsUnordered: s.server.unordered, Pool: s.pool()}
 }
 
 // pool is the one of attempts.

@@ -64,6 +64,15 @@ func harness() storetest.Harness {
 		Handler: func(f func(context.Context, *message.Message) error) message.NoPublishHandlerFunc {
 			return postgres.Handler(func(ctx context.Context, _ pgx.Tx, msg *message.Message) error { return f(ctx, msg) })
 		},
+		Transact: func(ctx context.Context, store stores.Store, f func(publisher func(stores.PublisherConfig) message.Publisher) error) error {
+			if wrapped, ok := store.(*onPool); ok {
+				store = wrapped.Store
+			}
+			own := store.(*postgres.Store)
+			return pgx.BeginFunc(ctx, own.Pool(), func(tx pgx.Tx) error {
+				return f(func(c stores.PublisherConfig) message.Publisher { return postgres.NewPublisher(tx, own, c) })
+			})
+		},
 		Ways:  ways(),
 		Acts:  acts(),
 		Lacks: map[storetest.Act]string{},

@@ -31,6 +31,7 @@ func TestConformance(t *testing.T) {
 		Handler: func(f func(context.Context, *message.Message) error) message.NoPublishHandlerFunc {
 			return sqlite.Handler(func(ctx context.Context, _ *sql.Tx, msg *message.Message) error { return f(ctx, msg) })
 		},
+		Transact: transact,
 		Ways: []storetest.Way{
 			{Name: "Exec", Exec: func(ctx context.Context, text string) error {
 				return inTx(ctx, func(tx *sql.Tx) error {
@@ -167,6 +168,21 @@ func newConformanceDatabase(tb testing.TB) *storetest.Database {
 			}
 		},
 	}
+}
+
+// transact runs f in a transaction of the program's own.
+func transact(ctx context.Context, store stores.Store, f func(publisher func(stores.PublisherConfig) message.Publisher) error) error {
+	own := store.(*sqlite.Store)
+	tx, err := own.DB().BeginTx(ctx, nil)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = tx.Rollback() }()
+	err = f(func(c stores.PublisherConfig) message.Publisher { return sqlite.NewPublisher(tx, own, c) })
+	if err != nil {
+		return err
+	}
+	return tx.Commit()
 }
 
 func inTx(ctx context.Context, f func(tx *sql.Tx) error) error {

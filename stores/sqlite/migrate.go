@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/millpond-go/millpond/internal/sqlstore"
@@ -69,15 +70,17 @@ type querier interface {
 	QueryRowContext(ctx context.Context, query string, args ...any) *sql.Row
 }
 
+var tableNames = []string{"schema", "consumer", "inbox", "quarantine", "failure", "audit", "outbox", "outbox_history", "outbox_failed", "lease"}
+
 // schema returns what the schema table says, and which of the tables do not exist.
 func (s *Store) schema(ctx context.Context, q querier) (state sqlstore.SchemaState, absent []string, err error) {
 	var args []any
-	for _, name := range []string{"schema", "consumer", "inbox", "quarantine", "failure", "audit"} {
+	for _, name := range tableNames {
 		absent = append(absent, s.dialect.Names.Prefix+name)
 		args = append(args, s.dialect.Names.Prefix+name)
 	}
 	versions := absent[0]
-	rows, err := q.QueryContext(ctx, `SELECT name FROM main.sqlite_schema WHERE type = 'table' AND name IN (?, ?, ?, ?, ?, ?)`, args...)
+	rows, err := q.QueryContext(ctx, `SELECT name FROM main.sqlite_schema WHERE type = 'table' AND name IN (?`+strings.Repeat(", ?", len(args)-1)+`)`, args...)
 	if err != nil {
 		return state, nil, err
 	}

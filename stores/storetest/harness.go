@@ -34,6 +34,11 @@ type Harness struct {
 	// returned, so that nobody hides it: see stores.ErrFailureHidden.
 	Handler func(f func(ctx context.Context, msg *message.Message) error) message.NoPublishHandlerFunc
 
+	// Transact runs f in a transaction of the caller's on the store's database, with the
+	// adapter's publishers for it, and commits it if f returns nil. nil: the store is no
+	// stores.Outbox, and the groups outbox and lease are not checked.
+	Transact func(ctx context.Context, store stores.Store, f func(publisher func(stores.PublisherConfig) message.Publisher) error) error
+
 	// Ways are all calls of the native transaction that take SQL text.
 	Ways []Way
 
@@ -135,6 +140,9 @@ func Run(t *testing.T, h Harness) {
 	for _, act := range slices.Sorted(maps.Keys(h.Lacks)) {
 		t.Logf("not checked: %s: %s", act, h.Lacks[act])
 	}
+	if h.Transact == nil {
+		t.Log("not checked: outbox and lease: there is no Transact")
+	}
 	for _, g := range h.groups() {
 		if h.Groups != nil && !slices.Contains(h.Groups, g.name) {
 			t.Logf("not checked here: %s", g.name)
@@ -225,6 +233,8 @@ func (h *Harness) groups() []group {
 		{"outage", outageChecks()},
 		{"router", routerChecks()},
 		{"parked", parkedChecks(h)},
+		{"outbox", outboxChecks(h)},
+		{"lease", leaseChecks(h)},
 	}
 }
 

@@ -29,7 +29,7 @@ func TestBrokenStoresFail(t *testing.T) {
 		}
 	}
 	needed := make(map[string]bool)
-	for _, v := range slices.Concat(broken, brokenFailures, brokenReservations) {
+	for _, v := range slices.Concat(broken, brokenFailures, brokenReservations, brokenOutboxes) {
 		for _, name := range v.fails {
 			needed[name] = true
 		}
@@ -108,6 +108,7 @@ func newHarness(t *testing.T, wrap func(stores.Store, *sql.DB) stores.Store) Har
 		return err
 	}
 	return Harness{
+		Transact: transact,
 		NewDatabase: func(tb testing.TB) *Database {
 			tb.Helper()
 			path := filepath.Join(tb.TempDir(), "selftest.db")
@@ -181,4 +182,22 @@ func TestStatementsAreDistinct(t *testing.T) {
 		}
 		names[key] = true
 	}
+}
+
+// transact is a transaction of the program's own on the store, wrapped or not.
+func transact(ctx context.Context, store stores.Store, f func(publisher func(stores.PublisherConfig) message.Publisher) error) error {
+	if wrapped, ok := store.(interface{ Unwrap() stores.Store }); ok {
+		store = wrapped.Unwrap()
+	}
+	own := store.(*sqlite.Store)
+	tx, err := own.DB().BeginTx(ctx, nil)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = tx.Rollback() }()
+	err = f(func(c stores.PublisherConfig) message.Publisher { return sqlite.NewPublisher(tx, own, c) })
+	if err != nil {
+		return err
+	}
+	return tx.Commit()
 }

@@ -113,6 +113,7 @@ func (e entry) harness() storetest.Harness {
 		Handler: func(f func(context.Context, *message.Message) error) message.NoPublishHandlerFunc {
 			return sqldb.Handler(func(ctx context.Context, _ *sql.Tx, msg *message.Message) error { return f(ctx, msg) })
 		},
+		Transact:      transact,
 		Ways:          e.ways(),
 		Acts:          e.acts(),
 		Lacks:         e.lacks(),
@@ -180,6 +181,21 @@ func (e entry) server(tb testing.TB) *storetest.Database {
 	db := e.database(tb, server.NewDatabase(tb))
 	pgtest.AddFaults(db, server)
 	return db
+}
+
+// transact runs f in a transaction of the program's own.
+func transact(ctx context.Context, store stores.Store, f func(publisher func(stores.PublisherConfig) message.Publisher) error) error {
+	own := store.(*onDB).Store
+	tx, err := own.DB().BeginTx(ctx, nil)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = tx.Rollback() }()
+	err = f(func(c stores.PublisherConfig) message.Publisher { return sqldb.NewPublisher(tx, own, c) })
+	if err != nil {
+		return err
+	}
+	return tx.Commit()
 }
 
 func inTx(ctx context.Context, f func(tx *sql.Tx) error) error {

@@ -94,7 +94,8 @@ func newDialect(names sqlstore.Names) *sqlstore.Dialect {
 			"/page":      `)) ORDER BY f.number DESC`,
 			"for update": " FOR UPDATE",
 			"topics":     "to_json(topics)::text", "list": "ARRAY(SELECT json_array_elements_text(?::text::json))",
-			"empty": "''::bytea",
+			"empty":        "''::bytea",
+			"microseconds": "::bigint * interval '1 microsecond'", "smallint": "::smallint", "text": "::text", "boolean": "::boolean",
 		},
 		Finish: func(sql string) string {
 			var numbered strings.Builder
@@ -111,7 +112,9 @@ func newDialect(names sqlstore.Names) *sqlstore.Dialect {
 		In: func(column string, values []int64) (string, []any) {
 			return column + " = ANY (?::bigint[])", []any{values}
 		},
-		Time:     func(t time.Time) any { return t },
-		Contains: "position(?::bytea IN convert_to(f.error, 'UTF8')) > 0",
+		Time: func(t time.Time) any { return t },
+
+		LockOrderKey: "SELECT pg_advisory_xact_lock(?)::text",
+		Contains:     "position(?::bytea IN convert_to(f.error, 'UTF8')) > 0",
 	}
 }

@@ -17,6 +17,8 @@ type statements struct {
 	look, settled, owned              string
 
 	recordFirst, recordAgain, due, release, renew, backlog string
+
+	keepPublished, writers string
 }
 
 // expand returns the text of a statement for tables of these names.
@@ -44,6 +46,9 @@ WHERE consumer = $1 AND message_id = $2 AND xmin = pg_current_xact_id_if_assigne
 		release:     expand(n, releaseText),
 		renew:       expand(n, renewText),
 		backlog:     expand(n, backlogText),
+
+		keepPublished: expand(n, keepPublishedText),
+		writers:       expand(n, writersText),
 	}
 }
 

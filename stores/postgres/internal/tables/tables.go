@@ -2,6 +2,7 @@ package tables
 
 import (
 	"cmp"
+	"context"
 	"embed"
 	"fmt"
 	"io"
@@ -32,6 +33,7 @@ type Tables struct {
 	names      sqlstore.Names
 	recognised atomic.Bool // what the server is, and that it will do
 	log        *slog.Logger
+	writers    openWriters
 	woken      atomic.Int64 // when listeners were woken last, in nanoseconds since started
 	learnt
 }
@@ -79,6 +81,11 @@ func (t *Tables) Close() bool { return t.shared.Close() }
 // TxOptions are those of the handlers' transactions, for a store with a registered
 // consumer. What the server does anyway is not said.
 func (t *Tables) TxOptions() pgx.TxOptions { return t.txOptions }
+
+// Emit writes outputs in a transaction; see sqlstore.Tables.Emit.
+func (t *Tables) Emit(ctx context.Context, tx Querier, outputs []stores.Output, locked bool) error {
+	return t.shared.Emit(ctx, tx, outputs, locked)
+}
 
 // Known returns the consumer of a key that a call may be made for.
 func (t *Tables) Known(k stores.Key) (int32, error) {

@@ -1,0 +1,142 @@
+package sqlstore
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/binary"
+	"fmt"
+	"hash/fnv"
+	"slices"
+	"strings"
+
+	"github.com/millpond-go/millpond/stores"
+)
+
+const (
+	insertOutput = `INSERT INTO {schema.}{prefix}outbox (created_at, bytes, bucket, destination, topic, type, codec, message_id, order_key, traceparent, metadata, payload)
+VALUES `
+	outputValues = `({now}, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`
+)
+
+// Rows of one INSERT, so that there are few texts, and bytes of it where it has several.
+var insertSizes = []int{256, 16, 1}
+
+const maxInsertBytes = 1 << 20
+
+// Emit writes outputs in a transaction, in their order, after the locks of their order keys.
+// Their numbers are drawn by it, so it is called as late as possible; locked says that
+// whoever writes to the same order keys waits for this transaction anyway.
+func (t *Tables) Emit(ctx context.Context, tx Sender, outputs []stores.Output, locked bool) error {
+	switch {
+	case t.Closed():
+		return stores.ErrClosed
+	case t.Dialect() == nil: // another connection, while the caller has one, might never come
+		return t.Explain(ctx, mistakef("the store knows nothing of its tables yet: call Validate once, when the program starts"))
+	}
+	outputs, rows := slices.Clone(outputs), make([]output, len(outputs))
+	for i := range outputs {
+		o := &outputs[i]
+		o.OrderKey = NonEmpty(o.OrderKey)
+		err := o.Validate()
+		if err == nil && o.OrderKey != nil && t.Dialect().Unordered {
+			err = stores.ErrUnordered
+		}
+		if err == nil {
+			var encoded Encoded
+			encoded, err = t.encode(o.Metadata, stores.Facts{}, len(o.ID), len(o.OrderKey), len(o.Topic), len(o.Payload))
+			rows[i] = output{o, encoded.Metadata}
+		}
+		if err != nil {
+			return t.Explain(ctx, fmt.Errorf("output %d of %d: %w", i+1, len(outputs), err))
+		}
+	}
+	if !locked {
+		if err := t.lockOrderKeys(ctx, tx, outputs); err != nil {
+			return t.Explain(ctx, err)
+		}
+	}
+	for len(rows) > 0 {
+		n := fitting(rows)
+		if _, err := tx.Send(ctx, t.insertOutputs(rows[:n])); err != nil {
+			return t.Explain(ctx, err)
+		}
+		rows = rows[n:]
+	}
+	return nil
+}
+
+// output is one with its metadata as they are stored.
+type output struct {
+	*stores.Output
+	encoded []byte
+}
+
+func (o output) bytes() int { return len(o.encoded) + len(o.Payload) }
+
+// fitting returns how many rows the next INSERT takes.
+func fitting(rows []output) int {
+	for _, n := range insertSizes {
+		bytes := 0
+		for _, o := range rows[:min(n, len(rows))] {
+			bytes += o.bytes()
+		}
+		if n <= len(rows) && bytes <= maxInsertBytes {
+			return n
+		}
+	}
+	return 1
+}
+
+func (t *Tables) insertOutputs(rows []output) Statement {
+	s := Statement{Text: t.fixed(insertOutput + outputValues + strings.Repeat(", "+outputValues, len(rows)-1))}
+	for _, o := range rows {
+		s.Args = append(s.Args, int64(o.bytes()), bucketOf(o.Output), o.Destination, o.Topic, o.Type, Text(o.Codec, maxWordBytes),
+			[]byte(o.ID), o.OrderKey, TraceBytes(&o.TraceParent), o.encoded, o.Payload)
+	}
+	return s
+}
+
+// bucketOf is the same in all versions of the program: an order key that moved to another
+// bucket would have two owners.
+func bucketOf(o *stores.Output) int64 {
+	h := fnv.New32a()
+	if o.OrderKey != nil {
+		_, _ = h.Write(o.OrderKey)
+	} else {
+		_, _ = h.Write([]byte(o.ID))
+	}
+	return int64(h.Sum32() % stores.OutboxBuckets)
+}
+
+// lockOrderKeys makes whoever writes to one of the keys wait until tx has ended. Keys that
+// are locked by the same number only wait for each other.
+func (t *Tables) lockOrderKeys(ctx context.Context, tx Sender, outputs []stores.Output) error {
+	d := t.Dialect()
+	if d.LockOrderKey == "" {
+		return nil
+	}
+	var numbers []int64
+	for _, o := range outputs {
+		if o.OrderKey == nil {
+			continue
+		}
+		hash := sha256.Sum256(append([]byte(d.Names.Table("outbox")+"\x00"), o.OrderKey...))
+		number := int64(binary.BigEndian.Uint64(hash[:])) //nolint:gosec // any number will do
+		if d.OrderSlots > 0 {
+			number = int64(binary.BigEndian.Uint64(hash[:]) % uint64(d.OrderSlots)) //nolint:gosec // it is small
+		}
+		numbers = append(numbers, number)
+	}
+	slices.Sort(numbers) // two that lock the same keys do not wait for each other in a circle
+	for _, number := range slices.Compact(numbers) {
+		s := Statement{Text: t.fixed(d.LockOrderKey), Args: []any{number}, Read: func(rows Rows) error {
+			for rows.Next() { //nolint:revive // it is locked
+			}
+			return rows.Err()
+		}}
+		if _, err := tx.Send(ctx, s); err != nil {
+			return err
+		}
+	}
+	return nil
+}

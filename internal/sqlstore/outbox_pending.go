@@ -1,0 +1,109 @@
+package sqlstore
+
+import (
+	"context"
+	"strings"
+	"time"
+
+	"github.com/millpond-go/millpond/stores"
+)
+
+const (
+	pendingNumbers = `SELECT o.id, o.bytes FROM {schema.}{prefix}outbox o WHERE `
+
+	// What an order key waits behind is left out here, so that it is read by nobody.
+	notBlocked = `(o.order_key IS NULL OR NOT EXISTS (
+	SELECT 1 FROM {schema.}{prefix}outbox_failed f WHERE f.order_key = o.order_key AND f.destination = o.destination AND f.blocks))`
+
+	pendingOutputs = `SELECT o.id, {us}o.created_at{/us}, o.bucket, o.attempts, o.destination, o.topic, o.type, o.codec, o.message_id,
+	o.order_key, o.traceparent, o.metadata, o.payload
+FROM {schema.}{prefix}outbox o WHERE %s ORDER BY o.id`
+)
+
+// Pending implements stores.Outbox, in two trips, and one more when it is to be known again
+// what may still be committed.
+func (s Store) Pending(ctx context.Context, q stores.PendingQuery) (stores.Pending, error) {
+	var p stores.Pending
+	err := s.t.Inspect(ctx, q.Limit, func() error {
+		through, err := s.t.db.Complete(ctx) // before the outputs are read
+		if err != nil {
+			return err
+		}
+		numbers, more, err := s.t.pendingNumbers(ctx, q)
+		if err != nil {
+			return err
+		}
+		p.More, p.Through = more, through
+		if len(numbers) == 0 {
+			return nil
+		}
+		if more {
+			p.Through = min(through, numbers[len(numbers)-1])
+		}
+		p.Outputs, err = list(ctx, s.t.db, s.t.in(pendingOutputs, "o.id", numbers), scanOutput)
+		return err
+	})
+	return p, err
+}
+
+// pendingNumbers returns the numbers of outputs that have so many bytes.
+func (t *Tables) pendingNumbers(ctx context.Context, q stores.PendingQuery) (numbers []int64, more bool, err error) {
+	w := &Condition{}
+	w.And("o.id > ?", q.After)
+	w.in(t.Dialect(), "o.bucket", q.Buckets)
+	w.And(notBlocked)
+	if len(q.ExceptNumbers) > 0 {
+		term, args := t.Dialect().In("o.id", q.ExceptNumbers)
+		w.And("NOT ("+term+")", args...)
+	}
+	for _, destination := range padded(q.ExceptDestinations) {
+		w.And("o.destination <> ?", destination)
+	}
+	if keys := padded(q.ExceptKeys); len(keys) > 0 {
+		var args []any
+		for _, k := range keys {
+			args = append(args, k.Destination, []byte(k.OrderKey))
+		}
+		const one = "(o.destination = ? AND o.order_key = ?)"
+		w.And("(o.order_key IS NULL OR NOT ("+one+strings.Repeat(" OR "+one, len(keys)-1)+"))", args...)
+	}
+	s := Statement{Text: t.sql(pendingNumbers + w.String() + " ORDER BY o.id LIMIT ?"), Args: append(w.Args, q.Limit)}
+	bytes, rows := 0, 0
+	_, err = list(ctx, t.db, s, func(r Rows) (number int64, err error) {
+		var size int
+		err = r.Scan(&number, &size)
+		rows++
+		if bytes += size; bytes <= q.Bytes || rows == 1 {
+			numbers = append(numbers, number)
+		}
+		return number, err
+	})
+	return numbers, rows == q.Limit || len(numbers) < rows, err
+}
+
+// padded repeats the last of some values, so that there are few texts of statements.
+func padded[T any](values []T) []T {
+	n := 1
+	for n < len(values) {
+		n *= 4
+	}
+	for len(values) > 0 && len(values) < n {
+		values = append(values[:len(values):len(values)], values[len(values)-1])
+	}
+	return values
+}
+
+func scanOutput(rows Rows) (o stores.PendingOutput, err error) {
+	var (
+		created             int64
+		id, trace, metadata []byte
+	)
+	err = rows.Scan(&o.Number, &created, &o.Bucket, &o.Attempts, &o.Destination, &o.Topic, &o.Type, &o.Codec, &id, &o.OrderKey, &trace, &metadata, &o.Payload)
+	if err != nil {
+		return o, err
+	}
+	o.ID, o.CreatedAt = string(id), time.UnixMicro(created)
+	copy(o.TraceParent[:], trace)
+	o.Metadata, o.Err = DecodeMetadata(metadata)
+	return o, nil
+}

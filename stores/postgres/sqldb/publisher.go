@@ -1,0 +1,22 @@
+package sqldb
+
+import (
+	"context"
+	"database/sql"
+
+	"github.com/ThreeDotsLabs/watermill/message"
+
+	"github.com/millpond-go/millpond/internal/producer"
+	"github.com/millpond-go/millpond/internal/sqlstore"
+	"github.com/millpond-go/millpond/stores"
+	"github.com/millpond-go/millpond/stores/postgres/internal/tables"
+)
+
+// NewPublisher returns a publisher for one transaction of the caller's, or of a handler's, as
+// postgres.NewPublisher does.
+func NewPublisher(tx *sql.Tx, s *Store, c stores.PublisherConfig) message.Publisher {
+	on := sqlstore.SenderFunc(func(ctx context.Context, s tables.Statement) (int64, error) { return send(ctx, tx, s) })
+	return &producer.Publisher{Store: "sqldb", Config: c, Emit: func(ctx context.Context, outputs []stores.Output, locked bool) error {
+		return s.tables.Emit(ctx, on, outputs, locked)
+	}}
+}
