@@ -1,0 +1,117 @@
+package outbox
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"time"
+
+	"github.com/ThreeDotsLabs/watermill/message"
+
+	"github.com/millpond-go/millpond/internal/field"
+	"github.com/millpond-go/millpond/middleware"
+	"github.com/millpond-go/millpond/stores"
+)
+
+// Config configures a [Relay]. Only Publishers is required.
+type Config struct {
+	// Publishers are the destinations by their names; "" is that of outputs that name none.
+	// All relays of a store should have the same: what a relay has no publisher for waits
+	// while its part of the outbox is this relay's. They stay the caller's, who closes them
+	// after Run has returned. One with the method
+	//
+	//	PublishEach(ctx context.Context, topic string, messages ...*message.Message) []error
+	//
+	// is given many messages at once, and answers for each. Others are given one message at a
+	// time, by several goroutines.
+	Publishers map[string]message.Publisher
+
+	// Codec decodes what the same codec has encoded; see [Encode].
+	Codec *middleware.Codec
+
+	// Keep moves published outputs to the history, instead of deleting them. Nothing is
+	// deleted from the history yet.
+	Keep bool
+
+	// MaxAttempts is how often a message is refused until it is a dead letter. Messages that
+	// are too large or cannot be encoded are dead letters at once.
+	MaxAttempts int `config:"max_attempts" default:"20" check:"positive"`
+	// Backoff is the pause after the first refusal. It doubles with each, up to 5 minutes.
+	Backoff time.Duration `config:"backoff" default:"1s" check:"positive"`
+	// BlockKeys lets a dead letter block its order key: what comes after it waits until it is
+	// gone from the table of dead letters. Otherwise the next message is published.
+	BlockKeys bool
+	// Away reports whether a publisher's error says that the destination cannot be reached
+	// now, so that it pauses and no attempt is spent. nil is [IsAway].
+	Away func(error) bool
+
+	// PublishTimeout bounds the context of messages, within the lease. Publishers that do not
+	// look at it are waited for.
+	PublishTimeout time.Duration `config:"publish_timeout" default:"20s" check:"positive"`
+	// LeaseTTL is after what time others may publish what a relay that has died had leased.
+	// It must be longer than PublishTimeout.
+	LeaseTTL time.Duration `config:"lease_ttl" default:"30s" check:"positive"`
+	// PollInterval is how often the store is asked when nothing was to be published and no
+	// Poke came. What a transaction commits long after it has written it is found within
+	// about a second more.
+	PollInterval time.Duration `config:"poll_interval" default:"250ms" check:"positive"`
+	// DrainTimeout bounds how long Run waits at its end for messages that are being published.
+	DrainTimeout time.Duration `config:"-" default:"30s" check:"positive"`
+
+	// Logger; nil is slog.Default.
+	Logger *slog.Logger
+}
+
+func (c *Config) validate(store stores.Outbox) error {
+	var errs []error
+	if store == nil {
+		errs = append(errs, errors.New("the store is nil"))
+	}
+	if len(c.Publishers) == 0 {
+		errs = append(errs, errors.New("Publishers is empty: name a publisher, with \"\" for outputs that name no destination"))
+	}
+	for name, p := range c.Publishers {
+		if p == nil {
+			errs = append(errs, fmt.Errorf("Publishers[%q] is nil", name))
+		}
+	}
+	if c.Codec != nil && (c.Codec.Name == "" || c.Codec.Decode == nil) {
+		errs = append(errs, errors.New("Codec needs a Name and Decode: what cannot be decoded cannot be published"))
+	}
+	for _, problem := range field.Check(c, field.Names{Go: true}) {
+		errs = append(errs, problem)
+	}
+	field.SetDefaults(c)
+	if c.LeaseTTL <= c.PublishTimeout {
+		errs = append(errs, fmt.Errorf("LeaseTTL is %s: it must be longer than PublishTimeout, %s", c.LeaseTTL, c.PublishTimeout))
+	}
+	if c.Logger == nil {
+		c.Logger = slog.Default()
+	}
+	if c.Away == nil {
+		c.Away = IsAway
+	}
+	if len(errs) > 0 {
+		return fmt.Errorf("outbox: New: %w", errors.Join(errs...))
+	}
+	return nil
+}
+
+// Encode passes the metadata and payload of outputs through a codec, for
+// stores.PublisherConfig.Encode. The codec needs Decode. It is given no key, and what it
+// returns as one is dropped: order keys are compared in the database.
+func Encode(codec *middleware.Codec) func(context.Context, stores.Output) (stores.Output, error) {
+	return func(ctx context.Context, o stores.Output) (stores.Output, error) {
+		if codec.Decode == nil {
+			return o, fmt.Errorf("outbox: codec %q: it has no Decode, so that nothing could be published", codec.Name)
+		}
+		kept, err := codec.Encode(ctx, middleware.Kept{Metadata: maps.Clone(o.Metadata), Payload: o.Payload})
+		if err != nil {
+			return o, fmt.Errorf("outbox: codec %q: %w", codec.Name, err)
+		}
+		o.Codec, o.Metadata, o.Payload = codec.Name, kept.Metadata, kept.Payload
+		return o, nil
+	}
+}

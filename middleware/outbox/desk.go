@@ -1,0 +1,306 @@
+package outbox
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/ThreeDotsLabs/watermill/message"
+
+	"github.com/millpond-go/millpond/internal/pause"
+	"github.com/millpond-go/millpond/stores"
+)
+
+// item is an output in the relay's hands.
+type item struct {
+	stores.PendingOutput
+
+	term    int64 // of its bucket, when it was handed out
+	msg     *message.Message
+	refusal *stores.RefusedOutput // nil: it is published
+	backoff time.Duration         // after a refusal
+}
+
+func (it *item) key() (stores.OutputKey, bool) {
+	return stores.OutputKey{Destination: it.Destination, OrderKey: string(it.OrderKey)}, it.OrderKey != nil
+}
+
+// desk is where outputs are between the store and the publishers. What is in flight is left
+// out when the store is read, and so is what pauses.
+type desk struct {
+	lanes  map[string]*lane
+	leases *holding
+
+	many chan struct{} // full when there is much to be settled
+
+	mu       sync.Mutex
+	inFlight map[int64]*item // from being handed out until it is settled
+	done     []*item         // to be settled
+	keys     pauses[stores.OutputKey]
+	rows     pauses[int64] // without an order key
+	unknown  pauses[string]
+	floor    floor
+	stale    int64 // grows when what is being read may be out of turn
+}
+
+func newDesk(publishers map[string]message.Publisher, leases *holding) *desk {
+	d := &desk{
+		lanes: make(map[string]*lane), leases: leases, inFlight: make(map[int64]*item), many: make(chan struct{}, 1),
+		keys: pauses[stores.OutputKey]{}, rows: pauses[int64]{}, unknown: pauses[string]{},
+	}
+	for name, p := range publishers {
+		d.lanes[name] = newLane(name, p)
+	}
+	return d
+}
+
+// lower lets what comes after a number be looked at again.
+func (d *desk) lower(to int64) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.floor.lower(to)
+}
+
+// saw notes that all up to a number has been handed out or left out by the read that began at
+// that time.
+func (d *desk) saw(through int64, at time.Time) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.floor.saw(through, at)
+}
+
+// query is what to read now. What pauses no longer is read again.
+func (d *desk) query(now time.Time) (q stores.PendingQuery, stale int64) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	resumed := func(p paused) {
+		d.floor.lower(p.from - 1)
+		if p.lane != nil {
+			p.lane.pausing--
+		}
+	}
+	q = stores.PendingQuery{Buckets: d.leases.buckets(), Limit: readLimit, Bytes: readBytes}
+	q.ExceptKeys = d.keys.resume(now, resumed)
+	q.ExceptNumbers = d.rows.resume(now, resumed)
+	q.ExceptDestinations = d.unknown.resume(now, resumed)
+	for _, l := range d.lanes {
+		if l.takesNone(now, d.floor.at, resumed) {
+			q.ExceptDestinations = append(q.ExceptDestinations, l.name)
+		}
+	}
+	for number := range d.inFlight {
+		q.ExceptNumbers = append(q.ExceptNumbers, number)
+	}
+	q.After = d.floor.begin(now)
+	return q, d.stale
+}
+
+// change enters another state of the leases. What was lost is left to others, and what was
+// gained is read from the beginning.
+func (d *desk) change(to func() (gained bool)) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if to() {
+		d.stale++
+		d.floor.lower(0)
+	}
+	for _, l := range d.lanes {
+		if lost := l.dropIf(func(it *item) bool { return !d.leases.has(it.Bucket, it.term) }); len(lost) > 0 {
+			d.stale++
+			d.leave(lost)
+		}
+	}
+}
+
+// resumes is when something pauses no longer.
+func (d *desk) resumes() time.Time {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	first := time.Now().Add(time.Hour)
+	for _, at := range []time.Time{d.keys.first(first), d.rows.first(first), d.unknown.first(first)} {
+		if at.Before(first) {
+			first = at
+		}
+	}
+	for _, l := range d.lanes {
+		if l.away.until.After(time.Now()) && l.away.until.Before(first) {
+			first = l.away.until
+		}
+	}
+	return first
+}
+
+const unknownPause = time.Minute
+
+// handOut gives outputs to their lanes, but those that may no longer be begun. It returns the
+// destinations that have none.
+func (d *desk) handOut(outputs []stores.PendingOutput, stale int64) (unknown []string) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if stale != d.stale {
+		d.floor.lower(0)
+		return nil
+	}
+	now := time.Now()
+	for i := range outputs {
+		it := &item{PendingOutput: outputs[i], term: d.leases.termOf(outputs[i].Bucket)}
+		key, keyed := it.key()
+		l := d.lanes[it.Destination]
+		switch {
+		case it.term == 0 || d.inFlight[it.Number] != nil || keyed && d.keys.has(key) || d.rows.has(it.Number):
+		case l == nil:
+			if !d.unknown.has(it.Destination) {
+				d.unknown[it.Destination] = paused{from: d.floor.at + 1, until: now.Add(unknownPause)}
+				unknown = append(unknown, it.Destination)
+			}
+		case !l.away.until.IsZero():
+		default:
+			d.inFlight[it.Number] = it
+			l.add(it)
+		}
+	}
+	return unknown
+}
+
+// wave waits for outputs of a lane, and takes those whose turn it is: one of each order key.
+// It returns nil when ctx ends.
+func (d *desk) wave(ctx context.Context, l *lane) []*item {
+	for {
+		if wave := d.take(ctx, l); len(wave) > 0 || ctx.Err() != nil {
+			return wave
+		}
+		select {
+		case <-l.wake:
+		case <-ctx.Done():
+		}
+	}
+}
+
+func (d *desk) take(ctx context.Context, l *lane) []*item {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if ctx.Err() != nil {
+		d.leave(l.clear())
+		return nil
+	}
+	return l.take()
+}
+
+// published lets the next of the order key be published.
+func (d *desk) published(l *lane, it *item) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	l.next(it)
+	d.settle(it)
+}
+
+func (d *desk) settle(it *item) {
+	if d.done = append(d.done, it); len(d.done) < settleLimit {
+		return
+	}
+	select {
+	case d.many <- struct{}{}:
+	default:
+	}
+}
+
+// refused lets the order key, or the output alone, pause until that is written down and the
+// pause after it is over.
+func (d *desk) refused(l *lane, it *item, r stores.RefusedOutput, pause time.Duration) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	it.refusal, it.backoff = &r, pause
+	forever := paused{lane: l, from: it.Number, until: time.Now().Add(time.Hour * 24 * 365)}
+	if key, keyed := it.key(); keyed {
+		d.keys[key] = forever
+	} else {
+		d.rows[it.Number] = forever
+	}
+	l.pausing++
+	d.leave(l.nextNone(it))
+	d.settle(it)
+}
+
+// drop leaves an output, and what is behind it, to be read again.
+func (d *desk) drop(l *lane, it *item) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.stale++
+	d.leave(l.without([]*item{it}))
+	d.leave(l.nextNone(it))
+}
+
+func (d *desk) leave(items []*item) {
+	for _, it := range items {
+		delete(d.inFlight, it.Number)
+		d.floor.lower(it.Number - 1)
+	}
+}
+
+const firstAway = 500 * time.Millisecond
+
+// went notes the end of a wave: away is why the destination cannot be reached, if it cannot.
+// Then it pauses, with what it did not take, which is reported the first time.
+func (d *desk) went(l *lane, away error, back []*item) (first bool, until time.Time) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if away == nil {
+		l.pause = 0
+		return false, time.Time{}
+	}
+	first = l.pause == 0
+	l.pause = min(max(2*l.pause, firstAway), longestPause)
+	for _, it := range back {
+		d.leave(l.without([]*item{it}))
+		d.leave(l.nextNone(it))
+	}
+	d.leave(l.clear())
+	l.away = paused{from: d.floor.at + 1, until: time.Now().Add(pause.Jitter(l.pause))}
+	return first, l.away.until
+}
+
+// results takes outputs that are to be settled.
+func (d *desk) results(limit int) []*item {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	n := min(limit, len(d.done))
+	taken := d.done[:n:n]
+	d.done = d.done[n:]
+	return taken
+}
+
+// settled notes that it is written down what became of outputs. Pauses begin now.
+func (d *desk) settled(items []*item) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for _, it := range items {
+		delete(d.inFlight, it.Number)
+		l := d.lanes[it.Destination]
+		l.inHand--
+		l.bytes -= it.size()
+		if it.refusal == nil {
+			continue
+		}
+		until := paused{lane: l, from: it.Number, until: time.Now().Add(it.backoff)}
+		if it.refusal.Failed {
+			until.until = time.Now() // the store leaves out what it blocks
+		}
+		if key, keyed := it.key(); keyed {
+			d.keys[key] = until
+		} else {
+			d.rows[it.Number] = until
+		}
+	}
+}
+
+// busy reports whether something of a bucket is in flight.
+func (d *desk) busy(bucket int64) bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for _, it := range d.inFlight {
+		if it.Bucket == bucket {
+			return true
+		}
+	}
+	return false
+}
