@@ -45,17 +45,17 @@ func TestMigrate(t *testing.T) {
 			require.Contains(t, n.errB.String(), "run millpond migrate up", args)
 			require.Equal(t, 1, strings.Count(n.errB.String(), "\n"), "one sentence")
 		}
-		require.Regexp(t, `0001_inbox +would be applied\n0002_failures +would be applied\n$`, n.ok("migrate", "up", "--dry-run"))
-		require.Equal(t, "0001 inbox     MISSING\n0002 failures  MISSING\n", n.run(exitError, "migrate", "status"))
-		require.Equal(t, "millpond: 2 steps are missing: run millpond migrate up\n", n.errB.String())
+		require.Regexp(t, `0001_inbox +would be applied\n0002_failures +would be applied\n0003_outbox +would be applied\n$`, n.ok("migrate", "up", "--dry-run"))
+		require.Equal(t, "0001 inbox     MISSING\n0002 failures  MISSING\n0003 outbox    MISSING\n", n.run(exitError, "migrate", "status"))
+		require.Equal(t, "millpond: 3 steps are missing: run millpond migrate up\n", n.errB.String())
 
-		require.Regexp(t, `0001_inbox +applied\n0002_failures +applied`, n.ok("migrate", "up"))
+		require.Regexp(t, `0001_inbox +applied\n0002_failures +applied\n0003_outbox +applied`, n.ok("migrate", "up"))
 		require.Empty(t, n.ok("migrate", "up"))
 		require.Contains(t, n.errB.String(), "up to date")
-		require.Regexp(t, `0001_inbox +already applied\n0002_failures +already applied\n$`, n.ok("migrate", "up", "--dry-run"))
+		require.Regexp(t, `0001_inbox +already applied\n0002_failures +already applied\n0003_outbox +already applied\n$`, n.ok("migrate", "up", "--dry-run"))
 		require.Contains(t, n.errB.String(), "nothing to do")
 		require.Equal(t, "current", n.object(exitOK, "migrate", "status")["state"])
-		require.Equal(t, "0001 inbox     applied\n0002 failures  applied\nthe tables are up to date\n", n.ok("migrate", "status"))
+		require.Equal(t, "0001 inbox     applied\n0002 failures  applied\n0003 outbox    applied\nthe tables are up to date\n", n.ok("migrate", "status"))
 		n.ok("stats")
 	})
 }
@@ -81,7 +81,7 @@ func TestNewerSchema(t *testing.T) {
 			require.Equal(t, 1, strings.Count(n.errB.String(), "\n"), "one sentence")
 		}
 		require.Equal(t, "newer", n.object(exitError, "migrate", "status")["state"])
-		require.Contains(t, n.run(exitError, "migrate", "status"), "0002 failures  applied\nand 97 that this program does not know\n")
+		require.Contains(t, n.run(exitError, "migrate", "status"), "0003 outbox    applied\nand 96 that this program does not know\n")
 		require.Contains(t, n.errB.String(), "belong to a newer version of millpond")
 	})
 }
@@ -92,18 +92,22 @@ func TestOneStepIsMissing(t *testing.T) {
 		first, _ := n.objects("migrate", "sql")[0]["sql"].(string)
 		_, err := db.ExecContext(t.Context(), first)
 		require.NoError(t, err)
-		require.Equal(t, "0001 inbox     applied\n0002 failures  MISSING\n", n.run(exitError, "migrate", "status"))
+		second, _ := n.objects("migrate", "sql")[1]["sql"].(string)
+		_, err = db.ExecContext(t.Context(), second)
+		require.NoError(t, err)
+		require.Equal(t, "0001 inbox     applied\n0002 failures  applied\n0003 outbox    MISSING\n", n.run(exitError, "migrate", "status"))
 		require.Equal(t, "millpond: 1 step is missing: run millpond migrate up\n", n.errB.String())
 		status := n.object(exitError, "migrate", "status")
 		require.Equal(t, "older", status["state"])
-		require.EqualValues(t, 1, status["version"])
+		require.EqualValues(t, 2, status["version"])
 		require.Equal(t, []any{
 			map[string]any{"version": 1.0, "name": "inbox", "applied": true},
-			map[string]any{"version": 2.0, "name": "failures", "applied": false},
+			map[string]any{"version": 2.0, "name": "failures", "applied": true},
+			map[string]any{"version": 3.0, "name": "outbox", "applied": false},
 		}, status["steps"])
-		require.Regexp(t, `0001_inbox +already applied\n0002_failures +would be applied\n$`, n.ok("migrate", "up", "--dry-run"))
-		require.Equal(t, false, n.objects("migrate", "up", "--dry-run")[1]["applied"])
-		require.Regexp(t, `^STEP +STATE\n0002_failures +applied\n$`, n.ok("migrate", "up"))
+		require.Regexp(t, `0001_inbox +already applied\n0002_failures +already applied\n0003_outbox +would be applied\n$`, n.ok("migrate", "up", "--dry-run"))
+		require.Equal(t, false, n.objects("migrate", "up", "--dry-run")[2]["applied"])
+		require.Regexp(t, `^STEP +STATE\n0003_outbox +applied\n$`, n.ok("migrate", "up"))
 	})
 }
 
@@ -137,7 +141,7 @@ func TestMigrateSQL(t *testing.T) {
 		require.Contains(t, second, "-- 0002_failures\n")
 		require.NotContains(t, second, "0001")
 		n.run(exitUsage, "migrate", "sql", "--from", "99")
-		require.Equal(t, "millpond: --from is 99: there are 2 steps\n", n.errB.String())
+		require.Equal(t, "millpond: --from is 99: there are 3 steps\n", n.errB.String())
 	})
 }
 

@@ -337,13 +337,13 @@ func TestMigrateGoesOn(t *testing.T) {
 		defer s.Close()
 		_, err = s.Migrate(t.Context())
 		require.NoError(t, err)
-		for _, text := range []string{"DROP TABLE millpond_audit", "DELETE FROM millpond_schema WHERE version = 2"} {
+		for _, text := range []string{"DROP TABLE millpond_audit", "DROP TABLE millpond_lease", "DELETE FROM millpond_schema WHERE version >= 2"} {
 			_, err := s.DB().ExecContext(t.Context(), text)
 			require.NoError(t, err)
 		}
 		applied, err := s.Migrate(t.Context())
 		require.NoError(t, err)
-		require.Len(t, applied, 1)
+		require.Len(t, applied, 2)
 		_, err = s.Audit(t.Context(), 0, 1)
 		require.NoError(t, err)
 	})

@@ -56,7 +56,7 @@ func ExampleNew() {
 		panic(err)
 	}
 	fmt.Println(store.Capabilities().System, len(store.Migrations()))
-	// Output: mysql 2
+	// Output: mysql 3
 }
 
 // subscriber is one of a broker's.
