@@ -25,3 +25,9 @@ func Exhausted(ctx context.Context, db *sql.DB, err error) error {
 func NoneFree(connections int, err error) error {
 	return fmt.Errorf("%w: no connection of the pool became free in time, all %d are in use: %w", stores.ErrBusy, connections, err)
 }
+
+// PoolUse is how a *sql.DB is used.
+func PoolUse(db *sql.DB) stores.PoolUse {
+	use := db.Stats()
+	return stores.PoolUse{InUse: use.InUse, Idle: use.Idle, Waits: use.WaitCount, Waited: use.WaitDuration}
+}

@@ -2,6 +2,7 @@ package sqlstore
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"github.com/millpond-go/millpond/stores"
@@ -25,35 +26,40 @@ func (s Store) Renew(ctx context.Context, reserved []stores.Retry, d time.Durati
 	return s.changeReserved(ctx, reserved, renewReserved, d.Microseconds())
 }
 
-func (s Store) changeReserved(ctx context.Context, reserved []stores.Retry, text string, args ...any) error {
+// Reserved calls change with the numbers and revisions of messages, if there are any.
+func (t *Tables) Reserved(ctx context.Context, reserved []stores.Retry, change func(numbers, revisions []int64) error) error {
 	if len(reserved) == 0 {
 		return nil
 	}
-	if err := s.t.Ready(ctx); err != nil {
+	if err := t.Ready(ctx); err != nil {
 		return err
 	}
-	revisions, numbers := make(map[int64]int64), make([]int64, len(reserved))
+	numbers, revisions := make([]int64, len(reserved)), make([]int64, len(reserved))
 	for i, r := range reserved {
-		number, revision := ParseVersion(r.State.Version)
-		revisions[number], numbers[i] = revision, number
+		numbers[i], revisions[i] = ParseVersion(r.State.Version)
 	}
-	err := s.t.db.Write(ctx, func(tx Sender) error {
-		var free []int64
-		_, err := list(ctx, tx, s.t.in(lockReserved, "f.number", numbers), func(rows Rows) (number int64, err error) {
-			var revision int64
-			if err = rows.Scan(&number, &revision); revisions[number] == revision {
-				free = append(free, number)
-			}
-			return number, err
-		})
-		if err != nil || len(free) == 0 {
-			return err
-		}
-		_, err = tx.Send(ctx, s.t.in(text, "number", free, args...))
-		return err
-	})
-	if err != nil {
-		return s.t.Explain(ctx, err)
+	if err := change(numbers, revisions); err != nil {
+		return t.Explain(ctx, err)
 	}
 	return nil
+}
+
+func (s Store) changeReserved(ctx context.Context, reserved []stores.Retry, text string, args ...any) error {
+	return s.t.Reserved(ctx, reserved, func(numbers, revisions []int64) error {
+		return s.t.db.Write(ctx, func(tx Sender) error {
+			var free []int64
+			_, err := list(ctx, tx, s.t.in(lockReserved, "f.number", numbers), func(rows Rows) (number int64, err error) {
+				var revision int64
+				if err = rows.Scan(&number, &revision); err == nil && revisions[slices.Index(numbers, number)] == revision {
+					free = append(free, number)
+				}
+				return number, err
+			})
+			if err != nil || len(free) == 0 {
+				return err
+			}
+			_, err = tx.Send(ctx, s.t.in(text, "number", free, args...))
+			return err
+		})
+	})
 }

@@ -18,6 +18,17 @@ const FixUnparsed = "write scheme://…, check host:port, with a port for each o
 // Opener opens a T from a URL.
 type Opener[T any] func(ctx context.Context, u *url.URL) (T, error)
 
+// Opened makes an opener of one that returns a pointer: nil is no value of an interface.
+func Opened[T, P any](open func(ctx context.Context, u *url.URL) (P, error), as func(P) T) func(context.Context, *url.URL) (T, error) {
+	return func(ctx context.Context, u *url.URL) (none T, err error) {
+		opened, err := open(ctx, u)
+		if err != nil {
+			return none, err
+		}
+		return as(opened), nil
+	}
+}
+
 // Checker says what is wrong with a URL, without opening anything.
 type Checker func(u *url.URL) error
 

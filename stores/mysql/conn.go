@@ -151,20 +151,17 @@ func (c *conn) ExecContext(ctx context.Context, text string, args []driver.Named
 	if err != nil {
 		return nil, err
 	}
-	running, done := tx.statement(ctx)
-	if !c.caches(text, args, does) {
-		result, err := c.native.ExecContext(running, text, args)
-		if err == nil {
-			tx.passed(text)
+	return pass(ctx, tx, text, func(ctx context.Context) (driver.Result, error) {
+		if !c.caches(text, args, does) {
+			return c.native.ExecContext(ctx, text, args)
 		}
-		return result, done(err)
-	}
-	stmt, err := c.cache.get(running, c.native, text, args)
-	if err != nil {
-		return nil, done(err)
-	}
-	result, err := stmt.ExecContext(running, args)
-	return result, done(c.cache.keepUnless(err, stmt))
+		stmt, err := c.cache.get(ctx, c.native, text, args)
+		if err != nil {
+			return nil, err
+		}
+		result, err := stmt.ExecContext(ctx, args)
+		return result, c.cache.keepUnless(err, stmt)
+	})
 }
 
 // QueryContext implements driver.QueryerContext.
@@ -173,24 +170,17 @@ func (c *conn) QueryContext(ctx context.Context, text string, args []driver.Name
 	if err != nil {
 		return nil, err
 	}
-	running, done := tx.statement(ctx)
-	rows, err := c.query(running, text, args, does)
-	if err != nil {
-		return nil, done(err)
-	}
-	return newRows(rows, done), nil
-}
-
-func (c *conn) query(ctx context.Context, text string, args []driver.NamedValue, does conduct) (driver.Rows, error) {
-	if !c.caches(text, args, does) {
-		return c.native.QueryContext(ctx, text, args)
-	}
-	stmt, err := c.cache.get(ctx, c.native, text, args)
-	if err != nil {
-		return nil, err
-	}
-	rows, err := stmt.QueryContext(ctx, args)
-	return rows, c.cache.keepUnless(err, stmt)
+	return ask(ctx, tx, func(ctx context.Context) (driver.Rows, error) {
+		if !c.caches(text, args, does) {
+			return c.native.QueryContext(ctx, text, args)
+		}
+		stmt, err := c.cache.get(ctx, c.native, text, args)
+		if err != nil {
+			return nil, err
+		}
+		rows, err := stmt.QueryContext(ctx, args)
+		return rows, c.cache.keepUnless(err, stmt)
+	})
 }
 
 // PrepareContext implements driver.ConnPrepareContext.
@@ -199,12 +189,15 @@ func (c *conn) PrepareContext(ctx context.Context, text string) (driver.Stmt, er
 	if err != nil {
 		return nil, err
 	}
-	running, done := tx.statement(ctx)
-	stmt, err := c.native.PrepareContext(running, text)
-	if err := done(err); err != nil {
+	prepared, err := pass(ctx, tx, "", func(ctx context.Context) (driver.Stmt, error) { return c.native.PrepareContext(ctx, text) })
+	if err != nil {
 		return nil, err
 	}
-	return newStatement(stmt, tx, text, does)
+	stmt, err := asNative(prepared)
+	if err != nil {
+		return nil, err
+	}
+	return &statement{nativeStatement: stmt, tx: tx, text: text, conduct: does}, nil
 }
 
 // Prepare implements driver.Conn.

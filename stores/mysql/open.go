@@ -37,13 +37,7 @@ func openURL(ctx context.Context, u *url.URL) (*Store, error) {
 }
 
 func init() {
-	stores.DefaultMux().Handle("mysql", func(ctx context.Context, u *url.URL) (stores.Store, error) {
-		s, err := openURL(ctx, u)
-		if err != nil {
-			return nil, err // not a non-nil interface around a nil pointer
-		}
-		return s, nil
-	})
+	stores.DefaultMux().Handle("mysql", urlmux.Opened(openURL, func(s *Store) stores.Store { return s }))
 	stores.DefaultMux().HandleCheck("mysql", func(u *url.URL) error {
 		_, _, err := parseURL(u)
 		return err

@@ -26,14 +26,6 @@ type nativeStatement interface {
 	driver.NamedValueChecker
 }
 
-func newStatement(prepared driver.Stmt, tx *transaction, text string, c conduct) (driver.Stmt, error) {
-	n, err := asNative(prepared)
-	if err != nil {
-		return nil, err
-	}
-	return &statement{nativeStatement: n, tx: tx, text: text, conduct: c}, nil
-}
-
 func asNative(prepared driver.Stmt) (nativeStatement, error) {
 	n, ok := prepared.(nativeStatement)
 	if !ok {
@@ -75,12 +67,7 @@ func (s *statement) ExecContext(ctx context.Context, args []driver.NamedValue) (
 	if err := s.acquire(); err != nil {
 		return nil, err
 	}
-	running, done := s.tx.statement(ctx)
-	result, err := s.nativeStatement.ExecContext(running, args)
-	if err == nil {
-		s.tx.passed(s.text)
-	}
-	return result, done(err)
+	return pass(ctx, s.tx, s.text, func(ctx context.Context) (driver.Result, error) { return s.nativeStatement.ExecContext(ctx, args) })
 }
 
 // QueryContext implements driver.StmtQueryContext.
@@ -88,12 +75,7 @@ func (s *statement) QueryContext(ctx context.Context, args []driver.NamedValue) 
 	if err := s.acquire(); err != nil {
 		return nil, err
 	}
-	running, done := s.tx.statement(ctx)
-	rows, err := s.nativeStatement.QueryContext(running, args)
-	if err != nil {
-		return nil, done(err)
-	}
-	return newRows(rows, done), nil
+	return ask(ctx, s.tx, func(ctx context.Context) (driver.Rows, error) { return s.nativeStatement.QueryContext(ctx, args) })
 }
 
 // isEOF reports the end of the rows, which is no error.

@@ -213,10 +213,7 @@ func (s *Store) pool() stores.Pool {
 }
 
 // PoolUse implements stores.PoolReporter.
-func (s *Store) PoolUse() stores.PoolUse {
-	use := s.attempts.Stats()
-	return stores.PoolUse{InUse: use.InUse, Idle: use.Idle, Waits: use.WaitCount, Waited: use.WaitDuration}
-}
+func (s *Store) PoolUse() stores.PoolUse { return sqlstore.PoolUse(s.attempts) }
 
 // Close closes the connections that OpenDB has opened.
 func (s *Store) Close() error {

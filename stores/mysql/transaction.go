@@ -100,6 +100,26 @@ func (t *transaction) statement(ctx context.Context) (running context.Context, d
 	}
 }
 
+// pass sends a statement that was acquired, of this text.
+func pass[T any](ctx context.Context, t *transaction, text string, send func(context.Context) (T, error)) (T, error) {
+	running, done := t.statement(ctx)
+	result, err := send(running)
+	if err == nil {
+		t.passed(text)
+	}
+	return result, done(err)
+}
+
+// ask is pass of a query, whose rows are in use until they are closed.
+func ask(ctx context.Context, t *transaction, send func(context.Context) (driver.Rows, error)) (driver.Rows, error) {
+	running, done := t.statement(ctx)
+	native, err := send(running)
+	if err != nil {
+		return nil, done(err)
+	}
+	return newRows(native, done), nil
+}
+
 var errRowsOpen = fmt.Errorf("mysql: rows of another statement are open: close them first: %w", stores.ErrTxBusy)
 
 // errCut: the driver only says that the context of the transaction has ended.

@@ -36,23 +36,15 @@ func (a *attempt) Context(parent context.Context) context.Context {
 func (a *attempt) Native() pgx.Tx { return &a.tx }
 
 // Commit implements stores.Attempt. Called again it returns the same.
-func (a *attempt) Commit(ctx context.Context) error {
-	left, err := a.Tx.Commit(ctx)
-	a.giveBack(left)
-	return err
-}
+func (a *attempt) Commit(ctx context.Context) error { return a.giveBack(a.Tx.Commit(ctx)) }
 
 // Rollback implements stores.Attempt.
-func (a *attempt) Rollback(ctx context.Context) error {
-	left, err := a.Tx.Rollback(ctx)
-	a.giveBack(left)
-	return err
-}
+func (a *attempt) Rollback(ctx context.Context) error { return a.giveBack(a.Tx.Rollback(ctx)) }
 
 // giveBack returns the connection to the pool, which closes one that is not as new. One
 // that is in use is taken away from the pool and its socket closed, the one thing that
 // is safe to do while another goroutine reads from it.
-func (a *attempt) giveBack(left claimtx.Left) {
+func (a *attempt) giveBack(left claimtx.Left, err error) error {
 	switch left {
 	case claimtx.Already:
 	case claimtx.Usable:
@@ -60,4 +52,5 @@ func (a *attempt) giveBack(left claimtx.Left) {
 	case claimtx.InUse:
 		_ = a.conn.Hijack().PgConn().Conn().Close()
 	}
+	return err
 }

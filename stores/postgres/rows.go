@@ -8,9 +8,9 @@ import (
 
 // managedRows are in use until they are closed, which reading to the end does.
 type managedRows struct {
-	pgx.Rows
-	attempt *attempt
-	closed  bool
+	watchedRows
+
+	closed bool
 }
 
 func (r *managedRows) Next() bool {
@@ -51,29 +51,23 @@ func (r *managedRows) done() {
 	}
 }
 
-func (r *managedRows) Conn() *pgx.Conn {
-	if !r.attempt.Bare() {
-		return nil
-	}
-	return r.Rows.Conn()
-}
-
 type managedRow struct {
-	row     pgx.Row
-	attempt *attempt
+	watchedRow
+
 	scanned bool
 }
 
 func (r *managedRow) Scan(dest ...any) error {
-	err := r.row.Scan(r.attempt.watched(dest)...)
-	if !r.scanned {
-		r.scanned = true
-		if errors.Is(err, pgx.ErrNoRows) {
-			r.attempt.Release(nil) // an answer, not a failure
-		} else {
-			r.attempt.Release(err)
-		}
+	err := r.watchedRow.Scan(dest...)
+	if r.scanned {
+		return err
 	}
+	r.scanned = true
+	failure := err
+	if errors.Is(err, pgx.ErrNoRows) { // an answer
+		failure = nil
+	}
+	r.attempt.Release(failure)
 	return err
 }
 

@@ -9,6 +9,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/millpond-go/millpond/internal/urlmux"
 	"github.com/millpond-go/millpond/stores"
 	"github.com/millpond-go/millpond/stores/postgres/internal/pgurl"
 	"github.com/millpond-go/millpond/stores/postgres/internal/tables"
@@ -104,13 +105,7 @@ func openURL(ctx context.Context, u *url.URL) (*Store, error) {
 }
 
 func init() {
-	open := func(ctx context.Context, u *url.URL) (stores.Store, error) {
-		s, err := openURL(ctx, u)
-		if err != nil {
-			return nil, err // not a non-nil interface around a nil pointer
-		}
-		return s, nil
-	}
+	open := urlmux.Opened(openURL, func(s *Store) stores.Store { return s })
 	for _, scheme := range []string{"postgres", "postgresql"} {
 		stores.DefaultMux().Handle(scheme, open)
 		stores.DefaultMux().HandleCheck(scheme, func(u *url.URL) error { return pgurl.Check("postgres", u) })

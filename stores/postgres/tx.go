@@ -121,7 +121,7 @@ func (t *managedTx) Query(ctx context.Context, sql string, args ...any) (pgx.Row
 		t.attempt.Release(err)
 		return rows, err
 	}
-	return &managedRows{Rows: rows, attempt: t.attempt}, nil
+	return &managedRows{watchedRows: watchedRows{rows, t.attempt}}, nil
 }
 
 func (t *managedTx) QueryRow(ctx context.Context, sql string, args ...any) pgx.Row {
@@ -129,7 +129,7 @@ func (t *managedTx) QueryRow(ctx context.Context, sql string, args ...any) pgx.R
 	if err != nil {
 		return failedRow{err}
 	}
-	return &managedRow{row: t.tx.QueryRow(ctx, sql, args...), attempt: t.attempt}
+	return &managedRow{watchedRow: watchedRow{t.tx.QueryRow(ctx, sql, args...), t.attempt}}
 }
 
 // SendBatch reads the text of each query before any is sent. Their rows are the driver's

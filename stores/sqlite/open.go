@@ -37,13 +37,7 @@ func openURL(ctx context.Context, u *url.URL) (*Store, error) {
 }
 
 func init() {
-	stores.DefaultMux().Handle("sqlite", func(ctx context.Context, u *url.URL) (stores.Store, error) {
-		s, err := openURL(ctx, u)
-		if err != nil { // not a non-nil interface around a nil pointer
-			return nil, err
-		}
-		return s, nil
-	})
+	stores.DefaultMux().Handle("sqlite", urlmux.Opened(openURL, func(s *Store) stores.Store { return s }))
 	stores.DefaultMux().HandleCheck("sqlite", func(u *url.URL) error {
 		if _, _, err := parseURL(u); err != nil {
 			return fmt.Errorf("sqlite: %w", err)

@@ -36,28 +36,20 @@ func (a *attempt) Context(parent context.Context) context.Context {
 func (a *attempt) Native() *sql.Tx { return a.tx }
 
 // Commit implements stores.Attempt. Called again it returns the same.
-func (a *attempt) Commit(ctx context.Context) error {
-	a.ending.Lock()
-	left, err := a.Tx.Commit(ctx)
-	a.ending.Unlock()
-	a.giveBack(left)
-	return err
-}
+func (a *attempt) Commit(ctx context.Context) error { return a.end(ctx, (*claimtx.Tx).Commit) }
 
 // Rollback implements stores.Attempt.
-func (a *attempt) Rollback(ctx context.Context) error {
-	a.ending.Lock()
-	left, err := a.Tx.Rollback(ctx)
-	a.ending.Unlock()
-	a.giveBack(left)
-	return err
-}
+func (a *attempt) Rollback(ctx context.Context) error { return a.end(ctx, (*claimtx.Tx).Rollback) }
 
-func (a *attempt) giveBack(left claimtx.Left) {
+func (a *attempt) end(ctx context.Context, how func(*claimtx.Tx, context.Context) (claimtx.Left, error)) error {
+	a.ending.Lock()
+	left, err := how(&a.Tx, ctx)
+	a.ending.Unlock()
 	if left == claimtx.InUse {
 		a.cut()
 	}
 	_ = a.tx.Rollback() // for database/sql to know; nothing is sent
+	return err
 }
 
 // cut closes the socket, the one thing that is safe to do while another goroutine reads

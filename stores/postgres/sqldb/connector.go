@@ -82,19 +82,24 @@ func (c *conn) IsValid() bool {
 	return !c.stale && !pg.IsClosed() && !pg.IsBusy() && pg.TxStatus() == 'I'
 }
 
-// ExecContext implements driver.ExecerContext.
-func (c *conn) ExecContext(ctx context.Context, query string, args []driver.NamedValue) (driver.Result, error) {
+// watched sends a statement, of which the attempt that holds the connection is told.
+func watched[T any](c *conn, query string, send func() (T, error)) (T, error) {
 	held := c.held
 	if held == nil {
-		return c.stdConn.ExecContext(ctx, query, args)
+		return send()
 	}
 	if err := held.Admit(query); err != nil {
-		return nil, err
+		return *new(T), err
 	}
-	result, err := c.stdConn.ExecContext(ctx, query, args)
+	result, err := send()
 	err = c.unlessBusy(err)
 	held.Release(err)
 	return result, err
+}
+
+// ExecContext implements driver.ExecerContext.
+func (c *conn) ExecContext(ctx context.Context, query string, args []driver.NamedValue) (driver.Result, error) {
+	return watched(c, query, func() (driver.Result, error) { return c.stdConn.ExecContext(ctx, query, args) })
 }
 
 // unlessBusy names what the driver calls a lost connection, if rows are open on it.
@@ -119,14 +124,12 @@ func (c *conn) QueryContext(ctx context.Context, query string, args []driver.Nam
 		return nil, err
 	}
 	inner, err := c.stdConn.QueryContext(ctx, query, args)
+	std, ok := inner.(*stdlib.Rows)
+	if err == nil && !ok {
+		err = errors.Join(fmt.Errorf("sqldb: the driver's rows are a %T", inner), inner.Close())
+	}
 	if err != nil {
 		err = c.unlessBusy(err)
-		held.Release(err)
-		return nil, err
-	}
-	std, ok := inner.(*stdlib.Rows)
-	if !ok {
-		err := errors.Join(fmt.Errorf("sqldb: the driver's rows are a %T", inner), inner.Close())
 		held.Release(err)
 		return nil, err
 	}
@@ -135,17 +138,7 @@ func (c *conn) QueryContext(ctx context.Context, query string, args []driver.Nam
 
 // PrepareContext implements driver.ConnPrepareContext.
 func (c *conn) PrepareContext(ctx context.Context, query string) (driver.Stmt, error) {
-	held := c.held
-	if held != nil {
-		if err := held.Admit(query); err != nil {
-			return nil, err
-		}
-	}
-	inner, err := c.stdConn.PrepareContext(ctx, query)
-	if held != nil {
-		err = c.unlessBusy(err)
-		held.Release(err)
-	}
+	inner, err := watched(c, query, func() (driver.Stmt, error) { return c.stdConn.PrepareContext(ctx, query) })
 	if err != nil {
 		return nil, err
 	}

@@ -1,6 +1,7 @@
 package sqldb
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"errors"
@@ -10,6 +11,8 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/stdlib"
 
+	"github.com/millpond-go/millpond/internal/sqlstore"
+	"github.com/millpond-go/millpond/internal/urlmux"
 	"github.com/millpond-go/millpond/stores"
 	"github.com/millpond-go/millpond/stores/postgres/internal/pgurl"
 	"github.com/millpond-go/millpond/stores/postgres/internal/tables"
@@ -158,13 +161,7 @@ func openURL(ctx context.Context, u *url.URL) (*Store, error) {
 }
 
 func init() {
-	open := func(ctx context.Context, u *url.URL) (stores.Store, error) {
-		s, err := openURL(ctx, u)
-		if err != nil {
-			return nil, err // not a non-nil interface around a nil pointer
-		}
-		return s, nil
-	}
+	open := urlmux.Opened(openURL, func(s *Store) stores.Store { return s })
 	for _, scheme := range []string{"postgres+sql", "postgresql+sql"} {
 		stores.DefaultMux().Handle(scheme, open)
 		stores.DefaultMux().HandleCheck(scheme, func(u *url.URL) error { return pgurl.Check("sqldb", u) })
@@ -190,10 +187,7 @@ func (s *Store) Capabilities() stores.Capabilities {
 }
 
 // PoolUse implements stores.PoolReporter.
-func (s *Store) PoolUse() stores.PoolUse {
-	stats := s.db.Stats()
-	return stores.PoolUse{InUse: stats.InUse, Idle: stats.Idle, Waits: stats.WaitCount, Waited: stats.WaitDuration}
-}
+func (s *Store) PoolUse() stores.PoolUse { return sqlstore.PoolUse(s.db) }
 
 // Close closes the *sql.DB if Open has opened it.
 func (s *Store) Close() error {
@@ -247,10 +241,8 @@ func (s *Store) Begin(ctx context.Context, c stores.Claim) (stores.Attempt, stor
 
 // level is the isolation to ask for; what the server does anyway is not said.
 func (s *Store) level() sql.IsolationLevel {
-	for level, name := range isolations {
-		if level != sql.LevelDefault && name == s.tables.TxOptions().IsoLevel {
-			return level
-		}
+	if s.tables.TxOptions().IsoLevel == "" {
+		return sql.LevelDefault
 	}
-	return sql.LevelDefault
+	return cmp.Or(s.config.Isolation, sql.LevelReadCommitted)
 }

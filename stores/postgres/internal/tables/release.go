@@ -4,7 +4,6 @@ import (
 	"context"
 	"time"
 
-	"github.com/millpond-go/millpond/internal/sqlstore"
 	"github.com/millpond-go/millpond/stores"
 )
 
@@ -19,20 +18,10 @@ func (s Store) Renew(ctx context.Context, reserved []stores.Retry, d time.Durati
 }
 
 func (s Store) changeReserved(ctx context.Context, reserved []stores.Retry, text string, arg any) error {
-	if len(reserved) == 0 {
-		return nil
-	}
-	if err := s.t.shared.Ready(ctx); err != nil {
+	return s.t.shared.Reserved(ctx, reserved, func(numbers, revisions []int64) error {
+		_, err := s.t.db.Send(ctx, Statement{Text: text, Args: []any{numbers, revisions, arg}})
 		return err
-	}
-	numbers, revisions := make([]int64, len(reserved)), make([]int64, len(reserved))
-	for i, r := range reserved {
-		numbers[i], revisions[i] = sqlstore.ParseVersion(r.State.Version)
-	}
-	if _, err := s.t.db.Send(ctx, Statement{Text: text, Args: []any{numbers, revisions, arg}}); err != nil {
-		return s.t.shared.Explain(ctx, err)
-	}
-	return nil
+	})
 }
 
 const reservedText = `WITH free AS MATERIALIZED (
