@@ -27,14 +27,14 @@ var (
 // NewNames returns the names of a configuration, whose fields errors name.
 func NewNames(schema, prefix string) (Names, error) {
 	n := Names{Schema: schema, Prefix: cmp.Or(prefix, DefaultPrefix)}
-	if err := n.Validate(); err != nil {
+	if err := n.validate(); err != nil {
 		return n, fmt.Errorf("Config.%w", err)
 	}
 	return n, nil
 }
 
-// Validate names the field and the rule it breaks.
-func (n Names) Validate() error {
+// validate names the field and the rule it breaks.
+func (n Names) validate() error {
 	if n.Schema != "" && !identifier.MatchString(n.Schema) {
 		return fmt.Errorf("Schema is %q: use a-z, 0-9 and _, not starting with a digit, at most 40 characters", n.Schema)
 	}

@@ -17,13 +17,12 @@ type database struct{ *Store }
 var _ sqlstore.Database = database{}
 
 // Send implements sqlstore.Sender.
-func (d database) Send(ctx context.Context, s sqlstore.Statement) (int64, error) {
-	conn, err := d.connection(ctx, d.db)
-	if err != nil {
-		return 0, err
-	}
-	defer func() { _ = conn.Close() }()
-	return sqlstore.Send(ctx, conn, asBytes(s))
+func (d database) Send(ctx context.Context, s sqlstore.Statement) (affected int64, err error) {
+	err = d.on(ctx, func(conn *sql.Conn) error {
+		affected, err = sqlstore.Send(ctx, conn, asBytes(s))
+		return err
+	})
+	return affected, err
 }
 
 // asBytes binds text as bytes: no character set of a connection changes them, and no
@@ -44,21 +43,18 @@ func asBytes(s sqlstore.Statement) sqlstore.Statement {
 func (d database) Write(ctx context.Context, f func(sqlstore.Sender) error) error {
 	inTheWay := func(err error) bool { return isContended(err) || number(err) == duplicateEntry }
 	return sqlstore.Retry(ctx, inTheWay, func() error {
-		conn, err := d.connection(ctx, d.db)
-		if err != nil {
-			return err
-		}
-		defer func() { _ = conn.Close() }()
-		tx, err := conn.BeginTx(ctx, &sql.TxOptions{Isolation: sql.LevelReadCommitted})
-		if err != nil {
-			return err
-		}
-		send := func(ctx context.Context, s sqlstore.Statement) (int64, error) { return sendLarge(ctx, tx, s) }
-		if err := f(sqlstore.SenderFunc(send)); err != nil {
-			_ = tx.Rollback()
-			return err
-		}
-		return tx.Commit()
+		return d.on(ctx, func(conn *sql.Conn) error {
+			tx, err := conn.BeginTx(ctx, &sql.TxOptions{Isolation: sql.LevelReadCommitted})
+			if err != nil {
+				return err
+			}
+			send := func(ctx context.Context, s sqlstore.Statement) (int64, error) { return sendLarge(ctx, tx, s) }
+			if err := f(sqlstore.SenderFunc(send)); err != nil {
+				_ = tx.Rollback()
+				return err
+			}
+			return tx.Commit()
+		})
 	})
 }
 
@@ -96,10 +92,8 @@ func (p ofPrepared) ExecContext(ctx context.Context, _ string, args ...any) (sql
 
 // Learn implements sqlstore.Database.
 func (d database) Learn(ctx context.Context) (*sqlstore.Dialect, error) {
-	if err := d.learn(ctx); err != nil {
-		return nil, err
-	}
-	return d.dialect, nil
+	err := d.learn(ctx)
+	return d.dialect, err
 }
 
 // LookUp implements sqlstore.Database. A claim that a handler has committed in the middle is

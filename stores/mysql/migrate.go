@@ -132,18 +132,17 @@ func (s *Store) createProcedures(ctx context.Context, conn *sql.Conn) error {
 }
 
 // SchemaState implements sqlstore.Database, of a server that the store can run on.
-func (d database) SchemaState(ctx context.Context) (sqlstore.SchemaState, error) {
-	conn, err := d.connection(ctx, d.db)
-	if err != nil {
-		return sqlstore.SchemaState{}, err
-	}
-	defer func() { _ = conn.Close() }()
-	if !d.hasLearnt() {
-		if _, err := recognise(ctx, conn); err != nil {
-			return sqlstore.SchemaState{}, err
+func (d database) SchemaState(ctx context.Context) (state sqlstore.SchemaState, err error) {
+	err = d.on(ctx, func(conn *sql.Conn) error {
+		if !d.hasLearnt() {
+			if _, err := recognise(ctx, conn); err != nil {
+				return err
+			}
 		}
-	}
-	return d.schemaState(ctx, conn)
+		state, err = d.schemaState(ctx, conn)
+		return err
+	})
+	return state, err
 }
 
 // schemaState reads the newest version. A missing table is version 0.

@@ -19,6 +19,16 @@ func (s *Store) connection(ctx context.Context, db *sql.DB) (*sql.Conn, error) {
 	return connection(ctx, db)
 }
 
+// on calls f with a connection for everything but attempts.
+func (s *Store) on(ctx context.Context, f func(*sql.Conn) error) error {
+	conn, err := s.connection(ctx, s.db)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = conn.Close() }()
+	return f(conn)
+}
+
 func connection(ctx context.Context, db *sql.DB) (*sql.Conn, error) {
 	conn, err := db.Conn(ctx)
 	return conn, sqlstore.Exhausted(ctx, db, err)

@@ -16,13 +16,10 @@ func (s *Store) Resolve(ctx context.Context, k stores.Key) (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	conn, err := s.connection(ctx, s.db)
-	if err != nil {
-		return false, s.unresolved(err)
-	}
-	defer func() { _ = conn.Close() }()
 	var status stores.Status
-	err = conn.QueryRowContext(ctx, s.sql.settled, consumer, k.ID).Scan(&status)
+	err = s.on(ctx, func(conn *sql.Conn) error {
+		return conn.QueryRowContext(ctx, s.sql.settled, consumer, k.ID).Scan(&status)
+	})
 	if errors.Is(err, sql.ErrNoRows) {
 		return false, nil
 	}

@@ -26,7 +26,7 @@ func (s *Store) Begin(ctx context.Context, c stores.Claim) (stores.Attempt, stor
 	case err != nil:
 		claimtx.Abandon(ctx, conn.Conn())
 		conn.Release()
-		return nil, stores.Verdict{}, s.tables.Unavailable(err)
+		return nil, stores.Verdict{}, s.tables.Explain(err)
 	case won.Tx == nil:
 		conn.Release()
 		return nil, verdict, nil

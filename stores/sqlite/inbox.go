@@ -31,14 +31,14 @@ func (s *Store) Begin(ctx context.Context, c stores.Claim) (stores.Attempt, stor
 		return nil, stores.Verdict{Outcome: stores.InFlight}, nil
 	}
 	a, verdict, err := s.claim(ctx, f, c)
-	if a == nil {
-		s.flights.land(f)
-		if err != nil {
-			err = fmt.Errorf("sqlite: %w", s.explain(ctx, err))
-		}
-		return nil, verdict, err
+	if a != nil {
+		return a, verdict, nil
 	}
-	return a, verdict, nil
+	s.flights.land(f)
+	if err != nil {
+		err = fmt.Errorf("sqlite: %w", s.explain(ctx, err))
+	}
+	return nil, verdict, err
 }
 
 func (s *Store) claim(ctx context.Context, f flight, c stores.Claim) (*attempt, stores.Verdict, error) {

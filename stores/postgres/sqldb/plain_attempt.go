@@ -110,7 +110,7 @@ func (a *plainAttempt) wrote(row *sqlstore.Row) bool {
 func (a *plainAttempt) seal(ctx context.Context) (bool, error) {
 	won, err := a.claim(ctx, a.store.db, &a.claimed)
 	if err != nil {
-		return false, a.store.tables.Unavailable(err)
+		return false, a.store.tables.Explain(err)
 	}
 	if !won {
 		return false, fmt.Errorf("postgres: %w: somebody else is at the key of a handler that has ended its transaction", stores.ErrUnavailable)

@@ -234,7 +234,7 @@ func (s *Store) Begin(ctx context.Context, c stores.Claim) (stores.Attempt, stor
 	}
 	a, verdict, err := begin(ctx, consumer, &c)
 	if err != nil {
-		return nil, stores.Verdict{}, s.tables.Unavailable(err)
+		return nil, stores.Verdict{}, s.tables.Explain(err)
 	}
 	return a, verdict, nil
 }

@@ -73,19 +73,13 @@ func try(ctx context.Context, conn *pgx.Conn, t *tables.Tables, consumer int32, 
 		text, args := t.TakeOver(consumer, c)
 		batch.Queue(text, args...)
 	}
-	return send(ctx, conn, &batch)
-}
-
-// send sends a batch whose last query returns the time in the row that holds the
-// claim, if it is won.
-func send(ctx context.Context, conn *pgx.Conn, batch *pgx.Batch) (Won, error) {
-	results := conn.SendBatch(ctx, batch)
+	results := conn.SendBatch(ctx, &batch)
 	for range batch.Len() - 1 {
 		if _, err := results.Exec(); err != nil {
 			return Won{}, errors.Join(err, results.Close())
 		}
 	}
-	var at int64
+	var at int64 // in the row that holds the claim
 	err := results.QueryRow().Scan(&at)
 	taken := errors.Is(err, pgx.ErrNoRows)
 	if closeErr := results.Close(); err == nil || taken {

@@ -77,32 +77,24 @@ func (t *Tables) Owned() string { return t.sql.owned }
 // Judge says what a claim has found that was not won: the row, if there is one, and what
 // Behind has answered. Claimable: it is worth another try, with the version of the
 // verdict's failure.
-func Judge(c *stores.Claim, row *sqlstore.Row, free, behind bool) (stores.Verdict, error) {
-	verdict, err := judge(c, row, free, behind)
-	if c.Take != 0 && verdict.Outcome == stores.Claimable {
-		verdict.Outcome = stores.InFlight // it is never taken over in another version
-	}
-	return verdict, err
-}
-
-func judge(c *stores.Claim, row *sqlstore.Row, free, behind bool) (stores.Verdict, error) {
-	if !row.Found {
-		switch {
-		case free && behind:
-			return stores.Verdict{Outcome: stores.Behind}, nil
-		case free:
-			return stores.Verdict{Outcome: stores.Claimable}, nil
-		}
-		// The lock is taken, or its holder has rolled back meanwhile.
-		return stores.Verdict{Outcome: stores.InFlight}, nil
-	}
-	verdict, err := row.Verdict(c.Fingerprint)
-	if err == nil && c.Take != 0 && row.Status == stores.StatusPending && row.Failure.Version == c.Take {
-		// It is as it was, so it is somebody's lock that was in the way, or the order.
+func Judge(c *stores.Claim, row *sqlstore.Row, free, behind bool) (verdict stores.Verdict, err error) {
+	switch {
+	case row.Found:
+		verdict, err = row.Verdict(c.Fingerprint)
+	case free && behind:
+		verdict.Outcome = stores.Behind
+	case free:
+		verdict.Outcome = stores.Claimable
+	default: // the lock is taken, or its holder has rolled back meanwhile
 		verdict.Outcome = stores.InFlight
-		if behind {
-			verdict.Outcome = stores.Behind
-		}
+	}
+	asItWas := row.Status == stores.StatusPending && row.Failure.Version == c.Take
+	switch {
+	case err != nil || c.Take == 0:
+	case asItWas && behind:
+		verdict.Outcome = stores.Behind
+	case asItWas, verdict.Outcome == stores.Claimable: // by a lock of somebody's; or it has another version
+		verdict.Outcome = stores.InFlight
 	}
 	return verdict, err
 }

@@ -39,10 +39,8 @@ func (d database) Write(ctx context.Context, f func(sqlstore.Sender) error) erro
 
 // Learn implements sqlstore.Database.
 func (d database) Learn(ctx context.Context) (*sqlstore.Dialect, error) {
-	if err := d.t.learn(ctx); err != nil {
-		return nil, err
-	}
-	return d.t.dialect, nil
+	err := d.t.learn(ctx)
+	return d.t.dialect, err
 }
 
 // SchemaState implements sqlstore.Database.
@@ -60,7 +58,7 @@ func (d database) LookUp(ctx context.Context, consumer int64, id []byte) (row sq
 }
 
 // Explain implements sqlstore.Database.
-func (database) Explain(_ context.Context, err error) error { return unavailable(err) }
+func (database) Explain(_ context.Context, err error) error { return Unavailable(err) }
 
 // Taken implements sqlstore.Database.
 func (database) Taken(err error) bool { return sqlState(err) == uniqueViolation }

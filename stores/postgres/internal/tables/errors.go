@@ -145,16 +145,13 @@ func RefusesValue(err error) bool {
 	}
 }
 
-// Unavailable gives an error of the driver its meaning for a caller who wants to begin
-// something.
-func (t *Tables) Unavailable(err error) error { return t.shared.Explain(context.Background(), err) }
+// Explain gives an error of the driver its meaning for a caller who wants to begin
+// something, once the tables are known.
+func (t *Tables) Explain(err error) error { return t.shared.Explain(context.Background(), err) }
 
-// Unavailable is the same before there are tables.
-func Unavailable(err error) error { return unavailable(err) }
-
-// unavailable gives an error of the driver or server its meaning for a caller who
+// Unavailable gives an error of the driver or server its meaning for a caller who
 // wants to begin something. Nothing that the server says there is about the message.
-func unavailable(err error) error {
+func Unavailable(err error) error {
 	if isPlanted(err) {
 		return err
 	}

@@ -33,7 +33,7 @@ func (t *Tables) recognise(ctx context.Context) error {
 		version       string
 	)
 	if _, err := t.db.Send(ctx, Statement{Text: whoAreYou, Read: first(&found, &version, &isDSQL)}); err != nil {
-		return unavailable(err)
+		return Unavailable(err)
 	}
 	if isDSQL {
 		version = dsql

@@ -36,7 +36,7 @@ func (t *Tables) SettledRow(ctx context.Context, consumer int32, id []byte) (row
 		Statement{Text: t.sql.settled, Args: []any{consumer, id}, Read: func(rows Rows) error { return row.Read(rows) }},
 	)
 	if err != nil {
-		return sqlstore.Row{}, unavailable(err)
+		return sqlstore.Row{}, Unavailable(err)
 	}
 	return row, nil
 }
