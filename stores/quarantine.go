@@ -6,6 +6,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"io"
+	"maps"
 	"slices"
 	"time"
 )
@@ -74,12 +75,7 @@ func (q Quarantined) IdentityHash() [sha256.Size]byte {
 		write([]byte(q.Topic))
 		write([]byte(q.Coordinates))
 		write([]byte(q.UUID))
-		names := make([]string, 0, len(q.Metadata))
-		for name := range q.Metadata {
-			names = append(names, name)
-		}
-		slices.Sort(names)
-		for _, name := range names {
+		for _, name := range slices.Sorted(maps.Keys(q.Metadata)) {
 			write([]byte(name))
 			write([]byte(q.Metadata[name]))
 		}

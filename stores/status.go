@@ -52,13 +52,12 @@ func (p Placement) String() string { return name(placementNames[:], uint8(p)) }
 
 // UnmarshalText implements encoding.TextUnmarshaler. It takes what String returns.
 func (p *Placement) UnmarshalText(text []byte) error {
-	for placement, known := range placementNames {
-		if known != "" && known == string(text) {
-			*p = Placement(placement)
-			return nil
-		}
+	placement, ok := parseName(placementNames[:], string(text))
+	if !ok {
+		return errors.New("use parked or redelivered")
 	}
-	return errors.New("use parked or redelivered")
+	*p = Placement(placement)
+	return nil
 }
 
 // ContentState says what is kept of a failed message. Retry workers run only ContentKept.

@@ -55,10 +55,8 @@ func (s *Store) Begin(ctx context.Context, c stores.Claim) (stores.Attempt, stor
 // inHands reports whether somebody has locked the row of a key.
 func (s *Store) inHands(ctx context.Context, cl *claimed) (bool, error) {
 	text := string(s.texts.key([]byte(s.sql.inHands), cl.consumer, cl.id)) + " FOR SHARE NOWAIT"
-	_, err := sqlstore.Send(ctx, s.db, sqlstore.Statement{Text: text, Read: func(rows sqlstore.Rows) error {
-		rows.Next()
-		return rows.Err()
-	}})
+	var one int
+	_, err := first(ctx, database{s}, text, &one)
 	if isContended(err) {
 		return true, nil
 	}

@@ -27,20 +27,16 @@ type session struct {
 }
 
 // open begins a session with a claim, or without one if claim is nil. rows and claimErr
-// are what became of the claim.
-func (s *Store) open(ctx context.Context, claim *claimed, bound time.Duration) (_ *session, rows int64, claimErr, err error) {
-	const tries = 3 // connections may have been closed by the server since they were used
-	for range tries {
-		var ss *session
+// are what became of the claim. Connections may have been closed by the server since they
+// were used, so it is tried again.
+func (s *Store) open(ctx context.Context, claim *claimed, bound time.Duration) (ss *session, rows int64, claimErr, err error) {
+	const tries = 3
+	for try := 1; ; try++ {
 		ss, rows, claimErr, err = s.tryOpen(ctx, claim, bound)
-		if err == nil {
-			return ss, rows, claimErr, nil
-		}
-		if !errors.Is(err, driver.ErrBadConn) {
-			break
+		if try == tries || !errors.Is(err, driver.ErrBadConn) {
+			return ss, rows, claimErr, err
 		}
 	}
-	return nil, 0, nil, err
 }
 
 func (s *Store) tryOpen(ctx context.Context, claim *claimed, bound time.Duration) (_ *session, rows int64, claimErr, err error) {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"net/url"
 	"slices"
 	"strings"
@@ -71,12 +72,7 @@ func parseURL(u *url.URL) (path string, c Config, err error) {
 	if queryErr != nil {
 		problem("the parameters cannot be parsed (%v): write name=value&name=value", queryErr)
 	}
-	names := make([]string, 0, len(query))
-	for name := range query {
-		names = append(names, name)
-	}
-	slices.Sort(names)
-	for _, name := range names {
+	for _, name := range slices.Sorted(maps.Keys(query)) {
 		if len(query[name]) != 1 {
 			problem("%s is given %d times: give it once", name, len(query[name]))
 			continue
@@ -100,43 +96,32 @@ var misplaced = map[string]string{
 // set sets the field that a parameter stands for, or says what is wrong with it.
 func (c *Config) set(name, value string) (problem string) {
 	var expected string
+	valid := false
 	switch name {
 	case "migrate":
-		expected = "auto or never"
-		switch value {
-		case "auto":
-			return ""
-		case "never":
-			c.AutoMigrate = false
-			return ""
-		}
+		expected, valid = "auto or never", value == "auto" || value == "never"
+		c.AutoMigrate = value == "auto"
 	case "prefix":
+		expected, valid = "a prefix such as billing_", value != ""
 		c.TablePrefix = value
-		if value != "" {
-			return ""
-		}
-		expected = "a prefix such as billing_"
 	case "busy_timeout":
-		expected = "a duration such as 5s or 500ms"
-		if d, err := time.ParseDuration(value); err == nil && d > 0 {
-			c.BusyTimeout = d
-			return ""
-		}
+		d, err := time.ParseDuration(value)
+		expected, valid = "a duration such as 5s or 500ms", err == nil && d > 0
+		c.BusyTimeout = d
 	case "synchronous":
-		expected = "full or normal"
-		switch value {
-		case "full":
-			c.Synchronous = Full
-			return ""
-		case "normal":
+		expected, valid = "full or normal", value == "full" || value == "normal"
+		c.Synchronous = Full
+		if value == "normal" {
 			c.Synchronous = Normal
-			return ""
 		}
 	default:
 		if instead, ok := misplaced[name]; ok {
 			return fmt.Sprintf("parameter %q is for other URLs: did you mean %s?", name, instead)
 		}
 		return fmt.Sprintf("parameter %s is unknown: use migrate, prefix, busy_timeout or synchronous", urlmux.ShownName(name))
+	}
+	if valid {
+		return ""
 	}
 	return fmt.Sprintf("%s is %q: use %s", name, value, expected)
 }

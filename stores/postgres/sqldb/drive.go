@@ -81,19 +81,13 @@ func (o *opening) giveBack() {
 // drive calls f, and so the driver, where nobody else recovers. broken is told of a panic,
 // and of runtime.Goexit.
 func drive(f func(), broken func(error)) {
-	returned := false
+	err := errors.New("the driver exited its goroutine (runtime.Goexit)")
 	defer func() {
-		if returned {
-			return
+		if err != nil {
+			broken(err)
 		}
-		err := errors.New("the driver exited its goroutine (runtime.Goexit)")
-		if r := recover(); r != nil {
-			err = callback.Panicked("the driver", r)
-		}
-		broken(err)
 	}()
-	f()
-	returned = true
+	err = callback.Call("the driver", func() error { f(); return nil })
 }
 
 // discard closes a connection whose driver has not returned from a call. database/sql keeps

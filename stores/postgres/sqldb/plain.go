@@ -79,55 +79,45 @@ func (a *plainAttempt) claim(ctx context.Context, on sqlstore.Conn, c *stores.Cl
 	text, args := a.store.tables.Claim(a.consumer, c)
 	if c.Take != 0 {
 		if text, args := a.store.tables.Bound(c); text != "" {
-			if _, err := send(ctx, on, a.store.inOneTrip(text, args)); err != nil {
+			if err := a.send(ctx, on, text, args, nil); err != nil {
 				return false, err
 			}
 		}
 		text, args = a.store.tables.TakeOver(a.consumer, c)
 	}
-	s := a.store.inOneTrip(text, args)
-	s.Read = func(rows tables.Rows) error {
-		var at int64
-		if rows.Next() {
-			if err := rows.Scan(&at); err != nil {
-				return err
-			}
-			won = true
-			a.mu.Lock()
-			a.at = time.UnixMicro(at)
-			a.mu.Unlock()
-		}
-		return rows.Err()
+	var at int64
+	err = a.send(ctx, on, text, args, sqlstore.ReadFirst(&won, &at))
+	if at != 0 { // the row may be ours even if the answer was cut short
+		a.mu.Lock()
+		a.at = time.UnixMicro(at)
+		a.mu.Unlock()
 	}
-	_, err = send(ctx, on, s)
 	return won && err == nil, err
 }
 
-// inOneTrip makes a statement that the driver sends in one trip: pgx prepares one that
-// it sees often, and others prepare each one that has arguments.
-func (s *Store) inOneTrip(text string, args []any) tables.Statement {
-	if s.isPgx {
-		return tables.Statement{Text: text, Args: args}
+// send sends a statement in one trip: pgx prepares one that it sees often, and other drivers
+// prepare each one that has arguments.
+func (a *plainAttempt) send(ctx context.Context, on sqlstore.Conn, text string, args []any, read func(tables.Rows) error) error {
+	if !a.store.isPgx {
+		text, args = claimtx.Literal(text, args), nil
 	}
-	return tables.Statement{Text: claimtx.Literal(text, args)}
+	_, err := send(ctx, on, tables.Statement{Text: text, Args: args, Read: read})
+	return err
 }
 
 // judge reads the row that stood in the way.
 func (a *plainAttempt) judge(ctx context.Context, c *stores.Claim) (stores.Verdict, error) {
 	var (
-		row          sqlstore.Row
-		free, behind bool
+		row                 sqlstore.Row
+		asked, free, behind bool
 	)
 	if text, args := a.store.tables.Behind(a.consumer, c); text != "" {
-		s := a.store.inOneTrip(text, args)
-		s.Read = sqlstore.ReadFirst(new(bool), &free, &behind)
-		if _, err := send(ctx, a.tx, s); err != nil {
+		if err := a.send(ctx, a.tx, text, args, sqlstore.ReadFirst(&asked, &free, &behind)); err != nil {
 			return stores.Verdict{}, err
 		}
 	}
-	look := a.store.inOneTrip(a.store.tables.Look(), []any{a.consumer, a.id})
-	look.Read = func(rows tables.Rows) error { return row.Read(rows) }
-	if _, err := send(ctx, a.tx, look); err != nil {
+	err := a.send(ctx, a.tx, a.store.tables.Look(), []any{a.consumer, a.id}, func(rows tables.Rows) error { return row.Read(rows) })
+	if err != nil {
 		return stores.Verdict{}, err
 	}
 	return tables.Judge(c, &row, free, behind)

@@ -185,8 +185,7 @@ func (a *plainAttempt) afterwards(ctx context.Context, e *ending, reason, rollba
 // unlessOurs returns why the transaction that runs may not be the one that holds the
 // claim; nil if it is that.
 func (a *plainAttempt) unlessOurs(ctx context.Context) error {
-	owned := a.store.inOneTrip(a.store.tables.Owned(), []any{a.consumer, a.id})
-	_, err := send(context.WithoutCancel(ctx), a.tx, owned)
+	err := a.send(context.WithoutCancel(ctx), a.tx, a.store.tables.Owned(), []any{a.consumer, a.id}, nil)
 	switch {
 	case err == nil:
 		return nil
