@@ -27,6 +27,7 @@ func (e *RelativeError) Error() string {
 	return fmt.Sprintf("the server is %s, which lacks %s; use %s", e.Name, e.Lacks, e.Use)
 }
 
+// Is says that it is ErrUnusable.
 func (e *RelativeError) Is(target error) bool { return target == ErrUnusable }
 
 // RefuseRelatives returns an error if a server is one of them, by what it says of itself.

@@ -179,10 +179,9 @@ func unavailable(err error) error {
 	return &serverError{err: err} // data, mistakes, limits: not the server's state
 }
 
-const (
-	pkg    sqltx.Package = "mysql"
-	prefix               = "mysql: "
-)
+const pkg sqltx.Package = "mysql"
+
+const prefix = string(pkg) + ": "
 
 // serverError is what the driver or server said, and what to do about it.
 type serverError struct {

@@ -96,7 +96,7 @@ var misplaced = map[string]string{
 // set sets the field that a parameter stands for, or says what is wrong with it.
 func (c *Config) set(name, value string) (problem string) {
 	var expected string
-	valid := false
+	var valid bool
 	switch name {
 	case "migrate":
 		expected, valid = "auto or never", value == "auto" || value == "never"

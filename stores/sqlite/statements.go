@@ -86,7 +86,7 @@ func (l *lazyStatement) get(ctx context.Context) (*sql.Stmt, error) {
 		return nil, err
 	}
 	if !l.stmt.CompareAndSwap(nil, stmt) { // somebody was faster
-		_ = stmt.Close()
+		_ = stmt.Close() //nolint:sqlclosecheck // the other one stays
 	}
 	return l.stmt.Load(), nil
 }
