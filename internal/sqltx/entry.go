@@ -11,11 +11,10 @@ import (
 // committed. The zero value is ready; it is safe for concurrent use, because a
 // handler may have left goroutines behind.
 type Entry struct {
-	mu      sync.Mutex
-	entered bool
-	doom    error
-
+	mu       sync.Mutex
+	entered  bool
 	returned bool // by the typed handler, which is then over
+	doom     error
 	said     error
 }
 

@@ -12,7 +12,7 @@ import (
 type Gate struct {
 	mu      sync.Mutex
 	over    bool
-	using   int
+	using   int32
 	failure error
 }
 

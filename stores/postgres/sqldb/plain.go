@@ -35,7 +35,7 @@ func (s *Store) tryPlain(ctx context.Context, consumer int32, c *stores.Claim) (
 	if err != nil {
 		return nil, stores.Verdict{}, err
 	}
-	a.consumer, a.id, a.claimed = consumer, c.Key.ID, *c
+	a.consumer, a.claimed = consumer, *c
 	a.claimed.OrderKey = nil // what seals it stands behind nobody
 	won, err := a.claim(ctx, a.tx, c)
 	if err == nil && won {
@@ -116,7 +116,7 @@ func (a *plainAttempt) judge(ctx context.Context, c *stores.Claim) (stores.Verdi
 			return stores.Verdict{}, err
 		}
 	}
-	err := a.send(ctx, a.tx, a.store.tables.Look(), []any{a.consumer, a.id}, func(rows tables.Rows) error { return row.Read(rows) })
+	err := a.send(ctx, a.tx, a.store.tables.Look(), []any{a.consumer, a.claimed.Key.ID}, func(rows tables.Rows) error { return row.Read(rows) })
 	if err != nil {
 		return stores.Verdict{}, err
 	}

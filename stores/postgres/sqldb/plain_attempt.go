@@ -26,7 +26,6 @@ type plainAttempt struct {
 
 	store    *Store
 	consumer int32
-	id       []byte
 	claimed  stores.Claim
 
 	outcome sqltx.Outcome
@@ -88,7 +87,7 @@ func (*plainAttempt) Refuses(err error) bool { return tables.RefusesValue(err) }
 // Escaped implements stores.Escapable. It reports true also for a handler that has ended
 // the transaction by SQL and may have gone on without one.
 func (a *plainAttempt) Escaped(ctx context.Context) (bool, error) {
-	row, err := a.store.tables.SettledRow(ctx, a.consumer, a.id)
+	row, err := a.store.tables.SettledRow(ctx, a.consumer, a.claimed.Key.ID)
 	if err != nil || row.Found && a.wrote(&row) {
 		return err == nil, err
 	}
@@ -185,7 +184,7 @@ func (a *plainAttempt) afterwards(ctx context.Context, e *ending, reason, rollba
 // unlessOurs returns why the transaction that runs may not be the one that holds the
 // claim; nil if it is that.
 func (a *plainAttempt) unlessOurs(ctx context.Context) error {
-	err := a.send(context.WithoutCancel(ctx), a.tx, a.store.tables.Owned(), []any{a.consumer, a.id}, nil)
+	err := a.send(context.WithoutCancel(ctx), a.tx, a.store.tables.Owned(), []any{a.consumer, a.claimed.Key.ID}, nil)
 	switch {
 	case err == nil:
 		return nil
