@@ -202,7 +202,7 @@ func TestChange(t *testing.T) {
 	discard := stores.Change{Verb: stores.VerbDiscard, Limit: 100, UpTo: 3}
 	changed, err = s.Change(t.Context(), discard)
 	require.NoError(t, err)
-	require.Equal(t, stores.Changed{Changed: 2, Busy: 1, Next: 3, Done: true}, changed)
+	require.Equal(t, stores.Changed{Changed: 2, Reserved: 1, Next: 3, Done: true}, changed)
 	require.Equal(t, stores.Final, o.verdict(claimOf("3")).Outcome)
 	require.Equal(t, stores.StatusDiscarded, o.message("3").Status)
 	require.True(t, o.message("3").DueAt.IsZero())
