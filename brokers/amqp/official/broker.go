@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"net/url"
 	"os"
 	"slices"
@@ -19,6 +18,8 @@ import (
 
 	"github.com/millpond-go/millpond/brokers"
 	"github.com/millpond-go/millpond/brokers/amqp"
+	"github.com/millpond-go/millpond/internal/field"
+	"github.com/millpond-go/millpond/internal/urlquery"
 	"github.com/millpond-go/millpond/internal/wrapped"
 )
 
@@ -173,22 +174,11 @@ func (c *Config) settle() (credentials amqp091.Authentication) {
 	if c.TLS != nil {
 		port = "5671"
 	}
-	addresses := make([]string, 0, len(c.Addresses))
-	for _, address := range c.Addresses {
-		if _, _, err := net.SplitHostPort(address); err != nil {
-			address = net.JoinHostPort(strings.Trim(address, "[]"), port)
-		}
-		addresses = append(addresses, address)
-	}
-	c.Addresses = addresses
-	c.ConnectTimeout = cmp.Or(c.ConnectTimeout, 10*time.Second)
-	c.Heartbeat = cmp.Or(c.Heartbeat, 10*time.Second)
-	c.Consume.RedeliveryDelay = cmp.Or(c.Consume.RedeliveryDelay, 100*time.Millisecond)
-	c.Consume.ConsumerTimeout = cmp.Or(c.Consume.ConsumerTimeout, 30*time.Minute)
-	c.Publish.Timeout = cmp.Or(c.Publish.Timeout, 30*time.Second)
-	c.Publish.MaxBytes = cmp.Or(c.Publish.MaxBytes, 16<<20) // max_message_size of RabbitMQ 4
+	c.Addresses = urlquery.WithPorts(c.Addresses, port)
 	c.VirtualHost = cmp.Or(c.VirtualHost, "/")
-	c.ConnectionName = cmp.Or(c.ConnectionName, "millpond")
+	c.Consume.RedeliveryDelay = cmp.Or(c.Consume.RedeliveryDelay, 100*time.Millisecond)
+	c.Publish.MaxBytes = cmp.Or(c.Publish.MaxBytes, 16<<20) // max_message_size of RabbitMQ 4
+	field.SetDefaults(&c.Config)
 	if c.Username == "" {
 		c.Username, c.Password = os.Getenv(amqp.UsernameVariable), os.Getenv(amqp.PasswordVariable)
 	}

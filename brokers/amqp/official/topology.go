@@ -45,10 +45,7 @@ func (b *Broker) watermill(dial *dialer, group, purpose string, marshaler wmamqp
 		config.Publish.GenerateRoutingKey = topic
 	case amqp.PresetRouting:
 		config.Exchange.GenerateName = func(string) string { return c.Topology.Exchange }
-		config.Exchange.Type = string(amqp.ExchangeTopic)
-		if c.Topology.ExchangeType != "" {
-			config.Exchange.Type = string(c.Topology.ExchangeType)
-		}
+		config.Exchange.Type = string(c.Topology.ExchangeType)
 		config.Publish.GenerateRoutingKey, config.QueueBind.GenerateRoutingKey = topic, topic
 	case amqp.PresetPubSub:
 	}
@@ -110,28 +107,26 @@ type serial struct {
 
 func newSerial(next watermill.LoggerAdapter) serial { return serial{next, new(sync.Mutex)} }
 
-func (l serial) Error(msg string, err error, fields watermill.LogFields) {
+func (l serial) alone(log func()) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.next.Error(msg, err, fields)
+	log()
+}
+
+func (l serial) Error(msg string, err error, fields watermill.LogFields) {
+	l.alone(func() { l.next.Error(msg, err, fields) })
 }
 
 func (l serial) Info(msg string, fields watermill.LogFields) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.next.Info(msg, fields)
+	l.alone(func() { l.next.Info(msg, fields) })
 }
 
 func (l serial) Debug(msg string, fields watermill.LogFields) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.next.Debug(msg, fields)
+	l.alone(func() { l.next.Debug(msg, fields) })
 }
 
 func (l serial) Trace(msg string, fields watermill.LogFields) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.next.Trace(msg, fields)
+	l.alone(func() { l.next.Trace(msg, fields) })
 }
 
 func (l serial) With(fields watermill.LogFields) watermill.LoggerAdapter {
