@@ -41,7 +41,11 @@ func Open(ctx context.Context, u *url.URL) (brokers.Broker, error) {
 	if err != nil {
 		return nil, err
 	}
-	return New(ctx, config)
+	b, err := New(ctx, config)
+	if err != nil {
+		return nil, err // b is a nil pointer, which is no nil interface
+	}
+	return b, nil
 }
 
 // Check returns the error that [Open] returns before it connects. It is a

@@ -48,7 +48,11 @@ func Open(ctx context.Context, u *url.URL) (brokers.Broker, error) {
 	if err != nil {
 		return nil, err
 	}
-	return New(ctx, config)
+	b, err := New(ctx, config)
+	if err != nil {
+		return nil, err // b is a nil pointer, which is no nil interface
+	}
+	return b, nil
 }
 
 // ParseURL returns the configuration that a URL stands for, so that a program can add to it

@@ -28,7 +28,11 @@ func Open(ctx context.Context, u *url.URL) (brokers.Broker, error) {
 	if err != nil {
 		return nil, err
 	}
-	return New(ctx, config)
+	b, err := New(ctx, config)
+	if err != nil {
+		return nil, err // b is a nil pointer, which is no nil interface
+	}
+	return b, nil
 }
 
 // CheckURL returns the errors of [Open] that can be known without asking anybody. It is a
