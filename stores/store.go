@@ -189,14 +189,16 @@ type Registration struct {
 }
 
 // Registry records consumers. Registering is idempotent, and safe from many goroutines
-// and processes at once.
+// and processes at once. What a store writes for a consumer is the consumer's whatever
+// becomes of its registration, which a failover can lose: a number that stands for it is
+// made of its name.
 type Registry interface {
 	// Register must succeed once in a process before other calls for the consumer, and
 	// again after one of them returned ErrNotRegistered: a store whose tables were gone
 	// forgets its consumers. It also checks the schema, as Validate does. Errors wrap
-	// ErrConsumerConflict (the consumer is registered for other topics), ErrInvalidKey (no
-	// store accepts the name or topic), ErrNotMigrated, ErrSchemaNewer, ErrUnavailable or
-	// ErrClosed.
+	// ErrConsumerConflict (the consumer is registered for other topics),
+	// ErrConsumerCollision, ErrInvalidKey (no store accepts the name or topic),
+	// ErrNotMigrated, ErrSchemaNewer, ErrUnavailable or ErrClosed.
 	Register(ctx context.Context, r Registration) error
 }
 

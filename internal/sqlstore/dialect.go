@@ -50,9 +50,6 @@ type Dialect struct {
 	// SetStatus gives the rows of the inbox the status of their failures f; the condition
 	// of those is to follow.
 	SetStatus string
-	// Rewrite leaves the consumer with the id ? as it was, and writes it all the same; nil
-	// where what can be read is on the disk.
-	Rewrite []string
 	// LockOrderKey makes who has the order key of a number wait until the transaction has
 	// ended; empty where transactions run one after another. OrderSlots is how many numbers
 	// there are, from 0 on; 0: any.

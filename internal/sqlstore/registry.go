@@ -2,6 +2,8 @@ package sqlstore
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/binary"
 	"encoding/json"
 	"fmt"
 	"slices"
@@ -10,14 +12,20 @@ import (
 )
 
 const (
-	findConsumer = `SELECT id, {topics} FROM {schema.}{prefix}consumer WHERE service = ? AND handler = ?`
-	addConsumer  = `INSERT INTO {schema.}{prefix}consumer (service, handler, topics, registered_at) VALUES (?, ?, {list}, {now})`
+	findConsumer = `SELECT service, handler, {topics} FROM {schema.}{prefix}consumer WHERE id = ?`
+	addConsumer  = `INSERT INTO {schema.}{prefix}consumer (id, service, handler, topics, registered_at) VALUES (?, ?, ?, {list}, {now})`
 	setTopics    = `UPDATE {schema.}{prefix}consumer SET topics = {list} WHERE id = ?`
 )
 
-// Register implements stores.Registry. It writes only what is new, unless what it has read
-// may not be on the server's disk yet: if the server crashed the consumer would get another
-// id, of which this program would know nothing.
+// number stands for a consumer in all tables. It is made of the name, so that it is right
+// also where the consumer's row is lost, in a failover or a crash of the server, while
+// processes go on.
+func number(c stores.Consumer) int64 {
+	sum := sha256.Sum256([]byte("millpond consumer 1\x00" + c.String()))
+	return int64(binary.BigEndian.Uint64(sum[:]) >> 1) //nolint:gosec // 63 bits
+}
+
+// Register implements stores.Registry. It writes only what is new.
 func (s Store) Register(ctx context.Context, r stores.Registration) error {
 	if s.t.closed.Load() {
 		return stores.ErrClosed
@@ -31,9 +39,9 @@ func (s Store) Register(ctx context.Context, r stores.Registration) error {
 	if err := s.t.learn(ctx); err != nil {
 		return err
 	}
-	reg := registration{Registration: r, Dialect: s.t.Dialect()}
+	reg := registration{Registration: r, Dialect: s.t.Dialect(), id: number(r.Consumer)}
 	err := reg.read(ctx, s.t.db, "")
-	if err == nil && (!reg.done || reg.Rewrite != nil) {
+	if err == nil && !reg.done {
 		err = s.t.db.Write(ctx, func(tx Sender) error { return reg.write(ctx, tx) })
 	}
 	if err != nil {
@@ -49,18 +57,25 @@ func (s Store) Register(ctx context.Context, r stores.Registration) error {
 type registration struct {
 	stores.Registration
 	*Dialect
-	id     int64 // 0: there is no row
+	id     int64
+	known  bool // there is a row
 	topics []string
 	done   bool // there is nothing to write
 }
 
-// read reads the row, and refuses a topic that is not the consumer's.
-func (r *registration) read(ctx context.Context, on Sender, lock string) error {
-	var encoded []byte
-	r.id, r.topics, r.done = 0, []string{}, false
-	known, err := First(ctx, on, Statement{Text: r.Fixed(findConsumer + lock), Args: []any{r.Consumer.Service, r.Consumer.Handler}}, &r.id, &encoded)
-	if err != nil || !known {
+// read reads the row, and refuses another consumer's, and a topic that is not this one's.
+func (r *registration) read(ctx context.Context, on Sender, lock string) (err error) {
+	var (
+		encoded []byte
+		has     stores.Consumer
+	)
+	r.topics, r.done = []string{}, false
+	r.known, err = First(ctx, on, Statement{Text: r.Fixed(findConsumer + lock), Args: []any{r.id}}, &has.Service, &has.Handler, &encoded)
+	if err != nil || !r.known {
 		return err
+	}
+	if has != r.Consumer {
+		return fmt.Errorf("%w: %s and %s both have %d: give the handler another name", stores.ErrConsumerCollision, has, r.Consumer, r.id)
 	}
 	if err := json.Unmarshal(encoded, &r.topics); err != nil {
 		return fmt.Errorf("%w: the topics of %s are not a JSON array: %w", stores.ErrUnavailable, r.Consumer, err)
@@ -76,19 +91,11 @@ func (r *registration) read(ctx context.Context, on Sender, lock string) error {
 
 func (r *registration) write(ctx context.Context, tx Sender) error {
 	err := r.read(ctx, tx, "")
-	if err == nil && r.id != 0 && !r.done { // others may add to it too
+	if err == nil && r.known && !r.done { // others may add to it too
 		err = r.read(ctx, tx, "{for update}")
 	}
-	if err != nil {
+	if err != nil || r.done {
 		return err
-	}
-	if r.done {
-		for _, text := range r.Rewrite {
-			if _, err := tx.Send(ctx, Statement{Text: r.Fixed(text), Args: []any{r.id}}); err != nil {
-				return err
-			}
-		}
-		return nil
 	}
 	topics := r.topics
 	if r.Topic != "" {
@@ -98,12 +105,10 @@ func (r *registration) write(ctx context.Context, tx Sender) error {
 	if err != nil {
 		return err
 	}
-	if r.id != 0 {
-		_, err = tx.Send(ctx, Statement{Text: r.Fixed(setTopics), Args: []any{string(encoded), r.id}})
-		return err
+	add := Statement{Text: r.Fixed(addConsumer), Args: []any{r.id, r.Consumer.Service, r.Consumer.Handler, string(encoded)}}
+	if r.known {
+		add = Statement{Text: r.Fixed(setTopics), Args: []any{string(encoded), r.id}}
 	}
-	if _, err = tx.Send(ctx, Statement{Text: r.Fixed(addConsumer), Args: []any{r.Consumer.Service, r.Consumer.Handler, string(encoded)}}); err != nil {
-		return err
-	}
-	return r.read(ctx, tx, "")
+	_, err = tx.Send(ctx, add)
+	return err
 }

@@ -81,7 +81,7 @@ func (t *Tables) Ready(ctx context.Context) error {
 	return nil
 }
 
-// forget drops what is known of the tables: new ones would give a consumer's id to another.
+// forget drops what is known of the tables: new ones lack the consumers.
 func (t *Tables) forget() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -129,7 +129,8 @@ func mistakef(format string, args ...any) error { return &mistake{fmt.Sprintf(fo
 
 var meaningful = []error{
 	stores.ErrUnavailable, stores.ErrNotMigrated, stores.ErrSchemaNewer, stores.ErrClosed, stores.ErrChanged, stores.ErrNotFound,
-	stores.ErrNotKept, stores.ErrTooLarge, stores.ErrConsumerConflict, stores.ErrInvalidKey, stores.ErrInvalidOutput, stores.ErrUnordered, errMistake, ErrUnusable,
+	stores.ErrNotKept, stores.ErrTooLarge, stores.ErrConsumerConflict, stores.ErrConsumerCollision,
+	stores.ErrInvalidKey, stores.ErrInvalidOutput, stores.ErrUnordered, errMistake, ErrUnusable,
 }
 
 // Meaningful reports whether an error has its meaning, from further inside.

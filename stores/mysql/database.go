@@ -156,10 +156,6 @@ func newDialect(names sqlstore.Names, maria bool) *sqlstore.Dialect {
 		SetStatus: `UPDATE {schema.}{prefix}inbox i JOIN {schema.}{prefix}failure f ON f.consumer = i.consumer AND f.message_id = i.message_id
 SET i.status = f.status WHERE `,
 		LockOrderKey: "SELECT slot FROM {schema.}{prefix}outbox_lock WHERE slot = ? FOR UPDATE", OrderSlots: 1024,
-		Rewrite: []string{ // the servers do not write what is not changed
-			`UPDATE {schema.}{prefix}consumer SET registered_at = registered_at + 1 WHERE id = ?`,
-			`UPDATE {schema.}{prefix}consumer SET registered_at = registered_at - 1 WHERE id = ?`,
-		},
 	}
 }
 

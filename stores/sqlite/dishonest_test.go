@@ -49,7 +49,7 @@ func TestDishonestHandlers(t *testing.T) {
 		},
 		{
 			name:    "a forged claim in a transaction of its own",
-			handler: exec("ROLLBACK; BEGIN; INSERT INTO millpond_inbox VALUES (1, x'61', 2, 0, NULL, NULL)"), want: []error{stores.ErrTxEnded},
+			handler: exec("ROLLBACK; BEGIN; INSERT INTO millpond_inbox SELECT id, x'61', 2, 0, NULL, NULL FROM millpond_consumer"), want: []error{stores.ErrTxEnded},
 		},
 		{
 			name: "insert or rollback",

@@ -363,7 +363,7 @@ func TestCapabilities(t *testing.T) {
 // A status of a later version is no completion.
 func TestUnknownStatus(t *testing.T) {
 	o := open(t)
-	_, err := o.DB().Exec("INSERT INTO millpond_inbox (consumer, message_id, status) VALUES (1, x'61', 9), (1, x'62', 3)")
+	_, err := o.DB().Exec("INSERT INTO millpond_inbox (consumer, message_id, status) SELECT id, x'61', 9 FROM millpond_consumer UNION SELECT id, x'62', 3 FROM millpond_consumer")
 	require.NoError(t, err)
 	for _, id := range []string{"a", "b"} { // what is known of the failure of b is gone
 		_, _, err = o.Begin(t.Context(), claimOf(id))

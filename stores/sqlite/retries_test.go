@@ -270,7 +270,9 @@ func TestBehindAQueuedClaim(t *testing.T) {
 	o := open(t)
 	f := failureOf("a")
 	f.Version = o.record(f)
-	queued := flight{consumer: 1, id: "a"}
+	number, err := o.tables.Consumer(billing)
+	require.NoError(t, err)
+	queued := flight{consumer: number, id: "a"}
 	require.True(t, o.flights.takeOff(queued))
 	require.Equal(t, stores.InFlight, o.verdict(claimOf("a")).Outcome)
 	reserved := o.due(10, time.Hour)

@@ -16,6 +16,8 @@ func registryChecks() []check {
 		{name: "names byte by byte", run: consumerNames},
 		{name: "invalid names", run: invalidNames},
 		{name: "two services with one name", run: sameName},
+		{name: "a registration that was lost", run: lostRegistration},
+		{name: "a number that another consumer has", run: takenNumber},
 	}
 }
 
@@ -171,4 +173,27 @@ func sameName(b *bench) {
 	wantErr(b.tb, "Begin of a second service under the name", err, stores.ErrNotRegistered)
 	b.register(first, consumer)
 	b.expect(first, claimFor("id", "payload"), stores.Duplicate)
+}
+
+// lostRegistration: a failover to a standby that lacks the last commits takes a consumer's
+// row while its process goes on. What that completes counts for the consumer all the same,
+// and for no other.
+func lostRegistration(b *bench) {
+	first, elsewhere, later := b.open(), b.openOnly(), b.openOnly()
+	b.exec("DELETE FROM millpond_consumer")
+	claim, others := claimFor("id", "payload"), claimFor("id", "payload")
+	others.Key.Consumer.Handler = "registered since"
+	b.register(elsewhere, others.Key.Consumer)
+	b.complete(first, claim)
+	b.complete(elsewhere, others)
+	b.register(later, consumer)
+	b.expect(later, claim, stores.Duplicate)
+}
+
+// takenNumber: a consumer must not count under the number of another one.
+func takenNumber(b *bench) {
+	b.open()
+	b.exec("UPDATE millpond_consumer SET handler = 'of the same number'")
+	err := b.openOnly().Register(b.ctx, stores.Registration{Consumer: consumer})
+	wantErr(b.tb, "Register of a consumer whose number another one has", err, stores.ErrConsumerCollision)
 }

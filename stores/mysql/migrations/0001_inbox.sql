@@ -9,17 +9,16 @@ CREATE TABLE IF NOT EXISTS {schema.}{prefix}schema (
 ) ENGINE = InnoDB, DEFAULT CHARACTER SET utf8mb4, COLLATE utf8mb4_bin;
 
 CREATE TABLE IF NOT EXISTS {schema.}{prefix}consumer (
-    id             INT NOT NULL AUTO_INCREMENT PRIMARY KEY,
+    id             BIGINT         NOT NULL PRIMARY KEY, -- made of the name
     service        VARBINARY(200) NOT NULL,
     handler        VARBINARY(200) NOT NULL,
     topics         MEDIUMBLOB     NOT NULL, -- a JSON array
     registered_at  BIGINT         NOT NULL,
-    purged_through BIGINT,
-    UNIQUE KEY {prefix}consumer_name (service, handler)
+    purged_through BIGINT
 ) ENGINE = InnoDB, DEFAULT CHARACTER SET utf8mb4, COLLATE utf8mb4_bin;
 
 CREATE TABLE IF NOT EXISTS {schema.}{prefix}inbox (
-    consumer     INT            NOT NULL,
+    consumer     BIGINT         NOT NULL,
     message_id   VARBINARY(512) NOT NULL,
     status       TINYINT        NOT NULL, -- 1 processing, 2 completed, 3 pending, 4 failed, 5 discarded
     completed_at BIGINT,                  -- of the claim that completed it
@@ -31,7 +30,7 @@ CREATE TABLE IF NOT EXISTS {schema.}{prefix}inbox (
 
 CREATE TABLE IF NOT EXISTS {schema.}{prefix}quarantine (
     id            BIGINT         NOT NULL AUTO_INCREMENT PRIMARY KEY,
-    consumer      INT            NOT NULL,
+    consumer      BIGINT         NOT NULL,
     reason        VARBINARY(200) NOT NULL,
     detail        TEXT           NOT NULL,
     identity_hash BINARY(32)     NOT NULL,

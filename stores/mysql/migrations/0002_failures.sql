@@ -4,7 +4,7 @@
 CREATE TABLE IF NOT EXISTS {schema.}{prefix}failure (
     number      BIGINT         NOT NULL AUTO_INCREMENT PRIMARY KEY, -- never given twice
     revision    INT            NOT NULL DEFAULT 0, -- grows with every change of the row
-    consumer    INT            NOT NULL,
+    consumer    BIGINT         NOT NULL,
     message_id  VARBINARY(512) NOT NULL,
     status      TINYINT        NOT NULL,           -- as in the inbox: 3 pending, 4 failed, 5 discarded
     placement   TINYINT        NOT NULL,           -- 1 parked, 2 redelivered
@@ -46,7 +46,7 @@ CREATE TABLE IF NOT EXISTS {schema.}{prefix}audit (
     verb        VARBINARY(20) NOT NULL,
     actor       TEXT          NOT NULL,
     reason      TEXT          NOT NULL,
-    consumer    INT           NOT NULL,
+    consumer    BIGINT        NOT NULL,
     number      BIGINT        NOT NULL, -- of the failure or of the quarantine
     message_id  LONGBLOB,
     `before`    VARBINARY(20) NOT NULL,

@@ -1,5 +1,5 @@
 CREATE PROCEDURE {schema.}{prefix}begin (
-    c INT, id VARBINARY(512), t BIGINT, f VARBINARY(34), trace VARBINARY(25), ordered VARBINARY(512),
+    c BIGINT, id VARBINARY(512), t BIGINT, f VARBINARY(34), trace VARBINARY(25), ordered VARBINARY(512),
     level_read_committed TINYINT, idle INT, running INT)
     SQL SECURITY INVOKER
     COMMENT 'millpond 1: begins a transaction with a claim, on a connection that is not the store''s own'

@@ -1,4 +1,4 @@
-CREATE PROCEDURE {schema.}{prefix}complete (c INT, id VARBINARY(512), t BIGINT, restore TINYINT)
+CREATE PROCEDURE {schema.}{prefix}complete (c BIGINT, id VARBINARY(512), t BIGINT, restore TINYINT)
     SQL SECURITY INVOKER
     COMMENT 'millpond 1: completes the row that this transaction has claimed, and commits only then'
 BEGIN

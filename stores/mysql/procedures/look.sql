@@ -1,4 +1,4 @@
-CREATE PROCEDURE {schema.}{prefix}look (c INT, id VARBINARY(512), restore TINYINT)
+CREATE PROCEDURE {schema.}{prefix}look (c BIGINT, id VARBINARY(512), restore TINYINT)
     SQL SECURITY INVOKER
     COMMENT 'millpond 1: looks at what stands in the way of a claim, and rolls back'
 BEGIN

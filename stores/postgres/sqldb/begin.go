@@ -22,7 +22,7 @@ type beginning struct {
 	context.Context //nolint:containedctx // this is a context
 
 	tables   *tables.Tables
-	consumer int32
+	consumer int64
 	claim    *stores.Claim
 	attempt  *attempt
 	won      atomic.Bool // connecting may leave goroutines that ask as well
@@ -41,7 +41,7 @@ func (b *beginning) Done() <-chan struct{} {
 var errNotWon = errors.New("sqldb: the claim was not won")
 
 // begin has the driver begin with the claim.
-func (s *Store) begin(ctx context.Context, consumer int32, c *stores.Claim) (stores.Attempt, stores.Verdict, error) {
+func (s *Store) begin(ctx context.Context, consumer int64, c *stores.Claim) (stores.Attempt, stores.Verdict, error) {
 	a := &attempt{}
 	b := &a.begun
 	b.Context, b.tables, b.consumer, b.claim, b.attempt = ctx, s.tables, consumer, c, a

@@ -18,7 +18,7 @@ import (
 
 // beginPlain decides the claim by calls that every driver has. A first delivery costs
 // one trip more than the handler's own transaction.
-func (s *Store) beginPlain(ctx context.Context, consumer int32, c *stores.Claim) (stores.Attempt, stores.Verdict, error) {
+func (s *Store) beginPlain(ctx context.Context, consumer int64, c *stores.Claim) (stores.Attempt, stores.Verdict, error) {
 	a, verdict, err := claimtx.Twice(c, func(c *stores.Claim) (*plainAttempt, stores.Verdict, error) { return s.tryPlain(ctx, consumer, c) })
 	switch {
 	case tables.Contended(err):
@@ -30,7 +30,7 @@ func (s *Store) beginPlain(ctx context.Context, consumer int32, c *stores.Claim)
 }
 
 // tryPlain returns an attempt, or else a verdict and no transaction.
-func (s *Store) tryPlain(ctx context.Context, consumer int32, c *stores.Claim) (*plainAttempt, stores.Verdict, error) {
+func (s *Store) tryPlain(ctx context.Context, consumer int64, c *stores.Claim) (*plainAttempt, stores.Verdict, error) {
 	a, err := s.open(ctx)
 	if err != nil {
 		return nil, stores.Verdict{}, err

@@ -25,7 +25,7 @@ type plainAttempt struct {
 	sqltx.Entry
 
 	store    *Store
-	consumer int32
+	consumer int64
 	claimed  stores.Claim
 
 	outcome sqltx.Outcome

@@ -7,13 +7,12 @@ CREATE TABLE {schema.}{prefix}schema (
 ) STRICT;
 
 CREATE TABLE {schema.}{prefix}consumer (
-    id             INTEGER PRIMARY KEY AUTOINCREMENT, -- an id is never given twice
+    id             INTEGER PRIMARY KEY, -- made of the name
     service        TEXT    NOT NULL,
     handler        TEXT    NOT NULL,
     topics         TEXT    NOT NULL DEFAULT '[]', -- a JSON array
     registered_at  INTEGER NOT NULL DEFAULT (CAST(round(unixepoch('subsec') * 1000000) AS INTEGER)),
-    purged_through INTEGER,
-    UNIQUE (service, handler)
+    purged_through INTEGER
 ) STRICT;
 
 CREATE TABLE {schema.}{prefix}inbox (

@@ -21,7 +21,7 @@ type Won struct {
 // Claim decides the claim on a connection that has no transaction. Without one in Won,
 // or an error, it has none again. Trips: one if the claim is won, one more to see why
 // not, and two more where that shows that it can be.
-func Claim(ctx context.Context, conn *pgx.Conn, t *tables.Tables, consumer int32, c *stores.Claim) (Won, stores.Verdict, error) {
+func Claim(ctx context.Context, conn *pgx.Conn, t *tables.Tables, consumer int64, c *stores.Claim) (Won, stores.Verdict, error) {
 	won, verdict, err := Twice(c, func(c *stores.Claim) (won Won, verdict stores.Verdict, err error) {
 		if won, err = try(ctx, conn, t, consumer, c); err == nil && won.Tx == nil {
 			verdict, err = judgeAndRollback(ctx, conn, t, consumer, c)
@@ -60,7 +60,7 @@ func Twice[A comparable](c *stores.Claim, try func(*stores.Claim) (A, stores.Ver
 }
 
 // try sends BEGIN and the claim in one trip.
-func try(ctx context.Context, conn *pgx.Conn, t *tables.Tables, consumer int32, c *stores.Claim) (Won, error) {
+func try(ctx context.Context, conn *pgx.Conn, t *tables.Tables, consumer int64, c *stores.Claim) (Won, error) {
 	var batch pgx.Batch
 	batch.BeginTx(t.TxOptions())
 	if c.Take == 0 {
@@ -94,7 +94,7 @@ func try(ctx context.Context, conn *pgx.Conn, t *tables.Tables, consumer int32, 
 // judgeAndRollback reads the row that stood in the way and ends the transaction, in
 // one trip. Its snapshot is newer than the row the insert met, so a row that made
 // the insert fail is seen.
-func judgeAndRollback(ctx context.Context, conn *pgx.Conn, t *tables.Tables, consumer int32, c *stores.Claim) (stores.Verdict, error) {
+func judgeAndRollback(ctx context.Context, conn *pgx.Conn, t *tables.Tables, consumer int64, c *stores.Claim) (stores.Verdict, error) {
 	var (
 		batch        pgx.Batch
 		row          sqlstore.Row

@@ -20,8 +20,6 @@ func Literal(text string, args []any) string {
 			return name // the server says it
 		}
 		switch v := args[n-1].(type) {
-		case int32:
-			return fmt.Sprintf("(%d)", v)
 		case int64:
 			return fmt.Sprintf("(%d)::bigint", v)
 		case string:

@@ -4,9 +4,9 @@ import "testing"
 
 func TestLiteral(t *testing.T) {
 	t.Parallel()
-	args := []any{int32(-3), []byte("a'\\"), []byte(nil), int64(-1) << 62, "1000", "a'b", []byte{}}
+	args := []any{int64(-3), []byte("a'\\"), []byte(nil), int64(-1) << 62, "1000", "a'b", []byte{}}
 	for text, want := range map[string]string{
-		"SELECT $1":     "SELECT (-3)",
+		"SELECT $1":     "SELECT (-3)::bigint",
 		"SELECT $2, $3": "SELECT pg_catalog.decode('61275c', 'hex'), NULL::pg_catalog.bytea",
 		"SELECT $4":     "SELECT (-4611686018427387904)::bigint",
 		"SELECT $5":     "SELECT '1000'",

@@ -20,7 +20,7 @@ type Tx struct {
 
 	tables   *tables.Tables
 	conn     *pgx.Conn
-	consumer int32
+	consumer int64
 	id       []byte
 	at       time.Time // in the claim's row
 
@@ -33,7 +33,7 @@ type Tx struct {
 const pkg sqltx.Package = "postgres"
 
 // Init makes t the transaction of a claim that was won on conn.
-func (t *Tx) Init(tables *tables.Tables, conn *pgx.Conn, consumer int32, id []byte, at time.Time) {
+func (t *Tx) Init(tables *tables.Tables, conn *pgx.Conn, consumer int64, id []byte, at time.Time) {
 	t.tables, t.conn, t.consumer, t.id, t.at = tables, conn, consumer, id, at
 	t.session.Begin(conn.PgConn())
 }

@@ -84,7 +84,7 @@ order_key = CASE WHEN f.content = 1 THEN f.order_key END,
 presumed = false, suspect = f.suspect OR f.reserved, reserved = false, redrives = f.redrives + 1, budget_at = now(), due_at = now()`
 
 // LockKeyText is Tables.LockKey for a failure called f, with the prefix as %s.
-const LockKeyText = `('x' || encode(substr(sha256(%s::bytea || int4send(f.consumer) || f.message_id), 1, 8), 'hex'))::bit(64)::bigint`
+const LockKeyText = `('x' || encode(substr(sha256(%s::bytea || int8send(f.consumer) || f.message_id), 1, 8), 'hex'))::bit(64)::bigint`
 
 // statusName is SQL for the word of a status.
 func statusName(number string) string {

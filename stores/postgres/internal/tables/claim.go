@@ -12,7 +12,7 @@ import (
 
 // Claim returns the statement that makes a claim by inserting its row. It returns the
 // time in the row, in microseconds, if the row is ours.
-func (t *Tables) Claim(consumer int32, c *stores.Claim) (text string, args []any) {
+func (t *Tables) Claim(consumer int64, c *stores.Claim) (text string, args []any) {
 	trace, lock := sqlstore.TraceBytes(&c.TraceParent), t.LockKey(consumer, c.Key.ID)
 	keep := t.limits.keep(c.Bound)
 	idle, statement := "", ""
@@ -33,7 +33,7 @@ func (t *Tables) Claim(consumer int32, c *stores.Claim) (text string, args []any
 
 // TakeOver is Claim for the failed row that has the version c.Take. Bound is to be sent
 // before.
-func (t *Tables) TakeOver(consumer int32, c *stores.Claim) (text string, args []any) {
+func (t *Tables) TakeOver(consumer int64, c *stores.Claim) (text string, args []any) {
 	number, revision := sqlstore.ParseVersion(c.Take)
 	lock, trace := t.LockKey(consumer, c.Key.ID), sqlstore.TraceBytes(&c.TraceParent)
 	if c.OrderKey == nil {
@@ -56,7 +56,7 @@ var setBound = qualify("SELECT set_config('idle_in_transaction_session_timeout',
 // Behind returns the statement that says whether a claim that was not won has its key's
 // lock, and whether earlier messages are in its way; "" if there is no order. It is sent
 // in the claim's transaction.
-func (t *Tables) Behind(consumer int32, c *stores.Claim) (text string, args []any) {
+func (t *Tables) Behind(consumer int64, c *stores.Claim) (text string, args []any) {
 	switch {
 	case c.OrderKey == nil:
 		return "", nil
@@ -101,10 +101,10 @@ func Judge(c *stores.Claim, row *sqlstore.Row, free, behind bool) (verdict store
 
 // LockKey is the advisory lock of a key: 64 bits of a hash over table, consumer and
 // id, as LockKeyText has it in SQL. Two keys that collide only wait for each other.
-func (t *Tables) LockKey(consumer int32, id []byte) int64 {
+func (t *Tables) LockKey(consumer int64, id []byte) int64 {
 	buf := make([]byte, 0, 128)
 	buf = append(buf, t.lockPrefix...)
-	buf = binary.BigEndian.AppendUint32(buf, uint32(consumer)) //nolint:gosec // the bits are what matters
+	buf = binary.BigEndian.AppendUint64(buf, uint64(consumer)) //nolint:gosec // the bits are what matters
 	buf = append(buf, id...)
 	sum := sha256.Sum256(buf)
 	return int64(binary.BigEndian.Uint64(sum[:])) //nolint:gosec // the bits are what matters

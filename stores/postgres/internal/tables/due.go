@@ -26,7 +26,7 @@ func (s Store) Due(ctx context.Context, q stores.DueQuery) ([]stores.Retry, erro
 	limit := min(q.Limit, maxDue)
 	var due []stores.Retry
 	for looks, turns := 0, 0; looks < maxLooks; {
-		found, err := s.t.reserve(ctx, int32(consumer), q, limit, turns == maxTurns) //nolint:gosec // as the column has it
+		found, err := s.t.reserve(ctx, consumer, q, limit, turns == maxTurns)
 		switch {
 		case err != nil:
 			return nil, err
@@ -59,7 +59,7 @@ type reserved struct {
 // the other has just reserved, if only for a moment, and whoever claims or releases
 // those passes locked rows by. So they take turns, by a lock in a statement before,
 // whose end the second statement sees.
-func (t *Tables) reserve(ctx context.Context, consumer int32, q stores.DueQuery, limit int, anyway bool) (found reserved, err error) {
+func (t *Tables) reserve(ctx context.Context, consumer int64, q stores.DueQuery, limit int, anyway bool) (found reserved, err error) {
 	var looked bool
 	err = t.db.Batch(ctx,
 		Statement{Text: turn, Args: []any{t.LockKey(consumer, nil), anyway}, Read: first(&looked, &found.turn)},

@@ -57,7 +57,7 @@ func (s Store) Record(ctx context.Context, f stores.Failure) (version int64, err
 var errNotParkable = fmt.Errorf("postgres: %w", sqlstore.ErrNotParkable)
 
 // recordArgs are the arguments of both statements of Record.
-func (t *Tables) recordArgs(consumer int32, f *stores.Failure, encoded sqlstore.Encoded) (pgx.NamedArgs, error) {
+func (t *Tables) recordArgs(consumer int64, f *stores.Failure, encoded sqlstore.Encoded) (pgx.NamedArgs, error) {
 	if f.Placement == stores.PlacementParked && (f.Content == nil && f.Version == 0 || f.Content != nil && f.Content.State != stores.ContentKept) {
 		return nil, errNotParkable
 	}
@@ -85,7 +85,7 @@ func (t *Tables) recordArgs(consumer int32, f *stores.Failure, encoded sqlstore.
 const (
 	recordFirstText = `WITH born AS (
 	INSERT INTO {schema.}{prefix}inbox (consumer, message_id, status, fingerprint, traceparent)
-	SELECT @consumer::integer, @id::bytea, @status::smallint, @fingerprint::bytea, @trace::bytea
+	SELECT @consumer::bigint, @id::bytea, @status::smallint, @fingerprint::bytea, @trace::bytea
 	WHERE pg_try_advisory_xact_lock(@lock)
 	ON CONFLICT DO NOTHING RETURNING consumer, message_id, status
 )
@@ -101,7 +101,7 @@ FROM born RETURNING number, revision::bigint, ` + notified
 	// An attempt that was begun and never ended is a crash once the next one begins.
 	recordAgainText = `WITH held AS MATERIALIZED (
 	SELECT number, coalesce(@content::smallint, content) AS content FROM {schema.}{prefix}failure
-	WHERE consumer = @consumer::integer AND message_id = @id::bytea
+	WHERE consumer = @consumer::bigint AND message_id = @id::bytea
 	AND number = @number::bigint AND revision = @revision::bigint AND status = 3
 	AND pg_try_advisory_xact_lock(@lock)
 	FOR UPDATE SKIP LOCKED

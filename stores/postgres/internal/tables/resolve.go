@@ -15,7 +15,7 @@ func (s Store) Resolve(ctx context.Context, k stores.Key) (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	row, err := s.t.SettledRow(ctx, int32(consumer), k.ID) //nolint:gosec // as the column has it
+	row, err := s.t.SettledRow(ctx, consumer, k.ID)
 	return row.Found && row.Status == stores.StatusCompleted, err
 }
 
@@ -24,7 +24,7 @@ func (s Store) Resolve(ctx context.Context, k stores.Key) (bool, error) {
 // synchronous standby: the server gives up that wait when it is told to cancel a COMMIT. So
 // it commits something itself, which waits for the standby as well, and fails if ctx ends
 // before.
-func (t *Tables) SettledRow(ctx context.Context, consumer int32, id []byte) (row sqlstore.Row, err error) {
+func (t *Tables) SettledRow(ctx context.Context, consumer int64, id []byte) (row sqlstore.Row, err error) {
 	// The server must give up before we do, or it would go on waiting unwatched.
 	wait := time.Minute
 	if deadline, ok := ctx.Deadline(); ok {

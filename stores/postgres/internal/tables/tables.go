@@ -88,7 +88,4 @@ func (t *Tables) Emit(ctx context.Context, tx Querier, outputs []stores.Output, 
 }
 
 // Known returns the consumer of a key that a call may be made for.
-func (t *Tables) Known(k stores.Key) (int32, error) {
-	consumer, err := t.shared.Known(k)
-	return int32(consumer), err //nolint:gosec // as the column has it
-}
+func (t *Tables) Known(k stores.Key) (int64, error) { return t.shared.Known(k) }

@@ -6,19 +6,18 @@ CREATE TABLE {schema.}{prefix}schema (
 );
 
 CREATE TABLE {schema.}{prefix}consumer (
-    id             integer GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    id             bigint PRIMARY KEY, -- made of the name
     service        pg_catalog.text NOT NULL,
     handler        pg_catalog.text NOT NULL,
     topics         pg_catalog.text[] NOT NULL DEFAULT '{}',
     registered_at  pg_catalog.timestamptz NOT NULL DEFAULT now(),
-    purged_through pg_catalog.timestamptz,
-    UNIQUE (service, handler)
+    purged_through pg_catalog.timestamptz
 );
 
 -- Wide columns last, so that a row has no padding.
 CREATE TABLE {schema.}{prefix}inbox (
     completed_at pg_catalog.timestamptz,
-    consumer     integer  NOT NULL,
+    consumer     bigint   NOT NULL,
     status       smallint NOT NULL, -- 1 processing, 2 completed, 3 pending, 4 failed, 5 discarded
     message_id   pg_catalog.bytea    NOT NULL,
     fingerprint  pg_catalog.bytea,             -- algorithm, key id, digest
@@ -31,7 +30,7 @@ ALTER TABLE {schema.}{prefix}inbox ALTER COLUMN traceparent SET STORAGE PLAIN;
 
 CREATE TABLE {schema.}{prefix}quarantine (
     id            bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
-    consumer      integer NOT NULL,
+    consumer      bigint  NOT NULL,
     reason        pg_catalog.text    NOT NULL,
     detail        pg_catalog.text    NOT NULL,
     identity_hash pg_catalog.bytea   NOT NULL,

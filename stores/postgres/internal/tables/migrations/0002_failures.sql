@@ -3,8 +3,8 @@
 -- that never fails.
 CREATE TABLE {schema.}{prefix}failure (
     number      bigint   GENERATED ALWAYS AS IDENTITY,
+    consumer    bigint   NOT NULL,
     revision    integer  NOT NULL DEFAULT 0, -- grows with every change of the row
-    consumer    integer  NOT NULL,
     status      smallint NOT NULL,           -- as in the inbox: 3 pending, 4 failed, 5 discarded
     placement   smallint NOT NULL,           -- 1 parked, 2 redelivered
     content     smallint NOT NULL,           -- 0 none, 1 kept, 2 too large, 3 off, 4 one way, 5 refused
@@ -51,7 +51,7 @@ CREATE TABLE {schema.}{prefix}audit (
     verb       pg_catalog.text    NOT NULL,
     actor      pg_catalog.text    NOT NULL,
     reason     pg_catalog.text    NOT NULL,
-    consumer   integer NOT NULL,
+    consumer   bigint  NOT NULL,
     number     bigint  NOT NULL, -- of the failure or of the quarantine
     message_id pg_catalog.bytea,
     before     pg_catalog.text    NOT NULL,
