@@ -49,6 +49,7 @@ func (f everyHook) CommitStart(ctx context.Context) context.Context          { f
 func (f everyHook) CommitEnd(context.Context, error)                         { f("CommitEnd") }
 func (f everyHook) Hold(context.Context, error, time.Duration)               { f("Hold") }
 func (f everyHook) IntakePaused(error)                                       { f("IntakePaused") }
+func (f everyHook) ServerChanged(error)                                      { f("ServerChanged") }
 func (f everyHook) IntakeResumed(time.Duration)                              { f("IntakeResumed") }
 func (f everyHook) RetrySkipped(stores.Consumer, middleware.SkipReason, int) { f("RetrySkipped") }
 

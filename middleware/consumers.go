@@ -3,7 +3,10 @@ package middleware
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"sync"
 
 	"golang.org/x/sync/singleflight"
@@ -80,6 +83,19 @@ func (c *consumers) forget() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	clear(c.registered)
+}
+
+// again registers all consumers anew. One for which that fails is forgotten until its next
+// delivery.
+func (c *consumers) again(ctx context.Context) (err error) {
+	c.mu.Lock()
+	all := slices.Collect(maps.Keys(c.registered))
+	clear(c.registered)
+	c.mu.Unlock()
+	for _, r := range all {
+		err = errors.Join(err, c.register(ctx, r.handler, r.topic))
+	}
+	return err
 }
 
 // register registers the consumer of a handler for a topic.

@@ -136,6 +136,13 @@ type IntakeHook interface {
 	IntakeResumed(after time.Duration)
 }
 
+// ServerHook is called when another server has answered than the one before, or an earlier
+// state of it: after a failover, a restart, or where a backup was put back. What was known of
+// it is forgotten, and err is why the consumers could not be registered again yet, or nil.
+type ServerHook interface {
+	ServerChanged(err error)
+}
+
 // RetrySkipHook is called by a RetryWorker for due messages that it did not run.
 type RetrySkipHook interface {
 	RetrySkipped(c stores.Consumer, reason SkipReason, n int)

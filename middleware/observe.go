@@ -26,6 +26,7 @@ type hooks struct {
 	commitEnd     []CommitEndHook
 	hold          []HoldHook
 	intake        []IntakeHook
+	server        []ServerHook
 	retrySkip     []RetrySkipHook
 }
 
@@ -44,6 +45,7 @@ func newHooks(all []Hook, p *panicLog) *hooks {
 		add(&h.commitEnd, hook)
 		add(&h.hold, hook)
 		add(&h.intake, hook)
+		add(&h.server, hook)
 		add(&h.retrySkip, hook)
 	}
 	return h
@@ -58,7 +60,7 @@ func add[H any](list *[]H, hook Hook) {
 func isHook(hook Hook) bool {
 	switch hook.(type) {
 	case DeliveryStartHook, TraceParentHook, DeliveryEndHook, ClaimStartHook, ClaimEndHook, LookStartHook, LookEndHook,
-		HandlerEndHook, CommitStartHook, CommitEndHook, HoldHook, IntakeHook, RetrySkipHook:
+		HandlerEndHook, CommitStartHook, CommitEndHook, HoldHook, IntakeHook, ServerHook, RetrySkipHook:
 		return true
 	}
 	return false
@@ -158,6 +160,12 @@ func (h *hooks) intakePaused(reason error) {
 func (h *hooks) intakeResumed(after time.Duration) {
 	for _, hook := range h.intake {
 		h.call("Hook.IntakeResumed", func() { hook.IntakeResumed(after) })
+	}
+}
+
+func (h *hooks) serverChanged(err error) {
+	for _, hook := range h.server {
+		h.call("Hook.ServerChanged", func() { hook.ServerChanged(err) })
 	}
 }
 

@@ -4,9 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 
 	"github.com/ThreeDotsLabs/watermill"
 
+	"github.com/millpond-go/millpond/internal/loglimit"
 	"github.com/millpond-go/millpond/stores"
 )
 
@@ -38,6 +40,18 @@ func (in *Inbox) Ready(ctx context.Context) error {
 	}
 	in.core.Gate.Answered()
 	return in.Paused()
+}
+
+// serverChanged goes on with another server than the one before, or an earlier state of it.
+func (in *Inbox) serverChanged(ctx context.Context) error {
+	err := in.consumers.again(ctx)
+	kind := loglimit.Kind{Result: "server changed"}
+	if in.logLimit.Pass(kind, func(int) {}) {
+		in.config.Logger.Warn("millpond: the database server was replaced, restarted or set back, and may lack its last commits: "+
+			"forgot which messages are completed, and registered the consumers again", slog.Any("error", err))
+	}
+	in.hooks.serverChanged(err)
+	return err
 }
 
 // askFor asks for a claim that no message has.

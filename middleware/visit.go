@@ -198,6 +198,9 @@ func (v *visit) Register(ctx context.Context) error {
 // Forget implements delivery.Consumer.
 func (v *visit) Forget() { v.in.consumers.forget() }
 
+// RegisterAgain implements delivery.Consumer.
+func (v *visit) RegisterAgain(ctx context.Context) error { return v.in.serverChanged(ctx) }
+
 // claimsTopic is the topic that the consumer reads. A retry claims none: its row tells
 // where the message came from, perhaps from one that the handler has left.
 func (v *visit) claimsTopic() string {

@@ -84,6 +84,11 @@ type Verdict struct {
 	// message has failed before.
 	Failure FailureState
 
+	// Server stands for the server that has answered, as long as what it has committed stays:
+	// it is another one after a failover, after a restart, and where the server was set back
+	// to an earlier state. 0: this answer does not tell, or no server is behind the store.
+	Server uint64
+
 	// FingerprintUnknown: the row's fingerprint and the claim's could not be compared
 	// (another algorithm or key, or none).
 	FingerprintUnknown bool

@@ -15,6 +15,7 @@ type Row struct {
 	Fingerprint []byte
 	Trace       []byte
 	CompletedAt time.Time
+	Server      uint64              // that has answered; see stores.Verdict
 	Failure     stores.FailureState // for the statuses of failed messages; its Status is not looked at
 }
 
@@ -46,7 +47,7 @@ func (r *Row) Complete() error {
 // Verdict compares the message of the row with the one that is claimed. A row in a
 // status that only a newer version writes cannot be judged: ErrUnavailable.
 func (r Row) Verdict(claimed stores.Fingerprint) (stores.Verdict, error) {
-	v := stores.Verdict{CompletedAt: r.CompletedAt, Failure: r.Failure}
+	v := stores.Verdict{CompletedAt: r.CompletedAt, Failure: r.Failure, Server: r.Server}
 	v.Failure.Status = r.Status
 	copy(v.TraceParent[:], r.Trace)
 	switch r.Status {

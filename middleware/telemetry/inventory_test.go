@@ -197,6 +197,7 @@ func whatIsRare(t *testing.T, r *rig) {
 	require.NoError(t, tel.Publisher(discard{}).Publish("orders.7", msg, message.NewMessage("2", nil)))
 	require.Error(t, tel.Publisher(refusing{}).Publish("orders.7", msg))
 	tel.IntakePaused(stores.ErrUnavailable)
+	tel.ServerChanged(nil)
 	tel.RetrySkipped(consumer, middleware.SkipInFlight, 1)
 	tel.DeliveryEnd(ctx, middleware.DeliveryEnd{Result: middleware.ResultCompleted, Runs: 1})
 }

@@ -53,6 +53,7 @@ type instruments struct {
 	cacheHits    metric.Int64Counter
 	skipped      metric.Int64Counter
 	pauses       metric.Int64Counter
+	servers      metric.Int64Counter
 	claim        metric.Float64Histogram
 	look         metric.Float64Histogram
 	handler      metric.Float64Histogram
@@ -103,6 +104,7 @@ func newInstruments(meter metric.Meter) (*instruments, error) {
 		redeliveries: m.counter("millpond.redeliveries", "{delivery}", "Deliveries that are perhaps not the first of their message."),
 		cacheHits:    m.counter("millpond.cache.hits", "{delivery}", "Duplicates that were known without asking the store."),
 		skipped:      m.counter("millpond.retries.skipped", "{message}", "Due messages that the retry worker did not run, by why."),
+		servers:      m.counter("millpond.server.changes", "{change}", "How often another database server has answered than before, or an earlier state of it."),
 		pauses:       m.counter("millpond.intake.pauses", "{pause}", "How often the intake has paused because the store could not be asked."),
 		claim:        m.seconds("millpond.claim.duration", "How long the store took for the answer to a claim, the wait for a connection included.", fine),
 		look:         m.seconds("millpond.look.duration", "How long the store took to say where a suspect message stands.", fine),
@@ -173,6 +175,9 @@ func (t *Telemetry) IntakePaused(error) { t.metrics.pauses.Add(context.Backgroun
 
 // IntakeResumed implements middleware.IntakeHook.
 func (t *Telemetry) IntakeResumed(time.Duration) {}
+
+// ServerChanged implements middleware.ServerHook.
+func (t *Telemetry) ServerChanged(error) { t.metrics.servers.Add(context.Background(), 1) }
 
 // RetrySkipped implements middleware.RetrySkipHook.
 func (t *Telemetry) RetrySkipped(c stores.Consumer, reason middleware.SkipReason, n int) {

@@ -82,6 +82,7 @@ var (
 	_ middleware.CommitStartHook   = (*Telemetry)(nil)
 	_ middleware.CommitEndHook     = (*Telemetry)(nil)
 	_ middleware.IntakeHook        = (*Telemetry)(nil)
+	_ middleware.ServerHook        = (*Telemetry)(nil)
 	_ middleware.RetrySkipHook     = (*Telemetry)(nil)
 )
 

@@ -6,7 +6,6 @@ import (
 	"database/sql/driver"
 	"errors"
 	"fmt"
-	"time"
 
 	mysql "github.com/go-sql-driver/mysql"
 )
@@ -71,14 +70,14 @@ func (c *connector) Connect(ctx context.Context) (driver.Conn, error) {
 // statement arrives as it is sent, and whether a statement that is kept does what a new
 // one would: MySQL's remember what earlier values made it take the parameters for.
 func (c *conn) ask(ctx context.Context) (err error) {
-	c.at.since = time.Now()
 	rows, err := c.native.QueryContext(ctx, "SELECT CONNECTION_ID(), @@SESSION.character_set_client = @@SESSION.character_set_connection, "+serverName+", VERSION()", nil)
 	if err != nil {
 		return err
 	}
 	var row [4]driver.Value
 	if err = rows.Next(row[:]); err == nil {
-		c.at.id, c.at.server = shown(row[0]), shown(row[2])
+		c.at.id = shown(row[0])
+		c.at.isOn(shown(row[2]))
 		converts := shown(row[1]) != "1"
 		c.claiming.refused, c.completing.refused = converts, converts
 		c.keeps = isMariaDB(shown(row[3]))

@@ -100,8 +100,17 @@ func (d database) Learn(ctx context.Context) (*sqlstore.Dialect, error) {
 // none that is committed for good.
 func (d database) LookUp(ctx context.Context, consumer int64, id []byte) (sqlstore.Row, error) {
 	var row inboxRow
-	_, err := d.Send(ctx, sqlstore.Statement{Text: d.dialect.Fixed(lookColumns + `? AND i.message_id = ?`), Args: []any{consumer, id}, Read: row.read})
-	row.Found = row.Found && row.Status != stores.StatusProcessing
+	conn, err := d.connection(ctx, d.db)
+	if err != nil {
+		return row.Row, err
+	}
+	defer func() { _ = conn.Close() }()
+	server, err := d.servers.of(ctx, d.db, conn)
+	if err != nil {
+		return row.Row, err
+	}
+	_, err = sqlstore.Send(ctx, conn, sqlstore.Statement{Text: d.dialect.Fixed(lookColumns + `? AND i.message_id = ?`), Args: []any{consumer, id}, Read: row.read})
+	row.Found, row.Server = row.Found && row.Status != stores.StatusProcessing, server
 	return row.Row, err
 }
 

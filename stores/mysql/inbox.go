@@ -42,6 +42,7 @@ func (s *Store) Begin(ctx context.Context, c stores.Claim) (stores.Attempt, stor
 	case claimErr == nil || isDuplicate(claimErr):
 		won, verdict, err = ss.claimAgain(ctx, &c, &cl)
 	}
+	verdict.Server = ss.server
 	if !won || err != nil {
 		ss.release(ctx)
 		if err != nil {

@@ -19,6 +19,7 @@ type session struct {
 	store  *Store
 	conn   *sql.Conn
 	tx     *sql.Tx
+	server uint64             // see stores.Verdict
 	own    *transaction       // nil on a connection of the caller's
 	cancel context.CancelFunc // of the context that database/sql watches
 
@@ -63,13 +64,16 @@ func (ss *session) begin(ctx context.Context, claim *claimed, bound time.Duratio
 	if ss.tx, err = ss.conn.BeginTx(context.WithValue(context.WithoutCancel(ctx), beginningKey{}, b), nil); err != nil {
 		return 0, nil, err
 	}
-	ss.own = b.tx
+	ss.own, ss.server = b.tx, b.tx.conn.at.number
 	return b.rows, b.err, nil
 }
 
 // borrow makes a connection of the caller's ready, and claims, after database/sql has
 // sent its BEGIN. The transaction outlives ctx, which only bounds its beginning.
 func (ss *session) borrow(ctx context.Context, claim *claimed, bound time.Duration) (rows int64, claimErr, err error) {
+	if ss.server, err = ss.store.servers.of(ctx, ss.store.attempts, ss.conn); err != nil {
+		return 0, nil, err
+	}
 	if err := ctx.Err(); err != nil {
 		return 0, nil, err
 	}

@@ -2,19 +2,29 @@ package mysql
 
 import (
 	"context"
-	"time"
+	"crypto/sha256"
+	"database/sql"
+	"encoding/binary"
+	"sync"
 )
 
 // place is where a connection ends. A server that starts again counts its connections
 // from 1, so the id alone may be that of somebody else's.
 type place struct {
 	server string
+	number uint64 // of the server, as stores.Verdict has it
 	id     string
-	since  time.Time // it was open
 }
 
-// serverName tells a server from others behind the same address.
-const serverName = "CONCAT_WS(' ', @@hostname, @@port, @@server_id)"
+func (p *place) isOn(server string) {
+	sum := sha256.Sum256([]byte(server))
+	p.server, p.number = server, binary.BigEndian.Uint64(sum[:])
+}
+
+// serverName tells a server from others behind the same address, and from an earlier state of
+// itself, to which nothing sets it back without a start. Comments choose the table.
+const serverName = "CONCAT_WS(' ', @@hostname, @@port, @@server_id, UNIX_TIMESTAMP() - CAST((SELECT VARIABLE_VALUE FROM " +
+	"/*M! information_schema.GLOBAL_STATUS */ /*!80000 performance_schema.global_status */ WHERE VARIABLE_NAME = 'Uptime') AS SIGNED))"
 
 // stop ends a connection on the server, from another one, unless that is another server
 // or has started since.
@@ -24,16 +34,48 @@ func (s *Store) stop(ctx context.Context, at place) (err error) {
 		return err
 	}
 	defer func() { _ = conn.Close() }()
-	var (
-		server, variable string
-		uptime           int64 // whole seconds
-	)
-	if err = conn.QueryRowContext(ctx, "SELECT "+serverName).Scan(&server); err == nil {
-		err = conn.QueryRowContext(ctx, "SHOW GLOBAL STATUS LIKE 'Uptime'").Scan(&variable, &uptime)
-	}
-	if err != nil || server != at.server || time.Since(at.since) > time.Duration(uptime+1)*time.Second {
+	var server string
+	if err = conn.QueryRowContext(ctx, "SELECT "+serverName).Scan(&server); err != nil || server != at.server {
 		return err
 	}
 	_, err = conn.ExecContext(ctx, "KILL "+at.id)
 	return err
+}
+
+// servers remembers where connections end that are not made by our connector: each is asked
+// once.
+type servers struct {
+	mu    sync.Mutex
+	known map[any]uint64 // by the driver's connection
+}
+
+// of returns the server of a connection, as stores.Verdict has it.
+func (s *servers) of(ctx context.Context, db *sql.DB, c *sql.Conn) (server uint64, err error) {
+	var native any
+	err = c.Raw(func(driverConn any) error {
+		native = driverConn
+		return nil
+	})
+	if err != nil {
+		return 0, err
+	}
+	s.mu.Lock()
+	server, known := s.known[native]
+	s.mu.Unlock()
+	if known {
+		return server, nil
+	}
+	var name string
+	if err = c.QueryRowContext(ctx, "SELECT "+serverName).Scan(&name); err != nil {
+		return 0, err
+	}
+	var at place
+	at.isOn(name)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if open := db.Stats().OpenConnections; s.known == nil || len(s.known) > 2*open { // mostly closed ones
+		s.known = make(map[any]uint64, open)
+	}
+	s.known[native] = at.number
+	return at.number, nil
 }

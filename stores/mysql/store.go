@@ -60,6 +60,7 @@ type Store struct {
 	log      *slog.Logger
 	crowd    crowd // for attempts
 	writers  openWriters
+	servers  servers
 	learnt
 }
 

@@ -74,6 +74,9 @@ type Consumer interface {
 	Register(ctx context.Context) error
 	// Forget lets all consumers be registered anew: the tables were gone.
 	Forget()
+	// RegisterAgain registers all that were registered: another server has answered than
+	// before, or an earlier state of it.
+	RegisterAgain(ctx context.Context) error
 }
 
 // Handler runs the program's handler.

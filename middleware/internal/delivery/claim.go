@@ -71,12 +71,29 @@ func (d *Delivery) enter() next {
 func (d *Delivery) claim() next {
 	claim := d.arrival.Claim
 	claim.Take = d.row.take
+	asked := time.Now()
 	verdict, err := d.execution.Claim(claim)
 	if err != nil {
 		return heldFor(d.unanswered(err))
 	}
 	d.turn.Answered()
+	if d.core.Completed.Answered(verdict.Server, asked) {
+		return d.registerAgain()
+	}
 	return d.act(verdict)
+}
+
+// registerAgain begins anew at a server that may lack what the one before had.
+func (d *Delivery) registerAgain() next {
+	if d.execution.Open() {
+		d.rollBack(nil)
+	}
+	ctx, cancel := d.asks()
+	defer cancel()
+	if err := d.arrival.Consumer.RegisterAgain(ctx); err != nil {
+		return heldFor(d.unanswered(err))
+	}
+	return d.again()
 }
 
 func (d *Delivery) act(v stores.Verdict) next {
@@ -85,7 +102,7 @@ func (d *Delivery) act(v stores.Verdict) next {
 	case stores.Claimed:
 		return d.begin(v.Failure)
 	case stores.Duplicate:
-		d.core.Completed.Add(d.arrival.Claim.Key, v.Fingerprint, v.TraceParent)
+		d.core.Completed.Add(d.arrival.Claim.Key, v.Fingerprint, v.TraceParent, v.Server)
 		if d.end.Unsure { // the commit was unknown, and did happen
 			return d.done(Completed)
 		}

@@ -42,7 +42,7 @@ func (d *Delivery) finish() next {
 	end := d.execution.Finish()
 	switch {
 	case end.Err == nil:
-		d.core.Completed.Add(d.arrival.Claim.Key, d.arrival.Claim.Fingerprint, d.arrival.Claim.TraceParent)
+		d.core.Completed.Add(d.arrival.Claim.Key, d.arrival.Claim.Fingerprint, d.arrival.Claim.TraceParent, d.end.Verdict.Server)
 		if acked {
 			d.end.Err = ErrAckedEarly
 		}

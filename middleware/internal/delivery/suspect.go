@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/millpond-go/millpond/internal/pause"
 	"github.com/millpond-go/millpond/middleware/internal/text"
@@ -17,11 +18,15 @@ import (
 // look sees where a suspect message stands, and counts the attempt that is about to begin.
 func (d *Delivery) look() next {
 	if d.arrival.Retry == nil {
+		asked := time.Now()
 		v, err := d.ask()
 		if err != nil {
 			return heldFor(d.unanswered(err))
 		}
 		d.turn.Answered()
+		if d.core.Completed.Answered(v.Server, asked) {
+			return d.registerAgain()
+		}
 		if !d.mayBegin(v) {
 			return d.act(v)
 		}

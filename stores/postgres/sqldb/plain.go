@@ -39,7 +39,7 @@ func (s *Store) tryPlain(ctx context.Context, consumer int64, c *stores.Claim) (
 	a.claimed.OrderKey = nil // what seals it stands behind nobody
 	won, err := a.claim(ctx, a.tx, c)
 	if err == nil && won {
-		return a, stores.Verdict{}, nil
+		return a, stores.Verdict{Server: a.server}, nil
 	}
 	var verdict stores.Verdict
 	if err == nil {
@@ -86,7 +86,7 @@ func (a *plainAttempt) claim(ctx context.Context, on sqlstore.Conn, c *stores.Cl
 		text, args = a.store.tables.TakeOver(a.consumer, c)
 	}
 	var at int64
-	err = a.send(ctx, on, text, args, sqlstore.ReadFirst(&won, &at))
+	err = a.send(ctx, on, text, args, sqlstore.ReadFirst(&won, &at, &a.server))
 	if at != 0 { // the row may be ours even if the answer was cut short
 		a.mu.Lock()
 		a.at = time.UnixMicro(at)
@@ -116,7 +116,7 @@ func (a *plainAttempt) judge(ctx context.Context, c *stores.Claim) (stores.Verdi
 			return stores.Verdict{}, err
 		}
 	}
-	err := a.send(ctx, a.tx, a.store.tables.Look(), []any{a.consumer, a.claimed.Key.ID}, func(rows tables.Rows) error { return row.Read(rows) })
+	err := a.send(ctx, a.tx, a.store.tables.Look(), []any{a.consumer, a.claimed.Key.ID}, func(rows tables.Rows) error { return row.Read(rows, &row.Server) })
 	if err != nil {
 		return stores.Verdict{}, err
 	}

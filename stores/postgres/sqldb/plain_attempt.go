@@ -27,6 +27,7 @@ type plainAttempt struct {
 	store    *Store
 	consumer int64
 	claimed  stores.Claim
+	server   uint64 // that has answered the claim
 
 	outcome sqltx.Outcome
 	ending  *ending // what Commit or Rollback has found, once over

@@ -1,6 +1,7 @@
 package claimtx
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"time"
@@ -16,6 +17,8 @@ import (
 type Won struct {
 	Tx pgx.Tx
 	At time.Time // in the claim's row; zero: the claim was not won
+
+	server uint64
 }
 
 // Claim decides the claim on a connection that has no transaction. Without one in Won,
@@ -26,6 +29,7 @@ func Claim(ctx context.Context, conn *pgx.Conn, t *tables.Tables, consumer int64
 		if won, err = try(ctx, conn, t, consumer, c); err == nil && won.Tx == nil {
 			verdict, err = judgeAndRollback(ctx, conn, t, consumer, c)
 		}
+		verdict.Server = cmp.Or(won.server, verdict.Server)
 		return won, verdict, err
 	})
 	if tables.Contended(err) {
@@ -79,8 +83,11 @@ func try(ctx context.Context, conn *pgx.Conn, t *tables.Tables, consumer int64, 
 			return Won{}, errors.Join(err, results.Close())
 		}
 	}
-	var at int64 // in the row that holds the claim
-	err := results.QueryRow().Scan(&at)
+	var (
+		at     int64 // in the row that holds the claim
+		server uint64
+	)
+	err := results.QueryRow().Scan(&at, &server)
 	taken := errors.Is(err, pgx.ErrNoRows)
 	if closeErr := results.Close(); err == nil || taken {
 		err = closeErr
@@ -88,7 +95,7 @@ func try(ctx context.Context, conn *pgx.Conn, t *tables.Tables, consumer int64, 
 	if err != nil || taken {
 		return Won{}, err
 	}
-	return Won{Tx: results.Tx(), At: time.UnixMicro(at)}, nil
+	return Won{Tx: results.Tx(), At: time.UnixMicro(at), server: server}, nil
 }
 
 // judgeAndRollback reads the row that stood in the way and ends the transaction, in
@@ -103,7 +110,7 @@ func judgeAndRollback(ctx context.Context, conn *pgx.Conn, t *tables.Tables, con
 	if text, args := t.Behind(consumer, c); text != "" {
 		batch.Queue(text, args...).QueryRow(func(r pgx.Row) error { return r.Scan(&free, &behind) })
 	}
-	batch.Queue(t.Look(), consumer, c.Key.ID).Query(func(rows pgx.Rows) error { return row.Read(rows) })
+	batch.Queue(t.Look(), consumer, c.Key.ID).Query(func(rows pgx.Rows) error { return row.Read(rows, &row.Server) })
 	batch.Queue("rollback")
 	if err := conn.SendBatch(ctx, &batch).Close(); err != nil {
 		return stores.Verdict{}, err

@@ -10,8 +10,8 @@ import (
 
 // Claims are made by the packages of the drivers, of these statements.
 
-// Claim returns the statement that makes a claim by inserting its row. It returns the
-// time in the row, in microseconds, if the row is ours.
+// Claim returns the statement that makes a claim by inserting its row. If the row is ours it
+// returns the time in it, in microseconds, and the server as stores.Verdict has it.
 func (t *Tables) Claim(consumer int64, c *stores.Claim) (text string, args []any) {
 	trace, lock := sqlstore.TraceBytes(&c.TraceParent), t.LockKey(consumer, c.Key.ID)
 	keep := t.limits.keep(c.Bound)

@@ -53,7 +53,7 @@ func (d database) SchemaState(ctx context.Context) (sqlstore.SchemaState, error)
 
 // LookUp implements sqlstore.Database, in one trip.
 func (d database) LookUp(ctx context.Context, consumer int64, id []byte) (row sqlstore.Row, err error) {
-	_, err = d.t.db.Send(ctx, Statement{Text: d.t.sql.look, Args: []any{consumer, id}, Read: func(rows Rows) error { return row.Read(rows) }})
+	_, err = d.t.db.Send(ctx, Statement{Text: d.t.sql.look, Args: []any{consumer, id}, Read: func(rows Rows) error { return row.Read(rows, &row.Server) }})
 	return row, err
 }
 

@@ -59,8 +59,13 @@ const (
 	claimText = `INSERT INTO {schema.}{prefix}inbox (consumer, message_id, status, fingerprint, traceparent, completed_at)
 SELECT $1, $2, 2, $3, $4, now() WHERE pg_try_advisory_xact_lock($5)`
 
+	// server tells the server from others, and from an earlier state of itself, to which
+	// nothing sets it back without a start. It comes with the answer, because a pooler may
+	// change servers behind a connection.
+	server = `(extract(epoch from pg_postmaster_start_time()) * 1000000)::bigint`
+
 	claimed = `
-ON CONFLICT DO NOTHING RETURNING (extract(epoch from completed_at) * 1000000)::bigint`
+ON CONFLICT DO NOTHING RETURNING (extract(epoch from completed_at) * 1000000)::bigint, ` + server
 
 	// Where the connection's own timeouts do not keep the bound.
 	bounded = `
@@ -91,7 +96,7 @@ WHERE consumer = $1 AND status = 3 AND order_key = $2
 AND ` + blocks + ` AND number < $3)`
 
 	// The failure is not looked for beside a completed row: nothing equals null.
-	lookText = `SELECT i.status, (extract(epoch from i.completed_at) * 1000000)::bigint, i.fingerprint, i.traceparent, ` + stateColumns + `
+	lookText = `SELECT i.status, (extract(epoch from i.completed_at) * 1000000)::bigint, i.fingerprint, i.traceparent, ` + server + `, ` + stateColumns + `
 FROM {schema.}{prefix}inbox i
 LEFT JOIN {schema.}{prefix}failure f ON f.consumer = i.consumer AND f.message_id = CASE WHEN i.status <> 2 THEN i.message_id END
 WHERE i.consumer = $1 AND i.message_id = $2`
@@ -122,7 +127,7 @@ AND ` + blocks + ` AND number < $3)`
 ), ` + nextInOrder + `
 UPDATE {schema.}{prefix}inbox i SET status = 2, completed_at = now(), traceparent = $6
 FROM gone WHERE i.consumer = $1 AND i.message_id = $2 AND i.status = 3
-RETURNING (extract(epoch from i.completed_at) * 1000000)::bigint`
+RETURNING (extract(epoch from i.completed_at) * 1000000)::bigint, ` + server
 
 	// The next message of each order key of which messages are gone becomes due. It is
 	// what frees those that wait behind one that was to wait for long. One that a worker
