@@ -43,6 +43,7 @@ type proxy interface {
 	URL() string
 	SetRandomFaults(faults dbproxy.RandomFaults)
 	CutAll()
+	Redirect(upstream string)
 	Freeze()
 	Thaw()
 	Close() error

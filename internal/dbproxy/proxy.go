@@ -13,7 +13,7 @@ import (
 
 // Proxy forwards connections to one server. Its methods are safe for concurrent use.
 type Proxy struct {
-	upstream   string // host:port
+	upstream   atomic.Pointer[string] // host:port
 	newSession func() Session
 	listener   *net.TCPListener
 	faults     faults
@@ -37,11 +37,11 @@ func Start(upstream string, newSession func() Session) (*Proxy, error) {
 		return nil, fmt.Errorf("dbproxy: %w", err)
 	}
 	p := &Proxy{
-		upstream:   upstream,
 		newSession: newSession,
 		listener:   listener,
 		conns:      make(map[*conn]struct{}),
 	}
+	p.upstream.Store(&upstream)
 	p.quit, p.stop = context.WithCancel(context.Background())
 	p.running.Go(p.accept)
 	return p, nil
@@ -60,6 +60,12 @@ func (p *Proxy) Close() error {
 		return fmt.Errorf("dbproxy: %w", err)
 	}
 	return nil
+}
+
+// Redirect leads connections to another server from now on, and cuts those that there are.
+func (p *Proxy) Redirect(upstream string) {
+	p.upstream.Store(&upstream)
+	p.CutAll()
 }
 
 // SetLatency delays the client's part of every round trip by d. On Linux it is kept
@@ -103,7 +109,7 @@ func (p *Proxy) accept() {
 func (p *Proxy) serve(client *net.TCPConn) {
 	defer client.Close()
 	var dialer net.Dialer
-	server, err := dialer.DialContext(p.quit, "tcp", p.upstream)
+	server, err := dialer.DialContext(p.quit, "tcp", *p.upstream.Load())
 	if err != nil {
 		// The nearest thing to the refused connection that the client would have met.
 		_ = client.SetLinger(0)

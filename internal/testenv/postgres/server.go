@@ -20,7 +20,11 @@ const loopback = "127.0.0.1"
 
 // Server is a private server with its own data directory and port; see daemon.Server.
 // Stop does not wait for its clients. Kill, Pause and Resume mean all its backends too.
-type Server struct{ *daemon.Server }
+type Server struct {
+	*daemon.Server
+
+	postmaster *postmaster
+}
 
 // Start creates a server and waits until it answers, at most 90 seconds; it fails at
 // once, with the end of the server's log, when the server dies. Where no PostgreSQL
@@ -50,7 +54,7 @@ func Start(ctx context.Context, config Config) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Server{server}, nil
+	return &Server{server, p}, nil
 }
 
 // URL returns the address of the superuser in the database postgres.
@@ -68,6 +72,19 @@ func databaseURL(address, database string) string {
 // server.
 func (s *Server) NewDatabase(ctx context.Context) (string, error) {
 	return CreateDatabase(ctx, s.URL())
+}
+
+// Follow makes s an asynchronous standby of another server, whose data it gets.
+func (s *Server) Follow(ctx context.Context, primary *Server) error {
+	return s.RestartAfter(ctx, func(string) error {
+		p := s.postmaster
+		if err := errors.Join(os.RemoveAll(p.data), os.Mkdir(p.data, 0o700), p.account.Chown(p.data)); err != nil {
+			return err
+		}
+		copying := p.command("pg_basebackup", "-D", p.data, "-R", "-X", "stream", "-c", "fast", "--no-sync", "-d", primary.URL())
+		copying.Dir = s.Dir()
+		return host.Run(ctx, copying)
+	})
 }
 
 // postmaster is how a server is run.
