@@ -305,7 +305,7 @@ func (f *failing) through(t *testing.T, broken func(*backend) middleware.Store) 
 	must(f.succeed())
 	wait(t.Context(), 200*time.Millisecond) // and that is not
 	ids := map[*program][]string{
-		busy: append(stop(), some("kept", 10)...), quiet: append(some("kept", 10), some("lost", 10)...), late: some("more", 10),
+		busy: append(stop(), some("kept", 10)...), quiet: append(some("lost", 10), some("kept", 10)...), late: some("more", 10),
 	}
 	late.deliver(t, ids[late]...)
 	since := f.start(t, "registered since", broken)
@@ -401,6 +401,12 @@ func (s sameServer) Begin(ctx context.Context, c stores.Claim) (stores.Attempt, 
 	a, v, err := s.Store.Begin(ctx, c)
 	v.Server = 0
 	return a, v, err
+}
+
+func (s sameServer) Look(ctx context.Context, k stores.Key, f stores.Fingerprint) (stores.Verdict, error) {
+	v, err := s.Store.Look(ctx, k, f)
+	v.Server = 0
+	return v, err
 }
 
 // inSequence counts consumers under the number that is next when they are registered first.
