@@ -6,19 +6,33 @@ import (
 	"database/sql/driver"
 	"errors"
 
+	"github.com/millpond-go/millpond/internal/callback"
 	"github.com/millpond-go/millpond/stores"
 )
 
 // Attempts on a *sql.DB of the caller's. The handler has a *sql.Tx that nobody watches.
 
+// errBroken says that the driver has not returned from a call.
+var errBroken = errors.New("mysql: the driver is broken")
+
 // within calls f, which database/sql may keep waiting for a goroutine that the handler
-// has left behind, for as long as ctx lets it. late is called if f ends after that.
-func within(ctx context.Context, f func() error, late func()) (err error, inTime bool) { //nolint:revive // the error is not the result
+// has left behind, for as long as ctx lets it. late is called if f ends after that. After
+// errBroken the connection is discarded.
+func (a *attempt) within(ctx context.Context, f func() error, late func()) (err error, inTime bool) { //nolint:revive // the error is not the result
 	done := make(chan struct{})
 	var result error
 	go func() {
 		defer close(done)
-		result = f()
+		returned := false
+		result = callback.Apart("the driver", func() error {
+			err := f()
+			returned = true
+			return err
+		})
+		if !returned {
+			a.ss.discard()
+			result, late = errors.Join(errBroken, result), func() {}
+		}
 	}()
 	select {
 	case <-done:
@@ -39,9 +53,9 @@ func (a *attempt) commitBorrowed(ctx context.Context) error {
 	if ctx.Err() != nil {
 		return a.refuse(context.WithoutCancel(ctx), ctx.Err())
 	}
-	err, inTime := within(ctx, func() error { return a.complete(ctx, a.ss.exec) }, a.ss.drop)
+	err, inTime := a.within(ctx, func() error { return a.complete(ctx, a.ss.exec) }, a.ss.drop)
 	switch {
-	case !inTime:
+	case !inTime, errors.Is(err, errBroken):
 		return errors.Join(stores.ErrCommitUnknown, err)
 	case errors.Is(err, sql.ErrTxDone):
 		return a.refuse(ctx, stores.ErrTxEnded)
@@ -59,7 +73,17 @@ func (a *attempt) commitBorrowed(ctx context.Context) error {
 // giveBack ends what database/sql believes to be the transaction, and gives the
 // connection its settings back if it has them not yet.
 func (a *attempt) giveBack(ctx context.Context) {
-	if err := a.ss.tx.Commit(); err != nil {
+	returned := false
+	err := callback.Call("the driver", func() error {
+		err := a.ss.tx.Commit()
+		returned = true
+		return err
+	})
+	switch {
+	case !returned:
+		a.ss.discard()
+		return
+	case err != nil:
 		a.ss.drop()
 		return
 	}
@@ -75,7 +99,7 @@ func (a *attempt) giveBack(ctx context.Context) {
 // endBorrowed rolls back. A transaction that the handler has ended is followed by an
 // empty one.
 func (a *attempt) endBorrowed(ctx context.Context) error {
-	err, inTime := within(ctx, func() error {
+	err, inTime := a.within(ctx, func() error {
 		a.lookForClaim(ctx, a.ss.exec)
 		err := a.ss.tx.Rollback()
 		if errors.Is(err, sql.ErrTxDone) {
@@ -89,6 +113,8 @@ func (a *attempt) endBorrowed(ctx context.Context) error {
 	switch {
 	case !inTime:
 		return errors.Join(stores.ErrTxBusy, err)
+	case errors.Is(err, errBroken):
+		return err
 	case err != nil:
 		a.ss.drop()
 		return err

@@ -9,6 +9,7 @@ import (
 
 	mysql "github.com/go-sql-driver/mysql"
 
+	"github.com/millpond-go/millpond/internal/callback"
 	"github.com/millpond-go/millpond/internal/sqlstore"
 )
 
@@ -192,6 +193,19 @@ func (ss *session) drop() {
 	}
 	_ = ss.conn.Raw(func(any) error { return driver.ErrBadConn })
 	ss.free()
+}
+
+// discard closes a connection whose driver has not returned from a call. database/sql keeps
+// the locks of that call, so that conn.Close would wait for ever; its place in the pool is
+// lost.
+func (ss *session) discard() {
+	_ = ss.conn.Raw(func(native any) error {
+		if c, ok := native.(driver.Conn); ok {
+			return callback.Call("the driver", c.Close)
+		}
+		return nil
+	})
+	ss.store.crowd.gaveBack()
 }
 
 // abandon drops a connection on which the server may still be busy, and tells it to stop:
