@@ -321,6 +321,26 @@ func (f *failing) through(t *testing.T, broken func(*backend) middleware.Store) 
 			wrong = append(wrong, fmt.Sprintf("%s was not told that the server has changed", p.consumer))
 		}
 	}
+	db, err := f.survive()
+	must(err)
+	defer db.Close()
+	count := func() {
+		effects := make(map[string]int)
+		must(query(t.Context(), db, "SELECT consumer, id FROM effect", func(rows *sql.Rows) error {
+			var consumer, id string
+			err := rows.Scan(&consumer, &id)
+			effects[consumer+": "+id]++
+			return err
+		}))
+		for p, all := range ids {
+			for _, id := range all {
+				if n := effects[p.consumer.Handler+": "+id]; n != 1 {
+					wrong = append(wrong, fmt.Sprintf("%s: %s has %d effects", p.consumer.Handler, id, n))
+				}
+			}
+		}
+	}
+	count()                   // before the next run makes good what this one has lost
 	for p, all := range ids { // and to the next run of each service
 		again := f.start(t, p.consumer.Handler, broken)
 		again.deliver(t, all...)
@@ -331,23 +351,7 @@ func (f *failing) through(t *testing.T, broken func(*backend) middleware.Store) 
 			}
 		}
 	}
-	db, err := f.survive()
-	must(err)
-	defer db.Close()
-	effects := make(map[string]int)
-	must(query(t.Context(), db, "SELECT consumer, id FROM effect", func(rows *sql.Rows) error {
-		var consumer, id string
-		err := rows.Scan(&consumer, &id)
-		effects[consumer+": "+id]++
-		return err
-	}))
-	for p, all := range ids {
-		for _, id := range all {
-			if n := effects[p.consumer.Handler+": "+id]; n != 1 {
-				wrong = append(wrong, fmt.Sprintf("%s: %s has %d effects", p.consumer.Handler, id, n))
-			}
-		}
-	}
+	count()
 	slices.Sort(wrong)
 	return wrong
 }
