@@ -33,36 +33,36 @@ type InboxConfig struct {
 	Renamed map[string]string
 
 	// Keys finds the message id. Scopes, beside those of Keys, say within what it is unique.
-	Keys   keys.Chain  `config:"keys" default:"[uuid]" about:"Where the id of a message is: uuid (Watermill's), metadata:<field>, payload:<field>.<field> (of JSON), native (the broker's), broker_key, coordinates. With several the first that a message has counts; see docs/guarantees.md before you use more than one."`
-	Scopes keys.Scopes `config:"scopes" example:"[topic]" about:"Within what ids are unique: topic, event_type:<metadata field>, tenant:<metadata field>. Default: everything."`
+	Keys   keys.Chain  `config:"keys" default:"[uuid]" about:"Where a message's id comes from: uuid (Watermill's), metadata:<field>, payload:<field>.<field> (of JSON), native (the broker's), broker_key, coordinates. Of several the first that the message has counts; see docs/guarantees.md before you use more than one."`
+	Scopes keys.Scopes `config:"scopes" example:"[topic]" about:"Where ids are unique: topic, event_type:<metadata field>, tenant:<metadata field>. Default: everywhere."`
 
 	// HandlerTimeout is the deadline of the handler's context, which a shutdown does not
 	// cancel. A handler that returns nil later fails with ErrHandlerTimeout.
-	HandlerTimeout time.Duration `config:"handler_timeout" default:"30s" check:"positive" about:"The deadline of a handler. One that returns later has failed."`
+	HandlerTimeout time.Duration `config:"handler_timeout" default:"30s" check:"positive" about:"The deadline of a handler. If it returns later, the attempt has failed."`
 	// CommitTimeout also bounds each look after an unknown commit.
 	CommitTimeout time.Duration `config:"commit_timeout" default:"10s" check:"positive" about:"How long a commit may take."`
-	ClaimTimeout  time.Duration `config:"claim_timeout" default:"10s" check:"positive" about:"How long another question to the store may take, the wait for a connection included."`
-	RecordTimeout time.Duration `config:"record_timeout" default:"30s" check:"positive" about:"How long it may take to write down a failure, or a message in quarantine, with what is kept of it."`
+	ClaimTimeout  time.Duration `config:"claim_timeout" default:"10s" check:"positive" about:"How long a claim or a look may take, including the wait for a connection."`
+	RecordTimeout time.Duration `config:"record_timeout" default:"30s" check:"positive" about:"How long it may take to record a failure, or a message in quarantine, with its content."`
 
 	// AcceptTopics lets registered consumers read other topics. Otherwise such a consumer
 	// counts as another service under the same name (stores.ErrConsumerConflict).
-	AcceptTopics bool `config:"accept_topics" default:"false" about:"Let handlers read other topics than those that they are registered for. Set it for one start when a handler moves."`
+	AcceptTopics bool `config:"accept_topics" default:"false" about:"Let handlers read other topics than they are registered for. Set it for one start when a handler moves to another topic."`
 
 	// CacheSize bounds the cache of completed keys, of which at least half is kept. CacheTTL
 	// bounds how long a message counts as a duplicate after its row was deleted.
-	CacheSize int           `config:"cache_size" default:"10000" check:"off" about:"How many completed messages are remembered in the process, so that their duplicates cost nothing. -1: none."`
-	CacheTTL  time.Duration `config:"cache_ttl" default:"10m" check:"positive" about:"How long they are remembered."`
+	CacheSize int           `config:"cache_size" default:"10000" check:"off" about:"How many completed messages the process caches, so that their duplicates need no query. -1: none."`
+	CacheTTL  time.Duration `config:"cache_ttl" default:"10m" check:"positive" about:"How long they are cached."`
 
-	Hold        HoldConfig        `config:"hold" about:"How a message waits that cannot be decided now: another delivery of it runs, or the store is down."`
-	Fingerprint FingerprintConfig `config:"fingerprint" about:"What notices another message under a used id."`
-	Limits      Limits            `config:"limits" about:"What a message may be at most. What is larger goes to quarantine."`
+	Hold        HoldConfig        `config:"hold" about:"How a delivery is held that cannot be decided now, because another delivery of its message runs, or the store is down."`
+	Fingerprint FingerprintConfig `config:"fingerprint" about:"How another message under a used id (a conflict) is recognized."`
+	Limits      Limits            `config:"limits" about:"The limits of a message. Larger messages go to quarantine."`
 
 	// Retry says what becomes of messages whose handler fails. RetryByHandler has the
 	// policies of single handlers, by their name in the router.
-	Retry          RetryPolicy `config:"/retry" about:"What becomes of a message whose handler fails. docs/failures.md tells more."`
+	Retry          RetryPolicy `config:"/retry" about:"What becomes of a message whose handler fails; see docs/failures.md."`
 	RetryByHandler map[string]RetryPolicy
 	Keep           KeepConfig       `config:"/keep" about:"What is kept of failed messages until they are completed."`
-	DeadLetters    DeadLetterConfig `config:"/dead_letters" about:"Copies of messages that have failed for good, beside the row that is kept of each."`
+	DeadLetters    DeadLetterConfig `config:"/dead_letters" about:"Copies of messages that have failed for good, in addition to their rows."`
 
 	// Hooks observe deliveries; see [Hook].
 	Hooks []Hook
@@ -77,10 +77,10 @@ type InboxConfig struct {
 // Headers. Two messages that are equal in these are one message.
 type FingerprintConfig struct {
 	// Off is for producers that send the same event in varying bytes.
-	Off bool `config:"off" default:"false" about:"Every message under a completed id is a duplicate, whatever it says."`
+	Off bool `config:"off" default:"false" about:"Treat every message with a used id as a duplicate, whatever its content."`
 	// Headers must not name fields that change with each delivery, such as those of traces
 	// and retries. After the list changes, duplicates of older messages are conflicts.
-	Headers []string `config:"headers" example:"[event_type]" about:"Metadata fields that say what a message is, besides its payload and cqrs' name: whatever your handlers decide by. Without them {} with event_type=charge is a duplicate of {} with event_type=noop, and is acked unseen."`
+	Headers []string `config:"headers" example:"[event_type]" about:"Metadata fields that belong to a message's content, besides its payload and cqrs' name: those that your handlers decide by. Without event_type here, {} with event_type=charge is a duplicate of {} with event_type=noop, and is acked without a run."`
 	// Key makes fingerprints HMACs, for payloads so short that they could be guessed. A
 	// rotated key needs another number: fingerprints of different keys are not compared.
 	Key stores.FingerprintKey
@@ -90,22 +90,22 @@ type FingerprintConfig struct {
 // a nack may count towards the broker's delivery limit.
 type HoldConfig struct {
 	// Limit should be below the broker's own timer (RabbitMQ: consumer_timeout, 30 min).
-	Limit time.Duration `config:"limit" default:"5m" check:"positive" about:"How long, before it is given back to the broker."`
+	Limit time.Duration `config:"limit" default:"5m" check:"positive" about:"How long a delivery is held before it is given back to the broker."`
 	// The pauses between questions grow, with jitter.
-	MinPause time.Duration `config:"min_pause" default:"20ms" check:"positive" about:"The first pause between two questions."`
+	MinPause time.Duration `config:"min_pause" default:"20ms" check:"positive" about:"The first pause between two claims."`
 	MaxPause time.Duration `config:"max_pause" default:"2s" check:"positive" least:"MinPause" about:"The longest pause."`
 	// Max counts held deliveries of one consumer. While there are so many, further ones wait
 	// and do not ask the store, until the broker's in-flight limit is reached.
-	Max int `config:"max" default:"64" check:"positive" about:"How many such messages stop the intake of a handler."`
+	Max int `config:"max" default:"64" check:"positive" about:"How many held deliveries stop the intake of a handler."`
 }
 
 // Limits are checked before the store is asked. A message that exceeds them is quarantined
 // and acked, and never run.
 type Limits struct {
-	ID            int `config:"id" default:"255" check:"positive" about:"Bytes of its id."`
-	Payload       int `config:"payload" default:"16777216" check:"positive" about:"Bytes of its payload."`
-	Metadata      int `config:"metadata" default:"1000" check:"positive" about:"Number of its metadata fields."`
-	MetadataBytes int `config:"metadata_bytes" default:"262144" check:"positive" about:"Bytes of all of them."`
+	ID            int `config:"id" default:"255" check:"positive" about:"Bytes of a message's id."`
+	Payload       int `config:"payload" default:"16777216" check:"positive" about:"Bytes of a message's payload."`
+	Metadata      int `config:"metadata" default:"1000" check:"positive" about:"Number of a message's metadata fields."`
+	MetadataBytes int `config:"metadata_bytes" default:"262144" check:"positive" about:"Bytes of all metadata fields."`
 }
 
 func (c *InboxConfig) setDefaults() {

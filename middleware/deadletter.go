@@ -41,7 +41,7 @@ import (
 // unless the broker kept the message meanwhile.
 type DeadLetterConfig struct {
 	Publisher message.Publisher
-	Topic     string `config:"topic" example:"my-service.dead" about:"Where they are published, on the same broker. Default: nowhere."`
+	Topic     string `config:"topic" example:"my-service.dead" about:"The topic that copies are published to, on the same broker. Default: none, no copies."`
 	// Timeout is the deadline of the context of each message that is published. A publisher
 	// that waits for longer, though its message's context has ended, holds the delivery up.
 	Timeout time.Duration `config:"-" default:"10s" check:"positive"`

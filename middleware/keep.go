@@ -22,7 +22,7 @@ type KeepConfig struct {
 	// Off keeps no key of the broker either.
 	Off bool `config:"off" default:"false" about:"Keep neither payload nor metadata. Such messages cannot be parked: the broker redelivers them."`
 	// MaxBytes counts payload, metadata, and the broker's key and id together.
-	MaxBytes int `config:"max_bytes" example:"1000000" check:"positive" about:"The largest message that is kept. Default: what the limits let pass."`
+	MaxBytes int `config:"max_bytes" example:"1000000" check:"positive" about:"The size of the largest message that is kept. Default: all messages within the limits."`
 	// Codec, if set, encodes kept messages, those in quarantine included.
 	Codec *Codec
 	// Timeout is the deadline of the context of each call of the codec.

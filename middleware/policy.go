@@ -19,12 +19,12 @@ import (
 // good: it is kept as a dead letter for an operator, and acked. Deadlocks, lost connections
 // and unknown commits do not spend the budget; MaxUncounted bounds them.
 type RetryPolicy struct {
-	MaxAttempts  int           `config:"max_attempts" default:"10" check:"positive" about:"How many attempts may fail. After the last one the message has failed for good and is kept as a dead letter."`
+	MaxAttempts  int           `config:"max_attempts" default:"10" check:"positive" about:"How many attempts may fail. After the last one the message fails for good and is kept as a dead letter."`
 	MaxAge       time.Duration `config:"max_age" default:"24h" check:"positive" about:"How long after the first failure there may be another attempt."`
-	MaxUncounted int           `config:"max_uncounted" default:"100" check:"positive" about:"How many attempts may be interrupted by what is not the handler's fault."`
+	MaxUncounted int           `config:"max_uncounted" default:"100" check:"positive" about:"How many attempts may end for reasons that are not the handler's fault."`
 	// MaxImmediate is for attempts that fail with ClassContention. One more is a failure
 	// like any other.
-	MaxImmediate int `config:"max_immediate" default:"3" check:"off" about:"How often an attempt that met contention is repeated at once. -1: never."`
+	MaxImmediate int `config:"max_immediate" default:"3" check:"off" about:"How often a handler that returns contention is run again at once. Then contention counts as a failure. -1: never."`
 
 	// Backoff says how long to wait between attempts.
 	Backoff BackoffConfig `config:""`
@@ -34,17 +34,17 @@ type RetryPolicy struct {
 	// stores.PlacementRedelivered the delivery is nacked with a delay, and the broker's
 	// redelivery makes the attempt. It spends one of the broker's deliveries for each: keep
 	// MaxAttempts below the broker's limit.
-	Placement stores.Placement `config:"placement" default:"parked" check:"parked|redelivered" about:"Who keeps a failed message: parked, the store, so that those behind it flow on; redelivered, the broker, which counts its deliveries."`
+	Placement stores.Placement `config:"placement" default:"parked" check:"parked|redelivered" about:"Who keeps a pending message: the store (parked), so that later messages go on, or the broker (redelivered), which counts its deliveries."`
 
 	// Order keeps messages of one order key in order when one of them fails: while it is
 	// pending, later ones are parked behind it, and the retry worker runs them one after the
 	// other. Once it has failed for good they go on. Order costs no round trip, and needs a
 	// broker that delivers the messages of one key one at a time. key is [OrderByKey],
 	// metadata:<field> is [OrderByMetadata].
-	Order string `config:"order" example:"key" about:"Keep later messages behind a failed one that has the same key: key (the broker's, such as Kafka's) or metadata:<field>. Default: no order."`
+	Order string `config:"order" example:"key" about:"The order key: key (the broker's, such as Kafka's) or metadata:<field>. Later messages of a key wait while an earlier one is pending. Default: no order."`
 	// OrderWait begins when the redelivery is due. A message that comes later is run out of
 	// order.
-	OrderWait time.Duration `config:"order_wait" default:"1h" check:"positive" about:"How long later messages of a key wait beyond the time of a failed one that the broker was to deliver again and did not. Then it is taken for lost."`
+	OrderWait time.Duration `config:"order_wait" default:"1h" check:"positive" about:"How long later messages of an order key wait for an overdue message that the broker has not redelivered. Then the message counts as lost."`
 	// OrderKey, if set, returns the order key in place of Order. A message for which it
 	// returns nil or panics (which is logged) has no order. It must be safe for concurrent
 	// use.
@@ -59,7 +59,7 @@ type RetryPolicy struct {
 // BackoffConfig says how long to wait after failed attempts: Min after the first, doubled
 // after each, at most Max. Each pause is random, between half of that and the whole.
 type BackoffConfig struct {
-	Min time.Duration `config:"backoff_min" default:"1s" check:"positive" about:"The pause after the first failure. It doubles with each."`
+	Min time.Duration `config:"backoff_min" default:"1s" check:"positive" about:"The pause after the first failure. It doubles after each failure."`
 	Max time.Duration `config:"backoff_max" default:"10m" check:"positive" least:"Min" about:"The longest pause."`
 }
 

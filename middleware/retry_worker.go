@@ -33,8 +33,8 @@ type RetryWorkerConfig struct {
 	// around the inbox without an Arrival has already changed the kept message.
 	Middlewares []message.HandlerMiddleware
 
-	Concurrency  int           `config:"concurrency" default:"8" check:"positive" about:"How many of one handler run at once. Each takes a connection of the store."`
-	PollInterval time.Duration `config:"poll_interval" default:"1s" check:"positive" about:"How often the store is asked when nothing was due."`
+	Concurrency  int           `config:"concurrency" default:"8" check:"positive" about:"How many retries of one handler run at a time. Each takes a connection of the store."`
+	PollInterval time.Duration `config:"poll_interval" default:"1s" check:"positive" about:"How often the worker polls the store while no message is due."`
 
 	// DrainTimeout bounds how long Run waits for running handlers at its end.
 	DrainTimeout time.Duration `config:"-" default:"30s" check:"positive"`

@@ -19,7 +19,7 @@ const (
 	instantAck = "github.com/ThreeDotsLabs/watermill/message/router/middleware.InstantAck"
 )
 
-// adapters are the packages of this module that open a scheme.
+// adapters are this module's packages by the schemes that they open.
 var adapters = map[string]string{
 	"memory":          "brokers/memory",
 	"kafka":           "brokers/kafka",
@@ -38,7 +38,7 @@ var adapters = map[string]string{
 	"sqlite":          "stores/sqlite",
 }
 
-// adapter reports a scheme that no imported package opens.
+// adapter returns an error for a scheme that no imported package opens.
 func (c *Config) adapter(setting string, raw URL, registered []string) error {
 	scheme, _, _ := strings.Cut(raw.Reveal(), ":") // it is a valid URL
 	scheme = strings.ToLower(scheme)
@@ -69,10 +69,9 @@ func (c *Config) adapter(setting string, raw URL, registered []string) error {
 	return fmt.Errorf("router: %s %s: no adapter opens %q: import its package (imported: %s)", setting, raw, scheme, there)
 }
 
-// wrongStore reports a typed handler of one of this module's stores under another of them,
-// such as postgres.Handler on sqlite://. It does not run the handler: it looks at which
-// file the function was written in. One that is wrapped is not recognized; its first
-// message will fail with stores.ErrNoTx.
+// wrongStore recognizes a typed handler of another store, such as postgres.Handler on
+// sqlite://, by the file that the function was written in. It does not recognize a wrapped
+// one; that one's first message fails with stores.ErrNoTx.
 func wrongStore(h message.NoPublishHandlerFunc, store stores.Store) (fix string) {
 	here := fileOf(wrongStore)
 	root := strings.TrimSuffix(here, "router/adapter.go")
@@ -92,8 +91,8 @@ func wrongStore(h message.NoPublishHandlerFunc, store stores.Store) (fix string)
 	return fmt.Sprintf("it is made by %s.Handler, and the store is of package stores/%s: use %s.Handler, or another store.url", path.Base(helper), leaf, path.Base(leaf))
 }
 
-// fileOf returns the file that a function is written in; its name tells less, because a
-// function literal of an inlined function gets its caller's.
+// fileOf returns the file that a function is written in. Its name is no help, because a
+// function literal of an inlined function is named after the caller.
 func fileOf(f any) string {
 	of := runtime.FuncForPC(reflect.ValueOf(f).Pointer())
 	if of == nil {

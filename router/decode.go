@@ -11,8 +11,8 @@ import (
 	"github.com/millpond-go/millpond/internal/field"
 )
 
-// file reads a YAML document. The walk over its nodes is our own, because a decoder stops
-// at the first mistake, and quotes the lines around it, secrets included.
+// file reads a YAML document. It walks over the nodes itself, because a decoder stops at
+// the first mistake and quotes the lines around it, including secrets.
 func (r *reading) file(text []byte) {
 	d := &document{reading: r}
 	tree, err := parse(text)
@@ -39,8 +39,8 @@ func (r *reading) file(text []byte) {
 	d.section(body, place{})
 }
 
-// place is where something stands in a configuration: its path, the path of its field,
-// which has * for the name of a handler, and that name.
+// place is a place in a configuration: its path, the path of its field, which has * for a
+// handler's name, and that name.
 type place struct{ path, entry, handler string }
 
 func (p place) below(name string) place {
@@ -57,7 +57,7 @@ type document struct {
 	anchors []*ast.AnchorNode // in the order of the file
 }
 
-// Visit implements ast.Visitor: it remembers what aliases may refer to.
+// Visit implements ast.Visitor. It collects the anchors.
 func (d *document) Visit(n ast.Node) ast.Visitor {
 	if anchor, ok := n.(*ast.AnchorNode); ok {
 		d.anchors = append(d.anchors, anchor)
@@ -162,11 +162,11 @@ func (d *document) pair(pair *ast.MappingValueNode, section place, seen map[stri
 	}
 }
 
-// What a field that is not known may look like to be repeated in a message: the rest of
-// a secret in a wrong place rather does not.
+// fieldName matches unknown names that a message may repeat. The rest of a misplaced secret
+// rarely matches.
 var fieldName = regexp.MustCompile(`^[A-Za-z][A-Za-z_-]{0,30}$`)
 
-// unknown complains about a field without repeating its value, which may be a secret.
+// unknown reports an unknown field without its value, which may be a secret.
 func (d *document) unknown(here origin, section place, name string) {
 	if _, ok := known(join(section.entry, name)); ok {
 		d.badf(here, join(section.path, name), "is written with dots: write %s", strings.ReplaceAll(name, ".", ": {")+": …"+strings.Repeat("}", strings.Count(name, ".")))
@@ -268,7 +268,7 @@ func (d *document) scalar(n ast.Node) (string, bool) {
 
 const mapping = "a mapping"
 
-// kind says what a node is that should be something else.
+// kind names the kind of a node that is not of the expected one.
 func kind(n ast.Node) string {
 	switch n.(type) {
 	case *ast.MappingNode, *ast.MappingValueNode:

@@ -5,32 +5,31 @@
 //	err = svc.Run(ctx)
 //
 // The program imports the adapters of its broker and store; the file, or the environment,
-// says which. To move from one broker to another is to change one URL.
+// has their URLs. To change the broker, change its URL.
 //
-// A [Service] wires broker, store, inbox and retry worker, and checks at its start that
-// they fit together. It stops when its context ends or the process gets SIGTERM or SIGINT:
-// the intake stops, handlers that run finish, or are rolled back when the drain timeout is
-// over, and nothing is acked that was not committed. A second signal ends the process at
-// once.
+// A [Service] wires broker, store, inbox and retry worker, and checks at start that they
+// fit together. It stops when its context ends or the process gets SIGTERM or SIGINT: the
+// intake stops, and running handlers finish or are rolled back by the drain timeout. No
+// message is acked that was not committed. A second signal ends the process at once.
 //
 // # Configuration
 //
 // [StarterConfig], printed by millpond config init, explains every field. Every field
 // outside of handlers has a variable: MILLPOND_ and its path in capitals, with an
-// underscore for each dot, such as MILLPOND_INBOX_HOLD_LIMIT. Variables count more than
-// the file. Fields and variables that are misspelt are errors. All mistakes are reported
-// at once, a line for each, without secrets.
+// underscore for each dot, such as MILLPOND_INBOX_HOLD_LIMIT. Variables override the file.
+// Misspelt fields and variables are errors. All mistakes are reported at once, one per
+// line, without secrets.
 //
 // # Groups
 //
-// Each handler has a subscriber, and a group at the broker, of its own: "stock" of the
-// service billing reads as billing.stock. So two handlers of one topic each get every
-// message, and adding one does not disturb another. A group that exists already is named
-// in handlers.<name>.group.
+// Each handler has its own subscriber and consumer group: handler "stock" of service
+// billing reads as billing.stock. So two handlers of one topic both get every message, and
+// a new handler does not disturb the others. To use an existing group, set
+// handlers.<name>.group.
 //
 // # Middlewares
 //
-// The inbox is next to the handler. What [Service.Use] adds stands around it, for messages
-// from the broker and for those that are tried again; what the program adds to the router
-// of [Service.Watermill] stands around that, for messages from the broker only.
+// The inbox is next to the handler. Middlewares of [Service.Use] stand around the inbox,
+// for messages from the broker and for retried messages. Middlewares of the router of
+// [Service.Watermill] stand around those, for messages from the broker only.
 package router

@@ -13,25 +13,25 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 )
 
-// ErrDrainTimeout: handlers still ran when the drain timeout was over, although their
-// contexts had been canceled. Their messages are not acked, and their transactions end
-// with the process: end it.
+// ErrDrainTimeout: handlers still ran after the drain timeout, although their contexts were
+// canceled. Their messages are not acked, and their transactions end with the process: end
+// it.
 var ErrDrainTimeout = errors.New("the drain timeout is over and handlers still run")
 
 const (
 	// drainSlack is how long Run may take beyond the drain timeout.
 	drainSlack = 500 * time.Millisecond
-	// rollbackTime is the part of the drain timeout that is left for rolling back.
+	// rollbackTime is the end of the drain timeout, which is left for rolling back.
 	rollbackTime = 2 * time.Second
 )
 
-// errOverdue ends a handler that runs too long while the service stops. The inbox takes it
-// for a shutdown, which spends no attempt.
+// errOverdue cancels a handler that runs too long while the service stops. The inbox treats
+// it as a shutdown, which spends no attempt.
 var errOverdue = fmt.Errorf("router: the service stops and the handler has not finished in time: %w", context.Canceled)
 
-// drain knows the handlers that run, and ends them.
+// drain counts the running handlers and cancels their contexts.
 type drain struct {
-	overdue context.Context // ends when they must not run any longer
+	overdue context.Context // ends when they must no longer run
 	cutOff  context.CancelFunc
 
 	mu      sync.Mutex
@@ -44,9 +44,8 @@ func newDrain() *drain {
 	return d
 }
 
-// handler wraps a handler: its context ends when it is overdue, and what it did since is
-// rolled back even if it returns nil, because statements may have been refused and their
-// errors hidden.
+// handler wraps a handler. Its context is canceled when it is overdue. It is then rolled
+// back even if it returns nil, because it may have hidden the errors of refused statements.
 func (d *drain) handler(name string, h message.NoPublishHandlerFunc) message.NoPublishHandlerFunc {
 	return func(msg *message.Message) error {
 		ctx, cancel := context.WithCancelCause(msg.Context())
@@ -75,7 +74,7 @@ func (d *drain) count(name string, n int) {
 	}
 }
 
-// still lists the handlers that run, "" if there are none.
+// still lists the running handlers; "" if there are none.
 func (d *drain) still() string {
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -8,7 +8,7 @@ import (
 	"github.com/millpond-go/millpond/internal/field"
 )
 
-// environment reads variables. An empty one is as good as none.
+// environment reads variables. Empty ones are ignored.
 func (r *reading) environment(environ []string) {
 	for _, entry := range slices.Sorted(slices.Values(environ)) {
 		name, text, _ := strings.Cut(entry, "=")
@@ -43,8 +43,8 @@ var credentials = []string{
 	"AMQP_USERNAME", "AMQP_PASSWORD", "KAFKA_USERNAME", "KAFKA_PASSWORD", "NATS_USERNAME", "NATS_PASSWORD",
 }
 
-// unknownVariable complains about a variable that was probably meant for a field, or for an
-// adapter. Others may be anybody's.
+// unknownVariable reports a variable that was probably meant for a field or an adapter.
+// Other variables may belong to other programs.
 func (r *reading) unknownVariable(name string) {
 	rest := strings.TrimPrefix(name, variablePrefix)
 	if foreignVariable.MatchString(name) || serviceLink.MatchString(name) || slices.Contains(credentials, rest) {

@@ -35,7 +35,8 @@ func below(path string) []string {
 	return names
 }
 
-// join appends a name to a path; to append none makes the beginning of what is below it.
+// join appends a name to a path. With an empty name it returns the prefix of the paths
+// below.
 func join(path, name string) string {
 	if path == "" {
 		return name
@@ -43,14 +44,14 @@ func join(path, name string) string {
 	return path + "." + name
 }
 
-// set sets a field of the configuration from text, and returns what to write instead if
-// that is wrong. key is the name of the handler that it belongs to, if any.
+// set sets a field of the configuration from text, and returns the fix if the text is
+// wrong. key is the name of its handler, if any.
 func (c *Config) set(f field.Field, key, text string) (fix string) {
 	f.Edit(c, key, func(v reflect.Value) { fix = f.Set(v, text) })
 	return scrub(fix)
 }
 
-// value returns a field that no handler has.
+// value returns the value of a field outside of handlers.
 func (c *Config) value(f field.Field) (found reflect.Value) {
 	for _, v := range f.Values(c) {
 		found = v
@@ -58,7 +59,7 @@ func (c *Config) value(f field.Field) (found reflect.Value) {
 	return found
 }
 
-// plainText is a value as text, with its secrets.
+// plainText returns a value as text, with its secrets.
 func plainText(f field.Field, v reflect.Value) string {
 	if secret, ok := reflect.TypeAssert[interface{ Reveal() string }](v); ok {
 		return secret.Reveal()
@@ -66,7 +67,7 @@ func plainText(f field.Field, v reflect.Value) string {
 	return f.Text(v)
 }
 
-// shown is a value as messages repeat it: without its secrets.
+// shown returns a value for messages, without its secrets.
 func shown(f field.Field, v reflect.Value) string {
 	if _, ok := reflect.TypeAssert[Secret](v); ok {
 		return hidden
@@ -74,7 +75,7 @@ func shown(f field.Field, v reflect.Value) string {
 	return quoted(f.Text(v))
 }
 
-// shownText is a text as messages repeat it that was meant for a field.
+// shownText returns the text of a field for messages, without its secrets.
 func shownText(f field.Field, v reflect.Value, text string) string {
 	if into, ok := reflect.TypeAssert[encoding.TextUnmarshaler](reflect.New(v.Type())); ok && into.UnmarshalText([]byte(text)) == nil {
 		return shown(f, reflect.ValueOf(into).Elem())

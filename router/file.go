@@ -8,13 +8,12 @@ import (
 	"io/fs"
 )
 
-// maxFile is far more than any configuration needs, and little enough to be read at once.
+// maxFile is far larger than any configuration, and small enough to be read at once.
 const maxFile = 64 << 10
 
-// readFile reads a configuration, and nothing that has no end, or begins when somebody
-// writes.
+// readFile reads a configuration. It refuses pipes and devices, which may never end.
 func readFile(fsys fs.FS, name string) ([]byte, error) {
-	info, err := fs.Stat(fsys, name) // before it is opened, which for a pipe waits
+	info, err := fs.Stat(fsys, name) // first, because opening a pipe waits
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, fmt.Errorf("router: %w: write one with: millpond config init > %s", err, name)
 	}
@@ -22,13 +21,13 @@ func readFile(fsys fs.FS, name string) ([]byte, error) {
 		return nil, fmt.Errorf("router: %w", err)
 	}
 	if !info.Mode().IsRegular() {
-		return nil, fmt.Errorf("router: %s is no regular file, but %s: name a file", name, nature(info.Mode()))
+		return nil, fmt.Errorf("router: %s is not a file but %s: name a file", name, nature(info.Mode()))
 	}
 	file, err := fsys.Open(name)
 	if err != nil {
 		return nil, fmt.Errorf("router: %w", err)
 	}
-	text, err := io.ReadAll(io.LimitReader(file, maxFile+1)) // its size may be no more than said
+	text, err := io.ReadAll(io.LimitReader(file, maxFile+1)) // its size may differ from what Stat says
 	if err = errors.Join(err, file.Close()); err != nil {
 		return nil, fmt.Errorf("router: %w", err)
 	}
@@ -59,8 +58,8 @@ const (
 	maxBrackets   = 4000
 )
 
-// unlike says what no configuration has, and for what the YAML parser takes a time that
-// grows with its square.
+// unlike finds what no configuration has and for which the YAML parser takes quadratic
+// time.
 func unlike(text []byte) (line int, what string) {
 	blank, brackets := 0, 0
 	for row := range bytes.Lines(text) {

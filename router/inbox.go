@@ -10,7 +10,7 @@ import (
 	"github.com/millpond-go/millpond/stores"
 )
 
-// inboxConfig is what the configuration means for the inbox.
+// inboxConfig returns the configuration of the inbox.
 func (c *Config) inboxConfig(deadLetters message.Publisher) middleware.InboxConfig {
 	in := c.Inbox
 	in.Service = c.Service
@@ -38,7 +38,7 @@ func (c *Config) inboxConfig(deadLetters message.Publisher) middleware.InboxConf
 	return in
 }
 
-// retryOf is what a handler's own policy and the service's make together.
+// retryOf returns a handler's policy: the service's, overlaid with the handler's own.
 func (c *Config) retryOf(handler string) middleware.RetryPolicy {
 	own, retry := c.Handlers[handler].Retry, c.Inbox.Retry
 	if set, ok := c.Inbox.RetryByHandler[handler]; ok {
@@ -51,7 +51,7 @@ func (c *Config) retryOf(handler string) middleware.RetryPolicy {
 	return retry
 }
 
-// overlay sets the fields of a struct that are set in another one.
+// overlay copies the fields of a struct that are not zero.
 func overlay(into, from reflect.Value) {
 	for i := range from.NumField() {
 		switch {
@@ -63,7 +63,7 @@ func overlay(into, from reflect.Value) {
 	}
 }
 
-// groupOf is the group of a handler at the broker.
+// groupOf returns a handler's consumer group.
 func (c *Config) groupOf(handler string) string {
 	if group := c.Handlers[handler].Group; group != "" {
 		return group
@@ -71,7 +71,7 @@ func (c *Config) groupOf(handler string) string {
 	return c.Broker.Group + "." + handler
 }
 
-// inFlightOf is how many messages of a handler may be in flight.
+// inFlightOf returns how many messages of a handler may be in flight.
 func (c *Config) inFlightOf(handler string) int {
 	if n := c.Handlers[handler].InFlight; n != 0 {
 		return n

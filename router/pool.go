@@ -69,7 +69,7 @@ func (f *fitting) pool() {
 			f.config.named("store.url"), pool.Max, pool.Setting, need, strings.Join(parts, " + "), fmt.Sprintf(pool.Raise, need))
 	}
 	if f.roomy {
-		f.log.Info("millpond: store.url does not set the size of the connection pool, so the handlers' need does",
+		f.log.Info("millpond: store.url does not set the size of the connection pool, so the service chose it",
 			slog.Int("needed", need), slog.String("setting", pool.Setting), slog.Int("most", pool.Max))
 	}
 }

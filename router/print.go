@@ -15,7 +15,7 @@ import (
 	"github.com/millpond-go/millpond/internal/field"
 )
 
-// String returns the configuration as a file would have it, without its secrets.
+// String returns the configuration as a file, without its secrets.
 func (c Config) String() string {
 	var b strings.Builder
 	var open []string // sections that are written
@@ -35,8 +35,8 @@ func (c Config) String() string {
 // Format implements fmt.Formatter: every verb prints what String returns.
 func (c Config) Format(f fmt.State, _ rune) { _, _ = io.WriteString(f, c.String()) }
 
-// Format implements fmt.Formatter, without secrets. So does the store's section: fmt does
-// not ask their fields in every case.
+// Format implements fmt.Formatter, without secrets: fmt does not call the methods of fields
+// in every case.
 func (c BrokerConfig) Format(f fmt.State, _ rune) {
 	_, _ = fmt.Fprintf(f, "{url: %s, group: %s, in_flight: %d, delivery_limit: %d}", c.URL, c.Group, c.InFlight, c.DeliveryLimit)
 }
@@ -119,14 +119,14 @@ func yamlText(f field.Field, v reflect.Value) string {
 	return scalarText(text)
 }
 
-// StarterConfig returns a configuration file with every field explained. What it does not
-// set is there as a comment, with its default or an example.
+// StarterConfig returns a configuration file with every field explained. Fields that it
+// does not set are comments, with their defaults or examples.
 func StarterConfig() string {
 	const width = 88
 	var b strings.Builder
-	b.WriteString(`# The configuration of a service. Every field that is commented out has its default, or
-# none. A variable, named in parentheses, counts more than this file. Lists are written
-# [a, b] here, and a,b in a variable. Check the file with: millpond config check
+	b.WriteString(`# The configuration of a service. A field that is commented out has its default, if any.
+# The variable in parentheses overrides the field. Lists are written [a, b] here, and a,b
+# in a variable. Check the file with: millpond config check
 `)
 	first := false // of its section
 	for _, f := range fields {

@@ -12,8 +12,7 @@ import (
 	"github.com/millpond-go/millpond/internal/field"
 )
 
-// ConfigError lists everything that is wrong with a configuration, a line for each. No
-// line has a secret.
+// ConfigError lists all mistakes in a configuration, one per line, without secrets.
 type ConfigError struct{ Problems []Problem }
 
 func (e *ConfigError) Error() string {
@@ -41,13 +40,13 @@ func (p Problem) String() string {
 	return cmp.Or(p.Where, "router") + ": " + text
 }
 
-// origin is where a value was written.
+// origin is the file and line, or the variable, that set a value.
 type origin struct {
 	where string
 	line  int
 }
 
-// reading collects a configuration, where its values come from, and what is wrong.
+// reading collects a configuration, the origins of its values, and its mistakes.
 type reading struct {
 	config   Config
 	name     string            // of the file
@@ -55,10 +54,10 @@ type reading struct {
 	problems []Problem
 	reported map[string]bool // paths that something is wrong with
 
-	// What the file says where a variable counts more, by path, and where it stands.
+	// The file's values that a variable overrides, by path, and their places.
 	overridden, overriddenAt map[string]string
 
-	unreadable bool // the file: that is all there is to say about it
+	unreadable bool // the file is not YAML, so its fields are not checked
 }
 
 func newReading(c Config) *reading {
@@ -81,7 +80,7 @@ func (r *reading) err() error {
 	return &ConfigError{Problems: r.problems}
 }
 
-// take sets a field from what was written for it.
+// take sets a field from its text.
 func (r *reading) take(here origin, f field.Field, at place, text string) {
 	if fix := r.config.set(f, at.handler, text); fix != "" {
 		var v reflect.Value

@@ -13,16 +13,16 @@ import (
 )
 
 const (
-	// readyTimeout bounds the questions behind an answer of /readyz.
+	// readyTimeout bounds the queries behind an answer of /readyz.
 	readyTimeout = 3 * time.Second
-	// readyLasts is how long an answer is given to whoever asks. Who asks more often than
-	// that costs the store nothing: its connections are the handlers'.
+	// readyLasts is how long an answer is reused. More frequent requests cost the store
+	// nothing, because its connections are for the handlers.
 	readyLasts = time.Second
 )
 
-// readiness is what /readyz says of the store and the broker. One question at a time is
-// asked, when somebody wants to know, on the connection that is beside those of handlers and
-// retries (see fitting.pool), and its answer is everybody's.
+// readiness answers /readyz. It queries store and broker on request, once at a time, on the
+// connection that fitting.pool adds to those of handlers and retries. All waiting requests
+// share the answer.
 type readiness struct {
 	run    *run
 	life   context.Context
@@ -33,7 +33,7 @@ type readiness struct {
 	last *answer
 }
 
-// answer is to one question; its fields may be read when done is closed.
+// answer is the result of one query; its fields may be read when done is closed.
 type answer struct {
 	done          chan struct{}
 	at            time.Time
@@ -46,15 +46,15 @@ func newReadiness(s *run) *readiness {
 	return r
 }
 
-// close waits for the question that is being asked.
+// close cancels the running query and waits for it.
 func (r *readiness) close() {
-	r.mu.Lock() // so that none begins after the wait
+	r.mu.Lock() // no query begins after the wait
 	r.end()
 	r.mu.Unlock()
 	r.asking.Wait()
 }
 
-// answer returns the answer that there is, or soon will be. It is an error if ctx ends before.
+// answer returns the current answer, or waits for the next one until ctx ends.
 func (r *readiness) answer(ctx context.Context) (store, broker error) {
 	a := r.current()
 	select {
@@ -89,10 +89,11 @@ func (r *readiness) current() *answer {
 	return a
 }
 
-// ask asks store and broker at once, so that one that hangs does not take the other's time.
+// ask queries store and broker at the same time, so that a hanging one does not delay the
+// other.
 func (r *readiness) ask(a *answer) {
 	defer close(a.done)
-	ctx, cancel := context.WithTimeout(r.life, readyTimeout) // of nobody who asks: others wait as well
+	ctx, cancel := context.WithTimeout(r.life, readyTimeout) // not of a request, because others wait too
 	defer cancel()
 	var asked sync.WaitGroup
 	asked.Go(func() { a.store = r.run.store.Validate(ctx) })
@@ -100,13 +101,13 @@ func (r *readiness) ask(a *answer) {
 		asked.Go(func() { a.broker = pinger.Ping(ctx) })
 	}
 	asked.Wait()
-	if a.store == nil { // it answers, but handlers may get nowhere: it is read-only, for example
+	if a.store == nil { // it answers, but may refuse claims: it is read-only, for example
 		a.store = r.run.inbox.Ready(ctx)
 	}
 	a.at = time.Now()
 }
 
-// readyz says line by line what the service needs, and 503 if it lacks something.
+// readyz has a line for each part of the service, and is 503 if one is not ready.
 func (r *readiness) readyz(w http.ResponseWriter, request *http.Request) {
 	s := r.run
 	status, text := http.StatusOK, ""
@@ -125,7 +126,7 @@ func (r *readiness) readyz(w http.ResponseWriter, request *http.Request) {
 	if _, pings := s.broker.(brokers.Pinger); pings {
 		say("broker", withoutSecrets(broker, s.config.Broker.URL))
 	}
-	if handlers == nil { // or there are no subscribers yet
+	if handlers == nil { // before that there are no subscribers
 		if known, err := s.receiving(); known {
 			say("messages", withoutSecrets(err, s.config.Broker.URL))
 		}
@@ -153,8 +154,8 @@ func (r *run) handlersReady() error {
 	}
 }
 
-// receiving asks the subscribers of handlers that run whether messages can reach them: a
-// broker that answers may have given one up. known is false if none of them can tell.
+// receiving asks the handlers' subscribers whether messages reach them: a broker that
+// answers may have dropped a subscription. known is false if no subscriber can tell.
 func (r *run) receiving() (known bool, err error) {
 	var errs []error
 	for _, h := range r.handlers {

@@ -11,10 +11,10 @@ import (
 	"github.com/millpond-go/millpond/stores"
 )
 
-// warnOfNewNames warns of old names of handlers under which no consumer is registered: one
-// that is misspelt makes a new consumer, which runs every message again that comes again.
-// It is no error, because a new deployment has no consumers yet. It is called before the
-// handlers are registered.
+// warnOfNewNames warns of old names of handlers under which no consumer is registered: a
+// misspelt name makes a new consumer, which runs redelivered messages again. It is no
+// error, because a new deployment has no consumers yet. Call it before the handlers are
+// registered.
 func (r *run) warnOfNewNames(ctx context.Context) {
 	renamed := r.inboxed.Renamed
 	if len(renamed) == 0 {
@@ -22,7 +22,7 @@ func (r *run) warnOfNewNames(ctx context.Context) {
 	}
 	all, err := r.store.Consumers(ctx)
 	if err != nil {
-		r.log.Warn("millpond: whether renamed handlers had their old names cannot be told", slog.String("error", withoutSecrets(err, r.config.Store.URL).Error()))
+		r.log.Warn("millpond: the old names of renamed handlers cannot be checked", slog.String("error", withoutSecrets(err, r.config.Store.URL).Error()))
 		return
 	}
 	var known []string
@@ -44,6 +44,6 @@ func (r *run) warnOfNewNames(ctx context.Context) {
 		if best, ok := field.Nearest(before, known); ok {
 			attrs = append(attrs, slog.String("did you mean", best))
 		}
-		r.log.Warn("millpond: renamed_from names a handler that was never registered here, so every message that comes again runs again: name the one that it was, unless this deployment is new", attrs...)
+		r.log.Warn("millpond: renamed_from names a handler that was never registered here, so redelivered messages run again: correct it, unless this deployment is new", attrs...)
 	}
 }

@@ -10,15 +10,15 @@ import (
 	"github.com/millpond-go/millpond/internal/urlquery"
 )
 
-// URL is the URL of a broker or store. However it is printed, logged or marshaled, its
-// user info and parameters that may be secrets are left out; [URL.Reveal] has them. It is
-// made by [NewURL]; the zero value is none.
+// URL is the URL of a broker or store. Printed, logged or marshaled, it has no user info
+// and no parameters that may be secrets; [URL.Reveal] returns all of it. [NewURL] makes
+// one; the zero value is none.
 //
-// The text is behind a pointer, because fmt calls no methods on what a struct keeps in
-// unexported fields, and prints what is behind no pointer there.
+// The text is behind a pointer, because fmt calls no methods of unexported fields, and
+// prints their values unless they are pointers.
 type URL struct{ text *string }
 
-// NewURL returns the URL that a text is.
+// NewURL returns a text as a URL.
 func NewURL(text string) URL { return URL{concealed(text)} }
 
 // Reveal returns the URL with its secrets.
@@ -53,11 +53,11 @@ func (u URL) Format(f fmt.State, verb rune) { format(f, verb, u.String()) }
 // MarshalText implements encoding.TextMarshaler.
 func (u URL) MarshalText() ([]byte, error) { return []byte(u.String()), nil }
 
-// Secret is a text that is never printed, logged or marshaled; [Secret.Reveal] has it. It is
-// made by [NewSecret]; the zero value is none.
+// Secret is a text that is never printed, logged or marshaled; [Secret.Reveal] returns it.
+// [NewSecret] makes one; the zero value is none.
 type Secret struct{ text *string }
 
-// NewSecret returns the secret that a text is.
+// NewSecret returns a text as a secret.
 func NewSecret(text string) Secret { return Secret{concealed(text)} }
 
 // Reveal returns the text.
@@ -96,9 +96,9 @@ var secretParameter = regexp.MustCompile(`(?i)pass|pwd|secret|token|credential|a
 
 var parameterName = regexp.MustCompile(`^[A-Za-z][\w.-]{0,50}$`)
 
-// redactURL returns a URL without what may be a secret: its user info and the values of
-// parameters that are not known to be none; nothing but its scheme if it may have a password
-// that was not percent-encoded.
+// redactURL returns a URL without possible secrets: without its user info and the values of
+// parameters, except those that are known to be harmless. It returns the scheme alone if
+// the URL may have a password that was not percent-encoded.
 func redactURL(raw string) string {
 	if raw == "" {
 		return ""
@@ -165,14 +165,13 @@ var (
 	secretArgument = regexp.MustCompile(`(?i)\b([\w-]*(?:pass|pwd|secret|token|credential)[\w-]*=)[^\s&"]*`)
 )
 
-// scrub takes out of text what looks like the secret of a URL.
+// scrub removes from a text what looks like a secret of a URL.
 func scrub(text string) string {
 	text = userInfo.ReplaceAllString(text, "://…@")
 	return secretArgument.ReplaceAllString(text, "$1…")
 }
 
-// withoutSecrets returns an error whose text has no secret of the URL, for the errors of
-// adapters, which have none of their own.
+// withoutSecrets removes the secrets of the URL from the text of an adapter's error.
 func withoutSecrets(err error, u URL) error {
 	if err == nil {
 		return nil
@@ -198,7 +197,7 @@ func withoutSecrets(err error, u URL) error {
 	return &scrubbedError{err: err, text: scrub(text)}
 }
 
-// scrubbedError says less than the error that it wraps.
+// scrubbedError wraps an error and has a shorter text.
 type scrubbedError struct {
 	err  error
 	text string

@@ -31,7 +31,7 @@ type Service struct {
 	closed  bool
 }
 
-// handler is one call of Handle.
+// handler has the arguments of one call of Handle.
 type handler struct {
 	name, topic string
 	handle      message.NoPublishHandlerFunc
@@ -39,8 +39,8 @@ type handler struct {
 	added       *message.Handler
 }
 
-// Load is [LoadConfig] and [New]. A program that has something to add to the file, such as
-// its own logger, calls the two.
+// Load is [LoadConfig] and [New]. A program that adds to the file, such as its own logger,
+// calls both itself.
 func Load(ctx context.Context, path string) (*Service, error) {
 	c, err := LoadConfig(path)
 	if err != nil {
@@ -78,7 +78,7 @@ func New(ctx context.Context, c Config) (*Service, error) {
 	return &Service{wiring: w}, nil
 }
 
-// String says which service it is.
+// String returns the service with its broker and store, without secrets.
 func (s *Service) String() string {
 	c := &s.wiring.config
 	return fmt.Sprintf("service %q (broker %s, store %s)", c.Service, c.Broker.URL, c.Store.URL)
@@ -87,10 +87,10 @@ func (s *Service) String() string {
 // Format implements fmt.Formatter: every verb prints what String returns.
 func (s *Service) Format(f fmt.State, _ rune) { _, _ = io.WriteString(f, s.String()) }
 
-// Handle adds a handler, which reads a topic under a name. With the service's name it
-// forms the consumer: a handler that gets another name runs every message again that comes
-// again, unless handlers.<name>.renamed_from in the configuration says what it was. What
-// is wrong is an error of Run. Handle panics after Run was called.
+// Handle adds a handler of a topic. The service's name and the handler's name form the
+// consumer: a renamed handler runs redelivered messages again, unless
+// handlers.<name>.renamed_from in the configuration has the old name. Run returns the
+// mistakes. Handle panics after Run was called.
 func (s *Service) Handle(name, topic string, h message.NoPublishHandlerFunc) {
 	s.mustNotRun("Handle")
 	bad := func(format string, args ...any) {
@@ -98,9 +98,9 @@ func (s *Service) Handle(name, topic string, h message.NoPublishHandlerFunc) {
 	}
 	switch {
 	case (stores.Consumer{Service: s.wiring.config.Service, Handler: name}).Validate() != nil:
-		bad("its name is no name of a consumer: use a short one without control characters")
+		bad("its name cannot name a consumer: use a short one without control characters")
 	case slices.ContainsFunc(s.handlers, func(other *handler) bool { return other.name == name }):
-		bad("there are two of this name: give each its own")
+		bad("two handlers have this name: give each its own")
 	case topic == "":
 		bad("its topic is empty: name the topic that it reads")
 	case h == nil:
@@ -109,10 +109,10 @@ func (s *Service) Handle(name, topic string, h message.NoPublishHandlerFunc) {
 	s.handlers = append(s.handlers, &handler{name: name, topic: topic, handle: h})
 }
 
-// Use adds middlewares around the inbox of every handler, the first outermost, for
-// messages from the broker and for those that are tried again. They see an error only if a
-// message is given back. What is kept of a message is what came to the first of them, so one
-// that opens messages opens each once in each attempt. Use panics after Run was called.
+// Use adds middlewares around the inbox of every handler, the first outermost, for messages
+// from the broker and for retried messages. They see an error only if a message is given
+// back. A message is kept as it came to the first of them, so a middleware that decrypts
+// messages decrypts each once per attempt. Use panics after Run was called.
 func (s *Service) Use(m ...message.HandlerMiddleware) {
 	s.mustNotRun("Use")
 	for _, one := range m {
@@ -131,9 +131,8 @@ func (s *Service) mustNotRun(method string) {
 	}
 }
 
-// Watermill returns the router that runs the handlers, for everything else that it can do.
-// Handlers that are added to it directly run without the inbox. It is run and closed by
-// Run.
+// Watermill returns the router that runs the handlers, to configure it further. Handlers
+// that are added to it directly run without the inbox. Run runs and closes it.
 func (s *Service) Watermill() *message.Router { return s.wiring.watermill }
 
 // Store returns the store, which Run closes.
@@ -143,15 +142,15 @@ func (s *Service) Store() stores.Store { return s.wiring.store }
 func (s *Service) Broker() brokers.Broker { return s.wiring.broker }
 
 // Publisher returns a publisher on the service's broker, which Run closes after the
-// handlers have ended. It does not take part in a handler's transaction: what must be
-// published if, and only if, a message's effects are committed does not belong there.
+// handlers have ended. It takes no part in a handler's transaction: do not use it for
+// messages that must be published if, and only if, the effects are committed.
 func (s *Service) Publisher() message.Publisher { return s.wiring.publisher }
 
-// Config returns what the service was made of, defaults included.
+// Config returns the service's configuration, including defaults.
 func (s *Service) Config() Config { return s.wiring.config }
 
-// Close closes what New has opened. Run does it; only a service that is never run needs it.
-// It may be called many times.
+// Close closes everything that New opened. Run calls it; only a service that is never run
+// needs it. It may be called many times.
 func (s *Service) Close() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()

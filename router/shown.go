@@ -7,8 +7,7 @@ import (
 )
 
 // shownParameters are parameters of the adapters whose values are no secrets. All others
-// are hidden: those of adapters that are not known here, misspelt ones, and what databases
-// take for settings of their own.
+// are hidden: parameters of other adapters, misspelt ones, and the databases' own settings.
 var shownParameters = words(`
 	capacity when_full key_metadata
 
@@ -46,8 +45,8 @@ func words(text string) map[string]bool {
 	return set
 }
 
-// shownValue are values as parameters have them: words, numbers, durations, names, paths and
-// addresses. A user before a host has no place there, nor have parameters within one.
+// shownValue matches usual values: words, numbers, durations, names, paths and addresses.
+// It does not match a user before a host, or nested parameters.
 var shownValue = regexp.MustCompile(`^[\w.,:/{}\[\]' +-]{0,120}$`)
 
 // isShown reports whether a parameter of a URL may be repeated; value is as it stands there.

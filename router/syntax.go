@@ -18,7 +18,7 @@ func parse(text []byte) (tree *ast.File, err error) {
 	return parser.ParseBytes(text, 0, parser.AllowDuplicateMapKey())
 }
 
-// noYAML says why the parser has given up, and where.
+// noYAML reports why and where the parser gave up.
 func (d *document) noYAML(err error) {
 	e, ok := errors.AsType[syntaxError](err)
 	if !ok {

@@ -14,7 +14,7 @@ import (
 	"github.com/millpond-go/millpond/stores"
 )
 
-// Telemetry is what makes spans and metrics of a service. All of it is optional.
+// Telemetry makes the spans and metrics of a service. Each field is optional.
 type Telemetry struct {
 	Hook      middleware.Hook                           // of the inbox
 	Publisher func(message.Publisher) message.Publisher // decorates the service's publisher
@@ -23,7 +23,7 @@ type Telemetry struct {
 	io.Closer                                           // closed after the last message
 }
 
-// TelemetryOptions is what a service tells about itself.
+// TelemetryOptions describes a service to its telemetry.
 type TelemetryOptions struct {
 	Service string
 	System  string // of the broker, as its capabilities name it
@@ -38,7 +38,7 @@ var registered struct {
 	open func(TelemetryOptions) (Telemetry, error)
 }
 
-// RegisterTelemetry says what makes telemetry for services that want it. Package
+// RegisterTelemetry registers the function that makes the telemetry of services. Package
 // router/telemetry calls it when it is imported; a second call panics.
 func RegisterTelemetry(open func(TelemetryOptions) (Telemetry, error)) {
 	registered.mu.Lock()
@@ -49,7 +49,7 @@ func RegisterTelemetry(open func(TelemetryOptions) (Telemetry, error)) {
 	registered.open = open
 }
 
-// openTelemetry makes what the configuration asks for.
+// openTelemetry makes the telemetry if it is on.
 func (w *wiring) openTelemetry() error {
 	if !w.config.Telemetry.On {
 		return nil

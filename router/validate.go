@@ -14,7 +14,7 @@ import (
 	"github.com/millpond-go/millpond/middleware"
 )
 
-// check checks every field by itself, and then how they fit together.
+// check checks each field by itself, and then all of them together.
 func (r *reading) check() {
 	written := func(path string) bool { _, ok := r.origins[path]; return ok }
 	for _, problem := range field.Check(&r.config, field.Names{Written: written, Show: shown}) {
@@ -58,8 +58,8 @@ func (r *reading) checkListen() {
 	}
 }
 
-// checkInbox asks the inbox what is wrong with its part. Its fields are named as in a file,
-// if they are there.
+// checkInbox has the inbox check its part. Fields are named as in a file, if the file has
+// them.
 func (r *reading) checkInbox() {
 	for _, name := range slices.Sorted(maps.Keys(r.config.Handlers)) {
 		policy := r.config.retryOf(name)
@@ -76,7 +76,7 @@ func (r *reading) checkInbox() {
 	}
 }
 
-// pathOf is the path of a field of the inbox in a file, or its name in code.
+// pathOf returns the path in a file of a field of the inbox, or its name in code.
 func pathOf(p field.Error) string {
 	name := p.Field
 	if in, _, _ := strings.Cut(name, "["); p.Key != "" {
@@ -98,8 +98,7 @@ type checker interface {
 	Exposure(rawURL string) error
 }
 
-// checkURL checks the URL of a broker, or of a store, and asks its adapter, if it is
-// linked, what is wrong with it.
+// checkURL checks the URL of the broker or the store, with its adapter if that is linked.
 func (r *reading) checkURL(u located) {
 	if r.reported[u.path] {
 		return
@@ -121,7 +120,7 @@ func (r *reading) checkURL(u located) {
 	}
 }
 
-// misfit says what to do if a URL is none of its kind.
+// misfit returns the fix if a URL is not of its kind.
 func (u located) misfit() (fix string) {
 	kind, _, _ := strings.Cut(u.path, ".")
 	f, _ := known(u.path)

@@ -12,16 +12,16 @@ import (
 	"github.com/millpond-go/millpond/stores"
 )
 
-// sources says where the values of a configuration were written. A Config has it behind a
-// pointer, because it knows secrets.
+// sources has the origins of a configuration's values. A Config has it behind a pointer,
+// because it has secrets.
 type sources struct {
 	where map[string]string // by path: "millpond.yaml:7", or a variable
 	text  map[string]string // by path, as it was read: the program may have changed it
-	file  map[string]string // what the file says where a variable counts more
-	lines map[string]string // where that stands
+	file  map[string]string // the file's values that a variable overrides
+	lines map[string]string // their places
 }
 
-// remember keeps what only the reading knows.
+// remember keeps the origins with the configuration.
 func (r *reading) remember() {
 	s := &sources{where: make(map[string]string), text: make(map[string]string), file: r.overridden, lines: make(map[string]string)}
 	for _, f := range fields {
@@ -33,9 +33,9 @@ func (r *reading) remember() {
 	r.config.sources = s
 }
 
-// Origin says where the value of a field was written: a file with its line, or the name of a
-// variable. It is "" for defaults, and for what the program has set. Fields are named as in
-// a file, such as "store.url"; those of handlers are not known.
+// Origin returns what set a field: a file with its line, or a variable. It is "" for
+// defaults, for values that the program set, and for fields of handlers. Fields are named
+// as in a file, such as "store.url".
 func (c *Config) Origin(path string) string {
 	f, ok := known(path)
 	if c.sources == nil || !ok || f.Section || strings.Contains(path, "*") || plainText(f, c.value(f)) != c.sources.text[path] {
@@ -44,8 +44,8 @@ func (c *Config) Origin(path string) string {
 	return c.sources.where[path]
 }
 
-// named is a field in an error, with the variable that it comes from: the file may say
-// something else.
+// named returns a field for an error, with the variable that set it, because the file may
+// have another value.
 func (c *Config) named(field string) string {
 	if origin := c.Origin(field); strings.HasPrefix(origin, variablePrefix) {
 		return field + " (" + origin + ")"
@@ -53,10 +53,10 @@ func (c *Config) named(field string) string {
 	return field
 }
 
-// Warnings says what a service runs with, and nobody may have meant: a password that can
-// travel without verified TLS, a variable that names another store or broker than the file,
-// an address that is all interfaces. [New] logs them; millpond config check shows them, and
-// takes them for mistakes with --strict. No line has a secret.
+// Warnings lists settings that are valid but perhaps not intended: a password that may be
+// sent without verified TLS, a variable that overrides the file's store or broker, an
+// address on all interfaces. [New] logs them; millpond config check shows them, and with
+// --strict treats them as mistakes. No line has a secret.
 func (c *Config) Warnings() []Problem {
 	var all []Problem
 	warn := func(field, text string) {
@@ -64,19 +64,19 @@ func (c *Config) Warnings() []Problem {
 	}
 	for _, u := range c.urls() {
 		if s := c.sources; s != nil && s.lines[u.path] != "" && strings.HasPrefix(c.Origin(u.path), variablePrefix) && !samePlace(u.url.Reveal(), s.file[u.path]) {
-			warn(u.path, "is "+u.url.String()+", which counts more than the "+NewURL(s.file[u.path]).String()+" of "+s.lines[u.path]+": unset the variable if the file is right")
+			warn(u.path, "is "+u.url.String()+", which overrides the "+NewURL(s.file[u.path]).String()+" of "+s.lines[u.path]+": unset the variable if the file is right")
 		}
 		if text := exposureOf(u.mux, u.url); text != "" && !c.RequireTLS {
 			warn(u.path, "is "+u.url.String()+": "+text)
 		}
 	}
 	if host, _, err := net.SplitHostPort(c.HTTP.Listen); err == nil && host == "" {
-		warn("http.listen", "is "+quoted(c.HTTP.Listen)+", all interfaces, and nobody is asked who they are: name an address, such as 127.0.0.1, or 0.0.0.0 if all are meant")
+		warn("http.listen", "is "+quoted(c.HTTP.Listen)+", all interfaces, without authentication: name an address, such as 127.0.0.1, or 0.0.0.0 for all")
 	}
 	return all
 }
 
-// located is a field with a URL, and who knows what it means.
+// located is a field with a URL, and the mux that checks it.
 type located struct {
 	path string
 	url  URL
@@ -90,7 +90,7 @@ func (c *Config) urls() []located {
 	}
 }
 
-// exposureOf says where the password of a URL can travel that it must not, "" if nowhere.
+// exposureOf says how the password of a URL may be exposed; "" if it is not.
 func exposureOf(mux checker, u URL) string {
 	scheme, _, _ := strings.Cut(u.Reveal(), ":")
 	if !slices.Contains(mux.Schemes(), strings.ToLower(scheme)) {
@@ -108,8 +108,8 @@ var placeParameters = []string{
 	"region", "endpoint", "queue", "exchange",
 }
 
-// samePlace reports whether two URLs name the same servers, database and tables, whoever
-// asks for them and how.
+// samePlace reports whether two URLs name the same servers, database and tables, with any
+// user and options.
 func samePlace(a, b string) bool {
 	one, err := url.Parse(a)
 	if err != nil {

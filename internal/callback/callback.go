@@ -1,6 +1,6 @@
 // Package callback calls functions of the program: those of a configuration, hooks,
-// loggers. One that panics must not take with it what calls it, least of all the process,
-// which would meet the same message again when it has started anew.
+// loggers. A panic in one of them must not end its caller, and least of all the process,
+// which would get the same message again after its restart.
 package callback
 
 import (
@@ -9,7 +9,7 @@ import (
 	"strings"
 )
 
-// maxText is how many bytes of what a panic says are kept: a message may say it.
+// maxText bounds the text of a panic in bytes, because it may come from a message.
 const maxText = 1 << 10
 
 // Call calls f. A panic in it becomes an error that begins with what, the name by which the
@@ -35,13 +35,13 @@ func Apart(what string, f func() error) error {
 	return <-answer
 }
 
-// Panicked is the error for a panic that was recovered with the value r. It says where it
-// was, as far as the panic is still on the stack.
+// Panicked returns the error for a panic that was recovered with the value r, with its
+// place if the panic is still on the stack.
 func Panicked(what string, r any) error {
 	return fmt.Errorf("%s panicked: %s%s", what, Text(r), place())
 }
 
-// Text is what a panic says, cut.
+// Text returns the text of a panic, cut.
 func Text(r any) string {
 	text, ok := r.(string)
 	if !ok {
@@ -53,7 +53,7 @@ func Text(r any) string {
 	return text
 }
 
-// place names the line that has panicked.
+// place returns the line that panicked.
 func place() string {
 	var callers [64]uintptr
 	frames := runtime.CallersFrames(callers[:runtime.Callers(1, callers[:])])
@@ -71,8 +71,8 @@ func place() string {
 	return ""
 }
 
-// Read calls f, which makes something of what came, as Apart does. What it has made is
-// never nil without an error.
+// Read calls f, which reads a delivery, as Apart does. It never returns nil without an
+// error.
 func Read[From, Made any](what string, f func(From) (*Made, error), from From) (made *Made, err error) {
 	err = Apart(what, func() (err error) {
 		made, err = f(from)

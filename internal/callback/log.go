@@ -5,8 +5,8 @@ import (
 	"log/slog"
 )
 
-// Logger returns a logger that writes what log does, and survives a handler that panics:
-// the line is lost.
+// Logger returns a logger that writes to log. If log's handler panics, only the line is
+// lost.
 func Logger(log *slog.Logger) *slog.Logger { return slog.New(handler{log.Handler()}) }
 
 type handler struct{ inner slog.Handler }

@@ -1,5 +1,5 @@
-// Package exposed says where a password can travel without verified TLS. The rule is one
-// for all adapters, which know what their configurations mean.
+// Package exposed says where a password may be sent without verified TLS. All adapters
+// share the rule; each describes its own configuration.
 package exposed
 
 import (
@@ -17,9 +17,8 @@ type Server struct {
 	TLS     *tls.Config // nil if the connection is, or may become, one in plain text
 }
 
-// Password returns what to say of a password that is sent to servers, of which those that
-// are reached without verified TLS and not by a loopback are named, and what to write
-// instead; nil if there is none of these.
+// Password returns an error that names the servers to which a password is sent without
+// verified TLS and not by a loopback, with the fix; nil if there are none.
 func Password(servers []Server, fix string) error {
 	var plain, unverified []string
 	add := func(list *[]string, address string) {
@@ -45,8 +44,8 @@ func Password(servers []Server, fix string) error {
 	return nil
 }
 
-// ByAddress is Password for servers that are all reached alike. Its error begins with the
-// name of the package pkg.
+// ByAddress is Password for servers with the same TLS settings. Its error begins with the
+// package name pkg.
 func ByAddress(pkg string, addresses []string, secured *tls.Config, fix string) error {
 	servers := make([]Server, len(addresses))
 	for i, address := range addresses {
@@ -58,14 +57,13 @@ func ByAddress(pkg string, addresses []string, secured *tls.Config, fix string) 
 	return nil
 }
 
-// Verifies reports whether a connection is made only to a server with a certificate for its
-// name, or with any one of authorities that the configuration itself names.
+// Verifies reports whether connections need a certificate for the server's name, or one of
+// the authorities that the configuration names.
 func Verifies(c *tls.Config) bool {
 	return !c.InsecureSkipVerify || c.RootCAs != nil && (c.VerifyPeerCertificate != nil || c.VerifyConnection != nil)
 }
 
-// local reports whether what is sent to an address stays in the machine. Names are not
-// looked up.
+// local reports whether an address is on this machine. Names are not looked up.
 func local(address string) bool {
 	if strings.HasPrefix(address, "/") || strings.HasPrefix(address, "@") {
 		return true

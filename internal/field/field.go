@@ -1,5 +1,5 @@
-// Package field describes the fields of configuration structs by their tags, so that all
-// that is to be said about a field is said in one place:
+// Package field describes the fields of configuration structs by their tags, so that
+// everything about a field is in one place:
 //
 //	Limit time.Duration `config:"limit" default:"5m" check:"positive" about:"How long …"`
 //
@@ -13,8 +13,8 @@
 //     1..255; or the words that are allowed, such as text|json. Of a bool these are two, the
 //     first for false.
 //   - least: the name of a sibling that must not be larger.
-//   - about: the sentence for people. example: what they are shown if there is no default.
-//   - missing: the fix if the field has no value, which it must have.
+//   - about: the explanation. example: an example value, for a field without a default.
+//   - missing: the field is required; the fix if it has no value.
 package field
 
 import (
@@ -109,7 +109,7 @@ func collect(all []Field, t reflect.Type, in Field) []Field {
 	return all
 }
 
-// isText reports whether a struct is written as one value.
+// isText reports whether a struct is written as a single value.
 func isText(t reflect.Type) bool {
 	return reflect.PointerTo(t).Implements(reflect.TypeFor[encoding.TextUnmarshaler]())
 }
@@ -129,8 +129,8 @@ func (f Field) Variable(prefix string) string {
 	return prefix + strings.ToUpper(strings.ReplaceAll(f.Path, ".", "_"))
 }
 
-// Edit calls do with the field of the struct that config points to, which do may set. key
-// is that of the map on the way, if there is one.
+// Edit calls do with the field in the struct that config points to; do may set it. key
+// selects the entry of a map on the path, if there is one.
 func (f Field) Edit(config any, key string, do func(reflect.Value)) {
 	edit(reflect.ValueOf(config).Elem(), f.steps, key, do)
 }
@@ -155,8 +155,8 @@ func edit(v reflect.Value, steps []int, name string, do func(reflect.Value)) {
 	do(v)
 }
 
-// Values yields the field of the struct that config points to with its path in a file; one
-// for each key, if a map is on the way.
+// Values yields the field in the struct that config points to, with its path in a file; one
+// for each key of a map on the path.
 func (f Field) Values(config any) iter.Seq2[string, reflect.Value] {
 	return func(yield func(string, reflect.Value) bool) {
 		v := reflect.ValueOf(config).Elem()
@@ -180,7 +180,7 @@ func (f Field) Values(config any) iter.Seq2[string, reflect.Value] {
 	}
 }
 
-// SetDefaults fills what is zero in the struct that config points to.
+// SetDefaults sets the zero fields of the struct that config points to.
 func SetDefaults(config any) {
 	fields := Of(reflect.TypeOf(config).Elem())
 	for _, f := range fields {

@@ -12,8 +12,8 @@ import (
 	"time"
 )
 
-// Set sets a field from its text. It returns what to write instead if that is wrong. Lists
-// are written [a, b], or without the brackets.
+// Set sets a field from its text, and returns the fix if the text is wrong. Lists are
+// written [a, b], or without the brackets.
 func (f Field) Set(v reflect.Value, text string) (fix string) {
 	if f.List {
 		text = strings.TrimSuffix(strings.TrimPrefix(text, "["), "]")
@@ -77,7 +77,7 @@ func (f Field) Take(v reflect.Value, text string) (fix string) {
 	return fix
 }
 
-// Items are the values of a list that is written a, b.
+// Items returns the values of a list such as a, b.
 func Items(text string) []string {
 	items := []string{}
 	for item := range strings.SplitSeq(text, ",") {
@@ -88,7 +88,7 @@ func Items(text string) []string {
 	return items
 }
 
-// Text is a value as a file has it. What hides its secrets as text hides them here.
+// Text returns a value as a file has it, without the secrets of types that hide them.
 func (f Field) Text(v reflect.Value) string {
 	var text string
 	switch value := v.Interface().(type) {
@@ -111,7 +111,7 @@ func (f Field) Text(v reflect.Value) string {
 	return text
 }
 
-// Duration is 5m rather than 5m0s.
+// Duration returns 5m rather than 5m0s.
 func Duration(d time.Duration) string {
 	s := d.String()
 	if strings.HasSuffix(s, "m0s") {
@@ -154,7 +154,7 @@ func (p Errors) Unwrap() []error {
 	return errs
 }
 
-// Names says how problems name fields, and show their values.
+// Names tells how errors name fields and show their values.
 type Names struct {
 	Go      bool   // as in Go, not as in a file
 	Prefix  string // of all names
@@ -170,8 +170,8 @@ func (n Names) of(f Field, path string) string {
 	return n.Prefix + path
 }
 
-// Check returns what is wrong with the fields of the struct that config points to. A zero
-// is the default, unless it was written.
+// Check returns the mistakes in the struct that config points to. A zero means the default,
+// unless it was written.
 func Check(config any, n Names) (all Errors) {
 	fields := Of(reflect.TypeOf(config).Elem())
 	for _, f := range fields {
@@ -205,7 +205,7 @@ func Check(config any, n Names) (all Errors) {
 	return all
 }
 
-// duration is that of a field, or its default.
+// duration returns the duration of a field, or its default.
 func (f Field) duration(config any) time.Duration {
 	v := reflect.ValueOf(config).Elem().FieldByIndex(f.steps)
 	if v.IsZero() {
@@ -215,7 +215,7 @@ func (f Field) duration(config any) time.Duration {
 	return time.Duration(v.Int())
 }
 
-// fix says what to do about a wrong value, "" if it is right.
+// fix returns the fix for a wrong value, "" for a right one.
 func (f Field) fix(v reflect.Value) string {
 	switch least, most, bounded := strings.Cut(f.check, ".."); {
 	case f.check == "" || v.Kind() == reflect.Bool:

@@ -26,7 +26,7 @@ type Desk struct {
 	logger       watermill.LoggerAdapter
 }
 
-// New returns a desk whose intake ends with ctx. Its lines of the log carry fields.
+// New returns a desk whose intake ends with ctx. Its log lines have the fields.
 func New(ctx context.Context, config brokers.SubscriberConfig, fields watermill.LogFields) *Desk {
 	d := &Desk{
 		out:          make(chan *message.Message),
@@ -43,7 +43,7 @@ func New(ctx context.Context, config brokers.SubscriberConfig, fields watermill.
 // Context ends when the intake does.
 func (d *Desk) Context() context.Context { return d.ctx }
 
-// Logger is that of the subscriber, with the fields of the desk.
+// Logger returns the subscriber's logger, with the desk's fields.
 func (d *Desk) Logger() watermill.LoggerAdapter { return d.logger }
 
 // Messages is the channel for the consumer. It is unbuffered: a message counts as
@@ -68,14 +68,14 @@ func (d *Desk) Put() { <-d.slots }
 // Stop ends the intake. It may be called many times.
 func (d *Desk) Stop() { d.stop() }
 
-// Abandon lets no settlement count any more. It may be called many times.
+// Abandon makes later settlements ineffective. It may be called many times.
 func (d *Desk) Abandon() { d.abandon() }
 
-// Abandoned is closed when no settlement counts any more.
+// Abandoned is closed by Abandon.
 func (d *Desk) Abandoned() <-chan struct{} { return d.gone.Done() }
 
-// Serve runs work, which ends once the intake has ended and nothing is unsettled. After the
-// end of the intake that may take the drain timeout; what is unsettled then is abandoned.
+// Serve runs work, which returns when the intake has ended and all messages are settled.
+// Messages that are unsettled at the drain timeout are abandoned.
 func (d *Desk) Serve(work func()) {
 	idle := make(chan struct{})
 	go func() {
@@ -105,7 +105,7 @@ func (d *Desk) NotSettled(n int, timeout time.Duration) {
 	}
 }
 
-// Finish closes the consumer's channel. Nothing may be handed out any more. It is called
+// Finish closes the consumer's channel, after the last message was handed out. It is called
 // once.
 func (d *Desk) Finish() {
 	d.stop()

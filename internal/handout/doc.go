@@ -1,4 +1,4 @@
-// Package handout is what the adapters of brokers share on the way of a message: it is
-// handed to the consumer of a Subscribe call, awaited, and drained. What an ack, a nack or
-// neither means to the server is the adapter's.
+// Package handout hands messages to the consumer of a Subscribe call, waits for their
+// settlement and drains them, for all broker adapters. The adapters decide what to tell the
+// server.
 package handout

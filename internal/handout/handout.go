@@ -9,7 +9,7 @@ import (
 	"github.com/millpond-go/millpond/brokers"
 )
 
-// Fate is what has become of a message.
+// Fate is how a message was settled, if it was.
 type Fate int
 
 const (
@@ -47,8 +47,7 @@ func (d *Desk) Handout(msg *message.Message, facts brokers.Delivery) *Handout {
 // End ends the message's context.
 func (h *Handout) End(cause error) { h.cancel(cause) }
 
-// Deliver hands the message out and waits for what becomes of it. The give-back is that of
-// a nack.
+// Deliver hands the message out and waits for its fate. A nack comes with its give-back.
 func (h *Handout) Deliver() (Fate, brokers.GiveBack) {
 	if !h.Offer() {
 		return Unbegun, brokers.GiveBack{}
@@ -56,7 +55,8 @@ func (h *Handout) Deliver() (Fate, brokers.GiveBack) {
 	return h.Await()
 }
 
-// Offer waits until the consumer has received the message. It returns false if nobody will.
+// Offer waits until the consumer has received the message. It returns false if the consumer
+// has gone.
 func (h *Handout) Offer() (received bool) {
 	var alarm <-chan time.Time
 	if h.Keep != nil {
@@ -90,7 +90,7 @@ func (h *Handout) Offer() (received bool) {
 	}
 }
 
-// Await waits for what becomes of a message that was received. Its context ends with that.
+// Await waits for the fate of a received message, and then ends its context.
 func (h *Handout) Await() (Fate, brokers.GiveBack) {
 	defer h.end()
 	defer h.desk.begun.Add(-1)
@@ -114,7 +114,7 @@ func (h *Handout) Await() (Fate, brokers.GiveBack) {
 	}
 }
 
-// settled prefers what the handler has said, if only a moment ago.
+// settled prefers a settlement of the handler, even one that has just come.
 func (h *Handout) settled() (Fate, brokers.GiveBack) {
 	select {
 	case <-h.msg.Acked():
@@ -137,7 +137,7 @@ func (h *Handout) end() {
 	}
 }
 
-// Delay is the pause before a nacked message comes again: what the give-back asks for, or
+// Delay returns the pause before a nacked message is redelivered: that of the give-back, or
 // one that doubles with each delivery, counted from 1, from first to longest.
 func Delay(g brokers.GiveBack, count int, first, longest time.Duration) time.Duration {
 	if g.After > 0 {

@@ -10,7 +10,7 @@ import (
 	"github.com/millpond-go/millpond/internal/openset"
 )
 
-// Subscription is one call of Subscribe. All but Run come with an embedded Desk.
+// Subscription is one call of Subscribe. An embedded Desk implements all methods but Run.
 type Subscription interface {
 	comparable
 	Messages() <-chan *message.Message
@@ -19,7 +19,8 @@ type Subscription interface {
 	Run() // delivers until the intake ends, drains, and calls Finish
 }
 
-// Subscriptions are those of one subscriber. The zero value is empty and ready for use.
+// Subscriptions are the subscriptions of one subscriber. The zero value is empty and ready
+// for use.
 type Subscriptions[S Subscription] struct{ openset.Set[S] }
 
 // Start runs a subscription and returns its messages. After Close it stops it instead, and
@@ -45,8 +46,8 @@ func (s *Subscriptions[S]) Open(pkg string) error {
 	return nil
 }
 
-// Receiving asks each subscription why it cannot receive, and wraps brokers.ErrUnavailable
-// if one cannot. where names it.
+// Receiving returns why subscriptions cannot receive, wrapping brokers.ErrUnavailable; nil
+// if all can. where names a subscription.
 func (s *Subscriptions[S]) Receiving(ask func(S) (where string, why error)) error {
 	var errs []error
 	for _, sub := range s.All() {

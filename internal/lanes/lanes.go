@@ -1,17 +1,17 @@
-// Package lanes lets messages of one key wait for each other, and no others.
+// Package lanes runs messages of one key one after the other, beside those of other keys.
 package lanes
 
 import "sync"
 
-// Lanes hold, for each key of which something is under way, what waits behind it. The zero
-// value is empty. It is safe for concurrent use.
+// Lanes has a queue for each key that has a running message. The zero value is empty. It is
+// safe for concurrent use.
 type Lanes[T any] struct {
 	mu      sync.Mutex
 	waiting map[string][]T
 }
 
-// Join reports whether nothing of the key is under way, so that v is from now on. Otherwise
-// v waits.
+// Join returns true if no message of the key runs: v runs from now on. Otherwise v is
+// queued.
 func (l *Lanes[T]) Join(key string, v T) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -27,8 +27,8 @@ func (l *Lanes[T]) Join(key string, v T) bool {
 	return false
 }
 
-// Next notes that what was under way is done with, and returns what is after it. Without
-// such, the lane is gone.
+// Next ends the running message of the key and returns the next one, which runs from now
+// on. If there is none, the queue is deleted.
 func (l *Lanes[T]) Next(key string) (next T, ok bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -41,7 +41,7 @@ func (l *Lanes[T]) Next(key string) (next T, ok bool) {
 	return next, true
 }
 
-// Leave takes what waits out of the lane, which is gone then.
+// Leave deletes the key's queue and returns what was waiting in it.
 func (l *Lanes[T]) Leave(key string) []T {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -1,5 +1,5 @@
-// Package loglimit keeps a failure that happens a thousand times a second from filling the
-// log, without hiding how often it happens.
+// Package loglimit keeps frequent failures from filling the log, and counts the lines that
+// it leaves out.
 package loglimit
 
 import (
@@ -10,22 +10,22 @@ import (
 )
 
 const (
-	// Logged lines of the same kind are logged Within a time; the rest is counted.
+	// Logged lines of one kind are logged Within a time; the others are counted.
 	Logged = 5
 	Within = time.Minute
-	// Kinds bounds the kinds; those beyond share one.
+	// Kinds bounds the number of kinds; those beyond it share one.
 	Kinds = 1000
 )
 
-// Kind is what makes two lines of the log say the same.
+// Kind identifies log lines that say the same.
 type Kind struct {
 	Consumer stores.Consumer
 	Result   string
 	Cause    string // of errors that differ in ids and numbers only
 }
 
-// Limit counts lines by their kind. The zero value is ready to use, by any number of
-// goroutines.
+// Limit counts lines by their kind. The zero value is ready to use. It is safe for
+// concurrent use.
 type Limit struct {
 	mu    sync.Mutex
 	kinds map[Kind]*window
@@ -33,8 +33,8 @@ type Limit struct {
 
 type window struct{ lines, left int }
 
-// Pass reports whether a line is to be logged. If not it is counted, and tell is called
-// with the number of those left out when the time is over.
+// Pass reports whether to log a line. If not, the line is counted, and tell gets the count
+// when the time is over.
 func (l *Limit) Pass(kind Kind, tell func(left int)) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -9,9 +9,9 @@ import (
 	"github.com/millpond-go/millpond/stores"
 )
 
-// OfRouter returns the log for one of Watermill's routers, which says much about every
-// message: errors alone, and of many that say the same of one handler some. Lines about an
-// error that is the one to drop are left out.
+// OfRouter returns the log for a router of Watermill, which logs much about every message.
+// It passes only errors, and limits those that are equal for one handler. Lines about the
+// error drop are left out.
 func OfRouter(log *slog.Logger, drop error) *slog.Logger {
 	return slog.New(ofRouter{log.Handler(), slog.New(log.Handler()), drop, new(Limit)})
 }

@@ -1,5 +1,5 @@
-// Package openset keeps what somebody has opened and must close, such as the subscribers
-// of a broker, so that nothing is opened any more once that has begun.
+// Package openset keeps what must be closed, such as the subscribers of a broker, and
+// refuses new members once closing has begun.
 package openset
 
 import (
@@ -36,7 +36,7 @@ func (s *Set[T]) Add(member T) bool {
 	return true
 }
 
-// Remove forgets a member, if it is one.
+// Remove removes a member, if it is one.
 func (s *Set[T]) Remove(member T) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -66,7 +66,7 @@ func (s *Set[T]) Closed() bool {
 	return s.closed
 }
 
-// Seal takes no more members from now on, and returns those that are there.
+// Seal refuses new members from now on, and returns the present ones.
 func (s *Set[T]) Seal() []T {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -74,9 +74,9 @@ func (s *Set[T]) Seal() []T {
 	return slices.Collect(maps.Keys(s.members))
 }
 
-// Close takes no more members from now on, closes those that are there, all at the same
-// time, and waits for that. It returns their errors. They may remove themselves meanwhile.
-// Called again, also at once, it closes those that are still members again.
+// Close refuses new members from now on, closes the present ones at the same time, waits
+// for them and returns their errors. They may remove themselves meanwhile. A second call,
+// even a concurrent one, closes the remaining members again.
 func (s *Set[T]) Close() error {
 	members := s.Seal()
 	errs := make([]error, len(members))

@@ -1,4 +1,4 @@
-// Package outage logs and paces what fails again and again until it works.
+// Package outage logs and paces an operation that is repeated until it works.
 package outage
 
 import (
@@ -9,8 +9,8 @@ import (
 	"github.com/cenkalti/backoff/v5"
 )
 
-// Outage logs something that fails: when it begins, once a minute, and when it is over. It
-// is safe for concurrent use.
+// Outage logs a failing operation: the first failure, then once a minute, and when it works
+// again. It is safe for concurrent use.
 type Outage struct {
 	logger watermill.LoggerAdapter
 	what   string
@@ -25,12 +25,12 @@ type Outage struct {
 
 const logEvery = time.Minute
 
-// New returns one for what, such as "Receiving".
+// New returns an Outage of an operation, such as "Receiving".
 func New(logger watermill.LoggerAdapter, what string) *Outage {
 	return &Outage{logger: logger, what: what, pace: Pace()}
 }
 
-// Failed returns how long to wait before the next attempt.
+// Failed notes a failure, and returns how long to wait before the next try.
 func (o *Outage) Failed(err error) time.Duration {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -48,7 +48,7 @@ func (o *Outage) Failed(err error) time.Duration {
 	return o.pace.NextBackOff()
 }
 
-// Problem returns why it fails now, nil if it does not.
+// Problem returns the last error, nil if the operation works.
 func (o *Outage) Problem() error {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -58,7 +58,7 @@ func (o *Outage) Problem() error {
 	return o.last
 }
 
-// Over notes that it works.
+// Over notes that the operation works.
 func (o *Outage) Over() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -68,7 +68,7 @@ func (o *Outage) Over() {
 	}
 }
 
-// Pace returns growing pauses between attempts to get something back.
+// Pace returns growing pauses between tries.
 func Pace() *backoff.ExponentialBackOff {
 	b := backoff.NewExponentialBackOff()
 	b.InitialInterval = 100 * time.Millisecond

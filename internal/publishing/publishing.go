@@ -1,5 +1,5 @@
-// Package publishing is what the publishers of several adapters have in common: calls that
-// Close waits for, and one error for the messages that were not taken.
+// Package publishing is shared by the publishers of several adapters: Close waits for calls
+// under way, and one error names the messages that were not published.
 package publishing
 
 import (
@@ -19,8 +19,8 @@ type Calls struct {
 	underWay sync.WaitGroup
 }
 
-// Publish makes a call of Publish, whose error begins with the name of the package pkg. It
-// calls send unless there is nothing to send, a message is nil, or Close was called.
+// Publish calls send, unless there are no messages, one is nil, or Close was called. Errors
+// begin with the package name pkg.
 func (c *Calls) Publish(pkg, topic string, messages []*message.Message, send func() error) error {
 	if !c.begin() {
 		return fmt.Errorf("%s: publisher: %w", pkg, brokers.ErrClosed)
@@ -47,8 +47,8 @@ func (c *Calls) begin() bool {
 	return true
 }
 
-// Close lets no call begin any more, and waits for those under way. It may be called many
-// times and returns nil.
+// Close refuses new calls and waits for those under way. It may be called many times and
+// returns nil.
 func (c *Calls) Close() error {
 	c.mu.Lock()
 	c.closed = true
@@ -57,7 +57,7 @@ func (c *Calls) Close() error {
 	return nil
 }
 
-// Encode returns what encode makes of each message, or why one cannot be sent.
+// Encode encodes each message, or returns why one cannot be sent.
 func Encode[T any](pkg, topic string, messages []*message.Message, encode func(*message.Message) (T, error)) ([]T, error) {
 	all := make([]T, len(messages))
 	for i, msg := range messages {
@@ -69,11 +69,11 @@ func Encode[T any](pkg, topic string, messages []*message.Message, encode func(*
 	return all, nil
 }
 
-// maxErrors is how many messages an error names.
+// maxErrors is the number of messages that an error names.
 const maxErrors = 10
 
-// Failures is one error for all messages that were not taken: errs has what became of each.
-// It begins with the name of the package pkg.
+// Failures returns one error for all messages that were not published; errs has an entry
+// for each message. It begins with the package name pkg.
 func Failures(pkg, topic string, messages []*message.Message, errs []error) error {
 	var named []error
 	failed := 0

@@ -18,7 +18,7 @@ const (
 	lockFailures = `SELECT f.number, f.consumer, f.message_id, f.content, CASE WHEN f.status = 3 THEN f.order_key END FROM {both}
 WHERE %s ORDER BY f.number{free}`
 
-	// What was retried, and nothing has happened to since, is as it should be.
+	// A message that was retried, and has not changed since, needs no change.
 	notRetried = `NOT (f.status = 3 AND f.redrives > 0 AND f.attempts = 0 AND f.uncounted = 0 AND f.due_at <= {now} AND NOT f.presumed AND NOT f.reserved)`
 
 	auditChange = `INSERT INTO {schema.}{prefix}audit (at, verb, actor, reason, consumer, number, message_id, {before}, {after})
@@ -26,8 +26,8 @@ SELECT {now}, ?, ?, ?, f.consumer, f.number, f.message_id,
 	CASE WHEN ` + Reserved + ` THEN 'reserved' WHEN f.status = 3 THEN 'pending' WHEN f.status = 4 THEN 'failed' WHEN f.status = 5 THEN 'discarded' ELSE 'unknown' END, ?
 FROM {schema.}{prefix}failure f WHERE %s ORDER BY f.number`
 
-	// A fresh budget. What is not kept waits for the broker to deliver it again, and nothing
-	// waits for it: it may never come.
+	// A fresh budget. A message without content waits for its redelivery, and no other
+	// message waits for it, because it may never come.
 	retryFailures = `UPDATE {schema.}{prefix}failure SET {changed}, status = 3, attempts = 0, uncounted = 0, presumed = false,
 	suspect = suspect OR reserved, reserved = false, redrives = redrives + 1, budget_at = {now}, due_at = {now},
 	placement = CASE WHEN content = 1 THEN 1 ELSE 2 END, order_key = CASE WHEN content = 1 THEN order_key END WHERE %s`
@@ -57,7 +57,7 @@ func (t *Tables) Changeable(ctx context.Context, c stores.Change) (concerned, ne
 	return w, next, nil
 }
 
-// change is one batch of Change.
+// change is one batch of a Change.
 type change struct {
 	stores.Change
 	t       *Tables
@@ -122,7 +122,7 @@ func (t *Tables) Change(ctx context.Context, c stores.Change, running func(consu
 	return done, nil
 }
 
-// write changes those of the rows in both tables that it gets, and writes the audit.
+// write changes the rows that it can lock in both tables, and writes the audit.
 func (c *change) write(ctx context.Context, tx Sender, concerned *Condition, numbers []int64) error {
 	if err := c.lock(ctx, tx, concerned, numbers); err != nil || len(c.numbers) == 0 {
 		return err
@@ -156,7 +156,7 @@ func (c *change) write(ctx context.Context, tx Sender, concerned *Condition, num
 	return nil
 }
 
-// lock locks those of the rows that nobody has in hand and that are still as wanted.
+// lock locks the rows that are not locked and still match.
 func (c *change) lock(ctx context.Context, tx Sender, concerned *Condition, numbers []int64) error {
 	c.numbers, c.notKept, c.orders = nil, 0, nil
 	w := concerned.Clone()

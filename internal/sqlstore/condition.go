@@ -19,8 +19,8 @@ type Condition struct {
 	terms []string
 }
 
-// And adds a term that must hold too, with the values of its parameters. Strings that no
-// text column can hold make it hold for none.
+// And adds a term with the values of its parameters. With a string that no text column can
+// hold, the condition holds for no row.
 func (c *Condition) And(term string, args ...any) {
 	for _, arg := range args {
 		if s, ok := arg.(string); ok && (!utf8.ValidString(s) || strings.ContainsRune(s, 0)) {
@@ -38,7 +38,7 @@ func (c *Condition) in(d *Dialect, column string, values []int64) {
 	c.And(term, args...)
 }
 
-// Clone returns a copy; what is added to it is not added to c.
+// Clone returns a copy; terms that are added to it are not added to c.
 func (c *Condition) Clone() *Condition {
 	return &Condition{Args: slices.Clone(c.Args), terms: slices.Clone(c.terms)}
 }
@@ -51,7 +51,7 @@ func (c *Condition) String() string {
 	return strings.Join(c.terms, " AND ")
 }
 
-// Consumers are names of consumers by the numbers that the tables have for them.
+// Consumers are the names of consumers by their numbers in the tables.
 type Consumers map[int64]stores.Consumer
 
 // IDs returns the numbers, the smallest first.
@@ -86,7 +86,7 @@ func (t *Tables) consumersNamed(ctx context.Context, service, handler string) (C
 	return c, err
 }
 
-// Reserved holds for failures f that a retry worker has.
+// Reserved holds for failures f that a retry worker has reserved.
 const Reserved = "f.status = 3 AND f.reserved AND f.due_at > {now}"
 
 // Matching returns the condition of a filter on the table of failures, as f, and the

@@ -32,43 +32,43 @@ type Sender interface {
 }
 
 // Database is a database with its driver. Arguments are strings, booleans, integers, bytes,
-// and what the Dialect makes of times and lists; results are taken as integers, booleans,
-// strings and bytes.
+// and the Dialect's forms of times and lists; results are integers, booleans, strings and
+// bytes.
 type Database interface {
 	Sender // for statements that change nothing, as it is committed
 
 	// Write runs f in a short transaction at READ COMMITTED, and commits it if f returns
-	// nil. It may run f again after an error that says that others were in the way.
+	// nil. It may run f again after a deadlock or a lock timeout.
 	Write(ctx context.Context, f func(Sender) error) error
 
 	// SchemaState reads the newest version of the tables; version 0: there are none.
 	SchemaState(ctx context.Context) (SchemaState, error)
-	// Learn asks, once, what must be known of the server. The tables are there by then.
+	// Learn queries the server's properties once, when the tables are there.
 	Learn(ctx context.Context) (*Dialect, error)
-	// LookUp reads the row of a key, if there is one that is committed for good.
+	// LookUp reads the row of a key, if it is durably committed.
 	LookUp(ctx context.Context, consumer int64, id []byte) (Row, error)
 
 	// Complete returns a number up to which all outputs are committed that ever will be, as far
 	// as the database tells: transactions that draw a number just now may be missed.
 	Complete(ctx context.Context) (through int64, err error)
 
-	// Explain gives an error of the driver its meaning for a caller who wants to begin
-	// something.
+	// Explain maps a driver's error at the beginning of an operation to the contract's
+	// errors.
 	Explain(ctx context.Context, err error) error
-	// Taken reports whether a row could not be inserted because there is one already, or
-	// somebody else is about to insert it.
+	// Taken reports whether an insert failed because the row exists, or another transaction
+	// is inserting it.
 	Taken(err error) bool
 	// Fits returns ErrTooLarge for a row that cannot be kept.
 	Fits(bytes int) error
 }
 
-// Executor is implemented by databases that have something better than a short transaction
-// to change something with one statement.
+// Executor is implemented by databases that can send a single statement without a short
+// transaction.
 type Executor interface {
 	Exec(ctx context.Context, s Statement) (affected int64, err error)
 }
 
-// exec changes something with one statement, in a transaction of its own.
+// exec sends one statement in its own transaction.
 func (t *Tables) exec(ctx context.Context, s Statement) (affected int64, err error) {
 	if db, ok := t.db.(Executor); ok {
 		return db.Exec(ctx, s)
@@ -117,7 +117,7 @@ func Send(ctx context.Context, to Conn, s Statement) (affected int64, err error)
 	return result.RowsAffected()
 }
 
-// list returns what scan makes of every row.
+// list returns the results of scan for all rows.
 func list[T any](ctx context.Context, on Sender, s Statement, scan func(Rows) (T, error)) ([]T, error) {
 	all := []T{}
 	s.Read = func(rows Rows) error {
@@ -155,7 +155,7 @@ func ReadFirst(found *bool, into ...any) func(Rows) error {
 	}
 }
 
-// one returns ErrChanged if a guarded statement has found nothing to change.
+// one returns ErrChanged if a guarded statement has changed no row.
 func one(affected int64, err error) error {
 	if err == nil && affected != 1 {
 		return stores.ErrChanged
@@ -163,7 +163,7 @@ func one(affected int64, err error) error {
 	return err
 }
 
-// Instant is the time of a column in microseconds; NULL is the zero time.
+// Instant returns the time of a column in microseconds; NULL is the zero time.
 func Instant(micros *int64) time.Time {
 	if micros == nil {
 		return time.Time{}
@@ -171,11 +171,10 @@ func Instant(micros *int64) time.Time {
 	return time.UnixMicro(*micros)
 }
 
-// maxTries is how often a short transaction is begun that met another one.
+// maxTries is how often a short transaction is tried that meets deadlocks or lock timeouts.
 const maxTries = 5
 
-// Retry runs a short transaction, and again after an error that says that others were in
-// the way.
+// Retry runs a short transaction, and repeats it after a deadlock or a lock timeout.
 func Retry(ctx context.Context, inTheWay func(error) bool, transact func() error) error {
 	for try := 1; ; try++ {
 		err := transact()
@@ -188,8 +187,8 @@ func Retry(ctx context.Context, inTheWay func(error) bool, transact func() error
 	}
 }
 
-// Again asks a second and a third time, soon, for a row that was locked or gone: it may
-// have been in the hands of somebody who only looked at it.
+// Again tries a second and a third time, soon, to lock a row that was locked or missing:
+// another transaction may have only read it.
 func Again(ctx context.Context, lock func() (bool, error)) (bool, error) {
 	const tries = 3
 	for try := 1; ; try++ {
@@ -203,7 +202,7 @@ func Again(ctx context.Context, lock func() (bool, error)) (bool, error) {
 	}
 }
 
-// Pause lets a transaction of somebody else end.
+// Pause lets another transaction end.
 func Pause(ctx context.Context) error {
 	if !pause.Sleep(ctx, pause.Jitter(5*time.Millisecond)) {
 		return context.Cause(ctx)

@@ -24,8 +24,8 @@ FROM {schema.}{prefix}quarantine WHERE id = ?`
 SELECT {now}, ?, ?, ?, consumer, id, message_id, ?, ? FROM {schema.}{prefix}quarantine WHERE id = ?`
 )
 
-// classReleased is of messages that an operator has let out of quarantine. It is no
-// failure of theirs.
+// classReleased is the class of messages that an operator has released from quarantine.
+// They have not failed.
 const classReleased stores.Class = "released"
 
 // Ruling is what a decision does to a message in quarantine.
@@ -40,13 +40,14 @@ var rulings = map[stores.Verb]Ruling{
 	stores.VerbReopen:  {From: stores.QuarantineRejected, Then: stores.QuarantineHeld},
 }
 
-// RulingOf returns that of a verb; ok is false for verbs about other messages.
+// RulingOf returns the ruling of a verb; ok is false for verbs that do not concern the
+// quarantine.
 func RulingOf(v stores.Verb) (r Ruling, ok bool) {
 	r, ok = rulings[v]
 	return r, ok
 }
 
-// Check returns what Decide does of a row as it is.
+// Check returns Decide's error for a row in this state.
 func (r Ruling) Check(was stores.QuarantineStatus, oneWay bool) error {
 	switch {
 	case was != r.From:
@@ -104,7 +105,7 @@ func (t *Tables) decide(ctx context.Context, tx Sender, d stores.Decision) error
 	}}))
 }
 
-// letOut gives the message a row under an id of its own, parked and due.
+// letOut inserts a row for the message under an id of its own, parked and due.
 func (t *Tables) letOut(ctx context.Context, tx Sender, rowID int64, reason string) error {
 	id := stores.ReleasedID(rowID)
 	err := one(tx.Send(ctx, Statement{Text: t.fixed(insertReleased), Args: []any{id, rowID}}))

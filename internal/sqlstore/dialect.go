@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// Dialect is what the statements of one database differ in. The statements are written
+// Dialect has the differences of one database's statements. The statements are written
 // once, beside the operation that sends them: with a ? for each argument, {schema.} and
 // {prefix} for the names of the tables, and these words:
 //
@@ -37,18 +37,18 @@ type Dialect struct {
 	Names Names
 	Words map[string]string // where they are not the usual ones
 
-	// Finish makes SQL of what is left; nil: it is.
+	// Finish completes the text to SQL; nil: it is SQL already.
 	Finish func(sql string) string
-	// In is the condition that a column has one of some values, with its arguments.
+	// In returns the condition that a column has one of some values, with its arguments.
 	In func(column string, values []int64) (condition string, args []any)
-	// Alone: who writes is alone, so that nothing is ever passed by because it is locked.
+	// Alone: there is one writer at a time, so no row is ever skipped as locked.
 	Alone bool
-	// Time is a time as an argument, to be compared with columns.
+	// Time returns a time as an argument that columns are compared with.
 	Time func(time.Time) any
-	// Contains is the condition that the error of a failure f contains ?.
+	// Contains returns the condition that the error of a failure f contains ?.
 	Contains string
-	// SetStatus gives the rows of the inbox the status of their failures f; the condition
-	// of those is to follow.
+	// SetStatus sets the status of inbox rows to that of their failures f; the condition on
+	// f follows.
 	SetStatus string
 	// LockOrderKey makes who has the order key of a number wait until the transaction has
 	// ended; empty where transactions run one after another. OrderSlots is how many numbers
@@ -63,7 +63,7 @@ type Dialect struct {
 	fixed sync.Map // SQL by the texts of the statements that are always the same
 }
 
-// SQL makes SQL of a text.
+// SQL returns the SQL of a text.
 func (d *Dialect) SQL(text string) string {
 	d.once.Do(func() {
 		words := maps.Clone(usual)
@@ -81,7 +81,7 @@ func (d *Dialect) SQL(text string) string {
 	return d.Finish(text)
 }
 
-// Fixed is SQL of a text that is always the same, which is made once.
+// Fixed returns the SQL of a constant text, which is made once.
 func (d *Dialect) Fixed(text string) string {
 	if sql, ok := d.fixed.Load(text); ok {
 		return sql.(string)
@@ -94,10 +94,10 @@ func (d *Dialect) Fixed(text string) string {
 // usual are the words of most databases.
 var usual = map[string]string{
 	"us": "", "/us": "",
-	// A revision may come again after a million changes, when nobody remembers it.
+	// A revision is reused after a million changes, when no process has the old one.
 	"changed": "revision = (revision + 1) & 1048575",
-	// One that the broker was to deliver again and did not keeps its order no longer than it
-	// was told to: it may be gone.
+	// An overdue message that the broker has not redelivered keeps its place no longer than
+	// OrderWait: it may be lost.
 	"blocks":       "(e.placement = 1 OR e.order_until > {now})",
 	"inbox of f":   "LEFT JOIN {schema.}{prefix}inbox i ON i.consumer = f.consumer AND i.message_id = f.message_id",
 	"microseconds": "", "smallint": "", "text": "", "boolean": "",

@@ -9,16 +9,16 @@ import (
 )
 
 const (
-	// maxDue is how many rows one call of Due looks at in one transaction.
+	// maxDue is how many rows one call of Due reads in one transaction.
 	maxDue = 500
-	// maxLooks is how often Due looks again, where all it has found waits for others.
+	// maxLooks is how often Due searches again if all found rows wait for others.
 	maxLooks = 8
 )
 
 const (
-	// dueRows are parked messages whose time has come. They are found without locks, and
-	// locked by their numbers: a locking read of the index would lock, for a moment, what
-	// comes after it, and who wants to claim that passes locked rows by.
+	// dueRows are due parked messages. They are found without locks, and then locked by
+	// their numbers. A locking read of the index would briefly lock the next rows too,
+	// which claims would then skip.
 	dueRows = `SELECT f.number, f.message_id FROM {schema.}{prefix}failure f
 WHERE f.consumer = ? AND f.status = 3 AND f.placement = 1 AND f.due_at <= {now} ORDER BY f.due_at LIMIT ?`
 
@@ -30,8 +30,8 @@ WHERE %s AND f.status = 3 AND f.placement = 1 AND f.due_at <= {now} ORDER BY f.d
 	loadDue = `SELECT {state}, ` + RetryColumns + ` FROM {schema.}{prefix}failure f {inbox of f} WHERE %s`
 )
 
-// RetryColumns are what [ScanRetry] reads of a failure f and its row i of the inbox, after
-// the columns of its state.
+// RetryColumns are the columns that [ScanRetry] reads of a failure f and its inbox row i,
+// after those of its state.
 const RetryColumns = `f.message_id, i.fingerprint, i.traceparent, f.topic, f.coordinates, f.order_key,
 f.codec, f.uuid, f.metadata, f.facts, f.payload, f.error, f.cause`
 
@@ -76,7 +76,7 @@ func (t *Tables) ReserveDue(ctx context.Context, q stores.DueQuery, running func
 	return nil, nil
 }
 
-// Dueable returns the consumer of a query that makes sense.
+// Dueable returns the consumer of a valid query.
 func (t *Tables) Dueable(q stores.DueQuery) (int64, error) {
 	consumer, err := t.Consumer(q.Consumer)
 	if err == nil && (q.Limit <= 0 || q.Reserve <= 0 || q.MaxBytes < 0) {
@@ -92,15 +92,15 @@ type due struct {
 	query    stores.DueQuery
 }
 
-// in is a statement about failures of some numbers. The text has %s where their condition
-// is to be; its arguments come last.
+// in returns a statement about the failures with some numbers. The text has %s for their
+// condition, whose arguments come last.
 func (t *Tables) in(text, column string, numbers []int64, args ...any) Statement {
 	which, more := t.Dialect().In(column, numbers)
 	return Statement{Text: t.sql(strings.Replace(text, "%s", which, 1)), Args: append(args, more...)}
 }
 
-// reserve goes through due rows that nobody has. Those that wait behind another one are
-// put off, so that they are not met again and again.
+// reserve reserves due rows that are not reserved. Rows that wait behind another one are
+// put off, so that they are not found again and again.
 func (d *due) reserve(ctx context.Context, tx Sender, numbers []int64) ([]stores.Retry, error) {
 	var free, ordered []int64
 	suspect, sizes := make(map[int64]bool), make(map[int64]int)

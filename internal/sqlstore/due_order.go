@@ -8,8 +8,8 @@ import (
 )
 
 const (
-	// A message that the broker was to deliver again and did not keeps its order no longer
-	// than it was told to: it may be gone.
+	// An overdue message that the broker has not redelivered keeps its place no longer than
+	// OrderWait: it may be lost.
 	waitingDue = `SELECT w.number, w.head, w.before_, h.due_at - {now},
 	CASE WHEN b.due_at > {now} AND NOT b.reserved AND NOT b.presumed THEN b.message_id ELSE {empty} END
 FROM (SELECT f.number, (SELECT min(e.number) FROM {schema.}{prefix}failure e
@@ -27,8 +27,8 @@ JOIN {schema.}{prefix}failure b ON b.number = w.before_`
 due_at = {now} + CASE number%s END WHERE `
 )
 
-// waits says for what a row waits: the first of its order key, and the one before it,
-// which has an ID here if nobody has it and it is not due.
+// waits has what a row waits for: the first row of its order key, and the row before it,
+// whose ID is set if it is neither reserved nor due.
 type waits struct {
 	head, before int64
 	beforeID     string
@@ -47,11 +47,11 @@ func (d *due) pause(w waits, held bool) time.Duration {
 	return max(w.headDueIn, time.Minute)
 }
 
-// putOff puts off those of the ordered rows that wait behind an earlier one, and returns
-// the rest of free. Each becomes due when it is its turn: what ends the one before it
-// passes a row by that is locked. So it is put off for long only while the one before it
-// is held here, and cannot end meanwhile. One that runs, or may begin to just now, cannot
-// be held; then, and where nobody could notice that a row has come, it is asked for often.
+// putOff puts off the ordered rows that wait behind an earlier one, and returns the rest of
+// free. The end of the earlier row makes the next one due, unless the next one is locked at
+// that moment. So a row is put off for long only while its predecessor is locked here and
+// cannot end. A predecessor that runs, or may begin now, cannot be locked; then, and where
+// no wake-up is possible, the row is polled often.
 func (d *due) putOff(ctx context.Context, tx Sender, free, ordered []int64) ([]int64, error) {
 	waiting := make(map[int64]waits)
 	_, err := list(ctx, tx, d.t.in(waitingDue, "f.number", ordered), func(rows Rows) (number int64, err error) {
@@ -89,9 +89,9 @@ func (d *due) putOff(ctx context.Context, tx Sender, free, ordered []int64) ([]i
 	return rest, err
 }
 
-// hold keeps those before the waiting rows from ending, and returns their numbers. It locks
-// their rows of the inbox, without which nobody ends them, and not those of their failures:
-// what ends the ones before these passes a failure by that is locked, and must wake it.
+// hold keeps the predecessors of the waiting rows from ending, and returns their numbers.
+// It locks their inbox rows, which every end needs, and not their failures: the ends of
+// earlier messages skip locked failures, but must wake these.
 func (d *due) hold(ctx context.Context, tx Sender, waiting map[int64]waits) (map[int64]bool, error) {
 	held, numbers := make(map[int64]bool), make(map[string]int64)
 	args := []any{d.consumer}

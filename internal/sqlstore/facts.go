@@ -10,8 +10,8 @@ import (
 	"github.com/millpond-go/millpond/stores"
 )
 
-// facts is the stored form of what the broker said of a message: readable where it can be,
-// exact always.
+// facts is the stored form of the facts of a delivery: readable where possible, and always
+// exact.
 type facts struct {
 	Key            *[]byte `json:"key,omitempty"` // in base64; an empty one is a key
 	NativeID       string  `json:"native_id,omitempty"`
@@ -47,7 +47,7 @@ func EncodeFacts(f stores.Facts) ([]byte, error) {
 	return b, nil
 }
 
-// DecodeFacts reads what EncodeFacts has written.
+// DecodeFacts decodes the result of EncodeFacts.
 func DecodeFacts(b []byte) (stores.Facts, error) {
 	if len(b) == 0 {
 		return stores.Facts{}, nil
@@ -69,7 +69,7 @@ func DecodeFacts(b []byte) (stores.Facts, error) {
 	return f, nil
 }
 
-// decode reads both; what can be read is there, whatever the error.
+// decode decodes both; readable parts are set even after an error.
 func (e Encoded) decode() (map[string]string, stores.Facts, error) {
 	metadata, err := DecodeMetadata(e.Metadata)
 	facts, unread := DecodeFacts(e.Facts)

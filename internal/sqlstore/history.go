@@ -8,7 +8,7 @@ import (
 	"github.com/millpond-go/millpond/stores"
 )
 
-// kept is what the row of a failure has and a record builds on.
+// kept is the content of a failure's row that a record builds on.
 type kept struct {
 	presumed            bool
 	content             stores.ContentState
@@ -20,7 +20,7 @@ type kept struct {
 	orderKey, history   []byte
 }
 
-// read reads and locks the row in that version; there is none of a first failure.
+// read reads and locks the row in that version; a first failure has none.
 func (r *record) read(ctx context.Context, tx Sender, number, revision int64) error {
 	r.was = kept{budgetAt: r.now, history: []byte("[]")}
 	if r.Version == 0 {
@@ -41,7 +41,7 @@ func (r *record) read(ctx context.Context, tx Sender, number, revision int64) er
 	return err
 }
 
-// with returns the attempts with this one, the last of them.
+// with returns the attempts with this one appended, up to the limit.
 func (k *kept) with(f *stores.Failure, now int64) (string, error) {
 	var attempts []stores.AttemptRecord
 	if json.Unmarshal(k.history, &attempts) != nil {

@@ -70,7 +70,7 @@ func (s Store) Message(ctx context.Context, number int64) (m stores.Message, err
 	return m, err
 }
 
-// whole reads a failed message with everything that is kept of it.
+// whole reads a failed message with its content.
 func (t *Tables) whole(ctx context.Context, number int64, c Consumers) (m stores.Message, err error) {
 	var encoded Encoded
 	var history, payload []byte

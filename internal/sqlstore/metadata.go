@@ -8,7 +8,7 @@ import (
 	"unicode/utf8"
 )
 
-// metadata is the stored form: readable where it can be, exact always.
+// metadata is the stored form: readable where possible, and always exact.
 type metadata struct {
 	Text   map[string]string `json:"text,omitempty"`
 	Binary map[string][]byte `json:"binary,omitempty"` // keys and values in base64
@@ -41,7 +41,7 @@ func EncodeMetadata(m map[string]string) ([]byte, error) {
 	return b, nil
 }
 
-// DecodeMetadata reads what EncodeMetadata has written.
+// DecodeMetadata decodes the result of EncodeMetadata.
 func DecodeMetadata(b []byte) (map[string]string, error) {
 	if len(b) == 0 {
 		return nil, nil

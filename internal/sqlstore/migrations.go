@@ -41,7 +41,7 @@ func LoadMigrations(files fs.FS, dir string, names Names) []stores.Migration {
 	return migrations
 }
 
-// SchemaState is what a database's schema table says.
+// SchemaState is the content of a database's schema table.
 type SchemaState struct {
 	Version    int      // the newest step applied; 0: none, or no schema table
 	Compatible int      // the oldest program version that can use it
@@ -49,8 +49,8 @@ type SchemaState struct {
 }
 
 // Check returns nil if a program that knows the steps up to known can use a schema.
-// Programs of a rolling deployment are one step apart, so a newer schema is usable
-// as long as it says so.
+// Programs of a rolling deployment are one step apart, so a newer schema is usable if it
+// says so.
 func (s SchemaState) Check(known int) error {
 	switch {
 	case s.Version < known:

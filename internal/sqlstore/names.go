@@ -10,8 +10,8 @@ import (
 // DefaultPrefix begins the name of every table of millpond.
 const DefaultPrefix = "millpond_"
 
-// Names are the configurable names of the tables. Only identifiers of an allow-list
-// are taken, so that they can stand in SQL text without quoting.
+// Names are the configurable names of the tables. Only identifiers of an allow-list are
+// valid, so that SQL text needs no quoting.
 type Names struct {
 	Schema string // "" is the connection's default schema
 	Prefix string

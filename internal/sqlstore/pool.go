@@ -8,9 +8,9 @@ import (
 	"github.com/millpond-go/millpond/stores"
 )
 
-// Exhausted returns what a *sql.DB has answered to who wanted a connection, and names the
-// pool with stores.ErrBusy if none became free in time. The bare error of ctx is
-// database/sql's: drivers say what they were doing.
+// Exhausted returns the error of a *sql.DB that gave no connection; if none became free in
+// time, it wraps stores.ErrBusy. The bare error of ctx comes from database/sql, because
+// drivers add what they were doing.
 func Exhausted(ctx context.Context, db *sql.DB, err error) error {
 	if err == nil || err != ctx.Err() { //nolint:errorlint // this very value
 		return err
@@ -21,7 +21,7 @@ func Exhausted(ctx context.Context, db *sql.DB, err error) error {
 	return err
 }
 
-// NoneFree says that all connections of a pool are in use.
+// NoneFree returns the error for a pool whose connections are all in use.
 func NoneFree(connections int, err error) error {
 	return fmt.Errorf("%w: no connection of the pool became free in time, all %d are in use: %w", stores.ErrBusy, connections, err)
 }

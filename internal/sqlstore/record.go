@@ -42,11 +42,11 @@ type record struct {
 }
 
 // Advance makes the next message of an order key due after the one of that number, unless
-// somebody has it in hand: one that is locked just now comes when its own time is up.
+// it is locked: then it becomes due at its own time.
 type Advance func(ctx context.Context, on Sender, consumer int64, orderKey []byte, after int64) error
 
 // Record implements stores.Failures for databases that have no single statement for it, in
-// a short transaction that takes no lock that it cannot have at once.
+// a short transaction that does not wait for locks.
 func (t *Tables) Record(ctx context.Context, f stores.Failure, advance Advance) (version int64, err error) {
 	r := record{t: t, advance: advance}
 	if r.consumer, err = t.Known(f.Key); err != nil {
@@ -66,8 +66,7 @@ func (t *Tables) Record(ctx context.Context, f stores.Failure, advance Advance) 
 	return version, nil
 }
 
-// Recordable makes a failure fit for the columns, with its content as they have it, or
-// says why it cannot be written.
+// Recordable returns a failure in the form of the columns, or why it cannot be written.
 func (t *Tables) Recordable(f stores.Failure) (fit stores.Failure, encoded Encoded, err error) {
 	switch {
 	case f.Status != stores.StatusPending && f.Status != stores.StatusFailed:
@@ -89,10 +88,10 @@ func (t *Tables) Recordable(f stores.Failure) (fit stores.Failure, encoded Encod
 	return f, encoded, err
 }
 
-// ErrNotParkable refuses a message that nobody could run.
+// ErrNotParkable refuses a message that no worker could run.
 var ErrNotParkable = mistakef("a failure that is parked needs content in the state kept")
 
-// write makes the guarded change in tx. What it has read it has locked.
+// write makes the guarded change in tx. It has locked the rows that it read.
 func (r *record) write(ctx context.Context, tx Sender) (version int64, err error) {
 	if _, err := First(ctx, tx, Statement{Text: r.t.fixed(selectNow)}, &r.now); err != nil {
 		return 0, err
@@ -123,7 +122,8 @@ func (r *record) write(ctx context.Context, tx Sender) (version int64, err error
 	return Version(number, revision), r.rest(ctx, tx, number)
 }
 
-// values are those of both statements, in their order; what is empty is left as it was.
+// values are the values of both statements, in order; empty ones leave the column
+// unchanged.
 func (r *record) values() ([]any, error) {
 	if r.Start && r.Class == "" { // nothing new is known of the failure
 		r.Class, r.Cause, r.Error = r.was.class, r.was.cause, r.was.error
@@ -156,7 +156,8 @@ func (r *record) values() ([]any, error) {
 	}, nil
 }
 
-// insert inserts both rows, unless the key has one in the inbox, or somebody has it.
+// insert inserts both rows, unless the key has an inbox row or another transaction holds
+// it.
 func (r *record) insert(ctx context.Context, tx Sender, values []any) (number int64, err error) {
 	var status int64
 	found, err := First(ctx, tx, Statement{Text: r.t.fixed(findInbox), Args: []any{r.consumer, r.Key.ID}}, &status)
@@ -175,7 +176,7 @@ func (r *record) insert(ctx context.Context, tx Sender, values []any) (number in
 	return number, err
 }
 
-// rest changes what not every record changes.
+// rest changes the columns that not every record changes.
 func (r *record) rest(ctx context.Context, tx Sender, number int64) error {
 	if r.Content != nil {
 		if _, err := tx.Send(ctx, Statement{Text: r.t.fixed(setContent), Args: append(contentArgs(r.Content, r.encoded), number)}); err != nil {

@@ -6,18 +6,18 @@ import (
 	"strings"
 )
 
-// Relative is a server that speaks the protocol of another, but lacks what a store rests
-// on. What it lacks it often accepts without doing it, so it is known by name.
+// Relative is a server that speaks the protocol of another, but lacks features that a store
+// needs. It often accepts their statements without effect, so it is recognized by name.
 type Relative struct {
 	Mark  string // in what it says of itself, in small letters
 	Name  string
 	Lacks string
 }
 
-// ErrUnusable: a server cannot be used, and that is not a question of time.
+// ErrUnusable: a server can never be used, so it is not asked again.
 var ErrUnusable = errors.New("the server cannot be used")
 
-// RelativeError refuses a server for what it is.
+// RelativeError refuses a kind of server.
 type RelativeError struct {
 	Relative
 	Use string // instead
@@ -30,7 +30,7 @@ func (e *RelativeError) Error() string {
 // Is says that it is ErrUnusable.
 func (e *RelativeError) Is(target error) bool { return target == ErrUnusable }
 
-// RefuseRelatives returns an error if a server is one of them, by what it says of itself.
+// RefuseRelatives returns an error if a server describes itself as one of them.
 func RefuseRelatives(all []Relative, said, use string) error {
 	said = strings.ToLower(said)
 	for _, r := range all {

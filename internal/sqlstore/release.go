@@ -16,7 +16,8 @@ const (
 	releaseReserved = `UPDATE {schema.}{prefix}failure SET {changed}, reserved = false, due_at = {now} WHERE %s`
 )
 
-// Release implements stores.Retries. What somebody changes just now is left to them.
+// Release implements stores.Retries. Rows that another transaction is changing are left
+// alone.
 func (s Store) Release(ctx context.Context, reserved []stores.Retry) error {
 	return s.changeReserved(ctx, reserved, releaseReserved)
 }

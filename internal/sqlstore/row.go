@@ -8,7 +8,7 @@ import (
 	"github.com/millpond-go/millpond/stores"
 )
 
-// Row is what a claim needs to know of the row that stands in its way.
+// Row has what a claim needs of the existing row of its key.
 type Row struct {
 	Found       bool
 	Status      stores.Status
@@ -44,8 +44,8 @@ func (r *Row) Complete() error {
 	return nil
 }
 
-// Verdict compares the message of the row with the one that is claimed. A row in a
-// status that only a newer version writes cannot be judged: ErrUnavailable.
+// Verdict compares the row's message with the claimed one. The error is ErrUnavailable for
+// a status that only a newer version writes.
 func (r Row) Verdict(claimed stores.Fingerprint) (stores.Verdict, error) {
 	v := stores.Verdict{CompletedAt: r.CompletedAt, Failure: r.Failure, Server: r.Server}
 	v.Failure.Status = r.Status
@@ -62,7 +62,7 @@ func (r Row) Verdict(claimed stores.Fingerprint) (stores.Verdict, error) {
 	default:
 		return stores.Verdict{}, fmt.Errorf("%w: the row has status %d, which a newer version has written", stores.ErrUnavailable, r.Status)
 	}
-	// One of an unknown form is like one of an unknown algorithm.
+	// An unknown form is treated as an unknown algorithm.
 	v.Fingerprint, _ = stores.ParseFingerprint(r.Fingerprint)
 	switch v.Fingerprint.Compare(claimed) {
 	case stores.Different:
@@ -84,13 +84,13 @@ func (r Row) pending() stores.Outcome {
 	return stores.Claimable
 }
 
-// A failure's version is its number, which is never given twice, and its revision.
+// A failure's version is its number, which is never reused, and its revision.
 const revisionBits = 20
 
-// Version returns the version of a failure as the contract has it.
+// Version returns the version of a failure for the contract.
 func Version(number, revision int64) int64 { return number<<revisionBits + revision }
 
-// ParseVersion takes a version apart again.
+// ParseVersion returns the parts of a version.
 func ParseVersion(version int64) (number, revision int64) {
 	return version >> revisionBits, version & (1<<revisionBits - 1)
 }

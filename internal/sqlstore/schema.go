@@ -49,7 +49,7 @@ func (t *Tables) Check(state SchemaState) error {
 	return nil
 }
 
-// Missing are the steps that are to be applied.
+// Missing returns the steps that are not applied.
 func (t *Tables) Missing(state SchemaState) ([]stores.Migration, error) {
 	if state.Version >= len(t.migrations) {
 		return nil, t.Check(state)

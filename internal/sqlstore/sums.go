@@ -23,7 +23,7 @@ JOIN {schema.}{prefix}failure f ON f.number = g.latest ORDER BY g.n DESC, g.late
 	countMatching = `SELECT count(*), coalesce(max(number), 0) FROM (
 	SELECT f.number FROM {schema.}{prefix}failure f WHERE %s ORDER BY f.number DESC LIMIT ?) matching`
 
-	// Of one consumer, with a limit: the consumers of many are counted by one statement.
+	// Counts one consumer up to a limit: one statement counts many consumers.
 	countFailed = `SELECT %d AS consumer, %d AS kind, count(*) AS n, {us}min(oldest.at_){/us} AS at_ FROM (
 	SELECT first_at AS at_ FROM {schema.}{prefix}failure WHERE consumer = %d AND status = %d ORDER BY number LIMIT %d) oldest`
 	countHeld = `SELECT %d AS consumer, %d AS kind, count(*) AS n, {us}min(oldest.at_){/us} AS at_ FROM (
@@ -34,7 +34,7 @@ JOIN {schema.}{prefix}failure f ON f.number = g.latest ORDER BY g.n DESC, g.late
 )
 
 // Causes implements stores.Inspector. It reads all messages that match; the class and the
-// error are those of the message that has failed for the first time last.
+// error are those of the message whose first failure is the latest.
 func (s Store) Causes(ctx context.Context, f stores.Filter, limit int) (causes []stores.Cause, err error) {
 	err = s.t.matching(ctx, limit, f, func(w *Condition, c Consumers) error {
 		text := strings.Replace(selectCauses, "%s", w.String(), 1)
@@ -61,15 +61,15 @@ func (s Store) Matching(ctx context.Context, f stores.Filter, limit int) (n int,
 	return n, highest, err
 }
 
-// counted is what one part of a statement has counted.
+// counted is the result of one part of a statement.
 type counted struct {
 	consumer int64
 	kind, n  int
 	at       *int64 // in microseconds
 }
 
-// count counts by a statement for many consumers, of parts for each of them, and leaves out
-// what is 0. So many are as many parts as every database takes.
+// count counts many consumers by one statement with a part for each, and leaves out zeros.
+// The number of parts is one that every database accepts.
 func (t *Tables) count(ctx context.Context, c Consumers, parts func(consumer int64) []string) (all []counted, err error) {
 	const many = 100
 	for consumers := range slices.Chunk(c.IDs(), many) {
@@ -93,8 +93,8 @@ func (t *Tables) count(ctx context.Context, c Consumers, parts func(consumer int
 	return all, nil
 }
 
-// Counts implements stores.Inspector. Where there are more, Oldest is that of those
-// counted.
+// Counts implements stores.Inspector. If there are more, Oldest is the oldest of the
+// counted ones.
 func (s Store) Counts(ctx context.Context, limit int) (counts []stores.Count, err error) {
 	quarantined := int(stores.StatusDiscarded) + 1
 	bound := min(limit, math.MaxInt32)

@@ -12,7 +12,7 @@ import (
 	"github.com/millpond-go/millpond/stores"
 )
 
-// Tables is what a store knows of its tables. It is safe for concurrent use.
+// Tables has a store's knowledge of its tables. It is safe for concurrent use.
 type Tables struct {
 	name       string // of the package, which begins errors
 	db         Database
@@ -28,29 +28,28 @@ type Tables struct {
 // Store is the part of the contract that is the same on all databases. Stores embed it.
 type Store struct{ t *Tables }
 
-// New returns the tables of a database, without I/O. The name is that of the store's
-// package.
+// New returns the tables of a database, without I/O. name is the store's package.
 func New(name string, db Database, migrations []stores.Migration) *Tables {
 	return &Tables{name: name, db: db, migrations: migrations, consumers: make(map[stores.Consumer]int64)}
 }
 
-// Store returns the contract's methods, without what Tables offers to stores beside.
+// Store returns the contract's methods alone.
 func (t *Tables) Store() Store { return Store{t} }
 
-// Close lets no more calls begin. It reports whether it was the first time.
+// Close refuses further calls. It reports whether it was called for the first time.
 func (t *Tables) Close() bool { return !t.closed.Swap(true) }
 
 // Closed reports whether Close was called.
 func (t *Tables) Closed() bool { return t.closed.Load() }
 
-// Dialect is that of the database, for a store with a registered consumer.
+// Dialect returns the database's dialect, for a store with a registered consumer.
 func (t *Tables) Dialect() *Dialect { return t.dialect.Load() }
 
 func (t *Tables) sql(text string) string   { return t.dialect.Load().SQL(text) }
 func (t *Tables) fixed(text string) string { return t.dialect.Load().Fixed(text) }
 
-// learn has the database learn what it needs. It is done before the first consumer is
-// registered, and so before anything else.
+// learn calls Learn, before the first consumer is registered and so before any other
+// operation.
 func (t *Tables) learn(ctx context.Context) error {
 	d, err := t.db.Learn(ctx)
 	if err != nil {
@@ -106,7 +105,8 @@ func (t *Tables) Consumer(c stores.Consumer) (int64, error) {
 	return 0, fmt.Errorf("%s: %w: %s", t.name, stores.ErrNotRegistered, c)
 }
 
-// Known returns the id of the consumer of a key that a call may be made for.
+// Known returns the id of a key's consumer, if the key is valid and the consumer is
+// registered.
 func (t *Tables) Known(k stores.Key) (int64, error) {
 	// A registered consumer is a valid one, so that only the id is left to look at.
 	consumer, err := t.Consumer(k.Consumer)
@@ -116,10 +116,10 @@ func (t *Tables) Known(k stores.Key) (int64, error) {
 	return consumer, err
 }
 
-// The contract's own errors, and those about what the caller asks for, mean what they say.
+// The contract's own errors, and those about the call itself, are returned as they are.
 var errMistake = errors.New("use it otherwise")
 
-// mistake is an error about what the program asks for.
+// mistake is an error about the call itself.
 type mistake struct{ text string }
 
 func (m *mistake) Error() string        { return m.text }
@@ -133,12 +133,12 @@ var meaningful = []error{
 	stores.ErrInvalidKey, stores.ErrInvalidOutput, stores.ErrUnordered, errMistake, ErrUnusable,
 }
 
-// Meaningful reports whether an error has its meaning, from further inside.
+// Meaningful reports whether an error has been explained already.
 func Meaningful(err error) bool {
 	return slices.ContainsFunc(meaningful, func(meaning error) bool { return errors.Is(err, meaning) })
 }
 
-// Explain gives an error its meaning, and begins it with the store's name.
+// Explain maps an error to the contract's errors, and begins it with the store's name.
 func (t *Tables) Explain(ctx context.Context, err error) error {
 	known := strings.HasPrefix(err.Error(), t.name+": ")
 	switch {
@@ -154,7 +154,7 @@ func (t *Tables) Explain(ctx context.Context, err error) error {
 	return err
 }
 
-// Inspect runs one call of an operator's, which must have been given a limit.
+// Inspect runs one call of an operator, which must have a limit.
 func (t *Tables) Inspect(ctx context.Context, limit int, f func() error) error {
 	if err := t.Ready(ctx); err != nil {
 		return err
@@ -168,7 +168,7 @@ func (t *Tables) Inspect(ctx context.Context, limit int, f func() error) error {
 	return nil
 }
 
-// inspect is Inspect of a call that concerns consumers; empty names are those of all.
+// inspect is Inspect of a call about consumers; empty names mean all.
 func (t *Tables) inspect(ctx context.Context, limit int, service, handler string, f func(Consumers) error) error {
 	return t.Inspect(ctx, limit, func() error {
 		c, err := t.consumersNamed(ctx, service, handler)
@@ -179,7 +179,7 @@ func (t *Tables) inspect(ctx context.Context, limit int, service, handler string
 	})
 }
 
-// matching is Inspect of a call that concerns the failures that match a filter.
+// matching is Inspect of a call about the failures that match a filter.
 func (t *Tables) matching(ctx context.Context, limit int, f stores.Filter, call func(*Condition, Consumers) error) error {
 	return t.Inspect(ctx, limit, func() error {
 		w, c, err := t.Matching(ctx, f)
@@ -196,10 +196,10 @@ const (
 	maxWordBytes  = 200     // codecs, classes and causes
 )
 
-// Encoded is the stored form of what has none of its own.
+// Encoded is the stored form of values that need an encoding.
 type Encoded struct{ Metadata, Facts []byte }
 
-// encode makes the stored form, if it fits into one row with the other values.
+// encode returns the stored form, if it fits into one row with the other values.
 func (t *Tables) encode(metadata map[string]string, facts stores.Facts, others ...int) (e Encoded, err error) {
 	size := 0
 	for _, n := range others {
@@ -221,7 +221,7 @@ func (t *Tables) encode(metadata map[string]string, facts stores.Facts, others .
 	return e, t.db.Fits(size + len(e.Metadata) + len(e.Facts))
 }
 
-// TraceBytes are those of a trace parent, nil if there is none.
+// TraceBytes returns the bytes of a trace parent, nil if there is none.
 func TraceBytes(t *stores.TraceParent) []byte {
 	if t.IsZero() {
 		return nil

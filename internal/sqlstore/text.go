@@ -5,8 +5,8 @@ import (
 	"unicode/utf8"
 )
 
-// Text makes s fit for a text column: valid UTF-8 without NUL, at most limit bytes. What
-// it costs does not grow with s.
+// Text makes s fit for a text column: valid UTF-8 without NUL, at most limit bytes. Its
+// cost does not grow with s.
 func Text(s string, limit int) string {
 	s = cut(s, limit) // before it is cleaned
 	return cut(strings.ReplaceAll(strings.ToValidUTF8(s, "\uFFFD"), "\x00", "\uFFFD"), limit)
@@ -24,7 +24,7 @@ func cut(s string, limit int) string {
 	return s[:end]
 }
 
-// NonEmpty makes NULL of what is not there.
+// NonEmpty returns NULL for an empty value.
 func NonEmpty(b []byte) []byte {
 	if len(b) == 0 {
 		return nil

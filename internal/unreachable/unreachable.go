@@ -1,4 +1,4 @@
-// Package unreachable says what to look at when a broker cannot be reached.
+// Package unreachable explains why a broker cannot be reached.
 package unreachable
 
 import (
@@ -11,8 +11,8 @@ import (
 	"time"
 )
 
-// Advice returns what the standard library's part of an error stands for, "" if it says
-// nothing. noTLS is what to write for a port that does not speak TLS.
+// Advice explains an error of the standard library, "" if it cannot. noTLS is the fix for a
+// port that does not speak TLS.
 func Advice(err error, timeout time.Duration, noTLS string) string {
 	var (
 		dns       *net.DNSError

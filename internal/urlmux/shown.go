@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// ShownName is how the name of an unknown parameter is shown: quoted, or not at all if it
+// ShownName returns the name of an unknown parameter for an error: quoted, or hidden if it
 // may be part of a secret that was not percent-encoded.
 func ShownName(name string) string {
 	const longest = 32

@@ -11,8 +11,8 @@ import (
 	"sync"
 )
 
-// FixUnparsed is what to do about a URL that cannot be parsed. What exactly is wrong with
-// it cannot be said without repeating a part of it.
+// FixUnparsed is the fix for a URL that cannot be parsed. The mistake itself cannot be
+// named without repeating a part of the URL.
 const FixUnparsed = "write scheme://…, check host:port, with a port for each of several hosts, and percent-encode special characters in a password"
 
 // Opener opens a T from a URL.
@@ -29,7 +29,7 @@ func Opened[T, P any](open func(ctx context.Context, u *url.URL) (P, error), as 
 	}
 }
 
-// Checker says what is wrong with a URL, without opening anything.
+// Checker returns what is wrong with a URL, without opening anything.
 type Checker func(u *url.URL) error
 
 // Parsed checks a URL by parsing it.
@@ -66,7 +66,7 @@ func (m *Mux[T]) HandleCheck(pkg, scheme string, c Checker) {
 	m.register(&m.checkers, "check", pkg, scheme, c)
 }
 
-// HandleExposure registers what says where a password can travel; it panics if the scheme
+// HandleExposure registers the check of how a password is exposed; it panics if the scheme
 // has one.
 func (m *Mux[T]) HandleExposure(pkg, scheme string, c Checker) {
 	m.register(&m.exposures, "exposure", pkg, scheme, c)
@@ -96,8 +96,8 @@ func (m *Mux[T]) Schemes() []string {
 	return schemes
 }
 
-// Open opens what rawURL names. Its errors never repeat the URL's user info or
-// query, where secrets are.
+// Open opens rawURL. Its errors never repeat the URL's user info or query, which may have
+// secrets.
 func (m *Mux[T]) Open(ctx context.Context, pkg, rawURL string) (T, error) {
 	var none T
 	u, open, err := m.find(pkg, rawURL)
@@ -111,14 +111,14 @@ func (m *Mux[T]) Open(ctx context.Context, pkg, rawURL string) (T, error) {
 	return opened, nil
 }
 
-// Check says what is wrong with rawURL without opening it, as far as its scheme has a
-// checker. Its errors are as careful as Open's.
+// Check returns what is wrong with rawURL without opening it, if its scheme has a checker.
+// Its errors repeat no secrets either.
 func (m *Mux[T]) Check(pkg, rawURL string) error {
 	return m.ask(&m.checkers, pkg, rawURL)
 }
 
-// Exposure says where a password of rawURL can travel that it must not, as far as its scheme
-// knows. Its errors are as careful as Open's.
+// Exposure returns how a password of rawURL is exposed, if its scheme has a check. Its
+// errors repeat no secrets either.
 func (m *Mux[T]) Exposure(pkg, rawURL string) error { return m.ask(&m.exposures, pkg, rawURL) }
 
 func (m *Mux[T]) ask(of *map[string]Checker, pkg, rawURL string) error {

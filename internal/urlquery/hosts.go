@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// Hosts returns the brokers that u names, and what is wrong with u beside its parameters.
-// credentials says what to set instead of a user.
+// Hosts returns the brokers of u, and the mistakes in u apart from its parameters.
+// credentials names what to set instead of a user.
 func Hosts(pkg string, u *url.URL, credentials string) (hosts []string, errs []error) {
 	if u.User != nil {
 		errs = append(errs, fmt.Errorf("%s: the URL names a user: remove it, and set %s", pkg, credentials))

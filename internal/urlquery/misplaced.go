@@ -7,10 +7,9 @@ import (
 	"slices"
 )
 
-// Misplaced says what is wrong with the parameters of a URL that other adapters
-// understand, for adapters that hand on what they do not know themselves: a server would
-// refuse them late, or ignore them. here has for each the one to write instead, or "" if
-// there is none.
+// Misplaced reports parameters of other adapters, for adapters that pass unknown parameters
+// on to a server, which would refuse them late or ignore them. here has the replacement for
+// each, "" if there is none.
 func Misplaced(query url.Values, here map[string]string) (problems []string) {
 	for _, name := range slices.Sorted(maps.Keys(query)) {
 		instead, known := here[name]

@@ -9,7 +9,7 @@ import (
 	"os"
 )
 
-// TLS is what the parameters tls, tls_ca, tls_cert, tls_key and tls_server_name say.
+// TLS has the parameters tls, tls_ca, tls_cert, tls_key and tls_server_name.
 type TLS struct {
 	On         bool   `config:"tls"`
 	CA         string `config:"tls_ca"` // files, in PEM
@@ -48,7 +48,7 @@ func (t *TLS) Config(pkg string) (*tls.Config, []error) {
 	return config, errs
 }
 
-// ReadTLS is Read with the five parameters of TLS, whose files it loads. It returns nil if
+// ReadTLS is Read with the five parameters of TLS, and loads their files. It returns nil if
 // TLS is off.
 func ReadTLS(pkg string, u *url.URL, setters map[string]Setter) (*tls.Config, []error) {
 	var secured TLS

@@ -1,5 +1,5 @@
-// Package urlquery reads the parameters of an adapter's URL, strictly: every mistake is
-// reported, at once, with what to write instead.
+// Package urlquery reads the parameters of an adapter's URL strictly: it reports all
+// mistakes at once, each with its fix.
 package urlquery
 
 import (
@@ -12,12 +12,12 @@ import (
 	"github.com/millpond-go/millpond/internal/urlmux"
 )
 
-// A Setter reads the value of one parameter into a field, and returns what to write
-// instead if it cannot.
+// A Setter reads the value of one parameter into a field, and returns the fix if the value
+// is wrong.
 type Setter func(value string) (fix string)
 
-// Read hands each parameter of u to its setter. Errors begin with the name of the package
-// pkg; they repeat the values of known parameters, so none of these may be a secret.
+// Read passes each parameter of u to its setter. Errors begin with the package name pkg.
+// They repeat the values of known parameters, so none of these may be a secret.
 func Read(pkg string, u *url.URL, setters map[string]Setter) (errs []error) {
 	query, err := url.ParseQuery(u.RawQuery)
 	if err != nil {

@@ -1,8 +1,8 @@
 // Package wrapped puts subscribers and publishers of Watermill's own libraries behind the
 // contract of package brokers, for the official packages, on the hand-out of the other
-// adapters: one slot for each message in flight, a copy of it for each handler, and no wait
-// without end for a library whose server does not answer. What an ack means, and what is
-// known of a delivery, is the adapter's.
+// adapters: each message in flight has a slot, each handler gets a copy, and no wait for a
+// library is unbounded. The adapters decide what an ack means and which facts a delivery
+// has.
 package wrapped
 
 import (
@@ -11,11 +11,11 @@ import (
 	"github.com/ThreeDotsLabs/watermill"
 )
 
-// leaveTimeout bounds how long Close waits for a library: some wait for an answer of the
-// server without end.
+// leaveTimeout bounds how long Close waits for a library: some wait for the server for
+// ever.
 const leaveTimeout = 5 * time.Second
 
-// leave closes what is a library's.
+// leave closes a part of a library.
 func leave(closing func() error, logger watermill.LoggerAdapter) {
 	closed := make(chan error, 1)
 	go func() { closed <- closing() }()

@@ -29,10 +29,10 @@ type Publisher struct {
 	once   sync.Once
 }
 
-// Publish sends the messages one after the other. After an error the messages before the one
-// at fault were sent, and that one may have been. Errors are those of Send, or wrap
-// brokers.ErrClosed, or brokers.ErrUnavailable if the library has not answered within
-// Timeout: what it does then cannot be stopped, and it may still send the messages.
+// Publish sends the messages one after the other. After an error the messages before the
+// failed one were sent, and the failed one may have been. Errors are those of Send, or wrap
+// brokers.ErrClosed, or wrap brokers.ErrUnavailable if the library has not answered within
+// Timeout: then the library cannot be stopped, and may still send the messages.
 func (p *Publisher) Publish(topic string, messages ...*message.Message) error {
 	return p.calls.Publish(p.broker.Package, topic, messages, func() error {
 		own, err := publishing.Encode(p.broker.Package, topic, messages, func(msg *message.Message) (*message.Message, error) {

@@ -12,7 +12,7 @@ import (
 	"github.com/millpond-go/millpond/internal/openset"
 )
 
-// Set is what a broker has opened, and closes.
+// Set has the subscribers and publishers that a broker has opened, and closes them.
 type Set struct {
 	Package string // name that errors begin with
 
@@ -20,8 +20,8 @@ type Set struct {
 	publishers  openset.Set[*Publisher]
 }
 
-// Subscriber completes a subscriber and takes it. It returns an error that names every
-// invalid field, or one that wraps brokers.ErrClosed.
+// Subscriber completes a subscriber and adds it. Its error names every invalid field, or
+// wraps brokers.ErrClosed.
 func (s *Set) Subscriber(config brokers.SubscriberConfig, sub *Subscriber) (message.Subscriber, error) {
 	config, err := config.WithDefaults(s.Package)
 	if err != nil {
@@ -35,7 +35,7 @@ func (s *Set) Subscriber(config brokers.SubscriberConfig, sub *Subscriber) (mess
 	return sub, nil
 }
 
-// Publisher takes a publisher, which it closes if the broker is closed.
+// Publisher adds a publisher; if the broker is closed, it closes it.
 func (s *Set) Publisher(p *Publisher) (message.Publisher, error) {
 	p.broker = s
 	if !s.publishers.Add(p) {
@@ -54,7 +54,7 @@ func (s *Set) Close() {
 	_ = s.publishers.Close()  // never fails
 }
 
-// Ask calls what knows no context, and waits for it no longer than ctx.
+// Ask calls a function that takes no context, and waits for it no longer than ctx.
 func Ask(ctx context.Context, ask func() error) error {
 	answer := make(chan error, 1)
 	go func() { answer <- ask() }()

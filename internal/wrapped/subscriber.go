@@ -15,16 +15,16 @@ type Source interface {
 	// Start lets the library consume. ctx has no end.
 	Start(ctx context.Context) (message.Subscriber, <-chan *message.Message, error)
 
-	// Read says what is known of a delivery.
+	// Read returns the facts of a delivery.
 	Read(from *message.Message) brokers.Delivery
 
-	// Settle passes on what a handler has said, and returns when the library has taken it.
-	// What is unsettled when draining ends is not passed on: closing the library gives it
-	// back.
+	// Settle passes a handler's answer on, and returns when the library has taken it.
+	// Deliveries that are unsettled when draining ends get no answer: closing the library
+	// gives them back.
 	Settle(from *message.Message, answer Answer)
 }
 
-// Answer is what a handler has said.
+// Answer is a handler's ack or nack.
 type Answer struct {
 	Acked    bool
 	GiveBack brokers.GiveBack // of a nack
@@ -86,7 +86,7 @@ func (s *Subscriber) start(ctx context.Context, topic string, desk *handout.Desk
 	return messages, err
 }
 
-// SubscribeInitialize makes what Subscribe needs, if that is configured. Its errors are
+// SubscribeInitialize creates what Subscribe needs, if that is configured. Its errors are
 // those of Subscribe.
 func (s *Subscriber) SubscribeInitialize(topic string) error {
 	return s.initialize(context.Background(), topic)

@@ -84,8 +84,8 @@ func (c knowing) Value(key any) any {
 	return c.library.Value(key)
 }
 
-// Delay waits as a nack asks, or as long as is usual. It reports false if the intake, or
-// something else that the caller names, has ended before.
+// Delay waits for the delay of a nack, or for the usual one. It returns false if the
+// intake ends, or ended is closed, before.
 func (a Answer) Delay(usual, longest time.Duration, ended <-chan struct{}) bool {
 	after := a.GiveBack.After
 	if after <= 0 {

@@ -1,18 +1,17 @@
-// Package keys finds the id of a message: the half of its key that all of its
-// deliveries share.
+// Package keys finds the id of a message, which is the same for all of its deliveries.
 //
-// A [Chain] is one link, or several if the program says so. The default chain of
-// the inbox is the single link [UUID]. More links are opt-in, because a message
-// that shows one id at first and another when it comes again would run twice:
+// A [Chain] has one or more links. The inbox's default chain is the single link [UUID].
+// More links are opt-in, because a message that is redelivered with another id would run
+// twice:
 //
 //	keys.First(keys.Metadata("event_id"))                     // only this header
 //	keys.First(keys.Native()).Then(keys.Metadata("event_id")) // the first that is there
 //	keys.First(keys.UUID()).Scoped(keys.Tenant("tenant"))     // unique per tenant only
 //
-// Within one chain, ids from different links never collide: an id begins with its
-// kind ("u:", "h:", "n:", …), and the second and later links of one kind put their
-// name before it ("h10:request_id|h:42"). A canonical UUID takes 16 bytes instead of
-// 36; [Format] shows ids as people know them.
+// Within one chain, ids from different links never collide: an id begins with its kind
+// ("u:", "h:", "n:", …), and the second and later links of one kind put their name before
+// it ("h10:request_id|h:42"). A canonical UUID takes 16 bytes instead of 36; [Format] shows
+// it in its usual form.
 package keys
 
 import (
@@ -45,17 +44,17 @@ type Chain struct {
 // First returns a chain of one link.
 func First(l Link) Chain { return Chain{links: []Link{l}} }
 
-// Then returns the chain with one more link, asked when those before found nothing.
+// Then returns the chain with one more link, which is used if the links before it find no
+// id.
 //
-// Use it only if the producer decides once and for all which of the links a message
-// has: a header that gets lost on the way (a dead-letter queue, a hand-made
-// re-publish) changes the id, and the message runs again.
+// Use it only if each message always matches the same link: a header that is lost on the
+// way (in a dead-letter queue, or when a message is published again by hand) changes the
+// id, and the message runs again.
 //
-// To append a link changes no id that the links before it give. A link whose kind
-// the chain has already puts its name into its ids, where it counts toward
-// stores.MaxIDBytes; the first link of a kind does not. So to move or remove a link
-// before another of its kind may change the ids of the later one, which makes a new
-// consumer in effect.
+// Appending a link does not change the ids of the links before it. The second and later
+// links of a kind put their names into their ids, where they count toward
+// stores.MaxIDBytes. So if you move or remove a link before another of its kind, the ids of
+// the later link may change, and its messages may run again.
 func (c Chain) Then(l Link) Chain {
 	l.prefix = ""
 	segment := string(appendSegment(nil, l.kind, l.label))
@@ -77,8 +76,8 @@ func (c Chain) Scoped(scopes ...Scope) Chain {
 // IsZero reports whether the chain has no link.
 func (c Chain) IsZero() bool { return len(c.links) == 0 }
 
-// NeedsFingerprint reports whether an id of this chain may come to name another
-// message in time, which only the fingerprint notices.
+// NeedsFingerprint reports whether an id of this chain may be reused for another message,
+// which only the fingerprint reveals.
 func (c Chain) NeedsFingerprint() bool {
 	for _, link := range c.links {
 		if link.reused {
@@ -101,9 +100,9 @@ func (c Chain) String() string {
 	return s
 }
 
-// ID returns the id of the message and the name of the link that found it. limit
-// is the largest raw id in bytes. The error is ErrNoKey, or wraps ErrTooLong; the id
-// is then returned whole, with its scopes, to tell the message from others.
+// ID returns the id of the message and the name of the link that found it. limit is the
+// largest raw id in bytes. The error is ErrNoKey, or wraps ErrTooLong; the id is then
+// returned in full, with its scopes, to tell the message from others.
 func (c Chain) ID(msg *message.Message, limit int) (id []byte, source string, err error) {
 	for _, link := range c.links {
 		kind, value := link.find(msg)
@@ -150,8 +149,8 @@ func appendSegment(id []byte, kind byte, v string) []byte {
 	return append(id, '|')
 }
 
-// packUUID packs the one text form that it can be unpacked to: 36 characters,
-// lower case.
+// packUUID packs a UUID in the text form that unpacking restores: 36 characters, lower
+// case.
 func packUUID(s string) (u [16]byte, ok bool) {
 	if len(s) != 36 || s[8] != '-' || s[13] != '-' || s[18] != '-' || s[23] != '-' {
 		return u, false
@@ -172,10 +171,9 @@ func packUUID(s string) (u [16]byte, ok bool) {
 	return u, err == nil
 }
 
-// Format returns a stored id as text: its scopes, the name of its link if it has one,
-// its kind, and a packed UUID in its
-// usual form. The result may hold any byte that the id holds; quote it before it
-// reaches a terminal.
+// Format returns a stored id as text: its scopes, the name of its link if it has one, its
+// kind, and a packed UUID in its usual form. The result may contain any byte of the id;
+// quote it before it reaches a terminal.
 func Format(id []byte) string {
 	var segments strings.Builder
 	rest := string(id)

@@ -13,7 +13,7 @@ import (
 	"github.com/millpond-go/millpond/brokers"
 )
 
-// Link is one place where an id may be found.
+// Link finds an id in one place of a message.
 type Link struct {
 	name   string
 	kind   byte   // the kind of its ids, or the one that stands for all its kinds
@@ -23,26 +23,26 @@ type Link struct {
 	find   func(*message.Message) (kind byte, value string)
 }
 
-// UUID takes Watermill's message UUID, which Watermill publishers set. Messages of
-// other producers have none, except on brokers whose adapter fills it.
+// UUID uses Watermill's message UUID, which Watermill publishers set. Messages of other
+// producers have none, unless the broker's adapter sets it.
 func UUID() Link {
 	return Link{name: "uuid", kind: 'u', find: func(m *message.Message) (byte, string) { return 'u', m.UUID }}
 }
 
-// Metadata takes a metadata field (a header of the message) that the producer sets
-// to the same value when it sends the same message again.
+// Metadata uses a metadata field (a header of the message). The producer must set it to the
+// same value when it sends the same message again.
 func Metadata(field string) Link {
 	return Link{name: "metadata " + field, kind: 'h', label: field, find: func(m *message.Message) (byte, string) {
 		return 'h', m.Metadata.Get(field)
 	}}
 }
 
-// Payload takes a field of a JSON payload, a string or a number, found by its path:
-// Payload("order", "id"). Of a number the digits count as they are written, so 1
-// and 1.0 are two ids, and neither is the string "1". Of a string its text counts,
-// however it is escaped; but a string that is not Unicode text, with bytes that are
-// not UTF-8 or half of a surrogate pair, counts as it is written, quotes included,
-// under a kind of its own ("r:"): decoding would make different strings equal.
+// Payload uses a string or a number in a JSON payload, by its path: Payload("order", "id").
+// A number is compared as it is written, so 1 and 1.0 are two ids, and neither equals the
+// string "1". A string is compared by its text, however it is escaped. A string that is not
+// Unicode text, with invalid UTF-8 or half of a surrogate pair, is compared as it is
+// written, including its quotes, under its own kind ("r:"), because decoding would make
+// different strings equal.
 func Payload(path ...string) Link {
 	label := strings.Join(path, " ")
 	return Link{
@@ -107,7 +107,7 @@ func escapedUnit(b []byte) (unit rune, ok bool) {
 	return rune(n), err == nil
 }
 
-// Native takes the id that the broker or its producer gave the message
+// Native uses the id that the broker or its producer gave the message
 // (brokers.Delivery.NativeID).
 func Native() Link {
 	return Link{name: "native", kind: 'n', find: func(m *message.Message) (byte, string) {
@@ -116,8 +116,8 @@ func Native() Link {
 	}}
 }
 
-// BrokerKey takes the key by which the producer partitions or orders, such as a
-// Kafka message key. It is an id only where each key is used for one message.
+// BrokerKey uses the key by which the producer partitions or orders messages, such as a
+// Kafka message key. It is an id only if each key is used for one message.
 func BrokerKey() Link {
 	return Link{name: "broker key", kind: 'k', reused: true, find: func(m *message.Message) (byte, string) {
 		d, _ := brokers.DeliveryOf(m)
@@ -125,10 +125,10 @@ func BrokerKey() Link {
 	}}
 }
 
-// Coordinates takes the place where the broker stores the message, such as topic,
-// partition and offset. It protects against redelivery, not against a producer that
-// sends twice; and a topic that is created anew uses its places again, which only
-// the fingerprint notices: it must be on.
+// Coordinates uses the place where the broker stores the message, such as topic, partition
+// and offset. It protects against redelivery, not against a producer that sends a message
+// twice. A topic that is created again reuses its coordinates, which only the fingerprint
+// reveals: it must be on.
 func Coordinates() Link {
 	return Link{name: "coordinates", kind: 'o', reused: true, find: func(m *message.Message) (byte, string) {
 		d, _ := brokers.DeliveryOf(m)
@@ -136,8 +136,8 @@ func Coordinates() Link {
 	}}
 }
 
-// Func takes the id that find returns, "" for none. It must return the same for
-// every delivery of a message. If it panics the chain has found no id.
+// Func uses the id that find returns, "" for none. find must return the same id for every
+// delivery of a message. If it panics the message has no id.
 func Func(name string, find func(*message.Message) string) Link {
 	return Link{name: name, kind: 'f', label: name, find: func(m *message.Message) (byte, string) { return 'f', find(m) }}
 }

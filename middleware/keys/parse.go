@@ -2,13 +2,12 @@ package keys
 
 import "errors"
 
-// ErrNotAnID: Format shows no id like this.
+// ErrNotAnID: Format returns no such text.
 var ErrNotAnID = errors.New("keys: not a message id: write it as it is shown, beginning with its kind, such as u:… or h:…")
 
-// Parse returns the stored id that [Format] shows as text, for ids of chains. It
-// takes the value of a scope to end at the first space that another scope, or the
-// kind, can follow; an id with a scope for which that is wrong has to be named in
-// another way.
+// Parse returns the stored id for a text of [Format]. It takes the first space that another
+// scope, or the kind, may follow as the end of a scope's value. It cannot parse an id whose
+// scope contains such a space.
 func Parse(text string) ([]byte, error) {
 	var id []byte
 	for after(text, 0) == '=' {

@@ -6,18 +6,18 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 )
 
-// carrier is the metadata of a message as a propagator sees it.
+// carrier gives a propagator access to a message's metadata.
 type carrier message.Metadata
 
-// Headers of other producers are bounded by what their standards want carried: 512
-// characters of tracestate, 8192 bytes of baggage, with room for those that carry more.
+// Headers of other producers are bounded by their standards, which require 512 characters
+// of tracestate and 8192 bytes of baggage to be carried. The bounds allow some more.
 const (
 	longestHeader = 8192
 	longestState  = 2048
 )
 
-// Get implements propagation.TextMapCarrier. Producers differ in the case of names; what
-// is longer than anybody has to carry is not there.
+// Get implements propagation.TextMapCarrier. Producers differ in the case of names. Longer
+// values than the bounds are ignored.
 func (c carrier) Get(key string) string {
 	value, ok := c[key]
 	if !ok {
@@ -34,8 +34,8 @@ func (c carrier) Get(key string) string {
 	return value
 }
 
-// Set implements propagation.TextMapCarrier. What the message had under another case of
-// the name would be read by some, so it goes.
+// Set implements propagation.TextMapCarrier. A value under another case of the name is
+// deleted, because some consumers would read it.
 func (c carrier) Set(key, value string) {
 	for name := range c {
 		if name != key && len(name) == len(key) && strings.EqualFold(name, key) {

@@ -9,8 +9,8 @@ import (
 	"github.com/millpond-go/millpond/stores"
 )
 
-// consumer is what all deliveries of a handler from one topic share, made once, so that a
-// delivery allocates none of it.
+// consumer is shared by all deliveries of a handler from one topic. It is made once, so
+// that deliveries do not allocate it.
 type consumer struct {
 	span  string                  // its name
 	start []trace.SpanStartOption // of it
@@ -26,8 +26,7 @@ type consumerKey struct {
 	topic    string
 }
 
-// resultKey is how a delivery ended, as far as metrics tell. All of its fields have few
-// values.
+// resultKey is the result of a delivery in metrics. Each of its fields has few values.
 type resultKey struct {
 	result middleware.Result
 	reason stores.Reason
@@ -36,8 +35,8 @@ type resultKey struct {
 	retry  bool
 }
 
-// maxConsumers bounds what is kept. There are as many as handlers, unless topics are made
-// up at run time; those beyond share one.
+// maxConsumers bounds the consumers that are kept. There are as many as handlers, unless
+// the program makes up topics at run time. Those beyond the bound share one.
 const maxConsumers = 1000
 
 func (t *Telemetry) consumer(c stores.Consumer, topic string) *consumer {

@@ -17,8 +17,8 @@ import (
 	"github.com/millpond-go/millpond/stores"
 )
 
-// delivery is what is known of a delivery until it ends. It is the context that carries
-// it, and is used by the goroutine of the delivery alone, except for inFlight.
+// delivery collects the facts of a delivery until it ends. It is itself the context that
+// carries it. Only the delivery's goroutine uses it, except for inFlight.
 type delivery struct {
 	context.Context //nolint:containedctx // it is one
 
@@ -71,8 +71,8 @@ func (t *Telemetry) DeliveryStart(ctx context.Context, start middleware.Delivery
 	return d
 }
 
-// parent returns the context that a delivery's span begins in, and the span in which the
-// message was made, if that is to be linked.
+// parent returns the context in which a delivery's span begins, and the message's span if
+// it is to be linked.
 func (t *Telemetry) parent(ctx context.Context, from carrier) (context.Context, trace.SpanContext) {
 	if len(from) == 0 {
 		return ctx, trace.SpanContext{}
@@ -90,7 +90,7 @@ func (t *Telemetry) parent(ctx context.Context, from carrier) (context.Context, 
 	return baggage.ContextWithBaggage(ctx, baggage.FromContext(extracted)), made
 }
 
-// arrival returns the attributes of a delivery that its consumer does not know.
+// arrival returns a delivery's own attributes, beside those of its consumer.
 func (t *Telemetry) arrival(start *middleware.DeliveryStart) []attribute.KeyValue {
 	attrs := make([]attribute.KeyValue, 0, 8)
 	attrs = append(attrs, semconv.MessagingMessageBodySize(len(start.Message.Payload)))
@@ -110,8 +110,8 @@ func (t *Telemetry) arrival(start *middleware.DeliveryStart) []attribute.KeyValu
 	return attrs
 }
 
-// TraceParent implements middleware.TraceParentHook: the row of a message keeps the span
-// of the delivery that did the work.
+// TraceParent implements middleware.TraceParentHook. A message's row keeps the span of the
+// delivery that did the work.
 func (t *Telemetry) TraceParent(ctx context.Context) (parent stores.TraceParent) {
 	d := deliveryOf(ctx)
 	if d == nil {
@@ -128,7 +128,7 @@ func (t *Telemetry) TraceParent(ctx context.Context) (parent stores.TraceParent)
 	return parent
 }
 
-// completedBy is the delivery that a row tells to have done the work.
+// completedBy returns the span of the delivery that did the work, as the row has it.
 func completedBy(p stores.TraceParent) trace.SpanContext {
 	return trace.NewSpanContext(trace.SpanContextConfig{
 		TraceID: trace.TraceID(p[:16]), SpanID: trace.SpanID(p[16:24]), TraceFlags: trace.TraceFlags(p[24]), Remote: true,
@@ -152,7 +152,7 @@ func (t *Telemetry) DeliveryEnd(ctx context.Context, end middleware.DeliveryEnd)
 	d.span.End()
 }
 
-// failure is the error.type of how a delivery ended, "" if nothing is wrong.
+// failure returns the error.type of a delivery, "" if it is no error.
 func failure(end *middleware.DeliveryEnd) string {
 	switch end.Result {
 	case middleware.ResultPanicked:
@@ -177,7 +177,7 @@ func failure(end *middleware.DeliveryEnd) string {
 	return ""
 }
 
-// tell writes on the span how the delivery ended.
+// tell writes the result of the delivery on its span.
 func (d *delivery) tell(end *middleware.DeliveryEnd, key resultKey) {
 	attrs := make([]attribute.KeyValue, 0, 10)
 	attrs = append(attrs, keyResult.String(string(end.Result)))
@@ -209,8 +209,8 @@ func (d *delivery) tell(end *middleware.DeliveryEnd, key resultKey) {
 	}
 }
 
-// boundedError is an error whose text is not longer than a span should carry. The method
-// that says it may be the program's.
+// boundedError is an error with a text that is short enough for a span. The method that
+// returns the text may be the program's.
 type boundedError struct{ error }
 
 func (e boundedError) Error() (text string) {

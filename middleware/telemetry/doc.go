@@ -1,8 +1,8 @@
-// Package telemetry makes OpenTelemetry spans and metrics of what the inbox does. It is
-// the only package of the module that knows OpenTelemetry: a program that does not import
-// it links nothing of it.
+// Package telemetry makes OpenTelemetry spans and metrics of the inbox. Of the module's
+// packages only this one and router/telemetry import OpenTelemetry: a program that imports
+// neither does not link it.
 //
-// One line beside the inbox is all that it takes:
+// It needs one line beside the inbox:
 //
 //	t, err := telemetry.New(telemetry.Config{System: "kafka"})
 //	…
@@ -13,29 +13,28 @@
 //
 // # Spans
 //
-// Each delivery has a span "process <destination>" of kind CONSUMER around everything
-// that the inbox does with it, with child spans "claim" and "commit". The handler's
-// context carries it, so what instruments database drivers and HTTP clients makes its
-// spans beneath. Its parent is the span in which the message was made, if the metadata
-// tell one, or it is linked to that (Config.Relation). A duplicate's span has a link to
-// the delivery that did the work, whose trace the message's row keeps.
+// Each delivery has a span "process <destination>" of kind CONSUMER, with child spans
+// "claim" and "commit". The handler's context carries it, so instrumented database drivers
+// and HTTP clients make their spans beneath it. Its parent is the span that made the
+// message, if the metadata has one; or it is linked to that span (Config.Relation). A
+// duplicate's span has a link to the delivery that did the work, whose trace the message's
+// row keeps.
 //
 // [Telemetry.Publisher] decorates a publisher: a span "send <destination>" of kind
 // PRODUCER, and its context in the metadata of the message.
 //
 // # Metrics
 //
-// docs/tracing.md lists them, with units and attributes. None has an attribute whose
-// values could grow with the messages: no ids, no topics (unless
-// Config.DestinationTemplate makes kinds of them), no texts of errors.
+// docs/tracing.md lists them, with units and attributes. No attribute has values whose
+// number grows with the messages: there are no ids, no topics (only the kinds of
+// Config.DestinationTemplate) and no texts of errors.
 //
 // # Logs
 //
-// [LogHandler] adds the ids of the trace and of the span to what is logged.
+// [LogHandler] adds the ids of the trace and the span to log lines.
 //
-// # What comes from outside
+// # Untrusted trace context
 //
-// Malformed or oversized trace context is as good as none: the trace begins anew. An
-// exporter that is slow or down is the business of the SDK, which drops spans rather than
-// wait; nothing here waits for it.
+// Malformed or oversized trace context is ignored: a new trace begins. Deliveries do not
+// wait for a slow or unreachable exporter, because the SDK drops spans rather than wait.
 package telemetry

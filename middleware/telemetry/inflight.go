@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// inFlight knows the deliveries that have not ended, the oldest first.
+// inFlight has the deliveries that have not ended, the oldest first.
 type inFlight struct {
 	mu            sync.Mutex
 	oldest, young *delivery
@@ -42,7 +42,7 @@ func (f *inFlight) remove(d *delivery) {
 	f.n--
 }
 
-// state returns how many there are, and the age of the oldest.
+// state returns the number of deliveries in flight, and the age of the oldest.
 func (f *inFlight) state() (n int64, age time.Duration) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

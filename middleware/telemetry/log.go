@@ -7,8 +7,8 @@ import (
 	"go.opentelemetry.io/otel/trace"
 )
 
-// LogHandler returns a handler that adds trace_id and span_id to what is logged within a
-// span, as the inbox does for each delivery.
+// LogHandler returns a handler that adds trace_id and span_id to lines that are logged
+// within a span, such as the inbox's line of each delivery.
 func LogHandler(h slog.Handler) slog.Handler { return traced{h} }
 
 type traced struct{ slog.Handler }

@@ -12,13 +12,14 @@ import (
 	"github.com/millpond-go/millpond/stores"
 )
 
-// buckets are those that the conventions advise for durations of messaging.
+// buckets are those of the conventions for durations of messaging.
 var buckets = []float64{0.005, 0.01, 0.025, 0.05, 0.075, 0.1, 0.25, 0.5, 0.75, 1, 2.5, 5, 7.5, 10}
 
-// fine are for what a database does in one trip.
+// fine are the buckets for one trip to a database.
 var fine = []float64{0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10}
 
-// labels are the attributes of a measurement, in the form that costs nothing to hand over.
+// labels are the attributes of a measurement, in a form that is passed on without an
+// allocation.
 type labels struct {
 	add    []metric.AddOption
 	record []metric.RecordOption
@@ -68,7 +69,7 @@ type instruments struct {
 	usedState [2]metric.MeasurementOption
 }
 
-// maker collects the errors of making instruments.
+// maker makes instruments and collects the errors.
 type maker struct {
 	metric.Meter
 	err error
@@ -134,7 +135,7 @@ func newInstruments(meter metric.Meter) (*instruments, error) {
 	return i, m.err
 }
 
-// observed are the instruments that are asked.
+// observed are the instruments that report when they are collected.
 func (i *instruments) observed(withStore bool) []metric.Observable {
 	all := []metric.Observable{i.inFlight, i.oldest}
 	if withStore {

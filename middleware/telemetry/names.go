@@ -12,7 +12,7 @@ import (
 	"github.com/millpond-go/millpond/stores"
 )
 
-// Everything that is named after OpenTelemetry's conventions is in this file.
+// This file has all names of OpenTelemetry's conventions.
 
 const (
 	scope     = "github.com/millpond-go/millpond"
@@ -54,11 +54,11 @@ func spanName(operation, destination string) string {
 	return operation + " " + cut(destination)
 }
 
-// system is the attribute of a broker's name.
+// system returns the attribute of a broker's name.
 func system(name string) attribute.KeyValue { return semconv.MessagingSystemKey.String(name) }
 
-// placed returns the attributes of where a message is stored, as far as the conventions
-// know the system.
+// placed returns the attributes of a message's coordinates, for systems that the
+// conventions know.
 func placed(systemName string, d *brokers.Delivery) []attribute.KeyValue {
 	if d.Coordinates == "" {
 		return nil
@@ -91,8 +91,8 @@ func cut(s string) string {
 	return s
 }
 
-// errorType is the error.type of a failure's class; a classifier of the program may make
-// up others, any number of them.
+// errorType returns the error.type of a failure's class. Classes of the program's
+// classifier are _OTHER, because there may be any number of them.
 func errorType(c stores.Class) string {
 	switch c {
 	case stores.ClassTransient, stores.ClassPermanent, stores.ClassContention, stores.ClassTimeout, stores.ClassPanic,
@@ -103,5 +103,5 @@ func errorType(c stores.Class) string {
 	return otherValue
 }
 
-// otherValue stands for what would make a label unbounded.
+// otherValue stands for values that would make a label unbounded.
 const otherValue = "_OTHER"

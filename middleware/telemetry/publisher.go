@@ -13,10 +13,10 @@ import (
 	"go.opentelemetry.io/otel/trace"
 )
 
-// Publisher returns a publisher that makes a span of each Publish, beneath the span of the
-// messages' context (message.Message.SetContext), and writes its trace context into the
-// metadata of the messages, in place of what they had. Several messages in one call get a
-// span "create" each, to which the span of the call is linked. Close closes p.
+// Publisher returns a publisher that makes a span for each Publish, beneath the span of the
+// messages' context (message.Message.SetContext), and replaces the trace context in the
+// messages' metadata. Each of several messages in one call gets a span "create", to which
+// the span of the call is linked. Close closes p.
 func (t *Telemetry) Publisher(p message.Publisher) message.Publisher {
 	return &publisher{Publisher: p, telemetry: t}
 }
@@ -100,7 +100,7 @@ func (t *Telemetry) destination(topic string) (attrs []attribute.KeyValue, kind 
 	return attrs, kind
 }
 
-// published counts what was published. Topics are no label, their kinds are.
+// published counts published messages. The label is the kind of the topic, not the topic.
 func (t *Telemetry) published(ctx context.Context, attrs []attribute.KeyValue, n int, took time.Duration, err error) {
 	labels := make([]attribute.KeyValue, 0, 4)
 	labels = append(labels, semconv.MessagingOperationName("send"))

@@ -16,17 +16,16 @@ import (
 	"github.com/millpond-go/millpond/stores"
 )
 
-// Relation is how the span of a delivery stands to the one in which its message was made.
+// Relation is how the span of a delivery relates to the span that made its message.
 type Relation int
 
 const (
-	// Parent makes the message's span the parent, so that one trace shows the way of a
-	// message from its producer to the effects. The default: a handler gets one message
-	// at a time, which is the case in which the convention allows it.
+	// Parent makes the message's span the parent, so that one trace shows a message from
+	// its producer to the effects. It is the default; the convention allows it because a
+	// handler gets one message at a time.
 	Parent Relation = iota
-	// Link begins a trace with each delivery and links it to the message's, which is what
-	// the convention does unless told otherwise: traces stay small where one message
-	// makes thousands.
+	// Link begins a trace with each delivery and links it to the message's span. It is the
+	// convention's default: traces stay small where one message causes thousands.
 	Link
 )
 
@@ -39,19 +38,19 @@ type Config struct {
 	// does nothing until it is set.
 	Propagator propagation.TextMapPropagator
 
-	// System is the broker, as brokers.Capabilities.System names it. Empty: spans and
-	// metrics do not say it.
+	// System is the broker, as brokers.Capabilities.System names it. If it is empty, spans
+	// and metrics do not name the broker.
 	System string
 
 	Relation Relation
 
-	// DestinationTemplate names the kind of a topic, such as "orders.{tenant}" for
-	// "orders.7", so that spans have names that are few. nil: a topic is its own kind,
-	// and metrics do not say it. It must be safe for concurrent use. A topic at which it
-	// panics is of the kind "_OTHER".
+	// DestinationTemplate returns the kind of a topic, such as "orders.{tenant}" for
+	// "orders.7", so that spans have few names. If it is nil, spans name the topic, and
+	// metrics do not. It must be safe for concurrent use. If it panics, the kind is
+	// "_OTHER".
 	DestinationTemplate func(topic string) string
 
-	// Store, if not nil, is asked for the use of its connections.
+	// Store, if not nil, reports the use of its connections.
 	Store stores.PoolReporter
 }
 
@@ -117,8 +116,8 @@ func New(c Config) (*Telemetry, error) {
 	return t, nil
 }
 
-// Close ends what is observed from outside of deliveries: their number, the age of the
-// oldest and the store's connections. Providers stay the caller's.
+// Close stops the observed metrics: deliveries in flight, the age of the oldest, and the
+// store's connections. It does not close the providers.
 func (t *Telemetry) Close() error {
 	if err := t.unregister(); err != nil {
 		return fmt.Errorf("telemetry: %w", err)
@@ -126,7 +125,7 @@ func (t *Telemetry) Close() error {
 	return nil
 }
 
-// template is the kind of a topic by the program's function.
+// template returns the kind of a topic by the program's function.
 func (t *Telemetry) template(topic string) string {
 	kind := otherValue
 	_ = callback.Call("it", func() error { // there is no other way to tell

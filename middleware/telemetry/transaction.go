@@ -13,8 +13,8 @@ import (
 	"github.com/millpond-go/millpond/stores"
 )
 
-// maxQuestions is how many questions of one delivery to the store get spans. One that is
-// held asks again and again, for minutes.
+// maxQuestions is how many claims and looks of one delivery get spans. A held delivery asks
+// again and again, for minutes.
 const maxQuestions = 10
 
 // ClaimStart implements middleware.ClaimStartHook.
@@ -121,7 +121,7 @@ func endSpan(span trace.Span, err error) {
 	span.End()
 }
 
-// storeError is the error.type of what a store has answered.
+// storeError returns the error.type of a store's error.
 func storeError(err error) string {
 	for _, known := range []struct {
 		err  error

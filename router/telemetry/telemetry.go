@@ -3,15 +3,15 @@
 //
 //	import _ "github.com/millpond-go/millpond/router/telemetry"
 //
-// Spans go to OpenTelemetry's global tracer provider, which the program sets, with the
-// global propagator, or those of the W3C (trace context and baggage) while none is set.
+// Spans go to OpenTelemetry's global tracer provider, which the program sets. The
+// propagator is the global one or, if none is set, the W3C's (trace context and baggage).
 //
-// Metrics go to the global meter provider, unless the service listens (http.listen): then
-// they are read at /metrics, in the format of Prometheus, together with those of the Go
-// runtime and of the process, and target_info names the service. A program that wants both, or its own providers, calls [New]
+// Metrics go to the global meter provider, unless the service listens (http.listen). Then
+// /metrics serves them in the format of Prometheus, with those of the Go runtime and the
+// process, and target_info names the service. A program with its own providers calls [New]
 // from Config.Program.Telemetry.
 //
-// Package middleware/telemetry says which spans and metrics there are.
+// Package middleware/telemetry lists the spans and metrics.
 package telemetry
 
 import (
@@ -38,8 +38,8 @@ func init() {
 	router.RegisterTelemetry(func(o router.TelemetryOptions) (router.Telemetry, error) { return New(o, telemetry.Config{}) })
 }
 
-// New makes the telemetry of a service. What c leaves empty is filled as the package says;
-// with a meter provider in c there is no /metrics.
+// New makes the telemetry of a service. Empty fields of c get the defaults above; with a
+// meter provider in c there is no /metrics.
 func New(o router.TelemetryOptions, c telemetry.Config) (router.Telemetry, error) {
 	if c.System == "" {
 		c.System = o.System
@@ -73,8 +73,8 @@ func New(o router.TelemetryOptions, c telemetry.Config) (router.Telemetry, error
 	}, nil
 }
 
-// prometheusProvider returns a meter provider and what shows its metrics. The registry is
-// a new one, so that two services of one process do not collide.
+// prometheusProvider returns a meter provider and the handler of its metrics. Each has its
+// own registry, so that two services of one process do not collide.
 func prometheusProvider(service string) (*metric.MeterProvider, http.Handler, error) {
 	registry := prometheus.NewRegistry()
 	if err := errors.Join(
@@ -95,8 +95,8 @@ func prometheusProvider(service string) (*metric.MeterProvider, http.Handler, er
 	return metric.NewMeterProvider(metric.WithReader(reader), metric.WithResource(about)), promhttp.HandlerFor(registry, promhttp.HandlerOpts{}), nil
 }
 
-// resourceOf says which service the metrics are of, in target_info. What OpenTelemetry's own
-// variables say (OTEL_SERVICE_NAME, OTEL_RESOURCE_ATTRIBUTES) counts more.
+// resourceOf returns the resource, which names the service in target_info. OpenTelemetry's
+// own variables (OTEL_SERVICE_NAME, OTEL_RESOURCE_ATTRIBUTES) override it.
 func resourceOf(service string) (*resource.Resource, error) {
 	environment, err := resource.New(context.Background(), resource.WithFromEnv(), resource.WithTelemetrySDK())
 	if err != nil {
