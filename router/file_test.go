@@ -23,9 +23,9 @@ func TestFilesThatAreNoConfigurationAreRefusedAtOnce(t *testing.T) {
 	large := filepath.Join(dir, "large.yaml")
 	require.NoError(t, os.WriteFile(large, []byte(strings.Repeat("# \n", 30_000)), 0o600))
 	for name, says := range map[string]string{
-		"/dev/zero": "zero is no regular file, but a device",
-		pipe:        "pipe.yaml is no regular file, but a pipe",
-		dir:         "is no regular file, but a directory",
+		"/dev/zero": "zero is not a file but a device",
+		pipe:        "pipe.yaml is not a file but a pipe",
+		dir:         "is not a file but a directory",
 		large:       "large.yaml has more than 65536 bytes: is it the right file?",
 	} {
 		answer := make(chan error, 1)

@@ -65,9 +65,9 @@ func TestWhatDoesNotFit(t *testing.T) {
 			},
 			says: []string{
 				`router: handler "a": its topic is empty: name the topic that it reads`,
-				`router: handler "a": there are two of this name: give each its own`,
+				`router: handler "a": two handlers have this name: give each its own`,
 				`router: handler "b": its function is nil`,
-				`router: handler "": its name is no name of a consumer: use a short one without control characters`,
+				`router: handler "": its name cannot name a consumer: use a short one without control characters`,
 			},
 		},
 		"a helper of another store": {
@@ -89,7 +89,7 @@ func TestWhatDoesNotFit(t *testing.T) {
 				svc.Watermill().AddConsumerHandler("a", "orders", nil, handle)
 				svc.Handle("a", "orders", handle)
 			},
-			says: []string{`router: handler "a": Watermill's router has one of this name already: rename one of them`},
+			says: []string{`router: handler "a": Watermill's router has a handler of this name already: rename one of them`},
 		},
 		"handlers of the file": {
 			change: func(c *router.Config) {
@@ -146,7 +146,7 @@ func TestWhatDoesNotFit(t *testing.T) {
 		"unknown deliveries": {
 			change: func(c *router.Config) { c.Inbox.Keep.Off = true },
 			broker: func(b *lasting) { b.can = &unknownLimit },
-			says:   []string{`router: handler "stock": with keep.off each attempt is a delivery, and the broker (pigeons) cannot tell after how many it drops a message: say it in broker.delivery_limit, or let messages be parked`},
+			says:   []string{`router: handler "stock": with keep.off each attempt is a delivery, and the broker (pigeons) does not tell after how many deliveries it drops a message: set broker.delivery_limit, or let messages be parked`},
 		},
 		"unknown deliveries that are declared": {
 			change: func(c *router.Config) { c.Inbox.Keep.Off, c.Broker.DeliveryLimit = true, 3 },
@@ -171,7 +171,7 @@ func TestWhatDoesNotFit(t *testing.T) {
 				c.Inbox.Keep.Codec = &middleware.Codec{Name: "hidden", Encode: func(_ context.Context, k middleware.Kept) (middleware.Kept, error) { return k, nil }}
 			},
 			broker: func(b *lasting) { b.can = &unknownLimit },
-			says:   []string{`router: handler "stock": with a codec that cannot decode each attempt is a delivery, and the broker (pigeons) cannot tell after how many it drops a message: say it in broker.delivery_limit, or let messages be parked`},
+			says:   []string{`router: handler "stock": with a codec that cannot decode each attempt is a delivery, and the broker (pigeons) does not tell after how many deliveries it drops a message: set broker.delivery_limit, or let messages be parked`},
 		},
 		"a longer timer": {
 			broker: func(b *lasting) { b.settleLimit = 6 * time.Minute },

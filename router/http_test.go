@@ -307,7 +307,7 @@ func TestAddressIsSaidAtTheStart(t *testing.T) {
 		readyWithin(t, svc, http.StatusOK)
 		_, port, err := net.SplitHostPort(svc.HTTPAddr().String())
 		require.NoError(t, err)
-		require.Contains(t, r.log.String(), "questions about the service are answered", address)
+		require.Contains(t, r.log.String(), "the service answers HTTP requests", address)
 		require.Contains(t, r.log.String(), ":"+port, address)
 		require.Equal(t, loud, strings.Contains(r.log.String(), "level=WARN"), "%s: %s", address, r.log.String())
 		require.Equal(t, address != "127.0.0.1:0", strings.Contains(r.log.String(), "all interfaces"), address)

@@ -26,7 +26,7 @@ func TestVariableThatNamesAnotherPlaceInAParameterIsWarnedOf(t *testing.T) {
 			c.Program.Stores = openly(func(context.Context, *url.URL) (stores.Store, error) { return nil, errors.New("down") })
 			said := false
 			for _, w := range c.Warnings() {
-				said = said || w.Where == "MILLPOND_STORE_URL" && strings.Contains(w.Text, "counts more")
+				said = said || w.Where == "MILLPOND_STORE_URL" && strings.Contains(w.Text, "overrides")
 			}
 			require.Equal(t, warned, said)
 		})

@@ -59,9 +59,9 @@ func TestVariableThatCountsMoreThanTheFileIsNamed(t *testing.T) {
 		return err
 	}
 	require.EqualError(t, start(), "router: store.url openly://…@db/billing: down")
-	require.NotContains(t, r.log.String(), "counts more")
+	require.NotContains(t, r.log.String(), "overrides")
 	require.EqualError(t, start("MILLPOND_STORE_URL=openly://app:"+canary+"@other/tool"), "router: store.url (MILLPOND_STORE_URL) openly://…@other/tool: down")
-	require.Contains(t, r.log.String(), "where=MILLPOND_STORE_URL warning=\"is openly://…@other/tool, which counts more than the openly://…@db/billing of millpond.yaml:4: unset the variable if the file is right\"")
+	require.Contains(t, r.log.String(), "where=MILLPOND_STORE_URL warning=\"is openly://…@other/tool, which overrides the openly://…@db/billing of millpond.yaml:4: unset the variable if the file is right\"")
 	require.NotContains(t, r.log.String(), canary)
 
 	c, err := read(file, "MILLPOND_STORE_URL=openly://app:"+canary+"@db/billing", "MILLPOND_DRAIN_TIMEOUT=2s")
@@ -74,7 +74,7 @@ func TestVariableThatCountsMoreThanTheFileIsNamed(t *testing.T) {
 	require.Empty(t, c.Origin("service"))
 	c.Program.Stores = openly(nil)
 	for _, w := range c.Warnings() {
-		require.NotContains(t, w.String(), "counts more", "a password for the same place")
+		require.NotContains(t, w.String(), "overrides", "a password for the same place")
 	}
 	require.Empty(t, new(router.Config).Origin("service"))
 }

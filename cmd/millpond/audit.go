@@ -59,5 +59,5 @@ func (p *program) auditCommand() *cobra.Command {
 			return e.ID
 		})
 	})
-	return group(&cobra.Command{Use: "audit", Short: "What operators have decided"}, ls)
+	return parent(&cobra.Command{Use: "audit", Short: "What operators have decided"}, ls)
 }

@@ -41,7 +41,7 @@ var causeColumns = columns{
 }
 
 func (p *program) causeCommand() *cobra.Command {
-	return group(&cobra.Command{Use: "cause", Aliases: []string{"causes"}, Short: "What failed, by reason"}, p.causeLs())
+	return parent(&cobra.Command{Use: "cause", Aliases: []string{"causes"}, Short: "What failed, by reason"}, p.causeLs())
 }
 
 func (p *program) causeLs() *cobra.Command {

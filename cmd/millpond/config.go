@@ -24,7 +24,7 @@ import (
 const defaultConfig = "millpond.yaml"
 
 func (p *program) configCommand() *cobra.Command {
-	return group(&cobra.Command{Use: "config", Short: "Write and check the configuration of a service"}, p.configInit(), p.configCheck())
+	return parent(&cobra.Command{Use: "config", Short: "Write and check the configuration of a service"}, p.configInit(), p.configCheck())
 }
 
 func (p *program) configInit() *cobra.Command {

@@ -100,7 +100,7 @@ func TestConfigCheckWarns(t *testing.T) {
 	const text = "service: a\nbroker: {url: 'amqp://app:c4nary@mq'}\nstore: {url: 'postgres://app@db/shop'}\nhttp: {listen: ':9464'}\n"
 	file := configFile(t, text)
 	const plain = "service.yaml:2: broker.url is amqp://…@mq: amqp: the password can travel to mq in plain text: write amqps://"
-	const everywhere = `service.yaml:4: http.listen is ":9464", all interfaces, and nobody is asked who they are: name an address`
+	const everywhere = `service.yaml:4: http.listen is ":9464", all interfaces, without authentication: name an address`
 	out := s.ok("config", "check", file)
 	require.Contains(t, out, "# warning: "+plain)
 	require.Contains(t, out, "# warning: "+everywhere)
@@ -118,7 +118,7 @@ func TestConfigCheckWarns(t *testing.T) {
 	t.Setenv("MILLPOND_STORE_URL", elsewhere)
 	file = configFile(t, "service: a\nbroker: {url: 'memory://'}\nstore:\n  url: postgres://app:c4nary@db/shop\n")
 	out = s.ok("config", "check", file)
-	require.Contains(t, out, "# warning: MILLPOND_STORE_URL: store.url is "+elsewhere+", which counts more than the postgres://…@db/shop of service.yaml:4: unset the variable if the file is right")
+	require.Contains(t, out, "# warning: MILLPOND_STORE_URL: store.url is "+elsewhere+", which overrides the postgres://…@db/shop of service.yaml:4: unset the variable if the file is right")
 	out = s.run(exitError, "config", "check", "--connect", file)
 	require.Contains(t, out, "MILLPOND_STORE_URL: store.url: the store: stat ")
 	require.Contains(t, s.errB.String(), "--connect has found errors: check MILLPOND_STORE_URL\n")

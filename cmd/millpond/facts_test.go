@@ -92,7 +92,9 @@ func TestFactsOfARecordOnEveryAttempt(t *testing.T) {
 		"postgres+sql": func(t *testing.T) string { return strings.Replace(postgresURL(t), "postgres", "postgres+sql", 1) },
 		"mariadb":      func(t *testing.T) string { return testenv.MariaDB(t).NewDatabase(t) },
 		"mysql":        func(t *testing.T) string { return testenv.MySQL(t).NewDatabase(t) },
-		"sqlite":       func(t *testing.T) string { return "sqlite://" + filepath.ToSlash(filepath.Join(t.TempDir(), "facts.db")) },
+		"sqlite": func(t *testing.T) string {
+			return "sqlite://" + filepath.ToSlash(filepath.Join(t.TempDir(), "facts.db"))
+		},
 	}
 	names := append(rotation.Turn(t, 1, "mariadb", "mysql", "postgres+sql", "sqlite"), "postgres")
 	servers["postgres"] = postgresURL

@@ -14,7 +14,7 @@ import (
 )
 
 func (p *program) messageCommand() *cobra.Command {
-	return group(&cobra.Command{
+	return parent(&cobra.Command{
 		Use:     "msg",
 		Aliases: []string{"message", "messages"},
 		Short:   "Messages that have failed: list, show, retry, discard",

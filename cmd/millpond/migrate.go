@@ -13,7 +13,7 @@ import (
 )
 
 func (p *program) migrateCommand() *cobra.Command {
-	return group(&cobra.Command{Use: "migrate", Short: "Create and check millpond's tables"},
+	return parent(&cobra.Command{Use: "migrate", Short: "Create and check millpond's tables"},
 		p.migrateUp(), p.migrateStatus(), p.migrateSQL())
 }
 

@@ -47,7 +47,7 @@ func quarantinedOf(q stores.QuarantineRow) quarantineRecord {
 }
 
 func (p *program) quarantineCommand() *cobra.Command {
-	return group(&cobra.Command{
+	return parent(&cobra.Command{
 		Use:   "quarantine",
 		Short: "Messages that could not be run at all: list, show, release, reject, reopen",
 		Long: `Messages that could not be run at all: another message has their id, they have none,

@@ -8,20 +8,20 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// group makes cmd a command that only groups others.
-func group(cmd *cobra.Command, commands ...*cobra.Command) *cobra.Command {
+// parent makes cmd the parent of other commands, which does nothing itself.
+func parent(cmd *cobra.Command, commands ...*cobra.Command) *cobra.Command {
 	cmd.Args, cmd.RunE = knownCommand, needCommand
 	cmd.AddCommand(commands...)
 	return cmd
 }
 
-// needCommand is what commands do that only group others.
+// needCommand is what a parent command does.
 func needCommand(cmd *cobra.Command, _ []string) error {
 	cmd.SetOut(cmd.ErrOrStderr())
 	return errors.Join(usagef("a command is missing"), cmd.Usage())
 }
 
-// knownCommand is the cobra.PositionalArgs of commands that only group others: an
+// knownCommand is the cobra.PositionalArgs of parent commands: an
 // argument is the name of a command that there is not, so it says which one may be meant.
 func knownCommand(cmd *cobra.Command, args []string) error {
 	if len(args) == 0 {

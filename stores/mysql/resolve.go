@@ -18,7 +18,7 @@ func (s *Store) Resolve(ctx context.Context, k stores.Key) (bool, error) {
 	}
 	var status stores.Status
 	err = s.on(ctx, func(conn *sql.Conn) error {
-		return conn.QueryRowContext(ctx, s.sql.settled, consumer, k.ID).Scan(&status)
+		return conn.QueryRowContext(ctx, s.sql.resolve, consumer, k.ID).Scan(&status)
 	})
 	if errors.Is(err, sql.ErrNoRows) {
 		return false, nil

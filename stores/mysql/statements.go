@@ -10,7 +10,7 @@ type statements struct {
 	next, free, wake           string
 
 	inHands                                   string
-	settled, escaped, closeEscaped, closeLost string
+	resolve, escaped, closeEscaped, closeLost string
 }
 
 // stateColumns are what sqlstore.State reads; they are null where there is no failure.
@@ -33,7 +33,7 @@ func newStatements(d *sqlstore.Dialect) *statements {
 
 		inHands: d.SQL(`SELECT 1 FROM {schema.}{prefix}inbox WHERE `),
 
-		settled: d.SQL(`SELECT status FROM {schema.}{prefix}inbox WHERE consumer = ? AND message_id = ? LOCK IN SHARE MODE`),
+		resolve: d.SQL(`SELECT status FROM {schema.}{prefix}inbox WHERE consumer = ? AND message_id = ? LOCK IN SHARE MODE`),
 		escaped: d.SQL(`SELECT status FROM {schema.}{prefix}inbox WHERE consumer = ? AND message_id = ? AND token = ?`),
 		closeEscaped: d.SQL(`UPDATE {schema.}{prefix}inbox SET status = 2
 			WHERE consumer = ? AND message_id = ? AND token = ? AND status = 1`),

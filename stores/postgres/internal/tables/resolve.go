@@ -33,7 +33,7 @@ func (t *Tables) SettledRow(ctx context.Context, consumer int64, id []byte) (row
 	err = t.db.Batch(ctx,
 		Statement{Text: setLockTimeout, Args: []any{fmt.Sprintf("%dms", wait.Milliseconds())}},
 		Statement{Text: waitForLock, Args: []any{t.LockKey(consumer, id)}},
-		Statement{Text: t.sql.settled, Args: []any{consumer, id}, Read: func(rows Rows) error { return row.Read(rows, &row.Server) }},
+		Statement{Text: t.sql.resolve, Args: []any{consumer, id}, Read: func(rows Rows) error { return row.Read(rows, &row.Server) }},
 	)
 	if err != nil {
 		return sqlstore.Row{}, Unavailable(err)

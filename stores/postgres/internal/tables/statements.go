@@ -14,7 +14,7 @@ type statements struct {
 	claimOrdered, claimOrderedBounded string
 	takeOver, takeOverOrdered         string
 	behind, behindEarlier             string
-	look, settled, owned              string
+	look, resolve, owned              string
 
 	recordFirst, recordAgain, due, release, renew, backlog string
 
@@ -35,7 +35,7 @@ func newStatements(n sqlstore.Names) statements {
 		behind:              expand(n, behindText),
 		behindEarlier:       expand(n, behindEarlierText),
 		look:                expand(n, lookText),
-		settled:             expand(n, lookText+settledText),
+		resolve:             expand(n, lookText+resolveText),
 		// Raises division_by_zero, which keeps a COMMIT behind it from running,
 		// unless the row was written by the transaction that runs this.
 		owned: expand(n, `SELECT 1 / count(*) FROM {schema.}{prefix}inbox
@@ -103,7 +103,7 @@ WHERE i.consumer = $1 AND i.message_id = $2`
 
 	// The lock is written down, so that COMMIT waits for the standbys that the row's own
 	// commit may have been kept from waiting for.
-	settledText = `
+	resolveText = `
 FOR NO KEY UPDATE OF i`
 
 	// A failed message is taken over by the transaction that gets both the key's lock
