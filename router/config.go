@@ -16,7 +16,7 @@ import (
 // lists and explains them. A Config, and a value that contains one, can safely be printed
 // and logged: URLs are shown without their secrets, or not at all.
 type Config struct {
-	Service string       `config:"service" example:"my-service" missing:"name the program" about:"The name of the program. With the name of a handler it forms the consumer, under which effects are counted once. Programs that share a database must not share it."`
+	Service string       `config:"service" example:"my-service" missing:"name the program" about:"The name of the program. With the name of a handler it forms the consumer, under which effects are counted once. Programs that share a database need different names."`
 	Broker  BrokerConfig `config:"broker" about:"The broker that messages come from."`
 	Store   StoreConfig  `config:"store" about:"The handlers' database, which counts effects once and keeps failed messages."`
 
