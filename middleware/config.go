@@ -80,7 +80,7 @@ type FingerprintConfig struct {
 	Off bool `config:"off" default:"false" about:"Treat every message with a used id as a duplicate, whatever its content."`
 	// Headers must not name fields that change with each delivery, such as those of traces
 	// and retries. After the list changes, duplicates of older messages are conflicts.
-	Headers []string `config:"headers" example:"[event_type]" about:"Metadata fields that belong to a message's content, besides its payload and cqrs' name: those that your handlers decide by. Without event_type here, {} with event_type=charge is a duplicate of {} with event_type=noop, and is acked without a run."`
+	Headers []string `config:"headers" example:"[event_type]" about:"Metadata fields that your handlers decide by: they count as content, as the payload and cqrs' name do. Without event_type here, {} with event_type=charge is a duplicate of {} with event_type=noop, and is acked without a run."`
 	// Key makes fingerprints HMACs, for payloads so short that they could be guessed. A
 	// rotated key needs another number: fingerprints of different keys are not compared.
 	Key stores.FingerprintKey
