@@ -53,6 +53,10 @@ type InboxConfig struct {
 	CacheSize int           `config:"cache_size" default:"10000" check:"off" about:"How many completed messages the process caches, so that their duplicates need no query. -1: none."`
 	CacheTTL  time.Duration `config:"cache_ttl" default:"10m" check:"positive" about:"How long they are cached."`
 
+	// SuspectFor concerns subscribers that do not tell redeliveries apart, which are
+	// Watermill's own. It should be above the broker's wait for an ack.
+	SuspectFor time.Duration `config:"suspect_for" default:"2m" check:"positive" about:"For how long after the death of a process, or since this one began, any delivery of a subscriber that tells nothing of redeliveries counts as one. Such deliveries are counted before they run."`
+
 	Hold        HoldConfig        `config:"hold" about:"How a delivery is held that cannot be decided now, because another delivery of its message runs, or the store is down."`
 	Fingerprint FingerprintConfig `config:"fingerprint" about:"How another message under a used id (a conflict) is recognized."`
 	Limits      Limits            `config:"limits" about:"The limits of a message. Larger messages go to quarantine."`

@@ -81,7 +81,8 @@ func NewInbox(store Store, c InboxConfig) (*Inbox, error) {
 			MinPause: c.Hold.MinPause, MaxPause: c.Hold.MaxPause,
 		},
 	}
-	in.crowds.gate = in.core.Gate
+	in.crowds.gate, in.crowds.fear = in.core.Gate, c.SuspectFor
+	in.crowds.at, _ = store.(stores.Attendance)
 	return in, nil
 }
 
@@ -123,6 +124,23 @@ func (in *Inbox) Paused() error {
 // stores.Registry, or ErrConsumerShared.
 func (in *Inbox) Register(ctx context.Context, handler, topic string) error {
 	return in.consumers.register(ctx, handler, topic)
+}
+
+// Close tells the store that this process has ended in order, when the router has closed: call
+// it then if a subscriber does not tell redeliveries apart (see docs/brokers.md). Otherwise
+// the next process takes first deliveries for suspects, for [InboxConfig].SuspectFor. With
+// deliveries in flight it does nothing. The inbox can still be used.
+func (in *Inbox) Close(ctx context.Context) error {
+	var errs []error
+	in.crowds.by.Range(func(_, found any) bool {
+		one, _ := found.(*crowd)
+		errs = append(errs, one.attendance.end(ctx))
+		return true
+	})
+	if err := errors.Join(errs...); err != nil {
+		return fmt.Errorf("middleware: Close: %w", err)
+	}
+	return nil
 }
 
 // Middleware wraps a handler; give it to Router.AddMiddleware or, for one handler,

@@ -242,24 +242,6 @@ func TestTwoSuspectDeliveriesOfOneMessage(t *testing.T) {
 	})
 }
 
-// Among the first deliveries after a start are those in flight when the process ended.
-func TestNewcomersWithoutFactsAreSuspect(t *testing.T) {
-	t.Parallel()
-	store := newLedger()
-	in := newInbox(t, store)
-	h := in.Middleware(handle(func(*message.Message) error { return nil }))
-	for i := range 300 {
-		m := newMessage(t.Context(), fmt.Sprint(i))
-		m.SetContext(t.Context())
-		if _, err := h(m); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if store.calls("look") != 256 || store.calls("record") != 256 {
-		t.Errorf("%d were looked at, %d were counted before", store.calls("look"), store.calls("record"))
-	}
-}
-
 // losesStarts is a ledger that keeps the first record of a start and then is away for
 // a while, so that nobody hears of it.
 type losesStarts struct {

@@ -3,6 +3,7 @@ package middleware
 import (
 	"context"
 	"errors"
+	"fmt"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -28,6 +29,7 @@ type visit struct {
 	outer   *running     // the run that the context comes from, of this message or another
 	retry   *retryRun    // nil for a delivery of the broker
 	crowd   *crowd       // the consumer's
+	silent  bool         // its subscriber does not tell redeliveries apart
 	diary   diary
 	arrival delivery.Arrival
 	machine delivery.Delivery
@@ -38,19 +40,23 @@ type crowd struct {
 	lane       *gate.Lane
 	introduced atomic.Bool // its subscriber was looked at
 	firsts     firsts
-	newcomers  newcomers
+	attendance attendance // of a subscriber that does not tell redeliveries apart
 }
 
 // crowds are those of an inbox.
 type crowds struct {
 	gate *gate.Gate
+	at   stores.Attendance // nil: the store keeps none
+	fear time.Duration
 	by   sync.Map // stores.Consumer → *crowd
 }
 
 func (c *crowds) of(consumer stores.Consumer) *crowd {
 	found, ok := c.by.Load(consumer)
 	if !ok {
-		found, _ = c.by.LoadOrStore(consumer, &crowd{lane: c.gate.Lane()})
+		found, _ = c.by.LoadOrStore(consumer, &crowd{
+			lane: c.gate.Lane(), attendance: attendance{store: c.at, consumer: consumer, fear: c.fear},
+		})
 	}
 	one, _ := found.(*crowd)
 	return one
@@ -71,7 +77,8 @@ func (v *visit) begin(in *Inbox, msg *message.Message, next message.HandlerFunc)
 	v.handler = message.HandlerNameFromCtx(shutdown)
 	v.was.take(msg)
 	v.retry = in.workers.runOf(msg)
-	facts, _ := brokers.DeliveryOf(msg)
+	facts, known := brokers.DeliveryOf(msg)
+	v.silent = !known && v.retry == nil
 	v.facts = stores.Facts{Key: facts.Key, NativeID: facts.NativeID, Time: facts.Time}
 	a := &v.arrival
 	a.Contexts = delivery.Contexts{Shutdown: shutdown, Detached: context.WithoutCancel(shutdown)}
@@ -95,18 +102,18 @@ func (v *visit) forget() {
 	*v = visit{machine: v.machine, was: v.was}
 }
 
-// suspect reports whether the message's last attempt may have ended a process. A subscriber
-// that does not say so leaves it to be feared of the first messages.
+// suspect reports whether the message's last attempt may have ended a process.
 func (v *visit) suspect() bool {
 	if v.retry != nil {
 		row := &v.retry.Row
 		return row.Suspect || row.State.Presumed
 	}
-	if facts, known := brokers.DeliveryOf(v.msg); known {
-		return facts.Suspect
-	}
-	return v.crowd.newcomers.among()
+	facts, _ := brokers.DeliveryOf(v.msg)
+	return facts.Suspect
 }
+
+// Suspects implements delivery.Consumer.
+func (v *visit) Suspects() bool { return v.silent && v.crowd.attendance.fears() }
 
 // process takes the message from its arrival to the answer for the router.
 func (v *visit) process() ([]*message.Message, error) {
@@ -129,6 +136,10 @@ func (v *visit) process() ([]*message.Message, error) {
 	}
 	v.crowd = v.in.crowds.of(consumer)
 	a.Suspect = v.suspect()
+	if v.silent = v.silent && a.Unfit == nil; v.silent {
+		v.crowd.attendance.enter()
+		defer v.crowd.attendance.leave()
+	}
 	v.warnOfSubscriber()
 	v.started()
 	end := v.machine.Process(v.in.core, a, v.crowd.lane)
@@ -188,11 +199,27 @@ func (v *visit) over(end *delivery.End) {
 }
 
 // Known implements delivery.Consumer.
-func (v *visit) Known() bool { return v.in.consumers.known(v.handler, v.claimsTopic()) }
+func (v *visit) Known() bool {
+	return v.in.consumers.known(v.handler, v.claimsTopic()) && (!v.silent || v.crowd.attendance.attends())
+}
 
 // Register implements delivery.Consumer.
 func (v *visit) Register(ctx context.Context) error {
-	return v.in.consumers.register(ctx, v.handler, v.claimsTopic())
+	if !v.in.consumers.known(v.handler, v.claimsTopic()) {
+		if err := v.in.consumers.register(ctx, v.handler, v.claimsTopic()); err != nil {
+			return err
+		}
+	}
+	if !v.silent {
+		return nil
+	}
+	if err := v.crowd.attendance.attend(ctx); err != nil {
+		if errors.Is(err, stores.ErrNotMigrated) || errors.Is(err, stores.ErrNotRegistered) {
+			v.Forget()
+		}
+		return fmt.Errorf("middleware: attend for %s: %w", v.arrival.Claim.Key.Consumer, err)
+	}
+	return nil
 }
 
 // Forget implements delivery.Consumer.

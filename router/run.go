@@ -294,7 +294,17 @@ func (r *run) run(ctx context.Context, parts []part) error {
 		}
 	}
 	r.log.Info("millpond: the service has stopped", slog.Duration("after", time.Since(begun).Round(time.Millisecond)))
-	return errors.Join(failure, r.close())
+	return errors.Join(failure, r.closeInbox(), r.close())
+}
+
+// closeInbox tells the store that the process has ended in order.
+func (r *run) closeInbox() error {
+	ctx, cancel := context.WithTimeout(context.Background(), rollbackTime)
+	defer cancel()
+	if err := r.inbox.Close(ctx); err != nil {
+		return fmt.Errorf("router: %w", withoutSecrets(err, r.config.Store.URL))
+	}
+	return nil
 }
 
 // logStop logs why the service stops, and which handlers still run.

@@ -2,8 +2,10 @@ package storetest
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/millpond-go/millpond/stores"
 )
@@ -18,6 +20,7 @@ func registryChecks() []check {
 		{name: "two services with one name", run: sameName},
 		{name: "a registration that was lost", run: lostRegistration},
 		{name: "a number that another consumer has", run: takenNumber},
+		{name: "processes attend and leave", run: attend},
 	}
 }
 
@@ -196,4 +199,53 @@ func takenNumber(b *bench) {
 	b.exec("UPDATE millpond_consumer SET handler = 'of the same number'")
 	err := b.openOnly().Register(b.ctx, stores.Registration{Consumer: consumer})
 	wantErr(b.tb, "Register of a consumer whose number another one has", err, stores.ErrConsumerCollision)
+}
+
+// attend: each process sees the others that have not left, and how long they were unseen.
+func attend(b *bench) {
+	store, elsewhere := b.open(), b.open()
+	here, able := store.(stores.Attendance)
+	if !able {
+		b.tb.Logf("not checked: %T is no stores.Attendance", store)
+		return
+	}
+	there := elsewhere.(stores.Attendance) //nolint:forcetypeassert // as here
+	sees := func(who stores.Attendance, process string, want ...string) []stores.Attendant {
+		b.tb.Helper()
+		others, err := who.Attend(b.ctx, consumer, process)
+		if err != nil {
+			b.tb.Fatalf("Attend: %v", err)
+		}
+		var names []string
+		for _, o := range others {
+			names = append(names, o.Process)
+			if o.Unseen < 0 || o.Unseen > time.Hour {
+				b.tb.Errorf("%s is unseen for %s", o.Process, o.Unseen)
+			}
+		}
+		slices.Sort(names)
+		if !slices.Equal(names, want) {
+			b.tb.Errorf("%s sees %q, want %q", process, names, want)
+		}
+		return others
+	}
+	sees(here, "a")
+	sees(there, "b", "a")
+	first := sees(here, "c", "a", "b")
+	if again := sees(here, "c", "a", "b"); again[0].Unseen <= first[0].Unseen {
+		b.tb.Errorf("unseen for %s, and %s later", first[0].Unseen, again[0].Unseen)
+	}
+	sees(there, "b", "a", "c")
+	for _, step := range []struct {
+		process string
+		unseen  time.Duration
+	}{{"a", time.Hour}, {"a", 0}, {"a", 0}, {"nobody", 0}} {
+		if err := there.Leave(b.ctx, consumer, step.process, step.unseen); err != nil {
+			b.tb.Errorf("Leave: %v", err)
+		}
+		if step.unseen > 0 {
+			sees(there, "b", "a", "c")
+		}
+	}
+	sees(there, "b", "c")
 }

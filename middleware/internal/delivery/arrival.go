@@ -72,6 +72,8 @@ type Consumer interface {
 	Known() bool
 	// Register registers it.
 	Register(ctx context.Context) error
+	// Suspects reports whether any of its deliveries may not be the first.
+	Suspects() bool
 	// Forget lets all consumers be registered anew: the tables were gone.
 	Forget()
 	// RegisterAgain registers all that were registered: another server has answered than

@@ -52,6 +52,7 @@ func (d *Delivery) enter() next {
 		return next{state: givingBack, cause: err}
 	}
 	r := d.arrival.Retry
+	d.row.suspect = d.row.suspect || d.arrival.Consumer.Suspects()
 	switch {
 	case !d.arrival.Consumer.Known(): // the tables were gone meanwhile
 		return next{state: registering}

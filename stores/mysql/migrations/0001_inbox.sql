@@ -54,4 +54,12 @@ CREATE TABLE IF NOT EXISTS {schema.}{prefix}quarantine (
     KEY {prefix}quarantine_status (status, consumer)
 ) ENGINE = InnoDB, DEFAULT CHARACTER SET utf8mb4, COLLATE utf8mb4_bin;
 
+-- Processes that serve a consumer whose subscriber does not tell redeliveries apart.
+CREATE TABLE IF NOT EXISTS {schema.}{prefix}process (
+    consumer BIGINT        NOT NULL,
+    process  VARBINARY(36) NOT NULL,
+    seen_at  BIGINT        NOT NULL,
+    PRIMARY KEY (consumer, process)
+) ENGINE = InnoDB, DEFAULT CHARACTER SET utf8mb4, COLLATE utf8mb4_bin;
+
 INSERT INTO {schema.}{prefix}schema (version, compatible, name) VALUES (1, 1, 'inbox');

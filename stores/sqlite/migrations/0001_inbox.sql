@@ -46,4 +46,12 @@ CREATE TABLE {schema.}{prefix}quarantine (
     UNIQUE (consumer, identity_hash, fingerprint, reason)
 ) STRICT;
 
+-- Processes that serve a consumer whose subscriber does not tell redeliveries apart.
+CREATE TABLE {schema.}{prefix}process (
+    consumer INTEGER NOT NULL,
+    process  TEXT    NOT NULL,
+    seen_at  INTEGER NOT NULL,
+    PRIMARY KEY (consumer, process)
+) STRICT, WITHOUT ROWID;
+
 INSERT INTO {schema.}{prefix}schema (version, compatible, name) VALUES (1, 1, 'inbox');

@@ -49,4 +49,12 @@ CREATE TABLE {schema.}{prefix}quarantine (
     UNIQUE (consumer, identity_hash, fingerprint, reason)
 );
 
+-- Processes that serve a consumer whose subscriber does not tell redeliveries apart.
+CREATE TABLE {schema.}{prefix}process (
+    consumer bigint NOT NULL,
+    process  pg_catalog.text NOT NULL,
+    seen_at  pg_catalog.timestamptz NOT NULL,
+    PRIMARY KEY (consumer, process)
+);
+
 INSERT INTO {schema.}{prefix}schema (version, compatible, name) VALUES (1, 1, 'inbox');
