@@ -170,7 +170,7 @@ type Leases interface {
 type LeaseRequest struct {
 	Name  string        // what the units are of, at most MaxDestinationBytes
 	Owner string        // unique to who asks, at most MaxDestinationBytes
-	Units []int64       // that the owner has, or would take if they are free, the first first
+	Units []int64       // that the owner has, or would take if they are free, in this order
 	Limit int           // free ones are taken while the owner has fewer
 	TTL   time.Duration // from now on
 }

@@ -147,9 +147,7 @@ retry_worker: {poll_interval: 50ms}
 			wit.shown(t, w, "msg", "show", itoa(m["number"]))
 		}
 		w.ok("msg", "retry", "--all", "--yes")
-		for begun := time.Now(); !wit.completed(n); time.Sleep(20 * time.Millisecond) {
-			require.Less(t, time.Since(begun), time.Minute, "not all have had their third run")
-		}
+		testenv.Eventually(t, "all have had their third run", func() bool { return wit.completed(n) })
 	}
 	retried(records / 2)
 	held := []string{"quarantine", "ls", "--consumer", "billing"}
@@ -178,9 +176,9 @@ retry_worker: {poll_interval: 50ms}
 // reaches waits until a list has so many rows.
 func (w *world) reaches(n int, args ...string) {
 	w.t.Helper()
-	for begun := time.Now(); strings.Count(w.ok(append(args, "-o", "jsonl")...), "\n") != n; time.Sleep(50 * time.Millisecond) {
-		require.Less(w.t, time.Since(begun), time.Minute, "%v has %s", args, w.outB.String())
-	}
+	testenv.Eventually(w.t, fmt.Sprintf("%v has %d rows", args, n), func() bool {
+		return strings.Count(w.ok(append(args, "-o", "jsonl")...), "\n") == n
+	})
 }
 
 // serveFacts runs a service until stop is called.
@@ -220,7 +218,7 @@ func (w *witness) shown(t *testing.T, on *world, args ...string) {
 		require.NotContains(t, record, "key")
 		require.NotRegexp(t, `(?m)^key `, table)
 	case len(key) == 0:
-		require.Equal(t, "", record["key"])
+		require.Empty(t, record["key"])
 		require.Regexp(t, `(?m)^key +\(empty\)$`, table)
 	case key[0] == 0:
 		require.Equal(t, map[string]any{"base64": "AP8="}, record["key"])

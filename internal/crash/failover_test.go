@@ -5,7 +5,6 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
 	"maps"
 	"net"
@@ -218,7 +217,7 @@ func (f *failing) start(t *testing.T, handler string, broken func(*backend) midd
 	}
 	in, err := middleware.NewInbox(store, middleware.InboxConfig{
 		Service: service, Handler: handler, Hooks: []middleware.Hook{p}, ClaimTimeout: 2 * time.Second,
-		Logger: slog.New(slog.NewTextHandler(io.Discard, nil)),
+		Logger: slog.New(slog.DiscardHandler),
 	})
 	if err != nil {
 		t.Fatal(err)

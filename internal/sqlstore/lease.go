@@ -86,7 +86,7 @@ func (t *Tables) lease(ctx context.Context, tx Sender, r stores.LeaseRequest) (l
 			return leased, err
 		}
 	}
-	leased.Units = append(known, inserted...)
+	leased.Units = slices.Concat(known, inserted)
 	leased.Live = len(was.taken) + len(leased.Units)
 	return leased, nil
 }

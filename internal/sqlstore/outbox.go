@@ -130,7 +130,7 @@ func (t *Tables) lockOrderKeys(ctx context.Context, tx Sender, outputs []stores.
 	slices.Sort(numbers) // two that lock the same keys do not wait for each other in a circle
 	for _, number := range slices.Compact(numbers) {
 		s := Statement{Text: t.fixed(d.LockOrderKey), Args: []any{number}, Read: func(rows Rows) error {
-			for rows.Next() { //nolint:revive // it is locked
+			for rows.Next() { // it is locked
 			}
 			return rows.Err()
 		}}

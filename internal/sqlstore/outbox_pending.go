@@ -2,6 +2,7 @@ package sqlstore
 
 import (
 	"context"
+	"slices"
 	"strings"
 	"time"
 
@@ -88,7 +89,7 @@ func padded[T any](values []T) []T {
 		n *= 4
 	}
 	for len(values) > 0 && len(values) < n {
-		values = append(values[:len(values):len(values)], values[len(values)-1])
+		values = append(slices.Clip(values), values[len(values)-1])
 	}
 	return values
 }

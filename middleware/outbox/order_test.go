@@ -45,7 +45,7 @@ func (s *story) write(r *rig, worker, n int) error {
 		}
 		s.mu.Unlock()
 		if slow {
-			time.Sleep(400 * time.Millisecond)
+			<-time.After(400 * time.Millisecond) // longer than the floor lags
 		}
 		if undo {
 			return errUndo
@@ -98,9 +98,9 @@ func tell(r *rig, writes int, wrap func(stores.Outbox) stores.Outbox, p func(*br
 	}
 	writers.Wait()
 	for deadline := time.Now().Add(20 * time.Second); r.waiting() > 0 && time.Now().Before(deadline); {
-		time.Sleep(50 * time.Millisecond)
+		<-time.After(50 * time.Millisecond)
 	}
-	time.Sleep(100 * time.Millisecond)
+	<-time.After(100 * time.Millisecond) // in which what is published twice shows
 	done()
 	relays.Wait()
 	return s.check(b)
@@ -183,7 +183,7 @@ func TestBrokenBuildsAreNoticed(t *testing.T) {
 			p := honest
 			if name == "two of a key in a wave" { // one at a time, by several goroutines
 				p = func(b *broker) message.Publisher {
-					b.answer = func(*message.Message) error { time.Sleep(rand.N(3 * time.Millisecond)); return nil }
+					b.answer = func(*message.Message) error { <-time.After(rand.N(3 * time.Millisecond)); return nil }
 					return b
 				}
 			}

@@ -134,7 +134,7 @@ func TestRefusedMessageSpendsItsBudget(t *testing.T) {
 				if block { // after a restart, too
 					stop()
 					start(t, r.outbox, c)
-					time.Sleep(300 * time.Millisecond)
+					<-time.After(300 * time.Millisecond) // in which it must publish nothing
 					check(t, r.transact(func(_ func(stores.PublisherConfig) message.Publisher, exec execer) error {
 						return exec("DELETE FROM millpond_outbox_failed")
 					}))
@@ -211,7 +211,7 @@ func TestRelayThatStandsStillBeyondItsLeaseDoesNotPublish(t *testing.T) {
 		start(t, r.outbox, quick(one(other)))
 		testenv.Eventually(t, "the other has published the rest", func() bool { return r.waiting() == 0 })
 		close(goOn)
-		time.Sleep(time.Second)
+		<-time.After(time.Second) // in which it must publish nothing
 		stop()
 		same(t, "who stood still", stalled.all(), numbered("m", 5))
 		got := other.first()
@@ -256,7 +256,7 @@ func TestStoppedRelayWritesDownWhatItHasPublishedAndGivesItsLeasesBack(t *testin
 		begun := make(chan struct{}, 100)
 		b := &broker{answer: func(*message.Message) error {
 			begun <- struct{}{}
-			time.Sleep(200 * time.Millisecond)
+			<-time.After(200 * time.Millisecond)
 			return nil
 		}}
 		_, stop := start(t, r.outbox, quick(one(b)))

@@ -72,7 +72,7 @@ func (b *bench) leaseExpires() {
 		if asked.Sub(begun) > patience {
 			b.tb.Fatal("it never expires")
 		}
-		time.Sleep(20 * time.Millisecond)
+		<-time.After(20 * time.Millisecond)
 	}
 	b.has("what nobody else has taken is its owner's again", b.lease(l, "n", "a", 9, time.Minute, 1, 2), 2, 2)
 }

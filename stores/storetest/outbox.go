@@ -420,7 +420,7 @@ func (b *bench) outboxLate() {
 			if second = p.Outputs[0].Number; p.Through >= second {
 				b.tb.Errorf("through %d: a transaction has drawn a number below %d and may still commit", p.Through, second)
 			}
-			time.Sleep(60 * time.Millisecond)
+			<-time.After(60 * time.Millisecond)
 		}
 		return nil
 	})
@@ -438,7 +438,7 @@ func (b *bench) outboxLate() {
 		if time.Now().After(deadline) {
 			b.tb.Fatalf("through %d for %v, though nobody writes and %d is committed", through, patience, second)
 		}
-		time.Sleep(20 * time.Millisecond)
+		<-time.After(20 * time.Millisecond)
 	}
 }
 

@@ -29,7 +29,7 @@ func TestHitsCountWhileTheServerIsKnown(t *testing.T) {
 			}
 		}
 		add(0)
-		time.Sleep(time.Minute)
+		time.Sleep(time.Minute) //nolint:forbidigo // of the bubble
 		want(true, "a store that has no server")
 
 		answers(1, 0, false)
@@ -37,7 +37,7 @@ func TestHitsCountWhileTheServerIsKnown(t *testing.T) {
 		add(1)
 		answers(0, 0, false) // an answer that does not tell
 		want(true, "the server has just answered")
-		time.Sleep(Fresh + 1)
+		time.Sleep(Fresh + 1) //nolint:forbidigo // of the bubble
 		want(false, "the server has not answered lately")
 		answers(1, time.Second, false)
 		want(true, "the server has answered again")
@@ -50,7 +50,7 @@ func TestHitsCountWhileTheServerIsKnown(t *testing.T) {
 		answers(1, 0, false)
 		want(true, "the server has answered since")
 
-		time.Sleep(time.Second)
+		time.Sleep(time.Second) //nolint:forbidigo // of the bubble
 		answers(2, 0, true)
 		want(false, "another server")
 		add(1)

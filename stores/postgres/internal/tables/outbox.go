@@ -78,6 +78,7 @@ func (d database) Complete(ctx context.Context) (int64, error) {
 	if len(stillRunning) == maxMarks {
 		stillRunning = stillRunning[:maxMarks-1]
 	}
-	w.asked, w.complete, w.marks = time.Now(), complete, append(stillRunning, mark)
+	stillRunning = append(stillRunning, mark)
+	w.asked, w.complete, w.marks = time.Now(), complete, stillRunning
 	return complete, nil
 }
