@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -72,7 +73,7 @@ func (p *program) decideCommand(r ruling) *cobra.Command {
 		},
 	}, decideColumns, exits{
 		exitError:   "error, or no row was changed",
-		exitNothing: "there are no such rows",
+		exitNothing: "there are no such rows, or all were decided before",
 		exitPartly:  "some of the rows were not changed",
 	})
 	c.decision.bind(cmd, p)
@@ -151,13 +152,13 @@ func (p *program) decided(ctx context.Context, st store, row int64) (stores.Quar
 		return "", problemOf(err)
 	}
 	if q.Status == stores.QuarantineHeld {
-		return q.Status, fmt.Errorf("row %d is held: nothing was decided about it that could be taken back", row)
+		return q.Status, nothingf("row %d is held: nothing was decided about it that could be taken back", row)
 	}
 	text := fmt.Sprintf("row %d was %s before, at %s", row, q.Status, p.exactly(q.DecidedAt))
 	if q.Status == stores.QuarantineReleased {
 		text += ", and runs under the id " + showID(stores.ReleasedID(row))
 	}
-	return q.Status, errors.New(text)
+	return q.Status, nothingf("%s", text)
 }
 
 func aboutTheRow(err error) bool {
@@ -189,7 +190,7 @@ func verdict(asked, tried int, problems []error) error {
 	case asked == 1:
 		return problems[0]
 	case nothing && len(problems) == asked:
-		return problems[0]
+		return nothingf("nothing was done: %s", strings.Join(slices.Compact(texts), "; "))
 	case len(problems) == asked || tried == len(problems):
 		return fmt.Errorf("nothing was done: %s", strings.Join(texts, "; "))
 	}
