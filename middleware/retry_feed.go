@@ -98,7 +98,8 @@ func (f *feed) begin(ctx context.Context, r stores.Retry, reserved time.Time) fu
 		}
 	}
 	run := &retryRun{Retry: delivery.Retry{Row: r, Reserve: f.reserve}, over: make(chan struct{})}
-	if !f.w.in.core.CountDecoding(ctx, &run.Retry, &f.w.in.policy(f.handler).machine) {
+	policy := &f.w.in.policy(f.handler).machine
+	if !f.w.in.core.CountDecoding(ctx, &run.Retry, policy) {
 		return func(free func()) { free() } // it is due again when its reservation ends
 	}
 	var (
@@ -113,11 +114,16 @@ func (f *feed) begin(ctx context.Context, r stores.Retry, reserved time.Time) fu
 	msgCtx, cancel := context.WithCancel(brokers.WithDelivery(ctx, msg, facts))
 	msg.SetContext(msgCtx)
 	f.w.in.workers.runs.Store(msg, run)
+	out := f.out
+	if ctx.Err() != nil { // what it was restored with may have heeded that
+		out = nil
+	}
 	select {
-	case f.out <- msg:
+	case out <- msg:
 	case <-ctx.Done():
 		f.w.in.workers.runs.Delete(msg)
 		cancel()
+		f.w.in.core.UncountDecoding(ctx, &run.Retry, policy)
 		return nil
 	}
 	return func(free func()) {

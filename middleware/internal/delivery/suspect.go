@@ -133,12 +133,11 @@ func (c *Core) CountDecoding(ctx context.Context, r *Retry, p *Policy) bool {
 		row.State.Attempts, r.Unreadable = p.Attempts, errEndsProcess
 		return true
 	}
-	ctx, cancel := context.WithTimeout(ctx, c.Times.Record)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), c.Times.Record)
 	defer cancel()
 	s := &row.State
-	f := pendingFailure(s, p, stores.ClassCrash, errCrashed.Error())
-	f.Key, f.Fingerprint, f.TraceParent = row.Key, row.Fingerprint, row.TraceParent
-	f.Placement, f.DueIn, f.Start = stores.PlacementParked, r.Reserve, true
+	f := r.pendingFailure(p, stores.ClassCrash, errCrashed)
+	f.DueIn, f.Start = r.Reserve, true
 	f.Attempts++
 	version, err := c.Rows.Record(ctx, *f)
 	if err != nil {
@@ -149,6 +148,28 @@ func (c *Core) CountDecoding(ctx context.Context, r *Retry, p *Policy) bool {
 		s.Attempts = p.Attempts // what was counted beyond is not the handler's
 	}
 	return true
+}
+
+// UncountDecoding takes that back, of a message that is not begun after all.
+func (c *Core) UncountDecoding(ctx context.Context, r *Retry, p *Policy) {
+	if !r.Counted {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), c.Times.Claim)
+	defer cancel()
+	f := r.pendingFailure(p, stores.ClassInterrupted, errStopped)
+	f.Attempts--
+	f.Uncounted++
+	_, _ = c.Rows.Record(ctx, *f) // or it stays counted
+}
+
+var errStopped = errors.New("middleware: the retry worker stopped before the attempt began")
+
+func (r *Retry) pendingFailure(p *Policy, class stores.Class, cause error) *stores.Failure {
+	f := pendingFailure(&r.Row.State, p, class, cause.Error())
+	f.Key, f.Fingerprint, f.TraceParent = r.Row.Key, r.Row.Fingerprint, r.Row.TraceParent
+	f.Placement = stores.PlacementParked
+	return f
 }
 
 // recordStart counts the attempt. If it is the last thing that is heard of it, the
