@@ -29,6 +29,7 @@ func outboxChecks(h *Harness) []check {
 		{name: "refused and failed", run: func(b *bench) { b.outboxRefused() }},
 		{name: "an order key has one writer", run: func(b *bench) { b.outboxOneWriter() }},
 		{name: "what is committed late", run: func(b *bench) { b.outboxLate() }},
+		{name: "what is committed late by the younger one", run: func(b *bench) { b.outboxYounger() }},
 		{name: "ten thousand in one transaction", run: func(b *bench) { b.outboxMany() }},
 	}
 }
@@ -440,6 +441,51 @@ func (b *bench) outboxLate() {
 		}
 		<-time.After(20 * time.Millisecond)
 	}
+}
+
+// outboxYounger has a transaction draw its number first and commit last of three, though it
+// began to write after another one that has ended.
+func (b *bench) outboxYounger() {
+	store, outbox := b.openOutbox()
+	if store.Capabilities().SingleWriter {
+		b.tb.Log("not checked: transactions that write run one after another")
+		return
+	}
+	begun, goOn, ended := make(chan struct{}), make(chan struct{}), make(chan error, 1)
+	go func() {
+		ended <- b.h.Transact(b.ctx, store, func(publisher func(stores.PublisherConfig) message.Publisher) error {
+			p := publisher(stores.PublisherConfig{})
+			if err := p.Publish(topic, messagesOf("older")...); err != nil {
+				return err
+			}
+			close(begun)
+			<-goOn
+			return p.Publish(topic, messagesOf("older again")...)
+		})
+	}()
+	<-begun
+	err := b.h.Transact(b.ctx, store, func(publisher func(stores.PublisherConfig) message.Publisher) error {
+		err := publisher(stores.PublisherConfig{}).Publish(topic, messagesOf("younger")...)
+		close(goOn)
+		if err := errors.Join(err, <-ended); err != nil {
+			return err
+		}
+		for range 8 {
+			p := b.pending(outbox, nil)
+			if len(p.Outputs) != 2 {
+				b.tb.Fatalf("%+v", p)
+			}
+			if last := p.Outputs[1].Number; p.Through >= last {
+				b.tb.Errorf("through %d: a transaction has drawn a number below %d and may still commit", p.Through, last)
+			}
+			<-time.After(60 * time.Millisecond)
+		}
+		return nil
+	})
+	if err != nil {
+		b.tb.Fatal(err)
+	}
+	b.waiting(outbox, nil, "older", "younger", "older again")
 }
 
 func (b *bench) outboxMany() {

@@ -2,6 +2,8 @@ package tables
 
 import (
 	"context"
+	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -28,10 +30,11 @@ const keepPublishedText = `WITH moved AS (DELETE FROM {schema.}{prefix}outbox WH
 INSERT INTO {schema.}{prefix}outbox_history (` + sqlstore.OutputColumns + `, attempts, error, published_at)
 SELECT ` + sqlstore.OutputColumns + `, attempts, error, clock_timestamp() FROM moved`
 
-// openWriters is what is known of transactions that may still commit outputs. A number is
-// drawn by a transaction that has its own number by then, or is about to get it. So what was
-// below the newest output when a snapshot was taken can no longer appear once all transactions
-// have ended that ran in it.
+// openWriters is what is known of transactions that may still commit outputs. Who draws a
+// number has locked the table by then, until the transaction ends. So what is below the newest
+// output that a snapshot shows can no longer appear once those have ended who had the lock
+// after the snapshot. (Numbers of transactions do not tell: some that run are above a
+// snapshot's end, and who has drawn a number may not have one yet.)
 type openWriters struct {
 	mu       sync.Mutex
 	asked    time.Time
@@ -39,15 +42,20 @@ type openWriters struct {
 	marks    []writersMark
 }
 
-type writersMark struct{ newest, next int64 } // next is the number of the next transaction
+type writersMark struct {
+	newest  int64
+	writers []string // who had the lock
+}
 
 const (
 	askWriters = 100 * time.Millisecond
 	maxMarks   = 64
 )
 
-const writersText = `SELECT pg_snapshot_xmin(pg_current_snapshot())::text::bigint, pg_snapshot_xmax(pg_current_snapshot())::text::bigint,
-	(SELECT coalesce(max(id), 0) FROM {schema.}{prefix}outbox)`
+const writersText = `SELECT (SELECT coalesce(max(id), 0) FROM {schema.}{prefix}outbox),
+	(SELECT coalesce(string_agg(l.virtualtransaction, ' '), '') FROM pg_catalog.pg_locks l
+	WHERE l.locktype = 'relation' AND l.mode = 'RowExclusiveLock' AND l.relation = '{schema.}{prefix}outbox'::regclass
+		AND l.database = (SELECT d.oid FROM pg_catalog.pg_database d WHERE d.datname = current_database()))`
 
 // Complete implements sqlstore.Database. Transactions that only read are none that anything
 // waits for.
@@ -60,25 +68,25 @@ func (d database) Complete(ctx context.Context) (int64, error) {
 	}
 	var (
 		found        bool
-		oldest       int64
+		running      string
 		mark         writersMark
 		complete     = w.complete
 		stillRunning []writersMark
 	)
-	if _, err := d.Send(ctx, Statement{Text: d.t.sql.writers, Read: first(&found, &oldest, &mark.next, &mark.newest)}); err != nil {
+	if _, err := d.Send(ctx, Statement{Text: d.t.sql.writers, Read: first(&found, &mark.newest, &running)}); err != nil {
 		return 0, err
 	}
-	for _, m := range w.marks {
-		if m.next <= oldest {
-			complete = max(complete, m.newest)
-		} else {
+	mark.writers = strings.Fields(running)
+	for _, m := range append(w.marks, mark) {
+		if slices.ContainsFunc(m.writers, func(w string) bool { return slices.Contains(mark.writers, w) }) {
 			stillRunning = append(stillRunning, m)
+		} else {
+			complete = max(complete, m.newest)
 		}
 	}
-	if len(stillRunning) == maxMarks {
-		stillRunning = stillRunning[:maxMarks-1]
+	if len(stillRunning) > maxMarks { // the newest of them, which is the one that says most, stays
+		stillRunning = slices.Delete(stillRunning, maxMarks-1, len(stillRunning)-1)
 	}
-	stillRunning = append(stillRunning, mark)
 	w.asked, w.complete, w.marks = time.Now(), complete, stillRunning
 	return complete, nil
 }
