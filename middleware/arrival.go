@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"maps"
+	"time"
 
 	"github.com/ThreeDotsLabs/watermill/message"
 
@@ -20,10 +21,16 @@ import (
 // their own, outermost. Of several the innermost counts.
 //
 // When the next handler returns, Arrival restores the message and its context, so that a
-// Retry outside of Arrival begins anew. It copies the payload. It is safe for concurrent
-// use.
+// Retry outside of Arrival begins anew. A second call with the same message waits for that,
+// for at most 5 minutes, and is then given back with [ErrNotNow]. Arrival copies the payload.
+// It is safe for concurrent use.
 func Arrival(next message.HandlerFunc) message.HandlerFunc {
+	turns := newTurns()
 	return func(msg *message.Message) ([]*message.Message, error) {
+		if err := turns.take(msg, arrivalLimit); err != nil {
+			return nil, err
+		}
+		defer turns.end(msg)
 		ctx, payload := msg.Context(), msg.Payload
 		a := &arrived{msg: msg, uuid: msg.UUID, payload: bytes.Clone(payload), metadata: maps.Clone(msg.Metadata)}
 		defer func() {
@@ -37,6 +44,9 @@ func Arrival(next message.HandlerFunc) message.HandlerFunc {
 		return next(msg)
 	}
 }
+
+// arrivalLimit is the default of HoldConfig.Limit: Arrival knows no inbox.
+const arrivalLimit = 5 * time.Minute
 
 type arrivedKey struct{}
 

@@ -73,27 +73,33 @@ func TestTwoCallsAtOnceOnOneMessageAreTwoDeliveries(t *testing.T) {
 // Hedged calls have nothing in common but the message.
 func TestHedgedCallsShareNothingButTheMessage(t *testing.T) {
 	t.Parallel()
-	store := newLedger()
-	var runs atomic.Int32
-	inbox := newInbox(t, store).Middleware(handle(func(m *message.Message) error {
-		runs.Add(1)
-		m.Metadata.Set("changed", "yes")
-		return m.Context().Err()
-	}))
-	for range 50 {
-		m := newMessage(t.Context(), watermill.NewUUID())
-		var calls sync.WaitGroup
-		for range 3 {
-			calls.Go(func() {
-				if _, err := inbox(m); err != nil {
-					t.Error(err)
+	bare := func(next message.HandlerFunc) message.HandlerFunc { return next }
+	for name, around := range map[string]message.HandlerMiddleware{"bare": bare, "with Arrival": middleware.Arrival} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			store := newLedger()
+			var runs atomic.Int32
+			inbox := around(newInbox(t, store).Middleware(handle(func(m *message.Message) error {
+				runs.Add(1)
+				m.Metadata.Set("changed", "yes")
+				return m.Context().Err()
+			})))
+			for range 50 {
+				m := newMessage(t.Context(), watermill.NewUUID())
+				var calls sync.WaitGroup
+				for range 3 {
+					calls.Go(func() {
+						if _, err := inbox(m); err != nil {
+							t.Error(err)
+						}
+					})
 				}
-			})
-		}
-		calls.Wait()
-	}
-	if runs.Load() != 50 || len(store.quarantined) != 0 {
-		t.Errorf("%d runs of 50 messages, %d in quarantine", runs.Load(), len(store.quarantined))
+				calls.Wait()
+			}
+			if runs.Load() != 50 || len(store.quarantined) != 0 {
+				t.Errorf("%d runs of 50 messages, %d in quarantine", runs.Load(), len(store.quarantined))
+			}
+		})
 	}
 }
 
