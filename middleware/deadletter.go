@@ -8,6 +8,7 @@ import (
 
 	"github.com/ThreeDotsLabs/watermill/message"
 
+	"github.com/millpond-go/millpond/brokers"
 	"github.com/millpond-go/millpond/internal/callback"
 	"github.com/millpond-go/millpond/middleware/internal/delivery"
 	"github.com/millpond-go/millpond/middleware/internal/text"
@@ -16,6 +17,9 @@ import (
 
 // DeadLetterConfig publishes a copy of every message that has failed for good, beside the
 // row that is kept of it. The zero value publishes nothing.
+//
+// The copy has the broker's key of the message, if it is known and the publisher's broker has
+// keys (brokers.WithKey).
 //
 // The copy is published before the failure is recorded, so at least once. While it cannot
 // be published the message is held, for HoldConfig.Limit, and the handler is not run again.
@@ -91,6 +95,9 @@ func (c letters) Publish(ctx context.Context, l delivery.Letter) error {
 	msg.Metadata.Set(MetadataAttempts, strconv.Itoa(l.Attempts))
 	ctx, cancel := context.WithTimeout(ctx, c.Timeout)
 	defer cancel()
+	if key := l.Message.Facts.Key; key != nil {
+		ctx = brokers.WithKey(ctx, msg, bytes.Clone(key))
+	}
 	msg.SetContext(ctx)
 	return refusedForGood(callback.Call("the publisher", func() error { return c.Publisher.Publish(c.Topic, msg) }))
 }

@@ -1,14 +1,17 @@
 package middleware_test
 
 import (
+	"bytes"
 	"errors"
 	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/ThreeDotsLabs/watermill/message"
 
+	"github.com/millpond-go/millpond/brokers"
 	"github.com/millpond-go/millpond/middleware"
 	"github.com/millpond-go/millpond/stores"
 )
@@ -39,6 +42,35 @@ func (*copies) Close() error { return nil }
 func withCopies(c *copies) func(*middleware.InboxConfig) {
 	return func(config *middleware.InboxConfig) {
 		config.DeadLetters = middleware.DeadLetterConfig{Publisher: c, Topic: "dead"}
+	}
+}
+
+// Kafka partitions copies as it did the messages.
+func TestCopyHasTheKeyOfItsMessage(t *testing.T) {
+	t.Parallel()
+	for _, key := range [][]byte{nil, {}, []byte("customer-1")} {
+		for _, retried := range []bool{false, true} {
+			synctest.Test(t, func(t *testing.T) {
+				c, runs := &copies{}, 0
+				in := newInbox(t, newLedger(), withCopies(c))
+				handler := func(*message.Message) error {
+					if runs++; retried && runs == 1 {
+						return errors.New("not yet")
+					}
+					return middleware.Permanent(errors.New("never"))
+				}
+				if _, err := in.Middleware(handle(handler))(newMessage(withDelivery(t.Context(), brokers.Delivery{Key: key}), "a")); err != nil {
+					t.Error(err)
+				}
+				work(t, in, handler, func() { <-time.After(time.Minute) })
+				if len(c.published) != 1 {
+					t.Fatalf("%d copies", len(c.published))
+				}
+				if got := brokers.KeyOf(c.published[0]); !bytes.Equal(got, key) || (got == nil) != (key == nil) {
+					t.Errorf("the key is %q, want %q; retried %t", got, key, retried)
+				}
+			})
+		}
 	}
 }
 

@@ -146,7 +146,8 @@ const (
 
 // Publish configures publishers.
 type Publish struct {
-	// Key returns the key of a message; nil for none. KeyMetadata is then ignored.
+	// Key returns the key of a message; nil for none. KeyMetadata is then ignored. Neither
+	// is asked for a copy that has a key (brokers.WithKey).
 	Key func(topic string, msg *message.Message) []byte
 
 	// KeyMetadata names the metadata field whose value is the key. A message without

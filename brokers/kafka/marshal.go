@@ -6,6 +6,7 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 	"github.com/twmb/franz-go/pkg/kgo"
 
+	"github.com/millpond-go/millpond/brokers"
 	"github.com/millpond-go/millpond/brokers/kafka/internal/wire"
 	"github.com/millpond-go/millpond/internal/callback"
 )
@@ -30,7 +31,10 @@ func (c *Publish) newRecord(topic string, msg *message.Message) (*kgo.Record, er
 	for i, h := range headers {
 		r.Headers[i] = kgo.RecordHeader{Key: h.Key, Value: h.Value}
 	}
+	copied := brokers.KeyOf(msg)
 	switch {
+	case copied != nil:
+		r.Key = copied
 	case c.Key != nil:
 		err = callback.Call("kafka: Publish.Key", func() error {
 			r.Key = c.Key(topic, msg)

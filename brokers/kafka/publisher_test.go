@@ -79,6 +79,33 @@ func TestKeysChoosePartitions(t *testing.T) {
 	}
 }
 
+// A copy keeps the key of its message, whatever its metadata say, and gets none if that had none.
+func TestCopyKeepsItsKey(t *testing.T) {
+	t.Parallel()
+	topic := newTopic(t, testenv.Kafka(t), 1)
+	b := newBroker(t, kafka.Config{Publish: kafka.Publish{KeyMetadata: "customer"}})
+	keys := map[string]string{"keyed": "its own", "no key": "<nil>"}
+	for uuid := range keys {
+		msg := message.NewMessage(uuid, nil)
+		if uuid == "keyed" {
+			msg.Metadata.Set("customer", "another")
+			msg.SetContext(brokers.WithKey(t.Context(), msg, []byte("its own")))
+		}
+		if err := publisher(t, b).Publish(topic, msg); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, r := range read(t, topic, len(keys)) {
+		got, want := string(r.Key), keys[string(r.Headers[0].Value)]
+		if r.Key == nil {
+			got = "<nil>"
+		}
+		if got != want {
+			t.Errorf("the key is %q, want %q", got, want)
+		}
+	}
+}
+
 // murmur2 is the hash of Kafka's own clients.
 func murmur2(b []byte) uint32 {
 	const seed, m = 0x9747b28c, 0x5bd1e995
