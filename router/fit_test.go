@@ -243,6 +243,26 @@ func TestKeysThatTheBrokerDoesNotHave(t *testing.T) {
 			func(c *router.Config) { c.Inbox.Keys, c.Inbox.Retry.Order = keys.First(keys.BrokerKey()), "key" },
 			nil,
 		},
+		"no native ids": {
+			brokers.Capabilities{System: "kafka", Coordinates: true, Key: true},
+			func(c *router.Config) { c.Inbox.Keys = keys.First(keys.Native()) },
+			[]string{"inbox.keys is [native], and messages of this broker have no native ids: take another, such as metadata:<field>"},
+		},
+		"native ids of some": {
+			brokers.Capabilities{System: "nats", Coordinates: true},
+			func(c *router.Config) { c.Inbox.Keys = keys.First(keys.Native()).Then(keys.UUID()) },
+			[]string{"have no native ids, unless their producers set Nats-Msg-Id: "},
+		},
+		"no coordinates": {
+			brokers.Capabilities{System: "rabbitmq", NativeID: true},
+			func(c *router.Config) { c.Inbox.Keys = keys.First(keys.Coordinates()) },
+			[]string{"inbox.keys is [coordinates], and messages of this broker have no coordinates: take another, such as metadata:<field>"},
+		},
+		"there are native ids and coordinates": {
+			brokers.Capabilities{System: "memory", NativeID: true, Coordinates: true},
+			func(c *router.Config) { c.Inbox.Keys = keys.First(keys.Native()).Then(keys.Coordinates()) },
+			nil,
+		},
 		"no keys are needed": {brokers.Capabilities{}, func(c *router.Config) { c.Inbox.Retry.Order = "metadata:customer" }, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -253,7 +273,7 @@ func TestKeysThatTheBrokerDoesNotHave(t *testing.T) {
 			svc := r.service(c)
 			svc.Handle("stock", "orders", func(*message.Message) error { return nil })
 			require.NoError(t, r.run(svc)())
-			said := saying(r.log.String(), "have no keys")
+			said := saying(r.log.String(), "messages of this broker have no ")
 			require.Len(t, said, len(test.says))
 			for i, says := range test.says {
 				require.Contains(t, said[i], "level=WARN")

@@ -6,36 +6,47 @@ import (
 	"strings"
 )
 
-// adviseOfKeys warns of settings that need a key on each message, where the broker's messages
-// may have none: their order would be lost silently. It is no error, because some of a
-// broker's queues may have keys.
+// adviseOfKeys warns of settings that need something of each message that the broker's messages
+// may not have: they would go to quarantine, or lose their order silently. It is no error,
+// because some of a broker's queues may have it.
 func (r *run) adviseOfKeys() {
-	can := r.broker.Capabilities()
+	can, in := r.broker.Capabilities(), &r.inboxed
+	warn := func(field, value, what, fix string) {
+		r.log.Warn("millpond: "+field+" is "+value+", and messages of this broker have no "+what+unless(what, can.System)+": "+fix,
+			slog.String("field", field), slog.String("broker", can.System))
+	}
+	text, _ := in.Keys.MarshalText() // never fails
+	for _, link := range []struct {
+		name, what string
+		there      bool
+	}{{"broker_key", "keys", can.Key}, {"native", "native ids", can.NativeID}, {"coordinates", "coordinates", can.Coordinates}} {
+		if !link.there && slices.Contains(strings.Split(string(text), ", "), link.name) {
+			warn("inbox.keys", "["+string(text)+"]", link.what, "take another, such as metadata:<field>, or messages without an id go to quarantine")
+		}
+	}
 	if can.Key {
 		return
 	}
-	why := "messages of this broker have no keys"
-	switch can.System {
-	case "memory":
-		why += ", unless its URL has key_metadata"
-	case "aws_sqs":
-		why += ", unless their queues are FIFO queues"
-	}
-	warn := func(field, value, fix string) {
-		r.log.Warn("millpond: "+field+" is "+value+", and "+why+": "+fix,
-			slog.String("field", field), slog.String("broker", can.System))
-	}
-	in := &r.inboxed
-	if text, err := in.Keys.MarshalText(); err == nil && slices.Contains(strings.Split(string(text), ", "), "broker_key") {
-		warn("inbox.keys", "["+string(text)+"]", "take another, such as metadata:<field>, or messages without an id go to quarantine")
-	}
 	const fix = "take metadata:<field>, or their order is not kept"
 	if in.Retry.Order == "key" {
-		warn("retry.order", "key", fix)
+		warn("retry.order", "key", "keys", fix)
 	}
 	for _, h := range r.handlers {
 		if own := in.RetryByHandler[h.name].Order; own == "key" && own != in.Retry.Order {
-			warn("handlers."+h.name+".retry.order", own, fix)
+			warn("handlers."+h.name+".retry.order", own, "keys", fix)
 		}
 	}
+}
+
+// unless says which messages of a broker have it nevertheless.
+func unless(what, system string) string {
+	switch {
+	case system == "aws_sqs":
+		return ", unless their queues are FIFO queues"
+	case system == "nats" && what == "native ids":
+		return ", unless their producers set Nats-Msg-Id"
+	case system == "memory" && what == "keys":
+		return ", unless its URL has key_metadata"
+	}
+	return ""
 }
