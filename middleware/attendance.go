@@ -2,11 +2,10 @@ package middleware
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"sync"
 	"time"
-
-	"github.com/google/uuid"
 
 	"github.com/millpond-go/millpond/stores"
 )
@@ -89,7 +88,7 @@ func (a *attendance) attend(ctx context.Context) error {
 func (a *attendance) note(ctx context.Context) error {
 	a.mu.Lock()
 	if a.process == "" {
-		a.process = uuid.NewString() // another one each time: a late answer to an earlier call removes nothing
+		a.process = rand.Text() // another one each time: a late answer to an earlier call removes nothing
 	}
 	process, asked := a.process, time.Now()
 	a.mu.Unlock()

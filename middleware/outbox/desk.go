@@ -58,7 +58,20 @@ func newDesk(publishers map[string]message.Publisher, leases *holding) *desk {
 func (d *desk) lower(to int64) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
+	d.lowerTo(to)
+}
+
+// lowerTo does so under the lock. The floor may rise again before what pauses is read, so that
+// begins no higher then.
+func (d *desk) lowerTo(to int64) {
 	d.floor.lower(to)
+	for name, p := range d.unknown {
+		p.from = min(p.from, to+1)
+		d.unknown[name] = p
+	}
+	for _, l := range d.lanes {
+		l.away.from, l.full = min(l.away.from, to+1), min(l.full, to)
+	}
 }
 
 // saw notes that all up to a number has been handed out or left out by the read that began at
@@ -102,7 +115,7 @@ func (d *desk) change(to func() (gained bool)) {
 	defer d.mu.Unlock()
 	if to() {
 		d.stale++
-		d.floor.lower(0)
+		d.lowerTo(0)
 	}
 	for _, l := range d.lanes {
 		if lost := l.dropIf(func(it *item) bool { return !d.leases.has(it.Bucket, it.term) }); len(lost) > 0 {
@@ -138,7 +151,7 @@ func (d *desk) handOut(outputs []stores.PendingOutput, stale int64) (unknown []s
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if stale != d.stale {
-		d.floor.lower(0)
+		d.lowerTo(0)
 		return nil
 	}
 	now := time.Now()
@@ -233,7 +246,7 @@ func (d *desk) drop(l *lane, it *item) {
 func (d *desk) leave(items []*item) {
 	for _, it := range items {
 		delete(d.inFlight, it.Number)
-		d.floor.lower(it.Number - 1)
+		d.lowerTo(it.Number - 1)
 	}
 }
 
