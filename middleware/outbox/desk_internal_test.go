@@ -26,7 +26,9 @@ func TestWhatPausesIsReadFromTheLowestFloor(t *testing.T) {
 		},
 		"nobody knows the destination": func(d *desk, _ *lane) func() {
 			d.unknown["other"] = paused{from: d.floor.at + 1, until: time.Now().Add(time.Hour)}
-			return func() { d.unknown["other"] = paused{from: d.unknown["other"].from, until: time.Now().Add(-time.Second)} }
+			return func() {
+				d.unknown["other"] = paused{from: d.unknown["other"].from, until: time.Now().Add(-time.Second)}
+			}
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
