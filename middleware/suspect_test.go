@@ -28,6 +28,13 @@ func crashed(id string, attempts int) stores.Failure {
 	return f
 }
 
+// near is the row of a message that was running, beside others, when the process ended.
+func near(id string, attempts int) stores.Failure {
+	f := crashed(id, attempts)
+	f.Class = stores.ClassInterrupted
+	return f
+}
+
 func TestHealthyFirstDeliveryPaysNothingForFailures(t *testing.T) {
 	t.Parallel()
 	store := newLedger()
@@ -44,7 +51,7 @@ func TestSuspectAttemptIsCountedBeforeItBegins(t *testing.T) {
 	store := newLedger()
 	_, err := newInbox(t, store).Middleware(handle(func(*message.Message) error {
 		r := store.row("a")
-		if !r.presumed || r.failure.Attempts != 1 || r.failure.Class != stores.ClassCrash || r.failure.Coordinates != "orders/3/1042" {
+		if !r.presumed || r.failure.Attempts != 1 || r.failure.Class != stores.ClassInterrupted || r.failure.Coordinates != "orders/3/1042" {
 			t.Errorf("if the process ended now, this would be left: %+v", r)
 		}
 		return nil
@@ -300,6 +307,92 @@ func TestSuspectAttemptThatConflictsIsRepeatedAtOnce(t *testing.T) {
 		}))(newMessage(suspect(t.Context()), "a"))
 		if took := time.Since(start); err != nil || runs != 3 || took != 0 {
 			t.Errorf("%v, %d runs in %s\n%s", err, runs, took, store.story())
+		}
+	})
+}
+
+// Any of several suspects may have ended the process: none of them pays for it, unless it
+// ends one alone.
+func TestAttemptBesideOthersIsGivenBack(t *testing.T) {
+	t.Parallel()
+	for _, test := range []struct {
+		most, before int // attempts, the one beside others included
+		status       stores.Status
+		after        int
+	}{
+		{most: 1, before: 1, status: stores.StatusFailed, after: 1},
+		{most: 2, before: 1, status: stores.StatusPending, after: 1},
+		{most: 2, before: 2, status: stores.StatusFailed, after: 2},
+		{most: 3, before: 2, status: stores.StatusPending, after: 2},
+	} {
+		store, runs := newLedger(), 0
+		store.put(near("a", test.before))
+		in := newInbox(t, store, func(c *middleware.InboxConfig) { c.Retry.MaxAttempts = test.most })
+		_, err := in.Middleware(handle(func(*message.Message) error {
+			runs++
+			if r := store.row("a"); !r.presumed || r.failure.Class != stores.ClassCrash || r.failure.Attempts != test.before+1 {
+				t.Errorf("%+v: if the process ended now, this would be left: %+v", test, r)
+			}
+			return errors.New("boom")
+		}))(newMessage(t.Context(), "a"))
+		if r := store.row("a"); err != nil || runs != 1 || r.presumed || r.status != test.status || r.failure.Attempts != test.after || r.failure.Uncounted != 0 {
+			t.Errorf("%+v: %v, %d runs, %+v", test, err, runs, r)
+		}
+	}
+}
+
+func TestAttemptBesideOthersIsGivenBackWhenInterrupted(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		store := newLedger()
+		store.put(near("a", 1))
+		store.attempt = func(a stores.Attempt) stores.Attempt { return interruptedLedgerAttempt{a} }
+		_, err := newInbox(t, store).Middleware(handle(fail))(newMessage(t.Context(), "a"))
+		if r := store.row("a"); err != nil || r.presumed || r.failure.Attempts != 0 || r.failure.Uncounted != 1 {
+			t.Errorf("%v, %+v", err, r)
+		}
+	})
+}
+
+// Else the process that a suspect ends would be laid at the door of the one that runs alone.
+func TestNoSuspectRunsBesideOneThatRunsAlone(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		store := newLedger()
+		in := newInbox(t, store)
+		store.put(near("near", 1))
+		var alone, running atomic.Int32
+		results := make(chan error)
+		deliver := func(id string) {
+			_, err := in.Middleware(handle(func(*message.Message) error {
+				running.Add(1)
+				defer running.Add(-1)
+				if id == "near" {
+					alone.Add(1)
+					defer alone.Add(-1)
+				}
+				for range 10 {
+					if running.Load() > 1 && alone.Load() > 0 {
+						t.Errorf("%d run beside one that is to run alone", running.Load()-1)
+					}
+					<-time.After(100 * time.Millisecond)
+				}
+				return nil
+			}))(newMessage(suspect(t.Context()), id))
+			results <- err
+		}
+		begun := time.Now()
+		for _, id := range []string{"a", "b", "near", "c", "d"} {
+			go deliver(id)
+			synctest.Wait()
+		}
+		for range 5 {
+			if err := <-results; err != nil {
+				t.Error(err)
+			}
+		}
+		if took := time.Since(begun); took != 3*time.Second {
+			t.Errorf("a and b, then the one near a crash, then c and d: %s", took)
 		}
 	})
 }

@@ -63,9 +63,15 @@ func (l Limits) Again(class stores.Class, s Spent, age time.Duration) (again boo
 }
 
 // Gone reports whether the budget was spent by an attempt that was counted before it began
-// and has ended its process.
+// and has ended its process while it ran alone.
 func (l Limits) Gone(seen stores.FailureState) bool {
-	return seen.Presumed && seen.Attempts >= l.Attempts
+	return seen.Presumed && !Shared(seen) && seen.Attempts >= l.Attempts
+}
+
+// Shared reports whether a process has ended, or runs, while the message ran in it beside
+// other suspects: any of them may have ended it.
+func Shared(seen stores.FailureState) bool {
+	return seen.Presumed && seen.Class == stores.ClassInterrupted
 }
 
 // Patience says what to do about a codec or publisher that refuses a message which has

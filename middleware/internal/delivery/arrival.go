@@ -45,6 +45,7 @@ type Retry struct {
 	Reserve    time.Duration
 	Unreadable error // it cannot be restored
 	Counted    bool  // its attempt is counted, because its codec may end the process
+	Lent       int   // of the attempts: given back when this one ends in a known way
 	Spent      bool  // the last attempt has ended the process, so only its copy is missing
 }
 

@@ -73,8 +73,9 @@ var (
 
 	errPayloadChanged = errors.New("middleware: the handler changed the payload in place, so the message cannot be run again")
 	errCrashed        = errors.New("middleware: the process ended while the handler ran")
+	errShared         = errors.New("middleware: the process ended while the handler ran, beside others")
 	errBegun          = fmt.Errorf("%w, or its process has ended", ErrInFlight)
-	errAlone          = errors.New("middleware: messages that may have ended a process run one at a time, and another one runs")
+	errAlone          = errors.New("middleware: messages that may have ended a process run one at a time, and other suspects run")
 	errPaused         = fmt.Errorf("middleware: %w: the intake is paused", stores.ErrUnavailable)
 	errOuterDeadline  = errors.New("middleware: a middleware around the inbox has ended the message's context by a deadline: use HandlerTimeout instead, or put it inside")
 )

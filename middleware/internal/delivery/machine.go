@@ -33,6 +33,7 @@ type row struct {
 	started  int   // the number that a start has, if it is on record without an answer
 	spent    bool  // the last attempt is counted, and has ended its process
 	mayCrash bool  // it had not ended in any known way when it was seen first, so it runs alone
+	lent     int   // of the attempts: a shared run's, given back when this one ends in a known way
 }
 
 // tries counts what one delivery has tried in vain.
@@ -91,7 +92,7 @@ func (d *Delivery) Process(core *Core, a *Arrival, lane *gate.Lane) (end *End) {
 	if r := a.Retry; r != nil {
 		d.row.state, d.row.take = r.Row.State, r.Row.State.Version
 		if r.Counted {
-			d.row.counted, d.row.mayCrash = r.Row.State.Version, true
+			d.row.counted, d.row.mayCrash, d.row.lent = r.Row.State.Version, true, r.Lent
 		}
 	}
 	over := false

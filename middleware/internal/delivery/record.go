@@ -83,6 +83,9 @@ func (d *Delivery) newFailure(class stores.Class, text string) *stores.Failure {
 	c := &d.arrival.Claim
 	f := pendingFailure(&d.row.state, d.arrival.Policy, class, text)
 	f.Key, f.Fingerprint, f.TraceParent = c.Key, c.Fingerprint, c.TraceParent
+	if d.row.counted != 0 {
+		f.Attempts -= d.row.lent
+	}
 	return f
 }
 
@@ -224,7 +227,7 @@ func (d *Delivery) writeWithin(ctx context.Context, f *stores.Failure) error {
 	d.turn.Answered()
 	s := &d.row.state
 	s.Version, s.Status, s.Placement = version, f.Status, f.Placement
-	s.Attempts, s.Uncounted, s.Presumed = f.Attempts, f.Uncounted, f.Start
+	s.Attempts, s.Uncounted, s.Presumed, s.Class = f.Attempts, f.Uncounted, f.Start, f.Class
 	d.row.counted = 0
 	if f.Start {
 		d.row.counted = version

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/millpond-go/millpond/internal/pause"
+	"github.com/millpond-go/millpond/middleware/internal/budget"
 	"github.com/millpond-go/millpond/middleware/internal/text"
 	"github.com/millpond-go/millpond/stores"
 )
@@ -36,10 +37,19 @@ func (d *Delivery) look() next {
 	if d.row.counted == 0 { // else in an earlier turn of this delivery
 		return d.count()
 	}
-	if d.row.mayCrash && !d.turn.Alone() {
+	if !d.mayRun() {
 		return heldFor(errAlone)
 	}
 	return next{state: claiming}
+}
+
+// mayRun waits until the attempt may begin. One that may have ended a process runs alone, so
+// that it is known what ends the next one: beside it no other suspect runs.
+func (d *Delivery) mayRun() bool {
+	if d.row.mayCrash {
+		return d.turn.Alone()
+	}
+	return d.turn.Beside()
 }
 
 func (d *Delivery) ask() (stores.Verdict, error) {
@@ -80,7 +90,7 @@ func (d *Delivery) count() next {
 		}
 		return d.crashed()
 	}
-	if row.mayCrash && !d.turn.Alone() {
+	if !d.mayRun() {
 		return heldFor(errAlone)
 	}
 	if err := d.recordStart(); err != nil {
@@ -136,14 +146,15 @@ func (c *Core) CountDecoding(ctx context.Context, r *Retry, p *Policy) bool {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), c.Times.Record)
 	defer cancel()
 	s := &row.State
-	f := r.pendingFailure(p, stores.ClassCrash, errCrashed)
+	class, why, lent := presumption(s)
+	f := r.pendingFailure(p, class, why)
 	f.DueIn, f.Start = r.Reserve, true
 	f.Attempts++
 	version, err := c.Rows.Record(ctx, *f)
 	if err != nil {
 		return false
 	}
-	s.Version, s.Presumed, r.Counted = version, true, !r.Spent
+	s.Version, s.Presumed, s.Class, r.Counted, r.Lent = version, true, class, !r.Spent, lent
 	if s.Attempts++; r.Spent {
 		s.Attempts = p.Attempts // what was counted beyond is not the handler's
 	}
@@ -158,7 +169,7 @@ func (c *Core) UncountDecoding(ctx context.Context, r *Retry, p *Policy) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), c.Times.Claim)
 	defer cancel()
 	f := r.pendingFailure(p, stores.ClassInterrupted, errStopped)
-	f.Attempts--
+	f.Attempts -= 1 + r.Lent
 	f.Uncounted++
 	_, _ = c.Rows.Record(ctx, *f) // or it stays counted
 }
@@ -172,13 +183,29 @@ func (r *Retry) pendingFailure(p *Policy, class stores.Class, cause error) *stor
 	return f
 }
 
+// presumption is what stands if a process ends in the attempt that is about to begin. The
+// first one runs beside other suspects, any of which may end it: it does not decide, and is
+// given back when a later one, alone, ends in a known way. If that one ends its process,
+// too, the first is taken for this message's.
+func presumption(s *stores.FailureState) (class stores.Class, why error, lent int) {
+	switch {
+	case !s.Presumed:
+		return stores.ClassInterrupted, errShared, 0
+	case budget.Shared(*s):
+		lent = 1
+	}
+	return stores.ClassCrash, errCrashed, lent
+}
+
 // recordStart counts the attempt. If it is the last thing that is heard of it, the
 // record stands as it is.
 //
 // Until the attempt begins the message is not due for others: another delivery of it
 // would count itself, and each the other, while none of them runs.
 func (d *Delivery) recordStart() error {
-	f := d.newFailure(stores.ClassCrash, errCrashed.Error())
+	class, why, lent := presumption(&d.row.state)
+	f := d.newFailure(class, why.Error())
+	d.row.lent = lent
 	f.Placement, f.Start = stores.PlacementRedelivered, true
 	f.Attempts++
 	if r := d.arrival.Retry; r != nil {

@@ -30,12 +30,12 @@ type Config struct {
 type Gate struct {
 	config Config
 	intake *intake
-	alone  chan struct{} // full while a message runs alone
+	ward   *ward
 }
 
 // New returns a gate that is open.
 func New(c Config) *Gate {
-	return &Gate{config: c, intake: newIntake(c), alone: make(chan struct{}, 1)}
+	return &Gate{config: c, intake: newIntake(c), ward: newWard()}
 }
 
 // Reason returns why the intake is paused, nil if it is not.

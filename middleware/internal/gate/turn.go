@@ -14,12 +14,12 @@ type Turn struct {
 	lane     *Lane
 	shutdown context.Context //nolint:containedctx // of all waits of the delivery
 
-	since  time.Time     // when it first had to wait
-	pause  time.Duration // the last one
-	due    time.Duration // until it may be asked again, as it was known last
-	paused time.Time     // when it last paused the intake, or would have
-	asking bool          // it asks for all while the intake is paused
-	alone  bool          // no other message that may have ended a process runs
+	since   time.Time     // when it first had to wait
+	pause   time.Duration // the last one
+	due     time.Duration // until it may be asked again, as it was known last
+	paused  time.Time     // when it last paused the intake, or would have
+	asking  bool          // it asks for all while the intake is paused
+	company company       // of the run, if it is a suspect's
 }
 
 // Arrive returns the turn of a delivery; shutdown ends its waits.
@@ -109,29 +109,36 @@ func (t *Turn) Answered() {
 	t.stopAsking()
 }
 
-// Alone waits until no other message runs that may have ended a process: those that were
-// only near it must not be counted again and again. It reports false if the delivery must
-// be given back first.
-func (t *Turn) Alone() bool {
-	if t.alone {
+// Alone waits until no other suspect runs: those that were only near what has ended a process
+// must not be counted again and again. It reports false if the delivery must be given back
+// first.
+func (t *Turn) Alone() bool { return t.run(alone) }
+
+// Beside waits until no suspect runs alone, or waits to. It reports false if the delivery
+// must be given back first.
+func (t *Turn) Beside() bool { return t.run(beside) }
+
+func (t *Turn) run(how company) bool {
+	if t.company != none {
 		return true
 	}
 	t.stopAsking() // the one that runs alone may be waiting for its turn to ask
-	ctx, cancel := t.bounded()
-	defer cancel()
-	select {
-	case t.gate.alone <- struct{}{}:
-		t.alone = true
-	case <-ctx.Done():
+	if !t.gate.ward.try(how) {
+		ctx, cancel := t.bounded()
+		defer cancel()
+		if !t.gate.ward.enter(ctx, how) {
+			return false
+		}
 	}
-	return t.alone
+	t.company = how
+	return true
 }
 
-// Together ends Alone.
+// Together ends Alone and Beside.
 func (t *Turn) Together() {
-	if t.alone {
-		t.alone = false
-		<-t.gate.alone
+	if t.company != none {
+		t.gate.ward.leave(t.company)
+		t.company = none
 	}
 }
 
