@@ -27,6 +27,7 @@
 //	trial_test.go       one run
 //	invariants_test.go  what must hold
 //	crash_test.go       the tests
+//	poison_test.go      a message that ends its process, each time
 //
 // Every run prints its seed, which decides what is published and who is hurt when, not
 // how far a process is at that moment:

@@ -51,16 +51,20 @@ func init() {
 }
 
 func openKafka(ctx context.Context, s setup, r *recorder) (brokers.Broker, error) {
+	var options []kgo.Opt
+	if r != nil {
+		options = append(options, kgo.WithHooks(kafkaPoints{r}))
+	}
 	return kafka.New(ctx, kafka.Config{
 		Brokers: []string{s.Broker},
-		Options: []kgo.Opt{kgo.WithHooks(kafkaPoints{r})},
+		Options: options,
 		Consume: kafka.Consume{
 			InFlightPerPartition: s.InFlight,
 			Protocol:             s.Protocol,
 			SessionTimeout:       sessionTimeout,
 			RebalanceDrain:       5 * time.Second,
 			ProducerTime:         true,
-			CommitInterval:       200 * time.Millisecond,
+			CommitInterval:       max(s.Commit, 200*time.Millisecond),
 			Unmarshal:            func(r *kgo.Record) (*message.Message, error) { return s.read(kafka.ReadRecord(r)) },
 		},
 	})

@@ -17,6 +17,9 @@ func TestMain(m *testing.M) {
 	if fleet.IsWorker() {
 		os.Exit(work())
 	}
+	if told := os.Getenv(poisonEnv); told != "" {
+		os.Exit(eat(told))
+	}
 	goleak.VerifyTestMain(m)
 }
 

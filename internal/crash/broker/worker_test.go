@@ -46,6 +46,7 @@ type setup struct {
 	Hasty    bool   // another: what is in flight elsewhere is not held, but given back at once
 
 	Protocol kafka.Protocol
+	Commit   time.Duration // how often Kafka's offsets are committed
 	Limit    int           // of deliveries, where the broker has one
 	InFlight int           // of a partition, or of a consumer
 	Slow     time.Duration // how long a slow handler works
