@@ -70,7 +70,8 @@ type FailureState struct {
 	Uncounted int   // that do not
 
 	// Presumed: the last attempt was counted before it began, and how it ended is not
-	// known. Its process may have died or may still run it.
+	// known. Its process may have died or may still run it. With ClassInterrupted others ran
+	// beside it, any of which may have ended the process.
 	Presumed bool
 
 	Age   time.Duration // since the first failure of this budget, by the database's clock

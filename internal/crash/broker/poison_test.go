@@ -216,7 +216,7 @@ func (m *meal) serve(ctx context.Context) error {
 	}
 	defer broker.Close()
 	log := slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelWarn}))
-	inbox, err := middleware.NewInbox(store, middleware.InboxConfig{
+	inbox, err := middleware.NewInbox(impatient{store, false}, middleware.InboxConfig{
 		Service: service, ClaimTimeout: 2 * time.Second, Hold: (&shop{}).hold(), Logger: log,
 		Retry: middleware.RetryPolicy{MaxAttempts: m.Budget, Backoff: middleware.BackoffConfig{Min: 5 * time.Millisecond, Max: 100 * time.Millisecond}},
 	})
