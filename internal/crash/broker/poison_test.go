@@ -176,8 +176,8 @@ func (m *meal) serveUntil(t *testing.T, deadline time.Time, settled func() bool)
 		case <-time.After(100 * time.Millisecond):
 			if time.Now().After(deadline) {
 				_ = cmd.Process.Kill()
-				<-ended
-				t.Fatalf("not everything has come to rest in time: %s", head(log.String(), 8000))
+				err = <-ended
+				t.Fatalf("not everything has come to rest in time: %v, %s", err, head(log.String(), 8000))
 			}
 			if settled() {
 				_ = cmd.Process.Signal(syscall.SIGTERM)

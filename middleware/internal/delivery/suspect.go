@@ -146,7 +146,7 @@ func (c *Core) CountDecoding(ctx context.Context, r *Retry, p *Policy) bool {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), c.Times.Record)
 	defer cancel()
 	s := &row.State
-	class, why, lent := presumption(s)
+	class, lent, why := presumption(s)
 	f := r.pendingFailure(p, class, why)
 	f.DueIn, f.Start = r.Reserve, true
 	f.Attempts++
@@ -187,14 +187,14 @@ func (r *Retry) pendingFailure(p *Policy, class stores.Class, cause error) *stor
 // first one runs beside other suspects, any of which may end it: it does not decide, and is
 // given back when a later one, alone, ends in a known way. If that one ends its process,
 // too, the first is taken for this message's.
-func presumption(s *stores.FailureState) (class stores.Class, why error, lent int) {
+func presumption(s *stores.FailureState) (class stores.Class, lent int, why error) {
 	switch {
 	case !s.Presumed:
-		return stores.ClassInterrupted, errShared, 0
+		return stores.ClassInterrupted, 0, errShared
 	case budget.Shared(*s):
 		lent = 1
 	}
-	return stores.ClassCrash, errCrashed, lent
+	return stores.ClassCrash, lent, errCrashed
 }
 
 // recordStart counts the attempt. If it is the last thing that is heard of it, the
@@ -203,7 +203,7 @@ func presumption(s *stores.FailureState) (class stores.Class, why error, lent in
 // Until the attempt begins the message is not due for others: another delivery of it
 // would count itself, and each the other, while none of them runs.
 func (d *Delivery) recordStart() error {
-	class, why, lent := presumption(&d.row.state)
+	class, lent, why := presumption(&d.row.state)
 	f := d.newFailure(class, why.Error())
 	d.row.lent = lent
 	f.Placement, f.Start = stores.PlacementRedelivered, true
