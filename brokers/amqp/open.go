@@ -37,15 +37,7 @@ func init() {
 // info and no value that may be a secret. It is a brokers.Opener, for programs with a
 // mux of their own.
 func Open(ctx context.Context, u *url.URL) (brokers.Broker, error) {
-	config, err := ParseURL(u)
-	if err != nil {
-		return nil, err
-	}
-	b, err := New(ctx, config)
-	if err != nil {
-		return nil, err // b is a nil pointer, which is no nil interface
-	}
-	return b, nil
+	return urlmux.Open[brokers.Broker](ctx, u, ParseURL, New)
 }
 
 // Check returns the error that [Open] returns before it connects. It is a

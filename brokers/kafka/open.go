@@ -8,6 +8,7 @@ import (
 
 	"github.com/millpond-go/millpond/brokers"
 	"github.com/millpond-go/millpond/brokers/kafka/internal/cluster"
+	"github.com/millpond-go/millpond/internal/urlmux"
 	"github.com/millpond-go/millpond/internal/urlquery"
 )
 
@@ -26,15 +27,7 @@ func init() {
 // info and no value that may be a secret. It is a brokers.Opener, for programs with a
 // mux of their own.
 func Open(ctx context.Context, u *url.URL) (brokers.Broker, error) {
-	config, err := ParseURL(u)
-	if err != nil {
-		return nil, err
-	}
-	b, err := New(ctx, config)
-	if err != nil {
-		return nil, err // b is a nil pointer, which is no nil interface
-	}
-	return b, nil
+	return urlmux.Open[brokers.Broker](ctx, u, ParseURL, New)
 }
 
 // ParseURL returns the configuration that a URL stands for, so that a program can add

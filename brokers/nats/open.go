@@ -44,15 +44,7 @@ func exposure(u *url.URL) error {
 // info and no value that may be a secret. It is a brokers.Opener, for programs with a mux
 // of their own.
 func Open(ctx context.Context, u *url.URL) (brokers.Broker, error) {
-	config, err := ParseURL(u)
-	if err != nil {
-		return nil, err
-	}
-	b, err := New(ctx, config)
-	if err != nil {
-		return nil, err // b is a nil pointer, which is no nil interface
-	}
-	return b, nil
+	return urlmux.Open[brokers.Broker](ctx, u, ParseURL, New)
 }
 
 // ParseURL returns the configuration that a URL stands for, so that a program can add to it

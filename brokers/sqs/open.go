@@ -24,15 +24,7 @@ func init() {
 // All mistakes in the URL are returned as one error, which repeats no user info and no
 // value that may be a secret. It is a brokers.Opener, for programs with a mux of their own.
 func Open(ctx context.Context, u *url.URL) (brokers.Broker, error) {
-	config, err := ParseURL(u)
-	if err != nil {
-		return nil, err
-	}
-	b, err := New(ctx, config)
-	if err != nil {
-		return nil, err // b is a nil pointer, which is no nil interface
-	}
-	return b, nil
+	return urlmux.Open[brokers.Broker](ctx, u, ParseURL, New)
 }
 
 // CheckURL returns the errors of [Open] that can be known without asking anybody. It is a

@@ -18,15 +18,27 @@ const FixUnparsed = "write scheme://…, check host:port, with a port for each o
 // Opener opens a T from a URL.
 type Opener[T any] func(ctx context.Context, u *url.URL) (T, error)
 
-// Opened makes an opener of one that returns a pointer: nil is no value of an interface.
-func Opened[T, P any](open func(ctx context.Context, u *url.URL) (P, error), as func(P) T) func(context.Context, *url.URL) (T, error) {
+// Opened makes an opener of one that returns a pointer, which is a T: a nil pointer is no nil
+// interface.
+func Opened[T, P any](open func(ctx context.Context, u *url.URL) (P, error)) func(context.Context, *url.URL) (T, error) {
 	return func(ctx context.Context, u *url.URL) (none T, err error) {
 		opened, err := open(ctx, u)
 		if err != nil {
 			return none, err
 		}
-		return as(opened), nil
+		return any(opened).(T), nil
 	}
+}
+
+// Open opens a T with the configuration that a URL stands for.
+func Open[T, C, P any](ctx context.Context, u *url.URL, parse func(*url.URL) (C, error), open func(context.Context, C) (P, error)) (T, error) {
+	return Opened[T](func(ctx context.Context, u *url.URL) (none P, err error) {
+		config, err := parse(u)
+		if err != nil {
+			return none, err
+		}
+		return open(ctx, config)
+	})(ctx, u)
 }
 
 // Checker returns what is wrong with a URL, without opening anything.

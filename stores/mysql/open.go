@@ -37,7 +37,7 @@ func openURL(ctx context.Context, u *url.URL) (*Store, error) {
 }
 
 func init() {
-	stores.DefaultMux().Handle("mysql", urlmux.Opened(openURL, func(s *Store) stores.Store { return s }))
+	stores.DefaultMux().Handle("mysql", urlmux.Opened[stores.Store](openURL))
 	stores.DefaultMux().HandleCheck("mysql", func(u *url.URL) error {
 		_, _, err := parseURL(u)
 		return err

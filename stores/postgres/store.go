@@ -105,7 +105,7 @@ func openURL(ctx context.Context, u *url.URL) (*Store, error) {
 }
 
 func init() {
-	open := urlmux.Opened(openURL, func(s *Store) stores.Store { return s })
+	open := urlmux.Opened[stores.Store](openURL)
 	for _, scheme := range []string{"postgres", "postgresql"} {
 		stores.DefaultMux().Handle(scheme, open)
 		stores.DefaultMux().HandleCheck(scheme, func(u *url.URL) error { return pgurl.Check("postgres", u) })

@@ -38,7 +38,7 @@ func openURL(ctx context.Context, u *url.URL) (*Store, error) {
 }
 
 func init() {
-	stores.DefaultMux().Handle("sqlite", urlmux.Opened(openURL, func(s *Store) stores.Store { return s }))
+	stores.DefaultMux().Handle("sqlite", urlmux.Opened[stores.Store](openURL))
 	stores.DefaultMux().HandleCheck("sqlite", func(u *url.URL) error {
 		if _, _, err := parseURL(u); err != nil {
 			return fmt.Errorf("sqlite: %w", err)

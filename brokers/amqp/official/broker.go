@@ -19,6 +19,7 @@ import (
 	"github.com/millpond-go/millpond/brokers"
 	"github.com/millpond-go/millpond/brokers/amqp"
 	"github.com/millpond-go/millpond/internal/field"
+	"github.com/millpond-go/millpond/internal/urlmux"
 	"github.com/millpond-go/millpond/internal/urlquery"
 	"github.com/millpond-go/millpond/internal/wrapped"
 )
@@ -137,19 +138,12 @@ func init() {
 // info and no value that may be a secret. It is a brokers.Opener, for programs with a
 // mux of their own.
 func Open(ctx context.Context, u *url.URL) (brokers.Broker, error) {
-	config, err := ParseURL(u)
-	if err != nil {
-		return nil, err
-	}
-	return New(ctx, config)
+	return urlmux.Open[brokers.Broker](ctx, u, ParseURL, New)
 }
 
 // Check returns the error that [Open] returns before it connects. It is a
 // brokers.Checker.
-func Check(u *url.URL) error {
-	_, err := ParseURL(u)
-	return err
-}
+func Check(u *url.URL) error { return urlmux.Parsed(ParseURL)(u) }
 
 func exposure(u *url.URL) error {
 	plain := *u

@@ -16,6 +16,7 @@ import (
 	"github.com/millpond-go/millpond/brokers"
 	"github.com/millpond-go/millpond/brokers/kafka/internal/cluster"
 	"github.com/millpond-go/millpond/internal/field"
+	"github.com/millpond-go/millpond/internal/urlmux"
 	"github.com/millpond-go/millpond/internal/urlquery"
 )
 
@@ -155,11 +156,7 @@ func init() {
 // info and no value that may be a secret. It is a brokers.Opener, for programs with a
 // mux of their own.
 func Open(ctx context.Context, u *url.URL) (brokers.Broker, error) {
-	config, err := ParseURL(u)
-	if err != nil {
-		return nil, err
-	}
-	return New(ctx, config)
+	return urlmux.Open[brokers.Broker](ctx, u, ParseURL, New)
 }
 
 // ParseURL returns the configuration that a URL stands for, so that a program can add

@@ -8,6 +8,7 @@ import (
 
 	"github.com/millpond-go/millpond/brokers"
 	"github.com/millpond-go/millpond/brokers/sqs"
+	"github.com/millpond-go/millpond/internal/urlmux"
 )
 
 // Scheme is the URL scheme of this adapter.
@@ -22,23 +23,12 @@ func init() {
 // All mistakes in the URL are returned as one error, which repeats no user info and no
 // value that may be a secret. It is a brokers.Opener, for programs with a mux of their own.
 func Open(ctx context.Context, u *url.URL) (brokers.Broker, error) {
-	config, err := ParseURL(u)
-	if err != nil {
-		return nil, err
-	}
-	b, err := New(ctx, config)
-	if err != nil {
-		return nil, err
-	}
-	return b, nil
+	return urlmux.Open[brokers.Broker](ctx, u, ParseURL, New)
 }
 
 // CheckURL returns the errors of [Open] that can be known without asking anybody. It is a
 // brokers.Checker.
-func CheckURL(u *url.URL) error {
-	_, err := ParseURL(u)
-	return err
-}
+func CheckURL(u *url.URL) error { return urlmux.Parsed(ParseURL)(u) }
 
 // ParseURL returns the configuration that a URL stands for, so that a program can add to
 // it what a URL cannot say before it calls [New]. Its errors are those of [CheckURL].

@@ -4,16 +4,14 @@ import (
 	"net/url"
 
 	"github.com/millpond-go/millpond/brokers"
+	"github.com/millpond-go/millpond/internal/urlmux"
 )
 
 // Register makes a scheme known to the default mux. parse says how a URL reaches the cluster,
 // or what is wrong with the URL.
 func Register(scheme string, open brokers.Opener, parse func(*url.URL) (Access, error)) {
 	brokers.DefaultMux().Handle(scheme, open)
-	brokers.DefaultMux().HandleCheck(scheme, func(u *url.URL) error {
-		_, err := parse(u)
-		return err
-	})
+	brokers.DefaultMux().HandleCheck(scheme, urlmux.Parsed(parse))
 	brokers.DefaultMux().HandleExposure(scheme, func(u *url.URL) error {
 		access, err := parse(u)
 		if err != nil {
