@@ -10,6 +10,8 @@ import (
 
 	"github.com/ThreeDotsLabs/watermill"
 	"github.com/ThreeDotsLabs/watermill/message"
+
+	"github.com/millpond-go/millpond/internal/logger"
 )
 
 // Broker opens subscribers and publishers on one message broker. It is safe for
@@ -147,4 +149,16 @@ type ReplayHorizon struct {
 type DeliveryLimit struct {
 	Known bool // false: the broker may have a limit that cannot be read
 	Max   int  // 0, if Known: no limit
+}
+
+// withoutPanics returns a logger that adapters can call from any goroutine. nil is one that
+// logs nothing.
+func withoutPanics(l watermill.LoggerAdapter) watermill.LoggerAdapter {
+	switch l.(type) {
+	case nil:
+		return watermill.NopLogger{}
+	case watermill.NopLogger, *logger.Logger:
+		return l
+	}
+	return &logger.Logger{Inner: l, Around: logger.Quietly}
 }

@@ -90,7 +90,7 @@ func (b *Broker) fits(body, headers int) error {
 	b.mu.Unlock()
 	switch limit := b.config.Publish.MaxBytes; {
 	case limit > 0 && body > limit:
-		return errTooLarge(body, limit, "the limit here, max_message_bytes,")
+		return errTooLarge(body, limit, "max_message_bytes")
 	case learned > 0 && body >= learned:
 		return errTooLarge(body, learned-1, "the server's max_message_size")
 	case b.frame > 0 && headers > b.frame-besideHeaders:

@@ -33,7 +33,7 @@ var (
 		"github.com/pkg/errors",
 	}
 	storeContract  = []string{"./stores", "./internal/urlmux"}
-	brokerContract = slices.Concat(watermill, []string{"./brokers", "./internal/callback", "./internal/field", "./internal/urlmux", "./internal/urlquery"})
+	brokerContract = slices.Concat(watermill, []string{"./brokers", "./internal/callback", "./internal/field", "./internal/logger", "./internal/urlmux", "./internal/urlquery"})
 	brokerAdapter  = slices.Concat(brokerContract, []string{"./internal/exposed", "./internal/handout", "./internal/lanes", "./internal/openset", "./internal/outage", "./internal/pause", "./internal/publishing", "./internal/unreachable", "github.com/cenkalti/backoff/v5"})
 	storeAdapter   = slices.Concat(watermill, storeContract, []string{"./internal/callback", "./internal/exposed", "./internal/field", "./internal/pause", "./internal/producer", "./internal/sqlstore", "./internal/sqltx", "./internal/urlquery", "github.com/cenkalti/backoff/v5"})
 

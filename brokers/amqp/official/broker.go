@@ -7,30 +7,26 @@ import (
 	"fmt"
 	"io"
 	"net/url"
-	"os"
 	"slices"
 	"strings"
 	"time"
 
 	wmamqp "github.com/ThreeDotsLabs/watermill-amqp/v3/pkg/amqp"
 	"github.com/ThreeDotsLabs/watermill/message"
-	"github.com/rabbitmq/amqp091-go"
 
 	"github.com/millpond-go/millpond/brokers"
 	"github.com/millpond-go/millpond/brokers/amqp"
-	"github.com/millpond-go/millpond/internal/field"
+	"github.com/millpond-go/millpond/brokers/amqp/internal/account"
 	"github.com/millpond-go/millpond/internal/urlmux"
-	"github.com/millpond-go/millpond/internal/urlquery"
 	"github.com/millpond-go/millpond/internal/wrapped"
 )
 
 // Broker is a RabbitMQ broker. It is safe for concurrent use.
 type Broker struct {
-	config      Config
-	credentials amqp091.Authentication
-	base        *amqp.Broker // asks the server what it is, and declares; watermill-amqp does the rest
-
-	open wrapped.Set
+	config  Config
+	base    *amqp.Broker // asks the server what it is, and declares; watermill-amqp does the rest
+	account account.Account
+	open    wrapped.Set
 }
 
 var (
@@ -45,14 +41,15 @@ func (b *Broker) Ping(ctx context.Context) error { return b.base.Ping(ctx) }
 // one that says why the broker cannot be used, at the latest after
 // Config.ConnectTimeout; the latter wraps brokers.ErrUnavailable.
 func New(ctx context.Context, config Config) (*Broker, error) {
+	config.Consume.RedeliveryDelay = cmp.Or(config.Consume.RedeliveryDelay, 100*time.Millisecond)
+	config.Publish.MaxBytes = cmp.Or(config.Publish.MaxBytes, 16<<20) // max_message_size of RabbitMQ 4
 	base, err := amqp.New(ctx, config.Config)
 	if err != nil {
 		return nil, err
 	}
-	b := &Broker{base: base, open: wrapped.Set{Package: "amqp/official"}}
-	b.credentials = config.settle()
-	b.config = config
-	return b, nil
+	of := account.Of(base)
+	config.Config = of.Config().(amqp.Config)
+	return &Broker{config: config, base: base, account: of, open: wrapped.Set{Package: "amqp/official"}}, nil
 }
 
 // Subscriber returns a new subscriber. It returns an error that names every invalid field,
@@ -159,29 +156,6 @@ func ParseURL(u *url.URL) (Config, error) {
 	plain.Scheme = strings.TrimSuffix(u.Scheme, suffix)
 	base, err := amqp.ParseURL(&plain)
 	return Config{Config: base}, err
-}
-
-// settle fills in what this package needs itself of what brokers/amqp fills in for its
-// own use, and takes the password out.
-func (c *Config) settle() (credentials amqp091.Authentication) {
-	port := "5672"
-	if c.TLS != nil {
-		port = "5671"
-	}
-	c.Addresses = urlquery.WithPorts(c.Addresses, port)
-	c.VirtualHost = cmp.Or(c.VirtualHost, "/")
-	c.Consume.RedeliveryDelay = cmp.Or(c.Consume.RedeliveryDelay, 100*time.Millisecond)
-	c.Publish.MaxBytes = cmp.Or(c.Publish.MaxBytes, 16<<20) // max_message_size of RabbitMQ 4
-	field.SetDefaults(&c.Config)
-	if c.Username == "" {
-		c.Username, c.Password = os.Getenv(amqp.UsernameVariable), os.Getenv(amqp.PasswordVariable)
-	}
-	if c.Username == "" {
-		c.Username, c.Password = "guest", "guest"
-	}
-	credentials = &amqp091.PlainAuth{Username: c.Username, Password: c.Password}
-	c.Password = ""
-	return credentials
 }
 
 // Format leaves the password out, whatever the verb.

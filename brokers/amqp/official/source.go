@@ -33,7 +33,7 @@ type source struct {
 func (s *source) Start(ctx context.Context) (message.Subscriber, <-chan *message.Message, error) {
 	declare := builder{s.declaring, exchanges{s.broker.config.Topology.AsIs}}
 	dial := &dialer{config: &s.broker.config}
-	inner, err := wmamqp.NewSubscriber(s.broker.watermill(dial, s.config.Group, "consuming "+s.config.Group, reader{s}, declare), newSerial(s.config.Logger))
+	inner, err := wmamqp.NewSubscriber(s.broker.watermill(dial, s.config.Group, "consuming "+s.config.Group, reader{s}, declare), serial(s.config.Logger))
 	if err != nil {
 		return nil, nil, unavailable(err)
 	}

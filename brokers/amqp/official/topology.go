@@ -9,7 +9,7 @@ import (
 	"github.com/rabbitmq/amqp091-go"
 
 	"github.com/millpond-go/millpond/brokers/amqp"
-	"github.com/millpond-go/millpond/internal/callback"
+	"github.com/millpond-go/millpond/internal/logger"
 )
 
 // watermill returns the configuration of a subscriber of a group, or of a publisher, with
@@ -24,7 +24,7 @@ func (b *Broker) watermill(dial *dialer, group, purpose string, marshaler wmamqp
 		Connection: wmamqp.ConnectionConfig{
 			AmqpURI: "amqp://" + c.Addresses[0] + "/", // the dialer knows the others, and TLS
 			AmqpConfig: &amqp091.Config{
-				SASL: []amqp091.Authentication{b.credentials}, Vhost: c.VirtualHost, Heartbeat: c.Heartbeat,
+				SASL: []amqp091.Authentication{b.account.Credentials()}, Vhost: c.VirtualHost, Heartbeat: c.Heartbeat,
 				Properties: properties, Locale: "en_US", Dial: dial.dial,
 			},
 			Reconnect: &wmamqp.ReconnectConfig{
@@ -55,21 +55,10 @@ func (b *Broker) watermill(dial *dialer, group, purpose string, marshaler wmamqp
 	return config
 }
 
-// queue is the queue of a group, as brokers/amqp names it, which has done so before and says
-// so when Topology.Queue panics.
-func (b *Broker) queue(topic, group string) (name string) {
-	switch t := &b.config.Topology; {
-	case t.Queue != nil:
-		_ = callback.Call("", func() error {
-			name = t.Queue(topic, group)
-			return nil
-		})
-		return name
-	case t.Preset == amqp.PresetQueue:
-		return topic
-	default:
-		return topic + "_" + group
-	}
+// queue is the queue of a group. Subscribe says before if it has no name.
+func (b *Broker) queue(topic, group string) string {
+	name, _ := b.account.Queue(topic, group)
+	return name
 }
 
 // builder declares what a subscriber needs as brokers/amqp does, each time that
@@ -97,38 +86,14 @@ func (e exchanges) ExchangeDeclare(channel *amqp091.Channel, name string, config
 	return channel.ExchangeDeclare(name, config.Exchange.Type, config.Exchange.Durable, false, false, false, nil)
 }
 
-// serial is a logger that lets one goroutine log at a time. Watermill-amqp replaces its
+// serial returns a logger that lets one goroutine log at a time. Watermill-amqp replaces its
 // connection without a lock while others read it, but each of its goroutines logs what it
 // does there; with this lock the others see the new connection.
-type serial struct {
-	next watermill.LoggerAdapter
-	mu   *sync.Mutex
-}
-
-func newSerial(next watermill.LoggerAdapter) serial { return serial{next, new(sync.Mutex)} }
-
-func (l serial) alone(log func()) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	log()
-}
-
-func (l serial) Error(msg string, err error, fields watermill.LogFields) {
-	l.alone(func() { l.next.Error(msg, err, fields) })
-}
-
-func (l serial) Info(msg string, fields watermill.LogFields) {
-	l.alone(func() { l.next.Info(msg, fields) })
-}
-
-func (l serial) Debug(msg string, fields watermill.LogFields) {
-	l.alone(func() { l.next.Debug(msg, fields) })
-}
-
-func (l serial) Trace(msg string, fields watermill.LogFields) {
-	l.alone(func() { l.next.Trace(msg, fields) })
-}
-
-func (l serial) With(fields watermill.LogFields) watermill.LoggerAdapter {
-	return serial{l.next.With(fields), l.mu}
+func serial(inner watermill.LoggerAdapter) watermill.LoggerAdapter {
+	var mu sync.Mutex
+	return &logger.Logger{Inner: inner, Around: func(write func()) {
+		mu.Lock()
+		defer mu.Unlock()
+		write()
+	}}
 }
