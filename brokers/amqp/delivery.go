@@ -8,7 +8,6 @@ import (
 
 	"github.com/millpond-go/millpond/brokers"
 	"github.com/millpond-go/millpond/brokers/amqp/internal/wire"
-	"github.com/millpond-go/millpond/internal/callback"
 	"github.com/millpond-go/millpond/internal/handout"
 )
 
@@ -81,16 +80,9 @@ func (d *delivery) message() (*message.Message, brokers.Delivery) {
 	if config.ProducerTime {
 		facts.Time = n.Timestamp
 	}
-	if config.Unmarshal != nil {
-		handed := *n
-		handed.Acknowledger = nil
-		msg, err := callback.Read("amqp: Consume.Unmarshal", config.Unmarshal, &handed)
-		if err == nil {
-			return msg, facts
-		}
-		facts.Undecodable = err
-	}
-	return wire.Message(n.Headers, n.Body), facts
+	var msg *message.Message
+	msg, facts.Undecodable = wire.Read("amqp: Consume.Unmarshal", config.Unmarshal, n)
+	return msg, facts
 }
 
 // ReadDelivery returns the message of a delivery of any producer, in the wire format of

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/ThreeDotsLabs/watermill/message"
+	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/millpond-go/millpond/brokers"
 	"github.com/millpond-go/millpond/internal/callback"
@@ -58,14 +59,11 @@ func (p *partition) message(it *item) (*message.Message, brokers.Delivery) {
 	if config.ProducerTime || r.Attrs.TimestampType() == logAppendTime {
 		facts.Time = r.Timestamp
 	}
-	if config.Unmarshal != nil {
-		msg, err := callback.Read("kafka: Consume.Unmarshal", config.Unmarshal, r)
-		if err == nil {
-			return msg, facts
-		}
-		facts.Undecodable = err
-	}
-	return readRecord(r, bytes.Clone(r.Value)), facts
+	var msg *message.Message
+	msg, facts.Undecodable = callback.Read("kafka: Consume.Unmarshal", config.Unmarshal, r, func(r *kgo.Record) (*message.Message, error) {
+		return readRecord(r, bytes.Clone(r.Value)), nil
+	})
+	return msg, facts
 }
 
 // logAppendTime is the type of a timestamp that the broker has set.

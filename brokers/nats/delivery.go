@@ -48,16 +48,7 @@ func (s *subscription) read(from jetstream.Msg) (*message.Message, brokers.Deliv
 		doubtful := s.doubtful(meta.Sequence.Stream)
 		facts.Suspect = facts.Count != 1 || doubtful
 	}
-	if unmarshal := s.subscriber.broker.config.Consume.Unmarshal; unmarshal != nil {
-		made, err := callback.Read("nats: Consume.Unmarshal", unmarshal, from)
-		if err == nil {
-			return made, facts
-		}
-		facts.Undecodable = err
-	}
-	msg, err := decode(from.Headers(), from.Data())
-	if facts.Undecodable == nil {
-		facts.Undecodable = err
-	}
+	var msg *message.Message
+	msg, facts.Undecodable = callback.Read("nats: Consume.Unmarshal", s.subscriber.broker.config.Consume.Unmarshal, from, decode)
 	return msg, facts
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/ThreeDotsLabs/watermill/message"
 	natsgo "github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/millpond-go/millpond/brokers"
 )
@@ -71,8 +72,9 @@ func encode(subject string, msg *message.Message, msgID bool) (*natsgo.Msg, erro
 
 // decode returns a message of any producer. With an error it is what could be read. Of a
 // header with several values the last has its name, the others have it with their number.
-func decode(header natsgo.Header, data []byte) (*message.Message, error) {
-	msg := message.NewMessage(header.Get(uuidHeader), slices.Clone(data))
+func decode(from jetstream.Msg) (*message.Message, error) {
+	header := from.Headers()
+	msg := message.NewMessage(header.Get(uuidHeader), slices.Clone(from.Data()))
 	for name, values := range header {
 		if name == uuidHeader || name == packedHeader || name == natsgo.MsgIdHdr { // that is Delivery.NativeID
 			continue

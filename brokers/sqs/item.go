@@ -87,13 +87,7 @@ func (it *item) read(topic string, unmarshal func(*types.Message) (*message.Mess
 	if ms, err := strconv.ParseInt(it.system(types.MessageSystemAttributeNameSentTimestamp), 10, 64); err == nil {
 		facts.Time = time.UnixMilli(ms)
 	}
-	msg, err := wire.FromSQS(&it.message)
-	if unmarshal != nil {
-		var other *message.Message
-		if other, err = callback.Read("sqs: Consume.Unmarshal", unmarshal, &it.message); err == nil {
-			return other, facts
-		}
-	}
-	facts.Undecodable = err
+	var msg *message.Message
+	msg, facts.Undecodable = callback.Read("sqs: Consume.Unmarshal", unmarshal, &it.message, wire.FromSQS)
 	return msg, facts
 }

@@ -71,18 +71,21 @@ func place() string {
 	return ""
 }
 
-// Read calls f, which reads a delivery, as Apart does. It never returns nil without an
-// error.
-func Read[From, Made any](what string, f func(From) (*Made, error), from From) (made *Made, err error) {
+// Read reads a delivery with f, called as Apart does. If f is nil or fails, it reads with
+// own, which always returns a value; the error of f counts then.
+func Read[From, Made any](what string, f func(From) (*Made, error), from From, own func(From) (*Made, error)) (made *Made, err error) {
+	if f == nil {
+		return own(from)
+	}
 	err = Apart(what, func() (err error) {
 		made, err = f(from)
 		return err
 	})
-	switch {
-	case err != nil:
-		return nil, err
-	case made == nil:
-		return nil, fmt.Errorf("%s returned neither a value nor an error", what)
+	if err == nil && made == nil {
+		err = fmt.Errorf("%s returned neither a value nor an error", what)
 	}
-	return made, nil
+	if err != nil {
+		made, _ = own(from)
+	}
+	return made, err
 }

@@ -13,7 +13,6 @@ import (
 	"github.com/millpond-go/millpond/brokers"
 	"github.com/millpond-go/millpond/brokers/amqp"
 	"github.com/millpond-go/millpond/brokers/amqp/internal/wire"
-	"github.com/millpond-go/millpond/internal/callback"
 	"github.com/millpond-go/millpond/internal/wrapped"
 )
 
@@ -101,14 +100,7 @@ func (r reader) Unmarshal(d amqp091.Delivery) (*message.Message, error) {
 	s := r.source
 	facts := s.factsOf(&d)
 	var msg *message.Message
-	if unmarshal := s.broker.config.Consume.Unmarshal; unmarshal != nil {
-		handed := d
-		handed.Acknowledger = nil
-		msg, facts.Undecodable = callback.Read("amqp/official: Consume.Unmarshal", unmarshal, &handed)
-	}
-	if msg == nil {
-		msg = wire.Message(d.Headers, d.Body)
-	}
+	msg, facts.Undecodable = wire.Read("amqp/official: Consume.Unmarshal", s.broker.config.Consume.Unmarshal, &d)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.facts, s.metadata = facts, maps.Clone(msg.Metadata)

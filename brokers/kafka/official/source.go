@@ -104,12 +104,11 @@ func (u unmarshaler) Unmarshal(record *sarama.ConsumerMessage) (msg *message.Mes
 	if u.source.config.Consume.ProducerTime {
 		facts.Time = record.Timestamp
 	}
-	if custom := u.source.config.Consume.Unmarshaler; custom != nil {
-		msg, facts.Undecodable = callback.Read(pkg+": Consume.Unmarshaler", custom.Unmarshal, record)
+	var custom func(*sarama.ConsumerMessage) (*message.Message, error)
+	if u.source.config.Consume.Unmarshaler != nil {
+		custom = u.source.config.Consume.Unmarshaler.Unmarshal
 	}
-	if msg == nil {
-		msg, _ = Marshaler{}.Unmarshal(record) // never fails
-	}
+	msg, facts.Undecodable = callback.Read(pkg+": Consume.Unmarshaler", custom, record, Marshaler{}.Unmarshal)
 	u.source.mu.Lock()
 	defer u.source.mu.Unlock()
 	c := u.source.claims[record.Partition]

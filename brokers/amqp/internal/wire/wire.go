@@ -12,6 +12,7 @@ import (
 	"github.com/rabbitmq/amqp091-go"
 
 	"github.com/millpond-go/millpond/brokers"
+	"github.com/millpond-go/millpond/internal/callback"
 )
 
 // UUIDHeader carries the UUID of a message.
@@ -131,4 +132,17 @@ func Message(headers amqp091.Table, body []byte) *message.Message {
 		}
 	}
 	return msg
+}
+
+// Read returns the message of a delivery as unmarshal makes it, and else that of [Message];
+// the error is that of unmarshal, which cannot settle the delivery. what names it in errors.
+func Read(what string, unmarshal func(*amqp091.Delivery) (*message.Message, error), d *amqp091.Delivery) (*message.Message, error) {
+	if unmarshal != nil {
+		handed := *d
+		handed.Acknowledger = nil
+		d = &handed
+	}
+	return callback.Read(what, unmarshal, d, func(d *amqp091.Delivery) (*message.Message, error) {
+		return Message(d.Headers, d.Body), nil
+	})
 }
