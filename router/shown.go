@@ -21,6 +21,8 @@ var shownParameters = words(`
 	heartbeat connection_name preset exchange exchange_type queue_type declare retry_delays
 	consumer_timeout
 
+	create_streams replicas consumer ack_wait ordered start msg_id
+
 	region endpoint queue sns create_queues visibility wait pollers linger group_metadata
 	deduplication_metadata
 
