@@ -7,6 +7,7 @@ import (
 	"regexp"
 	"strings"
 
+	"github.com/millpond-go/millpond/internal/urlmux"
 	"github.com/millpond-go/millpond/internal/urlquery"
 )
 
@@ -160,41 +161,23 @@ func redactQuery(raw string) (string, error) {
 	return strings.Join(parts, "&"), nil
 }
 
-var (
-	userInfo       = regexp.MustCompile(`://[^\s"]*@`)
-	secretArgument = regexp.MustCompile(`(?i)\b([\w-]*(?:pass|pwd|secret|token|credential)[\w-]*=)[^\s&"]*`)
-)
-
 // scrub removes from a text what looks like a secret of a URL.
-func scrub(text string) string {
-	text = userInfo.ReplaceAllString(text, "://…@")
-	return secretArgument.ReplaceAllString(text, "$1…")
-}
+func scrub(text string) string { return urlmux.WithoutSecrets(text, "", "") }
 
 // withoutSecrets removes the secrets of the URL from the text of an adapter's error.
 func withoutSecrets(err error, u URL) error {
 	if err == nil {
 		return nil
 	}
-	text := err.Error()
-	if raw := u.Reveal(); raw != "" {
-		text = strings.ReplaceAll(text, raw, u.String())
-	}
+	var secrets []string
 	if parsed, parseErr := url.Parse(u.Reveal()); parseErr == nil {
-		password, _ := parsed.User.Password()
-		secrets := []string{password, url.QueryEscape(password)}
 		for name, values := range parsed.Query() {
 			if secretParameter.MatchString(name) {
 				secrets = append(secrets, values...)
 			}
 		}
-		for _, secret := range secrets {
-			if len(secret) > 3 { // a shorter one would be all over the text
-				text = strings.ReplaceAll(text, secret, "…")
-			}
-		}
 	}
-	return &scrubbedError{err: err, text: scrub(text)}
+	return &scrubbedError{err: err, text: urlmux.WithoutSecrets(err.Error(), u.Reveal(), u.String(), secrets...)}
 }
 
 // scrubbedError wraps an error and has a shorter text.

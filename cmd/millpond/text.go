@@ -1,11 +1,11 @@
 package main
 
 import (
-	"net/url"
-	"regexp"
 	"strconv"
 	"strings"
 	"unicode/utf8"
+
+	"github.com/millpond-go/millpond/internal/urlmux"
 )
 
 // printable returns s with everything escaped, as Go does, that is not a visible
@@ -73,26 +73,8 @@ func cut(s string, n int) string {
 	return string([]rune(s)[:n-1]) + "…"
 }
 
-var (
-	userInfo      = regexp.MustCompile(`://[^\s"]*@`)
-	passwordParam = regexp.MustCompile(`(?i)(password=)[^\s&"]*`)
-)
-
 // redact takes out of text what may be the secrets of a store's URL, even where
 // somebody has put the URL in the wrong place.
 func redact(text, storeURL string) string {
-	if storeURL != "" && !strings.HasSuffix(storeURL, "://") { // a scheme alone is no secret, and begins every example
-		text = strings.ReplaceAll(text, storeURL, "(the store's URL)")
-	}
-	text = userInfo.ReplaceAllString(text, "://…@")
-	text = passwordParam.ReplaceAllString(text, "$1…")
-	u, err := url.Parse(storeURL)
-	if err != nil {
-		return text
-	}
-	if password, ok := u.User.Password(); ok && len(password) > 3 { // a shorter one would be all over the text
-		text = strings.ReplaceAll(text, password, "…")
-		text = strings.ReplaceAll(text, url.QueryEscape(password), "…")
-	}
-	return text
+	return urlmux.WithoutSecrets(text, storeURL, "(the store's URL)")
 }
