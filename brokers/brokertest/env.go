@@ -140,6 +140,16 @@ func (e *env) subscribe(config brokers.SubscriberConfig, topic string) (*subscri
 	return e.subscribeWith(context.Background(), s, topic)
 }
 
+// published subscribes a new group to a new topic, and publishes messages to that.
+func (e *env) published(messages ...*message.Message) (*subscription, string, error) {
+	topic := e.topic()
+	s, err := e.subscribe(brokers.SubscriberConfig{Group: newGroup()}, topic)
+	if err == nil {
+		err = e.publish(topic, messages...)
+	}
+	return s, topic, err
+}
+
 func (e *env) subscribeWith(ctx context.Context, s message.Subscriber, topic string) (*subscription, error) {
 	if initializer, ok := s.(message.SubscribeInitializer); ok {
 		if err := initializer.SubscribeInitialize(topic); err != nil {

@@ -15,13 +15,9 @@ import (
 const clockSlack = 5 * time.Minute
 
 func checkFactsOfDelivery(e *env) error {
-	topic := e.topic()
-	s, err := e.subscribe(brokers.SubscriberConfig{Group: newGroup()}, topic)
-	if err != nil {
-		return err
-	}
 	published := time.Now()
-	if err := e.publish(topic, newMessages(1)...); err != nil {
+	s, topic, err := e.published(newMessages(1)...)
+	if err != nil {
 		return err
 	}
 	msg, err := s.next()
@@ -66,15 +62,11 @@ func checkFactsOfKey(e *env) error {
 	if e.caps.Key && e.KeyMetadata == "" {
 		return errors.New("Capabilities.Key is true, and Harness.KeyMetadata does not say how a key is published")
 	}
-	topic := e.topic()
-	s, err := e.subscribe(brokers.SubscriberConfig{Group: newGroup()}, topic)
-	if err != nil {
-		return err
-	}
 	const key = "customer-1"
 	sent := newMessages(1)[0]
 	sent.Metadata.Set(cmp.Or(e.KeyMetadata, "customer"), key)
-	if err := e.publish(topic, sent); err != nil {
+	s, _, err := e.published(sent)
+	if err != nil {
 		return err
 	}
 	msg, err := s.next()
@@ -95,17 +87,13 @@ func checkFactsOfKey(e *env) error {
 }
 
 func checkFactsOfRedelivery(e *env) error {
-	topic := e.topic()
-	s, err := e.subscribe(brokers.SubscriberConfig{Group: newGroup()}, topic)
-	if err != nil {
-		return err
-	}
 	sent := newMessages(1)[0]
 	sent.Metadata.Set("name", "value")
 	if e.KeyMetadata != "" {
 		sent.Metadata.Set(e.KeyMetadata, "customer-1")
 	}
-	if err := e.publish(topic, sent); err != nil {
+	s, _, err := e.published(sent)
+	if err != nil {
 		return err
 	}
 	msg, err := s.nextOf(sent)
@@ -152,13 +140,9 @@ func checkFactsTellMessagesApart(e *env) error {
 		e.notCheckedf("identity of messages: the broker has neither native ids nor coordinates")
 		return nil
 	}
-	topic := e.topic()
-	s, err := e.subscribe(brokers.SubscriberConfig{Group: newGroup()}, topic)
-	if err != nil {
-		return err
-	}
 	const n = 20
-	if err := e.publish(topic, newMessages(n)...); err != nil {
+	s, _, err := e.published(newMessages(n)...)
+	if err != nil {
 		return err
 	}
 	seen := make(map[string]bool)

@@ -44,13 +44,9 @@ func checkNackDelay(e *env) error {
 		e.notCheckedf("the delay of a nack: the broker has no delayed give-back")
 		return nil
 	}
-	topic := e.topic()
-	s, err := e.subscribe(brokers.SubscriberConfig{Group: newGroup()}, topic)
-	if err != nil {
-		return err
-	}
 	sent := newMessages(1)[0]
-	if err := e.publish(topic, sent); err != nil {
+	s, _, err := e.published(sent)
+	if err != nil {
 		return err
 	}
 	msg, err := s.nextOf(sent)
@@ -80,14 +76,10 @@ func checkNackDelay(e *env) error {
 }
 
 func checkRedeliveryIsFreshCopy(e *env) error {
-	topic := e.topic()
-	s, err := e.subscribe(brokers.SubscriberConfig{Group: newGroup()}, topic)
-	if err != nil {
-		return err
-	}
 	sent := newMessages(1)[0]
 	sent.Metadata.Set("kept", "before")
-	if err := e.publish(topic, sent); err != nil {
+	s, _, err := e.published(sent)
+	if err != nil {
 		return err
 	}
 	msg, err := s.nextOf(sent)
@@ -109,15 +101,11 @@ func checkRedeliveryIsFreshCopy(e *env) error {
 }
 
 func checkPublishedIsCopied(e *env) error {
-	topic := e.topic()
-	s, err := e.subscribe(brokers.SubscriberConfig{Group: newGroup()}, topic)
-	if err != nil {
-		return err
-	}
 	sent := newMessages(1)[0]
 	sent.Metadata.Set("kept", "before")
 	metadata := maps.Clone(sent.Metadata)
-	if err := e.publish(topic, sent); err != nil {
+	s, _, err := e.published(sent)
+	if err != nil {
 		return err
 	}
 	if !maps.Equal(sent.Metadata, metadata) {
