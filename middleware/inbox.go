@@ -146,7 +146,9 @@ func (in *Inbox) Close(ctx context.Context) error {
 // Middleware wraps a handler; give it to Router.AddMiddleware or, for one handler,
 // Handler.AddMiddleware. Nested inside itself it does nothing. A copy of a message, and a
 // message with the context of another one, is a delivery of its own. A second call with a
-// message that is in flight is held until the first returns, and is a second delivery.
+// message that is in flight is held until the first returns, and is a second delivery. That
+// is true of one wrapped handler: do not call two of an inbox at once with the same message,
+// because the second call looks like one that is nested inside the first.
 //
 // The wrapped handler returns nil, and the router then acks, only if the handler's effects
 // are committed, or an earlier delivery has committed them, or the store keeps the message:

@@ -150,15 +150,14 @@ func TestNotReadyWhileTheIntakeIsPaused(t *testing.T) {
 	require.NoError(t, stop())
 }
 
-// The right to write an inbox row is missing, so that no handler runs. When it is there
-// nobody has to send a message for the service to notice.
-func TestReadyAgainWithoutAMessage(t *testing.T) {
-	r := newRig(t)
+// asClerk lets the service work as a role of its own, which has all rights to the tables.
+func (r *rig) asClerk() (role string, exec func(statement string)) {
+	t := r.t
 	r.store = withParameter(t, testenv.Postgres(t).NewDatabase(t), "pool_max_conns", "40")
 	admin, err := pgx.Connect(t.Context(), strings.SplitN(r.store, "?", 2)[0])
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, admin.Close(context.Background())) })
-	exec := func(statement string) {
+	exec = func(statement string) {
 		_, err := admin.Exec(t.Context(), statement)
 		require.NoError(t, err)
 	}
@@ -167,7 +166,7 @@ func TestReadyAgainWithoutAMessage(t *testing.T) {
 	_, err = migrated.Migrate(t.Context())
 	require.NoError(t, err)
 	require.NoError(t, migrated.Close())
-	role := "clerk_" + strings.ReplaceAll(uuid.NewString(), "-", "")
+	role = "clerk_" + strings.ReplaceAll(uuid.NewString(), "-", "")
 	exec("CREATE ROLE " + role + " LOGIN")
 	t.Cleanup(func() {
 		_, err := admin.Exec(context.Background(), "DROP OWNED BY "+role+"; DROP ROLE "+role)
@@ -175,11 +174,36 @@ func TestReadyAgainWithoutAMessage(t *testing.T) {
 	})
 	exec("GRANT ALL ON ALL TABLES IN SCHEMA public TO " + role)
 	exec("GRANT ALL ON ALL SEQUENCES IN SCHEMA public TO " + role)
-	exec("REVOKE INSERT ON millpond_inbox FROM " + role)
 	u, err := url.Parse(r.store)
 	require.NoError(t, err)
 	u.User = url.User(role)
 	r.store = u.String()
+	return role, exec
+}
+
+// A right that is missing when consumers are registered is an error at the start.
+func TestMissingRightAtTheStart(t *testing.T) {
+	r := newRig(t)
+	role, exec := r.asClerk()
+	exec("REVOKE INSERT ON millpond_consumer FROM " + role)
+	c := r.config()
+	c.Store.Migrate = false
+	svc, err := router.New(t.Context(), c)
+	require.NoError(t, err)
+	svc.Handle("stock", "orders", func(*message.Message) error { return nil })
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute) // or it would run for ever
+	defer cancel()
+	err = svc.Run(ctx)
+	require.ErrorContains(t, err, `router: handler "stock": `)
+	require.ErrorContains(t, err, "permission denied for table millpond_consumer")
+}
+
+// The right to write an inbox row is missing, so that no handler runs. When it is there
+// nobody has to send a message for the service to notice.
+func TestReadyAgainWithoutAMessage(t *testing.T) {
+	r := newRig(t)
+	role, exec := r.asClerk()
+	exec("REVOKE INSERT ON millpond_inbox FROM " + role)
 
 	c := r.config()
 	c.Store.Migrate = false
