@@ -84,9 +84,13 @@ func TestCloseWhileConnectingAgain(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := s.Subscribe(t.Context(), newTopic()); err != nil {
+	topic := newTopic()
+	messages, err := s.Subscribe(t.Context(), topic)
+	if err != nil {
 		t.Fatal(err)
 	}
+	publish(t, newPublisher(t, newBroker(t, parse(t, testenv.RabbitMQ(t, rabbitmq.Newest)))), topic, newMessage("1"))
+	(<-messages).Ack() // so it is consuming: the library does not bear a connection that is lost before
 	lost.Store(true)
 	_ = (<-all).conn.Close()
 	<-again
