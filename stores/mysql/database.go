@@ -92,8 +92,10 @@ func (p ofPrepared) ExecContext(ctx context.Context, _ string, args ...any) (sql
 
 // Learn implements sqlstore.Database.
 func (d database) Learn(ctx context.Context) (*sqlstore.Dialect, error) {
-	err := d.learn(ctx)
-	return d.dialect, err
+	if err := d.learn(ctx); err != nil {
+		return nil, err // another call may be learning just now
+	}
+	return d.dialect, nil
 }
 
 // LookUp implements sqlstore.Database. A claim that a handler has committed in the middle is

@@ -39,8 +39,10 @@ func (d database) Write(ctx context.Context, f func(sqlstore.Sender) error) erro
 
 // Learn implements sqlstore.Database.
 func (d database) Learn(ctx context.Context) (*sqlstore.Dialect, error) {
-	err := d.t.learn(ctx)
-	return d.t.dialect, err
+	if err := d.t.learn(ctx); err != nil {
+		return nil, err // another call may be learning just now
+	}
+	return d.t.dialect, nil
 }
 
 // SchemaState implements sqlstore.Database.
