@@ -69,7 +69,7 @@ func TestServerThatIsFullIsNotAway(t *testing.T) {
 				// Who has waited in vain is told so.
 				var held []stores.Attempt
 				for err == nil {
-					short, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond)
+					short, cancel := context.WithTimeout(t.Context(), 3*time.Second) // in which a busy machine connects
 					var a stores.Attempt
 					if a, _, err = s.Begin(short, claimOf(fmt.Sprint("held ", len(held)))); err == nil {
 						held = append(held, a)

@@ -165,7 +165,8 @@ func TestDuplicateWritesNothing(t *testing.T) {
 	if err := a.Commit(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	pgtest.Verdict(t, s, c) // sets the hint bits of the row, once
+	exec(t, s.Pool(), "VACUUM") // or reading the catalog prunes what the migrations have left there
+	pgtest.Verdict(t, s, c)     // sets the hint bits of the row, once
 	wal, sequences := walAndSequences(t, s.Pool())
 	for range 160 {
 		for _, v := range []stores.Verdict{pgtest.Verdict(t, s, c), look(t, s, c)} {

@@ -78,7 +78,7 @@ func leftAlone(t *testing.T, s *postgres.Store, c stores.Claim, version int64) s
 	}
 	for _, verb := range []stores.Verb{stores.VerbRetry, stores.VerbDiscard} {
 		done, err := s.Change(ctx, stores.Change{Verb: verb, Filter: inStock(string(c.Key.ID)), Limit: 10})
-		if err != nil || done.Changed != 0 || done.Busy != 1 {
+		if err != nil || done.Changed != 0 || done.Busy+done.Reserved != 1 {
 			t.Errorf("%s: %+v, %v", verb, done, err)
 		}
 	}
@@ -169,7 +169,7 @@ func TestNothingWaitsForTheLockOfAKey(t *testing.T) {
 		t.Errorf("Record: %v", err)
 	}
 	done, err := s.Change(promptly(t), stores.Change{Verb: stores.VerbRetry, Filter: inStock(string(c.Key.ID)), Limit: 10})
-	if err != nil || done.Changed != 0 || done.Busy != 1 {
+	if err != nil || done.Changed != 0 || done.Busy+done.Reserved != 1 {
 		t.Errorf("Change: %+v, %v", done, err)
 	}
 }

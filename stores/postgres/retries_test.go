@@ -111,8 +111,8 @@ func TestPlansReadFewRowsOfLargeTables(t *testing.T) {
 		prepare(s)
 		exec(t, s.Pool(), "SELECT set_config('millpond.turn', 'true', false)") // on the only connection
 		for call, statement := range map[string]string{
-			"due(1, 100, '1 minute')":              "due(integer, bigint, interval) AS " + s.DueStatement(),
-			`take(1, '\x00000001', 1, 0, 1, NULL)`: "take(integer, bytea, bigint, integer, bigint, bytea) AS " + s.TakeOverStatement(),
+			"due(1, 100, '1 minute', 1000000000)":  "due(bigint, bigint, interval, bigint) AS " + s.DueStatement(),
+			`take(1, '\x00000001', 1, 0, 1, NULL)`: "take(bigint, bytea, bigint, integer, bigint, bytea) AS " + s.TakeOverStatement(),
 		} {
 			exec(t, s.Pool(), "PREPARE "+statement)
 			lines, err := s.Pool().Query(t.Context(), "EXPLAIN (ANALYZE, TIMING OFF) EXECUTE "+call, pgx.QueryExecModeSimpleProtocol)
