@@ -224,7 +224,8 @@ var brokenFailures = []variant{
 							return err
 						}
 						_, err := admin.ExecContext(ctx, `INSERT INTO millpond_failure (consumer, message_id, status, placement, content, attempts, uncounted, due_at,
-class, cause, error, topic, coordinates) VALUES (1, ?, 3, 1, 1, 1, 0, 0, '', '', '', '', '')`, c.Key.ID)
+class, cause, error, topic, coordinates) SELECT id, ?, 3, 1, 1, 1, 0, 0, '', '', '', '', '' FROM millpond_consumer WHERE service = ? AND handler = ?`,
+							c.Key.ID, c.Key.Consumer.Service, c.Key.Consumer.Handler)
 						return err
 					}}
 				}
