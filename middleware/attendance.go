@@ -22,8 +22,7 @@ const (
 	attendWithin = attendEvery      // the time for one call of the store
 )
 
-// attendance is that of this process for one consumer. Nil is that of a consumer whose
-// subscriber tells redeliveries apart.
+// attendance is that of this process for one consumer.
 type attendance struct {
 	store    stores.Attendance // nil: it keeps none, and anybody may have died
 	consumer stores.Consumer

@@ -2,10 +2,8 @@ package outbox
 
 import (
 	"context"
-	"crypto/rand"
 	"fmt"
-	"math"
-	"math/big"
+	"math/rand/v2"
 	"os"
 	"slices"
 	"sync"
@@ -37,12 +35,9 @@ type holding struct {
 
 func newHolding(store stores.Leases, ttl time.Duration) *holding {
 	host, _ := os.Hostname()
-	self, err := rand.Int(rand.Reader, big.NewInt(math.MaxInt64))
-	if err != nil {
-		panic(err) // crypto/rand never fails
-	}
+	self := rand.Int64() //nolint:gosec // it tells relays apart, and keeps no secret
 	return &holding{
-		store: store, ttl: ttl, owner: fmt.Sprintf("%.100s/%d/%x", host, os.Getpid(), self), self: self.Int64(),
+		store: store, ttl: ttl, owner: fmt.Sprintf("%.100s/%d/%x", host, os.Getpid(), self), self: self,
 		terms: make(map[int64]int64), leaving: make(map[int64]bool),
 	}
 }

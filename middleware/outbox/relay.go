@@ -180,7 +180,7 @@ func (r *Relay) wait(ctx context.Context, d time.Duration) {
 type sweeper struct {
 	next  time.Time
 	at    int64 // how far this one has come
-	begun time.Duration
+	spent time.Duration
 	on    bool
 }
 
@@ -189,18 +189,18 @@ func (s *sweeper) after(now time.Time, floor int64) (after int64, sweeping bool)
 		return floor, false
 	}
 	if !s.on {
-		s.on, s.at, s.begun = true, 0, 0
+		s.on, s.at, s.spent = true, 0, 0
 	}
 	return min(s.at, floor), true
 }
 
 func (s *sweeper) went(p stores.Pending, took time.Duration) {
-	s.begun += took
+	s.spent += took
 	if n := len(p.Outputs); p.More && n > 0 {
 		s.at = p.Outputs[n-1].Number
 		return
 	}
-	s.on, s.next = false, time.Now().Add(max(sweepEvery, sweepShare*s.begun))
+	s.on, s.next = false, time.Now().Add(max(sweepEvery, sweepShare*s.spent))
 }
 
 // work publishes what one destination has, wave by wave, until ctx ends.

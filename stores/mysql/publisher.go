@@ -26,7 +26,5 @@ import (
 // server ends.
 func NewPublisher(tx *sql.Tx, s *Store, c stores.PublisherConfig) message.Publisher {
 	on := sqlstore.SenderFunc(func(ctx context.Context, s sqlstore.Statement) (int64, error) { return sendLarge(ctx, tx, s) })
-	return &producer.Publisher{Store: "mysql", Config: c, Emit: func(ctx context.Context, outputs []stores.Output, locked bool) error {
-		return s.tables.Emit(ctx, on, outputs, locked)
-	}}
+	return producer.New[sqlstore.Sender]("mysql", on, c, s.tables.Emit)
 }

@@ -25,7 +25,5 @@ import (
 // calls in another order each can meet in a deadlock, which the server ends.
 func NewPublisher(tx pgx.Tx, s *Store, c stores.PublisherConfig) message.Publisher {
 	on := sqlstore.SenderFunc(func(ctx context.Context, s tables.Statement) (int64, error) { return send(ctx, tx, s) })
-	return &producer.Publisher{Store: "postgres", Config: c, Emit: func(ctx context.Context, outputs []stores.Output, locked bool) error {
-		return s.tables.Emit(ctx, on, outputs, locked)
-	}}
+	return producer.New[tables.Querier]("postgres", on, c, s.tables.Emit)
 }

@@ -20,7 +20,5 @@ import (
 // stores.ErrInvalidOutput or stores.ErrTooLarge, and leaves the transaction as it was.
 func NewPublisher(tx *sql.Tx, s *Store, c stores.PublisherConfig) message.Publisher {
 	on := sqlstore.SenderFunc(func(ctx context.Context, s sqlstore.Statement) (int64, error) { return send(ctx, tx, s) })
-	return &producer.Publisher{Store: "sqlite", Config: c, Emit: func(ctx context.Context, outputs []stores.Output, locked bool) error {
-		return s.tables.Emit(ctx, on, outputs, locked)
-	}}
+	return producer.New[sqlstore.Sender]("sqlite", on, c, s.tables.Emit)
 }

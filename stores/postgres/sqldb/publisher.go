@@ -16,7 +16,5 @@ import (
 // postgres.NewPublisher does.
 func NewPublisher(tx *sql.Tx, s *Store, c stores.PublisherConfig) message.Publisher {
 	on := sqlstore.SenderFunc(func(ctx context.Context, s tables.Statement) (int64, error) { return send(ctx, tx, s) })
-	return &producer.Publisher{Store: "sqldb", Config: c, Emit: func(ctx context.Context, outputs []stores.Output, locked bool) error {
-		return s.tables.Emit(ctx, on, outputs, locked)
-	}}
+	return producer.New[tables.Querier]("sqldb", on, c, s.tables.Emit)
 }
