@@ -9,6 +9,7 @@ import (
 
 	"github.com/ThreeDotsLabs/watermill/message"
 
+	"github.com/millpond-go/millpond/internal/pause"
 	"github.com/millpond-go/millpond/stores"
 )
 
@@ -62,7 +63,7 @@ func untilUp[S stores.Store](ctx context.Context, open func() (S, error)) (S, er
 	defer cancel()
 	for {
 		store, err := open()
-		if err == nil || !errors.Is(err, stores.ErrUnavailable) || !wait(ctx, openAgain) {
+		if err == nil || !errors.Is(err, stores.ErrUnavailable) || !pause.Sleep(ctx, openAgain) {
 			return store, err
 		}
 	}

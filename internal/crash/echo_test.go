@@ -7,6 +7,7 @@ import (
 
 	"github.com/ThreeDotsLabs/watermill/message"
 
+	"github.com/millpond-go/millpond/internal/pause"
 	"github.com/millpond-go/millpond/stores"
 )
 
@@ -76,7 +77,7 @@ func (s *echoing) await(echo *message.Message) {
 	case <-echo.Acked():
 		s.recorder.say(s.storyOf(echo), saidEchoAcked, nil)
 	case <-echo.Nacked():
-		wait(context.Background(), openAgain)
+		pause.Sleep(context.Background(), openAgain)
 		s.echoes <- echo.CopyWithContext()
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/millpond-go/millpond/internal/fleet"
+	"github.com/millpond-go/millpond/internal/pause"
 	"github.com/millpond-go/millpond/stores"
 )
 
@@ -107,7 +108,7 @@ func storeDownTrial(t *testing.T, open opener, variant string) *trial {
 	}
 	tr.disturb = func(ctx context.Context, l *ledger) error {
 		for l.acks() < before {
-			if !wait(ctx, 5*time.Millisecond) {
+			if !pause.Sleep(ctx, 5*time.Millisecond) {
 				return nil
 			}
 		}
@@ -124,7 +125,7 @@ func (s *system) down(ctx context.Context, d time.Duration) error {
 		if err := s.server.Kill(); err != nil {
 			return err
 		}
-		wait(ctx, d)
+		pause.Sleep(ctx, d)
 		return s.server.Start(context.WithoutCancel(ctx))
 	}
 	conn, err := s.admin.Conn(ctx)
@@ -137,11 +138,11 @@ func (s *system) down(ctx context.Context, d time.Duration) error {
 		return err
 	}
 	for _, err = conn.ExecContext(ctx, "BEGIN IMMEDIATE"); err != nil; _, err = conn.ExecContext(ctx, "BEGIN IMMEDIATE") {
-		if !wait(ctx, 200*time.Microsecond) {
+		if !pause.Sleep(ctx, 200*time.Microsecond) {
 			return nil
 		}
 	}
-	wait(ctx, d)
+	pause.Sleep(ctx, d)
 	_, err = conn.ExecContext(context.WithoutCancel(ctx), "ROLLBACK")
 	return err
 }

@@ -19,6 +19,7 @@ import (
 
 	"github.com/ThreeDotsLabs/watermill/message"
 
+	"github.com/millpond-go/millpond/internal/pause"
 	"github.com/millpond-go/millpond/internal/testenv"
 	mysqlserver "github.com/millpond-go/millpond/internal/testenv/mysql"
 	"github.com/millpond-go/millpond/middleware"
@@ -186,7 +187,7 @@ func until(t *testing.T, db *sql.DB, question string) error {
 		case time.Now().After(deadline):
 			return errors.Join(fmt.Errorf("%s: never true", question), err)
 		}
-		wait(t.Context(), openAgain)
+		pause.Sleep(t.Context(), openAgain)
 	}
 }
 
@@ -240,7 +241,7 @@ func (p *program) deliver(t *testing.T, ids ...string) {
 			if _, err := p.handle(message.NewMessage(id, []byte(id))); err == nil {
 				break
 			}
-			if !wait(t.Context(), openAgain) {
+			if !pause.Sleep(t.Context(), openAgain) {
 				t.Fatal("the test is over")
 			}
 		}
@@ -300,9 +301,9 @@ func (f *failing) through(t *testing.T, broken func(*backend) middleware.Store) 
 	late.deliver(t, some("same", 10)...)
 	quiet.deliver(t, some("lost", 10)...)
 	asked := time.Now()
-	wait(t.Context(), 300*time.Millisecond) // of load, that is lost
+	pause.Sleep(t.Context(), 300*time.Millisecond) // of load, that is lost
 	must(f.succeed())
-	wait(t.Context(), 200*time.Millisecond) // and that is not
+	pause.Sleep(t.Context(), 200*time.Millisecond) // and that is not
 	ids := map[*program][]string{
 		busy: append(stop(), some("kept", 10)...), quiet: append(some("lost", 10), some("kept", 10)...), late: some("more", 10),
 	}
@@ -312,7 +313,7 @@ func (f *failing) through(t *testing.T, broken func(*backend) middleware.Store) 
 	late.fails.Store(true)
 	late.deliver(t, "parked")
 	late.fails.Store(false)
-	wait(t.Context(), time.Until(asked.Add(3*time.Second))) // so that nothing was heard of the server for long
+	pause.Sleep(t.Context(), time.Until(asked.Add(3*time.Second))) // so that nothing was heard of the server for long
 	ids[late] = append(ids[late], some("same", 10)...)
 	for p := range ids { // what was acked since the backup is delivered again
 		p.deliver(t, ids[p]...)

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/millpond-go/millpond/internal/pause"
 	"github.com/millpond-go/millpond/middleware"
 	"github.com/millpond-go/millpond/stores"
 )
@@ -30,7 +31,7 @@ type overCompleted struct {
 }
 
 func (s overCompleted) Record(ctx context.Context, f stores.Failure) (int64, error) {
-	wait(ctx, 200*time.Millisecond)
+	pause.Sleep(ctx, 200*time.Millisecond)
 	version, err := s.Store.Record(ctx, f)
 	if !errors.Is(err, stores.ErrChanged) || f.Content == nil {
 		return version, err

@@ -13,6 +13,7 @@ import (
 
 	"github.com/ThreeDotsLabs/watermill/message"
 
+	"github.com/millpond-go/millpond/internal/pause"
 	"github.com/millpond-go/millpond/middleware"
 	"github.com/millpond-go/millpond/stores"
 )
@@ -131,10 +132,10 @@ func (s *shop) speak(ctx context.Context, consumer string, msg *message.Message,
 	switch {
 	case c == echoes && nth == 1:
 		s.echoing[consumer].echo(msg, order{ID: msg.UUID, Payload: string(msg.Payload)})
-		wait(ctx, 50*time.Millisecond)
+		pause.Sleep(ctx, 50*time.Millisecond)
 	case c == spawns && nth <= 2 && consumer == consumers[0]: // whose failed messages the store keeps
 		s.echoing[consumer].echo(msg, spawned(msg.UUID))
-		wait(ctx, 50*time.Millisecond)
+		pause.Sleep(ctx, 50*time.Millisecond)
 	}
 }
 

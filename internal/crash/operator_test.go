@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/millpond-go/millpond/internal/pause"
 	"github.com/millpond-go/millpond/stores"
 )
 
@@ -32,7 +33,7 @@ var decisions = []stores.Change{
 const breakReason = "its worker may be dead"
 
 func (o *operator) run(ctx context.Context) error {
-	for wait(ctx, 200*time.Millisecond) {
+	for pause.Sleep(ctx, 200*time.Millisecond) {
 		for _, change := range decisions {
 			if err := o.change(ctx, change); unexpected(ctx, err) {
 				return fmt.Errorf("operator: %s: %w", change.Verb, err)

@@ -9,6 +9,7 @@ import (
 
 	"github.com/millpond-go/millpond/internal/dbproxy"
 	"github.com/millpond-go/millpond/internal/fleet"
+	"github.com/millpond-go/millpond/internal/pause"
 )
 
 // lossy is what the network does to COMMITs.
@@ -37,7 +38,7 @@ func killing(p process, between span) func(context.Context) error {
 		if err := p.Kill(); err != nil {
 			return err
 		}
-		wait(ctx, between(0, 500*time.Millisecond))
+		pause.Sleep(ctx, between(0, 500*time.Millisecond))
 		// The test may be over, but not without its server.
 		return p.Start(context.WithoutCancel(ctx))
 	}
@@ -51,7 +52,7 @@ func (s *system) accidents(between span) []accident {
 				if err := s.endSessions(ctx); err != nil && ctx.Err() == nil {
 					return err
 				}
-				wait(ctx, between(0, 30*time.Millisecond))
+				pause.Sleep(ctx, between(0, 30*time.Millisecond))
 			}
 			return nil
 		}},
@@ -62,7 +63,7 @@ func (s *system) accidents(between span) []accident {
 		{"was out of reach", func(ctx context.Context) error {
 			s.proxy.Freeze()
 			defer s.proxy.Thaw()
-			wait(ctx, between(50*time.Millisecond, 1500*time.Millisecond))
+			pause.Sleep(ctx, between(50*time.Millisecond, 1500*time.Millisecond))
 			return nil
 		}},
 	}
@@ -98,7 +99,7 @@ func outages(s *system, seed uint64, n int) func(context.Context, *ledger) error
 			if len(round) == 0 {
 				round = rng.Perm(len(faults))
 			}
-			if !wait(ctx, between(200*time.Millisecond, 600*time.Millisecond)) {
+			if !pause.Sleep(ctx, between(200*time.Millisecond, 600*time.Millisecond)) {
 				return nil
 			}
 			fault := faults[round[0]]
@@ -110,18 +111,6 @@ func outages(s *system, seed uint64, n int) func(context.Context, *ledger) error
 			l.happened("all is well again")
 		}
 		return nil
-	}
-}
-
-// wait reports false if ctx ended before.
-func wait(ctx context.Context, d time.Duration) bool {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return true
-	case <-ctx.Done():
-		return false
 	}
 }
 

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/millpond-go/millpond/internal/pause"
 	"github.com/millpond-go/millpond/internal/testenv"
 	"github.com/millpond-go/millpond/stores"
 	"github.com/millpond-go/millpond/stores/mysql"
@@ -80,7 +81,7 @@ func crashWhileRegistering(t *testing.T, server *testenv.PrivateMySQLServer, at 
 			}
 		})
 	}
-	wait(t.Context(), 300*time.Millisecond)
+	pause.Sleep(t.Context(), 300*time.Millisecond)
 	if err := server.Kill(); err != nil {
 		t.Fatal(err)
 	}
@@ -96,7 +97,7 @@ func crashWhileRegistering(t *testing.T, server *testenv.PrivateMySQLServer, at 
 func registerWhenUp(ctx context.Context, s *mysql.Store, c stores.Consumer) error {
 	for {
 		err := s.Register(ctx, stores.Registration{Consumer: c, Topic: topic})
-		if !errors.Is(err, stores.ErrUnavailable) || !wait(ctx, openAgain) {
+		if !errors.Is(err, stores.ErrUnavailable) || !pause.Sleep(ctx, openAgain) {
 			return err
 		}
 	}
@@ -107,7 +108,7 @@ func deliver(t *testing.T, s *mysql.Store, c stores.Consumer, id []byte) stores.
 	t.Helper()
 	for {
 		attempt, verdict, err := s.Begin(t.Context(), stores.Claim{Key: stores.Key{Consumer: c, ID: id}})
-		if errors.Is(err, stores.ErrUnavailable) && wait(t.Context(), openAgain) {
+		if errors.Is(err, stores.ErrUnavailable) && pause.Sleep(t.Context(), openAgain) {
 			continue
 		}
 		if err == nil && attempt != nil {

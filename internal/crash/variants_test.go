@@ -13,6 +13,7 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	"github.com/millpond-go/millpond/internal/fleet"
+	"github.com/millpond-go/millpond/internal/pause"
 	"github.com/millpond-go/millpond/middleware"
 	"github.com/millpond-go/millpond/stores"
 )
@@ -279,7 +280,7 @@ func (c *checkThenAct) Begin(ctx context.Context, claim stores.Claim) (stores.At
 	case n > 0:
 		return c.Store.Begin(ctx, claim)
 	}
-	wait(ctx, 30*time.Millisecond)
+	pause.Sleep(ctx, 30*time.Millisecond)
 	a, err := beginWithoutClaim(c.b)
 	if err != nil {
 		return nil, verdict, err
