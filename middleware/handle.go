@@ -13,7 +13,7 @@ import (
 
 // Run implements delivery.Handler: it calls the handler with the attempt's context, and
 // puts the message back as it arrived.
-func (v *visit) Run(ctx context.Context, x execute.Execution) (err error) {
+func (v *visit) Run(ctx context.Context, x execute.Execution) (outputs []stores.Output, err error) {
 	mark := &running{Context: ctx, inbox: v.in, msg: v.msg, key: v.arrival.Claim.Key, outer: v.outer}
 	came := v.msg.Context()
 	v.msg.SetContext(x.Context(mark))
@@ -27,18 +27,18 @@ func (v *visit) Run(ctx context.Context, x execute.Execution) (err error) {
 		v.msg.SetContext(came)
 	}()
 	defer innerPanic()
-	outputs, err := v.next(v.msg)
+	returned, err := v.next(v.msg)
 	if tx := mark.foreignTx(); tx != nil {
 		err = errors.Join(tx, err)
 	}
 	v.in.hooks.handlerEnds(ctx, time.Since(start), err)
 	switch {
 	case errors.Is(err, stores.ErrNoTx):
-		return fmt.Errorf("%w (the inbox is on a %T)", err, v.in.store)
-	case err == nil && len(outputs) > 0 && ctx.Err() == nil:
-		return fmt.Errorf("%w (%d returned); the attempt is rolled back", ErrOutputs, len(outputs))
+		return nil, fmt.Errorf("%w (the inbox is on a %T)", err, v.in.store)
+	case err == nil && len(returned) > 0 && ctx.Err() == nil:
+		return nil, fmt.Errorf("%w (%d returned); the attempt is rolled back", ErrOutputs, len(returned))
 	}
-	return err
+	return nil, err
 }
 
 // Changed implements delivery.Handler. Without fingerprints nobody can tell.

@@ -82,6 +82,8 @@ var (
 
 // Errors that handlers meet.
 var (
+	// ErrTxClosed: the attempt is over, or being committed, and takes no more outputs.
+	ErrTxClosed = errors.New("stores: the attempt is over and takes no more outputs")
 	// ErrTxManaged: the handler called Commit or Rollback, which belong to millpond, and its
 	// attempt fails. A handler rolls back by returning an error.
 	ErrTxManaged = errors.New("stores: millpond commits and rolls back the transaction, not the handler")

@@ -144,6 +144,20 @@ type Attempt interface {
 	Rollback(ctx context.Context) error
 }
 
+// Emitter is implemented by attempts that can say something with their commit.
+type Emitter interface {
+	// Emit takes outputs to be written by Commit, as the last statements before the
+	// transaction ends, and sends nothing itself. It may be called several times; the outputs
+	// keep their order, and must not be changed before the attempt is over. They are written
+	// if Commit commits, and else never. Their numbers are drawn by Commit, after it has the
+	// locks of their order keys, which may make it wait for other transactions.
+	//
+	// If an output is not taken, none of the call is, and the attempt is as it was. Errors wrap
+	// ErrInvalidOutput, ErrTooLarge, ErrUnordered, or, once Commit or Rollback was called,
+	// ErrTxClosed.
+	Emit(outputs []Output) error
+}
+
 // Interruptible is implemented by attempts that can tell the database's failures from
 // the handler's.
 type Interruptible interface {

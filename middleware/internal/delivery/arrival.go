@@ -84,8 +84,8 @@ type Consumer interface {
 
 // Handler runs the program's handler.
 type Handler interface {
-	// Run runs it in the open attempt, on the message as it arrived.
-	Run(ctx context.Context, x execute.Execution) error
+	// Run runs it in the open attempt, on the message as it arrived, and returns what it says.
+	Run(ctx context.Context, x execute.Execution) ([]stores.Output, error)
 	// Message is the message as it arrived, to be kept.
 	Message() keep.Message
 	// Changed reports whether it has changed the bytes of the payload since it arrived.

@@ -20,14 +20,14 @@ func (d *Delivery) run() next {
 	d.end.Runs++
 	ctx, cancel := context.WithTimeout(d.arrival.Contexts.Detached, d.core.Times.Handler)
 	defer cancel()
-	err := d.arrival.Handler.Run(ctx, d.execution)
+	outputs, err := d.arrival.Handler.Run(ctx, d.execution)
 	if err == nil && ctx.Err() != nil {
 		err = fmt.Errorf("%w of %s", ErrHandlerTimeout, d.core.Times.Handler)
 	}
 	if err != nil {
 		return d.undo(err)
 	}
-	return d.finish()
+	return d.finish(outputs)
 }
 
 // changed reports whether an earlier run of this delivery has changed the payload in place.
@@ -37,9 +37,9 @@ func (d *Delivery) changed() bool { return d.end.Runs > 0 && d.arrival.Handler.C
 func (d *Delivery) acked() bool { return d.end.Runs > 0 && d.arrival.Handler.Acked() }
 
 // finish ends the attempt of a handler that has succeeded.
-func (d *Delivery) finish() next {
+func (d *Delivery) finish(outputs []stores.Output) next {
 	acked := d.acked() // asked before the commit: afterwards it would be too late to matter
-	end := d.execution.Finish()
+	end := d.execution.Finish(outputs)
 	switch {
 	case end.Err == nil:
 		d.core.Completed.Add(d.arrival.Claim.Key, d.arrival.Claim.Fingerprint, d.arrival.Claim.TraceParent, d.end.Verdict.Server)

@@ -30,9 +30,9 @@ type Execution interface {
 	Context(parent context.Context) context.Context
 
 	// Finish ends the attempt of a handler that has succeeded. Ended.Err is nil if its
-	// effects are committed, and that is proven; otherwise it wraps stores.ErrNotCommitted
-	// or stores.ErrCommitUnknown.
-	Finish() Ended
+	// effects and outputs are committed, and that is proven; otherwise it wraps
+	// stores.ErrNotCommitted or stores.ErrCommitUnknown.
+	Finish(outputs []stores.Output) Ended
 
 	// Undo ends an attempt for a reason, without a trace. Ended.Err says that it could not
 	// be undone in order, which ends it too.

@@ -3,6 +3,7 @@ package execute
 import (
 	"context"
 	"errors"
+	"fmt"
 
 	"github.com/millpond-go/millpond/stores"
 )
@@ -57,7 +58,14 @@ func (x *inTransaction) Context(parent context.Context) context.Context {
 func (x *inTransaction) Open() bool { return x.open != nil }
 
 // Finish implements Execution.
-func (x *inTransaction) Finish() Ended {
+func (x *inTransaction) Finish(outputs []stores.Output) Ended {
+	if len(outputs) > 0 {
+		if err := x.emit(outputs); err != nil {
+			end := x.Undo(err)
+			end.Err = fmt.Errorf("%w: %w", stores.ErrNotCommitted, errors.Join(err, end.Err))
+			return end
+		}
+	}
 	ctx := x.patience.start(x.parent, x.mode.bounds.Commit)
 	ctx = x.observer.CommitStarts(ctx)
 	x.last, x.open = x.open, nil
@@ -67,6 +75,14 @@ func (x *inTransaction) Finish() Ended {
 		return Ended{Err: err}
 	}
 	return x.ended(err, err)
+}
+
+func (x *inTransaction) emit(outputs []stores.Output) error {
+	to, ok := x.open.(stores.Emitter)
+	if !ok {
+		return fmt.Errorf("%w: a %T cannot keep outputs", stores.ErrInvalidOutput, x.mode.store)
+	}
+	return to.Emit(outputs) //nolint:wrapcheck // it is the store's
 }
 
 // Undo implements Execution.
