@@ -61,6 +61,15 @@ type Receiver interface {
 	Receiving() error
 }
 
+// EachPublisher is implemented by publishers that know what became of each message of a call.
+type EachPublisher interface {
+	message.Publisher
+	// PublishEach publishes messages that do not depend on each other, and returns for each
+	// nil, if the broker stores it, or an error like that of Publish. It has an answer for
+	// each when ctx ends; one that says ErrUnavailable may still be stored then.
+	PublishEach(ctx context.Context, topic string, messages ...*message.Message) []error
+}
+
 // SubscriberConfig configures a subscriber of any broker.
 type SubscriberConfig struct {
 	// Group names the group of subscribers that share a topic's messages: each

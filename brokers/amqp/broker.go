@@ -94,7 +94,7 @@ func (b *Broker) Publisher(brokers.PublisherConfig) (message.Publisher, error) {
 	if b.subscribers.Closed() {
 		return nil, fmt.Errorf("amqp: broker: %w", brokers.ErrClosed)
 	}
-	return &publisher{broker: b}, nil
+	return newPublisher(b), nil
 }
 
 // Ping asks the broker once whether it answers, on the connection of the publishers, which

@@ -14,34 +14,35 @@ import (
 	"github.com/millpond-go/millpond/internal/publishing"
 )
 
-type publisher struct {
-	publishing.Calls
-
-	broker *Broker
-}
-
-// Publish sends the messages together and waits until the broker has confirmed each. The
-// error names the messages that were not taken, or may not have been; the others were.
-// It wraps brokers.ErrClosed; brokers.ErrUnavailable if the broker did not answer within
+// publisher waits until the broker has confirmed each message. Errors wrap
+// brokers.ErrClosed; brokers.ErrUnavailable if the broker did not answer within
 // Publish.Timeout; [ErrUnroutable], [ErrRefused], [ErrTooLarge], [ErrDeclaredOtherwise],
-// [ErrNotAllowed] or [ErrNotThere]. The contexts of messages have no influence.
-func (p *publisher) Publish(topic string, messages ...*message.Message) error {
-	return p.Calls.Publish(pkg, topic, messages, func() error { return p.publish(topic, messages) })
+// [ErrNotAllowed] or [ErrNotThere].
+type publisher struct {
+	publishing.Publisher[*outgoing]
 }
 
-func (p *publisher) publish(topic string, messages []*message.Message) error {
-	if err := checkName("topic", topic); err != nil {
-		return err
-	}
-	b := p.broker
-	items, err := publishing.Encode(pkg, topic, messages, func(msg *message.Message) (*outgoing, error) { return b.outgoing(topic, msg) })
-	if err != nil {
-		return err
-	}
-	ctx, cancel := context.WithTimeout(context.Background(), b.config.Publish.Timeout)
-	defer cancel()
-	errs := b.publish(ctx, "topic "+topic, func(c *connection) error { return b.declareRoute(c, topic) }, items)
-	return publishing.Failures(pkg, topic, messages, errs)
+func newPublisher(b *Broker) *publisher {
+	return &publisher{publishing.Publisher[*outgoing]{Package: pkg, Timeout: b.config.Publish.Timeout,
+		Open: func(_ context.Context, topic string) (publishing.Topic[*outgoing], error) {
+			return &outlet{b, topic}, checkName("topic", topic)
+		}}}
+}
+
+// outlet is a topic that is published to.
+type outlet struct {
+	broker *Broker
+	topic  string
+}
+
+// Encode implements publishing.Topic.
+func (o *outlet) Encode(msg *message.Message) (*outgoing, error) {
+	return o.broker.outgoing(o.topic, msg)
+}
+
+// Send implements publishing.Topic.
+func (o *outlet) Send(ctx context.Context, items []*outgoing, _ bool) []error {
+	return o.broker.publish(ctx, "topic "+o.topic, func(c *connection) error { return o.broker.declareRoute(c, o.topic) }, items)
 }
 
 // outgoing returns the message as it is published. The payload is copied: when Publish

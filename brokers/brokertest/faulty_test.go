@@ -27,6 +27,7 @@ type fault struct {
 	kill    func(inner *message.Message) // each unsettled message of a killed consumer
 	lateAck func(r *relay, outer *message.Message)
 	publish func(p message.Publisher, topic string, messages []*message.Message) error
+	each    func(errs []error) []error
 	join    func(r *relay)                                     // a subscriber subscribes
 	restore func(handed []*message.Message) []*message.Message // by a restart, of what was handed out
 	timeout time.Duration                                      // of a delivery, after which it comes again
@@ -188,6 +189,14 @@ func (p *relayPublisher) Publish(topic string, messages ...*message.Message) err
 		return p.fault.publish(p.Publisher, topic, messages)
 	}
 	return p.Publisher.Publish(topic, messages...)
+}
+
+func (p *relayPublisher) PublishEach(ctx context.Context, topic string, messages ...*message.Message) []error {
+	errs := p.Publisher.(brokers.EachPublisher).PublishEach(ctx, topic, messages...)
+	if p.fault.each != nil {
+		return p.fault.each(errs)
+	}
+	return errs
 }
 
 func (p *relayPublisher) Close() error {

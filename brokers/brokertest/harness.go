@@ -75,6 +75,10 @@ type Harness struct {
 	CarriesPayload  func(payload []byte) bool
 	CarriesMetadata func(key, value string) bool
 
+	// TooLarge is the length of a payload that is refused with brokers.ErrTooLarge. Without it
+	// a nil message stands for what a publisher refuses.
+	TooLarge int
+
 	// OneGroup: a topic is a queue that is shared by all who read it, whatever their
 	// groups are called.
 	OneGroup bool

@@ -71,6 +71,8 @@ var checks = []check{
 	{"RepeatedHeaders", checkRepeatedHeaders},
 	{"Undecodable", checkUndecodable},
 
+	{"PublishEach", checkPublishEach},
+
 	{"CloseWaitsForHandler", checkCloseWaitsForHandler},
 	{"CloseKeepsUnbegun", checkCloseKeepsUnbegun},
 	{"CloseGivesUp", checkCloseGivesUp},

@@ -3,6 +3,7 @@ package brokertest
 import (
 	"bytes"
 	"context"
+	"errors"
 	"maps"
 	"slices"
 	"strings"
@@ -288,6 +289,10 @@ var faults = map[string]struct {
 	"loses what it had in hand": {
 		fault{unread: func(inner *message.Message) { inner.Ack() }},
 		map[string]string{"CloseKeepsUnbegun": "before and after Close"},
+	},
+	"blames all messages for one": {
+		fault{each: func(errs []error) []error { return slices.Repeat([]error{errors.Join(errs...)}, len(errs)) }},
+		map[string]string{"PublishEach": "messages beside one that is refused"},
 	},
 	"publishes after Close": {
 		fault{publisherNoClose: true},

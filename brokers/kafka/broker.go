@@ -118,7 +118,7 @@ func (b *Broker) Publisher(config brokers.PublisherConfig) (message.Publisher, e
 		}
 		b.producer = producer
 	}
-	return &publisher{broker: b, client: b.producer}, nil
+	return newPublisher(b), nil
 }
 
 // warn says what cannot be known to be a mistake: other mechanisms come with options.

@@ -69,6 +69,7 @@ func harness(addresses []string, protocol kafka.Protocol) brokertest.Harness {
 			produce(t, addresses, &kgo.Record{Topic: topic, Value: []byte("x"), Headers: []kgo.RecordHeader{{Key: brokenHeader}}})
 		},
 		KeyMetadata: "customer",
+		TooLarge:    2 << 20,
 		OldMessages: true,
 		Short:       true,
 		Quiet:       400 * time.Millisecond,

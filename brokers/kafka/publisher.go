@@ -19,52 +19,51 @@ import (
 // client that says what has become of each.
 const publishGrace = 5 * time.Second
 
+// publisher waits until all replicas in sync have each message. Errors wrap
+// brokers.ErrClosed, or brokers.ErrUnavailable if the broker did not answer within
+// Publish.Timeout, or [ErrNoTopic].
 type publisher struct {
-	publishing.Calls
+	publishing.Publisher[*kgo.Record]
 
 	broker *Broker
 	client *kgo.Client
 }
 
-// Publish sends the messages together and waits until all replicas in sync have each.
-// The error names the messages that were not taken, or may not have been; the others
-// were. It wraps brokers.ErrClosed, or brokers.ErrUnavailable if the broker did not
-// answer within Publish.Timeout, or [ErrNoTopic]. The contexts of messages have no
-// influence.
-func (p *publisher) Publish(topic string, messages ...*message.Message) error {
-	return p.Calls.Publish(pkg, topic, messages, func() error { return p.publish(topic, messages) })
+func newPublisher(b *Broker) *publisher {
+	p := &publisher{broker: b, client: b.producer}
+	p.Package, p.Timeout, p.Open = pkg, b.config.Publish.Timeout+publishGrace, p.open
+	return p
 }
 
-func (p *publisher) publish(topic string, messages []*message.Message) error {
-	records, err := publishing.Encode(pkg, topic, messages, func(msg *message.Message) (*kgo.Record, error) {
-		return p.broker.config.Publish.newRecord(topic, msg)
-	})
-	if err != nil {
-		return err
+func (p *publisher) open(ctx context.Context, topic string) (publishing.Topic[*kgo.Record], error) {
+	if err := p.topic(ctx, topic); err != nil {
+		return nil, fmt.Errorf("kafka: publish to %q: %w", topic, err)
 	}
-	if err := p.topic(topic); err != nil {
-		return fmt.Errorf("kafka: publish to %q: %w", topic, err)
-	}
-	err = p.send(topic, messages, records)
-	if errors.Is(err, ErrNoTopic) {
-		// The client stays with the topic that it knew. If another one of that name is
-		// there, the next call finds it.
-		p.client.PurgeTopicsFromProducing(topic)
-	}
-	return err
+	return &outlet{p, topic}, nil
+}
+
+// outlet is a topic that is published to.
+type outlet struct {
+	*publisher
+	topic string
+}
+
+// Encode implements publishing.Topic.
+func (o *outlet) Encode(msg *message.Message) (*kgo.Record, error) {
+	return o.broker.config.Publish.newRecord(o.topic, msg)
 }
 
 // topic prepares for the first message to a topic. It is created if that is configured,
 // and asked how large a batch it takes, since one that is too large is refused as a
 // whole. A broker that does not answer is left to the client, which waits for it.
-func (p *publisher) topic(topic string) error {
+func (p *publisher) topic(ctx context.Context, topic string) error {
 	if topic == "" {
 		return errNoTopicName
 	}
 	if _, known := p.broker.published.Load(topic); known {
 		return nil
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), p.broker.config.Publish.Timeout)
+	ctx, cancel := context.WithTimeout(ctx, p.broker.config.Publish.Timeout)
 	defer cancel()
 	if p.broker.config.Publish.CreateTopics {
 		if _, err := p.broker.ensureTopic(ctx, topic, 0); errors.Is(err, brokers.ErrUnavailable) {
@@ -96,7 +95,9 @@ const (
 
 var errNoAnswer = errors.New("the broker has not answered")
 
-func (p *publisher) send(topic string, messages []*message.Message, records []*kgo.Record) error {
+// Send implements publishing.Topic. The records stay with the client when ctx ends: to take
+// one back it would have to take those of other calls, too.
+func (o *outlet) Send(ctx context.Context, records []*kgo.Record, _ bool) []error {
 	type answer struct {
 		i   int
 		err error
@@ -104,25 +105,28 @@ func (p *publisher) send(topic string, messages []*message.Message, records []*k
 	answers := make(chan answer, len(records))
 	errs := slices.Repeat([]error{errNoAnswer}, len(records))
 	for i, r := range records {
-		p.client.Produce(context.Background(), r, func(_ *kgo.Record, err error) { answers <- answer{i, err} })
+		o.client.Produce(context.WithoutCancel(ctx), r, func(_ *kgo.Record, err error) { answers <- answer{i, err} })
 	}
-	late := time.NewTimer(p.broker.config.Publish.Timeout + publishGrace)
-	defer late.Stop()
 	for left := len(records); left > 0; {
 		select {
 		case a := <-answers:
 			errs[a.i] = a.err
 			left--
-		case <-late.C:
+		case <-ctx.Done():
 			left = 0
 		}
 	}
 	for i, err := range errs {
 		if err != nil {
-			errs[i] = p.explain(topic, records[i], err)
+			errs[i] = o.explain(o.topic, records[i], err)
+		}
+		if errors.Is(errs[i], ErrNoTopic) {
+			// The client stays with the topic that it knew. If another one of that name is
+			// there, the next call finds it.
+			o.client.PurgeTopicsFromProducing(o.topic)
 		}
 	}
-	return publishing.Failures(pkg, topic, messages, errs)
+	return errs
 }
 
 // explain adds to an error what to do, and the sentinel that callers test for.

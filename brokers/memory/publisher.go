@@ -27,17 +27,41 @@ func (p *publisher) Publish(topic string, messages ...*message.Message) error {
 		return err
 	}
 	for i, msg := range messages {
-		if err := p.publish(t, msg); err != nil {
+		if msg == nil {
+			err = errNil
+		} else {
+			err = p.publish(msg.Context(), t, msg)
+		}
+		if err != nil {
 			return fmt.Errorf("memory: publish to %q, message %d of %d: %w", topic, i+1, len(messages), err)
 		}
 	}
 	return nil
 }
 
-func (p *publisher) publish(t *topic, msg *message.Message) error {
-	if msg == nil {
-		return errors.New("the message is nil")
+// PublishEach implements brokers.EachPublisher.
+func (p *publisher) PublishEach(ctx context.Context, topic string, messages ...*message.Message) []error {
+	errs := make([]error, len(messages))
+	t, failed := p.broker.topic(topic)
+	for i, msg := range messages {
+		err := failed
+		switch {
+		case err != nil:
+		case msg == nil:
+			err = errNil
+		default:
+			err = p.publish(ctx, t, msg)
+		}
+		if err != nil {
+			errs[i] = fmt.Errorf("memory: publish to %q: %w", topic, err)
+		}
 	}
+	return errs
+}
+
+var errNil = errors.New("the message is nil")
+
+func (p *publisher) publish(ctx context.Context, t *topic, msg *message.Message) error {
 	e := newEntry(msg, p.broker.id+"-"+strconv.FormatUint(p.broker.published.Add(1), 10), p.broker.config.KeyMetadata)
 	for {
 		if p.open.Err() != nil {
@@ -52,8 +76,8 @@ func (p *publisher) publish(t *topic, msg *message.Message) error {
 		}
 		select {
 		case <-room:
-		case <-msg.Context().Done():
-			return fmt.Errorf("%w: %w", brokers.ErrFull, context.Cause(msg.Context()))
+		case <-ctx.Done():
+			return fmt.Errorf("%w: %w", brokers.ErrFull, context.Cause(ctx))
 		case <-p.open.Done():
 		}
 	}

@@ -172,7 +172,7 @@ func (b *Broker) Publisher(brokers.PublisherConfig) (message.Publisher, error) {
 	if b.subscribers.Closed() {
 		return nil, fmt.Errorf("nats: %w", brokers.ErrClosed)
 	}
-	return &publisher{broker: b}, nil
+	return newPublisher(b), nil
 }
 
 // Capabilities says what JetStream does. The delivery limit is that of Consume, which

@@ -101,6 +101,7 @@ func harness(address string, change func(*nats.Config)) brokertest.Harness {
 		},
 		OldMessages: true,
 		Short:       true,
+		TooLarge:    2 << 20,
 		Within:      20 * time.Second,
 		Quiet:       400 * time.Millisecond,
 		Hold:        2 * ackWait,

@@ -14,41 +14,54 @@ import (
 	"github.com/millpond-go/millpond/internal/publishing"
 )
 
+// publisher waits until the stream has stored each message. Errors wrap brokers.ErrClosed,
+// [ErrTopic], [ErrNoStream], [ErrTooLarge], or brokers.ErrUnavailable if the server did not
+// answer within Publish.Timeout.
 type publisher struct {
-	publishing.Calls
+	publishing.Publisher[*natsgo.Msg]
 
 	broker *Broker
 }
 
-// Publish sends the messages together and waits until the stream has stored each. The error
-// names the messages that were not taken, or may not have been; the others were. It wraps
-// brokers.ErrClosed, [ErrTopic], [ErrNoStream], [ErrTooLarge], or brokers.ErrUnavailable if
-// the server did not answer within Publish.Timeout. The contexts of messages have no
-// influence.
-func (p *publisher) Publish(topic string, messages ...*message.Message) error {
-	return p.Calls.Publish(pkg, topic, messages, func() error { return p.publish(topic, messages) })
+func newPublisher(b *Broker) *publisher {
+	p := &publisher{broker: b}
+	p.Package, p.Timeout = pkg, b.config.Publish.Timeout
+	p.Open = func(_ context.Context, topic string) (publishing.Topic[*natsgo.Msg], error) {
+		if !validSubject(topic) {
+			return nil, fmt.Errorf("%w: %q", ErrTopic, topic)
+		}
+		return &outlet{p, topic}, nil
+	}
+	return p
 }
 
-func (p *publisher) publish(topic string, messages []*message.Message) error {
-	ctx, cancel := context.WithTimeout(context.Background(), p.broker.config.Publish.Timeout)
-	defer cancel()
-	if !validSubject(topic) {
-		return fmt.Errorf("%w: %q", ErrTopic, topic)
+// outlet is a subject that is published to.
+type outlet struct {
+	*publisher
+	subject string
+}
+
+// Encode implements publishing.Topic.
+func (o *outlet) Encode(msg *message.Message) (*natsgo.Msg, error) {
+	return encode(o.subject, msg, o.broker.config.Publish.MsgID)
+}
+
+// Send implements publishing.Topic.
+func (o *outlet) Send(ctx context.Context, messages []*natsgo.Msg, _ bool) []error {
+	errs := o.send(ctx, messages)
+	if !errors.Is(errors.Join(errs...), ErrNoStream) || !o.broker.config.CreateStreams {
+		return errs
 	}
-	all, err := publishing.Encode(pkg, topic, messages, func(msg *message.Message) (*natsgo.Msg, error) {
-		return encode(topic, msg, p.broker.config.Publish.MsgID)
-	})
-	if err != nil {
-		return err
+	_, err := o.broker.stream(ctx, o.subject)
+	if err == nil {
+		return o.sendAgain(ctx, messages, errs)
 	}
-	errs := p.send(ctx, all)
-	if errors.Is(errors.Join(errs...), ErrNoStream) && p.broker.config.CreateStreams {
-		if _, err := p.broker.stream(ctx, topic); err != nil {
-			return err
+	for i := range errs {
+		if errors.Is(errs[i], ErrNoStream) {
+			errs[i] = err
 		}
-		errs = p.sendAgain(ctx, all, errs)
 	}
-	return publishing.Failures(pkg, topic, messages, errs)
+	return errs
 }
 
 // send publishes messages, and says what became of each.

@@ -83,6 +83,7 @@ func harness(s *server, change func(*sqs.Config)) brokertest.Harness {
 		KeyMetadata: "MessageGroupId",
 		OldMessages: probe.SNS == "",
 		Short:       true,
+		TooLarge:    2 << 20,
 		Quiet:       400 * time.Millisecond,
 		Hold:        8 * time.Second,
 		Within:      30 * time.Second,

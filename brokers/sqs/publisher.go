@@ -18,15 +18,28 @@ import (
 // concurrentBatches is how many requests one Publish has under way, where no order is kept.
 const concurrentBatches = 4
 
+// publisher sends messages in batches of up to ten. To a FIFO queue or topic one batch
+// follows the other, and Publish sends none behind one that failed. Errors wrap
+// brokers.ErrClosed, [ErrTooLarge], [ErrNoQueue], [ErrDenied], or brokers.ErrUnavailable if
+// messages were not taken within Publish.Timeout.
 type publisher struct {
-	publishing.Calls
+	publishing.Publisher[*outgoing]
 
 	broker *Broker
 	logger watermill.LoggerAdapter
 }
 
 func newPublisher(b *Broker, logger watermill.LoggerAdapter) *publisher {
-	return &publisher{broker: b, logger: logger}
+	p := &publisher{broker: b, logger: logger}
+	p.Package, p.Timeout, p.Ended = pkg, b.config.Publish.Timeout, b.open.Done()
+	p.Open = func(ctx context.Context, topic string) (publishing.Topic[*outgoing], error) {
+		t, err := p.target(ctx, topic)
+		if err != nil {
+			return nil, fmt.Errorf("sqs: publish to %q: %w", topic, p.ended(err))
+		}
+		return &outlet{p, t}, nil
+	}
+	return p
 }
 
 // target is a queue or an SNS topic that is published to.
@@ -38,44 +51,35 @@ type target interface {
 	action() string // the IAM action
 }
 
-// Publish sends the messages in batches of up to ten. To a FIFO queue or topic one batch
-// follows the other, and none follows one that failed. The error names the messages that
-// were not taken, or may not have been; the others were. It wraps brokers.ErrClosed,
-// [ErrTooLarge], [ErrNoQueue], [ErrDenied], or brokers.ErrUnavailable if they were not
-// taken within Publish.Timeout. The contexts of messages have no influence.
-func (p *publisher) Publish(topic string, messages ...*message.Message) error {
-	return p.Calls.Publish(pkg, topic, messages, func() error { return p.publish(topic, messages) })
+// outlet is a target that is published to.
+type outlet struct {
+	*publisher
+	to target
 }
 
-func (p *publisher) publish(topic string, messages []*message.Message) error {
-	ctx, cancel := context.WithTimeout(p.broker.open, p.broker.config.Publish.Timeout)
-	defer cancel()
-	t, err := p.target(ctx, topic)
-	if err != nil {
-		return fmt.Errorf("sqs: publish to %q: %w", topic, p.ended(err))
-	}
-	all, err := publishing.Encode(pkg, topic, messages, func(msg *message.Message) (*outgoing, error) { return p.outgoing(t, msg) })
-	if err != nil {
-		return err
-	}
-	_, largest := t.limits()
+// Encode implements publishing.Topic.
+func (o *outlet) Encode(msg *message.Message) (*outgoing, error) { return o.outgoing(o.to, msg) }
+
+// Send implements publishing.Topic.
+func (o *outlet) Send(ctx context.Context, all []*outgoing, apart bool) []error {
+	_, largest := o.to.limits()
 	batches := batchesOf(all, largest)
-	if t.ordered() {
+	if o.to.ordered() {
 		for _, batch := range batches {
-			if !p.deliver(ctx, t, batch) {
+			if !o.deliver(ctx, o.to, batch) && !apart {
 				break
 			}
 		}
 	} else {
-		p.deliverAll(ctx, t, batches)
+		o.deliverAll(ctx, o.to, batches)
 	}
 	errs := make([]error, len(all))
-	for i, o := range all {
-		if o.err != nil {
-			errs[i] = p.ended(explain(t.action(), o.err))
+	for i, out := range all {
+		if out.err != nil {
+			errs[i] = o.ended(explain(o.to.action(), out.err))
 		}
 	}
-	return publishing.Failures(pkg, topic, messages, errs)
+	return errs
 }
 
 func (p *publisher) deliverAll(ctx context.Context, t target, batches [][]*outgoing) {

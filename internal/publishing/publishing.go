@@ -1,5 +1,6 @@
 // Package publishing is shared by the publishers of several adapters: Close waits for calls
-// under way, and one error names the messages that were not published.
+// under way, one error names the messages that were not published, and where the server
+// answers for each message so does PublishEach.
 package publishing
 
 import (

@@ -20,11 +20,8 @@ type Config struct {
 	// Publishers are the destinations by their names; "" is that of outputs that name none.
 	// All relays of a store should have the same: what a relay has no publisher for waits
 	// while its part of the outbox is this relay's. They stay the caller's, who closes them
-	// after Run has returned. One with the method
-	//
-	//	PublishEach(ctx context.Context, topic string, messages ...*message.Message) []error
-	//
-	// is given many messages at once, and answers for each. Others are given one message at a
+	// after Run has returned. A brokers.EachPublisher, such as those of package brokers, is
+	// given many messages at once, and answers for each. Others are given one message at a
 	// time, by several goroutines.
 	Publishers map[string]message.Publisher
 

@@ -16,11 +16,6 @@ import (
 	"github.com/millpond-go/millpond/middleware"
 )
 
-// eachPublisher answers for each message.
-type eachPublisher interface {
-	PublishEach(ctx context.Context, topic string, messages ...*message.Message) []error
-}
-
 // atOnce is how many messages a publisher without PublishEach is given at a time, one by each
 // goroutine.
 const atOnce = 8
@@ -38,7 +33,7 @@ func (r *Relay) publish(ctx context.Context, to message.Publisher, wave []*item)
 		}
 	}
 	for topic, at := range topics {
-		if each, ok := to.(eachPublisher); ok {
+		if each, ok := to.(brokers.EachPublisher); ok {
 			r.publishEach(ctx, each, topic, wave, at, errs)
 		} else {
 			r.publishAlone(ctx, to, topic, wave, at, errs)
@@ -47,7 +42,7 @@ func (r *Relay) publish(ctx context.Context, to message.Publisher, wave []*item)
 	return errs
 }
 
-func (r *Relay) publishEach(ctx context.Context, to eachPublisher, topic string, wave []*item, at []int, errs []error) {
+func (r *Relay) publishEach(ctx context.Context, to brokers.EachPublisher, topic string, wave []*item, at []int, errs []error) {
 	ctx, cancel := r.deadline(ctx)
 	defer cancel()
 	var (
@@ -70,7 +65,7 @@ func (r *Relay) publishEach(ctx context.Context, to eachPublisher, topic string,
 
 // ask returns the answer for each message. If there is none, because of a panic for example,
 // each is asked for alone, so that one does not stand for others.
-func ask(ctx context.Context, to eachPublisher, topic string, messages []*message.Message) (answers []error) {
+func ask(ctx context.Context, to brokers.EachPublisher, topic string, messages []*message.Message) (answers []error) {
 	err := callback.Apart("PublishEach", func() error {
 		answers = to.PublishEach(ctx, topic, messages...)
 		if len(answers) != len(messages) {

@@ -2,6 +2,7 @@ package telemetry
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"time"
 
@@ -11,14 +12,34 @@ import (
 	"go.opentelemetry.io/otel/metric"
 	semconv "go.opentelemetry.io/otel/semconv/v1.43.0"
 	"go.opentelemetry.io/otel/trace"
+
+	"github.com/millpond-go/millpond/brokers"
 )
 
 // Publisher returns a publisher that makes a span for each Publish, beneath the span of the
 // messages' context (message.Message.SetContext), and replaces the trace context in the
 // messages' metadata. Each of several messages in one call gets a span "create", to which
-// the span of the call is linked. Close closes p.
+// the span of the call is linked. Close closes p. The publisher is a brokers.EachPublisher if
+// p is one.
 func (t *Telemetry) Publisher(p message.Publisher) message.Publisher {
+	if each, ok := p.(brokers.EachPublisher); ok {
+		return &eachPublisher{publisher{p, t}, each}
+	}
 	return &publisher{Publisher: p, telemetry: t}
+}
+
+type eachPublisher struct {
+	publisher
+	each brokers.EachPublisher
+}
+
+// PublishEach implements brokers.EachPublisher.
+func (p *eachPublisher) PublishEach(ctx context.Context, topic string, messages ...*message.Message) (errs []error) {
+	_ = p.publish(topic, messages, func() error {
+		errs = p.each.PublishEach(ctx, topic, messages...)
+		return errors.Join(errs...)
+	})
+	return errs
 }
 
 type publisher struct {
@@ -28,8 +49,12 @@ type publisher struct {
 
 // Publish implements message.Publisher.
 func (p *publisher) Publish(topic string, messages ...*message.Message) error {
+	return p.publish(topic, messages, func() error { return p.Publisher.Publish(topic, messages...) })
+}
+
+func (p *publisher) publish(topic string, messages []*message.Message, send func() error) error {
 	if len(messages) == 0 {
-		return p.Publisher.Publish(topic)
+		return send()
 	}
 	t := p.telemetry
 	attrs, kind := t.destination(topic)
@@ -44,7 +69,7 @@ func (p *publisher) Publish(topic string, messages ...*message.Message) error {
 	} else {
 		span = t.sendMany(ctx, messages, attrs, kind)
 	}
-	err := p.Publisher.Publish(topic, messages...)
+	err := send()
 	if err != nil {
 		span.SetAttributes(semconv.ErrorTypeKey.String(otherValue))
 		span.SetStatus(codes.Error, "not published")
