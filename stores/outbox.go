@@ -112,6 +112,8 @@ type PendingQuery struct {
 	ExceptNumbers      []int64
 	ExceptDestinations []string
 	ExceptKeys         []OutputKey
+
+	Blocked bool // Pending.Blocked is asked for
 }
 
 // OutputKey is what an order key stands for: the order is that of one destination.
@@ -126,6 +128,9 @@ type Pending struct {
 	// cannot know that of transactions that begin to write at this very moment are asked again
 	// by the relay.
 	Through int64
+	// Blocked are the order keys in these buckets that failed outputs block, as it was before
+	// Outputs were read.
+	Blocked []OutputKey
 }
 
 // PendingOutput is an output in the outbox.

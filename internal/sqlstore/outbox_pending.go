@@ -16,17 +16,27 @@ const (
 	notBlocked = `(o.order_key IS NULL OR NOT EXISTS (
 	SELECT 1 FROM {schema.}{prefix}outbox_failed f WHERE f.order_key = o.order_key AND f.destination = o.destination AND f.blocks))`
 
+	blockedKeys = `SELECT f.destination, f.order_key FROM {schema.}{prefix}outbox_failed f WHERE f.blocks AND %s`
+
 	pendingOutputs = `SELECT o.id, {us}o.created_at{/us}, o.bucket, o.attempts, o.destination, o.topic, o.type, o.codec, o.message_id,
 	o.order_key, o.traceparent, o.metadata, o.payload
 FROM {schema.}{prefix}outbox o WHERE %s ORDER BY o.id`
 )
 
-// Pending implements stores.Outbox, in two trips, and one more when it is to be known again
-// what may still be committed.
+// Pending implements stores.Outbox, in two trips, and one more for each of what is
+// to be known again: what may still be committed, and what is blocked.
 func (s Store) Pending(ctx context.Context, q stores.PendingQuery) (stores.Pending, error) {
 	var p stores.Pending
 	err := s.t.Inspect(ctx, q.Limit, func() error {
 		through, err := s.t.db.Complete(ctx) // before the outputs are read
+		if err == nil && q.Blocked {
+			p.Blocked, err = list(ctx, s.t.db, s.t.in(blockedKeys, "f.bucket", q.Buckets), func(rows Rows) (k stores.OutputKey, err error) {
+				var key []byte
+				err = rows.Scan(&k.Destination, &key)
+				k.OrderKey = string(key)
+				return k, err
+			})
+		}
 		if err != nil {
 			return err
 		}

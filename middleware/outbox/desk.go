@@ -39,6 +39,7 @@ type desk struct {
 	keys     pauses[stores.OutputKey]
 	rows     pauses[int64] // without an order key
 	unknown  pauses[string]
+	blocked  blocked
 	floor    floor
 	stale    int64 // grows when what is being read may be out of turn
 }
@@ -46,7 +47,7 @@ type desk struct {
 func newDesk(publishers map[string]message.Publisher, leases *holding) *desk {
 	d := &desk{
 		lanes: make(map[string]*lane), leases: leases, inFlight: make(map[int64]*item), many: make(chan struct{}, 1),
-		keys: pauses[stores.OutputKey]{}, rows: pauses[int64]{}, unknown: pauses[string]{},
+		blocked: blocked{keys: map[stores.OutputKey]bool{}}, keys: pauses[stores.OutputKey]{}, rows: pauses[int64]{}, unknown: pauses[string]{},
 	}
 	for name, p := range publishers {
 		d.lanes[name] = newLane(name, p)
@@ -92,7 +93,7 @@ func (d *desk) query(now time.Time) (q stores.PendingQuery, stale int64) {
 			p.lane.pausing--
 		}
 	}
-	q = stores.PendingQuery{Buckets: d.leases.buckets(), Limit: readLimit, Bytes: readBytes}
+	q = stores.PendingQuery{Buckets: d.leases.buckets(), Limit: readLimit, Bytes: readBytes, Blocked: d.blocked.unknown}
 	q.ExceptKeys = d.keys.resume(now, resumed)
 	q.ExceptNumbers = d.rows.resume(now, resumed)
 	q.ExceptDestinations = d.unknown.resume(now, resumed)
@@ -115,6 +116,7 @@ func (d *desk) change(to func() (gained bool)) {
 	defer d.mu.Unlock()
 	if to() {
 		d.stale++
+		d.blocked.unknown = true
 		d.lowerTo(0)
 	}
 	for _, l := range d.lanes {
@@ -147,19 +149,27 @@ const unknownPause = time.Minute
 
 // handOut gives outputs to their lanes, but those that may no longer be begun. It returns the
 // destinations that have none.
-func (d *desk) handOut(outputs []stores.PendingOutput, stale int64) (unknown []string) {
+func (d *desk) handOut(p stores.Pending, q stores.PendingQuery, stale int64) (unknown []string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if stale != d.stale {
 		d.lowerTo(0)
 		return nil
 	}
+	if q.Blocked {
+		d.blocked.are(p.Blocked)
+	}
+	released := d.blocked.released(p.Outputs)
+	if len(released) > 0 {
+		d.lowerTo(0)
+	}
 	now := time.Now()
-	for i := range outputs {
-		it := &item{PendingOutput: outputs[i], term: d.leases.termOf(outputs[i].Bucket)}
+	for i := range p.Outputs {
+		it := &item{PendingOutput: p.Outputs[i], term: d.leases.termOf(p.Outputs[i].Bucket)}
 		key, keyed := it.key()
 		l := d.lanes[it.Destination]
 		switch {
+		case keyed && released[key]: // what is below the floor comes first
 		case it.term == 0 || d.inFlight[it.Number] != nil || keyed && d.keys.has(key) || d.rows.has(it.Number):
 		case l == nil:
 			if !d.unknown.has(it.Destination) {
@@ -300,6 +310,9 @@ func (d *desk) settled(items []*item) {
 		}
 		if key, keyed := it.key(); keyed {
 			d.keys[key] = until
+			if it.refusal.Blocks {
+				d.blocked.keys[key] = true
+			}
 		} else {
 			d.rows[it.Number] = until
 		}

@@ -149,7 +149,7 @@ func (r *Relay) read(ctx context.Context) {
 			continue
 		}
 		failing = 0
-		for _, name := range r.desk.handOut(p.Outputs, stale) {
+		for _, name := range r.desk.handOut(p, q, stale) {
 			r.config.Logger.ErrorContext(ctx, "millpond: outbox: outputs wait for a destination that this relay has no publisher for",
 				slog.String("destination", name), slog.String("add it to", "Config.Publishers"))
 		}

@@ -152,6 +152,51 @@ func TestRefusedMessageSpendsItsBudget(t *testing.T) {
 	}
 }
 
+// What is written to an order key when its dead letter has just gone is not published before
+// what had waited behind that, which the relay has long passed by.
+func TestUnblockedOrderKeyGoesOnInOrder(t *testing.T) {
+	t.Parallel()
+	everywhere(t, func(t *testing.T, r *rig) {
+		b := &broker{answer: func(msg *message.Message) error {
+			if strings.HasPrefix(msg.UUID, "bad") {
+				return errors.New("not like this")
+			}
+			return nil
+		}}
+		c := quick(one(each{b}))
+		c.MaxAttempts, c.BlockKeys = 1, true
+		relay, stop := start(t, r.outbox, c)
+		for round := range 3 {
+			if round == 2 { // who has not refused it itself
+				stop()
+				relay, _ = start(t, r.outbox, c)
+			}
+			id := func(name string) string { return fmt.Sprintf("%s %d", name, round) }
+			r.say("", "k", id("bad"), id("b"), id("c"))
+			testenv.Eventually(t, "a dead letter", func() bool { return r.count("SELECT count(*) FROM millpond_outbox_failed") == 1 })
+			for n := range 30 { // the relay goes on
+				r.say("", "", fmt.Sprintf("other %d %d", round, n))
+				<-time.After(20 * time.Millisecond)
+			}
+			check(t, r.transact(func(publisher func(stores.PublisherConfig) message.Publisher, exec execer) error {
+				if err := exec("DELETE FROM millpond_outbox_failed"); err != nil {
+					return err
+				}
+				return publisher(stores.PublisherConfig{OrderKey: byKey}).Publish("topic", newMessage(id("d"), "k"))
+			}))
+			relay.Poke()
+			testenv.Eventually(t, "what waited is published", func() bool { return r.waiting() == 0 })
+			var got []string
+			for _, id := range b.first() {
+				if !strings.HasPrefix(id, "other") && strings.HasSuffix(id, fmt.Sprint(round)) {
+					got = append(got, id)
+				}
+			}
+			same(t, "of the order key", got, []string{id("b"), id("c"), id("d")})
+		}
+	})
+}
+
 // A relay that has died between publishing and writing it down has done so without giving
 // its leases back.
 func TestKilledRelayIsFollowedByOneThatPublishesAgain(t *testing.T) {
