@@ -47,7 +47,7 @@ tracing: ## Run two services over a real broker, and show the trace from one to 
 	$(GO) -C examples/tracing run . $(ARGS)
 
 .PHONY: test
-test: race ## Run all tests under the race detector; starts the servers it needs.
+test: servers race ## Run all tests under the race detector; starts the servers it needs.
 	@echo "testing $$($(GO) list ./... | wc -l) packages, $(PARALLEL) at a time, with the variations of $(MILLPOND_TEST_DAY); the first run compiles SQLite for the race detector, which takes minutes"
 	$(GO) test -race -shuffle=on -timeout $(TEST_TIMEOUT) -p $(PARALLEL) ./...
 	@for module in $(MODULES); do \
@@ -83,6 +83,11 @@ cover: ## Write coverage.html and print the total.
 .PHONY: help
 help: ## List the targets.
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+# The first line: what will be installed where the tests may, and how to refuse.
+.PHONY: servers
+servers:
+	@.ci/servers
 
 # The race detector is the one thing here that needs cgo.
 .PHONY: race

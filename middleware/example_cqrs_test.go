@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"fmt"
+	"os"
 	"path/filepath"
 	"testing"
 
@@ -36,6 +37,64 @@ func (b bookings) book(ctx context.Context, sku string) error {
 	}
 	_, err := tx.ExecContext(ctx, "INSERT INTO booking (kind, sku) VALUES (?, ?)", b.kind, sku)
 	return err
+}
+
+// A handler of Watermill's cqrs component stays as it is: its context carries the
+// transaction. The event is sent twice, and booked once.
+func Example_cqrs() {
+	ctx, stop := context.WithCancel(context.Background())
+	defer stop()
+	dir, err := os.MkdirTemp("", "millpond")
+	check(err)
+	defer func() { _ = os.RemoveAll(dir) }()
+	store, err := sqlite.Open(ctx, "sqlite://"+filepath.Join(dir, "shop.db"))
+	check(err)
+	defer func() { _ = store.Close() }()
+	_, err = store.DB().ExecContext(ctx, "CREATE TABLE booking (kind TEXT, sku TEXT) STRICT")
+	check(err)
+
+	router, err := message.NewRouter(message.RouterConfig{}, watermill.NopLogger{})
+	check(err)
+	done := make(doneHook)
+	inbox, err := middleware.NewInbox(store, middleware.InboxConfig{Service: "shop", Hooks: []middleware.Hook{done}})
+	check(err)
+	router.AddMiddleware(inbox.Middleware)
+
+	reserve := cqrs.NewEventHandler("reserve", func(ctx context.Context, e *OrderPlaced) error {
+		tx, ok := sqlite.TxFromContext(ctx)
+		if !ok {
+			return stores.ErrNoTx
+		}
+		_, err := tx.ExecContext(ctx, "INSERT INTO booking (kind, sku) VALUES ('event', ?)", e.SKU)
+		return err
+	})
+	subscriber, publisher := exampleBroker()
+	events, err := cqrs.NewEventProcessorWithConfig(router, cqrs.EventProcessorConfig{
+		GenerateSubscribeTopic: func(p cqrs.EventProcessorGenerateSubscribeTopicParams) (string, error) { return p.EventName, nil },
+		SubscriberConstructor: func(cqrs.EventProcessorSubscriberConstructorParams) (message.Subscriber, error) {
+			return subscriber, nil
+		},
+		Marshaler: cqrs.JSONMarshaler{},
+	})
+	check(err)
+	check(events.AddHandlers(reserve))
+	go func() { _ = router.Run(ctx) }()
+	<-router.Running()
+
+	event, err := cqrs.JSONMarshaler{}.Marshal(OrderPlaced{SKU: "chair"})
+	check(err)
+	for range 2 {
+		check(publisher.Publish("middleware_test.OrderPlaced", event.Copy()))
+		fmt.Println(<-done)
+	}
+	check(router.Close())
+	var booked int
+	check(store.DB().QueryRowContext(ctx, "SELECT count(*) FROM booking").Scan(&booked))
+	fmt.Println("booked:", booked)
+	// Output:
+	// completed
+	// duplicate
+	// booked: 1
 }
 
 // newProcessors puts an event, a command and an event group processor on a router

@@ -17,9 +17,12 @@ type code struct {
 	packages map[string]bool              // names of packages
 	tests    map[string]bool              // names of tests, also those that conformance suites export
 	subtests map[string]bool              // string literals, as `go test` writes them in names of subtests
-	files    map[string]string            // test files
+	files    map[string]string            // test files, and programs of examples
 	bodies   map[string]map[string]string // of the examples and tests in them
 }
+
+// wholeProgram names, in place of an example, all of a program below examples.
+const wholeProgram = "main"
 
 func parseCode(texts map[string]string) (*code, []Problem) {
 	c := &code{
@@ -69,8 +72,11 @@ func (c *code) add(name, text string) error {
 		c.tests[f.Name.Name] = true
 		bodies[f.Name.Name] = text[files.Position(f.Body.Lbrace).Offset+1 : files.Position(f.Body.Rbrace).Offset]
 	}
-	if strings.HasSuffix(name, "_test.go") {
+	switch {
+	case strings.HasSuffix(name, "_test.go"):
 		c.files[name], c.bodies[name] = text, bodies
+	case strings.HasPrefix(name, "examples/") && path.Base(name) == "main.go":
+		c.files[name], c.bodies[name] = text, map[string]string{wholeProgram: text}
 	}
 	return nil
 }

@@ -29,6 +29,7 @@ func Check(tree fs.FS) ([]Problem, error) {
 	}
 	var problems []Problem
 	code, problems := parseCode(texts)
+	problems = append(problems, checkErrors(texts)...)
 	var docs []*document
 	for name, text := range texts {
 		problems = append(problems, checkWords(name, text)...)

@@ -70,8 +70,10 @@ func TestCheck(t *testing.T) {
 		{"Go code without an example", docs("```go\nfirst(ctx)\n```"), "docs/a.md:1: put the example that this Go code is copied from"},
 		{"Go code that is not in the example", docs(snippet + "first(ctx)\nsecond(ctx)\n```"), `docs/a.md:5: "second(ctx)" is not in stores/example_test.go`},
 		{"Go code in another order", docs(snippet + "third(ctx)\nfirst(ctx)\n```"), `docs/a.md:5: "first(ctx)" is not in stores/example_test.go`},
-		{"Go code of no file", docs("<!-- example: stores/none_test.go ExampleOpen -->\n```go\n```"), "docs/a.md:2: there is no test file stores/none_test.go"},
+		{"Go code of no file", docs("<!-- example: stores/none_test.go ExampleOpen -->\n```go\n```"), "docs/a.md:2: there is no test file or example's program stores/none_test.go"},
 		{"Go code of a test", docs("<!-- example: stores/example_test.go TestInbox -->\n```go\n```"), "docs/a.md:2: stores/example_test.go has no example TestInbox"},
+		{"a program of an example", map[string]string{"docs/a.md": "<!-- example: examples/a/main.go main -->\n```go\nfunc main() { run() }\n```", "examples/a/main.go": "package main\n\nfunc main() { run() }\n"}, ""},
+		{"a program that is another one", map[string]string{"docs/a.md": "<!-- example: examples/a/main.go main -->\n```go\nfunc main() { walk() }\n```", "examples/a/main.go": "package main\n\nfunc main() { run() }\n"}, `docs/a.md:3: "func main() { walk() }" is not in examples/a/main.go`},
 		{"code in other languages", docs("```sh\nmake run\n```"), ""},
 
 		{"work left open in a document", docs(todo + ": more"), "docs/a.md:1: something is left open"},
@@ -80,6 +82,17 @@ func TestCheck(t *testing.T) {
 		{"a name that only looks so", map[string]string{"a/a.go": "package a\n\nvar _ = context." + todo + "()\n"}, ""},
 		{"files that nobody wrote", map[string]string{"bin/a.md": todo, ".git/a.md": todo}, ""},
 		{"a file that does not parse", map[string]string{"a/a.go": "package a\n\nfunc {\n"}, "a/a.go:3: it does not parse"},
+
+		{"an error that the page has", errorTree("| `stores: gone` | `stores.ErrGone` |"), ""},
+		{"an error that the page does not have", errorTree("| `stores: gone` |"), "stores/a.go:5: docs/errors.md does not have stores.ErrGone"},
+		{"an error with another text", errorTree("| `stores: away` | `stores.ErrGone` |"), "stores/a.go:5: docs/errors.md does not have the text of stores.ErrGone: stores: gone"},
+		{"an error of another package's with another text", map[string]string{
+			"docs/errors.md":                    "`middleware.ErrGone` `delivery: away`",
+			"middleware/a.go":                   "package middleware\n\nvar ErrGone = delivery.ErrGone\n",
+			"middleware/internal/delivery/a.go": "package delivery\n\nvar ErrGone = errors.New(\"delivery: gone\")\n",
+		}, "middleware/a.go:3: docs/errors.md does not have the text of middleware.ErrGone: delivery: gone"},
+		{"an error of the page that does not exist", errorTree("| `stores: gone` | `stores.ErrGone`, `stores.ErrHere` |"), "docs/errors.md:1: there is no error stores.ErrHere"},
+		{"a type of errors that the page does not have", map[string]string{"docs/errors.md": "", "router/a.go": "package router\n\ntype ConfigError struct{}\n"}, "router/a.go:3: docs/errors.md does not have router.ConfigError"},
 
 		{"the promise", docs("It gives exactly-once " + delivery + "."), "docs/a.md:1: nobody can promise this"},
 		{"the promise in the second line", docs("It gives\nexactly-once " + delivery + "."), "docs/a.md:2: nobody can promise this"},
@@ -108,3 +121,10 @@ func TestCheck(t *testing.T) {
 }
 
 func docs(text string) map[string]string { return map[string]string{"docs/a.md": text} }
+
+func errorTree(page string) map[string]string {
+	return map[string]string{
+		"docs/errors.md": page,
+		"stores/a.go":    "package stores\n\nimport \"errors\"\n\nvar ErrGone = errors.New(\"stores: gone\")\n",
+	}
+}

@@ -34,10 +34,10 @@ func checkSnippet(c *code, f fence) (at int, why string) {
 	file, name := m[1], m[2]
 	text, ok := c.files[file]
 	if !ok {
-		return f.line, fmt.Sprintf("there is no test file %s", file)
+		return f.line, fmt.Sprintf("there is no test file or example's program %s", file)
 	}
 	body, ok := c.bodies[file][name]
-	if !ok || !strings.HasPrefix(name, "Example") {
+	if !ok || !strings.HasPrefix(name, "Example") && name != wholeProgram {
 		return f.line, fmt.Sprintf("%s has no example %s", file, name)
 	}
 	if missing(f.lines, body) == nil {

@@ -33,14 +33,12 @@ func TestREADMEInABlankModule(t *testing.T) {
 
 	next("go get " + modulePath + "/")
 	m.write(t, "main.go", program(t, readme))
-	m.run(t, "go build ./...")
-
-	// A package of a library that is there already, which needs another one.
-	m.write(t, "later.go", "package main\n\nimport _ \"github.com/ThreeDotsLabs/watermill/message/router/middleware\"\n")
 	next("go mod tidy")
-	m.run(t, "go build ./...")
-
 	m.env = append(m.env, "MILLPOND_STORE_URL="+testenv.Postgres(t).NewDatabase(t))
+	if out := m.run(t, "go run ."); !strings.HasSuffix(out, "pieces: 9\n") {
+		t.Errorf("README's program, with three deliveries of one message:\n%s", out)
+	}
+
 	next("go get -tool ")
 	next("go tool millpond migrate up")
 	if len(commands) > 0 {
@@ -56,11 +54,39 @@ func TestREADMEInABlankModule(t *testing.T) {
 	m.run(t, "go vet ./...")
 }
 
+// TestFiveMinutesInABlankModule does what the tutorial says, and sees what it shows.
+func TestFiveMinutesInABlankModule(t *testing.T) {
+	t.Parallel()
+	const page = "docs/tutorials/five-minutes.md"
+	tutorial := read(t, page)
+	m := newBlankModule(t)
+	pasted := regexp.MustCompile("(?ms)^```go\n(package main\n.*?)^```").FindStringSubmatch(tutorial)
+	shown := regexp.MustCompile("(?s)The first run prints:\n\n```\n(.*?)```").FindStringSubmatch(tutorial)
+	if pasted == nil || shown == nil {
+		t.Fatalf("%s has no program, or does not say what it prints", page)
+	}
+	m.write(t, "main.go", pasted[1])
+	var outputs []string
+	for _, command := range goCommands(tutorial) {
+		if strings.HasPrefix(command, "go mod init ") {
+			continue // newBlankModule has
+		}
+		out := m.run(t, command)
+		if strings.HasPrefix(command, "go run ") {
+			outputs = append(outputs, out)
+		}
+	}
+	want := []string{shown[1], "cups left: 9\n"}
+	if !slices.Equal(outputs, want) {
+		t.Errorf("%s shows %q, a run prints %q", page, want, outputs)
+	}
+}
+
 // TestDocumentsInstallAsREADMEDoes: no document gets or runs the module by a command that
 // nobody has tried.
 func TestDocumentsInstallAsREADMEDoes(t *testing.T) {
 	t.Parallel()
-	tried := append(goCommands(read(t, "README.md")), goCommands(read(t, "docs/operations.md"))...)
+	tried := slices.Concat(goCommands(read(t, "README.md")), goCommands(read(t, "docs/operations.md")), goCommands(read(t, "docs/tutorials/five-minutes.md")))
 	names := regexp.MustCompile("go (get|run|install|build)[^`\n#]*" + regexp.QuoteMeta(modulePath) + "[^`\n#]*")
 	for _, name := range documents(t) {
 		for _, command := range names.FindAllString(read(t, name), -1) {
@@ -104,7 +130,7 @@ func documents(t *testing.T) []string {
 
 var (
 	shell   = regexp.MustCompile("(?ms)^```sh\n(.*?)^```")
-	example = regexp.MustCompile("(?ms)^<!-- example: stores/postgres/example_test.go ExampleNew -->\n```go\n(.*?)^```")
+	example = regexp.MustCompile("(?ms)^<!-- example: stores/postgres/example_test.go Example_shop -->\n```go\n(.*?)^```")
 )
 
 // goCommands are those of a document's code blocks, without their comments.
@@ -121,28 +147,60 @@ func goCommands(document string) []string {
 	return commands
 }
 
-// program is README's code, and what it says it has.
+// program is README's code with the error checks that it leaves out, on a broker in the
+// process that delivers one message three times.
 func program(t *testing.T, readme string) string {
 	t.Helper()
 	blocks := example.FindAllStringSubmatch(readme, -1)
 	if len(blocks) != 2 {
-		t.Fatalf("README has %d blocks of ExampleNew, this test knows of two: the code and its imports", len(blocks))
+		t.Fatalf("README has %d blocks of Example_shop, this test knows of two: the code and its imports", len(blocks))
 	}
 	return `package main
 
 import (
 	"context"
+	"fmt"
+	"os"
+	"os/signal"
 
+	"github.com/ThreeDotsLabs/watermill"
 	"github.com/ThreeDotsLabs/watermill/message"
+	"github.com/ThreeDotsLabs/watermill/pubsub/gochannel"
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgxpool"
+	"golang.org/x/sync/errgroup"
 
 ` + blocks[1][1] + `)
 
-func wire(ctx context.Context, pool *pgxpool.Pool, router *message.Router, subscriber message.Subscriber) error {
-` + blocks[0][1] + `	return nil
+func run(ctx context.Context, databaseURL string, router *message.Router, subscriber message.Subscriber) error {
+` + strings.ReplaceAll(blocks[0][1], "\n...\n", "\nif err != nil {\n\treturn err\n}\n") + `}
+
+func main() {
+	ctx := context.Background()
+	databaseURL := os.Getenv("MILLPOND_STORE_URL")
+	db, err := pgx.Connect(ctx, databaseURL)
+	check(err)
+	_, err = db.Exec(ctx, "CREATE TABLE stock (item text PRIMARY KEY, pieces int); INSERT INTO stock VALUES ('cup', 10)")
+	check(err)
+	broker := gochannel.NewGoChannel(gochannel.Config{BlockPublishUntilSubscriberAck: true}, watermill.NopLogger{})
+	router, err := message.NewRouter(message.RouterConfig{}, watermill.NopLogger{})
+	check(err)
+	ended := make(chan error, 1)
+	go func() { ended <- run(ctx, databaseURL, router, broker) }()
+	<-router.Running()
+	for range 3 {
+		check(broker.Publish("orders", message.NewMessage("order-1", []byte("cup"))))
+	}
+	check(router.Close())
+	check(<-ended)
+	var pieces int
+	check(db.QueryRow(ctx, "SELECT pieces FROM stock").Scan(&pieces))
+	fmt.Println("pieces:", pieces)
 }
 
-func main() { _ = wire }
+func check(err error) {
+	if err != nil {
+		panic(err)
+	}
+}
 `
 }

@@ -3,18 +3,58 @@ package postgres_test
 import (
 	"context"
 	"fmt"
+	"os"
+	"os/signal"
 
 	"github.com/ThreeDotsLabs/watermill/message"
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
+	"golang.org/x/sync/errgroup"
 
 	"github.com/millpond-go/millpond/middleware"
 	"github.com/millpond-go/millpond/stores/postgres"
 )
 
+// A whole program but for its router and subscriber: the tables, the inbox, a handler that
+// must not run twice, and the worker that runs failed messages again. README shows it.
+func Example_shop() {
+	run := func(ctx context.Context, databaseURL string, router *message.Router, subscriber message.Subscriber) error {
+		store, err := postgres.Open(ctx, databaseURL)
+		if err != nil {
+			return err
+		}
+		defer store.Close()
+		_, err = store.Migrate(ctx) // creates millpond's tables, once; or run: millpond migrate up
+		if err != nil {
+			return err
+		}
+		inbox, err := middleware.NewInbox(store, middleware.InboxConfig{Service: "shop"})
+		if err != nil {
+			return err
+		}
+		router.AddMiddleware(inbox.Middleware)
+		router.AddConsumerHandler("stock", "orders", subscriber, postgres.Handler(
+			func(ctx context.Context, tx pgx.Tx, msg *message.Message) error { // the claim commits with tx
+				_, err := tx.Exec(ctx, "UPDATE stock SET pieces = pieces - 1 WHERE item = $1", string(msg.Payload))
+				return err
+			}))
+		retries, err := middleware.NewRetryWorker(inbox, middleware.RetryWorkerConfig{Handlers: router.Handlers()})
+		if err != nil {
+			return err
+		}
+		ctx, stop := signal.NotifyContext(ctx, os.Interrupt)
+		defer stop()
+		group, ctx := errgroup.WithContext(ctx)
+		group.Go(func() error { defer stop(); return retries.Run(ctx) }) // runs failed messages again
+		group.Go(func() error { defer stop(); return router.Run(ctx) })
+		return group.Wait()
+	}
+	_ = run
+}
+
 // The inbox on a router and a pool that a program has already.
 func ExampleNew() {
-	addInbox := func(ctx context.Context, pool *pgxpool.Pool, router *message.Router, subscriber message.Subscriber) error {
+	addInbox := func(ctx context.Context, pool *pgxpool.Pool, router *message.Router) error {
 		store, err := postgres.New(pool, postgres.Config{})
 		if err != nil {
 			return err
@@ -27,11 +67,6 @@ func ExampleNew() {
 			return err
 		}
 		router.AddMiddleware(inbox.Middleware)
-		router.AddConsumerHandler("mark-paid", "payments", subscriber,
-			postgres.Handler(func(ctx context.Context, tx pgx.Tx, msg *message.Message) error {
-				_, err := tx.Exec(ctx, "UPDATE invoice SET paid = true WHERE id = $1", string(msg.Payload))
-				return err
-			}))
 		return nil
 	}
 	_ = addInbox
