@@ -1,6 +1,7 @@
 package sqlstore
 
 import (
+	"bytes"
 	"context"
 	"slices"
 	"time"
@@ -9,7 +10,7 @@ import (
 )
 
 const (
-	lockReserved = `SELECT f.number, f.revision FROM {schema.}{prefix}failure f WHERE %s AND f.status = 3 AND f.reserved{free}`
+	lockReserved = `SELECT f.number, f.revision, f.consumer, f.message_id FROM {schema.}{prefix}failure f WHERE %s AND f.status = 3 AND f.reserved{free}`
 
 	renewReserved = `UPDATE {schema.}{prefix}failure SET due_at = {now} + ? WHERE %s`
 
@@ -27,34 +28,48 @@ func (s Store) Renew(ctx context.Context, reserved []stores.Retry, d time.Durati
 	return s.changeReserved(ctx, reserved, renewReserved, d.Microseconds())
 }
 
-// Reserved calls change with the numbers and revisions of messages, if there are any.
-func (t *Tables) Reserved(ctx context.Context, reserved []stores.Retry, change func(numbers, revisions []int64) error) error {
+// Reservations are messages that a worker has reserved, by column. They are told apart by
+// their keys, too: where a failover has lost commits, numbers are given again.
+type Reservations struct {
+	Numbers, Revisions, Consumers []int64
+	IDs                           [][]byte
+}
+
+// Reserved calls change with reserved messages, if there are any.
+func (t *Tables) Reserved(ctx context.Context, reserved []stores.Retry, change func(Reservations) error) error {
 	if len(reserved) == 0 {
 		return nil
 	}
 	if err := t.Ready(ctx); err != nil {
 		return err
 	}
-	numbers, revisions := make([]int64, len(reserved)), make([]int64, len(reserved))
-	for i, r := range reserved {
-		numbers[i], revisions[i] = ParseVersion(r.State.Version)
+	var all Reservations
+	for _, r := range reserved {
+		n, revision := ParseVersion(r.State.Version)
+		all.Numbers, all.Revisions = append(all.Numbers, n), append(all.Revisions, revision)
+		all.Consumers, all.IDs = append(all.Consumers, number(r.Key.Consumer)), append(all.IDs, r.Key.ID)
 	}
-	if err := change(numbers, revisions); err != nil {
+	if err := change(all); err != nil {
 		return t.Explain(ctx, err)
 	}
 	return nil
 }
 
 func (s Store) changeReserved(ctx context.Context, reserved []stores.Retry, text string, args ...any) error {
-	return s.t.Reserved(ctx, reserved, func(numbers, revisions []int64) error {
+	return s.t.Reserved(ctx, reserved, func(all Reservations) error {
 		return s.t.db.Write(ctx, func(tx Sender) error {
 			var free []int64
-			_, err := list(ctx, tx, s.t.in(lockReserved, "f.number", numbers), func(rows Rows) (number int64, err error) {
-				var revision int64
-				if err = rows.Scan(&number, &revision); err == nil && revisions[slices.Index(numbers, number)] == revision {
+			_, err := list(ctx, tx, s.t.in(lockReserved, "f.number", all.Numbers), func(rows Rows) (number int64, err error) {
+				var revision, consumer int64
+				var id []byte
+				if err = rows.Scan(&number, &revision, &consumer, &id); err != nil {
+					return number, err
+				}
+				i := slices.Index(all.Numbers, number)
+				if all.Revisions[i] == revision && all.Consumers[i] == consumer && bytes.Equal(all.IDs[i], id) {
 					free = append(free, number)
 				}
-				return number, err
+				return number, nil
 			})
 			if err != nil || len(free) == 0 {
 				return err

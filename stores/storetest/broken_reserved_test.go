@@ -4,8 +4,10 @@ import (
 	"context"
 	"database/sql"
 	"errors"
+	"slices"
 	"time"
 
+	"github.com/millpond-go/millpond/internal/sqlstore"
 	"github.com/millpond-go/millpond/stores"
 )
 
@@ -25,6 +27,11 @@ var brokenReservations = []variant{
 		name:  "a broken reservation can be renewed",
 		wrap:  func(s stores.Store, admin *sql.DB) stores.Store { return renewsAll{s, admin} },
 		fails: []string{"change/breaks reservations"},
+	},
+	{
+		name:  "reservations are told apart by version alone",
+		wrap:  func(s stores.Store, admin *sql.DB) stores.Store { return byVersion{s, admin} },
+		fails: []string{"due/a version that is another message's"},
 	},
 	{
 		name:  "what a reservation was broken of is no suspect",
@@ -75,4 +82,22 @@ func (s tellsNoReservation) Messages(ctx context.Context, q stores.MessageQuery)
 		page[i].Reserved = false
 	}
 	return page, err
+}
+
+// byVersion takes a reservation for that of whichever message has the version.
+type byVersion struct {
+	stores.Store
+	admin *sql.DB
+}
+
+func (s byVersion) Release(ctx context.Context, reserved []stores.Retry) error {
+	reserved = slices.Clone(reserved)
+	for i, r := range reserved {
+		number, _ := sqlstore.ParseVersion(r.State.Version)
+		err := s.admin.QueryRowContext(ctx, "SELECT message_id FROM millpond_failure WHERE number = ?", number).Scan(&reserved[i].Key.ID)
+		if err != nil && !errors.Is(err, sql.ErrNoRows) {
+			return err
+		}
+	}
+	return s.Store.Release(ctx, reserved)
 }

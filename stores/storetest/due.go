@@ -25,6 +25,7 @@ func dueChecks() []check {
 		{name: "lapsed reservations are suspect", run: dueLapsed},
 		{name: "suspicion lasts until an attempt is recorded", run: suspicionLasts},
 		{name: "release", run: dueRelease},
+		{name: "a version that is another message's", run: dueOfAnother},
 		{name: "by the database's clock", run: dueByClock},
 		{name: "once, of many", run: func(b *bench) { dueRace(b, b.open()) }},
 		{name: "once, of many in two processes", run: func(b *bench) { dueRace(b, b.open(), b.open()) }},

@@ -141,3 +141,27 @@ func breaksInFlight(b *bench) {
 	b.expect(operator, claimOf(r), stores.Duplicate)
 	b.paired()
 }
+
+// dueOfAnother: a failover that lost commits may have given a message's version to another
+// one. Who had the first has no say over the second.
+func dueOfAnother(b *bench) {
+	here, elsewhere := b.open(), b.open()
+	b.fails(elsewhere, "theirs")
+	theirs := b.wantDue(elsewhere, "theirs")[0]
+	lost := theirs
+	lost.Key.ID = []byte("lost")
+	before := b.snapshot()
+	due := b.look(here, claimFor("theirs", "theirs"), stores.Parked).Failure.DueIn
+	if err := errors.Join(here.Renew(b.ctx, []stores.Retry{lost}, 10*reserve), here.Release(b.ctx, []stores.Retry{lost})); err != nil {
+		b.tb.Errorf("Renew and Release of what was lost: %v", err)
+	}
+	b.unchanged(before, "Renew and Release of what was lost")
+	if got := b.look(here, claimFor("theirs", "theirs"), stores.Parked).Failure.DueIn; got > due {
+		b.tb.Errorf("the message of that version is due in %s, after it was due in %s", got, due)
+	}
+	b.wantDue(here)
+	if err := elsewhere.Release(b.ctx, []stores.Retry{theirs}); err != nil {
+		b.tb.Errorf("Release: %v", err)
+	}
+	b.wantDue(here, "theirs")
+}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"github.com/millpond-go/millpond/internal/sqlstore"
 	"github.com/millpond-go/millpond/stores"
 )
 
@@ -18,28 +19,28 @@ func (s Store) Renew(ctx context.Context, reserved []stores.Retry, d time.Durati
 }
 
 func (s Store) changeReserved(ctx context.Context, reserved []stores.Retry, text string, arg any) error {
-	return s.t.shared.Reserved(ctx, reserved, func(numbers, revisions []int64) error {
-		_, err := s.t.db.Send(ctx, Statement{Text: text, Args: []any{numbers, revisions, arg}})
+	return s.t.shared.Reserved(ctx, reserved, func(all sqlstore.Reservations) error {
+		_, err := s.t.db.Send(ctx, Statement{Text: text, Args: []any{all.Numbers, all.Revisions, all.Consumers, all.IDs, arg}})
 		return err
 	})
 }
 
 const reservedText = `WITH free AS MATERIALIZED (
-	SELECT f.number FROM ROWS FROM (unnest($1::bigint[]), unnest($2::bigint[])) AS r (number, revision)
-	JOIN {schema.}{prefix}failure f ON f.number = r.number AND f.revision = r.revision
+	SELECT f.number FROM ROWS FROM (unnest($1::bigint[]), unnest($2::bigint[]), unnest($3::bigint[]), unnest($4::pg_catalog.bytea[])) AS r (number, revision, consumer, message_id)
+	JOIN {schema.}{prefix}failure f ON f.number = r.number AND f.revision = r.revision AND f.consumer = r.consumer AND f.message_id = r.message_id
 	WHERE f.status = 3 AND f.reserved
 	FOR UPDATE OF f SKIP LOCKED
 )`
 
 const renewText = reservedText + `
-UPDATE {schema.}{prefix}failure f SET due_at = now() + $3::interval
+UPDATE {schema.}{prefix}failure f SET due_at = now() + $5::interval
 FROM free WHERE f.number = free.number`
 
 const releaseText = reservedText + `, released AS (
 	UPDATE {schema.}{prefix}failure f SET ` + revised + `, reserved = false, due_at = now()
 	FROM free WHERE f.number = free.number
 )
-SELECT pg_notify($3, '')::text`
+SELECT pg_notify($5, '')::text`
 
 // Backlog implements stores.Retries, in one trip.
 func (s Store) Backlog(ctx context.Context, limit int) (backlog []stores.Backlog, err error) {
