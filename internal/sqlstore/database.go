@@ -43,8 +43,9 @@ type Database interface {
 
 	// SchemaState reads the newest version of the tables; version 0: there are none.
 	SchemaState(ctx context.Context) (SchemaState, error)
-	// Learn queries the server's properties once, when the tables are there.
-	Learn(ctx context.Context) (*Dialect, error)
+	// Learn queries the server's properties once, when the tables are there. again: another
+	// server may have taken its place, and what can be different there is queried anew.
+	Learn(ctx context.Context, again bool) (*Dialect, error)
 	// LookUp reads the row of a key, if it is durably committed.
 	LookUp(ctx context.Context, consumer int64, id []byte) (Row, error)
 

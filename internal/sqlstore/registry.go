@@ -36,7 +36,8 @@ func (s Store) Register(ctx context.Context, r stores.Registration) error {
 	if err := s.Validate(ctx); err != nil {
 		return err
 	}
-	if err := s.t.learn(ctx); err != nil {
+	_, unknown := s.t.Consumer(r.Consumer)
+	if err := s.t.learn(ctx, unknown == nil); err != nil {
 		return err
 	}
 	reg := registration{Registration: r, Dialect: s.t.Dialect(), id: number(r.Consumer)}

@@ -27,7 +27,7 @@ func (s Store) Validate(ctx context.Context) error {
 	if err := s.t.Check(state); err != nil {
 		return err
 	}
-	return s.t.learn(ctx)
+	return s.t.learn(ctx, false)
 }
 
 func (t *Tables) state(ctx context.Context) (SchemaState, error) {

@@ -50,8 +50,8 @@ func (t *Tables) fixed(text string) string { return t.dialect.Load().Fixed(text)
 
 // learn calls Learn, before the first consumer is registered and so before any other
 // operation.
-func (t *Tables) learn(ctx context.Context) error {
-	d, err := t.db.Learn(ctx)
+func (t *Tables) learn(ctx context.Context, again bool) error {
+	d, err := t.db.Learn(ctx, again)
 	if err != nil {
 		return t.Explain(ctx, err)
 	}

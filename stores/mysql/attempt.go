@@ -153,7 +153,7 @@ var errLost = errors.New("the claim of this transaction is gone")
 
 // complete sends the guarded completion, and COMMIT only after it.
 func (a *attempt) complete(ctx context.Context, exec func(context.Context, string) (int64, error)) error {
-	t := a.store.texts
+	t := a.store.texts()
 	if own := a.ss.own; own != nil {
 		if err := own.complete(ctx, t, &a.claim); !errors.Is(err, errNotPrepared) {
 			return err

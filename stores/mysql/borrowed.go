@@ -63,7 +63,7 @@ func (a *attempt) commitBorrowed(ctx context.Context) error {
 		return a.failed(ctx, err)
 	}
 	a.ss.ended = true
-	if t := a.store.texts; t.maria || t.procedures {
+	if t := a.store.texts(); t.maria || t.procedures {
 		a.ss.dirty = false
 	}
 	a.giveBack(ctx)
@@ -88,7 +88,7 @@ func (a *attempt) giveBack(ctx context.Context) {
 		return
 	}
 	if a.ss.dirty {
-		if _, err := a.ss.conn.ExecContext(ctx, a.store.texts.settingsRestored); err != nil {
+		if _, err := a.ss.conn.ExecContext(ctx, a.store.texts().settingsRestored); err != nil {
 			a.ss.drop()
 			return
 		}
@@ -106,7 +106,7 @@ func (a *attempt) endBorrowed(ctx context.Context) error {
 			_, err = a.ss.conn.ExecContext(ctx, "ROLLBACK")
 		}
 		if err == nil {
-			_, err = a.ss.conn.ExecContext(ctx, a.store.texts.settingsRestored)
+			_, err = a.ss.conn.ExecContext(ctx, a.store.texts().settingsRestored)
 		}
 		return err
 	}, a.ss.drop)

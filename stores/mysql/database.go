@@ -91,8 +91,8 @@ func (p ofPrepared) ExecContext(ctx context.Context, _ string, args ...any) (sql
 }
 
 // Learn implements sqlstore.Database.
-func (d database) Learn(ctx context.Context) (*sqlstore.Dialect, error) {
-	if err := d.learn(ctx); err != nil {
+func (d database) Learn(ctx context.Context, again bool) (*sqlstore.Dialect, error) {
+	if err := d.learn(ctx, again); err != nil {
 		return nil, err // another call may be learning just now
 	}
 	return d.dialect, nil
@@ -130,7 +130,7 @@ const maxKept = 256 << 20
 
 // Fits implements sqlstore.Database: a row goes in one packet.
 func (d database) Fits(bytes int) error {
-	if limit := min(maxKept, d.server.maxPacket-slack); bytes > limit {
+	if limit := min(maxKept, d.texts().maxPacket-slack); bytes > limit {
 		return fmt.Errorf("mysql: %w: %d bytes, at most %d can be kept (by max_allowed_packet)", stores.ErrTooLarge, bytes, limit)
 	}
 	return nil

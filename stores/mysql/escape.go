@@ -18,7 +18,7 @@ func (a *attempt) lookForClaim(ctx context.Context, send func(context.Context, s
 	if a.lost || a.innocent() {
 		return
 	}
-	changed, err := send(ctx, string(a.store.texts.finish(nil, &a.claim)))
+	changed, err := send(ctx, string(a.store.texts().finish(nil, &a.claim)))
 	a.lost = err == nil && changed != 1 || isContended(err)
 }
 

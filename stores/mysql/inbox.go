@@ -22,7 +22,7 @@ func (s *Store) Begin(ctx context.Context, c stores.Claim) (stores.Attempt, stor
 	if c.Take != 0 {
 		first = nil
 	}
-	if first != nil && s.texts.looksFirst() {
+	if first != nil && s.texts().looksFirst() {
 		if held, err := s.inHands(ctx, &cl); held || err != nil {
 			return nil, stores.Verdict{Outcome: stores.InFlight}, err
 		}
@@ -55,7 +55,7 @@ func (s *Store) Begin(ctx context.Context, c stores.Claim) (stores.Attempt, stor
 
 // inHands reports whether somebody has locked the row of a key.
 func (s *Store) inHands(ctx context.Context, cl *claimed) (bool, error) {
-	text := string(s.texts.key([]byte(s.sql.inHands), cl.consumer, cl.id)) + " FOR SHARE NOWAIT"
+	text := string(s.texts().key([]byte(s.sql.inHands), cl.consumer, cl.id)) + " FOR SHARE NOWAIT"
 	var one int
 	_, err := first(ctx, database{s}, text, &one)
 	if isContended(err) {
@@ -126,7 +126,7 @@ func (ss *session) take(ctx context.Context, c *stores.Claim, cl *claimed, versi
 }
 
 func (s *Store) tryTake(ctx context.Context, on sqlstore.Sender, cl *claimed, number, revision int64) (taken, behind bool, err error) {
-	t, sql := s.texts, s.sql
+	t, sql := s.texts(), s.sql
 	var orderKey []byte
 	locked, err := sqlstore.Again(ctx, func() (bool, error) {
 		return first(ctx, on, fmt.Sprintf(sql.take, cl.consumer, appendBytes(nil, cl.id), number, revision), &orderKey)

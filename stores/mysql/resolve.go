@@ -54,7 +54,7 @@ func (s *Store) closeTaken(ctx context.Context, c claimed) (closed bool, err err
 		if err != nil || !taken {
 			return err
 		}
-		changed, err := exec(ctx, tx, string(s.texts.finish(nil, &c)))
+		changed, err := exec(ctx, tx, string(s.texts().finish(nil, &c)))
 		closed = changed == 1
 		return err
 	})

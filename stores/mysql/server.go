@@ -12,7 +12,7 @@ import (
 	"github.com/millpond-go/millpond/internal/sqlstore"
 )
 
-// server is what a store needs to know of the server, and never changes while it runs.
+// server is what a store needs to know of the server.
 type server struct {
 	maria      bool
 	procedures bool // of ours, on MySQL
@@ -31,10 +31,11 @@ var versionNumbers = regexp.MustCompile(`^(?:5\.5\.5-)?(\d+)\.(\d+)`)
 
 // learn asks the server once what the store needs to know of it. It is done before
 // the first consumer is registered, and so before anything else.
-func (s *Store) learn(ctx context.Context) error {
+// It is done again when the server may be another one.
+func (s *Store) learn(ctx context.Context, again bool) error {
 	s.learning.Lock()
 	defer s.learning.Unlock()
-	if s.dialect != nil {
+	if s.dialect != nil && !again {
 		return nil
 	}
 	var (
@@ -85,10 +86,18 @@ func (s *Store) learn(ctx context.Context) error {
 		sv.procedures = n == 3
 	}
 	s.warn(ctx, sv)
+	if before := s.texts(); before != nil {
+		if before.maria != sv.maria {
+			return fmt.Errorf("%w: it was %s, and is %s now: restart the program", sqlstore.ErrUnusable, product(before.maria), product(sv.maria))
+		}
+		s.current.Store(newTexts(s.dialect, sv, s.config.Isolation))
+		return nil
+	}
 	names := sqlstore.Names{Schema: "`" + strings.ReplaceAll(schema, "`", "``") + "`", Prefix: s.names.Prefix}
 	s.dialect = newDialect(names, sv.maria)
 	s.dialect.Unordered = sv.unordered
-	s.server, s.texts, s.sql = sv, newTexts(s.dialect, sv, s.config.Isolation), newStatements(s.dialect)
+	s.sql = newStatements(s.dialect)
+	s.current.Store(newTexts(s.dialect, sv, s.config.Isolation))
 	return nil
 }
 
@@ -122,9 +131,9 @@ func supported(version, comment string) (maria bool, err error) {
 		return false, err
 	}
 	maria = isMariaDB(version)
-	product, oldest := "MySQL", oldestMySQL
+	oldest := oldestMySQL
 	if maria {
-		product, oldest = "MariaDB", oldestMariaDB
+		oldest = oldestMariaDB
 	}
 	m := versionNumbers.FindStringSubmatch(version)
 	if m == nil {
@@ -133,9 +142,16 @@ func supported(version, comment string) (maria bool, err error) {
 	major, _ := strconv.Atoi(m[1])
 	minor, _ := strconv.Atoi(m[2])
 	if major < oldest[0] || major == oldest[0] && minor < oldest[1] {
-		return maria, fmt.Errorf("%w: it is %s %s: use %d.%d or later", sqlstore.ErrUnusable, product, version, oldest[0], oldest[1])
+		return maria, fmt.Errorf("%w: it is %s %s: use %d.%d or later", sqlstore.ErrUnusable, product(maria), version, oldest[0], oldest[1])
 	}
 	return maria, nil
+}
+
+func product(maria bool) string {
+	if maria {
+		return "MariaDB"
+	}
+	return "MySQL"
 }
 
 func isMariaDB(version string) bool { return strings.Contains(strings.ToLower(version), "mariadb") }

@@ -61,7 +61,7 @@ func (s *Store) tryOpen(ctx context.Context, claim *claimed, bound time.Duration
 
 // begin claims in the trip of BEGIN.
 func (ss *session) begin(ctx context.Context, claim *claimed, bound time.Duration) (rows int64, claimErr, err error) {
-	b := &beginning{ctx: ctx, texts: ss.store.texts, claim: claim, bound: bound}
+	b := &beginning{ctx: ctx, texts: ss.store.texts(), claim: claim, bound: bound}
 	if ss.tx, err = ss.conn.BeginTx(context.WithValue(context.WithoutCancel(ctx), beginningKey{}, b), nil); err != nil {
 		return 0, nil, err
 	}
@@ -93,7 +93,7 @@ func (ss *session) borrow(ctx context.Context, claim *claimed, bound time.Durati
 
 // prepare gives a connection of the caller's the settings of an attempt, and claims.
 func (ss *session) prepare(ctx context.Context, claim *claimed, bound time.Duration) (rows int64, claimErr, err error) {
-	t := ss.store.texts
+	t := ss.store.texts()
 	ss.dirty, ss.ended = true, false
 	if t.maria || t.procedures {
 		rows, err = ss.exec(ctx, string(t.beginClaim(nil, claim, bound)))
@@ -125,7 +125,7 @@ func (ss *session) exec(ctx context.Context, text string) (affected int64, err e
 // lookBack reads the row of a key and rolls back, in one trip where the server can.
 func (ss *session) lookBack(ctx context.Context, consumer int64, id []byte) (inboxRow, error) {
 	var row inboxRow
-	t := ss.store.texts
+	t := ss.store.texts()
 	if !t.maria && !t.procedures {
 		_, err := ss.Send(ctx, sqlstore.Statement{Text: string(t.lookAt(nil, consumer, id)), Read: row.read})
 		return row, errors.Join(err, ss.rollback(ctx))
@@ -147,7 +147,7 @@ func (ss *session) rollback(ctx context.Context) error {
 		ss.ended = true
 	}
 	if ss.dirty {
-		if _, err := ss.exec(ctx, ss.store.texts.settingsRestored); err != nil {
+		if _, err := ss.exec(ctx, ss.store.texts().settingsRestored); err != nil {
 			return err
 		}
 		ss.dirty = false

@@ -135,3 +135,24 @@ func TestSettingsThatKeepTheStoreFromWritingAreNamed(t *testing.T) {
 		}
 	})
 }
+
+// A failover may lead to a server with other settings. Who is told of it registers again.
+func TestSettingsAreReadAgain(t *testing.T) {
+	t.Parallel()
+	server := onMariaDB.private(t)
+	config := mustParse(t, server.NewDatabase(t))
+	s := openStore(t, config)
+	f := stores.Failure{
+		Key: stores.Key{Consumer: billing, ID: []byte("large")}, Status: stores.StatusPending, Placement: stores.PlacementParked,
+		Class: stores.ClassTransient, Content: &stores.Content{State: stores.ContentKept, Payload: make([]byte, 2<<20)},
+	}
+	_, err := s.Record(t.Context(), f)
+	require.NoError(t, err)
+	_, err = s.DB().ExecContext(t.Context(), "SET GLOBAL max_allowed_packet = 1048576")
+	require.NoError(t, err)
+	s.DB().SetMaxIdleConns(-1) // as the connections of the server before are gone
+	require.NoError(t, s.Register(t.Context(), stores.Registration{Consumer: billing}))
+	f.Key.ID = []byte("too large")
+	_, err = s.Record(t.Context(), f)
+	require.ErrorIs(t, err, stores.ErrTooLarge)
+}

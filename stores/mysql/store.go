@@ -11,6 +11,7 @@ import (
 	"log/slog"
 	"runtime"
 	"sync"
+	"sync/atomic"
 
 	mysql "github.com/go-sql-driver/mysql"
 
@@ -67,14 +68,16 @@ type Store struct {
 // contract is what all SQL stores share.
 type contract = sqlstore.Store
 
-// learnt is what learn has set, and constant once there is a consumer or tables are ready.
+// learnt is what learn has set, and but for the server constant once there is a consumer or
+// tables are ready.
 type learnt struct {
 	learning sync.Mutex
-	server   server
-	texts    *texts
+	current  atomic.Pointer[texts] // for the server
 	sql      *statements
 	dialect  *sqlstore.Dialect // nil until then
 }
+
+func (s *Store) texts() *texts { return s.current.Load() }
 
 var (
 	_ stores.Store    = (*Store)(nil)
@@ -196,13 +199,14 @@ func (s *Store) DB() *sql.DB { return s.db }
 // Capabilities implements stores.Store. Which of the two systems it is, is known once a
 // consumer is registered.
 func (s *Store) Capabilities() stores.Capabilities {
-	s.learning.Lock()
-	defer s.learning.Unlock()
-	system := "mysql"
-	if s.server.maria {
-		system = "mariadb"
+	system, unordered := "mysql", false
+	if t := s.texts(); t != nil {
+		unordered = t.unordered
+		if t.maria {
+			system = "mariadb"
+		}
 	}
-	return stores.Capabilities{System: system, ServerBound: true, SessionShared: !s.own, OutputsUnordered: s.server.unordered, Pool: s.pool()}
+	return stores.Capabilities{System: system, ServerBound: true, SessionShared: !s.own, OutputsUnordered: unordered, Pool: s.pool()}
 }
 
 // pool is the one of attempts.

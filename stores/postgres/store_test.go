@@ -145,6 +145,39 @@ func TestBoundNeverRaisesTheServersOwnLimits(t *testing.T) {
 	}
 }
 
+// A failover may lead to a server with other settings. Who is told of it registers again.
+func TestSettingsAreReadAgain(t *testing.T) {
+	t.Parallel()
+	s := newStore(t)
+	settings := func(timeout, isolation string) {
+		t.Helper()
+		for name, value := range map[string]string{
+			"statement_timeout": timeout, "idle_in_transaction_session_timeout": timeout, "default_transaction_isolation": isolation,
+		} {
+			_, err := s.Pool().Exec(t.Context(), fmt.Sprintf("ALTER DATABASE %s SET %s = '%s'", pgx.Identifier{s.Pool().Config().ConnConfig.Database}.Sanitize(), name, value))
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+		s.Pool().Reset()
+		if err := s.Register(t.Context(), stores.Registration{Consumer: pgtest.Stock, Topic: "orders"}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	settings("500ms", "read committed")
+	settings("0", "serializable")
+	claim := pgtest.Claim("elsewhere")
+	claim.Bound = 7 * time.Second
+	a, tx := begin(t, s, claim)
+	defer func() { _ = a.Rollback(t.Context()) }()
+	var statement, idle, isolation string
+	err := tx.QueryRow(t.Context(), "SELECT current_setting('statement_timeout'), current_setting('idle_in_transaction_session_timeout'), current_setting('transaction_isolation')").
+		Scan(&statement, &idle, &isolation)
+	if err != nil || statement != "7s" || idle != "7s" || isolation != "read committed" {
+		t.Fatalf("statement_timeout %s, idle %s, isolation %s, %v", statement, idle, isolation, err)
+	}
+}
+
 // The settings take 2^31-1 ms, which is less than some may allow their handlers.
 func TestABoundOfMonthsIsWhatTheServerTakes(t *testing.T) {
 	t.Parallel()

@@ -32,7 +32,7 @@ func (d database) Write(ctx context.Context, f func(sqlstore.Sender) error) erro
 }
 
 // Learn implements sqlstore.Database.
-func (d database) Learn(context.Context) (*sqlstore.Dialect, error) { return d.dialect, nil }
+func (d database) Learn(context.Context, bool) (*sqlstore.Dialect, error) { return d.dialect, nil }
 
 // LookUp implements sqlstore.Database. It waits for no writer.
 func (d database) LookUp(ctx context.Context, consumer int64, id []byte) (sqlstore.Row, error) {

@@ -3,8 +3,10 @@ package sqldb
 import (
 	"context"
 	"database/sql"
+	"encoding/hex"
 	"errors"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -51,6 +53,8 @@ func portable(args []any) []any {
 			converted[i] = array(v)
 		case []int64:
 			converted[i] = array(v)
+		case [][]byte:
+			converted[i] = byteArray(v)
 		default:
 			converted[i] = arg
 		}
@@ -71,6 +75,14 @@ func array[T int16 | int64](values []T) string {
 		literal = strconv.AppendInt(literal, int64(v), 10)
 	}
 	return string(append(literal, '}'))
+}
+
+func byteArray(values [][]byte) string {
+	literal := make([]string, len(values))
+	for i, v := range values {
+		literal[i] = `"\\x` + hex.EncodeToString(v) + `"`
+	}
+	return "{" + strings.Join(literal, ",") + "}"
 }
 
 // Batch implements tables.DB: in one trip over pgx, statement by statement over others.

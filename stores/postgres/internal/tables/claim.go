@@ -14,10 +14,11 @@ import (
 // returns the time in it, in microseconds, and the server as stores.Verdict has it.
 func (t *Tables) Claim(consumer int64, c *stores.Claim) (text string, args []any) {
 	trace, lock := sqlstore.TraceBytes(&c.TraceParent), t.LockKey(consumer, c.Key.ID)
-	keep := t.limits.keep(c.Bound)
+	limits := t.settings.Load().limits
+	keep := limits.keep(c.Bound)
 	idle, statement := "", ""
 	if !keep {
-		idle, statement = t.limits.within(c.Bound)
+		idle, statement = limits.within(c.Bound)
 	}
 	switch {
 	case c.OrderKey == nil && keep:
@@ -44,10 +45,11 @@ func (t *Tables) TakeOver(consumer int64, c *stores.Claim) (text string, args []
 
 // Bound returns the statement that bounds a transaction; "" if its connection does.
 func (t *Tables) Bound(c *stores.Claim) (text string, args []any) {
-	if t.limits.keep(c.Bound) {
+	limits := t.settings.Load().limits
+	if limits.keep(c.Bound) {
 		return "", nil
 	}
-	idle, statement := t.limits.within(c.Bound)
+	idle, statement := limits.within(c.Bound)
 	return setBound, []any{idle, statement}
 }
 

@@ -38,8 +38,8 @@ func (d database) Write(ctx context.Context, f func(sqlstore.Sender) error) erro
 }
 
 // Learn implements sqlstore.Database.
-func (d database) Learn(ctx context.Context) (*sqlstore.Dialect, error) {
-	if err := d.t.learn(ctx); err != nil {
+func (d database) Learn(ctx context.Context, again bool) (*sqlstore.Dialect, error) {
+	if err := d.t.learn(ctx, again); err != nil {
 		return nil, err // another call may be learning just now
 	}
 	return d.t.dialect, nil

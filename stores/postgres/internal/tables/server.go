@@ -13,24 +13,24 @@ import (
 
 // learn asks the server once what the store needs to know of it. It is done before
 // the first consumer is registered, and so before anything else.
-func (t *Tables) learn(ctx context.Context) error {
+// It is done again when the server may be another one.
+func (t *Tables) learn(ctx context.Context, again bool) error {
 	t.learning.Lock()
 	defer t.learning.Unlock()
-	if t.dialect != nil {
+	if t.dialect != nil && !again {
 		return nil
 	}
 	var (
 		found           bool
 		h               home
-		isolation       pgx.TxIsoLevel
+		now             serverSettings
 		idle, statement int64
-		durable         durability
 	)
 	where, args := t.homeIs()
 	_, err := t.db.Send(ctx, Statement{
 		//nolint:unqueryvet // home is what the subquery names, one by one
 		Text: qualify("SELECT home.*, " + settings + " FROM (" + where + ") home"), Args: args,
-		Read: first(&found, append(h.dest(), &idle, &statement, &isolation, &durable.fsync, &durable.synchronousCommit, &durable.fullPageWrites)...),
+		Read: first(&found, append(h.dest(), &idle, &statement, &now.isolation, &now.fsync, &now.synchronousCommit, &now.fullPageWrites)...),
 	})
 	switch {
 	case err != nil:
@@ -41,18 +41,28 @@ func (t *Tables) learn(ctx context.Context) error {
 	if err := h.check(); err != nil {
 		return err
 	}
-	t.limits = serverLimits{idle: time.Duration(idle) * time.Millisecond, statement: time.Duration(statement) * time.Millisecond}
+	now.limits = serverLimits{idle: time.Duration(idle) * time.Millisecond, statement: time.Duration(statement) * time.Millisecond}
+	before := t.settings.Swap(&now)
+	if before == nil || before.durability != now.durability {
+		now.warn(t.log)
+	}
+	if t.dialect != nil {
+		return nil
+	}
 	// From now on the tables are named in full: a handler may set the search_path of
 	// its transaction, or leave a connection with another one.
 	names := t.inSchema(h.schema)
 	t.sql, t.dialect = newStatements(names), newDialect(names)
 	t.lockPrefix = append([]byte(names.Table("inbox")), 0)
 	t.channel = channelOf(names)
-	if isolation == t.txOptions.IsoLevel {
-		t.txOptions.IsoLevel = "" // what the server does anyway need not be said with each BEGIN
-	}
-	durable.warn(t.log)
 	return nil
+}
+
+// serverSettings may be others after a failover.
+type serverSettings struct {
+	limits    serverLimits
+	isolation pgx.TxIsoLevel // unless a transaction says another one
+	durability
 }
 
 const settings = `(SELECT setting::bigint FROM pg_catalog.pg_settings WHERE name = 'idle_in_transaction_session_timeout'),

@@ -31,6 +31,7 @@ type Tables struct {
 	shared     *sqlstore.Tables
 	db         DB
 	names      sqlstore.Names
+	isolation  pgx.TxIsoLevel // of the handlers' transactions
 	recognised atomic.Bool // what the server is, and that it will do
 	log        *slog.Logger
 	writers    openWriters
@@ -38,15 +39,15 @@ type Tables struct {
 	learnt
 }
 
-// learnt is what learn has set, and constant once there is a consumer or the tables are ready.
+// learnt is what learn has set, and but for the settings constant once there is a consumer or
+// the tables are ready.
 type learnt struct {
 	learning   sync.Mutex
 	dialect    *sqlstore.Dialect // nil until then
 	sql        statements
-	txOptions  pgx.TxOptions
 	lockPrefix []byte // of what LockKey hashes
 	channel    string // of notifications
-	limits     serverLimits
+	settings   atomic.Pointer[serverSettings]
 }
 
 // Store is the part of the contract that does not depend on the driver. Stores embed it.
@@ -69,8 +70,7 @@ func New(db DB, c Config) (*Tables, error) {
 	if err != nil {
 		return nil, err
 	}
-	t := &Tables{db: db, names: names, log: slog.Default()}
-	t.txOptions.IsoLevel = cmp.Or(c.Isolation, pgx.ReadCommitted) // no access mode: a server set to read-only means it
+	t := &Tables{db: db, names: names, isolation: cmp.Or(c.Isolation, pgx.ReadCommitted), log: slog.Default()}
 	t.shared = sqlstore.New("postgres", database{t}, loadMigrations(names))
 	return t, nil
 }
@@ -79,8 +79,14 @@ func New(db DB, c Config) (*Tables, error) {
 func (t *Tables) Close() bool { return t.shared.Close() }
 
 // TxOptions are those of the handlers' transactions, for a store with a registered
-// consumer. What the server does anyway is not said.
-func (t *Tables) TxOptions() pgx.TxOptions { return t.txOptions }
+// consumer. What the server does anyway is not said, and no access mode: a server set to
+// read-only means it.
+func (t *Tables) TxOptions() pgx.TxOptions {
+	if t.settings.Load().isolation == t.isolation {
+		return pgx.TxOptions{}
+	}
+	return pgx.TxOptions{IsoLevel: t.isolation}
+}
 
 // Emit writes outputs in a transaction; see sqlstore.Tables.Emit.
 func (t *Tables) Emit(ctx context.Context, tx Querier, outputs []stores.Output, locked bool) error {
