@@ -27,8 +27,8 @@ type auditRecord struct {
 var auditColumns = columns{
 	{"AUDIT", "the number of the decision, which --before takes"},
 	{"AT", "when it was made"},
-	{"VERB", "retry, discard, release, reject or reopen"},
-	{"NUMBER", "the number of the message, or the row in quarantine"},
+	{"VERB", "retry, discard, release, reject or reopen, or outbox retry, discard or replay"},
+	{"NUMBER", "the number of the message, the row in quarantine, or the number in the outbox"},
 	consumerColumn, idColumn,
 	{"BEFORE", "the status before the decision"},
 	{"AFTER", "the status that the decision made"},
@@ -54,7 +54,7 @@ func (p *program) auditCommand() *cobra.Command {
 			l.add(auditRecord{
 				e.ID, e.At.UTC(), e.Verb, text(e.Actor), text(e.Reason), consumerOf(e.Consumer), idOf(e.MessageID), e.Number, e.Before, e.After,
 			},
-				strconv.FormatInt(e.ID, 10), p.ago(e.At), string(e.Verb), strconv.FormatInt(e.Number, 10), e.Consumer.String(),
+				strconv.FormatInt(e.ID, 10), p.ago(e.At), string(e.Verb), strconv.FormatInt(e.Number, 10), consumerName(e.Consumer),
 				cut(showID(e.MessageID), 50), e.Before, e.After, e.Actor, cut(printable(e.Reason), shownError))
 			return e.ID
 		})

@@ -127,7 +127,7 @@ func (c *change) run(ctx context.Context, s store, args []string) error {
 		return c.preview(ctx, s, f, r)
 	}
 	if !named(f) {
-		if err := c.confirm(ctx, fmt.Sprintf("%s %s", c.verb.does, messages(r.Matching, r.More))); err != nil {
+		if err := c.confirm(ctx, c.yes, fmt.Sprintf("%s %s", c.verb.does, messages(r.Matching, r.More))); err != nil {
 			return err
 		}
 	}

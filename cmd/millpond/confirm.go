@@ -48,17 +48,17 @@ func (p *program) whoami() string {
 }
 
 // confirm returns nil if what is to be done was confirmed, on the terminal or by --yes.
-func (c *change) confirm(ctx context.Context, what string) error {
-	if c.yes {
+func (p *program) confirm(ctx context.Context, yes bool, what string) error {
+	if yes {
 		return nil
 	}
-	if !c.inTTY || !c.errTTY {
+	if !p.inTTY || !p.errTTY {
 		return usagef("this would %s: add --yes where there is no terminal to ask on, or --dry-run to see more", what)
 	}
-	fmt.Fprintf(c.err, "%s%s? [y/N] ", strings.ToUpper(what[:1]), what[1:])
+	fmt.Fprintf(p.err, "%s%s? [y/N] ", strings.ToUpper(what[:1]), what[1:])
 	answer := make(chan string, 1)
 	go func() { // a read of a terminal cannot be cancelled; the program ends soon
-		line, err := bufio.NewReader(c.in).ReadString('\n')
+		line, err := bufio.NewReader(p.in).ReadString('\n')
 		if err != nil && !errors.Is(err, io.EOF) {
 			line = ""
 		}
@@ -71,7 +71,7 @@ func (c *change) confirm(ctx context.Context, what string) error {
 			return nil
 		}
 	case <-ctx.Done():
-		fmt.Fprintln(c.err)
+		fmt.Fprintln(p.err)
 	}
 	return errors.New("not confirmed, nothing was changed")
 }

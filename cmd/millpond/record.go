@@ -52,7 +52,15 @@ type consumerRecord struct {
 }
 
 func consumerOf(c stores.Consumer) consumerRecord {
-	return consumerRecord{c.String(), c.Service, c.Handler}
+	return consumerRecord{consumerName(c), c.Service, c.Handler}
+}
+
+// consumerName is empty for what is no consumer's.
+func consumerName(c stores.Consumer) string {
+	if c == (stores.Consumer{}) {
+		return ""
+	}
+	return c.String()
 }
 
 // idRecord is a message id: as --id takes it, and byte by byte.

@@ -93,7 +93,7 @@ Exit status, of which the help of each command says more:
 	flags.StringVarP(&p.output, "output", "o", outputTable, "`format` of results: table for people; json or jsonl for programs, with exact times and numbers")
 	flags.DurationVar(&p.timeout, "timeout", 30*time.Second, "how long the store may take for one answer")
 	complete(root, "output", outputs...)
-	root.AddCommand(p.messageCommand(), p.quarantineCommand(), p.causeCommand(), p.statsCommand(), p.auditCommand(),
+	root.AddCommand(p.messageCommand(), p.quarantineCommand(), p.outboxCommand(), p.causeCommand(), p.statsCommand(), p.auditCommand(),
 		p.migrateCommand(), p.configCommand(), p.versionCommand())
 	takeOnce(root)
 	return root

@@ -27,6 +27,7 @@ import (
 //	{topics} {list}   the topics of a consumer as a JSON array, to read and to write
 //	{again}           ends an INSERT into quarantine that may meet a row of the same message
 //	{before} {after}  columns of the audit, quoted where they have to be
+//	{own number}      lets an INSERT into the outbox give the numbers itself
 //	{bytes} … {/bytes} a text that is compared byte by byte
 //	{any order}       before a column: no index of it that would need sorting is of use
 //	{empty}           no bytes
@@ -107,5 +108,6 @@ var usual = map[string]string{
 	"topics": "topics", "list": "?",
 	"again":  "ON CONFLICT (consumer, identity_hash, fingerprint, reason) DO UPDATE SET",
 	"before": "before", "after": "after",
-	"bytes": "", "/bytes": "", "any order": "", "empty": "x''",
+	"own number": "",
+	"bytes":      "", "/bytes": "", "any order": "", "empty": "x''",
 }

@@ -38,7 +38,7 @@ type Config struct {
 	// Backoff is the pause after the first refusal. It doubles with each, up to 5 minutes.
 	Backoff time.Duration `config:"backoff" default:"1s" check:"positive"`
 	// BlockKeys lets a dead letter block its order key: what comes after it waits until it is
-	// gone from the table of dead letters. Otherwise the next message is published.
+	// retried or discarded (stores.OutboxInspector). Otherwise the next message is published.
 	BlockKeys bool
 	// Away reports whether a publisher's error says that the destination cannot be reached
 	// now, so that it pauses and no attempt is spent. nil is [IsAway].

@@ -70,6 +70,25 @@ var brokenOutboxes = []variant{
 		fails: []string{"outbox/limits"},
 	},
 	{
+		name: "outputs are listed whatever their destination",
+		wrap: onOutbox(func(o *brokenOutbox) {
+			o.outputs = func(ctx context.Context, q stores.OutputQuery) ([]stores.OutputRow, error) {
+				q.Destination = nil
+				return o.OutboxInspector.Outputs(ctx, q)
+			}
+		}),
+		fails: []string{"outbox/what operators see"},
+	},
+	{
+		name: "a decision about outputs does nothing",
+		wrap: onOutbox(func(o *brokenOutbox) {
+			o.change = func(context.Context, stores.OutputChange) (stores.Changed, error) {
+				return stores.Changed{Changed: 1, Done: true}, nil
+			}
+		}),
+		fails: []string{"outbox/what operators decide", "outbox/operators at once"},
+	},
+	{
 		name: "everybody has every lease",
 		wrap: onOutbox(func(o *brokenOutbox) {
 			o.lease = func(_ context.Context, r stores.LeaseRequest) (stores.Leased, error) {
@@ -93,16 +112,23 @@ var brokenOutboxes = []variant{
 type brokenOutbox struct {
 	stores.Store
 	stores.Outbox
+	stores.OutboxInspector
 
 	settle  func(context.Context, stores.Settlement) error
 	pending func(context.Context, stores.PendingQuery) (stores.Pending, error)
 	lease   func(context.Context, stores.LeaseRequest) (stores.Leased, error)
+	outputs func(context.Context, stores.OutputQuery) ([]stores.OutputRow, error)
+	change  func(context.Context, stores.OutputChange) (stores.Changed, error)
 }
 
 func onOutbox(change func(*brokenOutbox)) func(stores.Store, *sql.DB) stores.Store {
 	return func(s stores.Store, _ *sql.DB) stores.Store {
 		inner := s.(stores.Outbox)
-		o := &brokenOutbox{Store: s, Outbox: inner, settle: inner.Settle, pending: inner.Pending, lease: inner.Lease}
+		inspect := s.(stores.OutboxInspector)
+		o := &brokenOutbox{
+			Store: s, Outbox: inner, OutboxInspector: inspect, settle: inner.Settle, pending: inner.Pending, lease: inner.Lease,
+			outputs: inspect.Outputs, change: inspect.ChangeOutputs,
+		}
 		change(o)
 		return o
 	}
@@ -112,6 +138,14 @@ func (o *brokenOutbox) Unwrap() stores.Store { return o.Store }
 
 func (o *brokenOutbox) Settle(ctx context.Context, s stores.Settlement) error {
 	return o.settle(ctx, s)
+}
+
+func (o *brokenOutbox) Outputs(ctx context.Context, q stores.OutputQuery) ([]stores.OutputRow, error) {
+	return o.outputs(ctx, q)
+}
+
+func (o *brokenOutbox) ChangeOutputs(ctx context.Context, c stores.OutputChange) (stores.Changed, error) {
+	return o.change(ctx, c)
 }
 
 func (o *brokenOutbox) Pending(ctx context.Context, q stores.PendingQuery) (stores.Pending, error) {

@@ -30,6 +30,9 @@ func outboxChecks(h *Harness) []check {
 		{name: "an order key has one writer", run: func(b *bench) { b.outboxOneWriter() }},
 		{name: "what is committed late", run: func(b *bench) { b.outboxLate() }},
 		{name: "what is committed late by the younger one", run: func(b *bench) { b.outboxYounger() }},
+		{name: "what operators see", run: func(b *bench) { b.outboxOperatorsRead() }},
+		{name: "what operators decide", run: func(b *bench) { b.outboxOperatorsChange() }},
+		{name: "operators at once", run: func(b *bench) { b.outboxOperatorsAtOnce() }},
 		{name: "ten thousand in one transaction", run: func(b *bench) { b.outboxMany() }},
 	}
 }

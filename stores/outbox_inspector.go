@@ -1,0 +1,104 @@
+package stores
+
+import (
+	"context"
+	"time"
+)
+
+// OutputState says where an output is.
+type OutputState string
+
+const (
+	OutputPending   OutputState = "pending"   // it is to be published
+	OutputFailed    OutputState = "failed"    // a dead letter: its destination has refused it for good
+	OutputPublished OutputState = "published" // it is in the history
+)
+
+// Verbs for outputs.
+const (
+	// VerbRetryOutput gives failed outputs a fresh budget. They get back their numbers, and so
+	// their turns, where they have blocked their order keys.
+	VerbRetryOutput Verb = "outbox retry"
+	// VerbDiscardOutput deletes pending and failed outputs. A relay that has one in hand may
+	// publish it all the same.
+	VerbDiscardOutput Verb = "outbox discard"
+	// VerbReplayOutput puts copies of published outputs at the end of the outbox, with the same
+	// message ids, in the order of their numbers.
+	VerbReplayOutput Verb = "outbox replay"
+)
+
+// OutputFilter selects outputs in one state. Other fields that are set must all match.
+type OutputFilter struct {
+	State         OutputState
+	Destination   *string // "" is a destination, too
+	Topic, Type   string
+	ErrorContains string // in the last error, byte by byte
+	ID            string // exactly this message id
+	OrderKey      []byte
+	Numbers       []int64
+
+	// By the database's clock: of when pending outputs were written, failed ones were given up,
+	// and those of the history were published. Zero: unbounded.
+	Since, Until time.Time
+}
+
+// OutputQuery asks for one page of outputs, the latest number first.
+type OutputQuery struct {
+	OutputFilter
+	Before int64 // only smaller numbers; 0: the first page
+	Limit  int   // positive
+}
+
+// OutputRow is an output, as operators see it.
+type OutputRow struct {
+	Output // without metadata and payload, but from OutboxInspector.Output
+
+	State     OutputState
+	Number    int64
+	Attempts  int // that were refused
+	Error     string
+	Blocks    bool // a failed one that lets the others of its order key wait
+	Bytes     int  // of metadata and payload
+	CreatedAt time.Time
+	EndedAt   time.Time // when it failed, or was published
+	// Unreadable, if not nil, says why metadata are missing.
+	Unreadable error
+}
+
+// OutputCount is how many outputs of a destination are in one state.
+type OutputCount struct {
+	State       OutputState
+	Destination string
+	N           int
+	More        bool          // there are more than were counted, of this destination or others
+	Age         time.Duration // of the oldest one that was counted, by the database's clock
+}
+
+// OutputChange is one batch of an operator's decision on outputs.
+type OutputChange struct {
+	Verb          Verb // VerbRetryOutput, VerbDiscardOutput or VerbReplayOutput
+	Filter        OutputFilter
+	Actor, Reason string // kept in the audit; cut to MaxDetailBytes
+
+	After int64 // only greater numbers: Changed.Next of the previous batch
+	UpTo  int64 // only numbers up to this one; 0: unbounded
+	Limit int   // rows in a batch; positive
+}
+
+// OutboxInspector is for operators of an outbox. It reads and changes committed state only.
+// Limits must be positive. Each change writes an audit entry in the same transaction.
+type OutboxInspector interface {
+	// Outputs returns one page.
+	Outputs(ctx context.Context, q OutputQuery) ([]OutputRow, error)
+	// Output returns an output in any state, with all its fields. The error wraps ErrNotFound
+	// if there is none.
+	Output(ctx context.Context, number int64) (OutputRow, error)
+	// MatchingOutputs counts the outputs that match, at most limit of them, and returns their
+	// highest number.
+	MatchingOutputs(ctx context.Context, f OutputFilter, limit int) (n int, highest int64, err error)
+	// OutputCounts counts outputs by state and destination, the oldest limit of each state.
+	OutputCounts(ctx context.Context, limit int, states ...OutputState) ([]OutputCount, error)
+	// ChangeOutputs carries out one batch, in one transaction. Changed.Busy is how many were
+	// gone when their turn came.
+	ChangeOutputs(ctx context.Context, c OutputChange) (Changed, error)
+}
