@@ -67,7 +67,7 @@ func TestUnknownCommandsAndWhatMayBeMeant(t *testing.T) {
 		"retry --cause x":   "did you mean millpond msg retry or millpond outbox retry?",
 		"retry --all --yes": "did you mean millpond msg retry or millpond outbox retry?",
 		"cuase ls":          "did you mean millpond cause?",
-		"cause show":        "did you mean millpond msg show or millpond quarantine show?",
+		"cause show":        "did you mean millpond msg show or millpond outbox show or millpond quarantine show?",
 		"msg realese":       `"realese" is no command of millpond msg, which has discard, ls, retry, show`,
 		"quarantine relase": "did you mean millpond quarantine release?",
 		"--frobnicate":      "unknown flag: --frobnicate",
