@@ -5,12 +5,13 @@
 // once, however often the broker delivers the message.
 //
 // The contract is a set of small interfaces, one per caller: [Registry] and [Inbox] run
-// deliveries, [Failures] records failed attempts, [Retries] hands parked messages to retry
-// workers, [Quarantine] keeps messages that cannot have a row of their own, [Inspector] is
-// for operators, and [Migrator] creates and checks the tables. [Store] is all of them, as
-// an adapter returns it. What only some can do are optional interfaces, found by
-// assertion: of stores [Resolver], [Waker] and [PoolReporter]; of attempts [Interruptible],
-// [Refusing] and [Escapable].
+// deliveries (an [Attempt] each), [Failures] records failed attempts, [Retries] hands
+// parked messages to retry workers, [Quarantine] keeps messages that cannot have a row of
+// their own, [Inspector] (with [QuarantineInspector]) is for operators, and [Migrator]
+// creates and checks the tables. [Store] is these, as an adapter returns it. What not
+// every store can do are optional interfaces, found by assertion: of stores [Outbox] (with
+// [Leases]), [Attendance], [Resolver], [Waker] and [PoolReporter]; of attempts [Emitter],
+// [Interruptible], [Refusing] and [Escapable].
 //
 // The package imports no driver and no message library, so that a program links
 // only the adapters that it imports. Adapters live in packages beside it; package

@@ -30,9 +30,11 @@ func Check(tree fs.FS) ([]Problem, error) {
 	var problems []Problem
 	code, problems := parseCode(texts)
 	problems = append(problems, checkErrors(texts)...)
+	problems = append(problems, checkContract(texts)...)
 	var docs []*document
 	for name, text := range texts {
 		problems = append(problems, checkWords(name, text)...)
+		problems = append(problems, checkLength(name, text)...)
 		if path.Ext(name) == ".md" {
 			docs = append(docs, parseDocument(name, text))
 		}

@@ -94,6 +94,11 @@ func TestCheck(t *testing.T) {
 		{"an error of the page that does not exist", errorTree("| `stores: gone` | `stores.ErrGone`, `stores.ErrHere` |"), "docs/errors.md:1: there is no error stores.ErrHere"},
 		{"a type of errors that the page does not have", map[string]string{"docs/errors.md": "", "router/a.go": "package router\n\ntype ConfigError struct{}\n"}, "router/a.go:3: docs/errors.md does not have router.ConfigError"},
 
+		{"an interface that the contract's comment has", contractTree("// Package stores has [Inbox]."), ""},
+		{"an interface that it does not have", contractTree("// Package stores has Inbox."), "stores/a.go:3: stores/doc.go does not say what Inbox is for"},
+		{"a file that is too long", map[string]string{"router/a.go": "package router\n" + strings.Repeat("\n", 400)}, "router/a.go:401: the file has 401 lines"},
+		{"a test that is long", map[string]string{"router/a_test.go": "package router\n" + strings.Repeat("\n", 400)}, ""},
+
 		{"the promise", docs("It gives exactly-once " + delivery + "."), "docs/a.md:1: nobody can promise this"},
 		{"the promise in the second line", docs("It gives\nexactly-once " + delivery + "."), "docs/a.md:2: nobody can promise this"},
 		{"the promise over two lines", map[string]string{"a/a.go": "// It gives Exactly once\n// " + delivery + ".\npackage a\n"}, "a/a.go:1: nobody can promise this"},
@@ -126,5 +131,12 @@ func errorTree(page string) map[string]string {
 	return map[string]string{
 		"docs/errors.md": page,
 		"stores/a.go":    "package stores\n\nimport \"errors\"\n\nvar ErrGone = errors.New(\"stores: gone\")\n",
+	}
+}
+
+func contractTree(comment string) map[string]string {
+	return map[string]string{
+		"stores/doc.go": comment + "\npackage stores\n",
+		"stores/a.go":   "package stores\n\ntype Inbox interface{}\n",
 	}
 }

@@ -24,8 +24,8 @@
 // # What it guarantees
 //
 // Transactions are READ COMMITTED unless Config.Isolation says otherwise. A first delivery
-// costs no round trip and no commit more than the handler in BEGIN and COMMIT, and waits
-// for no lock of millpond's. The server frees the key of a process that stands still
+// that is not suspect costs no round trip and no commit more than the handler in BEGIN and
+// COMMIT, and waits for no lock of millpond's. The server frees the key of a process that stands still
 // (stores.Capabilities.ServerBound). A connection whose session a handler may have changed
 // serves no other message. Retry workers are woken by NOTIFY: see [Store.Listen].
 //
