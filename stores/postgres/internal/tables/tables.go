@@ -32,7 +32,7 @@ type Tables struct {
 	db         DB
 	names      sqlstore.Names
 	isolation  pgx.TxIsoLevel // of the handlers' transactions
-	recognised atomic.Bool // what the server is, and that it will do
+	recognised atomic.Bool    // what the server is, and that it will do
 	log        *slog.Logger
 	writers    openWriters
 	woken      atomic.Int64 // when listeners were woken last, in nanoseconds since started
