@@ -153,8 +153,8 @@ type Emitter interface {
 	// locks of their order keys, which may make it wait for other transactions.
 	//
 	// If an output is not taken, none of the call is, and the attempt is as it was. Errors wrap
-	// ErrInvalidOutput, ErrTooLarge, ErrUnordered, or, once Commit or Rollback was called,
-	// ErrTxClosed.
+	// ErrInvalidOutput, ErrTooLarge, ErrUnordered, or, once the attempt is over, ErrTxClosed. If
+	// it is so because of what the handler has done, Commit says why.
 	Emit(outputs []Output) error
 }
 

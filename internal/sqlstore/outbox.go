@@ -56,7 +56,7 @@ func (t *Tables) Emit(ctx context.Context, tx Sender, outputs []stores.Output, l
 		}
 	}
 	for len(rows) > 0 {
-		n := fitting(rows)
+		n := t.fitting(rows)
 		if _, err := tx.Send(ctx, t.insertOutputs(rows[:n])); err != nil {
 			return t.Explain(ctx, err)
 		}
@@ -73,9 +73,14 @@ type output struct {
 
 func (o output) bytes() int { return len(o.encoded) + len(o.Payload) }
 
-// fitting returns how many rows the next INSERT takes.
-func fitting(rows []output) int {
-	for _, n := range insertSizes {
+// fitting returns how many rows the next INSERT takes. A database in the process saves no trip
+// by large ones, and its driver looks up each value among all.
+func (t *Tables) fitting(rows []output) int {
+	sizes := insertSizes
+	if t.Dialect().Alone {
+		sizes = sizes[1:]
+	}
+	for _, n := range sizes {
 		bytes := 0
 		for _, o := range rows[:min(n, len(rows))] {
 			bytes += o.bytes()

@@ -13,6 +13,14 @@ type Outcome struct {
 	result error
 }
 
+// Open returns ErrTxClosed once Commit or Rollback was called.
+func (o *Outcome) Open(p Package) error {
+	if o.over {
+		return fmt.Errorf("%s: %w", p, stores.ErrTxClosed)
+	}
+	return nil
+}
+
 // Commit commits, once. Called again it returns the same.
 func (o *Outcome) Commit(commit func() error) error {
 	if !o.over {

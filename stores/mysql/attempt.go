@@ -8,6 +8,7 @@ import (
 
 	"github.com/ThreeDotsLabs/watermill/message"
 
+	"github.com/millpond-go/millpond/internal/sqlstore"
 	"github.com/millpond-go/millpond/internal/sqltx"
 	"github.com/millpond-go/millpond/stores"
 )
@@ -20,6 +21,7 @@ type attempt struct {
 	ss    *session
 	claim claimed
 
+	staged  sqlstore.Staged // before the completion
 	outcome sqltx.Outcome
 	failure error // of the first statement, or of the commit
 	escaped bool  // the claim is known to have been committed
@@ -28,6 +30,7 @@ type attempt struct {
 
 var (
 	_ stores.Attempt       = (*attempt)(nil)
+	_ stores.Emitter       = (*attempt)(nil)
 	_ stores.Interruptible = (*attempt)(nil)
 	_ stores.Escapable     = (*attempt)(nil)
 	_ stores.Refusing      = (*attempt)(nil)
@@ -154,13 +157,17 @@ var errLost = errors.New("the claim of this transaction is gone")
 // complete sends the guarded completion, and COMMIT only after it.
 func (a *attempt) complete(ctx context.Context, exec func(context.Context, string) (int64, error)) error {
 	t := a.store.texts()
-	if own := a.ss.own; own != nil {
+	riding, err := a.emit(ctx, exec)
+	if err != nil {
+		return err
+	}
+	if own := a.ss.own; own != nil && riding == nil {
 		if err := own.complete(ctx, t, &a.claim); !errors.Is(err, errNotPrepared) {
 			return err
 		}
 	}
 	if t.maria || t.procedures {
-		_, err := exec(ctx, string(t.complete(make([]byte, 0, 512), &a.claim, a.ss.own == nil)))
+		_, err := exec(ctx, string(t.complete(make([]byte, 0, 512+len(riding)), riding, &a.claim, a.ss.own == nil)))
 		return err
 	}
 	changed, err := exec(ctx, string(t.finish(nil, &a.claim)))
@@ -179,6 +186,9 @@ func (a *attempt) complete(ctx context.Context, exec func(context.Context, strin
 // reports about a broken connection does not tell a lost request from a lost reply.
 func (a *attempt) failed(ctx context.Context, err error) error {
 	switch n := number(err); {
+	case n == lockWaitTimeout && a.locks() && a.ss.own != nil && !a.ss.own.suspect.Load(): // of an order key
+		a.failure = err
+		return a.refuse(ctx, err)
 	case n == claimLost, n == noCase, errors.Is(err, errLost), n == lockWaitTimeout, n == lockNotAvailable:
 		if a.ss.own != nil && a.innocent() {
 			return a.refuse(ctx, sqltx.Aborted(a.failure))

@@ -121,10 +121,11 @@ func (t *texts) finish(b []byte, c *claimed) []byte {
 const committed = "CASE ROW_COUNT() WHEN 1 THEN COMMIT; END CASE; "
 
 // complete finishes and commits, as one statement of the server's. It is an error if no
-// row was changed: on MySQL the procedure signals it.
-func (t *texts) complete(b []byte, c *claimed, restore bool) []byte {
+// row was changed: on MySQL the procedure signals it. On MariaDB before goes in front.
+func (t *texts) complete(b, before []byte, c *claimed, restore bool) []byte {
 	if t.maria {
-		return t.ended(put(t.finish(put(b, "BEGIN NOT ATOMIC "), c), "; "+committed), restore)
+		b = append(put(b, "BEGIN NOT ATOMIC "), before...)
+		return t.ended(put(t.finish(b, c), "; "+committed), restore)
 	}
 	return put(b, t.callComplete, c.consumer, ", ", c.id, ", ", c.token, ", ", restore, ")")
 }

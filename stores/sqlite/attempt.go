@@ -8,6 +8,7 @@ import (
 
 	"github.com/ThreeDotsLabs/watermill/message"
 
+	"github.com/millpond-go/millpond/internal/sqlstore"
 	"github.com/millpond-go/millpond/internal/sqltx"
 	"github.com/millpond-go/millpond/stores"
 )
@@ -21,9 +22,13 @@ type attempt struct {
 	tx      *sql.Tx
 	conn    *conn
 	outcome sqltx.Outcome
+	staged  sqlstore.Staged // before COMMIT
 }
 
-var _ stores.Attempt = (*attempt)(nil)
+var (
+	_ stores.Attempt = (*attempt)(nil)
+	_ stores.Emitter = (*attempt)(nil)
+)
 
 type attemptKey struct{}
 
@@ -39,6 +44,14 @@ func (a *attempt) Commit(ctx context.Context) error {
 	return a.outcome.Commit(func() error { return a.commit(ctx) })
 }
 
+// Emit implements stores.Emitter.
+func (a *attempt) Emit(outputs []stores.Output) error {
+	if err := a.outcome.Open(pkg); err != nil {
+		return err
+	}
+	return a.store.tables.Stage(&a.staged, outputs)
+}
+
 // commit rolls back if there is a reason. Nothing can be committed any more even while a
 // goroutine of the handler keeps the connection busy.
 func (a *attempt) commit(ctx context.Context) error {
@@ -47,7 +60,7 @@ func (a *attempt) commit(ctx context.Context) error {
 		reason = context.Cause(ctx)
 	}
 	if reason == nil {
-		err := a.conn.commit()
+		err := a.conn.commit(a.staged)
 		if !errors.Is(err, stores.ErrTxBusy) {
 			a.end()
 			return err

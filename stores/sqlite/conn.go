@@ -11,6 +11,7 @@ import (
 
 	sqlite3 "modernc.org/sqlite/lib"
 
+	"github.com/millpond-go/millpond/internal/sqlstore"
 	"github.com/millpond-go/millpond/stores"
 )
 
@@ -155,10 +156,10 @@ func (c *conn) BeginTx(ctx context.Context, _ driver.TxOptions) (driver.Tx, erro
 	return transaction{c}, nil
 }
 
-// commit commits the transaction that begin has started. The error wraps
+// commit writes what was staged, and commits the transaction that begin has started. The error wraps
 // stores.ErrNotCommitted or stores.ErrCommitUnknown, as Attempt.Commit promises. After
 // ErrTxBusy the transaction is still to be rolled back.
-func (c *conn) commit() error {
+func (c *conn) commit(staged []sqlstore.Statement) error {
 	c.closing.Store(true)
 	if !c.mu.TryLock() {
 		return pkg.NotCommitted(stores.ErrTxBusy)
@@ -171,9 +172,12 @@ func (c *conn) commit() error {
 	case c.rows > 0:
 		return pkg.NotCommitted(stores.ErrTxBusy)
 	}
-	c.committing = true
-	err := c.run(commitStatement)
-	c.committing = false
+	err := c.emit(staged)
+	if err == nil {
+		c.committing = true
+		err = c.run(commitStatement)
+		c.committing = false
+	}
 	if err == nil {
 		c.phase = txIdle
 		return nil
@@ -186,6 +190,35 @@ func (c *conn) commit() error {
 	}
 	c.discard = true
 	return pkg.CommitUnknown(err)
+}
+
+// emit sends statements that return no rows, of which many have the same text.
+func (c *conn) emit(staged []sqlstore.Statement) (err error) {
+	var prepared preparedStatement
+	for i, s := range staged {
+		if i == 0 || s.Text != staged[i-1].Text {
+			if prepared != nil {
+				err = prepared.Close()
+			}
+			if err != nil {
+				return err
+			}
+			if prepared, err = c.prepareNative(context.Background(), s.Text); err != nil {
+				return err
+			}
+		}
+		args := make([]driver.Value, len(s.Args))
+		for i, arg := range s.Args {
+			args[i] = arg
+		}
+		if _, err := prepared.ExecContext(context.Background(), named(args...)); err != nil {
+			return errors.Join(err, prepared.Close())
+		}
+	}
+	if prepared == nil {
+		return nil
+	}
+	return prepared.Close()
 }
 
 // rollback ends what is open, including what a handler has begun anew, and reports

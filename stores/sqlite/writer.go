@@ -136,7 +136,7 @@ func (w *writer) write(ctx context.Context, giveUp time.Time, f func(tx *sql.Tx)
 	}
 	err = f(tx)
 	if err == nil {
-		if err = b.conn.commit(); errors.Is(err, stores.ErrCommitUnknown) {
+		if err = b.conn.commit(nil); errors.Is(err, stores.ErrCommitUnknown) {
 			err = fmt.Errorf("%w: %w", stores.ErrUnavailable, err)
 		}
 	}

@@ -57,7 +57,11 @@ func (b *bench) clear() {
 		b.tb.Fatalf("storetest: %v", err)
 	}
 	defer tx.Rollback()
-	for _, table := range []string{"millpond_inbox", "millpond_failure", "millpond_quarantine", EffectTable} {
+	tables := []string{"millpond_inbox", "millpond_failure", "millpond_quarantine", EffectTable}
+	if b.h.Transact != nil {
+		tables = append(tables, "millpond_outbox")
+	}
+	for _, table := range tables {
 		if _, err := tx.ExecContext(b.ctx, "DELETE FROM "+table); err != nil {
 			b.tb.Fatalf("storetest: %v", err)
 		}

@@ -98,6 +98,21 @@ var brokenOutboxes = []variant{
 		fails: []string{"lease/one owner at a time", "lease/many ask at once"},
 	},
 	{
+		name: "what an attempt says is said twice",
+		wrap: onEmit(func(e stores.Emitter, outputs []stores.Output) error {
+			return e.Emit(append(outputs, outputs...))
+		}),
+		fails: []string{"outputs/they commit with the attempt"},
+	},
+	{
+		name: "what an attempt says is lost",
+		wrap: onEmit(func(stores.Emitter, []stores.Output) error { return nil }),
+		fails: []string{
+			"outputs/they commit with the attempt", "outputs/content byte by byte", "outputs/what is no output", "outputs/none after the end",
+			"outputs/large ones", "outputs/a takeover says something", "statement/Exec",
+		},
+	},
+	{
 		name: "leases never expire",
 		wrap: onOutbox(func(o *brokenOutbox) {
 			o.lease = func(ctx context.Context, r stores.LeaseRequest) (stores.Leased, error) {
@@ -113,6 +128,7 @@ type brokenOutbox struct {
 	stores.Store
 	stores.Outbox
 	stores.OutboxInspector
+	inner stores.Store
 
 	settle  func(context.Context, stores.Settlement) error
 	pending func(context.Context, stores.PendingQuery) (stores.Pending, error)
@@ -126,7 +142,7 @@ func onOutbox(change func(*brokenOutbox)) func(stores.Store, *sql.DB) stores.Sto
 		inner := s.(stores.Outbox)
 		inspect := s.(stores.OutboxInspector)
 		o := &brokenOutbox{
-			Store: s, Outbox: inner, OutboxInspector: inspect, settle: inner.Settle, pending: inner.Pending, lease: inner.Lease,
+			Store: s, inner: s, Outbox: inner, OutboxInspector: inspect, settle: inner.Settle, pending: inner.Pending, lease: inner.Lease,
 			outputs: inspect.Outputs, change: inspect.ChangeOutputs,
 		}
 		change(o)
@@ -134,7 +150,7 @@ func onOutbox(change func(*brokenOutbox)) func(stores.Store, *sql.DB) stores.Sto
 	}
 }
 
-func (o *brokenOutbox) Unwrap() stores.Store { return o.Store }
+func (o *brokenOutbox) Unwrap() stores.Store { return o.inner }
 
 func (o *brokenOutbox) Settle(ctx context.Context, s stores.Settlement) error {
 	return o.settle(ctx, s)
@@ -154,4 +170,21 @@ func (o *brokenOutbox) Pending(ctx context.Context, q stores.PendingQuery) (stor
 
 func (o *brokenOutbox) Lease(ctx context.Context, r stores.LeaseRequest) (stores.Leased, error) {
 	return o.lease(ctx, r)
+}
+
+func onEmit(emit func(stores.Emitter, []stores.Output) error) func(stores.Store, *sql.DB) stores.Store {
+	return func(s stores.Store, db *sql.DB) stores.Store {
+		return onOutbox(func(o *brokenOutbox) {
+			o.Store = onAttempt(func(a stores.Attempt) stores.Attempt { return brokenEmitter{a, emit} })(s, db)
+		})(s, db)
+	}
+}
+
+type brokenEmitter struct {
+	stores.Attempt
+	emit func(e stores.Emitter, outputs []stores.Output) error
+}
+
+func (b brokenEmitter) Emit(outputs []stores.Output) error {
+	return b.emit(b.Attempt.(stores.Emitter), outputs)
 }

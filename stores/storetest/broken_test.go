@@ -367,6 +367,10 @@ type wrappedAttempt struct {
 	commit, rollback func(ctx context.Context, a stores.Attempt) error
 }
 
+func (w wrappedAttempt) Emit(outputs []stores.Output) error {
+	return w.Attempt.(stores.Emitter).Emit(outputs)
+}
+
 func (w wrappedAttempt) Commit(ctx context.Context) error {
 	if w.commit == nil {
 		return w.Attempt.Commit(ctx)
@@ -403,6 +407,10 @@ func onRollback(f func(ctx context.Context, a stores.Attempt) error) func(stores
 type boundTo struct {
 	stores.Attempt
 	begun context.Context
+}
+
+func (b boundTo) Emit(outputs []stores.Output) error {
+	return b.Attempt.(stores.Emitter).Emit(outputs)
 }
 
 func (b boundTo) Commit(ctx context.Context) error {

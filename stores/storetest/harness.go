@@ -36,7 +36,7 @@ type Harness struct {
 
 	// Transact runs f in a transaction of the caller's on the store's database, with the
 	// adapter's publishers for it, and commits it if f returns nil. nil: the store is no
-	// stores.Outbox, and the groups outbox and lease are not checked.
+	// stores.Outbox, and the groups outbox, outputs and lease are not checked.
 	Transact func(ctx context.Context, store stores.Store, f func(publisher func(stores.PublisherConfig) message.Publisher) error) error
 
 	// Ways are all calls of the native transaction that take SQL text.
@@ -234,6 +234,7 @@ func (h *Harness) groups() []group {
 		{"router", routerChecks()},
 		{"parked", parkedChecks(h)},
 		{"outbox", outboxChecks(h)},
+		{"outputs", outputChecks(h)},
 		{"lease", leaseChecks(h)},
 	}
 }

@@ -499,14 +499,7 @@ func (b *bench) outboxMany() {
 		ids[i] = fmt.Sprintf("%d/k%d", i, i%7)
 	}
 	b.say(store, stores.PublisherConfig{}, ids...)
-	var got []string
-	for after, more := int64(0), true; more; {
-		p := b.pending(outbox, func(q *stores.PendingQuery) { q.After, q.Limit, q.Bytes = after, 3000, 64<<20 })
-		for _, o := range p.Outputs {
-			got, after = append(got, o.ID), o.Number
-		}
-		more = p.More
-	}
+	got := b.allWaiting(outbox)
 	if !slices.Equal(got, ids) {
 		b.tb.Errorf("%d of %d are there, in order: %v", len(got), many, slices.Equal(got, ids[:min(len(got), many)]))
 	}

@@ -20,6 +20,7 @@ func (s *story) throughStore(store stores.Store) {
 	attempt := s.b.win(store, claim)
 	err := s.attempt(attempt)
 	acked := s.answer(store, claim.Key, err)
+	s.outputs(acked, "after the first attempt")
 	c := s.check(claim.Key, acked, "after the first attempt")
 	s.first(c, acked)
 	if partly := c.completed && !acked; partly {
@@ -45,6 +46,12 @@ func (s *story) attempt(attempt stores.Attempt) error {
 	_, err := s.handler()(msg)
 	s.b.within(patience, s.name+": ending the attempt", func() {
 		if err == nil {
+			if s.says() {
+				err = s.b.emitter(attempt).Emit([]stores.Output{{ID: s.name, Topic: topic, OrderKey: []byte("key")}})
+			}
+			if err != nil && !errors.Is(err, stores.ErrTxClosed) {
+				s.errorf("Emit: %v", err)
+			}
 			err = attempt.Commit(s.b.ctx)
 			return
 		}
@@ -52,6 +59,21 @@ func (s *story) attempt(attempt stores.Attempt) error {
 		err = errors.Join(err, attempt.Rollback(s.b.ctx))
 	})
 	return err
+}
+
+// says reports whether the handler's success comes with an output.
+func (s *story) says() bool { return s.b.h.Transact != nil }
+
+// outputs fails unless the output is committed exactly if the attempt is.
+func (s *story) outputs(acked bool, when string) {
+	s.b.tb.Helper()
+	want := 0
+	if acked && s.says() {
+		want = 1
+	}
+	if s.says() && s.b.said(s.name) != want {
+		s.errorf("%s: %d outputs are committed, want %d", when, s.b.said(s.name), want)
+	}
 }
 
 // answer checks what Commit said, and reports whether the attempt is committed.
@@ -115,6 +137,7 @@ func (s *story) again(store stores.Store, claim stores.Claim) bool {
 		s.errorf("the honest attempt after it: %v", err)
 		return false
 	}
+	s.outputs(true, "after it ran again")
 	c := s.check(claim.Key, true, "after it ran again")
 	if len(c.effects) != 2 {
 		s.errorf("the honest run left %v, not both effects", c.effects)

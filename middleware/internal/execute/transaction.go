@@ -60,7 +60,7 @@ func (x *inTransaction) Open() bool { return x.open != nil }
 // Finish implements Execution.
 func (x *inTransaction) Finish(outputs []stores.Output) Ended {
 	if len(outputs) > 0 {
-		if err := x.emit(outputs); err != nil {
+		if err := x.emit(outputs); err != nil && !errors.Is(err, stores.ErrTxClosed) { // Commit says why
 			end := x.Undo(err)
 			end.Err = fmt.Errorf("%w: %w", stores.ErrNotCommitted, errors.Join(err, end.Err))
 			return end

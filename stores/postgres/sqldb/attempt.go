@@ -22,6 +22,7 @@ type attempt struct {
 
 var (
 	_ stores.Attempt       = (*attempt)(nil)
+	_ stores.Emitter       = (*attempt)(nil)
 	_ stores.Interruptible = (*attempt)(nil)
 	_ stores.Escapable     = (*attempt)(nil)
 	_ stores.Refusing      = (*attempt)(nil)

@@ -28,6 +28,7 @@ type plainAttempt struct {
 	consumer int64
 	claimed  stores.Claim
 	server   uint64 // that has answered the claim
+	staged   sqlstore.Staged
 
 	outcome sqltx.Outcome
 	ending  *ending // what Commit or Rollback has found, once over
@@ -39,6 +40,7 @@ type plainAttempt struct {
 
 var (
 	_ stores.Attempt       = (*plainAttempt)(nil)
+	_ stores.Emitter       = (*plainAttempt)(nil)
 	_ stores.Interruptible = (*plainAttempt)(nil)
 	_ stores.Escapable     = (*plainAttempt)(nil)
 	_ stores.Refusing      = (*plainAttempt)(nil)
@@ -154,11 +156,38 @@ func (a *plainAttempt) commit(ctx context.Context, e *ending) error {
 			return a.instead(ctx, e, err)
 		}
 	}
+	if err := a.emit(ctx); err != nil {
+		return a.instead(ctx, e, err)
+	}
 	if !e.reach(committing) {
 		return a.instead(ctx, e, errAbandoned)
 	}
 	// No cancellation: it would end the server's wait for a synchronous standby.
 	return a.committed(ctx, e, a.finish(context.WithoutCancel(ctx), e, (*sql.Tx).Commit))
+}
+
+// Emit implements stores.Emitter.
+func (a *plainAttempt) Emit(outputs []stores.Output) error {
+	if err := a.outcome.Open(pkg); err != nil {
+		return err
+	}
+	return a.store.tables.Stage(&a.staged, outputs)
+}
+
+// emit writes what was staged. Without a proof it may be another transaction that takes it.
+func (a *plainAttempt) emit(ctx context.Context) error {
+	for _, s := range a.staged {
+		err := a.send(context.WithoutCancel(ctx), a.tx, s.Text, s.Args, s.Read)
+		if err == nil {
+			continue
+		}
+		a.noteFailure(err)
+		if errors.Is(err, sql.ErrTxDone) || !a.store.config.ProveCommit {
+			err = errors.Join(err, sqltx.ErrEscaped)
+		}
+		return err
+	}
+	return nil
 }
 
 // instead rolls back for a reason. What fails then ends the transaction, too.

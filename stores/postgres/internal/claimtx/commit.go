@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/jackc/pgx/v5/pgconn"
 
@@ -62,19 +63,18 @@ func (t *Tx) commit(ctx context.Context, idle, suspect bool) (Left, error) {
 	case ctx.Err() != nil:
 		return Usable, pkg.NotCommitted(errors.Join(ctx.Err(), doubt, t.end(context.WithoutCancel(ctx))))
 	}
-	if suspect {
-		return Usable, t.commitIfOurs(ctx)
-	}
-	tag, err := sendCommit(ctx, pg, "commit")
-	return Usable, t.committed(ctx, tag, err)
+	return Usable, t.send(ctx, pg, suspect)
 }
 
-// commitIfOurs commits only if the transaction that runs is the one that wrote the
-// claim's row; the check and COMMIT share a trip.
-func (t *Tx) commitIfOurs(ctx context.Context) error {
-	owned := Literal(t.tables.Owned(), []any{t.consumer, t.id})
-	tag, err := sendCommit(ctx, t.conn.PgConn(), owned+"; commit")
-	if tables.NotOurs(err) {
+// send sends COMMIT, in one trip with what is to be written before it, and with a check that
+// the transaction that runs is the one that wrote the claim's row.
+func (t *Tx) send(ctx context.Context, pg *pgconn.PgConn, suspect bool) error {
+	staged := t.staged
+	if suspect {
+		staged = slices.Insert(slices.Clip(staged), 0, tables.Statement{Text: t.tables.Owned(), Args: []any{t.consumer, t.id}})
+	}
+	tag, err := sendCommit(ctx, pg, staged)
+	if suspect && tables.NotOurs(err) {
 		return pkg.NotCommitted(errors.Join(sqltx.ErrEscaped, t.end(ctx)))
 	}
 	return t.committed(ctx, tag, err)

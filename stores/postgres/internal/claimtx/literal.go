@@ -10,8 +10,8 @@ import (
 var parameter = regexp.MustCompile(`\$[0-9]+`)
 
 // Literal writes arguments into the text of a statement, for drivers that need a trip to
-// prepare each statement that has any. It takes what claims are made of: numbers, bytes,
-// and strings of digits. Bytes are written in a form that no setting of the session
+// prepare each statement that has any. It takes what claims and outputs are made of: numbers,
+// bytes, and strings. All but digits is written in a form that no setting of the session
 // changes. The text has no $ but those of parameters.
 func Literal(text string, args []any) string {
 	return parameter.ReplaceAllStringFunc(text, func(name string) string {
@@ -26,6 +26,7 @@ func Literal(text string, args []any) string {
 			if _, err := strconv.ParseUint(v, 10, 64); err == nil {
 				return "'" + v + "'"
 			}
+			return "pg_catalog.convert_from(pg_catalog.decode('" + hex.EncodeToString([]byte(v)) + "', 'hex'), 'UTF8')"
 		case []byte:
 			if v == nil {
 				return "NULL::pg_catalog.bytea"

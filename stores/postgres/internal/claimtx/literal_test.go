@@ -10,7 +10,7 @@ func TestLiteral(t *testing.T) {
 		"SELECT $2, $3": "SELECT pg_catalog.decode('61275c', 'hex'), NULL::pg_catalog.bytea",
 		"SELECT $4":     "SELECT (-4611686018427387904)::bigint",
 		"SELECT $5":     "SELECT '1000'",
-		"SELECT $6, $9": "SELECT $6, $9", // not what it is made for: the server refuses it
+		"SELECT $6, $9": "SELECT pg_catalog.convert_from(pg_catalog.decode('612762', 'hex'), 'UTF8'), $9", // there is none: the server refuses it
 		"SELECT $7":     "SELECT pg_catalog.decode('', 'hex')",
 	} {
 		if got := Literal(text, args); got != want {

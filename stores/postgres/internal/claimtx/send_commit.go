@@ -3,17 +3,22 @@ package claimtx
 import (
 	"context"
 	"fmt"
+	"slices"
+	"strconv"
 	"time"
 
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgproto3"
+	"github.com/jackc/pgx/v5/pgtype"
+
+	"github.com/millpond-go/millpond/stores/postgres/internal/tables"
 )
 
-// sendCommit sends a text that ends with COMMIT, which the server reads only if what is
-// before it succeeds, and reads the answer, as the driver does but for two things. When
-// ctx ends it asks the server for no cancellation: one that waits for a synchronous standby
-// would stop waiting and commit all the same. And a warning that it has done so is an error.
-func sendCommit(ctx context.Context, pg *pgconn.PgConn, text string) (tag pgconn.CommandTag, err error) {
+// sendCommit sends statements and COMMIT, which the server reads only if what is before it
+// succeeds, and reads the answer, as the driver does but for two things. When ctx ends it asks
+// the server for no cancellation: one that waits for a synchronous standby would stop
+// waiting and commit all the same. And a warning that it has done so is an error.
+func sendCommit(ctx context.Context, pg *pgconn.PgConn, before []tables.Statement) (tag pgconn.CommandTag, err error) {
 	expired := make(chan struct{})
 	stop := context.AfterFunc(ctx, func() {
 		_ = pg.Conn().SetDeadline(time.Unix(1, 0))
@@ -31,7 +36,7 @@ func sendCommit(ctx context.Context, pg *pgconn.PgConn, text string) (tag pgconn
 			err = fmt.Errorf("%w: %w", context.Cause(ctx), err)
 		}
 	}()
-	pg.Frontend().Send(&pgproto3.Query{String: text})
+	queue(pg.Frontend(), before)
 	if err := pg.Frontend().Flush(); err != nil {
 		return tag, err
 	}
@@ -58,6 +63,41 @@ func sendCommit(ctx context.Context, pg *pgconn.PgConn, text string) (tag pgconn
 			return tag, answer
 		}
 	}
+}
+
+// queue writes what is sent at once. Nothing is prepared under a name, so that it passes
+// poolers.
+func queue(to *pgproto3.Frontend, before []tables.Statement) {
+	const commit = "commit"
+	if len(before) == 0 {
+		to.Send(&pgproto3.Query{String: commit})
+		return
+	}
+	for _, s := range append(slices.Clip(before), tables.Statement{Text: commit}) {
+		to.Send(&pgproto3.Parse{Query: s.Text})
+		values, formats := bound(s.Args)
+		to.Send(&pgproto3.Bind{Parameters: values, ParameterFormatCodes: formats})
+		to.Send(&pgproto3.Execute{})
+	}
+	to.Send(&pgproto3.Sync{})
+}
+
+// bound returns arguments as the server takes them: bytes as they are, all else as text.
+func bound(args []any) (values [][]byte, formats []int16) {
+	values, formats = make([][]byte, len(args)), make([]int16, len(args))
+	for i, arg := range args {
+		switch v := arg.(type) {
+		case []byte:
+			values[i], formats[i] = v, pgtype.BinaryFormatCode
+		case string:
+			values[i] = []byte(v)
+		case int64:
+			values[i] = strconv.AppendInt(nil, v, 10)
+		default:
+			panic("claimtx: an argument is of an unknown type") // a mistake in the program
+		}
+	}
+	return values, formats
 }
 
 // isWarning is asked of what the server says beside its answer to COMMIT: of a wait that was

@@ -8,6 +8,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/millpond-go/millpond/internal/sqlstore"
 	"github.com/millpond-go/millpond/internal/sqltx"
 	"github.com/millpond-go/millpond/stores"
 	"github.com/millpond-go/millpond/stores/postgres/internal/tables"
@@ -28,6 +29,7 @@ type Tx struct {
 	session Session
 	suspect atomic.Bool // the handler had ways to end the transaction that were not watched
 	outcome sqltx.Outcome
+	staged  sqlstore.Staged // before COMMIT
 }
 
 const pkg sqltx.Package = "postgres"
@@ -107,6 +109,14 @@ func (t *Tx) Admit(sql string) error {
 		return err
 	}
 	return t.Acquire()
+}
+
+// Emit implements stores.Emitter.
+func (t *Tx) Emit(outputs []stores.Output) error {
+	if err := t.outcome.Open(pkg); err != nil {
+		return err
+	}
+	return t.tables.Stage(&t.staged, outputs)
 }
 
 // Escaped implements stores.Escapable. Attempts of one key follow each other, so the

@@ -93,5 +93,10 @@ func (t *Tables) Emit(ctx context.Context, tx Querier, outputs []stores.Output, 
 	return t.shared.Emit(ctx, tx, outputs, locked)
 }
 
+// Stage is Emit for an attempt; see sqlstore.Tables.Stage.
+func (t *Tables) Stage(s *sqlstore.Staged, outputs []stores.Output) error {
+	return t.shared.Stage(s, outputs)
+}
+
 // Known returns the consumer of a key that a call may be made for.
 func (t *Tables) Known(k stores.Key) (int64, error) { return t.shared.Known(k) }

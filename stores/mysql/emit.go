@@ -1,0 +1,100 @@
+package mysql
+
+import (
+	"context"
+	"database/sql/driver"
+	"slices"
+	"strings"
+
+	"github.com/millpond-go/millpond/internal/sqlstore"
+	"github.com/millpond-go/millpond/stores"
+)
+
+// Emit implements stores.Emitter.
+func (a *attempt) Emit(outputs []stores.Output) error {
+	if err := a.outcome.Open(pkg); err != nil {
+		return err
+	}
+	return a.store.tables.Stage(&a.staged, outputs)
+}
+
+// maxRiding is how much of what was staged goes into one text with the completion. Of large
+// values no text is made.
+const maxRiding = 256 << 10
+
+// emit returns what goes into one text with the completion, in front of it. What is too much
+// for that, or cannot ride on MySQL, is sent now.
+func (a *attempt) emit(ctx context.Context, exec func(context.Context, string) (int64, error)) (riding []byte, err error) {
+	if len(a.staged) == 0 {
+		return nil, nil
+	}
+	size := 0
+	for _, s := range a.staged {
+		size += sizeOf(s)
+	}
+	for _, s := range a.staged {
+		switch {
+		case a.store.texts().maria && size <= maxRiding:
+			riding = append(literal(riding, s), "; "...)
+		case sizeOf(s) <= maxRiding || a.ss.own == nil:
+			_, err = exec(ctx, string(literal(nil, s)))
+		default:
+			err = a.ss.own.sendLarge(ctx, asBytes(s))
+		}
+		if err != nil {
+			return nil, err
+		}
+	}
+	return riding, nil
+}
+
+// locks reports whether locks of order keys were waited for.
+func (a *attempt) locks() bool {
+	return slices.ContainsFunc(a.staged, func(s sqlstore.Statement) bool { return s.Read != nil })
+}
+
+func sizeOf(s sqlstore.Statement) int {
+	size := 0
+	for _, arg := range s.Args {
+		switch v := arg.(type) {
+		case []byte:
+			size += len(v)
+		case string:
+			size += len(v)
+		}
+	}
+	return size
+}
+
+// literal appends a statement with its values in it. Its own text has no question mark but
+// those of values.
+func literal(b []byte, s sqlstore.Statement) []byte {
+	for i, text := range strings.Split(s.Text, "?") {
+		b = append(b, text...)
+		if i == len(s.Args) {
+			break
+		}
+		value := s.Args[i]
+		if text, ok := value.(string); ok {
+			value = []byte(text)
+		}
+		b = put(b, value)
+	}
+	return b
+}
+
+// sendLarge sends a statement of the store's after close, without making a text of it.
+func (t *transaction) sendLarge(ctx context.Context, s sqlstore.Statement) error {
+	t.conn.sending.Lock()
+	defer t.conn.sending.Unlock()
+	var once prepared
+	values := make([]driver.Value, len(s.Args))
+	for i, arg := range s.Args {
+		values[i] = arg
+	}
+	_, err := once.exec(ctx, t.conn.native, s.Text, values...)
+	if once.stmt != nil {
+		_ = once.stmt.Close()
+	}
+	return t.conn.lost(err)
+}
