@@ -22,12 +22,13 @@ var (
 // Send implements sqlstore.Sender.
 func (d database) Send(ctx context.Context, s Statement) (int64, error) { return d.t.db.Send(ctx, s) }
 
-// Exec implements sqlstore.Executor, in one trip.
+// Exec implements sqlstore.Executor, in one trip, and one more each time that it fails to
+// serialize where that is the server's default isolation.
 func (d database) Exec(ctx context.Context, s Statement) (affected int64, err error) {
-	affected, err = d.t.db.Send(ctx, s)
-	if sqlState(err) == serializationFailure {
-		return 0, nil // where that is the server's default isolation
-	}
+	err = sqlstore.Retry(ctx, Contended, func() error {
+		affected, err = d.t.db.Send(ctx, s)
+		return err
+	})
 	return affected, err
 }
 
