@@ -169,8 +169,9 @@ type impatient struct {
 }
 
 var (
-	_ stores.Resolver = impatient{}
-	_ stores.Waker    = impatient{}
+	_ stores.Resolver   = impatient{}
+	_ stores.Waker      = impatient{}
+	_ stores.Attendance = impatient{}
 )
 
 func (s impatient) Record(ctx context.Context, f stores.Failure) (int64, error) {
@@ -194,6 +195,16 @@ func (s impatient) Due(ctx context.Context, q stores.DueQuery) ([]stores.Retry, 
 // Resolve implements stores.Resolver.
 func (s impatient) Resolve(ctx context.Context, k stores.Key) (bool, error) {
 	return s.Store.(stores.Resolver).Resolve(ctx, k) //nolint:forcetypeassert // both stores are
+}
+
+// Attend implements stores.Attendance.
+func (s impatient) Attend(ctx context.Context, c stores.Consumer, process string) ([]stores.Attendant, error) {
+	return s.Store.(stores.Attendance).Attend(ctx, c, process) //nolint:forcetypeassert // both stores are
+}
+
+// Leave implements stores.Attendance.
+func (s impatient) Leave(ctx context.Context, c stores.Consumer, process string, unseen time.Duration) error {
+	return s.Store.(stores.Attendance).Leave(ctx, c, process, unseen) //nolint:forcetypeassert // both stores are
 }
 
 var errNoWaker = errors.New("this store wakes nobody")

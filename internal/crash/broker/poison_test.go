@@ -14,6 +14,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -37,7 +38,14 @@ type meal struct {
 
 	Silent bool // the subscriber says nothing about deliveries
 	Budget int
+	Broken string // the rule that is broken; "": none
 }
+
+// What becomes of suspicion on a silent subscriber if a rule is broken.
+const (
+	neverSuspect = "nothing is suspect"
+	firstSuspect = "the first deliveries of a process are suspect" // as many as it has in flight
+)
 
 const (
 	poison = "poison"
@@ -69,13 +77,35 @@ func TestPoison(t *testing.T) {
 			c := courses[name]
 			m := &meal{setup: setup{Kind: c.kind, InFlight: c.inFlight, Commit: 5 * time.Second}, Silent: c.silent, Budget: 2}
 			kinds[c.kind].vary(0, false, &m.setup)
-			m.test(t, newPostgres(t))
+			for _, wrong := range m.eaten(t, newPostgres(t)) {
+				t.Error(wrong)
+			}
 		})
 	}
 }
 
-func (m *meal) test(t *testing.T, database *database) {
+// TestPoisonFindsBrokenRules: what suspicion by time prevents.
+func TestPoisonFindsBrokenRules(t *testing.T) {
+	t.Parallel()
+	for _, broken := range turn(t, 1, neverSuspect, firstSuspect) {
+		t.Run(broken, func(t *testing.T) {
+			t.Parallel()
+			m := &meal{setup: setup{Kind: "nats", InFlight: 16}, Silent: true, Budget: 2, Broken: broken}
+			kinds["nats"].vary(0, false, &m.setup)
+			if wrong := m.eaten(t, newPostgres(t)); len(wrong) == 0 {
+				t.Error("nothing is wrong")
+			} else {
+				t.Log(wrong)
+			}
+		})
+	}
+}
+
+// eaten runs processes until everything is settled or too many were killed, and returns what
+// is wrong then.
+func (m *meal) eaten(t *testing.T, database *database) (wrong []string) {
 	t.Helper()
+	complain := func(format string, args ...any) { wrong = append(wrong, fmt.Sprintf(format, args...)) }
 	server := kinds[m.Kind].start(t, m.setup)
 	m.Dir, m.URL, m.Broker = t.ArtifactDir(), database.url, server.address()
 	hopeful := m.publish(t, server)
@@ -95,24 +125,25 @@ func (m *meal) test(t *testing.T, database *database) {
 	}
 	t.Logf("at rest after %s and %d killed processes, with a budget of %d", time.Since(begun).Round(time.Millisecond), killed, m.Budget)
 	if killed != m.Budget && killed != m.Budget+1 { // the first one may have counted, too
-		t.Errorf("%d processes were killed, with a budget of %d", killed, m.Budget)
+		complain("%d processes were killed, with a budget of %d", killed, m.Budget)
 	}
 	a := &audit{rows: make(map[string]stores.Status), effects: make(map[string][]effect), quarantined: make(map[string]bool)}
 	a.read(t, database.admin)
 	if a.rows[poison] != stores.StatusFailed {
-		t.Errorf("the poison is %s", a.rows[poison])
+		complain("the poison is %s", a.rows[poison])
 	}
 	for _, id := range hopeful {
 		if a.rows[id] != stores.StatusCompleted {
-			t.Errorf("%s, which was near, is %s", id, a.rows[id])
+			complain("%s, which was near, is %s", id, a.rows[id])
 		}
 	}
 	for i := range mealHopeless {
 		id := fmt.Sprintf("%d-%s", i, hopeless)
 		if runs, _ := os.ReadFile(m.returned(id)); len(runs) < m.Budget {
-			t.Errorf("%s, which was near, has failed after %d of %d attempts", id, len(runs), m.Budget)
+			complain("%s, which was near, has failed after %d of %d attempts", id, len(runs), m.Budget)
 		}
 	}
+	return wrong
 }
 
 // publish publishes the poison in the middle of the others, and returns the ids of those
@@ -216,7 +247,7 @@ func (m *meal) serve(ctx context.Context) error {
 	}
 	defer broker.Close()
 	log := slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelWarn}))
-	inbox, err := middleware.NewInbox(impatient{store, false}, middleware.InboxConfig{
+	inbox, err := middleware.NewInbox(m.broken(impatient{store, false}), middleware.InboxConfig{
 		Service: service, ClaimTimeout: 2 * time.Second, Hold: (&shop{}).hold(), Logger: log,
 		Retry: middleware.RetryPolicy{MaxAttempts: m.Budget, Backoff: middleware.BackoffConfig{Min: 5 * time.Millisecond, Max: 100 * time.Millisecond}},
 	})
@@ -228,7 +259,10 @@ func (m *meal) serve(ctx context.Context) error {
 		return err
 	}
 	if m.Silent {
-		subscriber = silent{subscriber}
+		subscriber = &silent{Subscriber: subscriber}
+		if m.Broken == firstSuspect {
+			subscriber.(*silent).suspect.Store(int64(m.InFlight)) //nolint:forcetypeassert // it is made here
+		}
 	}
 	router, err := message.NewRouter(message.RouterConfig{CloseTimeout: 20 * time.Second}, watermill.NopLogger{})
 	if err != nil {
@@ -244,6 +278,22 @@ func (m *meal) serve(ctx context.Context) error {
 	stopped := make(chan error, 1)
 	go func() { stopped <- retries.Run(ctx) }()
 	return errors.Join(router.Run(ctx), <-stopped)
+}
+
+// broken breaks the rule that is to be broken.
+func (m *meal) broken(s impatient) stores.Store {
+	if m.Broken == "" {
+		return s
+	}
+	return alone{s}
+}
+
+// alone never hears of other processes.
+type alone struct{ impatient }
+
+func (s alone) Attend(ctx context.Context, c stores.Consumer, process string) ([]stores.Attendant, error) {
+	_, err := s.impatient.Attend(ctx, c, process)
+	return nil, err
 }
 
 // handle works for a while, so that others run beside the poison.
@@ -274,11 +324,15 @@ func (m *meal) handle(ctx context.Context, exec transaction, msg *message.Messag
 	return nil
 }
 
-// silent is a subscriber that says nothing about deliveries.
-type silent struct{ message.Subscriber }
+// silent is a subscriber that says nothing about deliveries, but that so many are suspect.
+type silent struct {
+	message.Subscriber
+
+	suspect atomic.Int64
+}
 
 // Subscribe implements message.Subscriber.
-func (s silent) Subscribe(ctx context.Context, topic string) (<-chan *message.Message, error) {
+func (s *silent) Subscribe(ctx context.Context, topic string) (<-chan *message.Message, error) {
 	from, err := s.Subscriber.Subscribe(ctx, topic)
 	if err != nil {
 		return nil, err
@@ -289,6 +343,9 @@ func (s silent) Subscribe(ctx context.Context, topic string) (<-chan *message.Me
 		for msg := range from {
 			bare := message.NewMessage(msg.UUID, msg.Payload)
 			bare.SetContext(ctx)
+			if s.suspect.Add(-1) >= 0 {
+				bare.SetContext(brokers.WithDelivery(ctx, bare, brokers.Delivery{Suspect: true}))
+			}
 			go func() {
 				select {
 				case <-bare.Acked():
