@@ -15,6 +15,7 @@ const (
 	exitUsage   = 2 // called wrongly; nothing was done
 	exitNothing = 3 // nothing matched
 	exitPartly  = 4 // only a part of what was asked could be done
+	exitFound   = 5 // doctor has found what weakens a promise
 )
 
 // exitingError is an error that ends the program with a code of its own.

@@ -2,7 +2,8 @@
 //
 // Results go to the standard output, everything else to the standard error. It ends
 // with 0 if all is done, 1 after an error, 2 if it was called wrongly, 3 if nothing
-// matched, and 4 if only a part of what was asked could be done.
+// matched, 4 if only a part of what was asked could be done, and 5 if doctor has found
+// something.
 //
 // Nothing that a message contains reaches the output as a control sequence, except
 // the payload that --payload raw asks for.

@@ -41,23 +41,26 @@ func offlinePostgres(schema, prefix string) (store, *sql.DB, error) {
 	return s, db, err
 }
 
-// stepsOffline returns the steps of the store that a URL names, or its scheme alone, without
-// asking anybody.
+// stepsOffline returns the steps of the store that a URL names.
 func (p *program) stepsOffline(ctx context.Context, address *url.URL) (steps []stores.Migration, err error) {
+	err = p.offline(ctx, address, func(s store) error {
+		steps = s.Migrations()
+		return nil
+	})
+	return steps, err
+}
+
+// offline calls do with the store that a URL names, or its scheme alone, without asking
+// anybody.
+func (p *program) offline(ctx context.Context, address *url.URL, do func(store) error) (err error) {
 	without, ok := offlines[address.Scheme]
 	if !ok {
-		err = p.elsewhere(address, func(address *url.URL) error {
-			return p.use(ctx, address, func(s store) error {
-				steps = s.Migrations()
-				return nil
-			})
-		})
-		return steps, err
+		return p.elsewhere(address, func(address *url.URL) error { return p.use(ctx, address, do) })
 	}
 	whole := *address
 	whole.Host, whole.Path = cmp.Or(whole.Host, "host"), cmp.Or(whole.Path, "/database")
 	if err := stores.DefaultMux().Check(whole.String()); err != nil {
-		return nil, err
+		return err
 	}
 	query := address.Query()
 	s, db, err := without(query.Get("millpond_schema"), query.Get("millpond_prefix"))
@@ -65,9 +68,9 @@ func (p *program) stepsOffline(ctx context.Context, address *url.URL) (steps []s
 		defer func() { err = errors.Join(err, db.Close()) }()
 	}
 	if err != nil {
-		return nil, err
+		return err
 	}
-	return s.Migrations(), s.Close()
+	return errors.Join(do(s), s.Close())
 }
 
 // elsewhere gives an SQLite store an empty directory, because to open its file would

@@ -58,7 +58,8 @@ Exit status, of which the help of each command says more:
   1  error
   2  called wrongly; nothing was done
   3  nothing matched; an empty list ends with 0
-  4  only a part of what was asked could be done`,
+  4  only a part of what was asked could be done
+  5  doctor has found something`,
 		Example: `  export MILLPOND_STORE_URL=postgres://app@db/orders
   millpond cause ls                              # what failed, by reason
   millpond msg ls --cause 5f2c0a91b7de           # the messages of one cause
@@ -94,7 +95,7 @@ Exit status, of which the help of each command says more:
 	flags.DurationVar(&p.timeout, "timeout", 30*time.Second, "how long the store may take for one answer")
 	complete(root, "output", outputs...)
 	root.AddCommand(p.messageCommand(), p.quarantineCommand(), p.outboxCommand(), p.causeCommand(), p.statsCommand(), p.auditCommand(),
-		p.migrateCommand(), p.configCommand(), p.versionCommand())
+		p.migrateCommand(), p.rolesCommand(), p.doctorCommand(), p.configCommand(), p.versionCommand())
 	takeOnce(root)
 	return root
 }

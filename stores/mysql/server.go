@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/millpond-go/millpond/internal/sqlstore"
+	"github.com/millpond-go/millpond/stores"
 )
 
 // server is what a store needs to know of the server.
@@ -159,40 +160,69 @@ func isMariaDB(version string) bool { return strings.Contains(strings.ToLower(ve
 // usualPayload is the inbox's own limit for payloads, unless it is told another.
 const usualPayload = 16 << 20
 
+// weakness is what makes the server's promises smaller than they look.
+type weakness struct {
+	check          string
+	severity       stores.Severity
+	setting, value string
+	why            string
+	toDo, with     string // how it is mended, as names in the log
+	fix            string // and as a statement; empty: SET GLOBAL setting = with
+}
+
+func (w weakness) finding() stores.Finding {
+	fix := w.fix
+	if fix == "" {
+		fix = fmt.Sprintf("SET GLOBAL %s = %s, and in the server's configuration", w.setting, w.with)
+	}
+	return stores.Finding{Check: w.check, Severity: w.severity, What: w.setting + " is " + w.value, Why: w.why, Fix: fix}
+}
+
 // warn says by name and number what makes the server's promises smaller than they look.
-// What cannot be asked is left out.
 func (s *Store) warn(ctx context.Context, sv server) {
-	warning := func(text string, args ...any) { s.log.WarnContext(ctx, "millpond: mysql: "+text, args...) }
-	variable := func(name string) (value string, known bool) {
-		err := s.db.QueryRowContext(ctx, "SELECT @@"+name).Scan(&value)
-		return value, err == nil
+	for _, w := range s.weaknesses(ctx, sv) {
+		s.log.WarnContext(ctx, "millpond: mysql: "+w.why, slog.String(w.setting, w.value), slog.String(w.toDo, w.with))
 	}
-	if v, known := variable("GLOBAL.innodb_flush_log_at_trx_commit"); known && v != "1" {
-		warning("a crash of the server can lose messages that were acked", slog.String("innodb_flush_log_at_trx_commit", v), slog.String("set it to", "1"))
+}
+
+// variable reads a system variable, if there is one and the account may.
+func (s *Store) variable(ctx context.Context, name string) (value string, known bool) {
+	err := s.db.QueryRowContext(ctx, "SELECT @@"+name).Scan(&value)
+	return value, err == nil
+}
+
+// weaknesses leave out what cannot be asked.
+func (s *Store) weaknesses(ctx context.Context, sv server) (found []weakness) {
+	add := func(w weakness) { found = append(found, w) }
+	if v, known := s.variable(ctx, "GLOBAL.innodb_flush_log_at_trx_commit"); known && v != "1" {
+		add(weakness{"durability", stores.SeverityWarning, "innodb_flush_log_at_trx_commit", v, "a crash of the server can lose messages that were acked", "set it to", "1", ""})
 	}
-	switch v, _ := variable("GLOBAL.log_bin"); v {
+	switch v, _ := s.variable(ctx, "GLOBAL.log_bin"); v {
 	case "0", "OFF":
-		warning("the server shows commits to others before they are on its disk: after a crash, messages that were acked as duplicates of such a commit can be lost",
-			slog.String("log_bin", v), slog.String("switch it on", "log_bin"))
+		add(weakness{"durability", stores.SeverityWarning, "log_bin", v, "the server shows commits to others before they are on its disk: after a crash, messages that were acked as duplicates of such a commit can be lost",
+			"switch it on", "log_bin", "log_bin in the server's configuration, and a restart"})
 	case "1", "ON":
-		if v, known := variable("GLOBAL.sync_binlog"); known && v != "1" {
-			warning("after a crash of the server's machine, replicas can have other messages completed than the server", slog.String("sync_binlog", v), slog.String("set it to", "1"))
+		if v, known := s.variable(ctx, "GLOBAL.sync_binlog"); known && v != "1" {
+			add(weakness{"durability", stores.SeverityWarning, "sync_binlog", v, "after a crash of the server's machine, replicas can have other messages completed than the server", "set it to", "1", ""})
 		}
 	}
-	if v, known := variable("SESSION.sql_mode"); known && !strings.Contains(v, "STRICT_TRANS_TABLES") && !strings.Contains(v, "STRICT_ALL_TABLES") {
-		warning("what does not fit a column of a handler's is cut or changed without an error", slog.String("sql_mode", v), slog.String("add to it", "STRICT_TRANS_TABLES"))
+	if v, known := s.variable(ctx, "SESSION.sql_mode"); known && !strings.Contains(v, "STRICT_TRANS_TABLES") && !strings.Contains(v, "STRICT_ALL_TABLES") {
+		add(weakness{"session", stores.SeverityWarning, "sql_mode", v, "what does not fit a column of a handler's is cut or changed without an error", "add to it", "STRICT_TRANS_TABLES",
+			"SET GLOBAL sql_mode = CONCAT(@@GLOBAL.sql_mode, ',STRICT_TRANS_TABLES')"})
 	}
 	if sv.maxPacket <= usualPayload+slack {
-		warning("larger messages cannot be kept when they fail or go to quarantine", slog.Int("max_allowed_packet", sv.maxPacket), slog.Int("set it to at least", 64<<20))
+		add(weakness{"limits", stores.SeverityNote, "max_allowed_packet", strconv.Itoa(sv.maxPacket), "larger messages cannot be kept when they fail or go to quarantine", "set it to at least", strconv.Itoa(64 << 20), ""})
 	}
-	if v, known := variable("GLOBAL.max_connections"); known {
+	if v, known := s.variable(ctx, "GLOBAL.max_connections"); known {
 		if most, err := strconv.Atoi(v); err == nil && s.pool().Max > most {
-			warning("the pool may open more connections than the server admits: who is refused waits for one of the others",
-				slog.Int("max_connections", most), slog.String("lower", s.pool().Setting), slog.Int("which is", s.pool().Max))
+			add(weakness{"limits", stores.SeverityWarning, "max_connections", v, "the pool may open more connections than the server admits: who is refused waits for one of the others",
+				"lower", fmt.Sprintf("%s, which is %d", s.pool().Setting, s.pool().Max), fmt.Sprintf("lower %s, which is %d", s.pool().Setting, s.pool().Max)})
 		}
 	}
 	if !sv.maria && !sv.procedures {
-		warning("there are no procedures of millpond's: each message takes round trips more; call Migrate with an account that has CREATE ROUTINE, and grant EXECUTE",
-			slog.String("missing", s.names.Prefix+"begin, "+s.names.Prefix+"complete, "+s.names.Prefix+"look"))
+		names := s.names.Prefix + "begin, " + s.names.Prefix + "complete, " + s.names.Prefix + "look"
+		add(weakness{"procedures", stores.SeverityNote, "procedures", "missing", "each message takes round trips more",
+			"call Migrate with an account that has CREATE ROUTINE, and grant EXECUTE on", names, "millpond migrate up by an account that has CREATE ROUTINE, and GRANT EXECUTE on " + names})
 	}
+	return found
 }

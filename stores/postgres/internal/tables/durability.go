@@ -7,20 +7,28 @@ import (
 // durability are the server's settings without which a crash loses what was committed.
 type durability struct{ fsync, synchronousCommit, fullPageWrites string }
 
+// weakness is a setting that makes the server's promises smaller than they look.
+type weakness struct{ setting, value, why string }
+
+// weaknesses leave out what a message's commits wait for beyond the server's own disk, which
+// is the operator's choice.
+func (d durability) weaknesses() (found []weakness) {
+	for _, w := range []weakness{
+		{"fsync", d.fsync, "a crash of the server's machine can lose messages that were acked, and damage the database"},
+		{"synchronous_commit", d.synchronousCommit, "a crash of the server can lose messages that were acked"},
+		{"full_page_writes", d.fullPageWrites, "a crash of the server's machine can damage the database"},
+	} {
+		if w.value == "off" {
+			found = append(found, w)
+		}
+	}
+	return found
+}
+
 // warn says by name and value what makes the server's promises smaller than they look.
-// What a message's commits wait for beyond the server's own disk is the operator's choice.
 func (d durability) warn(log *slog.Logger) {
-	warning := func(name, value, text string) {
-		log.Warn("millpond: postgres: "+text, slog.String(name, value), slog.String("set it to", "on"))
-	}
-	if d.fsync == "off" {
-		warning("fsync", d.fsync, "a crash of the server's machine can lose messages that were acked, and damage the database")
-	}
-	if d.synchronousCommit == "off" {
-		warning("synchronous_commit", d.synchronousCommit, "a crash of the server can lose messages that were acked")
-	}
-	if d.fullPageWrites == "off" {
-		warning("full_page_writes", d.fullPageWrites, "a crash of the server's machine can damage the database")
+	for _, w := range d.weaknesses() {
+		log.Warn("millpond: postgres: "+w.why, slog.String(w.setting, w.value), slog.String("set it to", "on"))
 	}
 }
 

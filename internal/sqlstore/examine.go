@@ -1,0 +1,215 @@
+package sqlstore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/millpond-go/millpond/stores"
+)
+
+// Examining is one examination of a server.
+type Examining struct {
+	stores.Examination
+
+	Findings []stores.Finding
+	t        *Tables
+}
+
+// Look is one thing that is looked at.
+type Look struct {
+	Check string
+	At    func(ctx context.Context, x *Examining, add Adder) error
+}
+
+// Adder adds a finding of a look.
+type Adder func(severity stores.Severity, what, why, fix string)
+
+// Looks are what one database has to look at, beyond what all have.
+type Looks struct {
+	Server []Look // needs no tables
+	Tables []Look
+	Shape  func(ctx context.Context) (Shape, error) // of the tables that are there
+}
+
+// Examine looks at a server and its tables. It goes on where it cannot look.
+func (t *Tables) Examine(ctx context.Context, e stores.Examination, looks Looks) ([]stores.Finding, error) {
+	x := &Examining{Examination: e, t: t}
+	state, err := t.state(ctx)
+	switch {
+	case errors.Is(err, ErrUnusable):
+		x.add("server")(stores.SeverityError, err.Error(), "the store refuses to run on it", "")
+		return x.Findings, nil
+	case err != nil:
+		return nil, err
+	}
+	usable := x.schema(ctx, state)
+	for _, look := range looks.Server {
+		x.look(ctx, look)
+	}
+	if usable {
+		for _, look := range append(looks.Tables, Look{"schema", looks.drift}, Look{"clock", clock}, Look{"overdue", overdue},
+			Look{"waiting", waiting}, Look{"outbox", outboxBacklog}, Look{"numbers", numbers}) {
+			x.look(ctx, look)
+		}
+	}
+	return x.Findings, context.Cause(ctx)
+}
+
+func (x *Examining) add(check string) Adder {
+	return func(severity stores.Severity, what, why, fix string) {
+		x.Findings = append(x.Findings, stores.Finding{Check: check, Severity: severity, What: what, Why: why, Fix: fix})
+	}
+}
+
+func (x *Examining) look(ctx context.Context, l Look) {
+	add := x.add(l.Check)
+	if err := l.At(ctx, x, add); err != nil && ctx.Err() == nil {
+		add(stores.SeverityNote, fmt.Sprintf("this could not be looked at: %v", err), "it is not known whether it weakens a promise", "use an account that may read it")
+	}
+}
+
+// schema reports whether this program can use the tables.
+func (x *Examining) schema(ctx context.Context, state SchemaState) bool {
+	err := x.t.Check(state)
+	if err == nil {
+		err = x.t.learn(ctx, false)
+	}
+	add := x.add("schema")
+	switch {
+	case errors.Is(err, stores.ErrSchemaNewer):
+		add(stores.SeverityError, err.Error(), "a process of this version refuses to start", "use a version of millpond that knows the newer steps")
+	case errors.Is(err, stores.ErrNotMigrated):
+		add(stores.SeverityError, err.Error(), "no message can be handled", "millpond migrate up")
+	case err != nil:
+		add(stores.SeverityError, err.Error(), "no message can be handled", "")
+	}
+	return err == nil
+}
+
+func (l Looks) drift(ctx context.Context, x *Examining, add Adder) error {
+	is, err := l.Shape(ctx)
+	if err != nil {
+		return err
+	}
+	missing, more := ShapeOf(x.t.migrations).Drift(is)
+	if len(missing) > 0 {
+		add(stores.SeverityWarning, "the tables lack "+strings.Join(missing, ", "), "somebody has changed what the migrations made: statements fail, or read whole tables",
+			"take their statements from millpond migrate sql")
+	}
+	if len(more) > 0 {
+		add(stores.SeverityWarning, "the tables also have "+strings.Join(more, ", "), "no migration has made them: a later one may need the name, and a column that must be given stops everything",
+			"ALTER TABLE … DROP COLUMN")
+	}
+	return nil
+}
+
+// numbers reads the one row of a query; NULL is nil.
+func (x *Examining) numbers(ctx context.Context, text string, into ...any) error {
+	_, err := First(ctx, x.t.db, Statement{Text: x.t.sql(text)}, into...)
+	return err
+}
+
+// maxClockDifference is more than what a round trip and a synchronized clock explain.
+const maxClockDifference = 5 * time.Second
+
+func clock(ctx context.Context, x *Examining, add Adder) error {
+	var micros int64
+	before := x.Now()
+	if err := x.numbers(ctx, `SELECT {us}{now}{/us}`, &micros); err != nil {
+		return err
+	}
+	after := x.Now()
+	theirs := time.UnixMicro(micros)
+	ahead := max(before.Sub(theirs), theirs.Sub(after))
+	if ahead > maxClockDifference {
+		add(stores.SeverityWarning, fmt.Sprintf("the clocks of this machine and of the server differ by %v", ahead.Round(time.Second)),
+			"times of messages that this machine writes cannot be compared with those of the store", "synchronize both, as by chrony or timesyncd")
+	}
+	return nil
+}
+
+// oldest is how many rows there are, and how old the oldest is.
+func (x *Examining) oldest(ctx context.Context, column, from string) (n int64, age time.Duration, err error) {
+	var at *int64
+	var now int64
+	err = x.numbers(ctx, `SELECT count(*), {us}min(`+column+`){/us}, {us}{now}{/us} FROM {schema.}{prefix}`+from, &n, &at, &now)
+	if at != nil {
+		age = time.Duration(now-*at) * time.Microsecond
+	}
+	return n, age.Round(time.Second), err
+}
+
+func overdue(ctx context.Context, x *Examining, add Adder) error {
+	n, age, err := x.oldest(ctx, "due_at", "failure WHERE status = 3 AND placement = 1 AND due_at <= {now}")
+	if err == nil && n > 0 && age >= x.Overdue {
+		add(stores.SeverityWarning, fmt.Sprintf("%d retries are due, the oldest since %v", n, age), "no retry worker takes them, or too few do",
+			"start a process of the service without retry_worker.off, or raise retry_worker.concurrency")
+	}
+	return err
+}
+
+func waiting(ctx context.Context, x *Examining, add Adder) error {
+	for _, k := range []struct{ what, column, from, fix string }{
+		{"messages are pending, the first failed", "first_at", "failure WHERE status = 3", "millpond cause ls"},
+		{"messages have failed for good, the first", "first_at", "failure WHERE status = 4", "millpond cause ls, and millpond msg retry or discard"},
+		{"messages are held in quarantine, the first", "first_at", "quarantine WHERE status = 'held'", "millpond quarantine ls, and release or reject"},
+	} {
+		n, age, err := x.oldest(ctx, k.column, k.from)
+		if err != nil {
+			return err
+		}
+		if n > 0 {
+			add(stores.SeverityNote, fmt.Sprintf("%d %s %v ago", n, k.what, age), "they wait for somebody", k.fix)
+		}
+	}
+	return nil
+}
+
+func outboxBacklog(ctx context.Context, x *Examining, add Adder) error {
+	n, age, err := x.oldest(ctx, "created_at", "outbox")
+	if err != nil {
+		return err
+	}
+	if n > 0 && age >= x.Overdue {
+		add(stores.SeverityWarning, fmt.Sprintf("%d outputs wait to be published, the oldest since %v", n, age), "a relay is missing, too slow, or refused by its destination",
+			"run a relay for this store, and look at its log")
+	}
+	var owned int64
+	if err := x.numbers(ctx, `SELECT count(*) FROM {schema.}{prefix}lease WHERE name = 'outbox' AND until > {now}`, &owned); err != nil {
+		return err
+	}
+	if n > 0 && owned < stores.OutboxBuckets {
+		add(stores.SeverityWarning, fmt.Sprintf("%d of the %d buckets of the outbox have no owner", stores.OutboxBuckets-owned, stores.OutboxBuckets), "nobody publishes the outputs in them",
+			"run a relay for this store")
+	}
+	failed, age, err := x.oldest(ctx, "failed_at", "outbox_failed")
+	if err != nil {
+		return err
+	}
+	if failed > 0 {
+		add(stores.SeverityNote, fmt.Sprintf("%d outputs were refused for good, the first %v ago", failed, age), "those that block their order key keep others waiting", "")
+	}
+	return nil
+}
+
+// numbers compares what is drawn from sequences with what they can draw. A failure's number
+// shares 63 bits with its revision.
+func numbers(ctx context.Context, x *Examining, add Adder) error {
+	for _, s := range []struct {
+		table, column string
+		bits          int
+	}{{"failure", "number", 43}, {"quarantine", "id", 63}, {"audit", "id", 63}, {"outbox", "id", 63}} {
+		var highest int64
+		if err := x.numbers(ctx, `SELECT coalesce(max(`+s.column+`), 0) FROM {schema.}{prefix}`+s.table, &highest); err != nil {
+			return err
+		}
+		if highest>>(s.bits-1) > 0 {
+			add(stores.SeverityWarning, fmt.Sprintf("%s.%s has reached %d, more than half of what fits", s.table, s.column, highest),
+				"when none is left, nothing can be recorded there", "find out who draws so many; the next version of the table has to count anew")
+		}
+	}
+	return nil
+}

@@ -1,0 +1,79 @@
+package sqlstore
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/millpond-go/millpond/stores"
+)
+
+const (
+	reads  = "SELECT"
+	all    = "SELECT, INSERT, UPDATE, DELETE"
+	writes = "SELECT, INSERT, UPDATE"
+)
+
+// rights are what roles may do with a table, by its name without the prefix. A table of a
+// migration that is not here fails a test.
+var rights = map[string]struct{ runtime, operator string }{
+	"schema":         {reads, reads},
+	"consumer":       {writes, reads},
+	"inbox":          {all, writes},
+	"failure":        {all, writes},
+	"quarantine":     {all, writes},
+	"audit":          {"SELECT, INSERT, DELETE", "SELECT, INSERT"},
+	"process":        {all, reads},
+	"outbox":         {all, "SELECT, INSERT, DELETE"},
+	"outbox_history": {all, reads},
+	"outbox_failed":  {all, all},
+	"outbox_lock":    {"SELECT, UPDATE", "SELECT, UPDATE"},
+	"lease":          {all, reads},
+}
+
+// contents are the columns that have what a message contains.
+var contents = []string{"payload", "metadata", "facts"}
+
+// IsContent reports whether a column has what a message contains.
+func IsContent(column string) bool { return slices.Contains(contents, column) }
+
+// Right is what a role may do with a table.
+type Right struct {
+	Table      string   // with the prefix
+	Privileges []string // such as SELECT
+	Columns    []string // nil: all
+}
+
+// String returns the right as GRANT has it, before ON.
+func (r Right) String() string {
+	if r.Columns == nil {
+		return strings.Join(r.Privileges, ", ")
+	}
+	return fmt.Sprintf("%s (%s)", strings.Join(r.Privileges, ", "), strings.Join(r.Columns, ", "))
+}
+
+// RightsOf returns what a role needs of the tables that the migrations make. The migrator
+// makes them, and so needs none.
+func (t *Tables) RightsOf(role stores.Role, names Names) []Right {
+	shape := ShapeOf(t.migrations)
+	var needed []Right
+	for _, table := range shape.TableNames() {
+		r := Right{Table: table}
+		may := rights[strings.TrimPrefix(table, names.Prefix)]
+		switch role {
+		case stores.RoleRuntime:
+			r.Privileges = strings.Split(may.runtime, ", ")
+		case stores.RoleOperator:
+			r.Privileges = strings.Split(may.operator, ", ")
+		case stores.RoleReadOnly:
+			r.Privileges = []string{reads}
+			if columns := shape.Tables[table]; slices.ContainsFunc(columns, IsContent) {
+				r.Columns = slices.DeleteFunc(slices.Clone(columns), IsContent)
+			}
+		default:
+			return nil
+		}
+		needed = append(needed, r)
+	}
+	return needed
+}

@@ -1,0 +1,229 @@
+package mysql
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/millpond-go/millpond/internal/sqlstore"
+	"github.com/millpond-go/millpond/stores"
+)
+
+var (
+	_ stores.Examiner = (*Store)(nil)
+	_ stores.Granter  = (*Store)(nil)
+)
+
+// Examine implements stores.Examiner.
+func (s *Store) Examine(ctx context.Context, e stores.Examination) ([]stores.Finding, error) {
+	return s.tables.Examine(ctx, e, sqlstore.Looks{
+		Server: []sqlstore.Look{{Check: "durability", At: s.lookAtDoublewrite}, {Check: "replicas", At: s.lookAtReplicas}, {Check: "timeouts", At: s.lookAtTimeouts}},
+		Tables: []sqlstore.Look{{Check: "settings", At: s.lookAtSettings}, {Check: "grants", At: s.lookAtGrants}},
+		Shape:  s.shapeThere,
+	})
+}
+
+func isOn(value string) bool { return value == "1" || value == "ON" }
+
+// lookAtSettings repeats what the store warns of at its start.
+func (s *Store) lookAtSettings(ctx context.Context, x *sqlstore.Examining, add sqlstore.Adder) error {
+	for _, w := range s.weaknesses(ctx, s.server) {
+		x.Findings = append(x.Findings, w.finding())
+	}
+	if s.server.unordered {
+		add(stores.SeverityWarning, "auto_increment_increment is not 1, as on Galera", "several servers draw numbers, so outputs cannot have order keys",
+			"write to one server only, and SET GLOBAL auto_increment_increment = 1")
+	}
+	return nil
+}
+
+func (s *Store) lookAtDoublewrite(ctx context.Context, _ *sqlstore.Examining, add sqlstore.Adder) error {
+	if v, known := s.variable(ctx, "GLOBAL.innodb_doublewrite"); known && (v == "0" || v == "OFF") {
+		add(stores.SeverityWarning, "innodb_doublewrite is "+v, "a crash of the server's machine can damage the tables", "innodb_doublewrite = ON in the server's configuration, and a restart")
+	}
+	return nil
+}
+
+func (s *Store) lookAtReplicas(ctx context.Context, _ *sqlstore.Examining, add sqlstore.Adder) error {
+	if v, known := s.variable(ctx, "GLOBAL.read_only"); known && isOn(v) {
+		add(stores.SeverityError, "read_only is on", "no message can be handled, but by an account that may ignore it", "connect to the primary, or SET GLOBAL read_only = OFF")
+	}
+	if v, known := s.variable(ctx, "GLOBAL.wsrep_on"); known && isOn(v) {
+		add(stores.SeverityWarning, "the server is a member of a Galera cluster", "two members accept writes to one key until COMMIT, and a crash can lose commits that it has acknowledged: two handlers may run",
+			"let all processes write to one member, and set wsrep_sync_wait and innodb_flush_log_at_trx_commit to 1")
+	}
+	var sees, replicas int
+	if err := s.db.QueryRowContext(ctx, "SELECT count(*) FROM information_schema.user_privileges WHERE privilege_type = 'PROCESS'").Scan(&sees); err != nil {
+		return err
+	}
+	if sees == 0 {
+		add(stores.SeverityNote, "the account cannot see whether replicas follow", "a failover to one that follows asynchronously loses commits whose messages were acked", "look once with an account that has PROCESS")
+	}
+	err := s.db.QueryRowContext(ctx, "SELECT count(*) FROM information_schema.processlist WHERE command LIKE 'Binlog Dump%'").Scan(&replicas)
+	if err != nil || replicas == 0 {
+		return err
+	}
+	for _, name := range []string{"rpl_semi_sync_source_enabled", "rpl_semi_sync_master_enabled"} {
+		if v, known := s.variable(ctx, "GLOBAL."+name); known && isOn(v) {
+			return nil
+		}
+	}
+	add(stores.SeverityWarning, fmt.Sprintf("%d replicas follow asynchronously", replicas), "a failover to one of them loses commits whose messages were acked",
+		"switch semi-synchronous replication on: SET GLOBAL rpl_semi_sync_source_enabled = ON on MySQL (INSTALL PLUGIN before), rpl_semi_sync_master_enabled on MariaDB, and on the replicas likewise")
+	return nil
+}
+
+// lookAtTimeouts: each claim sets the bounds of its own transaction, but none that is longer
+// than the session lives.
+func (s *Store) lookAtTimeouts(ctx context.Context, _ *sqlstore.Examining, add sqlstore.Adder) error {
+	for _, name := range []string{"wait_timeout", "net_read_timeout"} {
+		var seconds int64
+		if err := s.db.QueryRowContext(ctx, "SELECT @@GLOBAL."+name).Scan(&seconds); err != nil {
+			return err
+		}
+		const short = 30
+		if seconds < short {
+			add(stores.SeverityWarning, fmt.Sprintf("%s is %d s", name, seconds), "the server closes connections that are in use or about to be: attempts are interrupted and made again",
+				"SET GLOBAL "+name+" = 600")
+		}
+	}
+	return nil
+}
+
+// shapeThere reads information_schema, which shows what the account may use.
+func (s *Store) shapeThere(ctx context.Context) (sqlstore.Shape, error) {
+	there := sqlstore.Shape{Tables: make(map[string][]string)}
+	schema := s.dialect.Names.Schema
+	text := func(from string) string {
+		return "SELECT DISTINCT table_name, " + from + " WHERE table_schema = ?"
+	}
+	err := s.pairs(ctx, text("column_name FROM information_schema.columns"), unquoted(schema), func(table, column string) {
+		there.Tables[table] = append(there.Tables[table], column)
+	})
+	if err != nil {
+		return there, err
+	}
+	err = s.pairs(ctx, text("index_name FROM information_schema.statistics"), unquoted(schema), func(_, index string) {
+		there.Indexes = append(there.Indexes, index)
+	})
+	for table, is := range there.Tables { // columns that it may not read are not shown
+		for _, column := range s.shape().Tables[table] {
+			if !slices.Contains(is, column) && isDenied(s.explains(ctx, "SELECT", s.dialect.Names.Schema+"."+table, []string{column})) {
+				there.Tables[table] = append(there.Tables[table], column)
+			}
+		}
+	}
+	return there, err
+}
+
+func isDenied(err error) bool {
+	n := number(err)
+	return n == tableDenied || n == columnDenied
+}
+
+func unquoted(schema string) string { return strings.ReplaceAll(strings.Trim(schema, "`"), "``", "`") }
+
+func (s *Store) shape() sqlstore.Shape { return sqlstore.ShapeOf(s.Migrations()) }
+
+func (s *Store) pairs(ctx context.Context, text, schema string, f func(a, b string)) error {
+	rows, err := s.db.QueryContext(ctx, text, schema)
+	if err != nil {
+		return err
+	}
+	defer rows.Close()
+	for rows.Next() {
+		var a, b string
+		if err := rows.Scan(&a, &b); err != nil {
+			return err
+		}
+		f(a, b)
+	}
+	return errors.Join(rows.Close(), rows.Err())
+}
+
+// Grants implements stores.Granter. A role has to be granted to an account, and made its
+// default.
+func (s *Store) Grants(r stores.Role) []string {
+	role := s.names.Prefix + string(r)
+	statements := []string{"CREATE ROLE IF NOT EXISTS " + role}
+	scope := "*"
+	if s.names.Schema != "" {
+		scope = s.names.Schema + ".*"
+	}
+	if r == stores.RoleMigrator {
+		return append(statements, fmt.Sprintf("GRANT SELECT, INSERT, UPDATE, DELETE, CREATE, ALTER, DROP, INDEX, REFERENCES, CREATE ROUTINE, ALTER ROUTINE, EXECUTE ON %s TO %s", scope, role))
+	}
+	for _, right := range s.tables.RightsOf(r, s.names) {
+		statements = append(statements, fmt.Sprintf("GRANT %s ON %s TO %s", right, s.names.Expand("{schema.}")+right.Table, role))
+	}
+	if r == stores.RoleRuntime { // not by name: MariaDB has none of the procedures
+		statements = append(statements, fmt.Sprintf("GRANT EXECUTE ON %s TO %s", scope, role))
+	}
+	return statements
+}
+
+// lookAtGrants asks the server to explain, but not to run, a statement for each right.
+func (s *Store) lookAtGrants(ctx context.Context, x *sqlstore.Examining, add sqlstore.Adder) error {
+	var missing []string
+	for _, right := range s.tables.RightsOf(x.Role, s.names) {
+		columns := right.Columns
+		if columns == nil {
+			columns = s.shape().Tables[right.Table]
+		}
+		table := s.dialect.Names.Schema + "." + right.Table
+		for _, privilege := range right.Privileges {
+			err := s.explains(ctx, privilege, table, columns)
+			switch { // other errors are about the statement, and come later
+			case isDenied(err):
+				missing = append(missing, privilege+" on "+right.Table)
+			case err != nil && number(err) == 0:
+				return err
+			}
+		}
+	}
+	if len(missing) > 0 {
+		add(stores.SeverityWarning, "the account lacks "+strings.Join(missing, ", "), fmt.Sprintf("the role %s needs it", x.Role), "GRANT it, as millpond roles prints it")
+	}
+	if x.Role == stores.RoleMigrator {
+		return nil
+	}
+	var wide bool
+	rows, err := s.db.QueryContext(ctx, "SHOW GRANTS")
+	if err != nil {
+		return err
+	}
+	defer rows.Close()
+	for rows.Next() {
+		var grant string
+		if err := rows.Scan(&grant); err != nil {
+			return err
+		}
+		wide = wide || drops.MatchString(grant)
+	}
+	if wide {
+		add(stores.SeverityNote, "the account may change and drop tables", fmt.Sprintf("the role %s does not need it", x.Role), "use an account with the role that millpond roles prints")
+	}
+	return errors.Join(rows.Close(), rows.Err())
+}
+
+// drops are rights, without the password that SHOW GRANTS may repeat.
+var drops = regexp.MustCompile(`^GRANT [^'"]*\b(ALL PRIVILEGES|DROP|ALTER)\b`)
+
+func (s *Store) explains(ctx context.Context, privilege, table string, columns []string) error {
+	quoted := "`" + strings.Join(columns, "`, `") + "`"
+	first := "`" + columns[0] + "`"
+	statement := map[string]string{
+		"SELECT": "SELECT " + quoted + " FROM " + table + " WHERE FALSE",
+		"INSERT": "INSERT INTO " + table + " (" + first + ") SELECT NULL FROM DUAL WHERE FALSE",
+		"UPDATE": "UPDATE " + table + " SET " + first + " = NULL WHERE FALSE",
+		"DELETE": "DELETE FROM " + table + " WHERE FALSE",
+	}[privilege]
+	rows, err := s.db.QueryContext(ctx, "EXPLAIN "+statement)
+	if err != nil {
+		return err
+	}
+	return rows.Close()
+}
