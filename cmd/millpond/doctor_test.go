@@ -5,7 +5,6 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
-	"strings"
 	"testing"
 	"time"
 
@@ -76,9 +75,7 @@ func TestDoctorHidesSecrets(t *testing.T) {
 	require.NoError(t, err)
 	u.User = url.UserPassword(u.User.Username(), "s3cret-canary")
 	n.vars[storeVariable] = u.String()
-	for _, code := range []int{exitFound} { // its tables are not there
-		out := n.run(code, "doctor") + n.run(code, "doctor", "-o", "json")
-		require.Contains(t, out, "millpond migrate up")
-		require.False(t, strings.Contains(out+n.errB.String(), "s3cret-canary"))
-	}
+	out := n.run(exitFound, "doctor") + n.run(exitFound, "doctor", "-o", "json") // its tables are not there
+	require.Contains(t, out, "millpond migrate up")
+	require.NotContains(t, out+n.errB.String(), "s3cret-canary")
 }

@@ -221,9 +221,6 @@ func (s *Store) explains(ctx context.Context, privilege, table string, columns [
 		"UPDATE": "UPDATE " + table + " SET " + first + " = NULL WHERE FALSE",
 		"DELETE": "DELETE FROM " + table + " WHERE FALSE",
 	}[privilege]
-	rows, err := s.db.QueryContext(ctx, "EXPLAIN "+statement)
-	if err != nil {
-		return err
-	}
-	return rows.Close()
+	_, err := s.db.ExecContext(ctx, "EXPLAIN "+statement)
+	return err
 }

@@ -199,30 +199,38 @@ func (s *Store) weaknesses(ctx context.Context, sv server) (found []weakness) {
 	}
 	switch v, _ := s.variable(ctx, "GLOBAL.log_bin"); v {
 	case "0", "OFF":
-		add(weakness{"durability", stores.SeverityWarning, "log_bin", v, "the server shows commits to others before they are on its disk: after a crash, messages that were acked as duplicates of such a commit can be lost",
-			"switch it on", "log_bin", "log_bin in the server's configuration, and a restart"})
+		add(weakness{
+			"durability", stores.SeverityWarning, "log_bin", v, "the server shows commits to others before they are on its disk: after a crash, messages that were acked as duplicates of such a commit can be lost",
+			"switch it on", "log_bin", "log_bin in the server's configuration, and a restart",
+		})
 	case "1", "ON":
 		if v, known := s.variable(ctx, "GLOBAL.sync_binlog"); known && v != "1" {
 			add(weakness{"durability", stores.SeverityWarning, "sync_binlog", v, "after a crash of the server's machine, replicas can have other messages completed than the server", "set it to", "1", ""})
 		}
 	}
 	if v, known := s.variable(ctx, "SESSION.sql_mode"); known && !strings.Contains(v, "STRICT_TRANS_TABLES") && !strings.Contains(v, "STRICT_ALL_TABLES") {
-		add(weakness{"session", stores.SeverityWarning, "sql_mode", v, "what does not fit a column of a handler's is cut or changed without an error", "add to it", "STRICT_TRANS_TABLES",
-			"SET GLOBAL sql_mode = CONCAT(@@GLOBAL.sql_mode, ',STRICT_TRANS_TABLES')"})
+		add(weakness{
+			"session", stores.SeverityWarning, "sql_mode", v, "what does not fit a column of a handler's is cut or changed without an error", "add to it", "STRICT_TRANS_TABLES",
+			"SET GLOBAL sql_mode = CONCAT(@@GLOBAL.sql_mode, ',STRICT_TRANS_TABLES')",
+		})
 	}
 	if sv.maxPacket <= usualPayload+slack {
 		add(weakness{"limits", stores.SeverityNote, "max_allowed_packet", strconv.Itoa(sv.maxPacket), "larger messages cannot be kept when they fail or go to quarantine", "set it to at least", strconv.Itoa(64 << 20), ""})
 	}
 	if v, known := s.variable(ctx, "GLOBAL.max_connections"); known {
 		if most, err := strconv.Atoi(v); err == nil && s.pool().Max > most {
-			add(weakness{"limits", stores.SeverityWarning, "max_connections", v, "the pool may open more connections than the server admits: who is refused waits for one of the others",
-				"lower", fmt.Sprintf("%s, which is %d", s.pool().Setting, s.pool().Max), fmt.Sprintf("lower %s, which is %d", s.pool().Setting, s.pool().Max)})
+			add(weakness{
+				"limits", stores.SeverityWarning, "max_connections", v, "the pool may open more connections than the server admits: who is refused waits for one of the others",
+				"lower", fmt.Sprintf("%s, which is %d", s.pool().Setting, s.pool().Max), fmt.Sprintf("lower %s, which is %d", s.pool().Setting, s.pool().Max),
+			})
 		}
 	}
 	if !sv.maria && !sv.procedures {
 		names := s.names.Prefix + "begin, " + s.names.Prefix + "complete, " + s.names.Prefix + "look"
-		add(weakness{"procedures", stores.SeverityNote, "procedures", "missing", "each message takes round trips more",
-			"call Migrate with an account that has CREATE ROUTINE, and grant EXECUTE on", names, "millpond migrate up by an account that has CREATE ROUTINE, and GRANT EXECUTE on " + names})
+		add(weakness{
+			"procedures", stores.SeverityNote, "procedures", "missing", "each message takes round trips more",
+			"call Migrate with an account that has CREATE ROUTINE, and grant EXECUTE on", names, "millpond migrate up by an account that has CREATE ROUTINE, and GRANT EXECUTE on " + names,
+		})
 	}
 	return found
 }

@@ -152,8 +152,10 @@ OVERRIDING SYSTEM VALUE VALUES (NUMBER, 1, 3, 1, 1, 1, 0, now() - interval '2 ho
 		{name: "numbers", check: "numbers", says: "failure.number has reached", do: func() ([]string, []string) {
 			return pair(strings.Replace(failure, "NUMBER", "4398046511104", 1), noFailures)
 		}},
-		{name: "clock", check: "clock", says: "differ by", do: func() ([]string, []string) { return nil, nil },
-			e: stores.Examination{Now: func() time.Time { return time.Now().Add(time.Minute) }}},
+		{
+			name: "clock", check: "clock", says: "differ by", do: func() ([]string, []string) { return nil, nil },
+			e: stores.Examination{Now: func() time.Time { return time.Now().Add(time.Minute) }},
+		},
 	}
 	require.Empty(t, serious(examine(t, runtime, stores.Examination{})))
 	for _, p := range plants {
@@ -181,7 +183,7 @@ OVERRIDING SYSTEM VALUE VALUES (NUMBER, 1, 3, 1, 1, 1, 0, now() - interval '2 ho
 		require.Contains(t, whats(examine(t, runtime, stores.Examination{})), "1 replicas follow asynchronously")
 	})
 	t.Run("old transaction", func(t *testing.T) {
-		conn, err := pgx.Connect(t.Context(), as(stores.RoleRuntime)[:strings.Index(as(stores.RoleRuntime), "?")])
+		conn, err := pgx.Connect(t.Context(), strings.Replace(as(stores.RoleRuntime), "millpond_schema", "search_path", 1))
 		require.NoError(t, err)
 		defer conn.Close(context.WithoutCancel(t.Context()))
 		_, err = conn.Exec(t.Context(), "BEGIN")

@@ -14,8 +14,10 @@ func (s Store) Examine(ctx context.Context, e stores.Examination) ([]stores.Find
 	t := s.t
 	return t.shared.Examine(ctx, e, sqlstore.Looks{
 		Server: []sqlstore.Look{
-			{Check: "durability", At: t.lookAtDurability}, {Check: "replicas", At: t.lookAtReplicas},
-			{Check: "isolation", At: t.lookAtIsolation}, {Check: "timeouts", At: t.lookAtTimeouts},
+			{Check: "durability", At: t.lookAtDurability},
+			{Check: "replicas", At: t.lookAtReplicas},
+			{Check: "isolation", At: t.lookAtIsolation},
+			{Check: "timeouts", At: t.lookAtTimeouts},
 			{Check: "vacuum", At: t.lookAtVacuum},
 		},
 		Tables: []sqlstore.Look{{Check: "grants", At: t.lookAtGrants}, {Check: "bloat", At: t.lookAtBloat}, {Check: "citus", At: t.lookAtCitus}},
@@ -207,8 +209,10 @@ WHERE n.nspname = $1::text AND c.relname = $2::text AND a.attnum > 0 AND NOT a.a
 		if err != nil {
 			return err
 		}
-		_, err = t.db.Send(ctx, Statement{Text: qualify(`SELECT indexname::text FROM pg_catalog.pg_indexes WHERE schemaname = $1::text AND tablename = $2::text`),
-			Args: []any{schema, table}, Read: texts(func(index string) { there.Indexes = append(there.Indexes, index) })})
+		_, err = t.db.Send(ctx, Statement{
+			Text: qualify(`SELECT indexname::text FROM pg_catalog.pg_indexes WHERE schemaname = $1::text AND tablename = $2::text`),
+			Args: []any{schema, table}, Read: texts(func(index string) { there.Indexes = append(there.Indexes, index) }),
+		})
 		return err
 	})
 	return there, err
