@@ -30,10 +30,10 @@ func isOn(value string) bool { return value == "1" || value == "ON" }
 
 // lookAtSettings repeats what the store warns of at its start.
 func (s *Store) lookAtSettings(ctx context.Context, x *sqlstore.Examining, add sqlstore.Adder) error {
-	for _, w := range s.weaknesses(ctx, s.server) {
+	for _, w := range s.weaknesses(ctx, s.texts().server) {
 		x.Findings = append(x.Findings, w.finding())
 	}
-	if s.server.unordered {
+	if s.texts().unordered {
 		add(stores.SeverityWarning, "auto_increment_increment is not 1, as on Galera", "several servers draw numbers, so outputs cannot have order keys",
 			"write to one server only, and SET GLOBAL auto_increment_increment = 1")
 	}
