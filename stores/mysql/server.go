@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -178,9 +179,15 @@ func (w weakness) finding() stores.Finding {
 	return stores.Finding{Check: w.check, Severity: w.severity, What: w.setting + " is " + w.value, Why: w.why, Fix: fix}
 }
 
-// warn says by name and number what makes the server's promises smaller than they look.
+// warn says by name and number what makes the server's promises smaller than they look,
+// unless it is what was said before.
 func (s *Store) warn(ctx context.Context, sv server) {
-	for _, w := range s.weaknesses(ctx, sv) {
+	found := s.weaknesses(ctx, sv)
+	if slices.Equal(found, s.warned) {
+		return
+	}
+	s.warned = found
+	for _, w := range found {
 		s.log.WarnContext(ctx, "millpond: mysql: "+w.why, slog.String(w.setting, w.value), slog.String(w.toDo, w.with))
 	}
 }

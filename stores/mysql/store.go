@@ -75,6 +75,7 @@ type learnt struct {
 	current  atomic.Pointer[texts] // for the server
 	sql      *statements
 	dialect  *sqlstore.Dialect // nil until then
+	warned   []weakness
 }
 
 func (s *Store) texts() *texts { return s.current.Load() }
