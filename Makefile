@@ -80,6 +80,18 @@ cover: ## Write coverage.html and print the total.
 	$(GO) tool cover -html=coverage.out -o coverage.html
 	@$(GO) tool cover -func=coverage.out | tail -n 1
 
+.PHONY: smoke
+smoke: ## Follow README and the first tutorial in a blank module that gets this tree as a released version.
+	$(GO) test -count=1 -timeout $(TEST_TIMEOUT) ./internal/install
+
+# Its Markdown is read without it; links and anchors are checked by internal/doccheck as well.
+MKDOCS_MATERIAL ?= mkdocs-material==9.8.1
+
+.PHONY: site
+site: ## Build the site of docs/ into bin/site; needs Python 3.9 or later.
+	@test -x bin/mkdocs/bin/mkdocs || { python3 -m venv bin/mkdocs && bin/mkdocs/bin/pip install --quiet $(MKDOCS_MATERIAL); }
+	NO_MKDOCS_2_WARNING=1 bin/mkdocs/bin/mkdocs build --quiet
+
 .PHONY: help
 help: ## List the targets.
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)

@@ -46,18 +46,31 @@ for bash, zsh, fish and PowerShell.
 }
 
 func writeReference(b *strings.Builder, cmd *cobra.Command) {
-	cmd.InitDefaultHelpFlag()
-	var help strings.Builder
-	help.WriteString(strings.TrimSpace(cmd.Long))
-	if cmd.Long == "" {
-		help.WriteString(cmd.Short)
-	}
-	usage, _, _ := strings.Cut(cmd.UsageString(), "\nGlobal Flags:") // those of millpond itself
-	usage, _, _ = strings.Cut(usage, "\nUse \"")
-	fmt.Fprintf(b, "## %s\n\n```text\n%s\n\n%s```\n\n", cmd.CommandPath(), help.String(), usage)
+	fmt.Fprintf(b, "## %s\n\n```text\n%s\n```\n\n", cmd.CommandPath(), helpText(cmd))
 	for _, sub := range cmd.Commands() {
-		if !sub.Hidden && sub.Name() != "help" && sub.Name() != "completion" {
+		if sub.IsAvailableCommand() && sub.Name() != "help" && sub.Name() != "completion" {
 			writeReference(b, sub)
 		}
+	}
+}
+
+// The manual page has every command, and no line of a help is taken for a request.
+func TestManualPage(t *testing.T) {
+	n, _ := newScripted(t, 1)
+	page := n.ok("man")
+	for _, words := range runnable((&program{console: n.console}).root()) {
+		title := ".SH MILLPOND " + strings.ToUpper(strings.Join(words, " ")) + "\n"
+		if words[0] != "man" && !strings.Contains(page, title) {
+			t.Errorf("there is no %q", title)
+		}
+	}
+	for line := range strings.Lines(page) {
+		request, _, _ := strings.Cut(strings.TrimSpace(line), " ")
+		if strings.HasPrefix(line, ".") && request != ".TH" && request != ".SH" && request != ".nf" && request != ".fi" {
+			t.Errorf("%q is taken for a request", line)
+		}
+	}
+	if got := roff(".a\n'b\n-c\\d"); got != "\\&.a\n\\&'b\n\\-c\\ed" {
+		t.Errorf("roff made %q", got)
 	}
 }
