@@ -10,8 +10,9 @@
 // their own, [Inspector] (with [QuarantineInspector]) is for operators, and [Migrator]
 // creates and checks the tables. [Store] is these, as an adapter returns it. What not
 // every store can do are optional interfaces, found by assertion: of stores [Outbox] (with
-// [Leases]) and [OutboxInspector], [Attendance], [Resolver], [Waker] and [PoolReporter];
-// of attempts [Emitter], [Interruptible], [Refusing] and [Escapable].
+// [Leases]) and [OutboxInspector], [Attendance], [Resolver], [Waker], [PoolReporter],
+// [Examiner] and [Granter]; of attempts [Emitter], [Interruptible], [Refusing] and
+// [Escapable].
 //
 // The package imports no driver and no message library, so that a program links
 // only the adapters that it imports. Adapters live in packages beside it; package
