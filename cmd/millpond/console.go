@@ -23,6 +23,7 @@ type console struct {
 	now                    func() time.Time
 	open                   func(ctx context.Context, url string) (store, error)
 	batch                  int // messages changed in one transaction
+	sayEvery               time.Duration
 	countLimit, causeLimit int // bounds of what is counted, and of the causes of a dry run
 }
 
@@ -41,6 +42,7 @@ func newConsole() *console {
 		env: os.Getenv, now: time.Now,
 		open:       openStore,
 		batch:      500,
+		sayEvery:   5 * time.Second,
 		countLimit: 10_000, causeLimit: 100,
 	}
 }

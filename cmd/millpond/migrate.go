@@ -47,7 +47,9 @@ applies the steps and the others wait. --timeout bounds it; without it there is 
 				ctx, cancel = context.WithTimeout(ctx, p.timeout)
 				defer cancel()
 			}
+			said := p.saySince("migrating")
 			applied, err := s.Migrate(ctx)
+			said()
 			if err != nil {
 				return err
 			}

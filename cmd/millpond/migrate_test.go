@@ -5,6 +5,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	_ "github.com/jackc/pgx/v5/stdlib"
 	"github.com/stretchr/testify/require"
@@ -162,4 +163,22 @@ func TestMigrateSQLNeedsNoServer(t *testing.T) {
 	n.vars[storeVariable] = "mysql://?millpond_prefx=a_"
 	n.run(exitError, "migrate", "sql")
 	require.Contains(t, n.errB.String(), "there are millpond_schema and millpond_prefix")
+}
+
+// Whoever waits is told so.
+func TestMigrateSaysThatItGoesOn(t *testing.T) {
+	n := newSession(t)
+	url := postgresURL(t)
+	n.vars[storeVariable], n.sayEvery = url, 10*time.Millisecond
+	db, err := sql.Open("pgx", url)
+	require.NoError(t, err)
+	defer db.Close()
+	tx, err := db.BeginTx(t.Context(), nil)
+	require.NoError(t, err)
+	_, err = tx.ExecContext(t.Context(), "SELECT pg_advisory_xact_lock(hashtextextended('millpond_schema', 0))")
+	require.NoError(t, err)
+	n.run(exitError, "migrate", "up", "--timeout", "500ms")
+	require.Contains(t, n.errB.String(), "migrating for 0s; it may wait for another process")
+	require.NoError(t, tx.Rollback())
+	n.ok("migrate", "up")
 }

@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"strings"
+	"time"
 )
 
 // progress is a bar on the standard error, if that is a terminal.
@@ -37,5 +38,28 @@ func (b *progress) show(done int) {
 func (b *progress) end() {
 	if b.width > 0 {
 		fmt.Fprintf(b.p.err, "\r%*s\r", b.width, "")
+	}
+}
+
+// saySince says now and then that something goes on whose end nobody knows, until the
+// returned function is called.
+func (p *program) saySince(did string) (end func()) {
+	begun, stop, stopped := time.Now(), make(chan struct{}), make(chan struct{})
+	ticker := time.NewTicker(p.sayEvery)
+	go func() {
+		defer close(stopped)
+		defer ticker.Stop()
+		for {
+			select {
+			case <-ticker.C:
+				fmt.Fprintf(p.err, "%s for %v; it may wait for another process that does, or for a transaction that uses the tables\n", did, time.Since(begun).Round(time.Second))
+			case <-stop:
+				return
+			}
+		}
+	}()
+	return func() {
+		close(stop)
+		<-stopped
 	}
 }

@@ -1,9 +1,12 @@
 package mysql
 
 import (
+	"context"
 	"net/url"
 
 	mysql "github.com/go-sql-driver/mysql"
+
+	"github.com/millpond-go/millpond/stores"
 )
 
 // DriverConfig is what a URL means for the driver.
@@ -24,4 +27,21 @@ func Judge(text string, noEscapes bool) string {
 	case plain:
 	}
 	return "plain"
+}
+
+// StatementsOf takes a migration apart.
+func StatementsOf(text string) []string { return statementsOf(text) }
+
+// ShapeTables returns the names of the tables.
+func (s *Store) ShapeTables() []string { return s.shape().TableNames() }
+
+// Apply runs a migration's SQL.
+func (s *Store) Apply(ctx context.Context, step string) error {
+	conn, err := s.db.Conn(ctx)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = conn.Close() }()
+	_, err = s.apply(ctx, conn, []stores.Migration{{Version: 99, Name: "test", SQL: step}})
+	return err
 }

@@ -101,12 +101,20 @@ func (s *Store) lockMigrations(ctx context.Context, conn *sql.Conn) error {
 func (s *Store) apply(ctx context.Context, conn *sql.Conn, steps []stores.Migration) ([]stores.Migration, error) {
 	for _, m := range steps {
 		for _, statement := range statementsOf(m.SQL) {
-			if _, err := conn.ExecContext(ctx, statement); err != nil {
+			if _, err := conn.ExecContext(ctx, statement); err != nil && !isDone(err) {
 				return nil, fmt.Errorf("mysql: migration %04d_%s: %w: %w", m.Version, m.Name, stores.ErrUnavailable, err)
 			}
 		}
 	}
 	return steps, nil
+}
+
+// isDone reports whether a statement of a migration has been run before, by a call that was
+// interrupted behind it. One statement is done as a whole, or not at all.
+func isDone(err error) bool {
+	const tableExists, columnExists, keyExists, nothingToDrop = 1050, 1060, 1061, 1091
+	n := number(err)
+	return n == tableExists || n == columnExists || n == keyExists || n == nothingToDrop
 }
 
 // statementsOf takes a migration apart: see its first lines.

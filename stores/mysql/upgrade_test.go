@@ -1,0 +1,132 @@
+package mysql_test
+
+import (
+	"fmt"
+	"log/slog"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/millpond-go/millpond/internal/rotation"
+	"github.com/millpond-go/millpond/internal/upgradetest"
+	"github.com/millpond-go/millpond/stores"
+	"github.com/millpond-go/millpond/stores/mysql"
+)
+
+func turnOf(t *testing.T) (products []product) {
+	t.Helper()
+	for _, name := range rotation.Turn(t, 1, string(onMariaDB.Product), string(onMySQL.Product)) {
+		products = append(products, map[string]product{string(onMariaDB.Product): onMariaDB, string(onMySQL.Product): onMySQL}[name])
+	}
+	return products
+}
+
+// Programs of the version before go on while its tables are migrated, and afterwards.
+func TestUpgrade(t *testing.T) {
+	t.Parallel()
+	fixture, err := os.ReadFile("testdata/schema_0003.sql")
+	require.NoError(t, err)
+	for _, p := range turnOf(t) {
+		config := mustParse(t, p.shared(t).NewDatabase(t))
+		old := openDB(t, config, nil)
+		for statement := range strings.SplitSeq(string(fixture), ";\n\n") {
+			_, err := old.ExecContext(t.Context(), statement)
+			require.NoError(t, err, statement)
+		}
+		s, err := mysql.OpenDB(t.Context(), config, mysql.Config{Logger: slog.New(slog.DiscardHandler)})
+		require.NoError(t, err)
+		t.Cleanup(func() { _ = s.Close() })
+		const now = "TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6))"
+		upgradetest.Run(t, upgradetest.Old{Store: s, Deliver: func(id string) error {
+			tx, err := old.BeginTx(t.Context(), nil)
+			if err != nil {
+				return err
+			}
+			defer func() { _ = tx.Rollback() }()
+			for _, text := range []string{
+				"INSERT INTO millpond_inbox (consumer, message_id, status, completed_at, token, fingerprint, traceparent) VALUES (2970855629233269707, '" + id + "', 1, " + now + ", 7, NULL, NULL)",
+				fmt.Sprintf(upgradetest.Failure, id+" failed", "1"), fmt.Sprintf(upgradetest.Output, id, "1"),
+				"INSERT INTO millpond_inbox (consumer, message_id, status) VALUES (2970855629233269707, '" + id + " failed', 4)",
+				"UPDATE millpond_inbox SET status = 2 WHERE consumer = 2970855629233269707 AND message_id = '" + id + "' AND token = 7 AND status = 1",
+			} {
+				if _, err := tx.ExecContext(t.Context(), text); err != nil {
+					return err
+				}
+			}
+			return tx.Commit()
+		}})
+	}
+}
+
+// The servers commit each statement of a migration apart: whichever was the last, the next
+// call goes on behind it.
+func TestMigrateGoesOnBehindEachStatement(t *testing.T) {
+	t.Parallel()
+	for _, p := range turnOf(t) {
+		offline, err := mysql.New(openDB(t, mustParse(t, p.shared(t).URL()), nil), mysql.Config{})
+		require.NoError(t, err)
+		var statements []string
+		for _, m := range offline.Migrations() {
+			statements = append(statements, mysql.StatementsOf(m.SQL)...)
+		}
+		config := mustParse(t, p.shared(t).NewDatabase(t))
+		admin := openDB(t, config, nil)
+		for _, last := range rotation.Turn(t, 6, numbersUpTo(len(statements))...) {
+			s, err := mysql.OpenDB(t.Context(), config, mysql.Config{Logger: slog.New(slog.DiscardHandler)})
+			require.NoError(t, err)
+			for i, statement := range statements {
+				if fmt.Sprint(i) == last {
+					break
+				}
+				_, err := admin.ExecContext(t.Context(), statement)
+				require.NoError(t, err, statement)
+			}
+			_, err = s.Migrate(t.Context())
+			require.NoError(t, err, "after %s statements", last)
+			findings, err := s.Examine(t.Context(), stores.Examination{Now: time.Now, Role: stores.RoleMigrator, Overdue: time.Hour})
+			require.NoError(t, err)
+			for _, f := range findings {
+				require.NotEqual(t, "schema", f.Check, "after %s statements: %+v", last, f)
+			}
+			require.NoError(t, s.Close())
+			for _, table := range s.ShapeTables() {
+				_, err := admin.ExecContext(t.Context(), "DROP TABLE "+table)
+				require.NoError(t, err)
+			}
+		}
+	}
+}
+
+func numbersUpTo(n int) (all []string) {
+	for i := range n {
+		all = append(all, fmt.Sprint(i))
+	}
+	return all
+}
+
+// A step that changes a table was interrupted behind the change.
+func TestMigrateGoesOnBehindAChangeOfATable(t *testing.T) {
+	t.Parallel()
+	for _, p := range turnOf(t) {
+		s, err := mysql.OpenDB(t.Context(), mustParse(t, p.shared(t).NewDatabase(t)), mysql.Config{Logger: slog.New(slog.DiscardHandler)})
+		require.NoError(t, err)
+		t.Cleanup(func() { _ = s.Close() })
+		_, err = s.Migrate(t.Context())
+		require.NoError(t, err)
+		const step = `ALTER TABLE millpond_failure ADD COLUMN later INT NOT NULL DEFAULT 0;
+
+ALTER TABLE millpond_failure ADD KEY millpond_failure_later (later);
+
+CREATE TABLE millpond_later (id INT);
+
+ALTER TABLE millpond_failure DROP KEY millpond_failure_cause;
+`
+		for range 2 {
+			require.NoError(t, s.Apply(t.Context(), step))
+		}
+		require.ErrorIs(t, s.Apply(t.Context(), "ALTER TABLE millpond_nothing ADD COLUMN x INT"), stores.ErrUnavailable)
+	}
+}
