@@ -46,7 +46,7 @@ func TestCompare(t *testing.T) {
 	}
 }
 
-// The story is told with the numbers of docs/failures.md.
+// The story is told with the numbers of docs/tutorials/break-and-repair.md.
 func TestOrders(t *testing.T) {
 	accounts, ids := make(map[string]int), make(map[string]bool)
 	declined, invoices := 0, 0

@@ -10,9 +10,9 @@ import (
 	"testing"
 )
 
-var update = flag.Bool("update", false, "write what this run shows into docs/failures.md")
+var update = flag.Bool("update", false, "write what this run shows into docs/tutorials/break-and-repair.md")
 
-const page = "../../docs/failures.md"
+const page = "../../docs/tutorials/break-and-repair.md"
 
 // TestPage compares the transcript in the document with a run of today: both say the
 // same, but for times and what depends on them.
