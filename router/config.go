@@ -9,6 +9,7 @@ import (
 
 	"github.com/millpond-go/millpond/brokers"
 	"github.com/millpond-go/millpond/middleware"
+	"github.com/millpond-go/millpond/middleware/outbox"
 	"github.com/millpond-go/millpond/stores"
 )
 
@@ -28,6 +29,7 @@ type Config struct {
 	FingerprintKeyID int                    `config:"/inbox.fingerprint.key_id" default:"1" check:"1..255" about:"The number of the key. A new key needs a new number."`
 
 	RetryWorker  RetryWorkerConfig        `config:"retry_worker" about:"The worker that retries parked messages when they are due."`
+	Relay        RelayConfig              `config:"relay" about:"The relay, which publishes what transactions have written into the outbox. Messages without a destination go to the broker; the program adds others, as Relay.Publishers."`
 	Handlers     map[string]HandlerConfig `config:"handlers" about:"Settings of single handlers, by their names in the program. There are no variables for these."`
 	DrainTimeout time.Duration            `config:"drain_timeout" default:"25s" check:"positive" about:"How long running handlers may take to finish when the service stops. The others are rolled back, and their messages are redelivered. Keep it below the limit of the service manager (Kubernetes: terminationGracePeriodSeconds, 30)."`
 	Log          LogConfig                `config:"log" about:"The log, on standard error."`
@@ -60,6 +62,13 @@ type StoreConfig struct {
 type RetryWorkerConfig struct {
 	Off                          bool `config:"off" default:"false" about:"Leave retries to other processes of the service."`
 	middleware.RetryWorkerConfig `config:""`
+}
+
+// RelayConfig configures the relay. The service sets the publisher of messages without a
+// destination, if the program does not.
+type RelayConfig struct {
+	On            bool `config:"on" default:"false" about:"Run a relay in this process. Any number of processes may, and millpond relay runs one alone."`
+	outbox.Config `config:""`
 }
 
 // HandlerConfig has the settings of one handler. Zero values mean the service's settings.

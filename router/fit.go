@@ -20,7 +20,7 @@ type fitting struct {
 
 func (r *run) fit() error {
 	f := &fitting{run: r, errs: slices.Clone(r.mistakes)}
-	if len(f.handlers) == 0 && len(f.watermill.Handlers()) == 0 {
+	if !f.config.Relay.On && len(f.handlers) == 0 && len(f.watermill.Handlers()) == 0 {
 		f.badf("there are no handlers: call Service.Handle before Run")
 	}
 	for _, h := range f.handlers {

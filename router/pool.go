@@ -24,7 +24,7 @@ func (w *wiring) makeRoom(ctx context.Context) error {
 	for name := range w.config.Handlers {
 		most = max(most, w.config.inFlightOf(name))
 	}
-	room := roomFor*(most+w.retries()) + 1
+	room := roomFor*(most+w.retries()) + w.relays() + 1
 	if pool.Max == 0 || pool.Max >= room {
 		return nil
 	}
@@ -46,6 +46,14 @@ func (w *wiring) retries() int {
 	return w.config.RetryWorker.Concurrency
 }
 
+// relays returns how many connections a relay takes.
+func (w *wiring) relays() int {
+	if w.config.Relay.On {
+		return relayConnections
+	}
+	return 0
+}
+
 // pool checks that the store may open the connections that deliveries in flight and retries
 // need.
 func (f *fitting) pool() {
@@ -63,6 +71,10 @@ func (f *fitting) pool() {
 			part += fmt.Sprintf(" + %d retries", n)
 		}
 		parts = append(parts, fmt.Sprintf("%s of handler %q", part, h.name))
+	}
+	if n := f.relays(); n > 0 {
+		need += n
+		parts = append(parts, fmt.Sprintf("%d of the relay", n))
 	}
 	if need > pool.Max {
 		f.badf("%s allows %d connections (%s), and %d may be needed: %s + 1: write %s, or lower broker.in_flight or retry_worker.concurrency",

@@ -126,6 +126,9 @@ func (r *readiness) readyz(w http.ResponseWriter, request *http.Request) {
 	if _, pings := s.broker.(brokers.Pinger); pings {
 		say("broker", withoutSecrets(broker, s.config.Broker.URL))
 	}
+	if s.relay != nil {
+		text += "relay: " + s.backlog() + "\n"
+	}
 	if handlers == nil { // before that there are no subscribers
 		if known, err := s.receiving(); known {
 			say("messages", withoutSecrets(err, s.config.Broker.URL))

@@ -17,6 +17,7 @@ import (
 
 	"github.com/millpond-go/millpond/brokers"
 	"github.com/millpond-go/millpond/middleware"
+	"github.com/millpond-go/millpond/middleware/outbox"
 	"github.com/millpond-go/millpond/stores"
 )
 
@@ -59,6 +60,7 @@ type run struct {
 	mistakes    []error      // of calls before Run
 	close       func() error // Service.Close
 
+	relay    *outbox.Relay // nil: it is off
 	drain    *drain
 	http     atomic.Pointer[httpServer]
 	stopping atomic.Bool // the intake has ended, or is about to
@@ -136,6 +138,12 @@ func (r *run) start(ctx context.Context) ([]part, error) {
 		h.added = added
 	}
 	parts := []part{{"the router", r.watermill.Run}, {"a subscriber", r.watch}}
+	if err := r.makeRelay(); err != nil {
+		return nil, err
+	}
+	if r.relay != nil {
+		parts = append(parts, part{"the relay", r.relay.Run})
+	}
 	if r.config.RetryWorker.Off || len(retried) == 0 {
 		return parts, nil
 	}

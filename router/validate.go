@@ -27,6 +27,7 @@ func (r *reading) check() {
 	r.checkSecret()
 	r.checkListen()
 	r.checkInbox()
+	r.checkRelay()
 	for _, u := range r.config.urls() {
 		r.checkURL(u)
 	}
@@ -55,6 +56,14 @@ func (r *reading) checkListen() {
 	address := r.config.HTTP.Listen
 	if _, port, err := net.SplitHostPort(address); address != "" && (err != nil || port == "") {
 		r.wrong("http.listen", "is "+quoted(address)+": write host:port, such as 127.0.0.1:9464")
+	}
+}
+
+func (r *reading) checkRelay() {
+	c := r.config.Relay
+	field.SetDefaults(&c)
+	if c.LeaseTTL <= c.PublishTimeout {
+		r.wrong("relay.lease_ttl", fmt.Sprintf("is %s: it must be longer than relay.publish_timeout, %s", c.LeaseTTL, c.PublishTimeout))
 	}
 }
 

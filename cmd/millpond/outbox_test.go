@@ -1,6 +1,9 @@
 package main
 
 import (
+	"context"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -8,6 +11,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/require"
 
+	"github.com/millpond-go/millpond/internal/testenv"
 	"github.com/millpond-go/millpond/stores"
 	"github.com/millpond-go/millpond/stores/postgres"
 	"github.com/millpond-go/millpond/stores/sqlite"
@@ -115,5 +119,32 @@ func TestOutboxFromListToReplayed(t *testing.T) {
 		require.True(t, strings.HasPrefix(audit[4]["actor"].(string), "ada@"))
 		require.EqualValues(t, unnamed[0], audit[2]["number"])
 		t.Log(w.ok("audit", "ls"))
+	})
+}
+
+// The relay alone takes a service's configuration, and ends in order.
+func TestRelayPublishesUntilItIsStopped(t *testing.T) {
+	onStores(t, func(t *testing.T, w *world) {
+		w.outbox("", "a", "b")
+		path := filepath.Join(t.TempDir(), "service.yaml")
+		require.NoError(t, os.WriteFile(path, []byte("service: shop\nbroker: {url: \"memory://\"}\nlog: {level: error}\nhandlers: {stock: {in_flight: 3}}\n"), 0o600))
+		t.Setenv("MILLPOND_STORE_URL", w.vars[storeVariable])
+		t.Setenv("MILLPOND_RELAY_KEEP", "true")
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		relay := newSession(t)
+		relay.ctx = ctx
+		ended := make(chan struct{})
+		go func() {
+			defer close(ended)
+			relay.run(exitOK, "relay", path)
+		}()
+		testenv.Eventually(t, "what waits is published", func() bool {
+			return strings.Count(w.ok("outbox", "ls", "--state", "published", "-o", "jsonl"), "\n") == 2
+		})
+		cancel()
+		<-ended
+		relay.ctx = t.Context()
+		relay.run(exitError, "relay", path+"x")
 	})
 }

@@ -30,32 +30,39 @@ type Config struct {
 
 	// Keep moves published outputs to the history, instead of deleting them. Nothing is
 	// deleted from the history yet.
-	Keep bool
+	Keep bool `config:"keep" default:"false" about:"Keep what was published in a history, so that millpond outbox replay can publish it again. Nothing is deleted from it yet."`
 
 	// MaxAttempts is how often a message is refused until it is a dead letter. Messages that
 	// are too large or cannot be encoded are dead letters at once.
-	MaxAttempts int `config:"max_attempts" default:"20" check:"positive"`
+	MaxAttempts int `config:"max_attempts" default:"20" check:"positive" about:"How often a destination refuses a message until it is a dead letter."`
 	// Backoff is the pause after the first refusal. It doubles with each, up to 5 minutes.
-	Backoff time.Duration `config:"backoff" default:"1s" check:"positive"`
+	Backoff time.Duration `config:"backoff" default:"1s" check:"positive" about:"The pause after the first refusal. It doubles with each, up to 5 minutes."`
 	// BlockKeys lets a dead letter block its order key: what comes after it waits until it is
 	// retried or discarded (stores.OutboxInspector). Otherwise the next message is published.
-	BlockKeys bool
+	BlockKeys bool `config:"block_keys" default:"false" about:"Let the messages of an order key wait behind a dead letter, until millpond outbox retries or discards it."`
 	// Away reports whether a publisher's error says that the destination cannot be reached
 	// now, so that it pauses and no attempt is spent. nil is [IsAway].
 	Away func(error) bool
 
 	// PublishTimeout bounds the context of messages, within the lease. Publishers that do not
 	// look at it are waited for.
-	PublishTimeout time.Duration `config:"publish_timeout" default:"20s" check:"positive"`
+	PublishTimeout time.Duration `config:"publish_timeout" default:"20s" check:"positive" about:"How long a destination may take for an answer."`
 	// LeaseTTL is after what time others may publish what a relay that has died had leased.
 	// It must be longer than PublishTimeout.
-	LeaseTTL time.Duration `config:"lease_ttl" default:"30s" check:"positive"`
+	LeaseTTL time.Duration `config:"lease_ttl" default:"30s" check:"positive" about:"After what time others publish what a relay that has died had. Longer than publish_timeout."`
 	// PollInterval is how often the store is asked when nothing was to be published and no
 	// Poke came. What a transaction commits long after it has written it is found within
 	// about a second more.
-	PollInterval time.Duration `config:"poll_interval" default:"250ms" check:"positive"`
+	PollInterval time.Duration `config:"poll_interval" default:"250ms" check:"positive" about:"How often the store is asked while nothing is to be published."`
+	// AlarmSize and AlarmAge are how many messages may wait to be published, and for how long,
+	// before the log has an error about it.
+	AlarmSize int           `config:"alarm_size" default:"10000" check:"1..1000000" about:"How many messages may wait to be published before the log has an error about it, every minute."`
+	AlarmAge  time.Duration `config:"alarm_age" default:"5m" check:"positive" about:"How long a message may wait to be published before the log has an error about it, every minute."`
+
 	// DrainTimeout bounds how long Run waits at its end for messages that are being published.
 	DrainTimeout time.Duration `config:"-" default:"30s" check:"positive"`
+
+	Hook Hook // such as that of middleware/telemetry; may be nil
 
 	// Logger; nil is slog.Default.
 	Logger *slog.Logger

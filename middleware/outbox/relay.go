@@ -32,12 +32,13 @@ const (
 // published again, with the same UUID. Messages with the same order key are published in the
 // order of their commits, the next after the one before it was taken.
 type Relay struct {
-	store  stores.Outbox
-	config Config
-	desk   *desk
-	leases *holding
-	ran    atomic.Bool
-	wake   chan struct{} // full when there is a reason to read
+	store   stores.Outbox
+	config  Config
+	desk    *desk
+	leases  *holding
+	ran     atomic.Bool
+	backlog atomic.Pointer[[]stores.OutputCount]
+	wake    chan struct{} // full when there is a reason to read
 }
 
 // New returns a relay, or an error that names every mistake of the configuration. It does no
@@ -87,6 +88,9 @@ func (r *Relay) Run(ctx context.Context) error {
 		publishing.Go(func() { r.work(ctx, working, l) })
 	}
 	reading.Go(func() { r.read(ctx) })
+	if store, ok := r.store.(stores.OutboxInspector); ok {
+		reading.Go(func() { r.watch(ctx, store) })
+	}
 
 	<-ctx.Done()
 	late := time.AfterFunc(r.config.DrainTimeout, abort)
@@ -220,11 +224,14 @@ func (r *Relay) settleWave(l *lane, wave []*item, errs []error) {
 		away   error
 		back   []*item
 		logged bool
+
+		published, refusals, failed int
 	)
 	for i, it := range wave {
 		switch err := errs[i]; {
 		case err == nil:
 			r.desk.published(l, it)
+			published++
 		case errors.Is(err, errMayNot):
 			r.desk.drop(l, it)
 		case r.isAway(err):
@@ -232,6 +239,11 @@ func (r *Relay) settleWave(l *lane, wave []*item, errs []error) {
 		default:
 			refused := stores.RefusedOutput{Number: it.Number, Attempts: it.Attempts + 1, Error: err.Error()}
 			refused.Failed = refused.Attempts >= r.config.MaxAttempts || isFinal(err)
+			if refused.Failed {
+				failed++
+			} else {
+				refusals++
+			}
 			refused.Blocks = refused.Failed && r.config.BlockKeys && it.OrderKey != nil
 			if refused.Failed || !logged {
 				logged = !refused.Failed
@@ -242,6 +254,7 @@ func (r *Relay) settleWave(l *lane, wave []*item, errs []error) {
 			r.desk.refused(l, it, refused, backoff(r.config.Backoff, refused.Attempts))
 		}
 	}
+	r.tell(func(h Hook) { h.Relayed(l.name, published, refusals, failed) })
 	if first, until := r.desk.went(l, away, back); first {
 		r.config.Logger.Warn("millpond: outbox: a destination is away and pauses", slog.String("destination", l.name),
 			slog.Duration("for", time.Until(until)), slog.Any("error", away))

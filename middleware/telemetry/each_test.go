@@ -8,8 +8,11 @@ import (
 
 	"github.com/millpond-go/millpond/brokers"
 	"github.com/millpond-go/millpond/brokers/memory"
+	"github.com/millpond-go/millpond/middleware/outbox"
 	"github.com/millpond-go/millpond/middleware/telemetry"
 )
+
+var _ outbox.Hook = (*telemetry.Telemetry)(nil)
 
 func TestPublisherAnswersForEachMessageIfItsOwnDoes(t *testing.T) {
 	tel, err := telemetry.New(telemetry.Config{System: "memory"})

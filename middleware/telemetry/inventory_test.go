@@ -134,6 +134,7 @@ func takeInventory(t *testing.T) *inventory {
 	r.deliveriesOf(2, "claim", "in_flight", "deferred")
 	release()
 	r.deliveries(2, "slow")
+	r.telemetry.Backlog([]stores.OutputCount{{State: stores.OutputPending, Destination: "kafka-eu", N: 1}, {State: stores.OutputFailed, N: 1}})
 	all.collect(r.rig)
 
 	for _, system := range []string{"kafka", "other"} {
@@ -198,6 +199,7 @@ func whatIsRare(t *testing.T, r *rig) {
 	require.Error(t, tel.Publisher(refusing{}).Publish("orders.7", msg))
 	tel.IntakePaused(stores.ErrUnavailable)
 	tel.ServerChanged(nil)
+	tel.Relayed("kafka-eu", 1, 1, 1)
 	tel.RetrySkipped(consumer, middleware.SkipInFlight, 1)
 	tel.DeliveryEnd(ctx, middleware.DeliveryEnd{Result: middleware.ResultCompleted, Runs: 1})
 }

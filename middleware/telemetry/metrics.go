@@ -55,6 +55,7 @@ type instruments struct {
 	skipped      metric.Int64Counter
 	pauses       metric.Int64Counter
 	servers      metric.Int64Counter
+	relayed      metric.Int64Counter
 	claim        metric.Float64Histogram
 	look         metric.Float64Histogram
 	handler      metric.Float64Histogram
@@ -63,6 +64,8 @@ type instruments struct {
 
 	inFlight  metric.Int64ObservableUpDownCounter
 	oldest    metric.Float64ObservableGauge
+	waiting   metric.Int64ObservableUpDownCounter
+	lag       metric.Float64ObservableGauge
 	usage     metric.Int64ObservableUpDownCounter
 	waits     metric.Int64ObservableCounter
 	waited    metric.Float64ObservableCounter
@@ -106,6 +109,7 @@ func newInstruments(meter metric.Meter) (*instruments, error) {
 		cacheHits:    m.counter("millpond.cache.hits", "{delivery}", "Duplicates that were known without asking the store."),
 		skipped:      m.counter("millpond.retries.skipped", "{message}", "Due messages that the retry worker did not run, by why."),
 		servers:      m.counter("millpond.server.changes", "{change}", "How often another database server has answered than before, or an earlier state of it."),
+		relayed:      m.counter("millpond.outbox.relayed", "{message}", "Messages of the outbox that were handed to their destination, by what it said."),
 		pauses:       m.counter("millpond.intake.pauses", "{pause}", "How often the intake has paused because the store could not be asked."),
 		claim:        m.seconds("millpond.claim.duration", "How long the store took for the answer to a claim, the wait for a connection included.", fine),
 		look:         m.seconds("millpond.look.duration", "How long the store took to say where a suspect message stands.", fine),
@@ -120,6 +124,12 @@ func newInstruments(meter metric.Meter) (*instruments, error) {
 	i.oldest, err = meter.Float64ObservableGauge("millpond.deliveries.oldest.age", metric.WithUnit("s"),
 		metric.WithDescription("Age of the oldest of them."))
 	made(m, i.oldest, err)
+	i.waiting, err = meter.Int64ObservableUpDownCounter("millpond.outbox.messages", metric.WithUnit("{message}"),
+		metric.WithDescription("Messages of the outbox that wait to be published, and that have failed, as far as they were counted."))
+	made(m, i.waiting, err)
+	i.lag, err = meter.Float64ObservableGauge("millpond.outbox.oldest.age", metric.WithUnit("s"),
+		metric.WithDescription("Age of the oldest message that waits to be published."))
+	made(m, i.lag, err)
 	i.usage, err = meter.Int64ObservableUpDownCounter("millpond.store.connections", metric.WithUnit("{connection}"),
 		metric.WithDescription("Connections of the store, by state."))
 	made(m, i.usage, err)
@@ -137,7 +147,7 @@ func newInstruments(meter metric.Meter) (*instruments, error) {
 
 // observed are the instruments that report when they are collected.
 func (i *instruments) observed(withStore bool) []metric.Observable {
-	all := []metric.Observable{i.inFlight, i.oldest}
+	all := []metric.Observable{i.inFlight, i.oldest, i.waiting, i.lag}
 	if withStore {
 		all = append(all, i.usage, i.waits, i.waited)
 	}

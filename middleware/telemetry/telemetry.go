@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 
 	"go.opentelemetry.io/otel"
 	"go.opentelemetry.io/otel/metric"
@@ -62,6 +63,7 @@ type Telemetry struct {
 	propagator propagation.TextMapPropagator
 	metrics    *instruments
 	inFlight   inFlight
+	backlog    atomic.Pointer[[]stores.OutputCount]
 
 	mu        sync.RWMutex
 	consumers map[consumerKey]*consumer
@@ -139,5 +141,6 @@ var errStoppedEarly = errors.New("the delivery ended in the middle of it")
 
 func (t *Telemetry) observe(_ context.Context, o metric.Observer) error {
 	t.metrics.observe(o, &t.inFlight, t.config.Store)
+	t.observeBacklog(o)
 	return nil
 }

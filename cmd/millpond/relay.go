@@ -1,0 +1,46 @@
+package main
+
+import (
+	"os"
+
+	"github.com/spf13/cobra"
+
+	"github.com/millpond-go/millpond/router"
+)
+
+func (p *program) relayCommand() *cobra.Command {
+	return explained(&cobra.Command{
+		Use:   "relay [file]",
+		Short: "Run a relay, which publishes what is in the outbox",
+		Long: `Run a relay, which publishes what is in the outbox, until the process gets SIGTERM or SIGINT.
+
+It reads the configuration of a service, of which it takes the broker, the store, and the
+sections relay, log and http; relay.on need not be set. Messages without a destination go to the
+broker; those of other destinations, and those that a codec has encoded, need a relay in a
+program. Any number of relays share the work, this command's and those of services.
+
+The default file is ` + defaultConfig + `, if it is there; MILLPOND_* variables override it.`,
+		Example: `  millpond relay
+  MILLPOND_STORE_URL=postgres://app@db/orders MILLPOND_BROKER_URL=kafka://broker:9092 MILLPOND_SERVICE=orders millpond relay`,
+		Args: cobra.MaximumNArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			path := ""
+			if len(args) > 0 {
+				path = args[0]
+			} else if _, err := os.Stat(defaultConfig); err == nil {
+				path = defaultConfig
+			}
+			c, err := router.LoadConfig(path)
+			if err != nil {
+				return err
+			}
+			c.Relay.On, c.Handlers, c.Telemetry.On = true, nil, false
+			c.Program.NoSignals = true // main has them
+			service, err := router.New(cmd.Context(), c)
+			if err != nil {
+				return err
+			}
+			return service.Run(cmd.Context())
+		},
+	}, nil, exits{exitOK: "it was told to stop, and has written down what it had published"})
+}

@@ -1,0 +1,79 @@
+package outbox
+
+import (
+	"context"
+	"log/slog"
+	"time"
+
+	"github.com/millpond-go/millpond/internal/callback"
+	"github.com/millpond-go/millpond/internal/pause"
+	"github.com/millpond-go/millpond/stores"
+)
+
+// Hook is told what a relay does. Destinations are the names of Config.Publishers.
+type Hook interface {
+	// Relayed is called when messages were handed to a destination: so many were taken, were
+	// refused and are tried again, and were refused for good.
+	Relayed(destination string, published, refused, failed int)
+	// Backlog is called every ten seconds with what waits and what has failed, of the whole
+	// store, as far as it was counted.
+	Backlog(counts []stores.OutputCount)
+}
+
+const (
+	countEvery = 10 * time.Second
+	alarmEvery = time.Minute
+)
+
+// Backlog returns what waits to be published and what has failed, by destinations, as it was
+// at most ten seconds ago. It is nil until it was counted, and for stores that are no
+// stores.OutboxInspector.
+func (r *Relay) Backlog() []stores.OutputCount {
+	if counts := r.backlog.Load(); counts != nil {
+		return *counts
+	}
+	return nil
+}
+
+// watch counts now and then, and raises the alarm.
+func (r *Relay) watch(ctx context.Context, store stores.OutboxInspector) {
+	var alarm time.Time // the last one; zero: there is none
+	for ctx.Err() == nil {
+		counts, err := store.OutputCounts(ctx, r.config.AlarmSize+1, stores.OutputPending, stores.OutputFailed)
+		if err == nil {
+			r.backlog.Store(&counts)
+			r.tell(func(h Hook) { h.Backlog(counts) })
+			alarm = r.alarm(ctx, counts, alarm)
+		}
+		pause.Sleep(ctx, countEvery)
+	}
+}
+
+func (r *Relay) alarm(ctx context.Context, counts []stores.OutputCount, last time.Time) time.Time {
+	waiting, oldest := 0, time.Duration(0)
+	for _, c := range counts {
+		if c.State == stores.OutputPending {
+			waiting, oldest = waiting+c.N, max(oldest, c.Age)
+		}
+	}
+	attrs := []any{slog.Int("waiting", waiting), slog.Duration("oldest", oldest.Round(time.Millisecond))}
+	switch over := waiting > r.config.AlarmSize || oldest > r.config.AlarmAge; {
+	case over && time.Since(last) >= alarmEvery:
+		r.config.Logger.ErrorContext(ctx, "millpond: outbox: more waits to be published, or for longer, than is expected", attrs...)
+		return time.Now()
+	case !over && !last.IsZero():
+		r.config.Logger.InfoContext(ctx, "millpond: outbox: no more waits to be published than is expected", attrs...)
+		return time.Time{}
+	}
+	return last
+}
+
+// tell calls the hook, whose panic concerns nobody else.
+func (r *Relay) tell(what func(Hook)) {
+	if r.config.Hook != nil {
+		_ = callback.Call("Config.Hook", func() error {
+			what(r.config.Hook)
+			return nil
+		})
+	}
+}

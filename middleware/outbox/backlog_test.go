@@ -1,0 +1,90 @@
+package outbox_test
+
+import (
+	"bytes"
+	"errors"
+	"log/slog"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/ThreeDotsLabs/watermill/message"
+
+	"github.com/millpond-go/millpond/internal/testenv"
+	"github.com/millpond-go/millpond/stores"
+)
+
+// told is a hook.
+type told struct {
+	mu      sync.Mutex
+	sums    [3]int
+	backlog []stores.OutputCount
+}
+
+func (h *told) Relayed(_ string, published, refused, failed int) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.sums[0] += published
+	h.sums[1] += refused
+	h.sums[2] += failed
+	panic("what a hook does concerns nobody")
+}
+
+func (h *told) Backlog(counts []stores.OutputCount) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.backlog = counts
+}
+
+type locked struct {
+	mu sync.Mutex
+	bytes.Buffer
+}
+
+func (b *locked) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.Buffer.Write(p)
+}
+
+func (b *locked) String() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.Buffer.String()
+}
+
+func TestBacklogIsTold(t *testing.T) {
+	t.Parallel()
+	everywhere(t, func(t *testing.T, r *rig) {
+		var (
+			log  locked
+			hook told
+		)
+		r.say("nowhere", "", numbered("m", 3)...)
+		r.say("", "", "a", "bad")
+		c := quick(one(each{&broker{answer: func(msg *message.Message) error {
+			if msg.UUID == "bad" {
+				return errors.New("not like this")
+			}
+			return nil
+		}}}))
+		c.AlarmSize, c.AlarmAge, c.MaxAttempts, c.Hook = 2, time.Hour, 2, &hook
+		c.Logger = slog.New(slog.NewTextHandler(&log, nil))
+		relay, stop := start(t, r.outbox, c)
+		testenv.Eventually(t, "what becomes of messages is told", func() bool {
+			hook.mu.Lock()
+			defer hook.mu.Unlock()
+			return hook.sums == [3]int{1, 1, 1} && len(hook.backlog) > 0
+		})
+		testenv.Eventually(t, "the alarm", func() bool { return strings.Contains(log.String(), "more waits to be published") })
+		stop()
+		waiting := 0
+		for _, count := range relay.Backlog() {
+			waiting += count.N
+		}
+		if waiting < 3 {
+			t.Errorf("the backlog is %+v", relay.Backlog())
+		}
+	})
+}
