@@ -63,9 +63,9 @@ func TestWrongCalls(t *testing.T) {
 func TestUnknownCommandsAndWhatMayBeMeant(t *testing.T) {
 	n, _ := newScripted(t, 1)
 	for call, want := range map[string]string{
-		"retry":             "did you mean millpond msg retry or millpond outbox retry?",
-		"retry --cause x":   "did you mean millpond msg retry or millpond outbox retry?",
-		"retry --all --yes": "did you mean millpond msg retry or millpond outbox retry?",
+		"retry":             "did you mean millpond relay or millpond msg retry or millpond outbox retry?",
+		"retry --cause x":   "did you mean millpond relay or millpond msg retry or millpond outbox retry?",
+		"retry --all --yes": "did you mean millpond relay or millpond msg retry or millpond outbox retry?",
 		"cuase ls":          "did you mean millpond cause?",
 		"cause show":        "did you mean millpond msg show or millpond outbox show or millpond quarantine show?",
 		"msg realese":       `"realese" is no command of millpond msg, which has discard, ls, retry, show`,
