@@ -68,6 +68,9 @@ type InboxConfig struct {
 	Keep           KeepConfig       `config:"/keep" about:"What is kept of failed messages until they are completed."`
 	DeadLetters    DeadLetterConfig `config:"/dead_letters" about:"Copies of messages that have failed for good, in addition to their rows."`
 
+	// Outputs lets handlers publish. nil: one that returns messages fails with ErrOutputs.
+	Outputs *Outputs
+
 	// Hooks observe deliveries; see [Hook].
 	Hooks []Hook
 
@@ -158,6 +161,9 @@ func (c *InboxConfig) Validate() error {
 	c.validateFingerprint(bad)
 	c.Keep.validate(bad)
 	c.DeadLetters.validate(bad)
+	if c.Outputs != nil && c.Outputs.IDs != OutputIDsOwn && c.Outputs.IDs != OutputIDsDerived {
+		bad("Outputs.IDs", "is %q: use OutputIDsOwn or OutputIDsDerived", c.Outputs.IDs)
+	}
 	const kind = 2 // bytes in front of a raw id
 	if most := stores.MaxIDBytes - kind; c.Limits.ID > most {
 		bad("Limits.ID", "is %d: use a number from 1 to %d, which is what stores take", c.Limits.ID, most)

@@ -15,11 +15,17 @@ var (
 	// ErrInFlight: another delivery of the message holds the claim. Wrapped by
 	// ErrNotNow.
 	ErrInFlight = delivery.ErrInFlight
-	// ErrOutputs: the handler returned messages. They would be lost if publishing failed
-	// after the commit, so the attempt is rolled back and the message has failed for good.
-	// Use consumer handlers behind the inbox, and write what is to be published to a table
-	// in the handler's transaction.
+	// ErrOutputs: the handler returned messages, and there is no InboxConfig.Outputs, or the
+	// handler's publisher in the router is not outbox.Publisher's. They would be lost if
+	// publishing failed after the commit, so the attempt is rolled back and the message has
+	// failed for good.
 	ErrOutputs = delivery.ErrOutputs
+	// ErrUnknownDestination: Outputs.Destinations does not have the destination of what the
+	// handler has published. The message has failed for good.
+	ErrUnknownDestination = delivery.ErrUnknownDestination
+	// ErrOutputTooLarge: what the handler has published is larger than its destination takes,
+	// by Destination.MaxBytes. The message has failed for good.
+	ErrOutputTooLarge = delivery.ErrOutputTooLarge
 	// ErrConsumerShared: two handlers have one consumer name, so one of them would lose its
 	// messages. The delivery is held for Hold.Limit; then it comes with ErrNotNow.
 	ErrConsumerShared = errors.New("middleware: two handlers share one consumer name")

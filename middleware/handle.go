@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/millpond-go/millpond/internal/callback"
+	"github.com/millpond-go/millpond/middleware/internal/capture"
 	"github.com/millpond-go/millpond/middleware/internal/execute"
 	"github.com/millpond-go/millpond/stores"
 )
@@ -15,6 +16,9 @@ import (
 // puts the message back as it arrived.
 func (v *visit) Run(ctx context.Context, x execute.Execution) (outputs []stores.Output, err error) {
 	mark := &running{Context: ctx, inbox: v.in, msg: v.msg, key: v.arrival.Claim.Key, outer: v.outer}
+	if v.in.config.Outputs != nil {
+		mark.said = capture.New(ctx, v.output)
+	}
 	came := v.msg.Context()
 	v.msg.SetContext(x.Context(mark))
 	var start time.Time
@@ -23,6 +27,7 @@ func (v *visit) Run(ctx context.Context, x execute.Execution) (outputs []stores.
 	}
 	defer func() {
 		mark.over.Store(true)
+		mark.said.Close()
 		v.was.restore(v.msg)
 		v.msg.SetContext(came)
 	}()
@@ -36,9 +41,11 @@ func (v *visit) Run(ctx context.Context, x execute.Execution) (outputs []stores.
 	case errors.Is(err, stores.ErrNoTx):
 		return nil, fmt.Errorf("%w (the inbox is on a %T)", err, v.in.store)
 	case err == nil && len(returned) > 0 && ctx.Err() == nil:
-		return nil, fmt.Errorf("%w (%d returned); the attempt is rolled back", ErrOutputs, len(returned))
+		err = v.capture(mark.said, returned)
 	}
-	return nil, err
+	outputs = mark.said.Close()
+	v.says = len(outputs) > 0
+	return outputs, err
 }
 
 // Changed implements delivery.Handler. Without fingerprints nobody can tell.

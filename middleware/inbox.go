@@ -42,6 +42,7 @@ type Inbox struct {
 	consumers *consumers
 	crowds    crowds
 	workers   *workers
+	targets   targets
 	visits    sync.Pool // *visit
 }
 
@@ -53,6 +54,9 @@ func NewInbox(store Store, c InboxConfig) (*Inbox, error) {
 	c.setDefaults()
 	if store == nil {
 		err = errors.Join(errors.New("the store is nil"), err)
+	}
+	if _, ok := store.(stores.Outbox); c.Outputs != nil && store != nil && !ok {
+		err = errors.Join(fmt.Errorf("Outputs is set, and the store, a %T, has no outbox", store), err)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("middleware: NewInbox: %w", err)

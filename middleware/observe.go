@@ -243,7 +243,10 @@ func (v *visit) CommitStarts(ctx context.Context) context.Context {
 }
 
 // CommitEnds implements execute.Observer.
-func (v *visit) CommitEnds(ctx context.Context, err error) { v.in.hooks.commitEnds(ctx, err) }
+func (v *visit) CommitEnds(ctx context.Context, err error) {
+	v.in.hooks.commitEnds(ctx, err)
+	v.poke(err)
+}
 
 // LookStarts implements delivery.Observer.
 func (v *visit) LookStarts(ctx context.Context, k stores.Key) context.Context {

@@ -8,6 +8,7 @@ import (
 
 	"github.com/ThreeDotsLabs/watermill/message"
 
+	"github.com/millpond-go/millpond/middleware/internal/capture"
 	"github.com/millpond-go/millpond/stores"
 )
 
@@ -23,6 +24,7 @@ type running struct {
 	key    stores.Key
 	outer  *running // the run that the message came with, of its own or another's
 	over   atomic.Bool
+	said   *capture.Run                   // nil: handlers publish nothing
 	others atomic.Int32                   // questions of other messages' runs that are passing
 	asked  atomic.Pointer[ForeignTxError] // for a transaction that is not the attempt's
 }
@@ -48,8 +50,11 @@ func ownContext(ctx context.Context, msg *message.Message) (context.Context, *ru
 // Value implements context.Context. The attempt's own transaction is further in, so a
 // transaction that is found here is not one that the handler may write to.
 func (r *running) Value(key any) any {
-	if key == (runningKey{}) {
+	switch key {
+	case runningKey{}:
 		return r
+	case capture.Key{}:
+		return r.said
 	}
 	value := r.further(key)
 	_, attempt := value.(stores.Attempt)

@@ -30,6 +30,7 @@ type visit struct {
 	retry   *retryRun    // nil for a delivery of the broker
 	crowd   *crowd       // the consumer's
 	silent  bool         // its subscriber does not tell redeliveries apart
+	says    bool         // its handler has published something in the last attempt
 	diary   diary
 	arrival delivery.Arrival
 	machine delivery.Delivery
@@ -82,6 +83,7 @@ func (v *visit) begin(in *Inbox, msg *message.Message, next message.HandlerFunc)
 	v.facts = stores.Facts{Key: facts.Key, NativeID: facts.NativeID, Time: facts.Time}
 	a := &v.arrival
 	a.Contexts = delivery.Contexts{Shutdown: shutdown, Detached: context.WithoutCancel(shutdown)}
+	v.aim()
 	a.Consumer, a.Handler, a.Observer = v, v, v
 	a.Payload = msg.Payload
 	a.Policy = &in.policy(v.handler).machine

@@ -16,7 +16,7 @@ const (
 	ClassTimeout     Class = "timeout"     // the handler returned after its deadline
 	ClassPanic       Class = "panic"       // the handler panicked or exited its goroutine
 	ClassConduct     Class = "conduct"     // the handler did to its transaction what it must not
-	ClassOutputs     Class = "outputs"     // the handler returned messages, which cannot be kept yet
+	ClassOutputs     Class = "outputs"     // the handler published messages that cannot be published, or are not kept
 	ClassCrash       Class = "crash"       // the process ended while the handler ran
 	ClassInterrupted Class = "interrupted" // the database's doing: a deadlock, a lost connection; not counted
 	ClassUnknown     Class = "unknown"     // how the commit ended could not be found out; not counted
@@ -52,6 +52,9 @@ type Facts struct {
 	Key      []byte    // by which its producer orders or partitions; nil, which is not empty: none
 	NativeID string    // the broker's or the producer's own id; "": none
 	Time     time.Time // when the broker took it; zero: unknown
+
+	// PublishTopic and PublishTo, a destination, are where what its handler returns goes.
+	PublishTopic, PublishTo string
 
 	// KeyWasNil and PayloadWasNil tell nil from empty where a codec does not.
 	KeyWasNil, PayloadWasNil bool

@@ -51,7 +51,7 @@ func (l Limits) Again(class stores.Class, s Spent, age time.Duration) (again boo
 	case class == stores.ClassPermanent:
 		return false, "a permanent error"
 	case class == stores.ClassOutputs:
-		return false, "a handler that returns messages"
+		return false, "messages of the handler's that cannot be published"
 	case counts && s.Attempts >= l.Attempts:
 		return false, fmt.Sprintf("%d of %d attempts failed", s.Attempts, l.Attempts)
 	case !counts && s.Uncounted >= l.Uncounted:

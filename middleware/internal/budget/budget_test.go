@@ -44,7 +44,7 @@ func TestEveryBudgetEnds(t *testing.T) {
 		"first of three":  {stores.ClassTransient, budget.Spent{Attempts: 1}, 0, true, ""},
 		"last of three":   {stores.ClassTransient, budget.Spent{Attempts: 3}, 0, false, "3 of 3 attempts failed"},
 		"permanent":       {stores.ClassPermanent, budget.Spent{Attempts: 1}, 0, false, "a permanent error"},
-		"outputs":         {stores.ClassOutputs, budget.Spent{Attempts: 1}, 0, false, "returns messages"},
+		"outputs":         {stores.ClassOutputs, budget.Spent{Attempts: 1}, 0, false, "cannot be published"},
 		"interrupted":     {stores.ClassInterrupted, budget.Spent{Attempts: 3, Uncounted: 4}, 0, true, ""},
 		"too often":       {stores.ClassUnknown, budget.Spent{Uncounted: 5}, 0, false, "5 of 5 attempts were interrupted"},
 		"too old":         {stores.ClassTransient, budget.Spent{Attempts: 1}, time.Hour, false, "at most 1h0m0s"},

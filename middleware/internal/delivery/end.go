@@ -62,10 +62,13 @@ var (
 	ErrNotNow         = errors.New("middleware: not now")
 	ErrInFlight       = errors.New("middleware: another delivery of the message is in flight")
 	ErrHandlerTimeout = errors.New("middleware: the handler returned after its HandlerTimeout")
-	ErrOutputs        = errors.New("middleware: a handler behind the inbox must not return messages: use a consumer handler")
+	ErrOutputs        = errors.New("middleware: a handler behind the inbox has returned messages that nobody would publish")
 	ErrForeignTx      = errors.New("middleware: the handler asked for a transaction that is not the inbox's")
 	ErrAckedEarly     = errors.New("middleware: the handler acked the message before its effects were committed")
 	ErrEndedEarly     = errors.New("middleware: a function of the program exited its goroutine (runtime.Goexit)")
+
+	ErrUnknownDestination = errors.New("middleware: unknown destination")
+	ErrOutputTooLarge     = errors.New("middleware: the message is larger than its destination takes")
 
 	// ErrDeferred and ErrBehind are why a delivery is held that others are not waiting for.
 	ErrDeferred = errors.New("middleware: the message has failed before, and its next attempt is not due yet")

@@ -146,7 +146,17 @@ func (d *Delivery) again() next {
 func decided(cause error) bool {
 	_, marked := budget.Marked(cause)
 	_, later := budget.Delayed(cause)
-	return marked || later || errors.Is(cause, ErrOutputs)
+	return marked || later || unsayable(cause)
+}
+
+// unsayable reports whether a handler says something that cannot be said, whenever it runs.
+func unsayable(cause error) bool {
+	for _, known := range classes {
+		if known.class == stores.ClassOutputs && errors.Is(cause, known.err) {
+			return true
+		}
+	}
+	return false
 }
 
 // classify tells what kind of failure an error is: what the handler has marked comes first,
@@ -175,6 +185,11 @@ var classes = []struct {
 	class stores.Class
 }{
 	{ErrOutputs, stores.ClassOutputs},
+	{ErrUnknownDestination, stores.ClassOutputs},
+	{ErrOutputTooLarge, stores.ClassOutputs},
+	{stores.ErrInvalidOutput, stores.ClassOutputs},
+	{stores.ErrTooLarge, stores.ClassOutputs},
+	{stores.ErrUnordered, stores.ClassOutputs},
 	{stores.ErrFailureHidden, stores.ClassConduct}, // whatever was hidden
 	{panics.ErrPanicked, stores.ClassPanic},
 	{ErrHandlerTimeout, stores.ClassTimeout},

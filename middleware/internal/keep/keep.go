@@ -107,7 +107,9 @@ func (k *Keeper) Restore(ctx context.Context, c stores.Content) (Message, error)
 	}
 	restored, err := k.decode(ctx, c.Codec, kept)
 	restored.UUID = c.UUID
-	restored.Facts = stores.Facts{Key: restored.Facts.Key, NativeID: c.Facts.NativeID, Time: c.Facts.Time}
+	key := restored.Facts.Key
+	restored.Facts = c.Facts
+	restored.Facts.Key, restored.Facts.KeyWasNil, restored.Facts.PayloadWasNil = key, false, false
 	if err == nil {
 		restored.Payload = asBefore(restored.Payload, c.Facts.PayloadWasNil)
 		if c.Facts.KeyWasNil || c.Facts.Key != nil { // otherwise the codec has dropped it, or has it elsewhere

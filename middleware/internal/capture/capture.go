@@ -1,0 +1,107 @@
+// Package capture collects what a handler publishes while its attempt is open.
+package capture
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+
+	"github.com/ThreeDotsLabs/watermill/message"
+
+	"github.com/millpond-go/millpond/stores"
+)
+
+// What each means is said at those of package outbox.
+var (
+	ErrNoAttempt   = errors.New("outbox: the context of the message has no open attempt: publish messages with the context of the handler's message, behind an inbox with InboxConfig.Outputs")
+	ErrAttemptOver = errors.New("outbox: the handler has returned, and nothing can be added to what it has published")
+)
+
+const prefix = "millpond.outbox:"
+
+// Name is what Watermill's router takes for the name of a publisher for a destination.
+func Name(destination string) string { return prefix + destination }
+
+// Destination undoes Name, and reports false for other publishers.
+func Destination(name string) (string, bool) { return strings.CutPrefix(name, prefix) }
+
+// Key is the context's key of a *Run, nil if the attempt takes no outputs.
+type Key struct{}
+
+// Run is one run of a handler.
+type Run struct {
+	make func(destination, topic string, position func(orderKey []byte) int, msg *message.Message) (stores.Output, error)
+
+	handler, topic string // of the router, in the handler's context
+
+	mu        sync.Mutex
+	over      bool
+	outputs   []stores.Output
+	positions map[place]int
+}
+
+// place is what outputs have a position among.
+type place struct{ destination, topic, orderKey string }
+
+// New returns a run with the context of its handler. makeOutput makes an output of a message;
+// it is called until the run is over, by one goroutine at a time.
+func New(ctx context.Context, makeOutput func(destination, topic string, position func(orderKey []byte) int, msg *message.Message) (stores.Output, error)) *Run {
+	return &Run{make: makeOutput, handler: message.HandlerNameFromCtx(ctx), topic: message.SubscribeTopicFromCtx(ctx)}
+}
+
+// From returns the run that a context belongs to. One that has travelled with a message to
+// another handler of a router is that one's.
+func From(ctx context.Context) (*Run, error) {
+	r, _ := ctx.Value(Key{}).(*Run)
+	if r == nil || r.handler != message.HandlerNameFromCtx(ctx) || r.topic != message.SubscribeTopicFromCtx(ctx) {
+		return nil, ErrNoAttempt
+	}
+	return r, nil
+}
+
+// Publish takes all of the messages, or none.
+func (r *Run) Publish(destination, topic string, messages ...*message.Message) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.over {
+		return ErrAttemptOver
+	}
+	taken := make([]stores.Output, 0, len(messages))
+	counted := make(map[place]int)
+	for i, msg := range messages {
+		o, err := r.make(destination, topic, func(orderKey []byte) int {
+			at := place{destination, topic, string(orderKey)}
+			counted[at]++
+			return r.positions[at] + counted[at]
+		}, msg)
+		if err == nil {
+			err = o.Validate()
+		}
+		if err != nil {
+			return fmt.Errorf("outbox: publish to %q at %q, message %d of %d: %w", topic, destination, i+1, len(messages), err)
+		}
+		taken = append(taken, o)
+	}
+	if r.positions == nil {
+		r.positions = counted
+	} else {
+		for at, n := range counted {
+			r.positions[at] += n
+		}
+	}
+	r.outputs = append(r.outputs, taken...)
+	return nil
+}
+
+// Close ends the run, and returns what it has published.
+func (r *Run) Close() []stores.Output {
+	if r == nil {
+		return nil
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.over, r.make = true, nil // which has the message
+	return r.outputs
+}

@@ -1,0 +1,233 @@
+package middleware
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"maps"
+	"sync"
+
+	"github.com/ThreeDotsLabs/watermill/message"
+	"github.com/google/uuid"
+
+	"github.com/millpond-go/millpond/internal/callback"
+	"github.com/millpond-go/millpond/middleware/internal/capture"
+	"github.com/millpond-go/millpond/stores"
+)
+
+// Outputs lets handlers publish: messages that they return, where the handler's publisher in
+// the router is outbox.Publisher(destination), and messages that they publish through such
+// a publisher, as cqrs buses do. They are written by the commit of the attempt, in its
+// transaction, and published by the relay of package outbox then. Those of a run that is not
+// committed are published by nobody, and a duplicate says nothing. The zero value is ready to
+// use.
+//
+// Those that are returned come after those that were published meanwhile. An output has the
+// correlation_id of the handler's message, its UUID as causation_id, and the trace, unless it
+// has its own.
+type Outputs struct {
+	// Destinations are the names under which the relay knows its publishers. Then another one
+	// is refused with ErrUnknownDestination. nil: it would wait in the outbox.
+	Destinations map[string]Destination
+
+	// OrderKey, Type and Encode are those of stores.PublisherConfig. The order key's lock is
+	// taken by the commit.
+	OrderKey func(stores.Output) []byte
+	Type     func(stores.Output) string
+	Encode   func(context.Context, stores.Output) (stores.Output, error)
+
+	// IDs says where ids come from; the default is OutputIDsOwn.
+	IDs OutputIDs
+
+	// Relay is told of commits, so that it publishes at once. nil: relays find out by
+	// themselves. An *outbox.Relay is one.
+	Relay interface{ Poke(numbers ...int64) }
+}
+
+// Destination is what a publisher takes.
+type Destination struct {
+	// MaxBytes bounds payload and metadata together. Larger messages are refused with
+	// ErrOutputTooLarge, for nobody could publish them. 0: no bound.
+	MaxBytes int
+}
+
+// OutputIDs says where the UUIDs of outputs come from.
+//
+// A derived one is made of consumer, message id, destination, topic, order key, and the
+// position among the outputs to the same destination and topic with the same order key. So it
+// is the same if the message is handled again although its first run was committed and its
+// outputs are out: that can happen after a failover of the database that loses commits.
+// Handlers that say the same in another order, or in other bytes, give one id to two messages
+// then: an inbox downstream sees a conflict and quarantines the second one.
+type OutputIDs string
+
+const (
+	// OutputIDsOwn keeps the UUID that the handler gave. An empty one is derived.
+	OutputIDsOwn OutputIDs = ""
+	// OutputIDsDerived derives all. The handler's own are kept in the metadata field
+	// MetadataOutputID.
+	OutputIDsDerived OutputIDs = "derived"
+)
+
+// Metadata of outputs.
+const (
+	MetadataCausationID = "causation_id"       // the UUID of the message whose handler said it
+	MetadataOutputID    = "millpond_output_id" // the UUID that the handler gave
+)
+
+// target is where what a handler returns goes.
+type target struct {
+	destination, topic string
+	publisher          string // its name in the router
+	known              bool   // it is one of ours, or the row says so
+}
+
+// targets are those of the handlers that have received something in this process.
+type targets struct{ by sync.Map } // handler → target
+
+// aim finds out where the handler publishes. A retry worker's router does not know.
+func (v *visit) aim() {
+	if v.in.config.Outputs == nil {
+		return
+	}
+	if v.retry != nil {
+		v.facts.PublishTopic, v.facts.PublishTo = v.retry.Row.Content.Facts.PublishTopic, v.retry.Row.Content.Facts.PublishTo
+		return
+	}
+	t := v.routed()
+	if !t.known {
+		return
+	}
+	v.facts.PublishTopic, v.facts.PublishTo = t.topic, t.destination
+	if was, ok := v.in.targets.by.Load(v.handler); !ok || was != t {
+		v.in.targets.by.Store(v.handler, t)
+	}
+}
+
+// routed is what the router says of the handler's publisher.
+func (v *visit) routed() (t target) {
+	ctx := v.arrival.Contexts.Shutdown
+	t.topic, t.publisher = message.PublishTopicFromCtx(ctx), message.PublisherNameFromCtx(ctx)
+	t.destination, t.known = capture.Destination(t.publisher)
+	return t
+}
+
+var errNoTarget = errors.New("middleware: nothing is known yet of where the handler of this parked message publishes: its router must have received a message in this process, with the handler's outbox.Publisher")
+
+// target is where what the handler returns goes.
+func (v *visit) target() (target, error) {
+	switch {
+	case v.in.config.Outputs == nil:
+		return target{}, fmt.Errorf("%w; set InboxConfig.Outputs", ErrOutputs)
+	case v.retry == nil:
+		t := v.routed()
+		if !t.known {
+			return t, fmt.Errorf("%w; its publisher in the router is %q: use outbox.Publisher with the name of a destination, and give that publisher to the relay", ErrOutputs, t.publisher)
+		}
+		return t, nil
+	case v.facts.PublishTopic != "":
+		return target{topic: v.facts.PublishTopic, destination: v.facts.PublishTo, known: true}, nil
+	}
+	if t, ok := v.in.targets.by.Load(v.handler); ok {
+		return t.(target), nil //nolint:forcetypeassert // nothing else is in it
+	}
+	return target{}, errNoTarget
+}
+
+// capture takes what the handler has returned.
+func (v *visit) capture(run *capture.Run, returned []*message.Message) error {
+	t, err := v.target()
+	if err != nil {
+		return fmt.Errorf("%w (%d returned); the attempt is rolled back", err, len(returned))
+	}
+	return run.Publish(t.destination, t.topic, returned...)
+}
+
+// output makes an output of a message, of which nothing is kept.
+func (v *visit) output(destination, topic string, position func([]byte) int, msg *message.Message) (stores.Output, error) {
+	c := v.in.config.Outputs
+	if msg == nil {
+		return stores.Output{}, fmt.Errorf("%w: the message is nil", stores.ErrInvalidOutput)
+	}
+	to, known := c.Destinations[destination]
+	if c.Destinations != nil && !known {
+		return stores.Output{}, fmt.Errorf("%w: %q is not in Outputs.Destinations", ErrUnknownDestination, destination)
+	}
+	o := stores.Output{ID: msg.UUID, Destination: destination, Topic: topic, Metadata: v.metadata(msg.Metadata), Payload: bytes.Clone(msg.Payload)}
+	o.TraceParent, _ = stores.ParseTraceParent(o.Metadata["traceparent"])
+	if c.OrderKey != nil {
+		o.OrderKey = c.OrderKey(o)
+	}
+	if at := position(o.OrderKey); o.ID == "" || c.IDs == OutputIDsDerived {
+		if o.ID != "" {
+			o.Metadata[MetadataOutputID] = o.ID
+		}
+		o.ID = v.derive(&o, at)
+	}
+	if c.Type != nil {
+		o.Type = c.Type(o)
+	}
+	if size := sizeOf(&o); to.MaxBytes > 0 && size > to.MaxBytes {
+		return o, fmt.Errorf("%w: it has %d bytes, %q takes %d", ErrOutputTooLarge, size, destination, to.MaxBytes)
+	}
+	if c.Encode == nil {
+		return o, nil
+	}
+	return c.Encode(msg.Context(), o)
+}
+
+// metadata are those of an output, with what leads back to the message.
+func (v *visit) metadata(own message.Metadata) map[string]string {
+	all := maps.Clone(own)
+	if all == nil {
+		all = make(message.Metadata)
+	}
+	inherit := func(name, value string) {
+		if all[name] == "" && value != "" {
+			all[name] = value
+		}
+	}
+	const correlation = "correlation_id" // of Watermill's CorrelationID
+	inherit(correlation, v.was.field(correlation))
+	inherit(MetadataCausationID, v.was.uuid)
+	if trace := v.arrival.Claim.TraceParent; all["traceparent"] == "" && !trace.IsZero() {
+		all["traceparent"] = trace.String()
+		inherit("tracestate", v.was.field("tracestate"))
+	}
+	return all
+}
+
+func sizeOf(o *stores.Output) int {
+	size := len(o.Payload)
+	for name, value := range o.Metadata {
+		size += len(name) + len(value)
+	}
+	return size
+}
+
+// derive makes an id, which no version of the program may make in another way.
+func (v *visit) derive(o *stores.Output, position int) string {
+	key := &v.arrival.Claim.Key
+	var made []byte
+	for _, part := range [][]byte{
+		[]byte(key.Consumer.Service), []byte(key.Consumer.Handler), key.ID, []byte(o.Destination), []byte(o.Topic), o.OrderKey,
+	} {
+		made = fmt.Appendf(made, "%d:%s,", len(part), part)
+	}
+	const version = 8 // of RFC 9562: whatever its maker likes
+	return uuid.NewHash(sha256.New(), uuid.Nil, fmt.Appendf(made, "%d", position), version).String()
+}
+
+// poke tells the relay of a commit, also if nobody knows whether it happened.
+func (v *visit) poke(commit error) {
+	c := v.in.config.Outputs
+	if !v.says || c.Relay == nil || errors.Is(commit, stores.ErrNotCommitted) {
+		return
+	}
+	v.in.panics.note("Outputs.Relay.Poke", v.arrival.Claim.Key, callback.Call("it", func() error {
+		c.Relay.Poke()
+		return nil
+	}))
+}
