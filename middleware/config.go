@@ -55,7 +55,7 @@ type InboxConfig struct {
 
 	// SuspectFor concerns subscribers that do not tell redeliveries apart, which are
 	// Watermill's own. It should be above the broker's wait for an ack.
-	SuspectFor time.Duration `config:"suspect_for" default:"2m" check:"positive" about:"For how long after the death of a process, or since this one began, any delivery of a subscriber that tells nothing of redeliveries counts as one. Such deliveries are counted before they run."`
+	SuspectFor time.Duration `config:"suspect_for" default:"2m" check:"positive" about:"How long after a process has died, or after this one has started, every delivery of a subscriber that does not flag redeliveries is treated as a redelivery: its attempt is counted before it runs."`
 
 	Hold        HoldConfig        `config:"hold" about:"How a delivery is held that cannot be decided now, because another delivery of its message runs, or the store is down."`
 	Fingerprint FingerprintConfig `config:"fingerprint" about:"How another message under a used id (a conflict) is recognized."`

@@ -225,7 +225,7 @@ type Registry interface {
 type Capabilities struct {
 	System string // "postgresql", "sqlite": the OpenTelemetry name of the database system
 
-	// ServerBound: the server ends the transaction of a process that stands still
+	// ServerBound: the server ends the transaction of a paused process
 	// (Claim.Bound). Otherwise a stopped process holds its key until it goes on or dies.
 	ServerBound bool
 

@@ -25,7 +25,7 @@
 //
 // Transactions are READ COMMITTED unless Config.Isolation says otherwise. A first delivery
 // that is not suspect costs no round trip and no commit more than the handler in BEGIN and
-// COMMIT, and waits for no lock of millpond's. The server frees the key of a process that stands still
+// COMMIT, and waits for no lock of millpond's. The server frees the key of a paused process
 // (stores.Capabilities.ServerBound). A connection whose session a handler may have changed
 // serves no other message. Retry workers are woken by NOTIFY: see [Store.Listen].
 //

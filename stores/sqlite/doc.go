@@ -29,7 +29,7 @@
 // serializable and run one after another; looks use connections of their own and wait for
 // nobody. The connection vetoes every commit but the store's. Where another process writes
 // for longer than Config.BusyTimeout the error wraps stores.ErrUnavailable. No server ends
-// the transaction of a process that stands still (ServerBound is false); when the process
+// the transaction of a paused process (ServerBound is false); when the process
 // dies its transaction is gone at once.
 //
 // The file belongs on a local disk, and handlers must not change millpond's own tables. A
