@@ -32,6 +32,7 @@ type execer func(query string, args ...any) error
 // rig is a store with what a producer does on it.
 type rig struct {
 	tb       testing.TB
+	address  string // of the store, for other processes
 	outbox   stores.Outbox
 	transact func(f func(publisher func(stores.PublisherConfig) message.Publisher, exec execer) error) error
 	count    func(query string) int
@@ -59,16 +60,18 @@ func check(tb testing.TB, err error) {
 
 func onSQLite(tb testing.TB) *rig {
 	tb.Helper()
-	s, err := sqlite.New(tb.Context(), filepath.Join(tb.TempDir(), "outbox.db"), sqlite.Config{AutoMigrate: true, Synchronous: sqlite.Normal, BusyTimeout: time.Minute})
+	path := filepath.Join(tb.TempDir(), "outbox.db")
+	s, err := sqlite.New(tb.Context(), path, sqlite.Config{AutoMigrate: true, Synchronous: sqlite.Normal, BusyTimeout: time.Minute})
 	check(tb, err)
 	check(tb, s.Validate(tb.Context()))
 	tb.Cleanup(func() { _ = s.Close() })
-	return onSQL(tb, s, s.DB(), func(tx *sql.Tx, c stores.PublisherConfig) message.Publisher { return sqlite.NewPublisher(tx, s, c) })
+	return onSQL(tb, "sqlite://"+path+"?synchronous=normal&busy_timeout=1m", s, s.DB(), func(tx *sql.Tx, c stores.PublisherConfig) message.Publisher { return sqlite.NewPublisher(tx, s, c) })
 }
 
 func onMariaDB(tb testing.TB) *rig {
 	tb.Helper()
-	config, err := testmysql.ParseURL(testenv.MariaDB(tb).NewDatabase(tb))
+	address := testenv.MariaDB(tb).NewDatabase(tb)
+	config, err := testmysql.ParseURL(address)
 	check(tb, err)
 	connector, err := driver.NewConnector(config)
 	check(tb, err)
@@ -79,12 +82,12 @@ func onMariaDB(tb testing.TB) *rig {
 	check(tb, err)
 	check(tb, s.Validate(tb.Context()))
 	tb.Cleanup(func() { _, _ = s.Close(), db.Close() })
-	return onSQL(tb, s, db, func(tx *sql.Tx, c stores.PublisherConfig) message.Publisher { return mysql.NewPublisher(tx, s, c) })
+	return onSQL(tb, address, s, db, func(tx *sql.Tx, c stores.PublisherConfig) message.Publisher { return mysql.NewPublisher(tx, s, c) })
 }
 
-func onSQL(tb testing.TB, s stores.Outbox, db *sql.DB, publisher func(*sql.Tx, stores.PublisherConfig) message.Publisher) *rig {
+func onSQL(tb testing.TB, address string, s stores.Outbox, db *sql.DB, publisher func(*sql.Tx, stores.PublisherConfig) message.Publisher) *rig {
 	tb.Helper()
-	return &rig{tb: tb, outbox: s, transact: func(f func(func(stores.PublisherConfig) message.Publisher, execer) error) error {
+	return &rig{tb: tb, address: address, outbox: s, transact: func(f func(func(stores.PublisherConfig) message.Publisher, execer) error) error {
 		tx, err := db.BeginTx(tb.Context(), nil)
 		if err != nil {
 			return err
@@ -117,7 +120,7 @@ func onPostgresAt(tb testing.TB, address string) *rig {
 	_, err = s.Migrate(tb.Context())
 	check(tb, err)
 	check(tb, s.Validate(tb.Context()))
-	return &rig{tb: tb, outbox: s, transact: func(f func(func(stores.PublisherConfig) message.Publisher, execer) error) error {
+	return &rig{tb: tb, address: address, outbox: s, transact: func(f func(func(stores.PublisherConfig) message.Publisher, execer) error) error {
 		return pgx.BeginFunc(tb.Context(), s.Pool(), func(tx pgx.Tx) error {
 			return f(func(c stores.PublisherConfig) message.Publisher { return postgres.NewPublisher(tx, s, c) }, func(query string, args ...any) error {
 				_, err := tx.Exec(tb.Context(), query, args...)
