@@ -145,6 +145,33 @@ func TestBoundNeverRaisesTheServersOwnLimits(t *testing.T) {
 	}
 }
 
+// A dump that is restored sets the tables back, and the server runs on.
+func TestRestoredTablesAreAnotherServers(t *testing.T) {
+	t.Parallel()
+	s := newStore(t)
+	asked := func(id string) (claimed, looked uint64) {
+		t.Helper()
+		a, v, err := s.Begin(t.Context(), pgtest.Claim(id))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := a.Commit(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		return v.Server, look(t, s, pgtest.Claim(id)).Server
+	}
+	claimed, looked := asked("before")
+	for _, text := range []string{
+		"CREATE TABLE restored (LIKE millpond_inbox INCLUDING ALL)", "DROP TABLE millpond_inbox", "ALTER TABLE restored RENAME TO millpond_inbox",
+	} {
+		exec(t, s.Pool(), text)
+	}
+	claimedSince, lookedSince := asked("before")
+	if claimed == 0 || claimed != looked || claimedSince != lookedSince || claimed == claimedSince {
+		t.Errorf("the server was %d and %d, and is %d and %d", claimed, looked, claimedSince, lookedSince)
+	}
+}
+
 // A failover may lead to a server with other settings. Who is told of it registers again.
 func TestSettingsAreReadAgain(t *testing.T) {
 	t.Parallel()

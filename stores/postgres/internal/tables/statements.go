@@ -56,13 +56,13 @@ const (
 	// The row is born completed: nobody sees it before the commit, so the
 	// transaction is its status, and a message costs one row version. The lock is
 	// asked for before the insert is tried, so the insert never waits.
-	claimText = `INSERT INTO {schema.}{prefix}inbox (consumer, message_id, status, fingerprint, traceparent, completed_at)
+	claimText = `INSERT INTO {schema.}{prefix}inbox AS i (consumer, message_id, status, fingerprint, traceparent, completed_at)
 SELECT $1, $2, 2, $3, $4, now() WHERE pg_try_advisory_xact_lock($5)`
 
-	// server tells the server from others, and from an earlier state of itself, to which
-	// nothing sets it back without a start. It comes with the answer, because a pooler may
-	// change servers behind a connection.
-	server = `(extract(epoch from pg_postmaster_start_time()) * 1000000)::bigint`
+	// server tells the server from others, and from an earlier state of itself: it was started
+	// since, or a dump was restored, which makes the table of the inbox i anew. It comes with
+	// the answer, because a pooler may change servers behind a connection.
+	server = `((extract(epoch from pg_postmaster_start_time()) * 1000000)::bigint + i.tableoid::bigint)`
 
 	claimed = `
 ON CONFLICT DO NOTHING RETURNING (extract(epoch from completed_at) * 1000000)::bigint, ` + server
