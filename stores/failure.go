@@ -105,6 +105,13 @@ type Failure struct {
 	// it, or a later Start confirms it.
 	Start bool
 
+	// Holder, with Start, makes the attempt's claim a lease that lives for DueIn; see
+	// [LeaseInbox]. At most MaxHolderBytes.
+	Holder string
+	// Lapsed changes the row only if it is due by the database's clock: it is how a lease is
+	// taken over.
+	Lapsed bool
+
 	Class Class
 	Error string // cut to MaxErrorBytes
 	Cause string // see CauseOf

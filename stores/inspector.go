@@ -37,9 +37,10 @@ type Message struct {
 	Fingerprint Fingerprint
 	TraceParent TraceParent
 
-	// Reserved: a retry worker has it, until DueAt unless it renews that (Retries.Renew). It
-	// may be running it, or be dead.
+	// Reserved: a retry worker has it, or Holder its lease, until DueAt unless that is renewed.
+	// Who has it may be running it, or be dead.
 	Reserved bool
+	Holder   string // who has had its lease last, and has not said what became of it; "": nobody
 
 	Redrives           int       // how often an operator retried it
 	FirstAt, LastAt    time.Time // of its failures, by the database's clock

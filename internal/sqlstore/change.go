@@ -29,9 +29,9 @@ FROM {schema.}{prefix}failure f WHERE %s ORDER BY f.number`
 	// A fresh budget. A message without content waits for its redelivery, and no other
 	// message waits for it, because it may never come.
 	retryFailures = `UPDATE {schema.}{prefix}failure SET {changed}, status = 3, attempts = 0, uncounted = 0, presumed = false,
-	suspect = suspect OR reserved, reserved = false, redrives = redrives + 1, budget_at = {now}, due_at = {now},
+	suspect = suspect OR reserved OR holder IS NOT NULL, reserved = false, holder = NULL, redrives = redrives + 1, budget_at = {now}, due_at = {now},
 	placement = CASE WHEN content = 1 THEN 1 ELSE 2 END, order_key = CASE WHEN content = 1 THEN order_key END WHERE %s`
-	discardFailures = `UPDATE {schema.}{prefix}failure SET {changed}, status = 5, due_at = NULL, suspect = suspect OR reserved, reserved = false WHERE %s`
+	discardFailures = `UPDATE {schema.}{prefix}failure SET {changed}, status = 5, due_at = NULL, suspect = suspect OR reserved OR holder IS NOT NULL, reserved = false, holder = NULL WHERE %s`
 )
 
 // Changeable returns the condition of the rows that a change concerns, and of those among

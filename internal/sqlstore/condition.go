@@ -86,8 +86,8 @@ func (t *Tables) consumersNamed(ctx context.Context, service, handler string) (C
 	return c, err
 }
 
-// Reserved holds for failures f that a retry worker has reserved.
-const Reserved = "f.status = 3 AND f.reserved AND f.due_at > {now}"
+// Reserved holds for failures f that a retry worker has reserved, or whose lease somebody has.
+const Reserved = "f.status = 3 AND (f.reserved OR f.holder IS NOT NULL) AND f.due_at > {now}"
 
 // Matching returns the condition of a filter on the table of failures, as f, and the
 // consumers that match it.

@@ -25,7 +25,7 @@ WHERE f.consumer = ? AND f.status = 3 AND f.placement = 1 AND f.due_at <= {now} 
 	lockDue = `SELECT f.number, f.reserved OR f.suspect, f.order_key IS NOT NULL, {size} FROM {schema.}{prefix}failure f
 WHERE %s AND f.status = 3 AND f.placement = 1 AND f.due_at <= {now} ORDER BY f.due_at, f.number{free}`
 
-	reserveDue = `UPDATE {schema.}{prefix}failure SET {changed}, suspect = suspect OR reserved, reserved = true, due_at = {now} + ? WHERE %s`
+	reserveDue = `UPDATE {schema.}{prefix}failure SET {changed}, suspect = suspect OR reserved, reserved = true, holder = NULL, due_at = {now} + ? WHERE %s`
 
 	loadDue = `SELECT {state}, ` + RetryColumns + ` FROM {schema.}{prefix}failure f {inbox of f} WHERE %s`
 )

@@ -23,7 +23,7 @@ JOIN {schema.}{prefix}failure b ON b.number = w.before_`
 
 	holdDue = `SELECT message_id FROM {schema.}{prefix}inbox WHERE consumer = ? AND status = 3 AND message_id IN (%s){share}`
 
-	putOffDue = `UPDATE {schema.}{prefix}failure SET {changed}, suspect = suspect OR reserved, reserved = false,
+	putOffDue = `UPDATE {schema.}{prefix}failure SET {changed}, suspect = suspect OR reserved, reserved = false, holder = NULL,
 due_at = {now} + CASE number%s END WHERE `
 )
 

@@ -26,9 +26,12 @@ func (r *record) read(ctx context.Context, tx Sender, number, revision int64) er
 	if r.Version == 0 {
 		return nil
 	}
-	k := &r.was
+	k, text := &r.was, readFailure
+	if r.Lapsed {
+		text += lapsed
+	}
 	lock := func() (bool, error) {
-		return First(ctx, tx, Statement{Text: r.t.fixed(readFailure), Args: []any{r.consumer, r.Key.ID, number, revision}},
+		return First(ctx, tx, Statement{Text: r.t.fixed(text + `{free}`), Args: []any{r.consumer, r.Key.ID, number, revision}},
 			&k.presumed, &k.content, &k.attempts, &k.uncounted, &k.budgetAt, &k.lastAt, &k.class, &k.cause, &k.error, &k.topic, &k.coordinates, &k.orderKey, &k.history)
 	}
 	locked, err := lock()

@@ -13,7 +13,7 @@ import (
 const (
 	selectMessage = `SELECT {state}, f.consumer, f.message_id, i.fingerprint, i.traceparent, f.redrives,
 	{us}f.first_at{/us}, {us}f.last_at{/us}, {us}f.due_at{/us},
-	f.cause, f.error, f.topic, f.coordinates, f.order_key, f.uuid, f.codec, coalesce(length(f.payload), 0), ` + Reserved
+	f.cause, f.error, f.topic, f.coordinates, f.order_key, f.uuid, f.codec, coalesce(length(f.payload), 0), ` + Reserved + `, f.holder`
 
 	selectWhole = selectMessage + `, f.metadata, f.facts, f.history, f.payload`
 
@@ -28,10 +28,11 @@ func scanMessage(rows Rows, c Consumers, more ...any) (stores.Message, error) {
 		consumer                 int64
 		fingerprint, trace, uuid []byte
 		firstAt, lastAt, dueAt   *int64
+		holder                   *string
 	)
 	into := slices.Concat(state.Into(), []any{
 		&consumer, &m.Key.ID, &fingerprint, &trace, &m.Redrives, &firstAt, &lastAt, &dueAt,
-		&m.Cause, &m.Error, &m.Topic, &m.Coordinates, &m.OrderKey, &uuid, &m.Codec, &m.PayloadBytes, &m.Reserved,
+		&m.Cause, &m.Error, &m.Topic, &m.Coordinates, &m.OrderKey, &uuid, &m.Codec, &m.PayloadBytes, &m.Reserved, &holder,
 	}, more)
 	if err := rows.Scan(into...); err != nil {
 		return m, err
@@ -41,7 +42,7 @@ func scanMessage(rows Rows, c Consumers, more ...any) (stores.Message, error) {
 	m.Key.Consumer = c[consumer]
 	m.Fingerprint, _ = stores.ParseFingerprint(fingerprint) // one of a later version cannot be shown
 	copy(m.TraceParent[:], trace)
-	m.UUID = string(uuid)
+	m.UUID, m.Holder = string(uuid), value(holder)
 	m.FirstAt, m.LastAt, m.DueAt = Instant(firstAt), Instant(lastAt), Instant(dueAt)
 	return m, nil
 }

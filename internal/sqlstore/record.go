@@ -13,15 +13,16 @@ const (
 	insertInbox = `{unless locked}INSERT INTO {schema.}{prefix}inbox (consumer, message_id, status, fingerprint, traceparent) VALUES (?, ?, ?, ?, ?)`
 
 	insertFailure = `INSERT INTO {schema.}{prefix}failure (status, placement, presumed, attempts, uncounted, due_at, order_until,
-	budget_at, last_at, class, cause, error, topic, coordinates, order_key, history, consumer, message_id, first_at, content)
-VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 0)`
+	budget_at, last_at, class, cause, error, topic, coordinates, order_key, history, holder, consumer, message_id, first_at, content)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 0)`
 	updateFailure = `UPDATE {schema.}{prefix}failure SET {changed}, reserved = false, suspect = false, status = ?, placement = ?, presumed = ?,
 	attempts = ?, uncounted = ?, due_at = ?, order_until = ?, budget_at = ?, last_at = ?, class = ?, cause = ?, error = ?,
-	topic = ?, coordinates = ?, order_key = ?, history = ?
+	topic = ?, coordinates = ?, order_key = ?, history = ?, holder = ?
 WHERE number = ?`
 	readFailure = `SELECT f.presumed, f.content, f.attempts, f.uncounted, f.budget_at, f.last_at, f.class, f.cause, f.error,
 	f.topic, f.coordinates, f.order_key, f.history FROM {both}
-WHERE f.consumer = ? AND f.message_id = ? AND f.number = ? AND f.revision = ? AND f.status = 3{free}`
+WHERE f.consumer = ? AND f.message_id = ? AND f.number = ? AND f.revision = ? AND f.status = 3`
+	lapsed = ` AND f.due_at <= {now}`
 
 	setContent = `UPDATE {schema.}{prefix}failure SET content = ?, codec = ?, uuid = ?, metadata = ?, facts = ?, payload = ? WHERE number = ?`
 	setStatus  = `UPDATE {schema.}{prefix}inbox SET status = ? WHERE consumer = ? AND message_id = ? AND status = 3`
@@ -85,6 +86,7 @@ func (t *Tables) Recordable(f stores.Failure) (fit stores.Failure, encoded Encod
 	f.Error = Text(f.Error, stores.MaxErrorBytes)
 	f.Topic, f.Coordinates = Text(f.Topic, maxPlaceBytes), Text(f.Coordinates, maxPlaceBytes)
 	f.OrderKey = NonEmpty(f.OrderKey)
+	f.Holder = Text(f.Holder, stores.MaxHolderBytes)
 	return f, encoded, err
 }
 
@@ -152,8 +154,16 @@ func (r *record) values() ([]any, error) {
 	}
 	return []any{
 		int64(r.Status), int64(r.Placement), r.Start, r.Attempts, r.Uncounted, dueAt, orderUntil, budgetAt, r.now,
-		string(r.Class), r.Cause, r.Error, r.Topic, r.Coordinates, NonEmpty(r.was.orderKey), history,
+		string(r.Class), r.Cause, r.Error, r.Topic, r.Coordinates, NonEmpty(r.was.orderKey), history, r.holder(),
 	}, nil
+}
+
+// holder is who has the lease, null if there is none.
+func (r *record) holder() any {
+	if !r.Start || r.Holder == "" {
+		return nil
+	}
+	return r.Holder
 }
 
 // insert inserts both rows, unless the key has an inbox row or another transaction holds

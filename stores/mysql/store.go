@@ -81,8 +81,9 @@ type learnt struct {
 func (s *Store) texts() *texts { return s.current.Load() }
 
 var (
-	_ stores.Store    = (*Store)(nil)
-	_ stores.Resolver = (*Store)(nil)
+	_ stores.Store      = (*Store)(nil)
+	_ stores.Resolver   = (*Store)(nil)
+	_ stores.LeaseInbox = (*Store)(nil)
 
 	_ stores.PoolReporter = (*Store)(nil)
 )

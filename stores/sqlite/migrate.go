@@ -70,7 +70,7 @@ type querier interface {
 	QueryRowContext(ctx context.Context, query string, args ...any) *sql.Row
 }
 
-var tableNames = []string{"schema", "consumer", "inbox", "quarantine", "failure", "audit", "outbox", "outbox_history", "outbox_failed", "lease", "process"}
+var tableNames = []string{"schema", "consumer", "inbox", "quarantine", "failure", "audit", "outbox", "outbox_history", "outbox_failed", "lease", "process", "once"}
 
 // schema returns what the schema table says, and which of the tables do not exist.
 func (s *Store) schema(ctx context.Context, q querier) (state sqlstore.SchemaState, absent []string, err error) {

@@ -69,8 +69,9 @@ type Store struct {
 type contract = sqlstore.Store
 
 var (
-	_ stores.Store    = (*Store)(nil)
-	_ stores.Resolver = (*Store)(nil)
+	_ stores.Store      = (*Store)(nil)
+	_ stores.Resolver   = (*Store)(nil)
+	_ stores.LeaseInbox = (*Store)(nil)
 )
 
 // New opens the database file at path and creates it if it does not exist, readable for

@@ -222,6 +222,7 @@ func (h *Harness) groups() []group {
 		{"inspect", inspectChecks()},
 		{"change", changeChecks()},
 		{"decide", decideChecks()},
+		{"leased", leasedChecks()},
 		{"registry", registryChecks()},
 		{"quarantine", quarantineChecks()},
 		{"schema", schemaChecks()},

@@ -63,9 +63,10 @@ type Store struct {
 type contract = tables.Store
 
 var (
-	_ stores.Store    = (*Store)(nil)
-	_ stores.Resolver = (*Store)(nil)
-	_ stores.Waker    = (*Store)(nil)
+	_ stores.Store      = (*Store)(nil)
+	_ stores.Resolver   = (*Store)(nil)
+	_ stores.LeaseInbox = (*Store)(nil)
+	_ stores.Waker      = (*Store)(nil)
 
 	_ stores.PoolReporter = (*Store)(nil)
 )

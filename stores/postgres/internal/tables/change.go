@@ -26,7 +26,7 @@ func (s Store) Change(ctx context.Context, c stores.Change) (done stores.Changed
 		}
 		set, mark := retrySet, "3"
 		if c.Verb == stores.VerbDiscard {
-			set, mark = "status = 5, due_at = NULL, suspect = f.suspect OR f.reserved, reserved = false", "5"
+			set, mark = "status = 5, due_at = NULL, suspect = f.suspect OR f.reserved OR f.holder IS NOT NULL, reserved = false, holder = NULL", "5"
 		}
 		left := "AND NOT (" + sqlstore.Reserved + ")"
 		if c.Break {
@@ -81,7 +81,7 @@ SELECT (SELECT count(*) FROM scanned), (SELECT coalesce(max(number), 0) FROM sca
 // broker to deliver it again, and nothing waits for it: it may never come.
 const retrySet = `status = 3, placement = CASE WHEN f.content = 1 THEN 1 ELSE 2 END, attempts = 0, uncounted = 0,
 order_key = CASE WHEN f.content = 1 THEN f.order_key END,
-presumed = false, suspect = f.suspect OR f.reserved, reserved = false, redrives = f.redrives + 1, budget_at = now(), due_at = now()`
+presumed = false, suspect = f.suspect OR f.reserved OR f.holder IS NOT NULL, reserved = false, holder = NULL, redrives = f.redrives + 1, budget_at = now(), due_at = now()`
 
 // LockKeyText is Tables.LockKey for a failure called f, with the prefix as %s.
 const LockKeyText = `('x' || encode(substr(sha256(%s::bytea || int8send(f.consumer) || f.message_id), 1, 8), 'hex'))::bit(64)::bigint`

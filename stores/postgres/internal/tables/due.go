@@ -139,7 +139,7 @@ const (
 	FROM due LEFT JOIN behind ON behind.number = due.number
 	LIMIT 500
 ), f AS (
-	UPDATE {schema.}{prefix}failure f SET ` + revised + `, reserved = runnable, suspect = had, due_at = until
+	UPDATE {schema.}{prefix}failure f SET ` + revised + `, reserved = runnable, suspect = had, holder = NULL, due_at = until
 	FROM judged WHERE f.number = judged.number AND (NOT runnable OR total <= $4::bigint OR total = size)
 	RETURNING f.*, runnable, since
 )

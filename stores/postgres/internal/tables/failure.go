@@ -71,9 +71,13 @@ func (t *Tables) recordArgs(consumer int64, f *stores.Failure, encoded sqlstore.
 		"fingerprint": f.Fingerprint.Bytes(), "trace": sqlstore.TraceBytes(&f.TraceParent),
 		"status": int16(f.Status), "placement": int16(f.Placement), "attempts": f.Attempts, "uncounted": f.Uncounted,
 		"dueIn": dueIn, "orderWait": f.OrderWait, "start": f.Start,
+		"holder": nil, "lapsed": f.Lapsed,
 		"class": string(f.Class), "cause": f.Cause, "error": f.Error, "brief": sqlstore.Text(f.Error, stores.MaxHistoryErrorBytes),
 		"topic": f.Topic, "coordinates": f.Coordinates, "order": f.OrderKey,
 		"content": nil, "codec": "", "uuid": nil, "metadata": nil, "facts": nil, "payload": nil,
+	}
+	if f.Start && f.Holder != "" {
+		args["holder"] = f.Holder
 	}
 	if c := f.Content; c != nil {
 		args["content"], args["codec"] = int16(c.State), c.Codec
@@ -91,11 +95,11 @@ const (
 )
 INSERT INTO {schema.}{prefix}failure (consumer, message_id, status, placement, content, presumed, attempts, uncounted,
 	due_at, order_until, class, cause, error, topic, coordinates, order_key,
-	history, codec, uuid, metadata, facts, payload)
+	history, codec, uuid, metadata, facts, payload, holder)
 SELECT consumer, message_id, status, @placement::smallint, coalesce(@content::smallint, 0), @start::boolean, @attempts::integer, @uncounted::integer,
 	now() + @dueIn::interval, now() + @dueIn::interval + @orderWait::interval, @class::text, @cause::text, @error::text, @topic::text, @coordinates::text, @order::bytea,
 	CASE WHEN @start THEN '[]'::jsonb ELSE jsonb_build_array(jsonb_build_object('at', now(), 'class', @class::text, 'error', @brief::text)) END,
-	@codec::text, @uuid::bytea, @metadata::bytea, @facts::bytea, @payload::bytea
+	@codec::text, @uuid::bytea, @metadata::bytea, @facts::bytea, @payload::bytea, @holder::text
 FROM born RETURNING number, revision::bigint, ` + notified
 
 	// An attempt that was begun and never ended is a crash once the next one begins.
@@ -103,11 +107,12 @@ FROM born RETURNING number, revision::bigint, ` + notified
 	SELECT number, coalesce(@content::smallint, content) AS content FROM {schema.}{prefix}failure
 	WHERE consumer = @consumer::bigint AND message_id = @id::bytea
 	AND number = @number::bigint AND revision = @revision::bigint AND status = 3
+	AND (NOT @lapsed::boolean OR due_at <= clock_timestamp())
 	AND pg_try_advisory_xact_lock(@lock)
 	FOR UPDATE SKIP LOCKED
 ), changed AS (
 	UPDATE {schema.}{prefix}failure f SET ` + revised + `,
-		status = @status::smallint, placement = @placement::smallint, content = held.content, presumed = @start::boolean, reserved = false, suspect = false,
+		status = @status::smallint, placement = @placement::smallint, content = held.content, presumed = @start::boolean, reserved = false, suspect = false, holder = @holder::text,
 		attempts = @attempts::integer, uncounted = @uncounted::integer, due_at = now() + @dueIn::interval, order_until = now() + @dueIn::interval + @orderWait::interval, last_at = now(),
 		budget_at = CASE WHEN f.attempts = 0 AND f.uncounted = 0 THEN now() ELSE budget_at END,
 		class = @class::text, cause = @cause::text, error = @error::text,

@@ -63,7 +63,7 @@ func (t *Tables) whereIs(ctx context.Context, db Querier) (h home, err error) {
 	return h, h.check()
 }
 
-var tableNames = []string{"schema", "consumer", "inbox", "quarantine", "failure", "audit", "outbox", "outbox_history", "outbox_failed", "lease", "process"}
+var tableNames = []string{"schema", "consumer", "inbox", "quarantine", "failure", "audit", "outbox", "outbox_history", "outbox_failed", "lease", "process", "once"}
 
 // homeIs returns the query for a home: the configured schema, or the first of the
 // search_path that has the table of versions. Temporary tables, which any name would find

@@ -141,7 +141,7 @@ RETURNING (extract(epoch from i.completed_at) * 1000000)::bigint, ` + server
 		AND n.number <> ALL (ARRAY(SELECT number FROM gone))
 		ORDER BY n.number LIMIT 1
 	) FROM (SELECT consumer, order_key, min(number) AS number FROM gone WHERE order_key IS NOT NULL GROUP BY consumer, order_key) g))
-	AND status = 3 AND (placement + 0) = 1 AND NOT reserved -- not by the index of what is due
+	AND status = 3 AND (placement + 0) = 1 AND NOT reserved AND holder IS NULL -- not by the index of what is due
 	FOR NO KEY UPDATE SKIP LOCKED
 ), woken AS (
 	UPDATE {schema.}{prefix}failure f SET due_at = now(), ` + revised + `
