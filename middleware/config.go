@@ -65,8 +65,13 @@ type InboxConfig struct {
 	// policies of single handlers, by their name in the router.
 	Retry          RetryPolicy `config:"/retry" about:"What becomes of a message whose handler fails; see docs/failures.md."`
 	RetryByHandler map[string]RetryPolicy
-	Keep           KeepConfig       `config:"/keep" about:"What is kept of failed messages until they are completed."`
-	DeadLetters    DeadLetterConfig `config:"/dead_letters" about:"Copies of messages that have failed for good, in addition to their rows."`
+
+	// LeaseByHandler has the handlers, by their name in the router, whose effect is outside of
+	// the database, such as a payment. They run under a lease, without a transaction.
+	LeaseByHandler map[string]LeaseConfig
+
+	Keep        KeepConfig       `config:"/keep" about:"What is kept of failed messages until they are completed."`
+	DeadLetters DeadLetterConfig `config:"/dead_letters" about:"Copies of messages that have failed for good, in addition to their rows."`
 
 	// Outputs lets handlers publish. nil: one that returns messages fails with ErrOutputs.
 	Outputs *Outputs
@@ -127,6 +132,11 @@ func (c *InboxConfig) setDefaults() {
 		policies[handler] = policy
 	}
 	c.RetryByHandler = policies
+	c.LeaseByHandler = maps.Clone(c.LeaseByHandler)
+	for handler, lease := range c.LeaseByHandler {
+		field.SetDefaults(&lease)
+		c.LeaseByHandler[handler] = lease
+	}
 	if c.Logger == nil {
 		c.Logger = slog.Default()
 	}
@@ -155,6 +165,11 @@ func (c *InboxConfig) Validate() error {
 		policy, name := c.RetryByHandler[handler], fmt.Sprintf("RetryByHandler[%q]", handler)
 		all = append(all, field.Check(&policy, field.Names{Go: true, Prefix: name + ".", Key: handler})...)
 		policy.validate(name, bad)
+	}
+	for _, handler = range slices.Sorted(maps.Keys(c.LeaseByHandler)) {
+		lease, name := c.LeaseByHandler[handler], fmt.Sprintf("LeaseByHandler[%q]", handler)
+		all = append(all, field.Check(&lease, field.Names{Go: true, Prefix: name + ".", Key: handler})...)
+		lease.validate(name, c, bad)
 	}
 	handler = ""
 	all = append(all, c.validateNames()...)

@@ -4,6 +4,7 @@ import (
 	"errors"
 
 	"github.com/millpond-go/millpond/middleware/internal/delivery"
+	"github.com/millpond-go/millpond/middleware/internal/execute"
 	"github.com/millpond-go/millpond/stores"
 )
 
@@ -38,6 +39,9 @@ var (
 	// back, because later statements may have failed and their errors been hidden. Raise
 	// InboxConfig.HandlerTimeout if the handler needs the time.
 	ErrHandlerTimeout = delivery.ErrHandlerTimeout
+	// ErrLeaseLost is the cause of a handler's context under a lease that ended because the
+	// lease is another holder's, was broken, or could not be renewed in time.
+	ErrLeaseLost = execute.ErrLeaseLost
 	// ErrAckedEarly: the handler acked the message itself, so the broker does not redeliver
 	// it. If the attempt was not committed the message is parked, or quarantined if it cannot
 	// be parked.

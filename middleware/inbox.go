@@ -14,7 +14,6 @@ import (
 	"github.com/millpond-go/millpond/internal/loglimit"
 	"github.com/millpond-go/millpond/middleware/internal/completed"
 	"github.com/millpond-go/millpond/middleware/internal/delivery"
-	"github.com/millpond-go/millpond/middleware/internal/execute"
 	"github.com/millpond-go/millpond/middleware/internal/gate"
 	"github.com/millpond-go/millpond/middleware/internal/text"
 	"github.com/millpond-go/millpond/stores"
@@ -39,6 +38,7 @@ type Inbox struct {
 	logLimit  loglimit.Limit
 	retry     *policy
 	policies  map[string]*policy // of handlers that have their own
+	modes     modes
 	consumers *consumers
 	crowds    crowds
 	workers   *workers
@@ -58,6 +58,8 @@ func NewInbox(store Store, c InboxConfig) (*Inbox, error) {
 	if _, ok := store.(stores.Outbox); c.Outputs != nil && store != nil && !ok {
 		err = errors.Join(fmt.Errorf("Outputs is set, and the store, a %T, has no outbox", store), err)
 	}
+	modes, noLeases := newModes(store, &c)
+	err = errors.Join(err, noLeases)
 	if err != nil {
 		return nil, fmt.Errorf("middleware: NewInbox: %w", err)
 	}
@@ -66,14 +68,13 @@ func NewInbox(store Store, c InboxConfig) (*Inbox, error) {
 		store: store, config: c,
 		panics: panics, hooks: newHooks(c.Hooks, panics),
 		retry: newPolicy(&c.Retry), policies: make(map[string]*policy),
-		consumers: newConsumers(store, c),
-		workers:   newWorkers(c.Logger),
+		consumers: newConsumers(store, c), modes: modes,
+		workers: newWorkers(c.Logger),
 	}
 	for handler, p := range c.RetryByHandler {
 		in.policies[handler] = newPolicy(&p)
 	}
 	in.core = &delivery.Core{
-		Mode:        execute.InTransactions(store, execute.Bounds{Claim: c.ClaimTimeout, Commit: c.CommitTimeout}),
 		Rows:        store,
 		Gate:        gate.New(in.gateConfig()),
 		Completed:   completed.New(c.CacheSize, c.CacheTTL),

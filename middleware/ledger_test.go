@@ -110,6 +110,15 @@ func (l *ledger) behind(key []byte) bool {
 	return false
 }
 
+func (l *ledger) behindEarlier(key []byte, number int64) bool {
+	for _, r := range l.rows {
+		if key != nil && r.number < number && r.status == stores.StatusPending && string(r.failure.OrderKey) == string(key) {
+			return true
+		}
+	}
+	return false
+}
+
 func (l *ledger) Begin(_ context.Context, c stores.Claim) (stores.Attempt, stores.Verdict, error) {
 	err := l.enter("begin")
 	defer l.mu.Unlock()
@@ -124,6 +133,8 @@ func (l *ledger) Begin(_ context.Context, c stores.Claim) (stores.Attempt, store
 	switch {
 	case c.Take != 0:
 		switch {
+		case v.Failure.Version == c.Take && l.behindEarlier(c.OrderKey, c.Take>>20):
+			v.Outcome = stores.Behind
 		case v.Failure.Version == c.Take && v.Failure.Status == stores.StatusPending && v.Outcome != stores.Conflict:
 			v.Outcome = stores.Claimed
 		case v.Outcome == stores.Claimable:
@@ -205,7 +216,7 @@ func (l *ledger) Record(_ context.Context, f stores.Failure) (int64, error) {
 	case r == nil:
 		changed = changed || f.Version != 0
 	default:
-		changed = changed || r.status != stores.StatusPending || r.version() != f.Version
+		changed = changed || r.status != stores.StatusPending || r.version() != f.Version || f.Lapsed && time.Now().Before(r.due)
 	}
 	if changed {
 		l.notef("changed %s", id)
@@ -235,6 +246,20 @@ func (l *ledger) Record(_ context.Context, f stores.Failure) (int64, error) {
 	r.status, r.failure, r.presumed, r.reserved, r.due = f.Status, f, f.Start, false, time.Now().Add(f.DueIn)
 	l.notef("record %s %s/%s %s %d+%d", id, f.Status, f.Placement, f.Class, f.Attempts, f.Uncounted)
 	return r.version(), nil
+}
+
+func (l *ledger) Extend(_ context.Context, h stores.HeldLease, d time.Duration) error {
+	err := l.enter("extend")
+	defer l.mu.Unlock()
+	if err != nil {
+		return err
+	}
+	r := l.rows[rawID(h.Key)]
+	if r == nil || r.version() != h.Version || r.status != stores.StatusPending || !r.presumed || r.failure.Holder != h.Holder || !time.Now().Before(r.due) {
+		return stores.ErrChanged
+	}
+	r.due = time.Now().Add(d)
+	return nil
 }
 
 func (l *ledger) KeepContent(_ context.Context, k stores.Key, version int64, c stores.Content) error {

@@ -127,6 +127,12 @@ func Permanent(err error) error { return budget.Mark(err, stores.ClassPermanent)
 // and the attempt is not counted. nil stays nil.
 func Contention(err error) error { return budget.Mark(err, stores.ClassContention) }
 
+// Unconfirmed marks an error of a handler under a lease (see [LeaseConfig]) that cannot tell
+// whether its effect has happened, and after which another attempt could repeat it. The
+// message has failed for good, with stores.ClassUnconfirmed, and an operator decides. nil
+// stays nil.
+func Unconfirmed(err error) error { return budget.Mark(err, stores.ClassUnconfirmed) }
+
 // RetryAfter marks an error after which the next attempt waits at least d, in place of the
 // policy's backoff. The attempt counts. nil stays nil.
 func RetryAfter(err error, d time.Duration) error { return budget.Delay(err, d) }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/ThreeDotsLabs/watermill/message"
 
+	"github.com/millpond-go/millpond/internal/leased"
 	"github.com/millpond-go/millpond/middleware/internal/capture"
 	"github.com/millpond-go/millpond/stores"
 )
@@ -22,6 +23,7 @@ type running struct {
 	inbox  *Inbox
 	msg    *message.Message
 	key    stores.Key
+	number int      // of the attempt
 	outer  *running // the run that the message came with, of its own or another's
 	over   atomic.Bool
 	said   *capture.Run                   // nil: handlers publish nothing
@@ -55,6 +57,8 @@ func (r *running) Value(key any) any {
 		return r
 	case capture.Key{}:
 		return r.said
+	case leased.Key{}: // its own lease is further in
+		return nil
 	}
 	value := r.further(key)
 	_, attempt := value.(stores.Attempt)

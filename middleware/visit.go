@@ -86,7 +86,7 @@ func (v *visit) begin(in *Inbox, msg *message.Message, next message.HandlerFunc)
 	v.aim()
 	a.Consumer, a.Handler, a.Observer = v, v, v
 	a.Payload = msg.Payload
-	a.Policy = &in.policy(v.handler).machine
+	a.Policy, a.Mode = &in.policy(v.handler).machine, in.modes.of(v.handler)
 	a.Origin = delivery.Origin{Topic: message.SubscribeTopicFromCtx(shutdown), Coordinates: facts.Coordinates, Count: facts.Count}
 	if a.Origin.Topic == "" {
 		a.Origin.Topic = facts.Topic

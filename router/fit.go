@@ -72,6 +72,9 @@ func (f *fitting) names() {
 	for name := range f.config.Inbox.RetryByHandler {
 		mustBe(name, fmt.Sprintf("Inbox.RetryByHandler[%q]", name), "it")
 	}
+	for name := range f.config.Inbox.LeaseByHandler {
+		mustBe(name, fmt.Sprintf("Inbox.LeaseByHandler[%q]", name), "it")
+	}
 }
 
 // groups checks that no two handlers share the messages of a topic.
@@ -90,11 +93,16 @@ func (f *fitting) groups() {
 func (f *fitting) settleLimit(h *handler) {
 	in, limit := &f.inboxed, f.broker.Capabilities().SettleLimit
 	need := in.ClaimTimeout + in.HandlerTimeout + in.CommitTimeout
+	parts := fmt.Sprintf("inbox.claim_timeout %s + handler_timeout %s + commit_timeout %s", in.ClaimTimeout, in.HandlerTimeout, in.CommitTimeout)
+	if lease, ok := in.LeaseByHandler[h.name]; ok { // of a process that has died is waited for
+		need += lease.TTL
+		parts += fmt.Sprintf(" + handlers.%s.lease.ttl %s", h.name, lease.TTL)
+	}
 	switch {
 	case limit <= 0:
 	case need > limit:
-		f.badf("handler %q may take %s (inbox.claim_timeout %s + handler_timeout %s + commit_timeout %s), and the broker takes a message back after %s: lower them, or raise the broker's limit",
-			h.name, need, in.ClaimTimeout, in.HandlerTimeout, in.CommitTimeout, limit)
+		f.badf("handler %q may take %s (%s), and the broker takes a message back after %s: lower them, or raise the broker's limit",
+			h.name, need, parts, limit)
 	case in.Hold.Limit+need > limit:
 		f.badf("handler %q: inbox.hold.limit is %s, which with the %s of one attempt is more than the %s after which the broker takes a message back: lower it to %s",
 			h.name, in.Hold.Limit, need, limit, limit-need)

@@ -14,12 +14,15 @@ import (
 func (c *Config) inboxConfig(deadLetters message.Publisher) middleware.InboxConfig {
 	in := c.Inbox
 	in.Service = c.Service
-	in.Renamed, in.RetryByHandler = maps.Clone(in.Renamed), maps.Clone(in.RetryByHandler)
+	in.Renamed, in.RetryByHandler, in.LeaseByHandler = maps.Clone(in.Renamed), maps.Clone(in.RetryByHandler), maps.Clone(in.LeaseByHandler)
 	if in.Renamed == nil {
 		in.Renamed = make(map[string]string)
 	}
 	if in.RetryByHandler == nil {
 		in.RetryByHandler = make(map[string]middleware.RetryPolicy)
+	}
+	if in.LeaseByHandler == nil {
+		in.LeaseByHandler = make(map[string]middleware.LeaseConfig)
 	}
 	if key := c.FingerprintKey.Reveal(); key != "" {
 		in.Fingerprint.Key = stores.NewFingerprintKey(uint8(c.FingerprintKeyID), []byte(key)) //nolint:gosec // at most 255
@@ -33,6 +36,9 @@ func (c *Config) inboxConfig(deadLetters message.Publisher) middleware.InboxConf
 		}
 		if !reflect.ValueOf(handler.Retry).IsZero() {
 			in.RetryByHandler[name] = c.retryOf(name)
+		}
+		if handler.Lease.On {
+			in.LeaseByHandler[name] = handler.Lease.LeaseConfig
 		}
 	}
 	return in

@@ -87,6 +87,9 @@ var (
 	// ErrTxManaged: the handler called Commit or Rollback, which belong to millpond, and its
 	// attempt fails. A handler rolls back by returning an error.
 	ErrTxManaged = errors.New("stores: millpond commits and rolls back the transaction, not the handler")
+	// ErrNoLease: the context has no lease: the handler is not one of
+	// middleware.InboxConfig.LeaseByHandler, or there is no inbox around it.
+	ErrNoLease = errors.New("stores: no lease in the context: name the handler in LeaseByHandler of its inbox")
 	// ErrNoTx: the context has no attempt of this store: there is no inbox around the
 	// handler, or one on another store, which the inbox then names.
 	ErrNoTx = errors.New("stores: no transaction of this store in the context: put an inbox on this store around the handler, or use Handler or TxFromContext from the package of the inbox's store")

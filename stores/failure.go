@@ -21,6 +21,7 @@ const (
 	ClassInterrupted Class = "interrupted" // the database's doing: a deadlock, a lost connection; not counted
 	ClassUnknown     Class = "unknown"     // how the commit ended could not be found out; not counted
 	ClassOrder       Class = "order"       // no attempt was made: the message is behind an earlier one of its order key
+	ClassUnconfirmed Class = "unconfirmed" // under a lease: the effect may have happened, and another attempt must not be made
 	ClassUnreadable  Class = "unreadable"  // the kept content cannot be read back
 )
 

@@ -35,7 +35,7 @@ var (
 	storeContract  = []string{"./stores", "./internal/urlmux"}
 	brokerContract = slices.Concat(watermill, []string{"./brokers", "./internal/callback", "./internal/field", "./internal/logger", "./internal/urlmux", "./internal/urlquery"})
 	brokerAdapter  = slices.Concat(brokerContract, []string{"./internal/exposed", "./internal/handout", "./internal/lanes", "./internal/openset", "./internal/outage", "./internal/pause", "./internal/publishing", "./internal/unreachable", "github.com/cenkalti/backoff/v5"})
-	storeAdapter   = slices.Concat(watermill, storeContract, []string{"./internal/callback", "./internal/exposed", "./internal/field", "./internal/pause", "./internal/producer", "./internal/sqlstore", "./internal/sqltx", "./internal/urlquery", "github.com/cenkalti/backoff/v5"})
+	storeAdapter   = slices.Concat(watermill, storeContract, []string{"./internal/callback", "./internal/exposed", "./internal/field", "./internal/leased", "./internal/pause", "./internal/producer", "./internal/sqlstore", "./internal/sqltx", "./internal/urlquery", "github.com/cenkalti/backoff/v5"})
 
 	conformance = []string{"./stores/storetest/...", "./brokers/brokertest/..."}
 	programs    = []string{"./examples/...", "./cmd/..."}
@@ -80,12 +80,12 @@ var rules = []Rule{
 	{
 		Name:     "what an attempt and what is kept of a message need",
 		Packages: []string{"./middleware/internal/execute", "./middleware/internal/keep"},
-		Allow:    slices.Concat(storeContract, []string{"./internal/callback", "./middleware/internal/text"}),
+		Allow:    slices.Concat(storeContract, []string{"./internal/callback", "./internal/leased", "./middleware/internal/text"}),
 	},
 	{
 		Name:     "a delivery",
 		Packages: []string{"./middleware/internal/delivery"},
-		Allow:    slices.Concat(storeContract, []string{"./internal/callback", "./internal/pause", "./middleware/internal/..."}),
+		Allow:    slices.Concat(storeContract, []string{"./internal/callback", "./internal/leased", "./internal/pause", "./middleware/internal/..."}),
 	},
 	{
 		Name:     "middleware",
@@ -93,7 +93,7 @@ var rules = []Rule{
 		Except:   []string{"./middleware/telemetry"},
 		Allow: slices.Concat(storeContract, brokerContract, []string{
 			"./middleware/...",
-			"./internal/field", "./internal/loglimit", "./internal/pause",
+			"./internal/field", "./internal/leased", "./internal/loglimit", "./internal/pause",
 			"github.com/ThreeDotsLabs/watermill/...",
 			"github.com/cenkalti/backoff/v5",
 			"golang.org/x/sync/errgroup",
@@ -105,7 +105,7 @@ var rules = []Rule{
 		Packages: []string{"./middleware/telemetry"},
 		Allow: slices.Concat(storeContract, brokerContract, []string{
 			"./middleware/...",
-			"./internal/field", "./internal/loglimit", "./internal/pause",
+			"./internal/field", "./internal/leased", "./internal/loglimit", "./internal/pause",
 			"github.com/ThreeDotsLabs/watermill/...",
 			"github.com/cenkalti/backoff/v5",
 			"golang.org/x/sync/errgroup",
@@ -124,7 +124,7 @@ var rules = []Rule{
 		Allow: slices.Concat(storeContract, brokerContract, []string{
 			"./router",
 			"./middleware/...",
-			"./internal/field", "./internal/loglimit", "./internal/pause",
+			"./internal/field", "./internal/leased", "./internal/loglimit", "./internal/pause",
 			"github.com/ThreeDotsLabs/watermill/...",
 			"github.com/cenkalti/backoff/v5",
 			"github.com/goccy/go-yaml/...",
@@ -272,7 +272,7 @@ var rules = []Rule{
 		}),
 	},
 	{Name: "shared by the SQL stores", Packages: []string{"./internal/sqlstore"}, Allow: slices.Concat(storeContract, []string{"./internal/pause"})},
-	{Name: "attempts of the SQL stores", Packages: []string{"./internal/sqltx"}, Allow: slices.Concat(watermill, storeContract)},
+	{Name: "attempts of the SQL stores", Packages: []string{"./internal/sqltx"}, Allow: slices.Concat(watermill, storeContract, []string{"./internal/leased"})},
 	{Name: "publishers of the SQL stores", Packages: []string{"./internal/producer"}, Allow: slices.Concat(watermill, storeContract)},
 	{Name: "limits of the log", Packages: []string{"./internal/loglimit"}, Allow: storeContract},
 	{Name: "shared by the contracts", Packages: []string{"./internal/urlmux", "./internal/callback", "./internal/exposed", "./internal/field"}, Allow: []string{}},

@@ -129,5 +129,18 @@ func Handler(f func(ctx context.Context, tx *sql.Tx, msg *message.Message) error
 	return func(msg *message.Message) error { return handle(msg) } // router looks at the file of this function
 }
 
+// Lease makes a handler of an effect outside of the database, and of what is written when it
+// has happened, in the transaction that completes the message. That is done again while it
+// fails and the lease lives, and the effect is not; its result is what write gets. It is for
+// handlers of InboxConfig.LeaseByHandler, and returns stores.ErrNoLease before the effect for
+// others. An inbox that is not on a SQLite store completes nothing.
+func Lease[R any](
+	effect func(ctx context.Context, msg *message.Message) (R, error),
+	write func(ctx context.Context, tx *sql.Tx, msg *message.Message, result R) error,
+) message.NoPublishHandlerFunc {
+	handle := sqltx.Lease(attemptKey{}, effect, write)
+	return func(msg *message.Message) error { return handle(msg) } // router looks at the file of this function
+}
+
 // Native implements sqltx.Carrier.
 func (a *attempt) Native() *sql.Tx { return a.tx }

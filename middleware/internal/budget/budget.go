@@ -50,6 +50,8 @@ func (l Limits) Again(class stores.Class, s Spent, age time.Duration) (again boo
 	switch {
 	case class == stores.ClassPermanent:
 		return false, "a permanent error"
+	case class == stores.ClassUnconfirmed:
+		return false, "the effect may have happened: an operator must find out"
 	case class == stores.ClassOutputs:
 		return false, "messages of the handler's that cannot be published"
 	case counts && s.Attempts >= l.Attempts:

@@ -19,6 +19,7 @@ type Arrival struct {
 	Unfit   *Unfit // nil: it may run
 	Retry   *Retry // nil: it comes from the broker
 	Policy  *Policy
+	Mode    execute.Mode
 
 	Consumer Consumer
 	Handler  Handler

@@ -62,10 +62,8 @@ func (d *Delivery) enter() next {
 		return d.crashed()
 	case r.unreadable():
 		return d.fail(r.Unreadable, stores.ClassUnreadable)
-	case d.row.suspect:
-		return next{state: looking}
 	}
-	return next{state: claiming}
+	return d.again()
 }
 
 // claim asks for the claim, and does what the store's answer asks for.

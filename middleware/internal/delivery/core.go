@@ -12,7 +12,6 @@ import (
 	"time"
 
 	"github.com/millpond-go/millpond/middleware/internal/completed"
-	"github.com/millpond-go/millpond/middleware/internal/execute"
 	"github.com/millpond-go/millpond/middleware/internal/gate"
 	"github.com/millpond-go/millpond/middleware/internal/keep"
 	"github.com/millpond-go/millpond/stores"
@@ -20,7 +19,6 @@ import (
 
 // Core is what all deliveries of an inbox share. It is safe for concurrent use.
 type Core struct {
-	Mode        execute.Mode
 	Rows        Rows
 	Gate        *gate.Gate
 	Completed   *completed.Cache

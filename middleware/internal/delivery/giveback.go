@@ -11,7 +11,9 @@ import (
 // giveBack gives the delivery back without counting it as failed. If the handler has
 // acked the message nobody will deliver it again, so it is kept.
 func (d *Delivery) giveBack(cause error) next {
-	d.uncount(cause)
+	if d.leased() == nil || d.end.Runs == 0 { // else its effect may have happened
+		d.uncount(cause)
+	}
 	if d.arrival.Retry == nil && d.arrival.Handler.Acked() { // by a middleware around the inbox, if nothing has run
 		early := fmt.Errorf("%w: %w", ErrAckedEarly, cause)
 		err := d.keep(stores.ReasonAckedEarly, early)

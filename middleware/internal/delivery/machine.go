@@ -15,7 +15,9 @@ type Delivery struct {
 	core      *Core
 	arrival   *Arrival
 	turn      gate.Turn
+	mode      execute.Mode // of the execution
 	execution execute.Execution
+	outputs   []stores.Output // of the handler, while its completion is tried again
 	row       row
 	tries     tries
 	refused   refused
@@ -27,13 +29,14 @@ type Delivery struct {
 // row is where the message stands, as the store said last.
 type row struct {
 	state    stores.FailureState
-	take     int64 // the version that the next claim takes over; 0: none
-	suspect  bool  // look before a claim, and count the attempt first
-	counted  int64 // the version in which this delivery's attempt was counted; 0: none
-	started  int   // the number that a start has, if it is on record without an answer
-	spent    bool  // the last attempt is counted, and has ended its process
-	mayCrash bool  // it had not ended in any known way when it was seen first, so it runs alone
-	lent     int   // of the attempts: a shared run's, given back when this one ends in a known way
+	take     int64  // the version that the next claim takes over; 0: none
+	suspect  bool   // look before a claim, and count the attempt first
+	counted  int64  // the version in which this delivery's attempt was counted; 0: none
+	started  int    // the number that a start has, if it is on record without an answer
+	holder   string // of its lease
+	spent    bool   // the last attempt is counted, and has ended its process
+	mayCrash bool   // it had not ended in any known way when it was seen first, so it runs alone
+	lent     int    // of the attempts: a shared run's, given back when this one ends in a known way
 }
 
 // tries counts what one delivery has tried in vain.
@@ -59,6 +62,7 @@ const (
 	looking                   // see where a suspect message stands, and count its attempt
 	claiming                  // ask for the claim
 	running                   // run the handler in the claimed attempt, and finish it
+	finishing                 // complete a message whose effect has happened
 	resolving                 // find out what became of an unknown commit
 	escaping                  // find out what a handler that went around its transaction has committed
 	recording                 // write down that an attempt has failed
@@ -83,10 +87,10 @@ type next struct {
 // Process takes one delivery to its end; d may have been used for others. A panic on the way goes on up, as a *panics.Panic,
 // and runtime.Goexit goes on; End then has what became of the delivery.
 func (d *Delivery) Process(core *Core, a *Arrival, lane *gate.Lane) (end *End) {
-	if d.execution == nil {
-		d.execution = core.Mode.New()
+	if d.mode != a.Mode {
+		d.mode, d.execution = a.Mode, a.Mode.New()
 	}
-	*d = Delivery{core: core, arrival: a, execution: d.execution, turn: core.Gate.Arrive(a.Contexts.Shutdown, lane)}
+	*d = Delivery{core: core, arrival: a, mode: d.mode, execution: d.execution, turn: core.Gate.Arrive(a.Contexts.Shutdown, lane)}
 	d.execution.Start(a.Contexts.Detached, a.Observer)
 	d.row.suspect = a.Suspect
 	if r := a.Retry; r != nil {
@@ -114,11 +118,21 @@ func (d *Delivery) Forget() {
 	if d.execution != nil {
 		d.execution.Forget()
 	}
-	*d = Delivery{execution: d.execution}
+	*d = Delivery{mode: d.mode, execution: d.execution}
 }
 
 // Suspect reports whether the message's last attempt may have ended a process.
 func (d *Delivery) Suspect() bool { return d.row.suspect }
+
+// Attempt is the number of the attempt that runs, from 1: how often the handler was begun for
+// the message, as far as that is on record.
+func (d *Delivery) Attempt() int {
+	n := d.row.state.Attempts + d.row.state.Uncounted
+	if d.row.counted == 0 {
+		n++
+	}
+	return n
+}
 
 // End is how the delivery has ended.
 func (d *Delivery) End() *End { return &d.end }
@@ -141,6 +155,8 @@ func (d *Delivery) drive(n next) {
 			n = d.claim()
 		case running:
 			n = d.run()
+		case finishing:
+			n = d.finish(d.outputs)
 		case resolving:
 			n = d.resolve(n.cause)
 		case escaping:
@@ -232,6 +248,8 @@ func (d *Delivery) hold(n next) next {
 	case n.back == recording && d.copyLate(n.why), n.back == quarantining && d.unkept(n.why):
 		n.state = n.back
 		return n
+	case n.back == finishing:
+		return d.uncompleted(n.cause)
 	case n.back == recording, n.back == resolving:
 		return next{state: givingBack, cause: errors.Join(n.why, n.cause)}
 	}

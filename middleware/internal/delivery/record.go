@@ -15,7 +15,7 @@ import (
 // fail leads to the record of a failed attempt, unless the handler has heeded the end of its
 // context, which is no failure.
 func (d *Delivery) fail(cause error, class stores.Class) next {
-	if errors.Is(cause, context.Canceled) && d.arrival.Contexts.Shutdown.Err() != nil {
+	if errors.Is(cause, context.Canceled) && d.arrival.Contexts.Shutdown.Err() != nil && class != stores.ClassUnconfirmed {
 		switch {
 		case d.timedOut() && !budget.Counts(class): // the database's doing, and recorded as that
 		case d.timedOut():
@@ -86,6 +86,7 @@ func (d *Delivery) newFailure(class stores.Class, text string) *stores.Failure {
 	if d.row.counted != 0 {
 		f.Attempts -= d.row.lent
 	}
+	f.Lapsed = d.takesOver()
 	return f
 }
 

@@ -1,6 +1,7 @@
 package delivery
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -42,11 +43,14 @@ func (d *Delivery) finish(outputs []stores.Output) next {
 	end := d.execution.Finish(outputs)
 	switch {
 	case end.Err == nil:
-		d.core.Completed.Add(d.arrival.Claim.Key, d.arrival.Claim.Fingerprint, d.arrival.Claim.TraceParent, d.end.Verdict.Server)
+		d.core.Completed.Add(d.arrival.Claim.Key, d.arrival.Claim.Fingerprint, d.arrival.Claim.TraceParent, cmp.Or(end.Server, d.end.Verdict.Server))
 		if acked {
 			d.end.Err = ErrAckedEarly
 		}
 		return d.done(Completed)
+	case end.Again:
+		d.outputs = outputs
+		return next{state: holding, cause: end.Err, why: end.Err, back: finishing}
 	case errors.Is(end.Err, stores.ErrNotCommitted):
 		return d.failed(end, fmt.Errorf("middleware: %w", end.Err))
 	}
@@ -73,6 +77,9 @@ func (d *Delivery) rollBack(cause error) execute.Ended {
 // and the claim with them: running it again would double them, and dropping it would
 // lose the rest. And what was the database's doing, or contention, is tried again at first.
 func (d *Delivery) failed(end execute.Ended, cause error) next {
+	if end.Lost {
+		return heldFor(ErrInFlight)
+	}
 	if end.Escaped {
 		return next{state: escaping, cause: cause, why: end.Err, ended: end}
 	}
@@ -125,6 +132,10 @@ func (d *Delivery) resolve(unknown error) next {
 		// By this attempt, by another delivery since, or by another message under the
 		// same id: the claim knows.
 		return d.again()
+	case d.leased() != nil && d.runAgain(): // the completion alone
+		return next{state: holding, cause: unknown, why: unknown, back: finishing}
+	case d.leased() != nil:
+		return d.uncompleted(unknown)
 	case d.changed():
 		return d.fail(errors.Join(errPayloadChanged, unknown), stores.ClassConduct)
 	case d.runAgain():
@@ -135,7 +146,7 @@ func (d *Delivery) resolve(unknown error) next {
 
 // again claims once more, at once.
 func (d *Delivery) again() next {
-	if d.row.suspect {
+	if d.row.suspect || d.leased() != nil {
 		return next{state: looking}
 	}
 	return next{state: claiming}
@@ -162,6 +173,10 @@ func unsayable(cause error) bool {
 // classify tells what kind of failure an error is: what the handler has marked comes first,
 // then the program's policy, then what the database refuses.
 func (d *Delivery) classify(cause error, refused bool) stores.Class {
+	return d.confirmed(d.kind(cause, refused))
+}
+
+func (d *Delivery) kind(cause error, refused bool) stores.Class {
 	if class, ok := budget.Marked(cause); ok {
 		return class
 	}
@@ -190,6 +205,7 @@ var classes = []struct {
 	{stores.ErrInvalidOutput, stores.ClassOutputs},
 	{stores.ErrTooLarge, stores.ClassOutputs},
 	{stores.ErrUnordered, stores.ClassOutputs},
+	{execute.ErrLeaseLost, stores.ClassTimeout},
 	{stores.ErrFailureHidden, stores.ClassConduct}, // whatever was hidden
 	{panics.ErrPanicked, stores.ClassPanic},
 	{ErrHandlerTimeout, stores.ClassTimeout},

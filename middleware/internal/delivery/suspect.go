@@ -28,7 +28,9 @@ func (d *Delivery) look() next {
 		if d.core.Completed.Answered(v.Server, asked) {
 			return d.registerAgain()
 		}
-		if !d.mayBegin(v) {
+		if may, err := d.mayBegin(v); err != nil {
+			return heldFor(d.unanswered(err))
+		} else if !may {
 			return d.act(v)
 		}
 		d.end.Unfinished = true
@@ -64,26 +66,39 @@ func (d *Delivery) ask() (stores.Verdict, error) {
 
 // mayBegin reports whether the row lets this delivery begin an attempt, and takes over
 // what it says.
-func (d *Delivery) mayBegin(v stores.Verdict) bool {
+func (d *Delivery) mayBegin(v stores.Verdict) (bool, error) {
 	seen, row := v.Failure, &d.row
 	switch {
 	case v.Outcome != stores.Claimable && v.Outcome != stores.Deferred:
-		return false
+		return false, nil
 	case row.counted != 0 && seen.Version == row.counted: // deferred by this delivery, for others
+		if d.leased() != nil && v.Outcome == stores.Claimable {
+			return true, d.startAgain() // its lease has expired before it began
+		}
 	case seen.Presumed && row.started != 0 && seen.Attempts == row.started: // its record was not answered
+		if l := d.leased(); l != nil {
+			if owns, err := l.Owns(d.heldLease(seen.Version)); err != nil || !owns {
+				row.started = 0
+				return false, errors.Join(err, ErrInFlight)
+			}
+		}
 		row.counted, row.state = seen.Version, seen
 	case v.Outcome == stores.Deferred:
-		return false
+		return false, nil
 	default:
 		row.counted, row.state = 0, seen
 	}
-	return true
+	return true, nil
 }
 
 // count counts the attempt that is about to begin, unless the budget is gone.
 func (d *Delivery) count() next {
 	row := &d.row
 	row.mayCrash = row.state.Presumed
+	if err := d.unconfirmed(); err != nil {
+		d.row.spent = true // none was made
+		return d.fail(err, stores.ClassUnconfirmed)
+	}
 	if d.arrival.Policy.Gone(row.state) {
 		if d.arrival.Retry == nil && d.core.Keep.Codec != nil {
 			return d.crashedEncoding()
@@ -213,6 +228,9 @@ func (d *Delivery) recordStart() error {
 	} else {
 		f.DueIn = d.core.Times.Claim + 2*d.core.Times.MaxPause
 		d.addOrigin(f)
+	}
+	if d.leased() != nil {
+		return d.startLease(f)
 	}
 	return d.write(f)
 }

@@ -1,6 +1,6 @@
 // Package execute is the seam between a delivery and the way in which its attempts are
-// executed. There is one: a transaction of the store that holds the claim and the
-// handler's effects.
+// executed: in a transaction of the store that holds the claim and the handler's effects, or
+// under a lease, which is a claim in a commit of its own and a completion in another one.
 package execute
 
 import (
@@ -61,6 +61,11 @@ type Ended struct {
 	Interrupted error // why the database kept it from succeeding, if it did
 	Refused     bool  // the database would refuse this message each time
 	Escaped     bool  // it may be committed, in part or whole: ask Execution.Escaped
+
+	// Of a lease.
+	Again  bool   // Finish may be called again: the handler must not be run again for this
+	Lost   bool   // it is another holder's
+	Server uint64 // that has committed, as stores.Verdict has it
 }
 
 // Observer is told of what an execution asks of the store. A context that it returns is that

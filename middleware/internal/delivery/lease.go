@@ -1,0 +1,103 @@
+package delivery
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/millpond-go/millpond/middleware/internal/execute"
+	"github.com/millpond-go/millpond/stores"
+)
+
+// Under a lease a delivery goes the way of a suspect: it looks, and counts its attempt before
+// that begins. The record of the start is the lease.
+
+var (
+	errMayHaveHappened = errors.New("middleware: the attempt before has ended in an unknown way, so its effect may have happened, and AfterCrash is stop")
+	errKeyForgotten    = errors.New("middleware: the effect may have happened, and who was given its idempotency key may have forgotten that")
+	errUncompleted     = errors.New("middleware: the effect has happened, and could not be completed")
+)
+
+// leased is the execution, if it is one under a lease.
+func (d *Delivery) leased() execute.Leased {
+	l, _ := d.execution.(execute.Leased)
+	return l
+}
+
+func (d *Delivery) heldLease(version int64) stores.HeldLease {
+	return stores.HeldLease{Key: d.arrival.Claim.Key, Version: version, Holder: d.row.holder}
+}
+
+// takesOver reports whether the next change of the row takes a lease over that has expired.
+// Its holder may be renewing it just now.
+func (d *Delivery) takesOver() bool {
+	return d.leased() != nil && d.arrival.Retry == nil && d.row.counted == 0 && d.row.state.Presumed
+}
+
+// startLease records the start of an attempt, which is its lease.
+func (d *Delivery) startLease(f *stores.Failure) error {
+	l := d.leased()
+	d.row.holder = l.Holder()
+	f.Holder, f.DueIn = d.row.holder, l.Terms().TTL
+	asked := time.Now()
+	if err := d.write(f); err != nil {
+		return err
+	}
+	l.Holds(d.heldLease(d.row.state.Version), asked)
+	return nil
+}
+
+// startAgain is startLease for an attempt that is counted and has not begun.
+func (d *Delivery) startAgain() error {
+	f := d.newFailure(d.row.state.Class, errCrashed.Error())
+	f.Attempts += d.row.lent
+	f.Placement, f.Start = stores.PlacementRedelivered, true
+	d.addOrigin(f)
+	err := d.startLease(f)
+	if errors.Is(err, stores.ErrChanged) {
+		return ErrInFlight
+	}
+	d.row.take = d.row.state.Version
+	return err
+}
+
+// unconfirmed returns why a message must not be run again: its effect may have happened.
+func (d *Delivery) unconfirmed() error {
+	l, s := d.leased(), &d.row.state
+	if l == nil || s.Version == 0 || s.Attempts+s.Uncounted == 0 {
+		return nil
+	}
+	terms := l.Terms()
+	switch {
+	case terms.Stop && s.Presumed:
+		return errMayHaveHappened
+	case terms.KeyLifetime > 0 && s.Age+d.core.Times.Handler > terms.KeyLifetime:
+		return fmt.Errorf("%w: the first attempt was %s ago, the handler may take %s, and KeyLifetime is %s",
+			errKeyForgotten, s.Age.Round(time.Second), d.core.Times.Handler, terms.KeyLifetime)
+	}
+	return nil
+}
+
+// confirmed is the class of a failed attempt under a lease whose end says whether its effect
+// has happened; where it does not, the configuration may want no other attempt.
+func (d *Delivery) confirmed(class stores.Class) stores.Class {
+	l := d.leased()
+	if l == nil || !l.Terms().Stop {
+		return class
+	}
+	switch class {
+	case stores.ClassTimeout, stores.ClassPanic, stores.ClassConduct, stores.ClassCrash, stores.ClassInterrupted, stores.ClassUnknown:
+		return stores.ClassUnconfirmed
+	default:
+		return class
+	}
+}
+
+// uncompleted ends the tries to complete a message whose effect has happened.
+func (d *Delivery) uncompleted(cause error) next {
+	class := stores.ClassInterrupted
+	if errors.Is(cause, stores.ErrCommitUnknown) {
+		class = stores.ClassUnknown
+	}
+	return d.fail(fmt.Errorf("%w: %w", errUncompleted, cause), d.confirmed(class))
+}

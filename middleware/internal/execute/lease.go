@@ -1,0 +1,260 @@
+package execute
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/millpond-go/millpond/internal/callback"
+	"github.com/millpond-go/millpond/stores"
+)
+
+// ErrLeaseLost: the lease is another holder's, or was broken.
+var ErrLeaseLost = errors.New("middleware: the lease of the message was lost")
+
+// Terms are those of a handler's leases.
+type Terms struct {
+	TTL time.Duration // how long one lives that is not renewed
+	// Stop: what may have happened is not tried again.
+	Stop bool
+	// KeyLifetime is how long after its first attempt a message may be run; 0: any time.
+	KeyLifetime time.Duration
+}
+
+// Leased is an execution whose claim is a lease. It is on record, with its attempt counted,
+// before Claim. What Finish says is that the effect has happened and its completion is
+// missing: it may be called again.
+type Leased interface {
+	Execution
+	Terms() Terms
+
+	// Holder returns a name for the next lease, which no other has.
+	Holder() string
+	// Holds notes a lease that is on record as the holder's, by a request made at asked.
+	Holds(l stores.HeldLease, asked time.Time)
+	// Owns reports whether a start that was not answered has made a version. The lease is
+	// renewed then.
+	Owns(l stores.HeldLease) (bool, error)
+}
+
+// Lease executes attempts whose effect is outside of the database.
+type Lease struct {
+	store       stores.LeaseInbox
+	bounds      Bounds
+	terms       Terms
+	completions *Transaction
+}
+
+// UnderLeases returns the mode for a store.
+func UnderLeases(store stores.LeaseInbox, b Bounds, t Terms) *Lease {
+	return &Lease{store: store, bounds: b, terms: t, completions: InTransactions(store, b)}
+}
+
+// New implements Mode.
+func (l *Lease) New() Execution {
+	return &underLease{mode: l, inTransaction: inTransaction{mode: l.completions}}
+}
+
+// underLease executes the attempts of one delivery. Its transaction is that of a completion.
+type underLease struct {
+	inTransaction
+
+	mode     *Lease
+	observer Observer
+	claim    stores.Claim
+	held     stores.HeldLease
+	until    time.Time // when the lease has expired at the latest
+	run      *run      // nil: none was begun under the lease
+	failures int       // of what the program does to complete
+}
+
+var _ Leased = (*underLease)(nil)
+
+// Terms implements Leased.
+func (x *underLease) Terms() Terms { return x.mode.terms }
+
+// Holder implements Leased.
+func (x *underLease) Holder() string { return newHolder() }
+
+// Holds implements Leased.
+func (x *underLease) Holds(l stores.HeldLease, asked time.Time) {
+	x.held, x.until, x.run, x.failures = l, asked.Add(x.mode.terms.TTL), nil, 0
+}
+
+// Owns implements Leased.
+func (x *underLease) Owns(l stores.HeldLease) (bool, error) {
+	asked := time.Now()
+	switch err := x.extend(x.parent, l); {
+	case errors.Is(err, stores.ErrChanged):
+		return false, nil
+	case err != nil:
+		return false, err
+	}
+	x.Holds(l, asked)
+	return true, nil
+}
+
+// extend asks the store once.
+func (x *underLease) extend(parent context.Context, l stores.HeldLease) error {
+	ctx, cancel := context.WithTimeout(parent, x.mode.bounds.Claim)
+	defer cancel()
+	return x.mode.store.Extend(ctx, l, x.mode.terms.TTL) //nolint:wrapcheck // the machine says what it means
+}
+
+// Start implements Execution.
+func (x *underLease) Start(parent context.Context, o Observer) {
+	x.observer = o
+	x.inTransaction.Start(parent, unobserved{})
+}
+
+// Claim implements Execution: the lease is there, but may have been waiting, and what the
+// message must not pass only a claim of the store's tells.
+func (x *underLease) Claim(c stores.Claim) (v stores.Verdict, err error) {
+	ctx := x.observer.ClaimStarts(x.parent, c)
+	v, err = x.begin(c)
+	x.observer.ClaimEnds(ctx, v, err)
+	return v, err
+}
+
+func (x *underLease) begin(c stores.Claim) (v stores.Verdict, err error) {
+	if c.OrderKey != nil {
+		if v, err = x.inTransaction.Claim(c); err != nil || v.Outcome != stores.Claimed {
+			return v, err
+		}
+		if end := x.inTransaction.Undo(nil); end.Err != nil {
+			return stores.Verdict{}, fmt.Errorf("%w: %w", stores.ErrUnavailable, end.Err)
+		}
+		c.OrderKey = nil
+	}
+	if time.Until(x.until) < x.mode.terms.TTL/2 {
+		switch owns, err := x.Owns(x.held); {
+		case err != nil:
+			return stores.Verdict{}, err
+		case !owns:
+			return stores.Verdict{Outcome: stores.InFlight}, nil
+		}
+	}
+	x.claim, v.Outcome = c, stores.Claimed
+	x.run = newRun(x.until)
+	return v, nil
+}
+
+// Context implements Execution. The handler's context ends before the lease does, which is
+// renewed until parent ends.
+func (x *underLease) Context(parent context.Context) context.Context {
+	return x.run.begin(parent, renewal{ttl: x.mode.terms.TTL, extend: func(ctx context.Context) error { return x.extend(ctx, x.held) }, parent: x.parent})
+}
+
+// Open implements Execution.
+func (x *underLease) Open() bool { return x.run != nil && !x.run.isOver() }
+
+// Undo implements Execution.
+func (x *underLease) Undo(cause error) Ended {
+	x.run.end()
+	return Ended{Lost: x.run.lost() || errors.Is(cause, ErrLeaseLost)}
+}
+
+// Finish implements Execution.
+func (x *underLease) Finish(outputs []stores.Output) Ended {
+	x.until = x.run.end()
+	ctx := x.observer.CommitStarts(x.parent)
+	end := x.complete(outputs)
+	x.observer.CommitEnds(ctx, end.Err)
+	end.Interrupted = nil // the effect is not: no other run of the handler is needed
+	return end
+}
+
+// maxProgramFailures is how often what the program does to complete may fail before the
+// attempt has failed.
+const maxProgramFailures = 3
+
+// complete tries once to complete the message.
+func (x *underLease) complete(outputs []stores.Output) Ended {
+	x.renew()
+	c := x.claim
+	c.Take = x.held.Version
+	v, err := x.inTransaction.Claim(c)
+	switch {
+	case err != nil:
+		return tryAgain(err)
+	case v.Outcome != stores.Claimed:
+		return x.refused(v)
+	}
+	if err := x.writes(); err != nil {
+		end := x.inTransaction.Undo(err)
+		x.failures++
+		again := end.Interrupted != nil || x.failures < maxProgramFailures && !end.Refused && !end.Escaped
+		end.Err, end.Again = fmt.Errorf("%w: %w", stores.ErrNotCommitted, errors.Join(err, end.Err)), again
+		return end
+	}
+	end := x.inTransaction.Finish(outputs)
+	end.Server = v.Server
+	end.Again = end.Interrupted != nil && errors.Is(end.Err, stores.ErrNotCommitted) && !end.Escaped
+	return end
+}
+
+func notCompleted(err error) Ended {
+	return Ended{Err: fmt.Errorf("%w: %w", stores.ErrNotCommitted, err)}
+}
+
+func tryAgain(err error) Ended {
+	end := notCompleted(err)
+	end.Again = true
+	return end
+}
+
+// refused tells a lease that was lost from a row that is locked for a moment.
+func (x *underLease) refused(v stores.Verdict) Ended {
+	if v.Outcome == stores.InFlight {
+		ctx, cancel := context.WithTimeout(x.parent, x.mode.bounds.Claim)
+		defer cancel()
+		seen, err := x.mode.store.Look(ctx, x.claim.Key, x.claim.Fingerprint)
+		if err != nil {
+			return tryAgain(err)
+		}
+		if seen.Failure.Version == x.held.Version {
+			return tryAgain(errors.New("middleware: the row of the message is locked"))
+		}
+	}
+	end := notCompleted(ErrLeaseLost)
+	end.Lost = true
+	return end
+}
+
+// writes runs what the handler wants to write when the message is completed.
+func (x *underLease) writes() error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(x.run.context()), x.mode.bounds.Commit)
+	defer cancel()
+	ctx = x.inTransaction.Context(ctx)
+	for _, f := range x.run.completions() {
+		if err := callback.Apart("a function for OnComplete", func() error { return f(ctx) }); err != nil {
+			return err //nolint:wrapcheck // it is the program's
+		}
+	}
+	return nil
+}
+
+// renew renews the lease between tries to complete, as long as the handler may run. Without
+// it the message can be completed, too, until somebody takes it over.
+func (x *underLease) renew() {
+	asked := time.Now()
+	if ttl := x.mode.terms.TTL; x.until.Sub(asked) < ttl-ttl/renewals && asked.Before(x.run.deadline()) {
+		if x.extend(x.parent, x.held) == nil {
+			x.until = asked.Add(ttl)
+		}
+	}
+}
+
+// Forget implements Execution.
+func (x *underLease) Forget() {
+	*x = underLease{mode: x.mode, inTransaction: inTransaction{mode: x.mode.completions}}
+}
+
+// unobserved are the questions of a completion, which is observed as a whole.
+type unobserved struct{}
+
+func (unobserved) ClaimStarts(ctx context.Context, _ stores.Claim) context.Context { return ctx }
+func (unobserved) ClaimEnds(context.Context, stores.Verdict, error)                {}
+func (unobserved) CommitStarts(ctx context.Context) context.Context                { return ctx }
+func (unobserved) CommitEnds(context.Context, error)                               {}

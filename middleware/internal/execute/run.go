@@ -1,0 +1,180 @@
+package execute
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"os"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/millpond-go/millpond/internal/leased"
+	"github.com/millpond-go/millpond/stores"
+)
+
+// renewals is how often a lease is renewed in the time that it lives.
+const renewals = 3
+
+// run is the run of a handler under a lease. Goroutines that the handler leaves behind may
+// use it when it is over.
+type run struct {
+	mu     sync.Mutex
+	until  time.Time // of the lease
+	gone   bool      // it is another holder's
+	over   bool
+	writes []func(context.Context) error
+
+	ctx     context.Context //nolint:containedctx // the handler's
+	ends    time.Time       // when the handler's time is over
+	stop    chan struct{}
+	stopped chan struct{}
+}
+
+var _ leased.Run = (*run)(nil)
+
+func newRun(until time.Time) *run {
+	return &run{until: until, stop: make(chan struct{}), stopped: make(chan struct{})}
+}
+
+// renewal is how the lease of a run is renewed.
+type renewal struct {
+	ttl    time.Duration
+	extend func(ctx context.Context) error
+	parent context.Context //nolint:containedctx // of the questions
+}
+
+// begin returns the context of the handler, and begins to renew the lease.
+func (r *run) begin(parent context.Context, how renewal) context.Context {
+	ctx, cancel := context.WithCancelCause(parent)
+	r.ctx = &runContext{ctx, r}
+	r.ends, _ = parent.Deadline()
+	go r.renew(ctx, cancel, how)
+	return r.ctx
+}
+
+// renew renews the lease until the handler has returned or its time is over. The handler's
+// context ends some time before a lease that could not be renewed does.
+func (r *run) renew(ctx context.Context, cancel context.CancelCauseFunc, how renewal) {
+	defer close(r.stopped)
+	margin := how.ttl / 10
+	every := how.ttl / renewals
+	timer := time.NewTimer(min(every, time.Until(r.until)-margin))
+	defer timer.Stop()
+	for {
+		select {
+		case <-r.stop:
+			cancel(context.Canceled)
+			return
+		case <-ctx.Done():
+			return
+		case <-timer.C:
+		}
+		asked := time.Now()
+		left := r.until.Sub(asked) - margin
+		if left <= 0 {
+			cancel(fmt.Errorf("%w: it could not be renewed in time", ErrLeaseLost))
+			return
+		}
+		question, done := context.WithTimeout(how.parent, min(left, every))
+		err := how.extend(question)
+		done()
+		switch {
+		case err == nil:
+			r.mu.Lock()
+			r.until = asked.Add(how.ttl)
+			r.mu.Unlock()
+			timer.Reset(every)
+		case errors.Is(err, stores.ErrChanged):
+			r.mu.Lock()
+			r.gone = true
+			r.mu.Unlock()
+			cancel(ErrLeaseLost)
+			return
+		default:
+			timer.Reset(min(every/4, max(0, time.Until(r.until)-margin)))
+		}
+	}
+}
+
+// end ends the run, and returns until when the lease lives.
+func (r *run) end() time.Time {
+	r.mu.Lock()
+	first := !r.over
+	r.over = true
+	r.mu.Unlock()
+	if first {
+		close(r.stop)
+	}
+	if r.ctx != nil {
+		<-r.stopped
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.until
+}
+
+func (r *run) isOver() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.over
+}
+
+func (r *run) lost() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.gone
+}
+
+func (r *run) context() context.Context { return r.ctx }
+
+func (r *run) deadline() time.Time { return r.ends }
+
+var errRunOver = errors.New("middleware: OnComplete was called after the handler had returned")
+
+// OnComplete implements leased.Run.
+func (r *run) OnComplete(f func(context.Context) error) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.over {
+		return errRunOver
+	}
+	r.writes = append(r.writes, f)
+	return nil
+}
+
+func (r *run) completions() []func(context.Context) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.writes
+}
+
+// runContext is the context of a handler under a lease.
+type runContext struct {
+	context.Context //nolint:containedctx // it is one
+
+	run *run
+}
+
+// Value implements context.Context.
+func (c *runContext) Value(key any) any {
+	if key == (leased.Key{}) {
+		return c.run
+	}
+	return c.Context.Value(key)
+}
+
+// holder names this process, and the leases that it has had.
+var holder = struct {
+	process string
+	leases  atomic.Int64
+}{process: processName()}
+
+func processName() string {
+	host, _ := os.Hostname()
+	const most = 100
+	return fmt.Sprintf("%.*s/%d/%s", most, host, os.Getpid(), rand.Text()[:10])
+}
+
+func newHolder() string { return fmt.Sprintf("%s/%d", holder.process, holder.leases.Add(1)) }

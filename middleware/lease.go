@@ -1,0 +1,149 @@
+package middleware
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/binary"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/millpond-go/millpond/internal/field"
+	"github.com/millpond-go/millpond/internal/leased"
+	"github.com/millpond-go/millpond/middleware/internal/execute"
+	"github.com/millpond-go/millpond/stores"
+)
+
+// LeaseConfig configures the lease under which a handler runs. Zero values mean the defaults
+// of their tags.
+//
+// A lease is claimed in a transaction of its own, renewed while the handler runs, and ended
+// by the transaction that completes the message; see [OnComplete]. One delivery at a time has
+// it. The effect of the handler happens at least once: hand [IdempotencyKey] on.
+type LeaseConfig struct {
+	// TTL is also how long a message waits whose process has died. The lease is renewed three
+	// times in it, up to HandlerTimeout.
+	TTL time.Duration `config:"ttl" default:"30s" check:"positive" about:"How long a lease lives that is not renewed."`
+
+	// AfterCrash says what becomes of a message whose attempt has ended in an unknown way: its
+	// process died, it panicked or timed out, or its completion could not be written.
+	AfterCrash AfterCrash `config:"after_crash" default:"retry" check:"retry|stop" about:"What becomes of a message whose effect may have happened: retry with the same idempotency key, or stop for an operator."`
+
+	// KeyLifetime is how long whoever is given the idempotency key remembers it. A message
+	// whose next attempt could end later, counted from its first, has failed as unconfirmed.
+	KeyLifetime time.Duration `config:"key_lifetime" default:"24h" check:"off" about:"How long the receiver of the idempotency key remembers it. Later a message that may have had its effect is not run again. -1: for ever."`
+}
+
+// AfterCrash says whether to repeat what may have happened.
+type AfterCrash string
+
+const (
+	CrashRetry AfterCrash = "retry" // run again with the same idempotency key
+	CrashStop  AfterCrash = "stop"  // the message has failed, with stores.ClassUnconfirmed
+)
+
+// UnmarshalText implements encoding.TextUnmarshaler.
+func (a *AfterCrash) UnmarshalText(text []byte) error {
+	switch v := AfterCrash(text); v {
+	case CrashRetry, CrashStop:
+		*a = v
+		return nil
+	}
+	return errors.New("use retry or stop")
+}
+
+func (l LeaseConfig) validate(name string, c *InboxConfig, bad func(name, format string, args ...any)) {
+	whole := *c
+	field.SetDefaults(&whole)
+	field.SetDefaults(&l)
+	if l.KeyLifetime > 0 && l.KeyLifetime <= whole.HandlerTimeout {
+		bad(name+".KeyLifetime", "is %s, and HandlerTimeout is %s: no attempt but the first would be made. Use more, or -1", l.KeyLifetime, whole.HandlerTimeout)
+	}
+	if l.TTL > 0 && whole.Hold.Limit < l.TTL {
+		bad(name+".TTL", "is %s, and Hold.Limit is %s: a redelivery could not wait for the end of a dead process's lease. Use a shorter TTL or a longer Hold.Limit", l.TTL, whole.Hold.Limit)
+	}
+}
+
+// modes are the ways in which the handlers of an inbox are executed.
+type modes struct {
+	usual  execute.Mode
+	leases map[string]execute.Mode
+}
+
+func newModes(store Store, c *InboxConfig) (modes, error) {
+	if store == nil {
+		return modes{}, nil
+	}
+	bounds := execute.Bounds{Claim: c.ClaimTimeout, Commit: c.CommitTimeout}
+	m := modes{usual: execute.InTransactions(store, bounds), leases: make(map[string]execute.Mode, len(c.LeaseByHandler))}
+	leases, ok := store.(stores.LeaseInbox)
+	if !ok && len(c.LeaseByHandler) > 0 {
+		return m, fmt.Errorf("LeaseByHandler is set, and the store, a %T, has no leases: it is no stores.LeaseInbox", store)
+	}
+	for handler, l := range c.LeaseByHandler {
+		m.leases[handler] = execute.UnderLeases(leases, bounds, execute.Terms{
+			TTL: l.TTL, Stop: l.AfterCrash == CrashStop, KeyLifetime: l.KeyLifetime,
+		})
+	}
+	if fixed, ok := m.leases[c.Handler]; ok {
+		m.usual = fixed
+	}
+	return m, nil
+}
+
+func (m *modes) of(handler string) execute.Mode {
+	if lease, ok := m.leases[handler]; ok {
+		return lease
+	}
+	return m.usual
+}
+
+// IdempotencyKey returns the key that a handler under a lease hands on with its effect: the
+// same on every attempt, for whatever reason it is made, and another one for each message and
+// consumer. It is made of the service, the handler's name as registered (see
+// InboxConfig.Renamed) and the message id. It reports false without a lease.
+func IdempotencyKey(ctx context.Context) (key string, ok bool) {
+	if _, ok := leased.Of(ctx); !ok {
+		return "", false
+	}
+	return idempotencyKey(runningIn(ctx).key), true
+}
+
+func idempotencyKey(k stores.Key) string {
+	const size = 16
+	h := sha256.New()
+	for _, part := range [][]byte{[]byte(k.Consumer.Service), []byte(k.Consumer.Handler), k.ID} {
+		var length [8]byte
+		binary.BigEndian.PutUint64(length[:], uint64(len(part)))
+		h.Write(length[:])
+		h.Write(part)
+	}
+	return hex.EncodeToString(h.Sum(nil)[:size])
+}
+
+// Attempt returns the number of the attempt that runs, from 1. Attempts of which nothing is on
+// record are not counted: those of a handler in a transaction whose process died. It returns
+// 0 without an inbox around the handler.
+func Attempt(ctx context.Context) int {
+	if r := runningIn(ctx); r != nil {
+		return r.number
+	}
+	return 0
+}
+
+// OnComplete lets f run in the transaction that completes the message, after the handler under
+// a lease has returned nil. Its context has the transaction, as TxFromContext of the store's
+// package returns it; what f writes is committed with the completion, or not at all. While the
+// lease lives a completion that failed is tried again, with f and without the handler. f must
+// not have effects outside of the transaction. The error wraps stores.ErrNoLease without a
+// lease.
+//
+// The store's package has a typed form, such as postgres.Lease.
+func OnComplete(ctx context.Context, f func(ctx context.Context) error) error {
+	run, ok := leased.Of(ctx)
+	if !ok {
+		return fmt.Errorf("middleware: %w", stores.ErrNoLease)
+	}
+	return run.OnComplete(f) //nolint:wrapcheck // it is ours
+}
