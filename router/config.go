@@ -76,7 +76,7 @@ type HandlerConfig struct {
 	Group       string                 `config:"group" example:"stock-readers" about:"The consumer group at the broker, in place of <group>.<handler>, such as one that exists already."`
 	InFlight    int                    `config:"in_flight" example:"8" check:"positive" about:"In place of broker.in_flight."`
 	RenamedFrom string                 `config:"renamed_from" example:"inventory" about:"The handler's name when its consumer was registered. Without it a renamed handler runs redelivered messages again."`
-	Lease       LeaseConfig            `config:"lease" example:"{on: true, ttl: 30s, after_crash: stop}" about:"For a handler whose effect is outside of the database, such as a payment; see docs/leases.md."`
+	Lease       LeaseConfig            `config:"lease" example:"{on: true, ttl: 30s, after_crash: stop}" about:"For a handler whose effect is outside of the database, such as a payment: it runs under a lease (see docs/leases.md). ttl is 30s, after_crash is retry and key_lifetime is 24h by default."`
 	Retry       middleware.RetryPolicy `config:"retry" example:"{max_attempts: 3, backoff_min: 10s}" about:"In place of retry, for the fields that are set here."`
 }
 

@@ -162,6 +162,15 @@ func TestWhatDoesNotFit(t *testing.T) {
 				`router: handler "stock" may take 50s (inbox.claim_timeout 10s + handler_timeout 30s + commit_timeout 10s), and the broker takes a message back after 40s: lower them, or raise the broker's limit`,
 			},
 		},
+		"the broker's timer and a lease": {
+			change: func(c *router.Config) {
+				c.Handlers = map[string]router.HandlerConfig{"stock": {Lease: router.LeaseConfig{On: true}}}
+			},
+			broker: func(b *lasting) { b.settleLimit = time.Minute },
+			says: []string{
+				`router: handler "stock" may take 1m20s (inbox.claim_timeout 10s + handler_timeout 30s + commit_timeout 10s + handlers.stock.lease.ttl 30s), and the broker takes a message back after 1m0s: lower them, or raise the broker's limit`,
+			},
+		},
 		"the broker's timer and held messages": {
 			broker: func(b *lasting) { b.settleLimit = 2 * time.Minute },
 			says:   []string{`router: handler "stock": inbox.hold.limit is 5m0s, which with the 50s of one attempt is more than the 2m0s after which the broker takes a message back: lower it to 1m10s`},

@@ -6,6 +6,7 @@ import (
 
 	"github.com/ThreeDotsLabs/watermill/message"
 
+	"github.com/millpond-go/millpond/internal/field"
 	"github.com/millpond-go/millpond/middleware"
 	"github.com/millpond-go/millpond/stores"
 )
@@ -38,7 +39,9 @@ func (c *Config) inboxConfig(deadLetters message.Publisher) middleware.InboxConf
 			in.RetryByHandler[name] = c.retryOf(name)
 		}
 		if handler.Lease.On {
-			in.LeaseByHandler[name] = handler.Lease.LeaseConfig
+			lease := handler.Lease.LeaseConfig
+			field.SetDefaults(&lease)
+			in.LeaseByHandler[name] = lease
 		}
 	}
 	return in

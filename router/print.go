@@ -134,7 +134,7 @@ func StarterConfig() string {
 		name := f.Path[strings.LastIndex(f.Path, ".")+1:]
 		indent, example := strings.Repeat("  ", depth), strings.HasPrefix(f.Path, "handlers.*") // all of it
 		switch {
-		case strings.HasPrefix(f.Path, "handlers.*.retry."):
+		case strings.HasPrefix(f.Path, "handlers.*.retry."), strings.HasPrefix(f.Path, "handlers.*.lease."):
 			continue
 		case example:
 			indent = "  # " + strings.Repeat("  ", depth-1)
