@@ -10,7 +10,7 @@
 // their own, [Inspector] (with [QuarantineInspector]) is for operators, and [Migrator]
 // creates and checks the tables. [Store] is these, as an adapter returns it. What not
 // every store can do are optional interfaces, found by assertion: of stores [Outbox] (with
-// [Leases]) and [OutboxInspector], [Attendance], [Resolver], [Waker], [PoolReporter],
+// [Leases]) and [OutboxInspector], [LeaseInbox] for handlers under leases, [Attendance], [Resolver], [Waker], [PoolReporter],
 // [Examiner] and [Granter]; of attempts [Emitter], [Interruptible], [Refusing] and
 // [Escapable].
 //

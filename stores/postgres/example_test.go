@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
+	"time"
 
 	"github.com/ThreeDotsLabs/watermill/message"
 	"github.com/jackc/pgx/v5"
@@ -83,6 +84,38 @@ func ExampleTxFromContext() {
 		return err
 	}
 	_ = markPaid
+}
+
+// A payment happens outside of the database, and its receipt is written when the message is
+// completed.
+func ExampleLease() {
+	type provider interface {
+		Charge(ctx context.Context, idempotencyKey string, order []byte) (receipt string, err error)
+	}
+	addCharge := func(store *postgres.Store, router *message.Router, subscriber message.Subscriber, provider provider) error {
+		inbox, err := middleware.NewInbox(store, middleware.InboxConfig{
+			Service: "billing",
+			LeaseByHandler: map[string]middleware.LeaseConfig{
+				"charge": {TTL: 30 * time.Second, AfterCrash: middleware.CrashRetry, KeyLifetime: 23 * time.Hour},
+			},
+		})
+		if err != nil {
+			return err
+		}
+		router.AddMiddleware(inbox.Middleware)
+		router.AddConsumerHandler("charge", "orders", subscriber, postgres.Lease(
+			func(ctx context.Context, msg *message.Message) (string, error) { // without a transaction
+				key, _ := middleware.IdempotencyKey(ctx) // the same on every attempt
+				return provider.Charge(ctx, key, msg.Payload)
+			},
+			func(ctx context.Context, tx pgx.Tx, msg *message.Message, receipt string) error { // the message is completed with tx
+				_, err := tx.Exec(ctx, "INSERT INTO payment (order_id, receipt) VALUES ($1, $2)", msg.UUID, receipt)
+				return err
+			},
+		))
+		return nil
+	}
+	_ = addCharge
 }
 
 // Deployments migrate explicitly, or print the SQL for their own tool.
