@@ -24,6 +24,7 @@ var rights = map[string]struct{ runtime, operator string }{
 	"quarantine":     {all, writes},
 	"audit":          {"SELECT, INSERT, DELETE", "SELECT, INSERT"},
 	"process":        {all, reads},
+	"once":           {all, all},
 	"outbox":         {all, "SELECT, INSERT, DELETE"},
 	"outbox_history": {all, reads},
 	"outbox_failed":  {all, all},
