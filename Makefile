@@ -90,7 +90,7 @@ MKDOCS_MATERIAL ?= mkdocs-material==9.8.1
 .PHONY: site
 site: ## Build the site of docs/ into bin/site; needs Python 3.9 or later.
 	@test -x bin/mkdocs/bin/mkdocs || { python3 -m venv bin/mkdocs && bin/mkdocs/bin/pip install --quiet $(MKDOCS_MATERIAL); }
-	NO_MKDOCS_2_WARNING=1 bin/mkdocs/bin/mkdocs build --quiet
+	NO_MKDOCS_2_WARNING=1 bin/mkdocs/bin/mkdocs build --strict
 
 .PHONY: help
 help: ## List the targets.
