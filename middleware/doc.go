@@ -6,9 +6,12 @@
 // message, however often the broker delivers it. No other effect is promised.
 //
 //	store, err := postgres.New(pool, postgres.Config{})
+//	_, err = store.Migrate(ctx) // creates the tables, once
 //	inbox, err := middleware.NewInbox(store, middleware.InboxConfig{Service: "billing"})
 //	router.AddMiddleware(inbox.Middleware)
 //	router.AddConsumerHandler("stock", "orders", subscriber, postgres.Handler(deduct))
+//	retries, err := middleware.NewRetryWorker(inbox, middleware.RetryWorkerConfig{Handlers: router.Handlers()})
+//	go retries.Run(ctx) // runs failed messages again, beside router.Run
 //
 // Order matters: Watermill runs the middleware added first outermost. Add Tracing and
 // Recoverer before the inbox; then [Arrival] and middlewares that change messages; then the
