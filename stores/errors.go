@@ -19,9 +19,9 @@ var (
 	// ErrConsumerConflict: the consumer is registered for other topics, so this is
 	// probably another service under the same name.
 	ErrConsumerConflict = errors.New("stores: consumer name is taken")
-	// ErrConsumerCollision: another consumer has the number that is made of this one's name.
+	// ErrConsumerCollision: another consumer has the number that this one's name hashes to.
 	// Give the handler another name.
-	ErrConsumerCollision = errors.New("stores: the number of the consumer is another one's")
+	ErrConsumerCollision = errors.New("stores: another consumer has the same number")
 	// ErrNotRegistered: the consumer was not registered in this process, or its row is gone.
 	// Call Register.
 	ErrNotRegistered = errors.New("stores: consumer is not registered")
