@@ -140,3 +140,40 @@ func record(t *testing.T, s *sqldb.Store, id string) {
 		t.Fatal(err)
 	}
 }
+
+func TestWhatAnOutputCosts(t *testing.T) {
+	t.Parallel()
+	for _, test := range []struct {
+		entry entry
+		more  int // trips than without
+	}{
+		{connector, 0},
+		{callersPG.unproven(), 1},
+		{callersPQ.unproven(), 1},
+		{callersPG, 1},
+		{callersPQ, 1},
+	} {
+		t.Run(test.entry.name, func(t *testing.T) {
+			t.Parallel()
+			proxy, s := throughProxy(t, test.entry)
+			cost := func(outputs ...stores.Output) pgproxy.Stats {
+				return pgtest.WarmedUp(t, proxy, func() {
+					a, tx := begin(t, s, pgtest.Claim(uuid.NewString()))
+					if err := insert(t.Context(), tx); err != nil {
+						t.Fatal(err)
+					}
+					if err := a.(stores.Emitter).Emit(outputs); err != nil {
+						t.Fatal(err)
+					}
+					if err := a.Commit(t.Context()); err != nil {
+						t.Fatal(err)
+					}
+				})
+			}
+			without, with := cost(), cost(stores.Output{ID: "id", Topic: "topic", Payload: []byte("payload")})
+			if with.RoundTrips != without.RoundTrips+test.more || with.Commits != 1 || with.Rollbacks != 0 {
+				t.Errorf("with an output: %+v, without: %+v, want %d trips more", with, without, test.more)
+			}
+		})
+	}
+}
