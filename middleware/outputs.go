@@ -10,7 +10,6 @@ import (
 	"sync"
 
 	"github.com/ThreeDotsLabs/watermill/message"
-	"github.com/google/uuid"
 
 	"github.com/millpond-go/millpond/internal/callback"
 	"github.com/millpond-go/millpond/middleware/internal/capture"
@@ -216,8 +215,9 @@ func (v *visit) derive(o *stores.Output, position int) string {
 	} {
 		made = fmt.Appendf(made, "%d:%s,", len(part), part)
 	}
-	const version = 8 // of RFC 9562: whatever its maker likes
-	return uuid.NewHash(sha256.New(), uuid.Nil, fmt.Appendf(made, "%d", position), version).String()
+	id := sha256.Sum256(fmt.Appendf(made, "%d", position))
+	id[6], id[8] = id[6]&0x0f|0x80, id[8]&0x3f|0x80 // a UUID of version 8: whatever its maker likes
+	return fmt.Sprintf("%x-%x-%x-%x-%x", id[:4], id[4:6], id[6:8], id[8:10], id[10:16])
 }
 
 // poke tells the relay of a commit, also if nobody knows whether it happened.
