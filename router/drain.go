@@ -46,8 +46,8 @@ func newDrain() *drain {
 
 // handler wraps a handler. Its context is canceled when it is overdue. It is then rolled
 // back even if it returns nil, because it may have hidden the errors of refused statements.
-func (d *drain) handler(name string, h message.NoPublishHandlerFunc) message.NoPublishHandlerFunc {
-	return func(msg *message.Message) error {
+func (d *drain) handler(name string, h message.HandlerFunc) message.HandlerFunc {
+	return func(msg *message.Message) ([]*message.Message, error) {
 		ctx, cancel := context.WithCancelCause(msg.Context())
 		defer cancel(nil)
 		stop := context.AfterFunc(d.overdue, func() { cancel(errOverdue) })
@@ -55,14 +55,14 @@ func (d *drain) handler(name string, h message.NoPublishHandlerFunc) message.NoP
 		d.count(name, 1)
 		defer d.count(name, -1)
 		msg.SetContext(ctx)
-		err := h(msg)
+		said, err := h(msg)
 		if context.Cause(ctx) != errOverdue { //nolint:errorlint // this very value
-			return err
+			return said, err
 		}
 		if err == nil {
-			return errOverdue
+			return nil, errOverdue
 		}
-		return fmt.Errorf("%w: %w", errOverdue, err)
+		return nil, fmt.Errorf("%w: %w", errOverdue, err)
 	}
 }
 

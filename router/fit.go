@@ -27,8 +27,9 @@ func (r *run) fit() error {
 		if _, taken := f.watermill.Handlers()[h.name]; taken {
 			f.badf("handler %q: Watermill's router has a handler of this name already: rename one of them", h.name)
 		}
-		if h.handle != nil {
-			if fix := wrongStore(h.handle, f.store); fix != "" {
+		f.destination(h)
+		if h.typed != nil {
+			if fix := wrongStore(h.typed, f.store); fix != "" {
 				f.badf("handler %q: %s", h.name, fix)
 			}
 		}
@@ -158,6 +159,9 @@ func (r *run) advise() {
 	}
 	if can.SessionShared {
 		r.log.Info("millpond: a handler's session settings may affect other messages on this connection; set them for the transaction alone (SET LOCAL); see docs/handlers.md")
+	}
+	if publishes := func(h *handler) bool { return h.publishes != nil }; !c.Relay.On && slices.ContainsFunc(r.handlers, publishes) {
+		r.log.Info("millpond: this process runs no relay (relay.on): another must publish what its handlers return")
 	}
 	if c.RetryWorker.Off {
 		r.log.Info("millpond: this process does not run parked messages (retry_worker.off); another process must")

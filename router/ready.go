@@ -126,7 +126,7 @@ func (r *readiness) readyz(w http.ResponseWriter, request *http.Request) {
 	if _, pings := s.broker.(brokers.Pinger); pings {
 		say("broker", withoutSecrets(broker, s.config.Broker.URL))
 	}
-	if s.relay != nil {
+	if s.relay.relay.Load() != nil {
 		text += "relay: " + s.backlog() + "\n"
 	}
 	if handlers == nil { // before that there are no subscribers

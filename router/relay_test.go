@@ -1,7 +1,10 @@
 package router_test
 
 import (
+	"errors"
 	"fmt"
+	"slices"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -9,6 +12,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/millpond-go/millpond/brokers"
 	"github.com/millpond-go/millpond/router"
 	"github.com/millpond-go/millpond/stores"
 	"github.com/millpond-go/millpond/stores/postgres"
@@ -52,6 +56,56 @@ func TestRelayOfAServicePublishesWhatItsHandlersHaveWritten(t *testing.T) {
 		require.NoError(t, stop())
 		require.Equal(t, want, r.effects())
 	})
+}
+
+// What a handler returns is published once, however often its message comes, and also if a
+// retry returns it.
+func TestWhatHandlersReturnIsPublished(t *testing.T) {
+	onEveryStore(t, func(t *testing.T, r *rig) {
+		c := r.config()
+		elsewhere, err := r.broker.Publisher(brokers.PublisherConfig{})
+		require.NoError(t, err)
+		c.RetryWorker.Concurrency = 4
+		c.Relay.On, c.Relay.Publishers = true, map[string]message.Publisher{"elsewhere": elsewhere}
+		svc := r.service(c)
+		var failed atomic.Int32
+		handle := func(msg *message.Message) ([]*message.Message, error) {
+			if msg.UUID == "5" && failed.Add(1) < 3 {
+				return nil, errors.New("not yet")
+			}
+			return []*message.Message{message.NewMessage("", []byte(msg.UUID))}, write(msg, "reserved "+msg.UUID)
+		}
+		svc.HandleAndPublish("stock", "orders", "", "shipments", handle)
+		svc.HandleAndPublish("mirror", "orders", "elsewhere", "mirrored", func(msg *message.Message) ([]*message.Message, error) {
+			return []*message.Message{msg.Copy()}, nil
+		})
+		svc.Handle("shipping", "shipments", func(msg *message.Message) error { return write(msg, "shipped "+string(msg.Payload)) })
+		svc.Handle("mirrored", "mirrored", func(msg *message.Message) error { return write(msg, "mirrored "+msg.UUID) })
+		stop := r.run(svc)
+		var want []string
+		for i := range 10 {
+			r.publish("orders", fmt.Sprint(i))
+			r.publish("orders", fmt.Sprint(i))
+			want = append(want, fmt.Sprintf("reserved %d", i), fmt.Sprintf("shipped %d", i), fmt.Sprintf("mirrored %d", i))
+		}
+		slices.Sort(want)
+		r.reach(want...)
+		require.NoError(t, stop())
+		require.Equal(t, want, r.effects())
+	})
+}
+
+func TestUnknownDestinationIsNoticedAtTheStart(t *testing.T) {
+	r := newRig(t)
+	c := r.config()
+	c.Relay.On = true
+	svc := r.service(c)
+	said := func(*message.Message) ([]*message.Message, error) { return nil, nil }
+	svc.HandleAndPublish("stock", "orders", "kafka-eu", "shipments", said)
+	svc.HandleAndPublish("mute", "orders", "", "", said)
+	err := svc.Run(t.Context())
+	require.ErrorContains(t, err, `handler "stock" publishes to the destination "kafka-eu", which no relay of this service has`)
+	require.ErrorContains(t, err, `handler "mute": the topic that it publishes to is empty`)
 }
 
 func TestRelayNeedsNoHandlers(t *testing.T) {

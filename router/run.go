@@ -17,7 +17,6 @@ import (
 
 	"github.com/millpond-go/millpond/brokers"
 	"github.com/millpond-go/millpond/middleware"
-	"github.com/millpond-go/millpond/middleware/outbox"
 	"github.com/millpond-go/millpond/stores"
 )
 
@@ -60,7 +59,6 @@ type run struct {
 	mistakes    []error      // of calls before Run
 	close       func() error // Service.Close
 
-	relay    *outbox.Relay // nil: it is off
 	drain    *drain
 	http     atomic.Pointer[httpServer]
 	stopping atomic.Bool // the intake has ended, or is about to
@@ -128,8 +126,8 @@ func (r *run) start(ctx context.Context) ([]part, error) {
 			return nil, err
 		}
 		handle := r.drain.handler(h.name, h.handle)
-		retried[h.name] = func(msg *message.Message) ([]*message.Message, error) { return nil, handle(msg) }
-		added := r.watermill.AddConsumerHandler(h.name, h.topic, h.subscriber, handle)
+		retried[h.name] = handle
+		added := r.route(h, handle)
 		if len(r.middlewares) > 0 {
 			added.AddMiddleware(middleware.Arrival)
 			added.AddMiddleware(r.middlewares...)
@@ -141,8 +139,8 @@ func (r *run) start(ctx context.Context) ([]part, error) {
 	if err := r.makeRelay(); err != nil {
 		return nil, err
 	}
-	if r.relay != nil {
-		parts = append(parts, part{"the relay", r.relay.Run})
+	if relay := r.relay.relay.Load(); relay != nil {
+		parts = append(parts, part{"the relay", relay.Run})
 	}
 	if r.config.RetryWorker.Off || len(retried) == 0 {
 		return parts, nil

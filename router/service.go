@@ -31,11 +31,13 @@ type Service struct {
 	closed  bool
 }
 
-// handler has the arguments of one call of Handle.
+// handler has the arguments of one call of Handle or HandleAndPublish.
 type handler struct {
 	name, topic string
-	handle      message.NoPublishHandlerFunc
-	subscriber  message.Subscriber // from its start on, as added
+	handle      message.HandlerFunc
+	typed       message.NoPublishHandlerFunc // that of Handle
+	publishes   *publishing                  // nil: it is one of Handle
+	subscriber  message.Subscriber           // from its start on, as added
 	added       *message.Handler
 }
 
@@ -93,8 +95,17 @@ func (s *Service) Format(f fmt.State, _ rune) { _, _ = io.WriteString(f, s.Strin
 // mistakes. Handle panics after Run was called.
 func (s *Service) Handle(name, topic string, h message.NoPublishHandlerFunc) {
 	s.mustNotRun("Handle")
-	bad := func(format string, args ...any) {
-		s.mistakes = append(s.mistakes, fmt.Errorf("router: handler %q: "+format, append([]any{name}, args...)...))
+	added := &handler{name: name, topic: topic, typed: h}
+	if h != nil {
+		added.handle = func(msg *message.Message) ([]*message.Message, error) { return nil, h(msg) }
+	}
+	s.add(added)
+}
+
+func (s *Service) add(h *handler) {
+	name, topic := h.name, h.topic
+	bad := func(text string) {
+		s.mistakes = append(s.mistakes, fmt.Errorf("router: handler %q: %s", name, text))
 	}
 	switch {
 	case (stores.Consumer{Service: s.wiring.config.Service, Handler: name}).Validate() != nil:
@@ -103,10 +114,12 @@ func (s *Service) Handle(name, topic string, h message.NoPublishHandlerFunc) {
 		bad("two handlers have this name: give each its own")
 	case topic == "":
 		bad("its topic is empty: name the topic that it reads")
-	case h == nil:
+	case h.handle == nil:
 		bad("its function is nil")
+	case h.publishes != nil && h.publishes.topic == "":
+		bad("the topic that it publishes to is empty: name it")
 	}
-	s.handlers = append(s.handlers, &handler{name: name, topic: topic, handle: h})
+	s.handlers = append(s.handlers, h)
 }
 
 // Use adds middlewares around the inbox of every handler, the first outermost, for messages

@@ -29,6 +29,7 @@ type wiring struct {
 	inboxed   middleware.InboxConfig // the configuration of the inbox
 	inbox     *middleware.Inbox
 	watermill *message.Router
+	relay     poked // set by Run
 }
 
 // open opens everything in order. What it has opened is closed by close, also after an error.
@@ -95,6 +96,7 @@ func (c *Config) urlError(field string, u URL, err error) error {
 
 func (w *wiring) makeInbox() (err error) {
 	w.inboxed = w.config.inboxConfig(w.publisher)
+	w.inboxed.Outputs = w.outputs()
 	if w.inboxed.Logger == nil {
 		w.inboxed.Logger = w.log
 	}

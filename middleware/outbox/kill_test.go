@@ -195,8 +195,11 @@ func (f *fleet) relay(ctx context.Context) {
 			f.tb.Error(err)
 			return
 		}
-		ended := make(chan error, 1)
-		go func() { ended <- cmd.Wait() }()
+		ended := make(chan struct{})
+		go func() {
+			defer close(ended)
+			_ = cmd.Wait() // it is killed, more often than not
+		}()
 		f.hurt(ctx, cmd.Process, input, ended)
 		if state := cmd.ProcessState.Sys().(syscall.WaitStatus); state.Signaled() {
 			f.mu.Lock()
@@ -206,7 +209,7 @@ func (f *fleet) relay(ctx context.Context) {
 	}
 }
 
-func (f *fleet) hurt(ctx context.Context, p *os.Process, input io.Closer, ended <-chan error) {
+func (f *fleet) hurt(ctx context.Context, p *os.Process, input io.Closer, ended <-chan struct{}) {
 	sleep := func(d time.Duration) (over bool) {
 		select {
 		case <-ended:
