@@ -58,6 +58,8 @@ func (w *wiring) outputs() *middleware.Outputs {
 	var o middleware.Outputs
 	if own := w.config.Inbox.Outputs; own != nil {
 		o = *own
+	} else if _, ok := w.store.(stores.Outbox); !ok {
+		return nil
 	}
 	if o.Relay == nil && w.config.Relay.On {
 		o.Relay = &w.relay
@@ -74,6 +76,10 @@ func (w *wiring) outputs() *middleware.Outputs {
 // destination checks where a handler publishes.
 func (f *fitting) destination(h *handler) {
 	if h.publishes == nil {
+		return
+	}
+	if f.inboxed.Outputs == nil {
+		f.badf("handler %q returns messages, and the store, a %T, has no outbox: use Handle, or another store.url", h.name, f.store)
 		return
 	}
 	all := f.inboxed.Outputs.Destinations
