@@ -147,6 +147,9 @@ type PendingOutput struct {
 // Settlement is what became of some outputs.
 type Settlement struct {
 	Published []int64 // by their numbers
+	// CreatedAt has when each of Published was created, as Pending has said: others that have
+	// their numbers since a failover lost commits are left alone. nil: that is not compared.
+	CreatedAt []time.Time
 	// Keep moves published outputs to the history, instead of deleting them.
 	Keep    bool
 	Refused []RefusedOutput
@@ -154,11 +157,12 @@ type Settlement struct {
 
 // RefusedOutput is an output that its destination has refused.
 type RefusedOutput struct {
-	Number   int64
-	Attempts int // from now on
-	Error    string
-	Failed   bool // for good: it is moved to the dead letters
-	Blocks   bool // and outputs with its order key wait until it is gone from there
+	Number    int64
+	CreatedAt time.Time // as in Settlement; zero: that is not compared
+	Attempts  int       // from now on
+	Error     string
+	Failed    bool // for good: it is moved to the dead letters
+	Blocks    bool // and outputs with its order key wait until it is gone from there
 }
 
 // Leases give exclusive rights to numbered units of a name, for a time by the database's

@@ -2,6 +2,8 @@ package sqlstore
 
 import (
 	"context"
+	"strings"
+	"time"
 
 	"github.com/millpond-go/millpond/stores"
 )
@@ -13,12 +15,15 @@ const (
 	keepPublished = `INSERT INTO {schema.}{prefix}outbox_history (` + OutputColumns + `, attempts, error, published_at)
 SELECT ` + OutputColumns + `, attempts, error, {now} FROM {schema.}{prefix}outbox WHERE %s`
 
+	// An output is told apart from one that got its number after a failover by when it was created.
+	created = `{us}created_at{/us}`
+
 	deleteOutputs = `DELETE FROM {schema.}{prefix}outbox WHERE %s`
 
-	refuseOutput = `UPDATE {schema.}{prefix}outbox SET attempts = ?, error = ? WHERE id = ?`
+	refuseOutput = `UPDATE {schema.}{prefix}outbox SET attempts = ?, error = ? WHERE %s`
 
 	failOutput = `INSERT INTO {schema.}{prefix}outbox_failed (` + OutputColumns + `, attempts, error, blocks, failed_at)
-SELECT ` + OutputColumns + `, ?{smallint}, ?{text}, ?{boolean}, {now} FROM {schema.}{prefix}outbox WHERE id = ?`
+SELECT ` + OutputColumns + `, ?{smallint}, ?{text}, ?{boolean}, {now} FROM {schema.}{prefix}outbox WHERE %s`
 )
 
 // Settle implements stores.Outbox: what is published in one commit, what was refused in another.
@@ -30,14 +35,14 @@ func (s Store) Settle(ctx context.Context, q stores.Settlement) error {
 	case len(q.Published) == 0:
 	case q.Keep:
 		err = s.t.db.Write(ctx, func(tx Sender) error {
-			if _, err := tx.Send(ctx, s.t.in(keepPublished, "id", q.Published)); err != nil {
+			if _, err := tx.Send(ctx, s.t.outputs(keepPublished, q.Published, q.CreatedAt)); err != nil {
 				return err
 			}
-			_, err := tx.Send(ctx, s.t.in(deleteOutputs, "id", q.Published))
+			_, err := tx.Send(ctx, s.t.outputs(deleteOutputs, q.Published, q.CreatedAt))
 			return err
 		})
 	default:
-		_, err = s.t.exec(ctx, s.t.in(deleteOutputs, "id", q.Published))
+		_, err = s.t.exec(ctx, s.t.outputs(deleteOutputs, q.Published, q.CreatedAt))
 	}
 	if err == nil && len(q.Refused) > 0 {
 		err = s.t.db.Write(ctx, func(tx Sender) error {
@@ -55,15 +60,39 @@ func (s Store) Settle(ctx context.Context, q stores.Settlement) error {
 	return nil
 }
 
+// outputs returns a statement about outputs, as in does.
+func (t *Tables) outputs(text string, numbers []int64, createdAt []time.Time, args ...any) Statement {
+	which, more := t.Dialect().In("id", numbers)
+	args = append(args, more...)
+	if len(createdAt) > 0 {
+		and, more := t.Dialect().In(created, Micros(createdAt))
+		which, args = which+" AND "+and, append(args, more...)
+	}
+	return Statement{Text: t.sql(strings.Replace(text, "%s", which, 1)), Args: args}
+}
+
+// Micros are times as columns have them.
+func Micros(times []time.Time) []int64 {
+	micros := make([]int64, len(times))
+	for i, at := range times {
+		micros[i] = at.UnixMicro()
+	}
+	return micros
+}
+
 func (t *Tables) refuse(ctx context.Context, tx Sender, r stores.RefusedOutput) error {
-	attempts, text := int64(min(r.Attempts, 1<<15-1)), Text(r.Error, stores.MaxErrorBytes)
+	var createdAt []time.Time
+	if !r.CreatedAt.IsZero() {
+		createdAt = append(createdAt, r.CreatedAt)
+	}
+	number, attempts, text := []int64{r.Number}, int64(min(r.Attempts, 1<<15-1)), Text(r.Error, stores.MaxErrorBytes)
 	if !r.Failed {
-		_, err := tx.Send(ctx, Statement{Text: t.fixed(refuseOutput), Args: []any{attempts, text, r.Number}})
+		_, err := tx.Send(ctx, t.outputs(refuseOutput, number, createdAt, attempts, text))
 		return err
 	}
-	if _, err := tx.Send(ctx, Statement{Text: t.fixed(failOutput), Args: []any{attempts, text, r.Blocks, r.Number}}); err != nil {
+	if _, err := tx.Send(ctx, t.outputs(failOutput, number, createdAt, attempts, text, r.Blocks)); err != nil {
 		return err
 	}
-	_, err := tx.Send(ctx, t.in(deleteOutputs, "id", []int64{r.Number}))
+	_, err := tx.Send(ctx, t.outputs(deleteOutputs, number, createdAt))
 	return err
 }

@@ -237,7 +237,7 @@ func (r *Relay) settleWave(l *lane, wave []*item, errs []error) {
 		case r.isAway(err):
 			away, back = err, append(back, it)
 		default:
-			refused := stores.RefusedOutput{Number: it.Number, Attempts: it.Attempts + 1, Error: err.Error()}
+			refused := stores.RefusedOutput{Number: it.Number, CreatedAt: it.CreatedAt, Attempts: it.Attempts + 1, Error: err.Error()}
 			refused.Failed = refused.Attempts >= r.config.MaxAttempts || isFinal(err)
 			if refused.Failed {
 				failed++
@@ -322,7 +322,7 @@ func (r *Relay) settleAll(ctx context.Context, done []*item) bool {
 	s := stores.Settlement{Keep: r.config.Keep}
 	for _, it := range done {
 		if it.refusal == nil {
-			s.Published = append(s.Published, it.Number)
+			s.Published, s.CreatedAt = append(s.Published, it.Number), append(s.CreatedAt, it.CreatedAt)
 		} else {
 			s.Refused = append(s.Refused, *it.refusal)
 		}

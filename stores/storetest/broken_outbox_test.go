@@ -34,6 +34,16 @@ var brokenOutboxes = []variant{
 		fails: []string{"outbox/refused and failed"},
 	},
 	{
+		name: "outputs are settled by number alone",
+		wrap: onOutbox(func(o *brokenOutbox) {
+			o.settle = func(ctx context.Context, s stores.Settlement) error {
+				s.CreatedAt = nil
+				return o.Outbox.Settle(ctx, s)
+			}
+		}),
+		fails: []string{"outbox/numbers that are others' now"},
+	},
+	{
 		name: "published outputs stay",
 		wrap: onOutbox(func(o *brokenOutbox) {
 			o.settle = func(context.Context, stores.Settlement) error { return nil }

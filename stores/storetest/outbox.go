@@ -26,6 +26,7 @@ func outboxChecks(h *Harness) []check {
 		{name: "what is left out", run: func(b *bench) { b.outboxLeftOut() }},
 		{name: "limits", run: func(b *bench) { b.outboxLimits() }},
 		{name: "published and kept", run: func(b *bench) { b.outboxPublished() }},
+		{name: "numbers that are others' now", run: func(b *bench) { b.outboxOfAnother() }},
 		{name: "refused and failed", run: func(b *bench) { b.outboxRefused() }},
 		{name: "an order key has one writer", run: func(b *bench) { b.outboxOneWriter() }},
 		{name: "what is committed late", run: func(b *bench) { b.outboxLate() }},
@@ -304,6 +305,36 @@ func (b *bench) settle(outbox stores.Outbox, s stores.Settlement) {
 	b.tb.Helper()
 	if err := outbox.Settle(b.ctx, s); err != nil {
 		b.tb.Fatalf("Settle(%+v): %v", s, err)
+	}
+}
+
+// outboxOfAnother: after a failover that lost commits, others have the numbers of outputs that
+// a relay still has in hand.
+func (b *bench) outboxOfAnother() {
+	store, outbox := b.openOutbox()
+	b.say(store, stores.PublisherConfig{}, "a", "b", "c", "d")
+	all := b.waiting(outbox, nil, "a", "b", "c", "d")
+	if len(all) != 4 {
+		return
+	}
+	lost := all[0].CreatedAt.Add(-time.Second)
+	for _, keep := range []bool{true, false} {
+		b.settle(outbox, stores.Settlement{Published: []int64{all[0].Number}, CreatedAt: []time.Time{lost}, Keep: keep})
+	}
+	for _, failed := range []bool{true, false} {
+		b.settle(outbox, stores.Settlement{Refused: []stores.RefusedOutput{{Number: all[1].Number, CreatedAt: lost, Attempts: 7, Error: "no", Failed: failed}}})
+	}
+	for _, o := range b.waiting(outbox, nil, "a", "b", "c", "d") {
+		if o.Attempts != 0 {
+			b.tb.Errorf("an output that has a refused one's number was refused %d times", o.Attempts)
+		}
+	}
+	b.settle(outbox, stores.Settlement{Published: []int64{all[0].Number, all[2].Number}, CreatedAt: []time.Time{all[0].CreatedAt, lost}, Keep: true})
+	b.settle(outbox, stores.Settlement{Published: []int64{all[1].Number}, CreatedAt: []time.Time{all[1].CreatedAt}})
+	b.settle(outbox, stores.Settlement{Refused: []stores.RefusedOutput{{Number: all[3].Number, CreatedAt: all[3].CreatedAt, Attempts: 7, Error: "no", Failed: true}}})
+	b.waiting(outbox, nil, "c")
+	if kept, failed := b.rowsOf("outbox_history"), b.rowsOf("outbox_failed"); kept != 1 || failed != 1 {
+		b.tb.Errorf("the history has %d rows, and %d have failed, want one each", kept, failed)
 	}
 }
 

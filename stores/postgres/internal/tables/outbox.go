@@ -13,11 +13,11 @@ import (
 
 // Settle implements stores.Outbox: what is kept moves in one statement.
 func (s Store) Settle(ctx context.Context, q stores.Settlement) error {
-	if q.Keep && len(q.Published) > 0 {
+	if q.Keep && len(q.Published) > 0 && q.CreatedAt != nil {
 		if err := s.t.shared.Ready(ctx); err != nil {
 			return err
 		}
-		if _, err := (database{s.t}).Exec(ctx, Statement{Text: s.t.sql.keepPublished, Args: []any{q.Published}}); err != nil {
+		if _, err := (database{s.t}).Exec(ctx, Statement{Text: s.t.sql.keepPublished, Args: []any{q.Published, sqlstore.Micros(q.CreatedAt)}}); err != nil {
 			return s.t.shared.Explain(ctx, err)
 		}
 		q.Published = nil
@@ -26,6 +26,7 @@ func (s Store) Settle(ctx context.Context, q stores.Settlement) error {
 }
 
 const keepPublishedText = `WITH moved AS (DELETE FROM {schema.}{prefix}outbox WHERE id = ANY ($1::bigint[])
+	AND (extract(epoch from created_at) * 1000000)::bigint = ANY ($2::bigint[])
 	RETURNING ` + sqlstore.OutputColumns + `, attempts, error)
 INSERT INTO {schema.}{prefix}outbox_history (` + sqlstore.OutputColumns + `, attempts, error, published_at)
 SELECT ` + sqlstore.OutputColumns + `, attempts, error, clock_timestamp() FROM moved`
