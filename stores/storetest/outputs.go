@@ -30,6 +30,8 @@ func outputChecks(h *Harness) []check {
 		{name: "ten thousand of one attempt", run: func(b *bench) { b.outputsMany() }},
 		{name: "large ones", run: func(b *bench) { b.outputsLarge() }},
 		{name: "a takeover says something", run: func(b *bench) { b.outputsOfATakeover() }},
+		{name: "through the inbox", run: func(b *bench) { b.outputsThroughInbox() }},
+		{name: "refused at capture", run: func(b *bench) { b.outputsRefused() }},
 	}
 }
 
