@@ -28,7 +28,7 @@ var shownParameters = words(`
 
 	migrate prefix busy_timeout synchronous
 
-	millpond_prefix millpond_schema max_open_conns pgbouncer
+	millpond_prefix millpond_schema millpond_server max_open_conns pgbouncer
 	pool_max_conns pool_min_conns pool_min_idle_conns pool_max_conn_lifetime
 	pool_max_conn_lifetime_jitter pool_max_conn_idle_time pool_health_check_period
 	sslmode sslrootcert sslcert sslsni target_session_attrs channel_binding

@@ -18,9 +18,9 @@
 // # URL
 //
 // mysql://user:password@host:3306/database. Parameters are those of go-sql-driver's DSN,
-// system variables of the session included, except multiStatements and autocommit. Three
-// are millpond's: max_open_conns, millpond_prefix and millpond_schema, the fields of
-// [Config].
+// system variables of the session included, except multiStatements and autocommit. Four
+// are millpond's: max_open_conns, millpond_prefix and millpond_schema, and
+// millpond_server=any for AnyServer, the fields of [Config].
 //
 // # What it guarantees
 //

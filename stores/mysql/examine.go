@@ -33,8 +33,11 @@ func (s *Store) lookAtSettings(ctx context.Context, x *sqlstore.Examining, add s
 	for _, w := range s.weaknesses(ctx, s.texts().server) {
 		x.Findings = append(x.Findings, w.finding())
 	}
+	if s.config.AnyServer {
+		add(stores.SeverityWarning, "millpond_server=any is set", "whether the server is MySQL or MariaDB, and whether its locks lock, is not looked at", "remove it, unless you know the server better")
+	}
 	if s.texts().unordered {
-		add(stores.SeverityWarning, "auto_increment_increment is not 1, as on Galera", "several servers draw numbers, so outputs cannot have order keys",
+		add(stores.SeverityWarning, "auto_increment_increment is not 1, or the server is a member of a Galera cluster", "several servers draw numbers, so outputs cannot have order keys",
 			"write to one server only, and SET GLOBAL auto_increment_increment = 1")
 	}
 	return nil

@@ -173,7 +173,9 @@ VALUES (%d, 1, 3, 1, 1, 1, 0, 1, 1, 1, 1, 'id', '', '', '', '', '', '[]')`
 	for _, plant := range plants {
 		r.exec(plant.plant[0])
 		found := false
-		findings := r.examine(r.open(stores.RoleRuntime), plant.e)
+		s := r.open(stores.RoleRuntime)
+		findings := r.examine(s, plant.e)
+		require.NoError(t, s.Close())
 		for _, f := range findings {
 			found = found || f.Check == plant.check && strings.Contains(f.What, plant.says) && (f.Severity == stores.SeverityNote) == plant.note && f.Why != ""
 		}

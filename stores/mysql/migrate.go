@@ -51,7 +51,7 @@ func (s *Store) Migrate(ctx context.Context) (applied []stores.Migration, err er
 		return nil, unavailable(err)
 	}
 	defer func() { _ = conn.Close() }()
-	maria, err := recognise(ctx, conn)
+	maria, err := s.recognise(ctx, conn)
 	if err != nil {
 		return nil, unavailable(err)
 	}
@@ -143,7 +143,7 @@ func (s *Store) createProcedures(ctx context.Context, conn *sql.Conn) error {
 func (d database) SchemaState(ctx context.Context) (state sqlstore.SchemaState, err error) {
 	err = d.on(ctx, func(conn *sql.Conn) error {
 		if !d.hasLearnt() {
-			if _, err := recognise(ctx, conn); err != nil {
+			if _, err := d.recognise(ctx, conn); err != nil {
 				return err
 			}
 		}

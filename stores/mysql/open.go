@@ -138,6 +138,13 @@ func takeConfig(query url.Values, p *problems) (c Config) {
 		return value
 	}
 	c.Schema, c.TablePrefix = take("millpond_schema"), take("millpond_prefix")
+	switch v := take("millpond_server"); v {
+	case "":
+	case "any":
+		c.AnyServer = true
+	default:
+		p.addf(`parameter "millpond_server" is %q: write any for a server that you know better, and leave it out for MySQL and MariaDB`, v)
+	}
 	if v := take("max_open_conns"); v != "" {
 		n, err := strconv.ParseInt(v, 10, 32)
 		if err != nil || n < 1 {
@@ -156,7 +163,7 @@ func refuseParameters(query url.Values, p *problems) {
 	for name := range query {
 		switch {
 		case strings.HasPrefix(name, "millpond_"):
-			p.addf("parameter %s is not known: there are millpond_schema and millpond_prefix", urlmux.ShownName(name))
+			p.addf("parameter %s is not known: there are millpond_schema, millpond_prefix and millpond_server", urlmux.ShownName(name))
 		case name == "autocommit" || name == "multiStatements":
 			p.addf("parameter %s is millpond's to decide: remove it", name)
 		}

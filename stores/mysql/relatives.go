@@ -25,10 +25,13 @@ type querier interface {
 }
 
 // recognise asks the server what it is, and refuses what the store cannot run on.
-func recognise(ctx context.Context, q querier) (maria bool, err error) {
+func (s *Store) recognise(ctx context.Context, q querier) (maria bool, err error) {
 	var version, comment string
 	if err := q.QueryRowContext(ctx, "SELECT VERSION(), @@version_comment").Scan(&version, &comment); err != nil {
 		return false, err
+	}
+	if s.config.AnyServer {
+		return isMariaDB(version), nil
 	}
 	return supported(version, comment)
 }

@@ -66,10 +66,14 @@ func (s *Store) learn(ctx context.Context, again bool) error {
 	if unsafeCharsets[charset] {
 		return fmt.Errorf("%w: the connections have the character set %s, in which the driver cannot put quotes around text: use utf8mb4", sqlstore.ErrUnusable, charset)
 	}
-	if sv.maria, err = supported(version, comment); err != nil {
-		return err
+	sv.maria = isMariaDB(version)
+	if !s.config.AnyServer {
+		if _, err = supported(version, comment); err != nil {
+			return err
+		}
 	}
-	sv.unordered = step != 1 // as on Galera: several servers draw numbers
+	galera, _ := s.variable(ctx, "GLOBAL.wsrep_on")
+	sv.unordered = step != 1 || isOn(galera) // several servers draw numbers
 	// From now on the tables are named in full: a handler may select another database.
 	schema := s.names.Schema
 	if schema == "" {
@@ -94,6 +98,9 @@ func (s *Store) learn(ctx context.Context, again bool) error {
 		}
 		s.current.Store(newTexts(s.dialect, sv, s.config.Isolation))
 		return nil
+	}
+	if err := s.prove(ctx, "`"+strings.ReplaceAll(schema, "`", "``")+"`."+s.names.Prefix); err != nil {
+		return err
 	}
 	names := sqlstore.Names{Schema: "`" + strings.ReplaceAll(schema, "`", "``") + "`", Prefix: s.names.Prefix}
 	s.dialect = newDialect(names, sv.maria)

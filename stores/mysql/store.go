@@ -35,6 +35,9 @@ type Config struct {
 	// MaxOpenConns is how many attempts OpenDB lets run at a time, each on a connection
 	// of its own; 0 means [DefaultMaxOpenConns]. New does not look at it.
 	MaxOpenConns int
+	// AnyServer uses a server that is known for what it lacks, or whose locks do not lock, which
+	// the store refuses otherwise. It is for those who know the server better.
+	AnyServer bool
 	// Logger is told at start what makes the server's promises smaller than they look;
 	// nil is slog.Default.
 	Logger *slog.Logger
@@ -152,7 +155,7 @@ func OpenDB(ctx context.Context, driverConfig *mysql.Config, c Config) (*Store, 
 	s.attempts.SetMaxIdleConns(c.MaxOpenConns)
 	s.db.SetMaxOpenConns(maxOtherConns)
 	s.db.SetMaxIdleConns(min(maxOtherConns, runtime.GOMAXPROCS(0)))
-	if _, err := recognise(ctx, s.db); err != nil {
+	if _, err := s.recognise(ctx, s.db); err != nil {
 		_ = s.Close()
 		return nil, cannotConnect(driverConfig.Addr, err)
 	}

@@ -17,6 +17,9 @@ type pgxDB struct{ pool *pgxpool.Pool }
 
 var _ tables.DB = pgxDB{}
 
+// Spare implements tables.DB.
+func (db pgxDB) Spare() bool { return db.pool.Config().MaxConns > 1 }
+
 // sender is a connection or a transaction.
 type sender interface {
 	Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error)

@@ -17,9 +17,9 @@
 // # URL
 //
 // postgres:// and postgresql:// URLs are pgx's, with its parameters and environment
-// variables (PGPASSWORD and so on). Three parameters are millpond's: millpond_schema and
-// millpond_prefix, the names of [Config], and pgbouncer=transaction for a pooler in
-// transaction mode.
+// variables (PGPASSWORD and so on). Four parameters are millpond's: millpond_schema and
+// millpond_prefix, the names of [Config], millpond_server=any for Config.AnyServer, and
+// pgbouncer=transaction for a pooler in transaction mode.
 //
 // # What it guarantees
 //

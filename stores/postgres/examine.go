@@ -55,16 +55,18 @@ func (s *Store) sharesSessions(ctx context.Context) (shared bool, err error) {
 		return false, err
 	}
 	defer second.Release()
-	const tries = 3 // a pooler may have another session that is free
-	for range tries {
-		var pids [2]int64
-		for i, conn := range []*pgx.Conn{first.Conn(), second.Conn()} {
-			if err := conn.QueryRow(ctx, "SELECT pg_catalog.pg_backend_pid()::pg_catalog.int8", pgx.QueryExecModeSimpleProtocol).Scan(&pids[i]); err != nil {
+	const tries = 4 // a pooler may have other sessions that are free, and take them in turns
+	seen := make(map[int64]*pgx.Conn)
+	for _, conn := range []*pgx.Conn{first.Conn(), second.Conn()} {
+		for range tries {
+			var pid int64
+			if err := conn.QueryRow(ctx, "SELECT pg_catalog.pg_backend_pid()::pg_catalog.int8", pgx.QueryExecModeSimpleProtocol).Scan(&pid); err != nil {
 				return false, err
 			}
-		}
-		if pids[0] == pids[1] {
-			return true, nil
+			if other, ok := seen[pid]; ok && other != conn {
+				return true, nil
+			}
+			seen[pid] = conn
 		}
 	}
 	return false, nil

@@ -26,6 +26,9 @@ type Config struct {
 	// higher level a claim may fail with a serialization error, which counts as a delivery
 	// in flight: it is tried again, and stops no other message.
 	Isolation pgx.TxIsoLevel
+	// AnyServer uses a server that is not PostgreSQL by its name, or whose locks do not lock,
+	// which the store refuses otherwise. It is for those who know the server better.
+	AnyServer bool
 }
 
 // Store is a store on PostgreSQL. It is safe for concurrent use.
@@ -91,7 +94,7 @@ func openURL(ctx context.Context, u *url.URL) (*Store, error) {
 	if err != nil {
 		return nil, fmt.Errorf("postgres: %w: %w", stores.ErrUnavailable, err)
 	}
-	store, err := New(pool, Config{Schema: parsed.Schema, TablePrefix: parsed.TablePrefix})
+	store, err := New(pool, Config{Schema: parsed.Schema, TablePrefix: parsed.TablePrefix, AnyServer: parsed.AnyServer})
 	if err == nil {
 		if pingErr := pool.Ping(ctx); pingErr != nil {
 			err = pgurl.ConnectError(u.Host, pingErr)

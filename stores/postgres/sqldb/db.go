@@ -22,6 +22,9 @@ type sqlDB struct{ db *sql.DB }
 
 var _ tables.DB = sqlDB{}
 
+// Spare implements tables.DB.
+func (d sqlDB) Spare() bool { return d.db.Stats().MaxOpenConnections != 1 }
+
 // Send implements tables.Querier.
 func (d sqlDB) Send(ctx context.Context, s tables.Statement) (int64, error) {
 	n, err := send(ctx, d.db, s)

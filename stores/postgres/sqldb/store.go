@@ -35,6 +35,9 @@ type Config struct {
 	// that is not OpenDB's or NewConnector's, whose commits prove it for nothing. See
 	// stores.Capabilities.CommitUnproven.
 	ProveCommit bool
+	// AnyServer uses a server that is not PostgreSQL by its name, or whose locks do not lock,
+	// which the store refuses otherwise. It is for those who know the server better.
+	AnyServer bool
 }
 
 var isolations = map[sql.IsolationLevel]pgx.TxIsoLevel{
@@ -86,7 +89,7 @@ func New(db *sql.DB, c Config) (*Store, error) {
 	if !ok {
 		return nil, fmt.Errorf("sqldb: Config.Isolation is %q: use sql.LevelReadCommitted, sql.LevelRepeatableRead or sql.LevelSerializable", c.Isolation)
 	}
-	t, err := tables.New(sqlDB{db}, tables.Config{Schema: c.Schema, TablePrefix: c.TablePrefix, Isolation: isolation})
+	t, err := tables.New(sqlDB{db}, tables.Config{Schema: c.Schema, TablePrefix: c.TablePrefix, Isolation: isolation, AnyServer: c.AnyServer})
 	if err != nil {
 		return nil, fmt.Errorf("sqldb: %w", err)
 	}
@@ -147,7 +150,7 @@ func openURL(ctx context.Context, u *url.URL) (*Store, error) {
 		return nil, fmt.Errorf("sqldb: %w", err)
 	}
 	db := openDB(parsed)
-	store, err := New(db, Config{Schema: parsed.Schema, TablePrefix: parsed.TablePrefix})
+	store, err := New(db, Config{Schema: parsed.Schema, TablePrefix: parsed.TablePrefix, AnyServer: parsed.AnyServer})
 	if err == nil {
 		if pingErr := db.PingContext(ctx); pingErr != nil {
 			err = pgurl.ConnectError(u.Host, pingErr)

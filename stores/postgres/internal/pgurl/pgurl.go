@@ -27,6 +27,9 @@ import (
 type URL struct {
 	Schema, TablePrefix string
 
+	// AnyServer: the server is not looked at.
+	AnyServer bool
+
 	// Pooled: a pooler in transaction mode is in between. The pool's connections prepare
 	// no statements then.
 	Pooled bool
@@ -61,9 +64,16 @@ func Parse(u *url.URL) (URL, error) {
 	parsed := URL{Schema: query.Get("millpond_schema"), TablePrefix: query.Get("millpond_prefix")}
 	query.Del("millpond_schema")
 	query.Del("millpond_prefix")
+	if server := query["millpond_server"]; len(server) > 0 {
+		if !slices.Equal(server, []string{"any"}) {
+			return URL{}, errors.New("the URL's parameter millpond_server is not known in that form: write millpond_server=any for a server that you know better, and leave it out for PostgreSQL")
+		}
+		parsed.AnyServer = true
+	}
+	query.Del("millpond_server")
 	for name := range query {
 		if strings.HasPrefix(name, "millpond_") {
-			return URL{}, fmt.Errorf("the URL has the unknown parameter %s: there are millpond_schema and millpond_prefix", urlmux.ShownName(name))
+			return URL{}, fmt.Errorf("the URL has the unknown parameter %s: there are millpond_schema, millpond_prefix and millpond_server", urlmux.ShownName(name))
 		}
 	}
 	if problems := urlquery.Misplaced(query, misplaced); len(problems) > 0 {

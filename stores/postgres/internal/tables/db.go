@@ -27,6 +27,9 @@ type DB interface {
 	// one trip where the driver is able to.
 	Batch(ctx context.Context, statements ...Statement) error
 
+	// Spare reports whether there may be more than one connection.
+	Spare() bool
+
 	// InTx runs f in a transaction, and commits it if f returns nil.
 	InTx(ctx context.Context, f func(Querier) error) error
 }

@@ -20,7 +20,7 @@ func (s Store) Examine(ctx context.Context, e stores.Examination) ([]stores.Find
 			{Check: "timeouts", At: t.lookAtTimeouts},
 			{Check: "vacuum", At: t.lookAtVacuum},
 		},
-		Tables: []sqlstore.Look{{Check: "grants", At: t.lookAtGrants}, {Check: "bloat", At: t.lookAtBloat}, {Check: "citus", At: t.lookAtCitus}},
+		Tables: []sqlstore.Look{{Check: "server", At: t.lookAtServer}, {Check: "grants", At: t.lookAtGrants}, {Check: "bloat", At: t.lookAtBloat}, {Check: "citus", At: t.lookAtCitus}},
 		Shape:  t.shapeThere,
 	})
 }
@@ -230,6 +230,16 @@ func texts(f func(string)) func(Rows) error {
 		}
 		return rows.Err()
 	}
+}
+
+// lookAtServer says where the store does not look at its start.
+func (t *Tables) lookAtServer(_ context.Context, _ *sqlstore.Examining, add sqlstore.Adder) error {
+	if t.anyServer {
+		add(stores.SeverityWarning, "millpond_server=any is set", "whether the server is PostgreSQL, and whether its locks lock, is not looked at", "remove it, unless you know the server better")
+	} else if !t.db.Spare() {
+		add(stores.SeverityNote, "the pool has one connection", "it takes two to see whether the server's locks lock", "raise pool_max_conns")
+	}
+	return nil
 }
 
 // lookAtCitus: what is unique and what is locked there is so on one node alone.

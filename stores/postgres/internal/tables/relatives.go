@@ -3,6 +3,7 @@ package tables
 import (
 	"context"
 	"fmt"
+	"strings"
 
 	"github.com/millpond-go/millpond/internal/sqlstore"
 )
@@ -12,6 +13,9 @@ import (
 var relatives = []sqlstore.Relative{
 	{Mark: "cockroachdb", Name: "CockroachDB", Lacks: "advisory locks that lock, xmin and NOTIFY"},
 	{Mark: "-yb-", Name: "YugabyteDB", Lacks: "xmin, and numbers in the order in which rows are written"},
+	{Mark: "redshift", Name: "Amazon Redshift", Lacks: "unique keys that are enforced"},
+	{Mark: "greenplum", Name: "Greenplum", Lacks: "advisory locks that hold on all segments"},
+	{Mark: "materialize", Name: "Materialize", Lacks: "transactions that write and read"},
 	{Mark: dsql, Name: "Aurora DSQL", Lacks: "locks before COMMIT, and savepoints"},
 }
 
@@ -25,7 +29,7 @@ const whoAreYou = "SELECT pg_catalog.version(), pg_catalog.to_regclass('sys.iam_
 // recognise asks the server once what it is, before anything else, and refuses what the
 // store cannot run on. The servers of clouds that are PostgreSQL say so.
 func (t *Tables) recognise(ctx context.Context) error {
-	if t.recognised.Load() {
+	if t.anyServer || t.recognised.Load() {
 		return nil
 	}
 	var (
@@ -40,6 +44,10 @@ func (t *Tables) recognise(ctx context.Context) error {
 	}
 	if err := sqlstore.RefuseRelatives(relatives, version, "PostgreSQL 13 or later"); err != nil {
 		return fmt.Errorf("postgres: %w", err)
+	}
+	if !isDSQL && !strings.HasPrefix(version, "PostgreSQL ") && !strings.HasPrefix(version, "EnterpriseDB ") {
+		name, _, _ := strings.Cut(version, " ")
+		return fmt.Errorf("postgres: %w: it calls itself %q, which is not known here: use PostgreSQL 13 or later, or write millpond_server=any into the URL if it is PostgreSQL after all", sqlstore.ErrUnusable, name)
 	}
 	t.recognised.Store(true)
 	return nil

@@ -24,6 +24,7 @@ type Config struct {
 	Schema      string
 	TablePrefix string
 	Isolation   pgx.TxIsoLevel // of the handlers' transactions; "": read committed
+	AnyServer   bool           // use one that is not known, or known for what it lacks
 }
 
 // Tables is what a store knows of its tables. It is safe for concurrent use.
@@ -33,6 +34,7 @@ type Tables struct {
 	names      sqlstore.Names
 	isolation  pgx.TxIsoLevel // of the handlers' transactions
 	recognised atomic.Bool    // what the server is, and that it will do
+	anyServer  bool
 	log        *slog.Logger
 	writers    openWriters
 	woken      atomic.Int64 // when listeners were woken last, in nanoseconds since started
@@ -70,7 +72,7 @@ func New(db DB, c Config) (*Tables, error) {
 	if err != nil {
 		return nil, err
 	}
-	t := &Tables{db: db, names: names, isolation: cmp.Or(c.Isolation, pgx.ReadCommitted), log: slog.Default()}
+	t := &Tables{db: db, names: names, isolation: cmp.Or(c.Isolation, pgx.ReadCommitted), anyServer: c.AnyServer, log: slog.Default()}
 	t.shared = sqlstore.New("postgres", database{t}, loadMigrations(names))
 	return t, nil
 }

@@ -1,0 +1,78 @@
+package tables
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/millpond-go/millpond/internal/sqlstore"
+)
+
+// proveTimeout bounds what is only a precaution.
+const proveTimeout = 2 * time.Second
+
+// errUndo rolls a transaction back.
+var errUndo = errors.New("undo")
+
+const (
+	tryLock    = "SELECT pg_try_advisory_xact_lock($1)"
+	insertKey  = "INSERT INTO {schema.}{prefix}inbox (consumer, message_id, status) VALUES (0, $1, 2) ON CONFLICT DO NOTHING"
+	waitNoLock = "SELECT set_config('lock_timeout', '10', true)"
+)
+
+// prove has two connections show that a lock locks and that a key is taken which another
+// transaction is inserting: servers that only speak the protocol accept both statements, and
+// two handlers would run. Nothing is left of it. Where it cannot be tried, as without the
+// right to write, there is no error.
+func (t *Tables) prove(ctx context.Context, names sqlstore.Names) error {
+	if t.anyServer || !t.db.Spare() {
+		return nil
+	}
+	distributed, err := t.distributed(ctx)
+	if err == nil && len(distributed) > 0 {
+		return fmt.Errorf("%w: Citus has distributed %s, where a lock holds on one node alone: keep millpond's tables out of distribution", sqlstore.ErrUnusable, strings.Join(distributed, ", "))
+	}
+	ctx, cancel := context.WithTimeout(ctx, proveTimeout)
+	defer cancel()
+	id := make([]byte, 16)
+	_, _ = rand.Read(id)
+	lock := int64(binary.BigEndian.Uint64(id)) //nolint:gosec // the bits are what matters
+	insert := Statement{Text: expand(names, insertKey), Args: []any{id}}
+	wrong := ""
+	_ = t.db.InTx(ctx, func(first Querier) error {
+		if held, err := tries(ctx, first, lock); err != nil || !held {
+			return errUndo
+		}
+		if _, err := first.Send(ctx, insert); err != nil {
+			return errUndo
+		}
+		_ = t.db.InTx(ctx, func(second Querier) error {
+			if held, err := tries(ctx, second, lock); err == nil && held {
+				wrong = "it gives one lock to two connections"
+				return errUndo
+			}
+			if _, err := second.Send(ctx, Statement{Text: qualify(waitNoLock)}); err != nil {
+				return errUndo
+			}
+			if n, err := second.Send(ctx, insert); err == nil && n > 0 {
+				wrong = "it inserts a key that another transaction is inserting"
+			}
+			return errUndo
+		})
+		return errUndo
+	})
+	if wrong != "" {
+		return fmt.Errorf("%w: %s, so that two handlers would run: use PostgreSQL 13 or later", sqlstore.ErrUnusable, wrong)
+	}
+	return nil
+}
+
+func tries(ctx context.Context, on Querier, lock int64) (held bool, err error) {
+	found := false
+	_, err = on.Send(ctx, Statement{Text: qualify(tryLock), Args: []any{lock}, Read: first(&found, &held)})
+	return held, err
+}

@@ -1,0 +1,71 @@
+package postgres_test
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/millpond-go/millpond/internal/pgtest"
+	"github.com/millpond-go/millpond/internal/testenv"
+	"github.com/millpond-go/millpond/stores"
+	"github.com/millpond-go/millpond/stores/postgres"
+)
+
+// A server of a good name whose locks do not lock is found out before a message is handled.
+func TestServersMustProveThatTheyLock(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		plant []string
+		says  string
+	}{
+		"locks": {
+			[]string{
+				"ALTER FUNCTION pg_catalog.pg_try_advisory_xact_lock(bigint) RENAME TO former_try",
+				"CREATE FUNCTION pg_catalog.pg_try_advisory_xact_lock(bigint) RETURNS boolean LANGUAGE sql AS 'SELECT true'",
+			},
+			"it gives one lock to two connections",
+		},
+		"keys": {
+			[]string{"ALTER TABLE millpond_inbox DROP CONSTRAINT millpond_inbox_pkey"},
+			"it inserts a key that another transaction is inserting",
+		},
+		"Citus": {
+			[]string{
+				"SET allow_system_table_mods = on", "CREATE TABLE pg_catalog.pg_dist_partition (logicalrelid oid, partmethod \"char\")",
+				"INSERT INTO pg_catalog.pg_dist_partition VALUES ('millpond_inbox'::regclass, 'h')",
+			},
+			"Citus has distributed public.millpond_inbox",
+		},
+		"an unknown name": {
+			[]string{
+				"ALTER FUNCTION pg_catalog.version() RENAME TO former_version",
+				"CREATE FUNCTION pg_catalog.version() RETURNS text LANGUAGE sql STABLE AS $$ SELECT 'Materialise 1.0'::text $$",
+			},
+			`it calls itself "Materialise"`,
+		},
+	} {
+		address := testenv.VolatilePostgres(t).NewDatabase(t)
+		openStore(t, address) // and migrates
+		administer(t, address, test.plant...)
+		s, err := postgres.Open(t.Context(), address)
+		require.NoError(t, err)
+		defer s.Close()
+		for range 2 {
+			for _, err := range []error{s.Validate(t.Context()), s.Register(t.Context(), stores.Registration{Consumer: pgtest.Stock, Topic: "orders"})} {
+				require.ErrorContains(t, err, test.says, name)
+				require.NotErrorIs(t, err, stores.ErrUnavailable, name)
+			}
+		}
+		var left int
+		require.NoError(t, s.Pool().QueryRow(t.Context(), "SELECT count(*) FROM millpond_inbox").Scan(&left))
+		require.Zero(t, left, name)
+
+		better, err := postgres.Open(t.Context(), pgtest.WithParameters(t, address, "millpond_server", "any"))
+		require.NoError(t, err)
+		defer better.Close()
+		require.NoError(t, better.Validate(t.Context()), name)
+		require.Contains(t, whats(examine(t, pgtest.WithParameters(t, address, "millpond_server", "any"), stores.Examination{})), "millpond_server=any is set")
+	}
+	_, err := postgres.Open(t.Context(), "postgres://db/app?millpond_server=tidb")
+	require.ErrorContains(t, err, "write millpond_server=any")
+}
