@@ -5,6 +5,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/millpond-go/millpond/internal/pgproxy"
 	"github.com/millpond-go/millpond/internal/pgtest"
 	"github.com/millpond-go/millpond/internal/testenv"
 	"github.com/millpond-go/millpond/stores"
@@ -68,4 +69,34 @@ func TestServersMustProveThatTheyLock(t *testing.T) {
 	}
 	_, err := postgres.Open(t.Context(), "postgres://db/app?millpond_server=tidb")
 	require.ErrorContains(t, err, "write millpond_server=any")
+}
+
+// The proof is made once, and nothing of it is left.
+func TestTheProofIsMadeOnce(t *testing.T) {
+	t.Parallel()
+	address := testenv.VolatilePostgres(t).NewDatabase(t)
+	openStore(t, address) // and migrates
+	proxy, err := pgproxy.Start(address)
+	require.NoError(t, err)
+	defer proxy.Close()
+	validate := func(s *postgres.Store) pgproxy.Stats {
+		before := proxy.Stats()
+		require.NoError(t, s.Validate(t.Context()))
+		return proxy.Stats().Since(before)
+	}
+	open := func(parameters ...string) *postgres.Store {
+		s, err := postgres.Open(t.Context(), pgtest.WithParameters(t, proxy.URL(), parameters...))
+		require.NoError(t, err)
+		t.Cleanup(func() { _ = s.Close() })
+		return s
+	}
+	without, s := open("millpond_server", "any"), open()
+	least, first, second := validate(without), validate(s), validate(s)
+	t.Logf("%+v without, %+v with, %+v again", least, first, second)
+	require.LessOrEqual(t, first.RoundTrips-least.RoundTrips, 24) // prepared statements and two new connections included
+	require.Equal(t, least.Commits, first.Commits)
+	require.LessOrEqual(t, second.RoundTrips, least.RoundTrips)
+	var left int
+	require.NoError(t, s.Pool().QueryRow(t.Context(), "SELECT count(*) FROM millpond_inbox").Scan(&left))
+	require.Zero(t, left)
 }

@@ -20,7 +20,7 @@ func (s Store) Examine(ctx context.Context, e stores.Examination) ([]stores.Find
 			{Check: "timeouts", At: t.lookAtTimeouts},
 			{Check: "vacuum", At: t.lookAtVacuum},
 		},
-		Tables: []sqlstore.Look{{Check: "server", At: t.lookAtServer}, {Check: "grants", At: t.lookAtGrants}, {Check: "bloat", At: t.lookAtBloat}, {Check: "citus", At: t.lookAtCitus}},
+		Tables: []sqlstore.Look{{Check: "server", At: t.lookAtServer}, {Check: "grants", At: t.lookAtGrants}, {Check: "bloat", At: t.lookAtBloat}, {Check: "server", At: t.lookAtCitus}},
 		Shape:  t.shapeThere,
 	})
 }
