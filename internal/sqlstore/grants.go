@@ -33,7 +33,7 @@ var rights = map[string]struct{ runtime, operator string }{
 }
 
 // contents are the columns that have what a message contains.
-var contents = []string{"payload", "metadata", "facts"}
+var contents = []string{"payload", "metadata", "facts", "result"}
 
 // IsContent reports whether a column has what a message contains.
 func IsContent(column string) bool { return slices.Contains(contents, column) }

@@ -163,7 +163,7 @@ func refuseParameters(query url.Values, p *problems) {
 	for name := range query {
 		switch {
 		case strings.HasPrefix(name, "millpond_"):
-			p.addf("parameter %s is not known: there are millpond_schema, millpond_prefix and millpond_server", urlmux.ShownName(name))
+			p.addf("parameter %s is not known: there are millpond_server, millpond_schema and millpond_prefix", urlmux.ShownName(name))
 		case name == "autocommit" || name == "multiStatements":
 			p.addf("parameter %s is millpond's to decide: remove it", name)
 		}

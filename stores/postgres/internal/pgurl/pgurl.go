@@ -73,7 +73,7 @@ func Parse(u *url.URL) (URL, error) {
 	query.Del("millpond_server")
 	for name := range query {
 		if strings.HasPrefix(name, "millpond_") {
-			return URL{}, fmt.Errorf("the URL has the unknown parameter %s: there are millpond_schema, millpond_prefix and millpond_server", urlmux.ShownName(name))
+			return URL{}, fmt.Errorf("the URL has the unknown parameter %s: there are millpond_server, millpond_schema and millpond_prefix", urlmux.ShownName(name))
 		}
 	}
 	if problems := urlquery.Misplaced(query, misplaced); len(problems) > 0 {
