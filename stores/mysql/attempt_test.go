@@ -343,7 +343,7 @@ func TestMigrateGoesOn(t *testing.T) {
 		}
 		applied, err := s.Migrate(t.Context())
 		require.NoError(t, err)
-		require.Len(t, applied, 2)
+		require.Len(t, applied, len(s.Migrations())-1)
 		_, err = s.Audit(t.Context(), 0, 1)
 		require.NoError(t, err)
 	})
