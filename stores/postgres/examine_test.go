@@ -241,7 +241,7 @@ func roles(t *testing.T, as func(stores.Role) string) {
 	}
 	denied(operator, "DELETE FROM inboxes.millpond_inbox", "DELETE FROM inboxes.millpond_audit")
 	denied(reader, "SELECT payload FROM inboxes.millpond_failure", "SELECT metadata FROM inboxes.millpond_quarantine", "SELECT * FROM inboxes.millpond_outbox",
-		"SELECT facts FROM inboxes.millpond_failure", "DELETE FROM inboxes.millpond_inbox")
+		"SELECT facts FROM inboxes.millpond_failure", "SELECT result FROM inboxes.millpond_once", "DELETE FROM inboxes.millpond_inbox")
 	for r, s := range map[stores.Role]*postgres.Store{stores.RoleRuntime: service, stores.RoleOperator: operator, stores.RoleReadOnly: reader} {
 		findings, err := s.Examine(t.Context(), stores.Examination{Now: time.Now, Role: r, Overdue: time.Hour})
 		require.NoError(t, err)
