@@ -126,6 +126,8 @@ func (p *program) messageCells(m stores.Message) []string {
 	next := "-"
 	switch {
 	case m.Status != stores.StatusPending:
+	case m.Reserved && m.Holder != "":
+		next = "leased"
 	case m.Reserved:
 		next = "reserved"
 	case m.Placement == stores.PlacementRedelivered && m.DueIn <= 0:
@@ -267,6 +269,8 @@ func (p *program) standing(m stores.Message) string {
 	status := m.Status.String()
 	due := exactTime(m.DueAt) + " (" + dueIn(m.DueIn) + ")" // by the database's clock
 	switch {
+	case m.Reserved && m.Holder != "":
+		status += ", leased by " + m.Holder + ", which runs it or is dead, until " + due + " unless it renews that"
 	case m.Status == stores.StatusPending && m.Placement == stores.PlacementRedelivered:
 		status += ", waits for the broker to deliver it again, due " + due
 	case m.Reserved:

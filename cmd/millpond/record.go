@@ -143,6 +143,7 @@ type messageRecord struct {
 	Redrives    int             `json:"redrives"`
 	FirstAt     time.Time       `json:"first_at,omitzero"`
 	LastAt      time.Time       `json:"last_at,omitzero"`
+	Holder      text            `json:"holder,omitempty"` // of its lease
 	DueAt       time.Time       `json:"due_at,omitzero"`
 	CompletedAt time.Time       `json:"completed_at,omitzero"`
 	OrderKey    text            `json:"order_key,omitempty"`
@@ -162,7 +163,7 @@ func recordOf(m stores.Message) messageRecord {
 	r := messageRecord{
 		Number: m.Number, consumerRecord: consumerOf(m.Key.Consumer), idRecord: idOf(m.Key.ID), Status: m.Status.String(),
 		Class: text(m.Class), Cause: text(m.Cause), Error: text(m.Error),
-		Attempts: m.Attempts, Uncounted: m.Uncounted, Presumed: m.Presumed, Reserved: m.Reserved, Redrives: m.Redrives,
+		Attempts: m.Attempts, Uncounted: m.Uncounted, Presumed: m.Presumed, Reserved: m.Reserved, Holder: text(m.Holder), Redrives: m.Redrives,
 		FirstAt: m.FirstAt.UTC(), LastAt: m.LastAt.UTC(), DueAt: m.DueAt.UTC(), CompletedAt: m.CompletedAt.UTC(),
 		OrderKey: text(m.OrderKey), Fingerprint: fingerprint(m.Fingerprint), TraceParent: m.TraceParent.String(),
 		contentRecord: contentOf(m.Topic, m.Coordinates, m.UUID, m.Codec, m.PayloadBytes, m.Metadata, m.Unreadable).withFacts(m.Facts),

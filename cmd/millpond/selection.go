@@ -42,7 +42,7 @@ func (s *selection) bind(cmd *cobra.Command) {
 	complete(cmd, "class", string(stores.ClassTransient), string(stores.ClassPermanent), string(stores.ClassContention),
 		string(stores.ClassTimeout), string(stores.ClassPanic), string(stores.ClassConduct), string(stores.ClassOutputs),
 		string(stores.ClassCrash), string(stores.ClassInterrupted), string(stores.ClassUnknown), string(stores.ClassOrder),
-		string(stores.ClassUnreadable))
+		string(stores.ClassUnreadable), string(stores.ClassUnconfirmed))
 }
 
 func (s *selection) bindConsumer(cmd *cobra.Command, usage string) {

@@ -1,10 +1,14 @@
 package storetest
 
 import (
+	"context"
 	"sync"
 	"sync/atomic"
 	"time"
 
+	"github.com/ThreeDotsLabs/watermill/message"
+
+	"github.com/millpond-go/millpond/middleware"
 	"github.com/millpond-go/millpond/stores"
 )
 
@@ -19,6 +23,7 @@ func leasedChecks() []check {
 		{name: "of a parked message", run: leasedParked},
 		{name: "left alone by operators, or broken", run: leasedBroken},
 		{name: "the end of an earlier message of its order key", run: leasedInOrder},
+		{name: "a handler that stands still for longer than its lease lives", run: leasedStandsStill},
 	}
 }
 
@@ -277,4 +282,50 @@ func leasedInOrder(b *bench) {
 	b.extends(leases, l, time.Hour)
 	second.OrderKey = nil
 	b.commit(b.take(here, second, l.Version))
+}
+
+// leasedStandsStill: of two handlers that both believe they hold the lease one completes, and
+// the writes of the other are not committed.
+func leasedStandsStill(b *bench) {
+	here, _ := b.leasing()
+	elsewhere := b.open()
+	under := func(c *middleware.InboxConfig) {
+		c.HandlerTimeout = time.Second
+		c.LeaseByHandler = map[string]middleware.LeaseConfig{consumer.Handler: {TTL: time.Second}}
+	}
+	writes := func(msg *message.Message, run int) error {
+		return middleware.OnComplete(msg.Context(), func(ctx context.Context) error {
+			return b.h.Write(ctx, Effect{Key: "stands still", Label: "first", Run: run})
+		})
+	}
+	msg := message.NewMessage("stands still", []byte("payload"))
+	begun, completed := make(chan struct{}), make(chan struct{})
+	var keys [2]string
+	stopped := make(chan answer, 1)
+	go func() {
+		stopped <- b.deliver(b.service(here, under).Middleware(func(msg *message.Message) ([]*message.Message, error) {
+			keys[0], _ = middleware.IdempotencyKey(msg.Context())
+			close(begun)
+			<-completed
+			return nil, writes(msg, 1)
+		}), msg)
+	}()
+	<-begun
+	a := b.deliver(b.service(elsewhere, under).Middleware(func(msg *message.Message) ([]*message.Message, error) {
+		keys[1], _ = middleware.IdempotencyKey(msg.Context())
+		return nil, writes(msg, 2)
+	}), msg)
+	close(completed)
+	if !a.acked {
+		b.tb.Errorf("who took over is not acked: %v", a.err)
+	}
+	if a := <-stopped; !a.acked {
+		b.tb.Errorf("who stood still is not acked: %v", a.err)
+	}
+	if got := b.effects("stands still"); len(got) != 1 || got[0].Run != 2 {
+		b.tb.Errorf("effects %v are committed, want the one of who took over", got)
+	}
+	if keys[0] == "" || keys[0] != keys[1] {
+		b.tb.Errorf("the idempotency keys are %q, want one", keys)
+	}
 }

@@ -1,0 +1,57 @@
+package postgres_test
+
+import (
+	"context"
+	"log/slog"
+	"testing"
+	"time"
+
+	"github.com/ThreeDotsLabs/watermill/message"
+	"github.com/google/uuid"
+
+	"github.com/millpond-go/millpond/internal/pgtest"
+	"github.com/millpond-go/millpond/internal/testenv"
+	"github.com/millpond-go/millpond/middleware"
+	"github.com/millpond-go/millpond/stores/postgres"
+)
+
+func TestLeaseCosts(t *testing.T) {
+	t.Parallel()
+	s, proxy := throughProxy(t, testenv.VolatilePostgres(t).NewDatabase(t))
+	const ttl = 600 * time.Millisecond
+	var effect time.Duration
+	in, err := middleware.NewInbox(s, middleware.InboxConfig{
+		Service: pgtest.Stock.Service, Handler: pgtest.Stock.Handler, CacheSize: -1, Logger: slog.New(slog.DiscardHandler),
+		LeaseByHandler: map[string]middleware.LeaseConfig{pgtest.Stock.Handler: {TTL: ttl}},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	handler := in.Middleware(func(m *message.Message) ([]*message.Message, error) {
+		if effect > 0 {
+			<-time.After(effect)
+		}
+		return nil, middleware.OnComplete(m.Context(), func(ctx context.Context) error {
+			tx, _ := postgres.TxFromContext(ctx)
+			_, err := tx.Exec(ctx, insertEffect, uuid.NewString())
+			return err
+		})
+	})
+	deliver := func(id string) {
+		m := message.NewMessage(id, []byte("payload"))
+		m.SetContext(t.Context())
+		if _, err := handler(m); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if first := pgtest.WarmedUp(t, proxy, func() { deliver(uuid.NewString()) }); first.RoundTrips != 4+1 || first.Commits != 2 {
+		t.Errorf("a first delivery costs %+v, want 4 trips, that of the write, and 2 commits", first)
+	}
+	if again := pgtest.WarmedUp(t, proxy, func() { deliver("seen") }); again.RoundTrips != 1 || again.Commits != 0 {
+		t.Errorf("a duplicate costs %+v, want one trip and no commit", again)
+	}
+	effect = ttl/3 + ttl/6 // one renewal
+	if renewed := pgtest.WarmedUp(t, proxy, func() { deliver(uuid.NewString()) }); renewed.RoundTrips != 5+1 || renewed.Commits != 3 {
+		t.Errorf("with one renewal it costs %+v, want a trip and a commit more", renewed)
+	}
+}
