@@ -532,3 +532,40 @@ func TestLeaseConfigErrorsNameTheFix(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// A worker counts a suspect message before its codec is asked, and then it has no lease yet.
+func TestEncodedMessageOfADeadProcessGetsALease(t *testing.T) {
+	t.Parallel()
+	for _, stop := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			store, end, provider := newLedger(), &ends{}, &outside{}
+			f := leasedBefore("a", 1)
+			f.Placement = stores.PlacementParked
+			f.Content = &stores.Content{State: stores.ContentKept, Codec: "plain", UUID: "a", Payload: []byte("payload of a")}
+			store.put(f)
+			lease := leasing()
+			if stop {
+				lease = leasing(stopping)
+			}
+			plain := func(_ context.Context, k middleware.Kept) (middleware.Kept, error) { return k, nil }
+			in := newInbox(t, store, lease, end.configure, func(c *middleware.InboxConfig) {
+				c.Keep.Codec = &middleware.Codec{Name: "plain", Encode: plain, Decode: plain}
+			})
+			work(t, in, func(m *message.Message) error {
+				if row := store.row("a"); row.failure.Holder == "" || !row.presumed {
+					t.Errorf("it runs without a lease: %+v", row)
+				}
+				return provider.pay(m)
+			}, func() {
+				waitUntil(t, func() bool { return store.row("a").status != stores.StatusPending })
+			})
+			row := store.row("a")
+			if !stop && (row.status != stores.StatusCompleted || len(provider.keys) != 1) {
+				t.Errorf("run again: %+v", row)
+			}
+			if stop && (row.status != stores.StatusFailed || row.failure.Class != stores.ClassUnconfirmed || len(provider.keys) != 0) {
+				t.Errorf("stopped: %+v", row)
+			}
+		})
+	}
+}

@@ -47,6 +47,7 @@ type Retry struct {
 	Unreadable error // it cannot be restored
 	Counted    bool  // its attempt is counted, because its codec may end the process
 	Lent       int   // of the attempts: given back when this one ends in a known way
+	presumed   bool  // before it was counted
 	Spent      bool  // the last attempt has ended the process, so only its copy is missing
 }
 

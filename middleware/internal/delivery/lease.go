@@ -51,8 +51,11 @@ func (d *Delivery) startLease(f *stores.Failure) error {
 func (d *Delivery) startAgain() error {
 	f := d.newFailure(d.row.state.Class, errCrashed.Error())
 	f.Attempts += d.row.lent
-	f.Placement, f.Start = stores.PlacementRedelivered, true
-	d.addOrigin(f)
+	f.Placement, f.Start = stores.PlacementParked, true
+	if d.arrival.Retry == nil {
+		f.Placement = stores.PlacementRedelivered
+		d.addOrigin(f)
+	}
 	err := d.startLease(f)
 	if errors.Is(err, stores.ErrChanged) {
 		return ErrInFlight
@@ -67,9 +70,12 @@ func (d *Delivery) unconfirmed() error {
 	if l == nil || s.Version == 0 || s.Attempts+s.Uncounted == 0 {
 		return nil
 	}
-	terms := l.Terms()
+	terms, presumed := l.Terms(), s.Presumed
+	if d.row.counted != 0 {
+		presumed = d.arrival.Retry.presumed
+	}
 	switch {
-	case terms.Stop && s.Presumed:
+	case terms.Stop && presumed:
 		return errMayHaveHappened
 	case terms.KeyLifetime > 0 && s.Age+d.core.Times.Handler > terms.KeyLifetime:
 		return fmt.Errorf("%w: the first attempt was %s ago, the handler may take %s, and KeyLifetime is %s",

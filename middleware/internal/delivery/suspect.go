@@ -35,6 +35,14 @@ func (d *Delivery) look() next {
 		}
 		d.end.Unfinished = true
 	}
+	if d.leased() != nil && d.row.counted != 0 && d.row.holder == "" { // by a worker, for its codec
+		if err := d.unconfirmed(); err != nil {
+			return d.fail(err, stores.ClassUnconfirmed)
+		}
+		if err := d.startAgain(); err != nil {
+			return heldFor(d.unanswered(err))
+		}
+	}
 	d.row.take = d.row.state.Version
 	if d.row.counted == 0 { // else in an earlier turn of this delivery
 		return d.count()
@@ -161,6 +169,7 @@ func (c *Core) CountDecoding(ctx context.Context, r *Retry, p *Policy) bool {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), c.Times.Record)
 	defer cancel()
 	s := &row.State
+	r.presumed = s.Presumed
 	class, lent, why := presumption(s)
 	f := r.pendingFailure(p, class, why)
 	f.DueIn, f.Start = r.Reserve, true

@@ -143,7 +143,8 @@ func (x *underLease) begin(c stores.Claim) (v stores.Verdict, err error) {
 // Context implements Execution. The handler's context ends before the lease does, which is
 // renewed until parent ends.
 func (x *underLease) Context(parent context.Context) context.Context {
-	return x.run.begin(parent, renewal{ttl: x.mode.terms.TTL, extend: func(ctx context.Context) error { return x.extend(ctx, x.held) }, parent: x.parent})
+	held := x.held
+	return x.run.begin(parent, renewal{ttl: x.mode.terms.TTL, extend: func(ctx context.Context) error { return x.extend(ctx, held) }, parent: x.parent})
 }
 
 // Open implements Execution.
