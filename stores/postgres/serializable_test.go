@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"testing"
-	"time"
 
 	"github.com/ThreeDotsLabs/watermill/message"
 	"github.com/jackc/pgx/v5"
@@ -40,13 +39,13 @@ func TestWhatFailsToSerializeIsWritten(t *testing.T) {
 			}
 			settled := make(chan error, 1)
 			go func() { settled <- s.Settle(t.Context(), stores.Settlement{Published: []int64{number}, Keep: keep}) }()
-			for n := 0; n == 0; {
-				time.Sleep(time.Millisecond)
-				err := s.Pool().QueryRow(t.Context(), "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = current_database()").Scan(&n)
+			testenv.Eventually(t, "Settle waits", func() (waits bool) {
+				err := s.Pool().QueryRow(t.Context(), "SELECT count(*) > 0 FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = current_database()").Scan(&waits)
 				if err != nil {
 					t.Fatal(err)
 				}
-			}
+				return waits
+			})
 			if err := other.Commit(t.Context()); err != nil {
 				t.Fatal(err)
 			}
