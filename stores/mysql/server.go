@@ -99,10 +99,10 @@ func (s *Store) learn(ctx context.Context, again bool) error {
 		s.current.Store(newTexts(s.dialect, sv, s.config.Isolation))
 		return nil
 	}
-	if err := s.prove(ctx, "`"+strings.ReplaceAll(schema, "`", "``")+"`."+s.names.Prefix); err != nil {
+	names := sqlstore.Names{Schema: "`" + strings.ReplaceAll(schema, "`", "``") + "`", Prefix: s.names.Prefix}
+	if err := s.prove(ctx, names); err != nil {
 		return err
 	}
-	names := sqlstore.Names{Schema: "`" + strings.ReplaceAll(schema, "`", "``") + "`", Prefix: s.names.Prefix}
 	s.dialect = newDialect(names, sv.maria)
 	s.dialect.Unordered = sv.unordered
 	s.sql = newStatements(s.dialect)
