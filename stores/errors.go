@@ -45,6 +45,9 @@ var (
 	ErrNotKept = errors.New("stores: the content of the message is not kept, or cannot be restored")
 )
 
+// ErrArchive: PurgeQuery.Archive has returned an error, and nothing was deleted.
+var ErrArchive = errors.New("stores: the archive has refused rows that were to be purged")
+
 // Errors of [Attempt.Commit]. It returns nil or an error that wraps exactly one of
 // ErrNotCommitted and ErrCommitUnknown.
 var (

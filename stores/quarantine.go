@@ -21,6 +21,7 @@ const (
 	ReasonUndecodable Reason = "undecodable"    // the broker adapter could not read it
 	ReasonTooLarge    Reason = "too_large"      // payload or metadata over the limits
 	ReasonAckedEarly  Reason = "acked_early"    // the handler acked it and its attempt was not committed
+	ReasonStale       Reason = "stale"          // it is older than what was purged, and has no row
 	ReasonTxCommitted Reason = "handler_commit" // the handler committed the transaction itself, in the middle
 )
 

@@ -34,11 +34,15 @@ const (
 	// Claimable: nothing is in the way of a claim. Only Look returns it. If
 	// Verdict.Failure.Version is not 0 the message has failed before.
 	Claimable
+	// Stale: there is no row, and the broker took the message before the time up to which
+	// the consumer's rows were purged, so nobody knows whether it was completed. Quarantine,
+	// then ack; never run the handler.
+	Stale
 )
 
 var outcomeNames = [...]string{
 	Claimed: "claimed", Duplicate: "duplicate", InFlight: "in_flight", Conflict: "conflict",
-	Parked: "parked", Final: "final", Deferred: "deferred", Behind: "behind", Claimable: "claimable",
+	Parked: "parked", Final: "final", Deferred: "deferred", Behind: "behind", Claimable: "claimable", Stale: "stale",
 }
 
 // String returns the outcome as one lower-case word, for labels.
@@ -69,6 +73,10 @@ type Claim struct {
 	// consumer with the same order key is pending. With Take, earlier messages are those
 	// whose failure has a smaller number.
 	OrderKey []byte
+
+	// Time is when the broker took the message, by its own clock; zero: unknown. A message
+	// without a row is Stale if that is before the consumer's Watermark.PurgedThrough.
+	Time time.Time
 }
 
 // Verdict is the answer to a claim.
@@ -79,6 +87,8 @@ type Verdict struct {
 	Fingerprint Fingerprint
 	TraceParent TraceParent
 	CompletedAt time.Time // by the database's clock
+
+	PurgedThrough time.Time // for Stale
 
 	// Failure is set for Parked, Final and Deferred, and for Claimed and Claimable if the
 	// message has failed before.
@@ -246,6 +256,11 @@ type Capabilities struct {
 	// OutputsUnordered: outputs cannot have order keys, because the database does not number
 	// rows in the order of commits. It is known once a consumer is registered.
 	OutputsUnordered bool
+
+	// StaleUnseen: deliveries are not compared with what was purged, so that the retention
+	// window alone keeps messages from running again. It is known once a consumer is
+	// registered.
+	StaleUnseen bool
 
 	Pool Pool
 }

@@ -130,7 +130,7 @@ func mistakef(format string, args ...any) error { return &mistake{fmt.Sprintf(fo
 var meaningful = []error{
 	stores.ErrUnavailable, stores.ErrNotMigrated, stores.ErrSchemaNewer, stores.ErrClosed, stores.ErrChanged, stores.ErrNotFound,
 	stores.ErrNotKept, stores.ErrTooLarge, stores.ErrConsumerConflict, stores.ErrConsumerCollision,
-	stores.ErrInvalidKey, stores.ErrInvalidOutput, stores.ErrUnordered, errMistake, ErrUnusable,
+	stores.ErrInvalidKey, stores.ErrInvalidOutput, stores.ErrUnordered, stores.ErrArchive, errMistake, ErrUnusable,
 }
 
 // Meaningful reports whether an error has been explained already.

@@ -87,7 +87,7 @@ func (c *conn) BeginTx(values context.Context, _ driver.TxOptions) (driver.Tx, e
 }
 
 func (c *conn) claim(ctx context.Context, t *texts, cl *claimed) (affected int64, err error) {
-	if t.maria && cl.orderKey == nil {
+	if t.maria && cl.orderKey == nil && cl.time == 0 {
 		affected, err = c.claiming.exec(ctx, c.native, t.insertValues, cl.consumer, cl.id, cl.token, cl.fingerprint, cl.trace)
 		if !errors.Is(err, errNotPrepared) {
 			return affected, err

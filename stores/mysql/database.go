@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"strconv"
 	"time"
 
 	"github.com/millpond-go/millpond/internal/sqlstore"
@@ -206,4 +207,26 @@ func (s *Store) Due(ctx context.Context, q stores.DueQuery) ([]stores.Retry, err
 // alone, so it never waits for a delivery.
 func (s *Store) Change(ctx context.Context, c stores.Change) (stores.Changed, error) {
 	return s.tables.Change(ctx, c, nil, s.advance)
+}
+
+var _ stores.Purger = (*Store)(nil)
+
+// overtakes is how long no claim can take: it never waits for what is completed.
+const overtakes = time.Minute
+
+// Overtaken implements stores.Purger. The servers do not tell everybody which transactions
+// run, so time tells, by their own clock.
+func (s *Store) Overtaken(ctx context.Context, mark string) (next string, over bool, err error) {
+	w, err := s.Watermarks(ctx)
+	if err != nil {
+		return "", false, err
+	}
+	if mark == "" {
+		return strconv.FormatInt(w.Now.UnixMicro(), 10), false, nil
+	}
+	since, err := strconv.ParseInt(mark, 10, 64)
+	if err != nil {
+		return "", false, fmt.Errorf("mysql: %q is no mark of Overtaken", mark)
+	}
+	return mark, w.Now.Sub(time.UnixMicro(since)) >= overtakes, nil
 }

@@ -2,6 +2,7 @@ package mysql
 
 import (
 	"context"
+	"database/sql"
 	"fmt"
 	"math/rand/v2"
 	"time"
@@ -18,6 +19,9 @@ func (s *Store) Begin(ctx context.Context, c stores.Claim) (stores.Attempt, stor
 		return nil, stores.Verdict{}, err
 	}
 	cl := newClaimed(consumer, &c, rand.Int64()) //nolint:gosec // tells attempts apart, keeps no secret
+	if s.looksAtTimes() && !c.Time.IsZero() {
+		cl.time = c.Time.UnixMicro()
+	}
 	first := &cl
 	if c.Take != 0 {
 		first = nil
@@ -55,7 +59,11 @@ func (s *Store) Begin(ctx context.Context, c stores.Claim) (stores.Attempt, stor
 
 // inHands reports whether somebody has locked the row of a key.
 func (s *Store) inHands(ctx context.Context, cl *claimed) (bool, error) {
-	text := string(s.texts().key([]byte(s.sql.inHands), cl.consumer, cl.id)) + " FOR SHARE NOWAIT"
+	lock := " FOR SHARE NOWAIT"
+	if s.texts().maria {
+		lock = " LOCK IN SHARE MODE NOWAIT"
+	}
+	text := string(s.texts().key([]byte(s.sql.inHands), cl.consumer, cl.id)) + lock
 	var one int
 	_, err := first(ctx, database{s}, text, &one)
 	if isContended(err) {
@@ -74,6 +82,11 @@ func (ss *session) claimAgain(ctx context.Context, c *stores.Claim, cl *claimed)
 	if err != nil {
 		return false, v, err
 	}
+	if !row.Found && cl.time != 0 {
+		if v, err := ss.store.stale(ctx, cl); err != nil || v.Outcome != 0 {
+			return false, v, err
+		}
+	}
 	if v, err = row.judge(c); err != nil || v.Outcome != stores.Claimable {
 		return false, v, err
 	}
@@ -84,6 +97,34 @@ func (ss *session) claimAgain(ctx context.Context, c *stores.Claim, cl *claimed)
 	}
 	v.Outcome = stores.InFlight
 	return false, v, err
+}
+
+// looksAtTimes reports whether claims are compared with what was purged. At REPEATABLE READ
+// that would lock the consumer's row until the attempt ends; MySQL's procedure for
+// connections of the caller's has no place for a time.
+func (s *Store) looksAtTimes() bool {
+	return s.texts().isolation == levelName(sql.LevelReadCommitted) && (s.own || s.texts().maria)
+}
+
+// stale says whether a claim without a row was kept out by a purge. The zero verdict: it was
+// not. What another delivery has in hands may have a row soon.
+func (s *Store) stale(ctx context.Context, cl *claimed) (stores.Verdict, error) {
+	var purged *int64
+	found, err := sqlstore.First(ctx, database{s}, sqlstore.Statement{
+		Text: s.dialect.Fixed(`SELECT purged_through FROM {schema.}{prefix}consumer WHERE id = ? AND purged_through > ?`), Args: []any{cl.consumer, cl.time},
+	}, &purged)
+	if err != nil || !found {
+		return stores.Verdict{}, err
+	}
+	held, err := s.inHands(ctx, cl)
+	if err != nil {
+		return stores.Verdict{}, err
+	}
+	row, err := database{s}.LookUp(ctx, cl.consumer, cl.id)
+	if err != nil || held || row.Found {
+		return stores.Verdict{Outcome: stores.InFlight}, err
+	}
+	return stores.Verdict{Outcome: stores.Stale, PurgedThrough: sqlstore.Instant(purged)}, nil
 }
 
 // take turns the failed row in one version into one that is claimed. It never waits for

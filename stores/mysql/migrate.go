@@ -5,7 +5,6 @@ import (
 	"database/sql"
 	"database/sql/driver"
 	"embed"
-	"errors"
 	"fmt"
 	"strconv"
 	"strings"
@@ -155,9 +154,9 @@ func (d database) SchemaState(ctx context.Context) (state sqlstore.SchemaState, 
 
 // schemaState reads the newest version. A missing table is version 0.
 func (s *Store) schemaState(ctx context.Context, q querier) (state sqlstore.SchemaState, err error) {
-	err = q.QueryRowContext(ctx, s.names.Expand("SELECT version, compatible FROM {schema.}{prefix}schema ORDER BY version DESC LIMIT 1")).
+	err = q.QueryRowContext(ctx, s.names.Expand("SELECT COALESCE(MAX(version), 0), COALESCE(MAX(compatible), 0) FROM {schema.}{prefix}schema")).
 		Scan(&state.Version, &state.Compatible)
-	if errors.Is(err, sql.ErrNoRows) || number(err) == noSuchTable {
+	if number(err) == noSuchTable {
 		return sqlstore.SchemaState{}, nil
 	}
 	return state, err

@@ -211,7 +211,10 @@ func (s *Store) Capabilities() stores.Capabilities {
 			system = "mariadb"
 		}
 	}
-	return stores.Capabilities{System: system, ServerBound: true, SessionShared: !s.own, OutputsUnordered: unordered, Pool: s.pool()}
+	return stores.Capabilities{
+		System: system, ServerBound: true, SessionShared: !s.own, OutputsUnordered: unordered,
+		StaleUnseen: s.texts() != nil && !s.looksAtTimes(), Pool: s.pool(),
+	}
 }
 
 // pool is the one of attempts.

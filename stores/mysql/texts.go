@@ -19,7 +19,7 @@ type texts struct {
 	// Beginnings of statements, made once.
 	insert, look, update              string
 	insertValues, completion          string // of MariaDB, to be prepared
-	taken, behind                     string
+	taken, behind, stale              string
 	callBegin, callComplete, callLook string
 	settingsSaved, settingsRestored   string
 }
@@ -38,6 +38,7 @@ func newTexts(d *sqlstore.Dialect, sv server, isolation sql.IsolationLevel) *tex
 		update:       x("UPDATE {schema.}{prefix}inbox SET status = 2 WHERE "),
 		taken:        x("NOT EXISTS (SELECT 1 FROM {schema.}{prefix}inbox WHERE "),
 		behind:       x("NOT EXISTS (SELECT 1 FROM {schema.}{prefix}failure e WHERE e.status = 3 AND {blocks} AND e.consumer = "),
+		stale:        x("NOT EXISTS (SELECT 1 FROM {schema.}{prefix}consumer WHERE id = "),
 		callBegin:    x("CALL {schema.}{prefix}begin("),
 		callComplete: x("CALL {schema.}{prefix}complete("),
 		callLook:     x("CALL {schema.}{prefix}look("),
@@ -71,6 +72,7 @@ type claimed struct {
 	fingerprint []byte
 	trace       []byte
 	orderKey    []byte // nil: no order
+	time        int64  // of the broker's; 0: it is not looked at
 	took        int64  // the version of the failure that was taken over; 0: it is a first claim
 }
 
@@ -84,18 +86,27 @@ func newClaimed(consumer int64, c *stores.Claim, token int64) claimed {
 // MariaDB is told so for this statement alone, and MySQL looks for the lock first.
 func (t *texts) claim(b []byte, c *claimed) []byte {
 	looks := !t.maria && !t.looksFirst()
-	if !looks && c.orderKey == nil {
+	if !looks && c.orderKey == nil && c.time == 0 {
 		return put(b, t.insert, "VALUES (", c.consumer, ", ", c.id, ", 1, "+now+", ", c.token, ", ", c.fingerprint, ", ", c.trace, ")")
 	}
 	b = put(b, t.insert, "SELECT ", c.consumer, ", ", c.id, ", 1, "+now+", ", c.token, ", ", c.fingerprint, ", ", c.trace, " FROM DUAL WHERE ")
 	if looks {
 		b = put(t.key(put(b, t.taken), c.consumer, c.id), " FOR SHARE NOWAIT)")
 	}
-	if looks && c.orderKey != nil {
-		b = put(b, " AND ")
-	}
+	and := looks
 	if c.orderKey != nil {
-		b = put(b, t.behind, c.consumer, " AND e.order_key = ", c.orderKey, ")")
+		b = put(t.and(b, and), t.behind, c.consumer, " AND e.order_key = ", c.orderKey, ")")
+		and = true
+	}
+	if c.time != 0 {
+		b = put(t.and(b, and), t.stale, c.consumer, " AND purged_through > ", c.time, ")")
+	}
+	return b
+}
+
+func (*texts) and(b []byte, more bool) []byte {
+	if more {
+		b = put(b, " AND ")
 	}
 	return b
 }

@@ -6,7 +6,6 @@ import (
 	"database/sql/driver"
 	"errors"
 	"fmt"
-	"io"
 	"time"
 
 	"github.com/millpond-go/millpond/internal/sqlstore"
@@ -37,12 +36,8 @@ func (c *conn) decide(cl *claim) error {
 	if err != nil {
 		return err
 	}
-	if !row.Found { // what Take means is gone, or else the order keeps the row from being inserted
-		cl.verdict.Outcome = stores.Behind
-		if cl.Take != 0 {
-			cl.verdict.Outcome = stores.InFlight
-		}
-		return errTaken
+	if !row.Found {
+		return c.keptOut(cl)
 	}
 	if err := cl.judge(row); err != nil {
 		return err
@@ -50,13 +45,16 @@ func (c *conn) decide(cl *claim) error {
 	return c.takeOver(cl, row)
 }
 
-// insert reports whether the key's row was inserted. Without an order key nothing but a
-// row of the key can prevent it.
+// insert reports whether the key's row was inserted. Without an order key and a time nothing
+// but a row of the key can prevent it.
 func (c *conn) insert(cl *claim) (bool, error) {
-	which, args := claimStatement, [5]driver.Value{cl.consumer, cl.Key.ID, cl.Fingerprint.Bytes(), sqlstore.TraceBytes(&cl.TraceParent)}
+	which, args := claimStatement, [6]driver.Value{cl.consumer, cl.Key.ID, cl.Fingerprint.Bytes(), sqlstore.TraceBytes(&cl.TraceParent)}
 	n := 4
 	if len(cl.OrderKey) > 0 {
-		which, args[4], n = claimInOrderStatement, cl.OrderKey, 5
+		which, args[4], n = claimUnlessStatement, cl.OrderKey, 6
+	}
+	if !cl.Time.IsZero() {
+		which, args[5], n = claimUnlessStatement, cl.Time.UnixMicro(), 6
 	}
 	inserted, err := c.change(which, args[:n]...)
 	switch {
@@ -122,30 +120,38 @@ func (cl *claim) judge(row inboxRow) error {
 }
 
 // look reads the row of the claim's key.
-func (c *conn) look(cl *claim) (inboxRow, error) {
-	s, err := c.prepare(lookStatement)
-	if err != nil {
-		return inboxRow{}, err
-	}
-	rows, err := s.QueryContext(context.Background(), named(cl.consumer, cl.Key.ID))
-	if err != nil {
-		return inboxRow{}, err
-	}
+func (c *conn) look(cl *claim) (row inboxRow, err error) {
 	var (
 		values  [inboxColumns]driver.Value
 		columns [inboxColumns]any
-		row     inboxRow
 	)
-	// A missing row is the end of the rows.
-	if next := rows.Next(values[:]); next == nil {
-		for i, value := range values {
-			columns[i] = value
-		}
-		row, err = rowOf(columns[:])
-	} else if !errors.Is(next, io.EOF) {
-		err = next
+	found, err := c.first(lookStatement, values[:], cl.consumer, cl.Key.ID)
+	if err != nil || !found {
+		return inboxRow{}, err
 	}
-	return row, errors.Join(err, rows.Close())
+	for i, value := range values {
+		columns[i] = value
+	}
+	return rowOf(columns[:])
+}
+
+// keptOut says why a row that is not there could not be inserted.
+func (c *conn) keptOut(cl *claim) error {
+	cl.verdict.Outcome = stores.Behind
+	switch {
+	case cl.Take != 0: // what it means is gone
+		cl.verdict.Outcome = stores.InFlight
+	case !cl.Time.IsZero():
+		var purged [1]driver.Value
+		stale, err := c.first(staleStatement, purged[:], cl.consumer, cl.Time.UnixMicro())
+		if err != nil {
+			return err
+		}
+		if micros, ok := purged[0].(int64); ok && stale {
+			cl.verdict.Outcome, cl.verdict.PurgedThrough = stores.Stale, time.UnixMicro(micros)
+		}
+	}
+	return errTaken
 }
 
 // inboxRow is the row of a key, if there is one.

@@ -5,6 +5,7 @@ import (
 	"database/sql/driver"
 	"errors"
 	"fmt"
+	"io"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -64,7 +65,8 @@ const (
 const (
 	beginStatement = iota
 	claimStatement
-	claimInOrderStatement
+	claimUnlessStatement
+	staleStatement
 	lookStatement
 	takeStatement
 	takeInOrderStatement
@@ -313,6 +315,25 @@ func (c *conn) change(which int, args ...driver.Value) (int64, error) {
 		return 0, err
 	}
 	return result.RowsAffected()
+}
+
+// first reads the first row of a query; a missing one is the end of the rows.
+func (c *conn) first(which int, into []driver.Value, args ...driver.Value) (found bool, err error) {
+	s, err := c.prepare(which)
+	if err != nil {
+		return false, err
+	}
+	rows, err := s.QueryContext(context.Background(), named(args...))
+	if err != nil {
+		return false, err
+	}
+	switch err = rows.Next(into); {
+	case err == nil:
+		found = true
+	case errors.Is(err, io.EOF):
+		err = nil
+	}
+	return found, errors.Join(err, rows.Close())
 }
 
 func (c *conn) prepare(which int) (s preparedStatement, err error) {

@@ -43,9 +43,11 @@ func newStatements(d *sqlstore.Dialect) (texts [preparedStatements]string) {
 		beginStatement: "BEGIN IMMEDIATE",
 		claimStatement: `INSERT INTO {schema.}{prefix}inbox (consumer, message_id, fingerprint, traceparent, status, completed_at)
 			VALUES (?, ?, ?, ?, 2, {now})`,
-		claimInOrderStatement: `INSERT INTO {schema.}{prefix}inbox (consumer, message_id, fingerprint, traceparent, status, completed_at)
+		claimUnlessStatement: `INSERT INTO {schema.}{prefix}inbox (consumer, message_id, fingerprint, traceparent, status, completed_at)
 			SELECT ?1, ?2, ?3, ?4, 2, {now} WHERE NOT EXISTS (
-				SELECT 1 FROM {schema.}{prefix}failure e WHERE e.consumer = ?1 AND e.order_key = ?5 AND e.status = 3 AND {blocks})`,
+				SELECT 1 FROM {schema.}{prefix}failure e WHERE e.consumer = ?1 AND e.order_key = ?5 AND e.status = 3 AND {blocks})
+			AND NOT EXISTS (SELECT 1 FROM {schema.}{prefix}consumer WHERE id = ?1 AND purged_through > ?6)`,
+		staleStatement: `SELECT purged_through FROM {schema.}{prefix}consumer WHERE id = ? AND purged_through > ?`,
 		lookStatement: `SELECT i.status, i.completed_at, i.fingerprint, i.traceparent, f.order_key, {state}
 			FROM {schema.}{prefix}inbox i
 			LEFT JOIN {schema.}{prefix}failure f ON i.status <> 2 AND f.consumer = i.consumer AND f.message_id = i.message_id

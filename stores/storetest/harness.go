@@ -237,6 +237,7 @@ func (h *Harness) groups() []group {
 		{"outbox", outboxChecks(h)},
 		{"outputs", outputChecks(h)},
 		{"lease", leaseChecks(h)},
+		{"retention", retentionChecks(h)},
 	}
 }
 

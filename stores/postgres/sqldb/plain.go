@@ -108,11 +108,17 @@ func (a *plainAttempt) send(ctx context.Context, on sqlstore.Conn, text string, 
 // judge reads the row that stood in the way.
 func (a *plainAttempt) judge(ctx context.Context, c *stores.Claim) (stores.Verdict, error) {
 	var (
-		row                 sqlstore.Row
-		asked, free, behind bool
+		row   sqlstore.Row
+		seen  tables.Seen
+		asked bool
 	)
 	if text, args := a.store.tables.Behind(a.consumer, c); text != "" {
-		if err := a.send(ctx, a.tx, text, args, sqlstore.ReadFirst(&asked, &free, &behind)); err != nil {
+		if err := a.send(ctx, a.tx, text, args, sqlstore.ReadFirst(&asked, &seen.Free, &seen.Behind)); err != nil {
+			return stores.Verdict{}, err
+		}
+	}
+	if text, args := a.store.tables.Stale(a.consumer, c); text != "" {
+		if err := a.send(ctx, a.tx, text, args, seen.ReadStale); err != nil {
 			return stores.Verdict{}, err
 		}
 	}
@@ -120,7 +126,7 @@ func (a *plainAttempt) judge(ctx context.Context, c *stores.Claim) (stores.Verdi
 	if err != nil {
 		return stores.Verdict{}, err
 	}
-	return tables.Judge(c, &row, free, behind)
+	return tables.Judge(c, &row, seen)
 }
 
 // errLoose is ErrEscaped of a handler that may have gone on without a transaction, so that

@@ -103,19 +103,22 @@ func try(ctx context.Context, conn *pgx.Conn, t *tables.Tables, consumer int64, 
 // the insert fail is seen.
 func judgeAndRollback(ctx context.Context, conn *pgx.Conn, t *tables.Tables, consumer int64, c *stores.Claim) (stores.Verdict, error) {
 	var (
-		batch        pgx.Batch
-		row          sqlstore.Row
-		free, behind bool
+		batch pgx.Batch
+		row   sqlstore.Row
+		seen  tables.Seen
 	)
 	if text, args := t.Behind(consumer, c); text != "" {
-		batch.Queue(text, args...).QueryRow(func(r pgx.Row) error { return r.Scan(&free, &behind) })
+		batch.Queue(text, args...).QueryRow(func(r pgx.Row) error { return r.Scan(&seen.Free, &seen.Behind) })
+	}
+	if text, args := t.Stale(consumer, c); text != "" {
+		batch.Queue(text, args...).Query(func(rows pgx.Rows) error { return seen.ReadStale(rows) })
 	}
 	batch.Queue(t.Look(), consumer, c.Key.ID).Query(func(rows pgx.Rows) error { return row.Read(rows, &row.Server) })
 	batch.Queue("rollback")
 	if err := conn.SendBatch(ctx, &batch).Close(); err != nil {
 		return stores.Verdict{}, err
 	}
-	return tables.Judge(c, &row, free, behind)
+	return tables.Judge(c, &row, seen)
 }
 
 // Abandon rolls back what a failed claim has left, where that is possible.

@@ -3,6 +3,7 @@ package tables
 import (
 	"crypto/sha256"
 	"encoding/binary"
+	"time"
 
 	"github.com/millpond-go/millpond/internal/sqlstore"
 	"github.com/millpond-go/millpond/stores"
@@ -13,23 +14,34 @@ import (
 // Claim returns the statement that makes a claim by inserting its row. If the row is ours it
 // returns the time in it, in microseconds, and the server as stores.Verdict has it.
 func (t *Tables) Claim(consumer int64, c *stores.Claim) (text string, args []any) {
-	trace, lock := sqlstore.TraceBytes(&c.TraceParent), t.LockKey(consumer, c.Key.ID)
 	limits := t.settings.Load().limits
 	keep := limits.keep(c.Bound)
-	idle, statement := "", ""
+	args = []any{consumer, c.Key.ID, c.Fingerprint.Bytes(), sqlstore.TraceBytes(&c.TraceParent), t.LockKey(consumer, c.Key.ID), micros(c.Time)}
+	if c.OrderKey != nil {
+		args = append(args, c.OrderKey)
+	}
 	if !keep {
-		idle, statement = limits.within(c.Bound)
+		idle, statement := limits.within(c.Bound)
+		args = append(args, idle, statement)
 	}
 	switch {
 	case c.OrderKey == nil && keep:
-		return t.sql.claim, []any{consumer, c.Key.ID, c.Fingerprint.Bytes(), trace, lock}
+		return t.sql.claim, args
 	case c.OrderKey == nil:
-		return t.sql.claimBounded, []any{consumer, c.Key.ID, c.Fingerprint.Bytes(), trace, lock, idle, statement}
+		return t.sql.claimBounded, args
 	case keep:
-		return t.sql.claimOrdered, []any{consumer, c.Key.ID, c.Fingerprint.Bytes(), trace, lock, c.OrderKey}
+		return t.sql.claimOrdered, args
 	default:
-		return t.sql.claimOrderedBounded, []any{consumer, c.Key.ID, c.Fingerprint.Bytes(), trace, lock, c.OrderKey, idle, statement}
+		return t.sql.claimOrderedBounded, args
 	}
+}
+
+// micros is a time as an argument; 0: it is not known.
+func micros(t time.Time) int64 {
+	if t.IsZero() {
+		return 0
+	}
+	return t.UnixMicro()
 }
 
 // TakeOver is Claim for the failed row that has the version c.Take. Bound is to be sent
@@ -69,6 +81,16 @@ func (t *Tables) Behind(consumer int64, c *stores.Claim) (text string, args []an
 	return t.sql.behindEarlier, []any{consumer, c.OrderKey, number}
 }
 
+// Stale returns the statement that says whether a claim that was not won has its key's lock,
+// and up to when its consumer was purged if the message is older than that; "" if it cannot
+// be told. It is sent in the claim's transaction, before the row is looked at.
+func (t *Tables) Stale(consumer int64, c *stores.Claim) (text string, args []any) {
+	if c.Time.IsZero() || c.Take != 0 {
+		return "", nil
+	}
+	return t.sql.stale, []any{consumer, t.LockKey(consumer, c.Key.ID), micros(c.Time)}
+}
+
 // Look returns the statement that reads the row of a key.
 func (t *Tables) Look() string { return t.sql.look }
 
@@ -76,16 +98,35 @@ func (t *Tables) Look() string { return t.sql.look }
 // it has written the row of the consumer and id that are its arguments.
 func (t *Tables) Owned() string { return t.sql.owned }
 
+// Seen is what a claim has found that was not won, beside the row.
+type Seen struct {
+	Free   bool   // it has the key's lock
+	Behind bool   // earlier messages are in its way
+	Purged *int64 // it is older than this
+}
+
+// ReadStale reads the answer to Stale.
+func (s *Seen) ReadStale(rows Rows) error {
+	found, free := false, false
+	if err := first(&found, &free, &s.Purged)(rows); err != nil {
+		return err
+	}
+	s.Free = s.Free || free
+	return nil
+}
+
 // Judge says what a claim has found that was not won: the row, if there is one, and what
-// Behind has answered. Claimable: it is worth another try, with the version of the
+// Behind and Stale have answered. Claimable: it is worth another try, with the version of the
 // verdict's failure.
-func Judge(c *stores.Claim, row *sqlstore.Row, free, behind bool) (verdict stores.Verdict, err error) {
+func Judge(c *stores.Claim, row *sqlstore.Row, seen Seen) (verdict stores.Verdict, err error) {
 	switch {
 	case row.Found:
 		verdict, err = row.Verdict(c.Fingerprint)
-	case free && behind:
+	case seen.Free && seen.Purged != nil:
+		verdict.Outcome, verdict.PurgedThrough = stores.Stale, sqlstore.Instant(seen.Purged)
+	case seen.Free && seen.Behind:
 		verdict.Outcome = stores.Behind
-	case free:
+	case seen.Free:
 		verdict.Outcome = stores.Claimable
 	default: // the lock is taken, or its holder has rolled back meanwhile
 		verdict.Outcome = stores.InFlight
@@ -93,7 +134,7 @@ func Judge(c *stores.Claim, row *sqlstore.Row, free, behind bool) (verdict store
 	asItWas := row.Status == stores.StatusPending && row.Failure.Version == c.Take
 	switch {
 	case err != nil || c.Take == 0:
-	case asItWas && behind:
+	case asItWas && seen.Behind:
 		verdict.Outcome = stores.Behind
 	case asItWas, verdict.Outcome == stores.Claimable: // by a lock of somebody's; or it has another version
 		verdict.Outcome = stores.InFlight

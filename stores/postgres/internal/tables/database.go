@@ -93,7 +93,7 @@ func newDialect(names sqlstore.Names) *sqlstore.Dialect {
 ) i ON true`,
 			"page":       `f.number = ANY (ARRAY(SELECT f.number FROM {schema.}{prefix}failure f WHERE `,
 			"/page":      `)) ORDER BY f.number DESC`,
-			"for update": " FOR UPDATE", "own number": "OVERRIDING SYSTEM VALUE",
+			"for update": " FOR UPDATE", "free": " FOR UPDATE SKIP LOCKED", "own number": "OVERRIDING SYSTEM VALUE",
 			"topics": "to_json(topics)::text", "list": "ARRAY(SELECT json_array_elements_text(?::text::json))",
 			"empty":        "''::bytea",
 			"microseconds": "::bigint * interval '1 microsecond'", "smallint": "::smallint", "text": "::text", "boolean": "::boolean",

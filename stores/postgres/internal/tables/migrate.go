@@ -57,7 +57,7 @@ func (t *Tables) schemaState(ctx context.Context, db Querier) (state sqlstore.Sc
 	}
 	found := false
 	_, err = db.Send(ctx, Statement{
-		Text: expand(t.inSchema(h.schema), "SELECT version, compatible FROM {schema.}{prefix}schema ORDER BY version DESC LIMIT 1"),
+		Text: expand(t.inSchema(h.schema), "SELECT coalesce(max(version), 0), coalesce(max(compatible), 0) FROM {schema.}{prefix}schema"),
 		Read: first(&found, &state.Version, &state.Compatible),
 	})
 	return state, err

@@ -13,12 +13,14 @@ type statements struct {
 	claim, claimBounded               string
 	claimOrdered, claimOrderedBounded string
 	takeOver, takeOverOrdered         string
-	behind, behindEarlier             string
+	behind, behindEarlier, stale      string
 	look, resolve, owned              string
 
 	recordFirst, recordAgain, due, release, renew, backlog string
 
 	keepPublished, writers string
+
+	pages, survey, purge, purgeReturning, claimers string
 }
 
 // expand returns the text of a statement for tables of these names.
@@ -34,6 +36,7 @@ func newStatements(n sqlstore.Names) statements {
 		takeOverOrdered:     expand(n, heldText+firstInOrder+takeOverText),
 		behind:              expand(n, behindText),
 		behindEarlier:       expand(n, behindEarlierText),
+		stale:               expand(n, staleText),
 		look:                expand(n, lookText),
 		resolve:             expand(n, lookText+resolveText),
 		// Raises division_by_zero, which keeps a COMMIT behind it from running,
@@ -49,6 +52,12 @@ WHERE consumer = $1 AND message_id = $2 AND xmin = pg_current_xact_id_if_assigne
 
 		keepPublished: expand(n, keepPublishedText),
 		writers:       expand(n, writersText),
+
+		pages:          expand(n, countPages),
+		survey:         expand(n, surveyText),
+		purge:          expand(n, purgeText),
+		purgeReturning: expand(n, purgeText+purgedRows),
+		claimers:       expand(n, claimersText),
 	}
 }
 
@@ -57,7 +66,8 @@ const (
 	// transaction is its status, and a message costs one row version. The lock is
 	// asked for before the insert is tried, so the insert never waits.
 	claimText = `INSERT INTO {schema.}{prefix}inbox AS i (consumer, message_id, status, fingerprint, traceparent, completed_at)
-SELECT $1, $2, 2, $3, $4, now() WHERE pg_try_advisory_xact_lock($5)`
+SELECT $1, $2, 2, $3, $4, now() WHERE pg_try_advisory_xact_lock($5)
+AND ($6::bigint = 0 OR NOT EXISTS (SELECT FROM {schema.}{prefix}consumer WHERE id = $1 AND purged_through > ('1970-01-01 00:00:00+00'::timestamptz + ($6 * interval '1 microsecond'))))`
 
 	// server tells the server from others, and from an earlier state of itself: it was started
 	// since, or a dump was restored, which makes the table of the inbox i anew. It comes with
@@ -67,19 +77,23 @@ SELECT $1, $2, 2, $3, $4, now() WHERE pg_try_advisory_xact_lock($5)`
 	claimed = `
 ON CONFLICT DO NOTHING RETURNING (extract(epoch from completed_at) * 1000000)::bigint, ` + server
 
+	// Whether it was a purge that prevented a claim.
+	staleText = `SELECT pg_try_advisory_xact_lock($2), (SELECT (extract(epoch from purged_through) * 1000000)::bigint
+FROM {schema.}{prefix}consumer WHERE id = $1 AND purged_through > ('1970-01-01 00:00:00+00'::timestamptz + ($3::bigint * interval '1 microsecond')))`
+
 	// Where the connection's own timeouts do not keep the bound.
 	bounded = `
-AND set_config('idle_in_transaction_session_timeout', $6, true) IS NOT NULL
-AND set_config('statement_timeout', $7, true) IS NOT NULL`
+AND set_config('idle_in_transaction_session_timeout', $7, true) IS NOT NULL
+AND set_config('statement_timeout', $8, true) IS NOT NULL`
 
 	// Where the message must not pass an earlier one.
 	ordered = `
-AND NOT EXISTS (SELECT FROM {schema.}{prefix}failure WHERE consumer = $1 AND status = 3 AND order_key = $6
+AND NOT EXISTS (SELECT FROM {schema.}{prefix}failure WHERE consumer = $1 AND status = 3 AND order_key = $7
 AND ` + blocks + `)`
 
 	boundedToo = `
-AND set_config('idle_in_transaction_session_timeout', $7, true) IS NOT NULL
-AND set_config('statement_timeout', $8, true) IS NOT NULL`
+AND set_config('idle_in_transaction_session_timeout', $8, true) IS NOT NULL
+AND set_config('statement_timeout', $9, true) IS NOT NULL`
 
 	// A failed message that the broker was to deliver again and did not keeps its order no
 	// longer than it was told to: it may be gone.

@@ -1,0 +1,9 @@
+-- purged_through was set at announced_at. late_time is the oldest that the broker has
+-- delivered lately; until stale_until an operator lets all stale deliveries be quarantined.
+ALTER TABLE {schema.}{prefix}consumer
+    ADD COLUMN announced_at pg_catalog.timestamptz,
+    ADD COLUMN late_time    pg_catalog.timestamptz,
+    ADD COLUMN late_at      pg_catalog.timestamptz,
+    ADD COLUMN stale_until  pg_catalog.timestamptz;
+
+INSERT INTO {schema.}{prefix}schema (version, compatible, name) VALUES (5, 1, 'retention');
