@@ -53,6 +53,11 @@ type InboxConfig struct {
 	CacheSize int           `config:"cache_size" default:"10000" check:"off" about:"How many completed messages the process caches, so that their duplicates need no query. -1: none."`
 	CacheTTL  time.Duration `config:"cache_ttl" default:"10m" check:"positive" about:"How long they are cached."`
 
+	// MaxStale bounds how many messages go to quarantine because a purge may have forgotten
+	// them. More of them mean a mistake, such as offsets that were reset: the rest is held
+	// with [ErrStaleFlood], until an operator accepts them.
+	MaxStale int `config:"max_stale" default:"100" check:"off" about:"How many messages of a handler go to quarantine in an hour because they are older than what was purged. More of them pause its intake; see docs/retention.md. -1: any number."`
+
 	// SuspectFor concerns subscribers that do not tell redeliveries apart, which are
 	// Watermill's own. It should be above the broker's wait for an ack.
 	SuspectFor time.Duration `config:"suspect_for" default:"2m" check:"positive" about:"How long after a process has died, or after this one has started, every delivery of a subscriber that does not flag redeliveries is treated as a redelivery: its attempt is counted before it runs."`

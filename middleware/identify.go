@@ -33,6 +33,7 @@ func (v *visit) identify() {
 	claim.Fingerprint = v.fingerprint()
 	claim.TraceParent, _ = stores.ParseTraceParent(v.msg.Metadata.Get("traceparent"))
 	claim.OrderKey = v.orderKey()
+	claim.Time = v.facts.Time
 }
 
 // check returns why the message is not even looked at, if it is not.

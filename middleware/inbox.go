@@ -88,6 +88,7 @@ func NewInbox(store Store, c InboxConfig) (*Inbox, error) {
 	}
 	in.crowds.gate, in.crowds.fear = in.core.Gate, c.SuspectFor
 	in.crowds.at, _ = store.(stores.Attendance)
+	in.crowds.aged, _ = store.(stores.Purger)
 	return in, nil
 }
 

@@ -42,6 +42,7 @@ type crowd struct {
 	introduced atomic.Bool // its subscriber was looked at
 	firsts     firsts
 	attendance attendance // of a subscriber that does not tell redeliveries apart
+	ages       ages
 }
 
 // crowds are those of an inbox.
@@ -49,7 +50,8 @@ type crowds struct {
 	gate *gate.Gate
 	at   stores.Attendance // nil: the store keeps none
 	fear time.Duration
-	by   sync.Map // stores.Consumer → *crowd
+	aged stores.Purger // nil: the store is none
+	by   sync.Map      // stores.Consumer → *crowd
 }
 
 func (c *crowds) of(consumer stores.Consumer) *crowd {
@@ -57,6 +59,7 @@ func (c *crowds) of(consumer stores.Consumer) *crowd {
 	if !ok {
 		found, _ = c.by.LoadOrStore(consumer, &crowd{
 			lane: c.gate.Lane(), attendance: attendance{store: c.at, consumer: consumer, fear: c.fear},
+			ages: ages{store: c.aged, consumer: consumer},
 		})
 	}
 	one, _ := found.(*crowd)
@@ -144,6 +147,7 @@ func (v *visit) process() ([]*message.Message, error) {
 	}
 	v.warnOfSubscriber()
 	v.started()
+	v.crowd.ages.note(a.Contexts.Detached, a.Claim.Time, v.in.config.ClaimTimeout)
 	end := v.machine.Process(v.in.core, a, v.crowd.lane)
 	v.over(end)
 	returned = true

@@ -58,7 +58,7 @@ they cannot be read, or part of their effects may be committed.`,
 var (
 	quarantineReasons = []string{
 		string(stores.ReasonConflict), string(stores.ReasonNoKey), string(stores.ReasonKeyTooLong), string(stores.ReasonUndecodable),
-		string(stores.ReasonTooLarge), string(stores.ReasonAckedEarly), string(stores.ReasonTxCommitted),
+		string(stores.ReasonTooLarge), string(stores.ReasonAckedEarly), string(stores.ReasonTxCommitted), string(stores.ReasonStale),
 	}
 	quarantineStatuses = []string{
 		string(stores.QuarantineHeld), string(stores.QuarantineReleased), string(stores.QuarantineRejected),

@@ -79,6 +79,9 @@ type Consumer interface {
 	Suspects() bool
 	// Forget lets all consumers be registered anew: the tables were gone.
 	Forget()
+	// AdmitsStale returns why a message that is too old to be judged must not go to
+	// quarantine now; nil: it may.
+	AdmitsStale() error
 	// RegisterAgain registers all that were registered: another server has answered than
 	// before, or an earlier state of it.
 	RegisterAgain(ctx context.Context) error

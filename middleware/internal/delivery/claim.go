@@ -120,6 +120,11 @@ func (d *Delivery) act(v stores.Verdict) next {
 		return d.parkBehind()
 	case stores.Conflict:
 		return next{state: quarantining, reason: stores.ReasonConflict, cause: conflicts(v)}
+	case stores.Stale:
+		if err := d.arrival.Consumer.AdmitsStale(); err != nil {
+			return heldFor(err)
+		}
+		return next{state: quarantining, reason: stores.ReasonStale, cause: tooOld(&d.arrival.Claim, v)}
 	case stores.InFlight:
 		return heldFor(ErrInFlight)
 	case stores.Claimable:
@@ -134,6 +139,11 @@ func conflicts(v stores.Verdict) error {
 		return errors.New("middleware: the id was used before for another message, which has failed")
 	}
 	return fmt.Errorf("middleware: the id was used before for another message, completed at %s", v.CompletedAt.UTC().Format(time.RFC3339))
+}
+
+func tooOld(c *stores.Claim, v stores.Verdict) error {
+	return fmt.Errorf("middleware: nobody knows whether it was completed: the broker took it at %s, and the consumer was purged up to %s",
+		c.Time.UTC().Format(time.RFC3339), v.PurgedThrough.UTC().Format(time.RFC3339))
 }
 
 // begin runs a claimed message unless its earlier failures forbid it.

@@ -1,0 +1,143 @@
+package middleware_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/ThreeDotsLabs/watermill/message"
+
+	"github.com/millpond-go/millpond/brokers"
+	"github.com/millpond-go/millpond/middleware"
+	"github.com/millpond-go/millpond/stores"
+	"github.com/millpond-go/millpond/stores/sqlite"
+)
+
+// agedDelivery is of a message that the broker took at a time.
+func agedDelivery(t *testing.T, id string, taken time.Time) *message.Message {
+	t.Helper()
+	m := message.NewMessage(id, []byte("content"))
+	m.SetContext(brokers.WithDelivery(inHandler(t, "stock"), m, brokers.Delivery{Topic: "orders", Time: taken}))
+	return m
+}
+
+// purged is a store whose consumer has completed ids, and forgotten them.
+func purged(t *testing.T, ids ...string) *sqlite.Store {
+	t.Helper()
+	ctx := t.Context()
+	store, err := sqlite.Open(ctx, "sqlite://"+filepath.Join(t.TempDir(), "stale.db"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = store.Close() })
+	inbox := newInbox(t, store).Middleware(handle(func(*message.Message) error { return nil }))
+	for _, id := range ids {
+		if _, err := inbox(agedDelivery(t, id, time.Now())); err != nil {
+			t.Fatal(err)
+		}
+	}
+	w, err := store.Watermarks(ctx)
+	if err != nil || len(w.Consumers) != 1 {
+		t.Fatalf("Watermarks = %+v, %v", w, err)
+	}
+	c := w.Consumers[0].Consumer
+	if err := store.Announce(ctx, c, w.Now); err != nil {
+		t.Fatal(err)
+	}
+	r, err := store.Purge(ctx, stores.PurgeQuery{Kind: stores.PurgeCompleted, Limits: []stores.PurgeLimit{{Consumer: c, Before: w.Now}}, Rows: 1000})
+	if err != nil || r.Deleted != len(ids) {
+		t.Fatalf("Purge = %+v, %v", r, err)
+	}
+	return store
+}
+
+func staleRows(t *testing.T, store *sqlite.Store) []stores.QuarantineRow {
+	t.Helper()
+	rows, err := store.Quarantined(t.Context(), stores.QuarantineQuery{Reason: stores.ReasonStale, Limit: 1000})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return rows
+}
+
+// Every message that was purged goes to quarantine when it comes again, and none that is new.
+func TestWhatWasPurgedIsQuarantined(t *testing.T) {
+	t.Parallel()
+	var ids []string
+	for i := range 50 {
+		ids = append(ids, fmt.Sprint("old ", i))
+	}
+	took := time.Now().Add(-time.Minute)
+	store, ran := purged(t, ids...), 0
+	inbox := newInbox(t, store).Middleware(handle(func(*message.Message) error { ran++; return nil }))
+	for i, id := range ids {
+		if _, err := inbox(agedDelivery(t, id, took)); err != nil || ran != i {
+			t.Errorf("%s: %v, %d handlers ran", id, err, ran)
+		}
+		if _, err := inbox(agedDelivery(t, fmt.Sprint("new ", i), time.Now().Add(time.Hour))); err != nil || ran != i+1 {
+			t.Errorf("a new one: %v, %d handlers ran", err, ran)
+		}
+	}
+	rows := staleRows(t, store)
+	if len(rows) != len(ids) {
+		t.Errorf("%d messages are in quarantine, want %d", len(rows), len(ids))
+	}
+	for _, r := range rows {
+		if r.Detail == "" || string(r.ID) == "" {
+			t.Errorf("a row says %+v", r)
+		}
+	}
+}
+
+// Too many of them are a mistake of somebody's, and wait for an operator.
+func TestFloodOfStaleDeliveriesPausesTheIntake(t *testing.T) {
+	t.Parallel()
+	store, took := purged(t, "a", "b", "c"), time.Now().Add(-time.Minute)
+	configure := func(c *middleware.InboxConfig) {
+		c.MaxStale, c.Hold.Limit = 1, 50*time.Millisecond
+	}
+	run := func() (errs []error) {
+		inbox := newInbox(t, store, configure).Middleware(handle(func(*message.Message) error {
+			t.Error("the handler ran")
+			return nil
+		}))
+		for _, id := range []string{"a", "b", "c"} {
+			_, err := inbox(agedDelivery(t, id, took))
+			errs = append(errs, err)
+		}
+		return errs
+	}
+	if errs := run(); errs[0] != nil || !errors.Is(errs[1], middleware.ErrStaleFlood) || !errors.Is(errs[2], middleware.ErrStaleFlood) || len(staleRows(t, store)) != 1 {
+		t.Errorf("%v, %d in quarantine", errs, len(staleRows(t, store)))
+	}
+	w, err := store.Watermarks(t.Context())
+	if err == nil {
+		err = store.AcceptStale(context.WithoutCancel(t.Context()), w.Consumers[0].Consumer, time.Hour)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	if errs := run(); errors.Join(errs...) != nil || len(staleRows(t, store)) != 3 {
+		t.Errorf("accepted: %v, %d in quarantine", errs, len(staleRows(t, store)))
+	}
+}
+
+// The purge hears of old deliveries, which may lag behind its window.
+func TestOldDeliveriesAreNoted(t *testing.T) {
+	t.Parallel()
+	store := purged(t, "x")
+	inbox := newInbox(t, store).Middleware(handle(func(*message.Message) error { return nil }))
+	oldest := time.Now().Add(-48 * time.Hour)
+	for i, taken := range []time.Time{time.Now(), oldest.Add(time.Hour), oldest, oldest.Add(time.Minute)} {
+		if _, err := inbox(agedDelivery(t, fmt.Sprint(i), taken)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	w, err := store.Watermarks(t.Context())
+	if err != nil || !w.Consumers[0].LateTime.Equal(oldest.Truncate(time.Microsecond)) {
+		t.Errorf("%+v, %v, want %s", w, err, oldest)
+	}
+}
