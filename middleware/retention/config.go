@@ -1,0 +1,139 @@
+package retention
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"time"
+
+	"github.com/millpond-go/millpond/internal/field"
+	"github.com/millpond-go/millpond/stores"
+)
+
+// Windows say how long rows are kept; 0: for ever.
+type Windows struct {
+	Window      time.Duration `config:"window" example:"168h" check:"positive" about:"How long completed messages are kept. A message that is delivered again later than that may run again, so it must be longer than the broker keeps messages or brings them back: see docs/retention.md. Default: for ever."`
+	Failed      time.Duration `config:"failed" example:"2160h" check:"positive" about:"How long messages are kept that have failed for good. Not less than window. Default: for ever."`
+	Discarded   time.Duration `config:"discarded" example:"720h" check:"positive" about:"The same for those that an operator has discarded."`
+	Quarantined time.Duration `config:"quarantined" example:"2160h" check:"positive" about:"How long messages stay in quarantine. Default: for ever."`
+	Published   time.Duration `config:"published" example:"168h" check:"positive" about:"How long the outbox's history is kept. Default: for ever."`
+	Audited     time.Duration `config:"audited" example:"8760h" check:"positive" about:"How long the audit of operators' decisions is kept. Default: for ever."`
+}
+
+// Of returns the window of a kind.
+func (w *Windows) Of(kind stores.PurgeKind) time.Duration {
+	switch kind {
+	case stores.PurgeCompleted:
+		return w.Window
+	case stores.PurgeFailed:
+		return w.Failed
+	case stores.PurgeDiscarded:
+		return w.Discarded
+	case stores.PurgeQuarantined:
+		return w.Quarantined
+	case stores.PurgePublished:
+		return w.Published
+	case stores.PurgeAudited:
+		return w.Audited
+	}
+	return 0
+}
+
+func (w *Windows) off() bool { return *w == Windows{} }
+
+// Config configures a [Sweeper]. Zero values mean the defaults of their tags.
+type Config struct {
+	// Service is whose consumers are swept. Required: services of one store have windows of
+	// their own.
+	Service string
+
+	Windows `config:""`
+	// ByHandler replaces Window for single handlers.
+	ByHandler map[string]time.Duration
+
+	Every time.Duration `config:"every" default:"10m" check:"positive" about:"How often one of the service's processes looks for what can be purged."`
+	Rate  int           `config:"rate" default:"5000" check:"positive" about:"How many rows are deleted in a second, at most."`
+
+	// Archive is given rows before they are deleted. Rows that it was given may come again if
+	// the process dies. An error stops the purge until the next time.
+	Archive func(context.Context, []stores.PurgedRow) error
+
+	Logger *slog.Logger // nil: slog.Default
+}
+
+// Store is what a sweeper needs of a store.
+type Store interface {
+	stores.Purger
+	stores.Leases
+}
+
+const (
+	batch  = 1000 // rows of a range
+	leases = "retention/"
+	ttl    = time.Minute
+	// silence is how long a consumer that completes nothing counts as stopped. What it had in
+	// flight then comes when it is back.
+	silence = 24 * time.Hour
+	slack   = time.Hour // LateTime counts for a day, and as long until it is noted anew
+	// clocks is by how much the database's clock and this program's may differ: one of them
+	// has jumped.
+	clocks  = time.Hour
+	settle  = 2 * time.Second  // between an announcement and the question who has not seen it
+	longest = 10 * time.Minute // for them to end
+)
+
+// Validate returns every mistake at once.
+func (c *Config) Validate() error {
+	all := field.Check(c, field.Names{Go: true})
+	if c.Service == "" {
+		all = append(all, field.Error{Field: "Service", Text: "is empty: name the service whose messages are purged"})
+	}
+	for _, other := range []struct {
+		name   string
+		window time.Duration
+	}{{"Failed", c.Failed}, {"Discarded", c.Discarded}} {
+		for _, window := range append(values(c.ByHandler), c.Window) {
+			if other.window > 0 && other.window < window {
+				all = append(all, field.Error{Field: other.name, Text: fmt.Sprintf("is %s, and completed messages are kept for %s: use at least that", other.window, window)})
+				break
+			}
+		}
+	}
+	for handler, window := range c.ByHandler {
+		if window <= 0 {
+			all = append(all, field.Error{Field: fmt.Sprintf("ByHandler[%q]", handler), Key: handler, Text: fmt.Sprintf("is %s: use a positive duration", window)})
+		}
+	}
+	if len(all) == 0 {
+		return nil
+	}
+	return all
+}
+
+func values(m map[string]time.Duration) (all []time.Duration) {
+	for v := range maps.Values(m) {
+		all = append(all, v)
+	}
+	return all
+}
+
+// Off reports whether nothing is ever purged.
+func (c *Config) Off() bool { return c.off() && len(c.ByHandler) == 0 }
+
+// window returns how long rows of a kind are kept for a consumer.
+func (c *Config) window(kind stores.PurgeKind, of stores.Consumer) time.Duration {
+	if own, ok := c.ByHandler[of.Handler]; ok && kind == stores.PurgeCompleted {
+		return own
+	}
+	return c.Of(kind)
+}
+
+// Errors of a pass. Nothing was deleted that was not announced.
+var (
+	// ErrClocks: the database's clock and this program's differ, so one of them has jumped.
+	ErrClocks = errors.New("retention: the clocks of the database and of this program differ")
+	// ErrInFlight: transactions that may not have seen the announcement do not end.
+	ErrInFlight = errors.New("retention: transactions from before the announcement do not end")
+)

@@ -1,0 +1,135 @@
+package retention
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync/atomic"
+	"time"
+
+	"github.com/millpond-go/millpond/internal/callback"
+	"github.com/millpond-go/millpond/internal/field"
+	"github.com/millpond-go/millpond/internal/pause"
+	"github.com/millpond-go/millpond/stores"
+)
+
+// Sweeper purges what is older than its windows, in one of all processes that run one.
+type Sweeper struct {
+	store  Store
+	config Config
+	owner  string
+	kept   map[string]string // why rows were kept, as it was said last
+	ran    atomic.Bool
+}
+
+// New returns a sweeper on the store, or an error that names every mistake of the
+// configuration. It does no I/O.
+func New(store Store, c Config) (*Sweeper, error) {
+	err := c.Validate()
+	if store == nil {
+		err = errors.Join(errors.New("the store is nil"), err)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("retention: New: %w", err)
+	}
+	field.SetDefaults(&c)
+	if c.Logger == nil {
+		c.Logger = slog.Default()
+	}
+	c.Logger = callback.Logger(c.Logger)
+	return &Sweeper{store: store, config: c, owner: rand.Text(), kept: make(map[string]string)}, nil
+}
+
+// Run sweeps until ctx ends, while this process is the one that does. It returns nil then, and
+// may be called once.
+func (s *Sweeper) Run(ctx context.Context) error {
+	if s.ran.Swap(true) {
+		return errors.New("retention: Sweeper.Run was called twice")
+	}
+	if s.config.Off() {
+		s.config.Logger.Info("millpond: nothing is purged, so the tables grow for ever; see docs/retention.md", slog.String("service", s.config.Service))
+		<-ctx.Done()
+		return nil
+	}
+	defer s.unlease(ctx)
+	var last time.Time
+	for {
+		mine, err := s.lease(ctx)
+		if err == nil && mine {
+			err = s.sweep(ctx, &last)
+		}
+		if err != nil && ctx.Err() == nil {
+			s.config.Logger.ErrorContext(ctx, "millpond: retention: the purge has stopped, and begins anew", slog.Duration("in", s.config.Every), slog.Any("error", err))
+		}
+		if !s.wait(ctx, mine) {
+			return nil
+		}
+	}
+}
+
+// wait waits for the next pass. The owner keeps its lease meanwhile.
+func (s *Sweeper) wait(ctx context.Context, mine bool) bool {
+	for until := time.Now().Add(pause.Jitter(s.config.Every)); ; {
+		left := time.Until(until)
+		if left <= 0 {
+			return ctx.Err() == nil
+		}
+		if !pause.Sleep(ctx, min(left, ttl/3)) {
+			return false
+		}
+		if mine {
+			mine, _ = s.lease(ctx) // the next pass asks again
+		}
+	}
+}
+
+var errNotOwner = errors.New("retention: another process purges")
+
+func (s *Sweeper) sweep(ctx context.Context, last *time.Time) error {
+	o, begun := Options{}, time.Now()
+	if !last.IsZero() {
+		o.elapsed = begun.Sub(*last) // monotonic: no clock that is set shortens or lengthens it
+	}
+	renewed := begun
+	o.keep = func(ctx context.Context) error {
+		if time.Since(renewed) < ttl/3 {
+			return nil
+		}
+		mine, err := s.lease(ctx)
+		if err == nil && !mine {
+			err = errNotOwner
+		}
+		renewed = time.Now()
+		return err
+	}
+	result, err := s.Pass(ctx, o)
+	for _, r := range result.Found {
+		if of := string(r.Kind) + " " + r.Consumer.String(); s.kept[of] != r.Kept {
+			s.kept[of] = r.Kept
+			s.config.Logger.InfoContext(ctx, "millpond: retention: what keeps rows has changed", slog.String("kind", string(r.Kind)),
+				slog.String("consumer", r.Consumer.String()), slog.String("because", r.Kept))
+		}
+	}
+	for kind, n := range result.Deleted {
+		if n > 0 {
+			s.config.Logger.InfoContext(ctx, "millpond: retention: rows are purged", slog.String("kind", string(kind)), slog.Int("rows", n), slog.Duration("took", time.Since(begun)))
+		}
+	}
+	if err == nil {
+		*last = begun
+	}
+	return err
+}
+
+func (s *Sweeper) lease(ctx context.Context) (mine bool, err error) {
+	leased, err := s.store.Lease(ctx, stores.LeaseRequest{Name: leases + s.config.Service, Owner: s.owner, Units: []int64{0}, Limit: 1, TTL: ttl})
+	return len(leased.Units) == 1, err
+}
+
+func (s *Sweeper) unlease(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), settle)
+	defer cancel()
+	_ = s.store.Unlease(ctx, leases+s.config.Service, s.owner, []int64{0}) // it ends by itself
+}

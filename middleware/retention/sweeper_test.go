@@ -1,0 +1,191 @@
+package retention_test
+
+import (
+	"bytes"
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"log/slog"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/millpond-go/millpond/middleware/retention"
+	"github.com/millpond-go/millpond/stores"
+	"github.com/millpond-go/millpond/stores/sqlite"
+)
+
+// aged is a store whose consumer has completed messages so long ago.
+func aged(t *testing.T, ages ...time.Duration) *sqlite.Store {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "aged.db")
+	store, err := sqlite.Open(t.Context(), "sqlite://"+path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = store.Close() })
+	if err := store.Register(t.Context(), stores.Registration{Consumer: stock, Topic: "orders"}); err != nil {
+		t.Fatal(err)
+	}
+	for i := range ages {
+		attempt, _, err := store.Begin(t.Context(), stores.Claim{Key: stores.Key{Consumer: stock, ID: fmt.Appendf(nil, "%d", i)}})
+		if err == nil {
+			err = attempt.Commit(t.Context())
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	db, err := sql.Open("sqlite", path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	for i, age := range ages {
+		if _, err := db.ExecContext(t.Context(), "UPDATE millpond_inbox SET completed_at = completed_at - ? WHERE message_id = ?", age.Microseconds(), fmt.Appendf(nil, "%d", i)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return store
+}
+
+func rows(t *testing.T, store *sqlite.Store) (n int) {
+	t.Helper()
+	for i := range 20 {
+		_, err := store.Find(t.Context(), stores.Key{Consumer: stock, ID: fmt.Appendf(nil, "%d", i)})
+		switch {
+		case err == nil:
+			n++
+		case !errors.Is(err, stores.ErrNotFound):
+			t.Fatal(err)
+		}
+	}
+	return n
+}
+
+type lines struct {
+	mu  sync.Mutex
+	all bytes.Buffer
+}
+
+func (l *lines) Write(b []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.all.Write(b)
+}
+
+func (l *lines) count(text string) int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return strings.Count(l.all.String(), text)
+}
+
+// Of two sweepers of a service one sweeps, and the other takes over when that has stopped.
+func TestOneOfTwoSweeps(t *testing.T) {
+	t.Parallel()
+	store := aged(t, 0, 25*time.Hour, 8*day, 9*day, 10*day)
+	var (
+		log   lines
+		both  sync.WaitGroup
+		stops []context.CancelFunc
+	)
+	for range 2 {
+		ctx, stop := context.WithCancel(t.Context())
+		stops = append(stops, stop)
+		s, err := retention.New(store, retention.Config{
+			Service: "inventory", Windows: retention.Windows{Window: 7 * day}, Every: 100 * time.Millisecond, Logger: slog.New(slog.NewTextHandler(&log, nil)),
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		both.Go(func() {
+			if err := s.Run(ctx); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	for deadline := time.Now().Add(time.Minute); rows(t, store) > 2; <-time.After(50 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatal("nothing is purged")
+		}
+	}
+	for _, stop := range stops {
+		stop()
+	}
+	both.Wait()
+	if n := log.count("rows are purged"); n != 1 || rows(t, store) != 2 {
+		t.Errorf("%d passes have purged, %d rows are left", n, rows(t, store))
+	}
+	leased, err := store.Lease(t.Context(), stores.LeaseRequest{Name: "retention/inventory", Owner: "next", Units: []int64{0}, Limit: 1, TTL: time.Minute})
+	if err != nil || len(leased.Units) != 1 {
+		t.Errorf("the lease was not given back: %+v, %v", leased, err)
+	}
+}
+
+// A process that dies between two steps leaves nothing that another one's pass does not heal,
+// and no message that was purged runs again.
+func TestDeathBetweenTwoSteps(t *testing.T) {
+	t.Parallel()
+	for _, step := range []string{"survey", "announce", "overtaken", "purge"} {
+		t.Run(step, func(t *testing.T) {
+			t.Parallel()
+			store := aged(t, 0, 25*time.Hour, 8*day, 9*day)
+			c := retention.Config{Service: "inventory", Windows: retention.Windows{Window: 7 * day}, Logger: slog.New(slog.DiscardHandler)}
+			dying, err := retention.New(dies{store, step}, c)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if _, err := dying.Pass(t.Context(), retention.Options{}); !errors.Is(err, errDied) {
+				t.Fatal(err)
+			}
+			next, err := retention.New(store, c)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if _, err := next.Pass(t.Context(), retention.Options{}); err != nil || rows(t, store) != 2 {
+				t.Errorf("%v, %d rows are left", err, rows(t, store))
+			}
+			_, v, err := store.Begin(t.Context(), stores.Claim{Key: stores.Key{Consumer: stock, ID: []byte("3")}, Time: time.Now().Add(-9*day - time.Minute)})
+			if err != nil || v.Outcome != stores.Stale {
+				t.Errorf("what was purged is %s, %v", v.Outcome, err)
+			}
+		})
+	}
+}
+
+var errDied = errors.New("the process has died")
+
+// dies is a store whose process dies at a step, after it was carried out.
+type dies struct {
+	*sqlite.Store
+	at string
+}
+
+func (d dies) after(step string, err error) error {
+	if d.at == step {
+		return errDied
+	}
+	return err
+}
+
+func (d dies) Survey(ctx context.Context, q stores.PurgeQuery) (stores.PurgeRange, error) {
+	r, err := d.Store.Survey(ctx, q)
+	return r, d.after("survey", err)
+}
+
+func (d dies) Announce(ctx context.Context, c stores.Consumer, through time.Time) error {
+	return d.after("announce", d.Store.Announce(ctx, c, through))
+}
+
+func (d dies) Overtaken(ctx context.Context, mark string) (string, bool, error) {
+	next, over, err := d.Store.Overtaken(ctx, mark)
+	return next, over, d.after("overtaken", err)
+}
+
+func (d dies) Purge(ctx context.Context, q stores.PurgeQuery) (stores.PurgeRange, error) {
+	r, err := d.Store.Purge(ctx, q)
+	return r, d.after("purge", err)
+}
