@@ -30,6 +30,7 @@ type Config struct {
 
 	RetryWorker  RetryWorkerConfig        `config:"retry_worker" about:"The worker that retries parked messages when they are due."`
 	Relay        RelayConfig              `config:"relay" about:"The relay, which publishes what transactions have written into the outbox. Messages without a destination go to the broker; the program adds others, as Relay.Publishers."`
+	Retention    RetentionConfig          `config:"retention" about:"What is deleted from the store's tables when it is old; see docs/retention.md."`
 	Handlers     map[string]HandlerConfig `config:"handlers" about:"Settings of single handlers, by their names in the program. There are no variables for these."`
 	DrainTimeout time.Duration            `config:"drain_timeout" default:"25s" check:"positive" about:"How long running handlers may take to finish when the service stops. The others are rolled back, and their messages are redelivered. Keep it below the limit of the service manager (Kubernetes: terminationGracePeriodSeconds, 30)."`
 	Log          LogConfig                `config:"log" about:"The log, on standard error."`
@@ -45,10 +46,11 @@ type Config struct {
 
 // BrokerConfig configures the broker.
 type BrokerConfig struct {
-	URL           URL    `config:"url" example:"memory://" missing:"write the URL of the broker, such as memory:// or kafka://host:9092" about:"The broker. The program must import its adapter, one of brokers/memory, brokers/kafka, brokers/amqp, brokers/sqs and brokers/nats, whose documentation lists the parameters. Put passwords into the environment."`
-	Group         string `config:"group" example:"my-service" about:"The prefix of consumer groups. Each handler has its own group, <group>.<handler>, so that two handlers of one topic both get each message. Processes of one service share the groups. Default: the service."`
-	InFlight      int    `config:"in_flight" default:"1" check:"positive" about:"How many messages of one handler may be in flight at a time. 1 keeps the broker's order. Each message in flight takes a connection of the store. (Kafka: in_flight_per_partition of the URL, 1 by default, keeps the order of a partition within this limit.)"`
-	DeliveryLimit int    `config:"delivery_limit" example:"20" check:"positive" about:"How often the broker delivers a message before it drops it, if the broker cannot be asked. Only needed for the placement redelivered."`
+	URL           URL           `config:"url" example:"memory://" missing:"write the URL of the broker, such as memory:// or kafka://host:9092" about:"The broker. The program must import its adapter, one of brokers/memory, brokers/kafka, brokers/amqp, brokers/sqs and brokers/nats, whose documentation lists the parameters. Put passwords into the environment."`
+	Group         string        `config:"group" example:"my-service" about:"The prefix of consumer groups. Each handler has its own group, <group>.<handler>, so that two handlers of one topic both get each message. Processes of one service share the groups. Default: the service."`
+	InFlight      int           `config:"in_flight" default:"1" check:"positive" about:"How many messages of one handler may be in flight at a time. 1 keeps the broker's order. Each message in flight takes a connection of the store. (Kafka: in_flight_per_partition of the URL, 1 by default, keeps the order of a partition within this limit.)"`
+	DeliveryLimit int           `config:"delivery_limit" example:"20" check:"positive" about:"How often the broker delivers a message before it drops it, if the broker cannot be asked. Only needed for the placement redelivered."`
+	ReplayHorizon time.Duration `config:"replay_horizon" example:"168h" check:"positive" about:"How far back the broker may deliver messages again, if it cannot be asked: what its topics keep, or how long messages may wait in its queues. Only needed for retention."`
 }
 
 // StoreConfig configures the store.
@@ -75,6 +77,7 @@ type RelayConfig struct {
 type HandlerConfig struct {
 	Group       string                 `config:"group" example:"stock-readers" about:"The consumer group at the broker, in place of <group>.<handler>, such as one that exists already."`
 	InFlight    int                    `config:"in_flight" example:"8" check:"positive" about:"In place of broker.in_flight."`
+	Window      time.Duration          `config:"retention_window" example:"720h" check:"positive" about:"In place of retention.window."`
 	RenamedFrom string                 `config:"renamed_from" example:"inventory" about:"The handler's name when its consumer was registered. Without it a renamed handler runs redelivered messages again."`
 	Lease       LeaseConfig            `config:"lease" example:"{on: true, ttl: 30s, after_crash: stop}" about:"For a handler whose effect is outside of the database, such as a payment: it runs under a lease (see docs/leases.md). ttl is 30s, after_crash is retry and key_lifetime is 24h by default."`
 	Retry       middleware.RetryPolicy `config:"retry" example:"{max_attempts: 3, backoff_min: 10s}" about:"In place of retry, for the fields that are set here."`

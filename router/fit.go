@@ -35,6 +35,7 @@ func (r *run) fit() error {
 		}
 		f.settleLimit(h)
 		f.deliveryLimit(h)
+		f.retention(h)
 	}
 	f.names()
 	f.groups()
@@ -146,6 +147,7 @@ func (f *fitting) deliveryLimit(h *handler) {
 func (r *run) advise() {
 	c := &r.config
 	r.adviseOfKeys()
+	r.adviseOfRetention()
 	if need := c.Inbox.HandlerTimeout + c.Inbox.CommitTimeout; c.DrainTimeout < need && !c.drainsByDefault() {
 		r.log.Info("millpond: a handler may take longer than the service drains; it is then rolled back, and its message is redelivered",
 			slog.Duration("drain_timeout", c.DrainTimeout), slog.Duration("handler_and_commit", need))

@@ -38,7 +38,7 @@ func (c Config) Format(f fmt.State, _ rune) { _, _ = io.WriteString(f, c.String(
 // Format implements fmt.Formatter, without secrets: fmt does not call the methods of fields
 // in every case.
 func (c BrokerConfig) Format(f fmt.State, _ rune) {
-	_, _ = fmt.Fprintf(f, "{url: %s, group: %s, in_flight: %d, delivery_limit: %d}", c.URL, c.Group, c.InFlight, c.DeliveryLimit)
+	_, _ = fmt.Fprintf(f, "{url: %s, group: %s, in_flight: %d, delivery_limit: %d, replay_horizon: %s}", c.URL, c.Group, c.InFlight, c.DeliveryLimit, c.ReplayHorizon)
 }
 
 // Format implements fmt.Formatter, without secrets.
@@ -154,7 +154,7 @@ func StarterConfig() string {
 			fmt.Fprintf(&b, "%sstock:\n", indent)
 		case f.Section && !example:
 			fmt.Fprintf(&b, "%s%s:\n", indent, name)
-		case f.Missing != "" || example:
+		case f.Missing != "" || example || f.Path == "retention.window": // without it the tables grow for ever
 			fmt.Fprintf(&b, "%s%s: %s\n", indent, name, f.Example)
 		default:
 			fmt.Fprintf(&b, "%s# %s: %s\n", indent, name, f.Default+f.Example)

@@ -135,7 +135,10 @@ func (r *run) start(ctx context.Context) ([]part, error) {
 		added.AddMiddleware(r.inbox.Middleware)
 		h.added = added
 	}
-	parts := []part{{"the router", r.watermill.Run}, {"a subscriber", r.watch}}
+	parts, err := r.sweep([]part{{"the router", r.watermill.Run}, {"a subscriber", r.watch}})
+	if err != nil {
+		return nil, err
+	}
 	if err := r.makeRelay(); err != nil {
 		return nil, err
 	}

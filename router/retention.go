@@ -1,0 +1,102 @@
+package router
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/millpond-go/millpond/middleware/retention"
+)
+
+// RetentionConfig configures the sweeper, which purges what is old. The service sets the
+// fields that a file does not have, but Archive.
+type RetentionConfig struct {
+	Off              bool `config:"off" default:"false" about:"Leave the purge to other processes of the service, or to millpond purge."`
+	retention.Config `config:""`
+}
+
+// windows returns how long completed messages of each handler are kept; 0: for ever.
+func (c *Config) windowOf(handler string) time.Duration {
+	if own := c.Handlers[handler].Window; own > 0 {
+		return own
+	}
+	if own := c.Retention.ByHandler[handler]; own > 0 {
+		return own
+	}
+	return c.Retention.Window
+}
+
+// sweeperConfig returns the configuration of the sweeper.
+func (r *run) sweeperConfig() retention.Config {
+	c := r.config.Retention.Config
+	c.Service, c.Logger = r.config.Service, r.log
+	byHandler := make(map[string]time.Duration)
+	for name, window := range c.ByHandler {
+		byHandler[name] = window
+	}
+	for name, handler := range r.config.Handlers {
+		if handler.Window > 0 {
+			if handler.RenamedFrom != "" { // the consumer has the old name
+				name = handler.RenamedFrom
+			}
+			byHandler[name] = handler.Window
+		}
+	}
+	c.ByHandler = byHandler
+	return c
+}
+
+// sweep adds the sweeper to the parts of the service.
+func (r *run) sweep(parts []part) ([]part, error) {
+	c := r.sweeperConfig()
+	if r.config.Retention.Off {
+		r.log.Info("millpond: this process purges nothing (retention.off); another process, or millpond purge, must")
+		return parts, nil
+	}
+	store, ok := r.store.(retention.Store)
+	switch {
+	case !ok && c.Off():
+		return parts, nil
+	case !ok:
+		return nil, errors.New("router: retention: the store cannot purge: remove the section")
+	}
+	sweeper, err := retention.New(store, c)
+	if err != nil {
+		return nil, fmt.Errorf("router: %w", err)
+	}
+	return append(parts, part{"the sweeper", sweeper.Run}), nil
+}
+
+// retention checks that nothing is purged that the broker may still deliver.
+func (f *fitting) retention(h *handler) {
+	window, can := f.config.windowOf(h.name), f.broker.Capabilities()
+	horizon, source := can.ReplayHorizon, "the broker keeps messages for"
+	if own := f.config.Broker.ReplayHorizon; own > 0 {
+		horizon.Known, horizon.Max, source = true, own, "broker.replay_horizon is"
+	}
+	if window <= 0 || f.judgesByTime() || !horizon.Known || window > horizon.Max {
+		return
+	}
+	f.badf("handler %q: completed messages are kept for %s, and %s %s, so that offsets set back that far would run what was purged again: raise retention.window above %s, or have the broker tell when it took a message (see docs/retention.md)",
+		h.name, window, source, horizon.Max, horizon.Max)
+}
+
+// judgesByTime reports whether messages that were purged are recognized by their time.
+func (r *run) judgesByTime() bool {
+	return r.broker.Capabilities().Time && !r.store.Capabilities().StaleUnseen
+}
+
+// adviseOfRetention says what keeps a purged message from running again, where that is the
+// window alone.
+func (r *run) adviseOfRetention() {
+	c := r.sweeperConfig()
+	completed := c.Window > 0 || len(c.ByHandler) > 0
+	if !completed || r.judgesByTime() {
+		return
+	}
+	if can := r.broker.Capabilities(); !can.ReplayHorizon.Known && r.config.Broker.ReplayHorizon == 0 {
+		r.log.Warn("millpond: nothing tells how far back the broker may deliver messages again, and when it took them; what was purged runs again if it comes",
+			slog.Duration("retention.window", c.Window), slog.String("so that it can be checked", "set broker.replay_horizon to what the topics keep"))
+	}
+}
