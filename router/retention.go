@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"time"
 
 	"github.com/millpond-go/millpond/middleware/retention"
@@ -16,7 +17,7 @@ type RetentionConfig struct {
 	retention.Config `config:""`
 }
 
-// windows returns how long completed messages of each handler are kept; 0: for ever.
+// windowOf returns how long completed messages of each handler are kept; 0: for ever.
 func (c *Config) windowOf(handler string) time.Duration {
 	if own := c.Handlers[handler].Window; own > 0 {
 		return own
@@ -27,24 +28,29 @@ func (c *Config) windowOf(handler string) time.Duration {
 	return c.Retention.Window
 }
 
-// sweeperConfig returns the configuration of the sweeper.
 func (r *run) sweeperConfig() retention.Config {
-	c := r.config.Retention.Config
-	c.Service, c.Logger = r.config.Service, r.log
-	byHandler := make(map[string]time.Duration)
-	for name, window := range c.ByHandler {
-		byHandler[name] = window
+	c := r.config.SweeperConfig()
+	c.Logger = r.log
+	return c
+}
+
+// SweeperConfig returns the configuration of the service's sweeper.
+func (c *Config) SweeperConfig() retention.Config {
+	s := c.Retention.Config
+	s.Service = c.Service
+	s.ByHandler = maps.Clone(s.ByHandler)
+	if s.ByHandler == nil {
+		s.ByHandler = make(map[string]time.Duration)
 	}
-	for name, handler := range r.config.Handlers {
+	for name, handler := range c.Handlers {
+		if handler.RenamedFrom != "" { // the consumer has the old name
+			name = handler.RenamedFrom
+		}
 		if handler.Window > 0 {
-			if handler.RenamedFrom != "" { // the consumer has the old name
-				name = handler.RenamedFrom
-			}
-			byHandler[name] = handler.Window
+			s.ByHandler[name] = handler.Window
 		}
 	}
-	c.ByHandler = byHandler
-	return c
+	return s
 }
 
 // sweep adds the sweeper to the parts of the service.

@@ -11,6 +11,7 @@
 // creates and checks the tables. [Store] is these, as an adapter returns it. What not
 // every store can do are optional interfaces, found by assertion: of stores [Outbox] (with
 // [Leases]) and [OutboxInspector], [LeaseInbox] for handlers under leases, [Attendance], [Resolver], [Waker], [PoolReporter],
+// [Purger],
 // [Examiner] and [Granter]; of attempts [Emitter], [Interruptible], [Refusing] and
 // [Escapable].
 //

@@ -2,8 +2,10 @@ package retention_test
 
 import (
 	"bytes"
+	"compress/gzip"
 	"context"
 	"database/sql"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -188,4 +190,38 @@ func (d dies) Overtaken(ctx context.Context, mark string) (string, bool, error) 
 func (d dies) Purge(ctx context.Context, q stores.PurgeQuery) (stores.PurgeRange, error) {
 	r, err := d.Store.Purge(ctx, q)
 	return r, d.after("purge", err)
+}
+
+// What is deleted is in the archive before, line by line.
+func TestArchiveHasWhatIsGone(t *testing.T) {
+	t.Parallel()
+	store := aged(t, 0, 25*time.Hour, 8*day, 9*day)
+	var file bytes.Buffer
+	s, err := retention.New(store, retention.Config{
+		Service: "inventory", Windows: retention.Windows{Window: 7 * day}, Archive: archive(&file), Logger: slog.New(slog.DiscardHandler),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.Pass(t.Context(), retention.Options{}); err != nil {
+		t.Fatal(err)
+	}
+	unzipped, err := gzip.NewReader(&file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var ids []string
+	for lines := json.NewDecoder(unzipped); lines.More(); {
+		var row stores.PurgedRow
+		if err := lines.Decode(&row); err != nil {
+			t.Fatal(err)
+		}
+		ids = append(ids, string(row.ID))
+		if row.Kind != stores.PurgeCompleted || row.Consumer != stock || row.Time.IsZero() {
+			t.Errorf("%+v", row)
+		}
+	}
+	if fmt.Sprint(ids) != "[2 3]" || rows(t, store) != 2 {
+		t.Errorf("the archive has %v, %d rows are left", ids, rows(t, store))
+	}
 }

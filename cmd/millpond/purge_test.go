@@ -1,0 +1,48 @@
+package main
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/millpond-go/millpond/stores"
+)
+
+func TestPurge(t *testing.T) {
+	onStores(t, func(t *testing.T, w *world) {
+		w.complete(failure(charge, "u:1", "x"))
+		w.fails(1, charge, "card refused")
+		var all []purgeRecord
+		args := []string{"purge", "--service", charge.Service, "--handler", charge.Handler, "--window", "1ns", "-o", "json"}
+		require.NoError(t, json.Unmarshal([]byte(w.run(exitOK, append(args, "--dry-run")...)), &all))
+		require.Len(t, all, 1)
+		require.Contains(t, all[0].Kept, "completed nothing for a day before")
+		w.run(exitUsage, args...)
+		out := w.run(exitOK, append(args, "--silent", "--yes")...)
+		require.NoError(t, json.Unmarshal([]byte(out), &all))
+		require.Equal(t, stores.PurgeCompleted, all[0].Kind)
+		require.Equal(t, 1, all[0].Purgeable)
+		require.Contains(t, w.errB.String(), "1 rows deleted: completed")
+		w.ok("purge", "--accept-stale", charge.String(), "--for", "2h")
+		require.Contains(t, w.errB.String(), "go to quarantine for 2h")
+		w.run(exitNothing, "purge", "--accept-stale", "no/body")
+		for _, wrong := range [][]string{
+			{"purge"}, {"purge", "--service", "x"}, {"purge", "--accept-stale", "x"}, {"purge", "--accept-stale", "a/b", "--for", "-1s"},
+			{"purge", "--service", "x", "--window", "2h", "--failed", "1h"},
+		} {
+			w.run(exitUsage, wrong...)
+		}
+	})
+}
+
+func TestPurgeOfAService(t *testing.T) {
+	n := newSession(t)
+	dir := t.TempDir()
+	file := filepath.Join(dir, "millpond.yaml")
+	require.NoError(t, os.WriteFile(file, []byte("service: billing\nbroker: {url: \"memory://\"}\nstore: {url: \"sqlite://"+filepath.ToSlash(filepath.Join(dir, "test.db"))+"\"}\nretention: {window: 24h, audited: 48h}\n"), 0o600))
+	n.ok("migrate", "up", "--store", "sqlite://"+filepath.ToSlash(filepath.Join(dir, "test.db")))
+	require.Contains(t, n.ok("purge", "--config", file, "--yes"), "audited")
+}

@@ -1,0 +1,65 @@
+package retention_test
+
+import (
+	"compress/gzip"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/millpond-go/millpond/middleware/retention"
+	"github.com/millpond-go/millpond/stores"
+	"github.com/millpond-go/millpond/stores/sqlite"
+)
+
+// archive writes rows as compressed JSON lines. Each batch is a gzip member of its own, so
+// that what was written stays readable if the process dies in the next one.
+func archive(to io.Writer) func(context.Context, []stores.PurgedRow) error {
+	return func(_ context.Context, rows []stores.PurgedRow) error {
+		zipped := gzip.NewWriter(to)
+		lines := json.NewEncoder(zipped)
+		for _, row := range rows {
+			if err := lines.Encode(row); err != nil {
+				return err
+			}
+		}
+		return zipped.Close() // a file should be synced here: then the rows are gone
+	}
+}
+
+// A program with a router of its own purges what its inbox has completed a week ago, and
+// archives it.
+func ExampleSweeper() {
+	ctx, stop := context.WithCancel(context.Background())
+	defer stop()
+	dir, err := os.MkdirTemp("", "retention")
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer os.RemoveAll(dir)
+	store, err := sqlite.Open(ctx, "sqlite://"+filepath.Join(dir, "billing.db"))
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer store.Close()
+	var file io.Writer = io.Discard // such as an *os.File, opened to append
+	sweeper, err := retention.New(store, retention.Config{
+		Service: "billing", // as in InboxConfig
+		Windows: retention.Windows{Window: 7 * 24 * time.Hour},
+		Archive: archive(file),
+	})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	stopped := make(chan error, 1)
+	go func() { stopped <- sweeper.Run(ctx) }()
+	stop() // with the router
+	fmt.Println(<-stopped)
+	// Output: <nil>
+}
