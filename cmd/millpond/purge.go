@@ -75,9 +75,12 @@ all the same. A service's own sweeper may run at the same time.`,
 		into        *time.Duration
 		name, usage string
 	}{
-		{&c.windows.Window, "window", "how long completed messages are kept"}, {&c.windows.Failed, "failed", "how long failed messages are kept, at least window"},
-		{&c.windows.Discarded, "discarded", "how long discarded messages are kept"}, {&c.windows.Quarantined, "quarantined", "how long messages in quarantine are kept"},
-		{&c.windows.Published, "published", "how long the outbox's history is kept"}, {&c.windows.Audited, "audited", "how long the audit is kept"},
+		{&c.windows.Window, "window", "how long completed messages are kept"},
+		{&c.windows.Failed, "failed", "how long failed messages are kept, at least window"},
+		{&c.windows.Discarded, "discarded", "how long discarded messages are kept"},
+		{&c.windows.Quarantined, "quarantined", "how long messages in quarantine are kept"},
+		{&c.windows.Published, "published", "how long the outbox's history is kept"},
+		{&c.windows.Audited, "audited", "how long the audit is kept"},
 	} {
 		f.DurationVar(w.into, w.name, 0, w.usage)
 	}
@@ -117,8 +120,12 @@ func (c *purgeCall) config() (config retention.Config, err error) {
 	}
 	config.Service = c.service
 	for _, own := range []struct{ into, from *time.Duration }{
-		{&config.Window, &c.windows.Window}, {&config.Failed, &c.windows.Failed}, {&config.Discarded, &c.windows.Discarded},
-		{&config.Quarantined, &c.windows.Quarantined}, {&config.Published, &c.windows.Published}, {&config.Audited, &c.windows.Audited},
+		{&config.Window, &c.windows.Window},
+		{&config.Failed, &c.windows.Failed},
+		{&config.Discarded, &c.windows.Discarded},
+		{&config.Quarantined, &c.windows.Quarantined},
+		{&config.Published, &c.windows.Published},
+		{&config.Audited, &c.windows.Audited},
 	} {
 		if *own.from != 0 {
 			*own.into = *own.from

@@ -30,7 +30,10 @@ func TestPurge(t *testing.T) {
 		require.Contains(t, w.errB.String(), "go to quarantine for 2h")
 		w.run(exitNothing, "purge", "--accept-stale", "no/body")
 		for _, wrong := range [][]string{
-			{"purge"}, {"purge", "--service", "x"}, {"purge", "--accept-stale", "x"}, {"purge", "--accept-stale", "a/b", "--for", "-1s"},
+			{"purge"},
+			{"purge", "--service", "x"},
+			{"purge", "--accept-stale", "x"},
+			{"purge", "--accept-stale", "a/b", "--for", "-1s"},
 			{"purge", "--service", "x", "--window", "2h", "--failed", "1h"},
 		} {
 			w.run(exitUsage, wrong...)

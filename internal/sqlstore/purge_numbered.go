@@ -36,15 +36,18 @@ var purgedTables = map[stores.PurgeKind]purgedTable{
 	},
 	stores.PurgeAudited: {
 		from: "{schema.}{prefix}audit a WHERE ", number: "a.id", time: "a.at", narrow: "0, a.message_id",
-		wide:   "NULL, NULL, a.verb, a.reason, a.actor, '', '', NULL, NULL, NULL",
+		wide:   none + "a.verb, a.reason, a.actor, '', '', " + none + "NULL",
 		locked: "{schema.}{prefix}audit a WHERE ", sorted: true,
 	},
 }
 
+// none are two columns that a table has not.
+const none = "NULL, NULL, "
+
 func failureTable(status string) purgedTable {
 	return purgedTable{
 		from: "{schema.}{prefix}failure f WHERE f.status = " + status + " AND ", number: "f.number", time: "f.last_at", narrow: "f.consumer, f.message_id",
-		wide:   "NULL, NULL, f.class, f.error, f.topic, f.coordinates, f.codec, f.uuid, f.metadata, f.payload",
+		wide:   none + "f.class, f.error, f.topic, f.coordinates, f.codec, f.uuid, f.metadata, f.payload",
 		locked: "{both} WHERE f.status = " + status + " AND ",
 	}
 }

@@ -47,7 +47,7 @@ func ExampleSweeper() {
 		return
 	}
 	defer store.Close()
-	var file io.Writer = io.Discard // such as an *os.File, opened to append
+	file := io.Discard // such as an *os.File, opened to append
 	sweeper, err := retention.New(store, retention.Config{
 		Service: "billing", // as in InboxConfig
 		Windows: retention.Windows{Window: 7 * 24 * time.Hour},

@@ -24,7 +24,6 @@ type scripted struct {
 	mark     stores.Watermark
 	times    []time.Time // of completed rows
 	open     int         // how often Overtaken says no
-	refuses  bool        // the archive's error
 	calls    []string
 	at       []time.Time
 	announce time.Time
