@@ -94,7 +94,7 @@ func TestCallsThatLackRowsOrHaveTooMuch(t *testing.T) {
 		"msg show 1 2":                          "millpond: millpond msg show takes one argument at most: leave out \"2\"\n",
 		"config check a b":                      "millpond: millpond config check takes one argument at most: leave out \"b\"\n",
 		"stats extra":                           "millpond: millpond stats takes no arguments: leave out \"extra\"\n",
-		"quarantine ls --reason confict":        "millpond: --reason is \"confict\": use conflict, no_key, key_too_long, undecodable, too_large, acked_early, handler_commit\n",
+		"quarantine ls --reason confict":        "millpond: --reason is \"confict\": use conflict, no_key, key_too_long, undecodable, too_large, acked_early, handler_commit, stale\n",
 	} {
 		if strings.Contains(call, "--store") {
 			n.open = openStore

@@ -2,6 +2,7 @@ package sqlstore
 
 import (
 	"context"
+	"fmt"
 	"time"
 
 	"github.com/millpond-go/millpond/stores"
@@ -15,7 +16,9 @@ FROM {schema.}{prefix}consumer ORDER BY service, handler`
 
 	announce = `UPDATE {schema.}{prefix}consumer SET purged_through = ?, announced_at = {now} WHERE id = ? AND (purged_through IS NULL OR purged_through < ?)`
 
-	// A program that does not know the step would run what was purged.
+	// A program that does not know the step would run what was purged. Once is enough, so that
+	// it needs the right only once.
+	keptOut = `SELECT max(compatible) FROM {schema.}{prefix}schema`
 	keepOut = `UPDATE {schema.}{prefix}schema SET compatible = 5 WHERE compatible < 5`
 
 	noteLate = `UPDATE {schema.}{prefix}consumer SET late_time = ?, late_at = {now}
@@ -55,8 +58,14 @@ func (s Store) Watermarks(ctx context.Context) (w stores.Watermarks, err error) 
 // Announce implements stores.Purger, in one commit.
 func (s Store) Announce(ctx context.Context, c stores.Consumer, through time.Time) error {
 	return s.ofConsumer(ctx, func(tx Sender) error {
-		if _, err := tx.Send(ctx, Statement{Text: s.t.fixed(keepOut)}); err != nil {
+		var compatible int64
+		if _, err := First(ctx, tx, Statement{Text: s.t.fixed(keptOut)}, &compatible); err != nil {
 			return err
+		}
+		if compatible < 5 {
+			if _, err := tx.Send(ctx, Statement{Text: s.t.fixed(keepOut)}); err != nil {
+				return fmt.Errorf("programs that do not know how to purge are to be kept out: let the first purge be one of millpond purge with the account of the migrations: %w", err)
+			}
 		}
 		at := s.t.Dialect().Time(through.Add(stores.ClockMargin))
 		_, err := tx.Send(ctx, Statement{Text: s.t.fixed(announce), Args: []any{at, number(c), at}})
