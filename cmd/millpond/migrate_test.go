@@ -144,7 +144,7 @@ func TestMigrateSQL(t *testing.T) {
 		require.Contains(t, second, "-- 0002_failures\n")
 		require.NotContains(t, second, "0001")
 		n.run(exitUsage, "migrate", "sql", "--from", "99")
-		require.Equal(t, "millpond: --from is 99: there are 4 steps\n", n.errB.String())
+		require.Equal(t, "millpond: --from is 99: there are 5 steps\n", n.errB.String())
 	})
 }
 
