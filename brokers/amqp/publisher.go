@@ -23,10 +23,12 @@ type publisher struct {
 }
 
 func newPublisher(b *Broker) *publisher {
-	return &publisher{publishing.Publisher[*outgoing]{Package: pkg, Timeout: b.config.Publish.Timeout,
+	return &publisher{publishing.Publisher[*outgoing]{
+		Package: pkg, Timeout: b.config.Publish.Timeout,
 		Open: func(_ context.Context, topic string) (publishing.Topic[*outgoing], error) {
 			return &outlet{b, topic}, checkName("topic", topic)
-		}}}
+		},
+	}}
 }
 
 // outlet is a topic that is published to.

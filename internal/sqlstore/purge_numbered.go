@@ -42,7 +42,7 @@ var purgedTables = map[stores.PurgeKind]purgedTable{
 }
 
 // none are two columns that a table has not.
-const none = "NULL, NULL, "
+const none = "NULL, NULL, " //nolint:dupword // it is SQL
 
 func failureTable(status string) purgedTable {
 	return purgedTable{

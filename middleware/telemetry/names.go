@@ -99,7 +99,7 @@ func errorType(c stores.Class) string {
 	switch c {
 	case stores.ClassTransient, stores.ClassPermanent, stores.ClassContention, stores.ClassTimeout, stores.ClassPanic,
 		stores.ClassConduct, stores.ClassOutputs, stores.ClassCrash, stores.ClassInterrupted, stores.ClassUnknown,
-		stores.ClassOrder, stores.ClassUnreadable:
+		stores.ClassOrder, stores.ClassUnreadable, stores.ClassUnconfirmed:
 		return string(c)
 	}
 	return otherValue
