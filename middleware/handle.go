@@ -44,7 +44,7 @@ func (v *visit) Run(ctx context.Context, x execute.Execution) (outputs []stores.
 		err = v.capture(mark.said, returned)
 	}
 	outputs = mark.said.Close()
-	v.says = len(outputs) > 0
+	v.diary.said = len(outputs) > 0
 	return outputs, err
 }
 
@@ -75,7 +75,7 @@ func (v *visit) Acked() bool {
 
 // Classify implements delivery.Handler.
 func (v *visit) Classify(cause error) (class stores.Class) {
-	ask := v.in.policy(v.handler).Classify
+	ask := v.in.handlers.policy(v.handler).Classify
 	if ask == nil {
 		return ""
 	}

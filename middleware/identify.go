@@ -84,7 +84,7 @@ func (v *visit) askChain() (id []byte, source string, err error) {
 // orderKey asks the program's function. One that panics has no answer. Long keys are
 // kept as their hash: brokers allow keys that no index takes.
 func (v *visit) orderKey() (key []byte) {
-	ask := v.in.policy(v.handler).OrderKey
+	ask := v.in.handlers.policy(v.handler).OrderKey
 	if ask == nil {
 		return nil
 	}

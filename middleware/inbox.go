@@ -36,13 +36,10 @@ type Inbox struct {
 	hooks     *hooks
 	panics    *panicLog
 	logLimit  loglimit.Limit
-	retry     *policy
-	policies  map[string]*policy // of handlers that have their own
-	modes     modes
+	handlers  handlers
 	consumers *consumers
 	crowds    crowds
 	workers   *workers
-	targets   targets
 	visits    sync.Pool // *visit
 }
 
@@ -67,12 +64,8 @@ func NewInbox(store Store, c InboxConfig) (*Inbox, error) {
 	in := &Inbox{
 		store: store, config: c,
 		panics: panics, hooks: newHooks(c.Hooks, panics),
-		retry: newPolicy(&c.Retry), policies: make(map[string]*policy),
-		consumers: newConsumers(store, c), modes: modes,
-		workers: newWorkers(c.Logger),
-	}
-	for handler, p := range c.RetryByHandler {
-		in.policies[handler] = newPolicy(&p)
+		handlers:  handlers{retry: newPolicy(&c.Retry), policies: newPolicies(c.RetryByHandler), modes: modes},
+		consumers: newConsumers(store, c), workers: newWorkers(c.Logger),
 	}
 	in.core = &delivery.Core{
 		Rows:        store,
@@ -179,12 +172,4 @@ func (in *Inbox) Middleware(next message.HandlerFunc) message.HandlerFunc {
 		in.visits.Put(v)
 		return outputs, err
 	}
-}
-
-// policy returns the retry policy of a handler.
-func (in *Inbox) policy(handler string) *policy {
-	if own, ok := in.policies[handler]; ok {
-		return own
-	}
-	return in.retry
 }

@@ -100,8 +100,8 @@ func (v *visit) aim() {
 		return
 	}
 	v.facts.PublishTopic, v.facts.PublishTo = t.topic, t.destination
-	if was, ok := v.in.targets.by.Load(v.handler); !ok || was != t {
-		v.in.targets.by.Store(v.handler, t)
+	if was, ok := v.in.handlers.targets.by.Load(v.handler); !ok || was != t {
+		v.in.handlers.targets.by.Store(v.handler, t)
 	}
 }
 
@@ -129,7 +129,7 @@ func (v *visit) target() (target, error) {
 	case v.facts.PublishTopic != "":
 		return target{topic: v.facts.PublishTopic, destination: v.facts.PublishTo, known: true}, nil
 	}
-	if t, ok := v.in.targets.by.Load(v.handler); ok {
+	if t, ok := v.in.handlers.targets.by.Load(v.handler); ok {
 		return t.(target), nil //nolint:forcetypeassert // nothing else is in it
 	}
 	return target{}, errNoTarget
@@ -223,7 +223,7 @@ func (v *visit) derive(o *stores.Output, position int) string {
 // poke tells the relay of a commit, also if nobody knows whether it happened.
 func (v *visit) poke(commit error) {
 	c := v.in.config.Outputs
-	if !v.says || c.Relay == nil || errors.Is(commit, stores.ErrNotCommitted) {
+	if !v.diary.said || c.Relay == nil || errors.Is(commit, stores.ErrNotCommitted) {
 		return
 	}
 	v.in.panics.note("Outputs.Relay.Poke", v.arrival.Claim.Key, callback.Call("it", func() error {

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -22,11 +23,29 @@ import (
 // hostile is what a message may bring a handler to say.
 var hostile = "\x1b[2J\u202eboom\n" + strings.Repeat("boom ", 2<<20) // 10 MB
 
+// written is what has been written to it. Goroutines of a router still log when it is closed.
+type written struct {
+	mu  sync.Mutex
+	all bytes.Buffer
+}
+
+func (w *written) Write(p []byte) (int, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.all.Write(p)
+}
+
+func (w *written) String() string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.all.String()
+}
+
 // routed runs a handler once, behind the inbox on a Watermill router with Watermill's own
 // plain logger, and returns what that has written.
 func routed(t *testing.T, in *middleware.Inbox, h message.NoPublishHandlerFunc, around ...message.HandlerMiddleware) string {
 	t.Helper()
-	var out bytes.Buffer
+	var out written
 	pubsub := gochannel.NewGoChannel(gochannel.Config{Persistent: true}, watermill.NopLogger{})
 	router, err := message.NewRouter(message.RouterConfig{CloseTimeout: time.Minute}, watermill.NewStdLoggerWithOut(&out, false, false))
 	if err != nil {

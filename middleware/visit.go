@@ -29,8 +29,6 @@ type visit struct {
 	outer   *running     // the run that the context comes from, of this message or another
 	retry   *retryRun    // nil for a delivery of the broker
 	crowd   *crowd       // the consumer's
-	silent  bool         // its subscriber does not tell redeliveries apart
-	says    bool         // its handler has published something in the last attempt
 	diary   diary
 	arrival delivery.Arrival
 	machine delivery.Delivery
@@ -71,6 +69,7 @@ type diary struct {
 	begun  time.Time
 	source string // the link of the key chain that found the id
 	held   error  // why it was held last
+	said   bool   // the handler has published something, in its last run
 	told   bool   // everybody knows how it has ended
 }
 
@@ -82,15 +81,14 @@ func (v *visit) begin(in *Inbox, msg *message.Message, next message.HandlerFunc)
 	v.was.take(msg)
 	v.retry = in.workers.runOf(msg)
 	facts, known := brokers.DeliveryOf(msg)
-	v.silent = !known && v.retry == nil
 	v.facts = stores.Facts{Key: facts.Key, NativeID: facts.NativeID, Time: facts.Time}
 	a := &v.arrival
 	a.Contexts = delivery.Contexts{Shutdown: shutdown, Detached: context.WithoutCancel(shutdown)}
 	v.aim()
 	a.Consumer, a.Handler, a.Observer = v, v, v
 	a.Payload = msg.Payload
-	a.Policy, a.Mode = &in.policy(v.handler).machine, in.modes.of(v.handler)
-	a.Origin = delivery.Origin{Topic: message.SubscribeTopicFromCtx(shutdown), Coordinates: facts.Coordinates, Count: facts.Count}
+	a.Policy, a.Mode = &in.handlers.policy(v.handler).machine, in.handlers.modes.of(v.handler)
+	a.Origin = delivery.Origin{Topic: message.SubscribeTopicFromCtx(shutdown), Coordinates: facts.Coordinates, Count: facts.Count, Silent: !known}
 	if a.Origin.Topic == "" {
 		a.Origin.Topic = facts.Topic
 	}
@@ -118,7 +116,12 @@ func (v *visit) suspect() bool {
 }
 
 // Suspects implements delivery.Consumer.
-func (v *visit) Suspects() bool { return v.silent && v.crowd.attendance.fears() }
+func (v *visit) Suspects() bool { return v.silent() && v.crowd.attendance.fears() }
+
+// silent reports whether the message's subscriber does not tell redeliveries apart.
+func (v *visit) silent() bool {
+	return v.arrival.Origin.Silent && v.retry == nil && v.arrival.Unfit == nil
+}
 
 // process takes the message from its arrival to the answer for the router.
 func (v *visit) process() ([]*message.Message, error) {
@@ -141,7 +144,7 @@ func (v *visit) process() ([]*message.Message, error) {
 	}
 	v.crowd = v.in.crowds.of(consumer)
 	a.Suspect = v.suspect()
-	if v.silent = v.silent && a.Unfit == nil; v.silent {
+	if v.silent() {
 		v.crowd.attendance.enter()
 		defer v.crowd.attendance.leave()
 	}
@@ -206,7 +209,7 @@ func (v *visit) over(end *delivery.End) {
 
 // Known implements delivery.Consumer.
 func (v *visit) Known() bool {
-	return v.in.consumers.known(v.handler, v.claimsTopic()) && (!v.silent || v.crowd.attendance.attends())
+	return v.in.consumers.known(v.handler, v.claimsTopic()) && (!v.silent() || v.crowd.attendance.attends())
 }
 
 // Register implements delivery.Consumer.
@@ -216,7 +219,7 @@ func (v *visit) Register(ctx context.Context) error {
 			return err
 		}
 	}
-	if !v.silent {
+	if !v.silent() {
 		return nil
 	}
 	if err := v.crowd.attendance.attend(ctx); err != nil {

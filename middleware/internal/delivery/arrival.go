@@ -31,7 +31,8 @@ type Arrival struct {
 type Origin struct {
 	Topic       string
 	Coordinates string
-	Count       int // deliveries, if the broker counts them
+	Count       int  // deliveries, if the broker counts them
+	Silent      bool // the subscriber does not tell redeliveries apart
 }
 
 // Unfit is why a message does not run.
