@@ -26,7 +26,7 @@ func one(p message.Publisher) map[string]message.Publisher {
 func TestManyInOneTransactionAreRelayedInOrder(t *testing.T) {
 	t.Parallel()
 	everywhere(t, func(t *testing.T, r *rig) {
-		ids := numbered("m", 10_000)
+		ids := numbered("m", 4_000)
 		check(t, r.transact(func(publisher func(stores.PublisherConfig) message.Publisher, _ execer) error {
 			var messages []*message.Message
 			for i, id := range ids {

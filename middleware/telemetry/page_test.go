@@ -50,13 +50,13 @@ func TestPageHasValues(t *testing.T) {
 	}
 	for _, v := range []stores.Class{
 		stores.ClassTransient, stores.ClassPermanent, stores.ClassContention, stores.ClassTimeout, stores.ClassPanic, stores.ClassConduct,
-		stores.ClassOutputs, stores.ClassCrash, stores.ClassInterrupted, stores.ClassUnknown, stores.ClassUnreadable,
+		stores.ClassOutputs, stores.ClassCrash, stores.ClassInterrupted, stores.ClassUnknown, stores.ClassUnreadable, stores.ClassUnconfirmed, stores.ClassOrder,
 	} {
 		values = append(values, string(v))
 	}
 	for _, v := range []stores.Reason{
 		stores.ReasonConflict, stores.ReasonNoKey, stores.ReasonKeyTooLong, stores.ReasonUndecodable, stores.ReasonTooLarge,
-		stores.ReasonAckedEarly, stores.ReasonTxCommitted,
+		stores.ReasonAckedEarly, stores.ReasonTxCommitted, stores.ReasonStale,
 	} {
 		values = append(values, string(v))
 	}
