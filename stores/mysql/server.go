@@ -40,56 +40,9 @@ func (s *Store) learn(ctx context.Context, again bool) error {
 	if s.dialect != nil && !again {
 		return nil
 	}
-	var (
-		version  string
-		comment  string
-		database sql.NullString
-		sv       server
-		commits  bool
-		charset  string
-		chain    string
-		mode     string
-		step     int
-	)
-	err := s.db.QueryRowContext(ctx, "SELECT VERSION(), @@version_comment, DATABASE(), @@max_allowed_packet, @@SESSION.autocommit, @@SESSION.character_set_client, @@SESSION.completion_type, @@SESSION.sql_mode, @@SESSION.auto_increment_increment").
-		Scan(&version, &comment, &database, &sv.maxPacket, &commits, &charset, &chain, &mode, &step)
+	sv, schema, err := s.ask(ctx)
 	if err != nil {
 		return err
-	}
-	if !commits {
-		return fmt.Errorf("%w: the connections have autocommit off, so that what is done outside of transactions stays locked and is lost: add autocommit=1 to the parameters", sqlstore.ErrUnusable)
-	}
-	if err := writable(chain, mode); err != nil {
-		return err
-	}
-	sv.noEscapes = strings.Contains(mode, "NO_BACKSLASH_ESCAPES")
-	if unsafeCharsets[charset] {
-		return fmt.Errorf("%w: the connections have the character set %s, in which the driver cannot put quotes around text: use utf8mb4", sqlstore.ErrUnusable, charset)
-	}
-	sv.maria = isMariaDB(version)
-	if !s.config.AnyServer {
-		if _, err = supported(version, comment); err != nil {
-			return err
-		}
-	}
-	galera, _ := s.variable(ctx, "GLOBAL.wsrep_on")
-	sv.unordered = step != 1 || isOn(galera) // several servers draw numbers
-	// From now on the tables are named in full: a handler may select another database.
-	schema := s.names.Schema
-	if schema == "" {
-		schema = database.String
-	}
-	if schema == "" {
-		return fmt.Errorf("%w: no database is selected: name one in the address, or in Config.Schema", sqlstore.ErrUnusable)
-	}
-	if !sv.maria {
-		var n int
-		err := s.db.QueryRowContext(ctx, "SELECT count(*) FROM information_schema.routines WHERE routine_schema = ? AND routine_name IN (?, ?, ?) AND routine_comment LIKE 'millpond 1:%'",
-			schema, s.names.Prefix+"begin", s.names.Prefix+"complete", s.names.Prefix+"look").Scan(&n)
-		if err != nil {
-			return err
-		}
-		sv.procedures = n == 3
 	}
 	s.warn(ctx, sv)
 	if before := s.texts(); before != nil {
@@ -108,6 +61,59 @@ func (s *Store) learn(ctx context.Context, again bool) error {
 	s.sql = newStatements(s.dialect)
 	s.current.Store(newTexts(s.dialect, sv, s.config.Isolation))
 	return nil
+}
+
+// ask asks the server what it is, and refuses one on which the store cannot keep what it
+// promises. schema is the database with the tables: they are named in full, because a handler
+// may select another one.
+func (s *Store) ask(ctx context.Context) (sv server, schema string, err error) {
+	var (
+		version, comment, charset, chain, mode string
+		database                               sql.NullString
+		commits                                bool
+		step                                   int
+	)
+	err = s.db.QueryRowContext(ctx, "SELECT VERSION(), @@version_comment, DATABASE(), @@max_allowed_packet, @@SESSION.autocommit, @@SESSION.character_set_client, @@SESSION.completion_type, @@SESSION.sql_mode, @@SESSION.auto_increment_increment").
+		Scan(&version, &comment, &database, &sv.maxPacket, &commits, &charset, &chain, &mode, &step)
+	if err != nil {
+		return sv, "", err
+	}
+	if !commits {
+		return sv, "", fmt.Errorf("%w: the connections have autocommit off, so that what is done outside of transactions stays locked and is lost: add autocommit=1 to the parameters", sqlstore.ErrUnusable)
+	}
+	if err := writable(chain, mode); err != nil {
+		return sv, "", err
+	}
+	sv.noEscapes = strings.Contains(mode, "NO_BACKSLASH_ESCAPES")
+	if unsafeCharsets[charset] {
+		return sv, "", fmt.Errorf("%w: the connections have the character set %s, in which the driver cannot put quotes around text: use utf8mb4", sqlstore.ErrUnusable, charset)
+	}
+	sv.maria = isMariaDB(version)
+	if !s.config.AnyServer {
+		if _, err := supported(version, comment); err != nil {
+			return sv, "", err
+		}
+	}
+	galera, _ := s.variable(ctx, "GLOBAL.wsrep_on")
+	sv.unordered = step != 1 || isOn(galera) // several servers draw numbers
+	if schema = s.names.Schema; schema == "" {
+		schema = database.String
+	}
+	if schema == "" {
+		return sv, "", fmt.Errorf("%w: no database is selected: name one in the address, or in Config.Schema", sqlstore.ErrUnusable)
+	}
+	if !sv.maria {
+		sv.procedures, err = s.hasProcedures(ctx, schema)
+	}
+	return sv, schema, err
+}
+
+// hasProcedures reports whether all procedures of the store's are there.
+func (s *Store) hasProcedures(ctx context.Context, schema string) (bool, error) {
+	var n int
+	err := s.db.QueryRowContext(ctx, "SELECT count(*) FROM information_schema.routines WHERE routine_schema = ? AND routine_name IN (?, ?, ?) AND routine_comment LIKE 'millpond 1:%'",
+		schema, s.names.Prefix+"begin", s.names.Prefix+"complete", s.names.Prefix+"look").Scan(&n)
+	return n == 3, err
 }
 
 // writable refuses the settings of connections on which what the store sends cannot run.
