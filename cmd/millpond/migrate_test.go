@@ -164,7 +164,7 @@ func TestMigrateSQLNeedsNoServer(t *testing.T) {
 	n := newSession(t)
 	n.vars[storeVariable] = "mysql://?millpond_prefx=a_"
 	n.run(exitError, "migrate", "sql")
-	require.Contains(t, n.errB.String(), "there are millpond_schema and millpond_prefix")
+	require.Contains(t, n.errB.String(), "there are millpond_server, millpond_schema and millpond_prefix")
 }
 
 // Whoever waits is told so.
