@@ -39,7 +39,8 @@ func (d *Delivery) acked() bool { return d.end.Runs > 0 && d.arrival.Handler.Ack
 
 // finish ends the attempt of a handler that has succeeded.
 func (d *Delivery) finish(outputs []stores.Output) next {
-	acked := d.acked() // asked before the commit: afterwards it would be too late to matter
+	d.outputs = outputs // for another try, also after a commit that turns out not to have happened
+	acked := d.acked()  // asked before the commit: afterwards it would be too late to matter
 	end := d.execution.Finish(outputs)
 	switch {
 	case end.Err == nil:
@@ -49,7 +50,6 @@ func (d *Delivery) finish(outputs []stores.Output) next {
 		}
 		return d.done(Completed)
 	case end.Again:
-		d.outputs = outputs
 		return next{state: holding, cause: end.Err, why: end.Err, back: finishing}
 	case errors.Is(end.Err, stores.ErrNotCommitted):
 		return d.failed(end, fmt.Errorf("middleware: %w", end.Err))
