@@ -2,6 +2,7 @@ package storetest
 
 import (
 	"context"
+	"fmt"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -9,6 +10,7 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	"github.com/millpond-go/millpond/middleware"
+	"github.com/millpond-go/millpond/middleware/outbox"
 	"github.com/millpond-go/millpond/stores"
 )
 
@@ -285,15 +287,27 @@ func leasedInOrder(b *bench) {
 }
 
 // leasedStandsStill: of two handlers that both believe they hold the lease one completes, and
-// the writes of the other are not committed.
+// what the other writes and says is not committed.
 func leasedStandsStill(b *bench) {
 	here, _ := b.leasing()
 	elsewhere := b.open()
+	says := b.h.Transact != nil
 	under := func(c *middleware.InboxConfig) {
 		c.HandlerTimeout = time.Second
 		c.LeaseByHandler = map[string]middleware.LeaseConfig{consumer.Handler: {TTL: time.Second}}
+		if says {
+			c.Outputs = &middleware.Outputs{}
+		}
 	}
 	writes := func(msg *message.Message, run int) error {
+		if says {
+			for _, id := range []string{"a", "b"} {
+				m := message.NewMessageWithContext(msg.Context(), fmt.Sprint(id, " of run ", run), nil)
+				if err := outbox.Publisher("kafka").Publish("t", m); err != nil {
+					return err
+				}
+			}
+		}
 		return middleware.OnComplete(msg.Context(), func(ctx context.Context) error {
 			return b.h.Write(ctx, Effect{Key: "stands still", Label: "first", Run: run})
 		})
@@ -324,6 +338,9 @@ func leasedStandsStill(b *bench) {
 	}
 	if got := b.effects("stands still"); len(got) != 1 || got[0].Run != 2 {
 		b.tb.Errorf("effects %v are committed, want the one of who took over", got)
+	}
+	if waiting, ok := here.(stores.Outbox); ok && says {
+		b.waiting(waiting, nil, "a of run 2", "b of run 2")
 	}
 	if keys[0] == "" || keys[0] != keys[1] {
 		b.tb.Errorf("the idempotency keys are %q, want one", keys)
