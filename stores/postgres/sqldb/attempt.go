@@ -36,6 +36,13 @@ func (a *attempt) Context(parent context.Context) context.Context {
 // Native implements sqltx.Carrier.
 func (a *attempt) Native() *sql.Tx { return a.tx }
 
+// Emit implements stores.Emitter. A goroutine of the handler may be ending the transaction.
+func (a *attempt) Emit(outputs []stores.Output) error {
+	a.ending.Lock()
+	defer a.ending.Unlock()
+	return a.Tx.Emit(outputs)
+}
+
 // Commit implements stores.Attempt. Called again it returns the same.
 func (a *attempt) Commit(ctx context.Context) error { return a.end(ctx, (*claimtx.Tx).Commit) }
 
