@@ -76,7 +76,7 @@ WHERE least(first_at, last_at, budget_at) < now() - interval '1 hour' OR greates
 }
 
 // TestStoresAreToldNoTimes: what an inbox or a retry worker hands to its store contains
-// durations, never a point in time, which could only be the local clock's.
+// durations, never a point in time of the local clock's. What the broker said is none.
 func TestStoresAreToldNoTimes(t *testing.T) {
 	t.Parallel()
 	for _, contract := range []reflect.Type{
@@ -107,6 +107,9 @@ func holdsTime(t reflect.Type) bool {
 		return holdsTime(t.Key()) || holdsTime(t.Elem())
 	case reflect.Struct:
 		for field := range t.Fields() {
+			if t == reflect.TypeFor[stores.Claim]() && field.Name == "Time" {
+				continue // when the broker took the message: compared with what was purged
+			}
 			if holdsTime(field.Type) {
 				return true
 			}
