@@ -34,6 +34,16 @@ func (d *Delivery) takesOver() bool {
 	return d.leased() != nil && d.arrival.Retry == nil && d.row.counted == 0 && d.row.state.Presumed
 }
 
+// stillHolds reports whether the row may be locked, and not changed. Then what is known of the
+// run is recorded later: another run in its place would repeat the effect silently.
+func (d *Delivery) stillHolds() bool {
+	if d.leased() == nil || d.end.Runs == 0 || d.row.counted == 0 {
+		return false
+	}
+	v, err := d.ask()
+	return err != nil || v.Failure.Version == d.row.counted
+}
+
 // startLease records the start of an attempt, which is its lease.
 func (d *Delivery) startLease(f *stores.Failure) error {
 	l := d.leased()

@@ -19,9 +19,9 @@ func (d *Delivery) fail(cause error, class stores.Class) next {
 		switch {
 		case d.timedOut() && !budget.Counts(class): // the database's doing, and recorded as that
 		case d.timedOut():
-			cause, class = fmt.Errorf("%w: %w", errOuterDeadline, cause), stores.ClassTimeout
+			cause, class = fmt.Errorf("%w: %w", errOuterDeadline, cause), d.confirmed(stores.ClassTimeout)
 		case d.core.canceled.before(d.arrival.Claim.Key):
-			class = stores.ClassInterrupted
+			class = d.confirmed(stores.ClassInterrupted)
 		default:
 			return next{state: givingBack, cause: cause}
 		}
@@ -47,6 +47,9 @@ func (d *Delivery) record(n next) next {
 		n.state, n.reason = quarantining, stores.ReasonAckedEarly
 		return n
 	case errors.Is(err, stores.ErrChanged) && d.ownEnd():
+		return n
+	case errors.Is(err, stores.ErrChanged) && d.stillHolds():
+		n.state, n.why, n.back = holding, err, recording
 		return n
 	case errors.Is(err, stores.ErrChanged):
 		if d.tries.unrecorded++; d.tries.unrecorded >= maxRuns {

@@ -80,6 +80,9 @@ func (d *Delivery) failed(end execute.Ended, cause error) next {
 	if end.Lost {
 		return heldFor(ErrInFlight)
 	}
+	if end.Cut != nil && !errors.Is(cause, execute.ErrLeaseLost) { // whatever the handler says of its end
+		cause = fmt.Errorf("%w: %w", end.Cut, cause)
+	}
 	if end.Escaped {
 		return next{state: escaping, cause: cause, why: end.Err, ended: end}
 	}
@@ -205,7 +208,6 @@ var classes = []struct {
 	{stores.ErrInvalidOutput, stores.ClassOutputs},
 	{stores.ErrTooLarge, stores.ClassOutputs},
 	{stores.ErrUnordered, stores.ClassOutputs},
-	{execute.ErrLeaseLost, stores.ClassTimeout},
 	{stores.ErrFailureHidden, stores.ClassConduct}, // whatever was hidden
 	{panics.ErrPanicked, stores.ClassPanic},
 	{ErrHandlerTimeout, stores.ClassTimeout},
@@ -216,6 +218,7 @@ var classes = []struct {
 	{stores.ErrReentered, stores.ClassConduct},
 	{stores.ErrTxManaged, stores.ClassConduct},
 	{ErrForeignTx, stores.ClassConduct},
+	{execute.ErrLeaseLost, stores.ClassTimeout},
 }
 
 // timedOut reports whether a deadline has ended the message's context, such as that of a

@@ -54,12 +54,16 @@ func (d *Delivery) look() next {
 }
 
 // mayRun waits until the attempt may begin. One that may have ended a process runs alone, so
-// that it is known what ends the next one: beside it no other suspect runs.
+// that it is known what ends the next one: beside it no other suspect runs. Under a lease
+// every attempt is counted first, and one that is no suspect waits for none.
 func (d *Delivery) mayRun() bool {
-	if d.row.mayCrash {
+	switch {
+	case d.row.mayCrash:
 		return d.turn.Alone()
+	case d.row.suspect:
+		return d.turn.Beside()
 	}
-	return d.turn.Beside()
+	return true
 }
 
 func (d *Delivery) ask() (stores.Verdict, error) {
@@ -85,9 +89,12 @@ func (d *Delivery) mayBegin(v stores.Verdict) (bool, error) {
 		}
 	case seen.Presumed && row.started != 0 && seen.Attempts == row.started: // its record was not answered
 		if l := d.leased(); l != nil {
-			if owns, err := l.Owns(d.heldLease(seen.Version)); err != nil || !owns {
+			switch owns, err := l.Owns(d.heldLease(seen.Version)); {
+			case err != nil:
+				return false, err
+			case !owns:
 				row.started = 0
-				return false, errors.Join(err, ErrInFlight)
+				return false, ErrInFlight
 			}
 		}
 		row.counted, row.state = seen.Version, seen
@@ -149,6 +156,7 @@ func (d *Delivery) crashedEncoding() next {
 		return heldFor(d.unanswered(err))
 	}
 	s.Attempts, d.row.counted = limit, 0 // what was counted beyond is not the handler's
+	s.Presumed = false                   // and whose end is not known is this one
 	return d.crashed()
 }
 

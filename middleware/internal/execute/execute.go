@@ -65,6 +65,7 @@ type Ended struct {
 	// Of a lease.
 	Again  bool   // Finish may be called again: the handler must not be run again for this
 	Lost   bool   // it is another holder's
+	Cut    error  // why the handler's context has ended, if the lease was the reason
 	Server uint64 // that has committed, as stores.Verdict has it
 }
 

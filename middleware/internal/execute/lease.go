@@ -150,10 +150,14 @@ func (x *underLease) Context(parent context.Context) context.Context {
 // Open implements Execution.
 func (x *underLease) Open() bool { return x.run != nil && !x.run.isOver() }
 
-// Undo implements Execution.
-func (x *underLease) Undo(cause error) Ended {
-	x.run.end()
-	return Ended{Lost: x.run.lost() || errors.Is(cause, ErrLeaseLost)}
+// Undo implements Execution. A lease that was not renewed need not be another holder's.
+func (x *underLease) Undo(error) Ended {
+	x.until = x.run.end()
+	end := Ended{Cut: x.run.cut()}
+	if end.Cut != nil || !time.Now().Before(x.until) {
+		end.Lost, _ = x.overtaken()
+	}
+	return end
 }
 
 // Finish implements Execution.
@@ -208,19 +212,24 @@ func tryAgain(err error) Ended {
 // refused tells a lease that was lost from a row that is locked for a moment.
 func (x *underLease) refused(v stores.Verdict) Ended {
 	if v.Outcome == stores.InFlight {
-		ctx, cancel := context.WithTimeout(x.parent, x.mode.bounds.Claim)
-		defer cancel()
-		seen, err := x.mode.store.Look(ctx, x.claim.Key, x.claim.Fingerprint)
-		if err != nil {
+		switch lost, err := x.overtaken(); {
+		case err != nil:
 			return tryAgain(err)
-		}
-		if seen.Failure.Version == x.held.Version {
+		case !lost:
 			return tryAgain(errors.New("middleware: the row of the message is locked"))
 		}
 	}
 	end := notCompleted(ErrLeaseLost)
 	end.Lost = true
 	return end
+}
+
+// overtaken reports whether the row has another version than the lease.
+func (x *underLease) overtaken() (bool, error) {
+	ctx, cancel := context.WithTimeout(x.parent, x.mode.bounds.Claim)
+	defer cancel()
+	seen, err := x.mode.store.Look(ctx, x.claim.Key, x.claim.Fingerprint)
+	return err == nil && seen.Failure.Version != x.held.Version, err //nolint:wrapcheck // the machine says what it means
 }
 
 // writes runs what the handler wants to write when the message is completed.

@@ -22,7 +22,6 @@ const renewals = 3
 type run struct {
 	mu     sync.Mutex
 	until  time.Time // of the lease
-	gone   bool      // it is another holder's
 	over   bool
 	writes []func(context.Context) error
 
@@ -72,6 +71,9 @@ func (r *run) renew(ctx context.Context, cancel context.CancelCauseFunc, how ren
 		case <-timer.C:
 		}
 		asked := time.Now()
+		if !asked.Before(r.ends) { // both may have come at once
+			return
+		}
 		left := r.until.Sub(asked) - margin
 		if left <= 0 {
 			cancel(fmt.Errorf("%w: it could not be renewed in time", ErrLeaseLost))
@@ -87,9 +89,6 @@ func (r *run) renew(ctx context.Context, cancel context.CancelCauseFunc, how ren
 			r.mu.Unlock()
 			timer.Reset(every)
 		case errors.Is(err, stores.ErrChanged):
-			r.mu.Lock()
-			r.gone = true
-			r.mu.Unlock()
 			cancel(ErrLeaseLost)
 			return
 		default:
@@ -121,10 +120,14 @@ func (r *run) isOver() bool {
 	return r.over
 }
 
-func (r *run) lost() bool {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.gone
+// cut is why the handler's context has ended, if the lease was the reason.
+func (r *run) cut() error {
+	if r.ctx != nil {
+		if err := context.Cause(r.ctx); errors.Is(err, ErrLeaseLost) {
+			return err //nolint:wrapcheck // it is ours
+		}
+	}
+	return nil
 }
 
 func (r *run) context() context.Context { return r.ctx }

@@ -1,0 +1,220 @@
+package middleware_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/ThreeDotsLabs/watermill/message"
+
+	"github.com/millpond-go/millpond/middleware"
+	"github.com/millpond-go/millpond/stores"
+)
+
+// Whatever a handler says whose lease was lost under its hands, its effect may have happened.
+func TestHandlerThatHasLostItsLeaseIsNotRunAgainSilently(t *testing.T) {
+	t.Parallel()
+	for name, says := range map[string]func(ctx context.Context) error{
+		"the end of its context": func(ctx context.Context) error { return fmt.Errorf("provider: %w", ctx.Err()) },
+		"its cause":              context.Cause,
+		"something else":         func(context.Context) error { return errors.New("boom") },
+	} {
+		for _, stop := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%s, stop %t", name, stop), func(t *testing.T) {
+				t.Parallel()
+				synctest.Test(t, func(t *testing.T) {
+					store, end := newLedger(), &ends{}
+					lease := leasing()
+					if stop {
+						lease = leasing(stopping)
+					}
+					runs := 0
+					handler := newInbox(t, store, lease, end.configure).Middleware(handle(func(m *message.Message) error {
+						if runs++; runs > 1 {
+							return nil
+						}
+						defer store.failing("extend")()
+						<-m.Context().Done()
+						return says(m.Context())
+					}))
+					if _, err := handler(newMessage(t.Context(), "a")); err != nil {
+						t.Fatal(err)
+					}
+					want := stores.ClassTimeout
+					if stop {
+						want = stores.ClassUnconfirmed
+					}
+					if e := end.last(); runs != 1 || e.Class != want || e.Final != stop || e.Attempts != 1 {
+						t.Errorf("%d runs, then %+v", runs, e)
+					}
+				})
+			})
+		}
+	}
+}
+
+// A middleware around the inbox with a deadline says nothing of the effect either.
+func TestOuterDeadlineUnderALeaseIsAnUnknownOutcome(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		store, end := newLedger(), &ends{}
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		handler := newInbox(t, store, leasing(stopping), end.configure).Middleware(handle(func(*message.Message) error {
+			<-time.After(2 * time.Second)
+			return context.Canceled // of the provider's client
+		}))
+		if _, err := handler(newMessage(ctx, "a")); err != nil || end.last().Class != stores.ClassUnconfirmed || !end.last().Final {
+			t.Errorf("%v, %+v", err, end.last())
+		}
+	})
+}
+
+// While a row is locked its version does not change: what is known of the run is recorded
+// later, and the handler does not run again meanwhile.
+func TestFailureUnderALeaseIsRecordedWhenItsRowIsFree(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		store, end := newLedger(), &ends{}
+		locked := func(is bool) {
+			store.mu.Lock()
+			defer store.mu.Unlock()
+			store.inFlight["a"] = is
+		}
+		runs := 0
+		handler := newInbox(t, store, leasing(), end.configure).Middleware(handle(func(*message.Message) error {
+			if runs++; runs > 1 {
+				return nil
+			}
+			locked(true)
+			time.AfterFunc(5*time.Second, func() { locked(false) })
+			return middleware.Unconfirmed(errors.New("boom"))
+		}))
+		if _, err := handler(newMessage(t.Context(), "a")); err != nil {
+			t.Fatal(err)
+		}
+		if e := end.last(); runs != 1 || e.Class != stores.ClassUnconfirmed || store.row("a").status != stores.StatusFailed {
+			t.Errorf("%d runs, then %+v", runs, e)
+		}
+	})
+}
+
+func TestHeartbeatsEndWithTheHandlersDeadline(t *testing.T) {
+	t.Parallel()
+	for range 50 { // a heartbeat is due at the deadline
+		synctest.Test(t, func(t *testing.T) {
+			store := newLedger()
+			handler := newInbox(t, store, leasing()).Middleware(handle(func(*message.Message) error {
+				<-time.After(2 * time.Minute)
+				return middleware.Unconfirmed(errors.New("boom"))
+			}))
+			if _, err := handler(newMessage(t.Context(), "a")); err != nil {
+				t.Fatal(err)
+			}
+			if n := store.calls("extend"); n != 5 {
+				t.Fatalf("it was renewed %d times in a minute", n)
+			}
+		})
+	}
+}
+
+// forgetful makes a change and loses the reply to it, once.
+type forgetful struct {
+	*ledger
+
+	lost bool
+}
+
+func (s *forgetful) Record(ctx context.Context, f stores.Failure) (int64, error) {
+	version, err := s.ledger.Record(ctx, f)
+	if err == nil && !s.lost {
+		s.lost = true
+		return 0, stores.ErrUnavailable
+	}
+	return version, err
+}
+
+func TestStartWithoutAReplyIsRecognised(t *testing.T) {
+	t.Parallel()
+	for _, away := range []int{0, 2} { // times that the lease cannot be renewed
+		synctest.Test(t, func(t *testing.T) {
+			store, end, provider := &forgetful{ledger: newLedger()}, &ends{}, &outside{}
+			store.fault = func(call string) error {
+				if call == "extend" && away > 0 {
+					away--
+					return stores.ErrUnavailable
+				}
+				return nil
+			}
+			begun := time.Now()
+			handler := newInbox(t, store, leasing(stopping), end.configure).Middleware(handle(provider.pay))
+			if _, err := handler(newMessage(t.Context(), "a")); err != nil {
+				t.Fatal(err)
+			}
+			if e := end.last(); e.Result != middleware.ResultCompleted || len(provider.keys) != 1 || time.Since(begun) > 30*time.Second {
+				t.Errorf("%d runs, after %s: %+v", len(provider.keys), time.Since(begun), e)
+			}
+		})
+	}
+}
+
+// What may have ended a process runs alone among suspects. Other leased messages are none.
+func TestLapsedLeasesDoNotHoldUpOthers(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		store, end := newLedger(), &ends{}
+		store.put(leasedBefore("a", 1))
+		runs, finish := make(chan struct{}), make(chan struct{})
+		handler := newInbox(t, store, leasing(), end.configure).Middleware(handle(func(m *message.Message) error {
+			if m.UUID == "a" {
+				close(runs)
+				<-finish
+			}
+			return nil
+		}))
+		taken := make(chan error, 1)
+		go func() {
+			_, err := handler(newMessage(t.Context(), "a"))
+			taken <- err
+		}()
+		<-runs
+		begun := time.Now()
+		time.AfterFunc(20*time.Second, func() { close(finish) })
+		if _, err := handler(newMessage(t.Context(), "b")); err != nil || end.last().Result != middleware.ResultCompleted {
+			t.Fatal(err, end.last())
+		}
+		if waited := time.Since(begun); waited > time.Second {
+			t.Errorf("another message has waited for %s", waited)
+		}
+		if err := <-taken; err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// The attempt that is counted for the codec's sake has a lease, which is this delivery's own.
+func TestSpentEncodedMessageUnderALeaseIsKept(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		store, end, provider := newLedger(), &ends{}, &outside{}
+		f := leasedBefore("a", 3)
+		f.Class = stores.ClassCrash
+		store.put(f)
+		plain := func(_ context.Context, k middleware.Kept) (middleware.Kept, error) { return k, nil }
+		in := newInbox(t, store, leasing(), end.configure, func(c *middleware.InboxConfig) {
+			c.Retry.MaxAttempts = 3
+			c.Keep.Codec = &middleware.Codec{Name: "plain", Encode: plain, Decode: plain}
+		})
+		begun := time.Now()
+		if _, err := in.Middleware(handle(provider.pay))(newMessage(t.Context(), "a")); err != nil {
+			t.Fatal(err)
+		}
+		row := store.row("a")
+		if waited := time.Since(begun); row.status != stores.StatusFailed || row.failure.Content.State != stores.ContentKept || len(provider.keys) > 0 || waited > 15*time.Second {
+			t.Errorf("after %s: %+v", waited, row)
+		}
+	})
+}
