@@ -78,7 +78,7 @@ var messageColumns = columns{
 	consumerColumn, idColumn, causeColumn, classColumn,
 	{"ATTEMPTS", "the attempts that count; (+2): and two that do not, such as those that a restart broke off"},
 	{"FAILED", "when the last attempt failed"},
-	{"NEXT", "when the next attempt is due; on redelivery: when the broker delivers it again; reserved: a retry worker has it; -: never"},
+	{"NEXT", "when the next attempt is due; on redelivery: when the broker delivers it again; reserved: a retry worker has it; leased: its handler runs, or has died; -: never"},
 	errorColumn,
 }
 
