@@ -32,9 +32,20 @@ func (a *attempt) emit(ctx context.Context, exec func(context.Context, string) (
 	for _, s := range a.staged {
 		size += sizeOf(s)
 	}
+	rides := a.store.texts().maria && size <= maxRiding
+	// A handler may have ended the transaction, and let statements commit by themselves.
+	const noneAlone = "SET SESSION autocommit = 0"
+	switch unwatched := a.ss.own == nil || a.ss.own.suspect.Load(); {
+	case unwatched && rides:
+		riding = []byte(noneAlone + "; ")
+	case unwatched:
+		if _, err := exec(ctx, noneAlone); err != nil {
+			return nil, err
+		}
+	}
 	for _, s := range a.staged {
 		switch {
-		case a.store.texts().maria && size <= maxRiding:
+		case rides:
 			riding = append(literal(riding, s), "; "...)
 		case sizeOf(s) <= maxRiding || a.ss.own == nil:
 			_, err = exec(ctx, string(literal(nil, s)))
