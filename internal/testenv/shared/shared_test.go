@@ -213,13 +213,21 @@ func TestServerIsReusedWithinItsIdleTimeout(t *testing.T) {
 }
 
 func TestKilledSupervisorIsReplaced(t *testing.T) {
-	privateRoot(t)
+	root := privateRoot(t)
 	first := newClient(t)
 	pid := supervisor(t, first)
 	if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
 		t.Fatal(err)
 	}
-	testenv.Eventually(t, "the killed server is gone", func() bool { _, err := ask(first.address); return err != nil })
+	// The kernel closes its files one after the other: it may listen no more, and have its lock.
+	locks, err := filepath.Glob(filepath.Join(root, "*", "shared-echo-*", "supervisor.lock"))
+	if err != nil || len(locks) != 1 {
+		t.Fatalf("the locks are %q, %v", locks, err)
+	}
+	testenv.Eventually(t, "the killed server is gone", func() bool {
+		lock, err := host.TryLock(locks[0], host.Exclusive)
+		return err == nil && lock.Release() == nil
+	})
 	clients := newClients(t, 8)
 	for _, c := range clients {
 		if supervisor(t, c) == pid || c.address != clients[0].address {
