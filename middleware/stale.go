@@ -20,6 +20,7 @@ const (
 	askAccepted = 10 * time.Second // between questions whether an operator accepts more
 	lateAfter   = 6 * time.Hour    // deliveries are old, and noted for the purge
 	noteEvery   = 10 * time.Minute
+	readAgain   = time.Second // less than what passes between an announcement and its purge
 )
 
 // ages knows the deliveries of a consumer whose broker tells how old they are.
@@ -27,12 +28,14 @@ type ages struct {
 	store    stores.Purger // nil: nothing is purged
 	consumer stores.Consumer
 
-	mu       sync.Mutex
-	since    time.Time // when the first of stale came
-	stale    int
-	asked    time.Time
-	accepted bool // when it was asked last
-	told     bool
+	mu    sync.Mutex
+	since time.Time // when the first of stale came
+	stale int
+	flood bool // nobody has accepted it yet
+
+	asked time.Time // for what follows
+	mark  stores.Watermark
+	now   time.Time // by the database's clock
 
 	noted  time.Time // when the oldest was noted
 	oldest time.Time
@@ -65,45 +68,67 @@ func (a *ages) admits(ctx context.Context, c *InboxConfig) error {
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if now := time.Now(); now.Sub(a.since) > staleWithin {
-		a.since, a.stale, a.told = now, 0, false
+	if now := time.Now(); !a.flood && now.Sub(a.since) > staleWithin {
+		a.since, a.stale = now, 0
 	}
 	if a.stale < c.MaxStale {
 		a.stale++
 		return nil
 	}
-	if a.store != nil && time.Since(a.asked) > askAccepted {
-		a.asked, a.accepted = time.Now(), a.asks(ctx, c.ClaimTimeout)
-	}
-	switch {
-	case a.accepted:
+	if a.store != nil && a.read(ctx, c.ClaimTimeout, askAccepted) == nil && a.mark.StaleUntil.After(a.now) {
+		a.flood = false
 		return nil
-	case !a.told:
-		a.told = true
+	}
+	if !a.flood {
+		a.flood = true
 		c.Logger.Error("millpond: the intake of a consumer pauses: too many deliveries are older than what was purged, and cannot be judged",
 			slog.String("consumer", a.consumer.String()), slog.Int("within the hour", a.stale),
 			slog.String("to quarantine them", "run millpond purge --accept-stale "+a.consumer.String()+", or raise inbox.max_stale"),
 			slog.String("so that it does not happen again", "set retention.window to more than the broker's replay horizon"))
 	}
-	return fmt.Errorf("%w: %d within the hour", ErrStaleFlood, a.stale)
+	return fmt.Errorf("%w: %d within an hour", ErrStaleFlood, a.stale)
 }
 
-func (a *ages) asks(ctx context.Context, limit time.Duration) bool {
+// forgotten returns up to when the consumer was purged, if a message without a row is older.
+func (a *ages) forgotten(ctx context.Context, taken time.Time, limit time.Duration) (through time.Time, err error) {
+	if a.store == nil || taken.IsZero() {
+		return through, nil
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if err = a.read(ctx, limit, readAgain); err == nil && a.mark.PurgedThrough.After(taken) {
+		through = a.mark.PurgedThrough
+	}
+	return through, err
+}
+
+// read reads the watermark, unless it was read so lately.
+func (a *ages) read(ctx context.Context, limit, lately time.Duration) error {
+	begun := time.Now()
+	if begun.Sub(a.asked) < lately {
+		return nil
+	}
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	w, err := a.store.Watermarks(ctx)
 	if err != nil {
-		return false
+		return err
 	}
+	a.asked, a.now, a.mark = begun, w.Now, stores.Watermark{}
 	for _, of := range w.Consumers {
 		if of.Consumer == a.consumer {
-			return of.StaleUntil.After(w.Now)
+			a.mark = of
 		}
 	}
-	return false
+	return nil
 }
 
 // AdmitsStale implements delivery.Consumer.
 func (v *visit) AdmitsStale() error {
 	return v.crowd.ages.admits(v.arrival.Contexts.Detached, &v.in.config)
+}
+
+// Forgotten implements delivery.Consumer.
+func (v *visit) Forgotten(taken time.Time) (time.Time, error) {
+	return v.crowd.ages.forgotten(v.arrival.Contexts.Detached, taken, v.in.config.ClaimTimeout)
 }

@@ -92,6 +92,46 @@ func TestWhatWasPurgedIsQuarantined(t *testing.T) {
 	}
 }
 
+// Nor does one run that counts its attempt before a claim: what is redelivered, as all are after
+// offsets were set back, and what a lease is for.
+func TestWhatWasPurgedIsQuarantinedBeforeItsAttemptIsCounted(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		suspect   bool
+		configure func(*middleware.InboxConfig)
+	}{
+		"redelivered": {true, func(*middleware.InboxConfig) {}},
+		"leased": {false, func(c *middleware.InboxConfig) {
+			c.LeaseByHandler = map[string]middleware.LeaseConfig{"stock": {}}
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			store, ran := purged(t, "old"), 0
+			inbox := newInbox(t, store, test.configure).Middleware(handle(func(*message.Message) error { ran++; return nil }))
+			deliver := func(id string, taken time.Time) {
+				t.Helper()
+				m := message.NewMessage(id, []byte("content"))
+				m.SetContext(brokers.WithDelivery(inHandler(t, "stock"), m, brokers.Delivery{Topic: "orders", Time: taken, Suspect: test.suspect}))
+				if _, err := inbox(m); err != nil {
+					t.Error(err)
+				}
+			}
+			took := time.Now().Add(-time.Minute)
+			deliver("old", took)
+			if ran != 0 || len(staleRows(t, store)) != 1 {
+				t.Errorf("%d handlers ran, %d messages are in quarantine", ran, len(staleRows(t, store)))
+			}
+			deliver("new", time.Now().Add(time.Hour))
+			deliver("new", took) // its row decides
+			deliver("of an unknown time", time.Time{})
+			if ran != 2 || len(staleRows(t, store)) != 1 {
+				t.Errorf("%d handlers ran of two that are not old, %d messages are in quarantine", ran, len(staleRows(t, store)))
+			}
+		})
+	}
+}
+
 // Too many of them are a mistake of somebody's, and wait for an operator.
 func TestFloodOfStaleDeliveriesPausesTheIntake(t *testing.T) {
 	t.Parallel()

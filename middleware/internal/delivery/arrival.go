@@ -83,6 +83,9 @@ type Consumer interface {
 	// AdmitsStale returns why a message that is too old to be judged must not go to
 	// quarantine now; nil: it may.
 	AdmitsStale() error
+	// Forgotten returns up to when it was purged, if that is later than when the broker took
+	// a message that has no row.
+	Forgotten(taken time.Time) (time.Time, error)
 	// RegisterAgain registers all that were registered: another server has answered than
 	// before, or an earlier state of it.
 	RegisterAgain(ctx context.Context) error

@@ -33,6 +33,14 @@ func (d *Delivery) look() next {
 		} else if !may {
 			return d.act(v)
 		}
+		if d.row.state.Version == 0 { // the claim to come has a row, and does not tell
+			if v.PurgedThrough, err = d.arrival.Consumer.Forgotten(d.arrival.Claim.Time); err != nil {
+				return heldFor(d.unanswered(err))
+			} else if !v.PurgedThrough.IsZero() {
+				v.Outcome = stores.Stale
+				return d.act(v)
+			}
+		}
 		d.end.Unfinished = true
 	}
 	if d.leased() != nil && d.row.counted != 0 && d.row.holder == "" { // by a worker, for its codec
