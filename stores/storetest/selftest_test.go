@@ -29,7 +29,7 @@ func TestBrokenStoresFail(t *testing.T) {
 		}
 	}
 	needed := make(map[string]bool)
-	for _, v := range slices.Concat(broken, brokenFailures, brokenReservations, brokenOutboxes, brokenLeases) {
+	for _, v := range slices.Concat(broken, brokenFailures, brokenReservations, brokenOutboxes, brokenLeases, brokenRetentions) {
 		for _, name := range v.fails {
 			needed[name] = true
 		}
