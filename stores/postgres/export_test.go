@@ -13,5 +13,8 @@ func (s *Store) DueStatement() string { return s.tables.DueText() }
 // consumer.
 func (s *Store) TakeOverStatement() string { return s.tables.TakeOverText() }
 
+// RangeStatements are those of Survey and Purge, of a store with a registered consumer.
+func (s *Store) RangeStatements() (survey, purge string) { return s.tables.RangeTexts() }
+
 // LockPrefix is what a lock key is made of beside consumer and id.
 func (s *Store) LockPrefix() []byte { return s.tables.LockPrefix() }

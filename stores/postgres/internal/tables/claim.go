@@ -161,3 +161,6 @@ func (t *Tables) DueText() string { return t.sql.due }
 
 // TakeOverText is the statement of TakeOver without an order.
 func (t *Tables) TakeOverText() string { return t.sql.takeOver }
+
+// RangeTexts are the statements that read and purge a range of the inbox.
+func (t *Tables) RangeTexts() (survey, purge string) { return t.sql.survey, t.sql.purge }
