@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"path/filepath"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/ThreeDotsLabs/watermill/message"
@@ -163,6 +164,26 @@ func TestFloodOfStaleDeliveriesPausesTheIntake(t *testing.T) {
 	if errs := run(); errors.Join(errs...) != nil || len(staleRows(t, store)) != 3 {
 		t.Errorf("accepted: %v, %d in quarantine", errs, len(staleRows(t, store)))
 	}
+}
+
+// Time alone lets no more of them into quarantine.
+func TestFloodOfStaleDeliveriesWaitsForAnOperatorHoweverLong(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		store := &scriptedStore{begin: func(int, stores.Claim) (stores.Attempt, stores.Verdict, error) {
+			return nil, stores.Verdict{Outcome: stores.Stale}, nil
+		}}
+		inbox := newInbox(t, store, func(c *middleware.InboxConfig) { c.MaxStale, c.Hold.Limit = 2, time.Second }).Middleware(handle(mustNotRun(t)))
+		for range 5 {
+			for _, id := range []string{"a", "b", "c"} {
+				_, _ = inbox(newMessage(t.Context(), id))
+			}
+			time.Sleep(2 * time.Hour)
+		}
+		if n := len(store.quarantined); n != 2 {
+			t.Errorf("%d messages are in quarantine, want 2", n)
+		}
+	})
 }
 
 // The purge hears of old deliveries, which may lag behind its window.
