@@ -218,3 +218,30 @@ func TestSpentEncodedMessageUnderALeaseIsKept(t *testing.T) {
 		}
 	})
 }
+
+// A drain ends no completion at its first trouble: the effect has happened.
+func TestCompletionIsTriedAgainWhileTheServiceStops(t *testing.T) {
+	t.Parallel()
+	for failures, class := range map[int]stores.Class{1: "", 1000: stores.ClassUnconfirmed} {
+		synctest.Test(t, func(t *testing.T) {
+			store, end, provider := newLedger(), &ends{}, &outside{}
+			ctx, stop := context.WithCancel(t.Context())
+			store.fault = func(call string) error {
+				if call == "begin" && failures > 0 {
+					failures--
+					return stores.ErrUnavailable
+				}
+				return nil
+			}
+			begun := time.Now()
+			handler := newInbox(t, store, leasing(stopping), end.configure).Middleware(handle(func(m *message.Message) error {
+				stop()
+				return provider.pay(m)
+			}))
+			_, _ = handler(newMessage(ctx, "a"))
+			if e := end.last(); e.Class != class || (class == "") != (e.Result == middleware.ResultCompleted) || len(provider.keys) != 1 || time.Since(begun) > 5*time.Second {
+				t.Errorf("%d runs in %s, then %+v", len(provider.keys), time.Since(begun), e)
+			}
+		})
+	}
+}

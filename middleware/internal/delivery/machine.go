@@ -4,6 +4,7 @@ import (
 	"errors"
 	"time"
 
+	"github.com/millpond-go/millpond/internal/pause"
 	"github.com/millpond-go/millpond/middleware/internal/execute"
 	"github.com/millpond-go/millpond/middleware/internal/gate"
 	"github.com/millpond-go/millpond/middleware/internal/panics"
@@ -246,6 +247,10 @@ func (d *Delivery) hold(n next) next {
 	}
 	switch {
 	case n.back == recording && d.copyLate(n.why), n.back == quarantining && d.unkept(n.why):
+		n.state = n.back
+		return n
+	case n.back == finishing && d.stopping() && d.runAgain(): // the completion alone
+		pause.Sleep(d.arrival.Contexts.Detached, pause.Jitter(d.core.Times.MinPause))
 		n.state = n.back
 		return n
 	case n.back == finishing:
