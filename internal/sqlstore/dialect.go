@@ -42,6 +42,8 @@ type Dialect struct {
 	Finish func(sql string) string
 	// In returns the condition that a column has one of some values, with its arguments.
 	In func(column string, values []int64) (condition string, args []any)
+	// Pairs is that of two columns, whose values belong together.
+	Pairs func(columns [2]string, values [][2]int64) (condition string, args []any)
 	// Alone: there is one writer at a time, so no row is ever skipped as locked.
 	Alone bool
 	// Time returns a time as an argument that columns are compared with.

@@ -63,11 +63,14 @@ func (s Store) Settle(ctx context.Context, q stores.Settlement) error {
 // outputs returns a statement about outputs, as in does.
 func (t *Tables) outputs(text string, numbers []int64, createdAt []time.Time, args ...any) Statement {
 	which, more := t.Dialect().In("id", numbers)
-	args = append(args, more...)
 	if len(createdAt) > 0 {
-		and, more := t.Dialect().In(created, Micros(createdAt))
-		which, args = which+" AND "+and, append(args, more...)
+		pairs := make([][2]int64, len(numbers))
+		for i, at := range createdAt {
+			pairs[i] = [2]int64{numbers[i], at.UnixMicro()}
+		}
+		which, more = t.Dialect().Pairs([2]string{"id", created}, pairs)
 	}
+	args = append(args, more...)
 	return Statement{Text: t.sql(strings.Replace(text, "%s", which, 1)), Args: args}
 }
 

@@ -162,6 +162,16 @@ func newDialect(names sqlstore.Names, maria bool) *sqlstore.Dialect {
 			"size": "f.size",
 		},
 		In: func(column string, values []int64) (string, []any) { return column + " IN " + in(values), nil },
+		Pairs: func(columns [2]string, values [][2]int64) (string, []any) {
+			b := fmt.Appendf(nil, "(%s, %s) IN (", columns[0], columns[1])
+			for i, v := range values {
+				if i > 0 {
+					b = append(b, ',')
+				}
+				b = append(b, in(v[:])...)
+			}
+			return string(append(b, ')')), nil
+		},
 
 		Time:     func(t time.Time) any { return t.UnixMicro() },
 		Contains: "LOCATE(?, CAST(f.error AS BINARY)) > 0",

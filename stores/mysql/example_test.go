@@ -56,7 +56,7 @@ func ExampleNew() {
 		panic(err)
 	}
 	fmt.Println(store.Capabilities().System, len(store.Migrations()))
-	// Output: mysql 3
+	// Output: mysql 5
 }
 
 // subscriber is one of a broker's.

@@ -99,7 +99,7 @@ func TestInterruptedAttemptsAreTold(t *testing.T) {
 func TestTablesMadeAnewAreRegisteredAnew(t *testing.T) {
 	t.Parallel()
 	s := newStore(t)
-	if _, err := s.Pool().Exec(t.Context(), "DROP TABLE millpond_inbox, millpond_failure, millpond_audit, millpond_consumer, millpond_quarantine, millpond_schema, millpond_outbox, millpond_outbox_history, millpond_outbox_failed, millpond_lease, millpond_process"); err != nil {
+	if _, err := s.Pool().Exec(t.Context(), "DROP TABLE millpond_inbox, millpond_failure, millpond_audit, millpond_consumer, millpond_quarantine, millpond_schema, millpond_outbox, millpond_outbox_history, millpond_outbox_failed, millpond_lease, millpond_process, millpond_once"); err != nil {
 		t.Fatal(err)
 	}
 	if _, _, err := s.Begin(t.Context(), pgtest.Claim("a")); !errors.Is(err, stores.ErrNotMigrated) {

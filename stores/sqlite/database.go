@@ -76,6 +76,10 @@ func newDialect(names sqlstore.Names) *sqlstore.Dialect {
 			array, _ := json.Marshal(values) // integers can always be written
 			return column + " IN (SELECT value FROM json_each(?))", []any{string(array)}
 		},
+		Pairs: func(columns [2]string, values [][2]int64) (string, []any) {
+			array, _ := json.Marshal(values)
+			return fmt.Sprintf("(%s, %s) IN (SELECT value ->> 0, value ->> 1 FROM json_each(?))", columns[0], columns[1]), []any{string(array)}
+		},
 		Alone:    true,
 		Time:     func(t time.Time) any { return t.UnixMicro() },
 		Contains: "instr(CAST(f.error AS BLOB), ?) > 0",

@@ -113,6 +113,14 @@ func newDialect(names sqlstore.Names) *sqlstore.Dialect {
 		In: func(column string, values []int64) (string, []any) {
 			return column + " = ANY (?::bigint[])", []any{values}
 		},
+		Pairs: func(columns [2]string, values [][2]int64) (string, []any) {
+			first, second := make([]int64, len(values)), make([]int64, len(values))
+			for i, v := range values {
+				first[i], second[i] = v[0], v[1]
+			}
+			return columns[0] + " = ANY (?::bigint[]) AND EXISTS (SELECT FROM ROWS FROM (unnest(?::bigint[]), unnest(?::bigint[])) AS p (one, other) WHERE p.one = " +
+				columns[0] + " AND p.other = (" + columns[1] + "))", []any{first, first, second}
+		},
 		Time: func(t time.Time) any { return t },
 
 		LockOrderKey: "SELECT pg_advisory_xact_lock(?)::text",

@@ -26,7 +26,8 @@ func (s Store) Settle(ctx context.Context, q stores.Settlement) error {
 }
 
 const keepPublishedText = `WITH moved AS (DELETE FROM {schema.}{prefix}outbox WHERE id = ANY ($1::bigint[])
-	AND (extract(epoch from created_at) * 1000000)::bigint = ANY ($2::bigint[])
+	AND EXISTS (SELECT FROM ROWS FROM (unnest($1::bigint[]), unnest($2::bigint[])) AS p (one, other)
+		WHERE p.one = id AND p.other = (extract(epoch from created_at) * 1000000)::bigint)
 	RETURNING ` + sqlstore.OutputColumns + `, attempts, error)
 INSERT INTO {schema.}{prefix}outbox_history (` + sqlstore.OutputColumns + `, attempts, error, published_at)
 SELECT ` + sqlstore.OutputColumns + `, attempts, error, clock_timestamp() FROM moved`
