@@ -64,9 +64,9 @@ func (s Store) Settle(ctx context.Context, q stores.Settlement) error {
 func (t *Tables) outputs(text string, numbers []int64, createdAt []time.Time, args ...any) Statement {
 	which, more := t.Dialect().In("id", numbers)
 	if len(createdAt) > 0 {
-		pairs := make([][2]int64, len(numbers))
-		for i, at := range createdAt {
-			pairs[i] = [2]int64{numbers[i], at.UnixMicro()}
+		pairs := make([][2]int64, 0, len(numbers))
+		for i, number := range numbers {
+			pairs = append(pairs, [2]int64{number, createdAt[i].UnixMicro()})
 		}
 		which, more = t.Dialect().Pairs([2]string{"id", created}, pairs)
 	}

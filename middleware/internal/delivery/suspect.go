@@ -19,29 +19,9 @@ import (
 // look sees where a suspect message stands, and counts the attempt that is about to begin.
 func (d *Delivery) look() next {
 	if d.arrival.Retry == nil {
-		asked := time.Now()
-		v, err := d.ask()
-		if err != nil {
-			return heldFor(d.unanswered(err))
+		if n, over := d.judged(); over {
+			return n
 		}
-		d.turn.Answered()
-		if d.core.Completed.Answered(v.Server, asked) {
-			return d.registerAgain()
-		}
-		if may, err := d.mayBegin(v); err != nil {
-			return heldFor(d.unanswered(err))
-		} else if !may {
-			return d.act(v)
-		}
-		if d.row.state.Version == 0 { // the claim to come has a row, and does not tell
-			if v.PurgedThrough, err = d.arrival.Consumer.Forgotten(d.arrival.Claim.Time); err != nil {
-				return heldFor(d.unanswered(err))
-			} else if !v.PurgedThrough.IsZero() {
-				v.Outcome = stores.Stale
-				return d.act(v)
-			}
-		}
-		d.end.Unfinished = true
 	}
 	if d.leased() != nil && d.row.counted != 0 && d.row.holder == "" { // by a worker, for its codec
 		if err := d.unconfirmed(); err != nil {
@@ -59,6 +39,35 @@ func (d *Delivery) look() next {
 		return heldFor(errAlone)
 	}
 	return next{state: claiming}
+}
+
+// judged asks where the message stands. It reports true, with what is to be done, unless an
+// attempt may begin.
+func (d *Delivery) judged() (next, bool) {
+	asked := time.Now()
+	v, err := d.ask()
+	if err != nil {
+		return heldFor(d.unanswered(err)), true
+	}
+	d.turn.Answered()
+	if d.core.Completed.Answered(v.Server, asked) {
+		return d.registerAgain(), true
+	}
+	may, err := d.mayBegin(v)
+	if err == nil && may && d.row.state.Version == 0 { // the claim to come has a row, and does not tell
+		v.PurgedThrough, err = d.arrival.Consumer.Forgotten(d.arrival.Claim.Time)
+		if !v.PurgedThrough.IsZero() {
+			v.Outcome, may = stores.Stale, false
+		}
+	}
+	switch {
+	case err != nil:
+		return heldFor(d.unanswered(err)), true
+	case !may:
+		return d.act(v), true
+	}
+	d.end.Unfinished = true
+	return next{}, false
 }
 
 // mayRun waits until the attempt may begin. One that may have ended a process runs alone, so
