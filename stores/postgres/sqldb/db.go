@@ -27,8 +27,25 @@ func (d sqlDB) Spare() bool { return d.db.Stats().MaxOpenConnections != 1 }
 
 // Send implements tables.Querier.
 func (d sqlDB) Send(ctx context.Context, s tables.Statement) (int64, error) {
-	n, err := send(ctx, d.db, s)
-	return n, sqlstore.Exhausted(ctx, d.db, err)
+	if d.heeds() {
+		n, err := send(ctx, d.db, s)
+		return n, sqlstore.Exhausted(ctx, d.db, err)
+	}
+	conn, err := connect(ctx, d.db)
+	if err != nil {
+		return 0, err
+	}
+	defer func() { _ = conn.Close() }()
+	return send(ctx, conn, s)
+}
+
+// heeds reports whether the driver looks at contexts while it connects.
+func (d sqlDB) heeds() bool {
+	switch d.db.Driver().(type) {
+	case connectorDriver, *stdlib.Driver:
+		return true
+	}
+	return false
 }
 
 func send(ctx context.Context, to sqlstore.Conn, s tables.Statement) (int64, error) {
@@ -90,8 +107,7 @@ func byteArray(values [][]byte) string {
 
 // Batch implements tables.DB: in one trip over pgx, statement by statement over others.
 func (d sqlDB) Batch(ctx context.Context, statements ...tables.Statement) error {
-	switch d.db.Driver().(type) {
-	case connectorDriver, *stdlib.Driver:
+	if d.heeds() { // it is pgx's
 		if sent, err := d.sendBatch(ctx, statements); sent || err != nil {
 			return err
 		}

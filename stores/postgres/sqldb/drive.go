@@ -15,6 +15,34 @@ import (
 // Drivers of the caller's are called on goroutines of their own, because not all of them
 // look at contexts.
 
+// connect waits for a connection no longer than ctx: lib/pq logs in without a look at it, and
+// a pooler may keep that waiting for minutes. One that comes after that is given back.
+func connect(ctx context.Context, db *sql.DB) (*sql.Conn, error) {
+	var (
+		conn *sql.Conn
+		err  error
+		done = make(chan struct{})
+	)
+	go func() {
+		defer func() {
+			select {
+			case done <- struct{}{}:
+			case <-ctx.Done(): // nobody waits any more
+				if conn != nil {
+					_ = conn.Close()
+				}
+			}
+		}()
+		drive(func() { conn, err = db.Conn(ctx) }, func(broken error) { err = broken })
+	}()
+	select {
+	case <-done:
+		return conn, sqlstore.Exhausted(ctx, db, err)
+	case <-ctx.Done():
+		return nil, sqlstore.Exhausted(ctx, db, ctx.Err())
+	}
+}
+
 // openTx begins a transaction for as long as lasting, and waits for it no longer than ctx:
 // lib/pq sends BEGIN before it looks at a context. What comes after that is given back.
 func openTx(ctx, lasting context.Context, db *sql.DB, opts *sql.TxOptions) (*sql.Conn, *sql.Tx, error) {
