@@ -63,11 +63,14 @@ func (c *crowd) connection(ctx context.Context, db *sql.DB) (*sql.Conn, error) {
 	case c.turn <- struct{}{}:
 		defer func() { <-c.turn }()
 	case <-ctx.Done():
-		return nil, noneFree(ctx, db)
+		return nil, noneFree(ctx.Err(), db)
 	}
 	for {
 		if db.Stats().Idle > 0 || time.Since(asked) > refusedAfter {
 			conn, err := connection(ctx, db)
+			if end := ended(ctx); err != nil && end != nil { // of dialing, to a server that was full until then
+				return nil, noneFree(end, db)
+			}
 			if !c.refuses(db, err) {
 				return conn, err
 			}
@@ -81,7 +84,7 @@ func (c *crowd) connection(ctx context.Context, db *sql.DB) (*sql.Conn, error) {
 		}
 		timer.Stop()
 		if ctx.Err() != nil {
-			return nil, noneFree(ctx, db)
+			return nil, noneFree(ctx.Err(), db)
 		}
 	}
 }
@@ -98,9 +101,17 @@ func (c *crowd) refuses(db *sql.DB, err error) bool {
 	return false
 }
 
-func noneFree(ctx context.Context, db *sql.DB) error {
+// ended is the context's error, also if a deadline that a dialer looks at itself comes first.
+func ended(ctx context.Context) error {
+	if at, ok := ctx.Deadline(); ok && ctx.Err() == nil && !time.Now().Before(at) {
+		return context.DeadlineExceeded
+	}
+	return ctx.Err()
+}
+
+func noneFree(end error, db *sql.DB) error {
 	return fmt.Errorf("%w: the server admits no more connections, and none of the %d in use became free in time: raise max_connections of the server, "+
-		"or let the pools of all processes together open fewer: %w", stores.ErrBusy, db.Stats().InUse, ctx.Err())
+		"or let the pools of all processes together open fewer: %w", stores.ErrBusy, db.Stats().InUse, end)
 }
 
 // gaveBack tells who waits in a crowd.
