@@ -17,3 +17,13 @@ func oneArgument(cmd *cobra.Command, args []string) error {
 	}
 	return usagef("%s takes one argument at most: leave out %q", cmd.CommandPath(), args[1])
 }
+
+// oneNumber is for commands that show one of something.
+func oneNumber(what string) cobra.PositionalArgs {
+	return func(_ *cobra.Command, args []string) error {
+		if len(args) != 1 {
+			return usagef("show which %s? Give one number", what)
+		}
+		return nil
+	}
+}

@@ -238,33 +238,46 @@ func (c *change) preview(ctx context.Context, s store, f stores.Filter, r change
 	return nil
 }
 
-// carryOut changes batch by batch what matches, up to the highest number. It returns
-// what stopped it before the end. A batch that is under way is not broken off.
+// carryOut changes what matches, up to the highest number. It returns what stopped it before
+// the end.
 func (c *change) carryOut(ctx context.Context, s store, f stores.Filter, highest int64, r *changeRecord) error {
 	bar := c.newProgress(c.verb.did, r.Matching, r.More)
 	defer bar.end()
 	request := stores.Change{Verb: c.verb.verb, Filter: f, Break: c.force, Actor: c.actor, Reason: c.reason, UpTo: highest, Limit: c.batch}
-	for {
-		bar.show(r.Changed)
-		if ctx.Err() != nil {
-			return ctx.Err()
-		}
-		done, err := answer(context.WithoutCancel(ctx), c.program, func(ctx context.Context) (stores.Changed, error) { return s.Change(ctx, request) })
-		if err != nil {
-			return err
-		}
+	err := c.batches(ctx, bar, func(ctx context.Context, after int64) (stores.Changed, error) {
+		request.After = after
+		return s.Change(ctx, request)
+	}, func(done stores.Changed) {
 		r.Changed += done.Changed
 		r.Redelivered += done.Redelivered
 		r.Busy += done.Busy
 		r.Reserved += done.Reserved
-		if done.Done {
-			r.Complete = true
+	})
+	r.Complete = err == nil
+	return err
+}
+
+// batches changes one batch after the other until there is none, and gives each result to add.
+// A batch that is under way is not broken off.
+func (p *program) batches(
+	ctx context.Context, bar *progress, change func(ctx context.Context, after int64) (stores.Changed, error), add func(stores.Changed),
+) error {
+	for changed, after := 0, int64(0); ; {
+		bar.show(changed)
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+		done, err := answer(context.WithoutCancel(ctx), p, func(ctx context.Context) (stores.Changed, error) { return change(ctx, after) })
+		if err != nil {
+			return err
+		}
+		if add(done); done.Done {
 			return nil
 		}
-		if done.Next <= request.After {
-			return fmt.Errorf("the store makes no progress after message %d", request.After)
+		if done.Next <= after {
+			return fmt.Errorf("the store makes no progress after message %d", after)
 		}
-		request.After = done.Next
+		changed, after = changed+done.Changed, done.Next
 	}
 }
 

@@ -115,10 +115,7 @@ func (s *outputSelection) filter(cmd *cobra.Command, args []string, now time.Tim
 	if f.Numbers, err = numbers(args); err != nil {
 		return f, nil, err
 	}
-	if f.Since, err = parseTime("--since", s.since, now); err != nil {
-		return f, nil, err
-	}
-	if f.Until, err = parseTime("--until", s.until, now); err != nil {
+	if f.Since, f.Until, err = parseSpan(s.since, s.until, now); err != nil {
 		return f, nil, err
 	}
 	switch {
@@ -126,8 +123,6 @@ func (s *outputSelection) filter(cmd *cobra.Command, args []string, now time.Tim
 		return f, nil, usagef("--state is %q: use %s", s.state, strings.Join(outputStates, ", "))
 	case s.destination != "" && s.unnamed:
 		return f, nil, usagef("--destination and --no-destination exclude each other")
-	case !f.Since.IsZero() && !f.Until.IsZero() && f.Until.Before(f.Since):
-		return f, nil, usagef("--until is before --since")
 	}
 	if len(args) > 0 {
 		chosen = append(chosen, "numbers")
@@ -213,12 +208,7 @@ func (p *program) outputShow() *cobra.Command {
 		Use:     "show NUMBER",
 		Short:   "Show a message of the outbox whole: error, metadata, payload",
 		Example: "  millpond outbox show 4711",
-		Args: func(_ *cobra.Command, args []string) error {
-			if len(args) != 1 {
-				return usagef("show which message? Give one number")
-			}
-			return nil
-		},
+		Args:    oneNumber("message"),
 	}, nil, exits{exitNothing: "there is no such message"})
 	v.bind(cmd)
 	cmd.RunE = p.withOutbox(func(ctx context.Context, st stores.OutboxInspector, args []string) error {

@@ -191,32 +191,21 @@ func (c *outputChange) preview(ctx context.Context, s stores.OutboxInspector, f 
 	return nil
 }
 
-// carryOut changes batch by batch what matches, up to the highest number. It returns what
-// stopped it before the end. A batch that is under way is not broken off.
+// carryOut changes what matches, up to the highest number. It returns what stopped it before
+// the end.
 func (c *outputChange) carryOut(ctx context.Context, s stores.OutboxInspector, f stores.OutputFilter, highest int64, r *outputChangeRecord) error {
 	bar := c.newProgress(c.verb.did, r.Matching, r.More)
 	defer bar.end()
 	request := stores.OutputChange{Verb: c.verb.verb, Filter: f, Actor: c.actor, Reason: c.reason, UpTo: highest, Limit: c.batch}
-	for {
-		bar.show(r.Changed)
-		if ctx.Err() != nil {
-			return ctx.Err()
-		}
-		done, err := answer(context.WithoutCancel(ctx), c.program, func(ctx context.Context) (stores.Changed, error) { return s.ChangeOutputs(ctx, request) })
-		if err != nil {
-			return err
-		}
+	err := c.batches(ctx, bar, func(ctx context.Context, after int64) (stores.Changed, error) {
+		request.After = after
+		return s.ChangeOutputs(ctx, request)
+	}, func(done stores.Changed) {
 		r.Changed += done.Changed
 		r.Gone += done.Busy
-		if done.Done {
-			r.Complete = true
-			return nil
-		}
-		if done.Next <= request.After {
-			return fmt.Errorf("the store makes no progress after message %d", request.After)
-		}
-		request.After = done.Next
-	}
+	})
+	r.Complete = err == nil
+	return err
 }
 
 func (c *outputChange) report(r outputChangeRecord, stopped error) error {

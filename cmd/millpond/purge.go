@@ -71,18 +71,8 @@ all the same. A service's own sweeper may run at the same time.`,
 	f.StringVar(&c.file, "config", "", "the configuration `file` of the service: its store, if no other is given, and its section retention")
 	f.StringVar(&c.service, "service", "", "whose consumers, if there is no file")
 	f.StringVar(&c.options.Handler, "handler", "", "only this consumer of the service")
-	for _, w := range []struct {
-		into        *time.Duration
-		name, usage string
-	}{
-		{&c.windows.Window, "window", "how long completed messages are kept"},
-		{&c.windows.Failed, "failed", "how long failed messages are kept, at least window"},
-		{&c.windows.Discarded, "discarded", "how long discarded messages are kept"},
-		{&c.windows.Quarantined, "quarantined", "how long messages in quarantine are kept"},
-		{&c.windows.Published, "published", "how long the outbox's history is kept"},
-		{&c.windows.Audited, "audited", "how long the audit is kept"},
-	} {
-		f.DurationVar(w.into, w.name, 0, w.usage)
+	for _, w := range windowsOf(&c.windows) {
+		f.DurationVar(w.of, w.name, 0, w.usage)
 	}
 	f.IntVar(&c.rate, "rate", 5000, "rows a second, at most")
 	f.BoolVar(&c.options.Silent, "silent", false, "also consumers that have completed nothing for a day")
@@ -103,6 +93,23 @@ all the same. A service's own sweeper may run at the same time.`,
 	return cmd
 }
 
+// window is one that a flag sets.
+type window struct {
+	of          *time.Duration
+	name, usage string
+}
+
+func windowsOf(c *retention.Windows) []window {
+	return []window{
+		{&c.Window, "window", "how long completed messages are kept"},
+		{&c.Failed, "failed", "how long failed messages are kept, at least window"},
+		{&c.Discarded, "discarded", "how long discarded messages are kept"},
+		{&c.Quarantined, "quarantined", "how long messages in quarantine are kept"},
+		{&c.Published, "published", "how long the outbox's history is kept"},
+		{&c.Audited, "audited", "how long the audit is kept"},
+	}
+}
+
 // config is that of the file, with the flags on top.
 func (c *purgeCall) config() (config retention.Config, err error) {
 	if c.file != "" {
@@ -119,16 +126,10 @@ func (c *purgeCall) config() (config retention.Config, err error) {
 		return config, usagef("whose messages? Give --service or --config")
 	}
 	config.Service = c.service
-	for _, own := range []struct{ into, from *time.Duration }{
-		{&config.Window, &c.windows.Window},
-		{&config.Failed, &c.windows.Failed},
-		{&config.Discarded, &c.windows.Discarded},
-		{&config.Quarantined, &c.windows.Quarantined},
-		{&config.Published, &c.windows.Published},
-		{&config.Audited, &c.windows.Audited},
-	} {
-		if *own.from != 0 {
-			*own.into = *own.from
+	flags := windowsOf(&c.windows)
+	for i, w := range windowsOf(&config.Windows) {
+		if own := *flags[i].of; own != 0 {
+			*w.of = own
 		}
 	}
 	if config.Off() {

@@ -137,12 +137,7 @@ func (p *program) quarantineShow() *cobra.Command {
 	cmd := explained(&cobra.Command{
 		Use:   "show ROW",
 		Short: "Show a message in quarantine whole: reason, metadata, payload",
-		Args: func(_ *cobra.Command, args []string) error {
-			if len(args) != 1 {
-				return usagef("show which row? Give one number")
-			}
-			return nil
-		},
+		Args:  oneNumber("row"),
 	}, nil, exits{exitNothing: "there is no such row"})
 	v.bind(cmd)
 	cmd.RunE = p.withStore(func(ctx context.Context, st store, args []string) error {

@@ -67,14 +67,8 @@ func (s *selection) filter(args []string, now time.Time) (f stores.Filter, chose
 	if f.ID, err = parseID(s.id); err != nil {
 		return f, nil, err
 	}
-	if f.Since, err = parseTime("--since", s.since, now); err != nil {
+	if f.Since, f.Until, err = parseSpan(s.since, s.until, now); err != nil {
 		return f, nil, err
-	}
-	if f.Until, err = parseTime("--until", s.until, now); err != nil {
-		return f, nil, err
-	}
-	if !f.Since.IsZero() && !f.Until.IsZero() && f.Until.Before(f.Since) {
-		return f, nil, usagef("--until is before --since")
 	}
 	for _, name := range s.status {
 		status, ok := stores.ParseStatus(name)
@@ -190,6 +184,20 @@ func parseID(s string) ([]byte, error) {
 		return nil, usagef("--id is %q: %w; or use hex: and message_id_hex of -o json", s, err)
 	}
 	return id, nil
+}
+
+// parseSpan reads --since and --until.
+func parseSpan(since, until string, now time.Time) (from, to time.Time, err error) {
+	if from, err = parseTime("--since", since, now); err != nil {
+		return from, to, err
+	}
+	if to, err = parseTime("--until", until, now); err != nil {
+		return from, to, err
+	}
+	if !from.IsZero() && !to.IsZero() && to.Before(from) {
+		err = usagef("--until is before --since")
+	}
+	return from, to, err
 }
 
 // parseTime reads a time, or how long ago it was: the zero time if there is none.
