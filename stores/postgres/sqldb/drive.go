@@ -21,51 +21,66 @@ func connect(ctx context.Context, db *sql.DB) (*sql.Conn, error) {
 	var (
 		conn *sql.Conn
 		err  error
-		done = make(chan struct{})
 	)
-	go func() {
-		defer func() {
-			select {
-			case done <- struct{}{}:
-			case <-ctx.Done(): // nobody waits any more
-				if conn != nil {
-					_ = conn.Close()
-				}
+	answered := await(ctx, waited{
+		call:   func() { conn, err = db.Conn(ctx) },
+		broken: func(broken error) { err = broken },
+		late: func() {
+			if conn != nil {
+				_ = conn.Close()
 			}
-		}()
-		drive(func() { conn, err = db.Conn(ctx) }, func(broken error) { err = broken })
-	}()
-	select {
-	case <-done:
-		return conn, sqlstore.Exhausted(ctx, db, err)
-	case <-ctx.Done():
+		},
+	})
+	if !answered {
 		return nil, sqlstore.Exhausted(ctx, db, ctx.Err())
 	}
+	return conn, sqlstore.Exhausted(ctx, db, err)
 }
 
 // openTx begins a transaction for as long as lasting, and waits for it no longer than ctx:
 // lib/pq sends BEGIN before it looks at a context. What comes after that is given back.
 func openTx(ctx, lasting context.Context, db *sql.DB, opts *sql.TxOptions) (*sql.Conn, *sql.Tx, error) {
-	o, begun := &opening{}, make(chan struct{})
-	go func() {
-		defer func() {
-			select {
-			case begun <- struct{}{}:
-			case <-ctx.Done(): // nobody waits any more
-				o.giveBack()
-			}
-		}()
-		drive(func() { o.begin(ctx, lasting, db, opts) }, o.broken)
-	}()
-	select {
-	case <-begun:
+	o := &opening{}
+	answered := await(ctx, waited{
+		call:   func() { o.begin(ctx, lasting, db, opts) },
+		broken: o.broken,
+		late:   o.giveBack,
+	})
+	switch {
+	case answered:
 		return o.conn, o.tx, o.err
-	case <-ctx.Done():
-	}
-	if o.connected.Load() {
+	case o.connected.Load():
 		return nil, nil, fmt.Errorf("BEGIN was not answered: %w", context.Cause(ctx))
 	}
 	return nil, nil, sqlstore.Exhausted(ctx, db, ctx.Err())
+}
+
+// waited is a call of the driver that is waited for.
+type waited struct {
+	call   func()
+	broken func(error) // the driver panicked or exited its goroutine
+	late   func()      // the call has returned, and nobody waits any more
+}
+
+// await says whether the call returned before the end of ctx.
+func await(ctx context.Context, w waited) bool {
+	done := make(chan struct{})
+	go func() {
+		defer func() {
+			select {
+			case done <- struct{}{}:
+			case <-ctx.Done():
+				w.late()
+			}
+		}()
+		drive(w.call, w.broken)
+	}()
+	select {
+	case <-done:
+		return true
+	case <-ctx.Done():
+		return false
+	}
 }
 
 // opening is a transaction that begins. It has no connection if there is an error.
