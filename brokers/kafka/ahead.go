@@ -22,7 +22,10 @@ import (
 // one was written under a later leader epoch than any that was lost, which tells it apart.
 
 const (
-	aheadVersion = "millpond2"
+	aheadVersion = "millpond3"
+	// what is said of the others
+	aheadBegun   = "rest-begun"
+	aheadUnbegun = "rest-unbegun"
 	// maxAhead bounds the bits: 1 KiB of the 4 KiB that a broker takes by default.
 	maxAhead = 8 << 10
 )
@@ -34,6 +37,8 @@ type ahead struct {
 	base  int64
 	epoch int32 // the latest leader epoch of their messages
 	bits  []byte
+
+	restUnbegun bool // nobody has begun the others: see handover.go
 }
 
 func (a *ahead) add(r *kgo.Record) {
@@ -56,28 +61,35 @@ func (a ahead) has(r *kgo.Record) bool {
 // encode returns the metadata for a commit of base. The id of the topic is part of it:
 // in a topic that was made again the same offsets are other messages.
 func (a ahead) encode(topic kadm.TopicID) string {
-	if len(a.bits) == 0 || topic == (kadm.TopicID{}) {
+	if len(a.bits) == 0 && !a.restUnbegun || topic == (kadm.TopicID{}) {
 		return ""
 	}
-	return strings.Join([]string{aheadVersion, topic.String(), fmt.Sprint(a.base), fmt.Sprint(a.epoch), base64.RawStdEncoding.EncodeToString(a.bits)}, " ")
+	rest := aheadBegun
+	if a.restUnbegun {
+		rest = aheadUnbegun
+	}
+	return strings.Join([]string{aheadVersion, topic.String(), fmt.Sprint(a.base), fmt.Sprint(a.epoch), base64.RawStdEncoding.EncodeToString(a.bits), rest}, " ")
 }
 
 // decodeAhead reads what encode has written for the same topic and offset.
 func decodeAhead(metadata string, topic kadm.TopicID, offset int64) (ahead, error) {
 	a := ahead{base: offset}
 	parts := strings.Split(metadata, " ")
-	if len(parts) != 5 || parts[0] != aheadVersion || topic == (kadm.TopicID{}) || parts[1] != topic.String() || parts[2] != fmt.Sprint(offset) {
+	if len(parts) != 6 || parts[0] != aheadVersion || topic == (kadm.TopicID{}) || parts[1] != topic.String() || parts[2] != fmt.Sprint(offset) {
 		return a, errAhead
 	}
 	epoch, err := strconv.ParseInt(parts[3], 10, 32)
 	if err != nil {
 		return a, errAhead
 	}
+	if parts[5] != aheadBegun && parts[5] != aheadUnbegun {
+		return a, errAhead
+	}
 	bits, err := base64.RawStdEncoding.DecodeString(parts[4])
 	if err != nil || len(bits) > maxAhead/8 {
 		return a, errAhead
 	}
-	a.epoch, a.bits = int32(epoch), bits
+	a.epoch, a.bits, a.restUnbegun = int32(epoch), bits, parts[5] == aheadUnbegun
 	return a, nil
 }
 
@@ -96,21 +108,13 @@ func (s *session) fetched(ctx context.Context, _ *kgo.Client, response *kmsg.Off
 					continue
 				}
 				p.suspectBefore(ends)
-				if answer.Metadata == nil {
-					continue
+				var settled ahead
+				if answer.Metadata != nil {
+					settled, _ = decodeAhead(*answer.Metadata, s.id, answer.Offset) // of another client: none
 				}
-				if a, err := decodeAhead(*answer.Metadata, s.id, answer.Offset); err == nil {
-					p.skip(a)
-				}
+				p.takeOver(kgo.EpochOffset{Epoch: answer.LeaderEpoch, Offset: answer.Offset}, settled)
 			}
 		}
 	}
 	return nil
-}
-
-// skip tells which messages an earlier owner has settled.
-func (p *partition) skip(a ahead) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.backlog.ahead = a
 }

@@ -16,6 +16,7 @@ type item struct {
 	suspect bool        // an earlier owner may have begun it
 	found   bool        // it was counted as unfinished
 	settled bool        // guarded by partition.mu
+	unbegun bool        // nobody has received it; guarded by partition.mu
 	timer   *time.Timer // runs while the item waits for its redelivery
 }
 
@@ -33,11 +34,13 @@ type backlog struct {
 	suspects  suspects
 	offsets   offsets
 	ahead     ahead // settled by an earlier owner
+	handover  handover
 }
 
 func (b *backlog) init(c *Consume, workers int) {
 	b.order, b.distance = c.Order, c.CommitDistance
 	b.fetchedTo, b.offsets.next = unknownOffset, unknownOffset
+	b.handover.from.Offset = unknownOffset
 	b.suspects.init(max(c.CommitDistance, workers))
 	if b.order == "" {
 		b.order = OrderNone

@@ -44,10 +44,23 @@ func (s *session) commit() {
 	defer cancel()
 	s.commits.mu.Lock()
 	defer s.commits.mu.Unlock()
-	due := s.uncommitted()
-	if len(due) == 0 {
-		return
+	if due := s.uncommitted(); len(due) > 0 {
+		s.send(ctx, due)
 	}
+}
+
+// commitMarks reports whether all of them were committed.
+func (s *session) commitMarks(due map[int32]mark) bool {
+	ctx, cancel := context.WithTimeout(s.life, leaveTimeout)
+	defer cancel()
+	s.commits.mu.Lock()
+	defer s.commits.mu.Unlock()
+	return s.send(ctx, due)
+}
+
+// send reports whether all was committed. s.commits.mu must be held.
+func (s *session) send(ctx context.Context, due map[int32]mark) bool {
+	done := 0
 	offsets := make(map[int32]kgo.EpochOffset, len(due))
 	for id, m := range due {
 		offsets[id] = m.at
@@ -78,10 +91,12 @@ func (s *session) commit() {
 						s.notCommitted(fmt.Errorf("partition %d: %w", answer.Partition, err))
 					case asked:
 						m.partition.commitDone(m)
+						done++
 					}
 				}
 			}
 		})
+	return done == len(due)
 }
 
 // mark is how far a partition has come.
@@ -119,19 +134,19 @@ func (s *session) notCommitted(err error) {
 func (p *partition) mark() (mark, bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.backlog.offsets.settled == p.backlog.offsets.committed {
+	b := &p.backlog
+	ended := p.ended() && b.restUnbegun()
+	if b.offsets.settled == b.offsets.committed && (!ended || b.handover.given) {
 		return mark{}, false
 	}
-	return mark{
-		partition: p,
-		at:        kgo.EpochOffset{Epoch: p.backlog.offsets.epoch, Offset: p.backlog.offsets.next},
-		ahead:     p.backlog.offsets.ahead(),
-		settled:   p.backlog.offsets.settled,
-	}, true
+	m := mark{partition: p, at: b.position(), ahead: b.offsets.ahead(), settled: b.offsets.settled}
+	m.ahead.base, m.ahead.restUnbegun = m.at.Offset, ended
+	return m, true
 }
 
 func (p *partition) commitDone(m mark) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.backlog.offsets.committed = m.settled
+	p.backlog.handover.given = m.ahead.restUnbegun
 }

@@ -28,6 +28,7 @@ func (p *partition) work() {
 func (p *partition) deliver(it *item) {
 	s := p.session
 	if !s.Take(p.open.Done()) {
+		p.unbegun(it)
 		return
 	}
 	defer s.Put()
@@ -43,8 +44,18 @@ func (p *partition) deliver(it *item) {
 		p.settled(it)
 	case handout.Nacked:
 		p.again(it, handout.Delay(giveBack, it.count, s.config().RedeliveryDelay, longestRedeliveryDelay))
-	case handout.Unbegun, handout.Abandoned:
+	case handout.Unbegun:
+		it.count--
+		p.unbegun(it)
+	case handout.Abandoned:
 	}
+}
+
+// unbegun notes that nobody has received a message.
+func (p *partition) unbegun(it *item) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	it.unbegun = it.count == 0
 }
 
 // message makes a fresh copy of a record, and says what is known about its delivery.

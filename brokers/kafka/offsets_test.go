@@ -106,3 +106,30 @@ func TestForeignMetadata(t *testing.T) {
 		t.Errorf("without the topic's id there is metadata %q", got)
 	}
 }
+
+// TestRestIsCalledUnbegunOnlyIfItIs: the next owner has no suspects then.
+func TestRestIsCalledUnbegunOnlyIfItIs(t *testing.T) {
+	t.Parallel()
+	none := suspects{most: 10}
+	for name, c := range map[string]struct {
+		suspects suspects
+		held     bool
+		item     item
+		want     bool
+	}{
+		"nothing was begun":                   {suspects: none, item: item{unbegun: true}, want: true},
+		"the rest is settled":                 {suspects: none, item: item{settled: true}, want: true},
+		"a message is begun":                  {suspects: none},
+		"an earlier owner may have begun it":  {suspects: suspects{left: 1, until: 8}, item: item{unbegun: true}},
+		"an earlier owner began none of them": {suspects: suspects{left: 1, until: 7}, item: item{unbegun: true}, want: true},
+		"the word before still stands":        {suspects: none, held: true, item: item{unbegun: true}},
+	} {
+		b := &backlog{suspects: c.suspects, handover: handover{held: c.held}, offsets: offsets{next: 7, started: []*item{&c.item}}}
+		if got := b.restUnbegun(); got != c.want {
+			t.Errorf("%s: %t", name, got)
+		}
+	}
+	if (&backlog{offsets: offsets{next: unknownOffset}, suspects: none, handover: handover{from: kgo.EpochOffset{Offset: unknownOffset}}}).restUnbegun() {
+		t.Error("an offset that is not known is said to be unbegun")
+	}
+}

@@ -48,6 +48,16 @@ func newPartition(s *session, id int32) *partition {
 
 func (p *partition) stopped() bool { return p.open.Err() != nil }
 
+// ended reports whether nothing runs, and nothing more will.
+func (p *partition) ended() bool {
+	select {
+	case <-p.idle:
+		return true
+	default:
+		return false
+	}
+}
+
 // add takes fetched records.
 func (p *partition) add(records []*kgo.Record) {
 	p.mu.Lock()
@@ -70,10 +80,12 @@ func (p *partition) take() *item {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for !p.stopped() {
-		it := p.backlog.next()
-		p.eaten()
-		if it != nil {
-			return it
+		if !p.backlog.handover.held {
+			it := p.backlog.next()
+			p.eaten()
+			if it != nil {
+				return it
+			}
 		}
 		p.changed.Wait()
 	}

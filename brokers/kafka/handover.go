@@ -1,0 +1,60 @@
+package kafka
+
+import (
+	"github.com/twmb/franz-go/pkg/kgo"
+)
+
+// An owner that gives a partition up in order says so in the metadata of its last commit:
+// what is not settled there was never begun, and the next owner has no suspects. That one
+// takes the word back before it delivers anything, because its own end may be another.
+type handover struct {
+	from  kgo.EpochOffset // where this owner began; unknownOffset: no offset was committed
+	held  bool            // nothing is delivered until the word of the one before is taken back
+	given bool            // the last commit has the word
+}
+
+// takeOver begins where the group is.
+func (p *partition) takeOver(from kgo.EpochOffset, a ahead) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	b := &p.backlog
+	b.handover.from, b.ahead = from, a
+	if !a.restUnbegun {
+		return
+	}
+	b.handover.held = true
+	a.restUnbegun = false
+	p.session.background.Go(func() {
+		taken := p.session.commitMarks(map[int32]mark{p.id: {partition: p, at: from, ahead: a}})
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		b.handover.held = false
+		if taken {
+			b.suspects.left = 0
+		}
+		p.changed.Broadcast()
+	})
+}
+
+// position is where the next owner begins.
+func (b *backlog) position() kgo.EpochOffset {
+	if b.offsets.next == unknownOffset {
+		return b.handover.from
+	}
+	return kgo.EpochOffset{Epoch: b.offsets.epoch, Offset: b.offsets.next}
+}
+
+// restUnbegun reports whether neither this owner nor one before it has begun what is not
+// settled. Its partition has to be stopped and idle.
+func (b *backlog) restUnbegun() bool {
+	at := b.position().Offset
+	if at == unknownOffset || b.handover.held || b.suspects.left > 0 && at < b.suspects.until {
+		return false
+	}
+	for _, it := range b.offsets.unsettled() {
+		if !it.unbegun {
+			return false
+		}
+	}
+	return true
+}
