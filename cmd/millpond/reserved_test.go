@@ -28,7 +28,7 @@ func TestReservedMessagesAreToldAlikeAndFreed(t *testing.T) {
 		for _, m := range w.objects("msg", "ls") {
 			require.Equal(t, m["reserved"], w.object(exitOK, "msg", "show", itoa(m["number"]))["reserved"])
 		}
-		require.Regexp(t, `\d+ minutes? ago|now +reserved `, w.ok("msg", "ls", "--reserved"))
+		require.Regexp(t, `(\d+ \w+ ago|now) +reserved `, w.ok("msg", "ls", "--reserved"))
 		require.NotContains(t, w.outB.String(), "from now")
 		require.Regexp(t, `status +pending, reserved by a retry worker, which may be running it, until 20\S+ \(.* from now\) unless it renews that\n`, w.ok("msg", "show", number))
 
