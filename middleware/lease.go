@@ -102,18 +102,25 @@ func (m *modes) of(handler string) execute.Mode {
 // IdempotencyKey returns the key that a handler under a lease hands on with its effect: the
 // same on every attempt, for whatever reason it is made, and another one for each message and
 // consumer. It is made of the service, the handler's name as registered (see
-// InboxConfig.Renamed) and the message id. It reports false without a lease.
+// InboxConfig.Renamed) and the message id, and inside of [Once] of the step's name. It reports
+// false without a lease.
 func IdempotencyKey(ctx context.Context) (key string, ok bool) {
-	if _, ok := leased.Of(ctx); !ok {
+	run, ok := leased.Of(ctx)
+	if !ok {
 		return "", false
 	}
-	return idempotencyKey(runningIn(ctx).key), true
+	k := runningIn(ctx).key
+	parts := [][]byte{[]byte(k.Consumer.Service), []byte(k.Consumer.Handler), k.ID}
+	if step, in := run.(*stepRun); in {
+		parts = append(parts, []byte(step.name))
+	}
+	return idempotencyKey(parts), true
 }
 
-func idempotencyKey(k stores.Key) string {
+func idempotencyKey(parts [][]byte) string {
 	const size = 16
 	h := sha256.New()
-	for _, part := range [][]byte{[]byte(k.Consumer.Service), []byte(k.Consumer.Handler), k.ID} {
+	for _, part := range parts {
 		var length [8]byte
 		binary.BigEndian.PutUint64(length[:], uint64(len(part)))
 		h.Write(length[:])

@@ -41,6 +41,7 @@ type ledgerRow struct {
 	first, due       time.Time
 	presumed         bool
 	reserved         bool
+	steps            []stores.Step
 }
 
 func newLedger() *ledger {
@@ -260,6 +261,29 @@ func (l *ledger) Extend(_ context.Context, h stores.HeldLease, d time.Duration) 
 	}
 	r.due = time.Now().Add(d)
 	return nil
+}
+
+func (l *ledger) RecordStep(_ context.Context, h stores.HeldLease, s stores.Step) error {
+	err := l.enter("step")
+	defer l.mu.Unlock()
+	if err != nil {
+		return err
+	}
+	r := l.rows[rawID(h.Key)]
+	if r == nil || r.version() != h.Version || r.status != stores.StatusPending || !r.presumed || r.failure.Holder != h.Holder {
+		return stores.ErrChanged
+	}
+	r.steps = append(slices.DeleteFunc(r.steps, func(old stores.Step) bool { return old.Name == s.Name }), s)
+	return nil
+}
+
+func (l *ledger) Steps(_ context.Context, k stores.Key) ([]stores.Step, error) {
+	err := l.enter("steps")
+	defer l.mu.Unlock()
+	if r := l.rows[rawID(k)]; r != nil {
+		return slices.Clone(r.steps), err
+	}
+	return nil, err
 }
 
 func (l *ledger) KeepContent(_ context.Context, k stores.Key, version int64, c stores.Content) error {

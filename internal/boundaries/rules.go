@@ -80,7 +80,7 @@ var rules = []Rule{
 	{
 		Name:     "what an attempt and what is kept of a message need",
 		Packages: []string{"./middleware/internal/execute", "./middleware/internal/keep"},
-		Allow:    slices.Concat(storeContract, []string{"./internal/callback", "./internal/leased", "./middleware/internal/text"}),
+		Allow:    slices.Concat(storeContract, []string{"./internal/callback", "./internal/leased", "./internal/pause", "./middleware/internal/text"}),
 	},
 	{
 		Name:     "a delivery",

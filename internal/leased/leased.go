@@ -9,6 +9,10 @@ type Run interface {
 	// OnComplete runs f in the transaction that completes the message, each time that this
 	// is tried. ctx has the transaction. An error says that the run is over.
 	OnComplete(f func(ctx context.Context) error) error
+
+	// Once returns what is on record for a step of that name. If nothing is it runs f, and
+	// records what that returns.
+	Once(name string, f func() ([]byte, error)) ([]byte, error)
 }
 
 // Key is the key of a run in the context of its handler. The value is a Run.

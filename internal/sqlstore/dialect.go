@@ -26,6 +26,7 @@ import (
 //	{unless locked}   begins a statement that fails at once where it would wait for a lock
 //	{topics} {list}   the topics of a consumer as a JSON array, to read and to write
 //	{again}           ends an INSERT into quarantine that may meet a row of the same message
+//	{step again}      the same for a step that is on record
 //	{before} {after}  columns of the audit, quoted where they have to be
 //	{own number}      lets an INSERT into the outbox give the numbers itself
 //	{bytes} … {/bytes} a text that is compared byte by byte
@@ -33,7 +34,7 @@ import (
 //	{empty}           no bytes
 //	{size}            of what is kept of a failure f
 //	{microseconds}    after a number: makes of it what is added to a time
-//	{smallint} {text} {boolean}  after an argument in a list of columns: its type, where it is asked for
+//	{smallint} {text} {boolean} {blob}  after an argument in a list of columns: its type, where it is asked for
 type Dialect struct {
 	Names Names
 	Words map[string]string // where they are not the usual ones
@@ -108,8 +109,10 @@ var usual = map[string]string{
 	"both":       "{schema.}{prefix}failure f",
 	"for update": "", "nowait": "", "free": "", "unless locked": "",
 	"topics": "topics", "list": "?",
-	"again":  "ON CONFLICT (consumer, identity_hash, fingerprint, reason) DO UPDATE SET",
-	"before": "before", "after": "after",
+	"again":      "ON CONFLICT (consumer, identity_hash, fingerprint, reason) DO UPDATE SET",
+	"step again": "ON CONFLICT (consumer, message_id, name) DO UPDATE SET at = excluded.at, result = excluded.result",
+	"blob":       "",
+	"before":     "before", "after": "after",
 	"own number": "",
 	"bytes":      "", "/bytes": "", "any order": "", "empty": "x''",
 }

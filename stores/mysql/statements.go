@@ -23,8 +23,9 @@ func newStatements(d *sqlstore.Dialect) *statements {
 			WHERE f.consumer = %d AND f.message_id = %s AND f.number = %d AND f.revision = %d AND f.status = 3{free}`),
 		behind: d.SQL(`SELECT 1 FROM {schema.}{prefix}failure e
 			WHERE e.consumer = %d AND e.order_key = %s AND e.status = 3 AND e.number < %d AND {blocks} LIMIT 1`),
-		mark:   d.SQL(`UPDATE {schema.}{prefix}inbox SET status = 1, completed_at = {now}, token = %d, traceparent = %s WHERE status = 3 AND `),
-		remove: d.SQL(`DELETE FROM {schema.}{prefix}failure WHERE number = %d`),
+		mark: d.SQL(`UPDATE {schema.}{prefix}inbox SET status = 1, completed_at = {now}, token = %d, traceparent = %s WHERE status = 3 AND `),
+		remove: d.SQL(`DELETE f, o FROM {schema.}{prefix}failure f
+			LEFT JOIN {schema.}{prefix}once o ON o.consumer = f.consumer AND o.message_id = f.message_id WHERE f.number = %d`),
 		next: d.SQL(`SELECT number FROM {schema.}{prefix}failure
 			WHERE consumer = %d AND order_key = %s AND status = 3 AND number > %d ORDER BY number LIMIT 1`),
 		free: d.SQL(`SELECT number FROM {schema.}{prefix}failure

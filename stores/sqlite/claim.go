@@ -83,6 +83,9 @@ func (c *conn) takeOver(cl *claim, row inboxRow) error {
 	if err == nil && taken == 1 {
 		taken, err = c.change(completeStatement, sqlstore.TraceBytes(&cl.TraceParent), cl.consumer, cl.Key.ID)
 	}
+	if err == nil {
+		err = c.run(takeStepsStatement, cl.consumer, cl.Key.ID)
+	}
 	if err != nil {
 		return err
 	}

@@ -61,22 +61,6 @@ const (
 	txEnded              // it was ended by the handler, whatever runs now
 )
 
-// The statements that are prepared once for each connection.
-const (
-	beginStatement = iota
-	claimStatement
-	claimUnlessStatement
-	staleStatement
-	lookStatement
-	takeStatement
-	takeInOrderStatement
-	completeStatement
-	advanceStatement
-	commitStatement
-	rollbackStatement
-	preparedStatements
-)
-
 type preparedStatement interface {
 	driver.Stmt
 	driver.StmtExecContext

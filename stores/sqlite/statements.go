@@ -37,6 +37,23 @@ func stateOf(v []any) stores.FailureState {
 	}
 }
 
+// The statements that are prepared once for each connection.
+const (
+	beginStatement = iota
+	claimStatement
+	claimUnlessStatement
+	staleStatement
+	lookStatement
+	takeStatement
+	takeInOrderStatement
+	takeStepsStatement
+	completeStatement
+	advanceStatement
+	commitStatement
+	rollbackStatement
+	preparedStatements
+)
+
 // newStatements returns the texts that the writer connection prepares.
 func newStatements(d *sqlstore.Dialect) (texts [preparedStatements]string) {
 	for i, text := range [preparedStatements]string{
@@ -57,6 +74,7 @@ func newStatements(d *sqlstore.Dialect) (texts [preparedStatements]string) {
 		takeInOrderStatement: `DELETE FROM {schema.}{prefix}failure
 			WHERE consumer = ?1 AND message_id = ?2 AND number = ?3 AND revision = ?4 AND status = 3 AND NOT EXISTS (
 				SELECT 1 FROM {schema.}{prefix}failure e WHERE e.consumer = ?1 AND e.order_key = ?5 AND e.status = 3 AND e.number < ?3 AND {blocks})`,
+		takeStepsStatement: `DELETE FROM {schema.}{prefix}once WHERE consumer = ? AND message_id = ?`,
 		completeStatement: `UPDATE {schema.}{prefix}inbox SET status = 2, completed_at = {now}, traceparent = ?
 			WHERE consumer = ? AND message_id = ? AND status = 3`,
 		// The next message of an order key becomes due, unless somebody has it in hand.

@@ -22,6 +22,18 @@ var brokenLeases = []variant{
 		},
 	},
 	{
+		name: "a record of a step does not check the token",
+		wrap: onLeases(leases{step: recordsSteps(false)}),
+		fails: []string{
+			"leased/no step of who has lost the lease is recorded", "leased/taken over when it has expired", "leased/taken over once, of many",
+		},
+	},
+	{
+		name:  "a record of a step is forgotten",
+		wrap:  onLeases(leases{step: recordsSteps(true)}),
+		fails: []string{"leased/steps that are on record"},
+	},
+	{
 		name: "a renewal is not guarded",
 		wrap: func(s stores.Store, admin *sql.DB) stores.Store { return extendsAll{s, admin} },
 		fails: []string{
@@ -96,6 +108,7 @@ type leases struct {
 	begin  begin
 	record func(context.Context, stores.Store, stores.Failure) (int64, error)
 	extend func(context.Context, stores.LeaseInbox, stores.HeldLease, time.Duration) error
+	step   func(context.Context, stores.LeaseInbox, stores.HeldLease, stores.Step) error
 }
 
 func onLeases(with leases) func(stores.Store, *sql.DB) stores.Store {
@@ -128,10 +141,46 @@ func (s leases) Extend(ctx context.Context, l stores.HeldLease, d time.Duration)
 	return own.Extend(ctx, l, d)
 }
 
+func (s leases) RecordStep(ctx context.Context, l stores.HeldLease, step stores.Step) error {
+	own := s.Store.(stores.LeaseInbox)
+	if s.step != nil {
+		return s.step(ctx, own, l, step)
+	}
+	return own.RecordStep(ctx, l, step)
+}
+
+func (s leases) Steps(ctx context.Context, k stores.Key) ([]stores.Step, error) {
+	return s.Store.(stores.LeaseInbox).Steps(ctx, k)
+}
+
+// recordsSteps records steps of whoever asks, or none.
+func recordsSteps(guarded bool) func(context.Context, stores.LeaseInbox, stores.HeldLease, stores.Step) error {
+	return func(ctx context.Context, s stores.LeaseInbox, l stores.HeldLease, step stores.Step) error {
+		if guarded {
+			return nil
+		}
+		if v, err := s.(stores.Failures).Look(ctx, l.Key, stores.Fingerprint{}); err == nil && v.Failure.Version != 0 {
+			l.Version = v.Failure.Version
+			if m, err := s.(stores.Inspector).Find(ctx, l.Key); err == nil {
+				l.Holder = m.Holder
+			}
+		}
+		return s.RecordStep(ctx, l, step)
+	}
+}
+
 // extendsAll renews leases whoever asks, and whatever has become of them.
 type extendsAll struct {
 	stores.Store
 	admin *sql.DB
+}
+
+func (s extendsAll) RecordStep(ctx context.Context, l stores.HeldLease, step stores.Step) error {
+	return s.Store.(stores.LeaseInbox).RecordStep(ctx, l, step)
+}
+
+func (s extendsAll) Steps(ctx context.Context, k stores.Key) ([]stores.Step, error) {
+	return s.Store.(stores.LeaseInbox).Steps(ctx, k)
 }
 
 func (s extendsAll) Extend(ctx context.Context, l stores.HeldLease, d time.Duration) error {

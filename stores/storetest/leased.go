@@ -25,6 +25,9 @@ func leasedChecks() []check {
 		{name: "of a parked message", run: leasedParked},
 		{name: "left alone by operators, or broken", run: leasedBroken},
 		{name: "the end of an earlier message of its order key", run: leasedInOrder},
+		{name: "steps that are on record", run: leasedSteps},
+		{name: "no step of who has lost the lease is recorded", run: leasedStepsFenced},
+		{name: "a record of a step beside a takeover", run: leasedStepsRace},
 		{name: "a handler that stands still for longer than its lease lives", run: leasedStandsStill},
 	}
 }
@@ -71,6 +74,7 @@ func (b *bench) lost(leases stores.LeaseInbox, c stores.Claim, l stores.HeldLeas
 		b.tb.Errorf("who has lost the lease has claimed its completion")
 		_ = attempt.Rollback(b.ctx)
 	}
+	wantErr(b.tb, "a step of who has lost the lease", leases.RecordStep(b.ctx, l, stores.Step{Name: "late", Result: []byte("1")}), stores.ErrChanged)
 	b.refuses(leases, leaseOf(c, l.Version, l.Holder, time.Hour), false, "another start by who has lost the lease")
 	late := failureOf(c)
 	redelivered(&late)

@@ -49,11 +49,11 @@ func (d *Delivery) startLease(f *stores.Failure) error {
 	l := d.leased()
 	d.row.holder = l.Holder()
 	f.Holder, f.DueIn = d.row.holder, l.Terms().TTL
-	asked := time.Now()
+	asked, first := time.Now(), f.Version == 0
 	if err := d.write(f); err != nil {
 		return err
 	}
-	l.Holds(d.heldLease(d.row.state.Version), asked)
+	l.Holds(d.heldLease(d.row.state.Version), asked, first)
 	return nil
 }
 

@@ -210,6 +210,8 @@ var classes = []struct {
 	{stores.ErrUnordered, stores.ClassOutputs},
 	{stores.ErrFailureHidden, stores.ClassConduct}, // whatever was hidden
 	{panics.ErrPanicked, stores.ClassPanic},
+	{execute.ErrStepMisused, stores.ClassConduct},
+	{execute.ErrJournal, stores.ClassInterrupted},
 	{ErrHandlerTimeout, stores.ClassTimeout},
 	{context.DeadlineExceeded, stores.ClassTimeout},
 	{stores.ErrTxExpired, stores.ClassTimeout},

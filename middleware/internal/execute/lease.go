@@ -31,8 +31,9 @@ type Leased interface {
 
 	// Holder returns a name for the next lease, which no other has.
 	Holder() string
-	// Holds notes a lease that is on record as the holder's, by a request made at asked.
-	Holds(l stores.HeldLease, asked time.Time)
+	// Holds notes a lease that is on record as the holder's, by a request made at asked. first:
+	// nothing was on record of the message before.
+	Holds(l stores.HeldLease, asked time.Time, first bool)
 	// Owns reports whether a start that was not answered has made a version. The lease is
 	// renewed then.
 	Owns(l stores.HeldLease) (bool, error)
@@ -67,6 +68,7 @@ type underLease struct {
 	until    time.Time // when the lease has expired at the latest
 	run      *run      // nil: none was begun under the lease
 	failures int       // of what the program does to complete
+	first    bool      // no step can be on record
 }
 
 var _ Leased = (*underLease)(nil)
@@ -78,8 +80,8 @@ func (x *underLease) Terms() Terms { return x.mode.terms }
 func (x *underLease) Holder() string { return newHolder() }
 
 // Holds implements Leased.
-func (x *underLease) Holds(l stores.HeldLease, asked time.Time) {
-	x.held, x.until, x.run, x.failures = l, asked.Add(x.mode.terms.TTL), nil, 0
+func (x *underLease) Holds(l stores.HeldLease, asked time.Time, first bool) {
+	x.held, x.until, x.run, x.failures, x.first = l, asked.Add(x.mode.terms.TTL), nil, 0, first
 }
 
 // Owns implements Leased.
@@ -91,7 +93,7 @@ func (x *underLease) Owns(l stores.HeldLease) (bool, error) {
 	case err != nil:
 		return false, err
 	}
-	x.Holds(l, asked)
+	x.Holds(l, asked, false)
 	return true, nil
 }
 
@@ -136,8 +138,16 @@ func (x *underLease) begin(c stores.Claim) (v stores.Verdict, err error) {
 		}
 	}
 	x.claim, v.Outcome = c, stores.Claimed
-	x.run = newRun(x.until)
+	x.run, x.first = newRun(x.until, x.journal()), false
 	return v, nil
+}
+
+func (x *underLease) journal() *journal {
+	j := &journal{store: x.mode.store, lease: x.held, parent: x.parent, bound: x.mode.bounds.Claim}
+	if x.first {
+		j.recorded = map[string][]byte{}
+	}
+	return j
 }
 
 // Context implements Execution. The handler's context ends before the lease does, which is

@@ -24,17 +24,19 @@ type run struct {
 	until  time.Time // of the lease
 	over   bool
 	writes []func(context.Context) error
+	steps  *journal
 
 	ctx     context.Context //nolint:containedctx // the handler's
-	ends    time.Time       // when the handler's time is over
+	cancel  context.CancelCauseFunc
+	ends    time.Time // when the handler's time is over
 	stop    chan struct{}
 	stopped chan struct{}
 }
 
 var _ leased.Run = (*run)(nil)
 
-func newRun(until time.Time) *run {
-	return &run{until: until, stop: make(chan struct{}), stopped: make(chan struct{})}
+func newRun(until time.Time, steps *journal) *run {
+	return &run{until: until, steps: steps, stop: make(chan struct{}), stopped: make(chan struct{})}
 }
 
 // renewal is how the lease of a run is renewed.
@@ -47,7 +49,7 @@ type renewal struct {
 // begin returns the context of the handler, and begins to renew the lease.
 func (r *run) begin(parent context.Context, how renewal) context.Context {
 	ctx, cancel := context.WithCancelCause(parent)
-	r.ctx = &runContext{ctx, r}
+	r.ctx, r.cancel = &runContext{ctx, r}, cancel
 	r.ends, _ = parent.Deadline()
 	go r.renew(ctx, cancel, how)
 	return r.ctx
@@ -108,6 +110,7 @@ func (r *run) end() time.Time {
 	}
 	if r.ctx != nil {
 		<-r.stopped
+		r.steps.close()
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -145,6 +148,22 @@ func (r *run) OnComplete(f func(context.Context) error) error {
 	}
 	r.writes = append(r.writes, f)
 	return nil
+}
+
+// Once implements leased.Run.
+func (r *run) Once(name string, f func() ([]byte, error)) ([]byte, error) {
+	result, found, err := r.steps.begin(r.ctx, name)
+	if found || err != nil {
+		return result, err
+	}
+	if result, err = f(); err != nil {
+		return nil, err
+	}
+	err = r.steps.record(r.ctx, stores.Step{Name: name, Result: result})
+	if errors.Is(err, ErrLeaseLost) {
+		r.cancel(err)
+	}
+	return result, err
 }
 
 func (r *run) completions() []func(context.Context) error {

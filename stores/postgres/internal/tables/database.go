@@ -96,7 +96,7 @@ func newDialect(names sqlstore.Names) *sqlstore.Dialect {
 			"for update": " FOR UPDATE", "free": " FOR UPDATE SKIP LOCKED", "own number": "OVERRIDING SYSTEM VALUE",
 			"topics": "to_json(topics)::text", "list": "ARRAY(SELECT json_array_elements_text(?::text::json))",
 			"empty":        "''::bytea",
-			"microseconds": "::bigint * interval '1 microsecond'", "smallint": "::smallint", "text": "::text", "boolean": "::boolean",
+			"microseconds": "::bigint * interval '1 microsecond'", "smallint": "::smallint", "text": "::text", "boolean": "::boolean", "blob": "::bytea",
 		},
 		Finish: func(sql string) string {
 			var numbered strings.Builder

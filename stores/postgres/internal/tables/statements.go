@@ -138,6 +138,8 @@ AND ` + blocks + ` AND number < $3)`
 	DELETE FROM {schema.}{prefix}failure f USING held
 	WHERE f.consumer = $1 AND f.message_id = $2 AND f.number = held.number
 	RETURNING f.consumer, f.order_key, f.number
+), steps AS (
+	DELETE FROM {schema.}{prefix}once o USING held WHERE o.consumer = $1 AND o.message_id = $2
 ), ` + nextInOrder + `
 UPDATE {schema.}{prefix}inbox i SET status = 2, completed_at = now(), traceparent = $6
 FROM gone WHERE i.consumer = $1 AND i.message_id = $2 AND i.status = 3

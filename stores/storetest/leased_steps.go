@@ -1,0 +1,127 @@
+package storetest
+
+import (
+	"bytes"
+	"errors"
+	"sync"
+	"time"
+
+	"github.com/millpond-go/millpond/stores"
+)
+
+func (b *bench) stepDone(leases stores.LeaseInbox, l stores.HeldLease, name, result string) {
+	b.tb.Helper()
+	if err := leases.RecordStep(b.ctx, l, stores.Step{Name: name, Result: []byte(result)}); err != nil {
+		b.tb.Fatalf("RecordStep of %q by %s: %v", name, l.Holder, err)
+	}
+}
+
+func (b *bench) stepRefused(leases stores.LeaseInbox, l stores.HeldLease, what string) {
+	b.tb.Helper()
+	wantErr(b.tb, what, leases.RecordStep(b.ctx, l, stores.Step{Name: "late", Result: []byte("1")}), stores.ErrChanged)
+}
+
+// stepsAre checks what is on record, as name and result in turns.
+func (b *bench) stepsAre(leases stores.LeaseInbox, k stores.Key, what string, want ...string) {
+	b.tb.Helper()
+	steps, err := leases.Steps(b.ctx, k)
+	if err != nil {
+		b.tb.Fatalf("Steps: %v", err)
+	}
+	got := make(map[string]string)
+	for _, s := range steps {
+		got[s.Name] = string(s.Result)
+	}
+	if len(got) != len(want)/2 || len(steps) != len(got) {
+		b.tb.Errorf("%s: %d steps are on record, want %d", what, len(steps), len(want)/2)
+	}
+	for i := 0; i < len(want); i += 2 {
+		if got[want[i]] != want[i+1] {
+			b.tb.Errorf("%s: the step %q has the result %.50q, want %.50q", what, want[i], got[want[i]], want[i+1])
+		}
+	}
+}
+
+// leasedSteps: steps are the message's, from one attempt to the next, and end with its failure.
+func leasedSteps(b *bench) {
+	here, leases := b.leasing()
+	_, elsewhere := b.leasing()
+	longest, largest := string(bytes.Repeat([]byte("ü"), stores.MaxStepNameBytes/2)), string(bytes.Repeat([]byte{0, 0xff}, stores.MaxStepResultBytes/2))
+	for _, verb := range []stores.Verb{"", stores.VerbDiscard} {
+		c, other := claimFor("steps"+string(verb), "payload"), claimFor("steps of another"+string(verb), "payload")
+		first := stores.HeldLease{Key: c.Key, Version: b.record(here, leaseOf(c, 0, "here/1", 50*time.Millisecond)), Holder: "here/1"}
+		others := stores.HeldLease{Key: other.Key, Version: b.record(here, leaseOf(other, 0, "here/2", time.Hour)), Holder: "here/2"}
+		b.stepsAre(leases, c.Key, "nothing is done")
+		b.stepDone(leases, first, "charge", "lost")
+		b.stepDone(leases, first, "charge", "1") // the answer to the one before was lost
+		b.stepDone(leases, first, longest, largest)
+		b.stepDone(leases, first, "CHARGE", "")
+		b.stepDone(leases, others, "charge", "2")
+		l := b.takesOver(here, c, first.Version, "elsewhere/1")
+		b.stepsAre(elsewhere, c.Key, "taken over", "charge", "1", "CHARGE", "", longest, largest)
+		b.stepDone(elsewhere, l, "ship", "3")
+		c.Take = l.Version
+		b.rollback(b.win(here, c))
+		b.stepsAre(leases, c.Key, "a completion was rolled back", "charge", "1", "CHARGE", "", longest, largest, "ship", "3")
+		if verb == "" {
+			b.commit(b.win(here, c))
+			b.stepsAre(leases, c.Key, "completed")
+		} else {
+			b.breaks(here, verb, string(c.Key.ID))
+			b.stepsAre(leases, c.Key, "discarded, it may still be retried", "charge", "1", "CHARGE", "", longest, largest, "ship", "3")
+		}
+		b.stepsAre(leases, other.Key, "another message", "charge", "2")
+		b.stepRefused(leases, l, "a step of what is over")
+	}
+}
+
+func leasedStepsFenced(b *bench) {
+	here, leases := b.leasing()
+	c := claimFor("fenced", "payload")
+	l := stores.HeldLease{Key: c.Key, Version: b.record(here, leaseOf(c, 0, "here/1", 50*time.Millisecond)), Holder: "here/1"}
+	b.stepRefused(leases, stores.HeldLease{Key: c.Key, Version: l.Version, Holder: "HERE/1"}, "a step of another holder")
+	b.stepRefused(leases, stores.HeldLease{Key: c.Key, Version: l.Version + 1, Holder: l.Holder}, "a step in another version")
+	b.stepRefused(leases, stores.HeldLease{Key: claimFor("other", "").Key, Version: l.Version, Holder: l.Holder}, "a step of another key")
+	if !poll(b.ctx, patience, func() bool { return leases.Extend(b.ctx, l, time.Millisecond) != nil }) {
+		b.tb.Fatal("a lease never expires")
+	}
+	b.stepDone(leases, l, "expired", "1") // and nobody has taken it over
+	now := b.takesOver(here, c, l.Version, "elsewhere/1")
+	b.stepRefused(leases, l, "a step of who was overtaken")
+	b.stepDone(leases, now, "fresh", "1")
+	failed := failureOf(c)
+	redelivered(&failed)
+	failed.Version = now.Version
+	b.record(here, failed)
+	b.stepRefused(leases, now, "a step of what has failed")
+	b.stepsAre(leases, c.Key, "of those who held it", "expired", "1", "fresh", "1")
+}
+
+// leasedStepsRace: what a takeover does not find on record is not recorded any more.
+func leasedStepsRace(b *bench) {
+	here, leases := b.leasing()
+	elsewhere, successor := b.leasing()
+	for round := range 20 {
+		c := claimFor("race "+string(rune('a'+round)), "payload")
+		l := stores.HeldLease{Key: c.Key, Version: b.record(here, leaseOf(c, 0, "here/1", time.Millisecond)), Holder: "here/1"}
+		var (
+			both     sync.WaitGroup
+			recorded error
+		)
+		both.Go(func() {
+			for recorded == nil {
+				recorded = leases.RecordStep(b.ctx, l, stores.Step{Name: "step", Result: []byte("1")})
+				if errors.Is(recorded, stores.ErrUnavailable) {
+					recorded = nil
+				}
+			}
+		})
+		b.takesOver(elsewhere, c, l.Version, "elsewhere/1")
+		seen, err := successor.Steps(b.ctx, c.Key)
+		both.Wait()
+		after, _ := successor.Steps(b.ctx, c.Key)
+		if err != nil || len(seen) != len(after) || !errors.Is(recorded, stores.ErrChanged) {
+			b.tb.Errorf("%d steps were on record at the takeover, %d are now; the last was answered by %v, %v", len(seen), len(after), recorded, err)
+		}
+	}
+}
