@@ -24,6 +24,9 @@ var (
 	// ErrUnknownDestination: Outputs.Destinations does not have the destination of what the
 	// handler has published. The message has failed for good.
 	ErrUnknownDestination = delivery.ErrUnknownDestination
+	// ErrUnknownTopic: Destination.Topics does not have the topic of what the handler has
+	// published. The message has failed for good.
+	ErrUnknownTopic = delivery.ErrUnknownTopic
 	// ErrOutputTooLarge: what the handler has published is larger than its destination takes,
 	// by Destination.MaxBytes. The message has failed for good.
 	ErrOutputTooLarge = delivery.ErrOutputTooLarge

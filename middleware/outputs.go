@@ -2,11 +2,13 @@ package middleware
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"errors"
 	"fmt"
 	"maps"
+	"slices"
 	"sync"
 
 	"github.com/ThreeDotsLabs/watermill/message"
@@ -28,7 +30,7 @@ import (
 // has its own.
 type Outputs struct {
 	// Destinations are the names under which the relay knows its publishers. Then another one
-	// is refused with ErrUnknownDestination. nil: it would wait in the outbox.
+	// is refused with ErrUnknownDestination. nil: what names another one waits in the outbox.
 	Destinations map[string]Destination
 
 	// OrderKey, Type and Encode are those of stores.PublisherConfig. The order key's lock is
@@ -47,9 +49,14 @@ type Outputs struct {
 
 // Destination is what a publisher takes.
 type Destination struct {
+	// Topic is that of messages for which none is named.
+	Topic string `config:"topic" example:"shipments" about:"The topic of messages for which the program names none."`
+	// Topics are those that may be published to. Another one is refused with ErrUnknownTopic.
+	// nil: any.
+	Topics []string `config:"topics" example:"[shipments, returns]" about:"The topics that handlers may publish to. Another one is refused. Default: any."`
 	// MaxBytes bounds payload and metadata together. Larger messages are refused with
 	// ErrOutputTooLarge, for nobody could publish them. 0: no bound.
-	MaxBytes int
+	MaxBytes int `config:"max_bytes" example:"1000000" check:"positive" about:"How many bytes payload and metadata of a message may have together. Larger ones are refused. Default: any number; what the broker refuses becomes a dead letter."`
 }
 
 // OutputIDs says where the UUIDs of outputs come from.
@@ -110,6 +117,7 @@ func (v *visit) routed() (t target) {
 	ctx := v.arrival.Contexts.Shutdown
 	t.topic, t.publisher = message.PublishTopicFromCtx(ctx), message.PublisherNameFromCtx(ctx)
 	t.destination, t.known = capture.Destination(t.publisher)
+	t.topic = cmp.Or(t.topic, v.in.config.Outputs.Destinations[t.destination].Topic)
 	return t
 }
 
@@ -145,7 +153,7 @@ func (v *visit) capture(run *capture.Run, returned []*message.Message) error {
 }
 
 // output makes an output of a message, of which nothing is kept.
-func (v *visit) output(destination, topic string, position func([]byte) int, msg *message.Message) (stores.Output, error) {
+func (v *visit) output(destination, topic string, position func(topic string, orderKey []byte) int, msg *message.Message) (stores.Output, error) {
 	c := v.in.config.Outputs
 	if msg == nil {
 		return stores.Output{}, fmt.Errorf("%w: the message is nil", stores.ErrInvalidOutput)
@@ -154,12 +162,15 @@ func (v *visit) output(destination, topic string, position func([]byte) int, msg
 	if c.Destinations != nil && !known {
 		return stores.Output{}, fmt.Errorf("%w: %q is not in Outputs.Destinations", ErrUnknownDestination, destination)
 	}
+	if topic = cmp.Or(topic, to.Topic); topic != "" && len(to.Topics) > 0 && !slices.Contains(to.Topics, topic) {
+		return stores.Output{}, fmt.Errorf("%w: %q is not one of Destinations[%q].Topics", ErrUnknownTopic, topic, destination)
+	}
 	o := stores.Output{ID: msg.UUID, Destination: destination, Topic: topic, Metadata: v.metadata(msg.Metadata), Payload: bytes.Clone(msg.Payload)}
 	o.TraceParent, _ = stores.ParseTraceParent(o.Metadata["traceparent"])
 	if c.OrderKey != nil {
 		o.OrderKey = c.OrderKey(o)
 	}
-	if at := position(o.OrderKey); o.ID == "" || c.IDs == OutputIDsDerived {
+	if at := position(topic, o.OrderKey); o.ID == "" || c.IDs == OutputIDsDerived {
 		if o.ID != "" {
 			o.Metadata[MetadataOutputID] = o.ID
 		}

@@ -39,14 +39,14 @@ var adapters = map[string]string{
 }
 
 // adapter returns an error for a scheme that no imported package opens.
-func (c *Config) adapter(setting string, raw URL, registered []string) error {
+func (c *Config) adapter(u located) error {
+	raw, kind, registered := u.url, u.kind, u.mux.Schemes()
 	scheme, _, _ := strings.Cut(raw.Reveal(), ":") // it is a valid URL
 	scheme = strings.ToLower(scheme)
 	if slices.Contains(registered, scheme) {
 		return nil
 	}
-	kind, _, _ := strings.Cut(setting, ".")
-	setting = c.named(setting)
+	setting := c.named(u.path)
 	if path, ok := adapters[scheme]; ok && strings.HasPrefix(path, kind) {
 		return fmt.Errorf("router: %s %s: the program does not import the adapter of %s: add import _ %q", setting, raw, scheme, module+"/"+path)
 	}

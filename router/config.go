@@ -28,15 +28,16 @@ type Config struct {
 	FingerprintKey   Secret                 `config:"/inbox.fingerprint.key" example:"at least 16 secret characters" about:"A secret key for fingerprints, for payloads so short that they could be guessed. Set its variable rather than this field."`
 	FingerprintKeyID int                    `config:"/inbox.fingerprint.key_id" default:"1" check:"1..255" about:"The number of the key. A new key needs a new number."`
 
-	RetryWorker  RetryWorkerConfig        `config:"retry_worker" about:"The worker that retries parked messages when they are due."`
-	Relay        RelayConfig              `config:"relay" about:"The relay, which publishes what transactions have written into the outbox. Messages without a destination go to the broker; the program adds others, as Relay.Publishers."`
-	Retention    RetentionConfig          `config:"retention" about:"What is deleted from the store's tables when it is old; see docs/retention.md."`
-	Handlers     map[string]HandlerConfig `config:"handlers" about:"Settings of single handlers, by their names in the program. There are no variables for these."`
-	DrainTimeout time.Duration            `config:"drain_timeout" default:"25s" check:"positive" about:"How long running handlers may take to finish when the service stops. The others are rolled back, and their messages are redelivered. Keep it below the limit of the service manager (Kubernetes: terminationGracePeriodSeconds, 30)."`
-	Log          LogConfig                `config:"log" about:"The log, on standard error."`
-	Telemetry    TelemetryConfig          `config:"telemetry" about:"Spans and metrics, by OpenTelemetry. The program must import router/telemetry; see docs/tracing.md."`
-	HTTP         HTTPConfig               `config:"http" about:"The server of /livez, /readyz and, with telemetry, /metrics."`
-	RequireTLS   bool                     `config:"require_tls" default:"false" about:"Refuse URLs that may send a password without verified TLS to an address that is not a loopback. If false, the service only warns."`
+	RetryWorker  RetryWorkerConfig            `config:"retry_worker" about:"The worker that retries parked messages when they are due."`
+	Relay        RelayConfig                  `config:"relay" about:"The relay, which publishes what transactions have written into the outbox. Messages without a destination go to the broker, others to destinations."`
+	Destinations map[string]DestinationConfig `config:"destinations" about:"Other brokers that handlers publish to, by the names that HandleAndPublish and outbox.Publisher give. The relay publishes to them; other processes of the service need them to know the names and topics. The destination without a name is the service's own broker. Variables are for destinations that the file names, with an underscore for what is neither a letter nor a digit in the name; without a file they name the destination themselves, with a minus for each underscore."`
+	Retention    RetentionConfig              `config:"retention" about:"What is deleted from the store's tables when it is old; see docs/retention.md."`
+	Handlers     map[string]HandlerConfig     `config:"handlers" about:"Settings of single handlers, by their names in the program. There are no variables for these."`
+	DrainTimeout time.Duration                `config:"drain_timeout" default:"25s" check:"positive" about:"How long running handlers may take to finish when the service stops. The others are rolled back, and their messages are redelivered. Keep it below the limit of the service manager (Kubernetes: terminationGracePeriodSeconds, 30)."`
+	Log          LogConfig                    `config:"log" about:"The log, on standard error."`
+	Telemetry    TelemetryConfig              `config:"telemetry" about:"Spans and metrics, by OpenTelemetry. The program must import router/telemetry; see docs/tracing.md."`
+	HTTP         HTTPConfig                   `config:"http" about:"The server of /livez, /readyz and, with telemetry, /metrics."`
+	RequireTLS   bool                         `config:"require_tls" default:"false" about:"Refuse URLs that may send a password without verified TLS to an address that is not a loopback. If false, the service only warns."`
 
 	// Program has the settings that only a program can make.
 	Program Program

@@ -3,6 +3,7 @@ package router
 import (
 	"reflect"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -39,15 +40,15 @@ func (r *reading) file(text []byte) {
 	d.section(body, place{})
 }
 
-// place is a place in a configuration: its path, the path of its field, which has * for a
-// handler's name, and that name.
-type place struct{ path, entry, handler string }
+// place is a place in a configuration: its path, the path of its field, which has * for the
+// name of a handler or a destination, and that name.
+type place struct{ path, entry, key string }
 
 func (p place) below(name string) place {
-	if p.entry == "handlers" {
-		return place{join(p.path, name), "handlers.*", name}
+	if slices.Contains(entries, p.entry) {
+		return place{join(p.path, name), join(p.entry, "*"), name}
 	}
-	return place{join(p.path, name), join(p.entry, name), p.handler}
+	return place{join(p.path, name), join(p.entry, name), p.key}
 }
 
 // document is a file that is being read.
@@ -141,17 +142,17 @@ func (d *document) pair(pair *ast.MappingValueNode, section place, seen map[stri
 		d.badf(here, section.path, "merges another mapping: write its fields here")
 		return
 	}
-	at, isHandler := section.below(name), section.entry == "handlers"
-	if before, twice := seen[name]; twice && (isHandler || fieldName.MatchString(name)) {
+	at, isEntry := section.below(name), slices.Contains(entries, section.entry)
+	if before, twice := seen[name]; twice && (isEntry || fieldName.MatchString(name)) {
 		d.badf(here, at.path, "is set in line %d already: remove one", before)
 		return
 	}
 	seen[name] = here.line
 	f, ok := known(at.entry)
 	switch {
-	case !ok || strings.Contains(name, ".") && !isHandler:
+	case !ok || strings.Contains(name, ".") && !isEntry:
 		d.unknown(here, section, name)
-	case isHandler:
+	case isEntry:
 		f.Edit(&d.config, name, func(reflect.Value) {}) // it is there, even without fields
 		d.origins[at.path] = here
 		d.section(pair.Value, at)
@@ -192,8 +193,8 @@ func (d *document) unknown(here origin, section place, name string) {
 
 func choices(section place) string {
 	names := strings.Join(below(section.entry), ", ")
-	if section.entry == "handlers" {
-		return "below handlers there are names of handlers"
+	if slices.Contains(entries, section.entry) {
+		return "below " + section.path + " there are names of " + section.path
 	}
 	if section.path == "" {
 		return "there are " + names

@@ -1,6 +1,7 @@
 package router
 
 import (
+	"maps"
 	"regexp"
 	"slices"
 	"strings"
@@ -15,17 +16,30 @@ func (r *reading) environment(environ []string) {
 		if !strings.HasPrefix(name, variablePrefix) || text == "" {
 			continue
 		}
-		i := slices.IndexFunc(fields, func(f field.Field) bool { return f.Variable(variablePrefix) == name })
-		if i < 0 {
+		f, at, ok := r.set(name)
+		if !ok {
 			r.unknownVariable(name)
 			continue
 		}
-		f := fields[i]
-		if before, ok := r.origins[f.Path]; ok {
-			r.overridden[f.Path], r.overriddenAt[f.Path] = plainText(f, r.config.value(f)), before.where
+		if before, ok := r.origins[at.path]; ok {
+			_, v, _ := r.config.at(at.path)
+			r.overridden[at.path], r.overriddenAt[at.path] = plainText(f, v), before.where
 		}
-		r.take(origin{where: name, line: afterFiles}, f, place{path: f.Path}, text)
+		r.take(origin{where: name, line: afterFiles}, f, at, text)
 	}
+}
+
+// set returns the field that a variable sets.
+func (r *reading) set(variable string) (f field.Field, at place, ok bool) {
+	for _, f := range fields {
+		switch name, isOne := r.destination(f, variable); {
+		case isOne:
+			return f, place{strings.Replace(f.Path, "*", name, 1), f.Path, name}, true
+		case f.Variable(variablePrefix) == variable:
+			return f, place{path: f.Path, entry: f.Path}, true
+		}
+	}
+	return f, at, false
 }
 
 // afterFiles is the line of variables, so that their problems come last.
@@ -58,15 +72,13 @@ func (r *reading) unknownVariable(name string) {
 		bad("there is no such variable: there are %s", strings.Join(there, " and "))
 		return
 	}
-	var names []string
-	for _, f := range fields {
-		if v := f.Variable(""); v != "" {
-			names = append(names, v)
-		}
-	}
+	names := r.variables()
 	if f, ok := known(strings.ToLower(rest)); ok && f.Section {
-		bad("is a section and no field: %s", variablesOf(f.Path, names))
+		bad("is a section and no field: %s", r.variablesOf(f.Path, names))
 		return
+	}
+	if family == "DESTINATIONS" {
+		names = slices.DeleteFunc(names, func(v string) bool { return !strings.HasPrefix(v, family) })
 	}
 	best, ok := field.Nearest(rest, append(names, credentials...))
 	if i := slices.IndexFunc(names, func(v string) bool { return strings.HasSuffix(v, "_"+rest) }); i >= 0 {
@@ -78,16 +90,34 @@ func (r *reading) unknownVariable(name string) {
 	}
 	for _, f := range fields {
 		if f.Section && strings.HasPrefix(rest, strings.ToUpper(f.Path)+"_") {
-			bad("there is no such variable: %s", variablesOf(f.Path, names))
+			bad("there is no such variable: %s", r.variablesOf(f.Path, names))
 			return
 		}
 	}
 }
 
+// variables are the names of all variables, without their prefix.
+func (r *reading) variables() (names []string) {
+	for _, f := range fields {
+		switch v := f.Variable(""); {
+		case v != "":
+			names = append(names, v)
+		case isOfDestination(f):
+			for _, name := range slices.Sorted(maps.Keys(r.config.Destinations)) {
+				names = append(names, strings.TrimPrefix(variableOf(f, name), variablePrefix))
+			}
+		}
+	}
+	return names
+}
+
 // variablesOf says which variables a section has.
-func variablesOf(section string, names []string) string {
-	if section == "handlers" {
+func (r *reading) variablesOf(section string, names []string) string {
+	switch {
+	case section == "handlers":
 		return "handlers have none, write them into the file"
+	case section == "destinations" && len(r.config.Destinations) == 0:
+		return "the file names no destination: write destinations: {name: {}} into it"
 	}
 	return "there are " + strings.Join(beginning(names, strings.ToUpper(section)+"_"), ", ")
 }

@@ -15,7 +15,10 @@ const variablePrefix = "MILLPOND_"
 // defaults and the checks come from them.
 var fields = slices.DeleteFunc(field.Of(reflect.TypeFor[Config]()), func(f field.Field) bool { return f.Path == "" })
 
-// known returns the field of a path, which has * for the name of a handler.
+// entries are the sections below which there are names.
+var entries = []string{"destinations", "handlers"}
+
+// known returns the field of a path, which has * for the name of a handler or a destination.
 func known(path string) (field.Field, bool) {
 	i := slices.IndexFunc(fields, func(f field.Field) bool { return f.Path == path })
 	if i < 0 {
@@ -45,18 +48,33 @@ func join(path, name string) string {
 }
 
 // set sets a field of the configuration from text, and returns the fix if the text is
-// wrong. key is the name of its handler, if any.
+// wrong. key is the name of its handler or destination, if any.
 func (c *Config) set(f field.Field, key, text string) (fix string) {
 	f.Edit(c, key, func(v reflect.Value) { fix = f.Set(v, text) })
 	return scrub(fix)
 }
 
-// value returns the value of a field outside of handlers.
+// value returns the value of a field that is one.
 func (c *Config) value(f field.Field) (found reflect.Value) {
 	for _, v := range f.Values(c) {
 		found = v
 	}
 	return found
+}
+
+// at returns the field that a path names, also one of a handler or a destination.
+func (c *Config) at(path string) (f field.Field, found reflect.Value, ok bool) {
+	for _, f := range fields {
+		if f.Section {
+			continue
+		}
+		for here, v := range f.Values(c) {
+			if here == path {
+				return f, v, true
+			}
+		}
+	}
+	return f, found, false
 }
 
 // plainText returns a value as text, with its secrets.

@@ -1,10 +1,10 @@
 package router
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"log/slog"
-	"maps"
 	"reflect"
 	"regexp"
 	"slices"
@@ -62,10 +62,8 @@ func (c Config) MarshalText() ([]byte, error) { return []byte(c.String()), nil }
 func (c *Config) each(do func(path []string, f field.Field, v reflect.Value)) {
 	for _, f := range fields {
 		switch {
-		case f.Path == "handlers":
-			for _, name := range slices.Sorted(maps.Keys(c.Handlers)) {
-				c.eachOf(name, do)
-			}
+		case slices.Contains(entries, f.Path):
+			c.eachOf(f.Path, do)
 		case f.Section || strings.Contains(f.Path, "*"):
 		default:
 			if v := c.value(f); !v.IsZero() {
@@ -75,15 +73,19 @@ func (c *Config) each(do func(path []string, f field.Field, v reflect.Value)) {
 	}
 }
 
-func (c *Config) eachOf(handler string, do func(path []string, f field.Field, v reflect.Value)) {
-	for _, f := range fields {
-		rest, ok := strings.CutPrefix(f.Path, "handlers.*.")
-		if !ok || f.Section {
-			continue
-		}
-		for path, v := range f.Values(c) {
-			if path == "handlers."+handler+"."+rest && !v.IsZero() {
-				do(append([]string{"handlers", handler}, strings.Split(rest, ".")...), f, v)
+// eachOf does so for a section below which there are names, one name after the other.
+func (c *Config) eachOf(section string, do func(path []string, f field.Field, v reflect.Value)) {
+	whole, _ := known(section)
+	for _, name := range slices.SortedFunc(slices.Values(c.value(whole).MapKeys()), func(a, b reflect.Value) int { return cmp.Compare(a.String(), b.String()) }) {
+		for _, f := range fields {
+			rest, ok := strings.CutPrefix(f.Path, section+".*.")
+			if !ok || f.Section {
+				continue
+			}
+			for path, v := range f.Values(c) {
+				if path == section+"."+name.String()+"."+rest && !v.IsZero() {
+					do(append([]string{section, name.String()}, strings.Split(rest, ".")...), f, v)
+				}
 			}
 		}
 	}
@@ -132,7 +134,7 @@ func StarterConfig() string {
 	for _, f := range fields {
 		depth := strings.Count(f.Path, ".")
 		name := f.Path[strings.LastIndex(f.Path, ".")+1:]
-		indent, example := strings.Repeat("  ", depth), strings.HasPrefix(f.Path, "handlers.*") // all of it
+		indent, example := strings.Repeat("  ", depth), strings.Contains(f.Path, "*") // all of it
 		switch {
 		case strings.HasPrefix(f.Path, "handlers.*.retry."), strings.HasPrefix(f.Path, "handlers.*.lease."):
 			continue
@@ -143,13 +145,15 @@ func StarterConfig() string {
 		}
 		first = f.Section
 		about := f.About
-		if v := f.Variable(variablePrefix); v != "" {
+		if v := variableOf(f, exampleDestination); v != "" {
 			about += " (" + v + ")"
 		}
 		for _, line := range wrap(about, width-len(indent)-len("# ")) {
 			fmt.Fprintf(&b, "%s# %s\n", indent, line)
 		}
 		switch {
+		case f.Path == "destinations.*":
+			fmt.Fprintf(&b, "%s%s:\n", indent, exampleDestination)
 		case name == "*":
 			fmt.Fprintf(&b, "%sstock:\n", indent)
 		case f.Section && !example:

@@ -82,9 +82,9 @@ func (r *reading) err() error {
 
 // take sets a field from its text.
 func (r *reading) take(here origin, f field.Field, at place, text string) {
-	if fix := r.config.set(f, at.handler, text); fix != "" {
+	if fix := r.config.set(f, at.key, text); fix != "" {
 		var v reflect.Value
-		f.Edit(&r.config, at.handler, func(field reflect.Value) { v = field })
+		f.Edit(&r.config, at.key, func(field reflect.Value) { v = field })
 		r.badf(here, at.path, "is %s: %s", shownText(f, v, text), fix)
 		return
 	}

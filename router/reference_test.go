@@ -34,7 +34,7 @@ The parameters of the two URLs are those of the adapters: [stores](packages.md),
 `)
 	cell := strings.NewReplacer("|", "\\|", "\n", " ", "*", "\\*", "<", "&lt;")
 	for _, f := range fields {
-		if f.Path == "handlers.*" {
+		if strings.HasSuffix(f.Path, ".*") {
 			continue
 		}
 		value := ""
@@ -48,7 +48,7 @@ The parameters of the two URLs are those of the adapters: [stores](packages.md),
 			value = "none; such as `" + f.Example + "`"
 		}
 		about := cell.Replace(f.About)
-		if variable := f.Variable(variablePrefix); variable != "" {
+		if variable := variableOf(f, exampleDestination); variable != "" {
 			about += "<br>`" + variable + "`"
 		}
 		fmt.Fprintf(&b, "| `%s` | %s | %s |\n", strings.ReplaceAll(f.Path, "*", "<name>"), strings.ReplaceAll(value, "|", "\\|"), about)

@@ -1,9 +1,12 @@
 package router
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
+	"strconv"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -24,7 +27,8 @@ type publishing struct{ destination, topic string }
 // HandleAndPublish adds a handler that returns messages, as Handle adds one that does not. They
 // are written by the commit of the handler's transaction, and published by a relay then, to
 // the topic publishTopic of a destination: "" is the service's broker, others are named in
-// Relay.Publishers of the configuration. Messages can go to other topics and destinations, too:
+// destinations or Relay.Publishers of the configuration. publishTopic may be empty if the
+// destination has a topic there. Messages can go to other topics and destinations, too:
 // publish them in the handler through an outbox.Publisher, as cqrs buses do.
 func (s *Service) HandleAndPublish(name, topic, destination, publishTopic string, h message.HandlerFunc) {
 	s.mustNotRun("HandleAndPublish")
@@ -34,7 +38,8 @@ func (s *Service) HandleAndPublish(name, topic, destination, publishTopic string
 // route adds a handler to Watermill's router.
 func (r *run) route(h *handler, handle message.HandlerFunc) *message.Handler {
 	if p := h.publishes; p != nil {
-		return r.watermill.AddHandler(h.name, h.topic, h.subscriber, p.topic, outbox.Publisher(p.destination), handle)
+		topic := cmp.Or(p.topic, r.inboxed.Outputs.Destinations[p.destination].Topic)
+		return r.watermill.AddHandler(h.name, h.topic, h.subscriber, topic, outbox.Publisher(p.destination), handle)
 	}
 	return r.watermill.AddConsumerHandler(h.name, h.topic, h.subscriber, func(msg *message.Message) error {
 		_, err := handle(msg)
@@ -64,11 +69,18 @@ func (w *wiring) outputs() *middleware.Outputs {
 	if o.Relay == nil && w.config.Relay.On {
 		o.Relay = &w.relay
 	}
-	if o.Destinations == nil && w.config.Relay.On {
-		o.Destinations = map[string]middleware.Destination{"": {}}
-		for name := range w.config.Relay.Publishers {
-			o.Destinations[name] = middleware.Destination{}
+	if own := o.Destinations; own != nil || w.config.Relay.On || len(w.config.Destinations) > 0 {
+		o.Destinations = make(map[string]middleware.Destination)
+		for name, d := range w.config.Destinations {
+			o.Destinations[name] = d.Destination
 		}
+		if own == nil {
+			o.Destinations[""] = middleware.Destination{}
+			for name := range w.config.Relay.Publishers {
+				o.Destinations[name] = w.config.Destinations[name].Destination
+			}
+		}
+		maps.Copy(o.Destinations, own)
 	}
 	return &o
 }
@@ -83,9 +95,15 @@ func (f *fitting) destination(h *handler) {
 		return
 	}
 	all := f.inboxed.Outputs.Destinations
-	if _, known := all[h.publishes.destination]; !known && all != nil {
-		f.badf("handler %q publishes to the destination %q, which no relay of this service has: there are %q; add it to Relay.Publishers",
+	to, known := all[h.publishes.destination]
+	switch topic := cmp.Or(h.publishes.topic, to.Topic); {
+	case !known && all != nil:
+		f.badf("handler %q publishes to the destination %q, which no relay of this service has: there are %q; add it to destinations, or to Relay.Publishers",
 			h.name, h.publishes.destination, slices.Sorted(maps.Keys(all)))
+	case topic == "":
+		f.badf("handler %q: the topic that it publishes to is empty: name it, or destinations.%s.topic", h.name, h.publishes.destination)
+	case len(to.Topics) > 0 && !slices.Contains(to.Topics, topic):
+		f.badf("handler %q publishes to the topic %q, which is not one of destinations.%s.topics %q: add it there", h.name, topic, h.publishes.destination, to.Topics)
 	}
 }
 
@@ -100,6 +118,9 @@ func (r *run) makeRelay() error {
 		return fmt.Errorf("router: relay.on is true, and the store, a %T, has no outbox: set it to false", r.store)
 	}
 	publishers := map[string]message.Publisher{"": r.publisher}
+	for _, d := range r.destinations {
+		publishers[d.name] = d.relayed()
+	}
 	maps.Copy(publishers, c.Publishers)
 	c.Publishers, c.DrainTimeout = publishers, r.config.DrainTimeout
 	if c.Codec == nil {
@@ -122,7 +143,11 @@ func (r *run) makeRelay() error {
 // backlog says what the relay has to do, for /readyz.
 func (r *run) backlog() string {
 	waiting, failed, oldest, more := 0, 0, time.Duration(0), ""
+	var unknown []string // that the relay has no publisher for
 	for _, c := range r.relay.relay.Load().Backlog() {
+		if _, ours := r.inboxed.Outputs.Destinations[c.Destination]; !ours && c.State == stores.OutputPending {
+			unknown = append(unknown, strconv.Quote(c.Destination))
+		}
 		if c.State == stores.OutputFailed {
 			failed += c.N
 			continue
@@ -132,5 +157,9 @@ func (r *run) backlog() string {
 			more = "+"
 		}
 	}
-	return fmt.Sprintf("ok, %d%s messages wait, the oldest for %s, and %d are dead letters", waiting, more, oldest.Round(time.Second), failed)
+	line := fmt.Sprintf("ok, %d%s messages wait, the oldest for %s, and %d are dead letters", waiting, more, oldest.Round(time.Second), failed)
+	if len(unknown) > 0 {
+		line += "; some wait for destinations that this relay does not have: " + strings.Join(unknown, ", ")
+	}
+	return line
 }

@@ -61,10 +61,7 @@ func New(ctx context.Context, c Config) (*Service, error) {
 	c.setDefaults()
 	c.Program.Brokers = cmp.Or(c.Program.Brokers, brokers.DefaultMux())
 	c.Program.Stores = cmp.Or(c.Program.Stores, stores.DefaultMux())
-	if err := errors.Join(
-		c.adapter("broker.url", c.Broker.URL, c.Program.Brokers.Schemes()),
-		c.adapter("store.url", c.Store.URL, c.Program.Stores.Schemes()),
-	); err != nil {
+	if err := c.adapters(); err != nil {
 		return nil, err
 	}
 	w := &wiring{config: c, log: c.Program.Logger}
@@ -116,8 +113,6 @@ func (s *Service) add(h *handler) {
 		bad("its topic is empty: name the topic that it reads")
 	case h.handle == nil:
 		bad("its function is nil")
-	case h.publishes != nil && h.publishes.topic == "":
-		bad("the topic that it publishes to is empty: name it")
 	}
 	s.handlers = append(s.handlers, h)
 }

@@ -28,6 +28,7 @@ func (r *reading) check() {
 	r.checkListen()
 	r.checkInbox()
 	r.checkRelay()
+	r.checkDestinations()
 	for _, u := range r.config.urls() {
 		r.checkURL(u)
 	}
@@ -42,7 +43,7 @@ func (r *reading) wrong(path, text string) {
 
 func (r *reading) variable(path string) string {
 	f, _ := known(path)
-	return f.Variable(variablePrefix)
+	return variableOf(f, "")
 }
 
 func (r *reading) checkSecret() {
@@ -131,8 +132,7 @@ func (r *reading) checkURL(u located) {
 
 // misfit returns the fix if a URL is not of its kind.
 func (u located) misfit() (fix string) {
-	kind, _, _ := strings.Cut(u.path, ".")
-	f, _ := known(u.path)
+	f, _ := known(u.kind + ".url")
 	_, examples, _ := strings.Cut(f.Missing, ", such as ")
 	parsed, err := url.Parse(u.url.Reveal())
 	if err != nil {
@@ -141,9 +141,9 @@ func (u located) misfit() (fix string) {
 	if parsed.Scheme == "" || parsed.Opaque != "" {
 		return "write scheme://…, such as " + examples
 	}
-	if path, ok := adapters[strings.ToLower(parsed.Scheme)]; ok && !strings.HasPrefix(path, kind) {
+	if path, ok := adapters[strings.ToLower(parsed.Scheme)]; ok && !strings.HasPrefix(path, u.kind) {
 		other, _, _ := strings.Cut(path, "/")
-		return parsed.Scheme + " is one of the " + other + ": write one of the " + kind + "s, such as " + examples
+		return parsed.Scheme + " is one of the " + other + ": write one of the " + u.kind + "s, such as " + examples
 	}
 	return ""
 }

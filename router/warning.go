@@ -24,9 +24,9 @@ type sources struct {
 // remember keeps the origins with the configuration.
 func (r *reading) remember() {
 	s := &sources{where: make(map[string]string), text: make(map[string]string), file: r.overridden, lines: make(map[string]string)}
-	for _, f := range fields {
-		if at, ok := r.origins[f.Path]; ok && !f.Section {
-			s.where[f.Path], s.text[f.Path] = at.where, plainText(f, r.config.value(f))
+	for path, at := range r.origins {
+		if f, v, ok := r.config.at(path); ok {
+			s.where[path], s.text[path] = at.where, plainText(f, v)
 		}
 	}
 	maps.Copy(s.lines, r.overriddenAt)
@@ -34,11 +34,11 @@ func (r *reading) remember() {
 }
 
 // Origin returns what set a field: a file with its line, or a variable. It is "" for
-// defaults, for values that the program set, and for fields of handlers. Fields are named
-// as in a file, such as "store.url".
+// defaults, and for values that the program set. Fields are named as in a file, such as
+// "store.url" or "handlers.stock.in_flight".
 func (c *Config) Origin(path string) string {
-	f, ok := known(path)
-	if c.sources == nil || !ok || f.Section || strings.Contains(path, "*") || plainText(f, c.value(f)) != c.sources.text[path] {
+	f, v, ok := c.at(path)
+	if c.sources == nil || !ok || plainText(f, v) != c.sources.text[path] {
 		return ""
 	}
 	return c.sources.where[path]
@@ -76,18 +76,25 @@ func (c *Config) Warnings() []Problem {
 	return all
 }
 
-// located is a field with a URL, and the mux that checks it.
+// located is a field with a URL of a kind, broker or store, and the mux that checks it.
 type located struct {
-	path string
-	url  URL
-	mux  checker
+	path, kind string
+	url        URL
+	mux        checker
 }
 
 func (c *Config) urls() []located {
-	return []located{
-		{"broker.url", c.Broker.URL, cmp.Or(c.Program.Brokers, brokers.DefaultMux())},
-		{"store.url", c.Store.URL, cmp.Or(c.Program.Stores, stores.DefaultMux())},
+	mux := cmp.Or(c.Program.Brokers, brokers.DefaultMux())
+	all := []located{
+		{"broker.url", "broker", c.Broker.URL, mux},
+		{"store.url", "store", c.Store.URL, cmp.Or(c.Program.Stores, stores.DefaultMux())},
 	}
+	for _, name := range slices.Sorted(maps.Keys(c.Destinations)) {
+		if u := c.Destinations[name].URL; u.Reveal() != "" {
+			all = append(all, located{destinationURL(name), "broker", u, mux})
+		}
+	}
+	return all
 }
 
 // exposureOf says how the password of a URL may be exposed; "" if it is not.

@@ -30,11 +30,13 @@ type wiring struct {
 	inbox     *middleware.Inbox
 	watermill *message.Router
 	relay     poked // set by Run
+
+	destinations []*destination // of the relay, by name
 }
 
 // open opens everything in order. What it has opened is closed by close, also after an error.
 func (w *wiring) open(ctx context.Context) error {
-	if err := errors.Join(w.openBroker(ctx), w.openStore(ctx)); err != nil {
+	if err := errors.Join(w.openBroker(ctx), w.openStore(ctx), w.openDestinations(ctx)); err != nil {
 		return err
 	}
 	if err := w.openTelemetry(); err != nil {
@@ -52,16 +54,10 @@ func (w *wiring) open(ctx context.Context) error {
 }
 
 func (w *wiring) openBroker(ctx context.Context) error {
-	broker, err := w.config.Program.Brokers.Open(ctx, w.config.Broker.URL.Reveal())
-	if err != nil {
+	var err error
+	if w.broker, w.publisher, err = w.openURL(ctx, w.config.Broker.URL); err != nil {
 		return w.brokerError(err)
 	}
-	w.broker = broker
-	publisher, err := w.broker.Publisher(brokers.PublisherConfig{Logger: watermill.NewSlogLogger(w.log)})
-	if err != nil {
-		return w.brokerError(err)
-	}
-	w.publisher = publisher
 	return nil
 }
 
@@ -109,11 +105,16 @@ func (w *wiring) makeInbox() (err error) {
 
 // close closes the listener of a service that ran, and then what was opened.
 func (w *wiring) close(listener io.Closer) error {
-	var errs []error
-	for _, c := range []struct {
+	type part struct {
 		what   string
 		closer io.Closer
-	}{{"listener", listener}, {"publisher", w.publisher}, {"broker", w.broker}, {"telemetry", w.telemetry.Closer}, {"store", w.store}} {
+	}
+	parts := []part{{"listener", listener}, {"publisher", w.publisher}, {"broker", w.broker}, {"telemetry", w.telemetry.Closer}, {"store", w.store}}
+	for _, d := range w.destinations {
+		parts = append(parts, part{"destination " + d.name, d})
+	}
+	var errs []error
+	for _, c := range parts {
 		if c.closer == nil {
 			continue
 		}

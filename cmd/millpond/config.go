@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"maps"
 	"slices"
 	"strings"
 
@@ -70,7 +71,7 @@ Nothing is changed, and nothing is opened unless --connect is given. The handler
 program are checked when it starts.`,
 		Args: oneArgument,
 	}, nil, exits{exitOK: "no errors", exitError: "errors, or no connection with --connect"})
-	cmd.Flags().BoolVar(&connect, "connect", false, "also connect to the broker and the store, and check the store's tables")
+	cmd.Flags().BoolVar(&connect, "connect", false, "also connect to the broker, the destinations and the store, and check the store's tables")
 	cmd.Flags().BoolVar(&strict, "strict", false, "take warnings for errors, such as a password that can travel without verified TLS")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		r := checkRecord{File: defaultConfig, Problems: []problemRecord{}}
@@ -87,13 +88,23 @@ program are checked when it starts.`,
 		}
 		r.Config = c.String()
 		r.Warnings = recordsOf(c.Warnings())
-		r.Notes = append(r.Notes, notLinked(c.Broker.URL)...)
+		brokerURLs := []string{"broker.url"}
+		urls := map[string]router.URL{"broker.url": c.Broker.URL}
+		for _, name := range slices.Sorted(maps.Keys(c.Destinations)) {
+			field := "destinations." + name + ".url"
+			brokerURLs, urls[field] = append(brokerURLs, field), c.Destinations[name].URL
+		}
+		for _, field := range brokerURLs {
+			r.Notes = append(r.Notes, notLinked(field, urls[field])...)
+		}
 		if strict && len(r.Warnings) > 0 {
 			r.Problems, r.Warnings = r.Warnings, nil
 			return errors.Join(p.show(r, r.text), fmt.Errorf("%s: %s, which --strict takes for errors", r.File, plural(len(r.Problems), "warning")))
 		}
 		if connect {
-			r.try("broker.url", &c, c.Broker.URL, func() (string, error) { return p.tryBroker(cmd.Context(), c.Broker.URL) })
+			for _, field := range brokerURLs {
+				r.try(field, &c, urls[field], func() (string, error) { return p.tryBroker(cmd.Context(), urls[field]) })
+			}
 			r.try("store.url", &c, c.Store.URL, func() (string, error) { return p.tryStore(cmd.Context(), c.Store) })
 			if r.Connected = len(r.Problems) == 0; !r.Connected {
 				return errors.Join(p.show(r, r.text), fmt.Errorf("--connect has found errors: check %s", r.said()))

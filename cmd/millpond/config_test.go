@@ -77,6 +77,16 @@ func TestConfigCheckConnects(t *testing.T) {
 	require.Contains(t, s.ok("config", "check", "--connect", file), "# store.url: it answers, and its tables are there\n")
 }
 
+func TestConfigCheckConnectsToDestinations(t *testing.T) {
+	s := newSession(t)
+	text := "service: a\nbroker: {url: 'memory://'}\nstore: {url: 'sqlite://" + filepath.Join(t.TempDir(), "x.db") + "'}\ndestinations:\n  events: {url: 'memory://'}\n"
+	require.Contains(t, s.ok("config", "check", "--connect", configFile(t, text)), "# broker.url: it is there\n# destinations.events.url: it is there\n")
+	out := s.run(exitError, "config", "check", "--connect", configFile(t, text+"  away: {url: 'amqp://app:s3cret@127.0.0.1:1'}\n  mills: {url: 'kafka+watermill://127.0.0.1:1'}\n"))
+	require.Contains(t, out, "# destinations.mills.url: checked as kafka://")
+	require.Regexp(t, `:\d+: destinations.away.url: .*nothing listens there`, out)
+	require.NotContains(t, out, "s3cret")
+}
+
 // Services that have Watermill's adapters are checked without linking them.
 func TestConfigCheckOfWatermillsAdapters(t *testing.T) {
 	s := newSession(t)

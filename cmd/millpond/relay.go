@@ -9,25 +9,26 @@ import (
 )
 
 func (p *program) relayCommand() *cobra.Command {
-	return explained(&cobra.Command{
+	var path string
+	cmd := explained(&cobra.Command{
 		Use:   "relay [file]",
 		Short: "Run a relay, which publishes what is in the outbox",
 		Long: `Run a relay, which publishes what is in the outbox, until the process gets SIGTERM or SIGINT.
 
-It reads the configuration of a service, of which it takes the broker, the store, and the
-sections relay, log and http; relay.on need not be set. Messages without a destination go to the
-broker; those of other destinations, and those that a codec has encoded, need a relay in a
-program. Any number of relays share the work, this command's and those of services.
+It reads the configuration of a service, of which it takes the broker, the destinations, the
+store, and the sections relay, log and http; relay.on need not be set. Messages without a
+destination go to the broker; those of destinations that are only in a program, and those that a
+codec has encoded, need a relay in that program. Any number of relays share the work, this
+command's and those of services.
 
 The default file is ` + defaultConfig + `, if it is there; MILLPOND_* variables override it.`,
-		Example: `  millpond relay
+		Example: `  millpond relay --config orders.yaml
   MILLPOND_STORE_URL=postgres://app@db/orders MILLPOND_BROKER_URL=kafka://broker:9092 MILLPOND_SERVICE=orders millpond relay`,
 		Args: cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			path := ""
 			if len(args) > 0 {
 				path = args[0]
-			} else if _, err := os.Stat(defaultConfig); err == nil {
+			} else if _, err := os.Stat(defaultConfig); err == nil && path == "" {
 				path = defaultConfig
 			}
 			c, err := router.LoadConfig(path)
@@ -43,4 +44,6 @@ The default file is ` + defaultConfig + `, if it is there; MILLPOND_* variables 
 			return service.Run(cmd.Context())
 		},
 	}, nil, exits{exitOK: "it was told to stop, and has written down what it had published"})
+	cmd.Flags().StringVar(&path, "config", "", "the configuration `file`, as the argument")
+	return cmd
 }

@@ -34,11 +34,11 @@ func own(u *url.URL) string {
 }
 
 // notLinked says what a check of the URL could not look at.
-func notLinked(u router.URL) []string {
+func notLinked(field string, u router.URL) []string {
 	scheme, _, _ := strings.Cut(strings.ToLower(u.Reveal()), ":")
 	plain, ok := strings.CutSuffix(scheme, viaWatermill)
 	if !ok {
 		return nil
 	}
-	return []string{fmt.Sprintf("broker.url: checked as %s://, which has more parameters than %s://: the service refuses those when it starts", plain, scheme)}
+	return []string{fmt.Sprintf("%s: checked as %s://, which has more parameters than %s://: the service refuses those when it starts", field, plain, scheme)}
 }

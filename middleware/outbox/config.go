@@ -80,6 +80,9 @@ func (c *Config) validate(store stores.Outbox) error {
 		if p == nil {
 			errs = append(errs, fmt.Errorf("Publishers[%q] is nil", name))
 		}
+		if isOwn(p) {
+			errs = append(errs, fmt.Errorf("Publishers[%q] is an outbox.Publisher, which writes into the outbox what the relay is to publish: give the publisher of a broker", name))
+		}
 	}
 	if c.Codec != nil && (c.Codec.Name == "" || c.Codec.Decode == nil) {
 		errs = append(errs, errors.New("Codec needs a Name and Decode: what cannot be decoded cannot be published"))

@@ -28,7 +28,7 @@ var (
 // published by the relay then; see middleware.Outputs. Close does nothing.
 //
 // Errors wrap ErrNoAttempt, ErrAttemptOver, stores.ErrInvalidOutput,
-// middleware.ErrUnknownDestination or middleware.ErrOutputTooLarge. Of one call nothing is
+// middleware.ErrUnknownDestination, ErrUnknownTopic or ErrOutputTooLarge. Of one call nothing is
 // published then.
 //
 // The context of a message belongs to the handler that was given it. If it travels with a
@@ -38,6 +38,19 @@ var (
 func Publisher(destination string) message.Publisher { return publisher{destination} }
 
 type publisher struct{ destination string }
+
+// isOwn reports whether a publisher writes into the outbox, as far as it can be seen.
+func isOwn(p message.Publisher) bool {
+	if events, decorated := p.(cloudPublisher); decorated {
+		p = events.Publisher
+	}
+	named, ok := p.(fmt.Stringer)
+	if !ok {
+		return false
+	}
+	_, own := capture.Destination(named.String())
+	return own
+}
 
 // String is what Watermill's router takes for the publisher's name, by which the inbox knows
 // it.

@@ -53,7 +53,7 @@ func (b *bench) outputsThroughInbox() {
 func (b *bench) outputsRefused() {
 	store, waiting := b.openBoth()
 	in := b.service(store, func(c *middleware.InboxConfig) {
-		c.Outputs = &middleware.Outputs{Destinations: map[string]middleware.Destination{"kafka": {MaxBytes: 1000}}}
+		c.Outputs = &middleware.Outputs{Destinations: map[string]middleware.Destination{"kafka": {MaxBytes: 1000, Topics: []string{"t"}}}}
 	})
 	for name, bad := range map[string]struct {
 		destination, topic string
@@ -62,6 +62,7 @@ func (b *bench) outputsRefused() {
 	}{
 		"no topic":               {"kafka", "", nil, stores.ErrInvalidOutput},
 		"an unknown destination": {"amqp", "t", nil, middleware.ErrUnknownDestination},
+		"an unknown topic":       {"kafka", "u", nil, middleware.ErrUnknownTopic},
 		"too large":              {"kafka", "t", make([]byte, 1000), middleware.ErrOutputTooLarge},
 	} {
 		var said error

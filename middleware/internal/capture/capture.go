@@ -32,7 +32,7 @@ type Key struct{}
 
 // Run is one run of a handler.
 type Run struct {
-	make func(destination, topic string, position func(orderKey []byte) int, msg *message.Message) (stores.Output, error)
+	make func(destination, topic string, position func(topic string, orderKey []byte) int, msg *message.Message) (stores.Output, error)
 
 	handler, topic string // of the router, in the handler's context
 
@@ -47,7 +47,7 @@ type place struct{ destination, topic, orderKey string }
 
 // New returns a run with the context of its handler. makeOutput makes an output of a message;
 // it is called until the run is over, by one goroutine at a time.
-func New(ctx context.Context, makeOutput func(destination, topic string, position func(orderKey []byte) int, msg *message.Message) (stores.Output, error)) *Run {
+func New(ctx context.Context, makeOutput func(destination, topic string, position func(topic string, orderKey []byte) int, msg *message.Message) (stores.Output, error)) *Run {
 	return &Run{make: makeOutput, handler: message.HandlerNameFromCtx(ctx), topic: message.SubscribeTopicFromCtx(ctx)}
 }
 
@@ -71,7 +71,7 @@ func (r *Run) Publish(destination, topic string, messages ...*message.Message) e
 	taken := make([]stores.Output, 0, len(messages))
 	counted := make(map[place]int)
 	for i, msg := range messages {
-		o, err := r.make(destination, topic, func(orderKey []byte) int {
+		o, err := r.make(destination, topic, func(topic string, orderKey []byte) int {
 			at := place{destination, topic, string(orderKey)}
 			counted[at]++
 			return r.positions[at] + counted[at]

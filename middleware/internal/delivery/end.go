@@ -68,6 +68,7 @@ var (
 	ErrEndedEarly     = errors.New("middleware: a function of the program exited its goroutine (runtime.Goexit)")
 
 	ErrUnknownDestination = errors.New("middleware: unknown destination")
+	ErrUnknownTopic       = errors.New("middleware: unknown topic")
 	ErrOutputTooLarge     = errors.New("middleware: the message is larger than its destination takes")
 
 	// ErrDeferred and ErrBehind are why a delivery is held that others are not waiting for.

@@ -204,6 +204,7 @@ var classes = []struct {
 }{
 	{ErrOutputs, stores.ClassOutputs},
 	{ErrUnknownDestination, stores.ClassOutputs},
+	{ErrUnknownTopic, stores.ClassOutputs},
 	{ErrOutputTooLarge, stores.ClassOutputs},
 	{stores.ErrInvalidOutput, stores.ClassOutputs},
 	{stores.ErrTooLarge, stores.ClassOutputs},
