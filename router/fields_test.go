@@ -56,7 +56,7 @@ func TestDocumentsNameFields(t *testing.T) {
 	variables := make(map[string]bool)
 	for _, f := range fields {
 		sections[f.Path] = f.Section
-		variables[variableOf(f, exampleDestination)] = true
+		variables[variableOf(f, "kafka-eu")] = true
 	}
 	for _, name := range credentials {
 		variables[variablePrefix+name] = true
