@@ -81,7 +81,7 @@ func TestStoresAreToldNoTimes(t *testing.T) {
 	t.Parallel()
 	for _, contract := range []reflect.Type{
 		reflect.TypeFor[stores.Inbox](), reflect.TypeFor[stores.Registry](), reflect.TypeFor[stores.Quarantine](),
-		reflect.TypeFor[stores.Failures](), reflect.TypeFor[stores.Retries](), reflect.TypeFor[stores.Resolver](),
+		reflect.TypeFor[stores.Failures](), reflect.TypeFor[stores.Retries](), reflect.TypeFor[stores.Resolver](), reflect.TypeFor[stores.LeaseInbox](),
 	} {
 		for method := range contract.Methods() {
 			for in := range method.Type.Ins() {

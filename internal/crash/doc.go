@@ -16,6 +16,7 @@
 //	postgres, sqldb, mysql, sqlite           the systems
 //	worker, handler, watched                 the service, its handlers, what the store is asked for
 //	session, echo, callback                  what handlers and the program's functions do to others
+//	leases, lease_invariants, lease_variants   handlers under leases, and what is broken there
 //	facts                                    what attempts read of deliveries, and what only was reserved
 //	ledger, invariants, failure_invariants   what the parent writes down, and what it checks
 //

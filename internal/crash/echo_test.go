@@ -83,7 +83,7 @@ func (s *echoing) await(echo *message.Message) {
 }
 
 func (s *echoing) storyOf(msg *message.Message) context.Context {
-	return context.WithValue(context.Background(), storyKey{}, story{s.consumer, msg.UUID, string(msg.Payload), false})
+	return context.WithValue(context.Background(), storyKey{}, story{s.consumer, msg.UUID, string(msg.Payload), false, nil})
 }
 
 // echo publishes a message in the middle of the handler of another one, with its context.

@@ -69,12 +69,13 @@ func (a *audit) rightFailure(e *entry) {
 	}
 	row, failure := a.inbox[e.key()], a.failures[e.key()]
 	switch {
+	case row.status == stores.StatusFailed && !failure.keeps(e):
+		a.reportf("I2", e.key(), "%q has failed, and what is kept of it is %s, %q", e.Payload, failure.content, failure.payload)
+	case a.unconfirmed(e.key()):
 	case !slices.Contains(fate.status, row.status):
 		a.reportf("I10", e.key(), "%q is %s (%s, %d attempts), it should be %v", e.Payload, row.status, failure.class, failure.attempts, fate.status)
 	case failure.class != fate.class && !(fate.class == stores.ClassTransient && a.otherEnd(row.status, failure.class)):
 		a.reportf("I10", e.key(), "%q has failed with the class %s, want %s", e.Payload, failure.class, fate.class)
-	case row.status == stores.StatusFailed && !failure.keeps(e):
-		a.reportf("I2", e.key(), "%q has failed, and what is kept of it is %s, %q", e.Payload, failure.content, failure.payload)
 	case failure.presumed && row.status == stores.StatusFailed:
 		a.reportf("I10", e.key(), "%q has failed, and an attempt is presumed to run", e.Payload)
 	}

@@ -20,6 +20,9 @@ import (
 
 // handler is the handler of a consumer, with the typed helper of the store.
 func (s *shop) handler(b *backend, consumer string) message.HandlerFunc {
+	if s.Leases.on() {
+		return s.leased(b, consumer)
+	}
 	return func(msg *message.Message) ([]*message.Message, error) {
 		nth, err := s.count("runs-"+consumer, string(msg.Payload))
 		if err != nil {
@@ -85,6 +88,9 @@ func (s *shop) apply(ctx context.Context, tx transaction, consumer string, msg *
 	run := fmt.Sprintf("%d.%d-%d", s.worker.Index, s.worker.Start, s.runs.Add(1))
 	s.recorder.say(ctx, saidRun, run)
 	conduct := conductOf(msg.UUID)
+	if s.Leases.on() {
+		conduct = inWrites(conduct)
+	}
 	if err := s.dialect.sessions.look(ctx, tx, s.recorder); err != nil {
 		return err
 	}
@@ -191,7 +197,7 @@ func (s *shop) behave(ctx context.Context, tx transaction, c conduct, nth int64)
 // misbehave does what is done only at first.
 func misbehave(ctx context.Context, tx transaction, c conduct) error {
 	switch c {
-	case once, spawns, sealed:
+	case once, spawns, sealed, unwritten:
 		return errFlaky
 	case misjudged:
 		return errMisjudged

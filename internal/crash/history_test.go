@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -28,6 +29,7 @@ type event struct {
 	Payload  string `json:",omitempty"`
 	What     string
 	Detail   string `json:",omitempty"`
+	Lease    int64  `json:",omitempty"` // the token that the delivery had
 }
 
 func (e event) String() string {
@@ -65,6 +67,15 @@ const (
 type story struct {
 	consumer, id, payload string
 	retry                 bool // by the retry worker
+	lease                 *atomic.Int64
+}
+
+// token is that of the lease under which the delivery runs.
+func (s story) token() int64 {
+	if s.lease == nil {
+		return 0
+	}
+	return s.lease.Load()
 }
 
 type storyKey struct{}
@@ -95,7 +106,7 @@ func (r *recorder) say(ctx context.Context, what string, detail any) {
 	}
 	line, _ := json.Marshal(event{
 		At: time.Now(), PID: os.Getpid(), Worker: fmt.Sprintf("%d.%d", r.worker.Index, r.worker.Start),
-		Consumer: s.consumer, ID: s.id, Payload: s.payload, What: what, Detail: text,
+		Consumer: s.consumer, ID: s.id, Payload: s.payload, What: what, Detail: text, Lease: s.token(),
 	})
 	_, _ = r.file.Write(append(line, '\n')) // one write, so that lines do not mix
 }
@@ -165,7 +176,7 @@ var (
 )
 
 func (r *recorder) DeliveryStart(ctx context.Context, d middleware.DeliveryStart) context.Context {
-	ctx = context.WithValue(ctx, storyKey{}, story{d.Consumer.Handler, d.Message.UUID, string(d.Message.Payload), d.Retry})
+	ctx = context.WithValue(ctx, storyKey{}, story{d.Consumer.Handler, d.Message.UUID, string(d.Message.Payload), d.Retry, new(atomic.Int64)})
 	if d.Retry {
 		r.say(ctx, saidDelivered, "by the retry worker")
 	} else {

@@ -24,6 +24,7 @@ type audit struct {
 	*state
 
 	operated bool           // there were operators
+	leasing  leases         // handlers were under these
 	recorded map[key]record // what workers say they have recorded
 	entries  []*entry
 	found    []violation
@@ -33,7 +34,7 @@ type audit struct {
 
 // check is called when everything has come to rest.
 func check(tr *trial, st *state, history []event) *audit {
-	a := &audit{state: st, operated: tr.Operated, recorded: recordedIn(history), entries: tr.ledger.all(), lost: make(map[subject]bool), doubled: make(map[key]bool)}
+	a := &audit{state: st, operated: tr.Operated, leasing: tr.Leases, recorded: recordedIn(history), entries: tr.ledger.all(), lost: make(map[subject]bool), doubled: make(map[key]bool)}
 	known := make(map[key]bool)
 	for _, e := range a.entries {
 		known[e.key()] = true
@@ -60,6 +61,7 @@ func check(tr *trial, st *state, history []event) *audit {
 	a.notBegun(begunIn(history))
 	a.sessions(history)
 	a.copied(history)
+	a.leases(tr, history)
 	slices.SortFunc(a.found, func(x, y violation) int { return slices.Compare([]byte(x.String()), []byte(y.String())) })
 	return a
 }
@@ -179,7 +181,7 @@ func (a *audit) effectOnce(k key) {
 
 // isolation is I11: what one consumer has done, all have.
 func (a *audit) isolation(k key) {
-	if len(a.effects[k]) > 0 {
+	if len(a.effects[k]) > 0 || a.unconfirmed(k) {
 		return
 	}
 	for _, other := range consumers {

@@ -19,6 +19,7 @@ type state struct {
 	effects    map[key][]effect
 	quarantine map[subject][]quarantined
 	sold       map[string]int // by consumer, over all items
+	outputs    map[key]int    // that are to be published
 }
 
 type inboxRow struct {
@@ -170,6 +171,9 @@ FROM millpond_failure f JOIN millpond_consumer c ON c.id = f.consumer`,
 		if err := query(ctx, s.admin, read.query, read.scan); err != nil {
 			return nil, fmt.Errorf("%s: %w", read.query, err)
 		}
+	}
+	if err := st.readOutputs(ctx, s); err != nil {
+		return nil, err
 	}
 	return st, st.readCommitTimes(ctx, s)
 }

@@ -32,6 +32,7 @@ type variant struct {
 	inSQL    bool      // what comes of it depends on the database
 	shares   bool      // two messages use one connection at once, which the race detector says too
 	with     []conduct // of handlers, that bring it to light; the more often named, the more of them
+	stopAt   []string  // points where holders of leases are stopped, so that they lose them
 }
 
 // servers are the stores with a server, and a network on the way to it.
@@ -164,7 +165,8 @@ func TestVariantsAreFound(t *testing.T) {
 	})
 	names := slices.DeleteFunc(slices.Sorted(maps.Keys(variants)), func(name string) bool {
 		// These are shown by a process that stands still, and by a store that is down.
-		return name == "" || name == "no bound" || name == "quick nacks"
+		_, ofLeases := leaseVariants[name]
+		return name == "" || name == "no bound" || name == "quick nacks" || ofLeases
 	})
 	for _, name := range turn(t, (len(names)+2)/3, names...) {
 		t.Run(name, func(t *testing.T) {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"sync/atomic"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -16,8 +17,12 @@ import (
 // shorter reservations.
 type watchedStore struct {
 	stores.Store
+	stores.Outbox // of the same
+	journal       stores.LeaseInbox
 
 	recorder *recorder
+	leases   leases
+	asked    atomic.Uint64 // questions whose reply may be lost
 }
 
 var (
@@ -31,10 +36,14 @@ func (w *watchedStore) Begin(ctx context.Context, c stores.Claim) (stores.Attemp
 	}
 	w.recorder.at(ctx, pointTakeoverStart)
 	attempt, verdict, err := w.Store.Begin(ctx, c)
-	if attempt != nil {
-		w.recorder.at(ctx, pointTakeoverEnd)
+	if attempt == nil {
+		return attempt, verdict, err
 	}
-	return attempt, verdict, err
+	w.recorder.at(ctx, pointTakeoverEnd)
+	if lost := w.lost(); lost != nil {
+		return nil, stores.Verdict{}, errors.Join(lost, attempt.Rollback(ctx))
+	}
+	return attempt, verdict, nil
 }
 
 func (w *watchedStore) Record(ctx context.Context, f stores.Failure) (int64, error) {
@@ -44,22 +53,32 @@ func (w *watchedStore) Record(ctx context.Context, f stores.Failure) (int64, err
 		}
 		of := ctx
 		if storyOf(ctx) == (story{}) { // a codec is asked before the delivery begins
-			of = context.WithValue(ctx, storyKey{}, story{f.Key.Consumer.Handler, formatID(f.Key.ID), "", true})
+			of = context.WithValue(ctx, storyKey{}, story{f.Key.Consumer.Handler, formatID(f.Key.ID), "", true, nil})
 		}
 		w.recorder.say(of, saidCounting, f.Attempts)
+		asked := time.Now()
 		version, err := w.Store.Record(ctx, f)
 		w.recorder.say(ctx, "attempt counted before it begins:", fmt.Sprintf("%d: %v", f.Attempts, err))
 		if err == nil {
+			w.holds(ctx, version, asked)
 			w.recorder.at(ctx, pointCounted)
+			err = w.lost()
 		}
 		return version, err
 	}
 	w.recorder.at(ctx, pointRecordStart)
 	w.recorder.during(ctx, pointRecord)
+	if !f.Lapsed {
+		w.recorder.say(ctx, saidChanges, f.Class)
+	}
 	version, err := w.Store.Record(ctx, f)
 	w.recorder.say(ctx, "record:", fmt.Sprintf("%s %s, %d attempts, %d uncounted, due in %s: %v", f.Status, f.Class, f.Attempts, f.Uncounted, f.DueIn, err))
 	if err == nil {
+		if !f.Lapsed {
+			w.recorder.say(ctx, saidChanged, nil)
+		}
 		w.recorder.at(ctx, pointRecordEnd)
+		err = w.lost()
 	}
 	return version, err
 }

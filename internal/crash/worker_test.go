@@ -37,6 +37,8 @@ type setup struct {
 	Redelivered bool // the second consumer's failed messages stay with the broker
 	OrderKeys   bool // by the key of the message
 	Operated    bool // operators decide about what has failed
+
+	Leases leases // zero: handlers run in transactions
 }
 
 // reserve is for how long a retry worker has a message: less than it would ask for, so
@@ -96,7 +98,9 @@ func serve(ctx context.Context, w *fleet.Worker) error {
 	}
 	defer b.close()
 	defer b.store.Close()
-	b.store, b.worker = &watchedStore{b.store, recorder}, w.Index
+	b.store, b.worker = &watchedStore{
+		Store: b.store, Outbox: b.store.(stores.Outbox), journal: b.store.(stores.LeaseInbox), recorder: recorder, leases: s.Leases, //nolint:forcetypeassert // all stores are
+	}, w.Index
 
 	log := slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelError}))
 	config := middleware.InboxConfig{
@@ -114,6 +118,10 @@ func serve(ctx context.Context, w *fleet.Worker) error {
 	}
 	shop := &shop{setup: s, worker: w, recorder: recorder, dialect: b.dialect, echoing: make(map[string]*echoing)}
 	shop.callbacks(&config)
+	publishTo := message.Publisher(unpublished{})
+	if s.Leases.on() {
+		publishTo = s.Leases.configure(&config)
+	}
 	router, err := message.NewRouter(message.RouterConfig{CloseTimeout: 20 * time.Second}, watermill.NopLogger{})
 	if err != nil {
 		return err
@@ -130,7 +138,7 @@ func serve(ctx context.Context, w *fleet.Worker) error {
 	for i, consumer := range consumers {
 		subscriber := newEchoing(group{w, consumer}, recorder)
 		shop.echoing[consumer] = subscriber
-		h := router.AddHandler(consumer, topic, subscriber, "never", unpublished{}, shop.handler(b, consumer))
+		h := router.AddHandler(consumer, topic, subscriber, said, publishTo, shop.handler(b, consumer))
 		h.AddMiddleware(v.middleware(inboxes[i]))
 		retries, err := middleware.NewRetryWorker(inboxes[i], middleware.RetryWorkerConfig{
 			Handlers:     map[string]message.HandlerFunc{consumer: router.Handlers()[consumer]},
@@ -173,6 +181,9 @@ type group struct {
 func (g group) Subscribe(ctx context.Context, _ string) (<-chan *message.Message, error) {
 	return g.Worker.Subscribe(ctx, queue(g.consumer))
 }
+
+// said is the topic of what handlers return.
+const said = "said"
 
 // unpublished must never be called: what a handler returns is rolled back.
 type unpublished struct{}

@@ -43,6 +43,10 @@ const (
 	exits    conduct = "exits"    // ends its process at first, after the first effect
 	goexits  conduct = "goexits"  // ends its goroutine at first
 
+	// Under leases.
+	hangs     conduct = "hangs"     // at first, and heeds nothing
+	unwritten conduct = "unwritten" // cannot write its effects at first
+
 	// Honest, but functions of the program panic, or refuse for a while.
 	keyless   conduct = "keyless"   // the one for the message's id: it goes to quarantine
 	misjudged conduct = "misjudged" // the one that classifies a failure
