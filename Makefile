@@ -14,7 +14,7 @@ export MILLPOND_TEST_DAY ?= $(shell date -u +%Y-%m-%d)
 SOAK ?= 500
 SOAK_TIMEOUT ?= 6h
 
-# ARGS is handed to the program of run, failures, swap and bench: make run ARGS=--without-inbox
+# ARGS is handed to the program of run, failures, payments, swap and bench: make run ARGS=--without-inbox
 ARGS ?=
 
 # BROKER is the file of examples/swap that make swap uses: memory, kafka, rabbitmq, sqs, nats,
@@ -37,6 +37,10 @@ run: ## Run the quickstart: kills and duplicates, and nothing lost or doubled. N
 .PHONY: failures
 failures: ## Run the failures: a handler that fails in five ways, and the repair. No server needed.
 	$(GO) run ./examples/failures $(ARGS)
+
+.PHONY: payments
+payments: ## Run the payments: calls that no transaction can hold, with kills in every place. No server needed.
+	$(GO) run ./examples/payments $(ARGS)
 
 .PHONY: swap
 swap: ## Run one service on BROKER=memory, kafka, rabbitmq, sqs, nats: the same table on each.
