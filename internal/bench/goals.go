@@ -28,6 +28,8 @@ var goals = []goal{
 	{"retry worker, others not due / none", "failures", retryCrowded, retryWorker, goalWorkers, 0.9, 1, false},
 	{"partitions, 1 % poison / none", "failures", onePercent, withoutPoison, goalWorkers, 0.9, 1, false},
 	{"silent subscriber, after a clean end: first 256 / later", "failures", firstOfProcess, laterOfProcess, goalWorkers, 0.8, 0.9, false},
+	{"lease, effect of 20 ms: millpond / no inbox", "leases", leasedEffect, noInboxEffect, goalWorkers, 0.8, 0.9, false},
+	{"lease, lean handler: the same", "leases", leasedLean, noInboxLean, goalWorkers, 0.2, 0.3, false},
 	{"telemetry with SDK and batch exporter / without", "telemetry", withTelemetry, withoutTelemetry, goalWorkers, 0.9, 0, false},
 	{"Kafka, no-op: millpond / watermill-kafka", "kafka", kafkaNoOp, officialNoOp, partitionCount, 1, 0, false},
 	{"Kafka, 2 ms: the same", "kafka", kafkaBusy, officialBusy, partitionCount, 0.95, 0, false},

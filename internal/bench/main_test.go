@@ -55,7 +55,7 @@ func TestRun(t *testing.T) {
 			}
 		}
 	}
-	for name, want := range map[string]int{"first": 12, "duplicates": 8, "far-first": 2, "far-duplicates": 4, "failures": 9, "database-sql": 6, "telemetry": 3, "sqlite": 6, "mysql": 8} {
+	for name, want := range map[string]int{"first": 12, "duplicates": 8, "far-first": 2, "far-duplicates": 4, "failures": 9, "database-sql": 6, "telemetry": 3, "sqlite": 6, "mysql": 8, "leases": 4, "mysql-leases": 4} {
 		if rows[name] != want {
 			t.Errorf("%s: %d rows, want %d", name, rows[name], want)
 		}
@@ -90,6 +90,11 @@ var exactly = map[string]cost{
 	"first: " + millpondRouter: {3, 1},
 	"first: " + textbookRouter: {4, 1},
 	"first: " + fiveStepRouter: {6, 2},
+
+	"leases: " + noInboxLean:   {3, 1},
+	"leases: " + leasedLean:    {5, 2},
+	"leases: " + noInboxEffect: {3, 1},
+	"leases: " + leasedEffect:  {5, 2},
 
 	"telemetry: " + withoutTelemetry: {3, 1},
 	"telemetry: " + unheardTelemetry: {3, 1},

@@ -185,7 +185,7 @@ func (r *report) measureMySQL(ctx context.Context, o options) (err error) {
 	}
 	defer func() { err = errors.Join(err, m.close()) }()
 	defer func() { err = errors.Join(err, m.hadRoom(ctx)) }()
-	return r.add(ctx, o, &group{
+	err = r.add(ctx, o, &group{
 		name:  "mysql",
 		title: "MariaDB: first sight of a message",
 		about: "Every commit is flushed. All run under the same Watermill router, with go-sql-driver, which prepares, " +
@@ -194,4 +194,5 @@ func (r *report) measureMySQL(ctx context.Context, o options) (err error) {
 		stayOpen: true,
 		workers:  o.workers, recipes: m.recipes(), deliveries: newMessages, reset: m.reset, close: func() {},
 	})
+	return errors.Join(err, r.add(ctx, o, m.leases()))
 }

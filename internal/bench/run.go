@@ -94,6 +94,7 @@ var onServer = []siteGroup{
 	{"far-first", firstSight, networkTime},
 	{"far-duplicates", duplicates, networkTime},
 	{"failures", failures, 0},
+	{"leases", leases, 0},
 	{"telemetry", tracing, 0},
 	{"database-sql", databaseSQL, 0},
 }
