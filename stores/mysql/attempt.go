@@ -170,14 +170,14 @@ var errLost = errors.New("the claim of this transaction is gone")
 // complete sends the guarded completion, and COMMIT only after it.
 func (a *attempt) complete(ctx context.Context, exec func(context.Context, string) (int64, error)) error {
 	t := a.store.texts()
+	if own := a.ss.own; own != nil {
+		if err := own.complete(ctx, t, &a.claim, a.staged); !errors.Is(err, errNotPrepared) {
+			return err
+		}
+	}
 	riding, err := a.emit(ctx, exec)
 	if err != nil {
 		return err
-	}
-	if own := a.ss.own; own != nil && riding == nil {
-		if err := own.complete(ctx, t, &a.claim); !errors.Is(err, errNotPrepared) {
-			return err
-		}
 	}
 	if t.maria || t.procedures {
 		_, err := exec(ctx, string(t.complete(make([]byte, 0, 512+len(riding)), riding, &a.claim, a.ss.own == nil)))

@@ -20,6 +20,7 @@ type conn struct {
 	at     place
 
 	claiming, completing prepared
+	saying               map[string]*prepared // completions with outputs
 
 	noEscapes bool // see judge; learnt with the first claim
 

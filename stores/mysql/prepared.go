@@ -5,6 +5,8 @@ import (
 	"database/sql/driver"
 	"errors"
 	"fmt"
+
+	"github.com/millpond-go/millpond/internal/sqlstore"
 )
 
 // prepared is a statement of the store's own that a connection has prepared when it
@@ -54,4 +56,39 @@ func (p *prepared) prepare(ctx context.Context, on native, text string) error {
 	}
 	p.stmt, err = asNative(stmt)
 	return err
+}
+
+const (
+	mostSaying      = 8        // completions with outputs that a connection keeps prepared
+	mostSaid        = 3        // statements in front of one
+	maxSaidPrepared = 16 << 10 // bytes of their values
+)
+
+// completion returns the completion with what was staged in front of it, and the values of
+// that; nil if it is to be sent as text.
+func (c *conn) completion(texts *texts, staged sqlstore.Staged) (with *prepared, text string, values []driver.Value) {
+	if len(staged) == 0 {
+		return &c.completing, texts.begins + texts.completion, nil
+	}
+	size := 0
+	text = texts.begins
+	for _, s := range staged {
+		size += sizeOf(s)
+		text += s.Text + "; "
+		for _, arg := range asBytes(s).Args {
+			values = append(values, arg)
+		}
+	}
+	text += texts.completion
+	if with = c.saying[text]; with == nil && len(c.saying) < mostSaying {
+		with = &prepared{}
+	}
+	if len(staged) > mostSaid || size > maxSaidPrepared || with == nil {
+		return nil, "", nil
+	}
+	if c.saying == nil {
+		c.saying = make(map[string]*prepared)
+	}
+	c.saying[text] = with
+	return with, text, values
 }

@@ -9,6 +9,7 @@ import (
 	"reflect"
 	"sync/atomic"
 
+	"github.com/millpond-go/millpond/internal/sqlstore"
 	"github.com/millpond-go/millpond/internal/sqltx"
 	"github.com/millpond-go/millpond/stores"
 )
@@ -140,15 +141,20 @@ func (t *transaction) send(ctx context.Context, text string) (affected int64, er
 }
 
 // complete sends the guarded completion with COMMIT as a statement that the connection
-// has prepared. It returns errNotPrepared where it has to be sent as text: on MySQL, and
-// where the claim may be another transaction's by now, or the session changed.
-func (t *transaction) complete(ctx context.Context, texts *texts, c *claimed) error {
+// has prepared, with what was staged in front of it. It returns errNotPrepared where it has to
+// be sent as text: on MySQL, where the claim may be another transaction's by now, or the session
+// changed, and of what is large or seldom.
+func (t *transaction) complete(ctx context.Context, texts *texts, c *claimed, staged sqlstore.Staged) error {
 	if t.gate.Failure() != nil || t.suspect.Load() || !texts.maria {
 		return errNotPrepared
 	}
 	t.conn.sending.Lock()
 	defer t.conn.sending.Unlock()
-	_, err := t.conn.completing.exec(ctx, t.conn.native, texts.completion, c.consumer, c.id, c.token)
+	with, text, values := t.conn.completion(texts, staged)
+	if with == nil {
+		return errNotPrepared
+	}
+	_, err := with.exec(ctx, t.conn.native, text, append(values, c.consumer, c.id, c.token)...)
 	if errors.Is(err, errNotPrepared) {
 		return err
 	}

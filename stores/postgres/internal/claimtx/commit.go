@@ -63,17 +63,17 @@ func (t *Tx) commit(ctx context.Context, idle, suspect bool) (Left, error) {
 	case ctx.Err() != nil:
 		return Usable, pkg.NotCommitted(errors.Join(ctx.Err(), doubt, t.end(context.WithoutCancel(ctx))))
 	}
-	return Usable, t.send(ctx, pg, suspect)
+	return Usable, t.send(ctx, suspect)
 }
 
 // send sends COMMIT, in one trip with what is to be written before it, and with a check that
 // the transaction that runs is the one that wrote the claim's row.
-func (t *Tx) send(ctx context.Context, pg *pgconn.PgConn, suspect bool) error {
+func (t *Tx) send(ctx context.Context, suspect bool) error {
 	staged := t.staged
 	if suspect {
 		staged = slices.Insert(slices.Clip(staged), 0, tables.Statement{Text: t.tables.Owned(), Args: []any{t.consumer, t.id}})
 	}
-	tag, err := sendCommit(ctx, pg, staged)
+	tag, err := sendCommit(ctx, t.conn.PgConn(), t.prepared(), staged)
 	if suspect && tables.NotOurs(err) {
 		return pkg.NotCommitted(errors.Join(sqltx.ErrEscaped, t.end(ctx)))
 	}

@@ -18,7 +18,7 @@ import (
 // succeeds, and reads the answer, as the driver does but for two things. When ctx ends it asks
 // the server for no cancellation: one that waits for a synchronous standby would stop
 // waiting and commit all the same. And a warning that it has done so is an error.
-func sendCommit(ctx context.Context, pg *pgconn.PgConn, before []tables.Statement) (tag pgconn.CommandTag, err error) {
+func sendCommit(ctx context.Context, pg *pgconn.PgConn, kept *prepared, before []tables.Statement) (tag pgconn.CommandTag, err error) {
 	expired := make(chan struct{})
 	stop := context.AfterFunc(ctx, func() {
 		_ = pg.Conn().SetDeadline(time.Unix(1, 0))
@@ -36,7 +36,7 @@ func sendCommit(ctx context.Context, pg *pgconn.PgConn, before []tables.Statemen
 			err = fmt.Errorf("%w: %w", context.Cause(ctx), err)
 		}
 	}()
-	queue(pg.Frontend(), before)
+	parsing := queue(pg.Frontend(), kept, before)
 	if err := pg.Frontend().Flush(); err != nil {
 		return tag, err
 	}
@@ -51,10 +51,15 @@ func sendCommit(ctx context.Context, pg *pgconn.PgConn, before []tables.Statemen
 			return tag, err
 		}
 		switch m := message.(type) {
+		case *pgproto3.ParseComplete:
+			parsing = kept.complete(parsing)
 		case *pgproto3.CommandComplete:
 			tag = pgconn.NewCommandTag(string(m.CommandTag))
 		case *pgproto3.ErrorResponse:
 			answer = pgconn.ErrorResponseToPgError(m)
+			if tables.NotPrepared(answer) {
+				kept.forget()
+			}
 		case *pgproto3.NoticeResponse:
 			if isWarning(m) && answer == nil {
 				answer = fmt.Errorf("COMMIT was answered with a warning: %s (SQLSTATE %s)", m.Message, m.Code)
@@ -65,21 +70,25 @@ func sendCommit(ctx context.Context, pg *pgconn.PgConn, before []tables.Statemen
 	}
 }
 
-// queue writes what is sent at once. Nothing is prepared under a name, so that it passes
-// poolers.
-func queue(to *pgproto3.Frontend, before []tables.Statement) {
+// queue writes what is sent at once, and returns what is prepared by it.
+func queue(to *pgproto3.Frontend, kept *prepared, before []tables.Statement) (now []parsing) {
 	const commit = "commit"
 	if len(before) == 0 {
 		to.Send(&pgproto3.Query{String: commit})
-		return
+		return nil
 	}
 	for _, s := range append(slices.Clip(before), tables.Statement{Text: commit}) {
-		to.Send(&pgproto3.Parse{Query: s.Text})
+		name, prepare := kept.name(s.Text, now)
+		if prepare {
+			now = append(now, parsing{s.Text, name})
+			to.Send(&pgproto3.Parse{Name: name, Query: s.Text})
+		}
 		values, formats := bound(s.Args)
-		to.Send(&pgproto3.Bind{Parameters: values, ParameterFormatCodes: formats})
+		to.Send(&pgproto3.Bind{PreparedStatement: name, Parameters: values, ParameterFormatCodes: formats})
 		to.Send(&pgproto3.Execute{})
 	}
 	to.Send(&pgproto3.Sync{})
+	return now
 }
 
 // bound returns arguments as the server takes them: bytes as they are, all else as text.
