@@ -55,7 +55,7 @@ func newDatabase(ctx context.Context, s *server) (*database, error) {
 	if err != nil {
 		return nil, err
 	}
-	if _, err := pool.Exec(ctx, schema); err != nil {
+	if _, err := pool.Exec(ctx, schema+ownOutbox); err != nil {
 		return nil, fmt.Errorf("create the tables: %w", err)
 	}
 	store, err := postgres.New(pool, postgres.Config{})
@@ -109,7 +109,7 @@ func (db *database) truncate(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	_, err = pool.Exec(ctx, "TRUNCATE effect, processed, received, millpond_inbox, millpond_failure")
+	_, err = pool.Exec(ctx, "TRUNCATE effect, own_outbox, processed, received, millpond_inbox, millpond_failure, millpond_outbox")
 	return err
 }
 

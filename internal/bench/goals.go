@@ -44,6 +44,20 @@ var goals = []goal{
 	{"MariaDB: millpond / no inbox", "mysql", millpondRouter, noInboxRouter, goalWorkers, 0.7, 0.8, false},
 	{"MariaDB, the program's *sql.DB: the same", "mysql", millpondBorrowed, noInboxRouter, 64, 0.6, 0, false},
 	{"PostgreSQL through database/sql / through pgx", "database-sql", millpondSQL, millpondRouter, goalWorkers, 0.95, 0, false},
+	{"PostgreSQL: one output / none", "outputs", withOutput, withoutOutput, goalWorkers, 0.75, 0.85, false},
+	{"PostgreSQL: one output / the handler's own outbox row", "outputs", withOutput, ownOutboxRow, goalWorkers, 1.1, 1.2, false},
+	{"MariaDB: one output / none", "outputs-mysql", withOutput, withoutOutput, goalWorkers, 0.7, 0.8, false},
+	{"MariaDB: one output / the handler's own outbox row", "outputs-mysql", withOutput, ownOutboxRow, goalWorkers, 1.1, 1.2, false},
+	{"relay / Watermill's Forwarder, default schema", "forwarder", relayPlain, forwarderDefault, 1, 3, 8, false},
+	{"relay / Watermill's Forwarder, queue schema", "forwarder", relayPlain, forwarderQueue, 1, 2, 4, false},
+	{"relay into a large history / an empty one", "relay-history", relayArchive, relayHistory, 1, 0.9, 1, false},
+	{"relay under an old snapshot / without", "relay-snapshot", relaySnapshot, relayPlain, 1, 0.7, 0.9, false},
+	{"relay to Kafka, 5,000 order keys / none", "relay-kafka", kafkaManyKeys, kafkaUnkeyed, 1, 0.5, 0.8, false},
+}
+
+// prompt are goals for median latencies, in milliseconds, which shall not exceed them.
+var prompt = []goal{
+	{what: "commit to publish in the process at 2,000/s, p50", group: "relay-prompt", recipe: committedToPublished, workers: goalWorkers, floor: 5, aim: 1},
 }
 
 // What a call of the inbox may cost beside the store's.
@@ -81,6 +95,11 @@ func judge(r *report) []goalResult {
 			}
 		}
 	}
+	for _, goal := range prompt {
+		if of := r.group(goal.group).row(goal.recipe, goal.workers); of != nil {
+			results = append(results, goal.promptness(of))
+		}
+	}
 	for _, call := range r.Middleware {
 		if call.Name == inboxFirstSight {
 			results = append(results, judgeCall(call))
@@ -109,6 +128,23 @@ func (g goal) result(rate, cpu span) goalResult {
 		What:  fmt.Sprintf("%s, %s", g.what, plural(g.workers, "worker")),
 		Floor: g.floor.text(), Aim: aim.text(),
 		Rate: rate, CPU: cpu, Verdict: verdict,
+	}
+}
+
+// promptness judges a median latency, of which less is better.
+func (g goal) promptness(of *row) goalResult {
+	verdict := "missed"
+	switch {
+	case of.P50 <= g.aim:
+		verdict = "aim reached"
+	case of.P50 <= g.floor:
+		verdict = "floor reached"
+	}
+	return goalResult{
+		What:  fmt.Sprintf("%s, %s", g.what, plural(g.workers, "worker")),
+		Floor: "≤ " + g.floor.text() + " ms", Aim: "≤ " + g.aim.text() + " ms",
+		Rate: spanOf(nil), CPU: spanOf(nil), Verdict: verdict,
+		shown: of.P50.text() + " ms",
 	}
 }
 

@@ -29,7 +29,7 @@ func main() {
 
 // groupNames are the groups, in the order in which they are measured.
 var groupNames = []string{
-	"first", "duplicates", "far-first", "far-duplicates", "failures", "leases", "telemetry", "database-sql", "sqlite", "mysql", "kafka", "rabbitmq", "sqs", "nats", "middleware",
+	"first", "duplicates", "far-first", "far-duplicates", "failures", "leases", "telemetry", "database-sql", "outputs", "relay", "relay-history", "relay-snapshot", "relay-prompt", "forwarder", "relay-kafka", "sqlite", "mysql", "outputs-mysql", "kafka", "rabbitmq", "sqs", "nats", "middleware",
 }
 
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
@@ -42,6 +42,8 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 		repeats    = flags.Int("repeats", 7, "how often each cell is measured")
 		cell       = flags.Duration("cell", 300*time.Millisecond, "how long a cell takes, about")
 		waiting    = flags.Int("waiting", 1_000_000, "how many parked messages that are not due the group failures adds")
+		history    = flags.Int("history", 10_000_000, "how many published outputs the group relay-history adds")
+		backlog    = flags.Int("backlog", 400_000, "how many outputs the group relay-snapshot relays")
 		output     = flags.String("o", "table", "print a `table` or json")
 		markdown   = flags.Bool("markdown", false, "also write "+documentName)
 		cpuProfile = flags.String("cpuprofile", "", "write a CPU profile to `file`, labelled by recipe and workers")
@@ -50,7 +52,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	if err := flags.Parse(args); err != nil {
 		return err
 	}
-	o := options{repeats: *repeats, cell: *cell, waiting: *waiting, progress: log.New(stderr, "", 0)}
+	o := options{repeats: *repeats, cell: *cell, waiting: *waiting, history: *history, backlog: *backlog, progress: log.New(stderr, "", 0)}
 	if err := o.parse(*groups, *only, *workers); err != nil {
 		return err
 	}
@@ -106,6 +108,10 @@ func (o *options) parse(groups, only, workers string) error {
 		return fmt.Errorf("-repeats is %d: use a positive number", o.repeats)
 	case o.waiting < 1:
 		return fmt.Errorf("-waiting is %d: use a positive number", o.waiting)
+	case o.history < 1:
+		return fmt.Errorf("-history is %d: use a positive number", o.history)
+	case o.backlog < 1:
+		return fmt.Errorf("-backlog is %d: use a positive number", o.backlog)
 	case o.cell <= 0:
 		return fmt.Errorf("-cell is %v: use a positive duration", o.cell)
 	}

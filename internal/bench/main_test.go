@@ -14,7 +14,7 @@ import (
 func TestRun(t *testing.T) {
 	var out, progress bytes.Buffer
 	groups := strings.Join(slices.DeleteFunc(slices.Clone(groupNames), onBroker), ",")
-	args := []string{"-groups", groups, "-repeats", "1", "-cell", "5ms", "-workers", "1,2", "-waiting", "1000", "-o", "json"}
+	args := []string{"-groups", groups, "-repeats", "1", "-cell", "5ms", "-workers", "1,2", "-waiting", "1000", "-history", "1000", "-backlog", "2000", "-o", "json"}
 	if err := run(t.Context(), args, &out, &progress); err != nil {
 		t.Fatalf("%v\n%s", err, &progress)
 	}
@@ -55,7 +55,7 @@ func TestRun(t *testing.T) {
 			}
 		}
 	}
-	for name, want := range map[string]int{"first": 12, "duplicates": 8, "far-first": 2, "far-duplicates": 4, "failures": 9, "database-sql": 6, "telemetry": 3, "sqlite": 6, "mysql": 8, "leases": 4, "mysql-leases": 4} {
+	for name, want := range map[string]int{"first": 12, "duplicates": 8, "far-first": 2, "far-duplicates": 4, "failures": 9, "database-sql": 6, "telemetry": 3, "sqlite": 6, "mysql": 8, "leases": 4, "mysql-leases": 4, "outputs": 6, "outputs-mysql": 6, "relay": 2, "relay-history": 2, "relay-snapshot": 2, "relay-prompt": 2} {
 		if rows[name] != want {
 			t.Errorf("%s: %d rows, want %d", name, rows[name], want)
 		}
@@ -66,7 +66,7 @@ func TestRun(t *testing.T) {
 }
 
 func onBroker(group string) bool {
-	return slices.Contains([]string{"kafka", "rabbitmq", "sqs", "nats"}, group)
+	return slices.Contains([]string{"kafka", "rabbitmq", "sqs", "nats", "relay-kafka", "forwarder"}, group)
 }
 
 // One recipe of each broker is enough to see that its messages are counted.
@@ -78,6 +78,18 @@ func TestRunOnBrokers(t *testing.T) {
 	}
 	if n := strings.Count(out.String(), kafkaNoOp); n < 3 {
 		t.Errorf("%d brokers were measured:\n%s", n, &out)
+	}
+}
+
+func TestRunBesideTheForwarder(t *testing.T) {
+	var out, progress bytes.Buffer
+	if err := run(t.Context(), []string{"-groups", "forwarder", "-repeats", "1", "-cell", "5ms"}, &out, &progress); err != nil {
+		t.Fatalf("%v\n%s", err, &progress)
+	}
+	for _, recipe := range []string{forwarderDefault, forwarderQueue, relayPlain} {
+		if !strings.Contains(out.String(), recipe) {
+			t.Errorf("%s was not measured:\n%s", recipe, &out)
+		}
 	}
 }
 
@@ -106,6 +118,10 @@ var exactly = map[string]cost{
 	"duplicates: " + fromCache:         {0, 0},
 
 	"failures: " + failedAttempt: {4, 2},
+
+	"outputs: " + withoutOutput: {3, 1},
+	"outputs: " + withOutput:    {3, 1},
+	"outputs: " + ownOutboxRow:  {4, 1},
 }
 
 func TestFlagsAreChecked(t *testing.T) {
@@ -117,6 +133,8 @@ func TestFlagsAreChecked(t *testing.T) {
 		"-repeats=0":         "-repeats is 0",
 		"-cell=0":            "-cell is 0s",
 		"-waiting=0":         "-waiting is 0",
+		"-history=0":         "-history is 0",
+		"-backlog=0":         "-backlog is 0",
 		"-o=xml":             `-o is "xml"`,
 	} {
 		if err := run(t.Context(), []string{flag}, io.Discard, io.Discard); err == nil || !strings.Contains(err.Error(), want) {

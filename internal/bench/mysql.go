@@ -38,8 +38,10 @@ func startMariaDB(ctx context.Context) (*mariadb, error) {
 	if m.url, err = mysql.CreateDatabase(ctx, server.URL()); err == nil {
 		m.admin, err = mysql.Open(m.url)
 	}
-	if err == nil {
-		_, err = m.admin.ExecContext(ctx, "CREATE TABLE effect (id varchar(64) NOT NULL, label text NOT NULL)")
+	for _, table := range []string{"CREATE TABLE effect (id varchar(64) NOT NULL, label text NOT NULL)", ownOutboxMySQL} {
+		if err == nil {
+			_, err = m.admin.ExecContext(ctx, table)
+		}
 	}
 	if err == nil {
 		err = m.migrate(ctx)
@@ -60,7 +62,7 @@ func (m *mariadb) migrate(ctx context.Context) error {
 }
 
 func (m *mariadb) reset(ctx context.Context) error {
-	for _, table := range []string{"effect", "millpond_inbox", "millpond_failure"} {
+	for _, table := range []string{"effect", "own_outbox", "millpond_inbox", "millpond_failure", "millpond_outbox"} {
 		if _, err := m.admin.ExecContext(ctx, "DELETE FROM "+table); err != nil { //nolint:gosec // the names are ours
 			return fmt.Errorf("empty the tables: %w", err)
 		}
@@ -125,7 +127,11 @@ func inTx(db *sql.DB, write func(context.Context, *sql.Tx, *message.Message) err
 
 // withInbox is the inbox around a handler.
 func withInbox(store stores.Store, handler message.NoPublishHandlerFunc, end func() error) (*handling, error) {
-	inbox, err := middleware.NewInbox(store, middleware.InboxConfig{Service: serviceName})
+	return behindInbox(store, middleware.InboxConfig{Service: serviceName}, handler, end)
+}
+
+func behindInbox(store stores.Store, c middleware.InboxConfig, handler message.NoPublishHandlerFunc, end func() error) (*handling, error) {
+	inbox, err := middleware.NewInbox(store, c)
 	if err != nil {
 		return nil, errors.Join(err, end())
 	}
@@ -176,8 +182,8 @@ func (m *mariadb) recipes() []recipe {
 	}
 }
 
-// measureMySQL measures the store on MariaDB.
-func (r *report) measureMySQL(ctx context.Context, o options) (err error) {
+// onMariaDB measures groups on a server of their own.
+func (r *report) onMariaDB(ctx context.Context, o options, of ...func(*mariadb) *group) (err error) {
 	o.progress.Print("Starting a MariaDB server")
 	m, err := startMariaDB(ctx)
 	if err != nil {
@@ -185,14 +191,25 @@ func (r *report) measureMySQL(ctx context.Context, o options) (err error) {
 	}
 	defer func() { err = errors.Join(err, m.close()) }()
 	defer func() { err = errors.Join(err, m.hadRoom(ctx)) }()
-	err = r.add(ctx, o, &group{
-		name:  "mysql",
-		title: "MariaDB: first sight of a message",
-		about: "Every commit is flushed. All run under the same Watermill router, with go-sql-driver, which prepares, " +
-			"executes and closes a statement with parameters for each call: a trip more than with one that the program has " +
-			"prepared, or that the connections of stores/mysql keep prepared.",
-		stayOpen: true,
-		workers:  o.workers, recipes: m.recipes(), deliveries: newMessages, reset: m.reset, close: func() {},
-	})
-	return errors.Join(err, r.add(ctx, o, m.leases()))
+	for _, g := range of {
+		if err := r.add(ctx, o, g(m)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// measureMySQL measures the store on MariaDB.
+func (r *report) measureMySQL(ctx context.Context, o options) error {
+	return r.onMariaDB(ctx, o, func(m *mariadb) *group {
+		return &group{
+			name:  "mysql",
+			title: "MariaDB: first sight of a message",
+			about: "Every commit is flushed. All run under the same Watermill router, with go-sql-driver, which prepares, " +
+				"executes and closes a statement with parameters for each call: a trip more than with one that the program has " +
+				"prepared, or that the connections of stores/mysql keep prepared.",
+			stayOpen: true,
+			workers:  o.workers, recipes: m.recipes(), deliveries: newMessages, reset: m.reset, close: func() {},
+		}
+	}, (*mariadb).leases)
 }

@@ -21,6 +21,7 @@ func measureAll(ctx context.Context, o options) (_ *report, err error) {
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, dir.Remove()) }()
+	o.dir = dir.Path
 	r := &report{Began: began, Repeats: o.repeats, Cell: o.cell}
 	if r.Machine, err = describeMachine(dir.Path); err != nil {
 		return nil, err
@@ -37,7 +38,7 @@ func measureAll(ctx context.Context, o options) (_ *report, err error) {
 		name    string
 		measure func(context.Context, options) error
 	}{
-		{"mysql", r.measureMySQL}, {"kafka", r.measureKafka}, {"rabbitmq", r.measureRabbitMQ}, {"sqs", r.measureSQS}, {"nats", r.measureNATS},
+		{"mysql", r.measureMySQL}, {"outputs-mysql", r.measureOutputsMySQL}, {"kafka", r.measureKafka}, {"rabbitmq", r.measureRabbitMQ}, {"sqs", r.measureSQS}, {"nats", r.measureNATS},
 	} {
 		if !slices.Contains(o.groups, entry.name) {
 			continue
@@ -97,6 +98,13 @@ var onServer = []siteGroup{
 	{"leases", leases, 0},
 	{"telemetry", tracing, 0},
 	{"database-sql", databaseSQL, 0},
+	{"outputs", outputs, 0},
+	{"relay", relays, 0},
+	{"relay-history", histories, 0},
+	{"relay-snapshot", snapshots, 0},
+	{"relay-prompt", promptness, 0},
+	{"forwarder", forwarders, 0},
+	{"relay-kafka", relaysToKafka, 0},
 }
 
 func (r *report) measureSite(ctx context.Context, o options, s *server, entry siteGroup) error {
