@@ -14,7 +14,7 @@ export MILLPOND_TEST_DAY ?= $(shell date -u +%Y-%m-%d)
 SOAK ?= 500
 SOAK_TIMEOUT ?= 6h
 
-# ARGS is handed to the program of run, failures, payments, swap and bench: make run ARGS=--without-inbox
+# ARGS is handed to the program of run, failures, payments, swap, pipeline and bench: make run ARGS=--without-inbox
 ARGS ?=
 
 # BROKER is the file of examples/swap that make swap uses: memory, kafka, rabbitmq, sqs, nats,
@@ -22,7 +22,7 @@ ARGS ?=
 BROKER ?= memory
 
 # Modules of their own, because of what they need beside millpond.
-MODULES = $(patsubst %/go.mod,%,$(wildcard examples/*/go.mod))
+MODULES = $(patsubst %/go.mod,%,$(wildcard examples/*/go.mod internal/bench/*/go.mod))
 
 GOLANGCI_LINT = github.com/golangci/golangci-lint/v2/cmd/golangci-lint v2.15.0
 
@@ -45,6 +45,10 @@ payments: ## Run the payments: calls that no transaction can hold, with kills in
 .PHONY: swap
 swap: ## Run one service on BROKER=memory, kafka, rabbitmq, sqs, nats: the same table on each.
 	$(GO) run ./examples/swap --config examples/swap/$(BROKER).yaml $(ARGS)
+
+.PHONY: pipeline
+pipeline: ## Run a shop, a stock and a shipping with an outbox between each, and kill them. No server needed.
+	$(GO) run ./examples/pipeline $(ARGS)
 
 .PHONY: tracing
 tracing: ## Run two services over a real broker, and show the trace from one to the other.
