@@ -61,8 +61,7 @@ func (w *watchedStore) lost() error {
 
 // holds writes down that a lease was granted.
 func (w *watchedStore) holds(ctx context.Context, token int64, asked time.Time) {
-	if lease := storyOf(ctx).lease; lease != nil && w.leases.on() {
-		lease.Store(token)
+	if lease := storyOf(ctx).lease; lease != nil && w.leases.on() && lease.Swap(token) != token {
 		w.recorder.say(ctx, saidLeased, asked.UnixNano())
 	}
 }
@@ -75,6 +74,7 @@ func (w *watchedStore) Extend(ctx context.Context, l stores.HeldLease, d time.Du
 		w.recorder.say(ctx, "lease not renewed:", err)
 		return err
 	}
+	w.holds(ctx, l.Version, asked) // the reply to its claim may have been lost
 	w.recorder.say(ctx, saidRenewed, asked.UnixNano())
 	w.recorder.at(ctx, pointRenewed)
 	return w.lost()
