@@ -98,7 +98,7 @@ func supervise(ctx context.Context, o options, out, messages io.Writer) error {
 	if ctx.Err() != nil {
 		return errors.New("interrupted")
 	}
-	if err != nil {
+	if err := errors.Join(err, operator.err); err != nil {
 		return err
 	}
 	r.fleet(report)
