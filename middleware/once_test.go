@@ -385,6 +385,38 @@ func TestHolderBeforeRecordsNoStep(t *testing.T) {
 	})
 }
 
+// sleepy stands still when it has read the journal.
+type sleepy struct{ *ledger }
+
+func (s sleepy) Steps(ctx context.Context, k stores.Key) ([]stores.Step, error) {
+	steps, err := s.ledger.Steps(ctx, k)
+	<-time.After(40 * time.Second)
+	return steps, err
+}
+
+// While a process stands still others may do the step, and complete the message. What it has
+// read before says nothing then.
+func TestStepDoesNotBeginAfterTheLease(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		store, end, shop := sleepy{newLedger()}, &ends{}, newShop()
+		f := leasedBefore("a", 1)
+		f.Start, f.Class = false, stores.ClassTransient
+		store.put(f)
+		handler := newInbox(t, store, leasing(), end.configure).Middleware(handle(func(m *message.Message) error {
+			defer store.failing("extend")()
+			_, err := shop.step(m, "charge")
+			return err
+		}))
+		if _, err := handler(newMessage(t.Context(), "a")); err != nil {
+			t.Fatal(err)
+		}
+		if e := end.last(); len(shop.keys) > 0 || !errors.Is(e.Err, middleware.ErrLeaseLost) {
+			t.Errorf("%v, %+v", shop.keys, e)
+		}
+	})
+}
+
 func TestStepThatHasNotReturnedIsNotRecorded(t *testing.T) {
 	t.Parallel()
 	for name, ends := range map[string]func(){"panic": func() { panic("boom") }, "Goexit": runtime.Goexit} {

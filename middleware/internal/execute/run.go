@@ -153,6 +153,9 @@ func (r *run) OnComplete(f func(context.Context) error) error {
 // Once implements leased.Run.
 func (r *run) Once(name string, f func() ([]byte, error)) ([]byte, error) {
 	result, found, err := r.steps.begin(r.ctx, name)
+	if !found && err == nil {
+		err = r.lapsed()
+	}
 	if found || err != nil {
 		return result, err
 	}
@@ -164,6 +167,20 @@ func (r *run) Once(name string, f func() ([]byte, error)) ([]byte, error) {
 		r.cancel(err)
 	}
 	return result, err
+}
+
+// lapsed is why no other step may begin. A process that stood still may come here before its
+// context ends, when the message is completed and what was on record is gone.
+func (r *run) lapsed() error {
+	if r.ctx.Err() != nil {
+		return context.Cause(r.ctx) //nolint:wrapcheck // it is ours, or the delivery's
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if !time.Now().Before(r.until) {
+		return fmt.Errorf("%w: it has expired", ErrLeaseLost)
+	}
+	return nil
 }
 
 func (r *run) completions() []func(context.Context) error {
