@@ -17,6 +17,7 @@ type Filter struct {
 	ErrorContains    string  // in the last error, byte by byte
 	Numbers          []int64 // see Message.Number
 	ID               []byte  // exactly this message id
+	OrderKey         []byte  // exactly this one
 	Reserved         bool    // only those that are, see Message.Reserved
 
 	Since, Until time.Time // of the last failure, by the database's clock; zero: unbounded
@@ -104,11 +105,15 @@ const (
 	VerbRelease Verb = "release" // run a quarantined message after all, under an id of its own
 	VerbReject  Verb = "reject"  // leave a quarantined message unrun for good
 	VerbReopen  Verb = "reopen"  // undo a rejection: the message is held again
+	// VerbErase takes away what is kept of messages, their errors included, for good. Failed and
+	// discarded ones are discarded then, pending ones only if Filter.Status names them, and none
+	// is run or kept when it is delivered or retried again. In quarantine it ends every status.
+	VerbErase Verb = "erase"
 )
 
 // Change is one batch of an operator's decision on failed messages.
 type Change struct {
-	Verb          Verb // VerbRetry or VerbDiscard
+	Verb          Verb // VerbRetry, VerbDiscard or VerbErase
 	Filter        Filter
 	Actor, Reason string // kept in the audit; cut to MaxDetailBytes
 
@@ -139,6 +144,7 @@ const (
 	QuarantineHeld     QuarantineStatus = "held"
 	QuarantineReleased QuarantineStatus = "released"
 	QuarantineRejected QuarantineStatus = "rejected"
+	QuarantineErased   QuarantineStatus = "erased"
 )
 
 // QuarantineQuery asks for one page of the quarantine, the latest row first. Fields
@@ -147,13 +153,18 @@ type QuarantineQuery struct {
 	Service, Handler string
 	Reason           Reason
 	Status           QuarantineStatus // "": held
-	Before           int64            // only smaller RowIDs; 0: from the start
-	Limit            int              // positive
+	Topic            string
+	ID               []byte // exactly this message id
+
+	Since, Until time.Time // of the last time that it was stored, by the database's clock; zero: unbounded
+
+	Before int64 // only smaller RowIDs; 0: from the start
+	Limit  int   // positive
 }
 
 // Decision is an operator's decision about one quarantined message.
 type Decision struct {
-	Verb          Verb // VerbRelease, VerbReject or VerbReopen
+	Verb          Verb // VerbRelease, VerbReject, VerbReopen or VerbErase
 	RowID         int64
 	Actor, Reason string // kept in the audit; cut to MaxDetailBytes
 }
@@ -183,7 +194,7 @@ type QuarantineInspector interface {
 	QuarantinedRow(ctx context.Context, rowID int64) (QuarantineRow, error)
 	// Decide carries out a decision. The error wraps ErrNotFound if there is no such row,
 	// ErrChanged if the row does not have the status that the verb needs (held for release
-	// and reject, rejected for reopen), and ErrNotKept if a message to be released cannot be
+	// and reject, rejected for reopen, any but erased for erase), and ErrNotKept if a message to be released cannot be
 	// restored by its codec.
 	Decide(ctx context.Context, d Decision) error
 }

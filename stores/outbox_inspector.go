@@ -25,6 +25,9 @@ const (
 	// VerbReplayOutput puts copies of published outputs at the end of the outbox, with the same
 	// message ids, in the order of their numbers.
 	VerbReplayOutput Verb = "outbox replay"
+	// VerbEraseOutput deletes outputs in any state. A relay that has one in hand may publish it
+	// all the same.
+	VerbEraseOutput Verb = "outbox erase"
 )
 
 // OutputFilter selects outputs in one state. Other fields that are set must all match.
@@ -76,7 +79,7 @@ type OutputCount struct {
 
 // OutputChange is one batch of an operator's decision on outputs.
 type OutputChange struct {
-	Verb          Verb // VerbRetryOutput, VerbDiscardOutput or VerbReplayOutput
+	Verb          Verb // VerbRetryOutput, VerbDiscardOutput, VerbReplayOutput or VerbEraseOutput
 	Filter        OutputFilter
 	Actor, Reason string // kept in the audit; cut to MaxDetailBytes
 

@@ -77,11 +77,14 @@ const (
 	ContentOneWay
 	// ContentRefused: nothing is kept, because the codec refused the message for good.
 	ContentRefused
+	// ContentErased: nothing is kept, because an operator has erased it. The message never runs
+	// again.
+	ContentErased
 )
 
 var contentNames = [...]string{
 	ContentNone: "none", ContentKept: "kept", ContentTooLarge: "too_large", ContentOff: "off", ContentOneWay: "one_way",
-	ContentRefused: "refused",
+	ContentRefused: "refused", ContentErased: "erased",
 }
 
 // String returns the state as one lower-case word.

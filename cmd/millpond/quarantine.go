@@ -61,13 +61,13 @@ var (
 		string(stores.ReasonTooLarge), string(stores.ReasonAckedEarly), string(stores.ReasonTxCommitted), string(stores.ReasonStale),
 	}
 	quarantineStatuses = []string{
-		string(stores.QuarantineHeld), string(stores.QuarantineReleased), string(stores.QuarantineRejected),
+		string(stores.QuarantineHeld), string(stores.QuarantineReleased), string(stores.QuarantineRejected), string(stores.QuarantineErased),
 	}
 )
 
 var quarantineColumns = columns{
 	rowColumn,
-	{"STATUS", "held: nothing was decided; released: it runs, or did; rejected: it stays unrun"},
+	{"STATUS", "held: nothing was decided; released: it runs, or did; rejected: it stays unrun; erased: that, and its content is gone"},
 	consumerColumn,
 	{"REASON", "why it could not be run; docs/operations.md says what to do about each"},
 	idColumn,
@@ -93,7 +93,7 @@ func (p *program) quarantineList() *cobra.Command {
 	}, quarantineColumns, unknownConsumer)
 	s.bindConsumer(cmd, "of this `consumer`: service/handler, or all of a service")
 	cmd.Flags().StringVar(&reason, "reason", "", "for this `reason`: "+strings.Join(quarantineReasons, ", "))
-	cmd.Flags().StringVar(&status, "status", string(stores.QuarantineHeld), "in this `state`: held, released, rejected")
+	cmd.Flags().StringVar(&status, "status", string(stores.QuarantineHeld), "in this `state`: "+strings.Join(quarantineStatuses, ", "))
 	complete(cmd, "reason", quarantineReasons...)
 	complete(cmd, "status", quarantineStatuses...)
 	g.bind(cmd, "rows")
@@ -103,7 +103,7 @@ func (p *program) quarantineList() *cobra.Command {
 			return err
 		}
 		if !slices.Contains(quarantineStatuses, status) {
-			return usagef("--status is %q: use held, released or rejected", status)
+			return usagef("--status is %q: use %s", status, strings.Join(quarantineStatuses, ", "))
 		}
 		if reason != "" && !slices.Contains(quarantineReasons, reason) {
 			return usagef("--reason is %q: use %s", reason, strings.Join(quarantineReasons, ", "))

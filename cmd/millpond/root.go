@@ -95,7 +95,7 @@ Exit status, of which the help of each command says more:
 	flags.DurationVar(&p.timeout, "timeout", 30*time.Second, "how long the store may take for one answer")
 	complete(root, "output", outputs...)
 	root.AddCommand(p.messageCommand(), p.quarantineCommand(), p.outboxCommand(), p.causeCommand(), p.statsCommand(), p.auditCommand(),
-		p.relayCommand(), p.purgeCommand(), p.migrateCommand(), p.rolesCommand(), p.doctorCommand(), p.configCommand(), p.versionCommand(), p.manCommand())
+		p.relayCommand(), p.purgeCommand(), p.eraseCommand(), p.migrateCommand(), p.rolesCommand(), p.doctorCommand(), p.configCommand(), p.versionCommand(), p.manCommand())
 	takeOnce(root)
 	return root
 }

@@ -18,7 +18,7 @@ import (
 // selection is the flags that say which messages.
 type selection struct {
 	consumer, cause, class, topic, errorContains string
-	since, until, id                             string
+	since, until, id, orderKey                   string
 	status                                       []string
 	reserved                                     bool
 }
@@ -33,6 +33,7 @@ func (s *selection) bind(cmd *cobra.Command) {
 	f.StringVar(&s.cause, "cause", "", "of this `cause`, as cause ls shows it, and of every consumer unless --consumer is given")
 	f.StringVar(&s.class, "class", "", "with this `class` of the last error, such as transient or permanent")
 	f.StringVar(&s.topic, "topic", "", "from this `topic`")
+	f.StringVar(&s.orderKey, "order-key", "", "with this order `key`")
 	f.StringVar(&s.errorContains, "error-contains", "", "whose last error contains this `text`, byte by byte")
 	f.StringVar(&s.since, "since", "", "failed last at this `time` or later: how long ago, such as 2h or 7d, or RFC 3339")
 	f.StringVar(&s.until, "until", "", "failed last at this `time` or earlier, as --since")
@@ -57,6 +58,9 @@ func (s *selection) bindID(cmd *cobra.Command) {
 // of them were given: "--cause", "numbers".
 func (s *selection) filter(args []string, now time.Time) (f stores.Filter, chosen []string, err error) {
 	f = stores.Filter{Class: stores.Class(s.class), Cause: s.cause, Topic: s.topic, ErrorContains: s.errorContains, Reserved: s.reserved}
+	if s.orderKey != "" {
+		f.OrderKey = []byte(s.orderKey)
+	}
 	f.Service, f.Handler, err = s.splitConsumer()
 	if err != nil {
 		return f, nil, err
@@ -91,6 +95,7 @@ func (s *selection) chosen(args []string) []string {
 		{"--cause", s.cause != ""},
 		{"--class", s.class != ""},
 		{"--topic", s.topic != ""},
+		{"--order-key", s.orderKey != ""},
 		{"--error-contains", s.errorContains != ""},
 		{"--since", s.since != ""},
 		{"--until", s.until != ""},

@@ -32,23 +32,43 @@ FROM {schema.}{prefix}failure f WHERE %s ORDER BY f.number`
 	suspect = suspect OR reserved OR holder IS NOT NULL, reserved = false, holder = NULL, redrives = redrives + 1, budget_at = {now}, due_at = {now},
 	placement = CASE WHEN content = 1 THEN 1 ELSE 2 END, order_key = CASE WHEN content = 1 THEN order_key END WHERE %s`
 	discardFailures = `UPDATE {schema.}{prefix}failure SET {changed}, status = 5, due_at = NULL, suspect = suspect OR reserved OR holder IS NOT NULL, reserved = false, holder = NULL WHERE %s`
+
+	eraseFailures = `UPDATE {schema.}{prefix}failure SET {changed}, status = 5, due_at = NULL, suspect = suspect OR reserved OR holder IS NOT NULL, reserved = false, holder = NULL, ` + Erased + ` WHERE %s`
+	eraseSteps    = `DELETE FROM {schema.}{prefix}once WHERE (consumer, message_id) IN (SELECT f.consumer, f.message_id FROM {schema.}{prefix}failure f WHERE %s)`
+
+	// Erased are the assignments that leave a failure's key, where it came from, and its times.
+	// Content 6 is for good: nothing is kept or retried under it.
+	Erased = `content = 6, cause = '', error = '', order_key = NULL, history = '[]', codec = '', uuid = NULL, metadata = NULL, facts = NULL, payload = NULL`
+
+	notErased = `f.content <> 6`
 )
+
+// changes are what Change makes of messages, by its verbs.
+var changes = map[stores.Verb]struct {
+	status stores.Status
+	text   string
+	when   string // it is worth it
+}{
+	stores.VerbRetry:   {stores.StatusPending, retryFailures, notErased + " AND " + notRetried},
+	stores.VerbDiscard: {stores.StatusDiscarded, discardFailures, "f.status <> 5"},
+	stores.VerbErase:   {stores.StatusDiscarded, eraseFailures, notErased},
+}
 
 // Changeable returns the condition of the rows that a change concerns, and of those among
 // them the next ones are looked at, by a condition that holds for these.
 func (t *Tables) Changeable(ctx context.Context, c stores.Change) (concerned, next *Condition, err error) {
-	if c.Verb != stores.VerbRetry && c.Verb != stores.VerbDiscard {
-		return nil, nil, mistakef("%s: %q is no verb for failed messages: use %q or %q", t.name, c.Verb, stores.VerbRetry, stores.VerbDiscard)
+	verb, ok := changes[c.Verb]
+	if !ok {
+		return nil, nil, mistakef("%s: %q is no verb for failed messages: use %q, %q or %q", t.name, c.Verb, stores.VerbRetry, stores.VerbDiscard, stores.VerbErase)
+	}
+	if c.Verb == stores.VerbErase && len(c.Filter.Status) == 0 { // no work goes that was not named
+		c.Filter.Status = []stores.Status{stores.StatusFailed, stores.StatusDiscarded}
 	}
 	w, _, err := t.Matching(ctx, c.Filter)
 	if err != nil {
 		return nil, nil, err
 	}
-	if c.Verb == stores.VerbDiscard {
-		w.And("f.status <> 5")
-	} else {
-		w.And(notRetried)
-	}
+	w.And(verb.when)
 	next = w.Clone()
 	next.And("f.number > ?", c.After)
 	if c.UpTo > 0 {
@@ -127,14 +147,16 @@ func (c *change) write(ctx context.Context, tx Sender, concerned *Condition, num
 	if err := c.lock(ctx, tx, concerned, numbers); err != nil || len(c.numbers) == 0 {
 		return err
 	}
-	status, text := stores.StatusPending, retryFailures
-	if c.Verb == stores.VerbDiscard {
-		status, text = stores.StatusDiscarded, discardFailures
+	verb := changes[c.Verb]
+	audit := []any{string(c.Verb), Text(c.Actor, stores.MaxDetailBytes), Text(c.Reason, stores.MaxDetailBytes), verb.status.String()}
+	if c.Verb == stores.VerbErase {
+		if _, err := tx.Send(ctx, c.t.in(eraseSteps, "f.number", c.numbers)); err != nil {
+			return err
+		}
 	}
-	audit := []any{string(c.Verb), Text(c.Actor, stores.MaxDetailBytes), Text(c.Reason, stores.MaxDetailBytes), status.String()}
 	for _, s := range []Statement{
 		c.t.in(auditChange, "f.number", c.numbers, audit...),
-		c.t.in(text, "number", c.numbers),
+		c.t.in(verb.text, "number", c.numbers),
 		c.t.in(c.t.Dialect().SetStatus+"%s", "f.number", c.numbers),
 	} {
 		n, err := tx.Send(ctx, s)

@@ -127,6 +127,9 @@ func (t *Tables) Matching(ctx context.Context, f stores.Filter) (*Condition, Con
 	if f.ID != nil {
 		w.And("f.message_id = ?", f.ID)
 	}
+	if f.OrderKey != nil {
+		w.And("f.order_key = ?", f.OrderKey)
+	}
 	if f.Reserved {
 		w.And(Reserved)
 	}

@@ -12,6 +12,8 @@ const (
 
 	decideHeld = `UPDATE {schema.}{prefix}quarantine SET status = ?, decided_at = %s WHERE id = ? AND status = ?`
 
+	eraseHeld = `UPDATE {schema.}{prefix}quarantine SET detail = '', codec = '', one_way = true, uuid = NULL, metadata = NULL, facts = NULL, payload = NULL WHERE id = ?`
+
 	insertReleased = `INSERT INTO {schema.}{prefix}inbox (consumer, message_id, status, fingerprint)
 SELECT consumer, ?, 3, CASE WHEN fingerprint <> {empty} THEN fingerprint END FROM {schema.}{prefix}quarantine WHERE id = ?`
 
@@ -30,14 +32,15 @@ const classReleased stores.Class = "released"
 
 // Ruling is what a decision does to a message in quarantine.
 type Ruling struct {
-	From, Then stores.QuarantineStatus
-	whole      bool // it needs the whole message
+	From, Then stores.QuarantineStatus // From "": any other
+	whole      bool                    // it needs the whole message
 }
 
 var rulings = map[stores.Verb]Ruling{
 	stores.VerbRelease: {From: stores.QuarantineHeld, Then: stores.QuarantineReleased, whole: true},
 	stores.VerbReject:  {From: stores.QuarantineHeld, Then: stores.QuarantineRejected},
 	stores.VerbReopen:  {From: stores.QuarantineRejected, Then: stores.QuarantineHeld},
+	stores.VerbErase:   {Then: stores.QuarantineErased},
 }
 
 // RulingOf returns the ruling of a verb; ok is false for verbs that do not concern the
@@ -50,7 +53,7 @@ func RulingOf(v stores.Verb) (r Ruling, ok bool) {
 // Check returns Decide's error for a row in this state.
 func (r Ruling) Check(was stores.QuarantineStatus, oneWay bool) error {
 	switch {
-	case was != r.From:
+	case was == r.Then, r.From != "" && was != r.From:
 		return stores.ErrChanged
 	case r.whole && oneWay:
 		return stores.ErrNotKept
@@ -62,7 +65,7 @@ func (r Ruling) Check(was stores.QuarantineStatus, oneWay bool) error {
 func (s Store) Decide(ctx context.Context, d stores.Decision) error {
 	return s.t.Inspect(ctx, 1, func() error {
 		if _, ok := RulingOf(d.Verb); !ok {
-			return mistakef("%s: %q is no verb for quarantined messages: use %q, %q or %q", s.t.name, d.Verb, stores.VerbRelease, stores.VerbReject, stores.VerbReopen)
+			return mistakef("%s: %q is no verb for quarantined messages: use %q, %q, %q or %q", s.t.name, d.Verb, stores.VerbRelease, stores.VerbReject, stores.VerbReopen, stores.VerbErase)
 		}
 		return s.t.db.Write(ctx, func(tx Sender) error { return s.t.decide(ctx, tx, d) })
 	})
@@ -85,23 +88,28 @@ func (t *Tables) decide(ctx context.Context, tx Sender, d stores.Decision) error
 	if err := r.Check(was, oneWay); err != nil {
 		return err
 	}
-	if d.Verb == stores.VerbRelease {
+	switch d.Verb {
+	case stores.VerbRelease:
 		if detail != "" {
 			reason += ": " + detail
 		}
-		if err := t.letOut(ctx, tx, d.RowID, reason); err != nil {
-			return err
-		}
+		err = t.letOut(ctx, tx, d.RowID, reason)
+	case stores.VerbErase:
+		err = one(tx.Send(ctx, Statement{Text: t.fixed(eraseHeld), Args: []any{d.RowID}}))
+	default:
+	}
+	if err != nil {
+		return err
 	}
 	at := "{now}"
 	if r.Then == stores.QuarantineHeld {
 		at = "NULL"
 	}
-	if err := one(tx.Send(ctx, Statement{Text: t.fixed(strings.Replace(decideHeld, "%s", at, 1)), Args: []any{string(r.Then), d.RowID, string(r.From)}})); err != nil {
+	if err := one(tx.Send(ctx, Statement{Text: t.fixed(strings.Replace(decideHeld, "%s", at, 1)), Args: []any{string(r.Then), d.RowID, string(was)}})); err != nil {
 		return err
 	}
 	return one(tx.Send(ctx, Statement{Text: t.fixed(auditDecision), Args: []any{
-		string(d.Verb), Text(d.Actor, stores.MaxDetailBytes), Text(d.Reason, stores.MaxDetailBytes), string(r.From), string(r.Then), d.RowID,
+		string(d.Verb), Text(d.Actor, stores.MaxDetailBytes), Text(d.Reason, stores.MaxDetailBytes), string(was), string(r.Then), d.RowID,
 	}}))
 }
 

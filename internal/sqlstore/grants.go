@@ -26,7 +26,7 @@ var rights = map[string]struct{ runtime, operator string }{
 	"process":        {all, reads},
 	"once":           {all, all},
 	"outbox":         {all, "SELECT, INSERT, DELETE"},
-	"outbox_history": {all, reads},
+	"outbox_history": {all, "SELECT, DELETE"},
 	"outbox_failed":  {all, all},
 	"outbox_lock":    {"SELECT, UPDATE", "SELECT, UPDATE"},
 	"lease":          {all, reads},

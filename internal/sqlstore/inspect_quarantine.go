@@ -50,6 +50,18 @@ func (s Store) Quarantined(ctx context.Context, q stores.QuarantineQuery) (found
 		if q.Reason != "" {
 			w.And("q.reason = ?", string(q.Reason))
 		}
+		if q.Topic != "" {
+			w.And("{bytes}q.topic{/bytes} = ?", q.Topic)
+		}
+		if q.ID != nil {
+			w.And("q.message_id = ?", q.ID)
+		}
+		if !q.Since.IsZero() {
+			w.And("q.last_at >= ?", s.t.Dialect().Time(q.Since))
+		}
+		if !q.Until.IsZero() {
+			w.And("q.last_at < ?", s.t.Dialect().Time(q.Until))
+		}
 		if q.Before > 0 {
 			w.And("q.id < ?", q.Before)
 		}

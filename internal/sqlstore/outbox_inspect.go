@@ -213,6 +213,7 @@ var outputVerbs = map[stores.Verb]outputVerb{
 	stores.VerbRetryOutput:   {from: []stores.OutputState{stores.OutputFailed}, after: "pending", insert: retryOutputs},
 	stores.VerbDiscardOutput: {from: []stores.OutputState{stores.OutputFailed, stores.OutputPending}, after: "discarded"},
 	stores.VerbReplayOutput:  {from: []stores.OutputState{stores.OutputPublished}, after: "pending", insert: replayOutputs, remain: true},
+	stores.VerbEraseOutput:   {from: []stores.OutputState{stores.OutputFailed, stores.OutputPending, stores.OutputPublished}, after: "erased"},
 }
 
 // ChangeOutputs implements stores.OutboxInspector.

@@ -63,3 +63,42 @@ func ExampleSweeper() {
 	fmt.Println(<-stopped)
 	// Output: <nil>
 }
+
+// A request to forget a customer, whose id is the order key of its messages: whatever is kept of
+// them goes, and the archive is told, which has what was purged before.
+func ExampleErase() {
+	ctx := context.Background()
+	dir, err := os.MkdirTemp("", "erase")
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer os.RemoveAll(dir)
+	store, err := sqlite.Open(ctx, "sqlite://"+filepath.Join(dir, "billing.db"))
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer store.Close()
+	places, err := retention.Erase(ctx, store, retention.Erasure{
+		OrderKey:   []byte("customer-4711"),
+		Unfinished: true, // also what still waits, whose work is never done then
+		Actor:      "privacy desk", Reason: "request 17",
+		Archive: func(_ context.Context, e retention.Erasure) error {
+			fmt.Printf("the archive forgets %s\n", e.OrderKey)
+			return nil
+		},
+	})
+	for _, p := range places {
+		fmt.Printf("%s: %d erased, %d busy; %q\n", p.Place, p.Erased, p.Busy, p.PassedBy)
+	}
+	fmt.Println(err)
+	// Output:
+	// the archive forgets customer-4711
+	// quarantine: 0 erased, 0 busy; "it has no order keys"
+	// messages: 0 erased, 0 busy; ""
+	// outbox pending: 0 erased, 0 busy; ""
+	// outbox failed: 0 erased, 0 busy; ""
+	// outbox published: 0 erased, 0 busy; ""
+	// <nil>
+}

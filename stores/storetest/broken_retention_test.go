@@ -116,6 +116,21 @@ var brokenRetentions = []variant{
 		}),
 		fails: []string{"retention/a row decides first"},
 	},
+	{
+		name:  "the next delivery of an erased message is kept again",
+		wrap:  onChange("", "UPDATE millpond_failure SET content = 0 WHERE content = 6"),
+		fails: []string{"erase/no delivery and no retry brings it back", "erase/through the inbox"},
+	},
+	{
+		name:  "erase takes the keys, too",
+		wrap:  onChange("", "DELETE FROM millpond_inbox WHERE EXISTS (SELECT 1 FROM millpond_failure f WHERE f.content = 6 AND f.message_id = millpond_inbox.message_id)"),
+		fails: []string{"erase/nothing of the content is left", "erase/no delivery and no retry brings it back"},
+	},
+	{
+		name:  "erase ends what is pending",
+		wrap:  onChange("UPDATE millpond_failure SET status = 4", ""),
+		fails: []string{"erase/pending messages only by name", "erase/what somebody has is left alone"},
+	},
 }
 
 // brokenPurger is a store whose calls of stores.Purger can be replaced.

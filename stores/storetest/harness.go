@@ -238,6 +238,7 @@ func (h *Harness) groups() []group {
 		{"outputs", outputChecks(h)},
 		{"lease", leaseChecks(h)},
 		{"retention", retentionChecks(h)},
+		{"erase", eraseChecks(h)},
 	}
 }
 

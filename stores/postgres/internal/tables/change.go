@@ -24,9 +24,13 @@ func (s Store) Change(ctx context.Context, c stores.Change) (done stores.Changed
 		if err != nil {
 			return err
 		}
-		set, mark := retrySet, "3"
-		if c.Verb == stores.VerbDiscard {
-			set, mark = "status = 5, due_at = NULL, suspect = f.suspect OR f.reserved OR f.holder IS NOT NULL, reserved = false, holder = NULL", "5"
+		set, mark, steps := retrySet, "3", ""
+		switch c.Verb {
+		case stores.VerbDiscard:
+			set, mark = discardSet, "5"
+		case stores.VerbErase:
+			set, mark, steps = discardSet+", "+sqlstore.Erased, "5", eraseSteps
+		default:
 		}
 		left := "AND NOT (" + sqlstore.Reserved + ")"
 		if c.Break {
@@ -34,7 +38,7 @@ func (s Store) Change(ctx context.Context, c stores.Change) (done stores.Changed
 		}
 		args := append(append(next.Args, limit), concerned.Args...)
 		args = append(args, s.t.lockPrefix, string(c.Verb), sqlstore.Text(c.Actor, stores.MaxDetailBytes), sqlstore.Text(c.Reason, stores.MaxDetailBytes))
-		text := strings.NewReplacer("{next}", next.String(), "{concerned}", concerned.String(), "{set}", set, "{mark}", mark, "{left}", left).Replace(changeText)
+		text := strings.NewReplacer("{next}", next.String(), "{concerned}", concerned.String(), "{set}", set, "{mark}", mark, "{left}", left, "{steps}", steps).Replace(changeText)
 		found := false
 		_, err = s.t.db.Send(ctx, Statement{Text: s.t.dialect.SQL(text), Args: args, Read: first(&found, &scanned, &done.Next, &done.Changed, &redelivered, &reserved)})
 		return err
@@ -56,20 +60,20 @@ func (s Store) Change(ctx context.Context, c stores.Change) (done stores.Changed
 var changeText = `WITH scanned AS MATERIALIZED (
 	SELECT f.number, ` + sqlstore.Reserved + ` AS held FROM {schema.}{prefix}failure f WHERE {next} ORDER BY f.number LIMIT ?
 ), free AS MATERIALIZED (
-	SELECT f.number, f.status, ` + sqlstore.Reserved + ` AS held FROM {schema.}{prefix}failure f
+	SELECT f.number, f.status, f.order_key, ` + sqlstore.Reserved + ` AS held FROM {schema.}{prefix}failure f
 	WHERE f.number = ANY (ARRAY(SELECT number FROM scanned)) AND {concerned}
 	{left} AND pg_try_advisory_xact_lock(` + fmt.Sprintf(LockKeyText, "?") + `)
 	FOR UPDATE SKIP LOCKED
 ), changed AS (
 	UPDATE {schema.}{prefix}failure f SET ` + revised + `, {set}
 	FROM free WHERE f.number = free.number
-	RETURNING f.number, f.consumer, f.message_id, f.placement, f.status, f.order_key, CASE WHEN free.held THEN 'reserved' ELSE ` + statusName("free.status") + ` END AS before
+	RETURNING f.number, f.consumer, f.message_id, f.placement, f.status, free.order_key, CASE WHEN free.held THEN 'reserved' ELSE ` + statusName("free.status") + ` END AS before
 ), gone AS (
 	SELECT consumer, order_key, number FROM changed WHERE status <> 3
 ), ` + nextInOrder + `, marked AS (
 	UPDATE {schema.}{prefix}inbox i SET status = {mark} FROM changed
 	WHERE i.consumer = changed.consumer AND i.message_id = changed.message_id AND i.status <> {mark}
-), audited AS (
+){steps}, audited AS (
 	INSERT INTO {schema.}{prefix}audit (verb, actor, reason, consumer, number, message_id, before, after)
 	SELECT ?::text, ?::text, ?::text, consumer, number, message_id, before, ` + statusName("{mark}") + ` FROM changed
 )
@@ -82,6 +86,14 @@ SELECT (SELECT count(*) FROM scanned), (SELECT coalesce(max(number), 0) FROM sca
 const retrySet = `status = 3, placement = CASE WHEN f.content = 1 THEN 1 ELSE 2 END, attempts = 0, uncounted = 0,
 order_key = CASE WHEN f.content = 1 THEN f.order_key END,
 presumed = false, suspect = f.suspect OR f.reserved OR f.holder IS NOT NULL, reserved = false, holder = NULL, redrives = f.redrives + 1, budget_at = now(), due_at = now()`
+
+const (
+	discardSet = `status = 5, due_at = NULL, suspect = f.suspect OR f.reserved OR f.holder IS NOT NULL, reserved = false, holder = NULL`
+
+	eraseSteps = `, steps AS (
+	DELETE FROM {schema.}{prefix}once o USING changed WHERE o.consumer = changed.consumer AND o.message_id = changed.message_id
+)`
+)
 
 // LockKeyText is Tables.LockKey for a failure called f, with the prefix as %s.
 const LockKeyText = `('x' || encode(substr(sha256(%s::bytea || int8send(f.consumer) || f.message_id), 1, 8), 'hex'))::bit(64)::bigint`
