@@ -119,5 +119,5 @@ func ExampleCodec() {
 	}
 	// Output:
 	// rsmall… small
-	// e7ea87f4f… an invoice with many lines
+	// ea25da438… an invoice with many lines
 }

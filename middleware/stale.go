@@ -18,7 +18,6 @@ var ErrStaleFlood = errors.New("middleware: too many deliveries are older than w
 const (
 	staleWithin = time.Hour        // MaxStale counts those of so long
 	askAccepted = 10 * time.Second // between questions whether an operator accepts more
-	lateAfter   = 6 * time.Hour    // deliveries are old, and noted for the purge
 	noteEvery   = 10 * time.Minute
 	readAgain   = time.Second // less than what passes between an announcement and its purge
 )
@@ -44,7 +43,7 @@ type ages struct {
 // note tells the purge of an old delivery, before it is judged. That the store cannot be
 // asked now is no reason not to go on: the claim will tell.
 func (a *ages) note(ctx context.Context, taken time.Time, limit time.Duration) {
-	if a.store == nil || taken.IsZero() || time.Since(taken) < lateAfter {
+	if a.store == nil || taken.IsZero() || time.Since(taken) < stores.LateAfter {
 		return
 	}
 	a.mu.Lock()
@@ -58,7 +57,11 @@ func (a *ages) note(ctx context.Context, taken time.Time, limit time.Duration) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
-	_ = a.store.NoteLate(ctx, a.consumer, taken)
+	if a.store.NoteLate(ctx, a.consumer, taken) != nil { // the next one tries again
+		a.mu.Lock()
+		a.noted, a.oldest = time.Time{}, time.Time{}
+		a.mu.Unlock()
+	}
 }
 
 // admits counts a stale delivery. An error says that it is held rather than quarantined.

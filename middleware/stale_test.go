@@ -202,3 +202,31 @@ func TestOldDeliveriesAreNoted(t *testing.T) {
 		t.Errorf("%+v, %v, want %s", w, err, oldest)
 	}
 }
+
+// deaf is a store that cannot note a late delivery for a while.
+type deaf struct {
+	*sqlite.Store
+	asked, down int
+}
+
+func (d *deaf) NoteLate(ctx context.Context, c stores.Consumer, at time.Time) error {
+	if d.asked++; d.asked <= d.down {
+		return stores.ErrUnavailable
+	}
+	return d.Store.NoteLate(ctx, c, at)
+}
+
+// What could not be noted is noted by the next delivery: else a purge would not know of it.
+func TestALateDeliveryIsNotedAgainAfterAnError(t *testing.T) {
+	t.Parallel()
+	store := &deaf{Store: purged(t, "x"), down: 2}
+	inbox := newInbox(t, store).Middleware(handle(func(*message.Message) error { return nil }))
+	taken := time.Now().Add(-7 * time.Hour).Truncate(time.Millisecond)
+	for i := range 5 {
+		_, _ = inbox(agedDelivery(t, fmt.Sprint(i), taken))
+	}
+	w, err := store.Watermarks(t.Context())
+	if err != nil || len(w.Consumers) != 1 || !w.Consumers[0].LateTime.Equal(taken) || store.asked != 3 {
+		t.Errorf("it was asked %d times: %+v, %v", store.asked, w, err)
+	}
+}

@@ -9,6 +9,10 @@ import (
 // purge announces that it forgets so much more than it deletes.
 const ClockMargin = 5 * time.Minute
 
+// LateAfter is how old a delivery is at least that is noted for the purge; see
+// Purger.NoteLate.
+const LateAfter = 6 * time.Hour
+
 // PurgeKind is what is purged together.
 type PurgeKind string
 
@@ -62,7 +66,7 @@ type PurgeQuery struct {
 	Limits []PurgeLimit
 	After  string // PurgeRange.Next of the call before; "" begins
 	Rows   int    // about how many rows the range has; positive
-	// Recent tells rows apart whose time is later, for PurgeFound.Before.
+	// Recent tells rows apart whose time is later, for PurgeFound.Before and After.
 	Recent time.Time
 
 	// Archive, if not nil, is given what is about to be deleted, before that is committed.
@@ -84,7 +88,9 @@ type PurgeFound struct {
 	Purgeable int       // of them, up to the limit
 	Through   time.Time // the newest of those
 	Newest    time.Time
+	Left      time.Time // the oldest that is later than the limit
 	Before    time.Time // the newest that is not later than PurgeQuery.Recent
+	After     time.Time // the oldest that is later than that
 }
 
 // PurgedRow is a row on its way out. Fields that a kind does not have are zero.

@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/millpond-go/millpond/brokers"
+	"github.com/millpond-go/millpond/middleware/retention"
 	"github.com/millpond-go/millpond/router"
 	"github.com/millpond-go/millpond/stores"
 )
@@ -37,6 +38,8 @@ type doctor struct {
 	overdue  time.Duration
 	secrets  []string // URLs
 	findings []stores.Finding
+
+	retention retention.Config
 }
 
 func (p *program) doctorCommand() *cobra.Command {
@@ -93,7 +96,7 @@ func (d *doctor) readConfig(ctx context.Context, file string) error {
 	if err != nil {
 		return err
 	}
-	d.secrets = append(d.secrets, c.Broker.URL.Reveal())
+	d.secrets, d.retention = append(d.secrets, c.Broker.URL.Reveal()), c.SweeperConfig()
 	if d.storeURL == "" {
 		d.storeURL = c.Store.URL.Reveal()
 	}
@@ -166,7 +169,41 @@ func (d *doctor) examineStore(ctx context.Context, s store, _ []string) error {
 		return examiner.Examine(ctx, stores.Examination{Now: d.now, Role: stores.Role(d.role), Overdue: d.overdue})
 	})
 	d.findings = append(d.findings, findings...)
-	return err
+	if err != nil {
+		return err
+	}
+	return d.examineRetention(ctx, s)
+}
+
+// lags is by how much completed messages may be older than their window.
+const lags = 48 * time.Hour
+
+// examineRetention says whose completed messages are kept for much longer than they need be.
+func (d *doctor) examineRetention(ctx context.Context, s store) error {
+	purges, ok := s.(stores.Purger)
+	if !ok || d.retention.Off() {
+		return nil
+	}
+	w, err := answer(ctx, d.program, purges.Watermarks)
+	if err != nil {
+		return err
+	}
+	for _, m := range w.Consumers {
+		window := d.retention.WindowOf(m.Consumer)
+		if m.Consumer.Service != d.retention.Service || window <= 0 {
+			continue
+		}
+		const fix = "millpond purge --config … --dry-run says what keeps them; a consumer that is retired is purged with --silent"
+		if m.PurgedThrough.IsZero() {
+			d.add("retention", stores.SeverityNote, fmt.Sprintf("nothing of %s was ever purged", m.Consumer), fmt.Sprintf("it has a window of %s, and may have completed nothing that is older", window), fix)
+			continue
+		}
+		if lag := w.Now.Sub(m.PurgedThrough.Add(-stores.ClockMargin)) - window; lag > lags {
+			d.add("retention", stores.SeverityWarning, fmt.Sprintf("completed messages of %s are kept for %s longer than %s", m.Consumer, lag.Round(time.Hour), window),
+				"the tables grow: no sweeper runs, or something keeps the rows", fix)
+		}
+	}
+	return nil
 }
 
 // rank orders severities, the worst first.

@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/millpond-go/millpond/stores"
 )
 
 func TestDoctor(t *testing.T) {
@@ -42,6 +44,17 @@ func TestDoctorOfAService(t *testing.T) {
 	n.ok("migrate", "up", "--store", database)
 	write("broker: {url: \"memory://\"}\n")
 	n.ok("doctor", "--config", file)
+	write("broker: {url: \"memory://\"}\nretention: {window: 168h}\n")
+	s, err := stores.Open(t.Context(), database)
+	require.NoError(t, err)
+	defer s.Close()
+	require.NoError(t, s.Register(t.Context(), stores.Registration{Consumer: charge, Topic: "orders"}))
+	require.Contains(t, n.ok("doctor", "--config", file), "nothing of billing/charge was ever purged")
+	purger := s.(stores.Purger)
+	require.NoError(t, purger.Announce(t.Context(), charge, time.Now().Add(-8*24*time.Hour)))
+	require.NotContains(t, n.ok("doctor", "--config", file), "retention")
+	write("broker: {url: \"memory://\"}\nretention: {window: 7h}\n")
+	require.Contains(t, n.run(exitFound, "doctor", "--config", file), "completed messages of billing/charge are kept for 185h0m0s longer than 7h0m0s")
 	write("broker: {url: \"memory://?delivery_limit=3\"}\nretry: {placement: redelivered, max_attempts: 5}\n")
 	out := n.run(exitFound, "doctor", "--config", file)
 	require.Contains(t, out, "its 5 attempts are as many deliveries, and the broker's limit is 3")

@@ -74,7 +74,7 @@ all the same. A service's own sweeper may run at the same time.`,
 	for _, w := range windowsOf(&c.windows) {
 		f.DurationVar(w.of, w.name, 0, w.usage)
 	}
-	f.IntVar(&c.rate, "rate", 5000, "rows a second, at most")
+	f.IntVar(&c.rate, "rate", 0, "rows a second, at most (default 5000, or that of the file)")
 	f.BoolVar(&c.options.Silent, "silent", false, "also consumers that have completed nothing for a day")
 	f.BoolVar(&c.options.DryRun, "dry-run", false, "say what would be purged, and delete nothing")
 	f.BoolVarP(&c.yes, "yes", "y", false, "do not ask for confirmation")
@@ -135,9 +135,10 @@ func (c *purgeCall) config() (config retention.Config, err error) {
 	if config.Off() {
 		return config, usagef("how long are rows kept? Give --window, another window, or --config with a section retention")
 	}
-	if c.file == "" {
+	if c.rate != 0 {
 		config.Rate = c.rate
 	}
+	config.Retired = c.options.Silent
 	config.Logger = slog.New(slog.DiscardHandler)
 	if err := config.Validate(); err != nil {
 		return config, usagef("%s", err)

@@ -16,11 +16,13 @@ func TestPurge(t *testing.T) {
 		w.complete(failure(charge, "u:1", "x"))
 		w.fails(1, charge, "card refused")
 		var all []purgeRecord
-		args := []string{"purge", "--service", charge.Service, "--handler", charge.Handler, "--window", "1ns", "-o", "json"}
+		args := []string{"purge", "--service", charge.Service, "--handler", charge.Handler, "--window", "7h", "-o", "json"}
 		require.NoError(t, json.Unmarshal([]byte(w.run(exitOK, append(args, "--dry-run")...)), &all))
 		require.Len(t, all, 1)
-		require.Contains(t, all[0].Kept, "completed nothing for a day before")
+		require.Contains(t, all[0].Kept, "completed nothing for a day until lately")
 		w.run(exitUsage, args...)
+		args[6] = "1ns"
+		w.run(exitUsage, append(args, "--dry-run")...)
 		out := w.run(exitOK, append(args, "--silent", "--yes")...)
 		require.NoError(t, json.Unmarshal([]byte(out), &all))
 		require.Equal(t, stores.PurgeCompleted, all[0].Kind)
@@ -48,4 +50,19 @@ func TestPurgeOfAService(t *testing.T) {
 	require.NoError(t, os.WriteFile(file, []byte("service: billing\nbroker: {url: \"memory://\"}\nstore: {url: \"sqlite://"+filepath.ToSlash(filepath.Join(dir, "test.db"))+"\"}\nretention: {window: 24h, audited: 48h}\n"), 0o600))
 	n.ok("migrate", "up", "--store", "sqlite://"+filepath.ToSlash(filepath.Join(dir, "test.db")))
 	require.Contains(t, n.ok("purge", "--config", file, "--yes"), "audited")
+}
+
+// What is given on the command line is stronger than the file.
+func TestPurgeRateOnTopOfAFile(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "millpond.yaml")
+	require.NoError(t, os.WriteFile(file, []byte("service: billing\nbroker: {url: \"memory://\"}\nstore: {url: \"sqlite://x.db\"}\nretention: {window: 24h, rate: 7}\n"), 0o600))
+	for rate, want := range map[int]int{0: 7, 100: 100} {
+		c := purgeCall{program: &program{console: newConsole()}, file: file, rate: rate}
+		config, err := c.config()
+		require.NoError(t, err)
+		require.Equal(t, want, config.Rate)
+	}
+	c := purgeCall{program: &program{console: newConsole()}, file: file, rate: -1}
+	_, err := c.config()
+	require.ErrorContains(t, err, "Rate")
 }

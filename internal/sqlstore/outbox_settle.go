@@ -35,14 +35,14 @@ func (s Store) Settle(ctx context.Context, q stores.Settlement) error {
 	case len(q.Published) == 0:
 	case q.Keep:
 		err = s.t.db.Write(ctx, func(tx Sender) error {
-			if _, err := tx.Send(ctx, s.t.outputs(keepPublished, q.Published, q.CreatedAt)); err != nil {
+			if _, err := tx.Send(ctx, s.t.Outputs(keepPublished, q.Published, q.CreatedAt)); err != nil {
 				return err
 			}
-			_, err := tx.Send(ctx, s.t.outputs(deleteOutputs, q.Published, q.CreatedAt))
+			_, err := tx.Send(ctx, s.t.Outputs(deleteOutputs, q.Published, q.CreatedAt))
 			return err
 		})
 	default:
-		_, err = s.t.exec(ctx, s.t.outputs(deleteOutputs, q.Published, q.CreatedAt))
+		_, err = s.t.exec(ctx, s.t.Outputs(deleteOutputs, q.Published, q.CreatedAt))
 	}
 	if err == nil && len(q.Refused) > 0 {
 		err = s.t.db.Write(ctx, func(tx Sender) error {
@@ -60,8 +60,8 @@ func (s Store) Settle(ctx context.Context, q stores.Settlement) error {
 	return nil
 }
 
-// outputs returns a statement about outputs, as in does.
-func (t *Tables) outputs(text string, numbers []int64, createdAt []time.Time, args ...any) Statement {
+// Outputs returns a statement about outputs, whose condition takes the place of %s.
+func (t *Tables) Outputs(text string, numbers []int64, createdAt []time.Time, args ...any) Statement {
 	which, more := t.Dialect().In("id", numbers)
 	if len(createdAt) > 0 {
 		pairs := make([][2]int64, 0, len(numbers))
@@ -74,15 +74,6 @@ func (t *Tables) outputs(text string, numbers []int64, createdAt []time.Time, ar
 	return Statement{Text: t.sql(strings.Replace(text, "%s", which, 1)), Args: args}
 }
 
-// Micros are times as columns have them.
-func Micros(times []time.Time) []int64 {
-	micros := make([]int64, len(times))
-	for i, at := range times {
-		micros[i] = at.UnixMicro()
-	}
-	return micros
-}
-
 func (t *Tables) refuse(ctx context.Context, tx Sender, r stores.RefusedOutput) error {
 	var createdAt []time.Time
 	if !r.CreatedAt.IsZero() {
@@ -90,12 +81,12 @@ func (t *Tables) refuse(ctx context.Context, tx Sender, r stores.RefusedOutput) 
 	}
 	number, attempts, text := []int64{r.Number}, int64(min(r.Attempts, 1<<15-1)), Text(r.Error, stores.MaxErrorBytes)
 	if !r.Failed {
-		_, err := tx.Send(ctx, t.outputs(refuseOutput, number, createdAt, attempts, text))
+		_, err := tx.Send(ctx, t.Outputs(refuseOutput, number, createdAt, attempts, text))
 		return err
 	}
-	if _, err := tx.Send(ctx, t.outputs(failOutput, number, createdAt, attempts, text, r.Blocks)); err != nil {
+	if _, err := tx.Send(ctx, t.Outputs(failOutput, number, createdAt, attempts, text, r.Blocks)); err != nil {
 		return err
 	}
-	_, err := tx.Send(ctx, t.outputs(deleteOutputs, number, createdAt))
+	_, err := tx.Send(ctx, t.Outputs(deleteOutputs, number, createdAt))
 	return err
 }

@@ -102,15 +102,25 @@ func (p *purge) saw(consumer int64, at time.Time) bool {
 	}
 	f.Rows++
 	f.Newest = later(f.Newest, at)
-	if !at.After(p.Recent) {
+	if at.After(p.Recent) {
+		f.After = earlier(f.After, at)
+	} else {
 		f.Before = later(f.Before, at)
 	}
 	if at.After(limit) {
+		f.Left = earlier(f.Left, at)
 		return false
 	}
 	f.Purgeable++
 	f.Through = later(f.Through, at)
 	return true
+}
+
+func earlier(a, b time.Time) time.Time {
+	if a.IsZero() || !b.IsZero() && b.Before(a) {
+		return b
+	}
+	return a
 }
 
 func later(a, b time.Time) time.Time {
@@ -210,7 +220,7 @@ func (p *purge) completed(ctx context.Context) (r stores.PurgeRange, err error) 
 		if err != nil || len(gone) == 0 {
 			return err
 		}
-		if err := p.archive(gone); err != nil {
+		if err := Archived(&p.PurgeQuery, gone); err != nil {
 			return err
 		}
 		args := []any{consumer, p.t.Dialect().Time(p.limits[consumer])}
@@ -228,12 +238,12 @@ func (p *purge) completed(ctx context.Context) (r stores.PurgeRange, err error) 
 	return r, err
 }
 
-// archive shows rows to the program before they go.
-func (p *purge) archive(gone []stores.PurgedRow) error {
-	if p.Archive == nil || len(gone) == 0 {
+// Archived shows rows to the program before they go.
+func Archived(q *stores.PurgeQuery, gone []stores.PurgedRow) error {
+	if q.Archive == nil || len(gone) == 0 {
 		return nil
 	}
-	if err := p.Archive(gone); err != nil {
+	if err := q.Archive(gone); err != nil {
 		return fmt.Errorf("%w: %w", stores.ErrArchive, err)
 	}
 	return nil

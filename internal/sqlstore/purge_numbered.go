@@ -177,7 +177,7 @@ func (p *purge) remove(ctx context.Context, tx Sender, gone []goingRow) error {
 	for _, row := range gone {
 		numbers, shown = append(numbers, row.Number), append(shown, row.PurgedRow)
 	}
-	if err := p.archive(shown); err != nil {
+	if err := Archived(&p.PurgeQuery, shown); err != nil {
 		return err
 	}
 	table := deletedTables[p.Kind]

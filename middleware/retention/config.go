@@ -14,7 +14,7 @@ import (
 
 // Windows say how long rows are kept; 0: for ever.
 type Windows struct {
-	Window      time.Duration `config:"window" example:"168h" check:"positive" about:"How long completed messages are kept. A message that is delivered again later than that may run again, so it must be longer than the broker keeps messages or brings them back: see docs/retention.md. Default: for ever."`
+	Window      time.Duration `config:"window" example:"168h" check:"positive" about:"How long completed messages are kept, at least 6h5m. A message that is delivered again later than that may run again, so it must be longer than the broker keeps messages or brings them back: see docs/retention.md. Default: for ever."`
 	Failed      time.Duration `config:"failed" example:"2160h" check:"positive" about:"How long messages are kept that have failed for good. Not less than window. Default: for ever."`
 	Discarded   time.Duration `config:"discarded" example:"720h" check:"positive" about:"The same for those that an operator has discarded."`
 	Quarantined time.Duration `config:"quarantined" example:"2160h" check:"positive" about:"How long messages stay in quarantine. Default: for ever."`
@@ -53,6 +53,9 @@ type Config struct {
 	// ByHandler replaces Window for single handlers.
 	ByHandler map[string]time.Duration
 
+	// Retired takes windows that are shorter than MinWindow, of consumers that nobody serves any more.
+	Retired bool
+
 	Every time.Duration `config:"every" default:"10m" check:"positive" about:"How often one of the service's processes looks for what can be purged."`
 	Rate  int           `config:"rate" default:"5000" check:"positive" about:"How many rows are deleted in a second, at most."`
 
@@ -76,13 +79,18 @@ const (
 	// silence is how long a consumer that completes nothing counts as stopped. What it had in
 	// flight then comes when it is back.
 	silence = 24 * time.Hour
-	slack   = time.Hour // LateTime counts for a day, and as long until it is noted anew
+	slack   = time.Hour // LateTime counts for a day, and as long until it is noted anew; who works daily is not always punctual
 	// clocks is by how much the database's clock and this program's may differ: one of them
 	// has jumped.
 	clocks  = time.Hour
 	settle  = 2 * time.Second  // between an announcement and the question who has not seen it
 	longest = 10 * time.Minute // for them to end
 )
+
+// MinWindow is the shortest window of completed messages: the purge learns of deliveries that are
+// late only once they are stores.LateAfter old, and the clocks of broker and database may differ
+// by stores.ClockMargin.
+const MinWindow = stores.LateAfter + stores.ClockMargin
 
 // Validate returns every mistake at once.
 func (c *Config) Validate() error {
@@ -101,10 +109,24 @@ func (c *Config) Validate() error {
 			}
 		}
 	}
+	tooShort := func(window time.Duration) string {
+		return fmt.Sprintf("is %s: new messages would count as stale, because deliveries are known as late only after %s and clocks may differ by %s: use at least %s",
+			window, stores.LateAfter, stores.ClockMargin, MinWindow)
+	}
+	if 0 < c.Window && c.Window < MinWindow && !c.Retired {
+		all = append(all, field.Error{Field: "Window", Text: tooShort(c.Window)})
+	}
 	for handler, window := range c.ByHandler {
-		if window <= 0 {
-			all = append(all, field.Error{Field: fmt.Sprintf("ByHandler[%q]", handler), Key: handler, Text: fmt.Sprintf("is %s: use a positive duration", window)})
+		text := ""
+		switch {
+		case window <= 0:
+			text = fmt.Sprintf("is %s: use a positive duration", window)
+		case window < MinWindow && !c.Retired:
+			text = tooShort(window)
+		default:
+			continue
 		}
+		all = append(all, field.Error{Field: fmt.Sprintf("ByHandler[%q]", handler), Key: handler, Text: text})
 	}
 	if len(all) == 0 {
 		return nil
@@ -121,6 +143,11 @@ func values(m map[string]time.Duration) (all []time.Duration) {
 
 // Off reports whether nothing is ever purged.
 func (c *Config) Off() bool { return c.off() && len(c.ByHandler) == 0 }
+
+// WindowOf returns how long completed messages of a consumer are kept; 0: for ever.
+func (c *Config) WindowOf(of stores.Consumer) time.Duration {
+	return c.window(stores.PurgeCompleted, of)
+}
 
 // window returns how long rows of a kind are kept for a consumer.
 func (c *Config) window(kind stores.PurgeKind, of stores.Consumer) time.Duration {

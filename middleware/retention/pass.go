@@ -22,8 +22,7 @@ type Options struct {
 	// deleted.
 	Progress func(kind stores.PurgeKind, rows int, deleting bool)
 
-	elapsed time.Duration // since the pass before, by this process; 0: it is not known
-	keep    func(context.Context) error
+	keep func(context.Context) error
 }
 
 // Report says what became of the rows of one kind and consumer.
@@ -36,7 +35,8 @@ type Report struct {
 	Through   time.Time // the newest of those that may go
 	Kept      string    // why nothing goes, or not all that is old enough
 
-	newest, recent time.Time
+	newest, left, recent, after time.Time // as in stores.PurgeFound
+	forgotten                   time.Time // rows up to then are gone
 }
 
 // Result is what became of one pass.
@@ -103,6 +103,9 @@ func (p *pass) limit(w stores.Watermarks) {
 			}
 			p.reports = append(p.reports, r)
 		}
+		if window := p.config.Of(kind); kind == stores.PurgeQuarantined && window > 0 && p.Handler == "" { // some have no consumer
+			p.reports = append(p.reports, &Report{Kind: kind, Before: p.now.Add(-window)})
+		}
 	}
 }
 
@@ -114,13 +117,9 @@ func (p *pass) slow(r *Report, m *stores.Watermark) {
 	if m.PurgedThrough.IsZero() {
 		return
 	}
-	elapsed := p.now.Sub(m.AnnouncedAt)
-	if p.elapsed > 0 {
-		elapsed = min(elapsed, p.elapsed)
-	}
-	fastest := m.PurgedThrough.Add(-stores.ClockMargin + 2*max(elapsed, 0) + 24*time.Hour)
-	if fastest.Before(r.Before) {
-		r.Before, r.Kept = fastest, "a purge moves by twice the time since the one before, and a day"
+	r.forgotten = m.PurgedThrough.Add(-stores.ClockMargin)
+	if fastest := r.forgotten.Add(2 * p.since(m, p.now)); fastest.Before(r.Before) {
+		r.Before, r.Kept = fastest, "a purge moves by twice the time since the one before"
 	}
 }
 
@@ -180,6 +179,7 @@ func (p *pass) survey(ctx context.Context) error {
 				r := p.report(kind, f.Consumer)
 				r.Rows, r.Purgeable = r.Rows+f.Rows, r.Purgeable+f.Purgeable
 				r.Through, r.newest, r.recent = later(r.Through, f.Through), later(r.newest, f.Newest), later(r.recent, f.Before)
+				r.left, r.after = earlier(r.left, f.Left), earlier(r.after, f.After)
 			}
 			p.progress(kind, p.looked(kind), false)
 		})
@@ -197,6 +197,13 @@ func (p *pass) survey(ctx context.Context) error {
 
 func later(a, b time.Time) time.Time {
 	if b.After(a) {
+		return b
+	}
+	return a
+}
+
+func earlier(a, b time.Time) time.Time {
+	if a.IsZero() || !b.IsZero() && b.Before(a) {
 		return b
 	}
 	return a
@@ -226,8 +233,10 @@ func (p *pass) silentSince(c stores.Consumer) string {
 		return "" // only what has failed is purged
 	case r.newest.Before(p.now.Add(-silence)):
 		return "it has completed nothing for a day: purge it by command if it is retired"
-	case r.recent.Before(p.now.Add(-2 * silence)):
-		return "it has completed nothing for a day before this one"
+	case r.after.Sub(later(r.recent, r.forgotten)) > silence+slack:
+		return "it had completed nothing for a day until lately"
+	case r.Purgeable > 0 && r.left.Sub(r.Through) > silence+slack: // what is older may not be, if a clock has jumped
+		return "it completed nothing for a day or more after what is old enough, or the clock has jumped then"
 	}
 	return ""
 }

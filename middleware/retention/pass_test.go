@@ -48,8 +48,14 @@ func (s *scripted) found(q stores.PurgeQuery) (r stores.PurgeRange, left []time.
 		if !at.After(q.Recent) && at.After(f.Before) {
 			f.Before = at
 		}
+		if at.After(q.Recent) && (f.After.IsZero() || at.Before(f.After)) {
+			f.After = at
+		}
 		if len(q.Limits) == 0 || at.After(q.Limits[0].Before) {
 			left = append(left, at)
+			if f.Left.IsZero() || at.Before(f.Left) {
+				f.Left = at
+			}
 			continue
 		}
 		f.Purgeable++
@@ -73,6 +79,7 @@ func (s *scripted) Survey(_ context.Context, q stores.PurgeQuery) (stores.PurgeR
 func (s *scripted) Announce(_ context.Context, _ stores.Consumer, through time.Time) error {
 	s.call("announce")
 	s.announce = through
+	s.mark.PurgedThrough, s.mark.AnnouncedAt = through.Add(stores.ClockMargin), s.now()
 	return nil
 }
 
@@ -158,8 +165,21 @@ func TestWhatKeepsRows(t *testing.T) {
 		"nothing":                        {deleted: 72},
 		"a dry run":                      {options: retention.Options{DryRun: true}},
 		"it stands still":                {script: func(s *scripted) { s.times = s.times[25:] }, kept: "for a day: purge it by command"},
-		"it stood still until yesterday": {script: func(s *scripted) { s.times = append(s.times[:1:1], s.times[50:]...) }, kept: "before this one"},
-		"it is retired, by command":      {script: func(s *scripted) { s.times = s.times[25:] }, options: retention.Options{Silent: true}, deleted: 72},
+		"it stood still until yesterday": {script: func(s *scripted) { s.times = append(s.times[:1:1], s.times[50:]...) }, kept: "until lately"},
+		"it stood still for more than a day until lately": {script: func(s *scripted) { s.times = append(s.times[:2:2], s.times[31:]...) }, kept: "until lately"},
+		"the clock has jumped by a month, and the process is another one": {
+			script: func(s *scripted) {
+				for i := range s.times[26:] {
+					s.times[26+i] = s.times[26+i].Add(-30 * day)
+				}
+				s.mark.PurgedThrough, s.mark.AnnouncedAt = s.now().Add(-38*day), s.now().Add(-30*day-26*time.Hour)
+			},
+			kept: "the clock has jumped",
+		},
+		"it works on weekdays alone, and the weekend is as old as the window": {
+			script: func(s *scripted) { s.times = append(s.times[:7*24-30:7*24-30], s.times[7*24+18:]...) }, kept: "the clock has jumped",
+		},
+		"it is retired, by command": {script: func(s *scripted) { s.times = s.times[25:] }, options: retention.Options{Silent: true}, deleted: 72},
 		"the broker lags": {
 			script:  func(s *scripted) { s.mark.LateTime, s.mark.LateAt = s.now().Add(-9*day), s.now().Add(-time.Hour) },
 			deleted: 24, kept: "as old",
@@ -172,13 +192,13 @@ func TestWhatKeepsRows(t *testing.T) {
 			script: func(s *scripted) {
 				s.mark.PurgedThrough, s.mark.AnnouncedAt = s.now().Add(-10*day+stores.ClockMargin), s.now().Add(-time.Hour)
 			},
-			deleted: 26, kept: "twice the time",
+			deleted: 2, kept: "twice the time",
 		},
 		"the database's clock has jumped, and the announcement is from the future": {
 			script: func(s *scripted) {
 				s.mark.PurgedThrough, s.mark.AnnouncedAt = s.now().Add(-10*day+stores.ClockMargin), s.now().Add(365*day)
 			},
-			deleted: 24, kept: "twice the time",
+			deleted: 0, kept: "twice the time",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -201,6 +221,43 @@ func TestWhatKeepsRows(t *testing.T) {
 			})
 		})
 	}
+}
+
+// However often a purge runs, it is not faster than twice the time.
+func TestPassesDoNotRunAway(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := &scripted{times: busy(10)}
+		s.mark.PurgedThrough, s.mark.AnnouncedAt = s.now().Add(-10*day+stores.ClockMargin), s.now()
+		sweeps, begun := sweeper(t, s, nil), s.now()
+		for range 12 {
+			time.Sleep(10 * time.Minute)
+			if _, err := sweeps.Pass(t.Context(), retention.Options{}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		passed := s.now().Sub(begun)
+		if moved := s.mark.PurgedThrough.Sub(begun.Add(-10*day + stores.ClockMargin)); moved > 2*passed || moved < passed {
+			t.Errorf("in %s the purge has moved by %s", passed, moved)
+		}
+	})
+}
+
+// Rows in quarantine whose consumer nobody knows belong to no service.
+func TestQuarantinedOfNoConsumerArePurged(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := &scripted{times: busy(10)}
+		result, err := sweeper(t, s, func(c *retention.Config) { c.Quarantined = 90 * day }).Pass(t.Context(), retention.Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !slices.ContainsFunc(result.Found, func(r retention.Report) bool {
+			return r.Kind == stores.PurgeQuarantined && r.Consumer == stores.Consumer{}
+		}) {
+			t.Errorf("%+v", result.Found)
+		}
+	})
 }
 
 // Whichever clock has jumped, this program's or the database's: nothing is purged.
@@ -256,5 +313,31 @@ func TestMistakesAreNamed(t *testing.T) {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v does not name %s", err, want)
 		}
+	}
+}
+
+// A window in which new messages would be stale is refused with both numbers, unless nobody
+// serves the consumers any more.
+func TestShortWindowsAreRefused(t *testing.T) {
+	t.Parallel()
+	for _, window := range []time.Duration{time.Second, stores.ClockMargin, 6 * time.Hour, retention.MinWindow - 1} {
+		for _, c := range []retention.Config{
+			{Windows: retention.Windows{Window: window}},
+			{ByHandler: map[string]time.Duration{"stock": window}},
+		} {
+			c.Service = "inventory"
+			err := c.Validate()
+			if err == nil || !strings.Contains(err.Error(), window.String()) || !strings.Contains(err.Error(), "6h5m0s") {
+				t.Errorf("%s: %v", window, err)
+			}
+			c.Retired = true
+			if err := c.Validate(); err != nil {
+				t.Errorf("%s of a retired consumer: %v", window, err)
+			}
+		}
+	}
+	c := retention.Config{Service: "inventory", Windows: retention.Windows{Window: retention.MinWindow, Audited: time.Second}}
+	if err := c.Validate(); err != nil {
+		t.Error(err)
 	}
 }

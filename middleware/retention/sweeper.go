@@ -22,6 +22,29 @@ type Sweeper struct {
 	owner  string
 	kept   map[string]string // why rows were kept, as it was said last
 	ran    atomic.Bool
+	paces  map[stores.Consumer]pace
+}
+
+// pace is what is known of the time since a consumer's last announcement.
+type pace struct {
+	announced time.Time     // by the database's clock
+	before    time.Duration // that had passed when this process saw it first
+	seen      time.Time
+}
+
+// since returns how long ago the consumer's last announcement was: by the database's clock
+// until this process knows of it, and then by its own, which nobody sets.
+func (s *Sweeper) since(m *stores.Watermark, now time.Time) time.Duration {
+	p, known := s.paces[m.Consumer]
+	if !known || !p.announced.Equal(m.AnnouncedAt) {
+		passed := max(now.Sub(m.AnnouncedAt), 0)
+		if known {
+			passed = min(passed, time.Since(p.seen))
+		}
+		p = pace{m.AnnouncedAt, passed, time.Now()}
+		s.paces[m.Consumer] = p
+	}
+	return p.before + time.Since(p.seen)
 }
 
 // New returns a sweeper on the store, or an error that names every mistake of the
@@ -39,7 +62,7 @@ func New(store Store, c Config) (*Sweeper, error) {
 		c.Logger = slog.Default()
 	}
 	c.Logger = callback.Logger(c.Logger)
-	return &Sweeper{store: store, config: c, owner: rand.Text(), kept: make(map[string]string)}, nil
+	return &Sweeper{store: store, config: c, owner: rand.Text(), kept: make(map[string]string), paces: make(map[stores.Consumer]pace)}, nil
 }
 
 // Run sweeps until ctx ends, while this process is the one that does. It returns nil then, and
@@ -54,11 +77,10 @@ func (s *Sweeper) Run(ctx context.Context) error {
 		return nil
 	}
 	defer s.unlease(ctx)
-	var last time.Time
 	for {
 		mine, err := s.lease(ctx)
 		if err == nil && mine {
-			err = s.sweep(ctx, &last)
+			err = s.sweep(ctx)
 		}
 		if err != nil && ctx.Err() == nil {
 			s.config.Logger.ErrorContext(ctx, "millpond: retention: the purge has stopped, and begins anew", slog.Duration("in", s.config.Every), slog.Any("error", err))
@@ -87,11 +109,8 @@ func (s *Sweeper) wait(ctx context.Context, mine bool) bool {
 
 var errNotOwner = errors.New("retention: another process purges")
 
-func (s *Sweeper) sweep(ctx context.Context, last *time.Time) error {
+func (s *Sweeper) sweep(ctx context.Context) error {
 	o, begun := Options{}, time.Now()
-	if !last.IsZero() {
-		o.elapsed = begun.Sub(*last) // monotonic: no clock that is set shortens or lengthens it
-	}
 	renewed := begun
 	o.keep = func(ctx context.Context) error {
 		if time.Since(renewed) < ttl/3 {
@@ -116,9 +135,6 @@ func (s *Sweeper) sweep(ctx context.Context, last *time.Time) error {
 		if n > 0 {
 			s.config.Logger.InfoContext(ctx, "millpond: retention: rows are purged", slog.String("kind", string(kind)), slog.Int("rows", n), slog.Duration("took", time.Since(begun)))
 		}
-	}
-	if err == nil {
-		*last = begun
 	}
 	return err
 }

@@ -7,6 +7,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/millpond-go/millpond/internal/sqlstore"
 	"github.com/millpond-go/millpond/stores"
@@ -20,8 +21,8 @@ var (
 // Examine implements stores.Examiner.
 func (s *Store) Examine(ctx context.Context, e stores.Examination) ([]stores.Finding, error) {
 	return s.tables.Examine(ctx, e, sqlstore.Looks{
-		Server: []sqlstore.Look{{Check: "durability", At: s.lookAtDoublewrite}, {Check: "replicas", At: s.lookAtReplicas}, {Check: "timeouts", At: s.lookAtTimeouts}},
-		Tables: []sqlstore.Look{{Check: "settings", At: s.lookAtSettings}, {Check: "grants", At: s.lookAtGrants}},
+		Server: []sqlstore.Look{{Check: "durability", At: s.lookAtDoublewrite}, {Check: "replicas", At: s.lookAtReplicas}, {Check: "timeouts", At: s.lookAtTimeouts}, {Check: "bloat", At: s.lookAtTransactions}},
+		Tables: []sqlstore.Look{{Check: "settings", At: s.lookAtSettings}, {Check: "grants", At: s.lookAtGrants}, {Check: "bloat", At: s.lookAtFreePages}},
 		Shape:  s.shapeThere,
 	})
 }
@@ -94,6 +95,42 @@ func (s *Store) lookAtTimeouts(ctx context.Context, _ *sqlstore.Examining, add s
 		}
 	}
 	return nil
+}
+
+// lookAtTransactions: who may not see those of others is told so with the replicas.
+func (s *Store) lookAtTransactions(ctx context.Context, x *sqlstore.Examining, add sqlstore.Adder) error {
+	var seconds int64
+	err := s.db.QueryRowContext(ctx, "SELECT COALESCE(MAX(TIMESTAMPDIFF(SECOND, trx_started, CONVERT_TZ(NOW(), @@SESSION.time_zone, 'SYSTEM'))), 0) FROM information_schema.innodb_trx").Scan(&seconds)
+	if number(err) == privilegeDenied {
+		return nil
+	}
+	if open := time.Duration(seconds) * time.Second; err == nil && open > x.Overdue {
+		add(stores.SeverityWarning, fmt.Sprintf("a transaction is open for %s", open), "deleted rows, such as purged ones, stay on the disk and in the way of reads until it ends",
+			"find it in information_schema.innodb_trx, and end it")
+	}
+	return err
+}
+
+// lookAtFreePages: deleted rows leave room in the files, which later messages use.
+func (s *Store) lookAtFreePages(ctx context.Context, _ *sqlstore.Examining, add sqlstore.Adder) error {
+	rows, err := s.db.QueryContext(ctx, "SELECT table_name, COALESCE(data_free, 0), COALESCE(data_length + index_length, 0) FROM information_schema.tables WHERE table_schema = ?",
+		unquoted(s.dialect.Names.Schema))
+	if err != nil {
+		return err
+	}
+	defer rows.Close()
+	for rows.Next() {
+		var table string
+		var free, used int64
+		if err := rows.Scan(&table, &free, &used); err != nil {
+			return err
+		}
+		const many = 256 << 20
+		if _, ours := s.shape().Tables[table]; ours && free > many && free > used {
+			add(stores.SeverityNote, fmt.Sprintf("%d MiB of %s are free, and %d MiB are used", free>>20, table, used>>20), "the disk is not given back", "OPTIMIZE TABLE "+table+", which copies it")
+		}
+	}
+	return errors.Join(rows.Close(), rows.Err())
 }
 
 // shapeThere reads information_schema, which shows what the account may use.

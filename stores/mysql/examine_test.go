@@ -114,6 +114,7 @@ func TestExamination(t *testing.T) {
 		r := newRoled(t, p)
 		t.Run(turn+" roles", func(t *testing.T) { r.T = t; r.roles() })
 		t.Run(turn+" findings", func(t *testing.T) { r.T = t; r.finds(p) })
+		t.Run(turn+" open transactions", func(t *testing.T) { r.T = t; r.seesOpenTransactions() })
 	}
 }
 
@@ -200,6 +201,27 @@ func TestReplicasAreSeen(t *testing.T) {
 	testenv.Eventually(t, "the replica follows", func() bool {
 		return strings.Contains(fmt.Sprint(r.examine(s, stores.Examination{})), "1 replicas follow asynchronously")
 	})
+}
+
+// A transaction that stays open keeps what was purged.
+func (r roled) seesOpenTransactions() {
+	t := r.T
+	s := r.open(stores.RoleRuntime)
+	look := func() string {
+		found, err := s.Examine(t.Context(), stores.Examination{Now: time.Now, Role: stores.RoleRuntime, Overdue: time.Second})
+		require.NoError(t, err)
+		return fmt.Sprint(found)
+	}
+	tx, err := r.admin.BeginTx(t.Context(), nil)
+	require.NoError(t, err)
+	_, err = tx.ExecContext(t.Context(), "UPDATE millpond_schema SET name = name")
+	require.NoError(t, err)
+	require.NotContains(t, look(), "a transaction is open", "who may not see it is told so elsewhere")
+	r.exec("GRANT PROCESS ON *.* TO app_runtime")
+	s = r.open(stores.RoleRuntime)
+	testenv.Eventually(t, "the open transaction is seen", func() bool { return strings.Contains(look(), "a transaction is open for ") })
+	require.NoError(t, tx.Rollback())
+	require.NotContains(t, look(), "a transaction is open")
 }
 
 // Each role does what it is for, and nothing else.

@@ -95,6 +95,11 @@ func (b *bench) purge(call func(stores.PurgeQuery) (stores.PurgeRange, error), q
 			sum := found[f.Consumer]
 			sum.Rows, sum.Purgeable = sum.Rows+f.Rows, sum.Purgeable+f.Purgeable
 			sum.Through, sum.Newest, sum.Before = latest(sum.Through, f.Through), latest(sum.Newest, f.Newest), latest(sum.Before, f.Before)
+			for _, least := range []struct{ to, from *time.Time }{{&sum.Left, &f.Left}, {&sum.After, &f.After}} {
+				if least.to.IsZero() || !least.from.IsZero() && least.from.Before(*least.to) {
+					*least.to = *least.from
+				}
+			}
 			found[f.Consumer] = sum
 		}
 		if q.After = r.Next; q.After == "" {
@@ -264,7 +269,8 @@ func (b *bench) purgeRanges() {
 		_, found := b.purge(func(q stores.PurgeQuery) (stores.PurgeRange, error) { return p.Survey(b.ctx, q) },
 			stores.PurgeQuery{Kind: stores.PurgeCompleted, Limits: limits(stores.PurgeCompleted, through), Recent: through, Rows: rows})
 		f := found[consumer]
-		if f.Rows != many+1 || f.Purgeable != many || f.Through.After(through) || !f.Newest.After(through) || !f.Before.Equal(f.Through) {
+		if f.Rows != many+1 || f.Purgeable != many || f.Through.After(through) || !f.Newest.After(through) || !f.Before.Equal(f.Through) ||
+			!f.Left.Equal(f.Newest) || !f.After.Equal(f.Newest) {
 			b.tb.Errorf("ranges of %d rows: %+v", rows, f)
 		}
 	}
@@ -305,6 +311,9 @@ func (b *bench) purgeKinds() {
 	b.change(store, stores.VerbDiscard, stores.Filter{ID: []byte("discarded")}, 1)
 	q := message1()
 	b.keep(store, q)
+	q.ID = []byte("of nobody")
+	b.keep(store, q)
+	b.exec("UPDATE millpond_quarantine SET consumer = 0 WHERE seen = 1 AND id = (SELECT x.id FROM (SELECT max(id) AS id FROM millpond_quarantine) x)")
 	now := b.now(p)
 	for _, kind := range []stores.PurgeKind{stores.PurgeFailed, stores.PurgeDiscarded} {
 		if deleted := b.purgeAll(p, kind, now); deleted != 0 {
@@ -324,6 +333,10 @@ func (b *bench) purgeKinds() {
 		if id != "" {
 			b.look(store, claimFor(id, id), stores.Claimable)
 		}
+	}
+	ofNobody := stores.PurgeQuery{Kind: stores.PurgeQuarantined, Limits: []stores.PurgeLimit{{Before: now}}}
+	if deleted, _ := b.purge(func(q stores.PurgeQuery) (stores.PurgeRange, error) { return p.Purge(b.ctx, q) }, ofNobody); deleted != 1 {
+		b.tb.Errorf("%d quarantined rows of no consumer are purged, want one", deleted)
 	}
 	b.paired()
 	if left := b.failures(); len(left) != 1 || len(b.quarantined()) != 0 {

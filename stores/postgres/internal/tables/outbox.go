@@ -17,7 +17,7 @@ func (s Store) Settle(ctx context.Context, q stores.Settlement) error {
 		if err := s.t.shared.Ready(ctx); err != nil {
 			return err
 		}
-		if _, err := (database{s.t}).Exec(ctx, Statement{Text: s.t.sql.keepPublished, Args: []any{q.Published, sqlstore.Micros(q.CreatedAt)}}); err != nil {
+		if _, err := (database{s.t}).Exec(ctx, s.t.shared.Outputs(keepPublishedText, q.Published, q.CreatedAt)); err != nil {
 			return s.t.shared.Explain(ctx, err)
 		}
 		q.Published = nil
@@ -25,10 +25,7 @@ func (s Store) Settle(ctx context.Context, q stores.Settlement) error {
 	return s.Store.Settle(ctx, q)
 }
 
-const keepPublishedText = `WITH moved AS (DELETE FROM {schema.}{prefix}outbox WHERE id = ANY ($1::bigint[])
-	AND EXISTS (SELECT FROM ROWS FROM (unnest($1::bigint[]), unnest($2::bigint[])) AS p (one, other)
-		WHERE p.one = id AND p.other = (extract(epoch from created_at) * 1000000)::bigint)
-	RETURNING ` + sqlstore.OutputColumns + `, attempts, error)
+const keepPublishedText = `WITH moved AS (DELETE FROM {schema.}{prefix}outbox WHERE %s RETURNING ` + sqlstore.OutputColumns + `, attempts, error)
 INSERT INTO {schema.}{prefix}outbox_history (` + sqlstore.OutputColumns + `, attempts, error, published_at)
 SELECT ` + sqlstore.OutputColumns + `, attempts, error, clock_timestamp() FROM moved`
 
@@ -53,11 +50,6 @@ const (
 	askWriters = 100 * time.Millisecond
 	maxMarks   = 64
 )
-
-const writersText = `SELECT (SELECT coalesce(max(id), 0) FROM {schema.}{prefix}outbox),
-	(SELECT coalesce(string_agg(l.virtualtransaction, ' '), '') FROM pg_catalog.pg_locks l
-	WHERE l.locktype = 'relation' AND l.mode = 'RowExclusiveLock' AND l.relation = '{schema.}{prefix}outbox'::regclass
-		AND l.database = (SELECT d.oid FROM pg_catalog.pg_database d WHERE d.datname = current_database()))`
 
 // Complete implements sqlstore.Database. Transactions that only read are none that anything
 // waits for.

@@ -23,7 +23,9 @@ const (
 	surveyText = `SELECT i.consumer, count(*), count(*) FILTER (WHERE i.completed_at <= l.before),
 	(extract(epoch from max(i.completed_at) FILTER (WHERE i.completed_at <= l.before)) * 1000000)::bigint,
 	(extract(epoch from max(i.completed_at)) * 1000000)::bigint,
-	(extract(epoch from max(i.completed_at) FILTER (WHERE i.completed_at <= ('1970-01-01 00:00:00+00'::timestamptz + ($5::bigint * interval '1 microsecond')))) * 1000000)::bigint
+	(extract(epoch from min(i.completed_at) FILTER (WHERE i.completed_at > l.before)) * 1000000)::bigint,
+	(extract(epoch from max(i.completed_at) FILTER (WHERE i.completed_at <= ('1970-01-01 00:00:00+00'::timestamptz + ($5::bigint * interval '1 microsecond')))) * 1000000)::bigint,
+	(extract(epoch from min(i.completed_at) FILTER (WHERE i.completed_at > ('1970-01-01 00:00:00+00'::timestamptz + ($5::bigint * interval '1 microsecond')))) * 1000000)::bigint
 FROM {schema.}{prefix}inbox i JOIN (
 	SELECT u.id, '1970-01-01 00:00:00+00'::timestamptz + (($4::bigint[])[u.n::integer] * interval '1 microsecond') AS before FROM unnest($3::bigint[]) WITH ORDINALITY AS u (id, n)
 ) l ON l.id = (i.consumer + 0)
@@ -39,18 +41,20 @@ DELETE FROM {schema.}{prefix}inbox i USING l WHERE l.id = (i.consumer + 0) AND i
 	purgedRows = `
 RETURNING i.consumer, i.message_id, (extract(epoch from i.completed_at) * 1000000)::bigint, i.fingerprint, i.traceparent`
 
-	// Who claims has locked the table before it looks at what was purged, and keeps the lock
-	// until its transaction ends.
-	claimersText = `SELECT coalesce(string_agg(l.virtualtransaction, ' '), '') FROM pg_catalog.pg_locks l
-WHERE l.locktype = 'relation' AND l.mode = 'RowExclusiveLock' AND l.relation = '{schema.}{prefix}inbox'::regclass
-	AND l.database = (SELECT d.oid FROM pg_catalog.pg_database d WHERE d.datname = current_database())`
-
 	margin = "5 minutes" // stores.ClockMargin
 
 	rowsOfPage = 64 // about
 )
 
+// writersOf is SQL for the transactions that write to a table: they keep its lock until they end.
+func writersOf(table string) string {
+	return `(SELECT coalesce(string_agg(l.virtualtransaction, ' '), '') FROM pg_catalog.pg_locks l
+	WHERE l.locktype = 'relation' AND l.mode = 'RowExclusiveLock' AND l.relation = '{schema.}{prefix}` + table + `'::regclass
+		AND l.database = (SELECT d.oid FROM pg_catalog.pg_database d WHERE d.datname = current_database()))`
+}
+
 // Overtaken implements stores.Purger: those are over who had the lock when it was asked first.
+// Who claims has locked the table before it looks at what was purged.
 func (s Store) Overtaken(ctx context.Context, mark string) (next string, over bool, err error) {
 	err = s.t.shared.Inspect(ctx, 1, func() error {
 		found, running := false, ""
@@ -94,13 +98,10 @@ func (s Store) Purge(ctx context.Context, q stores.PurgeQuery) (stores.PurgeRang
 				return err
 			}})
 			p.Deleted = len(gone)
-			if err != nil || len(gone) == 0 {
+			if err != nil {
 				return err
 			}
-			if err := q.Archive(gone); err != nil {
-				return fmt.Errorf("%w: %w", stores.ErrArchive, err)
-			}
-			return nil
+			return sqlstore.Archived(&q, gone)
 		})
 	})
 }
@@ -149,15 +150,16 @@ func (s Store) pages(ctx context.Context, q stores.PurgeQuery, f func(*pages) er
 func (p *pages) readFound(rows Rows) error {
 	for rows.Next() {
 		var (
-			f                       stores.PurgeFound
-			consumer                int64
-			through, newest, before *int64
+			f                                    stores.PurgeFound
+			consumer                             int64
+			through, newest, left, before, after *int64
 		)
-		if err := rows.Scan(&consumer, &f.Rows, &f.Purgeable, &through, &newest, &before); err != nil {
+		if err := rows.Scan(&consumer, &f.Rows, &f.Purgeable, &through, &newest, &left, &before, &after); err != nil {
 			return err
 		}
 		f.Consumer = p.names[consumer]
-		f.Through, f.Newest, f.Before = sqlstore.Instant(through), sqlstore.Instant(newest), sqlstore.Instant(before)
+		f.Through, f.Newest, f.Left = sqlstore.Instant(through), sqlstore.Instant(newest), sqlstore.Instant(left)
+		f.Before, f.After = sqlstore.Instant(before), sqlstore.Instant(after)
 		p.Found = append(p.Found, f)
 	}
 	return rows.Err()

@@ -18,7 +18,7 @@ type statements struct {
 
 	recordFirst, recordAgain, due, release, renew, backlog string
 
-	keepPublished, writers string
+	writers string
 
 	pages, survey, purge, purgeReturning, claimers string
 }
@@ -50,14 +50,13 @@ WHERE consumer = $1 AND message_id = $2 AND xmin = pg_current_xact_id_if_assigne
 		renew:       expand(n, renewText),
 		backlog:     expand(n, backlogText),
 
-		keepPublished: expand(n, keepPublishedText),
-		writers:       expand(n, writersText),
+		writers: expand(n, `SELECT (SELECT coalesce(max(id), 0) FROM {schema.}{prefix}outbox), `+writersOf("outbox")),
 
 		pages:          expand(n, countPages),
 		survey:         expand(n, surveyText),
 		purge:          expand(n, purgeText),
 		purgeReturning: expand(n, purgeText+purgedRows),
-		claimers:       expand(n, claimersText),
+		claimers:       expand(n, "SELECT "+writersOf("inbox")),
 	}
 }
 
