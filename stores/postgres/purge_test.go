@@ -1,6 +1,7 @@
 package postgres_test
 
 import (
+	"context"
 	"strings"
 	"testing"
 	"time"
@@ -10,6 +11,7 @@ import (
 
 	"github.com/millpond-go/millpond/internal/pgtest"
 	"github.com/millpond-go/millpond/internal/testenv"
+	"github.com/millpond-go/millpond/stores"
 	"github.com/millpond-go/millpond/stores/postgres"
 )
 
@@ -87,5 +89,71 @@ func TestTimeOfADeliveryCostsNothing(t *testing.T) {
 	})
 	if inbox.RoundTrips != alone.RoundTrips || inbox.Commits != alone.Commits || inbox.Rollbacks != 0 {
 		t.Errorf("with a time: %+v, the handler alone: %+v", inbox, alone)
+	}
+}
+
+// A claim that began before the announcement, and waits for a delete that it does not see, runs
+// what was purged. So a sweeper waits for it, and announces in a commit of its own.
+func TestClaimThatHasNotSeenTheAnnouncement(t *testing.T) {
+	t.Parallel()
+	for name, ownCommit := range map[string]bool{"announced with the delete": false, "announced before, and not waited for": true} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := openStore(t, testenv.VolatilePostgres(t).NewDatabase(t))
+			took := time.Now().Add(-8 * 24 * time.Hour)
+			c := pgtest.Claim("old")
+			c.Time = took
+			a, _ := begin(t, s, c)
+			if err := a.Commit(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			purge, err := s.Pool().Begin(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer func() { _ = purge.Rollback(context.WithoutCancel(t.Context())) }()
+			if !ownCommit {
+				exec(t, purge, "UPDATE millpond_consumer SET purged_through = now()")
+			}
+			exec(t, purge, "DELETE FROM millpond_inbox")
+			claimed := make(chan stores.Outcome, 1)
+			go func() {
+				attempt, v, err := s.Begin(t.Context(), c)
+				if err != nil {
+					t.Error(err)
+				}
+				claimed <- v.Outcome
+				if attempt != nil {
+					_ = attempt.Rollback(context.WithoutCancel(t.Context()))
+				}
+			}()
+			testenv.Eventually(t, "the claim waits for the delete", func() bool {
+				var waits bool
+				err := s.Pool().QueryRow(t.Context(), "SELECT EXISTS (SELECT FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock')").Scan(&waits)
+				return err == nil && waits
+			})
+			if ownCommit { // the real one
+				if err := s.Announce(t.Context(), pgtest.Stock, time.Now()); err != nil {
+					t.Fatal(err)
+				}
+			}
+			mark, over, err := s.Overtaken(t.Context(), "")
+			if over || err != nil {
+				t.Errorf("Overtaken = %t, %v, and a claim waits that has not seen the announcement", over, err)
+			}
+			if err := purge.Commit(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			if outcome := <-claimed; outcome != stores.Claimed {
+				t.Errorf("the claim is %s: nothing needs to be waited for", outcome)
+			}
+			testenv.Eventually(t, "the claim is over", func() bool {
+				_, over, err := s.Overtaken(t.Context(), mark)
+				return over && err == nil
+			})
+			if _, v, err := s.Begin(t.Context(), c); err != nil || v.Outcome != stores.Stale {
+				t.Errorf("a claim after that is %s, %v", v.Outcome, err)
+			}
+		})
 	}
 }
