@@ -33,7 +33,7 @@
 //
 //	MILLPOND_SEED=42 go test -race -v -run 'TestRandom/postgres' ./internal/crash
 //
-// MILLPOND_SOAK=500 makes TestRandom go on until that many workers were killed on each
-// system; make soak does it. When something is lost or doubled, the test shows the rows
+// MILLPOND_SOAK=500 makes TestRandom and TestLeasesAtRandom go on until that many workers
+// were killed on each system; make soak does it. When something is lost or doubled, the test shows the rows
 // of the message and what happened to it, in every process, in order.
 package crash

@@ -293,7 +293,7 @@ func randomLeaseTrial(s *system, seed uint64, messages, kills int) *trial {
 	tr := leaseTrial(s, seed, messages)
 	tr.MaxAttempts += kills / 10 // bad luck spends some
 	acks := len(tr.orders) * len(consumers)
-	random := fleet.RandomKills(seed, kills, acks, tr.Workers, fleet.SIGKILL, fleet.SIGKILL, fleet.SIGSTOP, fleet.SIGTERM)
+	random := fleet.RandomKills(seed, kills, acks, tr.Workers, fleet.SIGKILL, fleet.SIGKILL, fleet.SIGKILL, fleet.SIGSTOP, fleet.SIGTERM)
 	random = append(random, fleet.Kill{Kind: fleet.SIGTERM, Point: pointEffect, Hit: 9}, fleet.Kill{Kind: fleet.SIGSTOP, Point: pointEffect, Hit: 12})
 	tr.Kills = tr.Leases.longer(random)
 	if s.proxy != nil {
