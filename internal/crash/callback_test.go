@@ -119,7 +119,9 @@ func (a *audit) copied(history []event) {
 		}
 		refused := strings.HasSuffix(failure.text, "[no copy: crash: "+brokers.ErrTooLarge.Error()+"]")
 		killed := strings.HasPrefix(failure.text, "middleware: the process ended while") && strings.HasSuffix(failure.text, " while the codec was asked, or before]")
-		if refused != (e.conduct() == bulky && !killed) || !refused && !killed && !copied[e.key()] {
+		// What is unconfirmed may have used up the time of its delivery before it failed.
+		late := a.unconfirmed(e.key()) && strings.HasSuffix(failure.text, "[no copy: "+errAway.Error()+"]")
+		if refused != (e.conduct() == bulky && !killed) || !refused && !killed && !late && !copied[e.key()] {
 			a.reportf("copy", e.key(), "%q has failed for good, its copy was published: %t, and its row says %q", e.Payload, copied[e.key()], failure.text)
 		}
 	}
