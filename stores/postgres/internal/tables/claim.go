@@ -3,6 +3,8 @@ package tables
 import (
 	"crypto/sha256"
 	"encoding/binary"
+	"strconv"
+	"strings"
 	"time"
 
 	"github.com/millpond-go/millpond/internal/sqlstore"
@@ -14,26 +16,55 @@ import (
 // Claim returns the statement that makes a claim by inserting its row. If the row is ours it
 // returns the time in it, in microseconds, and the server as stores.Verdict has it.
 func (t *Tables) Claim(consumer int64, c *stores.Claim) (text string, args []any) {
-	limits := t.settings.Load().limits
-	keep := limits.keep(c.Bound)
-	args = []any{consumer, c.Key.ID, c.Fingerprint.Bytes(), sqlstore.TraceBytes(&c.TraceParent), t.LockKey(consumer, c.Key.ID), micros(c.Time)}
+	args = make([]any, 5, 9)
+	args[0], args[1], args[2], args[3], args[4] = consumer, c.Key.ID, c.Fingerprint.Bytes(), sqlstore.TraceBytes(&c.TraceParent), t.LockKey(consumer, c.Key.ID)
+	var kind claimKind
+	if !c.Time.IsZero() {
+		kind, args = kind|ofTime, append(args, micros(c.Time))
+	}
 	if c.OrderKey != nil {
-		args = append(args, c.OrderKey)
+		kind, args = kind|ofOrder, append(args, c.OrderKey)
 	}
-	if !keep {
+	if limits := t.settings.Load().limits; !limits.keep(c.Bound) {
 		idle, statement := limits.within(c.Bound)
-		args = append(args, idle, statement)
+		kind, args = kind|ofBound, append(args, idle, statement)
 	}
-	switch {
-	case c.OrderKey == nil && keep:
-		return t.sql.claim, args
-	case c.OrderKey == nil:
-		return t.sql.claimBounded, args
-	case keep:
-		return t.sql.claimOrdered, args
-	default:
-		return t.sql.claimOrderedBounded, args
+	return t.sql.claims[kind], args
+}
+
+// claimKind is what a claim by insert has to see to beside its key.
+type claimKind uint8
+
+const (
+	ofTime  claimKind = 1 << iota // it may be older than what was purged
+	ofOrder                       // it must not pass an earlier message
+	ofBound                       // the connection's own timeouts do not keep its bound
+
+	claimKinds = 8 // all combinations of them
+)
+
+// claimText numbers the arguments in the order in which Claim appends them.
+func claimText(kind claimKind) string {
+	text, server, next := insertText, server, 6
+	argument := func(name string) {
+		number := "$" + strconv.Itoa(next)
+		text, server = strings.ReplaceAll(text, name, number), strings.ReplaceAll(server, name, number)
+		next++
 	}
+	if kind&ofTime != 0 {
+		text += timed
+		argument("@time")
+	}
+	if kind&ofOrder != 0 {
+		text += ordered
+		argument("@order")
+	}
+	if kind&ofBound != 0 {
+		server = bounded
+		argument("@idle")
+		argument("@statement")
+	}
+	return text + "\nON CONFLICT DO NOTHING RETURNING " + completed + ", " + server
 }
 
 // micros is a time as an argument; 0: it is not known.

@@ -90,6 +90,14 @@ func (t *Tables) TxOptions() pgx.TxOptions {
 	return pgx.TxOptions{IsoLevel: t.isolation}
 }
 
+// BeginText is BEGIN with TxOptions.
+func (t *Tables) BeginText() string {
+	if level := t.TxOptions().IsoLevel; level != "" {
+		return "begin isolation level " + string(level)
+	}
+	return "begin"
+}
+
 // Emit writes outputs in a transaction; see sqlstore.Tables.Emit.
 func (t *Tables) Emit(ctx context.Context, tx Querier, outputs []stores.Output, locked bool) error {
 	return t.shared.Emit(ctx, tx, outputs, locked)
