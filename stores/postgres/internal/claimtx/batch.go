@@ -12,12 +12,7 @@ import (
 func SendBatch(ctx context.Context, conn *pgx.Conn, statements ...tables.Statement) error {
 	var batch pgx.Batch
 	batch.Queue("begin isolation level read committed")
-	for _, s := range statements {
-		queued := batch.Queue(s.Text, s.Args...)
-		if s.Read != nil {
-			queued.Query(func(rows pgx.Rows) error { return s.Read(rows) })
-		}
-	}
+	queueAll(&batch, statements)
 	batch.Queue("commit")
 	if err := conn.SendBatch(ctx, &batch).Close(); err != nil {
 		Abandon(ctx, conn)

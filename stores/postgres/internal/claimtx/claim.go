@@ -3,7 +3,6 @@ package claimtx
 import (
 	"cmp"
 	"context"
-	"errors"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -65,37 +64,54 @@ func Twice[A comparable](c *stores.Claim, try func(*stores.Claim) (A, stores.Ver
 
 // try sends BEGIN and the claim in one trip.
 func try(ctx context.Context, conn *pgx.Conn, t *tables.Tables, consumer int64, c *stores.Claim) (Won, error) {
-	var batch pgx.Batch
-	batch.BeginTx(t.TxOptions())
-	if c.Take == 0 {
-		text, args := t.Claim(consumer, c)
-		batch.Queue(text, args...)
-	} else {
-		if text, args := t.Bound(c); text != "" {
-			batch.Queue(text, args...)
-		}
-		text, args := t.TakeOver(consumer, c)
-		batch.Queue(text, args...)
-	}
-	results := conn.SendBatch(ctx, &batch)
-	for range batch.Len() - 1 {
-		if _, err := results.Exec(); err != nil {
-			return Won{}, errors.Join(err, results.Close())
-		}
-	}
 	var (
 		at     int64 // in the row that holds the claim
 		server uint64
+		won    bool
+		sent   = make([]tables.Statement, 1, 3)
 	)
-	err := results.QueryRow().Scan(&at, &server)
-	taken := errors.Is(err, pgx.ErrNoRows)
-	if closeErr := results.Close(); err == nil || taken {
-		err = closeErr
+	sent[0].Text = t.BeginText()
+	if c.Take == 0 {
+		text, args := t.Claim(consumer, c)
+		sent = append(sent, tables.Statement{Text: text, Args: args})
+	} else {
+		if text, args := t.Bound(c); text != "" {
+			sent = append(sent, tables.Statement{Text: text, Args: args})
+		}
+		text, args := t.TakeOver(consumer, c)
+		sent = append(sent, tables.Statement{Text: text, Args: args})
 	}
-	if err != nil || taken {
+	sent[len(sent)-1].Read = sqlstore.ReadFirst(&won, &at, &server)
+	tx, err := send(ctx, conn, t.TxOptions(), sent)
+	if err != nil || !won {
 		return Won{}, err
 	}
-	return Won{Tx: results.Tx(), At: time.UnixMicro(at), server: server}, nil
+	return Won{Tx: tx, At: time.UnixMicro(at), server: server}, nil
+}
+
+// send sends BEGIN and statements in one trip, and returns the transaction. (A batch of the
+// driver's begins it by itself.)
+func send(ctx context.Context, conn *pgx.Conn, begin pgx.TxOptions, statements []tables.Statement) (pgx.Tx, error) {
+	switch l, err := linkTo(ctx, conn); {
+	case err != nil:
+		return nil, err
+	case l != nil:
+		return l.tx, l.exchange(ctx, conn.PgConn(), statements...)
+	}
+	var batch pgx.Batch
+	batch.BeginTx(begin)
+	queueAll(&batch, statements[1:])
+	results := conn.SendBatch(ctx, &batch)
+	return results.Tx(), results.Close()
+}
+
+func queueAll(batch *pgx.Batch, statements []tables.Statement) {
+	for _, s := range statements {
+		queued := batch.Queue(s.Text, s.Args...)
+		if s.Read != nil {
+			queued.Query(func(rows pgx.Rows) error { return s.Read(rows) })
+		}
+	}
 }
 
 // judgeAndRollback reads the row that stood in the way and ends the transaction, in
@@ -103,22 +119,37 @@ func try(ctx context.Context, conn *pgx.Conn, t *tables.Tables, consumer int64, 
 // the insert fail is seen.
 func judgeAndRollback(ctx context.Context, conn *pgx.Conn, t *tables.Tables, consumer int64, c *stores.Claim) (stores.Verdict, error) {
 	var (
-		batch pgx.Batch
-		row   sqlstore.Row
+		asked bool
+		found sqlstore.Row
 		seen  tables.Seen
+		sent  = make([]tables.Statement, 0, 4)
 	)
 	if text, args := t.Behind(consumer, c); text != "" {
-		batch.Queue(text, args...).QueryRow(func(r pgx.Row) error { return r.Scan(&seen.Free, &seen.Behind) })
+		sent = append(sent, tables.Statement{Text: text, Args: args, Read: sqlstore.ReadFirst(&asked, &seen.Free, &seen.Behind)})
 	}
 	if text, args := t.Stale(consumer, c); text != "" {
-		batch.Queue(text, args...).Query(func(rows pgx.Rows) error { return seen.ReadStale(rows) })
+		sent = append(sent, tables.Statement{Text: text, Args: args, Read: func(rows tables.Rows) error { return seen.ReadStale(rows) }})
 	}
-	batch.Queue(t.Look(), consumer, c.Key.ID).Query(func(rows pgx.Rows) error { return row.Read(rows, &row.Server) })
-	batch.Queue("rollback")
-	if err := conn.SendBatch(ctx, &batch).Close(); err != nil {
+	sent = append(sent,
+		tables.Statement{Text: t.Look(), Args: []any{consumer, c.Key.ID}, Read: func(rows tables.Rows) error { return found.Read(rows, &found.Server) }},
+		tables.Statement{Text: "rollback"})
+	if err := sendAll(ctx, conn, sent); err != nil {
 		return stores.Verdict{}, err
 	}
-	return tables.Judge(c, &row, seen)
+	return tables.Judge(c, &found, seen)
+}
+
+// sendAll sends statements in one trip.
+func sendAll(ctx context.Context, conn *pgx.Conn, statements []tables.Statement) error {
+	switch l, err := linkTo(ctx, conn); {
+	case err != nil:
+		return err
+	case l != nil:
+		return l.exchange(ctx, conn.PgConn(), statements...)
+	}
+	var batch pgx.Batch
+	queueAll(&batch, statements)
+	return conn.SendBatch(ctx, &batch).Close()
 }
 
 // Abandon rolls back what a failed claim has left, where that is possible.

@@ -63,21 +63,27 @@ func (t *Tx) commit(ctx context.Context, idle, suspect bool) (Left, error) {
 	case ctx.Err() != nil:
 		return Usable, pkg.NotCommitted(errors.Join(ctx.Err(), doubt, t.end(context.WithoutCancel(ctx))))
 	}
-	return Usable, t.send(ctx, suspect)
+	return Usable, t.send(ctx, pg, suspect)
 }
 
 // send sends COMMIT, in one trip with what is to be written before it, and with a check that
 // the transaction that runs is the one that wrote the claim's row.
-func (t *Tx) send(ctx context.Context, suspect bool) error {
-	staged := t.staged
+func (t *Tx) send(ctx context.Context, pg *pgconn.PgConn, suspect bool) error {
+	staged, first := t.staged, 0 // of what was handed over
 	if suspect {
+		first = 1
 		staged = slices.Insert(slices.Clip(staged), 0, tables.Statement{Text: t.tables.Owned(), Args: []any{t.consumer, t.id}})
 	}
-	tag, err := sendCommit(ctx, t.conn.PgConn(), t.prepared(), staged)
-	if suspect && tables.NotOurs(err) {
+	a, err := sendCommit(ctx, pg, staged)
+	switch at := a.done - first; {
+	case at < 0 && tables.NotOurs(err):
 		return pkg.NotCommitted(errors.Join(sqltx.ErrEscaped, t.end(ctx)))
+	case err != nil && tables.Refused(err) && t.handed != nil && 0 <= at && at < len(t.handed.Statements):
+		err = t.handed.failed(at, err)
+		t.gate.Fail(err)
+		return pkg.NotCommitted(errors.Join(err, t.end(ctx)))
 	}
-	return t.committed(ctx, tag, err)
+	return t.committed(ctx, a.tag, err)
 }
 
 // committed judges the answer to a COMMIT that was sent. Only the tag COMMIT proves

@@ -1,6 +1,7 @@
 package claimtx
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -14,81 +15,127 @@ import (
 	"github.com/millpond-go/millpond/stores/postgres/internal/tables"
 )
 
+// answer is what the server has said to COMMIT.
+type answer struct {
+	tag  pgconn.CommandTag // COMMIT's, if done is all that was sent
+	done int               // statements
+}
+
 // sendCommit sends statements and COMMIT, which the server reads only if what is before it
-// succeeds, and reads the answer, as the driver does but for two things. When ctx ends it asks
-// the server for no cancellation: one that waits for a synchronous standby would stop
-// waiting and commit all the same. And a warning that it has done so is an error.
-func sendCommit(ctx context.Context, pg *pgconn.PgConn, kept *prepared, before []tables.Statement) (tag pgconn.CommandTag, err error) {
+// succeeds, and reads the answer. A warning that a wait for a synchronous standby was canceled
+// is an error.
+func sendCommit(ctx context.Context, pg *pgconn.PgConn, before []tables.Statement) (a answer, err error) {
+	large := queue(pg, before)
+	err = converse(ctx, pg, large, func(message pgproto3.BackendMessage) error {
+		switch m := message.(type) {
+		case *pgproto3.CommandComplete:
+			a.tag = pgconn.NewCommandTag(string(m.CommandTag))
+			a.done++
+		case *pgproto3.EmptyQueryResponse:
+			a.done++
+		case *pgproto3.NoticeResponse:
+			if isWarning(m) {
+				return fmt.Errorf("COMMIT was answered with a warning: %s (SQLSTATE %s)", m.Message, m.Code)
+			}
+		}
+		return nil
+	})
+	if l := linkOf(pg); err != nil && l != nil {
+		l.forget(before)
+	}
+	return a, err
+}
+
+// converse sends what was written for the server, and hands on what it answers until it is
+// ready, as the driver does but for one thing. When ctx ends it asks the server for no
+// cancellation: a COMMIT that waits for a synchronous standby would stop waiting and commit all
+// the same. The error is the server's, or of each, or the connection's, which is closed then.
+// While much is sent the server's answers are read, or each side might wait for the other.
+func converse(ctx context.Context, pg *pgconn.PgConn, much bool, each func(pgproto3.BackendMessage) error) (err error) {
 	expired := make(chan struct{})
 	stop := context.AfterFunc(ctx, func() {
 		_ = pg.Conn().SetDeadline(time.Unix(1, 0))
 		close(expired)
 	})
+	broken := false
 	defer func() {
-		if stop() {
-			return
+		late := !stop()
+		if late {
+			<-expired
 		}
-		<-expired
-		if err == nil {
-			_ = pg.Conn().SetDeadline(time.Time{})
-		} else {
-			_ = pg.Conn().Close() // so that whoever closes the connection has nothing to wait for
+		switch {
+		case late && broken:
+			_ = pg.Conn().Close() // so that there is nothing to wait for
 			err = fmt.Errorf("%w: %w", context.Cause(ctx), err)
+		case late:
+			_ = pg.Conn().SetDeadline(time.Time{})
+		}
+		if broken {
+			_ = pg.Close(ctx)
 		}
 	}()
-	parsing := queue(pg.Frontend(), kept, before)
-	if err := pg.Frontend().Flush(); err != nil {
-		return tag, err
+	flush := pg.Frontend().Flush
+	if much {
+		flushed := make(chan struct{})
+		go func() {
+			defer close(flushed)
+			if pg.Frontend().Flush() != nil {
+				_ = pg.Conn().Close() // for who reads
+			}
+		}()
+		defer func() { <-flushed }()
+		flush = func() error { return nil }
+	}
+	if err := flush(); err != nil {
+		broken = true
+		return err
 	}
 	var answer error
 	for {
 		// What the driver does at the end of a context is the pool's to configure.
 		message, err := pg.ReceiveMessage(context.Background()) //nolint:contextcheck // see above
-		switch {
-		case err != nil && answer != nil: // the last word of a server that is gone
-			return tag, answer
-		case err != nil:
-			return tag, err
+		if err != nil {
+			broken = true
+			return cmp.Or[error](answer, lostError{err}) // the last word of a server that is gone
 		}
 		switch m := message.(type) {
-		case *pgproto3.ParseComplete:
-			parsing = kept.complete(parsing)
-		case *pgproto3.CommandComplete:
-			tag = pgconn.NewCommandTag(string(m.CommandTag))
 		case *pgproto3.ErrorResponse:
 			answer = pgconn.ErrorResponseToPgError(m)
-			if tables.NotPrepared(answer) {
-				kept.forget()
-			}
-		case *pgproto3.NoticeResponse:
-			if isWarning(m) && answer == nil {
-				answer = fmt.Errorf("COMMIT was answered with a warning: %s (SQLSTATE %s)", m.Message, m.Code)
-			}
 		case *pgproto3.ReadyForQuery:
-			return tag, answer
+			return answer
+		default:
+			answer = cmp.Or(answer, each(message))
 		}
 	}
 }
 
-// queue writes what is sent at once, and returns what is prepared by it.
-func queue(to *pgproto3.Frontend, kept *prepared, before []tables.Statement) (now []parsing) {
+// lostError is of a connection that was lost when something had been sent.
+type lostError struct{ error }
+
+// SafeToRetry is what pgconn.SafeToRetry asks for.
+func (lostError) SafeToRetry() bool { return false }
+
+// Unwrap returns the driver's error.
+func (e lostError) Unwrap() error { return e.error }
+
+// buffer is what sockets are sure to take.
+const buffer = 32 << 10
+
+// queue writes what is sent at once, and reports whether that is much. What poolers are in
+// between of is prepared under no name.
+func queue(pg *pgconn.PgConn, before []tables.Statement) (much bool) {
 	const commit = "commit"
+	to := pg.Frontend()
 	if len(before) == 0 {
 		to.Send(&pgproto3.Query{String: commit})
-		return nil
+		return false
 	}
+	l, bytes := linkOf(pg), 0
 	for _, s := range append(slices.Clip(before), tables.Statement{Text: commit}) {
-		name, prepare := kept.name(s.Text, now)
-		if prepare {
-			now = append(now, parsing{s.Text, name})
-			to.Send(&pgproto3.Parse{Name: name, Query: s.Text})
-		}
-		values, formats := bound(s.Args)
-		to.Send(&pgproto3.Bind{PreparedStatement: name, Parameters: values, ParameterFormatCodes: formats})
-		to.Send(&pgproto3.Execute{})
+		bytes += l.queue(to, &s)
 	}
 	to.Send(&pgproto3.Sync{})
-	return now
+	return bytes > buffer
 }
 
 // bound returns arguments as the server takes them: bytes as they are, all else as text.
@@ -102,6 +149,8 @@ func bound(args []any) (values [][]byte, formats []int16) {
 			values[i] = []byte(v)
 		case int64:
 			values[i] = strconv.AppendInt(nil, v, 10)
+		case encoded:
+			values[i], formats[i] = v.value, v.format
 		default:
 			panic("claimtx: an argument is of an unknown type") // a mistake in the program
 		}

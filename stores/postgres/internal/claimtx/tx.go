@@ -30,6 +30,7 @@ type Tx struct {
 	suspect atomic.Bool // the handler had ways to end the transaction that were not watched
 	outcome sqltx.Outcome
 	staged  sqlstore.Staged // before COMMIT
+	handed  *Handed         // the first of them
 }
 
 const pkg sqltx.Package = "postgres"
@@ -88,15 +89,19 @@ func (t *Tx) retire(ctx context.Context) {
 
 // Inspect says whether a statement of the handler may be sent: not if it would end the
 // transaction (stores.ErrTxManaged), which dooms the attempt.
-func (t *Tx) Inspect(sql string) error {
+func (t *Tx) Inspect(sql string) error { return t.inspect(sql, true) }
+
+// inspect knows whether the server may take several statements in one text, and names of prepared
+// ones.
+func (t *Tx) inspect(sql string, simple bool) error {
 	r := Read(sql)
 	if r.Control {
 		t.Doom(stores.ErrTxManaged)
 		return stores.ErrTxManaged
 	}
 	// A single word may be the name of a statement that was prepared elsewhere.
-	word := isWord(sql)
-	if r.Several || word {
+	word := simple && isWord(sql)
+	if simple && r.Several || word {
 		t.Distrust()
 	}
 	t.session.read(r, word)

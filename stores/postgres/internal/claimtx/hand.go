@@ -1,0 +1,154 @@
+package claimtx
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgproto3"
+	"github.com/jackc/pgx/v5/pgtype"
+
+	"github.com/millpond-go/millpond/internal/sqlstore"
+	"github.com/millpond-go/millpond/stores/postgres/internal/tables"
+)
+
+// Handed are statements that a handler has handed over instead of sending them.
+type Handed struct {
+	Statements []Request
+	// Failed names the statement of an error. Without one the statement has met rows that are
+	// not as many as it wants.
+	Failed func(at int, rows int64, err error) error
+}
+
+// Request is one of them.
+type Request struct {
+	SQL  string
+	Args []any
+	Rows int64 // that it must change or return; negative: any number
+}
+
+// Hand has statements ride with COMMIT, in one trip. Those that the connection has not seen
+// before are shown to the server at once. Where nothing is prepared (see linkTo) they are sent
+// at once.
+func (t *Tx) Hand(ctx context.Context, h *Handed) (err error) {
+	l := linkOf(t.conn.PgConn()) // since the claim
+	texts := make([]string, len(h.Statements))
+	for i, r := range h.Statements {
+		if err := t.inspect(r.SQL, l == nil); err != nil {
+			return h.Failed(i, 0, err)
+		}
+		if texts[i] = r.SQL; r.Rows >= 0 {
+			if texts[i], err = counted(r.SQL, r.Rows); err != nil {
+				return h.Failed(i, 0, err)
+			}
+		}
+	}
+	if err := t.Acquire(); err != nil {
+		return err
+	}
+	defer func() { t.Release(err) }()
+	if l == nil {
+		return t.sendHanded(ctx, texts, h)
+	}
+	if at, err := l.describe(ctx, t.conn.PgConn(), texts); err != nil {
+		return h.Failed(at, 0, err)
+	}
+	staged := make(sqlstore.Staged, len(texts))
+	for i, text := range texts {
+		args, err := encode(t.conn.TypeMap(), l.described[text], h.Statements[i].Args)
+		if err != nil {
+			return h.Failed(i, 0, err)
+		}
+		staged[i] = tables.Statement{Text: text, Args: args}
+	}
+	t.staged, t.handed = append(staged, t.staged...), h
+	return nil
+}
+
+// encoded is an argument as the driver has encoded it.
+type encoded struct {
+	value  []byte
+	format int16
+}
+
+func encode(types *pgtype.Map, parameters []uint32, args []any) ([]any, error) {
+	var b pgx.ExtendedQueryBuilder
+	if len(parameters) != len(args) {
+		return nil, fmt.Errorf("postgres: the statement has %d parameters, and there are %d arguments", len(parameters), len(args))
+	}
+	if err := b.Build(types, &pgconn.StatementDescription{ParamOIDs: parameters}, args); err != nil {
+		return nil, err
+	}
+	values := make([]any, len(args))
+	for i := range args {
+		values[i] = encoded{b.ParamValues[i], b.ParamFormats[i]}
+	}
+	return values, nil
+}
+
+// describe has the server prepare the texts that it has not prepared, in one trip, and say the
+// types of their parameters. at is the text that it has refused.
+func (l *link) describe(ctx context.Context, pg *pgconn.PgConn, texts []string) (at int, err error) {
+	var (
+		asked []int
+		bytes int
+	)
+	for i, text := range texts {
+		if _, known := l.described[text]; known {
+			continue
+		}
+		name := l.prepare(pg.Frontend(), text)
+		pg.Frontend().SendParse(&pgproto3.Parse{Name: name, Query: text})
+		pg.Frontend().SendDescribe(&pgproto3.Describe{ObjectType: 'S', Name: name})
+		l.described[text] = nil
+		asked, bytes = append(asked, i), bytes+len(text)
+	}
+	if len(asked) == 0 {
+		return 0, nil
+	}
+	pg.Frontend().SendSync(&pgproto3.Sync{})
+	answered := 0
+	err = converse(ctx, pg, bytes > buffer, func(message pgproto3.BackendMessage) error {
+		switch m := message.(type) {
+		case *pgproto3.ParameterDescription:
+			l.described[texts[asked[answered]]] = append([]uint32{}, m.ParameterOIDs...)
+		case *pgproto3.RowDescription, *pgproto3.NoData:
+			answered++
+		}
+		return nil
+	})
+	if err != nil {
+		for _, i := range asked {
+			l.drop(texts[i])
+		}
+		return asked[min(answered, len(asked)-1)], err
+	}
+	return 0, nil
+}
+
+// sendHanded sends the statements in a trip of their own.
+func (t *Tx) sendHanded(ctx context.Context, texts []string, h *Handed) error {
+	var batch pgx.Batch
+	for i, text := range texts {
+		batch.Queue(text, h.Statements[i].Args...)
+	}
+	results := t.conn.SendBatch(ctx, &batch)
+	for i := range texts {
+		if _, err := results.Exec(); err != nil {
+			return errors.Join(h.failed(i, err), results.Close())
+		}
+	}
+	return results.Close()
+}
+
+// failed names the statement that has failed, or why it was made to.
+func (h *Handed) failed(at int, err error) error {
+	if h.Statements[at].Rows >= 0 {
+		if rows, ok := miscounted(err); ok {
+			return h.Failed(at, rows, nil)
+		}
+	}
+	return h.Failed(at, 0, err)
+}

@@ -1,0 +1,143 @@
+package claimtx
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgproto3"
+	"github.com/jackc/pgx/v5/pgtype"
+
+	"github.com/millpond-go/millpond/stores/postgres/internal/tables"
+)
+
+// link is what is kept with a connection of the driver's while it lives, so that what is sent
+// with each message is prepared once and goes past what the driver does for statements of any
+// kind.
+type link struct {
+	tx        pgx.Tx              // stands for the transactions on the connection, one after the other
+	prepared  map[string]string   // names of statements by their texts
+	described map[string][]uint32 // types of their parameters, of those of handlers
+}
+
+const (
+	linkKey = "millpond"
+	// maxPrepared bounds what the server keeps for a connection.
+	maxPrepared = 200
+)
+
+// linkTo returns the link to a connection; nil where the program has the driver prepare
+// nothing, as poolers need it, or trace what it sends.
+func linkTo(ctx context.Context, conn *pgx.Conn) (*link, error) {
+	kept := conn.PgConn().CustomData()
+	l, known := kept[linkKey].(*link)
+	if known {
+		return l, nil
+	}
+	if c := conn.Config(); c.DefaultQueryExecMode == pgx.QueryExecModeCacheStatement && c.StatementCacheCapacity > 0 && c.Tracer == nil {
+		// The driver makes a transaction when it has sent a statement, and never asks what it was.
+		tx, err := conn.BeginTx(ctx, pgx.TxOptions{BeginQuery: ";"})
+		if err != nil {
+			return nil, err
+		}
+		l = &link{tx: tx, prepared: make(map[string]string), described: make(map[string][]uint32)}
+	}
+	kept[linkKey] = l
+	return l, nil
+}
+
+// linkOf returns the link that there is.
+func linkOf(pg *pgconn.PgConn) *link {
+	l, _ := pg.CustomData()[linkKey].(*link)
+	return l
+}
+
+// exchange sends statements in one trip, and hands their rows to them one at a time. If it
+// fails some of them have not been run.
+func (l *link) exchange(ctx context.Context, pg *pgconn.PgConn, statements ...tables.Statement) error {
+	if err := ctx.Err(); err != nil {
+		return context.Cause(ctx)
+	}
+	to := pg.Frontend()
+	for i := range statements {
+		l.queue(to, &statements[i])
+	}
+	to.SendSync(&pgproto3.Sync{})
+	at := 0
+	err := converse(ctx, pg, false, func(message pgproto3.BackendMessage) error {
+		switch m := message.(type) {
+		case *pgproto3.CommandComplete:
+			at++
+		case *pgproto3.DataRow:
+			if read := statements[at].Read; read != nil {
+				return read(&row{values: m.Values})
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		l.forget(statements)
+	}
+	return err
+}
+
+// queue writes a statement for the server, and returns how many bytes that may be. The server
+// prepares it when it is sent first, and each time without a link.
+func (l *link) queue(to *pgproto3.Frontend, s *tables.Statement) (bytes int) {
+	var name string
+	known := false
+	if l != nil {
+		if name, known = l.prepared[s.Text]; !known {
+			name = l.prepare(to, s.Text)
+		}
+	}
+	if !known {
+		to.SendParse(&pgproto3.Parse{Name: name, Query: s.Text})
+		bytes = len(s.Text)
+	}
+	values, formats := bound(s.Args)
+	bind := pgproto3.Bind{PreparedStatement: name, Parameters: values, ParameterFormatCodes: formats}
+	if s.Read != nil {
+		bind.ResultFormatCodes = inBinary
+	}
+	to.SendBind(&bind)
+	to.SendExecute(&pgproto3.Execute{})
+	const around = 100 // the server's answer may be as long
+	bytes += around
+	for _, v := range values {
+		bytes += len(v)
+	}
+	return bytes
+}
+
+var inBinary = []int16{pgtype.BinaryFormatCode}
+
+// prepare names a statement that is about to be prepared. Its name says what it is, so that
+// whoever shares a server connection after all, by a pooler, meets an error and no other statement.
+func (l *link) prepare(to *pgproto3.Frontend, text string) (name string) {
+	if len(l.prepared) >= maxPrepared {
+		for text, name := range l.prepared {
+			to.SendClose(&pgproto3.Close{ObjectType: 'S', Name: name})
+			l.drop(text)
+		}
+	}
+	sum := sha256.Sum256([]byte(text))
+	name = "millpond_" + hex.EncodeToString(sum[:16])
+	to.SendClose(&pgproto3.Close{ObjectType: 'S', Name: name}) // is no error if there is none
+	l.prepared[text] = name
+	return name
+}
+
+// forget has statements prepared anew that may not be, or whose plans no longer fit.
+func (l *link) forget(statements []tables.Statement) {
+	for i := range statements {
+		l.drop(statements[i].Text)
+	}
+}
+
+func (l *link) drop(text string) {
+	delete(l.prepared, text)
+	delete(l.described, text)
+}
