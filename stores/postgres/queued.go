@@ -1,0 +1,93 @@
+package postgres
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/ThreeDotsLabs/watermill/message"
+	"github.com/jackc/pgx/v5"
+
+	"github.com/millpond-go/millpond/internal/sqltx"
+	"github.com/millpond-go/millpond/stores/postgres/internal/claimtx"
+)
+
+// Queue takes the statements of a handler that [Queued] has made. They are sent together with
+// COMMIT when the handler has returned nil, in the order in which they were queued, so that it
+// never sees their results. It belongs to one goroutine.
+type Queue struct {
+	statements []claimtx.Request
+}
+
+// Exec queues a statement. Its rows are not read.
+func (q *Queue) Exec(sql string, args ...any) {
+	q.statements = append(q.statements, claimtx.Request{SQL: sql, Args: args, Rows: -1})
+}
+
+// ExecRows queues an INSERT, UPDATE, DELETE, MERGE or SELECT that has to change or return so
+// many rows. If it does not nothing is committed, and the attempt has failed with a [*RowsError].
+func (q *Queue) ExecRows(rows int64, sql string, args ...any) {
+	q.statements = append(q.statements, claimtx.Request{SQL: sql, Args: args, Rows: max(rows, 0)})
+}
+
+// StatementError is the error of a queued statement.
+type StatementError struct {
+	Number int    // of the statement in its queue, from 1
+	SQL    string // as it was queued
+	Err    error
+}
+
+// Error implements error. It names the statement by its number and first words.
+func (e *StatementError) Error() string {
+	const shown = 60
+	return fmt.Sprintf("postgres: queued statement %d (%.*s): %s", e.Number, shown, e.SQL, e.Err)
+}
+
+// Unwrap returns the error without the statement.
+func (e *StatementError) Unwrap() error { return e.Err }
+
+// RowsError is why a statement of [Queue.ExecRows] has failed the attempt. It does not say that
+// the message will never do: a RetryPolicy.Classify may.
+type RowsError struct{ Want, Got int64 }
+
+// Error implements error.
+func (e *RowsError) Error() string {
+	return fmt.Sprintf("it was to change or return %d rows, and did so with %d", e.Want, e.Got)
+}
+
+// Queued adapts a function that hands over its statements to a handler for
+// Router.AddConsumerHandler. A message alone takes two round trips: one for BEGIN and the
+// claim, one for the statements and COMMIT. What the function has to read it reads by
+// TxFromContext, in trips of its own.
+//
+// The statements have as long as InboxConfig.CommitTimeout. One that would end the transaction
+// is refused with stores.ErrTxManaged. The errors are those of [Handler].
+func Queued(f func(ctx context.Context, q *Queue, msg *message.Message) error) message.NoPublishHandlerFunc {
+	handle := sqltx.Handler(attemptKey{}, func(ctx context.Context, tx pgx.Tx, msg *message.Message) error {
+		q := &Queue{}
+		if err := f(ctx, q, msg); err != nil || len(q.statements) == 0 {
+			return err
+		}
+		return q.hand(ctx, tx)
+	})
+	return func(msg *message.Message) error { return handle(msg) } // router looks at the file of this function
+}
+
+func (q *Queue) hand(ctx context.Context, tx pgx.Tx) error {
+	managed, _ := tx.(*managedTx) // what Handler gives
+	for i := range q.statements {
+		s := &q.statements[i]
+		queued := s.SQL
+		var err error
+		if s.SQL, s.Args, err = rewrite(ctx, managed.tx.Conn(), s.SQL, s.Args); err != nil {
+			return &StatementError{Number: i + 1, SQL: queued, Err: err}
+		}
+	}
+	return managed.attempt.Hand(ctx, &claimtx.Handed{Statements: q.statements, Failed: q.failed})
+}
+
+func (q *Queue) failed(at int, rows int64, err error) error {
+	if err == nil {
+		err = &RowsError{Want: q.statements[at].Rows, Got: rows}
+	}
+	return &StatementError{Number: at + 1, SQL: q.statements[at].SQL, Err: err}
+}
