@@ -12,7 +12,7 @@
 //
 // A handler gets the transaction, a pgx.Tx, as its parameter from [Handler], or from the
 // message's context by [TxFromContext]. Its Commit and Rollback belong to millpond: see
-// stores.ErrTxManaged.
+// stores.ErrTxManaged. A handler that only writes may hand its statements over: [Queued].
 //
 // # URL
 //

@@ -86,6 +86,17 @@ func ExampleTxFromContext() {
 	_ = markPaid
 }
 
+// A handler that only writes: its statements ride with COMMIT, and the message takes two round
+// trips.
+func ExampleQueued() {
+	markPaid := postgres.Queued(func(_ context.Context, q *postgres.Queue, msg *message.Message) error {
+		q.ExecRows(1, "UPDATE invoice SET paid = true WHERE id = $1 AND NOT paid", string(msg.Payload))
+		q.Exec("INSERT INTO journal (invoice, entry) VALUES ($1, 'paid')", string(msg.Payload))
+		return nil
+	})
+	_ = markPaid
+}
+
 // A payment happens outside of the database, and its receipt is written when the message is
 // completed.
 func ExampleLease() {

@@ -171,7 +171,8 @@ func TestQueuedErrorsNameTheirStatement(t *testing.T) {
 		"a division by zero": {"INSERT INTO account VALUES (2, 1 / $1::int)", []any{0}, "22012"},
 		"a table":            {"INSERT INTO nowhere VALUES ($1)", []any{1}, "42P01"},
 		"syntax":             {"INSERT INTO", nil, "42601"},
-		"an argument":        {"INSERT INTO account VALUES ($1, 1)", []any{"one"}, ""},
+		"an argument":        {"INSERT INTO account VALUES ($1, 1)", []any{"one"}, "22P02"},
+		"no argument":        {"INSERT INTO account VALUES ($1, 1)", []any{struct{}{}}, ""},
 		"too few":            {"INSERT INTO account VALUES ($1, 1)", nil, ""},
 		"named arguments":    {"INSERT INTO account VALUES (@id, -1)", []any{pgx.NamedArgs{"id": 1}}, "23514"},
 	} {
