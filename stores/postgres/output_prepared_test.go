@@ -5,6 +5,10 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
 	"github.com/millpond-go/millpond/internal/pgtest"
 	"github.com/millpond-go/millpond/internal/testenv"
 	"github.com/millpond-go/millpond/stores"
@@ -126,5 +130,35 @@ func TestHandlerMayDiscardStatements(t *testing.T) {
 	}
 	if err != nil {
 		t.Error(err)
+	}
+}
+
+// Some programs discard what is prepared each time that a connection is given back.
+func TestPoolsMayDiscardStatements(t *testing.T) {
+	t.Parallel()
+	url := pgtest.WithParameters(t, testenv.VolatilePostgres(t).NewDatabase(t), "pool_max_conns", "1")
+	openStore(t, url)
+	config, err := pgxpool.ParseConfig(url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	config.AfterRelease = func(conn *pgx.Conn) bool { return conn.DeallocateAll(t.Context()) == nil }
+	pool, err := pgxpool.NewWithConfig(t.Context(), config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer pool.Close()
+	s, err := postgres.New(pool, postgres.Config{})
+	if err == nil {
+		err = s.Register(t.Context(), stores.Registration{Consumer: pgtest.Stock, Topic: "orders"})
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 4 {
+		saying(t, s, false, output("k"))
+		if _, err := queued(t, s, uuid.NewString(), queueEffect); err != nil {
+			t.Error(err)
+		}
 	}
 }

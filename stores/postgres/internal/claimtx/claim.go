@@ -96,7 +96,13 @@ func send(ctx context.Context, conn *pgx.Conn, begin pgx.TxOptions, statements [
 	case err != nil:
 		return nil, err
 	case l != nil:
-		return l.tx, l.exchange(ctx, conn.PgConn(), statements...)
+		err := l.exchange(ctx, conn.PgConn(), statements...)
+		if !tables.NotPrepared(err) {
+			return l.tx, err
+		}
+		if _, err := conn.Exec(ctx, "rollback"); err != nil {
+			return nil, err
+		}
 	}
 	var batch pgx.Batch
 	batch.BeginTx(begin)

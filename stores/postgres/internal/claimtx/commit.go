@@ -74,7 +74,7 @@ func (t *Tx) send(ctx context.Context, pg *pgconn.PgConn, suspect bool) error {
 		first = 1
 		staged = slices.Insert(slices.Clip(staged), 0, tables.Statement{Text: t.tables.Owned(), Args: []any{t.consumer, t.id}})
 	}
-	a, err := sendCommit(ctx, pg, staged)
+	a, err := sendCommit(ctx, pg, t.link(), staged)
 	switch at := a.done - first; {
 	case at < 0 && tables.NotOurs(err):
 		return pkg.NotCommitted(errors.Join(sqltx.ErrEscaped, t.end(ctx)))

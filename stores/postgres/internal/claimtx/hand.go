@@ -33,7 +33,7 @@ type Request struct {
 // before are shown to the server at once. Where nothing is prepared (see linkTo) they are sent
 // at once.
 func (t *Tx) Hand(ctx context.Context, h *Handed) (err error) {
-	l := linkOf(t.conn.PgConn()) // since the claim
+	l := t.link()
 	texts := make([]string, len(h.Statements))
 	for i, r := range h.Statements {
 		if err := t.inspect(r.SQL, l == nil); err != nil {

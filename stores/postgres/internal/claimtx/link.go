@@ -48,9 +48,13 @@ func linkTo(ctx context.Context, conn *pgx.Conn) (*link, error) {
 	return l, nil
 }
 
-// linkOf returns the link that there is.
-func linkOf(pg *pgconn.PgConn) *link {
-	l, _ := pg.CustomData()[linkKey].(*link)
+// link returns the link that the claim has made; nil if the handler may have changed the session,
+// which may have been to discard what was prepared.
+func (t *Tx) link() *link {
+	if t.session.marked.Load() {
+		return nil
+	}
+	l, _ := t.conn.PgConn().CustomData()[linkKey].(*link)
 	return l
 }
 
@@ -78,7 +82,7 @@ func (l *link) exchange(ctx context.Context, pg *pgconn.PgConn, statements ...ta
 		return nil
 	})
 	if err != nil {
-		l.forget(statements)
+		l.failed(pg, statements, err)
 	}
 	return err
 }
@@ -130,10 +134,14 @@ func (l *link) prepare(to *pgproto3.Frontend, text string) (name string) {
 	return name
 }
 
-// forget has statements prepared anew that may not be, or whose plans no longer fit.
-func (l *link) forget(statements []tables.Statement) {
+// failed has statements prepared anew that may not be, or whose plans no longer fit. A connection
+// of which somebody else discards what is prepared has no link from then on.
+func (l *link) failed(pg *pgconn.PgConn, statements []tables.Statement, err error) {
 	for i := range statements {
 		l.drop(statements[i].Text)
+	}
+	if tables.NotPrepared(err) {
+		pg.CustomData()[linkKey] = (*link)(nil)
 	}
 }
 

@@ -24,8 +24,8 @@ type answer struct {
 // sendCommit sends statements and COMMIT, which the server reads only if what is before it
 // succeeds, and reads the answer. A warning that a wait for a synchronous standby was canceled
 // is an error.
-func sendCommit(ctx context.Context, pg *pgconn.PgConn, before []tables.Statement) (a answer, err error) {
-	large := queue(pg, before)
+func sendCommit(ctx context.Context, pg *pgconn.PgConn, l *link, before []tables.Statement) (a answer, err error) {
+	large := queue(pg.Frontend(), l, before)
 	err = converse(ctx, pg, large, func(message pgproto3.BackendMessage) error {
 		switch m := message.(type) {
 		case *pgproto3.CommandComplete:
@@ -40,8 +40,9 @@ func sendCommit(ctx context.Context, pg *pgconn.PgConn, before []tables.Statemen
 		}
 		return nil
 	})
-	if l := linkOf(pg); err != nil && l != nil {
-		l.forget(before)
+	if err != nil && l != nil {
+		l.drop(commit)
+		l.failed(pg, before, err)
 	}
 	return a, err
 }
@@ -121,16 +122,15 @@ func (e lostError) Unwrap() error { return e.error }
 // buffer is what sockets are sure to take.
 const buffer = 32 << 10
 
-// queue writes what is sent at once, and reports whether that is much. What poolers are in
-// between of is prepared under no name.
-func queue(pg *pgconn.PgConn, before []tables.Statement) (much bool) {
-	const commit = "commit"
-	to := pg.Frontend()
+const commit = "commit"
+
+// queue writes what is sent at once, and reports whether that is much.
+func queue(to *pgproto3.Frontend, l *link, before []tables.Statement) (much bool) {
 	if len(before) == 0 {
 		to.Send(&pgproto3.Query{String: commit})
 		return false
 	}
-	l, bytes := linkOf(pg), 0
+	bytes := 0
 	for _, s := range append(slices.Clip(before), tables.Statement{Text: commit}) {
 		bytes += l.queue(to, &s)
 	}

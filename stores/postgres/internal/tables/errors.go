@@ -69,6 +69,9 @@ func IsDrivers(err error) bool { return sqlState(err) != "" || errors.Is(err, dr
 // written the claim's row (see Tables.Owned).
 func NotOurs(err error) bool { return sqlState(err) == divisionByZero }
 
+// NotPrepared reports whether a statement that was prepared is there no more.
+func NotPrepared(err error) bool { return sqlState(err) == statementMissing }
+
 // Refused reports whether COMMIT was answered by an error that proves that nothing was
 // committed.
 func Refused(err error) bool {
