@@ -52,6 +52,9 @@ var goals = []goal{
 	{"relay / Watermill's Forwarder, queue schema", "forwarder", relayPlain, forwarderQueue, 1, 2, 4, false},
 	{"relay into a large history / an empty one", "relay-history", relayArchive, relayHistory, 1, 0.9, 1, false},
 	{"relay under an old snapshot / without", "relay-snapshot", relaySnapshot, relayPlain, 1, 0.7, 0.9, false},
+	{"purge at full speed, rows a second", "purge", purgeFast, "", goalWorkers, 50_000, 0, false},
+	{"claims, a purge at its pace / none", "purge", claimsPurged, claimsAlone, goalWorkers, 0.85, 0.95, false},
+	{"claims, time-ordered ids, many completed / none", "completed", claimsFull, claimsEmpty, goalWorkers, 0.9, 1, false},
 	{"relay to Kafka, 5,000 order keys / none", "relay-kafka", kafkaManyKeys, kafkaUnkeyed, 1, 0.5, 0.8, false},
 }
 

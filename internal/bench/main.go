@@ -29,7 +29,7 @@ func main() {
 
 // groupNames are the groups, in the order in which they are measured.
 var groupNames = []string{
-	"first", "duplicates", "far-first", "far-duplicates", "failures", "leases", "telemetry", "database-sql", "outputs", "relay", "relay-history", "relay-snapshot", "relay-prompt", "forwarder", "relay-kafka", "sqlite", "mysql", "outputs-mysql", "kafka", "rabbitmq", "sqs", "nats", "middleware",
+	"first", "duplicates", "far-first", "far-duplicates", "failures", "leases", "telemetry", "database-sql", "outputs", "relay", "relay-history", "relay-snapshot", "relay-prompt", "forwarder", "relay-kafka", "purge", "completed", "sqlite", "purge-sqlite", "mysql", "purge-mysql", "outputs-mysql", "kafka", "rabbitmq", "sqs", "nats", "middleware",
 }
 
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
@@ -44,6 +44,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 		waiting    = flags.Int("waiting", 1_000_000, "how many parked messages that are not due the group failures adds")
 		history    = flags.Int("history", 10_000_000, "how many published outputs the group relay-history adds")
 		backlog    = flags.Int("backlog", 400_000, "how many outputs the group relay-snapshot relays")
+		completed  = flags.Int("completed", 20_000_000, "how many completed rows the group completed adds to each of two tables")
 		output     = flags.String("o", "table", "print a `table` or json")
 		markdown   = flags.Bool("markdown", false, "also write "+documentName)
 		cpuProfile = flags.String("cpuprofile", "", "write a CPU profile to `file`, labelled by recipe and workers")
@@ -52,7 +53,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	if err := flags.Parse(args); err != nil {
 		return err
 	}
-	o := options{repeats: *repeats, cell: *cell, waiting: *waiting, history: *history, backlog: *backlog, progress: log.New(stderr, "", 0)}
+	o := options{repeats: *repeats, cell: *cell, waiting: *waiting, history: *history, backlog: *backlog, completed: *completed, progress: log.New(stderr, "", 0)}
 	if err := o.parse(*groups, *only, *workers); err != nil {
 		return err
 	}
@@ -112,6 +113,8 @@ func (o *options) parse(groups, only, workers string) error {
 		return fmt.Errorf("-history is %d: use a positive number", o.history)
 	case o.backlog < 1:
 		return fmt.Errorf("-backlog is %d: use a positive number", o.backlog)
+	case o.completed < 1:
+		return fmt.Errorf("-completed is %d: use a positive number", o.completed)
 	case o.cell <= 0:
 		return fmt.Errorf("-cell is %v: use a positive duration", o.cell)
 	}

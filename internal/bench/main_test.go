@@ -14,7 +14,7 @@ import (
 func TestRun(t *testing.T) {
 	var out, progress bytes.Buffer
 	groups := strings.Join(slices.DeleteFunc(slices.Clone(groupNames), onBroker), ",")
-	args := []string{"-groups", groups, "-repeats", "1", "-cell", "5ms", "-workers", "1,2", "-waiting", "1000", "-history", "1000", "-backlog", "2000", "-o", "json"}
+	args := []string{"-groups", groups, "-repeats", "1", "-cell", "5ms", "-workers", "1,2", "-waiting", "1000", "-history", "1000", "-backlog", "2000", "-completed", "1000", "-o", "json"}
 	if err := run(t.Context(), args, &out, &progress); err != nil {
 		t.Fatalf("%v\n%s", err, &progress)
 	}
@@ -55,7 +55,7 @@ func TestRun(t *testing.T) {
 			}
 		}
 	}
-	for name, want := range map[string]int{"first": 12, "duplicates": 8, "far-first": 2, "far-duplicates": 4, "failures": 9, "database-sql": 6, "telemetry": 3, "sqlite": 6, "mysql": 8, "leases": 4, "mysql-leases": 4, "outputs": 6, "outputs-mysql": 6, "relay": 2, "relay-history": 2, "relay-snapshot": 2, "relay-prompt": 2} {
+	for name, want := range map[string]int{"first": 12, "duplicates": 8, "far-first": 2, "far-duplicates": 4, "failures": 9, "database-sql": 6, "telemetry": 3, "sqlite": 6, "mysql": 8, "leases": 4, "mysql-leases": 4, "outputs": 6, "outputs-mysql": 6, "relay": 2, "relay-history": 2, "relay-snapshot": 2, "relay-prompt": 2, "purge": 3, "completed": 4, "purge-sqlite": 1, "purge-mysql": 1} {
 		if rows[name] != want {
 			t.Errorf("%s: %d rows, want %d", name, rows[name], want)
 		}

@@ -16,16 +16,17 @@ import (
 
 // options say how a run is made.
 type options struct {
-	groups   []string
-	workers  []int
-	repeats  int
-	cell     time.Duration          // how long a cell takes, about
-	waiting  int                    // parked messages that are not due
-	history  int                    // published outputs that are kept
-	backlog  int                    // outputs that are relayed under an old snapshot
-	selected func(cell string) bool // by "recipe/workers"
-	progress *log.Logger
-	dir      string // for files, until the end of the run
+	groups    []string
+	workers   []int
+	repeats   int
+	cell      time.Duration          // how long a cell takes, about
+	waiting   int                    // parked messages that are not due
+	history   int                    // published outputs that are kept
+	backlog   int                    // outputs that are relayed under an old snapshot
+	completed int                    // rows of messages that are completed
+	selected  func(cell string) bool // by "recipe/workers"
+	progress  *log.Logger
+	dir       string // for files, until the end of the run
 }
 
 // contender is one recipe with one number of workers.

@@ -34,11 +34,16 @@ func measureAll(ctx context.Context, o options) (_ *report, err error) {
 			return nil, err
 		}
 	}
+	if slices.Contains(o.groups, "purge-sqlite") {
+		if err := r.add(ctx, o, purgesSQLite(dir.Path)); err != nil {
+			return nil, err
+		}
+	}
 	for _, entry := range []struct {
 		name    string
 		measure func(context.Context, options) error
 	}{
-		{"mysql", r.measureMySQL}, {"outputs-mysql", r.measureOutputsMySQL}, {"kafka", r.measureKafka}, {"rabbitmq", r.measureRabbitMQ}, {"sqs", r.measureSQS}, {"nats", r.measureNATS},
+		{"mysql", r.measureMySQL}, {"purge-mysql", r.measurePurgeMySQL}, {"outputs-mysql", r.measureOutputsMySQL}, {"kafka", r.measureKafka}, {"rabbitmq", r.measureRabbitMQ}, {"sqs", r.measureSQS}, {"nats", r.measureNATS},
 	} {
 		if !slices.Contains(o.groups, entry.name) {
 			continue
@@ -105,6 +110,8 @@ var onServer = []siteGroup{
 	{"relay-prompt", promptness, 0},
 	{"forwarder", forwarders, 0},
 	{"relay-kafka", relaysToKafka, 0},
+	{"purge", purges, 0},
+	{"completed", completeds, 0},
 }
 
 func (r *report) measureSite(ctx context.Context, o options, s *server, entry siteGroup) error {
