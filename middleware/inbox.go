@@ -55,6 +55,9 @@ func NewInbox(store Store, c InboxConfig) (*Inbox, error) {
 	if _, ok := store.(stores.Outbox); c.Outputs != nil && store != nil && !ok {
 		err = errors.Join(fmt.Errorf("Outputs is set, and the store, a %T, has no outbox", store), err)
 	}
+	if can, ok := store.(interface{ Capabilities() stores.Capabilities }); ok && can.Capabilities().Unordered {
+		err = errors.Join(c.unordered(store), err)
+	}
 	modes, noLeases := newModes(store, &c)
 	err = errors.Join(err, noLeases)
 	if err != nil {

@@ -1,6 +1,7 @@
 package middleware
 
 import (
+	"fmt"
 	"strings"
 	"time"
 
@@ -136,3 +137,17 @@ func Unconfirmed(err error) error { return budget.Mark(err, stores.ClassUnconfir
 // RetryAfter marks an error after which the next attempt waits at least d, in place of the
 // policy's backoff. The attempt counts. nil stays nil.
 func RetryAfter(err error, d time.Duration) error { return budget.Delay(err, d) }
+
+// unordered returns what is wrong with order keys on a store that does not keep them.
+func (c *InboxConfig) unordered(store Store) error {
+	ordered := func(p *RetryPolicy) bool { return p.Order != "" || p.OrderKey != nil }
+	if ordered(&c.Retry) {
+		return fmt.Errorf("Retry.Order is set, and the store, a %T, keeps no order: leave Order and OrderKey out, or use another store", store)
+	}
+	for handler := range c.RetryByHandler {
+		if p := c.RetryByHandler[handler]; ordered(&p) {
+			return fmt.Errorf("RetryByHandler[%q].Order is set, and the store, a %T, keeps no order: leave Order and OrderKey out, or use another store", handler, store)
+		}
+	}
+	return nil
+}

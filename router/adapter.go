@@ -36,6 +36,7 @@ var adapters = map[string]string{
 	"postgresql+sql":  "stores/postgres/sqldb",
 	"mysql":           "stores/mysql",
 	"sqlite":          "stores/sqlite",
+	"dynamodb":        "stores/dynamodb",
 }
 
 // adapter returns an error for a scheme that no imported package opens.

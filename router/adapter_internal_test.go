@@ -10,6 +10,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/millpond-go/millpond/stores"
+	"github.com/millpond-go/millpond/stores/dynamodb"
 	"github.com/millpond-go/millpond/stores/mysql"
 	"github.com/millpond-go/millpond/stores/postgres"
 	"github.com/millpond-go/millpond/stores/postgres/sqldb"
@@ -24,10 +25,11 @@ func TestTypedHandlersFitTheirStore(t *testing.T) {
 		"stores/postgres":       postgres.Handler(func(context.Context, pgx.Tx, *message.Message) error { return nil }),
 		"stores/postgres/sqldb": sqldb.Handler(onSQL),
 		"stores/sqlite":         sqlite.Handler(onSQL),
+		"stores/dynamodb":       dynamodb.Handler(func(context.Context, *dynamodb.Tx, *message.Message) error { return nil }),
 	}
 	all := map[string]stores.Store{
 		"stores/mysql": &mysql.Store{}, "stores/postgres": &postgres.Store{},
-		"stores/postgres/sqldb": &sqldb.Store{}, "stores/sqlite": &sqlite.Store{},
+		"stores/postgres/sqldb": &sqldb.Store{}, "stores/sqlite": &sqlite.Store{}, "stores/dynamodb": &dynamodb.Store{},
 	}
 	for made, handler := range handlers {
 		for name, store := range all {

@@ -77,6 +77,10 @@ var (
 	// ErrReentered: the handler was run a second time in one transaction, for example by a
 	// Retry middleware inside the inbox.
 	ErrReentered = errors.New("stores: the handler was run twice in one transaction: put retries outside the inbox")
+	// ErrTxContended: a condition that the handler has put on what it writes does not hold,
+	// because others have changed the item since. It is run again at once, as after
+	// [ClassContention], and in the end counted.
+	ErrTxContended = errors.New("stores: a condition of the handler's does not hold any longer")
 	// ErrFailureHidden: a middleware inside the inbox returned nil, but the typed handler had
 	// returned an error (wrapped too), had panicked, or still ran. Committing would have kept
 	// half of its effects.

@@ -203,8 +203,8 @@ type Escapable interface {
 // (ErrCommitUnknown) ended. It is safe for concurrent use.
 type Resolver interface {
 	// Resolve reports whether the key is completed. It first waits, bounded by ctx, until
-	// no transaction that could complete it is running, and uses another connection than
-	// the attempt. An error wraps ErrUnavailable: ask again.
+	// no transaction that could complete it is running, or keeps such a one from committing, and
+	// uses another connection than the attempt. An error wraps ErrUnavailable: ask again.
 	Resolve(ctx context.Context, k Key) (completed bool, err error)
 }
 
@@ -261,6 +261,18 @@ type Capabilities struct {
 	// window alone keeps messages from running again. It is known once a consumer is
 	// registered.
 	StaleUnseen bool
+
+	// ClaimsShared: deliveries of one message at the same moment may all be claimed, in
+	// different processes. One of them commits, and nothing of the others is written. Within a
+	// process, and under a lease, claims are exclusive.
+	ClaimsShared bool
+
+	// Unordered: order keys are refused, by Begin with ErrUnordered.
+	Unordered bool
+
+	// ChangesSplit: an operator's batch is changed message by message, and numbers grow within
+	// a process only.
+	ChangesSplit bool
 
 	Pool Pool
 }

@@ -53,7 +53,7 @@ func openStore(ctx context.Context, rawURL string) (store, error) {
 	u, err := url.Parse(rawURL)
 	switch {
 	case err == nil && u.Scheme == "":
-		return nil, usagef("the store's URL has no scheme: write postgres://…, mysql://… or sqlite://file.db")
+		return nil, usagef("the store's URL has no scheme: write postgres://…, mysql://…, dynamodb://… or sqlite://file.db")
 	case err == nil && !slices.Contains(known, u.Scheme):
 		return nil, usagef("the store's URL has the scheme %q: the tool knows %s", u.Scheme, strings.Join(known, ", "))
 	}

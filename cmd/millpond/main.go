@@ -15,6 +15,7 @@ import (
 	"os/signal"
 	"syscall"
 
+	_ "github.com/millpond-go/millpond/stores/dynamodb"
 	_ "github.com/millpond-go/millpond/stores/postgres"
 	_ "github.com/millpond-go/millpond/stores/sqlite"
 )

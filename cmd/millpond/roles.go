@@ -32,10 +32,14 @@ An administrator runs it after each millpond migrate up, and grants the roles to
 GRANT millpond_runtime TO app. On MySQL and MariaDB the role must also be the account's default
 (SET DEFAULT ROLE), and the statements are run in the database of the tables.
 
+For DynamoDB it prints the IAM policy of each role, for the tables in any region and account.
+A service needs the rights for its handlers' own tables besides.
+
 No database is asked: of the store's URL only the scheme counts, and the names of the tables
 that its parameters set.`,
 		Example: `  millpond roles --store 'postgres://?millpond_schema=millpond' | psql
-  millpond roles --store mysql:// --role runtime --role operator`,
+  millpond roles --store mysql:// --role runtime --role operator
+  millpond roles --store 'dynamodb://?region=eu-central-1' --role runtime`,
 		Args: noArguments,
 	}, nil, nil)
 	cmd.Flags().StringSliceVar(&only, "role", roleNames(), "only these `roles`")
@@ -69,6 +73,10 @@ func (p *program) printRoles(g stores.Granter, only []string) error {
 		}
 		statements := g.Grants(role)
 		if p.output == outputTable {
+			if strings.HasPrefix(statements[0], "{") { // a policy of AWS's
+				fmt.Fprintf(p.out, "# %s\n%s\n\n", role, strings.Join(statements, "\n"))
+				continue
+			}
 			fmt.Fprintf(p.out, "-- %s\n%s;\n\n", role, strings.Join(statements, ";\n"))
 			continue
 		}

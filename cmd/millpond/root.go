@@ -90,7 +90,7 @@ Exit status, of which the help of each command says more:
 		return err
 	})
 	flags := root.PersistentFlags()
-	flags.StringVar(&p.storeURL, "store", "", "`URL` of the store: postgres://…, mysql://… or sqlite://…; default: "+storeVariable)
+	flags.StringVar(&p.storeURL, "store", "", "`URL` of the store: postgres://…, mysql://…, dynamodb://… or sqlite://…; default: "+storeVariable)
 	flags.StringVarP(&p.output, "output", "o", outputTable, "`format` of results: table for people; json or jsonl for programs, with exact times and numbers")
 	flags.DurationVar(&p.timeout, "timeout", 30*time.Second, "how long the store may take for one answer")
 	complete(root, "output", outputs...)

@@ -3,11 +3,14 @@ package main
 import (
 	"fmt"
 	"path/filepath"
+	"slices"
 	"testing"
 	"time"
 
+	"github.com/google/uuid"
 	"github.com/stretchr/testify/require"
 
+	"github.com/millpond-go/millpond/internal/rotation"
 	"github.com/millpond-go/millpond/internal/testenv"
 	"github.com/millpond-go/millpond/stores"
 )
@@ -25,6 +28,11 @@ func onStores(t *testing.T, test func(t *testing.T, w *world)) {
 	t.Run("postgres", func(t *testing.T) {
 		test(t, newWorld(t, postgresURL(t)))
 	})
+	if slices.Contains(rotation.Turn(t, 1, "dynamodb", "no other", "nor another"), "dynamodb") {
+		t.Run("dynamodb", func(t *testing.T) {
+			test(t, newWorld(t, testenv.DynamoDB(t).URL()+"&prefix=t"+uuid.NewString()+"_"))
+		})
+	}
 }
 
 // world is a store that services have used.

@@ -163,6 +163,11 @@ var rules = []Rule{
 			"filippo.io/edwards25519/...",
 		}),
 	},
+	{
+		Name:     "dynamodb store",
+		Packages: []string{"./stores/dynamodb"},
+		Allow:    slices.Concat(storeAdapter, []string{"./stores/dynamodb", "github.com/aws/..."}),
+	},
 	{Name: "memory broker", Packages: []string{"./brokers/memory/..."}, Allow: slices.Concat(brokerAdapter, []string{"./brokers/memory/..."})},
 	{
 		Name:     "kafka broker",
@@ -282,7 +287,7 @@ var rules = []Rule{
 	{
 		Name:     "conformance suites", // a stranger's adapter runs them, and needs no other
 		Packages: conformance,
-		Deny:     slices.Concat(drivers, programs, []string{"./stores/mysql/...", "./stores/postgres/...", "./stores/sqlite/...", "./internal/testenv/..."}),
+		Deny:     slices.Concat(drivers, programs, []string{"./stores/mysql/...", "./stores/postgres/...", "./stores/sqlite/...", "./stores/dynamodb", "./internal/testenv/..."}),
 	},
 	{Name: "Watermill's own libraries behind the contract", Packages: []string{"./internal/wrapped"}, Allow: slices.Concat(brokerContract, []string{"./internal/handout", "./internal/openset", "./internal/publishing"})},
 	{Name: "programs", Packages: programs},

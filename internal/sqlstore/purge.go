@@ -40,7 +40,7 @@ func (t *Tables) Purgeable(ctx context.Context, q stores.PurgeQuery, f func(limi
 		for _, l := range q.Limits {
 			n := int64(0)
 			if l.Consumer != (stores.Consumer{}) {
-				n = number(l.Consumer)
+				n = ConsumerNumber(l.Consumer)
 			}
 			limits[n], names[n] = l.Before, l.Consumer
 		}

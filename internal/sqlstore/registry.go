@@ -17,10 +17,10 @@ const (
 	setTopics    = `UPDATE {schema.}{prefix}consumer SET topics = {list} WHERE id = ?`
 )
 
-// number stands for a consumer in all tables. It is made of the name, so that it is right
+// ConsumerNumber stands for a consumer in all tables. It is made of the name, so that it is right
 // also where the consumer's row is lost, in a failover or a crash of the server, while
 // processes go on.
-func number(c stores.Consumer) int64 {
+func ConsumerNumber(c stores.Consumer) int64 {
 	sum := sha256.Sum256([]byte("millpond consumer 1\x00" + c.String()))
 	return int64(binary.BigEndian.Uint64(sum[:]) >> 1) // 63 bits
 }
@@ -40,7 +40,7 @@ func (s Store) Register(ctx context.Context, r stores.Registration) error {
 	if err := s.t.learn(ctx, unknown == nil); err != nil {
 		return err
 	}
-	reg := registration{Registration: r, Dialect: s.t.Dialect(), id: number(r.Consumer)}
+	reg := registration{Registration: r, Dialect: s.t.Dialect(), id: ConsumerNumber(r.Consumer)}
 	err := reg.read(ctx, s.t.db, "")
 	if err == nil && !reg.done {
 		err = s.t.db.Write(ctx, func(tx Sender) error { return reg.write(ctx, tx) })

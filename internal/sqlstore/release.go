@@ -47,7 +47,7 @@ func (t *Tables) Reserved(ctx context.Context, reserved []stores.Retry, change f
 	for _, r := range reserved {
 		n, revision := ParseVersion(r.State.Version)
 		all.Numbers, all.Revisions = append(all.Numbers, n), append(all.Revisions, revision)
-		all.Consumers, all.IDs = append(all.Consumers, number(r.Key.Consumer)), append(all.IDs, r.Key.ID)
+		all.Consumers, all.IDs = append(all.Consumers, ConsumerNumber(r.Key.Consumer)), append(all.IDs, r.Key.ID)
 	}
 	if err := change(all); err != nil {
 		return t.Explain(ctx, err)

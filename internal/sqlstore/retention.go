@@ -68,7 +68,7 @@ func (s Store) Announce(ctx context.Context, c stores.Consumer, through time.Tim
 			}
 		}
 		at := s.t.Dialect().Time(through.Add(stores.ClockMargin))
-		_, err := tx.Send(ctx, Statement{Text: s.t.fixed(announce), Args: []any{at, number(c), at}})
+		_, err := tx.Send(ctx, Statement{Text: s.t.fixed(announce), Args: []any{at, ConsumerNumber(c), at}})
 		return err
 	})
 }
@@ -77,7 +77,7 @@ func (s Store) Announce(ctx context.Context, c stores.Consumer, through time.Tim
 func (s Store) NoteLate(ctx context.Context, c stores.Consumer, delivered time.Time) error {
 	return s.ofConsumer(ctx, func(tx Sender) error {
 		at := s.t.Dialect().Time(delivered)
-		_, err := tx.Send(ctx, Statement{Text: s.t.fixed(noteLate), Args: []any{at, number(c), at, LateFor.Microseconds()}})
+		_, err := tx.Send(ctx, Statement{Text: s.t.fixed(noteLate), Args: []any{at, ConsumerNumber(c), at, LateFor.Microseconds()}})
 		return err
 	})
 }
@@ -85,7 +85,7 @@ func (s Store) NoteLate(ctx context.Context, c stores.Consumer, delivered time.T
 // AcceptStale implements stores.Purger, in one commit.
 func (s Store) AcceptStale(ctx context.Context, c stores.Consumer, d time.Duration) error {
 	return s.ofConsumer(ctx, func(tx Sender) error {
-		return one(tx.Send(ctx, Statement{Text: s.t.fixed(acceptStale), Args: []any{d.Microseconds(), number(c)}}))
+		return one(tx.Send(ctx, Statement{Text: s.t.fixed(acceptStale), Args: []any{d.Microseconds(), ConsumerNumber(c)}}))
 	})
 }
 

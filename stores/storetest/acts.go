@@ -4,6 +4,8 @@ import (
 	"context"
 	"crypto/rand"
 	"errors"
+	"maps"
+	"slices"
 
 	"github.com/ThreeDotsLabs/watermill/message"
 
@@ -131,3 +133,6 @@ func (b *bench) healthy(store stores.Store) {
 		b.complete(store, claimFor(id, id))
 	}
 }
+
+// AllActs returns all acts.
+func AllActs() []Act { return slices.Sorted(maps.Keys(expectations)) }

@@ -225,7 +225,11 @@ func changeInFlight(b *bench) {
 	b.tb.Cleanup(func() { _ = attempt.Rollback(context.Background()) })
 	b.write(attempt, Effect{Key: "in flight", Label: "first", Run: 1})
 	before := b.failure("in flight")
-	for free, store := range map[string]stores.Store{"free here": here, "free elsewhere": elsewhere} {
+	open := map[string]stores.Store{"free here": here, "free elsewhere": elsewhere}
+	if b.claimsShared(here) {
+		open["free elsewhere"] = here
+	}
+	for free, store := range open {
 		filter := stores.Filter{Numbers: []int64{before.number, b.failure(free).number}}
 		ctx, cancel := context.WithTimeout(b.ctx, time.Second)
 		begun := time.Now()

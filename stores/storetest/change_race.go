@@ -59,7 +59,7 @@ func twoOperators(b *bench) {
 func redriveRace(b *bench) {
 	const messages = 12
 	open := []stores.Store{b.open(), b.open()}
-	r := race{b: b}
+	r := race{b: b, shared: sharedBy(open)}
 	names := make([]string, messages)
 	for i := range names {
 		names[i] = fmt.Sprint("message ", i)

@@ -20,6 +20,7 @@ func claimChecks() []check {
 		{name: "verdict", run: verdictOfDuplicate},
 		{name: "in flight in the same store", run: inFlightHere},
 		{name: "in flight in another process", run: inFlightElsewhere},
+		{name: "claimed in two processes", run: claimedTwice},
 		{name: "every answer gives its connection back", run: connectionsComeBack},
 		{name: "the context of Begin", run: beginContext},
 		{name: "the end of an attempt", run: endOfAttempt},
@@ -143,7 +144,59 @@ func inFlightHere(b *bench) {
 }
 
 func inFlightElsewhere(b *bench) {
-	inFlight(b, b.open(), b.open(), true)
+	here, elsewhere := b.open(), b.open()
+	if b.claimsShared(here) {
+		return
+	}
+	inFlight(b, here, elsewhere, true)
+}
+
+// claimsShared reports whether the store says that claims are not exclusive. That is logged.
+func (b *bench) claimsShared(store stores.Store) bool {
+	b.tb.Helper()
+	if !store.Capabilities().ClaimsShared {
+		return false
+	}
+	b.tb.Logf("not checked: the store says that several processes may claim a message at the same moment")
+	return true
+}
+
+// unordered reports whether the store says that it keeps no order keys. That is logged.
+func (b *bench) unordered(store stores.Store) bool {
+	b.tb.Helper()
+	if !store.Capabilities().Unordered {
+		return false
+	}
+	b.tb.Logf("not checked: the store says that it keeps no order keys")
+	return true
+}
+
+// claimedTwice: where two processes may claim one message, one commits, and of the other
+// nothing is left. It is told that it was interrupted, whoever commits first.
+func claimedTwice(b *bench) {
+	here, elsewhere := b.open(), b.open()
+	if !here.Capabilities().ClaimsShared {
+		b.tb.Logf("not checked: the store says that one process at most has claimed a message")
+		return
+	}
+	for i, order := range [][2]int{{0, 1}, {1, 0}} {
+		claim := claimFor(fmt.Sprint("claimed twice ", i), "payload")
+		attempts := []stores.Attempt{b.win(here, claim), b.win(elsewhere, claim)}
+		for run, attempt := range attempts {
+			b.write(attempt, Effect{Key: string(claim.Key.ID), Label: "first", Run: run + 1})
+		}
+		b.commit(attempts[order[0]])
+		loser := attempts[order[1]]
+		wantErr(b.tb, "Commit of the second", loser.Commit(b.ctx), stores.ErrNotCommitted)
+		if i, ok := loser.(stores.Interruptible); !ok || i.Interrupted() == nil {
+			b.tb.Errorf("the second is not interrupted, so that its attempt would count")
+		}
+		if got := b.effects(string(claim.Key.ID)); len(got) != 1 || got[0].Run != order[0]+1 {
+			b.tb.Errorf("effects %v are committed, want that of the first", got)
+		}
+		b.expect(here, claim, stores.Duplicate)
+		b.expect(elsewhere, claim, stores.Duplicate)
+	}
 }
 
 // inFlight asks for a key while it is held. The holder ends only after the answers,

@@ -116,10 +116,12 @@ func dueInOrder(b *bench) {
 func dueUpToBytes(b *bench) {
 	store := b.open()
 	const kilobyte = 1 << 10
-	b.parks(store, "first", "order", func(f *stores.Failure) { f.DueIn = later })
-	b.parks(store, "waits", "order", func(f *stores.Failure) {
-		f.DueIn, f.Content.Payload = -time.Hour, make([]byte, 20*kilobyte)
-	})
+	if !store.Capabilities().Unordered {
+		b.parks(store, "first", "order", func(f *stores.Failure) { f.DueIn = later })
+		b.parks(store, "waits", "order", func(f *stores.Failure) {
+			f.DueIn, f.Content.Payload = -time.Hour, make([]byte, 20*kilobyte)
+		})
+	}
 	for i, change := range []func(*stores.Content){
 		func(c *stores.Content) { c.Payload = make([]byte, 20*kilobyte) },
 		func(c *stores.Content) { c.Payload = make([]byte, 4*kilobyte) },
@@ -250,6 +252,9 @@ func dueRenews(b *bench) {
 // earlier message, or given back unbegun.
 func suspicionLasts(b *bench) {
 	here, elsewhere := b.open(), b.open()
+	if b.unordered(here) {
+		return
+	}
 	b.parks(here, "earlier", "order", settledFor)
 	b.parks(here, "suspect", "order")
 	due, err := here.Due(b.ctx, stores.DueQuery{Consumer: consumer, Limit: 10, Reserve: 50 * time.Millisecond})
@@ -396,7 +401,11 @@ func dueInFlight(b *bench) {
 	attempt := b.take(here, claimFor("in flight", "in flight"), version)
 	b.tb.Cleanup(func() { _ = attempt.Rollback(context.Background()) })
 	single := here.Capabilities().SingleWriter
-	for _, store := range []stores.Store{here, elsewhere} {
+	open := []stores.Store{here, elsewhere}
+	if here.Capabilities().ClaimsShared {
+		open = open[:1]
+	}
+	for _, store := range open {
 		ctx, cancel := context.WithTimeout(b.ctx, time.Second)
 		begun := time.Now()
 		due, err := store.Due(ctx, stores.DueQuery{Consumer: consumer, Limit: 10, Reserve: reserve})

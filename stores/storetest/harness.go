@@ -119,6 +119,10 @@ type Way struct {
 	Name string
 	Exec func(ctx context.Context, text string) error
 
+	// NotSQL: only the suite's inserts, as far as this way knows them. Dishonest statements are
+	// not checked with it.
+	NotSQL bool
+
 	// Unpreventable, if not empty, is the documented reason why the store cannot
 	// keep a handler from ending the transaction this way. A message of which part
 	// was committed must then end in quarantine.

@@ -160,7 +160,11 @@ func (b *bench) blocking(key string) *blocking {
 }
 
 func heldWhileInFlight(b *bench) {
-	here, elsewhere := b.service(b.open()), b.service(b.open())
+	store := b.open()
+	here, elsewhere := b.service(store), b.service(b.open())
+	if b.claimsShared(store) {
+		elsewhere = b.service(store)
+	}
 	for i, other := range []*middleware.Inbox{here, elsewhere} {
 		id := fmt.Sprint("held ", i)
 		handler := b.blocking(id)

@@ -81,6 +81,9 @@ func parkedStatements(b *bench) {
 	store := b.open()
 	in := b.service(store, parking)
 	way := b.h.ordinary()
+	if way.NotSQL {
+		return
+	}
 	for i, st := range statements {
 		if st.parks || st.quoting || b.unnoticed(store, st) {
 			continue

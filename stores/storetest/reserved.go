@@ -119,6 +119,9 @@ func changeBreaks(b *bench) {
 // breaksInFlight: an attempt that runs is left alone, and commits.
 func breaksInFlight(b *bench) {
 	worker, operator := b.open(), b.open()
+	if b.claimsShared(worker) {
+		operator = worker
+	}
 	b.fails(worker, "in flight")
 	r := b.wantDue(worker, "in flight")[0]
 	attempt := b.take(worker, claimOf(r), r.State.Version)

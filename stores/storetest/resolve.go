@@ -62,6 +62,10 @@ func resolveSettled(b *bench, here, there stores.Store) {
 // resolveWaits asks while the attempt is open: the answer must be what becomes of it.
 func resolveWaits(b *bench, here, there stores.Store, commit bool) {
 	claim := claimFor(name("waits", here, there), "payload")
+	if here.Capabilities().ClaimsShared {
+		b.resolveCloses(here, there, claim)
+		return
+	}
 	attempt := b.win(here, claim)
 	b.write(attempt, Effect{Key: string(claim.Key.ID), Label: "first", Run: 1})
 	type result struct {
@@ -93,7 +97,27 @@ func resolveWaits(b *bench, here, there stores.Store, commit bool) {
 	}
 }
 
+// resolveCloses: where claims hold no key, Resolve waits for nobody, and an attempt that it has
+// found open cannot be committed any more.
+func (b *bench) resolveCloses(here, there stores.Store, claim stores.Claim) {
+	b.tb.Helper()
+	attempt := b.win(here, claim)
+	b.write(attempt, Effect{Key: string(claim.Key.ID), Label: "first", Run: 1})
+	b.resolve(there, claim, false)
+	wantErr(b.tb, "Commit after Resolve", attempt.Commit(b.ctx), stores.ErrNotCommitted)
+	claim.Take = b.look(there, claim, stores.Claimable).Failure.Version
+	b.resolve(there, claim, false)
+	b.complete(there, claim)
+	b.resolve(here, claim, true)
+	if got := b.effects(string(claim.Key.ID)); len(got) != 1 {
+		b.tb.Errorf("effects %v are committed, want one", got)
+	}
+}
+
 func resolveBounded(b *bench, here, there stores.Store) {
+	if b.claimsShared(here) {
+		return
+	}
 	claim := claimFor(name("bounded", here, there), "payload")
 	attempt := b.win(here, claim)
 	ctx, cancel := context.WithTimeout(b.ctx, 300*time.Millisecond)

@@ -202,6 +202,7 @@ var classes = []struct {
 	err   error
 	class stores.Class
 }{
+	{stores.ErrTxContended, stores.ClassContention},
 	{ErrOutputs, stores.ClassOutputs},
 	{ErrUnknownDestination, stores.ClassOutputs},
 	{ErrUnknownTopic, stores.ClassOutputs},

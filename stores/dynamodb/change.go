@@ -1,0 +1,226 @@
+package dynamodb
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
+
+	"github.com/millpond-go/millpond/internal/sqlstore"
+	"github.com/millpond-go/millpond/stores"
+)
+
+// audited returns an entry of the audit.
+func (s *Store) audited(ctx context.Context, e stores.AuditEntry) (types.TransactWriteItem, error) {
+	id, err := s.count(ctx, "a", 1) // in order
+	if err != nil {
+		return types.TransactWriteItem{}, err
+	}
+	now, err := s.clock.now()
+	if err != nil {
+		return types.TransactWriteItem{}, err
+	}
+	i := key(kindAudit, nil, number8(id))
+	i["num"], i["at"], i["of"] = num(id), num(now), num(e.Number)
+	for name, value := range map[string]string{
+		"svc": e.Consumer.Service, "hdl": e.Consumer.Handler, "vrb": string(e.Verb), "bef": e.Before, "aft": e.After,
+		"act": sqlstore.Text(e.Actor, stores.MaxDetailBytes), "rsn": sqlstore.Text(e.Reason, stores.MaxDetailBytes),
+	} {
+		i[name] = str(value)
+	}
+	if len(e.MessageID) > 0 {
+		i["mid"] = bin(e.MessageID)
+	}
+	return types.TransactWriteItem{Put: &types.Put{TableName: &s.table, Item: i}}, nil
+}
+
+// writing is a guarded write of a row, for a transaction.
+func (s *Store) writing(key item, r *row, g guard) types.TransactWriteItem {
+	r.own = newOwn()
+	put := &types.Put{TableName: &s.table, Item: r.put(key), ReturnValuesOnConditionCheckFailure: types.ReturnValuesOnConditionCheckFailureAllOld}
+	put.ConditionExpression, put.ExpressionAttributeNames, put.ExpressionAttributeValues = g.expression()
+	return types.TransactWriteItem{Put: put}
+}
+
+// transact carries out an operator's decision with its entry in the audit. The error wraps
+// ErrChanged if a row is not as it was seen.
+func (s *Store) transact(ctx context.Context, e stores.AuditEntry, writes ...types.TransactWriteItem) error {
+	entry, err := s.audited(ctx, e)
+	if err != nil {
+		return err
+	}
+	_, err = s.client.TransactWriteItems(ctx, &dynamodb.TransactWriteItemsInput{TransactItems: append(writes, entry)})
+	if canceled, ok := errors.AsType[*types.TransactionCanceledException](err); ok {
+		for i, r := range canceled.CancellationReasons {
+			if i < len(writes) && reasonOf(r) == "ConditionalCheckFailed" {
+				if string(blob(r.Item["own"])) == string(blob(writes[i].Put.Item["own"])) {
+					return nil // an earlier try of this request
+				}
+				return fmt.Errorf("dynamodb: %w", stores.ErrChanged)
+			}
+		}
+	}
+	if err != nil {
+		return s.explain(ctx, err)
+	}
+	return nil
+}
+
+// Change implements stores.Inspector. Each message is changed in a transaction of its own,
+// with its entry in the audit.
+func (s *Store) Change(ctx context.Context, c stores.Change) (stores.Changed, error) {
+	if err := s.listing(ctx, c.Limit); err != nil {
+		return stores.Changed{}, err
+	}
+	if c.Verb != stores.VerbRetry && c.Verb != stores.VerbDiscard {
+		return stores.Changed{}, fmt.Errorf("dynamodb: %q is no verb for failed messages: use %q or %q", c.Verb, stores.VerbRetry, stores.VerbDiscard)
+	}
+	now, err := s.clock.now()
+	if err != nil {
+		return stores.Changed{}, err
+	}
+	in := span{above: c.After, ascending: true}
+	if c.UpTo > 0 {
+		in.below = c.UpTo + 1
+	}
+	if len(c.Filter.Status) == 0 && c.Verb == stores.VerbRetry {
+		c.Filter.Status = []stores.Status{stores.StatusPending, stores.StatusFailed}
+	}
+	done := stores.Changed{Next: c.After}
+	var failed error
+	seen := 0
+	err = s.matching(ctx, c.Filter, in, func(l listed) bool {
+		if !concerns(c.Verb, l.row, now) {
+			return true
+		}
+		seen++
+		failed = s.changeOne(ctx, &c, l, now, &done)
+		done.Next = max(done.Next, l.number)
+		return failed == nil && seen < c.Limit
+	})
+	done.Done = seen < c.Limit
+	if err := errors.Join(err, failed); err != nil {
+		return stores.Changed{}, err
+	}
+	return done, nil
+}
+
+// concerns reports whether a verb would change a row.
+func concerns(v stores.Verb, r *row, now int64) bool {
+	if v == stores.VerbDiscard {
+		return !r.is(stores.StatusDiscarded)
+	}
+	retried := r.is(stores.StatusPending) && r.redrives > 0 && r.attempts == 0 && r.uncounted == 0 && r.due <= now && !r.presumed && !r.reserved
+	return !retried
+}
+
+func (s *Store) changeOne(ctx context.Context, c *stores.Change, l listed, now int64, done *stores.Changed) error {
+	k := stores.Key{Consumer: l.consumer, ID: idOf(l.key)}
+	has := l.has(now)
+	switch {
+	case has && !c.Break:
+		done.Reserved++
+		return nil
+	case s.flights.flying(k):
+		done.Busy++
+		return nil
+	}
+	before := stores.Status(l.status).String() //nolint:gosec // only millpond writes it
+	if has {
+		before = "reserved"
+	}
+	r := *l.row
+	r.suspect = r.suspect || r.reserved || r.holder != ""
+	r.reserved, r.holder, r.revision = false, "", r.revision+1
+	if c.Verb == stores.VerbRetry {
+		r.status, r.attempts, r.uncounted, r.presumed, r.redrives, r.budgetAt, r.due = int64(stores.StatusPending), 0, 0, false, r.redrives+1, now, now
+		r.placement = int64(stores.PlacementParked)
+		if r.content != int64(stores.ContentKept) {
+			r.placement, r.orderKey = int64(stores.PlacementRedelivered), nil
+		}
+	} else {
+		r.status = int64(stores.StatusDiscarded)
+	}
+	r.index(sqlstore.ConsumerNumber(k.Consumer), k.ID)
+	err := s.transact(ctx, stores.AuditEntry{
+		Verb: c.Verb, Actor: c.Actor, Reason: c.Reason, Consumer: k.Consumer, MessageID: k.ID, Number: l.number,
+		Before: before, After: stores.Status(r.status).String(), //nolint:gosec // one of those above
+	}, s.writing(messageKey(k), &r, guard{seen: l.row, due: true}))
+	switch {
+	case errors.Is(err, stores.ErrChanged):
+		done.Busy++
+		return nil
+	case err != nil:
+		return err
+	}
+	done.Changed++
+	if c.Verb == stores.VerbRetry && r.content != int64(stores.ContentKept) {
+		done.Redelivered++
+	}
+	return nil
+}
+
+// Quarantine implements stores.Quarantine: one write for a message that is there already, and
+// two more for a new one.
+func (s *Store) Quarantine(ctx context.Context, q stores.Quarantined) error {
+	consumer, err := s.registered(q.Consumer)
+	if err != nil {
+		return err
+	}
+	now, err := s.clock.now()
+	if err != nil {
+		return err
+	}
+	hash := q.IdentityHash()
+	sk := append(hash[:], q.Fingerprint.Bytes()...)
+	sk = append(sk, 0)
+	sk = append(sk, sqlstore.Text(string(q.Reason), maxWordBytes)...)
+	k := key(kindQuarantine, number8(consumer), sk)
+	for {
+		_, err = s.client.UpdateItem(ctx, &dynamodb.UpdateItemInput{
+			TableName: &s.table, Key: k, UpdateExpression: aws.String("SET #lst = :now ADD #seen :one"), ConditionExpression: aws.String("attribute_exists(pk)"),
+			ExpressionAttributeNames: map[string]string{"#lst": "lst", "#seen": "seen"}, ExpressionAttributeValues: item{":now": num(now), ":one": num(1)},
+		})
+		if err := s.refused(ctx, err, func(item) bool { return false }); !errors.Is(err, stores.ErrChanged) {
+			return err
+		}
+		if err := s.detain(ctx, k, consumer, q, now); !errors.Is(err, stores.ErrChanged) {
+			return err
+		}
+	}
+}
+
+// detain writes a new row of the quarantine.
+func (s *Store) detain(ctx context.Context, k item, consumer int64, q stores.Quarantined, now int64) error {
+	number, err := s.draw(ctx)
+	if err != nil {
+		return err
+	}
+	r := &row{
+		number: number, id: sqlstore.NonEmpty(q.ID), reason: sqlstore.Text(string(q.Reason), maxWordBytes), detail: sqlstore.Text(q.Detail, stores.MaxDetailBytes),
+		fingerprint: q.Fingerprint.Bytes(), existing: q.Existing.Bytes(), topic: sqlstore.Text(q.Topic, maxPlaceBytes), coordinates: sqlstore.Text(q.Coordinates, maxPlaceBytes),
+		uuid: []byte(q.UUID), codec: sqlstore.Text(q.Codec, maxWordBytes), oneWay: q.OneWay, state: string(stores.QuarantineHeld),
+		seen: 1, firstAt: now, lastAt: now, list: heldPrefix + partition(consumer, q.ID),
+	}
+	if len(q.ID) > maxPlaceBytes*100 { // it is in the item
+		return fmt.Errorf("dynamodb: %w: its id has %d bytes", stores.ErrTooLarge, len(q.ID))
+	}
+	packed, err := pack(q.Metadata, q.Facts, q.Payload)
+	if err != nil {
+		return err
+	}
+	if err := s.store(ctx, r, newOwn(), packed, len(q.Payload)); err != nil {
+		return err
+	}
+	if err := s.write(ctx, k, r, guard{}); err != nil {
+		s.drop(ctx, r)
+		return err
+	}
+	return nil
+}
+
+// heldPrefix begins the names of the index's partitions that have the quarantine.
+const heldPrefix = "q#"

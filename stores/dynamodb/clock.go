@@ -1,0 +1,104 @@
+package dynamodb
+
+import (
+	"fmt"
+	"net/http"
+	"sync"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	awshttp "github.com/aws/aws-sdk-go-v2/aws/transport/http"
+
+	"github.com/millpond-go/millpond/stores"
+)
+
+// clock is the service's, as the dates of its answers tell, which have whole seconds: between
+// two bounds, which come closer with each answer. Of this machine's clock only differences are used.
+type clock struct {
+	mu        sync.Mutex
+	base      time.Time // of the differences
+	low, high time.Duration
+	at        time.Time // of the answer that they began with, or were widened at; zero: there was none
+}
+
+const (
+	dateStep = time.Second      // of a date
+	keepFor  = 10 * time.Minute // then they are widened, so that clocks of different rates do not add up
+	slack    = 20 * time.Millisecond
+
+	// hostMargin is by how much the clocks of the service's machines may differ.
+	hostMargin = 2 * time.Second
+)
+
+// observe notes the date of an answer to a request.
+func (c *clock) observe(date, sent, received time.Time) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.base.IsZero() {
+		c.base = sent
+	}
+	epoch := time.Unix(0, 0)
+	low, high := date.Sub(epoch)-received.Sub(c.base), date.Sub(epoch)+dateStep-sent.Sub(c.base)
+	if !c.at.IsZero() && received.Sub(c.at) > keepFor {
+		c.low, c.high, c.at = c.low-slack, c.high+slack, received
+	}
+	if c.at.IsZero() || low > c.high || high < c.low {
+		c.low, c.high, c.at = low, high, received
+		return
+	}
+	c.low, c.high = max(c.low, low), min(c.high, high)
+}
+
+// errNoTime: no answer of the service had a date.
+var errNoTime = fmt.Errorf("%w: the service has not said what time it is", stores.ErrUnavailable)
+
+// bounds returns the earliest and the latest that it can be now, in microseconds.
+func (c *clock) bounds() (low, high int64, err error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.at.IsZero() {
+		return 0, 0, errNoTime
+	}
+	passed := time.Since(c.base)
+	return (c.low + passed).Microseconds(), (c.high + passed).Microseconds(), nil
+}
+
+// now returns the earliest that it can be, in microseconds. It comes closer to the time with each
+// answer.
+func (c *clock) now() (int64, error) {
+	low, _, err := c.bounds()
+	return low, err
+}
+
+// dated is an HTTP client whose answers set a clock.
+type dated struct {
+	aws.HTTPClient
+	clock *clock
+}
+
+// Do implements aws.HTTPClient.
+func (d dated) Do(r *http.Request) (*http.Response, error) {
+	sent := time.Now()
+	response, err := d.HTTPClient.Do(r)
+	if err != nil {
+		return response, err //nolint:wrapcheck // the SDK judges it
+	}
+	if date, err := http.ParseTime(response.Header.Get("Date")); err == nil {
+		d.clock.observe(date, sent, time.Now())
+	}
+	return response, nil
+}
+
+// ownHTTP returns a client like the SDK's, whose connections the store closes.
+func ownHTTP(like aws.HTTPClient) aws.HTTPClient {
+	const connections = 100 // idle ones are kept for bursts
+	buildable, ok := like.(*awshttp.BuildableClient)
+	if !ok {
+		buildable = awshttp.NewBuildableClient()
+	}
+	transport := buildable.GetTransport() // it may know the certificates of AWS_CA_BUNDLE
+	transport.MaxIdleConnsPerHost = connections
+	return &owned{http.Client{Transport: transport}}
+}
+
+type owned struct{ http.Client }

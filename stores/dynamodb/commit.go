@@ -1,0 +1,232 @@
+package dynamodb
+
+import (
+	"bytes"
+	"context"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"math/big"
+	"net"
+	"net/http"
+	"slices"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	awshttp "github.com/aws/aws-sdk-go-v2/aws/transport/http"
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
+
+	"github.com/millpond-go/millpond/internal/pause"
+	"github.com/millpond-go/millpond/stores"
+)
+
+// ending is what an answer says of a transaction.
+type ending uint8
+
+const (
+	committed ending = iota
+	declined         // for good: the item is not as it was seen
+	failed           // not committed, and another try would not be either
+	busy             // not committed: another try may be
+	open             // it may be under way
+)
+
+// commit sends the transaction until its outcome is known. What one try says is nothing of an
+// earlier one that may still be under way: then only the item tells, and Resolve closes it.
+func (a *attempt) commit(ctx context.Context, items []types.TransactWriteItem) error {
+	done, err := a.completed()
+	if err != nil {
+		return pkg.NotCommitted(err)
+	}
+	send := a.sender(done, items)
+	pending := false
+	for try := 1; ; try++ {
+		err = send(ctx)
+		end := a.judge(err)
+		if end == open {
+			pending = true
+		}
+		switch {
+		case end == committed:
+			a.clear(ctx)
+			return nil
+		case end == declined:
+			a.failure = err
+			return pkg.NotCommitted(err)
+		case ctx.Err() == nil && end >= busy && try < maxTries && pause.Sleep(ctx, pause.Jitter(backoff(try))):
+			continue
+		case pending:
+			return a.unknown(ctx, err)
+		case end == busy:
+			a.failure = err
+		}
+		return pkg.NotCommitted(a.blame(err, items))
+	}
+}
+
+// clear deletes what was kept of a message that is completed.
+func (a *attempt) clear(ctx context.Context) {
+	a.store.drop(ctx, a.seen)
+	if a.seen != nil && a.seen.steps {
+		a.store.dropSteps(ctx, a.claim.Key)
+	}
+}
+
+// maxTries is how often a transaction is sent. The service forgets a token after ten minutes;
+// ctx ends long before.
+const maxTries = 8
+
+func backoff(try int) time.Duration { return 10 * time.Millisecond << min(try, 7) }
+
+// sender returns a function that sends the transaction once, always the same. Alone, the
+// inbox item is written without a transaction, for half the price.
+func (a *attempt) sender(done *row, items []types.TransactWriteItem) func(context.Context) error {
+	put := &types.Put{TableName: &a.store.table, Item: done.put(messageKey(a.claim.Key)), ReturnValuesOnConditionCheckFailure: types.ReturnValuesOnConditionCheckFailureAllOld}
+	put.ConditionExpression, put.ExpressionAttributeNames, put.ExpressionAttributeValues = guard{seen: a.seen}.expression()
+	once := func(o *dynamodb.Options) { o.Retryer = aws.NopRetryer{} }
+	if len(items) == 0 {
+		input := &dynamodb.PutItemInput{
+			TableName: put.TableName, Item: put.Item, ConditionExpression: put.ConditionExpression, ExpressionAttributeNames: put.ExpressionAttributeNames,
+			ExpressionAttributeValues: put.ExpressionAttributeValues, ReturnValuesOnConditionCheckFailure: put.ReturnValuesOnConditionCheckFailure,
+		}
+		return func(ctx context.Context) error {
+			_, err := a.store.client.PutItem(ctx, input, once)
+			return err //nolint:wrapcheck // it is judged
+		}
+	}
+	input := &dynamodb.TransactWriteItemsInput{
+		ClientRequestToken: aws.String(hex.EncodeToString(a.own)), // 32 bytes of the 36
+		TransactItems:      slices.Concat([]types.TransactWriteItem{{Put: put}}, items),
+	}
+	return func(ctx context.Context) error {
+		_, err := a.store.client.TransactWriteItems(ctx, input, once)
+		return err //nolint:wrapcheck // it is judged
+	}
+}
+
+// judge says what an answer means. A refusal by the attempt's own item is success: an earlier
+// try was carried out.
+func (a *attempt) judge(err error) ending {
+	if err == nil {
+		return committed
+	}
+	if one, ok := errors.AsType[*types.ConditionalCheckFailedException](err); ok {
+		return a.against(one.Item)
+	}
+	if canceled, ok := errors.AsType[*types.TransactionCanceledException](err); ok {
+		return a.canceled(canceled.CancellationReasons)
+	}
+	switch codeOf(err) {
+	case "TransactionConflictException", "ThrottlingException", "ProvisionedThroughputExceededException", "RequestLimitExceeded", "LimitExceededException":
+		return busy
+	case "TransactionInProgressException", "IdempotentParameterMismatchException", "InternalServerError", "InternalServerErrorException", "ServiceUnavailable":
+		return open
+	case "":
+		if dial, ok := errors.AsType[*net.OpError](err); ok && dial.Op == "dial" {
+			return busy
+		}
+		return open
+	}
+	if answer, ok := errors.AsType[*awshttp.ResponseError](err); ok && answer.HTTPStatusCode() < http.StatusInternalServerError {
+		return failed
+	}
+	return open
+}
+
+func (a *attempt) against(there item) ending {
+	if bytes.Equal(blob(there["own"]), a.own) {
+		return committed
+	}
+	return declined
+}
+
+func (a *attempt) canceled(reasons []types.CancellationReason) ending {
+	if len(reasons) > 0 && reasonOf(reasons[0]) == "ConditionalCheckFailed" {
+		return a.against(reasons[0].Item)
+	}
+	end := busy
+	for _, r := range reasons {
+		switch reasonOf(r) {
+		case "None", "TransactionConflict", "ThrottlingError", "ProvisionedThroughputExceeded":
+		default:
+			end = failed
+		}
+	}
+	return end
+}
+
+func reasonOf(r types.CancellationReason) string { return aws.ToString(r.Code) }
+
+// unknown asks the item. That it has not the attempt's own value does not say that the
+// transaction will not be carried out.
+func (a *attempt) unknown(ctx context.Context, cause error) error {
+	there, err := a.store.read(ctx, messageKey(a.claim.Key))
+	switch {
+	case err != nil:
+	case there != nil && bytes.Equal(there.own, a.own):
+		a.clear(ctx)
+		return nil
+	case there != nil && (a.seen == nil || !bytes.Equal(there.own, a.seen.own)):
+		a.failure = fmt.Errorf("the message was changed by others: %w", cause)
+		return pkg.NotCommitted(a.failure)
+	}
+	return pkg.CommitUnknown(cause)
+}
+
+// blame names the condition of the handler's that did not hold.
+func (a *attempt) blame(err error, items []types.TransactWriteItem) error {
+	canceled, ok := errors.AsType[*types.TransactionCanceledException](err)
+	if !ok {
+		return err
+	}
+	for i, r := range canceled.CancellationReasons {
+		if i > 0 && i <= len(items) && reasonOf(r) == "ConditionalCheckFailed" {
+			table, _, _ := target(items[i-1])
+			return fmt.Errorf("%w: %w", &ConditionError{Table: table, Item: r.Item}, err)
+		}
+	}
+	return err
+}
+
+// Resolve implements stores.Resolver. An item that is not completed gets a new value of its
+// own, and one that is missing is written, so that a transaction that is still under way fails.
+func (s *Store) Resolve(ctx context.Context, k stores.Key) (bool, error) {
+	if s.closed.Load() {
+		return false, stores.ErrClosed
+	}
+	if err := k.Validate(); err != nil {
+		return false, fmt.Errorf("dynamodb: %w", err)
+	}
+	for {
+		seen, err := s.read(ctx, messageKey(k))
+		if err != nil {
+			return false, err
+		}
+		if seen.is(stores.StatusCompleted) {
+			return true, nil
+		}
+		closing := row{status: statusClosed}
+		if seen != nil {
+			closing = *seen
+		}
+		if !closing.known() {
+			now, err := s.clock.now()
+			if err != nil {
+				return false, err
+			}
+			closing.expires = instant(now).Add(minRetention).Unix() // no request is under way for so long
+		}
+		if err := s.write(ctx, messageKey(k), &closing, guard{seen: seen}); !errors.Is(err, stores.ErrChanged) {
+			return false, err
+		}
+	}
+}
+
+// canonical returns a number in one form.
+func canonical(n string) string {
+	if r, ok := new(big.Rat).SetString(n); ok {
+		return r.RatString()
+	}
+	return n
+}

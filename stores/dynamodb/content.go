@@ -1,0 +1,187 @@
+package dynamodb
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"sync"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
+
+	"github.com/millpond-go/millpond/internal/sqlstore"
+	"github.com/millpond-go/millpond/stores"
+)
+
+// Content is in a table of its own, so that a change of the state does not pay for it, and that
+// who only counts and lists needs no right to read it. It is
+// written before the state that names it, and deleted after the last one that does; what a
+// process leaves behind that dies in between nobody reads.
+
+const (
+	maxPart    = 350 << 10 // of an item, which has at most 400 KiB
+	maxContent = 64 << 20  // so that a message fits into the memory of who lists it
+)
+
+// pack makes one text of metadata, facts and payload.
+func pack(metadata map[string]string, facts stores.Facts, payload []byte) ([]byte, error) {
+	m, err := sqlstore.EncodeMetadata(metadata)
+	if err != nil {
+		return nil, fmt.Errorf("dynamodb: %w", err)
+	}
+	f, err := sqlstore.EncodeFacts(facts)
+	if err != nil {
+		return nil, fmt.Errorf("dynamodb: %w", err)
+	}
+	if len(m)+len(f)+len(payload) > maxContent {
+		return nil, fmt.Errorf("dynamodb: %w: it has %d bytes, and at most %d are kept", stores.ErrTooLarge, len(m)+len(f)+len(payload), maxContent)
+	}
+	packed := []byte{0}
+	if payload != nil {
+		packed[0] = 1
+	}
+	packed = binary.AppendUvarint(packed, uint64(len(m)))
+	packed = append(packed, m...)
+	packed = binary.AppendUvarint(packed, uint64(len(f)))
+	packed = append(packed, f...)
+	return append(packed, payload...), nil
+}
+
+// nothing is what pack makes of a message that has none of the three.
+var nothing = []byte{0, 0, 0}
+
+// kept is the content of a message, as far as it can be read.
+type kept struct {
+	metadata map[string]string
+	facts    stores.Facts
+	payload  []byte
+	err      error
+}
+
+var errPacked = errors.New("dynamodb: the content cannot be read")
+
+func unpack(packed []byte) (k kept) {
+	if len(packed) == 0 {
+		return kept{err: errPacked}
+	}
+	has, rest := packed[0] == 1, packed[1:]
+	part := func() []byte {
+		n, size := binary.Uvarint(rest)
+		if size <= 0 || n > uint64(len(rest)-size) {
+			k.err = errPacked
+			return nil
+		}
+		b := rest[size : size+int(n)] //nolint:gosec // it is no longer than rest
+		rest = rest[size+int(n):]     //nolint:gosec // as above
+		return b
+	}
+	m, f := part(), part()
+	if k.err != nil {
+		return k
+	}
+	var unread, unread2 error
+	k.metadata, unread = sqlstore.DecodeMetadata(m)
+	k.facts, unread2 = sqlstore.DecodeFacts(f)
+	k.err = errors.Join(unread, unread2)
+	if has {
+		k.payload = append([]byte{}, rest...)
+	}
+	return k
+}
+
+// store writes content under a name, and notes it in a row.
+func (s *Store) store(ctx context.Context, r *row, name, packed []byte, payload int) error {
+	r.contentID, r.chunks, r.bytes, r.packed = name, 0, int64(payload), int64(len(packed))
+	for begin := 0; begin < len(packed); begin += maxPart {
+		part := key(kindContent, name, number8(r.chunks))
+		part["b"] = bin(packed[begin:min(begin+maxPart, len(packed))])
+		if _, err := s.client.PutItem(ctx, &dynamodb.PutItemInput{TableName: &s.contents, Item: part}); err != nil {
+			return s.explain(ctx, err)
+		}
+		r.chunks++
+	}
+	return nil
+}
+
+// load reads the content that a row names.
+func (s *Store) load(ctx context.Context, r *row) (kept, error) {
+	if r.chunks == 0 {
+		return kept{}, nil
+	}
+	var packed []byte
+	parts := int64(0)
+	q := partitionQuery(kindContent, r.contentID)
+	q.TableName = &s.contents
+	err := s.query(ctx, q, func(i item) bool {
+		packed = append(packed, blob(i["b"])...)
+		parts++
+		return parts < r.chunks
+	})
+	if err != nil || parts < r.chunks {
+		return kept{err: errPacked}, err
+	}
+	return unpack(packed), nil
+}
+
+// drop deletes the content of a row that is gone, as far as that is possible now.
+func (s *Store) drop(ctx context.Context, r *row) {
+	if r == nil || r.chunks == 0 {
+		return
+	}
+	const most = 25 // in a batch
+	for begin := int64(0); begin < r.chunks; begin += most {
+		var batch []types.WriteRequest
+		for part := begin; part < min(begin+most, r.chunks); part++ {
+			batch = append(batch, types.WriteRequest{DeleteRequest: &types.DeleteRequest{Key: key(kindContent, r.contentID, number8(part))}})
+		}
+		_, _ = s.client.BatchWriteItem(ctx, &dynamodb.BatchWriteItemInput{RequestItems: map[string][]types.WriteRequest{s.contents: batch}})
+	}
+}
+
+// numbers are drawn for failures and rows of the quarantine, many at a time. Those of one process grow; those of several are mixed.
+type numbers struct {
+	mu         sync.Mutex
+	next, last int64
+	until      int64 // by the service's clock; then others are drawn, so that they keep close to the time
+}
+
+const (
+	drawn   = 64
+	drawFor = 10_000_000 // microseconds
+)
+
+// draw returns a number that nothing else has.
+func (s *Store) draw(ctx context.Context) (int64, error) {
+	n := &s.numbers
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	now, err := s.clock.now()
+	if err != nil {
+		return 0, err
+	}
+	if n.next > 0 && n.next <= n.last && now < n.until {
+		n.next++
+		return n.next - 1, nil
+	}
+	last, err := s.count(ctx, "f", drawn)
+	if err != nil {
+		return 0, err
+	}
+	n.last, n.next, n.until = last, last-drawn+2, now+drawFor
+	return last - drawn + 1, nil
+}
+
+// count adds to a counter, and returns what it is then.
+func (s *Store) count(ctx context.Context, name string, n int64) (int64, error) {
+	out, err := s.client.UpdateItem(ctx, &dynamodb.UpdateItemInput{
+		TableName: &s.table, Key: key(kindCounter, []byte(name), nil), ReturnValues: types.ReturnValueUpdatedNew,
+		UpdateExpression: aws.String("ADD #last :n"), ExpressionAttributeNames: map[string]string{"#last": "last"},
+		ExpressionAttributeValues: item{":n": num(n)},
+	})
+	if err != nil {
+		return 0, s.explain(ctx, err)
+	}
+	return integer(out.Attributes["last"]), nil
+}

@@ -1,0 +1,162 @@
+package dynamodb
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
+
+	"github.com/millpond-go/millpond/internal/sqlstore"
+	"github.com/millpond-go/millpond/stores"
+)
+
+func held(l listed) stores.QuarantineRow {
+	q := stores.QuarantineRow{
+		Quarantined: stores.Quarantined{
+			Consumer: l.consumer, ID: l.id, Reason: stores.Reason(l.reason), Detail: l.detail, Topic: l.topic, Coordinates: l.coordinates,
+			UUID: string(l.uuid), Codec: l.codec, OneWay: l.oneWay,
+		},
+		RowID: l.number, Seen: int(l.seen), FirstAt: instant(l.firstAt), LastAt: instant(l.lastAt),
+		Status: stores.QuarantineStatus(l.state), DecidedAt: instant(l.decidedAt), PayloadBytes: int(l.bytes),
+	}
+	q.Fingerprint, _ = stores.ParseFingerprint(l.fingerprint) // those of a later version cannot be shown
+	q.Existing, _ = stores.ParseFingerprint(l.existing)
+	return q
+}
+
+// Quarantined implements stores.Inspector.
+func (s *Store) Quarantined(ctx context.Context, q stores.QuarantineQuery) ([]stores.QuarantineRow, error) {
+	if err := s.listing(ctx, q.Limit); err != nil {
+		return nil, err
+	}
+	if q.Status == "" {
+		q.Status = stores.QuarantineHeld
+	}
+	consumers, err := s.allConsumers(ctx, q.Service, q.Handler)
+	if err != nil {
+		return nil, err
+	}
+	found := []stores.QuarantineRow{}
+	err = s.list(ctx, consumers, heldPrefix, span{below: q.Before}, func(l listed) bool {
+		if l.state == string(q.Status) && (q.Reason == "" || l.reason == string(q.Reason)) {
+			found = append(found, held(l))
+		}
+		return len(found) < q.Limit
+	})
+	return found, err
+}
+
+// detained finds a row of the quarantine.
+func (s *Store) detained(ctx context.Context, rowID int64) (listed, error) {
+	if err := s.ready(ctx); err != nil {
+		return listed{}, err
+	}
+	consumers, err := s.allConsumers(ctx, "", "")
+	if err != nil {
+		return listed{}, err
+	}
+	var found *listed
+	err = s.list(ctx, consumers, heldPrefix, span{above: rowID - 1, below: rowID + 1}, func(l listed) bool {
+		found = &l
+		return false
+	})
+	switch {
+	case err != nil:
+		return listed{}, err
+	case found == nil:
+		return listed{}, fmt.Errorf("dynamodb: %w", stores.ErrNotFound)
+	}
+	return *found, nil
+}
+
+// QuarantinedRow implements stores.Inspector.
+func (s *Store) QuarantinedRow(ctx context.Context, rowID int64) (stores.QuarantineRow, error) {
+	l, err := s.detained(ctx, rowID)
+	if err != nil {
+		return stores.QuarantineRow{}, err
+	}
+	content, err := s.load(ctx, l.row)
+	if err != nil {
+		return stores.QuarantineRow{}, err
+	}
+	q := held(l)
+	q.Metadata, q.Facts, q.Payload, q.Unreadable = content.metadata, content.facts, content.payload, content.err
+	return q, nil
+}
+
+// Decide implements stores.Inspector.
+func (s *Store) Decide(ctx context.Context, d stores.Decision) error {
+	ruling, ok := sqlstore.RulingOf(d.Verb)
+	if !ok {
+		return fmt.Errorf("dynamodb: %q is no verb for quarantined messages: use %q, %q or %q", d.Verb, stores.VerbRelease, stores.VerbReject, stores.VerbReopen)
+	}
+	l, err := s.detained(ctx, d.RowID)
+	if err != nil {
+		return err
+	}
+	if err := ruling.Check(stores.QuarantineStatus(l.state), l.oneWay); err != nil {
+		return fmt.Errorf("dynamodb: %w", err)
+	}
+	now, err := s.clock.now()
+	if err != nil {
+		return err
+	}
+	r := *l.row
+	r.state, r.decidedAt = string(ruling.Then), now
+	if ruling.Then == stores.QuarantineHeld {
+		r.decidedAt = 0
+	}
+	writes := []types.TransactWriteItem{s.writing(l.key, &r, guard{seen: l.row})}
+	var out *row
+	if d.Verb == stores.VerbRelease {
+		var k stores.Key
+		if k, out, err = s.letOut(ctx, l, now); err != nil {
+			return err
+		}
+		writes = append(writes, s.writing(messageKey(k), out, guard{}))
+	}
+	err = s.transact(ctx, stores.AuditEntry{
+		Verb: d.Verb, Actor: d.Actor, Reason: d.Reason, Consumer: l.consumer, MessageID: l.id, Number: l.number, Before: string(ruling.From), After: string(ruling.Then),
+	}, writes...)
+	if errors.Is(err, stores.ErrChanged) {
+		s.drop(ctx, out)
+	}
+	return err
+}
+
+// classReleased is the class of messages that an operator has released from quarantine.
+const classReleased = "released"
+
+// letOut returns a row for the message under an id of its own, parked and due, with a copy of
+// the content.
+func (s *Store) letOut(ctx context.Context, l listed, now int64) (stores.Key, *row, error) {
+	k := stores.Key{Consumer: l.consumer, ID: stores.ReleasedID(l.number)}
+	content, err := s.load(ctx, l.row)
+	if err == nil {
+		err = content.err
+	}
+	if err != nil {
+		return k, nil, err
+	}
+	number, err := s.draw(ctx)
+	if err != nil {
+		return k, nil, err
+	}
+	why := l.reason
+	if l.detail != "" {
+		why += ": " + l.detail
+	}
+	why = sqlstore.Text(why, stores.MaxErrorBytes)
+	r := &row{
+		status: int64(stores.StatusPending), placement: int64(stores.PlacementParked), content: int64(stores.ContentKept), number: number,
+		fingerprint: l.fingerprint, due: now, budgetAt: now, firstAt: now, lastAt: now, class: classReleased, failure: why,
+		cause: stores.CauseOf(classReleased, why), topic: l.topic, coordinates: l.coordinates, codec: l.codec, uuid: l.uuid,
+	}
+	packed, err := pack(content.metadata, content.facts, content.payload)
+	if err == nil {
+		err = s.store(ctx, r, newOwn(), packed, len(content.payload))
+	}
+	r.index(sqlstore.ConsumerNumber(k.Consumer), k.ID)
+	return k, r, err
+}

@@ -1,0 +1,242 @@
+package dynamodb
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"hash/fnv"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
+
+	"github.com/millpond-go/millpond/internal/sqlstore"
+	"github.com/millpond-go/millpond/stores"
+)
+
+const (
+	indexDue  = "due"  // of parked messages, by their time
+	indexList = "list" // of all that has failed and of the quarantine, by number
+)
+
+// partitions is how many a consumer has in an index. One takes 1,000 writes a second.
+const partitions = 4
+
+func partition(consumer int64, id []byte) string {
+	h := fnv.New32a()
+	_, _ = h.Write(id)
+	return partitionOf(consumer, int(h.Sum32()%partitions))
+}
+
+func partitionOf(consumer int64, p int) string {
+	return strconv.FormatInt(consumer, 36) + "#" + strconv.Itoa(p)
+}
+
+// candidate is a row as an index has it, which may have changed since.
+type candidate struct {
+	key item
+	due int64
+}
+
+// candidates returns the due messages of a consumer, those that have waited longest first, at
+// most limit of each partition.
+func (s *Store) candidates(ctx context.Context, consumer, now int64, limit int) ([]candidate, error) {
+	var all []candidate
+	for p := range partitions {
+		n := 0
+		q := &dynamodb.QueryInput{
+			IndexName: aws.String(indexDue), Limit: aws.Int32(int32(min(limit, 1000))), //nolint:gosec // it is small
+			KeyConditionExpression:    aws.String("dpk = :p AND due <= :now"),
+			ExpressionAttributeValues: item{":p": str(partitionOf(consumer, p)), ":now": num(now)},
+		}
+		err := s.query(ctx, q, func(i item) bool {
+			all = append(all, candidate{key: item{"pk": i["pk"], "sk": i["sk"]}, due: integer(i["due"])})
+			n++
+			return n < limit
+		})
+		if err != nil {
+			return nil, err
+		}
+	}
+	slices.SortStableFunc(all, func(a, b candidate) int { return cmp.Compare(a.due, b.due) })
+	return all, nil
+}
+
+// Due implements stores.Retries: an index names candidates, and a guarded change of each
+// reserves it.
+func (s *Store) Due(ctx context.Context, q stores.DueQuery) ([]stores.Retry, error) {
+	consumer, err := s.registered(q.Consumer)
+	if err != nil {
+		return nil, err
+	}
+	if q.Limit <= 0 || q.Reserve <= 0 || q.MaxBytes < 0 {
+		return nil, errors.New("dynamodb: due: Limit and Reserve must be positive, and MaxBytes not negative")
+	}
+	now, err := s.clock.now()
+	if err != nil {
+		return nil, err
+	}
+	const more = 2 // some are stale, or another worker's by now
+	all, err := s.candidates(ctx, consumer, now, more*q.Limit)
+	if err != nil {
+		return nil, err
+	}
+	var (
+		found []stores.Retry
+		size  int
+	)
+	for _, c := range all {
+		if len(found) == q.Limit {
+			break
+		}
+		retry, bytes, err := s.reserve(ctx, c, q, size)
+		switch {
+		case errors.Is(err, errFull):
+			return found, nil
+		case errors.Is(err, stores.ErrChanged):
+			continue
+		case err != nil && len(found) > 0: // they are reserved
+			return found, nil
+		case err != nil:
+			return nil, err
+		}
+		size += bytes
+		found = append(found, retry)
+	}
+	return found, nil
+}
+
+var errFull = errors.New("dynamodb: no more bytes")
+
+// reserve reserves one message, and reads its content.
+func (s *Store) reserve(ctx context.Context, c candidate, q stores.DueQuery, size int) (stores.Retry, int, error) {
+	changed := fmt.Errorf("dynamodb: %w", stores.ErrChanged)
+	k := stores.Key{Consumer: q.Consumer, ID: idOf(c.key)}
+	seen, err := s.read(ctx, c.key)
+	if err != nil {
+		return stores.Retry{}, 0, err
+	}
+	now, err := s.clock.now()
+	if err != nil {
+		return stores.Retry{}, 0, err
+	}
+	if !seen.is(stores.StatusPending) || seen.placement != int64(stores.PlacementParked) || seen.due+marginOf(seen) > now || s.flights.flying(k) {
+		return stores.Retry{}, 0, changed
+	}
+	bytes := int(seen.packed)
+	if size > 0 && q.MaxBytes > 0 && size+bytes > q.MaxBytes {
+		return stores.Retry{}, 0, errFull
+	}
+	r := *seen
+	r.suspect, r.reserved, r.holder = r.suspect || r.reserved, true, ""
+	r.revision++
+	r.due = now + q.Reserve.Microseconds()
+	if err := s.write(ctx, c.key, &r, guard{seen: seen, due: true}); err != nil {
+		return stores.Retry{}, 0, err
+	}
+	content, err := s.load(ctx, &r)
+	if err != nil {
+		return stores.Retry{}, 0, err
+	}
+	retry, err := s.retry(k, &r, content)
+	return retry, max(1, bytes), err
+}
+
+func (s *Store) retry(k stores.Key, r *row, c kept) (stores.Retry, error) {
+	state, err := s.state(r)
+	if err != nil {
+		return stores.Retry{}, err
+	}
+	retry := stores.Retry{
+		Key: k, State: state, Suspect: r.suspect, Topic: r.topic, Coordinates: r.coordinates, OrderKey: r.orderKey,
+		LastError: r.failure, Cause: r.cause,
+		Content: stores.Content{State: state.Content, Codec: r.codec, UUID: string(r.uuid), Metadata: c.metadata, Facts: c.facts, Payload: c.payload},
+	}
+	if c.err != nil {
+		retry.Err = fmt.Errorf("%s: %w", k, c.err)
+	}
+	retry.Fingerprint, _ = stores.ParseFingerprint(r.fingerprint) // one of a later version cannot be compared
+	copy(retry.TraceParent[:], r.trace)
+	return retry, nil
+}
+
+// Renew implements stores.Retries, in one write for each.
+func (s *Store) Renew(ctx context.Context, reserved []stores.Retry, d time.Duration) error {
+	if err := s.ready(ctx); err != nil {
+		return err
+	}
+	now, err := s.clock.now()
+	if err != nil {
+		return err
+	}
+	for _, r := range reserved {
+		n, revision := sqlstore.ParseVersion(r.State.Version)
+		_, err := s.client.UpdateItem(ctx, &dynamodb.UpdateItemInput{
+			TableName: &s.table, Key: messageKey(r.Key), UpdateExpression: aws.String("SET #due = :until"),
+			ConditionExpression:      aws.String("#num = :num AND #rev = :rev AND #rsv = :yes"),
+			ExpressionAttributeNames: map[string]string{"#due": "due", "#num": "num", "#rev": "rev", "#rsv": "rsv"},
+			ExpressionAttributeValues: item{
+				":until": num(now + d.Microseconds()), ":num": num(n), ":rev": num(revision), ":yes": &types.AttributeValueMemberBOOL{Value: true},
+			},
+		})
+		if err := s.refused(ctx, err, func(item) bool { return true }); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Release implements stores.Retries.
+func (s *Store) Release(ctx context.Context, reserved []stores.Retry) error {
+	if err := s.ready(ctx); err != nil {
+		return err
+	}
+	for _, one := range reserved {
+		seen, err := s.read(ctx, messageKey(one.Key))
+		if err != nil {
+			return err
+		}
+		if !seen.is(stores.StatusPending) || seen.version() != one.State.Version || !seen.reserved || s.flights.flying(one.Key) {
+			continue
+		}
+		r := *seen
+		r.reserved, r.revision = false, r.revision+1
+		if r.due, err = s.clock.now(); err != nil {
+			return err
+		}
+		if err := s.write(ctx, messageKey(one.Key), &r, guard{seen: seen}); err != nil && !errors.Is(err, stores.ErrChanged) {
+			return err
+		}
+	}
+	return nil
+}
+
+// Backlog implements stores.Retries.
+func (s *Store) Backlog(ctx context.Context, limit int) ([]stores.Backlog, error) {
+	if err := s.listing(ctx, limit); err != nil {
+		return nil, err
+	}
+	all, err := s.allConsumers(ctx, "", "")
+	if err != nil {
+		return nil, err
+	}
+	now, err := s.clock.now()
+	if err != nil {
+		return nil, err
+	}
+	var backlog []stores.Backlog
+	for _, c := range all {
+		due, err := s.candidates(ctx, sqlstore.ConsumerNumber(c), now, limit)
+		if err != nil {
+			return nil, err
+		}
+		if len(due) > 0 {
+			backlog = append(backlog, stores.Backlog{Consumer: c, Due: min(len(due), limit), Oldest: micros(now - due[0].due)})
+		}
+	}
+	return backlog, nil
+}

@@ -1,0 +1,151 @@
+package dynamodb
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/millpond-go/millpond/internal/sqlstore"
+	"github.com/millpond-go/millpond/stores"
+)
+
+// Begin implements stores.Inbox, in one consistent read, or none for the completion of a lease. Nothing is written before Commit: a
+// key that is in flight in this process is answered InFlight, and one that is in flight in
+// another may be claimed here, too.
+func (s *Store) Begin(ctx context.Context, c stores.Claim) (stores.Attempt, stores.Verdict, error) {
+	if _, err := s.valid(c.Key); err != nil {
+		return nil, stores.Verdict{}, err
+	}
+	if len(c.OrderKey) > 0 {
+		return nil, stores.Verdict{}, errOrdered
+	}
+	f := flight(c.Key)
+	if !s.flights.takeOff(f) {
+		return nil, stores.Verdict{Outcome: stores.InFlight}, nil
+	}
+	seen, v, err := s.judge(ctx, &c)
+	if err != nil || v.Outcome != stores.Claimed {
+		s.flights.land(f)
+		return nil, v, err
+	}
+	return newAttempt(s, c, seen), v, nil
+}
+
+var errOrdered = fmt.Errorf("dynamodb: %w: order keys are not kept in order: leave OrderKey out, or use another store", stores.ErrUnordered)
+
+// judge reads the row of a claim, and decides.
+func (s *Store) judge(ctx context.Context, c *stores.Claim) (*row, stores.Verdict, error) {
+	seen := s.leases.take(c.Key, c.Take)
+	if seen == nil {
+		var err error
+		if seen, err = s.read(ctx, messageKey(c.Key)); err != nil {
+			return nil, stores.Verdict{}, err
+		}
+	}
+	if !seen.known() {
+		if c.Take != 0 { // what it means is gone
+			return nil, stores.Verdict{Outcome: stores.InFlight}, nil
+		}
+		through, err := s.forgotten(ctx, c)
+		switch {
+		case err != nil:
+			return nil, stores.Verdict{}, err
+		case !through.IsZero():
+			return nil, stores.Verdict{Outcome: stores.Stale, PurgedThrough: through}, nil
+		}
+		return seen, stores.Verdict{Outcome: stores.Claimed}, nil
+	}
+	v, err := s.verdict(seen, c.Fingerprint)
+	if err != nil {
+		return nil, stores.Verdict{}, err
+	}
+	takeable := v.Outcome == stores.Claimable
+	if c.Take != 0 {
+		takeable = v.Failure.Version == c.Take && seen.is(stores.StatusPending) && v.Outcome != stores.Conflict
+		if !takeable && v.Outcome == stores.Claimable { // by others, or in another version
+			v.Outcome = stores.InFlight
+		}
+	}
+	if takeable {
+		v.Outcome = stores.Claimed
+	}
+	return seen, v, nil
+}
+
+// verdict says what a row means for a message.
+func (s *Store) verdict(r *row, f stores.Fingerprint) (stores.Verdict, error) {
+	state, err := s.state(r)
+	if err != nil {
+		return stores.Verdict{}, err
+	}
+	known := sqlstore.Row{Found: true, Status: stores.Status(r.status), Fingerprint: r.fingerprint, Trace: r.trace, Failure: state} //nolint:gosec // only millpond writes it
+	if r.completedAt != 0 {
+		known.CompletedAt = time.UnixMicro(r.completedAt)
+	}
+	return known.Verdict(f) //nolint:wrapcheck // it is the contract's
+}
+
+// state is what is known of a failure.
+func (s *Store) state(r *row) (stores.FailureState, error) {
+	if r.number == 0 {
+		return stores.FailureState{}, nil
+	}
+	now, err := s.clock.now()
+	if err != nil {
+		return stores.FailureState{}, err
+	}
+	//nolint:gosec // only millpond writes them
+	state := stores.FailureState{
+		Version: r.version(), Status: stores.Status(r.status), Placement: stores.Placement(r.placement), Content: stores.ContentState(r.content),
+		Class: stores.Class(r.class), Attempts: int(r.attempts), Uncounted: int(r.uncounted), Presumed: r.presumed,
+		Age: micros(max(0, now-r.budgetAt)),
+	}
+	if r.due != 0 {
+		state.DueIn = micros(r.due - now)
+	}
+	return state, nil
+}
+
+func micros(n int64) time.Duration { return time.Duration(n) * time.Microsecond }
+
+// instant returns a time of a row; zero is the zero time.
+func instant(n int64) time.Time {
+	if n == 0 {
+		return time.Time{}
+	}
+	return time.UnixMicro(n)
+}
+
+// forgotten returns up to when the completed rows of a consumer may have been deleted, if the
+// broker took the message of a claim before. It asks only for messages that are old enough.
+func (s *Store) forgotten(ctx context.Context, c *stores.Claim) (time.Time, error) {
+	now, err := s.clock.now()
+	if err != nil || c.Time.IsZero() || now-c.Time.UnixMicro() < (minRetention-time.Hour).Microseconds() {
+		return time.Time{}, err
+	}
+	of, err := s.get(ctx, consumerKey(sqlstore.ConsumerNumber(c.Key.Consumer)))
+	if err != nil {
+		return time.Time{}, err
+	}
+	kept := integer(of["ret"])
+	if kept == 0 {
+		return time.Time{}, nil
+	}
+	through := time.UnixMicro(now).Add(stores.ClockMargin - time.Duration(kept)*time.Second)
+	if through.UnixMicro() < integer(of["reg"]) || !c.Time.Before(through) { // nothing is older than the consumer
+		return time.Time{}, nil
+	}
+	return through, nil
+}
+
+// Look implements stores.Failures.
+func (s *Store) Look(ctx context.Context, k stores.Key, f stores.Fingerprint) (stores.Verdict, error) {
+	if _, err := s.valid(k); err != nil {
+		return stores.Verdict{}, err
+	}
+	r, err := s.read(ctx, messageKey(k))
+	if err != nil || !r.known() {
+		return stores.Verdict{Outcome: stores.Claimable}, err
+	}
+	return s.verdict(r, f)
+}

@@ -1,0 +1,250 @@
+package dynamodb
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+
+	"github.com/millpond-go/millpond/stores"
+)
+
+// message is a row as operators see it, without its content.
+func (s *Store) message(l listed) (stores.Message, error) {
+	state, err := s.state(l.row)
+	if err != nil {
+		return stores.Message{}, err
+	}
+	now, _ := s.clock.now()
+	m := stores.Message{
+		Key: stores.Key{Consumer: l.consumer, ID: idOf(l.key)}, Number: l.number, FailureState: state,
+		Reserved: l.has(now), Holder: l.holder, Redrives: int(l.redrives),
+		FirstAt: instant(l.firstAt), LastAt: instant(l.lastAt), DueAt: instant(l.due), CompletedAt: instant(l.completedAt),
+		Error: l.failure, Cause: l.cause, Topic: l.topic, Coordinates: l.coordinates, OrderKey: l.orderKey,
+		UUID: string(l.uuid), Codec: l.codec, PayloadBytes: int(l.bytes),
+	}
+	m.Status = stores.Status(l.status)                        //nolint:gosec // only millpond writes it
+	m.Fingerprint, _ = stores.ParseFingerprint(l.fingerprint) // one of a later version cannot be shown
+	copy(m.TraceParent[:], l.trace)
+	return m, nil
+}
+
+// whole is a row with its content.
+func (s *Store) whole(ctx context.Context, l listed) (stores.Message, error) {
+	m, err := s.message(l)
+	if err != nil {
+		return m, err
+	}
+	content, err := s.load(ctx, l.row)
+	if err != nil {
+		return m, err
+	}
+	m.Metadata, m.Facts, m.Payload = content.metadata, content.facts, content.payload
+	m.Unreadable = content.err
+	if len(l.history) > 0 {
+		if err := json.Unmarshal(l.history, &m.History); err != nil {
+			m.Unreadable = errors.Join(m.Unreadable, fmt.Errorf("dynamodb: the history cannot be read: %w", err))
+		}
+	}
+	return m, nil
+}
+
+// Messages implements stores.Inspector.
+func (s *Store) Messages(ctx context.Context, q stores.MessageQuery) ([]stores.Message, error) {
+	if err := s.listing(ctx, q.Limit); err != nil {
+		return nil, err
+	}
+	found := []stores.Message{}
+	var failed error
+	err := s.matching(ctx, q.Filter, span{below: q.Before}, func(l listed) bool {
+		m, err := s.message(l)
+		found, failed = append(found, m), err
+		return err == nil && len(found) < q.Limit
+	})
+	return found, errors.Join(err, failed)
+}
+
+// everyStatus selects all that has failed.
+var everyStatus = []stores.Status{stores.StatusPending, stores.StatusFailed, stores.StatusDiscarded}
+
+// Message implements stores.Inspector.
+func (s *Store) Message(ctx context.Context, number int64) (stores.Message, error) {
+	if err := s.ready(ctx); err != nil {
+		return stores.Message{}, err
+	}
+	var found *listed
+	err := s.matching(ctx, stores.Filter{Status: everyStatus, Numbers: []int64{number}}, span{}, func(l listed) bool {
+		found = &l
+		return false
+	})
+	switch {
+	case err != nil:
+		return stores.Message{}, err
+	case found == nil:
+		return stores.Message{}, fmt.Errorf("dynamodb: %w", stores.ErrNotFound)
+	}
+	return s.whole(ctx, *found)
+}
+
+// Find implements stores.Inspector.
+func (s *Store) Find(ctx context.Context, k stores.Key) (stores.Message, error) {
+	if err := s.ready(ctx); err != nil {
+		return stores.Message{}, err
+	}
+	if err := k.Validate(); err != nil {
+		return stores.Message{}, fmt.Errorf("dynamodb: %w: %w", stores.ErrNotFound, err)
+	}
+	r, err := s.read(ctx, messageKey(k))
+	switch {
+	case err != nil:
+		return stores.Message{}, err
+	case !r.known():
+		return stores.Message{}, fmt.Errorf("dynamodb: %w", stores.ErrNotFound)
+	}
+	return s.whole(ctx, listed{key: messageKey(k), consumer: k.Consumer, row: r})
+}
+
+// Matching implements stores.Inspector.
+func (s *Store) Matching(ctx context.Context, f stores.Filter, limit int) (n int, highest int64, err error) {
+	if err := s.listing(ctx, limit); err != nil {
+		return 0, 0, err
+	}
+	err = s.matching(ctx, f, span{}, func(l listed) bool {
+		highest = max(highest, l.number)
+		n++
+		return n < limit
+	})
+	return n, highest, err
+}
+
+// Causes implements stores.Inspector. It reads all messages that match.
+func (s *Store) Causes(ctx context.Context, f stores.Filter, limit int) ([]stores.Cause, error) {
+	if err := s.listing(ctx, limit); err != nil {
+		return nil, err
+	}
+	type which struct {
+		stores.Consumer
+		cause string
+	}
+	all := make(map[which]*stores.Cause)
+	var order []*stores.Cause // the latest first
+	err := s.matching(ctx, f, span{}, func(l listed) bool {
+		c := all[which{l.consumer, l.cause}]
+		if c == nil {
+			c = &stores.Cause{Consumer: l.consumer, ID: l.cause, Class: stores.Class(l.class), Error: l.failure, FirstAt: instant(l.firstAt)}
+			all[which{l.consumer, l.cause}] = c
+			order = append(order, c)
+		}
+		switch {
+		case l.is(stores.StatusPending):
+			c.Pending++
+		case l.is(stores.StatusFailed):
+			c.Failed++
+		default:
+			c.Discarded++
+		}
+		if first := instant(l.firstAt); first.Before(c.FirstAt) {
+			c.FirstAt = first
+		}
+		if last := instant(l.lastAt); last.After(c.LastAt) {
+			c.LastAt = last
+		}
+		return true
+	})
+	if err != nil {
+		return nil, err
+	}
+	slices.SortStableFunc(order, func(a, b *stores.Cause) int {
+		return cmp.Compare(b.Pending+b.Failed+b.Discarded, a.Pending+a.Failed+a.Discarded)
+	})
+	var causes []stores.Cause
+	for _, c := range order[:min(limit, len(order))] {
+		causes = append(causes, *c)
+	}
+	return causes, nil
+}
+
+// Counts implements stores.Inspector.
+func (s *Store) Counts(ctx context.Context, limit int) ([]stores.Count, error) {
+	if err := s.listing(ctx, limit); err != nil {
+		return nil, err
+	}
+	consumers, err := s.allConsumers(ctx, "", "")
+	if err != nil {
+		return nil, err
+	}
+	const held = "quarantined"
+	var counts []stores.Count
+	for _, c := range consumers {
+		one := map[string]*stores.Count{}
+		count := func(status string, first int64) bool {
+			if one[status] == nil {
+				one[status] = &stores.Count{Consumer: c, Status: status, Oldest: instant(first)}
+			}
+			of := one[status]
+			if of.More = of.N == limit; !of.More {
+				of.N++
+				of.Oldest = earlier(of.Oldest, instant(first))
+			}
+			return !of.More
+		}
+		err := s.list(ctx, []stores.Consumer{c}, "", span{ascending: true}, func(l listed) bool {
+			count(stores.Status(l.status).String(), l.firstAt) //nolint:gosec // only millpond writes it
+			for _, status := range everyStatus {
+				if one[status.String()] == nil || !one[status.String()].More {
+					return true
+				}
+			}
+			return false
+		})
+		if err != nil {
+			return nil, err
+		}
+		err = s.list(ctx, []stores.Consumer{c}, heldPrefix, span{ascending: true}, func(l listed) bool {
+			return l.state != string(stores.QuarantineHeld) || count(held, l.firstAt)
+		})
+		if err != nil {
+			return nil, err
+		}
+		for _, status := range []string{stores.StatusPending.String(), stores.StatusFailed.String(), stores.StatusDiscarded.String(), held} {
+			if one[status] != nil {
+				counts = append(counts, *one[status])
+			}
+		}
+	}
+	return counts, nil
+}
+
+func earlier(a, b time.Time) time.Time {
+	if b.Before(a) {
+		return b
+	}
+	return a
+}
+
+// Audit implements stores.Inspector.
+func (s *Store) Audit(ctx context.Context, before int64, limit int) ([]stores.AuditEntry, error) {
+	if err := s.listing(ctx, limit); err != nil {
+		return nil, err
+	}
+	q := partitionQuery(kindAudit, nil)
+	q.ScanIndexForward = aws.Bool(false)
+	if before > 0 {
+		q.KeyConditionExpression = aws.String("pk = :pk AND sk < :before")
+		q.ExpressionAttributeValues[":before"] = bin(number8(before))
+	}
+	var entries []stores.AuditEntry
+	err := s.query(ctx, q, func(i item) bool {
+		entries = append(entries, stores.AuditEntry{
+			ID: integer(i["num"]), At: instant(integer(i["at"])), Verb: stores.Verb(text(i["vrb"])), Actor: text(i["act"]), Reason: text(i["rsn"]),
+			Consumer: consumerOf(i), MessageID: blob(i["mid"]), Number: integer(i["of"]), Before: text(i["bef"]), After: text(i["aft"]),
+		})
+		return len(entries) < limit
+	})
+	return entries, err
+}

@@ -1,0 +1,185 @@
+package dynamodb
+
+import (
+	"encoding/binary"
+	"strconv"
+
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
+
+	"github.com/millpond-go/millpond/internal/sqlstore"
+	"github.com/millpond-go/millpond/stores"
+)
+
+// item is one of the table's. Its keys are binary: pk begins with the kind.
+type item = map[string]types.AttributeValue
+
+const (
+	kindMessage    = 'm' // pk has consumer and id
+	kindContent    = 'b' // in the other table: pk has a name, sk the part
+	kindQuarantine = 'q' // pk has the consumer, sk what is the same
+	kindConsumer   = 'c' // sk has the consumer
+	kindAudit      = 'a' // sk has the number
+	kindProcess    = 'p' // pk has the consumer, sk the process
+	kindSchema     = 's'
+	kindCounter    = 'n' // pk has what is counted
+)
+
+func str(s string) types.AttributeValue { return &types.AttributeValueMemberS{Value: s} }
+func bin(b []byte) types.AttributeValue { return &types.AttributeValueMemberB{Value: b} }
+func num(n int64) types.AttributeValue {
+	return &types.AttributeValueMemberN{Value: strconv.FormatInt(n, 10)}
+}
+
+func text(v types.AttributeValue) string {
+	s, _ := v.(*types.AttributeValueMemberS)
+	if s == nil {
+		return ""
+	}
+	return s.Value
+}
+
+func blob(v types.AttributeValue) []byte {
+	b, _ := v.(*types.AttributeValueMemberB)
+	if b == nil {
+		return nil
+	}
+	return b.Value
+}
+
+func integer(v types.AttributeValue) int64 {
+	n, _ := v.(*types.AttributeValueMemberN)
+	if n == nil {
+		return 0
+	}
+	i, _ := strconv.ParseInt(n.Value, 10, 64) // only millpond writes it
+	return i
+}
+
+func key(kind byte, pk, sk []byte) item {
+	if len(sk) == 0 {
+		sk = []byte{0}
+	}
+	return item{"pk": bin(append([]byte{kind}, pk...)), "sk": bin(sk)}
+}
+
+func number8(n int64) []byte { return binary.BigEndian.AppendUint64(nil, uint64(n)) } //nolint:gosec // it is positive
+
+func messageKey(k stores.Key) item {
+	return key(kindMessage, append(number8(sqlstore.ConsumerNumber(k.Consumer)), k.ID...), nil)
+}
+
+// idOf returns the id in the key of a message.
+func idOf(i item) []byte { return blob(i["pk"])[1+8:] }
+
+// row is the state of a message, or of one in quarantine.
+type row struct {
+	status      int64  // a stores.Status; statusClosed
+	own         []byte // drawn with each change that others must not miss, and never again
+	fingerprint []byte
+	trace       []byte
+	completedAt int64 // times are in microseconds
+	expires     int64 // in seconds, as the service wants it
+
+	// Of what is not completed. Number is never given twice.
+	number, revision, placement, content   int64
+	attempts, uncounted, redrives          int64
+	due, budgetAt, firstAt, lastAt         int64
+	beat                                   int64 // of the lease's last renewal
+	presumed, reserved, suspect, steps     bool
+	class, cause, failure                  string
+	topic, coordinates, holder, codec      string
+	uuid, history, orderKey, contentID, id []byte
+	chunks, bytes, packed                  int64  // of the content: items, of the payload, of all
+	list, ready                            string // where the indexes have it
+
+	// Of the quarantine.
+	reason, detail, state string
+	existing              []byte
+	seen, decidedAt       int64
+	oneWay                bool
+}
+
+// statusClosed is that of an item that keeps a transaction from committing which may be under
+// way. It stands for no message.
+const statusClosed = 0
+
+func (r *row) attributes() map[string]any {
+	return map[string]any{
+		"st": &r.status, "own": &r.own, "fp": &r.fingerprint, "tp": &r.trace, "cat": &r.completedAt, "ttl": &r.expires,
+		"num": &r.number, "rev": &r.revision, "plc": &r.placement, "cst": &r.content, "att": &r.attempts, "unc": &r.uncounted, "red": &r.redrives,
+		"due": &r.due, "bea": &r.beat, "bud": &r.budgetAt, "fst": &r.firstAt, "lst": &r.lastAt, "prs": &r.presumed, "rsv": &r.reserved, "sus": &r.suspect, "stp": &r.steps,
+		"cls": &r.class, "cau": &r.cause, "err": &r.failure, "top": &r.topic, "crd": &r.coordinates, "hld": &r.holder, "cdc": &r.codec,
+		"uid": &r.uuid, "his": &r.history, "okey": &r.orderKey, "cid": &r.contentID, "mid": &r.id, "chn": &r.chunks, "siz": &r.bytes, "pck": &r.packed, "lpk": &r.list, "dpk": &r.ready,
+		"rsn": &r.reason, "det": &r.detail, "qst": &r.state, "ext": &r.existing, "seen": &r.seen, "dec": &r.decidedAt, "one": &r.oneWay,
+	}
+}
+
+// put adds what is not zero to an item.
+func (r *row) put(to item) item {
+	for name, value := range r.attributes() {
+		switch v := value.(type) {
+		case *int64:
+			if *v != 0 || name == "st" || name == "rev" && r.number != 0 {
+				to[name] = num(*v)
+			}
+		case *string:
+			if *v != "" {
+				to[name] = str(*v)
+			}
+		case *[]byte:
+			if *v != nil {
+				to[name] = bin(*v)
+			}
+		case *bool:
+			if *v {
+				to[name] = &types.AttributeValueMemberBOOL{Value: true}
+			}
+		}
+	}
+	return to
+}
+
+// rowOf reads an item; nil gives nil.
+func rowOf(from item) *row {
+	if len(from) == 0 {
+		return nil
+	}
+	r := &row{}
+	for name, value := range r.attributes() {
+		switch v := value.(type) {
+		case *int64:
+			*v = integer(from[name])
+		case *string:
+			*v = text(from[name])
+		case *[]byte:
+			*v = blob(from[name])
+		case *bool:
+			b, _ := from[name].(*types.AttributeValueMemberBOOL)
+			*v = b != nil && b.Value
+		}
+	}
+	return r
+}
+
+func (r *row) version() int64 { return sqlstore.Version(r.number, r.revision) }
+
+// known reports whether the row stands for a message.
+func (r *row) known() bool { return r != nil && r.status != statusClosed }
+
+// is reports whether the row is in a status.
+func (r *row) is(s stores.Status) bool { return r != nil && r.status == int64(s) }
+
+// index puts the row where the indexes want it.
+func (r *row) index(consumer int64, id []byte) {
+	r.list, r.ready = partition(consumer, id), ""
+	if !r.is(stores.StatusPending) {
+		r.due = 0
+	} else if r.placement == int64(stores.PlacementParked) {
+		r.ready = r.list
+	}
+}
+
+// has reports whether a worker has reserved the message, or somebody its lease.
+func (r *row) has(now int64) bool {
+	return r.is(stores.StatusPending) && (r.reserved || r.holder != "") && r.due > now
+}

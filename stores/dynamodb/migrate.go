@@ -1,0 +1,166 @@
+package dynamodb
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
+
+	"github.com/millpond-go/millpond/stores"
+)
+
+// schemaVersion is that of the newest step. An older program that knows compatible can go on.
+const schemaVersion, schemaCompatible = 1, 1
+
+// The form of the table for people, with its name as %[1]s. Migrate makes the same.
+const tableJSON = `{"TableName": "%[1]s", "BillingMode": "PAY_PER_REQUEST",
+ "AttributeDefinitions": [{"AttributeName": "pk", "AttributeType": "B"}, {"AttributeName": "sk", "AttributeType": "B"},
+  {"AttributeName": "dpk", "AttributeType": "S"}, {"AttributeName": "due", "AttributeType": "N"},
+  {"AttributeName": "lpk", "AttributeType": "S"}, {"AttributeName": "num", "AttributeType": "N"}],
+ "KeySchema": [{"AttributeName": "pk", "KeyType": "HASH"}, {"AttributeName": "sk", "KeyType": "RANGE"}],
+ "GlobalSecondaryIndexes": [
+  {"IndexName": "due", "KeySchema": [{"AttributeName": "dpk", "KeyType": "HASH"}, {"AttributeName": "due", "KeyType": "RANGE"}], "Projection": {"ProjectionType": "KEYS_ONLY"}},
+  {"IndexName": "list", "KeySchema": [{"AttributeName": "lpk", "KeyType": "HASH"}, {"AttributeName": "num", "KeyType": "RANGE"}], "Projection": {"ProjectionType": "KEYS_ONLY"}}]}`
+
+const contentJSON = `{"TableName": "%[1]s", "BillingMode": "PAY_PER_REQUEST",
+ "AttributeDefinitions": [{"AttributeName": "pk", "AttributeType": "B"}, {"AttributeName": "sk", "AttributeType": "B"}],
+ "KeySchema": [{"AttributeName": "pk", "KeyType": "HASH"}, {"AttributeName": "sk", "KeyType": "RANGE"}]}`
+
+// Migrations implements stores.Migrator: the commands of the AWS command line.
+func (s *Store) Migrations() []stores.Migration {
+	command := func(name, input, table string) string {
+		return "aws dynamodb " + name + " --cli-input-json '" + fmt.Sprintf(input, table) + "'\n"
+	}
+	return []stores.Migration{{
+		Version: 1, Name: "tables",
+		SQL: command("create-table", tableJSON, s.table) + command("create-table", contentJSON, s.contents) +
+			"aws dynamodb wait table-exists --table-name " + s.table + "\n" +
+			"aws dynamodb wait table-exists --table-name " + s.contents + "\n" +
+			command("update-time-to-live", `{"TableName": "%[1]s", "TimeToLiveSpecification": {"AttributeName": "ttl", "Enabled": true}}`, s.table) +
+			command("put-item", `{"TableName": "%[1]s", "Item": {"pk": {"B": "cw=="}, "sk": {"B": "AA=="}, "ver": {"N": "1"}, "cmp": {"N": "1"}}}`, s.table),
+	}}
+}
+
+// Applied implements stores.Migrator.
+func (s *Store) Applied(ctx context.Context) (int, error) {
+	version, _, err := s.schema(ctx)
+	if errors.Is(err, stores.ErrNotMigrated) {
+		return 0, nil
+	}
+	return version, err
+}
+
+// schema returns the version of the table, and the oldest program that can use it.
+func (s *Store) schema(ctx context.Context) (version, compatible int, err error) {
+	if s.closed.Load() {
+		return 0, 0, stores.ErrClosed
+	}
+	i, err := s.get(ctx, key(kindSchema, nil, nil))
+	return int(integer(i["ver"])), int(integer(i["cmp"])), err
+}
+
+// Validate implements stores.Migrator. A table in several regions is refused: in two of them
+// two deliveries of a message could commit.
+func (s *Store) Validate(ctx context.Context) error {
+	version, compatible, err := s.schema(ctx)
+	switch {
+	case err != nil:
+		return err
+	case version < schemaVersion:
+		return fmt.Errorf("dynamodb: %w: the table %s", stores.ErrNotMigrated, s.table)
+	case compatible > schemaVersion:
+		return fmt.Errorf("dynamodb: %w: the table %s has version %d", stores.ErrSchemaNewer, s.table, version)
+	}
+	out, err := s.client.DescribeTable(ctx, &dynamodb.DescribeTableInput{TableName: &s.table})
+	if err != nil {
+		return s.explain(ctx, err)
+	}
+	if len(out.Table.Replicas) > 0 {
+		return fmt.Errorf("dynamodb: the table %s is a global table, and one message could be completed in two regions: use a table in one region for each consumer", s.table)
+	}
+	s.mu.Lock()
+	s.checked = true
+	s.mu.Unlock()
+	return nil
+}
+
+// Migrate implements stores.Migrator.
+func (s *Store) Migrate(ctx context.Context) ([]stores.Migration, error) {
+	version, compatible, err := s.schema(ctx)
+	switch {
+	case err != nil && !errors.Is(err, stores.ErrNotMigrated):
+		return nil, err
+	case compatible > schemaVersion:
+		return nil, fmt.Errorf("dynamodb: %w: the table %s has version %d", stores.ErrSchemaNewer, s.table, version)
+	case version >= schemaVersion:
+		return nil, nil
+	}
+	if err := s.createTables(ctx); err != nil {
+		return nil, err
+	}
+	first := key(kindSchema, nil, nil)
+	first["ver"], first["cmp"] = num(schemaVersion), num(schemaCompatible)
+	_, err = s.client.PutItem(ctx, &dynamodb.PutItemInput{TableName: &s.table, Item: first, ConditionExpression: aws.String("attribute_not_exists(pk)")})
+	if _, ok := errors.AsType[*types.ConditionalCheckFailedException](err); ok { // another process was faster
+		return nil, nil
+	}
+	if err != nil {
+		return nil, s.explain(ctx, err)
+	}
+	return s.Migrations(), nil
+}
+
+// createTables makes the tables that others do not make, and waits until they can be used.
+func (s *Store) createTables(ctx context.Context) error {
+	attribute := func(name string, t types.ScalarAttributeType) types.AttributeDefinition {
+		return types.AttributeDefinition{AttributeName: &name, AttributeType: t}
+	}
+	keys := func(hash, sort string) []types.KeySchemaElement {
+		return []types.KeySchemaElement{{AttributeName: &hash, KeyType: types.KeyTypeHash}, {AttributeName: &sort, KeyType: types.KeyTypeRange}}
+	}
+	index := func(name, hash, sort string) types.GlobalSecondaryIndex {
+		return types.GlobalSecondaryIndex{IndexName: &name, KeySchema: keys(hash, sort), Projection: &types.Projection{ProjectionType: types.ProjectionTypeKeysOnly}}
+	}
+	primary := []types.AttributeDefinition{attribute("pk", types.ScalarAttributeTypeB), attribute("sk", types.ScalarAttributeTypeB)}
+	for _, table := range []*dynamodb.CreateTableInput{
+		{TableName: &s.contents, AttributeDefinitions: primary},
+		{
+			TableName: &s.table, AttributeDefinitions: append(primary,
+				attribute("dpk", types.ScalarAttributeTypeS), attribute("due", types.ScalarAttributeTypeN),
+				attribute("lpk", types.ScalarAttributeTypeS), attribute("num", types.ScalarAttributeTypeN)),
+			GlobalSecondaryIndexes: []types.GlobalSecondaryIndex{index(indexDue, "dpk", "due"), index(indexList, "lpk", "num")},
+		},
+	} {
+		table.BillingMode, table.KeySchema = types.BillingModePayPerRequest, keys("pk", "sk")
+		if err := s.createTable(ctx, table); err != nil {
+			return err
+		}
+	}
+	_, err := s.client.UpdateTimeToLive(ctx, &dynamodb.UpdateTimeToLiveInput{
+		TableName: &s.table, TimeToLiveSpecification: &types.TimeToLiveSpecification{AttributeName: aws.String("ttl"), Enabled: aws.Bool(true)},
+	})
+	if err != nil && codeOf(err) != "ValidationException" { // it is on
+		return s.explain(ctx, err)
+	}
+	return nil
+}
+
+func (s *Store) createTable(ctx context.Context, table *dynamodb.CreateTableInput) error {
+	_, err := s.client.CreateTable(ctx, table)
+	if _, exists := errors.AsType[*types.ResourceInUseException](err); err != nil && !exists {
+		return s.explain(ctx, err)
+	}
+	const patience = 5 * time.Minute
+	err = dynamodb.NewTableExistsWaiter(s.client, func(o *dynamodb.TableExistsWaiterOptions) {
+		o.MinDelay, o.MaxDelay = 100*time.Millisecond, 5*time.Second
+	}).
+		Wait(ctx, &dynamodb.DescribeTableInput{TableName: table.TableName}, patience)
+	if err != nil {
+		return s.explain(ctx, err)
+	}
+	return nil
+}

@@ -1,0 +1,238 @@
+package dynamodb
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
+
+	"github.com/millpond-go/millpond/internal/sqlstore"
+	"github.com/millpond-go/millpond/stores"
+)
+
+// Widths of texts, as in all stores.
+const (
+	maxPlaceBytes = 1 << 10
+	maxWordBytes  = 200
+)
+
+// Record implements stores.Failures: a first failure takes one write and, if the message is
+// kept, one more; a later one reads the item before.
+func (s *Store) Record(ctx context.Context, f stores.Failure) (int64, error) {
+	consumer, err := s.valid(f.Key)
+	if err == nil {
+		err = recordable(&f)
+	}
+	if err != nil {
+		return 0, err
+	}
+	if s.flights.flying(f.Key) {
+		return 0, fmt.Errorf("dynamodb: %w", stores.ErrChanged)
+	}
+	seen, r, err := s.recorded(ctx, &f)
+	if err != nil {
+		return 0, err
+	}
+	old := *r
+	if c := f.Content; c != nil {
+		if err := s.content(ctx, r, c); err != nil {
+			return 0, err
+		}
+	}
+	if f.Placement == stores.PlacementParked && r.content != int64(stores.ContentKept) {
+		return 0, errors.New("dynamodb: a failure that is parked needs content in the state kept")
+	}
+	r.index(consumer, f.Key.ID)
+	if err := s.write(ctx, messageKey(f.Key), r, guard{seen: seen, closed: true, due: f.Lapsed}); err != nil {
+		if f.Content != nil && errors.Is(err, stores.ErrChanged) {
+			s.drop(ctx, r)
+		}
+		return 0, err
+	}
+	if f.Content != nil {
+		s.drop(ctx, &old)
+	}
+	s.leases.keep(f.Key, r)
+	return r.version(), nil
+}
+
+// recordable returns what is wrong with a call, and makes the texts fit.
+func recordable(f *stores.Failure) error {
+	switch {
+	case f.Status != stores.StatusPending && f.Status != stores.StatusFailed:
+		return fmt.Errorf("dynamodb: record: Status is %s: use pending or failed", f.Status)
+	case f.Placement != stores.PlacementParked && f.Placement != stores.PlacementRedelivered:
+		return fmt.Errorf("dynamodb: record: Placement is %s: use parked or redelivered", f.Placement)
+	}
+	f.Class, f.Cause = stores.Class(sqlstore.Text(string(f.Class), maxWordBytes)), sqlstore.Text(f.Cause, maxWordBytes)
+	f.Error = sqlstore.Text(f.Error, stores.MaxErrorBytes)
+	f.Topic, f.Coordinates = sqlstore.Text(f.Topic, maxPlaceBytes), sqlstore.Text(f.Coordinates, maxPlaceBytes)
+	f.Holder = sqlstore.Text(f.Holder, stores.MaxHolderBytes)
+	return nil
+}
+
+// recorded returns the row that was seen, and what it becomes.
+func (s *Store) recorded(ctx context.Context, f *stores.Failure) (seen, r *row, err error) {
+	r = &row{fingerprint: f.Fingerprint.Bytes()}
+	if t := f.TraceParent; !t.IsZero() {
+		r.trace = slices.Clone(t[:])
+	}
+	if f.Version == 0 {
+		r.number, err = s.draw(ctx)
+	} else {
+		seen, err = s.read(ctx, messageKey(f.Key))
+		if err == nil && (!seen.is(stores.StatusPending) || seen.version() != f.Version) {
+			err = fmt.Errorf("dynamodb: %w", stores.ErrChanged)
+		}
+		if err == nil {
+			copied := *seen
+			r = &copied
+			r.revision++
+		}
+	}
+	if err == nil {
+		err = s.change(r, f)
+	}
+	return seen, r, err
+}
+
+// change makes of a row what a failure says. Nobody takes a lease over before the latest that
+// its end can be has passed at the earliest that it can be now.
+func (s *Store) change(r *row, f *stores.Failure) error {
+	now, high, err := s.clock.bounds()
+	if err != nil {
+		return err
+	}
+	if f.Lapsed && (r.due == 0 || now < r.due+marginOf(r)) {
+		return fmt.Errorf("dynamodb: %w", stores.ErrChanged)
+	}
+	if f.Start && f.Class == "" { // nothing new is known of the failure
+		f.Class, f.Cause, f.Error = stores.Class(r.class), r.cause, r.failure
+	}
+	r.remember(f, now)
+	if f.Version == 0 {
+		r.firstAt = now
+	}
+	if f.Version == 0 || r.attempts == 0 && r.uncounted == 0 {
+		r.budgetAt = now
+	}
+	r.status, r.placement, r.presumed = int64(f.Status), int64(f.Placement), f.Start
+	r.attempts, r.uncounted, r.lastAt = int64(f.Attempts), int64(f.Uncounted), now
+	r.class, r.cause, r.failure = string(f.Class), f.Cause, f.Error
+	r.reserved, r.suspect, r.holder, r.beat = false, false, "", 0
+	if f.OrderKey != nil {
+		r.orderKey = sqlstore.NonEmpty(f.OrderKey)
+	}
+	if f.Topic != "" {
+		r.topic = f.Topic
+	}
+	if f.Coordinates != "" {
+		r.coordinates = f.Coordinates
+	}
+	if f.Start && f.Holder != "" {
+		r.holder, now = f.Holder, high
+	}
+	r.due = now + min(max(0, f.DueIn).Microseconds(), math.MaxInt64/4)
+	return nil
+}
+
+// marginOf is how much later a lease is taken over than it ends, for the service's clocks may
+// differ.
+func marginOf(r *row) int64 {
+	if r.holder == "" {
+		return 0
+	}
+	return hostMargin.Microseconds()
+}
+
+// remember appends an attempt to the history.
+func (r *row) remember(f *stores.Failure, now int64) {
+	var attempts []stores.AttemptRecord
+	_ = json.Unmarshal(r.history, &attempts) // one that cannot be read keeps no message from being recorded
+	switch {
+	case !f.Start:
+		attempts = append(attempts, stores.AttemptRecord{At: time.UnixMicro(now).UTC(), Class: f.Class, Error: sqlstore.Text(f.Error, stores.MaxHistoryErrorBytes)})
+	case r.presumed: // the attempt before this one has never ended
+		attempts = append(attempts, stores.AttemptRecord{At: time.UnixMicro(r.lastAt).UTC(), Class: stores.ClassCrash})
+	}
+	if more := len(attempts) - stores.MaxHistory; more > 0 {
+		attempts = attempts[more:]
+	}
+	if len(attempts) > 0 {
+		r.history, _ = json.Marshal(attempts) // of texts and times
+	}
+}
+
+// content writes what is kept of a message, and notes it in the row.
+func (s *Store) content(ctx context.Context, r *row, c *stores.Content) error {
+	r.content, r.codec, r.uuid = int64(c.State), sqlstore.Text(c.Codec, maxWordBytes), []byte(c.UUID)
+	r.contentID, r.chunks, r.bytes, r.packed = nil, 0, 0, 0
+	packed, err := pack(c.Metadata, c.Facts, c.Payload)
+	if err != nil || bytes.Equal(packed, nothing) {
+		return err
+	}
+	return s.store(ctx, r, newOwn(), packed, len(c.Payload))
+}
+
+// KeepContent implements stores.Failures.
+func (s *Store) KeepContent(ctx context.Context, k stores.Key, version int64, c stores.Content) error {
+	if _, err := s.valid(k); err != nil {
+		return err
+	}
+	seen, err := s.read(ctx, messageKey(k))
+	if err != nil {
+		return err
+	}
+	final := seen.is(stores.StatusFailed) || seen.is(stores.StatusDiscarded)
+	if !final || seen.version() != version || seen.content != int64(stores.ContentNone) {
+		return fmt.Errorf("dynamodb: %w", stores.ErrChanged)
+	}
+	r := *seen
+	if err := s.content(ctx, &r, &c); err != nil {
+		return err
+	}
+	r.revision++
+	err = s.write(ctx, messageKey(k), &r, guard{seen: seen})
+	if errors.Is(err, stores.ErrChanged) {
+		s.drop(ctx, &r)
+	}
+	return err
+}
+
+// Extend implements stores.LeaseInbox, in one write. A lease that may have expired is not
+// renewed: who has seen that may be about to take it over.
+func (s *Store) Extend(ctx context.Context, l stores.HeldLease, d time.Duration) error {
+	if _, err := s.valid(l.Key); err != nil {
+		return err
+	}
+	_, high, err := s.clock.bounds()
+	if err != nil {
+		return err
+	}
+	beat, until := s.leases.beat(high), high+d.Microseconds()
+	n, revision := sqlstore.ParseVersion(l.Version)
+	_, err = s.client.UpdateItem(ctx, &dynamodb.UpdateItemInput{
+		TableName: &s.table, Key: messageKey(l.Key),
+		UpdateExpression: aws.String("SET #due = :until, #bea = :beat"),
+		ConditionExpression: aws.String("#num = :num AND #rev = :rev AND #st = :st AND #hld = :hld AND #due > :now" +
+			" AND (attribute_not_exists(#bea) OR #bea < :beat)"), // an earlier renewal may arrive late
+		ExpressionAttributeNames: map[string]string{"#due": "due", "#num": "num", "#rev": "rev", "#st": "st", "#hld": "hld", "#bea": "bea"},
+		ExpressionAttributeValues: item{
+			":until": num(until), ":beat": num(beat), ":num": num(n), ":rev": num(revision),
+			":st": num(int64(stores.StatusPending)), ":hld": str(l.Holder), ":now": num(high),
+		},
+		ReturnValuesOnConditionCheckFailure: types.ReturnValuesOnConditionCheckFailureAllOld,
+	})
+	return s.refused(ctx, err, func(there item) bool {
+		r := rowOf(there)
+		return r.is(stores.StatusPending) && r.version() == l.Version && r.holder == l.Holder && r.beat == beat
+	})
+}

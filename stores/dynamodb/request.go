@@ -1,0 +1,148 @@
+package dynamodb
+
+import (
+	"bytes"
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
+	"github.com/aws/smithy-go"
+
+	"github.com/millpond-go/millpond/internal/sqltx"
+	"github.com/millpond-go/millpond/stores"
+)
+
+const pkg sqltx.Package = "dynamodb"
+
+// get reads one item, consistently.
+func (s *Store) get(ctx context.Context, key item) (item, error) {
+	out, err := s.client.GetItem(ctx, &dynamodb.GetItemInput{TableName: &s.table, Key: key, ConsistentRead: aws.Bool(true)})
+	if err != nil {
+		return nil, s.explain(ctx, err)
+	}
+	return out.Item, nil
+}
+
+// read reads one row, nil if there is none.
+func (s *Store) read(ctx context.Context, key item) (*row, error) {
+	i, err := s.get(ctx, key)
+	return rowOf(i), err
+}
+
+// newOwn returns a value for row.own.
+func newOwn() []byte {
+	const size = 16
+	b := make([]byte, size)
+	_, _ = rand.Read(b) // never fails
+	return b
+}
+
+// guard is the condition that a row is as it was seen.
+type guard struct {
+	seen   *row // nil: there is none
+	closed bool // with no row, one that is closed counts as none
+	due    bool // neither was its time moved
+}
+
+// expression returns the condition with its names and values.
+func (g guard) expression() (*string, map[string]string, map[string]types.AttributeValue) {
+	switch {
+	case g.seen == nil && g.closed:
+		return aws.String("attribute_not_exists(pk) OR #st = :closed"), map[string]string{"#st": "st"}, item{":closed": num(statusClosed)}
+	case g.seen == nil:
+		return aws.String("attribute_not_exists(pk)"), nil, nil
+	case g.due && g.seen.due != 0:
+		return aws.String("#own = :own AND #due = :due"), map[string]string{"#own": "own", "#due": "due"}, item{":own": bin(g.seen.own), ":due": num(g.seen.due)}
+	}
+	return aws.String("#own = :own"), map[string]string{"#own": "own"}, item{":own": bin(g.seen.own)}
+}
+
+// write puts a row in the place of the one that was seen. The error wraps ErrChanged if that
+// is not there any longer. A request that was repeated is refused by its own row, which tells.
+func (s *Store) write(ctx context.Context, key item, r *row, g guard) error {
+	if r.own == nil || g.seen != nil && bytes.Equal(r.own, g.seen.own) {
+		r.own = newOwn()
+	}
+	input := &dynamodb.PutItemInput{TableName: &s.table, Item: r.put(key), ReturnValuesOnConditionCheckFailure: types.ReturnValuesOnConditionCheckFailureAllOld}
+	input.ConditionExpression, input.ExpressionAttributeNames, input.ExpressionAttributeValues = g.expression()
+	_, err := s.client.PutItem(ctx, input)
+	return s.refused(ctx, err, func(there item) bool { return bytes.Equal(blob(there["own"]), r.own) })
+}
+
+// refused explains the error of a conditional request. It is nil if the item that has refused
+// the request shows that it was carried out before.
+func (s *Store) refused(ctx context.Context, err error, done func(there item) bool) error {
+	if err == nil {
+		return nil
+	}
+	if failed, ok := errors.AsType[*types.ConditionalCheckFailedException](err); ok {
+		if done(failed.Item) {
+			return nil
+		}
+		return fmt.Errorf("dynamodb: %w", stores.ErrChanged)
+	}
+	return s.explain(ctx, err)
+}
+
+// explain maps an error of the service to the contract's.
+func (s *Store) explain(ctx context.Context, err error) error {
+	if s.closed.Load() {
+		return stores.ErrClosed
+	}
+	if ctx.Err() != nil {
+		return fmt.Errorf("dynamodb: %w: %w", stores.ErrUnavailable, err)
+	}
+	if _, ok := errors.AsType[*types.ResourceNotFoundException](err); ok {
+		s.forget()
+		return fmt.Errorf("dynamodb: %w: the table %s", stores.ErrNotMigrated, s.table)
+	}
+	if tooLarge(err) {
+		return fmt.Errorf("dynamodb: %w: %w", stores.ErrTooLarge, err)
+	}
+	return fmt.Errorf("dynamodb: %w: %w", stores.ErrUnavailable, err)
+}
+
+func codeOf(err error) string {
+	if api, ok := errors.AsType[smithy.APIError](err); ok {
+		return api.ErrorCode()
+	}
+	return ""
+}
+
+func tooLarge(err error) bool {
+	return codeOf(err) == "ValidationException" && strings.Contains(err.Error(), "Item size")
+}
+
+// query yields the items of a query, page by page, until yield returns false.
+func (s *Store) query(ctx context.Context, q *dynamodb.QueryInput, yield func(item) bool) error {
+	if q.TableName == nil {
+		q.TableName = &s.table
+	}
+	for {
+		out, err := s.client.Query(ctx, q)
+		if err != nil {
+			return s.explain(ctx, err)
+		}
+		for _, i := range out.Items {
+			if !yield(i) {
+				return nil
+			}
+		}
+		if q.ExclusiveStartKey = out.LastEvaluatedKey; len(q.ExclusiveStartKey) == 0 {
+			return nil
+		}
+	}
+}
+
+// partitionQuery is a query of one partition of the table.
+func partitionQuery(kind byte, pk []byte) *dynamodb.QueryInput {
+	return &dynamodb.QueryInput{
+		ConsistentRead: aws.Bool(true), KeyConditionExpression: aws.String("pk = :pk"),
+		ExpressionAttributeValues: item{":pk": bin(append([]byte{kind}, pk...))},
+	}
+}

@@ -1,0 +1,79 @@
+package dynamodb
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
+
+	"github.com/millpond-go/millpond/internal/sqlstore"
+	"github.com/millpond-go/millpond/stores"
+)
+
+// Steps are in the partition of their message, behind its row, with the number of the failure
+// that they belong to: those of another were left behind.
+
+const stepPrefix = 1
+
+// RecordStep implements stores.LeaseInbox, in one transaction with a look at the lease.
+func (s *Store) RecordStep(ctx context.Context, l stores.HeldLease, step stores.Step) error {
+	if _, err := s.valid(l.Key); err != nil {
+		return err
+	}
+	n, revision := sqlstore.ParseVersion(l.Version)
+	i := messageKey(l.Key)
+	i["sk"], i["of"], i["res"] = bin(append([]byte{stepPrefix}, step.Name...)), num(n), bin(append([]byte{}, step.Result...))
+	_, err := s.client.TransactWriteItems(ctx, &dynamodb.TransactWriteItemsInput{TransactItems: []types.TransactWriteItem{
+		{Update: &types.Update{
+			TableName: &s.table, Key: messageKey(l.Key), UpdateExpression: aws.String("SET #stp = :yes"),
+			ConditionExpression:      aws.String("#num = :num AND #rev = :rev AND #st = :st AND #hld = :hld"),
+			ExpressionAttributeNames: map[string]string{"#stp": "stp", "#num": "num", "#rev": "rev", "#st": "st", "#hld": "hld"},
+			ExpressionAttributeValues: item{
+				":yes": &types.AttributeValueMemberBOOL{Value: true}, ":num": num(n), ":rev": num(revision),
+				":st": num(int64(stores.StatusPending)), ":hld": str(l.Holder),
+			},
+		}},
+		{Put: &types.Put{TableName: &s.table, Item: i}},
+	}})
+	if canceled, ok := errors.AsType[*types.TransactionCanceledException](err); ok && reasonOf(canceled.CancellationReasons[0]) == "ConditionalCheckFailed" {
+		return fmt.Errorf("dynamodb: %w", stores.ErrChanged)
+	}
+	if err != nil {
+		return s.explain(ctx, err)
+	}
+	s.leases.hasSteps(l.Key, l.Version)
+	return nil
+}
+
+// Steps implements stores.LeaseInbox.
+func (s *Store) Steps(ctx context.Context, k stores.Key) ([]stores.Step, error) {
+	if _, err := s.valid(k); err != nil {
+		return nil, err
+	}
+	var (
+		steps  []stores.Step
+		number int64
+	)
+	err := s.query(ctx, partitionQuery(kindMessage, blob(messageKey(k)["pk"])[1:]), func(i item) bool {
+		if sk := blob(i["sk"]); sk[0] != stepPrefix { // the row, which comes first
+			number = rowOf(i).number
+		} else if number != 0 && integer(i["of"]) == number {
+			steps = append(steps, stores.Step{Name: string(sk[1:]), Result: blob(i["res"])})
+		}
+		return true
+	})
+	return steps, err
+}
+
+// dropSteps deletes what is left of a message's steps, as far as that is possible now.
+func (s *Store) dropSteps(ctx context.Context, k stores.Key) {
+	_ = s.query(ctx, partitionQuery(kindMessage, blob(messageKey(k)["pk"])[1:]), func(i item) bool {
+		if blob(i["sk"])[0] == stepPrefix {
+			_, _ = s.client.DeleteItem(ctx, &dynamodb.DeleteItemInput{TableName: &s.table, Key: item{"pk": i["pk"], "sk": i["sk"]}})
+		}
+		return true
+	})
+}

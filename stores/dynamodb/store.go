@@ -1,0 +1,224 @@
+package dynamodb
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
+
+	"github.com/millpond-go/millpond/internal/urlquery"
+	"github.com/millpond-go/millpond/stores"
+)
+
+// Store is a store on one DynamoDB table. It is safe for concurrent use.
+type Store struct {
+	client    *dynamodb.Client
+	http      *owned // nil: the caller's
+	table     string
+	contents  string // the table with what is kept of messages
+	retention int64  // in seconds; 0: for ever
+
+	clock   *clock
+	flights flights
+	leases  leases
+	numbers numbers
+	schemas keySchemas
+	closed  atomic.Bool
+
+	mu        sync.RWMutex
+	consumers map[stores.Consumer]int64
+	checked   bool // that the table fits
+}
+
+var (
+	_ stores.Store      = (*Store)(nil)
+	_ stores.Resolver   = (*Store)(nil)
+	_ stores.LeaseInbox = (*Store)(nil)
+	_ stores.Attendance = (*Store)(nil)
+	_ stores.Granter    = (*Store)(nil)
+)
+
+// New returns a store. It asks nobody unless the configuration wants the table to be made.
+func New(ctx context.Context, c Config) (*Store, error) {
+	if err := c.validate(urlquery.InGo); err != nil {
+		return nil, err
+	}
+	loaded, err := c.load(ctx)
+	if err != nil {
+		return nil, err
+	}
+	s := &Store{table: prefixOf(c) + "inbox", contents: prefixOf(c) + "content", retention: int64(c.Retention.Seconds()), clock: &clock{}, consumers: make(map[stores.Consumer]int64)}
+	s.http, _ = loaded.HTTPClient.(*owned)
+	loaded.HTTPClient = dated{loaded.HTTPClient, s.clock}
+	s.client = dynamodb.NewFromConfig(loaded)
+	if c.AutoMigrate {
+		if _, err := s.Migrate(ctx); err != nil {
+			return nil, errors.Join(err, s.Close())
+		}
+	}
+	return s, nil
+}
+
+func prefixOf(c Config) string { return cmp.Or(c.TablePrefix, "millpond_") }
+
+// Client returns the store's client, for the program's own reads. What it writes is in no
+// handler's transaction.
+func (s *Store) Client() *dynamodb.Client { return s.client }
+
+// Capabilities implements stores.Store.
+func (s *Store) Capabilities() stores.Capabilities {
+	return stores.Capabilities{System: "aws.dynamodb", ClaimsShared: true, Unordered: true, OutputsUnordered: true, ChangesSplit: true}
+}
+
+// Close implements stores.Store.
+func (s *Store) Close() error {
+	if !s.closed.Swap(true) && s.http != nil {
+		s.http.CloseIdleConnections()
+	}
+	return nil
+}
+
+// forget drops what is known of the table: a new one lacks the consumers.
+func (s *Store) forget() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	clear(s.consumers)
+	s.checked = false
+}
+
+// registered returns the number of a registered consumer.
+func (s *Store) registered(c stores.Consumer) (int64, error) {
+	if s.closed.Load() {
+		return 0, stores.ErrClosed
+	}
+	s.mu.RLock()
+	n, ok := s.consumers[c]
+	s.mu.RUnlock()
+	if ok {
+		return n, nil
+	}
+	if err := c.Validate(); err != nil {
+		return 0, fmt.Errorf("%w: %w", stores.ErrInvalidKey, err)
+	}
+	return 0, fmt.Errorf("dynamodb: %w: %s", stores.ErrNotRegistered, c)
+}
+
+// valid returns the number of a key's consumer, if the key is valid and that is registered.
+func (s *Store) valid(k stores.Key) (int64, error) {
+	n, err := s.registered(k.Consumer)
+	if err == nil {
+		err = k.Validate()
+	}
+	return n, err
+}
+
+// ready makes sure, once, that the table is there and fits this program.
+func (s *Store) ready(ctx context.Context) error {
+	if s.closed.Load() {
+		return stores.ErrClosed
+	}
+	s.mu.RLock()
+	checked := s.checked
+	s.mu.RUnlock()
+	if checked {
+		return nil
+	}
+	return s.Validate(ctx)
+}
+
+// listing is ready for a call with a limit.
+func (s *Store) listing(ctx context.Context, limit int) error {
+	if limit <= 0 {
+		return errors.New("dynamodb: the limit must be positive")
+	}
+	return s.ready(ctx)
+}
+
+// flights are the keys that are claimed or run in this process.
+type flights struct {
+	mu   sync.Mutex
+	keys map[string]struct{}
+}
+
+func flight(k stores.Key) string { return k.Consumer.String() + "\x00" + string(k.ID) }
+
+// takeOff reports whether the key was free.
+func (f *flights) takeOff(key string) bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if _, flying := f.keys[key]; flying {
+		return false
+	}
+	if f.keys == nil {
+		f.keys = make(map[string]struct{})
+	}
+	f.keys[key] = struct{}{}
+	return true
+}
+
+func (f *flights) land(key string) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	delete(f.keys, key)
+}
+
+func (f *flights) flying(k stores.Key) bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	_, flying := f.keys[flight(k)]
+	return flying
+}
+
+// leases are those that this process has taken, as they were written: to complete one needs no
+// look, for the commit is refused if another has it. The second try looks.
+type leases struct {
+	mu   sync.Mutex
+	rows map[string]*row
+	last int64 // beat
+}
+
+// beat returns a number for a renewal, which grows, and about the time.
+func (l *leases) beat(now int64) int64 {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.last = max(l.last+1, now)
+	return l.last
+}
+
+func (l *leases) keep(k stores.Key, r *row) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	switch {
+	case r.holder == "":
+		delete(l.rows, flight(k))
+	case l.rows == nil:
+		l.rows = map[string]*row{flight(k): r}
+	default:
+		l.rows[flight(k)] = r
+	}
+}
+
+// hasSteps notes that there are steps on record.
+func (l *leases) hasSteps(k stores.Key, version int64) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if r := l.rows[flight(k)]; r != nil && r.version() == version {
+		r.steps = true
+	}
+}
+
+// take returns the row of a key, once, if it has that version.
+func (l *leases) take(k stores.Key, version int64) *row {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	r := l.rows[flight(k)]
+	delete(l.rows, flight(k))
+	if r == nil || r.version() != version {
+		return nil
+	}
+	return r
+}
