@@ -4,23 +4,20 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strconv"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"testing"
 
 	"github.com/ThreeDotsLabs/watermill/message"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
+	"github.com/google/uuid"
 
 	"github.com/millpond-go/millpond/internal/rotation"
 	"github.com/millpond-go/millpond/internal/testenv"
 	"github.com/millpond-go/millpond/stores"
 	"github.com/millpond-go/millpond/stores/storetest"
 )
-
-var effectNumber atomic.Int64
 
 func TestConformance(t *testing.T) {
 	server := testenv.DynamoDB(t)
@@ -78,7 +75,7 @@ func writeEffect(ctx context.Context, e storetest.Effect) error {
 	}
 	table := strings.TrimSuffix(tx.store.table, "inbox") + "effect"
 	return tx.Put(ctx, types.Put{TableName: &table, Item: item{
-		"id": str(strconv.FormatInt(effectNumber.Add(1), 10)), "key": str(e.Key), "label": str(e.Label), "run": num(int64(e.Run)),
+		"id": str(uuid.NewString()), "key": str(e.Key), "label": str(e.Label), "run": num(int64(e.Run)),
 	}})
 }
 

@@ -1,0 +1,204 @@
+package dynamodb
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/ThreeDotsLabs/watermill/message"
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/credentials"
+	"github.com/stretchr/testify/require"
+
+	"github.com/millpond-go/millpond/brokers"
+	"github.com/millpond-go/millpond/middleware"
+	"github.com/millpond-go/millpond/stores"
+	"github.com/millpond-go/millpond/stores/storetest"
+)
+
+// The environment of a process that handles messages for TestProcessesThatAreKilled.
+const (
+	workerEndpoint = "MILLPOND_TEST_DYNAMODB_WORKER_ENDPOINT"
+	workerPrefix   = "MILLPOND_TEST_DYNAMODB_WORKER_PREFIX"
+)
+
+func TestMain(m *testing.M) {
+	if os.Getenv(workerEndpoint) != "" {
+		if err := work(); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		return
+	}
+	os.Exit(m.Run())
+}
+
+// work handles the messages whose ids come line by line, and says which it has acked.
+func work() error {
+	ctx := context.Background()
+	store, err := New(ctx, Config{TablePrefix: os.Getenv(workerPrefix), AWS: &aws.Config{
+		Region: "eu-central-1", BaseEndpoint: aws.String(os.Getenv(workerEndpoint)), Credentials: credentials.NewStaticCredentialsProvider("a", "b", ""),
+	}})
+	if err != nil {
+		return err
+	}
+	pause := func() { time.Sleep(rand.N(30 * time.Millisecond)) }
+	write := func(ctx context.Context, _ *Tx, msg *message.Message, _ struct{}) error {
+		pause()
+		return writeEffect(ctx, storetest.Effect{Key: msg.UUID, Label: "first", Run: os.Getpid()})
+	}
+	handlers := map[string]message.NoPublishHandlerFunc{
+		"t": Handler(func(ctx context.Context, tx *Tx, msg *message.Message) error { return write(ctx, tx, msg, struct{}{}) }),
+		"l": Lease(func(context.Context, *message.Message) (struct{}, error) { pause(); return struct{}{}, nil }, write),
+	}
+	wrapped := make(map[string]message.HandlerFunc)
+	for mode, handler := range handlers {
+		c := middleware.InboxConfig{
+			Service: "killed", Handler: mode, HandlerTimeout: 5 * time.Second, CommitTimeout: 2 * time.Second, CacheSize: -1, Logger: slog.New(slog.DiscardHandler),
+			Hold:  middleware.HoldConfig{Limit: 20 * time.Second, MinPause: time.Millisecond, MaxPause: 50 * time.Millisecond},
+			Retry: middleware.RetryPolicy{Placement: stores.PlacementRedelivered, MaxAttempts: 100, MaxUncounted: 1000, Backoff: middleware.BackoffConfig{Min: time.Millisecond, Max: 5 * time.Millisecond}},
+		}
+		if mode == "l" {
+			c.LeaseByHandler = map[string]middleware.LeaseConfig{mode: {TTL: time.Second}}
+		}
+		in, err := middleware.NewInbox(store, c)
+		if err != nil {
+			return err
+		}
+		wrapped[mode] = in.Middleware(func(msg *message.Message) ([]*message.Message, error) { return nil, handler(msg) })
+	}
+	var out sync.Mutex
+	lines := bufio.NewScanner(os.Stdin)
+	for lines.Scan() {
+		id, suspect, _ := strings.Cut(lines.Text(), " ")
+		go func() {
+			msg := message.NewMessage(id, []byte(id))
+			msg.SetContext(brokers.WithDelivery(ctx, msg, brokers.Delivery{Topic: "killed", Suspect: suspect != ""}))
+			_, err := wrapped[id[:1]](msg)
+			out.Lock()
+			defer out.Unlock()
+			if err != nil {
+				fmt.Fprintln(os.Stderr, id, err)
+				fmt.Println("nack", id)
+				return
+			}
+			fmt.Println("ack", id)
+		}()
+	}
+	return nil
+}
+
+// killable is a process that works.
+type killable struct {
+	*exec.Cmd
+	in    io.WriteCloser
+	errs  *strings.Builder
+	acked chan string
+}
+
+func startWorker(t *testing.T, b *bench, acked chan string) *killable {
+	t.Helper()
+	cmd := exec.CommandContext(context.WithoutCancel(t.Context()), os.Args[0]) //nolint:gosec // this test itself
+	cmd.Env = append(os.Environ(), workerEndpoint+"="+b.mirror.endpoint, workerPrefix+"="+strings.TrimSuffix(b.table, "inbox"))
+	k := &killable{Cmd: cmd, errs: &strings.Builder{}, acked: acked}
+	cmd.Stderr = k.errs
+	in, err := cmd.StdinPipe()
+	require.NoError(t, err)
+	out, err := cmd.StdoutPipe()
+	require.NoError(t, err)
+	k.in = in
+	require.NoError(t, cmd.Start())
+	go func() {
+		for lines := bufio.NewScanner(out); lines.Scan(); {
+			if id, ok := strings.CutPrefix(lines.Text(), "ack "); ok {
+				acked <- id
+			}
+		}
+	}()
+	return k
+}
+
+// Processes are killed, and stopped for a moment, in the middle of what they do. What they had
+// not acked is delivered again. Each message has its effect once, in a transaction or under a
+// lease.
+func TestProcessesThatAreKilled(t *testing.T) {
+	const (
+		messages  = 60
+		processes = 3
+		kills     = 12
+	)
+	b := newBench(t)
+	acked := make(chan string, 1000)
+	open := make(map[string]bool)
+	for i := range messages {
+		open[fmt.Sprint([]string{"t", "l"}[i%2], i)] = true
+	}
+	var all []*killable
+	for range processes {
+		all = append(all, startWorker(t, b, acked))
+	}
+	defer func() {
+		for _, k := range all {
+			_ = k.Process.Kill()
+			_ = k.Wait()
+		}
+	}()
+	deliver := func(suspect string) {
+		for id := range open {
+			// One that has just been killed takes nothing, and its messages come again.
+			_, err := fmt.Fprintf(all[rand.IntN(len(all))].in, "%s%s\n", id, suspect)
+			if err != nil && !errors.Is(err, syscall.EPIPE) {
+				t.Fatal(err)
+			}
+		}
+	}
+	deliver("")
+	killed := 0
+	deadline := time.Now().Add(time.Minute)
+	for len(open) > 0 || killed < kills {
+		select {
+		case id := <-acked:
+			delete(open, id)
+			continue
+		case <-time.After(rand.N(150 * time.Millisecond)):
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("%d messages are not acked: %v\n%s", len(open), open, all[0].errs)
+		}
+		if killed < kills {
+			i := rand.IntN(len(all))
+			if killed%3 == 2 {
+				_ = all[i].Process.Signal(syscall.SIGSTOP)
+				stopped := all[i]
+				time.AfterFunc(rand.N(4*time.Second), func() { _ = stopped.Process.Signal(syscall.SIGCONT) })
+			} else {
+				_ = all[i].Process.Kill()
+				_ = all[i].Wait()
+				all[i] = startWorker(t, b, acked)
+			}
+			killed++
+		}
+		deliver(" again")
+	}
+	counts := make(map[string]int)
+	_, err := b.mirror.scan(t.Context(), b.mirror.effects, func(i item) error {
+		counts[text(i["key"])]++
+		return nil
+	})
+	require.NoError(t, err)
+	require.Len(t, counts, messages)
+	for id, n := range counts {
+		require.Equal(t, 1, n, id)
+	}
+}
