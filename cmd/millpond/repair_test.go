@@ -13,7 +13,7 @@ import (
 
 // From the causes to a repaired one, as an operator does it.
 func TestFromCausesToRepaired(t *testing.T) {
-	onStores(t, func(t *testing.T, w *world) {
+	onEveryStore(t, func(t *testing.T, w *world) {
 		w.fails(5, charge, "card refused for order")
 		w.fails(2, mail, "smtp: connection refused")
 
@@ -56,7 +56,7 @@ func TestFromCausesToRepaired(t *testing.T) {
 }
 
 func TestSelections(t *testing.T) {
-	onStores(t, func(t *testing.T, w *world) {
+	onEveryStore(t, func(t *testing.T, w *world) {
 		w.fails(3, charge, "card refused")
 		w.fails(2, mail, "no route to host")
 		timeout := failure(mail, "slow", "deadline exceeded")
@@ -94,7 +94,7 @@ func TestSelections(t *testing.T) {
 }
 
 func TestNoCauses(t *testing.T) {
-	onStores(t, func(t *testing.T, w *world) {
+	onEveryStore(t, func(t *testing.T, w *world) {
 		require.Empty(t, w.ok("cause", "ls"))
 		require.Equal(t, "no message is pending or failed\n", w.errB.String())
 		w.fails(1, charge, "card refused")
@@ -106,7 +106,7 @@ func TestNoCauses(t *testing.T) {
 }
 
 func TestPages(t *testing.T) {
-	onStores(t, func(t *testing.T, w *world) {
+	onEveryStore(t, func(t *testing.T, w *world) {
 		w.fails(5, charge, "card refused")
 		require.Len(t, w.objects("msg", "ls", "--limit", "2"), 2)
 		w.ok("msg", "ls", "--limit", "2")
@@ -120,7 +120,7 @@ func TestPages(t *testing.T) {
 }
 
 func TestDecisionsOnSingleMessages(t *testing.T) {
-	onStores(t, func(t *testing.T, w *world) {
+	onEveryStore(t, func(t *testing.T, w *world) {
 		w.fails(3, charge, "card refused")
 		numbers := []string{}
 		for _, m := range w.objects("msg", "ls") {
@@ -159,7 +159,7 @@ func TestDecisionsOnSingleMessages(t *testing.T) {
 }
 
 func TestRetryWithoutContentWaitsForTheBroker(t *testing.T) {
-	onStores(t, func(t *testing.T, w *world) {
+	onEveryStore(t, func(t *testing.T, w *world) {
 		f := failure(charge, "big", "too big")
 		f.Content = &stores.Content{State: stores.ContentTooLarge}
 		f.Placement = stores.PlacementRedelivered
@@ -188,7 +188,7 @@ func TestBusy(t *testing.T) {
 }
 
 func TestConfirmation(t *testing.T) {
-	onStores(t, func(t *testing.T, w *world) {
+	onEveryStore(t, func(t *testing.T, w *world) {
 		w.fails(2, charge, "card refused")
 		w.run(exitUsage, "msg", "retry")
 		w.run(exitUsage, "msg", "retry", "--all", "--cause", "x")
@@ -206,7 +206,7 @@ func TestConfirmation(t *testing.T) {
 }
 
 func TestQuarantine(t *testing.T) {
-	onStores(t, func(t *testing.T, w *world) {
+	onEveryStore(t, func(t *testing.T, w *world) {
 		for i := range 4 {
 			w.quarantine(fmt.Sprintf("q%d", i), fmt.Sprintf(`{"n":%d}`, i))
 		}
@@ -260,7 +260,7 @@ func TestQuarantine(t *testing.T) {
 
 // A consumer whose name is misspelt is no consumer of which nothing has failed.
 func TestConsumerThatTheStoreDoesNotKnow(t *testing.T) {
-	onStores(t, func(t *testing.T, w *world) {
+	onEveryStore(t, func(t *testing.T, w *world) {
 		w.fail(failure(charge, "a", "boom"))
 		for _, args := range [][]string{
 			{"msg", "ls"}, {"cause", "ls"}, {"quarantine", "ls"}, {"msg", "retry", "--yes"}, {"msg", "discard", "--dry-run"}, {"msg", "show", "--id", "u:a"},

@@ -28,6 +28,11 @@ func onStores(t *testing.T, test func(t *testing.T, w *world)) {
 	t.Run("postgres", func(t *testing.T) {
 		test(t, newWorld(t, postgresURL(t)))
 	})
+}
+
+// onEveryStore is onStores for what every store can do: one has neither an outbox nor a purge.
+func onEveryStore(t *testing.T, test func(t *testing.T, w *world)) {
+	onStores(t, test)
 	if slices.Contains(rotation.Turn(t, 1, "dynamodb", "no other", "nor another"), "dynamodb") {
 		t.Run("dynamodb", func(t *testing.T) {
 			test(t, newWorld(t, testenv.DynamoDB(t).URL()+"&prefix=t"+uuid.NewString()+"_"))
