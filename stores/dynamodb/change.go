@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
@@ -45,14 +46,16 @@ func (s *Store) writing(key item, r *row, g guard) types.TransactWriteItem {
 	return types.TransactWriteItem{Put: put}
 }
 
-// transact carries out an operator's decision with its entry in the audit. The error wraps
-// ErrChanged if a row is not as it was seen.
-func (s *Store) transact(ctx context.Context, e stores.AuditEntry, writes ...types.TransactWriteItem) error {
+// transact carries out an operator's decision with its entry in the audit, and deletes what is
+// gone then: as much as fits in the same transaction. The error wraps ErrChanged if a row is not
+// as it was seen.
+func (s *Store) transact(ctx context.Context, e stores.AuditEntry, gone []types.TransactWriteItem, writes ...types.TransactWriteItem) error {
 	entry, err := s.audited(ctx, e)
 	if err != nil {
 		return err
 	}
-	_, err = s.client.TransactWriteItems(ctx, &dynamodb.TransactWriteItemsInput{TransactItems: append(writes, entry)})
+	fit := min(len(gone), MaxOperations-len(writes))
+	_, err = s.client.TransactWriteItems(ctx, &dynamodb.TransactWriteItemsInput{TransactItems: slices.Concat(writes, []types.TransactWriteItem{entry}, gone[:fit])})
 	if canceled, ok := errors.AsType[*types.TransactionCanceledException](err); ok {
 		for i, r := range canceled.CancellationReasons {
 			if i < len(writes) && reasonOf(r) == "ConditionalCheckFailed" {
@@ -66,7 +69,13 @@ func (s *Store) transact(ctx context.Context, e stores.AuditEntry, writes ...typ
 	if err != nil {
 		return s.explain(ctx, err)
 	}
-	return nil
+	return s.remove(ctx, gone[fit:])
+}
+
+// forget takes from a row what may be personal, but its id.
+func (r *row) forget() {
+	r.cause, r.failure, r.orderKey, r.history, r.codec, r.uuid, r.steps = "", "", nil, nil, "", nil, false
+	r.contentID, r.chunks, r.bytes, r.packed = nil, 0, 0, 0
 }
 
 // Change implements stores.Inspector. Each message is changed in a transaction of its own,
@@ -75,8 +84,14 @@ func (s *Store) Change(ctx context.Context, c stores.Change) (stores.Changed, er
 	if err := s.listing(ctx, c.Limit); err != nil {
 		return stores.Changed{}, err
 	}
-	if c.Verb != stores.VerbRetry && c.Verb != stores.VerbDiscard {
-		return stores.Changed{}, fmt.Errorf("dynamodb: %q is no verb for failed messages: use %q or %q", c.Verb, stores.VerbRetry, stores.VerbDiscard)
+	switch c.Verb {
+	case stores.VerbRetry, stores.VerbDiscard:
+	case stores.VerbErase:
+		if len(c.Filter.Status) == 0 { // no work goes that was not named
+			c.Filter.Status = []stores.Status{stores.StatusFailed, stores.StatusDiscarded}
+		}
+	default:
+		return stores.Changed{}, fmt.Errorf("dynamodb: %q is no verb for failed messages: use %q, %q or %q", c.Verb, stores.VerbRetry, stores.VerbDiscard, stores.VerbErase)
 	}
 	now, err := s.clock.now()
 	if err != nil {
@@ -85,9 +100,6 @@ func (s *Store) Change(ctx context.Context, c stores.Change) (stores.Changed, er
 	in := span{above: c.After, ascending: true}
 	if c.UpTo > 0 {
 		in.below = c.UpTo + 1
-	}
-	if len(c.Filter.Status) == 0 && c.Verb == stores.VerbRetry {
-		c.Filter.Status = []stores.Status{stores.StatusPending, stores.StatusFailed}
 	}
 	done := stores.Changed{Next: c.After}
 	var failed error
@@ -110,11 +122,15 @@ func (s *Store) Change(ctx context.Context, c stores.Change) (stores.Changed, er
 
 // concerns reports whether a verb would change a row.
 func concerns(v stores.Verb, r *row, now int64) bool {
-	if v == stores.VerbDiscard {
+	erased := r.content == int64(stores.ContentErased)
+	switch v {
+	case stores.VerbDiscard:
 		return !r.is(stores.StatusDiscarded)
+	case stores.VerbErase:
+		return !erased
 	}
 	retried := r.is(stores.StatusPending) && r.redrives > 0 && r.attempts == 0 && r.uncounted == 0 && r.due <= now && !r.presumed && !r.reserved
-	return !retried
+	return !retried && !erased
 }
 
 func (s *Store) changeOne(ctx context.Context, c *stores.Change, l listed, now int64, done *stores.Changed) error {
@@ -135,20 +151,32 @@ func (s *Store) changeOne(ctx context.Context, c *stores.Change, l listed, now i
 	r := *l.row
 	r.suspect = r.suspect || r.reserved || r.holder != ""
 	r.reserved, r.holder, r.revision = false, "", r.revision+1
-	if c.Verb == stores.VerbRetry {
+	var (
+		gone []types.TransactWriteItem
+		err  error
+	)
+	switch c.Verb {
+	case stores.VerbRetry:
 		r.status, r.attempts, r.uncounted, r.presumed, r.redrives, r.budgetAt, r.due = int64(stores.StatusPending), 0, 0, false, r.redrives+1, now, now
 		r.placement = int64(stores.PlacementParked)
 		if r.content != int64(stores.ContentKept) {
 			r.placement, r.orderKey = int64(stores.PlacementRedelivered), nil
 		}
-	} else {
+	case stores.VerbErase:
+		r.status, r.content = int64(stores.StatusDiscarded), int64(stores.ContentErased)
+		gone, err = s.kept(ctx, l.key, l.row)
+		r.forget()
+	default:
 		r.status = int64(stores.StatusDiscarded)
 	}
+	if err != nil {
+		return err
+	}
 	r.index(sqlstore.ConsumerNumber(k.Consumer), k.ID)
-	err := s.transact(ctx, stores.AuditEntry{
+	err = s.transact(ctx, stores.AuditEntry{
 		Verb: c.Verb, Actor: c.Actor, Reason: c.Reason, Consumer: k.Consumer, MessageID: k.ID, Number: l.number,
 		Before: before, After: stores.Status(r.status).String(), //nolint:gosec // one of those above
-	}, s.writing(messageKey(k), &r, guard{seen: l.row, due: true}))
+	}, gone, s.writing(messageKey(k), &r, guard{seen: l.row, due: true}))
 	switch {
 	case errors.Is(err, stores.ErrChanged):
 		done.Busy++

@@ -67,9 +67,9 @@ func (a *attempt) commit(ctx context.Context, items []types.TransactWriteItem) e
 
 // clear deletes what was kept of a message that is completed.
 func (a *attempt) clear(ctx context.Context) {
-	a.store.drop(ctx, a.seen)
-	if a.seen != nil && a.seen.steps {
-		a.store.dropSteps(ctx, a.claim.Key)
+	if a.seen != nil {
+		gone, _ := a.store.kept(ctx, messageKey(a.claim.Key), a.seen) // as far as that is possible now
+		_ = a.store.remove(ctx, gone)
 	}
 }
 

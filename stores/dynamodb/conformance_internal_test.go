@@ -36,7 +36,7 @@ func TestConformance(t *testing.T) {
 		Lacks: lacks,
 		// A table takes its time to be made, and to be read as a whole.
 		Groups: rotation.Turn(t, 4,
-			"claim", "due", "quarantine", "outage", "record", "leased", "schema", "ids", "resolve", "change", "handler", "look",
+			"claim", "due", "quarantine", "outage", "erase", "record", "leased", "schema", "ids", "resolve", "change", "handler", "look",
 			"take", "decide", "inbox", "race", "inspect", "parked", "registry", "router"),
 	})
 }

@@ -125,18 +125,28 @@ func (s *Store) load(ctx context.Context, r *row) (kept, error) {
 	return unpack(packed), nil
 }
 
+// parts returns the deletions of a row's content.
+func (s *Store) parts(r *row) (gone []types.TransactWriteItem) {
+	for part := range r.chunks {
+		gone = append(gone, types.TransactWriteItem{Delete: &types.Delete{TableName: &s.contents, Key: key(kindContent, r.contentID, number8(part))}})
+	}
+	return gone
+}
+
+// remove carries deletions out, one by one.
+func (s *Store) remove(ctx context.Context, gone []types.TransactWriteItem) error {
+	for _, g := range gone {
+		if _, err := s.client.DeleteItem(ctx, &dynamodb.DeleteItemInput{TableName: g.Delete.TableName, Key: g.Delete.Key}); err != nil {
+			return s.explain(ctx, err)
+		}
+	}
+	return nil
+}
+
 // drop deletes the content of a row that is gone, as far as that is possible now.
 func (s *Store) drop(ctx context.Context, r *row) {
-	if r == nil || r.chunks == 0 {
-		return
-	}
-	const most = 25 // in a batch
-	for begin := int64(0); begin < r.chunks; begin += most {
-		var batch []types.WriteRequest
-		for part := begin; part < min(begin+most, r.chunks); part++ {
-			batch = append(batch, types.WriteRequest{DeleteRequest: &types.DeleteRequest{Key: key(kindContent, r.contentID, number8(part))}})
-		}
-		_, _ = s.client.BatchWriteItem(ctx, &dynamodb.BatchWriteItemInput{RequestItems: map[string][]types.WriteRequest{s.contents: batch}})
+	if r != nil {
+		_ = s.remove(ctx, s.parts(r))
 	}
 }
 

@@ -39,7 +39,9 @@ func (s *Store) Quarantined(ctx context.Context, q stores.QuarantineQuery) ([]st
 	}
 	found := []stores.QuarantineRow{}
 	err = s.list(ctx, consumers, heldPrefix, span{below: q.Before}, func(l listed) bool {
-		if l.state == string(q.Status) && (q.Reason == "" || l.reason == string(q.Reason)) {
+		if l.state == string(q.Status) && (q.Reason == "" || l.reason == string(q.Reason)) && (q.Topic == "" || l.topic == q.Topic) &&
+			(q.ID == nil || string(l.id) == string(q.ID)) &&
+			(q.Since.IsZero() || l.lastAt >= q.Since.UnixMicro()) && (q.Until.IsZero() || l.lastAt < q.Until.UnixMicro()) {
 			found = append(found, held(l))
 		}
 		return len(found) < q.Limit
@@ -89,7 +91,7 @@ func (s *Store) QuarantinedRow(ctx context.Context, rowID int64) (stores.Quarant
 func (s *Store) Decide(ctx context.Context, d stores.Decision) error {
 	ruling, ok := sqlstore.RulingOf(d.Verb)
 	if !ok {
-		return fmt.Errorf("dynamodb: %q is no verb for quarantined messages: use %q, %q or %q", d.Verb, stores.VerbRelease, stores.VerbReject, stores.VerbReopen)
+		return fmt.Errorf("dynamodb: %q is no verb for quarantined messages: use %q, %q, %q or %q", d.Verb, stores.VerbRelease, stores.VerbReject, stores.VerbReopen, stores.VerbErase)
 	}
 	l, err := s.detained(ctx, d.RowID)
 	if err != nil {
@@ -107,6 +109,14 @@ func (s *Store) Decide(ctx context.Context, d stores.Decision) error {
 	if ruling.Then == stores.QuarantineHeld {
 		r.decidedAt = 0
 	}
+	var gone []types.TransactWriteItem
+	if d.Verb == stores.VerbErase {
+		if gone, err = s.kept(ctx, l.key, l.row); err != nil {
+			return err
+		}
+		r.forget()
+		r.detail, r.oneWay = "", true
+	}
 	writes := []types.TransactWriteItem{s.writing(l.key, &r, guard{seen: l.row})}
 	var out *row
 	if d.Verb == stores.VerbRelease {
@@ -117,8 +127,8 @@ func (s *Store) Decide(ctx context.Context, d stores.Decision) error {
 		writes = append(writes, s.writing(messageKey(k), out, guard{}))
 	}
 	err = s.transact(ctx, stores.AuditEntry{
-		Verb: d.Verb, Actor: d.Actor, Reason: d.Reason, Consumer: l.consumer, MessageID: l.id, Number: l.number, Before: string(ruling.From), After: string(ruling.Then),
-	}, writes...)
+		Verb: d.Verb, Actor: d.Actor, Reason: d.Reason, Consumer: l.consumer, MessageID: l.id, Number: l.number, Before: l.state, After: string(ruling.Then),
+	}, gone, writes...)
 	if errors.Is(err, stores.ErrChanged) {
 		s.drop(ctx, out)
 	}

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
 
@@ -189,7 +188,6 @@ func (s *Store) Counts(ctx context.Context, limit int) ([]stores.Count, error) {
 			of := one[status]
 			if of.More = of.N == limit; !of.More {
 				of.N++
-				of.Oldest = earlier(of.Oldest, instant(first))
 			}
 			return !of.More
 		}
@@ -218,13 +216,6 @@ func (s *Store) Counts(ctx context.Context, limit int) ([]stores.Count, error) {
 		}
 	}
 	return counts, nil
-}
-
-func earlier(a, b time.Time) time.Time {
-	if b.Before(a) {
-		return b
-	}
-	return a
 }
 
 // Audit implements stores.Inspector.

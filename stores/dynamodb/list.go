@@ -190,6 +190,7 @@ func (m *match) matches(l listed) bool {
 		(m.Topic == "" || l.topic == m.Topic) &&
 		(m.ErrorContains == "" || strings.Contains(l.failure, m.ErrorContains)) &&
 		(m.Numbers == nil || m.numbers[l.number]) &&
+		(m.OrderKey == nil || string(l.orderKey) == string(m.OrderKey)) &&
 		(m.ID == nil || string(idOf(l.key)) == string(m.ID)) &&
 		(!m.Reserved || l.has(m.now)) &&
 		(m.Since.IsZero() || l.lastAt >= m.Since.UnixMicro()) &&

@@ -109,7 +109,9 @@ var mirrored = map[string]string{
 	"millpond_failure":    "number INTEGER, revision INTEGER, consumer INTEGER, message_id BLOB, status INTEGER, placement INTEGER, content INTEGER, presumed BOOLEAN, reserved BOOLEAN, attempts INTEGER, uncounted INTEGER, redrives INTEGER, due_at INTEGER, class TEXT, cause TEXT, error TEXT, history TEXT, topic TEXT, coordinates TEXT, order_key BLOB, uuid BLOB, codec TEXT, metadata BLOB, facts BLOB, payload BLOB",
 	"millpond_quarantine": "id INTEGER, consumer INTEGER, message_id BLOB, fingerprint BLOB, existing BLOB, reason TEXT, detail TEXT, topic TEXT, coordinates TEXT, uuid BLOB, codec TEXT, one_way BOOLEAN, metadata BLOB, facts BLOB, payload BLOB, seen INTEGER, status TEXT",
 	"millpond_audit":      "id INTEGER, verb TEXT, actor TEXT, reason TEXT",
-	"millpond_schema":     "version INTEGER, compatible INTEGER, name TEXT",
+	"millpond_once":       "consumer INTEGER, message_id BLOB, name TEXT, result BLOB",
+	"millpond_outbox":     "id INTEGER", "millpond_outbox_history": "id INTEGER", "millpond_outbox_failed": "id INTEGER", // it has none
+	"millpond_schema": "version INTEGER, compatible INTEGER, name TEXT",
 }
 
 // refresh copies all that is committed.
@@ -154,7 +156,10 @@ func (m *mirror) refresh(ctx context.Context) error {
 			return insert("millpond_quarantine", r.number, consumerIn(), r.id, r.fingerprint, r.existing, r.reason, r.detail, r.topic, r.coordinates,
 				r.uuid, r.codec, r.oneWay, metadata, facts, payload, r.seen, r.state)
 		case kindMessage:
-			if !r.known() || blob(i["sk"])[0] == stepPrefix {
+			if sk := blob(i["sk"]); sk[0] == stepPrefix {
+				return insert("millpond_once", consumerIn(), idOf(i), string(sk[1:]), blob(i["res"]))
+			}
+			if !r.known() {
 				return nil
 			}
 			var completed any

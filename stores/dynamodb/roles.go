@@ -30,7 +30,7 @@ func (s *Store) Grants(role stores.Role) []string {
 		return p
 	}
 	reads := []string{"DescribeTable", "GetItem", "BatchGetItem", "Query"}
-	all := append(reads, "PutItem", "UpdateItem", "DeleteItem", "BatchWriteItem", "ConditionCheckItem")
+	all := append(reads, "PutItem", "UpdateItem", "DeleteItem", "ConditionCheckItem")
 	p := policy{Version: "2012-10-17"}
 	switch role {
 	case stores.RoleMigrator:
@@ -39,7 +39,7 @@ func (s *Store) Grants(role stores.Role) []string {
 			allow("Content", s.contents, "CreateTable", "DescribeTable"),
 		}
 	case stores.RoleRuntime, stores.RoleOperator:
-		p.Statement = []permission{allow("Inbox", s.table, all...), allow("Content", s.contents, "Query", "PutItem", "BatchWriteItem")}
+		p.Statement = []permission{allow("Inbox", s.table, all...), allow("Content", s.contents, "Query", "PutItem", "DeleteItem")}
 	case stores.RoleReadOnly:
 		p.Statement = []permission{allow("Inbox", s.table, reads...)}
 	}

@@ -68,12 +68,17 @@ func (s *Store) Steps(ctx context.Context, k stores.Key) ([]stores.Step, error) 
 	return steps, err
 }
 
-// dropSteps deletes what is left of a message's steps, as far as that is possible now.
-func (s *Store) dropSteps(ctx context.Context, k stores.Key) {
-	_ = s.query(ctx, partitionQuery(kindMessage, blob(messageKey(k)["pk"])[1:]), func(i item) bool {
+// kept returns the deletions of all that is kept of a message beside its row.
+func (s *Store) kept(ctx context.Context, key item, r *row) ([]types.TransactWriteItem, error) {
+	gone := s.parts(r)
+	if !r.steps {
+		return gone, nil
+	}
+	err := s.query(ctx, partitionQuery(kindMessage, blob(key["pk"])[1:]), func(i item) bool {
 		if blob(i["sk"])[0] == stepPrefix {
-			_, _ = s.client.DeleteItem(ctx, &dynamodb.DeleteItemInput{TableName: &s.table, Key: item{"pk": i["pk"], "sk": i["sk"]}})
+			gone = append(gone, types.TransactWriteItem{Delete: &types.Delete{TableName: &s.table, Key: item{"pk": i["pk"], "sk": i["sk"]}}})
 		}
 		return true
 	})
+	return gone, err
 }

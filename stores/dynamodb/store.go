@@ -52,6 +52,7 @@ func New(ctx context.Context, c Config) (*Store, error) {
 		return nil, err
 	}
 	s := &Store{table: prefixOf(c) + "inbox", contents: prefixOf(c) + "content", retention: int64(c.Retention.Seconds()), clock: &clock{}, consumers: make(map[stores.Consumer]int64)}
+	s.flights.keys, s.leases.rows, s.schemas.names = make(map[string]struct{}), make(map[string]*row), make(map[string][]string)
 	s.http, _ = loaded.HTTPClient.(*owned)
 	loaded.HTTPClient = dated{loaded.HTTPClient, s.clock}
 	s.client = dynamodb.NewFromConfig(loaded)
@@ -153,9 +154,6 @@ func (f *flights) takeOff(key string) bool {
 	if _, flying := f.keys[key]; flying {
 		return false
 	}
-	if f.keys == nil {
-		f.keys = make(map[string]struct{})
-	}
 	f.keys[key] = struct{}{}
 	return true
 }
@@ -192,13 +190,8 @@ func (l *leases) beat(now int64) int64 {
 func (l *leases) keep(k stores.Key, r *row) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	switch {
-	case r.holder == "":
+	if l.rows[flight(k)] = r; r.holder == "" {
 		delete(l.rows, flight(k))
-	case l.rows == nil:
-		l.rows = map[string]*row{flight(k): r}
-	default:
-		l.rows[flight(k)] = r
 	}
 }
 

@@ -205,9 +205,6 @@ func (s *Store) keyNames(ctx context.Context, table string) ([]string, error) {
 	for _, k := range out.Table.KeySchema {
 		names = append(names, *k.AttributeName)
 	}
-	if s.schemas.names == nil {
-		s.schemas.names = make(map[string][]string)
-	}
 	s.schemas.names[table] = names
 	return names, nil
 }
