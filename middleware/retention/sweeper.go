@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -22,7 +23,9 @@ type Sweeper struct {
 	owner  string
 	kept   map[string]string // why rows were kept, as it was said last
 	ran    atomic.Bool
-	paces  map[stores.Consumer]pace
+
+	mu    sync.Mutex // passes may run at the same time
+	paces map[stores.Consumer]pace
 }
 
 // pace is what is known of the time since a consumer's last announcement.
@@ -35,6 +38,8 @@ type pace struct {
 // since returns how long ago the consumer's last announcement was: by the database's clock
 // until this process knows of it, and then by its own, which nobody sets.
 func (s *Sweeper) since(m *stores.Watermark, now time.Time) time.Duration {
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	p, known := s.paces[m.Consumer]
 	if !known || !p.announced.Equal(m.AnnouncedAt) {
 		passed := max(now.Sub(m.AnnouncedAt), 0)
