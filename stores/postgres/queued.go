@@ -73,7 +73,11 @@ func Queued(f func(ctx context.Context, q *Queue, msg *message.Message) error) m
 }
 
 func (q *Queue) hand(ctx context.Context, tx pgx.Tx) error {
-	managed, _ := tx.(*managedTx) // what Handler gives
+	handed := &claimtx.Handed{Statements: q.statements, Failed: q.failed}
+	managed, alone := tx.(*managedTx)
+	if !alone {
+		return handed.Send(ctx, tx)
+	}
 	for i := range q.statements {
 		s := &q.statements[i]
 		queued := s.SQL
@@ -82,7 +86,7 @@ func (q *Queue) hand(ctx context.Context, tx pgx.Tx) error {
 			return &StatementError{Number: i + 1, SQL: queued, Err: err}
 		}
 	}
-	return managed.attempt.Hand(ctx, &claimtx.Handed{Statements: q.statements, Failed: q.failed})
+	return managed.attempt.Hand(ctx, handed)
 }
 
 func (q *Queue) failed(at int, rows int64, err error) error {
