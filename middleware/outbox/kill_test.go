@@ -9,6 +9,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
+	"math"
 	"math/rand/v2"
 	"os"
 	"os/exec"
@@ -37,6 +39,13 @@ const (
 )
 
 func TestMain(m *testing.M) {
+	if address := os.Getenv(writerStore); address != "" {
+		if err := writerProcess(address); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		os.Exit(0)
+	}
 	if address := os.Getenv(relayStore); address != "" {
 		if err := relayProcess(address); err != nil {
 			fmt.Fprintln(os.Stderr, err)
@@ -50,6 +59,7 @@ func TestMain(m *testing.M) {
 // relayProcess is a relay that publishes to a file, until its input or the process ends. At
 // each of its points it may kill itself.
 func relayProcess(address string) error {
+	slog.SetDefault(slog.New(slog.DiscardHandler))
 	store, err := stores.Open(context.Background(), address)
 	if err != nil {
 		return err
@@ -134,9 +144,18 @@ func (f *file) point(name string, messages int) {
 	}
 }
 
+// awaySuffix makes the name of a file during whose life the broker is away.
+const awaySuffix = ".away"
+
 func (f *file) PublishEach(_ context.Context, _ string, messages ...*message.Message) []error {
 	errs := make([]error, len(messages))
+	_, err := os.Stat(f.Name() + awaySuffix)
+	away := f.dies && err == nil
 	for i, msg := range messages {
+		if away {
+			errs[i] = brokers.ErrUnavailable
+			continue
+		}
 		if f.dies && rand.N(40) == 0 {
 			errs[i] = errors.New("not like this")
 			continue
@@ -180,10 +199,13 @@ type fleet struct {
 	deaths int
 }
 
-// relay runs one relay after another in a process until ctx ends. Each dies by itself, is
-// killed, stands still beyond its lease, or leaves in order.
-func (f *fleet) relay(ctx context.Context) {
-	for ctx.Err() == nil {
+// relay runs so many processes one after another, but none after ctx has ended. Each dies by
+// itself, is killed, stands still beyond its lease, or leaves in order.
+func (f *fleet) relay(ctx context.Context, times int) {
+	for range times {
+		if ctx.Err() != nil {
+			return
+		}
 		cmd := exec.Command(os.Args[0])
 		cmd.Env = append(os.Environ(), f.env...)
 		cmd.Stderr = os.Stderr
@@ -261,7 +283,7 @@ func hurtRelays(r *rig, deaths int, broken string) (wrong []string, died map[str
 	defer own.Close()
 	var relays, writers sync.WaitGroup
 	for range 3 {
-		relays.Go(func() { f.relay(ctx) })
+		relays.Go(func() { f.relay(ctx, math.MaxInt) })
 	}
 	for worker := range 4 {
 		writers.Go(func() {
@@ -318,11 +340,17 @@ func TestKilledRelays(t *testing.T) {
 // Each of these relays breaks a rule, and is noticed.
 func TestKilledRelaysThatAreBroken(t *testing.T) {
 	t.Parallel()
-	for _, name := range rotation.Turn(t, 1, "delete before confirm", "id > last", besideTheOwner, "two of a key in a wave") {
+	for _, name := range rotation.Turn(t, 1, "delete before confirm", "id > last", besideTheOwner, "two of a key in a wave", publishBeforeCommit) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			for range 5 {
-				if wrong, _ := hurtRelays(onPostgres(t), 10, name); len(wrong) > 0 {
+				var wrong []string
+				if name == publishBeforeCommit {
+					wrong = newChaos(t, "postgres", name).run(3)
+				} else {
+					wrong, _ = hurtRelays(onPostgres(t), 10, name)
+				}
+				if len(wrong) > 0 {
 					t.Logf("%.200s", wrong[0])
 					return
 				}

@@ -70,7 +70,11 @@ func onSQLite(tb testing.TB) *rig {
 
 func onMariaDB(tb testing.TB) *rig {
 	tb.Helper()
-	address := testenv.MariaDB(tb).NewDatabase(tb)
+	return onMySQLAt(tb, testenv.MariaDB(tb).NewDatabase(tb))
+}
+
+func onMySQLAt(tb testing.TB, address string) *rig {
+	tb.Helper()
 	config, err := testmysql.ParseURL(address)
 	check(tb, err)
 	connector, err := driver.NewConnector(config)
