@@ -17,28 +17,33 @@ type ledger [3]map[int64][]order
 
 func readLedger(ctx context.Context, stores map[string]*sqlite.Store) (l ledger, err error) {
 	for i, service := range services {
-		l[i] = make(map[int64][]order)
-		rows, err := stores[service].DB().QueryContext(ctx, "SELECT number, article, quantity FROM "+tables[i]) //nolint:gosec // the names are ours
-		if err != nil {
-			return l, err
-		}
-		for rows.Next() {
-			var o order
-			if err := rows.Scan(&o.Number, &o.Article, &o.Quantity); err != nil {
-				return l, err
-			}
-			l[i][o.Number] = append(l[i][o.Number], o)
-		}
-		if err := rows.Err(); err != nil {
+		if l[i], err = readOrders(ctx, stores[service], tables[i]); err != nil {
 			return l, err
 		}
 	}
 	return l, nil
 }
 
+func readOrders(ctx context.Context, store *sqlite.Store, table string) (map[int64][]order, error) {
+	rows, err := store.DB().QueryContext(ctx, "SELECT number, article, quantity FROM "+table)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = rows.Close() }()
+	orders := make(map[int64][]order)
+	for rows.Next() {
+		var o order
+		if err := rows.Scan(&o.Number, &o.Article, &o.Quantity); err != nil {
+			return nil, err
+		}
+		orders[o.Number] = append(orders[o.Number], o)
+	}
+	return orders, rows.Err()
+}
+
 // count counts the rows of a table; -1 if that is not known just now.
 func count(ctx context.Context, store *sqlite.Store, table string) (n int) {
-	if err := store.DB().QueryRowContext(ctx, "SELECT count(*) FROM "+table).Scan(&n); err != nil { //nolint:gosec // the names are ours
+	if err := store.DB().QueryRowContext(ctx, "SELECT count(*) FROM "+table).Scan(&n); err != nil {
 		return -1
 	}
 	return n
@@ -63,43 +68,50 @@ func (r *result) right() bool {
 // compare looks for every accepted order in the ledger of each service.
 func compare(placing []order, l ledger) *result {
 	r := &result{}
-	sums := make(map[string]*[3]int64)
-	for _, article := range articles {
-		sums[article] = new([3]int64)
-	}
+	once := [3]*int{&r.placed, &r.reserved, &r.shipped}
+	balance := make(map[string][2]int64) // by article: what was ordered, and not reserved, and not shipped
 	for _, o := range placing {
-		sums[o.Article][0] += o.Quantity
-		for i, once := range []*int{&r.placed, &r.reserved, &r.shipped} {
-			found := l[i][o.Number]
-			delete(l[i], o.Number)
-			if len(found) > 0 && found[0] == o {
-				*once++
+		b := balance[o.Article]
+		balance[o.Article] = [2]int64{b[0] + o.Quantity, b[1] + o.Quantity}
+		if len(l[2][o.Number]) == 0 {
+			r.lost++
+		}
+		for i := range l {
+			if found := l[i][o.Number]; len(found) > 0 && found[0] == o {
+				*once[i]++
 			}
-			if i == 2 && len(found) == 0 {
-				r.lost++
+			r.look(o, l[i][o.Number])
+		}
+	}
+	for i, table := range l {
+		for number, found := range table {
+			if number < 1 || number > int64(len(placing)) {
+				r.wrong++
 			}
-			for n, f := range found {
-				if f != o {
-					r.wrong++
-				}
-				if n > 0 {
-					r.doubled++
-				}
-				if i > 0 && sums[f.Article] != nil {
-					sums[f.Article][i] += f.Quantity
+			for _, o := range found {
+				if b := balance[o.Article]; i > 0 {
+					b[i-1] -= o.Quantity
+					balance[o.Article] = b
 				}
 			}
 		}
 	}
-	for i := range l {
-		r.wrong += len(l[i])
-	}
-	for _, sum := range sums {
-		if sum[1] != sum[0] || sum[2] != sum[0] {
+	for _, b := range balance {
+		if b != [2]int64{} {
 			r.unbalanced++
 		}
 	}
 	return r
+}
+
+// look counts what is wrong with the rows of one order.
+func (r *result) look(o order, found []order) {
+	r.doubled += max(len(found)-1, 0)
+	for _, f := range found {
+		if f != o {
+			r.wrong++
+		}
+	}
 }
 
 // show writes the table.

@@ -92,7 +92,7 @@ func TestCompare(t *testing.T) {
 		"not shipped":    {func(l ledger) { delete(l[2], 1) }, result{placed: 2, reserved: 2, shipped: 1, lost: 1, unbalanced: 1}},
 		"lost":           {func(l ledger) { delete(l[1], 1); delete(l[2], 1) }, result{placed: 2, reserved: 1, shipped: 1, lost: 1, unbalanced: 1}},
 		"shipped twice":  {func(l ledger) { l[2][1] = []order{a, a} }, result{placed: 2, reserved: 2, shipped: 2, doubled: 1, unbalanced: 1}},
-		"nobody's":       {func(l ledger) { l[2][3] = []order{{3, "desk", 1}} }, result{placed: 2, reserved: 2, shipped: 2, wrong: 1}},
+		"nobody's":       {func(l ledger) { l[2][3] = []order{{3, "desk", 1}} }, result{placed: 2, reserved: 2, shipped: 2, wrong: 1, unbalanced: 1}},
 		"not as ordered": {func(l ledger) { l[1][2] = []order{{2, "lamp", 4}} }, result{placed: 2, reserved: 1, shipped: 2, wrong: 1, unbalanced: 1}},
 	} {
 		l := healthy()

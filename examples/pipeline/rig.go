@@ -234,7 +234,7 @@ func (r *rig) customers(ctx context.Context) error {
 					return
 				}
 				for r.place(ctx, r.placing[i]) != nil && ctx.Err() == nil {
-					time.Sleep(20 * time.Millisecond)
+					<-time.After(20 * time.Millisecond)
 				}
 				r.accepted.Add(1)
 			}

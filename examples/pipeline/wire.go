@@ -33,15 +33,23 @@ func newExchange() *exchange {
 	return &exchange{messages: make(chan fleet.Message), ended: make(chan struct{})}
 }
 
+// sent is a message on its way to the parent.
+type sent struct {
+	Topic    string            `json:"topic"`
+	UUID     string            `json:"uuid"`
+	Metadata map[string]string `json:"metadata"`
+	Payload  []byte            `json:"payload"`
+}
+
 // ServeHTTP takes a message, and answers when it has it.
 func (e *exchange) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	var m fleet.Message
+	var m sent
 	if err := json.NewDecoder(r.Body).Decode(&m); err != nil {
 		http.Error(w, err.Error(), http.StatusBadRequest)
 		return
 	}
 	select {
-	case e.messages <- m:
+	case e.messages <- fleet.Message{Topic: m.Topic, UUID: m.UUID, Metadata: m.Metadata, Payload: m.Payload}:
 	case <-e.ended:
 		http.Error(w, "the broker is closed", http.StatusServiceUnavailable)
 	case <-r.Context().Done():
@@ -69,14 +77,14 @@ type posted struct{ url string }
 
 func (p posted) Publish(topic string, messages ...*message.Message) error {
 	for _, msg := range messages {
-		if err := p.post(msg.Context(), fleet.Message{Topic: topic, UUID: msg.UUID, Metadata: msg.Metadata, Payload: msg.Payload}); err != nil {
+		if err := p.post(msg.Context(), sent{Topic: topic, UUID: msg.UUID, Metadata: msg.Metadata, Payload: msg.Payload}); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func (p posted) post(ctx context.Context, m fleet.Message) error {
+func (p posted) post(ctx context.Context, m sent) error {
 	body, err := json.Marshal(m)
 	if err != nil {
 		return err

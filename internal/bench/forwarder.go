@@ -26,7 +26,7 @@ func forwarderProgram(ctx context.Context, dir string) (string, error) {
 		return "", fmt.Errorf("find the module: %w", err)
 	}
 	program := filepath.Join(dir, "forwarder")
-	build := exec.CommandContext(ctx, "go", "build", "-C", filepath.Join(strings.TrimSpace(string(root)), "internal", "bench", "forwarder"), "-o", program, ".") //nolint:gosec // of this module
+	build := exec.CommandContext(ctx, "go", "build", "-C", filepath.Join(strings.TrimSpace(string(root)), "internal", "bench", "forwarder"), "-o", program, ".")
 	if out, err := build.CombinedOutput(); err != nil {
 		return "", fmt.Errorf("build the Forwarder: %w\n%s", err, out)
 	}
@@ -36,7 +36,7 @@ func forwarderProgram(ctx context.Context, dir string) (string, error) {
 // forwards makes a job of messages that the program has written.
 func forwards(program, schema, url string) func(context.Context, int, int) (*job, error) {
 	return func(ctx context.Context, _, n int) (*job, error) {
-		cmd := exec.CommandContext(ctx, program, "-url", url, "-schema", schema, "-n", strconv.Itoa(n), "-payload", string(payload("output-0"))) //nolint:gosec // built above
+		cmd := exec.CommandContext(ctx, program, "-url", url, "-schema", schema, "-n", strconv.Itoa(n), "-payload", string(payload("output-0")))
 		stderr := &strings.Builder{}
 		cmd.Stderr = stderr
 		in, err := cmd.StdinPipe()

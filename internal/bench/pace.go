@@ -78,7 +78,7 @@ func commitSteadily(ctx context.Context, workers, n int, commit func(i int) erro
 				if i >= n || ctx.Err() != nil {
 					return ctx.Err()
 				}
-				time.Sleep(time.Until(begun.Add(time.Duration(i) * time.Second / commitsASecond)))
+				<-time.After(time.Until(begun.Add(time.Duration(i) * time.Second / commitsASecond)))
 				if err := commit(i); err != nil {
 					return err
 				}

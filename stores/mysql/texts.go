@@ -45,7 +45,7 @@ func newTexts(d *sqlstore.Dialect, sv server, isolation sql.IsolationLevel) *tex
 	}
 	if sv.maria { // for this statement alone; MySQL looks for the lock first
 		t.insertValues = withoutWaiting + t.insert + "VALUES (?, ?, 1, " + now + ", ?, ?, ?)"
-		t.begins, t.completion = "BEGIN NOT ATOMIC ", t.update + "consumer = ? AND message_id = ? AND token = ? AND status = 1; " + committed + "END"
+		t.begins, t.completion = "BEGIN NOT ATOMIC ", t.update+"consumer = ? AND message_id = ? AND token = ? AND status = 1; "+committed+"END"
 		t.insert, t.update = withoutWaiting+t.insert, withoutWaiting+t.update
 	}
 	idle, running := t.timeouts()
