@@ -75,6 +75,10 @@ type InboxConfig struct {
 	// the database, such as a payment. They run under a lease, without a transaction.
 	LeaseByHandler map[string]LeaseConfig
 
+	// BatchByHandler has the handlers, by their name in the router, whose messages share
+	// transactions. The store must be a stores.Batcher.
+	BatchByHandler map[string]BatchConfig
+
 	Keep        KeepConfig       `config:"/keep" about:"What is kept of failed messages until they are completed."`
 	DeadLetters DeadLetterConfig `config:"/dead_letters" about:"Copies of messages that have failed for good, in addition to their rows."`
 
@@ -142,6 +146,11 @@ func (c *InboxConfig) setDefaults() {
 		field.SetDefaults(&lease)
 		c.LeaseByHandler[handler] = lease
 	}
+	c.BatchByHandler = maps.Clone(c.BatchByHandler)
+	for handler, batch := range c.BatchByHandler {
+		field.SetDefaults(&batch)
+		c.BatchByHandler[handler] = batch
+	}
 	if c.Logger == nil {
 		c.Logger = slog.Default()
 	}
@@ -175,6 +184,14 @@ func (c *InboxConfig) Validate() error {
 		lease, name := c.LeaseByHandler[handler], fmt.Sprintf("LeaseByHandler[%q]", handler)
 		all = append(all, field.Check(&lease, field.Names{Go: true, Prefix: name + ".", Key: handler})...)
 		lease.validate(name, c, bad)
+	}
+	for _, handler = range slices.Sorted(maps.Keys(c.BatchByHandler)) {
+		batch, name := c.BatchByHandler[handler], fmt.Sprintf("BatchByHandler[%q]", handler)
+		all = append(all, field.Check(&batch, field.Names{Go: true, Prefix: name + ".", Key: handler})...)
+		batch.validate(name, c, bad)
+		if _, leased := c.LeaseByHandler[handler]; leased {
+			bad(name, "is set with LeaseByHandler: a handler under a lease has no transaction. Remove one of them")
+		}
 	}
 	handler = ""
 	all = append(all, c.validateNames()...)

@@ -143,6 +143,26 @@ type ServerHook interface {
 	ServerChanged(err error)
 }
 
+// BatchEnd describes a transaction that several messages have shared; see
+// InboxConfig.BatchByHandler.
+type BatchEnd struct {
+	Consumer stores.Consumer
+	Size     int   // claims that it has won
+	Kept     int   // messages that were to be committed
+	NotWon   int   // claims that it has not won
+	Failed   int   // messages whose handler has failed
+	Apart    int   // messages whose handler needs a transaction of its own
+	Late     int   // messages that were not begun in time, or not before it was lost
+	Lost     error // why none of them was committed, or nobody knows; nil: those of Kept were
+	Took     time.Duration
+}
+
+// BatchHook is called when the shared transaction of several messages has ended. It gets no
+// context, since it concerns no single delivery.
+type BatchHook interface {
+	BatchEnded(b BatchEnd)
+}
+
 // RetrySkipHook is called by a RetryWorker for due messages that it did not run.
 type RetrySkipHook interface {
 	RetrySkipped(c stores.Consumer, reason SkipReason, n int)

@@ -12,6 +12,7 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	"github.com/millpond-go/millpond/internal/loglimit"
+	"github.com/millpond-go/millpond/middleware/internal/batch"
 	"github.com/millpond-go/millpond/middleware/internal/completed"
 	"github.com/millpond-go/millpond/middleware/internal/delivery"
 	"github.com/millpond-go/millpond/middleware/internal/gate"
@@ -58,13 +59,14 @@ func NewInbox(store Store, c InboxConfig) (*Inbox, error) {
 	if can, ok := store.(interface{ Capabilities() stores.Capabilities }); ok && can.Capabilities().Unordered {
 		err = errors.Join(c.unordered(store), err)
 	}
-	modes, noLeases := newModes(store, &c)
+	var in *Inbox
+	modes, noLeases := newModes(store, &c, func(handler string, e batch.End) { in.batchEnded(handler, e) })
 	err = errors.Join(err, noLeases)
 	if err != nil {
 		return nil, fmt.Errorf("middleware: NewInbox: %w", err)
 	}
 	panics := newPanicLog(c.Logger)
-	in := &Inbox{
+	in = &Inbox{
 		store: store, config: c,
 		panics: panics, hooks: newHooks(c.Hooks, panics),
 		handlers:  handlers{retry: newPolicy(&c.Retry), policies: newPolicies(c.RetryByHandler), modes: modes},

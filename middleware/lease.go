@@ -11,6 +11,7 @@ import (
 
 	"github.com/millpond-go/millpond/internal/field"
 	"github.com/millpond-go/millpond/internal/leased"
+	"github.com/millpond-go/millpond/middleware/internal/batch"
 	"github.com/millpond-go/millpond/middleware/internal/execute"
 	"github.com/millpond-go/millpond/stores"
 )
@@ -67,34 +68,39 @@ func (l LeaseConfig) validate(name string, c *InboxConfig, bad func(name, format
 
 // modes are the ways in which the handlers of an inbox are executed.
 type modes struct {
-	usual  execute.Mode
-	leases map[string]execute.Mode
+	usual   execute.Mode
+	own     map[string]execute.Mode
+	batches map[string]*batch.Collector // of those that share transactions
+	bounds  execute.Bounds
 }
 
-func newModes(store Store, c *InboxConfig) (modes, error) {
+func newModes(store Store, c *InboxConfig, told func(handler string, e batch.End)) (modes, error) {
 	if store == nil {
 		return modes{}, nil
 	}
 	bounds := execute.Bounds{Claim: c.ClaimTimeout, Commit: c.CommitTimeout}
-	m := modes{usual: execute.InTransactions(store, bounds), leases: make(map[string]execute.Mode, len(c.LeaseByHandler))}
+	m := modes{usual: execute.InTransactions(store, bounds), own: make(map[string]execute.Mode), bounds: bounds}
+	if err := m.addBatches(store, c, told); err != nil {
+		return m, err
+	}
 	leases, ok := store.(stores.LeaseInbox)
 	if !ok && len(c.LeaseByHandler) > 0 {
 		return m, fmt.Errorf("LeaseByHandler is set, and the store, a %T, has no leases: it is no stores.LeaseInbox", store)
 	}
 	for handler, l := range c.LeaseByHandler {
-		m.leases[handler] = execute.UnderLeases(leases, bounds, execute.Terms{
+		m.own[handler] = execute.UnderLeases(leases, bounds, execute.Terms{
 			TTL: l.TTL, Stop: l.AfterCrash == CrashStop, KeyLifetime: l.KeyLifetime,
 		})
 	}
-	if fixed, ok := m.leases[c.Handler]; ok {
+	if fixed, ok := m.own[c.Handler]; ok {
 		m.usual = fixed
 	}
 	return m, nil
 }
 
 func (m *modes) of(handler string) execute.Mode {
-	if lease, ok := m.leases[handler]; ok {
-		return lease
+	if own, ok := m.own[handler]; ok {
+		return own
 	}
 	return m.usual
 }

@@ -27,6 +27,7 @@ type hooks struct {
 	hold          []HoldHook
 	intake        []IntakeHook
 	server        []ServerHook
+	batch         []BatchHook
 	retrySkip     []RetrySkipHook
 }
 
@@ -46,6 +47,7 @@ func newHooks(all []Hook, p *panicLog) *hooks {
 		add(&h.hold, hook)
 		add(&h.intake, hook)
 		add(&h.server, hook)
+		add(&h.batch, hook)
 		add(&h.retrySkip, hook)
 	}
 	return h
@@ -60,7 +62,7 @@ func add[H any](list *[]H, hook Hook) {
 func isHook(hook Hook) bool {
 	switch hook.(type) {
 	case DeliveryStartHook, TraceParentHook, DeliveryEndHook, ClaimStartHook, ClaimEndHook, LookStartHook, LookEndHook,
-		HandlerEndHook, CommitStartHook, CommitEndHook, HoldHook, IntakeHook, ServerHook, RetrySkipHook:
+		HandlerEndHook, CommitStartHook, CommitEndHook, HoldHook, IntakeHook, ServerHook, BatchHook, RetrySkipHook:
 		return true
 	}
 	return false

@@ -62,6 +62,9 @@ func (r *running) Value(key any) any {
 	}
 	value := r.further(key)
 	_, attempt := value.(stores.Attempt)
+	if !attempt {
+		_, attempt = value.(stores.Member)
+	}
 	hidden, others := value.(hiddenTx)
 	switch {
 	case attempt && r.foreign():

@@ -81,6 +81,7 @@ type HandlerConfig struct {
 	Window      time.Duration          `config:"retention_window" example:"720h" check:"positive" about:"In place of retention.window."`
 	RenamedFrom string                 `config:"renamed_from" example:"inventory" about:"The handler's name when its consumer was registered. Without it a renamed handler runs redelivered messages again."`
 	Lease       LeaseConfig            `config:"lease" example:"{on: true, ttl: 30s, after_crash: stop}" about:"For a handler whose effect is outside of the database, such as a payment: it runs under a lease (see docs/leases.md). ttl is 30s, after_crash is retry and key_lifetime is 24h by default."`
+	Batch       BatchConfig            `config:"batch" example:"{on: false, size: 32, time: 200ms}" about:"If on, messages of the handler that are in flight at the same time share a transaction and its commit (see docs/batches.md)."`
 	Retry       middleware.RetryPolicy `config:"retry" example:"{max_attempts: 3, backoff_min: 10s}" about:"In place of retry, for the fields that are set here."`
 }
 
@@ -88,6 +89,12 @@ type HandlerConfig struct {
 type LeaseConfig struct {
 	On                     bool `config:"on" default:"false" about:"Run the handler under a lease, and not in a transaction."`
 	middleware.LeaseConfig `config:""`
+}
+
+// BatchConfig lets the messages of a handler share transactions.
+type BatchConfig struct {
+	On                     bool `config:"on" default:"false" about:"Let messages that are in flight at the same time share a transaction."`
+	middleware.BatchConfig `config:""`
 }
 
 // TelemetryConfig switches spans and metrics on; the program imports router/telemetry.

@@ -77,6 +77,9 @@ func (f *fitting) names() {
 	for name := range f.config.Inbox.LeaseByHandler {
 		mustBe(name, fmt.Sprintf("Inbox.LeaseByHandler[%q]", name), "it")
 	}
+	for name := range f.config.Inbox.BatchByHandler {
+		mustBe(name, fmt.Sprintf("Inbox.BatchByHandler[%q]", name), "it")
+	}
 }
 
 // groups checks that no two handlers share the messages of a topic.
@@ -99,6 +102,10 @@ func (f *fitting) settleLimit(h *handler) {
 	if lease, ok := in.LeaseByHandler[h.name]; ok { // of a process that has died is waited for
 		need += lease.TTL
 		parts += fmt.Sprintf(" + handlers.%s.lease.ttl %s", h.name, lease.TTL)
+	}
+	if batch, ok := in.BatchByHandler[h.name]; ok { // after one that is lost it runs alone
+		need += batch.Time + need
+		parts = fmt.Sprintf("twice %s + handlers.%s.batch.time %s", parts, h.name, batch.Time)
 	}
 	switch {
 	case limit <= 0:

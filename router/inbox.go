@@ -25,6 +25,10 @@ func (c *Config) inboxConfig(deadLetters message.Publisher) middleware.InboxConf
 	if in.LeaseByHandler == nil {
 		in.LeaseByHandler = make(map[string]middleware.LeaseConfig)
 	}
+	in.BatchByHandler = maps.Clone(in.BatchByHandler)
+	if in.BatchByHandler == nil {
+		in.BatchByHandler = make(map[string]middleware.BatchConfig)
+	}
 	if key := c.FingerprintKey.Reveal(); key != "" {
 		in.Fingerprint.Key = stores.NewFingerprintKey(uint8(c.FingerprintKeyID), []byte(key)) //nolint:gosec // at most 255
 	}
@@ -42,6 +46,11 @@ func (c *Config) inboxConfig(deadLetters message.Publisher) middleware.InboxConf
 			lease := handler.Lease.LeaseConfig
 			field.SetDefaults(&lease)
 			in.LeaseByHandler[name] = lease
+		}
+		if handler.Batch.On {
+			batch := handler.Batch.BatchConfig
+			field.SetDefaults(&batch)
+			in.BatchByHandler[name] = batch
 		}
 	}
 	return in

@@ -136,7 +136,7 @@ func StarterConfig() string {
 		name := f.Path[strings.LastIndex(f.Path, ".")+1:]
 		indent, example := strings.Repeat("  ", depth), strings.Contains(f.Path, "*") // all of it
 		switch {
-		case strings.HasPrefix(f.Path, "handlers.*.retry."), strings.HasPrefix(f.Path, "handlers.*.lease."):
+		case strings.HasPrefix(f.Path, "handlers.*.retry."), strings.HasPrefix(f.Path, "handlers.*.lease."), strings.HasPrefix(f.Path, "handlers.*.batch."):
 			continue
 		case example:
 			indent = "  # " + strings.Repeat("  ", depth-1)

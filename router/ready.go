@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"net/http"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -126,6 +128,7 @@ func (r *readiness) readyz(w http.ResponseWriter, request *http.Request) {
 	if _, pings := s.broker.(brokers.Pinger); pings {
 		say("broker", withoutSecrets(broker, s.config.Broker.URL))
 	}
+	text += s.batches()
 	if s.relay.relay.Load() != nil {
 		text += "relay: " + s.backlog() + "\n"
 	}
@@ -138,6 +141,22 @@ func (r *readiness) readyz(w http.ResponseWriter, request *http.Request) {
 	w.Header().Set("X-Content-Type-Options", "nosniff")
 	w.WriteHeader(status)
 	_, _ = w.Write([]byte(text))
+}
+
+// batches says of each handler whose messages share transactions how many do.
+func (r *run) batches() (text string) {
+	states := r.inbox.Batches()
+	for _, name := range slices.Sorted(maps.Keys(states)) {
+		switch s := states[name]; {
+		case s.Apart != "":
+			text += fmt.Sprintf("batches of %s: each message alone, as the handler uses %s\n", name, s.Apart)
+		case s.Size > 1:
+			text += fmt.Sprintf("batches of %s: up to %d messages\n", name, s.Size)
+		case s.Size == 1:
+			text += fmt.Sprintf("batches of %s: each message alone for now\n", name)
+		}
+	}
+	return text
 }
 
 var (

@@ -91,7 +91,7 @@ func pathOf(p field.Error) string {
 	name := p.Field
 	if in, _, _ := strings.Cut(name, "["); p.Key != "" {
 		rest := strings.TrimPrefix(name, fmt.Sprintf("%s[%q]", in, p.Key))
-		name = map[string]string{"Renamed": "Handlers.*.RenamedFrom", "RetryByHandler": "Handlers.*.Retry", "LeaseByHandler": "Handlers.*.Lease"}[in] + rest
+		name = map[string]string{"Renamed": "Handlers.*.RenamedFrom", "RetryByHandler": "Handlers.*.Retry", "LeaseByHandler": "Handlers.*.Lease", "BatchByHandler": "Handlers.*.Batch"}[in] + rest
 	}
 	for _, f := range fields {
 		if f.Name == name || f.Name == "Inbox."+name {

@@ -87,8 +87,15 @@ var (
 	ErrFailureHidden = errors.New("stores: a middleware inside the inbox hid that the handler failed: leave IgnoreErrors, PoisonQueue and Deduplicator out of the inbox, and AckCommandHandlingErrors and AckCommandErrors off")
 )
 
+// ErrBatchLost: the transaction of a batch cannot be committed any more, for whatever reason;
+// its members are run again, each in a transaction of its own.
+var ErrBatchLost = errors.New("stores: the transaction that the message shared with others is lost")
+
 // Errors that handlers meet.
 var (
+	// ErrNotShared: the handler has sent, to a transaction that it shares with other messages,
+	// what they would notice. It is run again in one of its own, and alone from then on.
+	ErrNotShared = errors.New("stores: the handler needs a transaction of its own, and is run again in one")
 	// ErrTxClosed: the attempt is over, or being committed, and takes no more outputs.
 	ErrTxClosed = errors.New("stores: the attempt is over and takes no more outputs")
 	// ErrTxManaged: the handler called Commit or Rollback, which belong to millpond, and its

@@ -73,6 +73,9 @@ func at(url string) *database {
 	return &database{url: url, pools: make(map[int]*pgxpool.Pool)}
 }
 
+// spareConnections are what a recipe needs beside those of its workers.
+const spareConnections = 2
+
 // pool returns the connections that all recipes with this many workers share.
 func (db *database) pool(ctx context.Context, workers int) (*pgxpool.Pool, error) {
 	db.mu.Lock()
@@ -84,7 +87,7 @@ func (db *database) pool(ctx context.Context, workers int) (*pgxpool.Pool, error
 	if err != nil {
 		return nil, err
 	}
-	config.MaxConns = int32(workers) + 2 //nolint:gosec // small
+	config.MaxConns = int32(workers) + spareConnections //nolint:gosec // small
 	pool, err := pgxpool.NewWithConfig(ctx, config)
 	if err != nil {
 		return nil, err

@@ -101,6 +101,7 @@ var onServer = []siteGroup{
 	{"far-duplicates", duplicates, networkTime},
 	{"failures", failures, 0},
 	{"leases", leases, 0},
+	{"batches", batches, 0},
 	{"telemetry", tracing, 0},
 	{"database-sql", databaseSQL, 0},
 	{"outputs", outputs, 0},

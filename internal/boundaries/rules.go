@@ -80,7 +80,12 @@ var rules = []Rule{
 	{
 		Name:     "what an attempt and what is kept of a message need",
 		Packages: []string{"./middleware/internal/execute", "./middleware/internal/keep"},
-		Allow:    slices.Concat(storeContract, []string{"./internal/callback", "./internal/leased", "./internal/pause", "./middleware/internal/text"}),
+		Allow:    slices.Concat(storeContract, []string{"./internal/callback", "./internal/leased", "./internal/pause", "./middleware/internal/batch", "./middleware/internal/text"}),
+	},
+	{
+		Name:     "messages that share a transaction",
+		Packages: []string{"./middleware/internal/batch"},
+		Allow:    storeContract,
 	},
 	{
 		Name:     "a delivery",

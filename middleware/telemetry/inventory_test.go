@@ -135,6 +135,7 @@ func takeInventory(t *testing.T) *inventory {
 	release()
 	r.deliveries(2, "slow")
 	r.telemetry.Backlog([]stores.OutputCount{{State: stores.OutputPending, Destination: "kafka-eu", N: 1}, {State: stores.OutputFailed, N: 1}})
+	r.telemetry.BatchEnded(middleware.BatchEnd{Consumer: stores.Consumer{Service: "shop", Handler: "stock"}, Size: 2, Kept: 1, Failed: 1})
 	all.collect(r.rig)
 
 	for _, system := range []string{"kafka", "other"} {

@@ -56,6 +56,9 @@ type instruments struct {
 	pauses       metric.Int64Counter
 	servers      metric.Int64Counter
 	relayed      metric.Int64Counter
+	batches      metric.Int64Counter
+	members      metric.Int64Counter
+	batchSize    metric.Float64Histogram
 	claim        metric.Float64Histogram
 	look         metric.Float64Histogram
 	handler      metric.Float64Histogram
@@ -110,6 +113,8 @@ func newInstruments(meter metric.Meter) (*instruments, error) {
 		skipped:      m.counter("millpond.retries.skipped", "{message}", "Due messages that the retry worker did not run, by why."),
 		servers:      m.counter("millpond.server.changes", "{change}", "How often another database server has answered than before, or an earlier state of it."),
 		relayed:      m.counter("millpond.outbox.relayed", "{message}", "Messages of the outbox that were handed to their destination, by what it said."),
+		batches:      m.counter("millpond.batches", "{batch}", "Transactions that several messages have shared, by how they have ended."),
+		members:      m.counter("millpond.batch.members", "{message}", "Messages that have shared transactions, by what has become of them there."),
 		pauses:       m.counter("millpond.intake.pauses", "{pause}", "How often the intake has paused because the store could not be asked."),
 		claim:        m.seconds("millpond.claim.duration", "How long the store took for the answer to a claim, the wait for a connection included.", fine),
 		look:         m.seconds("millpond.look.duration", "How long the store took to say where a suspect message stands.", fine),
@@ -118,6 +123,9 @@ func newInstruments(meter metric.Meter) (*instruments, error) {
 		held:         m.seconds("millpond.held.duration", "How long deliveries were held that could not be decided at once.", buckets),
 	}
 	var err error
+	i.batchSize, err = meter.Float64Histogram("millpond.batch.size", metric.WithUnit("{message}"),
+		metric.WithDescription("How many messages have shared a transaction."), metric.WithExplicitBucketBoundaries(1, 2, 4, 8, 12, 16, 24, 32))
+	made(m, i.batchSize, err)
 	i.inFlight, err = meter.Int64ObservableUpDownCounter("millpond.deliveries.in_flight", metric.WithUnit("{delivery}"),
 		metric.WithDescription("Deliveries that the inbox has not let go of."))
 	made(m, i.inFlight, err)

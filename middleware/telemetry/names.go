@@ -38,6 +38,8 @@ const (
 	keyCoordinates = attribute.Key("millpond.coordinates")    // where the broker stores it
 	keyLink        = attribute.Key("millpond.link")           // what a link points to
 	keySkip        = attribute.Key("millpond.skip_reason")    // of a retry that was not run
+	keyBatchResult = attribute.Key("millpond.batch_result")   // of a shared transaction
+	keyFate        = attribute.Key("millpond.batch_fate")     // of a message in one
 	keyDestination = attribute.Key("millpond.destination")    // of an outbox
 	keyOutput      = attribute.Key("millpond.output.state")   // stores.OutputState
 	keyState       = attribute.Key("millpond.connection.state")

@@ -14,8 +14,9 @@ import (
 type attempt struct {
 	claimtx.Tx
 
-	conn *pgxpool.Conn
-	tx   managedTx
+	conn   *pgxpool.Conn
+	tx     managedTx
+	member *member // of a batch, which has the connection; nil: it is alone
 }
 
 var (

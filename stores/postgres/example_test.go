@@ -97,6 +97,25 @@ func ExampleQueued() {
 	_ = markPaid
 }
 
+// Messages of one handler that are in flight at the same time share transactions. The handler
+// is the same as without.
+func ExampleStore_BeginBatch() {
+	addInbox := func(store *postgres.Store, router *message.Router) error {
+		inbox, err := middleware.NewInbox(store, middleware.InboxConfig{
+			Service: "shop",
+			BatchByHandler: map[string]middleware.BatchConfig{
+				"stock": {}, // up to 32 messages in flight share a transaction
+			},
+		})
+		if err != nil {
+			return err
+		}
+		router.AddMiddleware(inbox.Middleware)
+		return nil
+	}
+	_ = addInbox
+}
+
 // A payment happens outside of the database, and its receipt is written when the message is
 // completed.
 func ExampleLease() {

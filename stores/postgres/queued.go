@@ -73,11 +73,10 @@ func Queued(f func(ctx context.Context, q *Queue, msg *message.Message) error) m
 }
 
 func (q *Queue) hand(ctx context.Context, tx pgx.Tx) error {
-	handed := &claimtx.Handed{Statements: q.statements, Failed: q.failed}
-	managed, alone := tx.(*managedTx)
-	if !alone {
-		return handed.Send(ctx, tx)
+	if t, ok := tx.(*memberTx); ok {
+		return t.member.Apart("statements that ride with COMMIT")
 	}
+	managed, _ := tx.(*managedTx) // what Handler gives
 	for i := range q.statements {
 		s := &q.statements[i]
 		queued := s.SQL
@@ -86,7 +85,7 @@ func (q *Queue) hand(ctx context.Context, tx pgx.Tx) error {
 			return &StatementError{Number: i + 1, SQL: queued, Err: err}
 		}
 	}
-	return managed.attempt.Hand(ctx, handed)
+	return managed.attempt.Hand(ctx, &claimtx.Handed{Statements: q.statements, Failed: q.failed})
 }
 
 func (q *Queue) failed(at int, rows int64, err error) error {

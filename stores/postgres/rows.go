@@ -97,6 +97,9 @@ type watchedRows struct {
 }
 
 func (r watchedRows) Conn() *pgx.Conn {
+	if m := r.attempt.member; m != nil {
+		return m.tx.Conn()
+	}
 	if !r.attempt.Bare() {
 		return nil
 	}

@@ -33,7 +33,7 @@ type Config struct {
 
 // Store is a store on PostgreSQL. It is safe for concurrent use.
 //
-// It implements stores.Store, stores.Resolver, stores.Waker and stores.PoolReporter.
+// It implements stores.Store, stores.Resolver, stores.Batcher, stores.Waker and stores.PoolReporter.
 type Store struct {
 	contract
 

@@ -22,6 +22,10 @@ import (
 // would end it, and the attempt then cannot be committed. After the handler has
 // returned its methods return pgx.ErrTxClosed, and Conn nil. What Conn and LargeObjects
 // have returned before must not be kept: the connection serves other messages then.
+//
+// In a batch (middleware.InboxConfig.BatchByHandler) what other messages would notice returns
+// stores.ErrNotShared, and Conn a connection that is closed. The handler is then run again in a
+// transaction of its own.
 func TxFromContext(ctx context.Context) (pgx.Tx, bool) {
 	return sqltx.FromContext[pgx.Tx](ctx, attemptKey{})
 }

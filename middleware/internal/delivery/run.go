@@ -86,6 +86,9 @@ func (d *Delivery) failed(end execute.Ended, cause error) next {
 	if end.Escaped {
 		return next{state: escaping, cause: cause, why: end.Err, ended: end}
 	}
+	if end.Apart {
+		return d.apart(cause)
+	}
 	if err := end.Interrupted; err != nil && !decided(cause) {
 		if d.changed() {
 			return d.fail(errors.Join(errPayloadChanged, cause), stores.ClassConduct)
@@ -102,6 +105,17 @@ func (d *Delivery) failed(end execute.Ended, cause error) next {
 		return next{state: entering} // at once
 	}
 	return d.fail(cause, class)
+}
+
+// apart runs a handler again that has shared its transaction, which says nothing of it.
+func (d *Delivery) apart(cause error) next {
+	switch {
+	case d.leaving:
+		return d.fail(cause, stores.ClassInterrupted)
+	case d.changed():
+		return d.fail(errors.Join(errPayloadChanged, cause), stores.ClassConduct)
+	}
+	return next{state: entering}
 }
 
 // runAgain counts an interruption, and reports whether it may be followed by another run.

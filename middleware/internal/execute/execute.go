@@ -1,6 +1,7 @@
 // Package execute is the seam between a delivery and the way in which its attempts are
-// executed: in a transaction of the store that holds the claim and the handler's effects, or
-// under a lease, which is a claim in a commit of its own and a completion in another one.
+// executed: in a transaction of the store that holds the claim and the handler's effects, in
+// one that it shares with other deliveries, or under a lease, which is a claim in a commit of
+// its own and a completion in another one.
 package execute
 
 import (
@@ -61,6 +62,9 @@ type Ended struct {
 	Interrupted error // why the database kept it from succeeding, if it did
 	Refused     bool  // the database would refuse this message each time
 	Escaped     bool  // it may be committed, in part or whole: ask Execution.Escaped
+
+	// Of a batch: what it shared is the reason, and it is to be run again, which is then alone.
+	Apart bool
 
 	// Of a lease.
 	Again  bool   // Finish may be called again: the handler must not be run again for this

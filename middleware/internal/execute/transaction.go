@@ -42,7 +42,10 @@ func (x *inTransaction) Start(parent context.Context, o Observer) {
 // Claim implements Execution.
 func (x *inTransaction) Claim(c stores.Claim) (v stores.Verdict, err error) {
 	ctx := x.patience.start(x.parent, x.mode.bounds.Claim)
-	ctx = x.observer.ClaimStarts(ctx, c)
+	return x.begin(x.observer.ClaimStarts(ctx, c), c)
+}
+
+func (x *inTransaction) begin(ctx context.Context, c stores.Claim) (v stores.Verdict, err error) {
 	x.open, v, err = x.mode.store.Begin(ctx, c)
 	err = x.patience.stop("ClaimTimeout", err)
 	x.observer.ClaimEnds(ctx, v, err)

@@ -9,6 +9,7 @@ type Reading struct {
 	Session bool // it leaves its mark on the session beyond the transaction, or may do so
 	Path    bool // it sets the transaction's search_path, or may do so
 	Creates bool // it makes something, perhaps where that search_path says
+	Rows    bool // all that it does is to read and write rows, as far as its words tell
 }
 
 // Read reads SQL text. It knows comments, quotes and dollar quotes; what it cannot read
@@ -22,6 +23,7 @@ func Read(sql string) Reading {
 		s          = scanner{rest: sql}
 		r          Reading
 		statements int
+		rows       = true
 	)
 	for {
 		more := s.statement()
@@ -31,10 +33,12 @@ func Read(sql string) Reading {
 			r.Session = r.Session || s.marks || isSession(s.first, s.second)
 			r.Path = r.Path || s.path
 			r.Creates = r.Creates || s.creates || strings.EqualFold(s.first, "CREATE")
+			rows = rows && isRows(s.first)
 		}
 		if !more {
 			r.Several = statements > 1 || s.unsure || s.lost
 			r.Session = r.Session || s.lost
+			r.Rows = rows && !(r.Control || r.Several || r.Session || r.Path || r.Creates)
 			return r
 		}
 	}

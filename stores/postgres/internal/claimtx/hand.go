@@ -34,9 +34,15 @@ type Request struct {
 // at once.
 func (t *Tx) Hand(ctx context.Context, h *Handed) (err error) {
 	l := t.link()
+	texts := make([]string, len(h.Statements))
 	for i, r := range h.Statements {
 		if err := t.inspect(r.SQL, l == nil); err != nil {
 			return h.Failed(i, 0, err)
+		}
+		if texts[i] = r.SQL; r.Rows >= 0 {
+			if texts[i], err = counted(r.SQL, r.Rows); err != nil {
+				return h.Failed(i, 0, err)
+			}
 		}
 	}
 	if err := t.Acquire(); err != nil {
@@ -44,22 +50,18 @@ func (t *Tx) Hand(ctx context.Context, h *Handed) (err error) {
 	}
 	defer func() { t.Release(err) }()
 	if l == nil {
-		return h.Send(ctx, t.conn)
-	}
-	texts, err := h.texts()
-	if err != nil {
-		return err
+		return t.sendHanded(ctx, texts, h)
 	}
 	if at, err := l.describe(ctx, t.conn.PgConn(), texts); err != nil {
 		return h.Failed(at, 0, err)
 	}
-	staged := make(sqlstore.Staged, 0, len(texts)+len(t.staged))
+	staged := make(sqlstore.Staged, len(texts))
 	for i, text := range texts {
 		args, err := encode(t.conn.TypeMap(), l.described[text], h.Statements[i].Args)
 		if err != nil {
 			return h.Failed(i, 0, err)
 		}
-		staged = append(staged, tables.Statement{Text: text, Args: args})
+		staged[i] = tables.Statement{Text: text, Args: args}
 	}
 	t.staged, t.handed = append(staged, t.staged...), h
 	return nil
@@ -126,33 +128,13 @@ func (l *link) describe(ctx context.Context, pg *pgconn.PgConn, texts []string) 
 	return 0, nil
 }
 
-// texts are what is sent for the statements.
-func (h *Handed) texts() (texts []string, err error) {
-	texts = make([]string, len(h.Statements))
-	for i, r := range h.Statements {
-		if texts[i] = r.SQL; r.Rows >= 0 {
-			if texts[i], err = counted(r.SQL, r.Rows); err != nil {
-				return nil, h.Failed(i, 0, err)
-			}
-		}
-	}
-	return texts, nil
-}
-
-// Send sends the statements at once, in a trip of their own.
-func (h *Handed) Send(ctx context.Context, to interface {
-	SendBatch(context.Context, *pgx.Batch) pgx.BatchResults
-},
-) error {
-	texts, err := h.texts()
-	if err != nil {
-		return err
-	}
+// sendHanded sends the statements in a trip of their own.
+func (t *Tx) sendHanded(ctx context.Context, texts []string, h *Handed) error {
 	var batch pgx.Batch
 	for i, text := range texts {
 		batch.Queue(text, h.Statements[i].Args...)
 	}
-	results := to.SendBatch(ctx, &batch)
+	results := t.conn.SendBatch(ctx, &batch)
 	for i := range texts {
 		if _, err := results.Exec(); err != nil {
 			return errors.Join(h.failed(i, err), results.Close())

@@ -35,7 +35,7 @@ func (s *scanner) see(word string) {
 	s.seeName(word)
 	switch word[0] | 0x20 { // most words end here
 	case 'i':
-		s.creates = s.creates || strings.EqualFold(word, "INTO") && !strings.EqualFold(s.first, "INSERT")
+		s.creates = s.creates || strings.EqualFold(word, "INTO") && !strings.EqualFold(s.before, "INSERT") && !strings.EqualFold(s.before, "MERGE")
 	case 'h':
 		s.marks = s.marks || strings.EqualFold(word, "HOLD") && strings.EqualFold(s.before, "WITH")
 	case 't':

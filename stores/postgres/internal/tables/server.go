@@ -30,7 +30,7 @@ func (t *Tables) learn(ctx context.Context, again bool) error {
 	_, err := t.db.Send(ctx, Statement{
 		//nolint:unqueryvet // home is what the subquery names, one by one
 		Text: qualify("SELECT home.*, " + settings + " FROM (" + where + ") home"), Args: args,
-		Read: first(&found, append(h.dest(), &idle, &statement, &now.isolation, &now.fsync, &now.synchronousCommit, &now.fullPageWrites)...),
+		Read: first(&found, append(h.dest(), &idle, &statement, &now.isolation, &now.locks, &now.fsync, &now.synchronousCommit, &now.fullPageWrites)...),
 	})
 	switch {
 	case err != nil:
@@ -65,12 +65,14 @@ func (t *Tables) learn(ctx context.Context, again bool) error {
 type serverSettings struct {
 	limits    serverLimits
 	isolation pgx.TxIsoLevel // unless a transaction says another one
+	locks     int64          // that the server has room for
 	durability
 }
 
 const settings = `(SELECT setting::bigint FROM pg_catalog.pg_settings WHERE name = 'idle_in_transaction_session_timeout'),
 (SELECT setting::bigint FROM pg_catalog.pg_settings WHERE name = 'statement_timeout'),
 current_setting('default_transaction_isolation'),
+(current_setting('max_locks_per_transaction')::bigint * (current_setting('max_connections')::bigint + current_setting('max_prepared_transactions')::bigint)),
 current_setting('fsync'), current_setting('synchronous_commit'), current_setting('full_page_writes')`
 
 // serverLimits are the timeouts that connections have of their own, which the bound

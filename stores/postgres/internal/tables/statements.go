@@ -15,6 +15,8 @@ type statements struct {
 	behind, behindEarlier, stale string
 	look, resolve, owned         string
 
+	claimBatch, unclaim, unclaimAll, ownedBatch string
+
 	recordFirst, recordAgain, due, release, renew, backlog string
 
 	writers string
@@ -43,6 +45,10 @@ func newStatements(n sqlstore.Names) statements {
 		// unless the row was written by the transaction that runs this.
 		owned: expand(n, `SELECT 1 / count(*) FROM {schema.}{prefix}inbox
 WHERE consumer = $1 AND message_id = $2 AND xmin = pg_current_xact_id_if_assigned()::xid`),
+		claimBatch:  expand(n, claimBatchText),
+		unclaim:     expand(n, unclaimText+"message_id = $2"),
+		unclaimAll:  expand(n, unclaimText+"message_id = ANY ($2::bytea[])"),
+		ownedBatch:  expand(n, ownedBatchText),
 		recordFirst: expand(n, recordFirstText),
 		recordAgain: expand(n, recordAgainText),
 		due:         expand(n, dueText),

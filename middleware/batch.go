@@ -1,0 +1,104 @@
+package middleware
+
+import (
+	"cmp"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/millpond-go/millpond/internal/field"
+	"github.com/millpond-go/millpond/middleware/internal/batch"
+	"github.com/millpond-go/millpond/middleware/internal/execute"
+	"github.com/millpond-go/millpond/middleware/internal/text"
+	"github.com/millpond-go/millpond/stores"
+)
+
+// BatchConfig lets deliveries of a handler that are in flight at the same time share a
+// transaction and its commit. Zero values mean the defaults of their tags.
+//
+// The handler does not change. Each message has its own claim, savepoint and outcome; what
+// cannot share runs in a transaction of its own. The handlers of a batch run one after the
+// other: it is for handlers that spend their time in the store's database, with many messages
+// in flight. docs/batches.md says what they share.
+type BatchConfig struct {
+	Size int `config:"size" default:"32" check:"positive" about:"How many messages share a transaction, at most."`
+
+	From int `config:"from" default:"16" check:"positive" about:"From how many messages in flight on they share transactions. Fewer are faster each alone."`
+
+	// Time adds to the time that a message may take.
+	Time time.Duration `config:"time" default:"200ms" check:"positive" about:"After this time no further message of a batch begins; those that are left run alone."`
+}
+
+// maxBatch is how many members a batch may have: with more, savepoints become slow.
+const maxBatch = 32
+
+func (b BatchConfig) validate(name string, c *InboxConfig, bad func(name, format string, args ...any)) {
+	whole := *c
+	field.SetDefaults(&whole)
+	field.SetDefaults(&b)
+	if b.Size > maxBatch {
+		bad(name+".Size", "is %d: use at most %d", b.Size, maxBatch)
+	}
+	if b.Time > whole.HandlerTimeout {
+		bad(name+".Time", "is %s, and HandlerTimeout is %s: a batch must not wait longer for its members than for one of them. Use less", b.Time, whole.HandlerTimeout)
+	}
+}
+
+// addBatches adds the modes of handlers that share transactions.
+func (m *modes) addBatches(store Store, c *InboxConfig, told func(handler string, e batch.End)) error {
+	if len(c.BatchByHandler) == 0 {
+		return nil
+	}
+	batcher, ok := store.(stores.Batcher)
+	if !ok {
+		return fmt.Errorf("BatchByHandler is set, and the store, a %T, has no batches: it is no stores.Batcher", store)
+	}
+	alone := execute.InTransactions(store, m.bounds)
+	m.batches = make(map[string]*batch.Collector, len(c.BatchByHandler))
+	for handler, b := range c.BatchByHandler {
+		collector := batch.New(batcher, batch.Config{
+			Size: b.Size, From: b.From, Time: b.Time,
+			Claim: c.ClaimTimeout, Commit: c.CommitTimeout, Handler: c.HandlerTimeout,
+			Ended: func(e batch.End) { told(handler, e) },
+		})
+		m.batches[handler] = collector
+		m.own[handler] = execute.InBatches(alone, collector)
+	}
+	return nil
+}
+
+// BatchState is how the messages of a handler share transactions.
+type BatchState struct {
+	Size  int    // of the next batch, at most. Below 2 each message runs alone; 0: none has come
+	Apart string // what the handler does that cannot be shared; it runs alone from then on
+}
+
+// Batches returns the state of the handlers of InboxConfig.BatchByHandler.
+func (in *Inbox) Batches() map[string]BatchState {
+	states := make(map[string]BatchState, len(in.handlers.modes.batches))
+	for handler, collector := range in.handlers.modes.batches {
+		size, apart := collector.Size()
+		states[handler] = BatchState{size, apart}
+	}
+	return states
+}
+
+// batchEnded tells that a batch has ended.
+func (in *Inbox) batchEnded(handler string, e batch.End) {
+	consumer := stores.Consumer{Service: in.config.Service, Handler: cmp.Or(in.config.Handler, in.config.Renamed[handler], handler)}
+	if e.Why != "" {
+		in.config.Logger.Warn("millpond: the handler does not share transactions any more", slog.String("handler", consumer.String()),
+			slog.String("reason", text.Printable(stores.ErrNotShared)), slog.String("what", text.Of(textError(e.Why))))
+	}
+	end := BatchEnd{
+		Consumer: consumer, Size: e.Size, Kept: e.Kept, NotWon: e.Unwon, Failed: e.Failed, Apart: e.Apart, Late: e.Late, Lost: e.Lost, Took: e.Took,
+	}
+	for _, hook := range in.hooks.batch {
+		in.hooks.call("Hook.BatchEnded", func() { hook.BatchEnded(end) })
+	}
+}
+
+// textError is a text of unknown origin.
+type textError string
+
+func (e textError) Error() string { return string(e) }

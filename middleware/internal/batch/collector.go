@@ -1,0 +1,233 @@
+// Package batch lets deliveries that are in flight at the same time share transactions: a
+// collector takes those that wait, and hands the transaction from one to the next, each on
+// its own goroutine. Nobody waits for company: a transaction begins with who is there.
+package batch
+
+import (
+	"bytes"
+	"context"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/millpond-go/millpond/stores"
+)
+
+// Config says how the deliveries of one consumer share transactions.
+type Config struct {
+	Size    int           // of a batch, at most
+	From    int           // deliveries in flight; fewer run alone
+	Time    time.Duration // after which no further member begins
+	Claim   time.Duration // bounds the claim
+	Commit  time.Duration // bounds COMMIT
+	Handler time.Duration // a member's; see round.hang
+	Ended   func(End)     // is told of each batch; may be nil
+}
+
+// concurrent is how many batches of a consumer run at a time: more of them meet on the same
+// rows, and deadlock.
+const concurrent = 4
+
+// Collector collects the deliveries of one consumer. It is safe for concurrent use.
+type Collector struct {
+	store  stores.Batcher
+	config Config
+
+	mu       sync.Mutex
+	inFlight int
+	running  int // batches, and deliveries alone in the place of one
+	waiting  []*Seat
+	size     int    // of the next batch, at most; 0: not known yet
+	alone    int    // deliveries that have succeeded alone since size is 1
+	apart    string // why the handler runs alone from now on
+}
+
+// New returns a collector for a consumer.
+func New(store stores.Batcher, c Config) *Collector { return &Collector{store: store, config: c} }
+
+// Size is how many members the next batch may have; below 2 all run alone. why says what
+// keeps the handler from sharing, if it will not do so again.
+func (c *Collector) Size() (size int, why string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.size, c.apart
+}
+
+// Seat is a delivery's place. It belongs to the delivery's goroutine.
+type Seat struct {
+	collector *Collector
+	claim     stores.Claim
+	place     *place      // it is alone, in the place of a batch
+	over      bool        // it was left
+	told      chan signal // that it must act on
+	group     []*Seat     // that it leads
+	round     *round
+	member    stores.Member
+}
+
+// signal is what a waiting delivery is told.
+type signal uint8
+
+const (
+	leads signal = iota // begin the batch of Seat.group
+	begun               // the batch has begun
+	runs                // it has the transaction
+	alone               // it goes on alone
+)
+
+// Join takes a place for a claim that may share a transaction. The delivery is to ask for its
+// own if alone is true; otherwise it is to call Wait. In both cases it calls Close.
+func (c *Collector) Join(claim *stores.Claim) (s *Seat, alone bool) {
+	s = &Seat{collector: c}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.inFlight++
+	if c.size == 0 {
+		c.size = max(1, c.limit())
+	}
+	if c.apart != "" || c.size < 2 || c.inFlight < c.config.From && len(c.waiting) == 0 {
+		return s, true
+	}
+	s.claim, s.told = *claim, make(chan signal, 2)
+	c.waiting = append(c.waiting, s)
+	c.next()
+	return s, false
+}
+
+// next begins a batch with what waits, if there is a place. It is called with c.mu.
+func (c *Collector) next() {
+	for c.running < concurrent && len(c.waiting) > 0 {
+		c.running++
+		group := c.take()
+		group[0].group = group
+		group[0].told <- leads
+	}
+}
+
+// take takes the deliveries that have waited longest, one of each key.
+func (c *Collector) take() []*Seat {
+	most := max(c.size, 1)
+	group := make([]*Seat, 0, min(most, len(c.waiting)))
+	rest := c.waiting[:0]
+	for _, s := range c.waiting {
+		twin := func(other *Seat) bool { return bytes.Equal(other.claim.Key.ID, s.claim.Key.ID) }
+		if len(group) < most && !slices.ContainsFunc(group, twin) {
+			group = append(group, s)
+		} else {
+			rest = append(rest, s)
+		}
+	}
+	clear(c.waiting[len(rest):])
+	c.waiting = rest
+	return group
+}
+
+// place is that of a batch. It is free again when its time is over at the latest, lest slow
+// handlers keep those that wait.
+type place struct {
+	collector *Collector
+	freed     atomic.Bool
+}
+
+// newPlace returns the place that next has taken.
+func (c *Collector) newPlace() *place {
+	p := &place{collector: c}
+	time.AfterFunc(c.config.Time, p.free)
+	return p
+}
+
+func (p *place) free() {
+	if p.freed.Swap(true) {
+		return
+	}
+	c := p.collector
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.running--
+	c.next()
+}
+
+// Wait waits until the delivery has the transaction of a batch, with its claim. It reports
+// false if it is to go on alone. ctx is for what it asks the store for all.
+func (s *Seat) Wait(ctx context.Context) bool {
+	for {
+		switch <-s.told {
+		case leads:
+			if len(s.group) == 1 {
+				s.place, s.group = s.collector.newPlace(), nil
+				return false
+			}
+			s.collector.lead(ctx, s.group)
+			s.group = nil
+		case begun:
+			if s.member == nil { // who has the key is not known before the batch has ended
+				<-s.round.done
+				return false
+			}
+		case runs:
+			return true
+		case alone:
+			return false
+		}
+	}
+}
+
+// Server is that of the batch.
+func (s *Seat) Server() uint64 { return s.round.batch.Server() }
+
+// Member is the delivery's part of the batch; nil: it has none.
+func (s *Seat) Member() stores.Member { return s.member }
+
+// Close leaves the place: the delivery's attempt is over. It may be called again.
+func (s *Seat) Close(completed bool) {
+	if s.over {
+		return
+	}
+	s.over = true
+	if s.place != nil {
+		s.place.free()
+	}
+	c := s.collector
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.inFlight--
+	if completed && s.member == nil && c.size == 1 && c.apart == "" {
+		if c.alone++; c.alone >= tryAgain {
+			c.alone, c.size = 0, max(1, min(2, c.limit()))
+		}
+	}
+	c.next()
+}
+
+// tryAgain is after how many deliveries alone it is tried again to share.
+const tryAgain = 256
+
+// learn notes that the handler is to run alone from now on.
+func (c *Collector) learn(why string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.apart = why
+	for _, s := range c.waiting {
+		s.told <- alone
+	}
+	c.waiting = nil
+}
+
+// adapt lets the next batches be smaller after one was lost, or did not get to all of its
+// members in time, and larger again after one that was whole.
+func (c *Collector) adapt(e *End) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	switch {
+	case e.Lost != nil || e.Interrupted:
+		c.size /= 2
+	case e.Late > 0:
+		c.size = min(c.size, e.Size-e.Late)
+	case e.Size >= c.size:
+		c.size++
+	}
+	c.size = max(1, min(c.size, c.limit()))
+}
+
+func (c *Collector) limit() int { return min(c.config.Size, c.store.BatchLimit(concurrent)) }

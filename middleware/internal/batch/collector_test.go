@@ -1,0 +1,389 @@
+package batch
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/millpond-go/millpond/stores"
+)
+
+// fakeStore has batches without a database: it notes what is done, and that nobody else has
+// the transaction meanwhile.
+type fakeStore struct {
+	mu      sync.Mutex
+	limit   int
+	refuse  error            // of BeginBatch
+	commit  error            // of Commit
+	taken   map[string]bool  // keys that are not won
+	keep    map[string]error // of Member.Keep
+	sizes   []int            // of batches
+	done    map[string]bool  // committed
+	running int              // batches
+	most    int
+}
+
+func newFakeStore() *fakeStore {
+	return &fakeStore{limit: 100, taken: map[string]bool{}, keep: map[string]error{}, done: map[string]bool{}}
+}
+
+func (f *fakeStore) BatchLimit(int) int { return f.limit }
+
+func (f *fakeStore) BeginBatch(_ context.Context, claims []stores.Claim) (stores.Batch, error) {
+	<-time.After(time.Millisecond)
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.refuse != nil {
+		return nil, f.refuse
+	}
+	f.sizes = append(f.sizes, len(claims))
+	f.running++
+	f.most = max(f.most, f.running)
+	b := &fakeBatch{store: f}
+	for _, c := range claims {
+		if f.taken[string(c.Key.ID)] {
+			b.members = append(b.members, nil)
+		} else {
+			b.members = append(b.members, &fakeMember{batch: b, id: string(c.Key.ID)})
+		}
+	}
+	return b, nil
+}
+
+type fakeBatch struct {
+	store   *fakeStore
+	members []stores.Member
+	kept    []string
+	over    bool
+	cut     bool
+}
+
+func (b *fakeBatch) Members() []stores.Member { return b.members }
+func (b *fakeBatch) Server() uint64           { return 7 }
+
+func (b *fakeBatch) Commit(context.Context) error {
+	<-time.After(time.Millisecond)
+	b.store.mu.Lock()
+	defer b.store.mu.Unlock()
+	b.end()
+	if b.store.commit != nil {
+		return b.store.commit
+	}
+	for _, id := range b.kept {
+		b.store.done[id] = true
+	}
+	return nil
+}
+
+func (b *fakeBatch) end() {
+	if !b.over {
+		b.over = true
+		b.store.running--
+	}
+}
+
+func (b *fakeBatch) Rollback(context.Context) error {
+	b.store.mu.Lock()
+	defer b.store.mu.Unlock()
+	b.end()
+	return nil
+}
+
+func (b *fakeBatch) Cut() { _ = b.Rollback(context.Background()) }
+
+type fakeMember struct {
+	stores.Emitter
+
+	batch *fakeBatch
+	id    string
+}
+
+func (m *fakeMember) Context(parent context.Context) context.Context { return parent }
+
+func (m *fakeMember) Keep(context.Context) error {
+	if err := m.batch.store.keep[m.id]; err != nil {
+		return err
+	}
+	m.batch.kept = append(m.batch.kept, m.id)
+	return nil
+}
+
+func (m *fakeMember) Leave(context.Context) error { return m.batch.store.keep[m.id] }
+
+// crowd lets deliveries go through a collector at the same time.
+type crowd struct {
+	t         *testing.T
+	store     *fakeStore
+	collector *Collector
+	ends      []End
+
+	mu       sync.Mutex
+	verdicts map[string]Verdict
+	alone    map[string]bool
+}
+
+func newCrowd(t *testing.T, change ...func(*Config)) *crowd {
+	t.Helper()
+	c := &crowd{t: t, store: newFakeStore(), verdicts: map[string]Verdict{}, alone: map[string]bool{}}
+	config := Config{
+		Size: 32, From: few + 1, Time: time.Second, Claim: time.Minute, Commit: time.Minute, Handler: time.Minute,
+		Ended: func(e End) {
+			c.mu.Lock()
+			defer c.mu.Unlock()
+			c.ends = append(c.ends, e)
+		},
+	}
+	for _, f := range change {
+		f(&config)
+	}
+	c.collector = New(c.store, config)
+	return c
+}
+
+const few = 8
+
+func name(i int) string { return fmt.Sprintf("m%03d", i) }
+
+// deliver lets n deliveries run handle; alone is where it has a transaction of its own.
+func (c *crowd) deliver(n int, handle func(id string, alone bool) error) {
+	c.t.Helper()
+	var all sync.WaitGroup
+	for i := range n {
+		all.Go(func() { c.one(name(i), handle) })
+	}
+	all.Wait()
+	for id, v := range c.verdicts {
+		switch {
+		case v.Apart || c.alone[id]:
+		case v.Err == nil && !c.store.done[id]:
+			c.t.Errorf("%s was told that it is committed, and is not", id)
+		case v.Err != nil && c.store.done[id]:
+			c.t.Errorf("%s was told %v, and is committed", id, v.Err)
+		}
+	}
+	if len(c.verdicts) != n || c.store.running != 0 || c.collector.running != 0 || c.collector.inFlight != 0 || len(c.collector.waiting) != 0 {
+		c.t.Errorf("%d verdicts, %d batches run, %d places are taken, %d in flight, %d wait",
+			len(c.verdicts), c.store.running, c.collector.running, c.collector.inFlight, len(c.collector.waiting))
+	}
+}
+
+func (c *crowd) one(id string, handle func(id string, alone bool) error) {
+	claim := stores.Claim{Key: stores.Key{ID: []byte(id)}}
+	seat, alone := c.collector.Join(&claim)
+	var v Verdict
+	if alone || !seat.Wait(context.Background()) {
+		v.Err = handle(id, true)
+		alone = true
+	} else if err := handle(id, false); err != nil {
+		v = seat.Leave(context.Background())
+		v.Err = errors.Join(v.Err, err)
+	} else {
+		v = seat.Keep(context.Background(), nil)
+	}
+	seat.Close(v.Err == nil)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.verdicts[id], c.alone[id] = v, alone
+}
+
+func slow(string, bool) error {
+	<-time.After(time.Millisecond)
+	return nil
+}
+
+func TestThoseThatWaitShare(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCrowd(t)
+		c.deliver(200, slow)
+		if c.store.most > concurrent || len(c.store.sizes) > 200/8 || slices.Max(c.store.sizes) > 32 {
+			t.Errorf("%d at once, of %v", c.store.most, c.store.sizes)
+		}
+	})
+}
+
+// One that is in flight alone waits for nobody, and neither do few.
+func TestFewRunAlone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCrowd(t)
+		start := time.Now()
+		c.deliver(few, slow)
+		if len(c.store.sizes) != 0 || time.Since(start) != time.Millisecond {
+			t.Errorf("%v in %s", c.store.sizes, time.Since(start))
+		}
+	})
+}
+
+func TestMembersThatLeaveAreToldSo(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCrowd(t)
+		errFailed := errors.New("failed")
+		c.deliver(100, func(id string, _ bool) error {
+			if id[3] == '5' {
+				return errFailed
+			}
+			return slow(id, false)
+		})
+		for id, v := range c.verdicts {
+			if (id[3] == '5') != errors.Is(v.Err, errFailed) || v.Apart {
+				t.Errorf("%s: %+v", id, v)
+			}
+		}
+	})
+}
+
+// The claims that are not won are asked for again when the batch has ended, and not before.
+func TestWhoHasNotWonWaitsForTheEnd(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCrowd(t)
+		for i := range 100 {
+			c.store.taken[name(i)] = i%3 == 0
+		}
+		c.deliver(100, func(id string, alone bool) error {
+			if c.store.taken[id] && !alone {
+				t.Errorf("%s has run", id)
+			}
+			return slow(id, alone)
+		})
+	})
+}
+
+func TestOneOfAKeyInABatch(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCrowd(t)
+		claim := func(id string) *Seat { return &Seat{claim: stores.Claim{Key: stores.Key{ID: []byte(id)}}} }
+		c.collector.size, c.collector.waiting = 32, []*Seat{claim("a"), claim("b"), claim("a"), claim("c")}
+		if group := c.collector.take(); len(group) != 3 || len(c.collector.waiting) != 1 {
+			t.Errorf("%d are taken, %d wait", len(group), len(c.collector.waiting))
+		}
+	})
+}
+
+// After a lost batch each runs alone, and the next ones are smaller, until all run alone. Then
+// it is tried again.
+func TestALostBatchHalvesTheNext(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCrowd(t)
+		c.store.commit = errors.Join(stores.ErrNotCommitted, stores.ErrBatchLost)
+		for range 8 {
+			clear(c.verdicts)
+			c.deliver(100, slow)
+		}
+		if c.store.sizes = c.store.sizes[max(0, len(c.store.sizes)-4):]; slices.Max(c.store.sizes) > 4 {
+			t.Errorf("%v", c.store.sizes)
+		}
+		if size, why := c.collector.Size(); size > 2 || why != "" {
+			t.Errorf("size %d, %s", size, why)
+		}
+		c.store.commit = nil
+		for range 100 {
+			clear(c.verdicts)
+			c.deliver(100, slow)
+		}
+		if size, _ := c.collector.Size(); size < 8 {
+			t.Errorf("size %d after clean ones", size)
+		}
+	})
+}
+
+func TestAnUnknownCommitIsEachOnes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCrowd(t)
+		c.store.commit = fmt.Errorf("it is gone: %w", stores.ErrCommitUnknown)
+		c.deliver(60, slow)
+		unknown := 0
+		for id, v := range c.verdicts {
+			if !c.alone[id] {
+				unknown++
+				if !errors.Is(v.Err, stores.ErrCommitUnknown) || v.Apart {
+					t.Errorf("%s: %+v", id, v)
+				}
+			}
+		}
+		if unknown < 8 {
+			t.Errorf("%d are unknown", unknown)
+		}
+	})
+}
+
+// A batch that cannot begin is nobody's failure.
+func TestWhereNoBatchBegins(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCrowd(t)
+		c.store.refuse = stores.ErrUnavailable
+		c.deliver(100, slow)
+		for id, v := range c.verdicts {
+			if v.Err != nil || !c.alone[id] {
+				t.Errorf("%s: %+v", id, v)
+			}
+		}
+	})
+}
+
+func TestAHandlerThatCannotShareRunsAloneFromThenOn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCrowd(t)
+		for i := range 100 {
+			c.store.keep[name(i)] = fmt.Errorf("store: %w: SET LOCAL", errors.Join(stores.ErrNotShared))
+		}
+		c.deliver(100, slow)
+		if _, why := c.collector.Size(); why != "SET LOCAL" {
+			t.Errorf("%q", why)
+		}
+		clear(c.verdicts)
+		c.store.sizes = nil
+		c.deliver(100, slow)
+		if len(c.store.sizes) != 0 {
+			t.Error("it shares again")
+		}
+	})
+}
+
+// Slow handlers do not add up, and the batches that follow have as many as there is time for.
+func TestNobodyBeginsWhenTheTimeIsUp(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCrowd(t)
+		c.deliver(100, func(string, bool) error {
+			<-time.After(300 * time.Millisecond)
+			return nil
+		})
+		if size, _ := c.collector.Size(); size > 4 {
+			t.Errorf("size %d", size)
+		}
+		for _, e := range c.ends {
+			if e.Kept > 4 || e.Took > 2*time.Second {
+				t.Errorf("%+v", e)
+			}
+		}
+	})
+}
+
+func TestAHandlerThatHangsIsWaitedForNoLongerThanAlone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCrowd(t)
+		start := time.Now()
+		var last time.Duration
+		var mu sync.Mutex
+		c.deliver(100, func(id string, alone bool) error {
+			if id == "m050" {
+				<-time.After(time.Hour)
+				return nil
+			}
+			_ = slow(id, alone)
+			mu.Lock()
+			defer mu.Unlock()
+			last = max(last, time.Since(start))
+			return nil
+		})
+		if last > 3*time.Minute {
+			t.Errorf("others have waited for %s", last)
+		}
+		if v := c.verdicts["m050"]; !v.Apart && !c.alone["m050"] {
+			t.Errorf("%+v", v)
+		}
+	})
+}

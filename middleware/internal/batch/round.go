@@ -1,0 +1,187 @@
+package batch
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/millpond-go/millpond/stores"
+)
+
+// End is how a batch has ended.
+type End struct {
+	Size   int // claims that it has won
+	Kept   int // members that it has committed, or tried to
+	Unwon  int // claims that it has not won
+	Failed int // members whose handler has failed
+	Apart  int // members that need a transaction of their own
+	Late   int // members that did not begin in time, or not before it was lost
+
+	Interrupted bool   // the database has broken off a member
+	Why         string // of Apart
+	Lost        error  // why nothing was committed, or nobody knows
+	Took        time.Duration
+}
+
+// errHung is why a batch is lost that a handler does not give back.
+var errHung = errors.New("a handler did not return in time")
+
+// round is a batch on its way from member to member.
+type round struct {
+	collector *Collector
+	batch     stores.Batch
+	place     *place
+	started   time.Time
+	seats     []*Seat // that are won, in the order in which they came
+	done      chan struct{}
+
+	mu     sync.Mutex
+	timer  *time.Timer
+	next   int       // of seats
+	begun  time.Time // when the member that runs has begun
+	late   bool      // nobody else begins
+	ended  bool
+	lost   error
+	end    End
+	result error // of Commit, once done is closed
+}
+
+// lead begins a batch for a group.
+func (c *Collector) lead(parent context.Context, group []*Seat) {
+	r := &round{collector: c, place: c.newPlace(), started: time.Now(), done: make(chan struct{})}
+	r.mu.Lock()
+	r.timer = time.AfterFunc(c.config.Time, r.timeUp)
+	r.mu.Unlock()
+	claims := make([]stores.Claim, len(group))
+	for i, s := range group {
+		claims[i] = s.claim
+	}
+	ctx, cancel := context.WithTimeout(parent, c.config.Claim)
+	defer cancel()
+	defer func() {
+		if r.batch == nil { // there is none, or somebody's function has panicked
+			r.stop()
+			r.place.free()
+			for _, s := range group {
+				s.told <- alone // and is told what is wrong
+			}
+		}
+	}()
+	batch, err := c.store.BeginBatch(ctx, claims)
+	if err != nil {
+		return
+	}
+	r.batch = batch
+	for i, m := range batch.Members() {
+		s := group[i]
+		if s.round, s.member = r, m; m != nil {
+			r.seats = append(r.seats, s)
+		} else {
+			r.end.Unwon++
+		}
+		s.told <- begun
+	}
+	r.end.Size = len(r.seats)
+	r.pass(parent)
+}
+
+// pass gives the transaction to the next member, or ends the batch.
+func (r *round) pass(parent context.Context) {
+	r.mu.Lock()
+	if r.next < len(r.seats) && !r.late && r.lost == nil {
+		s := r.seats[r.next]
+		r.next++
+		r.begun = time.Now()
+		r.mu.Unlock()
+		s.told <- runs
+		return
+	}
+	if r.ended { // while its last member did not return
+		r.mu.Unlock()
+		return
+	}
+	r.ended = true
+	r.end.Late = len(r.seats) - r.next
+	lost, kept := r.lost, r.end.Kept
+	r.mu.Unlock()
+	r.stop()
+	r.finish(parent, lost, kept > 0)
+}
+
+// finish ends the transaction.
+func (r *round) finish(parent context.Context, lost error, commit bool) {
+	ctx, cancel := context.WithTimeout(parent, r.collector.config.Commit)
+	defer cancel()
+	result := fmt.Errorf("%w: a function of the program has panicked", stores.ErrCommitUnknown)
+	defer func() {
+		r.end.Lost = result
+		r.over(result)
+	}()
+	if lost != nil || !commit {
+		result = lost
+		_ = r.batch.Rollback(ctx) // or its connection is closed
+		return
+	}
+	result = r.batch.Commit(ctx)
+}
+
+// stop ends the time of the batch.
+func (r *round) stop() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.timer.Stop()
+}
+
+// over tells everybody that the batch has ended.
+func (r *round) over(result error) {
+	r.result = result
+	r.end.Took = time.Since(r.started)
+	r.collector.adapt(&r.end)
+	if r.end.Why != "" {
+		r.collector.learn(r.end.Why)
+	}
+	close(r.done)
+	for _, s := range r.seats[r.next:] {
+		s.told <- alone
+	}
+	r.place.free()
+	if r.collector.config.Ended != nil {
+		r.collector.config.Ended(r.end)
+	}
+}
+
+// timeUp lets nobody else begin. The member that runs has its handler's time, and as long as a commit may take.
+func (r *round) timeUp() {
+	r.mu.Lock()
+	r.late = true
+	if left := r.collector.config.Handler + r.collector.config.Commit - time.Since(r.begun); !r.ended && !r.begun.IsZero() {
+		r.timer = time.AfterFunc(left, r.hang)
+	}
+	r.mu.Unlock()
+}
+
+// hang gives up a batch that a handler does not give back: the others must not wait for it.
+func (r *round) hang() {
+	r.mu.Lock()
+	if r.ended {
+		r.mu.Unlock()
+		return
+	}
+	r.ended, r.lost = true, errors.Join(stores.ErrBatchLost, errHung)
+	r.end.Lost, r.end.Late = r.lost, len(r.seats)-r.next
+	r.mu.Unlock()
+	r.batch.Cut()
+	r.over(errors.Join(stores.ErrNotCommitted, r.lost))
+}
+
+// hung returns why the batch has ended before its member.
+func (r *round) hung() error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if !r.ended {
+		return nil
+	}
+	return r.lost
+}

@@ -1,0 +1,110 @@
+package batch
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/millpond-go/millpond/stores"
+)
+
+// Verdict is what has become of a member.
+type Verdict struct {
+	Err   error // nil: committed, and proven
+	Apart bool  // nothing is wrong with its message: it is to be run again, alone
+	Own   bool  // Err is the member's: ask it
+}
+
+// Keep keeps what a handler has done that has succeeded, gives the transaction to the next
+// member, and waits for the end of the batch.
+func (s *Seat) Keep(parent context.Context, outputs []stores.Output) Verdict {
+	r := s.round
+	ctx, cancel := context.WithTimeout(parent, s.collector.config.Commit)
+	defer cancel()
+	if hung := r.hung(); hung != nil {
+		return Verdict{Err: errors.Join(stores.ErrNotCommitted, hung), Apart: true}
+	}
+	err := r.settle(parent, s, func() error {
+		if len(outputs) > 0 {
+			if err := s.member.Emit(outputs); err != nil && !errors.Is(err, stores.ErrTxClosed) { // Keep says why
+				return errors.Join(stores.ErrNotCommitted, err, s.member.Leave(ctx))
+			}
+		}
+		return s.member.Keep(ctx)
+	})
+	switch {
+	case errors.Is(err, stores.ErrNotShared):
+		return Verdict{Err: err, Apart: true}
+	case err != nil:
+		return Verdict{Err: err, Own: true}
+	case r.result == nil:
+		return Verdict{}
+	case errors.Is(r.result, stores.ErrCommitUnknown):
+		return Verdict{Err: r.result}
+	}
+	return Verdict{Err: r.result, Apart: true}
+}
+
+// Leave undoes what a handler has done, and gives the transaction to the next member. The
+// key is free once the batch has ended, which it waits for.
+func (s *Seat) Leave(parent context.Context) Verdict {
+	r := s.round
+	ctx, cancel := context.WithTimeout(parent, s.collector.config.Commit)
+	defer cancel()
+	if hung := r.hung(); hung != nil {
+		return Verdict{Err: hung, Own: true}
+	}
+	err := r.settle(parent, s, func() error { return cmp.Or(s.member.Leave(ctx), errLeft) })
+	if errors.Is(err, errLeft) {
+		err = nil
+	}
+	return Verdict{Err: err, Apart: errors.Is(err, stores.ErrNotShared), Own: true}
+}
+
+var (
+	errLeft     = errors.New("it has left")
+	errPanicked = fmt.Errorf("%w: a function of the program has panicked", stores.ErrBatchLost)
+)
+
+// settle ends a member's run, gives the transaction to the next one, and waits for the end of
+// the batch.
+func (r *round) settle(parent context.Context, s *Seat, end func() error) error {
+	err := errPanicked
+	defer func() {
+		r.note(s, err)
+		r.pass(parent)
+		<-r.done
+	}()
+	err = end()
+	return err
+}
+
+// note counts a member that has had the transaction.
+func (r *round) note(s *Seat, err error) {
+	var interrupted bool
+	if i, ok := s.member.(stores.Interruptible); ok && err != nil {
+		interrupted = i.Interrupted() != nil
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.ended { // without it
+		return
+	}
+	r.end.Interrupted = r.end.Interrupted || interrupted
+	if errors.Is(err, stores.ErrBatchLost) {
+		r.lost = err
+		r.end.Lost = err
+	}
+	switch {
+	case err == nil:
+		r.end.Kept++
+	case errors.Is(err, stores.ErrNotShared):
+		r.end.Apart++
+		_, why, _ := strings.Cut(err.Error(), stores.ErrNotShared.Error()+": ")
+		r.end.Why = why
+	default:
+		r.end.Failed++
+	}
+}

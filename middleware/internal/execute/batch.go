@@ -1,0 +1,163 @@
+package execute
+
+import (
+	"context"
+	"errors"
+
+	"github.com/millpond-go/millpond/middleware/internal/batch"
+	"github.com/millpond-go/millpond/stores"
+)
+
+// Batches executes the first attempts of deliveries in transactions that they share, as far
+// as they can, and the others in one of their own.
+type Batches struct {
+	alone     *Transaction
+	collector *batch.Collector
+}
+
+// InBatches returns the mode for the deliveries of one consumer.
+func InBatches(alone *Transaction, c *batch.Collector) *Batches {
+	return &Batches{alone: alone, collector: c}
+}
+
+// New implements Mode.
+func (b *Batches) New() Execution {
+	return &inBatch{mode: b, inTransaction: inTransaction{mode: b.alone}}
+}
+
+// inBatch executes the attempts of one delivery, the first of them together with others. A
+// suspect's is none of these: its claim takes over the row in which it is counted.
+type inBatch struct {
+	inTransaction
+
+	mode  *Batches
+	asked bool
+	seat  *batch.Seat
+	runs  bool          // in the transaction of a batch
+	last  stores.Member // whose run was ended last; nil: it was alone
+}
+
+// Claim implements Execution.
+func (x *inBatch) Claim(c stores.Claim) (stores.Verdict, error) {
+	if x.asked || c.Take != 0 || c.OrderKey != nil {
+		x.asked = true
+		return x.inTransaction.Claim(c)
+	}
+	x.asked = true
+	var alone bool
+	var v stores.Verdict
+	var err error
+	if x.seat, alone = x.mode.collector.Join(&c); alone {
+		v, err = x.inTransaction.Claim(c)
+	} else {
+		v, err = x.share(c)
+	}
+	if err != nil || v.Outcome != stores.Claimed {
+		x.leave(false)
+	}
+	return v, err
+}
+
+// share waits for the transaction of a batch. It is observed as one claim, also if another one
+// has to follow it.
+func (x *inBatch) share(c stores.Claim) (v stores.Verdict, err error) {
+	ctx := x.observer.ClaimStarts(x.parent, c)
+	if x.runs = x.seat.Wait(ctx); !x.runs {
+		return x.begin(observed{x.patience.start(x.parent, x.inTransaction.mode.bounds.Claim), ctx}, c)
+	}
+	v = stores.Verdict{Outcome: stores.Claimed, Server: x.seat.Server()}
+	x.observer.ClaimEnds(ctx, v, nil)
+	return v, nil
+}
+
+// observed is a context with the values of an observer's.
+type observed struct {
+	context.Context //nolint:containedctx // it is one
+
+	values context.Context //nolint:containedctx // asked by Value alone
+}
+
+// Value implements context.Context.
+func (o observed) Value(key any) any { return o.values.Value(key) }
+
+// Context implements Execution.
+func (x *inBatch) Context(parent context.Context) context.Context {
+	if x.runs {
+		return x.seat.Member().Context(parent)
+	}
+	return x.inTransaction.Context(parent)
+}
+
+// Open implements Execution.
+func (x *inBatch) Open() bool { return x.runs || x.inTransaction.Open() }
+
+// Finish implements Execution.
+func (x *inBatch) Finish(outputs []stores.Output) (end Ended) {
+	if !x.runs {
+		x.last = nil
+		end = x.inTransaction.Finish(outputs)
+		x.leave(end.Err == nil)
+		return end
+	}
+	ctx := x.observer.CommitStarts(x.parent)
+	v := x.seat.Keep(ctx, outputs)
+	x.observer.CommitEnds(ctx, v.Err)
+	return x.left(v, v.Err)
+}
+
+// Undo implements Execution.
+func (x *inBatch) Undo(cause error) Ended {
+	if !x.runs {
+		x.last = nil
+		end := x.inTransaction.Undo(cause)
+		x.leave(false)
+		return end
+	}
+	return x.left(x.seat.Leave(x.parent), cause)
+}
+
+// left says how the delivery's part of a batch has ended.
+func (x *inBatch) left(v batch.Verdict, cause error) Ended {
+	x.runs, x.last = false, x.seat.Member()
+	x.leave(v.Err == nil)
+	end := Ended{Err: v.Err, Apart: v.Apart}
+	if v.Own && !v.Apart {
+		if i, ok := x.last.(stores.Interruptible); ok {
+			end.Interrupted = i.Interrupted()
+		}
+		if r, ok := x.last.(stores.Refusing); ok {
+			end.Refused = r.Refuses(cause)
+		}
+	}
+	_, escapable := x.last.(stores.Escapable)
+	end.Escaped = escapable && errors.Is(v.Err, stores.ErrTxEscaped)
+	return end
+}
+
+// Escaped implements Execution.
+func (x *inBatch) Escaped() (committed bool, err error) {
+	escaped, ok := x.last.(stores.Escapable)
+	if !ok {
+		return x.inTransaction.Escaped()
+	}
+	ctx, cancel := context.WithTimeout(x.parent, x.inTransaction.mode.bounds.Commit)
+	defer cancel()
+	return escaped.Escaped(ctx)
+}
+
+func (x *inBatch) leave(completed bool) {
+	if x.seat != nil {
+		x.seat.Close(completed)
+	}
+}
+
+// Close implements Execution.
+func (x *inBatch) Close() {
+	x.leave(false)
+	x.inTransaction.Close()
+}
+
+// Forget implements Execution.
+func (x *inBatch) Forget() {
+	*x = inBatch{mode: x.mode, inTransaction: inTransaction{mode: x.mode.alone}}
+}

@@ -1,0 +1,45 @@
+package claimtx
+
+import "strings"
+
+// isRows reports whether a statement that begins with this word reads and writes rows, and
+// leaves nothing behind in the transaction that the next message's handler would meet: no
+// setting, no cursor, no savepoint.
+func isRows(first string) bool {
+	switch strings.ToUpper(first) {
+	case "SELECT", "INSERT", "UPDATE", "DELETE", "MERGE", "WITH", "VALUES", "TABLE", "COPY":
+		return true
+	}
+	return false
+}
+
+// Unshared says what in a statement cannot be shared with other messages, without a value of
+// its; "": nothing. Locks that are not of rows would be held until the last of them is done,
+// and would not keep their handlers apart.
+func Unshared(sql string) string {
+	switch r := Read(sql); {
+	case isWord(sql):
+		return "a statement by its name"
+	case containsFold(sql, "advisory"):
+		return "an advisory lock"
+	case r.Rows:
+		return ""
+	case r.Several:
+		return "several statements at once"
+	}
+	s := scanner{rest: sql}
+	s.statement()
+	if isRows(s.first) {
+		return "a setting, or a table that it makes"
+	}
+	return strings.ToUpper(s.first)
+}
+
+func containsFold(s, word string) bool {
+	for i := 0; i+len(word) <= len(s); i++ {
+		if s[i]|0x20 == word[0] && strings.EqualFold(s[i:i+len(word)], word) {
+			return true
+		}
+	}
+	return false
+}

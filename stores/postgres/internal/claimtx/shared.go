@@ -1,0 +1,303 @@
+package claimtx
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync/atomic"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgproto3"
+
+	"github.com/millpond-go/millpond/internal/sqltx"
+	"github.com/millpond-go/millpond/stores"
+	"github.com/millpond-go/millpond/stores/postgres/internal/tables"
+)
+
+// Shared is one transaction that holds the claims of several messages, whose handlers have
+// it one after the other, each behind a savepoint.
+type Shared struct {
+	Server uint64
+	Tx     pgx.Tx
+
+	base    Tx
+	members []*Member // those that are won
+	broken  error     // why it cannot be committed any more
+	inUse   bool      // something may still read from the connection
+	outputs []stores.Output
+}
+
+// Member is one message's part of a shared transaction.
+type Member struct {
+	*Tx
+
+	shared  *Shared
+	saved   bool // its savepoint is made
+	kept    bool
+	ran     bool
+	apart   atomic.Pointer[string] // what cannot be shared, that its handler has wanted
+	outputs []stores.Output
+}
+
+// Savepoint is the statement that is sent before the first one of a member. Those of members
+// before are left as they are: it is the innermost one that is rolled back to.
+const Savepoint = "SAVEPOINT millpond_member"
+
+// Share begins a transaction with claims on a connection that has none, in one trip. It
+// calls each with the number of each claim that is, for what counts its statements. After an
+// error the connection may have a transaction.
+func Share(ctx context.Context, conn *pgx.Conn, t *tables.Tables, consumer int64, claims []stores.Claim, each func(claim int, m *Member) *Tx) (*Shared, error) {
+	var batch pgx.Batch
+	batch.BeginTx(t.TxOptions())
+	if text, args := t.Bound(&claims[0]); text != "" {
+		batch.Queue(text, args...)
+	}
+	text, args := t.ClaimBatch(consumer, claims)
+	batch.Queue(text, args...)
+	results := conn.SendBatch(ctx, &batch)
+	for range batch.Len() - 1 {
+		if _, err := results.Exec(); err != nil {
+			return nil, errors.Join(err, results.Close())
+		}
+	}
+	var (
+		s   = &Shared{}
+		at  int64
+		id  []byte
+		won = make(map[string]bool, len(claims))
+	)
+	rows, err := results.Query()
+	if err == nil {
+		_, err = pgx.ForEachRow(rows, []any{&id, &at, &s.Server}, func() error {
+			won[string(id)] = true
+			return nil
+		})
+	}
+	if closeErr := results.Close(); err == nil {
+		err = closeErr
+	}
+	if err != nil {
+		return nil, err
+	}
+	s.Tx = results.Tx()
+	s.base.Init(t, conn, consumer, nil, time.UnixMicro(at))
+	for i := range claims {
+		if id := claims[i].Key.ID; won[string(id)] {
+			won[string(id)] = false // a key that is there twice is won once
+			m := &Member{shared: s}
+			m.Tx = each(i, m)
+			m.Init(t, conn, consumer, id, s.base.at)
+			s.members = append(s.members, m)
+		}
+	}
+	return s, nil
+}
+
+// Apart notes that the handler wants what cannot be shared, and returns what it is told.
+func (m *Member) Apart(what string) error {
+	m.apart.CompareAndSwap(nil, &what)
+	return m.notShared()
+}
+
+func (m *Member) notShared() error {
+	if what := m.apart.Load(); what != nil {
+		return fmt.Errorf("postgres: %w: %s", stores.ErrNotShared, *what)
+	}
+	return nil
+}
+
+// Saved notes that the savepoint is made; Saving reports whether it is to be.
+func (m *Member) Saved()       { m.saved = true }
+func (m *Member) Saving() bool { return !m.saved }
+
+// Emit implements stores.Emitter. What the members say is written at once, so that the locks
+// of order keys are taken in one order.
+func (m *Member) Emit(outputs []stores.Output) error {
+	if m.ran {
+		return fmt.Errorf("postgres: %w", stores.ErrTxClosed)
+	}
+	scratch := m.staged[:0:0]
+	if err := m.tables.Stage(&scratch, outputs); err != nil {
+		return err
+	}
+	m.outputs = append(m.outputs, outputs...)
+	return nil
+}
+
+// Keep does what stores.Member says.
+func (m *Member) Keep(ctx context.Context) error {
+	s, pg := m.shared, m.conn.PgConn()
+	idle := m.gate.Close()
+	m.ran = true
+	var reason error
+	switch {
+	case s.broken != nil:
+		reason = s.broken
+	case !idle || !pg.IsClosed() && pg.IsBusy():
+		s.inUse = true
+		reason = errors.Join(stores.ErrTxBusy, s.lose(stores.ErrTxBusy))
+	case pg.IsClosed():
+		reason = errors.Join(m.aborted(), s.lose(m.gate.Failure()))
+	case pg.TxStatus() == 'I':
+		reason = errors.Join(sqltx.ErrEscaped, s.lose(sqltx.ErrEscaped))
+	default:
+		reason = m.unfit()
+		if reason == nil {
+			m.kept = true
+			s.outputs = append(s.outputs, m.outputs...)
+			return nil
+		}
+		reason = errors.Join(reason, m.undo(ctx))
+	}
+	return pkg.NotCommitted(reason)
+}
+
+// unfit says why the effects of a handler that has returned nil must not be kept.
+func (m *Member) unfit() error {
+	var aborted error
+	if m.conn.PgConn().TxStatus() == 'E' {
+		aborted = m.aborted()
+	}
+	if m.session.Changed(m.conn.PgConn()) {
+		_ = m.Apart("a setting of the session")
+	}
+	if err := m.notShared(); err != nil {
+		return err
+	}
+	return errors.Join(aborted, m.Doomed())
+}
+
+// Leave does what stores.Member says.
+func (m *Member) Leave(ctx context.Context) error {
+	s, pg := m.shared, m.conn.PgConn()
+	idle := m.gate.Close()
+	m.ran = true
+	var err error
+	switch {
+	case s.broken != nil:
+		err = s.broken
+	case !idle || !pg.IsClosed() && pg.TxStatus() != 'I' && pg.IsBusy():
+		s.inUse = true
+		err = s.lose(stores.ErrTxBusy)
+	case pg.IsClosed():
+		err = s.lose(m.gate.Failure())
+	case pg.TxStatus() == 'I':
+		err = s.lose(sqltx.ErrEscaped)
+	default:
+		err = m.undo(ctx)
+	}
+	return errors.Join(m.notShared(), err)
+}
+
+// undo rolls back to the savepoint and takes the claim back, in one trip.
+func (m *Member) undo(ctx context.Context) error {
+	s, pg := m.shared, m.conn.PgConn()
+	if pg.TxStatus() == 'E' && !m.saved {
+		return s.lose(m.gate.Failure()) // the driver could not prepare its first statement
+	}
+	var statements []tables.Statement
+	if m.saved {
+		statements = append(statements, tables.Statement{Text: "ROLLBACK TO SAVEPOINT millpond_member"})
+	}
+	statements = append(statements, m.tables.Unclaim(m.consumer, m.id))
+	last := ""
+	for _, statement := range statements {
+		(*link)(nil).queue(pg.Frontend(), &statement)
+	}
+	pg.Frontend().Send(&pgproto3.Sync{})
+	err := converse(ctx, pg, false, func(message pgproto3.BackendMessage) error {
+		if done, ok := message.(*pgproto3.CommandComplete); ok {
+			last = string(done.CommandTag)
+		}
+		return nil
+	})
+	switch {
+	case err != nil:
+		return s.lose(err)
+	case last != "DELETE 1":
+		return s.lose(fmt.Errorf("its claim was taken back by %q", last))
+	}
+	return nil
+}
+
+// lose notes that nothing can be committed any more.
+func (s *Shared) lose(why error) error {
+	if s.broken == nil {
+		s.broken = fmt.Errorf("postgres: %w", stores.ErrBatchLost)
+		if why != nil {
+			s.broken = fmt.Errorf("%w: %w", s.broken, why)
+		}
+	}
+	return s.broken
+}
+
+// Commit does what stores.Batch says. The claims of members that have not run are deleted in
+// COMMIT's trip, in which the server also counts those that stay.
+func (s *Shared) Commit(ctx context.Context) (left Left, err error) {
+	err = s.base.outcome.Commit(func() (err error) {
+		left, err = s.commit(ctx)
+		if left == Usable {
+			s.base.retire(ctx)
+		}
+		return err
+	})
+	return left, err
+}
+
+func (s *Shared) commit(ctx context.Context) (Left, error) {
+	pg := s.base.conn.PgConn()
+	switch {
+	case s.broken != nil && s.inUse:
+		return InUse, pkg.NotCommitted(s.broken)
+	case s.broken != nil:
+		return Usable, pkg.NotCommitted(errors.Join(s.broken, s.base.end(ctx)))
+	case !pg.IsClosed() && pg.TxStatus() == 'I':
+		return Usable, pkg.NotCommitted(s.lose(sqltx.ErrEscaped))
+	case pg.IsClosed(), pg.IsBusy(), pg.TxStatus() != 'T', ctx.Err() != nil:
+		return Usable, pkg.NotCommitted(errors.Join(s.lose(ctx.Err()), s.base.end(context.WithoutCancel(ctx))))
+	}
+	if err := s.base.tables.Stage(&s.base.staged, s.outputs); err != nil {
+		return Usable, pkg.NotCommitted(errors.Join(s.lose(err), s.base.end(ctx)))
+	}
+	a, err := sendCommit(ctx, pg, s.base.link(), append(s.proof(), s.base.staged...))
+	if tables.NotOurs(err) {
+		return Usable, pkg.NotCommitted(errors.Join(s.lose(sqltx.ErrEscaped), s.base.end(ctx)))
+	}
+	return Usable, s.base.committed(ctx, a.tag, err)
+}
+
+// proof are the statements that leave the claims of the members that were kept, and no other.
+func (s *Shared) proof() []tables.Statement {
+	var (
+		all, unrun [][]byte
+		kept       int
+		statements []tables.Statement
+	)
+	for _, m := range s.members {
+		all = append(all, m.id)
+		switch {
+		case m.kept:
+			kept++
+		case !m.ran:
+			unrun = append(unrun, m.id)
+		}
+	}
+	if len(unrun) > 0 {
+		statements = append(statements, s.base.tables.UnclaimAll(s.base.consumer, unrun))
+	}
+	return append(statements, s.base.tables.OwnedBatch(s.base.consumer, all, kept))
+}
+
+// Rollback does what stores.Batch says.
+func (s *Shared) Rollback(ctx context.Context) (left Left, err error) {
+	err = s.base.outcome.Rollback(pkg, func() (err error) {
+		if s.inUse {
+			left = InUse
+			return nil
+		}
+		left = Usable
+		return s.base.end(ctx)
+	})
+	return left, err
+}

@@ -1,0 +1,93 @@
+package tables
+
+import (
+	"bytes"
+	"encoding/hex"
+	"slices"
+	"strings"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/millpond-go/millpond/internal/sqlstore"
+	"github.com/millpond-go/millpond/stores"
+)
+
+const (
+	// claimBatchText is claimText for several messages. Each has its key's lock, or is left
+	// out; nothing waits.
+	claimBatchText = `INSERT INTO {schema.}{prefix}inbox AS i (consumer, message_id, status, fingerprint, traceparent, completed_at)
+SELECT $1::bigint, c.id, 2, c.fingerprint, c.trace, now()
+FROM ROWS FROM (unnest($2::bytea[]), unnest($3::bytea[]), unnest($4::bytea[]), unnest($5::bigint[]), unnest($6::bigint[])) AS c (id, fingerprint, trace, lock, taken)
+WHERE pg_try_advisory_xact_lock(c.lock)
+AND (c.taken = 0 OR NOT EXISTS (SELECT FROM {schema.}{prefix}consumer WHERE id = $1 AND purged_through > ('1970-01-01 00:00:00+00'::timestamptz + (c.taken * interval '1 microsecond'))))
+ON CONFLICT DO NOTHING RETURNING message_id, (extract(epoch from completed_at) * 1000000)::bigint, ` + server
+
+	ownRow = `consumer = $1 AND xmin = pg_current_xact_id_if_assigned()::xid AND `
+
+	unclaimText = `DELETE FROM {schema.}{prefix}inbox WHERE ` + ownRow
+
+	// ownedBatchText raises division_by_zero unless the transaction has written as many of
+	// these rows as it is to commit.
+	ownedBatchText = `SELECT 1 / CASE WHEN count(*) = $3 THEN 1 ELSE 0 END FROM {schema.}{prefix}inbox WHERE ` + ownRow + `message_id = ANY ($2::bytea[])`
+)
+
+// ClaimBatch returns the statement that makes claims by inserting their rows, in the order of
+// their ids. Of each row that is ours it returns the id, the time in it, in microseconds, and
+// the server. Bound is to be sent before.
+func (t *Tables) ClaimBatch(consumer int64, claims []stores.Claim) (text string, args []any) {
+	sorted := slices.Clone(claims)
+	slices.SortFunc(sorted, func(a, b stores.Claim) int { return bytes.Compare(a.Key.ID, b.Key.ID) })
+	n := len(sorted)
+	ids, fingerprints, traces := make([][]byte, n), make([][]byte, n), make([][]byte, n)
+	locks, taken := make([]int64, n), make([]int64, n)
+	for i := range sorted {
+		c := &sorted[i]
+		ids[i], fingerprints[i], traces[i] = c.Key.ID, c.Fingerprint.Bytes(), sqlstore.TraceBytes(&c.TraceParent)
+		locks[i], taken[i] = t.LockKey(consumer, c.Key.ID), micros(c.Time)
+	}
+	return t.sql.claimBatch, []any{consumer, ids, fingerprints, traces, locks, taken}
+}
+
+// Unclaim returns the statement that deletes the row of a claim of this transaction.
+func (t *Tables) Unclaim(consumer int64, id []byte) Statement {
+	return Statement{Text: t.sql.unclaim, Args: []any{consumer, id}}
+}
+
+// UnclaimAll is Unclaim for several.
+func (t *Tables) UnclaimAll(consumer int64, ids [][]byte) Statement {
+	return Statement{Text: t.sql.unclaimAll, Args: []any{consumer, byteArray(ids)}}
+}
+
+// OwnedBatch returns the statement that fails (see NotOurs) unless the transaction which runs
+// it has written so many of the rows that belong to ids.
+func (t *Tables) OwnedBatch(consumer int64, ids [][]byte, count int) Statement {
+	return Statement{Text: t.sql.ownedBatch, Args: []any{consumer, byteArray(ids), int64(count)}}
+}
+
+// byteArray is an array as its text.
+func byteArray(values [][]byte) string {
+	var text strings.Builder
+	text.WriteByte('{')
+	for i, v := range values {
+		if i > 0 {
+			text.WriteByte(',')
+		}
+		text.WriteString(`"\\x` + hex.EncodeToString(v) + `"`)
+	}
+	text.WriteByte('}')
+	return text.String()
+}
+
+// lockShare is which part of the server's locks the batches of one process may hold: every
+// member has one, and others need them, too.
+const lockShare = 40
+
+// BatchLimit says how many members each of so many batches may have; fewer than 2: none. A
+// stricter isolation lets a batch fail for what one of its members has read.
+func (t *Tables) BatchLimit(concurrent int) int {
+	now := t.settings.Load()
+	if now == nil || t.isolation != pgx.ReadCommitted {
+		return 0
+	}
+	return int(now.locks) / lockShare / max(concurrent, 1)
+}
