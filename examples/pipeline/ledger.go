@@ -69,10 +69,10 @@ func (r *result) right() bool {
 func compare(placing []order, l ledger) *result {
 	r := &result{}
 	once := [3]*int{&r.placed, &r.reserved, &r.shipped}
-	balance := make(map[string][2]int64) // by article: what was ordered, and not reserved, and not shipped
+	balance := make(map[string][3]int64) // by article: what was ordered, and not reserved, and not shipped
 	for _, o := range placing {
 		b := balance[o.Article]
-		balance[o.Article] = [2]int64{b[0] + o.Quantity, b[1] + o.Quantity}
+		balance[o.Article] = [3]int64{0, b[1] + o.Quantity, b[2] + o.Quantity}
 		if len(l[2][o.Number]) == 0 {
 			r.lost++
 		}
@@ -90,14 +90,14 @@ func compare(placing []order, l ledger) *result {
 			}
 			for _, o := range found {
 				if b := balance[o.Article]; i > 0 {
-					b[i-1] -= o.Quantity
+					b[i] -= o.Quantity
 					balance[o.Article] = b
 				}
 			}
 		}
 	}
 	for _, b := range balance {
-		if b != [2]int64{} {
+		if b != [3]int64{} {
 			r.unbalanced++
 		}
 	}
