@@ -100,7 +100,7 @@ func TestClaimCheckWithoutItsBucketKeepsTheMessageAtTheBroker(t *testing.T) {
 			t.Errorf("%v: %+v", err, r)
 		}
 		b.fail(nil)
-		time.Sleep(time.Hour) // it is due
+		<-time.After(time.Hour) // it is due
 		if _, err := in.Middleware(handle(fail))(large(withDelivery(t.Context(), brokers.Delivery{}), "a")); err != nil || store.row("a").failure.Placement != stores.PlacementParked {
 			t.Errorf("with the bucket back: %v: %s", err, store.story())
 		}

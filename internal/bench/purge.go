@@ -207,10 +207,10 @@ func atPace(ctx context.Context, purge func(context.Context, string) (stores.Pur
 	for after := "-"; ; {
 		begun := time.Now()
 		r, err := purge(ctx, after)
-		if ctx.Err() != nil {
-			return nil
-		}
 		if err != nil {
+			if ctx.Err() != nil {
+				err = nil
+			}
 			return err
 		}
 		if after = r.Next; after == "" {
@@ -223,8 +223,8 @@ func atPace(ctx context.Context, purge func(context.Context, string) (stores.Pur
 	}
 }
 
-// completeds measures claims into a table of many completed rows.
-func completeds(ctx context.Context, s *site, o options) (_ *group, err error) {
+// manyCompleted measures claims into a table of many completed rows.
+func manyCompleted(ctx context.Context, s *site, o options) (_ *group, err error) {
 	g := &group{
 		title: "PostgreSQL: claims into a table of many completed rows", about: fmt.Sprintf("The large tables have %d rows. Ids are ordered by time (UUIDv7), or random.", o.completed),
 		workers: []int{goalWorkers}, server: s.server, deliveries: idsOf,

@@ -112,7 +112,7 @@ var onServer = []siteGroup{
 	{"forwarder", forwarders, 0},
 	{"relay-kafka", relaysToKafka, 0},
 	{"purge", purges, 0},
-	{"completed", completeds, 0},
+	{"completed", manyCompleted, 0},
 }
 
 func (r *report) measureSite(ctx context.Context, o options, s *server, entry siteGroup) error {

@@ -117,7 +117,7 @@ func (c *Config) Validate() error {
 		all = append(all, field.Error{Field: "Window", Text: tooShort(c.Window)})
 	}
 	for handler, window := range c.ByHandler {
-		text := ""
+		var text string
 		switch {
 		case window <= 0:
 			text = fmt.Sprintf("is %s: use a positive duration", window)

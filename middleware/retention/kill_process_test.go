@@ -104,7 +104,7 @@ func sweeps(address, dir string) error {
 		if errors.Is(err, retention.ErrClocks) || errors.Is(err, stores.ErrArchive) || errors.Is(err, stores.ErrUnavailable) {
 			err = note(dir, "deaths", "refused: "+strings.SplitN(err.Error(), ":", 3)[1])
 		}
-		time.Sleep(50 * time.Millisecond)
+		<-time.After(50 * time.Millisecond)
 	}
 	return err
 }
@@ -161,17 +161,17 @@ func (m mortal) Purge(ctx context.Context, q stores.PurgeQuery) (stores.PurgeRan
 // has effects where a claim is won. The parent kills it at any moment.
 func claims(address, dir string) error {
 	ctx := context.Background()
-	opened, err := stores.Open(ctx, address)
+	store, err := stores.Open(ctx, address)
 	if err != nil {
 		return err
 	}
-	store := opened.(stores.Store)
 	if err := store.Register(ctx, stores.Registration{Consumer: stock, Topic: "orders"}); err != nil {
 		return err
 	}
 	var fresh []string
 	for n := 0; ; n++ {
-		id, took := "", time.Now()
+		var id string
+		took := time.Now()
 		switch {
 		case rand.N(3) > 0:
 			hour := rand.N(plantedHours)

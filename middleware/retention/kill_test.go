@@ -63,10 +63,9 @@ func killedOn(tb testing.TB, system string) *killed {
 		k.address = testenv.VolatilePostgres(tb).NewDatabase(tb)
 	}
 	ctx := tb.Context()
-	opened, err := stores.Open(ctx, k.address)
+	store, err := stores.Open(ctx, k.address)
 	k.must(err)
-	defer opened.Close()
-	store := opened.(stores.Store)
+	defer store.Close()
 	_, err = store.Migrate(ctx)
 	k.must(err)
 	k.must(store.Register(ctx, stores.Registration{Consumer: stock, Topic: "orders"}))
@@ -167,7 +166,7 @@ func (k *killed) hurt(deaths int, broken string) (wrong []string) {
 		all.Go(func() { k.process(ctx, "claim", broken, 3*time.Second) })
 	}
 	for ctx.Err() == nil && (k.deaths.Load() < int64(deaths) || len(k.lines("archive")) == 0 && broken == "") {
-		time.Sleep(50 * time.Millisecond)
+		<-time.After(50 * time.Millisecond)
 	}
 	stop()
 	all.Wait()

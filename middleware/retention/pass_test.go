@@ -231,7 +231,7 @@ func TestPassesDoNotRunAway(t *testing.T) {
 		s.mark.PurgedThrough, s.mark.AnnouncedAt = s.now().Add(-10*day+stores.ClockMargin), s.now()
 		sweeps, begun := sweeper(t, s, nil), s.now()
 		for range 12 {
-			time.Sleep(10 * time.Minute)
+			<-time.After(10 * time.Minute)
 			if _, err := sweeps.Pass(t.Context(), retention.Options{}); err != nil {
 				t.Fatal(err)
 			}

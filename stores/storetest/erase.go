@@ -75,7 +75,7 @@ func fillPersonal(f *stores.Failure) {
 	}
 }
 
-// erases erases in one batch, and fails unless it changes so many.
+// erases takes away what is kept, in one batch, and fails unless it changes so many.
 func (b *bench) erases(store stores.Inspector, want int, f stores.Filter) stores.Changed {
 	b.tb.Helper()
 	return b.change(store, stores.VerbErase, f, want)
