@@ -46,7 +46,7 @@ const documentMethod = `## How it is measured
   cell is one recipe with one number of workers and a fixed number of messages.
   Connections are open and statements prepared before the clock runs.
 - Cells that are compared run in turn, in random order, and that is repeated. A ratio
-  is the median of the ratios of the repeats, with the lowest and highest beside it.
+  is the median of the ratios of the repeats, with the range of the middle half of them beside it.
   Above 1 is better, of CPU time too: then millpond needs less.
 - CPU is what the client's process and all of the server's have used, by the
   scheduler's count, so other load on the machine is not in it. WAL is a difference of

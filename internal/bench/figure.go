@@ -37,9 +37,11 @@ func (f figure) text() string {
 	}
 }
 
-// span is the middle of repeats, and how far they lie apart.
+// span is the middle of repeats, between which half of them lie, and how far all lie apart.
 type span struct {
 	Median figure `json:"median"`
+	Low    figure `json:"lower_quartile"`
+	High   figure `json:"upper_quartile"`
 	Min    figure `json:"min"`
 	Max    figure `json:"max"`
 }
@@ -47,16 +49,16 @@ type span struct {
 // spanOf is unknown if one of the values is, or there are none.
 func spanOf(values []figure) span {
 	if len(values) == 0 || slices.ContainsFunc(values, func(f figure) bool { return !f.known() }) {
-		return span{unknown, unknown, unknown}
+		return span{unknown, unknown, unknown, unknown, unknown}
 	}
 	sorted := slices.Sorted(slices.Values(values))
 	n := len(sorted)
-	return span{(sorted[(n-1)/2] + sorted[n/2]) / 2, sorted[0], sorted[n-1]}
+	return span{(sorted[(n-1)/2] + sorted[n/2]) / 2, sorted[(n-1)/4], sorted[n-1-(n-1)/4], sorted[0], sorted[n-1]}
 }
 
 func (s span) text() string {
 	if !s.Median.known() {
 		return "–"
 	}
-	return fmt.Sprintf("%s (%s–%s)", s.Median.text(), s.Min.text(), s.Max.text())
+	return fmt.Sprintf("%s (%s–%s)", s.Median.text(), s.Low.text(), s.High.text())
 }

@@ -16,6 +16,7 @@ const (
 var glance = []struct{ what, recipe string }{
 	{"no inbox", noInboxRouter},
 	{"millpond", millpondRouter},
+	{"millpond, queued", queuedRouter},
 	{"insert by hand", textbookRouter},
 	{"pending, processing, completed by hand", fiveStepRouter},
 }

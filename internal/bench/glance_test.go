@@ -9,13 +9,13 @@ func TestGlance(t *testing.T) {
 	r := &report{Groups: []groupResult{
 		{Name: "first", Rows: []row{
 			{Recipe: noInboxRouter, Workers: 16, Rate: 15117, WAL: 144, Commits: 1, Trips: 3},
-			{Recipe: millpondRouter, Workers: 16, Rate: 10745, WAL: 423, Commits: 1, Trips: 3, Against: noInboxRouter, RateRatio: span{0.78, 0.69, 0.79}},
-			{Recipe: textbookRouter, Workers: 16, Rate: 12865, WAL: 475, Commits: 1, Trips: 4, Against: noInboxRouter, RateRatio: span{0.87, 0.82, 0.91}},
-			{Recipe: fiveStepRouter, Workers: 16, Rate: 5558, WAL: 1807, Commits: 2, Trips: 6, Against: noInboxRouter, RateRatio: span{0.42, 0.35, 0.42}},
+			{Recipe: millpondRouter, Workers: 16, Rate: 10745, WAL: 423, Commits: 1, Trips: 3, Against: noInboxRouter, RateRatio: span{Median: 0.78, Min: 0.69, Max: 0.79}},
+			{Recipe: textbookRouter, Workers: 16, Rate: 12865, WAL: 475, Commits: 1, Trips: 4, Against: noInboxRouter, RateRatio: span{Median: 0.87, Min: 0.82, Max: 0.91}},
+			{Recipe: fiveStepRouter, Workers: 16, Rate: 5558, WAL: 1807, Commits: 2, Trips: 6, Against: noInboxRouter, RateRatio: span{Median: 0.42, Min: 0.35, Max: 0.42}},
 		}},
 		{Name: "far-first", Rows: []row{
 			{Recipe: noInboxRouter, Workers: 1},
-			{Recipe: millpondRouter, Workers: 1, Against: noInboxRouter, RateRatio: span{0.96, 0.95, 0.98}},
+			{Recipe: millpondRouter, Workers: 1, Against: noInboxRouter, RateRatio: span{Median: 0.96, Min: 0.95, Max: 0.98}},
 		}},
 	}}
 	var w strings.Builder

@@ -17,12 +17,16 @@ type goal struct {
 }
 
 var goals = []goal{
-	{"millpond / no inbox, same router", "first", millpondRouter, noInboxRouter, goalWorkers, 0.75, 0.85, true},
+	{"millpond / no inbox, bare", "first", millpondBare, noInboxBare, goalWorkers, 0.78, 0.84, true},
+	{"millpond / no inbox, same router", "first", millpondRouter, noInboxRouter, goalWorkers, 0.80, 0.85, false},
+	{"queued / no inbox, same router", "first", queuedRouter, noInboxRouter, goalWorkers, 1, 1.2, false},
 	{"the same with network time", "far-first", millpondRouter, noInboxRouter, 1, 0.9, 1, false},
 	{"millpond / five-step", "first", millpondRouter, fiveStepRouter, goalWorkers, 1.8, 2.2, true},
 	{"SQLite: millpond / no inbox", "sqlite", millpondRouter, noInboxRouter, goalWorkers, 0.85, 0.95, false},
-	{"duplicate, insert first / textbook", "duplicates", insertFirst, textbookDuplicate, goalWorkers, 1, 1.2, false},
-	{"duplicate, look first / textbook", "duplicates", lookFirst, textbookDuplicate, goalWorkers, 1.7, 2, false},
+	{"duplicate, insert first / claim by hand", "duplicates", insertFirst, byHandDuplicate, goalWorkers, 0.9, 1.1, false},
+	{"duplicate, look first / claim by hand", "duplicates", lookFirst, byHandDuplicate, goalWorkers, 1.4, 1.7, false},
+	{"with network time, duplicate, insert first / textbook", "far-duplicates", insertFirst, textbookDuplicate, goalWorkers, 1.4, 2, false},
+	{"with network time, duplicate, look first / textbook", "far-duplicates", lookFirst, textbookDuplicate, goalWorkers, 2.5, 3, false},
 	{"duplicate, cache / textbook", "duplicates", fromCache, textbookDuplicate, goalWorkers, 100, 200, false},
 	{"retry worker, messages a second", "failures", retryWorker, "", goalWorkers, 2000, 5000, false},
 	{"retry worker, others not due / none", "failures", retryCrowded, retryWorker, goalWorkers, 0.9, 1, false},
@@ -47,7 +51,7 @@ var goals = []goal{
 	{"NATS, 2 ms: the same", "nats", natsBusy, officialNATSBusy, queueInFlight, 10, 0, false},
 	{"MariaDB: millpond / no inbox", "mysql", millpondRouter, noInboxRouter, goalWorkers, 0.7, 0.8, false},
 	{"MariaDB, the program's *sql.DB: the same", "mysql", millpondBorrowed, noInboxRouter, 64, 0.6, 0, false},
-	{"PostgreSQL through database/sql / through pgx", "database-sql", millpondSQL, millpondRouter, goalWorkers, 0.95, 0, false},
+	{"PostgreSQL through database/sql / through pgx", "database-sql", millpondSQL, millpondRouter, goalWorkers, 0.95, 1, false},
 	{"PostgreSQL: one output / none", "outputs", withOutput, withoutOutput, goalWorkers, 0.75, 0.85, false},
 	{"PostgreSQL: one output / the handler's own outbox row", "outputs", withOutput, ownOutboxRow, goalWorkers, 1.1, 1.2, false},
 	{"MariaDB: one output / none", "outputs-mysql", withOutput, withoutOutput, goalWorkers, 0.7, 0.8, false},

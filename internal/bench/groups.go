@@ -9,6 +9,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/millpond-go/millpond/internal/pgproxy"
+	"github.com/millpond-go/millpond/stores/postgres"
 )
 
 // Names of recipes.
@@ -17,10 +18,14 @@ const (
 	noInboxRouter  = "no inbox, router"
 	millpondBare   = "millpond, bare"
 	millpondRouter = "millpond"
+	queuedBare     = "millpond, queued, bare"
+	queuedRouter   = "millpond, queued"
+	byHandBare     = "claim by hand, bare"
 	textbookRouter = "textbook"
 	fiveStepRouter = "five-step"
 
 	textbookDuplicate = "textbook"
+	byHandDuplicate   = "claim by hand"
 	insertFirst       = "millpond, insert first"
 	lookFirst         = "millpond, look first"
 	fromCache         = "millpond, cache"
@@ -62,9 +67,12 @@ func (s *site) close() {
 func firstSightRecipes(db *database) []recipe {
 	return []recipe{
 		{name: noInboxBare, open: on(db, noInbox)},
+		{name: byHandBare, against: noInboxBare, open: on(db, claimByHand)},
 		{name: millpondBare, against: noInboxBare, open: millpond(db, 0)},
+		{name: queuedBare, against: noInboxBare, open: millpondWith(db, 0, postgres.Queued(queue))},
 		{name: noInboxRouter, routed: true, open: on(db, noInbox)},
 		{name: millpondRouter, against: noInboxRouter, routed: true, open: millpond(db, 0)},
+		{name: queuedRouter, against: noInboxRouter, routed: true, open: millpondWith(db, 0, postgres.Queued(queue))},
 		{name: textbookRouter, against: noInboxRouter, routed: true, open: on(db, textbook)},
 		{name: fiveStepRouter, against: noInboxRouter, routed: true, open: on(db, fiveStep)},
 	}
@@ -89,6 +97,7 @@ const known = 1024
 func duplicateRecipes(db *database, ids []string) []recipe {
 	recipes := []recipe{
 		{name: textbookDuplicate, open: on(db, textbook)},
+		{name: byHandDuplicate, against: textbookDuplicate, open: on(db, claimByHand)},
 		{name: insertFirst, against: textbookDuplicate, open: millpond(db, -1)},
 		{name: lookFirst, against: textbookDuplicate, suspect: true, open: millpond(db, -1)},
 	}
@@ -140,7 +149,7 @@ func (g *group) far(latency time.Duration) *group {
 	g.about = "The time is added by a proxy in the client's process, whose CPU time therefore says nothing."
 	g.sharedCPU = true
 	g.recipes = slices.DeleteFunc(g.recipes, func(r recipe) bool {
-		return r.routed && r.name != noInboxRouter && r.name != millpondRouter || r.name == noInboxBare || r.name == millpondBare
+		return r.routed && r.name != noInboxRouter && r.name != millpondRouter && r.name != queuedRouter || slices.Contains([]string{noInboxBare, byHandBare, millpondBare, queuedBare}, r.name)
 	})
 	g.workers = slices.DeleteFunc(slices.Clone(g.workers), func(w int) bool { return w != 1 && w != goalWorkers })
 	return g

@@ -6,6 +6,7 @@ import (
 
 	"github.com/ThreeDotsLabs/watermill/message"
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/millpond-go/millpond/middleware"
@@ -72,6 +73,45 @@ func textbook(pool *pgxpool.Pool) message.NoPublishHandlerFunc {
 	}
 }
 
+// claimByHand is the least that a claim can be: BEGIN and, in the same trip, the note of the id
+// unless somebody else has its lock; write; COMMIT.
+func claimByHand(pool *pgxpool.Pool) message.NoPublishHandlerFunc {
+	return func(msg *message.Message) error {
+		ctx := msg.Context()
+		conn, err := pool.Acquire(ctx)
+		if err != nil {
+			return err
+		}
+		defer conn.Release()
+		var batch pgx.Batch
+		batch.BeginTx(pgx.TxOptions{})
+		claimed := false
+		batch.Queue(`INSERT INTO processed (consumer, message_id)
+SELECT $1, $2 WHERE pg_try_advisory_xact_lock(hashtextextended($2, 0)) ON CONFLICT DO NOTHING`, consumerName, msg.UUID).
+			Exec(func(tag pgconn.CommandTag) error {
+				claimed = tag.RowsAffected() == 1
+				return nil
+			})
+		results := conn.SendBatch(ctx, &batch)
+		if err := results.Close(); err != nil {
+			return err
+		}
+		tx := results.Tx()
+		if claimed {
+			if err = write(ctx, tx, msg); err == nil {
+				return tx.Commit(ctx)
+			}
+		}
+		return errors.Join(err, tx.Rollback(ctx))
+	}
+}
+
+// queue is write for a handler that hands its statement over.
+func queue(_ context.Context, q *postgres.Queue, msg *message.Message) error {
+	q.Exec(writeEffect, msg.UUID, label)
+	return nil
+}
+
 // fiveStep stores the message first and walks it through its states: insert pending;
 // BEGIN, processing, write, completed, COMMIT.
 func fiveStep(pool *pgxpool.Pool) message.NoPublishHandlerFunc {
@@ -100,6 +140,10 @@ WHERE consumer = $1 AND message_id = $2`, consumerName, msg.UUID, label)
 // millpond is the inbox around the same write. A recipe without a router names the
 // handler itself.
 func millpond(db *database, cacheSize int) func(context.Context, int) (*handling, error) {
+	return millpondWith(db, cacheSize, postgres.Handler(write))
+}
+
+func millpondWith(db *database, cacheSize int, handler message.NoPublishHandlerFunc) func(context.Context, int) (*handling, error) {
 	return func(ctx context.Context, workers int) (*handling, error) {
 		pool, err := db.pool(ctx, workers)
 		if err != nil {
@@ -114,7 +158,7 @@ func millpond(db *database, cacheSize int) func(context.Context, int) (*handling
 			return nil, err
 		}
 		return &handling{
-			handler:    postgres.Handler(write),
+			handler:    handler,
 			middleware: []message.HandlerMiddleware{inbox.Middleware},
 			close:      store.Close,
 		}, nil

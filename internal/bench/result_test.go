@@ -13,9 +13,10 @@ func TestSpan(t *testing.T) {
 		values []figure
 		want   span
 	}{
-		{[]figure{3, 1, 2}, span{2, 1, 3}},
-		{[]figure{4, 1, 2, 3}, span{2.5, 1, 4}},
-		{[]figure{7}, span{7, 7, 7}},
+		{[]figure{3, 1, 2}, span{Median: 2, Low: 1, High: 3, Min: 1, Max: 3}},
+		{[]figure{5, 9, 1, 4, 3}, span{Median: 4, Low: 3, High: 5, Min: 1, Max: 9}},
+		{[]figure{4, 1, 2, 3}, span{Median: 2.5, Low: 1, High: 4, Min: 1, Max: 4}},
+		{[]figure{7}, span{Median: 7, Low: 7, High: 7, Min: 7, Max: 7}},
 	} {
 		if got := spanOf(test.values); got != test.want {
 			t.Errorf("%v: %v, want %v", test.values, got, test.want)
@@ -51,7 +52,7 @@ func TestRatiosAreTakenRepeatByRepeat(t *testing.T) {
 	r := twoRecipes(g, 0.5, 0.25, 0.75)
 	of := r.row("b", 1)
 	for name, ratio := range map[string]span{"rate": of.RateRatio, "CPU": of.CPURatio} {
-		want := span{0.5, 0.25, 0.75}
+		want := span{Median: 0.5, Min: 0.25, Max: 0.75}
 		if math.Abs(float64(ratio.Median-want.Median)+float64(ratio.Min-want.Min)+float64(ratio.Max-want.Max)) > 1e-9 {
 			t.Errorf("%s ratio: %v, want %v", name, ratio, want)
 		}
@@ -65,7 +66,7 @@ func TestGoals(t *testing.T) {
 	for _, test := range []struct {
 		share   float64
 		verdict string
-	}{{0.74, "missed"}, {0.76, "floor reached"}, {0.86, "aim reached"}} {
+	}{{0.74, "missed"}, {0.79, "floor reached"}, {0.86, "aim reached"}} {
 		r := report{Groups: []groupResult{twoRecipes(goals[0], test.share)}}
 		got := judge(&r)
 		if len(got) != 1 || got[0].Verdict != test.verdict {

@@ -110,6 +110,6 @@ func (r *report) text() string {
 }
 
 func (r *report) method() string {
-	return fmt.Sprintf("%s of cells of about %v each. Ratios are medians of the repeats (lowest–highest); above 1 is better, of CPU time too.",
+	return fmt.Sprintf("%s of cells of about %v each. Ratios are medians of the repeats (lower–upper quartile); above 1 is better, of CPU time too.",
 		plural(r.Repeats, "repeat"), r.Cell)
 }
