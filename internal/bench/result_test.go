@@ -27,7 +27,7 @@ func TestSpan(t *testing.T) {
 			t.Errorf("%v: %v", values, got)
 		}
 	}
-	if b, err := json.Marshal(spanOf(nil)); err != nil || string(b) != `{"median":null,"min":null,"max":null}` {
+	if b, err := json.Marshal(spanOf(nil)); err != nil || string(b) != `{"median":null,"lower_quartile":null,"upper_quartile":null,"min":null,"max":null}` {
 		t.Errorf("%s, %v", b, err)
 	}
 }
