@@ -123,11 +123,8 @@ func (s *Store) Change(ctx context.Context, c stores.Change) (stores.Changed, er
 // concerns reports whether a verb would change a row.
 func concerns(v stores.Verb, r *row, now int64) bool {
 	erased := r.content == int64(stores.ContentErased)
-	switch v {
-	case stores.VerbDiscard:
-		return !r.is(stores.StatusDiscarded)
-	case stores.VerbErase:
-		return !erased
+	if v != stores.VerbRetry {
+		return v == stores.VerbErase && !erased || v == stores.VerbDiscard && !r.is(stores.StatusDiscarded)
 	}
 	retried := r.is(stores.StatusPending) && r.redrives > 0 && r.attempts == 0 && r.uncounted == 0 && r.due <= now && !r.presumed && !r.reserved
 	return !retried && !erased

@@ -69,7 +69,7 @@ func unpack(packed []byte) (k kept) {
 	has, rest := packed[0] == 1, packed[1:]
 	part := func() []byte {
 		n, size := binary.Uvarint(rest)
-		if size <= 0 || n > uint64(len(rest)-size) {
+		if size <= 0 || n > uint64(len(rest)-size) { //nolint:gosec // size is no longer than rest
 			k.err = errPacked
 			return nil
 		}

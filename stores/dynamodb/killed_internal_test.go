@@ -53,7 +53,7 @@ func work() error {
 	if err != nil {
 		return err
 	}
-	pause := func() { time.Sleep(rand.N(30 * time.Millisecond)) }
+	pause := func() { <-time.After(rand.N(30 * time.Millisecond)) }
 	write := func(ctx context.Context, _ *Tx, msg *message.Message, _ struct{}) error {
 		pause()
 		return writeEffect(ctx, storetest.Effect{Key: msg.UUID, Label: "first", Run: os.Getpid()})
@@ -109,7 +109,7 @@ type killable struct {
 
 func startWorker(t *testing.T, b *bench, acked chan string) *killable {
 	t.Helper()
-	cmd := exec.CommandContext(context.WithoutCancel(t.Context()), os.Args[0]) //nolint:gosec // this test itself
+	cmd := exec.CommandContext(context.WithoutCancel(t.Context()), os.Args[0]) // this test itself
 	cmd.Env = append(os.Environ(), workerEndpoint+"="+b.mirror.endpoint, workerPrefix+"="+strings.TrimSuffix(b.table, "inbox"))
 	k := &killable{Cmd: cmd, errs: &strings.Builder{}, acked: acked}
 	cmd.Stderr = k.errs

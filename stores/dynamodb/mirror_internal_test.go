@@ -318,7 +318,7 @@ func (m *mirror) commands(ctx context.Context, commands string) error {
 // The mirror as a driver.
 type connector struct{ *mirror }
 
-func (c connector) Connect(context.Context) (driver.Conn, error) { return conn{c.mirror}, nil }
+func (c connector) Connect(context.Context) (driver.Conn, error) { return conn(c), nil }
 func (c connector) Driver() driver.Driver                        { return nil }
 
 type conn struct{ *mirror }

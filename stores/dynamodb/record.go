@@ -167,7 +167,7 @@ func (r *row) remember(f *stores.Failure, now int64) {
 		attempts = attempts[more:]
 	}
 	if len(attempts) > 0 {
-		r.history, _ = json.Marshal(attempts) // of texts and times
+		r.history, _ = json.Marshal(attempts) //nolint:errchkjson // of texts and times
 	}
 }
 

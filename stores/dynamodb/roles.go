@@ -2,21 +2,22 @@ package dynamodb
 
 import (
 	"encoding/json"
+	"slices"
 
 	"github.com/millpond-go/millpond/stores"
 )
 
 // policy is one of AWS's, of identities.
 type policy struct {
-	Version   string
-	Statement []permission
+	Version   string       `json:"Version"`
+	Statement []permission `json:"Statement"`
 }
 
 type permission struct {
-	Sid      string
-	Effect   string
-	Action   []string
-	Resource []string
+	Sid      string   `json:"Sid"`
+	Effect   string   `json:"Effect"`
+	Action   []string `json:"Action"`
+	Resource []string `json:"Resource"`
 }
 
 // Grants implements stores.Granter: the policy of a role, for its tables in every region and account.
@@ -30,7 +31,7 @@ func (s *Store) Grants(role stores.Role) []string {
 		return p
 	}
 	reads := []string{"DescribeTable", "GetItem", "BatchGetItem", "Query"}
-	all := append(reads, "PutItem", "UpdateItem", "DeleteItem", "ConditionCheckItem")
+	all := slices.Concat(reads, []string{"PutItem", "UpdateItem", "DeleteItem", "ConditionCheckItem"})
 	p := policy{Version: "2012-10-17"}
 	switch role {
 	case stores.RoleMigrator:
@@ -43,6 +44,6 @@ func (s *Store) Grants(role stores.Role) []string {
 	case stores.RoleReadOnly:
 		p.Statement = []permission{allow("Inbox", s.table, reads...)}
 	}
-	text, _ := json.MarshalIndent(p, "", "  ") // of texts
+	text, _ := json.MarshalIndent(p, "", "  ") //nolint:errchkjson // of texts
 	return []string{string(text)}
 }

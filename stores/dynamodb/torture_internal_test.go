@@ -44,7 +44,7 @@ func hang(f *faults, r *http.Request) (*http.Response, error) {
 	late := r.Clone(context.WithoutCancel(r.Context()))
 	late.Body = io.NopCloser(bytes.NewReader(body))
 	f.hanging.Go(func() {
-		time.Sleep(rand.N(50 * time.Millisecond))
+		<-time.After(rand.N(50 * time.Millisecond))
 		if response, err := f.HTTPClient.Do(late); err == nil {
 			response.Body.Close()
 		}

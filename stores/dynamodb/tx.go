@@ -180,7 +180,7 @@ func shown(key item) string {
 	for name, value := range key {
 		values[name] = strings.ToValidUTF8(scalar(value)[1:], "?")
 	}
-	text, _ := json.Marshal(values) // of strings
+	text, _ := json.Marshal(values) //nolint:errchkjson // of strings
 	return string(text)
 }
 
