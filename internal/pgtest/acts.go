@@ -24,7 +24,7 @@ func Acts(find func(ctx context.Context) (Tx, error)) map[storetest.Act]storetes
 	conducts := make(map[storetest.Act]storetest.Conduct)
 	for name, act := range map[storetest.Act]func(context.Context, Tx, *storetest.Database) error{
 		storetest.ActLeakQuery:          leakQuery,
-		storetest.ActServerTimeout:      failing("57014", "SET LOCAL statement_timeout = '50ms'", "SELECT pg_sleep(10)"),
+		storetest.ActServerTimeout:      failing("57014", "SET LOCAL statement_timeout = '50ms'", "SELECT pg_sleep(2)"),
 		storetest.ActDeferredConstraint: failing("", "INSERT INTO storetest_deferred VALUES (1), (1)"),
 		storetest.ActSerialization:      failing("40001", "DO $$ BEGIN RAISE SQLSTATE '40001'; END $$"),
 		storetest.ActDeadlock:           deadlock,

@@ -243,6 +243,7 @@ func (h *Harness) groups() []group {
 		{"lease", leaseChecks(h)},
 		{"retention", retentionChecks(h)},
 		{"erase", eraseChecks(h)},
+		{"batch", batchChecks(h)},
 	}
 }
 
