@@ -122,7 +122,7 @@ func (r *run) makeRelay() error {
 		publishers[d.name] = d.relayed()
 	}
 	maps.Copy(publishers, c.Publishers)
-	c.Publishers, c.DrainTimeout = publishers, r.config.DrainTimeout
+	c.Publishers, c.DrainTimeout = publishers, r.relayEnds()
 	if c.Codec == nil {
 		c.Codec = r.inboxed.Keep.Codec
 	}
@@ -138,6 +138,27 @@ func (r *run) makeRelay() error {
 	}
 	r.relay.relay.Store(relay)
 	return nil
+}
+
+// relayPart is the part of a service that ends after the others.
+const relayPart = "the relay"
+
+// relayEnds is the end of the drain timeout, which is left for the relay to end in.
+func (r *run) relayEnds() time.Duration {
+	return min(rollbackTime, r.config.DrainTimeout/5) / 2
+}
+
+// flush ends the relay when it has published what handlers have committed while the service
+// stopped. Without handlers there is nothing of which that would be the end.
+func (r *run) flush(l *lives) {
+	defer l.endRelay()
+	relay := r.relay.relay.Load()
+	if relay == nil || len(r.handlers) == 0 {
+		return
+	}
+	if err := relay.Flush(l.relaying); err != nil {
+		r.log.Warn("millpond: the relay has not published everything before the service's end; what is left is for other relays")
+	}
 }
 
 // backlog says what the relay has to do, for /readyz.

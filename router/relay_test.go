@@ -4,6 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -124,3 +126,68 @@ func TestRelayNeedsNoHandlers(t *testing.T) {
 	require.ErrorContains(t, err, "relay.lease_ttl is 10s: it must be longer than relay.publish_timeout, 20s")
 	require.ErrorContains(t, err, "relay.alarm_size")
 }
+
+// What handlers commit while the service stops is published before it has stopped.
+func TestRelayPublishesWhatIsCommittedWhileTheServiceStops(t *testing.T) {
+	onEveryStore(t, func(t *testing.T, r *rig) {
+		c := r.config()
+		c.Relay.On = true
+		svc := r.service(c)
+		begun, finish := make(chan struct{}), make(chan struct{})
+		svc.HandleAndPublish("stock", "orders", "", "shipments", func(msg *message.Message) ([]*message.Message, error) {
+			close(begun)
+			<-finish
+			var said []*message.Message
+			for i := range 700 { // more than one read of the relay
+				said = append(said, message.NewMessage(fmt.Sprintf("%04d", i), nil))
+			}
+			return said, nil
+		})
+		stop := r.run(svc)
+		r.publish("orders", "1")
+		await(t, begun)
+		ended := make(chan error, 1)
+		go func() { ended <- stop() }()
+		require.Eventually(t, func() bool { return strings.Contains(r.log.String(), "the service stops") }, 30*time.Second, time.Millisecond)
+		close(finish)
+		require.NoError(t, <-ended)
+		require.Len(t, slices.Compact(r.received(r.broker, "shipments", 700)), 700)
+	})
+}
+
+// A destination that does not answer keeps a service from stopping no longer than the drain
+// timeout.
+func TestRelayEndsWithinTheDrainTimeout(t *testing.T) {
+	r := newRig(t)
+	c := r.config()
+	c.DrainTimeout = time.Second
+	hangs := &hanging{asked: make(chan struct{})}
+	c.Relay.On, c.Relay.Publishers = true, map[string]message.Publisher{"hangs": hangs}
+	svc := r.service(c)
+	svc.HandleAndPublish("stock", "orders", "hangs", "shipments", func(msg *message.Message) ([]*message.Message, error) {
+		return []*message.Message{msg.Copy()}, nil
+	})
+	stop := r.run(svc)
+	r.publish("orders", "1")
+	await(t, hangs.asked)
+	before := time.Now()
+	require.NoError(t, stop())
+	took := time.Since(before)
+	require.Greater(t, took, c.DrainTimeout/2)
+	require.Less(t, took, c.DrainTimeout+15*time.Second)
+	require.Contains(t, r.log.String(), "the relay has not published everything before the service's end")
+}
+
+// hanging is a publisher that answers nobody before its message's context ends.
+type hanging struct {
+	once  sync.Once
+	asked chan struct{}
+}
+
+func (h *hanging) Publish(_ string, messages ...*message.Message) error {
+	h.once.Do(func() { close(h.asked) })
+	<-messages[0].Context().Done()
+	return messages[0].Context().Err()
+}
+
+func (h *hanging) Close() error { return nil }

@@ -143,7 +143,7 @@ func (r *run) start(ctx context.Context) ([]part, error) {
 		return nil, err
 	}
 	if relay := r.relay.relay.Load(); relay != nil {
-		parts = append(parts, part{"the relay", relay.Run})
+		parts = append(parts, part{relayPart, relay.Run})
 	}
 	if r.config.RetryWorker.Off || len(retried) == 0 {
 		return parts, nil
@@ -245,28 +245,51 @@ type ending struct {
 	err error
 }
 
+// lives are the parts that run.
+type lives struct {
+	ends chan ending
+	left int
+
+	stop     context.CancelFunc // for all but the relay, which ends after what commits outputs
+	relaying context.Context
+	endRelay context.CancelFunc
+}
+
+func live(ctx context.Context, parts []part) *lives {
+	l := &lives{ends: make(chan ending, len(parts)), left: len(parts)}
+	work, stop := context.WithCancel(context.WithoutCancel(ctx))
+	l.stop = stop
+	l.relaying, l.endRelay = context.WithCancel(context.WithoutCancel(ctx))
+	for _, p := range parts {
+		life := work
+		if p.name == relayPart {
+			life = l.relaying
+		}
+		go func() { l.ends <- ending{p, p.run(life)} }()
+	}
+	return l
+}
+
 // run runs the parts until the context or one of them ends, and then stops the others.
 func (r *run) run(ctx context.Context, parts []part) error {
-	work, stop := context.WithCancel(context.WithoutCancel(ctx))
-	defer stop()
-	ends := make(chan ending, len(parts))
-	for _, p := range parts {
-		go func() { ends <- ending{p, p.run(work)} }()
-	}
-	left := len(parts)
-	var failure error
-	closeRouter := true
+	l := live(ctx, parts)
+	defer l.endRelay()
+	defer l.stop()
 	select {
 	case <-ctx.Done():
 		r.logStop(context.Cause(ctx))
-	case end := <-ends:
-		left--
-		failure = end.failure(r.config.Broker.URL)
-		// Close of a router whose start failed waits for handlers that were never started.
-		closeRouter = end.name != parts[0].name
+		return r.end(l, nil, true)
+	case end := <-l.ends:
+		l.left--
+		failure := end.failure(r.config.Broker.URL)
 		r.log.Error("millpond: the service stops, because a part of it ended", slog.String("error", failure.Error()))
+		// Close of a router whose start failed waits for handlers that were never started.
+		return r.end(l, failure, end.name != parts[0].name)
 	}
+}
 
+// end stops the parts within the drain timeout, the relay last, and closes everything.
+func (r *run) end(l *lives, failure error, closeRouter bool) error {
 	r.stopping.Store(true)
 	begun := time.Now()
 	drained := r.config.DrainTimeout
@@ -277,10 +300,11 @@ func (r *run) run(ctx context.Context, parts []part) error {
 		r.drain.cutOff()
 	})
 	defer cut.Stop()
+	defer time.AfterFunc(drained-r.relayEnds(), l.endRelay).Stop()
 	deadline := time.NewTimer(drained + drainSlack)
 	defer deadline.Stop()
 
-	stop()
+	l.stop()
 	closed := make(chan struct{})
 	go func() {
 		defer close(closed)
@@ -289,10 +313,14 @@ func (r *run) run(ctx context.Context, parts []part) error {
 		}
 		r.closeSubscribers()
 	}()
-	for left > 0 || closed != nil {
+	flush := sync.OnceFunc(func() { go r.flush(l) })
+	for l.left > 0 || closed != nil {
+		if l.left == 1 && closed == nil { // nobody commits outputs any more
+			flush()
+		}
 		select {
-		case end := <-ends:
-			left--
+		case end := <-l.ends:
+			l.left--
 			if end.err != nil && failure == nil {
 				failure = end.failure(r.config.Broker.URL)
 			}

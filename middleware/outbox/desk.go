@@ -41,7 +41,8 @@ type desk struct {
 	unknown  pauses[string]
 	blocked  blocked
 	floor    floor
-	stale    int64 // grows when what is being read may be out of turn
+	idle     time.Time // when a read that has found nothing to do has begun
+	stale    int64     // grows when what is being read may be out of turn
 }
 
 func newDesk(publishers map[string]message.Publisher, leases *holding) *desk {
@@ -81,6 +82,21 @@ func (d *desk) saw(through int64, at time.Time) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.floor.saw(through, at)
+}
+
+// looked notes that a read that began at that time has found nothing to do, if it has.
+func (d *desk) looked(at time.Time, p stores.Pending, stale int64) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if stale == d.stale && len(p.Outputs) == 0 && !p.More && len(d.inFlight) == 0 {
+		d.idle = at
+	}
+}
+
+func (d *desk) idleSince(t time.Time) bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.idle.After(t)
 }
 
 // query is what to read now. What pauses no longer is read again.

@@ -62,6 +62,24 @@ func (r *Relay) Poke(numbers ...int64) {
 	r.nudge()
 }
 
+// flushPause is how often Flush looks whether there is nothing more to do.
+const flushPause = 5 * time.Millisecond
+
+// Flush returns when the relay has published what was committed before the call, as far as it
+// is in the buckets that it has, and their destinations take it. It is for the end of a
+// program, between that of its handlers and that of Run, and returns ctx's error if that
+// ends before.
+func (r *Relay) Flush(ctx context.Context) error {
+	asked := time.Now()
+	r.Poke(1) // read all of it
+	for !r.desk.idleSince(asked) {
+		if !pause.Sleep(ctx, flushPause) {
+			return ctx.Err()
+		}
+	}
+	return nil
+}
+
 func (r *Relay) nudge() {
 	select {
 	case r.wake <- struct{}{}:
@@ -140,6 +158,7 @@ func (r *Relay) read(ctx context.Context) {
 		var sweeping bool
 		q.After, sweeping = sweep.after(now, q.After)
 		if len(q.Buckets) == 0 {
+			r.desk.looked(now, stores.Pending{}, stale)
 			r.wait(ctx, r.config.PollInterval)
 			continue
 		}
@@ -157,6 +176,7 @@ func (r *Relay) read(ctx context.Context) {
 			r.config.Logger.ErrorContext(ctx, "millpond: outbox: outputs wait for a destination that this relay has no publisher for",
 				slog.String("destination", name), slog.String("add it to", "Config.Publishers"))
 		}
+		r.desk.looked(now, p, stale)
 		if sweeping {
 			sweep.went(p, time.Since(now))
 		} else {
