@@ -66,8 +66,13 @@ func (w *wiring) outputs() *middleware.Outputs {
 	} else if _, ok := w.store.(stores.Outbox); !ok {
 		return nil
 	}
-	if o.Relay == nil && w.config.Relay.On {
+	waker, wakes := w.store.(stores.OutboxWaker)
+	switch {
+	case o.Relay != nil:
+	case w.config.Relay.On:
 		o.Relay = &w.relay
+	case wakes && w.config.Relay.WakeInterval > 0: // it is others' relay
+		o.Relay = outbox.NewWaker(waker, outbox.WakerConfig{Interval: w.config.Relay.WakeInterval, Logger: w.log})
 	}
 	if own := o.Destinations; own != nil || w.config.Relay.On || len(w.config.Destinations) > 0 {
 		o.Destinations = make(map[string]middleware.Destination)

@@ -165,6 +165,23 @@ type RefusedOutput struct {
 	Blocks    bool // and outputs with its order key wait until it is gone from there
 }
 
+// OutboxWaker is implemented by stores whose database tells relays in other processes of
+// commits. Relays poll all the same.
+type OutboxWaker interface {
+	// WakeRelays tells those who listen, outside of any other transaction.
+	WakeRelays(ctx context.Context, w OutboxWake) error
+	// ListenOutbox calls wake once when it listens, and then when somebody is told. It returns
+	// an error when ctx ends or the connection is lost, never nil, and one that wraps
+	// errors.ErrUnsupported if nothing can be heard on this connection. wake must not block.
+	ListenOutbox(ctx context.Context, wake func(OutboxWake)) error
+}
+
+// OutboxWake says that outputs were committed.
+type OutboxWake struct {
+	Sender int64 // who says it
+	Number int64 // the smallest of them; 0: it is not known
+}
+
 // Leases give exclusive rights to numbered units of a name, for a time by the database's
 // clock. They are for whatever needs one owner per store.
 type Leases interface {

@@ -26,6 +26,7 @@ type config struct {
 	Late   []string       `config:"/section.late" example:"[a]"`
 	Part   one            `config:"section"`
 	Size   int            `config:"size" default:"5" check:"off"`
+	Ever   time.Duration  `config:"for_ever" default:"1h" check:"off"`
 	Only   time.Duration  `config:"-" default:"3s" check:"positive"`
 	Each   map[string]one `config:"each"`
 	Hidden func()
@@ -41,27 +42,28 @@ func TestFieldsOfAStruct(t *testing.T) {
 	}
 	require.Equal(t, []string{
 		"name", "pause_min", "pause_max", "section", "section.late", "section.level", "section.n",
-		"size", "", "each", "each.*", "each.*.level", "each.*.n",
+		"size", "for_ever", "", "each", "each.*", "each.*.level", "each.*.n",
 	}, paths)
 	require.Contains(t, variables, "X_SECTION_LATE")
-	require.Len(t, variables, 7)
+	require.Len(t, variables, 8)
 }
 
 func TestDefaults(t *testing.T) {
 	c := config{Pauses: pauses{Min: time.Minute}, Size: -1}
 	field.SetDefaults(&c)
-	require.Equal(t, config{Pauses: pauses{Min: time.Minute, Max: time.Minute}, Part: one{Level: "info"}, Size: -1, Only: 3 * time.Second}, c,
+	require.Equal(t, config{Pauses: pauses{Min: time.Minute, Max: time.Minute}, Part: one{Level: "info"}, Size: -1, Ever: time.Hour, Only: 3 * time.Second}, c,
 		"a largest value is never below the least one that is set")
 }
 
 func TestCheck(t *testing.T) {
-	c := config{Pauses: pauses{Max: time.Millisecond}, Part: one{Level: "wran", N: 10}, Size: -2, Only: -1, Each: map[string]one{"b": {N: -1}, "a": {}}}
+	c := config{Pauses: pauses{Max: time.Millisecond}, Part: one{Level: "wran", N: 10}, Size: -2, Ever: -2, Only: -1, Each: map[string]one{"b": {N: -1}, "a": {}}}
 	written := func(path string) bool { return path == "each.a.n" }
 	require.EqualError(t, field.Check(&c, field.Names{Written: written}), `name is missing: name it
 pause_max is 1ms, less than the 1s of pause_min: raise it
 section.level is wran: did you mean warn?
 section.n is 10: use a number from 1 to 9
 size is -2: use a positive number, or -1 for none
+for_ever is -2ns: use a positive duration such as 500ms, 30s or 24h, or -1 for none
  is -1ns: use a positive duration such as 500ms, 30s or 24h
 each.a.n is 0: use a number from 1 to 9
 each.b.n is -1: use a number from 1 to 9`)
@@ -82,6 +84,9 @@ func TestSetAndText(t *testing.T) {
 		case "each.*.n":
 			require.Equal(t, "use a whole number such as 10", set("many"))
 			require.Empty(t, set("4"))
+		case "for_ever":
+			require.Equal(t, "use a duration such as 500ms, 30s or 24h", set("-2"))
+			require.Empty(t, set("-1"))
 		case "pause_min":
 			require.Equal(t, "use a duration such as 500ms, 30s or 24h", set("1 day"))
 			require.Empty(t, set("90m"))
@@ -90,6 +95,8 @@ func TestSetAndText(t *testing.T) {
 			switch path {
 			case "section.late":
 				require.Equal(t, "[x, y]", f.Text(v))
+			case "for_ever":
+				require.Equal(t, "-1", f.Text(v))
 			case "pause_min":
 				require.Equal(t, "1h30m", f.Text(v))
 			}

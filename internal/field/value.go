@@ -12,6 +12,9 @@ import (
 	"time"
 )
 
+// none is what a field with the check off may have in place of a number or a duration.
+const none = "-1"
+
 // Set sets a field from its text, and returns the fix if the text is wrong. Lists are
 // written [a, b], or without the brackets.
 func (f Field) Set(v reflect.Value, text string) (fix string) {
@@ -32,6 +35,9 @@ func (f Field) Set(v reflect.Value, text string) (fix string) {
 	switch into := v.Addr().Interface().(type) {
 	case *time.Duration:
 		d, err := time.ParseDuration(text)
+		if text == none && f.check == "off" {
+			d, err = -1, nil
+		}
 		if err != nil {
 			return "use a duration such as 500ms, 30s or 24h"
 		}
@@ -113,6 +119,9 @@ func (f Field) Text(v reflect.Value) string {
 
 // Duration returns 5m rather than 5m0s.
 func Duration(d time.Duration) string {
+	if d == -1 {
+		return none
+	}
 	s := d.String()
 	if strings.HasSuffix(s, "m0s") {
 		s = strings.TrimSuffix(s, "0s")
@@ -226,6 +235,8 @@ func (f Field) fix(v reflect.Value) string {
 		return "use a positive duration such as 500ms, 30s or 24h"
 	case f.check == "positive":
 		return "use a positive number"
+	case f.check == "off" && v.Type() == reflect.TypeFor[time.Duration]():
+		return "use a positive duration such as 500ms, 30s or 24h, or -1 for none"
 	case f.check == "off":
 		return "use a positive number, or -1 for none"
 	case bounded:

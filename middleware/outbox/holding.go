@@ -31,6 +31,7 @@ type holding struct {
 	term    int64
 	expires time.Time // by the own clock, from before the renewal was sent
 	leaving map[int64]bool
+	live    int // relays, when it was last renewed
 }
 
 func newHolding(store stores.Leases, ttl time.Duration) *holding {
@@ -64,7 +65,7 @@ func (h *holding) renew(ctx context.Context, busy func(bucket int64) bool, chang
 	if err != nil {
 		return err
 	}
-	change(func() bool { return h.have(leased.Units, asked) })
+	change(func() bool { return h.have(leased.Units, relays.Live, asked) })
 	return nil
 }
 
@@ -97,14 +98,14 @@ func (h *holding) giveUp(share int, busy func(bucket int64) bool) (surplus []int
 	return surplus
 }
 
-func (h *holding) have(units []int64, asked time.Time) (gained bool) {
+func (h *holding) have(units []int64, live int, asked time.Time) (gained bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if !time.Now().Before(h.expires) { // somebody else may have had them meanwhile
 		clear(h.terms)
 	}
 	was := h.terms
-	h.terms = make(map[int64]int64, len(units))
+	h.terms, h.live = make(map[int64]int64, len(units)), live
 	h.term++
 	for _, bucket := range units {
 		term, had := was[bucket]
@@ -115,6 +116,13 @@ func (h *holding) have(units []int64, asked time.Time) (gained bool) {
 	}
 	h.expires = asked.Add(h.ttl)
 	return gained
+}
+
+// shared reports whether there are other relays.
+func (h *holding) shared() bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.live > 1
 }
 
 // buckets returns those of which something may be begun.

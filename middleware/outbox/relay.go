@@ -39,6 +39,7 @@ type Relay struct {
 	ran     atomic.Bool
 	backlog atomic.Pointer[[]stores.OutputCount]
 	wake    chan struct{} // full when there is a reason to read
+	others  *Waker        // of other processes; nil: they poll
 }
 
 // New returns a relay, or an error that names every mistake of the configuration. It does no
@@ -50,12 +51,23 @@ func New(store stores.Outbox, c Config) (*Relay, error) {
 	r := &Relay{store: store, config: c, wake: make(chan struct{}, 1)}
 	r.leases = newHolding(store, c.LeaseTTL)
 	r.desk = newDesk(c.Publishers, r.leases)
+	if waker, ok := store.(stores.OutboxWaker); ok && c.WakeInterval > 0 {
+		r.others = newWaker(waker, WakerConfig{Interval: c.WakeInterval, Logger: c.Logger}, r.leases.self)
+	}
 	return r, nil
 }
 
 // Poke lets the relay read now: something was committed. Numbers are those of outputs, if
 // they are known; the relay then looks from them on, however long their transaction took.
+// Relays in other processes are told, if there are any.
 func (r *Relay) Poke(numbers ...int64) {
+	r.poke(numbers...)
+	if r.others != nil && r.leases.shared() {
+		r.others.Poke(numbers...)
+	}
+}
+
+func (r *Relay) poke(numbers ...int64) {
 	for _, n := range numbers {
 		r.desk.lower(n - 1)
 	}
@@ -71,7 +83,7 @@ const flushPause = 5 * time.Millisecond
 // ends before.
 func (r *Relay) Flush(ctx context.Context) error {
 	asked := time.Now()
-	r.Poke(1) // read all of it
+	r.poke(1) // read all of it
 	for !r.desk.idleSince(asked) {
 		if !pause.Sleep(ctx, flushPause) {
 			return ctx.Err()
@@ -106,6 +118,9 @@ func (r *Relay) Run(ctx context.Context) error {
 		publishing.Go(func() { r.work(ctx, working, l) })
 	}
 	reading.Go(func() { r.read(ctx) })
+	if r.others != nil {
+		reading.Go(func() { r.listen(ctx, r.others.store) })
+	}
 	if store, ok := r.store.(stores.OutboxInspector); ok {
 		reading.Go(func() { r.watch(ctx, store) })
 	}

@@ -151,11 +151,27 @@ func (s *Store) Listen(ctx context.Context, wake func()) error {
 	if s.pooled {
 		return pgurl.ErrNoListen
 	}
-	return s.tables.Listen(ctx, func(ctx context.Context) (*pgx.Conn, error) {
-		pooled, err := s.acquire(ctx)
-		if err != nil {
-			return nil, err
-		}
-		return pooled.Hijack(), nil
-	}, wake)
+	return s.tables.Listen(ctx, s.apart, wake)
+}
+
+// apart opens a connection by way of the pool.
+func (s *Store) apart(ctx context.Context) (*pgx.Conn, error) {
+	pooled, err := s.acquire(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return pooled.Hijack(), nil
+}
+
+// WakeRelays implements stores.OutboxWaker, by NOTIFY.
+func (s *Store) WakeRelays(ctx context.Context, w stores.OutboxWake) error {
+	return s.tables.WakeRelays(ctx, w)
+}
+
+// ListenOutbox implements stores.OutboxWaker, as Listen does stores.Waker.
+func (s *Store) ListenOutbox(ctx context.Context, wake func(stores.OutboxWake)) error {
+	if s.pooled {
+		return pgurl.ErrNoListen
+	}
+	return s.tables.ListenOutbox(ctx, s.apart, wake)
 }

@@ -209,19 +209,42 @@ func (s *Store) Close() error {
 // pooler in transaction mode, it returns an error that wraps errors.ErrUnsupported at
 // once, and retry workers poll.
 func (s *Store) Listen(ctx context.Context, wake func()) error {
+	if err := s.hears(); err != nil {
+		return err
+	}
+	return s.tables.Listen(ctx, s.apart, wake)
+}
+
+func (s *Store) hears() error {
 	switch {
 	case s.ours == nil:
 		return fmt.Errorf("sqldb: listen: %w: database/sql has no notifications", errors.ErrUnsupported)
 	case s.ours.pooled:
 		return pgurl.ErrNoListen
 	}
-	return s.tables.Listen(ctx, func(ctx context.Context) (*pgx.Conn, error) {
-		native, err := s.ours.inner.Connect(ctx)
-		if err != nil {
-			return nil, err
-		}
-		return native.(pgxConn).Conn(), nil //nolint:forcetypeassert // it is pgx's connector
-	}, wake)
+	return nil
+}
+
+// apart opens a connection that is not of the *sql.DB.
+func (s *Store) apart(ctx context.Context) (*pgx.Conn, error) {
+	native, err := s.ours.inner.Connect(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return native.(pgxConn).Conn(), nil //nolint:forcetypeassert // it is pgx's connector
+}
+
+// WakeRelays implements stores.OutboxWaker, by NOTIFY.
+func (s *Store) WakeRelays(ctx context.Context, w stores.OutboxWake) error {
+	return s.tables.WakeRelays(ctx, w)
+}
+
+// ListenOutbox implements stores.OutboxWaker, as Listen does stores.Waker.
+func (s *Store) ListenOutbox(ctx context.Context, wake func(stores.OutboxWake)) error {
+	if err := s.hears(); err != nil {
+		return err
+	}
+	return s.tables.ListenOutbox(ctx, s.apart, wake)
 }
 
 // Begin implements stores.Inbox. Trips on a connection of ours: one if the claim is won,

@@ -5,11 +5,13 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5"
 
 	"github.com/millpond-go/millpond/internal/sqlstore"
+	"github.com/millpond-go/millpond/stores"
 )
 
 const (
@@ -38,9 +40,41 @@ func channelOf(names sqlstore.Names) string {
 	return "millpond_due_" + hex.EncodeToString(sum[:digits])
 }
 
+// Connect opens the connection of who listens.
+type Connect func(context.Context) (*pgx.Conn, error)
+
 // Listen calls wake when messages may have become due, on a connection that it closes
 // in the end. It returns why it has stopped.
-func (t *Tables) Listen(ctx context.Context, connect func(context.Context) (*pgx.Conn, error), wake func()) error {
+func (t *Tables) Listen(ctx context.Context, connect Connect, wake func()) error {
+	return t.listen(ctx, connect, func() string { return t.channel }, func(string) { wake() })
+}
+
+// ListenOutbox does so when outputs were committed.
+func (t *Tables) ListenOutbox(ctx context.Context, connect Connect, wake func(stores.OutboxWake)) error {
+	return t.listen(ctx, connect, t.outboxChannel, func(said string) {
+		var w stores.OutboxWake
+		_, _ = fmt.Sscan(said, &w.Sender, &w.Number) // of somebody else: it is poked all the same
+		wake(w)
+	})
+}
+
+func (t *Tables) outboxChannel() string { return strings.Replace(t.channel, "due", "outbox", 1) }
+
+// WakeRelays implements stores.OutboxWaker, in one trip. The commit waits for no disk.
+func (t *Tables) WakeRelays(ctx context.Context, w stores.OutboxWake) error {
+	if err := t.shared.Ready(ctx); err != nil {
+		return err
+	}
+	_, err := t.db.Send(ctx, Statement{Text: wakeRelays, Args: []any{t.outboxChannel(), fmt.Sprint(w.Sender, " ", w.Number)}})
+	if err != nil {
+		return t.shared.Explain(ctx, err)
+	}
+	return nil
+}
+
+var wakeRelays = qualify("SELECT set_config('synchronous_commit', 'off', true), pg_notify($1, $2)::text")
+
+func (t *Tables) listen(ctx context.Context, connect Connect, channel func() string, wake func(said string)) error {
 	if err := t.shared.Ready(ctx); err != nil {
 		return err
 	}
@@ -53,14 +87,16 @@ func (t *Tables) Listen(ctx context.Context, connect func(context.Context) (*pgx
 		defer cancel()
 		_ = conn.Close(closing)
 	}()
-	if _, err := conn.Exec(ctx, "LISTEN "+pgx.Identifier{t.channel}.Sanitize()); err != nil {
+	if _, err := conn.Exec(ctx, "LISTEN "+pgx.Identifier{channel()}.Sanitize()); err != nil {
 		return t.listened(ctx, err)
 	}
+	wake("") // for what happened before there was anybody to listen
 	for {
-		wake() // also for what came due before there was anybody to listen
-		if _, err := conn.WaitForNotification(ctx); err != nil {
+		heard, err := conn.WaitForNotification(ctx)
+		if err != nil {
 			return t.listened(ctx, err)
 		}
+		wake(heard.Payload)
 	}
 }
 

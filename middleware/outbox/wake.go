@@ -1,0 +1,137 @@
+package outbox
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"log/slog"
+	"math/rand/v2"
+	"sync"
+	"time"
+
+	"github.com/millpond-go/millpond/internal/pause"
+	"github.com/millpond-go/millpond/stores"
+)
+
+const (
+	defaultWakeInterval = 10 * time.Millisecond
+	wakeTimeout         = time.Second
+)
+
+// Waker wakes relays in other processes after commits, for a program that runs none: give it
+// to middleware.Outputs.Relay, and call Poke after a producer's commit. A relay wakes others
+// by itself. Commits wait for nothing: however many there are, the database is told of them
+// once in an interval, in a transaction of its own.
+type Waker struct {
+	store    stores.OutboxWaker
+	self     int64
+	log      *slog.Logger
+	throttle throttle
+}
+
+// WakerConfig configures a [Waker]. The zero value is ready to use.
+type WakerConfig struct {
+	Interval time.Duration // between two messages to the database; 0 is 10 ms
+	Logger   *slog.Logger  // nil is slog.Default
+}
+
+// NewWaker returns a waker. It does no I/O.
+func NewWaker(store stores.OutboxWaker, c WakerConfig) *Waker {
+	return newWaker(store, c, rand.Int64()) //nolint:gosec // it tells wakers apart, and keeps no secret
+}
+
+func newWaker(store stores.OutboxWaker, c WakerConfig, self int64) *Waker {
+	w := &Waker{store: store, self: self, log: c.Logger}
+	if w.log == nil {
+		w.log = slog.Default()
+	}
+	w.throttle = throttle{every: cmp.Or(c.Interval, defaultWakeInterval), do: w.tell}
+	return w
+}
+
+// Poke says that something was committed. Numbers are those of outputs, if they are known.
+func (w *Waker) Poke(numbers ...int64) { w.throttle.poke(numbers...) }
+
+func (w *Waker) tell(least int64) {
+	ctx, cancel := context.WithTimeout(context.Background(), wakeTimeout)
+	defer cancel()
+	if err := w.store.WakeRelays(ctx, stores.OutboxWake{Sender: w.self, Number: least}); err != nil {
+		w.log.Debug("millpond: outbox: relays in other processes cannot be woken, and poll", slog.Any("error", err))
+	}
+}
+
+// throttle calls a function at once, and not again for a while, whatever it is poked.
+type throttle struct {
+	every time.Duration
+	do    func(least int64) // of the numbers; 0: none is known
+
+	mu    sync.Mutex
+	poked bool // since the last call
+	least int64
+	busy  bool // it is being called, or will be
+	next  time.Time
+}
+
+func (t *throttle) poke(numbers ...int64) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for _, n := range numbers {
+		if t.least == 0 || n < t.least {
+			t.least = n
+		}
+	}
+	t.poked = true
+	t.begin()
+}
+
+func (t *throttle) begin() {
+	if t.poked && !t.busy {
+		t.busy = true
+		time.AfterFunc(time.Until(t.next), t.call)
+	}
+}
+
+func (t *throttle) call() {
+	t.mu.Lock()
+	least := t.least
+	t.poked, t.least, t.next = false, 0, time.Now().Add(t.every)
+	t.mu.Unlock()
+	t.do(least)
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.busy = false
+	t.begin()
+}
+
+// listen is poked by others, as long as the store can say so.
+func (r *Relay) listen(ctx context.Context, store stores.OutboxWaker) {
+	heard := throttle{every: r.config.WakeInterval, do: func(least int64) {
+		if least > 0 {
+			r.poke(least)
+		} else {
+			r.poke()
+		}
+	}}
+	for wait := time.Second; ; wait = min(2*wait, longestPause) {
+		begun := time.Now()
+		err := store.ListenOutbox(ctx, func(w stores.OutboxWake) {
+			switch {
+			case w.Sender == r.leases.self:
+			case w.Number > 0:
+				heard.poke(w.Number)
+			default:
+				heard.poke()
+			}
+		})
+		if ctx.Err() != nil || errors.Is(err, errors.ErrUnsupported) {
+			return
+		}
+		if time.Since(begun) > longestPause {
+			wait = time.Second
+		}
+		r.config.Logger.DebugContext(ctx, "millpond: outbox: the relay is not woken by others, and polls", slog.Any("error", err))
+		if !pause.Sleep(ctx, pause.Jitter(wait)) {
+			return
+		}
+	}
+}
