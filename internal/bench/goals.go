@@ -56,6 +56,7 @@ var goals = []goal{
 	{"PostgreSQL: one output / the handler's own outbox row", "outputs", withOutput, ownOutboxRow, goalWorkers, 1.1, 1.2, false},
 	{"MariaDB: one output / none", "outputs-mysql", withOutput, withoutOutput, goalWorkers, 0.7, 0.8, false},
 	{"MariaDB: one output / the handler's own outbox row", "outputs-mysql", withOutput, ownOutboxRow, goalWorkers, 1.1, 1.2, false},
+	{"handlers whose commits wake relays elsewhere / that do not", "relay-wake", wakeOn, wakeOff, goalWorkers, 0.85, 0.95, false},
 	{"relay / Watermill's Forwarder, default schema", "forwarder", relayPlain, forwarderDefault, 1, 3, 8, false},
 	{"relay / Watermill's Forwarder, queue schema", "forwarder", relayPlain, forwarderQueue, 1, 2, 4, false},
 	{"relay into a large history / an empty one", "relay-history", relayArchive, relayHistory, 1, 0.9, 1, false},

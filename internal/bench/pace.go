@@ -21,6 +21,8 @@ import (
 const (
 	committedToPublished = "commit to publish"
 	committedKeyed       = "commit to publish, 5,000 order keys"
+	committedWoken       = "commit to publish elsewhere, woken"
+	committedPolled      = "commit to publish elsewhere, polled"
 )
 
 const (
@@ -28,10 +30,30 @@ const (
 	pacedLonger    = 10 // cells than others
 )
 
+// elsewhere is how a relay finds commits that is not in their process. It has connections of
+// its own.
+type elsewhere string
+
+const (
+	here   elsewhere = "" // it is in their process, and poked
+	woken  elsewhere = "woken"
+	polled elsewhere = "polled"
+)
+
+// poke is what is told of commits.
+func (e elsewhere) poke(store *postgres.Store, relay *outbox.Relay) func(...int64) {
+	switch e {
+	case woken:
+		return outbox.NewWaker(store, outbox.WakerConfig{}).Poke
+	case polled:
+		return func(...int64) {}
+	}
+	return relay.Poke
+}
+
 // paced makes a job of transactions that begin at a steady pace, each with an output, and of a
-// relay in the process that they poke. Latencies are from the end of a commit to the call of
-// the publisher.
-func paced(db *database, keys int) func(context.Context, int, int) (*job, error) {
+// relay. Latencies are from the end of a commit to the call of the publisher.
+func paced(db *database, keys int, where elsewhere) func(context.Context, int, int) (*job, error) {
 	return func(ctx context.Context, workers, n int) (*job, error) {
 		if err := db.emptyOutbox(ctx); err != nil {
 			return nil, err
@@ -45,22 +67,31 @@ func paced(db *database, keys int) func(context.Context, int, int) (*job, error)
 			return nil, err
 		}
 		seen := &clocked{taken: newTaken(p, n), at: make([]atomic.Int64, n), committed: make([]atomic.Int64, n), began: time.Now()}
-		relay, err := outbox.New(store, outbox.Config{Publishers: map[string]message.Publisher{"": seen}})
+		relaying, err := db.store(ctx, relayConnections)
 		if err != nil {
 			return nil, errors.Join(err, end())
 		}
+		of := relaying
+		if where == here {
+			of = store
+		}
+		relay, err := outbox.New(of, outbox.Config{Publishers: map[string]message.Publisher{"": seen}})
+		if err != nil {
+			return nil, errors.Join(err, end())
+		}
+		poke := where.poke(store, relay)
 		return &job{
 			run: func() (time.Duration, []time.Duration, error) {
 				var running background
 				running.start(ctx, relay.Run)
 				start := time.Now()
-				err := commitSteadily(ctx, workers, n, func(i int) error { return seen.commit(ctx, store, i, keys, relay) })
+				err := commitSteadily(ctx, workers, n, func(i int) error { return seen.commit(ctx, store, i, keys, poke) })
 				if err == nil {
 					err = seen.wait(ctx)
 				}
 				return time.Since(start), seen.latencies(), errors.Join(err, running.end())
 			},
-			close: func() error { return errors.Join(db.allRelayed(ctx), store.Close(), end()) },
+			close: func() error { return errors.Join(db.allRelayed(ctx), relaying.Close(), store.Close(), end()) },
 		}, nil
 	}
 }
@@ -96,7 +127,7 @@ type clocked struct {
 	at, committed []atomic.Int64 // since then
 }
 
-func (c *clocked) commit(ctx context.Context, store *postgres.Store, i, keys int, relay *outbox.Relay) error {
+func (c *clocked) commit(ctx context.Context, store *postgres.Store, i, keys int, poke func(...int64)) error {
 	config := stores.PublisherConfig{Last: true}
 	if keys > 0 {
 		config.OrderKey = func(stores.Output) []byte { return []byte(strconv.Itoa(i % keys)) }
@@ -105,7 +136,7 @@ func (c *clocked) commit(ctx context.Context, store *postgres.Store, i, keys int
 		return postgres.NewPublisher(tx, store, config).Publish(outputTopic, message.NewMessage(strconv.Itoa(i), payload("output-0")))
 	})
 	c.committed[i].Store(int64(time.Since(c.began)))
-	relay.Poke()
+	poke()
 	return err
 }
 
@@ -133,9 +164,11 @@ func promptness(_ context.Context, s *site, _ options) (*group, error) {
 	return &group{
 		title: "PostgreSQL: from commit to publish",
 		about: fmt.Sprintf("Transactions with nothing but an output of about 490 bytes begin %d times a second, on up to %d connections, and poke the relay "+
-			"of their process, which publishes to a broker in memory. p50 and p99 are from the end of a commit to the call of the publisher.", commitsASecond, goalWorkers),
+			"of their process, which publishes to a broker in memory. Elsewhere means that the relay has connections of its own, as in another process, "+
+			"and is not poked, but woken by the database, or polls every 250 ms. p50 and p99 are from the end of a commit to the call of the publisher.", commitsASecond, goalWorkers),
 		workers: []int{goalWorkers}, longer: pacedLonger, least: commitsASecond,
-		recipes: []recipe{{name: committedToPublished, job: paced(s.used, 0)}, {name: committedKeyed, job: paced(s.used, manyKeys)}},
-		server:  s.server, close: s.close,
+		recipes: []recipe{{name: committedToPublished, job: paced(s.used, 0, here)}, {name: committedKeyed, job: paced(s.used, manyKeys, here)},
+			{name: committedWoken, job: paced(s.used, 0, woken)}, {name: committedPolled, job: paced(s.used, 0, polled)}},
+		server: s.server, close: s.close,
 	}, nil
 }

@@ -109,6 +109,7 @@ var onServer = []siteGroup{
 	{"relay-history", histories, 0},
 	{"relay-snapshot", snapshots, 0},
 	{"relay-prompt", promptness, 0},
+	{"relay-wake", wakes, 0},
 	{"forwarder", forwarders, 0},
 	{"relay-kafka", relaysToKafka, 0},
 	{"purge", purges, 0},
