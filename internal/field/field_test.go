@@ -64,7 +64,7 @@ section.level is wran: did you mean warn?
 section.n is 10: use a number from 1 to 9
 size is -2: use a positive number, or -1 for none
 for_ever is -2ns: use a positive duration such as 500ms, 30s or 24h, or -1 for none
- is -1ns: use a positive duration such as 500ms, 30s or 24h
+ is -1: use a positive duration such as 500ms, 30s or 24h
 each.a.n is 0: use a number from 1 to 9
 each.b.n is -1: use a number from 1 to 9`)
 	require.ErrorContains(t, field.Check(&c, field.Names{Go: true, Prefix: "In."}), "In.Pauses.Max is 1ms, less than the 1s of In.Pauses.Min")

@@ -118,6 +118,13 @@ func (h *holding) have(units []int64, live int, asked time.Time) (gained bool) {
 	return gained
 }
 
+// known reports whether it is known what the relay has, be it nothing.
+func (h *holding) known() bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return time.Now().Before(h.expires)
+}
+
 // shared reports whether there are other relays.
 func (h *holding) shared() bool {
 	h.mu.Lock()

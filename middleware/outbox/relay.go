@@ -173,7 +173,9 @@ func (r *Relay) read(ctx context.Context) {
 		var sweeping bool
 		q.After, sweeping = sweep.after(now, q.After)
 		if len(q.Buckets) == 0 {
-			r.desk.looked(now, stores.Pending{}, stale)
+			if r.leases.known() {
+				r.desk.looked(now, stores.Pending{}, stale)
+			}
 			r.wait(ctx, r.config.PollInterval)
 			continue
 		}
