@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/ThreeDotsLabs/watermill"
+	"github.com/ThreeDotsLabs/watermill/components/forwarder"
 	"github.com/ThreeDotsLabs/watermill/message"
 	watermillmiddleware "github.com/ThreeDotsLabs/watermill/message/router/middleware"
 	"github.com/ThreeDotsLabs/watermill/pubsub/gochannel"
@@ -155,6 +156,25 @@ func TestWhatAHandlerSaysIsCommittedWithIt(t *testing.T) {
 	}
 	if n := s.poked.n.Load(); n != 1 {
 		t.Errorf("the relay was poked %d times", n)
+	}
+}
+
+// Behind a forwarder.Publisher of Watermill the envelope is taken off when the output is
+// captured: it goes where its message goes.
+func TestEnvelopesAreTakenOffAtCapture(t *testing.T) {
+	t.Parallel()
+	s := newSpeaker(t)
+	bus := forwarder.NewPublisher(outbox.Forwarder{}.Publisher(outbox.Publisher("mails")), forwarder.PublisherConfig{})
+	in := s.inbox(func(c *middleware.InboxConfig) {
+		c.Outputs.Destinations = map[string]middleware.Destination{"mails": {Topics: []string{"welcome"}}}
+	})
+	var refused error
+	s.run(in, outbox.Publisher("mails"), message.NewMessage("order", []byte("{}")), func(m *message.Message) ([]*message.Message, error) {
+		refused = bus.Publish("elsewhere", message.NewMessageWithContext(m.Context(), "no", nil))
+		return nil, bus.Publish("welcome", message.NewMessageWithContext(m.Context(), "mail", []byte("x")))
+	})
+	if !errors.Is(refused, middleware.ErrUnknownTopic) || s.ids() != "mail→mails/welcome" {
+		t.Errorf("refused: %v, said: %s", refused, s.ids())
 	}
 }
 

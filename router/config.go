@@ -70,8 +70,10 @@ type RetryWorkerConfig struct {
 // RelayConfig configures the relay. The service sets the publisher of messages without a
 // destination, if the program does not.
 type RelayConfig struct {
-	On            bool `config:"on" default:"false" about:"Run a relay in this process. Any number of processes may, and millpond relay runs one alone."`
-	outbox.Config `config:""`
+	On             bool   `config:"on" default:"false" about:"Run a relay in this process. Any number of processes may, and millpond relay runs one alone."`
+	External       bool   `config:"external" default:"false" about:"Publish nothing: another program, such as Debezium, reads the outbox from the database's log. The relay deletes the rows, or keeps them in the history."`
+	ForwarderTopic string `config:"forwarder_topic" example:"forwarder_topic" about:"The topic of messages that Watermill's forwarder.Publisher has put into envelopes. They are taken out and published to their own topics. Default: none are."`
+	outbox.Config  `config:""`
 }
 
 // HandlerConfig has the settings of one handler. Zero values mean the service's settings.

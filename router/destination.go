@@ -88,7 +88,9 @@ func (r *reading) checkDestinations() {
 			r.badf(there, path, "has no name: the destination without one is the service's own broker, which needs no section")
 		case !destinationName.MatchString(name) || len(name) > stores.MaxDestinationBytes:
 			r.badf(there, path, "has a name that cannot be one: use up to %d letters, digits, '.', '-' and '_'", stores.MaxDestinationBytes)
-		case !hasURL && !programs:
+		case hasURL && r.config.Relay.External:
+			r.wrong(destinationURL(name), "is "+d.URL.String()+", and relay.external is true, so that nothing is published to it by a relay: remove one")
+		case !hasURL && !programs && !r.config.Relay.External:
 			r.badf(there, destinationURL(name), "is missing: write the URL of its broker, such as kafka://host:9092, or set %s%s_URL", destinationPrefix, inCapitals(name))
 		case hasURL && programs:
 			r.wrong(destinationURL(name), "is "+d.URL.String()+", and Relay.Publishers of the program has this destination, too: remove one")
@@ -124,7 +126,7 @@ type destination struct {
 // openDestinations opens those of the relay at once. One that is away does not keep the
 // service from starting.
 func (w *wiring) openDestinations(ctx context.Context) error {
-	if !w.config.Relay.On {
+	if !w.config.Relay.On || w.config.Relay.External {
 		return nil
 	}
 	errs := make([]error, len(w.config.Destinations))

@@ -122,12 +122,7 @@ func (r *run) makeRelay() error {
 	if !ok {
 		return fmt.Errorf("router: relay.on is true, and the store, a %T, has no outbox: set it to false", r.store)
 	}
-	publishers := map[string]message.Publisher{"": r.publisher}
-	for _, d := range r.destinations {
-		publishers[d.name] = d.relayed()
-	}
-	maps.Copy(publishers, c.Publishers)
-	c.Publishers, c.DrainTimeout = publishers, r.relayEnds()
+	c.Publishers, c.DrainTimeout = r.publishers(), r.relayEnds()
 	if c.Codec == nil {
 		c.Codec = r.inboxed.Keep.Codec
 	}
@@ -143,6 +138,26 @@ func (r *run) makeRelay() error {
 	}
 	r.relay.relay.Store(relay)
 	return nil
+}
+
+// publishers are those of the relay.
+func (r *run) publishers() map[string]message.Publisher {
+	all := map[string]message.Publisher{"": r.publisher}
+	for _, d := range r.destinations {
+		all[d.name] = d.relayed()
+	}
+	maps.Copy(all, r.config.Relay.Publishers)
+	if r.config.Relay.External {
+		for name := range r.inboxed.Outputs.Destinations {
+			all[name] = outbox.External()
+		}
+	}
+	if topic := r.config.Relay.ForwarderTopic; topic != "" {
+		for name, p := range all {
+			all[name] = outbox.Forwarder{Topic: topic}.Publisher(p)
+		}
+	}
+	return all
 }
 
 // relayPart is the part of a service that ends after the others.

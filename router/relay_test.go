@@ -1,6 +1,7 @@
 package router_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"slices"
@@ -15,6 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/millpond-go/millpond/brokers"
+	"github.com/millpond-go/millpond/middleware"
 	"github.com/millpond-go/millpond/router"
 	"github.com/millpond-go/millpond/stores"
 	"github.com/millpond-go/millpond/stores/postgres"
@@ -176,6 +178,53 @@ func TestRelayEndsWithinTheDrainTimeout(t *testing.T) {
 	require.Greater(t, took, c.DrainTimeout/2)
 	require.Less(t, took, c.DrainTimeout+15*time.Second)
 	require.Contains(t, r.log.String(), "the relay has not published everything before the service's end")
+}
+
+// With relay.external the relay deletes what handlers have committed, whatever its
+// destination, and publishes nothing.
+func TestRelayLeavesPublishingToAnotherProgram(t *testing.T) {
+	r := newRig(t)
+	c := r.config()
+	c.Relay.On, c.Relay.External, c.Relay.Keep = true, true, true
+	c.Destinations = map[string]router.DestinationConfig{"events": {Destination: middleware.Destination{Topic: "mirrored"}}}
+	svc := r.service(c)
+	mirror := func(msg *message.Message) ([]*message.Message, error) { return []*message.Message{msg.Copy()}, nil }
+	svc.HandleAndPublish("own", "orders", "", "shipments", mirror)
+	svc.HandleAndPublish("mirror", "orders", "events", "", mirror)
+	svc.Handle("shipping", "shipments", func(msg *message.Message) error { return write(msg, msg.UUID) })
+	stop := r.run(svc)
+	r.publish("orders", "1")
+	require.EventuallyWithT(t, func(t *assert.CollectT) {
+		counts, err := svc.Store().(stores.OutboxInspector).OutputCounts(context.Background(), 100, stores.OutputPending, stores.OutputFailed, stores.OutputPublished)
+		assert.NoError(t, err)
+		kept := 0
+		for _, c := range counts {
+			assert.Equal(t, stores.OutputPublished, c.State)
+			kept += c.N
+		}
+		assert.Equal(t, 2, kept)
+	}, 30*time.Second, 10*time.Millisecond)
+	require.NoError(t, stop())
+	require.Empty(t, r.effects())
+
+	c.Destinations["events"] = router.DestinationConfig{URL: router.NewURL("lasting://")}
+	_, err := router.New(t.Context(), c)
+	require.ErrorContains(t, err, "destinations.events.url is lasting://, and relay.external is true, so that nothing is published to it by a relay: remove one")
+}
+
+func TestRelayTakesMessagesOutOfEnvelopes(t *testing.T) {
+	r := newRig(t)
+	c := r.config()
+	c.Relay.On, c.Relay.ForwarderTopic = true, "forwarder_topic"
+	svc := r.service(c)
+	svc.HandleAndPublish("stock", "orders", "", "forwarder_topic", func(*message.Message) ([]*message.Message, error) {
+		return []*message.Message{message.NewMessage("", []byte(`{"destination_topic":"shipments","uuid":"of 1"}`))}, nil
+	})
+	svc.Handle("shipping", "shipments", func(msg *message.Message) error { return write(msg, msg.UUID) })
+	stop := r.run(svc)
+	r.publish("orders", "1")
+	r.reach("of 1")
+	require.NoError(t, stop())
 }
 
 // hanging is a publisher that answers nobody before its message's context ends.

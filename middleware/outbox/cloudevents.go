@@ -42,6 +42,9 @@ type cloudPublisher struct {
 	events CloudEvents
 }
 
+// inner is the publisher that is decorated.
+func (p cloudPublisher) inner() message.Publisher { return p.Publisher }
+
 // Publish implements message.Publisher.
 func (p cloudPublisher) Publish(topic string, messages ...*message.Message) error {
 	var errs []error

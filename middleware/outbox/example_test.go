@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 
 	"github.com/ThreeDotsLabs/watermill"
+	"github.com/ThreeDotsLabs/watermill/components/forwarder"
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	"github.com/millpond-go/millpond/brokers"
@@ -88,4 +89,43 @@ func ExampleRelay() {
 	// shipped: chair
 	// placed twice: false
 	// shipped: table
+}
+
+// A program that puts messages into the envelopes of Watermill's Forwarder goes on: the relay
+// takes them out.
+func ExampleForwarder() {
+	ctx, stop := context.WithCancel(context.Background())
+	dir, err := os.MkdirTemp("", "millpond")
+	must(err)
+	defer func() { _ = os.RemoveAll(dir) }()
+	store, err := sqlite.Open(ctx, "sqlite://"+filepath.Join(dir, "shop.db"))
+	must(err)
+	defer func() { _ = store.Close() }()
+	must(store.Validate(ctx))
+	broker, err := memory.New(memory.Config{})
+	must(err)
+	publisher, err := broker.Publisher(brokers.PublisherConfig{})
+	must(err)
+	subscriber, err := broker.Subscriber(brokers.SubscriberConfig{Group: "shipping"})
+	must(err)
+	orders, err := subscriber.Subscribe(ctx, "orders")
+	must(err)
+
+	relay, err := outbox.New(store, outbox.Config{Publishers: map[string]message.Publisher{"": outbox.Forwarder{}.Publisher(publisher)}})
+	must(err)
+	relayed := make(chan error, 1)
+	go func() { relayed <- relay.Run(ctx) }()
+
+	tx, err := store.DB().BeginTx(ctx, nil)
+	must(err)
+	enveloped := forwarder.NewPublisher(sqlite.NewPublisher(tx, store, stores.PublisherConfig{}), forwarder.PublisherConfig{})
+	must(enveloped.Publish("orders", message.NewMessage("1", []byte("chair"))))
+	must(tx.Commit())
+	order := <-orders
+	fmt.Println(order.UUID, string(order.Payload))
+	order.Ack()
+
+	stop()
+	must(<-relayed)
+	// Output: 1 chair
 }

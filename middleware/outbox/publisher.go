@@ -41,8 +41,8 @@ type publisher struct{ destination string }
 
 // isOwn reports whether a publisher writes into the outbox, as far as it can be seen.
 func isOwn(p message.Publisher) bool {
-	if events, decorated := p.(cloudPublisher); decorated {
-		p = events.Publisher
+	if decorated, ok := p.(interface{ inner() message.Publisher }); ok {
+		return isOwn(decorated.inner())
 	}
 	named, ok := p.(fmt.Stringer)
 	if !ok {

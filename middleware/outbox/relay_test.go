@@ -403,13 +403,13 @@ func allBuckets() (buckets []int64) {
 func TestConfigurationNamesEveryMistake(t *testing.T) {
 	t.Parallel()
 	_, err := outbox.New(nil, outbox.Config{
-		Publishers: map[string]message.Publisher{"p": nil}, MaxAttempts: -1, LeaseTTL: time.Second, PublishTimeout: time.Minute,
+		Publishers: map[string]message.Publisher{"p": nil, "loop": outbox.Forwarder{}.Publisher(outbox.Publisher("x"))}, MaxAttempts: -1, LeaseTTL: time.Second, PublishTimeout: time.Minute,
 		Codec: &middleware.Codec{},
 	})
 	if err == nil {
 		t.Fatal("it is taken")
 	}
-	for _, part := range []string{"store", `Publishers["p"]`, "MaxAttempts", "LeaseTTL", "Codec"} {
+	for _, part := range []string{"store", `Publishers["p"]`, `Publishers["loop"] is an outbox.Publisher`, "MaxAttempts", "LeaseTTL", "Codec"} {
 		if !strings.Contains(err.Error(), part) {
 			t.Errorf("%s is not in %v", part, err)
 		}
