@@ -61,7 +61,7 @@ func wakes(_ context.Context, s *site, _ options) (*group, error) {
 	return &group{
 		title: "PostgreSQL: relays in other processes, woken or not",
 		about: "Handlers behind an inbox, each with a row and an output, and a relay on connections of its own, as in another process, which publishes to a " +
-			"broker in memory. It polls every 250 ms, or the handlers' process wakes it by NOTIFY besides, at most every 10 ms.",
+			"broker in memory. It polls every 250 ms, or the handlers' process wakes it by NOTIFY besides, at most every 25 ms.",
 		workers: []int{goalWorkers}, recipes: wakeRecipes(s.used),
 		server: s.server, deliveries: newMessages, reset: s.direct.truncate, close: s.close,
 	}, nil

@@ -57,7 +57,7 @@ type Config struct {
 	// WakeInterval is how often, at most, relays in other processes are woken by commits of
 	// this one, and this relay by theirs, where the database can do that (stores.OutboxWaker:
 	// PostgreSQL). -1: never, and all poll.
-	WakeInterval time.Duration `config:"wake_interval" default:"10ms" check:"off" about:"How often, at most, commits of this process wake relays in others, and theirs this relay. On PostgreSQL, where it takes a connection beside the pool; elsewhere, and with -1, they are found by poll_interval."`
+	WakeInterval time.Duration `config:"wake_interval" default:"25ms" check:"off" about:"How often, at most, commits of this process wake relays in others, and theirs this relay. On PostgreSQL, where it takes a connection beside the pool; elsewhere, and with -1, they are found by poll_interval."`
 	// AlarmSize and AlarmAge are how many messages may wait to be published, and for how long,
 	// before the log has an error about it.
 	AlarmSize int           `config:"alarm_size" default:"10000" check:"1..1000000" about:"How many messages may wait to be published before the log has an error about it, every minute."`

@@ -14,7 +14,7 @@ import (
 )
 
 const (
-	defaultWakeInterval = 10 * time.Millisecond
+	defaultWakeInterval = 25 * time.Millisecond
 	wakeTimeout         = time.Second
 )
 
@@ -31,7 +31,7 @@ type Waker struct {
 
 // WakerConfig configures a [Waker]. The zero value is ready to use.
 type WakerConfig struct {
-	Interval time.Duration // between two messages to the database; 0 is 10 ms
+	Interval time.Duration // between two messages to the database; 0 is 25 ms
 	Logger   *slog.Logger  // nil is slog.Default
 }
 
