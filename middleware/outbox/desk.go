@@ -93,6 +93,13 @@ func (d *desk) looked(at time.Time, p stores.Pending, stale int64) {
 	}
 }
 
+// works reports whether something is in flight, after which the store is read.
+func (d *desk) works() bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return len(d.inFlight) > 0
+}
+
 func (d *desk) idleSince(t time.Time) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -107,9 +107,10 @@ func (t *throttle) call() {
 func (r *Relay) listen(ctx context.Context, store stores.OutboxWaker) {
 	heard := throttle{every: r.config.WakeInterval, do: func(least int64) {
 		if least > 0 {
-			r.poke(least)
-		} else {
-			r.poke()
+			r.desk.lower(least - 1)
+		}
+		if !r.desk.works() { // else it reads soon, and more at once
+			r.nudge()
 		}
 	}}
 	for wait := time.Second; ; wait = min(2*wait, longestPause) {
