@@ -47,6 +47,7 @@ func (e elsewhere) poke(store *postgres.Store, relay *outbox.Relay) func(...int6
 		return outbox.NewWaker(store, outbox.WakerConfig{}).Poke
 	case polled:
 		return func(...int64) {}
+	case here:
 	}
 	return relay.Poke
 }
@@ -71,11 +72,15 @@ func paced(db *database, keys int, where elsewhere) func(context.Context, int, i
 		if err != nil {
 			return nil, errors.Join(err, end())
 		}
-		of := relaying
-		if where == here {
+		of, config := relaying, outbox.Config{Publishers: map[string]message.Publisher{"": seen}}
+		switch where {
+		case here:
 			of = store
+		case woken:
+			config.WakeInterval = wakeInterval
+		case polled:
 		}
-		relay, err := outbox.New(of, outbox.Config{Publishers: map[string]message.Publisher{"": seen}})
+		relay, err := outbox.New(of, config)
 		if err != nil {
 			return nil, errors.Join(err, end())
 		}
@@ -167,8 +172,12 @@ func promptness(_ context.Context, s *site, _ options) (*group, error) {
 			"of their process, which publishes to a broker in memory. Elsewhere means that the relay has connections of its own, as in another process, "+
 			"and is not poked, but woken by the database, or polls every 250 ms. p50 and p99 are from the end of a commit to the call of the publisher.", commitsASecond, goalWorkers),
 		workers: []int{goalWorkers}, longer: pacedLonger, least: commitsASecond,
-		recipes: []recipe{{name: committedToPublished, job: paced(s.used, 0, here)}, {name: committedKeyed, job: paced(s.used, manyKeys, here)},
-			{name: committedWoken, job: paced(s.used, 0, woken)}, {name: committedPolled, job: paced(s.used, 0, polled)}},
+		recipes: []recipe{
+			{name: committedToPublished, job: paced(s.used, 0, here)},
+			{name: committedKeyed, job: paced(s.used, manyKeys, here)},
+			{name: committedWoken, job: paced(s.used, 0, woken)},
+			{name: committedPolled, job: paced(s.used, 0, polled)},
+		},
 		server: s.server, close: s.close,
 	}, nil
 }

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"errors"
+	"time"
 
 	"github.com/ThreeDotsLabs/watermill/message"
 	"github.com/jackc/pgx/v5"
@@ -17,6 +18,8 @@ const (
 	wakeOff = "others poll"
 	wakeOn  = "others are woken"
 )
+
+const wakeInterval = 25 * time.Millisecond // of relays that are woken
 
 // wakeRecipes are handlers with an output each, and a relay on connections of its own, as in
 // another process.
@@ -35,13 +38,14 @@ func wakeRecipes(db *database) []recipe {
 			if err != nil {
 				return nil, err
 			}
-			relay, err := outbox.New(relaying, outbox.Config{Publishers: map[string]message.Publisher{"": p}})
+			config := middleware.InboxConfig{Service: serviceName, Outputs: &middleware.Outputs{}}
+			relays := outbox.Config{Publishers: map[string]message.Publisher{"": p}}
+			if wakes {
+				config.Outputs.Relay, relays.WakeInterval = outbox.NewWaker(store, outbox.WakerConfig{}), wakeInterval
+			}
+			relay, err := outbox.New(relaying, relays)
 			if err != nil {
 				return nil, err
-			}
-			config := middleware.InboxConfig{Service: serviceName, Outputs: &middleware.Outputs{}}
-			if wakes {
-				config.Outputs.Relay = outbox.NewWaker(store, outbox.WakerConfig{})
 			}
 			var running background
 			running.start(ctx, relay.Run)

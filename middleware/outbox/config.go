@@ -56,8 +56,9 @@ type Config struct {
 	PollInterval time.Duration `config:"poll_interval" default:"250ms" check:"positive" about:"How often the store is asked while nothing is to be published."`
 	// WakeInterval is how often, at most, relays in other processes are woken by commits of
 	// this one, and this relay by theirs, where the database can do that (stores.OutboxWaker:
-	// PostgreSQL). -1: never, and all poll.
-	WakeInterval time.Duration `config:"wake_interval" default:"25ms" check:"off" about:"How often, at most, commits of this process wake relays in others, and theirs this relay. On PostgreSQL, where it takes a connection beside the pool; elsewhere, and with -1, they are found by poll_interval."`
+	// PostgreSQL). -1, the default: never, and all poll. 25 ms suits who wants it, on both
+	// sides; it takes throughput of handlers.
+	WakeInterval time.Duration `config:"wake_interval" default:"-1" check:"off" about:"How often, at most, commits of this process wake relays in others, and theirs this relay, such as 25ms, in all of them. On PostgreSQL, where it takes a connection beside the pool, and throughput of handlers. Elsewhere, and with -1, commits are found by poll_interval."`
 	// AlarmSize and AlarmAge are how many messages may wait to be published, and for how long,
 	// before the log has an error about it.
 	AlarmSize int           `config:"alarm_size" default:"10000" check:"1..1000000" about:"How many messages may wait to be published before the log has an error about it, every minute."`

@@ -201,7 +201,8 @@ func TestLogHasInsertsForDebezium(t *testing.T) {
 		return r.waiting() == 0 && r.count("SELECT count(*) FROM millpond_outbox_history") == 20
 	})
 	stop()
-	rows, err := conn.Query(t.Context(), "SELECT data FROM pg_logical_slot_get_binary_changes('outbox', NULL, NULL, 'proto_version', '1', 'publication_names', 'outbox')")
+	rows, err := conn.Query(t.Context(), "SELECT data FROM pg_logical_slot_get_binary_changes(slot_name => 'outbox', upto_lsn => NULL, upto_nchanges => NULL, "+
+		"VARIADIC options => ARRAY['proto_version', '1', 'publication_names', 'outbox'])")
 	check(t, err)
 	changes, err := pgx.CollectRows(rows, pgx.RowTo[[]byte])
 	check(t, err)

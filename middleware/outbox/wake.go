@@ -20,7 +20,7 @@ const (
 
 // Waker wakes relays in other processes after commits, for a program that runs none: give it
 // to middleware.Outputs.Relay, and call Poke after a producer's commit. A relay wakes others
-// by itself. Commits wait for nothing: however many there are, the database is told of them
+// by itself, and is woken, if its Config.WakeInterval says so. Commits wait for nothing: however many there are, the database is told of them
 // once in an interval, in a transaction of its own.
 type Waker struct {
 	store    stores.OutboxWaker
