@@ -96,7 +96,7 @@ func poolWith(h handle, batches bool) func(*pgxpool.Pool) (*handling, error) {
 		if err != nil {
 			return nil, err
 		}
-		c := middleware.InboxConfig{Service: serviceName, Handler: handlerName, Logger: slog.New(slog.NewTextHandler(io.Discard, nil))}
+		c := middleware.InboxConfig{Service: serviceName, Handler: handlerName, Logger: slog.New(slog.NewTextHandler(io.Discard, nil))} //nolint:sloglint // as in programs, which write lines
 		if batches {
 			c.BatchByHandler = map[string]middleware.BatchConfig{handlerName: {}}
 		}
