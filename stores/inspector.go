@@ -102,6 +102,10 @@ const (
 	// VerbDiscard ends the attempts of pending and failed messages. One that the broker
 	// redelivers is kept when it arrives (Failures.KeepContent), so that it can be retried.
 	VerbDiscard Verb = "discard"
+	// VerbResolve completes pending, failed and discarded messages whose effect was brought
+	// about in another way: no redelivery runs the handler, and nothing waits for them. What
+	// was known of the failure is gone, and the audit says who has decided it, and why.
+	VerbResolve Verb = "resolve"
 	VerbRelease Verb = "release" // run a quarantined message after all, under an id of its own
 	VerbReject  Verb = "reject"  // leave a quarantined message unrun for good
 	VerbReopen  Verb = "reopen"  // undo a rejection: the message is held again
@@ -113,7 +117,7 @@ const (
 
 // Change is one batch of an operator's decision on failed messages.
 type Change struct {
-	Verb          Verb // VerbRetry, VerbDiscard or VerbErase
+	Verb          Verb // VerbRetry, VerbDiscard, VerbResolve or VerbErase
 	Filter        Filter
 	Actor, Reason string // kept in the audit; cut to MaxDetailBytes
 

@@ -27,7 +27,7 @@ type auditRecord struct {
 var auditColumns = columns{
 	{"AUDIT", "the number of the decision, which --before takes"},
 	{"AT", "when it was made"},
-	{"VERB", "retry, discard, release, reject, reopen or erase, or outbox retry, discard, replay or erase"},
+	{"VERB", "retry, discard, resolve, release, reject, reopen or erase, or outbox retry, discard, replay or erase"},
 	{"NUMBER", "the number of the message, the row in quarantine, or the number in the outbox"},
 	consumerColumn, idColumn,
 	{"BEFORE", "the status before the decision"},

@@ -13,7 +13,7 @@ import (
 	"github.com/millpond-go/millpond/stores"
 )
 
-// verb is what msg retry and msg discard differ in.
+// verb is what msg retry, discard and resolve differ in.
 type verb struct {
 	verb             stores.Verb
 	does, did, makes string // "retry", "changed", "due"
@@ -22,6 +22,7 @@ type verb struct {
 	then             stores.Status   // what it makes of that for good; 0: nothing
 	done             func(io.Writer, changeRecord)
 	long, example    string
+	note             bool // the reason must be given
 }
 
 var retry = verb{
@@ -48,7 +49,20 @@ What is kept of them stays; msg retry --status discarded takes the decision back
   millpond msg discard --topic orders --error-contains "unknown tenant" --until 7d`,
 }
 
-// change is one call of msg retry or msg discard.
+var resolve = verb{
+	verb: stores.VerbResolve, does: "resolve", did: "resolved", makes: "completed", done: resolved, note: true,
+	short: "Complete messages whose effect was brought about by hand",
+	takes: []stores.Status{stores.StatusPending, stores.StatusFailed, stores.StatusDiscarded},
+	long: `Complete messages whose effect was brought about by hand, or has turned out to have happened.
+
+No redelivery runs their handler again, and what waited for them goes on. What was known of
+the failure is gone: the audit keeps who has decided it, and the note given with --reason.
+Outputs of their handlers are not published, and OnComplete is not called.`,
+	example: `  millpond msg resolve 4711 --reason "charged by the provider: ch_3Nx, written to the ledger"
+  millpond msg resolve --class unconfirmed --consumer billing/charge --until 1d --reason "all found at the provider"`,
+}
+
+// change is one call of msg retry, discard or resolve.
 type change struct {
 	*program
 	decision
@@ -70,7 +84,8 @@ Name the messages by their numbers, or select them by flags, all of which must m
 A message that fails after the start of the command is left alone, and so is one that is
 being processed, or reserved by a retry worker: it may be running it. --break takes what is
 reserved and not being processed from its worker at once, which a dead one keeps for up to
-20 seconds; a living one then leaves it alone.
+20 seconds; a living one then leaves it alone. A lease is broken in the same way: a handler
+that lives is told by its context, and completes nothing any more.
 Each batch is one transaction; Ctrl-C stops after the one that is under way.
 --dry-run lists the causes that would be reached.`,
 		Example: v.example,
@@ -83,12 +98,12 @@ Each batch is one transaction; Ctrl-C stops after the one that is under way.
 	c.decision.bind(cmd, p)
 	cmd.Flags().BoolVar(&c.all, "all", false, "all that are pending or failed")
 	cmd.Flags().BoolVar(&c.dryRun, "dry-run", false, "say what would be changed, by cause, and change nothing")
-	cmd.Flags().BoolVar(&c.force, "break", false, "break the reservations of retry workers, too")
+	cmd.Flags().BoolVar(&c.force, "break", false, "break the reservations of retry workers and the leases of handlers, too")
 	cmd.RunE = p.withStore(c.run)
 	return cmd
 }
 
-// changeRecord is what msg retry and msg discard answer.
+// changeRecord is what msg retry, discard and resolve answer.
 type changeRecord struct {
 	Verb        stores.Verb   `json:"verb"`
 	DryRun      bool          `json:"dry_run"`
@@ -96,7 +111,7 @@ type changeRecord struct {
 	More        bool          `json:"more"`                 // there were more than matching, which is a bound
 	Causes      []causeRecord `json:"causes,omitempty"`     // of a dry run
 	Changed     int           `json:"changed"`              // by this call
-	Redelivered int           `json:"redelivered"`          // of changed: they wait for the broker to deliver them again
+	Redelivered int           `json:"redelivered"`          // of changed by msg retry: they wait for the broker to deliver them again
 	Busy        int           `json:"busy"`                 // left alone: they are being processed
 	Reserved    int           `json:"reserved"`             // left alone: a retry worker has them, and --break was not given
 	Missing     int           `json:"missing"`              // of the numbers: there is no such message, or not in such a state
@@ -109,6 +124,9 @@ func (c *change) run(ctx context.Context, s store, args []string) error {
 	f, err := c.filter(args)
 	if err != nil {
 		return err
+	}
+	if c.verb.note && c.reason == "" && !c.dryRun {
+		return usagef("%s needs a note: say with --reason how it was done", c.verb.does)
 	}
 	if err := c.s.known(ctx, c.program, s); err != nil {
 		return err
@@ -356,5 +374,12 @@ func due(w io.Writer, r changeRecord) {
 func discarded(w io.Writer, r changeRecord) {
 	if r.Changed > 0 {
 		fmt.Fprintf(w, "discarded %s\n", messages(r.Changed, false))
+	}
+}
+
+// resolved says what msg resolve has done.
+func resolved(w io.Writer, r changeRecord) {
+	if r.Changed > 0 {
+		fmt.Fprintf(w, "resolved %s: completed, and not run again\n", messages(r.Changed, false))
 	}
 }

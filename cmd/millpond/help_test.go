@@ -29,7 +29,7 @@ func runnable(cmd *cobra.Command) [][]string {
 func TestHelpSaysWhatEachCommandEndsWith(t *testing.T) {
 	n, _ := newScripted(t, 1)
 	commands := runnable((&program{console: n.console}).root())
-	require.Len(t, commands, 30)
+	require.Len(t, commands, 31)
 	for _, words := range commands {
 		help := n.ok(append(words, "--help")...)
 		require.Regexp(t, `(?s)\nExit status:\n  0  .*\n  1  .*\n  2  .*\n\nUsage:\n`, help, words)

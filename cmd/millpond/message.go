@@ -17,8 +17,8 @@ func (p *program) messageCommand() *cobra.Command {
 	return parent(&cobra.Command{
 		Use:     "msg",
 		Aliases: []string{"message", "messages"},
-		Short:   "Messages that have failed: list, show, retry, discard",
-	}, p.messageList(), p.messageShow(), p.changeCommand(retry), p.changeCommand(discard))
+		Short:   "Messages that have failed: list, show, retry, discard, resolve",
+	}, p.messageList(), p.messageShow(), p.changeCommand(retry), p.changeCommand(discard), p.changeCommand(resolve))
 }
 
 // page is the flags of a list that is read page by page.
@@ -73,12 +73,12 @@ func pages[T any](ctx context.Context, p *program, g page, l *list, what string,
 }
 
 var messageColumns = columns{
-	{"NUMBER", "the number that msg show, retry and discard take"},
+	{"NUMBER", "the number that msg show, retry, discard and resolve take"},
 	{"STATUS", "pending: it will be tried again; failed: for good; discarded: by an operator"},
 	consumerColumn, idColumn, causeColumn, classColumn,
 	{"ATTEMPTS", "the attempts that count; (+2): and two that do not, such as those that a restart broke off"},
 	{"FAILED", "when the last attempt failed"},
-	{"NEXT", "when the next attempt is due; on redelivery: when the broker delivers it again; reserved: a retry worker has it; leased: its handler runs, or has died; -: never"},
+	{"NEXT", "when the next attempt is due; on redelivery: when the broker delivers it again; reserved: a retry worker has it; leased: that process runs its handler, or has died; -: never"},
 	errorColumn,
 }
 
@@ -127,7 +127,7 @@ func (p *program) messageCells(m stores.Message) []string {
 	switch {
 	case m.Status != stores.StatusPending:
 	case m.Reserved && m.Holder != "":
-		next = "leased"
+		next = "leased until " + dueIn(m.DueIn) + " by " + cut(printable(m.Holder), 40)
 	case m.Reserved:
 		next = "reserved"
 	case m.Placement == stores.PlacementRedelivered && m.DueIn <= 0:

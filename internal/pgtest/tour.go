@@ -17,6 +17,7 @@ func Tour(tb testing.TB, s stores.Store, suspect func(stores.Attempt)) {
 	t.must("Register", s.Register(tb.Context(), stores.Registration{Consumer: Stock, Topic: "orders"}))
 	t.must("Register", s.Register(tb.Context(), stores.Registration{Consumer: Stock, Topic: "returns", AcceptTopic: true}))
 	t.claims(suspect)
+	t.leased()
 	t.failures()
 	t.decisions()
 	t.quarantine()
@@ -54,6 +55,27 @@ func (t *tour) begin(c stores.Claim, want stores.Outcome) stores.Attempt {
 		t.tb.Fatalf("Begin of %q: %v, not %v", c.Key.ID, v.Outcome, want)
 	}
 	return a
+}
+
+func (t *tour) leased() {
+	t.tb.Helper()
+	leases, ok := t.s.(stores.LeaseInbox)
+	if !ok {
+		t.tb.Fatalf("%T has no leases", t.s)
+	}
+	c := Claim("leased")
+	version, err := t.s.Record(t.tb.Context(), stores.Failure{
+		Key: c.Key, Fingerprint: c.Fingerprint, Status: stores.StatusPending, Placement: stores.PlacementRedelivered,
+		Attempts: 1, Start: true, Holder: "here", DueIn: time.Minute,
+	})
+	t.must("Record", err)
+	held := stores.HeldLease{Key: c.Key, Version: version, Holder: "here"}
+	t.must("Extend", leases.Extend(t.tb.Context(), held, time.Minute))
+	t.must("RecordStep", leases.RecordStep(t.tb.Context(), held, stores.Step{Name: "step", Result: []byte("1")}))
+	_, err = leases.Steps(t.tb.Context(), c.Key)
+	t.must("Steps", err)
+	c.Take = version
+	t.must("Commit", t.begin(c, stores.Claimed).Commit(t.tb.Context()))
 }
 
 func (t *tour) claims(suspect func(stores.Attempt)) {
@@ -167,8 +189,8 @@ func (t *tour) decisions() {
 	t.must("Counts", err)
 	_, err = t.s.Consumers(t.tb.Context())
 	t.must("Consumers", err)
-	filter.Numbers, filter.Status = []int64{page[0].Number}, nil
-	for _, verb := range []stores.Verb{stores.VerbRetry, stores.VerbDiscard} {
+	filter.Numbers, filter.Status = []int64{page[0].Number}, []stores.Status{stores.StatusPending, stores.StatusFailed, stores.StatusDiscarded}
+	for _, verb := range []stores.Verb{stores.VerbRetry, stores.VerbDiscard, stores.VerbResolve} {
 		changed, err := t.s.Change(t.tb.Context(), stores.Change{Verb: verb, Filter: filter, Actor: "somebody", Reason: "a tour", Limit: 10})
 		t.must("Change", err)
 		if changed.Changed != 1 {

@@ -81,10 +81,11 @@ func (s session) deliver(on stores.Store) {
 	if v.Outcome != stores.Duplicate {
 		s.Fatalf("a second delivery is %v", v.Outcome)
 	}
-	for _, f := range []stores.Failure{failure("pending", stores.StatusPending), failure("dead", stores.StatusFailed), failure("given up", stores.StatusFailed)} {
+	for _, f := range []stores.Failure{failure("pending", stores.StatusPending), failure("dead", stores.StatusFailed), failure("given up", stores.StatusFailed), failure("done by hand", stores.StatusFailed)} {
 		_, err := on.Record(s.Context(), f)
 		s.must("Record", err)
 	}
+	s.lease(on)
 	for _, id := range []string{"strange", "stranger"} {
 		s.must("Quarantine", on.Quarantine(s.Context(), stores.Quarantined{
 			Consumer: consumer, ID: []byte(id), Reason: stores.ReasonConflict, Fingerprint: claim(id).Fingerprint, Topic: "orders", Payload: []byte(id),
@@ -96,9 +97,30 @@ func (s session) deliver(on stores.Store) {
 	}
 }
 
+// lease runs a message under a lease, with a step.
+func (s session) lease(on stores.Store) {
+	s.Helper()
+	leases, ok := on.(stores.LeaseInbox)
+	if !ok {
+		s.Fatalf("%T has no leases", on)
+	}
+	f := failure("leased", stores.StatusPending)
+	f.Start, f.Holder, f.DueIn = true, "here", time.Minute
+	version, err := on.Record(s.Context(), f)
+	s.must("Record", err)
+	held := stores.HeldLease{Key: f.Key, Version: version, Holder: f.Holder}
+	s.must("Extend", leases.Extend(s.Context(), held, time.Minute))
+	s.must("RecordStep", leases.RecordStep(s.Context(), held, stores.Step{Name: "step", Result: []byte("1")}))
+	_, err = leases.Steps(s.Context(), f.Key)
+	s.must("Steps", err)
+	c := claim("leased")
+	c.Take = version
+	s.run(on, c)
+}
+
 func (s session) repair(on stores.Store) {
 	s.Helper()
-	for id, verb := range map[string]stores.Verb{"dead": stores.VerbRetry, "given up": stores.VerbDiscard} {
+	for id, verb := range map[string]stores.Verb{"dead": stores.VerbRetry, "given up": stores.VerbDiscard, "done by hand": stores.VerbResolve} {
 		m, err := on.Find(s.Context(), claim(id).Key)
 		s.must("Find", err)
 		if string(m.Payload) != "secret" {

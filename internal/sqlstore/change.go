@@ -34,24 +34,28 @@ FROM {schema.}{prefix}failure f WHERE %s ORDER BY f.number`
 	discardFailures = `UPDATE {schema.}{prefix}failure SET {changed}, status = 5, due_at = NULL, suspect = suspect OR reserved OR holder IS NOT NULL, reserved = false, holder = NULL WHERE %s`
 
 	eraseFailures = `UPDATE {schema.}{prefix}failure SET {changed}, status = 5, due_at = NULL, suspect = suspect OR reserved OR holder IS NOT NULL, reserved = false, holder = NULL, ` + Erased + ` WHERE %s`
-	eraseSteps    = `DELETE FROM {schema.}{prefix}once WHERE (consumer, message_id) IN (SELECT f.consumer, f.message_id FROM {schema.}{prefix}failure f WHERE %s)`
 
 	// Erased are the assignments that leave a failure's key, where it came from, and its times.
 	// Content 6 is for good: nothing is kept or retried under it.
 	Erased = `content = 6, cause = '', error = '', order_key = NULL, history = '[]', codec = '', uuid = NULL, metadata = NULL, facts = NULL, payload = NULL`
 
 	notErased = `f.content <> 6`
+
+	resolveFailures = `DELETE FROM {schema.}{prefix}failure WHERE %s`
 )
 
 // changes are what Change makes of messages, by its verbs.
 var changes = map[stores.Verb]struct {
 	status stores.Status
 	text   string
+	inbox  string // what the status of the inbox's row becomes
 	when   string // it is worth it
+	steps  bool   // are gone
 }{
-	stores.VerbRetry:   {stores.StatusPending, retryFailures, notErased + " AND " + notRetried},
-	stores.VerbDiscard: {stores.StatusDiscarded, discardFailures, "f.status <> 5"},
-	stores.VerbErase:   {stores.StatusDiscarded, eraseFailures, notErased},
+	stores.VerbRetry:   {status: stores.StatusPending, text: retryFailures, inbox: "3", when: notErased + " AND " + notRetried},
+	stores.VerbDiscard: {status: stores.StatusDiscarded, text: discardFailures, inbox: "5", when: "f.status <> 5"},
+	stores.VerbErase:   {status: stores.StatusDiscarded, text: eraseFailures, inbox: "5", when: notErased, steps: true},
+	stores.VerbResolve: {status: stores.StatusCompleted, text: resolveFailures, inbox: "2, completed_at = {now}", steps: true},
 }
 
 // Changeable returns the condition of the rows that a change concerns, and of those among
@@ -59,7 +63,7 @@ var changes = map[stores.Verb]struct {
 func (t *Tables) Changeable(ctx context.Context, c stores.Change) (concerned, next *Condition, err error) {
 	verb, ok := changes[c.Verb]
 	if !ok {
-		return nil, nil, mistakef("%s: %q is no verb for failed messages: use %q, %q or %q", t.name, c.Verb, stores.VerbRetry, stores.VerbDiscard, stores.VerbErase)
+		return nil, nil, mistakef("%s: %q is no verb for failed messages: use %q, %q, %q or %q", t.name, c.Verb, stores.VerbRetry, stores.VerbDiscard, stores.VerbResolve, stores.VerbErase)
 	}
 	if c.Verb == stores.VerbErase && len(c.Filter.Status) == 0 { // no work goes that was not named
 		c.Filter.Status = []stores.Status{stores.StatusFailed, stores.StatusDiscarded}
@@ -68,7 +72,9 @@ func (t *Tables) Changeable(ctx context.Context, c stores.Change) (concerned, ne
 	if err != nil {
 		return nil, nil, err
 	}
-	w.And(verb.when)
+	if verb.when != "" {
+		w.And(verb.when)
+	}
 	next = w.Clone()
 	next.And("f.number > ?", c.After)
 	if c.UpTo > 0 {
@@ -85,8 +91,14 @@ type change struct {
 	advance Advance
 
 	numbers []int64
+	keys    []messageKey
 	notKept int
 	orders  []order // of pending messages
+}
+
+type messageKey struct {
+	consumer int64
+	id       []byte
 }
 
 type order struct {
@@ -149,15 +161,10 @@ func (c *change) write(ctx context.Context, tx Sender, concerned *Condition, num
 	}
 	verb := changes[c.Verb]
 	audit := []any{string(c.Verb), Text(c.Actor, stores.MaxDetailBytes), Text(c.Reason, stores.MaxDetailBytes), verb.status.String()}
-	if c.Verb == stores.VerbErase {
-		if _, err := tx.Send(ctx, c.t.in(eraseSteps, "f.number", c.numbers)); err != nil {
-			return err
-		}
-	}
 	for _, s := range []Statement{
 		c.t.in(auditChange, "f.number", c.numbers, audit...),
+		c.t.in(strings.Replace(c.t.Dialect().SetStatus, "%s", verb.inbox, 1)+"%s", "f.number", c.numbers),
 		c.t.in(verb.text, "number", c.numbers),
-		c.t.in(c.t.Dialect().SetStatus+"%s", "f.number", c.numbers),
 	} {
 		n, err := tx.Send(ctx, s)
 		if err != nil {
@@ -170,6 +177,14 @@ func (c *change) write(ctx context.Context, tx Sender, concerned *Condition, num
 	if c.Verb == stores.VerbRetry {
 		return nil
 	}
+	for _, k := range c.keys { // one by one: steps of others may be locked, which a scan would wait for
+		if !verb.steps {
+			break
+		}
+		if _, err := tx.Send(ctx, Statement{Text: c.t.fixed(deleteSteps), Args: []any{k.consumer, k.id}}); err != nil {
+			return err
+		}
+	}
 	for _, o := range c.orders {
 		if err := c.advance(ctx, tx, o.consumer, []byte(o.key), o.number); err != nil {
 			return err
@@ -180,7 +195,7 @@ func (c *change) write(ctx context.Context, tx Sender, concerned *Condition, num
 
 // lock locks the rows that are not locked and still match.
 func (c *change) lock(ctx context.Context, tx Sender, concerned *Condition, numbers []int64) error {
-	c.numbers, c.notKept, c.orders = nil, 0, nil
+	c.numbers, c.keys, c.notKept, c.orders = nil, nil, 0, nil
 	w := concerned.Clone()
 	w.in(c.t.Dialect(), "f.number", numbers)
 	if !c.Break {
@@ -199,7 +214,7 @@ func (c *change) lock(ctx context.Context, tx Sender, concerned *Condition, numb
 		if c.running != nil && c.running(consumer, string(id)) {
 			return number, nil
 		}
-		c.numbers = append(c.numbers, number)
+		c.numbers, c.keys = append(c.numbers, number), append(c.keys, messageKey{consumer, id})
 		if content != stores.ContentKept {
 			c.notKept++
 		}

@@ -51,8 +51,8 @@ type Dialect struct {
 	Time func(time.Time) any
 	// Contains returns the condition that the error of a failure f contains ?.
 	Contains string
-	// SetStatus sets the status of inbox rows to that of their failures f; the condition on
-	// f follows.
+	// SetStatus sets the status of inbox rows to %s; the condition on their failures f
+	// follows.
 	SetStatus string
 	// LockOrderKey makes who has the order key of a number wait until the transaction has
 	// ended; empty where transactions run one after another. OrderSlots is how many numbers

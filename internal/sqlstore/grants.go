@@ -20,7 +20,7 @@ var rights = map[string]struct{ runtime, operator string }{
 	"schema":         {reads, reads},
 	"consumer":       {writes, reads},
 	"inbox":          {all, writes},
-	"failure":        {all, writes},
+	"failure":        {all, all},
 	"quarantine":     {all, writes},
 	"audit":          {"SELECT, INSERT, DELETE", "SELECT, INSERT"},
 	"process":        {all, reads},

@@ -177,7 +177,7 @@ func newDialect(names sqlstore.Names, maria bool) *sqlstore.Dialect {
 		Time:     func(t time.Time) any { return t.UnixMicro() },
 		Contains: "LOCATE(?, CAST(f.error AS BINARY)) > 0",
 		SetStatus: `UPDATE {schema.}{prefix}inbox i JOIN {schema.}{prefix}failure f ON f.consumer = i.consumer AND f.message_id = i.message_id
-SET i.status = f.status WHERE `,
+SET i.status = %s WHERE `,
 		LockOrderKey: "SELECT slot FROM {schema.}{prefix}outbox_lock WHERE slot = ? FOR UPDATE", OrderSlots: 1024,
 	}
 }

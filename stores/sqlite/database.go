@@ -83,7 +83,7 @@ func newDialect(names sqlstore.Names) *sqlstore.Dialect {
 		Alone:    true,
 		Time:     func(t time.Time) any { return t.UnixMicro() },
 		Contains: "instr(CAST(f.error AS BLOB), ?) > 0",
-		SetStatus: `UPDATE {schema.}{prefix}inbox AS i SET status = f.status FROM {schema.}{prefix}failure f
+		SetStatus: `UPDATE {schema.}{prefix}inbox AS i SET status = %s FROM {schema.}{prefix}failure f
 WHERE f.consumer = i.consumer AND f.message_id = i.message_id AND `,
 	}
 }

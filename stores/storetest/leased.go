@@ -258,7 +258,7 @@ func leasedParked(b *bench) {
 func leasedBroken(b *bench) {
 	here, leases := b.leasing()
 	operator := b.open()
-	for _, verb := range []stores.Verb{stores.VerbRetry, stores.VerbDiscard} {
+	for _, verb := range []stores.Verb{stores.VerbRetry, stores.VerbDiscard, stores.VerbResolve} {
 		id := "leased, " + string(verb)
 		c := claimFor(id, "payload")
 		l := stores.HeldLease{Key: c.Key, Version: b.record(here, leaseOf(c, 0, "here/1", time.Hour)), Holder: "here/1"}

@@ -128,7 +128,7 @@ func breaksInFlight(b *bench) {
 	b.tb.Cleanup(func() { _ = attempt.Rollback(context.Background()) })
 	b.write(attempt, Effect{Key: "in flight", Label: "first", Run: 1})
 	before := b.failure("in flight")
-	for _, verb := range []stores.Verb{stores.VerbRetry, stores.VerbDiscard} {
+	for _, verb := range []stores.Verb{stores.VerbRetry, stores.VerbDiscard, stores.VerbResolve} {
 		ctx, cancel := context.WithTimeout(b.ctx, time.Second)
 		got, err := operator.Change(ctx, stores.Change{Verb: verb, Filter: stores.Filter{ID: []byte("in flight")}, Break: true, Actor: actor, Limit: 10})
 		cancel()

@@ -24,21 +24,15 @@ func (s Store) Change(ctx context.Context, c stores.Change) (done stores.Changed
 		if err != nil {
 			return err
 		}
-		set, mark, steps := retrySet, "3", ""
-		switch c.Verb {
-		case stores.VerbDiscard:
-			set, mark = discardSet, "5"
-		case stores.VerbErase:
-			set, mark, steps = discardSet+", "+sqlstore.Erased, "5", eraseSteps
-		default:
-		}
+		change := changeOf[c.Verb]
 		left := "AND NOT (" + sqlstore.Reserved + ")"
 		if c.Break {
 			left = ""
 		}
 		args := append(append(next.Args, limit), concerned.Args...)
 		args = append(args, s.t.lockPrefix, string(c.Verb), sqlstore.Text(c.Actor, stores.MaxDetailBytes), sqlstore.Text(c.Reason, stores.MaxDetailBytes))
-		text := strings.NewReplacer("{next}", next.String(), "{concerned}", concerned.String(), "{set}", set, "{mark}", mark, "{left}", left, "{steps}", steps).Replace(changeText)
+		text := strings.NewReplacer("{next}", next.String(), "{concerned}", concerned.String(), "{left}", left,
+			"{change}", change.text, "{then}", change.then, "{completed}", change.completed, "{steps}", change.steps).Replace(changeText)
 		found := false
 		_, err = s.t.db.Send(ctx, Statement{Text: s.t.dialect.SQL(text), Args: args, Read: first(&found, &scanned, &done.Next, &done.Changed, &redelivered, &reserved)})
 		return err
@@ -65,21 +59,30 @@ var changeText = `WITH scanned AS MATERIALIZED (
 	{left} AND pg_try_advisory_xact_lock(` + fmt.Sprintf(LockKeyText, "?") + `)
 	FOR UPDATE SKIP LOCKED
 ), changed AS (
-	UPDATE {schema.}{prefix}failure f SET ` + revised + `, {set}
-	FROM free WHERE f.number = free.number
-	RETURNING f.number, f.consumer, f.message_id, f.placement, f.status, free.order_key, CASE WHEN free.held THEN 'reserved' ELSE ` + statusName("free.status") + ` END AS before
+	{change} free WHERE f.number = free.number
+	RETURNING f.number, f.consumer, f.message_id, f.placement, {then} AS status, free.order_key, CASE WHEN free.held THEN 'reserved' ELSE ` + statusName("free.status") + ` END AS before
 ), gone AS (
 	SELECT consumer, order_key, number FROM changed WHERE status <> 3
 ), ` + nextInOrder + `, marked AS (
-	UPDATE {schema.}{prefix}inbox i SET status = {mark} FROM changed
-	WHERE i.consumer = changed.consumer AND i.message_id = changed.message_id AND i.status <> {mark}
+	UPDATE {schema.}{prefix}inbox i SET status = {then}{completed} FROM changed
+	WHERE i.consumer = changed.consumer AND i.message_id = changed.message_id AND i.status <> {then}
 ){steps}, audited AS (
 	INSERT INTO {schema.}{prefix}audit (verb, actor, reason, consumer, number, message_id, before, after)
-	SELECT ?::text, ?::text, ?::text, consumer, number, message_id, before, ` + statusName("{mark}") + ` FROM changed
+	SELECT ?::text, ?::text, ?::text, consumer, number, message_id, before, ` + statusName("{then}") + ` FROM changed
 )
 SELECT (SELECT count(*) FROM scanned), (SELECT coalesce(max(number), 0) FROM scanned),
 	count(*), count(*) FILTER (WHERE placement = 2),
 	(SELECT count(*) FROM scanned WHERE held AND number <> ALL (ARRAY(SELECT number FROM changed))) FROM changed`
+
+// changeOf is what the verbs differ in.
+var changeOf = map[stores.Verb]struct{ text, then, completed, steps string }{
+	stores.VerbRetry:   {text: setFailure + retrySet + " FROM", then: "3"},
+	stores.VerbDiscard: {text: setFailure + discardSet + " FROM", then: "5"},
+	stores.VerbErase:   {text: setFailure + discardSet + ", " + sqlstore.Erased + " FROM", then: "5", steps: deleteSteps},
+	stores.VerbResolve: {text: "DELETE FROM {schema.}{prefix}failure f USING", then: "2", completed: ", completed_at = now()", steps: deleteSteps},
+}
+
+const setFailure = "UPDATE {schema.}{prefix}failure f SET " + revised + ", "
 
 // retrySet makes a message due with a fresh budget. What is not kept waits for the
 // broker to deliver it again, and nothing waits for it: it may never come.
@@ -90,7 +93,7 @@ presumed = false, suspect = f.suspect OR f.reserved OR f.holder IS NOT NULL, res
 const (
 	discardSet = `status = 5, due_at = NULL, suspect = f.suspect OR f.reserved OR f.holder IS NOT NULL, reserved = false, holder = NULL`
 
-	eraseSteps = `, steps AS (
+	deleteSteps = `, steps AS (
 	DELETE FROM {schema.}{prefix}once o USING changed WHERE o.consumer = changed.consumer AND o.message_id = changed.message_id
 )`
 )
@@ -101,7 +104,7 @@ const LockKeyText = `('x' || encode(substr(sha256(%s::bytea || int8send(f.consum
 // statusName is SQL for the word of a status.
 func statusName(number string) string {
 	sql := "CASE"
-	for _, s := range []stores.Status{stores.StatusPending, stores.StatusFailed, stores.StatusDiscarded} {
+	for _, s := range []stores.Status{stores.StatusCompleted, stores.StatusPending, stores.StatusFailed, stores.StatusDiscarded} {
 		sql += fmt.Sprintf(" WHEN %s = %d THEN '%s'", number, s, s)
 	}
 	return sql + " END"
