@@ -359,6 +359,25 @@ func TestMessageIsNotRunWhenItsKeyMayBeForgotten(t *testing.T) {
 	})
 }
 
+// What a worker has reserved may wait, and its key be forgotten meanwhile.
+func TestParkedMessageWhoseKeyIsForgottenWhileItWaitsIsNotRun(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		store, end, provider := newLedger(), &ends{}, &outside{}
+		store.put(failedBefore("a", stores.PlacementParked, 1))
+		<-time.After(57 * time.Minute)
+		in := newInbox(t, store, leasing(func(l *middleware.LeaseConfig) { l.KeyLifetime = time.Hour }), end.configure)
+		well := store.failing("record")
+		time.AfterFunc(4*time.Minute, well)
+		work(t, in, provider.pay, func() {
+			waitUntil(t, func() bool { return store.row("a").status != stores.StatusPending })
+		})
+		if e := end.last(); len(provider.keys) > 0 || e.Class != stores.ClassUnconfirmed || !strings.Contains(e.Err.Error(), "KeyLifetime is 1h0m0s") {
+			t.Errorf("%d runs, then %+v", len(provider.keys), e)
+		}
+	})
+}
+
 func TestUnknownOutcomesStopForAnOperator(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {

@@ -97,7 +97,7 @@ func (f *feed) begin(ctx context.Context, r stores.Retry, reserved time.Time) fu
 			f.giveBack(ctx, []stores.Retry{r}, SkipLate)
 		}
 	}
-	run := &retryRun{Retry: delivery.Retry{Row: r, Reserve: f.reserve}, over: make(chan struct{})}
+	run := &retryRun{Retry: delivery.Retry{Row: r, Read: reserved, Reserve: f.reserve}, over: make(chan struct{})}
 	policy := &f.w.in.handlers.policy(f.handler).machine
 	if !f.w.in.core.CountDecoding(ctx, &run.Retry, policy) {
 		return func(free func()) { free() } // it is due again when its reservation ends

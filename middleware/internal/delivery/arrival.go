@@ -44,6 +44,7 @@ type Unfit struct {
 // Retry is a parked message that a retry worker has reserved.
 type Retry struct {
 	Row        stores.Retry
+	Read       time.Time // of Row, before the store was asked
 	Reserve    time.Duration
 	Unreadable error // it cannot be restored
 	Counted    bool  // its attempt is counted, because its codec may end the process

@@ -84,12 +84,13 @@ func (d *Delivery) unconfirmed() error {
 	if d.row.counted != 0 {
 		presumed = d.arrival.Retry.presumed
 	}
+	age := s.Age + time.Since(d.row.read)
 	switch {
 	case terms.Stop && presumed:
 		return errMayHaveHappened
-	case terms.KeyLifetime > 0 && s.Age+d.core.Times.Handler > terms.KeyLifetime:
+	case terms.KeyLifetime > 0 && age+d.core.Times.Handler > terms.KeyLifetime:
 		return fmt.Errorf("%w: the first attempt was %s ago, the handler may take %s, and KeyLifetime is %s",
-			errKeyForgotten, s.Age.Round(time.Second), d.core.Times.Handler, terms.KeyLifetime)
+			errKeyForgotten, age.Round(time.Second), d.core.Times.Handler, terms.KeyLifetime)
 	}
 	return nil
 }

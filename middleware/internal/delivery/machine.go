@@ -30,14 +30,15 @@ type Delivery struct {
 // row is where the message stands, as the store said last.
 type row struct {
 	state    stores.FailureState
-	take     int64  // the version that the next claim takes over; 0: none
-	suspect  bool   // look before a claim, and count the attempt first
-	counted  int64  // the version in which this delivery's attempt was counted; 0: none
-	started  int    // the number that a start has, if it is on record without an answer
-	holder   string // of its lease
-	spent    bool   // the last attempt is counted, and has ended its process
-	mayCrash bool   // it had not ended in any known way when it was seen first, so it runs alone
-	lent     int    // of the attempts: a shared run's, given back when this one ends in a known way
+	read     time.Time // of state, by this process's clock, for what has passed since
+	take     int64     // the version that the next claim takes over; 0: none
+	suspect  bool      // look before a claim, and count the attempt first
+	counted  int64     // the version in which this delivery's attempt was counted; 0: none
+	started  int       // the number that a start has, if it is on record without an answer
+	holder   string    // of its lease
+	spent    bool      // the last attempt is counted, and has ended its process
+	mayCrash bool      // it had not ended in any known way when it was seen first, so it runs alone
+	lent     int       // of the attempts: a shared run's, given back when this one ends in a known way
 }
 
 // tries counts what one delivery has tried in vain.
@@ -95,7 +96,7 @@ func (d *Delivery) Process(core *Core, a *Arrival, lane *gate.Lane) (end *End) {
 	d.execution.Start(a.Contexts.Detached, a.Observer)
 	d.row.suspect = a.Suspect
 	if r := a.Retry; r != nil {
-		d.row.state, d.row.take = r.Row.State, r.Row.State.Version
+		d.row.state, d.row.read, d.row.take = r.Row.State, r.Read, r.Row.State.Version
 		if r.Counted {
 			d.row.counted, d.row.mayCrash, d.row.lent = r.Row.State.Version, true, r.Lent
 		}

@@ -66,7 +66,7 @@ func (d *Delivery) judged() (next, bool) {
 	case !may:
 		return d.act(v), true
 	}
-	d.end.Unfinished = true
+	d.end.Unfinished, d.row.read = true, asked
 	return next{}, false
 }
 
