@@ -85,13 +85,13 @@ func (s *Store) Change(ctx context.Context, c stores.Change) (stores.Changed, er
 		return stores.Changed{}, err
 	}
 	switch c.Verb {
-	case stores.VerbRetry, stores.VerbDiscard:
+	case stores.VerbRetry, stores.VerbDiscard, stores.VerbResolve:
 	case stores.VerbErase:
 		if len(c.Filter.Status) == 0 { // no work goes that was not named
 			c.Filter.Status = []stores.Status{stores.StatusFailed, stores.StatusDiscarded}
 		}
 	default:
-		return stores.Changed{}, fmt.Errorf("dynamodb: %q is no verb for failed messages: use %q, %q or %q", c.Verb, stores.VerbRetry, stores.VerbDiscard, stores.VerbErase)
+		return stores.Changed{}, fmt.Errorf("dynamodb: %q is no verb for failed messages: use %q, %q, %q or %q", c.Verb, stores.VerbRetry, stores.VerbDiscard, stores.VerbResolve, stores.VerbErase)
 	}
 	now, err := s.clock.now()
 	if err != nil {
@@ -124,7 +124,7 @@ func (s *Store) Change(ctx context.Context, c stores.Change) (stores.Changed, er
 func concerns(v stores.Verb, r *row, now int64) bool {
 	erased := r.content == int64(stores.ContentErased)
 	if v != stores.VerbRetry {
-		return v == stores.VerbErase && !erased || v == stores.VerbDiscard && !r.is(stores.StatusDiscarded)
+		return v == stores.VerbResolve || v == stores.VerbErase && !erased || v == stores.VerbDiscard && !r.is(stores.StatusDiscarded)
 	}
 	retried := r.is(stores.StatusPending) && r.redrives > 0 && r.attempts == 0 && r.uncounted == 0 && r.due <= now && !r.presumed && !r.reserved
 	return !retried && !erased
@@ -163,13 +163,21 @@ func (s *Store) changeOne(ctx context.Context, c *stores.Change, l listed, now i
 		r.status, r.content = int64(stores.StatusDiscarded), int64(stores.ContentErased)
 		gone, err = s.kept(ctx, l.key, l.row)
 		r.forget()
+	case stores.VerbResolve:
+		gone, err = s.kept(ctx, l.key, l.row)
+		r = row{status: int64(stores.StatusCompleted), own: newOwn(), fingerprint: r.fingerprint, trace: r.trace, completedAt: now}
+		if s.retention > 0 {
+			r.expires = instant(now).Unix() + s.retention
+		}
 	default:
 		r.status = int64(stores.StatusDiscarded)
 	}
 	if err != nil {
 		return err
 	}
-	r.index(sqlstore.ConsumerNumber(k.Consumer), k.ID)
+	if c.Verb != stores.VerbResolve {
+		r.index(sqlstore.ConsumerNumber(k.Consumer), k.ID)
+	}
 	err = s.transact(ctx, stores.AuditEntry{
 		Verb: c.Verb, Actor: c.Actor, Reason: c.Reason, Consumer: k.Consumer, MessageID: k.ID, Number: l.number,
 		Before: before, After: stores.Status(r.status).String(), //nolint:gosec // one of those above
