@@ -53,6 +53,9 @@ func changeResolve(b *bench) {
 
 func resolveInOrder(b *bench) {
 	here := b.open()
+	if here.Capabilities().Unordered {
+		return
+	}
 	order := func(f *stores.Failure) { f.OrderKey, f.DueIn, f.OrderWait = []byte("order"), later, later }
 	b.fails(here, "first", order)
 	b.fails(here, "second", order)
