@@ -58,7 +58,7 @@ func (op *operator) decide(ctx context.Context, number int64) error {
 	change := stores.Change{Verb: stores.VerbRetry, Filter: stores.Filter{Numbers: []int64{number}}, Actor: "bookkeeping", Reason: "the provider has not charged it", Limit: 1}
 	charges := op.provider.charges(o.OrderID)
 	if len(charges) > 0 {
-		change.Verb, change.Reason = stores.VerbDiscard, "charged as "+charges[0].Receipt+", booked by hand"
+		change.Verb, change.Reason = stores.VerbResolve, "charged as "+charges[0].Receipt+", booked by hand"
 	}
 	done, err := op.store.Change(ctx, change)
 	if err != nil || done.Changed == 0 {
