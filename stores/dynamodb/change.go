@@ -148,30 +148,7 @@ func (s *Store) changeOne(ctx context.Context, c *stores.Change, l listed, now i
 	r := *l.row
 	r.suspect = r.suspect || r.reserved || r.holder != ""
 	r.reserved, r.holder, r.revision = false, "", r.revision+1
-	var (
-		gone []types.TransactWriteItem
-		err  error
-	)
-	switch c.Verb {
-	case stores.VerbRetry:
-		r.status, r.attempts, r.uncounted, r.presumed, r.redrives, r.budgetAt, r.due = int64(stores.StatusPending), 0, 0, false, r.redrives+1, now, now
-		r.placement = int64(stores.PlacementParked)
-		if r.content != int64(stores.ContentKept) {
-			r.placement, r.orderKey = int64(stores.PlacementRedelivered), nil
-		}
-	case stores.VerbErase:
-		r.status, r.content = int64(stores.StatusDiscarded), int64(stores.ContentErased)
-		gone, err = s.kept(ctx, l.key, l.row)
-		r.forget()
-	case stores.VerbResolve:
-		gone, err = s.kept(ctx, l.key, l.row)
-		r = row{status: int64(stores.StatusCompleted), own: newOwn(), fingerprint: r.fingerprint, trace: r.trace, completedAt: now}
-		if s.retention > 0 {
-			r.expires = instant(now).Unix() + s.retention
-		}
-	default:
-		r.status = int64(stores.StatusDiscarded)
-	}
+	gone, err := s.decided(ctx, c.Verb, l, &r, now)
 	if err != nil {
 		return err
 	}
@@ -194,6 +171,31 @@ func (s *Store) changeOne(ctx context.Context, c *stores.Change, l listed, now i
 		done.Redelivered++
 	}
 	return nil
+}
+
+// decided changes a row by a verb, and returns what is to be deleted with that.
+func (s *Store) decided(ctx context.Context, v stores.Verb, l listed, r *row, now int64) (gone []types.TransactWriteItem, err error) {
+	switch v {
+	case stores.VerbRetry:
+		r.status, r.attempts, r.uncounted, r.presumed, r.redrives, r.budgetAt, r.due = int64(stores.StatusPending), 0, 0, false, r.redrives+1, now, now
+		r.placement = int64(stores.PlacementParked)
+		if r.content != int64(stores.ContentKept) {
+			r.placement, r.orderKey = int64(stores.PlacementRedelivered), nil
+		}
+	case stores.VerbErase:
+		r.status, r.content = int64(stores.StatusDiscarded), int64(stores.ContentErased)
+		gone, err = s.kept(ctx, l.key, l.row)
+		r.forget()
+	case stores.VerbResolve:
+		gone, err = s.kept(ctx, l.key, l.row)
+		*r = row{status: int64(stores.StatusCompleted), own: newOwn(), fingerprint: r.fingerprint, trace: r.trace, completedAt: now}
+		if s.retention > 0 {
+			r.expires = instant(now).Unix() + s.retention
+		}
+	default:
+		r.status = int64(stores.StatusDiscarded)
+	}
+	return gone, err
 }
 
 // Quarantine implements stores.Quarantine: one write for a message that is there already, and
