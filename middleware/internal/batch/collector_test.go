@@ -60,7 +60,6 @@ type fakeBatch struct {
 	members []stores.Member
 	kept    []string
 	over    bool
-	cut     bool
 }
 
 func (b *fakeBatch) Members() []stores.Member { return b.members }
