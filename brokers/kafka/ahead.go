@@ -23,8 +23,7 @@ import (
 
 const (
 	aheadVersion = "millpond3"
-	// what is said of the others
-	aheadBegun   = "rest-begun"
+	aheadBegun   = "rest-begun" // the others may be
 	aheadUnbegun = "rest-unbegun"
 	// maxAhead bounds the bits: 1 KiB of the 4 KiB that a broker takes by default.
 	maxAhead = 8 << 10

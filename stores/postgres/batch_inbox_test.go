@@ -192,7 +192,7 @@ func TestDishonestHandlersInBatches(t *testing.T) {
 		"commits":     {act: func(ctx context.Context, tx pgx.Tx) error { _ = tx.Commit(ctx); return nil }},
 		"commits raw": {act: func(ctx context.Context, tx pgx.Tx) error { _, _ = tx.Conn().Exec(ctx, "COMMIT AND CHAIN"); return nil }, ends: true},
 		"leaves rows": {act: func(ctx context.Context, tx pgx.Tx) error {
-			_, err := tx.Query(ctx, "SELECT generate_series(1, 9)")
+			_, err := tx.Query(ctx, "SELECT generate_series(1, 9)") //nolint:sqlclosecheck // it is left open
 			return err
 		}},
 		"bad SQL": {act: func(ctx context.Context, tx pgx.Tx) error { _, err := tx.Exec(ctx, "SELECT nothing"); return err }},
@@ -263,7 +263,7 @@ func TestSlowHandlersDoNotAddUp(t *testing.T) {
 	start := time.Now()
 	const n = 60
 	for _, err := range s.deliver(t, n, postgres.Handler(func(_ context.Context, tx pgx.Tx, msg *message.Message) error {
-		time.Sleep(50 * time.Millisecond)
+		<-time.After(50 * time.Millisecond)
 		return effect(msg, tx)
 	})) {
 		require.NoError(t, err)

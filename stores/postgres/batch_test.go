@@ -279,7 +279,7 @@ func TestALostBatch(t *testing.T) {
 			require.ErrorIs(t, m.Leave(ctx), stores.ErrBatchLost)
 		},
 		"open rows": func(m stores.Member, tx pgx.Tx) {
-			_, err := tx.Query(ctx, "SELECT generate_series(1, 10)")
+			_, err := tx.Query(ctx, "SELECT generate_series(1, 10)") //nolint:sqlclosecheck // it is left open
 			require.NoError(t, err)
 			require.ErrorIs(t, m.Keep(ctx), stores.ErrTxBusy)
 		},

@@ -232,7 +232,7 @@ func (t *memberTx) dead() pgx.Tx {
 		return closedTx{}
 	}
 	own := conn.Hijack()
-	defer own.Close(ctx)
+	defer func() { _ = own.Close(ctx) }()
 	tx, err := own.Begin(ctx)
 	if err != nil {
 		return closedTx{}

@@ -134,7 +134,7 @@ func judgeAndRollback(ctx context.Context, conn *pgx.Conn, t *tables.Tables, con
 		sent = append(sent, tables.Statement{Text: text, Args: args, Read: sqlstore.ReadFirst(&asked, &seen.Free, &seen.Behind)})
 	}
 	if text, args := t.Stale(consumer, c); text != "" {
-		sent = append(sent, tables.Statement{Text: text, Args: args, Read: func(rows tables.Rows) error { return seen.ReadStale(rows) }})
+		sent = append(sent, tables.Statement{Text: text, Args: args, Read: seen.ReadStale})
 	}
 	sent = append(sent,
 		tables.Statement{Text: t.Look(), Args: []any{consumer, c.Key.ID}, Read: func(rows tables.Rows) error { return found.Read(rows, &found.Server) }},

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
@@ -63,7 +64,7 @@ func (t *Tx) Hand(ctx context.Context, h *Handed) (err error) {
 		}
 		staged[i] = tables.Statement{Text: text, Args: args}
 	}
-	t.staged, t.handed = append(staged, t.staged...), h
+	t.staged, t.handed = slices.Concat(staged, t.staged), h
 	return nil
 }
 

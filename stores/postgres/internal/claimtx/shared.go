@@ -107,8 +107,10 @@ func (m *Member) notShared() error {
 	return nil
 }
 
-// Saved notes that the savepoint is made; Saving reports whether it is to be.
-func (m *Member) Saved()       { m.saved = true }
+// Saved notes that the savepoint is made.
+func (m *Member) Saved() { m.saved = true }
+
+// Saving reports whether the savepoint is to be made.
 func (m *Member) Saving() bool { return !m.saved }
 
 // Emit implements stores.Emitter. What the members say is written at once, so that the locks
