@@ -68,7 +68,7 @@ func TestUnknownCommandsAndWhatMayBeMeant(t *testing.T) {
 		"retry --all --yes": "did you mean millpond relay or millpond msg retry or millpond outbox retry?",
 		"cuase ls":          "did you mean millpond cause?",
 		"cause show":        "did you mean millpond msg show or millpond outbox show or millpond quarantine show?",
-		"msg realese":       `"realese" is no command of millpond msg, which has discard, ls, retry, show`,
+		"msg realese":       `"realese" is no command of millpond msg, which has discard, ls, resolve, retry, show`,
 		"quarantine relase": "did you mean millpond quarantine release?",
 		"--frobnicate":      "unknown flag: --frobnicate",
 		"msg retry --frob":  "unknown flag: --frob",
