@@ -170,7 +170,8 @@ type QuarantineQuery struct {
 type Decision struct {
 	Verb          Verb // VerbRelease, VerbReject, VerbReopen or VerbErase
 	RowID         int64
-	Actor, Reason string // kept in the audit; cut to MaxDetailBytes
+	From          QuarantineStatus // of VerbErase: only if the row still has it; "": any
+	Actor, Reason string           // kept in the audit; cut to MaxDetailBytes
 }
 
 // ReleasedID returns the message id under which a released message runs. Its own id may

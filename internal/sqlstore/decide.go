@@ -1,6 +1,7 @@
 package sqlstore
 
 import (
+	"cmp"
 	"context"
 	"strings"
 
@@ -73,6 +74,7 @@ func (s Store) Decide(ctx context.Context, d stores.Decision) error {
 
 func (t *Tables) decide(ctx context.Context, tx Sender, d stores.Decision) error {
 	r, _ := RulingOf(d.Verb)
+	r.From = cmp.Or(r.From, d.From)
 	var (
 		was            stores.QuarantineStatus
 		oneWay         bool

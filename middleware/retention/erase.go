@@ -227,7 +227,7 @@ func (r *eraser) row(ctx context.Context, row stores.QuarantineRow, done *Erased
 		done.Erased++
 		return nil
 	}
-	err := r.store.Decide(ctx, stores.Decision{Verb: stores.VerbErase, RowID: row.RowID, Actor: r.Actor, Reason: r.Reason})
+	err := r.store.Decide(ctx, stores.Decision{Verb: stores.VerbErase, RowID: row.RowID, From: row.Status, Actor: r.Actor, Reason: r.Reason})
 	switch {
 	case errors.Is(err, stores.ErrChanged), errors.Is(err, stores.ErrNotFound):
 		done.Busy++

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sync"
 	"testing"
 	"time"
 
@@ -122,6 +123,37 @@ func TestEraseTellsTheArchiveFirst(t *testing.T) {
 	wantLines(t, "a dry run", erase(t, store, e), "messages 1 0 0")
 	if told != 1 {
 		t.Errorf("the archive was told %d times", told)
+	}
+}
+
+// releasing is a store in which somebody releases what an erasure has just listed.
+type releasing struct {
+	*sqlite.Store
+	once sync.Once
+}
+
+func (r *releasing) Quarantined(ctx context.Context, q stores.QuarantineQuery) ([]stores.QuarantineRow, error) {
+	rows, err := r.Store.Quarantined(ctx, q)
+	if err == nil && len(rows) > 0 {
+		r.once.Do(func() { err = r.Decide(ctx, stores.Decision{Verb: stores.VerbRelease, RowID: rows[0].RowID}) })
+	}
+	return rows, err
+}
+
+// The row leads to the message that runs: it is not erased before that one is.
+func TestWhatIsReleasedMeanwhileIsErasedAsWell(t *testing.T) {
+	t.Parallel()
+	store := aged(t)
+	row := held(t, store, "held", false)
+	e := retention.Erasure{ID: []byte("held"), Unfinished: true}
+	wantLines(t, "released meanwhile", erase(t, &releasing{Store: store}, e), "quarantine 2 0 1")
+	erase(t, store, e)
+	m, err := store.Find(t.Context(), stores.Key{Consumer: stock, ID: stores.ReleasedID(row)})
+	if err != nil || m.Content != stores.ContentErased {
+		t.Errorf("what was released is %+v, %v", m, err)
+	}
+	if due, err := store.Due(t.Context(), stores.DueQuery{Consumer: stock, Limit: 10, Reserve: time.Minute}); err != nil || len(due) > 0 {
+		t.Errorf("%d messages are due, %v", len(due), err)
 	}
 }
 

@@ -1,6 +1,7 @@
 package dynamodb
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -93,6 +94,7 @@ func (s *Store) Decide(ctx context.Context, d stores.Decision) error {
 	if !ok {
 		return fmt.Errorf("dynamodb: %q is no verb for quarantined messages: use %q, %q, %q or %q", d.Verb, stores.VerbRelease, stores.VerbReject, stores.VerbReopen, stores.VerbErase)
 	}
+	ruling.From = cmp.Or(ruling.From, d.From)
 	l, err := s.detained(ctx, d.RowID)
 	if err != nil {
 		return err

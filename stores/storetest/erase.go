@@ -222,6 +222,8 @@ func eraseQuarantined(b *bench) {
 	}
 	b.decide(store, stores.VerbReject, rows[0].RowID)
 	b.decide(store, stores.VerbRelease, rows[1].RowID)
+	wantErr(b.tb, "erase of what was released since it was held", store.Decide(b.ctx,
+		stores.Decision{Verb: stores.VerbErase, RowID: rows[1].RowID, From: stores.QuarantineHeld}), stores.ErrChanged)
 	for _, r := range rows {
 		b.decide(store, stores.VerbErase, r.RowID)
 		for _, verb := range []stores.Verb{stores.VerbErase, stores.VerbRelease, stores.VerbReopen, stores.VerbReject} {
