@@ -49,13 +49,14 @@ func (s *session) commit() {
 	}
 }
 
-// commitMarks reports whether all of them were committed.
+// commitMarks reports whether all of them were committed. Of partitions that have left
+// nothing is: who has them now may have come further.
 func (s *session) commitMarks(due map[int32]mark) bool {
 	ctx, cancel := context.WithTimeout(s.life, leaveTimeout)
 	defer cancel()
 	s.commits.mu.Lock()
 	defer s.commits.mu.Unlock()
-	return s.send(ctx, due)
+	return s.owned.has(due) && s.send(ctx, due)
 }
 
 // send reports whether all was committed. s.commits.mu must be held.
@@ -140,6 +141,9 @@ func (p *partition) mark() (mark, bool) {
 		return mark{}, false
 	}
 	m := mark{partition: p, at: b.position(), ahead: b.offsets.ahead(), settled: b.offsets.settled}
+	if b.offsets.next == unknownOffset { // nothing was begun here
+		m.ahead = b.ahead
+	}
 	m.ahead.base, m.ahead.restUnbegun = m.at.Offset, ended
 	return m, true
 }

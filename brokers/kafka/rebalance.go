@@ -42,6 +42,18 @@ func (o *owned) all() []*partition {
 	return slices.Collect(maps.Values(o.partitions))
 }
 
+// has reports whether the marks are of partitions that may be committed.
+func (o *owned) has(marks map[int32]mark) bool {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	for id, m := range marks {
+		if o.forgotten || o.partitions[id] != m.partition {
+			return false
+		}
+	}
+	return true
+}
+
 func (o *owned) remove(partitions []*partition) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
