@@ -18,8 +18,8 @@ type Accounts struct {
 	Emit func()
 }
 
-// Serve runs deliveries, a retry worker and a relay by the service's account, repairs by the
-// operator's, and lists by the reader's.
+// Serve runs deliveries, a retry worker and a relay by the service's account, repairs and
+// erasures by the operator's, and lists by the reader's.
 func Serve(t *testing.T, a Accounts) {
 	t.Helper()
 	s := session{t}
@@ -132,6 +132,11 @@ func (s session) repair(on stores.Store) {
 			s.Fatalf("%s: %+v", verb, changed)
 		}
 	}
+	erased, err := on.Change(s.Context(), stores.Change{Verb: stores.VerbErase, Filter: stores.Filter{ID: claim("given up").Key.ID}, Actor: "ada", Limit: 1})
+	s.must("erase", err)
+	if erased.Changed != 1 {
+		s.Fatalf("erase: %+v", erased)
+	}
 	rows, err := on.Quarantined(s.Context(), stores.QuarantineQuery{Limit: 10})
 	s.must("Quarantined", err)
 	if len(rows) != 2 {
@@ -191,6 +196,29 @@ func (s session) relay(a Accounts) {
 		Refused: []stores.RefusedOutput{{Number: pending.Outputs[1].Number, Attempts: 1, Error: "no", Failed: true}},
 	}))
 	s.must("Unlease", outbox.Unlease(s.Context(), lease.Name, lease.Owner, units))
+	s.repairOutputs(a.Operator)
+}
+
+// repairOutputs does what is done to outputs: one was published, and one has failed.
+func (s session) repairOutputs(on stores.Store) {
+	s.Helper()
+	outbox, ok := on.(stores.OutboxInspector)
+	if !ok {
+		s.must("an outbox", errors.ErrUnsupported)
+	}
+	for _, c := range []stores.OutputChange{
+		{Verb: stores.VerbReplayOutput, Filter: stores.OutputFilter{State: stores.OutputPublished}},
+		{Verb: stores.VerbRetryOutput, Filter: stores.OutputFilter{State: stores.OutputFailed}},
+		{Verb: stores.VerbDiscardOutput, Filter: stores.OutputFilter{State: stores.OutputPending}},
+		{Verb: stores.VerbEraseOutput, Filter: stores.OutputFilter{State: stores.OutputPublished}},
+	} {
+		c.Actor, c.Limit = "ada", 10
+		changed, err := outbox.ChangeOutputs(s.Context(), c)
+		s.must(string(c.Verb), err)
+		if changed.Changed == 0 {
+			s.Fatalf("%s: %+v", c.Verb, changed)
+		}
+	}
 }
 
 func (s session) list(on stores.Store) {

@@ -25,8 +25,8 @@ var rights = map[string]struct{ runtime, operator string }{
 	"audit":          {"SELECT, INSERT, DELETE", "SELECT, INSERT"},
 	"process":        {all, reads},
 	"once":           {all, all},
-	"outbox":         {all, "SELECT, INSERT, DELETE"},
-	"outbox_history": {all, "SELECT, DELETE"},
+	"outbox":         {all, all},
+	"outbox_history": {all, "SELECT, UPDATE, DELETE"}, // UPDATE: to lock rows
 	"outbox_failed":  {all, all},
 	"outbox_lock":    {"SELECT, UPDATE", "SELECT, UPDATE"},
 	"lease":          {all, reads},
