@@ -12,8 +12,9 @@ import (
 const OutputColumns = `id, created_at, bytes, bucket, destination, topic, type, codec, message_id, order_key, traceparent, metadata, payload`
 
 const (
+	// What moves is locked, or it would come back if an operator deletes it just then.
 	keepPublished = `INSERT INTO {schema.}{prefix}outbox_history (` + OutputColumns + `, attempts, error, published_at)
-SELECT ` + OutputColumns + `, attempts, error, {now} FROM {schema.}{prefix}outbox WHERE %s`
+SELECT ` + OutputColumns + `, attempts, error, {now} FROM {schema.}{prefix}outbox WHERE %s{for update}`
 
 	// An output is told apart from one that got its number after a failover by when it was created.
 	created = `{us}created_at{/us}`
@@ -23,7 +24,7 @@ SELECT ` + OutputColumns + `, attempts, error, {now} FROM {schema.}{prefix}outbo
 	refuseOutput = `UPDATE {schema.}{prefix}outbox SET attempts = ?, error = ? WHERE %s`
 
 	failOutput = `INSERT INTO {schema.}{prefix}outbox_failed (` + OutputColumns + `, attempts, error, blocks, failed_at)
-SELECT ` + OutputColumns + `, ?{smallint}, ?{text}, ?{boolean}, {now} FROM {schema.}{prefix}outbox WHERE %s`
+SELECT ` + OutputColumns + `, ?{smallint}, ?{text}, ?{boolean}, {now} FROM {schema.}{prefix}outbox WHERE %s{for update}`
 )
 
 // Settle implements stores.Outbox: what is published in one commit, what was refused in another.
