@@ -185,6 +185,24 @@ func TestWhatDoesNotFit(t *testing.T) {
 		"a longer timer": {
 			broker: func(b *lasting) { b.settleLimit = 6 * time.Minute },
 		},
+		"a window within the broker's horizon": {
+			change: func(c *router.Config) { c.Retention.Window, c.Retention.Failed = 168*time.Hour, 240*time.Hour },
+			broker: func(b *lasting) {
+				b.can = &brokers.Capabilities{ReplayHorizon: brokers.ReplayHorizon{Known: true, Max: 168 * time.Hour}}
+			},
+			says: []string{`router: handler "stock": completed messages are kept for 168h0m0s, and the broker keeps messages for 168h0m0s, so that offsets set back that far would run what was purged again: raise retention.window above 168h0m0s, or have the broker tell when it took a message (see docs/retention.md)`},
+		},
+		"a window of failed messages alone": {
+			change: func(c *router.Config) {
+				c.Retention.Failed, c.Retention.Discarded, c.Broker.ReplayHorizon = 200*time.Hour, 100*time.Hour, 168*time.Hour
+			},
+			broker: func(b *lasting) { b.can = &brokers.Capabilities{} },
+			says:   []string{`router: handler "stock": discarded messages are kept for 100h0m0s, and broker.replay_horizon is 168h0m0s, so that offsets set back that far would run what was purged again: raise retention.discarded above 168h0m0s, or have the broker tell when it took a message (see docs/retention.md)`},
+		},
+		"windows beyond the broker's horizon": {
+			change: func(c *router.Config) { c.Retention.Window, c.Broker.ReplayHorizon = 169*time.Hour, 168*time.Hour },
+			broker: func(b *lasting) { b.can = &brokers.Capabilities{} },
+		},
 		"a pool": {
 			change: onPool,
 			says:   []string{`router: store.url allows 9 connections (max_conns), and 10 may be needed: 1 in flight + 8 retries of handler "stock" + 1: write max_conns=10 there, or lower broker.in_flight or retry_worker.concurrency`},

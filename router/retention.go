@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/millpond-go/millpond/middleware/retention"
+	"github.com/millpond-go/millpond/stores"
 )
 
 // RetentionConfig configures the sweeper, which purges what is old. The service sets the
@@ -26,6 +27,17 @@ func (c *Config) windowOf(handler string) time.Duration {
 		return own
 	}
 	return c.Retention.Window
+}
+
+// shortest returns which messages of a handler are forgotten first, and after how long; 0: none.
+func (c *Config) shortest(handler string) (kind stores.PurgeKind, window time.Duration) {
+	kind, window = stores.PurgeCompleted, c.windowOf(handler)
+	for _, other := range []stores.PurgeKind{stores.PurgeFailed, stores.PurgeDiscarded} {
+		if own := c.Retention.Of(other); own > 0 && (window <= 0 || own < window) {
+			kind, window = other, own
+		}
+	}
+	return kind, window
 }
 
 func (r *run) sweeperConfig() retention.Config {
@@ -76,7 +88,8 @@ func (r *run) sweep(parts []part) ([]part, error) {
 
 // retention checks that nothing is purged that the broker may still deliver.
 func (f *fitting) retention(h *handler) {
-	window, can := f.config.windowOf(h.name), f.broker.Capabilities()
+	kind, window := f.config.shortest(h.name)
+	can := f.broker.Capabilities()
 	horizon, source := can.ReplayHorizon, "the broker keeps messages for"
 	if own := f.config.Broker.ReplayHorizon; own > 0 {
 		horizon.Known, horizon.Max, source = true, own, "broker.replay_horizon is"
@@ -84,8 +97,12 @@ func (f *fitting) retention(h *handler) {
 	if window <= 0 || f.judgesByTime() || !horizon.Known || window > horizon.Max {
 		return
 	}
-	f.badf("handler %q: completed messages are kept for %s, and %s %s, so that offsets set back that far would run what was purged again: raise retention.window above %s, or have the broker tell when it took a message (see docs/retention.md)",
-		h.name, window, source, horizon.Max, horizon.Max)
+	field := "window"
+	if kind != stores.PurgeCompleted {
+		field = string(kind)
+	}
+	f.badf("handler %q: %s messages are kept for %s, and %s %s, so that offsets set back that far would run what was purged again: raise retention.%s above %s, or have the broker tell when it took a message (see docs/retention.md)",
+		h.name, kind, window, source, horizon.Max, field, horizon.Max)
 }
 
 // judgesByTime reports whether messages that were purged are recognized by their time.
@@ -97,8 +114,8 @@ func (r *run) judgesByTime() bool {
 // window alone.
 func (r *run) adviseOfRetention() {
 	c := r.sweeperConfig()
-	completed := c.Window > 0 || len(c.ByHandler) > 0
-	if !completed || r.judgesByTime() {
+	forgets := c.Window > 0 || c.Failed > 0 || c.Discarded > 0 || len(c.ByHandler) > 0
+	if !forgets || r.judgesByTime() {
 		return
 	}
 	if can := r.broker.Capabilities(); !can.ReplayHorizon.Known && r.config.Broker.ReplayHorizon == 0 {

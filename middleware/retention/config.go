@@ -15,7 +15,7 @@ import (
 // Windows say how long rows are kept; 0: for ever.
 type Windows struct {
 	Window      time.Duration `config:"window" example:"168h" check:"positive" about:"How long completed messages are kept, at least 6h5m. A message that is delivered again later than that may run again, so it must be longer than the broker keeps messages or brings them back: see docs/retention.md. Default: for ever."`
-	Failed      time.Duration `config:"failed" example:"2160h" check:"positive" about:"How long messages are kept that have failed for good. Not less than window. Default: for ever."`
+	Failed      time.Duration `config:"failed" example:"2160h" check:"positive" about:"How long messages are kept that have failed for good, at least 6h5m, and not less than window. Default: for ever."`
 	Discarded   time.Duration `config:"discarded" example:"720h" check:"positive" about:"The same for those that an operator has discarded."`
 	Quarantined time.Duration `config:"quarantined" example:"2160h" check:"positive" about:"How long messages stay in quarantine. Default: for ever."`
 	Published   time.Duration `config:"published" example:"168h" check:"positive" about:"How long the outbox's history is kept. Default: for ever."`
@@ -113,8 +113,13 @@ func (c *Config) Validate() error {
 		return fmt.Sprintf("is %s: new messages would count as stale, because deliveries are known as late only after %s and clocks may differ by %s: use at least %s",
 			window, stores.LateAfter, stores.ClockMargin, MinWindow)
 	}
-	if 0 < c.Window && c.Window < MinWindow && !c.Retired {
-		all = append(all, field.Error{Field: "Window", Text: tooShort(c.Window)})
+	for _, forgets := range []struct {
+		name   string
+		window time.Duration
+	}{{"Window", c.Window}, {"Failed", c.Failed}, {"Discarded", c.Discarded}} {
+		if 0 < forgets.window && forgets.window < MinWindow && !c.Retired {
+			all = append(all, field.Error{Field: forgets.name, Text: tooShort(forgets.window)})
+		}
 	}
 	for handler, window := range c.ByHandler {
 		var text string

@@ -324,6 +324,8 @@ func TestShortWindowsAreRefused(t *testing.T) {
 		for _, c := range []retention.Config{
 			{Windows: retention.Windows{Window: window}},
 			{ByHandler: map[string]time.Duration{"stock": window}},
+			{Windows: retention.Windows{Failed: window}},
+			{Windows: retention.Windows{Discarded: window}},
 		} {
 			c.Service = "inventory"
 			err := c.Validate()
