@@ -1,6 +1,9 @@
 package postgres
 
-import "github.com/millpond-go/millpond/stores/postgres/internal/tables"
+import (
+	"github.com/millpond-go/millpond/stores"
+	"github.com/millpond-go/millpond/stores/postgres/internal/tables"
+)
 
 // What tests ask the server about, and what they hold as others would.
 
@@ -18,3 +21,13 @@ func (s *Store) RangeStatements() (survey, purge string) { return s.tables.Range
 
 // LockPrefix is what a lock key is made of beside consumer and id.
 func (s *Store) LockPrefix() []byte { return s.tables.LockPrefix() }
+
+// ClaimStatement is the statement of a claim, of a registered consumer.
+func (s *Store) ClaimStatement(c stores.Claim) (text string, args []any, err error) {
+	consumer, err := s.tables.Known(c.Key)
+	if err != nil {
+		return "", nil, err
+	}
+	text, args = s.tables.Claim(consumer, &c)
+	return text, args, nil
+}

@@ -145,6 +145,40 @@ func TestBoundNeverRaisesTheServersOwnLimits(t *testing.T) {
 	}
 }
 
+// A process that is stopped before it has ended the transaction of a claim that was not won
+// would keep the key's lock for ever.
+func TestClaimsThatAreNotWonAreBoundToo(t *testing.T) {
+	t.Parallel()
+	s := openStore(t, testenv.VolatilePostgres(t).NewDatabase(t))
+	claim := pgtest.Claim("done")
+	a, _ := begin(t, s, claim)
+	if err := a.Commit(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	claim.Bound = 7 * time.Second
+	text, args, err := s.ClaimStatement(claim)
+	if err != nil {
+		t.Fatal(err)
+	}
+	tx, err := s.Pool().Begin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = tx.Rollback(context.WithoutCancel(t.Context())) }()
+	var (
+		locks           int
+		statement, idle string
+	)
+	won, err := tx.Exec(t.Context(), text, args...)
+	if err == nil {
+		err = tx.QueryRow(t.Context(), `SELECT current_setting('statement_timeout'), current_setting('idle_in_transaction_session_timeout'),
+(SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND pid = pg_backend_pid())`).Scan(&statement, &idle, &locks)
+	}
+	if err != nil || won.RowsAffected() != 0 || locks != 1 || statement != "7s" || idle != "7s" {
+		t.Errorf("%s, %d locks, statement_timeout %s, idle %s, %v", won, locks, statement, idle, err)
+	}
+}
+
 // A dump that is restored sets the tables back, and the server runs on.
 func TestRestoredTablesAreAnotherServers(t *testing.T) {
 	t.Parallel()

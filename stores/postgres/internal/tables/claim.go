@@ -45,24 +45,21 @@ const (
 
 // claimText numbers the arguments in the order in which Claim appends them.
 func claimText(kind claimKind) string {
-	text, server, next := insertText, server, 6
-	argument := func(name string) {
-		number := "$" + strconv.Itoa(next)
-		text, server = strings.ReplaceAll(text, name, number), strings.ReplaceAll(server, name, number)
-		next++
+	text, next := insertText+keyLock, 6
+	if kind&ofBound != 0 {
+		text = insertText + bounded
 	}
 	if kind&ofTime != 0 {
 		text += timed
-		argument("@time")
 	}
 	if kind&ofOrder != 0 {
 		text += ordered
-		argument("@order")
 	}
-	if kind&ofBound != 0 {
-		server = bounded
-		argument("@idle")
-		argument("@statement")
+	for _, name := range []string{"@time", "@order", "@idle", "@statement"} {
+		if strings.Contains(text, name) {
+			text = strings.ReplaceAll(text, name, "$"+strconv.Itoa(next))
+			next++
+		}
 	}
 	return text + "\nON CONFLICT DO NOTHING RETURNING " + completed + ", " + server
 }

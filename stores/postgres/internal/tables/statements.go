@@ -71,7 +71,9 @@ const (
 	// transaction is its status, and a message costs one row version. The lock is
 	// asked for before the insert is tried, so the insert never waits.
 	insertText = `INSERT INTO {schema.}{prefix}inbox AS i (consumer, message_id, status, fingerprint, traceparent, completed_at)
-SELECT $1, $2, 2, $3, $4, now() WHERE pg_try_advisory_xact_lock($5)`
+SELECT $1, $2, 2, $3, $4, now() WHERE `
+
+	keyLock = `pg_try_advisory_xact_lock($5)`
 
 	// Where the message has a time.
 	timed = `
@@ -90,10 +92,10 @@ AND NOT EXISTS (SELECT FROM {schema.}{prefix}consumer WHERE id = $1 AND purged_t
 	staleText = `SELECT pg_try_advisory_xact_lock($2), (SELECT (extract(epoch from purged_through) * 1000000)::bigint
 FROM {schema.}{prefix}consumer WHERE id = $1 AND purged_through > ('1970-01-01 00:00:00+00'::timestamptz + ($3::bigint * interval '1 microsecond')))`
 
-	// Where the connection's own timeouts do not keep the bound. Only a claim that is won pays
-	// for it.
+	// Where the connection's own timeouts do not keep the bound. A claim that is not won has the
+	// key's lock as well, so the bound comes before it.
 	bounded = `CASE WHEN set_config('idle_in_transaction_session_timeout', @idle, true) IS NOT NULL
-AND set_config('statement_timeout', @statement, true) IS NOT NULL THEN ` + server + ` END`
+AND set_config('statement_timeout', @statement, true) IS NOT NULL THEN ` + keyLock + ` END`
 
 	// Where the message must not pass an earlier one.
 	ordered = `
