@@ -243,6 +243,28 @@ func TestQueueOfManyLargeStatements(t *testing.T) {
 	}
 }
 
+// What makes room for new statements forgets nothing of those that are sent beside them.
+func TestQueuedStatementsMakeRoomForOthers(t *testing.T) {
+	t.Parallel()
+	s := openStore(t, pgtest.WithParameters(t, testenv.VolatilePostgres(t).NewDatabase(t), "pool_max_conns", "1"))
+	const messages, texts = 3, 90
+	for m := range messages {
+		_, err := queued(t, s, fmt.Sprint(m), func(_ context.Context, q *postgres.Queue, msg *message.Message) error {
+			q.Exec(insertEffect, msg.UUID)
+			for i := range texts {
+				q.Exec(fmt.Sprintf("UPDATE effect SET label = '%d of %d' WHERE key = $1", i, m), msg.UUID)
+			}
+			return nil
+		})
+		if err != nil {
+			t.Errorf("message %d: %v", m, err)
+		}
+	}
+	if n := effects(t, s.Pool()); n != messages {
+		t.Errorf("%d effects", n)
+	}
+}
+
 // Behind a pooler nothing is prepared, so that the statements have a trip of their own.
 func TestQueuedWhereNothingIsPrepared(t *testing.T) {
 	t.Parallel()

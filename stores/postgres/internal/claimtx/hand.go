@@ -95,7 +95,16 @@ func (l *link) describe(ctx context.Context, pg *pgconn.PgConn, texts []string) 
 	var (
 		asked []int
 		bytes int
+		fresh int
 	)
+	for _, text := range texts {
+		if _, known := l.described[text]; !known {
+			fresh++
+		}
+	}
+	if len(l.prepared)+fresh > maxPrepared {
+		l.discard(pg.Frontend()) // before it is asked what is known
+	}
 	for i, text := range texts {
 		if _, known := l.described[text]; known {
 			continue

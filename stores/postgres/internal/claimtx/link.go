@@ -122,16 +122,21 @@ var inBinary = []int16{pgtype.BinaryFormatCode}
 // whoever shares a server connection after all, by a pooler, meets an error and no other statement.
 func (l *link) prepare(to *pgproto3.Frontend, text string) (name string) {
 	if len(l.prepared) >= maxPrepared {
-		for text, name := range l.prepared {
-			to.SendClose(&pgproto3.Close{ObjectType: 'S', Name: name})
-			l.drop(text)
-		}
+		l.discard(to)
 	}
 	sum := sha256.Sum256([]byte(text))
 	name = "millpond_" + hex.EncodeToString(sum[:16])
 	to.SendClose(&pgproto3.Close{ObjectType: 'S', Name: name}) // is no error if there is none
 	l.prepared[text] = name
 	return name
+}
+
+// discard has the server drop what is prepared.
+func (l *link) discard(to *pgproto3.Frontend) {
+	for text, name := range l.prepared {
+		to.SendClose(&pgproto3.Close{ObjectType: 'S', Name: name})
+		l.drop(text)
+	}
 }
 
 // failed has statements prepared anew that may not be, or whose plans no longer fit. A connection
