@@ -309,6 +309,33 @@ func TestAnUnknownCommitIsEachOnes(t *testing.T) {
 	})
 }
 
+// What a handler has met that failed may have been of others of its batch, who were not committed
+// either.
+func TestFailuresInALostBatchDecideNothing(t *testing.T) {
+	for _, commit := range []error{errors.Join(stores.ErrNotCommitted, stores.ErrBatchLost), stores.ErrCommitUnknown} {
+		synctest.Test(t, func(t *testing.T) {
+			c := newCrowd(t)
+			c.store.commit = commit
+			for i := range 100 {
+				if i%10 == 7 {
+					c.store.keep[name(i)] = errors.Join(stores.ErrNotCommitted, stores.ErrFailureHidden)
+				}
+			}
+			c.deliver(100, func(id string, _ bool) error {
+				if id[3] == '5' {
+					return errors.New("failed")
+				}
+				return slow(id, false)
+			})
+			for id, v := range c.verdicts {
+				if (id[3] == '5' || id[3] == '7') && !v.Apart && !c.alone[id] {
+					t.Errorf("%v: %s: %+v", commit, id, v)
+				}
+			}
+		})
+	}
+}
+
 // A batch that cannot begin is nobody's failure.
 func TestWhereNoBatchBegins(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

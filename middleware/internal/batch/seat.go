@@ -38,7 +38,7 @@ func (s *Seat) Keep(parent context.Context, outputs []stores.Output) Verdict {
 	case errors.Is(err, stores.ErrNotShared):
 		return Verdict{Err: err, Apart: true}
 	case err != nil:
-		return Verdict{Err: err, Own: true}
+		return r.failed(err)
 	case r.result == nil:
 		return Verdict{}
 	case errors.Is(r.result, stores.ErrCommitUnknown):
@@ -60,7 +60,14 @@ func (s *Seat) Leave(parent context.Context) Verdict {
 	if errors.Is(err, errLeft) {
 		err = nil
 	}
-	return Verdict{Err: err, Apart: errors.Is(err, stores.ErrNotShared), Own: true}
+	return r.failed(err)
+}
+
+// failed is what becomes of a member that has failed. What it has met may have been written by
+// members before it: if they are not committed, it decides nothing.
+func (r *round) failed(err error) Verdict {
+	theirs := r.result != nil && !errors.Is(err, stores.ErrBatchLost)
+	return Verdict{Err: err, Apart: theirs || errors.Is(err, stores.ErrNotShared), Own: true}
 }
 
 var (
