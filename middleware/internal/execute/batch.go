@@ -100,6 +100,7 @@ func (x *inBatch) Finish(outputs []stores.Output) (end Ended) {
 		return end
 	}
 	ctx := x.observer.CommitStarts(x.parent)
+	x.ends()
 	v := x.seat.Keep(ctx, outputs)
 	x.observer.CommitEnds(ctx, v.Err)
 	return x.left(v, v.Err)
@@ -113,12 +114,16 @@ func (x *inBatch) Undo(cause error) Ended {
 		x.leave(false)
 		return end
 	}
+	x.ends()
 	return x.left(x.seat.Leave(x.parent), cause)
 }
 
+// ends notes the end of the run before the seat is asked: whoever exits the goroutine on the way must not end
+// it again.
+func (x *inBatch) ends() { x.runs, x.last = false, x.seat.Member() }
+
 // left says how the delivery's part of a batch has ended.
 func (x *inBatch) left(v batch.Verdict, cause error) Ended {
-	x.runs, x.last = false, x.seat.Member()
 	x.leave(v.Err == nil)
 	end := Ended{Err: v.Err, Apart: v.Apart}
 	if v.Own && !v.Apart {

@@ -117,7 +117,7 @@ func (m *Member) Saving() bool { return !m.saved }
 // of order keys are taken in one order.
 func (m *Member) Emit(outputs []stores.Output) error {
 	if m.ran {
-		return fmt.Errorf("postgres: %w", stores.ErrTxClosed)
+		return m.closed()
 	}
 	scratch := m.staged[:0:0]
 	if err := m.tables.Stage(&scratch, outputs); err != nil {
@@ -127,8 +127,14 @@ func (m *Member) Emit(outputs []stores.Output) error {
 	return nil
 }
 
+// closed is the error of a run that has ended: the connection may serve others.
+func (m *Member) closed() error { return fmt.Errorf("postgres: %w", stores.ErrTxClosed) }
+
 // Keep does what stores.Member says.
 func (m *Member) Keep(ctx context.Context) error {
+	if m.ran {
+		return m.closed()
+	}
 	s, pg := m.shared, m.conn.PgConn()
 	idle := m.gate.Close()
 	m.ran = true
@@ -172,6 +178,9 @@ func (m *Member) unfit() error {
 
 // Leave does what stores.Member says.
 func (m *Member) Leave(ctx context.Context) error {
+	if m.ran {
+		return m.closed()
+	}
 	s, pg := m.shared, m.conn.PgConn()
 	idle := m.gate.Close()
 	m.ran = true
