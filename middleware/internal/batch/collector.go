@@ -90,9 +90,19 @@ func (c *Collector) Join(claim *stores.Claim) (s *Seat, alone bool) {
 		return s, true
 	}
 	s.claim, s.told = *claim, make(chan signal, 2)
+	return s, false
+}
+
+// add has a delivery wait for a batch.
+func (c *Collector) add(s *Seat) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.apart != "" {
+		s.told <- alone
+		return
+	}
 	c.waiting = append(c.waiting, s)
 	c.next()
-	return s, false
 }
 
 // next begins a batch with what waits, if there is a place. It is called with c.mu.
@@ -151,6 +161,7 @@ func (p *place) free() {
 // Wait waits until the delivery has the transaction of a batch, with its claim. It reports
 // false if it is to go on alone. ctx is for what it asks the store for all.
 func (s *Seat) Wait(ctx context.Context) bool {
+	s.collector.add(s)
 	for {
 		switch <-s.told {
 		case leads:

@@ -369,6 +369,31 @@ func TestAHandlerThatCannotShareRunsAloneFromThenOn(t *testing.T) {
 	})
 }
 
+// A hook may exit the goroutine of a delivery before it waits.
+func TestWhoDoesNotWaitKeepsNobody(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCrowd(t)
+		for i := range 50 {
+			claim := stores.Claim{Key: stores.Key{ID: []byte(fmt.Sprint("gone", i))}}
+			seat, _ := c.collector.Join(&claim)
+			defer seat.Close(false)
+			if i%2 == 0 {
+				seat.Close(false)
+			}
+		}
+		var all sync.WaitGroup
+		for i := range 100 {
+			all.Go(func() { c.one(name(i), slow) })
+		}
+		all.Wait()
+		for id, v := range c.verdicts {
+			if v.Err != nil {
+				t.Errorf("%s: %+v", id, v)
+			}
+		}
+	})
+}
+
 // Slow handlers do not add up, and the batches that follow have as many as there is time for.
 func TestNobodyBeginsWhenTheTimeIsUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
