@@ -289,6 +289,34 @@ func TestALostBatchHalvesTheNext(t *testing.T) {
 	})
 }
 
+// A batch that is lost by who leaves it is not committed, and that is known.
+func TestWhoLosesTheBatchLeavesNoDoubt(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCrowd(t)
+		for i := 5; i < 100; i += 10 {
+			c.store.keep[name(i)] = stores.ErrBatchLost
+		}
+		c.deliver(100, func(id string, alone bool) error {
+			if id[3] == '5' && !alone {
+				return errors.New("its connection is gone")
+			}
+			return slow(id, alone)
+		})
+		apart := 0
+		for id, v := range c.verdicts {
+			if v.Apart {
+				apart++
+				if !errors.Is(v.Err, stores.ErrNotCommitted) {
+					t.Errorf("%s: %+v", id, v)
+				}
+			}
+		}
+		if apart == 0 {
+			t.Error("nobody was in a batch that was lost")
+		}
+	})
+}
+
 func TestAnUnknownCommitIsEachOnes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCrowd(t)

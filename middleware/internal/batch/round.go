@@ -120,7 +120,9 @@ func (r *round) finish(parent context.Context, lost error, commit bool) {
 		r.over(result)
 	}()
 	if lost != nil || !commit {
-		result = lost
+		if result = lost; lost != nil {
+			result = errors.Join(stores.ErrNotCommitted, lost) // whoever has lost it by leaving does not say so
+		}
 		_ = r.batch.Rollback(ctx) // or its connection is closed
 		return
 	}
