@@ -52,10 +52,12 @@ func (s *sharing) result(id string) middleware.Result {
 
 func newSharing(t *testing.T, change ...func(*middleware.InboxConfig)) *sharing {
 	t.Helper()
-	s := &sharing{
-		store:   openStore(t, pgtest.WithParameters(t, testenv.VolatilePostgres(t).NewDatabase(t), "pool_max_conns", "30")),
-		results: make(map[string]middleware.Result),
-	}
+	return newSharingOn(t, openStore(t, pgtest.WithParameters(t, testenv.VolatilePostgres(t).NewDatabase(t), "pool_max_conns", "30")), change...)
+}
+
+func newSharingOn(t *testing.T, store *postgres.Store, change ...func(*middleware.InboxConfig)) *sharing {
+	t.Helper()
+	s := &sharing{store: store, results: make(map[string]middleware.Result)}
 	config := middleware.InboxConfig{
 		Service: "sharing", Handler: "stock", Hooks: []middleware.Hook{s},
 		HandlerTimeout: 5 * time.Second, CommitTimeout: 5 * time.Second,
