@@ -316,28 +316,6 @@ func TestALostBatch(t *testing.T) {
 	}
 }
 
-// A member whose run has ended touches the connection no more, which serves others then.
-func TestAMemberEndsOnce(t *testing.T) {
-	t.Parallel()
-	s := openStore(t, pgtest.WithParameters(t, testenv.VolatilePostgres(t).NewDatabase(t), "pool_max_conns", "1"))
-	ctx := t.Context()
-	b := beginBatch(t, s, "first", "second")
-	first := b.Members()[0]
-	_, err := memberTx(t, first).Exec(ctx, insertEffect, "first")
-	require.NoError(t, err)
-	require.NoError(t, first.Keep(ctx))
-	require.NoError(t, b.Commit(ctx))
-
-	other := beginBatch(t, s, "other")
-	_, err = memberTx(t, other.Members()[0]).Exec(ctx, insertEffect, "other")
-	require.NoError(t, err)
-	require.ErrorIs(t, first.Leave(ctx), stores.ErrTxClosed)
-	require.ErrorIs(t, first.Keep(ctx), stores.ErrTxClosed)
-	require.NoError(t, other.Members()[0].Keep(ctx))
-	require.NoError(t, other.Commit(ctx))
-	require.Equal(t, []string{"first", "other"}, committedKeys(t, s))
-}
-
 // k messages take two trips beside their handlers' own, and one commit.
 func TestWhatABatchCosts(t *testing.T) {
 	t.Parallel()

@@ -1,0 +1,127 @@
+package batch
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"testing"
+	"testing/synctest"
+
+	"github.com/millpond-go/millpond/stores"
+)
+
+// After a lost batch each runs alone, and the next ones are smaller, until all run alone. Then
+// it is tried again.
+func TestALostBatchHalvesTheNext(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCrowd(t)
+		c.store.commit = errors.Join(stores.ErrNotCommitted, stores.ErrBatchLost)
+		for range 8 {
+			clear(c.verdicts)
+			c.deliver(100, slow)
+		}
+		if c.store.sizes = c.store.sizes[max(0, len(c.store.sizes)-4):]; slices.Max(c.store.sizes) > 4 {
+			t.Errorf("%v", c.store.sizes)
+		}
+		if size, why := c.collector.Size(); size > 2 || why != "" {
+			t.Errorf("size %d, %s", size, why)
+		}
+		c.store.commit = nil
+		for range 100 {
+			clear(c.verdicts)
+			c.deliver(100, slow)
+		}
+		if size, _ := c.collector.Size(); size < 8 {
+			t.Errorf("size %d after clean ones", size)
+		}
+	})
+}
+
+// A batch that is lost by who leaves it is not committed, and that is known.
+func TestWhoLosesTheBatchLeavesNoDoubt(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCrowd(t)
+		for i := 5; i < 100; i += 10 {
+			c.store.keep[name(i)] = stores.ErrBatchLost
+		}
+		c.deliver(100, func(id string, alone bool) error {
+			if id[3] == '5' && !alone {
+				return errors.New("its connection is gone")
+			}
+			return slow(id, alone)
+		})
+		apart := 0
+		for id, v := range c.verdicts {
+			if v.Apart {
+				apart++
+				if !errors.Is(v.Err, stores.ErrNotCommitted) {
+					t.Errorf("%s: %+v", id, v)
+				}
+			}
+		}
+		if apart == 0 {
+			t.Error("nobody was in a batch that was lost")
+		}
+	})
+}
+
+func TestAnUnknownCommitIsEachOnes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCrowd(t)
+		c.store.commit = fmt.Errorf("it is gone: %w", stores.ErrCommitUnknown)
+		c.deliver(60, slow)
+		unknown := 0
+		for id, v := range c.verdicts {
+			if !c.alone[id] {
+				unknown++
+				if !errors.Is(v.Err, stores.ErrCommitUnknown) || v.Apart {
+					t.Errorf("%s: %+v", id, v)
+				}
+			}
+		}
+		if unknown < 8 {
+			t.Errorf("%d are unknown", unknown)
+		}
+	})
+}
+
+// What a handler has met that failed may have been of others of its batch, who were not committed
+// either.
+func TestFailuresInALostBatchDecideNothing(t *testing.T) {
+	for _, commit := range []error{errors.Join(stores.ErrNotCommitted, stores.ErrBatchLost), stores.ErrCommitUnknown} {
+		synctest.Test(t, func(t *testing.T) {
+			c := newCrowd(t)
+			c.store.commit = commit
+			for i := range 100 {
+				if i%10 == 7 {
+					c.store.keep[name(i)] = errors.Join(stores.ErrNotCommitted, stores.ErrFailureHidden)
+				}
+			}
+			c.deliver(100, func(id string, _ bool) error {
+				if id[3] == '5' {
+					return errors.New("failed")
+				}
+				return slow(id, false)
+			})
+			for id, v := range c.verdicts {
+				if (id[3] == '5' || id[3] == '7') && !v.Apart && !c.alone[id] {
+					t.Errorf("%v: %s: %+v", commit, id, v)
+				}
+			}
+		})
+	}
+}
+
+// A batch that cannot begin is nobody's failure.
+func TestWhereNoBatchBegins(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCrowd(t)
+		c.store.refuse = stores.ErrUnavailable
+		c.deliver(100, slow)
+		for id, v := range c.verdicts {
+			if v.Err != nil || !c.alone[id] {
+				t.Errorf("%s: %+v", id, v)
+			}
+		}
+	})
+}
