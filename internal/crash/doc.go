@@ -17,6 +17,7 @@
 //	worker, handler, watched                 the service, its handlers, what the store is asked for
 //	session, echo, callback                  what handlers and the program's functions do to others
 //	leases, lease_invariants, lease_variants   handlers under leases, and what is broken there
+//	batches                                  handlers that share transactions, and what is broken there
 //	facts                                    what attempts read of deliveries, and what only was reserved
 //	ledger, invariants, failure_invariants   what the parent writes down, and what it checks
 //
@@ -33,7 +34,7 @@
 //
 //	MILLPOND_SEED=42 go test -race -v -run 'TestRandom/postgres' ./internal/crash
 //
-// MILLPOND_SOAK=500 makes TestRandom and TestLeasesAtRandom go on until that many workers
-// were killed on each system; make soak does it. When something is lost or doubled, the test shows the rows
+// MILLPOND_SOAK=500 makes TestRandom, TestLeasesAtRandom and TestBatches go on until that many
+// workers were killed on each system; make soak does it. When something is lost or doubled, the test shows the rows
 // of the message and what happened to it, in every process, in order.
 package crash

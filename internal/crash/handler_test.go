@@ -33,8 +33,7 @@ func (s *shop) handler(b *backend, consumer string) message.HandlerFunc {
 			return s.apply(ctx, tx, consumer, msg, nth)
 		}
 		run := b.handler(apply)
-		switch conductOf(msg.UUID) {
-		case echoes, spawns, echoed: // programs may keep Watermill's signature
+		if s.plain(msg) { // programs may keep Watermill's signature
 			run = func(msg *message.Message) error {
 				tx, ok := b.find(msg.Context())
 				if !ok {
@@ -59,6 +58,16 @@ func (s *shop) handler(b *backend, consumer string) message.HandlerFunc {
 		}
 		return nil, err
 	}
+}
+
+// plain reports whether the handler does without the store's helper, which would tell the
+// store that it has failed.
+func (s *shop) plain(msg *message.Message) bool {
+	switch conductOf(msg.UUID) {
+	case echoes, spawns, echoed:
+		return true
+	}
+	return s.Batches && item(msg.UUID)%2 == 0 && !slices.Contains(dishonest, conductOf(msg.UUID))
 }
 
 // count says which time it is that this happens to the message with this payload, from 1,

@@ -91,6 +91,9 @@ func allStrike(t *testing.T, seed uint64, kills []fleet.Kill, trialOf func(seed 
 		tr.Kills = kills
 		r := tr.run(t)
 		r.must(t)
+		if tr.Batches {
+			r.mustShare(t)
+		}
 		t.Log(r.summary())
 		if kills = notStruck(kills, r.history); len(kills) == 0 {
 			return

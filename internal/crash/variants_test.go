@@ -25,6 +25,9 @@ type variant struct {
 	find   []string // the invariants of which one must be found violated
 
 	store    func(b *backend) middleware.Store
+	batch    func(*brokenBatch)
+	twice    int                               // each so-many-th message comes twice; 0: some
+	lose     float64                           // COMMITs of batches
 	operates func(b *backend) stores.Inspector // of operators, who are there with it alone
 	config   func(*middleware.InboxConfig)
 	around   func(message.HandlerMiddleware) message.HandlerMiddleware
@@ -114,14 +117,26 @@ var variants = map[string]variant{
 	},
 }
 
+func variantOf(name string) variant {
+	if v, ok := batchVariants[name]; ok {
+		return v
+	}
+	return variants[name]
+}
+
 // inboxes are those of the consumers: one for all, unless the variant splits them.
 func (v variant) inboxes(b *backend, c middleware.InboxConfig) ([]*middleware.Inbox, error) {
 	if v.config != nil {
 		v.config(&c)
 	}
 	store := middleware.Store(b.store)
-	if v.store != nil {
+	switch {
+	case v.store != nil:
 		store = v.store(b)
+	case v.batch != nil:
+		broken := &brokenBatch{Store: b.store, open: make(map[string]int)}
+		v.batch(broken)
+		store = broken
 	}
 	inboxes := make([]*middleware.Inbox, len(consumers))
 	for i := range inboxes {

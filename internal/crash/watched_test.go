@@ -46,6 +46,21 @@ func (w *watchedStore) Begin(ctx context.Context, c stores.Claim) (stores.Attemp
 	return attempt, verdict, nil
 }
 
+// BatchLimit implements stores.Batcher.
+func (w *watchedStore) BatchLimit(concurrent int) int {
+	return w.Store.(stores.Batcher).BatchLimit(concurrent) //nolint:forcetypeassert // for stores that are
+}
+
+// BeginBatch implements stores.Batcher.
+func (w *watchedStore) BeginBatch(ctx context.Context, claims []stores.Claim) (stores.Batch, error) {
+	b, err := w.Store.(stores.Batcher).BeginBatch(ctx, claims) //nolint:forcetypeassert // for stores that are
+	if err != nil {
+		return nil, err
+	}
+	w.recorder.at(ctx, pointBatchBegun)
+	return &watchedBatch{b, w.recorder}, nil
+}
+
 func (w *watchedStore) Record(ctx context.Context, f stores.Failure) (int64, error) {
 	if f.Start {
 		if f.Placement == stores.PlacementParked {

@@ -38,7 +38,8 @@ type setup struct {
 	OrderKeys   bool // by the key of the message
 	Operated    bool // operators decide about what has failed
 
-	Leases leases // zero: handlers run in transactions
+	Leases  leases // zero: handlers run in transactions
+	Batches bool   // messages share transactions
 }
 
 // reserve is for how long a retry worker has a message: less than it would ask for, so
@@ -116,6 +117,9 @@ func serve(ctx context.Context, w *fleet.Worker) error {
 	if s.Redelivered {
 		config.RetryByHandler = map[string]middleware.RetryPolicy{consumers[1]: s.policy(stores.PlacementRedelivered)}
 	}
+	if s.Batches {
+		inBatches(&config)
+	}
 	shop := &shop{setup: s, worker: w, recorder: recorder, dialect: b.dialect, echoing: make(map[string]*echoing)}
 	shop.callbacks(&config)
 	publishTo := message.Publisher(unpublished{})
@@ -126,7 +130,7 @@ func serve(ctx context.Context, w *fleet.Worker) error {
 	if err != nil {
 		return err
 	}
-	v := variants[s.Variant]
+	v := variantOf(s.Variant)
 	inboxes, err := v.inboxes(b, config)
 	if err != nil {
 		return err
