@@ -1,0 +1,168 @@
+package postgres_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/ThreeDotsLabs/watermill/message"
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/stretchr/testify/require"
+
+	"github.com/millpond-go/millpond/internal/pgproxy"
+	"github.com/millpond-go/millpond/internal/pgtest"
+	"github.com/millpond-go/millpond/internal/testenv"
+	"github.com/millpond-go/millpond/middleware"
+	"github.com/millpond-go/millpond/stores"
+	"github.com/millpond-go/millpond/stores/postgres"
+)
+
+// arrivals counts the claims that are asked for.
+type arrivals struct {
+	n   atomic.Int32
+	all chan struct{}
+}
+
+const (
+	places = 4  // of batches; whoever comes first is alone in them
+	whole  = 32 // members
+)
+
+func (a *arrivals) ClaimStart(ctx context.Context, _ stores.Claim) context.Context {
+	if a.n.Add(1) == places+whole {
+		close(a.all)
+	}
+	return ctx
+}
+
+// When nobody knows whether a batch was committed, each of its messages is looked up.
+func TestTheCommitOfABatchIsUnknown(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		lose func(*pgproxy.Proxy, int)
+		runs int32 // of each member's handler
+	}{
+		"reply lost":   {(*pgproxy.Proxy).LoseCommitReply, 1},
+		"request lost": {(*pgproxy.Proxy).LoseCommitRequest, 2},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			proxy, err := pgproxy.Start(testenv.VolatilePostgres(t).NewDatabase(t))
+			require.NoError(t, err)
+			t.Cleanup(func() { _ = proxy.Close() })
+			all := &arrivals{all: make(chan struct{})}
+			s := newSharingOn(t, openStore(t, pgtest.WithParameters(t, proxy.URL(), "pool_max_conns", "30")), func(c *middleware.InboxConfig) {
+				c.Hooks = append(c.Hooks, all)
+				c.BatchByHandler["stock"] = middleware.BatchConfig{From: 1, Time: 5 * time.Second}
+			})
+			var (
+				ran         atomic.Int32
+				begun, over sync.WaitGroup // of those that are alone
+				runs        sync.Map       // of members, by message
+			)
+			begun.Add(places)
+			over.Add(places)
+			handle := postgres.Handler(func(_ context.Context, tx pgx.Tx, msg *message.Message) error {
+				n := ran.Add(1)
+				switch {
+				case n <= places: // alone, until the others wait
+					begun.Done()
+					begun.Wait()
+					<-all.all
+					return effect(msg, tx)
+				case n == places+1: // the first member
+					over.Wait()
+					test.lose(proxy, 1)
+				}
+				count, _ := runs.LoadOrStore(msg.UUID, new(atomic.Int32))
+				count.(*atomic.Int32).Add(1)
+				return effect(msg, tx)
+			})
+			wrapped := s.Middleware(func(msg *message.Message) ([]*message.Message, error) { return nil, handle(msg) })
+			var deliveries sync.WaitGroup
+			for i := range places + whole {
+				deliveries.Go(func() {
+					id := fmt.Sprintf("m%03d", i)
+					if _, err := wrapped(message.NewMessage(id, nil)); err != nil {
+						t.Errorf("%s: %v", id, err)
+					}
+					if _, member := runs.Load(id); !member {
+						over.Done()
+					}
+				})
+			}
+			deliveries.Wait()
+			s.once(t, places+whole)
+			batches, sum := s.ended()
+			require.Len(t, batches, 1)
+			require.Equal(t, whole, sum.Kept)
+			require.ErrorIs(t, sum.Lost, stores.ErrCommitUnknown)
+			runs.Range(func(id, n any) bool {
+				if got := n.(*atomic.Int32).Load(); got != test.runs {
+					t.Errorf("%s ran %d times, want %d", id, got, test.runs)
+				}
+				return true
+			})
+			size, _ := s.Batches()["stock"]
+			require.Equal(t, whole/2, size.Size)
+		})
+	}
+}
+
+// Batches that meet on the same rows deadlock, and come to an end all the same.
+func TestBatchesThatDeadlockComeToAnEnd(t *testing.T) {
+	t.Parallel()
+	const hot, n = 100, 200
+	address := pgtest.WithParameters(t, testenv.VolatilePostgres(t).NewDatabase(t), "pool_max_conns", "30", "deadlock_timeout", "50ms")
+	s := newSharingOn(t, openStore(t, address), func(c *middleware.InboxConfig) {
+		c.Logger = slog.New(slog.DiscardHandler)
+		c.Retry = middleware.RetryPolicy{MaxAttempts: 100, Placement: stores.PlacementRedelivered}
+		c.BatchByHandler["stock"] = middleware.BatchConfig{From: 2, Time: 2 * time.Second}
+	})
+	ctx := t.Context()
+	_, err := s.store.Pool().Exec(ctx, "CREATE TABLE hot (id int PRIMARY KEY, n int NOT NULL)")
+	require.NoError(t, err)
+	_, err = s.store.Pool().Exec(ctx, "INSERT INTO hot SELECT id, 0 FROM generate_series(0, $1 - 1) AS id", hot)
+	require.NoError(t, err)
+	var deadlocks atomic.Int32
+	handle := postgres.Handler(func(ctx context.Context, tx pgx.Tx, msg *message.Message) error {
+		for range 2 {
+			if _, err := tx.Exec(ctx, "UPDATE hot SET n = n + 1 WHERE id = $1", rand.IntN(hot)); err != nil {
+				var pg *pgconn.PgError
+				if errors.As(err, &pg) && pg.Code == "40P01" {
+					deadlocks.Add(1)
+				}
+				return err
+			}
+		}
+		return effect(msg, tx)
+	})
+	wrapped := s.Middleware(func(msg *message.Message) ([]*message.Message, error) { return nil, handle(msg) })
+	var deliveries sync.WaitGroup
+	begun := time.Now()
+	for i := range n {
+		deliveries.Go(func() {
+			for msg := message.NewMessage(fmt.Sprintf("m%03d", i), nil); ; msg = msg.Copy() {
+				if _, err := wrapped(msg); err == nil || time.Since(begun) > time.Minute {
+					return
+				}
+			}
+		})
+	}
+	deliveries.Wait()
+	s.once(t, n)
+	var sum int
+	require.NoError(t, s.store.Pool().QueryRow(ctx, "SELECT sum(n) FROM hot").Scan(&sum))
+	require.Equal(t, 2*n, sum)
+	batches, all := s.ended()
+	t.Logf("%d deadlocks in %s; %d batches: %+v", deadlocks.Load(), time.Since(begun), len(batches), all)
+	require.Positive(t, deadlocks.Load())
+	require.Positive(t, all.Kept)
+}
