@@ -41,7 +41,8 @@ func TestPlacementsContentsAndOutcomesAreNamed(t *testing.T) {
 		stores.ContentOff.String():            "off",
 		stores.ContentOneWay.String():         "one_way",
 		stores.ContentRefused.String():        "refused",
-		stores.ContentState(6).String() + "?": "unknown?",
+		stores.ContentErased.String():         "erased",
+		stores.ContentState(7).String() + "?": "unknown?",
 
 		stores.Claimed.String():          "claimed",
 		stores.Duplicate.String():        "duplicate",
