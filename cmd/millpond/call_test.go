@@ -66,7 +66,7 @@ func TestUnknownCommandsAndWhatMayBeMeant(t *testing.T) {
 		"retry":             "did you mean millpond relay or millpond msg retry or millpond outbox retry?",
 		"retry --cause x":   "did you mean millpond relay or millpond msg retry or millpond outbox retry?",
 		"retry --all --yes": "did you mean millpond relay or millpond msg retry or millpond outbox retry?",
-		"cuase ls":          "did you mean millpond cause?",
+		"cuase ls":          "did you mean millpond cause or millpond erase?",
 		"cause show":        "did you mean millpond msg show or millpond outbox show or millpond quarantine show?",
 		"msg realese":       `"realese" is no command of millpond msg, which has discard, ls, resolve, retry, show`,
 		"quarantine relase": "did you mean millpond quarantine release?",

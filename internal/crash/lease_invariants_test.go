@@ -95,6 +95,8 @@ func (w *watch) see(e event) {
 		own.steps = e.At
 	case e.What == saidAt+pointCommitStart, e.What == saidChanges:
 		own.changes, own.known = e.At, own.known || e.What == saidChanges && e.Detail != string(stores.ClassUnconfirmed)
+	case e.What == saidTakes: // however long the holder stood still after it began to commit
+		own.changes = e.At
 	case e.What == saidReturned:
 		own.known = own.known || knownEnd(e.Detail)
 	case e.What == saidChanged:

@@ -199,6 +199,7 @@ const (
 	saidStepped = "step recorded"
 	saidChanges = "record by its holder"
 	saidChanged = "recorded by its holder"
+	saidTakes   = "completion asked for"
 )
 
 // underLeases are the stores that have leases: all.

@@ -35,6 +35,7 @@ func (w *watchedStore) Begin(ctx context.Context, c stores.Claim) (stores.Attemp
 		return w.Store.Begin(ctx, c)
 	}
 	w.recorder.at(ctx, pointTakeoverStart)
+	w.recorder.say(ctx, saidTakes, nil)
 	attempt, verdict, err := w.Store.Begin(ctx, c)
 	if attempt == nil {
 		return attempt, verdict, err
