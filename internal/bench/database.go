@@ -96,6 +96,19 @@ func (db *database) pool(ctx context.Context, workers int) (*pgxpool.Pool, error
 	return pool, nil
 }
 
+// store returns a store on those connections, which knows that its tables fit.
+func (db *database) store(ctx context.Context, workers int) (*postgres.Store, error) {
+	pool, err := db.pool(ctx, workers)
+	if err != nil {
+		return nil, err
+	}
+	store, err := postgres.New(pool, postgres.Config{})
+	if err == nil {
+		err = store.Validate(ctx)
+	}
+	return store, err
+}
+
 // twin returns the same database with connections of its own, as another process has.
 func (db *database) twin() *database {
 	db.mu.Lock()

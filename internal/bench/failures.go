@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/millpond-go/millpond/middleware"
-	"github.com/millpond-go/millpond/stores/postgres"
 )
 
 // Names of recipes.
@@ -72,11 +71,7 @@ func failures(ctx context.Context, s *site, o options) (*group, error) {
 }
 
 func fill(ctx context.Context, db *database, n int) error {
-	pool, err := db.pool(ctx, 1)
-	if err != nil {
-		return err
-	}
-	store, err := postgres.New(pool, postgres.Config{})
+	store, err := db.store(ctx, 1)
 	if err != nil {
 		return err
 	}

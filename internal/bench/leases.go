@@ -66,11 +66,7 @@ func after(effect time.Duration, handler message.NoPublishHandlerFunc) message.N
 
 func leasedOn(db *database, effect time.Duration) func(context.Context, int) (*handling, error) {
 	return func(ctx context.Context, workers int) (*handling, error) {
-		pool, err := db.pool(ctx, workers)
-		if err != nil {
-			return nil, err
-		}
-		store, err := postgres.New(pool, postgres.Config{})
+		store, err := db.store(ctx, workers)
 		if err != nil {
 			return nil, err
 		}

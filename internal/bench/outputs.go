@@ -66,11 +66,7 @@ func say(msg *message.Message) error {
 func outputRecipes(db *database) []recipe {
 	on := func(handler func(context.Context, pgx.Tx, *message.Message) error) func(context.Context, int) (*handling, error) {
 		return func(ctx context.Context, workers int) (*handling, error) {
-			pool, err := db.pool(ctx, workers)
-			if err != nil {
-				return nil, err
-			}
-			store, err := postgres.New(pool, postgres.Config{})
+			store, err := db.store(ctx, workers)
 			if err != nil {
 				return nil, err
 			}

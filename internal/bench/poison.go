@@ -42,11 +42,7 @@ func (l load) poisonOne(in int) {
 // only after it was written.
 func failing(db *database, policy middleware.RetryPolicy) func(context.Context, int) (*handling, *middleware.Inbox, error) {
 	return func(ctx context.Context, workers int) (*handling, *middleware.Inbox, error) {
-		pool, err := db.pool(ctx, 2*workers) // for the retry worker beside, too
-		if err != nil {
-			return nil, nil, err
-		}
-		store, err := postgres.New(pool, postgres.Config{})
+		store, err := db.store(ctx, 2*workers) // for the retry worker beside, too
 		if err != nil {
 			return nil, nil, err
 		}

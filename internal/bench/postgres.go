@@ -145,11 +145,7 @@ func millpond(db *database, cacheSize int) func(context.Context, int) (*handling
 
 func millpondWith(db *database, cacheSize int, handler message.NoPublishHandlerFunc) func(context.Context, int) (*handling, error) {
 	return func(ctx context.Context, workers int) (*handling, error) {
-		pool, err := db.pool(ctx, workers)
-		if err != nil {
-			return nil, err
-		}
-		store, err := postgres.New(pool, postgres.Config{})
+		store, err := db.store(ctx, workers)
 		if err != nil {
 			return nil, err
 		}

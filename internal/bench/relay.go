@@ -142,18 +142,6 @@ func toMemory(context.Context) (message.Publisher, func() error, error) {
 	return p, b.Close, err
 }
 
-func (db *database) store(ctx context.Context, workers int) (*postgres.Store, error) {
-	pool, err := db.pool(ctx, workers)
-	if err != nil {
-		return nil, err
-	}
-	store, err := postgres.New(pool, postgres.Config{})
-	if err == nil {
-		err = store.Validate(ctx)
-	}
-	return store, err
-}
-
 // write writes n outputs that share so many order keys: one by a producer, and the others like
 // it.
 func (db *database) write(ctx context.Context, n, keys int) error {

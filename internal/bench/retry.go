@@ -34,11 +34,7 @@ func retry(clean func(context.Context) error, dbs ...*database) func(context.Con
 		}
 		var all []stores.Store
 		for _, db := range dbs {
-			pool, err := db.pool(ctx, workers)
-			if err != nil {
-				return nil, err
-			}
-			store, err := postgres.New(pool, postgres.Config{})
+			store, err := db.store(ctx, workers)
 			if err != nil {
 				return nil, err
 			}

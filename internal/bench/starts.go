@@ -45,11 +45,7 @@ func (p *process) end(ctx context.Context) error {
 // its first deliveries, or one has all after those.
 func startsOf(db *database, first bool) func(ctx context.Context, workers, n int) (*job, error) {
 	return func(ctx context.Context, workers, n int) (*job, error) {
-		pool, err := db.pool(ctx, workers)
-		if err != nil {
-			return nil, err
-		}
-		store, err := postgres.New(pool, postgres.Config{})
+		store, err := db.store(ctx, workers)
 		if err != nil {
 			return nil, err
 		}

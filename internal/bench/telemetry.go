@@ -59,11 +59,7 @@ func (c *counting) Shutdown(context.Context) error { return nil }
 // traced is the inbox with telemetry, whose spans go to an exporter, if there is one.
 func traced(db *database, exporter *counting) func(context.Context, int) (*handling, error) {
 	return func(ctx context.Context, workers int) (*handling, error) {
-		pool, err := db.pool(ctx, workers)
-		if err != nil {
-			return nil, err
-		}
-		store, err := postgres.New(pool, postgres.Config{})
+		store, err := db.store(ctx, workers)
 		if err != nil {
 			return nil, err
 		}
