@@ -5,9 +5,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
-	"io/fs"
 	"net/url"
-	"os"
 	"path/filepath"
 
 	"github.com/ThreeDotsLabs/watermill/message"
@@ -15,6 +13,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/jackc/pgx/v5/stdlib"
 
+	"github.com/millpond-go/millpond/examples/internal/earlier"
 	"github.com/millpond-go/millpond/stores"
 	"github.com/millpond-go/millpond/stores/postgres"
 	"github.com/millpond-go/millpond/stores/sqlite"
@@ -51,15 +50,12 @@ func prepareDatabase(ctx context.Context, o options) (*database, error) {
 	return d, nil
 }
 
-// errForeign keeps the example from deleting what is not its own.
-var errForeign = errors.New("it holds other tables than those of this example, and stays as it is")
-
 func openSQLite(ctx context.Context, o options) (*database, error) {
 	path, err := filepath.Abs(o.db)
 	if err != nil {
 		return nil, err
 	}
-	if err := removeSQLite(ctx, path); err != nil {
+	if err := earlier.Remove(ctx, path, "charge"); err != nil {
 		return nil, fmt.Errorf("--db %s: %w", o.db, err)
 	}
 	store, err := sqlite.New(ctx, path, sqlite.Config{})
@@ -74,32 +70,6 @@ func openSQLite(ctx context.Context, o options) (*database, error) {
 			return sqlite.Handler(func(ctx context.Context, tx *sql.Tx, msg *message.Message) error { return f(ctx, sqlTx{tx}, msg) })
 		},
 	}, nil
-}
-
-// removeSQLite deletes the database of an earlier run.
-func removeSQLite(ctx context.Context, path string) error {
-	if info, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) {
-		return nil
-	} else if err != nil || info.Size() > 0 {
-		store, err := sqlite.New(ctx, path, sqlite.Config{})
-		if err != nil {
-			return err
-		}
-		var tables, ours int
-		err = store.DB().QueryRowContext(ctx, `SELECT count(*), count(*) FILTER (WHERE name = 'charge') FROM sqlite_master`).Scan(&tables, &ours)
-		if err = errors.Join(err, store.Close()); err != nil {
-			return err
-		}
-		if tables > 0 && ours == 0 {
-			return errForeign
-		}
-	}
-	for _, name := range []string{path, path + "-wal", path + "-shm"} {
-		if err := os.Remove(name); err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return err
-		}
-	}
-	return nil
 }
 
 // postgresSchema is where all tables are, so that a database can be used that holds
@@ -155,7 +125,7 @@ func createSchema(ctx context.Context, pool *pgxpool.Pool) error {
 	case err != nil:
 		return err
 	case tables > 0 && ours == 0:
-		return fmt.Errorf("schema %s: %w", postgresSchema, errForeign)
+		return fmt.Errorf("schema %s: %w", postgresSchema, earlier.ErrForeign)
 	}
 	if _, err := pool.Exec(ctx, "DROP SCHEMA IF EXISTS "+postgresSchema+" CASCADE"); err != nil {
 		return err

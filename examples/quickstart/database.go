@@ -5,9 +5,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
-	"io/fs"
 	"net/url"
-	"os"
 	"path/filepath"
 
 	"github.com/ThreeDotsLabs/watermill/message"
@@ -15,6 +13,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/jackc/pgx/v5/stdlib"
 
+	"github.com/millpond-go/millpond/examples/internal/earlier"
 	"github.com/millpond-go/millpond/stores"
 	"github.com/millpond-go/millpond/stores/postgres"
 	"github.com/millpond-go/millpond/stores/sqlite"
@@ -44,8 +43,8 @@ func openDatabase(ctx context.Context, o options) (database, error) {
 // fresh.
 func prepareDatabase(ctx context.Context, o options) (database, error) {
 	if o.fresh && o.store == "" {
-		if err := removeSQLite(ctx, o); err != nil {
-			return nil, err
+		if err := earlier.Remove(ctx, o.db, "deduction"); err != nil {
+			return nil, fmt.Errorf("--fresh: %s: %w", o.db, err)
 		}
 	}
 	db, err := openDatabase(ctx, o)
@@ -91,32 +90,6 @@ func (d *sqliteDatabase) Close() error        { return d.store.Close() }
 
 func (d *sqliteDatabase) deductOnce(msg *message.Message) error {
 	return sqlite.Handler(deductSQLite)(msg)
-}
-
-// removeSQLite deletes the database, but nothing that is not one of the quickstart.
-func removeSQLite(ctx context.Context, o options) error {
-	if info, err := os.Stat(o.db); errors.Is(err, fs.ErrNotExist) {
-		return nil
-	} else if err != nil || info.Size() > 0 {
-		d, err := openSQLite(ctx, o)
-		if err != nil {
-			return fmt.Errorf("--fresh: %w", err)
-		}
-		var tables, ours int
-		err = d.DB().QueryRowContext(ctx, `SELECT count(*), count(*) FILTER (WHERE name = 'deduction') FROM sqlite_master`).Scan(&tables, &ours)
-		if err = errors.Join(err, d.Close()); err != nil {
-			return fmt.Errorf("--fresh: %w", err)
-		}
-		if tables > 0 && ours == 0 {
-			return fmt.Errorf("--fresh: %s is the database of another program, it stays", o.db)
-		}
-	}
-	for _, name := range []string{o.db, o.db + "-wal", o.db + "-shm"} {
-		if err := os.Remove(name); err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return err
-		}
-	}
-	return nil
 }
 
 // postgresDatabase keeps all tables in a schema of its own.
