@@ -30,8 +30,9 @@ const Fresh = 2 * time.Second
 // exclude each other, and adding allocates nothing once it is warm. (An LRU list, whose
 // order every reader changes, took twice the time of the rest of a duplicate.)
 type Cache struct {
-	size int // of both generations; 0: off
-	ttl  time.Duration
+	size  int // of both generations; 0: off
+	ttl   time.Duration
+	began time.Time // the cache's clock
 
 	mu         sync.RWMutex
 	young, old map[Key]known
@@ -48,7 +49,7 @@ type server struct {
 type known struct {
 	fingerprint stores.Fingerprint
 	trace       stores.TraceParent // of the delivery that did the work
-	until       time.Time
+	until       time.Duration // by the cache's clock
 }
 
 // New returns a cache of so many keys, each of which is remembered for ttl. A negative size
@@ -58,7 +59,7 @@ func New(size int, ttl time.Duration) *Cache {
 		return &Cache{}
 	}
 	return &Cache{
-		size: size, ttl: ttl,
+		size: size, ttl: ttl, began: time.Now(),
 		young: make(map[Key]known), old: make(map[Key]known),
 	}
 }
@@ -69,25 +70,25 @@ func (c *Cache) Lookup(k stores.Key, f stores.Fingerprint) (stores.TraceParent, 
 	if c.size == 0 {
 		return stores.TraceParent{}, false
 	}
-	now := time.Now()
-	entry, ok := c.get(KeyOf(k), now)
-	if !ok || now.After(entry.until) {
+	entry, ok := c.get(KeyOf(k))
+	if !ok {
 		return stores.TraceParent{}, false
 	}
 	return entry.trace, f == (stores.Fingerprint{}) || f.Compare(entry.fingerprint) == stores.Same
 }
 
-func (c *Cache) get(k Key, now time.Time) (known, bool) {
+// get asks for the time only if there is an entry: most keys are new.
+func (c *Cache) get(k Key) (known, bool) {
 	c.mu.RLock()
 	defer c.mu.RUnlock()
-	if c.server.number != 0 && now.Sub(c.server.last) > Fresh {
-		return known{}, false
-	}
 	entry, ok := c.young[k]
 	if !ok {
 		entry, ok = c.old[k]
 	}
-	return entry, ok
+	if !ok || time.Since(c.began) > entry.until {
+		return known{}, false
+	}
+	return entry, c.server.number == 0 || time.Since(c.server.last) <= Fresh
 }
 
 // Answered notes that a server has answered what it was asked then, and reports whether it
@@ -126,7 +127,7 @@ func (c *Cache) Add(k stores.Key, f stores.Fingerprint, t stores.TraceParent, se
 	if c.size == 0 {
 		return
 	}
-	this, entry := KeyOf(k), known{f, t, time.Now().Add(c.ttl)}
+	this, entry := KeyOf(k), known{f, t, time.Since(c.began) + c.ttl}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if server != c.server.number {
