@@ -4,6 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+
+	"github.com/millpond-go/millpond/stores"
 )
 
 // Relative is a server that speaks the protocol of another, but lacks features that a store
@@ -39,4 +41,14 @@ func RefuseRelatives(all []Relative, said, use string) error {
 		}
 	}
 	return nil
+}
+
+// AnyServer says what the start would have refused, where it was told to use any server.
+func AnyServer(add Adder, product string, refusals ...error) {
+	add(stores.SeverityWarning, "millpond_server=any is set", "the start does not look whether the server is "+product+", and whether its locks lock", "remove it, unless you know the server better")
+	for _, err := range refusals {
+		if errors.Is(err, ErrUnusable) {
+			add(stores.SeverityError, err.Error(), "without millpond_server=any the store refuses to run on it", "as the finding says")
+		}
+	}
 }

@@ -28,6 +28,8 @@ const (
 	privilegeDenied     = 1227
 	routineDenied       = 1370
 	unknownColumn       = 1054
+	syntaxError         = 1064
+	notSupportedYet     = 1235
 	duplicateEntry      = 1062
 	diskFull            = 1021
 	recordChanged       = 1020

@@ -35,7 +35,10 @@ func (s *Store) lookAtSettings(ctx context.Context, x *sqlstore.Examining, add s
 		x.Findings = append(x.Findings, w.finding())
 	}
 	if s.config.AnyServer {
-		add(stores.SeverityWarning, "millpond_server=any is set", "whether the server is MySQL or MariaDB, and whether its locks lock, is not looked at", "remove it, unless you know the server better")
+		_, err := identify(ctx, s.db)
+		sqlstore.AnyServer(add, "MySQL or MariaDB", err, s.prove(ctx, s.dialect.Names, s.texts().server))
+	} else if s.db.Stats().MaxOpenConnections == 1 {
+		add(stores.SeverityNote, "the pool has one connection", "it takes two to see whether the server's locks lock", "call SetMaxOpenConns with more")
 	}
 	if s.texts().unordered {
 		add(stores.SeverityWarning, "auto_increment_increment is not 1, or the server is a member of a Galera cluster", "several servers draw numbers, so outputs cannot have order keys",
@@ -54,10 +57,6 @@ func (s *Store) lookAtDoublewrite(ctx context.Context, _ *sqlstore.Examining, ad
 func (s *Store) lookAtReplicas(ctx context.Context, _ *sqlstore.Examining, add sqlstore.Adder) error {
 	if v, known := s.variable(ctx, "GLOBAL.read_only"); known && isOn(v) {
 		add(stores.SeverityError, "read_only is on", "no message can be handled, but by an account that may ignore it", "connect to the primary, or SET GLOBAL read_only = OFF")
-	}
-	if v, known := s.variable(ctx, "GLOBAL.wsrep_on"); known && isOn(v) {
-		add(stores.SeverityWarning, "the server is a member of a Galera cluster", "two members accept writes to one key until COMMIT, and a crash can lose commits that it has acknowledged: two handlers may run",
-			"let all processes write to one member, and set wsrep_sync_wait and innodb_flush_log_at_trx_commit to 1")
 	}
 	var sees, replicas int
 	if err := s.db.QueryRowContext(ctx, "SELECT count(*) FROM information_schema.user_privileges WHERE privilege_type = 'PROCESS'").Scan(&sees); err != nil {

@@ -59,11 +59,7 @@ func (s *Store) Begin(ctx context.Context, c stores.Claim) (stores.Attempt, stor
 
 // inHands reports whether somebody has locked the row of a key.
 func (s *Store) inHands(ctx context.Context, cl *claimed) (bool, error) {
-	lock := " FOR SHARE NOWAIT"
-	if s.texts().maria {
-		lock = " LOCK IN SHARE MODE NOWAIT"
-	}
-	text := string(s.texts().key([]byte(s.sql.inHands), cl.consumer, cl.id)) + lock
+	text := string(s.texts().key([]byte(s.sql.inHands), cl.consumer, cl.id)) + s.texts().nowait()
 	var one int
 	_, err := first(ctx, database{s}, text, &one)
 	if isContended(err) {

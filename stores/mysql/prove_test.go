@@ -1,9 +1,15 @@
 package mysql_test
 
 import (
+	"bytes"
+	"errors"
+	"fmt"
 	"log/slog"
+	"strings"
 	"testing"
+	"time"
 
+	driver "github.com/go-sql-driver/mysql"
 	"github.com/stretchr/testify/require"
 
 	"github.com/millpond-go/millpond/internal/testenv"
@@ -42,7 +48,12 @@ func TestServersMustProveThatTheyLock(t *testing.T) {
 		var left int
 		require.NoError(t, s.DB().QueryRowContext(t.Context(), "SELECT count(*) FROM millpond_inbox").Scan(&left))
 		require.Zero(t, left)
-		require.NoError(t, open(true).Validate(t.Context()))
+		better := open(true)
+		require.NoError(t, better.Validate(t.Context()))
+		found, err := better.Examine(t.Context(), stores.Examination{Now: time.Now, Role: stores.RoleRuntime})
+		require.NoError(t, err)
+		require.Contains(t, fmt.Sprint(found), "millpond_server=any is set")
+		require.Contains(t, fmt.Sprint(found), says)
 	}
 }
 
@@ -50,11 +61,41 @@ func TestServersMustProveThatTheyLock(t *testing.T) {
 func TestGaleraKeepsNoOrderOfOutputs(t *testing.T) {
 	t.Parallel()
 	server := testenv.PrivateMariaDB(t, testenv.WithMySQLSettings(map[string]string{"wsrep_on": "ON", "binlog_format": "ROW"}))
-	s, err := mysql.OpenDB(t.Context(), mustParse(t, server.NewDatabase(t)), mysql.Config{Logger: slog.New(slog.DiscardHandler)})
+	var log bytes.Buffer
+	s, err := mysql.OpenDB(t.Context(), mustParse(t, server.NewDatabase(t)), mysql.Config{Logger: slog.New(slog.NewTextHandler(&log, nil))})
 	require.NoError(t, err)
 	defer s.Close()
 	_, err = s.Migrate(t.Context())
 	require.NoError(t, err)
 	require.NoError(t, s.Register(t.Context(), stores.Registration{Consumer: billing}))
 	require.True(t, s.Capabilities().OutputsUnordered)
+	require.Contains(t, log.String(), "the server is a member of a Galera cluster, which lacks locks between its members")
+}
+
+// A server that does not know what claims are made of is refused by what it answers.
+func TestServersThatLackAClauseAreRefused(t *testing.T) {
+	t.Parallel()
+	onBoth(t, func(t *testing.T, p product) {
+		config := mustParse(t, p.shared(t).NewDatabase(t))
+		open := func(config *driver.Config) *mysql.Store {
+			s, err := mysql.OpenDB(t.Context(), config, mysql.Config{Logger: slog.New(slog.DiscardHandler)})
+			require.NoError(t, err)
+			t.Cleanup(func() { _ = s.Close() })
+			return s
+		}
+		_, err := open(config).Migrate(t.Context())
+		require.NoError(t, err)
+		for _, clause := range []string{"SKIP LOCKED", "SHARE"} {
+			lacking := config.Clone()
+			lacking.Addr = between(t, config.Addr, func(text string) (string, error) {
+				if strings.Contains(text, clause) {
+					return "", errors.New("this version of the server doesn't yet support it")
+				}
+				return text, nil
+			})
+			err := open(lacking).Validate(t.Context())
+			require.ErrorContains(t, err, "it lacks what claims are made of", clause)
+			require.NotErrorIs(t, err, stores.ErrUnavailable)
+		}
+	})
 }

@@ -3,6 +3,7 @@ package mysql
 import (
 	"context"
 	"database/sql"
+	"errors"
 
 	"github.com/millpond-go/millpond/internal/sqlstore"
 )
@@ -26,12 +27,17 @@ type querier interface {
 
 // recognise asks the server what it is, and refuses what the store cannot run on.
 func (s *Store) recognise(ctx context.Context, q querier) (maria bool, err error) {
+	maria, err = identify(ctx, q)
+	if s.config.AnyServer && errors.Is(err, sqlstore.ErrUnusable) {
+		err = nil
+	}
+	return maria, err
+}
+
+func identify(ctx context.Context, q querier) (maria bool, err error) {
 	var version, comment string
 	if err := q.QueryRowContext(ctx, "SELECT VERSION(), @@version_comment").Scan(&version, &comment); err != nil {
 		return false, err
-	}
-	if s.config.AnyServer {
-		return isMariaDB(version), nil
 	}
 	return supported(version, comment)
 }

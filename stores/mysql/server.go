@@ -20,8 +20,20 @@ type server struct {
 	procedures bool // of ours, on MySQL
 	maxPacket  int  // bytes
 	unordered  bool // numbers are not drawn in the order of commits
+	galera     bool // it is a member of a cluster
 	noEscapes  bool // a backslash in quotes is a character like others
 }
+
+// nowait ends a statement that reads a row, and fails at once where another transaction has it.
+func (sv server) nowait() string {
+	if sv.maria {
+		return " LOCK IN SHARE MODE NOWAIT"
+	}
+	return " FOR SHARE NOWAIT"
+}
+
+// refusals end statements that must not be given a lock that somebody has.
+func (server) refusals() []string { return []string{" FOR UPDATE SKIP LOCKED", " FOR UPDATE NOWAIT"} }
 
 // Oldest versions: before them there is no SKIP LOCKED.
 var (
@@ -53,8 +65,10 @@ func (s *Store) learn(ctx context.Context, again bool) error {
 		return nil
 	}
 	names := sqlstore.Names{Schema: "`" + strings.ReplaceAll(schema, "`", "``") + "`", Prefix: s.names.Prefix}
-	if err := s.prove(ctx, names); err != nil {
-		return err
+	if !s.config.AnyServer {
+		if err := s.prove(ctx, names, sv); err != nil {
+			return err
+		}
 	}
 	s.dialect = newDialect(names, sv.maria)
 	s.dialect.Unordered = sv.unordered
@@ -88,14 +102,12 @@ func (s *Store) ask(ctx context.Context) (sv server, schema string, err error) {
 	if unsafeCharsets[charset] {
 		return sv, "", fmt.Errorf("%w: the connections have the character set %s, in which the driver cannot put quotes around text: use utf8mb4", sqlstore.ErrUnusable, charset)
 	}
-	sv.maria = isMariaDB(version)
-	if !s.config.AnyServer {
-		if _, err := supported(version, comment); err != nil {
-			return sv, "", err
-		}
+	if sv.maria, err = supported(version, comment); err != nil && !s.config.AnyServer {
+		return sv, "", err
 	}
 	galera, _ := s.variable(ctx, "GLOBAL.wsrep_on")
-	sv.unordered = step != 1 || isOn(galera) // several servers draw numbers
+	sv.galera = isOn(galera)
+	sv.unordered = step != 1 || sv.galera // several servers draw numbers
 	if schema = s.names.Schema; schema == "" {
 		schema = database.String
 	}
@@ -214,6 +226,12 @@ func (s *Store) variable(ctx context.Context, name string) (value string, known 
 // weaknesses leave out what cannot be asked.
 func (s *Store) weaknesses(ctx context.Context, sv server) (found []weakness) {
 	add := func(w weakness) { found = append(found, w) }
+	if sv.galera {
+		add(weakness{
+			"server", stores.SeverityWarning, "wsrep_on", "ON", "the server is a member of a Galera cluster, which lacks locks between its members: two of them accept writes to one key until COMMIT, and two handlers may run",
+			"let all processes write to", "one member", "let all processes write to one member, and set wsrep_sync_wait and innodb_flush_log_at_trx_commit to 1",
+		})
+	}
 	if v, known := s.variable(ctx, "GLOBAL.innodb_flush_log_at_trx_commit"); known && v != "1" {
 		add(weakness{"durability", stores.SeverityWarning, "innodb_flush_log_at_trx_commit", v, "a crash of the server can lose messages that were acked", "set it to", "1", ""})
 	}

@@ -30,6 +30,10 @@ func TestServersMustProveThatTheyLock(t *testing.T) {
 			[]string{"ALTER TABLE millpond_inbox DROP CONSTRAINT millpond_inbox_pkey"},
 			"it inserts a key that another transaction is inserting",
 		},
+		"a function": {
+			[]string{"ALTER FUNCTION pg_catalog.pg_try_advisory_xact_lock(bigint) RENAME TO former_try"},
+			"it lacks what claims are made of",
+		},
 		"Citus": {
 			[]string{
 				"SET allow_system_table_mods = on", "CREATE TABLE pg_catalog.pg_dist_partition (logicalrelid oid, partmethod \"char\")",
@@ -65,7 +69,9 @@ func TestServersMustProveThatTheyLock(t *testing.T) {
 		require.NoError(t, err)
 		defer better.Close()
 		require.NoError(t, better.Validate(t.Context()), name)
-		require.Contains(t, whats(examine(t, pgtest.WithParameters(t, address, "millpond_server", "any"), stores.Examination{})), "millpond_server=any is set")
+		found := whats(examine(t, pgtest.WithParameters(t, address, "millpond_server", "any"), stores.Examination{}))
+		require.Contains(t, found, "millpond_server=any is set", name)
+		require.Contains(t, found, test.says, name)
 	}
 	_, err := postgres.Open(t.Context(), "postgres://db/app?millpond_server=tidb")
 	require.ErrorContains(t, err, "write millpond_server=any")

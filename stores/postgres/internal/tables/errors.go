@@ -27,6 +27,9 @@ const (
 	notNullViolation  = "23502"
 	idleInTransaction = "25P03"
 	noRight           = "42501"
+	undefinedFunction = "42883"
+	syntaxError       = "42601"
+	notSupported      = "0A000"
 
 	statementExists  = "42P05" // of a prepared statement
 	statementMissing = "26000"

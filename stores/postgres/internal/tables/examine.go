@@ -20,7 +20,7 @@ func (s Store) Examine(ctx context.Context, e stores.Examination) ([]stores.Find
 			{Check: "timeouts", At: t.lookAtTimeouts},
 			{Check: "vacuum", At: t.lookAtVacuum},
 		},
-		Tables: []sqlstore.Look{{Check: "server", At: t.lookAtServer}, {Check: "grants", At: t.lookAtGrants}, {Check: "bloat", At: t.lookAtBloat}, {Check: "server", At: t.lookAtCitus}},
+		Tables: []sqlstore.Look{{Check: "server", At: t.lookAtServer}, {Check: "grants", At: t.lookAtGrants}, {Check: "bloat", At: t.lookAtBloat}},
 		Shape:  t.shapeThere,
 	})
 }
@@ -232,26 +232,19 @@ func texts(f func(string)) func(Rows) error {
 	}
 }
 
-// lookAtServer says where the store does not look at its start.
-func (t *Tables) lookAtServer(_ context.Context, _ *sqlstore.Examining, add sqlstore.Adder) error {
-	if t.anyServer {
-		add(stores.SeverityWarning, "millpond_server=any is set", "whether the server is PostgreSQL, and whether its locks lock, is not looked at", "remove it, unless you know the server better")
-	} else if !t.db.Spare() {
+// lookAtServer says where the store does not look at its start, and looks there.
+func (t *Tables) lookAtServer(ctx context.Context, _ *sqlstore.Examining, add sqlstore.Adder) error {
+	switch {
+	case t.anyServer:
+		sqlstore.AnyServer(add, "PostgreSQL", t.identify(ctx), t.prove(ctx, t.dialect.Names))
+	case !t.db.Spare():
 		add(stores.SeverityNote, "the pool has one connection", "it takes two to see whether the server's locks lock", "raise pool_max_conns")
 	}
 	return nil
 }
 
-// lookAtCitus: what is unique and what is locked there is so on one node alone.
-func (t *Tables) lookAtCitus(ctx context.Context, _ *sqlstore.Examining, add sqlstore.Adder) error {
-	distributed, err := t.distributed(ctx)
-	if err == nil && len(distributed) > 0 {
-		add(stores.SeverityError, "Citus has distributed "+strings.Join(distributed, ", "), "a lock holds on one node alone, so two handlers may run",
-			"SELECT undistribute_table('…') for each of millpond's tables: tables that are not distributed are PostgreSQL's")
-	}
-	return err
-}
-
+// distributed are those of our tables that Citus has: what is unique and what is locked there
+// is so on one node alone.
 func (t *Tables) distributed(ctx context.Context) (found []string, err error) {
 	var citus bool
 	if err := t.read(ctx, "SELECT to_regclass('pg_catalog.pg_dist_partition') IS NOT NULL", nil, &citus); err != nil || !citus {

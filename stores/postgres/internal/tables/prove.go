@@ -1,6 +1,7 @@
 package tables
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"encoding/binary"
@@ -29,12 +30,12 @@ const (
 // two handlers would run. Nothing is left of it. Where it cannot be tried, as without the
 // right to write, there is no error.
 func (t *Tables) prove(ctx context.Context, names sqlstore.Names) error {
-	if t.anyServer || !t.db.Spare() {
-		return nil
-	}
 	distributed, err := t.distributed(ctx)
 	if err == nil && len(distributed) > 0 {
-		return fmt.Errorf("%w: Citus has distributed %s, where a lock holds on one node alone: keep millpond's tables out of distribution", sqlstore.ErrUnusable, strings.Join(distributed, ", "))
+		return fmt.Errorf("%w: Citus has distributed %s, where a lock holds on one node alone, so that two handlers would run: SELECT undistribute_table('…') for each of millpond's tables", sqlstore.ErrUnusable, strings.Join(distributed, ", "))
+	}
+	if !t.db.Spare() {
+		return nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, proveTimeout)
 	defer cancel()
@@ -43,32 +44,43 @@ func (t *Tables) prove(ctx context.Context, names sqlstore.Names) error {
 	lock := int64(binary.BigEndian.Uint64(id)) //nolint:gosec // the bits are what matters
 	insert := Statement{Text: expand(names, insertKey), Args: []any{id}}
 	wrong := ""
-	_ = t.db.InTx(ctx, func(first Querier) error {
+	err = t.db.InTx(ctx, func(first Querier) error {
 		if held, err := tries(ctx, first, lock); err != nil || !held {
-			return errUndo
+			return cmp.Or(err, errUndo)
 		}
 		if _, err := first.Send(ctx, insert); err != nil {
-			return errUndo
+			return err
 		}
-		_ = t.db.InTx(ctx, func(second Querier) error {
+		return cmp.Or(t.db.InTx(ctx, func(second Querier) error {
 			if held, err := tries(ctx, second, lock); err == nil && held {
-				wrong = "it gives one lock to two connections"
+				wrong = "it gives one lock to two connections, so that two handlers would run"
 				return errUndo
 			}
 			if _, err := second.Send(ctx, Statement{Text: qualify(waitNoLock)}); err != nil {
-				return errUndo
+				return err
 			}
 			if n, err := second.Send(ctx, insert); err == nil && n > 0 {
-				wrong = "it inserts a key that another transaction is inserting"
+				wrong = "it inserts a key that another transaction is inserting, so that two handlers would run"
 			}
 			return errUndo
-		})
-		return errUndo
+		}), errUndo)
 	})
+	if lacks(err) {
+		wrong = fmt.Sprintf("it lacks what claims are made of (%v)", err)
+	}
 	if wrong != "" {
-		return fmt.Errorf("%w: %s, so that two handlers would run: use PostgreSQL 13 or later", sqlstore.ErrUnusable, wrong)
+		return fmt.Errorf("%w: %s: use PostgreSQL 13 or later", sqlstore.ErrUnusable, wrong)
 	}
 	return nil
+}
+
+// lacks reports whether a server does not know a function or a clause.
+func lacks(err error) bool {
+	switch sqlState(err) {
+	case undefinedFunction, syntaxError, notSupported:
+		return true
+	}
+	return false
 }
 
 func tries(ctx context.Context, on Querier, lock int64) (held bool, err error) {

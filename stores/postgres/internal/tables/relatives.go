@@ -26,12 +26,19 @@ const dsql = "aurora dsql"
 // them would understand.
 const whoAreYou = "SELECT pg_catalog.version(), pg_catalog.to_regclass('sys.iam_pg_role_mappings') IS NOT NULL"
 
-// recognise asks the server once what it is, before anything else, and refuses what the
-// store cannot run on. The servers of clouds that are PostgreSQL say so.
+// recognise asks the server once what it is, before anything else.
 func (t *Tables) recognise(ctx context.Context) error {
 	if t.anyServer || t.recognised.Load() {
 		return nil
 	}
+	err := t.identify(ctx)
+	t.recognised.Store(err == nil)
+	return err
+}
+
+// identify refuses what the store cannot run on. The servers of clouds that are PostgreSQL say
+// so.
+func (t *Tables) identify(ctx context.Context) error {
 	var (
 		found, isDSQL bool
 		version       string
@@ -49,6 +56,5 @@ func (t *Tables) recognise(ctx context.Context) error {
 		name, _, _ := strings.Cut(version, " ")
 		return fmt.Errorf("postgres: %w: it calls itself %q, which is not known here: use PostgreSQL 13 or later, or write millpond_server=any into the URL if it is PostgreSQL after all", sqlstore.ErrUnusable, name)
 	}
-	t.recognised.Store(true)
 	return nil
 }

@@ -52,8 +52,10 @@ func (t *Tables) learn(ctx context.Context, again bool) error {
 	// From now on the tables are named in full: a handler may set the search_path of
 	// its transaction, or leave a connection with another one.
 	names := t.inSchema(h.schema)
-	if err := t.prove(ctx, names); err != nil {
-		return err
+	if !t.anyServer {
+		if err := t.prove(ctx, names); err != nil {
+			return err
+		}
 	}
 	t.sql, t.dialect = newStatements(names), newDialect(names)
 	t.lockPrefix = append([]byte(names.Table("inbox")), 0)
