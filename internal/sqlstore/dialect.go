@@ -28,6 +28,7 @@ import (
 //	{again}           ends an INSERT into quarantine that may meet a row of the same message
 //	{step again}      the same for a step that is on record
 //	{before} {after}  columns of the audit, quoted where they have to be
+//	{if free}         ends an INSERT that inserts nothing, or fails, if its key is taken
 //	{own number}      lets an INSERT into the outbox give the numbers itself
 //	{bytes} … {/bytes} a text that is compared byte by byte
 //	{any order}       before a column: no index of it that would need sorting is of use
@@ -110,6 +111,7 @@ var usual = map[string]string{
 	"for update": "", "nowait": "", "free": "", "unless locked": "",
 	"topics": "topics", "list": "?",
 	"again":      "ON CONFLICT (consumer, identity_hash, fingerprint, reason) DO UPDATE SET",
+	"if free":    "ON CONFLICT DO NOTHING",
 	"step again": "ON CONFLICT (consumer, message_id, name) DO UPDATE SET at = excluded.at, result = excluded.result",
 	"blob":       "",
 	"before":     "before", "after": "after",

@@ -10,7 +10,7 @@ import (
 const (
 	lockLeases = `SELECT unit, owner, CASE WHEN until > {now} THEN 1 ELSE 0 END FROM {schema.}{prefix}lease WHERE name = ? ORDER BY unit{for update}`
 
-	insertLease = `INSERT INTO {schema.}{prefix}lease (name, unit, owner, until) VALUES (?, ?, ?, {now} + (?{microseconds}))`
+	insertLease = `INSERT INTO {schema.}{prefix}lease (name, unit, owner, until) VALUES (?, ?, ?, {now} + (?{microseconds})) {if free}`
 
 	renewLeases = `UPDATE {schema.}{prefix}lease SET owner = ?, until = {now} + (?{microseconds}) WHERE name = ? AND %s`
 
@@ -48,26 +48,26 @@ func (t *Tables) lease(ctx context.Context, tx Sender, r stores.LeaseRequest) (l
 		return leased, err
 	}
 	var known, inserted []int64
-	have := 0
 	for _, unit := range r.Units {
 		if was.held[unit] {
 			known = append(known, unit)
-			have++
 		}
 	}
 	for _, unit := range r.Units {
-		if have >= r.Limit || was.held[unit] || was.taken[unit] {
-			continue
-		}
-		if have++; was.free[unit] {
+		switch {
+		case len(known)+len(inserted) >= r.Limit || was.held[unit] || was.taken[unit]:
+		case was.free[unit]:
 			known = append(known, unit)
-		} else {
-			inserted = append(inserted, unit)
-		}
-	}
-	for _, unit := range inserted {
-		if _, err := tx.Send(ctx, Statement{Text: t.fixed(insertLease), Args: []any{r.Name, unit, r.Owner, r.TTL.Microseconds()}}); err != nil {
-			return leased, err
+		default:
+			n, err := tx.Send(ctx, Statement{Text: t.fixed(insertLease), Args: []any{r.Name, unit, r.Owner, r.TTL.Microseconds()}})
+			if err != nil {
+				return leased, err
+			}
+			if n == 0 { // somebody was faster
+				was.taken[unit] = true
+			} else {
+				inserted = append(inserted, unit)
+			}
 		}
 	}
 	if len(known) > 0 {

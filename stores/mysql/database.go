@@ -157,6 +157,7 @@ func newDialect(names sqlstore.Names, maria bool) *sqlstore.Dialect {
 			"for update": " FOR UPDATE", "nowait": " FOR UPDATE NOWAIT", "free": " FOR UPDATE SKIP LOCKED", "share": share,
 			"unless locked": withoutWaitingIfMaria,
 			"again":         "ON DUPLICATE KEY UPDATE",
+			"if free":       "",
 			"step again":    "ON DUPLICATE KEY UPDATE at = VALUES(at), result = VALUES(result)",
 			"before":        "`before`", "after": "`after`",
 			"bytes": "CAST(", "/bytes": " AS BINARY)",

@@ -77,17 +77,24 @@ func (b *bench) leaseExpires() {
 	b.has("what nobody else has taken is its owner's again", b.lease(l, "n", "a", 9, time.Minute, 1, 2), 2, 2)
 }
 
+// leaseCrowd lets many ask for the units of a name that nobody has asked for before.
 func (b *bench) leaseCrowd() {
 	_, l := b.openOutbox()
+	for _, name := range []string{"n", "o", "p", "q"} {
+		b.leaseCrowdOf(l, name)
+	}
+}
+
+func (b *bench) leaseCrowdOf(l stores.Leases, name string) {
 	var (
 		crowd sync.WaitGroup
 		mu    sync.Mutex
 		had   = make(map[int64]string)
 	)
-	for _, owner := range []string{"a", "b", "c", "d", "e", "f"} {
+	for _, owner := range []string{"a", "b", "c", "d", "e", "f", "g", "h"} {
 		crowd.Go(func() {
 			for range 3 {
-				leased, err := l.Lease(b.ctx, stores.LeaseRequest{Name: "n", Owner: owner, Units: allBuckets(), Limit: 12, TTL: time.Minute})
+				leased, err := l.Lease(b.ctx, stores.LeaseRequest{Name: name, Owner: owner, Units: allBuckets(), Limit: 8, TTL: time.Minute})
 				mu.Lock()
 				if err != nil {
 					b.tb.Errorf("%s: %v", owner, err)
