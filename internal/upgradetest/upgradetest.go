@@ -4,11 +4,9 @@ package upgradetest
 import (
 	"fmt"
 	"slices"
-	"sync/atomic"
 	"testing"
 	"time"
 
-	"github.com/millpond-go/millpond/internal/testenv"
 	"github.com/millpond-go/millpond/stores"
 )
 
@@ -38,42 +36,15 @@ VALUES (2970855629233269707, 4, 1, 0, 1, 0, %[2]s, %[2]s, %[2]s, '%[1]s', 'trans
 // Run migrates while the version before goes on, and then reads what it has written.
 func Run(t *testing.T, o Old) {
 	t.Helper()
-	var delivered atomic.Int64
-	var longest time.Duration
-	stop, stopped := make(chan struct{}), make(chan error, 1)
-	go func() {
-		for i := 0; ; i++ {
-			begun := time.Now()
-			if err := o.Deliver(fmt.Sprint("old ", i)); err != nil {
-				stopped <- fmt.Errorf("delivery %d: %w", i, err)
-				return
-			}
-			longest = max(longest, time.Since(begun))
-			delivered.Store(int64(i + 1))
-			select {
-			case <-stop:
-				stopped <- nil
-				return
-			default:
-			}
-		}
-	}()
-	some := func(what string) {
-		t.Helper()
-		from := delivered.Load()
-		testenv.Eventually(t, what, func() bool { return delivered.Load() > from+5 || len(stopped) > 0 })
-	}
-	some("deliveries before the migration")
+	d := deliver(o.Deliver)
+	d.some(t, "before the migration")
 	if _, err := o.Store.Migrate(t.Context()); err != nil {
 		t.Error(err)
 	}
-	some("deliveries after the migration")
-	close(stop)
-	if err := <-stopped; err != nil {
-		t.Fatal(err)
-	}
-	t.Logf("%d deliveries of the version before, of which the longest took %v", delivered.Load(), longest)
-	o.read(t, int(delivered.Load()))
+	d.some(t, "after the migration")
+	longest := d.stop(t)
+	t.Logf("%d deliveries of the version before, of which the longest took %v", d.count.Load(), longest)
+	o.read(t, int(d.count.Load()))
 }
 
 // read does with the rows of the version before what a service and an operator do.

@@ -8,7 +8,9 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+	"time"
 
+	"github.com/millpond-go/millpond/internal/pause"
 	"github.com/millpond-go/millpond/internal/sqlstore"
 	"github.com/millpond-go/millpond/stores"
 )
@@ -40,7 +42,8 @@ var procedureNames = []string{"begin", "complete", "look"}
 
 // Migrate implements stores.Migrator. One process at a time migrates, by a lock that has
 // the tables' name. The servers commit each statement apart; what was interrupted is
-// taken up by the next call.
+// taken up by the next call. A statement that changes a table gives way to transactions
+// that use it, as everybody else waits behind it.
 func (s *Store) Migrate(ctx context.Context) (applied []stores.Migration, err error) {
 	if s.tables.Closed() {
 		return nil, stores.ErrClosed
@@ -98,14 +101,41 @@ func (s *Store) lockMigrations(ctx context.Context, conn *sql.Conn) error {
 }
 
 func (s *Store) apply(ctx context.Context, conn *sql.Conn, steps []stores.Migration) ([]stores.Migration, error) {
+	if len(steps) == 0 {
+		return nil, nil
+	}
+	var wait int64
+	if err := conn.QueryRowContext(ctx, "SELECT @@SESSION.lock_wait_timeout").Scan(&wait); err != nil {
+		return nil, unavailable(err)
+	}
+	if _, err := conn.ExecContext(ctx, setLockWait(1)); err != nil {
+		return nil, unavailable(err)
+	}
+	defer func() { _, _ = conn.ExecContext(context.WithoutCancel(ctx), setLockWait(wait)) }()
 	for _, m := range steps {
 		for _, statement := range statementsOf(m.SQL) {
-			if _, err := conn.ExecContext(ctx, statement); err != nil && !isDone(err) {
+			if err := givingWay(ctx, conn, statement); err != nil && !isDone(err) {
 				return nil, fmt.Errorf("mysql: migration %04d_%s: %w: %w", m.Version, m.Name, stores.ErrUnavailable, err)
 			}
 		}
 	}
 	return steps, nil
+}
+
+func setLockWait(seconds int64) string {
+	return fmt.Sprintf("SET SESSION lock_wait_timeout = %d", seconds)
+}
+
+// betweenWaits is how long others go on before a table is to be changed again.
+const betweenWaits = time.Second
+
+func givingWay(ctx context.Context, conn *sql.Conn, statement string) error {
+	for {
+		_, err := conn.ExecContext(ctx, statement)
+		if number(err) != lockWaitTimeout || !pause.Sleep(ctx, betweenWaits) {
+			return err
+		}
+	}
 }
 
 // isDone reports whether a statement of a migration has been run before, by a call that was

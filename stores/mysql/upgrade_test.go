@@ -1,6 +1,7 @@
 package mysql_test
 
 import (
+	"database/sql"
 	"fmt"
 	"log/slog"
 	"os"
@@ -27,37 +28,103 @@ func turnOf(t *testing.T) (products []product) {
 // Programs of the version before go on while its tables are migrated, and afterwards.
 func TestUpgrade(t *testing.T) {
 	t.Parallel()
+	for _, p := range turnOf(t) {
+		s, old := versionBefore(t, p)
+		upgradetest.Run(t, upgradetest.Old{Store: s, Deliver: deliversAsBefore(t, old)})
+	}
+}
+
+// versionBefore is a database with tables of the version before.
+func versionBefore(t *testing.T, p product) (*mysql.Store, *sql.DB) {
+	t.Helper()
 	fixture, err := os.ReadFile("testdata/schema_0003.sql")
 	require.NoError(t, err)
-	for _, p := range turnOf(t) {
-		config := mustParse(t, p.shared(t).NewDatabase(t))
-		old := openDB(t, config, nil)
-		for statement := range strings.SplitSeq(string(fixture), ";\n\n") {
-			_, err := old.ExecContext(t.Context(), statement)
-			require.NoError(t, err, statement)
+	config := mustParse(t, p.shared(t).NewDatabase(t))
+	old := openDB(t, config, nil)
+	for statement := range strings.SplitSeq(string(fixture), ";\n\n") {
+		_, err := old.ExecContext(t.Context(), statement)
+		require.NoError(t, err, statement)
+	}
+	s, err := mysql.OpenDB(t.Context(), config, mysql.Config{Logger: slog.New(slog.DiscardHandler)})
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = s.Close() })
+	return s, old
+}
+
+// deliversAsBefore handles messages by the statements of the version before.
+func deliversAsBefore(t *testing.T, old *sql.DB) func(id string) error {
+	t.Helper()
+	const now = "TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6))"
+	return func(id string) error {
+		tx, err := old.BeginTx(t.Context(), nil)
+		if err != nil {
+			return err
 		}
-		s, err := mysql.OpenDB(t.Context(), config, mysql.Config{Logger: slog.New(slog.DiscardHandler)})
-		require.NoError(t, err)
-		t.Cleanup(func() { _ = s.Close() })
-		const now = "TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6))"
-		upgradetest.Run(t, upgradetest.Old{Store: s, Deliver: func(id string) error {
-			tx, err := old.BeginTx(t.Context(), nil)
-			if err != nil {
+		defer func() { _ = tx.Rollback() }()
+		for _, text := range []string{
+			"INSERT INTO millpond_inbox (consumer, message_id, status, completed_at, token, fingerprint, traceparent) VALUES (2970855629233269707, '" + id + "', 1, " + now + ", 7, NULL, NULL)",
+			fmt.Sprintf(upgradetest.Failure, id+" failed", "1"), fmt.Sprintf(upgradetest.Output, id, "1"),
+			"INSERT INTO millpond_inbox (consumer, message_id, status) VALUES (2970855629233269707, '" + id + " failed', 4)",
+			"UPDATE millpond_inbox SET status = 2 WHERE consumer = 2970855629233269707 AND message_id = '" + id + "' AND token = 7 AND status = 1",
+		} {
+			if _, err := tx.ExecContext(t.Context(), text); err != nil {
 				return err
 			}
-			defer func() { _ = tx.Rollback() }()
-			for _, text := range []string{
-				"INSERT INTO millpond_inbox (consumer, message_id, status, completed_at, token, fingerprint, traceparent) VALUES (2970855629233269707, '" + id + "', 1, " + now + ", 7, NULL, NULL)",
-				fmt.Sprintf(upgradetest.Failure, id+" failed", "1"), fmt.Sprintf(upgradetest.Output, id, "1"),
-				"INSERT INTO millpond_inbox (consumer, message_id, status) VALUES (2970855629233269707, '" + id + " failed', 4)",
-				"UPDATE millpond_inbox SET status = 2 WHERE consumer = 2970855629233269707 AND message_id = '" + id + "' AND token = 7 AND status = 1",
-			} {
-				if _, err := tx.ExecContext(t.Context(), text); err != nil {
+		}
+		return tx.Commit()
+	}
+}
+
+// A migration of a large inbox keeps no delivery waiting, whatever else uses the tables.
+func TestMigrationKeepsNoDeliveryWaiting(t *testing.T) {
+	t.Parallel()
+	const digits = "(SELECT 0 AS n UNION ALL SELECT 1 UNION ALL SELECT 2 UNION ALL SELECT 3 UNION ALL SELECT 4 UNION ALL SELECT 5 UNION ALL SELECT 6 UNION ALL SELECT 7 UNION ALL SELECT 8 UNION ALL SELECT 9)"
+	for _, p := range turnOf(t) {
+		busy := func(thousands int) (*mysql.Store, *sql.DB, upgradetest.Busy) {
+			s, old := versionBefore(t, p)
+			for from := range thousands {
+				_, err := old.ExecContext(t.Context(), fmt.Sprintf(`INSERT INTO millpond_inbox (consumer, message_id, status, completed_at, token, fingerprint)
+SELECT %d, CONCAT('u:', %07d, a.n, b.n, c.n), 2, 1, 1, REPEAT('f', 33) FROM %s a, %[3]s b, %[3]s c`, upgradetest.Number, from, digits))
+				require.NoError(t, err)
+			}
+			handler, err := old.Conn(t.Context())
+			require.NoError(t, err)
+			file := "SELECT table_id FROM information_schema.innodb_tables WHERE name = CONCAT(DATABASE(), '/millpond_inbox')"
+			if p.Product == onMariaDB.Product {
+				file = strings.Replace(file, "innodb_tables", "innodb_sys_tables", 1)
+			}
+			return s, old, upgradetest.Busy{
+				Deliver: deliversAsBefore(t, old),
+				Begin: func() (func() error, error) {
+					for _, text := range []string{"BEGIN", "SELECT 1 FROM millpond_consumer, millpond_inbox, millpond_failure, millpond_quarantine, millpond_outbox LIMIT 1"} {
+						if _, err := handler.ExecContext(t.Context(), text); err != nil {
+							return nil, err
+						}
+					}
+					return func() error { _, err := handler.ExecContext(t.Context(), "COMMIT"); return err }, nil
+				},
+				Migrate: func() error { _, err := s.Migrate(t.Context()); return err },
+				File: func() (id string, err error) {
+					err = old.QueryRowContext(t.Context(), file).Scan(&id)
+					return id, err
+				},
+			}
+		}
+		_, _, kept := busy(upgradetest.Rows() / 1000)
+		s, old, broken := busy(1)
+		broken.Migrate = func() error {
+			statements := []string{"ALTER TABLE millpond_inbox FORCE"}
+			for _, m := range s.Migrations()[3:] {
+				statements = append(statements, mysql.StatementsOf(m.SQL)...)
+			}
+			for _, text := range statements {
+				if _, err := old.ExecContext(t.Context(), text); err != nil {
 					return err
 				}
 			}
-			return tx.Commit()
-		}})
+			return nil
+		}
+		upgradetest.Bounded(t, kept, broken)
 	}
 }
 
