@@ -47,7 +47,8 @@ func failures(ctx context.Context, s *site, o options) (*group, error) {
 			"Partitions are in order: each of %d delivers its next message when the last was settled, under a router, with a retry worker beside. "+
 			"Poison comes on top of the messages that count, and fails after its write: the rate is that of the healthy ones. "+
 			"With the default policy its second attempt comes a second after the first; retried without pause, all ten attempts fall into the time that is measured. "+
-			"First and later deliveries are of a process on a subscriber that does not tell redeliveries apart, after one that has ended in order; none fails. "+
+			"First and later deliveries are of a process on a subscriber that does not tell redeliveries apart, after one that has ended in order, or was killed; none fails. "+
+			"After a kill they are counted before they run, as any of them may have been in flight. "+
 			"A failed attempt has two transactions that write, its own that is rolled back and the one that records it.",
 			goalWorkers, o.waiting, goalWorkers),
 		workers: []int{goalWorkers}, recipes: failureRecipes(s.used),
@@ -56,8 +57,9 @@ func failures(ctx context.Context, s *site, o options) (*group, error) {
 	}
 	g.recipes = append(g.recipes,
 		recipe{name: retryCrowded, against: retryWorker, job: retry(crowded.tidy, crowded)},
-		recipe{name: laterOfProcess, job: startsOf(s.used, false)},
-		recipe{name: firstOfProcess, against: laterOfProcess, job: startsOf(s.used, true)})
+		recipe{name: laterOfProcess, job: startsOf(s.used, false, false)},
+		recipe{name: firstOfProcess, against: laterOfProcess, job: startsOf(s.used, true, false)},
+		recipe{name: firstAfterKill, against: laterOfProcess, job: startsOf(s.used, true, true)})
 	if g.trips, err = countTrips(ctx, s.direct, failureRecipes, newMessages); err != nil {
 		crowded.close()
 		return nil, err

@@ -14,6 +14,7 @@ import (
 // Names of recipes.
 const (
 	firstOfProcess = "first 256 of a process"
+	firstAfterKill = "first 256 after a kill"
 	laterOfProcess = "later ones"
 )
 
@@ -36,14 +37,17 @@ func begin(ctx context.Context, store *postgres.Store, workers int) (*process, e
 	return &process{d, inbox}, err
 }
 
-// end ends it in order.
-func (p *process) end(ctx context.Context) error {
+// end ends it in order, or leaves behind what it does when it is killed.
+func (p *process) end(ctx context.Context, killed bool) error {
+	if killed {
+		return p.close()
+	}
 	return errors.Join(p.close(), p.inbox.Close(ctx))
 }
 
-// startsOf makes a job of processes that begin after one that has ended in order: each has
-// its first deliveries, or one has all after those.
-func startsOf(db *database, first bool) func(ctx context.Context, workers, n int) (*job, error) {
+// startsOf makes a job of processes that begin after one that has ended in order, or was
+// killed: each has its first deliveries, or one has all after those.
+func startsOf(db *database, first, killed bool) func(ctx context.Context, workers, n int) (*job, error) {
 	return func(ctx context.Context, workers, n int) (*job, error) {
 		store, err := db.store(ctx, workers)
 		if err != nil {
@@ -59,7 +63,7 @@ func startsOf(db *database, first bool) func(ctx context.Context, workers, n int
 		later := func() (time.Duration, []time.Duration, error) { return p.run(newMessages(&recipe{}, n), n) }
 		firsts := func() (took time.Duration, latencies []time.Duration, err error) {
 			for left := n; left > 0 && err == nil; left -= start {
-				if err = p.end(ctx); err != nil {
+				if err = p.end(ctx, killed); err != nil {
 					break
 				}
 				if p, err = begin(ctx, store, workers); err != nil {
@@ -71,7 +75,7 @@ func startsOf(db *database, first bool) func(ctx context.Context, workers, n int
 			}
 			return took, latencies, err
 		}
-		j := &job{run: later, close: func() error { return errors.Join(p.end(ctx), store.Close(), db.holds(ctx, start+n, 0)) }}
+		j := &job{run: later, close: func() error { return errors.Join(p.end(ctx, false), store.Close(), db.holds(ctx, start+n, 0)) }}
 		if first {
 			j.run = firsts
 		}
