@@ -16,6 +16,9 @@ const (
 	insertOutput = `INSERT INTO {schema.}{prefix}outbox (created_at, bytes, bucket, destination, topic, type, codec, message_id, order_key, traceparent, metadata, payload)
 VALUES `
 	outputValues = `({now}, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`
+
+	// OutputValues is how many values a row of an output has.
+	OutputValues = 11
 )
 
 // Rows of one INSERT, so that there are few texts, and bytes of it where it has several.

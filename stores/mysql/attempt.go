@@ -175,6 +175,10 @@ func (a *attempt) complete(ctx context.Context, exec func(context.Context, strin
 			return err
 		}
 	}
+	if said := a.saying(); said != nil {
+		_, err := exec(ctx, string(said))
+		return err
+	}
 	riding, err := a.emit(ctx, exec)
 	if err != nil {
 		return err

@@ -65,6 +65,29 @@ func newCounted(t *testing.T, p product, own bool) counted {
 	return c
 }
 
+// again is the same with another store, as after a restart of the program.
+func (c counted) again(t *testing.T, own bool) counted {
+	t.Helper()
+	config := mustParse(t, c.proxy.URL())
+	var err error
+	if own {
+		c.Store, err = mysql.OpenDB(t.Context(), config, mysql.Config{Logger: slog.New(slog.DiscardHandler), MaxOpenConns: 1})
+	} else {
+		db := openDB(t, config, nil)
+		db.SetMaxOpenConns(1)
+		c.Store, err = mysql.New(db, mysql.Config{Logger: slog.New(slog.DiscardHandler)})
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	store := c.Store
+	t.Cleanup(func() { _ = store.Close() })
+	if err := c.Register(t.Context(), stores.Registration{Consumer: billing}); err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
 func mustParse(t *testing.T, address string) *driver.Config {
 	t.Helper()
 	config, err := testmysql.ParseURL(address)
@@ -271,23 +294,7 @@ func TestWithoutProceduresFirstSightCostsMore(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			other := c
-			config := mustParse(t, c.proxy.URL())
-			var err error
-			if own {
-				other.Store, err = mysql.OpenDB(t.Context(), config, mysql.Config{Logger: slog.New(slog.DiscardHandler), MaxOpenConns: 1})
-			} else {
-				db := openDB(t, config, nil)
-				db.SetMaxOpenConns(1)
-				other.Store, err = mysql.New(db, mysql.Config{Logger: slog.New(slog.DiscardHandler)})
-			}
-			if err != nil {
-				t.Fatal(err)
-			}
-			t.Cleanup(func() { _ = other.Close() })
-			if err := other.Register(t.Context(), stores.Registration{Consumer: billing}); err != nil {
-				t.Fatal(err)
-			}
+			other := c.again(t, own)
 			alone, inbox := other.cost(func() { other.withoutInbox(t) }), other.cost(func() { other.withInbox(t) })
 			if inbox.RoundTrips != alone.RoundTrips+more || inbox.Rollbacks != 0 {
 				t.Errorf("with the inbox: %+v, alone: %+v", inbox, alone)

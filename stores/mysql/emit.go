@@ -59,6 +59,27 @@ func (a *attempt) emit(ctx context.Context, exec func(context.Context, string) (
 	return riding, nil
 }
 
+// saying is what completes on MySQL with the only output that was staged, in one trip; nil if
+// there are more, or the server cannot.
+func (a *attempt) saying() []byte {
+	n := len(a.staged)
+	if !a.store.texts().emits || n == 0 || n > 2 {
+		return nil
+	}
+	output, lock := a.staged[n-1], any("NULL")
+	if n == 2 {
+		if a.staged[0].Read == nil {
+			return nil
+		}
+		lock = a.staged[0].Args[0]
+	}
+	size := sizeOf(output)
+	if len(output.Args) != sqlstore.OutputValues || size > maxRiding {
+		return nil
+	}
+	return a.store.texts().emitComplete(make([]byte, 0, 512+2*size), &a.claim, a.ss.own == nil, lock, output)
+}
+
 // locks reports whether locks of order keys were waited for.
 func (a *attempt) locks() bool {
 	return slices.ContainsFunc(a.staged, func(s sqlstore.Statement) bool { return s.Read != nil })

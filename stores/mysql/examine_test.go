@@ -168,7 +168,9 @@ VALUES (%d, 1, 3, 1, 1, 1, 0, 1, 1, 1, 1, 'id', '', '', '', '', '', '[]')`
 	if !p.maria() {
 		plants = append(plants, plants[0])
 		plants[len(plants)-1].check, plants[len(plants)-1].says, plants[len(plants)-1].note = "procedures", "procedures is missing", true
-		plants[len(plants)-1].plant = [2]string{"DROP PROCEDURE millpond_look", "DO 0"}
+		plants[len(plants)-1].plant = [2]string{"DROP PROCEDURE millpond_emit_complete", "DO 0"}
+		plants = append(plants, plants[len(plants)-1])
+		plants[len(plants)-1].plant[0] = "DROP PROCEDURE millpond_look"
 	}
 	require.Empty(t, serious(r.examine(r.open(stores.RoleRuntime), stores.Examination{})))
 	for _, plant := range plants {

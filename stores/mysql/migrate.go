@@ -38,7 +38,7 @@ func (s *Store) Procedures() []string {
 	return all
 }
 
-var procedureNames = []string{"begin", "complete", "look"}
+var procedureNames = []string{"begin", "complete", "look", "emit_complete"}
 
 // Migrate implements stores.Migrator. One process at a time migrates, by a lock that has
 // the tables' name. The servers commit each statement apart; what was interrupted is

@@ -18,6 +18,7 @@ import (
 type server struct {
 	maria      bool
 	procedures bool // of ours, on MySQL
+	emits      bool // the one for outputs, too, which is younger
 	maxPacket  int  // bytes
 	unordered  bool // numbers are not drawn in the order of commits
 	galera     bool // it is a member of a cluster
@@ -115,17 +116,21 @@ func (s *Store) ask(ctx context.Context) (sv server, schema string, err error) {
 		return sv, "", fmt.Errorf("%w: no database is selected: name one in the address, or in Config.Schema", sqlstore.ErrUnusable)
 	}
 	if !sv.maria {
-		sv.procedures, err = s.hasProcedures(ctx, schema)
+		sv.procedures, sv.emits, err = s.hasProcedures(ctx, schema)
 	}
 	return sv, schema, err
 }
 
-// hasProcedures reports whether all procedures of the store's are there.
-func (s *Store) hasProcedures(ctx context.Context, schema string) (bool, error) {
-	var n int
-	err := s.db.QueryRowContext(ctx, "SELECT count(*) FROM information_schema.routines WHERE routine_schema = ? AND routine_name IN (?, ?, ?) AND routine_comment LIKE 'millpond 1:%'",
-		schema, s.names.Prefix+"begin", s.names.Prefix+"complete", s.names.Prefix+"look").Scan(&n)
-	return n == 3, err
+// hasProcedures reports whether all procedures of the store's are there for messages, and the
+// one for outputs besides.
+func (s *Store) hasProcedures(ctx context.Context, schema string) (messages, outputs bool, err error) {
+	var n, emits int
+	p, one := s.names.Prefix, s.names.Prefix+"emit_complete"
+	err = s.db.QueryRowContext(ctx, "SELECT count(*), count(CASE WHEN routine_name = ? THEN 1 END) FROM information_schema.routines "+
+		"WHERE routine_schema = ? AND routine_name IN (?, ?, ?, ?) AND routine_comment LIKE 'millpond 1:%'",
+		one, schema, p+"begin", p+"complete", p+"look", one).Scan(&n, &emits)
+	messages = n-emits == 3
+	return messages, messages && emits == 1, err
 }
 
 // writable refuses the settings of connections on which what the store sends cannot run.
@@ -263,10 +268,13 @@ func (s *Store) weaknesses(ctx context.Context, sv server) (found []weakness) {
 			})
 		}
 	}
-	if !sv.maria && !sv.procedures {
-		names := s.names.Prefix + "begin, " + s.names.Prefix + "complete, " + s.names.Prefix + "look"
+	if !sv.maria && !sv.emits {
+		names, costs := s.names.Prefix+strings.Join(procedureNames, ", "+s.names.Prefix), "each message takes round trips more"
+		if sv.procedures {
+			names, costs = s.names.Prefix+"emit_complete", "each message with an output takes a round trip more"
+		}
 		add(weakness{
-			"procedures", stores.SeverityNote, "procedures", "missing", "each message takes round trips more",
+			"procedures", stores.SeverityNote, "procedures", "missing", costs,
 			"call Migrate with an account that has CREATE ROUTINE, and grant EXECUTE on", names, "millpond migrate up by an account that has CREATE ROUTINE, and GRANT EXECUTE on " + names,
 		})
 	}

@@ -20,7 +20,8 @@ type texts struct {
 	insert, look, update              string
 	insertValues, begins, completion  string // of MariaDB, to be prepared
 	taken, behind, stale              string
-	callBegin, callComplete, callLook string
+	callBegin, callComplete, callEmit string
+	callLook                          string
 	settingsSaved, settingsRestored   string
 }
 
@@ -41,6 +42,7 @@ func newTexts(d *sqlstore.Dialect, sv server, isolation sql.IsolationLevel) *tex
 		stale:        x("NOT EXISTS (SELECT 1 FROM {schema.}{prefix}consumer WHERE id = "),
 		callBegin:    x("CALL {schema.}{prefix}begin("),
 		callComplete: x("CALL {schema.}{prefix}complete("),
+		callEmit:     x("CALL {schema.}{prefix}emit_complete("),
 		callLook:     x("CALL {schema.}{prefix}look("),
 	}
 	if sv.maria { // for this statement alone; MySQL looks for the lock first
@@ -139,6 +141,15 @@ func (t *texts) complete(b, before []byte, c *claimed, restore bool) []byte {
 		return t.ended(put(t.finish(b, c), "; "+committed), restore)
 	}
 	return put(b, t.callComplete, c.consumer, ", ", c.id, ", ", c.token, ", ", restore, ")")
+}
+
+// emitComplete is complete of MySQL's with an output in front of it, whose order key has this lock.
+func (t *texts) emitComplete(b []byte, c *claimed, restore bool, lock any, output sqlstore.Statement) []byte {
+	b = put(b, t.callEmit, c.consumer, ", ", c.id, ", ", c.token, ", ", restore, ", ", lock)
+	for _, value := range asBytes(output).Args {
+		b = put(b, ", ", value)
+	}
+	return put(b, ")")
 }
 
 // lookBack reads the row that stands in the way and rolls back.
