@@ -59,6 +59,19 @@ type Destination struct {
 	MaxBytes int `config:"max_bytes" example:"1000000" check:"positive" about:"How many bytes payload and metadata of a message may have together. Larger ones are refused. Default: any number; what the broker refuses becomes a dead letter."`
 }
 
+// Check returns an error for a destination or a topic that is not among Destinations. For what
+// producers write, give it to CheckOutputs of their store (stores.OutputChecker).
+func (c *Outputs) Check(destination, topic string) error {
+	to, known := c.Destinations[destination]
+	switch {
+	case c.Destinations != nil && !known:
+		return fmt.Errorf("%w: %q is not in Outputs.Destinations", ErrUnknownDestination, destination)
+	case topic != "" && len(to.Topics) > 0 && !slices.Contains(to.Topics, topic):
+		return fmt.Errorf("%w: %q is not one of Destinations[%q].Topics", ErrUnknownTopic, topic, destination)
+	}
+	return nil
+}
+
 // OutputIDs says where the UUIDs of outputs come from.
 //
 // A derived one is made of consumer, message id, destination, topic, order key, and the
@@ -158,12 +171,10 @@ func (v *visit) output(destination, topic string, position func(topic string, or
 	if msg == nil {
 		return stores.Output{}, fmt.Errorf("%w: the message is nil", stores.ErrInvalidOutput)
 	}
-	to, known := c.Destinations[destination]
-	if c.Destinations != nil && !known {
-		return stores.Output{}, fmt.Errorf("%w: %q is not in Outputs.Destinations", ErrUnknownDestination, destination)
-	}
-	if topic = cmp.Or(topic, to.Topic); topic != "" && len(to.Topics) > 0 && !slices.Contains(to.Topics, topic) {
-		return stores.Output{}, fmt.Errorf("%w: %q is not one of Destinations[%q].Topics", ErrUnknownTopic, topic, destination)
+	to := c.Destinations[destination]
+	topic = cmp.Or(topic, to.Topic)
+	if err := c.Check(destination, topic); err != nil {
+		return stores.Output{}, err
 	}
 	o := stores.Output{ID: msg.UUID, Destination: destination, Topic: topic, Metadata: v.metadata(msg.Metadata), Payload: bytes.Clone(msg.Payload)}
 	o.TraceParent, _ = stores.ParseTraceParent(o.Metadata["traceparent"])

@@ -99,6 +99,9 @@ func (w *wiring) makeInbox() (err error) {
 	if w.telemetry.Hook != nil {
 		w.inboxed.Hooks = append(slices.Clip(w.inboxed.Hooks), w.telemetry.Hook)
 	}
+	if producers, ok := w.store.(stores.OutputChecker); ok && w.inboxed.Outputs != nil {
+		producers.CheckOutputs(w.inboxed.Outputs.Check)
+	}
 	w.inbox, err = middleware.NewInbox(w.store, w.inboxed)
 	return err
 }

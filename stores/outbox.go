@@ -68,7 +68,8 @@ func (o *Output) Validate() error {
 // caller's. The zero value is ready to use.
 type PublisherConfig struct {
 	// Destination is the name under which the relay knows the publisher for these messages.
-	// A name that the relay does not know is found out there: the outputs wait.
+	// A name that the relay does not know is found out there, and the outputs wait, unless the
+	// store was told what to refuse (OutputChecker). A router.Service tells its own.
 	Destination string
 	// OrderKey returns the order key of an output that has everything else but its type; nil
 	// for none. The key is written as it is, whatever the codec.
@@ -114,6 +115,15 @@ type PendingQuery struct {
 	ExceptKeys         []OutputKey
 
 	Blocked bool // Pending.Blocked is asked for
+}
+
+// OutputChecker is implemented by stores that can refuse outputs of producers, whose publishers
+// know of no configuration.
+type OutputChecker interface {
+	// CheckOutputs has check asked of what is written from then on, before it is. Its error
+	// refuses an output, wrapped in ErrInvalidOutput; see middleware.Outputs.Check. nil: none
+	// is refused.
+	CheckOutputs(check func(destination, topic string) error)
 }
 
 // OutputKey is what an order key stands for: the order is that of one destination.

@@ -26,6 +26,21 @@ var insertSizes = []int{256, 16, 1}
 
 const maxInsertBytes = 1 << 20
 
+// CheckOutputs implements stores.OutputChecker.
+func (s Store) CheckOutputs(check func(destination, topic string) error) { s.t.refuses.Store(&check) }
+
+// check returns why no output is written to a destination and topic.
+func (t *Tables) check(destination, topic string) error {
+	check := t.refuses.Load()
+	if check == nil || *check == nil {
+		return nil
+	}
+	if err := (*check)(destination, topic); err != nil {
+		return fmt.Errorf("%w: %w", stores.ErrInvalidOutput, err)
+	}
+	return nil
+}
+
 // Emit writes outputs in a transaction, in their order, after the locks of their order keys.
 // Their numbers are drawn by it, so it is called as late as possible; locked says that
 // whoever writes to the same order keys waits for this transaction anyway.
@@ -43,6 +58,9 @@ func (t *Tables) Emit(ctx context.Context, tx Sender, outputs []stores.Output, l
 		err := o.Validate()
 		if err == nil && o.OrderKey != nil && t.Dialect().Unordered {
 			err = stores.ErrUnordered
+		}
+		if err == nil {
+			err = t.check(o.Destination, o.Topic)
 		}
 		if err == nil {
 			var encoded Encoded

@@ -19,6 +19,7 @@ type Tables struct {
 	migrations []stores.Migration
 	closed     atomic.Bool
 	dialect    atomic.Pointer[Dialect] // from the first call on
+	refuses    atomic.Pointer[func(destination, topic string) error]
 
 	mu        sync.RWMutex
 	consumers map[stores.Consumer]int64

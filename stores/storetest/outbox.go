@@ -196,6 +196,16 @@ func (b *bench) outboxContent() {
 
 func (b *bench) outboxInvalid() {
 	store, outbox := b.openOutbox()
+	errRefused := errors.New("nobody publishes that")
+	if checker, ok := store.(stores.OutputChecker); ok {
+		checker.CheckOutputs(func(destination, topic string) error {
+			if destination == "kafka" && topic == "refused" {
+				return errRefused
+			}
+			return nil
+		})
+		defer checker.CheckOutputs(nil)
+	}
 	long := func(n int) string { return strings.Repeat("x", n+1) }
 	err := b.h.Transact(b.ctx, store, func(publisher func(stores.PublisherConfig) message.Publisher) error {
 		key := func(k string) stores.PublisherConfig {
@@ -215,9 +225,13 @@ func (b *bench) outboxInvalid() {
 			"a long key":     {topic: topic, messages: messagesOf("a"), config: key(long(stores.MaxOrderKeyBytes))},
 			"a far place":    {topic: topic, messages: messagesOf("a"), config: stores.PublisherConfig{Destination: long(stores.MaxDestinationBytes)}},
 			"no destination": {topic: topic, messages: messagesOf("a"), config: stores.PublisherConfig{Destination: "\xff"}},
+			"refused":        {topic: "refused", messages: messagesOf("a"), config: stores.PublisherConfig{Destination: "kafka"}},
 			"a long type":    {topic: topic, messages: messagesOf("a"), config: stores.PublisherConfig{Type: func(stores.Output) string { return long(stores.MaxDestinationBytes) }}},
 		} {
-			if err := publisher(bad.config).Publish(bad.topic, bad.messages...); !errors.Is(err, stores.ErrInvalidOutput) {
+			if _, ok := store.(stores.OutputChecker); !ok && bad.topic == "refused" {
+				continue
+			}
+			if err := publisher(bad.config).Publish(bad.topic, bad.messages...); !errors.Is(err, stores.ErrInvalidOutput) || bad.topic == "refused" && !errors.Is(err, errRefused) {
 				b.tb.Errorf("%s: %v, want an error that wraps stores.ErrInvalidOutput", name, err)
 			}
 		}
