@@ -286,12 +286,15 @@ func (d *desk) leave(items []*item) {
 const firstAway = 500 * time.Millisecond
 
 // went notes the end of a wave: away is why the destination cannot be reached, if it cannot.
-// Then it pauses, with what it did not take, which is reported the first time.
-func (d *desk) went(l *lane, away error, back []*item) (first bool, until time.Time) {
+// Then it pauses, with what it did not take, which is reported the first time. A wave that it
+// was not asked for says nothing about it.
+func (d *desk) went(l *lane, asked bool, away error, back []*item) (first bool, until time.Time) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if away == nil {
-		l.pause = 0
+		if asked {
+			l.pause = 0
+		}
 		return false, time.Time{}
 	}
 	first = l.pause == 0

@@ -1,12 +1,15 @@
 package outbox
 
 import (
+	"context"
+	"log/slog"
 	"math"
 	"testing"
 	"time"
 
 	"github.com/ThreeDotsLabs/watermill/message"
 
+	"github.com/millpond-go/millpond/brokers"
 	"github.com/millpond-go/millpond/stores"
 )
 
@@ -16,7 +19,7 @@ func TestWhatPausesIsReadFromTheLowestFloor(t *testing.T) {
 	t.Parallel()
 	for name, pause := range map[string]func(d *desk, l *lane) (end func()){
 		"the destination is away": func(d *desk, l *lane) func() {
-			d.went(l, stores.ErrUnavailable, nil)
+			d.went(l, true, stores.ErrUnavailable, nil)
 			l.away.until = time.Now().Add(time.Hour)
 			return func() { l.away.until = time.Now().Add(-time.Second) }
 		},
@@ -57,3 +60,43 @@ func TestWhatPausesIsReadFromTheLowestFloor(t *testing.T) {
 		})
 	}
 }
+
+// A lease that ends while a destination is away does not let it be asked as often as at first.
+func TestPausesGrowThoughLeasesEnd(t *testing.T) {
+	t.Parallel()
+	store := &leased{}
+	r, err := New(store, Config{Publishers: map[string]message.Publisher{"": away{}}, LeaseTTL: time.Minute, Logger: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := r.leases.renew(t.Context(), r.desk.busy, r.desk.change); err != nil {
+		t.Fatal(err)
+	}
+	l := r.desk.lanes[""]
+	wave := func() {
+		it := &item{PendingOutput: stores.PendingOutput{Number: 1}, term: r.leases.termOf(0)}
+		l.add(it)
+		r.settleWave(l, l.take(), r.publish(t.Context(), l.publisher, []*item{it}))
+	}
+	wave()
+	wave()
+	was := l.pause
+	r.leases.expires = time.Now()
+	wave()
+	if was <= firstAway || l.pause != was {
+		t.Errorf("the destination paused for %s, and pauses for %s when a lease has ended", was, l.pause)
+	}
+}
+
+// leased gives all leases to whoever asks.
+type leased struct{ stores.Outbox }
+
+func (*leased) Lease(_ context.Context, q stores.LeaseRequest) (stores.Leased, error) {
+	return stores.Leased{Units: q.Units, Live: 1}, nil
+}
+
+func (*leased) Unlease(context.Context, string, string, []int64) error { return nil }
+
+type away struct{ message.Publisher }
+
+func (away) Publish(string, ...*message.Message) error { return brokers.ErrUnavailable }

@@ -292,7 +292,7 @@ func (r *Relay) settleWave(l *lane, wave []*item, errs []error) {
 		}
 	}
 	r.tell(func(h Hook) { h.Relayed(l.name, published, refusals, failed) })
-	if first, until := r.desk.went(l, away, back); first {
+	if first, until := r.desk.went(l, published+refusals+failed > 0, away, back); first {
 		r.config.Logger.Warn("millpond: outbox: a destination is away and pauses", slog.String("destination", l.name),
 			slog.Duration("for", time.Until(until)), slog.Any("error", away))
 	}
