@@ -2,6 +2,7 @@ package outbox
 
 import (
 	"context"
+	"slices"
 	"sync"
 	"time"
 
@@ -106,29 +107,30 @@ func (d *desk) idleSince(t time.Time) bool {
 	return d.idle.After(t)
 }
 
-// query is what to read now. What pauses no longer is read again.
-func (d *desk) query(now time.Time) (q stores.PendingQuery, stale int64) {
+// query is what to read now, after where from says. What pauses no longer is read again.
+func (d *desk) query(now time.Time, from func(floor int64) (after int64)) (q stores.PendingQuery, stale int64) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	resumed := func(p paused) {
 		d.floor.lower(p.from - 1)
 		if p.lane != nil {
-			p.lane.pausing--
+			p.lane.pausing -= p.weight
 		}
 	}
 	q = stores.PendingQuery{Buckets: d.leases.buckets(), Limit: readLimit, Bytes: readBytes, Blocked: d.blocked.unknown}
 	q.ExceptKeys = d.keys.resume(now, resumed)
-	q.ExceptNumbers = d.rows.resume(now, resumed)
+	numbers := d.rows.resume(now, resumed)
 	q.ExceptDestinations = d.unknown.resume(now, resumed)
 	for _, l := range d.lanes {
 		if l.takesNone(now, d.floor.at, resumed) {
 			q.ExceptDestinations = append(q.ExceptDestinations, l.name)
 		}
 	}
+	q.After = from(d.floor.begin(now))
 	for number := range d.inFlight {
-		q.ExceptNumbers = append(q.ExceptNumbers, number)
+		numbers = append(numbers, number)
 	}
-	q.After = d.floor.begin(now)
+	q.ExceptNumbers = slices.DeleteFunc(numbers, func(number int64) bool { return number <= q.After })
 	return q, d.stale
 }
 
@@ -256,13 +258,13 @@ func (d *desk) refused(l *lane, it *item, r stores.RefusedOutput, pause time.Dur
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	it.refusal, it.backoff = &r, pause
-	forever := paused{lane: l, from: it.Number, until: time.Now().Add(time.Hour * 24 * 365)}
+	forever := paused{lane: l, weight: it.weight(), from: it.Number, until: time.Now().Add(time.Hour * 24 * 365)}
 	if key, keyed := it.key(); keyed {
 		d.keys[key] = forever
 	} else {
 		d.rows[it.Number] = forever
 	}
-	l.pausing++
+	l.pausing += it.weight()
 	d.leave(l.nextNone(it))
 	d.settle(it)
 }
@@ -330,7 +332,7 @@ func (d *desk) settled(items []*item) {
 		if it.refusal == nil {
 			continue
 		}
-		until := paused{lane: l, from: it.Number, until: time.Now().Add(it.backoff)}
+		until := paused{lane: l, weight: it.weight(), from: it.Number, until: time.Now().Add(it.backoff)}
 		if it.refusal.Failed {
 			until.until = time.Now() // the store leaves out what it blocks
 		}

@@ -47,14 +47,14 @@ func TestWhatPausesIsReadFromTheLowestFloor(t *testing.T) {
 			read(100)
 			read(100)
 			end := pause(d, d.lanes[""])
-			d.query(now) // by which a destination that takes no more is left out
+			d.query(now, fromFloor) // by which a destination that takes no more is left out
 			d.change(func() (gained bool) { return true })
 			read(100)
 			if at := read(math.MaxInt64); at != 100 {
 				t.Fatalf("the floor is at %d; want 100, or this proves nothing", at)
 			}
 			end()
-			if q, _ := d.query(now); q.After != 0 {
+			if q, _ := d.query(now, fromFloor); q.After != 0 {
 				t.Errorf("read after %d, though buckets were gained", q.After)
 			}
 		})
@@ -100,3 +100,5 @@ func (*leased) Unlease(context.Context, string, string, []int64) error { return 
 type away struct{ message.Publisher }
 
 func (away) Publish(string, ...*message.Message) error { return brokers.ErrUnavailable }
+
+func fromFloor(floor int64) int64 { return floor }

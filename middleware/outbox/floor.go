@@ -55,7 +55,9 @@ type pauses[K comparable] map[K]paused
 type paused struct {
 	from  int64
 	until time.Time
-	lane  *lane // that counts it; nil: none does
+
+	lane   *lane // that counts it; nil: none does
+	weight int
 }
 
 func (p pauses[K]) has(k K) bool {

@@ -10,7 +10,8 @@ import (
 const (
 	laneItems   = 2 * readLimit
 	laneBytes   = 8 << 20
-	lanePausing = 250 // order keys and rows that pause after a refusal
+	lanePausing = 10_000 // by their weight: rows that pause after a refusal
+	keyWeight   = 40     // of an order key, which costs each read more
 )
 
 // lane is what one destination has in hand. The desk locks it.
@@ -35,6 +36,13 @@ func newLane(name string, p message.Publisher) *lane {
 }
 
 func (it *item) size() int { return len(it.Payload) + 64 }
+
+func (it *item) weight() int {
+	if it.OrderKey != nil {
+		return keyWeight
+	}
+	return 1
+}
 
 func (l *lane) add(it *item) {
 	l.inHand++

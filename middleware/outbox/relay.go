@@ -169,9 +169,11 @@ func (r *Relay) read(ctx context.Context) {
 	)
 	for ctx.Err() == nil {
 		now := time.Now()
-		q, stale := r.desk.query(now)
 		var sweeping bool
-		q.After, sweeping = sweep.after(now, q.After)
+		q, stale := r.desk.query(now, func(floor int64) (after int64) {
+			after, sweeping = sweep.after(now, floor)
+			return after
+		})
 		if len(q.Buckets) == 0 {
 			if r.leases.known() {
 				r.desk.looked(now, stores.Pending{}, stale)

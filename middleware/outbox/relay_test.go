@@ -154,6 +154,27 @@ func TestRefusedMessageSpendsItsBudget(t *testing.T) {
 
 // What is written to an order key when its dead letter has just gone is not published before
 // what had waited behind that, which the relay has long passed by.
+// However many messages a destination refuses, others of it do not wait for them.
+func TestManyRefusedMessagesKeepNoOthersWaiting(t *testing.T) {
+	t.Parallel()
+	everywhere(t, func(t *testing.T, r *rig) {
+		b := &broker{answer: func(msg *message.Message) error {
+			if strings.HasPrefix(msg.UUID, "bad") {
+				return errors.New("unknown topic")
+			}
+			return nil
+		}}
+		c := quick(one(each{b}))
+		c.Backoff = time.Minute
+		r.say("", "", numbered("bad", 2_000)...)
+		r.say("", "k", numbered("good", 100)...)
+		start(t, r.outbox, c)
+		testenv.Eventually(t, "the others are published", func() bool { return len(b.first()) == 100 })
+		same(t, "others", b.first(), numbered("good", 100))
+		testenv.Eventually(t, "settled", func() bool { return r.waiting() == 2_000 })
+	})
+}
+
 func TestUnblockedOrderKeyGoesOnInOrder(t *testing.T) {
 	t.Parallel()
 	everywhere(t, func(t *testing.T, r *rig) {
