@@ -10,7 +10,7 @@
 // their own, [Inspector] (with [QuarantineInspector]) is for operators, and [Migrator]
 // creates and checks the tables. [Store] is these, as an adapter returns it. What not
 // every store can do are optional interfaces, found by assertion: of stores [Outbox] (with
-// [Leases]), [OutboxInspector] and [OutboxWaker], [LeaseInbox] for handlers under leases, [Batcher] for messages that share a
+// [Leases]), [OutboxInspector], [OutboxWaker] and [OutputChecker], [LeaseInbox] for handlers under leases, [Batcher] for messages that share a
 // transaction (a [Batch], with a [Member] each), [Attendance], [Resolver], [Waker], [PoolReporter], [Purger],
 // [Examiner] and [Granter]; of attempts [Emitter], [Interruptible], [Refusing] and
 // [Escapable].
