@@ -134,7 +134,7 @@ func (v *visit) routed() (t target) {
 	return t
 }
 
-var errNoTarget = errors.New("middleware: nothing is known yet of where the handler of this parked message publishes: its router must have received a message in this process, with the handler's outbox.Publisher")
+var errNoTarget = errors.New("middleware: the destination of this parked message's outputs is not known yet: the handler's router must have received a message in this process, with the handler's outbox.Publisher")
 
 // target is where what the handler returns goes.
 func (v *visit) target() (target, error) {

@@ -13,7 +13,7 @@ import (
 
 // ErrStaleFlood: so many deliveries of the consumer were older than what was purged that
 // something is wrong, and the rest is held: see InboxConfig.MaxStale.
-var ErrStaleFlood = errors.New("middleware: too many deliveries are older than what was purged")
+var ErrStaleFlood = errors.New("middleware: too many deliveries are older than the last purge")
 
 const (
 	staleWithin = time.Hour        // MaxStale counts those of so long
@@ -84,7 +84,7 @@ func (a *ages) admits(ctx context.Context, c *InboxConfig) error {
 	}
 	if !a.flood {
 		a.flood = true
-		c.Logger.Error("millpond: the intake of a consumer pauses: too many deliveries are older than what was purged, and cannot be judged",
+		c.Logger.Error("millpond: the intake of a consumer pauses: too many deliveries are older than the last purge, and cannot be judged",
 			slog.String("consumer", a.consumer.String()), slog.Int("within the hour", a.stale),
 			slog.String("to quarantine them", "run millpond purge --accept-stale "+a.consumer.String()+", or raise inbox.max_stale"),
 			slog.String("so that it does not happen again", "set retention.window to more than the broker's replay horizon"))

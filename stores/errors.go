@@ -46,7 +46,7 @@ var (
 )
 
 // ErrArchive: PurgeQuery.Archive has returned an error, and nothing was deleted.
-var ErrArchive = errors.New("stores: the archive has refused rows that were to be purged")
+var ErrArchive = errors.New("stores: the archive refused the rows to be purged")
 
 // Errors of [Attempt.Commit]. It returns nil or an error that wraps exactly one of
 // ErrNotCommitted and ErrCommitUnknown.
@@ -80,7 +80,7 @@ var (
 	// ErrTxContended: a condition that the handler has put on what it writes does not hold,
 	// because others have changed the item since. It is run again at once, as after
 	// [ClassContention], and in the end counted.
-	ErrTxContended = errors.New("stores: a condition of the handler's does not hold any longer")
+	ErrTxContended = errors.New("stores: a condition of the handler no longer holds")
 	// ErrFailureHidden: a middleware inside the inbox returned nil, but the typed handler had
 	// returned an error (wrapped too), had panicked, or still ran. Committing would have kept
 	// half of its effects.
@@ -95,7 +95,7 @@ var ErrBatchLost = errors.New("stores: the transaction that the message shared w
 var (
 	// ErrNotShared: the handler has sent, to a transaction that it shares with other messages,
 	// what they would notice. It is run again in one of its own, and alone from then on.
-	ErrNotShared = errors.New("stores: the handler needs a transaction of its own, and is run again in one")
+	ErrNotShared = errors.New("stores: the handler needs its own transaction, and is run again in one")
 	// ErrTxClosed: the attempt is over, or being committed, and takes no more outputs.
 	ErrTxClosed = errors.New("stores: the attempt is over and takes no more outputs")
 	// ErrTxManaged: the handler called Commit or Rollback, which belong to millpond, and its

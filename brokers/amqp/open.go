@@ -77,7 +77,7 @@ func ParseURL(u *url.URL) (Config, error) {
 		errs = append(errs, errors.New("amqp: the URL names no broker: write amqp://host:port/virtual-host"))
 	} else if c.Addresses = strings.Split(u.Host, ","); slices.ContainsFunc(c.Addresses, misaddressed) {
 		// Which one is not said: it may be a part of a password.
-		errs = append(errs, errors.New("amqp: the URL names what is no address: check host:port, with commas between several, and percent-encode special characters in a password"))
+		errs = append(errs, errors.New("amqp: the URL has an invalid address: check host:port, with commas between several, and percent-encode special characters in a password"))
 	}
 	if u.Opaque != "" {
 		errs = append(errs, errors.New("amqp: the URL has no // behind its scheme: write amqp://host:port/virtual-host"))

@@ -19,11 +19,11 @@ import (
 var (
 	// ErrDeclaredOtherwise: an exchange or queue is there, declared in another way. It
 	// stays like that until somebody changes it; the text says what differs.
-	ErrDeclaredOtherwise = errors.New("amqp: it is declared otherwise")
+	ErrDeclaredOtherwise = errors.New("amqp: the queue or exchange exists with other arguments")
 	// ErrNotAllowed: the user may not declare, consume from or publish to something.
-	ErrNotAllowed = errors.New("amqp: the user may not do that")
+	ErrNotAllowed = errors.New("amqp: the user lacks a permission")
 	// ErrNotThere: an exchange or queue that is not to be declared here does not exist.
-	ErrNotThere = errors.New("amqp: it does not exist")
+	ErrNotThere = errors.New("amqp: the queue or exchange does not exist")
 )
 
 // route is where the messages of a topic are published to.

@@ -121,7 +121,7 @@ func (b *Broker) keepAdvisories(ctx context.Context, stream, consumer string) er
 	subject := advisorySubject + stream + "." + consumer
 	_, err := b.streamOf(ctx, subject, jetstream.StreamConfig{Name: advisories, Subjects: []string{advisorySubject + ">"}, MaxAge: advisoriesMaxAge})
 	if err != nil {
-		return fmt.Errorf("nats: the stream of %q, without which nobody hears of a message at its delivery limit: %w", subject, err)
+		return fmt.Errorf("nats: the stream of %q, which reports messages at their delivery limit: %w", subject, err)
 	}
 	return nil
 }

@@ -41,7 +41,7 @@ var causeColumns = columns{
 }
 
 func (p *program) causeCommand() *cobra.Command {
-	return parent(&cobra.Command{Use: "cause", Aliases: []string{"causes"}, Short: "What failed, by reason"}, p.causeLs())
+	return parent(&cobra.Command{Use: "cause", Aliases: []string{"causes"}, Short: "Causes of failures"}, p.causeLs())
 }
 
 func (p *program) causeLs() *cobra.Command {
@@ -50,8 +50,8 @@ func (p *program) causeLs() *cobra.Command {
 	cmd := explained(&cobra.Command{
 		Use:     "ls",
 		Aliases: []string{"list"},
-		Short:   "List what failed by reason, the largest causes first",
-		Long: `List what failed by reason, the largest causes first.
+		Short:   "List the causes of failures, the most frequent first",
+		Long: `List the causes of failures, the most frequent first.
 
 Errors that differ only in ids and numbers are one cause. msg ls, retry and discard
 take it as --cause.`,

@@ -40,24 +40,24 @@ content is kept waits for the broker to deliver it again.`,
 }
 
 var discard = verb{
-	verb: stores.VerbDiscard, does: "discard", did: "discarded", makes: "discarded", then: stores.StatusDiscarded, done: discarded, short: "Discard messages: they are not tried again",
+	verb: stores.VerbDiscard, does: "discard", did: "discarded", makes: "discarded", then: stores.StatusDiscarded, done: discarded, short: "Discard messages: they are not retried",
 	takes: []stores.Status{stores.StatusPending, stores.StatusFailed},
-	long: `Discard messages: they are not tried again.
+	long: `Discard messages: they are not retried.
 
-What is kept of them stays; msg retry --status discarded takes the decision back.`,
+Their content is kept; msg retry --status discarded takes the decision back.`,
 	example: `  millpond msg discard 4711 --reason "test data"
   millpond msg discard --topic orders --error-contains "unknown tenant" --until 7d`,
 }
 
 var resolve = verb{
 	verb: stores.VerbResolve, does: "resolve", did: "resolved", makes: "completed", done: resolved, note: true,
-	short: "Complete messages whose effect was brought about by hand",
+	short: "Complete messages whose effect was made by hand",
 	takes: []stores.Status{stores.StatusPending, stores.StatusFailed, stores.StatusDiscarded},
-	long: `Complete messages whose effect was brought about by hand, or has turned out to have happened.
+	long: `Complete messages whose effect was made by hand, or has already happened.
 
-No redelivery runs their handler again, and what waited for them goes on. What was known of
-the failure is gone: the audit keeps who has decided it, and the note given with --reason.
-Outputs of their handlers are not published, and OnComplete is not called.`,
+No redelivery runs the handler again, and later messages of the order key go on. The record of
+the failure is deleted; the audit keeps who decided, and the note given with --reason. The
+handler's outputs are not published, and OnComplete is not called.`,
 	example: `  millpond msg resolve 4711 --reason "charged by the provider: ch_3Nx, written to the ledger"
   millpond msg resolve --class unconfirmed --consumer billing/charge --until 1d --reason "all found at the provider"`,
 }
@@ -80,25 +80,27 @@ func (p *program) changeCommand(v verb) *cobra.Command {
 		Short: v.short,
 		Long: v.long + `
 
-Name the messages by their numbers, or select them by flags, all of which must match.
-A message that fails after the start of the command is left alone, and so is one that is
-being processed, or reserved by a retry worker: it may be running it. --break takes what is
-reserved and not being processed from its worker at once, which a dead one keeps for up to
-20 seconds; a living one then leaves it alone. A lease is broken in the same way: a handler
-that lives is told by its context, and completes nothing any more.
-Each batch is one transaction; Ctrl-C stops after the one that is under way.
---dry-run lists the causes that would be reached.`,
+Name messages by their numbers, or select them by flags, all of which must match.
+
+These are left alone: messages that fail after the command has started, messages that are being
+processed, and messages that a retry worker has reserved, because it may be running them. A
+killed worker's reservations end within 20 seconds; --break ends them at once. A worker that is
+still alive then does not run these messages. --break also ends leases: the handler's context
+ends, and the handler cannot complete the message.
+
+Each batch is one transaction; Ctrl-C stops after the current one. --dry-run lists the causes of
+the selected messages.`,
 		Example: v.example,
 	}, causeColumns, exits{
 		exitError:   "error, or not confirmed",
 		exitNothing: "nothing matched, or nothing was left to change",
-		exitPartly:  "only a part was changed: some were being processed or reserved, some numbers match no message,\n     or the command was stopped; the same command goes on from there",
+		exitPartly:  "not all were changed: some were being processed or reserved, some numbers match no message,\n     or the command was stopped; run it again to go on",
 	})
 	c.s.bind(cmd)
 	c.decision.bind(cmd, p)
-	cmd.Flags().BoolVar(&c.all, "all", false, "all that are pending or failed")
-	cmd.Flags().BoolVar(&c.dryRun, "dry-run", false, "say what would be changed, by cause, and change nothing")
-	cmd.Flags().BoolVar(&c.force, "break", false, "break the reservations of retry workers and the leases of handlers, too")
+	cmd.Flags().BoolVar(&c.all, "all", false, "all pending and failed messages")
+	cmd.Flags().BoolVar(&c.dryRun, "dry-run", false, "show what would be changed, by cause, and change nothing")
+	cmd.Flags().BoolVar(&c.force, "break", false, "also end reservations of retry workers and leases of handlers")
 	cmd.RunE = p.withStore(c.run)
 	return cmd
 }

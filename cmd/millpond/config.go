@@ -31,7 +31,7 @@ func (p *program) configCommand() *cobra.Command {
 func (p *program) configInit() *cobra.Command {
 	return explained(&cobra.Command{
 		Use:     "init",
-		Short:   "Print a configuration to begin with, every field explained",
+		Short:   "Print a starter configuration, with every field explained",
 		Example: "  millpond config init > " + defaultConfig,
 		Args:    noArguments,
 		RunE: func(*cobra.Command, []string) error {

@@ -27,16 +27,16 @@ func newRuling(verb stores.Verb, short, long string) ruling {
 	return ruling{Ruling: r, verb: verb, short: short, long: long}
 }
 
-var release = newRuling(stores.VerbRelease, "Run messages in quarantine, each under an id of its own", `Run messages in quarantine, each under an id of its own. A retry worker runs them.
+var release = newRuling(stores.VerbRelease, "Run messages in quarantine, each under a new id", `Run messages in quarantine, each under a new id. A retry worker runs them.
 
-A released message is a duplicate of no other. If the message is a copy of one that is
-completed, the effects happen a second time.`)
+Because of its new id a released message is never a duplicate. If it is a copy of a completed
+message, the effects happen a second time.`)
 
-var reject = newRuling(stores.VerbReject, "Reject messages in quarantine: they are never run", `Reject messages in quarantine: they are never run. What is kept of them stays, and
-quarantine reopen takes the rejection back.`)
+var reject = newRuling(stores.VerbReject, "Reject messages in quarantine: they are never run", `Reject messages in quarantine: they are never run. Their content is kept, and quarantine reopen
+takes the rejection back.`)
 
 var reopen = newRuling(stores.VerbReopen, "Take rejections back, so that the messages are held again", `Take rejections back: the messages are held in quarantine again, to be released or
-rejected. What was released cannot be taken back, because it may have run.`)
+rejected. A release cannot be taken back, because the message may have run.`)
 
 // decideRecord is the outcome of one row of quarantine release, reject and reopen.
 type decideRecord struct {
@@ -170,7 +170,7 @@ func problemOf(err error) error {
 	case errors.Is(err, stores.ErrNotFound):
 		return nothingf("there is no such row in quarantine")
 	case errors.Is(err, stores.ErrNotKept):
-		return errors.New("it cannot be released: what is kept cannot be turned back into the message")
+		return errors.New("it cannot be released: its content cannot be restored")
 	}
 	return err
 }

@@ -26,9 +26,9 @@ type findingRecord struct {
 }
 
 var findingColumns = columns{
-	{"SEVERITY", "error: the store or broker cannot be used as it is; warning: a promise is weakened, or something has stopped; note: good to know"},
-	{"CHECK", "a word for what was looked at; below it stand why it matters, and the fix"},
-	{"FINDING", "what was found, with its value"},
+	{"SEVERITY", "error: the store or broker cannot be used like this; warning: a promise is weakened, or work has stopped; note: for information"},
+	{"CHECK", "the name of the check; the lines below have the reason and the fix"},
+	{"FINDING", "what was found, with the value"},
 }
 
 // doctor is one call of the command.
@@ -47,17 +47,17 @@ func (p *program) doctorCommand() *cobra.Command {
 	var file string
 	cmd := explained(&cobra.Command{
 		Use:   "doctor",
-		Short: "Look at a live store and broker for what weakens a promise",
-		Long: `Look at a live store, and with --config at the broker, for what weakens a promise of
-millpond's: durability, replicas, timeouts, poolers, clocks, the tables against the migrations,
-rights, dead rows, and what waits for somebody. Each finding says why it matters and the fix.
+		Short: "Check a live store and broker for settings that weaken a promise",
+		Long: `Check a live store, and with --config also the broker, for what weakens a promise of millpond:
+durability, replicas, timeouts, poolers, clocks, tables that differ from the migrations, rights,
+dead rows, and messages that wait for a decision. Each finding has its reason and the fix.
 
-Nothing is changed. An account that may not read something gets a note that says so.`,
+Nothing is changed. If the account may not read something, a note says so.`,
 		Example: `  millpond doctor --store postgres://app@db/orders
   millpond doctor --config millpond.yaml -o json`,
 		Args: noArguments,
 	}, findingColumns, exits{
-		exitOK: "nothing weakens a promise; there may be notes", exitError: "error: it could not be looked at",
+		exitOK: "nothing weakens a promise; there may be notes", exitError: "error: the check could not be made",
 		exitFound: "there are warnings or errors",
 	})
 	cmd.Flags().StringVar(&file, "config", "", "the configuration `file` of the service: its store, if no other is given, and its broker, against the retry policy")

@@ -22,11 +22,11 @@ type erasedRecord struct {
 }
 
 var erasedColumns = columns{
-	{"PLACE", "messages that have failed, quarantine, or a state of the outbox"},
-	{"ERASED", "of how many the content is gone, or would be"},
-	{"WAITING", "left alone, because they still wait; --unfinished takes them, too"},
-	{"BUSY", "left alone, because they are being processed, or somebody else was faster"},
-	{"PASSED BY", "why the place was not looked at"},
+	{"PLACE", "failed messages, the quarantine, or a state of the outbox"},
+	{"ERASED", "how many were erased, or would be with --dry-run"},
+	{"WAITING", "left alone because they still wait; --unfinished erases them too"},
+	{"BUSY", "left alone because they are being processed, or were changed meanwhile"},
+	{"PASSED BY", "why this place was skipped"},
 }
 
 // eraseCall is one call of erase.
@@ -41,26 +41,25 @@ func (p *program) eraseCommand() *cobra.Command {
 	c := &eraseCall{program: p}
 	cmd := explained(&cobra.Command{
 		Use:   "erase",
-		Short: "Erase what is kept of messages, for good: payload, metadata, errors",
-		Long: `Erase what is kept of messages, for good: payload, metadata, errors, history, order key. It
-looks among the messages that have failed, in quarantine, in the outbox, its history and its
-dead letters. Of completed messages nothing of that is kept.
+		Short: "Erase the content of messages for good: payload, metadata, errors",
+		Long: `Erase the content of messages for good: payload, metadata, errors, history, order key. This
+covers failed messages, the quarantine, the outbox, its history and its dead letters. Completed
+messages have no such content.
 
-Their ids and fingerprints stay, so that none of them runs again, whoever delivers it; outputs
-are deleted. What still waits is left alone and counted: pending messages, those held in
-quarantine, outputs that are not published. --unfinished takes them, too, and their work is
-never done. The audit says who has erased what. Copies that were published, backups and
-archives are not reached: docs/erasing.md.
+Ids and fingerprints are kept, so that no redelivery runs an erased message; outputs are deleted.
+Unfinished work is left alone and counted: pending messages, messages held in quarantine, and
+outputs that are not published. With --unfinished it is erased too, and is never done. The audit
+has who erased what. Published copies, backups and archives are not covered: docs/erasing.md.
 
-Select messages by flags, all of which must match. The same command goes on where it stopped.`,
+Select messages by flags, all of which must match. If the command is stopped, run it again.`,
 		Example: `  millpond erase --id u:0190163d-8694-739b-aea5-966c26f8ad91 --dry-run
   millpond erase --order-key customer-4711 --unfinished --reason "request 17"
   millpond erase --consumer billing/charge --topic orders --until 90d --yes -o json`,
 		Args: noArguments,
 	}, erasedColumns, exits{
-		exitError:   "error, or not confirmed; the same command goes on",
-		exitNothing: "nothing matched, or it is erased already",
-		exitPartly:  "some were left alone, because they wait or are being processed",
+		exitError:   "error, or not confirmed; run the command again to go on",
+		exitNothing: "nothing matched, or all was erased before",
+		exitPartly:  "some were left alone because they wait or are being processed",
 	})
 	f := cmd.Flags()
 	c.s.bindConsumer(cmd, "of this `consumer`: service/handler, or all of a service")
@@ -68,10 +67,10 @@ Select messages by flags, all of which must match. The same command goes on wher
 	f.StringVar(&c.s.orderKey, "order-key", "", "with this order `key`")
 	f.StringVar(&c.s.topic, "topic", "", "from or for this `topic`")
 	f.StringVar(&c.s.errorContains, "error-contains", "", "whose last error contains this `text`, byte by byte")
-	f.StringVar(&c.s.since, "since", "", "failed, stored or published at this `time` or later: how long ago, such as 2h or 7d, or RFC 3339")
-	f.StringVar(&c.s.until, "until", "", "likewise, at this `time` or earlier")
-	f.BoolVar(&c.e.Unfinished, "unfinished", false, "also what still waits; it is never run or published then")
-	f.BoolVar(&c.e.DryRun, "dry-run", false, "say what would be erased, and erase nothing")
+	f.StringVar(&c.s.since, "since", "", "failed, stored or published at this `time` or later: an age such as 2h or 7d, or RFC 3339")
+	f.StringVar(&c.s.until, "until", "", "failed, stored or published at this `time` or earlier")
+	f.BoolVar(&c.e.Unfinished, "unfinished", false, "also erase unfinished work, which is then never run or published")
+	f.BoolVar(&c.e.DryRun, "dry-run", false, "show what would be erased, and erase nothing")
 	c.decision.bind(cmd, p)
 	cmd.RunE = p.withStore(c.run)
 	return cmd

@@ -29,20 +29,20 @@ func (c columns) titles() []string {
 var (
 	consumerColumn = column{"CONSUMER", "the consumer, as service/handler"}
 	idColumn       = column{"ID", "the message's id, which begins with its kind, such as u: for a UUID; empty: it has none"}
-	causeColumn    = column{"CAUSE", "names what failed for one reason; --cause selects it"}
+	causeColumn    = column{"CAUSE", "the cause: failures whose errors differ only in ids and numbers; --cause selects it"}
 	classColumn    = column{"CLASS", "the kind of the last error, such as transient, permanent or panic; --class selects it"}
-	errorColumn    = column{"ERROR", "the first line of the last error, cut"}
+	errorColumn    = column{"ERROR", "the first line of the last error, shortened"}
 )
 
 // exits are the exit statuses of a command, and what they mean there.
 type exits map[int]string
 
 // generalExits are what every command ends with, if it does not say it better.
-var generalExits = exits{exitOK: "done", exitError: "error", exitUsage: "called wrongly; nothing was done"}
+var generalExits = exits{exitOK: "done", exitError: "error", exitUsage: "usage error; nothing was done"}
 
 // unknownConsumer is how lists end that --consumer narrows.
 var unknownConsumer = exits{
-	exitOK: "listed; there may be nothing to list", exitNothing: "the store knows no such consumer",
+	exitOK: "done; the list may be empty", exitNothing: "there is no such consumer",
 }
 
 // explained adds to the help of a command the columns of its table and its exit statuses.

@@ -153,12 +153,12 @@ func (p *program) migrateSQL() *cobra.Command {
 	cmd := explained(&cobra.Command{
 		Use:   "sql",
 		Short: "Print the SQL of the steps, for another migration tool",
-		Long: `Print the SQL of the steps, for another migration tool. Each step is to be executed in a
-transaction, in this order.
+		Long: `Print the SQL of the steps, for another migration tool. Execute the steps in this order, each in
+a transaction.
 
-No database is asked: of the store's URL only the scheme counts, and the names of the
-tables that its parameters set. MariaDB's steps are MySQL's. On MySQL, migrate up also
-makes stored procedures that save round trips; they are no steps, and not printed.`,
+The command does not connect to a database. It uses the scheme of the store's URL, and the names
+of tables and schema in the URL's parameters. MariaDB has the same steps as MySQL. On MySQL,
+migrate up also creates stored procedures that save round trips; these are not printed.`,
 		Example: `  millpond migrate sql --store postgres:// > millpond.sql
   millpond migrate sql --store 'mysql://?millpond_prefix=billing_' --from 2`,
 		Args: noArguments,

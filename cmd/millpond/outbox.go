@@ -18,8 +18,8 @@ func (p *program) outboxCommand() *cobra.Command {
 	return parent(&cobra.Command{
 		Use:   "outbox",
 		Short: "Messages to be published: list, show, stats, retry, discard, replay",
-		Long: `Messages that committed transactions want to be published: those that wait for a relay,
-the dead letters that their destination has refused, and the history, if a relay keeps one.`,
+		Long: `Messages that committed transactions have written for publishing: messages that wait for a relay,
+dead letters that their destination has refused, and the history, if a relay keeps one.`,
 	}, p.outputList(), p.outputShow(), p.outputStats(),
 		p.outputChangeCommand(retryOutputs), p.outputChangeCommand(discardOutputs), p.outputChangeCommand(replayOutputs))
 }
@@ -66,10 +66,10 @@ func outputOf(o stores.OutputRow) outputRecord {
 var outputColumns = columns{
 	{"NUMBER", "the number that outbox show, retry, discard and replay take; the order in which messages are published"},
 	{"STATE", "pending: to be published; failed: refused for good; published: in the history"},
-	{"DESTINATION", "which publisher of the relay it is for; -: the one without a name"},
-	{"TOPIC", "the topic there"},
+	{"DESTINATION", "the publisher of the relay that it goes to; -: the one without a name"},
+	{"TOPIC", "the topic at the destination"},
 	{"ID", "the message's id"},
-	{"KEY", "its order key; with a !: a dead letter that the others of its key wait for"},
+	{"KEY", "its order key; with a !: later messages of the key wait for this dead letter"},
 	{"ATTEMPTS", "how often it was refused"},
 	{"AT", "when it was written, given up or published"},
 	errorColumn,
@@ -98,8 +98,8 @@ func (s *outputSelection) bind(cmd *cobra.Command, states ...string) {
 	f.StringVar(&s.errorContains, "error-contains", "", "whose last error contains this `text`, byte by byte")
 	f.StringVar(&s.id, "id", "", "with this message `id`")
 	f.StringVar(&s.orderKey, "order-key", "", "with this order `key`")
-	f.StringVar(&s.since, "since", "", "written, given up or published at this `time` or later: how long ago, such as 2h or 7d, or RFC 3339")
-	f.StringVar(&s.until, "until", "", "likewise, at this `time` or earlier")
+	f.StringVar(&s.since, "since", "", "written, given up or published at this `time` or later: an age such as 2h or 7d, or RFC 3339")
+	f.StringVar(&s.until, "until", "", "written, given up or published at this `time` or earlier")
 }
 
 // filter returns what the flags and the numbers among the arguments select, and which of
@@ -277,7 +277,7 @@ type outputCountRecord struct {
 
 var outputCountColumns = columns{
 	{"STATE", "pending, failed or published, as in outbox ls"},
-	{"DESTINATION", "which publisher of the relay it is for; -: the one without a name"},
+	{"DESTINATION", "the publisher of the relay that it goes to; -: the one without a name"},
 	{"COUNT", "how many there are; with a +: at least so many"},
 	{"OLDEST", "how long ago the oldest was written, given up or published"},
 }

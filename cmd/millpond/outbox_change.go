@@ -27,10 +27,10 @@ var (
 		verb: stores.VerbRetryOutput, does: "retry", did: "retried", done: "%s to be published again\n",
 		states: []string{string(stores.OutputFailed)},
 		choose: "flags such as --destination; --all selects all dead letters",
-		short:  "Let dead letters be published after all, with a fresh budget",
-		long: `Let dead letters be published after all, with a fresh budget. A relay publishes them.
+		short:  "Publish dead letters after all, with a fresh budget",
+		long: `Publish dead letters after all, with a fresh budget. A relay publishes them.
 
-One that has blocked its order key is published before what waits behind it.`,
+A dead letter that blocked its order key is published before the messages behind it.`,
 		example: `  millpond outbox retry 4711
   millpond outbox retry --destination kafka-eu --error-contains "unknown topic" --reason "created"
   millpond outbox retry --all --dry-run`,
@@ -40,10 +40,10 @@ One that has blocked its order key is published before what waits behind it.`,
 		states: []string{string(stores.OutputFailed), string(stores.OutputPending)},
 		choose: "flags such as --destination; --all selects all in the state",
 		short:  "Delete messages of the outbox: they are not published",
-		long: `Delete messages of the outbox: they are not published. Nothing but the audit remains.
+		long: `Delete messages of the outbox: they are not published. Only the audit entry remains.
 
-Dead letters are selected, unless --state says otherwise. What a relay has in hand it may
-publish all the same. What waited behind a dead letter of its order key goes on.`,
+Dead letters are selected, unless --state says otherwise. A relay that is just publishing a message
+may still do so. Messages that waited behind a dead letter of their order key go on.`,
 		example: `  millpond outbox discard 4711 --reason "test data"
   millpond outbox discard --state pending --destination gone --all`,
 	}
@@ -51,11 +51,11 @@ publish all the same. What waited behind a dead letter of its order key goes on.
 		verb: stores.VerbReplayOutput, does: "replay", did: "replayed", done: "%s to be published again\n",
 		states: []string{string(stores.OutputPublished)},
 		choose: "--since",
-		short:  "Publish messages of the history once more",
-		long: `Publish messages of the history once more, with the same ids, in the order in which they
-were written. They stand at the end of the outbox, behind what was written since.
+		short:  "Publish messages of the history again",
+		long: `Publish messages of the history again, with the same ids, in the order in which they
+were written. The copies are at the end of the outbox, behind messages that were written since.
 
-An inbox that remembers the ids drops them as duplicates.`,
+An inbox that remembers the ids treats them as duplicates.`,
 		example: `  millpond outbox replay --since 2h --destination kafka-eu --reason "topic was lost"
   millpond outbox replay --since 2026-10-01T08:00:00Z --until 2026-10-01T09:00:00Z --dry-run`,
 	}
@@ -78,14 +78,14 @@ func (p *program) outputChangeCommand(v outputVerb) *cobra.Command {
 		Short: v.short,
 		Long: v.long + `
 
-Name the messages by their numbers, or select them by flags, all of which must match.
-What comes after the start of the command is left alone. Each batch is one transaction;
-Ctrl-C stops after the one that is under way. --dry-run lists what would be reached.`,
+Name messages by their numbers, or select them by flags, all of which must match. Messages written
+after the start of the command are left alone. Each batch is one transaction; Ctrl-C stops after
+the current one. --dry-run lists the selected messages.`,
 		Example: v.example,
 	}, outputColumns, exits{
 		exitError:   "error, or not confirmed",
 		exitNothing: "nothing matched",
-		exitPartly:  "only a part was changed: some numbers match nothing, some were gone, or the command was stopped",
+		exitPartly:  "not all were changed: some numbers match no message, some messages were gone, or the command was stopped",
 	})
 	var states []string
 	if len(v.states) > 1 {
@@ -94,9 +94,9 @@ Ctrl-C stops after the one that is under way. --dry-run lists what would be reac
 	c.s.bind(cmd, states...)
 	c.decision.bind(cmd, p)
 	if v.verb != stores.VerbReplayOutput {
-		cmd.Flags().BoolVar(&c.all, "all", false, "all in the state")
+		cmd.Flags().BoolVar(&c.all, "all", false, "all messages in the state")
 	}
-	cmd.Flags().BoolVar(&c.dryRun, "dry-run", false, "say what would be changed, and change nothing")
+	cmd.Flags().BoolVar(&c.dryRun, "dry-run", false, "show what would be changed, and change nothing")
 	cmd.RunE = p.withOutbox(func(ctx context.Context, s stores.OutboxInspector, args []string) error {
 		f, err := c.filter(cmd, args)
 		if err != nil {

@@ -28,12 +28,12 @@ type purgeRecord struct {
 }
 
 var purgeColumns = columns{
-	{"KIND", "what is purged together"},
+	{"KIND", "the kind of rows"},
 	consumerColumn,
-	{"BEFORE", "rows up to then may go"},
-	{"ROWS", "how many there are"},
-	{"OLD", "how many of them may go, and went unless it was a dry run"},
-	{"KEPT BECAUSE", "why none goes, or not all that is old enough"},
+	{"BEFORE", "rows up to this time may be purged"},
+	{"ROWS", "how many rows there are"},
+	{"OLD", "how many of them were purged, or would be with --dry-run"},
+	{"KEPT BECAUSE", "why none is purged, or not all that are old enough"},
 }
 
 // purgeCall is one call of the command.
@@ -53,33 +53,33 @@ func (p *program) purgeCommand() *cobra.Command {
 	c := &purgeCall{program: p}
 	cmd := explained(&cobra.Command{
 		Use:   "purge",
-		Short: "Delete completed messages, and what else is old, once",
-		Long: `Delete completed messages that are older than a window, and what else has a window, once:
-for cron, where no service has a section retention, and for consumers that are retired.
+		Short: "Delete completed messages and other old rows, once",
+		Long: `Delete completed messages that are older than a window, and other rows that have a window, once.
+Use it from cron if no service has a section retention, and for retired consumers.
 
-A message that was purged may run again when it is delivered again: the window must be longer
-than the broker keeps messages or brings them back. A consumer that has completed nothing for
-a day is left alone, because what it had in flight comes when it is back; --silent purges it
-all the same. A service's own sweeper may run at the same time.`,
+A purged message may run again when it is redelivered: the window must be longer than the time
+for which the broker keeps or replays messages. A consumer that has completed nothing for a day is
+left alone, because its messages in flight are delivered when it is back; --silent purges it
+too. A service's own sweeper may run at the same time.`,
 		Example: `  millpond purge --config millpond.yaml --dry-run
   millpond purge --service billing --window 168h --yes -o json
   millpond purge --service billing --handler retired --window 1h --silent
   millpond purge --accept-stale billing/invoice --for 2h`,
 		Args: noArguments,
-	}, purgeColumns, exits{exitOK: "purged, or nothing was old", exitError: "error; a part may be purged"})
+	}, purgeColumns, exits{exitOK: "done; there may have been nothing to purge", exitError: "error; some rows may be purged"})
 	f := cmd.Flags()
 	f.StringVar(&c.file, "config", "", "the configuration `file` of the service: its store, if no other is given, and its section retention")
-	f.StringVar(&c.service, "service", "", "whose consumers, if there is no file")
+	f.StringVar(&c.service, "service", "", "the service, if there is no file")
 	f.StringVar(&c.options.Handler, "handler", "", "only this consumer of the service")
 	for _, w := range windowsOf(&c.windows) {
 		f.DurationVar(w.of, w.name, 0, w.usage)
 	}
-	f.IntVar(&c.rate, "rate", 0, "rows a second, at most (default 5000, or that of the file)")
-	f.BoolVar(&c.options.Silent, "silent", false, "also consumers that have completed nothing for a day")
-	f.BoolVar(&c.options.DryRun, "dry-run", false, "say what would be purged, and delete nothing")
+	f.IntVar(&c.rate, "rate", 0, "rows a second, at most (default: the file's, or 5000)")
+	f.BoolVar(&c.options.Silent, "silent", false, "also purge consumers that have completed nothing for a day")
+	f.BoolVar(&c.options.DryRun, "dry-run", false, "show what would be purged, and delete nothing")
 	f.BoolVarP(&c.yes, "yes", "y", false, "do not ask for confirmation")
-	f.StringVar(&c.acceptStale, "accept-stale", "", "purge nothing, and let all stale deliveries of this `consumer` (service/handler) go to quarantine for a while")
-	f.DurationVar(&c.acceptFor, "for", time.Hour, "for how long")
+	f.StringVar(&c.acceptStale, "accept-stale", "", "purge nothing; let all stale deliveries of this `consumer` (service/handler) go to quarantine for the time of --for")
+	f.DurationVar(&c.acceptFor, "for", time.Hour, "how long --accept-stale lasts")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		if c.acceptStale != "" {
 			return p.withStore(c.accept)(cmd, nil)

@@ -49,9 +49,9 @@ func quarantinedOf(q stores.QuarantineRow) quarantineRecord {
 func (p *program) quarantineCommand() *cobra.Command {
 	return parent(&cobra.Command{
 		Use:   "quarantine",
-		Short: "Messages that could not be run at all: list, show, release, reject, reopen",
-		Long: `Messages that could not be run at all: another message has their id, they have none,
-they cannot be read, or part of their effects may be committed.`,
+		Short: "Messages that could not run safely: list, show, release, reject, reopen",
+		Long: `Messages that could not run safely: another message has the same id, there is no id, the message
+cannot be read or is too large or too old, or part of its effects may be committed.`,
 	}, p.quarantineList(), p.quarantineShow(), p.decideCommand(release), p.decideCommand(reject), p.decideCommand(reopen))
 }
 
@@ -67,9 +67,9 @@ var (
 
 var quarantineColumns = columns{
 	rowColumn,
-	{"STATUS", "held: nothing was decided; released: it runs, or did; rejected: it stays unrun; erased: that, and its content is gone"},
+	{"STATUS", "held: no decision yet; released: it runs, or has run; rejected: it never runs; erased: it never runs, and its content is deleted"},
 	consumerColumn,
-	{"REASON", "why it could not be run; docs/operations.md says what to do about each"},
+	{"REASON", "why it could not run; docs/operations.md says what to do"},
 	idColumn,
 	{"TOPIC", "where it came from"},
 	{"SEEN", "how often it was delivered"},

@@ -15,11 +15,10 @@ func (p *program) relayCommand() *cobra.Command {
 		Short: "Run a relay, which publishes what is in the outbox",
 		Long: `Run a relay, which publishes what is in the outbox, until the process gets SIGTERM or SIGINT.
 
-It reads the configuration of a service, of which it takes the broker, the destinations, the
-store, and the sections relay, log and http; relay.on need not be set. Messages without a
-destination go to the broker; those of destinations that are only in a program, and those that a
-codec has encoded, need a relay in that program. Any number of relays share the work, this
-command's and those of services.
+It reads the configuration of a service and uses the broker, the destinations, the store, and the
+sections relay, log and http; relay.on need not be set. Messages without a destination go to the
+broker. Messages for destinations that only a program has, and messages that a codec has encoded,
+need a relay in that program. Any number of relays share the work, of this command and of services.
 
 The default file is ` + defaultConfig + `, if it is there; MILLPOND_* variables override it.`,
 		Example: `  millpond relay --config orders.yaml
@@ -43,7 +42,7 @@ The default file is ` + defaultConfig + `, if it is there; MILLPOND_* variables 
 			}
 			return service.Run(cmd.Context())
 		},
-	}, nil, exits{exitOK: "it was told to stop, and has written down what it had published"})
+	}, nil, exits{exitOK: "stopped by a signal; what it has published is recorded"})
 	cmd.Flags().StringVar(&path, "config", "", "the configuration `file`, as the argument")
 	return cmd
 }

@@ -21,7 +21,7 @@ func (p *program) rolesCommand() *cobra.Command {
 	cmd := explained(&cobra.Command{
 		Use:   "roles",
 		Short: "Print the SQL of the database roles: migrator, runtime, operator and readonly",
-		Long: `Print the SQL that makes the roles of the database and gives each what it needs:
+		Long: `Print the SQL that creates the database roles and grants their rights:
 
   migrator  runs millpond migrate up, and owns the tables
   runtime   runs services: reads and writes rows, and can neither change nor drop tables
@@ -33,10 +33,10 @@ GRANT millpond_runtime TO app. On MySQL and MariaDB the role must also be the ac
 (SET DEFAULT ROLE), and the statements are run in the database of the tables.
 
 For DynamoDB it prints the IAM policy of each role, for the tables in any region and account.
-A service needs the rights for its handlers' own tables besides.
+A service also needs rights to its handlers' own tables.
 
-No database is asked: of the store's URL only the scheme counts, and the names of the tables
-that its parameters set.`,
+The command does not connect to a database. It uses the scheme of the store's URL, and the names
+of tables and schema in the URL's parameters.`,
 		Example: `  millpond roles --store 'postgres://?millpond_schema=millpond' | psql
   millpond roles --store mysql:// --role runtime --role operator
   millpond roles --store 'dynamodb://?region=eu-central-1' --role runtime`,

@@ -30,15 +30,15 @@ func (s *selection) bind(cmd *cobra.Command) {
 	f := cmd.Flags()
 	s.bindConsumer(cmd, "of this `consumer`: service/handler, or all of a service")
 	s.bindID(cmd)
-	f.StringVar(&s.cause, "cause", "", "of this `cause`, as cause ls shows it, and of every consumer unless --consumer is given")
+	f.StringVar(&s.cause, "cause", "", "of this `cause`, as cause ls shows it; of all consumers unless --consumer is given")
 	f.StringVar(&s.class, "class", "", "with this `class` of the last error, such as transient or permanent")
 	f.StringVar(&s.topic, "topic", "", "from this `topic`")
 	f.StringVar(&s.orderKey, "order-key", "", "with this order `key`")
 	f.StringVar(&s.errorContains, "error-contains", "", "whose last error contains this `text`, byte by byte")
-	f.StringVar(&s.since, "since", "", "failed last at this `time` or later: how long ago, such as 2h or 7d, or RFC 3339")
-	f.StringVar(&s.until, "until", "", "failed last at this `time` or earlier, as --since")
+	f.StringVar(&s.since, "since", "", "failed last at this `time` or later: an age such as 2h or 7d, or RFC 3339")
+	f.StringVar(&s.until, "until", "", "failed last at this `time` or earlier")
 	f.StringSliceVar(&s.status, "status", nil, "in one of these `states`: pending, failed, discarded; default: pending,failed")
-	f.BoolVar(&s.reserved, "reserved", false, "reserved by a retry worker, living or dead")
+	f.BoolVar(&s.reserved, "reserved", false, "reserved by a retry worker, running or dead")
 	complete(cmd, "status", failedStatuses...)
 	complete(cmd, "class", string(stores.ClassTransient), string(stores.ClassPermanent), string(stores.ClassContention),
 		string(stores.ClassTimeout), string(stores.ClassPanic), string(stores.ClassConduct), string(stores.ClassOutputs),
@@ -51,7 +51,7 @@ func (s *selection) bindConsumer(cmd *cobra.Command, usage string) {
 }
 
 func (s *selection) bindID(cmd *cobra.Command) {
-	cmd.Flags().StringVar(&s.id, "id", "", "with this message `id`, as it is shown (u:…, h:…), or hex:… with its bytes")
+	cmd.Flags().StringVar(&s.id, "id", "", "with this message `id`, as it is shown (u:…, h:…), or as hex:…")
 }
 
 // filter returns what the flags and the numbers among the arguments select, and which

@@ -29,7 +29,7 @@ var countColumns = columns{
 func (p *program) statsCommand() *cobra.Command {
 	return explained(&cobra.Command{
 		Use:   "stats",
-		Short: "Count what has failed and what is in quarantine, by consumer",
+		Short: "Count failed and quarantined messages by consumer",
 		Args:  noArguments,
 		RunE: p.withStore(func(ctx context.Context, st store, _ []string) error {
 			counts, err := answer(ctx, p, func(ctx context.Context) ([]stores.Count, error) { return st.Counts(ctx, p.countLimit) })

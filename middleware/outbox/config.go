@@ -30,7 +30,7 @@ type Config struct {
 
 	// Keep moves published outputs to the history, instead of deleting them. Nothing is
 	// deleted from the history yet.
-	Keep bool `config:"keep" default:"false" about:"Keep what was published in a history, so that millpond outbox replay can publish it again. Nothing is deleted from it yet."`
+	Keep bool `config:"keep" default:"false" about:"Keep published messages in a history, so that millpond outbox replay can publish them again. The section retention can limit it (published)."`
 
 	// MaxAttempts is how often a message is refused until it is a dead letter. Messages that
 	// are too large or cannot be encoded are dead letters at once.

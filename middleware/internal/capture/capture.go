@@ -16,7 +16,7 @@ import (
 // What each means is said at those of package outbox.
 var (
 	ErrNoAttempt   = errors.New("outbox: the context of the message has no open attempt: publish messages with the context of the handler's message, behind an inbox with InboxConfig.Outputs")
-	ErrAttemptOver = errors.New("outbox: the handler has returned, and nothing can be added to what it has published")
+	ErrAttemptOver = errors.New("outbox: the handler has returned, and can publish no more messages")
 )
 
 const prefix = "millpond.outbox:"

@@ -142,7 +142,7 @@ func conflicts(v stores.Verdict) error {
 }
 
 func tooOld(c *stores.Claim, v stores.Verdict) error {
-	return fmt.Errorf("middleware: nobody knows whether it was completed: the broker took it at %s, and the consumer was purged up to %s",
+	return fmt.Errorf("middleware: it is not known whether the message was completed: the broker took it at %s, and the consumer was purged up to %s",
 		c.Time.UTC().Format(time.RFC3339), v.PurgedThrough.UTC().Format(time.RFC3339))
 }
 

@@ -62,7 +62,7 @@ var (
 	ErrNotNow         = errors.New("middleware: not now")
 	ErrInFlight       = errors.New("middleware: another delivery of the message is in flight")
 	ErrHandlerTimeout = errors.New("middleware: the handler returned after its HandlerTimeout")
-	ErrOutputs        = errors.New("middleware: a handler behind the inbox has returned messages that nobody would publish")
+	ErrOutputs        = errors.New("middleware: the handler returned messages, and no outbox publishes them")
 	ErrForeignTx      = errors.New("middleware: the handler asked for a transaction that is not the inbox's")
 	ErrAckedEarly     = errors.New("middleware: the handler acked the message before its effects were committed")
 	ErrEndedEarly     = errors.New("middleware: a function of the program exited its goroutine (runtime.Goexit)")

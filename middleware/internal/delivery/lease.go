@@ -13,7 +13,7 @@ import (
 // that begins. The record of the start is the lease.
 
 var (
-	errMayHaveHappened = errors.New("middleware: the attempt before has ended in an unknown way, so its effect may have happened, and AfterCrash is stop")
+	errMayHaveHappened = errors.New("middleware: the outcome of the previous attempt is unknown: its effect may have happened, and AfterCrash is stop")
 	errKeyForgotten    = errors.New("middleware: the effect may have happened, and who was given its idempotency key may have forgotten that")
 	errUncompleted     = errors.New("middleware: the effect has happened, and could not be completed")
 )

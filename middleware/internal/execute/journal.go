@@ -16,7 +16,7 @@ import (
 // Errors of steps. What each means is said at those of package middleware.
 var (
 	ErrStepMisused = errors.New("middleware: a step is used wrongly")
-	ErrJournal     = errors.New("middleware: the journal of steps is not at hand")
+	ErrJournal     = errors.New("middleware: the results of steps could not be read or recorded")
 )
 
 // maxSteps is how many a run may have: all that are on record are read at once.
@@ -72,7 +72,7 @@ func (j *journal) read(ctx context.Context) error {
 		return err //nolint:wrapcheck // it is wrapped below
 	})
 	if err != nil {
-		return fmt.Errorf("%w: what was done before cannot be read: %w", ErrJournal, err)
+		return fmt.Errorf("%w: the recorded results cannot be read: %w", ErrJournal, err)
 	}
 	j.recorded = make(map[string][]byte, len(steps))
 	for _, s := range steps {
