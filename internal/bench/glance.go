@@ -3,47 +3,65 @@ package main
 import (
 	"fmt"
 	"math"
+	"strconv"
 	"strings"
 )
 
-const (
-	glanceTitle = "At a glance"
-	glanceAbout = "A first delivery on PostgreSQL, with 16 workers on a loopback and with one worker at 500 µs of network time a round trip. " +
-		"Rates are relative to the handler without an inbox."
-)
-
 // glance are the recipes that a reader chooses from, by what they are.
-var glance = []struct{ what, recipe string }{
-	{"no inbox", noInboxRouter},
-	{"millpond", millpondRouter},
-	{"millpond, queued", queuedRouter},
-	{"insert by hand", textbookRouter},
-	{"pending, processing, completed by hand", fiveStepRouter},
+var glance = []struct{ what, group, recipe string }{
+	{"no inbox", "first", noInboxRouter},
+	{"millpond", "first", millpondRouter},
+	{"millpond, first deliveries after a clean end", "failures", firstOfProcess},
+	{"millpond, first deliveries after an unclean end", "first", suspectRouter},
+	{"millpond, queued statements", "first", queuedRouter},
+	{"insert by hand", "first", textbookRouter},
+	{"pending, processing, completed by hand", "first", fiveStepRouter},
 }
 
+// glanceRate is the column of rates on a loopback.
+const glanceRate = 5
+
 // writeGlance writes one table and one chart of what a message costs.
-func (r *report) writeGlance(w *strings.Builder) {
-	near, far := r.group("first"), r.group("far-first")
+func (r *report) writeGlance(p *part) {
 	t := table{head: []string{"recipe", "round trips", "commits", "WAL B", "msg/s", "rate", "rate with network time"}}
-	var chart strings.Builder
 	for _, g := range glance {
-		at := near.row(g.recipe, goalWorkers)
-		if at == nil {
+		at, far := r.group(g.group).row(g.recipe, goalWorkers), r.group("far-first").row(g.recipe, 1)
+		if at == nil && far == nil {
 			continue
 		}
-		share := at.share()
+		near := at
+		if near == nil || g.group != "first" { // compared with something else, or not measured
+			near = &row{Rate: unknown, RateRatio: span{Median: unknown}, Against: g.recipe, Trips: unknown, Commits: unknown, WAL: unknown}
+		}
+		if at != nil {
+			near.Trips, near.Commits, near.WAL = at.Trips, at.Commits, at.WAL
+		}
 		t.rows = append(t.rows, []string{
-			g.what, at.Trips.text(), at.Commits.text(), at.WAL.text(), at.Rate.text(), share.text(), far.row(g.recipe, 1).share().text(),
+			g.what, near.Trips.text(), near.Commits.text(), near.WAL.text(), near.Rate.text(), near.share().text(), far.share().text(),
 		})
-		bar := strings.Repeat("█", int(math.Round(40*float64(share))))
-		fmt.Fprintf(&chart, "%-38s  %-40s  %s\n", g.what, bar, share.text())
 	}
 	if len(t.rows) == 0 {
 		return
 	}
-	fmt.Fprintf(w, "## %s\n\n%s\n\n", glanceTitle, glanceAbout)
-	t.write(w, true)
-	fmt.Fprintf(w, "```\n%s```\n\n", chart.String())
+	all := p.merge(t)
+	before, after, found := strings.Cut(p.text, "```\n")
+	if !found {
+		before += "\n\n"
+	} else if _, after, found = strings.Cut(after, "```\n"); !found {
+		after = ""
+	}
+	p.text = before + "```\n" + chartOf(all) + "```\n" + after
+}
+
+// chartOf draws the rates of a table.
+func chartOf(t table) string {
+	var b strings.Builder
+	for _, row := range t.rows {
+		if share, err := strconv.ParseFloat(row[glanceRate], 64); err == nil {
+			fmt.Fprintf(&b, "%-47s  %-40s  %s\n", row[0], strings.Repeat("█", int(math.Round(40*share))), row[glanceRate])
+		}
+	}
+	return b.String()
 }
 
 // share is the rate relative to what the recipe is compared with.

@@ -5,33 +5,51 @@ import (
 	"testing"
 )
 
-func TestGlance(t *testing.T) {
-	r := &report{Groups: []groupResult{
-		{Name: "first", Rows: []row{
+const glancePage = `# Benchmarks
+
+By hand.
+
+## At a glance
+
+What it is.
+
+| recipe         | round trips | commits | WAL B | msg/s | rate | rate with network time |
+| -------------- | ----------: | ------: | ----: | ----: | ---: | ---------------------: |
+| millpond       |        3.00 |    1.00 |   400 |  1000 | 0.50 |                   0.96 |
+| insert by hand |        4.00 |    1.00 |   475 |  2000 | 0.87 |                      – |
+
+` + "```\nold\n```" + `
+
+## What one buys
+
+Much.
+`
+
+func TestDocumentKeepsWhatWasNotMeasured(t *testing.T) {
+	r := &report{
+		Groups: []groupResult{{Name: "first", Title: "First sight", About: "About it.", Rows: []row{
 			{Recipe: noInboxRouter, Workers: 16, Rate: 15117, WAL: 144, Commits: 1, Trips: 3},
-			{Recipe: millpondRouter, Workers: 16, Rate: 10745, WAL: 423, Commits: 1, Trips: 3, Against: noInboxRouter, RateRatio: span{Median: 0.78, Min: 0.69, Max: 0.79}},
-			{Recipe: textbookRouter, Workers: 16, Rate: 12865, WAL: 475, Commits: 1, Trips: 4, Against: noInboxRouter, RateRatio: span{Median: 0.87, Min: 0.82, Max: 0.91}},
-			{Recipe: fiveStepRouter, Workers: 16, Rate: 5558, WAL: 1807, Commits: 2, Trips: 6, Against: noInboxRouter, RateRatio: span{Median: 0.42, Min: 0.35, Max: 0.42}},
-		}},
-		{Name: "far-first", Rows: []row{
-			{Recipe: noInboxRouter, Workers: 1},
-			{Recipe: millpondRouter, Workers: 1, Against: noInboxRouter, RateRatio: span{Median: 0.96, Min: 0.95, Max: 0.98}},
-		}},
-	}}
-	var w strings.Builder
-	r.writeGlance(&w)
+			{Recipe: millpondRouter, Workers: 16, Rate: 10745, WAL: 423, Commits: 1, Trips: 3, Against: noInboxRouter, RateRatio: span{Median: 0.78, Low: 0.69, High: 0.79}, CPURatio: spanOf(nil)},
+		}}},
+		Goals: []goalResult{{What: "millpond / no inbox", Rate: span{Median: 0.78, Low: 0.69, High: 0.79}, CPU: spanOf(nil)}},
+	}
+	page := r.document(glancePage)
 	for _, want := range []string{
-		"| millpond                               |        3.00 |    1.00 |   423 | 10745 | 0.78 |                   0.96 |",
-		"| insert by hand                         |        4.00 |    1.00 |   475 | 12865 | 0.87 |                      – |",
-		"\nmillpond                                " + strings.Repeat("█", 31) + strings.Repeat(" ", 11) + "0.78\n",
+		"# Benchmarks\n\nBy hand.\n\n## At a glance\n\nWhat it is.\n\n| recipe ",
+		"| millpond       |        3.00 |    1.00 |   423 | 10745 | 0.78 |                   0.96 |\n",
+		"| insert by hand |        4.00 |    1.00 |   475 |  2000 | 0.87 |                      – |\n",
+		"| no inbox       |        3.00 |    1.00 |   144 | 15117 | 1.00 |                      – |\n\n```\nmillpond  ",
+		"\nmillpond" + strings.Repeat(" ", 41) + strings.Repeat("█", 31) + strings.Repeat(" ", 11) + "0.78\n",
+		"```\n\n## What one buys\n\nMuch.\n",
+		"## Ratios\n\n| comparison          |       throughput | CPU |\n",
+		"## Runs\n\n- **0001-01-01 00:00**: ",
+		"### First sight\n\nAbout it. (Run of 0001-01-01 00:00.)\n\n| recipe ",
 	} {
-		if !strings.Contains(w.String(), want) {
-			t.Errorf("there is no %q in\n%s", want, w.String())
+		if !strings.Contains(page, want) {
+			t.Errorf("there is no %q in\n%s", want, page)
 		}
 	}
-	w.Reset()
-	(&report{}).writeGlance(&w)
-	if w.Len() > 0 {
-		t.Errorf("of nothing that was measured it says %q", w.String())
+	if again := (&report{Began: r.Began, Groups: r.Groups, Goals: r.Goals}).document(page); strings.Count(again, "### First sight") != 1 || strings.Count(again, "| millpond / no inbox |") != 1 || strings.Contains(page, "old") {
+		t.Errorf("a second run does not replace what the first has written:\n%s", again)
 	}
 }

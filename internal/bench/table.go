@@ -64,6 +64,15 @@ func (r *report) goalTable() table {
 	return t
 }
 
+// ratioTable is what a user wants to know of the goals.
+func (r *report) ratioTable() table {
+	t := table{head: []string{"comparison", "throughput", "CPU"}}
+	for _, row := range r.goalTable().rows {
+		t.rows = append(t.rows, []string{row[0], row[3], row[4]})
+	}
+	return t
+}
+
 func (r *groupResult) table() table {
 	t := table{head: []string{
 		"recipe", "workers", "msg/s", "throughput ratio", "CPU ratio", "client µs", "server µs",
