@@ -41,6 +41,7 @@ func TestClients(t *testing.T) {
 		"bun":  func(db *sql.DB) (message.NoPublishHandlerFunc, error) { return clients.Bun(db), nil },
 		"gorm": clients.Gorm,
 		"sqlx": func(db *sql.DB) (message.NoPublishHandlerFunc, error) { return clients.Sqlx(db), nil },
+		"ent":  func(*sql.DB) (message.NoPublishHandlerFunc, error) { return clients.Ent(), nil },
 		"sqlc": func(*sql.DB) (message.NoPublishHandlerFunc, error) { return clients.Sqlc(), nil },
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -1,4 +1,4 @@
-// Package clients has one handler four times: with bun, gorm, sqlx and sqlc on PostgreSQL.
+// Package clients has one handler five times: with bun, ent, gorm, sqlx and sqlc on PostgreSQL.
 // Each writes in the transaction in which the inbox has claimed the message, so its
 // effects happen once, however often the message is delivered and whatever fails.
 //
@@ -11,7 +11,7 @@
 //	router.AddMiddleware(inbox.Middleware)
 //	router.AddConsumerHandler("deposits", "deposits", subscriber, clients.Bun(db))
 //
-// The rule is the same for every client, and for others such as ent: work on the *sql.Tx
+// The rule is the same for every client: work on the *sql.Tx
 // that the handler is given, with the handler's context, and leave its commit and rollback
 // to the inbox. What goes through the *sql.DB instead is another transaction: it stays
 // where the handler fails, happens again with the next attempt, and takes a second

@@ -4,6 +4,8 @@ import (
 	"context"
 	"database/sql"
 
+	"entgo.io/ent/dialect"
+	entsql "entgo.io/ent/dialect/sql"
 	"github.com/ThreeDotsLabs/watermill"
 	wmsql "github.com/ThreeDotsLabs/watermill-sql/v4/pkg/sql"
 	"github.com/ThreeDotsLabs/watermill/message"
@@ -43,4 +45,19 @@ func Example_watermillSQL() {
 			}
 			return receipts.Publish("receipts", message.NewMessage("receipt for "+msg.UUID, nil))
 		}))
+}
+
+// entDriver is the driver of an ent client on the transaction of the inbox.
+type entDriver struct{ dialect.Driver }
+
+func (d entDriver) Tx(context.Context) (dialect.Tx, error) { return dialect.NopTx(d), nil }
+
+// A generated client of ent works on the inbox's transaction.
+func Example_ent() {
+	deposit := sqldb.Handler(func(ctx context.Context, tx *sql.Tx, msg *message.Message) error {
+		client := entDriver{entsql.NewDriver(dialect.Postgres, entsql.Conn{ExecQuerier: tx})} // ent.NewClient(ent.Driver(client))
+		return client.Exec(ctx, "INSERT INTO deposit (id) VALUES ($1)", []any{msg.UUID}, nil)
+	})
+	var router *message.Router
+	router.AddConsumerHandler("deposits", "deposits", nil, deposit)
 }

@@ -3,6 +3,7 @@ module github.com/millpond-go/millpond/examples/clients
 go 1.26.0
 
 require (
+	entgo.io/ent v0.14.5
 	github.com/ThreeDotsLabs/watermill v1.5.3
 	github.com/ThreeDotsLabs/watermill-sql/v4 v4.1.2
 	github.com/jmoiron/sqlx v1.4.0
