@@ -35,7 +35,7 @@ func TestHelpSaysWhatEachCommandEndsWith(t *testing.T) {
 		require.Regexp(t, `(?s)\nExit status:\n  0  .*\n  1  .*\n  2  .*\n\nUsage:\n`, help, words)
 		require.NotContains(t, help, "default -1", words)
 	}
-	require.Contains(t, n.ok("msg", "retry", "--help"), "\n  4  only a part was changed")
+	require.Contains(t, n.ok("msg", "retry", "--help"), "\n  4  not all were changed")
 }
 
 // Every title of a table is explained in the help of the commands that print it.

@@ -91,6 +91,14 @@ func TestCheck(t *testing.T) {
 			"middleware/a.go":                   "package middleware\n\nvar ErrGone = delivery.ErrGone\n",
 			"middleware/internal/delivery/a.go": "package delivery\n\nvar ErrGone = errors.New(\"delivery: gone\")\n",
 		}, "middleware/a.go:3: docs/errors.md does not have the text of middleware.ErrGone: delivery: gone"},
+		{"an error that programs cannot name, with its text", map[string]string{
+			"docs/errors.md":                    "`middleware: gone`",
+			"middleware/internal/delivery/a.go": "package delivery\n\nvar errGone = errors.New(\"middleware: gone\")\n",
+		}, ""},
+		{"an error that programs cannot name, without its text", map[string]string{
+			"docs/errors.md":                    "",
+			"middleware/internal/delivery/a.go": "package delivery\n\nvar errGone = errors.New(\"middleware: gone\")\n",
+		}, "middleware/internal/delivery/a.go:3: docs/errors.md does not have this text, which operators read: middleware: gone"},
 		{"an error of the page that does not exist", errorTree("| `stores: gone` | `stores.ErrGone`, `stores.ErrHere` |"), "docs/errors.md:1: there is no error stores.ErrHere"},
 		{"a type of errors that the page does not have", map[string]string{"docs/errors.md": "", "router/a.go": "package router\n\ntype ConfigError struct{}\n"}, "router/a.go:3: docs/errors.md does not have router.ConfigError"},
 

@@ -14,7 +14,7 @@ import (
 
 var (
 	errMayHaveHappened = errors.New("middleware: the outcome of the previous attempt is unknown: its effect may have happened, and AfterCrash is stop")
-	errKeyForgotten    = errors.New("middleware: the effect may have happened, and who was given its idempotency key may have forgotten that")
+	errKeyForgotten    = errors.New("middleware: the effect may have happened, and its idempotency key may be too old for the receiver to know")
 	errUncompleted     = errors.New("middleware: the effect has happened, and could not be completed")
 )
 
