@@ -1,3 +1,4 @@
+# Not run yet: docs/releasing.md lists what the first release has to show.
 # The command millpond: docker build -t millpond . && docker run --rm -e MILLPOND_STORE_URL millpond stats
 FROM golang:1.26 AS build
 WORKDIR /src
