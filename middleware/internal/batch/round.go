@@ -28,31 +28,38 @@ type End struct {
 // errHung is why a batch is lost that a handler does not give back.
 var errHung = errors.New("a handler did not return in time")
 
-// round is a batch on its way from member to member.
+// round is a batch on its way from member to member. What it begins with never changes, the
+// turn is that of the moment, and the end is written once.
 type round struct {
 	collector *Collector
 	batch     stores.Batch
 	place     *place
 	started   time.Time
 	seats     []*Seat // that are won, in the order in which they came
-	done      chan struct{}
 
-	mu     sync.Mutex
-	timer  *time.Timer
-	next   int       // of seats
-	begun  time.Time // when the member that runs has begun
-	late   bool      // nobody else begins
-	ended  bool
-	lost   error
-	end    End
+	mu   sync.Mutex
+	turn turn
+	end  End
+
+	done   chan struct{}
 	result error // of Commit, once done is closed
+}
+
+// turn says who has the transaction now, and whether anybody will after it.
+type turn struct {
+	timer *time.Timer
+	next  int       // of round.seats
+	begun time.Time // when the member that runs has begun
+	late  bool      // nobody else begins
+	over  bool
+	lost  error
 }
 
 // lead begins a batch for a group.
 func (c *Collector) lead(parent context.Context, group []*Seat) {
 	r := &round{collector: c, place: c.newPlace(), started: time.Now(), done: make(chan struct{})}
 	r.mu.Lock()
-	r.timer = time.AfterFunc(c.config.Time, r.timeUp)
+	r.turn.timer = time.AfterFunc(c.config.Time, r.timeUp)
 	r.mu.Unlock()
 	claims := make([]stores.Claim, len(group))
 	for i, s := range group {
@@ -90,21 +97,21 @@ func (c *Collector) lead(parent context.Context, group []*Seat) {
 // pass gives the transaction to the next member, or ends the batch.
 func (r *round) pass(parent context.Context) {
 	r.mu.Lock()
-	if r.next < len(r.seats) && !r.late && r.lost == nil {
-		s := r.seats[r.next]
-		r.next++
-		r.begun = time.Now()
+	if r.turn.next < len(r.seats) && !r.turn.late && r.turn.lost == nil {
+		s := r.seats[r.turn.next]
+		r.turn.next++
+		r.turn.begun = time.Now()
 		r.mu.Unlock()
 		s.told <- runs
 		return
 	}
-	if r.ended { // while its last member did not return
+	if r.turn.over { // while its last member did not return
 		r.mu.Unlock()
 		return
 	}
-	r.ended = true
-	r.end.Late = len(r.seats) - r.next
-	lost, kept := r.lost, r.end.Kept
+	r.turn.over = true
+	r.end.Late = len(r.seats) - r.turn.next
+	lost, kept := r.turn.lost, r.end.Kept
 	r.mu.Unlock()
 	r.stop()
 	r.finish(parent, lost, kept > 0)
@@ -133,7 +140,7 @@ func (r *round) finish(parent context.Context, lost error, commit bool) {
 func (r *round) stop() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.timer.Stop()
+	r.turn.timer.Stop()
 }
 
 // over tells everybody that the batch has ended.
@@ -145,7 +152,7 @@ func (r *round) over(result error) {
 		r.collector.learn(r.end.Why)
 	}
 	close(r.done)
-	for _, s := range r.seats[r.next:] {
+	for _, s := range r.seats[r.turn.next:] {
 		s.told <- alone
 	}
 	r.place.free()
@@ -157,9 +164,9 @@ func (r *round) over(result error) {
 // timeUp lets nobody else begin. The member that runs has its handler's time, and as long as a commit may take.
 func (r *round) timeUp() {
 	r.mu.Lock()
-	r.late = true
-	if left := r.collector.config.Handler + r.collector.config.Commit - time.Since(r.begun); !r.ended && !r.begun.IsZero() {
-		r.timer = time.AfterFunc(left, r.hang)
+	r.turn.late = true
+	if left := r.collector.config.Handler + r.collector.config.Commit - time.Since(r.turn.begun); !r.turn.over && !r.turn.begun.IsZero() {
+		r.turn.timer = time.AfterFunc(left, r.hang)
 	}
 	r.mu.Unlock()
 }
@@ -167,23 +174,23 @@ func (r *round) timeUp() {
 // hang gives up a batch that a handler does not give back: the others must not wait for it.
 func (r *round) hang() {
 	r.mu.Lock()
-	if r.ended {
+	if r.turn.over {
 		r.mu.Unlock()
 		return
 	}
-	r.ended, r.lost = true, errors.Join(stores.ErrBatchLost, errHung)
-	r.end.Lost, r.end.Late = r.lost, len(r.seats)-r.next
+	r.turn.over, r.turn.lost = true, errors.Join(stores.ErrBatchLost, errHung)
+	r.end.Lost, r.end.Late = r.turn.lost, len(r.seats)-r.turn.next
 	r.mu.Unlock()
 	r.batch.Cut()
-	r.over(errors.Join(stores.ErrNotCommitted, r.lost))
+	r.over(errors.Join(stores.ErrNotCommitted, r.turn.lost))
 }
 
 // hung returns why the batch has ended before its member.
 func (r *round) hung() error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if !r.ended {
+	if !r.turn.over {
 		return nil
 	}
-	return r.lost
+	return r.turn.lost
 }

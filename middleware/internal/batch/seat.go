@@ -96,12 +96,12 @@ func (r *round) note(s *Seat, err error) {
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.ended { // without it
+	if r.turn.over { // without it
 		return
 	}
 	r.end.Interrupted = r.end.Interrupted || interrupted
 	if errors.Is(err, stores.ErrBatchLost) {
-		r.lost = err
+		r.turn.lost = err
 		r.end.Lost = err
 	}
 	switch {
