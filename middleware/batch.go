@@ -32,6 +32,11 @@ type BatchConfig struct {
 // maxBatch is how many members a batch may have: with more, savepoints become slow.
 const maxBatch = 32
 
+// batchPlaces is how many batches of a consumer run at a time: more of them meet on the same
+// rows, and deadlock. Where one transaction writes at a time there is one: of others, members
+// would wait that could be more.
+const batchPlaces = 4
+
 func (b BatchConfig) validate(name string, c *InboxConfig, bad func(name, format string, args ...any)) {
 	whole := *c
 	field.SetDefaults(&whole)
@@ -53,11 +58,15 @@ func (m *modes) addBatches(store Store, c *InboxConfig, told func(handler string
 	if !ok {
 		return fmt.Errorf("BatchByHandler is set, and the store, a %T, has no batches: it is no stores.Batcher", store)
 	}
+	places := batchPlaces
+	if can, ok := store.(interface{ Capabilities() stores.Capabilities }); ok && can.Capabilities().SingleWriter {
+		places = 1
+	}
 	alone := execute.InTransactions(store, m.bounds)
 	m.batches = make(map[string]*batch.Collector, len(c.BatchByHandler))
 	for handler, b := range c.BatchByHandler {
 		collector := batch.New(batcher, batch.Config{
-			Size: b.Size, From: b.From, Time: b.Time,
+			Size: b.Size, From: b.From, Places: places, Time: b.Time,
 			Claim: c.ClaimTimeout, Commit: c.CommitTimeout, Handler: c.HandlerTimeout,
 			Ended: func(e batch.End) { told(handler, e) },
 		})

@@ -24,6 +24,15 @@ var batchable = mix{share: map[conduct]int{
 	slow: 20, once: 6, flaky: 3, rival: 3, panics: 2, goexits: 2, exits: 1, swallows: 2, defers: 1, cancels: 1, leaks: 1, reenters: 1, permanent: 2, outputs: 1,
 }}
 
+// sharing mixes what handlers do in batches on a system.
+func (s *system) sharing() mix {
+	share := maps.Clone(batchable.share)
+	for _, c := range s.dialect.without {
+		delete(share, c)
+	}
+	return mix{share: share}
+}
+
 // inBatches lets all handlers share transactions, as soon as two messages are in flight. Their
 // time is long: what workers write down and announce takes most of it, and after batches that
 // were late the next ones are small.
@@ -120,28 +129,28 @@ func (r *result) mustShare(t *testing.T) {
 }
 
 // TestBatches hurts workers whose deliveries share their transactions, in one of two ways each
-// day.
+// day, on one of the stores.
 func TestBatches(t *testing.T) {
 	t.Parallel()
-	ways := map[string]func(*testing.T){"points": killInBatches, "random": hurtBatches}
+	ways := map[string]func(*testing.T, opener){"points": killInBatches, "random": hurtBatches}
 	for _, way := range turn(t, 1, slices.Sorted(maps.Keys(ways))...) {
 		t.Run(way, func(t *testing.T) {
 			t.Parallel()
-			ways[way](t)
+			on(t, today(t, 1, map[string]opener{"postgres": newFragilePostgres, "sqlite": newSQLite}), ways[way])
 		})
 	}
 }
 
 // killInBatches kills workers at points of a batch, and stops one for longer than the server
 // lets a transaction be idle.
-func killInBatches(t *testing.T) {
+func killInBatches(t *testing.T, open opener) {
 	t.Helper()
 	seed := seedOf(t)
 	kills := killsAt(seed, turn(t, 4, batchPoints...), 1, 6)
 	kills = append(kills, fleet.Kill{Kind: fleet.SIGSTOP, Point: pointBatchCommitStart, Hit: 2, Pause: 3 * time.Second})
 	allStrike(t, seed, kills, func(seed uint64) *trial {
 		return (&trial{
-			system: newPostgres(t),
+			system: open(t),
 			orders: published(workload(seed, 300, mix{share: map[conduct]int{slow: 10, flaky: 5}}), 5),
 			setup:  setup{Redelivered: true, HandlerTimeout: time.Second, CommitTimeout: time.Second},
 			Config: fleet.Config{Seed: seed, Duplicates: 0.1, Apart: 30, Reorder: 20},
@@ -149,8 +158,8 @@ func killInBatches(t *testing.T) {
 	})
 }
 
-// hurtBatches hurts workers, server and network.
-func hurtBatches(t *testing.T) {
+// hurtBatches hurts workers, and where there are some the server and the network.
+func hurtBatches(t *testing.T, open opener) {
 	t.Helper()
 	seed, messages, kills, wanted := seedOf(t), 80, 3, 1
 	if soak := soakKills(t); soak > 0 {
@@ -158,14 +167,16 @@ func hurtBatches(t *testing.T) {
 	}
 	begun := time.Now()
 	for killed := 0; killed < wanted; seed++ {
-		s := newFragilePostgres(t)
+		s := open(t)
 		tr := randomTrial(s, seed, messages, kills).share()
-		tr.orders = published(workload(seed, messages, batchable), 5)
+		tr.orders = published(workload(seed, messages, s.sharing()), 5)
 		tr.Kills = fleet.RandomKills(seed, kills, len(tr.orders)*len(consumers), tr.Workers, fleet.SIGKILL, fleet.SIGKILL, fleet.SIGSTOP, fleet.SIGTERM)
-		tr.disturb = outages(s, seed, kills)
-		faults := lossy(seed)
-		faults.LoseCommitReply, faults.LoseCommitRequest = 0.1, 0.05 // there are few
-		s.proxy.SetRandomFaults(faults)
+		if s.proxy != nil {
+			tr.disturb = outages(s, seed, kills)
+			faults := lossy(seed)
+			faults.LoseCommitReply, faults.LoseCommitRequest = 0.1, 0.05 // there are few
+			s.proxy.SetRandomFaults(faults)
+		}
 		r := tr.run(t)
 		r.must(t)
 		r.mustShare(t)
@@ -209,35 +220,46 @@ func hurried(c *middleware.InboxConfig) {
 func TestVariantsOfBatchesAreFound(t *testing.T) {
 	t.Parallel()
 	for _, name := range turn(t, 2, slices.Sorted(maps.Keys(batchVariants))...) {
-		v := batchVariants[name]
-		v.twice = cmp.Or(v.twice, 5)
+		all := map[string]opener{"postgres": newFragilePostgres}
+		if batchVariants[name].lose == 0 { // what a network loses
+			all["sqlite"] = newSQLite
+		}
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			for try := range variantTries {
-				tr := variantTrial(onPrivatePostgres(t, "postgres").behindProxy(t), seedOf(t)+uint64(try), name).share()
-				tr.orders = published(workload(tr.Seed, 120, mix{share: map[conduct]int{slow: 25, once: 8}}), v.twice)
-				tr.Kills, tr.Duplicates = tr.Kills[:2], 0
-				if v.find != nil && v.twice == 1 { // in the same process
-					tr.Workers, tr.Kills = 1, nil
-				}
-				tr.system.proxy.SetRandomFaults(dbproxy.RandomFaults{Seed: tr.Seed, LoseCommitRequest: v.lose})
-				if v.find == nil {
-					tr.limit = 0 // it comes to rest
-				}
-				r := tr.run(t)
-				if v.find == nil { // or what is found for the others proves nothing
-					r.must(t)
-					r.mustShare(t)
-					return
-				}
-				t.Logf("%s\nfound %v", r.summary(), r.invariants())
-				if slices.ContainsFunc(v.find, func(i string) bool { return slices.Contains(r.invariants(), i) }) {
-					return
-				}
-			}
-			t.Errorf("the rule %q was broken and nobody noticed; want a violation of one of %v", v.rule, v.find)
+			on(t, today(t, 1, all), func(t *testing.T, open opener) { findInBatches(t, open, name) })
 		})
 	}
+}
+
+func findInBatches(t *testing.T, open opener, name string) {
+	t.Helper()
+	v := batchVariants[name]
+	v.twice = cmp.Or(v.twice, 5)
+	for try := range variantTries {
+		tr := variantTrial(open(t), seedOf(t)+uint64(try), name).share()
+		tr.orders = published(workload(tr.Seed, 120, mix{share: map[conduct]int{slow: 25, once: 8}}), v.twice)
+		tr.Kills, tr.Duplicates = tr.Kills[:2], 0
+		if v.find != nil && v.twice == 1 { // in the same process
+			tr.Workers, tr.Kills = 1, nil
+		}
+		if tr.system.proxy != nil {
+			tr.system.proxy.SetRandomFaults(dbproxy.RandomFaults{Seed: tr.Seed, LoseCommitRequest: v.lose})
+		}
+		if v.find == nil {
+			tr.limit = 0 // it comes to rest
+		}
+		r := tr.run(t)
+		if v.find == nil { // or what is found for the others proves nothing
+			r.must(t)
+			r.mustShare(t)
+			return
+		}
+		t.Logf("%s\nfound %v", r.summary(), r.invariants())
+		if slices.ContainsFunc(v.find, func(i string) bool { return slices.Contains(r.invariants(), i) }) {
+			return
+		}
+	}
+	t.Errorf("the rule %q was broken and nobody noticed; want a violation of one of %v", v.rule, v.find)
 }
 
 // brokenBatch is a store whose batches break a rule.

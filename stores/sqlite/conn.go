@@ -7,8 +7,6 @@ import (
 	"fmt"
 	"io"
 	"sync"
-	"sync/atomic"
-	"time"
 
 	sqlite3 "modernc.org/sqlite/lib"
 
@@ -23,21 +21,15 @@ type conn struct {
 	native native
 	texts  *[preparedStatements]string
 
-	// closing says that the handler is done: who ends the transaction now is the store,
-	// or a goroutine that was left behind and does no harm with it.
-	closing atomic.Bool
-
-	// handling interrupts what the handler runs; nil in the store's own transactions.
-	// It is set by BeginTx and read by those who have the transaction from there.
-	handling *handling
+	// session is that of the transaction. It is set by BeginTx and read by those who have
+	// the transaction from there.
+	*session
 
 	// mu is held while the native connection is in use. Fields below are guarded by
 	// it; SQLite calls the hooks from within a use.
 	mu         sync.Mutex
 	prepared   [preparedStatements]preparedStatement
 	phase      phase
-	rows       int  // result sets not closed
-	managed    bool // the handler called Commit or Rollback of the *sql.Tx
 	committing bool // commit is at work, so the hook lets pass
 	passed     bool // and has let it pass: from here on SQLite may have committed
 	discard    bool // the connection is closed instead of reused
@@ -70,6 +62,7 @@ type preparedStatement interface {
 // newConn guards a connection. The hooks come last: setting up needs commits.
 func newConn(n native, texts *[preparedStatements]string) *conn {
 	c := &conn{native: n, texts: texts}
+	c.session = &session{conn: c}
 	n.RegisterCommitHook(c.onCommit)
 	n.RegisterRollbackHook(c.onRollback)
 	return c
@@ -95,9 +88,8 @@ func (c *conn) onRollback() {
 
 // beginning is what a transaction of the store starts with.
 type beginning struct {
-	claim *claim        // nil: nothing
-	bound time.Duration // how long the claim's handler may run statements; zero: no bound
-	conn  *conn         // the result
+	decide func(*conn) error // is its first statement; nil: nothing
+	conn   *conn             // the result
 }
 
 // detached carries a beginning to the connection. It is never cancelled: database/sql
@@ -129,17 +121,20 @@ func (c *conn) BeginTx(ctx context.Context, _ driver.TxOptions) (driver.Tx, erro
 		c.discard = !isCode(err, sqlite3.SQLITE_BUSY)
 		return nil, err
 	}
-	c.phase, c.rows, c.managed, c.passed, c.handling = txOpen, 0, false, false, nil
-	if b.claim != nil {
-		if err := c.decide(b.claim); err != nil {
+	c.phase, c.passed, c.session = txOpen, false, &session{conn: c}
+	if b.decide != nil {
+		if err := b.decide(c); err != nil {
 			c.rollback()
 			return nil, err
 		}
-		c.handling = newHandling(b.bound)
 	}
-	c.closing.Store(false)
 	b.conn = c
 	return transaction{c}, nil
+}
+
+// Begin implements driver.Conn; database/sql calls BeginTx.
+func (c *conn) Begin() (driver.Tx, error) {
+	return c.BeginTx(context.Background(), driver.TxOptions{})
 }
 
 // commit writes what was staged, and commits the transaction that begin has started. The error wraps
@@ -158,7 +153,11 @@ func (c *conn) commit(staged []sqlstore.Statement) error {
 	case c.rows > 0:
 		return pkg.NotCommitted(stores.ErrTxBusy)
 	}
-	err := c.emit(staged)
+	return c.commitAfter(c.emit(staged))
+}
+
+// commitAfter commits a transaction that is open, unless its last write has failed.
+func (c *conn) commitAfter(err error) error {
 	if err == nil {
 		c.committing = true
 		err = c.run(commitStatement)
@@ -222,8 +221,8 @@ func (c *conn) rollback() bool {
 }
 
 // endedBy says how the handler ended the transaction.
-func (c *conn) endedBy() error {
-	if c.managed {
+func (s *session) endedBy() error {
+	if s.managed {
 		return fmt.Errorf("%w: %w", stores.ErrTxEnded, stores.ErrTxManaged)
 	}
 	return stores.ErrTxEnded

@@ -43,7 +43,14 @@ func (s *Store) Begin(ctx context.Context, c stores.Claim) (stores.Attempt, stor
 
 func (s *Store) claim(ctx context.Context, f flight, c stores.Claim) (*attempt, stores.Verdict, error) {
 	cl := &claim{Claim: c, consumer: f.consumer}
-	begin := beginning{claim: cl, bound: c.Bound}
+	begin := beginning{decide: func(conn *conn) error {
+		err := conn.decide(cl)
+		if err == nil {
+			conn.handling = newHandling()
+			conn.handling.begin(c.Bound)
+		}
+		return err
+	}}
 	look := func() error {
 		row, err := s.lookUp(ctx, f.consumer, c.Key.ID)
 		if err != nil || !row.Found {

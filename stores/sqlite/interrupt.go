@@ -33,13 +33,17 @@ var cancelled = func() context.Context {
 	return ctx
 }()
 
-func newHandling(bound time.Duration) *handling {
+func newHandling() *handling {
 	h := &handling{}
 	h.ctx, h.cancel = context.WithCancel(context.Background()) //nolint:gosec // G118: interrupt calls it; without, nothing is left to free
+	return h
+}
+
+// begin starts the clock; zero: there is no bound.
+func (h *handling) begin(bound time.Duration) {
 	if bound > 0 {
 		h.bound = time.AfterFunc(bound, func() { h.interrupt(errBound) })
 	}
-	return h
 }
 
 // interrupt lets no more statements begin, and ends the one that runs.

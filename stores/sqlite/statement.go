@@ -8,42 +8,69 @@ import (
 	"fmt"
 	"io"
 	"strings"
+	"sync/atomic"
 
 	"github.com/millpond-go/millpond/stores"
 )
 
-// Statements of handlers pass through here.
+// session is what a handler has of the writer connection, until the store takes it back. Its
+// statements pass through here.
+type session struct {
+	conn   *conn
+	member *member // nil: it has the transaction to itself
+
+	// closing says that the handler is done: who ends the transaction now is the store,
+	// or a goroutine that was left behind and does no harm with it.
+	closing atomic.Bool
+
+	// handling interrupts what the handler runs; nil in the store's own transactions.
+	handling *handling
+
+	rows    int  // result sets not closed; guarded by conn.mu
+	managed bool // the handler called Commit or Rollback of the *sql.Tx; guarded by conn.mu
+}
 
 // use takes the native connection for one call of a handler's. The caller unlocks mu.
-func (c *conn) use() error {
+func (s *session) use() error {
+	if s.closing.Load() { // a goroutine that the handler has left behind
+		return sql.ErrTxDone
+	}
+	c := s.conn
 	c.mu.Lock()
 	switch {
-	case c.phase == txOpen && !c.closing.Load():
+	case c.phase == txOpen && !s.closing.Load():
 		return nil
 	case c.phase == txEnded: // the statement would run outside of the transaction
 		c.mu.Unlock()
 		return stores.ErrTxEnded
-	default: // a goroutine that the handler has left behind
+	default:
 		c.mu.Unlock()
 		return sql.ErrTxDone
 	}
 }
 
 // pass sends one statement of a handler's.
-func pass[T any](ctx context.Context, c *conn, query string, send func(context.Context) (T, error)) (T, error) {
-	if err := c.use(); err != nil {
+func pass[T any](ctx context.Context, s *session, query string, send func(context.Context) (T, error)) (T, error) {
+	if err := s.member.admit(query); err != nil {
 		return *new(T), err
 	}
+	if err := s.use(); err != nil {
+		return *new(T), err
+	}
+	c := s.conn
 	defer c.mu.Unlock()
+	if err := s.member.save(); err != nil {
+		return *new(T), err
+	}
 	c.discard = c.discard || outlivesTransaction(query)
-	ctx, done := c.handling.statement(ctx)
+	ctx, done := s.handling.statement(ctx)
 	result, err := send(ctx)
 	return result, done(err)
 }
 
 // ask is pass of a query, whose rows are counted as in use until they are closed.
-func ask(ctx context.Context, c *conn, query string, send func(context.Context) (driver.Rows, error)) (driver.Rows, error) {
-	return pass(ctx, c, query, func(ctx context.Context) (driver.Rows, error) {
+func ask(ctx context.Context, s *session, query string, send func(context.Context) (driver.Rows, error)) (driver.Rows, error) {
+	return pass(ctx, s, query, func(ctx context.Context) (driver.Rows, error) {
 		r, err := send(ctx)
 		if err != nil {
 			return nil, err
@@ -52,8 +79,8 @@ func ask(ctx context.Context, c *conn, query string, send func(context.Context) 
 		if !ok {
 			return nil, lacks(r)
 		}
-		c.rows++
-		return &rows{nativeRows: n, conn: c}, nil
+		s.rows++
+		return &rows{nativeRows: n, session: s}, nil
 	})
 }
 
@@ -63,56 +90,56 @@ func lacks(made io.Closer) error {
 }
 
 // ExecContext implements driver.ExecerContext.
-func (c *conn) ExecContext(ctx context.Context, query string, args []driver.NamedValue) (driver.Result, error) {
-	return pass(ctx, c, query, func(ctx context.Context) (driver.Result, error) { return c.native.ExecContext(ctx, query, args) })
+func (s *session) ExecContext(ctx context.Context, query string, args []driver.NamedValue) (driver.Result, error) {
+	return pass(ctx, s, query, func(ctx context.Context) (driver.Result, error) { return s.conn.native.ExecContext(ctx, query, args) })
 }
 
 // QueryContext implements driver.QueryerContext.
-func (c *conn) QueryContext(ctx context.Context, query string, args []driver.NamedValue) (driver.Rows, error) {
-	return ask(ctx, c, query, func(ctx context.Context) (driver.Rows, error) { return c.native.QueryContext(ctx, query, args) })
+func (s *session) QueryContext(ctx context.Context, query string, args []driver.NamedValue) (driver.Rows, error) {
+	return ask(ctx, s, query, func(ctx context.Context) (driver.Rows, error) { return s.conn.native.QueryContext(ctx, query, args) })
 }
 
 // PrepareContext implements driver.ConnPrepareContext.
-func (c *conn) PrepareContext(ctx context.Context, query string) (driver.Stmt, error) {
-	if err := c.use(); err != nil {
+func (s *session) PrepareContext(ctx context.Context, query string) (driver.Stmt, error) {
+	if err := s.member.admit(query); err != nil {
 		return nil, err
 	}
+	if err := s.use(); err != nil {
+		return nil, err
+	}
+	c := s.conn
 	defer c.mu.Unlock()
 	c.discard = c.discard || outlivesTransaction(query)
 	prepared, err := c.prepareNative(ctx, query)
 	if err != nil {
 		return nil, err
 	}
-	return &statement{preparedStatement: prepared, conn: c}, nil
+	return &statement{preparedStatement: prepared, session: s}, nil
 }
 
 // Prepare implements driver.Conn.
-func (c *conn) Prepare(query string) (driver.Stmt, error) {
-	return c.PrepareContext(context.Background(), query)
-}
-
-// Begin implements driver.Conn; database/sql calls BeginTx.
-func (c *conn) Begin() (driver.Tx, error) {
-	return c.BeginTx(context.Background(), driver.TxOptions{})
+func (s *session) Prepare(query string) (driver.Stmt, error) {
+	return s.PrepareContext(context.Background(), query)
 }
 
 // statement is prepared by a handler.
 type statement struct {
 	preparedStatement
-	conn *conn
+	session *session
 }
 
 func (s *statement) ExecContext(ctx context.Context, args []driver.NamedValue) (driver.Result, error) {
-	return pass(ctx, s.conn, "", func(ctx context.Context) (driver.Result, error) { return s.preparedStatement.ExecContext(ctx, args) })
+	return pass(ctx, s.session, "", func(ctx context.Context) (driver.Result, error) { return s.preparedStatement.ExecContext(ctx, args) })
 }
 
 func (s *statement) QueryContext(ctx context.Context, args []driver.NamedValue) (driver.Rows, error) {
-	return ask(ctx, s.conn, "", func(ctx context.Context) (driver.Rows, error) { return s.preparedStatement.QueryContext(ctx, args) })
+	return ask(ctx, s.session, "", func(ctx context.Context) (driver.Rows, error) { return s.preparedStatement.QueryContext(ctx, args) })
 }
 
 func (s *statement) Close() error {
-	s.conn.mu.Lock()
-	defer s.conn.mu.Unlock()
+	mu := &s.session.conn.mu
+	mu.Lock()
+	defer mu.Unlock()
 	return s.preparedStatement.Close()
 }
 
@@ -128,26 +155,27 @@ type nativeRows interface {
 // rows are the result of a handler's query.
 type rows struct {
 	nativeRows
-	conn   *conn
-	closed bool
+	session *session
+	closed  bool
 }
 
 func (r *rows) Next(dest []driver.Value) error {
-	if err := r.conn.use(); err != nil {
+	if err := r.session.use(); err != nil {
 		return err
 	}
-	defer r.conn.mu.Unlock()
+	defer r.session.conn.mu.Unlock()
 	return r.nativeRows.Next(dest)
 }
 
 func (r *rows) Close() error {
-	r.conn.mu.Lock()
-	defer r.conn.mu.Unlock()
+	mu := &r.session.conn.mu
+	mu.Lock()
+	defer mu.Unlock()
 	if r.closed {
 		return nil
 	}
 	r.closed = true
-	r.conn.rows--
+	r.session.rows--
 	return r.nativeRows.Close()
 }
 

@@ -49,6 +49,10 @@ const (
 	takeStepsStatement
 	completeStatement
 	advanceStatement
+	unclaimStatement
+	saveStatement
+	keepStatement
+	undoStatement
 	commitStatement
 	rollbackStatement
 	preparedStatements
@@ -81,6 +85,10 @@ func newStatements(d *sqlstore.Dialect) (texts [preparedStatements]string) {
 		advanceStatement: `UPDATE {schema.}{prefix}failure SET {changed}, due_at = {now}
 			WHERE number = (SELECT min(number) FROM {schema.}{prefix}failure WHERE consumer = ? AND order_key = ? AND status = 3)
 			AND NOT reserved AND NOT presumed AND due_at > {now}`,
+		unclaimStatement:  `DELETE FROM {schema.}{prefix}inbox WHERE consumer = ? AND message_id = ?`,
+		saveStatement:     "SAVEPOINT millpond_member",
+		keepStatement:     "RELEASE millpond_member",
+		undoStatement:     "ROLLBACK TO millpond_member",
 		commitStatement:   "COMMIT",
 		rollbackStatement: "ROLLBACK",
 	} {

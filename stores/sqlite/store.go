@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/millpond-go/millpond/internal/sqlstore"
+	"github.com/millpond-go/millpond/internal/sqltx"
 	"github.com/millpond-go/millpond/stores"
 )
 
@@ -61,6 +62,7 @@ type Store struct {
 	writer  *writer
 	reader  *sql.DB // cannot write
 	program *sql.DB
+	lender  sqltx.Lender
 	look    lazyStatement
 	flights flights
 }
@@ -72,6 +74,7 @@ var (
 	_ stores.Store      = (*Store)(nil)
 	_ stores.Resolver   = (*Store)(nil)
 	_ stores.LeaseInbox = (*Store)(nil)
+	_ stores.Batcher    = (*Store)(nil)
 )
 
 // New opens the database file at path and creates it if it does not exist, readable for
@@ -216,5 +219,5 @@ func (s *Store) Close() error {
 	if !s.tables.Close() {
 		return nil
 	}
-	return errors.Join(s.reader.Close(), s.program.Close(), s.writer.close())
+	return errors.Join(s.reader.Close(), s.program.Close(), s.lender.Close(), s.writer.close())
 }

@@ -18,16 +18,13 @@ import (
 type Config struct {
 	Size    int           // of a batch, at most
 	From    int           // deliveries in flight; fewer run alone
+	Places  int           // batches at a time, and deliveries alone in the place of one
 	Time    time.Duration // after which no further member begins
 	Claim   time.Duration // bounds the claim
 	Commit  time.Duration // bounds COMMIT
 	Handler time.Duration // a member's; see round.hang
 	Ended   func(End)     // is told of each batch; may be nil
 }
-
-// concurrent is how many batches of a consumer run at a time: more of them meet on the same
-// rows, and deadlock.
-const concurrent = 4
 
 // Collector collects the deliveries of one consumer. It is safe for concurrent use.
 type Collector struct {
@@ -107,7 +104,7 @@ func (c *Collector) add(s *Seat) {
 
 // next begins a batch with what waits, if there is a place. It is called with c.mu.
 func (c *Collector) next() {
-	for c.running < concurrent && len(c.waiting) > 0 {
+	for c.running < c.config.Places && len(c.waiting) > 0 {
 		c.running++
 		group := c.take()
 		group[0].group = group
@@ -241,4 +238,4 @@ func (c *Collector) adapt(e *End) {
 	c.size = max(1, min(c.size, c.limit()))
 }
 
-func (c *Collector) limit() int { return min(c.config.Size, c.store.BatchLimit(concurrent)) }
+func (c *Collector) limit() int { return min(c.config.Size, c.store.BatchLimit(c.config.Places)) }

@@ -130,7 +130,7 @@ func newCrowd(t *testing.T, change ...func(*Config)) *crowd {
 	t.Helper()
 	c := &crowd{t: t, store: newFakeStore(), verdicts: map[string]Verdict{}, alone: map[string]bool{}}
 	config := Config{
-		Size: 32, From: few + 1, Time: time.Second, Claim: time.Minute, Commit: time.Minute, Handler: time.Minute,
+		Size: 32, From: few + 1, Places: places, Time: time.Second, Claim: time.Minute, Commit: time.Minute, Handler: time.Minute,
 		Ended: func(e End) {
 			c.mu.Lock()
 			defer c.mu.Unlock()
@@ -144,7 +144,10 @@ func newCrowd(t *testing.T, change ...func(*Config)) *crowd {
 	return c
 }
 
-const few = 8
+const (
+	few    = 8
+	places = 4
+)
 
 func name(i int) string { return fmt.Sprintf("m%03d", i) }
 
@@ -199,7 +202,7 @@ func TestThoseThatWaitShare(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCrowd(t)
 		c.deliver(200, slow)
-		if c.store.most > concurrent || len(c.store.sizes) > 200/8 || slices.Max(c.store.sizes) > 32 {
+		if c.store.most > places || len(c.store.sizes) > 200/8 || slices.Max(c.store.sizes) > 32 {
 			t.Errorf("%d at once, of %v", c.store.most, c.store.sizes)
 		}
 	})

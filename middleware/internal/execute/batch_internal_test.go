@@ -66,7 +66,7 @@ func (exits) CommitEnds(context.Context, error) { runtime.Goexit() }
 // Nobody ends a run again when a hook has ended the goroutine: the connection may be another's.
 func TestARunInABatchEndsOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		collector := batch.New(sharing{}, batch.Config{Size: 2, From: 1, Time: time.Minute, Claim: time.Minute, Commit: time.Minute, Handler: time.Minute})
+		collector := batch.New(sharing{}, batch.Config{Size: 2, From: 1, Places: 4, Time: time.Minute, Claim: time.Minute, Commit: time.Minute, Handler: time.Minute})
 		mode := InBatches(InTransactions(sharing{}, Bounds{Claim: time.Minute, Commit: time.Minute}), collector)
 		var (
 			all    sync.WaitGroup

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync/atomic"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -36,7 +35,7 @@ type Member struct {
 	saved   bool // its savepoint is made
 	kept    bool
 	ran     bool
-	apart   atomic.Pointer[string] // what cannot be shared, that its handler has wanted
+	apart   sqltx.Apart
 	outputs []stores.Output
 }
 
@@ -95,17 +94,7 @@ func Share(ctx context.Context, conn *pgx.Conn, t *tables.Tables, consumer int64
 }
 
 // Apart notes that the handler wants what cannot be shared, and returns what it is told.
-func (m *Member) Apart(what string) error {
-	m.apart.CompareAndSwap(nil, &what)
-	return m.notShared()
-}
-
-func (m *Member) notShared() error {
-	if what := m.apart.Load(); what != nil {
-		return fmt.Errorf("postgres: %w: %s", stores.ErrNotShared, *what)
-	}
-	return nil
-}
+func (m *Member) Apart(what string) error { return m.apart.Note(pkg, what) }
 
 // Saved notes that the savepoint is made.
 func (m *Member) Saved() { m.saved = true }
@@ -170,7 +159,7 @@ func (m *Member) unfit() error {
 	if m.session.Changed(m.conn.PgConn()) {
 		_ = m.Apart("a setting of the session")
 	}
-	if err := m.notShared(); err != nil {
+	if err := m.apart.Err(pkg); err != nil {
 		return err
 	}
 	return errors.Join(aborted, m.Doomed())
@@ -198,7 +187,7 @@ func (m *Member) Leave(ctx context.Context) error {
 	default:
 		err = m.undo(ctx)
 	}
-	return errors.Join(m.notShared(), err)
+	return errors.Join(m.apart.Err(pkg), err)
 }
 
 // undo rolls back to the savepoint and takes the claim back, in one trip.

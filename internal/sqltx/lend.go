@@ -1,0 +1,55 @@
+package sqltx
+
+import (
+	"context"
+	"database/sql"
+	"database/sql/driver"
+	"errors"
+	"sync"
+)
+
+// Lender gives each member of a batch a *sql.Tx of its own, on the connection that they share:
+// what ends it, and goroutines that go on using it, must not reach the next member. The zero
+// value is ready to use, and safe for concurrent use.
+type Lender struct {
+	mu sync.Mutex
+	db *sql.DB
+}
+
+// Lend returns a *sql.Tx of what passes a member's statements on to the connection. It is a
+// driver.ConnBeginTx, whose transactions are ended when the *sql.Tx is.
+func (l *Lender) Lend(to driver.Conn) (*sql.Tx, error) {
+	return l.lender().BeginTx(context.WithValue(context.Background(), lentKey{}, to), nil)
+}
+
+func (l *Lender) lender() *sql.DB {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.db == nil {
+		l.db = sql.OpenDB(lender{})
+		l.db.SetMaxIdleConns(-1) // each is lent once
+	}
+	return l.db
+}
+
+// Close lends no more.
+func (l *Lender) Close() error { return l.lender().Close() }
+
+type lentKey struct{}
+
+// lender is a driver whose connections are those that are lent.
+type lender struct{}
+
+// Connect implements driver.Connector.
+func (lender) Connect(ctx context.Context) (driver.Conn, error) {
+	if to, ok := ctx.Value(lentKey{}).(driver.Conn); ok {
+		return to, nil
+	}
+	return nil, errors.New("sqltx: nothing is lent")
+}
+
+// Driver implements driver.Connector.
+func (l lender) Driver() driver.Driver { return l }
+
+// Open implements driver.Driver.
+func (l lender) Open(string) (driver.Conn, error) { return l.Connect(context.Background()) }

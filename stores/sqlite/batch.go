@@ -1,0 +1,341 @@
+package sqlite
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"sync"
+
+	"github.com/millpond-go/millpond/internal/sqlstore"
+	"github.com/millpond-go/millpond/internal/sqltx"
+	"github.com/millpond-go/millpond/stores"
+)
+
+// BatchLimit implements stores.Batcher. Nothing but time limits a batch.
+func (*Store) BatchLimit(int) int { return batchLimit }
+
+const batchLimit = 1000
+
+// BeginBatch implements stores.Batcher. It queues for the writer like Begin.
+func (s *Store) BeginBatch(ctx context.Context, claims []stores.Claim) (stores.Batch, error) {
+	consumer, err := s.tables.Known(claims[0].Key)
+	if err != nil {
+		return nil, err
+	}
+	b := &batch{store: s, consumer: consumer, members: make([]stores.Member, len(claims))}
+	candidates := make([]*member, len(claims))
+	for i := range claims {
+		if f := (flight{consumer, string(claims[i].Key.ID)}); s.flights.takeOff(f) {
+			candidates[i] = &member{batch: b, flight: f, claim: claim{Claim: claims[i], consumer: consumer}}
+		}
+	}
+	begin := beginning{decide: func(c *conn) error {
+		for _, m := range candidates {
+			var err error
+			if m == nil {
+				continue
+			}
+			if m.won, err = c.insert(&m.claim); err != nil {
+				return err
+			}
+		}
+		return nil
+	}}
+	tx, err := s.beginClaim(ctx, &begin, func() error { return nil })
+	for i, m := range candidates {
+		switch {
+		case m == nil:
+		case err != nil || !m.won:
+			s.flights.land(m.flight)
+		default:
+			s.flights.opened(m.flight)
+			b.members[i], b.own = m, append(b.own, m)
+		}
+	}
+	if err != nil {
+		return nil, fmt.Errorf("sqlite: %w", s.explain(ctx, err))
+	}
+	b.tx, b.conn, b.session = tx, begin.conn, begin.conn.session
+	if err := b.lend(); err != nil {
+		b.end()
+		return nil, fmt.Errorf("sqlite: %w", unavailable(err))
+	}
+	return b, nil
+}
+
+// batch is one transaction that holds the claims of its members, whose handlers have it one
+// after the other.
+type batch struct {
+	store    *Store
+	consumer int64
+	members  []stores.Member
+	own      []*member // those that are won
+
+	tx      *sql.Tx
+	conn    *conn
+	session *session // of tx
+	over    sync.Once
+
+	outcome sqltx.Outcome
+	lost    error           // why it cannot be committed any more
+	staged  sqlstore.Staged // of those that were kept
+}
+
+// Members implements stores.Batch.
+func (b *batch) Members() []stores.Member { return b.members }
+
+// Server implements stores.Batch.
+func (*batch) Server() uint64 { return 0 }
+
+// Commit implements stores.Batch. Called again it returns the same.
+func (b *batch) Commit(ctx context.Context) error {
+	return b.outcome.Commit(func() error {
+		err := b.commit(ctx)
+		b.rollback(ctx)
+		return err
+	})
+}
+
+func (b *batch) commit(ctx context.Context) error {
+	if b.lost == nil && ctx.Err() != nil {
+		_ = b.lose(context.Cause(ctx))
+	}
+	if b.lost != nil {
+		return pkg.NotCommitted(b.lost)
+	}
+	c := b.conn
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !b.open() {
+		return pkg.NotCommitted(b.lose(c.endedBy()))
+	}
+	for _, m := range b.own {
+		if m.ran {
+			continue
+		}
+		if err := m.unclaim(); err != nil {
+			return pkg.NotCommitted(b.lose(err))
+		}
+	}
+	return c.commitAfter(c.emit(b.staged))
+}
+
+// open reports whether the transaction is still there. The caller has conn.mu.
+func (b *batch) open() bool { return b.conn.session == b.session && b.conn.phase == txOpen }
+
+// lose notes that nothing can be committed any more.
+func (b *batch) lose(why error) error {
+	if b.lost == nil {
+		b.lost = fmt.Errorf("sqlite: %w: %w", stores.ErrBatchLost, why)
+	}
+	return b.lost
+}
+
+// Rollback implements stores.Batch.
+func (b *batch) Rollback(ctx context.Context) error {
+	return b.outcome.Rollback(pkg, func() error {
+		b.rollback(ctx)
+		return nil
+	})
+}
+
+// rollback waits like attempt.rollback.
+func (b *batch) rollback(ctx context.Context) {
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		b.end()
+	}()
+	select {
+	case <-done:
+	case <-ctx.Done():
+	}
+}
+
+// Cut implements stores.Batch. A statement that runs is interrupted, and nothing is committed
+// whatever comes of it.
+func (b *batch) Cut() {
+	for _, m := range b.own {
+		m.session.closing.Store(true)
+		m.session.handling.interrupt(sql.ErrTxDone)
+	}
+	go b.end()
+}
+
+// end gives everything back. database/sql rolls back what is still open.
+func (b *batch) end() {
+	b.over.Do(func() {
+		b.session.closing.Store(true)
+		for _, m := range b.own {
+			if m.tx != nil {
+				m.session.closing.Store(true)
+				_ = m.tx.Rollback() // of the database/sql that has lent it
+			}
+		}
+		_ = b.tx.Rollback() // nothing after a commit
+		b.store.writer.release()
+		for _, m := range b.own {
+			b.store.flights.land(m.flight)
+		}
+	})
+}
+
+// member is one message's part of a batch.
+type member struct {
+	sqltx.Entry
+
+	batch   *batch
+	flight  flight
+	claim   claim
+	won     bool
+	session *session
+	tx      *sql.Tx
+
+	saved  bool // its savepoint is made; guarded by conn.mu
+	ran    bool
+	apart  sqltx.Apart
+	staged sqlstore.Staged // before Keep
+}
+
+var (
+	_ stores.Member   = (*member)(nil)
+	_ stores.Refusing = (*member)(nil)
+)
+
+// Context implements stores.Member.
+func (m *member) Context(parent context.Context) context.Context {
+	m.session.handling.begin(m.claim.Bound)
+	return context.WithValue(parent, attemptKey{}, m)
+}
+
+// Native implements sqltx.Carrier.
+func (m *member) Native() *sql.Tx { return m.tx }
+
+// Refuses implements stores.Refusing.
+func (*member) Refuses(err error) bool { return refusesValue(err) }
+
+// Emit implements stores.Emitter.
+func (m *member) Emit(outputs []stores.Output) error {
+	if m.ran {
+		return errClosed
+	}
+	return m.batch.store.tables.Stage(&m.staged, outputs)
+}
+
+var errClosed = fmt.Errorf("sqlite: %w", stores.ErrTxClosed)
+
+// admit lets a statement pass that can be shared. Of nobody, in a transaction of its own, all can.
+func (m *member) admit(query string) error {
+	if m == nil || query == "" {
+		return nil
+	}
+	if what := unshared(query); what != "" {
+		return m.apart.Note(pkg, what)
+	}
+	return nil
+}
+
+// save makes the savepoint before the first statement. The caller has conn.mu.
+func (m *member) save() error {
+	if m == nil || m.saved {
+		return nil
+	}
+	err := m.batch.conn.run(saveStatement)
+	m.saved = err == nil
+	return err
+}
+
+// Keep implements stores.Member.
+func (m *member) Keep(context.Context) error {
+	if m.ran {
+		return errClosed
+	}
+	reason := m.end(true)
+	if reason == nil {
+		m.batch.staged = append(m.batch.staged, m.staged...)
+		return nil
+	}
+	return pkg.NotCommitted(reason)
+}
+
+// Leave implements stores.Member.
+func (m *member) Leave(context.Context) error {
+	if m.ran {
+		return errClosed
+	}
+	return errors.Join(m.apart.Err(pkg), m.end(false))
+}
+
+// end ends the run, and keeps its effects unless there is a reason not to.
+func (m *member) end(keep bool) (reason error) {
+	b, c := m.batch, m.batch.conn
+	m.ran = true
+	m.session.closing.Store(true)
+	if !c.mu.TryLock() { // a goroutine of the handler is at work
+		m.session.handling.interrupt(sql.ErrTxDone)
+		return errors.Join(stores.ErrTxBusy, b.lose(stores.ErrTxBusy))
+	}
+	defer c.mu.Unlock()
+	m.session.handling.end()
+	switch {
+	case b.lost != nil:
+		return b.lost
+	case !b.open():
+		return errors.Join(m.session.endedBy(), b.lose(stores.ErrTxEnded))
+	case m.session.rows > 0:
+		return errors.Join(stores.ErrTxBusy, b.lose(stores.ErrTxBusy))
+	}
+	if keep {
+		if reason = m.unfit(); reason == nil {
+			return m.release()
+		}
+	}
+	return errors.Join(reason, m.undo())
+}
+
+// unfit says why the effects of a handler that has returned nil must not be kept.
+func (m *member) unfit() error {
+	switch err := m.apart.Err(pkg); {
+	case err != nil:
+		return err
+	case m.session.managed:
+		return m.session.endedBy()
+	}
+	return m.Doomed()
+}
+
+// release makes the effects those of the transaction.
+func (m *member) release() error {
+	if !m.saved {
+		return nil
+	}
+	if err := m.batch.conn.run(keepStatement); err != nil {
+		return m.batch.lose(err)
+	}
+	return nil
+}
+
+// undo takes back the effects and the claim.
+func (m *member) undo() error {
+	var err error
+	if m.saved {
+		err = errors.Join(m.batch.conn.run(undoStatement), m.batch.conn.run(keepStatement))
+	}
+	if err == nil {
+		err = m.unclaim()
+	}
+	if err != nil {
+		return m.batch.lose(err)
+	}
+	return nil
+}
+
+// unclaim takes back the claim.
+func (m *member) unclaim() error {
+	n, err := m.batch.conn.change(unclaimStatement, m.batch.consumer, m.claim.Key.ID)
+	if err == nil && n != 1 {
+		err = fmt.Errorf("%d claims were taken back instead of one", n)
+	}
+	return err
+}
