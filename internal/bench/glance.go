@@ -58,7 +58,7 @@ func chartOf(t table) string {
 	var b strings.Builder
 	for _, row := range t.rows {
 		if share, err := strconv.ParseFloat(row[glanceRate], 64); err == nil {
-			fmt.Fprintf(&b, "%-47s  %-40s  %s\n", row[0], strings.Repeat("█", int(math.Round(40*share))), row[glanceRate])
+			fmt.Fprintf(&b, "%4s  %-24s  %s\n", row[glanceRate], strings.Repeat("█", int(math.Round(24*share))), row[0])
 		}
 	}
 	return b.String()
