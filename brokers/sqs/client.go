@@ -2,18 +2,17 @@ package sqs
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/aws/ratelimit"
 	"github.com/aws/aws-sdk-go-v2/aws/retry"
-	"github.com/aws/aws-sdk-go-v2/config"
 	"github.com/aws/aws-sdk-go-v2/service/sns"
 	"github.com/aws/aws-sdk-go-v2/service/sqs"
 
 	"github.com/millpond-go/millpond/brokers"
+	"github.com/millpond-go/millpond/internal/awsconfig"
 )
 
 // requestTimeout bounds a request that does not wait for messages.
@@ -21,16 +20,11 @@ const requestTimeout = 10 * time.Second
 
 // connect makes the clients.
 func (b *Broker) connect(ctx context.Context) error {
-	c, err := b.config.load(ctx)
+	c, hangUp, err := b.config.load(ctx)
 	if err != nil {
 		return err
 	}
-	client := inMemory{c.HTTPClient}
-	c.HTTPClient = client
-	b.hang = func() {}
-	if ours := b.config.AWS == nil || b.config.AWS.HTTPClient == nil; ours {
-		b.hang = client.CloseIdleConnections
-	}
+	c.HTTPClient, b.hang = inMemory{c.HTTPClient}, hangUp
 	b.aws = c
 	b.sqs = b.newSQS()
 	b.sns = sns.NewFromConfig(c, b.config.SNSOptions...)
@@ -43,30 +37,10 @@ func (b *Broker) newSQS(options ...func(*sqs.Options)) *sqs.Client {
 }
 
 // load finds region and credentials.
-func (c *Config) load(ctx context.Context) (aws.Config, error) {
-	var loaded aws.Config
-	if c.AWS != nil {
-		loaded = c.AWS.Copy()
-	} else {
-		var err error
-		if loaded, err = config.LoadDefaultConfig(ctx); err != nil {
-			return loaded, fmt.Errorf("sqs: the configuration of AWS cannot be read: %w", err)
-		}
-	}
-	if c.Region != "" {
-		loaded.Region = c.Region
-	}
-	if c.Endpoint != "" {
-		loaded.BaseEndpoint = aws.String(c.Endpoint)
-	}
-	if loaded.Region == "" {
-		return loaded, errors.New("sqs: no region: add the parameter region, or set AWS_REGION")
-	}
-	if loaded.Credentials == nil {
-		return loaded, errors.New("sqs: no credentials: give Config.AWS a provider, or leave Config.AWS nil for the SDK's chain")
-	}
-	if loaded.HTTPClient == nil || c.AWS == nil {
-		loaded.HTTPClient = ownHTTP(loaded.HTTPClient)
+func (c *Config) load(ctx context.Context) (loaded aws.Config, hangUp func(), err error) {
+	loaded, hangUp, err = awsconfig.Load(ctx, awsconfig.Wanted{Package: "sqs", AWS: c.AWS, Region: c.Region, Endpoint: c.Endpoint, Connections: connections})
+	if err != nil {
+		return loaded, hangUp, err //nolint:wrapcheck // it has the prefix
 	}
 	if loaded.Retryer == nil {
 		// No quota: it counts what the service answers to all requests of a client, and
@@ -77,11 +51,11 @@ func (c *Config) load(ctx context.Context) (aws.Config, error) {
 	}
 	if _, err := loaded.Credentials.Retrieve(ctx); err != nil {
 		if ctx.Err() != nil {
-			return loaded, fmt.Errorf("sqs: no credentials within %s: %w: %w", c.ConnectTimeout, brokers.ErrUnavailable, err)
+			return loaded, hangUp, fmt.Errorf("sqs: no credentials within %s: %w: %w", c.ConnectTimeout, brokers.ErrUnavailable, err)
 		}
-		return loaded, fmt.Errorf("sqs: %w: no credentials: set AWS_PROFILE, or AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or give the machine a role: %w", ErrDenied, err)
+		return loaded, hangUp, fmt.Errorf("sqs: %w: no credentials: set AWS_PROFILE, or AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or give the machine a role: %w", ErrDenied, err)
 	}
-	return loaded, nil
+	return loaded, hangUp, nil
 }
 
 // once turns the SDK's own repetitions off, for requests that are repeated here.

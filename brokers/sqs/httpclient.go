@@ -7,31 +7,11 @@ import (
 	"net/http"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
-	awshttp "github.com/aws/aws-sdk-go-v2/aws/transport/http"
 )
 
 // connections are more than the SDK keeps: each poller has one, and deletes and extensions
 // go beside them.
 const connections = 64
-
-// ownHTTP returns an HTTP client whose connections end with the broker, with the
-// certificates that the SDK has read.
-func ownHTTP(loaded aws.HTTPClient) aws.HTTPClient {
-	builder, ok := loaded.(*awshttp.BuildableClient)
-	switch {
-	case loaded == nil:
-		builder = awshttp.NewBuildableClient()
-	case !ok:
-		return loaded
-	}
-	transport := builder.GetTransport()
-	transport.MaxIdleConnsPerHost = connections
-	return &http.Client{
-		Transport: transport,
-		// As the SDK's own client: signatures are for one host.
-		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
-	}
-}
 
 // inMemory sends bodies as what they are: bytes in memory.
 //
@@ -56,11 +36,4 @@ func (c inMemory) Do(r *http.Request) (*http.Response, error) {
 	sent.GetBody = func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(body)), nil }
 	sent.Body, _ = sent.GetBody()
 	return c.client.Do(sent)
-}
-
-// CloseIdleConnections closes those of the client that it stands before.
-func (c inMemory) CloseIdleConnections() {
-	if client, ok := c.client.(interface{ CloseIdleConnections() }); ok {
-		client.CloseIdleConnections()
-	}
 }

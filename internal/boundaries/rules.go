@@ -171,7 +171,7 @@ var rules = []Rule{
 	{
 		Name:     "dynamodb store",
 		Packages: []string{"./stores/dynamodb"},
-		Allow:    slices.Concat(storeAdapter, []string{"./stores/dynamodb", "github.com/aws/..."}),
+		Allow:    slices.Concat(storeAdapter, []string{"./stores/dynamodb", "./internal/awsconfig", "github.com/aws/..."}),
 	},
 	{Name: "memory broker", Packages: []string{"./brokers/memory/..."}, Allow: slices.Concat(brokerAdapter, []string{"./brokers/memory/..."})},
 	{
@@ -262,6 +262,7 @@ var rules = []Rule{
 		Except:   []string{"./brokers/sqs/official/..."},
 		Allow: slices.Concat(brokerAdapter, []string{
 			"./brokers/sqs/...",
+			"./internal/awsconfig",
 			"./internal/urlquery",
 			"github.com/aws/...",
 			"github.com/cenkalti/backoff/v5",
@@ -273,6 +274,7 @@ var rules = []Rule{
 		Packages: []string{"./brokers/sqs/official/..."},
 		Allow: slices.Concat(brokerAdapter, []string{
 			"./brokers/sqs/...",
+			"./internal/awsconfig",
 			"./internal/wrapped",
 			"./internal/urlquery",
 			"github.com/ThreeDotsLabs/watermill-aws/...",
@@ -284,6 +286,7 @@ var rules = []Rule{
 	{Name: "shared by the SQL stores", Packages: []string{"./internal/sqlstore"}, Allow: slices.Concat(storeContract, []string{"./internal/pause"})},
 	{Name: "attempts of the SQL stores", Packages: []string{"./internal/sqltx"}, Allow: slices.Concat(watermill, storeContract, []string{"./internal/leased"})},
 	{Name: "publishers of the SQL stores", Packages: []string{"./internal/producer"}, Allow: slices.Concat(watermill, storeContract)},
+	{Name: "configuration of AWS's clients", Packages: []string{"./internal/awsconfig"}, Allow: []string{"github.com/aws/..."}},
 	{Name: "limits of the log", Packages: []string{"./internal/loglimit"}, Allow: storeContract},
 	{Name: "shared by the contracts", Packages: []string{"./internal/urlmux", "./internal/callback", "./internal/exposed", "./internal/field"}, Allow: []string{}},
 	{Name: "shared by the brokers", Packages: []string{"./internal/lanes", "./internal/openset", "./internal/pause", "./internal/unreachable"}, Allow: []string{}},

@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
-	awshttp "github.com/aws/aws-sdk-go-v2/aws/transport/http"
 
 	"github.com/millpond-go/millpond/stores"
 )
@@ -88,17 +87,3 @@ func (d dated) Do(r *http.Request) (*http.Response, error) {
 	}
 	return response, nil
 }
-
-// ownHTTP returns a client like the SDK's, whose connections the store closes.
-func ownHTTP(like aws.HTTPClient) aws.HTTPClient {
-	const connections = 100 // idle ones are kept for bursts
-	buildable, ok := like.(*awshttp.BuildableClient)
-	if !ok {
-		buildable = awshttp.NewBuildableClient()
-	}
-	transport := buildable.GetTransport() // it may know the certificates of AWS_CA_BUNDLE
-	transport.MaxIdleConnsPerHost = connections
-	return &owned{http.Client{Transport: transport}}
-}
-
-type owned struct{ http.Client }

@@ -10,8 +10,8 @@ import (
 	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
-	"github.com/aws/aws-sdk-go-v2/config"
 
+	"github.com/millpond-go/millpond/internal/awsconfig"
 	"github.com/millpond-go/millpond/internal/urlmux"
 	"github.com/millpond-go/millpond/internal/urlquery"
 	"github.com/millpond-go/millpond/stores"
@@ -102,30 +102,7 @@ func (c *Config) validate(named urlquery.Named) error {
 }
 
 // load finds region and credentials.
-func (c *Config) load(ctx context.Context) (aws.Config, error) {
-	var loaded aws.Config
-	if c.AWS != nil {
-		loaded = c.AWS.Copy()
-	} else {
-		var err error
-		if loaded, err = config.LoadDefaultConfig(ctx); err != nil {
-			return loaded, fmt.Errorf("dynamodb: the configuration of AWS cannot be read: %w", err)
-		}
-	}
-	if c.Region != "" {
-		loaded.Region = c.Region
-	}
-	if c.Endpoint != "" {
-		loaded.BaseEndpoint = aws.String(c.Endpoint)
-	}
-	switch {
-	case loaded.Region == "":
-		return loaded, errors.New("dynamodb: no region: add the parameter region, or set AWS_REGION")
-	case loaded.Credentials == nil:
-		return loaded, errors.New("dynamodb: no credentials: give Config.AWS a provider, or leave Config.AWS nil for the SDK's chain")
-	}
-	if loaded.HTTPClient == nil || c.AWS == nil {
-		loaded.HTTPClient = ownHTTP(loaded.HTTPClient)
-	}
-	return loaded, nil
+func (c *Config) load(ctx context.Context) (loaded aws.Config, hangUp func(), err error) {
+	const connections = 100                                                                                                                          // idle ones are kept for bursts
+	return awsconfig.Load(ctx, awsconfig.Wanted{Package: string(pkg), AWS: c.AWS, Region: c.Region, Endpoint: c.Endpoint, Connections: connections}) //nolint:wrapcheck // it has the prefix
 }

@@ -17,7 +17,7 @@ import (
 // Store is a store on one DynamoDB table. It is safe for concurrent use.
 type Store struct {
 	client    *dynamodb.Client
-	http      *owned // nil: the caller's
+	hangUp    func() // of connections of its own
 	table     string
 	contents  string // the table with what is kept of messages
 	retention int64  // in seconds; 0: for ever
@@ -47,13 +47,12 @@ func New(ctx context.Context, c Config) (*Store, error) {
 	if err := c.validate(urlquery.InGo); err != nil {
 		return nil, err
 	}
-	loaded, err := c.load(ctx)
+	loaded, hangUp, err := c.load(ctx)
 	if err != nil {
 		return nil, err
 	}
-	s := &Store{table: prefixOf(c) + "inbox", contents: prefixOf(c) + "content", retention: int64(c.Retention.Seconds()), clock: &clock{}, consumers: make(map[stores.Consumer]int64)}
+	s := &Store{hangUp: hangUp, table: prefixOf(c) + "inbox", contents: prefixOf(c) + "content", retention: int64(c.Retention.Seconds()), clock: &clock{}, consumers: make(map[stores.Consumer]int64)}
 	s.flights.keys, s.leases.rows, s.schemas.names = make(map[string]struct{}), make(map[string]*row), make(map[string][]string)
-	s.http, _ = loaded.HTTPClient.(*owned)
 	loaded.HTTPClient = dated{loaded.HTTPClient, s.clock}
 	s.client = dynamodb.NewFromConfig(loaded)
 	if c.AutoMigrate {
@@ -77,8 +76,8 @@ func (s *Store) Capabilities() stores.Capabilities {
 
 // Close implements stores.Store.
 func (s *Store) Close() error {
-	if !s.closed.Swap(true) && s.http != nil {
-		s.http.CloseIdleConnections()
+	if !s.closed.Swap(true) {
+		s.hangUp()
 	}
 	return nil
 }
