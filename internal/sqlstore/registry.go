@@ -48,9 +48,7 @@ func (s Store) Register(ctx context.Context, r stores.Registration) error {
 	if err != nil {
 		return s.t.Explain(ctx, err)
 	}
-	s.t.mu.Lock()
-	s.t.consumers[r.Consumer] = reg.id
-	s.t.mu.Unlock()
+	s.t.Add(r.Consumer, reg.id)
 	return nil
 }
 

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"sync"
 	"sync/atomic"
 
 	"github.com/millpond-go/millpond/stores"
@@ -14,16 +13,12 @@ import (
 
 // Tables has a store's knowledge of its tables. It is safe for concurrent use.
 type Tables struct {
-	name       string // of the package, which begins errors
+	*Registered
+
 	db         Database
 	migrations []stores.Migration
-	closed     atomic.Bool
 	dialect    atomic.Pointer[Dialect] // from the first call on
 	refuses    atomic.Pointer[func(destination, topic string) error]
-
-	mu        sync.RWMutex
-	consumers map[stores.Consumer]int64
-	checked   bool // that the tables fit
 }
 
 // Store is the part of the contract that is the same on all databases. Stores embed it.
@@ -31,17 +26,11 @@ type Store struct{ t *Tables }
 
 // New returns the tables of a database, without I/O. name is the store's package.
 func New(name string, db Database, migrations []stores.Migration) *Tables {
-	return &Tables{name: name, db: db, migrations: migrations, consumers: make(map[stores.Consumer]int64)}
+	return &Tables{Registered: NewRegistered(name), db: db, migrations: migrations}
 }
 
 // Store returns the contract's methods alone.
 func (t *Tables) Store() Store { return Store{t} }
-
-// Close refuses further calls. It reports whether it was called for the first time.
-func (t *Tables) Close() bool { return !t.closed.Swap(true) }
-
-// Closed reports whether Close was called.
-func (t *Tables) Closed() bool { return t.closed.Load() }
 
 // Dialect returns the database's dialect, for a store with a registered consumer.
 func (t *Tables) Dialect() *Dialect { return t.dialect.Load() }
@@ -63,58 +52,7 @@ func (t *Tables) learn(ctx context.Context, again bool) error {
 // Ready makes sure, once, that the tables are there and fit this program, for calls that
 // need no registered consumer.
 func (t *Tables) Ready(ctx context.Context) error {
-	if t.closed.Load() {
-		return stores.ErrClosed
-	}
-	t.mu.RLock()
-	checked := t.checked
-	t.mu.RUnlock()
-	if checked {
-		return nil
-	}
-	if err := t.Store().Validate(ctx); err != nil {
-		return err
-	}
-	t.mu.Lock()
-	t.checked = true
-	t.mu.Unlock()
-	return nil
-}
-
-// forget drops what is known of the tables: new ones lack the consumers.
-func (t *Tables) forget() {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	clear(t.consumers)
-	t.checked = false
-}
-
-// Consumer returns the id of a registered consumer.
-func (t *Tables) Consumer(c stores.Consumer) (int64, error) {
-	if t.closed.Load() {
-		return 0, stores.ErrClosed
-	}
-	t.mu.RLock()
-	id, ok := t.consumers[c]
-	t.mu.RUnlock()
-	if ok {
-		return id, nil
-	}
-	if err := (stores.Key{Consumer: c, ID: []byte{0}}).Validate(); err != nil {
-		return 0, err
-	}
-	return 0, fmt.Errorf("%s: %w: %s", t.name, stores.ErrNotRegistered, c)
-}
-
-// Known returns the id of a key's consumer, if the key is valid and the consumer is
-// registered.
-func (t *Tables) Known(k stores.Key) (int64, error) {
-	// A registered consumer is a valid one, so that only the id is left to look at.
-	consumer, err := t.Consumer(k.Consumer)
-	if n := len(k.ID); err == nil && (n == 0 || n > stores.MaxIDBytes) {
-		err = k.Validate()
-	}
-	return consumer, err
+	return t.CheckOnce(ctx, t.Store().Validate)
 }
 
 // The contract's own errors, and those about the call itself, are returned as they are.
@@ -150,7 +88,7 @@ func (t *Tables) Explain(ctx context.Context, err error) error {
 		err = t.db.Explain(ctx, err)
 	}
 	if errors.Is(err, stores.ErrNotMigrated) {
-		t.forget()
+		t.Forget()
 	}
 	return err
 }

@@ -201,7 +201,7 @@ func (s *Store) decided(ctx context.Context, v stores.Verb, l listed, r *row, no
 // Quarantine implements stores.Quarantine: one write for a message that is there already, and
 // two more for a new one.
 func (s *Store) Quarantine(ctx context.Context, q stores.Quarantined) error {
-	consumer, err := s.registered(q.Consumer)
+	consumer, err := s.known.Consumer(q.Consumer)
 	if err != nil {
 		return err
 	}

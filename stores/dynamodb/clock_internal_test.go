@@ -8,6 +8,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/millpond-go/millpond/internal/sqlstore"
 	"github.com/millpond-go/millpond/internal/testenv"
 	"github.com/millpond-go/millpond/stores"
 )
@@ -134,7 +135,7 @@ func TestStale(t *testing.T) {
 	old.Time = time.Now().Add(-72 * time.Hour)
 	require.NoError(t, b.win(t, old).Rollback(t.Context()), "the consumer has completed nothing so early")
 
-	consumerItem, err := b.get(t.Context(), consumerKey(b.consumers[consumer]))
+	consumerItem, err := b.get(t.Context(), consumerKey(sqlstore.ConsumerNumber(consumer)))
 	require.NoError(t, err)
 	consumerItem["reg"] = num(time.Now().Add(-96 * time.Hour).UnixMicro())
 	b.put(t, consumerItem)

@@ -192,7 +192,7 @@ func (a *attempt) blame(err error, items []types.TransactWriteItem) error {
 // Resolve implements stores.Resolver. An item that is not completed gets a new value of its
 // own, and one that is missing is written, so that a transaction that is still under way fails.
 func (s *Store) Resolve(ctx context.Context, k stores.Key) (bool, error) {
-	if s.closed.Load() {
+	if s.known.Closed() {
 		return false, stores.ErrClosed
 	}
 	if err := k.Validate(); err != nil {

@@ -69,7 +69,7 @@ func (s *Store) candidates(ctx context.Context, consumer, now int64, limit int) 
 // Due implements stores.Retries: an index names candidates, and a guarded change of each
 // reserves it.
 func (s *Store) Due(ctx context.Context, q stores.DueQuery) ([]stores.Retry, error) {
-	consumer, err := s.registered(q.Consumer)
+	consumer, err := s.known.Consumer(q.Consumer)
 	if err != nil {
 		return nil, err
 	}

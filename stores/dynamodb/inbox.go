@@ -13,7 +13,7 @@ import (
 // key that is in flight in this process is answered InFlight, and one that is in flight in
 // another may be claimed here, too.
 func (s *Store) Begin(ctx context.Context, c stores.Claim) (stores.Attempt, stores.Verdict, error) {
-	if _, err := s.valid(c.Key); err != nil {
+	if _, err := s.known.Known(c.Key); err != nil {
 		return nil, stores.Verdict{}, err
 	}
 	if len(c.OrderKey) > 0 {
@@ -140,7 +140,7 @@ func (s *Store) forgotten(ctx context.Context, c *stores.Claim) (time.Time, erro
 
 // Look implements stores.Failures.
 func (s *Store) Look(ctx context.Context, k stores.Key, f stores.Fingerprint) (stores.Verdict, error) {
-	if _, err := s.valid(k); err != nil {
+	if _, err := s.known.Known(k); err != nil {
 		return stores.Verdict{}, err
 	}
 	r, err := s.read(ctx, messageKey(k))

@@ -56,7 +56,7 @@ func (s *Store) Applied(ctx context.Context) (int, error) {
 
 // schema returns the version of the table, and the oldest program that can use it.
 func (s *Store) schema(ctx context.Context) (version, compatible int, err error) {
-	if s.closed.Load() {
+	if s.known.Closed() {
 		return 0, 0, stores.ErrClosed
 	}
 	i, err := s.get(ctx, key(kindSchema, nil, nil))
@@ -82,9 +82,6 @@ func (s *Store) Validate(ctx context.Context) error {
 	if len(out.Table.Replicas) > 0 {
 		return fmt.Errorf("dynamodb: the table %s is a global table, and one message could be completed in two regions: use a table in one region for each consumer", s.table)
 	}
-	s.mu.Lock()
-	s.checked = true
-	s.mu.Unlock()
 	return nil
 }
 

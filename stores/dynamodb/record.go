@@ -27,7 +27,7 @@ const (
 // Record implements stores.Failures: a first failure takes one write and, if the message is
 // kept, one more; a later one reads the item before.
 func (s *Store) Record(ctx context.Context, f stores.Failure) (int64, error) {
-	consumer, err := s.valid(f.Key)
+	consumer, err := s.known.Known(f.Key)
 	if err == nil {
 		err = recordable(&f)
 	}
@@ -184,7 +184,7 @@ func (s *Store) content(ctx context.Context, r *row, c *stores.Content) error {
 
 // KeepContent implements stores.Failures.
 func (s *Store) KeepContent(ctx context.Context, k stores.Key, version int64, c stores.Content) error {
-	if _, err := s.valid(k); err != nil {
+	if _, err := s.known.Known(k); err != nil {
 		return err
 	}
 	seen, err := s.read(ctx, messageKey(k))
@@ -210,7 +210,7 @@ func (s *Store) KeepContent(ctx context.Context, k stores.Key, version int64, c 
 // Extend implements stores.LeaseInbox, in one write. A lease that may have expired is not
 // renewed: who has seen that may be about to take it over.
 func (s *Store) Extend(ctx context.Context, l stores.HeldLease, d time.Duration) error {
-	if _, err := s.valid(l.Key); err != nil {
+	if _, err := s.known.Known(l.Key); err != nil {
 		return err
 	}
 	_, high, err := s.clock.bounds()

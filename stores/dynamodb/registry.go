@@ -32,7 +32,7 @@ func topicsOf(i item) []string {
 
 // Register implements stores.Registry. It writes only what is new.
 func (s *Store) Register(ctx context.Context, r stores.Registration) error {
-	if s.closed.Load() {
+	if s.known.Closed() {
 		return stores.ErrClosed
 	}
 	if err := r.Validate(); err != nil {
@@ -57,9 +57,7 @@ func (s *Store) Register(ctx context.Context, r stores.Registration) error {
 		case err != nil:
 			return err
 		}
-		s.mu.Lock()
-		s.consumers[r.Consumer] = n
-		s.mu.Unlock()
+		s.known.Add(r.Consumer, n)
 		return nil
 	}
 }
@@ -137,7 +135,7 @@ func (s *Store) Consumers(ctx context.Context) ([]stores.Consumer, error) {
 
 // Attend implements stores.Attendance.
 func (s *Store) Attend(ctx context.Context, c stores.Consumer, process string) ([]stores.Attendant, error) {
-	n, err := s.registered(c)
+	n, err := s.known.Consumer(c)
 	if err != nil {
 		return nil, err
 	}
@@ -162,7 +160,7 @@ func (s *Store) Attend(ctx context.Context, c stores.Consumer, process string) (
 
 // Leave implements stores.Attendance.
 func (s *Store) Leave(ctx context.Context, c stores.Consumer, process string, unseen time.Duration) error {
-	n, err := s.registered(c)
+	n, err := s.known.Consumer(c)
 	if err != nil {
 		return err
 	}

@@ -91,14 +91,14 @@ func (s *Store) refused(ctx context.Context, err error, done func(there item) bo
 
 // explain maps an error of the service to the contract's.
 func (s *Store) explain(ctx context.Context, err error) error {
-	if s.closed.Load() {
+	if s.known.Closed() {
 		return stores.ErrClosed
 	}
 	if ctx.Err() != nil {
 		return fmt.Errorf("dynamodb: %w: %w", stores.ErrUnavailable, err)
 	}
 	if _, ok := errors.AsType[*types.ResourceNotFoundException](err); ok {
-		s.forget()
+		s.known.Forget()
 		return fmt.Errorf("dynamodb: %w: the table %s", stores.ErrNotMigrated, s.table)
 	}
 	if tooLarge(err) {

@@ -20,7 +20,7 @@ const stepPrefix = 1
 
 // RecordStep implements stores.LeaseInbox, in one transaction with a look at the lease.
 func (s *Store) RecordStep(ctx context.Context, l stores.HeldLease, step stores.Step) error {
-	if _, err := s.valid(l.Key); err != nil {
+	if _, err := s.known.Known(l.Key); err != nil {
 		return err
 	}
 	n, revision := sqlstore.ParseVersion(l.Version)
@@ -50,7 +50,7 @@ func (s *Store) RecordStep(ctx context.Context, l stores.HeldLease, step stores.
 
 // Steps implements stores.LeaseInbox.
 func (s *Store) Steps(ctx context.Context, k stores.Key) ([]stores.Step, error) {
-	if _, err := s.valid(k); err != nil {
+	if _, err := s.known.Known(k); err != nil {
 		return nil, err
 	}
 	var (

@@ -4,12 +4,11 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"sync"
-	"sync/atomic"
 
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 
+	"github.com/millpond-go/millpond/internal/sqlstore"
 	"github.com/millpond-go/millpond/internal/urlquery"
 	"github.com/millpond-go/millpond/stores"
 )
@@ -27,11 +26,7 @@ type Store struct {
 	leases  leases
 	numbers numbers
 	schemas keySchemas
-	closed  atomic.Bool
-
-	mu        sync.RWMutex
-	consumers map[stores.Consumer]int64
-	checked   bool // that the table fits
+	known   *sqlstore.Registered
 }
 
 var (
@@ -51,7 +46,7 @@ func New(ctx context.Context, c Config) (*Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Store{hangUp: hangUp, table: prefixOf(c) + "inbox", contents: prefixOf(c) + "content", retention: int64(c.Retention.Seconds()), clock: &clock{}, consumers: make(map[stores.Consumer]int64)}
+	s := &Store{hangUp: hangUp, table: prefixOf(c) + "inbox", contents: prefixOf(c) + "content", retention: int64(c.Retention.Seconds()), clock: &clock{}, known: sqlstore.NewRegistered(string(pkg))}
 	s.flights.keys, s.leases.rows, s.schemas.names = make(map[string]struct{}), make(map[string]*row), make(map[string][]string)
 	loaded.HTTPClient = dated{loaded.HTTPClient, s.clock}
 	s.client = dynamodb.NewFromConfig(loaded)
@@ -76,58 +71,15 @@ func (s *Store) Capabilities() stores.Capabilities {
 
 // Close implements stores.Store.
 func (s *Store) Close() error {
-	if !s.closed.Swap(true) {
+	if s.known.Close() {
 		s.hangUp()
 	}
 	return nil
 }
 
-// forget drops what is known of the table: a new one lacks the consumers.
-func (s *Store) forget() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	clear(s.consumers)
-	s.checked = false
-}
-
-// registered returns the number of a registered consumer.
-func (s *Store) registered(c stores.Consumer) (int64, error) {
-	if s.closed.Load() {
-		return 0, stores.ErrClosed
-	}
-	s.mu.RLock()
-	n, ok := s.consumers[c]
-	s.mu.RUnlock()
-	if ok {
-		return n, nil
-	}
-	if err := c.Validate(); err != nil {
-		return 0, fmt.Errorf("%w: %w", stores.ErrInvalidKey, err)
-	}
-	return 0, fmt.Errorf("dynamodb: %w: %s", stores.ErrNotRegistered, c)
-}
-
-// valid returns the number of a key's consumer, if the key is valid and that is registered.
-func (s *Store) valid(k stores.Key) (int64, error) {
-	n, err := s.registered(k.Consumer)
-	if err == nil {
-		err = k.Validate()
-	}
-	return n, err
-}
-
 // ready makes sure, once, that the table is there and fits this program.
 func (s *Store) ready(ctx context.Context) error {
-	if s.closed.Load() {
-		return stores.ErrClosed
-	}
-	s.mu.RLock()
-	checked := s.checked
-	s.mu.RUnlock()
-	if checked {
-		return nil
-	}
-	return s.Validate(ctx)
+	return s.known.CheckOnce(ctx, s.Validate) //nolint:wrapcheck // it is the contract's
 }
 
 // listing is ready for a call with a limit.

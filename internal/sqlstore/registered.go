@@ -1,0 +1,96 @@
+package sqlstore
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"sync/atomic"
+
+	"github.com/millpond-go/millpond/stores"
+)
+
+// Registered is which consumers a store has registered, and whether its tables were looked at.
+// It is safe for concurrent use.
+type Registered struct {
+	name   string // of the store's package, which begins errors
+	closed atomic.Bool
+
+	mu        sync.RWMutex
+	consumers map[stores.Consumer]int64
+	checked   bool // that the tables fit
+}
+
+// NewRegistered returns one that knows nothing yet, for a store's package.
+func NewRegistered(name string) *Registered {
+	return &Registered{name: name, consumers: make(map[stores.Consumer]int64)}
+}
+
+// Close refuses further calls. It reports whether it was called for the first time.
+func (r *Registered) Close() bool { return !r.closed.Swap(true) }
+
+// Closed reports whether Close was called.
+func (r *Registered) Closed() bool { return r.closed.Load() }
+
+// Add notes the number of a consumer that is registered now.
+func (r *Registered) Add(c stores.Consumer, number int64) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.consumers[c] = number
+}
+
+// Forget drops what is known of the tables: new ones lack the consumers.
+func (r *Registered) Forget() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	clear(r.consumers)
+	r.checked = false
+}
+
+// CheckOnce makes sure, that the tables are there and fit this program, for calls that need
+// no registered consumer.
+func (r *Registered) CheckOnce(ctx context.Context, validate func(context.Context) error) error {
+	if r.closed.Load() {
+		return stores.ErrClosed
+	}
+	r.mu.RLock()
+	checked := r.checked
+	r.mu.RUnlock()
+	if checked {
+		return nil
+	}
+	if err := validate(ctx); err != nil {
+		return err
+	}
+	r.mu.Lock()
+	r.checked = true
+	r.mu.Unlock()
+	return nil
+}
+
+// Consumer returns the number of a registered consumer.
+func (r *Registered) Consumer(c stores.Consumer) (int64, error) {
+	if r.closed.Load() {
+		return 0, stores.ErrClosed
+	}
+	r.mu.RLock()
+	number, ok := r.consumers[c]
+	r.mu.RUnlock()
+	if ok {
+		return number, nil
+	}
+	if err := (stores.Key{Consumer: c, ID: []byte{0}}).Validate(); err != nil {
+		return 0, err
+	}
+	return 0, fmt.Errorf("%s: %w: %s", r.name, stores.ErrNotRegistered, c)
+}
+
+// Known returns the number of a key's consumer, if the key is valid and the consumer is
+// registered.
+func (r *Registered) Known(k stores.Key) (int64, error) {
+	// A registered consumer is a valid one, so that only the id is left to look at.
+	number, err := r.Consumer(k.Consumer)
+	if n := len(k.ID); err == nil && (n == 0 || n > stores.MaxIDBytes) {
+		err = k.Validate()
+	}
+	return number, err
+}
