@@ -106,7 +106,7 @@ func TestAMemberEndsNothingButItsOwnRun(t *testing.T) {
 	require.NotErrorIs(t, err, stores.ErrBatchLost)
 
 	third := o.txOf(members[2])
-	_, err = third.Exec("INSERT OR ROLLBACK INTO "+o.dialect.Names.Table("inbox")+" SELECT * FROM "+o.dialect.Names.Table("inbox")) // one conflicts
+	_, err = third.Exec("INSERT OR ROLLBACK INTO " + o.dialect.Names.Table("inbox") + " SELECT * FROM " + o.dialect.Names.Table("inbox")) // one conflicts
 	require.Error(t, err)
 	_, err = third.Exec("INSERT INTO effects VALUES ('outside')")
 	require.ErrorIs(t, err, stores.ErrTxEnded)
@@ -153,13 +153,13 @@ func TestWhatCanBeShared(t *testing.T) {
 		" -- why\n/* ; */ select ';'; ": "",
 		`REPLACE INTO "a;b" VALUES ('it''s;', [;], ` + "`;`)": "",
 		"WITH a AS (SELECT 1) UPDATE t SET b = 1":             "",
-		"SELECT 1; COMMIT":                                    "several statements at once",
-		"SELECT '1'; -- one\nCOMMIT":                          "several statements at once",
-		"savepoint a":                                         "SAVEPOINT",
-		"/* a */ ROLLBACK TO a":                               "ROLLBACK",
-		"PRAGMA defer_foreign_keys = ON":                      "PRAGMA",
-		"CREATE TEMP TABLE a (b)":                             "CREATE",
-		"COMMIT":                                              "COMMIT",
+		"SELECT 1; COMMIT":               "several statements at once",
+		"SELECT '1'; -- one\nCOMMIT":     "several statements at once",
+		"savepoint a":                    "SAVEPOINT",
+		"/* a */ ROLLBACK TO a":          "ROLLBACK",
+		"PRAGMA defer_foreign_keys = ON": "PRAGMA",
+		"CREATE TEMP TABLE a (b)":        "CREATE",
+		"COMMIT":                         "COMMIT",
 	} {
 		if got := unshared(query); got != want {
 			t.Errorf("%q: %q, want %q", query, got, want)

@@ -49,7 +49,7 @@ type server struct {
 type known struct {
 	fingerprint stores.Fingerprint
 	trace       stores.TraceParent // of the delivery that did the work
-	until       time.Duration // by the cache's clock
+	until       time.Duration      // by the cache's clock
 }
 
 // New returns a cache of so many keys, each of which is remembered for ttl. A negative size
