@@ -78,6 +78,10 @@ soak: race ## Run all variations of all tests, and the crash harness until SOAK=
 	MILLPOND_SOAK=$(SOAK) $(GO) test -race -count=1 -timeout $(SOAK_TIMEOUT) ./stores/... ./brokers/...
 	MILLPOND_SOAK=$(SOAK) $(GO) test -race -count=1 -v -timeout $(SOAK_TIMEOUT) ./internal/crash/...
 
+.PHONY: failover
+failover: race ## Fail over to a standby that lacks up to a second of commits, under load, 20 times on PostgreSQL, through PgBouncer and on MariaDB: a quarter of an hour.
+	MILLPOND_SOAK=1 $(GO) test -race -count=1 -v -timeout $(SOAK_TIMEOUT) -run '^TestFailoverThatLosesCommits$$/standby' ./internal/crash
+
 .PHONY: vuln
 vuln: ## Look for known vulnerabilities in what is linked.
 	@.ci/vuln

@@ -102,8 +102,9 @@ func spawned(id string) order {
 }
 
 // echoes is I13 for what travels in contexts: a message that a handler publishes is a
-// delivery of its own. It returns the keys of those that nobody else has published.
-func (a *audit) echoes(history []event, published map[key]bool) map[key]bool {
+// delivery of its own. It returns the keys of those that nobody else has published. Nobody
+// publishes again what was acked and lost.
+func (a *audit) echoes(l lost, history []event, published map[key]bool) map[key]bool {
 	spawned := make(map[key]bool)
 	for _, e := range history {
 		k := key{e.Consumer, e.ID}
@@ -112,6 +113,9 @@ func (a *audit) echoes(history []event, published map[key]bool) map[key]bool {
 			spawned[k] = spawned[k] || !published[k]
 		case saidEchoAcked:
 			row, found := a.inbox[k]
+			if l.in(e.At) {
+				continue
+			}
 			if kept := found && row.status != stores.StatusProcessing && row.of(e.Payload); !kept {
 				a.reportf("I13", k, "it was published in a handler with its context, and acked, and is neither completed nor kept")
 			}

@@ -54,15 +54,13 @@ func (a *audit) facts(history []event) {
 // begunIn is how many attempts workers say they have begun. One that is counted before it
 // begins, and its run, are one.
 func begunIn(history []event) map[key]int {
-	history = slices.Clone(history)
-	slices.SortStableFunc(history, func(x, y event) int { return x.At.Compare(y.At) })
 	begun := make(map[key]int)
 	type counting struct {
 		key
 		pid int
 	}
 	counted := make(map[counting]bool)
-	for _, e := range history {
+	for _, e := range inOrderOfTime(history) {
 		k := key{e.Consumer, e.ID}
 		c := counting{k, e.PID}
 		switch e.What {

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"maps"
+	"math/rand/v2"
 	"net"
 	"net/url"
 	"os/exec"
@@ -41,39 +42,42 @@ type failing struct {
 
 // failovers are the ways to lose commits, by name.
 var failovers = map[string]func(t *testing.T) *failing{
-	"postgres standby": postgresStandby, "mariadb standby": mariaDBStandby,
+	"postgres standby": postgresStandby("postgres", onPostgres), "mariadb standby": mariaDBStandby, "pgbouncer standby": postgresStandby("pgbouncer", onPooledPostgres),
 	"postgres set back": postgresSetBack("postgres"), "mariadb set back": mysqlSetBack("mariadb", testenv.PrivateMariaDB),
 	"postgres+sql set back": postgresSetBack("postgres+sql"), "mysql set back": mysqlSetBack("mysql", testenv.PrivateMySQL),
 }
 
-func postgresStandby(t *testing.T) *failing {
-	t.Helper()
-	primary, standby := testenv.PrivatePostgres(t), testenv.PrivatePostgres(t)
-	databaseURL := primary.NewDatabase(t)
-	s := onPostgres(t, "postgres", databaseURL).behindProxy(t)
-	if err := standby.Follow(t.Context(), primary.Server); err != nil {
-		t.Fatal(err)
-	}
-	at := openAdmin(t, at(t, databaseURL, standby.Address()))
-	t.Cleanup(func() { _ = at.Close() })
-	return &failing{
-		system: s,
-		part: func() error {
-			var lsn string
-			if err := s.admin.QueryRow("SELECT pg_current_wal_lsn()::text").Scan(&lsn); err != nil {
-				return err
-			}
-			if err := until(t, at, "SELECT pg_last_wal_replay_lsn() >= '"+lsn+"'"); err != nil {
-				return err
-			}
-			return errors.Join(each(t, at, "ALTER SYSTEM SET primary_conninfo = ''", "SELECT pg_reload_conf()"),
-				until(t, at, "SELECT count(*) = 0 FROM pg_stat_wal_receiver"))
-		},
-		succeed: func() error {
-			s.proxy.Redirect(standby.Address())
-			return errors.Join(primary.Kill(), each(t, at, "SELECT pg_promote()"))
-		},
-		survive: func() (*sql.DB, error) { return at, nil },
+func postgresStandby(name string, on func(t *testing.T, name, databaseURL string) *system) func(t *testing.T) *failing {
+	return func(t *testing.T) *failing {
+		t.Helper()
+		primary, standby := testenv.PrivatePostgres(t), testenv.PrivatePostgres(t)
+		databaseURL := primary.NewDatabase(t)
+		address := postgresDialect.proxied(t, databaseURL)
+		s := on(t, name, address.URL()).behindProxy(t)
+		if err := standby.Follow(t.Context(), primary.Server); err != nil {
+			t.Fatal(err)
+		}
+		at := openAdmin(t, at(t, databaseURL, standby.Address()))
+		t.Cleanup(func() { _ = at.Close() })
+		return &failing{
+			system: s,
+			part: func() error {
+				var lsn string
+				if err := s.admin.QueryRow("SELECT pg_current_wal_lsn()::text").Scan(&lsn); err != nil {
+					return err
+				}
+				if err := until(t, at, "SELECT pg_last_wal_replay_lsn() >= '"+lsn+"'"); err != nil {
+					return err
+				}
+				return errors.Join(each(t, at, "ALTER SYSTEM SET primary_conninfo = ''", "SELECT pg_reload_conf()"),
+					until(t, at, "SELECT count(*) = 0 FROM pg_stat_wal_receiver"))
+			},
+			succeed: func() error {
+				address.Redirect(standby.Address())
+				return errors.Join(primary.Kill(), each(t, at, "SELECT pg_promote()"))
+			},
+			survive: func() (*sql.DB, error) { return at, nil },
+		}
 	}
 }
 
@@ -93,7 +97,8 @@ func mariaDBStandby(t *testing.T) *failing {
 		t.Fatal(err)
 	}
 	databaseURL := primary.NewDatabase(t)
-	s := onMySQL(t, "mariadb", databaseURL).behindProxy(t)
+	address := mysqlDialect.proxied(t, databaseURL)
+	s := onMySQL(t, "mariadb", address.URL()).behindProxy(t)
 	return &failing{
 		system: s,
 		part: func() error {
@@ -104,7 +109,7 @@ func mariaDBStandby(t *testing.T) *failing {
 			return errors.Join(until(t, replica, "SELECT MASTER_GTID_WAIT('"+position+"', 20) = 0"), each(t, replica, "STOP SLAVE IO_THREAD"))
 		},
 		succeed: func() error {
-			s.proxy.Redirect(standby.Address())
+			address.Redirect(standby.Address())
 			return errors.Join(primary.Kill(), each(t, replica, "STOP SLAVE", "RESET SLAVE ALL"))
 		},
 		survive: func() (*sql.DB, error) { return mysqlserver.Open(at(t, databaseURL, standby.Address())) },
@@ -306,7 +311,7 @@ func (f *failing) through(t *testing.T, broken func(*backend) middleware.Store) 
 	late.deliver(t, some("same", 10)...)
 	quiet.deliver(t, some("lost", 10)...)
 	asked := time.Now()
-	pause.Sleep(t.Context(), 300*time.Millisecond) // of load, that is lost
+	pause.Sleep(t.Context(), 100*time.Millisecond+rand.N(900*time.Millisecond)) // of load, that is lost
 	must(f.succeed())
 	pause.Sleep(t.Context(), 200*time.Millisecond) // and that is not
 	ids := map[*program][]string{
@@ -370,10 +375,12 @@ func TestFailoverThatLosesCommits(t *testing.T) {
 	for _, name := range turn(t, 4, slices.Sorted(maps.Keys(failovers))...) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			for range rounds {
+			for round := range rounds {
+				begun := time.Now()
 				if wrong := failovers[name](t).through(t, nil); len(wrong) > 0 {
 					t.Fatalf("%d are wrong: %s", len(wrong), strings.Join(wrong[:min(10, len(wrong))], "\n"))
 				}
+				t.Logf("round %d took %s", round+1, time.Since(begun).Round(time.Second))
 			}
 		})
 	}

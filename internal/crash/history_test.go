@@ -260,6 +260,10 @@ func readHistory(t *testing.T, dir string) []event {
 	return all
 }
 
+func inOrderOfTime(history []event) []event {
+	return slices.SortedStableFunc(slices.Values(history), func(x, y event) int { return x.At.Compare(y.At) })
+}
+
 // about returns what happened to a message, and to the processes that had it, in order.
 func about(history []event, k key) []event {
 	mine := func(e event) bool { return e.Consumer == k.consumer && e.ID == k.id }
@@ -283,8 +287,7 @@ func about(history []event, k key) []event {
 			out = append(out, e)
 		}
 	}
-	slices.SortStableFunc(out, func(a, b event) int { return a.At.Compare(b.At) })
-	return out
+	return inOrderOfTime(out)
 }
 
 func tell(events []event) string {

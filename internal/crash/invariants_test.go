@@ -34,7 +34,7 @@ type audit struct {
 
 // check is called when everything has come to rest.
 func check(tr *trial, st *state, history []event) *audit {
-	a := &audit{state: st, operated: tr.Operated, leasing: tr.Leases, recorded: recordedIn(history), entries: tr.ledger.all(), lost: make(map[subject]bool), doubled: make(map[key]bool)}
+	a := &audit{state: st, operated: tr.Operated, leasing: tr.Leases, recorded: recordedIn(tr.ledger.lost.since(history)), entries: tr.ledger.all(), lost: make(map[subject]bool), doubled: make(map[key]bool)}
 	known := make(map[key]bool)
 	for _, e := range a.entries {
 		known[e.key()] = true
@@ -53,13 +53,13 @@ func check(tr *trial, st *state, history []event) *audit {
 		a.attempts(k)
 		a.dueSoon(k)
 	}
-	maps.Copy(known, a.echoes(history, known))
+	maps.Copy(known, a.echoes(tr.ledger.lost, history, known))
 	a.nothingElse(known)
 	a.counters()
 	a.redrives()
 	a.facts(history)
 	a.notBegun(begunIn(history))
-	a.sessions(history)
+	a.sessions(tr.ledger.lost.outside(history))
 	a.copied(history)
 	a.leases(tr, history)
 	slices.SortFunc(a.found, func(x, y violation) int { return slices.Compare([]byte(x.String()), []byte(y.String())) })

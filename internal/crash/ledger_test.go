@@ -33,6 +33,7 @@ type ledger struct {
 	order   []subject // as they were first published
 	events  []event
 	acked   chan<- *entry // to look whether it was right to ack; nil: nobody looks
+	lost    lost
 }
 
 func newLedger(acked chan<- *entry) *ledger {
@@ -100,6 +101,9 @@ func (l *ledger) count(e *entry, kind fleet.EventKind, at time.Time) {
 		e.acks++
 		if e.firstAck.IsZero() {
 			e.firstAck = at
+		}
+		if l.lost.in(at) {
+			break
 		}
 		select {
 		case l.acked <- e:

@@ -39,18 +39,26 @@ func newFragilePostgres(t *testing.T) *system {
 // Clients reach it through a proxy.
 func newPooledPostgres(t *testing.T) *system {
 	t.Helper()
-	var s *system
 	if soakKills(t) > 0 {
-		s = onPrivatePostgres(t, "pgbouncer")
-	} else {
-		s = onPostgres(t, "pgbouncer", testenv.VolatilePostgres(t).NewDatabase(t))
+		return pooled(t, onPrivatePostgres(t, "pgbouncer")).behindProxy(t)
 	}
+	return onPooledPostgres(t, "pgbouncer", testenv.VolatilePostgres(t).NewDatabase(t)).behindProxy(t)
+}
+
+func onPooledPostgres(t *testing.T, name, databaseURL string) *system {
+	t.Helper()
+	return pooled(t, onPostgres(t, name, databaseURL))
+}
+
+// pooled puts a pooler between the workers and the server.
+func pooled(t *testing.T, s *system) *system {
+	t.Helper()
 	pooler := testenv.PgBouncer(t, s.url, testenv.WithPgBouncerSettings(map[string]string{
 		"default_pool_size": "20", "server_login_retry": "1",
 	}))
 	s.pooler, s.url = pooler, pooler.URL()
 	s.dialect.without = append([]conduct{settings}, s.dialect.without...) // sessions are the pooler's
-	return s.behindProxy(t)
+	return s
 }
 
 func onPrivatePostgres(t *testing.T, name string) *system {

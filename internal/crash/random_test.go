@@ -11,8 +11,8 @@ import (
 	"github.com/millpond-go/millpond/internal/fleet"
 )
 
-// randomly returns the stores of TestRandom: one of those that have everything, and two
-// others. Servers of their own, which may be killed, are for the former and for the soak.
+// randomly returns the stores of TestRandom: one of those that have everything, two others,
+// and one whose server loses its last commits. Servers of their own, which may be killed, are for the former and for the soak.
 func randomly(t *testing.T) map[string]opener {
 	t.Helper()
 	others := map[string]opener{"postgres+sql": newSQLDB, "lib/pq": newPQ, "pgbouncer": newPooledPostgres, "mysql": newProxiedMySQL}
@@ -21,6 +21,7 @@ func randomly(t *testing.T) map[string]opener {
 	}
 	all := today(t, 1, map[string]opener{"postgres": newFragilePostgres, "mariadb": newFragileMariaDB, "sqlite": newSQLite})
 	maps.Copy(all, today(t, 2, others))
+	maps.Copy(all, today(t, 1, losing()))
 	return all
 }
 
@@ -41,7 +42,10 @@ func TestRandom(t *testing.T) {
 			done = !t.Run(fmt.Sprintf("seed %d", seed), func(t *testing.T) {
 				s := open(t)
 				n, kills := messages, kills
-				if everyday[s.name] == nil && soakKills(t) == 0 {
+				switch {
+				case s.failing != nil: // once in each trial
+					n, kills, wanted = 40, 8, max(1, soakKills(t)/10)
+				case everyday[s.name] == nil && soakKills(t) == 0:
 					n, kills = 40, 8
 				}
 				r := randomTrial(s, seed, n, kills).run(t)
@@ -84,6 +88,9 @@ func randomTrial(s *system, seed uint64, messages, kills int) *trial {
 	if s.proxy != nil {
 		s.proxy.SetRandomFaults(lossy(seed))
 		tr.disturb = outages(s, seed, max(8, kills/4))
+	}
+	if s.failing != nil {
+		tr.loses(seed)
 	}
 	return tr
 }

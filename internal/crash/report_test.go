@@ -124,9 +124,7 @@ func (r *result) retried() int {
 func (r *result) unknownCommitted() int {
 	n := 0
 	lastRun := make(map[string]string) // by process and message
-	sorted := slices.Clone(r.history)
-	slices.SortStableFunc(sorted, func(a, b event) int { return a.At.Compare(b.At) })
-	for _, e := range sorted {
+	for _, e := range inOrderOfTime(r.history) {
 		at := fmt.Sprint(e.PID, e.Consumer, e.Payload)
 		switch {
 		case e.What == saidRun:

@@ -18,8 +18,9 @@ type system struct {
 	dialect     dialect
 	commitTimes bool // the server keeps them
 
-	server, pooler process // nil if there is none, or if it must not be hurt
-	proxy          proxy   // nil without
+	server, pooler process  // nil if there is none, or if it must not be hurt
+	proxy          proxy    // nil without
+	failing        *failing // nil if its server loses nothing
 }
 
 // process is one that can be killed and started again at the same address.
@@ -69,7 +70,15 @@ func newSystem(t *testing.T, name, workerURL string, admin *sql.DB, d dialect) *
 // behindProxy puts a proxy between the workers and the server.
 func (s *system) behindProxy(t *testing.T) *system {
 	t.Helper()
-	p, err := s.dialect.proxy(s.url)
+	s.proxy = s.dialect.proxied(t, s.url)
+	s.url = s.proxy.URL()
+	return s
+}
+
+// proxied starts a proxy before the server at a URL.
+func (d dialect) proxied(t *testing.T, url string) proxy {
+	t.Helper()
+	p, err := d.proxy(url)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -78,8 +87,7 @@ func (s *system) behindProxy(t *testing.T) *system {
 			t.Error(err)
 		}
 	})
-	s.proxy, s.url = p, p.URL()
-	return s
+	return p
 }
 
 // everything mixes all that the store has promised to survive.

@@ -29,6 +29,7 @@ type trial struct {
 	// disturb hurts the database while the fleet runs, until it has done enough or
 	// ctx ends. It leaves the database well.
 	disturb func(ctx context.Context, l *ledger) error
+	loss    *loss // nil: the server loses nothing
 	// limit is how long until everything must be settled: I10.
 	limit time.Duration
 
@@ -60,7 +61,9 @@ func (tr *trial) run(t *testing.T) *result {
 	acked := make(chan *entry, 256)
 	tr.ledger = newLedger(acked)
 	tr.running = make(map[int]bool)
-	tr.Source = tr.ledger.source(tr.orders)
+	if tr.Source = tr.ledger.source(tr.orders); tr.loss != nil {
+		tr.Source = tr.loss.source(tr.ledger, tr.orders)
+	}
 	tr.Command = tr.command(t)
 	tr.Observe = tr.observe
 	tr.AtRest = tr.atRest
@@ -165,7 +168,7 @@ func (tr *trial) watchAcks(ctx context.Context, acked <-chan *entry) {
 			return
 		case e := <-acked:
 			ok, err := settled(ctx, tr.system, e)
-			if err != nil || ok {
+			if err != nil || ok || tr.ledger.mayBeLost(e) {
 				continue // the database is down, or all is well
 			}
 			tr.mu.Lock()

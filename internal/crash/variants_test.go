@@ -26,6 +26,7 @@ type variant struct {
 
 	store    func(b *backend) middleware.Store
 	batch    func(*brokenBatch)
+	loses    bool                              // what comes of it is seen where the server loses its last commits
 	twice    int                               // each so-many-th message comes twice; 0: some
 	lose     float64                           // COMMITs of batches
 	operates func(b *backend) stores.Inspector // of operators, who are there with it alone
@@ -210,6 +211,9 @@ func variantSystems(t *testing.T, name string) map[string]opener {
 		"postgres": newProxiedPostgres, "postgres+sql": newSQLDB, "lib/pq": newPQ, "pgbouncer": newPooledPostgres,
 		"mariadb": newProxiedMariaDB, "mysql": newProxiedMySQL, "sqlite": newSQLite,
 	}
+	if v.loses {
+		return today(t, 1, losing())
+	}
 	maps.DeleteFunc(systems, func(system string, _ opener) bool {
 		often := system == "postgres" || system == "mariadb" && v.inSQL || name == "" && everyday[system] != nil
 		return !often && soakKills(t) == 0 || v.system != nil && !slices.Contains(v.system, system)
@@ -221,7 +225,10 @@ func variantSystems(t *testing.T, name string) map[string]opener {
 const variantTries = 3
 
 // brokenLimit is when a run with a broken rule is over, which may never come to rest.
-const brokenLimit = 10 * time.Second
+const (
+	brokenLimit = 10 * time.Second
+	losingLimit = 40 * time.Second
+)
 
 func variantTrial(s *system, seed uint64, variant string) *trial {
 	handlers := mix{share: map[conduct]int{slow: 30, flaky: 10}, contested: 20}
@@ -240,6 +247,10 @@ func variantTrial(s *system, seed uint64, variant string) *trial {
 	}
 	if variant != "" {
 		tr.limit = brokenLimit
+	}
+	if variants[variant].loses {
+		tr.limit, tr.Workers, tr.Kills = losingLimit, 1, nil // so that the same process gets it again
+		tr.loses(seed)
 	}
 	if tr.Operated = variants[variant].operates != nil; tr.Operated {
 		tr.Kills = append(tr.Kills, killsAt(seed, []string{pointDue}, 4, 2)...)
