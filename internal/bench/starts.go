@@ -28,6 +28,15 @@ type process struct {
 	inbox *middleware.Inbox
 }
 
+// silently is a load of new messages of which the subscriber says nothing.
+func silently(n int) load {
+	l := newMessages(&recipe{}, n)
+	for _, d := range l.deliveries {
+		d.msg.SetContext(context.Background())
+	}
+	return l
+}
+
 func begin(ctx context.Context, store *postgres.Store, workers int) (*process, error) {
 	inbox, err := middleware.NewInbox(store, middleware.InboxConfig{Service: serviceName})
 	if err != nil {
@@ -37,11 +46,8 @@ func begin(ctx context.Context, store *postgres.Store, workers int) (*process, e
 	return &process{d, inbox}, err
 }
 
-// end ends it in order, or leaves behind what it does when it is killed.
-func (p *process) end(ctx context.Context, killed bool) error {
-	if killed {
-		return p.close()
-	}
+// end ends it in order.
+func (p *process) end(ctx context.Context) error {
 	return errors.Join(p.close(), p.inbox.Close(ctx))
 }
 
@@ -55,27 +61,39 @@ func startsOf(db *database, first, killed bool) func(ctx context.Context, worker
 		}
 		p, err := begin(ctx, store, workers)
 		if err == nil {
-			_, _, err = p.run(newMessages(&recipe{}, start), start)
+			_, _, err = p.run(silently(start), start)
 		}
 		if err != nil {
 			return nil, err
 		}
-		later := func() (time.Duration, []time.Duration, error) { return p.run(newMessages(&recipe{}, n), n) }
+		var dead []*process
+		later := func() (time.Duration, []time.Duration, error) { return p.run(silently(n), n) }
 		firsts := func() (took time.Duration, latencies []time.Duration, err error) {
 			for left := n; left > 0 && err == nil; left -= start {
-				if err = p.end(ctx, killed); err != nil {
+				if killed {
+					dead = append(dead, p)
+					err = p.close()
+				} else {
+					err = p.end(ctx)
+				}
+				if err != nil {
 					break
 				}
 				if p, err = begin(ctx, store, workers); err != nil {
 					break
 				}
 				some := min(start, left)
-				t, l, failure := p.run(newMessages(&recipe{}, some), some)
+				t, l, failure := p.run(silently(some), some)
 				took, latencies, err = took+t, append(latencies, l...), failure
 			}
 			return took, latencies, err
 		}
-		j := &job{run: later, close: func() error { return errors.Join(p.end(ctx, false), store.Close(), db.holds(ctx, start+n, 0)) }}
+		j := &job{run: later, close: func() error {
+			for _, p := range dead { // nobody fears for what they had in flight any more
+				err = errors.Join(err, p.inbox.Close(ctx))
+			}
+			return errors.Join(err, p.end(ctx), store.Close(), db.holds(ctx, start+n, 0))
+		}}
 		if first {
 			j.run = firsts
 		}
