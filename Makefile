@@ -14,7 +14,10 @@ export MILLPOND_TEST_DAY ?= $(shell date -u +%Y-%m-%d)
 SOAK ?= 500
 SOAK_TIMEOUT ?= 6h
 
-# ARGS is handed to the program of run, failures, payments, swap, pipeline and bench: make run ARGS=--without-inbox
+# TIDB=1 also builds a TiDB server, which takes a quarter of an hour, for the soak.
+TIDB ?=
+
+# ARGS is handed to the program of run, failures, payments, swap, pipeline, bench and scale: make run ARGS=--without-inbox
 ARGS ?=
 
 # BROKER is the file of examples/swap that make swap uses: memory, kafka, rabbitmq, sqs, nats,
@@ -67,6 +70,11 @@ test: servers race ## Run all tests under the race detector; starts the servers 
 bench: ## Compare millpond with the same handlers without it; prints a table.
 	$(GO) run ./internal/bench $(ARGS)
 
+.PHONY: scale
+scale: ## Run one service with 1 to 8 processes on one database, on two and on DynamoDB Local; prints a table, draws bin/scale.svg.
+	@mkdir -p bin
+	$(GO) run ./internal/scale -svg bin/scale.svg $(ARGS)
+
 .PHONY: lint
 lint: ## Run go vet and golangci-lint, which is built into ./bin when it is missing.
 	$(GO) vet ./...
@@ -75,8 +83,8 @@ lint: ## Run go vet and golangci-lint, which is built into ./bin when it is miss
 
 .PHONY: soak
 soak: race ## Run all variations of all tests, and the crash harness until SOAK=500 workers were killed on each store, as many under leases, and 100 on each broker and store: an hour or so.
-	MILLPOND_SOAK=$(SOAK) $(GO) test -race -count=1 -timeout $(SOAK_TIMEOUT) ./stores/... ./brokers/...
-	MILLPOND_SOAK=$(SOAK) $(GO) test -race -count=1 -v -timeout $(SOAK_TIMEOUT) ./internal/crash/...
+	MILLPOND_TEST_TIDB=$(TIDB) MILLPOND_SOAK=$(SOAK) $(GO) test -race -count=1 -timeout $(SOAK_TIMEOUT) ./stores/... ./brokers/...
+	MILLPOND_TEST_TIDB=$(TIDB) MILLPOND_SOAK=$(SOAK) $(GO) test -race -count=1 -v -timeout $(SOAK_TIMEOUT) ./internal/crash/...
 
 .PHONY: failover
 failover: race ## Fail over to a standby that lacks up to a second of commits, under load, 20 times on PostgreSQL, through PgBouncer and on MariaDB: a quarter of an hour.
