@@ -53,6 +53,7 @@ var clients = map[string]func(ctx context.Context, url string, worker int) (*bac
 	"lib/pq":       openPQ,
 	"mariadb":      openMySQL,
 	"mysql":        openMySQL,
+	"tidb":         openTiDB,
 	"sqlite":       openSQLite,
 }
 

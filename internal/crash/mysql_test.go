@@ -2,11 +2,13 @@ package crash
 
 import (
 	"context"
+	"database/sql"
 	"fmt"
 	"testing"
 
 	"github.com/millpond-go/millpond/internal/testenv"
 	mysqlserver "github.com/millpond-go/millpond/internal/testenv/mysql"
+	"github.com/millpond-go/millpond/stores"
 	"github.com/millpond-go/millpond/stores/mysql"
 )
 
@@ -48,6 +50,11 @@ func newFragileMySQL(t *testing.T) *system {
 
 func onMySQL(t *testing.T, name, databaseURL string) *system {
 	t.Helper()
+	return onMySQLAs(t, name, databaseURL, mysqlDialect)
+}
+
+func onMySQLAs(t *testing.T, name, databaseURL string, d dialect) *system {
+	t.Helper()
 	store, err := mysql.Open(t.Context(), databaseURL)
 	if err != nil {
 		t.Fatal(err)
@@ -61,7 +68,7 @@ func onMySQL(t *testing.T, name, databaseURL string) *system {
 		t.Fatal(err)
 	}
 	admin.SetMaxOpenConns(1) // so that it knows which session not to end
-	return newSystem(t, name, databaseURL, admin, mysqlDialect)
+	return newSystem(t, name, databaseURL, admin, d)
 }
 
 // openMySQL opens a store on connections of its own.
@@ -76,5 +83,9 @@ func openMySQL(ctx context.Context, rawURL string, _ int) (*backend, error) {
 	if err != nil {
 		return nil, err
 	}
-	return sqlBackend(store, db, mysqlDialect, mysql.Handler, mysql.TxFromContext), nil
+	return sqlBackendOfMySQL(store, db, mysqlDialect), nil
+}
+
+func sqlBackendOfMySQL(store stores.Store, db *sql.DB, d dialect) *backend {
+	return sqlBackend(store, db, d, mysql.Handler, mysql.TxFromContext)
 }

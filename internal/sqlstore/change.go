@@ -196,13 +196,16 @@ func (c *change) write(ctx context.Context, tx Sender, concerned *Condition, num
 // lock locks the rows that are not locked and still match.
 func (c *change) lock(ctx context.Context, tx Sender, concerned *Condition, numbers []int64) error {
 	c.numbers, c.keys, c.notKept, c.orders = nil, nil, 0, nil
-	w := concerned.Clone()
-	w.in(c.t.Dialect(), "f.number", numbers)
-	if !c.Break {
-		w.And("NOT (" + Reserved + ")")
+	locking := func(numbers []int64) Statement {
+		w := concerned.Clone()
+		w.in(c.t.Dialect(), "f.number", numbers)
+		if !c.Break {
+			w.And("NOT (" + Reserved + ")")
+		}
+		return Statement{Text: c.t.sql(strings.Replace(lockFailures, "%s", w.String(), 1)), Args: w.Args}
 	}
 	seen := make(map[order]bool)
-	_, err := list(ctx, tx, Statement{Text: c.t.sql(strings.Replace(lockFailures, "%s", w.String(), 1)), Args: w.Args}, func(rows Rows) (number int64, err error) {
+	return listFree(ctx, c.t, tx, numbers, locking, func(rows Rows) (number int64, err error) {
 		var (
 			consumer int64
 			id, key  []byte
@@ -224,5 +227,4 @@ func (c *change) lock(ctx context.Context, tx Sender, concerned *Condition, numb
 		}
 		return number, nil
 	})
-	return err
 }

@@ -137,6 +137,28 @@ func list[T any](ctx context.Context, on Sender, s Statement, scan func(Rows) (T
 	return all, nil
 }
 
+// listFree is list of a statement that locks the rows of some keys, and leaves out those that
+// another transaction has locked. Where they can only be refused, it asks for ever fewer.
+func listFree[K, T any](ctx context.Context, t *Tables, on Sender, keys []K, statement func([]K) Statement, scan func(Rows) (T, error)) error {
+	_, err := list(ctx, on, statement(keys), scan)
+	switch {
+	case !t.refused(err):
+		return err
+	case len(keys) == 1:
+		return nil
+	}
+	half := len(keys) / 2
+	if err := listFree(ctx, t, on, keys[:half], statement, scan); err != nil {
+		return err
+	}
+	return listFree(ctx, t, on, keys[half:], statement, scan)
+}
+
+func (t *Tables) refused(err error) bool {
+	refused := t.Dialect().Refused
+	return err != nil && refused != nil && refused(err)
+}
+
 // First reads at most one row.
 func First(ctx context.Context, on Sender, s Statement, into ...any) (found bool, err error) {
 	s.Read = ReadFirst(&found, into...)

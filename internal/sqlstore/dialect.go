@@ -21,13 +21,13 @@ import (
 //	{both}            failures f, with what is locked whenever one of them is
 //	{for update}      locks the rows that are read
 //	{nowait}          the same, or fails at once
-//	{free}            the same, and passes by those that are locked
+//	{free}            the same, and passes by those that are locked; see Refused
 //	{share}           the same, by a lock that only keeps them from being changed
 //	{unless locked}   begins a statement that fails at once where it would wait for a lock
 //	{topics} {list}   the topics of a consumer as a JSON array, to read and to write
 //	{again}           ends an INSERT into quarantine that may meet a row of the same message
 //	{step again}      the same for a step that is on record
-//	{before} {after}  columns of the audit, quoted where they have to be
+//	{before} {after}  columns of the audit, and {until} of leases, quoted where they have to be
 //	{if free}         ends an INSERT that inserts nothing, or fails, if its key is taken
 //	{own number}      lets an INSERT into the outbox give the numbers itself
 //	{bytes} … {/bytes} a text that is compared byte by byte
@@ -60,6 +60,9 @@ type Dialect struct {
 	// there are, from 0 on; 0: any.
 	LockOrderKey string
 	OrderSlots   int64
+	// Refused reports whether a statement has failed because it could not lock a row at once,
+	// on a database that cannot pass such rows by; nil: it can.
+	Refused func(error) bool
 	// Unordered: numbers are not drawn in the order of commits, whatever is locked.
 	Unordered bool
 
@@ -114,7 +117,7 @@ var usual = map[string]string{
 	"if free":    "ON CONFLICT DO NOTHING",
 	"step again": "ON CONFLICT (consumer, message_id, name) DO UPDATE SET at = excluded.at, result = excluded.result",
 	"blob":       "",
-	"before":     "before", "after": "after",
+	"before":     "before", "after": "after", "until": "until",
 	"own number": "",
 	"bytes":      "", "/bytes": "", "any order": "", "empty": "x''",
 }

@@ -104,7 +104,8 @@ func (t *Tables) in(text, column string, numbers []int64, args ...any) Statement
 func (d *due) reserve(ctx context.Context, tx Sender, numbers []int64) ([]stores.Retry, error) {
 	var free, ordered []int64
 	suspect, sizes := make(map[int64]bool), make(map[int64]int)
-	_, err := list(ctx, tx, d.t.in(lockDue, "f.number", numbers), func(rows Rows) (number int64, err error) {
+	locking := func(numbers []int64) Statement { return d.t.in(lockDue, "f.number", numbers) }
+	err := listFree(ctx, d.t, tx, numbers, locking, func(rows Rows) (number int64, err error) {
 		var had, hasAnOrder bool
 		var size int
 		err = rows.Scan(&number, &had, &hasAnOrder, &size)

@@ -94,18 +94,21 @@ func (d *due) putOff(ctx context.Context, tx Sender, free, ordered []int64) ([]i
 // earlier messages skip locked failures, but must wake these.
 func (d *due) hold(ctx context.Context, tx Sender, waiting map[int64]waits) (map[int64]bool, error) {
 	held, numbers := make(map[int64]bool), make(map[string]int64)
-	args := []any{d.consumer}
+	var ids []any
 	for _, w := range waiting {
 		if _, known := numbers[w.beforeID]; !known && w.beforeID != "" {
 			numbers[w.beforeID] = w.before
-			args = append(args, []byte(w.beforeID))
+			ids = append(ids, []byte(w.beforeID))
 		}
 	}
-	if len(numbers) == 0 {
+	if len(ids) == 0 {
 		return held, nil
 	}
-	marks := "?" + strings.Repeat(", ?", len(numbers)-1)
-	_, err := list(ctx, tx, Statement{Text: d.t.sql(strings.Replace(holdDue, "%s", marks, 1)), Args: args}, func(rows Rows) (id string, err error) {
+	holding := func(ids []any) Statement {
+		marks := "?" + strings.Repeat(", ?", len(ids)-1)
+		return Statement{Text: d.t.sql(strings.Replace(holdDue, "%s", marks, 1)), Args: append([]any{d.consumer}, ids...)}
+	}
+	err := listFree(ctx, d.t, tx, ids, holding, func(rows Rows) (id string, err error) {
 		err = rows.Scan(&id)
 		held[numbers[id]] = true
 		return id, err

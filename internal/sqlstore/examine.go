@@ -178,7 +178,7 @@ func outboxBacklog(ctx context.Context, x *Examining, add Adder) error {
 			"run a relay for this store, and look at its log")
 	}
 	var owned int64
-	if err := x.numbers(ctx, `SELECT count(*) FROM {schema.}{prefix}lease WHERE name = 'outbox' AND until > {now}`, &owned); err != nil {
+	if err := x.numbers(ctx, `SELECT count(*) FROM {schema.}{prefix}lease WHERE name = 'outbox' AND {until} > {now}`, &owned); err != nil {
 		return err
 	}
 	if n > 0 && owned < stores.OutboxBuckets {

@@ -31,8 +31,12 @@ func (r *record) read(ctx context.Context, tx Sender, number, revision int64) er
 		text += lapsed
 	}
 	lock := func() (bool, error) {
-		return First(ctx, tx, Statement{Text: r.t.fixed(text + `{free}`), Args: []any{r.consumer, r.Key.ID, number, revision}},
+		found, err := First(ctx, tx, Statement{Text: r.t.fixed(text + `{free}`), Args: []any{r.consumer, r.Key.ID, number, revision}},
 			&k.presumed, &k.content, &k.attempts, &k.uncounted, &k.budgetAt, &k.lastAt, &k.class, &k.cause, &k.error, &k.topic, &k.coordinates, &k.orderKey, &k.history)
+		if r.t.refused(err) {
+			return false, nil
+		}
+		return found, err
 	}
 	locked, err := lock()
 	if err == nil && !locked && !r.t.Dialect().Alone {

@@ -8,15 +8,15 @@ import (
 )
 
 const (
-	lockLeases = `SELECT unit, owner, CASE WHEN until > {now} THEN 1 ELSE 0 END FROM {schema.}{prefix}lease WHERE name = ? ORDER BY unit{for update}`
+	lockLeases = `SELECT unit, owner, CASE WHEN {until} > {now} THEN 1 ELSE 0 END FROM {schema.}{prefix}lease WHERE name = ? ORDER BY unit{for update}`
 
-	insertLease = `INSERT INTO {schema.}{prefix}lease (name, unit, owner, until) VALUES (?, ?, ?, {now} + (?{microseconds})) {if free}`
+	insertLease = `INSERT INTO {schema.}{prefix}lease (name, unit, owner, {until}) VALUES (?, ?, ?, {now} + (?{microseconds})) {if free}`
 
-	renewLeases = `UPDATE {schema.}{prefix}lease SET owner = ?, until = {now} + (?{microseconds}) WHERE name = ? AND %s`
+	renewLeases = `UPDATE {schema.}{prefix}lease SET owner = ?, {until} = {now} + (?{microseconds}) WHERE name = ? AND %s`
 
 	dropLeases = `DELETE FROM {schema.}{prefix}lease WHERE name = ? AND owner = ? AND %s`
 
-	dropLapsed = `DELETE FROM {schema.}{prefix}lease WHERE name = ? AND until <= {now} AND %s`
+	dropLapsed = `DELETE FROM {schema.}{prefix}lease WHERE name = ? AND {until} <= {now} AND %s`
 )
 
 // Lease implements stores.Leases, in one commit. Who asks for units of the same name does so

@@ -156,7 +156,10 @@ func (p *purge) byNumber(ctx context.Context) (r stores.PurgeRange, err error) {
 func (p *purge) lock(ctx context.Context, tx Sender, numbers []int64) (gone []goingRow, err error) {
 	table := purgedTables[p.Kind]
 	wide := p.Archive != nil
-	_, err = list(ctx, tx, p.t.in(table.columns(wide)+table.locked+"%s{free}", table.number, numbers), func(rows Rows) (number int64, err error) {
+	locking := func(numbers []int64) Statement {
+		return p.t.in(table.columns(wide)+table.locked+"%s{free}", table.number, numbers)
+	}
+	err = listFree(ctx, p.t, tx, numbers, locking, func(rows Rows) (number int64, err error) {
 		row, err := p.scan(rows, wide)
 		if limit, ok := p.limits[row.consumer]; err == nil && ok && !row.Time.After(limit) {
 			gone = append(gone, row)

@@ -59,7 +59,8 @@ func (s Store) changeReserved(ctx context.Context, reserved []stores.Retry, text
 	return s.t.Reserved(ctx, reserved, func(all Reservations) error {
 		return s.t.db.Write(ctx, func(tx Sender) error {
 			var free []int64
-			_, err := list(ctx, tx, s.t.in(lockReserved, "f.number", all.Numbers), func(rows Rows) (number int64, err error) {
+			locking := func(numbers []int64) Statement { return s.t.in(lockReserved, "f.number", numbers) }
+			err := listFree(ctx, s.t, tx, all.Numbers, locking, func(rows Rows) (number int64, err error) {
 				var revision, consumer int64
 				var id []byte
 				if err = rows.Scan(&number, &revision, &consumer, &id); err != nil {

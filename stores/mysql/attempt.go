@@ -215,7 +215,7 @@ func (a *attempt) failed(ctx context.Context, err error) error {
 	case n == disconnectedIdle:
 		a.ss.drop()
 		return pkg.NotCommitted(fmt.Errorf("%w: %w", stores.ErrTxExpired, err))
-	case n == errorDuringCommit, n == serverShutdown, n == queryInterrupted, n == connectionKilled, n == statementTimeout:
+	case isUndecided(err), n == withoutNumber, n == errorDuringCommit, n == serverShutdown, n == queryInterrupted, n == connectionKilled, n == statementTimeout:
 		// Some of these come as soon as the server is done with COMMIT.
 	case n != 0:
 		a.failure = err

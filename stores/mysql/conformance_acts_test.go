@@ -145,6 +145,11 @@ func deadlock(ctx context.Context, tx *sql.Tx, admin *sql.DB) error {
 		_, err := other.ExecContext(ctx, "UPDATE storetest_pair SET n = n + 1 WHERE id = 1")
 		done <- err
 	}()
+	for waiting := 0; waiting == 0; { // TiDB ends who waits last, whatever it has changed
+		if err := admin.QueryRowContext(ctx, "SELECT count(*) FROM information_schema.tidb_trx WHERE state = 'LockWaiting'").Scan(&waiting); err != nil {
+			break // it is another server
+		}
+	}
 	_, err = tx.ExecContext(ctx, "UPDATE storetest_pair SET n = n + 1 WHERE id = 2")
 	if otherErr := <-done; otherErr != nil {
 		return performed(otherErr)

@@ -26,7 +26,7 @@ func newConnector(c *mysql.Config, isolation sql.IsolationLevel) (*connector, er
 		return nil, err
 	}
 	return &connector{native: native, interpolates: c.InterpolateParams, setup: []string{
-		"SET SESSION autocommit = 0",
+		"SET SESSION autocommit = 0" + forTiDB,
 		"SET SESSION TRANSACTION ISOLATION LEVEL " + levelName(isolation),
 	}}, nil
 }
@@ -70,17 +70,18 @@ func (c *connector) Connect(ctx context.Context) (driver.Conn, error) {
 // statement arrives as it is sent, and whether a statement that is kept does what a new
 // one would: MySQL's remember what earlier values made it take the parameters for.
 func (c *conn) ask(ctx context.Context) (err error) {
-	rows, err := c.native.QueryContext(ctx, "SELECT CONNECTION_ID(), @@SESSION.character_set_client = @@SESSION.character_set_connection, "+serverName+", VERSION()", nil)
+	rows, err := c.native.QueryContext(ctx, "SELECT CONNECTION_ID(), @@SESSION.character_set_client = @@SESSION.character_set_connection, "+serverName+", VERSION(), "+settingsOfTiDB, nil)
 	if err != nil {
 		return err
 	}
-	var row [4]driver.Value
+	var row [5]driver.Value
 	if err = rows.Next(row[:]); err == nil {
 		c.at.id = shown(row[0])
 		c.at.isOn(shown(row[2]))
 		converts := shown(row[1]) != "1"
 		c.claiming.refused, c.completing.refused = converts, converts
 		c.keeps = isMariaDB(shown(row[3]))
+		err = verify(shown(row[4]))
 	}
 	return errors.Join(err, rows.Close())
 }

@@ -42,8 +42,12 @@ func asBytes(s sqlstore.Statement) sqlstore.Statement {
 
 // Write implements sqlstore.Database.
 func (d database) Write(ctx context.Context, f func(sqlstore.Sender) error) error {
-	inTheWay := func(err error) bool { return isContended(err) || number(err) == duplicateEntry }
+	committing := false
+	inTheWay := func(err error) bool {
+		return (isContended(err) || number(err) == duplicateEntry) && !(committing && isUndecided(err))
+	}
 	return sqlstore.Retry(ctx, inTheWay, func() error {
+		committing = false
 		return d.on(ctx, func(conn *sql.Conn) error {
 			tx, err := conn.BeginTx(ctx, &sql.TxOptions{Isolation: sql.LevelReadCommitted})
 			if err != nil {
@@ -54,6 +58,7 @@ func (d database) Write(ctx context.Context, f func(sqlstore.Sender) error) erro
 				_ = tx.Rollback()
 				return err
 			}
+			committing = true
 			return tx.Commit()
 		})
 	})
@@ -131,8 +136,12 @@ const maxKept = 256 << 20
 
 // Fits implements sqlstore.Database: a row goes in one packet.
 func (d database) Fits(bytes int) error {
-	if limit := min(maxKept, d.texts().maxPacket-slack); bytes > limit {
-		return fmt.Errorf("mysql: %w: %d bytes, at most %d can be kept (by max_allowed_packet)", stores.ErrTooLarge, bytes, limit)
+	limit, by := min(maxKept, d.texts().maxPacket-slack), "max_allowed_packet"
+	if most := d.texts().maxEntry; most > 0 && limit > most {
+		limit, by = most, "tidb_txn_entry_size_limit"
+	}
+	if bytes > limit {
+		return fmt.Errorf("mysql: %w: %d bytes, at most %d can be kept (by %s)", stores.ErrTooLarge, bytes, limit, by)
 	}
 	return nil
 }
@@ -141,10 +150,14 @@ func (d database) Fits(bytes int) error {
 const now = "TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6))"
 
 // newDialect says what the servers' statements differ in.
-func newDialect(names sqlstore.Names, maria bool) *sqlstore.Dialect {
-	share, withoutWaitingIfMaria := " FOR SHARE SKIP LOCKED", ""
-	if maria { // MySQL has looked for the lock
+func newDialect(names sqlstore.Names, k kind) *sqlstore.Dialect {
+	free, share, withoutWaitingIfMaria := " FOR UPDATE SKIP LOCKED", " FOR SHARE SKIP LOCKED", ""
+	var refused func(error) bool
+	switch {
+	case k.maria: // MySQL has looked for the lock
 		share, withoutWaitingIfMaria = " LOCK IN SHARE MODE SKIP LOCKED", withoutWaiting
+	case k.tidb:
+		free, share, refused = k.nowait(), k.nowait(), isRefused
 	}
 	return &sqlstore.Dialect{
 		Names: names,
@@ -154,12 +167,12 @@ func newDialect(names sqlstore.Names, maria bool) *sqlstore.Dialect {
 			// Who ends a failed message locks both rows: a worker that puts off the next
 			// message of the order key holds only the inbox's.
 			"both":       "{schema.}{prefix}failure f STRAIGHT_JOIN {schema.}{prefix}inbox i ON i.consumer = f.consumer AND i.message_id = f.message_id",
-			"for update": " FOR UPDATE", "nowait": " FOR UPDATE NOWAIT", "free": " FOR UPDATE SKIP LOCKED", "share": share,
+			"for update": " FOR UPDATE", "nowait": " FOR UPDATE NOWAIT", "free": free, "share": share,
 			"unless locked": withoutWaitingIfMaria,
 			"again":         "ON DUPLICATE KEY UPDATE",
 			"if free":       "",
 			"step again":    "ON DUPLICATE KEY UPDATE at = VALUES(at), result = VALUES(result)",
-			"before":        "`before`", "after": "`after`",
+			"before":        "`before`", "after": "`after`", "until": "`until`",
 			"bytes": "CAST(", "/bytes": " AS BINARY)",
 			"size": "f.size",
 		},
@@ -175,6 +188,7 @@ func newDialect(names sqlstore.Names, maria bool) *sqlstore.Dialect {
 			return string(append(b, ')')), nil
 		},
 
+		Refused:  refused,
 		Time:     func(t time.Time) any { return t.UnixMicro() },
 		Contains: "LOCATE(?, CAST(f.error AS BINARY)) > 0",
 		SetStatus: `UPDATE {schema.}{prefix}inbox i JOIN {schema.}{prefix}failure f ON f.consumer = i.consumer AND f.message_id = i.message_id

@@ -1,5 +1,6 @@
 // Package mysql is the store on MySQL 8 and 9 and on MariaDB 10.6 and later, on
-// go-sql-driver/mysql.
+// go-sql-driver/mysql. TiDB 8.4 and later is a preview, on connections of the store's own:
+// docs/stores.md.
 //
 // With connections of the store's own, from a URL or by [OpenDB] from the driver's
 // configuration:

@@ -56,13 +56,26 @@ const (
 	statementTimeout    = 1969 // MariaDB
 	lockNotAvailable    = 3572 // MySQL: NOWAIT
 	disconnectedIdle    = 4031 // MySQL: wait_timeout
-	columnNotNull       = 1048
-	truncatedForColumn  = 1265
-	invalidCharacters   = 1300
-	noDefault           = 1364
-	wrongValue          = 1366
-	claimLost           = 31962 // ours, by SIGNAL
-	noCase              = 1339  // of CASE
+
+	// TiDB's own, and what it says of errors without a number. At COMMIT the latter, and those
+	// of other nodes, leave open what became of it.
+	withoutNumber      = 1105
+	cannotRepeat       = 8002
+	repeatable         = 8022
+	entryTooLarge      = 8025
+	schemaExpired      = 8027
+	schemaChanged      = 8028
+	firstOfNodes       = 9001
+	lockUnresolved     = 9004
+	writeConflict      = 9007
+	lastOfNodes        = 9014
+	columnNotNull      = 1048
+	truncatedForColumn = 1265
+	invalidCharacters  = 1300
+	noDefault          = 1364
+	wrongValue         = 1366
+	claimLost          = 31962 // ours, by SIGNAL
+	noCase             = 1339  // of CASE
 )
 
 // number returns the number of a server's error, 0 for any other.
@@ -83,10 +96,22 @@ func isDuplicate(err error) bool {
 // isContended reports whether a statement failed because of somebody else's locks.
 func isContended(err error) bool {
 	switch number(err) {
-	case lockWaitTimeout, lockNotAvailable, deadlock, recordChanged:
+	case lockWaitTimeout, lockNotAvailable, deadlock, recordChanged, cannotRepeat, repeatable, schemaExpired, schemaChanged, lockUnresolved, writeConflict:
 		return true
+	case withoutNumber:
+		return strings.Contains(err.Error(), "pessimistic lock retry limit")
 	}
 	return false
+}
+
+// isRefused reports whether a statement could not lock a row at once. It has undone itself
+// alone.
+func isRefused(err error) bool { return number(err) == lockNotAvailable }
+
+// isUndecided reports whether an error of COMMIT leaves open what became of it, on TiDB.
+func isUndecided(err error) bool {
+	n := number(err)
+	return firstOfNodes <= n && n <= lastOfNodes && n != writeConflict
 }
 
 // interruption reports whether a statement failed for a reason that lies with the
@@ -95,10 +120,13 @@ func interruption(err error) bool {
 	if err == nil || errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled) {
 		return false
 	}
+	if isContended(err) || isUndecided(err) {
+		return true
+	}
 	switch number(err) {
 	case 0:
 		return lostConnection(err)
-	case deadlock, lockWaitTimeout, lockNotAvailable, recordChanged, errorDuringCommit,
+	case errorDuringCommit,
 		serverShutdown, connectionKilled, optionPrevents, readOnlyMode, readOnlyTransaction,
 		unknownStatement, needsReprepare, tooManyStatements, tooManyConnections, diskFull, tableFull, outOfMemory, outOfResources, userLimit, resourceLimit:
 		return true
@@ -171,7 +199,7 @@ func unavailable(err error) error {
 	switch n := number(err); {
 	case n == noSuchTable || n == unknownColumn:
 		return fmt.Errorf(prefix+"%w: %w", stores.ErrNotMigrated, err)
-	case n == packetTooLarge || errors.Is(err, mysql.ErrPktTooLarge):
+	case n == packetTooLarge || n == entryTooLarge || errors.Is(err, mysql.ErrPktTooLarge):
 		return fmt.Errorf(prefix+"%w: %w", stores.ErrTooLarge, err)
 	case n == 0, n == queryInterrupted, n == disconnectedIdle, interruption(err),
 		n == unknownDatabase, n == accessDenied, n == needsNoPassword, // one may be dropped and made again, the others changed

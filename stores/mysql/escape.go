@@ -43,7 +43,7 @@ func namesContention(text string) bool {
 func (a *attempt) checkEscape(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanupTimeout)
 	defer cancel()
-	escaped, err := a.store.closeEscaped(ctx, &a.claim, "")
+	escaped, err := a.store.closeEscaped(ctx, &a.claim, false)
 	a.escaped = escaped
 	if escaped || a.lost || err != nil {
 		return errors.Join(sqltx.ErrEscaped, err)
@@ -56,7 +56,7 @@ func (a *attempt) Escaped(ctx context.Context) (bool, error) {
 	if a.escaped {
 		return true, nil
 	}
-	escaped, err := a.store.closeEscaped(ctx, &a.claim, " LOCK IN SHARE MODE")
+	escaped, err := a.store.closeEscaped(ctx, &a.claim, true)
 	if err == nil && !escaped && a.lost {
 		// What the handler did before and after the end of the transaction may be committed.
 		escaped, err = a.store.closeLost(ctx, &a.claim)

@@ -21,10 +21,20 @@ var (
 // Examine implements stores.Examiner.
 func (s *Store) Examine(ctx context.Context, e stores.Examination) ([]stores.Finding, error) {
 	return s.tables.Examine(ctx, e, sqlstore.Looks{
-		Server: []sqlstore.Look{{Check: "durability", At: s.lookAtDoublewrite}, {Check: "replicas", At: s.lookAtReplicas}, {Check: "timeouts", At: s.lookAtTimeouts}, {Check: "bloat", At: s.lookAtTransactions}},
+		Server: []sqlstore.Look{{Check: "durability", At: s.ofInnoDB(s.lookAtDoublewrite)}, {Check: "replicas", At: s.ofInnoDB(s.lookAtReplicas)}, {Check: "timeouts", At: s.lookAtTimeouts}, {Check: "bloat", At: s.ofInnoDB(s.lookAtTransactions)}},
 		Tables: []sqlstore.Look{{Check: "settings", At: s.lookAtSettings}, {Check: "grants", At: s.lookAtGrants}, {Check: "bloat", At: s.lookAtFreePages}},
 		Shape:  s.shapeThere,
 	})
+}
+
+// ofInnoDB is a look that says nothing about TiDB: what it reads has no effect there.
+func (s *Store) ofInnoDB(at func(context.Context, *sqlstore.Examining, sqlstore.Adder) error) func(context.Context, *sqlstore.Examining, sqlstore.Adder) error {
+	return func(ctx context.Context, x *sqlstore.Examining, add sqlstore.Adder) error {
+		if t := s.texts(); t != nil && t.tidb {
+			return nil
+		}
+		return at(ctx, x, add)
+	}
 }
 
 func isOn(value string) bool { return value == "1" || value == "ON" }
@@ -35,14 +45,14 @@ func (s *Store) lookAtSettings(ctx context.Context, x *sqlstore.Examining, add s
 		x.Findings = append(x.Findings, w.finding())
 	}
 	if s.config.AnyServer {
-		_, err := identify(ctx, s.db)
-		sqlstore.AnyServer(add, "MySQL or MariaDB", err, s.prove(ctx, s.dialect.Names, s.texts().server))
+		_, err := s.identify(ctx, s.db)
+		sqlstore.AnyServer(add, "MySQL, MariaDB or TiDB", err, s.prove(ctx, s.dialect.Names, s.texts().server))
 	} else if s.db.Stats().MaxOpenConnections == 1 {
 		add(stores.SeverityNote, "the pool has one connection", "it takes two to see whether the server's locks lock", "call SetMaxOpenConns with more")
 	}
 	if s.texts().unordered {
-		add(stores.SeverityWarning, "auto_increment_increment is not 1, or the server is a member of a Galera cluster", "several servers draw numbers, so outputs cannot have order keys",
-			"write to one server only, and SET GLOBAL auto_increment_increment = 1")
+		add(stores.SeverityWarning, "auto_increment_increment is not 1, the server is a member of a Galera cluster, or TiDB's tables were made without AUTO_ID_CACHE 1", "several servers draw numbers, so outputs cannot have order keys",
+			"write to one server only, and SET GLOBAL auto_increment_increment = 1; on TiDB let millpond migrate up make the tables")
 	}
 	return nil
 }

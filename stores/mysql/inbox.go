@@ -3,6 +3,7 @@ package mysql
 import (
 	"context"
 	"database/sql"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"time"
@@ -61,7 +62,15 @@ func (s *Store) Begin(ctx context.Context, c stores.Claim) (stores.Attempt, stor
 func (s *Store) inHands(ctx context.Context, cl *claimed) (bool, error) {
 	text := string(s.texts().key([]byte(s.sql.inHands), cl.consumer, cl.id)) + s.texts().nowait()
 	var one int
-	_, err := first(ctx, database{s}, text, &one)
+	err := error(nil)
+	if s.texts().tidb { // see settled
+		err = s.undone(ctx, func(tx *sql.Tx) error { return tx.QueryRowContext(ctx, text).Scan(&one) })
+	} else {
+		_, err = first(ctx, database{s}, text, &one)
+	}
+	if errors.Is(err, sql.ErrNoRows) {
+		err = nil
+	}
 	if isContended(err) {
 		return true, nil
 	}
@@ -166,7 +175,7 @@ func (s *Store) tryTake(ctx context.Context, on sqlstore.Sender, cl *claimed, nu
 	t, sql := s.texts(), s.sql
 	var orderKey []byte
 	locked, err := sqlstore.Again(ctx, func() (bool, error) {
-		return first(ctx, on, fmt.Sprintf(sql.take, cl.consumer, appendBytes(nil, cl.id), number, revision), &orderKey)
+		return firstFree(ctx, on, fmt.Sprintf(sql.take, cl.consumer, appendBytes(nil, cl.id), number, revision), &orderKey)
 	})
 	if err != nil || !locked {
 		return false, false, err

@@ -20,11 +20,11 @@ var procedureFiles embed.FS
 
 // Procedures returns the statements that create the stored procedures for MySQL, where
 // they save each message round trips. Migrate creates them too, if the account has the
-// right CREATE ROUTINE. Services need EXECUTE. MariaDB needs none of them.
+// right CREATE ROUTINE. Services need EXECUTE. MariaDB needs none of them, and TiDB takes none.
 func (s *Store) Procedures() []string {
 	d := s.dialect
 	if d == nil {
-		d = newDialect(s.names, false)
+		d = newDialect(s.names, kind{})
 	}
 	var all []string
 	for _, name := range procedureNames {
@@ -53,7 +53,7 @@ func (s *Store) Migrate(ctx context.Context) (applied []stores.Migration, err er
 		return nil, unavailable(err)
 	}
 	defer func() { _ = conn.Close() }()
-	maria, err := s.recognise(ctx, conn)
+	is, err := s.recognise(ctx, conn)
 	if err != nil {
 		return nil, unavailable(err)
 	}
@@ -76,7 +76,7 @@ func (s *Store) Migrate(ctx context.Context) (applied []stores.Migration, err er
 	if applied, err = s.apply(ctx, conn, missing); err != nil {
 		return nil, err
 	}
-	if maria {
+	if !is.callable() {
 		return applied, nil
 	}
 	return applied, s.createProcedures(ctx, conn)

@@ -143,7 +143,7 @@ func takeConfig(query url.Values, p *problems) (c Config) {
 	case "any":
 		c.AnyServer = true
 	default:
-		p.addf(`parameter "millpond_server" is %q: write any for a server that you know better, and leave it out for MySQL and MariaDB`, v)
+		p.addf(`parameter "millpond_server" is %q: write any for a server that you know better, and leave it out for MySQL, MariaDB and TiDB`, v)
 	}
 	if v := take("max_open_conns"); v != "" {
 		n, err := strconv.ParseInt(v, 10, 32)

@@ -25,6 +25,9 @@ const (
 // Complete implements sqlstore.Database: what a dirty read sees and a clean one after it does
 // not is still to be committed.
 func (d database) Complete(ctx context.Context) (int64, error) {
+	if d.texts().tidb { // it has no dirty reads
+		return 0, nil
+	}
 	w := &d.writers
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -80,11 +80,13 @@ func lacks(err error) bool {
 
 // undone calls f in a transaction that is rolled back.
 func (s *Store) undone(ctx context.Context, f func(*sql.Tx) error) error {
-	tx, err := s.db.BeginTx(ctx, &sql.TxOptions{Isolation: sql.LevelReadCommitted})
-	if err != nil {
-		return err
-	}
-	return errors.Join(f(tx), tx.Rollback())
+	return s.on(ctx, func(conn *sql.Conn) error {
+		tx, err := conn.BeginTx(ctx, &sql.TxOptions{Isolation: sql.LevelReadCommitted})
+		if err != nil {
+			return err
+		}
+		return errors.Join(f(tx), tx.Rollback())
+	})
 }
 
 // lock locks a row, in one of the ways that do not wait.

@@ -12,7 +12,6 @@ import (
 // the store rests on. What they lack they often accept without doing it, so that failures
 // would be recorded and retried several times; hence they are known by name.
 var relatives = []sqlstore.Relative{
-	{Mark: "tidb", Name: "TiDB", Lacks: "FOR SHARE, and locks for SKIP LOCKED"},
 	{Mark: "oceanbase", Name: "OceanBase", Lacks: "FOR SHARE"},
 	{Mark: "singlestore", Name: "SingleStore", Lacks: "SKIP LOCKED"},
 	{Mark: "memsql", Name: "SingleStore", Lacks: "SKIP LOCKED"},
@@ -26,18 +25,18 @@ type querier interface {
 }
 
 // recognise asks the server what it is, and refuses what the store cannot run on.
-func (s *Store) recognise(ctx context.Context, q querier) (maria bool, err error) {
-	maria, err = identify(ctx, q)
+func (s *Store) recognise(ctx context.Context, q querier) (k kind, err error) {
+	k, err = s.identify(ctx, q)
 	if s.config.AnyServer && errors.Is(err, sqlstore.ErrUnusable) {
 		err = nil
 	}
-	return maria, err
+	return k, err
 }
 
-func identify(ctx context.Context, q querier) (maria bool, err error) {
+func (s *Store) identify(ctx context.Context, q querier) (k kind, err error) {
 	var version, comment string
 	if err := q.QueryRowContext(ctx, "SELECT VERSION(), @@version_comment").Scan(&version, &comment); err != nil {
-		return false, err
+		return k, err
 	}
-	return supported(version, comment)
+	return s.supported(version, comment)
 }

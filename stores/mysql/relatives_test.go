@@ -15,15 +15,15 @@ import (
 	"github.com/millpond-go/millpond/stores/mysql"
 )
 
-// A server that calls itself TiDB is refused before anything is asked of it, whatever the
+// A server that calls itself OceanBase is refused before anything is asked of it, whatever the
 // way in. What answers here is MariaDB under that name: the name is all that is looked at.
 func TestServersThatOnlySpeakTheProtocolAreRefused(t *testing.T) {
 	t.Parallel()
-	server := testenv.PrivateMariaDB(t, testenv.WithMySQLSettings(map[string]string{"version": "8.0.11-TiDB-v8.5.4"}))
+	server := testenv.PrivateMariaDB(t, testenv.WithMySQLSettings(map[string]string{"version": "5.7.25-OceanBase-v4.2.1.2"}))
 	config := mustParse(t, server.NewDatabase(t))
 	refused := func(err error) {
 		t.Helper()
-		require.EqualError(t, err, "mysql: the server is TiDB, which lacks FOR SHARE, and locks for SKIP LOCKED; use MySQL 8.0 or later, or MariaDB 10.6 or later")
+		require.EqualError(t, err, "mysql: the server is OceanBase, which lacks FOR SHARE; use MySQL 8.0 or later, or MariaDB 10.6 or later")
 		require.NotErrorIs(t, err, stores.ErrUnavailable)
 	}
 	quiet := mysql.Config{Logger: slog.New(slog.DiscardHandler)}

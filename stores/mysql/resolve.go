@@ -17,9 +17,7 @@ func (s *Store) Resolve(ctx context.Context, k stores.Key) (bool, error) {
 		return false, err
 	}
 	var status stores.Status
-	err = s.on(ctx, func(conn *sql.Conn) error {
-		return conn.QueryRowContext(ctx, s.sql.resolve, consumer, k.ID).Scan(&status)
-	})
+	err = s.settled(ctx, s.sql.resolve, &status, consumer, k.ID)
 	if errors.Is(err, sql.ErrNoRows) {
 		return false, nil
 	}
@@ -29,13 +27,37 @@ func (s *Store) Resolve(ctx context.Context, k stores.Key) (bool, error) {
 	return status == stores.StatusCompleted, nil
 }
 
+// settled reads a value of a row when no transaction has it. On TiDB what commits by itself
+// takes no lock, and waits for none.
+func (s *Store) settled(ctx context.Context, text string, into any, args ...any) error {
+	if s.texts().tidb {
+		return s.undone(ctx, func(tx *sql.Tx) error { return tx.QueryRowContext(ctx, text+" FOR UPDATE", args...).Scan(into) })
+	}
+	return s.on(ctx, func(conn *sql.Conn) error {
+		return conn.QueryRowContext(ctx, text+" LOCK IN SHARE MODE", args...).Scan(into)
+	})
+}
+
+// alone sends a statement that is a transaction. On TiDB one that commits by itself does not
+// lock: where another transaction has the row, it fails after some 80 seconds.
+func (s *Store) alone(ctx context.Context, text string, args ...any) error {
+	if s.texts().tidb {
+		return database{s}.Write(ctx, func(tx sqlstore.Sender) error {
+			_, err := tx.Send(ctx, sqlstore.Statement{Text: text, Args: args})
+			return err
+		})
+	}
+	_, err := s.db.ExecContext(ctx, text, args...)
+	return err
+}
+
 // closeLost completes a key whose claim was rolled back, so that it does not run again,
 // and reports whether it did: another delivery may have the key by now.
 func (s *Store) closeLost(ctx context.Context, c *claimed) (bool, error) {
 	if c.took != 0 {
 		return s.closeTaken(ctx, *c)
 	}
-	_, err := s.db.ExecContext(ctx, s.sql.closeLost, c.consumer, c.id, c.token, c.fingerprint, c.trace)
+	err := s.alone(ctx, s.sql.closeLost, c.consumer, c.id, c.token, c.fingerprint, c.trace)
 	if isDuplicate(err) {
 		return false, nil
 	}
@@ -73,11 +95,15 @@ func (s *Store) unresolved(err error) error {
 }
 
 // closeEscaped reports whether the claim was committed before its attempt had ended, and
-// completes it if so: it must not be taken for one that is in flight, nor run again. With
-// a locking read it waits for a transaction that has the key.
-func (s *Store) closeEscaped(ctx context.Context, c *claimed, locking string) (escaped bool, err error) {
+// completes it if so: it must not be taken for one that is in flight, nor run again. waits: for
+// a transaction that has the key.
+func (s *Store) closeEscaped(ctx context.Context, c *claimed, waits bool) (escaped bool, err error) {
 	var status stores.Status
-	err = s.db.QueryRowContext(ctx, s.sql.escaped+locking, c.consumer, c.id, c.token).Scan(&status)
+	if waits {
+		err = s.settled(ctx, s.sql.escaped, &status, c.consumer, c.id, c.token)
+	} else {
+		err = s.db.QueryRowContext(ctx, s.sql.escaped, c.consumer, c.id, c.token).Scan(&status)
+	}
 	switch {
 	case errors.Is(err, sql.ErrNoRows):
 		return false, nil
@@ -86,7 +112,7 @@ func (s *Store) closeEscaped(ctx context.Context, c *claimed, locking string) (e
 	case status != stores.StatusProcessing:
 		return status == stores.StatusCompleted, nil
 	}
-	if _, err := s.db.ExecContext(ctx, s.sql.closeEscaped, c.consumer, c.id, c.token); err != nil {
+	if err := s.alone(ctx, s.sql.closeEscaped, c.consumer, c.id, c.token); err != nil {
 		return false, s.unresolved(err)
 	}
 	return true, nil

@@ -5,7 +5,6 @@ import (
 	"database/sql"
 	"fmt"
 	"log/slog"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -16,33 +15,16 @@ import (
 
 // server is what a store needs to know of the server.
 type server struct {
-	maria      bool
+	kind
+
 	procedures bool // of ours, on MySQL
 	emits      bool // the one for outputs, too, which is younger
 	maxPacket  int  // bytes
+	maxEntry   int  // of a row, but for what it has besides; 0: there is no such limit
 	unordered  bool // numbers are not drawn in the order of commits
 	galera     bool // it is a member of a cluster
 	noEscapes  bool // a backslash in quotes is a character like others
 }
-
-// nowait ends a statement that reads a row, and fails at once where another transaction has it.
-func (sv server) nowait() string {
-	if sv.maria {
-		return " LOCK IN SHARE MODE NOWAIT"
-	}
-	return " FOR SHARE NOWAIT"
-}
-
-// refusals end statements that must not be given a lock that somebody has.
-func (server) refusals() []string { return []string{" FOR UPDATE SKIP LOCKED", " FOR UPDATE NOWAIT"} }
-
-// Oldest versions: before them there is no SKIP LOCKED.
-var (
-	oldestMySQL   = [2]int{8, 0}
-	oldestMariaDB = [2]int{10, 6}
-)
-
-var versionNumbers = regexp.MustCompile(`^(?:5\.5\.5-)?(\d+)\.(\d+)`)
 
 // learn asks the server once what the store needs to know of it. It is done before
 // the first consumer is registered, and so before anything else.
@@ -59,8 +41,8 @@ func (s *Store) learn(ctx context.Context, again bool) error {
 	}
 	s.warn(ctx, sv)
 	if before := s.texts(); before != nil {
-		if before.maria != sv.maria {
-			return fmt.Errorf("%w: it was %s, and is %s now: restart the program", sqlstore.ErrUnusable, product(before.maria), product(sv.maria))
+		if before.kind != sv.kind {
+			return fmt.Errorf("%w: it was %s, and is %s now: restart the program", sqlstore.ErrUnusable, before.name(), sv.name())
 		}
 		s.current.Store(newTexts(s.dialect, sv, s.config.Isolation))
 		return nil
@@ -71,7 +53,7 @@ func (s *Store) learn(ctx context.Context, again bool) error {
 			return err
 		}
 	}
-	s.dialect = newDialect(names, sv.maria)
+	s.dialect = newDialect(names, sv.kind)
 	s.dialect.Unordered = sv.unordered
 	s.sql = newStatements(s.dialect)
 	s.current.Store(newTexts(s.dialect, sv, s.config.Isolation))
@@ -103,7 +85,7 @@ func (s *Store) ask(ctx context.Context) (sv server, schema string, err error) {
 	if unsafeCharsets[charset] {
 		return sv, "", fmt.Errorf("%w: the connections have the character set %s, in which the driver cannot put quotes around text: use utf8mb4", sqlstore.ErrUnusable, charset)
 	}
-	if sv.maria, err = supported(version, comment); err != nil && !s.config.AnyServer {
+	if sv.kind, err = s.supported(version, comment); err != nil && !s.config.AnyServer {
 		return sv, "", err
 	}
 	galera, _ := s.variable(ctx, "GLOBAL.wsrep_on")
@@ -115,10 +97,29 @@ func (s *Store) ask(ctx context.Context) (sv server, schema string, err error) {
 	if schema == "" {
 		return sv, "", fmt.Errorf("%w: no database is selected: name one in the address, or in Config.Schema", sqlstore.ErrUnusable)
 	}
-	if !sv.maria {
+	if sv.tidb {
+		sv.maxEntry = usualEntry
+		if v, _ := s.variable(ctx, "SESSION.tidb_txn_entry_size_limit"); v != "0" {
+			sv.maxEntry, _ = strconv.Atoi(v)
+		}
+		sv.maxEntry -= 8 * slack
+		sv.unordered, err = s.drawsBlocks(ctx, schema)
+	}
+	if sv.callable() {
 		sv.procedures, sv.emits, err = s.hasProcedures(ctx, schema)
 	}
 	return sv, schema, err
+}
+
+// usualEntry is what TiDB takes of a row, unless it is told otherwise.
+const usualEntry = 6 << 20
+
+// drawsBlocks reports whether each of TiDB's servers draws numbers from a block of its own,
+// because who made the tables has left out what the migrations say to TiDB alone.
+func (s *Store) drawsBlocks(ctx context.Context, schema string) (bool, error) {
+	var table, made string
+	err := s.db.QueryRowContext(ctx, fmt.Sprintf("SHOW CREATE TABLE `%s`.%soutbox", strings.ReplaceAll(schema, "`", "``"), s.names.Prefix)).Scan(&table, &made)
+	return !strings.Contains(made, "AUTO_ID_CACHE=1 "), err
 }
 
 // hasProcedures reports whether all procedures of the store's are there for messages, and the
@@ -153,40 +154,6 @@ func (s *Store) hasLearnt() bool {
 	defer s.learning.Unlock()
 	return s.dialect != nil
 }
-
-// supported reports whether a version is MariaDB's, and refuses those that are too old,
-// and those of other servers.
-func supported(version, comment string) (maria bool, err error) {
-	// Percona's server, those of clouds, and proxies before either are MySQL and MariaDB.
-	use := fmt.Sprintf("MySQL %d.%d or later, or MariaDB %d.%d or later", oldestMySQL[0], oldestMySQL[1], oldestMariaDB[0], oldestMariaDB[1])
-	if err := sqlstore.RefuseRelatives(relatives, version+" "+comment, use); err != nil {
-		return false, err
-	}
-	maria = isMariaDB(version)
-	oldest := oldestMySQL
-	if maria {
-		oldest = oldestMariaDB
-	}
-	m := versionNumbers.FindStringSubmatch(version)
-	if m == nil {
-		return maria, nil // a relative of unknown numbering; what it lacks it will say itself
-	}
-	major, _ := strconv.Atoi(m[1])
-	minor, _ := strconv.Atoi(m[2])
-	if major < oldest[0] || major == oldest[0] && minor < oldest[1] {
-		return maria, fmt.Errorf("%w: it is %s %s: use %d.%d or later", sqlstore.ErrUnusable, product(maria), version, oldest[0], oldest[1])
-	}
-	return maria, nil
-}
-
-func product(maria bool) string {
-	if maria {
-		return "MariaDB"
-	}
-	return "MySQL"
-}
-
-func isMariaDB(version string) bool { return strings.Contains(strings.ToLower(version), "mariadb") }
 
 // usualPayload is the inbox's own limit for payloads, unless it is told another.
 const usualPayload = 16 << 20
@@ -231,6 +198,22 @@ func (s *Store) variable(ctx context.Context, name string) (value string, known 
 // weaknesses leave out what cannot be asked.
 func (s *Store) weaknesses(ctx context.Context, sv server) (found []weakness) {
 	add := func(w weakness) { found = append(found, w) }
+	strict := func() {
+		if v, known := s.variable(ctx, "SESSION.sql_mode"); known && !strings.Contains(v, "STRICT_TRANS_TABLES") && !strings.Contains(v, "STRICT_ALL_TABLES") {
+			add(weakness{
+				"session", stores.SeverityWarning, "sql_mode", v, "what does not fit a column of a handler's is cut or changed without an error", "add to it", "STRICT_TRANS_TABLES",
+				"SET GLOBAL sql_mode = CONCAT(@@GLOBAL.sql_mode, ',STRICT_TRANS_TABLES')",
+			})
+		}
+	}
+	if sv.tidb { // the variables below are without effect there
+		add(weakness{
+			"server", stores.SeverityNote, "version", "TiDB", "the store on TiDB is a preview: no crash of TiKV was tested, nor several servers",
+			"see", "docs/stores.md", "see TiDB in docs/stores.md",
+		})
+		strict()
+		return found
+	}
 	if sv.galera {
 		add(weakness{
 			"server", stores.SeverityWarning, "wsrep_on", "ON", "the server is a member of a Galera cluster, which lacks locks between its members: two of them accept writes to one key until COMMIT, and two handlers may run",
@@ -251,12 +234,7 @@ func (s *Store) weaknesses(ctx context.Context, sv server) (found []weakness) {
 			add(weakness{"durability", stores.SeverityWarning, "sync_binlog", v, "after a crash of the server's machine, replicas can have other messages completed than the server", "set it to", "1", ""})
 		}
 	}
-	if v, known := s.variable(ctx, "SESSION.sql_mode"); known && !strings.Contains(v, "STRICT_TRANS_TABLES") && !strings.Contains(v, "STRICT_ALL_TABLES") {
-		add(weakness{
-			"session", stores.SeverityWarning, "sql_mode", v, "what does not fit a column of a handler's is cut or changed without an error", "add to it", "STRICT_TRANS_TABLES",
-			"SET GLOBAL sql_mode = CONCAT(@@GLOBAL.sql_mode, ',STRICT_TRANS_TABLES')",
-		})
-	}
+	strict()
 	if sv.maxPacket <= usualPayload+slack {
 		add(weakness{"limits", stores.SeverityNote, "max_allowed_packet", strconv.Itoa(sv.maxPacket), "larger messages cannot be kept when they fail or go to quarantine", "set it to at least", strconv.Itoa(64 << 20), ""})
 	}
@@ -268,7 +246,7 @@ func (s *Store) weaknesses(ctx context.Context, sv server) (found []weakness) {
 			})
 		}
 	}
-	if !sv.maria && !sv.emits {
+	if sv.callable() && !sv.emits {
 		names, costs := s.names.Prefix+strings.Join(procedureNames, ", "+s.names.Prefix), "each message takes round trips more"
 		if sv.procedures {
 			names, costs = s.names.Prefix+"emit_complete", "each message with an output takes a round trip more"

@@ -17,22 +17,24 @@ import (
 func TestServersThatAreTooOldAreRefused(t *testing.T) {
 	t.Parallel()
 	for version, want := range map[string]struct {
-		maria bool
-		use   string
+		kind
+		use string
 	}{
 		"8.0.36":                         {},
 		"9.7.4-2":                        {},
 		"8.4.0-commercial":               {},
-		"10.11.19-MariaDB-0+deb12u1":     {maria: true},
-		"5.5.5-10.6.12-MariaDB-log":      {maria: true},
-		"11.8.9-MariaDB":                 {maria: true},
+		"10.11.19-MariaDB-0+deb12u1":     {kind: kind{maria: true}},
+		"5.5.5-10.6.12-MariaDB-log":      {kind: kind{maria: true}},
+		"11.8.9-MariaDB":                 {kind: kind{maria: true}},
 		"5.7.44-log":                     {use: "8.0 or later"},
-		"10.5.9-MariaDB":                 {maria: true, use: "10.6 or later"},
-		"5.5.5-10.3.39-MariaDB-0+deb10u": {maria: true, use: "10.6 or later"},
+		"10.5.9-MariaDB":                 {kind: kind{maria: true}, use: "10.6 or later"},
+		"5.5.5-10.3.39-MariaDB-0+deb10u": {kind: kind{maria: true}, use: "10.6 or later"},
+		"8.0.11-TiDB-v8.5.4":             {kind: kind{tidb: true}},
+		"5.7.25-TiDB-v7.1.0":             {kind: kind{tidb: true}, use: "8.4 or later"},
 		"Some other server":              {},
 	} {
-		maria, err := supported(version, "")
-		assert.Equal(t, want.maria, maria, version)
+		k, err := (&Store{own: true}).supported(version, "")
+		assert.Equal(t, want.kind, k, version)
 		if want.use == "" {
 			require.NoError(t, err, version)
 			continue
@@ -45,8 +47,6 @@ func TestServersThatAreTooOldAreRefused(t *testing.T) {
 func TestRelativesOfMySQLAreRecognised(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct{ version, comment, name string }{
-		{"8.0.11-TiDB-v8.5.4", "TiDB Server (Apache License 2.0) Community Edition, MySQL 8.0 compatible", "TiDB"},
-		{"8.0.36", "TiDB Server (Apache License 2.0)", "TiDB"}, // its version can be set
 		{"5.7.25-OceanBase-v4.2.1.2", "OceanBase 4.2.1.2 (r102000042023120514)", "OceanBase"},
 		{"5.7.32", "SingleStoreDB source distribution (compatible; MySQL Enterprise & MySQL Commercial)", "SingleStore"},
 		{"5.5.58", "MemSQL source distribution (compatible; MySQL Enterprise & MySQL Commercial)", "SingleStore"},
@@ -61,13 +61,37 @@ func TestRelativesOfMySQLAreRecognised(t *testing.T) {
 		{"10.11.14-MariaDB-0+deb12u2", "Debian n/a", ""},
 		{"11.4.2-MariaDB-log", "MariaDB Server", ""},
 	} {
-		_, err := supported(test.version, test.comment)
+		_, err := (&Store{own: true}).supported(test.version, test.comment)
 		if test.name == "" {
 			require.NoError(t, err, test)
 			continue
 		}
 		require.ErrorContains(t, err, "the server is "+test.name+", which lacks ", test)
 		require.NotErrorIs(t, unavailable(err), stores.ErrUnavailable, test)
+	}
+}
+
+// A preview on connections of the store's own; its version can be set.
+func TestTiDBNeedsConnectionsOfTheStores(t *testing.T) {
+	t.Parallel()
+	for _, said := range [][2]string{
+		{"8.0.11-TiDB-v8.5.4", "TiDB Server (Apache License 2.0) Community Edition, MySQL 8.0 compatible"}, {"8.0.36", "TiDB Server (Apache License 2.0)"},
+	} {
+		for own, use := range map[bool]string{true: "", false: "use Open or OpenDB"} {
+			k, err := (&Store{own: own}).supported(said[0], said[1])
+			require.True(t, k.tidb, said)
+			if use == "" {
+				require.NoError(t, err, said)
+			} else {
+				require.ErrorContains(t, err, use)
+				require.NotErrorIs(t, unavailable(err), stores.ErrUnavailable)
+			}
+		}
+	}
+	require.NoError(t, verify(""))
+	require.NoError(t, verify("pessimistic 1"))
+	for _, wrong := range []string{"optimistic 1", "pessimistic 0"} {
+		require.ErrorContains(t, verify(wrong), "it has "+wrong)
 	}
 }
 
@@ -81,6 +105,6 @@ func TestWhatCannotBeAskedIsNotWarnedOf(t *testing.T) {
 	var log bytes.Buffer
 	s, err := New(db, Config{Logger: slog.New(slog.NewTextHandler(&log, nil))})
 	require.NoError(t, err)
-	s.warn(context.Background(), server{maria: true, maxPacket: 64 << 20})
+	s.warn(context.Background(), server{kind: kind{maria: true}, maxPacket: 64 << 20})
 	assert.Empty(t, log.String())
 }

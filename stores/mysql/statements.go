@@ -34,7 +34,7 @@ func newStatements(d *sqlstore.Dialect) *statements {
 
 		inHands: d.SQL(`SELECT 1 FROM {schema.}{prefix}inbox WHERE `),
 
-		resolve: d.SQL(`SELECT status FROM {schema.}{prefix}inbox WHERE consumer = ? AND message_id = ? LOCK IN SHARE MODE`),
+		resolve: d.SQL(`SELECT status FROM {schema.}{prefix}inbox WHERE consumer = ? AND message_id = ?`),
 		escaped: d.SQL(`SELECT status FROM {schema.}{prefix}inbox WHERE consumer = ? AND message_id = ? AND token = ?`),
 		closeEscaped: d.SQL(`UPDATE {schema.}{prefix}inbox SET status = 2
 			WHERE consumer = ? AND message_id = ? AND token = ? AND status = 1`),

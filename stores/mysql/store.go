@@ -10,6 +10,7 @@ import (
 	"io"
 	"log/slog"
 	"runtime"
+	"strings"
 	"sync"
 	"sync/atomic"
 
@@ -51,7 +52,7 @@ const DefaultMaxOpenConns = 16
 // and the program's own work.
 const maxOtherConns = 16
 
-// Store is a store on MySQL or MariaDB. It is safe for concurrent use.
+// Store is a store on MySQL, MariaDB or, as a preview, TiDB. It is safe for concurrent use.
 type Store struct {
 	contract
 
@@ -142,7 +143,7 @@ func OpenDB(ctx context.Context, driverConfig *mysql.Config, c Config) (*Store, 
 	if others.Params == nil {
 		others.Params = make(map[string]string)
 	}
-	others.Params["autocommit"] = "1" // whatever the server's default
+	others.Params["autocommit"] = "1" + forTiDB // whatever the server's defaults
 	connector, err := mysql.NewConnector(others)
 	if err != nil {
 		return nil, fmt.Errorf("mysql: %w", err)
@@ -206,10 +207,7 @@ func (s *Store) DB() *sql.DB { return s.db }
 func (s *Store) Capabilities() stores.Capabilities {
 	system, unordered := "mysql", false
 	if t := s.texts(); t != nil {
-		unordered = t.unordered
-		if t.maria {
-			system = "mariadb"
-		}
+		system, unordered = strings.ToLower(t.name()), t.unordered
 	}
 	return stores.Capabilities{
 		System: system, ServerBound: true, SessionShared: !s.own, OutputsUnordered: unordered,

@@ -93,7 +93,7 @@ func (t *texts) claim(b []byte, c *claimed) []byte {
 	}
 	b = put(b, t.insert, "SELECT ", c.consumer, ", ", c.id, ", 1, "+now+", ", c.token, ", ", c.fingerprint, ", ", c.trace, " FROM DUAL WHERE ")
 	if looks {
-		b = put(t.key(put(b, t.taken), c.consumer, c.id), " FOR SHARE NOWAIT)")
+		b = put(t.key(put(b, t.taken), c.consumer, c.id), t.nowait(), ")")
 	}
 	and := looks
 	if c.orderKey != nil {
@@ -115,9 +115,9 @@ func (*texts) and(b []byte, more bool) []byte {
 
 // looksFirst reports whether the look for the lock is a statement of its own, outside of
 // the transaction: at REPEATABLE READ, to look for a row that is not there locks what
-// comes before the next one, and no other claim could be inserted there.
+// comes before the next one, and no other claim could be inserted there. TiDB has no such locks.
 func (t *texts) looksFirst() bool {
-	return !t.maria && t.isolation != levelName(sql.LevelReadCommitted)
+	return t.callable() && t.isolation != levelName(sql.LevelReadCommitted)
 }
 
 func (t *texts) key(b []byte, consumer int64, id []byte) []byte {

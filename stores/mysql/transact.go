@@ -15,7 +15,7 @@ func (s *Store) advance(ctx context.Context, on sqlstore.Sender, consumer int64,
 	if err != nil || !ok {
 		return err
 	}
-	ok, err = first(ctx, on, fmt.Sprintf(s.sql.free, number), &found)
+	ok, err = firstFree(ctx, on, fmt.Sprintf(s.sql.free, number), &found)
 	if err != nil || !ok {
 		return err
 	}
@@ -31,4 +31,13 @@ func exec(ctx context.Context, on sqlstore.Sender, text string) (affected int64,
 // first reads at most one row.
 func first(ctx context.Context, on sqlstore.Sender, text string, into ...any) (found bool, err error) {
 	return sqlstore.First(ctx, on, sqlstore.Statement{Text: text}, into...)
+}
+
+// firstFree is first of a statement that locks the row, unless another transaction has it.
+func firstFree(ctx context.Context, on sqlstore.Sender, text string, into ...any) (locked bool, err error) {
+	locked, err = first(ctx, on, text, into...)
+	if isRefused(err) {
+		return false, nil
+	}
+	return locked, err
 }

@@ -96,6 +96,10 @@ func (t *transaction) statement(ctx context.Context) (running context.Context, d
 		default:
 			err = errCut
 		}
+		if ctx.Value(storeKey{}) != nil && isRefused(err) { // the store goes on without the lock
+			t.release(nil)
+			return err
+		}
 		t.release(err)
 		return err
 	}

@@ -56,6 +56,10 @@ type Harness struct {
 	// is for a store that has several drivers, and is checked as a whole over one.
 	Groups []string
 
+	// Largest is how many bytes of payload the database keeps, if it is less than what the
+	// suite has otherwise, 16 MiB; 0: it is not.
+	Largest int
+
 	// Quarantined reads the quarantine, the first row first. RowID, FirstAt and
 	// LastAt are not looked at. nil: the columns named in the package documentation
 	// are read, with metadata in the form of this module's own stores.

@@ -223,6 +223,9 @@ func hostileText(b *bench) {
 func largePayload(b *bench) {
 	store := b.open()
 	for i, size := range []int{1 << 20, 10 << 20} {
+		if b.h.Largest > 0 {
+			size = min(size, b.h.Largest)
+		}
 		q := message1()
 		q.ID = fmt.Append(nil, "large ", i)
 		q.Payload = noise(size)

@@ -18,13 +18,17 @@ const (
 	MariaDB    Product = "mariadb"
 	NewMariaDB Product = "newmariadb"
 	MySQL      Product = "mysql"
+	TiDB       Product = "tidb" // which package tidb starts
 )
 
 // URLVariable names the environment variable that gives the shared server of tests
 // another address. This package does not read it.
 func (p Product) URLVariable() string {
-	if p == MySQL {
+	switch p {
+	case MySQL:
 		return "MILLPOND_TEST_MYSQL_URL"
+	case TiDB:
+		return "MILLPOND_TEST_TIDB_URL"
 	}
 	return "MILLPOND_TEST_MARIADB_URL"
 }

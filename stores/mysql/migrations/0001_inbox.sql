@@ -52,7 +52,7 @@ CREATE TABLE IF NOT EXISTS {schema.}{prefix}quarantine (
     payload       LONGBLOB,
     UNIQUE KEY {prefix}quarantine_identity (consumer, identity_hash, fingerprint, reason),
     KEY {prefix}quarantine_status (status, consumer)
-) ENGINE = InnoDB, DEFAULT CHARACTER SET utf8mb4, COLLATE utf8mb4_bin;
+) ENGINE = InnoDB, DEFAULT CHARACTER SET utf8mb4, COLLATE utf8mb4_bin /*T![auto_id_cache] AUTO_ID_CACHE 1 */;
 
 -- Processes that serve a consumer whose subscriber does not tell redeliveries apart.
 CREATE TABLE IF NOT EXISTS {schema.}{prefix}process (

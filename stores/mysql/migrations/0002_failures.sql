@@ -38,7 +38,7 @@ CREATE TABLE IF NOT EXISTS {schema.}{prefix}failure (
     KEY {prefix}failure_due (consumer, status, placement, due_at),
     KEY {prefix}failure_order (consumer, order_key, status, number),
     KEY {prefix}failure_cause (consumer, cause)
-) ENGINE = InnoDB, DEFAULT CHARACTER SET utf8mb4, COLLATE utf8mb4_bin;
+) ENGINE = InnoDB, DEFAULT CHARACTER SET utf8mb4, COLLATE utf8mb4_bin /*T![auto_id_cache] AUTO_ID_CACHE 1 */;
 
 CREATE TABLE IF NOT EXISTS {schema.}{prefix}audit (
     id          BIGINT        NOT NULL AUTO_INCREMENT PRIMARY KEY,
@@ -51,6 +51,6 @@ CREATE TABLE IF NOT EXISTS {schema.}{prefix}audit (
     message_id  LONGBLOB,
     `before`    VARBINARY(20) NOT NULL,
     `after`     VARBINARY(20) NOT NULL
-) ENGINE = InnoDB, DEFAULT CHARACTER SET utf8mb4, COLLATE utf8mb4_bin;
+) ENGINE = InnoDB, DEFAULT CHARACTER SET utf8mb4, COLLATE utf8mb4_bin /*T![auto_id_cache] AUTO_ID_CACHE 1 */;
 
 INSERT INTO {schema.}{prefix}schema (version, compatible, name) VALUES (2, 1, 'failures');

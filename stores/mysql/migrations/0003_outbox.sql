@@ -16,7 +16,7 @@ CREATE TABLE IF NOT EXISTS {schema.}{prefix}outbox (
     error       TEXT,
     metadata    LONGBLOB,
     payload     LONGBLOB
-) ENGINE = InnoDB, DEFAULT CHARACTER SET utf8mb4, COLLATE utf8mb4_bin;
+) ENGINE = InnoDB, DEFAULT CHARACTER SET utf8mb4, COLLATE utf8mb4_bin /*T![auto_id_cache] AUTO_ID_CACHE 1 */;
 
 CREATE TABLE IF NOT EXISTS {schema.}{prefix}outbox_history (
     id          BIGINT         NOT NULL PRIMARY KEY,
@@ -64,7 +64,7 @@ CREATE TABLE IF NOT EXISTS {schema.}{prefix}lease (
     name  VARBINARY(200) NOT NULL,
     unit  BIGINT         NOT NULL,
     owner VARBINARY(200) NOT NULL,
-    until BIGINT         NOT NULL,
+    `until` BIGINT       NOT NULL,
     PRIMARY KEY (name, unit)
 ) ENGINE = InnoDB, DEFAULT CHARACTER SET utf8mb4, COLLATE utf8mb4_bin;
 
