@@ -21,7 +21,8 @@ TIDB ?=
 ARGS ?=
 
 # BROKER is the file of examples/swap that make swap uses: memory, kafka, rabbitmq, sqs, nats,
-# or one of them through Watermill's own adapter, such as kafka-watermill.
+# or one of them through Watermill's own adapter, such as kafka-watermill; and sqs-dynamodb, which
+# has no server of SQL.
 BROKER ?= memory
 
 # Modules of their own, because of what they need beside millpond.
@@ -46,7 +47,7 @@ payments: ## Run the payments: calls that no transaction can hold, with kills in
 	$(GO) run ./examples/payments $(ARGS)
 
 .PHONY: swap
-swap: ## Run one service on BROKER=memory, kafka, rabbitmq, sqs, nats: the same table on each.
+swap: ## Run one service on BROKER=memory, kafka, rabbitmq, sqs, nats, sqs-dynamodb: the same table on each.
 	$(GO) run ./examples/swap --config examples/swap/$(BROKER).yaml $(ARGS)
 
 .PHONY: pipeline

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"database/sql"
 	"fmt"
 	"io"
 	"strings"
@@ -10,7 +9,6 @@ import (
 
 	"github.com/millpond-go/millpond/middleware/keys"
 	"github.com/millpond-go/millpond/stores"
-	"github.com/millpond-go/millpond/stores/sqlite"
 )
 
 // books are what the database says.
@@ -20,25 +18,9 @@ type books struct {
 	failed   map[string]bool // orders that are kept as dead letters
 }
 
-func readBooks(ctx context.Context, store *sqlite.Store) (books, error) {
+func readBooks(ctx context.Context, in database, store stores.Inspector) (books, error) {
 	b := books{reserved: make(map[string][]order), stock: make(map[string]int64), failed: make(map[string]bool)}
-	err := each(ctx, store.DB(), `SELECT order_id, article, quantity FROM reservation`, func(rows *sql.Rows) error {
-		var o order
-		err := rows.Scan(&o.ID, &o.Article, &o.Quantity)
-		b.reserved[o.ID] = append(b.reserved[o.ID], o)
-		return err
-	})
-	if err != nil {
-		return b, err
-	}
-	err = each(ctx, store.DB(), `SELECT article, quantity FROM stock`, func(rows *sql.Rows) error {
-		var article string
-		var quantity int64
-		err := rows.Scan(&article, &quantity)
-		b.stock[article] = quantity
-		return err
-	})
-	if err != nil {
+	if err := in.read(ctx, &b); err != nil {
 		return b, err
 	}
 	failed, err := store.Messages(ctx, stores.MessageQuery{
@@ -51,20 +33,6 @@ func readBooks(ctx context.Context, store *sqlite.Store) (books, error) {
 		}
 	}
 	return b, err
-}
-
-func each(ctx context.Context, db *sql.DB, query string, row func(*sql.Rows) error) error {
-	rows, err := db.QueryContext(ctx, query)
-	if err != nil {
-		return err
-	}
-	defer func() { _ = rows.Close() }()
-	for rows.Next() {
-		if err := row(rows); err != nil {
-			return err
-		}
-	}
-	return rows.Err()
 }
 
 // result is what the comparison of books and orders has shown.

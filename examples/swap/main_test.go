@@ -32,10 +32,13 @@ var files = []string{
 	"memory.yaml", "kafka.yaml", "kafka-watermill.yaml", "rabbitmq.yaml", "rabbitmq-watermill.yaml", "sqs.yaml", "sqs-watermill.yaml", "nats.yaml",
 }
 
+// withoutSQL differs in store.url, too.
+const withoutSQL = "sqs-dynamodb.yaml"
+
 func TestFilesDifferInOneLine(t *testing.T) {
 	found, err := filepath.Glob("*.yaml")
-	if err != nil || len(found) != len(files) {
-		t.Fatalf("there are %q, want %q (%v)", found, files, err)
+	if err != nil || len(found) != len(files)+1 {
+		t.Fatalf("there are %q, want %q and %s (%v)", found, files, withoutSQL, err)
 	}
 	first, config := read(t, files[0])
 	for _, name := range files[1:] {
@@ -53,6 +56,20 @@ func TestFilesDifferInOneLine(t *testing.T) {
 		if config.String() != other.String() { // which has every field that is set
 			t.Errorf("%s means %v, and %s %v", files[0], config, name, other)
 		}
+	}
+}
+
+func TestWithoutSQLOnlyTheURLsDiffer(t *testing.T) {
+	sqs, config := read(t, "sqs.yaml")
+	lines, other := read(t, withoutSQL)
+	for i, line := range lines {
+		if url := strings.HasPrefix(line, "  url: "+other.Store.URL.Reveal()); !url && !strings.HasPrefix(line, "#") && line != sqs[i] {
+			t.Errorf("%s has %q, want %q", withoutSQL, line, sqs[i])
+		}
+	}
+	other.Store.URL = config.Store.URL
+	if config.String() != other.String() {
+		t.Errorf("sqs.yaml means %v, and %s %v", config, withoutSQL, other)
 	}
 }
 
@@ -84,10 +101,14 @@ wrong                  0  reservations and stocks that no order explains
 
 // The same binary, with no other difference than the file, shows the same on every broker.
 func TestEveryBrokerShowsTheSame(t *testing.T) {
-	for _, name := range files {
+	for _, name := range append(slices.Clone(files), withoutSQL) {
 		for at, brokerURL := range brokerURLs(t, name) {
 			t.Run(name+at, func(t *testing.T) {
-				out, messages, err := program(t, "MILLPOND_BROKER_URL="+brokerURL, "--config", name)
+				variables := []string{"MILLPOND_BROKER_URL=" + brokerURL}
+				if name == withoutSQL {
+					variables = append(variables, "MILLPOND_STORE_URL="+testenv.DynamoDB(t).URL()+"&migrate=true")
+				}
+				out, messages, err := program(t, variables, "--config", name)
 				if err != nil || out != table {
 					t.Errorf("%v\n%s\nwant\n%s%s", err, out, table, messages)
 				}
@@ -144,7 +165,7 @@ func brokerURLs(t *testing.T, name string) map[string]string {
 
 // program runs this binary as the program, with nothing from the environment that would
 // change its configuration.
-func program(t *testing.T, variable string, args ...string) (out, messages string, err error) {
+func program(t *testing.T, variables []string, args ...string) (out, messages string, err error) {
 	t.Helper()
 	binary, err := os.Executable()
 	if err != nil {
@@ -152,7 +173,7 @@ func program(t *testing.T, variable string, args ...string) (out, messages strin
 	}
 	command := exec.CommandContext(t.Context(), binary, args...)
 	command.Env = slices.DeleteFunc(os.Environ(), func(entry string) bool { return strings.HasPrefix(entry, "MILLPOND_") })
-	command.Env = append(command.Env, programVariable+"=yes", variable, "GORACE=atexit_sleep_ms=0 "+os.Getenv("GORACE"))
+	command.Env = append(append(command.Env, variables...), programVariable+"=yes", "GORACE=atexit_sleep_ms=0 "+os.Getenv("GORACE"))
 	var stdout, stderr bytes.Buffer
 	command.Stdout, command.Stderr = &stdout, &stderr
 	err = command.Run()
@@ -182,7 +203,7 @@ func TestWrongUse(t *testing.T) {
 		{1, "MILLPOND_BROKER_URL=kafka+watermill://127.0.0.1:1/?connect_timeout=1s", "127.0.0.1:1", []string{"--config", "memory.yaml"}},
 		{1, "", "nothing more within 1ns", []string{"--config", "memory.yaml", "--timeout", "1ns"}},
 	} {
-		out, messages, err := program(t, tt.variable, tt.args...)
+		out, messages, err := program(t, []string{tt.variable}, tt.args...)
 		code := 0
 		if exit := (*exec.ExitError)(nil); errors.As(err, &exit) {
 			code = exit.ExitCode()

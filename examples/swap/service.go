@@ -1,11 +1,13 @@
 package main
 
-// The service. This file is what you would write; nothing in it knows the broker.
+// The service. This file is what you would write; nothing in it knows the broker. On DynamoDB the
+// handler is that of dynamodb.go.
 
 import (
 	"context"
 	"database/sql"
 	"encoding/json"
+	"errors"
 	"fmt"
 
 	"github.com/ThreeDotsLabs/watermill/message"
@@ -20,7 +22,6 @@ import (
 	_ "github.com/millpond-go/millpond/brokers/sqs/official"
 	"github.com/millpond-go/millpond/middleware"
 	"github.com/millpond-go/millpond/router"
-	"github.com/millpond-go/millpond/stores/sqlite"
 )
 
 // schema is the service's own. The reservations have no unique key on purpose, so that an
@@ -30,13 +31,17 @@ CREATE TABLE stock       (article TEXT PRIMARY KEY, quantity INTEGER NOT NULL);
 CREATE TABLE reservation (order_id TEXT NOT NULL, article TEXT NOT NULL, quantity INTEGER NOT NULL);`
 
 // newWarehouse makes the service of its configuration.
-func newWarehouse(ctx context.Context, config router.Config, orders string, w *warehouse) (*router.Service, error) {
+func newWarehouse(ctx context.Context, config router.Config, orders string, w *warehouse) (*router.Service, database, error) {
 	svc, err := router.New(ctx, config)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	svc.Handle("reserve", orders, sqlite.Handler(w.reserve))
-	return svc, nil
+	in, err := databaseOf(svc.Store(), config.Store.URL)
+	if err != nil {
+		return nil, nil, errors.Join(err, svc.Close())
+	}
+	svc.Handle("reserve", orders, in.handler(w)) // sqlite.Handler(w.reserve), or that of dynamodb.go
+	return svc, in, nil
 }
 
 // order is what the shop sends.
@@ -52,16 +57,21 @@ type warehouse struct{ shelves *shelves }
 // reserve is the handler. What it writes through tx is committed together with the proof
 // that this order is done, or not at all.
 func (w *warehouse) reserve(ctx context.Context, tx *sql.Tx, msg *message.Message) error {
-	var o order
-	if err := json.Unmarshal(msg.Payload, &o); err != nil {
-		return middleware.Permanent(fmt.Errorf("not an order: %w", err)) // no attempt will succeed
-	}
-	if err := w.shelves.find(o); err != nil {
-		return err // the next attempt may succeed
+	o, err := w.find(msg)
+	if err != nil {
+		return err
 	}
 	if _, err := tx.ExecContext(ctx, `UPDATE stock SET quantity = quantity - ? WHERE article = ?`, o.Quantity, o.Article); err != nil {
 		return err
 	}
-	_, err := tx.ExecContext(ctx, `INSERT INTO reservation (order_id, article, quantity) VALUES (?, ?, ?)`, o.ID, o.Article, o.Quantity)
+	_, err = tx.ExecContext(ctx, `INSERT INTO reservation (order_id, article, quantity) VALUES (?, ?, ?)`, o.ID, o.Article, o.Quantity)
 	return err
+}
+
+// find reads an order, and looks for its article.
+func (w *warehouse) find(msg *message.Message) (o order, err error) {
+	if err := json.Unmarshal(msg.Payload, &o); err != nil {
+		return o, middleware.Permanent(fmt.Errorf("not an order: %w", err)) // no attempt will succeed
+	}
+	return o, w.shelves.find(o) // the next attempt may succeed
 }

@@ -2,18 +2,14 @@ package main
 
 import (
 	"context"
-	"database/sql"
 	"errors"
 	"fmt"
 	"io"
-	"net/url"
 	"os"
-	"path/filepath"
 
 	"github.com/google/uuid"
 
 	"github.com/millpond-go/millpond/router"
-	"github.com/millpond-go/millpond/stores/sqlite"
 )
 
 // story is what happens: the service runs, the shop publishes, and the books are checked.
@@ -29,28 +25,27 @@ func story(ctx context.Context, o options, out, progress io.Writer) error {
 	defer func() { _ = os.RemoveAll(dir) }()
 
 	// Nothing of an earlier run is in the way, whatever the broker has kept.
-	config.Store.URL = router.NewURL("sqlite://" + (&url.URL{Path: filepath.Join(dir, "warehouse.db")}).EscapedPath())
+	if config.Store.URL, err = fresh(config.Store.URL, dir); err != nil {
+		return err
+	}
 	topic := "swap-orders-" + uuid.NewString()
 	config.Broker.Group = topic
 
 	seen := newWatch()
 	config.Inbox.Hooks = append(config.Inbox.Hooks, seen)
 	shop := orders()
-	svc, err := newWarehouse(ctx, config, topic, &warehouse{shelves: newShelves(shop)})
+	svc, in, err := newWarehouse(ctx, config, topic, &warehouse{shelves: newShelves(shop)})
 	if err != nil {
 		return err
 	}
 	defer func() { _ = svc.Close() }()
-	store, ok := svc.Store().(*sqlite.Store)
-	if !ok {
-		return fmt.Errorf("store.url is of %T: this example is written for SQLite", svc.Store())
-	}
-	if err := prepare(ctx, store.DB()); err != nil {
+	defer func() { _ = in.remove(context.WithoutCancel(ctx)) }()
+	if err := in.prepare(ctx); err != nil {
 		return err
 	}
 
 	service := start(ctx, svc)
-	r, err := sell(service.ctx, o, svc, store, topic, shop, seen, progress)
+	r, err := sell(service.ctx, o, svc, in, topic, shop, seen, progress)
 	switch ended := service.stop(); {
 	case ended != nil:
 		return ended
@@ -68,20 +63,8 @@ func story(ctx context.Context, o options, out, progress io.Writer) error {
 	return nil
 }
 
-func prepare(ctx context.Context, db *sql.DB) error {
-	if _, err := db.ExecContext(ctx, schema); err != nil {
-		return err
-	}
-	for _, article := range articles {
-		if _, err := db.ExecContext(ctx, `INSERT INTO stock (article, quantity) VALUES (?, ?)`, article, openingStock); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
 // sell publishes the orders, waits until all are settled and compares.
-func sell(ctx context.Context, o options, svc *router.Service, store *sqlite.Store, topic string, shop []order, w *watch, progress io.Writer) (result, error) {
+func sell(ctx context.Context, o options, svc *router.Service, in database, topic string, shop []order, w *watch, progress io.Writer) (result, error) {
 	select {
 	case <-svc.Watermill().Running():
 	case <-ctx.Done():
@@ -97,10 +80,10 @@ func sell(ctx context.Context, o options, svc *router.Service, store *sqlite.Sto
 	}
 	ctx, cancel := context.WithTimeoutCause(ctx, o.timeout, fmt.Errorf("nothing more within %s", o.timeout))
 	defer cancel()
-	if err := w.settled(ctx, store, len(messages)); err != nil {
+	if err := w.settled(ctx, svc.Store(), len(messages)); err != nil {
 		return result{}, err
 	}
-	b, err := readBooks(ctx, store)
+	b, err := readBooks(ctx, in, svc.Store())
 	if err != nil {
 		return result{}, err
 	}
