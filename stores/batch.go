@@ -43,6 +43,14 @@ type Batch interface {
 	Cut()
 }
 
+// Droppable is implemented by members whose handlers can hand over statements that are sent with
+// COMMIT. One that fails drops its member, and the others are committed.
+type Droppable interface {
+	// Dropped returns why a member that was kept is not among those that Batch.Commit has
+	// committed: an error of Member.Keep. It is asked when that has returned nil.
+	Dropped() error
+}
+
 // Member is one run of a handler in the transaction of a batch. It implements the optional
 // interfaces of the attempts of its store.
 type Member interface {

@@ -12,7 +12,7 @@
 // every store can do are optional interfaces, found by assertion: of stores [Outbox] (with
 // [Leases]), [OutboxInspector], [OutboxWaker] and [OutputChecker], [LeaseInbox] for handlers under leases, [Batcher] for messages that share a
 // transaction (a [Batch], with a [Member] each), [Attendance], [Resolver], [Waker], [PoolReporter], [Purger],
-// [Examiner] and [Granter]; of attempts [Emitter], [Interruptible], [Refusing] and
+// [Examiner] and [Granter]; of members [Droppable]; of attempts [Emitter], [Interruptible], [Refusing] and
 // [Escapable].
 //
 // The package imports no driver and no message library, so that a program links

@@ -105,6 +105,7 @@ var (
 	_ stores.Interruptible = (*member)(nil)
 	_ stores.Escapable     = (*member)(nil)
 	_ stores.Refusing      = (*member)(nil)
+	_ stores.Droppable     = (*member)(nil)
 )
 
 // Context implements stores.Member.

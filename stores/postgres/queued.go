@@ -73,19 +73,27 @@ func Queued(f func(ctx context.Context, q *Queue, msg *message.Message) error) m
 }
 
 func (q *Queue) hand(ctx context.Context, tx pgx.Tx) error {
-	if t, ok := tx.(*memberTx); ok {
-		return t.member.Apart("statements that ride with COMMIT")
-	}
-	managed, _ := tx.(*managedTx) // what Handler gives
+	// What Handler gives.
+	managed, _ := tx.(*managedTx)
+	shared, inBatch := tx.(*memberTx)
 	for i := range q.statements {
 		s := &q.statements[i]
 		queued := s.SQL
 		var err error
-		if s.SQL, s.Args, err = rewrite(ctx, managed.tx.Conn(), s.SQL, s.Args); err != nil {
+		if inBatch {
+			s.SQL, s.Args, err = shared.admit(ctx, s.SQL, s.Args)
+		} else {
+			s.SQL, s.Args, err = rewrite(ctx, managed.tx.Conn(), s.SQL, s.Args)
+		}
+		if err != nil {
 			return &StatementError{Number: i + 1, SQL: queued, Err: err}
 		}
 	}
-	return managed.attempt.Hand(ctx, &claimtx.Handed{Statements: q.statements, Failed: q.failed})
+	handed := &claimtx.Handed{Statements: q.statements, Failed: q.failed}
+	if inBatch {
+		return shared.member.Hand(ctx, handed)
+	}
+	return managed.attempt.Hand(ctx, handed)
 }
 
 func (q *Queue) failed(at int, rows int64, err error) error {

@@ -134,6 +134,12 @@ func (r *round) finish(parent context.Context, lost error, commit bool) {
 		return
 	}
 	result = r.batch.Commit(ctx)
+	for _, s := range r.seats[:r.turn.next] {
+		if result == nil && s.dropped() != nil {
+			r.end.Kept--
+			r.end.Failed++
+		}
+	}
 }
 
 // stop ends the time of the batch.

@@ -40,11 +40,22 @@ func (s *Seat) Keep(parent context.Context, outputs []stores.Output) Verdict {
 	case err != nil:
 		return r.failed(err)
 	case r.result == nil:
+		if err := s.dropped(); err != nil {
+			return r.failed(err)
+		}
 		return Verdict{}
 	case errors.Is(r.result, stores.ErrCommitUnknown):
 		return Verdict{Err: r.result}
 	}
 	return Verdict{Err: r.result, Apart: true}
+}
+
+// dropped is why the member is not among those that were committed.
+func (s *Seat) dropped() error {
+	if d, ok := s.member.(stores.Droppable); ok {
+		return d.Dropped()
+	}
+	return nil
 }
 
 // Leave undoes what a handler has done, and gives the transaction to the next member. The

@@ -35,16 +35,9 @@ type Request struct {
 // at once.
 func (t *Tx) Hand(ctx context.Context, h *Handed) (err error) {
 	l := t.link()
-	texts := make([]string, len(h.Statements))
-	for i, r := range h.Statements {
-		if err := t.inspect(r.SQL, l == nil); err != nil {
-			return h.Failed(i, 0, err)
-		}
-		if texts[i] = r.SQL; r.Rows >= 0 {
-			if texts[i], err = counted(r.SQL, r.Rows); err != nil {
-				return h.Failed(i, 0, err)
-			}
-		}
+	texts, err := t.texts(h, l == nil)
+	if err != nil {
+		return err
 	}
 	if err := t.Acquire(); err != nil {
 		return err
@@ -53,19 +46,44 @@ func (t *Tx) Hand(ctx context.Context, h *Handed) (err error) {
 	if l == nil {
 		return t.sendHanded(ctx, texts, h)
 	}
+	staged, err := t.stage(ctx, l, texts, h)
+	if err != nil {
+		return err
+	}
+	t.staged, t.handed = slices.Concat(staged, t.staged), h
+	return nil
+}
+
+// texts returns what is sent to the server, or why one of the statements may not be.
+func (t *Tx) texts(h *Handed, simple bool) (texts []string, err error) {
+	texts = make([]string, len(h.Statements))
+	for i, r := range h.Statements {
+		if err := t.inspect(r.SQL, simple); err != nil {
+			return nil, h.Failed(i, 0, err)
+		}
+		if texts[i] = r.SQL; r.Rows >= 0 {
+			if texts[i], err = counted(r.SQL, r.Rows); err != nil {
+				return nil, h.Failed(i, 0, err)
+			}
+		}
+	}
+	return texts, nil
+}
+
+// stage returns the statements with their arguments as the server takes them.
+func (t *Tx) stage(ctx context.Context, l *link, texts []string, h *Handed) (sqlstore.Staged, error) {
 	if at, err := l.describe(ctx, t.conn.PgConn(), texts); err != nil {
-		return h.Failed(at, 0, err)
+		return nil, h.Failed(at, 0, err)
 	}
 	staged := make(sqlstore.Staged, len(texts))
 	for i, text := range texts {
 		args, err := encode(t.conn.TypeMap(), l.described[text], h.Statements[i].Args)
 		if err != nil {
-			return h.Failed(i, 0, err)
+			return nil, h.Failed(i, 0, err)
 		}
 		staged[i] = tables.Statement{Text: text, Args: args}
 	}
-	t.staged, t.handed = slices.Concat(staged, t.staged), h
-	return nil
+	return staged, nil
 }
 
 // encoded is an argument as the driver has encoded it.
@@ -138,13 +156,21 @@ func (l *link) describe(ctx context.Context, pg *pgconn.PgConn, texts []string) 
 	return 0, nil
 }
 
-// sendHanded sends the statements in a trip of their own.
-func (t *Tx) sendHanded(ctx context.Context, texts []string, h *Handed) error {
+// sendHanded sends the statements in a trip of their own, after others.
+func (t *Tx) sendHanded(ctx context.Context, texts []string, h *Handed, before ...string) error {
 	var batch pgx.Batch
+	for _, text := range before {
+		batch.Queue(text)
+	}
 	for i, text := range texts {
 		batch.Queue(text, h.Statements[i].Args...)
 	}
 	results := t.conn.SendBatch(ctx, &batch)
+	for range before {
+		if _, err := results.Exec(); err != nil {
+			return errors.Join(err, results.Close())
+		}
+	}
 	for i := range texts {
 		if _, err := results.Exec(); err != nil {
 			return errors.Join(h.failed(i, err), results.Close())

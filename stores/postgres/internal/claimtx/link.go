@@ -4,6 +4,8 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
+	"errors"
+	"strings"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
@@ -20,6 +22,7 @@ type link struct {
 	tx        pgx.Tx              // stands for the transactions on the connection, one after the other
 	prepared  map[string]string   // names of statements by their texts
 	described map[string][]uint32 // types of their parameters, of those of handlers
+	unsure    []string            // texts that are prepared by what is sent, if the server comes to them
 }
 
 const (
@@ -65,6 +68,7 @@ func (l *link) exchange(ctx context.Context, pg *pgconn.PgConn, statements ...ta
 		return context.Cause(ctx)
 	}
 	to := pg.Frontend()
+	l.begin()
 	for i := range statements {
 		l.queue(to, &statements[i])
 	}
@@ -87,6 +91,13 @@ func (l *link) exchange(ctx context.Context, pg *pgconn.PgConn, statements ...ta
 	return err
 }
 
+// begin is called before statements are queued that are sent at once.
+func (l *link) begin() {
+	if l != nil {
+		l.unsure = l.unsure[:0]
+	}
+}
+
 // queue writes a statement for the server, and returns how many bytes that may be. The server
 // prepares it when it is sent first, and each time without a link.
 func (l *link) queue(to *pgproto3.Frontend, s *tables.Statement) (bytes int) {
@@ -95,6 +106,7 @@ func (l *link) queue(to *pgproto3.Frontend, s *tables.Statement) (bytes int) {
 	if l != nil {
 		if name, known = l.prepared[s.Text]; !known {
 			name = l.prepare(to, s.Text)
+			l.unsure = append(l.unsure, s.Text)
 		}
 	}
 	if !known {
@@ -142,12 +154,24 @@ func (l *link) discard(to *pgproto3.Frontend) {
 // failed has statements prepared anew that may not be, or whose plans no longer fit. A connection
 // of which somebody else discards what is prepared has no link from then on.
 func (l *link) failed(pg *pgconn.PgConn, statements []tables.Statement, err error) {
-	for i := range statements {
-		l.drop(statements[i].Text)
+	for _, text := range l.unsure {
+		l.drop(text)
+	}
+	if !ofValues(err) {
+		for i := range statements {
+			l.drop(statements[i].Text)
+		}
 	}
 	if tables.NotPrepared(err) {
 		pg.CustomData()[linkKey] = (*link)(nil)
 	}
+}
+
+// ofValues reports whether an error is about what is in arguments and rows, whatever the plan.
+func ofValues(err error) bool {
+	const dataException, integrityViolation = "22", "23"
+	refused, ok := errors.AsType[*pgconn.PgError](err)
+	return ok && (strings.HasPrefix(refused.Code, dataException) || strings.HasPrefix(refused.Code, integrityViolation))
 }
 
 func (l *link) drop(text string) {

@@ -41,8 +41,7 @@ func sendCommit(ctx context.Context, pg *pgconn.PgConn, l *link, before []tables
 		return nil
 	})
 	if err != nil && l != nil {
-		l.drop(commit)
-		l.failed(pg, before, err)
+		l.failed(pg, append(slices.Clip(before), tables.Statement{Text: commit}), err)
 	}
 	return a, err
 }
@@ -131,6 +130,7 @@ func queue(to *pgproto3.Frontend, l *link, before []tables.Statement) (much bool
 		return false
 	}
 	bytes := 0
+	l.begin()
 	for _, s := range append(slices.Clip(before), tables.Statement{Text: commit}) {
 		bytes += l.queue(to, &s)
 	}

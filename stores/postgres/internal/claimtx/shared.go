@@ -9,6 +9,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgproto3"
 
+	"github.com/millpond-go/millpond/internal/sqlstore"
 	"github.com/millpond-go/millpond/internal/sqltx"
 	"github.com/millpond-go/millpond/stores"
 	"github.com/millpond-go/millpond/stores/postgres/internal/tables"
@@ -24,7 +25,6 @@ type Shared struct {
 	members []*Member // those that are won
 	broken  error     // why it cannot be committed any more
 	inUse   bool      // something may still read from the connection
-	outputs []stores.Output
 }
 
 // Member is one message's part of a shared transaction.
@@ -37,6 +37,8 @@ type Member struct {
 	ran     bool
 	apart   sqltx.Apart
 	outputs []stores.Output
+	queued  sqlstore.Staged // sent with COMMIT
+	dropped error           // why it was not committed with the others
 }
 
 // Savepoint is the statement that is sent before the first one of a member. Those of members
@@ -142,7 +144,6 @@ func (m *Member) Keep(ctx context.Context) error {
 		reason = m.unfit()
 		if reason == nil {
 			m.kept = true
-			s.outputs = append(s.outputs, m.outputs...)
 			return nil
 		}
 		reason = errors.Join(reason, m.undo(ctx))
@@ -257,11 +258,11 @@ func (s *Shared) commit(ctx context.Context) (Left, error) {
 	case pg.IsClosed(), pg.IsBusy(), pg.TxStatus() != 'T', ctx.Err() != nil:
 		return Usable, pkg.NotCommitted(errors.Join(s.lose(ctx.Err()), s.base.end(context.WithoutCancel(ctx))))
 	}
-	if err := s.base.tables.Stage(&s.base.staged, s.outputs); err != nil {
+	a, err := s.sendLast(ctx)
+	switch {
+	case errors.Is(err, errNotSent):
 		return Usable, pkg.NotCommitted(errors.Join(s.lose(err), s.base.end(ctx)))
-	}
-	a, err := sendCommit(ctx, pg, s.base.link(), append(s.proof(), s.base.staged...))
-	if tables.NotOurs(err) {
+	case tables.NotOurs(err):
 		return Usable, pkg.NotCommitted(errors.Join(s.lose(sqltx.ErrEscaped), s.base.end(ctx)))
 	}
 	return Usable, s.base.committed(ctx, a.tag, err)

@@ -1,0 +1,126 @@
+package claimtx
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/millpond-go/millpond/internal/sqlstore"
+	"github.com/millpond-go/millpond/stores/postgres/internal/tables"
+)
+
+// Hand is Tx.Hand in a batch: the statements of all its members ride with its COMMIT. Those of a
+// handler that has sent others itself are sent at once, because what undoes one of the two has to
+// undo both.
+func (m *Member) Hand(ctx context.Context, h *Handed) (err error) {
+	texts, err := m.texts(h, false)
+	if err != nil {
+		return err
+	}
+	if err := m.Acquire(); err != nil {
+		return err
+	}
+	defer func() { m.Release(err) }()
+	if _, err := linkTo(ctx, m.conn); err != nil { // which batches claim without
+		return err
+	}
+	l := m.link()
+	switch {
+	case m.saved:
+		return m.sendHanded(ctx, texts, h)
+	case l == nil:
+		m.saved = true // in the same trip, or nothing is left
+		return m.sendHanded(ctx, texts, h, Savepoint)
+	}
+	staged, err := m.stage(ctx, l, texts, h)
+	if err == nil {
+		m.queued, m.handed = staged, h
+	}
+	return err
+}
+
+// Dropped implements stores.Droppable.
+func (m *Member) Dropped() error { return m.dropped }
+
+// The savepoint that the statements are behind which are sent with COMMIT.
+const (
+	saveHanded = "SAVEPOINT millpond_handed"
+	undoHanded = "ROLLBACK TO SAVEPOINT millpond_handed"
+)
+
+// last is what is sent with COMMIT, and whose each statement is; nil: ours.
+type last struct {
+	statements []tables.Statement
+	whose      []*Member
+	first      map[*Member]int // where theirs begin
+}
+
+func (l *last) add(m *Member, statements ...tables.Statement) {
+	if m != nil && len(statements) > 0 {
+		l.first[m] = len(l.statements)
+	}
+	for _, s := range statements {
+		l.statements, l.whose = append(l.statements, s), append(l.whose, m)
+	}
+}
+
+// last returns what members have handed over, the check of the claims, and the outputs. After a
+// first try it begins with the end of that, and takes back the claims of the members that have
+// failed, which are undone with it.
+func (s *Shared) last(again bool) (*last, error) {
+	l := &last{first: make(map[*Member]int)}
+	var outputs sqlstore.Staged
+	if again {
+		l.add(nil, tables.Statement{Text: undoHanded})
+	}
+	for _, m := range s.members {
+		if m.dropped != nil {
+			l.add(nil, m.tables.Unclaim(m.consumer, m.id))
+		}
+		if !m.kept {
+			continue
+		}
+		if m.queued != nil {
+			if !again && len(l.statements) == 0 {
+				l.add(nil, tables.Statement{Text: saveHanded})
+			}
+			l.add(m, m.queued...)
+		}
+		if err := s.base.tables.Stage(&outputs, m.outputs); err != nil {
+			return nil, err
+		}
+	}
+	l.add(nil, s.proof()...)
+	l.add(nil, outputs...)
+	return l, nil
+}
+
+// drop reports whether it leaves out the member whose statement the server has refused. What others
+// have a part in, such as a deadlock, is nobody's.
+func (l *last) drop(done int, err error) bool {
+	if err == nil || done >= len(l.whose) || l.whose[done] == nil || !tables.Refused(err) || tables.Interruption(err) || tables.NotPrepared(err) {
+		return false
+	}
+	m := l.whose[done]
+	err = m.handed.failed(done-l.first[m], err)
+	m.gate.Fail(err)
+	m.kept, m.dropped = false, pkg.NotCommitted(err)
+	return true
+}
+
+// sendLast sends COMMIT, and again without the member that has failed.
+func (s *Shared) sendLast(ctx context.Context) (a answer, err error) {
+	for again := false; ; again = true {
+		l, err := s.last(again)
+		if err != nil {
+			return a, fmt.Errorf("%w: %w", errNotSent, err)
+		}
+		a, err = sendCommit(ctx, s.base.conn.PgConn(), s.base.link(), l.statements)
+		if !l.drop(a.done, err) {
+			return a, err
+		}
+	}
+}
+
+// errNotSent: COMMIT was not.
+var errNotSent = errors.New("postgres: COMMIT was not sent")
