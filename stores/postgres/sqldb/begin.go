@@ -60,6 +60,9 @@ func (s *Store) begin(ctx context.Context, consumer int64, c *stores.Claim) (sto
 
 // BeginTx implements driver.ConnBeginTx.
 func (c *conn) BeginTx(ctx context.Context, opts driver.TxOptions) (driver.Tx, error) {
+	if b, ok := ctx.(*batchBeginning); ok {
+		return c.beginBatch(b)
+	}
 	b, ok := ctx.(*beginning)
 	if !ok {
 		return c.stdConn.BeginTx(ctx, opts)

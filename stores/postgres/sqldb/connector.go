@@ -82,9 +82,23 @@ func (c *conn) IsValid() bool {
 	return !c.stale && !pg.IsClosed() && !pg.IsBusy() && pg.TxStatus() == 'I'
 }
 
-// watched sends a statement, of which the attempt that holds the connection is told.
-func watched[T any](c *conn, query string, send func() (T, error)) (T, error) {
-	held := c.held
+// holder is whose handler uses the connection, and what counts that.
+type holder interface {
+	Admit(query string) error
+	Acquire() error
+	Release(err error)
+}
+
+// holder returns nil if there is none.
+func (c *conn) holder() holder {
+	if c.held == nil {
+		return nil
+	}
+	return c.held
+}
+
+// watched sends a statement, of which its holder is told.
+func watched[T any](c *conn, held holder, query string, send func() (T, error)) (T, error) {
 	if held == nil {
 		return send()
 	}
@@ -99,7 +113,11 @@ func watched[T any](c *conn, query string, send func() (T, error)) (T, error) {
 
 // ExecContext implements driver.ExecerContext.
 func (c *conn) ExecContext(ctx context.Context, query string, args []driver.NamedValue) (driver.Result, error) {
-	return watched(c, query, func() (driver.Result, error) { return c.stdConn.ExecContext(ctx, query, args) })
+	return c.exec(ctx, c.holder(), query, args)
+}
+
+func (c *conn) exec(ctx context.Context, held holder, query string, args []driver.NamedValue) (driver.Result, error) {
+	return watched(c, held, query, func() (driver.Result, error) { return c.stdConn.ExecContext(ctx, query, args) })
 }
 
 // unlessBusy names what the driver calls a lost connection, if rows are open on it.
@@ -116,7 +134,10 @@ var errRowsOpen = fmt.Errorf("sqldb: rows of another statement are open: close t
 
 // QueryContext implements driver.QueryerContext.
 func (c *conn) QueryContext(ctx context.Context, query string, args []driver.NamedValue) (driver.Rows, error) {
-	held := c.held
+	return c.query(ctx, c.holder(), query, args)
+}
+
+func (c *conn) query(ctx context.Context, held holder, query string, args []driver.NamedValue) (driver.Rows, error) {
 	if held == nil {
 		return c.stdConn.QueryContext(ctx, query, args)
 	}
@@ -138,7 +159,17 @@ func (c *conn) QueryContext(ctx context.Context, query string, args []driver.Nam
 
 // PrepareContext implements driver.ConnPrepareContext.
 func (c *conn) PrepareContext(ctx context.Context, query string) (driver.Stmt, error) {
-	inner, err := watched(c, query, func() (driver.Stmt, error) { return c.stdConn.PrepareContext(ctx, query) })
+	return c.prepare(ctx, c.holder(), c, query)
+}
+
+// runner runs a prepared statement by its text, which pgx knows to be prepared.
+type runner interface {
+	driver.ExecerContext
+	driver.QueryerContext
+}
+
+func (c *conn) prepare(ctx context.Context, held holder, by runner, query string) (driver.Stmt, error) {
+	inner, err := watched(c, held, query, func() (driver.Stmt, error) { return c.stdConn.PrepareContext(ctx, query) })
 	if err != nil {
 		return nil, err
 	}
@@ -146,14 +177,14 @@ func (c *conn) PrepareContext(ctx context.Context, query string) (driver.Stmt, e
 	if !ok {
 		return nil, errors.Join(fmt.Errorf("sqldb: the driver's statement is a %T", inner), inner.Close())
 	}
-	return &stmt{Stmt: std, conn: c, text: query}, nil
+	return &stmt{Stmt: std, runner: by, conn: c, held: held, text: query}, nil
 }
 
 // rows are in use until they are closed.
 type rows struct {
 	*stdlib.Rows
 
-	held   *attempt
+	held   holder
 	closed bool
 }
 
@@ -167,12 +198,14 @@ func (r *rows) Close() error {
 	return err
 }
 
-// stmt is run by its text, which pgx knows to be prepared, so that it is watched, too.
+// stmt is run by its text, so that it is watched, too.
 type stmt struct {
 	*stdlib.Stmt
 
-	conn *conn
-	text string
+	runner runner
+	conn   *conn
+	held   holder // that has prepared it; nil: none
+	text   string
 }
 
 var (
@@ -182,18 +215,22 @@ var (
 
 // ExecContext implements driver.StmtExecContext.
 func (s *stmt) ExecContext(ctx context.Context, args []driver.NamedValue) (driver.Result, error) {
-	return s.conn.ExecContext(ctx, s.text, args)
+	return s.runner.ExecContext(ctx, s.text, args)
 }
 
 // QueryContext implements driver.StmtQueryContext.
 func (s *stmt) QueryContext(ctx context.Context, args []driver.NamedValue) (driver.Rows, error) {
-	return s.conn.QueryContext(ctx, s.text, args)
+	return s.runner.QueryContext(ctx, s.text, args)
 }
 
 // Close implements driver.Stmt.
 func (s *stmt) Close() error {
-	held := s.conn.held
-	if held == nil {
+	held := s.held
+	m, lent := held.(*member)
+	if !lent { // it may be another one's by now
+		held = s.conn.holder()
+	}
+	if held == nil || lent && m.batch.idle.Load() {
 		return s.Stmt.Close()
 	}
 	if held.Acquire() != nil {

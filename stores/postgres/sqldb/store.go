@@ -12,6 +12,7 @@ import (
 	"github.com/jackc/pgx/v5/stdlib"
 
 	"github.com/millpond-go/millpond/internal/sqlstore"
+	"github.com/millpond-go/millpond/internal/sqltx"
 	"github.com/millpond-go/millpond/internal/urlmux"
 	"github.com/millpond-go/millpond/stores"
 	"github.com/millpond-go/millpond/stores/postgres/internal/pgurl"
@@ -59,6 +60,7 @@ type Store struct {
 	ownsDB bool
 	ours   *connector // nil: the caller's own
 	isPgx  bool       // the caller's is of pgx's driver
+	lender sqltx.Lender
 	config Config
 }
 
@@ -195,10 +197,14 @@ func (s *Store) PoolUse() stores.PoolUse { return sqlstore.PoolUse(s.db) }
 
 // Close closes the *sql.DB if Open has opened it.
 func (s *Store) Close() error {
-	if !s.tables.Close() || !s.ownsDB {
+	if !s.tables.Close() {
 		return nil
 	}
-	if err := s.db.Close(); err != nil {
+	err := s.lender.Close()
+	if s.ownsDB {
+		err = errors.Join(err, s.db.Close())
+	}
+	if err != nil {
 		return fmt.Errorf("sqldb: %w", err)
 	}
 	return nil

@@ -1,0 +1,142 @@
+package sqldb
+
+import (
+	"context"
+	"database/sql/driver"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/millpond-go/millpond/stores"
+	"github.com/millpond-go/millpond/stores/postgres/internal/claimtx"
+)
+
+// loan is what database/sql believes to be a member's connection, and its transaction. That ends
+// nothing: the member does.
+type loan struct {
+	conn   *conn
+	member *member
+}
+
+var (
+	_ driver.ConnBeginTx        = loan{}
+	_ driver.ExecerContext      = loan{}
+	_ driver.QueryerContext     = loan{}
+	_ driver.ConnPrepareContext = loan{}
+	_ driver.NamedValueChecker  = loan{}
+)
+
+// BeginTx implements driver.ConnBeginTx.
+func (l loan) BeginTx(context.Context, driver.TxOptions) (driver.Tx, error) { return l, nil }
+
+// Begin implements driver.Conn; database/sql calls BeginTx.
+func (l loan) Begin() (driver.Tx, error) { return l, nil }
+
+// Close implements driver.Conn.
+func (loan) Close() error { return nil }
+
+// Commit implements driver.Tx.
+func (l loan) Commit() error { return l.end() }
+
+// Rollback implements driver.Tx.
+func (l loan) Rollback() error { return l.end() }
+
+// end dooms a run that is not over.
+func (l loan) end() error {
+	if l.member.Over() {
+		return nil
+	}
+	l.member.Doom(stores.ErrTxManaged)
+	return stores.ErrTxManaged
+}
+
+// CheckNamedValue implements driver.NamedValueChecker.
+func (l loan) CheckNamedValue(v *driver.NamedValue) error { return l.conn.CheckNamedValue(v) }
+
+// ExecContext implements driver.ExecerContext. The member's savepoint rides with its first
+// statement.
+func (l loan) ExecContext(ctx context.Context, query string, args []driver.NamedValue) (driver.Result, error) {
+	if !l.member.Saving() || hasOptions(args) {
+		if err := l.save(ctx, query); err != nil {
+			return nil, err
+		}
+		return l.conn.exec(ctx, l.member, query, args)
+	}
+	return watched(l.conn, l.member, query, func() (driver.Result, error) {
+		var batch pgx.Batch
+		batch.Queue(claimtx.Savepoint)
+		values := make([]any, len(args))
+		for i := range args {
+			values[i] = args[i].Value
+		}
+		batch.Queue(query, values...)
+		tag, err := l.ride(ctx, &batch)
+		if err != nil && pgconn.SafeToRetry(err) {
+			return nil, driver.ErrBadConn
+		}
+		return driver.RowsAffected(tag.RowsAffected()), err
+	})
+}
+
+func (l loan) ride(ctx context.Context, batch *pgx.Batch) (tag pgconn.CommandTag, err error) {
+	results := l.conn.Conn().SendBatch(ctx, batch)
+	if _, err = results.Exec(); err == nil {
+		l.member.Saved()
+		tag, err = results.Exec()
+	}
+	if closeErr := results.Close(); err == nil {
+		err = closeErr
+	}
+	return tag, err
+}
+
+// hasOptions reports whether arguments begin with one of pgx's for the driver.
+func hasOptions(args []driver.NamedValue) bool {
+	if len(args) == 0 {
+		return false
+	}
+	switch args[0].Value.(type) {
+	case pgx.QueryResultFormats, pgx.QueryResultFormatsByOID, pgx.QueryExecMode, pgx.QueryRewriter:
+		return true
+	}
+	return false
+}
+
+// save makes the savepoint in a trip of its own, where it cannot ride: the driver makes its rows
+// of nothing but a query.
+func (l loan) save(ctx context.Context, query string) error {
+	if !l.member.Saving() {
+		return nil
+	}
+	if err := l.member.Admit(query); err != nil { // or it would be sent in vain
+		return err
+	}
+	_, err := l.conn.Conn().Exec(ctx, claimtx.Savepoint)
+	if err == nil {
+		l.member.Saved()
+	}
+	l.member.Release(err)
+	return err
+}
+
+// QueryContext implements driver.QueryerContext.
+func (l loan) QueryContext(ctx context.Context, query string, args []driver.NamedValue) (driver.Rows, error) {
+	if err := l.save(ctx, query); err != nil {
+		return nil, err
+	}
+	return l.conn.query(ctx, l.member, query, args)
+}
+
+// PrepareContext implements driver.ConnPrepareContext. A statement is prepared under a name of
+// the driver's.
+func (l loan) PrepareContext(ctx context.Context, query string) (driver.Stmt, error) {
+	if err := l.save(ctx, query); err != nil {
+		return nil, err
+	}
+	return l.conn.prepare(ctx, l.member, l, query)
+}
+
+// Prepare implements driver.Conn.
+func (l loan) Prepare(query string) (driver.Stmt, error) {
+	return l.PrepareContext(context.Background(), query)
+}
