@@ -128,15 +128,19 @@ func (r *result) mustShare(t *testing.T) {
 	}
 }
 
-// TestBatches hurts workers whose deliveries share their transactions, in one of two ways each
-// day, on one of the stores.
+// TestBatches hurts workers whose deliveries share their transactions, in one of two ways on one of
+// the stores each day.
 func TestBatches(t *testing.T) {
 	t.Parallel()
-	ways := map[string]func(*testing.T, opener){"points": killInBatches, "random": hurtBatches}
-	for _, way := range turn(t, 1, slices.Sorted(maps.Keys(ways))...) {
-		t.Run(way, func(t *testing.T) {
+	tests := make(map[string]func(*testing.T))
+	for name, open := range map[string]opener{"postgres": newFragilePostgres, "postgres+sql": newFragileSQLDB, "sqlite": newSQLite} {
+		tests["points on "+name] = func(t *testing.T) { t.Helper(); killInBatches(t, open) }
+		tests["random on "+name] = func(t *testing.T) { t.Helper(); hurtBatches(t, open) }
+	}
+	for _, name := range turn(t, 1, slices.Sorted(maps.Keys(tests))...) {
+		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			on(t, today(t, 1, map[string]opener{"postgres": newFragilePostgres, "sqlite": newSQLite}), ways[way])
+			tests[name](t)
 		})
 	}
 }
