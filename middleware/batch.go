@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/millpond-go/millpond/internal/field"
+	"github.com/millpond-go/millpond/internal/loglimit"
 	"github.com/millpond-go/millpond/middleware/internal/batch"
 	"github.com/millpond-go/millpond/middleware/internal/execute"
 	"github.com/millpond-go/millpond/middleware/internal/text"
@@ -80,6 +81,12 @@ func (m *modes) addBatches(store Store, c *InboxConfig, told func(handler string
 type BatchState struct {
 	Size  int    // of the next batch, at most. Below 2 each message runs alone; 0: none has come
 	Apart string // what the handler does that cannot be shared; it runs alone from then on
+
+	// Since the start.
+	Batches int
+	Lost    int    // of them, those of which nothing was committed
+	Why     string // of the last one that was lost
+	Left    int    // messages that have left a batch that went on: they failed, or need a transaction of their own
 }
 
 // Batches returns the state of the handlers of InboxConfig.BatchByHandler.
@@ -87,7 +94,13 @@ func (in *Inbox) Batches() map[string]BatchState {
 	states := make(map[string]BatchState, len(in.handlers.modes.batches))
 	for handler, collector := range in.handlers.modes.batches {
 		size, apart := collector.Size()
-		states[handler] = BatchState{size, apart}
+		t := collector.Tally()
+		states[handler] = BatchState{Size: size, Apart: apart, Batches: t.Batches, Lost: t.Lost, Left: t.Left}
+		if t.Why != nil {
+			s := states[handler]
+			s.Why = text.Of(t.Why)
+			states[handler] = s
+		}
 	}
 	return states
 }
@@ -98,6 +111,13 @@ func (in *Inbox) batchEnded(handler string, e batch.End) {
 	if e.Why != "" {
 		in.config.Logger.Warn("millpond: the handler does not share transactions any more", slog.String("handler", consumer.String()),
 			slog.String("reason", text.Printable(stores.ErrNotShared)), slog.String("what", text.Of(textError(e.Why))))
+	}
+	if kind := (loglimit.Kind{Consumer: consumer, Result: "batch lost"}); e.Lost != nil && in.logLimit.Pass(kind, func(left int) {
+		in.config.Logger.Warn("millpond: more batches were lost than are logged",
+			slog.String("consumer", consumer.String()), slog.Int("not_logged", left), slog.Duration("within", loglimit.Within))
+	}) {
+		in.config.Logger.Warn("millpond: a batch was not committed, or nobody knows: its messages run again, each alone",
+			slog.String("consumer", consumer.String()), slog.Int("messages", e.Size), slog.String("error", text.Of(e.Lost)))
 	}
 	end := BatchEnd{
 		Consumer: consumer, Size: e.Size, Kept: e.Kept, NotWon: e.Unwon, Failed: e.Failed, Apart: e.Apart, Late: e.Late, Lost: e.Lost, Took: e.Took,

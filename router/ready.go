@@ -155,6 +155,13 @@ func (r *run) batches() (text string) {
 		case s.Size == 1:
 			text += fmt.Sprintf("batches of %s: each message alone for now\n", name)
 		}
+		if s := states[name]; s.Lost > 0 || s.Left > 0 {
+			text += fmt.Sprintf("batches of %s: %d since the start; %d messages left them; %d were lost", name, s.Batches, s.Left, s.Lost)
+			if s.Why != "" {
+				text += ", the last one by: " + strings.ReplaceAll(withoutSecrets(errors.New(s.Why), r.config.Store.URL).Error(), "\n", "; ")
+			}
+			text += "\n"
+		}
 	}
 	return text
 }

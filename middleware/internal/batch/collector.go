@@ -38,6 +38,21 @@ type Collector struct {
 	size     int    // of the next batch, at most; 0: not known yet
 	alone    int    // deliveries that have succeeded alone since size is 1
 	apart    string // why the handler runs alone from now on
+	tally    Tally
+}
+
+// Tally is what has become of the batches so far.
+type Tally struct {
+	Batches, Lost int
+	Left          int   // members that have left a batch
+	Why           error // of the last one that was lost
+}
+
+// Tally returns that of the consumer.
+func (c *Collector) Tally() Tally {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.tally
 }
 
 // New returns a collector for a consumer.
@@ -227,6 +242,12 @@ func (c *Collector) learn(why string) {
 func (c *Collector) adapt(e *End) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	c.tally.Batches++
+	c.tally.Left += e.Failed + e.Apart
+	if e.Lost != nil {
+		c.tally.Lost++
+		c.tally.Why = e.Lost
+	}
 	switch {
 	case e.Lost != nil || e.Interrupted:
 		c.size /= 2
