@@ -160,7 +160,7 @@ func watch(ctx context.Context, ps *processes, messages int) (rate float64, err 
 // disturb kills processes and asks others to leave, until all messages have had their effect.
 func (b *bench) disturb(ctx context.Context, ps *processes, kills int, shards []shard, messages int) (left int, err error) {
 	random := rand.New(rand.NewPCG(1, 1)) //nolint:gosec // it only has to be the same each time
-	for killed := 0; killed < kills; killed++ {
+	for killed := range kills {
 		pause.Sleep(ctx, time.Second+time.Duration(random.IntN(1000))*time.Millisecond)
 		if err := ps.end(random.IntN(len(ps.live)), syscall.SIGKILL); err != nil {
 			return left, err

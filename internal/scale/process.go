@@ -31,7 +31,7 @@ func start(w worker) (*process, error) {
 	if err != nil {
 		return nil, err
 	}
-	p := &process{command: exec.Command(self), ended: make(chan struct{})} // #nosec G204 -- this program
+	p := &process{command: exec.CommandContext(context.Background(), self), ended: make(chan struct{})} // #nosec G204 -- this program
 	p.command.Env = append(os.Environ(), workerVariable+"="+string(setup))
 	p.command.Stderr = os.Stderr
 	out, err := p.command.StdoutPipe()

@@ -28,15 +28,18 @@ const (
 
 // worker is what one process serves.
 type worker struct {
-	Kind   string
-	Broker string // of Kafka
-	Group  string
-	Work   time.Duration
-	Shards []shard
+	Kind   string        `json:"kind"`
+	Broker string        `json:"broker"` // of Kafka
+	Group  string        `json:"group"`
+	Work   time.Duration `json:"work"`
+	Shards []shard       `json:"shards"`
 }
 
 // shard is a topic with the database that has the effects of its keys.
-type shard struct{ Topic, Store string }
+type shard struct {
+	Topic string `json:"topic"`
+	Store string `json:"store"`
+}
 
 // asWorker reports whether this process was started as one.
 func asWorker() (w worker, ok bool, err error) {

@@ -21,6 +21,7 @@ func TiDB(tb testing.TB) *MySQLServer {
 		return &MySQLServer{url: url}
 	}
 	if os.Getenv(TiDBVariable) == "" {
+		//nolint:forbidigo // the build takes a quarter of an hour; the dialect is tested everywhere
 		tb.Skipf("set %s=1 to build and start a TiDB server, which takes a quarter of an hour, or %s to the address of one", TiDBVariable, mysql.TiDB.URLVariable())
 	}
 	server, err := tidb.Start(tb.Context())

@@ -62,7 +62,7 @@ func (s *Store) Begin(ctx context.Context, c stores.Claim) (stores.Attempt, stor
 func (s *Store) inHands(ctx context.Context, cl *claimed) (bool, error) {
 	text := string(s.texts().key([]byte(s.sql.inHands), cl.consumer, cl.id)) + s.texts().nowait()
 	var one int
-	err := error(nil)
+	var err error
 	if s.texts().tidb { // see settled
 		err = s.undone(ctx, func(tx *sql.Tx) error { return tx.QueryRowContext(ctx, text).Scan(&one) })
 	} else {

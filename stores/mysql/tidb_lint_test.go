@@ -49,8 +49,8 @@ func TestNoStatementIsWithoutEffectOnTiDB(t *testing.T) {
 	}
 	require.Greater(t, len(all), 300)
 	fields := reflect.ValueOf(newStatements(d)).Elem()
-	for i := range fields.NumField() {
-		all = append(all, fields.Field(i).String())
+	for _, field := range fields.Fields() {
+		all = append(all, field.String())
 	}
 	for _, level := range []sql.IsolationLevel{sql.LevelReadCommitted, sql.LevelRepeatableRead} {
 		texts := newTexts(d, server{kind: kind{tidb: true}}, level)
