@@ -36,7 +36,7 @@ func (s *Store) prove(ctx context.Context, names sqlstore.Names, sv server) erro
 		if err := lock(ctx, first, names, slot, " FOR UPDATE NOWAIT"); err != nil {
 			return err
 		}
-		return s.undone(ctx, func(second *sql.Tx) error {
+		err := s.undone(ctx, func(second *sql.Tx) error {
 			for _, how := range sv.refusals() {
 				switch err := lock(ctx, second, names, slot, how); {
 				case lacks(err):
@@ -56,6 +56,11 @@ func (s *Store) prove(ctx context.Context, names sqlstore.Names, sv server) erro
 			}
 			return nil
 		})
+		var status int
+		if own := first.QueryRowContext(ctx, names.Expand("SELECT status FROM {schema.}{prefix}inbox WHERE consumer = 0 AND message_id = ?"), id).Scan(&status); own != nil {
+			wrong = "" // its connection was lost, and its locks with it
+		}
+		return err
 	})
 	if wrong != "" {
 		_, _ = s.db.ExecContext(ctx, names.Expand("DELETE FROM {schema.}{prefix}inbox WHERE consumer = 0 AND message_id = ?"), id) // of a table that rolls nothing back

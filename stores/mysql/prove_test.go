@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -55,6 +56,42 @@ func TestServersMustProveThatTheyLock(t *testing.T) {
 		require.Contains(t, fmt.Sprint(found), "millpond_server=any is set")
 		require.Contains(t, fmt.Sprint(found), says)
 	}
+}
+
+// A connection that is lost amid the proof takes its locks with it, and nothing is wrong with the
+// server.
+func TestALostConnectionProvesNothing(t *testing.T) {
+	t.Parallel()
+	config := mustParse(t, onMariaDB.shared(t).NewDatabase(t))
+	admin := openDB(t, config, nil)
+	open := func(config *driver.Config) *mysql.Store {
+		s, err := mysql.OpenDB(t.Context(), config, mysql.Config{Logger: slog.New(slog.DiscardHandler)})
+		require.NoError(t, err)
+		t.Cleanup(func() { _ = s.Close() })
+		return s
+	}
+	_, err := open(config).Migrate(t.Context())
+	require.NoError(t, err)
+	const holder = `SELECT coalesce(max(x.trx_mysql_thread_id), 0) FROM information_schema.innodb_trx x
+JOIN information_schema.processlist p ON p.id = x.trx_mysql_thread_id WHERE p.db = DATABASE() AND x.trx_rows_modified > 0`
+	until := func(there bool) (id int64) {
+		testenv.Eventually(t, "the first connection", func() bool {
+			err := admin.QueryRowContext(t.Context(), holder).Scan(&id)
+			return err == nil && (id != 0) == there
+		})
+		return id
+	}
+	var locks atomic.Int64
+	cut := config.Clone()
+	cut.Addr = between(t, config.Addr, func(text string) (string, error) {
+		if strings.Contains(text, "millpond_outbox_lock WHERE slot") && locks.Add(1) == 2 {
+			_, _ = admin.ExecContext(t.Context(), fmt.Sprintf("KILL %d", until(true)))
+			until(false)
+		}
+		return text, nil
+	})
+	require.NoError(t, open(cut).Validate(t.Context()))
+	require.Greater(t, locks.Load(), int64(1))
 }
 
 // A member of a Galera cluster draws numbers beside others.

@@ -51,7 +51,7 @@ func (t *Tables) prove(ctx context.Context, names sqlstore.Names) error {
 		if _, err := first.Send(ctx, insert); err != nil {
 			return err
 		}
-		return cmp.Or(t.db.InTx(ctx, func(second Querier) error {
+		err := t.db.InTx(ctx, func(second Querier) error {
 			if held, err := tries(ctx, second, lock); err == nil && held {
 				wrong = "it gives one lock to two connections, so that two handlers would run"
 				return errUndo
@@ -63,7 +63,11 @@ func (t *Tables) prove(ctx context.Context, names sqlstore.Names) error {
 				wrong = "it inserts a key that another transaction is inserting, so that two handlers would run"
 			}
 			return errUndo
-		}), errUndo)
+		})
+		if _, lost := first.Send(ctx, Statement{Text: qualify(waitNoLock)}); lost != nil {
+			wrong = "" // and its locks with it
+		}
+		return cmp.Or(err, errUndo)
 	})
 	if lacks(err) {
 		wrong = fmt.Sprintf("it lacks what claims are made of (%v)", err)
