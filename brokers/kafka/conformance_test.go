@@ -12,6 +12,7 @@ import (
 	"github.com/millpond-go/millpond/brokers"
 	"github.com/millpond-go/millpond/brokers/brokertest"
 	"github.com/millpond-go/millpond/brokers/kafka"
+	"github.com/millpond-go/millpond/internal/rotation"
 	"github.com/millpond-go/millpond/internal/testenv"
 )
 
@@ -79,13 +80,15 @@ func harness(addresses []string, protocol kafka.Protocol) brokertest.Harness {
 
 func TestConformance(t *testing.T) {
 	t.Parallel()
-	brokertest.Run(t, harness(testenv.Kafka(t), kafka.ProtocolClassic))
-}
-
-func TestConformanceConsumer(t *testing.T) {
-	t.Parallel()
-	server := testenv.PrivateKafka(t, attentive)
-	brokertest.Run(t, harness([]string{server.Address()}, kafka.ProtocolConsumer))
+	for _, protocol := range rotation.Turn(t, 1, "classic", "consumer") {
+		t.Run(protocol, func(t *testing.T) {
+			h := harness(testenv.Kafka(t), kafka.ProtocolClassic)
+			if protocol == "consumer" {
+				h = harness([]string{testenv.PrivateKafka(t, attentive).Address()}, kafka.ProtocolConsumer)
+			}
+			brokertest.Run(t, h)
+		})
+	}
 }
 
 // attentive is a broker that hears from the members of ProtocolConsumer more often than

@@ -2,6 +2,8 @@ package sqs_test
 
 import (
 	"context"
+	"maps"
+	"slices"
 	"testing"
 	"time"
 
@@ -114,24 +116,19 @@ func TestConformance(t *testing.T) {
 	t.Parallel()
 	fifo := func(c *sqs.Config) { c.Queue = fifoQueues }
 	fanOut := func(c *sqs.Config) { c.SNS = snsPrefix }
-	for _, c := range []struct {
-		name   string
-		server func(testing.TB) *server
-		change func(*sqs.Config)
-		soak   bool
-	}{
-		{"ElasticMQ", testenv.SQS, nil, false},
-		{"ElasticMQFIFO", testenv.SQS, fifo, false},
-		{"motoSNS", testenv.Moto, fanOut, false},
-		{"moto", testenv.Moto, nil, true},
-		{"motoFIFO", testenv.Moto, fifo, true},
-	} {
-		if c.soak && !rotation.Soak() {
-			continue
-		}
-		t.Run(c.name, func(t *testing.T) {
+	kinds := map[string]func(testing.TB) brokertest.Harness{
+		"ElasticMQ":     func(t testing.TB) brokertest.Harness { return harness(testenv.SQS(t), nil) },
+		"ElasticMQFIFO": func(t testing.TB) brokertest.Harness { return harness(testenv.SQS(t), fifo) },
+		"motoSNS":       func(t testing.TB) brokertest.Harness { return harness(testenv.Moto(t), fanOut) },
+	}
+	if rotation.Soak() {
+		kinds["moto"] = func(t testing.TB) brokertest.Harness { return harness(testenv.Moto(t), nil) }
+		kinds["motoFIFO"] = func(t testing.TB) brokertest.Harness { return harness(testenv.Moto(t), fifo) }
+	}
+	for _, kind := range rotation.Turn(t, 1, slices.Sorted(maps.Keys(kinds))...) {
+		t.Run(kind, func(t *testing.T) {
 			t.Parallel()
-			brokertest.Run(t, harness(c.server(t), c.change))
+			brokertest.Run(t, kinds[kind](t))
 		})
 	}
 }

@@ -6,6 +6,7 @@ package rotation
 import (
 	"hash/crc32"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -36,6 +37,13 @@ func Turn(tb testing.TB, n int, all ...string) []string {
 	tb.Logf("on %s it is the turn of %s, of %s: %s sets the day, and %s runs all",
 		day.Format(time.DateOnly), strings.Join(today, ", "), strings.Join(all, ", "), DayVariable, SoakVariable)
 	return today
+}
+
+// Today reports whether it is the turn of one of all, of which each day has one. Tests of
+// several packages share the turns if they have the same name.
+func Today(tb testing.TB, one string, all ...string) bool {
+	tb.Helper()
+	return slices.Contains(Turn(tb, 1, all...), one)
 }
 
 func day(tb testing.TB) time.Time {

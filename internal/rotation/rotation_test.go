@@ -76,3 +76,19 @@ func (r *recorder) Fatalf(format string, args ...any) {
 	r.failure = fmt.Sprintf(format, args...)
 	panic(r.failure)
 }
+
+func TestOneOfThreeHasEachDay(t *testing.T) {
+	t.Setenv(SoakVariable, "")
+	for day := range 6 {
+		t.Setenv(DayVariable, time.Date(2026, 2, 26+day, 0, 0, 0, 0, time.UTC).Format(time.DateOnly))
+		turns := 0
+		for _, one := range all {
+			if Today(t, one, all...) {
+				turns++
+			}
+		}
+		if turns != 1 {
+			t.Errorf("on day %d it is the turn of %d", day, turns)
+		}
+	}
+}
