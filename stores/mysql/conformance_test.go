@@ -78,6 +78,7 @@ func conformance(t *testing.T, p product) {
 		h := harness(p, true)
 		h.NewDatabase = newDatabase(true)
 		h.NewServer = func(tb testing.TB) *storetest.Database { tb.Helper(); return newServer(tb, p) }
+		h.Groups = append([]string{"claim"}, rotation.Turn(t, 15, storetest.GroupNames()...)...)
 		storetest.Run(t, h)
 	})
 	t.Run("caller's", func(t *testing.T) {

@@ -14,6 +14,7 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 	modernc "modernc.org/sqlite"
 
+	"github.com/millpond-go/millpond/internal/rotation"
 	"github.com/millpond-go/millpond/stores"
 	"github.com/millpond-go/millpond/stores/sqlite"
 	"github.com/millpond-go/millpond/stores/storetest"
@@ -21,6 +22,7 @@ import (
 
 func TestConformance(t *testing.T) {
 	storetest.Run(t, storetest.Harness{
+		Groups:      append([]string{"claim"}, rotation.Turn(t, 15, storetest.GroupNames()...)...),
 		NewDatabase: newConformanceDatabase,
 		Write: func(ctx context.Context, e storetest.Effect) error {
 			return inTx(ctx, func(tx *sql.Tx) error {

@@ -251,6 +251,16 @@ func (h *Harness) groups() []group {
 	}
 }
 
+// GroupNames returns the names of all groups of checks, for [Harness].Groups: a store with
+// many variants may share them out.
+func GroupNames() []string {
+	var names []string
+	for _, g := range (&Harness{}).groups() {
+		names = append(names, g.name)
+	}
+	return names
+}
+
 // on runs the check in a database of its own.
 func (c check) on(tb testing.TB, h *Harness) {
 	newDatabase := h.NewDatabase

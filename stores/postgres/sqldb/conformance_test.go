@@ -62,7 +62,9 @@ func (e entry) some(groups ...string) entry {
 func TestConformance(t *testing.T) {
 	t.Run(connector.name, func(t *testing.T) {
 		t.Parallel()
-		storetest.Run(t, connector.harness())
+		h := connector.harness()
+		h.Groups = append([]string{"claim"}, rotation.Turn(t, 15, storetest.GroupNames()...)...)
+		storetest.Run(t, h)
 	})
 	others := []entry{
 		connector.behindPgBouncer("pgbouncer", "transaction").some("claim", "resolve", "inbox"),
