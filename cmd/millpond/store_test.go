@@ -20,14 +20,15 @@ var (
 	mail   = stores.Consumer{Service: "billing", Handler: "mail"}
 )
 
-// onStores runs a test on every store, with migrated tables.
+// onStores runs a test on the store whose turn it is, with migrated tables.
 func onStores(t *testing.T, test func(t *testing.T, w *world)) {
-	t.Run("sqlite", func(t *testing.T) {
-		test(t, newWorld(t, "sqlite://"+filepath.ToSlash(filepath.Join(t.TempDir(), "test.db"))))
-	})
-	t.Run("postgres", func(t *testing.T) {
-		test(t, newWorld(t, postgresURL(t)))
-	})
+	urls := map[string]func(*testing.T) string{
+		"sqlite":   func(t *testing.T) string { return "sqlite://" + filepath.ToSlash(filepath.Join(t.TempDir(), "test.db")) },
+		"postgres": postgresURL,
+	}
+	for _, name := range rotation.Turn(t, 1, "sqlite", "postgres") {
+		t.Run(name, func(t *testing.T) { test(t, newWorld(t, urls[name](t))) })
+	}
 }
 
 // onEveryStore is onStores for what every store can do: one has neither an outbox nor a purge.

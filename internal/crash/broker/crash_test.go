@@ -16,7 +16,7 @@ import (
 // turns. With MILLPOND_SOAK=n it meets all of them, and goes on, with one seed after the
 // other, until n workers were killed on each broker and store, or a hundred.
 func TestKilled(t *testing.T) {
-	for _, kind := range slices.Sorted(maps.Keys(kinds)) {
+	for _, kind := range turn(t, 3, slices.Sorted(maps.Keys(kinds))...) {
 		t.Run(kind, func(t *testing.T) {
 			t.Parallel()
 			killedOn(t, kind)
