@@ -23,7 +23,9 @@ var (
 // onStores runs a test on the store whose turn it is, with migrated tables.
 func onStores(t *testing.T, test func(t *testing.T, w *world)) {
 	urls := map[string]func(*testing.T) string{
-		"sqlite":   func(t *testing.T) string { return "sqlite://" + filepath.ToSlash(filepath.Join(t.TempDir(), "test.db")) },
+		"sqlite": func(t *testing.T) string {
+			return "sqlite://" + filepath.ToSlash(filepath.Join(t.TempDir(), "test.db"))
+		},
 		"postgres": postgresURL,
 	}
 	for _, name := range rotation.Turn(t, 1, "sqlite", "postgres") {

@@ -25,6 +25,7 @@ func TestConformance(t *testing.T) {
 		return conformanceDatabase(tb, address, openConformance(address))
 	}
 	h.NewServer = conformanceServer
+	h.Groups = append([]string{"claim"}, rotation.Turn(t, 20, storetest.GroupNames()...)...)
 	storetest.Run(t, h)
 }
 
