@@ -277,13 +277,17 @@ func (l *ledger) RecordStep(_ context.Context, h stores.HeldLease, s stores.Step
 	return nil
 }
 
-func (l *ledger) Steps(_ context.Context, k stores.Key) ([]stores.Step, error) {
+func (l *ledger) Steps(_ context.Context, h stores.HeldLease) ([]stores.Step, error) {
 	err := l.enter("steps")
 	defer l.mu.Unlock()
-	if r := l.rows[rawID(k)]; r != nil {
-		return slices.Clone(r.steps), err
+	if err != nil {
+		return nil, err
 	}
-	return nil, err
+	r := l.rows[rawID(h.Key)]
+	if r == nil || r.version() != h.Version || r.status != stores.StatusPending || r.failure.Holder != h.Holder {
+		return nil, stores.ErrChanged
+	}
+	return slices.Clone(r.steps), nil
 }
 
 func (l *ledger) KeepContent(_ context.Context, k stores.Key, version int64, c stores.Content) error {

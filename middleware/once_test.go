@@ -388,8 +388,8 @@ func TestHolderBeforeRecordsNoStep(t *testing.T) {
 // sleepy stands still when it has read the journal.
 type sleepy struct{ *ledger }
 
-func (s sleepy) Steps(ctx context.Context, k stores.Key) ([]stores.Step, error) {
-	steps, err := s.ledger.Steps(ctx, k)
+func (s sleepy) Steps(ctx context.Context, l stores.HeldLease) ([]stores.Step, error) {
+	steps, err := s.ledger.Steps(ctx, l)
 	<-time.After(40 * time.Second)
 	return steps, err
 }

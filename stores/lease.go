@@ -41,9 +41,10 @@ type LeaseInbox interface {
 	// errors are those of Record.
 	RecordStep(ctx context.Context, l HeldLease, s Step) error
 
-	// Steps returns the steps on record. They outlive the lease, and its holder, and are gone
-	// when the message's failure is: with its completion, or when it is purged.
-	Steps(ctx context.Context, k Key) ([]Step, error)
+	// Steps returns the steps on record, to the holder of the lease: to others the error wraps
+	// ErrChanged. They outlive the lease, and its holder, and are gone when the message's
+	// failure is: with its completion, or when it is purged.
+	Steps(ctx context.Context, l HeldLease) ([]Step, error)
 }
 
 // Step is a part of a handler's run that is not to be repeated by the next.

@@ -93,8 +93,8 @@ func (w *watchedStore) RecordStep(ctx context.Context, l stores.HeldLease, step 
 }
 
 // Steps implements stores.LeaseInbox.
-func (w *watchedStore) Steps(ctx context.Context, k stores.Key) ([]stores.Step, error) {
-	return w.journal.Steps(ctx, k)
+func (w *watchedStore) Steps(ctx context.Context, l stores.HeldLease) ([]stores.Step, error) {
+	return w.journal.Steps(ctx, l)
 }
 
 // leased is the handler of a consumer under a lease. The effect is outside, and what it writes

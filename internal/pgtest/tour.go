@@ -72,7 +72,7 @@ func (t *tour) leased() {
 	held := stores.HeldLease{Key: c.Key, Version: version, Holder: "here"}
 	t.must("Extend", leases.Extend(t.tb.Context(), held, time.Minute))
 	t.must("RecordStep", leases.RecordStep(t.tb.Context(), held, stores.Step{Name: "step", Result: []byte("1")}))
-	_, err = leases.Steps(t.tb.Context(), c.Key)
+	_, err = leases.Steps(t.tb.Context(), held)
 	t.must("Steps", err)
 	c.Take = version
 	t.must("Commit", t.begin(c, stores.Claimed).Commit(t.tb.Context()))

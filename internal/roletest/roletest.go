@@ -111,7 +111,7 @@ func (s session) lease(on stores.Store) {
 	held := stores.HeldLease{Key: f.Key, Version: version, Holder: f.Holder}
 	s.must("Extend", leases.Extend(s.Context(), held, time.Minute))
 	s.must("RecordStep", leases.RecordStep(s.Context(), held, stores.Step{Name: "step", Result: []byte("1")}))
-	_, err = leases.Steps(s.Context(), f.Key)
+	_, err = leases.Steps(s.Context(), held)
 	s.must("Steps", err)
 	c := claim("leased")
 	c.Take = version

@@ -11,9 +11,14 @@ const (
 	// and the commit.
 	recordStep = `INSERT INTO {schema.}{prefix}once (consumer, message_id, name, at, result)
 SELECT f.consumer, f.message_id, ?{text}, {now}, ?{blob} FROM {schema.}{prefix}failure f
-WHERE f.consumer = ? AND f.message_id = ? AND f.number = ? AND f.revision = ? AND f.status = 3 AND f.holder = ?{for update} {step again}`
+WHERE ` + heldBy + `{for update} {step again}`
 
-	selectSteps = `SELECT name, result FROM {schema.}{prefix}once WHERE consumer = ? AND message_id = ? ORDER BY at`
+	// A holder without steps gets one row, without a name.
+	selectSteps = `SELECT o.name, o.result FROM {schema.}{prefix}failure f
+LEFT JOIN {schema.}{prefix}once o ON o.consumer = f.consumer AND o.message_id = f.message_id
+WHERE ` + heldBy + ` ORDER BY o.at`
+
+	heldBy = `f.consumer = ? AND f.message_id = ? AND f.number = ? AND f.revision = ? AND f.status = 3 AND f.holder = ?`
 )
 
 // RecordStep implements stores.LeaseInbox, in one commit.
@@ -22,8 +27,7 @@ func (s Store) RecordStep(ctx context.Context, l stores.HeldLease, step stores.S
 	if err != nil {
 		return err
 	}
-	number, revision := ParseVersion(l.Version)
-	args := []any{step.Name, step.Result, consumer, l.Key.ID, number, revision, l.Holder}
+	args := append([]any{step.Name, step.Result}, holding(consumer, l)...)
 	affected, err := s.t.exec(ctx, Statement{Text: s.t.fixed(recordStep), Args: args})
 	if err == nil && affected == 0 { // the count is 2 where one is replaced, on some
 		err = stores.ErrChanged
@@ -34,15 +38,30 @@ func (s Store) RecordStep(ctx context.Context, l stores.HeldLease, step stores.S
 	return nil
 }
 
+// holding are the arguments of heldBy.
+func holding(consumer int64, l stores.HeldLease) []any {
+	number, revision := ParseVersion(l.Version)
+	return []any{consumer, l.Key.ID, number, revision, l.Holder}
+}
+
 // Steps implements stores.LeaseInbox.
-func (s Store) Steps(ctx context.Context, k stores.Key) ([]stores.Step, error) {
-	consumer, err := s.t.Known(k)
+func (s Store) Steps(ctx context.Context, l stores.HeldLease) (steps []stores.Step, err error) {
+	consumer, err := s.t.Known(l.Key)
 	if err != nil {
 		return nil, err
 	}
-	steps, err := list(ctx, s.t.db, Statement{Text: s.t.fixed(selectSteps), Args: []any{consumer, k.ID}}, func(rows Rows) (step stores.Step, err error) {
-		return step, rows.Scan(&step.Name, &step.Result)
+	found, err := list(ctx, s.t.db, Statement{Text: s.t.fixed(selectSteps), Args: holding(consumer, l)}, func(rows Rows) (none bool, err error) {
+		var name *string
+		var step stores.Step
+		if err = rows.Scan(&name, &step.Result); err == nil && name != nil {
+			step.Name = *name
+			steps = append(steps, step)
+		}
+		return none, err
 	})
+	if err == nil && len(found) == 0 {
+		err = stores.ErrChanged
+	}
 	if err != nil {
 		return nil, s.t.Explain(ctx, err)
 	}

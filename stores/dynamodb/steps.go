@@ -49,22 +49,27 @@ func (s *Store) RecordStep(ctx context.Context, l stores.HeldLease, step stores.
 }
 
 // Steps implements stores.LeaseInbox.
-func (s *Store) Steps(ctx context.Context, k stores.Key) ([]stores.Step, error) {
-	if _, err := s.known.Known(k); err != nil {
+func (s *Store) Steps(ctx context.Context, l stores.HeldLease) ([]stores.Step, error) {
+	if _, err := s.known.Known(l.Key); err != nil {
 		return nil, err
 	}
 	var (
-		steps  []stores.Step
-		number int64
+		steps []stores.Step
+		held  bool
 	)
-	err := s.query(ctx, partitionQuery(kindMessage, blob(messageKey(k)["pk"])[1:]), func(i item) bool {
+	number, _ := sqlstore.ParseVersion(l.Version)
+	err := s.query(ctx, partitionQuery(kindMessage, blob(messageKey(l.Key)["pk"])[1:]), func(i item) bool {
 		if sk := blob(i["sk"]); sk[0] != stepPrefix { // the row, which comes first
-			number = rowOf(i).number
-		} else if number != 0 && integer(i["of"]) == number {
+			r := rowOf(i)
+			held = r.is(stores.StatusPending) && r.version() == l.Version && r.holder == l.Holder
+		} else if integer(i["of"]) == number {
 			steps = append(steps, stores.Step{Name: string(sk[1:]), Result: blob(i["res"])})
 		}
-		return true
+		return held
 	})
+	if err == nil && !held {
+		err = fmt.Errorf("dynamodb: %w", stores.ErrChanged)
+	}
 	return steps, err
 }
 

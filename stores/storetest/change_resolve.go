@@ -112,7 +112,7 @@ func resolveRace(b *bench) {
 		if !b.completed(l.Key) {
 			b.tb.Errorf("%s is not completed", l.Key)
 		}
-		b.stepsAre(leases, l.Key, "completed")
+		b.stepsAre(l.Key, "completed")
 	}
 	if n := completed.Load() + resolved.Load(); n != messages || int64(written) != completed.Load() || len(b.failures()) > 0 {
 		b.tb.Errorf("of %d messages %d were completed and %d resolved; %d effects, %d failures", messages, completed.Load(), resolved.Load(), written, len(b.failures()))

@@ -2,7 +2,9 @@ package storetest
 
 import (
 	"bytes"
+	"database/sql"
 	"errors"
+	"fmt"
 	"sync"
 	"time"
 
@@ -18,16 +20,39 @@ func (b *bench) stepDone(leases stores.LeaseInbox, l stores.HeldLease, name, res
 
 func (b *bench) stepRefused(leases stores.LeaseInbox, l stores.HeldLease, what string) {
 	b.tb.Helper()
+	_, err := leases.Steps(b.ctx, l)
+	wantErr(b.tb, "reading, as for "+what, err, stores.ErrChanged)
 	wantErr(b.tb, what, leases.RecordStep(b.ctx, l, stores.Step{Name: "late", Result: []byte("1")}), stores.ErrChanged)
 }
 
 // stepsAre checks what is on record, as name and result in turns.
-func (b *bench) stepsAre(leases stores.LeaseInbox, k stores.Key, what string, want ...string) {
+func (b *bench) stepsAre(k stores.Key, what string, want ...string) {
 	b.tb.Helper()
-	steps, err := leases.Steps(b.ctx, k)
+	var steps []stores.Step
+	b.query("SELECT message_id, name, result FROM millpond_once", func(rows *sql.Rows) error {
+		var id []byte
+		var s stores.Step
+		err := rows.Scan(&id, &s.Name, &s.Result)
+		if bytes.Equal(id, k.ID) {
+			steps = append(steps, s)
+		}
+		return err
+	})
+	b.sameSteps(what, steps, want)
+}
+
+// stepsRead checks what the holder of a lease reads.
+func (b *bench) stepsRead(leases stores.LeaseInbox, l stores.HeldLease, what string, want ...string) {
+	b.tb.Helper()
+	steps, err := leases.Steps(b.ctx, l)
 	if err != nil {
-		b.tb.Fatalf("Steps: %v", err)
+		b.tb.Fatalf("Steps, to %s: %v", l.Holder, err)
 	}
+	b.sameSteps(what, steps, want)
+}
+
+func (b *bench) sameSteps(what string, steps []stores.Step, want []string) {
+	b.tb.Helper()
 	got := make(map[string]string)
 	for _, s := range steps {
 		got[s.Name] = string(s.Result)
@@ -51,26 +76,26 @@ func leasedSteps(b *bench) {
 		c, other := claimFor("steps"+string(verb), "payload"), claimFor("steps of another"+string(verb), "payload")
 		first := stores.HeldLease{Key: c.Key, Version: b.record(here, leaseOf(c, 0, "here/1", 50*time.Millisecond)), Holder: "here/1"}
 		others := stores.HeldLease{Key: other.Key, Version: b.record(here, leaseOf(other, 0, "here/2", time.Hour)), Holder: "here/2"}
-		b.stepsAre(leases, c.Key, "nothing is done")
+		b.stepsRead(leases, first, "nothing is done")
 		b.stepDone(leases, first, "charge", "lost")
 		b.stepDone(leases, first, "charge", "1") // the answer to the one before was lost
 		b.stepDone(leases, first, longest, largest)
 		b.stepDone(leases, first, "CHARGE", "")
 		b.stepDone(leases, others, "charge", "2")
 		l := b.takesOver(here, c, first.Version, "elsewhere/1")
-		b.stepsAre(elsewhere, c.Key, "taken over", "charge", "1", "CHARGE", "", longest, largest)
+		b.stepsRead(elsewhere, l, "taken over", "charge", "1", "CHARGE", "", longest, largest)
 		b.stepDone(elsewhere, l, "ship", "3")
 		c.Take = l.Version
 		b.rollback(b.win(here, c))
-		b.stepsAre(leases, c.Key, "a completion was rolled back", "charge", "1", "CHARGE", "", longest, largest, "ship", "3")
+		b.stepsRead(leases, l, "a completion was rolled back", "charge", "1", "CHARGE", "", longest, largest, "ship", "3")
 		if verb == "" {
 			b.commit(b.win(here, c))
-			b.stepsAre(leases, c.Key, "completed")
+			b.stepsAre(c.Key, "completed")
 		} else {
 			b.breaks(here, verb, string(c.Key.ID))
-			b.stepsAre(leases, c.Key, "discarded, it may still be retried", "charge", "1", "CHARGE", "", longest, largest, "ship", "3")
+			b.stepsAre(c.Key, "discarded, it may still be retried", "charge", "1", "CHARGE", "", longest, largest, "ship", "3")
 		}
-		b.stepsAre(leases, other.Key, "another message", "charge", "2")
+		b.stepsAre(other.Key, "another message", "charge", "2")
 		b.stepRefused(leases, l, "a step of what is over")
 	}
 }
@@ -94,7 +119,7 @@ func leasedStepsFenced(b *bench) {
 	failed.Version = now.Version
 	b.record(here, failed)
 	b.stepRefused(leases, now, "a step of what has failed")
-	b.stepsAre(leases, c.Key, "of those who held it", "expired", "1", "fresh", "1")
+	b.stepsAre(c.Key, "of those who held it", "expired", "1", "fresh", "1")
 }
 
 // leasedStepsRace: what a takeover does not find on record is not recorded any more.
@@ -116,12 +141,45 @@ func leasedStepsRace(b *bench) {
 				}
 			}
 		})
-		b.takesOver(elsewhere, c, l.Version, "elsewhere/1")
-		seen, err := successor.Steps(b.ctx, c.Key)
+		now := b.takesOver(elsewhere, c, l.Version, "elsewhere/1")
+		seen, err := successor.Steps(b.ctx, now)
 		both.Wait()
-		after, _ := successor.Steps(b.ctx, c.Key)
+		after, _ := successor.Steps(b.ctx, now)
 		if err != nil || len(seen) != len(after) || !errors.Is(recorded, stores.ErrChanged) {
 			b.tb.Errorf("%d steps were on record at the takeover, %d are now; the last was answered by %v, %v", len(seen), len(after), recorded, err)
 		}
+	}
+}
+
+// leasedStepsEnd: a step whose record comes late goes with the completion, or is refused.
+func leasedStepsEnd(b *bench) {
+	here, leases := b.leasing()
+	_, elsewhere := b.leasing()
+	for round := range 40 {
+		c := claimFor(fmt.Sprint("end ", round), "payload")
+		l := stores.HeldLease{Key: c.Key, Version: b.record(here, leaseOf(c, 0, "here/1", time.Hour)), Holder: "here/1"}
+		b.stepDone(leases, l, "first", "1")
+		var both sync.WaitGroup
+		both.Go(func() {
+			for i := 0; ; i++ {
+				err := elsewhere.RecordStep(b.ctx, l, stores.Step{Name: fmt.Sprint(i), Result: []byte("1")})
+				if err != nil && !errors.Is(err, stores.ErrUnavailable) {
+					return
+				}
+			}
+		})
+		c.Take = l.Version
+		if !poll(b.ctx, patience, func() bool {
+			a, v, err := here.Begin(b.ctx, c)
+			if err != nil || v.Outcome != stores.Claimed {
+				return false
+			}
+			b.commit(a)
+			return true
+		}) {
+			b.tb.Fatal("the completion never has its turn")
+		}
+		both.Wait()
+		b.stepsAre(c.Key, "completed")
 	}
 }

@@ -68,9 +68,12 @@ func (j *journal) begin(ctx context.Context, name string) (result []byte, found 
 func (j *journal) read(ctx context.Context) error {
 	var steps []stores.Step
 	err := j.insist(ctx, func(ctx context.Context) (err error) {
-		steps, err = j.store.Steps(ctx, j.lease.Key)
+		steps, err = j.store.Steps(ctx, j.lease)
 		return err //nolint:wrapcheck // it is wrapped below
 	})
+	if errors.Is(err, stores.ErrChanged) {
+		return fmt.Errorf("%w: another holder has begun since", ErrLeaseLost)
+	}
 	if err != nil {
 		return fmt.Errorf("%w: the recorded results cannot be read: %w", ErrJournal, err)
 	}

@@ -151,8 +151,14 @@ func (r *run) OnComplete(f func(context.Context) error) error {
 }
 
 // Once implements leased.Run.
-func (r *run) Once(name string, f func() ([]byte, error)) ([]byte, error) {
-	result, found, err := r.steps.begin(r.ctx, name)
+func (r *run) Once(name string, f func() ([]byte, error)) (result []byte, err error) {
+	defer func() {
+		if errors.Is(err, ErrLeaseLost) {
+			r.cancel(err)
+		}
+	}()
+	var found bool
+	result, found, err = r.steps.begin(r.ctx, name)
 	if !found && err == nil {
 		err = r.lapsed()
 	}
@@ -162,11 +168,7 @@ func (r *run) Once(name string, f func() ([]byte, error)) ([]byte, error) {
 	if result, err = f(); err != nil {
 		return nil, err
 	}
-	err = r.steps.record(r.ctx, stores.Step{Name: name, Result: result})
-	if errors.Is(err, ErrLeaseLost) {
-		r.cancel(err)
-	}
-	return result, err
+	return result, r.steps.record(r.ctx, stores.Step{Name: name, Result: result})
 }
 
 // lapsed is why no other step may begin. A process that stood still may come here before its

@@ -68,20 +68,22 @@ func try(ctx context.Context, conn *pgx.Conn, t *tables.Tables, consumer int64, 
 		at     int64 // in the row that holds the claim
 		server uint64
 		won    bool
-		sent   = make([]tables.Statement, 1, 3)
+		sent   = make([]tables.Statement, 1, 4)
+		read   = sqlstore.ReadFirst(&won, &at, &server)
 	)
 	sent[0].Text = t.BeginText()
 	if c.Take == 0 {
 		text, args := t.Claim(consumer, c)
-		sent = append(sent, tables.Statement{Text: text, Args: args})
+		sent = append(sent, tables.Statement{Text: text, Args: args, Read: read})
 	} else {
 		if text, args := t.Bound(c); text != "" {
 			sent = append(sent, tables.Statement{Text: text, Args: args})
 		}
 		text, args := t.TakeOver(consumer, c)
+		sent = append(sent, tables.Statement{Text: text, Args: args, Read: read})
+		text, args = t.StepsGone(consumer, c)
 		sent = append(sent, tables.Statement{Text: text, Args: args})
 	}
-	sent[len(sent)-1].Read = sqlstore.ReadFirst(&won, &at, &server)
 	tx, err := send(ctx, conn, t.TxOptions(), sent)
 	if err != nil || !won {
 		return Won{}, err

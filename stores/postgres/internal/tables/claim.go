@@ -83,6 +83,12 @@ func (t *Tables) TakeOver(consumer int64, c *stores.Claim) (text string, args []
 	return t.sql.takeOverOrdered, []any{consumer, c.Key.ID, number, revision, lock, trace, c.OrderKey}
 }
 
+// StepsGone returns the statement that removes what the one of TakeOver has not seen of the
+// message's steps, if that has won.
+func (t *Tables) StepsGone(consumer int64, c *stores.Claim) (text string, args []any) {
+	return t.sql.stepsGone, []any{consumer, c.Key.ID}
+}
+
 // Bound returns the statement that bounds a transaction; "" if its connection does.
 func (t *Tables) Bound(c *stores.Claim) (text string, args []any) {
 	limits := t.settings.Load().limits

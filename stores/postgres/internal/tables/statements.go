@@ -12,6 +12,7 @@ import (
 type statements struct {
 	claims                       [claimKinds]string
 	takeOver, takeOverOrdered    string
+	stepsGone                    string
 	behind, behindEarlier, stale string
 	look, resolve, owned         string
 
@@ -36,6 +37,7 @@ func newStatements(n sqlstore.Names) statements {
 		claims:          claims,
 		takeOver:        expand(n, heldText+takeOverText),
 		takeOverOrdered: expand(n, heldText+firstInOrder+takeOverText),
+		stepsGone:       expand(n, stepsGoneText),
 		behind:          expand(n, behindText),
 		behindEarlier:   expand(n, behindEarlierText),
 		stale:           expand(n, staleText),
@@ -151,6 +153,11 @@ AND ` + blocks + ` AND number < $3)`
 UPDATE {schema.}{prefix}inbox i SET status = 2, completed_at = now(), traceparent = $6
 FROM gone WHERE i.consumer = $1 AND i.message_id = $2 AND i.status = 3
 RETURNING ` + completed + `, ` + server
+
+	// Steps that were recorded when the takeover had begun and not locked the failure yet. The
+	// snapshot of a statement behind it has them, unless that is the transaction's.
+	stepsGoneText = `DELETE FROM {schema.}{prefix}once WHERE consumer = $1 AND message_id = $2
+AND NOT EXISTS (SELECT FROM {schema.}{prefix}failure WHERE consumer = $1 AND message_id = $2)`
 
 	// The next message of each order key of which messages are gone becomes due. It is
 	// what frees those that wait behind one that was to wait for long. One that a worker
