@@ -80,19 +80,33 @@ func (d *Delivery) unconfirmed() error {
 	if l == nil || s.Version == 0 || s.Attempts+s.Uncounted == 0 {
 		return nil
 	}
-	terms, presumed := l.Terms(), s.Presumed
+	presumed := s.Presumed
 	if d.row.counted != 0 {
 		presumed = d.arrival.Retry.presumed
 	}
-	age := s.Age + time.Since(d.row.read)
-	switch {
-	case terms.Stop && presumed:
+	if l.Terms().Stop && presumed {
 		return errMayHaveHappened
-	case terms.KeyLifetime > 0 && age+d.core.Times.Handler > terms.KeyLifetime:
-		return fmt.Errorf("%w: the first attempt was %s ago, the handler may take %s, and KeyLifetime is %s",
-			errKeyForgotten, age.Round(time.Second), d.core.Times.Handler, terms.KeyLifetime)
 	}
-	return nil
+	return d.forgotten()
+}
+
+// forgotten returns why it is too late for another attempt. One that had to wait is asked
+// again before it runs.
+func (d *Delivery) forgotten() error {
+	l, s := d.leased(), &d.row.state
+	if l == nil {
+		return nil
+	}
+	made := s.Attempts + s.Uncounted
+	if d.row.counted != 0 && d.end.Runs == 0 { // this one, which has not begun
+		made--
+	}
+	limit, age := l.Terms().KeyLifetime, s.Age+time.Since(d.row.read)
+	if made == 0 || limit <= 0 || age+d.core.Times.Handler <= limit {
+		return nil
+	}
+	return fmt.Errorf("%w: the first attempt was %s ago, the handler may take %s, and KeyLifetime is %s",
+		errKeyForgotten, age.Round(time.Second), d.core.Times.Handler, limit)
 }
 
 // confirmed is the class of a failed attempt under a lease whose end says whether its effect

@@ -18,6 +18,10 @@ func (d *Delivery) run() next {
 		d.rollBack(errPayloadChanged)
 		return d.fail(errPayloadChanged, stores.ClassConduct)
 	}
+	if err := d.forgotten(); err != nil {
+		d.rollBack(nil)
+		return d.fail(err, stores.ClassUnconfirmed)
+	}
 	d.end.Runs++
 	ctx, cancel := context.WithTimeout(d.arrival.Contexts.Detached, d.core.Times.Handler)
 	defer cancel()

@@ -101,6 +101,7 @@ func (d *Delivery) mayBegin(v stores.Verdict) (bool, error) {
 	case v.Outcome != stores.Claimable && v.Outcome != stores.Deferred:
 		return false, nil
 	case row.counted != 0 && seen.Version == row.counted: // deferred by this delivery, for others
+		row.state.Age = seen.Age
 		if d.leased() != nil && v.Outcome == stores.Claimable {
 			return true, d.startAgain() // its lease has expired before it began
 		}
@@ -126,7 +127,7 @@ func (d *Delivery) mayBegin(v stores.Verdict) (bool, error) {
 // count counts the attempt that is about to begin, unless the budget is gone.
 func (d *Delivery) count() next {
 	row := &d.row
-	row.mayCrash = row.state.Presumed
+	row.mayCrash, row.suspect = row.state.Presumed && !d.besideOthers(), row.suspect || row.state.Presumed
 	if err := d.unconfirmed(); err != nil {
 		d.row.spent = true // none was made
 		return d.fail(err, stores.ClassUnconfirmed)
@@ -144,11 +145,21 @@ func (d *Delivery) count() next {
 		if errors.Is(err, stores.ErrChanged) {
 			return heldFor(d.unanswered(ErrInFlight))
 		}
-		row.started = row.state.Attempts + 1
+		if row.started = row.state.Attempts; !d.besideOthers() {
+			row.started++
+		}
 		return heldFor(d.unanswered(err))
 	}
 	d.row.take = row.state.Version
 	return next{state: claiming}
+}
+
+// besideOthers reports whether a message whose lease has expired is taken over beside others.
+// Under a lease the first attempt is on record, and most that end with their process are
+// innocent. So that one is given back, and the next is the first that may be decided by.
+func (d *Delivery) besideOthers() bool {
+	s := &d.row.state
+	return d.leased() != nil && budget.Shared(*s) && s.Uncounted == 0
 }
 
 // crashed fails a message whose last attempt has ended the process.
@@ -253,10 +264,16 @@ func presumption(s *stores.FailureState) (class stores.Class, lent int, why erro
 // would count itself, and each the other, while none of them runs.
 func (d *Delivery) recordStart() error {
 	class, lent, why := presumption(&d.row.state)
+	beside := d.besideOthers()
+	if beside {
+		class, lent, why = stores.ClassInterrupted, 0, errShared
+	}
 	f := d.newFailure(class, why.Error())
 	d.row.lent = lent
 	f.Placement, f.Start = stores.PlacementRedelivered, true
-	f.Attempts++
+	if f.Attempts++; beside {
+		f.Attempts, f.Uncounted = f.Attempts-1, f.Uncounted+1
+	}
 	if r := d.arrival.Retry; r != nil {
 		f.Placement, f.DueIn = stores.PlacementParked, r.Reserve
 	} else {
