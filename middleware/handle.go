@@ -15,7 +15,7 @@ import (
 // Run implements delivery.Handler: it calls the handler with the attempt's context, and
 // puts the message back as it arrived.
 func (v *visit) Run(ctx context.Context, x execute.Execution) (outputs []stores.Output, err error) {
-	mark := &running{Context: ctx, inbox: v.in, msg: v.msg, key: v.arrival.Claim.Key, number: v.machine.Attempt(), outer: v.outer}
+	mark := &running{Context: ctx, inbox: v.in, msg: v.msg, key: v.arrival.Claim.Key, ranAs: v.facts.RanAs, number: v.machine.Attempt(), outer: v.outer}
 	if v.in.config.Outputs != nil {
 		mark.said = capture.New(ctx, v.output)
 	}

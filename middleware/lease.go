@@ -108,15 +108,19 @@ func (m *modes) of(handler string) execute.Mode {
 // IdempotencyKey returns the key that a handler under a lease hands on with its effect: the
 // same on every attempt, for whatever reason it is made, and another one for each message and
 // consumer. It is made of the service, the handler's name as registered (see
-// InboxConfig.Renamed) and the message id, and inside of [Once] of the step's name. It reports
-// false without a lease.
+// InboxConfig.Renamed) and the message id, and inside of [Once] of the step's name. A message
+// that is released from quarantine has the key of the id under which it may have run before,
+// and one of its own if it is another message under a used id. It reports false without a lease.
 func IdempotencyKey(ctx context.Context) (key string, ok bool) {
 	run, ok := leased.Of(ctx)
 	if !ok {
 		return "", false
 	}
-	k := runningIn(ctx).key
-	parts := [][]byte{[]byte(k.Consumer.Service), []byte(k.Consumer.Handler), k.ID}
+	r := runningIn(ctx)
+	parts := [][]byte{[]byte(r.key.Consumer.Service), []byte(r.key.Consumer.Handler), r.key.ID}
+	if r.ranAs != nil {
+		parts[2] = r.ranAs
+	}
 	if step, in := run.(*stepRun); in {
 		parts = append(parts, []byte(step.name))
 	}

@@ -23,6 +23,7 @@ type running struct {
 	inbox  *Inbox
 	msg    *message.Message
 	key    stores.Key
+	ranAs  []byte   // the id of its effects, if that is another
 	number int      // of the attempt
 	outer  *running // the run that the message came with, of its own or another's
 	over   atomic.Bool

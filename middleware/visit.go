@@ -82,6 +82,9 @@ func (v *visit) begin(in *Inbox, msg *message.Message, next message.HandlerFunc)
 	v.retry = in.workers.runOf(msg)
 	facts, known := brokers.DeliveryOf(msg)
 	v.facts = stores.Facts{Key: facts.Key, NativeID: facts.NativeID, Time: facts.Time}
+	if v.retry != nil {
+		v.facts.RanAs = v.retry.Row.Content.Facts.RanAs
+	}
 	a := &v.arrival
 	a.Contexts = delivery.Contexts{Shutdown: shutdown, Detached: context.WithoutCancel(shutdown)}
 	v.aim()

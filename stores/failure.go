@@ -57,6 +57,11 @@ type Facts struct {
 	// PublishTopic and PublishTo, a destination, are where what its handler returns goes.
 	PublishTopic, PublishTo string
 
+	// RanAs is the id of a message in quarantine that may have run under it, or under which it
+	// may have been completed before. Released, it keeps the idempotency key of that id; nil:
+	// it has one of its own.
+	RanAs []byte
+
 	// KeyWasNil and PayloadWasNil tell nil from empty where a codec does not.
 	KeyWasNil, PayloadWasNil bool
 }

@@ -20,13 +20,14 @@ type facts struct {
 	Nanoseconds    int     `json:"nanoseconds,omitempty"`
 	PublishTopic   string  `json:"publish_topic,omitempty"`
 	PublishTo      string  `json:"publish_to,omitempty"`
+	RanAs          []byte  `json:"ran_as,omitempty"`
 	KeyWasNil      bool    `json:"key_was_nil,omitempty"`
 	PayloadWasNil  bool    `json:"payload_was_nil,omitempty"`
 }
 
 // EncodeFacts returns the stored form of a message's facts, nil if there are none.
 func EncodeFacts(f stores.Facts) ([]byte, error) {
-	stored := facts{PublishTopic: f.PublishTopic, PublishTo: f.PublishTo, KeyWasNil: f.KeyWasNil, PayloadWasNil: f.PayloadWasNil}
+	stored := facts{PublishTopic: f.PublishTopic, PublishTo: f.PublishTo, RanAs: f.RanAs, KeyWasNil: f.KeyWasNil, PayloadWasNil: f.PayloadWasNil}
 	if f.Key != nil {
 		stored.Key = &f.Key
 	}
@@ -58,7 +59,7 @@ func DecodeFacts(b []byte) (stores.Facts, error) {
 	if err := json.Unmarshal(b, &stored); err != nil {
 		return stores.Facts{}, fmt.Errorf("sqlstore: decode facts: %w", err)
 	}
-	f := stores.Facts{NativeID: stored.NativeID, PublishTopic: stored.PublishTopic, PublishTo: stored.PublishTo, KeyWasNil: stored.KeyWasNil, PayloadWasNil: stored.PayloadWasNil}
+	f := stores.Facts{NativeID: stored.NativeID, PublishTopic: stored.PublishTopic, PublishTo: stored.PublishTo, RanAs: stored.RanAs, KeyWasNil: stored.KeyWasNil, PayloadWasNil: stored.PayloadWasNil}
 	if stored.Key != nil {
 		f.Key = *stored.Key
 	}

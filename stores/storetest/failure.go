@@ -260,7 +260,7 @@ func (b *bench) sameContent(what string, got, want stores.Content) {
 // sameFacts fails unless got is what the broker said.
 func (b *bench) sameFacts(what string, got, want stores.Facts) {
 	b.tb.Helper()
-	if !sameBytes(got.Key, want.Key) || got.NativeID != want.NativeID || !got.Time.Equal(want.Time) || got.Time.IsZero() != want.Time.IsZero() ||
+	if !sameBytes(got.Key, want.Key) || !bytes.Equal(got.RanAs, want.RanAs) || got.NativeID != want.NativeID || !got.Time.Equal(want.Time) || got.Time.IsZero() != want.Time.IsZero() ||
 		got.KeyWasNil != want.KeyWasNil || got.PayloadWasNil != want.PayloadWasNil {
 		b.tb.Errorf("%s: the facts are kept as %.200q, want %.200q", what, fmt.Sprintf("%#v", got), fmt.Sprintf("%#v", want))
 	}

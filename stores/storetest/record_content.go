@@ -73,7 +73,7 @@ func contents() []stores.Content {
 		{Payload: noise(2 << 20)},
 		{Payload: bytes.Repeat([]byte{0}, 1<<20), Metadata: fields(1000, "value")},
 		{Payload: []byte{}, Metadata: map[string]string{}},
-		{Facts: stores.Facts{Key: []byte("the key of a tombstone"), Time: taken}},
+		{Facts: stores.Facts{Key: []byte("the key of a tombstone"), Time: taken, RanAs: []byte("u:\x00\xff")}},
 		{Payload: []byte{}, Facts: stores.Facts{Key: []byte{}, NativeID: "0-1", Time: time.UnixMilli(0)}},
 		{Facts: stores.Facts{Key: []byte("\x00\xff\xfe'\\\x80"), NativeID: "\x00\xff'\\", Time: time.UnixMilli(math.MaxInt64)}},
 		{Codec: "seal", Payload: []byte("sealed"), Facts: stores.Facts{Key: noise(1 << 20), NativeID: "<&>\u2028\x00", Time: time.UnixMilli(math.MinInt64), KeyWasNil: true}},

@@ -21,13 +21,21 @@ func (d *Delivery) giveBack(cause error) next {
 			err = d.keep(stores.ReasonAckedEarly, early)
 		}
 		if err == nil {
-			d.settle(cause, stores.ClassInterrupted)
+			d.settle(cause, d.interrupted())
 			return d.done(Quarantined)
 		}
 		cause = errors.Join(ErrAckedEarly, cause, err)
 	}
 	d.end.Back, d.end.Up = GiveBack{After: d.turn.Next()}, d.notNow(cause)
 	return d.done(NotNow)
+}
+
+// interrupted is the class of an attempt that nobody says any more of.
+func (d *Delivery) interrupted() stores.Class {
+	if d.end.Runs == 0 {
+		return stores.ClassInterrupted
+	}
+	return d.confirmed(stores.ClassInterrupted)
 }
 
 // notNow is what the router gets of a delivery that goes back unharmed.

@@ -56,6 +56,9 @@ func (d *Delivery) keep(reason stores.Reason, cause error) error {
 		return fmt.Errorf("%w: %w", errNotEncoded, err)
 	}
 	q.Metadata, q.Payload, q.Facts, q.Codec = kept.Metadata, kept.Payload, kept.Facts, codec
+	if d.leased() != nil && mayHaveRun(reason) && q.Facts.RanAs == nil {
+		q.Facts.RanAs = q.ID
+	}
 	q.OneWay = codec != "" && (refused || d.core.Keep.OneWay())
 	if q.Fingerprint == (stores.Fingerprint{}) {
 		q.Fingerprint = stores.NewFingerprint(d.core.Fingerprint, a.Payload)
@@ -73,6 +76,12 @@ func (d *Delivery) keep(reason stores.Reason, cause error) error {
 	d.turn.Answered()
 	d.end.Reason, d.end.Err = reason, cause
 	return nil
+}
+
+// mayHaveRun reports whether a message in quarantine for that reason is, as far as anybody
+// knows, the one that has run under its id. One in conflict is another.
+func mayHaveRun(r stores.Reason) bool {
+	return r == stores.ReasonAckedEarly || r == stores.ReasonTxCommitted || r == stores.ReasonStale
 }
 
 // identity tells a message without an id from others in quarantine, by what arrived: a

@@ -22,6 +22,8 @@ func (d *Delivery) fail(cause error, class stores.Class) next {
 			cause, class = fmt.Errorf("%w: %w", errOuterDeadline, cause), d.confirmed(stores.ClassTimeout)
 		case d.core.canceled.before(d.arrival.Claim.Key):
 			class = d.confirmed(stores.ClassInterrupted)
+		case d.leased() != nil && d.acked(): // nobody delivers it again, and its effect may have happened
+			class = d.confirmed(stores.ClassInterrupted)
 		default:
 			return next{state: givingBack, cause: cause}
 		}
