@@ -5,8 +5,6 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/jackc/pgx/v5"
-
 	"github.com/millpond-go/millpond/internal/sqlstore"
 	"github.com/millpond-go/millpond/stores"
 )
@@ -21,23 +19,23 @@ func (s Store) Record(ctx context.Context, f stores.Failure) (version int64, err
 	if err != nil {
 		return 0, err
 	}
-	named, err := s.t.recordArgs(consumer, &f, encoded)
+	args, err := s.t.recordArgs(consumer, &f, encoded)
 	if err != nil {
 		return 0, err
 	}
-	text := s.t.sql.recordAgain
+	statement := &s.t.sql.recordAgain
 	if f.Version == 0 {
-		text = s.t.sql.recordFirst
+		statement = &s.t.sql.recordFirst
 	}
-	named["channel"] = nil
+	args["channel"] = nil
 	if f.Status == stores.StatusPending && f.Placement == stores.PlacementParked && f.DueIn < soon && s.t.mayWake() {
-		named["channel"] = s.t.channel
+		args["channel"] = s.t.channel
 	}
 	var (
 		found                      bool
 		number, revision, notified *int64
 	)
-	_, err = s.t.db.Send(ctx, statement(text, named, first(&found, &number, &revision, &notified)))
+	_, err = s.t.db.Send(ctx, statement.with(args, first(&found, &number, &revision, &notified)))
 	if sqlState(err) == serializationFailure {
 		found, err = false, nil // where that is the server's default isolation
 	}
@@ -57,7 +55,7 @@ func (s Store) Record(ctx context.Context, f stores.Failure) (version int64, err
 var errNotParkable = fmt.Errorf("postgres: %w", sqlstore.ErrNotParkable)
 
 // recordArgs are the arguments of both statements of Record.
-func (t *Tables) recordArgs(consumer int64, f *stores.Failure, encoded sqlstore.Encoded) (pgx.NamedArgs, error) {
+func (t *Tables) recordArgs(consumer int64, f *stores.Failure, encoded sqlstore.Encoded) (map[string]any, error) {
 	if f.Placement == stores.PlacementParked && (f.Content == nil && f.Version == 0 || f.Content != nil && f.Content.State != stores.ContentKept) {
 		return nil, errNotParkable
 	}
@@ -66,7 +64,7 @@ func (t *Tables) recordArgs(consumer int64, f *stores.Failure, encoded sqlstore.
 		dueIn = &f.DueIn
 	}
 	number, revision := sqlstore.ParseVersion(f.Version)
-	args := pgx.NamedArgs{
+	args := map[string]any{
 		"consumer": consumer, "id": f.Key.ID, "number": number, "revision": revision, "lock": t.LockKey(consumer, f.Key.ID),
 		"fingerprint": f.Fingerprint.Bytes(), "trace": sqlstore.TraceBytes(&f.TraceParent),
 		"status": int16(f.Status), "placement": int16(f.Placement), "attempts": f.Attempts, "uncounted": f.Uncounted,

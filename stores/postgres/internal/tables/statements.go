@@ -2,6 +2,7 @@ package tables
 
 import (
 	"context"
+	"regexp"
 
 	"github.com/jackc/pgx/v5"
 
@@ -18,7 +19,9 @@ type statements struct {
 
 	claimBatch, unclaim, unclaimAll, ownedBatch string
 
-	recordFirst, recordAgain, due, release, renew, backlog string
+	recordFirst, recordAgain named
+
+	due, release, renew, backlog string
 
 	writers string
 
@@ -51,8 +54,8 @@ WHERE consumer = $1 AND message_id = $2 AND xmin = pg_current_xact_id_if_assigne
 		unclaim:     expand(n, unclaimText+"message_id = $2"),
 		unclaimAll:  expand(n, unclaimText+"message_id = ANY ($2::bytea[])"),
 		ownedBatch:  expand(n, ownedBatchText),
-		recordFirst: expand(n, recordFirstText),
-		recordAgain: expand(n, recordAgainText),
+		recordFirst: newNamed(expand(n, recordFirstText)),
+		recordAgain: newNamed(expand(n, recordAgainText)),
 		due:         expand(n, dueText),
 		release:     expand(n, releaseText),
 		renew:       expand(n, renewText),
@@ -187,9 +190,32 @@ AND NOT EXISTS (SELECT FROM {schema.}{prefix}failure WHERE consumer = $1 AND mes
 (extract(epoch from clock_timestamp() - f.budget_at) * 1000000)::bigint, (extract(epoch from f.due_at - clock_timestamp()) * 1000000)::bigint`
 )
 
-// statement is one whose text has named arguments, such as @consumer.
-func statement(text string, named pgx.NamedArgs, read func(Rows) error) Statement {
+// named is the text of a statement with arguments that had names, such as @consumer.
+type named struct {
+	text  string
+	names []string // in the order of the arguments
+}
+
+var argument = regexp.MustCompile(`@(\w+)`)
+
+func newNamed(text string) named {
+	values := make(pgx.NamedArgs) // each is its name
+	for _, found := range argument.FindAllStringSubmatch(text, -1) {
+		values[found[1]] = found[1]
+	}
 	// The rewriting of named arguments needs no connection, and does not fail.
-	text, args, _ := named.RewriteQuery(context.Background(), nil, text, nil)
-	return Statement{Text: text, Args: args, Read: read}
+	text, args, _ := values.RewriteQuery(context.Background(), nil, text, nil)
+	n := named{text: text}
+	for _, name := range args {
+		n.names = append(n.names, name.(string)) //nolint:forcetypeassert // they all are
+	}
+	return n
+}
+
+func (n *named) with(values map[string]any, read func(Rows) error) Statement {
+	args := make([]any, len(n.names))
+	for i, name := range n.names {
+		args[i] = values[name]
+	}
+	return Statement{Text: n.text, Args: args, Read: read}
 }
