@@ -175,14 +175,14 @@ func (tr *trial) loses(seed uint64) {
 func (o *loss) source(l *ledger, orders []order) iter.Seq2[fleet.Message, error] {
 	half := len(orders) / 2
 	return func(yield func(fleet.Message, error) bool) {
-		for m := range l.source(orders[:half]) {
-			if !yield(m, nil) {
+		for m, err := range l.source(orders[:half]) {
+			if !yield(m, err) {
 				return
 			}
 		}
 		<-o.parted
-		for m := range l.source(orders[half:]) {
-			if !yield(m, nil) {
+		for m, err := range l.source(orders[half:]) {
+			if !yield(m, err) {
 				return
 			}
 		}

@@ -87,7 +87,7 @@ func TestAMemberEndsNothingButItsOwnRun(t *testing.T) {
 	first := o.txOf(members[0])
 	_, err := first.Exec("INSERT INTO effects VALUES ('kept')")
 	require.NoError(t, err)
-	left, err := first.Prepare("INSERT INTO effects VALUES ('late')")
+	left, err := first.Prepare("INSERT INTO effects VALUES ('late')") //nolint:sqlclosecheck // left behind on purpose
 	require.NoError(t, err)
 	require.NoError(t, members[0].Keep(t.Context()))
 	_, err = first.Exec("INSERT INTO effects VALUES ('late')")

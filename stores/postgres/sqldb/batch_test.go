@@ -90,7 +90,7 @@ func TestAMemberEndsNothingButItsOwnRun(t *testing.T) {
 	b := beginBatch(t, s, "kept", "ends", "after")
 	members := b.Members()
 	first := memberTx(t, members[0])
-	left, err := first.PrepareContext(t.Context(), insertEffect)
+	left, err := first.PrepareContext(t.Context(), insertEffect) //nolint:sqlclosecheck // left behind on purpose
 	if err == nil {
 		_, err = left.ExecContext(t.Context(), "kept")
 	}
