@@ -56,8 +56,8 @@ type Pinger interface {
 // Receiver is implemented by subscribers that know whether they can receive messages.
 type Receiver interface {
 	// Receiving returns nil while messages can reach every Subscribe call, also if there are
-	// none. Otherwise the error wraps ErrUnavailable and says why, such as a lost connection
-	// or a group that has removed this member. It does no I/O.
+	// none, and after Close. Otherwise the error wraps ErrUnavailable and says why, such as
+	// a lost connection or a group that has removed this member. It does no I/O.
 	Receiving() error
 }
 

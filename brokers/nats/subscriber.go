@@ -59,7 +59,7 @@ func (s *Subscriber) find(ctx context.Context, topic string) (from source, err e
 // Receiving implements brokers.Receiver: messages cannot come without a connection, and not
 // from a stream or consumer that is gone.
 func (s *Subscriber) Receiving() error {
-	if !s.broker.conn.IsConnected() {
+	if !s.subscriptions.Closed() && !s.broker.conn.IsConnected() {
 		return fmt.Errorf("nats: %w: there is no connection", brokers.ErrUnavailable)
 	}
 	return s.subscriptions.Receiving(func(sub *subscription) (string, error) {

@@ -192,16 +192,25 @@ func TestDelay(t *testing.T) {
 	}
 }
 
-type subscription struct{ *handout.Desk }
+type subscription struct {
+	*handout.Desk
+
+	lingers chan struct{} // until when, after its end; nil: it does not
+}
 
 func (s *subscription) Run() {
-	defer s.Finish()
 	s.Serve(func() { <-s.Context().Done() })
+	s.Finish()
+	if s.lingers != nil {
+		<-s.lingers
+	}
 }
 
 func TestSubscriptions(t *testing.T) {
 	var all handout.Subscriptions[*subscription]
-	messages, err := all.Start("pkg", &subscription{desk(t, brokers.SubscriberConfig{})})
+	lingers := make(chan struct{})
+	defer close(lingers)
+	messages, err := all.Start("pkg", &subscription{desk(t, brokers.SubscriberConfig{}), lingers})
 	if err != nil || all.Open("pkg") != nil {
 		t.Fatal(err)
 	}
@@ -213,10 +222,13 @@ func TestSubscriptions(t *testing.T) {
 	if err := all.Close(); err != nil {
 		t.Error(err)
 	}
+	if err := all.Receiving(ask); err != nil {
+		t.Errorf("after Close: %v", err)
+	}
 	if _, open := <-messages; open {
 		t.Error("the channel is open")
 	}
-	late := &subscription{desk(t, brokers.SubscriberConfig{})}
+	late := &subscription{Desk: desk(t, brokers.SubscriberConfig{})}
 	if _, err := all.Start("pkg", late); !errors.Is(err, brokers.ErrClosed) || late.Context().Err() == nil {
 		t.Errorf("a subscription after Close: %v", err)
 	}

@@ -47,8 +47,11 @@ func (s *Subscriptions[S]) Open(pkg string) error {
 }
 
 // Receiving returns why subscriptions cannot receive, wrapping brokers.ErrUnavailable; nil
-// if all can. where names a subscription.
+// if all can, and after Close. where names a subscription.
 func (s *Subscriptions[S]) Receiving(ask func(S) (where string, why error)) error {
+	if s.Closed() {
+		return nil // those that still end say nothing of it
+	}
 	var errs []error
 	for _, sub := range s.All() {
 		if where, why := ask(sub); why != nil {
