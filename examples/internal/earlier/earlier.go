@@ -11,7 +11,7 @@ import (
 )
 
 // ErrForeign keeps an example from deleting what is not its own.
-var ErrForeign = errors.New("it is the database of another program, and stays as it is")
+var ErrForeign = errors.New("it is the database of another program: it stays as it is")
 
 // Remove deletes an SQLite database, if it is there. One that holds tables, and not the
 // example's own, stays: the error is ErrForeign.
