@@ -281,20 +281,25 @@ func TestAHandlerThatHangsLosesItsBatch(t *testing.T) {
 	t.Parallel()
 	s := newSharing(t, func(c *middleware.InboxConfig) {
 		c.HandlerTimeout, c.CommitTimeout = time.Second, time.Second
-		c.BatchByHandler["stock"] = middleware.BatchConfig{Time: 100 * time.Millisecond, From: 4}
+		c.BatchByHandler["stock"] = middleware.BatchConfig{Time: 600 * time.Millisecond, From: 4}
 		c.Retry.MaxAttempts = 1
 	})
 	release := make(chan struct{})
 	time.AfterFunc(8*time.Second, func() { close(release) })
 	const n = 40
 	var (
-		ran  atomic.Int32
-		hung string
-		wait = crowded(8)
+		shared sync.Map // transactions in which a handler has run
+		hangs  atomic.Bool
+		hung   string
+		wait   = crowded(8)
 	)
-	s.deliver(t, n, postgres.Handler(func(_ context.Context, tx pgx.Tx, msg *message.Message) error {
+	s.deliver(t, n, postgres.Handler(func(ctx context.Context, tx pgx.Tx, msg *message.Message) error {
 		wait()
-		if ran.Add(1) == 20 {
+		var id string
+		if err := tx.QueryRow(ctx, "SELECT pg_current_xact_id()::text").Scan(&id); err != nil {
+			return err
+		}
+		if _, again := shared.LoadOrStore(id, true); again && hangs.CompareAndSwap(false, true) {
 			hung = msg.UUID
 			<-release
 		}

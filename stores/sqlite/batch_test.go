@@ -138,6 +138,7 @@ func TestAHungMemberIsCut(t *testing.T) {
 	}, 10*time.Second, time.Millisecond)
 	b.Cut()
 	require.ErrorIs(t, <-over, sql.ErrTxDone)
+	require.NoError(t, b.Rollback(t.Context())) // returns when what was cut has ended
 	o.complete(claimOf("kept"))
 	_, err := tx.Exec("INSERT INTO effects VALUES ('late')")
 	require.ErrorIs(t, err, sql.ErrTxDone)
