@@ -98,7 +98,7 @@ func (in *Inbox) Batches() map[string]BatchState {
 		states[handler] = BatchState{Size: size, Apart: apart, Batches: t.Batches, Lost: t.Lost, Left: t.Left}
 		if t.Why != nil {
 			s := states[handler]
-			s.Why = text.Of(t.Why)
+			s.Why = text.Printable(t.Why)
 			states[handler] = s
 		}
 	}
@@ -110,14 +110,14 @@ func (in *Inbox) batchEnded(handler string, e batch.End) {
 	consumer := stores.Consumer{Service: in.config.Service, Handler: cmp.Or(in.config.Handler, in.config.Renamed[handler], handler)}
 	if e.Why != "" {
 		in.config.Logger.Warn("millpond: the handler does not share transactions any more", slog.String("handler", consumer.String()),
-			slog.String("reason", text.Printable(stores.ErrNotShared)), slog.String("what", text.Of(textError(e.Why))))
+			slog.String("reason", text.Printable(stores.ErrNotShared)), slog.String("what", text.Shown(e.Why)))
 	}
 	if kind := (loglimit.Kind{Consumer: consumer, Result: "batch lost"}); e.Lost != nil && in.logLimit.Pass(kind, func(left int) {
 		in.config.Logger.Warn("millpond: more batches were lost than are logged",
 			slog.String("consumer", consumer.String()), slog.Int("not_logged", left), slog.Duration("within", loglimit.Within))
 	}) {
 		in.config.Logger.Warn("millpond: a batch was not committed, or nobody knows: its messages run again, each alone",
-			slog.String("consumer", consumer.String()), slog.Int("messages", e.Size), slog.String("error", text.Of(e.Lost)))
+			slog.String("consumer", consumer.String()), slog.Int("messages", e.Size), slog.String("error", text.Printable(e.Lost)))
 	}
 	end := BatchEnd{
 		Consumer: consumer, Size: e.Size, Kept: e.Kept, NotWon: e.Unwon, Failed: e.Failed, Apart: e.Apart, Late: e.Late, Lost: e.Lost, Took: e.Took,
@@ -126,8 +126,3 @@ func (in *Inbox) batchEnded(handler string, e batch.End) {
 		in.hooks.call("Hook.BatchEnded", func() { hook.BatchEnded(end) })
 	}
 }
-
-// textError is a text of unknown origin.
-type textError string
-
-func (e textError) Error() string { return string(e) }

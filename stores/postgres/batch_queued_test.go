@@ -20,9 +20,14 @@ import (
 // queuedMember runs a handler that queues as a member of a batch.
 func queuedMember(t *testing.T, m stores.Member, id string, f queuing) error {
 	t.Helper()
+	return queuedMemberIn(t.Context(), t, m, id, f)
+}
+
+func queuedMemberIn(ctx context.Context, t *testing.T, m stores.Member, id string, f queuing) error {
+	t.Helper()
 	require.NotNil(t, m)
 	msg := message.NewMessage(id, nil)
-	msg.SetContext(m.Context(t.Context()))
+	msg.SetContext(m.Context(ctx))
 	if err := postgres.Queued(f)(msg); err != nil {
 		return errors.Join(err, m.Leave(t.Context()))
 	}
@@ -167,6 +172,82 @@ func TestQueuedInBatchesWhereNothingIsPrepared(t *testing.T) {
 		require.NoError(t, b.Commit(t.Context()))
 		require.Equal(t, []string{"good", "more"}, committedKeys(t, s))
 	}
+}
+
+// What the driver does not send, or not with the member's savepoint, undoes nothing of others.
+func TestAQueueThatIsNotSentUndoesNothingOfOthers(t *testing.T) {
+	t.Parallel()
+	for _, mode := range []string{"exec", "cache_describe"} {
+		s := openStore(t, pgtest.WithParameters(t, testenv.VolatilePostgres(t).NewDatabase(t), "default_query_exec_mode", mode))
+		for what, bad := range map[string]func(q *postgres.Queue, end func()){
+			"text":     func(q *postgres.Queue, _ func()) { q.Exec("INSERT INTO nowhere VALUES (1)") },
+			"argument": func(q *postgres.Queue, _ func()) { q.Exec(insertEffect, struct{}{}) },
+			"time":     func(q *postgres.Queue, end func()) { q.Exec(insertEffect, "bad"); end() },
+		} {
+			exec(t, s.Pool(), "TRUNCATE effect")
+			good, more := "good "+what, "more "+what
+			b := beginBatch(t, s, good, "bad "+what, more)
+			members := b.Members()
+			require.NoError(t, queuedMember(t, members[0], good, queueEffect))
+			ctx, end := context.WithCancel(t.Context())
+			err := queuedMemberIn(ctx, t, members[1], "bad", func(_ context.Context, q *postgres.Queue, _ *message.Message) error {
+				bad(q, end)
+				return nil
+			})
+			end()
+			require.Error(t, err)
+			if errors.Is(err, stores.ErrBatchLost) {
+				require.ErrorIs(t, b.Commit(t.Context()), stores.ErrNotCommitted)
+				require.Empty(t, committedKeys(t, s))
+				continue
+			}
+			require.NoError(t, queuedMember(t, members[2], more, queueEffect))
+			require.NoError(t, b.Commit(t.Context()))
+			require.Equal(t, []string{good, more}, committedKeys(t, s), "%s, %s: %v", mode, what, err)
+			require.Equal(t, stores.Claimable, outcome(t, s, "bad "+what))
+		}
+	}
+}
+
+// What a middleware sends when the handler has returned is undone together with its queue.
+func TestWhatFollowsAQueueIsNotCommittedWithoutIt(t *testing.T) {
+	t.Parallel()
+	s := newStore(t)
+	b := beginBatch(t, s, "good", "bad")
+	require.NoError(t, queuedMember(t, b.Members()[0], "good", queueEffect))
+	bad := b.Members()[1]
+	msg := message.NewMessage("bad", nil)
+	msg.SetContext(bad.Context(t.Context()))
+	require.NoError(t, postgres.Queued(func(_ context.Context, q *postgres.Queue, _ *message.Message) error {
+		q.ExecRows(2, insertEffect, "bad")
+		return nil
+	})(msg))
+	tx, _ := postgres.TxFromContext(msg.Context())
+	_, err := tx.Exec(t.Context(), insertEffect, "bad, audited")
+	require.NoError(t, err)
+	require.NoError(t, bad.Keep(t.Context()))
+	require.ErrorIs(t, b.Commit(t.Context()), stores.ErrNotCommitted)
+	require.Empty(t, committedKeys(t, s))
+}
+
+// A statement that has failed by what another member has written decides nothing if that is not
+// committed either.
+func TestAMemberDroppedForWhatIsNotCommittedRunsAgain(t *testing.T) {
+	t.Parallel()
+	s := newStore(t)
+	exec(t, s.Pool(), "CREATE SEQUENCE tries")
+	exec(t, s.Pool(), "CREATE TABLE account (balance int CHECK (balance >= 0))")
+	b := beginBatch(t, s, "first", "second")
+	require.NoError(t, queuedMember(t, b.Members()[0], "first", func(ctx context.Context, q *postgres.Queue, msg *message.Message) error {
+		q.Exec("INSERT INTO account SELECT CASE WHEN nextval('tries') > 1 THEN -1 ELSE 1 END") // fails when it is sent again
+		return queueEffect(ctx, q, msg)
+	}))
+	require.NoError(t, queuedMember(t, b.Members()[1], "second", func(_ context.Context, q *postgres.Queue, _ *message.Message) error {
+		q.ExecRows(1, "INSERT INTO effect SELECT $1::text WHERE NOT EXISTS (SELECT FROM effect)", "second")
+		return nil
+	}))
+	require.ErrorIs(t, b.Commit(t.Context()), stores.ErrNotCommitted)
+	require.Empty(t, committedKeys(t, s))
 }
 
 // A text that the server does not take ends the transaction of all, each of which runs again.

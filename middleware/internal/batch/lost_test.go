@@ -125,3 +125,17 @@ func TestWhereNoBatchBegins(t *testing.T) {
 		}
 	})
 }
+
+// What the handler does is said without the rest of the error.
+func TestWhatCannotBeSharedIsSaidAlone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCrowd(t)
+		for i := range 100 {
+			c.store.keep[name(i)] = errors.Join(fmt.Errorf("store: %w: SET LOCAL", stores.ErrNotShared), stores.ErrBatchLost)
+		}
+		c.deliver(100, slow)
+		if _, why := c.collector.Size(); why != "SET LOCAL" {
+			t.Errorf("%q", why)
+		}
+	})
+}

@@ -44,7 +44,7 @@ func (t *Tx) Hand(ctx context.Context, h *Handed) (err error) {
 	}
 	defer func() { t.Release(err) }()
 	if l == nil {
-		return t.sendHanded(ctx, texts, h)
+		return t.sendHanded(ctx, texts, h, nil)
 	}
 	staged, err := t.stage(ctx, l, texts, h)
 	if err != nil {
@@ -156,20 +156,23 @@ func (l *link) describe(ctx context.Context, pg *pgconn.PgConn, texts []string) 
 	return 0, nil
 }
 
-// sendHanded sends the statements in a trip of their own, after others.
-func (t *Tx) sendHanded(ctx context.Context, texts []string, h *Handed, before ...string) error {
+// sendHanded sends the statements in a trip of their own. With saved the savepoint of a member is
+// sent before them, and saved is called once it is made: the driver may refuse a text or an
+// argument, or heed the end of ctx, before it sends anything.
+func (t *Tx) sendHanded(ctx context.Context, texts []string, h *Handed, saved func()) error {
 	var batch pgx.Batch
-	for _, text := range before {
-		batch.Queue(text)
+	if saved != nil {
+		batch.Queue(Savepoint)
 	}
 	for i, text := range texts {
 		batch.Queue(text, h.Statements[i].Args...)
 	}
 	results := t.conn.SendBatch(ctx, &batch)
-	for range before {
+	if saved != nil {
 		if _, err := results.Exec(); err != nil {
 			return errors.Join(err, results.Close())
 		}
+		saved()
 	}
 	for i := range texts {
 		if _, err := results.Exec(); err != nil {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/millpond-go/millpond/internal/sqlstore"
 	"github.com/millpond-go/millpond/stores/postgres/internal/tables"
@@ -27,10 +28,9 @@ func (m *Member) Hand(ctx context.Context, h *Handed) (err error) {
 	l := m.link()
 	switch {
 	case m.saved:
-		return m.sendHanded(ctx, texts, h)
+		return m.sendHanded(ctx, texts, h, nil)
 	case l == nil:
-		m.saved = true // in the same trip, or nothing is left
-		return m.sendHanded(ctx, texts, h, Savepoint)
+		return m.sendHanded(ctx, texts, h, m.Saved)
 	}
 	staged, err := m.stage(ctx, l, texts, h)
 	if err == nil {
@@ -95,17 +95,26 @@ func (s *Shared) last(again bool) (*last, error) {
 	return l, nil
 }
 
-// drop reports whether it leaves out the member whose statement the server has refused. What others
-// have a part in, such as a deadlock, is nobody's.
-func (l *last) drop(done int, err error) bool {
+// drop leaves out the member whose statement the server has refused. It reports false if it does not,
+// and all members are to run again: what others have a part in, such as a deadlock, is nobody's.
+func (s *Shared) drop(l *last, done int, err error) bool {
 	if err == nil || done >= len(l.whose) || l.whose[done] == nil || !tables.Refused(err) || tables.Interruption(err) || tables.NotPrepared(err) {
 		return false
 	}
 	m := l.whose[done]
+	if m.saved || s.droppedAfter(m) { // undoHanded does not undo what a middleware has sent after the handler
+		return false
+	}
 	err = m.handed.failed(done-l.first[m], err)
 	m.gate.Fail(err)
 	m.kept, m.dropped = false, pkg.NotCommitted(err)
 	return true
+}
+
+// droppedAfter reports whether a later member was dropped: it may have met what m had written.
+func (s *Shared) droppedAfter(m *Member) bool {
+	at := slices.Index(s.members, m)
+	return slices.ContainsFunc(s.members[at:], func(later *Member) bool { return later.dropped != nil })
 }
 
 // sendLast sends COMMIT, and again without the member that has failed.
@@ -116,7 +125,7 @@ func (s *Shared) sendLast(ctx context.Context) (a answer, err error) {
 			return a, fmt.Errorf("%w: %w", errNotSent, err)
 		}
 		a, err = sendCommit(ctx, s.base.conn.PgConn(), s.base.link(), l.statements)
-		if !l.drop(a.done, err) {
+		if !s.drop(l, a.done, err) {
 			return a, err
 		}
 	}
