@@ -84,7 +84,7 @@ type BatchState struct {
 
 	// Since the start.
 	Batches int
-	Lost    int    // of them, those of which nothing was committed
+	Lost    int    // of them, those of which nothing was committed, or nobody knows
 	Why     string // of the last one that was lost
 	Left    int    // messages that have left a batch that went on: they failed, or need a transaction of their own
 }
