@@ -121,7 +121,7 @@ func (r *round) note(s *Seat, err error) {
 	case errors.Is(err, stores.ErrNotShared):
 		r.end.Apart++
 		_, why, _ := strings.Cut(err.Error(), stores.ErrNotShared.Error()+": ")
-		r.end.Why = why
+		r.end.Why, _, _ = strings.Cut(why, "\n") // why the batch is lost, too, may follow
 	default:
 		r.end.Failed++
 	}
