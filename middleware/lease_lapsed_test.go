@@ -137,3 +137,24 @@ func TestKeyIsForgottenWhileAnAttemptWaits(t *testing.T) {
 		}
 	})
 }
+
+// What a message has waited before its first attempt does not make its key older.
+func TestKeyIsNewWhenTheFirstAttemptBegins(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		store, runs := newLedger(), 0
+		store.put(failedBefore("a", stores.PlacementParked, 0))
+		store.rows["a"].first = time.Now().Add(-48 * time.Hour)
+		work(t, newInbox(t, store, leasing()), func(*message.Message) error {
+			if runs++; runs == 1 {
+				return middleware.Contention(errors.New("odd"))
+			}
+			return nil
+		}, func() {
+			waitUntil(t, func() bool { return store.row("a").status != stores.StatusPending })
+		})
+		if r := store.row("a"); runs != 2 || r.status != stores.StatusCompleted {
+			t.Errorf("%d runs, %+v\n%s", runs, r, store.story())
+		}
+	})
+}

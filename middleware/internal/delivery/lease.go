@@ -49,9 +49,12 @@ func (d *Delivery) startLease(f *stores.Failure) error {
 	l := d.leased()
 	d.row.holder = l.Holder()
 	f.Holder, f.DueIn = d.row.holder, l.Terms().TTL
-	asked, first := time.Now(), f.Version == 0
+	asked, first, fresh := time.Now(), f.Version == 0, d.row.state.Attempts+d.row.state.Uncounted == 0
 	if err := d.write(f); err != nil {
 		return err
+	}
+	if fresh { // the message has only waited until now
+		d.row.state.Age, d.row.read = 0, asked
 	}
 	l.Holds(d.heldLease(d.row.state.Version), asked, first)
 	return nil
