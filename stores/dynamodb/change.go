@@ -167,6 +167,12 @@ func (s *Store) changeOne(ctx context.Context, c *stores.Change, l listed, now i
 		return err
 	}
 	done.Changed++
+	if (c.Verb == stores.VerbErase || c.Verb == stores.VerbResolve) && l.holder != "" { // who may have recorded a step meanwhile
+		late, err := s.kept(ctx, l.key, &row{steps: true})
+		if err = errors.Join(err, s.remove(ctx, late)); err != nil {
+			return err
+		}
+	}
 	if c.Verb == stores.VerbRetry && r.content != int64(stores.ContentKept) {
 		done.Redelivered++
 	}

@@ -29,6 +29,7 @@ func leasedChecks() []check {
 		{name: "no step of who has lost the lease is recorded", run: leasedStepsFenced},
 		{name: "a record of a step beside a takeover", run: leasedStepsRace},
 		{name: "a record of a step beside the completion", run: leasedStepsEnd},
+		{name: "a record of a step beside an operator", run: leasedStepsChange},
 		{name: "a handler that stands still for longer than its lease lives", run: leasedStandsStill},
 	}
 }

@@ -151,35 +151,58 @@ func leasedStepsRace(b *bench) {
 	}
 }
 
+// recordsUntilRefused records one step after the other.
+func (b *bench) recordsUntilRefused(leases stores.LeaseInbox, l stores.HeldLease) {
+	for i := 0; ; i++ {
+		err := leases.RecordStep(b.ctx, l, stores.Step{Name: fmt.Sprint(i), Result: []byte("1")})
+		if err != nil && !errors.Is(err, stores.ErrUnavailable) {
+			return
+		}
+	}
+}
+
 // leasedStepsEnd: a step whose record comes late goes with the completion, or is refused.
 func leasedStepsEnd(b *bench) {
-	here, leases := b.leasing()
+	here, _ := b.leasing()
+	b.stepsEnd("completed", func(c stores.Claim) bool {
+		a, v, err := here.Begin(b.ctx, c)
+		if err != nil || v.Outcome != stores.Claimed {
+			return false
+		}
+		b.commit(a)
+		return true
+	})
+}
+
+// leasedStepsChange: so it is where an operator takes the lease away, and what is on record.
+func leasedStepsChange(b *bench) {
+	here := b.open()
+	for _, verb := range []stores.Verb{stores.VerbResolve, stores.VerbErase} {
+		b.stepsEnd(string(verb), func(c stores.Claim) bool {
+			got, err := here.Change(b.ctx, stores.Change{
+				Verb: verb, Filter: stores.Filter{ID: c.Key.ID, Status: []stores.Status{stores.StatusPending}}, Break: true, Actor: actor, Limit: 1,
+			})
+			return err == nil && got.Changed == 1
+		})
+	}
+}
+
+// stepsEnd checks that no step is left when end has ended a message whose holder records some.
+func (b *bench) stepsEnd(how string, end func(stores.Claim) bool) {
+	b.tb.Helper()
+	here, _ := b.leasing()
 	_, elsewhere := b.leasing()
 	for round := range 40 {
-		c := claimFor(fmt.Sprint("end ", round), "payload")
+		c := claimFor(fmt.Sprint(how, round), "payload")
 		l := stores.HeldLease{Key: c.Key, Version: b.record(here, leaseOf(c, 0, "here/1", time.Hour)), Holder: "here/1"}
-		b.stepDone(leases, l, "first", "1")
+		b.stepDone(elsewhere, l, "first", "1")
 		var both sync.WaitGroup
-		both.Go(func() {
-			for i := 0; ; i++ {
-				err := elsewhere.RecordStep(b.ctx, l, stores.Step{Name: fmt.Sprint(i), Result: []byte("1")})
-				if err != nil && !errors.Is(err, stores.ErrUnavailable) {
-					return
-				}
-			}
-		})
+		both.Go(func() { b.recordsUntilRefused(elsewhere, l) })
 		c.Take = l.Version
-		if !poll(b.ctx, patience, func() bool {
-			a, v, err := here.Begin(b.ctx, c)
-			if err != nil || v.Outcome != stores.Claimed {
-				return false
-			}
-			b.commit(a)
-			return true
-		}) {
-			b.tb.Fatal("the completion never has its turn")
+		if !poll(b.ctx, patience, func() bool { return end(c) }) {
+			b.tb.Fatal("the end never has its turn")
 		}
 		both.Wait()
-		b.stepsAre(c.Key, "completed")
+		b.stepsAre(c.Key, how)
 	}
 }

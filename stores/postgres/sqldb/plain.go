@@ -92,6 +92,10 @@ func (a *plainAttempt) claim(ctx context.Context, on sqlstore.Conn, c *stores.Cl
 		a.at = time.UnixMicro(at)
 		a.mu.Unlock()
 	}
+	if err == nil && won && c.Take != 0 {
+		text, args = a.store.tables.StepsGone(a.consumer, c)
+		err = a.send(ctx, on, text, args, nil)
+	}
 	return won && err == nil, err
 }
 

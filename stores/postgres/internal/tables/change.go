@@ -3,6 +3,7 @@ package tables
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/millpond-go/millpond/internal/sqlstore"
@@ -13,7 +14,7 @@ import (
 // of which the server has room for some thousands.
 const maxChange = 1000
 
-// Change implements stores.Inspector, in one statement: what it has not got the locks
+// Change implements stores.Inspector, in one transaction: what it has not got the locks
 // of at once it leaves alone, so it never waits for a delivery, and a delivery never
 // waits for it.
 func (s Store) Change(ctx context.Context, c stores.Change) (done stores.Changed, err error) {
@@ -30,12 +31,24 @@ func (s Store) Change(ctx context.Context, c stores.Change) (done stores.Changed
 			left = ""
 		}
 		args := append(append(next.Args, limit), concerned.Args...)
-		args = append(args, s.t.lockPrefix, string(c.Verb), sqlstore.Text(c.Actor, stores.MaxDetailBytes), sqlstore.Text(c.Reason, stores.MaxDetailBytes))
-		text := strings.NewReplacer("{next}", next.String(), "{concerned}", concerned.String(), "{left}", left,
-			"{change}", change.text, "{then}", change.then, "{completed}", change.completed, "{steps}", change.steps).Replace(changeText)
-		found := false
-		_, err = s.t.db.Send(ctx, Statement{Text: s.t.dialect.SQL(text), Args: args, Read: first(&found, &scanned, &done.Next, &done.Changed, &redelivered, &reserved)})
-		return err
+		args = append(args, s.t.lockPrefix)
+		found, locked := false, ""
+		statement := func(text string, args []any, read func(Rows) error) Statement {
+			text = strings.NewReplacer("{next}", next.String(), "{concerned}", concerned.String(), "{left}", left, "{locked}", locked,
+				"{change}", change.text, "{then}", change.then, "{completed}", change.completed, "{steps}", change.steps).Replace(text)
+			return Statement{Text: s.t.dialect.SQL(text), Args: args, Read: read}
+		}
+		var statements []Statement
+		if change.steps != "" {
+			statements, locked = append(statements, statement(freeText+lockFree, args, nil)), lockedBefore
+		}
+		args = append(slices.Clone(args), string(c.Verb), sqlstore.Text(c.Actor, stores.MaxDetailBytes), sqlstore.Text(c.Reason, stores.MaxDetailBytes))
+		statements = append(statements, statement(freeText+changeText, args, first(&found, &scanned, &done.Next, &done.Changed, &redelivered, &reserved)))
+		if len(statements) == 1 {
+			_, err = s.t.db.Send(ctx, statements[0])
+			return err
+		}
+		return s.t.db.Batch(ctx, statements...)
 	})
 	if err != nil {
 		return stores.Changed{}, err
@@ -51,14 +64,23 @@ func (s Store) Change(ctx context.Context, c stores.Change) (done stores.Changed
 	return done, nil
 }
 
-var changeText = `WITH scanned AS MATERIALIZED (
+var freeText = `WITH scanned AS MATERIALIZED (
 	SELECT f.number, ` + sqlstore.Reserved + ` AS held FROM {schema.}{prefix}failure f WHERE {next} ORDER BY f.number LIMIT ?
 ), free AS MATERIALIZED (
 	SELECT f.number, f.status, f.order_key, ` + sqlstore.Reserved + ` AS held FROM {schema.}{prefix}failure f
 	WHERE f.number = ANY (ARRAY(SELECT number FROM scanned)) AND {concerned}
-	{left} AND pg_try_advisory_xact_lock(` + fmt.Sprintf(LockKeyText, "?") + `)
+	{left} AND pg_try_advisory_xact_lock(` + fmt.Sprintf(LockKeyText, "?") + `){locked}
 	FOR UPDATE SKIP LOCKED
-), changed AS (
+)`
+
+// Where steps go, the rows are locked by a statement before. The snapshot of the next one has
+// all steps that are on record then, and no others are recorded. It takes no rows but these.
+const (
+	lockFree     = " SELECT count(*) FROM free"
+	lockedBefore = " AND f.xmax = pg_current_xact_id_if_assigned()::xid"
+)
+
+var changeText = `, changed AS (
 	{change} free WHERE f.number = free.number
 	RETURNING f.number, f.consumer, f.message_id, f.placement, {then} AS status, free.order_key, CASE WHEN free.held THEN 'reserved' ELSE ` + statusName("free.status") + ` END AS before
 ), gone AS (
