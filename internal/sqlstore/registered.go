@@ -46,7 +46,7 @@ func (r *Registered) Forget() {
 	r.checked = false
 }
 
-// CheckOnce makes sure, that the tables are there and fit this program, for calls that need
+// CheckOnce makes sure, once, that the tables are there and fit this program, for calls that need
 // no registered consumer.
 func (r *Registered) CheckOnce(ctx context.Context, validate func(context.Context) error) error {
 	if r.closed.Load() {

@@ -152,8 +152,6 @@ func TestRefusedMessageSpendsItsBudget(t *testing.T) {
 	}
 }
 
-// What is written to an order key when its dead letter has just gone is not published before
-// what had waited behind that, which the relay has long passed by.
 // However many messages a destination refuses, others of it do not wait for them.
 func TestManyRefusedMessagesKeepNoOthersWaiting(t *testing.T) {
 	t.Parallel()
@@ -175,6 +173,8 @@ func TestManyRefusedMessagesKeepNoOthersWaiting(t *testing.T) {
 	})
 }
 
+// What is written to an order key when its dead letter has just gone is not published before
+// what had waited behind that, which the relay has long passed by.
 func TestUnblockedOrderKeyGoesOnInOrder(t *testing.T) {
 	t.Parallel()
 	everywhere(t, func(t *testing.T, r *rig) {

@@ -175,8 +175,8 @@ func (a *attempt) complete(ctx context.Context, exec func(context.Context, strin
 			return err
 		}
 	}
-	if said := a.saying(); said != nil {
-		_, err := exec(ctx, string(said))
+	if text := a.emitComplete(); text != nil {
+		_, err := exec(ctx, string(text))
 		return err
 	}
 	riding, err := a.emit(ctx, exec)

@@ -59,9 +59,9 @@ func (a *attempt) emit(ctx context.Context, exec func(context.Context, string) (
 	return riding, nil
 }
 
-// saying is what completes on MySQL with the only output that was staged, in one trip; nil if
+// emitComplete is what completes on MySQL with the only output that was staged, in one trip; nil if
 // there are more, or the server cannot.
-func (a *attempt) saying() []byte {
+func (a *attempt) emitComplete() []byte {
 	n := len(a.staged)
 	if !a.store.texts().emits || n == 0 || n > 2 {
 		return nil

@@ -59,23 +59,25 @@ const (
 
 	// TiDB's own, and what it says of errors without a number. At COMMIT the latter, and those
 	// of other nodes, leave open what became of it.
-	withoutNumber      = 1105
-	cannotRepeat       = 8002
-	repeatable         = 8022
-	entryTooLarge      = 8025
-	schemaExpired      = 8027
-	schemaChanged      = 8028
-	firstOfNodes       = 9001
-	lockUnresolved     = 9004
-	writeConflict      = 9007
-	lastOfNodes        = 9014
+	withoutNumber  = 1105
+	cannotRepeat   = 8002
+	repeatable     = 8022
+	entryTooLarge  = 8025
+	schemaExpired  = 8027
+	schemaChanged  = 8028
+	firstOfNodes   = 9001
+	lockUnresolved = 9004
+	writeConflict  = 9007
+	lastOfNodes    = 9014
+
 	columnNotNull      = 1048
 	truncatedForColumn = 1265
 	invalidCharacters  = 1300
 	noDefault          = 1364
 	wrongValue         = 1366
-	claimLost          = 31962 // ours, by SIGNAL
-	noCase             = 1339  // of CASE
+
+	claimLost = 31962 // ours, by SIGNAL
+	noCase    = 1339  // of CASE
 )
 
 // number returns the number of a server's error, 0 for any other.

@@ -99,7 +99,7 @@ func (s *Store) ask(ctx context.Context) (sv server, schema string, err error) {
 	}
 	if sv.tidb {
 		sv.maxEntry = usualEntry
-		if v, _ := s.variable(ctx, "SESSION.tidb_txn_entry_size_limit"); v != "0" {
+		if v, known := s.variable(ctx, "SESSION.tidb_txn_entry_size_limit"); known && v != "0" {
 			sv.maxEntry, _ = strconv.Atoi(v)
 		}
 		sv.maxEntry -= 8 * slack
@@ -247,14 +247,19 @@ func (s *Store) weaknesses(ctx context.Context, sv server) (found []weakness) {
 		}
 	}
 	if sv.callable() && !sv.emits {
-		names, costs := s.names.Prefix+strings.Join(procedureNames, ", "+s.names.Prefix), "each message takes round trips more"
-		if sv.procedures {
-			names, costs = s.names.Prefix+"emit_complete", "each message with an output takes a round trip more"
-		}
-		add(weakness{
-			"procedures", stores.SeverityNote, "procedures", "missing", costs,
-			"call Migrate with an account that has CREATE ROUTINE, and grant EXECUTE on", names, "millpond migrate up by an account that has CREATE ROUTINE, and GRANT EXECUTE on " + names,
-		})
+		add(s.withoutProcedures(sv))
 	}
 	return found
+}
+
+// withoutProcedures is what it costs that procedures are missing.
+func (s *Store) withoutProcedures(sv server) weakness {
+	names, costs := s.names.Prefix+strings.Join(procedureNames, ", "+s.names.Prefix), "each message takes round trips more"
+	if sv.procedures {
+		names, costs = s.names.Prefix+"emit_complete", "each message with an output takes a round trip more"
+	}
+	return weakness{
+		"procedures", stores.SeverityNote, "procedures", "missing", costs,
+		"call Migrate with an account that has CREATE ROUTINE, and grant EXECUTE on", names, "millpond migrate up by an account that has CREATE ROUTINE, and GRANT EXECUTE on " + names,
+	}
 }
