@@ -58,8 +58,8 @@ func (h *holding) renew(ctx context.Context, busy func(bucket int64) bool, chang
 		}
 	}
 	units := make([]int64, stores.OutboxBuckets)
-	for i := range units { // not all relays begin with the same
-		units[i] = (h.self + int64(i)) % stores.OutboxBuckets
+	for i := range units { // all in one order, or those that begin at once wait for each other in a circle
+		units[i] = int64(i)
 	}
 	leased, err := h.store.Lease(ctx, stores.LeaseRequest{Name: bucketLeases, Owner: h.owner, Units: units, Limit: share, TTL: h.ttl})
 	if err != nil {
