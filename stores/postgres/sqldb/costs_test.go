@@ -78,7 +78,12 @@ func inTransaction(t *testing.T, db *sql.DB, f func(*sql.Tx) error) {
 // throughProxy returns a store on one connection through a counting proxy.
 func throughProxy(t *testing.T, e entry) (*pgproxy.Proxy, *sqldb.Store) {
 	t.Helper()
-	proxy, err := pgproxy.Start(testenv.VolatilePostgres(t).NewDatabase(t))
+	return throughProxyTo(t, e, testenv.VolatilePostgres(t).NewDatabase(t))
+}
+
+func throughProxyTo(t *testing.T, e entry, address string) (*pgproxy.Proxy, *sqldb.Store) {
+	t.Helper()
+	proxy, err := pgproxy.Start(address)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -6,11 +6,14 @@ import (
 
 	"github.com/millpond-go/millpond/internal/leasetest"
 	"github.com/millpond-go/millpond/internal/pgtest"
+	"github.com/millpond-go/millpond/internal/testenv"
 	"github.com/millpond-go/millpond/stores/postgres/sqldb"
 )
 
 func TestLeaseCosts(t *testing.T) {
 	t.Parallel()
+	// On a shared server the transactions of autovacuum are counted, too.
+	server := testenv.PrivatePostgres(t, testenv.WithSettings(map[string]string{"autovacuum": "off"}))
 	for _, test := range []struct {
 		entry       entry
 		first, more leasetest.Cost // what is not in a transaction commits by itself
@@ -24,7 +27,7 @@ func TestLeaseCosts(t *testing.T) {
 	} {
 		t.Run(test.entry.name, func(t *testing.T) {
 			t.Parallel()
-			proxy, s := throughProxy(t, test.entry)
+			proxy, s := throughProxyTo(t, test.entry, server.NewDatabase(t))
 			got := leasetest.Measure(t, leasetest.Store{
 				Store: s, Consumer: pgtest.Stock,
 				Write: func(ctx context.Context) error {
