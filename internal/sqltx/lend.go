@@ -35,6 +35,27 @@ func (l *Lender) lender() *sql.DB {
 // Close lends no more.
 func (l *Lender) Close() error { return l.lender().Close() }
 
+// Loan is what a connection that is lent has beside its statements: a transaction whose end
+// ends nothing, for the member does. End is told of it.
+type Loan struct{ End func() error }
+
+var _ driver.Tx = Loan{}
+
+// BeginTx is of driver.ConnBeginTx.
+func (l Loan) BeginTx(context.Context, driver.TxOptions) (driver.Tx, error) { return l, nil }
+
+// Begin is of driver.Conn; database/sql calls BeginTx.
+func (l Loan) Begin() (driver.Tx, error) { return l, nil }
+
+// Close is of driver.Conn.
+func (Loan) Close() error { return nil }
+
+// Commit implements driver.Tx.
+func (l Loan) Commit() error { return l.End() }
+
+// Rollback implements driver.Tx.
+func (l Loan) Rollback() error { return l.End() }
+
 type lentKey struct{}
 
 // lender is a driver whose connections are those that are lent.

@@ -1,38 +1,28 @@
 package sqlite
 
 import (
-	"context"
 	"database/sql/driver"
 
+	"github.com/millpond-go/millpond/internal/sqltx"
 	"github.com/millpond-go/millpond/stores"
 )
 
-// loan is what database/sql believes to be a member's connection, and its transaction. That ends
-// nothing: the member does.
-type loan struct{ *session }
+// loan is what database/sql believes to be a member's connection.
+type loan struct {
+	*session
+	sqltx.Loan
+}
 
-// BeginTx implements driver.ConnBeginTx.
-func (l loan) BeginTx(context.Context, driver.TxOptions) (driver.Tx, error) { return l, nil }
+var _ driver.ConnBeginTx = loan{}
 
-// Begin implements driver.Conn; database/sql calls BeginTx.
-func (l loan) Begin() (driver.Tx, error) { return l, nil }
-
-// Close implements driver.Conn.
-func (loan) Close() error { return nil }
-
-// Commit implements driver.Tx.
-func (l loan) Commit() error { return l.end() }
-
-// Rollback implements driver.Tx.
-func (l loan) Rollback() error { return l.end() }
-
-func (l loan) end() error {
-	l.conn.mu.Lock()
-	defer l.conn.mu.Unlock()
-	if l.closing.Load() {
+// endByHandler is told that a handler ends its transaction.
+func (s *session) endByHandler() error {
+	s.conn.mu.Lock()
+	defer s.conn.mu.Unlock()
+	if s.closing.Load() {
 		return nil
 	}
-	l.managed = true
+	s.managed = true
 	return stores.ErrTxManaged
 }
 
@@ -40,7 +30,7 @@ func (l loan) end() error {
 func (b *batch) lend() (err error) {
 	for _, m := range b.own {
 		m.session = &session{conn: b.conn, member: m, handling: newHandling()}
-		if m.tx, err = b.store.lender.Lend(loan{m.session}); err != nil {
+		if m.tx, err = b.store.lender.Lend(loan{m.session, sqltx.Loan{End: m.session.endByHandler}}); err != nil {
 			return err
 		}
 	}

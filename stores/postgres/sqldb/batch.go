@@ -10,6 +10,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/millpond-go/millpond/internal/sqlstore"
+	"github.com/millpond-go/millpond/internal/sqltx"
 	"github.com/millpond-go/millpond/stores"
 	"github.com/millpond-go/millpond/stores/postgres/internal/claimtx"
 )
@@ -40,7 +41,7 @@ func (s *Store) BeginBatch(ctx context.Context, claims []stores.Claim) (stores.B
 		return nil, s.tables.Explain(err)
 	}
 	for _, m := range b.own {
-		if m.tx, err = s.lender.Lend(loan{conn: b.conn, member: m}); err != nil {
+		if m.tx, err = s.lender.Lend(loan{Loan: sqltx.Loan{End: m.endByHandler}, conn: b.conn, member: m}); err != nil {
 			b.Cut()
 			return nil, s.tables.Explain(err)
 		}

@@ -7,13 +7,15 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 
+	"github.com/millpond-go/millpond/internal/sqltx"
 	"github.com/millpond-go/millpond/stores"
 	"github.com/millpond-go/millpond/stores/postgres/internal/claimtx"
 )
 
-// loan is what database/sql believes to be a member's connection, and its transaction. That ends
-// nothing: the member does.
+// loan is what database/sql believes to be a member's connection.
 type loan struct {
+	sqltx.Loan
+
 	conn   *conn
 	member *member
 }
@@ -26,27 +28,12 @@ var (
 	_ driver.NamedValueChecker  = loan{}
 )
 
-// BeginTx implements driver.ConnBeginTx.
-func (l loan) BeginTx(context.Context, driver.TxOptions) (driver.Tx, error) { return l, nil }
-
-// Begin implements driver.Conn; database/sql calls BeginTx.
-func (l loan) Begin() (driver.Tx, error) { return l, nil }
-
-// Close implements driver.Conn.
-func (loan) Close() error { return nil }
-
-// Commit implements driver.Tx.
-func (l loan) Commit() error { return l.end() }
-
-// Rollback implements driver.Tx.
-func (l loan) Rollback() error { return l.end() }
-
-// end dooms a run that is not over.
-func (l loan) end() error {
-	if l.member.Over() {
+// endByHandler dooms a run that is not over.
+func (m *member) endByHandler() error {
+	if m.Over() {
 		return nil
 	}
-	l.member.Doom(stores.ErrTxManaged)
+	m.Doom(stores.ErrTxManaged)
 	return stores.ErrTxManaged
 }
 
