@@ -95,12 +95,11 @@ func (in *Inbox) Batches() map[string]BatchState {
 	for handler, collector := range in.handlers.modes.batches {
 		size, apart := collector.Size()
 		t := collector.Tally()
-		states[handler] = BatchState{Size: size, Apart: apart, Batches: t.Batches, Lost: t.Lost, Left: t.Left}
+		state := BatchState{Size: size, Apart: apart, Batches: t.Batches, Lost: t.Lost, Left: t.Left}
 		if t.Why != nil {
-			s := states[handler]
-			s.Why = text.Printable(t.Why)
-			states[handler] = s
+			state.Why = text.Printable(t.Why)
 		}
+		states[handler] = state
 	}
 	return states
 }

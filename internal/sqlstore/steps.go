@@ -50,16 +50,14 @@ func (s Store) Steps(ctx context.Context, l stores.HeldLease) (steps []stores.St
 	if err != nil {
 		return nil, err
 	}
-	found, err := list(ctx, s.t.db, Statement{Text: s.t.fixed(selectSteps), Args: holding(consumer, l)}, func(rows Rows) (none bool, err error) {
-		var name *string
-		var step stores.Step
-		if err = rows.Scan(&name, &step.Result); err == nil && name != nil {
-			step.Name = *name
-			steps = append(steps, step)
+	names, err := list(ctx, s.t.db, Statement{Text: s.t.fixed(selectSteps), Args: holding(consumer, l)}, func(rows Rows) (name *string, err error) {
+		var result []byte
+		if err = rows.Scan(&name, &result); err == nil && name != nil {
+			steps = append(steps, stores.Step{Name: *name, Result: result})
 		}
-		return none, err
+		return name, err
 	})
-	if err == nil && len(found) == 0 {
+	if err == nil && len(names) == 0 {
 		err = stores.ErrChanged
 	}
 	if err != nil {

@@ -103,6 +103,9 @@ func (c *Config) validate(named urlquery.Named) error {
 
 // load finds region and credentials.
 func (c *Config) load(ctx context.Context) (loaded aws.Config, hangUp func(), err error) {
-	const connections = 100                                                                                                                          // idle ones are kept for bursts
-	return awsconfig.Load(ctx, awsconfig.Wanted{Package: string(pkg), AWS: c.AWS, Region: c.Region, Endpoint: c.Endpoint, Connections: connections}) //nolint:wrapcheck // it has the prefix
+	wanted := awsconfig.Wanted{
+		Package: string(pkg), AWS: c.AWS, Region: c.Region, Endpoint: c.Endpoint,
+		Connections: 100, // for bursts
+	}
+	return awsconfig.Load(ctx, wanted) //nolint:wrapcheck // it has the prefix
 }

@@ -88,10 +88,15 @@ func (a *attempt) rollback(ctx context.Context) error {
 		a.end()
 		return nil
 	}
+	return waitFor(ctx, a.end)
+}
+
+// waitFor runs end, and waits for it no longer than ctx.
+func waitFor(ctx context.Context, end func()) error {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		a.end()
+		end()
 	}()
 	select {
 	case <-done:

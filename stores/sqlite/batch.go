@@ -92,7 +92,7 @@ func (*batch) Server() uint64 { return 0 }
 func (b *batch) Commit(ctx context.Context) error {
 	return b.outcome.Commit(func() error {
 		err := b.commit(ctx)
-		b.rollback(ctx)
+		_ = waitFor(ctx, b.end)
 		return err
 	})
 }
@@ -135,22 +135,9 @@ func (b *batch) lose(why error) error {
 // Rollback implements stores.Batch.
 func (b *batch) Rollback(ctx context.Context) error {
 	return b.outcome.Rollback(pkg, func() error {
-		b.rollback(ctx)
+		_ = waitFor(ctx, b.end)
 		return nil
 	})
-}
-
-// rollback waits like attempt.rollback.
-func (b *batch) rollback(ctx context.Context) {
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		b.end()
-	}()
-	select {
-	case <-done:
-	case <-ctx.Done():
-	}
 }
 
 // Cut implements stores.Batch. A statement that runs is interrupted, and nothing is committed
