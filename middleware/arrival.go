@@ -11,19 +11,19 @@ import (
 	"github.com/millpond-go/millpond/middleware/internal/keep"
 )
 
-// Arrival is a middleware around the inbox. It notes the message as it arrives there, before
-// middlewares between it and the inbox decrypt or unpack it or give it another UUID. The
-// inbox keeps, quarantines and copies that message. Without Arrival it is the message as it
+// Arrival is a middleware around the inbox. It records the message as it arrives, before
+// middlewares between Arrival and the inbox decrypt it, unpack it or change its UUID. The inbox
+// keeps, quarantines and copies the recorded message. Without Arrival it uses the message as it
 // reaches the inbox.
 //
-// Add all middlewares between Arrival and the inbox to [RetryWorkerConfig].Middlewares, too:
-// the first of them gets the kept message. A worker and a router.Service have an Arrival of
-// their own, outermost. Of several the innermost counts.
+// Add all middlewares between Arrival and the inbox to [RetryWorkerConfig].Middlewares, too: the
+// first of them gets the kept message. A worker and a router.Service have an Arrival of their
+// own, outermost. If there are several, the innermost counts.
 //
-// When the next handler returns, Arrival restores the message and its context, so that a
-// Retry outside of Arrival begins anew. A second call with the same message waits for that,
-// for at most 5 minutes, and is then given back with [ErrNotNow]. Arrival copies the payload.
-// It is safe for concurrent use.
+// When the next handler returns, Arrival restores the message and its context, so that a Retry
+// middleware around Arrival starts from the arrived message. A second call with the same message
+// waits for the first, for at most 5 minutes, and is then given back with [ErrNotNow]. Arrival
+// copies the payload. It is safe for concurrent use.
 func Arrival(next message.HandlerFunc) message.HandlerFunc {
 	turns := newTurns()
 	return func(msg *message.Message) ([]*message.Message, error) {
@@ -34,7 +34,7 @@ func Arrival(next message.HandlerFunc) message.HandlerFunc {
 		ctx, payload := msg.Context(), msg.Payload
 		a := &arrived{msg: msg, uuid: msg.UUID, payload: bytes.Clone(payload), metadata: maps.Clone(msg.Metadata)}
 		defer func() {
-			if !bytes.Equal(payload, a.payload) { // somebody has opened it in place
+			if !bytes.Equal(payload, a.payload) { // a middleware changed it in place
 				payload = bytes.Clone(a.payload)
 			}
 			msg.UUID, msg.Payload, msg.Metadata = a.uuid, payload, maps.Clone(a.metadata)
@@ -45,20 +45,20 @@ func Arrival(next message.HandlerFunc) message.HandlerFunc {
 	}
 }
 
-// arrivalLimit is the default of HoldConfig.Limit: Arrival knows no inbox.
+// arrivalLimit is the default of HoldConfig.Limit, because Arrival has no inbox to ask.
 const arrivalLimit = 5 * time.Minute
 
 type arrivedKey struct{}
 
-// arrived is a message as it arrived. Nobody changes what it refers to.
+// arrived is a message as it arrived. It is immutable.
 type arrived struct {
-	msg      *message.Message // contexts travel to others
+	msg      *message.Message // contexts travel to other messages
 	uuid     string
 	payload  []byte
 	metadata message.Metadata
 }
 
-// Message implements delivery.Handler: it is the message as it arrived, at the inbox, or at
+// Message implements delivery.Handler: it returns the message as it arrived at the inbox, or at
 // an Arrival around it.
 func (v *visit) Message() keep.Message {
 	if a, ok := v.arrival.Contexts.Shutdown.Value(arrivedKey{}).(*arrived); ok && a.msg == v.msg {
@@ -67,8 +67,8 @@ func (v *visit) Message() keep.Message {
 	return keep.Message{UUID: v.was.uuid, Metadata: v.was.metadata(), Payload: v.was.payload, Facts: v.facts}
 }
 
-// snapshot is a message as it came to the inbox: handlers and the middlewares inside change
-// theirs. The metadata are a list, which costs nothing to be used again.
+// snapshot is a message as it reached the inbox, before the handler and inner middlewares change
+// it. The metadata are a list, so that it can be reused.
 type snapshot struct {
 	uuid    string
 	payload []byte
@@ -100,10 +100,9 @@ func (s *snapshot) field(name string) string {
 	return ""
 }
 
-// restore undoes what a run made of its message, so that the next one, by us or by a
-// middleware around the inbox, is given what arrived: that of a committed run finds its
-// duplicate. Bytes changed in place are not undone: see Changed. What was left alone
-// is not written, for somebody may still read it.
+// restore undoes what a run changed in its message, so that the next run gets what arrived: a
+// Retry after a committed run then finds its duplicate. Bytes changed in place are not undone:
+// see Changed. Unchanged fields are not written, because another goroutine may read them.
 func (s *snapshot) restore(msg *message.Message) {
 	if msg.UUID != s.uuid {
 		msg.UUID = s.uuid
@@ -121,7 +120,7 @@ func (s *snapshot) restore(msg *message.Message) {
 	}
 }
 
-// forget drops what the snapshot refers to, and keeps its list unless it is a large one.
+// forget releases what the snapshot refers to, and keeps its list unless it is large.
 func (s *snapshot) forget() {
 	const most = 64
 	if cap(s.fields) > most {

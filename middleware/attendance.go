@@ -10,29 +10,29 @@ import (
 	"github.com/millpond-go/millpond/stores"
 )
 
-// A subscriber that does not tell redeliveries apart brings what was in flight in a process
-// that died as if for the first time, in another process, and after some time. So each
-// process that may have such messages in flight has a row in the store until it leaves. Who
-// finds the row of one that died takes all deliveries of the consumer for suspects, for as
-// long as redeliveries may come.
+// Some subscribers do not flag redeliveries. A message that was in flight in a process that died
+// then looks like a first delivery in another process. So each process that may have such
+// messages in flight keeps a row in the store until it leaves. A process that finds the row of a
+// dead one treats all deliveries of the consumer as suspects, for as long as redeliveries may
+// come.
 const (
 	attendEvery  = 5 * time.Second
-	attendLapse  = 3 * attendEvery  // who was unseen for so long is dead, or has to attend anew
-	attendIdle   = 12 * attendEvery // without a delivery a process leaves
-	attendWithin = attendEvery      // the time for one call of the store
+	attendLapse  = 3 * attendEvery  // a process unseen for this long is dead, or must attend anew
+	attendIdle   = 12 * attendEvery // a process leaves after this time without a delivery
+	attendWithin = attendEvery      // the timeout of one call of the store
 )
 
-// attendance is that of this process for one consumer.
+// attendance is this process's attendance for one consumer.
 type attendance struct {
-	store    stores.Attendance // nil: it keeps none, and anybody may have died
+	store    stores.Attendance // nil: the store keeps none, and any process may have died
 	consumer stores.Consumer
 	fear     time.Duration // how long a redelivery may take
 
-	asking sync.Mutex // held while the store is asked
+	asking sync.Mutex // held while the store is called
 
 	mu       sync.Mutex
-	process  string    // what it attends as; "": not at all
-	noted    time.Time // when that was said last; zero: never
+	process  string    // the id of the attendance; "": not attending
+	noted    time.Time // when the row was last written; zero: never
 	begun    bool      // a first delivery has come
 	inFlight int
 	last     time.Time // a delivery came, or ended
@@ -40,7 +40,7 @@ type attendance struct {
 	peers    peers
 }
 
-// enter counts a delivery in.
+// enter counts a delivery that begins.
 func (a *attendance) enter() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -59,7 +59,7 @@ func (a *attendance) leave() {
 	a.last = time.Now()
 }
 
-// attends reports whether others know of this process.
+// attends reports whether this process has a row.
 func (a *attendance) attends() bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -83,11 +83,11 @@ func (a *attendance) attend(ctx context.Context) error {
 	return a.note(ctx)
 }
 
-// note says that this process attends, and hears of the others. a.asking must be held.
+// note writes the row of this process and reads the others. a.asking must be held.
 func (a *attendance) note(ctx context.Context) error {
 	a.mu.Lock()
 	if a.process == "" {
-		a.process = rand.Text() // another one each time: a late answer to an earlier call removes nothing
+		a.process = rand.Text() // a new id each time, so that a late answer to an earlier call removes nothing
 	}
 	process, asked := a.process, time.Now()
 	a.mu.Unlock()
@@ -104,12 +104,12 @@ func (a *attendance) note(ctx context.Context) error {
 	}
 	a.mu.Unlock()
 	for _, other := range gone {
-		_ = a.store.Leave(ctx, a.consumer, other, attendLapse) // or later
+		_ = a.store.Leave(ctx, a.consumer, other, attendLapse) // else at a later call
 	}
 	return nil
 }
 
-// goOn is called every attendEvery while this process attends.
+// goOn runs every attendEvery while this process attends.
 func (a *attendance) goOn() {
 	ctx, cancel := context.WithTimeout(context.Background(), attendWithin)
 	defer cancel()
@@ -122,7 +122,7 @@ func (a *attendance) goOn() {
 	if idle {
 		err = a.depart(ctx)
 	} else if attends {
-		err = a.note(ctx) // or later: deliveries wait after attendLapse
+		err = a.note(ctx) // else at a later call: deliveries wait after attendLapse
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -131,7 +131,7 @@ func (a *attendance) goOn() {
 	}
 }
 
-// depart removes this process if nothing is in flight. a.asking must be held.
+// depart removes this process's row if nothing is in flight. a.asking must be held.
 func (a *attendance) depart(ctx context.Context) error {
 	a.mu.Lock()
 	process := a.process
@@ -144,7 +144,7 @@ func (a *attendance) depart(ctx context.Context) error {
 	return a.store.Leave(ctx, a.consumer, process, 0)
 }
 
-// end removes this process when it ends in order.
+// end removes this process's row at an orderly shutdown.
 func (a *attendance) end(ctx context.Context) error {
 	if a.store == nil {
 		return nil
@@ -156,13 +156,13 @@ func (a *attendance) end(ctx context.Context) error {
 
 // peers are the other processes.
 type peers struct {
-	doubted     map[string]time.Time // since when they may be dead; zero: they live
+	doubted     map[string]time.Time // since when each may be dead; zero: it lives
 	fearedUntil time.Time
 }
 
-// hear takes over what the store says of the others, and returns those whose rows have
-// served. Who is there when this process begins may have died a moment ago, and lives only
-// when it was seen since.
+// hear takes over the store's rows of the others, and returns those that are no longer needed. A
+// process that is there when this one begins may have died a moment ago; it counts as alive only
+// once it is seen again.
 func (p *peers) hear(others []stores.Attendant, asked time.Time, fear time.Duration, first bool) (gone []string) {
 	before, now := p.doubted, time.Now()
 	p.doubted, p.fearedUntil = make(map[string]time.Time, len(others)), time.Time{}
@@ -186,7 +186,7 @@ func (p *peers) hear(others []stores.Attendant, asked time.Time, fear time.Durat
 		if o.Unseen < attendLapse {
 			continue
 		}
-		switch { // of several that died the latest is enough, so that rows do not pile up
+		switch { // of several dead processes only the latest is kept, so that rows do not pile up
 		case !until.After(now):
 			gone = append(gone, o.Process)
 		case latest == "":

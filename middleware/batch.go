@@ -14,13 +14,13 @@ import (
 	"github.com/millpond-go/millpond/stores"
 )
 
-// BatchConfig lets deliveries of a handler that are in flight at the same time share a
-// transaction and its commit. Zero values mean the defaults of their tags.
+// BatchConfig lets concurrent deliveries of a handler share a transaction and its commit. Zero
+// values mean the defaults of their tags.
 //
-// The handler does not change. Each message has its own claim, savepoint and outcome; what
-// cannot share runs in a transaction of its own. The handlers of a batch run one after the
-// other: it is for handlers that spend their time in the store's database, with many messages
-// in flight. docs/batches.md says what they share.
+// The handler does not change. Each message has its own claim, savepoint and outcome; a message
+// that cannot share runs in a transaction of its own. The handlers of a batch run one after the
+// other: batches suit handlers that spend their time in the store's database, with many messages
+// in flight. docs/batches.md says what the messages share.
 type BatchConfig struct {
 	Size int `config:"size" default:"32" check:"positive" about:"How many messages share a transaction, at most."`
 
@@ -33,9 +33,9 @@ type BatchConfig struct {
 // maxBatch is how many members a batch may have: with more, savepoints become slow.
 const maxBatch = 32
 
-// batchPlaces is how many batches of a consumer run at a time: more of them meet on the same
-// rows, and deadlock. Where one transaction writes at a time there is one: of others, members
-// would wait that could be more.
+// batchPlaces is how many batches of a consumer run at a time: more would lock the same rows and
+// deadlock. On a store with one writer at a time there is one place: further batches would only
+// wait, while their members could join the next one.
 const batchPlaces = 4
 
 func (b BatchConfig) validate(name string, c *InboxConfig, bad func(name, format string, args ...any)) {
@@ -77,16 +77,16 @@ func (m *modes) addBatches(store Store, c *InboxConfig, told func(handler string
 	return nil
 }
 
-// BatchState is how the messages of a handler share transactions.
+// BatchState is the state of a handler's batches.
 type BatchState struct {
-	Size  int    // of the next batch, at most. Below 2 each message runs alone; 0: none has come
-	Apart string // what the handler does that cannot be shared; it runs alone from then on
+	Size  int    // the next batch's limit. Below 2 each message runs alone; 0: no message yet
+	Apart string // what the handler did that cannot be shared; since then it runs alone
 
 	// Since the start.
 	Batches int
-	Lost    int    // of them, those of which nothing was committed, or nobody knows
-	Why     string // of the last one that was lost
-	Left    int    // messages that have left a batch that went on: they failed, or need a transaction of their own
+	Lost    int    // batches that were not committed, or whose commit is unknown
+	Why     string // the error of the last lost batch
+	Left    int    // messages that left a batch: they failed, or need a transaction of their own
 }
 
 // Batches returns the state of the handlers of InboxConfig.BatchByHandler.
@@ -104,7 +104,7 @@ func (in *Inbox) Batches() map[string]BatchState {
 	return states
 }
 
-// batchEnded tells that a batch has ended.
+// batchEnded reports the end of a batch to hooks, state and log.
 func (in *Inbox) batchEnded(handler string, e batch.End) {
 	consumer := stores.Consumer{Service: in.config.Service, Handler: cmp.Or(in.config.Handler, in.config.Renamed[handler], handler)}
 	if e.Why != "" {

@@ -6,14 +6,14 @@ import (
 	"github.com/millpond-go/millpond/middleware/internal/delivery"
 )
 
-// Instances that share a consumer share its effects. A subscriber that gives every
-// message to each instance, because that has no consumer group or one of its own, makes
-// all of them but the first a duplicate: that looks healthy, and some handler that was to
-// run everywhere does not. Nobody but the subscriber knows; what shows is many messages
-// that come here first and were completed elsewhere before.
+// Instances that share a consumer share its effects. If a subscriber gives every message to each
+// instance (it has no consumer group, or each has its own), all instances but the first see
+// duplicates. That looks healthy, but a handler that was to run in every instance does not. Only
+// the subscriber knows. The symptom is many first deliveries of messages that another process has
+// completed.
 const (
 	broadcastDuplicates = 100 // at least
-	broadcastShare      = 3   // at least one of so many first deliveries
+	broadcastShare      = 3   // at least one of this many first deliveries
 )
 
 // firsts counts the first deliveries of a consumer in this process.
@@ -22,7 +22,7 @@ type firsts struct {
 	warned          atomic.Bool
 }
 
-// note counts one, and reports once that too many were completed elsewhere before.
+// note counts a first delivery, and reports once that too many were completed elsewhere.
 func (f *firsts) note(elsewhere bool) (warn bool) {
 	seen := f.seen.Add(1)
 	if !elsewhere {

@@ -32,7 +32,7 @@ type InboxConfig struct {
 	// message again.
 	Renamed map[string]string
 
-	// Keys finds the message id. Scopes, beside those of Keys, say within what it is unique.
+	// Keys finds the message id. Scopes, in addition to those of Keys, say where it is unique.
 	Keys   keys.Chain  `config:"keys" default:"[uuid]" about:"Where a message's id comes from: uuid (Watermill's), metadata:<field>, payload:<field>.<field> (of JSON), native (the broker's), broker_key, coordinates. Of several the first that the message has counts; see docs/guarantees.md before you use more than one."`
 	Scopes keys.Scopes `config:"scopes" example:"[topic]" about:"Where ids are unique: topic, event_type:<metadata field>, tenant:<metadata field>. Default: everywhere."`
 
@@ -48,41 +48,41 @@ type InboxConfig struct {
 	// counts as another service under the same name (stores.ErrConsumerConflict).
 	AcceptTopics bool `config:"accept_topics" default:"false" about:"Let handlers read other topics than they are registered for. Set it for one start when a handler moves to another topic."`
 
-	// CacheSize bounds the cache of completed keys, of which at least half is kept. CacheTTL
-	// bounds how long a message counts as a duplicate after its row was deleted.
+	// CacheSize bounds the cache of completed keys; at least half of it is kept. CacheTTL bounds
+	// how long a message counts as a duplicate after its row was deleted.
 	CacheSize int           `config:"cache_size" default:"10000" check:"off" about:"How many completed messages the process caches, so that their duplicates need no query. -1: none."`
 	CacheTTL  time.Duration `config:"cache_ttl" default:"10m" check:"positive" about:"How long they are cached."`
 
-	// MaxStale bounds how many messages go to quarantine because a purge may have forgotten
-	// them. More of them mean a mistake, such as offsets that were reset: the rest is held
-	// with [ErrStaleFlood], until an operator accepts them.
+	// MaxStale bounds how many messages go to quarantine because a purge may have deleted their
+	// rows. More of them point to a mistake, such as reset offsets: further ones are held with
+	// [ErrStaleFlood] until an operator accepts them.
 	MaxStale int `config:"max_stale" default:"100" check:"off" about:"How many messages of a handler go to quarantine in an hour because they are older than what was purged. More of them pause its intake; see docs/retention.md. -1: any number."`
 
-	// SuspectFor concerns subscribers that do not tell redeliveries apart, which are
-	// Watermill's own. It should be above the broker's wait for an ack.
+	// SuspectFor applies to subscribers that do not flag redeliveries, such as Watermill's own.
+	// It should exceed the broker's wait for an ack.
 	SuspectFor time.Duration `config:"suspect_for" default:"2m" check:"positive" about:"How long after a process has died, or after this one has started, every delivery of a subscriber that does not flag redeliveries is treated as a redelivery: its attempt is counted before it runs."`
 
 	Hold        HoldConfig        `config:"hold" about:"How a delivery is held that cannot be decided now, because another delivery of its message runs, or the store is down."`
 	Fingerprint FingerprintConfig `config:"fingerprint" about:"How another message under a used id (a conflict) is recognized."`
 	Limits      Limits            `config:"limits" about:"The limits of a message. Larger messages go to quarantine."`
 
-	// Retry says what becomes of messages whose handler fails. RetryByHandler has the
-	// policies of single handlers, by their name in the router.
+	// Retry says what becomes of messages whose handler fails. RetryByHandler replaces it for
+	// single handlers, by their name in the router.
 	Retry          RetryPolicy `config:"/retry" about:"What becomes of a message whose handler fails; see docs/failures.md."`
 	RetryByHandler map[string]RetryPolicy
 
-	// LeaseByHandler has the handlers, by their name in the router, whose effect is outside of
-	// the database, such as a payment. They run under a lease, without a transaction.
+	// LeaseByHandler names the handlers, by their name in the router, whose effect is outside the
+	// database, such as a payment. They run under a lease, without a transaction.
 	LeaseByHandler map[string]LeaseConfig
 
-	// BatchByHandler has the handlers, by their name in the router, whose messages share
+	// BatchByHandler names the handlers, by their name in the router, whose messages share
 	// transactions. The store must be a stores.Batcher.
 	BatchByHandler map[string]BatchConfig
 
 	Keep        KeepConfig       `config:"/keep" about:"What is kept of failed messages until they are completed."`
 	DeadLetters DeadLetterConfig `config:"/dead_letters" about:"Copies of messages that have failed for good, in addition to their rows."`
 
-	// Outputs lets handlers publish. nil: one that returns messages fails with ErrOutputs.
+	// Outputs lets handlers publish. nil: a handler that returns messages fails with ErrOutputs.
 	Outputs *Outputs
 
 	// Hooks observe deliveries; see [Hook].
@@ -93,17 +93,17 @@ type InboxConfig struct {
 	Logger *slog.Logger
 }
 
-// FingerprintConfig says what of a message is fingerprinted, to notice another message under
-// a used id: the payload, the header "name" of Watermill's cqrs, if there is one, and
-// Headers. Two messages that are equal in these are one message.
+// FingerprintConfig says what a fingerprint covers: the payload, the header "name" of Watermill's
+// cqrs if there is one, and Headers. Another message under a used id is noticed by its
+// fingerprint. Messages that are equal in all of these count as one message.
 type FingerprintConfig struct {
-	// Off is for producers that send the same event in varying bytes.
+	// Off is for producers that encode the same event in varying bytes.
 	Off bool `config:"off" default:"false" about:"Treat every message with a used id as a duplicate, whatever its content."`
 	// Headers must not name fields that change with each delivery, such as those of traces
 	// and retries. After the list changes, duplicates of older messages are conflicts.
 	Headers []string `config:"headers" example:"[event_type]" about:"Metadata fields that your handlers decide by: they count as content, as the payload and cqrs' name do. Without event_type here, {} with event_type=charge is a duplicate of {} with event_type=noop, and is acked without a run."`
-	// Key makes fingerprints HMACs, for payloads so short that they could be guessed. A
-	// rotated key needs another number: fingerprints of different keys are not compared.
+	// Key makes fingerprints HMACs, for payloads that are short enough to guess. A rotated key
+	// needs a new number: fingerprints under different keys are not compared.
 	Key stores.FingerprintKey
 }
 
@@ -112,16 +112,16 @@ type FingerprintConfig struct {
 type HoldConfig struct {
 	// Limit should be below the broker's own timer (RabbitMQ: consumer_timeout, 30 min).
 	Limit time.Duration `config:"limit" default:"5m" check:"positive" about:"How long a delivery is held before it is given back to the broker."`
-	// The pauses between questions grow, with jitter.
+	// The pauses between claims grow, with jitter.
 	MinPause time.Duration `config:"min_pause" default:"20ms" check:"positive" about:"The first pause between two claims."`
 	MaxPause time.Duration `config:"max_pause" default:"2s" check:"positive" least:"MinPause" about:"The longest pause."`
-	// Max counts held deliveries of one consumer. While there are so many, further ones wait
-	// and do not ask the store, until the broker's in-flight limit is reached.
+	// Max bounds the held deliveries of one consumer. At the bound, further deliveries wait
+	// without asking the store, until the broker's in-flight limit is reached.
 	Max int `config:"max" default:"64" check:"positive" about:"How many held deliveries stop the intake of a handler."`
 }
 
-// Limits are checked before the store is asked. A message that exceeds them is quarantined
-// and acked, and never run.
+// Limits are checked before the store is asked. A message that exceeds one is quarantined and
+// acked, and never run.
 type Limits struct {
 	ID            int `config:"id" default:"255" check:"positive" about:"Bytes of a message's id."`
 	Payload       int `config:"payload" default:"16777216" check:"positive" about:"Bytes of a message's payload."`
@@ -132,7 +132,7 @@ type Limits struct {
 func (c *InboxConfig) setDefaults() {
 	field.SetDefaults(c)
 	c.Keys = c.Keys.Scoped(c.Scopes...)
-	c.Scopes = nil // they are in Keys, once
+	c.Scopes = nil // Keys has them now
 	c.Retry.setOrder()
 	policies := make(map[string]RetryPolicy, len(c.RetryByHandler))
 	for handler, policy := range c.RetryByHandler {
@@ -157,15 +157,14 @@ func (c *InboxConfig) setDefaults() {
 	c.Logger = callback.Logger(c.Logger)
 }
 
-// Validate returns every mistake at once, each with the field and the fix. [NewInbox]
-// calls it.
+// Validate returns all errors at once, each with the field and the fix. [NewInbox] calls it.
 func (c *InboxConfig) Validate() error {
 	all := field.Check(c, field.Names{Go: true})
 	handler := ""
 	bad := func(name, format string, args ...any) {
 		all = append(all, field.Error{Field: name, Key: handler, Text: fmt.Sprintf(format, args...)})
 	}
-	const longest = 20 * 24 * time.Hour // near what databases take for a bound
+	const longest = 20 * 24 * time.Hour // near the longest bound that databases accept
 	for _, d := range []struct {
 		name  string
 		value time.Duration
@@ -201,7 +200,7 @@ func (c *InboxConfig) Validate() error {
 	if c.Outputs != nil && c.Outputs.IDs != OutputIDsOwn && c.Outputs.IDs != OutputIDsDerived {
 		bad("Outputs.IDs", "is %q: use OutputIDsOwn or OutputIDsDerived", c.Outputs.IDs)
 	}
-	const kind = 2 // bytes in front of a raw id
+	const kind = 2 // prefix bytes of a raw id
 	if most := stores.MaxIDBytes - kind; c.Limits.ID > most {
 		bad("Limits.ID", "is %d: use a number from 1 to %d, which is what stores take", c.Limits.ID, most)
 	}
@@ -216,7 +215,7 @@ func (c *InboxConfig) Validate() error {
 	return all
 }
 
-// validateNames checks what makes consumers.
+// validateNames checks the fields that make up consumers.
 func (c *InboxConfig) validateNames() (all []field.Error) {
 	if (stores.Consumer{Service: c.Service, Handler: "handler"}).Validate() != nil {
 		all = append(all, field.Error{Field: "Service", Text: fmt.Sprintf("is %q: use a short name without '/' and control characters", c.Service)})

@@ -21,8 +21,8 @@ type consumers struct {
 
 	mu         sync.RWMutex
 	registered map[reading]stores.Consumer
-	handlers   map[stores.Consumer]string // which handler counts under the consumer
-	last       *reading                   // was registered last, and may be forgotten since
+	handlers   map[stores.Consumer]string // the handler that has the consumer
+	last       *reading                   // the last one registered; forget may have removed it
 	calls      singleflight.Group         // deliveries that arrive together register once
 }
 
@@ -45,8 +45,8 @@ func (c *consumers) known(handler, topic string) bool {
 	return ok
 }
 
-// name returns the consumer of a handler and refuses a second handler under it. The
-// consumer is returned with an error, too, as far as it is known.
+// name returns the consumer of a handler and refuses a second handler under it. With an error it
+// returns as much of the consumer as is known.
 func (c *consumers) name(handler, topic string) (stores.Consumer, error) {
 	c.mu.RLock()
 	consumer, ok := c.registered[reading{handler, topic}]
@@ -67,7 +67,7 @@ func (c *consumers) name(handler, topic string) (stores.Consumer, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	other, taken := c.handlers[consumer]
-	if taken && (other == "" || handler == "") { // without a router there is no name that could differ
+	if taken && (other == "" || handler == "") { // without a router there is no name to compare
 		handler = cmp.Or(handler, other)
 		other = handler
 	}
@@ -78,15 +78,15 @@ func (c *consumers) name(handler, topic string) (stores.Consumer, error) {
 	return consumer, nil
 }
 
-// forget lets every consumer be registered anew: the tables were gone.
+// forget makes every consumer register anew, because the tables were gone.
 func (c *consumers) forget() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	clear(c.registered)
 }
 
-// again registers all consumers anew. One for which that fails is forgotten until its next
-// delivery.
+// again registers all consumers anew. A consumer whose registration fails is forgotten until its
+// next delivery.
 func (c *consumers) again(ctx context.Context) (err error) {
 	c.mu.Lock()
 	all := slices.Collect(maps.Keys(c.registered))
@@ -119,8 +119,8 @@ func (c *consumers) register(ctx context.Context, handler, topic string) error {
 	return nil
 }
 
-// recent returns a consumer that was registered, and registers it again if the tables were
-// gone meanwhile. known is false if none ever was.
+// recent returns a registered consumer, and registers it again if the tables were gone meanwhile.
+// known is false if none was ever registered.
 func (c *consumers) recent(ctx context.Context) (consumer stores.Consumer, known bool, err error) {
 	c.mu.RLock()
 	last := c.last

@@ -15,18 +15,17 @@ import (
 	"github.com/millpond-go/millpond/stores"
 )
 
-// DeadLetterConfig publishes a copy of every message that has failed for good, beside the
-// row that is kept of it. The zero value publishes nothing.
+// DeadLetterConfig publishes a copy of every message that has failed for good, in addition to the
+// row that is kept. The zero value publishes nothing.
 //
 // The copy has the broker's key of the message, if it is known and the publisher's broker has
 // keys (brokers.WithKey).
 //
-// The copy is published before the failure is recorded, so at least once. While it cannot
-// be published the message is held, for HoldConfig.Limit, and the handler is not run again.
-// Then:
+// The copy is published before the failure is recorded, so at least once. While publishing fails
+// the message is held, for HoldConfig.Limit, and the handler is not run again. Then:
 //
-//   - If the row keeps all of the message, the row alone is the dead letter, and the
-//     messages behind it go on.
+//   - If the row keeps the whole message, the row alone is the dead letter, and later
+//     messages go on.
 //   - If the row keeps less, the broker keeps the message, and its redeliveries try again
 //     for RetryPolicy.MaxAge.
 //   - A retry worker parks the message, with a class that begins with "uncopied: ", and
@@ -38,26 +37,26 @@ import (
 //   - those that cannot be written in its format (brokers.ErrUnencodable),
 //   - those for which the publisher returns an error marked with [Permanent],
 //   - those that cannot be restored from what is kept (stores.ClassUnreadable),
-//   - those that Codec.Decode does not survive: it is asked three times for the copy of a
-//     parked message whose attempts have ended the process.
+//   - parked messages whose attempts ended the process, after three calls of Codec.Decode
+//     for the copy that did not return.
 //
-// The log names each message without a copy. So does its row, at the end of the error,
-// unless the broker kept the message meanwhile.
+// The log names each message without a copy. So does its row, at the end of the error, unless the
+// broker kept the message meanwhile.
 type DeadLetterConfig struct {
 	Publisher message.Publisher
 	Topic     string `config:"topic" example:"my-service.dead" about:"The topic that copies are published to, on the same broker. Default: none, no copies."`
-	// Timeout is the deadline of the context of each message that is published. A publisher
-	// that waits for longer, though its message's context has ended, holds the delivery up.
+	// Timeout is the deadline of the context of each published message. A publisher that ignores
+	// its context's end delays the delivery.
 	Timeout time.Duration `config:"-" default:"10s" check:"positive"`
 }
 
-// Metadata of copies of dead letters, beside the message's own.
+// The metadata that copies of dead letters have in addition to the message's own.
 const (
 	MetadataConsumer = "millpond_consumer"
-	MetadataTopic    = "millpond_topic"    // from which the message came
+	MetadataTopic    = "millpond_topic"    // the topic of the message
 	MetadataClass    = "millpond_class"    // of the last failure
 	MetadataError    = "millpond_error"    // the last one, cut to stores.MaxHistoryErrorBytes
-	MetadataAttempts = "millpond_attempts" // that counted
+	MetadataAttempts = "millpond_attempts" // counted attempts
 )
 
 func (c *DeadLetterConfig) validate(bad func(name, format string, args ...any)) {
@@ -72,7 +71,7 @@ func (c *DeadLetterConfig) validate(bad func(name, format string, args ...any)) 
 // letters publishes copies of dead letters.
 type letters struct{ DeadLetterConfig }
 
-// letters is the configuration as the deliveries know it: nil if nothing is copied.
+// letters returns the configuration for the deliveries: nil if nothing is copied.
 func (c DeadLetterConfig) letters() delivery.Letters {
 	if c.Publisher == nil {
 		return nil

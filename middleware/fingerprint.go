@@ -6,12 +6,12 @@ import (
 	"github.com/millpond-go/millpond/stores"
 )
 
-// nameHeader is where the marshalers of Watermill's cqrs put the name of an event or
-// command, by which its processors choose the handler.
+// nameHeader is the header in which the marshalers of Watermill's cqrs put the name of an event
+// or command. Its processors choose the handler by it.
 const nameHeader = "name"
 
-// fingerprint is that of the message as it is now, by today's configuration. A message
-// whose name is empty and one that has none say the same, to cqrs as well.
+// fingerprint returns the fingerprint of the message as it is now, by today's configuration. An
+// empty name and a missing one are equal, as they are to cqrs.
 func (v *visit) fingerprint() stores.Fingerprint {
 	c := &v.in.config.Fingerprint
 	if c.Off {

@@ -12,10 +12,10 @@ import (
 	"github.com/millpond-go/millpond/middleware/internal/text"
 )
 
-// ErrForeignTx: the handler asked its context for a transaction that is not the attempt's,
-// such as that of watermill-sql's subscriber (its TxFromContext). The handler did not get
-// it, because that transaction does not end with the message's, and the attempt has failed.
-// Use TxFromContext of the inbox's store. *ForeignTxError wraps it.
+// ErrForeignTx: the handler asked its context for a transaction that is not the attempt's, such
+// as that of watermill-sql's subscriber (its TxFromContext). The handler did not get it, because
+// that transaction does not commit with the message, and the attempt has failed. Use
+// TxFromContext of the inbox's store. *ForeignTxError wraps it.
 var ErrForeignTx = delivery.ErrForeignTx
 
 // ForeignTxError says which transaction the handler asked its context for.
@@ -52,7 +52,8 @@ func isTx(value any) bool {
 	return isGormTx(value)
 }
 
-// isGormTx: gorm's sessions have one type, in a transaction or not. What they work on tells.
+// isGormTx tells gorm's sessions with a transaction from those without. Both have one type, so it
+// looks at what they work on.
 func isGormTx(value any) bool {
 	v := reflect.ValueOf(value)
 	if v.Kind() != reflect.Pointer || v.IsNil() || v.Type().String() != "*gorm.DB" {
@@ -68,8 +69,8 @@ func isGormTx(value any) bool {
 	return v.IsValid() && v.CanInterface() && isTx(v.Interface())
 }
 
-// foreignTx is why the attempt has failed if its handler has asked for a transaction of
-// somebody else's.
+// foreignTx returns the error of an attempt whose handler asked for a foreign transaction, or
+// nil.
 func (r *running) foreignTx() error {
 	asked := r.asked.Load()
 	if asked == nil {
@@ -78,8 +79,8 @@ func (r *running) foreignTx() error {
 	return &ForeignTxError{asked.Key, asked.Tx, fmt.Sprintf("%T", r.inbox.store)}
 }
 
-// warnOfSubscriber says, once for each consumer, that its subscriber is known to put a
-// transaction of its own into the context of messages.
+// warnOfSubscriber warns once per consumer that its subscriber puts a transaction of its own into
+// the context of messages.
 func (v *visit) warnOfSubscriber() {
 	if v.retry != nil || v.crowd.introduced.Load() || v.crowd.introduced.Swap(true) {
 		return

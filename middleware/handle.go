@@ -48,10 +48,9 @@ func (v *visit) Run(ctx context.Context, x execute.Execution) (outputs []stores.
 	return outputs, err
 }
 
-// Changed implements delivery.Handler. Without fingerprints nobody can tell.
-//
-// The fingerprint of a parked message's row is no measure: it may be of another key, or
-// of other headers, than today's.
+// Changed implements delivery.Handler. Without fingerprints a change cannot be noticed. The
+// fingerprint in a parked message's row does not help: it may be of an earlier key or of earlier
+// headers.
 func (v *visit) Changed() bool {
 	if v.in.config.Fingerprint.Off {
 		return false

@@ -1,6 +1,6 @@
 package middleware
 
-// handlers are how the handlers of an inbox are run, by their names in the router.
+// handlers has the retry policies and modes of an inbox's handlers, by their names in the router.
 type handlers struct {
 	retry    *policy
 	policies map[string]*policy // of those that have their own

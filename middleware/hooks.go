@@ -10,15 +10,15 @@ import (
 	"github.com/millpond-go/millpond/stores"
 )
 
-// Hook observes deliveries. A hook implements one or more of the interfaces in this
-// file; methods may be added by adding interfaces, never to one of them.
+// Hook observes deliveries. A hook implements one or more of the interfaces in this file. New
+// methods come as new interfaces, never in an existing one.
 //
 // Hooks are called in the order of InboxConfig.Hooks, on the goroutine of the delivery, and
-// concurrently for different deliveries: they must be fast and safe for concurrent use. A
-// start hook may return a context derived from its own, which is the parent of everything
-// until the matching end hook; only its values count, not its deadline or cancellation. A
-// hook must not change or settle the message, nor keep it after DeliveryEnd. If a hook
-// panics the panic is logged, and the delivery goes on as without the hook.
+// concurrently for different deliveries: they must be fast and safe for concurrent use. A start
+// hook may return a context derived from its own, which is the parent of everything until the
+// matching end hook; only its values count, not its deadline or cancellation. A hook must not
+// change or settle the message, nor keep it after DeliveryEnd. A hook's panic is logged, and the
+// delivery goes on.
 type Hook any
 
 // DeliveryStart describes a delivery as it arrives.
@@ -36,9 +36,9 @@ type DeliveryStartHook interface {
 	DeliveryStart(ctx context.Context, d DeliveryStart) context.Context
 }
 
-// TraceParentHook returns the trace parent that is kept in the message's row, so that
-// duplicates can link to the delivery that completed the message. ctx is what DeliveryStart
-// returned. If no hook returns one, the row keeps that of the message's metadata.
+// TraceParentHook returns the trace parent that is kept in the message's row, so that duplicates
+// can link to the delivery that completed the message. ctx is what DeliveryStart returned. If no
+// hook returns one, the row keeps the trace parent of the message's metadata.
 type TraceParentHook interface {
 	TraceParent(ctx context.Context) stores.TraceParent
 }
@@ -58,8 +58,7 @@ const (
 	ResultNotNow      Result = "not_now"     // could not be decided; will be nacked
 )
 
-// DeliveryEnd describes how a delivery ended in the inbox. The router settles it
-// afterwards.
+// DeliveryEnd describes how a delivery ended in the inbox, before the router settles it.
 type DeliveryEnd struct {
 	Result  Result
 	Reason  stores.Reason // of the quarantine, if ResultQuarantined
@@ -71,9 +70,9 @@ type DeliveryEnd struct {
 	Runs    int  // how often the handler was run for this delivery
 	Retry   bool // it came from a RetryWorker
 
-	// Of the failure, for ResultParked, ResultGivenBack, ResultFailed and ResultPanicked.
+	// About the failure, for ResultParked, ResultGivenBack, ResultFailed and ResultPanicked.
 	Class    stores.Class
-	Attempts int           // that count, this one included
+	Attempts int           // counted attempts, this one included
 	DueIn    time.Duration // until the next attempt
 	Final    bool          // the message has failed for good; there is no next attempt
 
@@ -97,8 +96,7 @@ type ClaimEndHook interface {
 	ClaimEnd(ctx context.Context, v stores.Verdict, err error)
 }
 
-// LookStartHook is called before a suspect message is looked up, which comes before its
-// claim.
+// LookStartHook is called before a suspect message is looked up. The look precedes the claim.
 type LookStartHook interface {
 	LookStart(ctx context.Context, k stores.Key) context.Context
 }
@@ -108,8 +106,7 @@ type LookEndHook interface {
 	LookEnd(ctx context.Context, v stores.Verdict, err error)
 }
 
-// HandlerEndHook is called when the handler has returned, before the transaction is
-// ended.
+// HandlerEndHook is called when the handler has returned, before its transaction ends.
 type HandlerEndHook interface {
 	HandlerEnd(ctx context.Context, took time.Duration, err error)
 }
@@ -129,41 +126,40 @@ type HoldHook interface {
 	Hold(ctx context.Context, reason error, pause time.Duration)
 }
 
-// IntakeHook is called when the intake of all consumers is paused because the store does not
-// answer, and when it resumes. It gets no context, since it concerns no delivery.
+// IntakeHook is called when the intake of all consumers pauses because the store does not answer,
+// and when it resumes. It gets no context, because it concerns no single delivery.
 type IntakeHook interface {
 	IntakePaused(reason error)
 	IntakeResumed(after time.Duration)
 }
 
-// ServerHook is called when another server has answered than the one before, or an earlier
-// state of it: after a failover, a restart, or where a backup was put back. What was known of
-// it is forgotten, and err is why the consumers could not be registered again yet, or nil.
+// ServerHook is called when the database server was replaced, restarted or restored to an earlier
+// state. The caches are flushed. err says why the consumers could not be registered again yet;
+// otherwise it is nil.
 type ServerHook interface {
 	ServerChanged(err error)
 }
 
-// BatchEnd describes a transaction that several messages have shared; see
-// InboxConfig.BatchByHandler.
+// BatchEnd describes a transaction that several messages shared; see InboxConfig.BatchByHandler.
 type BatchEnd struct {
 	Consumer stores.Consumer
-	Size     int   // claims that it has won
-	Kept     int   // messages that were to be committed
-	NotWon   int   // claims that it has not won
-	Failed   int   // messages whose handler has failed
+	Size     int   // claims that it won
+	Kept     int   // messages that it was to commit
+	NotWon   int   // claims that it did not win
+	Failed   int   // messages whose handler failed
 	Apart    int   // messages whose handler needs a transaction of its own
-	Late     int   // messages that were not begun in time, or not before it was lost
-	Lost     error // why none of them was committed, or nobody knows; nil: those of Kept were
+	Late     int   // messages that were not begun in time, or before the batch was lost
+	Lost     error // why nothing was committed, or the commit is unknown; nil: committed
 	Took     time.Duration
 }
 
 // BatchHook is called when the shared transaction of several messages has ended. It gets no
-// context, since it concerns no single delivery.
+// context, because it concerns no single delivery.
 type BatchHook interface {
 	BatchEnded(b BatchEnd)
 }
 
-// RetrySkipHook is called by a RetryWorker for due messages that it did not run.
+// RetrySkipHook is called when a RetryWorker skips due messages.
 type RetrySkipHook interface {
 	RetrySkipped(c stores.Consumer, reason SkipReason, n int)
 }

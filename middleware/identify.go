@@ -36,7 +36,7 @@ func (v *visit) identify() {
 	claim.Time = v.facts.Time
 }
 
-// check returns why the message is not even looked at, if it is not.
+// check returns the reason to quarantine a message before it is looked up, if there is one.
 func (v *visit) check() (stores.Reason, error) {
 	c := &v.in.config
 	if facts, _ := brokers.DeliveryOf(v.msg); facts.Undecodable != nil {
@@ -58,7 +58,7 @@ func (v *visit) check() (stores.Reason, error) {
 	return "", nil
 }
 
-// findID asks the key chain, which may hold functions of the program.
+// findID asks the key chain. Its links may be functions of the program.
 func (v *visit) findID() (stores.Reason, error) {
 	c := &v.in.config
 	id, source, err := v.askChain()
@@ -81,8 +81,8 @@ func (v *visit) askChain() (id []byte, source string, err error) {
 	return v.in.config.Keys.ID(v.msg, v.in.config.Limits.ID)
 }
 
-// orderKey asks the program's function. One that panics has no answer. Long keys are
-// kept as their hash: brokers allow keys that no index takes.
+// orderKey asks the program's function; a panic means no order key. Long keys are kept as their
+// hash, because brokers allow keys that are too long for an index.
 func (v *visit) orderKey() (key []byte) {
 	ask := v.in.handlers.policy(v.handler).OrderKey
 	if ask == nil {

@@ -20,7 +20,7 @@ import (
 	"github.com/millpond-go/millpond/stores"
 )
 
-// Store is what the inbox needs of a store.
+// Store is what the inbox needs from a store.
 type Store interface {
 	stores.Inbox
 	stores.Registry
@@ -44,9 +44,8 @@ type Inbox struct {
 	visits    sync.Pool // *visit
 }
 
-// NewInbox returns an inbox on the store, or an error that names every mistake of the
-// configuration. It does no I/O: consumers are registered at their first delivery, or by
-// [Inbox.Register].
+// NewInbox returns an inbox on the store, or all errors of the configuration at once. It does no
+// I/O: consumers are registered at their first delivery, or by [Inbox.Register].
 func NewInbox(store Store, c InboxConfig) (*Inbox, error) {
 	err := c.Validate()
 	c.setDefaults()
@@ -114,8 +113,8 @@ func (in *Inbox) String() string {
 // configuration and the messages in flight.
 func (in *Inbox) Format(f fmt.State, _ rune) { _, _ = io.WriteString(f, in.String()) }
 
-// Paused returns nil, or an error that wraps the store's if the intake is paused, for
-// example because the database is read-only. It does no I/O.
+// Paused returns nil, or the reason why the intake is paused, such as a read-only database. The
+// error wraps the store's. Paused does no I/O.
 func (in *Inbox) Paused() error {
 	if reason := in.core.Gate.Reason(); reason != nil {
 		return fmt.Errorf("middleware: the intake is paused: %w", reason)
@@ -130,10 +129,10 @@ func (in *Inbox) Register(ctx context.Context, handler, topic string) error {
 	return in.consumers.register(ctx, handler, topic)
 }
 
-// Close tells the store that this process has ended in order, when the router has closed: call
-// it then if a subscriber does not tell redeliveries apart (see docs/brokers.md). Otherwise
-// the next process takes first deliveries for suspects, for [InboxConfig].SuspectFor. With
-// deliveries in flight it does nothing. The inbox can still be used.
+// Close tells the store that this process ends in order. Call it after the router has closed, if
+// a subscriber does not flag redeliveries (see docs/brokers.md). Otherwise the next process
+// treats first deliveries as suspects, for [InboxConfig].SuspectFor. Close does nothing while
+// deliveries are in flight. The inbox can still be used afterwards.
 func (in *Inbox) Close(ctx context.Context) error {
 	var errs []error
 	in.crowds.by.Range(func(_, found any) bool {
@@ -148,15 +147,15 @@ func (in *Inbox) Close(ctx context.Context) error {
 }
 
 // Middleware wraps a handler; give it to Router.AddMiddleware or, for one handler,
-// Handler.AddMiddleware. Nested inside itself it does nothing. A copy of a message, and a
-// message with the context of another one, is a delivery of its own. A second call with a
-// message that is in flight is held until the first returns, and is a second delivery. That
-// is true of one wrapped handler: do not call two of an inbox at once with the same message,
-// because the second call looks like one that is nested inside the first.
+// Handler.AddMiddleware. Nested inside itself it does nothing. A copy of a message, and a message
+// with the context of another one, is a delivery of its own. A second call with a message that is
+// in flight waits until the first returns, and is a second delivery. This holds for one wrapped
+// handler: do not call two handlers of an inbox at once with the same message, because the second
+// call looks nested in the first.
 //
-// The wrapped handler returns nil, and the router then acks, only if the handler's effects
-// are committed, or an earlier delivery has committed them, or the store keeps the message:
-// parked, as a dead letter, or in quarantine. Any error gives the delivery back; see
+// The wrapped handler returns nil, and the router then acks, in three cases only: the handler's
+// effects are committed; an earlier delivery has committed them; the store keeps the message,
+// parked, as a dead letter or in quarantine. An error gives the delivery back; see
 // [OnlyFailures]. A panic of the handler continues as a [PanicError], after the rollback.
 func (in *Inbox) Middleware(next message.HandlerFunc) message.HandlerFunc {
 	turns := newTurns()
@@ -173,7 +172,7 @@ func (in *Inbox) Middleware(next message.HandlerFunc) message.HandlerFunc {
 		}
 		v.begin(in, msg, next)
 		outputs, err := v.process()
-		v.forget() // one that has panicked is not used again
+		v.forget() // a visit that panicked is not reused
 		in.visits.Put(v)
 		return outputs, err
 	}

@@ -15,11 +15,11 @@ import (
 
 // KeepConfig says what is kept of failed messages until they are completed.
 //
-// A message that is not kept whole cannot be parked: the broker's redeliveries make its
-// attempts, and its row says why. When its budget is spent it is acked all the same; a
-// [DeadLetterConfig] can keep a copy elsewhere.
+// A message that is not kept whole cannot be parked: the broker's redeliveries make its attempts,
+// and its row says why. When its budget is spent it is acked all the same; a [DeadLetterConfig]
+// can keep a copy elsewhere.
 type KeepConfig struct {
-	// Off keeps no key of the broker either.
+	// Off also drops the broker's key.
 	Off bool `config:"off" default:"false" about:"Keep neither payload nor metadata. Such messages cannot be parked: the broker redelivers them."`
 	// MaxBytes counts payload, metadata, and the broker's key and id together.
 	MaxBytes int `config:"max_bytes" example:"1000000" check:"positive" about:"The size of the largest message that is kept. Default: all messages within the limits."`
@@ -31,39 +31,38 @@ type KeepConfig struct {
 
 // Kept is the part of a message that a [Codec] changes.
 type Kept struct {
-	// Key is brokers.Delivery.Key, which may be personal as well. What Encode does not
-	// return is not kept, and a retried handler is given no key then.
+	// Key is brokers.Delivery.Key, which may be personal data, too. If Encode returns none, none
+	// is kept and a retried handler gets none.
 	Key []byte
 
 	Metadata message.Metadata
 	Payload  []byte
 }
 
-// Codec encrypts, redacts or moves elsewhere what is kept of messages. Its functions must be
-// safe for concurrent use and must not change what they get.
+// Codec encrypts, redacts or moves elsewhere what is kept of messages. Its functions must be safe
+// for concurrent use and must not change their arguments.
 type Codec struct {
-	// Name is stored with each message, which only the codec of that name decodes. Required.
+	// Name is stored with each message; only the codec with that name decodes it. Required.
 	Name string
-	// Encode is called before a message is kept. After an error the delivery is held and
-	// Encode called again, a few times. Then:
+	// Encode is called before a message is kept. After an error the delivery is held and Encode
+	// called again, a few times. Then:
 	//
 	//   - A message with attempts left stays with the broker, and the attempt counts.
 	//   - A message that has failed for good is not run again. Its redeliveries call Encode,
-	//     for RetryPolicy.MaxAge. For as long again it is given back as failed, so that a
+	//     for RetryPolicy.MaxAge. For the same time again it is given back as failed, so that a
 	//     broker with a delivery limit dead-letters it. Then it is acked without being kept,
 	//     and its row says "refused".
 	//   - A message for the quarantine is given back as failed, for RetryPolicy.MaxUncounted
 	//     deliveries, or held for HoldConfig.Limit if the broker does not count them. Then it
 	//     is quarantined without its content.
 	//
-	// An error marked with [Permanent] says that the codec never takes this message: one
-	// that has failed for good, or is for the quarantine, ends so at once. The log names each
-	// message that is not kept.
+	// An error marked with [Permanent] says that the codec never accepts this message. If the
+	// message has failed for good, or is for the quarantine, it then ends so at once. The log
+	// names each message that is not kept.
 	Encode func(context.Context, Kept) (Kept, error)
-	// Decode undoes Encode before an attempt. The row knows whether key and payload were nil
-	// or empty. After an error the attempt has failed with
-	// stores.ClassUnreadable. nil: encoded messages are for people to read, and are never
-	// parked.
+	// Decode undoes Encode before an attempt. Whether key and payload were nil or empty is kept
+	// beside them. After an error the attempt has failed with stores.ClassUnreadable. nil:
+	// encoded messages are for people to read, and are never parked.
 	Decode func(context.Context, Kept) (Kept, error)
 }
 
@@ -79,7 +78,7 @@ func (k *KeepConfig) validate(bad func(name, format string, args ...any)) {
 	}
 }
 
-// keeper is the configuration as the deliveries know it.
+// keeper returns the configuration for the deliveries.
 func (k *KeepConfig) keeper() *keep.Keeper {
 	kept := &keep.Keeper{Off: k.Off, MaxBytes: k.MaxBytes, Timeout: k.Timeout}
 	if k.Codec != nil {
@@ -88,7 +87,7 @@ func (k *KeepConfig) keeper() *keep.Keeper {
 	return kept
 }
 
-// recoded is a function of a codec as the deliveries know it.
+// recoded adapts a function of a codec for the deliveries.
 func recoded(f func(context.Context, Kept) (Kept, error)) func(context.Context, keep.Message) (keep.Message, error) {
 	if f == nil {
 		return nil
@@ -100,13 +99,13 @@ func recoded(f func(context.Context, Kept) (Kept, error)) func(context.Context, 
 	}
 }
 
-// refusedError is an error that says of a message that it will never be taken.
+// refusedError says that a message will never be accepted.
 type refusedError struct{ error }
 
 func (e *refusedError) Unwrap() error        { return e.error }
 func (e *refusedError) Is(target error) bool { return target == delivery.ErrRefusedForGood }
 
-// refusedForGood marks what the brokers' contract calls refused for good.
+// refusedForGood marks errors that the brokers' contract calls refused for good.
 func refusedForGood(err error) error {
 	if errors.Is(err, brokers.ErrTooLarge) || errors.Is(err, brokers.ErrUnencodable) {
 		return &refusedError{err}
@@ -114,8 +113,8 @@ func refusedForGood(err error) error {
 	return err
 }
 
-// restored returns the message that a retry worker was given, and what was known of its
-// delivery. How often the broker delivered it is no fact of the retry.
+// restored returns the message of a retry, and what was known of its delivery. The broker's
+// delivery count is left out.
 func (in *Inbox) restored(ctx context.Context, r stores.Retry) (*message.Message, brokers.Delivery, error) {
 	d := brokers.Delivery{Topic: r.Topic, Coordinates: r.Coordinates}
 	if r.Err != nil {

@@ -16,27 +16,28 @@ import (
 	"github.com/millpond-go/millpond/stores"
 )
 
-// LeaseConfig configures the lease under which a handler runs. Zero values mean the defaults
-// of their tags.
+// LeaseConfig configures the lease under which a handler runs. Zero values mean the defaults of
+// their tags.
 //
-// A lease is claimed in a transaction of its own, renewed while the handler runs, and ended
-// by the transaction that completes the message; see [OnComplete]. One delivery at a time has
-// it. The effect of the handler happens at least once: hand [IdempotencyKey] on.
+// A lease is claimed in a transaction of its own, renewed while the handler runs, and ended by
+// the transaction that completes the message; see [OnComplete]. One delivery at a time holds it.
+// The handler's effect happens at least once: pass [IdempotencyKey] on with it.
 type LeaseConfig struct {
-	// TTL is also how long a message waits whose process has died. The lease is renewed three
-	// times in it, up to HandlerTimeout.
+	// TTL is also how long a message waits after its process has died. The lease is renewed three
+	// times per TTL, up to HandlerTimeout.
 	TTL time.Duration `config:"ttl" default:"30s" check:"positive" about:"How long a lease lives that is not renewed."`
 
-	// AfterCrash says what becomes of a message whose attempt has ended in an unknown way: its
-	// process died, it panicked or timed out, or its completion could not be written.
+	// AfterCrash says what becomes of a message after an attempt with an unknown end: the process
+	// died, the handler panicked or timed out, or the completion could not be written.
 	AfterCrash AfterCrash `config:"after_crash" default:"retry" check:"retry|stop" about:"What becomes of a message whose effect may have happened: retry with the same idempotency key, or stop for an operator."`
 
-	// KeyLifetime is how long whoever is given the idempotency key remembers it. A message
-	// whose next attempt could end later, counted from its first, has failed as unconfirmed.
+	// KeyLifetime is how long the receiver of the idempotency key remembers it. If the next
+	// attempt could end later than that, counted from the first attempt, the message has failed
+	// as unconfirmed.
 	KeyLifetime time.Duration `config:"key_lifetime" default:"24h" check:"off" about:"How long the receiver of the idempotency key remembers it. Later a message that may have had its effect is not run again. -1: for ever."`
 }
 
-// AfterCrash says whether to repeat what may have happened.
+// AfterCrash says whether to repeat an effect that may have happened.
 type AfterCrash string
 
 const (
@@ -105,12 +106,12 @@ func (m *modes) of(handler string) execute.Mode {
 	return m.usual
 }
 
-// IdempotencyKey returns the key that a handler under a lease hands on with its effect: the
-// same on every attempt, for whatever reason it is made, and another one for each message and
-// consumer. It is made of the service, the handler's name as registered (see
-// InboxConfig.Renamed) and the message id, and inside of [Once] of the step's name. A message
-// that is released from quarantine has the key of the id under which it may have run before,
-// and one of its own if it is another message under a used id. It reports false without a lease.
+// IdempotencyKey returns the key that a handler under a lease passes on with its effect. It is
+// the same on every attempt and different for each message and consumer. It is derived from the
+// service, the handler's registered name (see InboxConfig.Renamed), the message id and, inside
+// [Once], the step's name. A message released from quarantine has the key of the id under which
+// it may have run before; another message under a used id has a key of its own. IdempotencyKey
+// reports false without a lease.
 func IdempotencyKey(ctx context.Context) (key string, ok bool) {
 	run, ok := leased.Of(ctx)
 	if !ok {
@@ -139,9 +140,9 @@ func idempotencyKey(parts [][]byte) string {
 	return hex.EncodeToString(h.Sum(nil)[:size])
 }
 
-// Attempt returns the number of the attempt that runs, from 1. Attempts of which nothing is on
-// record are not counted: those of a handler in a transaction whose process died. It returns
-// 0 without an inbox around the handler.
+// Attempt returns the number of the running attempt, from 1. Attempts without a record are not
+// counted, such as those of a handler in a transaction whose process died. It returns 0 without
+// an inbox around the handler.
 func Attempt(ctx context.Context) int {
 	if r := runningIn(ctx); r != nil {
 		return r.number
@@ -149,12 +150,11 @@ func Attempt(ctx context.Context) int {
 	return 0
 }
 
-// OnComplete lets f run in the transaction that completes the message, after the handler under
-// a lease has returned nil. Its context has the transaction, as TxFromContext of the store's
+// OnComplete lets f run in the transaction that completes the message, after the handler under a
+// lease has returned nil. The context of f has the transaction, as TxFromContext of the store's
 // package returns it; what f writes is committed with the completion, or not at all. While the
-// lease lives a completion that failed is tried again, with f and without the handler. f must
-// not have effects outside of the transaction. The error wraps stores.ErrNoLease without a
-// lease.
+// lease lives a failed completion is tried again, with f and without the handler. f must not have
+// effects outside the transaction. Without a lease the error wraps stores.ErrNoLease.
 //
 // The store's package has a typed form, such as postgres.Lease.
 func OnComplete(ctx context.Context, f func(ctx context.Context) error) error {

@@ -12,8 +12,8 @@ import (
 	"github.com/millpond-go/millpond/stores"
 )
 
-// report logs how a delivery ended: what was handled for debugging, the rest for
-// somebody to look at. Payload and metadata are never logged.
+// report logs how a delivery ended: completed messages and duplicates at debug level, the rest as
+// warnings and errors. Payload and metadata are never logged.
 func (v *visit) report(end *delivery.End) {
 	level := slog.LevelError
 	switch end.Result {
@@ -26,12 +26,12 @@ func (v *visit) report(end *delivery.End) {
 		if errors.Is(end.Err, ErrInFlight) || v.arrival.Contexts.Shutdown.Err() != nil {
 			level = slog.LevelDebug
 		}
-		if errors.Is(end.Err, ErrAckedEarly) { // and it could not be kept
+		if errors.Is(end.Err, ErrAckedEarly) { // and the message could not be kept
 			level = slog.LevelError
 		}
 	case delivery.Parked, delivery.Final:
 		level = slog.LevelWarn
-		if end.Class == "" || end.Class == stores.ClassOrder { // it had failed before, or not at all
+		if end.Class == "" || end.Class == stores.ClassOrder { // it failed earlier, or not at all
 			level = slog.LevelDebug
 		}
 	case delivery.GivenBack:
@@ -63,7 +63,7 @@ func (v *visit) report(end *delivery.End) {
 	v.in.config.Logger.LogAttrs(v.arrival.Contexts.Detached, level, "millpond: delivery "+string(end.Result), attrs...)
 }
 
-// manyAlike reports whether enough was logged that says the same.
+// manyAlike reports whether enough lines with this content were logged.
 func (v *visit) manyAlike(end *delivery.End) bool {
 	log, consumer := v.in.config.Logger, v.arrival.Claim.Key.Consumer
 	kind := loglimit.Kind{Consumer: consumer, Result: string(end.Result), Cause: stores.CauseOf(end.Class, text.Of(end.Err))}
@@ -74,7 +74,7 @@ func (v *visit) manyAlike(end *delivery.End) bool {
 	})
 }
 
-// Complains implements delivery.Observer. Of many lines that say the same some are logged.
+// Complains implements delivery.Observer. Only some of many equal lines are logged.
 func (v *visit) Complains(what string, why error) {
 	log, kind := v.in.config.Logger, loglimit.Kind{Consumer: v.arrival.Claim.Key.Consumer, Cause: what}
 	if v.in.logLimit.Pass(kind, func(left int) {
@@ -86,7 +86,7 @@ func (v *visit) Complains(what string, why error) {
 	}
 }
 
-// logHold says once for each reason why a delivery waits.
+// logHold logs why a delivery waits, once for each reason.
 func (v *visit) logHold(reason error, store bool) {
 	if v.diary.held != nil && text.Of(v.diary.held) == text.Of(reason) {
 		return
@@ -96,7 +96,7 @@ func (v *visit) logHold(reason error, store bool) {
 	switch {
 	case errors.Is(reason, ErrInFlight), errors.Is(reason, delivery.ErrDeferred), errors.Is(reason, delivery.ErrBehind):
 		level = slog.LevelDebug
-	case store: // the intake says so, once
+	case store: // the pause of the intake logs it once
 		level = slog.LevelDebug
 	case errors.Is(reason, stores.ErrCommitUnknown):
 		level = slog.LevelWarn
@@ -116,7 +116,7 @@ func (v *visit) attrs() []slog.Attr {
 	}
 }
 
-// anys returns attributes for methods that take anything.
+// anys converts attributes for methods that take any.
 func anys(attrs []slog.Attr) []any {
 	all := make([]any, len(attrs))
 	for i, a := range attrs {

@@ -10,7 +10,7 @@ import (
 	"github.com/millpond-go/millpond/stores"
 )
 
-// hooks keeps each kind apart, so that what nobody observes costs nothing.
+// hooks keeps each kind apart, so that an unused kind costs nothing.
 type hooks struct {
 	panics *panicLog
 
@@ -68,8 +68,8 @@ func isHook(hook Hook) bool {
 	return false
 }
 
-// call calls a method of a hook. One that panics is wrong about itself alone: the delivery
-// goes on, for without its settlement the message would come again, and meet the hook again.
+// call calls a method of a hook. A panic of a hook does not end the delivery: without a
+// settlement the message would come again, and meet the hook again.
 func (h *hooks) call(method string, f func()) {
 	h.panics.note(method, stores.Key{}, callback.Call("it", func() error {
 		f()
@@ -77,8 +77,8 @@ func (h *hooks) call(method string, f func()) {
 	}))
 }
 
-// begin calls a method that may return another context. Its end is not taken over: a hook
-// only observes, and a question to the store that ends early looks like a store that is away.
+// begin calls a method that may return another context. Its cancellation is ignored: a hook only
+// observes, and a call of the store that is cut short looks like a store that is down.
 func (h *hooks) begin(ctx context.Context, method string, f func(context.Context) context.Context) context.Context {
 	h.call(method, func() {
 		switch inner := f(ctx); {
@@ -92,11 +92,11 @@ func (h *hooks) begin(ctx context.Context, method string, f func(context.Context
 	return ctx
 }
 
-// observed is a context with the values of a hook's.
+// observed is a context with the values of a hook's context.
 type observed struct {
 	context.Context //nolint:containedctx // it is one
 
-	values context.Context //nolint:containedctx // asked by Value alone
+	values context.Context //nolint:containedctx // only Value uses it
 }
 
 // Value implements context.Context.
@@ -173,7 +173,7 @@ func (h *hooks) serverChanged(err error) {
 
 func (h *hooks) retrySkipped(c stores.Consumer, reason SkipReason, n int) {
 	for _, hook := range h.retrySkip {
-		// Apart, for the worker's own goroutine must not end.
+		// Apart, because a hook that exits its goroutine must not end the worker's.
 		h.panics.note("Hook.RetrySkipped", stores.Key{}, callback.Apart("it", func() error {
 			hook.RetrySkipped(c, reason, n)
 			return nil
@@ -181,7 +181,7 @@ func (h *hooks) retrySkipped(c stores.Consumer, reason SkipReason, n int) {
 	}
 }
 
-// observeDeliveries reports whether somebody wants to know how long deliveries take.
+// observeDeliveries reports whether a hook needs to know how long deliveries take.
 func (h *hooks) observeDeliveries() bool { return len(h.deliveryStart)+len(h.deliveryEnd) > 0 }
 
 func (v *visit) started() {
@@ -207,7 +207,7 @@ func (v *visit) started() {
 	}
 }
 
-// deliveryEnd is what is told of the end of a delivery.
+// deliveryEnd returns what the hooks get at the end of a delivery.
 func (v *visit) deliveryEnd(e *delivery.End) DeliveryEnd {
 	return DeliveryEnd{
 		Result: Result(e.Result), Reason: e.Reason, Outcome: e.Outcome, Verdict: e.Verdict,
@@ -219,7 +219,7 @@ func (v *visit) deliveryEnd(e *delivery.End) DeliveryEnd {
 
 func (v *visit) ended(e *delivery.End) {
 	h := v.in.hooks
-	if v.diary.begun.IsZero() { // nobody observes, or nobody was told of its start
+	if v.diary.begun.IsZero() { // no hook observes deliveries, or none was told of its start
 		return
 	}
 	end := v.deliveryEnd(e)

@@ -13,34 +13,34 @@ import (
 )
 
 var (
-	// ErrStepMisused: a name that is empty, too long or taken in this attempt, a step or
-	// OnComplete inside a step, more steps than an attempt may have, or a step that begins after the
+	// ErrStepMisused: a step's name is empty, too long or already used in this attempt; a step or
+	// OnComplete runs inside a step; an attempt has too many steps; or a step begins after the
 	// handler has returned. The step did not run.
 	ErrStepMisused = execute.ErrStepMisused
-	// ErrStepResult: the result of a step is no JSON, or has more than
-	// stores.MaxStepResultBytes. The step has run, and is not on record; an error about a fresh
-	// result makes the message fail as unconfirmed.
+	// ErrStepResult: the result of a step cannot be encoded as JSON, or exceeds
+	// stores.MaxStepResultBytes. The step has run and is not on record, so the message fails as
+	// unconfirmed.
 	ErrStepResult = errors.New("middleware: the result of a step")
-	// ErrJournal: the store could not be asked for the steps on record, or a step is done and
-	// could not be recorded, before the handler's context ended. The next attempt runs it again.
+	// ErrJournal: before the handler's context ended, the recorded steps could not be read, or a
+	// step that has run could not be recorded. The next attempt runs the step again.
 	ErrJournal = execute.ErrJournal
 )
 
-// Once runs step and records its result, as JSON, unless an earlier attempt of this message
-// has recorded a step of that name: then it returns what is on record, without running it.
-// So a handler under a lease that charges, ships and mails resumes where it stopped.
+// Once runs step and records its result as JSON. If an earlier attempt of this message has
+// recorded a step of that name, Once returns the recorded result without running step. So a
+// handler under a lease that charges, ships and mails resumes where it stopped.
 //
-// Inside step, with its ctx, IdempotencyKey has a key of the step's own, the same on every
+// Inside step, with its ctx, IdempotencyKey returns a key of the step's own, the same on every
 // attempt. A step whose process dies before the record is committed runs again with it.
 //
-// A step is recorded in a commit of its own, and only while the lease is the handler's. If
-// step returns an error or panics nothing is recorded. A name stands for one step in an
-// attempt, whatever became of it: repeat what fails inside of it. Steps may run side by side.
-// A step must not publish or call OnComplete, since it may not run on the next attempt:
-// do that beside it, with what it returns.
+// A step is recorded in a commit of its own, and only while the handler holds the lease. If step
+// returns an error or panics, nothing is recorded. A name stands for one step in an attempt,
+// whatever its outcome: retry inside of it. Steps may run side by side. A step must not publish
+// or call OnComplete, because the next attempt may not run it: do that beside the step, with its
+// result.
 //
-// The error wraps stores.ErrNoLease without a lease, ErrLeaseLost if the lease is another's by
-// the time of the record, ErrStepMisused, ErrStepResult or ErrJournal.
+// The error wraps stores.ErrNoLease without a lease, ErrLeaseLost if the lease was lost before
+// the record, ErrStepMisused, ErrStepResult or ErrJournal.
 func Once[T any](ctx context.Context, name string, step func(ctx context.Context) (T, error)) (T, error) {
 	var result, none T
 	run, ok := leased.Of(ctx)
@@ -56,7 +56,7 @@ func Once[T any](ctx context.Context, name string, step func(ctx context.Context
 		}
 		encoded, err := json.Marshal(value)
 		if err == nil {
-			err = json.Unmarshal(encoded, &result) // what later attempts get is what this one gets
+			err = json.Unmarshal(encoded, &result) // this attempt gets the same value as later ones
 		}
 		if err == nil && len(encoded) > stores.MaxStepResultBytes {
 			err = fmt.Errorf("it has %d bytes as JSON, and %d are kept: return less, such as an id", len(encoded), stores.MaxStepResultBytes)
@@ -84,7 +84,8 @@ type stepContext struct {
 	run *stepRun
 }
 
-// Value implements context.Context. What a step says would be lost when it is not run again.
+// Value implements context.Context. It hides the handler's publisher: outputs of a step would be
+// lost on an attempt that does not run it.
 func (c *stepContext) Value(key any) any {
 	switch key {
 	case leased.Key{}:
@@ -95,7 +96,7 @@ func (c *stepContext) Value(key any) any {
 	return c.Context.Value(key)
 }
 
-// stepRun is the run as a step sees it.
+// stepRun is the run that code inside a step finds in its context.
 type stepRun struct{ name string }
 
 var _ leased.Run = (*stepRun)(nil)

@@ -18,23 +18,23 @@ import (
 	"github.com/millpond-go/millpond/stores"
 )
 
-// Outputs lets handlers publish: messages that they return, where the handler's publisher in
-// the router is outbox.Publisher(destination), and messages that they publish through such
-// a publisher, as cqrs buses do. They are written by the commit of the attempt, in its
-// transaction, and published by the relay of package outbox then. Those of a run that is not
-// committed are published by nobody, and a duplicate says nothing. The zero value is ready to
-// use.
+// Outputs lets handlers publish: messages that they return, if the handler's publisher in the
+// router is outbox.Publisher(destination), and messages that they publish through such a
+// publisher, as cqrs buses do. The attempt's commit writes them, in its transaction; the relay of
+// package outbox publishes them afterwards. Outputs of a run that is not committed are never
+// published, and a duplicate publishes nothing. The zero value is ready to use.
 //
-// Those that are returned come after those that were published meanwhile. An output has the
-// correlation_id of the handler's message, its UUID as causation_id, and the trace, unless it
-// has its own.
+// Returned messages come after those that the handler published while it ran. An output gets the
+// correlation_id of the handler's message, that message's UUID as causation_id, and the trace,
+// unless it has its own.
 type Outputs struct {
-	// Destinations are the names under which the relay knows its publishers. Then another one
-	// is refused with ErrUnknownDestination. nil: what names another one waits in the outbox.
+	// Destinations are the names under which the relay knows its publishers. If set, another name
+	// is refused with ErrUnknownDestination. nil: messages for an unknown name wait in the
+	// outbox.
 	Destinations map[string]Destination
 
-	// OrderKey, Type and Encode are those of stores.PublisherConfig. The order key's lock is
-	// taken by the commit.
+	// OrderKey, Type and Encode work as in stores.PublisherConfig. The commit takes the order
+	// key's lock.
 	OrderKey func(stores.Output) []byte
 	Type     func(stores.Output) string
 	Encode   func(context.Context, stores.Output) (stores.Output, error)
@@ -42,25 +42,24 @@ type Outputs struct {
 	// IDs says where ids come from; the default is OutputIDsOwn.
 	IDs OutputIDs
 
-	// Relay is told of commits, so that it publishes at once. nil: relays find out by
-	// themselves. An *outbox.Relay is one.
+	// Relay is told of commits, so that it publishes at once, such as an *outbox.Relay. nil:
+	// relays poll.
 	Relay interface{ Poke(numbers ...int64) }
 }
 
-// Destination is what a publisher takes.
+// Destination describes a publisher.
 type Destination struct {
-	// Topic is that of messages for which none is named.
+	// Topic is the topic of messages without one.
 	Topic string `config:"topic" example:"shipments" about:"The topic of messages for which the program names none."`
-	// Topics are those that may be published to. Another one is refused with ErrUnknownTopic.
-	// nil: any.
+	// Topics are the allowed topics. Another one is refused with ErrUnknownTopic. nil: any.
 	Topics []string `config:"topics" example:"[shipments, returns]" about:"The topics that handlers may publish to. Another one is refused. Default: any."`
 	// MaxBytes bounds payload and metadata together. Larger messages are refused with
-	// ErrOutputTooLarge, for nobody could publish them. 0: no bound.
+	// ErrOutputTooLarge, because no publisher could send them. 0: no bound.
 	MaxBytes int `config:"max_bytes" example:"1000000" check:"positive" about:"How many bytes payload and metadata of a message may have together. Larger ones are refused. Default: any number; what the broker refuses becomes a dead letter."`
 }
 
-// Check returns an error for a destination or a topic that is not among Destinations. For what
-// producers write, give it to CheckOutputs of their store (stores.OutputChecker).
+// Check returns an error for a destination or a topic that is not among Destinations. To check
+// what producers write, too, give it to CheckOutputs of their store (stores.OutputChecker).
 func (c *Outputs) Check(destination, topic string) error {
 	to, known := c.Destinations[destination]
 	switch {
@@ -74,39 +73,38 @@ func (c *Outputs) Check(destination, topic string) error {
 
 // OutputIDs says where the UUIDs of outputs come from.
 //
-// A derived one is made of consumer, message id, destination, topic, order key, and the
-// position among the outputs to the same destination and topic with the same order key. So it
-// is the same if the message is handled again although its first run was committed and its
-// outputs are out: that can happen after a failover of the database that loses commits.
-// Handlers that say the same in another order, or in other bytes, give one id to two messages
-// then: an inbox downstream sees a conflict and quarantines the second one.
+// A derived id is computed from consumer, message id, destination, topic, order key, and the
+// position among the outputs with the same destination, topic and order key. So it stays the same
+// when a message is handled again after a failover lost its commit but not its published outputs.
+// Handlers that publish in another order, or other bytes, on a second run then give one id to two
+// messages: an inbox downstream sees a conflict and quarantines the second one.
 type OutputIDs string
 
 const (
-	// OutputIDsOwn keeps the UUID that the handler gave. An empty one is derived.
+	// OutputIDsOwn keeps the handler's UUID. An empty one is derived.
 	OutputIDsOwn OutputIDs = ""
-	// OutputIDsDerived derives all. The handler's own are kept in the metadata field
+	// OutputIDsDerived derives all ids. The handler's own UUID is kept in the metadata field
 	// MetadataOutputID.
 	OutputIDsDerived OutputIDs = "derived"
 )
 
 // Metadata of outputs.
 const (
-	MetadataCausationID = "causation_id"       // the UUID of the message whose handler said it
-	MetadataOutputID    = "millpond_output_id" // the UUID that the handler gave
+	MetadataCausationID = "causation_id"       // the UUID of the message whose handler published it
+	MetadataOutputID    = "millpond_output_id" // the handler's own UUID
 )
 
-// target is where what a handler returns goes.
+// target is where a handler's returned messages go.
 type target struct {
 	destination, topic string
 	publisher          string // its name in the router
-	known              bool   // it is one of ours, or the row says so
+	known              bool   // it is an outbox.Publisher, or the row says so
 }
 
-// targets are those of the handlers that have received something in this process.
+// targets has the targets of the handlers that have received a message in this process.
 type targets struct{ by sync.Map } // handler → target
 
-// aim finds out where the handler publishes. A retry worker's router does not know.
+// aim finds out where the handler publishes. The router of a retry worker does not know.
 func (v *visit) aim() {
 	if v.in.config.Outputs == nil {
 		return
@@ -125,7 +123,7 @@ func (v *visit) aim() {
 	}
 }
 
-// routed is what the router says of the handler's publisher.
+// routed returns the target by the handler's publisher in the router.
 func (v *visit) routed() (t target) {
 	ctx := v.arrival.Contexts.Shutdown
 	t.topic, t.publisher = message.PublishTopicFromCtx(ctx), message.PublisherNameFromCtx(ctx)
@@ -136,7 +134,7 @@ func (v *visit) routed() (t target) {
 
 var errNoTarget = errors.New("middleware: the destination of this parked message's outputs is not known yet: the handler's router must have received a message in this process, with the handler's outbox.Publisher")
 
-// target is where what the handler returns goes.
+// target returns where the handler's returned messages go.
 func (v *visit) target() (target, error) {
 	switch {
 	case v.in.config.Outputs == nil:
@@ -151,12 +149,12 @@ func (v *visit) target() (target, error) {
 		return target{topic: v.facts.PublishTopic, destination: v.facts.PublishTo, known: true}, nil
 	}
 	if t, ok := v.in.handlers.targets.by.Load(v.handler); ok {
-		return t.(target), nil //nolint:forcetypeassert // nothing else is in it
+		return t.(target), nil //nolint:forcetypeassert // the map has no other type
 	}
 	return target{}, errNoTarget
 }
 
-// capture takes what the handler has returned.
+// capture takes the handler's returned messages.
 func (v *visit) capture(run *capture.Run, returned []*message.Message) error {
 	t, err := v.target()
 	if err != nil {
@@ -165,7 +163,7 @@ func (v *visit) capture(run *capture.Run, returned []*message.Message) error {
 	return run.Publish(t.destination, t.topic, returned...)
 }
 
-// output makes an output of a message, of which nothing is kept.
+// output makes an output of a message and keeps no reference to it.
 func (v *visit) output(destination, topic string, position func(topic string, orderKey []byte) int, msg *message.Message) (stores.Output, error) {
 	c := v.in.config.Outputs
 	if msg == nil {
@@ -199,7 +197,7 @@ func (v *visit) output(destination, topic string, position func(topic string, or
 	return c.Encode(msg.Context(), o)
 }
 
-// metadata are those of an output, with what leads back to the message.
+// metadata returns the metadata of an output, with references to the handler's message.
 func (v *visit) metadata(own message.Metadata) map[string]string {
 	all := maps.Clone(own)
 	if all == nil {
@@ -228,7 +226,7 @@ func sizeOf(o *stores.Output) int {
 	return size
 }
 
-// derive makes an id, which no version of the program may make in another way.
+// derive computes an id. The computation must never change between versions.
 func (v *visit) derive(o *stores.Output, position int) string {
 	key := &v.arrival.Claim.Key
 	var made []byte
@@ -238,11 +236,11 @@ func (v *visit) derive(o *stores.Output, position int) string {
 		made = fmt.Appendf(made, "%d:%s,", len(part), part)
 	}
 	id := sha256.Sum256(fmt.Appendf(made, "%d", position))
-	id[6], id[8] = id[6]&0x0f|0x80, id[8]&0x3f|0x80 // a UUID of version 8: whatever its maker likes
+	id[6], id[8] = id[6]&0x0f|0x80, id[8]&0x3f|0x80 // a UUID of version 8, whose content is free
 	return fmt.Sprintf("%x-%x-%x-%x-%x", id[:4], id[4:6], id[6:8], id[8:10], id[10:16])
 }
 
-// poke tells the relay of a commit, also if nobody knows whether it happened.
+// poke tells the relay of a commit, even if its outcome is unknown.
 func (v *visit) poke(commit error) {
 	c := v.in.config.Outputs
 	if !v.diary.said || c.Relay == nil || errors.Is(commit, stores.ErrNotCommitted) {

@@ -7,15 +7,15 @@ import (
 	"github.com/millpond-go/millpond/middleware/internal/text"
 )
 
-// PanicError is the value of a panic that left a handler. It stands for the handler's own
-// value, whose text may be long and come from a message. Its text, by every verb of fmt, is
-// cut and has no control characters. errors.As reaches the value if that is an error.
+// PanicError is the value of a panic that left a handler. It replaces the handler's own value,
+// whose text may be long and may contain message content. Its own text, by every verb of fmt, is
+// cut and has no control characters. errors.As finds the value if that is an error.
 type PanicError struct{ panic *panics.Panic }
 
 // Value returns what the handler panicked with.
 func (e *PanicError) Value() any { return e.panic.Value }
 
-// Stack returns where it panicked: a function, file and line on each line, the innermost
+// Stack returns where the handler panicked: a function, file and line on each line, innermost
 // first, down to the inbox. It is cut.
 func (e *PanicError) Stack() string { return e.panic.Stack }
 
@@ -31,8 +31,8 @@ func (e *PanicError) Unwrap() error {
 // Format implements fmt.Formatter: no verb prints the value.
 func (e *PanicError) Format(s fmt.State, _ rune) { _, _ = s.Write([]byte(e.panic.Text)) }
 
-// boundPanic is deferred: what panics on its way through the inbox, the program's hooks
-// and the store included, goes on up as a PanicError.
+// boundPanic is deferred: a panic on its way through the inbox, of hooks and stores, too, goes on
+// up as a PanicError.
 func boundPanic() {
 	if r := recover(); r != nil {
 		panic(newPanicError(r))
@@ -40,20 +40,20 @@ func boundPanic() {
 }
 
 func newPanicError(r any) *PanicError {
-	if p, ok := r.(*PanicError); ok { // of an inbox inside this one
+	if p, ok := r.(*PanicError); ok { // from an inbox inside this one
 		return p
 	}
 	return &PanicError{panics.Recovered(r)}
 }
 
-// innerPanic is deferred around a handler: an inbox inside this one has noted its panic.
+// innerPanic is deferred around a handler. An inner inbox has recorded the panic already.
 func innerPanic() {
 	if r := recover(); r != nil {
 		panic(newPanicError(r).panic)
 	}
 }
 
-// upward is an error on its way to the router, which logs its text as it is.
+// upward is an error for the router, which logs its text unchanged.
 type upward struct {
 	text  string
 	cause error

@@ -9,8 +9,8 @@ import (
 	"github.com/millpond-go/millpond/stores"
 )
 
-// panicLog tells of functions of the program that panicked and were passed over, without
-// filling the log when each message makes them.
+// panicLog logs panics of the program's functions that did not end the delivery. It limits the
+// lines, because every message may cause one.
 type panicLog struct {
 	log   *slog.Logger
 	limit loglimit.Limit
@@ -18,7 +18,7 @@ type panicLog struct {
 
 func newPanicLog(log *slog.Logger) *panicLog { return &panicLog{log: log} }
 
-// note takes what callback.Call has returned for a function; key may be the zero value.
+// note takes what callback.Call returned for a function. key may be the zero value.
 func (p *panicLog) note(function string, key stores.Key, err error) {
 	if err == nil {
 		return

@@ -23,42 +23,38 @@ type RetryPolicy struct {
 	MaxAttempts  int           `config:"max_attempts" default:"10" check:"positive" about:"How many attempts may fail. After the last one the message fails for good and is kept as a dead letter."`
 	MaxAge       time.Duration `config:"max_age" default:"24h" check:"positive" about:"How long after the first failure there may be another attempt."`
 	MaxUncounted int           `config:"max_uncounted" default:"100" check:"positive" about:"How many attempts may end for reasons that are not the handler's fault."`
-	// MaxImmediate is for attempts that fail with ClassContention. One more is a failure
-	// like any other.
+	// MaxImmediate bounds the runs after ClassContention. One more is a failure like any other.
 	MaxImmediate int `config:"max_immediate" default:"3" check:"off" about:"How often a handler that returns contention is run again at once. Then contention counts as a failure. -1: never."`
 
-	// Backoff says how long to wait between attempts.
+	// Backoff sets the pauses between attempts.
 	Backoff BackoffConfig `config:""`
 
-	// Placement is stores.PlacementParked by default: the store keeps the message, the
-	// delivery is acked and a [RetryWorker] makes the attempt. With
-	// stores.PlacementRedelivered the delivery is nacked with a delay, and the broker's
-	// redelivery makes the attempt. It spends one of the broker's deliveries for each: keep
-	// MaxAttempts below the broker's limit.
+	// Placement is stores.PlacementParked by default: the store keeps the message, the delivery
+	// is acked and a [RetryWorker] makes the attempt. With stores.PlacementRedelivered the
+	// delivery is nacked with a delay, and the broker's redelivery makes the attempt. Each
+	// attempt spends one of the broker's deliveries: keep MaxAttempts below the broker's limit.
 	Placement stores.Placement `config:"placement" default:"parked" check:"parked|redelivered" about:"Who keeps a pending message: the store (parked), so that later messages go on, or the broker (redelivered), which counts its deliveries."`
 
-	// Order keeps messages of one order key in order when one of them fails: while it is
-	// pending, later ones are parked behind it, and the retry worker runs them one after the
-	// other. Once it has failed for good they go on. Order costs no round trip, and needs a
-	// broker that delivers the messages of one key one at a time. key is [OrderByKey],
-	// metadata:<field> is [OrderByMetadata].
+	// Order keeps messages of one order key in order when one of them fails. While it is pending,
+	// later ones are parked behind it, and the retry worker runs them one after the other. Once
+	// it has failed for good they go on. Order costs no round trip, and needs a broker that
+	// delivers the messages of one key one at a time. "key" means [OrderByKey],
+	// "metadata:<field>" means [OrderByMetadata].
 	Order string `config:"order" example:"key" about:"The order key: key (the broker's, such as Kafka's) or metadata:<field>. Later messages of a key wait while an earlier one is pending. Default: no order."`
-	// OrderWait begins when the redelivery is due. A message that comes later is run out of
-	// order.
+	// OrderWait begins when the redelivery is due. A message that comes later runs out of order.
 	OrderWait time.Duration `config:"order_wait" default:"1h" check:"positive" about:"How long later messages of an order key wait for an overdue message that the broker has not redelivered. Then the message counts as lost."`
-	// OrderKey, if set, returns the order key in place of Order. A message for which it
-	// returns nil or panics (which is logged) has no order. It must be safe for concurrent
-	// use.
+	// OrderKey, if set, returns the order key in place of Order. A message for which it returns
+	// nil or panics (which is logged) has no order key. It must be safe for concurrent use.
 	OrderKey func(*message.Message) []byte
 
 	// Classify, if set, returns the class of a handler's error; "" leaves it to the inbox.
-	// [Permanent], [Contention] and [RetryAfter] take precedence. If it panics (which is
+	// [Permanent], [Contention] and [RetryAfter] take precedence. If Classify panics (which is
 	// logged) the class is stores.ClassTransient. It must be safe for concurrent use.
 	Classify func(error) stores.Class
 }
 
-// BackoffConfig says how long to wait after failed attempts: Min after the first, doubled
-// after each, at most Max. Each pause is random, between half of that and the whole.
+// BackoffConfig sets the pauses after failed attempts: Min after the first, doubled after each,
+// at most Max. Each pause is random, between half of that and the whole.
 type BackoffConfig struct {
 	Min time.Duration `config:"backoff_min" default:"1s" check:"positive" about:"The pause after the first failure. It doubles after each failure."`
 	Max time.Duration `config:"backoff_max" default:"10m" check:"positive" least:"Min" about:"The longest pause."`
@@ -82,7 +78,7 @@ func OrderByMetadata(field string) func(*message.Message) []byte {
 	}
 }
 
-// setOrder makes the function of what Order says.
+// setOrder sets OrderKey from Order.
 func (p *RetryPolicy) setOrder() {
 	if p.OrderKey != nil {
 		return
@@ -101,7 +97,7 @@ func (p *RetryPolicy) validate(name string, bad func(name, format string, args .
 	}
 }
 
-// machine is the policy as the deliveries know it.
+// machine returns the policy for the deliveries.
 func (p *RetryPolicy) machine() delivery.Policy {
 	return delivery.Policy{
 		Limits:       budget.Limits{Attempts: p.MaxAttempts, Uncounted: p.MaxUncounted, Age: p.MaxAge},
@@ -110,7 +106,7 @@ func (p *RetryPolicy) machine() delivery.Policy {
 	}
 }
 
-// policy is a handler's.
+// policy is the retry policy of a handler.
 type policy struct {
 	*RetryPolicy
 
@@ -119,8 +115,8 @@ type policy struct {
 
 func newPolicy(p *RetryPolicy) *policy { return &policy{p, p.machine()} }
 
-// Permanent marks an error that another attempt cannot heal: the message has failed for
-// good at once. nil stays nil.
+// Permanent marks an error that another attempt cannot fix: the message fails for good at once.
+// nil stays nil.
 func Permanent(err error) error { return budget.Mark(err, stores.ClassPermanent) }
 
 // Contention marks an error as a lost race of optimistic locking: a row changed since the
@@ -128,17 +124,16 @@ func Permanent(err error) error { return budget.Mark(err, stores.ClassPermanent)
 // and the attempt is not counted. nil stays nil.
 func Contention(err error) error { return budget.Mark(err, stores.ClassContention) }
 
-// Unconfirmed marks an error of a handler under a lease (see [LeaseConfig]) that cannot tell
-// whether its effect has happened, and after which another attempt could repeat it. The
-// message has failed for good, with stores.ClassUnconfirmed, and an operator decides. nil
-// stays nil.
+// Unconfirmed marks an error of a handler under a lease (see [LeaseConfig]) that does not know
+// whether its effect has happened and must not be repeated. The message fails for good, with
+// stores.ClassUnconfirmed, and an operator decides. nil stays nil.
 func Unconfirmed(err error) error { return budget.Mark(err, stores.ClassUnconfirmed) }
 
-// RetryAfter marks an error after which the next attempt waits at least d, in place of the
-// policy's backoff. The attempt counts. nil stays nil.
+// RetryAfter marks an error after which the next attempt waits at least d instead of the policy's
+// backoff. The attempt counts. nil stays nil.
 func RetryAfter(err error, d time.Duration) error { return budget.Delay(err, d) }
 
-// unordered returns what is wrong with order keys on a store that does not keep them.
+// unordered returns an error for each order key on a store that keeps no order.
 func (c *InboxConfig) unordered(store Store) error {
 	ordered := func(p *RetryPolicy) bool { return p.Order != "" || p.OrderKey != nil }
 	if ordered(&c.Retry) {

@@ -12,11 +12,11 @@ import (
 	"github.com/millpond-go/millpond/stores"
 )
 
-// Ready returns nil unless the intake is paused, like [Inbox.Paused]. While it is, Ready
-// asks the store: for a claim of no message, which is rolled back. If the store answers the
-// intake resumes. Otherwise nobody would ask before the next message comes.
+// Ready returns nil unless the intake is paused, like [Inbox.Paused]. While it is paused, each
+// call asks the store, with a claim of no message that is rolled back. If the store answers, the
+// intake resumes before the next message comes.
 //
-// Each call asks once; how often strangers may call it is the caller's to bound.
+// If strangers can call Ready, bound their calls: each one may reach the store.
 func (in *Inbox) Ready(ctx context.Context) error {
 	paused := in.Paused()
 	if paused == nil {
@@ -42,7 +42,8 @@ func (in *Inbox) Ready(ctx context.Context) error {
 	return in.Paused()
 }
 
-// serverChanged goes on with another server than the one before, or an earlier state of it.
+// serverChanged flushes the caches and registers the consumers again, after the server was
+// replaced, restarted or restored.
 func (in *Inbox) serverChanged(ctx context.Context) error {
 	err := in.consumers.again(ctx)
 	kind := loglimit.Kind{Result: "server changed"}
@@ -54,14 +55,14 @@ func (in *Inbox) serverChanged(ctx context.Context) error {
 	return err
 }
 
-// askFor asks for a claim that no message has.
+// askFor sends a claim of no message.
 func (in *Inbox) askFor(ctx context.Context, consumer stores.Consumer) error {
 	attempt, _, err := in.store.Begin(ctx, stores.Claim{
 		Key:   stores.Key{Consumer: consumer, ID: []byte("ready " + watermill.NewUUID())},
 		Bound: in.config.ClaimTimeout,
 	})
 	if err != nil || attempt == nil {
-		return err //nolint:wrapcheck // by the caller
+		return err //nolint:wrapcheck // the caller wraps it
 	}
-	return attempt.Rollback(ctx) //nolint:wrapcheck // by the caller
+	return attempt.Rollback(ctx) //nolint:wrapcheck // the caller wraps it
 }

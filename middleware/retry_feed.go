@@ -27,12 +27,12 @@ type feed struct {
 	out      chan *message.Message
 }
 
-// reservation is how long a message belongs to a worker that does not renew that: when its
-// process is killed they are soon due for others.
+// reservation is how long a message belongs to a worker that does not renew it. It is short, so
+// that the messages of a killed process are soon due for others.
 const reservation = 20 * time.Second
 
-// batchBytes is how much of what a worker has reserved of one consumer waits in memory,
-// beside what runs.
+// batchBytes bounds the reserved messages of one consumer that wait in memory, without those that
+// run.
 const batchBytes = 16 << 20
 
 func newFeed(w *RetryWorker, handler string, consumer stores.Consumer) *feed {
@@ -47,7 +47,7 @@ func newFeed(w *RetryWorker, handler string, consumer stores.Consumer) *feed {
 		Renew: func(ctx context.Context, batch []stores.Retry) error {
 			ctx, cancel := context.WithTimeout(ctx, reservation/4)
 			defer cancel()
-			return w.store.Renew(ctx, batch, reservation) //nolint:wrapcheck // nobody sees it
+			return w.store.Renew(ctx, batch, reservation) //nolint:wrapcheck // the loop drops it
 		},
 		Renewal:  reservation / 4,
 		GiveBack: func(ctx context.Context, batch []stores.Retry) { f.giveBack(ctx, batch, SkipStopping) },
@@ -59,7 +59,7 @@ func newFeed(w *RetryWorker, handler string, consumer stores.Consumer) *feed {
 	return f
 }
 
-// Subscribe implements message.Subscriber. The topic has no meaning.
+// Subscribe implements message.Subscriber. It ignores the topic.
 func (f *feed) Subscribe(ctx context.Context, _ string) (<-chan *message.Message, error) {
 	go func() {
 		defer close(f.out)
@@ -68,11 +68,10 @@ func (f *feed) Subscribe(ctx context.Context, _ string) (<-chan *message.Message
 	return f.out, nil
 }
 
-// Close implements message.Subscriber. The end of Subscribe's context stops the feed.
+// Close implements message.Subscriber. A feed stops when Subscribe's context ends.
 func (f *feed) Close() error { return nil }
 
-// due reserves the next batch. A consumer that has received nothing yet is registered
-// first.
+// due reserves the next batch. If no consumer is registered yet, it registers one first.
 func (f *feed) due(ctx context.Context, limit int) ([]stores.Retry, error) {
 	ctx, cancel := context.WithTimeout(ctx, f.w.in.config.ClaimTimeout)
 	defer cancel()
@@ -100,7 +99,7 @@ func (f *feed) begin(ctx context.Context, r stores.Retry, reserved time.Time) fu
 	run := &retryRun{Retry: delivery.Retry{Row: r, Read: reserved, Reserve: f.reserve}, over: make(chan struct{})}
 	policy := &f.w.in.handlers.policy(f.handler).machine
 	if !f.w.in.core.CountDecoding(ctx, &run.Retry, policy) {
-		return func(free func()) { free() } // it is due again when its reservation ends
+		return func(free func()) { free() } // the message is due again when its reservation ends
 	}
 	var (
 		msg   *message.Message
@@ -115,7 +114,7 @@ func (f *feed) begin(ctx context.Context, r stores.Retry, reserved time.Time) fu
 	msg.SetContext(msgCtx)
 	f.w.in.workers.runs.Store(msg, run)
 	out := f.out
-	if ctx.Err() != nil { // what it was restored with may have heeded that
+	if ctx.Err() != nil { // the codec may have failed because of it
 		out = nil
 	}
 	select {
@@ -133,7 +132,7 @@ func (f *feed) begin(ctx context.Context, r stores.Retry, reserved time.Time) fu
 	}
 }
 
-// await waits for the end of a message that the router has.
+// await waits until the router is done with a message.
 func (f *feed) await(ctx context.Context, msg *message.Message, run *retryRun, free func()) {
 	nacked := false
 	select {
@@ -141,7 +140,7 @@ func (f *feed) await(ctx context.Context, msg *message.Message, run *retryRun, f
 	case <-msg.Nacked():
 		nacked = true
 	}
-	end := run.wait() // a handler may have acked it, and go on
+	end := run.wait() // a handler may ack early and still run
 	free()
 	if !nacked && !run.begun.Load() {
 		f.w.in.config.Logger.Error("millpond: a parked message was acked and has not reached the inbox, so it will be due again: a middleware around the inbox has acked it, or handed on a copy",
@@ -149,15 +148,15 @@ func (f *feed) await(ctx context.Context, msg *message.Message, run *retryRun, f
 	}
 	f.w.note(f.consumer, end)
 	if run.Row.OrderKey != nil {
-		f.loop.Wake(0) // the next one of its order key may go
+		f.loop.Wake(0) // the next message of its order key may run
 	}
 	if nacked {
-		pause.Sleep(ctx, pause.Jitter(f.w.config.PollInterval)) // whatever was in the way may still be
-		f.giveBack(ctx, []stores.Retry{run.Row}, "")            // nothing, if its failure is on record
+		pause.Sleep(ctx, pause.Jitter(f.w.config.PollInterval)) // the obstacle may still be there
+		f.giveBack(ctx, []stores.Retry{run.Row}, "")            // does nothing if its failure is on record
 	}
 }
 
-// giveBack ends reservations of messages that were not begun.
+// giveBack ends the reservations of messages that did not begin.
 func (f *feed) giveBack(ctx context.Context, batch []stores.Retry, reason SkipReason) {
 	if len(batch) == 0 {
 		return

@@ -12,20 +12,20 @@ import (
 	"github.com/millpond-go/millpond/stores"
 )
 
-// retryRun is a parked message on its way through the inbox.
+// retryRun is the run of a parked message through the inbox.
 type retryRun struct {
 	delivery.Retry
 
 	arrived stores.Fingerprint // of the message as it reached the inbox
 
 	begun atomic.Bool   // it has reached the inbox
-	over  chan struct{} // closed when that has let go of it
+	over  chan struct{} // closed when the inbox is done with it
 	once  sync.Once
-	end   DeliveryEnd // then
+	end   DeliveryEnd // set before over is closed
 }
 
-// runOf returns the run of a message that a worker of this inbox has handed out, nil for
-// any other. Contexts travel with messages that a handler publishes: they do not tell.
+// runOf returns the run of a message that a worker of this inbox has handed out, or nil. It does
+// not look at the context, which travels with messages that a handler publishes.
 func (w *workers) runOf(msg *message.Message) *retryRun {
 	found, ok := w.runs.Load(msg)
 	if !ok {
@@ -36,15 +36,15 @@ func (w *workers) runOf(msg *message.Message) *retryRun {
 	return run
 }
 
-// ended notes how the inbox let go of it. It is called before the message is settled.
+// ended notes the end of the delivery in the inbox. It is called before the message is settled.
 func (r *retryRun) ended(end DeliveryEnd) {
 	if r != nil {
 		r.once.Do(func() { r.end = end; close(r.over) })
 	}
 }
 
-// wait returns how the inbox let go of a message that was settled; of one that a
-// middleware around the inbox has settled, nothing.
+// wait returns the end of the delivery in the inbox. It is zero if a middleware around the inbox
+// settled the message.
 func (r *retryRun) wait() DeliveryEnd {
 	if !r.begun.Load() {
 		return DeliveryEnd{}
@@ -53,10 +53,10 @@ func (r *retryRun) wait() DeliveryEnd {
 	return r.end
 }
 
-// workers are the retry workers of this process.
+// workers has the retry workers of this process.
 type workers struct {
 	log  *slog.Logger
-	runs sync.Map // *message.Message → *retryRun, of those that are handed out
+	runs sync.Map // *message.Message → *retryRun, of handed-out messages
 
 	mu     sync.Mutex
 	next   int
@@ -81,8 +81,7 @@ func (w *workers) join(wake func(stores.Consumer, time.Duration)) (leave func())
 	}
 }
 
-// parked tells the workers that a message will be due. If there has never been one it
-// says so, once.
+// parked tells the workers when a message will be due. Without a worker it logs a warning, once.
 func (w *workers) parked(c stores.Consumer, due time.Duration) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

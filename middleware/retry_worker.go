@@ -23,26 +23,26 @@ import (
 
 // RetryWorkerConfig configures a [RetryWorker]. Only Handlers is required.
 type RetryWorkerConfig struct {
-	// Handlers are the handlers by their names in the router, as router.Handlers returns
-	// them. Parked messages of other handlers are left alone, and reported. Required.
+	// Handlers are the handlers by their names in the router, as router.Handlers returns them.
+	// Parked messages of other handlers are not run, but reported. Required.
 	Handlers map[string]message.HandlerFunc
 
-	// Middlewares are put around the inbox for retried messages, the first outermost. Those
-	// of the program's router are not applied. Give those that change messages, if they
-	// stand there between an [Arrival] and the inbox, or inside the inbox. One that stands
-	// around the inbox without an Arrival has already changed the kept message.
+	// Middlewares are put around the inbox for retried messages, the first outermost. The
+	// middlewares of the program's router are not applied. Add those that change messages, if
+	// they are between an [Arrival] and the inbox, or inside the inbox. Leave out those around an
+	// inbox without an Arrival: they have already changed the kept message.
 	Middlewares []message.HandlerMiddleware
 
 	Concurrency  int           `config:"concurrency" default:"8" check:"positive" about:"How many retries of one handler run at a time. Each takes a connection of the store."`
 	PollInterval time.Duration `config:"poll_interval" default:"1s" check:"positive" about:"How often the worker polls the store while no message is due."`
 
-	// DrainTimeout bounds how long Run waits for running handlers at its end.
+	// DrainTimeout bounds how long Run waits for running handlers when it ends.
 	DrainTimeout time.Duration `config:"-" default:"30s" check:"positive"`
 }
 
-// RetryWorker runs parked messages when they are due, with the handlers of a router and
-// behind its inbox. Any number of workers and processes share the work: one of them at a
-// time runs a message.
+// RetryWorker runs parked messages when they are due, with the handlers of a router and behind
+// its inbox. Any number of workers and processes share the work; one worker at a time runs a
+// message.
 //
 //	worker, err := middleware.NewRetryWorker(inbox, middleware.RetryWorkerConfig{Handlers: router.Handlers()})
 //	go worker.Run(ctx)
@@ -56,8 +56,8 @@ type RetryWorker struct {
 }
 
 // NewRetryWorker returns a worker for the messages that the inbox has parked, in this or in
-// another process of the service, or an error that names every mistake of the
-// configuration. The inbox's store must implement stores.Retries.
+// another process of the service, or all errors of the configuration at once. The inbox's store
+// must implement stores.Retries.
 func NewRetryWorker(in *Inbox, c RetryWorkerConfig) (*RetryWorker, error) {
 	if in == nil {
 		return nil, errors.New("middleware: NewRetryWorker: the inbox is nil")
@@ -92,9 +92,9 @@ func NewRetryWorker(in *Inbox, c RetryWorkerConfig) (*RetryWorker, error) {
 	return w, nil
 }
 
-// Run runs due messages until ctx ends. Then it reserves no more, releases those that it has
+// Run runs due messages until ctx ends. Then it reserves no more, gives back those that it has
 // not begun, and waits for running handlers, at most DrainTimeout. While the store does not
-// answer Run waits and returns no error. It may be called once.
+// answer, Run waits and returns no error. It may be called once.
 func (w *RetryWorker) Run(ctx context.Context) error {
 	if w.ran.Swap(true) {
 		return errors.New("middleware: RetryWorker.Run was called twice")
@@ -124,11 +124,11 @@ func (w *RetryWorker) Run(ctx context.Context) error {
 	group.Go(func() error {
 		<-ctx.Done()
 		select {
-		case <-router.Running(): // a router that is closed while it starts waits for itself
+		case <-router.Running(): // a router that is closed while it starts deadlocks
 		case <-ended:
 		}
 		stopRouting()
-		return router.Close() // Run by itself would wait for handlers without an end
+		return router.Close() // Run alone would wait for handlers for ever
 	})
 	group.Go(func() error { w.listen(ctx); return nil })
 	group.Go(func() error { w.watchBacklog(ctx); return nil })
@@ -138,13 +138,13 @@ func (w *RetryWorker) Run(ctx context.Context) error {
 	return nil
 }
 
-// nothing publishes nothing: the inbox lets no outputs pass.
+// nothing is a publisher that publishes nothing: the inbox returns no outputs to the router.
 type nothing struct{}
 
 func (nothing) Publish(string, ...*message.Message) error { return ErrOutputs }
 func (nothing) Close() error                              { return nil }
 
-// wake lets a consumer's messages be asked for in a while; the zero consumer is all.
+// wake makes the feeds of a consumer poll after a pause; the zero consumer means all.
 func (w *RetryWorker) wake(c stores.Consumer, in time.Duration) {
 	for _, f := range w.feeds {
 		if c == (stores.Consumer{}) || c == f.consumer {
@@ -153,7 +153,7 @@ func (w *RetryWorker) wake(c stores.Consumer, in time.Duration) {
 	}
 }
 
-// listen wakes the feeds when the store says so, as long as it can. They poll anyway.
+// listen wakes the feeds when the store signals due messages. Without signals they poll.
 func (w *RetryWorker) listen(ctx context.Context) {
 	waker, ok := w.in.store.(stores.Waker)
 	if !ok {
@@ -176,7 +176,7 @@ func (w *RetryWorker) listen(ctx context.Context) {
 	}
 }
 
-// watchBacklog reports due messages of handlers that are not here.
+// watchBacklog reports due messages whose handlers are missing here.
 func (w *RetryWorker) watchBacklog(ctx context.Context) {
 	const (
 		every = 30 * time.Second
@@ -204,24 +204,24 @@ func (w *RetryWorker) watchBacklog(ctx context.Context) {
 type SkipReason string
 
 const (
-	SkipCompleted SkipReason = "completed"  // meanwhile, by another delivery
-	SkipChanged   SkipReason = "changed"    // meanwhile, by an operator or another worker
-	SkipInFlight  SkipReason = "in_flight"  // another delivery of it runs
+	SkipCompleted SkipReason = "completed"  // by another delivery meanwhile
+	SkipChanged   SkipReason = "changed"    // by an operator or another worker meanwhile
+	SkipInFlight  SkipReason = "in_flight"  // another delivery of the message runs
 	SkipLate      SkipReason = "late"       // its reservation was about to run out
-	SkipNotNow    SkipReason = "not_now"    // the store could not be asked, or the worker stops
+	SkipNotNow    SkipReason = "not_now"    // the store did not answer, or the worker stops
 	SkipNoHandler SkipReason = "no_handler" // its handler is not here; counted every 30 s
-	SkipStopping  SkipReason = "stopping"   // given back unbegun at the end of Run
+	SkipStopping  SkipReason = "stopping"   // given back at the end of Run, before it began
 )
 
-// RetryStats is what a worker has done so far.
+// RetryStats counts what a worker has done since its start.
 type RetryStats struct {
 	Taken     int // messages reserved
-	Completed int // handler ran, effects committed
-	Failed    int // attempt failed, and is recorded
+	Completed int // the handler ran and its effects were committed
+	Failed    int // the attempt failed and was recorded
 	Skipped   map[SkipReason]int
 }
 
-// Stats may be called at any time.
+// Stats returns the counts. It may be called at any time.
 func (w *RetryWorker) Stats() RetryStats {
 	w.tally.mu.Lock()
 	defer w.tally.mu.Unlock()
@@ -251,7 +251,7 @@ func (w *RetryWorker) took(n int) {
 	w.tally.Taken += n
 }
 
-// note counts how a message that was run, or tried, has ended.
+// note counts the end of a retry.
 func (w *RetryWorker) note(c stores.Consumer, end DeliveryEnd) {
 	switch end.Result {
 	case ResultCompleted:

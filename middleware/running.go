@@ -13,35 +13,35 @@ import (
 	"github.com/millpond-go/millpond/stores"
 )
 
-// running is the context of a handler's run. What derives from it is inside an attempt.
+// running is the context of a handler's run. Every context derived from it is inside the attempt.
 //
-// Contexts travel with messages that the handler publishes, so it names the one that it
-// belongs to: for any other its mark, its end and its transaction are not there.
+// Contexts travel with messages that the handler publishes, so a running names its message. To
+// other messages it hides its mark, its end and its transaction.
 type running struct {
 	context.Context //nolint:containedctx // it is one
 
 	inbox  *Inbox
 	msg    *message.Message
 	key    stores.Key
-	ranAs  []byte   // the id of its effects, if that is another
+	ranAs  []byte   // the id that its effects count under, if different
 	number int      // of the attempt
-	outer  *running // the run that the message came with, of its own or another's
+	outer  *running // the run in the context that the message arrived with, of this or another message
 	over   atomic.Bool
 	said   *capture.Run                   // nil: handlers publish nothing
-	others atomic.Int32                   // questions of other messages' runs that are passing
-	asked  atomic.Pointer[ForeignTxError] // for a transaction that is not the attempt's
+	others atomic.Int32                   // lookups of other messages' runs in progress
+	asked  atomic.Pointer[ForeignTxError] // the foreign transaction that the handler asked for
 }
 
 type runningKey struct{}
 
-// runningIn returns the innermost run that ctx comes from.
+// runningIn returns the innermost run in ctx.
 func runningIn(ctx context.Context) *running {
 	r, _ := ctx.Value(runningKey{}).(*running)
 	return r
 }
 
-// ownContext is the context that came with msg, without the end of another message's run,
-// and the run that it comes from, of this message or another.
+// ownContext returns msg's context without the cancellation of another message's run, and the run
+// that the context comes from, if any.
 func ownContext(ctx context.Context, msg *message.Message) (context.Context, *running) {
 	outer := runningIn(ctx)
 	if outer != nil && outer.msg != msg {
@@ -50,15 +50,15 @@ func ownContext(ctx context.Context, msg *message.Message) (context.Context, *ru
 	return ctx, outer
 }
 
-// Value implements context.Context. The attempt's own transaction is further in, so a
-// transaction that is found here is not one that the handler may write to.
+// Value implements context.Context. The attempt's own transaction is in an inner context, so any
+// transaction found here is foreign.
 func (r *running) Value(key any) any {
 	switch key {
 	case runningKey{}:
 		return r
 	case capture.Key{}:
 		return r.said
-	case leased.Key{}: // its own lease is further in
+	case leased.Key{}: // its own lease is in an inner context
 		return nil
 	}
 	value := r.further(key)
@@ -70,9 +70,9 @@ func (r *running) Value(key any) any {
 	switch {
 	case attempt && r.foreign():
 		return nil
-	case attempt: // of an inbox around this one, on another store
+	case attempt: // of an outer inbox on another store
 		return value
-	case others: // which a run further out has found, and hides
+	case others: // an outer run has found and hidden it
 		return r.asks(key, hidden.tx)
 	case isTx(value):
 		return r.asks(key, value)
@@ -80,15 +80,16 @@ func (r *running) Value(key any) any {
 	return value
 }
 
-// hiddenTx is a transaction that one run hides from another one's handler. The other one
-// notes the question.
+// hiddenTx is a transaction that one run hides from the handler of another message. The run of
+// that message then notes the question.
 type hiddenTx struct{ tx any }
 
-// foreign reports whether another message's run is further out.
+// foreign reports whether the next outer run is another message's.
 func (r *running) foreign() bool { return r.outer != nil && r.outer.msg != r.msg }
 
-// further returns what is further out. The run there does not note the question, which is not
-// its own handler's, nor one that this asks in the same moment; that is not answered either.
+// further asks the outer contexts. The outer run does not note the question, because its own
+// handler did not ask. A question of its own handler at the same moment is neither noted nor
+// answered.
 func (r *running) further(key any) any {
 	if !r.foreign() {
 		return r.Context.Value(key)
@@ -98,8 +99,8 @@ func (r *running) further(key any) any {
 	return r.Context.Value(key)
 }
 
-// asks notes that the handler has asked for a transaction that is not the attempt's, and
-// returns what it gets. The handler of another message further in gets it from its own run.
+// asks notes that the handler asked for a foreign transaction, and returns what the handler gets.
+// For the handler of another message it returns a hiddenTx, and that message's run decides.
 func (r *running) asks(key, tx any) any {
 	if r.others.Load() > 0 {
 		return hiddenTx{tx}
@@ -108,8 +109,7 @@ func (r *running) asks(key, tx any) any {
 	return nil
 }
 
-// nested reports whether this delivery is already being run by an inbox around this
-// one.
+// nested reports whether an outer inbox already runs this delivery.
 func (v *visit) nested() bool {
 	outer, key := v.outer, v.arrival.Claim.Key
 	return outer != nil && outer.msg == v.msg && !outer.over.Load() && sameStore(outer.inbox.store, v.in.store) &&

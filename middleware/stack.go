@@ -2,10 +2,10 @@ package middleware
 
 import "runtime"
 
-// growStack makes the stack of a goroutine as large as a delivery needs it. The router
-// starts a goroutine for each message, whose stack would else be doubled, and all that is
-// on it copied, three times on the way down to the database. It is enough to enter a
-// function that has so much on its stack: fill would clear it, too.
+// growStack makes the goroutine's stack as large as a delivery needs. The router starts a
+// goroutine for each message; without growStack its stack would be doubled and copied three times
+// on the way down to the database. Entering a function with a frame this large is enough; fill
+// would clear the frame, too.
 //
 //go:noinline
 func growStack(fill bool) {

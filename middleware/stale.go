@@ -11,18 +11,18 @@ import (
 	"github.com/millpond-go/millpond/stores"
 )
 
-// ErrStaleFlood: so many deliveries of the consumer were older than what was purged that
-// something is wrong, and the rest is held: see InboxConfig.MaxStale.
+// ErrStaleFlood: too many deliveries of the consumer were older than the last purge, which points
+// to a mistake. Further ones are held: see InboxConfig.MaxStale.
 var ErrStaleFlood = errors.New("middleware: too many deliveries are older than the last purge")
 
 const (
-	staleWithin = time.Hour        // MaxStale counts those of so long
-	askAccepted = 10 * time.Second // between questions whether an operator accepts more
+	staleWithin = time.Hour        // the time over which MaxStale counts
+	askAccepted = 10 * time.Second // between checks whether an operator accepts more
 	noteEvery   = 10 * time.Minute
-	readAgain   = time.Second // less than what passes between an announcement and its purge
+	readAgain   = time.Second // less than the time between an announcement and its purge
 )
 
-// ages knows the deliveries of a consumer whose broker tells how old they are.
+// ages judges the age of a consumer's deliveries, if the broker tells when each was published.
 type ages struct {
 	store    stores.Purger // nil: nothing is purged
 	consumer stores.Consumer
@@ -30,9 +30,9 @@ type ages struct {
 	mu    sync.Mutex
 	since time.Time // when the first of stale came
 	stale int
-	flood bool // nobody has accepted it yet
+	flood bool // no operator has accepted it yet
 
-	asked time.Time // for what follows
+	asked time.Time // when the fields below were read
 	mark  stores.Watermark
 	now   time.Time // by the database's clock
 
@@ -40,8 +40,8 @@ type ages struct {
 	oldest time.Time
 }
 
-// note tells the purge of an old delivery, before it is judged. That the store cannot be
-// asked now is no reason not to go on: the claim will tell.
+// note reports an old delivery to the purge before it is judged. An error of the store is
+// ignored, because the claim will meet it, too.
 func (a *ages) note(ctx context.Context, taken time.Time, limit time.Duration) {
 	if a.store == nil || taken.IsZero() || time.Since(taken) < stores.LateAfter {
 		return
@@ -57,14 +57,14 @@ func (a *ages) note(ctx context.Context, taken time.Time, limit time.Duration) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
-	if a.store.NoteLate(ctx, a.consumer, taken) != nil { // the next one tries again
+	if a.store.NoteLate(ctx, a.consumer, taken) != nil { // the next delivery tries again
 		a.mu.Lock()
 		a.noted, a.oldest = time.Time{}, time.Time{}
 		a.mu.Unlock()
 	}
 }
 
-// admits counts a stale delivery. An error says that it is held rather than quarantined.
+// admits counts a stale delivery. With an error it is held instead of quarantined.
 func (a *ages) admits(ctx context.Context, c *InboxConfig) error {
 	if c.MaxStale < 0 {
 		return nil
@@ -92,7 +92,8 @@ func (a *ages) admits(ctx context.Context, c *InboxConfig) error {
 	return fmt.Errorf("%w: %d within an hour", ErrStaleFlood, a.stale)
 }
 
-// forgotten returns up to when the consumer was purged, if a message without a row is older.
+// forgotten returns the purge's watermark if it is past taken, so that the row of a message that
+// old may be gone; else zero.
 func (a *ages) forgotten(ctx context.Context, taken time.Time, limit time.Duration) (through time.Time, err error) {
 	if a.store == nil || taken.IsZero() {
 		return through, nil
@@ -105,7 +106,7 @@ func (a *ages) forgotten(ctx context.Context, taken time.Time, limit time.Durati
 	return through, err
 }
 
-// read reads the watermark, unless it was read so lately.
+// read reads the watermark, unless it was read recently.
 func (a *ages) read(ctx context.Context, limit, lately time.Duration) error {
 	begun := time.Now()
 	if begun.Sub(a.asked) < lately {

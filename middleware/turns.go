@@ -11,27 +11,27 @@ import (
 	"github.com/millpond-go/millpond/middleware/internal/delivery"
 )
 
-// turns lets the deliveries of one *message.Message pass one after the other: a middleware
-// around the inbox may call it again although its first call still runs, as one that retries
-// around one that gives up. An inbox inside the inbox has turns of its own.
+// turns lets the deliveries of one *message.Message pass one after the other. A middleware around
+// the inbox may call it again while its first call still runs, such as a retry around a timeout.
+// An inbox inside the inbox has turns of its own.
 //
-// The delivery that runs changes the message and its context, and restores them in the end.
-// So the next one waits before it looks at anything but where the message is.
+// The running delivery changes the message and its context, and restores them at its end. So the
+// next delivery waits before it reads anything of the message.
 type turns struct {
 	mu sync.Mutex
 	of map[*message.Message]turn
 }
 
-// turn is one delivery's.
+// turn is the turn of one delivery.
 type turn struct {
-	arrived context.Context //nolint:containedctx // the message's, which a second delivery must not ask for it
-	over    chan struct{}   // nil unless somebody waits
+	arrived context.Context //nolint:containedctx // the message's; a second delivery must not read it from the message
+	over    chan struct{}   // nil unless another delivery waits
 }
 
 func newTurns() *turns { return &turns{of: make(map[*message.Message]turn)} }
 
-// take waits for the message's turn: for as long as a delivery may be held, and until the
-// service shuts down. The caller ends a turn that it got with end.
+// take waits for the message's turn, at most as long as a delivery may be held or until the
+// service shuts down. The caller ends its turn with end.
 func (t *turns) take(msg *message.Message, limit time.Duration) error {
 	var begun time.Time
 	for {
@@ -66,7 +66,7 @@ func (t *turns) end(msg *message.Message) {
 	delete(t.of, msg)
 }
 
-// await returns why the delivery that runs was not awaited.
+// await returns why the wait for the running delivery ended early, or nil.
 func (r turn) await(msg *message.Message, limit time.Duration) error {
 	shutdown, _ := ownContext(r.arrived, msg)
 	timer := time.NewTimer(limit)

@@ -17,16 +17,16 @@ import (
 	"github.com/millpond-go/millpond/stores"
 )
 
-// visit is one call of the inbox with a message of Watermill's: it is what the delivery's
-// machine knows of router, handler and hooks.
+// visit is one call of the inbox with a Watermill message. It tells the delivery's machine about
+// router, handler and hooks.
 type visit struct {
 	in      *Inbox
 	msg     *message.Message
 	next    message.HandlerFunc
 	handler string // its name in the router
 	was     snapshot
-	facts   stores.Facts // of the delivery, to be kept
-	outer   *running     // the run that the context comes from, of this message or another
+	facts   stores.Facts // facts of the delivery, to be kept
+	outer   *running     // the run in the context, of this message or another
 	retry   *retryRun    // nil for a delivery of the broker
 	crowd   *crowd       // the consumer's
 	diary   diary
@@ -34,21 +34,21 @@ type visit struct {
 	machine delivery.Delivery
 }
 
-// crowd is what is known of all deliveries of a consumer.
+// crowd is what all deliveries of a consumer share.
 type crowd struct {
 	lane       *gate.Lane
-	introduced atomic.Bool // its subscriber was looked at
+	introduced atomic.Bool // its subscriber was checked
 	firsts     firsts
-	attendance attendance // of a subscriber that does not tell redeliveries apart
+	attendance attendance // for a subscriber that does not flag redeliveries
 	ages       ages
 }
 
-// crowds are those of an inbox.
+// crowds has the crowds of an inbox.
 type crowds struct {
 	gate *gate.Gate
-	at   stores.Attendance // nil: the store keeps none
+	at   stores.Attendance // nil: the store has no attendance
 	fear time.Duration
-	aged stores.Purger // nil: the store is none
+	aged stores.Purger // nil: the store is no Purger
 	by   sync.Map      // stores.Consumer → *crowd
 }
 
@@ -64,16 +64,16 @@ func (c *crowds) of(consumer stores.Consumer) *crowd {
 	return one
 }
 
-// diary is what is noted of one delivery for hooks and the log.
+// diary collects what hooks and log need to know about one delivery.
 type diary struct {
 	begun  time.Time
 	source string // the link of the key chain that found the id
 	held   error  // why it was held last
-	said   bool   // the handler has published something, in its last run
-	told   bool   // everybody knows how it has ended
+	said   bool   // the last run of the handler has published something
+	told   bool   // hooks and log know how it ended
 }
 
-// begin takes the message as it comes.
+// begin takes a new message.
 func (v *visit) begin(in *Inbox, msg *message.Message, next message.HandlerFunc) {
 	shutdown, outer := ownContext(msg.Context(), msg)
 	v.in, v.msg, v.next, v.outer = in, msg, next, outer
@@ -100,8 +100,8 @@ func (v *visit) begin(in *Inbox, msg *message.Message, next message.HandlerFunc)
 	}
 }
 
-// forget makes the visit ready for another message. It is a few times as large as all else
-// that a delivery allocates, and nothing refers to it when the delivery is over.
+// forget makes the visit ready for another message. A visit is a few times as large as all other
+// allocations of a delivery, and nothing refers to it after the delivery.
 func (v *visit) forget() {
 	v.machine.Forget()
 	v.was.forget()
@@ -121,12 +121,12 @@ func (v *visit) suspect() bool {
 // Suspects implements delivery.Consumer.
 func (v *visit) Suspects() bool { return v.silent() && v.crowd.attendance.fears() }
 
-// silent reports whether the message's subscriber does not tell redeliveries apart.
+// silent reports whether the message's subscriber does not flag redeliveries.
 func (v *visit) silent() bool {
 	return v.arrival.Origin.Silent && v.retry == nil && v.arrival.Unfit == nil
 }
 
-// process takes the message from its arrival to the answer for the router.
+// process takes the message from its arrival to the result for the router.
 func (v *visit) process() ([]*message.Message, error) {
 	returned := false
 	defer func() {
@@ -139,7 +139,7 @@ func (v *visit) process() ([]*message.Message, error) {
 	a.Claim.Key.Consumer = consumer
 	v.identify()
 	switch {
-	case err != nil: // it takes the place of no consumer's messages
+	case err != nil: // it counts towards no consumer's limits
 		a.Unfit, consumer = &delivery.Unfit{Err: err}, stores.Consumer{}
 	case a.Unfit == nil && v.nested():
 		returned = true // for this inbox
@@ -160,12 +160,11 @@ func (v *visit) process() ([]*message.Message, error) {
 	return nil, goUp(end.Up)
 }
 
-// endEarly lets go of a delivery that somebody's function has ended without an answer. A
-// panic goes on up; recovered is nil after runtime.Goexit, after which nobody else settles
-// the message.
+// endEarly ends a delivery whose code panicked or exited its goroutine. A panic goes on up.
+// recovered is nil after runtime.Goexit; then only endEarly can settle the message.
 func (v *visit) endEarly(recovered any) {
 	end := v.machine.End()
-	if end.Result == "" { // before the machine began
+	if end.Result == "" { // the machine had not begun
 		end.Result, end.Err = delivery.Panicked, delivery.ErrEndedEarly
 		if recovered != nil {
 			end.Err = panics.CauseError{Panic: newPanicError(recovered).panic}
@@ -184,13 +183,13 @@ func (v *visit) endEarly(recovered any) {
 	}()
 	if !v.diary.told {
 		was := exited
-		exited = true // by a hook, if over does not return
+		exited = true // over did not return: a hook exited the goroutine
 		v.over(end)
 		exited = was
 	}
 }
 
-// over tells everybody how the delivery has ended, before the message is settled.
+// over tells hooks, log and workers how the delivery ended, before the message is settled.
 func (v *visit) over(end *delivery.End) {
 	v.diary.told = true
 	if end.Up != nil {
@@ -240,8 +239,8 @@ func (v *visit) Forget() { v.in.consumers.forget() }
 // RegisterAgain implements delivery.Consumer.
 func (v *visit) RegisterAgain(ctx context.Context) error { return v.in.serverChanged(ctx) }
 
-// claimsTopic is the topic that the consumer reads. A retry claims none: its row tells
-// where the message came from, perhaps from one that the handler has left.
+// claimsTopic returns the topic that the consumer reads. A retry has none: its row says where the
+// message came from, perhaps a topic that the handler no longer reads.
 func (v *visit) claimsTopic() string {
 	if v.retry != nil {
 		return ""
