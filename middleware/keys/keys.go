@@ -44,17 +44,16 @@ type Chain struct {
 // First returns a chain of one link.
 func First(l Link) Chain { return Chain{links: []Link{l}} }
 
-// Then returns the chain with one more link, which is used if the links before it find no
-// id.
+// Then returns the chain with one more link, which is used if the links before it find no id.
 //
-// Use it only if each message always matches the same link: a header that is lost on the
-// way (in a dead-letter queue, or when a message is published again by hand) changes the
-// id, and the message runs again.
+// Use it only if each message always matches the same link: a header that is lost on the way (in
+// a dead-letter queue, or when a message is published again by hand) changes the id, and the
+// message runs again.
 //
-// Appending a link does not change the ids of the links before it. The second and later
-// links of a kind put their names into their ids, where they count toward
-// stores.MaxIDBytes. So if you move or remove a link before another of its kind, the ids of
-// the later link may change, and its messages may run again.
+// Appending a link does not change the ids of the links before it. The second and later links of
+// a kind put their names into their ids, where they count toward stores.MaxIDBytes. So moving or
+// removing a link before another of its kind may change the ids of the later link, and its
+// messages may run again.
 func (c Chain) Then(l Link) Chain {
 	l.prefix = ""
 	segment := string(appendSegment(nil, l.kind, l.label))
@@ -76,8 +75,8 @@ func (c Chain) Scoped(scopes ...Scope) Chain {
 // IsZero reports whether the chain has no link.
 func (c Chain) IsZero() bool { return len(c.links) == 0 }
 
-// NeedsFingerprint reports whether an id of this chain may be reused for another message,
-// which only the fingerprint reveals.
+// NeedsFingerprint reports whether an id of this chain may later be used for another message.
+// Only the fingerprint notices that.
 func (c Chain) NeedsFingerprint() bool {
 	for _, link := range c.links {
 		if link.reused {

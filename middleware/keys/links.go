@@ -16,10 +16,10 @@ import (
 // Link finds an id in one place of a message.
 type Link struct {
 	name   string
-	kind   byte   // the kind of its ids, or the one that stands for all its kinds
-	label  string // what tells it from other links of its kind, part of the ids of later ones
+	kind   byte   // the kind of its ids, or the first of its kinds
+	label  string // distinguishes it from other links of its kind; part of the ids of later ones
 	prefix string // set by Then: what its ids begin with
-	reused bool   // the id may name another message some day
+	reused bool   // the id may name another message later
 	find   func(*message.Message) (kind byte, value string)
 }
 
@@ -125,10 +125,10 @@ func BrokerKey() Link {
 	}}
 }
 
-// Coordinates uses the place where the broker stores the message, such as topic, partition
-// and offset. It protects against redelivery, not against a producer that sends a message
-// twice. A topic that is created again reuses its coordinates, which only the fingerprint
-// reveals: it must be on.
+// Coordinates uses the place where the broker stores the message, such as topic, partition and
+// offset. It protects against redelivery, not against a producer that sends a message twice. A
+// topic that is created again reuses its coordinates. Only the fingerprint notices that, so it
+// must be on.
 func Coordinates() Link {
 	return Link{name: "coordinates", kind: 'o', reused: true, find: func(m *message.Message) (byte, string) {
 		d, _ := brokers.DeliveryOf(m)
@@ -142,7 +142,7 @@ func Func(name string, find func(*message.Message) string) Link {
 	return Link{name: name, kind: 'f', label: name, find: func(m *message.Message) (byte, string) { return 'f', find(m) }}
 }
 
-// Scope is a part of the key within which ids are unique.
+// Scope is a part of the key. Ids are unique within it.
 type Scope struct {
 	name string
 	kind byte

@@ -2,16 +2,16 @@ package keys
 
 import "errors"
 
-// ErrNotAnID: Format returns no such text.
+// ErrNotAnID: the text does not come from Format.
 var ErrNotAnID = errors.New("keys: not a message id: write it as it is shown, beginning with its kind, such as u:… or h:…")
 
-// Parse returns the stored id for a text of [Format]. It takes the first space that another
-// scope, or the kind, may follow as the end of a scope's value. It cannot parse an id whose
-// scope contains such a space.
+// Parse returns the stored id for a text of [Format]. A scope's value ends at the first space
+// that another scope or the kind may follow, so an id whose scope contains such a space cannot be
+// parsed.
 func Parse(text string) ([]byte, error) {
 	var id []byte
 	for after(text, 0) == '=' {
-		end := len("c=") // of the scope, before the space
+		end := len("c=") // the end of the scope, before the space
 		for end < len(text) && (text[end] != ' ' || after(text, end+1) == 0) {
 			end++
 		}
@@ -31,8 +31,8 @@ func Parse(text string) ([]byte, error) {
 	return append(append(id, kind, ':'), value...), nil
 }
 
-// after returns what follows the letter at i: '=' if a scope begins there, ':' if it is
-// the kind, else 0.
+// after returns the character after the letter at i: '=' if a scope begins there, ':' if the kind
+// begins there, else 0.
 func after(text string, i int) byte {
 	if i+1 < len(text) && 'a' <= text[i] && text[i] <= 'z' && (text[i+1] == '=' || text[i+1] == ':') {
 		return text[i+1]

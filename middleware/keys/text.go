@@ -101,7 +101,7 @@ func (s Scopes) MarshalText() ([]byte, error) {
 	return []byte(strings.Join(texts, ", ")), nil
 }
 
-// cut cuts text at its colon. An argument in quotes may have brought its space along.
+// cut cuts text at its colon. A quoted argument may contain a space.
 func cut(text string) (kind, argument string, err error) {
 	kind, argument, _ = strings.Cut(text, ":")
 	if trimmed := strings.TrimSpace(argument); trimmed != argument {

@@ -1,6 +1,6 @@
-// Package batch lets deliveries that are in flight at the same time share transactions: a
-// collector takes those that wait, and hands the transaction from one to the next, each on
-// its own goroutine. Nobody waits for company: a transaction begins with who is there.
+// Package batch lets concurrent deliveries share transactions. A collector groups the waiting
+// deliveries and passes the transaction from one to the next, each on its own goroutine. A
+// transaction begins with the deliveries that are there; nobody waits for more.
 package batch
 
 import (
@@ -17,13 +17,13 @@ import (
 // Config says how the deliveries of one consumer share transactions.
 type Config struct {
 	Size    int           // of a batch, at most
-	From    int           // deliveries in flight; fewer run alone
-	Places  int           // batches at a time, and deliveries alone in the place of one
+	From    int           // with fewer deliveries in flight each runs alone
+	Places  int           // concurrent batches; a delivery that runs alone may take the place of one
 	Time    time.Duration // after which no further member begins
 	Claim   time.Duration // bounds the claim
 	Commit  time.Duration // bounds COMMIT
-	Handler time.Duration // a member's; see round.hang
-	Ended   func(End)     // is told of each batch; may be nil
+	Handler time.Duration // a member's time; see round.hang
+	Ended   func(End)     // is called for each batch; may be nil
 }
 
 // Collector collects the deliveries of one consumer. It is safe for concurrent use.
@@ -33,22 +33,22 @@ type Collector struct {
 
 	mu       sync.Mutex
 	inFlight int
-	running  int // batches, and deliveries alone in the place of one
+	running  int // batches, and deliveries that run alone in the place of one
 	waiting  []*Seat
-	size     int    // of the next batch, at most; 0: not known yet
+	size     int    // the limit of the next batch; 0: not known yet
 	alone    int    // deliveries that have succeeded alone since size is 1
 	apart    string // why the handler runs alone from now on
 	tally    Tally
 }
 
-// Tally is what has become of the batches so far.
+// Tally counts what became of the batches so far.
 type Tally struct {
 	Batches, Lost int
 	Left          int   // members that have left a batch
-	Why           error // of the last one that was lost
+	Why           error // the error of the last lost batch
 }
 
-// Tally returns that of the consumer.
+// Tally returns the consumer's tally.
 func (c *Collector) Tally() Tally {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -58,8 +58,8 @@ func (c *Collector) Tally() Tally {
 // New returns a collector for a consumer.
 func New(store stores.Batcher, c Config) *Collector { return &Collector{store: store, config: c} }
 
-// Size is how many members the next batch may have; below 2 all run alone. why says what
-// keeps the handler from sharing, if it will not do so again.
+// Size is how many members the next batch may have; below 2 all run alone. why says what the
+// handler did that cannot be shared; "" if it may share.
 func (c *Collector) Size() (size int, why string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -70,10 +70,10 @@ func (c *Collector) Size() (size int, why string) {
 type Seat struct {
 	collector *Collector
 	claim     stores.Claim
-	place     *place      // it is alone, in the place of a batch
-	over      bool        // it was left
-	told      chan signal // that it must act on
-	group     []*Seat     // that it leads
+	place     *place      // set if it runs alone in the place of a batch
+	over      bool        // Close was called
+	told      chan signal // signals that it must act on
+	group     []*Seat     // the group that it leads
 	round     *round
 	member    stores.Member
 }
@@ -85,11 +85,11 @@ const (
 	leads signal = iota // begin the batch of Seat.group
 	begun               // the batch has begun
 	runs                // it has the transaction
-	alone               // it goes on alone
+	alone               // it runs alone
 )
 
-// Join takes a place for a claim that may share a transaction. The delivery is to ask for its
-// own if alone is true; otherwise it is to call Wait. In both cases it calls Close.
+// Join takes a seat for a claim that may share a transaction. If alone is true the delivery makes
+// its own claim; otherwise it calls Wait. In both cases it calls Close.
 func (c *Collector) Join(claim *stores.Claim) (s *Seat, alone bool) {
 	s = &Seat{collector: c}
 	c.mu.Lock()
@@ -117,7 +117,7 @@ func (c *Collector) add(s *Seat) {
 	c.next()
 }
 
-// next begins a batch with what waits, if there is a place. It is called with c.mu.
+// next begins a batch with the waiting deliveries, if there is a place. c.mu must be held.
 func (c *Collector) next() {
 	for c.running < c.config.Places && len(c.waiting) > 0 {
 		c.running++
@@ -127,7 +127,7 @@ func (c *Collector) next() {
 	}
 }
 
-// take takes the deliveries that have waited longest, one of each key.
+// take takes the deliveries that have waited longest, one per key.
 func (c *Collector) take() []*Seat {
 	most := max(c.size, 1)
 	group := make([]*Seat, 0, min(most, len(c.waiting)))
@@ -145,8 +145,8 @@ func (c *Collector) take() []*Seat {
 	return group
 }
 
-// place is that of a batch. It is free again when its time is over at the latest, lest slow
-// handlers keep those that wait.
+// place is the place of a batch. It is free again after its time at the latest, so that slow
+// handlers do not block the waiting deliveries.
 type place struct {
 	collector *Collector
 	freed     atomic.Bool
@@ -170,8 +170,8 @@ func (p *place) free() {
 	c.next()
 }
 
-// Wait waits until the delivery has the transaction of a batch, with its claim. It reports
-// false if it is to go on alone. ctx is for what it asks the store for all.
+// Wait waits until the delivery has the transaction of a batch, with its claim. It reports false
+// if the delivery must run alone. ctx bounds the calls that it makes for the whole batch.
 func (s *Seat) Wait(ctx context.Context) bool {
 	s.collector.add(s)
 	for {
@@ -184,7 +184,7 @@ func (s *Seat) Wait(ctx context.Context) bool {
 			s.collector.lead(ctx, s.group)
 			s.group = nil
 		case begun:
-			if s.member == nil { // who has the key is not known before the batch has ended
+			if s.member == nil { // the holder of the key is not known before the batch has ended
 				<-s.round.done
 				return false
 			}
@@ -196,13 +196,13 @@ func (s *Seat) Wait(ctx context.Context) bool {
 	}
 }
 
-// Server is that of the batch.
+// Server returns the server of the batch.
 func (s *Seat) Server() uint64 { return s.round.batch.Server() }
 
-// Member is the delivery's part of the batch; nil: it has none.
+// Member returns the delivery's part of the batch, or nil.
 func (s *Seat) Member() stores.Member { return s.member }
 
-// Close leaves the place: the delivery's attempt is over. It may be called again.
+// Close leaves the seat when the delivery's attempt is over. It may be called again.
 func (s *Seat) Close(completed bool) {
 	if s.over {
 		return
@@ -223,10 +223,10 @@ func (s *Seat) Close(completed bool) {
 	c.next()
 }
 
-// tryAgain is after how many deliveries alone it is tried again to share.
+// tryAgain is how many deliveries run alone before sharing is tried again.
 const tryAgain = 256
 
-// learn notes that the handler is to run alone from now on.
+// learn notes that the handler runs alone from now on.
 func (c *Collector) learn(why string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -237,8 +237,8 @@ func (c *Collector) learn(why string) {
 	c.waiting = nil
 }
 
-// adapt lets the next batches be smaller after one was lost, or did not get to all of its
-// members in time, and larger again after one that was whole.
+// adapt makes the next batches smaller after a lost batch, or one that did not reach all of its
+// members in time, and larger again after a complete one.
 func (c *Collector) adapt(e *End) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -12,30 +12,30 @@ import (
 
 // End is how a batch has ended.
 type End struct {
-	Size   int // claims that it has won
-	Kept   int // members that it has committed, or tried to
-	Unwon  int // claims that it has not won
-	Failed int // members whose handler has failed
+	Size   int // claims that it won
+	Kept   int // members that it committed, or tried to
+	Unwon  int // claims that it did not win
+	Failed int // members whose handler failed
 	Apart  int // members that need a transaction of their own
-	Late   int // members that did not begin in time, or not before it was lost
+	Late   int // members that did not begin in time, or before the batch was lost
 
-	Interrupted bool   // the database has broken off a member
-	Why         string // of Apart
-	Lost        error  // why nothing was committed, or nobody knows
+	Interrupted bool   // the database interrupted a member
+	Why         string // the reason of Apart
+	Lost        error  // why nothing was committed, or the commit is unknown
 	Took        time.Duration
 }
 
-// errHung is why a batch is lost that a handler does not give back.
+// errHung is why a batch is lost when a handler keeps its transaction.
 var errHung = errors.New("a handler did not return in time")
 
-// round is a batch on its way from member to member. What it begins with never changes, the
-// turn is that of the moment, and the end is written once.
+// round is one batch on its way from member to member. Its first fields never change, turn
+// changes from member to member, and the end is written once.
 type round struct {
 	collector *Collector
 	batch     stores.Batch
 	place     *place
 	started   time.Time
-	seats     []*Seat // that are won, in the order in which they came
+	seats     []*Seat // whose claims were won, in the order of arrival
 
 	mu   sync.Mutex
 	turn turn
@@ -45,12 +45,12 @@ type round struct {
 	result error // of Commit, once done is closed
 }
 
-// turn says who has the transaction now, and whether anybody will after it.
+// turn says which member has the transaction now, and whether another one follows.
 type turn struct {
 	timer *time.Timer
 	next  int       // of round.seats
-	begun time.Time // when the member that runs has begun
-	late  bool      // nobody else begins
+	begun time.Time // when the running member began
+	late  bool      // no other member begins
 	over  bool
 	lost  error
 }
@@ -68,11 +68,11 @@ func (c *Collector) lead(parent context.Context, group []*Seat) {
 	ctx, cancel := context.WithTimeout(parent, c.config.Claim)
 	defer cancel()
 	defer func() {
-		if r.batch == nil { // there is none, or somebody's function has panicked
+		if r.batch == nil { // no batch began, or a function of the program panicked
 			r.stop()
 			r.place.free()
 			for _, s := range group {
-				s.told <- alone // and is told what is wrong
+				s.told <- alone // its own claim meets the error
 			}
 		}
 	}()
@@ -105,7 +105,7 @@ func (r *round) pass(parent context.Context) {
 		s.told <- runs
 		return
 	}
-	if r.turn.over { // while its last member did not return
+	if r.turn.over { // the batch ended while a member hung
 		r.mu.Unlock()
 		return
 	}
@@ -128,9 +128,9 @@ func (r *round) finish(parent context.Context, lost error, commit bool) {
 	}()
 	if lost != nil || !commit {
 		if result = lost; lost != nil {
-			result = errors.Join(stores.ErrNotCommitted, lost) // whoever has lost it by leaving does not say so
+			result = errors.Join(stores.ErrNotCommitted, lost) // the error of a leaving member does not say that
 		}
-		_ = r.batch.Rollback(ctx) // or its connection is closed
+		_ = r.batch.Rollback(ctx) // else its connection is closed
 		return
 	}
 	result = r.batch.Commit(ctx)
@@ -149,7 +149,7 @@ func (r *round) stop() {
 	r.turn.timer.Stop()
 }
 
-// over tells everybody that the batch has ended.
+// over tells all members that the batch has ended.
 func (r *round) over(result error) {
 	r.result = result
 	r.end.Took = time.Since(r.started)
@@ -167,7 +167,8 @@ func (r *round) over(result error) {
 	}
 }
 
-// timeUp lets nobody else begin. The member that runs has its handler's time, and as long as a commit may take.
+// timeUp lets no other member begin. The running member has its handler's time and the time of a
+// commit.
 func (r *round) timeUp() {
 	r.mu.Lock()
 	r.turn.late = true
@@ -177,7 +178,7 @@ func (r *round) timeUp() {
 	r.mu.Unlock()
 }
 
-// hang gives up a batch that a handler does not give back: the others must not wait for it.
+// hang gives up a batch whose handler keeps its transaction, so that the others need not wait.
 func (r *round) hang() {
 	r.mu.Lock()
 	if r.turn.over {
@@ -191,7 +192,7 @@ func (r *round) hang() {
 	r.over(errors.Join(stores.ErrNotCommitted, r.turn.lost))
 }
 
-// hung returns why the batch has ended before its member.
+// hung returns why the batch ended before its member did.
 func (r *round) hung() error {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -10,14 +10,14 @@ import (
 	"github.com/millpond-go/millpond/stores"
 )
 
-// Verdict is what has become of a member.
+// Verdict is the outcome of a member.
 type Verdict struct {
 	Err   error // nil: committed, and proven
-	Apart bool  // nothing is wrong with its message: it is to be run again, alone
-	Own   bool  // Err is the member's: ask it
+	Apart bool  // its message has not failed: it runs again, alone
+	Own   bool  // Err is the member's own: ask the member
 }
 
-// Keep keeps what a handler has done that has succeeded, gives the transaction to the next
+// Keep keeps the effects of a handler that has succeeded, gives the transaction to the next
 // member, and waits for the end of the batch.
 func (s *Seat) Keep(parent context.Context, outputs []stores.Output) Verdict {
 	r := s.round
@@ -50,7 +50,7 @@ func (s *Seat) Keep(parent context.Context, outputs []stores.Output) Verdict {
 	return Verdict{Err: r.result, Apart: true}
 }
 
-// dropped is why the member is not among those that were committed.
+// dropped returns why the member is not among the committed ones.
 func (s *Seat) dropped() error {
 	if d, ok := s.member.(stores.Droppable); ok {
 		return d.Dropped()
@@ -58,8 +58,8 @@ func (s *Seat) dropped() error {
 	return nil
 }
 
-// Leave undoes what a handler has done, and gives the transaction to the next member. The
-// key is free once the batch has ended, which it waits for.
+// Leave undoes the effects of a handler, gives the transaction to the next member, and waits for
+// the end of the batch, which frees the key.
 func (s *Seat) Leave(parent context.Context) Verdict {
 	r := s.round
 	ctx, cancel := context.WithTimeout(parent, s.collector.config.Commit)
@@ -74,8 +74,8 @@ func (s *Seat) Leave(parent context.Context) Verdict {
 	return r.failed(err)
 }
 
-// failed is what becomes of a member that has failed. What it has met may have been written by
-// members before it: if they are not committed, it decides nothing.
+// failed is the verdict of a member that failed. It may have failed because of rows of earlier
+// members: if those are not committed, the failure does not count.
 func (r *round) failed(err error) Verdict {
 	theirs := r.result != nil && !errors.Is(err, stores.ErrBatchLost)
 	return Verdict{Err: err, Apart: theirs || errors.Is(err, stores.ErrNotShared), Own: true}
@@ -86,8 +86,8 @@ var (
 	errPanicked = fmt.Errorf("%w: a function of the program has panicked", stores.ErrBatchLost)
 )
 
-// settle ends a member's run, gives the transaction to the next one, and waits for the end of
-// the batch.
+// settle ends a member's run, gives the transaction to the next one, and waits for the end of the
+// batch.
 func (r *round) settle(parent context.Context, s *Seat, end func() error) error {
 	err := errPanicked
 	defer func() {
@@ -99,7 +99,7 @@ func (r *round) settle(parent context.Context, s *Seat, end func() error) error 
 	return err
 }
 
-// note counts a member that has had the transaction.
+// note counts a member that had the transaction.
 func (r *round) note(s *Seat, err error) {
 	var interrupted bool
 	if i, ok := s.member.(stores.Interruptible); ok && err != nil {
@@ -107,7 +107,7 @@ func (r *round) note(s *Seat, err error) {
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.turn.over { // without it
+	if r.turn.over { // the member was not counted
 		return
 	}
 	r.end.Interrupted = r.end.Interrupted || interrupted
@@ -121,7 +121,7 @@ func (r *round) note(s *Seat, err error) {
 	case errors.Is(err, stores.ErrNotShared):
 		r.end.Apart++
 		_, why, _ := strings.Cut(err.Error(), stores.ErrNotShared.Error()+": ")
-		r.end.Why, _, _ = strings.Cut(why, "\n") // why the batch is lost, too, may follow
+		r.end.Why, _, _ = strings.Cut(why, "\n") // the reason why the batch was lost may follow
 	default:
 		r.end.Failed++
 	}

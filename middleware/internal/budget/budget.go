@@ -1,5 +1,5 @@
-// Package budget decides whether another attempt follows one that has failed. It knows plain
-// values only: what was spent, what a policy allows, and what kind of failure it was.
+// Package budget decides whether another attempt follows a failed one. It knows plain values
+// only: what was spent, what the policy allows, and the class of the failure.
 package budget
 
 import (
@@ -12,21 +12,21 @@ import (
 
 // Limits are what a policy allows.
 type Limits struct {
-	Attempts  int           // that may fail
-	Uncounted int           // that may end by what is not the handler's fault
+	Attempts  int           // failures that count
+	Uncounted int           // interruptions that are not the handler's fault
 	Age       time.Duration // after the first failure
 }
 
 // Spent is what the attempts of a message have spent.
 type Spent struct{ Attempts, Uncounted int }
 
-// Counts reports whether attempts that end so spend the budget.
+// Counts reports whether an attempt with this class spends the budget.
 func Counts(class stores.Class) bool {
 	return class != stores.ClassInterrupted && class != stores.ClassUnknown
 }
 
-// After is what is spent when another attempt has ended so. One that could have ended the
-// process was counted before it began.
+// After returns what is spent after another attempt with this class. A suspect's attempt was
+// counted before it began.
 func (s Spent) After(class stores.Class, countedBefore bool) Spent {
 	switch counts := Counts(class); {
 	case counts && !countedBefore:
@@ -40,11 +40,11 @@ func (s Spent) After(class stores.Class, countedBefore bool) Spent {
 	return s
 }
 
-// All is how many attempts were made.
+// All returns the number of attempts.
 func (s Spent) All() int { return s.Attempts + s.Uncounted }
 
-// Again decides whether another attempt follows one that ended so. s includes it. The
-// reason is for people, if none follows.
+// Again decides whether another attempt follows one with this class, which s includes. If not,
+// the reason is for people.
 func (l Limits) Again(class stores.Class, s Spent, age time.Duration) (again bool, reason string) {
 	counts := Counts(class)
 	switch {
@@ -64,34 +64,34 @@ func (l Limits) Again(class stores.Class, s Spent, age time.Duration) (again boo
 	return true, ""
 }
 
-// Gone reports whether the budget was spent by an attempt that was counted before it began
-// and has ended its process while it ran alone.
+// Gone reports whether the budget was spent by an attempt that was counted before it began, ran
+// alone, and ended its process.
 func (l Limits) Gone(seen stores.FailureState) bool {
 	return seen.Presumed && !Shared(seen) && seen.Attempts >= l.Attempts
 }
 
-// Shared reports whether a process has ended, or runs, while the message ran in it beside
-// other suspects: any of them may have ended it.
+// Shared reports whether the message was running beside other suspects when its process ended, or
+// still is: any of them may have ended it.
 func Shared(seen stores.FailureState) bool {
 	return seen.Presumed && seen.Class == stores.ClassInterrupted
 }
 
-// Patience says what to do about a codec or publisher that refuses a message which has
-// failed for good, and may take it later: wait, give the message back as failed, so that a
-// broker with a limit of deliveries takes it aside, or give up, for other brokers have none.
+// Patience says what to do while a codec or publisher refuses a message that has failed for good:
+// first wait; then give the message back as failed, so that a broker with a delivery limit
+// dead-letters it; then give up, for brokers without a limit.
 func (l Limits) Patience(age time.Duration) (wait, giveUp bool) {
-	return age < l.Age, age/2 >= l.Age // which does not overflow
+	return age < l.Age, age/2 >= l.Age // this does not overflow
 }
 
-// Backoff says how long to wait after failed attempts: Min after the first, doubling with
-// each, at most Max.
+// Backoff sets the pauses after failed attempts: Min after the first, doubling with each, at most
+// Max.
 type Backoff struct{ Min, Max time.Duration }
 
-// Pause is how long to wait after so many failures, with jitter.
+// Pause returns the pause after this many failures, with jitter.
 func (b Backoff) Pause(failures int) time.Duration {
 	p := b.Min
 	for n := 1; n < failures && p < b.Max; n++ {
-		if p > b.Max/2 { // so that it never overflows
+		if p > b.Max/2 { // p*2 could overflow
 			p = b.Max
 			break
 		}

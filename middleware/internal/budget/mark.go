@@ -7,7 +7,7 @@ import (
 	"github.com/millpond-go/millpond/stores"
 )
 
-// Mark marks an error with the class that the handler gives it. nil stays nil.
+// Mark marks a handler's error with a class. nil stays nil.
 func Mark(err error, class stores.Class) error {
 	if err == nil {
 		return nil
@@ -15,7 +15,7 @@ func Mark(err error, class stores.Class) error {
 	return &marked{err, class}
 }
 
-// Delay asks that the next attempt is not made before d. nil stays nil.
+// Delay marks an error so that the next attempt waits at least d. nil stays nil.
 func Delay(err error, d time.Duration) error {
 	if err == nil {
 		return nil

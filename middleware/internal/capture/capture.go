@@ -13,7 +13,7 @@ import (
 	"github.com/millpond-go/millpond/stores"
 )
 
-// What each means is said at those of package outbox.
+// Package outbox documents these errors.
 var (
 	ErrNoAttempt   = errors.New("outbox: the context of the message has no open attempt: publish messages with the context of the handler's message, behind an inbox with InboxConfig.Outputs")
 	ErrAttemptOver = errors.New("outbox: the handler has returned, and can publish no more messages")
@@ -21,20 +21,20 @@ var (
 
 const prefix = "millpond.outbox:"
 
-// Name is what Watermill's router takes for the name of a publisher for a destination.
+// Name is the name under which Watermill's router knows the publisher for a destination.
 func Name(destination string) string { return prefix + destination }
 
 // Destination undoes Name, and reports false for other publishers.
 func Destination(name string) (string, bool) { return strings.CutPrefix(name, prefix) }
 
-// Key is the context's key of a *Run, nil if the attempt takes no outputs.
+// Key is the context key of a *Run; the value is nil if the attempt takes no outputs.
 type Key struct{}
 
 // Run is one run of a handler.
 type Run struct {
 	make func(destination, topic string, position func(topic string, orderKey []byte) int, msg *message.Message) (stores.Output, error)
 
-	handler, topic string // of the router, in the handler's context
+	handler, topic string // the router's names in the handler's context
 
 	mu        sync.Mutex
 	over      bool
@@ -42,17 +42,17 @@ type Run struct {
 	positions map[place]int
 }
 
-// place is what outputs have a position among.
+// place is the scope in which positions of outputs count.
 type place struct{ destination, topic, orderKey string }
 
-// New returns a run with the context of its handler. makeOutput makes an output of a message;
-// it is called until the run is over, by one goroutine at a time.
+// New returns a run with the context of its handler. makeOutput makes an output of a message; it
+// is called until the run is over, by one goroutine at a time.
 func New(ctx context.Context, makeOutput func(destination, topic string, position func(topic string, orderKey []byte) int, msg *message.Message) (stores.Output, error)) *Run {
 	return &Run{make: makeOutput, handler: message.HandlerNameFromCtx(ctx), topic: message.SubscribeTopicFromCtx(ctx)}
 }
 
-// From returns the run that a context belongs to. One that has travelled with a message to
-// another handler of a router is that one's.
+// From returns the run of a context. If the context has travelled with a message to another
+// handler of a router, it is that handler's run.
 func From(ctx context.Context) (*Run, error) {
 	r, _ := ctx.Value(Key{}).(*Run)
 	if r == nil || r.handler != message.HandlerNameFromCtx(ctx) || r.topic != message.SubscribeTopicFromCtx(ctx) {
@@ -95,13 +95,13 @@ func (r *Run) Publish(destination, topic string, messages ...*message.Message) e
 	return nil
 }
 
-// Close ends the run, and returns what it has published.
+// Close ends the run, and returns the published outputs.
 func (r *Run) Close() []stores.Output {
 	if r == nil {
 		return nil
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.over, r.make = true, nil // which has the message
+	r.over, r.make = true, nil // it refers to the message
 	return r.outputs
 }

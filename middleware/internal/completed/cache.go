@@ -8,27 +8,27 @@ import (
 	"github.com/millpond-go/millpond/stores"
 )
 
-// Key is a key of the stores' contract in comparable form.
+// Key is the comparable form of a key of the stores' contract.
 type Key struct {
 	consumer stores.Consumer
 	id       string
 }
 
-// KeyOf returns it.
+// KeyOf returns the comparable form of k.
 func KeyOf(k stores.Key) Key { return Key{k.Consumer, string(k.ID)} }
 
-// Fresh is how long a server that has answered is taken for the one that still answers.
+// Fresh is how long the last server that answered is assumed to be the current one.
 const Fresh = 2 * time.Second
 
-// Cache remembers keys that are proven to be completed, with their
-// fingerprint. A failover can lose the commit that it knows of. So it forgets everything
-// when another server answers, or an earlier state of it, or when its caller is in doubt,
-// and it tells nothing unless a server that says which it is has answered lately.
+// Cache remembers keys that are proven to be completed, with their fingerprint. A failover can
+// lose such a commit. So the cache is flushed when another server answers, or an earlier state of
+// one, or when the caller is in doubt, and it answers only while a known server has answered
+// recently.
 //
-// It has two generations: when the young one is full it becomes the old one, and the
-// old one is forgotten. So it remembers at least half of its size, readers do not
-// exclude each other, and adding allocates nothing once it is warm. (An LRU list, whose
-// order every reader changes, took twice the time of the rest of a duplicate.)
+// It has two generations: when the young one is full it becomes the old one, and the old one is
+// dropped. So it keeps at least half of its size, readers do not exclude each other, and a warm
+// cache adds without allocating. (An LRU list, whose order every reader changes, took twice the
+// time of the rest of a duplicate.)
 type Cache struct {
 	size  int // of both generations; 0: off
 	ttl   time.Duration
@@ -39,21 +39,20 @@ type Cache struct {
 	server     server
 }
 
-// server is the one that has answered.
+// server is the server that answered last.
 type server struct {
-	number uint64    // as in stores.Verdict; 0: it has not told
-	since  time.Time // what was asked before says nothing about it
-	last   time.Time // when it was asked last; zero: not since then
+	number uint64    // as in stores.Verdict; 0: unknown
+	since  time.Time // earlier requests may have reached another server
+	last   time.Time // the last request that it answered; zero: none since then
 }
 
 type known struct {
 	fingerprint stores.Fingerprint
-	trace       stores.TraceParent // of the delivery that did the work
+	trace       stores.TraceParent // of the delivery that completed the message
 	until       time.Duration      // by the cache's clock
 }
 
-// New returns a cache of so many keys, each of which is remembered for ttl. A negative size
-// remembers none.
+// New returns a cache of size keys, each of which is kept for ttl. A negative size keeps none.
 func New(size int, ttl time.Duration) *Cache {
 	if size < 0 {
 		return &Cache{}
@@ -64,8 +63,8 @@ func New(size int, ttl time.Duration) *Cache {
 	}
 }
 
-// Lookup reports whether the key is known to be completed for the same message, and in
-// which trace. For another fingerprint, or one that cannot be compared, the store is asked.
+// Lookup reports whether the key is known to be completed for the same message, and in which
+// trace. It is false for another fingerprint, or one that cannot be compared: the store decides.
 func (c *Cache) Lookup(k stores.Key, f stores.Fingerprint) (stores.TraceParent, bool) {
 	if c.size == 0 {
 		return stores.TraceParent{}, false
@@ -77,7 +76,7 @@ func (c *Cache) Lookup(k stores.Key, f stores.Fingerprint) (stores.TraceParent, 
 	return entry.trace, f == (stores.Fingerprint{}) || f.Compare(entry.fingerprint) == stores.Same
 }
 
-// get asks for the time only if there is an entry: most keys are new.
+// get reads the clock only if there is an entry: most keys are new.
 func (c *Cache) get(k Key) (known, bool) {
 	c.mu.RLock()
 	defer c.mu.RUnlock()
@@ -91,8 +90,8 @@ func (c *Cache) get(k Key) (known, bool) {
 	return entry, c.server.number == 0 || time.Since(c.server.last) <= Fresh
 }
 
-// Answered notes that a server has answered what it was asked then, and reports whether it
-// is not the one that had answered before. Server 0 has not told.
+// Answered notes that a server answered a request made at asked, and reports whether it is
+// another server than before. Number 0 is an unknown server.
 func (c *Cache) Answered(number uint64, asked time.Time) (changed bool) {
 	if number == 0 {
 		return false
@@ -106,7 +105,7 @@ func (c *Cache) Answered(number uint64, asked time.Time) (changed bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	switch s := &c.server; {
-	case asked.Before(s.since): // perhaps of the one before
+	case asked.Before(s.since): // perhaps the answer of the server before
 		return false
 	case s.number == number:
 		if asked.After(s.last) {
@@ -121,8 +120,8 @@ func (c *Cache) Answered(number uint64, asked time.Time) (changed bool) {
 	return changed
 }
 
-// Add is called only after a commit was proven or a store has called the key
-// completed, by the server that has answered the claim.
+// Add adds a key after a proven commit, or after a store called it completed; server is the one
+// that answered the claim.
 func (c *Cache) Add(k stores.Key, f stores.Fingerprint, t stores.TraceParent, server uint64) {
 	if c.size == 0 {
 		return
@@ -140,7 +139,7 @@ func (c *Cache) Add(k stores.Key, f stores.Fingerprint, t stores.TraceParent, se
 	c.young[this] = entry
 }
 
-// Flush forgets everything, and tells nothing until a server has answered.
+// Flush drops all keys. Lookup finds nothing until a server has answered.
 func (c *Cache) Flush() {
 	if c.size == 0 {
 		return

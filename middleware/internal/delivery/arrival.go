@@ -10,11 +10,11 @@ import (
 	"github.com/millpond-go/millpond/stores"
 )
 
-// Arrival is a delivery as it came. It is written once, and never changed.
+// Arrival is a delivery as it came. It never changes.
 type Arrival struct {
 	Claim   stores.Claim // without Take
 	Origin  Origin
-	Payload []byte // as it reached the inbox; for the fingerprint of what has none
+	Payload []byte // as it reached the inbox; for the fingerprint of a message without an id
 	Suspect bool   // its last attempt may have ended a process
 	Unfit   *Unfit // nil: it may run
 	Retry   *Retry // nil: it comes from the broker
@@ -27,17 +27,17 @@ type Arrival struct {
 	Contexts Contexts
 }
 
-// Origin is where the broker keeps a message.
+// Origin is the place of a message at its broker.
 type Origin struct {
 	Topic       string
 	Coordinates string
 	Count       int  // deliveries, if the broker counts them
-	Silent      bool // the subscriber does not tell redeliveries apart
+	Silent      bool // the subscriber does not flag redeliveries
 }
 
 // Unfit is why a message does not run.
 type Unfit struct {
-	Reason stores.Reason // of the quarantine; "": it has no consumer, and is given back
+	Reason stores.Reason // for the quarantine; "": it has no consumer, and is given back
 	Err    error
 }
 
@@ -46,22 +46,22 @@ type Retry struct {
 	Row        stores.Retry
 	Read       time.Time // of Row, before the store was asked
 	Reserve    time.Duration
-	Unreadable error // it cannot be restored
-	Counted    bool  // its attempt is counted, because its codec may end the process
-	Lent       int   // of the attempts: given back when this one ends in a known way
-	presumed   bool  // before it was counted
-	Spent      bool  // the last attempt has ended the process, so only its copy is missing
+	Unreadable error // why it cannot be restored
+	Counted    bool  // its attempt is counted before Decode, which may end the process
+	Lent       int   // attempts to give back when this one ends in a known way
+	presumed   bool  // FailureState.Presumed before the attempt was counted
+	Spent      bool  // the last attempt ended the process; only the copy is missing
 }
 
 func (r *Retry) unreadable() bool { return r != nil && r.Unreadable != nil }
 
-// Contexts of one delivery.
+// Contexts are the contexts of one delivery.
 type Contexts struct {
 	Shutdown context.Context //nolint:containedctx // the message's own: ends when the subscriber stops
-	Detached context.Context //nolint:containedctx // from that: for the store, the handler and hooks
+	Detached context.Context //nolint:containedctx // derived from Shutdown, without its end: for the store, the handler and hooks
 }
 
-// Policy is what becomes of messages whose handler fails.
+// Policy says what becomes of messages whose handler fails.
 type Policy struct {
 	budget.Limits
 	budget.Backoff
@@ -71,50 +71,51 @@ type Policy struct {
 	OrderWait    time.Duration
 }
 
-// Consumer is whose messages are counted.
+// Consumer is the consumer of a delivery.
 type Consumer interface {
-	// Known reports whether it is registered.
+	// Known reports whether the consumer is registered.
 	Known() bool
-	// Register registers it.
+	// Register registers the consumer.
 	Register(ctx context.Context) error
-	// Suspects reports whether any of its deliveries may not be the first.
+	// Suspects reports whether a delivery that looks like a first one may be a redelivery.
 	Suspects() bool
-	// Forget lets all consumers be registered anew: the tables were gone.
+	// Forget makes all consumers register anew, because the tables were gone.
 	Forget()
-	// AdmitsStale returns why a message that is too old to be judged must not go to
-	// quarantine now; nil: it may.
+	// AdmitsStale returns why a message that is too old to be judged must be held instead of
+	// quarantined; nil: it may be quarantined.
 	AdmitsStale() error
-	// Forgotten returns up to when it was purged, if that is later than when the broker took
-	// a message that has no row.
+	// Forgotten returns the purge's watermark if a message without a row, taken by the broker at
+	// taken, is older; else zero.
 	Forgotten(taken time.Time) (time.Time, error)
-	// RegisterAgain registers all that were registered: another server has answered than
-	// before, or an earlier state of it.
+	// RegisterAgain registers all known consumers anew, after the server was replaced, restarted
+	// or restored.
 	RegisterAgain(ctx context.Context) error
 }
 
 // Handler runs the program's handler.
 type Handler interface {
-	// Run runs it in the open attempt, on the message as it arrived, and returns what it says.
+	// Run runs the handler in the open attempt, on the message as it arrived, and returns its
+	// outputs.
 	Run(ctx context.Context, x execute.Execution) ([]stores.Output, error)
-	// Message is the message as it arrived, to be kept.
+	// Message returns the message as it arrived, to be kept.
 	Message() keep.Message
-	// Changed reports whether it has changed the bytes of the payload since it arrived.
+	// Changed reports whether the handler changed the bytes of the payload in place.
 	Changed() bool
-	// Acked reports whether it has acked the message itself.
+	// Acked reports whether the handler acked the message itself.
 	Acked() bool
 	// Classify asks the program what kind of failure an error is; "" leaves it to the inbox.
 	Classify(err error) stores.Class
 }
 
-// Observer is told how a delivery goes on.
+// Observer observes the course of a delivery.
 type Observer interface {
 	execute.Observer
 	LookStarts(ctx context.Context, k stores.Key) context.Context
 	LookEnds(ctx context.Context, v stores.Verdict, err error)
-	// Held is called before each pause. store: others would meet the same trouble.
+	// Held is called before each pause. store: the reason would stop other deliveries, too.
 	Held(reason error, store bool, pause time.Duration)
-	// Complains tells of what a codec or publisher refuses.
+	// Complains is called when a codec or publisher refuses the message.
 	Complains(text string, why error)
-	// Parked tells that the store keeps a message until it is due.
+	// Parked is called when the store keeps the message until it is due.
 	Parked(due time.Duration)
 }

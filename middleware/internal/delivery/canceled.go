@@ -7,18 +7,18 @@ import (
 	"github.com/millpond-go/millpond/stores"
 )
 
-// maxCancellations bounds what is remembered of canceled handlers.
+// maxCancellations bounds how many canceled handlers are remembered.
 const maxCancellations = 1024
 
-// cancellations remembers the messages whose handlers have heeded the end of their
-// context. A process shuts down once, so the second time something else has ended it: a
-// middleware, for each delivery.
+// cancellations remembers the messages whose handlers returned because their context ended. A
+// process shuts down once, so a second end of the same message has another cause: a middleware
+// that ends each delivery.
 type cancellations struct {
 	mu   sync.Mutex
 	seen map[completed.Key]struct{}
 }
 
-// before reports whether it has been called for the key before.
+// before reports whether it was called for the key before.
 func (c *cancellations) before(k stores.Key) bool {
 	key := completed.KeyOf(k)
 	c.mu.Lock()

@@ -9,7 +9,7 @@ import (
 	"github.com/millpond-go/millpond/stores"
 )
 
-// first is where a delivery begins.
+// first returns the first state of a delivery.
 func (d *Delivery) first() next {
 	if unfit := d.arrival.Unfit; unfit != nil && unfit.Reason == "" {
 		return next{state: nameless}
@@ -17,7 +17,7 @@ func (d *Delivery) first() next {
 	return next{state: registering}
 }
 
-// register sees that the consumer is registered, and then what is known without asking.
+// register registers the consumer, and then settles what is known without asking.
 func (d *Delivery) register() next {
 	if !d.arrival.Consumer.Known() {
 		ctx, cancel := d.asks()
@@ -41,7 +41,7 @@ func (d *Delivery) register() next {
 	return next{state: entering}
 }
 
-// asks returns a context for a question to the store.
+// asks returns a context for a call of the store.
 func (d *Delivery) asks() (context.Context, context.CancelFunc) {
 	return context.WithTimeout(d.arrival.Contexts.Detached, d.core.Times.Claim)
 }
@@ -56,7 +56,7 @@ func (d *Delivery) enter() next {
 	switch {
 	case !d.arrival.Consumer.Known(): // the tables were gone meanwhile
 		return next{state: registering}
-	case r.uncopied(): // it has failed for good, only its copy is missing
+	case r.uncopied(): // it has failed for good and only its copy is missing
 		return d.fail(errUncopied, d.row.state.Class)
 	case r != nil && r.Spent:
 		return d.crashed()
@@ -66,7 +66,7 @@ func (d *Delivery) enter() next {
 	return d.again()
 }
 
-// claim asks for the claim, and does what the store's answer asks for.
+// claim asks for the claim, and acts on the answer.
 func (d *Delivery) claim() next {
 	claim := d.arrival.Claim
 	claim.Take = d.row.take
@@ -82,7 +82,7 @@ func (d *Delivery) claim() next {
 	return d.act(verdict)
 }
 
-// registerAgain begins anew at a server that may lack what the one before had.
+// registerAgain begins anew at a server that may lack rows that the earlier one had.
 func (d *Delivery) registerAgain() next {
 	if d.execution.Open() {
 		d.rollBack(nil)
@@ -102,7 +102,7 @@ func (d *Delivery) act(v stores.Verdict) next {
 		return d.begin(v.Failure)
 	case stores.Duplicate:
 		d.core.Completed.Add(d.arrival.Claim.Key, v.Fingerprint, v.TraceParent, v.Server)
-		if d.end.Unsure { // the commit was unknown, and did happen
+		if d.end.Unsure { // the commit was unknown and had happened
 			return d.done(Completed)
 		}
 		return d.done(Duplicate)
@@ -112,7 +112,7 @@ func (d *Delivery) act(v stores.Verdict) next {
 		return next{state: keeping}
 	case stores.Deferred:
 		if v.Failure.Presumed {
-			return heldFor(errBegun) // over soon, if its process lives
+			return heldFor(errBegun) // it ends soon, if its process lives
 		}
 		d.turn.NotBefore(v.Failure.DueIn)
 		return heldFor(ErrDeferred)
@@ -128,7 +128,7 @@ func (d *Delivery) act(v stores.Verdict) next {
 	case stores.InFlight:
 		return heldFor(ErrInFlight)
 	case stores.Claimable:
-		fallthrough // an answer of Look alone
+		fallthrough // only Look returns this
 	default:
 		return heldFor(fmt.Errorf("middleware: the store answered with an outcome this version does not know (%d)", v.Outcome))
 	}
@@ -146,7 +146,7 @@ func tooOld(c *stores.Claim, v stores.Verdict) error {
 		c.Time.UTC().Format(time.RFC3339), v.PurgedThrough.UTC().Format(time.RFC3339))
 }
 
-// begin runs a claimed message unless its earlier failures forbid it.
+// begin runs a claimed message, unless its earlier failures forbid it.
 func (d *Delivery) begin(earlier stores.FailureState) next {
 	if d.row.take != 0 {
 		return next{state: running}
@@ -155,7 +155,7 @@ func (d *Delivery) begin(earlier stores.FailureState) next {
 	if !earlier.Presumed {
 		return next{state: running}
 	}
-	// Its last attempt may have ended the process, and the broker does not say so.
+	// The last attempt may have ended its process, although the broker did not flag a redelivery.
 	d.row.suspect = true
 	d.rollBack(nil)
 	return next{state: looking}

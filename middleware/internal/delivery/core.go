@@ -1,10 +1,10 @@
-// Package delivery takes one delivery from its arrival to the answer for the router: a
-// machine of few states, each a function that does its work and says what comes next.
+// Package delivery takes one delivery from its arrival to the result for the router. It is a
+// machine of few states; each is a function that does its work and returns the next state.
 //
 //	register → enter → (look) → claim → run → finish → (record) → done
 //
-// Holding a delivery is the only way back. It knows no broker, no router and no database:
-// what it needs of them are the interfaces of this package and the contract of stores.
+// Holding a delivery is the only way back. The package knows no broker, router or database: it
+// uses its own interfaces and the contract of stores.
 package delivery
 
 import (
@@ -25,12 +25,12 @@ type Core struct {
 	Keep        *keep.Keeper
 	Letters     Letters // nil: dead letters are not copied
 	Times       Times
-	Fingerprint stores.FingerprintKey // of messages in quarantine
+	Fingerprint stores.FingerprintKey // for messages in quarantine
 
 	canceled cancellations
 }
 
-// Rows are what the store keeps of messages that are not completed.
+// Rows keeps the messages that are not completed.
 type Rows interface {
 	stores.Failures
 	stores.Quarantine
@@ -45,17 +45,17 @@ type Letters interface {
 type Letter struct {
 	Message  keep.Message
 	Consumer stores.Consumer
-	Topic    string // from which it came
+	Topic    string // the topic of the message
 	Class    stores.Class
 	Error    string
 	Attempts int
 }
 
-// Times are the bounds of what a delivery does beside its attempts.
+// Times bounds what a delivery does outside its attempts.
 type Times struct {
-	Claim    time.Duration // each question
+	Claim    time.Duration // each claim or look
 	Handler  time.Duration
-	Record   time.Duration // each write of what has failed
-	MinPause time.Duration // between questions
+	Record   time.Duration // each write of a failure
+	MinPause time.Duration // between two claims
 	MaxPause time.Duration
 }

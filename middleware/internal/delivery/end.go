@@ -9,10 +9,10 @@ import (
 	"github.com/millpond-go/millpond/stores"
 )
 
-// Result is how the inbox let go of a delivery.
+// Result says how a delivery ended in the inbox.
 type Result string
 
-// The results. What each means is said at those of package middleware.
+// Package middleware documents the results.
 const (
 	Completed   Result = "completed"
 	Duplicate   Result = "duplicate"
@@ -28,27 +28,27 @@ const (
 // End is how a delivery has ended.
 type End struct {
 	Result  Result
-	Reason  stores.Reason // of the quarantine
+	Reason  stores.Reason // why it is in quarantine
 	Outcome stores.Outcome
 	Verdict stores.Verdict
 	Cached  bool // a duplicate known without asking the store
 	Unsure  bool // its last commit had an unknown outcome
 	Runs    int
 
-	Unfinished bool // a suspect that no earlier delivery had ended
+	Unfinished bool // a suspect that no earlier delivery finished
 
-	// Of the failure.
+	// About the failure.
 	Class    stores.Class
 	Attempts int
 	DueIn    time.Duration
 	Final    bool
 
 	Held time.Duration
-	Err  error // what became of it, for people
+	Err  error // for people
 
 	Up    error         // what the router gets; nil: it acks
 	Back  GiveBack      // how the broker gets it back, if Up is set
-	Panic *panics.Panic // that goes on up
+	Panic *panics.Panic // a panic that goes on up
 }
 
 // GiveBack is how a message is given back to its broker.
@@ -57,7 +57,7 @@ type GiveBack struct {
 	After  time.Duration
 }
 
-// Errors of deliveries. What each means is said at those of package middleware.
+// Package middleware documents these errors.
 var (
 	ErrNotNow         = errors.New("middleware: not now")
 	ErrInFlight       = errors.New("middleware: another delivery of the message is in flight")
@@ -71,7 +71,7 @@ var (
 	ErrUnknownTopic       = errors.New("middleware: unknown topic")
 	ErrOutputTooLarge     = errors.New("middleware: the message is larger than its destination takes")
 
-	// ErrDeferred and ErrBehind are why a delivery is held that others are not waiting for.
+	// ErrDeferred and ErrBehind: the delivery is held although no other delivery has the message.
 	ErrDeferred = errors.New("middleware: the message has failed before, and its next attempt is not due yet")
 	ErrBehind   = errors.New("middleware: an earlier message of the same order key has failed and is not completed yet")
 
@@ -84,7 +84,7 @@ var (
 	errOuterDeadline  = errors.New("middleware: a middleware around the inbox has ended the message's context by a deadline: use HandlerTimeout instead, or put it inside")
 )
 
-// NotNowError is a control error: the delivery goes back unharmed.
+// NotNowError says that the delivery is given back without a failure.
 type NotNowError struct {
 	Cause error
 	Held  time.Duration
@@ -98,7 +98,7 @@ func (e *NotNowError) Error() string {
 // Unwrap returns ErrNotNow and the cause.
 func (e *NotNowError) Unwrap() []error { return []error{ErrNotNow, e.Cause} }
 
-// GivenBackError is a failure that is on record, of a message that comes again.
+// GivenBackError is a recorded failure of a message that the broker redelivers.
 type GivenBackError struct{ Cause error }
 
 // Error implements error.

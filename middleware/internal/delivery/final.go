@@ -7,10 +7,9 @@ import (
 	"github.com/millpond-go/millpond/stores"
 )
 
-// keepFinal acks a message that has failed for good or was discarded. If the broker
-// still had it then, its row has no content, and after the ack nobody would: so it is
-// written down first, and copied if it is a dead letter. While that cannot be done the
-// delivery is held.
+// keepFinal acks a message that has failed for good or was discarded. If the broker still had it
+// then, its row has no content, and the ack would drop the only copy. So the message is kept
+// first and, if it is a dead letter, copied. Until then the delivery is held.
 func (d *Delivery) keepFinal() next {
 	seen := d.end.Verdict.Failure
 	if d.arrival.Retry != nil || seen.Content != stores.ContentNone {
@@ -30,7 +29,7 @@ func (d *Delivery) keepFinal() next {
 		return heldFor(err)
 	}
 	switch err := d.keepContent(seen.Version, c); {
-	case errors.Is(err, stores.ErrChanged): // an operator wants it after all, or another delivery was faster
+	case errors.Is(err, stores.ErrChanged): // an operator retried it, or another delivery was faster
 		return heldFor(ErrInFlight)
 	case errors.Is(err, stores.ErrTooLarge) && !d.refused.tooLarge:
 		d.refused.tooLarge = true
@@ -41,8 +40,8 @@ func (d *Delivery) keepFinal() next {
 	return d.done(Final)
 }
 
-// copyBefore publishes the copy of a dead letter that the delivery which failed has not
-// published. What its last error was is in its row alone.
+// copyBefore publishes the copy of a dead letter if the failed delivery did not. The last error
+// is in the row only.
 func (d *Delivery) copyBefore(seen stores.FailureState) error {
 	if seen.Status != stores.StatusFailed {
 		return nil

@@ -8,13 +8,13 @@ import (
 	"github.com/millpond-go/millpond/stores"
 )
 
-// giveBack gives the delivery back without counting it as failed. If the handler has
-// acked the message nobody will deliver it again, so it is kept.
+// giveBack gives the delivery back without counting a failure. A message that the handler acked
+// is kept instead, because nobody redelivers it.
 func (d *Delivery) giveBack(cause error) next {
-	if d.leased() == nil || d.end.Runs == 0 { // else its effect may have happened
+	if d.leased() == nil || d.end.Runs == 0 { // under a lease the effect may have happened
 		d.uncount(cause)
 	}
-	if d.arrival.Retry == nil && d.arrival.Handler.Acked() { // by a middleware around the inbox, if nothing has run
+	if d.arrival.Retry == nil && d.arrival.Handler.Acked() { // if nothing ran, a middleware around the inbox acked it
 		early := fmt.Errorf("%w: %w", ErrAckedEarly, cause)
 		err := d.keep(stores.ReasonAckedEarly, early)
 		if d.unkept(err) {
@@ -30,7 +30,7 @@ func (d *Delivery) giveBack(cause error) next {
 	return d.done(NotNow)
 }
 
-// interrupted is the class of an attempt that nobody says any more of.
+// interrupted is the class of an attempt with an unknown end.
 func (d *Delivery) interrupted() stores.Class {
 	if d.end.Runs == 0 {
 		return stores.ClassInterrupted
@@ -38,12 +38,12 @@ func (d *Delivery) interrupted() stores.Class {
 	return d.confirmed(stores.ClassInterrupted)
 }
 
-// notNow is what the router gets of a delivery that goes back unharmed.
+// notNow returns the router's error for a delivery that is given back without a failure.
 func (d *Delivery) notNow(cause error) error {
 	return &NotNowError{Cause: cause, Held: d.turn.Held()}
 }
 
-// settle ends the row of a message that is kept elsewhere: nobody will deliver it again.
+// settle ends the row of a message that is kept elsewhere: nobody redelivers it.
 func (d *Delivery) settle(cause error, class stores.Class) {
 	if d.row.state.Version == 0 {
 		return

@@ -9,8 +9,8 @@ import (
 	"github.com/millpond-go/millpond/stores"
 )
 
-// Under a lease a delivery goes the way of a suspect: it looks, and counts its attempt before
-// that begins. The record of the start is the lease.
+// Under a lease a delivery takes the path of a suspect: it looks, and counts its attempt before
+// the attempt begins. The record of the start is the lease.
 
 var (
 	errMayHaveHappened = errors.New("middleware: the outcome of the previous attempt is unknown: its effect may have happened, and AfterCrash is stop")
@@ -18,7 +18,7 @@ var (
 	errUncompleted     = errors.New("middleware: the effect has happened, and could not be completed")
 )
 
-// leased is the execution, if it is one under a lease.
+// leased returns the execution if it is under a lease, else nil.
 func (d *Delivery) leased() execute.Leased {
 	l, _ := d.execution.(execute.Leased)
 	return l
@@ -28,14 +28,14 @@ func (d *Delivery) heldLease(version int64) stores.HeldLease {
 	return stores.HeldLease{Key: d.arrival.Claim.Key, Version: version, Holder: d.row.holder}
 }
 
-// takesOver reports whether the next change of the row takes a lease over that has expired.
-// Its holder may be renewing it just now.
+// takesOver reports whether the next change of the row takes over an expired lease. Its holder
+// may be renewing it at this moment.
 func (d *Delivery) takesOver() bool {
 	return d.leased() != nil && d.arrival.Retry == nil && d.row.counted == 0 && d.row.state.Presumed
 }
 
-// stillHolds reports whether the row may be locked, and not changed. Then what is known of the
-// run is recorded later: another run in its place would repeat the effect silently.
+// stillHolds reports whether the row may be locked, but not changed. Then the known end of the
+// run is recorded later: another run would repeat the effect unnoticed.
 func (d *Delivery) stillHolds() bool {
 	if d.leased() == nil || d.end.Runs == 0 || d.row.counted == 0 {
 		return false
@@ -44,7 +44,7 @@ func (d *Delivery) stillHolds() bool {
 	return err != nil || v.Failure.Version == d.row.counted
 }
 
-// startLease records the start of an attempt, which is its lease.
+// startLease records the start of an attempt. That record is its lease.
 func (d *Delivery) startLease(f *stores.Failure) error {
 	l := d.leased()
 	d.row.holder = l.Holder()
@@ -53,14 +53,14 @@ func (d *Delivery) startLease(f *stores.Failure) error {
 	if err := d.write(f); err != nil {
 		return err
 	}
-	if fresh { // the message has only waited until now
+	if fresh { // the message has only waited so far
 		d.row.state.Age, d.row.read = 0, asked
 	}
 	l.Holds(d.heldLease(d.row.state.Version), asked, first)
 	return nil
 }
 
-// startAgain is startLease for an attempt that is counted and has not begun.
+// startAgain is startLease for an attempt that is counted but has not begun.
 func (d *Delivery) startAgain() error {
 	f := d.newFailure(d.row.state.Class, errCrashed.Error())
 	f.Attempts += d.row.lent
@@ -77,7 +77,7 @@ func (d *Delivery) startAgain() error {
 	return err
 }
 
-// unconfirmed returns why a message must not be run again: its effect may have happened.
+// unconfirmed returns why a message must not run again: its effect may have happened.
 func (d *Delivery) unconfirmed() error {
 	l, s := d.leased(), &d.row.state
 	if l == nil || s.Version == 0 || s.Attempts+s.Uncounted == 0 {
@@ -93,7 +93,7 @@ func (d *Delivery) unconfirmed() error {
 	return d.forgotten()
 }
 
-// forgotten returns why it is too late for another attempt. One that had to wait is asked
+// forgotten returns why it is too late for another attempt. A delivery that had to wait checks
 // again before it runs.
 func (d *Delivery) forgotten() error {
 	l, s := d.leased(), &d.row.state
@@ -101,7 +101,7 @@ func (d *Delivery) forgotten() error {
 		return nil
 	}
 	made := s.Attempts + s.Uncounted
-	if d.row.counted != 0 && d.end.Runs == 0 { // this one, which has not begun
+	if d.row.counted != 0 && d.end.Runs == 0 { // without this attempt, which has not begun
 		made--
 	}
 	limit, age := l.Terms().KeyLifetime, s.Age+time.Since(d.row.read)
@@ -112,8 +112,8 @@ func (d *Delivery) forgotten() error {
 		errKeyForgotten, age.Round(time.Second), d.core.Times.Handler, limit)
 }
 
-// confirmed is the class of a failed attempt under a lease whose end says whether its effect
-// has happened; where it does not, the configuration may want no other attempt.
+// confirmed returns the class of a failed attempt under a lease. If its effect may have happened
+// and the configuration says stop, the class is unconfirmed.
 func (d *Delivery) confirmed(class stores.Class) stores.Class {
 	l := d.leased()
 	if l == nil || !l.Terms().Stop {

@@ -12,8 +12,7 @@ import (
 
 // Errors of copies of dead letters.
 var (
-	// ErrRefusedForGood is wrapped by what Letters returns for a message that it will never
-	// take.
+	// ErrRefusedForGood: Letters never accepts the message.
 	ErrRefusedForGood = errors.New("middleware: refused for good")
 
 	errNoCopy   = errors.New("middleware: cannot publish the copy of a dead letter")
@@ -49,13 +48,13 @@ func (d *Delivery) copyLetter(f *stores.Failure) error {
 		d.parkUncopied(f, err)
 	case d.brokerHasIt() && (d.stopping() || f.Content.State != stores.ContentKept):
 		d.keepLater(f, err)
-	default: // its row has all of it
+	default: // its row has the whole message
 		d.withoutCopy(f, err)
 	}
 	return nil
 }
 
-// withoutCopy ends a refusal of the publisher of dead letters.
+// withoutCopy ends the tries to copy a dead letter that the publisher refuses.
 func (d *Delivery) withoutCopy(f *stores.Failure, why error) {
 	if d.refused.noCopy == nil {
 		d.refused.noCopy = why
@@ -64,8 +63,8 @@ func (d *Delivery) withoutCopy(f *stores.Failure, why error) {
 	f.Error = text.Note(f.Error, "no copy", why)
 }
 
-// copyLate ends the time in which a copy is waited for. It reports false for any other
-// trouble, and for a retry worker that stops: another one goes on.
+// copyLate ends the wait for a copy. It reports false for any other error, and for a retry worker
+// that stops, because another one goes on.
 func (d *Delivery) copyLate(why error) bool {
 	if !errors.Is(why, errNoCopy) || d.arrival.Retry != nil && d.stopping() {
 		return false
@@ -74,21 +73,21 @@ func (d *Delivery) copyLate(why error) bool {
 	return true
 }
 
-// waitedEnough reports whether a retry worker has waited for a copy as long as it may: its
-// place is wanted by others.
+// waitedEnough reports whether a retry worker has waited long enough for a copy: other messages
+// need its place.
 func (d *Delivery) waitedEnough(why error) bool {
 	const enough = 20 * time.Second
 	return d.arrival.Retry != nil && errors.Is(why, errNoCopy) && d.turn.Held() > enough
 }
 
-// A parked message whose last attempt has failed, and whose copy cannot be published now, is
-// parked again, under a class that says so: when it is due the retry worker publishes the
-// copy, and runs nothing. Its row keeps the error and the cause of the attempt.
+// A parked message whose last attempt failed, and whose copy cannot be published now, is parked
+// again, under a class that says so. When it is due, the retry worker publishes the copy without
+// running the handler. The row keeps the attempt's error and cause.
 
-// uncopied begins the class of such a message, before that of its last failure.
+// uncopied prefixes the class of the last failure of such a message.
 const uncopied = "uncopied: "
 
-// failureClass is the class without that. No error of a program can have it.
+// failureClass returns the class without that prefix. No error of a program can have it.
 func failureClass(class stores.Class) stores.Class {
 	for strings.HasPrefix(string(class), uncopied) {
 		class = class[len(uncopied):]
@@ -96,8 +95,8 @@ func failureClass(class stores.Class) stores.Class {
 	return class
 }
 
-// uncopied reports whether the message waits for its copy alone. It runs again once an
-// operator has given it a new budget.
+// uncopied reports whether the message only waits for its copy. It runs again once an operator
+// has given it a new budget.
 func (r *Retry) uncopied() bool {
 	if r == nil {
 		return false
@@ -113,7 +112,7 @@ func (d *Delivery) parkUncopied(f *stores.Failure, why error) {
 	d.complain("a dead letter has no copy yet", why)
 }
 
-// copyAlone is the failure of a message that waits for its copy alone, as it was recorded.
+// copyAlone returns the recorded failure of a message that only waits for its copy.
 func (d *Delivery) copyAlone() (*stores.Failure, error) {
 	row := &d.arrival.Retry.Row
 	f := d.newFailure(failureClass(row.State.Class), row.LastError)
@@ -122,8 +121,8 @@ func (d *Delivery) copyAlone() (*stores.Failure, error) {
 	return f, d.copyLetter(f)
 }
 
-// unreadableCopy decides about the copy of a message that cannot be restored. One that was
-// not restored in any attempt has none.
+// unreadableCopy decides about the copy of a message that cannot be restored. If no attempt
+// restored it, it gets no copy.
 func (d *Delivery) unreadableCopy(f *stores.Failure, r *Retry) {
 	why := r.Unreadable
 	if (r.uncopied() || r.Spent) && !refusedForGood(why) && d.row.state.Age < d.arrival.Policy.Age {

@@ -11,83 +11,83 @@ import (
 	"github.com/millpond-go/millpond/stores"
 )
 
-// Delivery is one delivery on its way. It belongs to one goroutine.
+// Delivery is one delivery in the inbox. It belongs to one goroutine.
 type Delivery struct {
 	core      *Core
 	arrival   *Arrival
 	turn      gate.Turn
 	mode      execute.Mode // of the execution
 	execution execute.Execution
-	outputs   []stores.Output // of the handler, while its completion is tried again
+	outputs   []stores.Output // the handler's outputs, while its completion is tried again
 	row       row
 	tries     tries
 	refused   refused
 	at        state
-	leaving   bool // its handler has not returned: nothing is tried again
+	leaving   bool // its handler did not return: nothing is tried again
 	end       End
 }
 
-// row is where the message stands, as the store said last.
+// row is the state of the message, as the store returned it last.
 type row struct {
 	state    stores.FailureState
-	read     time.Time // of state, by this process's clock, for what has passed since
+	read     time.Time // when state was read, by this process's clock
 	take     int64     // the version that the next claim takes over; 0: none
 	suspect  bool      // look before a claim, and count the attempt first
 	counted  int64     // the version in which this delivery's attempt was counted; 0: none
-	started  int       // the number that a start has, if it is on record without an answer
-	holder   string    // of its lease
-	spent    bool      // the last attempt is counted, and has ended its process
-	mayCrash bool      // it had not ended in any known way when it was seen first, so it runs alone
-	lent     int       // of the attempts: a shared run's, given back when this one ends in a known way
+	started  int       // the attempt of a start whose answer was lost
+	holder   string    // the holder of its lease
+	spent    bool      // the last attempt was counted and ended its process
+	mayCrash bool      // its last attempt had no known end when it was first read, so it runs alone
+	lent     int       // attempts of a shared run, given back when this one ends in a known way
 }
 
-// tries counts what one delivery has tried in vain.
+// tries counts what one delivery has tried without success.
 type tries struct {
-	interruptions int  // attempts that the database has ended
+	interruptions int  // attempts that the database ended
 	immediate     int  // repetitions after contention
-	unrecorded    int  // failures that could not be recorded, because the row was changed
-	awaited       bool // the end of the failed attempt at the server
+	unrecorded    int  // failures that were not recorded because the row had changed
+	awaited       bool // the server has ended the failed attempt
 }
 
-// maxRuns is how often the handler is run for one delivery when nothing but the
-// database went wrong, before that is recorded as a failure, though not counted: no
-// message may keep a consumer busy for ever, not even one that brings the server down.
+// maxRuns is how often one delivery runs the handler when only the database failed. Then an
+// uncounted failure is recorded, so that no message keeps a consumer busy for ever, such as one
+// that crashes the server.
 const maxRuns = 3
 
 // state is what a delivery does next.
 type state uint8
 
 const (
-	nameless     state = iota // wait, lest the broker delivers it again and again: it has no consumer
-	registering               // see that the consumer is registered
+	nameless     state = iota // it has no consumer: wait, so that the broker does not redeliver it at once
+	registering               // register the consumer
 	entering                  // wait for its turn to ask
-	looking                   // see where a suspect message stands, and count its attempt
+	looking                   // look up a suspect message, and count its attempt
 	claiming                  // ask for the claim
 	running                   // run the handler in the claimed attempt, and finish it
 	finishing                 // complete a message whose effect has happened
-	resolving                 // find out what became of an unknown commit
-	escaping                  // find out what a handler that went around its transaction has committed
-	recording                 // write down that an attempt has failed
-	keeping                   // write down a message that had failed for good before
-	quarantining              // keep what cannot be a row of its own key
+	resolving                 // find out the outcome of an unknown commit
+	escaping                  // find out what a handler committed outside its transaction
+	recording                 // record a failed attempt
+	keeping                   // keep a message that had failed for good before
+	quarantining              // quarantine the message
 	holding                   // wait, and go back
-	givingBack                // let the broker have it again, unharmed
+	givingBack                // give it back without a failure
 	done
 )
 
-// next is what a state leads to.
+// next is the result of a state.
 type next struct {
 	state  state
-	cause  error         // of a failure, a quarantine, or a doubt
+	cause  error         // of a failure, a quarantine or an unknown commit
 	class  stores.Class  // of a failure
 	reason stores.Reason // of a quarantine
-	why    error         // it is held
-	back   state         // from holding
-	ended  execute.Ended // of an attempt that may have escaped
+	why    error         // why it is held
+	back   state         // the state after holding
+	ended  execute.Ended // for an attempt that may have escaped
 }
 
-// Process takes one delivery to its end; d may have been used for others. A panic on the way goes on up, as a *panics.Panic,
-// and runtime.Goexit goes on; End then has what became of the delivery.
+// Process takes one delivery to its end; d may have been used for others. A panic goes on up, as
+// a *panics.Panic, and so does runtime.Goexit; End then has the outcome.
 func (d *Delivery) Process(core *Core, a *Arrival, lane *gate.Lane) (end *End) {
 	if d.mode != a.Mode {
 		d.mode, d.execution = a.Mode, a.Mode.New()
@@ -106,7 +106,7 @@ func (d *Delivery) Process(core *Core, a *Arrival, lane *gate.Lane) (end *End) {
 		if !over {
 			d.endEarly(recover())
 		}
-		if d.end.Panic != nil { // here, where its stack still is
+		if d.end.Panic != nil { // here, while its stack is still there
 			panic(d.end.Panic)
 		}
 	}()
@@ -126,8 +126,7 @@ func (d *Delivery) Forget() {
 // Suspect reports whether the message's last attempt may have ended a process.
 func (d *Delivery) Suspect() bool { return d.row.suspect }
 
-// Attempt is the number of the attempt that runs, from 1: how often the handler was begun for
-// the message, as far as that is on record.
+// Attempt returns the number of the running attempt, from 1, as far as attempts are on record.
 func (d *Delivery) Attempt() int {
 	n := d.row.state.Attempts + d.row.state.Uncounted
 	if d.row.counted == 0 {
@@ -136,7 +135,7 @@ func (d *Delivery) Attempt() int {
 	return n
 }
 
-// End is how the delivery has ended.
+// End returns the end of the delivery.
 func (d *Delivery) End() *End { return &d.end }
 
 // drive goes from state to state.
@@ -188,9 +187,8 @@ func (d *Delivery) leave() {
 	}
 }
 
-// endEarly ends a delivery that somebody's function has ended without an answer: by a
-// panic, or, if recovered is nil, by runtime.Goexit. An attempt that may have begun has
-// failed.
+// endEarly ends a delivery whose code panicked or, if recovered is nil, exited its goroutine. An
+// attempt that may have begun has failed.
 func (d *Delivery) endEarly(recovered any) {
 	cause := panics.ErrExited
 	if recovered != nil {
@@ -207,7 +205,7 @@ func (d *Delivery) endEarly(recovered any) {
 	d.leaving = true
 	over := false
 	defer func() {
-		if !over { // not even that could be written down
+		if !over { // the failure could not be recorded
 			_ = recover()
 			d.end.Result = Panicked
 		}
@@ -226,7 +224,7 @@ func (d *Delivery) done(r Result) next {
 	return next{state: done}
 }
 
-// hold waits before the next question, without a connection: the only way back.
+// hold waits before the next claim, without a connection. It is the only way back.
 func (d *Delivery) hold(n next) next {
 	if n.back == entering {
 		d.execution.Close()
@@ -237,7 +235,7 @@ func (d *Delivery) hold(n next) next {
 	}
 	store := concernsStore(n.why)
 	if d.arrival.Retry != nil && errors.Is(n.why, ErrInFlight) {
-		return next{state: givingBack, cause: n.why} // a worker has others to run
+		return next{state: givingBack, cause: n.why} // a worker has other messages to run
 	}
 	if (n.back != recording || !d.waitedEnough(n.why)) && d.turn.Hold(gate.Reason{
 		Err: n.why, Store: store,
@@ -250,7 +248,7 @@ func (d *Delivery) hold(n next) next {
 	case n.back == recording && d.copyLate(n.why), n.back == quarantining && d.unkept(n.why):
 		n.state = n.back
 		return n
-	case n.back == finishing && d.stopping() && d.runAgain(): // the completion alone
+	case n.back == finishing && d.stopping() && d.runAgain(): // without the handler
 		pause.Sleep(d.arrival.Contexts.Detached, pause.Jitter(d.core.Times.MinPause))
 		n.state = n.back
 		return n
@@ -262,16 +260,15 @@ func (d *Delivery) hold(n next) next {
 	return next{state: givingBack, cause: n.why}
 }
 
-// heldFor is the next state of a delivery that cannot be decided now.
+// heldFor returns the next state of a delivery that cannot be decided now.
 func heldFor(why error) next { return next{state: holding, why: why, back: entering} }
 
-// concernsStore reports whether an error says nothing about a message: others would
-// meet it, too.
+// concernsStore reports whether an error is about the store and not about the message.
 func concernsStore(err error) bool {
 	return errors.Is(err, stores.ErrUnavailable) || errors.Is(err, stores.ErrNotMigrated) || errors.Is(err, stores.ErrSchemaNewer)
 }
 
-// unanswered notes that the store could not answer, and returns why.
+// unanswered notes that the store did not answer, and returns why.
 func (d *Delivery) unanswered(err error) error {
 	if doubtsServer(err) {
 		d.core.Completed.Flush()
@@ -282,10 +279,10 @@ func (d *Delivery) unanswered(err error) error {
 	return err
 }
 
-// doubtsServer reports whether, after an error of the store, the next answer may come
-// from another server, or from an earlier state of it: whenever it is not known that
-// nothing has happened to the connections. A statement that was under way when its time
-// was over leaves the doubt, as its connection is closed; a wait for one leaves none.
+// doubtsServer reports whether, after an error of the store, the next answer may come from
+// another server or an earlier state of it. That is so unless all connections are known to be
+// intact. A statement that was cut by its deadline leaves the doubt, because its connection is
+// closed; a wait for a connection leaves none.
 func doubtsServer(err error) bool {
 	for _, known := range []error{stores.ErrBusy, stores.ErrInvalidKey, stores.ErrTooLarge, ErrInFlight} {
 		if errors.Is(err, known) {

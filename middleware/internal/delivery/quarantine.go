@@ -11,8 +11,8 @@ import (
 	"github.com/millpond-go/millpond/stores"
 )
 
-// quarantine keeps the whole message, so that it may be acked. Until that is done it
-// is held; a message that cannot be kept goes back to the broker.
+// quarantine keeps the whole message, so that it can be acked. Until then the delivery is held; a
+// message that cannot be kept is given back.
 func (d *Delivery) quarantine(n next) next {
 	cause, acked := n.cause, n.reason == stores.ReasonAckedEarly
 	if acked {
@@ -37,7 +37,7 @@ func (d *Delivery) quarantine(n next) next {
 	return n
 }
 
-// keep tries once to put the message into quarantine, as it arrived.
+// keep tries once to quarantine the message as it arrived.
 func (d *Delivery) keep(reason stores.Reason, cause error) error {
 	a := d.arrival
 	q := stores.Quarantined{
@@ -78,15 +78,15 @@ func (d *Delivery) keep(reason stores.Reason, cause error) error {
 	return nil
 }
 
-// mayHaveRun reports whether a message in quarantine for that reason is, as far as anybody
-// knows, the one that has run under its id. One in conflict is another.
+// mayHaveRun reports whether a message quarantined for that reason may have run under its id. A
+// conflict is another message.
 func mayHaveRun(r stores.Reason) bool {
 	return r == stores.ReasonAckedEarly || r == stores.ReasonTxCommitted || r == stores.ReasonStale
 }
 
-// identity tells a message without an id from others in quarantine, by what arrived: a
-// codec may make something else of it each time. It is keyed like a fingerprint, because
-// it says as much about what the codec hides. Zero: what is kept tells.
+// identity distinguishes a message without an id from others in quarantine, by what arrived,
+// because a codec may encode it differently each time. It is keyed like a fingerprint, because it
+// reveals as much. Zero: the kept content distinguishes it.
 func (d *Delivery) identity(q stores.Quarantined) [sha256.Size]byte {
 	if d.core.Keep.Codec == nil || len(q.ID) > 0 {
 		return [sha256.Size]byte{}

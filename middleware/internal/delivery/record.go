@@ -12,17 +12,17 @@ import (
 	"github.com/millpond-go/millpond/stores"
 )
 
-// fail leads to the record of a failed attempt, unless the handler has heeded the end of its
-// context, which is no failure.
+// fail leads to the record of a failed attempt, unless the handler returned because its context
+// ended, which is no failure.
 func (d *Delivery) fail(cause error, class stores.Class) next {
 	if errors.Is(cause, context.Canceled) && d.arrival.Contexts.Shutdown.Err() != nil && class != stores.ClassUnconfirmed {
 		switch {
-		case d.timedOut() && !budget.Counts(class): // the database's doing, and recorded as that
+		case d.timedOut() && !budget.Counts(class): // the database's fault, and recorded as such
 		case d.timedOut():
 			cause, class = fmt.Errorf("%w: %w", errOuterDeadline, cause), d.confirmed(stores.ClassTimeout)
 		case d.core.canceled.before(d.arrival.Claim.Key):
 			class = d.confirmed(stores.ClassInterrupted)
-		case d.leased() != nil && d.acked(): // nobody delivers it again, and its effect may have happened
+		case d.leased() != nil && d.acked(): // nobody redelivers it, and its effect may have happened
 			class = d.confirmed(stores.ClassInterrupted)
 		default:
 			return next{state: givingBack, cause: cause}
@@ -32,11 +32,11 @@ func (d *Delivery) fail(cause error, class stores.Class) next {
 	return next{state: recording, cause: cause, class: class}
 }
 
-// record writes down that an attempt has failed, and what that makes of the message. While
-// it cannot be written the delivery is held: nothing is acked that is not kept.
+// record records a failed attempt and the new state of the message. Until it is recorded the
+// delivery is held: nothing is acked that is not kept.
 //
-// If the row has changed meanwhile, by another delivery or an operator, nothing is
-// recorded and a new claim will tell what the message is now.
+// If another delivery or an operator changed the row meanwhile, nothing is recorded, and a new
+// claim decides.
 func (d *Delivery) record(n next) next {
 	f, err := d.failure(n.cause, n.class)
 	if err == nil {
@@ -62,15 +62,15 @@ func (d *Delivery) record(n next) next {
 		d.refused.tooLarge = true
 		return n
 	case errors.Is(err, stores.ErrNotRegistered), errors.Is(err, stores.ErrNotMigrated):
-		return heldFor(d.unanswered(err)) // the tables are gone, and with them the claim
+		return heldFor(d.unanswered(err)) // the tables and the claim are gone
 	}
 	n.state, n.why, n.back = holding, err, recording
 	return n
 }
 
-// ownEnd waits until the transaction of the attempt that has failed is over at the server,
-// too: one whose connection was lost or cut in the middle of a statement may still hold
-// the key. It reports false if that is not what keeps the failure from being recorded.
+// ownEnd waits until the server has ended the transaction of the failed attempt. It may still
+// hold the key after its connection was lost in the middle of a statement. It reports false if
+// something else keeps the failure from being recorded.
 func (d *Delivery) ownEnd() bool {
 	if d.tries.awaited || d.end.Runs == 0 {
 		return false
@@ -80,10 +80,10 @@ func (d *Delivery) ownEnd() bool {
 	return can && err == nil && !completed
 }
 
-// errNotKeepable: the handler has acked a message that cannot be parked.
+// errNotKeepable: the handler acked a message that cannot be parked.
 var errNotKeepable = errors.New("middleware: the message cannot be parked")
 
-// newFailure is a pending failure of the message as it stands.
+// newFailure returns a pending failure of the message in its current state.
 func (d *Delivery) newFailure(class stores.Class, text string) *stores.Failure {
 	c := &d.arrival.Claim
 	f := pendingFailure(&d.row.state, d.arrival.Policy, class, text)
@@ -95,7 +95,7 @@ func (d *Delivery) newFailure(class stores.Class, text string) *stores.Failure {
 	return f
 }
 
-// pendingFailure is one of a message that stands so.
+// pendingFailure returns a pending failure of a message in state s.
 func pendingFailure(s *stores.FailureState, p *Policy, class stores.Class, text string) *stores.Failure {
 	return &stores.Failure{
 		Version: s.Version, Attempts: s.Attempts, Uncounted: s.Uncounted, OrderWait: p.OrderWait,
@@ -103,10 +103,10 @@ func pendingFailure(s *stores.FailureState, p *Policy, class stores.Class, text 
 	}
 }
 
-// message is the message as it arrived.
+// message returns the message as it arrived.
 func (d *Delivery) message() keep.Message { return d.arrival.Handler.Message() }
 
-// addOrigin adds where the broker keeps the message.
+// addOrigin adds the place of the message at its broker.
 func (d *Delivery) addOrigin(f *stores.Failure) {
 	f.Topic, f.Coordinates, f.OrderKey = d.arrival.Origin.Topic, d.arrival.Origin.Coordinates, d.arrival.Claim.OrderKey
 }
@@ -123,7 +123,7 @@ func (d *Delivery) failure(cause error, class stores.Class) (*stores.Failure, er
 	f.Attempts, f.Uncounted = spent.Attempts, spent.Uncounted
 	age := d.row.state.Age
 	if spent.All() <= 1 {
-		age = 0 // the first failure; what it did before was to wait for others
+		age = 0 // the first failure: until now the message only waited
 	}
 	again, why := policy.Again(class, spent, age)
 	if again {
@@ -149,13 +149,13 @@ func (d *Delivery) failure(cause error, class stores.Class) (*stores.Failure, er
 	return f, nil
 }
 
-// place decides who keeps the message of a broker's delivery until its next attempt, and
-// adds what the store is to keep.
+// place decides who keeps the message until its next attempt, the broker or the store, and adds
+// what the store keeps.
 func (d *Delivery) place(f *stores.Failure) error {
 	d.addOrigin(f)
 	state := d.contentState()
 	if state == stores.ContentKept && d.changed() {
-		state = stores.ContentOneWay // for people: it is not what arrived
+		state = stores.ContentOneWay // for people only: it is not what arrived
 		if f.Status == stores.StatusFailed {
 			f.Error = text.Cut(f.Error, stores.MaxErrorBytes-len(changedInPlace)) + changedInPlace
 		}
@@ -171,7 +171,7 @@ func (d *Delivery) place(f *stores.Failure) error {
 	}
 	if f.Placement == stores.PlacementRedelivered && f.Status == stores.StatusPending {
 		if state == stores.ContentKept {
-			state = stores.ContentNone // for now: the broker has it
+			state = stores.ContentNone // the broker still has it
 		}
 		f.Content = d.without(state)
 		return nil
@@ -193,7 +193,7 @@ var errEndsProcess = budget.Mark(errors.New("middleware: the process has ended w
 
 const changedInPlace = " [the handler has changed the payload in place: what is kept is not what arrived]"
 
-// contentState is what the store is to keep of the message.
+// contentState says what the store keeps of the message.
 func (d *Delivery) contentState() stores.ContentState {
 	if d.refused.tooLarge {
 		return stores.ContentTooLarge
@@ -208,17 +208,17 @@ func (d *Delivery) content() (*stores.Content, error) {
 	return d.core.Keep.Content(d.arrival.Contexts.Detached, d.message())
 }
 
-// without is what is kept of a message of which nothing is kept but its UUID.
+// without returns content with nothing but the UUID.
 func (d *Delivery) without(state stores.ContentState) *stores.Content {
 	return &stores.Content{State: state, UUID: d.message().UUID}
 }
 
-// writes returns a context for a write of what has failed.
+// writes returns a context for a write of a failure.
 func (d *Delivery) writes() (context.Context, context.CancelFunc) {
 	return context.WithTimeout(d.arrival.Contexts.Detached, d.core.Times.Record)
 }
 
-// write writes f down.
+// write records f.
 func (d *Delivery) write(f *stores.Failure) error {
 	ctx, cancel := d.writes()
 	defer cancel()
@@ -241,7 +241,7 @@ func (d *Delivery) writeWithin(ctx context.Context, f *stores.Failure) error {
 	return nil
 }
 
-// recorded is the end of a delivery once its failure is on record.
+// recorded ends a delivery whose failure is on record.
 func (d *Delivery) recorded(f *stores.Failure, cause error) next {
 	e := &d.end
 	e.Class, e.Attempts, e.DueIn, e.Err = failureClass(f.Class), f.Attempts, f.DueIn, cause
@@ -264,7 +264,7 @@ func (d *Delivery) recorded(f *stores.Failure, cause error) next {
 	return d.done(GivenBack)
 }
 
-// parkBehind parks a message whose order key has an earlier one pending.
+// parkBehind parks a message behind an earlier pending one of its order key.
 func (d *Delivery) parkBehind() next {
 	if d.refused.tooLarge || !d.core.Keep.CanPark(d.message()) {
 		return heldFor(ErrBehind)
@@ -273,7 +273,7 @@ func (d *Delivery) parkBehind() next {
 	f.Placement = stores.PlacementParked
 	d.addOrigin(f)
 	if d.row.counted != 0 {
-		f.Attempts-- // it has not begun after all
+		f.Attempts-- // the attempt has not begun
 	}
 	var err error
 	if f.Content, err = d.content(); err == nil {

@@ -10,26 +10,26 @@ import (
 	"github.com/millpond-go/millpond/stores"
 )
 
-// A message that has failed for good is kept, and copied if that is wanted, before its
-// delivery is acked. A codec or a publisher may refuse that. No refusal makes the handler
-// run again, and each ends.
+// A message that has failed for good is kept, and copied if configured, before its delivery is
+// acked. A codec or a publisher may refuse. No refusal runs the handler again, and every refusal
+// is bounded.
 
-// maxEncodings is how often a codec that fails is asked for one delivery, before its
-// message is left to the broker.
+// maxEncodings is how often one delivery calls a failing codec before the message is left to the
+// broker.
 const maxEncodings = 5
 
-// refused is what is known of the refusals that one delivery has met.
+// refused is what one delivery knows about refusals.
 type refused struct {
 	tooLarge bool // the store cannot keep the content
 
-	endsProcess bool     // the codec, it seems, each time that it is asked
-	encodings   int      // by the codec
-	unkept      bool     // it is asked no more, and the quarantine keeps nothing of the message
+	endsProcess bool     // the codec seems to end the process each time
+	encodings   int      // calls of the codec
+	unkept      bool     // the codec is not called again, and the quarantine keeps no content
 	copied      bool     // the copy of the dead letter is published
-	late        error    // why it was not, when its time was over
-	noCopy      error    // why there is none
-	said        []string // in the log
-	waits       bool     // the row says that the message has failed, and the broker keeps it
+	late        error    // why it was not published in time
+	noCopy      error    // why there is no copy
+	said        []string // complaints already logged
+	waits       bool     // the row says failed and the broker keeps the message
 }
 
 // refusedForGood reports whether trying again cannot help.
@@ -40,15 +40,15 @@ func refusedForGood(err error) bool {
 	return errors.Is(err, ErrRefusedForGood)
 }
 
-// notEncoded decides what becomes of a failure whose message the codec has refused. An
-// error means that it is asked again.
+// notEncoded decides about a failure whose message the codec refused. With an error the codec is
+// called again.
 func (d *Delivery) notEncoded(f *stores.Failure, why error, acked bool) error {
 	d.refused.encodings++
 	asked := d.refused.encodings > maxEncodings
 	switch {
 	case acked && refusedForGood(why):
 		return errNotKeepable
-	case acked: // nobody else has it
+	case acked: // nobody else has the message
 		return why
 	case f.Status == stores.StatusPending && (asked || refusedForGood(why)): // the broker has it, and the attempt counts
 		d.complain("a failed message cannot be kept", why)
@@ -64,21 +64,21 @@ func (d *Delivery) notEncoded(f *stores.Failure, why error, acked bool) error {
 	return nil
 }
 
-// keepLater lets the broker keep a message that has failed for good and that cannot be kept
-// or copied now: its row says so, and no redelivery of it runs the handler.
+// keepLater leaves a message that has failed for good, and cannot be kept or copied now, to the
+// broker: its row says so, and no redelivery runs the handler.
 func (d *Delivery) keepLater(f *stores.Failure, why error) {
 	d.refused.waits = true
 	f.Placement, f.Content = stores.PlacementRedelivered, d.without(stores.ContentNone)
 	d.complain("a message that has failed for good cannot be kept or copied now, and is left to the broker", why)
 }
 
-// notKept ends a refusal of the codec: the message is nowhere any more.
+// notKept gives up a message that the codec refuses: no content is kept.
 func (d *Delivery) notKept(why error) *stores.Content {
 	d.complain("a message is not kept: its codec refuses it", why)
 	return d.without(stores.ContentRefused)
 }
 
-// complain tells what is refused, once for this delivery.
+// complain reports a refusal, once per delivery.
 func (d *Delivery) complain(text string, why error) {
 	if slices.Contains(d.refused.said, text) {
 		return
@@ -87,9 +87,9 @@ func (d *Delivery) complain(text string, why error) {
 	d.arrival.Observer.Complains(text, why)
 }
 
-// refusedBefore deals with a refusal of the codec that meets a message which had failed for
-// good, or was discarded, before this delivery. c is what its row says if nothing will ever
-// be kept of it; otherwise the delivery goes on with n.
+// refusedBefore handles a codec's refusal of a message that had failed for good, or was
+// discarded, before this delivery. c is the row's content if nothing will ever be kept; otherwise
+// the delivery goes on with n.
 func (d *Delivery) refusedBefore(seen stores.FailureState, why error) (c *stores.Content, n next) {
 	wait, giveUp := d.arrival.Policy.Patience(seen.Age)
 	switch {
@@ -105,10 +105,9 @@ func (d *Delivery) refusedBefore(seen stores.FailureState, why error) (c *stores
 
 var errNotEncoded = errors.New("middleware: the message is not kept in quarantine")
 
-// notQuarantined decides what becomes of a message that the codec does not take, for now at
-// least, and that was to go to quarantine: it may be given back as failed, for the broker
-// counts that, and may take it aside. Otherwise the codec is asked again, unless
-// refused.unkept says that it will not be.
+// notQuarantined decides about a message for the quarantine that the codec refuses. It may be
+// given back as failed, because a broker that counts deliveries may dead-letter it. Otherwise the
+// codec is called again, unless refused.unkept forbids it.
 func (d *Delivery) notQuarantined(why error) (decided bool, n next) {
 	d.refused.encodings++
 	count := d.arrival.Origin.Count
@@ -130,8 +129,8 @@ func (d *Delivery) stopping() bool { return d.arrival.Contexts.Shutdown.Err() !=
 // brokerHasIt reports whether a nack brings the message back.
 func (d *Delivery) brokerHasIt() bool { return d.arrival.Retry == nil && !d.acked() }
 
-// unkept ends the time in which the codec is asked for a message in quarantine, if nobody
-// counts how often that was in vain. It reports false if it may be asked by a later delivery.
+// unkept ends the calls of the codec for a message in quarantine, if the broker does not count
+// deliveries. It reports false if a later delivery may call the codec again.
 func (d *Delivery) unkept(why error) bool {
 	if !errors.Is(why, errNotEncoded) {
 		return false
@@ -141,7 +140,7 @@ func (d *Delivery) unkept(why error) bool {
 		d.refused.unkept = !d.stopping() && d.row.state.Age >= d.arrival.Policy.Age
 	case d.brokerHasIt():
 		d.refused.unkept = !d.stopping() && d.arrival.Origin.Count == 0
-	default: // nobody else has it
+	default: // nobody else has the message
 		d.refused.unkept = true
 	}
 	return d.refused.unkept

@@ -14,7 +14,7 @@ import (
 
 // run runs the handler in the claimed attempt, and finishes or undoes it.
 func (d *Delivery) run() next {
-	if d.changed() { // by an earlier run, of a delivery that had to claim again
+	if d.changed() { // by an earlier run of this delivery, which had to claim again
 		d.rollBack(errPayloadChanged)
 		return d.fail(errPayloadChanged, stores.ClassConduct)
 	}
@@ -43,8 +43,8 @@ func (d *Delivery) acked() bool { return d.end.Runs > 0 && d.arrival.Handler.Ack
 
 // finish ends the attempt of a handler that has succeeded.
 func (d *Delivery) finish(outputs []stores.Output) next {
-	d.outputs = outputs // for another try, also after a commit that turns out not to have happened
-	acked := d.acked()  // asked before the commit: afterwards it would be too late to matter
+	d.outputs = outputs // for another try, also after an unknown commit that did not happen
+	acked := d.acked()  // read before the commit, because only an ack before it matters
 	end := d.execution.Finish(outputs)
 	switch {
 	case end.Err == nil:
@@ -63,8 +63,8 @@ func (d *Delivery) finish(outputs []stores.Output) next {
 	return next{state: resolving, cause: end.Err}
 }
 
-// undo rolls back for a reason. If the rollback fails the connection is closed, which
-// ends the attempt too.
+// undo rolls back for a reason. If the rollback fails the connection is closed, which ends the
+// attempt as well.
 func (d *Delivery) undo(cause error) next { return d.failed(d.rollBack(cause), cause) }
 
 func (d *Delivery) rollBack(cause error) execute.Ended {
@@ -77,14 +77,14 @@ func (d *Delivery) rollBack(cause error) execute.Ended {
 
 // failed decides what follows an attempt that was not committed.
 //
-// If the handler went around its transaction it may have committed part of its effects,
-// and the claim with them: running it again would double them, and dropping it would
-// lose the rest. And what was the database's doing, or contention, is tried again at first.
+// If the handler went around its transaction it may have committed part of its effects, and the
+// claim with them: running it again would double them, and dropping the message would lose the
+// rest. Interruptions by the database and contention are first tried again.
 func (d *Delivery) failed(end execute.Ended, cause error) next {
 	if end.Lost {
 		return heldFor(ErrInFlight)
 	}
-	if end.Cut != nil && !errors.Is(cause, execute.ErrLeaseLost) { // whatever the handler says of its end
+	if end.Cut != nil && !errors.Is(cause, execute.ErrLeaseLost) { // whatever the handler returned
 		cause = fmt.Errorf("%w: %w", end.Cut, cause)
 	}
 	if end.Escaped {
@@ -111,7 +111,7 @@ func (d *Delivery) failed(end execute.Ended, cause error) next {
 	return d.fail(cause, class)
 }
 
-// apart runs a handler again that has shared its transaction, which says nothing of it.
+// apart runs a handler again, alone, after it shared a transaction; that is no failure.
 func (d *Delivery) apart(cause error) next {
 	switch {
 	case d.leaving:
@@ -122,13 +122,13 @@ func (d *Delivery) apart(cause error) next {
 	return next{state: entering}
 }
 
-// runAgain counts an interruption, and reports whether it may be followed by another run.
+// runAgain counts an interruption, and reports whether another run may follow.
 func (d *Delivery) runAgain() bool {
 	d.tries.interruptions++
 	return d.tries.interruptions < maxRuns && !d.timedOut()
 }
 
-// escape finds out what a handler that went around its transaction has committed.
+// escape finds out what a handler committed outside its transaction.
 func (d *Delivery) escape(n next) next {
 	committed, err := d.execution.Escaped()
 	switch {
@@ -142,18 +142,18 @@ func (d *Delivery) escape(n next) next {
 	return d.failed(n.ended, n.cause)
 }
 
-// resolve finds out what became of an unknown commit. If it did not happen the delivery
-// claims again; that is no failure of the handler.
+// resolve finds out the outcome of an unknown commit. If it did not happen the delivery claims
+// again, which is no failure of the handler.
 func (d *Delivery) resolve(unknown error) next {
-	completed, can, err := d.execution.Resolve(d.arrival.Claim.Key) // else the next claim tells
+	completed, can, err := d.execution.Resolve(d.arrival.Claim.Key) // else the next claim decides
 	switch {
 	case err != nil:
 		return next{state: holding, cause: unknown, why: err, back: resolving}
 	case can && completed:
-		// By this attempt, by another delivery since, or by another message under the
-		// same id: the claim knows.
+		// This attempt, another delivery since, or another message under the same id may have
+		// completed it: the claim decides.
 		return d.again()
-	case d.leased() != nil && d.runAgain(): // the completion alone
+	case d.leased() != nil && d.runAgain(): // without the handler
 		return next{state: holding, cause: unknown, why: unknown, back: finishing}
 	case d.leased() != nil:
 		return d.uncompleted(unknown)
@@ -173,15 +173,15 @@ func (d *Delivery) again() next {
 	return next{state: claiming}
 }
 
-// decided reports whether the handler has said what is to become of its message. That it
-// met trouble of the database's on the way does not matter then.
+// decided reports whether the handler's error decides about its message, even if the database
+// interrupted it as well.
 func decided(cause error) bool {
 	_, marked := budget.Marked(cause)
 	_, later := budget.Delayed(cause)
 	return marked || later || unsayable(cause)
 }
 
-// unsayable reports whether a handler says something that cannot be said, whenever it runs.
+// unsayable reports whether the handler published a message that can never be published.
 func unsayable(cause error) bool {
 	for _, known := range classes {
 		if known.class == stores.ClassOutputs && errors.Is(cause, known.err) {
@@ -191,8 +191,8 @@ func unsayable(cause error) bool {
 	return false
 }
 
-// classify tells what kind of failure an error is: what the handler has marked comes first,
-// then the program's policy, then what the database refuses.
+// classify returns the class of an error: the handler's mark comes first, then the program's
+// policy, then the database's refusals.
 func (d *Delivery) classify(cause error, refused bool) stores.Class {
 	return d.confirmed(d.kind(cause, refused))
 }
@@ -215,7 +215,7 @@ func (d *Delivery) kind(cause error, refused bool) stores.Class {
 	return stores.ClassTransient
 }
 
-// classes of known errors, the first that fits counts.
+// classes has the classes of known errors; the first match counts.
 var classes = []struct {
 	err   error
 	class stores.Class
@@ -228,7 +228,7 @@ var classes = []struct {
 	{stores.ErrInvalidOutput, stores.ClassOutputs},
 	{stores.ErrTooLarge, stores.ClassOutputs},
 	{stores.ErrUnordered, stores.ClassOutputs},
-	{stores.ErrFailureHidden, stores.ClassConduct}, // whatever was hidden
+	{stores.ErrFailureHidden, stores.ClassConduct}, // whatever the hidden error was
 	{panics.ErrPanicked, stores.ClassPanic},
 	{execute.ErrStepMisused, stores.ClassConduct},
 	{execute.ErrJournal, stores.ClassInterrupted},
@@ -243,9 +243,9 @@ var classes = []struct {
 	{execute.ErrLeaseLost, stores.ClassTimeout},
 }
 
-// timedOut reports whether a deadline has ended the message's context, such as that of a
-// Timeout middleware around the inbox. Nothing can be held then, and nothing is to be
-// waited for: what goes wrong has to be recorded, or it would go on for ever.
+// timedOut reports whether a deadline ended the message's context, such as that of a Timeout
+// middleware around the inbox. Then the delivery cannot wait, and its failure is recorded;
+// otherwise the message would come back for ever.
 func (d *Delivery) timedOut() bool {
 	return errors.Is(d.arrival.Contexts.Shutdown.Err(), context.DeadlineExceeded)
 }

@@ -12,18 +12,18 @@ import (
 	"github.com/millpond-go/millpond/stores"
 )
 
-// A message can end the process that runs it, and then nobody is left to count. So the
-// attempt of a delivery that may not be the first is counted before it begins. A first
-// delivery, which is nearly all of them, pays nothing for it.
+// A message can end the process that runs it, and then nobody counts the attempt. So the attempt
+// of a delivery that may be a redelivery is counted before it begins. First deliveries, which are
+// nearly all, do not pay for it.
 
-// look sees where a suspect message stands, and counts the attempt that is about to begin.
+// look looks up a suspect message, and counts the attempt that is about to begin.
 func (d *Delivery) look() next {
 	if d.arrival.Retry == nil {
 		if n, over := d.judged(); over {
 			return n
 		}
 	}
-	if d.leased() != nil && d.row.counted != 0 && d.row.holder == "" { // by a worker, for its codec
+	if d.leased() != nil && d.row.counted != 0 && d.row.holder == "" { // counted by a worker before Decode
 		if err := d.unconfirmed(); err != nil {
 			return d.fail(err, stores.ClassUnconfirmed)
 		}
@@ -32,7 +32,7 @@ func (d *Delivery) look() next {
 		}
 	}
 	d.row.take = d.row.state.Version
-	if d.row.counted == 0 { // else in an earlier turn of this delivery
+	if d.row.counted == 0 { // else an earlier turn of this delivery counted it
 		return d.count()
 	}
 	if !d.mayRun() {
@@ -41,8 +41,7 @@ func (d *Delivery) look() next {
 	return next{state: claiming}
 }
 
-// judged asks where the message stands. It reports true, with what is to be done, unless an
-// attempt may begin.
+// judged looks the message up. It reports true, with the next state, unless an attempt may begin.
 func (d *Delivery) judged() (next, bool) {
 	asked := time.Now()
 	v, err := d.ask()
@@ -54,7 +53,7 @@ func (d *Delivery) judged() (next, bool) {
 		return d.registerAgain(), true
 	}
 	may, err := d.mayBegin(v)
-	if err == nil && may && d.row.state.Version == 0 { // the claim to come has a row, and does not tell
+	if err == nil && may && d.row.state.Version == 0 { // the claim will find the row of the count, and not judge its age
 		v.PurgedThrough, err = d.arrival.Consumer.Forgotten(d.arrival.Claim.Time)
 		if !v.PurgedThrough.IsZero() {
 			v.Outcome, may = stores.Stale, false
@@ -70,9 +69,9 @@ func (d *Delivery) judged() (next, bool) {
 	return next{}, false
 }
 
-// mayRun waits until the attempt may begin. One that may have ended a process runs alone, so
-// that it is known what ends the next one: beside it no other suspect runs. Under a lease
-// every attempt is counted first, and one that is no suspect waits for none.
+// mayRun waits until the attempt may begin. A message that may have ended a process runs alone,
+// without other suspects beside it, so that the next end has one cause. Under a lease every
+// attempt is counted first, and one that is no suspect does not wait.
 func (d *Delivery) mayRun() bool {
 	switch {
 	case d.row.mayCrash:
@@ -93,19 +92,19 @@ func (d *Delivery) ask() (stores.Verdict, error) {
 	return v, err
 }
 
-// mayBegin reports whether the row lets this delivery begin an attempt, and takes over
-// what it says.
+// mayBegin reports whether the row lets this delivery begin an attempt, and takes over the row's
+// state.
 func (d *Delivery) mayBegin(v stores.Verdict) (bool, error) {
 	seen, row := v.Failure, &d.row
 	switch {
 	case v.Outcome != stores.Claimable && v.Outcome != stores.Deferred:
 		return false, nil
-	case row.counted != 0 && seen.Version == row.counted: // deferred by this delivery, for others
+	case row.counted != 0 && seen.Version == row.counted: // this delivery deferred it for others
 		row.state.Age = seen.Age
 		if d.leased() != nil && v.Outcome == stores.Claimable {
-			return true, d.startAgain() // its lease has expired before it began
+			return true, d.startAgain() // its lease expired before the attempt began
 		}
-	case seen.Presumed && row.started != 0 && seen.Attempts == row.started: // its record was not answered
+	case seen.Presumed && row.started != 0 && seen.Attempts == row.started: // the answer to its record was lost
 		if l := d.leased(); l != nil {
 			switch owns, err := l.Owns(d.heldLease(seen.Version)); {
 			case err != nil:
@@ -129,7 +128,7 @@ func (d *Delivery) count() next {
 	row := &d.row
 	row.mayCrash, row.suspect = row.state.Presumed && !d.besideOthers(), row.suspect || row.state.Presumed
 	if err := d.unconfirmed(); err != nil {
-		d.row.spent = true // none was made
+		d.row.spent = true // no attempt was made
 		return d.fail(err, stores.ClassUnconfirmed)
 	}
 	if d.arrival.Policy.Gone(row.state) {
@@ -154,25 +153,25 @@ func (d *Delivery) count() next {
 	return next{state: claiming}
 }
 
-// besideOthers reports whether a message whose lease has expired is taken over beside others.
-// Under a lease the first attempt is on record, and most that end with their process are
-// innocent. So that one is given back, and the next is the first that may be decided by.
+// besideOthers reports whether a message with an expired lease is taken over beside others. Under
+// a lease the first attempt is on record, and most that end with their process are innocent. So
+// that attempt is given back, and only the next one decides.
 func (d *Delivery) besideOthers() bool {
 	s := &d.row.state
 	return d.leased() != nil && budget.Shared(*s) && s.Uncounted == 0
 }
 
-// crashed fails a message whose last attempt has ended the process.
+// crashed fails a message whose last attempt ended its process.
 func (d *Delivery) crashed() next {
 	d.row.spent = true
 	return d.fail(fmt.Errorf("%w, in the last of %d attempts", errCrashed, d.row.state.Attempts), stores.ClassCrash)
 }
 
-// maxCodecStarts is how often a codec is asked for a message that has ended its process too
-// often: it may be what has ended it, and that is counted, too.
+// maxCodecStarts is how often a codec is called for a message that ended its process too often:
+// the codec may be the cause, so its calls are counted, too.
 const maxCodecStarts = 3
 
-// crashedEncoding is crashed where a codec is asked before the failure can be recorded.
+// crashedEncoding is crashed for a codec that must be called before the failure is recorded.
 func (d *Delivery) crashedEncoding() next {
 	limit, s := d.arrival.Policy.Attempts, &d.row.state
 	if s.Attempts >= limit+maxCodecStarts {
@@ -183,15 +182,14 @@ func (d *Delivery) crashedEncoding() next {
 		}
 		return heldFor(d.unanswered(err))
 	}
-	s.Attempts, d.row.counted = limit, 0 // what was counted beyond is not the handler's
-	s.Presumed = false                   // and whose end is not known is this one
+	s.Attempts, d.row.counted = limit, 0 // attempts beyond the limit are not the handler's
+	s.Presumed = false                   // the attempt with an unknown end is this one
 	return d.crashed()
 }
 
-// CountDecoding counts the attempt of a suspect message that a codec has to decode before its
-// delivery begins: the codec may be what has ended the process. One that has spent its
-// attempts is decoded for its copy alone, maxCodecStarts times. It reports false if the
-// message is not to be begun with now.
+// CountDecoding counts the attempt of a suspect message before a codec decodes it, because the
+// codec may have ended the process. A message without attempts left is decoded only for its copy,
+// maxCodecStarts times. It reports false if the message must not begin now.
 func (c *Core) CountDecoding(ctx context.Context, r *Retry, p *Policy) bool {
 	row := &r.Row
 	if row.Content.Codec == "" || r.uncopied() || !row.Suspect && !row.State.Presumed {
@@ -216,12 +214,12 @@ func (c *Core) CountDecoding(ctx context.Context, r *Retry, p *Policy) bool {
 	}
 	s.Version, s.Presumed, s.Class, r.Counted, r.Lent = version, true, class, !r.Spent, lent
 	if s.Attempts++; r.Spent {
-		s.Attempts = p.Attempts // what was counted beyond is not the handler's
+		s.Attempts = p.Attempts // attempts beyond the limit are not the handler's
 	}
 	return true
 }
 
-// UncountDecoding takes that back, of a message that is not begun after all.
+// UncountDecoding undoes CountDecoding for a message that did not begin.
 func (c *Core) UncountDecoding(ctx context.Context, r *Retry, p *Policy) {
 	if !r.Counted {
 		return
@@ -231,7 +229,7 @@ func (c *Core) UncountDecoding(ctx context.Context, r *Retry, p *Policy) {
 	f := r.pendingFailure(p, stores.ClassInterrupted, errStopped)
 	f.Attempts -= 1 + r.Lent
 	f.Uncounted++
-	_, _ = c.Rows.Record(ctx, *f) // or it stays counted
+	_, _ = c.Rows.Record(ctx, *f) // else it stays counted
 }
 
 var errStopped = errors.New("middleware: the retry worker stopped before the attempt began")
@@ -243,10 +241,10 @@ func (r *Retry) pendingFailure(p *Policy, class stores.Class, cause error) *stor
 	return f
 }
 
-// presumption is what stands if a process ends in the attempt that is about to begin. The
-// first one runs beside other suspects, any of which may end it: it does not decide, and is
-// given back when a later one, alone, ends in a known way. If that one ends its process,
-// too, the first is taken for this message's.
+// presumption is what the row says if the process ends in the attempt that is about to begin. The
+// first one runs beside other suspects, any of which may end the process: it does not decide, and
+// is given back when a later one, alone, ends in a known way. If the later one ends its process,
+// too, both count for this message.
 func presumption(s *stores.FailureState) (class stores.Class, lent int, why error) {
 	switch {
 	case !s.Presumed:
@@ -257,11 +255,10 @@ func presumption(s *stores.FailureState) (class stores.Class, lent int, why erro
 	return stores.ClassCrash, lent, errCrashed
 }
 
-// recordStart counts the attempt. If it is the last thing that is heard of it, the
-// record stands as it is.
+// recordStart counts the attempt. If nothing else is heard of it, the record stays as it is.
 //
-// Until the attempt begins the message is not due for others: another delivery of it
-// would count itself, and each the other, while none of them runs.
+// Until the attempt begins the message is not due for others: otherwise two deliveries would keep
+// counting themselves while neither runs.
 func (d *Delivery) recordStart() error {
 	class, lent, why := presumption(&d.row.state)
 	beside := d.besideOthers()
@@ -286,9 +283,8 @@ func (d *Delivery) recordStart() error {
 	return d.write(f)
 }
 
-// uncount takes back an attempt that was counted before it began and then neither
-// failed nor succeeded. If that cannot be written down within Times.Claim it stays
-// counted.
+// uncount takes back an attempt that was counted before it began and then neither failed nor
+// succeeded. If that cannot be recorded within Times.Claim it stays counted.
 func (d *Delivery) uncount(cause error) {
 	if d.row.counted == 0 {
 		return

@@ -8,8 +8,8 @@ import (
 	"github.com/millpond-go/millpond/stores"
 )
 
-// Batches executes the first attempts of deliveries in transactions that they share, as far
-// as they can, and the others in one of their own.
+// Batches executes the first attempt of each delivery in a shared transaction where possible, and
+// the others in a transaction of their own.
 type Batches struct {
 	alone     *Transaction
 	collector *batch.Collector
@@ -26,7 +26,7 @@ func (b *Batches) New() Execution {
 }
 
 // inBatch executes the attempts of one delivery, the first of them together with others. A
-// suspect's is none of these: its claim takes over the row in which it is counted.
+// suspect's first attempt is not shared: its claim takes over the row that counted it.
 type inBatch struct {
 	inTransaction
 
@@ -34,7 +34,7 @@ type inBatch struct {
 	asked bool
 	seat  *batch.Seat
 	runs  bool          // in the transaction of a batch
-	last  stores.Member // whose run was ended last; nil: it was alone
+	last  stores.Member // the member whose run ended last; nil: it ran alone
 }
 
 // Claim implements Execution.
@@ -58,8 +58,8 @@ func (x *inBatch) Claim(c stores.Claim) (stores.Verdict, error) {
 	return v, err
 }
 
-// share waits for the transaction of a batch. It is observed as one claim, also if another one
-// has to follow it.
+// share waits for the transaction of a batch. It is observed as one claim, even if a claim alone
+// follows.
 func (x *inBatch) share(c stores.Claim) (v stores.Verdict, err error) {
 	ctx := x.observer.ClaimStarts(x.parent, c)
 	if x.runs = x.seat.Wait(ctx); !x.runs {
@@ -70,11 +70,11 @@ func (x *inBatch) share(c stores.Claim) (v stores.Verdict, err error) {
 	return v, nil
 }
 
-// observed is a context with the values of an observer's.
+// observed is a context with the values of an observer's context.
 type observed struct {
 	context.Context //nolint:containedctx // it is one
 
-	values context.Context //nolint:containedctx // asked by Value alone
+	values context.Context //nolint:containedctx // only Value uses it
 }
 
 // Value implements context.Context.
@@ -118,11 +118,11 @@ func (x *inBatch) Undo(cause error) Ended {
 	return x.left(x.seat.Leave(x.parent), cause)
 }
 
-// ends notes the end of the run before the seat is asked: whoever exits the goroutine on the way must not end
-// it again.
+// ends notes the end of the run before calling the seat: a call that exits the goroutine must not
+// end the run twice.
 func (x *inBatch) ends() { x.runs, x.last = false, x.seat.Member() }
 
-// left says how the delivery's part of a batch has ended.
+// left returns how the delivery's part of a batch ended.
 func (x *inBatch) left(v batch.Verdict, cause error) Ended {
 	x.leave(v.Err == nil)
 	end := Ended{Err: v.Err, Apart: v.Apart}

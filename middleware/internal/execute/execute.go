@@ -1,7 +1,6 @@
-// Package execute is the seam between a delivery and the way in which its attempts are
-// executed: in a transaction of the store that holds the claim and the handler's effects, in
-// one that it shares with other deliveries, or under a lease, which is a claim in a commit of
-// its own and a completion in another one.
+// Package execute separates a delivery from the way its attempts are executed: in a transaction
+// of the store with the claim and the handler's effects, in such a transaction shared with other
+// deliveries, or under a lease, where claim and completion have a commit each.
 package execute
 
 import (
@@ -11,70 +10,69 @@ import (
 	"github.com/millpond-go/millpond/stores"
 )
 
-// Mode is a way to execute attempts. It is safe for concurrent use.
+// Mode is a way of executing attempts. It is safe for concurrent use.
 type Mode interface {
-	// New returns an execution, for one delivery after the other.
+	// New returns an execution. It serves one delivery after another.
 	New() Execution
 }
 
 // Execution executes the attempts of one delivery, one after the other. It belongs to the
 // delivery's goroutine.
 type Execution interface {
-	// Start begins with a delivery, whose questions get contexts from parent.
+	// Start begins a delivery. The contexts of its calls derive from parent.
 	Start(parent context.Context, o Observer)
 
 	// Claim asks for the claim. If the outcome is stores.Claimed an attempt is open, until
 	// Finish or Undo.
 	Claim(c stores.Claim) (stores.Verdict, error)
 
-	// Context returns parent with what the handler needs of the open attempt.
+	// Context returns parent with the values that the handler needs of the open attempt.
 	Context(parent context.Context) context.Context
 
-	// Finish ends the attempt of a handler that has succeeded. Ended.Err is nil if its
-	// effects and outputs are committed, and that is proven; otherwise it wraps
-	// stores.ErrNotCommitted or stores.ErrCommitUnknown.
+	// Finish ends the attempt of a handler that has succeeded. Ended.Err is nil if its effects
+	// and outputs are proven to be committed; otherwise it wraps stores.ErrNotCommitted or
+	// stores.ErrCommitUnknown.
 	Finish(outputs []stores.Output) Ended
 
-	// Undo ends an attempt for a reason, without a trace. Ended.Err says that it could not
-	// be undone in order, which ends it too.
+	// Undo rolls an attempt back for a reason. Ended.Err says that the rollback failed, which
+	// ends the attempt as well.
 	Undo(cause error) Ended
 
 	// Open reports whether an attempt is open.
 	Open() bool
 
-	// Resolve reports whether the key is completed, once nothing that could still complete it
-	// is running. can is false if nobody can tell but the next claim.
+	// Resolve reports whether the key is completed, once nothing that could still complete it is
+	// running. can is false if only the next claim can tell.
 	Resolve(k stores.Key) (completed, can bool, err error)
 
-	// Escaped reports whether the attempt that was ended last is committed all the same.
+	// Escaped reports whether the last ended attempt is committed all the same.
 	Escaped() (committed bool, err error)
 
-	// Close frees what is left. Claim may be called again.
+	// Close frees all resources. Claim may be called again.
 	Close()
 
-	// Forget drops all that it has of the delivery, before another Start.
+	// Forget drops all data of the delivery, before another Start.
 	Forget()
 }
 
-// Ended is how an attempt has ended.
+// Ended describes how an attempt ended.
 type Ended struct {
 	Err         error
-	Interrupted error // why the database kept it from succeeding, if it did
+	Interrupted error // why the database interrupted it, or nil
 	Refused     bool  // the database would refuse this message each time
 	Escaped     bool  // it may be committed, in part or whole: ask Execution.Escaped
 
-	// Of a batch: what it shared is the reason, and it is to be run again, which is then alone.
+	// Of a batch: the attempt ended because of sharing, and must run again, alone.
 	Apart bool
 
-	// Of a lease.
-	Again  bool   // Finish may be called again: the handler must not be run again for this
-	Lost   bool   // it is another holder's
-	Cut    error  // why the handler's context has ended, if the lease was the reason
-	Server uint64 // that has committed, as stores.Verdict has it
+	// About a lease.
+	Again  bool   // Finish may be called again; the handler must not run again
+	Lost   bool   // another holder has the lease
+	Cut    error  // why the lease ended the handler's context, or nil
+	Server uint64 // the server of the commit, as in stores.Verdict
 }
 
-// Observer is told of what an execution asks of the store. A context that it returns is that
-// of the question.
+// Observer observes the calls of an execution to the store. A call uses the returned context.
 type Observer interface {
 	ClaimStarts(ctx context.Context, c stores.Claim) context.Context
 	ClaimEnds(ctx context.Context, v stores.Verdict, err error)
@@ -82,5 +80,5 @@ type Observer interface {
 	CommitEnds(ctx context.Context, err error)
 }
 
-// Bounds are the longest times of single questions.
+// Bounds are the timeouts of single calls.
 type Bounds struct{ Claim, Commit time.Duration }

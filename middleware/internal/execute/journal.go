@@ -13,21 +13,21 @@ import (
 	"github.com/millpond-go/millpond/stores"
 )
 
-// Errors of steps. What each means is said at those of package middleware.
+// Package middleware documents these errors.
 var (
 	ErrStepMisused = errors.New("middleware: a step is used wrongly")
 	ErrJournal     = errors.New("middleware: the results of steps could not be read or recorded")
 )
 
-// maxSteps is how many a run may have: all that are on record are read at once.
+// maxSteps bounds the steps of a run, because all recorded ones are read at once.
 const maxSteps = 1000
 
-// journal has the steps of one run.
+// journal records the steps of one run.
 type journal struct {
 	store  stores.LeaseInbox
 	lease  stores.HeldLease
-	parent context.Context //nolint:containedctx // of the questions
-	bound  time.Duration   // of each of them
+	parent context.Context //nolint:containedctx // of the calls
+	bound  time.Duration   // the timeout of each call
 
 	mu       sync.Mutex
 	closed   bool
@@ -36,7 +36,7 @@ type journal struct {
 	writing  sync.WaitGroup
 }
 
-// begin takes a name, and returns what is on record for it.
+// begin reserves a name, and returns the recorded result, if there is one.
 func (j *journal) begin(ctx context.Context, name string) (result []byte, found bool, err error) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -84,8 +84,7 @@ func (j *journal) read(ctx context.Context) error {
 	return nil
 }
 
-// record writes down a step that is done. It is tried until ctx, the handler's, ends, and once
-// if it has.
+// record records a finished step. It tries until ctx, the handler's, ends, and at least once.
 func (j *journal) record(ctx context.Context, s stores.Step) error {
 	j.mu.Lock()
 	if j.closed {
@@ -105,7 +104,7 @@ func (j *journal) record(ctx context.Context, s stores.Step) error {
 	return nil
 }
 
-// insist asks until the store is at hand or ctx ends.
+// insist calls ask until the store answers or ctx ends.
 func (j *journal) insist(ctx context.Context, ask func(context.Context) error) error {
 	const least, most = 20 * time.Millisecond, time.Second
 	for wait := least; ; wait = min(2*wait, most) {
@@ -118,7 +117,7 @@ func (j *journal) insist(ctx context.Context, ask func(context.Context) error) e
 	}
 }
 
-// close refuses further steps, and waits for a record that is being written.
+// close refuses further steps, and waits for a record in progress.
 func (j *journal) close() {
 	j.mu.Lock()
 	j.closed = true

@@ -10,36 +10,35 @@ import (
 	"github.com/millpond-go/millpond/stores"
 )
 
-// ErrLeaseLost: the lease is another holder's, or was broken.
+// ErrLeaseLost: another holder has the lease, or it was broken.
 var ErrLeaseLost = errors.New("middleware: the lease of the message was lost")
 
-// Terms are those of a handler's leases.
+// Terms are the settings of a handler's leases.
 type Terms struct {
-	TTL time.Duration // how long one lives that is not renewed
-	// Stop: what may have happened is not tried again.
+	TTL time.Duration // how long a lease lives without renewal
+	// Stop: an effect that may have happened is not tried again.
 	Stop bool
 	// KeyLifetime is how long after its first attempt a message may be run; 0: any time.
 	KeyLifetime time.Duration
 }
 
-// Leased is an execution whose claim is a lease. It is on record, with its attempt counted,
-// before Claim. What Finish says is that the effect has happened and its completion is
+// Leased is an execution whose claim is a lease. The lease is on record, with its attempt
+// counted, before Claim. If Finish fails, the effect has happened and only its completion is
 // missing: it may be called again.
 type Leased interface {
 	Execution
 	Terms() Terms
 
-	// Holder returns a name for the next lease, which no other has.
+	// Holder returns a unique name for the next lease.
 	Holder() string
-	// Holds notes a lease that is on record as the holder's, by a request made at asked. first:
-	// nothing was on record of the message before.
+	// Holds notes a recorded lease of this holder, by a request made at asked. first: the message
+	// had no record before.
 	Holds(l stores.HeldLease, asked time.Time, first bool)
-	// Owns reports whether a start that was not answered has made a version. The lease is
-	// renewed then.
+	// Owns reports whether a start whose answer was lost was recorded. It renews the lease then.
 	Owns(l stores.HeldLease) (bool, error)
 }
 
-// Lease executes attempts whose effect is outside of the database.
+// Lease executes attempts whose effect is outside the database.
 type Lease struct {
 	store       stores.LeaseInbox
 	bounds      Bounds
@@ -57,7 +56,7 @@ func (l *Lease) New() Execution {
 	return &underLease{mode: l, inTransaction: inTransaction{mode: l.completions}}
 }
 
-// underLease executes the attempts of one delivery. Its transaction is that of a completion.
+// underLease executes the attempts of one delivery. Its transaction is the one of a completion.
 type underLease struct {
 	inTransaction
 
@@ -65,9 +64,9 @@ type underLease struct {
 	observer Observer
 	claim    stores.Claim
 	held     stores.HeldLease
-	until    time.Time // when the lease has expired at the latest
-	run      *run      // nil: none was begun under the lease
-	failures int       // of what the program does to complete
+	until    time.Time // when the lease expires at the latest
+	run      *run      // nil: no run has begun under the lease
+	failures int       // of the program's functions for the completion
 	first    bool      // no step can be on record
 }
 
@@ -97,7 +96,7 @@ func (x *underLease) Owns(l stores.HeldLease) (bool, error) {
 	return true, nil
 }
 
-// extend asks the store once.
+// extend renews the lease once.
 func (x *underLease) extend(parent context.Context, l stores.HeldLease) error {
 	ctx, cancel := context.WithTimeout(parent, x.mode.bounds.Claim)
 	defer cancel()
@@ -110,8 +109,8 @@ func (x *underLease) Start(parent context.Context, o Observer) {
 	x.inTransaction.Start(parent, unobserved{})
 }
 
-// Claim implements Execution: the lease is there, but may have been waiting, and what the
-// message must not pass only a claim of the store's tells.
+// Claim implements Execution. The lease is held already, but may have expired, and only a claim
+// of the store finds what else forbids a run.
 func (x *underLease) Claim(c stores.Claim) (v stores.Verdict, err error) {
 	ctx := x.observer.ClaimStarts(x.parent, c)
 	v, err = x.begin(c)
@@ -150,7 +149,7 @@ func (x *underLease) journal() *journal {
 	return j
 }
 
-// Context implements Execution. The handler's context ends before the lease does, which is
+// Context implements Execution. The handler's context ends before the lease does. The lease is
 // renewed until parent ends.
 func (x *underLease) Context(parent context.Context) context.Context {
 	held := x.held
@@ -160,7 +159,7 @@ func (x *underLease) Context(parent context.Context) context.Context {
 // Open implements Execution.
 func (x *underLease) Open() bool { return x.run != nil && !x.run.isOver() }
 
-// Undo implements Execution. A lease that was not renewed need not be another holder's.
+// Undo implements Execution. A lease that was not renewed may still be this holder's.
 func (x *underLease) Undo(error) Ended {
 	x.until = x.run.end()
 	end := Ended{Cut: x.run.cut()}
@@ -176,11 +175,11 @@ func (x *underLease) Finish(outputs []stores.Output) Ended {
 	ctx := x.observer.CommitStarts(x.parent)
 	end := x.complete(outputs)
 	x.observer.CommitEnds(ctx, end.Err)
-	end.Interrupted = nil // the effect is not: no other run of the handler is needed
+	end.Interrupted = nil // the effect was not interrupted: the handler need not run again
 	return end
 }
 
-// maxProgramFailures is how often what the program does to complete may fail before the
+// maxProgramFailures is how often the program's functions for the completion may fail before the
 // attempt has failed.
 const maxProgramFailures = 3
 
@@ -219,7 +218,7 @@ func tryAgain(err error) Ended {
 	return end
 }
 
-// refused tells a lease that was lost from a row that is locked for a moment.
+// refused tells a lost lease from a row that is locked for a moment.
 func (x *underLease) refused(v stores.Verdict) Ended {
 	if v.Outcome == stores.InFlight {
 		switch lost, err := x.overtaken(); {
@@ -242,21 +241,21 @@ func (x *underLease) overtaken() (bool, error) {
 	return err == nil && seen.Failure.Version != x.held.Version, err //nolint:wrapcheck // the machine says what it means
 }
 
-// writes runs what the handler wants to write when the message is completed.
+// writes runs the functions that the handler gave to OnComplete.
 func (x *underLease) writes() error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(x.run.context()), x.mode.bounds.Commit)
 	defer cancel()
 	ctx = x.inTransaction.Context(ctx)
 	for _, f := range x.run.completions() {
 		if err := callback.Apart("a function for OnComplete", func() error { return f(ctx) }); err != nil {
-			return err //nolint:wrapcheck // it is the program's
+			return err //nolint:wrapcheck // the program's own error
 		}
 	}
 	return nil
 }
 
-// renew renews the lease between tries to complete, as long as the handler may run. Without
-// it the message can be completed, too, until somebody takes it over.
+// renew renews the lease between tries to complete, as long as the handler may run. The message
+// can be completed without renewal, too, until another holder takes it over.
 func (x *underLease) renew() {
 	asked := time.Now()
 	if ttl := x.mode.terms.TTL; x.until.Sub(asked) < ttl-ttl/renewals && asked.Before(x.run.deadline()) {
@@ -271,7 +270,7 @@ func (x *underLease) Forget() {
 	*x = underLease{mode: x.mode, inTransaction: inTransaction{mode: x.mode.completions}}
 }
 
-// unobserved are the questions of a completion, which is observed as a whole.
+// unobserved observes the calls of a completion, which is observed as a whole.
 type unobserved struct{}
 
 func (unobserved) ClaimStarts(ctx context.Context, _ stores.Claim) context.Context { return ctx }

@@ -8,18 +8,17 @@ import (
 	"github.com/millpond-go/millpond/middleware/internal/text"
 )
 
-// patience bounds the calls to the store that a delivery makes one after the other:
-// one context and one timer for all of them, where context.WithTimeout would make both
-// anew for each. The context of a call that took too long is canceled, and the next
-// call gets another one.
+// patience bounds the store calls that a delivery makes one after the other. It uses one context
+// and one timer for all of them, where context.WithTimeout would create both for each call. The
+// context of a call that took too long is canceled, and the next call gets a new one.
 type patience struct {
 	ctx    context.Context //nolint:containedctx // handed out by start
 	cancel context.CancelFunc
 	timer  *time.Timer
-	limit  time.Duration // of the call
+	limit  time.Duration // the timeout of the call
 }
 
-// start returns a context for a call that may take as long as limit.
+// start returns a context for a call that may take limit.
 func (p *patience) start(parent context.Context, limit time.Duration) context.Context {
 	p.limit = limit
 	if p.ctx == nil {
@@ -31,9 +30,9 @@ func (p *patience) start(parent context.Context, limit time.Duration) context.Co
 	return p.ctx
 }
 
-// stop ends the call, and returns its error, which says so if the call was ended because it
-// took too long. A timer that has struck may not have canceled the context yet, so the
-// next call must not have that. bound names the limit in the configuration.
+// stop ends the call, and returns its error, which says so if the call took too long. A timer
+// that has fired may not have canceled the context yet, so the next call must not get that
+// context. bound names the limit in the configuration.
 func (p *patience) stop(bound string, err error) error {
 	if p.timer.Stop() {
 		return err
@@ -45,7 +44,7 @@ func (p *patience) stop(bound string, err error) error {
 	return &lateError{bound: bound, limit: p.limit, cause: err}
 }
 
-// end frees what start has made. A delivery that goes on may start again.
+// end frees what start has made. The delivery may start again.
 func (p *patience) end() {
 	if p.cancel != nil {
 		p.timer.Stop()
@@ -54,7 +53,7 @@ func (p *patience) end() {
 	}
 }
 
-// lateError is the error of a call that was ended because it took too long.
+// lateError is the error of a call that took too long.
 type lateError struct {
 	bound string
 	limit time.Duration

@@ -14,21 +14,21 @@ import (
 	"github.com/millpond-go/millpond/stores"
 )
 
-// renewals is how often a lease is renewed in the time that it lives.
+// renewals is how often a lease is renewed within its TTL.
 const renewals = 3
 
-// run is the run of a handler under a lease. Goroutines that the handler leaves behind may
-// use it when it is over.
+// run is the run of a handler under a lease. Goroutines that the handler leaves behind may use it
+// after its end.
 type run struct {
 	mu     sync.Mutex
-	until  time.Time // of the lease
+	until  time.Time // when the lease expires
 	over   bool
 	writes []func(context.Context) error
 	steps  *journal
 
 	ctx     context.Context //nolint:containedctx // the handler's
 	cancel  context.CancelCauseFunc
-	ends    time.Time // when the handler's time is over
+	ends    time.Time // the handler's deadline
 	stop    chan struct{}
 	stopped chan struct{}
 }
@@ -39,14 +39,14 @@ func newRun(until time.Time, steps *journal) *run {
 	return &run{until: until, steps: steps, stop: make(chan struct{}), stopped: make(chan struct{})}
 }
 
-// renewal is how the lease of a run is renewed.
+// renewal says how the lease of a run is renewed.
 type renewal struct {
 	ttl    time.Duration
 	extend func(ctx context.Context) error
-	parent context.Context //nolint:containedctx // of the questions
+	parent context.Context //nolint:containedctx // of the calls
 }
 
-// begin returns the context of the handler, and begins to renew the lease.
+// begin returns the context of the handler, and starts the renewal of the lease.
 func (r *run) begin(parent context.Context, how renewal) context.Context {
 	ctx, cancel := context.WithCancelCause(parent)
 	r.ctx, r.cancel = &runContext{ctx, r}, cancel
@@ -55,8 +55,8 @@ func (r *run) begin(parent context.Context, how renewal) context.Context {
 	return r.ctx
 }
 
-// renew renews the lease until the handler has returned or its time is over. The handler's
-// context ends some time before a lease that could not be renewed does.
+// renew renews the lease until the handler has returned or its time is over. If the lease cannot
+// be renewed, the handler's context ends some time before the lease does.
 func (r *run) renew(ctx context.Context, cancel context.CancelCauseFunc, how renewal) {
 	defer close(r.stopped)
 	margin := how.ttl / 10
@@ -73,7 +73,7 @@ func (r *run) renew(ctx context.Context, cancel context.CancelCauseFunc, how ren
 		case <-timer.C:
 		}
 		asked := time.Now()
-		if !asked.Before(r.ends) { // both may have come at once
+		if !asked.Before(r.ends) { // both timers may have fired at once
 			return
 		}
 		left := r.until.Sub(asked) - margin
@@ -99,7 +99,7 @@ func (r *run) renew(ctx context.Context, cancel context.CancelCauseFunc, how ren
 	}
 }
 
-// end ends the run, and returns until when the lease lives.
+// end ends the run, and returns when the lease expires.
 func (r *run) end() time.Time {
 	r.mu.Lock()
 	first := !r.over
@@ -123,7 +123,7 @@ func (r *run) isOver() bool {
 	return r.over
 }
 
-// cut is why the handler's context has ended, if the lease was the reason.
+// cut returns why the lease ended the handler's context, or nil.
 func (r *run) cut() error {
 	if r.ctx != nil {
 		if err := context.Cause(r.ctx); errors.Is(err, ErrLeaseLost) {
@@ -171,8 +171,8 @@ func (r *run) Once(name string, f func() ([]byte, error)) (result []byte, err er
 	return result, r.steps.record(r.ctx, stores.Step{Name: name, Result: result})
 }
 
-// lapsed is why no other step may begin. A process that stood still may come here before its
-// context ends, when the message is completed and what was on record is gone.
+// lapsed returns why no further step may begin. A process that was suspended may come here before
+// its context ends, when the message is completed and its recorded steps are gone.
 func (r *run) lapsed() error {
 	if r.ctx.Err() != nil {
 		return context.Cause(r.ctx) //nolint:wrapcheck // it is ours, or the delivery's
@@ -206,7 +206,7 @@ func (c *runContext) Value(key any) any {
 	return c.Context.Value(key)
 }
 
-// holder names this process, and the leases that it has had.
+// holder is the name of this process, and a counter for its leases.
 var holder = struct {
 	process string
 	leases  atomic.Int64

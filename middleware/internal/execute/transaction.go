@@ -8,10 +8,10 @@ import (
 	"github.com/millpond-go/millpond/stores"
 )
 
-// Transaction executes attempts in one transaction of the store each.
+// Transaction executes each attempt in a transaction of the store.
 type Transaction struct {
 	store    stores.Inbox
-	resolver stores.Resolver // nil if the store is none
+	resolver stores.Resolver // nil: the store is no Resolver
 	bounds   Bounds
 }
 
@@ -27,11 +27,11 @@ func (t *Transaction) New() Execution { return &inTransaction{mode: t} }
 // inTransaction executes the attempts of one delivery.
 type inTransaction struct {
 	mode     *Transaction
-	parent   context.Context //nolint:containedctx // of all questions of the delivery
+	parent   context.Context //nolint:containedctx // of all calls of the delivery
 	observer Observer
 	patience patience
 	open     stores.Attempt // nil: none
-	last     stores.Attempt // that was ended
+	last     stores.Attempt // the attempt that ended last
 }
 
 // Start implements Execution.
@@ -95,7 +95,7 @@ func (x *inTransaction) Undo(cause error) Ended {
 	return x.ended(err, cause)
 }
 
-// ended asks the attempt how it has ended, as far as it can tell.
+// ended asks the attempt how it ended, as far as it can tell.
 func (x *inTransaction) ended(err, cause error) Ended {
 	end := Ended{Err: err}
 	if i, ok := x.last.(stores.Interruptible); ok {

@@ -1,9 +1,9 @@
 // Package gate decides which delivery may ask the store now. It knows no store: its callers
-// say what the answers mean.
+// interpret the answers.
 //
-// A delivery that cannot be decided is held, without a connection. Too many of one consumer
-// stop its intake, and a store that cannot be asked stops that of all: one delivery at a
-// time asks for everybody. Messages that may have ended a process run one at a time.
+// A delivery that cannot be decided is held, without a connection. Too many of one consumer stop
+// that consumer's intake. A store that does not answer stops all intakes: one delivery at a time
+// asks for all. Messages that may have ended a process run one at a time.
 package gate
 
 import (
@@ -13,39 +13,39 @@ import (
 	"time"
 )
 
-// ErrFull: too many deliveries of the consumer were held all the time.
+// ErrFull: the consumer's held deliveries were at their maximum all the time.
 var ErrFull = errors.New("middleware: Hold.Max deliveries were held all the time")
 
-// Config says how deliveries wait.
+// Config sets how deliveries wait.
 type Config struct {
 	Limit              time.Duration // of one delivery
-	MinPause, MaxPause time.Duration // between its questions
-	Max                int           // held deliveries of a consumer that stop its intake
+	MinPause, MaxPause time.Duration // between two claims
+	Max                int           // held deliveries of a consumer at which its intake stops
 
 	Paused  func(reason error)        // is called when the intake pauses
 	Resumed func(after time.Duration) // is called when it resumes
 }
 
-// Gate is what all deliveries of an inbox share. It is safe for concurrent use.
+// Gate is shared by all deliveries of an inbox. It is safe for concurrent use.
 type Gate struct {
 	config Config
 	intake *intake
 	ward   *ward
 }
 
-// New returns a gate that is open.
+// New returns an open gate.
 func New(c Config) *Gate {
 	return &Gate{config: c, intake: newIntake(c), ward: newWard()}
 }
 
-// Reason returns why the intake is paused, nil if it is not.
+// Reason returns why the intake is paused, or nil.
 func (g *Gate) Reason() error { return g.intake.reason() }
 
-// Answered notes that the store has answered somebody.
+// Answered notes an answer of the store.
 func (g *Gate) Answered() { g.intake.resume() }
 
-// Lane returns a new lane, for the deliveries of one consumer: one whose messages have to
-// wait does not stop another.
+// Lane returns a new lane, for the deliveries of one consumer. Held deliveries of one lane do not
+// stop another.
 func (g *Gate) Lane() *Lane { return &Lane{limit: g.config.Max} }
 
 // Lane counts the held deliveries of a consumer.
@@ -54,10 +54,10 @@ type Lane struct {
 
 	mu   sync.Mutex
 	held int
-	room chan struct{} // closed when there is room; nil while nobody waits
+	room chan struct{} // closed when there is room; nil without waiters
 }
 
-// hold counts one delivery as held until release is called.
+// hold counts a held delivery until release is called.
 func (l *Lane) hold() {
 	l.mu.Lock()
 	l.held++

@@ -9,31 +9,31 @@ import (
 	"github.com/millpond-go/millpond/internal/pause"
 )
 
-// intake stands still while the store cannot be asked: one delivery at a time goes on
-// asking, with growing pauses, and the others wait for its answer. So a store that comes
-// back is not met by all of them at once, and one that is away is not asked by each.
+// intake pauses while the store does not answer: one delivery at a time asks, with growing
+// pauses, and the others wait for its answer. So a store that is down is not asked by each, and
+// one that comes back is not met by all at once.
 type intake struct {
 	config Config
 
 	paused atomic.Bool
-	probe  chan struct{} // full while a delivery has the asking
+	probe  chan struct{} // full while a delivery is the one that asks
 
 	mu      sync.Mutex
-	news    []func() // that are not told yet
+	news    []func() // functions still to be called
 	telling bool
 	open    chan struct{} // closed when the intake resumes; nil unless it is paused
 	since   time.Time
-	why     error // it is paused
+	why     error // why it is paused
 	resumed time.Time
-	last    time.Duration // pause between questions
-	next    time.Time     // of the next question, whoever asks it; zero: not decided yet
+	last    time.Duration // pause between claims
+	next    time.Time     // of the next claim, whoever makes it; zero: not decided yet
 }
 
 func newIntake(c Config) *intake {
 	return &intake{config: c, probe: make(chan struct{}, 1)}
 }
 
-// pause stops the intake for a reason, unless it stands still already.
+// pause stops the intake for a reason, unless it is stopped already.
 func (i *intake) pause(reason error) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -42,7 +42,7 @@ func (i *intake) pause(reason error) {
 		return
 	}
 	now := time.Now()
-	if now.Sub(i.resumed) > 2*i.config.MaxPause { // a store that only seems to be back is not asked more often for that
+	if now.Sub(i.resumed) > 2*i.config.MaxPause { // a store that only seems to be back does not reset the pauses
 		i.last = 0
 	}
 	i.open, i.since, i.next, i.why = make(chan struct{}), now, time.Time{}, reason
@@ -50,7 +50,7 @@ func (i *intake) pause(reason error) {
 	i.tell(func() { i.config.Paused(reason) })
 }
 
-// resume lets everybody ask again: the store has answered.
+// resume opens the intake after an answer of the store.
 func (i *intake) resume() {
 	if !i.paused.Load() {
 		return
@@ -68,8 +68,8 @@ func (i *intake) resume() {
 	i.tell(func() { i.config.Resumed(stood) })
 }
 
-// tell calls one function after the other, without the lock that it is called with: they
-// may be the program's, and ask the intake.
+// tell calls the functions one after the other. It releases the lock meanwhile, because they may
+// be the program's and call the intake.
 func (i *intake) tell(news func()) {
 	i.news = append(i.news, news)
 	if i.telling {
@@ -88,23 +88,23 @@ func (i *intake) tell(news func()) {
 	}
 }
 
-// reason returns why the intake is paused, nil if it is not.
+// reason returns why the intake is paused, or nil.
 func (i *intake) reason() error {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	return i.why
 }
 
-// resumedSince reports whether the store has answered somebody since t.
+// resumedSince reports whether the store has answered a delivery since t.
 func (i *intake) resumedSince(t time.Time) bool {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	return i.resumed.After(t)
 }
 
-// wait returns when the intake is open, or when it is this caller's turn to ask; it
-// then ends its turn with done, so that no single message's trouble keeps the others
-// from asking. ok is false if ctx ended before.
+// wait returns when the intake is open, or when it is this caller's turn to ask. The caller then
+// ends its turn with done, so that one message's trouble does not keep the others from asking. ok
+// is false if ctx ended before.
 func (i *intake) wait(ctx context.Context) (asking, ok bool) {
 	i.mu.Lock()
 	open := i.open
@@ -133,8 +133,8 @@ func (i *intake) wait(ctx context.Context) (asking, ok bool) {
 	return false, ok
 }
 
-// nextQuestion is the same for all that ask in vain for their turn: deliveries that may
-// be held for less than a pause must not begin it anew each.
+// nextQuestion is shared by all that wait for a turn: otherwise deliveries with a hold limit
+// shorter than the pause would begin it anew each.
 func (i *intake) nextQuestion() time.Time {
 	i.mu.Lock()
 	defer i.mu.Unlock()

@@ -16,10 +16,10 @@ type Turn struct {
 
 	since   time.Time     // when it first had to wait
 	pause   time.Duration // the last one
-	due     time.Duration // until it may be asked again, as it was known last
+	due     time.Duration // the pause until it is due, as known last
 	paused  time.Time     // when it last paused the intake, or would have
-	asking  bool          // it asks for all while the intake is paused
-	company company       // of the run, if it is a suspect's
+	asking  bool          // it is the one that asks while the intake is paused
+	company company       // of the run, if it is a suspect
 }
 
 // Arrive returns the turn of a delivery; shutdown ends its waits.
@@ -27,7 +27,7 @@ func (g *Gate) Arrive(shutdown context.Context, lane *Lane) Turn {
 	return Turn{gate: g, lane: lane, shutdown: shutdown}
 }
 
-// Held is how long the delivery has been waiting, the questions in between included.
+// Held returns how long the delivery has been waiting, including the claims in between.
 func (t *Turn) Held() time.Duration {
 	if t.since.IsZero() {
 		return 0
@@ -35,20 +35,20 @@ func (t *Turn) Held() time.Duration {
 	return time.Since(t.since)
 }
 
-// Next is how long to wait before it is asked again, by whoever has the message then.
+// Next returns the pause until the next claim, in this process or after a redelivery.
 func (t *Turn) Next() time.Duration { return max(t.pause, t.due) }
 
-// NotBefore says that it is in vain to ask before due is over.
+// NotBefore says that a claim is useless before due has passed.
 func (t *Turn) NotBefore(due time.Duration) { t.due = due }
 
-// Enter waits while the intake is paused or too many deliveries of the consumer are held.
-// It counts as being held. An error says why the delivery must be given back: ErrFull, the
-// end of shutdown, or paused, if the intake is.
+// Enter waits while the intake is paused or too many deliveries of the consumer are held. The
+// wait counts as being held. An error says why the delivery must be given back: ErrFull, the end
+// of shutdown, or paused if the intake is paused.
 func (t *Turn) Enter(paused error) error {
 	if t.gate.intake.paused.Load() && !t.asking && !t.awaitStore() {
 		return errors.Join(paused, context.Cause(t.shutdown))
 	}
-	if t.asking || t.lane.hasRoom() { // those that are held wait for the one that asks
+	if t.asking || t.lane.hasRoom() { // held deliveries wait for the one that asks
 		return nil
 	}
 	ctx, cancel := t.bounded()
@@ -62,15 +62,15 @@ func (t *Turn) Enter(paused error) error {
 	return ErrFull
 }
 
-// Reason says why a delivery is held.
+// Reason describes why a delivery is held.
 type Reason struct {
 	Err   error
-	Store bool                      // it says nothing about the message: others would meet it, too
+	Store bool                      // the reason would stop other deliveries, too
 	Tell  func(pause time.Duration) // is called before the pause
 }
 
-// Hold waits before the next question. It reports false when the delivery must be given
-// back: it was held for as long as it may be, or the service shuts down.
+// Hold waits before the next claim. It reports false when the delivery must be given back: it was
+// held for the limit, or the service shuts down.
 func (t *Turn) Hold(why Reason) bool {
 	c := &t.gate.config
 	t.begin()
@@ -82,13 +82,13 @@ func (t *Turn) Hold(why Reason) bool {
 		return false
 	}
 	if left := c.Limit - t.Held(); wait > left {
-		// To give it back now might bring it back at once, again and again.
+		// An early give-back might come back at once, again and again.
 		t.sleep(left)
 		t.due = max(wait-max(left, 0), 0)
 		return false
 	}
 	why.Tell(wait)
-	// Trouble that others did not have after this one had paused them is this one's alone.
+	// If others had no trouble after this one paused them, the trouble is this message's alone.
 	if why.Store && (t.paused.IsZero() || !t.gate.intake.resumedSince(t.paused)) {
 		t.paused = time.Now()
 		t.gate.intake.pause(why.Err)
@@ -96,8 +96,8 @@ func (t *Turn) Hold(why Reason) bool {
 		if ok := t.awaitStore(); !ok || t.asking {
 			return ok
 		}
-		// The store has answered others. The trouble may be this message's alone, so it
-		// waits for as long as it would have otherwise.
+		// The store has answered others. The trouble may be this message's alone, so it waits for
+		// the rest of its normal pause.
 		wait -= time.Since(begun)
 	}
 	return t.sleep(wait)
@@ -109,12 +109,11 @@ func (t *Turn) Answered() {
 	t.stopAsking()
 }
 
-// Alone waits until no other suspect runs: those that were only near what has ended a process
-// must not be counted again and again. It reports false if the delivery must be given back
-// first.
+// Alone waits until no other suspect runs, so that messages that merely ran beside the culprit
+// are not counted again and again. It reports false if the delivery must be given back first.
 func (t *Turn) Alone() bool { return t.run(alone) }
 
-// Beside waits until no suspect runs alone, or waits to. It reports false if the delivery
+// Beside waits until no suspect runs alone or waits to do so. It reports false if the delivery
 // must be given back first.
 func (t *Turn) Beside() bool { return t.run(beside) }
 
@@ -122,7 +121,7 @@ func (t *Turn) run(how company) bool {
 	if t.company != none {
 		return true
 	}
-	t.stopAsking() // the one that runs alone may be waiting for its turn to ask
+	t.stopAsking() // the one that runs alone may be waiting to ask
 	if !t.gate.ward.try(how) {
 		ctx, cancel := t.bounded()
 		defer cancel()
@@ -155,20 +154,20 @@ func (t *Turn) stopAsking() {
 	}
 }
 
-// begin notes that the delivery has to wait.
+// begin notes when the delivery first had to wait.
 func (t *Turn) begin() {
 	if t.since.IsZero() {
 		t.since = time.Now()
 	}
 }
 
-// bounded returns a context for as long as the delivery may still be held.
+// bounded returns a context that ends with the time that the delivery may still be held.
 func (t *Turn) bounded() (context.Context, context.CancelFunc) {
 	t.begin()
 	return context.WithTimeout(t.shutdown, t.gate.config.Limit-t.Held())
 }
 
-// sleep sleeps as a held delivery. Others may ask meanwhile.
+// sleep pauses a held delivery. Others may ask meanwhile.
 func (t *Turn) sleep(d time.Duration) bool {
 	t.stopAsking()
 	t.lane.hold()
@@ -176,7 +175,7 @@ func (t *Turn) sleep(d time.Duration) bool {
 	return pause.Sleep(t.shutdown, d)
 }
 
-// awaitStore waits, as a held delivery, until the store has answered somebody or it is
+// awaitStore waits, as a held delivery, until the store has answered another delivery or it is
 // this delivery's turn to ask.
 func (t *Turn) awaitStore() bool {
 	t.stopAsking()

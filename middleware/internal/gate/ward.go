@@ -5,23 +5,23 @@ import (
 	"sync"
 )
 
-// company says what else may run beside a suspect.
+// company says what may run beside a suspect.
 type company uint8
 
 const (
-	none   company = iota // it does not run
-	beside                // others that have not been near the end of a process
+	none   company = iota // not running
+	beside                // other suspects that also may run beside others
 	alone                 // no other suspect
 )
 
-// ward is where suspects run: one that may have ended a process alone, the others beside
-// each other. One that waits to be alone comes before those that begin.
+// ward orders suspects: one that may have ended a process runs alone, the others run beside each
+// other. One that waits to run alone precedes those that have not begun.
 type ward struct {
 	mu      sync.Mutex
 	alone   bool
-	waiting int // to be alone
+	waiting int // waiting to run alone
 	beside  int
-	changed chan struct{} // closed when somebody leaves; nil while nobody waits
+	changed chan struct{} // closed when one leaves; nil without waiters
 }
 
 func newWard() *ward { return &ward{} }

@@ -1,5 +1,4 @@
-// Package keep makes of a message what is kept of it while it is not completed, and a
-// message of what was kept.
+// Package keep converts a message that is not completed to its kept form and back.
 package keep
 
 import (
@@ -13,8 +12,7 @@ import (
 	"github.com/millpond-go/millpond/stores"
 )
 
-// Message is a message as it arrived, or what a codec has made of it. Nobody changes what
-// it refers to.
+// Message is a message as it arrived, or as a codec encoded it. What it refers to is immutable.
 type Message struct {
 	UUID     string
 	Metadata map[string]string
@@ -22,7 +20,7 @@ type Message struct {
 	Facts    stores.Facts
 }
 
-// size is what Keeper.MaxBytes counts.
+// size returns what Keeper.MaxBytes counts.
 func (m Message) size() int {
 	size := len(m.Payload) + len(m.Facts.Key) + len(m.Facts.NativeID)
 	for name, value := range m.Metadata {
@@ -31,14 +29,14 @@ func (m Message) size() int {
 	return size
 }
 
-// Codec is what kept messages go through. Its functions are the program's. They leave the
-// UUID as it is, and all facts but the key.
+// Codec transforms kept messages. Its functions are the program's. They change neither the UUID
+// nor the facts, except the key.
 type Codec struct {
 	Name           string
 	Encode, Decode func(context.Context, Message) (Message, error) // Decode may be nil
 }
 
-// Keeper says what is kept.
+// Keeper says what is kept of messages.
 type Keeper struct {
 	Off      bool
 	MaxBytes int    // 0: no limit
@@ -46,10 +44,10 @@ type Keeper struct {
 	Timeout  time.Duration
 }
 
-// CanPark reports whether a message can be run from what is kept of it.
+// CanPark reports whether a message can be run from its kept form.
 func (k *Keeper) CanPark(m Message) bool { return k.State(m) == stores.ContentKept }
 
-// State is what is kept of a message, if its codec takes it.
+// State returns what is kept of a message, if its codec accepts it.
 func (k *Keeper) State(m Message) stores.ContentState {
 	switch {
 	case k.Off:
@@ -62,10 +60,10 @@ func (k *Keeper) State(m Message) stores.ContentState {
 	return stores.ContentKept
 }
 
-// OneWay reports whether what is kept cannot be made a message again.
+// OneWay reports whether kept content cannot be decoded.
 func (k *Keeper) OneWay() bool { return k.Codec != nil && k.Codec.Decode == nil }
 
-// Content returns what is to be kept of a message as it arrived.
+// Content returns what is kept of a message as it arrived.
 func (k *Keeper) Content(ctx context.Context, m Message) (*stores.Content, error) {
 	c := &stores.Content{State: k.State(m), UUID: m.UUID}
 	if c.State != stores.ContentKept && c.State != stores.ContentOneWay {
@@ -76,7 +74,7 @@ func (k *Keeper) Content(ctx context.Context, m Message) (*stores.Content, error
 	return c, err
 }
 
-// Encode passes a message through the codec, if there is one, and names it.
+// Encode passes a message through the codec, if there is one, and returns the codec's name.
 func (k *Keeper) Encode(ctx context.Context, m Message) (kept Message, codec string, err error) {
 	if k.Codec == nil {
 		return m, "", nil
@@ -98,7 +96,7 @@ func (k *Keeper) Encode(ctx context.Context, m Message) (kept Message, codec str
 
 var errOtherCodec = errors.New("no such codec is configured")
 
-// Restore makes a message of what was kept. With an error it has the UUID, and the
+// Restore returns the message from its kept form. With an error, the message has the UUID and the
 // facts that no codec changes.
 func (k *Keeper) Restore(ctx context.Context, c stores.Content) (Message, error) {
 	kept := Message{UUID: c.UUID, Metadata: c.Metadata, Payload: c.Payload, Facts: c.Facts}
@@ -112,14 +110,14 @@ func (k *Keeper) Restore(ctx context.Context, c stores.Content) (Message, error)
 	restored.Facts.Key, restored.Facts.KeyWasNil, restored.Facts.PayloadWasNil = key, false, false
 	if err == nil {
 		restored.Payload = asBefore(restored.Payload, c.Facts.PayloadWasNil)
-		if c.Facts.KeyWasNil || c.Facts.Key != nil { // otherwise the codec has dropped it, or has it elsewhere
+		if c.Facts.KeyWasNil || c.Facts.Key != nil { // otherwise the codec dropped it or moved it elsewhere
 			restored.Facts.Key = asBefore(restored.Facts.Key, c.Facts.KeyWasNil)
 		}
 	}
 	return restored, err
 }
 
-// asBefore tells nil from empty, which many codecs do not.
+// asBefore restores the difference between nil and empty, which many codecs lose.
 func asBefore(b []byte, wasNil bool) []byte {
 	if len(b) > 0 {
 		return b

@@ -8,7 +8,7 @@ import (
 	"github.com/millpond-go/millpond/internal/pause"
 )
 
-// alarm wakes one sleeper at the earliest of the times that were set.
+// alarm wakes one sleeper at the earliest set time.
 type alarm struct {
 	mu      sync.Mutex
 	at      time.Time // zero: not set

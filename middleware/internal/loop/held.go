@@ -7,16 +7,16 @@ import (
 	"time"
 )
 
-// held are the items that a loop has reserved and not done with.
+// held has the items that a loop has reserved and not finished.
 type held[T any] struct {
 	mu    sync.Mutex
 	items map[*reservation[T]]struct{}
 }
 
-// reservation is one item's.
+// reservation is the reservation of one item.
 type reservation[T any] struct {
 	item T
-	at   time.Time // when it was asked for or renewed last
+	at   time.Time // the request that reserved or renewed it last
 }
 
 func newHeld[T any]() *held[T] { return &held[T]{items: make(map[*reservation[T]]struct{})} }
@@ -32,7 +32,7 @@ func (h *held[T]) add(batch []T, at time.Time) []*reservation[T] {
 	return added
 }
 
-// drop forgets reservations, and returns their items.
+// drop drops reservations, and returns their items.
 func (h *held[T]) drop(reservations []*reservation[T]) []T {
 	items := make([]T, len(reservations))
 	h.mu.Lock()
@@ -44,7 +44,7 @@ func (h *held[T]) drop(reservations []*reservation[T]) []T {
 	return items
 }
 
-// all returns what is held.
+// all returns all reservations and their items.
 func (h *held[T]) all() ([]*reservation[T], []T) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -64,7 +64,7 @@ func (h *held[T]) renew(reservations []*reservation[T], at time.Time) {
 	}
 }
 
-// renewed is when a reservation was asked for or renewed last.
+// renewed returns when a reservation was made or renewed last.
 func (h *held[T]) renewed(r *reservation[T]) time.Time {
 	h.mu.Lock()
 	defer h.mu.Unlock()

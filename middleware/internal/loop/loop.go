@@ -1,5 +1,5 @@
-// Package loop asks for work that has become due, hands it out to a bounded number of
-// places, and waits when there is none, until it is woken. It knows nothing of the work.
+// Package loop asks for due work, hands it out to a bounded number of places, and sleeps when
+// there is none, until it is woken. It knows nothing of the work.
 package loop
 
 import (
@@ -10,31 +10,31 @@ import (
 	"github.com/millpond-go/millpond/internal/pause"
 )
 
-// A batch is as large as can be done in about batchTime: what waits in it longer is late
-// for no reason, and small ones ask too often.
+// A batch takes about batchTime: items of larger batches wait needlessly, and smaller batches ask
+// too often.
 const (
 	batchTime  = time.Second
 	batchLimit = 512
-	// longestPause is the longest between questions that fail.
+	// longestPause is the longest pause between failing requests.
 	longestPause = 30 * time.Second
 )
 
 // Work is what a loop does. Its functions are called by one goroutine.
 type Work[T any] struct {
-	// Ask reserves at most limit items that are due. It is not canceled with the loop: what
-	// is reserved has to be given back.
+	// Ask reserves at most limit due items. Its context does not end with the loop, because
+	// reserved items must be given back.
 	Ask func(ctx context.Context, limit int) ([]T, error)
-	// Begin begins with an item in a free place, and returns the rest of what is to be done,
-	// which is called on a goroutine of its own and calls free, once, when the place is free
-	// again. It returns nil if ctx ended before it could begin.
+	// Begin begins an item in a free place. It returns the rest of the work, which runs on a
+	// goroutine of its own and calls free once, when the place is free again. It returns nil if
+	// ctx ended before it could begin.
 	Begin func(ctx context.Context, item T, reserved time.Time) (rest func(free func()))
-	// Renew lets the reservations of items last: of those that are not begun, and of those
-	// whose rest has not ended. It is called from a goroutine of its own every Renewal.
+	// Renew renews the reservations of items that have not begun or whose rest has not ended. It
+	// is called from a goroutine of its own every Renewal.
 	Renew   func(ctx context.Context, items []T) error
 	Renewal time.Duration
-	// GiveBack gives back items that were not begun: the loop stops. ctx has ended.
+	// GiveBack gives back items that did not begin, when the loop stops. ctx has ended.
 	GiveBack func(ctx context.Context, items []T)
-	// Failing is called when questions begin to fail.
+	// Failing is called when Ask begins to fail.
 	Failing func(err error)
 }
 
@@ -47,16 +47,15 @@ type Loop[T any] struct {
 	held   *held[T]
 }
 
-// New returns a loop with so many places, which asks every poll when nothing was due.
+// New returns a loop with a number of places that asks every poll while nothing is due.
 func New[T any](places int, poll time.Duration, w Work[T]) *Loop[T] {
 	return &Loop[T]{work: w, places: places, poll: poll, alarm: newAlarm(), held: newHeld[T]()}
 }
 
-// Wake lets the loop ask in a while.
+// Wake makes the loop ask after a pause.
 func (l *Loop[T]) Wake(in time.Duration) { l.alarm.set(in) }
 
-// Run works until ctx ends. Then it begins nothing more, and returns when all that was begun
-// is done.
+// Run works until ctx ends. Then it begins nothing more, and returns when all begun work is done.
 func (l *Loop[T]) Run(ctx context.Context) {
 	free := make(chan struct{}, l.places)
 	var busy sync.WaitGroup
@@ -90,8 +89,8 @@ func (l *Loop[T]) Run(ctx context.Context) {
 	}
 }
 
-// handOut begins with each item as soon as there is a place. It reports false if the loop
-// stops before.
+// handOut begins each item as soon as there is a place. It reports false if the loop stops
+// before.
 func (l *Loop[T]) handOut(ctx context.Context, batch []*reservation[T], free chan struct{}, busy *sync.WaitGroup) bool {
 	for i, r := range batch {
 		var rest func(func())
@@ -112,7 +111,7 @@ func (l *Loop[T]) handOut(ctx context.Context, batch []*reservation[T], free cha
 	return true
 }
 
-// renew renews what is held, until ctx ends.
+// renew renews all reservations, until ctx ends.
 func (l *Loop[T]) renew(ctx context.Context) {
 	for pause.Sleep(ctx, l.work.Renewal) {
 		all, items := l.held.all()
@@ -126,10 +125,10 @@ func (l *Loop[T]) renew(ctx context.Context) {
 	}
 }
 
-// next is the limit of the next batch, after one that took so long.
+// next returns the limit of the next batch, given the time of the last one.
 func (l *Loop[T]) next(limit int, took time.Duration, n int) int {
 	switch {
-	case n < limit: // those that are there may be too large for one batch
+	case n < limit: // the due items may be too large for one batch
 		return min(max(2*n, l.places), limit)
 	case took < batchTime/2:
 		return min(2*limit, batchLimit)

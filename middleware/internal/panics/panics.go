@@ -1,5 +1,5 @@
-// Package panics makes errors of panics: cut, without control characters, and with the
-// place where they happened.
+// Package panics turns panics into errors that are cut, have no control characters, and say where
+// the panic happened.
 package panics
 
 import (
@@ -20,22 +20,22 @@ var ErrPanicked = errors.New("middleware: the handler panicked")
 // ErrExited: the handler exited its goroutine.
 var ErrExited = fmt.Errorf("%w: it exited its goroutine (runtime.Goexit)", ErrPanicked)
 
-// Panic is what somebody panicked with, and where.
+// Panic is the value of a panic and its place.
 type Panic struct {
 	Value any
 	Text  string
 	Stack string
 }
 
-// Both are kept with the failure, in stores.MaxErrorBytes.
+// Both are kept with the failure, within stores.MaxErrorBytes.
 const (
 	mostText  = 3 << 9
 	mostStack = 2 << 10
 )
 
-// Recovered is called by a deferred function, with what it has recovered.
+// Recovered is called by a deferred function with the result of recover.
 func Recovered(r any) *Panic {
-	if p, ok := r.(*Panic); ok { // recovered before
+	if p, ok := r.(*Panic); ok { // already recovered further in
 		return p
 	}
 	return &Panic{
@@ -45,7 +45,7 @@ func Recovered(r any) *Panic {
 	}
 }
 
-// stack is that of the innermost panic, down to the inbox.
+// stack returns the stack of the innermost panic, down to the inbox.
 func stack() string {
 	const depth = 128
 	var pcs [depth]uintptr
@@ -60,7 +60,7 @@ func stack() string {
 			panicking = frame.Function == "runtime.gopanic"
 			continue
 		case !inHandler && strings.HasPrefix(frame.Function, "runtime."):
-			continue // how the runtime came to it
+			continue // frames of the runtime
 		case ours(frame.Function):
 			return b.String()
 		}
@@ -73,23 +73,23 @@ func stack() string {
 	return b.String()
 }
 
-// ours reports whether a function is the inbox's.
+// ours reports whether a function belongs to the inbox.
 func ours(function string) bool {
 	const inbox = "github.com/millpond-go/millpond/middleware"
 	return strings.HasPrefix(function, inbox+".(*visit).") || strings.HasPrefix(function, inbox+"/internal/")
 }
 
-// CauseError is a panic as the cause of a failed attempt. It does not unwrap to the value: a
-// policy for errors is not one for panics.
+// CauseError is a panic as the cause of a failed attempt. It does not unwrap to the value,
+// because a policy for errors is not one for panics.
 type CauseError struct{ *Panic }
 
 // Error implements error.
 func (c CauseError) Error() string { return c.Text }
 
-// Is makes it an ErrPanicked.
+// Is matches ErrPanicked.
 func (c CauseError) Is(target error) bool { return target == ErrPanicked }
 
-// StackOf returns where the panic happened that is the cause of an error, if one is.
+// StackOf returns the stack of the panic that caused an error, or "".
 func StackOf(err error) string {
 	if c, ok := errors.AsType[CauseError](err); ok {
 		return c.Stack
@@ -97,7 +97,7 @@ func StackOf(err error) string {
 	return ""
 }
 
-// WithStack adds to what is kept of a failure where the panic happened that is its cause.
+// WithStack adds the stack of the panic that caused a failure to its kept text.
 func WithStack(kept string, cause error) string {
 	stack := StackOf(cause)
 	if stack == "" {

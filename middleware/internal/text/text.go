@@ -1,5 +1,5 @@
-// Package text makes text of unknown origin fit to be logged and kept: cut, and quoted if it
-// holds anything that could do more in a terminal than be read.
+// Package text makes text of unknown origin fit for logs and storage: it cuts the text, and
+// quotes it if it contains control characters.
 package text
 
 import (
@@ -10,7 +10,7 @@ import (
 	"github.com/millpond-go/millpond/stores"
 )
 
-// Of is what an error says. Its method may be the program's, and panic.
+// Of returns the text of an error. Its method may be the program's, and panic.
 func Of(err error) (text string) {
 	defer func() {
 		if r := recover(); r != nil {
@@ -23,7 +23,7 @@ func Of(err error) (text string) {
 	return err.Error()
 }
 
-// OfPanic is what somebody panicked with. Its methods may be the program's, and panic.
+// OfPanic returns the text of a panic's value. Its methods may be the program's, and panic.
 func OfPanic(value any) string {
 	switch v := value.(type) {
 	case string:
@@ -35,10 +35,11 @@ func OfPanic(value any) string {
 	}
 }
 
-// Printable is what an error says, as Shown returns it: part of it may come from a message.
+// Printable returns the text of an error, as Shown does, because parts of it may come from a
+// message.
 func Printable(err error) string { return Shown(Of(err)) }
 
-// Shown cuts text, and quotes it if it holds anything but lines to read.
+// Shown cuts text, and quotes it if it contains control characters other than line breaks.
 func Shown(s string) string {
 	const most = 2 << 10
 	if len(s) > most {
@@ -71,7 +72,7 @@ func Quoted(s string) string {
 	return s
 }
 
-// OneLine writes line breaks as a program would.
+// OneLine escapes line breaks.
 func OneLine(s string) string { return oneLine.Replace(s) }
 
 var oneLine = strings.NewReplacer("\n", `\n`, "\t", " ")
@@ -79,7 +80,7 @@ var oneLine = strings.NewReplacer("\n", `\n`, "\t", " ")
 // Cut returns at most limit bytes of s.
 func Cut(s string, limit int) string { return s[:min(len(s), max(limit, 0))] }
 
-// Note adds to what is kept of an error, within stores.MaxErrorBytes.
+// Note appends a note to the kept text of an error, within stores.MaxErrorBytes.
 func Note(s, what string, why error) string {
 	note := fmt.Sprintf(" [%s: %s]", what, Cut(OneLine(Printable(why)), stores.MaxHistoryErrorBytes))
 	return Cut(s, stores.MaxErrorBytes-len(note)) + note
