@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"database/sql/driver"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -109,7 +110,7 @@ var mirrored = map[string]string{
 	"millpond_failure":    "number INTEGER, revision INTEGER, consumer INTEGER, message_id BLOB, status INTEGER, placement INTEGER, content INTEGER, presumed BOOLEAN, reserved BOOLEAN, attempts INTEGER, uncounted INTEGER, redrives INTEGER, due_at INTEGER, class TEXT, cause TEXT, error TEXT, history TEXT, topic TEXT, coordinates TEXT, order_key BLOB, uuid BLOB, codec TEXT, metadata BLOB, facts BLOB, payload BLOB",
 	"millpond_quarantine": "id INTEGER, consumer INTEGER, message_id BLOB, fingerprint BLOB, existing BLOB, reason TEXT, detail TEXT, topic TEXT, coordinates TEXT, uuid BLOB, codec TEXT, one_way BOOLEAN, metadata BLOB, facts BLOB, payload BLOB, seen INTEGER, status TEXT",
 	"millpond_audit":      "id INTEGER, verb TEXT, actor TEXT, reason TEXT",
-	"millpond_once":       "consumer INTEGER, message_id BLOB, name TEXT, result BLOB",
+	"millpond_once":       "consumer INTEGER, message_id BLOB, name TEXT, at INTEGER, result BLOB",
 	"millpond_outbox":     "id INTEGER", "millpond_outbox_history": "id INTEGER", "millpond_outbox_failed": "id INTEGER", // it has none
 	"millpond_schema": "version INTEGER, compatible INTEGER, name TEXT",
 }
@@ -157,7 +158,7 @@ func (m *mirror) refresh(ctx context.Context) error {
 				r.uuid, r.codec, r.oneWay, metadata, facts, payload, r.seen, r.state)
 		case kindMessage:
 			if sk := blob(i["sk"]); sk[0] == stepPrefix {
-				return insert("millpond_once", consumerIn(), idOf(i), string(sk[1:]), blob(i["res"]))
+				return insert("millpond_once", consumerIn(), idOf(i), string(sk[1:]), nil, blob(i["res"]))
 			}
 			if !r.known() {
 				return nil
@@ -216,6 +217,7 @@ var (
 	deletes = regexp.MustCompile(`^DELETE FROM (\w+)$`)
 	drops   = regexp.MustCompile(`^DROP TABLE (millpond_\w+)$`)
 	spoils  = regexp.MustCompile(`^UPDATE millpond_failure SET metadata = payload WHERE number = (\d+)$`)
+	steps   = regexp.MustCompile(`^INSERT INTO millpond_once (?s:.*) WHERE f.number = (\d+)$`)
 	renames = regexp.MustCompile(`^UPDATE millpond_consumer SET handler = '(.*)'$`)
 	newer   = regexp.MustCompile(`^INSERT INTO millpond_schema .* VALUES \((\d+), (\d+),`)
 )
@@ -251,23 +253,10 @@ func (m *mirror) exec(ctx context.Context, statement string) (handled bool, err 
 		return true, err
 	}
 	if match := spoils.FindStringSubmatch(statement); match != nil {
-		_, err = m.scan(ctx, table, func(i item) error {
-			if r := rowOf(i); strconv.FormatInt(r.number, 10) == match[1] {
-				part := key(kindContent, r.contentID, number8(0))
-				k, err := m.store.load(ctx, r)
-				if err != nil {
-					return err
-				}
-				facts, _ := sqlstore.EncodeFacts(k.facts)
-				packed := append([]byte{1, byte(len(k.payload))}, k.payload...)
-				packed = append(append(append(packed, byte(len(facts))), facts...), k.payload...)
-				part["b"] = bin(packed)
-				_, err = client.PutItem(ctx, &dynamodb.PutItemInput{TableName: &m.store.contents, Item: part})
-				return err
-			}
-			return nil
-		})
-		return true, err
+		return true, m.kept(ctx, match[1], m.spoil)
+	}
+	if match := steps.FindStringSubmatch(statement); match != nil {
+		return true, m.kept(ctx, match[1], m.step)
 	}
 	if match := renames.FindStringSubmatch(statement); match != nil {
 		_, err = m.scan(ctx, table, func(i item) error {
@@ -275,18 +264,53 @@ func (m *mirror) exec(ctx context.Context, statement string) (handled bool, err 
 				return nil
 			}
 			i["hdl"] = str(match[1])
-			_, err := client.PutItem(ctx, &dynamodb.PutItemInput{TableName: &table, Item: i})
-			return err
+			return m.putItem(ctx, table, i)
 		})
 		return true, err
 	}
 	if match := newer.FindStringSubmatch(statement); match != nil {
 		i := key(kindSchema, nil, nil)
 		i["ver"], i["cmp"] = &types.AttributeValueMemberN{Value: match[1]}, &types.AttributeValueMemberN{Value: match[2]}
-		_, err := client.PutItem(ctx, &dynamodb.PutItemInput{TableName: &table, Item: i})
-		return true, err
+		return true, m.putItem(ctx, table, i)
 	}
 	return false, nil
+}
+
+// kept calls change with the item of a message, and with what is kept of it.
+func (m *mirror) kept(ctx context.Context, number string, change func(context.Context, item, kept) error) error {
+	_, err := m.scan(ctx, m.store.table, func(i item) error {
+		if blob(i["pk"])[0] != kindMessage || strconv.FormatInt(integer(i["num"]), 10) != number {
+			return nil
+		}
+		k, err := m.store.load(ctx, rowOf(i))
+		if err != nil {
+			return err
+		}
+		return change(ctx, i, k)
+	})
+	return err
+}
+
+// spoil makes what is kept unreadable.
+func (m *mirror) spoil(ctx context.Context, i item, k kept) error {
+	part := key(kindContent, rowOf(i).contentID, number8(0))
+	facts, _ := sqlstore.EncodeFacts(k.facts)
+	packed := append([]byte{1, byte(len(k.payload))}, k.payload...)
+	packed = append(append(append(packed, byte(len(facts))), facts...), k.payload...)
+	part["b"] = bin(packed)
+	return m.putItem(ctx, m.store.contents, part)
+}
+
+// step writes a step, with the payload as its result.
+func (m *mirror) step(ctx context.Context, i item, k kept) error {
+	i["stp"] = &types.AttributeValueMemberBOOL{Value: true}
+	step := item{"pk": i["pk"], "sk": bin(append([]byte{stepPrefix}, "step"...)), "of": i["num"], "res": bin(k.payload)}
+	return errors.Join(m.putItem(ctx, m.store.table, i), m.putItem(ctx, m.store.table, step))
+}
+
+func (m *mirror) putItem(ctx context.Context, table string, i item) error {
+	_, err := m.store.client.PutItem(ctx, &dynamodb.PutItemInput{TableName: &table, Item: i})
+	return err
 }
 
 var command = regexp.MustCompile(`(?m)^aws dynamodb (\S+) --cli-input-json '([^']*)'$`)

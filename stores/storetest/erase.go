@@ -179,9 +179,15 @@ func eraseReserved(b *bench) {
 	version := b.fails(here, "runs")
 	attempt := b.take(here, claimFor("runs", "runs"), version)
 	b.tb.Cleanup(func() { _ = attempt.Rollback(context.WithoutCancel(b.ctx)) })
-	for _, store := range []stores.Store{here, elsewhere} {
+	erase := stores.Change{Verb: stores.VerbErase, Filter: stores.Filter{Status: []stores.Status{stores.StatusPending}}, Limit: 10}
+	open := []stores.Store{here, elsewhere}
+	shared := b.claimsShared(here)
+	if shared {
+		open = open[:1]
+	}
+	for _, store := range open {
 		ctx, cancel := context.WithTimeout(b.ctx, time.Second)
-		got, err := store.Change(ctx, stores.Change{Verb: stores.VerbErase, Filter: stores.Filter{Status: []stores.Status{stores.StatusPending}}, Limit: 10})
+		got, err := store.Change(ctx, erase)
 		cancel()
 		if here.Capabilities().SingleWriter && errors.Is(err, stores.ErrUnavailable) {
 			continue
@@ -191,8 +197,30 @@ func eraseReserved(b *bench) {
 		}
 	}
 	b.write(attempt, Effect{Key: "runs", Label: "first", Run: 1})
+	if shared {
+		b.erasesUnderway(elsewhere, attempt, erase)
+		return
+	}
 	b.commit(attempt)
 	b.expect(elsewhere, claimFor("runs", "runs"), stores.Duplicate)
+	b.paired()
+}
+
+// erasesUnderway: where other processes cannot know what runs, they erase it, and it does not commit.
+func (b *bench) erasesUnderway(elsewhere stores.Store, attempt stores.Attempt, erase stores.Change) {
+	b.tb.Helper()
+	got, err := elsewhere.Change(b.ctx, erase)
+	if err != nil || got.Changed != 1 || got.Reserved != 1 || got.Busy != 0 {
+		b.tb.Errorf("Change elsewhere = %+v, %v, want one reserved and one changed", got, err)
+	}
+	wantErr(b.tb, "Commit of what was erased meanwhile", attempt.Commit(b.ctx), stores.ErrNotCommitted)
+	if i, ok := attempt.(stores.Interruptible); !ok || i.Interrupted() == nil {
+		b.tb.Errorf("the attempt is not interrupted, so that it would count")
+	}
+	if found := b.effects("runs"); len(found) > 0 {
+		b.tb.Errorf("effects %v of what was erased are committed", found)
+	}
+	b.expect(elsewhere, claimFor("runs", "runs"), stores.Final)
 	b.paired()
 }
 
