@@ -26,6 +26,9 @@ const (
 	threeBatches  = "three statements, batches"
 	failingAlone  = "1 % failing, no inbox"
 	failingShared = "1 % failing, batches"
+	queuedBatches = "queued, batches"
+	queuedFailing = "1 % failing, queued, batches"
+	queuedAlone   = "queued, inbox, 4 connections"
 	ownInbox      = "inbox, a connection each"
 	ownBatches    = "batches, a connection each"
 )
@@ -91,6 +94,23 @@ func poolWithout(h handle) func(*pgxpool.Pool) (*handling, error) {
 }
 
 func poolWith(h handle, batches bool) func(*pgxpool.Pool) (*handling, error) {
+	return poolHandling(postgres.Handler(h), batches)
+}
+
+// queueMostly queues what changes another number of rows than it is to, one time in a hundred.
+func queueMostly() message.NoPublishHandlerFunc {
+	var n atomic.Int64
+	return postgres.Queued(func(_ context.Context, q *postgres.Queue, msg *message.Message) error {
+		rows := int64(1)
+		if n.Add(1)%poisonOneIn == 0 {
+			rows = 2
+		}
+		q.ExecRows(rows, writeEffect, msg.UUID, label)
+		return nil
+	})
+}
+
+func poolHandling(handler message.NoPublishHandlerFunc, batches bool) func(*pgxpool.Pool) (*handling, error) {
 	return func(pool *pgxpool.Pool) (*handling, error) {
 		store, err := postgres.New(pool, postgres.Config{})
 		if err != nil {
@@ -105,7 +125,7 @@ func poolWith(h handle, batches bool) func(*pgxpool.Pool) (*handling, error) {
 			return nil, err
 		}
 		return &handling{
-			handler:    postgres.Handler(h),
+			handler:    handler,
 			middleware: []message.HandlerMiddleware{inbox.Middleware},
 			close:      store.Close,
 		}, nil
@@ -125,6 +145,9 @@ func batchRecipes(db *database) []recipe {
 		{name: threeBatches, against: threeAlone, open: lean(n, poolWith(writeThrice, true))},
 		{name: failingAlone, open: lean(n, poolWithout(writeMostly()))},
 		{name: failingShared, against: failingAlone, open: lean(n, poolWith(writeMostly(), true))},
+		{name: queuedAlone, against: leanAlone, open: lean(n, poolHandling(postgres.Queued(queue), false))},
+		{name: queuedBatches, against: leanAlone, open: lean(n, poolHandling(postgres.Queued(queue), true))},
+		{name: queuedFailing, against: failingAlone, open: lean(n, poolHandling(queueMostly(), true))},
 		{name: ownInbox, open: lean(0, poolWith(write, false))},
 		{name: ownBatches, against: ownInbox, open: lean(0, poolWith(write, true))},
 	}

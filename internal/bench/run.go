@@ -34,6 +34,11 @@ func measureAll(ctx context.Context, o options) (_ *report, err error) {
 			return nil, err
 		}
 	}
+	if slices.Contains(o.groups, "batches-sqlite") {
+		if err := r.add(ctx, o, batchesOnSQLite(dir.Path, o)); err != nil {
+			return nil, err
+		}
+	}
 	if slices.Contains(o.groups, "purge-sqlite") {
 		if err := r.add(ctx, o, purgesSQLite(dir.Path)); err != nil {
 			return nil, err

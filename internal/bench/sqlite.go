@@ -36,6 +36,29 @@ func onSQLite(dir string, workers []int) *group {
 	}
 }
 
+// Names of recipes.
+const (
+	sqliteOwn    = "inbox"
+	sqliteShared = "batches"
+)
+
+// batchesOnSQLite compares messages that share commits with those that have each their own.
+func batchesOnSQLite(dir string, o options) *group {
+	return &group{
+		name:  "batches-sqlite",
+		title: "SQLite: messages that share transactions, every commit flushed",
+		about: "Both are called directly, without a router, with journal_mode=WAL and synchronous=FULL. Workers are messages in flight. " +
+			"Batches begin at two messages in flight.",
+		workers: batchWorkers(o),
+		recipes: []recipe{
+			{name: sqliteOwn, open: inFile(dir, sqliteInbox(nil))},
+			{name: sqliteShared, against: sqliteOwn, open: inFile(dir, sqliteInbox(map[string]middleware.BatchConfig{handlerName: {From: 2}}))},
+		},
+		deliveries: newMessages,
+		close:      func() {},
+	}
+}
+
 const sqliteSchema = "CREATE TABLE effect (id TEXT NOT NULL, label TEXT NOT NULL) STRICT"
 
 // inFile gives a recipe a file of its own, which goes with it.
@@ -111,6 +134,17 @@ func sqliteRetry(dir string) func(context.Context, int, int) (*job, error) {
 }
 
 func sqliteMillpond(ctx context.Context, file string) (*handling, error) {
+	return openSQLite(ctx, file, middleware.InboxConfig{Service: serviceName})
+}
+
+// sqliteInbox opens an inbox without a router.
+func sqliteInbox(batches map[string]middleware.BatchConfig) func(context.Context, string) (*handling, error) {
+	return func(ctx context.Context, file string) (*handling, error) {
+		return openSQLite(ctx, file, middleware.InboxConfig{Service: serviceName, Handler: handlerName, BatchByHandler: batches})
+	}
+}
+
+func openSQLite(ctx context.Context, file string, c middleware.InboxConfig) (*handling, error) {
 	store, err := sqlite.New(ctx, file, sqlite.Config{AutoMigrate: true})
 	if err != nil {
 		return nil, err
@@ -118,7 +152,7 @@ func sqliteMillpond(ctx context.Context, file string) (*handling, error) {
 	if _, err := store.DB().ExecContext(ctx, sqliteSchema); err != nil {
 		return nil, errors.Join(err, store.Close())
 	}
-	inbox, err := middleware.NewInbox(store, middleware.InboxConfig{Service: serviceName})
+	inbox, err := middleware.NewInbox(store, c)
 	if err != nil {
 		return nil, errors.Join(err, store.Close())
 	}
