@@ -8,6 +8,7 @@ import (
 	"strings"
 	"text/tabwriter"
 
+	"github.com/millpond-go/millpond/examples/internal/rows"
 	"github.com/millpond-go/millpond/middleware/keys"
 	"github.com/millpond-go/millpond/stores"
 )
@@ -44,20 +45,20 @@ type charge struct {
 
 func readBooks(ctx context.Context, d *database) (books, error) {
 	b := books{charges: make(map[string][]charge), balances: make(map[string]int64), discarded: make(map[string]bool)}
-	err := each(ctx, d.db, `SELECT order_id, account, cents FROM charge`, func(rows *sql.Rows) error {
+	err := rows.Each(ctx, d.db, `SELECT order_id, account, cents FROM charge`, func(found *sql.Rows) error {
 		var id string
 		var c charge
-		err := rows.Scan(&id, &c.account, &c.cents)
+		err := found.Scan(&id, &c.account, &c.cents)
 		b.charges[id] = append(b.charges[id], c)
 		return err
 	})
 	if err != nil {
 		return b, err
 	}
-	err = each(ctx, d.db, `SELECT name, balance FROM account`, func(rows *sql.Rows) error {
+	err = rows.Each(ctx, d.db, `SELECT name, balance FROM account`, func(found *sql.Rows) error {
 		var name string
 		var balance int64
-		err := rows.Scan(&name, &balance)
+		err := found.Scan(&name, &balance)
 		b.balances[name] = balance
 		return err
 	})
@@ -72,20 +73,6 @@ func readBooks(ctx context.Context, d *database) (books, error) {
 		b.discarded[strings.TrimPrefix(keys.Format(m.Key.ID), "p:")] = true
 	}
 	return b, err
-}
-
-func each(ctx context.Context, db *sql.DB, query string, row func(*sql.Rows) error) error {
-	rows, err := db.QueryContext(ctx, query)
-	if err != nil {
-		return err
-	}
-	defer func() { _ = rows.Close() }()
-	for rows.Next() {
-		if err := row(rows); err != nil {
-			return err
-		}
-	}
-	return rows.Err()
 }
 
 // result is what the comparison of books and orders has shown.

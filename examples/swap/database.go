@@ -10,6 +10,7 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 	"github.com/google/uuid"
 
+	"github.com/millpond-go/millpond/examples/internal/rows"
 	"github.com/millpond-go/millpond/router"
 	"github.com/millpond-go/millpond/stores"
 	"github.com/millpond-go/millpond/stores/dynamodb"
@@ -74,36 +75,22 @@ func (s inSQLite) prepare(ctx context.Context) error {
 }
 
 func (s inSQLite) read(ctx context.Context, b *books) error {
-	err := each(ctx, s.db, `SELECT order_id, article, quantity FROM reservation`, func(rows *sql.Rows) error {
+	err := rows.Each(ctx, s.db, `SELECT order_id, article, quantity FROM reservation`, func(found *sql.Rows) error {
 		var o order
-		err := rows.Scan(&o.ID, &o.Article, &o.Quantity)
+		err := found.Scan(&o.ID, &o.Article, &o.Quantity)
 		b.reserved[o.ID] = append(b.reserved[o.ID], o)
 		return err
 	})
 	if err != nil {
 		return err
 	}
-	return each(ctx, s.db, `SELECT article, quantity FROM stock`, func(rows *sql.Rows) error {
+	return rows.Each(ctx, s.db, `SELECT article, quantity FROM stock`, func(found *sql.Rows) error {
 		var article string
 		var quantity int64
-		err := rows.Scan(&article, &quantity)
+		err := found.Scan(&article, &quantity)
 		b.stock[article] = quantity
 		return err
 	})
 }
 
 func (inSQLite) remove(context.Context) error { return nil }
-
-func each(ctx context.Context, db *sql.DB, query string, row func(*sql.Rows) error) error {
-	rows, err := db.QueryContext(ctx, query)
-	if err != nil {
-		return err
-	}
-	defer func() { _ = rows.Close() }()
-	for rows.Next() {
-		if err := row(rows); err != nil {
-			return err
-		}
-	}
-	return rows.Err()
-}

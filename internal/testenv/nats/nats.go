@@ -89,7 +89,7 @@ func start(ctx context.Context, sync bool) (*Server, error) {
 			bindHost, port, _ := net.SplitHostPort(address) // which daemon has joined
 			return host.Command{Path: path, Args: []string{"-host", bindHost, "-port", port, "-dir", filepath.Join(dir, "data"), "-sync=" + strconv.FormatBool(sync)}}
 		},
-		Ready:      ready,
+		Ready:      daemon.Greets("INFO "),
 		InUse:      []string{"address already in use"},
 		StopSignal: syscall.SIGTERM,
 	})
@@ -97,29 +97,6 @@ func start(ctx context.Context, sync bool) (*Server, error) {
 		return nil, err
 	}
 	return &Server{server}, nil
-}
-
-// ready waits for the server's first line, which it sends to whoever connects.
-func ready(ctx context.Context, address string) error {
-	var dialer net.Dialer
-	conn, err := dialer.DialContext(ctx, "tcp", address)
-	if err != nil {
-		return err
-	}
-	defer conn.Close()
-	if deadline, ok := ctx.Deadline(); ok {
-		if err := conn.SetDeadline(deadline); err != nil {
-			return err
-		}
-	}
-	greeting := make([]byte, len("INFO "))
-	if _, err := conn.Read(greeting); err != nil {
-		return err
-	}
-	if string(greeting) != "INFO " {
-		return fmt.Errorf("the server begins with %q", greeting)
-	}
-	return nil
 }
 
 // URL returns the address that clients are given.

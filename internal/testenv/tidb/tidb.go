@@ -102,7 +102,7 @@ func Start(ctx context.Context) (*Server, error) {
 		Command: func(dir, _ string) host.Command {
 			return host.Command{Path: path, Args: []string{"-config", filepath.Join(dir, "tidb.toml")}}
 		},
-		Ready:      ready,
+		Ready:      daemon.Greets(""),
 		InUse:      []string{"address already in use"},
 		StopSignal: syscall.SIGTERM,
 	})
@@ -110,23 +110,6 @@ func Start(ctx context.Context) (*Server, error) {
 		return nil, err
 	}
 	return &Server{server}, nil
-}
-
-// ready waits for the handshake, which the server begins.
-func ready(ctx context.Context, address string) error {
-	var dialer net.Dialer
-	conn, err := dialer.DialContext(ctx, "tcp", address)
-	if err != nil {
-		return err
-	}
-	defer conn.Close()
-	if deadline, ok := ctx.Deadline(); ok {
-		if err := conn.SetDeadline(deadline); err != nil {
-			return err
-		}
-	}
-	_, err = conn.Read(make([]byte, 1))
-	return err
 }
 
 // URL returns the address, in no database.
