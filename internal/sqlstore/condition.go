@@ -38,6 +38,14 @@ func (c *Condition) in(d *Dialect, column string, values []int64) {
 	c.And(term, args...)
 }
 
+// keys is the condition of the rows that have one of some keys.
+func (d *Dialect) keys(column string, values []int64) (condition string, args []any) {
+	if d.Keys == nil {
+		return d.In(column, values)
+	}
+	return d.Keys(column, values)
+}
+
 // Clone returns a copy; terms that are added to it are not added to c.
 func (c *Condition) Clone() *Condition {
 	return &Condition{Args: slices.Clone(c.Args), terms: slices.Clone(c.terms)}

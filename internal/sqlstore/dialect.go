@@ -44,6 +44,9 @@ type Dialect struct {
 	Finish func(sql string) string
 	// In returns the condition that a column has one of some values, with its arguments.
 	In func(column string, values []int64) (condition string, args []any)
+	// Keys is In for a column that finds one row for each value; nil: In does. The condition must
+	// not read whole tables, whatever they had in them when it was planned.
+	Keys func(column string, values []int64) (condition string, args []any)
 	// Pairs is that of two columns, whose values belong together.
 	Pairs func(columns [2]string, values [][2]int64) (condition string, args []any)
 	// Alone: there is one writer at a time, so no row is ever skipped as locked.

@@ -95,7 +95,7 @@ type due struct {
 // in returns a statement about the failures with some numbers. The text has %s for their
 // condition, whose arguments come last.
 func (t *Tables) in(text, column string, numbers []int64, args ...any) Statement {
-	which, more := t.Dialect().In(column, numbers)
+	which, more := t.Dialect().keys(column, numbers)
 	return Statement{Text: t.sql(strings.Replace(text, "%s", which, 1)), Args: append(args, more...)}
 }
 

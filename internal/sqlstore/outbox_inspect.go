@@ -262,7 +262,8 @@ func (t *Tables) outputNumbers(ctx context.Context, from Sender, state stores.Ou
 // changeOutputs changes those of some outputs that are still there, after locking them.
 func (t *Tables) changeOutputs(ctx context.Context, tx Sender, c stores.OutputChange, numbers []int64) (changed int, err error) {
 	v, state, w := outputVerbs[c.Verb], c.Filter.State, &Condition{}
-	w.in(t.Dialect(), "f.id", numbers)
+	term, found := t.Dialect().keys("f.id", numbers)
+	w.And(term, found...)
 	if numbers, err = t.outputNumbers(ctx, tx, state, lockOutputs, w); err != nil || len(numbers) == 0 {
 		return 0, err
 	}
@@ -275,7 +276,7 @@ func (t *Tables) changeOutputs(ctx context.Context, tx Sender, c stores.OutputCh
 		if step.text == "" || i == 2 && v.remain {
 			continue
 		}
-		term, args := t.Dialect().In(step.column, numbers)
+		term, args := t.Dialect().keys(step.column, numbers)
 		text := t.outputText(state, strings.Replace(step.text, "%s", term, 1))
 		n, err := tx.Send(ctx, Statement{Text: text, Args: append(slices.Clip(step.args), args...)})
 		if err != nil {

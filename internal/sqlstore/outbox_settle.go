@@ -19,7 +19,7 @@ SELECT ` + OutputColumns + `, attempts, error, {now} FROM {schema.}{prefix}outbo
 	// An output is told apart from one that got its number after a failover by when it was created.
 	created = `{us}created_at{/us}`
 
-	deleteOutputs = `DELETE FROM {schema.}{prefix}outbox WHERE %s`
+	DeleteOutputs = `DELETE FROM {schema.}{prefix}outbox WHERE %s`
 
 	refuseOutput = `UPDATE {schema.}{prefix}outbox SET attempts = ?, error = ? WHERE %s`
 
@@ -39,11 +39,11 @@ func (s Store) Settle(ctx context.Context, q stores.Settlement) error {
 			if _, err := tx.Send(ctx, s.t.Outputs(keepPublished, q.Published, q.CreatedAt)); err != nil {
 				return err
 			}
-			_, err := tx.Send(ctx, s.t.Outputs(deleteOutputs, q.Published, q.CreatedAt))
+			_, err := tx.Send(ctx, s.t.Outputs(DeleteOutputs, q.Published, q.CreatedAt))
 			return err
 		})
 	default:
-		_, err = s.t.exec(ctx, s.t.Outputs(deleteOutputs, q.Published, q.CreatedAt))
+		_, err = s.t.exec(ctx, s.t.Outputs(DeleteOutputs, q.Published, q.CreatedAt))
 	}
 	if err == nil && len(q.Refused) > 0 {
 		err = s.t.db.Write(ctx, func(tx Sender) error {
@@ -63,7 +63,7 @@ func (s Store) Settle(ctx context.Context, q stores.Settlement) error {
 
 // Outputs returns a statement about outputs, whose condition takes the place of %s.
 func (t *Tables) Outputs(text string, numbers []int64, createdAt []time.Time, args ...any) Statement {
-	which, more := t.Dialect().In("id", numbers)
+	which, more := t.Dialect().keys("id", numbers)
 	if len(createdAt) > 0 {
 		pairs := make([][2]int64, 0, len(numbers))
 		for i, number := range numbers {
@@ -88,6 +88,6 @@ func (t *Tables) refuse(ctx context.Context, tx Sender, r stores.RefusedOutput) 
 	if _, err := tx.Send(ctx, t.Outputs(failOutput, number, createdAt, attempts, text, r.Blocks)); err != nil {
 		return err
 	}
-	_, err := tx.Send(ctx, t.Outputs(deleteOutputs, number, createdAt))
+	_, err := tx.Send(ctx, t.Outputs(DeleteOutputs, number, createdAt))
 	return err
 }

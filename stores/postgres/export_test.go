@@ -31,3 +31,9 @@ func (s *Store) ClaimStatement(c stores.Claim) (text string, args []any, err err
 	text, args = s.tables.Claim(consumer, &c)
 	return text, args, nil
 }
+
+// BatchStatements are those by which a batch gives up claims and proves what it commits.
+func (s *Store) BatchStatements() (unclaim, owned string) { return s.tables.BatchTexts() }
+
+// SettleStatement is the statement that deletes outputs.
+func (s *Store) SettleStatement() string { return s.tables.SettleText() }

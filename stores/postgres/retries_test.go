@@ -78,14 +78,19 @@ func TestWhatFailedMessagesCost(t *testing.T) {
 // fill adds parked rows with an order key each, half of them due.
 func fill(t *testing.T, s *postgres.Store, n int) {
 	t.Helper()
+	fillBetween(t, s, 1, n)
+}
+
+func fillBetween(t *testing.T, s *postgres.Store, first, last int) {
+	t.Helper()
 	for _, text := range []string{
-		`INSERT INTO millpond_inbox (consumer, message_id, status) SELECT id, int4send(n), 3 FROM millpond_consumer, generate_series(1, $1) n`,
+		`INSERT INTO millpond_inbox (consumer, message_id, status) SELECT id, int4send(n), 3 FROM millpond_consumer, generate_series($1::integer, $2::integer) n`,
 		`INSERT INTO millpond_failure (consumer, message_id, status, placement, content, attempts, uncounted, due_at,
 	class, cause, error, topic, coordinates, order_key)
 SELECT id, int4send(n), 3, 1, 1, 1, 0, now() + CASE WHEN n % 2 = 0 THEN interval '0' ELSE interval '1 hour' END, '', '', '', '', '', int4send(n)
-FROM millpond_consumer, generate_series(1, $1) n`,
+FROM millpond_consumer, generate_series($1::integer, $2::integer) n`,
 	} {
-		if _, err := s.Pool().Exec(t.Context(), text, n); err != nil {
+		if _, err := s.Pool().Exec(t.Context(), text, first, last); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -109,10 +114,11 @@ func TestPlansReadFewRowsOfLargeTables(t *testing.T) {
 	} {
 		s := openStore(t, pgtest.WithParameters(t, testenv.VolatilePostgres(t).NewDatabase(t), "plan_cache_mode", "force_generic_plan", "pool_max_conns", "1"))
 		prepare(s)
+		consumer := consumerNumber(t, s)
 		exec(t, s.Pool(), "SELECT set_config('millpond.turn', 'true', false)") // on the only connection
 		for call, statement := range map[string]string{
-			"due(1, 100, '1 minute', 1000000000)":  "due(bigint, bigint, interval, bigint) AS " + s.DueStatement(),
-			`take(1, '\x00000001', 1, 0, 1, NULL)`: "take(bigint, bytea, bigint, integer, bigint, bytea) AS " + s.TakeOverStatement(),
+			"due(" + consumer + ", 100, '1 minute', 1000000000)":  "due(bigint, bigint, interval, bigint) AS " + s.DueStatement(),
+			"take(" + consumer + `, '\x00000001', 1, 0, 1, NULL)`: "take(bigint, bytea, bigint, integer, bigint, bytea) AS " + s.TakeOverStatement(),
 		} {
 			exec(t, s.Pool(), "PREPARE "+statement)
 			lines, err := s.Pool().Query(t.Context(), "EXPLAIN (ANALYZE, TIMING OFF) EXECUTE "+call, pgx.QueryExecModeSimpleProtocol)

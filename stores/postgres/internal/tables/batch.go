@@ -20,15 +20,25 @@ SELECT $1::bigint, c.id, 2, c.fingerprint, c.trace, now()
 FROM ROWS FROM (unnest($2::bytea[]), unnest($3::bytea[]), unnest($4::bytea[]), unnest($5::bigint[]), unnest($6::bigint[])) AS c (id, fingerprint, trace, lock, taken)
 WHERE pg_try_advisory_xact_lock(c.lock)
 AND (c.taken = 0 OR NOT EXISTS (SELECT FROM {schema.}{prefix}consumer WHERE id = $1 AND purged_through > ('1970-01-01 00:00:00+00'::timestamptz + (c.taken * interval '1 microsecond'))))
-ON CONFLICT DO NOTHING RETURNING message_id, (extract(epoch from completed_at) * 1000000)::bigint, ` + server
+ON CONFLICT DO NOTHING RETURNING message_id, ` + completed + `, ` + server
 
 	ownRow = `consumer = $1 AND xmin = pg_current_xact_id_if_assigned()::xid AND `
 
 	unclaimText = `DELETE FROM {schema.}{prefix}inbox WHERE ` + ownRow
 
+	unclaimAllText = unclaimText + `ctid = ANY (
+	SELECT (SELECT ctid FROM {schema.}{prefix}inbox WHERE ` + ownRow + `message_id = p.id) FROM unnest($2::bytea[]) AS p (id) WHERE ` + fewIDs + `)`
+
 	// ownedBatchText raises division_by_zero unless the transaction has written as many of
-	// these rows as it is to commit.
-	ownedBatchText = `SELECT 1 / CASE WHEN count(*) = $3 THEN 1 ELSE 0 END FROM {schema.}{prefix}inbox WHERE ` + ownRow + `message_id = ANY ($2::bytea[])`
+	// these rows as it is to commit. Each is looked up by itself.
+	ownedBatchText = `SELECT 1 / CASE WHEN count((SELECT 1 FROM {schema.}{prefix}inbox WHERE ` + ownRow + `message_id = p.id)) = $3 THEN 1 ELSE 0 END
+FROM unnest($2::bytea[]) AS p (id)`
+
+	// What is true of all elements of an array lets a plan expect a single one. For the ten that it
+	// would expect, it reads the whole of a table that is small when the plan is made, and plans
+	// are kept when it has grown.
+	fewNumbers = `p.one >= 0 AND p.one <= 9223372036854775807`
+	fewIDs     = `octet_length(p.id) >= 0 AND octet_length(p.id) <= 2147483647`
 )
 
 // ClaimBatch returns the statement that makes claims by inserting their rows, in the order of

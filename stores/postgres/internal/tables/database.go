@@ -113,13 +113,16 @@ func newDialect(names sqlstore.Names) *sqlstore.Dialect {
 		In: func(column string, values []int64) (string, []any) {
 			return column + " = ANY (?::bigint[])", []any{values}
 		},
+		Keys: func(column string, values []int64) (string, []any) {
+			return column + " = ANY (SELECT p.one FROM unnest(?::bigint[]) AS p (one) WHERE " + fewNumbers + ")", []any{values}
+		},
 		Pairs: func(columns [2]string, values [][2]int64) (string, []any) {
 			first, second := make([]int64, len(values)), make([]int64, len(values))
 			for i, v := range values {
 				first[i], second[i] = v[0], v[1]
 			}
-			return columns[0] + " = ANY (?::bigint[]) AND EXISTS (SELECT FROM ROWS FROM (unnest(?::bigint[]), unnest(?::bigint[])) AS p (one, other) WHERE p.one = " +
-				columns[0] + " AND p.other = (" + columns[1] + "))", []any{first, first, second}
+			return "(" + columns[0] + ", " + columns[1] + ") = ANY (SELECT p.one, p.other FROM ROWS FROM (unnest(?::bigint[]), unnest(?::bigint[])) AS p (one, other) WHERE " + fewNumbers + ")",
+				[]any{first, second}
 		},
 		Time: func(t time.Time) any { return t },
 

@@ -84,3 +84,8 @@ func (d database) Complete(ctx context.Context) (int64, error) {
 	w.asked, w.complete, w.marks = time.Now(), complete, stillRunning
 	return complete, nil
 }
+
+// SettleText is the statement that deletes published outputs.
+func (t *Tables) SettleText() string {
+	return t.shared.Outputs(sqlstore.DeleteOutputs, []int64{0}, []time.Time{{}}).Text
+}

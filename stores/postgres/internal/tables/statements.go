@@ -52,7 +52,7 @@ func newStatements(n sqlstore.Names) statements {
 WHERE consumer = $1 AND message_id = $2 AND xmin = pg_current_xact_id_if_assigned()::xid`),
 		claimBatch:  expand(n, claimBatchText),
 		unclaim:     expand(n, unclaimText+"message_id = $2"),
-		unclaimAll:  expand(n, unclaimText+"message_id = ANY ($2::bytea[])"),
+		unclaimAll:  expand(n, unclaimAllText),
 		ownedBatch:  expand(n, ownedBatchText),
 		recordFirst: newNamed(expand(n, recordFirstText)),
 		recordAgain: newNamed(expand(n, recordAgainText)),
@@ -148,7 +148,7 @@ AND ` + blocks + ` AND number < $3)`
 	FOR UPDATE SKIP LOCKED
 ), gone AS (
 	DELETE FROM {schema.}{prefix}failure f USING held
-	WHERE f.consumer = $1 AND f.message_id = $2 AND f.number = held.number
+	WHERE f.number = held.number
 	RETURNING f.consumer, f.order_key, f.number
 ), steps AS (
 	DELETE FROM {schema.}{prefix}once o USING held WHERE o.consumer = $1 AND o.message_id = $2
@@ -167,15 +167,18 @@ AND NOT EXISTS (SELECT FROM {schema.}{prefix}failure WHERE consumer = $1 AND mes
 	// holds is woken too: it only must not end. One that is locked for more comes when its
 	// own time is up.
 	nextInOrder = `next AS MATERIALIZED (
-	SELECT number FROM {schema.}{prefix}failure
-	WHERE number = ANY (ARRAY(SELECT (
-		SELECT n.number FROM {schema.}{prefix}failure n
-		WHERE n.consumer = g.consumer AND n.status = 3 AND n.order_key = g.order_key AND n.number > g.number
-		AND n.number <> ALL (ARRAY(SELECT number FROM gone))
-		ORDER BY n.number LIMIT 1
-	) FROM (SELECT consumer, order_key, min(number) AS number FROM gone WHERE order_key IS NOT NULL GROUP BY consumer, order_key) g))
-	AND status = 3 AND (placement + 0) = 1 AND NOT reserved AND holder IS NULL -- not by the index of what is due
-	FOR NO KEY UPDATE SKIP LOCKED
+	SELECT first_.number
+	FROM (SELECT consumer, order_key, min(number) AS number FROM gone WHERE order_key IS NOT NULL GROUP BY consumer, order_key) g
+	CROSS JOIN LATERAL (
+		SELECT number FROM {schema.}{prefix}failure
+		WHERE number = (
+			SELECT n.number FROM {schema.}{prefix}failure n
+			WHERE n.consumer = g.consumer AND n.status = 3 AND n.order_key = g.order_key AND n.number > g.number
+			AND n.number <> ALL (ARRAY(SELECT number FROM gone))
+			ORDER BY n.number LIMIT 1
+		) AND status = 3 AND (placement + 0) = 1 AND NOT reserved AND holder IS NULL -- not by the index of what is due
+		FOR NO KEY UPDATE SKIP LOCKED
+	) first_
 ), woken AS (
 	UPDATE {schema.}{prefix}failure f SET due_at = now(), ` + revised + `
 	FROM next WHERE f.number = next.number
