@@ -119,13 +119,12 @@ func TestServerThatIsGoneBehindAPoolerCommitsNothing(t *testing.T) {
 					if err := a.Rollback(t.Context()); err != nil {
 						t.Error(err)
 					}
-					if use := s.PoolUse(); use.InUse != 0 {
-						t.Errorf("%+v", use)
+					if s.PoolUse().InUse == 0 { // calls that were given up end when the pooler lets them
+						return
 					}
-					return
 				}
 			}
-			t.Error("no claim any more")
+			t.Errorf("no claim any more, or a connection is kept: %+v", s.PoolUse())
 		})
 	}
 }
