@@ -6,6 +6,7 @@ import (
 	"slices"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/millpond-go/millpond/stores"
 )
@@ -37,7 +38,8 @@ func TestALostBatchHalvesTheNext(t *testing.T) {
 	})
 }
 
-// A batch that is lost by who leaves it is not committed, and that is known.
+// A batch that is lost by who leaves it is not committed, and that is known. What that member has
+// met may have been of the others, so that its failure decides nothing either.
 func TestWhoLosesTheBatchLeavesNoDoubt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCrowd(t)
@@ -52,7 +54,10 @@ func TestWhoLosesTheBatchLeavesNoDoubt(t *testing.T) {
 		})
 		apart := 0
 		for id, v := range c.verdicts {
-			if v.Apart {
+			if !c.alone[id] && !v.Apart && v.Err != nil {
+				t.Errorf("%s: %+v", id, v)
+			}
+			if v.Apart && id[3] != '5' {
 				apart++
 				if !errors.Is(v.Err, stores.ErrNotCommitted) {
 					t.Errorf("%s: %+v", id, v)
@@ -110,6 +115,23 @@ func TestFailuresInALostBatchDecideNothing(t *testing.T) {
 			}
 		})
 	}
+}
+
+// A handler that comes back when its batch was given up may have waited for what others had written.
+func TestFailureAfterTheEndOfTheBatchDecidesNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCrowd(t)
+		c.deliver(100, func(id string, alone bool) error {
+			if id == "m050" && !alone {
+				<-time.After(time.Hour)
+				return errors.New("failed")
+			}
+			return slow(id, alone)
+		})
+		if v := c.verdicts["m050"]; c.alone["m050"] || !v.Apart {
+			t.Errorf("alone %t, %+v", c.alone["m050"], v)
+		}
+	})
 }
 
 // A batch that cannot begin is nobody's failure.

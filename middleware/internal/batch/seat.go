@@ -65,7 +65,7 @@ func (s *Seat) Leave(parent context.Context) Verdict {
 	ctx, cancel := context.WithTimeout(parent, s.collector.config.Commit)
 	defer cancel()
 	if hung := r.hung(); hung != nil {
-		return Verdict{Err: hung, Own: true}
+		return Verdict{Err: hung, Apart: true}
 	}
 	err := r.settle(parent, s, func() error { return cmp.Or(s.member.Leave(ctx), errLeft) })
 	if errors.Is(err, errLeft) {
@@ -74,11 +74,10 @@ func (s *Seat) Leave(parent context.Context) Verdict {
 	return r.failed(err)
 }
 
-// failed is the verdict of a member that failed. It may have failed because of rows of earlier
-// members: if those are not committed, the failure does not count.
+// failed is the verdict of a member that failed. It may have failed because of rows of other
+// members: if those are not committed, the failure does not count, whoever lost the batch.
 func (r *round) failed(err error) Verdict {
-	theirs := r.result != nil && !errors.Is(err, stores.ErrBatchLost)
-	return Verdict{Err: err, Apart: theirs || errors.Is(err, stores.ErrNotShared), Own: true}
+	return Verdict{Err: err, Apart: r.result != nil || errors.Is(err, stores.ErrNotShared), Own: true}
 }
 
 var (
