@@ -20,6 +20,8 @@ type fakeStore struct {
 	limit   int
 	refuse  error            // of BeginBatch
 	commit  error            // of Commit
+	panics  bool             // of Commit and Rollback
+	takes   [3]time.Duration // BeginBatch, Keep and Leave, and the end
 	taken   map[string]bool  // keys that are not won
 	keep    map[string]error // of Member.Keep
 	sizes   []int            // of batches
@@ -35,7 +37,7 @@ func newFakeStore() *fakeStore {
 func (f *fakeStore) BatchLimit(int) int { return f.limit }
 
 func (f *fakeStore) BeginBatch(_ context.Context, claims []stores.Claim) (stores.Batch, error) {
-	<-time.After(time.Millisecond)
+	<-time.After(max(f.takes[0], time.Millisecond))
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.refuse != nil {
@@ -66,7 +68,8 @@ func (b *fakeBatch) Members() []stores.Member { return b.members }
 func (b *fakeBatch) Server() uint64           { return 7 }
 
 func (b *fakeBatch) Commit(context.Context) error {
-	<-time.After(time.Millisecond)
+	<-time.After(max(b.store.takes[2], time.Millisecond))
+	b.answer()
 	b.store.mu.Lock()
 	defer b.store.mu.Unlock()
 	b.end()
@@ -86,14 +89,24 @@ func (b *fakeBatch) end() {
 	}
 }
 
+func (b *fakeBatch) answer() {
+	if b.store.panics {
+		panic("a tracer")
+	}
+}
+
 func (b *fakeBatch) Rollback(context.Context) error {
-	b.store.mu.Lock()
-	defer b.store.mu.Unlock()
-	b.end()
+	<-time.After(b.store.takes[2])
+	b.answer()
+	b.Cut()
 	return nil
 }
 
-func (b *fakeBatch) Cut() { _ = b.Rollback(context.Background()) }
+func (b *fakeBatch) Cut() {
+	b.store.mu.Lock()
+	defer b.store.mu.Unlock()
+	b.end()
+}
 
 type fakeMember struct {
 	stores.Emitter
@@ -105,6 +118,7 @@ type fakeMember struct {
 func (m *fakeMember) Context(parent context.Context) context.Context { return parent }
 
 func (m *fakeMember) Keep(context.Context) error {
+	<-time.After(m.batch.store.takes[1])
 	if err := m.batch.store.keep[m.id]; err != nil {
 		return err
 	}
@@ -112,7 +126,10 @@ func (m *fakeMember) Keep(context.Context) error {
 	return nil
 }
 
-func (m *fakeMember) Leave(context.Context) error { return m.batch.store.keep[m.id] }
+func (m *fakeMember) Leave(context.Context) error {
+	<-time.After(m.batch.store.takes[1])
+	return m.batch.store.keep[m.id]
+}
 
 // crowd lets deliveries go through a collector at the same time.
 type crowd struct {

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -132,6 +133,50 @@ func TestFailureAfterTheEndOfTheBatchDecidesNothing(t *testing.T) {
 			t.Errorf("alone %t, %+v", c.alone["m050"], v)
 		}
 	})
+}
+
+// The end of a batch asks functions of the program, such as a tracer. If one panics, or exits its
+// goroutine, the connection is closed, and each member has one outcome.
+func TestPanicAtTheEndOfABatchKeepsNothing(t *testing.T) {
+	for _, lost := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			c := newCrowd(t)
+			c.store.panics = true
+			for i := range 100 {
+				if lost && i%8 == 7 {
+					c.store.keep[name(i)] = errors.Join(stores.ErrNotCommitted, stores.ErrBatchLost)
+				}
+			}
+			var all sync.WaitGroup
+			panicked := 0
+			for i := range 100 {
+				all.Go(func() {
+					defer func() {
+						if recover() != nil {
+							c.mu.Lock()
+							defer c.mu.Unlock()
+							panicked++
+						}
+					}()
+					c.one(name(i), slow)
+				})
+			}
+			all.Wait()
+			shared := 0
+			for id, v := range c.verdicts {
+				if c.alone[id] {
+					continue
+				}
+				shared++
+				if lost != errors.Is(v.Err, stores.ErrNotCommitted) || lost == errors.Is(v.Err, stores.ErrCommitUnknown) {
+					t.Errorf("%s: %+v", id, v)
+				}
+			}
+			if panicked == 0 || shared == 0 || len(c.verdicts)+panicked != 100 || c.store.running != 0 || c.collector.running != 0 {
+				t.Errorf("%d panicked, %d shared, %d have a verdict, %d batches and %d places are open", panicked, shared, len(c.verdicts), c.store.running, c.collector.running)
+			}
+		})
+	}
 }
 
 // A batch that cannot begin is nobody's failure.

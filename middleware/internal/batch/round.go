@@ -117,12 +117,16 @@ func (r *round) pass(parent context.Context) {
 	r.finish(parent, lost, kept > 0)
 }
 
-// finish ends the transaction.
+// finish ends the transaction. Its connection is closed if a function of the program, such as a
+// tracer, panics on the way.
 func (r *round) finish(parent context.Context, lost error, commit bool) {
 	ctx, cancel := context.WithTimeout(parent, r.collector.config.Commit)
 	defer cancel()
-	result := fmt.Errorf("%w: a function of the program has panicked", stores.ErrCommitUnknown)
+	result, answered := fmt.Errorf("%w: a function of the program has panicked", stores.ErrCommitUnknown), false
 	defer func() {
+		if !answered {
+			r.batch.Cut()
+		}
 		r.end.Lost = result
 		r.over(result)
 	}()
@@ -131,9 +135,11 @@ func (r *round) finish(parent context.Context, lost error, commit bool) {
 			result = errors.Join(stores.ErrNotCommitted, lost) // the error of a leaving member does not say that
 		}
 		_ = r.batch.Rollback(ctx) // else its connection is closed
+		answered = true
 		return
 	}
 	result = r.batch.Commit(ctx)
+	answered = true
 	for _, s := range r.seats[:r.turn.next] {
 		if result == nil && s.dropped() != nil {
 			r.end.Kept--
