@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/millpond-go/millpond/internal/field"
 	"github.com/millpond-go/millpond/stores"
@@ -103,9 +104,11 @@ func (f *fitting) settleLimit(h *handler) {
 		need += lease.TTL
 		parts += fmt.Sprintf(" + handlers.%s.lease.ttl %s", h.name, lease.TTL)
 	}
-	if batch, ok := in.BatchByHandler[h.name]; ok { // after one that is lost it runs alone
-		need += batch.Time + need
-		parts = fmt.Sprintf("twice %s + handlers.%s.batch.time %s", parts, h.name, batch.Time)
+	if batch, ok := in.BatchByHandler[h.name]; ok { // it waits for a batch, and after one that is lost it runs alone
+		inFlight := f.config.inFlightOf(h.name)
+		need += need + in.CommitTimeout + time.Duration(inFlight+1)*batch.Time
+		parts = fmt.Sprintf("twice %s + commit_timeout %s + handlers.%s.batch.time %s × (in_flight %d + 1)",
+			parts, in.CommitTimeout, h.name, batch.Time, inFlight)
 	}
 	switch {
 	case limit <= 0:

@@ -171,6 +171,21 @@ func TestWhatDoesNotFit(t *testing.T) {
 				`router: handler "stock" may take 1m20s (inbox.claim_timeout 10s + handler_timeout 30s + commit_timeout 10s + handlers.stock.lease.ttl 30s), and the broker takes a message back after 1m0s: lower them, or raise the broker's limit`,
 			},
 		},
+		"the broker's timer and a batch": { // middleware/internal/batch holds that it takes no longer
+			change: func(c *router.Config) {
+				c.Handlers = map[string]router.HandlerConfig{"stock": {InFlight: 64, Batch: router.BatchConfig{On: true}}}
+			},
+			broker: func(b *lasting) { b.settleLimit = time.Minute },
+			says: []string{
+				`router: handler "stock" may take 2m3s (twice inbox.claim_timeout 10s + handler_timeout 30s + commit_timeout 10s + commit_timeout 10s + handlers.stock.batch.time 200ms × (in_flight 64 + 1)), and the broker takes a message back after 1m0s: lower them, or raise the broker's limit`,
+			},
+		},
+		"RabbitMQ's timer and a batch": {
+			change: func(c *router.Config) {
+				c.Handlers = map[string]router.HandlerConfig{"stock": {InFlight: 256, Batch: router.BatchConfig{On: true}}}
+			},
+			broker: func(b *lasting) { b.settleLimit = 30 * time.Minute },
+		},
 		"the broker's timer and held messages": {
 			broker: func(b *lasting) { b.settleLimit = 2 * time.Minute },
 			says:   []string{`router: handler "stock": inbox.hold.limit is 5m0s, which with the 50s of one attempt is more than the 2m0s after which the broker takes a message back: lower it to 1m10s`},
