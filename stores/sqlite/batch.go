@@ -157,7 +157,7 @@ func (b *batch) end() {
 		for _, m := range b.own {
 			if m.tx != nil {
 				m.session.closing.Store(true)
-				_ = m.tx.Rollback() // of the database/sql that has lent it
+				m.endTx()
 			}
 		}
 		_ = b.tx.Rollback() // nothing after a commit
@@ -181,6 +181,7 @@ type member struct {
 
 	saved  bool // its savepoint is made; guarded by conn.mu
 	ran    bool
+	over   sync.Once
 	apart  sqltx.Apart
 	staged sqlstore.Staged // before Keep
 }
@@ -233,12 +234,12 @@ func (m *member) save() error {
 	return err
 }
 
-// Keep implements stores.Member.
-func (m *member) Keep(context.Context) error {
+// Keep implements stores.Member. ctx bounds the waiting for goroutines of the handler.
+func (m *member) Keep(ctx context.Context) error {
 	if m.ran {
 		return errClosed
 	}
-	reason := m.end(true)
+	reason := m.end(ctx, true)
 	if reason == nil {
 		m.batch.staged = append(m.batch.staged, m.staged...)
 		return nil
@@ -246,23 +247,27 @@ func (m *member) Keep(context.Context) error {
 	return pkg.NotCommitted(reason)
 }
 
-// Leave implements stores.Member.
-func (m *member) Leave(context.Context) error {
+// Leave implements stores.Member, with ctx like Keep.
+func (m *member) Leave(ctx context.Context) error {
 	if m.ran {
 		return errClosed
 	}
-	return errors.Join(m.apart.Err(pkg), m.end(false))
+	return errors.Join(m.apart.Err(pkg), m.end(ctx, false))
 }
 
 // end ends the run, and keeps its effects unless there is a reason not to.
-func (m *member) end(keep bool) (reason error) {
+func (m *member) end(ctx context.Context, keep bool) (reason error) {
 	b, c := m.batch, m.batch.conn
 	m.ran = true
-	m.session.closing.Store(true)
-	if !c.mu.TryLock() { // a goroutine of the handler is at work
+	if m.session.closing.Swap(true) { // the batch was cut
+		return b.lose(stores.ErrTxEnded)
+	}
+	busy := m.session.inUse()
+	if !m.close(ctx, busy) {
 		m.session.handling.interrupt(sql.ErrTxDone)
 		return errors.Join(stores.ErrTxBusy, b.lose(stores.ErrTxBusy))
 	}
+	c.mu.Lock()
 	defer c.mu.Unlock()
 	m.session.handling.end()
 	switch {
@@ -270,16 +275,31 @@ func (m *member) end(keep bool) (reason error) {
 		return b.lost
 	case !b.open():
 		return errors.Join(m.session.endedBy(), b.lose(stores.ErrTxEnded))
-	case m.session.rows > 0:
-		return errors.Join(stores.ErrTxBusy, b.lose(stores.ErrTxBusy))
 	}
 	if keep {
-		if reason = m.unfit(); reason == nil {
+		if reason = m.unfit(); busy && reason == nil {
+			reason = stores.ErrTxBusy
+		}
+		if reason == nil {
 			return m.release()
 		}
 	}
 	return errors.Join(reason, m.undo())
 }
+
+// close ends the *sql.Tx, so that goroutines which the handler has left behind do not reach the
+// connection any more. What they are at is waited for: SQLite would roll back all members' writes
+// with one that it interrupts.
+func (m *member) close(ctx context.Context, busy bool) (over bool) {
+	if !busy {
+		m.endTx()
+		return true
+	}
+	return waitFor(ctx, m.endTx) == nil
+}
+
+// endTx waits for what uses the *sql.Tx, and ends it alone: see lender.
+func (m *member) endTx() { m.over.Do(func() { _ = m.tx.Rollback() }) }
 
 // unfit says why the effects of a handler that has returned nil must not be kept.
 func (m *member) unfit() error {

@@ -117,6 +117,142 @@ func TestAMemberEndsNothingButItsOwnRun(t *testing.T) {
 	o.requireCounts(1, 1)
 }
 
+// What a handler leaves behind fails its own message, and nobody else's.
+func TestGoroutinesThatOutliveAMemberDoNotLoseTheBatch(t *testing.T) {
+	t.Parallel()
+	const numbers = "WITH RECURSIVE numbers (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM numbers WHERE n < 100000) SELECT "
+	for name, leaves := range map[string]func(t *testing.T, o opened, tx *sql.Tx, working *sync.WaitGroup){
+		"a write": func(t *testing.T, o opened, tx *sql.Tx, working *sync.WaitGroup) {
+			working.Go(func() { _, _ = tx.Exec("INSERT INTO effects " + numbers + "'late' FROM numbers WHERE n = 100000") })
+		},
+		"a query": func(t *testing.T, o opened, tx *sql.Tx, working *sync.WaitGroup) {
+			working.Go(func() {
+				var n int
+				_ = tx.QueryRow(numbers + "count(*) FROM numbers").Scan(&n)
+			})
+		},
+		"rows": func(t *testing.T, _ opened, tx *sql.Tx, _ *sync.WaitGroup) {
+			rows, err := tx.Query(numbers + "n FROM numbers") //nolint:sqlclosecheck,rowserrcheck // left open on purpose
+			require.NoError(t, err)
+			require.True(t, rows.Next())
+		},
+		"rows of a write": func(t *testing.T, _ opened, tx *sql.Tx, _ *sync.WaitGroup) {
+			rows, err := tx.Query("INSERT INTO effects VALUES ('late'), ('later') RETURNING note") //nolint:sqlclosecheck,rowserrcheck // left open on purpose
+			require.NoError(t, err)
+			require.True(t, rows.Next())
+		},
+	} {
+		for _, fails := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%s, fails %t", name, fails), func(t *testing.T) {
+				t.Parallel()
+				o := open(t)
+				b, members := o.beginBatch("before", "leaves", "after")
+				effect := func(i int) *sql.Tx {
+					tx := o.txOf(members[i])
+					_, err := tx.Exec("INSERT INTO effects VALUES (?)", fmt.Sprint(i))
+					require.NoError(t, err)
+					return tx
+				}
+				effect(0)
+				require.NoError(t, members[0].Keep(t.Context()))
+				var working sync.WaitGroup
+				leaves(t, o, effect(1), &working)
+				if name[0] == 'a' {
+					o.waitUntilUsed(b)
+				}
+				if fails {
+					require.NoError(t, members[1].Leave(t.Context()))
+				} else {
+					err := members[1].Keep(t.Context())
+					require.ErrorIs(t, err, stores.ErrTxBusy)
+					require.NotErrorIs(t, err, stores.ErrBatchLost)
+				}
+				working.Wait()
+				effect(2)
+				require.NoError(t, members[2].Keep(t.Context()))
+				require.NoError(t, b.Commit(t.Context()))
+				o.requireCounts(2, 2)
+			})
+		}
+	}
+}
+
+// A member whose goroutine is at work for too long loses the batch, and holds nobody.
+func TestAStatementThatDoesNotEndLosesTheBatch(t *testing.T) {
+	t.Parallel()
+	o := open(t)
+	b, members := o.beginBatch("kept", "leaves")
+	require.NoError(t, members[0].Keep(t.Context()))
+	tx := o.txOf(members[1])
+	over := make(chan error)
+	go func() {
+		var n int
+		over <- tx.QueryRow("WITH RECURSIVE numbers (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM numbers) SELECT count(*) FROM numbers").Scan(&n)
+	}()
+	o.waitUntilUsed(b)
+	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	require.ErrorIs(t, members[1].Keep(ctx), stores.ErrBatchLost)
+	require.Error(t, <-over)
+	require.NoError(t, b.Rollback(t.Context()))
+	o.complete(claimOf("kept"))
+	o.requireCounts(1, 1)
+}
+
+// Whoever has had the transaction may close what it has prepared, or end its *sql.Tx, while
+// others have it.
+func TestLateEndsDoNotDisturbTheNextMembers(t *testing.T) {
+	t.Parallel()
+	o := open(t)
+	ids := make([]string, 100)
+	for i := range ids {
+		ids[i] = fmt.Sprint(i)
+	}
+	b, members := o.beginBatch(ids...)
+	first := o.txOf(members[0])
+	var late sync.WaitGroup
+	begin := make(chan struct{})
+	for range 4 {
+		var prepared []*sql.Stmt
+		for range 500 {
+			s, err := first.Prepare("SELECT 1")
+			require.NoError(t, err)
+			prepared = append(prepared, s)
+		}
+		late.Go(func() {
+			<-begin
+			for _, s := range prepared {
+				_ = s.Close()
+				_, _ = s.Exec()
+			}
+			_ = first.Rollback()
+		})
+	}
+	require.NoError(t, members[0].Keep(t.Context()))
+	close(begin)
+	for i, m := range members[1:] {
+		_, err := o.txOf(m).Exec("INSERT INTO effects VALUES (?)", fmt.Sprint(i))
+		require.NoError(t, err)
+		require.NoError(t, m.Keep(t.Context()), i)
+	}
+	late.Wait()
+	require.NoError(t, b.Commit(t.Context()))
+	o.requireCounts(len(ids), len(ids)-1)
+}
+
+// waitUntilUsed waits until a statement runs.
+func (o opened) waitUntilUsed(b stores.Batch) {
+	o.t.Helper()
+	mu := &b.(*batch).conn.mu
+	require.Eventually(o.t, func() bool {
+		if mu.TryLock() {
+			mu.Unlock()
+			return false
+		}
+		return true
+	}, 10*time.Second, time.Microsecond)
+}
+
 func TestAHungMemberIsCut(t *testing.T) {
 	t.Parallel()
 	o := open(t)
@@ -129,13 +265,7 @@ func TestAHungMemberIsCut(t *testing.T) {
 		var n int
 		over <- tx.QueryRow("WITH RECURSIVE numbers (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM numbers) SELECT count(*) FROM numbers").Scan(&n)
 	}()
-	require.Eventually(t, func() bool {
-		if b.(*batch).conn.mu.TryLock() {
-			b.(*batch).conn.mu.Unlock()
-			return false
-		}
-		return true
-	}, 10*time.Second, time.Millisecond)
+	o.waitUntilUsed(b)
 	b.Cut()
 	require.ErrorIs(t, <-over, sql.ErrTxDone)
 	require.NoError(t, b.Rollback(t.Context())) // returns when what was cut has ended

@@ -245,15 +245,6 @@ func (c *conn) close() error {
 	return nil
 }
 
-// inUse reports whether a statement runs or rows are open.
-func (c *conn) inUse() bool {
-	if !c.mu.TryLock() {
-		return true
-	}
-	defer c.mu.Unlock()
-	return c.rows > 0
-}
-
 // transaction is what database/sql believes to be the transaction. It can only end
 // without a commit; that of a handler that knows its place is ended before, by commit.
 type transaction struct{ conn *conn }

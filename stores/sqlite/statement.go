@@ -49,6 +49,15 @@ func (s *session) use() error {
 	}
 }
 
+// inUse reports whether a statement runs or rows are open, of a session that is closing.
+func (s *session) inUse() bool {
+	if !s.conn.mu.TryLock() {
+		return true
+	}
+	defer s.conn.mu.Unlock()
+	return s.rows > 0
+}
+
 // pass sends one statement of a handler's.
 func pass[T any](ctx context.Context, s *session, query string, send func(context.Context) (T, error)) (T, error) {
 	if err := s.member.admit(query); err != nil {
