@@ -72,7 +72,7 @@ func (m *modes) addBatches(store Store, c *InboxConfig, told func(handler string
 			Ended: func(e batch.End) { told(handler, e) },
 		})
 		m.batches[handler] = collector
-		m.own[handler] = execute.InBatches(alone, collector)
+		m.own[handler] = execute.InBatches(alone, store, collector)
 	}
 	return nil
 }

@@ -171,7 +171,7 @@ func (p *place) free() {
 }
 
 // Wait waits until the delivery has the transaction of a batch, with its claim. It reports false
-// if the delivery must run alone. ctx bounds the calls that it makes for the whole batch.
+// if the delivery must run alone; see Unwon. ctx bounds the calls that it makes for the whole batch.
 func (s *Seat) Wait(ctx context.Context) bool {
 	s.collector.add(s)
 	for {
@@ -184,8 +184,7 @@ func (s *Seat) Wait(ctx context.Context) bool {
 			s.collector.lead(ctx, s.group)
 			s.group = nil
 		case begun:
-			if s.member == nil { // the holder of the key is not known before the batch has ended
-				<-s.round.done
+			if s.member == nil {
 				return false
 			}
 		case runs:
@@ -195,6 +194,13 @@ func (s *Seat) Wait(ctx context.Context) bool {
 		}
 	}
 }
+
+// Unwon reports whether the batch did not win the claim. Unless the message is completed, the holder
+// of the key is not known before Ended.
+func (s *Seat) Unwon() bool { return s.round != nil && s.member == nil }
+
+// Ended waits for the end of the batch.
+func (s *Seat) Ended() { <-s.round.done }
 
 // Server returns the server of the batch.
 func (s *Seat) Server() uint64 { return s.round.batch.Server() }

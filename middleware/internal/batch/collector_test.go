@@ -196,6 +196,9 @@ func (c *crowd) one(id string, handle func(id string, alone bool) error) {
 	seat, alone := c.collector.Join(&claim)
 	var v Verdict
 	if alone || !seat.Wait(context.Background()) {
+		if seat.Unwon() {
+			seat.Ended()
+		}
 		v.Err = handle(id, true)
 		alone = true
 	} else if err := handle(id, false); err != nil {

@@ -12,12 +12,14 @@ import (
 // the others in a transaction of their own.
 type Batches struct {
 	alone     *Transaction
+	rows      stores.Failures
 	collector *batch.Collector
 }
 
-// InBatches returns the mode for the deliveries of one consumer.
-func InBatches(alone *Transaction, c *batch.Collector) *Batches {
-	return &Batches{alone: alone, collector: c}
+// InBatches returns the mode for the deliveries of one consumer. rows are asked about claims that a
+// batch has not won.
+func InBatches(alone *Transaction, rows stores.Failures, c *batch.Collector) *Batches {
+	return &Batches{alone: alone, rows: rows, collector: c}
 }
 
 // New implements Mode.
@@ -62,12 +64,33 @@ func (x *inBatch) Claim(c stores.Claim) (stores.Verdict, error) {
 // follows.
 func (x *inBatch) share(c stores.Claim) (v stores.Verdict, err error) {
 	ctx := x.observer.ClaimStarts(x.parent, c)
-	if x.runs = x.seat.Wait(ctx); !x.runs {
-		return x.begin(observed{x.patience.start(x.parent, x.inTransaction.mode.bounds.Claim), ctx}, c)
+	x.runs = x.seat.Wait(ctx)
+	known := x.runs
+	if x.runs {
+		v = stores.Verdict{Outcome: stores.Claimed, Server: x.seat.Server()}
+	} else if x.seat.Unwon() {
+		v, known = x.look(ctx, c)
 	}
-	v = stores.Verdict{Outcome: stores.Claimed, Server: x.seat.Server()}
+	if !known {
+		return x.begin(x.asks(ctx), c)
+	}
 	x.observer.ClaimEnds(ctx, v, nil)
 	return v, nil
+}
+
+// look looks at a message whose claim a batch did not win: most are duplicates, and one round trip
+// without a transaction shows it. Otherwise look waits for the end of the batch.
+func (x *inBatch) look(ctx context.Context, c stores.Claim) (v stores.Verdict, known bool) {
+	v, err := x.mode.rows.Look(x.asks(ctx), c.Key, c.Fingerprint)
+	if x.patience.stop("ClaimTimeout", err) == nil && v.Outcome == stores.Duplicate {
+		return v, true
+	}
+	x.seat.Ended()
+	return v, false
+}
+
+func (x *inBatch) asks(ctx context.Context) context.Context {
+	return observed{x.patience.start(x.parent, x.inTransaction.mode.bounds.Claim), ctx}
 }
 
 // observed is a context with the values of an observer's context.

@@ -13,21 +13,38 @@ import (
 	"github.com/millpond-go/millpond/stores"
 )
 
-// sharing is a store whose batches are always committed.
-type sharing struct{}
+// sharing is a store whose batches are always committed. Keys from 100 on are completed.
+type sharing struct {
+	stores.Failures
 
-func (sharing) BatchLimit(int) int { return 2 }
+	looks, begins *atomic.Int32
+}
+
+func (s sharing) Look(_ context.Context, k stores.Key, _ stores.Fingerprint) (v stores.Verdict, err error) {
+	s.looks.Add(1)
+	if v.Outcome = stores.Claimable; k.ID[0] >= 100 {
+		v.Outcome = stores.Duplicate
+	}
+	return v, nil
+}
+
+func (sharing) BatchLimit(int) int { return 32 }
 
 func (sharing) BeginBatch(_ context.Context, claims []stores.Claim) (stores.Batch, error) {
 	b := &shared{}
-	for range claims {
-		b.members = append(b.members, &member{})
+	for i := range claims {
+		if claims[i].Key.ID[0] >= 50 {
+			b.members = append(b.members, nil)
+		} else {
+			b.members = append(b.members, &member{})
+		}
 	}
 	return b, nil
 }
 
 // Begin is for those that run alone, some time later.
-func (sharing) Begin(context.Context, stores.Claim) (stores.Attempt, stores.Verdict, error) {
+func (s sharing) Begin(context.Context, stores.Claim) (stores.Attempt, stores.Verdict, error) {
+	s.begins.Add(1)
 	<-time.After(time.Millisecond)
 	return alone{}, stores.Verdict{Outcome: stores.Claimed}, nil
 }
@@ -66,8 +83,9 @@ func (exits) CommitEnds(context.Context, error) { runtime.Goexit() }
 // Nobody ends a run again when a hook has ended the goroutine: the connection may be another's.
 func TestARunInABatchEndsOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		collector := batch.New(sharing{}, batch.Config{Size: 2, From: 1, Places: 4, Time: time.Minute, Claim: time.Minute, Commit: time.Minute, Handler: time.Minute})
-		mode := InBatches(InTransactions(sharing{}, Bounds{Claim: time.Minute, Commit: time.Minute}), collector)
+		store := sharing{looks: &atomic.Int32{}, begins: &atomic.Int32{}}
+		collector := batch.New(store, batch.Config{Size: 2, From: 1, Places: 4, Time: time.Minute, Claim: time.Minute, Commit: time.Minute, Handler: time.Minute})
+		mode := InBatches(InTransactions(store, Bounds{Claim: time.Minute, Commit: time.Minute}), store, collector)
 		var (
 			all    sync.WaitGroup
 			shared atomic.Int32
@@ -98,6 +116,61 @@ func TestARunInABatchEndsOnce(t *testing.T) {
 		all.Wait()
 		if shared.Load() == 0 {
 			t.Error("none has shared a transaction")
+		}
+	})
+}
+
+// Duplicates in a batch cost one look each, and wait for no handler of it. What else was not won is
+// asked for when the batch has ended.
+func TestDuplicatesInABatchCostALook(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := sharing{looks: &atomic.Int32{}, begins: &atomic.Int32{}}
+		collector := batch.New(store, batch.Config{Size: 32, From: 1, Places: 1, Time: time.Minute, Claim: time.Minute, Commit: time.Minute, Handler: time.Minute})
+		mode := InBatches(InTransactions(store, Bounds{Claim: time.Minute, Commit: time.Minute}), store, collector)
+		deliver := func(id byte, handle func(v stores.Verdict)) {
+			x, _ := mode.New().(*inBatch)
+			defer x.Close()
+			x.Start(t.Context(), unobserved{})
+			v, err := x.Claim(stores.Claim{Key: stores.Key{ID: []byte{id}}})
+			if err != nil {
+				t.Error(err)
+			}
+			handle(v)
+			if v.Outcome == stores.Claimed {
+				x.Finish(nil)
+			}
+		}
+		var all sync.WaitGroup
+		all.Go(func() { // has the only place, alone
+			deliver(0, func(stores.Verdict) { <-time.After(time.Second) })
+		})
+		synctest.Wait()
+		begun := time.Now()
+		for i := range 32 {
+			id := byte(i + 1) // is won
+			switch {
+			case i >= 24:
+				id = byte(i) + 50 // another delivery has the key
+			case i >= 8:
+				id = byte(i) + 100 // is completed
+			}
+			all.Go(func() {
+				deliver(id, func(v stores.Verdict) {
+					waited := time.Since(begun)
+					switch {
+					case id >= 100 && (v.Outcome != stores.Duplicate || waited > 2*time.Second):
+						t.Errorf("%d is %s, after %s", id, v.Outcome, waited)
+					case id < 50:
+						<-time.After(2 * time.Second)
+					case id < 100 && waited < 16*time.Second:
+						t.Errorf("%d was asked for after %s", id, waited)
+					}
+				})
+			})
+		}
+		all.Wait()
+		if looks, begins := store.looks.Load(), store.begins.Load(); looks != 24 || begins != 1+8 {
+			t.Errorf("%d looks, and %d transactions", looks, begins)
 		}
 	})
 }
