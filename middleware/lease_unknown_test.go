@@ -161,6 +161,83 @@ func TestStartWithoutAReplyIsRecognised(t *testing.T) {
 	}
 }
 
+// mute loses the reply to one record, or the record.
+type mute struct {
+	*ledger
+
+	answers int // records that are answered before
+	written bool
+}
+
+func (s *mute) Record(ctx context.Context, f stores.Failure) (int64, error) {
+	if s.answers--; s.answers != -1 {
+		return s.ledger.Record(ctx, f)
+	}
+	if s.written {
+		if _, err := s.ledger.Record(ctx, f); err != nil {
+			return 0, err
+		}
+	}
+	return 0, stores.ErrUnavailable
+}
+
+// A worker's start that was not answered is either its own, or made again. Nobody takes it for
+// the end of a process.
+func TestStartOfAParkedMessageWithoutAReply(t *testing.T) {
+	t.Parallel()
+	plain := func(_ context.Context, k middleware.Kept) (middleware.Kept, error) { return k, nil }
+	for name, test := range map[string]struct {
+		codec, leased, suspect bool
+		answers                int
+	}{
+		"under a lease":              {leased: true},
+		"suspect, under a lease":     {leased: true, suspect: true},
+		"suspect":                    {suspect: true},
+		"encoded, under a lease":     {codec: true, leased: true, suspect: true, answers: 1},
+		"encoded, not even a record": {codec: true, leased: true},
+	} {
+		for _, written := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%s, written %t", name, written), func(t *testing.T) {
+				t.Parallel()
+				synctest.Test(t, func(t *testing.T) {
+					store, end := &mute{ledger: newLedger(), answers: test.answers, written: written}, &ends{}
+					f := failedBefore("a", stores.PlacementParked, 1)
+					if test.codec {
+						f.Content = &stores.Content{State: stores.ContentKept, Codec: "plain", UUID: "a", Payload: []byte("payload of a")}
+					}
+					store.put(f)
+					store.rows["a"].reserved = test.suspect
+					in := newInbox(t, store, end.configure, func(c *middleware.InboxConfig) {
+						if test.leased {
+							leasing(stopping)(c)
+						}
+						if test.codec {
+							c.Keep.Codec = &middleware.Codec{Name: "plain", Encode: plain, Decode: plain}
+						}
+					})
+					runs, begun := 0, time.Now()
+					work(t, in, func(m *message.Message) error {
+						runs++
+						row := store.row("a")
+						if n := middleware.Attempt(m.Context()); n != 2 {
+							t.Errorf("attempt %d", n)
+						}
+						if test.leased && (row.failure.Holder == "" || !row.presumed || !row.due.After(time.Now())) {
+							t.Errorf("it runs without a lease: %+v", row)
+						}
+						return nil
+					}, func() {
+						waitUntil(t, func() bool { return store.row("a").status != stores.StatusPending })
+					})
+					if row := store.row("a"); row.status != stores.StatusCompleted || runs != 1 || time.Since(begun) > 15*time.Second {
+						t.Errorf("%d runs, after %s: %+v\n%s", runs, time.Since(begun), row, store.story())
+					}
+				})
+			})
+		}
+	}
+}
+
 // What may have ended a process runs alone among suspects. Other leased messages are none.
 func TestLapsedLeasesDoNotHoldUpOthers(t *testing.T) {
 	t.Parallel()

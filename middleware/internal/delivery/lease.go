@@ -69,12 +69,15 @@ func (d *Delivery) startAgain() error {
 		f.Placement = stores.PlacementRedelivered
 		d.addOrigin(f)
 	}
-	err := d.startLease(f)
-	if errors.Is(err, stores.ErrChanged) {
+	switch err := d.startLease(f); {
+	case errors.Is(err, stores.ErrChanged):
 		return ErrInFlight
+	case err != nil:
+		d.row.started = d.row.state.Attempts // with that holder, or not at all
+		return err
 	}
 	d.row.take = d.row.state.Version
-	return err
+	return nil
 }
 
 // unconfirmed returns why a message must not run again: its effect may have happened.

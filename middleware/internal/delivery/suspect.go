@@ -18,7 +18,7 @@ import (
 
 // look looks up a suspect message, and counts the attempt that is about to begin.
 func (d *Delivery) look() next {
-	if d.arrival.Retry == nil {
+	if d.arrival.Retry == nil || d.row.started != 0 {
 		if n, over := d.judged(); over {
 			return n
 		}
@@ -95,14 +95,14 @@ func (d *Delivery) ask() (stores.Verdict, error) {
 // mayBegin reports whether the row lets this delivery begin an attempt, and takes over the row's
 // state.
 func (d *Delivery) mayBegin(v stores.Verdict) (bool, error) {
-	seen, row := v.Failure, &d.row
+	seen, row, reserved := v.Failure, &d.row, d.arrival.Retry != nil
 	switch {
-	case v.Outcome != stores.Claimable && v.Outcome != stores.Deferred:
+	case v.Outcome != stores.Claimable && v.Outcome != stores.Deferred && !(reserved && v.Outcome == stores.Parked):
 		return false, nil
 	case row.counted != 0 && seen.Version == row.counted: // this delivery deferred it for others
 		row.state.Age = seen.Age
-		if d.leased() != nil && v.Outcome == stores.Claimable {
-			return true, d.startAgain() // its lease expired before the attempt began
+		if d.leased() != nil && (v.Outcome == stores.Claimable || row.started != 0) {
+			return true, d.startAgain() // its lease expired before the attempt began, or was not written
 		}
 	case seen.Presumed && row.started != 0 && seen.Attempts == row.started: // the answer to its record was lost
 		if l := d.leased(); l != nil {
@@ -114,8 +114,8 @@ func (d *Delivery) mayBegin(v stores.Verdict) (bool, error) {
 				return false, ErrInFlight
 			}
 		}
-		row.counted, row.state = seen.Version, seen
-	case v.Outcome == stores.Deferred:
+		row.counted, row.state, row.started = seen.Version, seen, 0
+	case v.Outcome == stores.Deferred, reserved && seen.Version != row.state.Version: // another worker has reserved it since
 		return false, nil
 	default:
 		row.counted, row.state = 0, seen
