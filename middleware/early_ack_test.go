@@ -183,3 +183,69 @@ func TestEarlyAckOfARetriedMessageIsNotQuarantined(t *testing.T) {
 		})
 	}
 }
+
+// A service that stops goes on trying while the store is away: nobody else has the message.
+func TestEarlyAckAtTheShutdownWhileTheStoreIsAway(t *testing.T) {
+	t.Parallel()
+	everything := []string{"look", "record", "begin", "commit", "extend", "resolve", "quarantine"}
+	for name, test := range map[string]struct {
+		says  error
+		class map[string]stores.Class // of what is kept, by the kind of handler; none: it is completed
+	}{
+		"succeeds":         {},
+		"fails":            {errors.New("boom"), map[string]stores.Class{"lease": stores.ClassTransient, "stop": stores.ClassTransient, "transaction": stores.ClassTransient}},
+		"heeds the end":    {context.Canceled, map[string]stores.Class{"lease": stores.ClassInterrupted, "stop": stores.ClassUnconfirmed, "transaction": ""}},
+		"knows it is late": {context.DeadlineExceeded, map[string]stores.Class{"lease": stores.ClassTimeout, "stop": stores.ClassUnconfirmed, "transaction": stores.ClassTimeout}},
+	} {
+		for kind, configure := range map[string]func(*middleware.InboxConfig){
+			"lease": leasing(), "stop": leasing(stopping), "transaction": func(*middleware.InboxConfig) {},
+		} {
+			t.Run(name+", "+kind, func(t *testing.T) {
+				t.Parallel()
+				synctest.Test(t, func(t *testing.T) {
+					store, end, runs := newLedger(), &ends{}, 0
+					ctx, stop := context.WithCancel(t.Context())
+					_, err := newInbox(t, store, configure, end.configure).Middleware(ackThen(func(*message.Message) error {
+						runs++
+						time.AfterFunc(2*time.Minute, store.failing(everything...))
+						stop()
+						return test.says
+					}))(newMessage(ctx, "a"))
+					row, e := store.row("a"), end.last()
+					class, kept := test.class[kind]
+					switch {
+					case err != nil || row.presumed:
+						t.Errorf("%v, %+v\n%s", err, row, store.story())
+					case !kept && kind == "transaction": // the commit has not happened, and it would take another run
+						if len(store.quarantined) != 1 {
+							t.Errorf("%d in quarantine, %+v", len(store.quarantined), e)
+						}
+					case !kept && (runs != 1 || row.status != stores.StatusCompleted):
+						t.Errorf("%d runs, %+v, %+v", runs, row, e)
+					case class == "" && kept && len(store.quarantined) != 1:
+						t.Errorf("%d in quarantine, %+v", len(store.quarantined), e)
+					case class != "" && (runs != 1 || e.Class != class || row.failure.Placement != stores.PlacementParked || row.failure.Content.State != stores.ContentKept || len(store.quarantined) > 0):
+						t.Errorf("%d runs, %+v, %+v", runs, row, e)
+					}
+				})
+			})
+		}
+	}
+}
+
+// The store may not come back in time. What is left is the row, which says so.
+func TestEarlyAckWhoseStoreDoesNotComeBack(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		store, end, begun := newLedger(), &ends{}, time.Now()
+		ctx, stop := context.WithCancel(t.Context())
+		_, err := newInbox(t, store, leasing(), end.configure).Middleware(ackThen(func(*message.Message) error {
+			store.failing("look", "record", "begin", "commit", "extend", "resolve", "quarantine")
+			stop()
+			return nil
+		}))(newMessage(ctx, "a"))
+		if e := end.last(); err == nil || e.Result != middleware.ResultNotNow || !errors.Is(e.Err, middleware.ErrAckedEarly) || !store.row("a").presumed || time.Since(begun) > 10*time.Minute {
+			t.Errorf("%v, after %s: %+v\n%+v", err, time.Since(begun), e, store.row("a"))
+		}
+	})
+}

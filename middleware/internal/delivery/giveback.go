@@ -9,7 +9,7 @@ import (
 )
 
 // giveBack gives the delivery back without counting a failure. A message that the handler acked
-// is kept instead, because nobody redelivers it.
+// is kept instead, because nobody redelivers it, even while the service stops.
 func (d *Delivery) giveBack(cause error) next {
 	if d.leased() == nil || d.end.Runs == 0 { // under a lease the effect may have happened
 		d.uncount(cause)
@@ -23,6 +23,9 @@ func (d *Delivery) giveBack(cause error) next {
 		if err == nil {
 			d.settle(cause, d.interrupted())
 			return d.done(Quarantined)
+		}
+		if d.turn.Outlast(); concernsStore(err) && d.waits(err) {
+			return next{state: givingBack, cause: cause}
 		}
 		cause = errors.Join(ErrAckedEarly, cause, err)
 	}

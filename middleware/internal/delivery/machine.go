@@ -229,18 +229,17 @@ func (d *Delivery) hold(n next) next {
 	if n.back == entering {
 		d.execution.Close()
 		d.turn.Together()
-		if d.leaving {
+		if d.leaving || d.ackedEarly() && d.stopping() {
 			return next{state: givingBack, cause: errors.Join(n.cause, n.why)}
 		}
 	}
-	store := concernsStore(n.why)
 	if d.arrival.Retry != nil && errors.Is(n.why, ErrInFlight) {
 		return next{state: givingBack, cause: n.why} // a worker has other messages to run
 	}
-	if (n.back != recording || !d.waitedEnough(n.why)) && d.turn.Hold(gate.Reason{
-		Err: n.why, Store: store,
-		Tell: func(pause time.Duration) { d.arrival.Observer.Held(n.why, store, pause) },
-	}) {
+	if n.back > entering && d.ackedEarly() {
+		d.turn.Outlast()
+	}
+	if (n.back != recording || !d.waitedEnough(n.why)) && d.waits(n.why) {
 		n.state = n.back
 		return n
 	}
@@ -258,6 +257,15 @@ func (d *Delivery) hold(n next) next {
 		return next{state: givingBack, cause: errors.Join(n.why, n.cause)}
 	}
 	return next{state: givingBack, cause: n.why}
+}
+
+// waits waits before the next call of the store. It reports false if the delivery must be given back.
+func (d *Delivery) waits(why error) bool {
+	store := concernsStore(why)
+	return d.turn.Hold(gate.Reason{
+		Err: why, Store: store,
+		Tell: func(pause time.Duration) { d.arrival.Observer.Held(why, store, pause) },
+	})
 }
 
 // heldFor returns the next state of a delivery that cannot be decided now.

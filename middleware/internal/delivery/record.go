@@ -246,7 +246,7 @@ func (d *Delivery) recorded(f *stores.Failure, cause error) next {
 	e := &d.end
 	e.Class, e.Attempts, e.DueIn, e.Err = failureClass(f.Class), f.Attempts, f.DueIn, cause
 	e.Final = f.Status == stores.StatusFailed
-	if d.arrival.Retry == nil && d.acked() {
+	if d.ackedEarly() {
 		e.Err = errors.Join(ErrAckedEarly, cause)
 	}
 	switch {

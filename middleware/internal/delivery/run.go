@@ -41,6 +41,9 @@ func (d *Delivery) changed() bool { return d.end.Runs > 0 && d.arrival.Handler.C
 // acked reports whether the handler has acked the message itself.
 func (d *Delivery) acked() bool { return d.end.Runs > 0 && d.arrival.Handler.Acked() }
 
+// ackedEarly reports whether the handler acked the message itself and nobody else has it.
+func (d *Delivery) ackedEarly() bool { return d.arrival.Retry == nil && d.acked() }
+
 // finish ends the attempt of a handler that has succeeded.
 func (d *Delivery) finish(outputs []stores.Output) next {
 	d.outputs = outputs // for another try, also after an unknown commit that did not happen

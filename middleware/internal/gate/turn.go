@@ -103,6 +103,9 @@ func (t *Turn) Hold(why Reason) bool {
 	return t.sleep(wait)
 }
 
+// Outlast keeps the waits that follow from ending at shutdown.
+func (t *Turn) Outlast() { t.shutdown = context.WithoutCancel(t.shutdown) }
+
 // Answered notes that the store has answered.
 func (t *Turn) Answered() {
 	t.gate.Answered()
