@@ -24,11 +24,13 @@ func (o *Outcome) Open(p Package) error {
 // Commit commits, once. Called again it returns the same.
 func (o *Outcome) Commit(commit func() error) error {
 	if !o.over {
-		o.over = true
+		o.over, o.result = true, errPanicked
 		o.result = commit()
 	}
 	return o.result
 }
+
+var errPanicked = fmt.Errorf("%w: a function of the program panicked", stores.ErrCommitUnknown)
 
 // Rollback rolls back, unless the attempt is over. A commit after it fails.
 func (o *Outcome) Rollback(p Package, rollback func() error) error {

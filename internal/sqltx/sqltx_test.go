@@ -95,6 +95,13 @@ func TestACommitIsDecidedOnce(t *testing.T) {
 	require.NoError(t, o.Rollback(pkg, func() error { t.Error("after the end"); return nil }))
 }
 
+func TestACommitThatPanicsProvesNothing(t *testing.T) {
+	t.Parallel()
+	var o sqltx.Outcome
+	require.Panics(t, func() { _ = o.Commit(func() error { panic("a tracer") }) })
+	require.ErrorIs(t, o.Commit(func() error { t.Error("twice"); return nil }), stores.ErrCommitUnknown)
+}
+
 func TestARollbackLeavesNothingToCommit(t *testing.T) {
 	t.Parallel()
 	var o sqltx.Outcome

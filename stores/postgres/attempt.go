@@ -38,21 +38,25 @@ func (a *attempt) Context(parent context.Context) context.Context {
 func (a *attempt) Native() pgx.Tx { return &a.tx }
 
 // Commit implements stores.Attempt. Called again it returns the same.
-func (a *attempt) Commit(ctx context.Context) error { return a.giveBack(a.Tx.Commit(ctx)) }
+func (a *attempt) Commit(ctx context.Context) error { return a.end(ctx, (*claimtx.Tx).Commit) }
 
 // Rollback implements stores.Attempt.
-func (a *attempt) Rollback(ctx context.Context) error { return a.giveBack(a.Tx.Rollback(ctx)) }
+func (a *attempt) Rollback(ctx context.Context) error { return a.end(ctx, (*claimtx.Tx).Rollback) }
 
-// giveBack returns the connection to the pool, which closes one that is not as new. One
-// that is in use is taken away from the pool and its socket closed, the one thing that
-// is safe to do while another goroutine reads from it.
-func (a *attempt) giveBack(left claimtx.Left, err error) error {
-	switch left {
-	case claimtx.Already:
-	case claimtx.Usable:
-		a.conn.Release()
-	case claimtx.InUse:
-		_ = a.conn.Hijack().PgConn().Conn().Close()
-	}
+// end returns the connection to the pool, which closes one that is not as new. One that is in use,
+// or at whose end a tracer panicked, is taken away from the pool and its socket closed: nothing else
+// is safe while another goroutine reads from it.
+func (a *attempt) end(ctx context.Context, how func(*claimtx.Tx, context.Context) (claimtx.Left, error)) (err error) {
+	left := claimtx.InUse
+	defer func() {
+		switch left {
+		case claimtx.Already:
+		case claimtx.Usable:
+			a.conn.Release()
+		case claimtx.InUse:
+			_ = a.conn.Hijack().PgConn().Conn().Close()
+		}
+	}()
+	left, err = how(&a.Tx, ctx)
 	return err
 }

@@ -49,14 +49,17 @@ func (a *attempt) Commit(ctx context.Context) error { return a.end(ctx, (*claimt
 // Rollback implements stores.Attempt.
 func (a *attempt) Rollback(ctx context.Context) error { return a.end(ctx, (*claimtx.Tx).Rollback) }
 
-func (a *attempt) end(ctx context.Context, how func(*claimtx.Tx, context.Context) (claimtx.Left, error)) error {
+func (a *attempt) end(ctx context.Context, how func(*claimtx.Tx, context.Context) (claimtx.Left, error)) (err error) {
+	left := claimtx.InUse // unless a tracer panics
+	defer func() {
+		a.ending.Unlock()
+		if left == claimtx.InUse {
+			a.cut()
+		}
+		_ = a.tx.Rollback() // for database/sql to know; nothing is sent
+	}()
 	a.ending.Lock()
-	left, err := how(&a.Tx, ctx)
-	a.ending.Unlock()
-	if left == claimtx.InUse {
-		a.cut()
-	}
-	_ = a.tx.Rollback() // for database/sql to know; nothing is sent
+	left, err = how(&a.Tx, ctx)
 	return err
 }
 

@@ -1,0 +1,42 @@
+package sqldb_test
+
+import (
+	"database/sql"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/stretchr/testify/require"
+
+	"github.com/millpond-go/millpond/internal/pgtest"
+	"github.com/millpond-go/millpond/internal/testenv"
+	"github.com/millpond-go/millpond/stores"
+	"github.com/millpond-go/millpond/stores/postgres/sqldb"
+)
+
+func TestATracerThatPanicsKeepsNoConnection(t *testing.T) {
+	t.Parallel()
+	tracer := &pgtest.BrokenTracer{}
+	s := newStore(t, entry{open: func(address string) (*sql.DB, error) {
+		config, err := pgx.ParseConfig(address)
+		if err != nil {
+			return nil, err
+		}
+		config.Tracer = tracer
+		return sql.OpenDB(sqldb.NewConnector(config)), nil
+	}}, testenv.VolatilePostgres(t).NewDatabase(t))
+	for name, end := range map[string]func(a stores.Attempt, tx *sql.Tx){
+		"Rollback": func(a stores.Attempt, _ *sql.Tx) { _ = a.Rollback(t.Context()) },
+		"Commit of what was aborted": func(a stores.Attempt, tx *sql.Tx) {
+			_, err := tx.Exec("SELECT 1 / $1::int", 0)
+			require.Error(t, err)
+			_ = a.Commit(t.Context())
+		},
+	} {
+		a, tx := begin(t, s, pgtest.Claim("traced "+name))
+		tracer.Armed.Store(true)
+		require.Panics(t, func() { end(a, tx) }, name)
+		tracer.Armed.Store(false)
+		require.Eventually(t, func() bool { return s.DB().Stats().InUse == 0 }, 10*time.Second, 10*time.Millisecond, name)
+	}
+}
