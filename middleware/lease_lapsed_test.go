@@ -1,6 +1,7 @@
 package middleware_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"sync/atomic"
@@ -138,23 +139,50 @@ func TestKeyIsForgottenWhileAnAttemptWaits(t *testing.T) {
 	})
 }
 
-// What a message has waited before its first attempt does not make its key older.
+// What a message has waited before its first attempt, in quarantine perhaps, does not make its key
+// older. Nor does it where a worker has to decode it, and counts the attempt before it is released
+// to the inbox.
 func TestKeyIsNewWhenTheFirstAttemptBegins(t *testing.T) {
 	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		store, runs := newLedger(), 0
-		store.put(failedBefore("a", stores.PlacementParked, 0))
-		store.rows["a"].first = time.Now().Add(-48 * time.Hour)
-		work(t, newInbox(t, store, leasing()), func(*message.Message) error {
-			if runs++; runs == 1 {
-				return middleware.Contention(errors.New("odd"))
-			}
-			return nil
-		}, func() {
-			waitUntil(t, func() bool { return store.row("a").status != stores.StatusPending })
-		})
-		if r := store.row("a"); runs != 2 || r.status != stores.StatusCompleted {
-			t.Errorf("%d runs, %+v\n%s", runs, r, store.story())
+	plain := func(_ context.Context, k middleware.Kept) (middleware.Kept, error) { return k, nil }
+	for name, change := range map[string]func(store *ledger, id string){
+		"parked":  func(*ledger, string) {},
+		"decoded": func(store *ledger, id string) { store.rows[id].failure.Content.Codec = "plain" },
+		"a suspect": func(store *ledger, id string) {
+			store.rows[id].failure.Content.Codec, store.rows[id].reserved = "plain", true
+		},
+	} {
+		for _, released := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%s, released %t", name, released), func(t *testing.T) {
+				t.Parallel()
+				synctest.Test(t, func(t *testing.T) {
+					store, runs, id := newLedger(), 0, "a"
+					if released {
+						store.quarantined = []stores.Quarantined{{
+							Consumer: stores.Consumer{Service: "inventory", Handler: "stock"}, Reason: stores.ReasonAckedEarly, UUID: "a", Payload: []byte("payload of a"), Facts: stores.Facts{RanAs: []byte("u:a")},
+						}}
+						id = store.letOut()[0]
+					} else {
+						store.put(failedBefore("a", stores.PlacementParked, 0))
+					}
+					store.rows[id].first = time.Now().Add(-48 * time.Hour)
+					change(store, id)
+					in := newInbox(t, store, leasing(), func(c *middleware.InboxConfig) {
+						c.Keep.Codec = &middleware.Codec{Name: "plain", Encode: plain, Decode: plain}
+					})
+					work(t, in, func(*message.Message) error {
+						if runs++; runs == 1 {
+							return middleware.Contention(errors.New("odd"))
+						}
+						return nil
+					}, func() {
+						waitUntil(t, func() bool { return store.row(id).status != stores.StatusPending })
+					})
+					if r := store.row(id); runs != 2 || r.status != stores.StatusCompleted {
+						t.Errorf("%d runs, %+v\n%s", runs, r, store.story())
+					}
+				})
+			})
 		}
-	})
+	}
 }

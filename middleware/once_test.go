@@ -8,11 +8,13 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/ThreeDotsLabs/watermill/message"
+	wmiddleware "github.com/ThreeDotsLabs/watermill/message/router/middleware"
 
 	"github.com/millpond-go/millpond/middleware"
 	"github.com/millpond-go/millpond/middleware/outbox"
@@ -149,6 +151,66 @@ func TestStepsMayRunSideBySide(t *testing.T) {
 			t.Fatal(err, end.last())
 		}
 	})
+}
+
+// A name stands for one step in an attempt, whoever asks for it, also where a middleware inside the
+// inbox runs the handler again. The next attempt may use it again.
+func TestOneNameIsOneStepOfAnAttempt(t *testing.T) {
+	t.Parallel()
+	for name, recorded := range map[string]bool{"fresh": false, "on record": true} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				store, end := newLedger(), &ends{}
+				if recorded {
+					store.put(leasedBefore("a", 1))
+					store.rows["a"].steps = []stores.Step{{Name: "charge", Result: []byte("1")}}
+				}
+				var runs, results, misused atomic.Int32
+				once := func(ctx context.Context) error {
+					got, err := middleware.Once(ctx, "charge", func(context.Context) (int, error) {
+						runs.Add(1)
+						<-time.After(time.Second)
+						return 1, nil
+					})
+					switch {
+					case errors.Is(err, middleware.ErrStepMisused):
+						misused.Add(1)
+					case err == nil && got == 1:
+						results.Add(1)
+					default:
+						t.Error(got, err)
+					}
+					return err
+				}
+				again := wmiddleware.Retry{MaxRetries: 1}
+				handler := newInbox(t, store, leasing(), end.configure).Middleware(again.Middleware(handle(func(m *message.Message) error {
+					var all sync.WaitGroup
+					for range 20 {
+						all.Go(func() { _ = once(m.Context()) })
+					}
+					all.Wait()
+					return once(m.Context())
+				})))
+				if _, err := handler(newMessage(t.Context(), "a")); err != nil {
+					t.Fatal(err)
+				}
+				want := int32(1)
+				if recorded {
+					want = 0
+				}
+				if runs.Load() != want || results.Load() != 1 || misused.Load() != 41 || end.last().Class != stores.ClassConduct {
+					t.Errorf("%d runs, %d results, %d refused, %+v", runs.Load(), results.Load(), misused.Load(), end.last())
+				}
+				work(t, newInbox(t, store, leasing()), func(m *message.Message) error { return once(m.Context()) }, func() {
+					waitUntil(t, func() bool { return store.row("a").status == stores.StatusCompleted })
+				})
+				if runs.Load() != want || results.Load() != 2 || misused.Load() != 41 {
+					t.Errorf("after another attempt %d runs, %d results, %d refused", runs.Load(), results.Load(), misused.Load())
+				}
+			})
+		})
+	}
 }
 
 func TestMisusedStepDoesNotRun(t *testing.T) {

@@ -208,9 +208,13 @@ func (c *Core) CountDecoding(ctx context.Context, r *Retry, p *Policy) bool {
 	f := r.pendingFailure(p, class, why)
 	f.DueIn, f.Start = r.Reserve, true
 	f.Attempts++
+	asked := time.Now()
 	version, err := c.Rows.Record(ctx, *f)
 	if err != nil {
 		return false
+	}
+	if s.Attempts+s.Uncounted == 0 { // the message has only waited until now
+		s.Age, r.Read = 0, asked
 	}
 	s.Version, s.Presumed, s.Class, r.Counted, r.Lent = version, true, class, !r.Spent, lent
 	if s.Attempts++; r.Spent {
