@@ -27,11 +27,18 @@ func (s *Store) BeginBatch(ctx context.Context, claims []stores.Claim) (stores.B
 		return nil, err
 	}
 	b := &batch{store: s, conn: conn, members: make([]stores.Member, len(claims))}
+	begun := false
+	defer func() {
+		if !begun { // a tracer panicked
+			b.Cut()
+		}
+	}()
 	b.Shared, err = claimtx.Share(ctx, conn.Conn(), s.tables, consumer, claims, func(claim int, won *claimtx.Member) *claimtx.Tx {
 		m := &member{Member: won, batch: b}
 		m.own.member, b.members[claim] = m, m
 		return &m.own.Tx
 	})
+	begun = true
 	if err != nil {
 		claimtx.Abandon(ctx, conn.Conn())
 		conn.Release()

@@ -59,6 +59,14 @@ func TestATracerThatPanicsKeepsNoConnection(t *testing.T) {
 	}
 }
 
+func TestATracerThatPanicsAtTheClaimsOfABatchKeepsNoConnection(t *testing.T) {
+	t.Parallel()
+	s, tracer := traced(t, "1")
+	tracer.Batches.Store(true)
+	require.Panics(t, func() { _, _ = s.BeginBatch(t.Context(), []stores.Claim{pgtest.Claim("traced")}) })
+	require.Zero(t, s.Pool().Stat().AcquiredConns())
+}
+
 func TestATracerThatPanicsInABatchKeepsNoConnection(t *testing.T) {
 	t.Parallel()
 	store, tracer := traced(t, "20")
