@@ -238,6 +238,51 @@ func TestStartOfAParkedMessageWithoutAReply(t *testing.T) {
 	}
 }
 
+// tardy writes one record after its answer was given up, when the next one comes.
+type tardy struct {
+	*ledger
+
+	late *stores.Failure
+	sent bool
+}
+
+func (s *tardy) Record(ctx context.Context, f stores.Failure) (int64, error) {
+	if !s.sent {
+		s.sent, s.late = true, &f
+		return 0, stores.ErrUnavailable
+	}
+	if s.late != nil {
+		_, _ = s.ledger.Record(ctx, *s.late)
+		s.late = nil
+	}
+	return s.ledger.Record(ctx, f)
+}
+
+// The start may be written after it was made again: it is the delivery's own all the same.
+func TestStartThatIsWrittenLateIsRecognised(t *testing.T) {
+	t.Parallel()
+	for _, parked := range []bool{false, true} {
+		t.Run(fmt.Sprintf("parked %t", parked), func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				store, provider, begun := &tardy{ledger: newLedger()}, &outside{}, time.Now()
+				in := newInbox(t, store, leasing(stopping))
+				if parked {
+					store.put(failedBefore("a", stores.PlacementParked, 1))
+					work(t, in, provider.pay, func() {
+						waitUntil(t, func() bool { return store.row("a").status != stores.StatusPending })
+					})
+				} else if _, err := in.Middleware(handle(provider.pay))(newMessage(t.Context(), "a")); err != nil {
+					t.Error(err)
+				}
+				if row := store.row("a"); row.status != stores.StatusCompleted || len(provider.keys) != 1 || time.Since(begun) > 15*time.Second {
+					t.Errorf("%d runs, after %s: %+v\n%s", len(provider.keys), time.Since(begun), row, store.story())
+				}
+			})
+		})
+	}
+}
+
 // What may have ended a process runs alone among suspects. Other leased messages are none.
 func TestLapsedLeasesDoNotHoldUpOthers(t *testing.T) {
 	t.Parallel()

@@ -47,7 +47,9 @@ func (d *Delivery) stillHolds() bool {
 // startLease records the start of an attempt. That record is its lease.
 func (d *Delivery) startLease(f *stores.Failure) error {
 	l := d.leased()
-	d.row.holder = l.Holder()
+	if d.row.started == 0 { // otherwise a start without an answer may still be written
+		d.row.holder = l.Holder()
+	}
 	f.Holder, f.DueIn = d.row.holder, l.Terms().TTL
 	asked, first, fresh := time.Now(), f.Version == 0, d.row.state.Attempts+d.row.state.Uncounted == 0
 	if err := d.write(f); err != nil {

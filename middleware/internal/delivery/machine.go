@@ -233,7 +233,7 @@ func (d *Delivery) hold(n next) next {
 			return next{state: givingBack, cause: errors.Join(n.cause, n.why)}
 		}
 	}
-	if d.arrival.Retry != nil && errors.Is(n.why, ErrInFlight) {
+	if d.arrival.Retry != nil && errors.Is(n.why, ErrInFlight) && d.row.started == 0 { // its own start may be in the way
 		return next{state: givingBack, cause: n.why} // a worker has other messages to run
 	}
 	if n.back > entering && d.ackedEarly() {
