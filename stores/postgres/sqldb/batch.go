@@ -109,6 +109,7 @@ type batch struct {
 	tx      *sql.Tx
 	over    sync.Once
 	idle    atomic.Bool // the connection is used by nobody
+	closing sync.Mutex  // of statements from then on
 }
 
 // Members implements stores.Batch.

@@ -4,6 +4,8 @@ import (
 	"context"
 	"database/sql"
 	"errors"
+	"fmt"
+	"sync"
 	"testing"
 
 	"github.com/google/uuid"
@@ -121,6 +123,43 @@ func TestAMemberEndsNothingButItsOwnRun(t *testing.T) {
 }
 
 // On the program's own connections nothing rides, so nothing is shared.
+// Goroutines that handlers left behind close what they prepared while other members have the
+// connection, and while it is given back.
+func TestLateClosesDoNotDisturbTheNextMembers(t *testing.T) {
+	t.Parallel()
+	s := newStore(t, entry{open: sqldb.OpenDB}, testenv.VolatilePostgres(t).NewDatabase(t))
+	for _, early := range []bool{true, false} {
+		b := beginBatch(t, s, fmt.Sprint("leaves", early), fmt.Sprint("leaves, too", early), fmt.Sprint("last", early))
+		var late sync.WaitGroup
+		begin := make(chan struct{})
+		for i, m := range b.Members() {
+			for range 50 {
+				prepared, err := memberTx(t, m).PrepareContext(t.Context(), "SELECT 1")
+				if err != nil {
+					t.Fatal(err)
+				}
+				late.Go(func() {
+					<-begin
+					_ = prepared.Close()
+				})
+			}
+			if err := m.Keep(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			if i == 0 && early {
+				close(begin)
+			}
+		}
+		if !early {
+			close(begin)
+		}
+		if err := b.Commit(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		late.Wait()
+	}
+}
+
 func TestOthersConnectionsHaveNoBatches(t *testing.T) {
 	t.Parallel()
 	for _, e := range []entry{callersPG, callersPQ} {

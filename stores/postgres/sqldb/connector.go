@@ -5,6 +5,7 @@ import (
 	"database/sql/driver"
 	"errors"
 	"fmt"
+	"sync/atomic"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -61,8 +62,8 @@ type stdConn = stdlib.Conn
 type conn struct {
 	*stdConn
 
-	held  *attempt // while there is one
-	stale bool     // something was not cleaned up
+	held  *attempt    // while there is one
+	stale atomic.Bool // something was not cleaned up
 }
 
 var (
@@ -79,7 +80,7 @@ var (
 // IsValid implements driver.Validator: a connection that is not as new is closed.
 func (c *conn) IsValid() bool {
 	pg := c.Conn().PgConn()
-	return !c.stale && !pg.IsClosed() && !pg.IsBusy() && pg.TxStatus() == 'I'
+	return !c.stale.Load() && !pg.IsClosed() && !pg.IsBusy() && pg.TxStatus() == 'I'
 }
 
 // holder is whose handler uses the connection, and what counts that.
@@ -230,12 +231,17 @@ func (s *stmt) Close() error {
 	if !lent { // it may be another one's by now
 		held = s.conn.holder()
 	}
-	if held == nil || lent && m.batch.idle.Load() {
+	switch {
+	case lent && m.batch.idle.Load():
+		m.batch.closing.Lock() // other members' goroutines may close theirs
+		defer m.batch.closing.Unlock()
+		return s.Stmt.Close()
+	case held == nil:
 		return s.Stmt.Close()
 	}
 	if held.Acquire() != nil {
-		s.conn.stale = true // the attempt is ending on this connection
-		return nil          //nolint:nilerr // and what is not closed goes with it
+		s.conn.stale.Store(true) // the attempt is ending on this connection
+		return nil               //nolint:nilerr // and what is not closed goes with it
 	}
 	err := s.Stmt.Close()
 	held.Release(err)
