@@ -5,6 +5,7 @@ package rotation
 
 import (
 	"hash/crc32"
+	"maps"
 	"os"
 	"slices"
 	"strings"
@@ -26,16 +27,32 @@ func Soak() bool { return os.Getenv(SoakVariable) != "" }
 // Turn returns the n of all whose turn it is today, or all in a soak. On successive days
 // each has its turn before one has it again. Which are first differs from test to test, so
 // that each day has some of everything.
-func Turn(tb testing.TB, n int, all ...string) []string {
+func Turn[T ~string](tb testing.TB, n int, all ...T) []T {
+	tb.Helper()
+	return TurnEvery(tb, 1, n, all...)
+}
+
+// TurnEvery is Turn for what is tested on one of so many days only, because it has its own turn:
+// the next have theirs when it is tested again. If both went on each day, some might never meet.
+func TurnEvery[T ~string](tb testing.TB, days, n int, all ...T) []T {
 	tb.Helper()
 	if Soak() || n >= len(all) {
 		return all
 	}
 	day := day(tb)
-	const seconds = 24 * 60 * 60
-	today := turn(int(day.Unix()/seconds)+int(crc32.ChecksumIEEE([]byte(tb.Name()))), n, all)
+	today := turn(dayNumber(day)/days+int(crc32.ChecksumIEEE([]byte(tb.Name()))), n, all)
 	tb.Logf("on %s it is the turn of %s, of %s: %s sets the day, and %s runs all",
-		day.Format(time.DateOnly), strings.Join(today, ", "), strings.Join(all, ", "), DayVariable, SoakVariable)
+		day.Format(time.DateOnly), join(today), join(all), DayVariable, SoakVariable)
+	return today
+}
+
+// Some returns those of some named variations whose turn it is, as Turn does.
+func Some[T ~string, V any](tb testing.TB, n int, all map[T]V) map[T]V {
+	tb.Helper()
+	today := make(map[T]V)
+	for _, name := range Turn(tb, n, slices.Sorted(maps.Keys(all))...) {
+		today[name] = all[name]
+	}
 	return today
 }
 
@@ -44,6 +61,53 @@ func Turn(tb testing.TB, n int, all ...string) []string {
 func Today(tb testing.TB, one string, all ...string) bool {
 	tb.Helper()
 	return slices.Contains(Turn(tb, 1, all...), one)
+}
+
+var otherStores = []string{"mariadb", "mysql", "postgres+sql", "sqlite"}
+
+// StoreDays is within how many days OnStore has had each group on each store.
+const StoreDays = 4
+
+// OnStore returns the groups of the conformance suite whose turn it is on one of the stores with
+// SQL: each day half of them on "postgres", and each on one of the others.
+func OnStore(tb testing.TB, store string, groups ...string) []string {
+	tb.Helper()
+	if Soak() {
+		return groups
+	}
+	day := day(tb)
+	every, at := len(otherStores), slices.Index(otherStores, store)
+	switch {
+	case store == "postgres":
+		every, at = 2, 0
+	case at < 0:
+		tb.Fatalf("rotation: %s is none of %q, which share out the groups", store, otherStores)
+	}
+	var today []string
+	for i, name := range groups {
+		if (i+dayNumber(day)-at)%every == 0 {
+			today = append(today, name)
+		}
+	}
+	tb.Logf("on %s it is the turn of %s on %s: %s sets the day, and %s runs all",
+		day.Format(time.DateOnly), join(today), store, DayVariable, SoakVariable)
+	return today
+}
+
+func join[T ~string](names []T) string {
+	var text strings.Builder
+	for i, name := range names {
+		if i > 0 {
+			text.WriteString(", ")
+		}
+		text.WriteString(string(name))
+	}
+	return text.String()
+}
+
+func dayNumber(day time.Time) int {
+	const seconds = 24 * 60 * 60
+	return int(day.Unix() / seconds)
 }
 
 func day(tb testing.TB) time.Time {
@@ -60,9 +124,9 @@ func day(tb testing.TB) time.Time {
 }
 
 // turn cuts all into blocks of n, the last of which is filled up from the first.
-func turn(day, n int, all []string) []string {
+func turn[T any](day, n int, all []T) []T {
 	blocks := (len(all) + n - 1) / n
-	today := make([]string, 0, n)
+	today := make([]T, 0, n)
 	for i := range n {
 		today = append(today, all[(day%blocks*n+i)%len(all)])
 	}

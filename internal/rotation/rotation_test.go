@@ -35,6 +35,52 @@ func TestEachHasItsTurn(t *testing.T) {
 	}
 }
 
+func TestEachMeetsEach(t *testing.T) {
+	t.Setenv(SoakVariable, "")
+	outer := []string{"1", "2", "3", "4", "5"} // as many as all
+	met := make(map[string]bool)
+	for day := range len(outer) * len(all) {
+		t.Setenv(DayVariable, time.Date(2026, 2, 26+day, 0, 0, 0, 0, time.UTC).Format(time.DateOnly))
+		for _, one := range Turn(&recorder{TB: t, name: "outer"}, 1, outer...) {
+			for _, other := range TurnEvery(&recorder{TB: t, name: one}, len(outer), 1, all...) {
+				met[one+other] = true
+			}
+		}
+	}
+	if len(met) != len(outer)*len(all) {
+		t.Errorf("only %v have met", met)
+	}
+}
+
+func TestEachGroupIsOnPostgresEverySecondDayAndOnAnotherStoreEachDay(t *testing.T) {
+	t.Setenv(SoakVariable, "")
+	met := make(map[string]int)
+	for day := range len(otherStores) {
+		t.Setenv(DayVariable, time.Date(2026, 2, 26+day, 0, 0, 0, 0, time.UTC).Format(time.DateOnly))
+		var others []string
+		for _, store := range otherStores {
+			for _, group := range OnStore(t, store, all...) {
+				met[store+": "+group]++
+				others = append(others, group)
+			}
+		}
+		if slices.Sort(others); !slices.Equal(others, all) {
+			t.Errorf("on day %d %v are on the other stores", day, others)
+		}
+		for _, group := range OnStore(t, "postgres", all...) {
+			met["postgres: "+group]++
+		}
+	}
+	for _, group := range all {
+		if met["postgres: "+group] != 2 {
+			t.Errorf("in four days %s is %d times on postgres", group, met["postgres: "+group])
+		}
+	}
+	if want := (len(otherStores) + 1) * len(all); len(met) != want {
+		t.Errorf("%d groups have met stores, want %d: %v", len(met), want, met)
+	}
+}
+
 func TestTestsBeginDifferently(t *testing.T) {
 	t.Setenv(SoakVariable, "")
 	t.Setenv(DayVariable, "2026-11-22")
@@ -69,8 +115,10 @@ func TestUnreadableDayFails(t *testing.T) {
 
 type recorder struct {
 	testing.TB
-	failure string
+	name, failure string
 }
+
+func (r *recorder) Name() string { return r.name }
 
 func (r *recorder) Fatalf(format string, args ...any) {
 	r.failure = fmt.Sprintf(format, args...)

@@ -18,7 +18,7 @@ func batchChecks(h *Harness) []check {
 		{name: "who has not won", run: batchCheck((*bench).batchUnwon)},
 		{name: "what they say", run: batchCheck((*bench).batchSays)},
 		{name: "acts", run: batchCheck(func(b *bench, store stores.Store, _ stores.Batcher) {
-			for _, act := range rotation.Turn(b.tb, 4, actsOf(h)...) {
+			for _, act := range rotation.TurnEvery(b.tb, rotation.StoreDays, 8, actsOf(h)...) {
 				b.batchActs(store, act, func(ctx context.Context) { _ = h.Acts[Act(act)](ctx, b.db) })
 			}
 		})},
@@ -41,7 +41,7 @@ func (b *bench) batchStatements(store stores.Store) {
 	for _, way := range b.h.Ways {
 		ways[way.Name] = way
 	}
-	for _, name := range rotation.Turn(b.tb, 4, slices.Sorted(maps.Keys(ways))...) {
+	for _, name := range rotation.TurnEvery(b.tb, rotation.StoreDays, 4, slices.Sorted(maps.Keys(ways))...) {
 		sent := statements[:8]
 		if name == b.h.Ways[0].Name {
 			sent = statements
