@@ -82,19 +82,35 @@ func (n *node) configure(ctx context.Context, dir, address string) error {
 	if err := os.RemoveAll(filepath.Join(dir, dataDir)); err != nil {
 		return err
 	}
-	var id [16]byte
-	_, _ = rand.Read(id[:])
-	id[0] &= 0x7f // an id that began with a dash would be taken for an option
-	format := []string{"format", "-t", base64.RawURLEncoding.EncodeToString(id[:]), "-c", filepath.Join(dir, propertiesFile)}
-	if n.secured != nil {
-		format = append(format, n.secured.users()...)
-	}
-	command := n.command(dir, "kafka.tools.StorageTool", format...)
-	command.Dir = dir
-	if err := host.Run(ctx, command); err != nil {
+	if err := n.format(ctx, dir); err != nil {
 		return fmt.Errorf("format the data directory: %w", err)
 	}
 	return nil
+}
+
+// format makes the data directory. But for users it is the same for all brokers, except their ids.
+func (n *node) format(ctx context.Context, dir string) error {
+	format := []string{"format", "-t", "millpondmillpondmillpo", "-c", propertiesFile}
+	if n.secured != nil {
+		command := n.command(dir, "kafka.tools.StorageTool", append(format, n.secured.users()...)...)
+		command.Dir = dir
+		return host.Run(ctx, command)
+	}
+	data := filepath.Join(dir, dataDir)
+	err := host.FromTemplate(ctx, "data-kafka", data, func(string) host.Command {
+		return n.command("", "kafka.tools.StorageTool", format...) // relative, and so the same for all
+	})
+	if err != nil {
+		return err
+	}
+	ids := fmt.Sprintf("version=1\nnode.id=1\ncluster.id=%s\ndirectory.id=%s\n", newID(), newID())
+	return os.WriteFile(filepath.Join(data, "meta.properties"), []byte(ids), 0o600)
+}
+
+func newID() string {
+	var id [16]byte
+	_, _ = rand.Read(id[:])
+	return base64.RawURLEncoding.EncodeToString(id[:])
 }
 
 func (n *node) command(dir, class string, args ...string) host.Command {

@@ -34,7 +34,7 @@ func Start(ctx context.Context, config Config) (*Server, error) {
 	}
 	server, err := daemon.Start(ctx, daemon.Program{
 		Name:      string(config.Product),
-		Configure: func(dir, _ string) error { return createData(ctx, found, dir) },
+		Configure: func(dir, _ string) error { return createData(ctx, config.Product, found, dir) },
 		Command: func(dir, address string) host.Command {
 			return with(found.server, slices.Concat(place(dir, address), found.options, config.options())...)
 		},
@@ -49,14 +49,16 @@ func Start(ctx context.Context, config Config) (*Server, error) {
 
 // createData makes the data directory, unless it is there already: it is the same for
 // every port.
-func createData(ctx context.Context, found programs, dir string) error {
+func createData(ctx context.Context, product Product, found programs, dir string) error {
 	if _, err := os.Stat(dataDir(dir)); !errors.Is(err, os.ErrNotExist) {
 		return err
 	}
-	command := found.initialize(dataDir(dir))
-	command.Dir = dir
-	if err := host.Run(ctx, command); err != nil {
+	if err := host.FromTemplate(ctx, "data-"+string(product), dataDir(dir), found.initialize); err != nil {
 		return fmt.Errorf("create the data directory: %w", err)
+	}
+	// By which replication tells servers apart: this one gets its own when it starts.
+	if err := os.Remove(filepath.Join(dataDir(dir), "auto.cnf")); !errors.Is(err, os.ErrNotExist) {
+		return err
 	}
 	return nil
 }

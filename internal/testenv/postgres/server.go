@@ -102,15 +102,10 @@ func (p *postmaster) createData(ctx context.Context, dir string) error {
 		return nil
 	}
 	data := filepath.Join(dir, "data")
-	if err := os.Mkdir(data, 0o700); err != nil {
-		return err
-	}
-	if err := p.account.Chown(data); err != nil {
-		return err
-	}
-	initdb := p.command("initdb", "-D", data, "-U", Superuser, "-A", "trust", "-E", "UTF8", "--locale=C.UTF-8", "--no-sync")
-	initdb.Dir = dir
-	if err := host.Run(ctx, initdb); err != nil {
+	err := host.FromTemplate(ctx, "data-postgres", data, func(data string) host.Command {
+		return p.command("initdb", "-D", data, "-U", Superuser, "-A", "trust", "-E", "UTF8", "--locale=C.UTF-8", "--no-sync")
+	})
+	if err != nil {
 		return fmt.Errorf("create the data directory: %w", err)
 	}
 	conf, err := os.OpenFile(filepath.Join(data, "postgresql.conf"), os.O_WRONLY|os.O_APPEND, 0)
