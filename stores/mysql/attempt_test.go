@@ -54,7 +54,7 @@ func within(t *testing.T, d time.Duration) context.Context {
 // and can find out.
 func TestUnknownCommitIsResolved(t *testing.T) {
 	t.Parallel()
-	onBoth(t, func(t *testing.T, p product) {
+	byTurns(t, func(t *testing.T, p product) {
 		for _, own := range []bool{true, false} {
 			c := newCounted(t, p, own)
 			for _, lost := range []struct {
@@ -91,7 +91,7 @@ func TestUnknownCommitIsResolved(t *testing.T) {
 // the key.
 func TestStatementLeftBehindIsKilled(t *testing.T) {
 	t.Parallel()
-	onBoth(t, func(t *testing.T, p product) {
+	byTurns(t, func(t *testing.T, p product) {
 		c := newCounted(t, p, true)
 		a := begin(t, c, claimOf("leak"))
 		require.NoError(t, exec(t.Context(), a, effect))
@@ -128,7 +128,7 @@ func TestStatementLeftBehindIsKilled(t *testing.T) {
 // neither completed nor free: the message waits, and is then to be kept for people.
 func TestHalfCommittedMessageNeitherRunsAgainNorCountsAsDone(t *testing.T) {
 	t.Parallel()
-	onBoth(t, func(t *testing.T, p product) {
+	byTurns(t, func(t *testing.T, p product) {
 		c := newCounted(t, p, true)
 		claim := claimOf("half")
 		a := begin(t, c, claim)
@@ -167,7 +167,7 @@ func (c counted) deadlocked(t *testing.T, a stores.Attempt) error {
 
 func TestDeadlockIsNotTheHandlersFault(t *testing.T) {
 	t.Parallel()
-	onBoth(t, func(t *testing.T, p product) {
+	byTurns(t, func(t *testing.T, p product) {
 		c := newCounted(t, p, true)
 		for _, hidden := range []bool{true, false} {
 			a := begin(t, c, claimOf("deadlock"))
@@ -227,7 +227,7 @@ func TestChangedRecordIsNotTheHandlersFault(t *testing.T) {
 // No setting of the driver's about counting rows changes what is proven.
 func TestFoundRowsOrChangedRows(t *testing.T) {
 	t.Parallel()
-	onBoth(t, func(t *testing.T, p product) {
+	byTurns(t, func(t *testing.T, p product) {
 		for _, own := range []bool{true, false} {
 			c := newCounted(t, p, own)
 			found := func(config *driver.Config) { config.ClientFoundRows = true }
@@ -265,7 +265,7 @@ func TestNoDeadlockReachesAHandler(t *testing.T) {
 	if rotation.Soak() {
 		messages = 10_000
 	}
-	onBoth(t, func(t *testing.T, p product) {
+	byTurns(t, func(t *testing.T, p product) {
 		const workers = 16
 		config := mustParse(t, p.shared(t).NewDatabase(t))
 		s, err := mysql.OpenDB(t.Context(), config, mysql.Config{MaxOpenConns: workers})
@@ -330,7 +330,7 @@ func TestNoDeadlockReachesAHandler(t *testing.T) {
 // Migrate goes on where it was interrupted.
 func TestMigrateGoesOn(t *testing.T) {
 	t.Parallel()
-	onBoth(t, func(t *testing.T, p product) {
+	byTurns(t, func(t *testing.T, p product) {
 		config := mustParse(t, p.shared(t).NewDatabase(t))
 		s, err := mysql.OpenDB(t.Context(), config, mysql.Config{})
 		require.NoError(t, err)

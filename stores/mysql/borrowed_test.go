@@ -35,7 +35,7 @@ func (p product) state(t *testing.T, db *sql.DB) string {
 // connections back as they were, or new ones.
 func TestCallersConnectionsComeBackAsTheyWere(t *testing.T) {
 	t.Parallel()
-	onBoth(t, func(t *testing.T, p product) {
+	byTurns(t, func(t *testing.T, p product) {
 		for _, procedures := range []bool{true, false} {
 			c := newCounted(t, p, false)
 			if !procedures {

@@ -33,6 +33,14 @@ var (
 	onMySQL   = product{testmysql.MySQL, testenv.MySQL, testenv.PrivateMySQL}
 )
 
+// products take turns by the day: each test is on one of them, and on all in a soak.
+var products = map[testmysql.Product]product{onMariaDB.Product: onMariaDB, onMySQL.Product: onMySQL}
+
+func turnOf(t *testing.T) map[testmysql.Product]product {
+	t.Helper()
+	return rotation.Some(t, 1, products)
+}
+
 func (p product) maria() bool { return p.Product == testmysql.MariaDB }
 
 // server is one for many checks. It takes the largest message of the suite, and commits
@@ -78,7 +86,7 @@ func conformance(t *testing.T, p product) {
 		h := harness(p, true)
 		h.NewDatabase = newDatabase(true)
 		h.NewServer = func(tb testing.TB) *storetest.Database { tb.Helper(); return newServer(tb, p) }
-		h.Groups = append([]string{"claim"}, rotation.Turn(t, 15, storetest.GroupNames()...)...)
+		h.Groups = append([]string{"claim", "inbox"}, rotation.OnStore(t, string(p.Product), storetest.GroupNames()...)...)
 		storetest.Run(t, h)
 	})
 	t.Run("caller's", func(t *testing.T) {
@@ -86,7 +94,7 @@ func conformance(t *testing.T, p product) {
 		h := harness(p, false)
 		h.NewDatabase = newDatabase(false)
 		if !rotation.Soak() {
-			h.Groups = append([]string{"claim"}, rotation.Turn(t, 3, "race", "take", "handler", "statement", "act", "inbox")...)
+			h.Groups = append([]string{"claim"}, rotation.Turn(t, 1, "race", "take", "handler", "statement", "act", "inbox")...)
 		}
 		storetest.Run(t, h)
 	})

@@ -159,9 +159,10 @@ func (c counted) cost(f func()) myproxy.Stats {
 	return c.proxy.Stats().Since(before)
 }
 
-func onBoth(t *testing.T, test func(t *testing.T, p product)) {
+// byTurns runs a test on the product whose turn it is.
+func byTurns(t *testing.T, test func(t *testing.T, p product)) {
 	t.Helper()
-	for _, p := range []product{onMariaDB, onMySQL} {
+	for _, p := range turnOf(t) {
 		t.Run(string(p.Product), func(t *testing.T) {
 			t.Parallel()
 			test(t, p)
@@ -171,7 +172,7 @@ func onBoth(t *testing.T, test func(t *testing.T, p product)) {
 
 func TestFirstSightCostsTheTripsAndCommitsOfTheHandlerAlone(t *testing.T) {
 	t.Parallel()
-	onBoth(t, func(t *testing.T, p product) {
+	byTurns(t, func(t *testing.T, p product) {
 		c := newCounted(t, p, true)
 		alone, inbox := c.cost(func() { c.withoutInbox(t) }), c.cost(func() { c.withInbox(t) })
 		if alone.RoundTrips != 3 || alone.Commits != 1 {
@@ -185,7 +186,7 @@ func TestFirstSightCostsTheTripsAndCommitsOfTheHandlerAlone(t *testing.T) {
 
 func TestRolledBackAttemptCostsTheTripsOfTheHandlerAlone(t *testing.T) {
 	t.Parallel()
-	onBoth(t, func(t *testing.T, p product) {
+	byTurns(t, func(t *testing.T, p product) {
 		c := newCounted(t, p, true)
 		cost := c.cost(func() {
 			a := begin(t, c, claimOf("rolled back"))
@@ -204,7 +205,7 @@ func TestRolledBackAttemptCostsTheTripsOfTheHandlerAlone(t *testing.T) {
 
 func TestFirstSightOnTheCallersConnectionsCostsTwoTripsMore(t *testing.T) {
 	t.Parallel()
-	onBoth(t, func(t *testing.T, p product) {
+	byTurns(t, func(t *testing.T, p product) {
 		c := newCounted(t, p, false)
 		alone, inbox := c.cost(func() { c.withoutInbox(t) }), c.cost(func() { c.withInbox(t) })
 		if inbox.RoundTrips != alone.RoundTrips+2 || inbox.Rollbacks != 0 {
@@ -226,7 +227,7 @@ func (c counted) written(t *testing.T) string {
 
 func TestDuplicateTakesTwoTripsAndWritesNothing(t *testing.T) {
 	t.Parallel()
-	onBoth(t, func(t *testing.T, p product) {
+	byTurns(t, func(t *testing.T, p product) {
 		c := newCounted(t, p, true)
 		claim := claimOf("seen")
 		if err := begin(t, c, claim).Commit(t.Context()); err != nil {
@@ -257,7 +258,7 @@ func TestDuplicateTakesTwoTripsAndWritesNothing(t *testing.T) {
 
 func TestInFlightTakesTwoTrips(t *testing.T) {
 	t.Parallel()
-	onBoth(t, func(t *testing.T, p product) {
+	byTurns(t, func(t *testing.T, p product) {
 		c := newCounted(t, p, true)
 		holder, err := mysql.OpenDB(t.Context(), mustParse(t, c.proxy.URL()), mysql.Config{Logger: slog.New(slog.DiscardHandler)})
 		if err != nil {

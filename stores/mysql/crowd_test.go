@@ -20,7 +20,7 @@ import (
 // the pool has, and nobody is told that the store is unavailable.
 func TestServerThatIsFullIsNotAway(t *testing.T) {
 	t.Parallel()
-	for _, p := range []product{onMariaDB, onMySQL} {
+	for _, p := range turnOf(t) {
 		for _, own := range []bool{true, false} {
 			t.Run(fmt.Sprint(p.Product, ", own ", own), func(t *testing.T) {
 				t.Parallel()

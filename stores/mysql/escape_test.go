@@ -69,7 +69,7 @@ func TestWhatIsCommittedWithoutTheClaimIsNotRunAgain(t *testing.T) {
 	loose := []string{
 		effect, "PREPARE ending FROM 'ROLLBACK'", "EXECUTE ending", effect, "PREPARE ending FROM 'COMMIT'", "EXECUTE ending", effect,
 	}
-	onBoth(t, func(t *testing.T, p product) {
+	byTurns(t, func(t *testing.T, p product) {
 		for _, own := range []bool{true, false} {
 			c := newCounted(t, p, own)
 			committed := 0
@@ -111,7 +111,7 @@ func TestWhatIsCommittedWithoutTheClaimIsNotRunAgain(t *testing.T) {
 // is not the deadlock's doing.
 func TestCommitAfterADeadlockIsNotRunAgain(t *testing.T) {
 	t.Parallel()
-	onBoth(t, func(t *testing.T, p product) {
+	byTurns(t, func(t *testing.T, p product) {
 		c := newCounted(t, p, true)
 		for name, end := range endings(t) {
 			claim := claimOf(name)
@@ -126,7 +126,7 @@ func TestCommitAfterADeadlockIsNotRunAgain(t *testing.T) {
 // On a *sql.DB of the caller's the typed handler tells what it was told.
 func TestDeadlockThatAHandlerReturnsIsTheDatabases(t *testing.T) {
 	t.Parallel()
-	onBoth(t, func(t *testing.T, p product) {
+	byTurns(t, func(t *testing.T, p product) {
 		c := newCounted(t, p, false)
 		a := begin(t, c, claimOf("deadlock"))
 		deadlock := c.deadlocked(t, a)

@@ -13,7 +13,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/millpond-go/millpond/internal/roletest"
-	"github.com/millpond-go/millpond/internal/rotation"
 	"github.com/millpond-go/millpond/internal/testenv"
 	"github.com/millpond-go/millpond/stores"
 	"github.com/millpond-go/millpond/stores/mysql"
@@ -106,12 +105,8 @@ func serious(findings []stores.Finding) (found []stores.Finding) {
 // One server a day, for it takes some seconds to be installed.
 func TestExamination(t *testing.T) {
 	t.Parallel()
-	for _, turn := range rotation.Turn(t, 1, string(onMariaDB.Product), string(onMySQL.Product)) {
-		p := onMariaDB
-		if turn == string(onMySQL.Product) {
-			p = onMySQL
-		}
-		r := newRoled(t, p)
+	for _, p := range turnOf(t) {
+		r, turn := newRoled(t, p), string(p.Product)
 		t.Run(turn+" roles", func(t *testing.T) { r.T = t; r.roles() })
 		t.Run(turn+" findings", func(t *testing.T) { r.T = t; r.finds(p) })
 		t.Run(turn+" open transactions", func(t *testing.T) { r.T = t; r.seesOpenTransactions() })

@@ -11,7 +11,7 @@ import (
 
 func TestLeaseCosts(t *testing.T) {
 	t.Parallel()
-	onBoth(t, func(t *testing.T, p product) {
+	byTurns(t, func(t *testing.T, p product) {
 		for own, want := range map[bool]leasetest.Costs{
 			true:  costs(12, 2, 4, 1),
 			false: costs(19, 3, 5, 2), // the look is a transaction, too

@@ -53,7 +53,7 @@ func TestURLsAreCheckedWithoutAServer(t *testing.T) {
 
 func TestOpenConnects(t *testing.T) {
 	t.Parallel()
-	onBoth(t, func(t *testing.T, p product) {
+	byTurns(t, func(t *testing.T, p product) {
 		address := p.shared(t).NewDatabase(t)
 		s, err := stores.Open(t.Context(), address+"?max_open_conns=3&millpond_prefix=billing_&loc=Local&parseTime=true")
 		require.NoError(t, err)
@@ -146,7 +146,7 @@ func TestWarnsOfWhatTheServerDoesNotPromise(t *testing.T) {
 
 func TestOpenSaysWhatToDoAboutTheServersRefusal(t *testing.T) {
 	t.Parallel()
-	onBoth(t, func(t *testing.T, p product) {
+	byTurns(t, func(t *testing.T, p product) {
 		good, err := url.Parse(p.shared(t).NewDatabase(t))
 		require.NoError(t, err)
 		for name, refused := range map[string]struct {

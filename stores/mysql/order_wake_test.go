@@ -16,7 +16,7 @@ import (
 // over and completed just then. Nobody may think that the other one wakes the message.
 func TestMessageIsWokenAlthoughItWasLockedWhenItsPredecessorEnded(t *testing.T) {
 	t.Parallel()
-	onBoth(t, func(t *testing.T, p product) {
+	byTurns(t, func(t *testing.T, p product) {
 		c := newCounted(t, p, true)
 		first := parkInOrder(t, c.Store, "first", time.Hour)
 		parkInOrder(t, c.Store, "second", 0)
@@ -35,7 +35,7 @@ func TestMessageIsWokenAlthoughItWasLockedWhenItsPredecessorEnded(t *testing.T) 
 // before that ends just then, and wakes the one between.
 func TestMessageIsWokenAlthoughAWorkerPutsOffTheOneBehindIt(t *testing.T) {
 	t.Parallel()
-	onBoth(t, func(t *testing.T, p product) {
+	byTurns(t, func(t *testing.T, p product) {
 		c := newCounted(t, p, true)
 		first := parkInOrder(t, c.Store, "first", time.Hour)
 		second := parkInOrder(t, c.Store, "second", time.Hour)
@@ -64,7 +64,7 @@ func TestMessageIsWokenAlthoughAWorkerPutsOffTheOneBehindIt(t *testing.T) {
 // and that stands still.
 func TestNobodyWaitsForAWorkerThatPutsAMessageOff(t *testing.T) {
 	t.Parallel()
-	onBoth(t, func(t *testing.T, p product) {
+	byTurns(t, func(t *testing.T, p product) {
 		c := newCounted(t, p, true)
 		first := parkInOrder(t, c.Store, "first", time.Hour)
 		parkInOrder(t, c.Store, "second", 0)

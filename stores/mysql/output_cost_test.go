@@ -30,7 +30,7 @@ func TestWhatAnOutputCosts(t *testing.T) {
 	one := stores.Output{ID: "id", Topic: "topic", Payload: make([]byte, 600)}
 	keyed := one
 	keyed.OrderKey = []byte("k")
-	onBoth(t, func(t *testing.T, p product) {
+	byTurns(t, func(t *testing.T, p product) {
 		for name, own := range map[string]bool{"own": true, "a caller's": false} {
 			t.Run(name, func(t *testing.T) {
 				t.Parallel()

@@ -11,7 +11,7 @@ import (
 // nobody, unless the attempt is committed.
 func TestOutputsOfATransactionThatIsGone(t *testing.T) {
 	t.Parallel()
-	onBoth(t, func(t *testing.T, p product) {
+	byTurns(t, func(t *testing.T, p product) {
 		for name, own := range map[string]bool{"own": true, "a caller's": false} {
 			t.Run(name, func(t *testing.T) {
 				t.Parallel()

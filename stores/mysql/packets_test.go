@@ -55,7 +55,7 @@ func (c *breaking) Write(packet []byte) (n int, err error) {
 // not so, and the handler is not to blame.
 func TestConnectionsThatBreakAtEachPacket(t *testing.T) {
 	t.Parallel()
-	onBoth(t, func(t *testing.T, p product) {
+	byTurns(t, func(t *testing.T, p product) {
 		c := newCounted(t, p, true)
 		var b breaks
 		config := mustParse(t, c.proxy.URL())

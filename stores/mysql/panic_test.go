@@ -86,7 +86,7 @@ func (tx *faultyTx) Commit() error {
 // The store calls drivers on goroutines that nobody else recovers.
 func TestDriverThatPanicsEndsNoProcess(t *testing.T) {
 	t.Parallel()
-	onBoth(t, func(t *testing.T, p product) {
+	byTurns(t, func(t *testing.T, p product) {
 		for name, instead := range map[string]func(){"panic": func() { panic("boom") }, "Goexit": runtime.Goexit} {
 			c := newCounted(t, p, false)
 			connector, err := native.NewConnector(mustParse(t, c.proxy.URL()))

@@ -112,7 +112,7 @@ func TestGaleraKeepsNoOrderOfOutputs(t *testing.T) {
 // A server that does not know what claims are made of is refused by what it answers.
 func TestServersThatLackAClauseAreRefused(t *testing.T) {
 	t.Parallel()
-	onBoth(t, func(t *testing.T, p product) {
+	byTurns(t, func(t *testing.T, p product) {
 		config := mustParse(t, p.shared(t).NewDatabase(t))
 		open := func(config *driver.Config) *mysql.Store {
 			s, err := mysql.OpenDB(t.Context(), config, mysql.Config{Logger: slog.New(slog.DiscardHandler)})

@@ -12,7 +12,7 @@ import (
 
 func TestWhichErrorsRefuseAValue(t *testing.T) {
 	t.Parallel()
-	onBoth(t, func(t *testing.T, p product) {
+	byTurns(t, func(t *testing.T, p product) {
 		for _, own := range []bool{true, false} {
 			c := newCounted(t, p, own)
 			for _, text := range []string{

@@ -46,7 +46,7 @@ func TestServersThatOnlySpeakTheProtocolAreRefused(t *testing.T) {
 // asks the store for, and not only that time has run out.
 func TestExhaustedPoolIsNamed(t *testing.T) {
 	t.Parallel()
-	onBoth(t, func(t *testing.T, p product) {
+	byTurns(t, func(t *testing.T, p product) {
 		c := newCounted(t, p, false)
 		db := openDB(t, mustParse(t, c.proxy.URL()), func(config *driver.Config) { config.Logger = mustParse(t, c.proxy.URL()).Logger })
 		db.SetMaxOpenConns(1)

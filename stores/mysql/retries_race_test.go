@@ -26,7 +26,7 @@ func TestRetryWorkersDeliveriesAndOperatorsMeet(t *testing.T) {
 	if rotation.Soak() {
 		lasting = time.Minute
 	}
-	onBoth(t, func(t *testing.T, p product) {
+	byTurns(t, func(t *testing.T, p product) {
 		c := newCounted(t, p, true)
 		var processes []*mysql.Store
 		for range 2 {

@@ -16,7 +16,7 @@ import (
 // Rows that a handler has left open are its own fault, and no lost connection.
 func TestRowsLeftOpenAreTold(t *testing.T) {
 	t.Parallel()
-	onBoth(t, func(t *testing.T, p product) {
+	byTurns(t, func(t *testing.T, p product) {
 		c := newCounted(t, p, true)
 		for _, ending := range []string{"nil", "an error", "a query's error"} {
 			a := begin(t, c, claimOf(ending))

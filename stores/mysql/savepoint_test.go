@@ -17,7 +17,7 @@ const lockNow = "SELECT n FROM storetest_pair WHERE id = 1 FOR UPDATE NOWAIT"
 // attempt has ended. A deadlock has ended the transaction, and with it the savepoints.
 func TestFailureUndoneBySavepointIsForgotten(t *testing.T) {
 	t.Parallel()
-	onBoth(t, func(t *testing.T, p product) {
+	byTurns(t, func(t *testing.T, p product) {
 		c := newCounted(t, p, true)
 		for _, text := range []string{"CREATE TABLE storetest_pair (id INT PRIMARY KEY, n INT NOT NULL)", "INSERT INTO storetest_pair VALUES (1, 0), (2, 0)"} {
 			_, err := c.admin.ExecContext(t.Context(), text)
@@ -73,7 +73,7 @@ func TestFailureUndoneBySavepointIsForgotten(t *testing.T) {
 // A prepared statement undoes as well as text does, where the server prepares it.
 func TestPreparedRollbackToSavepoint(t *testing.T) {
 	t.Parallel()
-	onBoth(t, func(t *testing.T, p product) {
+	byTurns(t, func(t *testing.T, p product) {
 		c := newCounted(t, p, true)
 		_, err := c.admin.ExecContext(t.Context(), "CREATE TABLE storetest_pair (id INT PRIMARY KEY)")
 		require.NoError(t, err)

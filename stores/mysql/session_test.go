@@ -12,7 +12,7 @@ import (
 
 func TestLocksAndVariablesOfTheSessionReachNoOtherMessage(t *testing.T) {
 	t.Parallel()
-	onBoth(t, func(t *testing.T, p product) {
+	byTurns(t, func(t *testing.T, p product) {
 		c := newCounted(t, p, true)
 		for text, found := range map[string]string{
 			"DO GET_LOCK('leftover', 0)":          "SELECT IS_USED_LOCK('leftover') IS NOT NULL",
@@ -38,7 +38,7 @@ func TestLocksAndVariablesOfTheSessionReachNoOtherMessage(t *testing.T) {
 // Under NO_BACKSLASH_ESCAPES a backslash hides nothing that comes after it.
 func TestVariableBehindABackslashReachesNoOtherMessage(t *testing.T) {
 	t.Parallel()
-	onBoth(t, func(t *testing.T, p product) {
+	byTurns(t, func(t *testing.T, p product) {
 		s, err := newCounted(t, p, true).with(t, true, "sql_mode=%27NO_BACKSLASH_ESCAPES,STRICT_TRANS_TABLES%27", mysql.Config{MaxOpenConns: 1})
 		require.NoError(t, err)
 		run := func(id, text string, into any) {

@@ -37,7 +37,7 @@ func (c counted) with(t *testing.T, own bool, parameters string, settings mysql.
 // what it writes, outside of transactions.
 func TestConnectionsHaveAutocommitOn(t *testing.T) {
 	t.Parallel()
-	onBoth(t, func(t *testing.T, p product) {
+	byTurns(t, func(t *testing.T, p product) {
 		c := newCounted(t, p, true)
 		s, err := c.with(t, true, "autocommit=0", mysql.Config{})
 		require.NoError(t, err)
@@ -58,7 +58,7 @@ func TestConnectionsHaveAutocommitOn(t *testing.T) {
 // of a letter, and what follows the quote becomes SQL.
 func TestCharacterSets(t *testing.T) {
 	t.Parallel()
-	onBoth(t, func(t *testing.T, p product) {
+	byTurns(t, func(t *testing.T, p product) {
 		c := newCounted(t, p, true)
 		for _, charset := range []string{"gbk", "sjis", "big5", "cp932"} {
 			for _, own := range []bool{true, false} {
@@ -90,7 +90,7 @@ func TestCharacterSets(t *testing.T) {
 // not wait for a handler, and one of the same key is told.
 func TestClaimsDoNotWaitAtRepeatableRead(t *testing.T) {
 	t.Parallel()
-	onBoth(t, func(t *testing.T, p product) {
+	byTurns(t, func(t *testing.T, p product) {
 		for _, own := range []bool{true, false} {
 			c := newCounted(t, p, own)
 			s, err := c.with(t, own, "", mysql.Config{Isolation: sql.LevelRepeatableRead})
@@ -123,7 +123,7 @@ func TestClaimsDoNotWaitAtRepeatableRead(t *testing.T) {
 // level, and text that is null where it is empty fits none of its columns.
 func TestSettingsThatKeepTheStoreFromWritingAreNamed(t *testing.T) {
 	t.Parallel()
-	onBoth(t, func(t *testing.T, p product) {
+	byTurns(t, func(t *testing.T, p product) {
 		c := newCounted(t, p, true)
 		for _, own := range []bool{true, false} {
 			_, err := c.with(t, own, "completion_type=1", mysql.Config{})

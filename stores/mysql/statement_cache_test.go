@@ -29,7 +29,7 @@ func txOf(t *testing.T, a stores.Attempt) *sql.Tx {
 // it is prepared each time.
 func TestStatementsWithParametersArePreparedOnce(t *testing.T) {
 	t.Parallel()
-	onBoth(t, func(t *testing.T, p product) {
+	byTurns(t, func(t *testing.T, p product) {
 		c := newCounted(t, p, true)
 		const insert = "INSERT INTO effect VALUES (?)"
 		alone := c.cost(func() {
@@ -65,7 +65,7 @@ func statementsOf(t *testing.T, tx *sql.Tx) (ever, open int) {
 
 func TestPreparedStatementsAreBounded(t *testing.T) {
 	t.Parallel()
-	onBoth(t, func(t *testing.T, p product) {
+	byTurns(t, func(t *testing.T, p product) {
 		c := newCounted(t, p, true)
 		a := begin(t, c, claimOf("many"))
 		tx := txOf(t, a)
@@ -101,7 +101,7 @@ func columnsOf(t *testing.T, tx *sql.Tx, query string, args ...any) []string {
 
 func TestPreparedStatementsFollowTheTable(t *testing.T) {
 	t.Parallel()
-	onBoth(t, func(t *testing.T, p product) {
+	byTurns(t, func(t *testing.T, p product) {
 		c := newCounted(t, p, true)
 		columns := func(id string) []string {
 			a := begin(t, c, claimOf(id))
@@ -158,7 +158,7 @@ func TestServerThatPreparesNothing(t *testing.T) {
 // What is bound to a prepared statement goes through the character sets of the session.
 func TestCharacterSetsChangeNoID(t *testing.T) {
 	t.Parallel()
-	onBoth(t, func(t *testing.T, p product) {
+	byTurns(t, func(t *testing.T, p product) {
 		address := p.shared(t).NewDatabase(t)
 		s := openStore(t, mustParse(t, address))
 		config := mustParse(t, address)

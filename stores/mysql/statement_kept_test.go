@@ -24,7 +24,7 @@ import (
 // database of its own, which both have the table kept.
 func onStatements(t *testing.T, change func(*driver.Config), test func(t *testing.T, c counted, tx func(id string) (*sql.Tx, stores.Attempt), plain *sql.Tx)) {
 	t.Helper()
-	onBoth(t, func(t *testing.T, p product) {
+	byTurns(t, func(t *testing.T, p product) {
 		c := newCounted(t, p, true)
 		s := c.another(t, change)
 		const table = "CREATE TABLE kept (content LONGBLOB, at VARCHAR(100), label VARCHAR(100))"
@@ -152,7 +152,7 @@ func TestPreparedStatementsMakeRoom(t *testing.T) {
 // A goroutine of the handler's closes its statement while the store commits.
 func TestStatementsCloseApartFromTheCommit(t *testing.T) {
 	t.Parallel()
-	onBoth(t, func(t *testing.T, p product) {
+	byTurns(t, func(t *testing.T, p product) {
 		c := newCounted(t, p, true)
 		for i := range 100 {
 			a := begin(t, c, claimOf(fmt.Sprint(i)))

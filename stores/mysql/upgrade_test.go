@@ -17,14 +17,6 @@ import (
 	"github.com/millpond-go/millpond/stores/mysql"
 )
 
-func turnOf(t *testing.T) (products []product) {
-	t.Helper()
-	for _, name := range rotation.Turn(t, 1, string(onMariaDB.Product), string(onMySQL.Product)) {
-		products = append(products, map[string]product{string(onMariaDB.Product): onMariaDB, string(onMySQL.Product): onMySQL}[name])
-	}
-	return products
-}
-
 // Programs of the version before go on while its tables are migrated, and afterwards.
 func TestUpgrade(t *testing.T) {
 	t.Parallel()
@@ -141,7 +133,7 @@ func TestMigrateGoesOnBehindEachStatement(t *testing.T) {
 		}
 		config := mustParse(t, p.shared(t).NewDatabase(t))
 		admin := openDB(t, config, nil)
-		for _, last := range rotation.Turn(t, 6, numbersUpTo(len(statements))...) {
+		for _, last := range rotation.TurnEvery(t, len(products), 6, numbersUpTo(len(statements))...) {
 			s, err := mysql.OpenDB(t.Context(), config, mysql.Config{Logger: slog.New(slog.DiscardHandler)})
 			require.NoError(t, err)
 			for i, statement := range statements {
