@@ -254,7 +254,7 @@ func TestLeasesAtEachPoint(t *testing.T) {
 	on(t, today(t, 1, everyday), func(t *testing.T, open opener) {
 		seed := seedOf(t)
 		kills := killsAt(seed, leasePoints, 1, 4)
-		for _, point := range turn(t, 4, pointCounted, pointEffect, pointRenewed, pointEffectEnd, pointHandlerEnd, pointCommitStart, pointTakeoverStart, pointRecordStart) {
+		for _, point := range turn(t, 2, pointCounted, pointEffect, pointRenewed, pointEffectEnd, pointHandlerEnd, pointCommitStart, pointTakeoverStart, pointRecordStart) {
 			kills = append(kills, fleet.Kill{Kind: fleet.SIGSTOP, Point: point, Hit: 6})
 		}
 		allStrike(t, seed, kills, func(seed uint64) *trial {

@@ -18,17 +18,29 @@ type opener func(*testing.T) *system
 // what it runs.
 func turn(t *testing.T, n int, all ...string) []string {
 	t.Helper()
+	return turnEvery(t, 1, n, all...)
+}
+
+// turnEvery is turn for a test that has its own turn every so many days.
+func turnEvery(t *testing.T, days, n int, all ...string) []string {
+	t.Helper()
 	if os.Getenv(seedEnv) != "" {
 		return all
 	}
-	return rotation.Turn(t, n, all...)
+	return rotation.TurnEvery(t, days, n, all...)
 }
 
 // today leaves of some stores the n whose turn it is.
 func today(t *testing.T, n int, all map[string]opener) map[string]opener {
 	t.Helper()
+	return todayEvery(t, 1, n, all)
+}
+
+// todayEvery is today for a test that has its own turn every so many days.
+func todayEvery(t *testing.T, days, n int, all map[string]opener) map[string]opener {
+	t.Helper()
 	today := make(map[string]opener)
-	for _, name := range turn(t, n, slices.Sorted(maps.Keys(all))...) {
+	for _, name := range turnEvery(t, days, n, slices.Sorted(maps.Keys(all))...) {
 		today[name] = all[name]
 	}
 	return today
@@ -50,7 +62,7 @@ func TestKilledAtEachPoint(t *testing.T) {
 	t.Parallel()
 	on(t, today(t, 1, everyday), func(t *testing.T, open opener) {
 		seed := seedOf(t)
-		allStrike(t, seed, killsAt(seed, points, 2, 5), func(seed uint64) *trial {
+		allStrike(t, seed, killsAt(seed, points, often(t), 5), func(seed uint64) *trial {
 			return &trial{
 				system: open(t),
 				orders: workload(seed, 50, mix{share: map[conduct]int{slow: 30, flaky: 5}}),
@@ -67,7 +79,7 @@ func TestKilledAtEachPointOfAFailure(t *testing.T) {
 	t.Parallel()
 	on(t, today(t, 1, everyday), func(t *testing.T, open opener) {
 		seed := seedOf(t)
-		allStrike(t, seed, killsAt(seed, failurePoints, 2, 3), func(seed uint64) *trial {
+		allStrike(t, seed, killsAt(seed, failurePoints, often(t), 3), func(seed uint64) *trial {
 			return &trial{
 				system: open(t),
 				orders: planted(workload(seed, 40, mix{share: map[conduct]int{
@@ -78,6 +90,15 @@ func TestKilledAtEachPointOfAFailure(t *testing.T) {
 			}
 		})
 	})
+}
+
+// often is how many workers are killed at each point.
+func often(t *testing.T) int {
+	t.Helper()
+	if soakKills(t) > 0 {
+		return 2
+	}
+	return 1
 }
 
 // allStrike runs a trial whose kills are all at points. How often a point is reached

@@ -11,16 +11,17 @@ import (
 	"github.com/millpond-go/millpond/internal/fleet"
 )
 
-// randomly returns the stores of TestRandom: one of those that have everything, two others,
-// and one whose server loses its last commits. Servers of their own, which may be killed, are for the former and for the soak.
+// randomly returns the stores of TestRandom: PostgreSQL, one other, and one whose server loses its
+// last commits. Servers of their own, which may be killed, are for those that have everything and
+// for the soak.
 func randomly(t *testing.T) map[string]opener {
 	t.Helper()
-	others := map[string]opener{"postgres+sql": newSQLDB, "lib/pq": newPQ, "pgbouncer": newPooledPostgres, "mysql": newProxiedMySQL}
+	others := map[string]opener{"mariadb": newFragileMariaDB, "sqlite": newSQLite, "postgres+sql": newSQLDB, "lib/pq": newPQ, "pgbouncer": newPooledPostgres, "mysql": newProxiedMySQL}
 	if soakKills(t) > 0 {
 		others["postgres+sql"], others["lib/pq"], others["mysql"] = newFragileSQLDB, newFragilePQ, newFragileMySQL
 	}
-	all := today(t, 1, map[string]opener{"postgres": newFragilePostgres, "mariadb": newFragileMariaDB, "sqlite": newSQLite})
-	maps.Copy(all, today(t, 2, others))
+	all := map[string]opener{"postgres": newFragilePostgres}
+	maps.Copy(all, today(t, 1, others))
 	maps.Copy(all, today(t, 1, losing()))
 	return all
 }

@@ -104,7 +104,7 @@ func (r *result) commitsOf(pid int, k key) []string {
 // meanwhile, and when the first goes on it changes nothing.
 func TestStoppedHolderFreesItsKey(t *testing.T) {
 	t.Parallel()
-	for _, point := range turn(t, 3, stopPoints()...) {
+	for _, point := range turn(t, 2, stopPoints()...) {
 		t.Run(point, func(t *testing.T) {
 			t.Parallel()
 			systems := map[string]opener{"postgres": newPostgres}
@@ -148,7 +148,7 @@ func freesItsKey(t *testing.T, open opener, point string) {
 // is lost.
 func TestStoppedWriterHoldsUpTheFile(t *testing.T) {
 	t.Parallel()
-	for _, point := range turn(t, 3, stopPoints()...) {
+	for _, point := range turn(t, 2, stopPoints()...) {
 		t.Run(point, func(t *testing.T) {
 			t.Parallel()
 			const pause = 2 * time.Second

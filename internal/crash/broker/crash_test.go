@@ -12,11 +12,11 @@ import (
 )
 
 // TestKilled hurts workers and the broker in every way while messages come, several
-// times each, and some handlers fail. Every day each broker meets one of the stores, by
+// times each, and some handlers fail. Each day two brokers meet one of the stores, by
 // turns. With MILLPOND_SOAK=n it meets all of them, and goes on, with one seed after the
 // other, until n workers were killed on each broker and store, or a hundred.
 func TestKilled(t *testing.T) {
-	for _, kind := range turn(t, 3, slices.Sorted(maps.Keys(kinds))...) {
+	for _, kind := range turn(t, brokersADay, slices.Sorted(maps.Keys(kinds))...) {
 		t.Run(kind, func(t *testing.T) {
 			t.Parallel()
 			killedOn(t, kind)
@@ -24,8 +24,11 @@ func TestKilled(t *testing.T) {
 	}
 }
 
+const brokersADay = 2
+
 func killedOn(t *testing.T, kind string) {
-	for _, name := range turn(t, 1, slices.Sorted(maps.Keys(databases))...) {
+	days := (len(kinds) + brokersADay - 1) / brokersADay
+	for _, name := range turnEvery(t, days, 1, slices.Sorted(maps.Keys(databases))...) {
 		open := databases[name]
 		t.Run(name, func(t *testing.T) {
 			rounds, wanted := 1, 1
@@ -69,7 +72,7 @@ func newTrial(t *testing.T, kind string, open func(*testing.T) *database, seed u
 // them, and then roll back. Whoever gets their messages meanwhile must hold them.
 func TestLimitOfDeliveries(t *testing.T) {
 	counting := slices.DeleteFunc(slices.Sorted(maps.Keys(kinds)), func(kind string) bool { return kind == "kafka" })
-	for _, kind := range turn(t, 2, counting...) {
+	for _, kind := range turn(t, 1, counting...) {
 		t.Run(kind, func(t *testing.T) {
 			t.Parallel()
 			stopped := kinds[kind].absence + 5*time.Second

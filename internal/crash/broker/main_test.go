@@ -50,10 +50,16 @@ func seedOf(t *testing.T) uint64 {
 // what it runs.
 func turn(t *testing.T, n int, all ...string) []string {
 	t.Helper()
+	return turnEvery(t, 1, n, all...)
+}
+
+// turnEvery is turn for a test that has its own turn every so many days.
+func turnEvery(t *testing.T, days, n int, all ...string) []string {
+	t.Helper()
 	if os.Getenv(seedEnv) != "" {
 		return all
 	}
-	return rotation.Turn(t, n, all...)
+	return rotation.TurnEvery(t, days, n, all...)
 }
 
 // soakKills is how many workers must be killed on each store, 0 without MILLPOND_SOAK.
