@@ -24,7 +24,7 @@ func TestAcksAmongOthers(t *testing.T) {
 		inFlight = 32
 		mostHeld = 8
 	)
-	onEach(t, func(t *testing.T, address string) {
+	byTurns(t, func(t *testing.T, address string) {
 		config := parse(t, address)
 		config.Consume.RetryDelays = []time.Duration{50 * time.Millisecond}
 		b := newBroker(t, config)

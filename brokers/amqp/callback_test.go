@@ -18,7 +18,7 @@ import (
 // is an error.
 func TestFunctionsThatPanic(t *testing.T) {
 	t.Parallel()
-	onEach(t, func(t *testing.T, address string) {
+	byTurns(t, func(t *testing.T, address string) {
 		config := parse(t, address)
 		config.Consume.Unmarshal = func(d *amqp091.Delivery) (*message.Message, error) {
 			if testenv.Misread(d.Body) {

@@ -100,15 +100,7 @@ func TestConformance(t *testing.T) {
 // oneVersion returns the version of the server whose turn it is.
 func oneVersion(t *testing.T) []rabbitmq.Version {
 	t.Helper()
-	var names []string
-	for _, v := range rabbitmq.Versions() {
-		names = append(names, string(v))
-	}
-	var versions []rabbitmq.Version
-	for _, name := range rotation.Turn(t, 1, names...) {
-		versions = append(versions, rabbitmq.Version(name))
-	}
-	return versions
+	return rotation.Turn(t, 1, rabbitmq.Versions()...)
 }
 
 // TestConformanceQueue is that of a queue for each topic, as watermill-amqp has it, which

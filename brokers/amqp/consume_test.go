@@ -17,7 +17,7 @@ import (
 // without content reaches the handler, whose channel stays open.
 func TestQueueIsDeletedWhileConsuming(t *testing.T) {
 	t.Parallel()
-	onEach(t, func(t *testing.T, address string) {
+	byTurns(t, func(t *testing.T, address string) {
 		b := newBroker(t, parse(t, address))
 		topic := newTopic()
 		out := subscribe(t, subscriber(t, b, brokers.SubscriberConfig{InFlight: 4}), topic)
@@ -87,7 +87,7 @@ func testConsumerTimeout(t *testing.T, server *rabbitmq.Server) {
 func TestConnectionIsCutWhileConsuming(t *testing.T) {
 	t.Parallel()
 	const n = 300
-	onEach(t, func(t *testing.T, address string) {
+	byTurns(t, func(t *testing.T, address string) {
 		b, wires := newTapped(t, parse(t, address))
 		topic := newTopic()
 		s := subscriber(t, b, brokers.SubscriberConfig{InFlight: 16})
@@ -161,7 +161,7 @@ func testServerThatHangs(t *testing.T, server *rabbitmq.Server) {
 // left as it is.
 func TestDeclaredOtherwise(t *testing.T) {
 	t.Parallel()
-	onEach(t, func(t *testing.T, address string) {
+	byTurns(t, func(t *testing.T, address string) {
 		config := parse(t, address)
 		config.Topology.DeliveryLimit = 30
 		topic := newTopic()
@@ -225,7 +225,7 @@ func testNotAllowed(t *testing.T, server *rabbitmq.Server) {
 // TestMistakesOfNames are told before the broker is asked.
 func TestMistakesOfNames(t *testing.T) {
 	t.Parallel()
-	onEach(t, func(t *testing.T, address string) {
+	byTurns(t, func(t *testing.T, address string) {
 		b := newBroker(t, parse(t, address))
 		for topic, says := range map[string]string{"": "is empty", strings.Repeat("t", 250): "shorten", "amq.topic": "amq."} {
 			_, err := subscriber(t, b, brokers.SubscriberConfig{}).Subscribe(t.Context(), topic)

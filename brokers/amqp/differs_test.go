@@ -15,7 +15,7 @@ import (
 // TestRefusalNamesTheParameter: what is there already says what to write into the URL.
 func TestRefusalNamesTheParameter(t *testing.T) {
 	t.Parallel()
-	onEach(t, func(t *testing.T, address string) {
+	byTurns(t, func(t *testing.T, address string) {
 		for says, c := range map[string]struct {
 			there, here string // parameters
 		}{
@@ -49,7 +49,7 @@ func TestRefusalNamesTheParameter(t *testing.T) {
 // TestRefusalWithoutAParameter: queues of other programs have what no parameter makes.
 func TestRefusalWithoutAParameter(t *testing.T) {
 	t.Parallel()
-	onEach(t, func(t *testing.T, address string) {
+	byTurns(t, func(t *testing.T, address string) {
 		for says, arguments := range map[string]amqp091.Table{
 			"set queue_type=classic here, if it is a classic one": nil,
 			"use the same parameters here as where it was":        {"x-queue-type": "classic", "x-max-length": 5},

@@ -18,7 +18,7 @@ import (
 // all that it carries, also when it comes again.
 func TestForeignProducer(t *testing.T) {
 	t.Parallel()
-	onEach(t, func(t *testing.T, address string) {
+	byTurns(t, func(t *testing.T, address string) {
 		config := parse(t, address)
 		config.Consume.RetryDelays = []time.Duration{100 * time.Millisecond}
 		b := newBroker(t, config)
@@ -67,7 +67,7 @@ func TestForeignProducer(t *testing.T) {
 // by each of its presets.
 func TestWatermillAMQP(t *testing.T) {
 	t.Parallel()
-	onEach(t, func(t *testing.T, address string) {
+	byTurns(t, func(t *testing.T, address string) {
 		ours := parse(t, address)
 		exchange := newTopic()
 		for preset, config := range map[amqp.Preset]theirs.Config{
@@ -138,7 +138,7 @@ func TestWatermillAMQP(t *testing.T) {
 // TestRoutingPatterns: a subscriber of PresetRouting may bind a pattern.
 func TestRoutingPatterns(t *testing.T) {
 	t.Parallel()
-	onEach(t, func(t *testing.T, address string) {
+	byTurns(t, func(t *testing.T, address string) {
 		config := parse(t, address)
 		config.Topology = amqp.Topology{Preset: amqp.PresetRouting, Exchange: newTopic()}
 		b := newBroker(t, config)

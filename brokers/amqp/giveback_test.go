@@ -59,7 +59,7 @@ func giveBack(t *testing.T, msg *message.Message, out <-chan *message.Message, g
 // and is counted.
 func TestDelays(t *testing.T) {
 	t.Parallel()
-	onEach(t, func(t *testing.T, address string) {
+	byTurns(t, func(t *testing.T, address string) {
 		config := parse(t, address)
 		config.Consume.RetryDelays = []time.Duration{100 * time.Millisecond, 500 * time.Millisecond}
 		config.Consume.ProducerTime = true
@@ -120,7 +120,7 @@ func TestDelays(t *testing.T) {
 func TestFailuresEndAsDeadLetters(t *testing.T) {
 	t.Parallel()
 	const limit = 3
-	onEach(t, func(t *testing.T, address string) {
+	byTurns(t, func(t *testing.T, address string) {
 		config := parse(t, address)
 		config.Consume.RetryDelays = []time.Duration{50 * time.Millisecond, 200 * time.Millisecond}
 		config.Topology.DeliveryLimit = limit
@@ -214,7 +214,7 @@ func testDelaysSurviveTheBroker(t *testing.T, server *rabbitmq.Server) {
 // TestRetryQueueIsDeleted: by somebody, while it is in use. It is made again.
 func TestRetryQueueIsDeleted(t *testing.T) {
 	t.Parallel()
-	onEach(t, func(t *testing.T, address string) {
+	byTurns(t, func(t *testing.T, address string) {
 		config := parse(t, address)
 		config.Consume.RetryDelays = []time.Duration{100 * time.Millisecond, 300 * time.Millisecond}
 		b := newBroker(t, config)

@@ -22,7 +22,7 @@ import (
 func TestHeadersOfOthers(t *testing.T) {
 	t.Parallel()
 	const limit = 2
-	onEach(t, func(t *testing.T, address string) {
+	byTurns(t, func(t *testing.T, address string) {
 		config := parse(t, address)
 		config.Topology.DeliveryLimit = limit
 		config.Consume.RetryDelays = []time.Duration{50 * time.Millisecond}
@@ -73,7 +73,7 @@ func TestHeadersOfOthers(t *testing.T) {
 // for one that comes again.
 func TestForgedHistory(t *testing.T) {
 	t.Parallel()
-	onEach(t, func(t *testing.T, address string) {
+	byTurns(t, func(t *testing.T, address string) {
 		for _, preset := range []amqp.Preset{amqp.PresetPubSub, amqp.PresetQueue} {
 			config := parse(t, address)
 			config.Topology.Preset, config.Topology.DeliveryLimit = preset, 2
@@ -126,7 +126,7 @@ func TestForgedHistory(t *testing.T) {
 // once, of that message alone.
 func TestHeaderOfNoType(t *testing.T) {
 	t.Parallel()
-	onEach(t, func(t *testing.T, address string) {
+	byTurns(t, func(t *testing.T, address string) {
 		config := parse(t, address)
 		config.Publish.Marshal = func(_ string, _ *message.Message, p *amqp091.Publishing) error {
 			p.Headers["number"] = uint64(7)
@@ -145,7 +145,7 @@ func TestHeaderOfNoType(t *testing.T) {
 func TestReasonIsAwaited(t *testing.T) { //nolint:paralleltest // it changes what all share
 	processors := runtime.GOMAXPROCS(1)
 	t.Cleanup(func() { runtime.GOMAXPROCS(processors) })
-	onEach(t, func(t *testing.T, address string) {
+	byTurns(t, func(t *testing.T, address string) {
 		config := parse(t, address)
 		config.Topology.AsIs = true
 		b := newBroker(t, config)

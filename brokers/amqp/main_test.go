@@ -26,10 +26,10 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 // within is how long tests wait for what must happen.
 const within = 30 * time.Second
 
-// onEach runs a test on the shared server of each version.
-func onEach(t *testing.T, test func(t *testing.T, address string)) {
+// byTurns runs a test on the shared server of the version whose turn it is.
+func byTurns(t *testing.T, test func(t *testing.T, address string)) {
 	t.Helper()
-	for _, version := range rabbitmq.Versions() {
+	for _, version := range oneVersion(t) {
 		t.Run(string(version), func(t *testing.T) {
 			t.Parallel()
 			test(t, testenv.RabbitMQ(t, version))
@@ -37,11 +37,11 @@ func onEach(t *testing.T, test func(t *testing.T, address string)) {
 	}
 }
 
-// TestOwnServer are the tests that change the server, or end it. They share one of each
-// version, one after the other, since each takes its time to start.
+// TestOwnServer are the tests that change the server, or end it. They share one of the
+// version whose turn it is, one after the other, since each takes its time to start.
 func TestOwnServer(t *testing.T) {
 	t.Parallel()
-	for _, version := range rabbitmq.Versions() {
+	for _, version := range oneVersion(t) {
 		t.Run(string(version), func(t *testing.T) {
 			t.Parallel()
 			encrypted := newEncryption(t)

@@ -198,7 +198,7 @@ func TestCredentialsOfTheEnvironment(t *testing.T) {
 
 func TestOpenThroughMux(t *testing.T) {
 	t.Parallel()
-	onEach(t, func(t *testing.T, address string) {
+	byTurns(t, func(t *testing.T, address string) {
 		b, err := brokers.Open(t.Context(), address)
 		if err != nil {
 			t.Fatal(err)

@@ -30,7 +30,7 @@ func newMessages(n int) []*message.Message {
 // the same ids.
 func TestUnroutable(t *testing.T) {
 	t.Parallel()
-	onEach(t, func(t *testing.T, address string) {
+	byTurns(t, func(t *testing.T, address string) {
 		b := newBroker(t, parse(t, address))
 		somewhere, nowhere := newTopic(), newTopic()
 		if err := subscriber(t, b, brokers.SubscriberConfig{}).SubscribeInitialize(somewhere); err != nil {
@@ -103,7 +103,7 @@ func testMessageOverALimit(t *testing.T, server *rabbitmq.Server) {
 // cutting, by closing the channel, or the connection.
 func TestMistakesOfMessages(t *testing.T) {
 	t.Parallel()
-	onEach(t, func(t *testing.T, address string) {
+	byTurns(t, func(t *testing.T, address string) {
 		config := parse(t, address)
 		config.Publish.MaxBytes = 1000
 		b := newBroker(t, config)
@@ -151,7 +151,7 @@ func with(name, value string) *message.Message {
 // TestMarshalMistake: a property that the broker refuses is told to the one who set it.
 func TestMarshalMistake(t *testing.T) {
 	t.Parallel()
-	onEach(t, func(t *testing.T, address string) {
+	byTurns(t, func(t *testing.T, address string) {
 		config := parse(t, address)
 		config.Publish.Marshal = func(_ string, msg *message.Message, p *amqp091.Publishing) error {
 			p.ContentType = "text/plain"
@@ -179,7 +179,7 @@ func TestMarshalMistake(t *testing.T) {
 
 func TestFullQueue(t *testing.T) {
 	t.Parallel()
-	onEach(t, func(t *testing.T, address string) {
+	byTurns(t, func(t *testing.T, address string) {
 		config := parse(t, address)
 		config.Topology.Arguments = amqp091.Table{"x-max-length": int64(1)}
 		b := newBroker(t, config)
@@ -266,7 +266,7 @@ func control(t *testing.T, server *rabbitmq.Server, args ...string) {
 func TestConnectionIsCutWhilePublishing(t *testing.T) {
 	t.Parallel()
 	const n = 5000
-	onEach(t, func(t *testing.T, address string) {
+	byTurns(t, func(t *testing.T, address string) {
 		b, wires := newTapped(t, parse(t, address))
 		topic := newTopic()
 		s := subscriber(t, b, brokers.SubscriberConfig{InFlight: 500})
@@ -296,7 +296,7 @@ func TestConnectionIsCutWhilePublishing(t *testing.T) {
 // a subscriber that is not back yet.
 func TestQueueThatComesBackLater(t *testing.T) {
 	t.Parallel()
-	onEach(t, func(t *testing.T, address string) {
+	byTurns(t, func(t *testing.T, address string) {
 		b, wires := newTapped(t, parse(t, address))
 		topic := newTopic()
 		out := subscribe(t, subscriber(t, b, brokers.SubscriberConfig{}), topic)

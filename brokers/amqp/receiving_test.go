@@ -13,7 +13,7 @@ import (
 // connection that is lost is made again.
 func TestSubscriberWithoutItsConnectionSaysSo(t *testing.T) {
 	t.Parallel()
-	onEach(t, func(t *testing.T, address string) {
+	byTurns(t, func(t *testing.T, address string) {
 		b, wires, err := amqp.Tapped(t.Context(), parse(t, address))
 		if err != nil {
 			t.Fatal(err)

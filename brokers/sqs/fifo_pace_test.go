@@ -12,7 +12,7 @@ import (
 // TestAGroupDoesNotWaitForALongPoll: moto does not answer a receive that has begun to wait
 // when a delete lets the next message of a group go. The pace must not be that of the waits.
 func TestAGroupDoesNotWaitForALongPoll(t *testing.T) {
-	onBoth(t, func(t *testing.T, s *server) {
+	byTurns(t, func(t *testing.T, s *server) {
 		const n, wait = 8, 5 * time.Second
 		topic := s.NewQueue(t, map[string]string{"FifoQueue": "true"})
 		b := newBroker(t, s, sqs.Config{Consume: sqs.Consume{Wait: wait}})

@@ -30,7 +30,7 @@ func fifoMessages(groups string, n int) (messages []*message.Message) {
 // single steps, so that two receives share a group, and one that falls into the middle of
 // giving back begins with a later message.
 func TestGroupsKeepTheirOrder(t *testing.T) {
-	onBoth(t, func(t *testing.T, s *server) {
+	byTurns(t, func(t *testing.T, s *server) {
 		const groups, n = "abc", 12
 		subscribers, inFlight, fails := 2, 16, true
 		if strings.HasSuffix(t.Name(), "/moto") {
@@ -89,7 +89,7 @@ func TestGroupsKeepTheirOrder(t *testing.T) {
 // TestAFailingMessageHoldsItsGroupOnly for as long as its delay says, and what was
 // received behind it is not begun.
 func TestAFailingMessageHoldsItsGroupOnly(t *testing.T) {
-	onBoth(t, func(t *testing.T, s *server) {
+	byTurns(t, func(t *testing.T, s *server) {
 		topic := s.NewQueue(t, map[string]string{"FifoQueue": "true"})
 		b := newBroker(t, s, sqs.Config{})
 		publish(t, b, topic, fifoMessages("a", 3)...)

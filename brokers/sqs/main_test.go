@@ -13,6 +13,7 @@ import (
 
 	"github.com/millpond-go/millpond/brokers"
 	"github.com/millpond-go/millpond/brokers/sqs"
+	"github.com/millpond-go/millpond/internal/rotation"
 	"github.com/millpond-go/millpond/internal/testenv"
 )
 
@@ -32,11 +33,11 @@ const within = 30 * time.Second
 // server is one of the emulators, which disagree, or AWS.
 type server = testenv.SQSServer
 
-// onBoth runs a test against each server.
-func onBoth(t *testing.T, test func(t *testing.T, s *server)) {
+// byTurns runs a test against the server whose turn it is.
+func byTurns(t *testing.T, test func(t *testing.T, s *server)) {
 	t.Helper()
 	t.Parallel()
-	for name, open := range map[string]func(testing.TB) *server{"ElasticMQ": testenv.SQS, "moto": testenv.Moto} {
+	for name, open := range rotation.Some(t, 1, map[string]func(testing.TB) *server{"ElasticMQ": testenv.SQS, "moto": testenv.Moto}) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			test(t, open(t))

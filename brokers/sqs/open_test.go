@@ -109,7 +109,7 @@ func TestOpenThroughMux(t *testing.T) {
 
 // TestDeliveryLimit is read from the queues, or declared.
 func TestDeliveryLimit(t *testing.T) {
-	onBoth(t, func(t *testing.T, s *server) {
+	byTurns(t, func(t *testing.T, s *server) {
 		made := newBroker(t, s, sqs.Config{CreateQueues: true, DeliveryLimit: 4})
 		limited := s.QueueName(t, ".fifo")
 		if err := subscriber(t, made, brokers.SubscriberConfig{}).SubscribeInitialize(limited); err != nil {

@@ -126,7 +126,7 @@ func TestPartOfABatchIsRefused(t *testing.T) {
 // TestLongestDelay: a nack with a delay that SQS does not allow gets the longest that it
 // does, which moto checks.
 func TestLongestDelay(t *testing.T) {
-	onBoth(t, func(t *testing.T, s *server) {
+	byTurns(t, func(t *testing.T, s *server) {
 		topic := s.NewQueue(t, nil)
 		var p picky
 		p.refuses = func(string) (string, bool, bool) { return "", false, false }

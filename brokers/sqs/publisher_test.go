@@ -53,7 +53,7 @@ func TestPublishingIsInBatches(t *testing.T) {
 
 // TestTooLarge: the queue's own limit counts. ElasticMQ has one for all.
 func TestTooLarge(t *testing.T) {
-	onBoth(t, func(t *testing.T, s *server) {
+	byTurns(t, func(t *testing.T, s *server) {
 		topic := s.NewQueue(t, map[string]string{"MaximumMessageSize": "2048"})
 		b := newBroker(t, s, sqs.Config{})
 		msg := newMessages(1)[0]
@@ -74,7 +74,7 @@ func TestTooLarge(t *testing.T) {
 // TestIDsOfFIFO: what is published twice under one id comes once, and without an id every
 // message counts.
 func TestIDsOfFIFO(t *testing.T) {
-	onBoth(t, func(t *testing.T, s *server) {
+	byTurns(t, func(t *testing.T, s *server) {
 		topic := s.NewQueue(t, map[string]string{"FifoQueue": "true", "ContentBasedDeduplication": "true"})
 		b := newBroker(t, s, sqs.Config{Publish: sqs.Publish{GroupMetadata: "customer"}})
 		same := func(id string) *message.Message {
@@ -107,7 +107,7 @@ func TestIDsOfFIFO(t *testing.T) {
 
 // TestManyFields: more metadata than SQS has attributes, and what it cannot carry.
 func TestManyFields(t *testing.T) {
-	onBoth(t, func(t *testing.T, s *server) {
+	byTurns(t, func(t *testing.T, s *server) {
 		topic := s.NewQueue(t, nil)
 		b := newBroker(t, s, sqs.Config{})
 		sent := message.NewMessage(newID(), []byte("\x00\xff"))

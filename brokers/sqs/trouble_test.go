@@ -15,7 +15,7 @@ import (
 )
 
 func TestMissingQueue(t *testing.T) {
-	onBoth(t, func(t *testing.T, s *server) {
+	byTurns(t, func(t *testing.T, s *server) {
 		b := newBroker(t, s, sqs.Config{})
 		topic := s.QueueName(t, "")
 		_, err := subscriber(t, b, brokers.SubscriberConfig{}).Subscribe(t.Context(), topic)
@@ -138,7 +138,7 @@ func TestServerForgetsItsQueues(t *testing.T) {
 
 // TestBinaryUUID: an attribute of the wrong type, with which watermill-aws dies.
 func TestBinaryUUID(t *testing.T) {
-	onBoth(t, func(t *testing.T, s *server) {
+	byTurns(t, func(t *testing.T, s *server) {
 		topic := s.NewQueue(t, nil)
 		client := s.Client(t)
 		queue, err := client.GetQueueUrl(t.Context(), &awssqs.GetQueueUrlInput{QueueName: &topic})

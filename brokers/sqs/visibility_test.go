@@ -15,7 +15,7 @@ import (
 // TestLongHandlersRunOnce: handlers take four times the visibility timeout, two of them at
 // a time while others wait, and all of it happens once.
 func TestLongHandlersRunOnce(t *testing.T) {
-	onBoth(t, func(t *testing.T, s *server) {
+	byTurns(t, func(t *testing.T, s *server) {
 		topic := s.NewQueue(t, map[string]string{"VisibilityTimeout": "2"})
 		b := newBroker(t, s, sqs.Config{})
 		publish(t, b, topic, newMessages(6)...)
@@ -54,7 +54,7 @@ func TestLongHandlersRunOnce(t *testing.T) {
 // TestWhatADeadConsumerHad comes back after the visibility timeout, counted from the last
 // extension, and not later.
 func TestWhatADeadConsumerHad(t *testing.T) {
-	onBoth(t, func(t *testing.T, s *server) {
+	byTurns(t, func(t *testing.T, s *server) {
 		const visibility = 5 * time.Second
 		topic := s.NewQueue(t, nil)
 		b := newBroker(t, s, sqs.Config{Consume: sqs.Consume{Visibility: visibility}})

@@ -88,7 +88,7 @@ func newMessage(payload string) *message.Message {
 // declares classic queues.
 func TestPlainWatermillAMQP(t *testing.T) {
 	t.Parallel()
-	onEach(t, func(t *testing.T, address string, _ rabbitmq.Version) {
+	byTurns(t, func(t *testing.T, address string, _ rabbitmq.Version) {
 		topic := newTopic()
 		config := parse(t, address)
 		config.Topology.QueueType = amqp.QueueClassic
@@ -133,7 +133,7 @@ func TestPlainWatermillAMQP(t *testing.T) {
 // TestOwnAdapter shares a group with brokers/amqp.
 func TestOwnAdapter(t *testing.T) {
 	t.Parallel()
-	onEach(t, func(t *testing.T, address string, _ rabbitmq.Version) {
+	byTurns(t, func(t *testing.T, address string, _ rabbitmq.Version) {
 		topic := newTopic()
 		config := parse(t, address)
 		b := newBroker(t, config)
@@ -165,7 +165,7 @@ func TestOwnAdapter(t *testing.T) {
 // watermill-amqp makes an empty message. The queue is made again.
 func TestNothingOfALostQueueReachesAHandler(t *testing.T) {
 	t.Parallel()
-	onEach(t, func(t *testing.T, address string, _ rabbitmq.Version) {
+	byTurns(t, func(t *testing.T, address string, _ rabbitmq.Version) {
 		topic := newTopic()
 		b := newBroker(t, parse(t, address))
 		messages, publisher := subscribe(t, b, "group", topic), newPublisher(t, b)
@@ -195,7 +195,7 @@ func TestNothingOfALostQueueReachesAHandler(t *testing.T) {
 // TestCutConnections: a subscriber finds its way back, and nothing is lost.
 func TestCutConnections(t *testing.T) {
 	t.Parallel()
-	onEach(t, func(t *testing.T, address string, _ rabbitmq.Version) {
+	byTurns(t, func(t *testing.T, address string, _ rabbitmq.Version) {
 		const cuts, each = 5, 10
 		topic := newTopic()
 		var taps tap
@@ -232,7 +232,7 @@ func TestCutConnections(t *testing.T) {
 // TestForeignHeaders reads what DefaultMarshaler cannot, again and again.
 func TestForeignHeaders(t *testing.T) {
 	t.Parallel()
-	onEach(t, func(t *testing.T, address string, _ rabbitmq.Version) {
+	byTurns(t, func(t *testing.T, address string, _ rabbitmq.Version) {
 		topic := newTopic()
 		messages := subscribe(t, newBroker(t, parse(t, address)), "group", topic)
 		err := channel(t, address).PublishWithContext(t.Context(), topic, "", true, false, amqp091.Publishing{
@@ -261,7 +261,7 @@ func TestForeignHeaders(t *testing.T) {
 // TestRouting binds a pattern to an exchange.
 func TestRouting(t *testing.T) {
 	t.Parallel()
-	onEach(t, func(t *testing.T, address string, _ rabbitmq.Version) {
+	byTurns(t, func(t *testing.T, address string, _ rabbitmq.Version) {
 		config := parse(t, address)
 		config.Topology.Preset, config.Topology.Exchange = amqp.PresetRouting, newTopic()
 		b := newBroker(t, config)

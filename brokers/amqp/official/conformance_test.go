@@ -175,15 +175,15 @@ func TestConformance(t *testing.T) {
 	if !rotation.Today(t, "amqp", "amqp", "kafka", "sqs") {
 		return
 	}
-	onEach(t, func(t *testing.T, address string, version rabbitmq.Version) {
+	byTurns(t, func(t *testing.T, address string, version rabbitmq.Version) {
 		brokertest.Run(t, harness(t, address, version))
 	})
 }
 
-// onEach runs a test on the shared server of each version.
-func onEach(t *testing.T, test func(t *testing.T, address string, version rabbitmq.Version)) {
+// byTurns runs a test on the shared server of the version whose turn it is.
+func byTurns(t *testing.T, test func(t *testing.T, address string, version rabbitmq.Version)) {
 	t.Helper()
-	for _, version := range rabbitmq.Versions() {
+	for _, version := range rotation.Turn(t, 1, rabbitmq.Versions()...) {
 		t.Run(string(version), func(t *testing.T) {
 			t.Parallel()
 			test(t, testenv.RabbitMQ(t, version), version)

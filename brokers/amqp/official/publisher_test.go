@@ -19,7 +19,7 @@ import (
 // before anybody subscribes.
 func TestQueueIsThereBeforeTheFirstMessage(t *testing.T) {
 	t.Parallel()
-	onEach(t, func(t *testing.T, address string, _ rabbitmq.Version) {
+	byTurns(t, func(t *testing.T, address string, _ rabbitmq.Version) {
 		topic := newTopic()
 		config := parse(t, address)
 		config.Topology.Preset = amqp.PresetQueue
@@ -31,7 +31,7 @@ func TestQueueIsThereBeforeTheFirstMessage(t *testing.T) {
 
 func TestDeclaredOtherwise(t *testing.T) {
 	t.Parallel()
-	onEach(t, func(t *testing.T, address string, _ rabbitmq.Version) {
+	byTurns(t, func(t *testing.T, address string, _ rabbitmq.Version) {
 		topic := newTopic()
 		ch := channel(t, address)
 		if _, err := ch.QueueDeclare(topic+"_group", true, false, false, false, nil); err != nil {

@@ -16,6 +16,7 @@ import (
 	"github.com/millpond-go/millpond/brokers"
 	"github.com/millpond-go/millpond/brokers/sqs"
 	"github.com/millpond-go/millpond/brokers/sqs/official"
+	"github.com/millpond-go/millpond/internal/rotation"
 	"github.com/millpond-go/millpond/internal/testenv"
 )
 
@@ -25,11 +26,11 @@ const within = 30 * time.Second
 // forever is a visibility after which no test waits.
 const forever = time.Hour
 
-// onBoth runs a test against each emulator, since they disagree.
-func onBoth(t *testing.T, test func(t *testing.T, s *testenv.SQSServer)) {
+// byTurns runs a test against the emulator whose turn it is: they disagree.
+func byTurns(t *testing.T, test func(t *testing.T, s *testenv.SQSServer)) {
 	t.Helper()
 	t.Parallel()
-	for name, server := range map[string]func(testing.TB) *testenv.SQSServer{"ElasticMQ": testenv.SQS, "moto": testenv.Moto} {
+	for name, server := range rotation.Some(t, 1, map[string]func(testing.TB) *testenv.SQSServer{"ElasticMQ": testenv.SQS, "moto": testenv.Moto}) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			test(t, server(t))
@@ -100,7 +101,7 @@ func inGroup(group string, n int) *message.Message {
 }
 
 func TestFIFOKeepsTheOrderOfEachGroup(t *testing.T) {
-	onBoth(t, func(t *testing.T, s *testenv.SQSServer) {
+	byTurns(t, func(t *testing.T, s *testenv.SQSServer) {
 		topic := s.QueueName(t, ".fifo")
 		b := opened(t, s, func(c *sqs.Config) { c.Queue = "{topic}.fifo" })
 		if can := b.Capabilities(); !can.Ordered || !can.NativeID {
@@ -132,7 +133,7 @@ func TestFIFOKeepsTheOrderOfEachGroup(t *testing.T) {
 // TestLateAckSettlesNothing: moto, as SQS documents, deletes by the receipt of a delivery
 // that it has taken back long ago.
 func TestLateAckSettlesNothing(t *testing.T) {
-	onBoth(t, func(t *testing.T, s *testenv.SQSServer) {
+	byTurns(t, func(t *testing.T, s *testenv.SQSServer) {
 		topic := s.QueueName(t, "")
 		short := opened(t, s, func(c *sqs.Config) { c.Consume.Visibility = 2 * time.Second })
 		long := opened(t, s, func(c *sqs.Config) { c.Consume.Visibility = forever })
@@ -166,7 +167,7 @@ func TestLateAckSettlesNothing(t *testing.T) {
 
 // TestForeignAttributes: a UUID that is no text ends a program on watermill-aws.
 func TestForeignAttributes(t *testing.T) {
-	onBoth(t, func(t *testing.T, s *testenv.SQSServer) {
+	byTurns(t, func(t *testing.T, s *testenv.SQSServer) {
 		topic := s.NewQueue(t, nil)
 		b := opened(t, s, nil)
 		_, messages := subscribe(t, b, brokers.SubscriberConfig{}, topic)
