@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"github.com/millpond-go/millpond/internal/fleet"
+	"github.com/millpond-go/millpond/internal/rotation"
 	"github.com/millpond-go/millpond/internal/testenv"
 )
 
@@ -46,17 +47,17 @@ func mustRun(t *testing.T, stdin string, args ...string) result {
 	return r
 }
 
-// eachStore has the flags of an empty database on each store.
-func eachStore(t *testing.T) map[string][]string {
+// oneStore has the flags of an empty database on the store whose turn it is.
+func oneStore(t *testing.T) map[string][]string {
 	t.Helper()
-	return map[string][]string{
+	return rotation.Some(t, 1, map[string][]string{
 		"sqlite":   {"--db", filepath.Join(t.TempDir(), "quickstart.db")},
 		"postgres": {"--store", testenv.Postgres(t).NewDatabase(t)},
-	}
+	})
 }
 
 func TestEffectsHappenOnce(t *testing.T) {
-	for name, store := range eachStore(t) {
+	for name, store := range oneStore(t) {
 		t.Run(name, func(t *testing.T) {
 			args := slices.Concat(store, []string{"--events-count", "400", "--kills", "6", "--seed", "3"})
 			first := mustRun(t, "", args...)
@@ -89,7 +90,7 @@ func TestEffectsHappenOnce(t *testing.T) {
 
 // The same rig without the inbox shows damage, so that its zeros mean something.
 func TestDamageWithoutInbox(t *testing.T) {
-	for name, store := range eachStore(t) {
+	for name, store := range oneStore(t) {
 		t.Run(name, func(t *testing.T) {
 			args := slices.Concat(store, []string{"--events-count", "300", "--kills", "3"})
 			with := mustRun(t, "", args...)
@@ -122,7 +123,7 @@ func TestBadLinesAreKept(t *testing.T) {
 		`{"event_id":"d","sku":"x\u0000","quantity":1}`,
 		`{"event_id":"e","sku":"y","quantity":3}`,
 	}, "\n")
-	for name, store := range eachStore(t) {
+	for name, store := range oneStore(t) {
 		t.Run(name, func(t *testing.T) {
 			for round := range 2 {
 				r := mustRun(t, lines, append(store, "--events", "-", "--kills", "1", "--workers", "2")...)
@@ -170,7 +171,7 @@ func TestTable(t *testing.T) {
 
 // A database that does not fit the events makes the program fail.
 func TestDamageIsFound(t *testing.T) {
-	for name, store := range eachStore(t) {
+	for name, store := range oneStore(t) {
 		t.Run(name, func(t *testing.T) {
 			args := slices.Concat(store, []string{"--events-count", "100", "--kills", "0", "--workers", "1", "-o", "json"})
 			mustRun(t, "", args...)

@@ -16,16 +16,24 @@ type blankModule struct {
 	env []string
 }
 
-// newBlankModule makes one for which this tree is the latest version of millpond. All
-// else comes from the machine's own module proxy, into its own cache.
-func newBlankModule(t *testing.T) *blankModule {
+// published is this tree as the latest version of millpond, which is compiled once.
+type published struct{ proxies string }
+
+func publish(t *testing.T) published {
 	t.Helper()
 	settings := goEnv(t, "GOPROXY", "GOMODCACHE")
 	proxy, version := newProxy(t)
 	t.Cleanup(func() { forget(t, settings["GOMODCACHE"], version) })
+	return published{"file://" + filepath.ToSlash(proxy) + "," + withoutDirect(settings["GOPROXY"])}
+}
+
+// newBlankModule makes one that gets the tree, and all else from the machine's own module proxy,
+// into its own cache.
+func (p published) newBlankModule(t *testing.T) *blankModule {
+	t.Helper()
 	m := &blankModule{dir: t.TempDir()}
 	m.env = append(os.Environ(),
-		"GOPROXY=file://"+filepath.ToSlash(proxy)+","+withoutDirect(settings["GOPROXY"]),
+		"GOPROXY="+p.proxies,
 		"GONOSUMDB="+modulePath, // nobody else has seen this tree
 		"GOPRIVATE=", "GONOPROXY=none", "GOWORK=off",
 		"GOFLAGS=-modcacherw", // so that forget can

@@ -12,14 +12,21 @@ import (
 	"github.com/millpond-go/millpond/internal/testenv"
 )
 
-// TestREADMEInABlankModule runs README's commands one after the other, with its code
+func TestInABlankModule(t *testing.T) {
+	t.Parallel()
+	tree := publish(t)
+	t.Run("README", func(t *testing.T) { followREADME(t, tree) })
+	t.Run("five minutes", func(t *testing.T) { takeFiveMinutes(t, tree) })
+}
+
+// followREADME runs README's commands one after the other, with its code
 // between them, and then those of the page about the tool. A command that it does not
 // know what to do with is an error.
-func TestREADMEInABlankModule(t *testing.T) {
-	t.Parallel()
+func followREADME(t *testing.T, tree published) {
+	t.Helper()
 	readme := read(t, "README.md")
 	commands := goCommands(readme)
-	m := newBlankModule(t)
+	m := tree.newBlankModule(t)
 	next := func(verb string) {
 		t.Helper()
 		if len(commands) == 0 || !strings.HasPrefix(commands[0], verb) {
@@ -54,12 +61,12 @@ func TestREADMEInABlankModule(t *testing.T) {
 	m.run(t, "go vet ./...")
 }
 
-// TestFiveMinutesInABlankModule does what the tutorial says, and sees what it shows.
-func TestFiveMinutesInABlankModule(t *testing.T) {
-	t.Parallel()
+// takeFiveMinutes does what the tutorial says, and sees what it shows.
+func takeFiveMinutes(t *testing.T, tree published) {
+	t.Helper()
 	const page = "docs/tutorials/five-minutes.md"
 	tutorial := read(t, page)
-	m := newBlankModule(t)
+	m := tree.newBlankModule(t)
 	pasted := regexp.MustCompile("(?ms)^```go\n(package main\n.*?)^```").FindStringSubmatch(tutorial)
 	shown := regexp.MustCompile("(?s)The first run prints:\n\n```\n(.*?)```").FindStringSubmatch(tutorial)
 	if pasted == nil || shown == nil {
