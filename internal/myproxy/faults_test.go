@@ -108,7 +108,7 @@ func (e *env) pipeline(t *testing.T, queries ...string) error {
 }
 
 func TestPipelineIsOneTrip(t *testing.T) {
-	onBoth(t, func(t *testing.T, e *env) {
+	byTurns(t, func(t *testing.T, e *env) {
 		if err := e.pipeline(t, "BEGIN", insertOne, "COMMIT", "DO 1"); err != nil {
 			t.Fatal(err)
 		}
@@ -126,7 +126,7 @@ func isServerError(err error) bool {
 func TestLoseCommitReply(t *testing.T) {
 	for _, way := range ways {
 		t.Run(way.name, func(t *testing.T) {
-			onBoth(t, func(t *testing.T, e *env) {
+			byTurns(t, func(t *testing.T, e *env) {
 				e.proxy.LoseCommitReply(1)
 				if err := way.run(t, e); err == nil || isServerError(err) {
 					t.Errorf("the client saw %v", err)
@@ -148,7 +148,7 @@ func TestLoseCommitReply(t *testing.T) {
 func TestLoseCommitRequest(t *testing.T) {
 	for _, way := range ways {
 		t.Run(way.name, func(t *testing.T) {
-			onBoth(t, func(t *testing.T, e *env) {
+			byTurns(t, func(t *testing.T, e *env) {
 				e.proxy.LoseCommitRequest(1)
 				if err := way.run(t, e); err == nil || isServerError(err) {
 					t.Errorf("the client saw %v", err)
@@ -168,7 +168,7 @@ func TestLoseCommitRequest(t *testing.T) {
 
 // What looks like a COMMIT and is none is left alone.
 func TestFaultsLeaveOthersAlone(t *testing.T) {
-	onBoth(t, func(t *testing.T, e *env) {
+	byTurns(t, func(t *testing.T, e *env) {
 		conn := e.connect(t, "multiStatements=true")
 		e.proxy.LoseCommitReply(1)
 		e.proxy.LoseCommitRequest(1)

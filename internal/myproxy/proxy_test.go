@@ -13,6 +13,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/millpond-go/millpond/internal/myproxy"
+	"github.com/millpond-go/millpond/internal/rotation"
 	"github.com/millpond-go/millpond/internal/testenv"
 	"github.com/millpond-go/millpond/internal/testenv/mysql"
 )
@@ -27,10 +28,10 @@ type env struct {
 	direct *sql.DB // past the proxy
 }
 
-// onBoth runs a test on MariaDB and on MySQL.
-func onBoth(t *testing.T, test func(t *testing.T, e *env)) {
+// byTurns runs a test on MariaDB or on MySQL.
+func byTurns(t *testing.T, test func(t *testing.T, e *env)) {
 	t.Helper()
-	for name, server := range map[string]func(testing.TB) *testenv.MySQLServer{"mariadb": testenv.MariaDB, "mysql": testenv.MySQL} {
+	for name, server := range rotation.Some(t, 1, map[string]func(testing.TB) *testenv.MySQLServer{"mariadb": testenv.MariaDB, "mysql": testenv.MySQL}) {
 		t.Run(name, func(t *testing.T) { test(t, newEnv(t, server(t).NewDatabase(t))) })
 	}
 }
@@ -108,7 +109,7 @@ func insert(ctx context.Context, conn *sql.Conn, i int) error {
 }
 
 func TestTransactionCounts(t *testing.T) {
-	onBoth(t, func(t *testing.T, e *env) {
+	byTurns(t, func(t *testing.T, e *env) {
 		conn := e.connect(t, "interpolateParams=true")
 		if s := e.proxy.Stats(); s.RoundTrips != 0 {
 			t.Errorf("connecting counted as %d round trips", s.RoundTrips)
@@ -131,7 +132,7 @@ func TestTransactionCounts(t *testing.T) {
 }
 
 func TestRoundTrips(t *testing.T) {
-	onBoth(t, func(t *testing.T, e *env) {
+	byTurns(t, func(t *testing.T, e *env) {
 		conn := e.connect(t, "multiStatements=true&clientFoundRows=true")
 		exec := func(statements ...string) func(context.Context) error {
 			return func(ctx context.Context) error { return execAll(ctx, conn, statements...) }
@@ -239,7 +240,7 @@ func TestCompoundStatement(t *testing.T) {
 }
 
 func TestConnStats(t *testing.T) {
-	onBoth(t, func(t *testing.T, e *env) {
+	byTurns(t, func(t *testing.T, e *env) {
 		one, two := e.connect(t, ""), e.connect(t, "")
 		ids := make(map[*sql.Conn]uint32)
 		for _, conn := range []*sql.Conn{one, two, two} {
@@ -301,7 +302,7 @@ func TestLargeMessages(t *testing.T) {
 
 // A client that would like TLS or compression is told that there is none.
 func TestPreferredTLSAndCompression(t *testing.T) {
-	onBoth(t, func(t *testing.T, e *env) {
+	byTurns(t, func(t *testing.T, e *env) {
 		if err := insert(t.Context(), e.connect(t, "tls=preferred&compress=true"), 1); err != nil {
 			t.Error(err)
 		}
@@ -313,7 +314,7 @@ func TestPreferredTLSAndCompression(t *testing.T) {
 
 // An account with a password goes through every method of authentication.
 func TestPassword(t *testing.T) {
-	onBoth(t, func(t *testing.T, e *env) {
+	byTurns(t, func(t *testing.T, e *env) {
 		name := "u" + strings.ToLower(time.Now().Format("150405.000000"))
 		for _, statement := range []string{"CREATE USER '" + name + "'@'%' IDENTIFIED BY 'secret'", "GRANT ALL ON *.* TO '" + name + "'@'%'"} {
 			if _, err := e.direct.Exec(statement); err != nil {

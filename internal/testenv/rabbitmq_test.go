@@ -12,6 +12,7 @@ import (
 	"github.com/google/uuid"
 	amqp "github.com/rabbitmq/amqp091-go"
 
+	"github.com/millpond-go/millpond/internal/rotation"
 	"github.com/millpond-go/millpond/internal/testenv"
 	"github.com/millpond-go/millpond/internal/testenv/daemon"
 	"github.com/millpond-go/millpond/internal/testenv/host"
@@ -64,10 +65,11 @@ func get(t *testing.T, channel *amqp.Channel, queue string) (body string) {
 	return body
 }
 
-func onEachRabbitMQ(t *testing.T, test func(*testing.T, rabbitmq.Version)) {
+// onOneRabbitMQ runs a test on the version whose turn it is.
+func onOneRabbitMQ(t *testing.T, test func(*testing.T, rabbitmq.Version)) {
 	t.Helper()
 	t.Parallel()
-	for _, version := range rabbitmq.Versions() {
+	for _, version := range rotation.Turn(t, 1, rabbitmq.Versions()...) {
 		t.Run(string(version), func(t *testing.T) {
 			t.Parallel()
 			test(t, version)
@@ -76,7 +78,7 @@ func onEachRabbitMQ(t *testing.T, test func(*testing.T, rabbitmq.Version)) {
 }
 
 func TestRabbitMQKeepsWhatItHasConfirmedWhenItIsKilled(t *testing.T) {
-	onEachRabbitMQ(t, func(t *testing.T, version rabbitmq.Version) {
+	onOneRabbitMQ(t, func(t *testing.T, version rabbitmq.Version) {
 		server, queue := testenv.PrivateRabbitMQ(t, version), "queue-"+uuid.NewString()
 		channel := quorumQueue(t, server.URL(), queue)
 		publishTo(t, channel, queue, "one")
@@ -111,7 +113,7 @@ func TestRabbitMQKeepsWhatItHasConfirmedWhenItIsKilled(t *testing.T) {
 }
 
 func TestRabbitMQSettings(t *testing.T) {
-	onEachRabbitMQ(t, func(t *testing.T, version rabbitmq.Version) {
+	onOneRabbitMQ(t, func(t *testing.T, version rabbitmq.Version) {
 		settings := map[string]string{"consumer_timeout": "1000"}
 		server, queue := testenv.PrivateRabbitMQ(t, version, testenv.WithRabbitMQSettings(settings)), "queue-"+uuid.NewString()
 		channel := quorumQueue(t, server.URL(), queue)
@@ -131,7 +133,7 @@ func TestRabbitMQSettings(t *testing.T) {
 }
 
 func TestRabbitMQBlocksPublishersInAMemoryAlarm(t *testing.T) {
-	onEachRabbitMQ(t, func(t *testing.T, version rabbitmq.Version) {
+	onOneRabbitMQ(t, func(t *testing.T, version rabbitmq.Version) {
 		server, queue := testenv.PrivateRabbitMQ(t, version), "queue-"+uuid.NewString()
 		conn, err := amqp.Dial(server.URL())
 		if err != nil {
@@ -178,7 +180,7 @@ func TestRabbitMQPausedDoesNotAnswer(t *testing.T) {
 }
 
 func TestRabbitMQIsSharedAndOfTheVersion(t *testing.T) {
-	onEachRabbitMQ(t, func(t *testing.T, version rabbitmq.Version) {
+	onOneRabbitMQ(t, func(t *testing.T, version rabbitmq.Version) {
 		url := testenv.RabbitMQ(t, version)
 		if again := testenv.RabbitMQ(t, version); again != url {
 			t.Error(url, again)

@@ -17,7 +17,7 @@ import (
 )
 
 func TestMetrics(t *testing.T) {
-	onBoth(t, func(t *testing.T, open opener) {
+	byTurns(t, func(t *testing.T, open opener) {
 		rig := newRig(t, open)
 		rig.inbox.Retry.MaxAttempts = 1
 		r := rig.run(func(_ context.Context, msg *message.Message) error {

@@ -25,6 +25,7 @@ import (
 	"github.com/millpond-go/millpond/brokers/kafka"
 	"github.com/millpond-go/millpond/brokers/memory"
 	"github.com/millpond-go/millpond/internal/pgproxy"
+	"github.com/millpond-go/millpond/internal/rotation"
 	"github.com/millpond-go/millpond/internal/testenv"
 	"github.com/millpond-go/millpond/middleware"
 	"github.com/millpond-go/millpond/middleware/telemetry"
@@ -57,8 +58,9 @@ var both = map[string]opener{
 	},
 }
 
-func onBoth(t *testing.T, test func(t *testing.T, open opener)) {
-	for name, open := range both {
+// byTurns runs a test on the broker whose turn it is.
+func byTurns(t *testing.T, test func(t *testing.T, open opener)) {
+	for name, open := range rotation.Some(t, 1, both) {
 		t.Run(name, func(t *testing.T) { test(t, open) })
 	}
 }

@@ -20,7 +20,7 @@ import (
 )
 
 func TestFirstSight(t *testing.T) {
-	onBoth(t, func(t *testing.T, open opener) {
+	byTurns(t, func(t *testing.T, open opener) {
 		rig := newRig(t, open)
 		r := rig.run(func(ctx context.Context, _ *message.Message) error {
 			_, span := rig.tracers.Tracer("handler").Start(ctx, "work")
@@ -68,7 +68,7 @@ func TestFirstSight(t *testing.T) {
 func TestDuplicate(t *testing.T) {
 	for name, cache := range map[string]int{"of the store": -1, "of the cache": 100} {
 		t.Run(name, func(t *testing.T) {
-			onBoth(t, func(t *testing.T, open opener) {
+			byTurns(t, func(t *testing.T, open opener) {
 				rig := newRig(t, open)
 				rig.inbox.CacheSize = cache
 				r := rig.run(func(context.Context, *message.Message) error { return nil })
@@ -91,7 +91,7 @@ func TestDuplicate(t *testing.T) {
 
 // A delivery that meets another one of its message is held, and then a duplicate.
 func TestInFlight(t *testing.T) {
-	onBoth(t, func(t *testing.T, open opener) {
+	byTurns(t, func(t *testing.T, open opener) {
 		rig := newRig(t, open)
 		begun, end := make(chan struct{}, 1), make(chan struct{})
 		release := sync.OnceFunc(func() { close(end) })
@@ -126,7 +126,7 @@ func TestInFlight(t *testing.T) {
 }
 
 func TestConflict(t *testing.T) {
-	onBoth(t, func(t *testing.T, open opener) {
+	byTurns(t, func(t *testing.T, open opener) {
 		r := newRig(t, open).run(func(context.Context, *message.Message) error { return nil })
 		r.publish("1", "pears")
 		r.deliveries(1, "1")
@@ -141,7 +141,7 @@ func TestConflict(t *testing.T) {
 
 // A failed attempt is an error; the retry that succeeds belongs to the same trace.
 func TestHandlerError(t *testing.T) {
-	onBoth(t, func(t *testing.T, open opener) {
+	byTurns(t, func(t *testing.T, open opener) {
 		failed := false
 		r := newRig(t, open).run(func(context.Context, *message.Message) error {
 			if !failed {
@@ -166,7 +166,7 @@ func TestHandlerError(t *testing.T) {
 }
 
 func TestFailedForGood(t *testing.T) {
-	onBoth(t, func(t *testing.T, open opener) {
+	byTurns(t, func(t *testing.T, open opener) {
 		r := newRig(t, open).run(func(_ context.Context, msg *message.Message) error {
 			return middleware.Permanent(errors.New("no such item: " + string(msg.Payload)))
 		})
@@ -180,7 +180,7 @@ func TestFailedForGood(t *testing.T) {
 }
 
 func TestPanic(t *testing.T) {
-	onBoth(t, func(t *testing.T, open opener) {
+	byTurns(t, func(t *testing.T, open opener) {
 		panicked := false
 		r := newRig(t, open).run(func(context.Context, *message.Message) error {
 			if !panicked {
@@ -203,7 +203,7 @@ func TestPanic(t *testing.T) {
 // The reply to COMMIT is lost: the commit's span tells, and the delivery is completed,
 // because the store knows.
 func TestUnknownCommit(t *testing.T) {
-	onBoth(t, func(t *testing.T, open opener) {
+	byTurns(t, func(t *testing.T, open opener) {
 		rig := newRig(t, open)
 		rig.poll = time.Hour // whose questions commit, too
 		r := rig.run(func(context.Context, *message.Message) error { return nil })
@@ -231,7 +231,7 @@ func TestUnknownCommit(t *testing.T) {
 
 // A service that stops gives a held delivery back, unharmed.
 func TestShutdown(t *testing.T) {
-	onBoth(t, func(t *testing.T, open opener) {
+	byTurns(t, func(t *testing.T, open opener) {
 		begun, end := make(chan struct{}, 1), make(chan struct{})
 		release := sync.OnceFunc(func() { close(end) })
 		r := newRig(t, open).run(func(context.Context, *message.Message) error {
@@ -263,7 +263,7 @@ func TestShutdown(t *testing.T) {
 
 // With links every delivery begins a trace.
 func TestLinks(t *testing.T) {
-	onBoth(t, func(t *testing.T, open opener) {
+	byTurns(t, func(t *testing.T, open opener) {
 		rig := newRig(t, open)
 		rig.config.Relation = telemetry.Link
 		r := rig.run(func(context.Context, *message.Message) error { return nil })

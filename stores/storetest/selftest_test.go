@@ -35,7 +35,7 @@ func TestBrokenStoresFail(t *testing.T) {
 	for _, v := range all {
 		names = append(names, v.name)
 	}
-	today := rotation.Turn(t, (len(names)+2)/3, names...)
+	today := rotation.Turn(t, (len(names)+4)/5, names...)
 	for _, v := range all {
 		if !slices.Contains(today, v.name) {
 			continue
