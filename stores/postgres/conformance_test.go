@@ -25,7 +25,7 @@ func TestConformance(t *testing.T) {
 		return conformanceDatabase(tb, address, openConformance(address))
 	}
 	h.NewServer = conformanceServer
-	h.Groups = append([]string{"claim"}, rotation.Turn(t, 20, storetest.GroupNames()...)...)
+	h.Groups = append([]string{"claim", "inbox"}, rotation.OnStore(t, "postgres", storetest.GroupNames()...)...)
 	storetest.Run(t, h)
 }
 

@@ -22,7 +22,7 @@ import (
 
 func TestConformance(t *testing.T) {
 	storetest.Run(t, storetest.Harness{
-		Groups:      append([]string{"claim"}, rotation.Turn(t, 15, storetest.GroupNames()...)...),
+		Groups:      append([]string{"claim", "inbox"}, rotation.OnStore(t, "sqlite", storetest.GroupNames()...)...),
 		NewDatabase: newConformanceDatabase,
 		Write: func(ctx context.Context, e storetest.Effect) error {
 			return inTx(ctx, func(tx *sql.Tx) error {

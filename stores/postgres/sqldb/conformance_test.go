@@ -63,7 +63,7 @@ func TestConformance(t *testing.T) {
 	t.Run(connector.name, func(t *testing.T) {
 		t.Parallel()
 		h := connector.harness()
-		h.Groups = append([]string{"claim"}, rotation.Turn(t, 15, storetest.GroupNames()...)...)
+		h.Groups = append([]string{"claim", "inbox"}, rotation.OnStore(t, "postgres+sql", storetest.GroupNames()...)...)
 		storetest.Run(t, h)
 	})
 	others := []entry{
