@@ -42,7 +42,7 @@ func until(t *testing.T, s interface{ DB() *sql.DB }, question string) {
 // Nobody waits for a statement that a handler has left running for longer than the end of
 // its attempt may take.
 func TestStatementLeftRunningIsNotWaitedFor(t *testing.T) {
-	for _, e := range []entry{connector, callersPG, callersPG.unproven(), callersPQ, callersPQ.unproven()} {
+	for _, e := range some(t, 2, connector, callersPG, callersPG.unproven(), callersPQ, callersPQ.unproven()) {
 		t.Run(e.name, func(t *testing.T) {
 			t.Parallel()
 			s := newStore(t, e, testenv.VolatilePostgres(t).NewDatabase(t))
@@ -82,7 +82,7 @@ func TestStatementLeftRunningIsNotWaitedFor(t *testing.T) {
 
 // Nor does a handler run again whose writes may have committed by themselves before.
 func TestStatementLeftRunningHidesNoEscape(t *testing.T) {
-	for _, e := range []entry{callersPG, callersPG.unproven(), callersPQ, callersPQ.unproven()} {
+	for _, e := range some(t, 2, callersPG, callersPG.unproven(), callersPQ, callersPQ.unproven()) {
 		t.Run(e.name, func(t *testing.T) {
 			t.Parallel()
 			s := newStore(t, e, testenv.Postgres(t).NewDatabase(t))
@@ -118,7 +118,7 @@ func TestStatementLeftRunningHidesNoEscape(t *testing.T) {
 // Whoever gives up a COMMIT that waits for a synchronous standby must not end the server's
 // wait.
 func TestCommitThatWaitsForAStandbyIsNotCancelled(t *testing.T) {
-	for _, e := range []entry{connector, callersPG, callersPQ} {
+	for _, e := range some(t, 1, connector, callersPG, callersPQ) {
 		t.Run(e.name, func(t *testing.T) {
 			t.Parallel()
 			s := newStore(t, e, testenv.PrivatePostgres(t).NewDatabase(t))

@@ -16,11 +16,11 @@ import (
 // A pooler answers for a server that has gone away in the middle of COMMIT. What it says has
 // a code, but is no proof of anything: here the transaction is committed.
 func TestPoolersWordOnALostCommitProvesNothing(t *testing.T) {
-	for _, e := range []entry{
+	for _, e := range some(t, 1,
 		connector.behindPgBouncer("pgbouncer", "transaction"),
 		callersPG.behindPgBouncer("default_query_exec_mode", "cache_describe"),
 		callersPQ.behindPgBouncer("binary_parameters", "yes"),
-	} {
+	) {
 		t.Run(e.name, func(t *testing.T) {
 			t.Parallel()
 			server := testenv.PrivatePostgres(t)
@@ -75,11 +75,11 @@ func commitUntilOneWaits(ctx context.Context, db *sql.DB) {
 
 // Nor may a pooler that refuses before COMMIT was sent be believed to have committed.
 func TestServerThatIsGoneBehindAPoolerCommitsNothing(t *testing.T) {
-	for _, e := range []entry{
+	for _, e := range some(t, 1,
 		connector.behindPgBouncer("pgbouncer", "transaction"),
 		callersPG.behindPgBouncer("default_query_exec_mode", "cache_describe"),
 		callersPQ.behindPgBouncer("binary_parameters", "yes"),
-	} {
+	) {
 		t.Run(e.name, func(t *testing.T) {
 			t.Parallel()
 			server := testenv.PrivatePostgres(t)

@@ -11,6 +11,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/millpond-go/millpond/internal/pgtest"
+	"github.com/millpond-go/millpond/internal/rotation"
 	"github.com/millpond-go/millpond/internal/testenv"
 	"github.com/millpond-go/millpond/stores"
 	"github.com/millpond-go/millpond/stores/postgres/sqldb"
@@ -61,11 +62,21 @@ func effects(t *testing.T, s *sqldb.Store) (n int) {
 	return n
 }
 
-// entries runs a test with every way to a *sql.DB.
+// some returns the n entries whose turn it is.
+func some(t *testing.T, n int, all ...entry) map[string]entry {
+	t.Helper()
+	named := make(map[string]entry)
+	for _, e := range all {
+		named[e.name] = e
+	}
+	return rotation.Some(t, n, named)
+}
+
+// entries runs a test with two ways to a *sql.DB, by turns.
 func entries(t *testing.T, test func(t *testing.T, e entry)) {
 	t.Helper()
 	t.Parallel()
-	for _, e := range []entry{connector, callersPG, callersPG.unproven(), callersPQ, callersPQ.unproven()} {
+	for _, e := range some(t, 2, connector, callersPG, callersPG.unproven(), callersPQ, callersPQ.unproven()) {
 		t.Run(e.name, func(t *testing.T) {
 			t.Parallel()
 			test(t, e)
