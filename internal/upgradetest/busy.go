@@ -13,7 +13,7 @@ func Rows() int {
 	if rotation.Soak() {
 		return 20_000_000
 	}
-	return 300_000
+	return 100_000
 }
 
 const (
