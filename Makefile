@@ -11,6 +11,9 @@ TEST_TIMEOUT ?= 20m
 # under it.
 RACE = -race -gcflags=modernc.org/sqlite/lib=-race=false -gcflags=modernc.org/libc/...=-race=false
 
+# By default the detector keeps each process for a second at its end.
+export GORACE ?= atexit_sleep_ms=10
+
 # Tests of which there are too many for each run take turns by the day.
 export MILLPOND_TEST_DAY ?= $(shell date -u +%Y-%m-%d)
 
