@@ -121,22 +121,22 @@ func TestAMemberEndsNothingButItsOwnRun(t *testing.T) {
 func TestGoroutinesThatOutliveAMemberDoNotLoseTheBatch(t *testing.T) {
 	t.Parallel()
 	const numbers = "WITH RECURSIVE numbers (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM numbers WHERE n < 100000) SELECT "
-	for name, leaves := range map[string]func(t *testing.T, o opened, tx *sql.Tx, working *sync.WaitGroup){
-		"a write": func(t *testing.T, o opened, tx *sql.Tx, working *sync.WaitGroup) {
+	for name, leaves := range map[string]func(t *testing.T, tx *sql.Tx, working *sync.WaitGroup){
+		"a write": func(_ *testing.T, tx *sql.Tx, working *sync.WaitGroup) {
 			working.Go(func() { _, _ = tx.Exec("INSERT INTO effects " + numbers + "'late' FROM numbers WHERE n = 100000") })
 		},
-		"a query": func(t *testing.T, o opened, tx *sql.Tx, working *sync.WaitGroup) {
+		"a query": func(_ *testing.T, tx *sql.Tx, working *sync.WaitGroup) {
 			working.Go(func() {
 				var n int
 				_ = tx.QueryRow(numbers + "count(*) FROM numbers").Scan(&n)
 			})
 		},
-		"rows": func(t *testing.T, _ opened, tx *sql.Tx, _ *sync.WaitGroup) {
+		"rows": func(t *testing.T, tx *sql.Tx, _ *sync.WaitGroup) {
 			rows, err := tx.Query(numbers + "n FROM numbers") //nolint:sqlclosecheck,rowserrcheck // left open on purpose
 			require.NoError(t, err)
 			require.True(t, rows.Next())
 		},
-		"rows of a write": func(t *testing.T, _ opened, tx *sql.Tx, _ *sync.WaitGroup) {
+		"rows of a write": func(t *testing.T, tx *sql.Tx, _ *sync.WaitGroup) {
 			rows, err := tx.Query("INSERT INTO effects VALUES ('late'), ('later') RETURNING note") //nolint:sqlclosecheck,rowserrcheck // left open on purpose
 			require.NoError(t, err)
 			require.True(t, rows.Next())
@@ -156,7 +156,7 @@ func TestGoroutinesThatOutliveAMemberDoNotLoseTheBatch(t *testing.T) {
 				effect(0)
 				require.NoError(t, members[0].Keep(t.Context()))
 				var working sync.WaitGroup
-				leaves(t, o, effect(1), &working)
+				leaves(t, effect(1), &working)
 				if name[0] == 'a' {
 					o.waitUntilUsed(b)
 				}
