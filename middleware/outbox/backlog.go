@@ -12,11 +12,11 @@ import (
 
 // Hook is told what a relay does. Destinations are the names of Config.Publishers.
 type Hook interface {
-	// Relayed is called when messages were handed to a destination: so many were taken, were
-	// refused and are tried again, and were refused for good.
+	// Relayed is called when messages were handed to a destination: how many it accepted, refused
+	// (they are tried again), and refused for good.
 	Relayed(destination string, published, refused, failed int)
-	// Backlog is called every ten seconds with what waits and what has failed, of the whole
-	// store, as far as it was counted.
+	// Backlog is called every ten seconds with the counts of the whole store: messages that wait,
+	// and messages that have failed. Counts are bounded.
 	Backlog(counts []stores.OutputCount)
 }
 
@@ -25,8 +25,8 @@ const (
 	alarmEvery = time.Minute
 )
 
-// Backlog returns what waits to be published and what has failed, by destinations, as it was
-// at most ten seconds ago. It is nil until it was counted, and for stores that are no
+// Backlog returns what waits to be published and what has failed, by destination, at most ten
+// seconds old. It is nil before the first count, and for stores that are no
 // stores.OutboxInspector.
 func (r *Relay) Backlog() []stores.OutputCount {
 	if counts := r.backlog.Load(); counts != nil {
@@ -35,9 +35,9 @@ func (r *Relay) Backlog() []stores.OutputCount {
 	return nil
 }
 
-// watch counts now and then, and raises the alarm.
+// watch counts regularly, and raises the alarm.
 func (r *Relay) watch(ctx context.Context, store stores.OutboxInspector) {
-	var alarm time.Time // the last one; zero: there is none
+	var alarm time.Time // the last alarm; zero: none
 	for ctx.Err() == nil {
 		counts, err := store.OutputCounts(ctx, r.config.AlarmSize+1, stores.OutputPending, stores.OutputFailed)
 		if err == nil {
@@ -59,16 +59,16 @@ func (r *Relay) alarm(ctx context.Context, counts []stores.OutputCount, last tim
 	attrs := []any{slog.Int("waiting", waiting), slog.Duration("oldest", oldest.Round(time.Millisecond))}
 	switch over := waiting > r.config.AlarmSize || oldest > r.config.AlarmAge; {
 	case over && time.Since(last) >= alarmEvery:
-		r.config.Logger.ErrorContext(ctx, "millpond: outbox: more waits to be published, or for longer, than is expected", attrs...)
+		r.config.Logger.ErrorContext(ctx, "millpond: outbox: too many messages wait to be published, or one waits too long", attrs...)
 		return time.Now()
 	case !over && !last.IsZero():
-		r.config.Logger.InfoContext(ctx, "millpond: outbox: no more waits to be published than is expected", attrs...)
+		r.config.Logger.InfoContext(ctx, "millpond: outbox: the number and age of waiting messages are within the limits again", attrs...)
 		return time.Time{}
 	}
 	return last
 }
 
-// tell calls the hook, whose panic concerns nobody else.
+// tell calls the hook. Its panic is logged and does not stop the relay.
 func (r *Relay) tell(what func(Hook)) {
 	if r.config.Hook != nil {
 		_ = callback.Call("Config.Hook", func() error {

@@ -2,12 +2,12 @@ package outbox
 
 import "github.com/millpond-go/millpond/stores"
 
-// blocked are order keys that dead letters block. The store leaves out what they have, and
-// the floor passes it by. So when the store returns something of such a key, its dead letter
-// is gone, and what there is below the floor has its turn first.
+// blocked has the order keys that dead letters block. The store does not return their outputs,
+// and the floor passes them. So when the store returns an output of such a key, its dead letter
+// is gone, and the key's outputs below the floor come first.
 type blocked struct {
-	keys    map[stores.OutputKey]bool // among them some that are blocked no longer
-	unknown bool                      // what the store knows of is to be asked for
+	keys    map[stores.OutputKey]bool // may include keys that are no longer blocked
+	unknown bool                      // the store must be asked for blocked keys
 }
 
 func (b *blocked) are(keys []stores.OutputKey) {
@@ -17,7 +17,7 @@ func (b *blocked) are(keys []stores.OutputKey) {
 	b.unknown = false
 }
 
-// released returns, and forgets, those of which there are outputs.
+// released returns, and removes, the keys among the outputs.
 func (b *blocked) released(outputs []stores.PendingOutput) map[stores.OutputKey]bool {
 	if len(b.keys) == 0 {
 		return nil

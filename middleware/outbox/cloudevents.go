@@ -10,19 +10,19 @@ import (
 	"github.com/millpond-go/millpond/brokers"
 )
 
-// CloudEvents adds the attributes of CloudEvents 1.0 to the metadata of messages, as its
-// binding for Kafka has them in binary mode: ce_id, ce_source, ce_type and ce_specversion.
-// What a message has already stays.
+// CloudEvents adds the attributes of CloudEvents 1.0 to the metadata of messages, named as in the
+// binary mode of its Kafka binding: ce_id, ce_source, ce_type and ce_specversion. Existing
+// attributes stay.
 type CloudEvents struct {
-	Source string // who says it, such as "/orders"; required
+	Source string // the producer, such as "/orders"; required
 	// Type returns ce_type; nil: the metadata field name, which cqrs sets. A message without a
 	// type is refused for good.
 	Type        func(topic string, msg *message.Message) string
 	ContentType string // of the payload, such as "application/json"; "": none is added
-	Prefix      string // of the names; "" is "ce_"
+	Prefix      string // the prefix of the names; "" is "ce_"
 }
 
-// Publisher decorates a publisher of the relay, which is a brokers.EachPublisher if that one is.
+// Publisher decorates a publisher of the relay. The result is a brokers.EachPublisher if p is.
 func (c CloudEvents) Publisher(p message.Publisher) message.Publisher {
 	if c.Prefix == "" {
 		c.Prefix = "ce_"
@@ -42,7 +42,7 @@ type cloudPublisher struct {
 	events CloudEvents
 }
 
-// inner is the publisher that is decorated.
+// inner returns the decorated publisher.
 func (p cloudPublisher) inner() message.Publisher { return p.Publisher }
 
 // Publish implements message.Publisher.
@@ -54,7 +54,7 @@ func (p cloudPublisher) Publish(topic string, messages ...*message.Message) erro
 	if err := errors.Join(errs...); err != nil {
 		return err
 	}
-	return p.Publisher.Publish(topic, messages...) //nolint:wrapcheck // it is the publisher's
+	return p.Publisher.Publish(topic, messages...) //nolint:wrapcheck // the publisher's own error
 }
 
 type eachCloudPublisher struct {
@@ -84,7 +84,7 @@ func (p eachCloudPublisher) PublishEach(ctx context.Context, topic string, messa
 
 func (c *CloudEvents) mark(topic string, msg *message.Message) error {
 	if msg == nil {
-		return nil // the publisher says so
+		return nil // the publisher refuses it
 	}
 	if msg.Metadata == nil {
 		msg.Metadata = make(message.Metadata)

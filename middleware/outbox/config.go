@@ -17,54 +17,53 @@ import (
 
 // Config configures a [Relay]. Only Publishers is required.
 type Config struct {
-	// Publishers are the destinations by their names; "" is that of outputs that name none.
-	// All relays of a store should have the same: what a relay has no publisher for waits
-	// while its part of the outbox is this relay's. They stay the caller's, who closes them
-	// after Run has returned. A brokers.EachPublisher, such as those of package brokers, is
-	// given many messages at once, and answers for each. Others are given one message at a
-	// time, by several goroutines.
+	// Publishers are the destinations by name; "" is for outputs without a destination. All
+	// relays of a store should have the same: outputs for a missing publisher wait while this
+	// relay has their part of the outbox. The caller closes the publishers after Run has
+	// returned. A brokers.EachPublisher, such as those of package brokers, gets many messages per
+	// call and answers for each. Other publishers get one message per call, from several
+	// goroutines.
 	Publishers map[string]message.Publisher
 
-	// Codec decodes what the same codec has encoded; see [Encode].
+	// Codec decodes outputs that the same codec encoded; see [Encode].
 	Codec *middleware.Codec
 
-	// Keep moves published outputs to the history, instead of deleting them. Nothing is
-	// deleted from the history yet.
+	// Keep moves published outputs to the history instead of deleting them. The window
+	// retention.Config.Published limits the history.
 	Keep bool `config:"keep" default:"false" about:"Keep published messages in a history, so that millpond outbox replay can publish them again. The section retention can limit it (published)."`
 
-	// MaxAttempts is how often a message is refused until it is a dead letter. Messages that
+	// MaxAttempts is how often a message may be refused before it is a dead letter. Messages that
 	// are too large or cannot be encoded are dead letters at once.
 	MaxAttempts int `config:"max_attempts" default:"20" check:"positive" about:"How often a destination refuses a message until it is a dead letter."`
 	// Backoff is the pause after the first refusal. It doubles with each, up to 5 minutes.
 	Backoff time.Duration `config:"backoff" default:"1s" check:"positive" about:"The pause after the first refusal. It doubles with each, up to 5 minutes."`
-	// BlockKeys lets a dead letter block its order key: what comes after it waits until it is
-	// retried or discarded (stores.OutboxInspector). Otherwise the next message is published.
+	// BlockKeys makes a dead letter block its order key: later messages of the key wait until an
+	// operator retries or discards it (stores.OutboxInspector). Otherwise they are published.
 	BlockKeys bool `config:"block_keys" default:"false" about:"Let the messages of an order key wait behind a dead letter, until millpond outbox retries or discards it."`
-	// Away reports whether a publisher's error says that the destination cannot be reached
-	// now, so that it pauses and no attempt is spent. nil is [IsAway].
+	// Away reports whether a publisher's error says that the destination cannot be reached now.
+	// Then the destination pauses, and no attempt is spent. nil means [IsAway].
 	Away func(error) bool
 
-	// PublishTimeout bounds the context of messages, within the lease. Publishers that do not
-	// look at it are waited for.
+	// PublishTimeout bounds the context of messages, within the lease. The relay waits for
+	// publishers that ignore it.
 	PublishTimeout time.Duration `config:"publish_timeout" default:"20s" check:"positive" about:"How long a destination may take for an answer."`
-	// LeaseTTL is after what time others may publish what a relay that has died had leased.
-	// It must be longer than PublishTimeout.
+	// LeaseTTL is the time after which other relays take over the outputs of a dead one. It must
+	// be longer than PublishTimeout.
 	LeaseTTL time.Duration `config:"lease_ttl" default:"30s" check:"positive" about:"After what time others publish what a relay that has died had. Longer than publish_timeout."`
-	// PollInterval is how often the store is asked when nothing was to be published and no
-	// Poke came. What a transaction commits long after it has written it is found within
-	// about a second more.
+	// PollInterval is how often the store is polled when nothing was to be published and no Poke
+	// came. Outputs of transactions that commit late take about a second longer.
 	PollInterval time.Duration `config:"poll_interval" default:"250ms" check:"positive" about:"How often the store is asked while nothing is to be published."`
-	// WakeInterval is how often, at most, relays in other processes are woken by commits of
-	// this one, and this relay by theirs, where the database can do that (stores.OutboxWaker:
-	// PostgreSQL). -1, the default: never, and all poll. 25 ms suits who wants it, on both
-	// sides; it takes throughput of handlers.
+	// WakeInterval is the shortest time between two wake-ups: commits of this process wake relays
+	// in other processes, and theirs wake this relay, if the database can do that
+	// (stores.OutboxWaker: PostgreSQL). -1, the default: no wake-ups; all relays poll. Where
+	// latency matters use 25 ms in all processes; it costs handlers some throughput.
 	WakeInterval time.Duration `config:"wake_interval" default:"-1" check:"off" about:"How often, at most, commits of this process wake relays in others, and theirs this relay, such as 25ms, in all of them. On PostgreSQL, where it takes a connection beside the pool, and throughput of handlers. Elsewhere, and with -1, commits are found by poll_interval."`
 	// AlarmSize and AlarmAge are how many messages may wait to be published, and for how long,
-	// before the log has an error about it.
+	// before an error is logged.
 	AlarmSize int           `config:"alarm_size" default:"10000" check:"1..1000000" about:"How many messages may wait to be published before the log has an error about it, every minute."`
 	AlarmAge  time.Duration `config:"alarm_age" default:"5m" check:"positive" about:"How long a message may wait to be published before the log has an error about it, every minute."`
 
-	// DrainTimeout bounds how long Run waits at its end for messages that are being published.
+	// DrainTimeout bounds how long Run waits at its end for running calls of publishers.
 	DrainTimeout time.Duration `config:"-" default:"30s" check:"positive"`
 
 	Hook Hook // such as that of middleware/telemetry; may be nil
@@ -112,8 +111,8 @@ func (c *Config) validate(store stores.Outbox) error {
 }
 
 // Encode passes the metadata and payload of outputs through a codec, for
-// stores.PublisherConfig.Encode. The codec needs Decode. It is given no key, and what it
-// returns as one is dropped: order keys are compared in the database.
+// stores.PublisherConfig.Encode. The codec needs Decode. It gets no key, and a key that it
+// returns is dropped, because the database compares order keys.
 func Encode(codec *middleware.Codec) func(context.Context, stores.Output) (stores.Output, error) {
 	return func(ctx context.Context, o stores.Output) (stores.Output, error) {
 		if codec.Decode == nil {

@@ -12,11 +12,11 @@ import (
 	"github.com/millpond-go/millpond/stores"
 )
 
-// item is an output in the relay's hands.
+// item is an output that the relay has read.
 type item struct {
 	stores.PendingOutput
 
-	term    int64 // of its bucket, when it was handed out
+	term    int64 // its bucket's term, when it was handed out
 	msg     *message.Message
 	refusal *stores.RefusedOutput // nil: it is published
 	backoff time.Duration         // after a refusal
@@ -26,24 +26,24 @@ func (it *item) key() (stores.OutputKey, bool) {
 	return stores.OutputKey{Destination: it.Destination, OrderKey: string(it.OrderKey)}, it.OrderKey != nil
 }
 
-// desk is where outputs are between the store and the publishers. What is in flight is left
-// out when the store is read, and so is what pauses.
+// desk has the outputs between the store and the publishers. Reads of the store leave out what is
+// in flight and what pauses.
 type desk struct {
 	lanes  map[string]*lane
 	leases *holding
 
-	many chan struct{} // full when there is much to be settled
+	many chan struct{} // full when many outputs are to be settled
 
 	mu       sync.Mutex
-	inFlight map[int64]*item // from being handed out until it is settled
+	inFlight map[int64]*item // handed out and not settled
 	done     []*item         // to be settled
 	keys     pauses[stores.OutputKey]
-	rows     pauses[int64] // without an order key
+	rows     pauses[int64] // outputs without an order key
 	unknown  pauses[string]
 	blocked  blocked
 	floor    floor
-	idle     time.Time // when a read that has found nothing to do has begun
-	stale    int64     // grows when what is being read may be out of turn
+	idle     time.Time // when the last read without a result began
+	stale    int64     // grows when outputs being read may be out of order
 }
 
 func newDesk(publishers map[string]message.Publisher, leases *holding) *desk {
@@ -57,15 +57,15 @@ func newDesk(publishers map[string]message.Publisher, leases *holding) *desk {
 	return d
 }
 
-// lower lets what comes after a number be looked at again.
+// lower makes reads start again after number to.
 func (d *desk) lower(to int64) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.lowerTo(to)
 }
 
-// lowerTo does so under the lock. The floor may rise again before what pauses is read, so that
-// begins no higher then.
+// lowerTo does so with the lock held. Paused outputs are read later, when the floor may have
+// risen again, so they remember the lower start.
 func (d *desk) lowerTo(to int64) {
 	d.floor.lower(to)
 	for name, p := range d.unknown {
@@ -77,15 +77,15 @@ func (d *desk) lowerTo(to int64) {
 	}
 }
 
-// saw notes that all up to a number has been handed out or left out by the read that began at
-// that time.
+// saw notes that the read that began at that time handed out, or left out, all outputs up to
+// through.
 func (d *desk) saw(through int64, at time.Time) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.floor.saw(through, at)
 }
 
-// looked notes that a read that began at that time has found nothing to do, if it has.
+// looked notes a read that began at that time and found nothing to do.
 func (d *desk) looked(at time.Time, p stores.Pending, stale int64) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -94,7 +94,7 @@ func (d *desk) looked(at time.Time, p stores.Pending, stale int64) {
 	}
 }
 
-// works reports whether something is in flight, after which the store is read.
+// works reports whether an output is in flight. The store is read again after it.
 func (d *desk) works() bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -107,7 +107,7 @@ func (d *desk) idleSince(t time.Time) bool {
 	return d.idle.After(t)
 }
 
-// query is what to read now, after where from says. What pauses no longer is read again.
+// query returns the next read; from maps the floor to its start. It reads ended pauses again.
 func (d *desk) query(now time.Time, from func(floor int64) (after int64)) (q stores.PendingQuery, stale int64) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -134,8 +134,8 @@ func (d *desk) query(now time.Time, from func(floor int64) (after int64)) (q sto
 	return q, d.stale
 }
 
-// change enters another state of the leases. What was lost is left to others, and what was
-// gained is read from the beginning.
+// change enters another state of the leases. Outputs of lost buckets are dropped, and gained
+// buckets are read from the beginning.
 func (d *desk) change(to func() (gained bool)) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -152,7 +152,7 @@ func (d *desk) change(to func() (gained bool)) {
 	}
 }
 
-// resumes is when something pauses no longer.
+// resumes returns when the next pause ends.
 func (d *desk) resumes() time.Time {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -172,8 +172,8 @@ func (d *desk) resumes() time.Time {
 
 const unknownPause = time.Minute
 
-// handOut gives outputs to their lanes, but those that may no longer be begun. It returns the
-// destinations that have none.
+// handOut gives outputs to their lanes, except those that may no longer begin. It returns the
+// destinations without a lane.
 func (d *desk) handOut(p stores.Pending, q stores.PendingQuery, stale int64) (unknown []string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -194,7 +194,7 @@ func (d *desk) handOut(p stores.Pending, q stores.PendingQuery, stale int64) (un
 		key, keyed := it.key()
 		l := d.lanes[it.Destination]
 		switch {
-		case keyed && released[key]: // what is below the floor comes first
+		case keyed && released[key]: // outputs of the key below the floor come first
 		case it.term == 0 || d.inFlight[it.Number] != nil || keyed && d.keys.has(key) || d.rows.has(it.Number):
 		case l == nil:
 			if !d.unknown.has(it.Destination) {
@@ -210,8 +210,8 @@ func (d *desk) handOut(p stores.Pending, q stores.PendingQuery, stale int64) (un
 	return unknown
 }
 
-// wave waits for outputs of a lane, and takes those whose turn it is: one of each order key.
-// It returns nil when ctx ends.
+// wave waits for outputs of a lane, and takes those that may be published now: one of each order
+// key. It returns nil when ctx ends.
 func (d *desk) wave(ctx context.Context, l *lane) []*item {
 	for {
 		if wave := d.take(ctx, l); len(wave) > 0 || ctx.Err() != nil {
@@ -234,7 +234,7 @@ func (d *desk) take(ctx context.Context, l *lane) []*item {
 	return l.take()
 }
 
-// published lets the next of the order key be published.
+// published makes the next output of the order key ready.
 func (d *desk) published(l *lane, it *item) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -252,7 +252,7 @@ func (d *desk) settle(it *item) {
 	}
 }
 
-// refused lets the order key, or the output alone, pause until that is written down and the
+// refused pauses the order key, or the output without one, until the refusal is recorded and the
 // pause after it is over.
 func (d *desk) refused(l *lane, it *item, r stores.RefusedOutput, pause time.Duration) {
 	d.mu.Lock()
@@ -269,7 +269,7 @@ func (d *desk) refused(l *lane, it *item, r stores.RefusedOutput, pause time.Dur
 	d.settle(it)
 }
 
-// drop leaves an output, and what is behind it, to be read again.
+// drop leaves an output, and those behind it, to a later read.
 func (d *desk) drop(l *lane, it *item) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -287,9 +287,9 @@ func (d *desk) leave(items []*item) {
 
 const firstAway = 500 * time.Millisecond
 
-// went notes the end of a wave: away is why the destination cannot be reached, if it cannot.
-// Then it pauses, with what it did not take, which is reported the first time. A wave that it
-// was not asked for says nothing about it.
+// went notes the end of a wave. If away says that the destination cannot be reached, it pauses,
+// and its outputs are left to a later read; first is true for the first such report. A wave
+// without a call of the publisher changes nothing.
 func (d *desk) went(l *lane, asked bool, away error, back []*item) (first bool, until time.Time) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -310,7 +310,7 @@ func (d *desk) went(l *lane, asked bool, away error, back []*item) (first bool, 
 	return first, l.away.until
 }
 
-// results takes outputs that are to be settled.
+// results takes published and refused outputs to be settled.
 func (d *desk) results(limit int) []*item {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -320,7 +320,7 @@ func (d *desk) results(limit int) []*item {
 	return taken
 }
 
-// settled notes that it is written down what became of outputs. Pauses begin now.
+// settled notes that outputs are settled in the store. Their pauses begin now.
 func (d *desk) settled(items []*item) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -334,7 +334,7 @@ func (d *desk) settled(items []*item) {
 		}
 		until := paused{lane: l, weight: it.weight(), from: it.Number, until: time.Now().Add(it.backoff)}
 		if it.refusal.Failed {
-			until.until = time.Now() // the store leaves out what it blocks
+			until.until = time.Now() // the store leaves out blocked keys
 		}
 		if key, keyed := it.key(); keyed {
 			d.keys[key] = until
@@ -347,7 +347,7 @@ func (d *desk) settled(items []*item) {
 	}
 }
 
-// busy reports whether something of a bucket is in flight.
+// busy reports whether an output of a bucket is in flight.
 func (d *desk) busy(bucket int64) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()

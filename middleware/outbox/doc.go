@@ -1,8 +1,7 @@
 // Package outbox publishes messages after the transactions that wrote them.
 //
 // A producer writes messages in its own transaction, with the publisher of its store, such as
-// postgres.NewPublisher. A [Relay] publishes what was committed, at least once, and nothing
-// else:
+// postgres.NewPublisher. A [Relay] publishes committed messages, at least once, and nothing else:
 //
 //	relay, err := outbox.New(store, outbox.Config{Publishers: map[string]message.Publisher{"": publisher}})
 //	if err != nil {
@@ -10,5 +9,5 @@
 //	}
 //	go relay.Run(ctx)
 //
-// Put an inbox around what receives the messages, and each of them has its effect once.
+// With an inbox in front of the receiver, each message has its effect once.
 package outbox

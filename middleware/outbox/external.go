@@ -6,9 +6,9 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 )
 
-// External returns a publisher for a relay that publishes nothing, because another program
-// does, which reads the outbox from the database's log: Debezium, for example. It takes
-// everything, so that the relay deletes what is committed, or keeps it in the history.
+// External returns a publisher for a relay that leaves publishing to another program, which reads
+// the outbox from the database's log, such as Debezium. The publisher accepts every message, so
+// that the relay deletes committed outputs or keeps them in the history.
 func External() message.Publisher { return external{} }
 
 type external struct{}

@@ -6,16 +6,16 @@ import (
 	"time"
 )
 
-// floorLag is how long after a read the floor rises to what it has seen: a transaction may
-// have drawn its number just before, and nobody knows of it yet.
+// floorLag is how long after a read the floor rises to what the read has seen: a transaction may
+// have drawn a lower number just before and commit later.
 const floorLag = 250 * time.Millisecond
 
-// floor is the number from which on outputs are read. It is a hint that saves work: what is
-// below it may be there all the same, and is found by a sweep.
+// floor is the number from which outputs are read. It only saves work: outputs below it may
+// exist, and a sweep finds them.
 type floor struct {
 	at      int64
 	marks   []mark
-	lowered int64 // the least that it was lowered to since the read that goes on has begun
+	lowered int64 // the lowest value that it was lowered to since the current read began
 }
 
 type mark struct {
@@ -42,21 +42,21 @@ func (f *floor) begin(now time.Time) int64 {
 	return f.at
 }
 
-// lower lets what comes after a number be read again.
+// lower makes reads start again after number to.
 func (f *floor) lower(to int64) {
 	f.at, f.lowered = max(min(f.at, to), 0), min(f.lowered, to)
 	f.marks = slices.DeleteFunc(f.marks, func(m mark) bool { return m.number > to })
 }
 
-// pauses are what is left out of reads for a while.
+// pauses has what reads leave out for a while.
 type pauses[K comparable] map[K]paused
 
-// paused is until when something is left out, and from which number on it is read then.
+// paused says until when reads leave something out, and from which number it is read then.
 type paused struct {
 	from  int64
 	until time.Time
 
-	lane   *lane // that counts it; nil: none does
+	lane   *lane // the lane that counts it; nil: none
 	weight int
 }
 
@@ -65,8 +65,7 @@ func (p pauses[K]) has(k K) bool {
 	return has
 }
 
-// resume forgets what pauses no longer, after telling from where on it is to be read, and
-// returns what is to be left out.
+// resume removes the ended pauses and calls resumed for each. It returns the keys of the others.
 func (p pauses[K]) resume(now time.Time, resumed func(paused)) (left []K) {
 	for k, one := range p {
 		if one.until.After(now) {
@@ -79,7 +78,7 @@ func (p pauses[K]) resume(now time.Time, resumed func(paused)) (left []K) {
 	return left
 }
 
-// first is the earliest end of a pause, at most limit.
+// first returns the earliest end of a pause, at most limit.
 func (p pauses[K]) first(limit time.Time) time.Time {
 	for _, one := range p {
 		if one.until.Before(limit) {

@@ -12,20 +12,19 @@ import (
 	"github.com/millpond-go/millpond/brokers"
 )
 
-// DefaultForwarderTopic is where Watermill's forwarder.Publisher publishes to if it is told
-// nothing else.
+// DefaultForwarderTopic is the default topic of Watermill's forwarder.Publisher.
 const DefaultForwarderTopic = "forwarder_topic"
 
-// Forwarder takes messages out of the envelopes of Watermill's Forwarder, which a
-// forwarder.Publisher has put them into: they are published to their own topics, under their
-// own ids, with their own metadata. Messages to other topics are left as they are.
+// Forwarder unwraps the envelopes of Watermill's Forwarder, which a forwarder.Publisher writes:
+// their messages are published to their own topics, with their own ids and metadata. Messages to
+// other topics stay as they are.
 type Forwarder struct {
-	Topic string // of envelopes; "" is DefaultForwarderTopic
+	Topic string // the topic of envelopes; "" is DefaultForwarderTopic
 }
 
-// Publisher decorates a publisher of the relay, or an outbox.Publisher that is given to a
-// forwarder.Publisher: then destinations, topics and order keys are those of the message. An
-// envelope that cannot be read is refused with an error that wraps brokers.ErrUnencodable.
+// Publisher decorates a publisher of the relay, or an outbox.Publisher inside a
+// forwarder.Publisher, where destinations, topics and order keys are then those of the unwrapped
+// message. An unreadable envelope is refused with an error that wraps brokers.ErrUnencodable.
 func (f Forwarder) Publisher(p message.Publisher) message.Publisher {
 	f.Topic = cmp.Or(f.Topic, DefaultForwarderTopic)
 	unwrapping := forwarded{p, f.Topic}
@@ -40,13 +39,13 @@ type forwarded struct {
 	topic string
 }
 
-// inner is the publisher that is decorated.
+// inner returns the decorated publisher.
 func (p forwarded) inner() message.Publisher { return p.Publisher }
 
 // Publish implements message.Publisher.
 func (p forwarded) Publish(topic string, messages ...*message.Message) error {
 	if topic != p.topic {
-		return p.Publisher.Publish(topic, messages...) //nolint:wrapcheck // it is the publisher's
+		return p.Publisher.Publish(topic, messages...) //nolint:wrapcheck // the publisher's own error
 	}
 	var errs []error
 	topics := make([]string, len(messages))
@@ -61,7 +60,7 @@ func (p forwarded) Publish(topic string, messages ...*message.Message) error {
 	}
 	for i, msg := range unwrapped {
 		if err := p.Publisher.Publish(topics[i], msg); err != nil {
-			return err //nolint:wrapcheck // it is the publisher's
+			return err //nolint:wrapcheck // the publisher's own error
 		}
 	}
 	return nil

@@ -12,39 +12,39 @@ import (
 	"github.com/millpond-go/millpond/stores"
 )
 
-// Names of leases: the buckets, and the relays themselves, which are counted by them.
+// Names of leases: for the buckets, and for the relays themselves, which counts them.
 const (
 	bucketLeases = "outbox"
 	relayLeases  = "outbox relay"
 )
 
-// holding is what a relay has leased. Who joins takes free buckets only; who has more than
+// holding has the leases of a relay. A new relay takes free buckets only; a relay with more than
 // its share gives some up.
 type holding struct {
 	store stores.Leases
 	ttl   time.Duration
 	owner string
-	self  int64 // the unit that stands for the relay
+	self  int64 // the number that stands for the relay
 
 	mu      sync.Mutex
-	terms   map[int64]int64 // by bucket: grows when it is gained anew
+	terms   map[int64]int64 // by bucket; a term grows when the bucket is gained again
 	term    int64
-	expires time.Time // by the own clock, from before the renewal was sent
+	expires time.Time // by this process's clock, counted from before the renewal was sent
 	leaving map[int64]bool
-	live    int // relays, when it was last renewed
+	live    int // the number of relays at the last renewal
 }
 
 func newHolding(store stores.Leases, ttl time.Duration) *holding {
 	host, _ := os.Hostname()
-	self := rand.Int64() //nolint:gosec // it tells relays apart, and keeps no secret
+	self := rand.Int64() //nolint:gosec // it distinguishes relays and is no secret
 	return &holding{
 		store: store, ttl: ttl, owner: fmt.Sprintf("%.100s/%d/%x", host, os.Getpid(), self), self: self,
 		terms: make(map[int64]int64), leaving: make(map[int64]bool),
 	}
 }
 
-// renew renews the leases. What is too much is given back as soon as busy says that nothing
-// of it is being published. The new state is entered by change.
+// renew renews the leases. Surplus buckets are given back once busy says that nothing of them is
+// being published. change enters the new state.
 func (h *holding) renew(ctx context.Context, busy func(bucket int64) bool, change func(func() (gained bool))) error {
 	asked := time.Now()
 	relays, err := h.store.Lease(ctx, stores.LeaseRequest{Name: relayLeases, Owner: h.owner, Units: []int64{h.self}, Limit: 1, TTL: h.ttl})
@@ -58,7 +58,7 @@ func (h *holding) renew(ctx context.Context, busy func(bucket int64) bool, chang
 		}
 	}
 	units := make([]int64, stores.OutboxBuckets)
-	for i := range units { // all in one order, or those that begin at once wait for each other in a circle
+	for i := range units { // in one order, so that relays that begin at once do not deadlock
 		units[i] = int64(i)
 	}
 	leased, err := h.store.Lease(ctx, stores.LeaseRequest{Name: bucketLeases, Owner: h.owner, Units: units, Limit: share, TTL: h.ttl})
@@ -69,8 +69,8 @@ func (h *holding) renew(ctx context.Context, busy func(bucket int64) bool, chang
 	return nil
 }
 
-// giveUp lets no more be begun of what is above the share, and returns what can be given
-// back: it is not had any more.
+// giveUp stops publishing from the buckets above the share, and returns those that can be given
+// back; the relay no longer has them.
 func (h *holding) giveUp(share int, busy func(bucket int64) bool) (surplus []int64) {
 	h.mu.Lock()
 	for bucket := range h.terms {
@@ -101,7 +101,7 @@ func (h *holding) giveUp(share int, busy func(bucket int64) bool) (surplus []int
 func (h *holding) have(units []int64, live int, asked time.Time) (gained bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if !time.Now().Before(h.expires) { // somebody else may have had them meanwhile
+	if !time.Now().Before(h.expires) { // another relay may have had them meanwhile
 		clear(h.terms)
 	}
 	was := h.terms
@@ -118,7 +118,7 @@ func (h *holding) have(units []int64, live int, asked time.Time) (gained bool) {
 	return gained
 }
 
-// known reports whether it is known what the relay has, be it nothing.
+// known reports whether the relay knows its buckets, even if it has none.
 func (h *holding) known() bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -132,7 +132,7 @@ func (h *holding) shared() bool {
 	return h.live > 1
 }
 
-// buckets returns those of which something may be begun.
+// buckets returns the buckets from which publishing may begin.
 func (h *holding) buckets() (buckets []int64) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -147,7 +147,7 @@ func (h *holding) buckets() (buckets []int64) {
 	return buckets
 }
 
-// termOf is that in which something of a bucket may be begun, 0 if it may not.
+// termOf returns the term of a bucket from which publishing may begin, else 0.
 func (h *holding) termOf(bucket int64) int64 {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -157,14 +157,14 @@ func (h *holding) termOf(bucket int64) int64 {
 	return h.terms[bucket]
 }
 
-// has reports whether a bucket is still leased, in the same term.
+// has reports whether a bucket is still leased in that term.
 func (h *holding) has(bucket, term int64) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return h.terms[bucket] == term && time.Now().Before(h.expires)
 }
 
-// until is the earlier of a time and the end of the leases.
+// until returns the earlier of t and the end of the leases.
 func (h *holding) until(t time.Time) time.Time {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -174,8 +174,8 @@ func (h *holding) until(t time.Time) time.Time {
 	return t
 }
 
-// giveBack ends the leases, but of what is still being published. What cannot be given back
-// expires.
+// giveBack ends the leases, except those of buckets that are still being published. Those that
+// cannot be given back expire.
 func (h *holding) giveBack(ctx context.Context, busy func(bucket int64) bool) {
 	ctx, cancel := context.WithTimeout(ctx, min(h.ttl, 5*time.Second))
 	defer cancel()

@@ -6,29 +6,29 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 )
 
-// A lane that has so much in hand takes no more: others are not kept waiting for it.
+// A lane at one of these limits takes no more, so that other lanes need not wait for it.
 const (
 	laneItems   = 2 * readLimit
 	laneBytes   = 8 << 20
-	lanePausing = 10_000 // by their weight: rows that pause after a refusal
-	keyWeight   = 40     // of an order key, which costs each read more
+	lanePausing = 10_000 // weight of what pauses after a refusal
+	keyWeight   = 40     // weight of an order key, which costs reads more than a row
 )
 
-// lane is what one destination has in hand. The desk locks it.
+// lane has the outputs of one destination. The desk's lock guards it.
 type lane struct {
 	name      string
 	publisher message.Publisher
 	wake      chan struct{}
 
-	ready   []*item            // whose turn it is
-	behind  map[string][]*item // by the order keys of which one is ready or being published
-	inHand  int                // until it is settled
+	ready   []*item            // to be published next
+	behind  map[string][]*item // by the order keys that have one output ready or being published
+	inHand  int                // outputs that are not settled
 	bytes   int
 	pausing int
 
 	away  paused        // the destination cannot be reached
-	pause time.Duration // the last of those pauses
-	full  int64         // the floor since it takes no more; -1: it does
+	pause time.Duration // the length of the last such pause
+	full  int64         // the floor when it became full; -1: not full
 }
 
 func newLane(name string, p message.Publisher) *lane {
@@ -70,7 +70,7 @@ func (l *lane) take() []*item {
 	return wave
 }
 
-// next makes ready what is behind an output that was published.
+// next makes the output behind a published one ready.
 func (l *lane) next(it *item) {
 	if it.OrderKey == nil {
 		return
@@ -84,7 +84,7 @@ func (l *lane) next(it *item) {
 	l.ready, l.behind[key] = append(l.ready, waiting[0]), waiting[1:]
 }
 
-// nextNone takes away what is behind an output.
+// nextNone removes the outputs behind an output.
 func (l *lane) nextNone(it *item) []*item {
 	if it.OrderKey == nil {
 		return nil
@@ -94,10 +94,10 @@ func (l *lane) nextNone(it *item) []*item {
 	return l.without(waiting)
 }
 
-// clear takes away all that waits.
+// clear removes all waiting outputs.
 func (l *lane) clear() []*item { return l.dropIf(func(*item) bool { return true }) }
 
-// dropIf takes away what waits and is so, with what is behind it.
+// dropIf removes the waiting outputs that match, and those behind them.
 func (l *lane) dropIf(is func(*item) bool) (dropped []*item) {
 	var kept []*item
 	for _, it := range l.ready {
@@ -120,8 +120,8 @@ func (l *lane) without(items []*item) []*item {
 	return items
 }
 
-// takesNone reports whether the destination is to be left out of a read. When it is no longer,
-// what was left out is read again.
+// takesNone reports whether a read should leave the destination out. When it becomes false, the
+// left-out outputs are read again.
 func (l *lane) takesNone(now time.Time, floor int64, resumed func(paused)) bool {
 	if l.away.until.After(now) {
 		return true

@@ -16,14 +16,14 @@ import (
 	"github.com/millpond-go/millpond/middleware"
 )
 
-// atOnce is how many messages a publisher without PublishEach is given at a time, one by each
+// atOnce is how many messages a publisher without PublishEach gets at a time, each on its own
 // goroutine.
 const atOnce = 8
 
 var errMayNot = errors.New("outbox: the lease has ended")
 
-// publish publishes a wave, in which no two messages have the same order key, and returns
-// the answer to each. The lease is looked at before a message is handed to the publisher.
+// publish publishes a wave, in which no two messages have the same order key, and returns the
+// result of each. It checks the lease before each message.
 func (r *Relay) publish(ctx context.Context, to message.Publisher, wave []*item) []error {
 	errs := make([]error, len(wave))
 	topics := make(map[string][]int)
@@ -63,13 +63,13 @@ func (r *Relay) publishEach(ctx context.Context, to brokers.EachPublisher, topic
 	}
 }
 
-// ask returns the answer for each message. If there is none, because of a panic for example,
-// each is asked for alone, so that one does not stand for others.
+// ask returns the result of each message. If the call fails as a whole, by a panic for example,
+// each message is published alone, so that one does not fail the others.
 func ask(ctx context.Context, to brokers.EachPublisher, topic string, messages []*message.Message) (answers []error) {
 	err := callback.Apart("PublishEach", func() error {
 		answers = to.PublishEach(ctx, topic, messages...)
 		if len(answers) != len(messages) {
-			return fmt.Errorf("outbox: PublishEach of a %T has answered for %d of %d messages", to, len(answers), len(messages))
+			return fmt.Errorf("outbox: PublishEach of a %T returned %d results for %d messages", to, len(answers), len(messages))
 		}
 		return nil
 	})
@@ -118,7 +118,7 @@ func (r *Relay) may(ctx context.Context, it *item) bool {
 	return ctx.Err() == nil && r.leases.has(it.Bucket, it.term)
 }
 
-// message is what is published of an output.
+// message returns the message to publish for an output.
 func (r *Relay) message(ctx context.Context, it *item) (*message.Message, error) {
 	if it.Err != nil {
 		return nil, it.Err
@@ -146,9 +146,9 @@ func (r *Relay) message(ctx context.Context, it *item) (*message.Message, error)
 	return msg, nil
 }
 
-// IsAway reports whether an error of a publisher says that its broker cannot be reached, or
-// takes nothing at the moment: brokers.ErrUnavailable, ErrFull and ErrClosed, errors of the
-// network, and the end of a context.
+// IsAway reports whether a publisher's error says that its broker cannot be reached or accepts
+// nothing at the moment: brokers.ErrUnavailable, ErrFull and ErrClosed, network errors, and the
+// end of a context.
 func IsAway(err error) bool {
 	for _, away := range []error{brokers.ErrUnavailable, brokers.ErrFull, brokers.ErrClosed, context.Canceled, context.DeadlineExceeded, io.EOF, net.ErrClosed} {
 		if errors.Is(err, away) {
@@ -159,7 +159,7 @@ func IsAway(err error) bool {
 	return network
 }
 
-// isFinal reports whether another attempt cannot help.
+// isFinal reports whether another attempt cannot succeed.
 func isFinal(err error) bool {
 	return errors.Is(err, brokers.ErrTooLarge) || errors.Is(err, brokers.ErrUnencodable)
 }

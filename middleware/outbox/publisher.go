@@ -10,36 +10,35 @@ import (
 )
 
 var (
-	// ErrNoAttempt: a message's context has no open attempt of an inbox with
-	// InboxConfig.Outputs, so nobody can say with what it would commit. Publish messages with
-	// the context of the handler's message, as cqrs buses do with the one that they are given.
-	// In a transaction of your own use the publisher of your store, such as
-	// postgres.NewPublisher.
+	// ErrNoAttempt: the message's context has no open attempt of an inbox with
+	// InboxConfig.Outputs, so there is no transaction to commit the message with. Publish
+	// messages with the context of the handler's message, as cqrs buses do. In a transaction of
+	// your own use the publisher of your store, such as postgres.NewPublisher.
 	ErrNoAttempt = capture.ErrNoAttempt
-	// ErrAttemptOver: the handler has returned, and its attempt is committed, or given up. A
-	// goroutine that it has left behind publishes nothing.
+	// ErrAttemptOver: the handler has returned, and its attempt is committed or rolled back. A
+	// goroutine that it left behind cannot publish.
 	ErrAttemptOver = capture.ErrAttemptOver
 )
 
-// Publisher returns a publisher for what handlers behind an inbox with InboxConfig.Outputs
-// say to a destination, which is one of the relay's by name. Give it to handlers of a router
-// that return messages, and to cqrs buses. It is made once, and finds the open attempt by the
-// context of each message: what is published is written by the commit of that attempt, and
-// published by the relay then; see middleware.Outputs. Close does nothing.
+// Publisher returns a publisher for handlers behind an inbox with InboxConfig.Outputs. Its
+// destination is the name of a publisher of the relay. Give it to handlers of a router that
+// return messages, and to cqrs buses. It is made once, and finds the open attempt in the context
+// of each message: the attempt's commit writes the messages, and the relay publishes them
+// afterwards; see middleware.Outputs. Close does nothing.
 //
 // Errors wrap ErrNoAttempt, ErrAttemptOver, stores.ErrInvalidOutput,
-// middleware.ErrUnknownDestination, ErrUnknownTopic or ErrOutputTooLarge. Of one call nothing is
-// published then.
+// middleware.ErrUnknownDestination, ErrUnknownTopic or ErrOutputTooLarge. After an error, no
+// message of the call is published.
 //
-// The context of a message belongs to the handler that was given it. If it travels with a
-// published message, in the process, to a handler of a router without an inbox, that one
-// gets ErrNoAttempt. Whoever receives such a message without a router must not publish with
-// its context.
+// The context of a message belongs to the handler that got it. If it travels with a published
+// message, within the process, to a handler of a router without an inbox, that handler gets
+// ErrNoAttempt. Code that receives such a message without a router must not publish with its
+// context.
 func Publisher(destination string) message.Publisher { return publisher{destination} }
 
 type publisher struct{ destination string }
 
-// isOwn reports whether a publisher writes into the outbox, as far as it can be seen.
+// isOwn reports whether a publisher writes to the outbox, as far as can be seen.
 func isOwn(p message.Publisher) bool {
 	if decorated, ok := p.(interface{ inner() message.Publisher }); ok {
 		return isOwn(decorated.inner())
@@ -52,8 +51,7 @@ func isOwn(p message.Publisher) bool {
 	return own
 }
 
-// String is what Watermill's router takes for the publisher's name, by which the inbox knows
-// it.
+// String returns the name by which Watermill's router and the inbox know the publisher.
 func (p publisher) String() string { return capture.Name(p.destination) }
 
 // Publish implements message.Publisher.

@@ -15,22 +15,22 @@ import (
 
 const (
 	readLimit = 500      // outputs of one read
-	readBytes = 16 << 20 // of their content, about
+	readBytes = 16 << 20 // of their content, roughly
 
 	settleEvery = 25 * time.Millisecond
 	settleLimit = 500
 
 	sweepEvery   = time.Second
-	sweepShare   = 20 // a sweep is followed by a pause of so many times its own duration
+	sweepShare   = 20 // the pause after a sweep, in multiples of its duration
 	longestPause = 30 * time.Second
 )
 
-// Relay publishes what committed transactions have written into the outbox. Any number of
-// relays of a store share the work.
+// Relay publishes what committed transactions have written to the outbox. Any number of relays of
+// a store share the work.
 //
-// At least once: a message whose relay dies before it has written down that it is published is
-// published again, with the same UUID. Messages with the same order key are published in the
-// order of their commits, the next after the one before it was taken.
+// Publishing happens at least once: if a relay dies before it has recorded a publication, the
+// message is published again, with the same UUID. Messages with the same order key are published
+// in the order of their commits, each after the destination has accepted the one before.
 type Relay struct {
 	store   stores.Outbox
 	config  Config
@@ -39,11 +39,10 @@ type Relay struct {
 	ran     atomic.Bool
 	backlog atomic.Pointer[[]stores.OutputCount]
 	wake    chan struct{} // full when there is a reason to read
-	others  *Waker        // of other processes; nil: they poll
+	others  *Waker        // for relays in other processes; nil: they poll
 }
 
-// New returns a relay, or an error that names every mistake of the configuration. It does no
-// I/O.
+// New returns a relay, or all errors of the configuration at once. It does no I/O.
 func New(store stores.Outbox, c Config) (*Relay, error) {
 	if err := c.validate(store); err != nil {
 		return nil, err
@@ -57,9 +56,9 @@ func New(store stores.Outbox, c Config) (*Relay, error) {
 	return r, nil
 }
 
-// Poke lets the relay read now: something was committed. Numbers are those of outputs, if
-// they are known; the relay then looks from them on, however long their transaction took.
-// Relays in other processes are told, if there are any.
+// Poke makes the relay read now, after a commit. Numbers are the numbers of outputs, if known;
+// the relay then reads from them on, however long their transaction took. Relays in other
+// processes are woken, too, if configured.
 func (r *Relay) Poke(numbers ...int64) {
 	r.poke(numbers...)
 	if r.others != nil && r.leases.shared() {
@@ -74,16 +73,15 @@ func (r *Relay) poke(numbers ...int64) {
 	r.nudge()
 }
 
-// flushPause is how often Flush looks whether there is nothing more to do.
+// flushPause is how often Flush checks whether it is done.
 const flushPause = 5 * time.Millisecond
 
-// Flush returns when the relay has published what was committed before the call, as far as it
-// is in the buckets that it has, and their destinations take it. It is for the end of a
-// program, between that of its handlers and that of Run, and returns ctx's error if that
-// ends before.
+// Flush returns when the relay has published what was committed before the call: the outputs in
+// its own buckets that their destinations accept. It is for the end of a program, after its
+// handlers have ended and before Run ends. It returns ctx's error if that ends before.
 func (r *Relay) Flush(ctx context.Context) error {
 	asked := time.Now()
-	r.poke(1) // read all of it
+	r.poke(1) // read everything
 	for !r.desk.idleSince(asked) {
 		if !pause.Sleep(ctx, flushPause) {
 			return ctx.Err()
@@ -99,9 +97,9 @@ func (r *Relay) nudge() {
 	}
 }
 
-// Run publishes until ctx ends. Then it begins nothing more, waits for what is being published,
-// at most Config.DrainTimeout, writes down what was, and gives its leases back. While the
-// store does not answer Run waits and returns no error. It may be called once.
+// Run publishes until ctx ends. Then it begins nothing more, waits for running calls of
+// publishers, at most Config.DrainTimeout, records their results, and gives its leases back.
+// While the store does not answer, Run waits and returns no error. It may be called once.
 func (r *Relay) Run(ctx context.Context) error {
 	if r.ran.Swap(true) {
 		return errors.New("outbox: Relay.Run was called twice")
@@ -136,7 +134,7 @@ func (r *Relay) Run(ctx context.Context) error {
 	}()
 	select {
 	case <-drained:
-	case <-working.Done(): // who does not look at its context is not waited for
+	case <-working.Done(): // do not wait for publishers that ignore their context
 	}
 	settled()
 	writing.Wait()
@@ -145,7 +143,7 @@ func (r *Relay) Run(ctx context.Context) error {
 	return nil
 }
 
-// keepLeases renews what the relay has, takes what is free, and gives up what is too much.
+// keepLeases renews the relay's leases, takes free buckets, and gives up surplus ones.
 func (r *Relay) keepLeases(ctx context.Context) {
 	failing := false
 	for {
@@ -218,8 +216,8 @@ func (r *Relay) wait(ctx context.Context, d time.Duration) {
 	}
 }
 
-// sweeper looks at the whole outbox now and then, whatever the floor: what was committed late
-// may be below it.
+// sweeper reads the whole outbox regularly, regardless of the floor: outputs that were committed
+// late may be below it.
 type sweeper struct {
 	next  time.Time
 	at    int64 // how far this one has come
@@ -246,7 +244,7 @@ func (s *sweeper) went(p stores.Pending, took time.Duration) {
 	s.on, s.next = false, time.Now().Add(max(sweepEvery, sweepShare*s.spent))
 }
 
-// work publishes what one destination has, wave by wave, until ctx ends.
+// work publishes the outputs of one destination, wave by wave, until ctx ends.
 func (r *Relay) work(ctx, working context.Context, l *lane) {
 	for {
 		wave := r.desk.wave(ctx, l)
@@ -257,7 +255,7 @@ func (r *Relay) work(ctx, working context.Context, l *lane) {
 	}
 }
 
-// settleWave notes what became of each message of a wave.
+// settleWave notes the result of each message of a wave.
 func (r *Relay) settleWave(l *lane, wave []*item, errs []error) {
 	var (
 		away   error
@@ -300,7 +298,7 @@ func (r *Relay) settleWave(l *lane, wave []*item, errs []error) {
 	}
 }
 
-// isAway asks the program, whose panic is no answer.
+// isAway asks the program's function; a panic means false.
 func (r *Relay) isAway(err error) (away bool) {
 	_ = callback.Call("Config.Away", func() error {
 		away = r.config.Away(err)
@@ -328,7 +326,7 @@ func backoff(first time.Duration, attempts int) time.Duration {
 	return pause.Jitter(d)
 }
 
-// settle writes down what was published and refused, until ctx ends and all is written.
+// settle records what was published and refused, until ctx ends and all is recorded.
 func (r *Relay) settle(ctx, working context.Context) {
 	for {
 		ended := false
@@ -372,7 +370,7 @@ func (r *Relay) settleAll(ctx context.Context, done []*item) bool {
 			return true
 		}
 		if wait == 0 && ctx.Err() == nil {
-			r.config.Logger.WarnContext(ctx, "millpond: outbox: what was published cannot be written down", slog.Any("error", err))
+			r.config.Logger.WarnContext(ctx, "millpond: outbox: the relay cannot record what was published", slog.Any("error", err))
 		}
 		wait = min(max(2*wait, settleEvery), longestPause)
 		if !pause.Sleep(ctx, pause.Jitter(wait)) {

@@ -18,10 +18,10 @@ const (
 	wakeTimeout         = time.Second
 )
 
-// Waker wakes relays in other processes after commits, for a program that runs none: give it
-// to middleware.Outputs.Relay, and call Poke after a producer's commit. A relay wakes others
-// by itself, and is woken, if its Config.WakeInterval says so. Commits wait for nothing: however many there are, the database is told of them
-// once in an interval, in a transaction of its own.
+// Waker wakes relays in other processes after commits, for a program that runs no relay: give it
+// to middleware.Outputs.Relay, and call Poke after a producer's commit. A relay with
+// Config.WakeInterval needs no Waker. Commits do not wait for it: the database is told once per
+// interval, in a transaction of its own.
 type Waker struct {
 	store    stores.OutboxWaker
 	self     int64
@@ -31,13 +31,13 @@ type Waker struct {
 
 // WakerConfig configures a [Waker]. The zero value is ready to use.
 type WakerConfig struct {
-	Interval time.Duration // between two messages to the database; 0 is 25 ms
+	Interval time.Duration // between two wake-ups; 0 means 25 ms
 	Logger   *slog.Logger  // nil is slog.Default
 }
 
 // NewWaker returns a waker. It does no I/O.
 func NewWaker(store stores.OutboxWaker, c WakerConfig) *Waker {
-	return newWaker(store, c, rand.Int64()) //nolint:gosec // it tells wakers apart, and keeps no secret
+	return newWaker(store, c, rand.Int64()) //nolint:gosec // it distinguishes wakers and is no secret
 }
 
 func newWaker(store stores.OutboxWaker, c WakerConfig, self int64) *Waker {
@@ -49,7 +49,7 @@ func newWaker(store stores.OutboxWaker, c WakerConfig, self int64) *Waker {
 	return w
 }
 
-// Poke says that something was committed. Numbers are those of outputs, if they are known.
+// Poke tells relays of a commit. Numbers are the numbers of outputs, if known.
 func (w *Waker) Poke(numbers ...int64) { w.throttle.poke(numbers...) }
 
 func (w *Waker) tell(least int64) {
@@ -60,15 +60,15 @@ func (w *Waker) tell(least int64) {
 	}
 }
 
-// throttle calls a function at once, and not again for a while, whatever it is poked.
+// throttle calls a function at once, and then at most once per interval.
 type throttle struct {
 	every time.Duration
-	do    func(least int64) // of the numbers; 0: none is known
+	do    func(least int64) // least is the lowest number; 0: unknown
 
 	mu    sync.Mutex
-	poked bool // since the last call
+	poked bool // poked since the last call
 	least int64
-	busy  bool // it is being called, or will be
+	busy  bool // a call runs or is scheduled
 	next  time.Time
 }
 
@@ -103,13 +103,13 @@ func (t *throttle) call() {
 	t.begin()
 }
 
-// listen is poked by others, as long as the store can say so.
+// listen pokes the relay when other processes commit, as long as the store can report it.
 func (r *Relay) listen(ctx context.Context, store stores.OutboxWaker) {
 	heard := throttle{every: r.config.WakeInterval, do: func(least int64) {
 		if least > 0 {
 			r.desk.lower(least - 1)
 		}
-		if !r.desk.works() { // else it reads soon, and more at once
+		if !r.desk.works() { // a busy relay reads soon anyway, in larger batches
 			r.nudge()
 		}
 	}}

@@ -45,54 +45,55 @@ func (w *Windows) off() bool { return *w == Windows{} }
 
 // Config configures a [Sweeper]. Zero values mean the defaults of their tags.
 type Config struct {
-	// Service is whose consumers are swept. Required: services of one store have windows of
-	// their own.
+	// Service is the service whose consumers are swept. Required: each service of a store has
+	// windows of its own.
 	Service string
 
 	Windows `config:""`
 	// ByHandler replaces Window for single handlers.
 	ByHandler map[string]time.Duration
 
-	// Retired takes windows that are shorter than MinWindow, of consumers that nobody serves any more.
+	// Retired allows windows shorter than MinWindow, for consumers that no process serves any
+	// more.
 	Retired bool
 
 	Every time.Duration `config:"every" default:"10m" check:"positive" about:"How often one of the service's processes looks for what can be purged."`
 	Rate  int           `config:"rate" default:"5000" check:"positive" about:"How many rows are deleted in a second, at most."`
 
-	// Archive is given rows before they are deleted. Rows that it was given may come again if
-	// the process dies. An error stops the purge until the next time.
+	// Archive gets rows before they are deleted. If the process dies, it may get the same rows
+	// again. An error stops the purge until the next time.
 	Archive func(context.Context, []stores.PurgedRow) error
 
 	Logger *slog.Logger // nil: slog.Default
 }
 
-// Store is what a sweeper needs of a store.
+// Store is what a sweeper needs from a store.
 type Store interface {
 	stores.Purger
 	stores.Leases
 }
 
 const (
-	batch  = 1000 // rows of a range
+	batch  = 1000 // rows per range
 	leases = "retention/"
 	ttl    = time.Minute
-	// silence is how long a consumer that completes nothing counts as stopped. What it had in
-	// flight then comes when it is back.
+	// silence is how long a consumer that completes nothing counts as stopped. When it comes
+	// back, it gets the messages that were in flight.
 	silence = 24 * time.Hour
-	slack   = time.Hour // LateTime counts for a day, and as long until it is noted anew; who works daily is not always punctual
-	// clocks is by how much the database's clock and this program's may differ: one of them
-	// has jumped.
+	slack   = time.Hour // LateTime counts for a day, and consumers that work daily are not always punctual
+	// clocks is by how much the clocks of the database and of this program may differ. A larger
+	// difference means that one of them has jumped.
 	clocks  = time.Hour
-	settle  = 2 * time.Second  // between an announcement and the question who has not seen it
-	longest = 10 * time.Minute // for them to end
+	settle  = 2 * time.Second  // between an announcement and the check for transactions that have not seen it
+	longest = 10 * time.Minute // the longest wait for these transactions
 )
 
-// MinWindow is the shortest window of completed messages: the purge learns of deliveries that are
-// late only once they are stores.LateAfter old, and the clocks of broker and database may differ
-// by stores.ClockMargin.
+// MinWindow is the shortest window of completed messages: the purge learns of late deliveries
+// only once they are stores.LateAfter old, and the clocks of broker and database may differ by
+// stores.ClockMargin.
 const MinWindow = stores.LateAfter + stores.ClockMargin
 
-// Validate returns every mistake at once.
+// Validate returns all errors at once.
 func (c *Config) Validate() error {
 	all := field.Check(c, field.Names{Go: true})
 	if c.Service == "" {
@@ -162,7 +163,7 @@ func (c *Config) window(kind stores.PurgeKind, of stores.Consumer) time.Duration
 	return c.Of(kind)
 }
 
-// Errors of a pass. Nothing was deleted that was not announced.
+// Errors of a pass. Only announced rows were deleted.
 var (
 	// ErrClocks: the database's clock and this program's differ, so one of them has jumped.
 	ErrClocks = errors.New("retention: the clocks of the database and of this program differ")

@@ -10,48 +10,48 @@ import (
 	"github.com/millpond-go/millpond/stores"
 )
 
-// Erasure says of which messages the content is erased. Fields of the selection that are set
-// must all match.
+// Erasure selects the messages whose content is erased. All selecting fields that are set must
+// match.
 type Erasure struct {
 	Service, Handler string
 	ID               []byte // exactly this message id, as it is stored
 	OutputID         string // the id of the same message in the outbox, such as a UUID
 	OrderKey         []byte
 	Topic            string
-	ErrorContains    string    // in the last error, byte by byte
-	Since, Until     time.Time // of what happened last; zero: unbounded
+	ErrorContains    string    // a part of the last error, compared byte by byte
+	Since, Until     time.Time // when the row last changed; zero: unbounded
 
-	// Unfinished also takes what still waits: pending messages, those held in quarantine, and
-	// outputs that are not published. They are never run or published then.
+	// Unfinished includes messages that still wait: pending ones, those held in quarantine, and
+	// unpublished outputs. They never run or get published afterwards.
 	Unfinished bool
 
-	DryRun        bool   // erases nothing, and counts
-	Actor, Reason string // kept in the audit, for as long as that is
+	DryRun        bool   // only counts
+	Actor, Reason string // kept as long as the audit
 
-	// Archive, if not nil, is told before anything is erased: rows that were purged are in the
-	// archive alone. Its error leaves everything as it is. It may be told again.
+	// Archive, if not nil, is called before anything is erased, because purged rows are in the
+	// archive only. Its error stops the erasure. It may be called again.
 	Archive func(context.Context, Erasure) error
-	// Progress, if not nil, is called after each batch, with how many were erased.
+	// Progress, if not nil, is called after each batch, with the number of erased rows.
 	Progress func(erased int)
 }
 
-// Erased is what became of the messages in one place.
+// Erased counts the messages of one place.
 type Erased struct {
 	Place   string // "messages", "quarantine", or "outbox " and a state
 	Erased  int    // or would be
-	Waiting int    // left alone, because they still wait, and Unfinished was not set
-	Busy    int    // left alone, because they are being processed, or somebody else was faster
+	Waiting int    // not erased: they still wait, and Unfinished is not set
+	Busy    int    // not erased: they are being processed, or were changed meanwhile
 
 	PassedBy string // why the place was not looked at
 }
 
-// ErrNoSelection: an erasure that selects nothing would reach everything.
+// ErrNoSelection: the erasure selects nothing, so it would erase everything.
 var ErrNoSelection = errors.New("retention: Erase: nothing is selected: set a field such as ID, OrderKey or Topic")
 
-// Erase takes away what is kept of messages that have failed, are in quarantine, in the outbox
-// or its history. Keys and fingerprints stay, so that no message runs again. Of completed
-// messages nothing else is kept. It goes in batches, each one transaction with its audit; after
-// an error the same call goes on. It reaches neither brokers nor backups.
+// Erase erases the kept content of messages that have failed, are in quarantine, or are in the
+// outbox or its history. Keys and fingerprints stay, so that no message runs again. Completed
+// messages keep nothing else. Erase works in batches, each in one transaction with its audit;
+// after an error, repeat the call. It reaches neither brokers nor backups.
 func Erase(ctx context.Context, store stores.Inspector, e Erasure) (all []Erased, err error) {
 	if e.Service+e.Handler+e.OutputID+e.Topic+e.ErrorContains == "" && e.ID == nil && e.OrderKey == nil && e.Since.IsZero() && e.Until.IsZero() {
 		return nil, ErrNoSelection
@@ -78,7 +78,7 @@ func Erase(ctx context.Context, store stores.Inspector, e Erasure) (all []Erased
 	return all, nil
 }
 
-// place is where content is kept.
+// place is a place where content is kept.
 type place struct {
 	name, passedBy string
 	erase          func(context.Context, *Erased) error
@@ -122,7 +122,7 @@ func (r *eraser) notInOutbox() string {
 	case r.Service+r.Handler != "":
 		return "it has no consumers"
 	case r.ID != nil && r.OutputID == "":
-		return "it has no keys, but ids"
+		return "its messages have output ids, not keys"
 	}
 	return ""
 }
@@ -166,7 +166,7 @@ func (r *eraser) failures(ctx context.Context, f stores.Filter, done *Erased) er
 	}
 }
 
-// countFailures counts what is not erased yet.
+// countFailures counts the rows that are not erased yet.
 func (r *eraser) countFailures(ctx context.Context, f stores.Filter) (n int, err error) {
 	for q := (stores.MessageQuery{Filter: f, Limit: batch}); ; {
 		page, err := r.store.Messages(ctx, q)
@@ -185,7 +185,7 @@ func (r *eraser) countFailures(ctx context.Context, f stores.Filter) (n int, err
 	}
 }
 
-// quarantine erases row by row, and what runs under the ids of those that were released.
+// quarantine erases row by row, including the messages that were released under another id.
 func (r *eraser) quarantine(ctx context.Context, done *Erased) error {
 	for _, status := range []stores.QuarantineStatus{stores.QuarantineHeld, stores.QuarantineReleased, stores.QuarantineRejected} {
 		q := stores.QuarantineQuery{
@@ -215,7 +215,7 @@ func (r *eraser) row(ctx context.Context, row stores.QuarantineRow, done *Erased
 			done.Waiting++
 			return nil
 		}
-	case stores.QuarantineReleased: // first what may still run: the row leads to it
+	case stores.QuarantineReleased: // first the released message, which may still run
 		f := stores.Filter{Service: row.Consumer.Service, Handler: row.Consumer.Handler, ID: stores.ReleasedID(row.RowID)}
 		before := done.Waiting + done.Busy
 		if err := r.failures(ctx, f, done); err != nil || done.Waiting+done.Busy > before {

@@ -10,43 +10,43 @@ import (
 	"github.com/millpond-go/millpond/stores"
 )
 
-// Options are those of one pass.
+// Options are the options of one pass.
 type Options struct {
 	DryRun bool
-	// Silent purges also consumers that have completed nothing lately: nobody will start
-	// them again.
+	// Silent also purges consumers that have completed nothing recently, because they are
+	// retired.
 	Silent bool
-	// Handler is the only one that is swept; "": all.
+	// Handler is the only handler that is swept; "": all.
 	Handler string
-	// Progress, if not nil, is called after each range, with how many rows were looked at or
+	// Progress, if not nil, is called after each range, with the number of rows that were read or
 	// deleted.
 	Progress func(kind stores.PurgeKind, rows int, deleting bool)
 
 	keep func(context.Context) error
 }
 
-// Report says what became of the rows of one kind and consumer.
+// Report describes the rows of one kind and consumer.
 type Report struct {
 	Kind      stores.PurgeKind
 	Consumer  stores.Consumer // zero for kinds that belong to none
-	Before    time.Time       // rows up to then may go
-	Rows      int             // that were looked at
+	Before    time.Time       // rows up to this time may be purged
+	Rows      int             // rows that were read
 	Purgeable int
-	Through   time.Time // the newest of those that may go
-	Kept      string    // why nothing goes, or not all that is old enough
+	Through   time.Time // the newest row that may be purged
+	Kept      string    // why no rows are purged, or not all that are old enough
 
 	newest, left, recent, after time.Time // as in stores.PurgeFound
-	forgotten                   time.Time // rows up to then are gone
+	forgotten                   time.Time // rows up to this time were purged
 }
 
-// Result is what became of one pass.
+// Result is the result of one pass.
 type Result struct {
 	Found   []Report
 	Deleted map[stores.PurgeKind]int
 }
 
-// Pass sweeps once: it looks, announces, waits and deletes. After an error the result says how
-// far it came.
+// Pass sweeps once: it looks, announces, waits and deletes. After an error, the result has what
+// was done so far.
 func (s *Sweeper) Pass(ctx context.Context, o Options) (Result, error) {
 	w, err := s.store.Watermarks(ctx)
 	if err != nil {
@@ -65,7 +65,7 @@ func (s *Sweeper) Pass(ctx context.Context, o Options) (Result, error) {
 	return p.answer(), nil
 }
 
-// pass is one on its way. All times are the database's.
+// pass is a running pass. All times are the database's.
 type pass struct {
 	*Sweeper
 	Options
@@ -83,7 +83,7 @@ func (p *pass) answer() Result {
 	return r
 }
 
-// limit decides up to when rows may go.
+// limit decides up to which time rows may be purged.
 func (p *pass) limit(w stores.Watermarks) {
 	for _, kind := range stores.PurgeKinds() {
 		if kind == stores.PurgePublished || kind == stores.PurgeAudited {
@@ -109,17 +109,17 @@ func (p *pass) limit(w stores.Watermarks) {
 	}
 }
 
-// slow lowers the limit to what may be forgotten by now, however the clocks go.
+// slow lowers the limit to what may be purged by now, even if a clock jumps.
 func (p *pass) slow(r *Report, m *stores.Watermark) {
 	if p.now.Sub(m.LateAt) < silence+slack && m.LateTime.Before(r.Before) {
-		r.Before, r.Kept = m.LateTime, "the broker has lately delivered messages that are as old"
+		r.Before, r.Kept = m.LateTime, "the broker has recently delivered messages of that age"
 	}
 	if m.PurgedThrough.IsZero() {
 		return
 	}
 	r.forgotten = m.PurgedThrough.Add(-stores.ClockMargin)
 	if fastest := r.forgotten.Add(2 * p.since(m, p.now)); fastest.Before(r.Before) {
-		r.Before, r.Kept = fastest, "a purge moves by twice the time since the one before"
+		r.Before, r.Kept = fastest, "a purge may advance by twice the time since the one before"
 	}
 }
 
@@ -141,7 +141,7 @@ func (p *pass) report(kind stores.PurgeKind, of stores.Consumer) *Report {
 	return &Report{}
 }
 
-// ranges goes through all rows of a kind, in bounded steps.
+// ranges goes through all rows of a kind, in bounded ranges.
 func (p *pass) ranges(ctx context.Context, kind stores.PurgeKind, call func(context.Context, stores.PurgeQuery) (stores.PurgeRange, error), each func(stores.PurgeRange)) error {
 	q := stores.PurgeQuery{Kind: kind, Limits: p.of(kind), Rows: batch, Recent: p.now.Add(-silence)}
 	if p.config.Archive != nil {
@@ -162,7 +162,7 @@ func (p *pass) ranges(ctx context.Context, kind stores.PurgeKind, call func(cont
 				return err
 			}
 		}
-		// Half of the time is others', whatever the rows.
+		// The purge leaves half of the time to others, whatever the rows.
 		rest := max(time.Since(begun), time.Duration(found.Deleted)*time.Second/time.Duration(p.config.Rate)-time.Since(begun))
 		if !pause.Sleep(ctx, rest) {
 			return context.Cause(ctx)
@@ -171,7 +171,7 @@ func (p *pass) ranges(ctx context.Context, kind stores.PurgeKind, call func(cont
 	return nil
 }
 
-// survey looks at all rows, and deletes none.
+// survey reads all rows, and deletes none.
 func (p *pass) survey(ctx context.Context) error {
 	for _, kind := range stores.PurgeKinds() {
 		err := p.ranges(ctx, kind, p.store.Survey, func(found stores.PurgeRange) {
@@ -224,25 +224,25 @@ func (p *pass) looked(kind stores.PurgeKind) (rows int) {
 	return rows
 }
 
-// silentSince says that a consumer has stood still, or has lately. What it had in flight, and
-// what waited for it, may be older than the window when it comes.
+// silentSince returns why a consumer that stands still, or recently did, keeps its rows: messages
+// that were in flight or waiting may be older than the window when they come.
 func (p *pass) silentSince(c stores.Consumer) string {
 	r := p.report(stores.PurgeCompleted, c)
 	switch {
 	case r.Consumer != c:
-		return "" // only what has failed is purged
+		return "" // only failed messages are purged
 	case r.newest.Before(p.now.Add(-silence)):
-		return "it has completed nothing for a day: purge it by command if it is retired"
+		return "it has completed nothing for a day: if it is retired, purge it by command"
 	case r.after.Sub(later(r.recent, r.forgotten)) > silence+slack:
-		return "it had completed nothing for a day until lately"
-	case r.Purgeable > 0 && r.left.Sub(r.Through) > silence+slack: // what is older may not be, if a clock has jumped
-		return "it completed nothing for a day or more after what is old enough, or the clock has jumped then"
+		return "it had completed nothing for a day until recently"
+	case r.Purgeable > 0 && r.left.Sub(r.Through) > silence+slack: // rows may be newer than they look, if a clock has jumped
+		return "it completed nothing for a day or more after the rows that are old enough, or the clock jumped"
 	}
 	return ""
 }
 
-// announce says what is about to be forgotten, each in a commit of its own, and waits until
-// everything is over that may not have seen it.
+// announce announces what is about to be purged, each consumer in a commit of its own, and waits
+// until all transactions have ended that may not have seen it.
 func (p *pass) announce(ctx context.Context) error {
 	through := make(map[stores.Consumer]time.Time)
 	for _, r := range p.reports {
@@ -298,7 +298,7 @@ func (p *pass) purge(ctx context.Context) error {
 	return nil
 }
 
-// has reports whether anything of a kind may go.
+// has reports whether rows of a kind may be purged.
 func (p *pass) has(kind stores.PurgeKind) bool {
 	for _, r := range p.reports {
 		if r.Kind == kind && r.Purgeable > 0 {

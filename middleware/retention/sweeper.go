@@ -16,27 +16,28 @@ import (
 	"github.com/millpond-go/millpond/stores"
 )
 
-// Sweeper purges what is older than its windows, in one of all processes that run one.
+// Sweeper purges rows that are older than their windows. Of all processes with a sweeper, one
+// purges.
 type Sweeper struct {
 	store  Store
 	config Config
 	owner  string
-	kept   map[string]string // why rows were kept, as it was said last
+	kept   map[string]string // why rows were kept, as logged last
 	ran    atomic.Bool
 
 	mu    sync.Mutex // passes may run at the same time
 	paces map[stores.Consumer]pace
 }
 
-// pace is what is known of the time since a consumer's last announcement.
+// pace has the time since a consumer's last announcement.
 type pace struct {
 	announced time.Time     // by the database's clock
-	before    time.Duration // that had passed when this process saw it first
+	before    time.Duration // the time that had passed when this process first saw it
 	seen      time.Time
 }
 
-// since returns how long ago the consumer's last announcement was: by the database's clock
-// until this process knows of it, and then by its own, which nobody sets.
+// since returns how long ago the consumer's last announcement was. Until this process has seen
+// it, the database's clock counts; after that this process's monotonic clock, which nobody sets.
 func (s *Sweeper) since(m *stores.Watermark, now time.Time) time.Duration {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -52,8 +53,7 @@ func (s *Sweeper) since(m *stores.Watermark, now time.Time) time.Duration {
 	return p.before + time.Since(p.seen)
 }
 
-// New returns a sweeper on the store, or an error that names every mistake of the
-// configuration. It does no I/O.
+// New returns a sweeper on the store, or all errors of the configuration at once. It does no I/O.
 func New(store Store, c Config) (*Sweeper, error) {
 	err := c.Validate()
 	if store == nil {
@@ -70,8 +70,8 @@ func New(store Store, c Config) (*Sweeper, error) {
 	return &Sweeper{store: store, config: c, owner: rand.Text(), kept: make(map[string]string), paces: make(map[stores.Consumer]pace)}, nil
 }
 
-// Run sweeps until ctx ends, while this process is the one that does. It returns nil then, and
-// may be called once.
+// Run sweeps until ctx ends, while this process has the lease. It then returns nil. It may be
+// called once.
 func (s *Sweeper) Run(ctx context.Context) error {
 	if s.ran.Swap(true) {
 		return errors.New("retention: Sweeper.Run was called twice")
@@ -88,7 +88,7 @@ func (s *Sweeper) Run(ctx context.Context) error {
 			err = s.sweep(ctx)
 		}
 		if err != nil && ctx.Err() == nil {
-			s.config.Logger.ErrorContext(ctx, "millpond: retention: the purge has stopped, and begins anew", slog.Duration("in", s.config.Every), slog.Any("error", err))
+			s.config.Logger.ErrorContext(ctx, "millpond: retention: the purge failed, and is tried again", slog.Duration("in", s.config.Every), slog.Any("error", err))
 		}
 		if !s.wait(ctx, mine) {
 			return nil
@@ -96,7 +96,7 @@ func (s *Sweeper) Run(ctx context.Context) error {
 	}
 }
 
-// wait waits for the next pass. The owner keeps its lease meanwhile.
+// wait waits for the next pass. The owner renews its lease meanwhile.
 func (s *Sweeper) wait(ctx context.Context, mine bool) bool {
 	for until := time.Now().Add(pause.Jitter(s.config.Every)); ; {
 		left := time.Until(until)
@@ -107,7 +107,7 @@ func (s *Sweeper) wait(ctx context.Context, mine bool) bool {
 			return false
 		}
 		if mine {
-			mine, _ = s.lease(ctx) // the next pass asks again
+			mine, _ = s.lease(ctx) // the next pass tries again
 		}
 	}
 }
@@ -132,7 +132,7 @@ func (s *Sweeper) sweep(ctx context.Context) error {
 	for _, r := range result.Found {
 		if of := string(r.Kind) + " " + r.Consumer.String(); s.kept[of] != r.Kept {
 			s.kept[of] = r.Kept
-			s.config.Logger.InfoContext(ctx, "millpond: retention: what keeps rows has changed", slog.String("kind", string(r.Kind)),
+			s.config.Logger.InfoContext(ctx, "millpond: retention: the reason for keeping rows has changed", slog.String("kind", string(r.Kind)),
 				slog.String("consumer", r.Consumer.String()), slog.String("because", r.Kept))
 		}
 	}
@@ -152,5 +152,5 @@ func (s *Sweeper) lease(ctx context.Context) (mine bool, err error) {
 func (s *Sweeper) unlease(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), settle)
 	defer cancel()
-	_ = s.store.Unlease(ctx, leases+s.config.Service, s.owner, []int64{0}) // it ends by itself
+	_ = s.store.Unlease(ctx, leases+s.config.Service, s.owner, []int64{0}) // else it expires
 }

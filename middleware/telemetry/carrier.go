@@ -9,8 +9,8 @@ import (
 // carrier gives a propagator access to a message's metadata.
 type carrier message.Metadata
 
-// Headers of other producers are bounded by their standards, which require 512 characters
-// of tracestate and 8192 bytes of baggage to be carried. The bounds allow some more.
+// The standards require implementations to carry 512 characters of tracestate and 8192 bytes of
+// baggage. The bounds allow somewhat more.
 const (
 	longestHeader = 8192
 	longestState  = 2048

@@ -12,10 +12,10 @@ import (
 // consumer is shared by all deliveries of a handler from one topic. It is made once, so
 // that deliveries do not allocate it.
 type consumer struct {
-	span  string                  // its name
-	start []trace.SpanStartOption // of it
+	span  string                  // the span's name
+	start []trace.SpanStartOption // the span's options
 
-	common []attribute.KeyValue // of its metrics
+	common []attribute.KeyValue // attributes of its metrics
 	labels *labels
 
 	results map[resultKey]*labels // guarded by Telemetry.mu
@@ -35,8 +35,8 @@ type resultKey struct {
 	retry  bool
 }
 
-// maxConsumers bounds the consumers that are kept. There are as many as handlers, unless
-// the program makes up topics at run time. Those beyond the bound share one.
+// maxConsumers bounds the consumers that are kept. There are as many as handlers, unless the
+// program invents topics at run time. Those beyond the bound share one.
 const maxConsumers = 1000
 
 func (t *Telemetry) consumer(c stores.Consumer, topic string) *consumer {
@@ -88,7 +88,7 @@ func (t *Telemetry) newConsumer(key consumerKey) *consumer {
 	return c
 }
 
-// result returns the attributes of a way to end.
+// result returns the attributes of a result.
 func (t *Telemetry) result(c *consumer, key resultKey) *labels {
 	t.mu.RLock()
 	known := c.results[key]

@@ -17,8 +17,8 @@ import (
 	"github.com/millpond-go/millpond/stores"
 )
 
-// delivery collects the facts of a delivery until it ends. It is itself the context that
-// carries it. Only the delivery's goroutine uses it, except for inFlight.
+// delivery collects the facts of a delivery until it ends. It is itself the context that carries
+// it. Only the delivery's goroutine uses it, except for inFlight.
 type delivery struct {
 	context.Context //nolint:containedctx // it is one
 
@@ -27,9 +27,9 @@ type delivery struct {
 	begun    time.Time
 
 	questions int
-	asked     time.Time  // when the store was, while there is no answer
+	asked     time.Time  // when the store was asked, while there is no answer
 	question  trace.Span // likewise
-	opened    time.Time  // when the open transaction was
+	opened    time.Time  // when the transaction was opened
 	commit    trace.Span
 
 	older, younger *delivery
@@ -71,8 +71,8 @@ func (t *Telemetry) DeliveryStart(ctx context.Context, start middleware.Delivery
 	return d
 }
 
-// parent returns the context in which a delivery's span begins, and the message's span if
-// it is to be linked.
+// parent returns the context in which a delivery's span begins, and the message's span if it is
+// to be linked.
 func (t *Telemetry) parent(ctx context.Context, from carrier) (context.Context, trace.SpanContext) {
 	if len(from) == 0 {
 		return ctx, trace.SpanContext{}
@@ -81,16 +81,16 @@ func (t *Telemetry) parent(ctx context.Context, from carrier) (context.Context, 
 	extracted := t.propagator.Extract(ctx, from)
 	made := trace.SpanContextFromContext(extracted)
 	if made.Equal(ambient) {
-		return extracted, trace.SpanContext{} // the message has none
+		return extracted, trace.SpanContext{} // the message has no span
 	}
 	if t.config.Relation == Parent && !ambient.IsValid() {
 		return extracted, trace.SpanContext{}
 	}
-	// Somebody around the inbox has begun a span, or links are wanted.
+	// A middleware around the inbox has begun a span, or links are wanted.
 	return baggage.ContextWithBaggage(ctx, baggage.FromContext(extracted)), made
 }
 
-// arrival returns a delivery's own attributes, beside those of its consumer.
+// arrival returns a delivery's own attributes, without those of its consumer.
 func (t *Telemetry) arrival(start *middleware.DeliveryStart) []attribute.KeyValue {
 	attrs := make([]attribute.KeyValue, 0, 8)
 	attrs = append(attrs, semconv.MessagingMessageBodySize(len(start.Message.Payload)))
@@ -111,14 +111,14 @@ func (t *Telemetry) arrival(start *middleware.DeliveryStart) []attribute.KeyValu
 }
 
 // TraceParent implements middleware.TraceParentHook. A message's row keeps the span of the
-// delivery that did the work.
+// delivery that completed the message.
 func (t *Telemetry) TraceParent(ctx context.Context) (parent stores.TraceParent) {
 	d := deliveryOf(ctx)
 	if d == nil {
 		return parent
 	}
 	c := d.span.SpanContext()
-	if !c.IsValid() || c.IsRemote() { // remote: nobody makes spans here
+	if !c.IsValid() || c.IsRemote() { // remote: this process makes no spans
 		return parent
 	}
 	traceID, spanID := c.TraceID(), c.SpanID()
@@ -128,7 +128,7 @@ func (t *Telemetry) TraceParent(ctx context.Context) (parent stores.TraceParent)
 	return parent
 }
 
-// completedBy returns the span of the delivery that did the work, as the row has it.
+// completedBy returns the span of the delivery that completed the message, from the row.
 func completedBy(p stores.TraceParent) trace.SpanContext {
 	return trace.NewSpanContext(trace.SpanContextConfig{
 		TraceID: trace.TraceID(p[:16]), SpanID: trace.SpanID(p[16:24]), TraceFlags: trace.TraceFlags(p[24]), Remote: true,
@@ -162,13 +162,13 @@ func failure(end *middleware.DeliveryEnd) string {
 	case middleware.ResultNotNow:
 		switch {
 		case errors.Is(end.Err, middleware.ErrInFlight):
-			return "" // another delivery of it runs, as it should
+			return "" // another delivery of the message runs, which is no error
 		case errors.Is(end.Err, stores.ErrCommitUnknown):
 			return string(stores.ClassUnknown)
 		}
 		return string(middleware.ResultNotNow)
 	case middleware.ResultParked, middleware.ResultGivenBack, middleware.ResultFailed:
-		if end.Class == "" || end.Class == stores.ClassOrder { // it had failed before, or not at all
+		if end.Class == "" || end.Class == stores.ClassOrder { // it failed earlier, or not at all
 			return ""
 		}
 		return errorType(end.Class)
@@ -177,7 +177,7 @@ func failure(end *middleware.DeliveryEnd) string {
 	return ""
 }
 
-// tell writes the result of the delivery on its span.
+// tell records the result of the delivery on its span.
 func (d *delivery) tell(end *middleware.DeliveryEnd, key resultKey) {
 	attrs := make([]attribute.KeyValue, 0, 10)
 	attrs = append(attrs, keyResult.String(string(end.Result)))
@@ -209,8 +209,8 @@ func (d *delivery) tell(end *middleware.DeliveryEnd, key resultKey) {
 	}
 }
 
-// boundedError is an error with a text that is short enough for a span. The method that
-// returns the text may be the program's.
+// boundedError is an error whose text is cut for a span. Its method may be the program's, and
+// panic.
 type boundedError struct{ error }
 
 func (e boundedError) Error() (text string) {

@@ -27,7 +27,9 @@
 //
 // docs/tracing.md lists them, with units and attributes. No attribute has values whose
 // number grows with the messages: there are no ids, no topics (only the kinds of
-// Config.DestinationTemplate) and no texts of errors.
+// docs/tracing.md lists them, with units and attributes. No attribute grows with the number of
+// messages: there are no ids, no topics (only the kinds of Config.DestinationTemplate) and no
+// texts of errors.
 //
 // # Logs
 //
@@ -35,6 +37,6 @@
 //
 // # Untrusted trace context
 //
-// Malformed or oversized trace context is ignored: a new trace begins. Deliveries do not
-// wait for a slow or unreachable exporter, because the SDK drops spans rather than wait.
+// Malformed or oversized trace context is ignored: a new trace begins. Deliveries do not wait for
+// a slow or unreachable exporter, because the SDK drops spans rather than wait.
 package telemetry

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// inFlight has the deliveries that have not ended, the oldest first.
+// inFlight has the deliveries in flight, the oldest first.
 type inFlight struct {
 	mu            sync.Mutex
 	oldest, young *delivery

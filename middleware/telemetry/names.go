@@ -12,43 +12,43 @@ import (
 	"github.com/millpond-go/millpond/stores"
 )
 
-// This file has all names of OpenTelemetry's conventions.
+// This file has all names of the OpenTelemetry conventions.
 
 const (
 	scope     = "github.com/millpond-go/millpond"
 	schemaURL = semconv.SchemaURL
 )
 
-// The attributes that the conventions do not have.
+// The attributes that the conventions lack.
 const (
 	keyConsumer    = attribute.Key("millpond.consumer")       // service/handler
 	keyResult      = attribute.Key("millpond.result")         // middleware.Result
-	keyReason      = attribute.Key("millpond.reason")         // stores.Reason, of the quarantine
+	keyReason      = attribute.Key("millpond.reason")         // stores.Reason, for quarantined messages
 	keyOutcome     = attribute.Key("millpond.outcome")        // stores.Outcome, of a claim
-	keyRuns        = attribute.Key("millpond.runs")           // of the handler, for one delivery
-	keyAttempts    = attribute.Key("millpond.attempts")       // that count as failed
-	keyQuestions   = attribute.Key("millpond.questions")      // to the store, claims and looks
+	keyRuns        = attribute.Key("millpond.runs")           // runs of the handler in one delivery
+	keyAttempts    = attribute.Key("millpond.attempts")       // failed attempts that count
+	keyQuestions   = attribute.Key("millpond.questions")      // claims and looks
 	keyHeld        = attribute.Key("millpond.held_seconds")   //
 	keyDueIn       = attribute.Key("millpond.due_in_seconds") // until the next attempt
-	keyFinal       = attribute.Key("millpond.final")          // there is none
-	keyCached      = attribute.Key("millpond.cached")         // a duplicate that the process knew
+	keyFinal       = attribute.Key("millpond.final")          // there is no next attempt
+	keyCached      = attribute.Key("millpond.cached")         // a duplicate found in the cache
 	keyRetry       = attribute.Key("millpond.retry")          // run by the retry worker
-	keyDelivery    = attribute.Key("millpond.delivery_count") // as the broker counts
+	keyDelivery    = attribute.Key("millpond.delivery_count") // the broker's count
 	keySuspect     = attribute.Key("millpond.suspect")        // perhaps not the first delivery
 	keyCoordinates = attribute.Key("millpond.coordinates")    // where the broker stores it
 	keyLink        = attribute.Key("millpond.link")           // what a link points to
-	keySkip        = attribute.Key("millpond.skip_reason")    // of a retry that was not run
+	keySkip        = attribute.Key("millpond.skip_reason")    // why a retry was not run
 	keyBatchResult = attribute.Key("millpond.batch_result")   // of a shared transaction
-	keyFate        = attribute.Key("millpond.batch_fate")     // of a message in one
+	keyFate        = attribute.Key("millpond.batch_fate")     // of a message in a shared transaction
 	keyDestination = attribute.Key("millpond.destination")    // of an outbox
 	keyOutput      = attribute.Key("millpond.output.state")   // stores.OutputState
 	keyState       = attribute.Key("millpond.connection.state")
 )
 
-// What links point to.
+// The kinds of spans that links point to.
 const (
-	linkMessage   = "message"      // the span in which the message was made
-	linkCompleted = "completed_by" // the delivery that did the work
+	linkMessage   = "message"      // the span that made the message
+	linkCompleted = "completed_by" // the delivery that completed the message
 )
 
 func spanName(operation, destination string) string {
@@ -95,8 +95,8 @@ func cut(s string) string {
 	return s
 }
 
-// errorType returns the error.type of a failure's class. Classes of the program's
-// classifier are _OTHER, because there may be any number of them.
+// errorType returns the error.type of a failure's class. Classes of the program's classifier
+// become _OTHER, because their number is unbounded.
 func errorType(c stores.Class) string {
 	switch c {
 	case stores.ClassTransient, stores.ClassPermanent, stores.ClassContention, stores.ClassTimeout, stores.ClassPanic,
@@ -107,5 +107,5 @@ func errorType(c stores.Class) string {
 	return otherValue
 }
 
-// otherValue stands for values that would make a label unbounded.
+// otherValue replaces values that would make a label unbounded.
 const otherValue = "_OTHER"

@@ -16,11 +16,10 @@ import (
 	"github.com/millpond-go/millpond/brokers"
 )
 
-// Publisher returns a publisher that makes a span for each Publish, beneath the span of the
-// messages' context (message.Message.SetContext), and replaces the trace context in the
-// messages' metadata. Each of several messages in one call gets a span "create", to which
-// the span of the call is linked. Close closes p. The publisher is a brokers.EachPublisher if
-// p is one.
+// Publisher returns a publisher that makes a span for each Publish, as a child of the span in the
+// messages' context (message.Message.SetContext), and replaces the trace context in the messages'
+// metadata. If a call has several messages, each gets a span "create", and the span of the call
+// links to them. Close closes p. The publisher is a brokers.EachPublisher if p is.
 func (t *Telemetry) Publisher(p message.Publisher) message.Publisher {
 	if each, ok := p.(brokers.EachPublisher); ok {
 		return &eachPublisher{publisher{p, t}, each}
@@ -80,7 +79,7 @@ func (p *publisher) publish(topic string, messages []*message.Message, send func
 	return err
 }
 
-// sendMany begins the span of a batch, and makes those of its messages.
+// sendMany begins the span of a call with several messages, and makes the spans of the messages.
 func (t *Telemetry) sendMany(ctx context.Context, messages []*message.Message, attrs []attribute.KeyValue, kind string) trace.Span {
 	links := make([]trace.Link, 0, len(messages))
 	for _, msg := range messages {

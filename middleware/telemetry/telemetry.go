@@ -21,26 +21,26 @@ import (
 type Relation int
 
 const (
-	// Parent makes the message's span the parent, so that one trace shows a message from
-	// its producer to the effects. It is the default; the convention allows it because a
-	// handler gets one message at a time.
+	// Parent makes the message's span the parent, so that one trace shows a message from its
+	// producer to the effects. It is the default; the convention allows it because a handler gets
+	// one message at a time.
 	Parent Relation = iota
 	// Link begins a trace with each delivery and links it to the message's span. It is the
 	// convention's default: traces stay small where one message causes thousands.
 	Link
 )
 
-// Config configures [New]. The zero value uses OpenTelemetry's global providers and
-// propagator, as they are when New is called or set later.
+// Config configures [New]. The zero value uses OpenTelemetry's global providers and propagator,
+// even if they are set after New.
 type Config struct {
 	TracerProvider trace.TracerProvider
 	MeterProvider  metric.MeterProvider
-	// Propagator reads and writes the metadata of messages. OpenTelemetry's global one
-	// does nothing until it is set.
+	// Propagator reads and writes the metadata of messages. The global one does nothing until it
+	// is set.
 	Propagator propagation.TextMapPropagator
 
-	// System is the broker, as brokers.Capabilities.System names it. If it is empty, spans
-	// and metrics do not name the broker.
+	// System is the broker's name, as in brokers.Capabilities.System. If it is empty, spans and
+	// metrics do not name the broker.
 	System string
 
 	Relation Relation
@@ -51,7 +51,7 @@ type Config struct {
 	// "_OTHER".
 	DestinationTemplate func(topic string) string
 
-	// Store, if not nil, reports the use of its connections.
+	// Store, if not nil, reports its connections.
 	Store stores.PoolReporter
 }
 
@@ -87,8 +87,7 @@ var (
 	_ middleware.RetrySkipHook     = (*Telemetry)(nil)
 )
 
-// New returns a hook for InboxConfig.Hooks. The error is of the meter provider, which may
-// refuse an instrument.
+// New returns a hook for InboxConfig.Hooks. It fails if the meter provider refuses an instrument.
 func New(c Config) (*Telemetry, error) {
 	if c.Relation != Parent && c.Relation != Link {
 		return nil, fmt.Errorf("telemetry: Config.Relation is %d: use Parent or Link", c.Relation)
@@ -130,7 +129,7 @@ func (t *Telemetry) Close() error {
 // template returns the kind of a topic by the program's function.
 func (t *Telemetry) template(topic string) string {
 	kind := otherValue
-	_ = callback.Call("it", func() error { // there is no other way to tell
+	_ = callback.Call("it", func() error { // the panic has no log here
 		kind = t.config.DestinationTemplate(topic)
 		return nil
 	})

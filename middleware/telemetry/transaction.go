@@ -13,8 +13,8 @@ import (
 	"github.com/millpond-go/millpond/stores"
 )
 
-// maxQuestions is how many claims and looks of one delivery get spans. A held delivery asks
-// again and again, for minutes.
+// maxQuestions is how many claims and looks of one delivery get spans. A held delivery may repeat
+// them for minutes.
 const maxQuestions = 10
 
 // ClaimStart implements middleware.ClaimStartHook.
@@ -51,7 +51,7 @@ func (t *Telemetry) ask(ctx context.Context, question string) context.Context {
 	if d == nil {
 		return ctx
 	}
-	t.closeTransaction(d, nil) // of an attempt before, which was rolled back
+	t.closeTransaction(d, nil) // an earlier attempt, which was rolled back
 	d.questions++
 	if t.metrics.claim.Enabled(ctx) {
 		d.asked = time.Now()
@@ -99,7 +99,7 @@ func (t *Telemetry) CommitEnd(ctx context.Context, err error) {
 	}
 }
 
-// closeTransaction ends what is open of a transaction.
+// closeTransaction ends the spans of an open transaction.
 func (t *Telemetry) closeTransaction(d *delivery, err error) {
 	if d.commit != nil {
 		endSpan(d.commit, err)
