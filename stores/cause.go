@@ -7,18 +7,18 @@ import (
 	"unicode/utf8"
 )
 
-// CauseOf returns the id of a cause: 12 hexadecimal digits over the class and the first
-// KiB of the error's text, in which all words with a digit count as the same. So errors
-// that differ only in ids and numbers have one cause.
+// CauseOf returns the id of a cause: 12 hexadecimal digits over the class and the first KiB of
+// the error's text, in which all words with a digit count as equal. So errors that differ only in
+// ids and numbers have one cause.
 func CauseOf(class Class, text string) string {
 	sum := sha256.Sum256([]byte(string(class) + "\x00" + withoutNumbers(text)))
 	const digits = 6
 	return hex.EncodeToString(sum[:digits])
 }
 
-// withoutNumbers replaces words with digits.
+// withoutNumbers replaces words that contain digits.
 func withoutNumbers(text string) string {
-	const read = 1 << 10 // enough to tell errors apart, and bounded for huge ones
+	const read = 1 << 10 // enough to distinguish errors, and a bound for huge ones
 	if len(text) > read {
 		text = text[:read]
 	}

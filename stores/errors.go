@@ -4,14 +4,14 @@ import "errors"
 
 // Errors of [Inbox.Begin], [Registry.Register] and [Quarantine.Quarantine].
 var (
-	// ErrUnavailable: the store could not answer: it is unreachable, read-only, out of
-	// connections or overloaded. Nothing is known about the key and nothing was written.
-	// Try again later; it does not count as an attempt.
+	// ErrUnavailable: the store did not answer: it is unreachable, read-only, out of connections
+	// or overloaded. Nothing is known about the key and nothing was written. Try again later; it
+	// does not count as an attempt.
 	ErrUnavailable = errors.New("stores: store unavailable")
-	// ErrBusy comes with ErrUnavailable: no connection of the store's own pool, or no turn
-	// to write, became free in time. The database was not asked.
+	// ErrBusy comes with ErrUnavailable: no connection of the store's own pool became free in
+	// time, or no turn to write. The database was not asked.
 	ErrBusy = errors.New("stores: store is busy")
-	// ErrNotMigrated: millpond's tables are missing or older than this program.
+	// ErrNotMigrated: millpond's tables are missing, or older than this program.
 	ErrNotMigrated = errors.New("stores: the tables are missing or too old: call Migrate, or run the SQL of Migrations")
 	// ErrSchemaNewer: a newer millpond has migrated the tables, and this program cannot use
 	// them.
@@ -19,7 +19,7 @@ var (
 	// ErrConsumerConflict: the consumer is registered for other topics, so this is
 	// probably another service under the same name.
 	ErrConsumerConflict = errors.New("stores: consumer name is taken")
-	// ErrConsumerCollision: another consumer has the number that this one's name hashes to.
+	// ErrConsumerCollision: the hash of this consumer's name is the number of another consumer.
 	// Give the handler another name.
 	ErrConsumerCollision = errors.New("stores: another consumer has the same number")
 	// ErrNotRegistered: the consumer was not registered in this process, or its row is gone.
@@ -45,14 +45,14 @@ var (
 	ErrNotKept = errors.New("stores: the content of the message is not kept, or cannot be restored")
 )
 
-// ErrArchive: PurgeQuery.Archive has returned an error, and nothing was deleted.
+// ErrArchive: PurgeQuery.Archive returned an error, so nothing was deleted.
 var ErrArchive = errors.New("stores: the archive refused the rows to be purged")
 
 // Errors of [Attempt.Commit]. It returns nil or an error that wraps exactly one of
 // ErrNotCommitted and ErrCommitUnknown.
 var (
-	// ErrNotCommitted: neither the claim nor any effect of this attempt is or will be
-	// committed, except where ErrTxEscaped comes with it.
+	// ErrNotCommitted: neither the claim nor any effect of this attempt is committed, now or
+	// later, except if ErrTxEscaped comes with it.
 	ErrNotCommitted = errors.New("stores: not committed")
 	// ErrCommitUnknown: the server may or may not have committed. The message must
 	// be neither acked nor counted as failed; see [Resolver].
@@ -69,7 +69,7 @@ var (
 	// ErrTxEscaped comes with ErrTxEnded: the handler may have committed part of its
 	// effects, and the claim with them. Ask [Escapable].
 	ErrTxEscaped = errors.New("stores: the handler went around its transaction and may have committed part of its effects")
-	// ErrTxExpired: the transaction stood still beyond its bound, and the server ended it.
+	// ErrTxExpired: the transaction was idle beyond its bound, and the server ended it.
 	ErrTxExpired = errors.New("stores: the transaction stood still beyond its bound, and the server ended it")
 	// ErrTxBusy: the handler returned while a statement, open rows or a goroutine still
 	// used its transaction.
@@ -77,9 +77,9 @@ var (
 	// ErrReentered: the handler was run a second time in one transaction, for example by a
 	// Retry middleware inside the inbox.
 	ErrReentered = errors.New("stores: the handler was run twice in one transaction: put retries outside the inbox")
-	// ErrTxContended: a condition that the handler has put on what it writes does not hold,
-	// because others have changed the item since. It is run again at once, as after
-	// [ClassContention], and in the end counted.
+	// ErrTxContended: a condition on the handler's writes does not hold, because the item has
+	// changed since. The handler runs again at once, as after [ClassContention], and counts in
+	// the end.
 	ErrTxContended = errors.New("stores: a condition of the handler no longer holds")
 	// ErrFailureHidden: a middleware inside the inbox returned nil, but the typed handler had
 	// returned an error (wrapped too), had panicked, or still ran. Committing would have kept
@@ -87,24 +87,24 @@ var (
 	ErrFailureHidden = errors.New("stores: a middleware inside the inbox hid that the handler failed: leave IgnoreErrors, PoisonQueue and Deduplicator out of the inbox, and AckCommandHandlingErrors and AckCommandErrors off")
 )
 
-// ErrBatchLost: the transaction of a batch cannot be committed any more, for whatever reason;
-// its members are run again, each in a transaction of its own.
+// ErrBatchLost: the transaction of a batch cannot be committed; its members run again, each in a
+// transaction of its own.
 var ErrBatchLost = errors.New("stores: the transaction that the message shared with others is lost")
 
 // Errors that handlers meet.
 var (
-	// ErrNotShared: the handler has sent, to a transaction that it shares with other messages,
-	// what they would notice. It is run again in one of its own, and alone from then on.
+	// ErrNotShared: the handler sent a statement that would affect the other messages of its
+	// shared transaction. It runs again in a transaction of its own, and alone from then on.
 	ErrNotShared = errors.New("stores: the handler needs its own transaction, and is run again in one")
-	// ErrTxClosed: the attempt is over, or being committed, and takes no more outputs.
+	// ErrTxClosed: the attempt is over, or being committed, and accepts no more outputs.
 	ErrTxClosed = errors.New("stores: the attempt is over and takes no more outputs")
-	// ErrTxManaged: the handler called Commit or Rollback, which belong to millpond, and its
+	// ErrTxManaged: the handler called Commit or Rollback, which belong to millpond, so its
 	// attempt fails. A handler rolls back by returning an error.
 	ErrTxManaged = errors.New("stores: millpond commits and rolls back the transaction, not the handler")
-	// ErrNoLease: the context has no lease: the handler is not one of
+	// ErrNoLease: the context has no lease: the handler is not in
 	// middleware.InboxConfig.LeaseByHandler, or there is no inbox around it.
 	ErrNoLease = errors.New("stores: no lease in the context: name the handler in LeaseByHandler of its inbox")
-	// ErrNoTx: the context has no attempt of this store: there is no inbox around the
-	// handler, or one on another store, which the inbox then names.
+	// ErrNoTx: the context has no attempt of this store: there is no inbox around the handler, or
+	// an inbox on another store, which then names it.
 	ErrNoTx = errors.New("stores: no transaction of this store in the context: put an inbox on this store around the handler, or use Handler or TxFromContext from the package of the inbox's store")
 )

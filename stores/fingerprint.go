@@ -14,8 +14,8 @@ import (
 	"strconv"
 )
 
-// FingerprintAlgorithm names how a fingerprint was made. It is stored with the digest, so
-// that only comparable digests are compared.
+// FingerprintAlgorithm says how a fingerprint was made. It is stored with the digest, so that
+// only comparable digests are compared.
 type FingerprintAlgorithm uint8
 
 const (
@@ -23,21 +23,21 @@ const (
 	FingerprintSHA256 FingerprintAlgorithm = 1 // SHA-256 (FIPS 180-4)
 	FingerprintHMAC   FingerprintAlgorithm = 2 // HMAC-SHA-256 (RFC 2104) under the key KeyID
 
-	// FingerprintHeaders is SHA-512/256 (FIPS 180-4) of headers and payload. Its function
-	// differs from that of FingerprintSHA256, so that no payload alone has the digest of
-	// headers and another payload.
+	// FingerprintHeaders is SHA-512/256 (FIPS 180-4) of headers and payload. It is another
+	// function than FingerprintSHA256, so that no payload alone has the digest of headers and
+	// another payload.
 	FingerprintHeaders FingerprintAlgorithm = 3
 )
 
-// Fingerprint is a digest of what a message says: its payload and its stable headers. The
-// zero value means that none was taken.
+// Fingerprint is a digest of a message's payload and stable headers. The zero value means that
+// none was taken.
 type Fingerprint struct {
 	Algorithm FingerprintAlgorithm
 	KeyID     uint8 // which HMAC key; 0 without one
 	Digest    [sha256.Size]byte
 }
 
-// Comparison is what two fingerprints say about two messages with one key.
+// Comparison is the relation of two fingerprints of messages with one key.
 type Comparison uint8
 
 const (
@@ -102,7 +102,7 @@ func ParseFingerprint(b []byte) (Fingerprint, error) {
 // printed, not even as a field of another struct.
 type FingerprintKey struct {
 	id     uint8
-	secret func() []byte // which no reflection looks into
+	secret func() []byte // a function, so that reflection cannot print it
 }
 
 // NewFingerprintKey returns a key. Its number id is stored with each fingerprint; a rotated

@@ -14,11 +14,11 @@ type Filter struct {
 	Class            Class
 	Cause            string // as CauseOf gives it
 	Topic            string
-	ErrorContains    string  // in the last error, byte by byte
+	ErrorContains    string  // a part of the last error, compared byte by byte
 	Numbers          []int64 // see Message.Number
 	ID               []byte  // exactly this message id
-	OrderKey         []byte  // exactly this one
-	Reserved         bool    // only those that are, see Message.Reserved
+	OrderKey         []byte  // exactly this order key
+	Reserved         bool    // only reserved messages, see Message.Reserved
 
 	Since, Until time.Time // of the last failure, by the database's clock; zero: unbounded
 }
@@ -38,20 +38,20 @@ type Message struct {
 	Fingerprint Fingerprint
 	TraceParent TraceParent
 
-	// Reserved: a retry worker has it, or Holder its lease, until DueAt unless that is renewed.
-	// Who has it may be running it, or be dead.
+	// Reserved: a retry worker has reserved it, or Holder has its lease, until DueAt unless
+	// renewed. It may be running or its holder dead.
 	Reserved bool
-	Holder   string // who has had its lease last, and has not said what became of it; "": nobody
+	Holder   string // the last holder of its lease, if it has not recorded the outcome; "": none
 
-	Redrives           int       // how often an operator retried it
-	FirstAt, LastAt    time.Time // of its failures, by the database's clock
+	Redrives           int       // retries by operators
+	FirstAt, LastAt    time.Time // times of its failures, by the database's clock
 	DueAt              time.Time // for pending ones
-	CompletedAt        time.Time // for completed ones, which have only Key, Status, Fingerprint and TraceParent besides
+	CompletedAt        time.Time // for completed ones; of them only Key, Status, Fingerprint and TraceParent are set besides
 	Error, Cause       string
 	Topic, Coordinates string
 	OrderKey           []byte
 	UUID, Codec        string
-	PayloadBytes       int // of what is kept
+	PayloadBytes       int // size of the kept payload
 
 	// Set by Inspector.Message and Find only.
 	Metadata map[string]string
@@ -69,12 +69,12 @@ type AttemptRecord struct {
 	Error string    `json:"error,omitempty"`
 }
 
-// Cause is the messages of one consumer that failed for one reason.
+// Cause groups the messages of one consumer that failed for one reason.
 type Cause struct {
 	Consumer  Consumer
 	ID        string // as CauseOf gives it
 	Class     Class
-	Error     string // of one of them, not always the latest
+	Error     string // the error of one of them, not always the latest
 	Pending   int
 	Failed    int
 	Discarded int // 0 unless the filter asks for them
@@ -95,53 +95,53 @@ type Count struct {
 type Verb string
 
 const (
-	// VerbRetry gives pending, failed and discarded messages a fresh budget, due now. One
-	// that was retried and has not been attempted since is left alone. One whose content is
-	// not kept waits for its redelivery, and no longer keeps its order.
+	// VerbRetry gives pending, failed and discarded messages a fresh budget, due now. A message
+	// that was retried and not attempted since is skipped. A message whose content is not kept
+	// waits for its redelivery, and no longer blocks its order key.
 	VerbRetry Verb = "retry"
-	// VerbDiscard ends the attempts of pending and failed messages. One that the broker
-	// redelivers is kept when it arrives (Failures.KeepContent), so that it can be retried.
+	// VerbDiscard ends the attempts of pending and failed messages. If the broker still has such
+	// a message, it is kept when it arrives (Failures.KeepContent), so that it can be retried.
 	VerbDiscard Verb = "discard"
-	// VerbResolve completes pending, failed and discarded messages whose effect was brought
-	// about in another way: no redelivery runs the handler, and nothing waits for them. What
-	// was known of the failure is gone, and the audit says who has decided it, and why.
+	// VerbResolve completes pending, failed and discarded messages whose effect was achieved in
+	// another way: no redelivery runs the handler, and nothing waits for them. The failure is
+	// deleted; the audit says who resolved it, and why.
 	VerbResolve Verb = "resolve"
 	VerbRelease Verb = "release" // run a quarantined message after all, under an id of its own
 	VerbReject  Verb = "reject"  // leave a quarantined message unrun for good
 	VerbReopen  Verb = "reopen"  // undo a rejection: the message is held again
-	// VerbErase takes away what is kept of messages, their errors included, for good. Failed and
-	// discarded ones are discarded then, pending ones only if Filter.Status names them, and none
-	// is run or kept when it is delivered or retried again. In quarantine it ends every status.
+	// VerbErase erases the content of messages, including their errors, for good. Failed and
+	// discarded ones become discarded, pending ones only if Filter.Status names them. No
+	// redelivery or retry runs or keeps them. In quarantine it ends every status.
 	VerbErase Verb = "erase"
 )
 
-// Change is one batch of an operator's decision on failed messages.
+// Change is one batch of an operator's decision about failed messages.
 type Change struct {
 	Verb          Verb // VerbRetry, VerbDiscard, VerbResolve or VerbErase
 	Filter        Filter
 	Actor, Reason string // kept in the audit; cut to MaxDetailBytes
 
-	// Break changes reserved messages, too, unless an attempt is in flight. The worker that
-	// reserved one of them can neither run nor renew it any more, and the message stays
-	// suspect (Retry.Suspect). In the audit the message was "reserved" before.
+	// Break includes reserved messages, unless an attempt is in flight. The worker that reserved
+	// one can neither run nor renew it any more, and the message stays suspect (Retry.Suspect).
+	// In the audit the message was "reserved" before.
 	Break bool
 
 	After int64 // only greater numbers: Changed.Next of the previous batch
-	UpTo  int64 // only numbers up to this one, which leaves out later failures; 0: unbounded
+	UpTo  int64 // only numbers up to this one, without later failures; 0: unbounded
 	Limit int   // rows in a batch; positive
 }
 
 // Changed is what a batch did.
 type Changed struct {
 	Changed     int
-	Redelivered int   // of Changed: their content is not kept, so they wait for a redelivery
-	Busy        int   // left alone, because an attempt is in flight
-	Reserved    int   // left alone, because a retry worker has reserved them
+	Redelivered int   // those of Changed that wait for a redelivery, because their content is not kept
+	Busy        int   // skipped, because an attempt is in flight
+	Reserved    int   // skipped, because a retry worker has reserved them
 	Next        int64 // Change.After of the next batch
 	Done        bool  // this was the last batch
 }
 
-// QuarantineStatus says what was decided about a quarantined message.
+// QuarantineStatus is the state of a quarantined message.
 type QuarantineStatus string
 
 const (
@@ -160,7 +160,7 @@ type QuarantineQuery struct {
 	Topic            string
 	ID               []byte // exactly this message id
 
-	Since, Until time.Time // of the last time that it was stored, by the database's clock; zero: unbounded
+	Since, Until time.Time // when it was last stored, by the database's clock; zero: unbounded
 
 	Before int64 // only smaller RowIDs; 0: from the start
 	Limit  int   // positive
@@ -170,11 +170,11 @@ type QuarantineQuery struct {
 type Decision struct {
 	Verb          Verb // VerbRelease, VerbReject, VerbReopen or VerbErase
 	RowID         int64
-	From          QuarantineStatus // of VerbErase: only if the row still has it; "": any
+	From          QuarantineStatus // for VerbErase: only if the row still has this status; "": any
 	Actor, Reason string           // kept in the audit; cut to MaxDetailBytes
 }
 
-// ReleasedID returns the message id under which a released message runs. Its own id may
+// ReleasedID returns the message id under which a released message runs, because its own id may
 // belong to another message, or be missing.
 func ReleasedID(rowID int64) []byte { return strconv.AppendInt([]byte("x:quarantine/"), rowID, 10) }
 
@@ -197,20 +197,19 @@ type QuarantineInspector interface {
 	// QuarantinedRow returns one row with all its fields. The error wraps ErrNotFound if
 	// there is none.
 	QuarantinedRow(ctx context.Context, rowID int64) (QuarantineRow, error)
-	// Decide carries out a decision. The error wraps ErrNotFound if there is no such row,
-	// ErrChanged if the row does not have the status that the verb needs (held for release
-	// and reject, rejected for reopen, any but erased for erase), and ErrNotKept if a message to be released cannot be
-	// restored by its codec.
+	// Decide carries out a decision. The error wraps ErrNotFound if there is no such row;
+	// ErrChanged if the row does not have the status that the verb needs (held for release and
+	// reject, rejected for reopen, any but erased for erase); and ErrNotKept if a message to be
+	// released cannot be restored by its codec.
 	Decide(ctx context.Context, d Decision) error
 }
 
-// Inspector is for operators. It reads and changes committed state only, and serves
-// consumers that are not registered in this process, too. Limits must be positive.
+// Inspector is for operators. It reads and changes committed state only, and serves consumers
+// that are not registered in this process, too. Limits must be positive.
 //
-// Changes are guarded: a message that is in flight is never changed, and two operators
-// never change a message twice. Each change writes an audit entry in the same transaction.
-// Errors wrap ErrUnavailable, ErrNotMigrated, ErrSchemaNewer or ErrClosed, besides those
-// named.
+// Changes are guarded: a message in flight is never changed, and two operators never change a
+// message twice. Each change writes an audit entry in the same transaction. Errors wrap
+// ErrUnavailable, ErrNotMigrated, ErrSchemaNewer or ErrClosed, and those named.
 type Inspector interface {
 	// Messages returns one page, without payload, metadata, facts and history.
 	Messages(ctx context.Context, q MessageQuery) ([]Message, error)

@@ -10,22 +10,22 @@ import (
 )
 
 var (
-	// ErrInvalidOutput: no store takes the output, whoever says it.
+	// ErrInvalidOutput: no store accepts the output.
 	ErrInvalidOutput = errors.New("stores: invalid output")
-	// ErrUnordered: the database numbers rows in another order than that of their commits, so
-	// that outputs cannot have order keys.
+	// ErrUnordered: the database does not number rows in the order of their commits, so outputs
+	// cannot have order keys.
 	ErrUnordered = errors.New("stores: this database keeps no order of outputs")
 )
 
-// Output is a message that is written in a transaction and published after it. Stores keep
-// none of its slices and maps.
+// Output is a message that is written in a transaction and published after it. Stores do not
+// retain its slices and maps.
 type Output struct {
 	ID          string // of the message, 1 to MaxIDBytes bytes
-	Destination string // which of the relay's publishers publishes it, at most MaxDestinationBytes; "" names one, too
+	Destination string // the name of a publisher of the relay, at most MaxDestinationBytes; "" is a name, too
 	Topic       string // 1 to MaxTopicBytes
-	Type        string // what kind of message it is, for people and for readers of the table; may be empty
-	OrderKey    []byte // outputs to one destination with the same are published in the order of their commits; empty: none
-	Codec       string // that metadata and payload went through; "": none
+	Type        string // the kind of message, for people and readers of the table; may be empty
+	OrderKey    []byte // outputs with the same destination and order key are published in the order of their commits; empty: none
+	Codec       string // the codec of metadata and payload; "": none
 	Metadata    map[string]string
 	Payload     []byte
 	TraceParent TraceParent
@@ -68,38 +68,38 @@ func (o *Output) Validate() error {
 // caller's. The zero value is ready to use.
 type PublisherConfig struct {
 	// Destination is the name under which the relay knows the publisher for these messages.
-	// A name that the relay does not know is found out there, and the outputs wait, unless the
-	// store was told what to refuse (OutputChecker). A router.Service tells its own.
+	// Outputs for a name that the relay does not know wait, unless the store was told to refuse
+	// them (OutputChecker). A router.Service tells its own store.
 	Destination string
-	// OrderKey returns the order key of an output that has everything else but its type; nil
-	// for none. The key is written as it is, whatever the codec.
+	// OrderKey returns the order key of an output, which is complete except for its type; nil
+	// means none. No codec encodes the key.
 	OrderKey func(Output) []byte
 	// Type returns Output.Type.
 	Type func(Output) string
 	// Last promises that Publish is the transaction's last statement before COMMIT, and that
-	// who writes to an order key at the same time waits for this transaction, as by a lock of
-	// the row that the key names. Then Publish does not take the order key's own lock.
+	// other writers of the order key wait for this transaction, for example by locking the row
+	// that the key names. Then Publish does not take the order key's own lock.
 	Last bool
-	// Encode passes metadata and payload through a codec, and names it. Package
+	// Encode passes metadata and payload through a codec, and returns its name. Package
 	// middleware/outbox makes one of a middleware.Codec.
 	Encode func(context.Context, Output) (Output, error)
 }
 
-// OutboxBuckets is how many parts an outbox has. A relay publishes those that it has leased,
-// and an order key is in one of them.
+// OutboxBuckets is the number of parts of an outbox. A relay publishes the parts that it has
+// leased. An order key belongs to one part.
 const OutboxBuckets = 64
 
-// Outbox is what a relay needs of a store. It is safe for concurrent use.
+// Outbox is what a relay needs from a store. It is safe for concurrent use.
 type Outbox interface {
 	Leases
 
-	// Pending returns outputs that are to be published, the smallest number first. It locks
-	// nothing. It is told what to leave out, and leaves out by itself what waits behind a
-	// failed output that blocks its order key.
+	// Pending returns outputs to be published, the smallest number first. It locks nothing. It
+	// leaves out what the query says, and what waits behind a failed output that blocks its order
+	// key.
 	Pending(ctx context.Context, q PendingQuery) (Pending, error)
 
-	// Settle writes down what became of outputs, in few commits. It may be repeated, and
-	// leaves alone what is there no more.
+	// Settle records the results of outputs, in few commits. It may be repeated, and skips
+	// outputs that no longer exist.
 	Settle(ctx context.Context, s Settlement) error
 }
 
@@ -108,38 +108,36 @@ type PendingQuery struct {
 	Buckets []int64
 	After   int64 // a number
 	Limit   int
-	Bytes   int // that payloads and metadata have together, about; one output is returned whatever it has
+	Bytes   int // of payloads and metadata together, roughly; one output is always returned
 
 	ExceptNumbers      []int64
 	ExceptDestinations []string
 	ExceptKeys         []OutputKey
 
-	Blocked bool // Pending.Blocked is asked for
+	Blocked bool // return Pending.Blocked
 }
 
-// OutputChecker is implemented by stores that can refuse outputs of producers, whose publishers
-// know of no configuration.
+// OutputChecker is implemented by stores that can check the outputs of producers, whose
+// publishers have no configuration of destinations.
 type OutputChecker interface {
-	// CheckOutputs has check asked of what is written from then on, before it is. Its error
-	// refuses an output, wrapped in ErrInvalidOutput; see middleware.Outputs.Check. nil: none
-	// is refused.
+	// CheckOutputs makes the store call check before it writes an output. An error refuses the
+	// output, wrapped in ErrInvalidOutput; see middleware.Outputs.Check. nil removes the check.
 	CheckOutputs(check func(destination, topic string) error)
 }
 
-// OutputKey is what an order key stands for: the order is that of one destination.
+// OutputKey is the scope of an order: an order key of one destination.
 type OutputKey struct{ Destination, OrderKey string }
 
 // Pending is the answer to a PendingQuery.
 type Pending struct {
 	Outputs []PendingOutput
 	More    bool // there may be more than the limits allowed
-	// Through is the largest number up to which the answer is complete: what is neither in it
-	// nor was to be left out has been settled, or will not be committed any more. Stores that
-	// cannot know that of transactions that begin to write at this very moment are asked again
-	// by the relay.
+	// Through is the largest number up to which the answer is complete: every other output up to
+	// it was left out on request, has been settled, or will never be committed. Stores cannot
+	// know that for transactions that begin to write at this moment; the relay reads again for
+	// them.
 	Through int64
-	// Blocked are the order keys in these buckets that failed outputs block, as it was before
-	// Outputs were read.
+	// Blocked are the order keys in these buckets that failed outputs block, read before Outputs.
 	Blocked []OutputKey
 }
 
@@ -147,72 +145,72 @@ type Pending struct {
 type PendingOutput struct {
 	Output
 
-	Number    int64 // which outputs with the same order key have in the order of their commits
+	Number    int64 // in the order of the commits, for outputs with the same order key
 	Bucket    int64
-	Attempts  int // to publish it that were refused
+	Attempts  int // refused attempts to publish it
 	CreatedAt time.Time
-	Err       error // why metadata cannot be read; nil: they could
+	Err       error // why the metadata cannot be read, or nil
 }
 
-// Settlement is what became of some outputs.
+// Settlement has the results of some outputs.
 type Settlement struct {
-	Published []int64 // by their numbers
-	// CreatedAt has when each of Published was created, as Pending has said: others that have
-	// their numbers since a failover lost commits are left alone. nil: that is not compared.
+	Published []int64 // their numbers
+	// CreatedAt has the creation times of Published, from Pending. Outputs with another time are
+	// skipped: they got the number after a failover lost commits. nil: not compared.
 	CreatedAt []time.Time
-	// Keep moves published outputs to the history, instead of deleting them.
+	// Keep moves published outputs to the history instead of deleting them.
 	Keep    bool
 	Refused []RefusedOutput
 }
 
-// RefusedOutput is an output that its destination has refused.
+// RefusedOutput is an output that its destination refused.
 type RefusedOutput struct {
 	Number    int64
-	CreatedAt time.Time // as in Settlement; zero: that is not compared
+	CreatedAt time.Time // as in Settlement; zero: not compared
 	Attempts  int       // from now on
 	Error     string
-	Failed    bool // for good: it is moved to the dead letters
-	Blocks    bool // and outputs with its order key wait until it is gone from there
+	Failed    bool // refused for good: it becomes a dead letter
+	Blocks    bool // outputs with its order key wait until it is no longer a dead letter
 }
 
-// OutboxWaker is implemented by stores whose database tells relays in other processes of
-// commits. Relays poll all the same.
+// OutboxWaker is implemented by stores whose database can signal commits to relays in other
+// processes. Relays poll as well.
 type OutboxWaker interface {
-	// WakeRelays tells those who listen, outside of any other transaction.
+	// WakeRelays signals all listeners, outside any other transaction.
 	WakeRelays(ctx context.Context, w OutboxWake) error
-	// ListenOutbox calls wake once when it listens, and then when somebody is told. It returns
-	// an error when ctx ends or the connection is lost, never nil, and one that wraps
-	// errors.ErrUnsupported if nothing can be heard on this connection. wake must not block.
+	// ListenOutbox calls wake once when it listens, and then for each signal. It returns an error
+	// when ctx ends or the connection is lost, never nil, and one that wraps
+	// errors.ErrUnsupported if this connection cannot receive signals. wake must not block.
 	ListenOutbox(ctx context.Context, wake func(OutboxWake)) error
 }
 
 // OutboxWake says that outputs were committed.
 type OutboxWake struct {
-	Sender int64 // who says it
-	Number int64 // the smallest of them; 0: it is not known
+	Sender int64 // the sender of the signal
+	Number int64 // the smallest number; 0: unknown
 }
 
-// Leases give exclusive rights to numbered units of a name, for a time by the database's
-// clock. They are for whatever needs one owner per store.
+// Leases give exclusive rights to numbered units of a name, for a time by the database's clock.
+// They serve every task that needs one owner per store.
 type Leases interface {
-	// Lease renews the owner's leases, and takes free ones. Those of others are never taken
+	// Lease renews the owner's leases, and takes free ones. Leases of others are never taken
 	// before they have expired.
 	Lease(ctx context.Context, r LeaseRequest) (Leased, error)
-	// Unlease ends leases of the owner's.
+	// Unlease ends leases of the owner.
 	Unlease(ctx context.Context, name, owner string, units []int64) error
 }
 
 // LeaseRequest asks for leases.
 type LeaseRequest struct {
-	Name  string        // what the units are of, at most MaxDestinationBytes
-	Owner string        // unique to who asks, at most MaxDestinationBytes
-	Units []int64       // that the owner has, or would take if they are free, in this order
+	Name  string        // the name of the units, at most MaxDestinationBytes
+	Owner string        // unique to the caller, at most MaxDestinationBytes
+	Units []int64       // those that the owner has, or would take if they are free, in this order
 	Limit int           // free ones are taken while the owner has fewer
 	TTL   time.Duration // from now on
 }
 
-// Leased is what a LeaseRequest has brought.
+// Leased is the result of a LeaseRequest.
 type Leased struct {
-	Units []int64 // that the owner has now
-	Live  int     // units of the name that anybody has
+	Units []int64 // the owner's units now
+	Live  int     // leased units of the name, of all owners
 }

@@ -10,23 +10,23 @@ type OutputState string
 
 const (
 	OutputPending   OutputState = "pending"   // it is to be published
-	OutputFailed    OutputState = "failed"    // a dead letter: its destination has refused it for good
+	OutputFailed    OutputState = "failed"    // a dead letter: its destination refused it for good
 	OutputPublished OutputState = "published" // it is in the history
 )
 
 // Verbs for outputs.
 const (
-	// VerbRetryOutput gives failed outputs a fresh budget. They get back their numbers, and so
-	// their turns, where they have blocked their order keys.
+	// VerbRetryOutput gives failed outputs a fresh budget. Outputs that blocked their order keys
+	// get back their numbers, and so their places in the order.
 	VerbRetryOutput Verb = "outbox retry"
-	// VerbDiscardOutput deletes pending and failed outputs. A relay that has one in hand may
-	// publish it all the same.
+	// VerbDiscardOutput deletes pending and failed outputs. A relay that has read one may still
+	// publish it.
 	VerbDiscardOutput Verb = "outbox discard"
 	// VerbReplayOutput puts copies of published outputs at the end of the outbox, with the same
 	// message ids, in the order of their numbers.
 	VerbReplayOutput Verb = "outbox replay"
-	// VerbEraseOutput deletes outputs in any state. A relay that has one in hand may publish it
-	// all the same.
+	// VerbEraseOutput deletes outputs in any state. A relay that has read one may still publish
+	// it.
 	VerbEraseOutput Verb = "outbox erase"
 )
 
@@ -35,13 +35,13 @@ type OutputFilter struct {
 	State         OutputState
 	Destination   *string // "" is a destination, too
 	Topic, Type   string
-	ErrorContains string // in the last error, byte by byte
+	ErrorContains string // a part of the last error, compared byte by byte
 	ID            string // exactly this message id
 	OrderKey      []byte
 	Numbers       []int64
 
-	// By the database's clock: of when pending outputs were written, failed ones were given up,
-	// and those of the history were published. Zero: unbounded.
+	// Times by the database's clock: when pending outputs were written, failed ones failed for
+	// good, and those of the history were published. Zero: unbounded.
 	Since, Until time.Time
 }
 
@@ -54,13 +54,13 @@ type OutputQuery struct {
 
 // OutputRow is an output, as operators see it.
 type OutputRow struct {
-	Output // without metadata and payload, but from OutboxInspector.Output
+	Output // without metadata and payload, except from OutboxInspector.Output
 
 	State     OutputState
 	Number    int64
-	Attempts  int // that were refused
+	Attempts  int // refused attempts
 	Error     string
-	Blocks    bool // a failed one that lets the others of its order key wait
+	Blocks    bool // it has failed, and outputs of its order key wait
 	Bytes     int  // of metadata and payload
 	CreatedAt time.Time
 	EndedAt   time.Time // when it failed, or was published
@@ -68,16 +68,16 @@ type OutputRow struct {
 	Unreadable error
 }
 
-// OutputCount is how many outputs of a destination are in one state.
+// OutputCount counts the outputs of a destination in one state.
 type OutputCount struct {
 	State       OutputState
 	Destination string
 	N           int
-	More        bool          // there are more than were counted, of this destination or others
-	Age         time.Duration // of the oldest one that was counted, by the database's clock
+	More        bool          // there are more than the limit, of this destination or others
+	Age         time.Duration // age of the oldest counted one, by the database's clock
 }
 
-// OutputChange is one batch of an operator's decision on outputs.
+// OutputChange is one batch of an operator's decision about outputs.
 type OutputChange struct {
 	Verb          Verb // VerbRetryOutput, VerbDiscardOutput, VerbReplayOutput or VerbEraseOutput
 	Filter        OutputFilter
@@ -101,7 +101,7 @@ type OutboxInspector interface {
 	MatchingOutputs(ctx context.Context, f OutputFilter, limit int) (n int, highest int64, err error)
 	// OutputCounts counts outputs by state and destination, the oldest limit of each state.
 	OutputCounts(ctx context.Context, limit int, states ...OutputState) ([]OutputCount, error)
-	// ChangeOutputs carries out one batch, in one transaction. Changed.Busy is how many were
-	// gone when their turn came.
+	// ChangeOutputs carries out one batch, in one transaction. Changed.Busy counts the outputs
+	// that were gone before their turn.
 	ChangeOutputs(ctx context.Context, c OutputChange) (Changed, error)
 }

@@ -17,16 +17,16 @@ type Reason string
 const (
 	ReasonConflict    Reason = "conflict"       // its key is completed with another fingerprint
 	ReasonNoKey       Reason = "no_key"         // no message id could be found
-	ReasonKeyTooLong  Reason = "key_too_long"   // the id is longer than is allowed
+	ReasonKeyTooLong  Reason = "key_too_long"   // the id is longer than allowed
 	ReasonUndecodable Reason = "undecodable"    // the broker adapter could not read it
 	ReasonTooLarge    Reason = "too_large"      // payload or metadata over the limits
 	ReasonAckedEarly  Reason = "acked_early"    // the handler acked it and its attempt was not committed
 	ReasonStale       Reason = "stale"          // it is older than what was purged, and has no row
-	ReasonTxCommitted Reason = "handler_commit" // the handler committed the transaction itself, in the middle
+	ReasonTxCommitted Reason = "handler_commit" // the handler committed its transaction before its end
 )
 
-// Quarantined is a message that cannot have a row under its own key. Stores keep none of
-// its slices and maps.
+// Quarantined is a message that cannot have a row under its own key. Stores do not retain its
+// slices and maps.
 type Quarantined struct {
 	Consumer Consumer
 	ID       []byte // nil if there is none; may be longer than MaxIDBytes
@@ -45,8 +45,8 @@ type Quarantined struct {
 	Codec       string // the name of the codec that payload and metadata went through; "": none
 	OneWay      bool   // the codec cannot restore them
 
-	// Identity, if not zero, is what IdentityHash returns. It is for messages without an id
-	// whose codec writes other bytes each time.
+	// Identity, if not zero, is the result of IdentityHash. It is for messages without an id
+	// whose codec writes different bytes each time.
 	Identity [sha256.Size]byte
 }
 
@@ -86,7 +86,7 @@ func (q Quarantined) IdentityHash() [sha256.Size]byte {
 	return [sha256.Size]byte(h.Sum(nil))
 }
 
-// identify writes what there is of f.
+// identify writes the facts that are set.
 func (f Facts) identify(tag io.Writer, write func([]byte)) {
 	if f.Key != nil {
 		_, _ = tag.Write([]byte{3})

@@ -2,7 +2,7 @@ package stores
 
 import "errors"
 
-// Status of a message in the inbox. The numbers are those of the tables.
+// Status is the state of a message in the inbox. The tables have the same numbers.
 type Status uint8
 
 const (
@@ -15,7 +15,7 @@ const (
 	// StatusFailed: the message has failed for good, as a dead letter. An operator may
 	// retry it.
 	StatusFailed
-	// StatusDiscarded: an operator decided that it is not tried again.
+	// StatusDiscarded: an operator decided that there is no further attempt.
 	StatusDiscarded
 )
 
@@ -27,7 +27,7 @@ var statusNames = [...]string{
 // String returns the status as one lower-case word.
 func (s Status) String() string { return name(statusNames[:], uint8(s)) }
 
-// ParseStatus returns the status that String names s, and false if there is none.
+// ParseStatus returns the status whose String is s, and false if there is none.
 func ParseStatus(s string) (Status, bool) {
 	i, ok := parseName(statusNames[:], s)
 	return Status(i), ok
@@ -41,7 +41,7 @@ const (
 	// worker runs it.
 	PlacementParked Placement = iota + 1
 	// PlacementRedelivered: the broker keeps the message, and its redelivery makes the next
-	// attempt. The row has only the count.
+	// attempt. The row keeps only the count.
 	PlacementRedelivered
 )
 
@@ -72,8 +72,8 @@ const (
 	ContentTooLarge
 	// ContentOff: nothing is kept, by configuration.
 	ContentOff
-	// ContentOneWay: what is kept is for people to read. The codec cannot restore the
-	// message from it, such as from a redacted copy.
+	// ContentOneWay: the kept content is for people to read, such as a redacted copy. The codec
+	// cannot restore the message from it.
 	ContentOneWay
 	// ContentRefused: nothing is kept, because the codec refused the message for good.
 	ContentRefused

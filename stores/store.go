@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// Outcome is what a claim found. New outcomes may be added: treat an unknown one
-// as "cannot be judged now".
+// Outcome is the result of a claim. New outcomes may be added: treat an unknown one as "cannot be
+// decided now".
 type Outcome uint8
 
 const (
@@ -31,8 +31,8 @@ const (
 	Deferred
 	// Behind: an earlier message of the same order key is pending. Park this one, too.
 	Behind
-	// Claimable: nothing is in the way of a claim. Only Look returns it. If
-	// Verdict.Failure.Version is not 0 the message has failed before.
+	// Claimable: nothing prevents a claim. Only Look returns it. If Verdict.Failure.Version is
+	// not 0 the message has failed before.
 	Claimable
 	// Stale: there is no row, and the broker took the message before the time up to which
 	// the consumer's rows were purged, so nobody knows whether it was completed. Quarantine,
@@ -50,16 +50,15 @@ func (o Outcome) String() string {
 	return name(outcomeNames[:], uint8(o))
 }
 
-// Claim is the question whether a delivery may run the handler. Stores keep none of its
-// slices.
+// Claim asks whether a delivery may run the handler. Stores do not retain its slices.
 type Claim struct {
 	Key         Key
 	Fingerprint Fingerprint // compared with the row's; zero: never a conflict
 	TraceParent TraceParent // kept in the row, so that duplicates can point to it
 
-	// Bound is how long the transaction may stand still, and one statement may take. Then
-	// the server ends the transaction, so that a stopped or partitioned process frees the
-	// key. Stores without Capabilities.ServerBound cannot. Zero: no bound.
+	// Bound is how long the transaction may be idle, and one statement may take. Then the server
+	// ends the transaction, so that a stopped or partitioned process frees the key. Stores
+	// without Capabilities.ServerBound cannot. Zero: no bound.
 	Bound time.Duration
 
 	// Take is the version of the pending row that this attempt takes over, from Record or
@@ -75,7 +74,7 @@ type Claim struct {
 	OrderKey []byte
 
 	// Time is when the broker took the message, by its own clock; zero: unknown. A message
-	// without a row is Stale if that is before the consumer's Watermark.PurgedThrough.
+	// without a row is Stale if Time is before the consumer's Watermark.PurgedThrough.
 	Time time.Time
 }
 
@@ -83,7 +82,7 @@ type Claim struct {
 type Verdict struct {
 	Outcome Outcome
 
-	// Of the delivery that completed the message, for Duplicate and Conflict.
+	// About the delivery that completed the message, for Duplicate and Conflict.
 	Fingerprint Fingerprint
 	TraceParent TraceParent
 	CompletedAt time.Time // by the database's clock
@@ -94,9 +93,9 @@ type Verdict struct {
 	// message has failed before.
 	Failure FailureState
 
-	// Server stands for the server that has answered, as long as what it has committed stays:
-	// it is another one after a failover, after a restart, and where the server was set back
-	// to an earlier state. 0: this answer does not tell, or no server is behind the store.
+	// Server identifies the server that answered, and its state. It changes after a failover,
+	// after a restart, and when the server was restored to an earlier state. 0: unknown, or the
+	// store has no server.
 	Server uint64
 
 	// FingerprintUnknown: the row's fingerprint and the claim's could not be compared
@@ -108,17 +107,16 @@ type Verdict struct {
 //
 // Implementations are safe for concurrent use.
 type Inbox interface {
-	// Begin decides the claim and, if it is won, starts the attempt. The attempt is
-	// non-nil exactly if the outcome is Claimed and err is nil. With any other outcome
-	// nothing is written and no connection is held.
+	// Begin decides the claim and, if it is won, starts the attempt. The attempt is non-nil
+	// exactly if the outcome is Claimed and err is nil. With any other outcome nothing is written
+	// and no connection is held.
 	//
-	// The claim is the first statement of the transaction, and unique by the primary key;
-	// a takeover is one guarded change. A rollback leaves the failed row as it was. Begin
-	// never waits for another delivery of the same key: while one is in flight, in any
-	// process, the outcome is InFlight, or the error wraps ErrUnavailable if the store
-	// cannot tell.
+	// The claim is the first statement of the transaction, and unique by the primary key; a
+	// takeover is one guarded change. A rollback leaves the failed row as it was. Begin never
+	// waits for another delivery of the same key: while one is in flight, in any process, the
+	// outcome is InFlight, or the error wraps ErrUnavailable if the store cannot tell.
 	//
-	// ctx bounds Begin alone; cancelling it later does not touch the attempt. Errors wrap
+	// ctx bounds Begin alone; canceling it later does not touch the attempt. Errors wrap
 	// ErrUnavailable, ErrNotMigrated, ErrNotRegistered, ErrInvalidKey or ErrClosed; treat any
 	// other error as ErrUnavailable. After an error the key is as it was.
 	Begin(ctx context.Context, c Claim) (Attempt, Verdict, error)
@@ -131,20 +129,20 @@ type Inbox interface {
 // Its methods, those of optional interfaces included, are called by one goroutine at a
 // time.
 type Attempt interface {
-	// Context returns parent with the native transaction, for the handler. The context's
-	// value is the attempt itself, by which the inbox tells it from other transactions.
+	// Context returns parent with the native transaction, for the handler. The context's value is
+	// the attempt itself, which distinguishes it from other transactions.
 	Context(parent context.Context) context.Context
 
-	// Commit commits the claim and the handler's effects together. nil is proof: the
-	// transaction that committed is the one that holds the claim. Otherwise the error wraps ErrNotCommitted (and, where it applies, ErrTxAborted,
-	// ErrTxEnded, ErrTxEscaped, ErrTxExpired, ErrTxBusy, ErrReentered, ErrFailureHidden or
-	// ErrTxManaged) or ErrCommitUnknown. In each case the attempt is over and its
-	// connection given back or closed.
+	// Commit commits the claim and the handler's effects together. nil is proof: the transaction
+	// that committed is the one that holds the claim. Otherwise the error wraps ErrNotCommitted
+	// (and, where it applies, ErrTxAborted, ErrTxEnded, ErrTxEscaped, ErrTxExpired, ErrTxBusy,
+	// ErrReentered, ErrFailureHidden or ErrTxManaged) or ErrCommitUnknown. In each case the
+	// attempt is over and its connection given back or closed.
 	//
 	// A second call returns the same; after Rollback it returns ErrNotCommitted.
 	//
-	// ctx bounds the commit alone. If it ends while the server may be committing,
-	// the outcome is unknown.
+	// ctx bounds the commit alone. If it ends while the server may be committing, the outcome is
+	// unknown.
 	Commit(ctx context.Context) error
 
 	// Rollback ends the attempt and leaves no trace of it. After Commit or a first
@@ -154,27 +152,27 @@ type Attempt interface {
 	Rollback(ctx context.Context) error
 }
 
-// Emitter is implemented by attempts that can say something with their commit.
+// Emitter is implemented by attempts that can write outputs with their commit.
 type Emitter interface {
-	// Emit takes outputs to be written by Commit, as the last statements before the
-	// transaction ends, and sends nothing itself. It may be called several times; the outputs
-	// keep their order, and must not be changed before the attempt is over. They are written
-	// if Commit commits, and else never. Their numbers are drawn by Commit, after it has the
-	// locks of their order keys, which may make it wait for other transactions.
+	// Emit adds outputs to be written by Commit, as the last statements before the transaction
+	// ends. It sends nothing itself. It may be called several times; the outputs keep their
+	// order, and must not be changed before the attempt is over. They are written if and only if
+	// Commit commits. Commit draws their numbers after it has the locks of their order keys, and
+	// may wait for other transactions for these.
 	//
-	// If an output is not taken, none of the call is, and the attempt is as it was. Errors wrap
-	// ErrInvalidOutput, ErrTooLarge, ErrUnordered, or, once the attempt is over, ErrTxClosed. If
-	// it is so because of what the handler has done, Commit says why.
+	// If one output is refused, none of the call is added, and the attempt is as it was. Errors
+	// wrap ErrInvalidOutput, ErrTooLarge, ErrUnordered, or, once the attempt is over,
+	// ErrTxClosed. If the handler caused ErrTxClosed, Commit says why.
 	Emit(outputs []Output) error
 }
 
 // Interruptible is implemented by attempts that can tell the database's failures from
 // the handler's.
 type Interruptible interface {
-	// Interrupted returns why the database broke the attempt off: a lost connection, a
-	// restart, a deadlock, a serialization failure. Such an attempt is made again and not
-	// counted. It returns nil if there is no such reason; a failure that the handler undid
-	// by a savepoint is none. It is called after Commit or Rollback.
+	// Interrupted returns why the database interrupted the attempt: a lost connection, a restart,
+	// a deadlock, a serialization failure. Such an attempt is made again and not counted. It
+	// returns nil if there was no interruption, or the handler undid it by a savepoint. It is
+	// called after Commit or Rollback.
 	Interrupted() error
 }
 
@@ -182,52 +180,50 @@ type Interruptible interface {
 // of the message.
 type Refusing interface {
 	// Refuses reports whether err, returned by the handler or by Commit, is the database's
-	// refusal of a value: no number or date, too long, or NULL where that is not allowed. It
-	// would be refused each time, so the failure is permanent unless the policy says
-	// otherwise. It reports false for what another message may heal: a missing or an existing
-	// row, a CHECK, a division by zero, a result out of range.
+	// refusal of a value: not a number or date, too long, or NULL where that is not allowed. The
+	// value would be refused each time, so the failure is permanent unless the policy says
+	// otherwise. It reports false for errors that another message may fix: a missing or an
+	// existing row, a CHECK, a division by zero, a result out of range.
 	Refuses(err error) bool
 }
 
 // Escapable is implemented by the attempts of stores that cannot keep a handler from
 // committing (ErrTxEscaped).
 type Escapable interface {
-	// Escaped reports whether this attempt's claim is committed, and not that of another
-	// delivery. A store that cannot rule out that effects were committed without the claim
-	// commits the claim now and reports true. It waits as Resolver.Resolve does, and is
-	// called after Commit or Rollback. After an error ask again.
+	// Escaped reports whether the claim of this attempt, and not of another delivery, is
+	// committed. A store that cannot rule out that effects were committed without the claim
+	// commits the claim now and reports true. It waits as Resolver.Resolve does, and is called
+	// after Commit or Rollback. After an error call it again.
 	Escaped(ctx context.Context) (committed bool, err error)
 }
 
-// Resolver is implemented by stores that can find out how an unknown commit
-// (ErrCommitUnknown) ended. It is safe for concurrent use.
+// Resolver is implemented by stores that can find out the outcome of an unknown commit
+// (ErrCommitUnknown). It is safe for concurrent use.
 type Resolver interface {
-	// Resolve reports whether the key is completed. It first waits, bounded by ctx, until
-	// no transaction that could complete it is running, or keeps such a one from committing, and
-	// uses another connection than the attempt. An error wraps ErrUnavailable: ask again.
+	// Resolve reports whether the key is completed. It first waits, bounded by ctx, until no
+	// transaction that could complete the key is running, or prevents such a commit. It uses
+	// another connection than the attempt. If the error wraps ErrUnavailable, call it again.
 	Resolve(ctx context.Context, k Key) (completed bool, err error)
 }
 
 // Registration announces a consumer and the topic it reads.
 type Registration struct {
 	Consumer Consumer
-	Topic    string // as the handler subscribes to it, at most MaxTopicBytes; empty if it is not known
-	// AcceptTopic adds the topic to a consumer that is registered for others only, instead
-	// of refusing it. It is for a handler that has moved.
+	Topic    string // the handler's subscription, at most MaxTopicBytes; empty if unknown
+	// AcceptTopic adds the topic to a consumer that is registered for other topics only, instead
+	// of refusing it. It is for a handler that has moved to another topic.
 	AcceptTopic bool
 }
 
-// Registry records consumers. Registering is idempotent, and safe from many goroutines
-// and processes at once. What a store writes for a consumer is the consumer's whatever
-// becomes of its registration, which a failover can lose: a number that stands for it is
-// made of its name.
+// Registry records consumers. Registering is idempotent, and safe from many goroutines and
+// processes at once. A consumer's number is derived from its name, so that its rows stay its own
+// even if a failover loses the registration.
 type Registry interface {
-	// Register must succeed once in a process before other calls for the consumer, and
-	// again after one of them returned ErrNotRegistered: a store whose tables were gone
-	// forgets its consumers. It also checks the schema, as Validate does. Errors wrap
-	// ErrConsumerConflict (the consumer is registered for other topics),
-	// ErrConsumerCollision, ErrInvalidKey (no store accepts the name or topic),
-	// ErrNotMigrated, ErrSchemaNewer, ErrUnavailable or ErrClosed.
+	// Register must succeed once in a process before other calls for the consumer, and again
+	// after one of them returned ErrNotRegistered: a store whose tables were gone forgets its
+	// consumers. It also checks the schema, like Validate. Errors wrap ErrConsumerConflict (the
+	// consumer is registered for other topics), ErrConsumerCollision, ErrInvalidKey (no store
+	// accepts the name or topic), ErrNotMigrated, ErrSchemaNewer, ErrUnavailable or ErrClosed.
 	Register(ctx context.Context, r Registration) error
 }
 
@@ -235,50 +231,50 @@ type Registry interface {
 type Capabilities struct {
 	System string // "postgresql", "sqlite": the OpenTelemetry name of the database system
 
-	// ServerBound: the server ends the transaction of a paused process
-	// (Claim.Bound). Otherwise a stopped process holds its key until it goes on or dies.
+	// ServerBound: the server ends the transaction of a paused process (Claim.Bound). Otherwise a
+	// paused process holds its key until it goes on or dies.
 	ServerBound bool
 
 	// SingleWriter: transactions of different keys run one after another.
 	SingleWriter bool
 
-	// CommitUnproven: a handler that ends its transaction in SQL and begins another one
-	// goes unnoticed, and its message may be lost or run again. The driver does not tell
-	// the store whose transaction a commit has ended.
+	// CommitUnproven: a handler that ends its transaction in SQL and begins another one goes
+	// unnoticed, and its message may be lost or run again. The driver does not tell which
+	// transaction a commit has ended.
 	CommitUnproven bool
 
-	// SessionShared: what a handler changes in its session (a setting, a role, a temporary
-	// table) may stay for other messages, those of other consumers included, because the
-	// store does not see the change or does not own the session. Otherwise a connection
-	// whose session a handler may have changed serves no other message.
+	// SessionShared: a handler's changes to its session (a setting, a role, a temporary table)
+	// may affect other messages, those of other consumers included, because the store does not
+	// see the change or does not own the session. Otherwise a connection whose session a handler
+	// may have changed serves no other message.
 	SessionShared bool
 
 	// OutputsUnordered: outputs cannot have order keys, because the database does not number
 	// rows in the order of commits. It is known once a consumer is registered.
 	OutputsUnordered bool
 
-	// StaleUnseen: deliveries are not compared with what was purged, so that the retention
-	// window alone keeps messages from running again. It is known once a consumer is
+	// StaleUnseen: deliveries are not compared with the purge's watermark, so that only the
+	// retention window keeps purged messages from running again. It is known once a consumer is
 	// registered.
 	StaleUnseen bool
 
-	// ClaimsShared: deliveries of one message at the same moment may all be claimed, in
-	// different processes. One of them commits, and nothing of the others is written. Within a
-	// process, and under a lease, claims are exclusive.
+	// ClaimsShared: deliveries of one message at the same moment may all be claimed, in different
+	// processes. One of them commits, and the others write nothing. Within a process, and under a
+	// lease, claims are exclusive.
 	ClaimsShared bool
 
 	// Unordered: order keys are refused, by Begin with ErrUnordered.
 	Unordered bool
 
-	// ChangesSplit: an operator's batch is changed message by message, and numbers grow within
-	// a process only.
+	// ChangesSplit: an operator's batch changes one message at a time, and numbers grow only
+	// within a process.
 	ChangesSplit bool
 
 	Pool Pool
 }
 
-// Store is everything an adapter of this module offers. It is safe for concurrent use. What
-// its methods return, slices and maps included, is the caller's.
+// Store is everything that an adapter of this module offers. It is safe for concurrent use. Its
+// results, slices and maps included, are the caller's.
 type Store interface {
 	Inbox
 	Registry
@@ -289,7 +285,7 @@ type Store interface {
 	Migrator
 	// Capabilities does no I/O and may be called at any time.
 	Capabilities() Capabilities
-	// Close closes what the store has opened itself; a pool given by the caller stays
-	// open. End attempts before.
+	// Close closes what the store has opened itself; a pool given by the caller stays open. End
+	// all attempts before.
 	io.Closer
 }
