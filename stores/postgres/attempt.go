@@ -16,7 +16,7 @@ type attempt struct {
 
 	conn   *pgxpool.Conn
 	tx     managedTx
-	member *member // of a batch, which has the connection; nil: it is alone
+	member *member // the member of a batch, which has the connection; nil: alone
 }
 
 var (

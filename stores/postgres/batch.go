@@ -13,10 +13,10 @@ import (
 
 var _ stores.Batcher = (*Store)(nil)
 
-// BatchLimit implements stores.Batcher. Each member has one of the server's locks.
+// BatchLimit implements stores.Batcher. Each member takes one of the server's locks.
 func (s *Store) BatchLimit(concurrent int) int { return s.tables.BatchLimit(concurrent) }
 
-// BeginBatch implements stores.Batcher, in one trip.
+// BeginBatch implements stores.Batcher, in one round trip.
 func (s *Store) BeginBatch(ctx context.Context, claims []stores.Claim) (stores.Batch, error) {
 	consumer, err := s.tables.Known(claims[0].Key)
 	if err != nil {
@@ -98,12 +98,12 @@ func (b *batch) Cut() {
 	}
 }
 
-// member is one message's part of a batch. The handler uses the transaction through tx.
+// member is one message's part of a batch. Its handler uses the transaction through tx.
 type member struct {
 	*claimtx.Member
 
 	batch *batch
-	own   attempt // what tx counts its statements by
+	own   attempt // counts the statements of tx
 	tx    memberTx
 }
 

@@ -10,9 +10,9 @@ import (
 	"github.com/millpond-go/millpond/stores/postgres/internal/claimtx"
 )
 
-// memberTx is the pgx.Tx that handlers get in a batch: the transaction, or a savepoint in
-// it. It refuses what the other members would notice, and sends the member's savepoint with
-// its first statement.
+// memberTx is the pgx.Tx that handlers get in a batch: the transaction, or a savepoint in it. It
+// refuses statements that would affect other members, and sends the member's savepoint with its
+// first statement.
 type memberTx struct {
 	managedTx
 
@@ -21,12 +21,12 @@ type memberTx struct {
 
 var _ pgx.Tx = (*memberTx)(nil)
 
-// admit lets a statement pass that can be shared.
+// admit checks that a statement can be shared.
 func (t *memberTx) admit(ctx context.Context, sql string, args []any) (string, []any, error) {
 	for _, arg := range args {
 		switch arg.(type) {
 		case pgx.NamedArgs, pgx.StrictNamedArgs:
-		case pgx.QueryRewriter: // it is given the connection
+		case pgx.QueryRewriter: // it would get the connection
 			return sql, args, t.member.Apart("a QueryRewriter")
 		}
 	}
@@ -40,7 +40,8 @@ func (t *memberTx) admit(ctx context.Context, sql string, args []any) (string, [
 	return sql, args, nil
 }
 
-// save makes the savepoint in a trip of its own, where it cannot ride.
+// save makes the savepoint in a round trip of its own, where it cannot be combined with a
+// statement.
 func (t *memberTx) save(ctx context.Context) error {
 	if !t.member.Saving() {
 		return nil
@@ -56,8 +57,8 @@ func (t *memberTx) save(ctx context.Context) error {
 	return err
 }
 
-// rides reports whether the savepoint is to ride with a statement, which is then sent as a
-// batch. Its options cannot be.
+// rides reports whether the savepoint can be sent with a statement, as a batch. A batch cannot
+// have the statement's options.
 func (t *memberTx) rides(args []any) bool {
 	if !t.member.Saving() {
 		return false
@@ -72,8 +73,8 @@ func (t *memberTx) rides(args []any) bool {
 	return true
 }
 
-// ride sends the savepoint and a statement in one trip, and returns the results that are left
-// to be read: the statement's. The caller has acquired the attempt.
+// ride sends the savepoint and a statement in one round trip, and returns the results of the
+// statement. The caller has acquired the attempt.
 func (t *memberTx) ride(ctx context.Context, sql string, args []any) (pgx.BatchResults, error) {
 	var batch pgx.Batch
 	batch.Queue(claimtx.Savepoint)
@@ -197,7 +198,7 @@ func (t *memberTx) CopyFrom(ctx context.Context, table pgx.Identifier, columns [
 	return t.managedTx.CopyFrom(ctx, table, columns, src)
 }
 
-// Prepare prepares nothing that others could meet.
+// Prepare refuses statements that other members could find.
 func (t *memberTx) Prepare(ctx context.Context, name, sql string) (*pgconn.StatementDescription, error) {
 	if name != "" && name != sql {
 		return nil, t.member.Apart("a statement prepared by name")
@@ -211,18 +212,18 @@ func (t *memberTx) Prepare(ctx context.Context, name, sql string) (*pgconn.State
 	return t.managedTx.Prepare(ctx, name, sql)
 }
 
-// Conn returns a connection that is closed. Its types are there; the transaction is not.
+// Conn returns a closed connection. Its types are there; the transaction is not.
 func (t *memberTx) Conn() *pgx.Conn { return t.dead().Conn() }
 
-// LargeObjects returns those of a connection that is closed.
+// LargeObjects returns those of a closed connection.
 func (t *memberTx) LargeObjects() pgx.LargeObjects { return t.dead().LargeObjects() }
 
 // deadTimeout bounds the wait for the connection that dead closes.
 const deadTimeout = time.Second
 
-// dead returns a transaction of a connection that is closed, for a handler that would use it
-// beside the bookkeeping: it may not have the one that others' claims are in, and runs again
-// in one of its own.
+// dead returns the transaction of a closed connection, for a handler that wants the connection
+// itself. It must not have the one with the claims of others, and runs again in a transaction of
+// its own.
 func (t *memberTx) dead() pgx.Tx {
 	_ = t.member.Apart("the connection")
 	ctx, cancel := context.WithTimeout(context.Background(), deadTimeout)
@@ -240,13 +241,13 @@ func (t *memberTx) dead() pgx.Tx {
 	return tx
 }
 
-// closedTx stands for a transaction where there is no connection left that could be closed.
+// closedTx replaces a transaction when there is no connection to close.
 type closedTx struct{ pgx.Tx }
 
 func (closedTx) Conn() *pgx.Conn                { return nil }
 func (closedTx) LargeObjects() pgx.LargeObjects { return pgx.LargeObjects{} }
 
-// ridingRows are those of the last statement of a batch, which ends with them.
+// ridingRows are the rows of the last statement of a batch. Closing them closes the batch.
 type ridingRows struct {
 	pgx.Rows
 
@@ -284,7 +285,7 @@ func (r *ridingRows) Close() {
 	_ = r.results.Close()
 }
 
-// firstRow is the first of rows.
+// firstRow is the first row of rows.
 type firstRow struct{ rows pgx.Rows }
 
 func (r firstRow) Scan(dest ...any) error {

@@ -8,30 +8,30 @@
 //
 //	store, err := postgres.Open(ctx, "postgres://billing@db/billing")
 //
-// Programs that use database/sql take package sqldb instead, on the same tables.
+// Programs on database/sql use package sqldb instead, with the same tables.
 //
 // A handler gets the transaction, a pgx.Tx, as its parameter from [Handler], or from the
 // message's context by [TxFromContext]. Its Commit and Rollback belong to millpond: see
-// stores.ErrTxManaged. A handler that only writes may hand its statements over: [Queued].
+// stores.ErrTxManaged. A handler that only writes can queue its statements: [Queued].
 //
 // # URL
 //
-// postgres:// and postgresql:// URLs are pgx's, with its parameters and environment
-// variables (PGPASSWORD and so on). Four parameters are millpond's: millpond_schema and
-// millpond_prefix, the names of [Config], millpond_server=any for Config.AnyServer, and
-// pgbouncer=transaction for a pooler in transaction mode.
+// postgres:// and postgresql:// URLs are pgx's, with its parameters and environment variables
+// (PGPASSWORD and so on). Four parameters are millpond's: millpond_schema and millpond_prefix,
+// the names of [Config], millpond_server=any for Config.AnyServer, and pgbouncer=transaction for
+// a pooler in transaction mode.
 //
 // # What it guarantees
 //
-// Transactions are READ COMMITTED unless Config.Isolation says otherwise. A first delivery
-// that is not suspect costs no round trip and no commit more than the handler in BEGIN and
-// COMMIT, and waits for no lock of millpond's. The server frees the key of a paused process
-// (stores.Capabilities.ServerBound). A connection whose session a handler may have changed
-// serves no other message. Retry workers are woken by NOTIFY: see [Store.Listen].
+// Transactions are READ COMMITTED unless Config.Isolation says otherwise. A first delivery that
+// is not suspect costs no more round trips and commits than the handler in BEGIN and COMMIT, and
+// waits for no lock of millpond's. The server frees the key of a paused process
+// (stores.Capabilities.ServerBound). A connection whose session a handler may have changed serves
+// no other message. Retry workers are woken by NOTIFY: see [Store.Listen].
 //
-// A commit is as durable as the server makes it: with synchronous_commit=off, or after a
-// failover to an asynchronous standby, a committed message can be gone although it was
-// acked. A handler that commits through tx.Conn() is noticed, and its message quarantined.
+// A commit is as durable as the server makes it: with synchronous_commit=off, or after a failover
+// to an asynchronous standby, a committed message can be lost although it was acked. A handler
+// that commits through tx.Conn() is noticed, and its message quarantined.
 //
 // docs/stores.md has what a message costs and what the operator must set, poolers included;
 // docs/store-internals.md has how claims, locks and bounds work.

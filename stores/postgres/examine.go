@@ -42,8 +42,8 @@ func (s *Store) Examine(ctx context.Context, e stores.Examination) ([]stores.Fin
 	return findings, nil
 }
 
-// sharesSessions reports whether two connections are given one session of the server's, one
-// after the other.
+// sharesSessions reports whether two connections get one session of the server, one after the
+// other.
 func (s *Store) sharesSessions(ctx context.Context) (shared bool, err error) {
 	first, err := s.acquire(ctx)
 	if err != nil {
@@ -55,7 +55,7 @@ func (s *Store) sharesSessions(ctx context.Context) (shared bool, err error) {
 		return false, err
 	}
 	defer second.Release()
-	const tries = 4 // a pooler may have other sessions that are free, and take them in turns
+	const tries = 4 // a pooler may use several free sessions in turn
 	seen := make(map[int64]*pgx.Conn)
 	for _, conn := range []*pgx.Conn{first.Conn(), second.Conn()} {
 		for range tries {

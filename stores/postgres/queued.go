@@ -11,9 +11,9 @@ import (
 	"github.com/millpond-go/millpond/stores/postgres/internal/claimtx"
 )
 
-// Queue takes the statements of a handler that [Queued] has made. They are sent together with
-// COMMIT when the handler has returned nil, in the order in which they were queued, so that it
-// never sees their results. It belongs to one goroutine.
+// Queue collects the statements of a handler made by [Queued]. They are sent together with COMMIT
+// after the handler has returned nil, in the order of the queue, so the handler does not see
+// their results. It belongs to one goroutine.
 type Queue struct {
 	statements []claimtx.Request
 }
@@ -23,15 +23,15 @@ func (q *Queue) Exec(sql string, args ...any) {
 	q.statements = append(q.statements, claimtx.Request{SQL: sql, Args: args, Rows: -1})
 }
 
-// ExecRows queues an INSERT, UPDATE, DELETE, MERGE or SELECT that has to change or return so
-// many rows. If it does not nothing is committed, and the attempt has failed with a [*RowsError].
+// ExecRows queues an INSERT, UPDATE, DELETE, MERGE or SELECT that must change or return that many
+// rows. Otherwise nothing is committed, and the attempt fails with a [*RowsError].
 func (q *Queue) ExecRows(rows int64, sql string, args ...any) {
 	q.statements = append(q.statements, claimtx.Request{SQL: sql, Args: args, Rows: max(rows, 0)})
 }
 
 // StatementError is the error of a queued statement.
 type StatementError struct {
-	Number int    // of the statement in its queue, from 1
+	Number int    // number in the queue, from 1
 	SQL    string // as it was queued
 	Err    error
 }
@@ -45,21 +45,20 @@ func (e *StatementError) Error() string {
 // Unwrap returns the error without the statement.
 func (e *StatementError) Unwrap() error { return e.Err }
 
-// RowsError is why a statement of [Queue.ExecRows] has failed the attempt. It does not say that
-// the message will never do: a RetryPolicy.Classify may.
+// RowsError says that a statement of [Queue.ExecRows] changed or returned another number of rows.
+// It does not make the failure permanent; RetryPolicy.Classify can.
 type RowsError struct{ Want, Got int64 }
 
 // Error implements error.
 func (e *RowsError) Error() string {
-	return fmt.Sprintf("it was to change or return %d rows, and did so with %d", e.Want, e.Got)
+	return fmt.Sprintf("it had to change or return %d rows, but did so with %d", e.Want, e.Got)
 }
 
-// Queued adapts a function that hands over its statements to a handler for
-// Router.AddConsumerHandler. A message alone takes two round trips: one for BEGIN and the
-// claim, one for the statements and COMMIT. What the function has to read it reads by
-// TxFromContext, in trips of its own.
+// Queued adapts a function that queues its statements to a handler for Router.AddConsumerHandler.
+// A single message takes two round trips: one for BEGIN and the claim, one for the statements and
+// COMMIT. The function can read with TxFromContext, in round trips of its own.
 //
-// The statements have as long as InboxConfig.CommitTimeout. One that would end the transaction
+// The statements may take InboxConfig.CommitTimeout. A statement that would end the transaction
 // is refused with stores.ErrTxManaged. The errors are those of [Handler].
 func Queued(f func(ctx context.Context, q *Queue, msg *message.Message) error) message.NoPublishHandlerFunc {
 	handle := sqltx.Handler(attemptKey{}, func(ctx context.Context, tx pgx.Tx, msg *message.Message) error {
@@ -69,11 +68,11 @@ func Queued(f func(ctx context.Context, q *Queue, msg *message.Message) error) m
 		}
 		return q.hand(ctx, tx)
 	})
-	return func(msg *message.Message) error { return handle(msg) } // router looks at the file of this function
+	return func(msg *message.Message) error { return handle(msg) } // package router finds the store by the file of this function
 }
 
 func (q *Queue) hand(ctx context.Context, tx pgx.Tx) error {
-	// What Handler gives.
+	// Handler gives this type.
 	managed, _ := tx.(*managedTx)
 	shared, inBatch := tx.(*memberTx)
 	for i := range q.statements {

@@ -6,7 +6,7 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// managedRows are in use until they are closed, which reading to the end does.
+// managedRows count as in use until they are closed, or read to the end.
 type managedRows struct {
 	watchedRows
 
@@ -64,14 +64,14 @@ func (r *managedRow) Scan(dest ...any) error {
 	}
 	r.scanned = true
 	failure := err
-	if errors.Is(err, pgx.ErrNoRows) { // an answer
+	if errors.Is(err, pgx.ErrNoRows) { // no failure
 		failure = nil
 	}
 	r.attempt.Release(failure)
 	return err
 }
 
-// managedBatch is in use until it is closed.
+// managedBatch counts as in use until it is closed.
 type managedBatch struct {
 	watchedResults
 
@@ -87,8 +87,7 @@ func (b *managedBatch) Close() error {
 	return err
 }
 
-// What the driver itself hands out is watched for one thing: that the handler takes the
-// connection from it.
+// Rows of the driver itself are watched only for a handler that takes the connection from them.
 
 type watchedRows struct {
 	pgx.Rows
@@ -106,7 +105,7 @@ func (r watchedRows) Conn() *pgx.Conn {
 	return r.Rows.Conn()
 }
 
-// watched returns dest, with a destination that is handed the rows themselves wrapped.
+// watched returns dest, with destinations that receive rows wrapped.
 func (a *attempt) watched(dest []any) []any {
 	if len(dest) != 1 {
 		return dest
@@ -129,7 +128,7 @@ func (s watchedScanner) ScanRow(rows pgx.Rows) error {
 	return s.RowScanner.ScanRow(watchedRows{rows, s.attempt})
 }
 
-// watchCallback has the callback of a queued query meet watched rows.
+// watchCallback wraps the rows that the callback of a queued query gets.
 func (a *attempt) watchCallback(query *pgx.QueuedQuery) {
 	if callback := query.Fn; callback != nil {
 		query.Fn = func(results pgx.BatchResults) error {

@@ -17,17 +17,17 @@ import (
 
 // Config configures a [Store]. The zero value is ready to use.
 type Config struct {
-	// Schema holds millpond's tables; "" is the first of the connection's
-	// search_path. It must exist.
+	// Schema is the schema of millpond's tables; "" is the first of the connection's search_path.
+	// It must exist.
 	Schema string
 	// TablePrefix begins the tables' names; "" means "millpond_".
 	TablePrefix string
-	// Isolation of the handlers' transactions; "" means read committed. With a
-	// higher level a claim may fail with a serialization error, which counts as a delivery
-	// in flight: it is tried again, and stops no other message.
+	// Isolation of the handlers' transactions; "" means read committed. At a higher level a claim
+	// may fail with a serialization error. It counts as a delivery in flight: it is tried again,
+	// and stops no other message.
 	Isolation pgx.TxIsoLevel
-	// AnyServer uses a server that is not PostgreSQL by its name, or whose locks do not lock,
-	// which the store refuses otherwise. It is for those who know the server better.
+	// AnyServer accepts a server that calls itself something other than PostgreSQL, or whose
+	// locks do not lock. The store refuses such servers otherwise.
 	AnyServer bool
 }
 
@@ -40,10 +40,10 @@ type Store struct {
 	tables   *tables.Tables
 	pool     *pgxpool.Pool
 	ownsPool bool
-	pooled   bool // by a pooler in transaction mode
+	pooled   bool // behind a pooler in transaction mode
 }
 
-// contract is what all stores on PostgreSQL share.
+// contract is shared by all stores on PostgreSQL.
 type contract = tables.Store
 
 var (
@@ -55,9 +55,9 @@ var (
 	_ stores.PoolReporter = (*Store)(nil)
 )
 
-// New returns a store on a pool that stays the caller's. It does no I/O. Handlers
-// hold one connection each while they run, and one more is needed now and then, so
-// the pool should have more connections than there are deliveries in flight.
+// New returns a store on a pool that stays the caller's. It does no I/O. Each running handler
+// holds one connection, and the store sometimes needs one more, so the pool should have more
+// connections than there are deliveries in flight.
 func New(pool *pgxpool.Pool, c Config) (*Store, error) {
 	if pool == nil {
 		return nil, errors.New("postgres: the pool is nil")
@@ -144,9 +144,9 @@ func (s *Store) Close() error {
 	return nil
 }
 
-// Listen implements stores.Waker, on a connection of its own that is opened by way of
-// the pool and does not count towards its limit. Behind a pooler in transaction mode
-// nothing could be heard: then it returns an error at once.
+// Listen implements stores.Waker, on a connection of its own that the pool's settings open and
+// its limit does not count. Notifications do not pass a pooler in transaction mode: then it
+// returns an error at once.
 func (s *Store) Listen(ctx context.Context, wake func()) error {
 	if s.pooled {
 		return pgurl.ErrNoListen
@@ -154,7 +154,7 @@ func (s *Store) Listen(ctx context.Context, wake func()) error {
 	return s.tables.Listen(ctx, s.apart, wake)
 }
 
-// apart opens a connection by way of the pool.
+// apart opens a connection with the pool's settings, outside the pool.
 func (s *Store) apart(ctx context.Context) (*pgx.Conn, error) {
 	pooled, err := s.acquire(ctx)
 	if err != nil {

@@ -13,19 +13,19 @@ import (
 	"github.com/millpond-go/millpond/stores"
 )
 
-// TxFromContext returns the transaction that holds the claim, for use in a handler
-// with the context of its message. It reports false if there is no inbox on a
-// Postgres store around the handler.
+// TxFromContext returns the transaction that holds the claim, for use in a handler with the
+// context of its message. It reports false if there is no inbox on a Postgres store around the
+// handler.
 //
-// The transaction is used like any pgx.Tx, savepoints (Begin, pgx.BeginFunc)
-// included. Its Commit and Rollback return stores.ErrTxManaged, as does SQL that
-// would end it, and the attempt then cannot be committed. After the handler has
-// returned its methods return pgx.ErrTxClosed, and Conn nil. What Conn and LargeObjects
-// have returned before must not be kept: the connection serves other messages then.
+// The transaction is used like any pgx.Tx, savepoints (Begin, pgx.BeginFunc) included. Its Commit
+// and Rollback return stores.ErrTxManaged, as does SQL that would end it, and the attempt then
+// cannot be committed. After the handler has returned its methods return pgx.ErrTxClosed, and
+// Conn nil. Results of Conn and LargeObjects must not be kept: the connection serves other
+// messages afterwards.
 //
-// In a batch (middleware.InboxConfig.BatchByHandler) what other messages would notice returns
-// stores.ErrNotShared, and Conn a connection that is closed. The handler is then run again in a
-// transaction of its own.
+// In a batch (middleware.InboxConfig.BatchByHandler), statements that would affect other messages
+// return stores.ErrNotShared, and Conn returns a closed connection. The handler then runs again
+// in a transaction of its own.
 func TxFromContext(ctx context.Context) (pgx.Tx, bool) {
 	return sqltx.FromContext[pgx.Tx](ctx, attemptKey{})
 }
@@ -36,20 +36,20 @@ func TxFromContext(ctx context.Context) (pgx.Tx, bool) {
 // attempt.
 func Handler(f func(ctx context.Context, tx pgx.Tx, msg *message.Message) error) message.NoPublishHandlerFunc {
 	handle := sqltx.Handler(attemptKey{}, f)
-	return func(msg *message.Message) error { return handle(msg) } // router looks at the file of this function
+	return func(msg *message.Message) error { return handle(msg) } // package router finds the store by the file of this function
 }
 
-// Lease makes a handler of an effect outside of the database, and of what is written when it
-// has happened, in the transaction that completes the message. That is done again while it
-// fails and the lease lives, and the effect is not; its result is what write gets. It is for
-// handlers of InboxConfig.LeaseByHandler, and returns stores.ErrNoLease before the effect for
-// others. An inbox that is not on a Postgres store completes nothing.
+// Lease makes a handler of two functions: effect runs first, outside the database, and write runs
+// in the transaction that completes the message, with the result of effect. If the completion
+// fails it is tried again while the lease lives, with write but without effect. It is for
+// handlers of InboxConfig.LeaseByHandler; without a lease it returns stores.ErrNoLease before the
+// effect. An inbox on another store completes nothing.
 func Lease[R any](
 	effect func(ctx context.Context, msg *message.Message) (R, error),
 	write func(ctx context.Context, tx pgx.Tx, msg *message.Message, result R) error,
 ) message.NoPublishHandlerFunc {
 	handle := sqltx.Lease(attemptKey{}, effect, write)
-	return func(msg *message.Message) error { return handle(msg) } // router looks at the file of this function
+	return func(msg *message.Message) error { return handle(msg) } // package router finds the store by the file of this function
 }
 
 // managedTx is the pgx.Tx that handlers get: the transaction of an attempt, or a
@@ -91,8 +91,8 @@ func (t *managedTx) finish(ctx context.Context, end func(pgx.Tx, context.Context
 	return err
 }
 
-// admit lets a statement of the handler pass, unless it would end the transaction. A
-// rewriter is run here, so that what is looked at is what is sent.
+// admit checks that a statement of the handler would not end the transaction. A rewriter runs
+// here, so that the checked text is the one that is sent.
 func (t *managedTx) admit(ctx context.Context, sql string, args []any) (string, []any, error) {
 	sql, args, err := rewrite(ctx, t.tx.Conn(), sql, args)
 	if err != nil {
@@ -150,8 +150,8 @@ func (t *managedTx) QueryRow(ctx context.Context, sql string, args ...any) pgx.R
 	return &managedRow{watchedRow: watchedRow{t.tx.QueryRow(ctx, sql, args...), t.attempt}}
 }
 
-// SendBatch reads the text of each query before any is sent. Their rows are the driver's
-// own, so the commit checks whose transaction it is.
+// SendBatch checks the text of each query before any is sent. Its rows are the driver's own, so
+// the commit checks whose transaction it is.
 func (t *managedTx) SendBatch(ctx context.Context, b *pgx.Batch) pgx.BatchResults {
 	for _, query := range b.QueuedQueries {
 		var err error
@@ -180,8 +180,8 @@ func (t *managedTx) CopyFrom(ctx context.Context, table pgx.Identifier, columns 
 	return n, err
 }
 
-// Prepare leaves a statement behind in the session, whose name another message's handler
-// may have for another one; if the name is the text itself it cannot.
+// Prepare leaves a statement in the session, under a name that another message's handler may use
+// for a different one; a name that is the text itself cannot clash.
 func (t *managedTx) Prepare(ctx context.Context, name, sql string) (*pgconn.StatementDescription, error) {
 	if name != "" && name != sql {
 		t.attempt.Mark()
@@ -194,7 +194,7 @@ func (t *managedTx) Prepare(ctx context.Context, name, sql string) (*pgconn.Stat
 	return description, err
 }
 
-// LargeObjects bypasses the bookkeeping, so the commit checks whose transaction it is.
+// LargeObjects bypasses the checks, so the commit checks whose transaction it is.
 func (t *managedTx) LargeObjects() pgx.LargeObjects {
 	if !t.attempt.Distrust() {
 		return pgx.LargeObjects{}
@@ -202,8 +202,8 @@ func (t *managedTx) LargeObjects() pgx.LargeObjects {
 	return t.tx.LargeObjects()
 }
 
-// Conn bypasses the bookkeeping, so the commit checks whose transaction it is, and the
-// connection is closed after the attempt. Then it returns nil.
+// Conn bypasses the checks, so the commit checks whose transaction it is, and the connection is
+// closed after the attempt. Then it returns nil.
 func (t *managedTx) Conn() *pgx.Conn {
 	if !t.attempt.Bare() {
 		return nil

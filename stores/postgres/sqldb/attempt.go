@@ -9,12 +9,12 @@ import (
 	"github.com/millpond-go/millpond/stores/postgres/internal/claimtx"
 )
 
-// attempt is a transaction on a connection of ours that holds a claim. It is ended on
-// the connection itself, past database/sql, whose Commit has no context.
+// attempt is a transaction with a claim, on a connection of our connector. It is ended on the
+// connection itself, past database/sql, whose Commit has no context.
 type attempt struct {
 	claimtx.Tx
 
-	begun  beginning // the context that database/sql has
+	begun  beginning // the context that database/sql holds
 	conn   *conn
 	tx     *sql.Tx
 	ending sync.Mutex // the connection is not given back while this is held
@@ -36,7 +36,8 @@ func (a *attempt) Context(parent context.Context) context.Context {
 // Native implements sqltx.Carrier.
 func (a *attempt) Native() *sql.Tx { return a.tx }
 
-// Emit implements stores.Emitter. A goroutine of the handler may be ending the transaction.
+// Emit implements stores.Emitter. The lock is for a goroutine of the handler that ends the
+// transaction.
 func (a *attempt) Emit(outputs []stores.Output) error {
 	a.ending.Lock()
 	defer a.ending.Unlock()
@@ -63,6 +64,5 @@ func (a *attempt) end(ctx context.Context, how func(*claimtx.Tx, context.Context
 	return err
 }
 
-// cut closes the socket, the one thing that is safe to do while another goroutine reads
-// from it.
+// cut closes the socket: nothing else is safe while another goroutine reads from it.
 func (a *attempt) cut() { _ = a.conn.Conn().PgConn().Conn().Close() }

@@ -17,7 +17,7 @@ import (
 
 var _ stores.Batcher = (*Store)(nil)
 
-// BatchLimit implements stores.Batcher. There are batches on connections of ours alone.
+// BatchLimit implements stores.Batcher. Only connections of our connector have batches.
 func (s *Store) BatchLimit(concurrent int) int {
 	if s.ours == nil {
 		return 0
@@ -25,7 +25,7 @@ func (s *Store) BatchLimit(concurrent int) int {
 	return s.tables.BatchLimit(concurrent)
 }
 
-// BeginBatch implements stores.Batcher, in one trip.
+// BeginBatch implements stores.Batcher, in one round trip.
 func (s *Store) BeginBatch(ctx context.Context, claims []stores.Claim) (stores.Batch, error) {
 	consumer, err := s.tables.Known(claims[0].Key)
 	if err != nil {
@@ -49,8 +49,8 @@ func (s *Store) BeginBatch(ctx context.Context, claims []stores.Claim) (stores.B
 	return b, nil
 }
 
-// batchBeginning is the context of a BeginTx that has the driver begin with claims. It ends like
-// that of one claim.
+// batchBeginning is the context of a BeginTx that makes the driver begin with claims. It ends
+// like beginning.
 type batchBeginning struct {
 	context.Context //nolint:containedctx // this is a context
 
@@ -83,7 +83,7 @@ func (c *conn) beginBatch(begin *batchBeginning) (driver.Tx, error) {
 	})
 	switch {
 	case err != nil && pgconn.SafeToRetry(err):
-		return nil, driver.ErrBadConn // and database/sql comes with another connection
+		return nil, driver.ErrBadConn // database/sql then uses another connection
 	case err != nil:
 		claimtx.Abandon(begin.Context, pgxConn)
 		return nil, err
@@ -93,7 +93,7 @@ func (c *conn) beginBatch(begin *batchBeginning) (driver.Tx, error) {
 	return sharedTx{}, nil
 }
 
-// sharedTx is what database/sql believes to be the transaction of a batch, which ends it itself.
+// sharedTx is the transaction that database/sql sees; the batch ends the real one itself.
 type sharedTx struct{}
 
 func (sharedTx) Commit() error   { return stores.ErrTxManaged }
@@ -104,7 +104,7 @@ type batch struct {
 	*claimtx.Shared
 
 	members []stores.Member
-	own     []*member // those that are won
+	own     []*member // members whose claims were won
 	conn    *conn
 	tx      *sql.Tx
 	over    sync.Once
@@ -135,7 +135,7 @@ func (b *batch) giveBack(left claimtx.Left, err error) error {
 	return err
 }
 
-// Cut implements stores.Batch. The connection is given back when nothing uses it any more.
+// Cut implements stores.Batch. The connection is given back once it is not in use.
 func (b *batch) Cut() {
 	b.over.Do(func() {
 		_ = b.conn.Conn().PgConn().Conn().Close()
@@ -150,7 +150,7 @@ func (b *batch) end() {
 	})
 }
 
-// leave lets database/sql know. Nothing is sent.
+// leave tells database/sql. Nothing is sent.
 func (b *batch) leave() {
 	for _, m := range b.own {
 		if m.tx != nil {
@@ -184,7 +184,7 @@ func (m *member) Context(parent context.Context) context.Context {
 // Native implements sqltx.Carrier.
 func (m *member) Native() *sql.Tx { return m.tx }
 
-// Admit implements holder: it lets a statement pass that can be shared.
+// Admit implements holder: it checks that a statement can be shared.
 func (m *member) Admit(query string) error {
 	if what := claimtx.Unshared(query); what != "" {
 		return m.Apart(what)

@@ -14,10 +14,10 @@ import (
 	"github.com/millpond-go/millpond/stores/postgres/internal/tables"
 )
 
-// beginning is the context of a BeginTx that has the driver begin with a claim. It ends
-// with the context of Begin until the claim is won, and never from then on: database/sql
-// asks for Done when it has the transaction, in order to roll it back, and this keeps
-// them apart without a context, a callback and their locks for each message.
+// beginning is the context of a BeginTx that makes the driver begin with a claim. It ends with
+// the context of Begin until the claim is won, and never afterwards. database/sql asks for Done
+// once it has the transaction, in order to roll it back; this type keeps them apart without a
+// context, a callback and their locks for each message.
 type beginning struct {
 	context.Context //nolint:containedctx // this is a context
 
@@ -25,9 +25,9 @@ type beginning struct {
 	consumer int64
 	claim    *stores.Claim
 	attempt  *attempt
-	won      atomic.Bool // connecting may leave goroutines that ask as well
+	won      atomic.Bool // connecting may leave goroutines that ask, too
 
-	verdict stores.Verdict // unless BeginTx has failed for another reason than errNotWon
+	verdict stores.Verdict // unless BeginTx failed for another reason than errNotWon
 }
 
 // Done implements context.Context.
@@ -40,7 +40,7 @@ func (b *beginning) Done() <-chan struct{} {
 
 var errNotWon = errors.New("sqldb: the claim was not won")
 
-// begin has the driver begin with the claim.
+// begin makes the driver begin with the claim.
 func (s *Store) begin(ctx context.Context, consumer int64, c *stores.Claim) (stores.Attempt, stores.Verdict, error) {
 	a := &attempt{}
 	b := &a.begun
@@ -74,7 +74,7 @@ func (c *conn) BeginTx(ctx context.Context, opts driver.TxOptions) (driver.Tx, e
 	won, verdict, err := claimtx.Claim(b.Context, pgxConn, b.tables, b.consumer, b.claim)
 	switch {
 	case err != nil && pgconn.SafeToRetry(err):
-		return nil, driver.ErrBadConn // and database/sql comes with another connection
+		return nil, driver.ErrBadConn // database/sql then uses another connection
 	case err != nil:
 		claimtx.Abandon(b.Context, pgxConn)
 		return nil, err

@@ -15,10 +15,9 @@ import (
 	"github.com/millpond-go/millpond/stores/postgres/internal/claimtx"
 )
 
-// NewConnector returns a connector of pgx's database/sql driver whose transactions can
-// be begun together with a claim, and are watched while they hold one. For everything
-// else its connections are pgx's; sql.Conn.Raw hands out a value with a method
-// Conn() *pgx.Conn, not a *stdlib.Conn.
+// NewConnector returns a connector of pgx's database/sql driver. Its transactions can begin
+// together with a claim, and are watched while they hold one. Otherwise its connections behave
+// like pgx's; sql.Conn.Raw hands out a value with a method Conn() *pgx.Conn, not a *stdlib.Conn.
 //
 //	db := sql.OpenDB(sqldb.NewConnector(config))
 func NewConnector(config *pgx.ConnConfig, options ...stdlib.OptionOpenDB) driver.Connector {
@@ -27,7 +26,7 @@ func NewConnector(config *pgx.ConnConfig, options ...stdlib.OptionOpenDB) driver
 
 type connector struct {
 	inner  driver.Connector
-	pooled bool // by a pooler in transaction mode
+	pooled bool // behind a pooler in transaction mode
 }
 
 // Connect implements driver.Connector.
@@ -44,12 +43,12 @@ func (c *connector) Connect(ctx context.Context) (driver.Conn, error) {
 	return &conn{stdConn: std}, nil
 }
 
-// Driver implements driver.Connector. It is how New knows its connector again.
+// Driver implements driver.Connector. New recognizes the connector by it.
 func (c *connector) Driver() driver.Driver { return connectorDriver{c} }
 
 type connectorDriver struct{ connector *connector }
 
-// Open implements driver.Driver, which nobody uses of a connector.
+// Open implements driver.Driver. Connectors do not use it.
 func (connectorDriver) Open(string) (driver.Conn, error) {
 	return nil, errors.New("sqldb: use sql.OpenDB with the connector")
 }
@@ -57,7 +56,7 @@ func (connectorDriver) Open(string) (driver.Conn, error) {
 // stdConn keeps the name of the field apart from its method Conn.
 type stdConn = stdlib.Conn
 
-// conn is a connection of ours. Like every driver.Conn it is used by one goroutine at a
+// conn is a connection of our connector. Like every driver.Conn it is used by one goroutine at a
 // time, except by the attempt that holds it (see attempt).
 type conn struct {
 	*stdConn
@@ -77,20 +76,20 @@ var (
 	_ driver.Pinger             = (*conn)(nil)
 )
 
-// IsValid implements driver.Validator: a connection that is not as new is closed.
+// IsValid implements driver.Validator: a connection whose session may have changed is closed.
 func (c *conn) IsValid() bool {
 	pg := c.Conn().PgConn()
 	return !c.stale.Load() && !pg.IsClosed() && !pg.IsBusy() && pg.TxStatus() == 'I'
 }
 
-// holder is whose handler uses the connection, and what counts that.
+// holder is the attempt or member that uses the connection, and watches its statements.
 type holder interface {
 	Admit(query string) error
 	Acquire() error
 	Release(err error)
 }
 
-// holder returns nil if there is none.
+// holder returns the holder, or nil.
 func (c *conn) holder() holder {
 	if c.held == nil {
 		return nil
@@ -98,7 +97,7 @@ func (c *conn) holder() holder {
 	return c.held
 }
 
-// watched sends a statement, of which its holder is told.
+// watched sends a statement and tells its holder.
 func watched[T any](c *conn, held holder, query string, send func() (T, error)) (T, error) {
 	if held == nil {
 		return send()
@@ -121,7 +120,7 @@ func (c *conn) exec(ctx context.Context, held holder, query string, args []drive
 	return watched(c, held, query, func() (driver.Result, error) { return c.stdConn.ExecContext(ctx, query, args) })
 }
 
-// unlessBusy names what the driver calls a lost connection, if rows are open on it.
+// unlessBusy replaces the driver's error for a lost connection if rows are open on it.
 func (c *conn) unlessBusy(err error) error {
 	if errors.Is(err, driver.ErrBadConn) && isBusy(c.Conn()) {
 		return errRowsOpen
@@ -163,7 +162,7 @@ func (c *conn) PrepareContext(ctx context.Context, query string) (driver.Stmt, e
 	return c.prepare(ctx, c.holder(), c, query)
 }
 
-// runner runs a prepared statement by its text, which pgx knows to be prepared.
+// runner runs a prepared statement by its text, which pgx finds prepared.
 type runner interface {
 	driver.ExecerContext
 	driver.QueryerContext
@@ -181,7 +180,7 @@ func (c *conn) prepare(ctx context.Context, held holder, by runner, query string
 	return &stmt{Stmt: std, runner: by, conn: c, held: held, text: query}, nil
 }
 
-// rows are in use until they are closed.
+// rows count as in use until they are closed.
 type rows struct {
 	*stdlib.Rows
 
@@ -199,13 +198,13 @@ func (r *rows) Close() error {
 	return err
 }
 
-// stmt is run by its text, so that it is watched, too.
+// stmt runs by its text, so that it is watched, too.
 type stmt struct {
 	*stdlib.Stmt
 
 	runner runner
 	conn   *conn
-	held   holder // that has prepared it; nil: none
+	held   holder // the holder that prepared it; nil: none
 	text   string
 }
 
@@ -228,7 +227,7 @@ func (s *stmt) QueryContext(ctx context.Context, args []driver.NamedValue) (driv
 func (s *stmt) Close() error {
 	held := s.held
 	m, lent := held.(*member)
-	if !lent { // it may be another one's by now
+	if !lent { // the connection may belong to another attempt by now
 		held = s.conn.holder()
 	}
 	switch {
@@ -248,8 +247,8 @@ func (s *stmt) Close() error {
 	return err
 }
 
-// heldTx is what database/sql ends when the handler calls Commit or Rollback, and when
-// the attempt has ended the transaction itself.
+// heldTx is what database/sql ends when the handler calls Commit or Rollback, or when the attempt
+// has ended the transaction itself.
 type heldTx struct{ attempt *attempt }
 
 // Commit implements driver.Tx.
@@ -258,7 +257,7 @@ func (t heldTx) Commit() error { return t.end() }
 // Rollback implements driver.Tx.
 func (t heldTx) Rollback() error { return t.end() }
 
-// refuseTimeout bounds the rollback of a transaction that its handler has ended.
+// refuseTimeout bounds the rollback of a transaction that its handler ended.
 const refuseTimeout = 10 * time.Second
 
 func (t heldTx) end() error {
@@ -268,7 +267,7 @@ func (t heldTx) end() error {
 	if t.attempt.Over() {
 		return nil
 	}
-	// The connection goes back to database/sql now, whatever is returned.
+	// The connection returns to database/sql now, whatever the result.
 	ctx, cancel := context.WithTimeout(context.Background(), refuseTimeout)
 	defer cancel()
 	if t.attempt.Refuse(ctx) == claimtx.InUse {

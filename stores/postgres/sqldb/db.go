@@ -17,7 +17,7 @@ import (
 	"github.com/millpond-go/millpond/stores/postgres/internal/tables"
 )
 
-// sqlDB is a *sql.DB as the tables need it, whatever its driver.
+// sqlDB adapts a *sql.DB of any driver for package tables.
 type sqlDB struct{ db *sql.DB }
 
 var _ tables.DB = sqlDB{}
@@ -39,7 +39,7 @@ func (d sqlDB) Send(ctx context.Context, s tables.Statement) (int64, error) {
 	return send(ctx, conn, s)
 }
 
-// heeds reports whether the driver looks at contexts while it connects.
+// heeds reports whether the driver honors contexts while it connects.
 func (d sqlDB) heeds() bool {
 	switch d.db.Driver().(type) {
 	case connectorDriver, *stdlib.Driver:
@@ -53,8 +53,8 @@ func send(ctx context.Context, to sqlstore.Conn, s tables.Statement) (int64, err
 	return sqlstore.Send(ctx, to, s)
 }
 
-// portable makes arguments of what every driver takes: text for what PostgreSQL alone
-// knows.
+// portable converts arguments to types that every driver accepts: text for PostgreSQL's own
+// types.
 func portable(args []any) []any {
 	converted := make([]any, len(args))
 	for i, arg := range args {
@@ -105,7 +105,7 @@ func byteArray(values [][]byte) string {
 	return "{" + strings.Join(literal, ",") + "}"
 }
 
-// Batch implements tables.DB: in one trip over pgx, statement by statement over others.
+// Batch implements tables.DB: in one round trip with pgx, statement by statement with others.
 func (d sqlDB) Batch(ctx context.Context, statements ...tables.Statement) error {
 	if d.heeds() { // it is pgx's
 		if sent, err := d.sendBatch(ctx, statements); sent || err != nil {
@@ -122,7 +122,7 @@ func (d sqlDB) Batch(ctx context.Context, statements ...tables.Statement) error 
 	})
 }
 
-// sendBatch reports false if something has wrapped pgx's connections.
+// sendBatch reports false if pgx's connections are wrapped.
 func (d sqlDB) sendBatch(ctx context.Context, statements []tables.Statement) (sent bool, err error) {
 	conn, err := d.db.Conn(ctx)
 	if err != nil {

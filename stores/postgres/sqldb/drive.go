@@ -12,11 +12,11 @@ import (
 	"github.com/millpond-go/millpond/internal/sqlstore"
 )
 
-// Drivers of the caller's are called on goroutines of their own, because not all of them
-// look at contexts.
+// Drivers of the caller's are called on goroutines of their own, because not all of them honor
+// contexts.
 
-// connect waits for a connection no longer than ctx: lib/pq logs in without a look at it, and
-// a pooler may keep that waiting for minutes. One that comes after that is given back.
+// connect waits for a connection no longer than ctx: lib/pq ignores it while it logs in, and a
+// pooler may delay that for minutes. A connection that comes later is given back.
 func connect(ctx context.Context, db *sql.DB) (*sql.Conn, error) {
 	var (
 		conn *sql.Conn
@@ -37,8 +37,8 @@ func connect(ctx context.Context, db *sql.DB) (*sql.Conn, error) {
 	return conn, sqlstore.Exhausted(ctx, db, err)
 }
 
-// openTx begins a transaction for as long as lasting, and waits for it no longer than ctx:
-// lib/pq sends BEGIN before it looks at a context. What comes after that is given back.
+// openTx begins a transaction that lives as long as lasting, and waits for it no longer than ctx:
+// lib/pq sends BEGIN without checking a context. A transaction that comes later is given back.
 func openTx(ctx, lasting context.Context, db *sql.DB, opts *sql.TxOptions) (*sql.Conn, *sql.Tx, error) {
 	o := &opening{}
 	answered := await(ctx, waited{
@@ -55,14 +55,14 @@ func openTx(ctx, lasting context.Context, db *sql.DB, opts *sql.TxOptions) (*sql
 	return nil, nil, sqlstore.Exhausted(ctx, db, ctx.Err())
 }
 
-// waited is a call of the driver that is waited for.
+// waited is a call of the driver with someone waiting for it.
 type waited struct {
 	call   func()
 	broken func(error) // the driver panicked or exited its goroutine
-	late   func()      // the call has returned, and nobody waits any more
+	late   func()      // the call returned too late
 }
 
-// await says whether the call returned before the end of ctx.
+// await reports whether the call returned before the end of ctx.
 func await(ctx context.Context, w waited) bool {
 	done := make(chan struct{})
 	go func() {
@@ -83,7 +83,7 @@ func await(ctx context.Context, w waited) bool {
 	}
 }
 
-// opening is a transaction that begins. It has no connection if there is an error.
+// opening is a transaction that begins. With an error it has no connection.
 type opening struct {
 	connected atomic.Bool
 
@@ -110,7 +110,7 @@ func (o *opening) broken(err error) {
 	}
 }
 
-// giveBack ends a transaction that nobody has used.
+// giveBack ends an unused transaction.
 func (o *opening) giveBack() {
 	if o.err != nil {
 		return
@@ -121,8 +121,8 @@ func (o *opening) giveBack() {
 	}, o.broken)
 }
 
-// drive calls f, and so the driver, where nobody else recovers. broken is told of a panic,
-// and of runtime.Goexit.
+// drive calls f, and with it the driver, and recovers. broken is called with a panic or a
+// runtime.Goexit.
 func drive(f func(), broken func(error)) {
 	err := errors.New("the driver exited its goroutine (runtime.Goexit)")
 	defer func() {
@@ -133,9 +133,8 @@ func drive(f func(), broken func(error)) {
 	err = callback.Call("the driver", func() error { f(); return nil })
 }
 
-// discard closes a connection whose driver has not returned from a call. database/sql keeps
-// the locks of that call, so that conn.Close would wait for ever; its place in the pool is
-// lost.
+// discard closes a connection whose driver has not returned from a call. database/sql holds the
+// locks of that call, so conn.Close would wait for ever; its place in the pool is lost.
 func discard(conn *sql.Conn) {
 	_ = conn.Raw(func(driverConn any) error {
 		if c, ok := driverConn.(driver.Conn); ok {

@@ -13,25 +13,25 @@ import (
 	"github.com/millpond-go/millpond/stores"
 )
 
-// ending is the end of a plainAttempt, on a goroutine of its own: database/sql has it wait,
-// without a bound, for a statement that a goroutine of the handler has left running, and
-// not every driver can cancel that.
+// ending is the end of a plainAttempt, on a goroutine of its own. database/sql waits, without a
+// bound, for a statement that a goroutine of the handler left running, and not every driver can
+// cancel it.
 type ending struct {
 	stage     atomic.Int32
-	abandoned atomic.Bool   // nobody waits for it any more
-	judged    chan struct{} // is closed when one that was given up may roll back
-	gone      atomic.Bool   // the handler's transaction is rolled back because it had ended
+	abandoned atomic.Bool   // it was given up
+	judged    chan struct{} // closed when a given-up ending may roll back
+	gone      atomic.Bool   // the handler had ended the transaction, so it is rolled back
 
-	// Written before it is over.
+	// Written before it ends.
 	err   error
 	busy  bool // rows were open at the end
-	loose bool // effects may be committed, and the claim is not
+	loose bool // effects may be committed without the claim
 }
 
-// The stages of an ending, each of which an abandoned one does not reach.
+// The stages of an ending. An abandoned one reaches no further stage.
 const (
-	waiting    int32 = iota // for the connection
-	asking                  // the server, or rolling back
+	waiting    int32 = iota // waiting for the connection
+	asking                  // asking the server, or rolling back
 	committing              // COMMIT may be sent
 	givenUp
 )
@@ -49,8 +49,8 @@ func (e *ending) reach(stage int32) bool {
 	}
 }
 
-// giveUp keeps the ending from sending COMMIT, unless it may be sent already, and returns
-// how far it was.
+// giveUp keeps the ending from sending COMMIT, unless it may have been sent, and returns the
+// stage that it has reached.
 func (e *ending) giveUp() (stage int32) {
 	e.abandoned.Store(true)
 	for {
@@ -61,10 +61,10 @@ func (e *ending) giveUp() (stage int32) {
 	}
 }
 
-// errAbandoned: nobody hears it.
+// errAbandoned ends a given-up ending; no caller sees it.
 var errAbandoned = errors.New("sqldb: the attempt was given up")
 
-// cleanupTimeout bounds the end of an attempt whose context has ended before.
+// cleanupTimeout bounds the end of an attempt whose context ended before.
 const cleanupTimeout = 2 * time.Second
 
 // end ends the transaction.
@@ -73,15 +73,15 @@ func (a *plainAttempt) end(ctx context.Context, how func(context.Context, *endin
 	return a.ending.err
 }
 
-// endInTime runs how, and gives it up when ctx ends. It goes on then until the connection is
-// free, rolls back and closes it; a COMMIT it may have sent goes on, too.
+// endInTime runs how, and gives it up when ctx ends. A given-up ending waits until the connection
+// is free, rolls back and closes it; a COMMIT that was sent goes on, too.
 func (a *plainAttempt) endInTime(ctx context.Context, how func(context.Context, *ending) error) *ending {
 	e, over := &ending{judged: make(chan struct{})}, make(chan struct{})
 	go func() {
 		defer close(over)
 		drive(func() { e.err = how(ctx, e) }, func(broken error) {
 			e.err, e.loose = a.left(ctx, e, e.giveUp(), broken)
-			a.cancel() // a driver may watch it
+			a.cancel() // drivers may honor it
 			discard(a.conn)
 		})
 	}()
@@ -113,20 +113,20 @@ func (a *plainAttempt) endInTime(ctx context.Context, how func(context.Context, 
 	return given
 }
 
-// left is what is known of a transaction whose ending has come no further than a stage.
+// left returns what is known of a transaction whose ending got no further than a stage.
 func (a *plainAttempt) left(ctx context.Context, e *ending, stage int32, why error) (err error, loose bool) { //nolint:revive // the error is not the result
 	switch stage {
 	case committing:
 		return pkg.CommitUnknown(fmt.Errorf("COMMIT was not answered: %w", why)), false
-	case waiting: // for a goroutine that the handler has left behind
+	case waiting: // a goroutine of the handler still uses it
 		return pkg.NotCommitted(errors.Join(stores.ErrTxBusy, sqltx.ErrEscaped)), a.sealIfFree(ctx) != nil
 	}
 	return pkg.NotCommitted(errors.Join(stores.ErrTxAborted, sqltx.ErrEscaped, why)), e.gone.Load()
 }
 
-// sealIfFree seals the claim of a handler that has ended its transaction. The transaction
-// must not end meanwhile by our doing: every claim would be free. Nothing is sealed by an
-// answer that comes too late.
+// sealIfFree seals the claim of a handler that has ended its transaction. The transaction must
+// not be ended by us meanwhile, because every claim would then be free. A late answer seals
+// nothing.
 func (a *plainAttempt) sealIfFree(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanupTimeout)
 	defer cancel()

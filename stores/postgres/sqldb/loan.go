@@ -12,7 +12,7 @@ import (
 	"github.com/millpond-go/millpond/stores/postgres/internal/claimtx"
 )
 
-// loan is what database/sql believes to be a member's connection.
+// loan is the connection of a member that database/sql sees.
 type loan struct {
 	sqltx.Loan
 
@@ -40,7 +40,7 @@ func (m *member) endByHandler() error {
 // CheckNamedValue implements driver.NamedValueChecker.
 func (l loan) CheckNamedValue(v *driver.NamedValue) error { return l.conn.CheckNamedValue(v) }
 
-// ExecContext implements driver.ExecerContext. The member's savepoint rides with its first
+// ExecContext implements driver.ExecerContext. The member's savepoint is sent with its first
 // statement.
 func (l loan) ExecContext(ctx context.Context, query string, args []driver.NamedValue) (driver.Result, error) {
 	if !l.member.Saving() || hasOptions(args) {
@@ -77,7 +77,7 @@ func (l loan) ride(ctx context.Context, batch *pgx.Batch) (tag pgconn.CommandTag
 	return tag, err
 }
 
-// hasOptions reports whether arguments begin with one of pgx's for the driver.
+// hasOptions reports whether arguments begin with an option for pgx's driver.
 func hasOptions(args []driver.NamedValue) bool {
 	if len(args) == 0 {
 		return false
@@ -89,13 +89,13 @@ func hasOptions(args []driver.NamedValue) bool {
 	return false
 }
 
-// save makes the savepoint in a trip of its own, where it cannot ride: the driver makes its rows
-// of nothing but a query.
+// save makes the savepoint in a round trip of its own, where it cannot be combined with a
+// statement: the driver returns rows for a single query only.
 func (l loan) save(ctx context.Context, query string) error {
 	if !l.member.Saving() {
 		return nil
 	}
-	if err := l.member.Admit(query); err != nil { // or it would be sent in vain
+	if err := l.member.Admit(query); err != nil { // check first, so that no savepoint is sent for nothing
 		return err
 	}
 	_, err := l.conn.Conn().Exec(ctx, claimtx.Savepoint)
@@ -114,8 +114,8 @@ func (l loan) QueryContext(ctx context.Context, query string, args []driver.Name
 	return l.conn.query(ctx, l.member, query, args)
 }
 
-// PrepareContext implements driver.ConnPrepareContext. A statement is prepared under a name of
-// the driver's.
+// PrepareContext implements driver.ConnPrepareContext. The driver chooses the name of a
+// statement.
 func (l loan) PrepareContext(ctx context.Context, query string) (driver.Stmt, error) {
 	if err := l.save(ctx, query); err != nil {
 		return nil, err

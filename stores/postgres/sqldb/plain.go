@@ -14,10 +14,10 @@ import (
 	"github.com/millpond-go/millpond/stores/postgres/internal/tables"
 )
 
-// What follows is for a *sql.DB of the caller's, whose driver knows nothing of claims.
+// This file is for a *sql.DB of the caller's, whose driver knows nothing of claims.
 
-// beginPlain decides the claim by calls that every driver has. A first delivery costs
-// one trip more than the handler's own transaction.
+// beginPlain decides the claim with calls that every driver has. A first delivery costs one round
+// trip more than the handler's own transaction.
 func (s *Store) beginPlain(ctx context.Context, consumer int64, c *stores.Claim) (stores.Attempt, stores.Verdict, error) {
 	a, verdict, err := claimtx.Twice(c, func(c *stores.Claim) (*plainAttempt, stores.Verdict, error) { return s.tryPlain(ctx, consumer, c) })
 	switch {
@@ -36,7 +36,7 @@ func (s *Store) tryPlain(ctx context.Context, consumer int64, c *stores.Claim) (
 		return nil, stores.Verdict{}, err
 	}
 	a.consumer, a.claimed = consumer, *c
-	a.claimed.OrderKey = nil // what seals it stands behind nobody
+	a.claimed.OrderKey = nil // sealing does not wait for an order
 	won, err := a.claim(ctx, a.tx, c)
 	if err == nil && won {
 		return a, stores.Verdict{Server: a.server}, nil
@@ -53,7 +53,7 @@ func (s *Store) open(ctx context.Context) (*plainAttempt, error) {
 	lasting, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	stop := context.AfterFunc(ctx, cancel)
 	conn, tx, err := openTx(ctx, lasting, s.db, &sql.TxOptions{Isolation: s.level()})
-	if err == nil && !stop() { // it is being rolled back
+	if err == nil && !stop() { // it is already being rolled back
 		_, _ = tx.Rollback(), conn.Close()
 		err = context.Cause(ctx)
 	}
@@ -74,7 +74,7 @@ func (s *Store) open(ctx context.Context) (*plainAttempt, error) {
 	return a, nil
 }
 
-// claim reports whether the row is ours.
+// claim reports whether the claim inserted or took over the row.
 func (a *plainAttempt) claim(ctx context.Context, on sqlstore.Conn, c *stores.Claim) (won bool, err error) {
 	text, args := a.store.tables.Claim(a.consumer, c)
 	if c.Take != 0 {
@@ -87,7 +87,7 @@ func (a *plainAttempt) claim(ctx context.Context, on sqlstore.Conn, c *stores.Cl
 	}
 	var at int64
 	err = a.send(ctx, on, text, args, sqlstore.ReadFirst(&won, &at, &a.server))
-	if at != 0 { // the row may be ours even if the answer was cut short
+	if at != 0 { // the claim may be won even if the answer was cut short
 		a.mu.Lock()
 		a.at = time.UnixMicro(at)
 		a.mu.Unlock()
@@ -99,8 +99,8 @@ func (a *plainAttempt) claim(ctx context.Context, on sqlstore.Conn, c *stores.Cl
 	return won && err == nil, err
 }
 
-// send sends a statement in one trip: pgx prepares one that it sees often, and other drivers
-// prepare each one that has arguments.
+// send sends a statement in one round trip: pgx prepares statements that it sees often, and other
+// drivers prepare each one with arguments.
 func (a *plainAttempt) send(ctx context.Context, on sqlstore.Conn, text string, args []any, read func(tables.Rows) error) error {
 	if !a.store.isPgx {
 		text, args = claimtx.Literal(text, args), nil
@@ -109,7 +109,7 @@ func (a *plainAttempt) send(ctx context.Context, on sqlstore.Conn, text string, 
 	return err
 }
 
-// judge reads the row that stood in the way.
+// judge reads the row that prevented the claim.
 func (a *plainAttempt) judge(ctx context.Context, c *stores.Claim) (stores.Verdict, error) {
 	var (
 		row   sqlstore.Row
@@ -133,8 +133,8 @@ func (a *plainAttempt) judge(ctx context.Context, c *stores.Claim) (stores.Verdi
 	return tables.Judge(c, &row, seen)
 }
 
-// errLoose is ErrEscaped of a handler that may have gone on without a transaction, so that
-// its effects may be committed although the claim is not.
+// errLoose is ErrEscaped of a handler that may have gone on without a transaction, so that its
+// effects may be committed without the claim.
 var errLoose = fmt.Errorf("%w, and may have written without it", sqltx.ErrEscaped)
 
 const pkg sqltx.Package = "postgres"

@@ -18,8 +18,8 @@ import (
 	"github.com/millpond-go/millpond/stores/postgres/internal/tables"
 )
 
-// plainAttempt is a transaction of a caller's *sql.DB that holds a claim. What the
-// handler does to it is not seen.
+// plainAttempt is a transaction of a caller's *sql.DB that holds a claim. Its statements are not
+// watched.
 type plainAttempt struct {
 	plainTx
 	sqltx.Entry
@@ -27,15 +27,15 @@ type plainAttempt struct {
 	store    *Store
 	consumer int64
 	claimed  stores.Claim
-	server   uint64 // that has answered the claim
+	server   uint64 // the server that answered the claim
 	staged   sqlstore.Staged
 
 	outcome sqltx.Outcome
-	ending  *ending // what Commit or Rollback has found, once over
+	ending  *ending // the result of Commit or Rollback, once over
 
-	mu      sync.Mutex // an ending that was given up goes on
-	at      time.Time  // in the claim's row
-	failure error      // what the handler or COMMIT has returned
+	mu      sync.Mutex // a given-up ending goes on
+	at      time.Time  // the time in the claim's row
+	failure error      // the error of the handler or of COMMIT
 }
 
 var (
@@ -60,8 +60,7 @@ func (a *plainAttempt) Returned(err error) {
 	a.noteFailure(err)
 }
 
-// noteFailure takes what a driver has said; the handler's other errors say nothing about
-// the database.
+// noteFailure keeps a driver's error; the handler's other errors say nothing about the database.
 func (a *plainAttempt) noteFailure(err error) {
 	if !tables.IsDrivers(err) {
 		return
@@ -73,13 +72,12 @@ func (a *plainAttempt) noteFailure(err error) {
 	}
 }
 
-// Interrupted implements stores.Interruptible, of the error that the typed handler has
-// returned, or COMMIT.
+// Interrupted implements stores.Interruptible, by the error of the typed handler or of COMMIT.
 func (a *plainAttempt) Interrupted() error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.ending != nil && a.ending.busy && errors.Is(a.failure, driver.ErrBadConn) {
-		return nil // so pgx calls a connection with open rows, which the handler has left
+		return nil // pgx returns this for a connection with open rows, which the handler left
 	}
 	return pkg.Interrupted(a.failure, tables.Interruption)
 }
@@ -87,8 +85,8 @@ func (a *plainAttempt) Interrupted() error {
 // Refuses implements stores.Refusing.
 func (*plainAttempt) Refuses(err error) bool { return tables.RefusesValue(err) }
 
-// Escaped implements stores.Escapable. It reports true also for a handler that has ended
-// the transaction by SQL and may have gone on without one.
+// Escaped implements stores.Escapable. It also reports true for a handler that ended the
+// transaction by SQL and may have gone on without one.
 func (a *plainAttempt) Escaped(ctx context.Context) (bool, error) {
 	row, err := a.store.tables.SettledRow(ctx, a.consumer, a.claimed.Key.ID)
 	if err != nil || row.Found && a.wrote(&row) {
@@ -100,22 +98,22 @@ func (a *plainAttempt) Escaped(ctx context.Context) (bool, error) {
 	return a.seal(ctx)
 }
 
-// wrote reports whether a row is of this claim.
+// wrote reports whether this claim wrote the row.
 func (a *plainAttempt) wrote(row *sqlstore.Row) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return row.CompletedAt.Equal(a.at)
 }
 
-// seal commits the claim of a handler whose effects may be committed although its
-// claim is not, so that no other delivery runs it.
+// seal commits the claim of a handler whose effects may be committed without it, so that no other
+// delivery runs the handler.
 func (a *plainAttempt) seal(ctx context.Context) (bool, error) {
 	won, err := a.claim(ctx, a.store.db, &a.claimed)
 	if err != nil {
 		return false, a.store.tables.Explain(err)
 	}
 	if !won {
-		return false, fmt.Errorf("postgres: %w: somebody else is at the key of a handler that has ended its transaction", stores.ErrUnavailable)
+		return false, fmt.Errorf("postgres: %w: another transaction holds the key of a handler that ended its own", stores.ErrUnavailable)
 	}
 	return true, nil
 }
@@ -139,11 +137,11 @@ func (a *plainAttempt) commit(ctx context.Context, e *ending) error {
 	case ended:
 		return a.instead(ctx, e, errors.Join(errLoose, doomed))
 	case lost, aborted:
-		// Another transaction may have been aborted, or lost, than the one with the claim.
+		// The aborted or lost transaction may be another one than the one with the claim.
 		return a.instead(ctx, e, errors.Join(stores.ErrTxAborted, sqltx.ErrEscaped, doomed))
 	case busy:
 		e.busy = true
-		if doomed != nil || a.store.config.ProveCommit { // nothing can be asked
+		if doomed != nil || a.store.config.ProveCommit { // nothing can be asked any more
 			return a.instead(ctx, e, errors.Join(stores.ErrTxBusy, sqltx.ErrEscaped, doomed))
 		}
 	case unknownStatus, running:
@@ -162,7 +160,7 @@ func (a *plainAttempt) commit(ctx context.Context, e *ending) error {
 	if !e.reach(committing) {
 		return a.instead(ctx, e, errAbandoned)
 	}
-	// No cancellation: it would end the server's wait for a synchronous standby.
+	// Without cancellation: it would end the server's wait for a synchronous standby.
 	return a.committed(ctx, e, a.finish(context.WithoutCancel(ctx), e, (*sql.Tx).Commit))
 }
 
@@ -174,7 +172,7 @@ func (a *plainAttempt) Emit(outputs []stores.Output) error {
 	return a.store.tables.Stage(&a.staged, outputs)
 }
 
-// emit writes what was staged. Without a proof it may be another transaction that takes it.
+// emit writes the staged outputs. Without a proof another transaction may take them.
 func (a *plainAttempt) emit(ctx context.Context) error {
 	for _, s := range a.staged {
 		err := a.send(context.WithoutCancel(ctx), a.tx, s.Text, s.Args, s.Read)
@@ -190,7 +188,7 @@ func (a *plainAttempt) emit(ctx context.Context) error {
 	return nil
 }
 
-// instead rolls back for a reason. What fails then ends the transaction, too.
+// instead rolls back for a reason. A failed rollback ends the transaction, too.
 func (a *plainAttempt) instead(ctx context.Context, e *ending, reason error) error {
 	ctx = context.WithoutCancel(ctx)
 	e.gone.Store(errors.Is(reason, errLoose))
@@ -198,8 +196,8 @@ func (a *plainAttempt) instead(ctx context.Context, e *ending, reason error) err
 	return pkg.NotCommitted(reason)
 }
 
-// afterwards seals what has got loose. The handler that has called Commit or Rollback of
-// its transaction cannot have gone on with it.
+// afterwards seals a claim whose effects may be committed. A handler that called Commit or
+// Rollback cannot have gone on with its transaction.
 func (a *plainAttempt) afterwards(ctx context.Context, e *ending, reason, rollback error) error {
 	if errors.Is(reason, errLoose) && !errors.Is(rollback, sql.ErrTxDone) {
 		e.loose = true
@@ -211,8 +209,7 @@ func (a *plainAttempt) afterwards(ctx context.Context, e *ending, reason, rollba
 	return rollback
 }
 
-// unlessOurs returns why the transaction that runs may not be the one that holds the
-// claim; nil if it is that.
+// unlessOurs returns why the running transaction may not be the one that holds the claim, or nil.
 func (a *plainAttempt) unlessOurs(ctx context.Context) error {
 	err := a.send(context.WithoutCancel(ctx), a.tx, a.store.tables.Owned(), []any{a.consumer, a.claimed.Key.ID}, nil)
 	switch {
@@ -228,8 +225,8 @@ func (a *plainAttempt) unlessOurs(ctx context.Context) error {
 	return errors.Join(stores.ErrTxAborted, sqltx.ErrEscaped, err)
 }
 
-// committed judges what the driver says of COMMIT. An error proves that nothing was
-// committed only if it is the server's, or one of those that drivers make of its answer.
+// committed judges the driver's result of COMMIT. An error proves that nothing was committed only
+// if it is the server's, or one that the driver derives from its answer.
 func (a *plainAttempt) committed(ctx context.Context, e *ending, err error) error {
 	switch {
 	case err == nil:
@@ -250,14 +247,14 @@ func (a *plainAttempt) committed(ctx context.Context, e *ending, err error) erro
 	return pkg.CommitUnknown(err)
 }
 
-// The errors that lib/pq makes of a transaction's status have no values to compare with.
+// lib/pq's errors about a transaction's status have no values to compare with.
 
-// saysAborted: COMMIT was, or would have been, a rollback.
+// saysAborted: COMMIT was answered by a rollback, or would have been.
 func saysAborted(err error) bool {
 	return fromPQ(err, "could not complete operation in a failed transaction") || fromPQ(err, "unexpected command tag rollback")
 }
 
-// saysEnded: there was no transaction any more, and COMMIT was not sent.
+// saysEnded: the transaction had ended, and COMMIT was not sent.
 func saysEnded(err error) bool { return fromPQ(err, "unexpected transaction status ") }
 
 func fromPQ(err error, text string) bool {

@@ -10,17 +10,17 @@ import (
 	"github.com/millpond-go/millpond/stores/postgres/internal/claimtx"
 )
 
-// plainTx is a transaction of a caller's *sql.DB, on the connection that it has.
+// plainTx is a transaction of a caller's *sql.DB, with its connection.
 type plainTx struct {
 	conn    *sql.Conn
 	tx      *sql.Tx
-	cancel  context.CancelFunc // of the transaction's context
+	cancel  context.CancelFunc // ends the transaction's context
 	session claimtx.Session
-	socket  net.Conn // of pgx; other drivers do not show theirs
+	socket  net.Conn // with pgx; other drivers do not expose it
 }
 
-// finish ends the transaction and gives the connection back. ctx bounds it, as far as
-// the driver looks at contexts: database/sql's own calls have none.
+// finish ends the transaction and gives the connection back. ctx bounds it as far as the driver
+// honors contexts: database/sql's own calls take none.
 func (t *plainTx) finish(ctx context.Context, e *ending, how func(*sql.Tx) error) error {
 	stop := context.AfterFunc(ctx, t.cancel)
 	err := how(t.tx)
@@ -29,7 +29,7 @@ func (t *plainTx) finish(ctx context.Context, e *ending, how func(*sql.Tx) error
 	_ = t.conn.Raw(func(driverConn any) error {
 		native, ok := driverConn.(pgxConn)
 		if e.abandoned.Load() || ok && t.session.Changed(native.Conn().PgConn()) {
-			return driver.ErrBadConn // and database/sql closes it: see claimtx.Session
+			return driver.ErrBadConn // database/sql then closes it: see claimtx.Session
 		}
 		return nil
 	})
@@ -39,8 +39,8 @@ func (t *plainTx) finish(ctx context.Context, e *ending, how func(*sql.Tx) error
 	return err
 }
 
-// cut ends what a goroutine of the handler still does with the connection, as far as the
-// driver can.
+// cut ends what a goroutine of the handler still does with the connection, as far as the driver
+// can.
 func (t *plainTx) cut() {
 	t.cancel()
 	if t.socket != nil {
@@ -48,7 +48,7 @@ func (t *plainTx) cut() {
 	}
 }
 
-// txStatus is what the driver knows of the transaction.
+// txStatus is the driver's view of the transaction.
 type txStatus uint8
 
 const (
@@ -56,12 +56,12 @@ const (
 	running
 	aborted
 	ended
-	busy // with rows that are open
-	lost // with the connection
+	busy // with open rows
+	lost // lost with the connection
 )
 
-// status asks pgx. Of others it is known at most that the connection is lost: their
-// drivers look at the transaction in Commit, or not at all.
+// status asks pgx. Other drivers check the transaction in Commit or not at all: of them only a
+// lost connection is known.
 func (t *plainTx) status() (status txStatus) {
 	_ = t.conn.Raw(func(driverConn any) error {
 		native, ok := driverConn.(pgxConn)

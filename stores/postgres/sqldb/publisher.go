@@ -12,8 +12,8 @@ import (
 	"github.com/millpond-go/millpond/stores/postgres/internal/tables"
 )
 
-// NewPublisher returns a publisher for one transaction of the caller's, or of a handler's, as
-// postgres.NewPublisher does.
+// NewPublisher returns a publisher for one transaction of the caller or of a handler, like
+// postgres.NewPublisher.
 func NewPublisher(tx *sql.Tx, s *Store, c stores.PublisherConfig) message.Publisher {
 	on := sqlstore.SenderFunc(func(ctx context.Context, s tables.Statement) (int64, error) { return send(ctx, tx, s) })
 	return producer.New[tables.Querier]("sqldb", on, c, s.tables.Emit)

@@ -21,23 +21,22 @@ import (
 
 // Config configures a [Store]. The zero value is ready to use.
 type Config struct {
-	// Schema holds millpond's tables; "" is the first of the connection's
-	// search_path. It must exist.
+	// Schema is the schema of millpond's tables; "" is the first of the connection's search_path.
+	// It must exist.
 	Schema string
 	// TablePrefix begins the tables' names; "" means "millpond_".
 	TablePrefix string
-	// Isolation of the handlers' transactions: read committed (also as
-	// sql.LevelDefault), repeatable read or serializable. With a higher level a claim
-	// may fail with a serialization error, which counts as a delivery in flight: it is
-	// tried again, and stops no other message.
+	// Isolation of the handlers' transactions: read committed (also as sql.LevelDefault),
+	// repeatable read or serializable. At a higher level a claim may fail with a serialization
+	// error. It counts as a delivery in flight: it is tried again, and stops no other message.
 	Isolation sql.IsolationLevel
-	// ProveCommit asks the server before each COMMIT whether the transaction is still
-	// the one that holds the claim, at the price of one more trip. It is for a *sql.DB
-	// that is not OpenDB's or NewConnector's, whose commits prove it for nothing. See
+	// ProveCommit asks the server before each COMMIT whether the transaction is still the one
+	// that holds the claim, for one more round trip. It is for a *sql.DB that is not OpenDB's or
+	// NewConnector's, whose commits prove it without extra cost. See
 	// stores.Capabilities.CommitUnproven.
 	ProveCommit bool
-	// AnyServer uses a server that is not PostgreSQL by its name, or whose locks do not lock,
-	// which the store refuses otherwise. It is for those who know the server better.
+	// AnyServer accepts a server that calls itself something other than PostgreSQL, or whose
+	// locks do not lock. The store refuses such servers otherwise.
 	AnyServer bool
 }
 
@@ -59,12 +58,12 @@ type Store struct {
 	db     *sql.DB
 	ownsDB bool
 	ours   *connector // nil: the caller's own
-	isPgx  bool       // the caller's is of pgx's driver
+	isPgx  bool       // the caller's *sql.DB uses pgx's driver
 	lender sqltx.Lender
 	config Config
 }
 
-// contract is what all stores on PostgreSQL share.
+// contract is shared by all stores on PostgreSQL.
 type contract = tables.Store
 
 var (
@@ -76,13 +75,13 @@ var (
 	_ stores.PoolReporter = (*Store)(nil)
 )
 
-// New returns a store on a *sql.DB that stays the caller's. It does no I/O. Handlers
-// hold one connection each while they run, and one more is needed now and then, so
-// SetMaxOpenConns should allow more than there are deliveries in flight.
+// New returns a store on a *sql.DB that stays the caller's. It does no I/O. Each running handler
+// holds one connection, and the store sometimes needs one more, so SetMaxOpenConns should allow
+// more than there are deliveries in flight.
 //
-// A *sql.DB of OpenDB, or on a connector of NewConnector, is recognized. With any other
-// the first delivery of a message costs one trip more, and what its commit cannot prove
-// is said by Capabilities.
+// New recognizes a *sql.DB of OpenDB, or on a connector of NewConnector. With any other the first
+// delivery of a message costs one round trip more, and Capabilities says what its commit cannot
+// prove.
 func New(db *sql.DB, c Config) (*Store, error) {
 	if db == nil {
 		return nil, errors.New("sqldb: the *sql.DB is nil")
@@ -113,9 +112,9 @@ func Open(ctx context.Context, rawURL string) (*Store, error) {
 	return openURL(ctx, u)
 }
 
-// OpenDB opens a *sql.DB from a URL, for New and for whatever else the program does with
-// it. The parameters are described in the package documentation; those of millpond's
-// tables are for Open. It does no I/O. The caller closes it.
+// OpenDB opens a *sql.DB from a URL, for New and for the program's other work. The package
+// documentation describes the parameters; those of millpond's tables are for Open. It does no
+// I/O. The caller closes it.
 func OpenDB(rawURL string) (*sql.DB, error) {
 	u, err := parse(rawURL)
 	if err != nil {
@@ -210,10 +209,10 @@ func (s *Store) Close() error {
 	return nil
 }
 
-// Listen implements stores.Waker, on a connection of its own that does not count towards
-// the limit of the *sql.DB. It takes a connector of ours: with any other, and behind a
-// pooler in transaction mode, it returns an error that wraps errors.ErrUnsupported at
-// once, and retry workers poll.
+// Listen implements stores.Waker, on a connection of its own that does not count towards the
+// limit of the *sql.DB. It needs a connector of this package: with any other, and behind a pooler
+// in transaction mode, it returns an error that wraps errors.ErrUnsupported at once, and retry
+// workers poll.
 func (s *Store) Listen(ctx context.Context, wake func()) error {
 	if err := s.hears(); err != nil {
 		return err
@@ -231,7 +230,7 @@ func (s *Store) hears() error {
 	return nil
 }
 
-// apart opens a connection that is not of the *sql.DB.
+// apart opens a connection outside the *sql.DB.
 func (s *Store) apart(ctx context.Context) (*pgx.Conn, error) {
 	native, err := s.ours.inner.Connect(ctx)
 	if err != nil {
@@ -253,9 +252,9 @@ func (s *Store) ListenOutbox(ctx context.Context, wake func(stores.OutboxWake)) 
 	return s.tables.ListenOutbox(ctx, s.apart, wake)
 }
 
-// Begin implements stores.Inbox. Trips on a connection of ours: one if the claim is won,
-// one more to see why not, and one more where that shows that it can be. On others BEGIN
-// and ROLLBACK make trips of their own.
+// Begin implements stores.Inbox. Round trips with our connector: one if the claim is won, a
+// second to find out why not, and a third if the claim can be won after all. Otherwise BEGIN and
+// ROLLBACK take round trips of their own.
 func (s *Store) Begin(ctx context.Context, c stores.Claim) (stores.Attempt, stores.Verdict, error) {
 	consumer, err := s.tables.Known(c.Key)
 	if err != nil {
@@ -272,7 +271,7 @@ func (s *Store) Begin(ctx context.Context, c stores.Claim) (stores.Attempt, stor
 	return a, verdict, nil
 }
 
-// level is the isolation to ask for; what the server does anyway is not said.
+// level returns the isolation to ask for, or the default if that is the same.
 func (s *Store) level() sql.IsolationLevel {
 	if s.tables.TxOptions().IsoLevel == "" {
 		return sql.LevelDefault

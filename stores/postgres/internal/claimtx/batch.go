@@ -8,7 +8,7 @@ import (
 	"github.com/millpond-go/millpond/stores/postgres/internal/tables"
 )
 
-// SendBatch is tables.DB's Batch on a connection of pgx, in one trip.
+// SendBatch is tables.DB's Batch on a connection of pgx, in one round trip.
 func SendBatch(ctx context.Context, conn *pgx.Conn, statements ...tables.Statement) error {
 	var batch pgx.Batch
 	batch.Queue("begin isolation level read committed")

@@ -15,14 +15,14 @@ import (
 // Won is a claim that was won.
 type Won struct {
 	Tx pgx.Tx
-	At time.Time // in the claim's row; zero: the claim was not won
+	At time.Time // the time in the claim's row; zero: the claim was not won
 
 	server uint64
 }
 
-// Claim decides the claim on a connection that has no transaction. Without one in Won,
-// or an error, it has none again. Trips: one if the claim is won, one more to see why
-// not, and two more where that shows that it can be.
+// Claim decides the claim on a connection without a transaction. If the claim is not won, or
+// after an error, the connection is without one again. Round trips: one if the claim is won, a
+// second to find out why not, and two more if the claim can be won after all.
 func Claim(ctx context.Context, conn *pgx.Conn, t *tables.Tables, consumer int64, c *stores.Claim) (Won, stores.Verdict, error) {
 	won, verdict, err := Twice(c, func(c *stores.Claim) (won Won, verdict stores.Verdict, err error) {
 		if won, err = try(ctx, conn, t, consumer, c); err == nil && won.Tx == nil {
@@ -38,9 +38,9 @@ func Claim(ctx context.Context, conn *pgx.Conn, t *tables.Tables, consumer int64
 	return won, verdict, err
 }
 
-// Twice tries a claim, and again what can be claimed after all: a failed message whose
-// redelivery runs it, or one before which the last of its order key has ended just now. try
-// returns what it has won, or else a verdict.
+// Twice tries a claim, and tries again if it can be won after all: for a failed message that is
+// redelivered, or one whose predecessor in its order key ended just now. try returns what it has
+// won, or a verdict.
 func Twice[A comparable](c *stores.Claim, try func(*stores.Claim) (A, stores.Verdict, error)) (A, stores.Verdict, error) {
 	var none A
 	won, verdict, err := try(c)
@@ -62,10 +62,10 @@ func Twice[A comparable](c *stores.Claim, try func(*stores.Claim) (A, stores.Ver
 	return won, verdict, nil
 }
 
-// try sends BEGIN and the claim in one trip.
+// try sends BEGIN and the claim in one round trip.
 func try(ctx context.Context, conn *pgx.Conn, t *tables.Tables, consumer int64, c *stores.Claim) (Won, error) {
 	var (
-		at     int64 // in the row that holds the claim
+		at     int64 // the time in the claim's row
 		server uint64
 		won    bool
 		sent   = make([]tables.Statement, 1, 4)
@@ -91,8 +91,8 @@ func try(ctx context.Context, conn *pgx.Conn, t *tables.Tables, consumer int64, 
 	return Won{Tx: tx, At: time.UnixMicro(at), server: server}, nil
 }
 
-// send sends BEGIN and statements in one trip, and returns the transaction. (A batch of the
-// driver's begins it by itself.)
+// send sends BEGIN and statements in one round trip, and returns the transaction. (A batch of the
+// driver would begin one by itself.)
 func send(ctx context.Context, conn *pgx.Conn, begin pgx.TxOptions, statements []tables.Statement) (pgx.Tx, error) {
 	switch l, err := linkTo(ctx, conn); {
 	case err != nil:
@@ -122,9 +122,8 @@ func queueAll(batch *pgx.Batch, statements []tables.Statement) {
 	}
 }
 
-// judgeAndRollback reads the row that stood in the way and ends the transaction, in
-// one trip. Its snapshot is newer than the row the insert met, so a row that made
-// the insert fail is seen.
+// judgeAndRollback reads the row that prevented the claim and ends the transaction, in one round
+// trip. Its snapshot is newer than the insert, so it sees the row that made the insert fail.
 func judgeAndRollback(ctx context.Context, conn *pgx.Conn, t *tables.Tables, consumer int64, c *stores.Claim) (stores.Verdict, error) {
 	var (
 		asked bool
@@ -147,7 +146,7 @@ func judgeAndRollback(ctx context.Context, conn *pgx.Conn, t *tables.Tables, con
 	return tables.Judge(c, &found, seen)
 }
 
-// sendAll sends statements in one trip.
+// sendAll sends statements in one round trip.
 func sendAll(ctx context.Context, conn *pgx.Conn, statements []tables.Statement) error {
 	switch l, err := linkTo(ctx, conn); {
 	case err != nil:
@@ -160,10 +159,10 @@ func sendAll(ctx context.Context, conn *pgx.Conn, statements []tables.Statement)
 	return conn.SendBatch(ctx, &batch).Close()
 }
 
-// Abandon rolls back what a failed claim has left, where that is possible.
+// Abandon rolls back the transaction of a failed claim, where that is possible.
 func Abandon(ctx context.Context, conn *pgx.Conn) {
 	pg := conn.PgConn()
 	if !pg.IsClosed() && pg.TxStatus() != 'I' {
-		_, _ = conn.Exec(ctx, "rollback") // whoever owns the connection closes one for which this failed
+		_, _ = conn.Exec(ctx, "rollback") // if it fails the owner closes the connection
 	}
 }

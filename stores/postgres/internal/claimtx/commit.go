@@ -13,21 +13,21 @@ import (
 	"github.com/millpond-go/millpond/stores/postgres/internal/tables"
 )
 
-// Left is what Commit and Rollback leave of the connection.
+// Left is the state of the connection after Commit or Rollback.
 type Left uint8
 
 const (
-	// Already: the transaction had been ended before; nothing was done.
+	// Already: the transaction had ended before; nothing was done.
 	Already Left = iota
-	// Usable: the connection has no transaction, or is closed, as it is if its session may
-	// have been changed.
+	// Usable: the connection has no transaction. It is closed if its session may have been
+	// changed.
 	Usable
-	// InUse: something still reads from the connection. All that is safe is to close its
-	// socket, which the server takes as a rollback.
+	// InUse: a goroutine still reads from the connection. Only closing its socket is safe; the
+	// server takes that as a rollback.
 	InUse
 )
 
-// Commit does what stores.Attempt says. Called again it returns the same.
+// Commit implements stores.Attempt. Called again it returns the same.
 func (t *Tx) Commit(ctx context.Context) (left Left, err error) {
 	err = t.outcome.Commit(func() (err error) {
 		if left, err = t.commit(ctx, t.gate.Close(), t.suspect.Load()); left == Usable {
@@ -39,7 +39,8 @@ func (t *Tx) Commit(ctx context.Context) (left Left, err error) {
 }
 
 func (t *Tx) commit(ctx context.Context, idle, suspect bool) (Left, error) {
-	// Of an unwatched transaction only the server can say whether it is still ours.
+	// If statements were not watched, only the server knows whether the transaction is still
+	// ours.
 	var doubt error
 	if suspect {
 		doubt = sqltx.ErrEscaped
@@ -66,10 +67,10 @@ func (t *Tx) commit(ctx context.Context, idle, suspect bool) (Left, error) {
 	return Usable, t.send(ctx, pg, suspect)
 }
 
-// send sends COMMIT, in one trip with what is to be written before it, and with a check that
-// the transaction that runs is the one that wrote the claim's row.
+// send sends COMMIT, in one round trip with the statements before it and, if suspect, with a
+// check that the running transaction wrote the claim's row.
 func (t *Tx) send(ctx context.Context, pg *pgconn.PgConn, suspect bool) error {
-	staged, first := t.staged, 0 // of what was handed over
+	staged, first := t.staged, 0 // the queued statements
 	if suspect {
 		first = 1
 		staged = slices.Insert(slices.Clip(staged), 0, tables.Statement{Text: t.tables.Owned(), Args: []any{t.consumer, t.id}})
@@ -86,10 +87,9 @@ func (t *Tx) send(ctx context.Context, pg *pgconn.PgConn, suspect bool) error {
 	return t.committed(ctx, a.tag, err)
 }
 
-// committed judges the answer to a COMMIT that was sent. Only the tag COMMIT proves
-// a commit, and only an ERROR of the server, or the tag ROLLBACK, disproves it: what
-// the client reports about a broken connection does not tell a lost request from a
-// lost reply.
+// committed judges the answer to a COMMIT that was sent. Only the tag COMMIT proves a commit, and
+// only an ERROR of the server, or the tag ROLLBACK, disproves it: the client's error about a
+// broken connection does not tell a lost request from a lost reply.
 func (t *Tx) committed(ctx context.Context, tag pgconn.CommandTag, err error) error {
 	switch {
 	case err == nil:
@@ -100,7 +100,7 @@ func (t *Tx) committed(ctx context.Context, tag pgconn.CommandTag, err error) er
 			return pkg.NotCommitted(t.aborted())
 		}
 		return pkg.CommitUnknown(fmt.Errorf("COMMIT was answered by %q", tag))
-	case tables.Expired(err): // said before COMMIT was read
+	case tables.Expired(err): // the server said so before it read COMMIT
 		t.drop(ctx)
 		return pkg.NotCommitted(fmt.Errorf("%w: %w", stores.ErrTxExpired, err))
 	case tables.Refused(err):
@@ -111,7 +111,7 @@ func (t *Tx) committed(ctx context.Context, tag pgconn.CommandTag, err error) er
 	return pkg.CommitUnknown(err)
 }
 
-// Rollback does what stores.Attempt says.
+// Rollback implements stores.Attempt.
 func (t *Tx) Rollback(ctx context.Context) (left Left, err error) {
 	err = t.outcome.Rollback(pkg, func() (err error) {
 		left, err = t.rollback(ctx, t.gate.Close(), t.suspect.Load())
@@ -136,16 +136,16 @@ func (t *Tx) rollback(ctx context.Context, idle, suspect bool) (Left, error) {
 	return Usable, errors.Join(doubt, err)
 }
 
-// Refuse ends the transaction for a handler that has called Commit or Rollback of a
-// transaction whose connection is lost to it then. It dooms the attempt.
+// Refuse rolls back for a handler that called Commit or Rollback and thereby lost the connection.
+// It dooms the attempt.
 func (t *Tx) Refuse(ctx context.Context) Left {
 	t.Doom(stores.ErrTxManaged)
 	left, _ := t.Commit(ctx)
 	return left
 }
 
-// stillOurs reports whether the transaction that runs is the one that wrote the
-// claim's row. Of one that has failed nothing can be asked, nor of a lost connection.
+// stillOurs reports whether the running transaction wrote the claim's row. It cannot ask a failed
+// transaction or a lost connection.
 func (t *Tx) stillOurs(ctx context.Context) bool {
 	pg := t.conn.PgConn()
 	if pg.IsClosed() || pg.IsBusy() || pg.TxStatus() != 'T' {
@@ -155,7 +155,7 @@ func (t *Tx) stillOurs(ctx context.Context) bool {
 	return err == nil
 }
 
-// end rolls back what is open.
+// end rolls back an open transaction.
 func (t *Tx) end(ctx context.Context) error {
 	pg := t.conn.PgConn()
 	if pg.IsClosed() || pg.TxStatus() == 'I' {
@@ -168,5 +168,5 @@ func (t *Tx) end(ctx context.Context) error {
 	return err
 }
 
-// drop closes a connection of which nothing is known any more.
+// drop closes a connection in an unknown state.
 func (t *Tx) drop(ctx context.Context) { _ = t.conn.Close(ctx) }

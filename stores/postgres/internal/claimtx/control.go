@@ -2,22 +2,22 @@ package claimtx
 
 import "strings"
 
-// Reading is what the text of a statement shows.
+// Reading is what the text of a statement does.
 type Reading struct {
-	Control bool // it would begin or end a transaction; savepoints are no such thing
-	Several bool // it holds several statements, which the simple protocol allows, or may do so
-	Session bool // it leaves its mark on the session beyond the transaction, or may do so
-	Path    bool // it sets the transaction's search_path, or may do so
-	Creates bool // it makes something, perhaps where that search_path says
-	Rows    bool // all that it does is to read and write rows, as far as its words tell
+	Control bool // it would begin or end a transaction; savepoints do not count
+	Several bool // it has, or may have, several statements, which the simple protocol allows
+	Session bool // it changes, or may change, the session beyond the transaction
+	Path    bool // it sets, or may set, the transaction's search_path
+	Creates bool // it creates an object, perhaps where that search_path says
+	Rows    bool // it only reads and writes rows, judged by its words
 }
 
-// Read reads SQL text. It knows comments, quotes and dollar quotes; what it cannot read
-// with certainty may hold several statements, and leave its mark.
+// Read reads SQL text. It knows comments, quotes and dollar quotes. Text that it cannot read with
+// certainty counts as several statements that change the session.
 //
-// It is what keeps honest mistakes from half-done commits, and from other messages. What
-// may slip through is caught at the commit, which proves whose transaction it is; what
-// code that the server keeps does to its session is not seen.
+// It keeps honest mistakes from causing partial commits and from affecting other messages. What
+// slips through is caught at the commit, which proves whose transaction it is; session changes by
+// code inside the server are not seen.
 func Read(sql string) Reading {
 	var (
 		s          = scanner{rest: sql}
@@ -62,17 +62,16 @@ type scanner struct {
 	unsure bool // a quote may have ended elsewhere
 	lost   bool // a quote or comment did not end
 
-	// Of the statement: its first two words (ROLLBACK TO without WORK or TRANSACTION),
-	// the word before, whether something in it leaves its mark on the session, and see Path
-	// and Creates of Reading.
+	// About the statement: its first two words (ROLLBACK TO without WORK or TRANSACTION), the
+	// word before, whether it changes the session, and Path and Creates of Reading.
 	first, second, before string
 	marks, path, creates  bool
 
-	routine bool // it makes a function or procedure
+	routine bool // it creates a function or procedure
 	body    int  // depth of BEGIN ATOMIC … END, and of CASE … END in it
 }
 
-// statement consumes one statement with its semicolon, and reports whether there is more.
+// statement reads one statement with its semicolon, and reports whether there is more.
 func (s *scanner) statement() (more bool) {
 	*s = scanner{rest: s.rest, unsure: s.unsure, lost: s.lost}
 	for s.rest != "" {
@@ -99,8 +98,8 @@ func (s *scanner) statement() (more bool) {
 	return false
 }
 
-// nest follows the body of a routine in standard SQL, whose statements and whose END are its
-// own. A label may be called as a keyword is, so that its end is not certain.
+// nest follows the body of a routine in standard SQL, which has statements and an END of its own.
+// A label may have a keyword's name, so the end is not certain.
 func (s *scanner) nest(word string) {
 	switch word[0] | 0x20 {
 	case 'f', 'p':
@@ -122,7 +121,7 @@ func (s *scanner) nest(word string) {
 	}
 }
 
-// skip consumes what is neither a word nor the end of a statement.
+// skip skips everything except words and the end of a statement.
 func (s *scanner) skip() {
 	switch c := s.rest[0]; {
 	case c == '\'':
@@ -131,7 +130,7 @@ func (s *scanner) skip() {
 		quoted := s.rest
 		s.skipQuoted(c)
 		s.seeName(strings.Trim(quoted[:len(quoted)-len(s.rest)], `"`))
-		s.before = "" // no keyword
+		s.before = "" // not a keyword
 	case strings.HasPrefix(s.rest, "--"):
 		s.skipLine()
 	case strings.HasPrefix(s.rest, "/*"):
@@ -149,24 +148,24 @@ func isWordByte(c byte) bool {
 
 func (s *scanner) word() string {
 	n := 0
-	number := '0' <= s.rest[0] && s.rest[0] <= '9' // has no $ in it
+	number := '0' <= s.rest[0] && s.rest[0] <= '9' // numbers contain no $
 	for n < len(s.rest) && (isWordByte(s.rest[n]) || s.rest[n] == '$' && !number) {
 		n++
 	}
 	word := s.rest[:n]
 	s.rest = s.rest[n:]
-	// E'…' strings know backslash escapes.
+	// E'…' strings have backslash escapes.
 	if strings.EqualFold(word, "e") && strings.HasPrefix(s.rest, "'") {
 		s.skipEscaped()
 	}
-	// Escapes in a U&"…" name may spell any.
+	// Escapes in a U&"…" name may spell any name.
 	if strings.EqualFold(word, "u") && strings.HasPrefix(s.rest, `&"`) {
 		s.marks = true
 	}
 	return word
 }
 
-// skipLine skips a comment, which the server ends at either line break.
+// skipLine skips a comment, which either line break ends.
 func (s *scanner) skipLine() {
 	i := strings.IndexAny(s.rest, "\r\n")
 	if i < 0 {
@@ -176,9 +175,8 @@ func (s *scanner) skipLine() {
 	s.rest = s.rest[i+1:]
 }
 
-// skipQuoted needs no care for doubled quotes: they read as two strings in a row. A
-// backslash escapes where standard_conforming_strings is off, and in what continues an
-// E'…' string on another line.
+// skipQuoted can ignore doubled quotes: they read as two strings in a row. A backslash escapes if
+// standard_conforming_strings is off, and in a continuation of an E'…' string on another line.
 func (s *scanner) skipQuoted(quote byte) {
 	i := strings.IndexByte(s.rest[1:], quote)
 	if i < 0 {
@@ -251,5 +249,5 @@ func dollarTag(s string) (string, bool) {
 	return "", false
 }
 
-// isWord reports whether there is nothing but one word.
+// isWord reports whether the text is one word.
 func isWord(sql string) bool { return !strings.ContainsAny(sql, " \t\r\n") }

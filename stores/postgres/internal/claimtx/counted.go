@@ -10,11 +10,11 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 )
 
-// errNotCounted is of a statement whose rows cannot be counted by SQL.
+// errNotCounted: SQL cannot count the rows of this statement.
 var errNotCounted = errors.New("postgres: only the rows of INSERT, UPDATE, DELETE, MERGE and SELECT can be counted")
 
-// counted returns a statement that fails unless sql, which it runs, returns or changes so many
-// rows. What fails has no COMMIT after it.
+// counted returns a statement that runs sql and fails unless it returns or changes that many
+// rows. A failure prevents the COMMIT after it.
 func counted(sql string, rows int64) (string, error) {
 	verb, returning := verbOf(sql)
 	var text strings.Builder
@@ -35,10 +35,10 @@ func counted(sql string, rows int64) (string, error) {
 	return text.String(), nil
 }
 
-// countedAs begins what the server is to take for a number, and refuses.
+// countedAs begins a text that the server refuses to convert to a number.
 const countedAs = "millpond counts "
 
-// miscounted returns how many rows there were, if that is why a counted statement has failed.
+// miscounted returns the actual number of rows, if a counted statement failed because of it.
 func miscounted(err error) (rows int64, ok bool) {
 	const notANumber = "22P02"
 	refused, ok := errors.AsType[*pgconn.PgError](err)
@@ -53,7 +53,7 @@ func miscounted(err error) (rows int64, ok bool) {
 	return rows, err == nil
 }
 
-// verbOf returns what a statement does, after the WITH that it may have, and whether it returns
+// verbOf returns the verb of a statement, after its WITH if it has one, and whether it returns
 // rows by RETURNING.
 func verbOf(sql string) (verb string, returning bool) {
 	s, depth := scanner{rest: sql}, 0

@@ -15,24 +15,24 @@ import (
 	"github.com/millpond-go/millpond/stores/postgres/internal/tables"
 )
 
-// Handed are statements that a handler has handed over instead of sending them.
+// Handed are statements that a handler queued instead of sending them.
 type Handed struct {
 	Statements []Request
-	// Failed names the statement of an error. Without one the statement has met rows that are
-	// not as many as it wants.
+	// Failed adds the statement to an error. With a nil error the statement had another number of
+	// rows than required.
 	Failed func(at int, rows int64, err error) error
 }
 
-// Request is one of them.
+// Request is one queued statement.
 type Request struct {
 	SQL  string
 	Args []any
-	Rows int64 // that it must change or return; negative: any number
+	Rows int64 // rows that it must change or return; negative: any number
 }
 
-// Hand has statements ride with COMMIT, in one trip. Those that the connection has not seen
-// before are shown to the server at once. Where nothing is prepared (see linkTo) they are sent
-// at once.
+// Hand sends statements with COMMIT, in one round trip. Statements that are new to the connection
+// are described by the server at once. Where nothing is prepared (see linkTo) all are sent at
+// once.
 func (t *Tx) Hand(ctx context.Context, h *Handed) (err error) {
 	l := t.link()
 	texts, err := t.texts(h, l == nil)
@@ -54,7 +54,7 @@ func (t *Tx) Hand(ctx context.Context, h *Handed) (err error) {
 	return nil
 }
 
-// texts returns what is sent to the server, or why one of the statements may not be.
+// texts returns the texts for the server, or why a statement is refused.
 func (t *Tx) texts(h *Handed, simple bool) (texts []string, err error) {
 	texts = make([]string, len(h.Statements))
 	for i, r := range h.Statements {
@@ -70,7 +70,7 @@ func (t *Tx) texts(h *Handed, simple bool) (texts []string, err error) {
 	return texts, nil
 }
 
-// stage returns the statements with their arguments as the server takes them.
+// stage returns the statements with their encoded arguments.
 func (t *Tx) stage(ctx context.Context, l *link, texts []string, h *Handed) (sqlstore.Staged, error) {
 	if at, err := l.describe(ctx, t.conn.PgConn(), texts); err != nil {
 		return nil, h.Failed(at, 0, err)
@@ -86,7 +86,7 @@ func (t *Tx) stage(ctx context.Context, l *link, texts []string, h *Handed) (sql
 	return staged, nil
 }
 
-// encoded is an argument as the driver has encoded it.
+// encoded is an argument that the driver has encoded.
 type encoded struct {
 	value  []byte
 	format int16
@@ -107,8 +107,8 @@ func encode(types *pgtype.Map, parameters []uint32, args []any) ([]any, error) {
 	return values, nil
 }
 
-// describe has the server prepare the texts that it has not prepared, in one trip, and say the
-// types of their parameters. at is the text that it has refused.
+// describe prepares the new texts and asks for the types of their parameters, in one round trip.
+// at is the index of a refused text.
 func (l *link) describe(ctx context.Context, pg *pgconn.PgConn, texts []string) (at int, err error) {
 	var (
 		asked []int
@@ -121,7 +121,7 @@ func (l *link) describe(ctx context.Context, pg *pgconn.PgConn, texts []string) 
 		}
 	}
 	if len(l.prepared)+fresh > maxPrepared {
-		l.discard(pg.Frontend()) // before it is asked what is known
+		l.discard(pg.Frontend()) // before the known statements are used
 	}
 	for i, text := range texts {
 		if _, known := l.described[text]; known {
@@ -156,9 +156,9 @@ func (l *link) describe(ctx context.Context, pg *pgconn.PgConn, texts []string) 
 	return 0, nil
 }
 
-// sendHanded sends the statements in a trip of their own. With saved the savepoint of a member is
-// sent before them, and saved is called once it is made: the driver may refuse a text or an
-// argument, or heed the end of ctx, before it sends anything.
+// sendHanded sends the statements in a round trip of their own. If saved is set, a member's
+// savepoint is sent first, and saved is called once it is made: the driver may refuse a text or
+// an argument, or see the end of ctx, before it sends anything.
 func (t *Tx) sendHanded(ctx context.Context, texts []string, h *Handed, saved func()) error {
 	var batch pgx.Batch
 	if saved != nil {
@@ -182,7 +182,7 @@ func (t *Tx) sendHanded(ctx context.Context, texts []string, h *Handed, saved fu
 	return results.Close()
 }
 
-// failed names the statement that has failed, or why it was made to.
+// failed adds the failed statement to the error, or the wrong number of rows.
 func (h *Handed) failed(at int, err error) error {
 	if h.Statements[at].Rows >= 0 {
 		if rows, ok := miscounted(err); ok {

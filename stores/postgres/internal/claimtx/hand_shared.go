@@ -10,9 +10,9 @@ import (
 	"github.com/millpond-go/millpond/stores/postgres/internal/tables"
 )
 
-// Hand is Tx.Hand in a batch: the statements of all its members ride with its COMMIT. Those of a
-// handler that has sent others itself are sent at once, because what undoes one of the two has to
-// undo both.
+// Hand is Tx.Hand in a batch: the statements of all members are sent with its COMMIT. If the
+// handler has also sent statements itself, the queued ones are sent at once, so that one rollback
+// undoes both.
 func (m *Member) Hand(ctx context.Context, h *Handed) (err error) {
 	texts, err := m.texts(h, false)
 	if err != nil {
@@ -22,7 +22,7 @@ func (m *Member) Hand(ctx context.Context, h *Handed) (err error) {
 		return err
 	}
 	defer func() { m.Release(err) }()
-	if _, err := linkTo(ctx, m.conn); err != nil { // which batches claim without
+	if _, err := linkTo(ctx, m.conn); err != nil { // a batch's claims were sent without one
 		return err
 	}
 	l := m.link()
@@ -42,17 +42,17 @@ func (m *Member) Hand(ctx context.Context, h *Handed) (err error) {
 // Dropped implements stores.Droppable.
 func (m *Member) Dropped() error { return m.dropped }
 
-// The savepoint that the statements are behind which are sent with COMMIT.
+// The savepoint before the statements that are sent with COMMIT.
 const (
 	saveHanded = "SAVEPOINT millpond_handed"
 	undoHanded = "ROLLBACK TO SAVEPOINT millpond_handed"
 )
 
-// last is what is sent with COMMIT, and whose each statement is; nil: ours.
+// last is what is sent with COMMIT, and the member of each statement; nil: millpond's own.
 type last struct {
 	statements []tables.Statement
 	whose      []*Member
-	first      map[*Member]int // where theirs begin
+	first      map[*Member]int // where a member's statements begin
 }
 
 func (l *last) add(m *Member, statements ...tables.Statement) {
@@ -64,9 +64,8 @@ func (l *last) add(m *Member, statements ...tables.Statement) {
 	}
 }
 
-// last returns what members have handed over, the check of the claims, and the outputs. After a
-// first try it begins with the end of that, and takes back the claims of the members that have
-// failed, which are undone with it.
+// last returns the members' queued statements, the check of the claims, and the outputs. On a
+// second try it first rolls back to the savepoint, and deletes the claims of the dropped members.
 func (s *Shared) last(again bool) (*last, error) {
 	l := &last{first: make(map[*Member]int)}
 	var outputs sqlstore.Staged
@@ -95,14 +94,14 @@ func (s *Shared) last(again bool) (*last, error) {
 	return l, nil
 }
 
-// drop leaves out the member whose statement the server has refused. It reports false if it does not,
-// and all members are to run again: what others have a part in, such as a deadlock, is nobody's.
+// drop drops the member whose statement the server refused. It reports false if all members must
+// run again instead, as after a deadlock, which is no member's fault.
 func (s *Shared) drop(l *last, done int, err error) bool {
 	if err == nil || done >= len(l.whose) || l.whose[done] == nil || !tables.Refused(err) || tables.Interruption(err) || tables.NotPrepared(err) {
 		return false
 	}
 	m := l.whose[done]
-	if m.saved || s.droppedAfter(m) { // undoHanded does not undo what a middleware has sent after the handler
+	if m.saved || s.droppedAfter(m) { // undoHanded does not undo statements that a middleware sent after the handler
 		return false
 	}
 	err = m.handed.failed(done-l.first[m], err)
@@ -111,13 +110,13 @@ func (s *Shared) drop(l *last, done int, err error) bool {
 	return true
 }
 
-// droppedAfter reports whether a later member was dropped: it may have met what m had written.
+// droppedAfter reports whether a later member was dropped: rows of m may be the reason.
 func (s *Shared) droppedAfter(m *Member) bool {
 	at := slices.Index(s.members, m)
 	return slices.ContainsFunc(s.members[at:], func(later *Member) bool { return later.dropped != nil })
 }
 
-// sendLast sends COMMIT, and again without the member that has failed.
+// sendLast sends COMMIT, and again without a dropped member.
 func (s *Shared) sendLast(ctx context.Context) (a answer, err error) {
 	for again := false; ; again = true {
 		l, err := s.last(again)
@@ -131,5 +130,5 @@ func (s *Shared) sendLast(ctx context.Context) (a answer, err error) {
 	}
 }
 
-// errNotSent: COMMIT was not.
+// errNotSent: COMMIT was not sent.
 var errNotSent = errors.New("postgres: COMMIT was not sent")

@@ -15,24 +15,23 @@ import (
 	"github.com/millpond-go/millpond/stores/postgres/internal/tables"
 )
 
-// link is what is kept with a connection of the driver's while it lives, so that what is sent
-// with each message is prepared once and goes past what the driver does for statements of any
-// kind.
+// link lives as long as a connection of the driver. With it, statements of every message are
+// prepared once and bypass the driver's handling of arbitrary statements.
 type link struct {
-	tx        pgx.Tx              // stands for the transactions on the connection, one after the other
+	tx        pgx.Tx              // represents the transactions on the connection, one after the other
 	prepared  map[string]string   // names of statements by their texts
-	described map[string][]uint32 // types of their parameters, of those of handlers
-	unsure    []string            // texts that are prepared by what is sent, if the server comes to them
+	described map[string][]uint32 // parameter types, for statements of handlers
+	unsure    []string            // texts that the current send prepares, if the server reaches them
 }
 
 const (
 	linkKey = "millpond"
-	// maxPrepared bounds what the server keeps for a connection.
+	// maxPrepared bounds the prepared statements of a connection.
 	maxPrepared = 200
 )
 
-// linkTo returns the link to a connection; nil where the program has the driver prepare
-// nothing, as poolers need it, or trace what it sends.
+// linkTo returns the link to a connection; nil if the driver is configured to prepare nothing,
+// for poolers, or to trace what it sends.
 func linkTo(ctx context.Context, conn *pgx.Conn) (*link, error) {
 	kept := conn.PgConn().CustomData()
 	l, known := kept[linkKey].(*link)
@@ -40,7 +39,8 @@ func linkTo(ctx context.Context, conn *pgx.Conn) (*link, error) {
 		return l, nil
 	}
 	if c := conn.Config(); c.DefaultQueryExecMode == pgx.QueryExecModeCacheStatement && c.StatementCacheCapacity > 0 && c.Tracer == nil {
-		// The driver makes a transaction when it has sent a statement, and never asks what it was.
+		// The driver creates a transaction once it has sent a statement, whatever the statement
+		// was.
 		tx, err := conn.BeginTx(ctx, pgx.TxOptions{BeginQuery: ";"})
 		if err != nil {
 			return nil, err
@@ -51,8 +51,8 @@ func linkTo(ctx context.Context, conn *pgx.Conn) (*link, error) {
 	return l, nil
 }
 
-// link returns the link that the claim has made; nil if the handler may have changed the session,
-// which may have been to discard what was prepared.
+// link returns the link that the claim made; nil if the handler may have changed the session,
+// perhaps by discarding prepared statements.
 func (t *Tx) link() *link {
 	if t.session.marked.Load() {
 		return nil
@@ -61,8 +61,8 @@ func (t *Tx) link() *link {
 	return l
 }
 
-// exchange sends statements in one trip, and hands their rows to them one at a time. If it
-// fails some of them have not been run.
+// exchange sends statements in one round trip, and calls each one's function with its rows. After
+// an error some of them have not run.
 func (l *link) exchange(ctx context.Context, pg *pgconn.PgConn, statements ...tables.Statement) error {
 	if err := ctx.Err(); err != nil {
 		return context.Cause(ctx)
@@ -91,15 +91,15 @@ func (l *link) exchange(ctx context.Context, pg *pgconn.PgConn, statements ...ta
 	return err
 }
 
-// begin is called before statements are queued that are sent at once.
+// begin is called before statements are queued.
 func (l *link) begin() {
 	if l != nil {
 		l.unsure = l.unsure[:0]
 	}
 }
 
-// queue writes a statement for the server, and returns how many bytes that may be. The server
-// prepares it when it is sent first, and each time without a link.
+// queue writes a statement for the server, and returns its approximate size in bytes. The server
+// prepares it on first use, and each time without a link.
 func (l *link) queue(to *pgproto3.Frontend, s *tables.Statement) (bytes int) {
 	var name string
 	known := false
@@ -120,7 +120,7 @@ func (l *link) queue(to *pgproto3.Frontend, s *tables.Statement) (bytes int) {
 	}
 	to.SendBind(&bind)
 	to.SendExecute(&pgproto3.Execute{})
-	const around = 100 // the server's answer may be as long
+	const around = 100 // the size of the server's answer
 	bytes += around
 	for _, v := range values {
 		bytes += len(v)
@@ -130,20 +130,20 @@ func (l *link) queue(to *pgproto3.Frontend, s *tables.Statement) (bytes int) {
 
 var inBinary = []int16{pgtype.BinaryFormatCode}
 
-// prepare names a statement that is about to be prepared. Its name says what it is, so that
-// whoever shares a server connection after all, by a pooler, meets an error and no other statement.
+// prepare names a statement that is about to be prepared. Its name identifies its text, so that a
+// shared server connection, behind a pooler, gives an error instead of another statement.
 func (l *link) prepare(to *pgproto3.Frontend, text string) (name string) {
 	if len(l.prepared) >= maxPrepared {
 		l.discard(to)
 	}
 	sum := sha256.Sum256([]byte(text))
 	name = "millpond_" + hex.EncodeToString(sum[:16])
-	to.SendClose(&pgproto3.Close{ObjectType: 'S', Name: name}) // is no error if there is none
+	to.SendClose(&pgproto3.Close{ObjectType: 'S', Name: name}) // no error if there is none
 	l.prepared[text] = name
 	return name
 }
 
-// discard has the server drop what is prepared.
+// discard makes the server drop the prepared statements.
 func (l *link) discard(to *pgproto3.Frontend) {
 	for text, name := range l.prepared {
 		to.SendClose(&pgproto3.Close{ObjectType: 'S', Name: name})
@@ -151,8 +151,8 @@ func (l *link) discard(to *pgproto3.Frontend) {
 	}
 }
 
-// failed has statements prepared anew that may not be, or whose plans no longer fit. A connection
-// of which somebody else discards what is prepared has no link from then on.
+// failed forgets statements that may be missing or whose plans no longer fit, so that they are
+// prepared again. A connection whose prepared statements somebody else discards gets no link.
 func (l *link) failed(pg *pgconn.PgConn, statements []tables.Statement, err error) {
 	for _, text := range l.unsure {
 		l.drop(text)
@@ -167,7 +167,7 @@ func (l *link) failed(pg *pgconn.PgConn, statements []tables.Statement, err erro
 	}
 }
 
-// ofValues reports whether an error is about what is in arguments and rows, whatever the plan.
+// ofValues reports whether an error is about values in arguments or rows, whatever the plan.
 func ofValues(err error) bool {
 	const dataException, integrityViolation = "22", "23"
 	refused, ok := errors.AsType[*pgconn.PgError](err)

@@ -9,15 +9,15 @@ import (
 
 var parameter = regexp.MustCompile(`\$[0-9]+`)
 
-// Literal writes arguments into the text of a statement, for drivers that need a trip to
-// prepare each statement that has any. It takes what claims and outputs are made of: numbers,
-// bytes, and strings. All but digits is written in a form that no setting of the session
-// changes. The text has no $ but those of parameters.
+// Literal writes arguments into the text of a statement, for drivers that need a round trip to
+// prepare a statement with arguments. It accepts the types of claims and outputs: numbers, bytes,
+// and strings. Everything but digits is written in a form that no setting of the session changes.
+// The text has no $ other than parameters.
 func Literal(text string, args []any) string {
 	return parameter.ReplaceAllStringFunc(text, func(name string) string {
 		n, err := strconv.Atoi(name[1:])
 		if err != nil || n < 1 || n > len(args) {
-			return name // the server says it
+			return name // the server reports it
 		}
 		switch v := args[n-1].(type) {
 		case int64:

@@ -8,7 +8,7 @@ import (
 	"github.com/millpond-go/millpond/stores"
 )
 
-// row is one row as the server sends it in binary. It implements tables.Rows.
+// row is one row in the server's binary format. It implements tables.Rows.
 type row struct {
 	values [][]byte
 	read   bool
@@ -26,7 +26,7 @@ func (*row) Err() error { return nil }
 
 var errColumns = errors.New("postgres: the row has another number of columns")
 
-// Scan implements tables.Rows, for what tables.DB is said to return.
+// Scan implements tables.Rows, for the types that tables.DB returns.
 func (r *row) Scan(into ...any) error {
 	if len(into) != len(r.values) {
 		return errColumns
@@ -39,7 +39,7 @@ func (r *row) Scan(into ...any) error {
 	return nil
 }
 
-// scan copies what it takes: the value is the connection's.
+// scan copies the value, which belongs to the connection.
 func scan(value []byte, into any) error {
 	switch to := into.(type) {
 	case *[]byte:

@@ -15,15 +15,14 @@ import (
 	"github.com/millpond-go/millpond/stores/postgres/internal/tables"
 )
 
-// answer is what the server has said to COMMIT.
+// answer is the server's answer to COMMIT.
 type answer struct {
-	tag  pgconn.CommandTag // COMMIT's, if done is all that was sent
-	done int               // statements
+	tag  pgconn.CommandTag // COMMIT's tag, if done counts all statements
+	done int               // completed statements
 }
 
-// sendCommit sends statements and COMMIT, which the server reads only if what is before it
-// succeeds, and reads the answer. A warning that a wait for a synchronous standby was canceled
-// is an error.
+// sendCommit sends statements and COMMIT, which the server runs only if all of them succeed, and
+// reads the answer. A warning that a wait for a synchronous standby was canceled is an error.
 func sendCommit(ctx context.Context, pg *pgconn.PgConn, l *link, before []tables.Statement) (a answer, err error) {
 	large := queue(pg.Frontend(), l, before)
 	err = converse(ctx, pg, large, func(message pgproto3.BackendMessage) error {
@@ -46,11 +45,11 @@ func sendCommit(ctx context.Context, pg *pgconn.PgConn, l *link, before []tables
 	return a, err
 }
 
-// converse sends what was written for the server, and hands on what it answers until it is
-// ready, as the driver does but for one thing. When ctx ends it asks the server for no
-// cancellation: a COMMIT that waits for a synchronous standby would stop waiting and commit all
-// the same. The error is the server's, or of each, or the connection's, which is closed then.
-// While much is sent the server's answers are read, or each side might wait for the other.
+// converse sends the queued messages and passes the server's answers to each until it is ready,
+// as the driver does, with one exception. When ctx ends it does not ask the server to cancel: a
+// COMMIT that waits for a synchronous standby would stop waiting and commit all the same. The
+// error is the server's, or of each, or the connection's, which is closed then. If much is sent,
+// the answers are read meanwhile, because each side might wait for the other.
 func converse(ctx context.Context, pg *pgconn.PgConn, much bool, each func(pgproto3.BackendMessage) error) (err error) {
 	expired := make(chan struct{})
 	stop := context.AfterFunc(ctx, func() {
@@ -65,7 +64,7 @@ func converse(ctx context.Context, pg *pgconn.PgConn, much bool, each func(pgpro
 		}
 		switch {
 		case late && broken:
-			_ = pg.Conn().Close() // so that there is nothing to wait for
+			_ = pg.Conn().Close() // ends the wait
 			err = fmt.Errorf("%w: %w", context.Cause(ctx), err)
 		case late:
 			_ = pg.Conn().SetDeadline(time.Time{})
@@ -80,7 +79,7 @@ func converse(ctx context.Context, pg *pgconn.PgConn, much bool, each func(pgpro
 		go func() {
 			defer close(flushed)
 			if pg.Frontend().Flush() != nil {
-				_ = pg.Conn().Close() // for who reads
+				_ = pg.Conn().Close() // ends the reader's wait
 			}
 		}()
 		defer func() { <-flushed }()
@@ -92,11 +91,11 @@ func converse(ctx context.Context, pg *pgconn.PgConn, much bool, each func(pgpro
 	}
 	var answer error
 	for {
-		// What the driver does at the end of a context is the pool's to configure.
+		// The pool configures what the driver does when a context ends, so the driver gets none.
 		message, err := pg.ReceiveMessage(context.Background()) //nolint:contextcheck // see above
 		if err != nil {
 			broken = true
-			return cmp.Or[error](answer, lostError{err}) // the last word of a server that is gone
+			return cmp.Or[error](answer, lostError{err}) // the last message of a server that is gone
 		}
 		switch m := message.(type) {
 		case *pgproto3.ErrorResponse:
@@ -109,21 +108,21 @@ func converse(ctx context.Context, pg *pgconn.PgConn, much bool, each func(pgpro
 	}
 }
 
-// lostError is of a connection that was lost when something had been sent.
+// lostError is a connection lost after something was sent.
 type lostError struct{ error }
 
-// SafeToRetry is what pgconn.SafeToRetry asks for.
+// SafeToRetry implements the interface of pgconn.SafeToRetry.
 func (lostError) SafeToRetry() bool { return false }
 
 // Unwrap returns the driver's error.
 func (e lostError) Unwrap() error { return e.error }
 
-// buffer is what sockets are sure to take.
+// buffer is what sockets always accept.
 const buffer = 32 << 10
 
 const commit = "commit"
 
-// queue writes what is sent at once, and reports whether that is much.
+// queue writes the statements, and reports whether they are large.
 func queue(to *pgproto3.Frontend, l *link, before []tables.Statement) (much bool) {
 	if len(before) == 0 {
 		to.Send(&pgproto3.Query{String: commit})
@@ -138,7 +137,7 @@ func queue(to *pgproto3.Frontend, l *link, before []tables.Statement) (much bool
 	return bytes > buffer
 }
 
-// bound returns arguments as the server takes them: bytes as they are, all else as text.
+// bound encodes arguments for the server: bytes as they are, everything else as text.
 func bound(args []any) (values [][]byte, formats []int16) {
 	values, formats = make([][]byte, len(args)), make([]int16, len(args))
 	for i, arg := range args {
@@ -158,9 +157,8 @@ func bound(args []any) (values [][]byte, formats []int16) {
 	return values, formats
 }
 
-// isWarning is asked of what the server says beside its answer to COMMIT: of a wait that was
-// canceled, and of one that its shutdown has ended. Deferred triggers may warn, too, of
-// their own affairs.
+// isWarning selects the server's warnings about COMMIT: a canceled wait for a standby, or one
+// that a shutdown ended. Deferred triggers may send unrelated warnings.
 func isWarning(m *pgproto3.NoticeResponse) bool {
 	const canceled, adminShutdown = "01000", "57P01"
 	warning := m.SeverityUnlocalized == "WARNING"

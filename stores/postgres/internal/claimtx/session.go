@@ -7,33 +7,32 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 )
 
-// A connection whose session may have been changed serves no other message: another
-// consumer's commits would be as durable, or as read-only, as this one's handler has asked
-// for. Settings of the transaction (SET LOCAL) end with it and change nothing.
+// A connection whose session may have been changed serves no other message: another consumer's
+// commits would become as durable, or as read-only, as this handler has set them. Settings of the
+// transaction (SET LOCAL) end with it and change nothing.
 
-// isSession reports whether a statement that begins with these words may change the
-// session.
+// isSession reports whether a statement that begins with these words may change the session.
 func isSession(first, second string) bool {
 	switch strings.ToUpper(first) {
 	case "SELECT", "INSERT", "UPDATE", "DELETE", "MERGE", "WITH", "VALUES", "TABLE", "COPY", "EXPLAIN", "SHOW",
 		"SAVEPOINT", "RELEASE", "ROLLBACK", "LOCK", "DECLARE", "FETCH", "MOVE", "CLOSE", "NOTIFY", "CALL", "EXECUTE",
 		"CREATE", "ALTER", "DROP", "TRUNCATE", "COMMENT", "GRANT", "REVOKE", "REASSIGN", "SECURITY", "IMPORT",
 		"ANALYZE", "ANALYSE", "REFRESH", "REINDEX", "CLUSTER", "CHECKPOINT":
-		return false // but for what see finds in it
+		return false // unless see finds something
 	case "SET":
 		switch strings.ToUpper(second) {
 		case "LOCAL", "TRANSACTION", "CONSTRAINTS":
 			return false
 		}
 	}
-	return true // SET, RESET, PREPARE, DEALLOCATE, DISCARD, LISTEN, UNLISTEN, LOAD, DO, and what is not known
+	return true // SET, RESET, PREPARE, DEALLOCATE, DISCARD, LISTEN, UNLISTEN, LOAD, DO, and unknown ones
 }
 
-// see looks for a word in the middle of a statement that marks the session: a setting, a
-// lock of the session, a temporary table, a cursor that outlives its transaction.
+// see looks for words in a statement that change the session: a setting, a lock of the session, a
+// temporary table, a cursor that outlives its transaction.
 func (s *scanner) see(word string) {
 	s.seeName(word)
-	switch word[0] | 0x20 { // most words end here
+	switch word[0] | 0x20 { // most words return here
 	case 'i':
 		s.creates = s.creates || strings.EqualFold(word, "INTO") && !strings.EqualFold(s.before, "INSERT") && !strings.EqualFold(s.before, "MERGE")
 	case 'h':
@@ -45,8 +44,7 @@ func (s *scanner) see(word string) {
 	}
 }
 
-// seeName is see of what is a name, in quotes or not. What a temporary schema is named for
-// is not asked.
+// seeName is see for names, quoted or not. The temporary schema is known by its prefix.
 func (s *scanner) seeName(name string) {
 	if name == "" {
 		return
@@ -62,8 +60,8 @@ func (s *scanner) seeName(name string) {
 	}
 }
 
-// makesTemporary reports whether the word TEMP is the one of CREATE TEMP TABLE, or of
-// SELECT … INTO TEMP, and not somebody's column.
+// makesTemporary reports whether the word TEMP belongs to CREATE TEMP TABLE, or to SELECT … INTO
+// TEMP, and is not a column.
 func (s *scanner) makesTemporary() bool {
 	switch strings.ToUpper(s.before) {
 	case "CREATE", "REPLACE", "GLOBAL", "LOCAL":
@@ -74,7 +72,7 @@ func (s *scanner) makesTemporary() bool {
 	return false
 }
 
-// dropsOnCommit reads the rest of a statement that makes a temporary table.
+// dropsOnCommit reads the rest of a statement that creates a temporary table.
 func dropsOnCommit(rest string) bool {
 	s := scanner{rest: rest}
 	for s.rest != "" && s.rest[0] != ';' {
@@ -90,8 +88,8 @@ func dropsOnCommit(rest string) bool {
 	return false
 }
 
-// setsLocally reads the arguments of set_config: the third one, if it is written out as
-// true, keeps the setting to the transaction.
+// setsLocally reads the arguments of set_config: a third one that is literally true keeps the
+// setting to the transaction.
 func setsLocally(rest string) bool {
 	const isLocal = 2
 	s := scanner{rest: rest}
@@ -122,31 +120,31 @@ func hasPrefixFold(s, prefix string) bool {
 	return len(s) >= len(prefix) && strings.EqualFold(s[:len(prefix)], prefix)
 }
 
-// reported are settings that the server tells of without being asked (search_path does so
-// from version 18 on). They show what no text does: a function that sets one.
+// reported are settings that the server reports unasked (search_path from version 18 on). They
+// reveal changes that no text shows, such as by a function.
 var reported = [...]string{
 	"default_transaction_read_only", "session_authorization", "is_superuser", "search_path",
 	"standard_conforming_strings", "client_encoding", "TimeZone", "DateStyle", "IntervalStyle",
 }
 
-// Session tells, by the texts of statements and by what the server reports, whether a
-// session has been changed. A handler may use it at several places at once.
+// Session finds out, from the texts of statements and the server's reports, whether a session has
+// been changed. A handler may use it concurrently.
 type Session struct {
 	before  [len(reported)]string
-	marked  atomic.Bool // by a statement, perhaps
-	strayed atomic.Bool // the search_path of the transaction may have been set
+	marked  atomic.Bool // a statement may have changed the session
+	strayed atomic.Bool // a statement may have set the transaction's search_path
 }
 
-// Begin notes how the session is before a handler has it.
+// Begin notes the state of the session before the handler runs.
 func (s *Session) Begin(pg *pgconn.PgConn) {
 	for i, name := range reported {
 		s.before[i] = pg.ParameterStatus(name)
 	}
 }
 
-// read notes what a statement shows. A single word is the name of a prepared one, which was
-// read before. What is made where the search_path says that the handler has set may belong
-// to the session: pg_temp may be first in it.
+// read notes what a statement does. A single word is the name of a prepared statement, which was
+// read before. If the handler has set the search_path, a created object may belong to the
+// session: pg_temp may be first in the path.
 func (s *Session) read(r Reading, word bool) {
 	if r.Path {
 		s.strayed.Store(true)
@@ -156,7 +154,7 @@ func (s *Session) read(r Reading, word bool) {
 	}
 }
 
-// Changed is asked when the transaction is over.
+// Changed reports whether the session was changed. It is called after the transaction.
 func (s *Session) Changed(pg *pgconn.PgConn) bool {
 	if s.marked.Load() {
 		return true

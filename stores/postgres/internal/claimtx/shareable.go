@@ -2,9 +2,9 @@ package claimtx
 
 import "strings"
 
-// isRows reports whether a statement that begins with this word reads and writes rows, and
-// leaves nothing behind in the transaction that the next message's handler would meet: no
-// setting, no cursor, no savepoint.
+// isRows reports whether a statement that begins with this word only reads and writes rows, and
+// leaves nothing in the transaction that the next message's handler would notice: no setting, no
+// cursor, no savepoint.
 func isRows(first string) bool {
 	switch strings.ToUpper(first) {
 	case "SELECT", "INSERT", "UPDATE", "DELETE", "MERGE", "WITH", "VALUES", "TABLE", "COPY":
@@ -13,13 +13,13 @@ func isRows(first string) bool {
 	return false
 }
 
-// Unshared says what in a statement cannot be shared with other messages, without a value of
-// its; "": nothing. Locks that are not of rows would be held until the last of them is done,
-// and would not keep their handlers apart.
+// Unshared returns what in a statement cannot be shared with other messages, without values; "":
+// nothing. Other locks than row locks cannot be shared: they would be held until the end of the
+// batch, and would not separate its handlers.
 func Unshared(sql string) string {
 	switch r := Read(sql); {
 	case isWord(sql):
-		return "a statement by its name"
+		return "a statement called by its name"
 	case containsFold(sql, "advisory"):
 		return "an advisory lock"
 	case r.Rows:
@@ -30,7 +30,7 @@ func Unshared(sql string) string {
 	s := scanner{rest: sql}
 	s.statement()
 	if isRows(s.first) {
-		return "a setting, or a table that it makes"
+		return "a setting, or a table that it creates"
 	}
 	return strings.ToUpper(s.first)
 }

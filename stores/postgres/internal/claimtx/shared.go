@@ -15,16 +15,16 @@ import (
 	"github.com/millpond-go/millpond/stores/postgres/internal/tables"
 )
 
-// Shared is one transaction that holds the claims of several messages, whose handlers have
-// it one after the other, each behind a savepoint.
+// Shared is one transaction that holds the claims of several messages. Their handlers use it one
+// after the other, each behind a savepoint.
 type Shared struct {
 	Server uint64
 	Tx     pgx.Tx
 
 	base    Tx
-	members []*Member // those that are won
-	broken  error     // why it cannot be committed any more
-	inUse   bool      // something may still read from the connection
+	members []*Member // members whose claims were won
+	broken  error     // why it cannot be committed
+	inUse   bool      // a goroutine may still read from the connection
 }
 
 // Member is one message's part of a shared transaction.
@@ -37,17 +37,17 @@ type Member struct {
 	ran     bool
 	apart   sqltx.Apart
 	outputs []stores.Output
-	queued  sqlstore.Staged // sent with COMMIT
+	queued  sqlstore.Staged // statements that are sent with COMMIT
 	dropped error           // why it was not committed with the others
 }
 
-// Savepoint is the statement that is sent before the first one of a member. Those of members
-// before are left as they are: it is the innermost one that is rolled back to.
+// Savepoint is sent before the first statement of a member. Savepoints of earlier members stay: a
+// rollback goes to the innermost one.
 const Savepoint = "SAVEPOINT millpond_member"
 
-// Share begins a transaction with claims on a connection that has none, in one trip. It
-// calls each with the number of each claim that is, for what counts its statements. After an
-// error the connection may have a transaction.
+// Share begins a transaction with claims on a connection without one, in one round trip. It calls
+// each with the index of each won claim; each returns the Tx that counts the member's statements.
+// After an error the connection may have a transaction.
 func Share(ctx context.Context, conn *pgx.Conn, t *tables.Tables, consumer int64, claims []stores.Claim, each func(claim int, m *Member) *Tx) (*Shared, error) {
 	var batch pgx.Batch
 	batch.BeginTx(t.TxOptions())
@@ -85,7 +85,7 @@ func Share(ctx context.Context, conn *pgx.Conn, t *tables.Tables, consumer int64
 	s.base.Init(t, conn, consumer, nil, time.UnixMicro(at))
 	for i := range claims {
 		if id := claims[i].Key.ID; won[string(id)] {
-			won[string(id)] = false // a key that is there twice is won once
+			won[string(id)] = false // a duplicate key is won once
 			m := &Member{shared: s}
 			m.Tx = each(i, m)
 			m.Init(t, conn, consumer, id, s.base.at)
@@ -95,7 +95,7 @@ func Share(ctx context.Context, conn *pgx.Conn, t *tables.Tables, consumer int64
 	return s, nil
 }
 
-// Apart notes that the handler wants what cannot be shared, and returns what it is told.
+// Apart notes that the handler wants something that cannot be shared, and returns its error.
 func (m *Member) Apart(what string) error { return m.apart.Note(pkg, what) }
 
 // Saved notes that the savepoint is made.
@@ -104,8 +104,8 @@ func (m *Member) Saved() { m.saved = true }
 // Saving reports whether the savepoint is to be made.
 func (m *Member) Saving() bool { return !m.saved }
 
-// Emit implements stores.Emitter. What the members say is written at once, so that the locks
-// of order keys are taken in one order.
+// Emit implements stores.Emitter. The outputs of all members are written together at the end, so
+// that the locks of order keys are taken in one order.
 func (m *Member) Emit(outputs []stores.Output) error {
 	if m.ran {
 		return m.closed()
@@ -118,10 +118,10 @@ func (m *Member) Emit(outputs []stores.Output) error {
 	return nil
 }
 
-// closed is the error of a run that has ended: the connection may serve others.
+// closed is the error after the end of a run, when the connection may serve others.
 func (m *Member) closed() error { return fmt.Errorf("postgres: %w", stores.ErrTxClosed) }
 
-// Keep does what stores.Member says.
+// Keep implements stores.Member.
 func (m *Member) Keep(ctx context.Context) error {
 	if m.ran {
 		return m.closed()
@@ -151,7 +151,7 @@ func (m *Member) Keep(ctx context.Context) error {
 	return pkg.NotCommitted(reason)
 }
 
-// unfit says why the effects of a handler that has returned nil must not be kept.
+// unfit returns why the effects of a handler that returned nil must not be kept.
 func (m *Member) unfit() error {
 	var aborted error
 	if m.conn.PgConn().TxStatus() == 'E' {
@@ -166,7 +166,7 @@ func (m *Member) unfit() error {
 	return errors.Join(aborted, m.Doomed())
 }
 
-// Leave does what stores.Member says.
+// Leave implements stores.Member.
 func (m *Member) Leave(ctx context.Context) error {
 	if m.ran {
 		return m.closed()
@@ -191,7 +191,7 @@ func (m *Member) Leave(ctx context.Context) error {
 	return errors.Join(m.apart.Err(pkg), err)
 }
 
-// undo rolls back to the savepoint and takes the claim back, in one trip.
+// undo rolls back to the savepoint and deletes the claim, in one round trip.
 func (m *Member) undo(ctx context.Context) error {
 	s, pg := m.shared, m.conn.PgConn()
 	if pg.TxStatus() == 'E' && !m.saved {
@@ -222,7 +222,7 @@ func (m *Member) undo(ctx context.Context) error {
 	return nil
 }
 
-// lose notes that nothing can be committed any more.
+// lose notes that the batch cannot be committed.
 func (s *Shared) lose(why error) error {
 	if s.broken == nil {
 		s.broken = fmt.Errorf("postgres: %w", stores.ErrBatchLost)
@@ -233,8 +233,8 @@ func (s *Shared) lose(why error) error {
 	return s.broken
 }
 
-// Commit does what stores.Batch says. The claims of members that have not run are deleted in
-// COMMIT's trip, in which the server also counts those that stay.
+// Commit implements stores.Batch. The claims of members that have not run are deleted in COMMIT's
+// round trip, in which the server also counts the others.
 func (s *Shared) Commit(ctx context.Context) (left Left, err error) {
 	err = s.base.outcome.Commit(func() (err error) {
 		left, err = s.commit(ctx)
@@ -268,7 +268,7 @@ func (s *Shared) commit(ctx context.Context) (Left, error) {
 	return Usable, s.base.committed(ctx, a.tag, err)
 }
 
-// proof are the statements that leave the claims of the members that were kept, and no other.
+// proof returns the statements that keep the claims of the kept members, and no other.
 func (s *Shared) proof() []tables.Statement {
 	var (
 		all, unrun [][]byte
@@ -290,7 +290,7 @@ func (s *Shared) proof() []tables.Statement {
 	return append(statements, s.base.tables.OwnedBatch(s.base.consumer, all, kept))
 }
 
-// Rollback does what stores.Batch says.
+// Rollback implements stores.Batch.
 func (s *Shared) Rollback(ctx context.Context) (left Left, err error) {
 	err = s.base.outcome.Rollback(pkg, func() (err error) {
 		if s.inUse {

@@ -14,8 +14,8 @@ import (
 	"github.com/millpond-go/millpond/stores/postgres/internal/tables"
 )
 
-// Tx is one transaction that holds a claim. Whoever lets a handler use the connection
-// tells it, so that it knows what it can rely on in the end.
+// Tx is one transaction that holds a claim. The wrappers that handlers use report every use of
+// the connection to it, so that it knows at the end what it can rely on.
 type Tx struct {
 	sqltx.Entry
 
@@ -23,14 +23,14 @@ type Tx struct {
 	conn     *pgx.Conn
 	consumer int64
 	id       []byte
-	at       time.Time // in the claim's row
+	at       time.Time // the time in the claim's row
 
 	gate    sqltx.Gate
 	session Session
-	suspect atomic.Bool // the handler had ways to end the transaction that were not watched
+	suspect atomic.Bool // the handler could have ended the transaction unwatched
 	outcome sqltx.Outcome
-	staged  sqlstore.Staged // before COMMIT
-	handed  *Handed         // the first of them
+	staged  sqlstore.Staged // sent before COMMIT
+	handed  *Handed         // the queued statements, which are the first of staged
 }
 
 const pkg sqltx.Package = "postgres"
@@ -41,16 +41,16 @@ func (t *Tx) Init(tables *tables.Tables, conn *pgx.Conn, consumer int64, id []by
 	t.session.Begin(conn.PgConn())
 }
 
-// Acquire notes that the handler uses the connection until Release. Once the
-// transaction has ended nothing may pass: it would be committed by itself. The error is
-// then pgx.ErrTxClosed or stores.ErrTxEnded.
+// Acquire notes that the handler uses the connection until Release. After the end of the
+// transaction nothing may be sent, because it would commit by itself. The error is then
+// pgx.ErrTxClosed or stores.ErrTxEnded.
 func (t *Tx) Acquire() error {
 	return t.gate.Acquire(pgx.ErrTxClosed, func(alone bool) bool { return alone && t.conn.PgConn().TxStatus() == 'I' })
 }
 
-// Release ends what Acquire has begun, with the error of the statement. Of an aborted
-// transaction the server takes nothing but its end and ROLLBACK TO SAVEPOINT: one that goes
-// on has undone what had failed before.
+// Release ends what Acquire began, with the error of the statement. In an aborted transaction the
+// server accepts only its end and ROLLBACK TO SAVEPOINT: a statement that succeeds therefore
+// shows that earlier failures were undone.
 func (t *Tx) Release(err error) {
 	t.gate.Release(func(first error, alone bool) error {
 		if pg := t.conn.PgConn(); alone && !pg.IsClosed() && pg.TxStatus() == 'T' {
@@ -60,16 +60,15 @@ func (t *Tx) Release(err error) {
 	})
 }
 
-// Distrust notes that the handler is handed something that goes around the
-// bookkeeping, so that the commit asks whose transaction it is. It reports false if the
-// attempt is over.
+// Distrust notes that the handler gets something that bypasses the checks, so that the commit
+// asks whose transaction it is. It reports false if the attempt is over.
 func (t *Tx) Distrust() bool {
 	t.suspect.Store(true)
 	return !t.gate.Closed()
 }
 
-// Bare is Distrust of a handler that is handed the connection itself, with which it may
-// change the session, too.
+// Bare is Distrust for a handler that gets the connection itself, with which it may change the
+// session, too.
 func (t *Tx) Bare() bool {
 	t.Mark()
 	return t.Distrust()
@@ -79,20 +78,20 @@ func (t *Tx) Bare() bool {
 // other message.
 func (t *Tx) Mark() { t.session.marked.Store(true) }
 
-// retire closes a connection whose session may have been changed. Nobody waits for that:
-// the message has its answer, and the next one gets another connection.
+// retire closes a connection whose session may have been changed. Nobody waits for it: the
+// message has its result, and the next one gets another connection.
 func (t *Tx) retire(ctx context.Context) {
 	if pg := t.conn.PgConn(); !pg.IsClosed() && t.session.Changed(pg) {
 		t.drop(ctx)
 	}
 }
 
-// Inspect says whether a statement of the handler may be sent: not if it would end the
-// transaction (stores.ErrTxManaged), which dooms the attempt.
+// Inspect refuses a statement that would end the transaction (stores.ErrTxManaged), which dooms
+// the attempt.
 func (t *Tx) Inspect(sql string) error { return t.inspect(sql, true) }
 
-// inspect knows whether the server may take several statements in one text, and names of prepared
-// ones.
+// inspect: simple means that the server accepts several statements in one text, and names of
+// prepared statements.
 func (t *Tx) inspect(sql string, simple bool) error {
 	r := Read(sql)
 	if r.Control {
@@ -108,7 +107,7 @@ func (t *Tx) inspect(sql string, simple bool) error {
 	return nil
 }
 
-// Admit inspects a statement that is sent at once. nil stands for an Acquire.
+// Admit inspects a statement that is sent at once. After nil the attempt is acquired.
 func (t *Tx) Admit(sql string) error {
 	if err := t.Inspect(sql); err != nil {
 		return err
@@ -124,22 +123,22 @@ func (t *Tx) Emit(outputs []stores.Output) error {
 	return t.tables.Stage(&t.staged, outputs)
 }
 
-// Escaped implements stores.Escapable. Attempts of one key follow each other, so the
-// time of the claim tells their rows apart. (A transaction id would not do: a server
-// gives those again that it had not written down when it was killed.)
+// Escaped implements stores.Escapable. Attempts of one key follow each other, so the time of the
+// claim distinguishes their rows. (A transaction id would not: after a crash the server reuses
+// ids that were not on disk.)
 func (t *Tx) Escaped(ctx context.Context) (bool, error) {
 	row, err := t.tables.SettledRow(ctx, t.consumer, t.id)
 	return row.Found && row.CompletedAt.Equal(t.at), err
 }
 
-// Interrupted implements stores.Interruptible: it judges the first statement that
-// failed and that no savepoint has undone, or COMMIT.
+// Interrupted implements stores.Interruptible, by the first statement that failed and was not
+// undone by a savepoint, or by COMMIT.
 func (t *Tx) Interrupted() error { return pkg.Interrupted(t.gate.Failure(), tables.Interruption) }
 
 // Refuses implements stores.Refusing.
 func (*Tx) Refuses(err error) bool { return tables.RefusesValue(err) }
 
-// aborted is ErrTxAborted with what the handler has hidden.
+// aborted returns ErrTxAborted with the error that the handler hid.
 func (t *Tx) aborted() error { return sqltx.Aborted(t.gate.Failure()) }
 
 // Over reports whether the transaction has ended, or is about to.

@@ -1,5 +1,5 @@
-// Package pgurl reads the URLs of the stores on PostgreSQL: those of pgx, with parameters
-// of millpond's.
+// Package pgurl reads the URLs of the stores on PostgreSQL: pgx's URLs, with parameters of
+// millpond's.
 package pgurl
 
 import (
@@ -23,25 +23,24 @@ import (
 	"github.com/millpond-go/millpond/stores/postgres/internal/tables"
 )
 
-// URL is what a URL says.
+// URL is a parsed URL.
 type URL struct {
 	Schema, TablePrefix string
 
-	// AnyServer: the server is not looked at.
+	// AnyServer: the server is not checked.
 	AnyServer bool
 
-	// Pooled: a pooler in transaction mode is in between. The pool's connections prepare
-	// no statements then.
+	// Pooled: the URL is of a pooler in transaction mode, so connections prepare no statements.
 	Pooled bool
 
 	Pool *pgxpool.Config
 }
 
-// poolParameter begins the names of those that pgx's pool takes out for itself.
+// poolParameter is the prefix of parameters for pgx's pool.
 const poolParameter = "pool_"
 
-// misplaced are parameters of other stores, which the server would take for settings, with
-// what they are called here.
+// misplaced are parameters of other stores, which the server would take for settings, with their
+// names here.
 var misplaced = map[string]string{
 	"max_open_conns": "pool_max_conns", "max_idle_conns": "pool_min_idle_conns",
 	"prefix": "millpond_prefix", "schema": "millpond_schema", "migrate": "",
@@ -58,7 +57,7 @@ func Parse(u *url.URL) (URL, error) {
 		return URL{}, err
 	}
 	query, err := url.ParseQuery(u.RawQuery)
-	if err != nil { // its text repeats what may be a secret
+	if err != nil { // its text may repeat a secret
 		return URL{}, errors.New("the URL's parameters cannot be parsed: separate them with & and percent-encode special characters")
 	}
 	parsed := URL{Schema: query.Get("millpond_schema"), TablePrefix: query.Get("millpond_prefix")}
@@ -88,10 +87,10 @@ func Parse(u *url.URL) (URL, error) {
 	}
 	query.Del("pgbouncer")
 	u.RawQuery = query.Encode()
-	u.Scheme, _, _ = strings.Cut(u.Scheme, "+") // of the stores alone
+	u.Scheme, _, _ = strings.Cut(u.Scheme, "+") // the suffix is for the stores only
 	parsed.Pool, err = pgxpool.ParseConfig(u.String())
 	if err != nil {
-		// pgx's text repeats the URL with the password masked only in known places.
+		// pgx's text repeats the URL and masks the password only in known places.
 		return URL{}, fmt.Errorf("the URL of host %q is not valid: %w", u.Host, reason(err))
 	}
 	for name := range parsed.Pool.ConnConfig.RuntimeParams {
@@ -112,7 +111,7 @@ func Parse(u *url.URL) (URL, error) {
 	return parsed, nil
 }
 
-// Check says what is wrong with a URL without opening it, in the name of a package.
+// Check reports errors in a URL without opening it, in the name of a package.
 func Check(pkg string, u *url.URL) error {
 	parsed, err := Parse(u)
 	if err == nil {
@@ -124,10 +123,10 @@ func Check(pkg string, u *url.URL) error {
 	return nil
 }
 
-// Exposure says where the password of a URL, or of what pgx reads for it, can travel without
-// verified TLS, in the name of a package. A server may ask for the password itself, so
-// sslmode=require, which verifies nothing, is not enough. SCRAM alone shows no password: if
-// it is all that is allowed, or is bound to the TLS connection, there is nothing to say.
+// Exposure returns an error if the password of a URL, or from pgx's environment, could travel
+// without verified TLS, in the name of a package. A server may ask for the password itself, so
+// sslmode=require, which verifies nothing, is not enough. Only SCRAM does not reveal the
+// password: if nothing else is allowed, or it is bound to the TLS connection, there is no error.
 func Exposure(pkg string, u *url.URL) error {
 	parsed, err := Parse(u)
 	if err != nil {
@@ -138,7 +137,7 @@ func Exposure(pkg string, u *url.URL) error {
 		return nil
 	}
 	servers := []exposed.Server{serverOf(c.Host, c.Port, c.TLSConfig)}
-	for _, f := range c.Fallbacks { // other hosts, and what sslmode tries besides
+	for _, f := range c.Fallbacks { // other hosts, and other attempts of sslmode
 		servers = append(servers, serverOf(f.Host, f.Port, f.TLSConfig))
 	}
 	if err := exposed.Password(servers, "write sslmode=verify-full, with sslrootcert for an authority of your own"); err != nil {
@@ -148,7 +147,7 @@ func Exposure(pkg string, u *url.URL) error {
 }
 
 func serverOf(host string, port uint16, c *tls.Config) exposed.Server {
-	if !strings.HasPrefix(host, "/") { // a directory of sockets
+	if !strings.HasPrefix(host, "/") { // not a directory of sockets
 		host = net.JoinHostPort(host, strconv.Itoa(int(port)))
 	}
 	return exposed.Server{Address: host, TLS: c}
@@ -164,8 +163,8 @@ func reason(err error) error {
 // ErrNoListen: notifications do not pass poolers in transaction mode.
 var ErrNoListen = fmt.Errorf("postgres: listen: %w: a pooler in transaction mode lets no notification pass", errors.ErrUnsupported)
 
-// ConnectError says once why the server at host cannot be reached. The driver says it for
-// each address, and again for each kind of encryption that it has tried.
+// ConnectError says once why the server at host cannot be reached. The driver repeats the reason
+// for each address and each kind of encryption that it tried.
 func ConnectError(host string, err error) error { return &connectError{host, err} }
 
 type connectError struct {
@@ -191,7 +190,7 @@ func (e *connectError) Error() string {
 	return text
 }
 
-// fixes are what to do about what a server refuses a connection for.
+// fixes say what to do when a server refuses a connection.
 var fixes = map[string]string{
 	"3D000": "create it, or name another in the URL",
 	"28P01": "check user and password",

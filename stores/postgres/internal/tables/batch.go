@@ -13,7 +13,7 @@ import (
 )
 
 const (
-	// claimBatchText is claimText for several messages. Each has its key's lock, or is left
+	// claimBatchText is claimText for several messages. A claim without its key's lock is left
 	// out; nothing waits.
 	claimBatchText = `INSERT INTO {schema.}{prefix}inbox AS i (consumer, message_id, status, fingerprint, traceparent, completed_at)
 SELECT $1::bigint, c.id, 2, c.fingerprint, c.trace, now()
@@ -29,21 +29,21 @@ ON CONFLICT DO NOTHING RETURNING message_id, ` + completed + `, ` + server
 	unclaimAllText = unclaimText + `ctid = ANY (
 	SELECT (SELECT ctid FROM {schema.}{prefix}inbox WHERE ` + ownRow + `message_id = p.id) FROM unnest($2::bytea[]) AS p (id) WHERE ` + fewIDs + `)`
 
-	// ownedBatchText raises division_by_zero unless the transaction has written as many of
-	// these rows as it is to commit. Each is looked up by itself.
+	// ownedBatchText raises division_by_zero unless the transaction has written as many of these
+	// rows as it must commit. Each row is looked up by itself.
 	ownedBatchText = `SELECT 1 / CASE WHEN count((SELECT 1 FROM {schema.}{prefix}inbox WHERE ` + ownRow + `message_id = p.id)) = $3 THEN 1 ELSE 0 END
 FROM unnest($2::bytea[]) AS p (id)`
 
-	// What is true of all elements of an array lets a plan expect a single one. For the ten that it
-	// would expect, it reads the whole of a table that is small when the plan is made, and plans
-	// are kept when it has grown.
+	// These conditions hold for every element, and let the planner expect a single one. It would
+	// otherwise expect ten, and read a table that is small when the plan is made as a whole, also
+	// after the table has grown.
 	fewNumbers = `p.one >= 0 AND p.one <= 9223372036854775807`
 	fewIDs     = `octet_length(p.id) >= 0 AND octet_length(p.id) <= 2147483647`
 )
 
 // ClaimBatch returns the statement that makes claims by inserting their rows, in the order of
-// their ids. Of each row that is ours it returns the id, the time in it, in microseconds, and
-// the server. Bound is to be sent before.
+// their ids. For each won claim it returns the id, the time in its row, in microseconds, and the
+// server. Bound must be sent before.
 func (t *Tables) ClaimBatch(consumer int64, claims []stores.Claim) (text string, args []any) {
 	sorted := slices.Clone(claims)
 	slices.SortFunc(sorted, func(a, b stores.Claim) int { return bytes.Compare(a.Key.ID, b.Key.ID) })
@@ -68,13 +68,13 @@ func (t *Tables) UnclaimAll(consumer int64, ids [][]byte) Statement {
 	return Statement{Text: t.sql.unclaimAll, Args: []any{consumer, byteArray(ids)}}
 }
 
-// OwnedBatch returns the statement that fails (see NotOurs) unless the transaction which runs
-// it has written so many of the rows that belong to ids.
+// OwnedBatch returns the statement that fails (see NotOurs) unless its transaction has written
+// count of the rows of ids.
 func (t *Tables) OwnedBatch(consumer int64, ids [][]byte, count int) Statement {
 	return Statement{Text: t.sql.ownedBatch, Args: []any{consumer, byteArray(ids), int64(count)}}
 }
 
-// byteArray is an array as its text.
+// byteArray returns the text form of an array.
 func byteArray(values [][]byte) string {
 	var text strings.Builder
 	text.WriteByte('{')
@@ -88,12 +88,12 @@ func byteArray(values [][]byte) string {
 	return text.String()
 }
 
-// lockShare is which part of the server's locks the batches of one process may hold: every
-// member has one, and others need them, too.
+// lockShare is the part of the server's locks, as a divisor, that the batches of one process may
+// hold: every member takes one, and others need some, too.
 const lockShare = 40
 
-// BatchLimit says how many members each of so many batches may have; fewer than 2: none. A
-// stricter isolation lets a batch fail for what one of its members has read.
+// BatchLimit returns how many members each of that many batches may have; fewer than 2: none. At
+// a stricter isolation a batch could fail for what one of its members has read.
 func (t *Tables) BatchLimit(concurrent int) int {
 	now := t.settings.Load()
 	if now == nil || t.isolation != pgx.ReadCommitted {

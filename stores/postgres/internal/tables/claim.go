@@ -11,10 +11,10 @@ import (
 	"github.com/millpond-go/millpond/stores"
 )
 
-// Claims are made by the packages of the drivers, of these statements.
+// The packages of the drivers make claims from these statements.
 
-// Claim returns the statement that makes a claim by inserting its row. If the row is ours it
-// returns the time in it, in microseconds, and the server as stores.Verdict has it.
+// Claim returns the statement that makes a claim by inserting its row. If the claim is won it
+// returns the time in the row, in microseconds, and the server, as in stores.Verdict.
 func (t *Tables) Claim(consumer int64, c *stores.Claim) (text string, args []any) {
 	args = make([]any, 5, 9)
 	args[0], args[1], args[2], args[3], args[4] = consumer, c.Key.ID, c.Fingerprint.Bytes(), sqlstore.TraceBytes(&c.TraceParent), t.LockKey(consumer, c.Key.ID)
@@ -32,7 +32,7 @@ func (t *Tables) Claim(consumer int64, c *stores.Claim) (text string, args []any
 	return t.sql.claims[kind], args
 }
 
-// claimKind is what a claim by insert has to see to beside its key.
+// claimKind says what a claim by insert must check besides its key.
 type claimKind uint8
 
 const (
@@ -64,7 +64,7 @@ func claimText(kind claimKind) string {
 	return text + "\nON CONFLICT DO NOTHING RETURNING " + completed + ", " + server
 }
 
-// micros is a time as an argument; 0: it is not known.
+// micros converts a time to an argument; 0: unknown.
 func micros(t time.Time) int64 {
 	if t.IsZero() {
 		return 0
@@ -72,8 +72,7 @@ func micros(t time.Time) int64 {
 	return t.UnixMicro()
 }
 
-// TakeOver is Claim for the failed row that has the version c.Take. Bound is to be sent
-// before.
+// TakeOver is Claim for the failed row with the version c.Take. Bound must be sent before.
 func (t *Tables) TakeOver(consumer int64, c *stores.Claim) (text string, args []any) {
 	number, revision := sqlstore.ParseVersion(c.Take)
 	lock, trace := t.LockKey(consumer, c.Key.ID), sqlstore.TraceBytes(&c.TraceParent)
@@ -83,8 +82,8 @@ func (t *Tables) TakeOver(consumer int64, c *stores.Claim) (text string, args []
 	return t.sql.takeOverOrdered, []any{consumer, c.Key.ID, number, revision, lock, trace, c.OrderKey}
 }
 
-// StepsGone returns the statement that removes what the one of TakeOver has not seen of the
-// message's steps, if that has won.
+// StepsGone returns the statement that deletes steps of the message that TakeOver did not see, if
+// that won.
 func (t *Tables) StepsGone(consumer int64, c *stores.Claim) (text string, args []any) {
 	return t.sql.stepsGone, []any{consumer, c.Key.ID}
 }
@@ -101,9 +100,9 @@ func (t *Tables) Bound(c *stores.Claim) (text string, args []any) {
 
 var setBound = qualify("SELECT set_config('idle_in_transaction_session_timeout', $1, true), set_config('statement_timeout', $2, true)")
 
-// Behind returns the statement that says whether a claim that was not won has its key's
-// lock, and whether earlier messages are in its way; "" if there is no order. It is sent
-// in the claim's transaction.
+// Behind returns the statement that tells, for a claim that was not won, whether it has its key's
+// lock, and whether earlier messages block it; "" without an order. It is sent in the claim's
+// transaction.
 func (t *Tables) Behind(consumer int64, c *stores.Claim) (text string, args []any) {
 	switch {
 	case c.OrderKey == nil:
@@ -115,9 +114,9 @@ func (t *Tables) Behind(consumer int64, c *stores.Claim) (text string, args []an
 	return t.sql.behindEarlier, []any{consumer, c.OrderKey, number}
 }
 
-// Stale returns the statement that says whether a claim that was not won has its key's lock,
-// and up to when its consumer was purged if the message is older than that; "" if it cannot
-// be told. It is sent in the claim's transaction, before the row is looked at.
+// Stale returns the statement that tells, for a claim that was not won, whether it has its key's
+// lock, and up to when its consumer was purged if the message is older than that; "" if that is
+// not known. It is sent in the claim's transaction, before the row is read.
 func (t *Tables) Stale(consumer int64, c *stores.Claim) (text string, args []any) {
 	if c.Time.IsZero() || c.Take != 0 {
 		return "", nil
@@ -128,15 +127,15 @@ func (t *Tables) Stale(consumer int64, c *stores.Claim) (text string, args []any
 // Look returns the statement that reads the row of a key.
 func (t *Tables) Look() string { return t.sql.look }
 
-// Owned returns the statement that fails (see NotOurs) unless the transaction which runs
-// it has written the row of the consumer and id that are its arguments.
+// Owned returns the statement that fails (see NotOurs) unless its transaction has written the row
+// of the consumer and id in its arguments.
 func (t *Tables) Owned() string { return t.sql.owned }
 
-// Seen is what a claim has found that was not won, beside the row.
+// Seen is what a claim that was not won has found, besides the row.
 type Seen struct {
-	Free   bool   // it has the key's lock
-	Behind bool   // earlier messages are in its way
-	Purged *int64 // it is older than this
+	Free   bool   // the claim has the key's lock
+	Behind bool   // earlier messages block it
+	Purged *int64 // the message is older than this
 }
 
 // ReadStale reads the answer to Stale.
@@ -149,9 +148,9 @@ func (s *Seen) ReadStale(rows Rows) error {
 	return nil
 }
 
-// Judge says what a claim has found that was not won: the row, if there is one, and what
-// Behind and Stale have answered. Claimable: it is worth another try, with the version of the
-// verdict's failure.
+// Judge returns the verdict on a claim that was not won, from the row, if there is one, and the
+// answers of Behind and Stale. Claimable: another try may win, with the version of the verdict's
+// failure.
 func Judge(c *stores.Claim, row *sqlstore.Row, seen Seen) (verdict stores.Verdict, err error) {
 	switch {
 	case row.Found:
@@ -170,14 +169,14 @@ func Judge(c *stores.Claim, row *sqlstore.Row, seen Seen) (verdict stores.Verdic
 	case err != nil || c.Take == 0:
 	case asItWas && seen.Behind:
 		verdict.Outcome = stores.Behind
-	case asItWas, verdict.Outcome == stores.Claimable: // by a lock of somebody's; or it has another version
+	case asItWas, verdict.Outcome == stores.Claimable: // another transaction has the lock, or the row has another version
 		verdict.Outcome = stores.InFlight
 	}
 	return verdict, err
 }
 
-// LockKey is the advisory lock of a key: 64 bits of a hash over table, consumer and
-// id, as LockKeyText has it in SQL. Two keys that collide only wait for each other.
+// LockKey returns the advisory lock of a key: 64 bits of a hash over table, consumer and id, as
+// LockKeyText has it in SQL. Two keys that collide only wait for each other.
 func (t *Tables) LockKey(consumer int64, id []byte) int64 {
 	buf := make([]byte, 0, 128)
 	buf = append(buf, t.lockPrefix...)
@@ -187,7 +186,7 @@ func (t *Tables) LockKey(consumer int64, id []byte) int64 {
 	return int64(binary.BigEndian.Uint64(sum[:])) //nolint:gosec // the bits are what matters
 }
 
-// LockPrefix is what a lock key is made of beside consumer and id.
+// LockPrefix returns what a lock key consists of besides consumer and id.
 func (t *Tables) LockPrefix() []byte { return t.lockPrefix }
 
 // DueText is the statement of Due.

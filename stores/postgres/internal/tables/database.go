@@ -11,7 +11,7 @@ import (
 	"github.com/millpond-go/millpond/stores"
 )
 
-// database is the driver as what all SQL stores share needs it.
+// database adapts the driver for the code shared by all SQL stores.
 type database struct{ t *Tables }
 
 var (
@@ -22,8 +22,8 @@ var (
 // Send implements sqlstore.Sender.
 func (d database) Send(ctx context.Context, s Statement) (int64, error) { return d.t.db.Send(ctx, s) }
 
-// Exec implements sqlstore.Executor, in one trip, and one more each time that it fails to
-// serialize where that is the server's default isolation.
+// Exec implements sqlstore.Executor, in one round trip, and one more for each serialization
+// failure, which the server's default isolation may cause.
 func (d database) Exec(ctx context.Context, s Statement) (affected int64, err error) {
 	err = sqlstore.Retry(ctx, Contended, func() error {
 		affected, err = d.t.db.Send(ctx, s)
@@ -41,7 +41,7 @@ func (d database) Write(ctx context.Context, f func(sqlstore.Sender) error) erro
 // Learn implements sqlstore.Database.
 func (d database) Learn(ctx context.Context, again bool) (*sqlstore.Dialect, error) {
 	if err := d.t.learn(ctx, again); err != nil {
-		return nil, err // another call may be learning just now
+		return nil, err // another call may be learning at this moment
 	}
 	return d.t.dialect, nil
 }
@@ -54,7 +54,7 @@ func (d database) SchemaState(ctx context.Context) (sqlstore.SchemaState, error)
 	return d.t.schemaState(ctx, d.t.db)
 }
 
-// LookUp implements sqlstore.Database, in one trip.
+// LookUp implements sqlstore.Database, in one round trip.
 func (d database) LookUp(ctx context.Context, consumer int64, id []byte) (row sqlstore.Row, err error) {
 	_, err = d.t.db.Send(ctx, Statement{Text: d.t.sql.look, Args: []any{consumer, id}, Read: func(rows Rows) error { return row.Read(rows, &row.Server) }})
 	return row, err
@@ -66,8 +66,8 @@ func (database) Explain(_ context.Context, err error) error { return Unavailable
 // Taken implements sqlstore.Database.
 func (database) Taken(err error) bool { return sqlState(err) == uniqueViolation }
 
-// maxKept is the largest payload that is kept: the server takes messages of up to
-// 1 GiB, and needs several times a value's size to handle it.
+// maxKept is the largest payload that is kept: the server accepts messages of up to 1 GiB, and
+// needs several times a value's size to handle it.
 const maxKept = 256 << 20
 
 // Fits implements sqlstore.Database.
@@ -78,16 +78,16 @@ func (database) Fits(bytes int) error {
 	return nil
 }
 
-// newDialect says what the server's statements differ in.
+// newDialect returns what is specific to the server's statements.
 func newDialect(names sqlstore.Names) *sqlstore.Dialect {
 	return &sqlstore.Dialect{
 		Names: names,
 		Words: map[string]string{
-			// Times are read as microseconds, since their text depends on settings that a
+			// Times are read as microseconds, because their text depends on settings that a
 			// handler may change.
 			"now": "clock_timestamp()", "us": "(extract(epoch from ", "/us": ") * 1000000)::bigint",
 			"state": stateColumns,
-			// The inbox is read by its key, however large a page is.
+			// Reads the inbox by its key, however large a page is.
 			"inbox of f": `LEFT JOIN LATERAL (
 	SELECT fingerprint, traceparent FROM {schema.}{prefix}inbox WHERE consumer = f.consumer AND message_id = f.message_id OFFSET 0
 ) i ON true`,

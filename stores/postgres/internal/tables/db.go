@@ -6,9 +6,9 @@ import (
 	"github.com/millpond-go/millpond/internal/sqlstore"
 )
 
-// What all SQL stores have.
+// Shared by all SQL stores.
 type (
-	// Rows are the rows of a query, as all drivers have them.
+	// Rows are the rows of a query, for all drivers.
 	Rows = sqlstore.Rows
 	// Statement is SQL text with its arguments.
 	Statement = sqlstore.Statement
@@ -16,15 +16,14 @@ type (
 	Querier = sqlstore.Sender
 )
 
-// DB is a driver with its connections. Arguments are strings, booleans, integers, bytes,
-// slices of integers, durations, times, and nil; results are taken as integers,
-// booleans, strings and bytes, so that nothing depends on how a session writes
-// its times.
+// DB is a driver with its connections. Arguments are strings, booleans, integers, bytes, slices
+// of integers, durations, times, and nil; results are read as integers, booleans, strings and
+// bytes, so that nothing depends on a session's format of times.
 type DB interface {
 	Querier // each statement in a transaction of its own
 
-	// Batch sends statements in one transaction, READ COMMITTED, and commits it. It takes
-	// one trip where the driver is able to.
+	// Batch sends statements in one transaction, READ COMMITTED, and commits it. It takes one
+	// round trip if the driver can.
 	Batch(ctx context.Context, statements ...Statement) error
 
 	// Spare reports whether there may be more than one connection.

@@ -10,14 +10,14 @@ import (
 )
 
 const (
-	// maxDue is how many rows one call of Due looks at.
+	// maxDue bounds the rows that one call of Due reads.
 	maxDue = 500
-	// maxLooks is how often Due looks again, where all it has found waits for others.
+	// maxLooks is how often Due reads again if all rows found so far wait for others.
 	maxLooks = 8
 )
 
-// Due implements stores.Retries, in one trip and one commit, and one trip more for each
-// time that another one of the same consumer goes first.
+// Due implements stores.Retries, in one round trip and one commit, and one round trip more for
+// each time that another call for the same consumer goes first.
 func (s Store) Due(ctx context.Context, q stores.DueQuery) ([]stores.Retry, error) {
 	consumer, err := s.t.shared.Dueable(q)
 	if err != nil {
@@ -44,21 +44,20 @@ func (s Store) Due(ctx context.Context, q stores.DueQuery) ([]stores.Retry, erro
 	return due, nil
 }
 
-// maxTurns is how often Due lets another one of the same consumer go first, before it
-// goes on beside it: that one may belong to a process that stands still.
+// maxTurns is how often Due lets another call for the same consumer go first, before it proceeds
+// beside it: that call may belong to a paused process.
 const maxTurns = 30
 
-// reserved is what one look has found.
+// reserved is the result of one read.
 type reserved struct {
-	turn bool // nobody else of the consumer was looking
-	seen int  // rows, those included that must wait for others
+	turn bool // no other call for the consumer was reading
+	seen int  // rows read, including those that must wait for others
 	due  []stores.Retry
 }
 
-// reserve takes what may run of the rows that it sees. Two at once would lock rows that
-// the other has just reserved, if only for a moment, and whoever claims or releases
-// those passes locked rows by. So they take turns, by a lock in a statement before,
-// whose end the second statement sees.
+// reserve reserves the runnable rows among those that it reads. Two calls at once would lock rows
+// that the other has just reserved, and a claim or release meanwhile skips locked rows. So calls
+// take turns, by a lock in a first statement, whose end the second statement sees.
 func (t *Tables) reserve(ctx context.Context, consumer int64, q stores.DueQuery, limit int, anyway bool) (found reserved, err error) {
 	var looked bool
 	err = t.db.Batch(ctx,
@@ -91,16 +90,15 @@ func scanDue(rows Rows, consumer stores.Consumer) (due []stores.Retry, seen int,
 }
 
 const (
-	// A row behind an earlier one of its order key is put off, so that it is not met
-	// again with every call. It becomes due when it is its turn: what ends the one before
-	// it passes a row by that is locked. So it is put off for long only while the one
-	// before it is held here, and cannot end meanwhile; it can be woken, as that lock is
-	// the weakest. One that runs, or may begin to just now, cannot be held; then, and
-	// where nobody could notice that a row has come, it is asked for often.
+	// A row behind an earlier one of its order key is postponed, so that not every call reads it
+	// again. It becomes due when its predecessor ends, except that this skips a locked row. So it
+	// is postponed for long only while this transaction locks the predecessor, which then cannot
+	// end meanwhile; the lock is the weakest, so waking is possible. A predecessor that runs, or
+	// may begin to at this moment, cannot be locked; then, and where no wake-up could be noticed,
+	// the postponement is short.
 	//
-	// The inner limit tells the planner that there are few, and the lateral joins that
-	// the inbox is read by its key: both tables may be large, and what was known of
-	// them when this was planned, old.
+	// The inner limit tells the planner that there are few rows, and the lateral joins that the
+	// inbox is read by its key: both tables may be large, and the statistics old.
 	dueText = `WITH due AS MATERIALIZED (
 	SELECT number, order_key, due_at, suspect OR reserved AS suspect,
 		coalesce(octet_length(payload), 0) + coalesce(octet_length(metadata), 0) + coalesce(octet_length(facts), 0) AS size

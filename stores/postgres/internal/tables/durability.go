@@ -4,14 +4,13 @@ import (
 	"log/slog"
 )
 
-// durability are the server's settings without which a crash loses what was committed.
+// durability has the server's settings without which a crash loses commits.
 type durability struct{ fsync, synchronousCommit, fullPageWrites string }
 
-// weakness is a setting that makes the server's promises smaller than they look.
+// weakness is a setting that weakens the server's promises.
 type weakness struct{ setting, value, why string }
 
-// weaknesses leave out what a message's commits wait for beyond the server's own disk, which
-// is the operator's choice.
+// weaknesses ignores replicas: whether commits wait for them is the operator's choice.
 func (d durability) weaknesses() (found []weakness) {
 	for _, w := range []weakness{
 		{"fsync", d.fsync, "a crash of the server's machine can lose messages that were acked, and damage the database"},
@@ -25,13 +24,13 @@ func (d durability) weaknesses() (found []weakness) {
 	return found
 }
 
-// warn says by name and value what makes the server's promises smaller than they look.
+// warn logs the settings that weaken the server's promises, by name and value.
 func (d durability) warn(log *slog.Logger) {
 	for _, w := range d.weaknesses() {
 		log.Warn("millpond: postgres: "+w.why, slog.String(w.setting, w.value), slog.String("set it to", "on"))
 	}
 }
 
-// SetLogger sets who is told, at the first use, what makes the server's promises smaller
-// than they look: slog.Default without it. It must be called before the store is used.
+// SetLogger sets the logger for warnings, at the first use, about settings that weaken the
+// server's promises; the default is slog.Default. Call it before the store is used.
 func (s Store) SetLogger(l *slog.Logger) { s.t.log = l }

@@ -47,13 +47,12 @@ const (
 	connectionException  = "08" // a class; poolers say so of a server that they have lost
 )
 
-// errPooler names the usual reason of statements that were prepared and are not there,
-// or are there and were not prepared.
+// errPooler names the usual reason for prepared statements that are missing, or that exist
+// without having been prepared.
 var errPooler = errors.New("a pooler in transaction mode seems to be in between, which keeps no prepared statements: " +
 	"add pgbouncer=transaction to the URL, or set another DefaultQueryExecMode where the connections are made")
 
-// sqlState returns the server's error code, "" if err is none of the server's. All
-// drivers say it in the same way.
+// sqlState returns the server's error code, or "". All drivers expose it in the same way.
 func sqlState(err error) string {
 	if coded, ok := errors.AsType[interface {
 		error
@@ -64,19 +63,17 @@ func sqlState(err error) string {
 	return ""
 }
 
-// IsDrivers reports whether an error that may come from anywhere is the server's, or
-// database/sql's about a connection.
+// IsDrivers reports whether an error is the server's, or database/sql's about a connection.
 func IsDrivers(err error) bool { return sqlState(err) != "" || errors.Is(err, driver.ErrBadConn) }
 
-// NotOurs reports whether a statement failed because the transaction that ran it had not
-// written the claim's row (see Tables.Owned).
+// NotOurs reports whether a statement failed because its transaction had not written the claim's
+// row (see Tables.Owned).
 func NotOurs(err error) bool { return sqlState(err) == divisionByZero }
 
-// NotPrepared reports whether a statement that was prepared is there no more.
+// NotPrepared reports whether a prepared statement no longer exists.
 func NotPrepared(err error) bool { return sqlState(err) == statementMissing }
 
-// Refused reports whether COMMIT was answered by an error that proves that nothing was
-// committed.
+// Refused reports whether COMMIT was answered by an error that proves that nothing was committed.
 func Refused(err error) bool {
 	state := sqlState(err)
 	if pgErr, ok := errors.AsType[*pgconn.PgError](err); ok && pgErr.SeverityUnlocalized != "ERROR" {
@@ -85,23 +82,23 @@ func Refused(err error) bool {
 	return state != "" && state != completionUnknown
 }
 
-// Contended reports whether a claim has failed because of what others do at the same time.
-// Under a strict isolation that happens to one message, and says nothing about the server.
+// Contended reports whether a claim failed because of concurrent transactions. Under a strict
+// isolation that concerns one message, and says nothing about the server.
 func Contended(err error) bool {
 	state := sqlState(err)
 	return state == serializationFailure || state == deadlockDetected
 }
 
-// Expired reports whether the server has ended a transaction that stood still.
+// Expired reports whether the server has ended an idle transaction.
 func Expired(err error) bool { return sqlState(err) == idleInTransaction }
 
-// ends reports whether the server, or the pooler before it, ends the connection with an
-// error: a statement's own fault leaves it open.
+// ends reports whether an error of the server, or of a pooler, ends the connection. A statement's
+// own error does not.
 func ends(err error) bool {
 	severity := ""
 	if pgErr, ok := errors.AsType[*pgconn.PgError](err); ok {
 		severity = pgErr.SeverityUnlocalized
-		if severity == "" { // PgBouncer sends the other one alone
+		if severity == "" { // PgBouncer sends only the other field
 			severity = pgErr.Severity
 		}
 	} else if other, ok := errors.AsType[fielded](err); ok {
@@ -116,8 +113,8 @@ type fielded interface {
 	Get(field byte) string
 }
 
-// Interruption reports whether a statement failed for a reason that lies with the
-// database alone. A context that ended is the handler's own affair.
+// Interruption reports whether a statement failed only because of the database. The end of a
+// context is the handler's own affair.
 func Interruption(err error) bool {
 	if err == nil || errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled) {
 		return false
@@ -137,9 +134,9 @@ func Interruption(err error) bool {
 	return network || errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, pgconn.ErrConnClosed) || errors.Is(err, driver.ErrBadConn)
 }
 
-// RefusesValue reports whether err is the server's about a value, which it would refuse
-// each time. What may have been computed from rows that another message changes is not
-// among them: a result out of range, a divisor, and whatever a CHECK looks at.
+// RefusesValue reports whether err is the server's refusal of a value, which it would repeat each
+// time. Errors that rows of other messages may cause are not included: a result out of range, a
+// division by zero, and CHECK constraints.
 func RefusesValue(err error) bool {
 	switch state := sqlState(err); state {
 	case notNullViolation:
@@ -151,12 +148,12 @@ func RefusesValue(err error) bool {
 	}
 }
 
-// Explain gives an error of the driver its meaning for a caller who wants to begin
-// something, once the tables are known.
+// Explain interprets a driver's error for a caller that begins something, once the tables are
+// known.
 func (t *Tables) Explain(err error) error { return t.shared.Explain(context.Background(), err) }
 
-// Unavailable gives an error of the driver or server its meaning for a caller who
-// wants to begin something. Nothing that the server says there is about the message.
+// Unavailable interprets an error of the driver or server for a caller that begins something. No
+// such error is about the message.
 func Unavailable(err error) error {
 	if isPlanted(err) {
 		return err
@@ -165,13 +162,13 @@ func Unavailable(err error) error {
 		switch state {
 		case undefinedTable, undefinedColumn, undefinedSchema:
 			return fmt.Errorf("postgres: %w: %w", stores.ErrNotMigrated, err)
-		case noRight: // to a table of ours: no message can be handled, until somebody grants it
+		case noRight: // on a table of millpond's: no message can be handled until it is granted
 			return fmt.Errorf("postgres: %w: %w", stores.ErrUnavailable, err)
 		case statementExists, statementMissing:
 			return fmt.Errorf("postgres: %w: %w: %w", stores.ErrUnavailable, errPooler, err)
 		}
 		switch state[:min(2, len(state))] {
-		case "22", "23", "42", "54": // data, constraints, mistakes, limits: not the server's state, and not everybody's
+		case "22", "23", "42", "54": // data, constraints, mistakes, limits: neither the server's state nor a problem of all messages
 			return fmt.Errorf("postgres: %w", err)
 		}
 	}

@@ -25,7 +25,7 @@ func (s Store) Examine(ctx context.Context, e stores.Examination) ([]stores.Find
 	})
 }
 
-// setting returns a setting as the session has it; "" if the server does not know it.
+// setting returns a setting of the session; "" if the server does not know it.
 func (t *Tables) setting(ctx context.Context, name string) (value string, err error) {
 	err = t.read(ctx, "SELECT coalesce(current_setting($1::text, true), '')", []any{name}, &value)
 	return value, err
@@ -37,7 +37,7 @@ func (t *Tables) read(ctx context.Context, text string, args []any, into ...any)
 	return err
 }
 
-// alter is how a setting of the server is changed.
+// alter returns the statement that changes a setting of the server.
 func alter(name, value string) string {
 	return fmt.Sprintf("ALTER SYSTEM SET %s = %s; SELECT pg_reload_conf()", name, value)
 }
@@ -94,12 +94,13 @@ func (t *Tables) lookAtIsolation(ctx context.Context, _ *sqlstore.Examining, add
 	return nil
 }
 
-// lookAtTimeouts: each claim sets the bounds of its own transaction; see serverLimits.
+// lookAtTimeouts checks server timeouts; each claim sets the bounds of its own transaction: see
+// serverLimits.
 func (t *Tables) lookAtTimeouts(ctx context.Context, _ *sqlstore.Examining, add sqlstore.Adder) error {
 	for _, s := range []struct {
-		name, least string // as the setting is shown where it is off
+		name, least string // how the setting reads when it is off
 		severity    stores.Severity
-		off         bool // it is to be off, else on
+		off         bool // it should be off, else on
 		why, fix    string
 	}{
 		{"client_connection_check_interval", "0", stores.SeverityNote, false, "a statement of a process that has died runs to its end, and holds its key until then", "10s"},
@@ -181,7 +182,7 @@ WHERE n.nspname = $1::text AND c.relname = $2::text`, []any{schema, table}, &liv
 	})
 }
 
-// eachTable calls f with the tables that the migrations make.
+// eachTable calls f for the tables that the migrations create.
 func (t *Tables) eachTable(ctx context.Context, f func(schema, table string) error) error {
 	h, err := t.whereIs(ctx, t.db)
 	if err != nil {
@@ -197,7 +198,7 @@ func (t *Tables) eachTable(ctx context.Context, f func(schema, table string) err
 
 func (t *Tables) shape() sqlstore.Shape { return sqlstore.ShapeOf(t.Store().Migrations()) }
 
-// shapeThere reads the catalog, which tells everybody.
+// shapeThere reads the catalog, which every account may read.
 func (t *Tables) shapeThere(ctx context.Context) (sqlstore.Shape, error) {
 	there := sqlstore.Shape{Tables: make(map[string][]string)}
 	err := t.eachTable(ctx, func(schema, table string) error {
@@ -218,7 +219,7 @@ WHERE n.nspname = $1::text AND c.relname = $2::text AND a.attnum > 0 AND NOT a.a
 	return there, err
 }
 
-// texts hands out the one column of all rows.
+// texts calls f with the single column of each row.
 func texts(f func(string)) func(Rows) error {
 	return func(rows Rows) error {
 		for rows.Next() {
@@ -232,7 +233,7 @@ func texts(f func(string)) func(Rows) error {
 	}
 }
 
-// lookAtServer says where the store does not look at its start, and looks there.
+// lookAtServer makes the checks that the store's start skips, and reports that it does.
 func (t *Tables) lookAtServer(ctx context.Context, _ *sqlstore.Examining, add sqlstore.Adder) error {
 	switch {
 	case t.anyServer:
@@ -243,8 +244,8 @@ func (t *Tables) lookAtServer(ctx context.Context, _ *sqlstore.Examining, add sq
 	return nil
 }
 
-// distributed are those of our tables that Citus has: what is unique and what is locked there
-// is so on one node alone.
+// distributed returns the tables of millpond's that Citus distributes: unique keys and locks hold
+// there on one node only.
 func (t *Tables) distributed(ctx context.Context) (found []string, err error) {
 	var citus bool
 	if err := t.read(ctx, "SELECT to_regclass('pg_catalog.pg_dist_partition') IS NOT NULL", nil, &citus); err != nil || !citus {

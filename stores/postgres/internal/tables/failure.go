@@ -9,7 +9,7 @@ import (
 	"github.com/millpond-go/millpond/stores"
 )
 
-// Record implements stores.Failures, in one trip and one commit.
+// Record implements stores.Failures, in one round trip and one commit.
 func (s Store) Record(ctx context.Context, f stores.Failure) (version int64, err error) {
 	consumer, err := s.t.Known(f.Key)
 	if err != nil {
@@ -37,10 +37,10 @@ func (s Store) Record(ctx context.Context, f stores.Failure) (version int64, err
 	)
 	_, err = s.t.db.Send(ctx, statement.with(args, first(&found, &number, &revision, &notified)))
 	if sqlState(err) == serializationFailure {
-		found, err = false, nil // where that is the server's default isolation
+		found, err = false, nil // if the server's default isolation is that strict
 	}
 	switch {
-	case sqlState(err) == noRight: // to the failures alone: messages that do not fail are handled
+	case sqlState(err) == noRight: // on the failures only: messages that do not fail are handled
 		return 0, fmt.Errorf("postgres: record: %w", err)
 	case err != nil:
 		return 0, s.t.shared.Explain(ctx, err)
@@ -54,7 +54,7 @@ func (s Store) Record(ctx context.Context, f stores.Failure) (version int64, err
 
 var errNotParkable = fmt.Errorf("postgres: %w", sqlstore.ErrNotParkable)
 
-// recordArgs are the arguments of both statements of Record.
+// recordArgs returns the arguments of both statements of Record.
 func (t *Tables) recordArgs(consumer int64, f *stores.Failure, encoded sqlstore.Encoded) (map[string]any, error) {
 	if f.Placement == stores.PlacementParked && (f.Content == nil && f.Version == 0 || f.Content != nil && f.Content.State != stores.ContentKept) {
 		return nil, errNotParkable
@@ -100,7 +100,7 @@ SELECT consumer, message_id, status, @placement::smallint, coalesce(@content::sm
 	@codec::text, @uuid::bytea, @metadata::bytea, @facts::bytea, @payload::bytea, @holder::text
 FROM born RETURNING number, revision::bigint, ` + notified
 
-	// An attempt that was begun and never ended is a crash once the next one begins.
+	// An attempt that began and did not end counts as a crash once the next one begins.
 	recordAgainText = `WITH held AS MATERIALIZED (
 	SELECT number, coalesce(@content::smallint, content) AS content FROM {schema.}{prefix}failure
 	WHERE consumer = @consumer::bigint AND message_id = @id::bytea

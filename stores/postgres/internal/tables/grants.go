@@ -10,12 +10,11 @@ import (
 	"github.com/millpond-go/millpond/stores"
 )
 
-// publicSchema has the tables where no other one is configured.
+// publicSchema has the tables if no other schema is configured.
 const publicSchema = "public"
 
-// Grants implements stores.Granter. The migrator owns the schema, because tables of an owner
-// that nobody vouches for are not used (see home); without a schema of its own that is the
-// owner of the database.
+// Grants implements stores.Granter. The migrator owns the schema, because tables of an untrusted
+// owner are not used (see home); without a schema of its own it must own the database.
 func (s Store) Grants(r stores.Role) []string {
 	names := s.t.names
 	role := names.Prefix + string(r)
@@ -34,7 +33,7 @@ func (s Store) Grants(r stores.Role) []string {
 	return statements
 }
 
-// lookAtGrants compares what the account may do with what its role needs.
+// lookAtGrants compares the account's rights with what its role needs.
 func (t *Tables) lookAtGrants(ctx context.Context, x *sqlstore.Examining, add sqlstore.Adder) error {
 	h, err := t.whereIs(ctx, t.db)
 	if err != nil {

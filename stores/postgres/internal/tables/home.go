@@ -11,21 +11,21 @@ import (
 	"github.com/millpond-go/millpond/internal/sqlstore"
 )
 
-// home is the schema that has the tables, as the server's catalog tells it. Whoever may
-// create something in a schema of the search_path can give it the name of one of our tables:
-// a view, or a table with a trigger, whose code would run with the rights of whoever reads or
-// writes it. So nothing of those relations is read before the catalog has told whose they are.
+// home is the schema that has the tables, according to the server's catalog. A role that may
+// create objects in a schema of the search_path can use the name of one of our tables: for a
+// view, or a table with a trigger, whose code would run with the rights of its readers or
+// writers. So none of these relations is read before the catalog has told who owns it.
 type home struct {
-	schema string // "": there are no tables
+	schema string // "": no tables
 
-	// The first relation of the name of a table of ours that is not to be trusted; "": all are.
+	// The first relation with the name of a millpond table that is not trusted; "": all are.
 	name, kind, owner string
-	trigger           string // of somebody else
+	trigger           string // a trigger whose function another role owns
 }
 
 func (h *home) dest() []any { return []any{&h.schema, &h.name, &h.kind, &h.owner, &h.trigger} }
 
-// plantedError refuses a relation for whose it is, or for what it is.
+// plantedError refuses a relation because of its owner or its kind.
 type plantedError struct{ home }
 
 func (e *plantedError) Error() string {
@@ -65,9 +65,9 @@ func (t *Tables) whereIs(ctx context.Context, db Querier) (h home, err error) {
 
 var tableNames = []string{"schema", "consumer", "inbox", "quarantine", "failure", "audit", "outbox", "outbox_history", "outbox_failed", "lease", "process", "once"}
 
-// homeIs returns the query for a home: the configured schema, or the first of the
-// search_path that has the table of versions. Temporary tables, which any name would find
-// first, are none of ours.
+// homeIs returns the query for a home: the configured schema, or the first of the search_path
+// that has the table of versions. Temporary tables, which every name would find first, do not
+// count.
 func (t *Tables) homeIs() (text string, args []any) {
 	names := make([]string, len(tableNames))
 	for i, name := range tableNames {
@@ -83,9 +83,9 @@ func (t *Tables) homeIs() (text string, args []any) {
 	return strings.NewReplacer("WHERE_IT_IS", where, "CONFIGURED_OR_NOT_OURS", named).Replace(homeOf), args
 }
 
-// The owner of a schema may put into it what it likes, but not into one that it has named
-// after another role, which then has it first in its search_path ("$user"), unless it is configured. A superuser is a member of
-// all roles, and trusts them no more for that.
+// The owner of a schema is trusted with what is in it, but not if the schema is named after
+// another role, which then has it first in its search_path ("$user"), unless it is configured. A
+// superuser is a member of all roles; that does not make them trusted.
 func trusts(role string) string {
 	return strings.ReplaceAll(`(ROLE.rolsuper OR ROLE.rolname = current_user OR ROLE.oid = d.datdba
 OR (ROLE.oid = n.nspowner AND CONFIGURED_OR_NOT_OURS)
@@ -104,7 +104,7 @@ WHERE t.tgrelid = c.oid AND NOT t.tgisinternal AND NOT ` + trusts("r") + ` LIMIT
 WHERE n.oid = home.oid AND c.relname::text = ANY (string_to_array($2::text, ','))
 AND (NOT (c.relkind::text = 'r' OR c.relkind::text = 'p') OR g.tgname IS NOT NULL OR NOT ` + trusts("o") + `) LIMIT 1) planted ON true`
 
-// inSchema are the names of the tables, in full.
+// inSchema returns the qualified names of the tables.
 func (t *Tables) inSchema(schema string) sqlstore.Names {
 	return sqlstore.Names{Schema: pgx.Identifier{schema}.Sanitize(), Prefix: t.names.Prefix}
 }

@@ -15,17 +15,17 @@ import (
 )
 
 const (
-	// soon is when a message is due that is worth waking others for.
+	// soon is how close a due time must be to wake others.
 	soon = 100 * time.Millisecond
-	// wakeEvery is how often one store wakes listeners: commits that notify are
-	// serialized by the server, and one wake stands for many messages.
+	// wakeEvery is how often one store wakes listeners: the server serializes commits that
+	// notify, and one wake-up stands for many messages.
 	wakeEvery = 100 * time.Millisecond
 
 	// notified is a column that wakes listeners, if there is a channel.
 	notified = "length(CASE WHEN @channel::text IS NOT NULL THEN pg_notify(@channel::text, '')::text END)"
 )
 
-// mayWake reports whether listeners should be woken now, and then says no for a while.
+// mayWake reports whether listeners should be woken now, and then false for a while.
 func (t *Tables) mayWake() bool {
 	now, last := int64(time.Since(started)), t.woken.Load()
 	return (last == 0 || now-last >= int64(wakeEvery)) && t.woken.CompareAndSwap(last, now)
@@ -33,34 +33,35 @@ func (t *Tables) mayWake() bool {
 
 var started = time.Now()
 
-// channelOf returns the channel of a set of tables.
+// channelOf returns the notification channel for a set of tables.
 func channelOf(names sqlstore.Names) string {
 	const digits = 8
 	sum := sha256.Sum256([]byte(names.Table("failure")))
 	return "millpond_due_" + hex.EncodeToString(sum[:digits])
 }
 
-// Connect opens the connection of who listens.
+// Connect opens the connection for a listener.
 type Connect func(context.Context) (*pgx.Conn, error)
 
-// Listen calls wake when messages may have become due, on a connection that it closes
-// in the end. It returns why it has stopped.
+// Listen calls wake when messages may be due, on a connection that it closes at its end. It
+// returns why it stopped.
 func (t *Tables) Listen(ctx context.Context, connect Connect, wake func()) error {
 	return t.listen(ctx, connect, func() string { return t.channel }, func(string) { wake() })
 }
 
-// ListenOutbox does so when outputs were committed.
+// ListenOutbox calls wake when outputs were committed.
 func (t *Tables) ListenOutbox(ctx context.Context, connect Connect, wake func(stores.OutboxWake)) error {
 	return t.listen(ctx, connect, t.outboxChannel, func(said string) {
 		var w stores.OutboxWake
-		_, _ = fmt.Sscan(said, &w.Sender, &w.Number) // of somebody else: it is poked all the same
+		_, _ = fmt.Sscan(said, &w.Sender, &w.Number) // foreign notifications wake, too
 		wake(w)
 	})
 }
 
 func (t *Tables) outboxChannel() string { return strings.Replace(t.channel, "due", "outbox", 1) }
 
-// WakeRelays implements stores.OutboxWaker, in one trip. The commit waits for no disk.
+// WakeRelays implements stores.OutboxWaker, in one round trip. The commit does not wait for the
+// disk.
 func (t *Tables) WakeRelays(ctx context.Context, w stores.OutboxWake) error {
 	if err := t.shared.Ready(ctx); err != nil {
 		return err
@@ -90,7 +91,7 @@ func (t *Tables) listen(ctx context.Context, connect Connect, channel func() str
 	if _, err := conn.Exec(ctx, "LISTEN "+pgx.Identifier{channel()}.Sanitize()); err != nil {
 		return t.listened(ctx, err)
 	}
-	wake("") // for what happened before there was anybody to listen
+	wake("") // for events before the listener was there
 	for {
 		heard, err := conn.WaitForNotification(ctx)
 		if err != nil {
@@ -107,8 +108,8 @@ func (t *Tables) listened(ctx context.Context, err error) error {
 	return t.shared.Explain(ctx, err)
 }
 
-// wake wakes listeners after n messages have become due. They poll all the same, so an
-// error does not matter.
+// wake wakes listeners after n messages became due. Listeners poll as well, so an error does not
+// matter.
 func (t *Tables) wake(ctx context.Context, n int) {
 	if n > 0 {
 		_, _ = t.db.Send(ctx, Statement{Text: notify, Args: []any{t.channel}})

@@ -11,9 +11,9 @@ import (
 	"github.com/millpond-go/millpond/stores"
 )
 
-// Migrate implements stores.Migrator: all missing steps in one transaction, under an
-// advisory lock. It gives way to transactions that use the tables, as everybody else waits
-// behind who waits to change one.
+// Migrate implements stores.Migrator: all missing steps in one transaction, under an advisory
+// lock. It gives way to transactions that use the tables, because all others would wait behind a
+// pending change of a table.
 func (s Store) Migrate(ctx context.Context) (applied []stores.Migration, err error) {
 	if s.t.shared.Closed() {
 		return nil, stores.ErrClosed
@@ -83,7 +83,7 @@ var (
 	waitBriefly    = qualify("SELECT set_config('lock_timeout', '500', true)")
 )
 
-// betweenWaits is how long others go on before the tables are to be changed again.
+// betweenWaits is how long others proceed before Migrate tries again.
 const betweenWaits = time.Second
 
 func loadMigrations(names sqlstore.Names) []stores.Migration {

@@ -11,7 +11,7 @@ import (
 	"github.com/millpond-go/millpond/stores"
 )
 
-// Settle implements stores.Outbox: what is kept moves in one statement.
+// Settle implements stores.Outbox: kept outputs move to the history in one statement.
 func (s Store) Settle(ctx context.Context, q stores.Settlement) error {
 	if q.Keep && len(q.Published) > 0 && q.CreatedAt != nil {
 		if err := s.t.shared.Ready(ctx); err != nil {
@@ -29,11 +29,11 @@ const keepPublishedText = `WITH moved AS (DELETE FROM {schema.}{prefix}outbox WH
 INSERT INTO {schema.}{prefix}outbox_history (` + sqlstore.OutputColumns + `, attempts, error, published_at)
 SELECT ` + sqlstore.OutputColumns + `, attempts, error, clock_timestamp() FROM moved`
 
-// openWriters is what is known of transactions that may still commit outputs. Who draws a
-// number has locked the table by then, until the transaction ends. So what is below the newest
-// output that a snapshot shows can no longer appear once those have ended who had the lock
-// after the snapshot. (Numbers of transactions do not tell: some that run are above a
-// snapshot's end, and who has drawn a number may not have one yet.)
+// openWriters knows the transactions that may still commit outputs. A transaction locks the table
+// before it draws a number, and until it ends. So no output can appear below the newest one of a
+// snapshot once all transactions have ended that had the lock after the snapshot. (Transaction
+// ids do not tell: a running one may have an id above the snapshot, or have drawn a number before
+// it has an id.)
 type openWriters struct {
 	mu       sync.Mutex
 	asked    time.Time
@@ -43,7 +43,7 @@ type openWriters struct {
 
 type writersMark struct {
 	newest  int64
-	writers []string // who had the lock
+	writers []string // transactions that had the lock
 }
 
 const (
@@ -51,8 +51,7 @@ const (
 	maxMarks   = 64
 )
 
-// Complete implements sqlstore.Database. Transactions that only read are none that anything
-// waits for.
+// Complete implements sqlstore.Database. It does not wait for transactions that only read.
 func (d database) Complete(ctx context.Context) (int64, error) {
 	w := &d.t.writers
 	w.mu.Lock()
@@ -78,7 +77,7 @@ func (d database) Complete(ctx context.Context) (int64, error) {
 			complete = max(complete, m.newest)
 		}
 	}
-	if len(stillRunning) > maxMarks { // the newest of them, which is the one that says most, stays
+	if len(stillRunning) > maxMarks { // keep the newest one, which tells most
 		stillRunning = slices.Delete(stillRunning, maxMarks-1, len(stillRunning)-1)
 	}
 	w.asked, w.complete, w.marks = time.Now(), complete, stillRunning

@@ -13,7 +13,7 @@ import (
 	"github.com/millpond-go/millpond/internal/sqlstore"
 )
 
-// proveTimeout bounds what is only a precaution.
+// proveTimeout bounds the check, which is only a precaution.
 const proveTimeout = 2 * time.Second
 
 // errUndo rolls a transaction back.
@@ -25,10 +25,10 @@ const (
 	waitNoLock = "SELECT set_config('lock_timeout', '10', true)"
 )
 
-// prove has two connections show that a lock locks and that a key is taken which another
-// transaction is inserting: servers that only speak the protocol accept both statements, and
-// two handlers would run. Nothing is left of it. Where it cannot be tried, as without the
-// right to write, there is no error.
+// prove checks, with two connections, that a lock locks and that a key is taken while another
+// transaction inserts it. Servers that only speak the protocol accept both statements, and two
+// handlers would run. It leaves nothing behind. If the check is impossible, for example without
+// the right to write, there is no error.
 func (t *Tables) prove(ctx context.Context, names sqlstore.Names) error {
 	distributed, err := t.distributed(ctx)
 	if err == nil && len(distributed) > 0 {
@@ -65,7 +65,7 @@ func (t *Tables) prove(ctx context.Context, names sqlstore.Names) error {
 			return errUndo
 		})
 		if _, lost := first.Send(ctx, Statement{Text: qualify(waitNoLock)}); lost != nil {
-			wrong = "" // and its locks with it
+			wrong = "" // its locks are lost, too
 		}
 		return cmp.Or(err, errUndo)
 	})

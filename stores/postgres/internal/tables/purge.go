@@ -14,9 +14,9 @@ import (
 
 var _ stores.Purger = Store{}
 
-// The inbox is read and purged in the order in which it is stored, by ranges of its pages:
-// no index is needed, and no page is read twice. "+ 0" keeps the planner from the index of the
-// keys, by which each range would read all of a consumer's rows where nothing was analyzed.
+// The inbox is read and purged in storage order, by ranges of its pages: this needs no index, and
+// reads no page twice. "+ 0" keeps the planner from the index of the keys, with which each range
+// would read all rows of a consumer if the table is not analyzed.
 const (
 	countPages = `SELECT (pg_relation_size('{schema.}{prefix}inbox'::regclass) / current_setting('block_size')::bigint)`
 
@@ -31,7 +31,7 @@ FROM {schema.}{prefix}inbox i JOIN (
 ) l ON l.id = (i.consumer + 0)
 WHERE i.ctid >= $1::tid AND i.ctid < $2::tid AND i.status = 2 GROUP BY i.consumer`
 
-	// What is not announced stays, whatever is asked for.
+	// Rows that are not announced stay, whatever the query says.
 	purgeText = `WITH l AS (
 	SELECT c.id, least(c.purged_through - interval '` + margin + `', '1970-01-01 00:00:00+00'::timestamptz + (($4::bigint[])[u.n::integer] * interval '1 microsecond')) AS before
 	FROM {schema.}{prefix}consumer c JOIN unnest($3::bigint[]) WITH ORDINALITY AS u (id, n) ON u.id = c.id WHERE c.purged_through IS NOT NULL
@@ -43,18 +43,19 @@ RETURNING i.consumer, i.message_id, (extract(epoch from i.completed_at) * 100000
 
 	margin = "5 minutes" // stores.ClockMargin
 
-	rowsOfPage = 64 // about
+	rowsOfPage = 64 // roughly
 )
 
-// writersOf is SQL for the transactions that write to a table: they keep its lock until they end.
+// writersOf returns SQL for the transactions that write to a table: each holds a lock until its
+// end.
 func writersOf(table string) string {
 	return `(SELECT coalesce(string_agg(l.virtualtransaction, ' '), '') FROM pg_catalog.pg_locks l
 	WHERE l.locktype = 'relation' AND l.mode = 'RowExclusiveLock' AND l.relation = '{schema.}{prefix}` + table + `'::regclass
 		AND l.database = (SELECT d.oid FROM pg_catalog.pg_database d WHERE d.datname = current_database()))`
 }
 
-// Overtaken implements stores.Purger: those are over who had the lock when it was asked first.
-// Who claims has locked the table before it looks at what was purged.
+// Overtaken implements stores.Purger: all transactions that had the lock at the first call have
+// ended. A claim locks the table before it reads the purge's watermark.
 func (s Store) Overtaken(ctx context.Context, mark string) (next string, over bool, err error) {
 	err = s.t.shared.Inspect(ctx, 1, func() error {
 		found, running := false, ""
@@ -109,7 +110,7 @@ func (s Store) Purge(ctx context.Context, q stores.PurgeQuery) (stores.PurgeRang
 // pages is a range of the inbox.
 type pages struct {
 	stores.PurgeRange
-	args  []any // the range, and the limits
+	args  []any // the range and the limits
 	names sqlstore.Consumers
 }
 

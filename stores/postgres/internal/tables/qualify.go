@@ -5,19 +5,19 @@ import (
 	"strings"
 )
 
-// The server looks for functions, operators and types along the search_path, and prefers
-// an exact match of the arguments to its own that needs a conversion. So whoever may create
-// something in a schema of the path, such as public, could have code of theirs run by our
-// statements, with our rights. Every statement therefore names pg_catalog. As that makes
-// SQL hard to read it is written without, and qualified once, when the texts are made.
+// The server looks for functions, operators and types along the search_path, and prefers an exact
+// match of the arguments to its own function with a conversion. So a role that may create objects
+// in a schema of the path, such as public, could make our statements run its code with our
+// rights. Every statement therefore names pg_catalog. As that makes SQL hard to read, it is
+// written without, and qualified once, when the texts are made.
 
-// qualify returns SQL text whose functions, operators and types are those of pg_catalog.
-// It knows the SQL of this package: keywords are in capitals, and functions in small
-// letters, with their parenthesis at once.
+// qualify returns SQL text whose functions, operators and types are those of pg_catalog. It knows
+// the SQL of this package: keywords are in capitals, and functions in small letters, directly
+// followed by their parenthesis.
 //
-// OPERATOR(…) binds as one kind of operator, whichever it is, so an expression with
-// operators that bind differently needs parentheses. One without them, and what would look
-// up an operator by itself, is a mistake in the program: qualify panics.
+// OPERATOR(…) always has the same precedence, so an expression with operators of different
+// precedence needs parentheses. Without them, and for syntax that looks up an operator by itself,
+// qualify panics: it is a mistake in the program.
 func qualify(sql string) string {
 	q := qualifier{rest: sql, sql: sql}
 	for q.rest != "" {
@@ -31,19 +31,19 @@ type qualifier struct {
 	out       strings.Builder
 
 	last    string  // word or sign
-	operand bool    // what came last can stand on the left of an operator
-	dot     bool    // a dot came last
-	cast    bool    // a type is to follow
+	operand bool    // the last token can be the left side of an operator
+	dot     bool    // the last token is a dot
+	cast    bool    // a type must follow
 	levels  []level // of parentheses; the outermost is level
 	level
 }
 
-// level is what is known of what stands between two parentheses.
+// level describes the text between two parentheses.
 type level struct {
 	after   string // the word before the parenthesis
 	set     bool   // in a list of assignments
 	assign  bool   // the next = is one
-	binding string // how the operators of this expression bind; "": there is none yet
+	binding string // the precedence of this expression's operators; "": none yet
 }
 
 const (
@@ -53,8 +53,8 @@ const (
 	operators = "+-*/<>=~!@#%^&|"
 )
 
-// grammar are functions that are part of the grammar, which the server looks for in
-// pg_catalog alone.
+// grammar are functions that are part of the grammar, which the server looks for only in
+// pg_catalog.
 var grammar = map[string]bool{"coalesce": true, "greatest": true, "least": true, "extract": true, "position": true}
 
 // keywordTypes are types that are part of the grammar.
@@ -158,7 +158,7 @@ func (q *qualifier) word(word string) {
 
 func isKeyword(word string) bool { return word == strings.ToUpper(word) }
 
-// bindings are how operators bind beside each other; all others are of one kind.
+// bindings has the precedence of operators; all others have the same one.
 var bindings = map[string]string{
 	"*": "product", "/": "product", "%": "product", "+": "sum", "-": "sum",
 	"=": "comparison", "<": "comparison", ">": "comparison", "<=": "comparison", ">=": "comparison", "<>": "comparison",

@@ -8,8 +8,8 @@ import (
 	"github.com/millpond-go/millpond/internal/sqlstore"
 )
 
-// relatives speak the protocol, but lack what the store rests on. Some of it they accept
-// without doing it, so that two handlers would run; hence they are known by name.
+// relatives speak the protocol, but lack what the store relies on. They accept some statements
+// without effect, so that two handlers would run; so they are recognized by name.
 var relatives = []sqlstore.Relative{
 	{Mark: "cockroachdb", Name: "CockroachDB", Lacks: "advisory locks that lock, xmin and NOTIFY"},
 	{Mark: "-yb-", Name: "YugabyteDB", Lacks: "xmin, and numbers in the order in which rows are written"},
@@ -19,11 +19,11 @@ var relatives = []sqlstore.Relative{
 	{Mark: dsql, Name: "Aurora DSQL", Lacks: "locks before COMMIT, and savepoints"},
 }
 
-// dsql marks a server that does not call itself anything but PostgreSQL in its version.
+// dsql is the mark of a server that calls itself PostgreSQL.
 const dsql = "aurora dsql"
 
-// Aurora DSQL is known by a view of its own. There is no operator in this, which not all of
-// them would understand.
+// Aurora DSQL is recognized by a view of its own. The query has no operator, because some
+// relatives would not understand it.
 const whoAreYou = "SELECT pg_catalog.version(), pg_catalog.to_regclass('sys.iam_pg_role_mappings') IS NOT NULL"
 
 // recognise asks the server once what it is, before anything else.
@@ -36,7 +36,7 @@ func (t *Tables) recognise(ctx context.Context) error {
 	return err
 }
 
-// identify refuses what the store cannot run on. The servers of clouds that are PostgreSQL say
+// identify refuses servers on which the store cannot run. Cloud services that are PostgreSQL say
 // so.
 func (t *Tables) identify(ctx context.Context) error {
 	var (

@@ -19,13 +19,12 @@ func (s Store) Resolve(ctx context.Context, k stores.Key) (bool, error) {
 	return row.Found && row.Status == stores.StatusCompleted, err
 }
 
-// SettledRow waits for the key's lock, which a transaction that claims the key holds
-// until its outcome is visible, and reads the row. What is visible may not be on a
-// synchronous standby: the server gives up that wait when it is told to cancel a COMMIT. So
-// it commits something itself, which waits for the standby as well, and fails if ctx ends
-// before.
+// SettledRow waits for the key's lock, which a transaction that claims the key holds until its
+// outcome is visible, and reads the row. A visible row may not be on a synchronous standby: the
+// server gives up that wait if a COMMIT is canceled. So SettledRow commits something itself,
+// which also waits for the standby, and fails if ctx ends before.
 func (t *Tables) SettledRow(ctx context.Context, consumer int64, id []byte) (row sqlstore.Row, err error) {
-	// The server must give up before we do, or it would go on waiting unwatched.
+	// The server must give up before this call does, or it would wait on unwatched.
 	wait := time.Minute
 	if deadline, ok := ctx.Deadline(); ok {
 		wait = max(time.Until(deadline)*9/10, time.Millisecond)

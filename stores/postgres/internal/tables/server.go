@@ -11,9 +11,8 @@ import (
 	"github.com/millpond-go/millpond/stores"
 )
 
-// learn asks the server once what the store needs to know of it. It is done before
-// the first consumer is registered, and so before anything else.
-// It is done again when the server may be another one.
+// learn asks the server once what the store needs to know. It runs before the first consumer is
+// registered, and so before anything else. It runs again when the server may be another one.
 func (t *Tables) learn(ctx context.Context, again bool) error {
 	t.learning.Lock()
 	defer t.learning.Unlock()
@@ -49,8 +48,8 @@ func (t *Tables) learn(ctx context.Context, again bool) error {
 	if t.dialect != nil {
 		return nil
 	}
-	// From now on the tables are named in full: a handler may set the search_path of
-	// its transaction, or leave a connection with another one.
+	// From now on the tables have qualified names: a handler may set the search_path of its
+	// transaction, or leave a connection with another one.
 	names := t.inSchema(h.schema)
 	if !t.anyServer {
 		if err := t.prove(ctx, names); err != nil {
@@ -63,11 +62,11 @@ func (t *Tables) learn(ctx context.Context, again bool) error {
 	return nil
 }
 
-// serverSettings may be others after a failover.
+// serverSettings may change with a failover.
 type serverSettings struct {
 	limits    serverLimits
-	isolation pgx.TxIsoLevel // unless a transaction says another one
-	locks     int64          // that the server has room for
+	isolation pgx.TxIsoLevel // the default of transactions
+	locks     int64          // the server's room for locks
 	durability
 }
 
@@ -77,11 +76,11 @@ current_setting('default_transaction_isolation'),
 (current_setting('max_locks_per_transaction')::bigint * (current_setting('max_connections')::bigint + current_setting('max_prepared_transactions')::bigint)),
 current_setting('fsync'), current_setting('synchronous_commit'), current_setting('full_page_writes')`
 
-// serverLimits are the timeouts that connections have of their own, which the bound
-// of a claim must not raise; 0 means none.
+// serverLimits are the connections' own timeouts, which the bound of a claim must not raise; 0
+// means none.
 type serverLimits struct{ idle, statement time.Duration }
 
-// keep reports whether the connections' own timeouts keep the bound.
+// keep reports whether the connections' own timeouts enforce the bound.
 func (l serverLimits) keep(bound time.Duration) bool {
 	return bound == 0 || 0 < l.idle && l.idle <= bound && 0 < l.statement && l.statement <= bound
 }
@@ -95,5 +94,5 @@ func milliseconds(own, bound time.Duration) string {
 	if bound == 0 || own != 0 && own < bound {
 		bound = own
 	}
-	return strconv.FormatInt(min(bound.Milliseconds(), math.MaxInt32), 10) // what the settings take; the inbox's own clock has the rest
+	return strconv.FormatInt(min(bound.Milliseconds(), math.MaxInt32), 10) // the largest value of the settings; the inbox's own clock bounds longer times
 }

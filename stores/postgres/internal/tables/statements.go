@@ -28,7 +28,7 @@ type statements struct {
 	pages, survey, purge, purgeReturning, claimers string
 }
 
-// expand returns the text of a statement for tables of these names.
+// expand returns the text of a statement for these names of tables.
 func expand(n sqlstore.Names, sql string) string { return qualify(n.Expand(sql)) }
 
 func newStatements(n sqlstore.Names) statements {
@@ -46,8 +46,8 @@ func newStatements(n sqlstore.Names) statements {
 		stale:           expand(n, staleText),
 		look:            expand(n, lookText),
 		resolve:         expand(n, lookText+resolveText),
-		// Raises division_by_zero, which keeps a COMMIT behind it from running,
-		// unless the row was written by the transaction that runs this.
+		// Raises division_by_zero unless its transaction wrote the row, which keeps a COMMIT
+		// behind it from running.
 		owned: expand(n, `SELECT 1 / count(*) FROM {schema.}{prefix}inbox
 WHERE consumer = $1 AND message_id = $2 AND xmin = pg_current_xact_id_if_assigned()::xid`),
 		claimBatch:  expand(n, claimBatchText),
@@ -72,47 +72,47 @@ WHERE consumer = $1 AND message_id = $2 AND xmin = pg_current_xact_id_if_assigne
 }
 
 const (
-	// The row is born completed: nobody sees it before the commit, so the
-	// transaction is its status, and a message costs one row version. The lock is
-	// asked for before the insert is tried, so the insert never waits.
+	// The row is inserted as completed: nobody sees it before the commit, so the transaction is
+	// its status, and a message costs one row version. The statement asks for the lock before the
+	// insert, so the insert never waits.
 	insertText = `INSERT INTO {schema.}{prefix}inbox AS i (consumer, message_id, status, fingerprint, traceparent, completed_at)
 SELECT $1, $2, 2, $3, $4, now() WHERE `
 
 	keyLock = `pg_try_advisory_xact_lock($5)`
 
-	// Where the message has a time.
+	// For messages with a time.
 	timed = `
 AND NOT EXISTS (SELECT FROM {schema.}{prefix}consumer WHERE id = $1 AND purged_through > ('1970-01-01 00:00:00+00'::timestamptz + (@time::bigint * interval '1 microsecond')))`
 
-	// server tells the server from others, and from an earlier state of itself: it was started
-	// since, or a dump was restored, which makes the table of the inbox i anew. It comes with
-	// the answer, because a pooler may change servers behind a connection.
+	// server identifies the server and its state: it changes with a restart, and when a dump is
+	// restored, which creates the table of the inbox i anew. It comes with the answer, because a
+	// pooler may change servers behind a connection.
 	server = `((date_part('epoch', pg_postmaster_start_time()) * 1000000)::bigint + i.tableoid::bigint)`
 
-	// A double holds the microseconds of some decades to come, and extract, which is exact for
-	// ever, takes ten times as long.
+	// A double holds the microseconds of some decades to come; extract, which is always exact,
+	// takes ten times as long.
 	completed = `(date_part('epoch', i.completed_at) * 1000000)::bigint`
 
-	// Whether it was a purge that prevented a claim.
+	// Tells whether a purge prevented a claim.
 	staleText = `SELECT pg_try_advisory_xact_lock($2), (SELECT (extract(epoch from purged_through) * 1000000)::bigint
 FROM {schema.}{prefix}consumer WHERE id = $1 AND purged_through > ('1970-01-01 00:00:00+00'::timestamptz + ($3::bigint * interval '1 microsecond')))`
 
-	// Where the connection's own timeouts do not keep the bound. A claim that is not won has the
-	// key's lock as well, so the bound comes before it.
+	// For connections whose own timeouts do not enforce the bound. A claim that is not won has
+	// the key's lock as well, so the bound comes first.
 	bounded = `CASE WHEN set_config('idle_in_transaction_session_timeout', @idle, true) IS NOT NULL
 AND set_config('statement_timeout', @statement, true) IS NOT NULL THEN ` + keyLock + ` END`
 
-	// Where the message must not pass an earlier one.
+	// For messages that must not pass an earlier one.
 	ordered = `
 AND NOT EXISTS (SELECT FROM {schema.}{prefix}failure WHERE consumer = $1 AND status = 3 AND order_key = @order
 AND ` + blocks + `)`
 
-	// A failed message that the broker was to deliver again and did not keeps its order no
-	// longer than it was told to: it may be gone.
+	// A failed message that the broker did not redeliver in time blocks its order key only until
+	// order_until: it may be lost.
 	blocks = `(placement = 1 OR order_until > now())`
 
-	// Whether it was the order that prevented a claim: a transaction that has the
-	// key's lock gets it again.
+	// Tells whether the order prevented a claim: a transaction that has the key's lock gets it
+	// again.
 	behindText = `SELECT pg_try_advisory_xact_lock($2), EXISTS (SELECT FROM {schema.}{prefix}failure WHERE consumer = $1 AND status = 3 AND order_key = $3
 AND ` + blocks + `)`
 
@@ -121,19 +121,19 @@ AND ` + blocks + `)`
 WHERE consumer = $1 AND status = 3 AND order_key = $2
 AND ` + blocks + ` AND number < $3)`
 
-	// The failure is not looked for beside a completed row: nothing equals null.
+	// The failure of a completed row is not looked up: nothing equals null.
 	lookText = `SELECT i.status, ` + completed + `, i.fingerprint, i.traceparent, ` + server + `, ` + stateColumns + `
 FROM {schema.}{prefix}inbox i
 LEFT JOIN {schema.}{prefix}failure f ON f.consumer = i.consumer AND f.message_id = CASE WHEN i.status <> 2 THEN i.message_id END
 WHERE i.consumer = $1 AND i.message_id = $2`
 
-	// The lock is written down, so that COMMIT waits for the standbys that the row's own
-	// commit may have been kept from waiting for.
+	// The lock is written to the log, so that COMMIT waits for the standbys, even if the row's
+	// own commit did not.
 	resolveText = `
 FOR NO KEY UPDATE OF i`
 
-	// A failed message is taken over by the transaction that gets both the key's lock
-	// and the failure's row without waiting.
+	// A failed message is taken over by the transaction that gets both the key's lock and the
+	// failure's row without waiting.
 	heldText = `WITH held AS MATERIALIZED (
 	SELECT number FROM {schema.}{prefix}failure
 	WHERE consumer = $1 AND message_id = $2 AND number = $3 AND revision = $4 AND status = 3
@@ -157,15 +157,14 @@ UPDATE {schema.}{prefix}inbox i SET status = 2, completed_at = now(), traceparen
 FROM gone WHERE i.consumer = $1 AND i.message_id = $2 AND i.status = 3
 RETURNING ` + completed + `, ` + server
 
-	// Steps that were recorded when the takeover had begun and not locked the failure yet. The
-	// snapshot of a statement behind it has them, unless that is the transaction's.
+	// Deletes steps that were recorded after the takeover began and before it locked the failure.
+	// The snapshot of a later statement sees them, unless the transaction has one snapshot only.
 	stepsGoneText = `DELETE FROM {schema.}{prefix}once WHERE consumer = $1 AND message_id = $2
 AND NOT EXISTS (SELECT FROM {schema.}{prefix}failure WHERE consumer = $1 AND message_id = $2)`
 
-	// The next message of each order key of which messages are gone becomes due. It is
-	// what frees those that wait behind one that was to wait for long. One that a worker
-	// holds is woken too: it only must not end. One that is locked for more comes when its
-	// own time is up.
+	// The next message of each order key that lost messages becomes due, so that a message that
+	// was postponed for long is woken. Rows that a worker holds are woken, too: it only keeps
+	// them from ending. A row with a stronger lock comes when its own time is up.
 	nextInOrder = `next AS MATERIALIZED (
 	SELECT first_.number
 	FROM (SELECT consumer, order_key, min(number) AS number FROM gone WHERE order_key IS NOT NULL GROUP BY consumer, order_key) g
@@ -184,16 +183,16 @@ AND NOT EXISTS (SELECT FROM {schema.}{prefix}failure WHERE consumer = $1 AND mes
 	FROM next WHERE f.number = next.number
 )`
 
-	// Every change of a failure's row makes another version of it. The revision begins
-	// again before it would run into the number.
+	// Every change of a failure's row gives it another version. The revision wraps around before
+	// it would overflow into the number.
 	revised = `revision = (f.revision + 1) & 1048575`
 
-	// stateColumns are what sqlstore.State reads.
+	// stateColumns are the columns that sqlstore.State reads.
 	stateColumns = `f.number, f.revision, f.status, f.placement, f.content, f.class, f.attempts, f.uncounted, f.presumed,
 (extract(epoch from clock_timestamp() - f.budget_at) * 1000000)::bigint, (extract(epoch from f.due_at - clock_timestamp()) * 1000000)::bigint`
 )
 
-// named is the text of a statement with arguments that had names, such as @consumer.
+// named is the text of a statement whose arguments had names, such as @consumer.
 type named struct {
 	text  string
 	names []string // in the order of the arguments
@@ -202,11 +201,11 @@ type named struct {
 var argument = regexp.MustCompile(`@(\w+)`)
 
 func newNamed(text string) named {
-	values := make(pgx.NamedArgs) // each is its name
+	values := make(pgx.NamedArgs) // each value is its name
 	for _, found := range argument.FindAllStringSubmatch(text, -1) {
 		values[found[1]] = found[1]
 	}
-	// The rewriting of named arguments needs no connection, and does not fail.
+	// Rewriting named arguments needs no connection, and does not fail.
 	text, args, _ := values.RewriteQuery(context.Background(), nil, text, nil)
 	n := named{text: text}
 	for _, name := range args {

@@ -24,31 +24,31 @@ type Config struct {
 	Schema      string
 	TablePrefix string
 	Isolation   pgx.TxIsoLevel // of the handlers' transactions; "": read committed
-	AnyServer   bool           // use one that is not known, or known for what it lacks
+	AnyServer   bool           // accept unknown servers, and relatives
 }
 
-// Tables is what a store knows of its tables. It is safe for concurrent use.
+// Tables is what a store knows about its tables. It is safe for concurrent use.
 type Tables struct {
 	shared     *sqlstore.Tables
 	db         DB
 	names      sqlstore.Names
 	isolation  pgx.TxIsoLevel // of the handlers' transactions
-	recognised atomic.Bool    // what the server is, and that it will do
+	recognised atomic.Bool    // the server is recognized and accepted
 	anyServer  bool
 	log        *slog.Logger
 	writers    openWriters
-	woken      atomic.Int64 // when listeners were woken last, in nanoseconds since started
+	woken      atomic.Int64 // the last wake-up of listeners, in nanoseconds since started
 	learnt
 }
 
-// learnt is what learn has set, and but for the settings constant once there is a consumer or
-// the tables are ready.
+// learnt is the result of learn. Except for the settings it is constant once there is a consumer
+// or the tables are ready.
 type learnt struct {
 	learning   sync.Mutex
-	dialect    *sqlstore.Dialect // nil until then
+	dialect    *sqlstore.Dialect // nil before learn
 	sql        statements
-	lockPrefix []byte // of what LockKey hashes
-	channel    string // of notifications
+	lockPrefix []byte // the prefix of what LockKey hashes
+	channel    string // the channel of notifications
 	settings   atomic.Pointer[serverSettings]
 }
 
@@ -59,11 +59,11 @@ type Store struct {
 	t *Tables
 }
 
-// Format implements fmt.Formatter: no verb prints the connection's settings, which have a
+// Format implements fmt.Formatter: no verb prints the connection's settings, which contain a
 // password.
 func (s Store) Format(f fmt.State, _ rune) { _, _ = io.WriteString(f, "a store on PostgreSQL") }
 
-// Store returns the contract's methods, without what Tables offers to drivers beside.
+// Store returns the contract's methods, without the methods for drivers.
 func (t *Tables) Store() Store { return Store{t.shared.Store(), t} }
 
 // New returns the tables that c names, without I/O. Errors name the field.
@@ -77,12 +77,12 @@ func New(db DB, c Config) (*Tables, error) {
 	return t, nil
 }
 
-// Close lets no more calls begin. It reports whether it was the first time.
+// Close refuses further calls. It reports whether it was the first Close.
 func (t *Tables) Close() bool { return t.shared.Close() }
 
-// TxOptions are those of the handlers' transactions, for a store with a registered
-// consumer. What the server does anyway is not said, and no access mode: a server set to
-// read-only means it.
+// TxOptions are the options of the handlers' transactions, for a store with a registered
+// consumer. They leave out the server's defaults, and any access mode: a read-only server stays
+// read-only.
 func (t *Tables) TxOptions() pgx.TxOptions {
 	if t.settings.Load().isolation == t.isolation {
 		return pgx.TxOptions{}
@@ -108,5 +108,5 @@ func (t *Tables) Stage(s *sqlstore.Staged, outputs []stores.Output) error {
 	return t.shared.Stage(s, outputs)
 }
 
-// Known returns the consumer of a key that a call may be made for.
+// Known returns the number of a key's consumer if the call is allowed.
 func (t *Tables) Known(k stores.Key) (int64, error) { return t.shared.Known(k) }
