@@ -10,7 +10,7 @@ import (
 )
 
 const (
-	// maxChange is how many rows one batch of Change looks at, and so locks.
+	// maxChange is how many rows one batch of Change reads and locks.
 	maxChange = 1000
 
 	scanFailures = `SELECT f.number, f.consumer, f.message_id, ` + Reserved + ` FROM {schema.}{prefix}failure f WHERE %s ORDER BY f.number LIMIT ?`
@@ -44,13 +44,13 @@ FROM {schema.}{prefix}failure f WHERE %s ORDER BY f.number`
 	resolveFailures = `DELETE FROM {schema.}{prefix}failure WHERE %s`
 )
 
-// changes are what Change makes of messages, by its verbs.
+// changes has the effect of each verb of Change on messages.
 var changes = map[stores.Verb]struct {
 	status stores.Status
 	text   string
-	inbox  string // what the status of the inbox's row becomes
-	when   string // it is worth it
-	steps  bool   // are gone
+	inbox  string // the new status of the inbox row
+	when   string // the condition for a change
+	steps  bool   // steps are deleted
 }{
 	stores.VerbRetry:   {status: stores.StatusPending, text: retryFailures, inbox: "3", when: notErased + " AND " + notRetried},
 	stores.VerbDiscard: {status: stores.StatusDiscarded, text: discardFailures, inbox: "5", when: "f.status <> 5"},
@@ -58,14 +58,14 @@ var changes = map[stores.Verb]struct {
 	stores.VerbResolve: {status: stores.StatusCompleted, text: resolveFailures, inbox: "2, completed_at = {now}", steps: true},
 }
 
-// Changeable returns the condition of the rows that a change concerns, and of those among
-// them the next ones are looked at, by a condition that holds for these.
+// Changeable returns the condition of all rows that a change concerns, and the condition of the
+// next ones among them.
 func (t *Tables) Changeable(ctx context.Context, c stores.Change) (concerned, next *Condition, err error) {
 	verb, ok := changes[c.Verb]
 	if !ok {
 		return nil, nil, mistakef("%s: %q is no verb for failed messages: use %q, %q, %q or %q", t.name, c.Verb, stores.VerbRetry, stores.VerbDiscard, stores.VerbResolve, stores.VerbErase)
 	}
-	if c.Verb == stores.VerbErase && len(c.Filter.Status) == 0 { // no work goes that was not named
+	if c.Verb == stores.VerbErase && len(c.Filter.Status) == 0 { // pending messages are erased only if named
 		c.Filter.Status = []stores.Status{stores.StatusFailed, stores.StatusDiscarded}
 	}
 	w, _, err := t.Matching(ctx, c.Filter)
@@ -102,13 +102,13 @@ type messageKey struct {
 }
 
 type order struct {
-	consumer, number int64 // of the first of them that goes
+	consumer, number int64 // of the first one that is removed
 	key              string
 }
 
-// Change implements that of stores.Inspector for databases that have no single statement for
-// it: what it has not got the locks of at once it leaves alone, so it never waits for a
-// delivery. Running is as in ReserveDue.
+// Change implements stores.Inspector for databases without a single statement for it. It skips
+// rows whose locks are not free at once, so it never waits for a delivery. Running is as in
+// ReserveDue.
 func (t *Tables) Change(ctx context.Context, c stores.Change, running func(consumer int64, id string) bool, advance Advance) (done stores.Changed, err error) {
 	err = t.Inspect(ctx, c.Limit, func() error {
 		concerned, next, err := t.Changeable(ctx, c)
@@ -117,7 +117,7 @@ func (t *Tables) Change(ctx context.Context, c stores.Change, running func(consu
 		}
 		limit := min(c.Limit, maxChange)
 		ch := change{Change: c, t: t, running: running, advance: advance}
-		var numbers []int64 // of those that nobody runs
+		var numbers []int64 // of messages that do not run
 		scan := Statement{Text: t.sql(strings.Replace(scanFailures, "%s", next.String(), 1)), Args: append(next.Args, limit)}
 		left := 0
 		seen, err := list(ctx, t.db, scan, func(rows Rows) (number int64, err error) {
@@ -177,7 +177,7 @@ func (c *change) write(ctx context.Context, tx Sender, concerned *Condition, num
 	if c.Verb == stores.VerbRetry {
 		return nil
 	}
-	for _, k := range c.keys { // one by one: steps of others may be locked, which a scan would wait for
+	for _, k := range c.keys { // one by one: a scan would wait for locked steps of others
 		if !verb.steps {
 			break
 		}

@@ -11,16 +11,16 @@ import (
 	"github.com/millpond-go/millpond/stores"
 )
 
-// Condition is what follows WHERE, with a ? for each of its arguments. The zero value
-// holds for every row.
+// Condition is the text after WHERE, with a ? for each argument. The zero value holds for every
+// row.
 type Condition struct {
 	Args []any
 
 	terms []string
 }
 
-// And adds a term with the values of its parameters. With a string that no text column can
-// hold, the condition holds for no row.
+// And adds a term with its arguments. With a string that no text column can hold, the condition
+// holds for no row.
 func (c *Condition) And(term string, args ...any) {
 	for _, arg := range args {
 		if s, ok := arg.(string); ok && (!utf8.ValidString(s) || strings.ContainsRune(s, 0)) {
@@ -59,7 +59,7 @@ func (c *Condition) String() string {
 	return strings.Join(c.terms, " AND ")
 }
 
-// Consumers are the names of consumers by their numbers in the tables.
+// Consumers maps the numbers in the tables to consumers.
 type Consumers map[int64]stores.Consumer
 
 // IDs returns the numbers, the smallest first.
@@ -94,7 +94,7 @@ func (t *Tables) consumersNamed(ctx context.Context, service, handler string) (C
 	return c, err
 }
 
-// Reserved holds for failures f that a retry worker has reserved, or whose lease somebody has.
+// Reserved holds for failures f that a retry worker has reserved, or that are under a lease.
 const Reserved = "f.status = 3 AND (f.reserved OR f.holder IS NOT NULL) AND f.due_at > {now}"
 
 // Matching returns the condition of a filter on the table of failures, as f, and the

@@ -21,8 +21,8 @@ type Rows interface {
 type Statement struct {
 	Text     string
 	Args     []any
-	Read     func(Rows) error // is handed the rows; nil: none are expected
-	Inserted *int64           // is given the number of the row that was inserted, where the driver says it apart
+	Read     func(Rows) error // reads the rows; nil: no rows expected
+	Inserted *int64           // gets the number of the inserted row, where the driver reports it separately
 }
 
 // Sender sends one statement at a time, and returns how many rows it has affected. Errors
@@ -35,7 +35,7 @@ type Sender interface {
 // and the Dialect's forms of times and lists; results are integers, booleans, strings and
 // bytes.
 type Database interface {
-	Sender // for statements that change nothing, as it is committed
+	Sender // for reads of committed data
 
 	// Write runs f in a short transaction at READ COMMITTED, and commits it if f returns
 	// nil. It may run f again after a deadlock or a lock timeout.
@@ -43,14 +43,14 @@ type Database interface {
 
 	// SchemaState reads the newest version of the tables; version 0: there are none.
 	SchemaState(ctx context.Context) (SchemaState, error)
-	// Learn queries the server's properties once, when the tables are there. again: another
-	// server may have taken its place, and what can be different there is queried anew.
+	// Learn asks the server once for its properties, when the tables exist. again: the server may
+	// be another one, so properties that may differ are asked again.
 	Learn(ctx context.Context, again bool) (*Dialect, error)
 	// LookUp reads the row of a key, if it is durably committed.
 	LookUp(ctx context.Context, consumer int64, id []byte) (Row, error)
 
-	// Complete returns a number up to which all outputs are committed that ever will be, as far
-	// as the database tells: transactions that draw a number just now may be missed.
+	// Complete returns a number up to which all outputs are committed, as far as the database
+	// tells: transactions that draw a number at this moment may be missed.
 	Complete(ctx context.Context) (through int64, err error)
 
 	// Explain maps a driver's error at the beginning of an operation to the contract's

@@ -31,7 +31,7 @@ SELECT {now}, ?, ?, ?, consumer, id, message_id, ?, ? FROM {schema.}{prefix}quar
 // They have not failed.
 const classReleased stores.Class = "released"
 
-// Ruling is what a decision does to a message in quarantine.
+// Ruling is the effect of a decision on a quarantined message.
 type Ruling struct {
 	From, Then stores.QuarantineStatus // From "": any other
 	whole      bool                    // it needs the whole message

@@ -7,47 +7,47 @@ import (
 	"time"
 )
 
-// Dialect has the differences of one database's statements. The statements are written
-// once, beside the operation that sends them: with a ? for each argument, {schema.} and
-// {prefix} for the names of the tables, and these words:
+// Dialect has the differences of one database's statements. The statements are written once,
+// beside the operation that sends them: with a ? for each argument, {schema.} and {prefix} for
+// the names of the tables, and these words:
 //
-//	{now}             the time by the database's clock, as its columns have it
-//	{us} … {/us}      a time of the database's in microseconds since 1970, as results have it
+//	{now}             the time by the database's clock, in the form of its columns
+//	{us} … {/us}      a time of the database in microseconds since 1970, as results have it
 //	{state}           the columns that [State] reads, of a failure f
 //	{changed}         the assignment that every change of a failure makes
-//	{blocks}          the condition of pending failures e that keep their order
-//	{inbox of f}      the join that adds the row i of the inbox to failures f
+//	{blocks}          the condition of pending failures e that block their order key
+//	{inbox of f}      the join that adds the inbox row i to failures f
 //	{page} … {/page}  the condition, order and limit of a page of failures f
-//	{both}            failures f, with what is locked whenever one of them is
+//	{both}            failures f, with the rows that are locked together with them
 //	{for update}      locks the rows that are read
 //	{nowait}          the same, or fails at once
-//	{free}            the same, and passes by those that are locked; see Refused
-//	{share}           the same, by a lock that only keeps them from being changed
-//	{unless locked}   begins a statement that fails at once where it would wait for a lock
+//	{free}            the same, and skips locked rows; see Refused
+//	{share}           the same, with a lock that only prevents changes
+//	{unless locked}   begins a statement that fails at once instead of waiting for a lock
 //	{topics} {list}   the topics of a consumer as a JSON array, to read and to write
 //	{again}           ends an INSERT into quarantine that may meet a row of the same message
-//	{step again}      the same for a step that is on record
-//	{before} {after}  columns of the audit, and {until} of leases, quoted where they have to be
+//	{step again}      the same for a recorded step
+//	{before} {after}  columns of the audit, and {until} of leases, quoted where needed
 //	{if free}         ends an INSERT that inserts nothing, or fails, if its key is taken
-//	{own number}      lets an INSERT into the outbox give the numbers itself
+//	{own number}      lets an INSERT into the outbox choose the numbers
 //	{bytes} … {/bytes} a text that is compared byte by byte
-//	{any order}       before a column: no index of it that would need sorting is of use
+//	{any order}       before a column: excludes an index that would need sorting
 //	{empty}           no bytes
-//	{size}            of what is kept of a failure f
-//	{microseconds}    after a number: makes of it what is added to a time
-//	{smallint} {text} {boolean} {blob}  after an argument in a list of columns: its type, where it is asked for
+//	{size}            the size of the kept content of a failure f
+//	{microseconds}    after a number: turns it into an interval
+//	{smallint} {text} {boolean} {blob}  after an argument in a list of columns: its type, where needed
 type Dialect struct {
 	Names Names
-	Words map[string]string // where they are not the usual ones
+	Words map[string]string // words that differ from the usual ones
 
 	// Finish completes the text to SQL; nil: it is SQL already.
 	Finish func(sql string) string
-	// In returns the condition that a column has one of some values, with its arguments.
+	// In returns the condition that a column has one of the values, with its arguments.
 	In func(column string, values []int64) (condition string, args []any)
-	// Keys is In for a column that finds one row for each value; nil: In does. The condition must
-	// not read whole tables, whatever they had in them when it was planned.
+	// Keys is In for a column with one row for each value; nil: In is used. Its plan must not
+	// read whole tables, even if it was made while they were small.
 	Keys func(column string, values []int64) (condition string, args []any)
-	// Pairs is that of two columns, whose values belong together.
+	// Pairs is In for two columns with pairs of values.
 	Pairs func(columns [2]string, values [][2]int64) (condition string, args []any)
 	// Alone: there is one writer at a time, so no row is ever skipped as locked.
 	Alone bool
@@ -58,20 +58,20 @@ type Dialect struct {
 	// SetStatus sets the status of inbox rows to %s; the condition on their failures f
 	// follows.
 	SetStatus string
-	// LockOrderKey makes who has the order key of a number wait until the transaction has
-	// ended; empty where transactions run one after another. OrderSlots is how many numbers
-	// there are, from 0 on; 0: any.
+	// LockOrderKey makes other writers of the order key with this number wait until the
+	// transaction ends; empty if transactions run one after another. OrderSlots is how many
+	// numbers there are, from 0; 0: any.
 	LockOrderKey string
 	OrderSlots   int64
-	// Refused reports whether a statement has failed because it could not lock a row at once,
-	// on a database that cannot pass such rows by; nil: it can.
+	// Refused reports whether a statement failed because it could not lock a row at once, on a
+	// database that cannot skip locked rows; nil: it can.
 	Refused func(error) bool
-	// Unordered: numbers are not drawn in the order of commits, whatever is locked.
+	// Unordered: numbers are not in the order of commits, whatever is locked.
 	Unordered bool
 
 	once  sync.Once
 	words *strings.Replacer
-	fixed sync.Map // SQL by the texts of the statements that are always the same
+	fixed sync.Map // SQL by the constant texts of statements
 }
 
 // SQL returns the SQL of a text.
@@ -85,7 +85,7 @@ func (d *Dialect) SQL(text string) string {
 		}
 		d.words = strings.NewReplacer(pairs...)
 	})
-	text = d.Names.Expand(d.words.Replace(d.words.Replace(text))) // words are made of words
+	text = d.Names.Expand(d.words.Replace(d.words.Replace(text))) // words may contain words
 	if d.Finish == nil {
 		return text
 	}

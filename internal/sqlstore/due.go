@@ -35,9 +35,9 @@ WHERE %s AND f.status = 3 AND f.placement = 1 AND f.due_at <= {now} ORDER BY f.d
 const RetryColumns = `f.message_id, i.fingerprint, i.traceparent, f.topic, f.coordinates, f.order_key,
 f.codec, f.uuid, f.metadata, f.facts, f.payload, f.error, f.cause`
 
-// ReserveDue implements Due of stores.Retries for databases that have no single statement
-// for it, in one trip if nothing is due. Running reports whether a handler of a message
-// runs, if the database has none of its locks; nil: it has.
+// ReserveDue implements Due of stores.Retries for databases without a single statement for it, in
+// one round trip if nothing is due. Running reports whether a handler of a message runs, on
+// databases where it holds no lock; nil: it holds one.
 func (t *Tables) ReserveDue(ctx context.Context, q stores.DueQuery, running func(consumer int64, id string) bool) ([]stores.Retry, error) {
 	consumer, err := t.Dueable(q)
 	if err != nil {
@@ -99,8 +99,8 @@ func (t *Tables) in(text, column string, numbers []int64, args ...any) Statement
 	return Statement{Text: t.sql(strings.Replace(text, "%s", which, 1)), Args: append(args, more...)}
 }
 
-// reserve reserves due rows that are not reserved. Rows that wait behind another one are
-// put off, so that they are not found again and again.
+// reserve reserves due rows that are not reserved. It postpones rows behind another one, so that
+// they are not found again and again.
 func (d *due) reserve(ctx context.Context, tx Sender, numbers []int64) ([]stores.Retry, error) {
 	var free, ordered []int64
 	suspect, sizes := make(map[int64]bool), make(map[int64]int)
@@ -175,7 +175,7 @@ func ScanRetry(rows Rows, c stores.Consumer, before ...any) (stores.Retry, error
 		return r, err
 	}
 	r.State = state.Read()
-	r.Fingerprint, _ = stores.ParseFingerprint(fingerprint) // one of a later version cannot be compared
+	r.Fingerprint, _ = stores.ParseFingerprint(fingerprint) // a fingerprint of a later version cannot be compared
 	copy(r.TraceParent[:], trace)
 	r.Content.State, r.Content.UUID = r.State.Content, string(uuid)
 	if r.Content.Metadata, r.Content.Facts, r.Err = encoded.decode(); r.Err != nil {

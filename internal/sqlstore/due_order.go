@@ -47,11 +47,11 @@ func (d *due) pause(w waits, held bool) time.Duration {
 	return max(w.headDueIn, time.Minute)
 }
 
-// putOff puts off the ordered rows that wait behind an earlier one, and returns the rest of
-// free. The end of the earlier row makes the next one due, unless the next one is locked at
-// that moment. So a row is put off for long only while its predecessor is locked here and
-// cannot end. A predecessor that runs, or may begin now, cannot be locked; then, and where
-// no wake-up is possible, the row is polled often.
+// putOff postpones the ordered rows behind an earlier one, and returns the rest of free. The end
+// of the earlier row makes the next one due, unless the next one is locked at that moment. So a
+// row is postponed for long only while its predecessor is locked here and cannot end. A
+// predecessor that runs, or may begin now, cannot be locked; then, and where no wake-up is
+// possible, the row is polled often.
 func (d *due) putOff(ctx context.Context, tx Sender, free, ordered []int64) ([]int64, error) {
 	waiting := make(map[int64]waits)
 	_, err := list(ctx, tx, d.t.in(waitingDue, "f.number", ordered), func(rows Rows) (number int64, err error) {

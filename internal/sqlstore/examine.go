@@ -18,23 +18,23 @@ type Examining struct {
 	t        *Tables
 }
 
-// Look is one thing that is looked at.
+// Look is one check.
 type Look struct {
 	Check string
 	At    func(ctx context.Context, x *Examining, add Adder) error
 }
 
-// Adder adds a finding of a look.
+// Adder adds a finding of a check.
 type Adder func(severity stores.Severity, what, why, fix string)
 
-// Looks are what one database has to look at, beyond what all have.
+// Looks are the checks of one database, besides the common ones.
 type Looks struct {
 	Server []Look // needs no tables
 	Tables []Look
-	Shape  func(ctx context.Context) (Shape, error) // of the tables that are there
+	Shape  func(ctx context.Context) (Shape, error) // of the existing tables
 }
 
-// Examine looks at a server and its tables. It goes on where it cannot look.
+// Examine checks a server and its tables. A failed check does not stop the others.
 func (t *Tables) Examine(ctx context.Context, e stores.Examination, looks Looks) ([]stores.Finding, error) {
 	x := &Examining{Examination: e, t: t}
 	state, err := t.state(ctx)
@@ -112,7 +112,7 @@ func (x *Examining) numbers(ctx context.Context, text string, into ...any) error
 	return err
 }
 
-// maxClockDifference is more than what a round trip and a synchronized clock explain.
+// maxClockDifference is more than a round trip and a synchronized clock explain.
 const maxClockDifference = 5 * time.Second
 
 func clock(ctx context.Context, x *Examining, add Adder) error {
@@ -131,7 +131,7 @@ func clock(ctx context.Context, x *Examining, add Adder) error {
 	return nil
 }
 
-// oldest is how many rows there are, and how old the oldest is.
+// oldest returns the number of rows, and the age of the oldest.
 func (x *Examining) oldest(ctx context.Context, column, from string) (n int64, age time.Duration, err error) {
 	var at *int64
 	var now int64
@@ -195,7 +195,7 @@ func outboxBacklog(ctx context.Context, x *Examining, add Adder) error {
 	return nil
 }
 
-// numbers compares what is drawn from sequences with what they can draw. A failure's number
+// numbers compares the numbers drawn so far with the largest possible ones. A failure's number
 // shares 63 bits with its revision.
 func numbers(ctx context.Context, x *Examining, add Adder) error {
 	for _, s := range []struct {

@@ -10,8 +10,7 @@ import (
 	"github.com/millpond-go/millpond/stores"
 )
 
-// facts is the stored form of the facts of a delivery: readable where possible, and always
-// exact.
+// facts is the stored form of the facts of a delivery: readable where possible, and always exact.
 type facts struct {
 	Key            *[]byte `json:"key,omitempty"` // in base64; an empty one is a key
 	NativeID       string  `json:"native_id,omitempty"`

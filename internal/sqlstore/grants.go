@@ -14,8 +14,8 @@ const (
 	writes = "SELECT, INSERT, UPDATE"
 )
 
-// rights are what roles may do with a table, by its name without the prefix. A table of a
-// migration that is not here fails a test.
+// rights are the rights of roles on a table, by its name without the prefix. A test fails if the
+// table of a migration is missing here.
 var rights = map[string]struct{ runtime, operator string }{
 	"schema":         {reads, reads},
 	"consumer":       {writes, reads},
@@ -32,20 +32,20 @@ var rights = map[string]struct{ runtime, operator string }{
 	"lease":          {all, reads},
 }
 
-// contents are the columns that have what a message contains.
+// contents are the columns with the content of messages.
 var contents = []string{"payload", "metadata", "facts", "result"}
 
-// IsContent reports whether a column has what a message contains.
+// IsContent reports whether a column has content of messages.
 func IsContent(column string) bool { return slices.Contains(contents, column) }
 
-// Right is what a role may do with a table.
+// Right is a right of a role on a table.
 type Right struct {
 	Table      string   // with the prefix
 	Privileges []string // such as SELECT
 	Columns    []string // nil: all
 }
 
-// String returns the right as GRANT has it, before ON.
+// String returns the right as in GRANT, before ON.
 func (r Right) String() string {
 	if r.Columns == nil {
 		return strings.Join(r.Privileges, ", ")
@@ -53,8 +53,8 @@ func (r Right) String() string {
 	return fmt.Sprintf("%s (%s)", strings.Join(r.Privileges, ", "), strings.Join(r.Columns, ", "))
 }
 
-// RightsOf returns what a role needs of the tables that the migrations make. The migrator
-// makes them, and so needs none.
+// RightsOf returns what a role needs on the tables of the migrations. The migrator owns them, and
+// needs nothing.
 func (t *Tables) RightsOf(role stores.Role, names Names) []Right {
 	shape := ShapeOf(t.migrations)
 	var needed []Right

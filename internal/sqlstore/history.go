@@ -52,12 +52,12 @@ func (r *record) read(ctx context.Context, tx Sender, number, revision int64) er
 func (k *kept) with(f *stores.Failure, now int64) (string, error) {
 	var attempts []stores.AttemptRecord
 	if json.Unmarshal(k.history, &attempts) != nil {
-		attempts = nil // a history that cannot be read keeps no message from being recorded
+		attempts = nil // an unreadable history must not prevent the record
 	}
 	switch {
 	case !f.Start:
 		attempts = append(attempts, stores.AttemptRecord{At: time.UnixMicro(now).UTC(), Class: f.Class, Error: Text(f.Error, stores.MaxHistoryErrorBytes)})
-	case k.presumed: // the attempt before this one has never ended
+	case k.presumed: // the previous attempt never ended
 		attempts = append(attempts, stores.AttemptRecord{At: time.UnixMicro(k.lastAt).UTC(), Class: stores.ClassCrash})
 	}
 	if more := len(attempts) - stores.MaxHistory; more > 0 {

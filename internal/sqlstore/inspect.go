@@ -40,7 +40,7 @@ func scanMessage(rows Rows, c Consumers, more ...any) (stores.Message, error) {
 	m.FailureState = state.Read()
 	m.Number, _ = ParseVersion(m.Version)
 	m.Key.Consumer = c[consumer]
-	m.Fingerprint, _ = stores.ParseFingerprint(fingerprint) // one of a later version cannot be shown
+	m.Fingerprint, _ = stores.ParseFingerprint(fingerprint) // a fingerprint of a later version cannot be shown
 	copy(m.TraceParent[:], trace)
 	m.UUID, m.Holder = string(uuid), value(holder)
 	m.FirstAt, m.LastAt, m.DueAt = Instant(firstAt), Instant(lastAt), Instant(dueAt)
@@ -127,7 +127,7 @@ func (t *Tables) find(ctx context.Context, consumer int64, k stores.Key, c Consu
 		}
 		number, _ := ParseVersion(row.Failure.Version)
 		m, err := t.whole(ctx, number, c)
-		if !errors.Is(err, stores.ErrNotFound) { // if so it was completed in between
+		if !errors.Is(err, stores.ErrNotFound) { // if not found, it was completed meanwhile
 			return m, err
 		}
 	}

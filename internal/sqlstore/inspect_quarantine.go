@@ -29,7 +29,7 @@ func scanQuarantined(rows Rows, c Consumers, more ...any) (stores.QuarantineRow,
 		return r, err
 	}
 	r.Consumer = c[consumer]
-	r.Fingerprint, _ = stores.ParseFingerprint(fingerprint) // those of a later version cannot be shown
+	r.Fingerprint, _ = stores.ParseFingerprint(fingerprint) // fingerprints of a later version cannot be shown
 	r.Existing, _ = stores.ParseFingerprint(existing)
 	r.UUID = string(uuid)
 	r.FirstAt, r.LastAt, r.DecidedAt = Instant(firstAt), Instant(lastAt), Instant(decidedAt)

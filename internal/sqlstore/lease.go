@@ -19,8 +19,8 @@ const (
 	dropLapsed = `DELETE FROM {schema.}{prefix}lease WHERE name = ? AND {until} <= {now} AND %s`
 )
 
-// Lease implements stores.Leases, in one commit. Who asks for units of the same name does so
-// one after the other.
+// Lease implements stores.Leases, in one commit. Requests for units of the same name run one
+// after the other.
 func (s Store) Lease(ctx context.Context, r stores.LeaseRequest) (leased stores.Leased, err error) {
 	if err := s.t.Ready(ctx); err != nil {
 		return leased, err
@@ -35,11 +35,11 @@ func (s Store) Lease(ctx context.Context, r stores.LeaseRequest) (leased stores.
 	return leased, nil
 }
 
-// leases are those of a name, by their units.
+// leases has the leases of a name, by unit.
 type leases struct {
-	held  map[int64]bool // by who asks, expired or not
-	taken map[int64]bool // by others
-	free  map[int64]bool // they have expired
+	held  map[int64]bool // held by the caller, expired or not
+	taken map[int64]bool // held by others
+	free  map[int64]bool // expired leases of others
 }
 
 func (t *Tables) lease(ctx context.Context, tx Sender, r stores.LeaseRequest) (leased stores.Leased, err error) {
@@ -63,7 +63,7 @@ func (t *Tables) lease(ctx context.Context, tx Sender, r stores.LeaseRequest) (l
 			if err != nil {
 				return leased, err
 			}
-			if n == 0 { // somebody was faster
+			if n == 0 { // another caller was faster
 				was.taken[unit] = true
 			} else {
 				inserted = append(inserted, unit)
@@ -75,7 +75,7 @@ func (t *Tables) lease(ctx context.Context, tx Sender, r stores.LeaseRequest) (l
 			return leased, err
 		}
 	}
-	var lapsed []int64 // of those who have died
+	var lapsed []int64 // expired leases of dead owners
 	for unit := range was.free {
 		if !slices.Contains(r.Units, unit) {
 			lapsed = append(lapsed, unit)

@@ -8,9 +8,9 @@ import (
 	"github.com/millpond-go/millpond/stores"
 )
 
-// State takes the columns of a failure's state: number, revision, status, placement,
-// content, class, attempts, uncounted, presumed, its age and when it is due in
-// microseconds. They are null where there is no failure.
+// State scans the columns of a failure's state: number, revision, status, placement, content,
+// class, attempts, uncounted, presumed, its age and when it is due in microseconds. They are null
+// without a failure.
 type State struct {
 	number, revision, status, placement, content, attempts, uncounted, age, dueIn *int64
 
@@ -23,7 +23,7 @@ func (s *State) Into() []any {
 	return []any{&s.number, &s.revision, &s.status, &s.placement, &s.content, &s.class, &s.attempts, &s.uncounted, &s.presumed, &s.age, &s.dueIn}
 }
 
-// Read returns what was scanned.
+// Read returns the scanned state.
 func (s *State) Read() stores.FailureState {
 	if s.number == nil {
 		return stores.FailureState{}
@@ -60,7 +60,7 @@ func (s Store) Look(ctx context.Context, k stores.Key, f stores.Fingerprint) (st
 	if err != nil {
 		return stores.Verdict{}, s.t.Explain(ctx, err)
 	}
-	if !row.Found { // a claim will tell
+	if !row.Found { // a claim decides
 		return stores.Verdict{Outcome: stores.Claimable}, nil
 	}
 	v, err := row.Verdict(f)

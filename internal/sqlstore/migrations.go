@@ -45,7 +45,7 @@ func LoadMigrations(files fs.FS, dir string, names Names) []stores.Migration {
 type SchemaState struct {
 	Version    int      // the newest step applied; 0: none, or no schema table
 	Compatible int      // the oldest program version that can use it
-	Absent     []string // tables of the newest step that are not there, if the database tells
+	Absent     []string // missing tables of the newest step, if the database tells
 }
 
 // Check returns nil if a program that knows the steps up to known can use a schema.

@@ -24,7 +24,7 @@ var (
 	prefix     = regexp.MustCompile(`^[a-z_][a-z0-9_]{0,29}$`)
 )
 
-// NewNames returns the names of a configuration, whose fields errors name.
+// NewNames returns validated names. Errors name the field of the configuration.
 func NewNames(schema, prefix string) (Names, error) {
 	n := Names{Schema: schema, Prefix: cmp.Or(prefix, DefaultPrefix)}
 	if err := n.validate(); err != nil {
@@ -33,7 +33,7 @@ func NewNames(schema, prefix string) (Names, error) {
 	return n, nil
 }
 
-// validate names the field and the rule it breaks.
+// validate returns an error that names the field and the rule.
 func (n Names) validate() error {
 	if n.Schema != "" && !identifier.MatchString(n.Schema) {
 		return fmt.Errorf("Schema is %q: use a-z, 0-9 and _, not starting with a digit, at most 40 characters", n.Schema)

@@ -21,7 +21,7 @@ VALUES `
 	OutputValues = 11
 )
 
-// Rows of one INSERT, so that there are few texts, and bytes of it where it has several.
+// Numbers of rows for one INSERT. There are few, so that there are few texts.
 var insertSizes = []int{256, 16, 1}
 
 const maxInsertBytes = 1 << 20
@@ -29,7 +29,7 @@ const maxInsertBytes = 1 << 20
 // CheckOutputs implements stores.OutputChecker.
 func (s Store) CheckOutputs(check func(destination, topic string) error) { s.t.refuses.Store(&check) }
 
-// check returns why no output is written to a destination and topic.
+// check returns why outputs for a destination and topic are refused.
 func (t *Tables) check(destination, topic string) error {
 	check := t.refuses.Load()
 	if check == nil || *check == nil {
@@ -41,14 +41,14 @@ func (t *Tables) check(destination, topic string) error {
 	return nil
 }
 
-// Emit writes outputs in a transaction, in their order, after the locks of their order keys.
-// Their numbers are drawn by it, so it is called as late as possible; locked says that
-// whoever writes to the same order keys waits for this transaction anyway.
+// Emit writes outputs in a transaction, in their order, after taking the locks of their order
+// keys. It draws their numbers, so it is called as late as possible; locked says that other
+// writers of the order keys wait for this transaction anyway.
 func (t *Tables) Emit(ctx context.Context, tx Sender, outputs []stores.Output, locked bool) error {
 	switch {
 	case t.Closed():
 		return stores.ErrClosed
-	case t.Dialect() == nil: // another connection, while the caller has one, might never come
+	case t.Dialect() == nil: // waiting for another connection, while the caller holds one, could deadlock
 		return t.Explain(ctx, mistakef("the store knows nothing of its tables yet: call Validate once, when the program starts"))
 	}
 	outputs, rows := slices.Clone(outputs), make([]output, len(outputs))
@@ -86,7 +86,7 @@ func (t *Tables) Emit(ctx context.Context, tx Sender, outputs []stores.Output, l
 	return nil
 }
 
-// output is one with its metadata as they are stored.
+// output is an output with its metadata in the stored form.
 type output struct {
 	*stores.Output
 	encoded []byte
@@ -94,8 +94,8 @@ type output struct {
 
 func (o output) bytes() int { return len(o.encoded) + len(o.Payload) }
 
-// fitting returns how many rows the next INSERT takes. A database in the process saves no trip
-// by large ones, and its driver looks up each value among all.
+// fitting returns how many rows the next INSERT has. With a database in the process, large
+// statements save no round trip, and its driver searches each value among all.
 func (t *Tables) fitting(rows []output) int {
 	sizes := insertSizes
 	if t.Dialect().Alone {
@@ -122,8 +122,8 @@ func (t *Tables) insertOutputs(rows []output) Statement {
 	return s
 }
 
-// bucketOf is the same in all versions of the program: an order key that moved to another
-// bucket would have two owners.
+// bucketOf is the same in all versions of the program: an order key that moved to another bucket
+// would have two owners.
 func bucketOf(o *stores.Output) int64 {
 	h := fnv.New32a()
 	if o.OrderKey != nil {
@@ -134,8 +134,8 @@ func bucketOf(o *stores.Output) int64 {
 	return int64(h.Sum32() % stores.OutboxBuckets)
 }
 
-// lockOrderKeys makes whoever writes to one of the keys wait until tx has ended. Keys that
-// are locked by the same number only wait for each other.
+// lockOrderKeys makes other writers of the keys wait until tx has ended. Keys whose locks have
+// the same number only wait for each other.
 func (t *Tables) lockOrderKeys(ctx context.Context, tx Sender, outputs []stores.Output) error {
 	d := t.Dialect()
 	if d.LockOrderKey == "" {
@@ -147,16 +147,16 @@ func (t *Tables) lockOrderKeys(ctx context.Context, tx Sender, outputs []stores.
 			continue
 		}
 		hash := sha256.Sum256(append([]byte(d.Names.Table("outbox")+"\x00"), o.OrderKey...))
-		number := int64(binary.BigEndian.Uint64(hash[:])) //nolint:gosec // any number will do
+		number := int64(binary.BigEndian.Uint64(hash[:])) //nolint:gosec // any number is fine
 		if d.OrderSlots > 0 {
 			number = int64(binary.BigEndian.Uint64(hash[:]) % uint64(d.OrderSlots)) //nolint:gosec // it is small
 		}
 		numbers = append(numbers, number)
 	}
-	slices.Sort(numbers) // two that lock the same keys do not wait for each other in a circle
+	slices.Sort(numbers) // sorted, so that two callers do not deadlock
 	for _, number := range slices.Compact(numbers) {
 		s := Statement{Text: t.fixed(d.LockOrderKey), Args: []any{number}, Read: func(rows Rows) error {
-			for rows.Next() { // it is locked
+			for rows.Next() { // reading the row locks it
 			}
 			return rows.Err()
 		}}

@@ -10,7 +10,7 @@ import (
 	"github.com/millpond-go/millpond/stores"
 )
 
-// outputTable is where outputs of one state are.
+// outputTable is the table for outputs in one state.
 type outputTable struct {
 	name, at, blocks string
 }
@@ -115,8 +115,8 @@ func (s Store) Outputs(ctx context.Context, q stores.OutputQuery) (outputs []sto
 	return outputs, err
 }
 
-// Output implements stores.OutboxInspector. An output that moves meanwhile is looked for in
-// the order in which outputs move.
+// Output implements stores.OutboxInspector. It searches the tables in the order in which outputs
+// move, so that it does not miss one that moves meanwhile.
 func (s Store) Output(ctx context.Context, number int64) (o stores.OutputRow, err error) {
 	err = s.t.Inspect(ctx, 1, func() error {
 		for _, state := range []stores.OutputState{stores.OutputPending, stores.OutputFailed, stores.OutputPublished} {
@@ -201,10 +201,10 @@ SELECT {now}, ` + outputContent + ` FROM {schema.}{prefix}outbox_history f WHERE
 	discardOutputs = `DELETE FROM {schema.}{prefix}{table} WHERE %s`
 )
 
-// outputVerb is what a decision does to outputs.
+// outputVerb is the effect of a decision on outputs.
 type outputVerb struct {
 	from   []stores.OutputState
-	after  string // status, in the audit
+	after  string // the status in the audit
 	insert string
 	remain bool
 }
@@ -259,7 +259,7 @@ func (t *Tables) outputNumbers(ctx context.Context, from Sender, state stores.Ou
 	})
 }
 
-// changeOutputs changes those of some outputs that are still there, after locking them.
+// changeOutputs locks the outputs that still exist, and changes them.
 func (t *Tables) changeOutputs(ctx context.Context, tx Sender, c stores.OutputChange, numbers []int64) (changed int, err error) {
 	v, state, w := outputVerbs[c.Verb], c.Filter.State, &Condition{}
 	term, found := t.Dialect().keys("f.id", numbers)

@@ -12,7 +12,7 @@ import (
 const (
 	pendingNumbers = `SELECT o.id, o.bytes FROM {schema.}{prefix}outbox o WHERE `
 
-	// What an order key waits behind is left out here, so that it is read by nobody.
+	// Leaves out outputs behind one that blocks their order key.
 	notBlocked = `(o.order_key IS NULL OR NOT EXISTS (
 	SELECT 1 FROM {schema.}{prefix}outbox_failed f WHERE f.order_key = o.order_key AND f.destination = o.destination AND f.blocks))`
 
@@ -23,12 +23,12 @@ const (
 FROM {schema.}{prefix}outbox o WHERE %s ORDER BY o.id`
 )
 
-// Pending implements stores.Outbox, in two trips, and one more for each of what is
-// to be known again: what may still be committed, and what is blocked.
+// Pending implements stores.Outbox, in two round trips, and one more for each of: what may still
+// be committed, and which keys are blocked.
 func (s Store) Pending(ctx context.Context, q stores.PendingQuery) (stores.Pending, error) {
 	var p stores.Pending
 	err := s.t.Inspect(ctx, q.Limit, func() error {
-		through, err := s.t.db.Complete(ctx) // before the outputs are read
+		through, err := s.t.db.Complete(ctx) // must precede the read of the outputs
 		if err == nil && q.Blocked {
 			p.Blocked, err = list(ctx, s.t.db, s.t.in(blockedKeys, "f.bucket", q.Buckets), func(rows Rows) (k stores.OutputKey, err error) {
 				var key []byte
@@ -57,7 +57,7 @@ func (s Store) Pending(ctx context.Context, q stores.PendingQuery) (stores.Pendi
 	return p, err
 }
 
-// pendingNumbers returns the numbers of outputs that have so many bytes.
+// pendingNumbers returns the numbers of outputs up to the query's bytes.
 func (t *Tables) pendingNumbers(ctx context.Context, q stores.PendingQuery) (numbers []int64, more bool, err error) {
 	w := &Condition{}
 	w.And("o.id > ?", q.After)
@@ -92,7 +92,7 @@ func (t *Tables) pendingNumbers(ctx context.Context, q stores.PendingQuery) (num
 	return numbers, rows == q.Limit || len(numbers) < rows, err
 }
 
-// padded repeats the last of some values, so that there are few texts of statements.
+// padded repeats the last value, so that there are few texts of statements.
 func padded[T any](values []T) []T {
 	n := 1
 	for n < len(values) {

@@ -8,15 +8,16 @@ import (
 	"github.com/millpond-go/millpond/stores"
 )
 
-// OutputColumns are those that are never changed.
+// OutputColumns are the columns that never change.
 const OutputColumns = `id, created_at, bytes, bucket, destination, topic, type, codec, message_id, order_key, traceparent, metadata, payload`
 
 const (
-	// What moves is locked, or it would come back if an operator deletes it just then.
+	// The moved rows are locked, because otherwise one that an operator deletes meanwhile would
+	// return.
 	keepPublished = `INSERT INTO {schema.}{prefix}outbox_history (` + OutputColumns + `, attempts, error, published_at)
 SELECT ` + OutputColumns + `, attempts, error, {now} FROM {schema.}{prefix}outbox WHERE %s{for update}`
 
-	// An output is told apart from one that got its number after a failover by when it was created.
+	// The creation time distinguishes an output from one that got its number after a failover.
 	created = `{us}created_at{/us}`
 
 	DeleteOutputs = `DELETE FROM {schema.}{prefix}outbox WHERE %s`
@@ -27,7 +28,7 @@ SELECT ` + OutputColumns + `, attempts, error, {now} FROM {schema.}{prefix}outbo
 SELECT ` + OutputColumns + `, ?{smallint}, ?{text}, ?{boolean}, {now} FROM {schema.}{prefix}outbox WHERE %s{for update}`
 )
 
-// Settle implements stores.Outbox: what is published in one commit, what was refused in another.
+// Settle implements stores.Outbox: published outputs in one commit, refused ones in another.
 func (s Store) Settle(ctx context.Context, q stores.Settlement) error {
 	err := s.t.Ready(ctx)
 	switch {
@@ -61,7 +62,7 @@ func (s Store) Settle(ctx context.Context, q stores.Settlement) error {
 	return nil
 }
 
-// Outputs returns a statement about outputs, whose condition takes the place of %s.
+// Outputs returns a statement about outputs. Their condition replaces %s.
 func (t *Tables) Outputs(text string, numbers []int64, createdAt []time.Time, args ...any) Statement {
 	which, more := t.Dialect().keys("id", numbers)
 	if len(createdAt) > 0 {

@@ -21,16 +21,16 @@ WHERE consumer = ? AND message_id > ? ORDER BY message_id LIMIT ?`
 	purgeKeys = `DELETE FROM {schema.}{prefix}inbox WHERE consumer = ? AND status = 2 AND completed_at <= ? AND message_id IN (%s)`
 )
 
-// Purge is one range on its way.
+// purge is the purge of one range.
 type purge struct {
 	t *Tables
 	stores.PurgeQuery
-	limits map[int64]time.Time // by the consumer's number; 0: of a kind that belongs to none
+	limits map[int64]time.Time // by the consumer's number; 0: for kinds without a consumer
 	names  Consumers
 	found  map[int64]*stores.PurgeFound
 }
 
-// Purgeable checks a query, and runs f with its limits by the numbers of the consumers.
+// Purgeable checks a query, and calls f with its limits by consumer number.
 func (t *Tables) Purgeable(ctx context.Context, q stores.PurgeQuery, f func(limits map[int64]time.Time, names Consumers) error) error {
 	return t.Inspect(ctx, q.Rows, func() error {
 		if !slices.Contains(stores.PurgeKinds(), q.Kind) {
@@ -89,7 +89,7 @@ func (s Store) Purge(ctx context.Context, q stores.PurgeQuery) (stores.PurgeRang
 	})
 }
 
-// saw notes a row, and reports whether it may go.
+// saw notes a row, and reports whether it may be purged.
 func (p *purge) saw(consumer int64, at time.Time) bool {
 	limit, ok := p.limits[consumer]
 	if !ok {
@@ -130,7 +130,7 @@ func later(a, b time.Time) time.Time {
 	return a
 }
 
-// announced lowers the limit of a consumer to what is announced.
+// announced lowers a consumer's limit to the announced time.
 func (p *purge) announced(ctx context.Context, on Sender, consumer int64) error {
 	var purged *int64
 	if _, err := First(ctx, on, Statement{Text: p.t.fixed(selectPurged), Args: []any{consumer}}, &purged); err != nil {
@@ -146,7 +146,7 @@ func (p *purge) announced(ctx context.Context, on Sender, consumer int64) error 
 	return nil
 }
 
-// place is a key at which a range begins.
+// place is the key at which a range begins.
 func (p *purge) place() (consumer int64, id []byte, err error) {
 	ids := p.names.IDs()
 	if p.After == "" {
@@ -166,7 +166,7 @@ func (p *purge) place() (consumer int64, id []byte, err error) {
 	return consumer, id, nil
 }
 
-// keys reads a range of the inbox by its key, and returns the rows that may go.
+// keys reads a range of the inbox by key, and returns the rows that may be purged.
 func (p *purge) keys(ctx context.Context, on Sender) (gone []stores.PurgedRow, next string, err error) {
 	consumer, id, err := p.place()
 	if err != nil || len(p.names) == 0 {
@@ -203,7 +203,7 @@ func (p *purge) keys(ctx context.Context, on Sender) (gone []stores.PurgedRow, n
 	return gone, next, nil
 }
 
-// completed deletes a range of the inbox by its key.
+// completed purges a range of the inbox by key.
 func (p *purge) completed(ctx context.Context) (r stores.PurgeRange, err error) {
 	err = p.t.db.Write(ctx, func(tx Sender) error {
 		clear(p.found)
@@ -227,7 +227,7 @@ func (p *purge) completed(ctx context.Context) (r stores.PurgeRange, err error) 
 		for _, row := range gone {
 			args = append(args, row.ID)
 		}
-		for len(args) < p.Rows+2 { // so that there is one text
+		for len(args) < p.Rows+2 { // so that there is only one text
 			args = append(args, gone[0].ID)
 		}
 		text := strings.Replace(purgeKeys, "%s", strings.TrimSuffix(strings.Repeat("?, ", len(args)-2), ", "), 1)
@@ -238,7 +238,7 @@ func (p *purge) completed(ctx context.Context) (r stores.PurgeRange, err error) 
 	return r, err
 }
 
-// Archived shows rows to the program before they go.
+// Archived gives rows to the program before they are deleted.
 func Archived(q *stores.PurgeQuery, gone []stores.PurgedRow) error {
 	if q.Archive == nil || len(gone) == 0 {
 		return nil

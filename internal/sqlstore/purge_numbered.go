@@ -10,14 +10,14 @@ import (
 	"github.com/millpond-go/millpond/stores"
 )
 
-// purgedTable has rows that are purged by their numbers.
+// purgedTable has rows that are purged by number.
 type purgedTable struct {
 	from   string // with the condition of the kind
 	number string
 	time   string
-	narrow string // more columns, which every purge needs: consumer and message id
-	wide   string // those of an archive
-	locked string // the same rows, to be locked
+	narrow string // columns that every purge needs: consumer and message id
+	wide   string // columns for an archive
+	locked string // the same rows, for locking
 	sorted bool   // times grow with numbers
 }
 
@@ -41,7 +41,7 @@ var purgedTables = map[stores.PurgeKind]purgedTable{
 	},
 }
 
-// none are two columns that a table has not.
+// none are two columns that a table lacks.
 const none = "NULL, NULL, " //nolint:dupword // it is SQL
 
 func failureTable(status string) purgedTable {
@@ -73,7 +73,7 @@ var deletedTables = map[stores.PurgeKind][2]string{
 	stores.PurgePublished: {"outbox_history", "id"}, stores.PurgeAudited: {"audit", "id"},
 }
 
-// numbered reads a range by its numbers, and returns those of rows that may go.
+// numbered reads a range by number, and returns the rows that may be purged.
 func (p *purge) numbered(ctx context.Context) (gone []int64, next string, err error) {
 	table := purgedTables[p.Kind]
 	after := int64(0)
@@ -120,11 +120,11 @@ func (p *purge) scan(rows Rows, wide bool) (r goingRow, err error) {
 	r.Kind, r.Consumer, r.Time, r.UUID = p.Kind, p.names[r.consumer], Instant(at), string(uuid)
 	r.Fingerprint, _ = stores.ParseFingerprint(fingerprint)
 	copy(r.TraceParent[:], trace)
-	r.Metadata, _ = DecodeMetadata(metadata) // what cannot be read is no reason to keep it for ever
+	r.Metadata, _ = DecodeMetadata(metadata) // unreadable metadata must not prevent the purge
 	return r, nil
 }
 
-// byNumber deletes a range by its numbers. What is locked is left for the next time.
+// byNumber purges a range by number. Locked rows are left for the next pass.
 func (p *purge) byNumber(ctx context.Context) (r stores.PurgeRange, err error) {
 	numbers, next, err := p.numbered(ctx)
 	r.Next = next
@@ -152,7 +152,7 @@ func (p *purge) byNumber(ctx context.Context) (r stores.PurgeRange, err error) {
 	return r, err
 }
 
-// lock locks the rows that may still go.
+// lock locks the rows that may still be purged.
 func (p *purge) lock(ctx context.Context, tx Sender, numbers []int64) (gone []goingRow, err error) {
 	table := purgedTables[p.Kind]
 	wide := p.Archive != nil

@@ -31,7 +31,7 @@ WHERE f.consumer = ? AND f.message_id = ? AND f.number = ? AND f.revision = ? AN
 WHERE consumer = ? AND message_id = ? AND number = ? AND revision = ? AND (status = 4 OR status = 5) AND content = 0`
 )
 
-// record is a failure as it is written.
+// record is a failure that is being written.
 type record struct {
 	stores.Failure
 	t        *Tables
@@ -42,12 +42,12 @@ type record struct {
 	was      kept
 }
 
-// Advance makes the next message of an order key due after the one of that number, unless
-// it is locked: then it becomes due at its own time.
+// Advance makes the message after the given number due, in its order key, unless it is locked:
+// then it becomes due at its own time.
 type Advance func(ctx context.Context, on Sender, consumer int64, orderKey []byte, after int64) error
 
-// Record implements stores.Failures for databases that have no single statement for it, in
-// a short transaction that does not wait for locks.
+// Record implements stores.Failures for databases without a single statement for it, in a short
+// transaction that does not wait for locks.
 func (t *Tables) Record(ctx context.Context, f stores.Failure, advance Advance) (version int64, err error) {
 	r := record{t: t, advance: advance}
 	if r.consumer, err = t.Known(f.Key); err != nil {
@@ -90,7 +90,7 @@ func (t *Tables) Recordable(f stores.Failure) (fit stores.Failure, encoded Encod
 	return f, encoded, err
 }
 
-// ErrNotParkable refuses a message that no worker could run.
+// ErrNotParkable: no worker could run the message.
 var ErrNotParkable = mistakef("a failure that is parked needs content in the state kept")
 
 // write makes the guarded change in tx. It has locked the rows that it read.
@@ -127,7 +127,7 @@ func (r *record) write(ctx context.Context, tx Sender) (version int64, err error
 // values are the values of both statements, in order; empty ones leave the column
 // unchanged.
 func (r *record) values() ([]any, error) {
-	if r.Start && r.Class == "" { // nothing new is known of the failure
+	if r.Start && r.Class == "" { // nothing new is known about the failure
 		r.Class, r.Cause, r.Error = r.was.class, r.was.cause, r.was.error
 	}
 	history, err := r.was.with(&r.Failure, r.now)
@@ -158,7 +158,7 @@ func (r *record) values() ([]any, error) {
 	}, nil
 }
 
-// holder is who has the lease, null if there is none.
+// holder returns the holder of the lease, null if there is none.
 func (r *record) holder() any {
 	if !r.Start || r.Holder == "" {
 		return nil
@@ -186,7 +186,7 @@ func (r *record) insert(ctx context.Context, tx Sender, values []any) (number in
 	return number, err
 }
 
-// rest changes the columns that not every record changes.
+// rest changes the columns that only some records change.
 func (r *record) rest(ctx context.Context, tx Sender, number int64) error {
 	if r.Content != nil {
 		if _, err := tx.Send(ctx, Statement{Text: r.t.fixed(setContent), Args: append(contentArgs(r.Content, r.encoded), number)}); err != nil {

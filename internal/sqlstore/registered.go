@@ -9,18 +9,18 @@ import (
 	"github.com/millpond-go/millpond/stores"
 )
 
-// Registered is which consumers a store has registered, and whether its tables were looked at.
-// It is safe for concurrent use.
+// Registered knows the registered consumers of a store, and whether its tables were checked. It
+// is safe for concurrent use.
 type Registered struct {
 	name   string // of the store's package, which begins errors
 	closed atomic.Bool
 
 	mu        sync.RWMutex
 	consumers map[stores.Consumer]int64
-	checked   bool // that the tables fit
+	checked   bool // whether the tables were checked
 }
 
-// NewRegistered returns one that knows nothing yet, for a store's package.
+// NewRegistered returns an empty Registered for a store's package.
 func NewRegistered(name string) *Registered {
 	return &Registered{name: name, consumers: make(map[stores.Consumer]int64)}
 }
@@ -31,14 +31,14 @@ func (r *Registered) Close() bool { return !r.closed.Swap(true) }
 // Closed reports whether Close was called.
 func (r *Registered) Closed() bool { return r.closed.Load() }
 
-// Add notes the number of a consumer that is registered now.
+// Add notes the number of a registered consumer.
 func (r *Registered) Add(c stores.Consumer, number int64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.consumers[c] = number
 }
 
-// Forget drops what is known of the tables: new ones lack the consumers.
+// Forget drops all consumers: new tables lack them.
 func (r *Registered) Forget() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -87,7 +87,7 @@ func (r *Registered) Consumer(c stores.Consumer) (int64, error) {
 // Known returns the number of a key's consumer, if the key is valid and the consumer is
 // registered.
 func (r *Registered) Known(k stores.Key) (int64, error) {
-	// A registered consumer is a valid one, so that only the id is left to look at.
+	// A registered consumer is valid, so only the id is checked.
 	number, err := r.Consumer(k.Consumer)
 	if n := len(k.ID); err == nil && (n == 0 || n > stores.MaxIDBytes) {
 		err = k.Validate()

@@ -17,15 +17,15 @@ const (
 	setTopics    = `UPDATE {schema.}{prefix}consumer SET topics = {list} WHERE id = ?`
 )
 
-// ConsumerNumber stands for a consumer in all tables. It is made of the name, so that it is right
-// also where the consumer's row is lost, in a failover or a crash of the server, while
+// ConsumerNumber returns the number of a consumer in all tables. It is derived from the name, so
+// that it stays right if a failover or a crash of the server loses the consumer's row while
 // processes go on.
 func ConsumerNumber(c stores.Consumer) int64 {
 	sum := sha256.Sum256([]byte("millpond consumer 1\x00" + c.String()))
 	return int64(binary.BigEndian.Uint64(sum[:]) >> 1) // 63 bits
 }
 
-// Register implements stores.Registry. It writes only what is new.
+// Register implements stores.Registry. It writes only what is missing.
 func (s Store) Register(ctx context.Context, r stores.Registration) error {
 	if s.t.closed.Load() {
 		return stores.ErrClosed
@@ -52,17 +52,17 @@ func (s Store) Register(ctx context.Context, r stores.Registration) error {
 	return nil
 }
 
-// registration is one with the consumer's row.
+// registration is a registration with the consumer's row.
 type registration struct {
 	stores.Registration
 	*Dialect
 	id     int64
-	known  bool // there is a row
+	known  bool // the row exists
 	topics []string
-	done   bool // there is nothing to write
+	done   bool // nothing to write
 }
 
-// read reads the row, and refuses another consumer's, and a topic that is not this one's.
+// read reads the row, and refuses another consumer's row and an unknown topic.
 func (r *registration) read(ctx context.Context, on Sender, lock string) (err error) {
 	var (
 		encoded []byte
@@ -90,7 +90,7 @@ func (r *registration) read(ctx context.Context, on Sender, lock string) (err er
 
 func (r *registration) write(ctx context.Context, tx Sender) error {
 	err := r.read(ctx, tx, "")
-	if err == nil && r.known && !r.done { // others may add to it too
+	if err == nil && r.known && !r.done { // others may add topics, too
 		err = r.read(ctx, tx, "{for update}")
 	}
 	if err != nil || r.done {

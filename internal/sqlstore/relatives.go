@@ -11,7 +11,7 @@ import (
 // Relative is a server that speaks the protocol of another, but lacks features that a store
 // needs. It often accepts their statements without effect, so it is recognized by name.
 type Relative struct {
-	Mark  string // in what it says of itself, in small letters
+	Mark  string // part of the server's own description, in small letters
 	Name  string
 	Lacks string
 }
@@ -22,14 +22,14 @@ var ErrUnusable = errors.New("the server cannot be used")
 // RelativeError refuses a kind of server.
 type RelativeError struct {
 	Relative
-	Use string // instead
+	Use string // what to use instead
 }
 
 func (e *RelativeError) Error() string {
 	return fmt.Sprintf("the server is %s, which lacks %s; use %s", e.Name, e.Lacks, e.Use)
 }
 
-// Is says that it is ErrUnusable.
+// Is matches ErrUnusable.
 func (e *RelativeError) Is(target error) bool { return target == ErrUnusable }
 
 // RefuseRelatives returns an error if a server describes itself as one of them.
@@ -43,7 +43,7 @@ func RefuseRelatives(all []Relative, said, use string) error {
 	return nil
 }
 
-// AnyServer says what the start would have refused, where it was told to use any server.
+// AnyServer reports what the start would have refused, if it was told to use any server.
 func AnyServer(add Adder, product string, refusals ...error) {
 	add(stores.SeverityWarning, "millpond_server=any is set", "the start does not look whether the server is "+product+", and whether its locks lock", "remove it, unless you know the server better")
 	for _, err := range refusals {

@@ -17,8 +17,7 @@ const (
 	releaseReserved = `UPDATE {schema.}{prefix}failure SET {changed}, reserved = false, due_at = {now} WHERE %s`
 )
 
-// Release implements stores.Retries. Rows that another transaction is changing are left
-// alone.
+// Release implements stores.Retries. It skips rows that another transaction is changing.
 func (s Store) Release(ctx context.Context, reserved []stores.Retry) error {
 	return s.changeReserved(ctx, reserved, releaseReserved)
 }
@@ -28,8 +27,8 @@ func (s Store) Renew(ctx context.Context, reserved []stores.Retry, d time.Durati
 	return s.changeReserved(ctx, reserved, renewReserved, d.Microseconds())
 }
 
-// Reservations are messages that a worker has reserved, by column. They are told apart by
-// their keys, too: where a failover has lost commits, numbers are given again.
+// Reservations are reserved messages, by column. Their keys are compared, too: after a failover
+// that lost commits, numbers are used again.
 type Reservations struct {
 	Numbers, Revisions, Consumers []int64
 	IDs                           [][]byte

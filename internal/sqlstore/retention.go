@@ -16,8 +16,8 @@ FROM {schema.}{prefix}consumer ORDER BY service, handler`
 
 	announce = `UPDATE {schema.}{prefix}consumer SET purged_through = ?, announced_at = {now} WHERE id = ? AND (purged_through IS NULL OR purged_through < ?)`
 
-	// A program that does not know the step would run what was purged. Once is enough, so that
-	// it needs the right only once.
+	// A program that does not know the step would run purged messages. Once is enough, so that
+	// the right is needed only once.
 	keptOut = `SELECT max(compatible) FROM {schema.}{prefix}schema`
 	keepOut = `UPDATE {schema.}{prefix}schema SET compatible = 5 WHERE compatible < 5`
 

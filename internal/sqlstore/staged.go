@@ -6,10 +6,10 @@ import (
 	"github.com/millpond-go/millpond/stores"
 )
 
-// Staged are statements that an attempt sends with its COMMIT. It is their Sender until then.
+// Staged are statements that an attempt sends with its COMMIT. It acts as their Sender.
 type Staged []Statement
 
-// Send implements Sender: it sends nothing yet.
+// Send implements Sender: it only collects the statement.
 func (s *Staged) Send(_ context.Context, statement Statement) (int64, error) {
 	*s = append(*s, statement)
 	return 0, nil

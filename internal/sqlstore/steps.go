@@ -7,8 +7,8 @@ import (
 )
 
 const (
-	// The failure's row is locked, so that nobody takes the lease over between the look at it
-	// and the commit.
+	// Locks the failure's row, so that the lease cannot be taken over between the check and the
+	// commit.
 	recordStep = `INSERT INTO {schema.}{prefix}once (consumer, message_id, name, at, result)
 SELECT f.consumer, f.message_id, ?{text}, {now}, ?{blob} FROM {schema.}{prefix}failure f
 WHERE ` + heldBy + `{for update} {step again}`
@@ -29,7 +29,7 @@ func (s Store) RecordStep(ctx context.Context, l stores.HeldLease, step stores.S
 	}
 	args := append([]any{step.Name, step.Result}, holding(consumer, l)...)
 	affected, err := s.t.exec(ctx, Statement{Text: s.t.fixed(recordStep), Args: args})
-	if err == nil && affected == 0 { // the count is 2 where one is replaced, on some
+	if err == nil && affected == 0 { // some databases count 2 when a row is replaced
 		err = stores.ErrChanged
 	}
 	if err != nil {
@@ -38,7 +38,7 @@ func (s Store) RecordStep(ctx context.Context, l stores.HeldLease, step stores.S
 	return nil
 }
 
-// holding are the arguments of heldBy.
+// holding returns the arguments of heldBy.
 func holding(consumer int64, l stores.HeldLease) []any {
 	number, revision := ParseVersion(l.Version)
 	return []any{consumer, l.Key.ID, number, revision, l.Holder}

@@ -68,8 +68,8 @@ type counted struct {
 	at       *int64 // in microseconds
 }
 
-// count counts many consumers by one statement with a part for each, and leaves out zeros.
-// The number of parts is one that every database accepts.
+// count counts many consumers by one statement with a part for each, and leaves out zeros. Every
+// database accepts this number of parts.
 func (t *Tables) count(ctx context.Context, c Consumers, parts func(consumer int64) []string) (all []counted, err error) {
 	const many = 100
 	for consumers := range slices.Chunk(c.IDs(), many) {
@@ -117,7 +117,7 @@ func (s Store) Counts(ctx context.Context, limit int) (counts []stores.Count, er
 	return counts, err
 }
 
-// Backlog implements stores.Retries, in one trip and one more for each hundred consumers.
+// Backlog implements stores.Retries, in one round trip and one more for each hundred consumers.
 func (s Store) Backlog(ctx context.Context, limit int) (backlog []stores.Backlog, err error) {
 	err = s.t.inspect(ctx, limit, "", "", func(c Consumers) error {
 		all, err := s.t.count(ctx, c, func(id int64) []string { return []string{fmt.Sprintf(countDue, id, id, limit)} })

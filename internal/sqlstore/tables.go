@@ -11,13 +11,13 @@ import (
 	"github.com/millpond-go/millpond/stores"
 )
 
-// Tables has a store's knowledge of its tables. It is safe for concurrent use.
+// Tables is what a store knows about its tables. It is safe for concurrent use.
 type Tables struct {
 	*Registered
 
 	db         Database
 	migrations []stores.Migration
-	dialect    atomic.Pointer[Dialect] // from the first call on
+	dialect    atomic.Pointer[Dialect] // set by the first call
 	refuses    atomic.Pointer[func(destination, topic string) error]
 }
 
@@ -29,7 +29,7 @@ func New(name string, db Database, migrations []stores.Migration) *Tables {
 	return &Tables{Registered: NewRegistered(name), db: db, migrations: migrations}
 }
 
-// Store returns the contract's methods alone.
+// Store returns the contract's methods only.
 func (t *Tables) Store() Store { return Store{t} }
 
 // Dialect returns the database's dialect, for a store with a registered consumer.
@@ -38,8 +38,7 @@ func (t *Tables) Dialect() *Dialect { return t.dialect.Load() }
 func (t *Tables) sql(text string) string   { return t.dialect.Load().SQL(text) }
 func (t *Tables) fixed(text string) string { return t.dialect.Load().Fixed(text) }
 
-// learn calls Learn, before the first consumer is registered and so before any other
-// operation.
+// learn calls Learn, before the first consumer is registered and so before any other operation.
 func (t *Tables) learn(ctx context.Context, again bool) error {
 	d, err := t.db.Learn(ctx, again)
 	if err != nil {
@@ -49,13 +48,13 @@ func (t *Tables) learn(ctx context.Context, again bool) error {
 	return nil
 }
 
-// Ready makes sure, once, that the tables are there and fit this program, for calls that
-// need no registered consumer.
+// Ready checks, once, that the tables exist and fit this program, for calls that need no
+// registered consumer.
 func (t *Tables) Ready(ctx context.Context) error {
 	return t.CheckOnce(ctx, t.Store().Validate)
 }
 
-// The contract's own errors, and those about the call itself, are returned as they are.
+// Errors of the contract, and those about the call itself, are returned unchanged.
 var errMistake = errors.New("use it otherwise")
 
 // mistake is an error about the call itself.
@@ -72,7 +71,7 @@ var meaningful = []error{
 	stores.ErrInvalidKey, stores.ErrInvalidOutput, stores.ErrUnordered, stores.ErrArchive, errMistake, ErrUnusable,
 }
 
-// Meaningful reports whether an error has been explained already.
+// Meaningful reports whether an error is already explained.
 func Meaningful(err error) bool {
 	return slices.ContainsFunc(meaningful, func(meaning error) bool { return errors.Is(err, meaning) })
 }

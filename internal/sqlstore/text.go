@@ -5,8 +5,8 @@ import (
 	"unicode/utf8"
 )
 
-// Text makes s fit for a text column: valid UTF-8 without NUL, at most limit bytes. Its
-// cost does not grow with s.
+// Text makes s fit for a text column: valid UTF-8 without NUL, at most limit bytes. Its cost does
+// not depend on the length of s.
 func Text(s string, limit int) string {
 	s = cut(s, limit) // before it is cleaned
 	return cut(strings.ReplaceAll(strings.ToValidUTF8(s, "\uFFFD"), "\x00", "\uFFFD"), limit)

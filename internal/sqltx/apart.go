@@ -7,17 +7,17 @@ import (
 	"github.com/millpond-go/millpond/stores"
 )
 
-// Apart is what cannot be shared, that a handler in a batch has wanted. The zero value is
+// Apart records what a handler in a batch wanted that cannot be shared. The zero value means
 // nothing; it is safe for concurrent use.
 type Apart struct{ what atomic.Pointer[string] }
 
-// Note notes it, if it is the first, and returns what the handler is told.
+// Note records the first such request, and returns the handler's error.
 func (a *Apart) Note(p Package, what string) error {
 	a.what.CompareAndSwap(nil, &what)
 	return a.Err(p)
 }
 
-// Err returns why the handler must run apart, nil if it need not.
+// Err returns why the handler must run alone, or nil.
 func (a *Apart) Err(p Package) error {
 	if what := a.what.Load(); what != nil {
 		return fmt.Errorf("%s: %w: %s", p, stores.ErrNotShared, *what)

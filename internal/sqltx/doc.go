@@ -1,3 +1,3 @@
-// Package sqltx has what the attempts of all SQL stores share: the gate that the
-// statements of a handler pass, what is known of its conduct beside them, and the outcome.
+// Package sqltx has what the attempts of all SQL stores share: the gate for the statements of a
+// handler, the record of its conduct, and the outcome.
 package sqltx

@@ -7,13 +7,13 @@ import (
 	"github.com/millpond-go/millpond/stores"
 )
 
-// Entry holds what must be known of a handler's conduct before its attempt may be
-// committed. The zero value is ready; it is safe for concurrent use, because a
-// handler may have left goroutines behind.
+// Entry records a handler's conduct, which decides whether its attempt may be committed. The zero
+// value is ready; it is safe for concurrent use, because a handler may have left goroutines
+// behind.
 type Entry struct {
 	mu       sync.Mutex
 	entered  bool
-	returned bool // by the typed handler, which is then over
+	returned bool // the typed handler has returned
 	doom     error
 	said     error
 }
@@ -33,14 +33,14 @@ func (e *Entry) Enter() error {
 	return nil
 }
 
-// Returned notes what the typed handler has returned, which a middleware may hide.
+// Returned notes the typed handler's error, which a middleware may hide.
 func (e *Entry) Returned(err error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.returned, e.said = true, err
 }
 
-// Said returns what the typed handler has returned, if there is one and it has.
+// Said returns the typed handler's error, if there is such a handler and it has returned.
 func (e *Entry) Said() (returned bool, err error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -56,8 +56,8 @@ func (e *Entry) Doom(reason error) {
 	}
 }
 
-// Doomed returns why the attempt must not be committed, nil if it may be. Who asks has been
-// told that the handler returned nil.
+// Doomed returns why the attempt must not be committed, or nil. It is called after the handler
+// returned nil.
 func (e *Entry) Doomed() error {
 	e.mu.Lock()
 	defer e.mu.Unlock()

@@ -6,9 +6,9 @@ import (
 	"github.com/millpond-go/millpond/stores"
 )
 
-// Gate counts the statements and rows of a handler that use a connection, and keeps the
-// first failure. A handler may leave goroutines and rows behind: they must never touch the
-// connection once it belongs to somebody else. The zero value is open.
+// Gate counts the statements and rows of a handler that use a connection, and keeps the first
+// failure. A handler may leave goroutines and rows behind: they must never touch the connection
+// once another message uses it. The zero value is open.
 type Gate struct {
 	mu      sync.Mutex
 	over    bool
@@ -16,9 +16,9 @@ type Gate struct {
 	failure error
 }
 
-// Acquire notes that the connection is used until Release. Once the gate is closed it
-// returns done, and ErrTxEnded if the transaction has ended: what is sent then would be
-// committed by itself. A connection that is not used alone must not be looked at.
+// Acquire notes that the connection is used until Release. Once the gate is closed it returns
+// done, and ErrTxEnded if the transaction has ended: a later statement would commit by itself. If
+// the connection is shared, its state must not be read.
 func (g *Gate) Acquire(done error, ended func(alone bool) bool) error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -32,8 +32,8 @@ func (g *Gate) Acquire(done error, ended func(alone bool) bool) error {
 	return nil
 }
 
-// Release ends what Acquire has begun. judge returns which failure is the first one from
-// now on; a closed gate does not ask it, for what fails then is the store's doing.
+// Release ends what Acquire began. judge returns the new first failure; a closed gate does not
+// call it, because later failures are the store's doing.
 func (g *Gate) Release(judge func(first error, alone bool) error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -43,14 +43,14 @@ func (g *Gate) Release(judge func(first error, alone bool) error) {
 	}
 }
 
-// Judge lets judge return which failure is the first one from now on.
+// Judge sets the first failure to the result of judge.
 func (g *Gate) Judge(judge func(first error) error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.failure = judge(g.failure)
 }
 
-// Fail notes a failure, if it is the first.
+// Fail records a failure, if it is the first.
 func (g *Gate) Fail(err error) {
 	g.Judge(func(first error) error {
 		if first == nil {
@@ -60,14 +60,14 @@ func (g *Gate) Fail(err error) {
 	})
 }
 
-// Failure returns the first failure that was not undone since.
+// Failure returns the first failure that was not undone.
 func (g *Gate) Failure() error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return g.failure
 }
 
-// Close lets no more statements pass. idle is false if some still run.
+// Close refuses further statements. idle is false if some still run.
 func (g *Gate) Close() (idle bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()

@@ -8,14 +8,14 @@ import (
 	"github.com/millpond-go/millpond/stores"
 )
 
-// Carrier is an attempt as its handler meets it, with the transaction as its driver has it.
+// Carrier is an attempt as its handler sees it, with the driver's transaction.
 type Carrier[T any] interface {
 	Native() T
 	Enter() error
-	Returned(err error) // by the typed handler
+	Returned(err error) // called with the typed handler's error
 }
 
-// FromContext returns the transaction of the attempt that a context has under a key.
+// FromContext returns the transaction of the attempt in a context, under a key.
 func FromContext[T any](ctx context.Context, key any) (tx T, ok bool) {
 	c, ok := ctx.Value(key).(Carrier[T])
 	if ok {
@@ -24,8 +24,8 @@ func FromContext[T any](ctx context.Context, key any) (tx T, ok bool) {
 	return tx, ok
 }
 
-// Handler gives a function the transaction of the attempt that the context of its message
-// has under a key. It returns ErrNoTx without one.
+// Handler gives a function the transaction of the attempt in the context of its message, under a
+// key. It returns ErrNoTx without one.
 func Handler[T any](key any, f func(ctx context.Context, tx T, msg *message.Message) error) message.NoPublishHandlerFunc {
 	return func(msg *message.Message) error {
 		c, ok := msg.Context().Value(key).(Carrier[T])

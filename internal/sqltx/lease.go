@@ -9,9 +9,9 @@ import (
 	"github.com/millpond-go/millpond/stores"
 )
 
-// Lease makes a handler of an effect outside of the database and of what is written when it
-// has happened, in the transaction that a context has under a key. It returns ErrNoLease
-// without a lease, before the effect.
+// Lease makes a handler of an effect outside the database and a write in the completing
+// transaction, which the context has under a key. It returns ErrNoLease without a lease, before
+// the effect.
 func Lease[T, R any](key any, effect func(ctx context.Context, msg *message.Message) (R, error), write func(ctx context.Context, tx T, msg *message.Message, result R) error) message.NoPublishHandlerFunc {
 	return func(msg *message.Message) error {
 		ctx := msg.Context()
@@ -25,7 +25,7 @@ func Lease[T, R any](key any, effect func(ctx context.Context, msg *message.Mess
 		)
 		_ = entry.Enter()
 		err := run.OnComplete(func(ctx context.Context) error {
-			if err := entry.Doomed(); err != nil { // a middleware has hidden that
+			if err := entry.Doomed(); err != nil { // a middleware hid the failure
 				return err
 			}
 			c, ok := ctx.Value(key).(Carrier[T])

@@ -8,16 +8,16 @@ import (
 	"sync"
 )
 
-// Lender gives each member of a batch a *sql.Tx of its own, on the connection that they share:
-// what ends it, and goroutines that go on using it, must not reach the next member. The zero
-// value is ready to use, and safe for concurrent use.
+// Lender gives each member of a batch a *sql.Tx of its own, on their shared connection: its end,
+// and goroutines that go on using it, must not affect the next member. The zero value is ready to
+// use, and safe for concurrent use.
 type Lender struct {
 	mu sync.Mutex
 	db *sql.DB
 }
 
-// Lend returns a *sql.Tx of what passes a member's statements on to the connection. It is a
-// driver.ConnBeginTx, whose transactions are ended when the *sql.Tx is.
+// Lend returns a *sql.Tx that passes a member's statements on to the connection. to is a
+// driver.ConnBeginTx, whose transactions end when the *sql.Tx ends.
 func (l *Lender) Lend(to driver.Conn) (*sql.Tx, error) {
 	return l.lender().BeginTx(context.WithValue(context.Background(), lentKey{}, to), nil)
 }
@@ -27,27 +27,27 @@ func (l *Lender) lender() *sql.DB {
 	defer l.mu.Unlock()
 	if l.db == nil {
 		l.db = sql.OpenDB(lender{})
-		l.db.SetMaxIdleConns(-1) // each is lent once
+		l.db.SetMaxIdleConns(-1) // each loan is used once
 	}
 	return l.db
 }
 
-// Close lends no more.
+// Close refuses further loans.
 func (l *Lender) Close() error { return l.lender().Close() }
 
-// Loan is what a connection that is lent has beside its statements: a transaction whose end
-// ends nothing, for the member does. End is told of it.
+// Loan implements the methods of a lent connection besides its statements: a transaction whose
+// end only calls End, because the member ends the real one.
 type Loan struct{ End func() error }
 
 var _ driver.Tx = Loan{}
 
-// BeginTx is of driver.ConnBeginTx.
+// BeginTx implements driver.ConnBeginTx.
 func (l Loan) BeginTx(context.Context, driver.TxOptions) (driver.Tx, error) { return l, nil }
 
-// Begin is of driver.Conn; database/sql calls BeginTx.
+// Begin implements driver.Conn; database/sql calls BeginTx.
 func (l Loan) Begin() (driver.Tx, error) { return l, nil }
 
-// Close is of driver.Conn.
+// Close implements driver.Conn.
 func (Loan) Close() error { return nil }
 
 // Commit implements driver.Tx.
@@ -58,7 +58,7 @@ func (l Loan) Rollback() error { return l.End() }
 
 type lentKey struct{}
 
-// lender is a driver whose connections are those that are lent.
+// lender is a driver whose connections are the loans.
 type lender struct{}
 
 // Connect implements driver.Connector.

@@ -7,7 +7,7 @@ import (
 	"github.com/millpond-go/millpond/stores"
 )
 
-// Outcome is what has become of an attempt. It is asked by one goroutine at a time.
+// Outcome is the outcome of an attempt. One goroutine at a time uses it.
 type Outcome struct {
 	over   bool
 	result error
@@ -46,10 +46,10 @@ func (o *Outcome) Rollback(p Package, rollback func() error) error {
 
 var errRolledBack = errors.New("the attempt was rolled back")
 
-// ErrEscaped: the handler had ways to end the transaction that nobody has refused.
+// ErrEscaped: the handler could end the transaction without being refused.
 var ErrEscaped = fmt.Errorf("%w: %w", stores.ErrTxEnded, stores.ErrTxEscaped)
 
-// Aborted is ErrTxAborted with what the handler has hidden.
+// Aborted returns ErrTxAborted with the error that the handler hid.
 func Aborted(failure error) error {
 	if failure == nil {
 		return stores.ErrTxAborted
@@ -57,21 +57,20 @@ func Aborted(failure error) error {
 	return fmt.Errorf("%w: %w", stores.ErrTxAborted, failure)
 }
 
-// Package is the name of a store's package, which begins its errors.
+// Package is the name of a store's package, with which its errors begin.
 type Package string
 
-// NotCommitted says why nothing was committed.
+// NotCommitted returns an error that says why nothing was committed.
 func (p Package) NotCommitted(reason error) error {
 	return fmt.Errorf("%s: %w: %w", p, stores.ErrNotCommitted, reason)
 }
 
-// CommitUnknown says why it is not known whether anything was committed.
+// CommitUnknown returns an error that says why the outcome of a commit is unknown.
 func (p Package) CommitUnknown(reason error) error {
 	return fmt.Errorf("%s: %w: %w", p, stores.ErrCommitUnknown, reason)
 }
 
-// Interrupted is Interrupted of stores.Interruptible, by a failure that may lie with the
-// database alone.
+// Interrupted implements stores.Interruptible, by a failure that may be the database's alone.
 func (p Package) Interrupted(failure error, database func(error) bool) error {
 	if !database(failure) {
 		return nil

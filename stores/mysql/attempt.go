@@ -21,11 +21,11 @@ type attempt struct {
 	ss    *session
 	claim claimed
 
-	staged  sqlstore.Staged // before the completion
+	staged  sqlstore.Staged // statements before the completion
 	outcome sqltx.Outcome
-	failure error // of the first statement, or of the commit
+	failure error // of the first failed statement, or of the commit
 	escaped bool  // the claim is known to have been committed
-	lost    bool  // the claim was gone from the transaction, and nobody knows how
+	lost    bool  // the claim was gone from the transaction for an unknown reason
 }
 
 var (
@@ -43,15 +43,15 @@ func (a *attempt) Context(parent context.Context) context.Context {
 	return context.WithValue(parent, attemptKey{}, a)
 }
 
-// TxFromContext returns the transaction that holds the claim, for use in a handler with
-// the context of its message. It reports false if there is no inbox on a MySQL store
-// around the handler.
+// TxFromContext returns the transaction that holds the claim, for use in a handler with the
+// context of its message. It reports false if there is no inbox on a MySQL store around the
+// handler.
 //
-// The transaction is used like any *sql.Tx, savepoints by SQL included. On connections
-// of the store's own its Commit and Rollback return stores.ErrTxManaged and roll back,
-// and so does SQL that would end it, DDL for example; the attempt then cannot be
-// committed. On a *sql.DB of the caller's nothing can refuse these: what was committed
-// in the middle makes the message go to quarantine, unless the handler returns nil.
+// The transaction is used like any *sql.Tx, savepoints by SQL included. On the store's own
+// connections its Commit and Rollback return stores.ErrTxManaged and roll back, and so does SQL
+// that would end it, such as DDL; the attempt then cannot be committed. On a *sql.DB of the
+// caller's these cannot be refused: if the handler committed its transaction before its end, the
+// message goes to quarantine, unless the handler returns nil.
 func TxFromContext(ctx context.Context) (*sql.Tx, bool) {
 	return sqltx.FromContext[*sql.Tx](ctx, attemptKey{})
 }
@@ -61,20 +61,20 @@ func TxFromContext(ctx context.Context) (*sql.Tx, bool) {
 // store around it, and stores.ErrReentered when it is run twice in one attempt.
 func Handler(f func(ctx context.Context, tx *sql.Tx, msg *message.Message) error) message.NoPublishHandlerFunc {
 	handle := sqltx.Handler(attemptKey{}, f)
-	return func(msg *message.Message) error { return handle(msg) } // router looks at the file of this function
+	return func(msg *message.Message) error { return handle(msg) } // package router finds the store by the file of this function
 }
 
-// Lease makes a handler of an effect outside of the database, and of what is written when it
-// has happened, in the transaction that completes the message. That is done again while it
-// fails and the lease lives, and the effect is not; its result is what write gets. It is for
-// handlers of InboxConfig.LeaseByHandler, and returns stores.ErrNoLease before the effect for
-// others. An inbox that is not on a MySQL store completes nothing.
+// Lease makes a handler of two functions: effect runs first, outside the database, and write runs
+// in the transaction that completes the message, with the result of effect. If the completion
+// fails it is tried again while the lease lives, with write but without effect. It is for
+// handlers of InboxConfig.LeaseByHandler; without a lease it returns stores.ErrNoLease before the
+// effect. An inbox on another store completes nothing.
 func Lease[R any](
 	effect func(ctx context.Context, msg *message.Message) (R, error),
 	write func(ctx context.Context, tx *sql.Tx, msg *message.Message, result R) error,
 ) message.NoPublishHandlerFunc {
 	handle := sqltx.Lease(attemptKey{}, effect, write)
-	return func(msg *message.Message) error { return handle(msg) } // router looks at the file of this function
+	return func(msg *message.Message) error { return handle(msg) } // package router finds the store by the file of this function
 }
 
 // Native implements sqltx.Carrier.
@@ -101,8 +101,8 @@ func (a *attempt) Rollback(ctx context.Context) error {
 	})
 }
 
-// end rolls back and gives the connection back. suspect says that the handler may have
-// ended the transaction before.
+// end rolls back and gives the connection back. suspect says that the handler may have ended the
+// transaction before.
 func (a *attempt) end(ctx context.Context) (err error, suspect bool) { //nolint:revive // the error is not the result
 	if a.ss.own == nil {
 		return a.endBorrowed(ctx), true
@@ -164,7 +164,7 @@ func (a *attempt) commitOwn(ctx context.Context) error {
 	return nil
 }
 
-// errLost says that the completion has found no claim of this transaction.
+// errLost: the completion found no claim of this transaction.
 var errLost = errors.New("the claim of this transaction is gone")
 
 // complete sends the guarded completion, and COMMIT only after it.
@@ -198,12 +198,12 @@ func (a *attempt) complete(ctx context.Context, exec func(context.Context, strin
 	return err
 }
 
-// failed judges an error of the completion or of COMMIT. Only an error that the server
-// has answered, or a statement that was not sent, disproves a commit: what the client
-// reports about a broken connection does not tell a lost request from a lost reply.
+// failed judges an error of the completion or of COMMIT. Only an error that the server answered,
+// or a statement that was not sent, disproves a commit: the client's error about a broken
+// connection does not tell a lost request from a lost reply.
 func (a *attempt) failed(ctx context.Context, err error) error {
 	switch n := number(err); {
-	case n == lockWaitTimeout && a.locks() && a.ss.own != nil && !a.ss.own.suspect.Load(): // of an order key
+	case n == lockWaitTimeout && a.locks() && a.ss.own != nil && !a.ss.own.suspect.Load(): // the lock of an order key
 		a.failure = err
 		return a.refuse(ctx, err)
 	case n == claimLost, n == noCase, errors.Is(err, errLost), n == lockWaitTimeout, n == lockNotAvailable:
@@ -216,7 +216,7 @@ func (a *attempt) failed(ctx context.Context, err error) error {
 		a.ss.drop()
 		return pkg.NotCommitted(fmt.Errorf("%w: %w", stores.ErrTxExpired, err))
 	case isUndecided(err), n == withoutNumber, n == errorDuringCommit, n == serverShutdown, n == queryInterrupted, n == connectionKilled, n == statementTimeout:
-		// Some of these come as soon as the server is done with COMMIT.
+		// Some of these come once the server is done with COMMIT.
 	case n != 0:
 		a.failure = err
 		return a.refuse(ctx, err)
@@ -231,9 +231,9 @@ func (a *attempt) failed(ctx context.Context, err error) error {
 	return pkg.CommitUnknown(err)
 }
 
-// Interrupted implements stores.Interruptible: it judges the first statement that
-// failed and that no savepoint has undone, or the commit. What a handler was told on a
-// connection of the caller's is known as far as the typed handler has returned it.
+// Interrupted implements stores.Interruptible, by the first statement that failed and was not
+// undone by a savepoint, or by the commit. On a caller's connection only errors that the typed
+// handler returned are known.
 func (a *attempt) Interrupted() error {
 	failure := a.failure
 	switch {

@@ -10,14 +10,14 @@ import (
 	"github.com/millpond-go/millpond/stores"
 )
 
-// Attempts on a *sql.DB of the caller's. The handler has a *sql.Tx that nobody watches.
+// Attempts on a *sql.DB of the caller's. The handler's *sql.Tx is not watched.
 
-// errBroken says that the driver has not returned from a call.
+// errBroken: the driver has not returned from a call.
 var errBroken = errors.New("mysql: the driver is broken")
 
-// within calls f, which database/sql may keep waiting for a goroutine that the handler
-// has left behind, for as long as ctx lets it. late is called if f ends after that. After
-// errBroken the connection is discarded.
+// within calls f, and waits for it until ctx ends: database/sql may block f for a goroutine that
+// the handler left behind. late is called if f ends after that. After errBroken the connection is
+// discarded.
 func (a *attempt) within(ctx context.Context, f func() error, late func()) (err error, inTime bool) { //nolint:revive // the error is not the result
 	done := make(chan struct{})
 	var result error
@@ -70,8 +70,8 @@ func (a *attempt) commitBorrowed(ctx context.Context) error {
 	return nil
 }
 
-// giveBack ends what database/sql believes to be the transaction, and gives the
-// connection its settings back if it has them not yet.
+// giveBack ends the transaction that database/sql sees, and restores the connection's settings if
+// needed.
 func (a *attempt) giveBack(ctx context.Context) {
 	returned := false
 	err := callback.Call("the driver", func() error {
@@ -96,8 +96,7 @@ func (a *attempt) giveBack(ctx context.Context) {
 	a.ss.free()
 }
 
-// endBorrowed rolls back. A transaction that the handler has ended is followed by an
-// empty one.
+// endBorrowed rolls back. A transaction that the handler ended is followed by an empty one.
 func (a *attempt) endBorrowed(ctx context.Context) error {
 	err, inTime := a.within(ctx, func() error {
 		a.lookForClaim(ctx, a.ss.exec)

@@ -12,28 +12,27 @@ import (
 	"github.com/millpond-go/millpond/stores"
 )
 
-// conn is a connection of the store's own. Handlers reach it through their *sql.Tx; it
-// refuses what would end the transaction, as far as text can show that, and remembers
-// what went wrong.
+// conn is a connection of the store's own. Handlers reach it through their *sql.Tx; it refuses
+// statements that would end the transaction, as far as their text shows, and records failures.
 type conn struct {
 	native native
 	at     place
 
 	claiming, completing prepared
-	saying               map[string]*prepared // completions with outputs
+	saying               map[string]*prepared // prepared completions with outputs
 
-	noEscapes bool // see judge; learnt with the first claim
+	noEscapes bool // see judge; learned with the first claim
 
-	keeps bool // handlers' statements prepared
+	keeps bool // keeps handlers' statements prepared
 	cache statementCache
 
-	// Held while the store uses the connection without database/sql, whose lock keeps
-	// everything else apart: a handler's goroutine may close a statement late.
+	// Held while the store uses the connection without database/sql, whose lock protects all
+	// other uses: a handler's goroutine may close a statement late.
 	sending sync.Mutex
 
-	// Of one attempt at a time; database/sql hands them on.
+	// Belongs to one attempt at a time; database/sql passes it on.
 	tx      atomic.Pointer[transaction]
-	bound   time.Duration // of the session
+	bound   time.Duration // the bound set in the session
 	discard atomic.Bool   // the connection is closed instead of reused
 }
 
@@ -48,28 +47,28 @@ var (
 	_ driver.Pinger             = (*conn)(nil)
 )
 
-// beginning is how a transaction of the store begins.
+// beginning describes how a transaction of the store begins.
 type beginning struct {
-	ctx   context.Context // of its statements: that of the transaction outlives it
+	ctx   context.Context // for its statements: the context of the transaction outlives it
 	texts *texts
-	claim *claimed // nil: with nothing
+	claim *claimed // nil: no claim
 	bound time.Duration
 
 	// Results.
 	tx   *transaction
 	rows int64
-	err  error // of the claim, if the connection is as good as before
+	err  error // of the claim, if the connection is still usable
 }
 
 type beginningKey struct{}
 
-// BeginTx implements driver.ConnBeginTx: the claim, in the one trip that BEGIN would take.
+// BeginTx implements driver.ConnBeginTx: it claims in the round trip that BEGIN would take.
 func (c *conn) BeginTx(values context.Context, _ driver.TxOptions) (driver.Tx, error) {
 	b, ok := values.Value(beginningKey{}).(*beginning)
 	if !ok {
 		return nil, errors.New("mysql: the connections of attempts begin transactions for the store only")
 	}
-	if b.bound > 0 && b.bound != c.bound { // once a connection, where all claims have the same
+	if b.bound > 0 && b.bound != c.bound { // once per connection if all claims have the same
 		if _, err := c.native.ExecContext(b.ctx, b.texts.bound(b.bound), nil); err != nil {
 			return nil, c.lost(err)
 		}
@@ -105,7 +104,7 @@ func execText(ctx context.Context, on driver.ExecerContext, text string) (affect
 	return result.RowsAffected()
 }
 
-// lost keeps a connection of which nothing is known from being used again.
+// lost marks a connection in an unknown state, so that it is not reused.
 func (c *conn) lost(err error) error {
 	if err != nil && number(err) == 0 {
 		c.discard.Store(true)
@@ -113,8 +112,8 @@ func (c *conn) lost(err error) error {
 	return err
 }
 
-// admit lets a statement through: the store's, or one of a handler's that does not show
-// that it would end the transaction.
+// admit accepts a statement of the store's, or one of a handler whose text does not show that it
+// would end the transaction.
 func (c *conn) admit(ctx context.Context, text string) (*transaction, conduct, error) {
 	tx := c.tx.Load()
 	if tx == nil {
@@ -135,7 +134,7 @@ func (c *conn) admit(ctx context.Context, text string) (*transaction, conduct, e
 	case marks:
 		c.discard.Store(true)
 	case unclear:
-		// It may leave its mark on the session, or have ended the transaction.
+		// It may change the session, or have ended the transaction.
 		tx.distrust()
 		c.discard.Store(true)
 	case plain:
@@ -143,7 +142,7 @@ func (c *conn) admit(ctx context.Context, text string) (*transaction, conduct, e
 	return tx, does, nil
 }
 
-// storeKey marks contexts of statements that the store sends through database/sql.
+// storeKey marks the contexts of the store's own statements through database/sql.
 type storeKey struct{}
 
 // ExecContext implements driver.ExecerContext.

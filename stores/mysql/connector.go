@@ -10,10 +10,10 @@ import (
 	mysql "github.com/go-sql-driver/mysql"
 )
 
-// connector makes the connections that only attempts use. In their sessions autocommit
-// is off for good: a transaction begins with the first statement, which is the claim, so
-// that it needs no BEGIN, and one that ends early is followed by another and never by
-// statements that commit one by one.
+// connector makes the connections that only attempts use. In their sessions autocommit is always
+// off: a transaction begins with the first statement, which is the claim, so it needs no BEGIN. A
+// transaction that ends early is followed by another one, and never by statements that commit one
+// by one.
 type connector struct {
 	native       driver.Connector
 	setup        []string
@@ -31,7 +31,7 @@ func newConnector(c *mysql.Config, isolation sql.IsolationLevel) (*connector, er
 	}}, nil
 }
 
-// native is a connection of the driver's.
+// native is what this package needs of the driver's connections.
 type native interface {
 	driver.Conn
 	driver.ExecerContext
@@ -66,9 +66,9 @@ func (c *connector) Connect(ctx context.Context) (driver.Conn, error) {
 	return made, nil
 }
 
-// ask asks the server how it calls the connection, whether what is bound to a prepared
-// statement arrives as it is sent, and whether a statement that is kept does what a new
-// one would: MySQL's remember what earlier values made it take the parameters for.
+// ask asks the server for the connection's id, whether bytes bound to a prepared statement arrive
+// unchanged, and whether a kept statement behaves like a new one: MySQL's remember the parameter
+// types of earlier values.
 func (c *conn) ask(ctx context.Context) (err error) {
 	rows, err := c.native.QueryContext(ctx, "SELECT CONNECTION_ID(), @@SESSION.character_set_client = @@SESSION.character_set_connection, "+serverName+", VERSION(), "+settingsOfTiDB, nil)
 	if err != nil {

@@ -2,7 +2,7 @@ package mysql
 
 import "strings"
 
-// conduct is what the text of a statement shows of what it may do to its transaction.
+// conduct is what a statement's text shows about its effect on the transaction.
 type conduct uint8
 
 const (
@@ -12,15 +12,14 @@ const (
 	ends                   // it would end the transaction
 )
 
-// judge reads the beginning of a statement: the server takes one at a time, so nothing
-// can hide behind it. It keeps honest mistakes from half-done commits; what may slip
-// through, such as a procedure, is caught by the guard of the commit. noEscapes:
-// sql_mode has NO_BACKSLASH_ESCAPES.
+// judge reads the beginning of a statement: the server accepts one at a time, so nothing can hide
+// behind it. It keeps honest mistakes from causing partial commits; what slips through, such as a
+// procedure, is caught by the guard of the commit. noEscapes: sql_mode has NO_BACKSLASH_ESCAPES.
 func judge(text string, noEscapes bool) conduct {
 	w := words{rest: text}
 	first := w.next()
 	if w.versioned && judge(first, noEscapes) == plain {
-		return unclear // whether the server takes it for a comment depends on its version
+		return unclear // its version decides whether the server takes this for a comment
 	}
 	switch first {
 	case "SELECT", "INSERT", "UPDATE", "DELETE", "REPLACE", "WITH", "VALUES", "TABLE", "(", "DO":
@@ -45,7 +44,7 @@ func judge(text string, noEscapes bool) conduct {
 	case "COMMIT", "BEGIN", "START", "XA", "END", "ALTER", "RENAME", "TRUNCATE", "GRANT", "REVOKE", "LOCK", "UNLOCK",
 		"ANALYZE", "OPTIMIZE", "REPAIR", "FLUSH", "RESET", "CACHE", "INSTALL", "UNINSTALL", "IMPORT":
 		return ends
-	case "CREATE", "DROP": // temporary tables commit nothing, and stay with the session
+	case "CREATE", "DROP": // temporary tables cause no commit, and stay in the session
 		second := w.next()
 		if second == "OR" {
 			w.next()
@@ -63,11 +62,11 @@ func judge(text string, noEscapes bool) conduct {
 	return unclear
 }
 
-// words reads SQL text word by word, in capitals. Comments are left out, but for those
-// that the servers execute, which are text like any other.
+// words reads SQL text word by word, in capitals. It skips comments, except those that the
+// servers execute, which are ordinary text.
 type words struct {
 	rest      string
-	versioned bool // there was one that only some servers execute
+	versioned bool // there was a comment that only some servers execute
 }
 
 func (w *words) next() string {
@@ -101,8 +100,8 @@ func (w *words) next() string {
 
 func isLetter(c byte) bool { return 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' }
 
-// comment returns how long the comment is that a text begins with, 0 if it begins with none
-// or with one that the servers execute. Two dashes begin one only before a space or the end.
+// comment returns the length of the comment at the beginning of a text; 0 if there is none or the
+// servers execute it. Two dashes begin a comment only before a space or the end.
 func comment(text string) int {
 	var begin string
 	end := "\n"
@@ -125,10 +124,9 @@ func comment(text string) int {
 	return len(begin) + n + len(end)
 }
 
-// marksSession reports whether the rest of a statement has a user variable or a lock of
-// the session in it, which outlive the transaction: @name, but not the @@name of a system
-// variable, and a call of GET_LOCK; neither in quotes nor in comments. It may err towards
-// true, which costs a connection.
+// marksSession reports whether the rest of a statement has a user variable or a session lock,
+// which outlive the transaction: @name, but not the @@name of a system variable, and a call of
+// GET_LOCK; not in quotes or comments. It may be true without need, which costs a connection.
 func marksSession(text string, noEscapes bool) bool {
 	for i := 0; i < len(text); i++ {
 		switch c := text[i]; {
@@ -157,7 +155,7 @@ func marksSession(text string, noEscapes bool) bool {
 	return false
 }
 
-// locks reports whether a name and what comes after it are a call of GET_LOCK.
+// locks reports whether a name and the text after it are a call of GET_LOCK.
 func locks(name, rest string) bool {
 	if !strings.EqualFold(name, "GET_LOCK") {
 		return false
@@ -166,13 +164,12 @@ func locks(name, rest string) bool {
 	return w.next() == "("
 }
 
-// isWord reports whether a byte belongs to a name that needs no quotes.
+// isWord reports whether a byte belongs to an unquoted name.
 func isWord(c byte) bool {
 	return isLetter(c) || '0' <= c && c <= '9' || c == '_' || c == '$' || c >= 0x80
 }
 
-// endOfQuoted returns where what begins at a quote ends. A doubled quote reads as two
-// strings in a row.
+// endOfQuoted returns the end of quoted text. A doubled quote reads as two quoted texts in a row.
 func endOfQuoted(text string, begin int, noEscapes bool) int {
 	quote := text[begin]
 	for i := begin + 1; i < len(text); i++ {

@@ -12,7 +12,7 @@ import (
 	"github.com/millpond-go/millpond/stores"
 )
 
-// database is the server as the tables need it.
+// database adapts the server for the tables.
 type database struct{ *Store }
 
 var _ sqlstore.Database = database{}
@@ -26,8 +26,7 @@ func (d database) Send(ctx context.Context, s sqlstore.Statement) (affected int6
 	return affected, err
 }
 
-// asBytes binds text as bytes: no character set of a connection changes them, and no
-// collation has a part in comparing them.
+// asBytes binds text as bytes, so that no character set changes it and no collation compares it.
 func asBytes(s sqlstore.Statement) sqlstore.Statement {
 	args := make([]any, len(s.Args))
 	for i, arg := range s.Args {
@@ -64,7 +63,7 @@ func (d database) Write(ctx context.Context, f func(sqlstore.Sender) error) erro
 	})
 }
 
-// sendLarge sends a statement in a short transaction. Of large values no text is made.
+// sendLarge sends a statement in a short transaction. Large values are not made part of its text.
 func sendLarge(ctx context.Context, tx *sql.Tx, statement sqlstore.Statement) (int64, error) {
 	const large = 256 << 10
 	size := 0
@@ -85,7 +84,7 @@ func sendLarge(ctx context.Context, tx *sql.Tx, statement sqlstore.Statement) (i
 	return sqlstore.Send(ctx, ofPrepared{prepared}, statement)
 }
 
-// ofPrepared sends a prepared statement, whatever the text.
+// ofPrepared sends a prepared statement and ignores the text.
 type ofPrepared struct{ *sql.Stmt }
 
 func (p ofPrepared) QueryContext(ctx context.Context, _ string, args ...any) (*sql.Rows, error) {
@@ -99,13 +98,13 @@ func (p ofPrepared) ExecContext(ctx context.Context, _ string, args ...any) (sql
 // Learn implements sqlstore.Database.
 func (d database) Learn(ctx context.Context, again bool) (*sqlstore.Dialect, error) {
 	if err := d.learn(ctx, again); err != nil {
-		return nil, err // another call may be learning just now
+		return nil, err // another call may be learning at this moment
 	}
 	return d.dialect, nil
 }
 
-// LookUp implements sqlstore.Database. A claim that a handler has committed in the middle is
-// none that is committed for good.
+// LookUp implements sqlstore.Database. A claim that a handler committed before its end does not
+// count as committed.
 func (d database) LookUp(ctx context.Context, consumer int64, id []byte) (sqlstore.Row, error) {
 	var row inboxRow
 	conn, err := d.connection(ctx, d.db)
@@ -128,13 +127,13 @@ func (d database) Explain(_ context.Context, err error) error { return unavailab
 // Taken implements sqlstore.Database.
 func (database) Taken(err error) bool { return isDuplicate(err) || isContended(err) }
 
-// slack is what a statement may take besides its large values.
+// slack is the size of a statement without its large values.
 const slack = 64 << 10
 
-// maxKept is the largest message that is kept, whatever the server takes.
+// maxKept is the largest message that is kept, whatever the server accepts.
 const maxKept = 256 << 20
 
-// Fits implements sqlstore.Database: a row goes in one packet.
+// Fits implements sqlstore.Database: a row must fit into one packet.
 func (d database) Fits(bytes int) error {
 	limit, by := min(maxKept, d.texts().maxPacket-slack), "max_allowed_packet"
 	if most := d.texts().maxEntry; most > 0 && limit > most {
@@ -149,12 +148,12 @@ func (d database) Fits(bytes int) error {
 // now is microseconds since 1970 UTC by the server's clock.
 const now = "TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6))"
 
-// newDialect says what the servers' statements differ in.
+// newDialect returns what is specific to the servers' statements.
 func newDialect(names sqlstore.Names, k kind) *sqlstore.Dialect {
 	free, share, withoutWaitingIfMaria := " FOR UPDATE SKIP LOCKED", " FOR SHARE SKIP LOCKED", ""
 	var refused func(error) bool
 	switch {
-	case k.maria: // MySQL has looked for the lock
+	case k.maria: // on MySQL an earlier statement checked the lock
 		share, withoutWaitingIfMaria = " LOCK IN SHARE MODE SKIP LOCKED", withoutWaiting
 	case k.tidb:
 		free, share, refused = k.nowait(), k.nowait(), isRefused
@@ -164,8 +163,8 @@ func newDialect(names sqlstore.Names, k kind) *sqlstore.Dialect {
 		Words: map[string]string{
 			"now":   now,
 			"state": stateColumns,
-			// Who ends a failed message locks both rows: a worker that puts off the next
-			// message of the order key holds only the inbox's.
+			// Every end of a failed message locks both rows: a worker that postpones the next
+			// message of the order key locks only the inbox row.
 			"both":       "{schema.}{prefix}failure f STRAIGHT_JOIN {schema.}{prefix}inbox i ON i.consumer = f.consumer AND i.message_id = f.message_id",
 			"for update": " FOR UPDATE", "nowait": " FOR UPDATE NOWAIT", "free": free, "share": share,
 			"unless locked": withoutWaitingIfMaria,
@@ -197,7 +196,7 @@ SET i.status = %s WHERE `,
 	}
 }
 
-// in is a list of numbers, for IN.
+// in returns a list of numbers, for IN.
 func in(values []int64) string {
 	if len(values) == 0 {
 		return "(NULL)"
@@ -212,11 +211,10 @@ func in(values []int64) string {
 	return string(append(b, ')'))
 }
 
-// Record implements stores.Failures, in one short transaction that takes no lock that it
-// cannot have at once.
+// Record implements stores.Failures, in one short transaction that waits for no lock.
 func (s *Store) Record(ctx context.Context, f stores.Failure) (version int64, err error) {
 	version, err = s.tables.Record(ctx, f, s.advance)
-	if n := number(err); n == tableDenied || n == columnDenied { // messages that do not fail are handled
+	if n := number(err); n == tableDenied || n == columnDenied { // messages that do not fail are still handled
 		if denied, ok := errors.AsType[*serverError](err); ok {
 			err = &serverError{err: denied.err}
 		}
@@ -224,24 +222,24 @@ func (s *Store) Record(ctx context.Context, f stores.Failure) (version int64, er
 	return version, err
 }
 
-// Due implements stores.Retries, in one trip if nothing is due.
+// Due implements stores.Retries, in one round trip if nothing is due.
 func (s *Store) Due(ctx context.Context, q stores.DueQuery) ([]stores.Retry, error) {
 	return s.tables.ReserveDue(ctx, q, nil)
 }
 
-// Change implements stores.Inspector: what it has not got the locks of at once it leaves
-// alone, so it never waits for a delivery.
+// Change implements stores.Inspector. It skips rows whose locks are not free at once, so it never
+// waits for a delivery.
 func (s *Store) Change(ctx context.Context, c stores.Change) (stores.Changed, error) {
 	return s.tables.Change(ctx, c, nil, s.advance)
 }
 
 var _ stores.Purger = (*Store)(nil)
 
-// overtakes is how long no claim can take: it never waits for what is completed.
+// overtakes is longer than any claim takes: a claim never waits for completed rows.
 const overtakes = time.Minute
 
-// Overtaken implements stores.Purger. The servers do not tell everybody which transactions
-// run, so time tells, by their own clock.
+// Overtaken implements stores.Purger. Not every account may see running transactions, so it waits
+// for a time by the server's clock.
 func (s *Store) Overtaken(ctx context.Context, mark string) (next string, over bool, err error) {
 	w, err := s.Watermarks(ctx)
 	if err != nil {

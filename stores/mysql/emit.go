@@ -18,12 +18,12 @@ func (a *attempt) Emit(outputs []stores.Output) error {
 	return a.store.tables.Stage(&a.staged, outputs)
 }
 
-// maxRiding is how much of what was staged goes into one text with the completion. Of large
-// values no text is made.
+// maxRiding bounds the staged bytes that are sent in one text with the completion. Large values
+// are not made part of a text.
 const maxRiding = 256 << 10
 
-// emit returns what goes into one text with the completion, in front of it. What is too much
-// for that, or cannot ride on MySQL, is sent now.
+// emit returns the staged statements for the text of the completion. Those that are too large, or
+// cannot be combined on MySQL, are sent now.
 func (a *attempt) emit(ctx context.Context, exec func(context.Context, string) (int64, error)) (riding []byte, err error) {
 	if len(a.staged) == 0 {
 		return nil, nil
@@ -33,7 +33,7 @@ func (a *attempt) emit(ctx context.Context, exec func(context.Context, string) (
 		size += sizeOf(s)
 	}
 	rides := a.store.texts().maria && size <= maxRiding
-	// A handler may have ended the transaction, and let statements commit by themselves.
+	// A handler may have ended the transaction, and made statements commit by themselves.
 	const noneAlone = "SET SESSION autocommit = 0"
 	switch unwatched := a.ss.own == nil || a.ss.own.suspect.Load(); {
 	case unwatched && rides:
@@ -59,8 +59,8 @@ func (a *attempt) emit(ctx context.Context, exec func(context.Context, string) (
 	return riding, nil
 }
 
-// emitComplete is what completes on MySQL with the only output that was staged, in one trip; nil if
-// there are more, or the server cannot.
+// emitComplete returns the completion with the only staged output, in one round trip on MySQL;
+// nil if there are more outputs, or the server lacks the procedure.
 func (a *attempt) emitComplete() []byte {
 	n := len(a.staged)
 	if !a.store.texts().emits || n == 0 || n > 2 {
@@ -80,7 +80,7 @@ func (a *attempt) emitComplete() []byte {
 	return a.store.texts().emitComplete(make([]byte, 0, 512+2*size), &a.claim, a.ss.own == nil, lock, output)
 }
 
-// locks reports whether locks of order keys were waited for.
+// locks reports whether the commit waits for locks of order keys.
 func (a *attempt) locks() bool {
 	return slices.ContainsFunc(a.staged, func(s sqlstore.Statement) bool { return s.Read != nil })
 }
@@ -98,7 +98,7 @@ func sizeOf(s sqlstore.Statement) int {
 	return size
 }
 
-// literal appends a statement with its values in it. Its own text has no question mark but
+// literal appends a statement with its values in it. The only question marks in its text are
 // those of values.
 func literal(b []byte, s sqlstore.Statement) []byte {
 	for i, text := range strings.Split(s.Text, "?") {
@@ -115,7 +115,7 @@ func literal(b []byte, s sqlstore.Statement) []byte {
 	return b
 }
 
-// sendLarge sends a statement of the store's after close, without making a text of it.
+// sendLarge sends a statement of the store's after close, with separate values.
 func (t *transaction) sendLarge(ctx context.Context, s sqlstore.Statement) error {
 	t.conn.sending.Lock()
 	defer t.conn.sending.Unlock()

@@ -16,7 +16,7 @@ import (
 	"github.com/millpond-go/millpond/stores"
 )
 
-// Error numbers of the servers. MySQL and MariaDB have the same below 1900.
+// Error numbers of the servers. MySQL and MariaDB share those below 1900.
 const (
 	tooManyConnections  = 1040
 	databaseDenied      = 1044
@@ -36,7 +36,7 @@ const (
 	outOfMemory         = 1037
 	outOfResources      = 1041
 	noSuchTable         = 1146
-	tooManyStatements   = 1461 // prepared ones, of all clients
+	tooManyStatements   = 1461 // prepared statements, of all clients
 	unknownVariable     = 1193
 	packetTooLarge      = 1153
 	errorDuringCommit   = 1180
@@ -57,8 +57,8 @@ const (
 	lockNotAvailable    = 3572 // MySQL: NOWAIT
 	disconnectedIdle    = 4031 // MySQL: wait_timeout
 
-	// TiDB's own, and what it says of errors without a number. At COMMIT the latter, and those
-	// of other nodes, leave open what became of it.
+	// TiDB's own, and its number for errors without one. At COMMIT the latter, and errors of
+	// other nodes, leave the outcome unknown.
 	withoutNumber  = 1105
 	cannotRepeat   = 8002
 	repeatable     = 8022
@@ -76,7 +76,7 @@ const (
 	noDefault          = 1364
 	wrongValue         = 1366
 
-	claimLost = 31962 // ours, by SIGNAL
+	claimLost = 31962 // millpond's own, by SIGNAL
 	noCase    = 1339  // of CASE
 )
 
@@ -88,14 +88,14 @@ func number(err error) uint16 {
 	return 0
 }
 
-// isDuplicate reports whether a row of the key stands in the way, by the name of the
-// key: in the inbox there is no other unique one of ours.
+// isDuplicate reports whether a row of the key exists, by the name of the violated key: the inbox
+// has no other unique key of ours.
 func isDuplicate(err error) bool {
 	e, ok := errors.AsType[*mysql.MySQLError](err)
 	return ok && e.Number == duplicateEntry && strings.Contains(e.Message, "PRIMARY")
 }
 
-// isContended reports whether a statement failed because of somebody else's locks.
+// isContended reports whether a statement failed because of another transaction's locks.
 func isContended(err error) bool {
 	switch number(err) {
 	case lockWaitTimeout, lockNotAvailable, deadlock, recordChanged, cannotRepeat, repeatable, schemaExpired, schemaChanged, lockUnresolved, writeConflict:
@@ -106,18 +106,18 @@ func isContended(err error) bool {
 	return false
 }
 
-// isRefused reports whether a statement could not lock a row at once. It has undone itself
-// alone.
+// isRefused reports whether a statement could not lock a row at once. Only the statement was
+// undone.
 func isRefused(err error) bool { return number(err) == lockNotAvailable }
 
-// isUndecided reports whether an error of COMMIT leaves open what became of it, on TiDB.
+// isUndecided reports whether an error of COMMIT leaves its outcome unknown, on TiDB.
 func isUndecided(err error) bool {
 	n := number(err)
 	return firstOfNodes <= n && n <= lastOfNodes && n != writeConflict
 }
 
-// interruption reports whether a statement failed for a reason that lies with the
-// database alone. A context that ended is the handler's own affair.
+// interruption reports whether a statement failed only because of the database. The end of a
+// context is the handler's own affair.
 func interruption(err error) bool {
 	if err == nil || errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled) {
 		return false
@@ -136,8 +136,7 @@ func interruption(err error) bool {
 	return false
 }
 
-// undone reports whether a failure of the server's has undone its own statement alone, so
-// that the transaction goes on.
+// undone reports whether a failure undid only its own statement, so that the transaction goes on.
 func undone(err error) bool {
 	switch n := number(err); n {
 	case 0:
@@ -149,15 +148,15 @@ func undone(err error) bool {
 	}
 }
 
-// SQLSTATEs of what may have been computed from rows that another message changes.
+// SQLSTATEs of errors that rows of other messages may cause.
 const (
 	stateOutOfRange     = "22003"
 	stateDivisionByZero = "22012"
 )
 
-// refusesValue reports whether err is the server's about a value, which it would refuse each
-// time: those of SQLSTATE 22 that no other message can heal, and others that have no state of
-// their own. A CHECK may look at what another message changes.
+// refusesValue reports whether err is the server's refusal of a value, which it would repeat each
+// time: SQLSTATE 22 except for errors that another message may fix, and others without a state of
+// their own. A CHECK does not count, because rows of other messages may decide it.
 func refusesValue(err error) bool {
 	e, ok := errors.AsType[*mysql.MySQLError](err)
 	if !ok {
@@ -178,8 +177,7 @@ func refusesValue(err error) bool {
 // Refuses implements stores.Refusing.
 func (*attempt) Refuses(err error) bool { return refusesValue(err) }
 
-// isDrivers reports whether an error that a handler has returned is the driver's or the
-// server's.
+// isDrivers reports whether a handler's error is the driver's or the server's.
 func isDrivers(err error) bool {
 	return number(err) != 0 || errors.Is(err, driver.ErrBadConn) || errors.Is(err, mysql.ErrInvalidConn)
 }
@@ -189,10 +187,10 @@ func lostConnection(err error) bool {
 	return network || errors.Is(err, driver.ErrBadConn) || errors.Is(err, mysql.ErrInvalidConn) || errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF)
 }
 
-// unavailable gives an error of the driver or server its meaning for a caller who
-// wants to begin something. Nothing that the server says there is about the message.
+// unavailable interprets an error of the driver or server for a caller that begins something. No
+// such error is about the message.
 func unavailable(err error) error {
-	if strings.HasPrefix(err.Error(), prefix) { // it has its meaning, from further inside
+	if strings.HasPrefix(err.Error(), prefix) { // already interpreted further inside
 		return err
 	}
 	if sqlstore.Meaningful(err) {
@@ -204,8 +202,8 @@ func unavailable(err error) error {
 	case n == packetTooLarge || n == entryTooLarge || errors.Is(err, mysql.ErrPktTooLarge):
 		return fmt.Errorf(prefix+"%w: %w", stores.ErrTooLarge, err)
 	case n == 0, n == queryInterrupted, n == disconnectedIdle, interruption(err),
-		n == unknownDatabase, n == accessDenied, n == needsNoPassword, // one may be dropped and made again, the others changed
-		n == databaseDenied, n == tableDenied, n == columnDenied, n == privilegeDenied, n == routineDenied: // no message can be handled, until somebody grants it
+		n == unknownDatabase, n == accessDenied, n == needsNoPassword, // a database may be recreated, and accounts changed
+		n == databaseDenied, n == tableDenied, n == columnDenied, n == privilegeDenied, n == routineDenied: // no message can be handled until the right is granted
 		return &serverError{meaning: stores.ErrUnavailable, err: err}
 	}
 	return &serverError{err: err} // data, mistakes, limits: not the server's state
@@ -215,7 +213,7 @@ const pkg sqltx.Package = "mysql"
 
 const prefix = string(pkg) + ": "
 
-// serverError is what the driver or server said, and what to do about it.
+// serverError is an error of the driver or server, with its fix.
 type serverError struct {
 	meaning error // one of the contract's, or nil
 	err     error
@@ -242,7 +240,7 @@ func (e *serverError) reason() string {
 	return e.err.Error()
 }
 
-// fixes are what to do about errors of whoever sets up a connection.
+// fixes say what to do about errors at the setup of a connection.
 var fixes = map[uint16]string{
 	tooManyConnections: "raise max_connections of the server, or let the pools of all processes together open fewer",
 	unknownDatabase:    "create it, or name another in the URL",
@@ -252,7 +250,7 @@ var fixes = map[uint16]string{
 	unknownVariable:    "check the parameters of the URL: what is none of the driver's is sent as a system variable",
 }
 
-// connectError says why a first connection was not made.
+// connectError says why the first connection failed.
 type connectError struct {
 	*serverError
 

@@ -8,12 +8,11 @@ import (
 	"github.com/millpond-go/millpond/internal/sqltx"
 )
 
-// A handler that nobody could refuse to end its transaction has either committed the
-// claim with it, which its row shows, or rolled it back. What it has done after that may
-// be committed without the claim.
+// A handler that ended its transaction has either committed the claim with it, which its row
+// shows, or rolled it back. Its later effects may be committed without the claim.
 
-// lookForClaim notes that the claim is gone, before the transaction that runs is rolled
-// back, by a completion that is not committed. A lost connection leaves that open.
+// lookForClaim notes that the claim is gone, before the running transaction is rolled back, by a
+// completion that is not committed. A lost connection leaves that open.
 func (a *attempt) lookForClaim(ctx context.Context, send func(context.Context, string) (int64, error)) {
 	if a.lost || a.innocent() {
 		return
@@ -22,9 +21,9 @@ func (a *attempt) lookForClaim(ctx context.Context, send func(context.Context, s
 	a.lost = err == nil && changed != 1 || isContended(err)
 }
 
-// innocent reports that the claim may well be gone through no fault of the handler's: the
-// server has rolled back, and nothing was sent since that could commit. On a connection
-// of the caller's that is what the handler says, and without the typed one, nobody.
+// innocent reports that the claim may be gone through no fault of the handler: the server rolled
+// back, and nothing was sent since that could commit. On a caller's connection only the typed
+// handler's error tells that.
 func (a *attempt) innocent() bool {
 	if t := a.ss.own; t != nil {
 		return interruption(t.gate.Failure()) && !t.loose.Load()
@@ -33,13 +32,13 @@ func (a *attempt) innocent() bool {
 	return !returned || isContended(said) || said != nil && namesContention(said.Error())
 }
 
-// namesContention reads errors that a handler has made text of.
+// namesContention recognizes contention in errors that a handler converted to text.
 func namesContention(text string) bool {
 	return strings.Contains(text, "Error 1213") || strings.Contains(text, "Error 1205") || strings.Contains(text, "Error 1020")
 }
 
-// checkEscape returns sqltx.ErrEscaped if the claim of the attempt was committed, or if that
-// cannot be found out now.
+// checkEscape returns sqltx.ErrEscaped if the claim of the attempt was committed, or if that is
+// unknown now.
 func (a *attempt) checkEscape(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanupTimeout)
 	defer cancel()
@@ -58,7 +57,7 @@ func (a *attempt) Escaped(ctx context.Context) (bool, error) {
 	}
 	escaped, err := a.store.closeEscaped(ctx, &a.claim, true)
 	if err == nil && !escaped && a.lost {
-		// What the handler did before and after the end of the transaction may be committed.
+		// Effects before and after the end of the transaction may be committed.
 		escaped, err = a.store.closeLost(ctx, &a.claim)
 	}
 	a.escaped = escaped

@@ -27,7 +27,7 @@ func (s *Store) Examine(ctx context.Context, e stores.Examination) ([]stores.Fin
 	})
 }
 
-// ofInnoDB is a look that says nothing about TiDB: what it reads has no effect there.
+// ofInnoDB skips a check on TiDB, where the settings that it reads have no effect.
 func (s *Store) ofInnoDB(at func(context.Context, *sqlstore.Examining, sqlstore.Adder) error) func(context.Context, *sqlstore.Examining, sqlstore.Adder) error {
 	return func(ctx context.Context, x *sqlstore.Examining, add sqlstore.Adder) error {
 		if t := s.texts(); t != nil && t.tidb {
@@ -39,7 +39,7 @@ func (s *Store) ofInnoDB(at func(context.Context, *sqlstore.Examining, sqlstore.
 
 func isOn(value string) bool { return value == "1" || value == "ON" }
 
-// lookAtSettings repeats what the store warns of at its start.
+// lookAtSettings repeats the warnings of the store's start.
 func (s *Store) lookAtSettings(ctx context.Context, x *sqlstore.Examining, add sqlstore.Adder) error {
 	for _, w := range s.weaknesses(ctx, s.texts().server) {
 		x.Findings = append(x.Findings, w.finding())
@@ -89,8 +89,8 @@ func (s *Store) lookAtReplicas(ctx context.Context, _ *sqlstore.Examining, add s
 	return nil
 }
 
-// lookAtTimeouts: each claim sets the bounds of its own transaction, but none that is longer
-// than the session lives.
+// lookAtTimeouts: each claim sets the bounds of its own transaction, but none longer than the
+// session lives.
 func (s *Store) lookAtTimeouts(ctx context.Context, _ *sqlstore.Examining, add sqlstore.Adder) error {
 	for _, name := range []string{"wait_timeout", "net_read_timeout"} {
 		var seconds int64
@@ -106,7 +106,7 @@ func (s *Store) lookAtTimeouts(ctx context.Context, _ *sqlstore.Examining, add s
 	return nil
 }
 
-// lookAtTransactions: who may not see those of others is told so with the replicas.
+// lookAtTransactions skips accounts without the right; the finding about replicas says so.
 func (s *Store) lookAtTransactions(ctx context.Context, x *sqlstore.Examining, add sqlstore.Adder) error {
 	var seconds int64
 	err := s.db.QueryRowContext(ctx, "SELECT COALESCE(MAX(TIMESTAMPDIFF(SECOND, trx_started, CONVERT_TZ(NOW(), @@SESSION.time_zone, 'SYSTEM'))), 0) FROM information_schema.innodb_trx").Scan(&seconds)
@@ -158,7 +158,7 @@ func (s *Store) shapeThere(ctx context.Context) (sqlstore.Shape, error) {
 	err = s.pairs(ctx, text("index_name FROM information_schema.statistics"), unquoted(schema), func(_, index string) {
 		there.Indexes = append(there.Indexes, index)
 	})
-	for table, is := range there.Tables { // columns that it may not read are not shown
+	for table, is := range there.Tables { // columns that the account may not read are not shown
 		for _, column := range s.shape().Tables[table] {
 			if !slices.Contains(is, column) && isDenied(s.explains(ctx, "SELECT", s.dialect.Names.Schema+"."+table, []string{column})) {
 				there.Tables[table] = append(there.Tables[table], column)
@@ -193,8 +193,7 @@ func (s *Store) pairs(ctx context.Context, text, schema string, f func(a, b stri
 	return errors.Join(rows.Close(), rows.Err())
 }
 
-// Grants implements stores.Granter. A role has to be granted to an account, and made its
-// default.
+// Grants implements stores.Granter. A role must be granted to an account, and be its default.
 func (s *Store) Grants(r stores.Role) []string {
 	role := s.names.Prefix + string(r)
 	statements := []string{"CREATE ROLE IF NOT EXISTS " + role}
@@ -208,7 +207,7 @@ func (s *Store) Grants(r stores.Role) []string {
 	for _, right := range s.tables.RightsOf(r, s.names) {
 		statements = append(statements, fmt.Sprintf("GRANT %s ON %s TO %s", right, s.names.Expand("{schema.}")+right.Table, role))
 	}
-	if r == stores.RoleRuntime { // not by name: MariaDB has none of the procedures
+	if r == stores.RoleRuntime { // not by name, because MariaDB has none of the procedures
 		statements = append(statements, fmt.Sprintf("GRANT EXECUTE ON %s TO %s", scope, role))
 	}
 	return statements
@@ -225,7 +224,7 @@ func (s *Store) lookAtGrants(ctx context.Context, x *sqlstore.Examining, add sql
 		table := s.dialect.Names.Schema + "." + right.Table
 		for _, privilege := range right.Privileges {
 			err := s.explains(ctx, privilege, table, columns)
-			switch { // other errors are about the statement, and come later
+			switch { // other errors are about the statement, and come after the check of rights
 			case isDenied(err):
 				missing = append(missing, privilege+" on "+right.Table)
 			case err != nil && number(err) == 0:
@@ -258,7 +257,7 @@ func (s *Store) lookAtGrants(ctx context.Context, x *sqlstore.Examining, add sql
 	return errors.Join(rows.Close(), rows.Err())
 }
 
-// drops are rights, without the password that SHOW GRANTS may repeat.
+// drops matches rights that allow dropping, without the password that SHOW GRANTS may repeat.
 var drops = regexp.MustCompile(`^GRANT [^'"]*\b(ALL PRIVILEGES|DROP|ALTER)\b`)
 
 func (s *Store) explains(ctx context.Context, privilege, table string, columns []string) error {

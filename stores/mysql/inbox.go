@@ -12,14 +12,14 @@ import (
 	"github.com/millpond-go/millpond/stores"
 )
 
-// Begin implements stores.Inbox. On a connection of the store's own it takes one trip if
-// the claim is won, and one more to see why not.
+// Begin implements stores.Inbox. On the store's own connections it takes one round trip if the
+// claim is won, and a second to find out why not.
 func (s *Store) Begin(ctx context.Context, c stores.Claim) (stores.Attempt, stores.Verdict, error) {
 	consumer, err := s.tables.Known(c.Key)
 	if err != nil {
 		return nil, stores.Verdict{}, err
 	}
-	cl := newClaimed(consumer, &c, rand.Int64()) //nolint:gosec // tells attempts apart, keeps no secret
+	cl := newClaimed(consumer, &c, rand.Int64()) //nolint:gosec // it distinguishes attempts and is no secret
 	if s.looksAtTimes() && !c.Time.IsZero() {
 		cl.time = c.Time.UnixMicro()
 	}
@@ -58,7 +58,7 @@ func (s *Store) Begin(ctx context.Context, c stores.Claim) (stores.Attempt, stor
 	return &attempt{store: s, ss: ss, claim: cl}, verdict, nil
 }
 
-// inHands reports whether somebody has locked the row of a key.
+// inHands reports whether another transaction has locked the row of a key.
 func (s *Store) inHands(ctx context.Context, cl *claimed) (bool, error) {
 	text := string(s.texts().key([]byte(s.sql.inHands), cl.consumer, cl.id)) + s.texts().nowait()
 	var one int
@@ -80,8 +80,8 @@ func (s *Store) inHands(ctx context.Context, cl *claimed) (bool, error) {
 	return false, nil
 }
 
-// claimAgain looks at what stands in the way of a first claim. What has failed before,
-// and is to be tried now by its redelivery, is taken over.
+// claimAgain handles a first claim that was not won. It takes over a failed message that this
+// redelivery runs now.
 func (ss *session) claimAgain(ctx context.Context, c *stores.Claim, cl *claimed) (won bool, v stores.Verdict, err error) {
 	row, err := ss.lookBack(ctx, cl.consumer, cl.id)
 	if err != nil {
@@ -104,15 +104,15 @@ func (ss *session) claimAgain(ctx context.Context, c *stores.Claim, cl *claimed)
 	return false, v, err
 }
 
-// looksAtTimes reports whether claims are compared with what was purged. At REPEATABLE READ
-// that would lock the consumer's row until the attempt ends; MySQL's procedure for
-// connections of the caller's has no place for a time.
+// looksAtTimes reports whether claims are compared with the purge's watermark. At REPEATABLE READ
+// that would lock the consumer's row until the attempt ends; MySQL's procedure for connections of
+// the caller's takes no time.
 func (s *Store) looksAtTimes() bool {
 	return s.texts().isolation == levelName(sql.LevelReadCommitted) && (s.own || s.texts().maria)
 }
 
-// stale says whether a claim without a row was kept out by a purge. The zero verdict: it was
-// not. What another delivery has in hands may have a row soon.
+// stale says whether a purge prevented a claim without a row. The zero verdict means no. A key
+// that another delivery is claiming may have a row soon.
 func (s *Store) stale(ctx context.Context, cl *claimed) (stores.Verdict, error) {
 	var purged *int64
 	found, err := sqlstore.First(ctx, database{s}, sqlstore.Statement{
@@ -132,8 +132,8 @@ func (s *Store) stale(ctx context.Context, cl *claimed) (stores.Verdict, error) 
 	return stores.Verdict{Outcome: stores.Stale, PurgedThrough: sqlstore.Instant(purged)}, nil
 }
 
-// take turns the failed row in one version into one that is claimed. It never waits for
-// who has the failure's row, and whoever changes a failed message has that.
+// take turns the failed row in one version into a claimed one. It never waits for the failure's
+// row, which every change of a failed message locks.
 func (ss *session) take(ctx context.Context, c *stores.Claim, cl *claimed, version int64) (won bool, v stores.Verdict, err error) {
 	if !ss.store.own && !ss.dirty {
 		if _, _, err := ss.prepare(ctx, nil, c.Bound); err != nil {
@@ -205,7 +205,7 @@ func (s *Store) tryTake(ctx context.Context, on sqlstore.Sender, cl *claimed, nu
 type inboxRow struct {
 	sqlstore.Row
 
-	age *int64 // microseconds since it was claimed, or completed
+	age *int64 // microseconds since the claim or the completion
 }
 
 // read reads lookColumns.
@@ -214,7 +214,7 @@ func (r *inboxRow) read(rows sqlstore.Rows) error {
 	return r.Read(rows, &r.age, &orderKey)
 }
 
-// lostAfter is when a claim without a bound that was committed early is given up.
+// lostAfter is when a claim without a bound that was committed early counts as lost.
 const lostAfter = time.Hour
 
 // judge decides about the row. Claimable means that it can be taken over.
@@ -222,12 +222,12 @@ func (r *inboxRow) judge(c *stores.Claim) (stores.Verdict, error) {
 	switch {
 	case !r.Found && c.OrderKey != nil && c.Take == 0:
 		return stores.Verdict{Outcome: stores.Behind}, nil
-	case !r.Found: // whose insert was in the way has rolled back
+	case !r.Found: // the transaction that inserted it has rolled back
 		return stores.Verdict{Outcome: stores.InFlight}, nil
 	case r.Status == stores.StatusProcessing:
-		// A handler has committed its transaction in the middle. While it may still run it
-		// is in flight. If it has not ended by now its process has died: part of its effects
-		// is committed, so that the message may neither run again nor count as completed.
+		// The handler committed its transaction before its end. While it may still run the
+		// message is in flight. Otherwise its process has died: part of its effects is committed,
+		// so the message may neither run again nor count as completed.
 		v := stores.Verdict{Outcome: stores.InFlight, CompletedAt: r.CompletedAt}
 		limit := c.Bound
 		if limit == 0 {

@@ -9,7 +9,7 @@ import (
 	"github.com/millpond-go/millpond/internal/sqlstore"
 )
 
-// kind is which of the products a server is: MySQL if none of these.
+// kind is the product of a server: MySQL if none of these.
 type kind struct{ maria, tidb bool }
 
 func (k kind) name() string {
@@ -22,12 +22,13 @@ func (k kind) name() string {
 	return "MySQL"
 }
 
-// callable reports whether claims and completions may be procedures. MariaDB needs none, and
-// TiDB has none.
+// callable reports whether claims and completions may be procedures. MariaDB does not need them,
+// and TiDB has none.
 func (k kind) callable() bool { return !k.maria && !k.tidb }
 
-// nowait ends a statement that reads a row, and fails at once where another transaction has
-// it. TiDB has no shared locks: it takes FOR SHARE for nothing, if it takes it.
+// nowait returns the end of a statement that reads a row, and fails at once if another
+// transaction has locked it. TiDB has no shared locks: FOR SHARE has no effect there, or is an
+// error.
 func (k kind) nowait() string {
 	switch {
 	case k.maria:
@@ -38,8 +39,8 @@ func (k kind) nowait() string {
 	return " FOR SHARE NOWAIT"
 }
 
-// refusals end statements that must not be given a lock that somebody has. TiDB takes SKIP
-// LOCKED, and neither locks nor skips.
+// refusals are the ends of statements that must not get another transaction's lock. TiDB accepts
+// SKIP LOCKED, but neither locks nor skips.
 func (k kind) refusals() []string {
 	if k.tidb {
 		return []string{" FOR UPDATE NOWAIT"}
@@ -47,8 +48,7 @@ func (k kind) refusals() []string {
 	return []string{" FOR UPDATE SKIP LOCKED", " FOR UPDATE NOWAIT"}
 }
 
-// Oldest versions: before them MySQL and MariaDB have no SKIP LOCKED; nothing was tried on an
-// older TiDB.
+// Oldest versions: earlier MySQL and MariaDB have no SKIP LOCKED; an older TiDB was not tried.
 var (
 	oldestMySQL   = [2]int{8, 0}
 	oldestMariaDB = [2]int{10, 6}
@@ -57,11 +57,11 @@ var (
 
 var versionNumbers = regexp.MustCompile(`^(?:5\.5\.5-|.*-TiDB-v)?(\d+)\.(\d+)`)
 
-// useInstead ends refusals.
+// useInstead ends the texts of refusals.
 var useInstead = fmt.Sprintf("MySQL %d.%d or later, or MariaDB %d.%d or later", oldestMySQL[0], oldestMySQL[1], oldestMariaDB[0], oldestMariaDB[1])
 
-// supported returns what a version is of, and refuses those that are too old, and other
-// servers. Percona's server, those of clouds, and proxies before either are MySQL and MariaDB.
+// supported returns the product of a version, and refuses old ones and other servers. Percona's
+// server, cloud services, and proxies before either count as MySQL and MariaDB.
 func (s *Store) supported(version, comment string) (k kind, err error) {
 	k.maria = isMariaDB(version)
 	k.tidb = strings.Contains(strings.ToLower(version+" "+comment), "tidb")
@@ -76,13 +76,13 @@ func (s *Store) supported(version, comment string) (k kind, err error) {
 		return k, fmt.Errorf("%w: it is TiDB, on whose connections of the program's own the store cannot keep its settings: use Open or OpenDB", sqlstore.ErrUnusable)
 	case k.tidb:
 		oldest = oldestTiDB
-		if !strings.Contains(version, "-TiDB-v") { // it may be told to call itself otherwise
+		if !strings.Contains(version, "-TiDB-v") { // its version can be configured
 			return k, nil
 		}
 	}
 	m := versionNumbers.FindStringSubmatch(version)
 	if m == nil {
-		return k, nil // a relative of unknown numbering; what it lacks it will say itself
+		return k, nil // a relative with unknown version numbers; the checks find what it lacks
 	}
 	major, _ := strconv.Atoi(m[1])
 	minor, _ := strconv.Atoi(m[2])
@@ -94,13 +94,13 @@ func (s *Store) supported(version, comment string) (k kind, err error) {
 
 func isMariaDB(version string) bool { return strings.Contains(strings.ToLower(version), "mariadb") }
 
-// forTiDB is added to a SET that begins a session, and a comment to the other servers. With the
-// optimistic mode both handlers would run, and COMMIT decide; with the check put off, a guarded
+// forTiDB is added to a SET at the beginning of a session; other servers see a comment. In the
+// optimistic mode both handlers would run, and COMMIT decide; with deferred checks, a guarded
 // UPDATE would miss its row.
 const forTiDB = " /*T! , SESSION tidb_txn_mode = 'pessimistic', SESSION tidb_constraint_check_in_place_pessimistic = 1 */"
 
-// settingsOfTiDB is, in a SELECT, how a session of TiDB's has these settings, and empty on the
-// other servers.
+// settingsOfTiDB is an expression for these settings of a TiDB session; it is empty on the other
+// servers.
 const settingsOfTiDB = "CONCAT('' /*T! , @@SESSION.tidb_txn_mode, ' ', @@SESSION.tidb_constraint_check_in_place_pessimistic */)"
 
 // verify returns an error unless a session has the settings of forTiDB.

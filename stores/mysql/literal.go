@@ -5,9 +5,9 @@ import (
 	"strconv"
 )
 
-// put appends the parts of a statement that is sent together with BEGIN or COMMIT, and so
-// has its values in it: text as it is, and values in forms in which nothing needs to be
-// escaped, which are decimal numbers, and hexadecimal for bytes.
+// put appends the parts of a statement that is sent together with BEGIN or COMMIT, with its
+// values in it: text unchanged, and values in forms without escaping: decimal numbers, and
+// hexadecimal for bytes.
 func put(b []byte, parts ...any) []byte {
 	for _, part := range parts {
 		switch v := part.(type) {

@@ -18,9 +18,9 @@ import (
 //go:embed procedures/*.sql
 var procedureFiles embed.FS
 
-// Procedures returns the statements that create the stored procedures for MySQL, where
-// they save each message round trips. Migrate creates them too, if the account has the
-// right CREATE ROUTINE. Services need EXECUTE. MariaDB needs none of them, and TiDB takes none.
+// Procedures returns the statements that create the stored procedures for MySQL, which save round
+// trips for each message. Migrate creates them too, if the account has CREATE ROUTINE. Services
+// need EXECUTE. MariaDB needs none, and TiDB accepts none.
 func (s *Store) Procedures() []string {
 	d := s.dialect
 	if d == nil {
@@ -40,10 +40,10 @@ func (s *Store) Procedures() []string {
 
 var procedureNames = []string{"begin", "complete", "look", "emit_complete"}
 
-// Migrate implements stores.Migrator. One process at a time migrates, by a lock that has
-// the tables' name. The servers commit each statement apart; what was interrupted is
-// taken up by the next call. A statement that changes a table gives way to transactions
-// that use it, as everybody else waits behind it.
+// Migrate implements stores.Migrator. One process at a time migrates, by a lock named after the
+// tables. The servers commit each statement separately; the next call continues an interrupted
+// migration. A statement that changes a table gives way to transactions that use it, because all
+// others would wait behind it.
 func (s *Store) Migrate(ctx context.Context) (applied []stores.Migration, err error) {
 	if s.tables.Closed() {
 		return nil, stores.ErrClosed
@@ -62,7 +62,7 @@ func (s *Store) Migrate(ctx context.Context) (applied []stores.Migration, err er
 	}
 	defer func() {
 		if _, err := conn.ExecContext(context.WithoutCancel(ctx), "DO RELEASE_LOCK("+migrationLock+")", s.names.Table("schema")); err != nil {
-			_ = conn.Raw(func(any) error { return driver.ErrBadConn }) // its end releases the lock
+			_ = conn.Raw(func(any) error { return driver.ErrBadConn }) // closing it releases the lock
 		}
 	}()
 	state, err := s.schemaState(ctx, conn)
@@ -82,7 +82,7 @@ func (s *Store) Migrate(ctx context.Context) (applied []stores.Migration, err er
 	return applied, s.createProcedures(ctx, conn)
 }
 
-// migrationLock is the name of the lock: one for the tables of one database.
+// migrationLock is the name of the lock: one for each set of tables of a database.
 const migrationLock = "SHA2(CONCAT('millpond ', IFNULL(DATABASE(), ''), ' ', ?), 224)" // at most 64 characters
 
 func (s *Store) lockMigrations(ctx context.Context, conn *sql.Conn) error {
@@ -126,7 +126,7 @@ func setLockWait(seconds int64) string {
 	return fmt.Sprintf("SET SESSION lock_wait_timeout = %d", seconds)
 }
 
-// betweenWaits is how long others go on before a table is to be changed again.
+// betweenWaits is how long others proceed before Migrate tries to change a table again.
 const betweenWaits = time.Second
 
 func givingWay(ctx context.Context, conn *sql.Conn, statement string) error {
@@ -138,21 +138,21 @@ func givingWay(ctx context.Context, conn *sql.Conn, statement string) error {
 	}
 }
 
-// isDone reports whether a statement of a migration has been run before, by a call that was
-// interrupted behind it. One statement is done as a whole, or not at all.
+// isDone reports whether a statement of a migration has run before, in a call that was
+// interrupted after it. A statement takes effect as a whole, or not at all.
 func isDone(err error) bool {
 	const tableExists, columnExists, keyExists, nothingToDrop = 1050, 1060, 1061, 1091
 	n := number(err)
 	return n == tableExists || n == columnExists || n == keyExists || n == nothingToDrop
 }
 
-// statementsOf takes a migration apart: see its first lines.
+// statementsOf splits a migration into statements: see its first lines.
 func statementsOf(text string) []string {
 	return strings.Split(strings.TrimSuffix(strings.TrimSpace(text), ";"), ";\n\n")
 }
 
-// createProcedures creates what is missing, where the account may. Without them
-// everything works, and learn says what it costs.
+// createProcedures creates missing procedures, if the account may. Without them everything works;
+// learn reports the cost.
 func (s *Store) createProcedures(ctx context.Context, conn *sql.Conn) error {
 	const exists, denied, noSuchDatabase = 1304, 1044, 1049
 	for _, statement := range s.Procedures() {
@@ -168,7 +168,7 @@ func (s *Store) createProcedures(ctx context.Context, conn *sql.Conn) error {
 	return nil
 }
 
-// SchemaState implements sqlstore.Database, of a server that the store can run on.
+// SchemaState implements sqlstore.Database, after checking the server.
 func (d database) SchemaState(ctx context.Context) (state sqlstore.SchemaState, err error) {
 	err = d.on(ctx, func(conn *sql.Conn) error {
 		if !d.hasLearnt() {
@@ -182,7 +182,7 @@ func (d database) SchemaState(ctx context.Context) (state sqlstore.SchemaState, 
 	return state, err
 }
 
-// schemaState reads the newest version. A missing table is version 0.
+// schemaState reads the newest version. A missing table means version 0.
 func (s *Store) schemaState(ctx context.Context, q querier) (state sqlstore.SchemaState, err error) {
 	err = q.QueryRowContext(ctx, s.names.Expand("SELECT COALESCE(MAX(version), 0), COALESCE(MAX(compatible), 0) FROM {schema.}{prefix}schema")).
 		Scan(&state.Version, &state.Compatible)

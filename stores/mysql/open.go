@@ -45,8 +45,9 @@ func init() {
 	stores.DefaultMux().HandleExposure("mysql", exposure)
 }
 
-// exposure says where the password of a URL can travel. A server may ask for it itself, and
-// the key that the driver would encrypt it with is the server's word too.
+// exposure returns an error if the password of a URL could travel unprotected. A server may ask
+// for the password itself, and the key that the driver would encrypt it with comes from the
+// server, too.
 func exposure(u *url.URL) error {
 	c, _, err := parseURL(u)
 	if err != nil || c.Passwd == "" {
@@ -62,8 +63,8 @@ func exposure(u *url.URL) error {
 	return nil
 }
 
-// misplaced are parameters of other stores, and misspelt ones of the driver's, which it
-// would take for system variables, with what they are called here.
+// misplaced are parameters of other stores, and misspelt ones of the driver's, which the driver
+// would take for system variables, with their names here.
 var misplaced = map[string]string{
 	"pool_max_conns": "max_open_conns", "pool_min_conns": "", "pool_min_idle_conns": "",
 	"pool_max_conn_lifetime": "", "pool_max_conn_idle_time": "", "pool_health_check_period": "",
@@ -74,14 +75,14 @@ var misplaced = map[string]string{
 	"parsetime": "parseTime", "readtimeout": "readTimeout", "writetimeout": "writeTimeout",
 }
 
-// problems are what is wrong with a URL.
+// problems are the errors of a URL.
 type problems []error
 
 func (p *problems) addf(format string, args ...any) {
 	*p = append(*p, fmt.Errorf("mysql: "+format, args...))
 }
 
-// parseURL reads a URL. One error names everything that is wrong with it.
+// parseURL reads a URL. One error names all its errors.
 func parseURL(u *url.URL) (*mysql.Config, Config, error) {
 	if err := urlquery.Stray(u); err != nil {
 		return nil, Config{}, fmt.Errorf("mysql: %w", err)
@@ -95,7 +96,7 @@ func parseURL(u *url.URL) (*mysql.Config, Config, error) {
 	c := takeConfig(query, &p)
 	refuseParameters(query, &p)
 	address := net.JoinHostPort(u.Hostname(), cmp.Or(u.Port(), "3306"))
-	// With the address, because its host is the name that the certificate must have.
+	// With the address, because the certificate must have the name of its host.
 	driverConfig, err := mysql.ParseDSN("tcp(" + address + ")/?" + query.Encode())
 	if err != nil {
 		p.addf("parameters of the driver: %w", err)
@@ -109,7 +110,7 @@ func parseURL(u *url.URL) (*mysql.Config, Config, error) {
 	return driverConfig, c, nil
 }
 
-// databaseOf returns the database that a URL names.
+// databaseOf returns the database of a URL.
 func databaseOf(u *url.URL, p *problems) string {
 	database := strings.TrimPrefix(u.Path, "/")
 	switch {
@@ -125,7 +126,7 @@ func databaseOf(u *url.URL, p *problems) string {
 	return database
 }
 
-// takeConfig takes the parameters that are millpond's out of a query.
+// takeConfig removes millpond's parameters from a query.
 func takeConfig(query url.Values, p *problems) (c Config) {
 	for name, values := range query {
 		if len(values) > 1 {
@@ -155,7 +156,7 @@ func takeConfig(query url.Values, p *problems) (c Config) {
 	return c
 }
 
-// refuseParameters names those of the others that the driver must not have.
+// refuseParameters reports parameters that the driver must not get.
 func refuseParameters(query url.Values, p *problems) {
 	for _, text := range urlquery.Misplaced(query, misplaced) {
 		p.addf("%s", text)
@@ -170,7 +171,7 @@ func refuseParameters(query url.Values, p *problems) {
 	}
 }
 
-// isPort reports whether text, of digits alone, is a port or left out.
+// isPort reports whether digits are a valid port, or empty.
 func isPort(text string) bool {
 	n, err := strconv.ParseUint(text, 10, 16)
 	return text == "" || err == nil && n > 0

@@ -10,7 +10,7 @@ import (
 	"github.com/millpond-go/millpond/internal/sqlstore"
 )
 
-// openWriters is up to which number all outputs were committed when they were last compared.
+// openWriters has the number up to which all outputs were committed at the last comparison.
 type openWriters struct {
 	mu       sync.Mutex
 	asked    time.Time
@@ -22,10 +22,10 @@ const (
 	compared   = 2000 // rows
 )
 
-// Complete implements sqlstore.Database: what a dirty read sees and a clean one after it does
-// not is still to be committed.
+// Complete implements sqlstore.Database: outputs that a dirty read sees, and a later clean read
+// does not, are not committed yet.
 func (d database) Complete(ctx context.Context) (int64, error) {
-	if d.texts().tidb { // it has no dirty reads
+	if d.texts().tidb { // TiDB has no dirty reads
 		return 0, nil
 	}
 	w := &d.writers

@@ -11,7 +11,7 @@ import (
 	"github.com/millpond-go/millpond/stores"
 )
 
-// connection takes one out of a pool, and names the pool if none became free in time.
+// connection takes a connection from a pool; the error says if none became free in time.
 func (s *Store) connection(ctx context.Context, db *sql.DB) (*sql.Conn, error) {
 	if db == s.attempts {
 		return s.crowd.connection(ctx, db)
@@ -19,7 +19,7 @@ func (s *Store) connection(ctx context.Context, db *sql.DB) (*sql.Conn, error) {
 	return connection(ctx, db)
 }
 
-// on calls f with a connection for everything but attempts.
+// on calls f with a connection that is not for attempts.
 func (s *Store) on(ctx context.Context, f func(*sql.Conn) error) error {
 	conn, err := s.connection(ctx, s.db)
 	if err != nil {
@@ -34,18 +34,17 @@ func connection(ctx context.Context, db *sql.DB) (*sql.Conn, error) {
 	return conn, sqlstore.Exhausted(ctx, db, err)
 }
 
-// crowd is who wants a connection of a pool while the server admits no more of them, but
-// the pool has some, in which others work. The server is not away then: who was refused
-// waits for one of those, one after the other.
+// crowd handles a server that admits no more connections while the pool has some in use. The
+// server is not down then: a refused caller waits for one of those, one caller after the other.
 type crowd struct {
-	turn  chan struct{} // full while somebody waits for a connection
-	freed chan struct{} // full if one was given back
-	until atomic.Int64  // Unix nanoseconds: as long as this nobody tries out of turn
+	turn  chan struct{} // full while a caller waits for a connection
+	freed chan struct{} // full if a connection was given back
+	until atomic.Int64  // Unix nanoseconds: until then all callers wait their turn
 }
 
 const (
-	crowdedFor   = time.Second           // since the server refused somebody
-	refusedAfter = 50 * time.Millisecond // the server is asked again, though no connection is free
+	crowdedFor   = time.Second           // since the server's last refusal
+	refusedAfter = 50 * time.Millisecond // when the server is tried again although no connection is free
 )
 
 func newCrowd() crowd { return crowd{turn: make(chan struct{}, 1), freed: make(chan struct{}, 1)} }
@@ -68,7 +67,7 @@ func (c *crowd) connection(ctx context.Context, db *sql.DB) (*sql.Conn, error) {
 	for {
 		if db.Stats().Idle > 0 || time.Since(asked) > refusedAfter {
 			conn, err := connection(ctx, db)
-			if end := ended(ctx); err != nil && end != nil { // of dialing, to a server that was full until then
+			if end := ended(ctx); err != nil && end != nil { // of dialing a server that was full until then
 				return nil, noneFree(end, db)
 			}
 			if !c.refuses(db, err) {
@@ -76,7 +75,7 @@ func (c *crowd) connection(ctx context.Context, db *sql.DB) (*sql.Conn, error) {
 			}
 			asked = time.Now()
 		}
-		timer := time.NewTimer(refusedAfter / 10) // the program's own work gives back unheard
+		timer := time.NewTimer(refusedAfter / 10) // connections given back by the program's own work are not signaled
 		select {
 		case <-c.freed:
 		case <-timer.C:
@@ -101,7 +100,7 @@ func (c *crowd) refuses(db *sql.DB, err error) bool {
 	return false
 }
 
-// ended is the context's error, also if a deadline that a dialer looks at itself comes first.
+// ended returns the context's error, also if a dialer's own deadline comes first.
 func ended(ctx context.Context) error {
 	if at, ok := ctx.Deadline(); ok && ctx.Err() == nil && !time.Now().Before(at) {
 		return context.DeadlineExceeded
@@ -114,7 +113,7 @@ func noneFree(end error, db *sql.DB) error {
 		"or let the pools of all processes together open fewer: %w", stores.ErrBusy, db.Stats().InUse, end)
 }
 
-// gaveBack tells who waits in a crowd.
+// gaveBack wakes a waiting caller.
 func (c *crowd) gaveBack() {
 	select {
 	case c.freed <- struct{}{}:

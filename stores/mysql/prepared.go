@@ -9,18 +9,18 @@ import (
 	"github.com/millpond-go/millpond/internal/sqlstore"
 )
 
-// prepared is a statement of the store's own that a connection has prepared when it
-// needed it first, so that the server reads its text once.
+// prepared is a statement of the store's own, prepared at its first use on a connection, so that
+// the server parses its text once.
 type prepared struct {
 	stmt    nativeStatement
-	refused bool // the server does not prepare it: there may be too many
+	refused bool // the server refused to prepare it: there may be too many
 }
 
-// errNotPrepared says that a statement was not sent, and is to be sent as text.
+// errNotPrepared: the statement was not sent, and must be sent as text.
 var errNotPrepared = errors.New("the server does not prepare the statement")
 
-// exec sends the statement. It returns errNotPrepared if the server has refused to
-// prepare it, and an error that isUnsent if the connection was lost before it was sent.
+// exec sends the statement. It returns errNotPrepared if the server refused to prepare it, and an
+// error that isUnsent if the connection was lost before it was sent.
 func (p *prepared) exec(ctx context.Context, on native, text string, values ...driver.Value) (affected int64, err error) {
 	if p.stmt == nil && !p.refused {
 		if err := p.prepare(ctx, on, text); err != nil {
@@ -36,7 +36,7 @@ func (p *prepared) exec(ctx context.Context, on native, text string, values ...d
 	}
 	result, err := p.stmt.ExecContext(ctx, args)
 	if number(err) == unknownStatement {
-		p.stmt = nil // whoever is in between has forgotten it
+		p.stmt = nil // a proxy in between has dropped it
 	}
 	if err != nil {
 		return 0, err
@@ -51,7 +51,7 @@ func (p *prepared) prepare(ctx context.Context, on native, text string) error {
 		return nil
 	}
 	if err != nil {
-		// Without err itself: a deadline that has passed here is not the handler's.
+		// Without wrapping err: a deadline that has passed here is not the handler's.
 		return fmt.Errorf("%w: cannot prepare a statement of the store's: %s", driver.ErrBadConn, err.Error())
 	}
 	p.stmt, err = asNative(stmt)
@@ -59,13 +59,13 @@ func (p *prepared) prepare(ctx context.Context, on native, text string) error {
 }
 
 const (
-	mostSaying      = 8        // completions with outputs that a connection keeps prepared
-	mostSaid        = 3        // statements in front of one
+	mostSaying      = 8        // prepared completions with outputs per connection
+	mostSaid        = 3        // statements before one
 	maxSaidPrepared = 16 << 10 // bytes of their values
 )
 
-// completion returns the completion with what was staged in front of it, and the values of
-// that; nil if it is to be sent as text.
+// completion returns the prepared completion with the staged statements before it, and their
+// values; nil if it must be sent as text.
 func (c *conn) completion(texts *texts, staged sqlstore.Staged) (with *prepared, text string, values []driver.Value) {
 	if len(staged) == 0 {
 		return &c.completing, texts.begins + texts.completion, nil

@@ -11,14 +11,13 @@ import (
 	"github.com/millpond-go/millpond/internal/sqlstore"
 )
 
-// proveTimeout bounds what is only a precaution.
+// proveTimeout bounds the check, which is only a precaution.
 const proveTimeout = 2 * time.Second
 
-// prove has two connections show that a row that is locked is passed by and refused, and
-// that a key is taken which another transaction is inserting: servers that only speak the
-// protocol, and tables that are not InnoDB's, accept the statements, and two handlers would
-// run. Nothing is left of it. Where it cannot be tried, as without the right to write, there
-// is no error.
+// prove checks, with two connections, that a locked row is skipped and refused, and that a key is
+// taken while another transaction inserts it. Servers that only speak the protocol, and tables
+// that are not InnoDB's, accept the statements, and two handlers would run. It leaves nothing
+// behind. If the check is impossible, for example without the right to write, there is no error.
 func (s *Store) prove(ctx context.Context, names sqlstore.Names, sv server) error {
 	if s.db.Stats().MaxOpenConnections == 1 {
 		return nil
@@ -32,7 +31,7 @@ func (s *Store) prove(ctx context.Context, names sqlstore.Names, sv server) erro
 		if _, err := first.ExecContext(ctx, names.Expand("INSERT INTO {schema.}{prefix}inbox (consumer, message_id, status) VALUES (0, ?, 1)"), id); err != nil {
 			return err
 		}
-		slot := int(id[0]) // of the locks of order keys
+		slot := int(id[0]) // a lock of order keys
 		if err := lock(ctx, first, names, slot, " FOR UPDATE NOWAIT"); err != nil {
 			return err
 		}
@@ -58,12 +57,12 @@ func (s *Store) prove(ctx context.Context, names sqlstore.Names, sv server) erro
 		})
 		var status int
 		if own := first.QueryRowContext(ctx, names.Expand("SELECT status FROM {schema.}{prefix}inbox WHERE consumer = 0 AND message_id = ?"), id).Scan(&status); own != nil {
-			wrong = "" // its connection was lost, and its locks with it
+			wrong = "" // its connection and its locks were lost
 		}
 		return err
 	})
 	if wrong != "" {
-		_, _ = s.db.ExecContext(ctx, names.Expand("DELETE FROM {schema.}{prefix}inbox WHERE consumer = 0 AND message_id = ?"), id) // of a table that rolls nothing back
+		_, _ = s.db.ExecContext(ctx, names.Expand("DELETE FROM {schema.}{prefix}inbox WHERE consumer = 0 AND message_id = ?"), id) // for a table without transactions
 	}
 	if lacks(err) {
 		wrong = fmt.Sprintf("it lacks what claims are made of (%v)", err)
@@ -94,7 +93,7 @@ func (s *Store) undone(ctx context.Context, f func(*sql.Tx) error) error {
 	})
 }
 
-// lock locks a row, in one of the ways that do not wait.
+// lock locks a row with one of the statements that do not wait.
 func lock(ctx context.Context, tx *sql.Tx, names sqlstore.Names, slot int, how string) error {
 	var got int
 	return tx.QueryRowContext(ctx, names.Expand("SELECT slot FROM {schema.}{prefix}outbox_lock WHERE slot = ?"+how), slot).Scan(&got)

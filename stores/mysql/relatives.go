@@ -8,9 +8,9 @@ import (
 	"github.com/millpond-go/millpond/internal/sqlstore"
 )
 
-// relatives speak the protocol, and some of them call themselves MySQL 8.0, but lack what
-// the store rests on. What they lack they often accept without doing it, so that failures
-// would be recorded and retried several times; hence they are known by name.
+// relatives speak the protocol, and some of them call themselves MySQL 8.0, but lack what the
+// store relies on. They accept some statements without effect, so that failures would be recorded
+// and retried several times; so they are recognized by name.
 var relatives = []sqlstore.Relative{
 	{Mark: "oceanbase", Name: "OceanBase", Lacks: "FOR SHARE"},
 	{Mark: "singlestore", Name: "SingleStore", Lacks: "SKIP LOCKED"},
@@ -24,7 +24,7 @@ type querier interface {
 	QueryRowContext(ctx context.Context, query string, args ...any) *sql.Row
 }
 
-// recognise asks the server what it is, and refuses what the store cannot run on.
+// recognise asks the server what it is, and refuses servers on which the store cannot run.
 func (s *Store) recognise(ctx context.Context, q querier) (k kind, err error) {
 	k, err = s.identify(ctx, q)
 	if s.config.AnyServer && errors.Is(err, sqlstore.ErrUnusable) {

@@ -13,22 +13,21 @@ import (
 	"github.com/millpond-go/millpond/stores"
 )
 
-// server is what a store needs to know of the server.
+// server is what a store needs to know about the server.
 type server struct {
 	kind
 
-	procedures bool // of ours, on MySQL
-	emits      bool // the one for outputs, too, which is younger
-	maxPacket  int  // bytes
-	maxEntry   int  // of a row, but for what it has besides; 0: there is no such limit
-	unordered  bool // numbers are not drawn in the order of commits
-	galera     bool // it is a member of a cluster
-	noEscapes  bool // a backslash in quotes is a character like others
+	procedures bool // millpond's procedures exist, on MySQL
+	emits      bool // the newer one for outputs exists, too
+	maxPacket  int  // in bytes
+	maxEntry   int  // the content of a row, in bytes; 0: no limit
+	unordered  bool // numbers are not in the order of commits
+	galera     bool // a member of a Galera cluster
+	noEscapes  bool // a backslash in quotes is an ordinary character
 }
 
-// learn asks the server once what the store needs to know of it. It is done before
-// the first consumer is registered, and so before anything else.
-// It is done again when the server may be another one.
+// learn asks the server once what the store needs to know. It runs before the first consumer is
+// registered, and so before anything else. It runs again when the server may be another one.
 func (s *Store) learn(ctx context.Context, again bool) error {
 	s.learning.Lock()
 	defer s.learning.Unlock()
@@ -60,9 +59,9 @@ func (s *Store) learn(ctx context.Context, again bool) error {
 	return nil
 }
 
-// ask asks the server what it is, and refuses one on which the store cannot keep what it
-// promises. schema is the database with the tables: they are named in full, because a handler
-// may select another one.
+// ask asks the server what it is, and refuses one on which the store cannot keep its promises.
+// schema is the database with the tables: their names are qualified, because a handler may select
+// another one.
 func (s *Store) ask(ctx context.Context) (sv server, schema string, err error) {
 	var (
 		version, comment, charset, chain, mode string
@@ -111,19 +110,18 @@ func (s *Store) ask(ctx context.Context) (sv server, schema string, err error) {
 	return sv, schema, err
 }
 
-// usualEntry is what TiDB takes of a row, unless it is told otherwise.
+// usualEntry is TiDB's default limit for a row.
 const usualEntry = 6 << 20
 
-// drawsBlocks reports whether each of TiDB's servers draws numbers from a block of its own,
-// because who made the tables has left out what the migrations say to TiDB alone.
+// drawsBlocks reports whether each TiDB server draws numbers from a block of its own, because the
+// tables were created without the option that the migrations give TiDB.
 func (s *Store) drawsBlocks(ctx context.Context, schema string) (bool, error) {
 	var table, made string
 	err := s.db.QueryRowContext(ctx, fmt.Sprintf("SHOW CREATE TABLE `%s`.%soutbox", strings.ReplaceAll(schema, "`", "``"), s.names.Prefix)).Scan(&table, &made)
 	return !strings.Contains(made, "AUTO_ID_CACHE=1 "), err
 }
 
-// hasProcedures reports whether all procedures of the store's are there for messages, and the
-// one for outputs besides.
+// hasProcedures reports whether all procedures for messages exist, and the one for outputs.
 func (s *Store) hasProcedures(ctx context.Context, schema string) (messages, outputs bool, err error) {
 	var n, emits int
 	p, one := s.names.Prefix, s.names.Prefix+"emit_complete"
@@ -134,7 +132,7 @@ func (s *Store) hasProcedures(ctx context.Context, schema string) (messages, out
 	return messages, messages && emits == 1, err
 }
 
-// writable refuses the settings of connections on which what the store sends cannot run.
+// writable refuses settings of connections with which the store's statements cannot work.
 func writable(completion, mode string) error {
 	if completion != "NO_CHAIN" {
 		return fmt.Errorf("%w: the connections have the completion_type %s, with which COMMIT does more than commit: add completion_type=0 to the parameters", sqlstore.ErrUnusable, completion)
@@ -145,8 +143,8 @@ func writable(completion, mode string) error {
 	return nil
 }
 
-// unsafeCharsets have characters whose second byte is a backslash or a quote. Where the
-// driver makes one text of a statement and its values, what follows it would be SQL.
+// unsafeCharsets have characters whose second byte is a backslash or a quote. If the driver puts
+// values into the text of a statement, the rest of such a value would be SQL.
 var unsafeCharsets = map[string]bool{"big5": true, "cp932": true, "gb18030": true, "gbk": true, "sjis": true}
 
 func (s *Store) hasLearnt() bool {
@@ -155,17 +153,17 @@ func (s *Store) hasLearnt() bool {
 	return s.dialect != nil
 }
 
-// usualPayload is the inbox's own limit for payloads, unless it is told another.
+// usualPayload is the inbox's default limit for payloads.
 const usualPayload = 16 << 20
 
-// weakness is what makes the server's promises smaller than they look.
+// weakness is a setting that weakens the server's promises.
 type weakness struct {
 	check          string
 	severity       stores.Severity
 	setting, value string
 	why            string
-	toDo, with     string // how it is mended, as names in the log
-	fix            string // and as a statement; empty: SET GLOBAL setting = with
+	toDo, with     string // the fix, as names in the log
+	fix            string // the fix, as a statement; empty: SET GLOBAL setting = with
 }
 
 func (w weakness) finding() stores.Finding {
@@ -176,8 +174,7 @@ func (w weakness) finding() stores.Finding {
 	return stores.Finding{Check: w.check, Severity: w.severity, What: w.setting + " is " + w.value, Why: w.why, Fix: fix}
 }
 
-// warn says by name and number what makes the server's promises smaller than they look,
-// unless it is what was said before.
+// warn logs the settings that weaken the server's promises, unless it logged the same before.
 func (s *Store) warn(ctx context.Context, sv server) {
 	found := s.weaknesses(ctx, sv)
 	if slices.Equal(found, s.warned) {
@@ -189,13 +186,13 @@ func (s *Store) warn(ctx context.Context, sv server) {
 	}
 }
 
-// variable reads a system variable, if there is one and the account may.
+// variable reads a system variable, if it exists and the account may read it.
 func (s *Store) variable(ctx context.Context, name string) (value string, known bool) {
 	err := s.db.QueryRowContext(ctx, "SELECT @@"+name).Scan(&value)
 	return value, err == nil
 }
 
-// weaknesses leave out what cannot be asked.
+// weaknesses skips settings that cannot be read.
 func (s *Store) weaknesses(ctx context.Context, sv server) (found []weakness) {
 	add := func(w weakness) { found = append(found, w) }
 	strict := func() {
@@ -252,7 +249,7 @@ func (s *Store) weaknesses(ctx context.Context, sv server) (found []weakness) {
 	return found
 }
 
-// withoutProcedures is what it costs that procedures are missing.
+// withoutProcedures is the cost of missing procedures.
 func (s *Store) withoutProcedures(sv server) weakness {
 	names, costs := s.names.Prefix+strings.Join(procedureNames, ", "+s.names.Prefix), "each message takes round trips more"
 	if sv.procedures {

@@ -13,24 +13,22 @@ import (
 	"github.com/millpond-go/millpond/internal/sqlstore"
 )
 
-// session is a connection with a transaction for an attempt, in one of two ways: on a
-// connection of the store's own, or on one of the caller's *sql.DB, which gets its
-// settings back in the end.
+// session is a connection with a transaction for an attempt: either a connection of the store's
+// own, or one of the caller's *sql.DB, whose settings are restored at the end.
 type session struct {
 	store  *Store
 	conn   *sql.Conn
 	tx     *sql.Tx
 	server uint64             // see stores.Verdict
 	own    *transaction       // nil on a connection of the caller's
-	cancel context.CancelFunc // of the context that database/sql watches
+	cancel context.CancelFunc // cancels the context that database/sql watches
 
-	dirty bool // a connection of the caller's has settings of ours
-	ended bool // on the server, by us
+	dirty bool // the caller's connection has our settings
+	ended bool // the transaction was ended on the server by the store
 }
 
-// open begins a session with a claim, or without one if claim is nil. rows and claimErr
-// are what became of the claim. Connections may have been closed by the server since they
-// were used, so it is tried again.
+// open begins a session with a claim, or without one if claim is nil. rows and claimErr are the
+// result of the claim. It tries again if the server had closed an idle connection.
 func (s *Store) open(ctx context.Context, claim *claimed, bound time.Duration) (ss *session, rows int64, claimErr, err error) {
 	const tries = 3
 	for try := 1; ; try++ {
@@ -59,7 +57,7 @@ func (s *Store) tryOpen(ctx context.Context, claim *claimed, bound time.Duration
 	return ss, rows, claimErr, nil
 }
 
-// begin claims in the trip of BEGIN.
+// begin claims in the round trip of BEGIN.
 func (ss *session) begin(ctx context.Context, claim *claimed, bound time.Duration) (rows int64, claimErr, err error) {
 	b := &beginning{ctx: ctx, texts: ss.store.texts(), claim: claim, bound: bound}
 	if ss.tx, err = ss.conn.BeginTx(context.WithValue(context.WithoutCancel(ctx), beginningKey{}, b), nil); err != nil {
@@ -69,8 +67,8 @@ func (ss *session) begin(ctx context.Context, claim *claimed, bound time.Duratio
 	return b.rows, b.err, nil
 }
 
-// borrow makes a connection of the caller's ready, and claims, after database/sql has
-// sent its BEGIN. The transaction outlives ctx, which only bounds its beginning.
+// borrow prepares a connection of the caller's, and claims, after database/sql has sent its
+// BEGIN. The transaction outlives ctx, which only bounds its beginning.
 func (ss *session) borrow(ctx context.Context, claim *claimed, bound time.Duration) (rows int64, claimErr, err error) {
 	if ss.server, err = ss.store.servers.of(ctx, ss.store.attempts, ss.conn); err != nil {
 		return 0, nil, err
@@ -91,7 +89,7 @@ func (ss *session) borrow(ctx context.Context, claim *claimed, bound time.Durati
 	return ss.prepare(ctx, claim, bound)
 }
 
-// prepare gives a connection of the caller's the settings of an attempt, and claims.
+// prepare gives a caller's connection the settings of an attempt, and claims.
 func (ss *session) prepare(ctx context.Context, claim *claimed, bound time.Duration) (rows int64, claimErr, err error) {
 	t := ss.store.texts()
 	ss.dirty, ss.ended = true, false
@@ -122,7 +120,7 @@ func (ss *session) exec(ctx context.Context, text string) (affected int64, err e
 	return exec(ctx, ss, text)
 }
 
-// lookBack reads the row of a key and rolls back, in one trip where the server can.
+// lookBack reads the row of a key and rolls back, in one round trip if the server can.
 func (ss *session) lookBack(ctx context.Context, consumer int64, id []byte) (inboxRow, error) {
 	var row inboxRow
 	t := ss.store.texts()
@@ -137,8 +135,8 @@ func (ss *session) lookBack(ctx context.Context, consumer int64, id []byte) (inb
 	return row, err
 }
 
-// rollback ends the transaction and gives a connection of the caller's its settings
-// back. The session can be prepared again.
+// rollback ends the transaction and restores a caller's connection. The session can be prepared
+// again.
 func (ss *session) rollback(ctx context.Context) error {
 	if !ss.ended {
 		if _, err := ss.exec(ctx, "ROLLBACK"); err != nil {
@@ -155,8 +153,8 @@ func (ss *session) rollback(ctx context.Context) error {
 	return nil
 }
 
-// release gives the connection back, of which nobody else uses the transaction. It is
-// kept also if ctx has ended.
+// release gives back a connection whose transaction is not in use. It keeps the connection even
+// if ctx has ended.
 func (ss *session) release(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanupTimeout)
 	defer cancel()
@@ -170,7 +168,7 @@ func (ss *session) release(ctx context.Context) {
 	ss.free()
 }
 
-// free lets database/sql have its transaction and the connection.
+// free gives database/sql its transaction and the connection.
 func (ss *session) free() {
 	if ss.tx != nil {
 		_ = ss.tx.Rollback()
@@ -182,7 +180,7 @@ func (ss *session) free() {
 	ss.store.crowd.gaveBack()
 }
 
-// drop closes a connection of which nothing is known any more.
+// drop closes a connection in an unknown state.
 func (ss *session) drop() {
 	if ss.own != nil {
 		ss.own.cut()
@@ -195,9 +193,8 @@ func (ss *session) drop() {
 	ss.free()
 }
 
-// discard closes a connection whose driver has not returned from a call. database/sql keeps
-// the locks of that call, so that conn.Close would wait for ever; its place in the pool is
-// lost.
+// discard closes a connection whose driver has not returned from a call. database/sql holds the
+// locks of that call, so conn.Close would wait for ever; its place in the pool is lost.
 func (ss *session) discard() {
 	_ = ss.conn.Raw(func(native any) error {
 		if c, ok := native.(driver.Conn); ok {
@@ -208,8 +205,8 @@ func (ss *session) discard() {
 	ss.store.crowd.gaveBack()
 }
 
-// abandon drops a connection on which the server may still be busy, and tells it to stop:
-// it would hold the key until the statement ends.
+// abandon drops a connection on which the server may still be busy, and tells it to stop: it
+// would hold the key until the statement ends.
 func (ss *session) abandon() {
 	ss.drop()
 	if ss.own == nil {
@@ -217,11 +214,11 @@ func (ss *session) abandon() {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), cleanupTimeout)
 	defer cancel()
-	_ = ss.store.stop(ctx, ss.own.conn.at) // it may be gone by itself
+	_ = ss.store.stop(ctx, ss.own.conn.at) // the connection may be gone already
 }
 
-// cleanupTimeout bounds what is done after the answer is known.
+// cleanupTimeout bounds the work after the result is known.
 const cleanupTimeout = 2 * time.Second
 
-// errBusy says that the driver has not sent a statement because rows are open.
+// errBusy reports whether the driver did not send a statement because rows are open.
 func errBusy(err error) bool { return errors.Is(err, mysql.ErrBusyBuffer) }

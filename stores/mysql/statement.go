@@ -10,7 +10,7 @@ import (
 	mysql "github.com/go-sql-driver/mysql"
 )
 
-// statement is one that a handler has prepared; its text was admitted then.
+// statement is a statement that a handler has prepared; its text was checked then.
 type statement struct {
 	nativeStatement
 
@@ -41,7 +41,7 @@ func (s *statement) acquire() error {
 	return s.tx.acquire()
 }
 
-// Close implements driver.Stmt. database/sql tells nobody that it has failed.
+// Close implements driver.Stmt. database/sql does not report its errors.
 func (s *statement) Close() error {
 	s.tx.conn.sending.Lock()
 	defer s.tx.conn.sending.Unlock()
@@ -52,8 +52,8 @@ func (s *statement) Close() error {
 	return err
 }
 
-// closeStatement returns an error that wraps driver.ErrBadConn if the connection is lost,
-// for the driver has one of its own for that, and nil if it was lost before.
+// closeStatement returns an error that wraps driver.ErrBadConn if the connection is lost, because
+// the driver returns one of its own, and nil if it was lost before.
 func closeStatement(s driver.Stmt) error {
 	err := s.Close()
 	if err != nil && !errors.Is(err, mysql.ErrBusyBuffer) {

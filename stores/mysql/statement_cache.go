@@ -11,27 +11,25 @@ import (
 )
 
 const (
-	// maxCached is how many of the handlers' statements a connection keeps prepared. The
-	// servers allow all their clients together 16,382 by default.
+	// maxCached is how many of the handlers' statements a connection keeps prepared. The servers'
+	// default limit for all clients together is 16,382.
 	maxCached = 32
-	// maxCachedText is the longest of their texts, in bytes. Longer ones, as those that
-	// insert many rows, are seldom sent twice.
+	// maxCachedText is the longest cached text, in bytes. Longer ones, such as those that insert
+	// many rows, are seldom sent twice.
 	maxCachedText = 4096
 )
 
-// statementCache has the statements with parameters that handlers have sent on a
-// connection last. They stay prepared: one that is sent again takes one trip, and not
-// two and the parsing of its text.
+// statementCache has the latest statements with parameters that handlers sent on a connection.
+// They stay prepared: repeating one takes one round trip instead of two, and no parsing.
 type statementCache struct{ last []cachedStatement } // the latest first
 
 type cachedStatement struct {
 	text  string
-	types string // of the arguments: the servers remember in a statement what they made of them
+	types string // types of the arguments, which the servers remember in the statement
 	stmt  nativeStatement
 }
 
-// get returns the statement of a text for arguments of such types, and prepares it if
-// need be.
+// get returns the statement of a text for arguments of these types, and prepares it if needed.
 func (c *statementCache) get(ctx context.Context, on native, text string, args []driver.NamedValue) (nativeStatement, error) {
 	var few [32]byte
 	types := appendTypes(few[:0], args)
@@ -55,7 +53,7 @@ func (c *statementCache) get(ctx context.Context, on native, text string, args [
 	if err != nil {
 		return nil, err
 	}
-	if stmt.NumInput() != len(args) { // database/sql prepares it and says so
+	if stmt.NumInput() != len(args) { // database/sql prepares it and reports the error
 		return nil, cmp.Or(closeStatement(stmt), driver.ErrSkip)
 	}
 	if len(c.last) == maxCached {
@@ -78,7 +76,7 @@ func (c *statementCache) clear() (err error) {
 	return err
 }
 
-// appendTypes appends what the driver tells the server of the arguments' types.
+// appendTypes appends the argument types that the driver sends to the server.
 func appendTypes(b []byte, args []driver.NamedValue) []byte {
 	for _, arg := range args {
 		kind := byte('?')
@@ -109,9 +107,9 @@ func appendTypes(b []byte, args []driver.NamedValue) []byte {
 	return b
 }
 
-// keepUnless drops a statement that has failed. The server may not be able to run it any
-// more; and large values are sent ahead of the execution, so that they, or what the server
-// said of them, would be those of the next.
+// keepUnless drops a statement that failed. The server may be unable to run it again; and large
+// values are sent before the execution, so they, or the server's error about them, would go to
+// the next execution.
 func (c *statementCache) keepUnless(err error, stmt nativeStatement) error {
 	if err == nil {
 		return nil
@@ -123,8 +121,8 @@ func (c *statementCache) keepUnless(err error, stmt nativeStatement) error {
 	return err
 }
 
-// caches reports whether a statement of a handler's is kept prepared. After a change of
-// the session, as by USE, a text may mean something else than before.
+// caches reports whether a statement of a handler is kept prepared. After a change of the
+// session, such as USE, a text may have another meaning.
 func (c *conn) caches(text string, args []driver.NamedValue, does conduct) bool {
 	return len(args) > 0 && len(text) <= maxCachedText && does == plain && c.keeps && !c.discard.Load()
 }

@@ -8,11 +8,11 @@ import (
 	"sync"
 )
 
-// place is where a connection ends. A server that starts again counts its connections
-// from 1, so the id alone may be that of somebody else's.
+// place identifies a connection on a server. A restarted server counts its connections from 1
+// again, so the id alone may belong to another one.
 type place struct {
 	server string
-	number uint64 // of the server, as stores.Verdict has it
+	number uint64 // of the server, as in stores.Verdict
 	id     string
 }
 
@@ -21,14 +21,14 @@ func (p *place) isOn(server string) {
 	p.server, p.number = server, binary.BigEndian.Uint64(sum[:])
 }
 
-// serverName tells a server from others behind the same address, and from an earlier state of
-// itself, to which nothing sets it back without a start. Comments choose the table.
+// serverName distinguishes a server from others at the same address, and from its state before a
+// restart, without which no earlier state can return. Comments choose the table.
 const serverName = "CONCAT_WS(' ', @@hostname, @@port, @@server_id, UNIX_TIMESTAMP() - CAST((SELECT VARIABLE_VALUE FROM " +
 	"/*M! information_schema.GLOBAL_STATUS */ /*!80000 performance_schema.global_status */ WHERE VARIABLE_NAME = 'Uptime') AS SIGNED))"
 
-// stop ends a connection on the server, from another one, unless that is another server
-// or has started since. TiDB is left to notice that the connection is closed: a KILL in the
-// middle of a statement can end it with a panic (pingcap/tidb 63956).
+// stop ends a connection on the server, from another one, unless the server is another one or has
+// restarted since. TiDB is left to notice that the connection is closed: a KILL in the middle of
+// a statement can end it with a panic (pingcap/tidb 63956).
 func (s *Store) stop(ctx context.Context, at place) (err error) {
 	if s.texts().tidb {
 		return nil
@@ -46,7 +46,7 @@ func (s *Store) stop(ctx context.Context, at place) (err error) {
 	return err
 }
 
-// servers remembers where connections end that are not made by our connector: each is asked
+// servers remembers the servers of connections that our connector did not make. Each is asked
 // once.
 type servers struct {
 	mu    sync.Mutex
@@ -77,7 +77,7 @@ func (s *servers) of(ctx context.Context, db *sql.DB, c *sql.Conn) (server uint6
 	at.isOn(name)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if open := db.Stats().OpenConnections; s.known == nil || len(s.known) > 2*open { // mostly closed ones
+	if open := db.Stats().OpenConnections; s.known == nil || len(s.known) > 2*open { // most are closed
 		s.known = make(map[any]uint64, open)
 	}
 	s.known[native] = at.number

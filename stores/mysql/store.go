@@ -25,31 +25,31 @@ var migrationFiles embed.FS
 
 // Config configures a [Store]. The zero value is ready to use.
 type Config struct {
-	// Schema is the database that holds millpond's tables; "" is the one that the
-	// connection selects. It must exist.
+	// Schema is the database of millpond's tables; "" is the one that the connection selects. It
+	// must exist.
 	Schema string
 	// TablePrefix begins the tables' names; "" means "millpond_".
 	TablePrefix string
 	// Isolation of the handlers' transactions, whatever the server's default:
 	// sql.LevelReadCommitted, also for 0, or sql.LevelRepeatableRead.
 	Isolation sql.IsolationLevel
-	// MaxOpenConns is how many attempts OpenDB lets run at a time, each on a connection
-	// of its own; 0 means [DefaultMaxOpenConns]. New does not look at it.
+	// MaxOpenConns is how many attempts OpenDB lets run at a time, each on a connection of its
+	// own; 0 means [DefaultMaxOpenConns]. New ignores it.
 	MaxOpenConns int
-	// AnyServer uses a server that is known for what it lacks, or whose locks do not lock, which
-	// the store refuses otherwise. It is for those who know the server better.
+	// AnyServer accepts a server that is known to lack something, or whose locks do not lock. The
+	// store refuses such servers otherwise.
 	AnyServer bool
-	// Logger is told at start what makes the server's promises smaller than they look;
-	// nil is slog.Default.
+	// Logger gets a warning at the start for each setting that weakens the server's promises; nil
+	// is slog.Default.
 	Logger *slog.Logger
 }
 
-// DefaultMaxOpenConns is how many attempts of a store that has opened its own
-// connections run at a time.
+// DefaultMaxOpenConns is how many attempts run at a time on a store that has opened its own
+// connections.
 const DefaultMaxOpenConns = 16
 
-// maxOtherConns is how many connections such a store has besides, for failures, looks
-// and the program's own work.
+// maxOtherConns is how many other connections such a store has, for failures, looks and the
+// program's own work.
 const maxOtherConns = 16
 
 // Store is a store on MySQL, MariaDB or, as a preview, TiDB. It is safe for concurrent use.
@@ -59,8 +59,8 @@ type Store struct {
 	tables   *sqlstore.Tables
 	config   Config
 	db       *sql.DB // for everything but attempts
-	attempts *sql.DB // the same, or of connections that only the store uses
-	own      bool    // attempts is by our connector, and both are ours to close
+	attempts *sql.DB // db, or connections that only the store uses
+	own      bool    // attempts uses our connector, and the store closes both
 	names    sqlstore.Names
 	log      *slog.Logger
 	crowd    crowd // for attempts
@@ -72,13 +72,13 @@ type Store struct {
 // contract is what all SQL stores share.
 type contract = sqlstore.Store
 
-// learnt is what learn has set, and but for the server constant once there is a consumer or
-// tables are ready.
+// learnt is the result of learn. Except for the server it is constant once there is a consumer or
+// the tables are ready.
 type learnt struct {
 	learning sync.Mutex
-	current  atomic.Pointer[texts] // for the server
+	current  atomic.Pointer[texts] // for the current server
 	sql      *statements
-	dialect  *sqlstore.Dialect // nil until then
+	dialect  *sqlstore.Dialect // nil before learn
 	warned   []weakness
 }
 
@@ -92,15 +92,14 @@ var (
 	_ stores.PoolReporter = (*Store)(nil)
 )
 
-// Format implements fmt.Formatter: no verb prints the connection's settings, which have a
+// Format implements fmt.Formatter: no verb prints the connection's settings, which contain a
 // password.
 func (s *Store) Format(f fmt.State, _ rune) { _, _ = io.WriteString(f, "a store on MySQL") }
 
-// New returns a store on a *sql.DB of go-sql-driver/mysql that stays the caller's. It
-// does no I/O. Attempts cost two round trips more than those of [OpenDB]: the claim and
-// the completion. Handlers hold one connection each while they run, and one more is
-// needed now and then, so the pool should have more connections than there are
-// deliveries in flight.
+// New returns a store on a *sql.DB of go-sql-driver/mysql that stays the caller's. It does no
+// I/O. Attempts cost two round trips more than those of [OpenDB]: the claim and the completion.
+// Each running handler holds one connection, and the store sometimes needs one more, so the pool
+// should have more connections than there are deliveries in flight.
 func New(db *sql.DB, c Config) (*Store, error) {
 	if db == nil {
 		return nil, errors.New("mysql: the *sql.DB is nil")
@@ -111,13 +110,13 @@ func New(db *sql.DB, c Config) (*Store, error) {
 	return newStore(db, db, false, c)
 }
 
-// OpenDB returns a store on connections of its own, made by the driver's configuration,
-// which is copied. It connects once, so that a wrong address, database or password is an
-// error here, which wraps stores.ErrUnavailable, and so is a server that the store cannot
-// run on, which does not.
+// OpenDB returns a store on connections of its own, made with the driver's configuration, which
+// is copied. It connects once, so that a wrong address, database or password is an error here,
+// which wraps stores.ErrUnavailable. If the store cannot run on the server, the error does not
+// wrap it.
 //
-// Two of its parameters are millpond's: MultiStatements must be off, and
-// InterpolateParams is switched on except for handlers, who have what is configured.
+// Two of its parameters are millpond's: MultiStatements must be off, and InterpolateParams is
+// switched on, except for handlers, which keep the configured value.
 func OpenDB(ctx context.Context, driverConfig *mysql.Config, c Config) (*Store, error) {
 	if driverConfig == nil {
 		return nil, errors.New("mysql: the driver's configuration is nil: use that driver's NewConfig or ParseDSN")
@@ -139,7 +138,7 @@ func OpenDB(ctx context.Context, driverConfig *mysql.Config, c Config) (*Store, 
 	}
 	others := driverConfig.Clone()
 	others.InterpolateParams = true // saves two round trips
-	others.MaxAllowedPacket = 0     // as the server has it
+	others.MaxAllowedPacket = 0     // the server's value
 	if others.Params == nil {
 		others.Params = make(map[string]string)
 	}
@@ -163,8 +162,8 @@ func OpenDB(ctx context.Context, driverConfig *mysql.Config, c Config) (*Store, 
 	return s, nil
 }
 
-// driverLog takes what the driver would write to the standard error, such as that a
-// connection is closed which the server has closed. What matters, it returns as well.
+// driverLog gets what the driver would write to standard error, such as connections that the
+// server closed. Real errors are returned as well.
 type driverLog struct{ to *slog.Logger }
 
 func (l driverLog) Print(v ...any) {
@@ -198,12 +197,12 @@ func newStore(db, attempts *sql.DB, own bool, c Config) (*Store, error) {
 // SetLogger replaces Config.Logger. It must be called before the store is used.
 func (s *Store) SetLogger(l *slog.Logger) { s.log = l }
 
-// DB returns the *sql.DB for the program's own work outside handlers: the one given to
-// New, or one that OpenDB has opened.
+// DB returns the *sql.DB for the program's own work outside handlers: the one given to New, or
+// one that OpenDB opened.
 func (s *Store) DB() *sql.DB { return s.db }
 
-// Capabilities implements stores.Store. Which of the two systems it is, is known once a
-// consumer is registered.
+// Capabilities implements stores.Store. The database system is known once a consumer is
+// registered.
 func (s *Store) Capabilities() stores.Capabilities {
 	system, unordered := "mysql", false
 	if t := s.texts(); t != nil {
@@ -215,7 +214,7 @@ func (s *Store) Capabilities() stores.Capabilities {
 	}
 }
 
-// pool is the one of attempts.
+// pool describes the pool of attempts.
 func (s *Store) pool() stores.Pool {
 	if !s.own {
 		return stores.Pool{Max: s.db.Stats().MaxOpenConnections, Setting: "SetMaxOpenConns of the *sql.DB", Raise: "nothing: call SetMaxOpenConns(%d)"}

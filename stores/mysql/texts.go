@@ -14,11 +14,11 @@ import (
 // texts makes the statements that begin and end attempts, with their values in them.
 type texts struct {
 	server
-	isolation string // of SET TRANSACTION ISOLATION LEVEL
+	isolation string // for SET TRANSACTION ISOLATION LEVEL
 
-	// Beginnings of statements, made once.
+	// Beginnings of statements.
 	insert, look, update              string
-	insertValues, begins, completion  string // of MariaDB, to be prepared
+	insertValues, begins, completion  string // for MariaDB, to be prepared
 	taken, behind, stale              string
 	callBegin, callComplete, callEmit string
 	callLook                          string
@@ -45,7 +45,7 @@ func newTexts(d *sqlstore.Dialect, sv server, isolation sql.IsolationLevel) *tex
 		callEmit:     x("CALL {schema.}{prefix}emit_complete("),
 		callLook:     x("CALL {schema.}{prefix}look("),
 	}
-	if sv.maria { // for this statement alone; MySQL looks for the lock first
+	if sv.maria { // for this statement only; on MySQL a statement checks the lock first
 		t.insertValues = withoutWaiting + t.insert + "VALUES (?, ?, 1, " + now + ", ?, ?, ?)"
 		t.begins, t.completion = "BEGIN NOT ATOMIC ", t.update+"consumer = ? AND message_id = ? AND token = ? AND status = 1; "+committed+"END"
 		t.insert, t.update = withoutWaiting+t.insert, withoutWaiting+t.update
@@ -56,7 +56,7 @@ func newTexts(d *sqlstore.Dialect, sv server, isolation sql.IsolationLevel) *tex
 	return t
 }
 
-// withoutWaiting begins a statement that fails at once where it would wait for a lock.
+// withoutWaiting begins a statement that fails at once instead of waiting for a lock.
 const withoutWaiting = "SET STATEMENT innodb_lock_wait_timeout = 0 FOR "
 
 func levelName(level sql.IsolationLevel) string {
@@ -74,8 +74,8 @@ type claimed struct {
 	fingerprint []byte
 	trace       []byte
 	orderKey    []byte // nil: no order
-	time        int64  // of the broker's; 0: it is not looked at
-	took        int64  // the version of the failure that was taken over; 0: it is a first claim
+	time        int64  // the broker's time; 0: not compared
+	took        int64  // the version of the failure that was taken over; 0: a first claim
 }
 
 func newClaimed(consumer int64, c *stores.Claim, token int64) claimed {
@@ -84,8 +84,8 @@ func newClaimed(consumer int64, c *stores.Claim, token int64) claimed {
 	}
 }
 
-// claim is a plain insert, decided by the primary key, that does not wait for a lock:
-// MariaDB is told so for this statement alone, and MySQL looks for the lock first.
+// claim is a plain insert, decided by the primary key, that does not wait for a lock: MariaDB has
+// an option for this statement, and on MySQL a statement checks the lock first.
 func (t *texts) claim(b []byte, c *claimed) []byte {
 	looks := !t.maria && !t.looksFirst()
 	if !looks && c.orderKey == nil && c.time == 0 {
@@ -113,9 +113,9 @@ func (*texts) and(b []byte, more bool) []byte {
 	return b
 }
 
-// looksFirst reports whether the look for the lock is a statement of its own, outside of
-// the transaction: at REPEATABLE READ, to look for a row that is not there locks what
-// comes before the next one, and no other claim could be inserted there. TiDB has no such locks.
+// looksFirst reports whether the check of the lock is a statement of its own, outside the
+// transaction: at REPEATABLE READ, reading a missing row locks the gap before the next one, and
+// no other claim could be inserted there. TiDB has no such locks.
 func (t *texts) looksFirst() bool {
 	return t.callable() && t.isolation != levelName(sql.LevelReadCommitted)
 }
@@ -124,17 +124,18 @@ func (t *texts) key(b []byte, consumer int64, id []byte) []byte {
 	return put(b, "consumer = ", consumer, " AND message_id = ", id)
 }
 
-// finish is the guarded completion: it changes exactly the row that this transaction has
-// claimed, or nothing is committed.
+// finish is the guarded completion: it changes exactly the row that this transaction claimed;
+// otherwise nothing is committed.
 func (t *texts) finish(b []byte, c *claimed) []byte {
 	return put(t.key(put(b, t.update), c.consumer, c.id), " AND token = ", c.token, " AND status = 1")
 }
 
-// committed is COMMIT if a row was changed, and an error if not: no case of CASE is left.
+// committed is COMMIT if a row was changed, and otherwise an error, because no case of CASE
+// matches.
 const committed = "CASE ROW_COUNT() WHEN 1 THEN COMMIT; END CASE; "
 
-// complete finishes and commits, as one statement of the server's. It is an error if no
-// row was changed: on MySQL the procedure signals it. On MariaDB before goes in front.
+// complete finishes and commits, in one statement. It is an error if no row was changed: on MySQL
+// the procedure signals it. On MariaDB before is put in front.
 func (t *texts) complete(b, before []byte, c *claimed, restore bool) []byte {
 	if t.maria {
 		b = append(put(b, "BEGIN NOT ATOMIC "), before...)
@@ -143,7 +144,7 @@ func (t *texts) complete(b, before []byte, c *claimed, restore bool) []byte {
 	return put(b, t.callComplete, c.consumer, ", ", c.id, ", ", c.token, ", ", restore, ")")
 }
 
-// emitComplete is complete of MySQL's with an output in front of it, whose order key has this lock.
+// emitComplete is complete on MySQL with an output before it, whose order key has this lock.
 func (t *texts) emitComplete(b []byte, c *claimed, restore bool, lock any, output sqlstore.Statement) []byte {
 	b = put(b, t.callEmit, c.consumer, ", ", c.id, ", ", c.token, ", ", restore, ", ", lock)
 	for _, value := range asBytes(output).Args {
@@ -152,7 +153,7 @@ func (t *texts) emitComplete(b []byte, c *claimed, restore bool, lock any, outpu
 	return put(b, ")")
 }
 
-// lookBack reads the row that stands in the way and rolls back.
+// lookBack reads the row that prevented the claim and rolls back.
 func (t *texts) lookBack(b []byte, consumer int64, id []byte, restore bool) []byte {
 	if t.maria {
 		return t.ended(put(t.lookAt(put(b, "BEGIN NOT ATOMIC "), consumer, id), "; ROLLBACK; "), restore)
@@ -160,7 +161,7 @@ func (t *texts) lookBack(b []byte, consumer int64, id []byte, restore bool) []by
 	return put(b, t.callLook, consumer, ", ", id, ", ", restore, ")")
 }
 
-// ended ends a block of MariaDB's that ends an attempt.
+// ended is the end of a MariaDB block that ends an attempt.
 func (t *texts) ended(b []byte, restore bool) []byte {
 	if restore {
 		b = put(b, t.settingsRestored, "; ")
@@ -172,8 +173,8 @@ func (t *texts) lookAt(b []byte, consumer int64, id []byte) []byte {
 	return put(b, t.look, consumer, " AND i.message_id = ", id)
 }
 
-// The settings of a connection that an attempt changes, and puts back where the
-// connection is not the store's own.
+// The settings of a connection that an attempt changes, and restores if the connection is not the
+// store's own.
 
 func (t *texts) timeouts() (idle, running string) {
 	if t.maria {
@@ -182,8 +183,8 @@ func (t *texts) timeouts() (idle, running string) {
 	return "wait_timeout", "max_execution_time"
 }
 
-// bound makes the server end what stands still. MySQL's own bounds are a second at
-// least, and it bounds no statement but SELECT.
+// bound makes the server end idle transactions. MySQL's bounds are at least a second, and it
+// bounds no statement other than SELECT.
 func (t *texts) bound(d time.Duration) string {
 	idle, running := t.timeouts()
 	return "SET SESSION " + idle + " = " + strconv.FormatInt(seconds(d), 10) + ", SESSION " + running + " = " + strconv.FormatInt(t.runningLimit(d), 10)
@@ -202,8 +203,8 @@ func seconds(d time.Duration) int64 {
 	return int64(min(math.Ceil(d.Seconds()), most))
 }
 
-// begin makes a connection ready for an attempt, in steps that can be one statement on
-// MariaDB. The transaction that database/sql has begun is empty, and ended.
+// begin prepares a connection for an attempt, in steps that can be one statement on MariaDB. The
+// transaction that database/sql began is empty, and is ended.
 func (t *texts) begin(bound time.Duration) []string {
 	steps := []string{"COMMIT", t.settingsSaved, "SET TRANSACTION ISOLATION LEVEL " + t.isolation, "SET SESSION autocommit = 0"}
 	if bound > 0 {

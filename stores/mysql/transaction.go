@@ -14,23 +14,23 @@ import (
 	"github.com/millpond-go/millpond/stores"
 )
 
-// transaction is one on a connection of the store's own, from its claim to its end. A
-// handler may leave goroutines and rows behind; they must never touch the connection
-// once it belongs to somebody else, so its use is counted.
+// transaction is a transaction on a connection of the store's own, from its claim to its end. A
+// handler may leave goroutines and rows behind; they must never touch the connection once another
+// message uses it, so its uses are counted.
 type transaction struct {
 	conn *conn
 
-	// Ends every statement that runs, by closing the connection. Made when first needed.
+	// Ends every running statement, by closing the connection. Made when first needed.
 	ctx    context.Context
 	cancel context.CancelFunc
 
-	suspect atomic.Bool // a statement went through that may have ended it
-	loose   atomic.Bool // and that was after the server may have ended it
+	suspect atomic.Bool // a statement may have ended it
+	loose   atomic.Bool // a statement was sent after the server may have ended it
 	managed atomic.Bool // the handler called Commit or Rollback, by text or by the *sql.Tx
-	ended   atomic.Bool // on the server, as far as is known
+	ended   atomic.Bool // ended on the server, as far as is known
 
 	gate    sqltx.Gate
-	renewed bool // a savepoint was set after the first failure; the gate judges it
+	renewed bool // a savepoint was set after the first failure; the gate decides
 }
 
 func newTransaction(c *conn) *transaction {
@@ -48,8 +48,7 @@ func (t *transaction) release(err error) {
 	t.gate.Release(func(first error, _ bool) error { return t.judge(first, err) })
 }
 
-// judge keeps the first error of a statement, and of those that the database is to blame
-// for the first before any other.
+// judge keeps the first failure. A failure of the database takes precedence over the others.
 func (t *transaction) judge(first, err error) error {
 	if err == nil || errors.Is(err, driver.ErrSkip) || first != nil && (!interruption(err) || interruption(first)) {
 		return first
@@ -58,8 +57,8 @@ func (t *transaction) judge(first, err error) error {
 	return err
 }
 
-// passed takes the text of a statement that was successful: ROLLBACK TO a savepoint that is
-// older than a failure has undone that, unless the transaction had ended with it.
+// passed takes the text of a successful statement: ROLLBACK TO a savepoint that is older than a
+// failure undoes it, unless the failure ended the transaction.
 func (t *transaction) passed(text string) {
 	t.gate.Judge(func(first error) error {
 		if first == nil {
@@ -68,7 +67,7 @@ func (t *transaction) passed(text string) {
 		switch w := (words{rest: text}); w.next() {
 		case "SAVEPOINT":
 			t.renewed = true
-		case "ROLLBACK": // admit has let no other through
+		case "ROLLBACK": // admit accepts no other
 			if !t.renewed && undone(first) {
 				return nil
 			}
@@ -77,9 +76,9 @@ func (t *transaction) passed(text string) {
 	})
 }
 
-// statement returns the context for a statement that was sent with ctx: that of the
-// transaction, which ends when ctx ends while the statement runs, for the driver closes
-// the connection then. done is told what became of it, and returns what to say.
+// statement returns the context for a statement that was sent with ctx: the transaction's
+// context, which ends when ctx ends while the statement runs, because the driver then closes the
+// connection. done takes the statement's error, and returns the one to report.
 func (t *transaction) statement(ctx context.Context) (running context.Context, done func(error) error) {
 	stop := func() bool { return true }
 	if ctx.Done() != nil {
@@ -88,7 +87,7 @@ func (t *transaction) statement(ctx context.Context) (running context.Context, d
 	return t.ctx, func(err error) error {
 		stop()
 		switch {
-		case errors.Is(err, driver.ErrBadConn) && t.gate.Shared(): // so the driver calls rows that are open
+		case errors.Is(err, driver.ErrBadConn) && t.gate.Shared(): // the driver's error for open rows
 			err = errRowsOpen
 		case !errors.Is(err, context.Canceled):
 		case ctx.Err() != nil:
@@ -105,7 +104,7 @@ func (t *transaction) statement(ctx context.Context) (running context.Context, d
 	}
 }
 
-// pass sends a statement that was acquired, of this text.
+// pass sends an acquired statement.
 func pass[T any](ctx context.Context, t *transaction, text string, send func(context.Context) (T, error)) (T, error) {
 	running, done := t.statement(ctx)
 	result, err := send(running)
@@ -115,7 +114,7 @@ func pass[T any](ctx context.Context, t *transaction, text string, send func(con
 	return result, done(err)
 }
 
-// ask is pass of a query, whose rows are in use until they are closed.
+// ask is pass for a query, whose rows count as in use until they are closed.
 func ask(ctx context.Context, t *transaction, send func(context.Context) (driver.Rows, error)) (driver.Rows, error) {
 	running, done := t.statement(ctx)
 	native, err := send(running)
@@ -127,16 +126,16 @@ func ask(ctx context.Context, t *transaction, send func(context.Context) (driver
 
 var errRowsOpen = fmt.Errorf("mysql: rows of another statement are open: close them first: %w", stores.ErrTxBusy)
 
-// errCut: the driver only says that the context of the transaction has ended.
+// errCut replaces the driver's error, which only says that the transaction's context ended.
 var errCut = fmt.Errorf("mysql: the connection was closed, for the context of another statement or the attempt has ended: %w", context.Canceled)
 
-// cut closes the connection under a statement that still runs; the server rolls back.
+// cut closes the connection under a running statement; the server rolls back.
 func (t *transaction) cut() {
 	t.conn.discard.Store(true)
 	t.cancel()
 }
 
-// send sends a statement of the store's after close, when nobody else can.
+// send sends a statement of the store's after close, when no other statement can run.
 func (t *transaction) send(ctx context.Context, text string) (affected int64, err error) {
 	t.conn.sending.Lock()
 	defer t.conn.sending.Unlock()
@@ -144,10 +143,10 @@ func (t *transaction) send(ctx context.Context, text string) (affected int64, er
 	return affected, t.conn.lost(err)
 }
 
-// complete sends the guarded completion with COMMIT as a statement that the connection
-// has prepared, with what was staged in front of it. It returns errNotPrepared where it has to
-// be sent as text: on MySQL, where the claim may be another transaction's by now, or the session
-// changed, and of what is large or seldom.
+// complete sends the guarded completion with COMMIT as a prepared statement, with the staged
+// statements before it. It returns errNotPrepared if it must be sent as text: on MySQL, if the
+// claim may be another transaction's by now or the session changed, and for large or rare
+// statements.
 func (t *transaction) complete(ctx context.Context, texts *texts, c *claimed, staged sqlstore.Staged) error {
 	if t.gate.Failure() != nil || t.suspect.Load() || !texts.maria {
 		return errNotPrepared
@@ -191,8 +190,8 @@ func (t *transaction) Rollback() error {
 	return t.endByHandler()
 }
 
-// endByHandler rolls back, whatever the handler wanted: its transaction is over. If that
-// may not be the one any more that holds the claim, the attempt looks before it does.
+// endByHandler rolls back, whatever the handler wanted. If the transaction may not be the one
+// with the claim any more, the attempt checks that first.
 func (t *transaction) endByHandler() error {
 	t.managed.Store(true)
 	if t.suspect.Load() {
@@ -209,14 +208,14 @@ func (t *transaction) endByHandler() error {
 	return stores.ErrTxManaged
 }
 
-// rows are in use until they are closed.
+// rows count as in use until they are closed.
 type rows struct {
 	driver.Rows
 	done func(error) error
 	err  error
 }
 
-// newRows passes on that there are more result sets, and what columns are.
+// newRows passes on result sets and column types.
 func newRows(native driver.Rows, done func(error) error) driver.Rows {
 	r := &rows{Rows: native, done: done}
 	if more, ok := native.(fullRows); ok {
@@ -257,7 +256,7 @@ func (r *rows) Next(dest []driver.Value) error {
 func (r *rows) Close() error {
 	err := r.Rows.Close()
 	if r.done != nil {
-		_ = r.done(errors.Join(r.err, err)) // the reader was told
+		_ = r.done(errors.Join(r.err, err)) // the reader got the error
 		r.done = nil
 	}
 	return err

@@ -13,7 +13,7 @@ import (
 	"github.com/millpond-go/millpond/stores"
 )
 
-// attempt holds the writer's slot and its key's place among the flights until it ends.
+// attempt holds the writer's slot and its key's flight until it ends.
 type attempt struct {
 	sqltx.Entry
 
@@ -22,7 +22,7 @@ type attempt struct {
 	tx      *sql.Tx
 	conn    *conn
 	outcome sqltx.Outcome
-	staged  sqlstore.Staged // before COMMIT
+	staged  sqlstore.Staged // statements before COMMIT
 }
 
 var (
@@ -37,9 +37,8 @@ func (a *attempt) Context(parent context.Context) context.Context {
 	return context.WithValue(parent, attemptKey{}, a)
 }
 
-// Commit implements stores.Attempt. COMMIT runs in this process and is not interrupted:
-// ctx is looked at before, and bounds the waiting for a goroutine that still uses the
-// transaction.
+// Commit implements stores.Attempt. COMMIT runs in this process and is not interrupted: ctx is
+// checked before, and bounds the wait for a goroutine that still uses the transaction.
 func (a *attempt) Commit(ctx context.Context) error {
 	return a.outcome.Commit(func() error { return a.commit(ctx) })
 }
@@ -52,8 +51,8 @@ func (a *attempt) Emit(outputs []stores.Output) error {
 	return a.store.tables.Stage(&a.staged, outputs)
 }
 
-// commit rolls back if there is a reason. Nothing can be committed any more even while a
-// goroutine of the handler keeps the connection busy.
+// commit commits, or rolls back if there is a reason. Nothing can be committed any more even
+// while a goroutine of the handler keeps the connection busy.
 func (a *attempt) commit(ctx context.Context) error {
 	reason := a.Doomed()
 	if reason == nil && ctx.Err() != nil {
@@ -79,9 +78,9 @@ func (a *attempt) Rollback(ctx context.Context) error {
 	return a.outcome.Rollback(pkg, func() error { return a.rollback(ctx) })
 }
 
-// rollback waits, bounded by ctx, for statements of goroutines that the handler has
-// left behind: SQLite cannot roll back under them. They were interrupted, but functions
-// of the program's that they call may take their time.
+// rollback waits, bounded by ctx, for statements of goroutines that the handler left behind:
+// SQLite cannot roll back under them. They were interrupted, but functions of the program that
+// they call may take their time.
 func (a *attempt) rollback(ctx context.Context) error {
 	_ = a.conn.close()
 	if !a.conn.inUse() {
@@ -91,7 +90,7 @@ func (a *attempt) rollback(ctx context.Context) error {
 	return waitFor(ctx, a.end)
 }
 
-// waitFor runs end, and waits for it no longer than ctx.
+// waitFor runs end, and waits for it until ctx ends.
 func waitFor(ctx context.Context, end func()) error {
 	done := make(chan struct{})
 	go func() {
@@ -106,22 +105,21 @@ func waitFor(ctx context.Context, end func()) error {
 	}
 }
 
-// end gives everything back. database/sql rolls back what is still open.
+// end gives everything back. database/sql rolls back an open transaction.
 func (a *attempt) end() {
-	_ = a.tx.Rollback() // fails if the handler was first, which is known by now
+	_ = a.tx.Rollback() // fails if the handler ended it first, which is known by now
 	a.store.writer.release()
 	a.store.flights.land(a.flight)
 }
 
-// TxFromContext returns the transaction that holds the claim, for use in a handler with
-// the context of its message. It reports false if there is no inbox on a SQLite store
-// around the handler.
+// TxFromContext returns the transaction that holds the claim, for use in a handler with the
+// context of its message. It reports false if there is no inbox on a SQLite store around the
+// handler.
 //
-// The transaction is used like any *sql.Tx, savepoints by SQL included. Its Commit and
-// Rollback return stores.ErrTxManaged and roll back, and the attempt then cannot be
-// committed. Any other way to end it, in SQL, rolls back too: statements after that
-// return stores.ErrTxEnded, and nothing that they would write is committed. After the
-// handler has returned, its methods return sql.ErrTxDone.
+// The transaction is used like any *sql.Tx, savepoints by SQL included. Its Commit and Rollback
+// return stores.ErrTxManaged and roll back, and the attempt then cannot be committed. Ending it
+// in SQL also rolls back: later statements return stores.ErrTxEnded, and none of their writes is
+// committed. After the handler has returned, its methods return sql.ErrTxDone.
 func TxFromContext(ctx context.Context) (*sql.Tx, bool) {
 	return sqltx.FromContext[*sql.Tx](ctx, attemptKey{})
 }
@@ -131,20 +129,20 @@ func TxFromContext(ctx context.Context) (*sql.Tx, bool) {
 // store around it, and stores.ErrReentered when it is run twice in one attempt.
 func Handler(f func(ctx context.Context, tx *sql.Tx, msg *message.Message) error) message.NoPublishHandlerFunc {
 	handle := sqltx.Handler(attemptKey{}, f)
-	return func(msg *message.Message) error { return handle(msg) } // router looks at the file of this function
+	return func(msg *message.Message) error { return handle(msg) } // package router finds the store by the file of this function
 }
 
-// Lease makes a handler of an effect outside of the database, and of what is written when it
-// has happened, in the transaction that completes the message. That is done again while it
-// fails and the lease lives, and the effect is not; its result is what write gets. It is for
-// handlers of InboxConfig.LeaseByHandler, and returns stores.ErrNoLease before the effect for
-// others. An inbox that is not on a SQLite store completes nothing.
+// Lease makes a handler of two functions: effect runs first, outside the database, and write runs
+// in the transaction that completes the message, with the result of effect. If the completion
+// fails it is tried again while the lease lives, with write but without effect. It is for
+// handlers of InboxConfig.LeaseByHandler; without a lease it returns stores.ErrNoLease before the
+// effect. An inbox on another store completes nothing.
 func Lease[R any](
 	effect func(ctx context.Context, msg *message.Message) (R, error),
 	write func(ctx context.Context, tx *sql.Tx, msg *message.Message, result R) error,
 ) message.NoPublishHandlerFunc {
 	handle := sqltx.Lease(attemptKey{}, effect, write)
-	return func(msg *message.Message) error { return handle(msg) } // router looks at the file of this function
+	return func(msg *message.Message) error { return handle(msg) } // package router finds the store by the file of this function
 }
 
 // Native implements sqltx.Carrier.

@@ -12,7 +12,7 @@ import (
 	"github.com/millpond-go/millpond/stores"
 )
 
-// BatchLimit implements stores.Batcher. Nothing but time limits a batch.
+// BatchLimit implements stores.Batcher. Only time limits a batch.
 func (*Store) BatchLimit(int) int { return batchLimit }
 
 const batchLimit = 1000
@@ -64,22 +64,22 @@ func (s *Store) BeginBatch(ctx context.Context, claims []stores.Claim) (stores.B
 	return b, nil
 }
 
-// batch is one transaction that holds the claims of its members, whose handlers have it one
-// after the other.
+// batch is one transaction that holds the claims of its members. Their handlers use it one after
+// the other.
 type batch struct {
 	store    *Store
 	consumer int64
 	members  []stores.Member
-	own      []*member // those that are won
+	own      []*member // members whose claims were won
 
 	tx      *sql.Tx
 	conn    *conn
-	session *session // of tx
+	session *session // the session of tx
 	over    sync.Once
 
 	outcome sqltx.Outcome
-	lost    error           // why it cannot be committed any more
-	staged  sqlstore.Staged // of those that were kept
+	lost    error           // why it cannot be committed
+	staged  sqlstore.Staged // outputs of the kept members
 }
 
 // Members implements stores.Batch.
@@ -121,10 +121,10 @@ func (b *batch) commit(ctx context.Context) error {
 	return c.commitAfter(c.emit(b.staged))
 }
 
-// open reports whether the transaction is still there. The caller has conn.mu.
+// open reports whether the transaction is still open. The caller holds conn.mu.
 func (b *batch) open() bool { return b.conn.session == b.session && b.conn.phase == txOpen }
 
-// lose notes that nothing can be committed any more.
+// lose notes that the batch cannot be committed.
 func (b *batch) lose(why error) error {
 	if b.lost == nil {
 		b.lost = fmt.Errorf("sqlite: %w: %w", stores.ErrBatchLost, why)
@@ -140,8 +140,8 @@ func (b *batch) Rollback(ctx context.Context) error {
 	})
 }
 
-// Cut implements stores.Batch. A statement that runs is interrupted, and nothing is committed
-// whatever comes of it.
+// Cut implements stores.Batch. A running statement is interrupted, and nothing is committed
+// whatever its result.
 func (b *batch) Cut() {
 	for _, m := range b.own {
 		m.session.closing.Store(true)
@@ -150,7 +150,7 @@ func (b *batch) Cut() {
 	go b.end()
 }
 
-// end gives everything back. database/sql rolls back what is still open.
+// end gives everything back. database/sql rolls back an open transaction.
 func (b *batch) end() {
 	b.over.Do(func() {
 		b.session.closing.Store(true)
@@ -160,7 +160,7 @@ func (b *batch) end() {
 				m.endTx()
 			}
 		}
-		_ = b.tx.Rollback() // nothing after a commit
+		_ = b.tx.Rollback() // does nothing after a commit
 		b.store.writer.release()
 		for _, m := range b.own {
 			b.store.flights.land(m.flight)
@@ -183,7 +183,7 @@ type member struct {
 	ran    bool
 	over   sync.Once
 	apart  sqltx.Apart
-	staged sqlstore.Staged // before Keep
+	staged sqlstore.Staged // outputs before Keep
 }
 
 var (
@@ -213,7 +213,8 @@ func (m *member) Emit(outputs []stores.Output) error {
 
 var errClosed = fmt.Errorf("sqlite: %w", stores.ErrTxClosed)
 
-// admit lets a statement pass that can be shared. Of nobody, in a transaction of its own, all can.
+// admit refuses statements that cannot be shared. A nil member has its own transaction and shares
+// nothing.
 func (m *member) admit(query string) error {
 	if m == nil || query == "" {
 		return nil
@@ -224,7 +225,7 @@ func (m *member) admit(query string) error {
 	return nil
 }
 
-// save makes the savepoint before the first statement. The caller has conn.mu.
+// save makes the savepoint before the first statement. The caller holds conn.mu.
 func (m *member) save() error {
 	if m == nil || m.saved {
 		return nil
@@ -312,7 +313,7 @@ func (m *member) unfit() error {
 	return m.Doomed()
 }
 
-// release makes the effects those of the transaction.
+// release makes the member's effects part of the transaction.
 func (m *member) release() error {
 	if !m.saved {
 		return nil
@@ -323,7 +324,7 @@ func (m *member) release() error {
 	return nil
 }
 
-// undo takes back the effects and the claim.
+// undo undoes the effects and the claim.
 func (m *member) undo() error {
 	var err error
 	if m.saved {
@@ -338,7 +339,7 @@ func (m *member) undo() error {
 	return nil
 }
 
-// unclaim takes back the claim.
+// unclaim deletes the claim.
 func (m *member) unclaim() error {
 	n, err := m.batch.conn.change(unclaimStatement, m.batch.consumer, m.claim.Key.ID)
 	if err == nil && n != 1 {

@@ -12,18 +12,17 @@ import (
 	"github.com/millpond-go/millpond/stores"
 )
 
-// claim is a key to win with the beginning of a transaction.
+// claim is a key to claim at the beginning of a transaction.
 type claim struct {
 	stores.Claim
 	consumer int64
 	verdict  stores.Verdict // once decided
 }
 
-// errTaken says that the claim is not won, for the reason in its verdict. No transaction
-// was left open.
+// errTaken: the claim is not won, for the reason in its verdict. No transaction was left open.
 var errTaken = errors.New("the claim is not won")
 
-// decide wins the claim or returns errTaken. On first sight it is a plain insert in the
+// decide wins the claim or returns errTaken. For a first delivery it is a plain insert in the
 // final state, decided by the primary key.
 func (c *conn) decide(cl *claim) error {
 	if cl.Take == 0 {
@@ -45,8 +44,8 @@ func (c *conn) decide(cl *claim) error {
 	return c.takeOver(cl, row)
 }
 
-// insert reports whether the key's row was inserted. Without an order key and a time nothing
-// but a row of the key can prevent it.
+// insert reports whether the key's row was inserted. Without an order key and a time only a row
+// of the key can prevent it.
 func (c *conn) insert(cl *claim) (bool, error) {
 	which, args := claimStatement, [6]driver.Value{cl.consumer, cl.Key.ID, cl.Fingerprint.Bytes(), sqlstore.TraceBytes(&cl.TraceParent)}
 	n := 4
@@ -67,8 +66,8 @@ func (c *conn) insert(cl *claim) (bool, error) {
 	return true, nil
 }
 
-// takeOver turns the failed row as it was seen into a completed one. The next message
-// that waits behind it may go on at once.
+// takeOver turns the failed row, as it was read, into a completed one. The next message of its
+// order key may go on at once.
 func (c *conn) takeOver(cl *claim, row inboxRow) error {
 	number, revision := sqlstore.ParseVersion(row.Failure.Version)
 	which, args, n := takeStatement, [5]driver.Value{cl.consumer, cl.Key.ID, number, revision}, 4
@@ -89,7 +88,7 @@ func (c *conn) takeOver(cl *claim, row inboxRow) error {
 	if err != nil {
 		return err
 	}
-	if taken != 1 { // both tables are read and changed under one lock
+	if taken != 1 { // both tables were read under the same lock
 		return fmt.Errorf("the rows of %s do not belong together", cl.Key)
 	}
 	if len(row.orderKey) > 0 {
@@ -101,8 +100,7 @@ func (c *conn) takeOver(cl *claim, row inboxRow) error {
 	return nil
 }
 
-// judge decides about the row that stands in the way. It returns nil if that is to be
-// taken over.
+// judge decides about the existing row. It returns nil if the claim may take it over.
 func (cl *claim) judge(row inboxRow) error {
 	v, err := row.Verdict(cl.Fingerprint)
 	if err != nil {
@@ -111,7 +109,7 @@ func (cl *claim) judge(row inboxRow) error {
 	takeable := v.Outcome == stores.Claimable
 	if cl.Take != 0 {
 		takeable = v.Failure.Version == cl.Take && row.Status == stores.StatusPending && v.Outcome != stores.Conflict
-		if !takeable && v.Outcome == stores.Claimable { // by others, or in another version
+		if !takeable && v.Outcome == stores.Claimable { // not by this claim, or in another version
 			v.Outcome = stores.InFlight
 		}
 	}
@@ -138,11 +136,11 @@ func (c *conn) look(cl *claim) (row inboxRow, err error) {
 	return rowOf(columns[:])
 }
 
-// keptOut says why a row that is not there could not be inserted.
+// keptOut returns why the row of a new message could not be inserted.
 func (c *conn) keptOut(cl *claim) error {
 	cl.verdict.Outcome = stores.Behind
 	switch {
-	case cl.Take != 0: // what it means is gone
+	case cl.Take != 0: // the row to take over is gone
 		cl.verdict.Outcome = stores.InFlight
 	case !cl.Time.IsZero():
 		var purged [1]driver.Value
@@ -169,7 +167,7 @@ const inboxColumns = 5 + numStateColumns
 func rowOf(v []any) (inboxRow, error) {
 	r := inboxRow{Row: sqlstore.Row{Found: true}}
 	status, _ := v[0].(int64)
-	r.Status = stores.Status(status) //nolint:gosec // only millpond writes it
+	r.Status = stores.Status(status) //nolint:gosec // only millpond writes this column
 	if at, ok := v[1].(int64); ok {
 		r.CompletedAt = time.UnixMicro(at)
 	}
@@ -180,7 +178,7 @@ func rowOf(v []any) (inboxRow, error) {
 	return r, r.Complete()
 }
 
-// lookUp reads a row on a connection of its own.
+// lookUp reads a row on a separate connection.
 func (s *Store) lookUp(ctx context.Context, consumer int64, id []byte) (inboxRow, error) {
 	stmt, err := s.look.get(ctx) //nolint:sqlclosecheck // it is kept until the store is closed
 	if err != nil {

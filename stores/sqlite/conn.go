@@ -14,24 +14,24 @@ import (
 	"github.com/millpond-go/millpond/stores"
 )
 
-// conn is the writer connection. Handlers reach it through their *sql.Tx and can send
-// it any SQL, so the connection itself keeps the promise: nothing but commit commits,
-// and commit does so only if the transaction is still the one that begin has started.
+// conn is the writer connection. Handlers reach it through their *sql.Tx and can send it any SQL,
+// so the connection itself keeps the promise: only commit commits, and only if the transaction is
+// still the one that begin started.
 type conn struct {
 	native native
 	texts  *[preparedStatements]string
 
-	// session is that of the transaction. It is set by BeginTx and read by those who have
-	// the transaction from there.
+	// session is the session of the transaction. BeginTx sets it, and whoever has the transaction
+	// reads it.
 	*session
 
-	// mu is held while the native connection is in use. Fields below are guarded by
-	// it; SQLite calls the hooks from within a use.
+	// mu is held while the native connection is in use. It guards the fields below; SQLite calls
+	// the hooks during a use.
 	mu         sync.Mutex
 	prepared   [preparedStatements]preparedStatement
 	phase      phase
-	committing bool // commit is at work, so the hook lets pass
-	passed     bool // and has let it pass: from here on SQLite may have committed
+	committing bool // commit runs, so the hook allows a commit
+	passed     bool // the hook has allowed it: from here on SQLite may have committed
 	discard    bool // the connection is closed instead of reused
 }
 
@@ -50,7 +50,7 @@ type phase uint8
 const (
 	txIdle  phase = iota // none, or it was ended by the store
 	txOpen               // the one that begin has started
-	txEnded              // it was ended by the handler, whatever runs now
+	txEnded              // the handler ended it, whatever runs now
 )
 
 type preparedStatement interface {
@@ -59,7 +59,7 @@ type preparedStatement interface {
 	driver.StmtQueryContext
 }
 
-// newConn guards a connection. The hooks come last: setting up needs commits.
+// newConn guards a connection. The hooks are set last, because the setup needs commits.
 func newConn(n native, texts *[preparedStatements]string) *conn {
 	c := &conn{native: n, texts: texts}
 	c.session = &session{conn: c}
@@ -68,7 +68,7 @@ func newConn(n native, texts *[preparedStatements]string) *conn {
 	return c
 }
 
-// onCommit is asked by SQLite before every commit of a write; anything but 0 turns it
+// onCommit is called by SQLite before every commit of a write; a result other than 0 turns it
 // into a rollback.
 func (c *conn) onCommit() int32 {
 	if !c.committing {
@@ -78,21 +78,21 @@ func (c *conn) onCommit() int32 {
 	return 0
 }
 
-// onRollback is told by SQLite of every end of a transaction without a commit: SQL,
-// INSERT OR ROLLBACK, an interrupted write, a full disk, a vetoed commit.
+// onRollback is called by SQLite at every end of a transaction without a commit: SQL, INSERT OR
+// ROLLBACK, an interrupted write, a full disk, a vetoed commit.
 func (c *conn) onRollback() {
 	if c.phase == txOpen {
 		c.phase = txEnded
 	}
 }
 
-// beginning is what a transaction of the store starts with.
+// beginning describes how a transaction of the store begins.
 type beginning struct {
-	decide func(*conn) error // is its first statement; nil: nothing
+	decide func(*conn) error // runs the first statement; nil: none
 	conn   *conn             // the result
 }
 
-// detached carries a beginning to the connection. It is never cancelled: database/sql
+// detached carries a beginning to the connection. It is never canceled, because database/sql
 // would roll back a transaction whose context ends.
 type detached struct {
 	context.Context
@@ -108,8 +108,8 @@ func (d detached) Value(key any) any {
 	return d.Context.Value(key)
 }
 
-// BeginTx implements driver.ConnBeginTx. It never waits: where another process is
-// writing SQLite answers BUSY at once.
+// BeginTx implements driver.ConnBeginTx. It never waits: while another process writes, SQLite
+// answers BUSY at once.
 func (c *conn) BeginTx(ctx context.Context, _ driver.TxOptions) (driver.Tx, error) {
 	b, ok := ctx.Value(beginningKey{}).(*beginning)
 	if !ok {
@@ -137,9 +137,9 @@ func (c *conn) Begin() (driver.Tx, error) {
 	return c.BeginTx(context.Background(), driver.TxOptions{})
 }
 
-// commit writes what was staged, and commits the transaction that begin has started. The error wraps
-// stores.ErrNotCommitted or stores.ErrCommitUnknown, as Attempt.Commit promises. After
-// ErrTxBusy the transaction is still to be rolled back.
+// commit writes the staged statements, and commits the transaction that begin started. The error
+// wraps stores.ErrNotCommitted or stores.ErrCommitUnknown, as Attempt.Commit promises. After
+// ErrTxBusy the transaction must still be rolled back.
 func (c *conn) commit(staged []sqlstore.Statement) error {
 	c.closing.Store(true)
 	if !c.mu.TryLock() {
@@ -156,7 +156,7 @@ func (c *conn) commit(staged []sqlstore.Statement) error {
 	return c.commitAfter(c.emit(staged))
 }
 
-// commitAfter commits a transaction that is open, unless its last write has failed.
+// commitAfter commits an open transaction, unless its last write failed.
 func (c *conn) commitAfter(err error) error {
 	if err == nil {
 		c.committing = true
@@ -167,9 +167,9 @@ func (c *conn) commitAfter(err error) error {
 		c.phase = txIdle
 		return nil
 	}
-	// Before the hook SQLite refuses: a deferred constraint, an attached database that
-	// is locked. After it, a failed write or fsync may leave a complete transaction in
-	// the log for the next recovery to find, although SQLite itself has gone back.
+	// Before the hook SQLite refused: a deferred constraint, a locked attached database. After
+	// the hook, a failed write or fsync may leave a complete transaction in the log for the next
+	// recovery to find, although SQLite itself has rolled back.
 	if c.rollback() && !c.passed {
 		return pkg.NotCommitted(err)
 	}
@@ -177,7 +177,7 @@ func (c *conn) commitAfter(err error) error {
 	return pkg.CommitUnknown(err)
 }
 
-// emit sends statements that return no rows, of which many have the same text.
+// emit sends statements that return no rows. Many of them have the same text.
 func (c *conn) emit(staged []sqlstore.Statement) (err error) {
 	var prepared preparedStatement
 	for i, s := range staged {
@@ -206,9 +206,8 @@ func (c *conn) emit(staged []sqlstore.Statement) (err error) {
 	return prepared.Close()
 }
 
-// rollback ends what is open, including what a handler has begun anew, and reports
-// whether the transaction is known to be over. After an error the connection is closed,
-// which ends everything.
+// rollback ends any open transaction, including one that a handler began itself, and reports
+// whether it is known to be over. After an error the connection is closed, which ends everything.
 func (c *conn) rollback() bool {
 	if c.phase == txIdle {
 		return true
@@ -220,7 +219,7 @@ func (c *conn) rollback() bool {
 	return over || err == nil
 }
 
-// endedBy says how the handler ended the transaction.
+// endedBy returns how the handler ended the transaction.
 func (s *session) endedBy() error {
 	if s.managed {
 		return fmt.Errorf("%w: %w", stores.ErrTxEnded, stores.ErrTxManaged)
@@ -228,9 +227,9 @@ func (s *session) endedBy() error {
 	return stores.ErrTxEnded
 }
 
-// close notes that the handler is done, and interrupts a statement that a goroutine of
-// it still runs, for nothing will be committed. It returns how the handler has ended the
-// transaction, nil if it has not or a goroutine of it is still at work.
+// close ends the handler's use of the connection. It interrupts a statement that one of its
+// goroutines still runs, because nothing will be committed. It returns how the handler ended the
+// transaction, nil if it did not or one of its goroutines still uses the connection.
 func (c *conn) close() error {
 	c.closing.Store(true)
 	if !c.mu.TryLock() {
@@ -261,7 +260,7 @@ func (t transaction) Rollback() error {
 	return nil
 }
 
-// end rolls back and reports whether it was the handler who asked for it.
+// end rolls back and reports whether the handler asked for it.
 func (t transaction) end() (handler bool) {
 	c := t.conn
 	c.mu.Lock()
@@ -291,7 +290,7 @@ func (c *conn) change(which int, args ...driver.Value) (int64, error) {
 	return result.RowsAffected()
 }
 
-// first reads the first row of a query; a missing one is the end of the rows.
+// first reads the first row of a query, if there is one.
 func (c *conn) first(which int, into []driver.Value, args ...driver.Value) (found bool, err error) {
 	s, err := c.prepare(which)
 	if err != nil {
@@ -339,8 +338,8 @@ func named(args ...driver.Value) []driver.NamedValue {
 	return values
 }
 
-// Close implements driver.Conn. Statements go first: SQLite keeps a connection, and
-// its transaction, until the last of them is gone.
+// Close implements driver.Conn. It closes the statements first: SQLite keeps a connection, and
+// its transaction, until the last of them is closed.
 func (c *conn) Close() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -13,16 +13,16 @@ import (
 	modernc "modernc.org/sqlite"
 )
 
-// connector opens connections to one file that are set up for one use.
+// connector opens connections to one file, set up for one purpose.
 type connector struct {
 	driver driver.Driver
 	dsn    string
 	setup  string // PRAGMA statements
-	wal    bool   // see that the file is in WAL mode
+	wal    bool   // switch the file to WAL mode
 	wrap   func(native) driver.Conn
 }
 
-// native is what the driver's connections can do and this package needs.
+// native is what this package needs of the driver's connections.
 type native interface {
 	driver.Conn
 	driver.ConnPrepareContext
@@ -35,8 +35,8 @@ type native interface {
 
 var _ driver.Connector = (*connector)(nil)
 
-// Connect opens and sets up a connection. Settings are made here, not in the DSN, so
-// that they win over what the program's own connection hooks do.
+// Connect opens and sets up a connection. The settings are made here, not in the DSN, so that
+// they take precedence over the program's connection hooks.
 func (c *connector) Connect(ctx context.Context) (driver.Conn, error) {
 	opened, err := c.driver.Open(c.dsn)
 	if err != nil {
@@ -63,8 +63,8 @@ func (c *connector) Connect(ctx context.Context) (driver.Conn, error) {
 // Driver implements driver.Connector.
 func (c *connector) Driver() driver.Driver { return c.driver }
 
-// useWAL switches the file to WAL mode, which it remembers. SQLite answers with the
-// mode that it has then, which is another one where WAL cannot work.
+// useWAL switches the file to WAL mode, which is persistent. SQLite answers with the resulting
+// mode, which differs where WAL cannot work.
 func useWAL(ctx context.Context, conn native) error {
 	rows, err := conn.QueryContext(ctx, "PRAGMA main.journal_mode = WAL", nil)
 	if err != nil {
@@ -81,8 +81,8 @@ func useWAL(ctx context.Context, conn native) error {
 	return err
 }
 
-// registeredDriver returns the driver as the program has it, with the functions,
-// collations and modules that were registered.
+// registeredDriver returns the registered driver, with the program's functions, collations and
+// modules.
 func registeredDriver() (driver.Driver, error) {
 	db, err := sql.Open("sqlite", "") // connects to nothing
 	if err != nil {
@@ -95,8 +95,8 @@ func registeredDriver() (driver.Driver, error) {
 	return nil, fmt.Errorf("database/sql's driver \"sqlite\" is a %T, not that of modernc.org/sqlite", db.Driver())
 }
 
-// dsn names an absolute path for the driver. Whatever the path contains, nothing in
-// it becomes a parameter.
+// dsn names an absolute path for the driver. It escapes the path, so that no part of it becomes a
+// parameter.
 func dsn(path string) string {
 	path = filepath.ToSlash(path)
 	if !strings.HasPrefix(path, "/") {

@@ -13,8 +13,8 @@ import (
 	"github.com/millpond-go/millpond/stores"
 )
 
-// database is the file as the tables need it. Reads are on connections of their own, which
-// cannot write and wait for nobody; everything else queues for the writer.
+// database adapts the file for the tables. Reads use connections of their own, which cannot write
+// and never wait; everything else queues for the writer.
 type database struct{ *Store }
 
 var _ sqlstore.Database = database{}
@@ -48,7 +48,7 @@ func (d database) Explain(ctx context.Context, err error) error {
 // Taken implements sqlstore.Database.
 func (database) Taken(err error) bool { return isUnique(err) }
 
-// maxRow is SQLite's limit for a row, less what the small columns may take.
+// maxRow is SQLite's limit for a row, less the size of small columns.
 const maxRow = 1_000_000_000 - 64<<10
 
 // Fits implements sqlstore.Database.
@@ -59,14 +59,14 @@ func (d database) Fits(bytes int) error {
 	return nil
 }
 
-// newDialect says what SQLite's statements differ in. Nobody but the writer locks anything.
+// newDialect returns what is specific to SQLite's statements. Only the writer locks anything.
 func newDialect(names sqlstore.Names) *sqlstore.Dialect {
 	return &sqlstore.Dialect{
 		Names: names,
 		Words: map[string]string{
 			"now":       "CAST(round(unixepoch('subsec') * 1000000) AS INTEGER)", // SQLite's clock has milliseconds
 			"state":     stateColumns,
-			"any order": "+", // keeps an index out that would need sorting
+			"any order": "+", // excludes an index that would need sorting
 			"size":      "coalesce(length(f.payload), 0) + coalesce(length(f.metadata), 0) + coalesce(length(f.facts), 0)",
 		},
 		In: func(column string, values []int64) (string, []any) {
@@ -88,9 +88,9 @@ WHERE f.consumer = i.consumer AND f.message_id = i.message_id AND `,
 	}
 }
 
-// Record implements stores.Failures. While a handler of the key runs in this process the
-// answer comes at once; otherwise records queue for the writer, after claims of the key
-// that queue already. Meanwhile the key is in flight itself.
+// Record implements stores.Failures. While a handler of the key runs in this process it fails at
+// once; otherwise records queue for the writer, after claims of the key that are queued already.
+// Meanwhile the key is in flight.
 func (s *Store) Record(ctx context.Context, f stores.Failure) (version int64, err error) {
 	consumer, err := s.tables.Known(f.Key)
 	if err != nil {
@@ -113,12 +113,12 @@ func (s *Store) advance(ctx context.Context, on sqlstore.Sender, consumer int64,
 	return err
 }
 
-// Due implements stores.Retries. It takes the writer only if there is something due.
+// Due implements stores.Retries. It takes the writer only if messages are due.
 func (s *Store) Due(ctx context.Context, q stores.DueQuery) ([]stores.Retry, error) {
 	return s.tables.ReserveDue(ctx, q, s.flights.open)
 }
 
-// Release implements stores.Retries. Messages whose handlers run are left alone.
+// Release implements stores.Retries. It skips messages whose handlers run.
 func (s *Store) Release(ctx context.Context, reserved []stores.Retry) error {
 	waiting, err := s.waiting(reserved)
 	if err != nil {
@@ -127,7 +127,7 @@ func (s *Store) Release(ctx context.Context, reserved []stores.Retry) error {
 	return s.contract.Release(ctx, waiting)
 }
 
-// Renew implements stores.Retries. Messages whose handlers run are left alone.
+// Renew implements stores.Retries. It skips messages whose handlers run.
 func (s *Store) Renew(ctx context.Context, reserved []stores.Retry, d time.Duration) error {
 	waiting, err := s.waiting(reserved)
 	if err != nil {
@@ -136,7 +136,7 @@ func (s *Store) Renew(ctx context.Context, reserved []stores.Retry, d time.Durat
 	return s.contract.Renew(ctx, waiting, d)
 }
 
-// waiting returns those of the messages whose handlers do not run.
+// waiting returns the messages whose handlers do not run.
 func (s *Store) waiting(reserved []stores.Retry) (waiting []stores.Retry, err error) {
 	for _, r := range reserved {
 		consumer, err := s.tables.Known(r.Key)
@@ -150,14 +150,14 @@ func (s *Store) waiting(reserved []stores.Retry) (waiting []stores.Retry, err er
 	return waiting, nil
 }
 
-// Change implements stores.Inspector. It takes the writer only if there is something to
-// change. A delivery that has a message in hand in another process holds the writer, so
-// then the error wraps stores.ErrUnavailable.
+// Change implements stores.Inspector. It takes the writer only if there is something to change. A
+// running delivery of another process holds the writer, so then the error wraps
+// stores.ErrUnavailable.
 func (s *Store) Change(ctx context.Context, c stores.Change) (stores.Changed, error) {
 	return s.tables.Change(ctx, c, s.flights.flying, s.advance)
 }
 
-// tooBig gives SQLite's own limit its meaning.
+// tooBig maps SQLite's own limit to the contract's error.
 func tooBig(err error) error {
 	if isCode(err, sqlite3.SQLITE_TOOBIG) {
 		return fmt.Errorf("%w: %w", stores.ErrTooLarge, err)

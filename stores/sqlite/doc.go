@@ -6,17 +6,17 @@
 //
 //	store, err := sqlite.Open(ctx, "sqlite:///var/lib/billing/billing.db")
 //
-// The handler's tables are in the same file. A handler gets the transaction, a *sql.Tx, as
-// its parameter from [Handler], or from the message's context by [TxFromContext]. Its
-// Commit and Rollback belong to millpond: see stores.ErrTxManaged. The program reads, and
-// prepares its tables, through [Store.DB]. Handlers can use functions, collations and
-// modules that the program has registered with modernc.org/sqlite.
+// The handler's tables are in the same file. A handler gets the transaction, a *sql.Tx, as its
+// parameter from [Handler], or from the message's context by [TxFromContext]. Its Commit and
+// Rollback belong to millpond: see stores.ErrTxManaged. The program reads, and prepares its
+// tables, through [Store.DB]. Handlers can use functions, collations and modules that the program
+// has registered with modernc.org/sqlite.
 //
 // # URL
 //
-// sqlite:///absolute/path.db and sqlite://relative/path.db name the file. Special
-// characters are percent-encoded: %3F for ?, %23 for #. Memory databases are refused.
-// Parameters, each at most once:
+// sqlite:///absolute/path.db and sqlite://relative/path.db name the file. Special characters are
+// percent-encoded: %3F for ?, %23 for #. Memory databases are refused. Parameters, each at most
+// once:
 //
 //	migrate=auto|never        create and update the tables when opening (auto)
 //	prefix=millpond_          Config.TablePrefix
@@ -25,14 +25,13 @@
 //
 // # What it guarantees
 //
-// SQLite has one writer (stores.Capabilities.SingleWriter), so transactions are
-// serializable and run one after another; looks use connections of their own and wait for
-// nobody. The connection vetoes every commit but the store's. Where another process writes
-// for longer than Config.BusyTimeout the error wraps stores.ErrUnavailable. No server ends
-// the transaction of a paused process (ServerBound is false); when the process
-// dies its transaction is gone at once.
+// SQLite has one writer (stores.Capabilities.SingleWriter), so transactions are serializable and
+// run one after another; looks use connections of their own and never wait. The connection vetoes
+// every commit but the store's. If another process writes for longer than Config.BusyTimeout, the
+// error wraps stores.ErrUnavailable. No server ends the transaction of a paused process
+// (ServerBound is false); when the process dies its transaction ends at once.
 //
-// The file belongs on a local disk, and handlers must not change millpond's own tables. A
+// The file must be on a local disk, and handlers must not change millpond's own tables. A
 // quarantined message has at most 1 GB less 64 KiB.
 //
 // docs/store-internals.md has how locks, hooks and failed messages work, and the limits.

@@ -31,8 +31,8 @@ func isUnique(err error) bool {
 	return c == sqlite3.SQLITE_CONSTRAINT_PRIMARYKEY || c == sqlite3.SQLITE_CONSTRAINT_UNIQUE
 }
 
-// refusesValue reports whether err is SQLite's about a value, which it would refuse each
-// time. A CHECK may look at what another message changes, and is not among them.
+// refusesValue reports whether err is SQLite's refusal of a value, which it would repeat each
+// time. A CHECK does not count, because rows of other messages may decide it.
 func refusesValue(err error) bool {
 	switch code(err) {
 	case sqlite3.SQLITE_CONSTRAINT_NOTNULL, sqlite3.SQLITE_CONSTRAINT_DATATYPE,
@@ -45,8 +45,8 @@ func refusesValue(err error) bool {
 // Refuses implements stores.Refusing.
 func (*attempt) Refuses(err error) bool { return refusesValue(err) }
 
-// unavailable wraps an error that says nothing about a key in stores.ErrUnavailable.
-// Others, such as bad SQL, are returned as they are.
+// unavailable wraps an error that says nothing about a key in stores.ErrUnavailable. It returns
+// others, such as bad SQL, as they are.
 func unavailable(err error) error {
 	if errors.Is(err, stores.ErrUnavailable) {
 		return err

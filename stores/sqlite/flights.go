@@ -8,32 +8,32 @@ import (
 	"github.com/millpond-go/millpond/stores"
 )
 
-// flight is a key that is being claimed, run or recorded by this store.
+// flight is a key that this store is claiming, running or recording.
 type flight struct {
 	consumer int64
 	id       string
 }
 
-// flights lets one at a time have a key. The zero value is ready to use.
+// flights gives a key to one caller at a time. The zero value is ready to use.
 type flights struct {
 	mu     sync.Mutex
 	places map[flight]*place
 }
 
-// place is a key's among the flights.
+// place is the place of one key in flights.
 type place struct {
 	open    bool          // a handler runs, and holds the writer
-	decided chan struct{} // closed when it is open or over
+	decided chan struct{} // closed when the claim is decided
 }
 
-// takeOff reports whether the key was free.
+// takeOff takes a key, and reports whether it was free.
 func (fs *flights) takeOff(f flight) bool {
 	fs.mu.Lock()
 	defer fs.mu.Unlock()
 	return fs.place(f) == nil
 }
 
-// place returns the place that is taken, or takes it and returns nil.
+// place returns the place of a taken key, or takes the key and returns nil.
 func (fs *flights) place(f flight) *place {
 	if p := fs.places[f]; p != nil {
 		return p
@@ -45,8 +45,8 @@ func (fs *flights) place(f flight) *place {
 	return nil
 }
 
-// takeOffAfter waits for others to be decided. It reports false if a handler runs: for
-// that it does not wait.
+// takeOffAfter takes a key, and waits until earlier claims of it are decided. It reports false,
+// without waiting, if a handler runs.
 func (fs *flights) takeOffAfter(ctx context.Context, f flight) (bool, error) {
 	for {
 		fs.mu.Lock()

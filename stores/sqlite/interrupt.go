@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// handling is the time in which a handler may run statements. The driver interrupts a
-// statement whose context ends; this is the context that ends them all.
+// handling is the period in which a handler may run statements. The driver interrupts a statement
+// whose context ends; handling's context ends them all.
 type handling struct {
 	over   atomic.Pointer[error] // why no more statements may begin
 	ctx    context.Context       // ends soon after over
@@ -18,13 +18,13 @@ type handling struct {
 	bound  *time.Timer // nil: none
 }
 
-// interruptAfter is how long a statement that runs is given before it is interrupted.
-// The driver interrupts once, and SQLite forgets it if the statement has not got as far
-// as its first step, which takes microseconds.
+// interruptAfter is the time that a running statement has left before it is interrupted. The
+// driver interrupts once, and SQLite ignores that if the statement has not reached its first
+// step, which takes microseconds.
 const interruptAfter = 20 * time.Millisecond
 
-// errBound ends statements that were sent without a deadline, or with a late one: they
-// would hold the writer.
+// errBound ends statements that were sent without a deadline, or with a late one: they would
+// block the writer.
 var errBound = fmt.Errorf("sqlite: the claim's bound has passed: %w", context.DeadlineExceeded)
 
 var cancelled = func() context.Context {
@@ -35,25 +35,25 @@ var cancelled = func() context.Context {
 
 func newHandling() *handling {
 	h := &handling{}
-	h.ctx, h.cancel = context.WithCancel(context.Background()) //nolint:gosec // G118: interrupt calls it; without, nothing is left to free
+	h.ctx, h.cancel = context.WithCancel(context.Background()) //nolint:gosec // G118: interrupt calls it; without that there is nothing to free
 	return h
 }
 
-// begin starts the clock; zero: there is no bound.
+// begin starts the clock; zero: no bound.
 func (h *handling) begin(bound time.Duration) {
 	if bound > 0 {
 		h.bound = time.AfterFunc(bound, func() { h.interrupt(errBound) })
 	}
 }
 
-// interrupt lets no more statements begin, and ends the one that runs.
+// interrupt refuses further statements, and ends the running one.
 func (h *handling) interrupt(reason error) {
 	if h.over.CompareAndSwap(nil, &reason) {
 		time.AfterFunc(interruptAfter, h.cancel)
 	}
 }
 
-// leave interrupts what the handler has left behind. It can be called again, and on nil.
+// leave interrupts statements that the handler left behind. It can be called again, and on nil.
 func (h *handling) leave() {
 	if h != nil {
 		h.interrupt(sql.ErrTxDone)
@@ -68,10 +68,10 @@ func (h *handling) end() {
 	}
 }
 
-// statement returns the context for a statement that was sent with ctx: it ends with
-// ctx and with the handling. The caller passes the statement's error to done, which
-// gives up the context and returns the error to report. Without a handling, in the
-// store's own transactions, ctx is all.
+// statement returns the context for a statement that was sent with ctx: it ends with ctx and with
+// the handling. The caller passes the statement's error to done, which releases the context and
+// returns the error to report. Without a handling, in the store's own transactions, the context
+// is ctx.
 func (h *handling) statement(ctx context.Context) (merged context.Context, done func(error) error) {
 	if h == nil {
 		return ctx, func(err error) error { return err }
@@ -94,7 +94,7 @@ func (h *handling) statement(ctx context.Context) (merged context.Context, done 
 	}
 }
 
-// explain says why a statement was interrupted.
+// explain returns why a statement was interrupted.
 func (h *handling) explain(err error) error {
 	if reason := h.over.Load(); reason != nil && errors.Is(err, context.Canceled) {
 		return *reason

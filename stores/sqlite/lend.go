@@ -7,7 +7,7 @@ import (
 	"github.com/millpond-go/millpond/stores"
 )
 
-// loan is what database/sql believes to be a member's connection.
+// loan is the connection of a member that database/sql sees.
 type loan struct {
 	*session
 	sqltx.Loan
@@ -15,7 +15,7 @@ type loan struct {
 
 var _ driver.ConnBeginTx = loan{}
 
-// endByHandler is told that a handler ends its transaction.
+// endByHandler is called when a handler ends its transaction.
 func (s *session) endByHandler() error {
 	s.conn.mu.Lock()
 	defer s.conn.mu.Unlock()
@@ -26,7 +26,7 @@ func (s *session) endByHandler() error {
 	return stores.ErrTxManaged
 }
 
-// lend gives each member its loan.
+// lend gives each member a loan.
 func (b *batch) lend() (err error) {
 	for _, m := range b.own {
 		m.session = &session{conn: b.conn, member: m, handling: newHandling()}

@@ -13,10 +13,10 @@ import (
 	"github.com/millpond-go/millpond/stores"
 )
 
-// Migrate implements stores.Migrator. All missing steps are applied in one transaction,
-// or none. It waits for other processes until ctx ends.
+// Migrate implements stores.Migrator. It applies all missing steps in one transaction, or none.
+// It waits for other processes until ctx ends.
 func (s *Store) Migrate(ctx context.Context) ([]stores.Migration, error) {
-	// A database that is up to date needs no writer, and may be read-only.
+	// An up-to-date database needs no writer, and may be read-only.
 	missing, err := s.missing(ctx, s.reader)
 	if err == nil && len(missing) > 0 {
 		err = s.writer.write(ctx, time.Time{}, func(tx *sql.Tx) error {
@@ -72,7 +72,7 @@ type querier interface {
 
 var tableNames = []string{"schema", "consumer", "inbox", "quarantine", "failure", "audit", "outbox", "outbox_history", "outbox_failed", "lease", "process", "once"}
 
-// schema returns what the schema table says, and which of the tables do not exist.
+// schema returns the content of the schema table, and the tables that do not exist.
 func (s *Store) schema(ctx context.Context, q querier) (state sqlstore.SchemaState, absent []string, err error) {
 	var args []any
 	for _, name := range tableNames {

@@ -47,7 +47,7 @@ func init() {
 	})
 }
 
-// parseURL reads a URL. One error names everything that is wrong with it.
+// parseURL reads a URL. One error names all its errors.
 func parseURL(u *url.URL) (path string, c Config, err error) {
 	c.AutoMigrate = true
 	var problems []string
@@ -87,13 +87,13 @@ func parseURL(u *url.URL) (path string, c Config, err error) {
 	return path, c, nil
 }
 
-// misplaced are parameters of other stores and drivers, with what they are called here.
+// misplaced are parameters of other stores and drivers, with their names here.
 var misplaced = map[string]string{
 	"millpond_prefix": "prefix", "lock_timeout": "busy_timeout", "_busy_timeout": "busy_timeout", "timeout": "busy_timeout",
 	"synchronous_commit": "synchronous", "_synchronous": "synchronous",
 }
 
-// set sets the field that a parameter stands for, or says what is wrong with it.
+// set sets the field of a parameter, or returns what is wrong with it.
 func (c *Config) set(name, value string) (problem string) {
 	var expected string
 	var valid bool

@@ -17,10 +17,9 @@ WHERE c.service = ? AND c.handler = ? AND i.message_id = ?`
 	unfence = `DELETE FROM {schema.}{prefix}schema WHERE version = 0`
 )
 
-// Resolve implements stores.Resolver. Holding the write lock it sees what has been
-// committed by anybody. A key that is not completed stays so: after a failed write the log may
-// end in a complete transaction that only a recovery would see, and the commit made here
-// takes its place.
+// Resolve implements stores.Resolver. Holding the write lock, it sees all commits. A key that is
+// not completed stays so: after a failed write the log may end in a complete transaction that
+// only a recovery would see, and the commit made here takes its place.
 func (s *Store) Resolve(ctx context.Context, k stores.Key) (bool, error) {
 	if err := k.Validate(); err != nil {
 		return false, fmt.Errorf("sqlite: %w", err)
@@ -31,7 +30,7 @@ func (s *Store) Resolve(ctx context.Context, k stores.Key) (bool, error) {
 		if status == stores.StatusCompleted || err != nil && !errors.Is(err, sql.ErrNoRows) {
 			return err
 		}
-		for _, query := range []string{fence, unfence} { // to change a page, not its content
+		for _, query := range []string{fence, unfence} { // changes a page, but not its content
 			if _, err := tx.ExecContext(ctx, s.dialect.Fixed(query)); err != nil {
 				return err
 			}

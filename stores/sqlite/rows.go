@@ -8,7 +8,7 @@ import (
 	"github.com/millpond-go/millpond/internal/sqlstore"
 )
 
-// send sends a statement, and tells empty bytes in its rows from none.
+// send sends a statement, and distinguishes empty bytes in its rows from NULL.
 func send(ctx context.Context, to sqlstore.Conn, s sqlstore.Statement) (int64, error) {
 	if read := s.Read; read != nil {
 		s.Read = func(rows sqlstore.Rows) error { return read(exactRows{rows}) }
@@ -16,7 +16,7 @@ func send(ctx context.Context, to sqlstore.Conn, s sqlstore.Statement) (int64, e
 	return sqlstore.Send(ctx, to, s)
 }
 
-// exactRows give empty bytes for empty bytes. The driver gives nil, as for NULL.
+// exactRows return empty bytes as empty. The driver returns nil, as for NULL.
 type exactRows struct{ sqlstore.Rows }
 
 // Scan implements sqlstore.Rows.
@@ -28,10 +28,10 @@ func (r exactRows) Scan(into ...any) error {
 		}
 		exact[i] = dest
 	}
-	return r.Rows.Scan(exact...) //nolint:wrapcheck // it is the driver's
+	return r.Rows.Scan(exact...) //nolint:wrapcheck // the driver's own error
 }
 
-// blob is bytes as they are in the column.
+// blob reads the bytes of a column unchanged.
 type blob []byte
 
 // Scan implements sql.Scanner.

@@ -2,9 +2,9 @@ package sqlite
 
 import "strings"
 
-// unshared says what in a query cannot be shared with other messages, without a value of its;
-// "": nothing. Reads and writes of rows can: they leave no savepoint, setting or table behind
-// that the next message's handler would meet.
+// unshared returns what in a query cannot be shared with other messages, without values; "":
+// nothing. Reads and writes of rows can be shared: they leave no savepoint, setting or table that
+// the next message's handler would notice.
 func unshared(query string) string {
 	w := words{rest: query}
 	switch first := strings.ToUpper(w.next()); first {
@@ -20,10 +20,10 @@ func unshared(query string) string {
 	return ""
 }
 
-// words reads SQL word by word, without what is in quotes and comments.
+// words reads SQL word by word, without quoted text and comments.
 type words struct{ rest string }
 
-// next returns a word, or a byte that is none; "" at the end.
+// next returns a word, or another byte; "" at the end.
 func (w *words) next() string {
 	for w.rest != "" {
 		switch c := w.rest[0]; {
@@ -58,7 +58,7 @@ func (w *words) take(n int) string {
 	return word
 }
 
-// quoted skips what is quoted. A quote in it is doubled, which looks like two of them in a row.
+// quoted skips quoted text. A doubled quote in it looks like two quoted texts in a row.
 func (w *words) quoted(end byte) string {
 	_, w.rest, _ = strings.Cut(w.rest[1:], string(end))
 	return string(end)

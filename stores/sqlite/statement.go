@@ -13,26 +13,26 @@ import (
 	"github.com/millpond-go/millpond/stores"
 )
 
-// session is what a handler has of the writer connection, until the store takes it back. Its
+// session is a handler's access to the writer connection, until the store takes it back. All its
 // statements pass through here.
 type session struct {
 	conn   *conn
-	member *member // nil: it has the transaction to itself
+	member *member // nil: not in a batch
 
-	// closing says that the handler is done: who ends the transaction now is the store,
-	// or a goroutine that was left behind and does no harm with it.
+	// closing says that the handler has ended: afterwards the store ends the transaction, or a
+	// goroutine that was left behind, without harm.
 	closing atomic.Bool
 
-	// handling interrupts what the handler runs; nil in the store's own transactions.
+	// handling interrupts the handler's statements; nil in the store's own transactions.
 	handling *handling
 
 	rows    int  // result sets not closed; guarded by conn.mu
 	managed bool // the handler called Commit or Rollback of the *sql.Tx; guarded by conn.mu
 }
 
-// use takes the native connection for one call of a handler's. The caller unlocks mu.
+// use takes the native connection for one call of a handler. The caller unlocks mu.
 func (s *session) use() error {
-	if s.closing.Load() { // a goroutine that the handler has left behind
+	if s.closing.Load() { // a goroutine that the handler left behind
 		return sql.ErrTxDone
 	}
 	c := s.conn
@@ -40,7 +40,7 @@ func (s *session) use() error {
 	switch {
 	case c.phase == txOpen && !s.closing.Load():
 		return nil
-	case c.phase == txEnded: // the statement would run outside of the transaction
+	case c.phase == txEnded: // the statement would run outside the transaction
 		c.mu.Unlock()
 		return stores.ErrTxEnded
 	default:
@@ -77,7 +77,7 @@ func pass[T any](ctx context.Context, s *session, query string, send func(contex
 	return result, done(err)
 }
 
-// ask is pass of a query, whose rows are counted as in use until they are closed.
+// ask is pass for a query, whose rows count as in use until they are closed.
 func ask(ctx context.Context, s *session, query string, send func(context.Context) (driver.Rows, error)) (driver.Rows, error) {
 	return pass(ctx, s, query, func(ctx context.Context) (driver.Rows, error) {
 		r, err := send(ctx)
@@ -93,7 +93,7 @@ func ask(ctx context.Context, s *session, query string, send func(context.Contex
 	})
 }
 
-// lacks closes what the driver has made, and refuses the driver for it.
+// lacks closes what the driver returned, and refuses the driver.
 func lacks(made io.Closer) error {
 	return errors.Join(fmt.Errorf("sqlite: the driver's %T lacks what this version needs", made), made.Close())
 }
@@ -131,7 +131,7 @@ func (s *session) Prepare(query string) (driver.Stmt, error) {
 	return s.PrepareContext(context.Background(), query)
 }
 
-// statement is prepared by a handler.
+// statement is a statement that a handler has prepared.
 type statement struct {
 	preparedStatement
 	session *session
@@ -188,10 +188,9 @@ func (r *rows) Close() error {
 	return r.nativeRows.Close()
 }
 
-// outlivesTransaction reports whether a query may change the connection itself, which
-// no rollback undoes: settings, attached databases, temporary tables and triggers (one
-// of those could even stand in the way of the next claim). It goes by words, so it may
-// err towards true, which costs a new connection.
+// outlivesTransaction reports whether a query may change the connection itself, which no rollback
+// undoes: settings, attached databases, temporary tables and triggers (which could even break the
+// next claim). It goes by words, so it may be true without need, which costs a new connection.
 func outlivesTransaction(query string) bool {
 	for start := 0; start < len(query); {
 		if !isWordByte(query[start]) {
@@ -202,7 +201,7 @@ func outlivesTransaction(query string) bool {
 		for end < len(query) && isWordByte(query[end]) {
 			end++
 		}
-		switch query[start] | 0x20 { // most words end here
+		switch query[start] | 0x20 { // most words return here
 		case 'p', 'a', 'd', 't':
 			switch word := query[start:end]; {
 			case strings.EqualFold(word, "PRAGMA"),

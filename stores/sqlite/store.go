@@ -27,8 +27,8 @@ type Synchronous uint8
 const (
 	// Full commits are on the disk when they return. The default.
 	Full Synchronous = iota
-	// Normal commits survive the end of the process, but the last ones may be gone
-	// after a crash of the machine: a message that was acked is then lost.
+	// Normal commits survive the end of the process, but a crash of the machine may lose the last
+	// ones: then messages that were acked are lost.
 	Normal
 )
 
@@ -57,7 +57,7 @@ type Store struct {
 	dialect *sqlstore.Dialect
 	path    string
 	sql     [preparedStatements]string
-	maxRow  int // bytes
+	maxRow  int // in bytes
 
 	writer  *writer
 	reader  *sql.DB // cannot write
@@ -77,12 +77,11 @@ var (
 	_ stores.Batcher    = (*Store)(nil)
 )
 
-// New opens the database file at path and creates it if it does not exist, readable for
-// the user alone; its directory must exist. A relative path is taken from the current
-// directory.
+// New opens the database file at path and creates it if it does not exist, readable for the user
+// alone; its directory must exist. A relative path is relative to the current directory.
 //
-// Errors name the path and what is wrong with it. They wrap stores.ErrUnavailable if
-// the file cannot be used now, and what Migrate returns if the configuration asks for it.
+// Errors name the path and what is wrong with it. They wrap stores.ErrUnavailable if the file
+// cannot be used now, or are those of Migrate with Config.AutoMigrate.
 func New(ctx context.Context, path string, c Config) (*Store, error) {
 	s, err := newStore(path, c)
 	if err != nil {
@@ -146,7 +145,7 @@ func newStore(path string, c Config) (*Store, error) {
 		wal:   true,
 		wrap:  func(n native) driver.Conn { return newConn(n, &s.sql) },
 	}), c.BusyTimeout)
-	// Readers wait only for a file that is being recovered or closed.
+	// Readers only wait for a file that is being recovered or closed.
 	s.reader = open(connector{setup: "PRAGMA query_only = ON; PRAGMA busy_timeout = 1000;"})
 	s.reader.SetMaxIdleConns(maxReaders)
 	s.reader.SetMaxOpenConns(maxReaders)
@@ -155,10 +154,10 @@ func newStore(path string, c Config) (*Store, error) {
 	return s, nil
 }
 
-// maxReaders is how many looks run at once.
+// maxReaders is how many looks run concurrently.
 const maxReaders = 8
 
-// usable returns the absolute path, or why there can be no database.
+// usable returns the absolute path, or why it cannot hold a database.
 func usable(path string) (string, error) {
 	switch path {
 	case "":
@@ -186,10 +185,10 @@ func usable(path string) (string, error) {
 
 var creating sync.Mutex
 
-// createPrivate makes the file if it is not there: SQLite would let everybody read it. The
-// files that SQLite makes beside it get its mode. It opens none that is there, because to
-// close that would end the locks that others in this process have on it. Why it cannot be
-// made SQLite says as well.
+// createPrivate creates the file if it does not exist, because SQLite would let everybody read
+// it. SQLite's other files get its mode. It opens no existing file, because closing it would
+// release the locks that others in this process have on it. If it fails, SQLite reports the
+// reason.
 func createPrivate(path string) {
 	creating.Lock()
 	defer creating.Unlock()
@@ -198,14 +197,13 @@ func createPrivate(path string) {
 	}
 }
 
-// DB returns a handle for the program's own reads, and for its setup before handlers
-// run. It has nothing to do with the handlers' transactions: what is written through it
-// commits as usual, and competes with them for the one writer, both waiting up to the
-// busy timeout. A handler that writes through it waits for itself and gets SQLITE_BUSY:
-// handlers use [TxFromContext] or [Handler].
+// DB returns a handle for the program's own reads, and for its setup before handlers run. It is
+// separate from the handlers' transactions: its writes commit as usual, and compete with handlers
+// for the one writer, both waiting up to the busy timeout. A handler that writes through it waits
+// for itself and gets SQLITE_BUSY: handlers use [TxFromContext] or [Handler].
 //
-// Foreign keys are on, and BeginTx takes the write lock at once unless the
-// transaction is read-only. Close of the store closes it.
+// Foreign keys are on, and BeginTx takes the write lock at once unless the transaction is
+// read-only. Close of the store closes it.
 func (s *Store) DB() *sql.DB { return s.program }
 
 // Capabilities implements stores.Store.
@@ -213,8 +211,7 @@ func (s *Store) Capabilities() stores.Capabilities {
 	return stores.Capabilities{System: "sqlite", SingleWriter: true}
 }
 
-// Close closes the file. An attempt that is open can still be ended, and holds the
-// file until then.
+// Close closes the file. An open attempt can still be ended, and keeps the file open until then.
 func (s *Store) Close() error {
 	if !s.tables.Close() {
 		return nil

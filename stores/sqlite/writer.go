@@ -14,8 +14,8 @@ import (
 	"github.com/millpond-go/millpond/stores"
 )
 
-// writer is the only way to write: one connection, one transaction at a time, in the
-// order in which they were asked for.
+// writer is the only way to write: one connection, one transaction at a time, in the order of the
+// requests.
 type writer struct {
 	db   *sql.DB       // at most one connection, a *conn
 	slot chan struct{} // full while a transaction is open; waiters queue in order
@@ -30,7 +30,7 @@ func newWriter(db *sql.DB, busy time.Duration) *writer {
 	return &writer{db: db, slot: make(chan struct{}, 1), busy: busy, closed: make(chan struct{})}
 }
 
-// errWait says that the slot was not free within the patience.
+// errWait: the slot was not free in time.
 var errWait = errors.New("another transaction is running")
 
 // acquire takes the slot. With patience it gives up after that time with errWait.
@@ -71,13 +71,13 @@ func (w *writer) waited(ctx context.Context) error {
 
 func (w *writer) release() { <-w.slot }
 
-// patience returns until when somebody who asks now waits for other processes. Those
-// who queue for the slot meanwhile thus give up together, not one after the other.
+// patience returns until when a request of now waits for other processes. Requests that queue for
+// the slot meanwhile thus give up together, not one after the other.
 func (w *writer) patience() time.Time { return time.Now().Add(w.busy) }
 
-// begin opens a transaction; the caller holds the slot. While another process is
-// writing it asks again, after calling locked, until ctx ends or giveUp has passed;
-// zero is never. SQLite's own waiting would not heed ctx.
+// begin opens a transaction; the caller holds the slot. While another process writes it tries
+// again, after calling locked, until ctx ends or giveUp has passed; zero is never. SQLite's own
+// waiting would ignore ctx.
 func (w *writer) begin(ctx context.Context, b *beginning, giveUp time.Time, locked func() error) (*sql.Tx, error) {
 	tx, err := w.db.BeginTx(detached{context.Background(), b}, nil)
 	if !isCode(err, sqlite3.SQLITE_BUSY) {
@@ -95,7 +95,7 @@ func (w *writer) begin(ctx context.Context, b *beginning, giveUp time.Time, lock
 	return tx, err
 }
 
-// whileLocked repeats try as long as it is answered BUSY.
+// whileLocked repeats try while the answer is BUSY.
 func (w *writer) whileLocked(ctx context.Context, giveUp time.Time, try func() error) error {
 	pauses := backoff.ExponentialBackOff{
 		InitialInterval: 500 * time.Microsecond, RandomizationFactor: 0.5, Multiplier: 1.5, MaxInterval: 25 * time.Millisecond,
@@ -141,11 +141,11 @@ func (w *writer) write(ctx context.Context, giveUp time.Time, f func(tx *sql.Tx)
 		}
 	}
 	b.conn.closing.Store(true)
-	_ = tx.Rollback() // nothing after a commit
+	_ = tx.Rollback() // does nothing after a commit
 	return err
 }
 
-// close lets no more transactions begin. One that is open can still end.
+// close refuses further transactions. An open one can still end.
 func (w *writer) close() error {
 	w.once.Do(func() { close(w.closed) })
 	return w.db.Close()
