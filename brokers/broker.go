@@ -17,36 +17,35 @@ import (
 // Broker opens subscribers and publishers on one message broker. It is safe for
 // concurrent use.
 type Broker interface {
-	// Subscriber returns a new subscriber. It keeps Watermill's contract
-	// (message.Subscriber), and besides:
+	// Subscriber returns a new subscriber. It keeps Watermill's contract (message.Subscriber),
+	// and in addition:
 	//   - at most SubscriberConfig.InFlight deliveries of one Subscribe call are
 	//     in flight, neither acked nor nacked, at a time;
 	//   - every message's context carries a Delivery;
-	//   - a nacked message is redelivered, with Capabilities.DelayedGiveBack not before
+	//   - a nacked message is redelivered; with Capabilities.DelayedGiveBack not before
 	//     the delay of its GiveBack;
-	//   - Close stops the intake, gives back what no handler has begun, waits at most
+	//   - Close stops the intake, gives back deliveries that no handler has begun, waits at most
 	//     DrainTimeout until the rest is acked or nacked, and then returns. It may be called
 	//     many times.
 	//
-	// The error names every invalid field of the configuration, or wraps ErrClosed. After
-	// Close, Subscribe returns an error that wraps ErrClosed.
+	// The error names every invalid field of the configuration, or wraps ErrClosed. After Close,
+	// Subscribe returns an error that wraps ErrClosed.
 	Subscriber(SubscriberConfig) (message.Subscriber, error)
 
-	// Publisher returns a new publisher, which is safe for concurrent use. Publish returns
-	// nil only if the broker stores every message as durably as it can. Otherwise its error
-	// wraps ErrUnavailable, ErrTooLarge, ErrUnencodable, ErrFull or ErrClosed where one of
-	// them is the reason.
+	// Publisher returns a new publisher, which is safe for concurrent use. Publish returns nil
+	// only if the broker stores every message as durably as it can. Otherwise its error wraps
+	// ErrUnavailable, ErrTooLarge, ErrUnencodable, ErrFull or ErrClosed if one of them is the
+	// reason.
 	Publisher(PublisherConfig) (message.Publisher, error)
 
 	// Capabilities returns what this server does, not what it accepts.
 	Capabilities() Capabilities
 
-	// Close closes what the broker itself has opened. Close subscribers and publishers
-	// before.
+	// Close closes what the broker has opened itself. Close subscribers and publishers before.
 	io.Closer
 }
 
-// Pinger is implemented by brokers that can be asked whether their server answers.
+// Pinger is implemented by brokers that can check whether their server answers.
 type Pinger interface {
 	// Ping asks the server once; the error wraps ErrUnavailable if it does not answer
 	// before ctx ends. It changes nothing.
@@ -55,18 +54,18 @@ type Pinger interface {
 
 // Receiver is implemented by subscribers that know whether they can receive messages.
 type Receiver interface {
-	// Receiving returns nil while messages can reach every Subscribe call, also if there are
-	// none, and after Close. Otherwise the error wraps ErrUnavailable and says why, such as
-	// a lost connection or a group that has removed this member. It does no I/O.
+	// Receiving returns nil while messages can reach every Subscribe call, also without any, and
+	// after Close. Otherwise the error wraps ErrUnavailable and says why, such as a lost
+	// connection or a group that has removed this member. It does no I/O.
 	Receiving() error
 }
 
-// EachPublisher is implemented by publishers that know what became of each message of a call.
+// EachPublisher is implemented by publishers that return a result for each message of a call.
 type EachPublisher interface {
 	message.Publisher
-	// PublishEach publishes messages that do not depend on each other, and returns for each
-	// nil, if the broker stores it, or an error like that of Publish. It has an answer for
-	// each when ctx ends; one that says ErrUnavailable may still be stored then.
+	// PublishEach publishes independent messages. For each it returns nil, if the broker stores
+	// it, or an error like that of Publish. When ctx ends it returns a result for each; a message
+	// with ErrUnavailable may still be stored then.
 	PublishEach(ctx context.Context, topic string, messages ...*message.Message) []error
 }
 
@@ -89,9 +88,9 @@ type SubscriberConfig struct {
 
 const defaultDrainTimeout = 30 * time.Second
 
-// WithDefaults returns the configuration with defaults for zero values, and an error that
-// names every invalid field and begins with pkg. It is for adapters. If the Logger panics
-// only that line of the log is lost.
+// WithDefaults returns the configuration with defaults for zero values, and an error that names
+// every invalid field and begins with pkg. It is for adapters. A panic of the Logger only loses
+// that log line.
 func (c SubscriberConfig) WithDefaults(pkg string) (SubscriberConfig, error) {
 	var errs []error
 	if c.Group == "" {
@@ -114,15 +113,14 @@ type PublisherConfig struct {
 	Logger watermill.LoggerAdapter // nil: no logs
 }
 
-// WithDefaults returns the configuration with defaults for zero values. It is for adapters.
-// If the Logger panics only that line of the log is lost.
+// WithDefaults returns the configuration with defaults for zero values. It is for adapters. A
+// panic of the Logger only loses that log line.
 func (c PublisherConfig) WithDefaults() PublisherConfig {
 	c.Logger = withoutPanics(c.Logger)
 	return c
 }
 
-// Capabilities describes what a broker does with deliveries. The zero value
-// promises nothing.
+// Capabilities describes how a broker handles deliveries. The zero value promises nothing.
 type Capabilities struct {
 	System string // the OpenTelemetry name of the messaging system, "memory" for the built-in
 
@@ -138,19 +136,19 @@ type Capabilities struct {
 	DeliveryLimit DeliveryLimit
 
 	FreeGiveBack    bool // a nack for "not now" does not count towards the delivery limit
-	DelayedGiveBack bool // a nack with a delay is honoured
+	DelayedGiveBack bool // a nack with a delay is honored
 
-	// SettleLimit is how long a delivery may be in flight before the broker takes it back,
-	// as from a consumer that died. Zero: as long as the consumer lives.
+	// SettleLimit is how long a delivery may be in flight before the broker redelivers it, as if
+	// its consumer had died. Zero: as long as the consumer lives.
 	SettleLimit time.Duration
 
 	ReplayHorizon ReplayHorizon
 }
 
-// ReplayHorizon is how far back a broker may deliver an acked message again, by its
-// retention or by a reset of offsets.
+// ReplayHorizon is how old an acked message may be that a broker delivers again, because of its
+// retention or a reset of offsets.
 type ReplayHorizon struct {
-	Known bool          // false: it depends on the topic, and the adapter does not read it
+	Known bool          // false: it depends on the topic, which the adapter does not read
 	Max   time.Duration // 0, if Known: acked messages are not delivered again
 }
 
@@ -160,8 +158,8 @@ type DeliveryLimit struct {
 	Max   int  // 0, if Known: no limit
 }
 
-// withoutPanics returns a logger that adapters can call from any goroutine. nil is one that
-// logs nothing.
+// withoutPanics returns a logger that adapters can call from any goroutine. For nil it logs
+// nothing.
 func withoutPanics(l watermill.LoggerAdapter) watermill.LoggerAdapter {
 	switch l.(type) {
 	case nil:

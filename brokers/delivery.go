@@ -8,40 +8,40 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 )
 
-// Delivery is what a broker adapter knows about one arrival of a message.
+// Delivery is what a broker adapter knows about one delivery of a message.
 type Delivery struct {
-	Topic string // as subscribed
+	Topic string // the topic of Subscribe
 
-	// NativeID is the broker's or the producer's own id of the message, which all
-	// deliveries share; "" if there is none. A delivery tag or receipt is not one.
+	// NativeID is the broker's or the producer's own id of the message, the same for all
+	// deliveries; "" without one. A delivery tag or receipt is not such an id.
 	NativeID string
 
-	// Coordinates name the place where the broker stores the message, such as
-	// "orders/3/1042"; "" if it has none. A topic that is created anew uses them again.
+	// Coordinates name the place where the broker stores the message, such as "orders/3/1042"; ""
+	// without one. A topic that is created again reuses them.
 	Coordinates string
 
-	// Key is the key by which the producer orders or partitions; nil without one. It is
-	// shared: do not change it.
+	// Key is the producer's key for order or partitions; nil without one. It is shared: do not
+	// change it.
 	Key []byte
 
 	Time  time.Time // when the broker took it, by the broker's clock; zero: unknown
-	Count int       // which delivery this is, 1 for the first; 0: unknown
+	Count int       // number of the delivery, 1 for the first; 0: unknown
 
-	// Suspect: this may not be the first delivery. It is flagged redelivered, counted more
-	// than once, back from a retry queue, or may have been with an earlier owner of its
+	// Suspect: this may not be the first delivery. It is flagged redelivered, counted more than
+	// once, returned from a retry queue, or may have been delivered to an earlier owner of its
 	// partition.
 	Suspect bool
 
-	// Undecodable, if not nil, says why the message could not be read. The payload is then
-	// the bytes from the wire, and the UUID may be empty.
+	// Undecodable, if not nil, says why the message could not be read. The payload then has the
+	// original bytes, and the UUID may be empty.
 	Undecodable error
 }
 
 type deliveryKey struct{}
 
-// delivery is one pointer in the context: the facts, and the answer on its way back.
-// Contexts travel to other messages, with those that a handler publishes for example, so
-// it names the one that it belongs to.
+// delivery is one pointer in the context: the facts, and the settings for a redelivery. Contexts
+// travel to other messages, such as those that a handler publishes, so a delivery names its
+// message.
 type delivery struct {
 	msg   *message.Message
 	facts Delivery
@@ -51,8 +51,8 @@ type delivery struct {
 	unfinished bool
 }
 
-// WithDelivery returns a context that carries d, for msg.SetContext. It is for adapters,
-// which call it once per delivery, with a new context each time.
+// WithDelivery returns a context that carries d, for msg.SetContext. It is for adapters, which
+// call it once per delivery, with a new context each time.
 func WithDelivery(ctx context.Context, msg *message.Message, d Delivery) context.Context {
 	return context.WithValue(ctx, deliveryKey{}, &delivery{msg: msg, facts: d})
 }
@@ -64,10 +64,10 @@ func deliveryOf(msg *message.Message) *delivery {
 	return nil
 }
 
-// DeliveryOf returns the facts of the delivery of msg. It reports false for messages of a
-// subscriber that does not keep this contract, for copies, and for messages that were
-// published with the context of another one. So a middleware that hands on a copy loses
-// the facts. It is safe for concurrent use.
+// DeliveryOf returns the facts of the delivery of msg. It reports false for messages of
+// subscribers that do not keep this contract, for copies, and for messages that were published
+// with the context of another message. So a middleware that passes on a copy loses the facts. It
+// is safe for concurrent use.
 func DeliveryOf(msg *message.Message) (Delivery, bool) {
 	d := deliveryOf(msg)
 	if d == nil {
@@ -85,8 +85,8 @@ type GiveBack struct {
 	Failed bool
 }
 
-// SetGiveBack tells the subscriber how to redeliver msg after a nack. The last call before
-// the nack counts. It does nothing and reports false where [DeliveryOf] does. It is safe for
+// SetGiveBack sets how the subscriber redelivers msg after a nack. The last call before the nack
+// counts. Where [DeliveryOf] reports false it does nothing and reports false. It is safe for
 // concurrent use.
 func SetGiveBack(msg *message.Message, g GiveBack) bool {
 	d := deliveryOf(msg)
@@ -99,9 +99,9 @@ func SetGiveBack(msg *message.Message, g GiveBack) bool {
 	return true
 }
 
-// GiveBackFrom returns what SetGiveBack has set. It is for adapters, after a nack. ctx is
-// the one that WithDelivery returned, since a handler may have replaced the message's. It is
-// safe for concurrent use.
+// GiveBackFrom returns the value of SetGiveBack. It is for adapters, after a nack. ctx is the
+// result of WithDelivery, because a handler may have replaced the message's context. It is safe
+// for concurrent use.
 func GiveBackFrom(ctx context.Context) GiveBack {
 	d, ok := ctx.Value(deliveryKey{}).(*delivery)
 	if !ok {
@@ -112,10 +112,10 @@ func GiveBackFrom(ctx context.Context) GiveBack {
 	return d.giveBack
 }
 
-// SetUnfinished tells the subscriber that no earlier delivery has ended the processing of
-// msg, which is Suspect. Where the broker delivers in order that bounds how many further
-// messages an earlier owner of the partition can have had. It does nothing where
-// [DeliveryOf] reports false. It is safe for concurrent use.
+// SetUnfinished tells the subscriber that no earlier delivery has finished msg, which is Suspect.
+// If the broker delivers in order, that bounds how many further messages an earlier owner of the
+// partition can have received. It does nothing where [DeliveryOf] reports false. It is safe for
+// concurrent use.
 func SetUnfinished(msg *message.Message) {
 	if d := deliveryOf(msg); d != nil {
 		d.mu.Lock()
@@ -125,7 +125,7 @@ func SetUnfinished(msg *message.Message) {
 }
 
 // UnfinishedFrom reports whether SetUnfinished was called. It is for adapters, after the
-// settlement; ctx is the one that WithDelivery returned. It is safe for concurrent use.
+// settlement; ctx is the result of WithDelivery. It is safe for concurrent use.
 func UnfinishedFrom(ctx context.Context) bool {
 	d, ok := ctx.Value(deliveryKey{}).(*delivery)
 	if !ok {

@@ -11,8 +11,8 @@ import (
 // not contain secrets of the URL.
 type Opener func(ctx context.Context, u *url.URL) (Broker, error)
 
-// A Checker returns what is wrong with a URL, such as an unknown parameter or a missing
-// file, without opening it. It gets a copy. Its errors must not contain secrets of the URL.
+// A Checker reports errors in a URL, such as an unknown parameter or a missing file, without
+// opening it. It gets a copy. Its errors must not contain secrets of the URL.
 type Checker func(u *url.URL) error
 
 // Mux opens brokers by the scheme of a URL. The zero value is ready to use and
@@ -44,14 +44,14 @@ func (m *Mux) Open(ctx context.Context, rawURL string) (Broker, error) {
 	return m.mux.Open(ctx, "brokers", rawURL)
 }
 
-// Check returns what is wrong with rawURL, as far as that is known without opening it. It
-// returns nil for schemes without a checker.
+// Check reports errors in rawURL that can be found without opening it. It returns nil for schemes
+// without a checker.
 func (m *Mux) Check(rawURL string) error { return m.mux.Check("brokers", rawURL) }
 
-// Exposure returns an error if a password, of rawURL or from the environment, can travel
-// without verified TLS to an address that is not a loopback. The error names the address
-// and the fix. It returns nil for schemes without such a checker, and does no I/O. Package
-// router calls it; programs that open a broker without it should.
+// Exposure returns an error if a password, of rawURL or from the environment, could travel
+// without verified TLS to an address that is not a loopback. The error names the address and the
+// fix. It returns nil for schemes without such a checker, and does no I/O. Package router calls
+// it; programs that open a broker themselves should call it, too.
 func (m *Mux) Exposure(rawURL string) error { return m.mux.Exposure("brokers", rawURL) }
 
 var defaultMux Mux

@@ -9,33 +9,33 @@ import (
 	"github.com/ThreeDotsLabs/watermill"
 )
 
-// acks writes the acks of a session. Each costs a packet, and a quorum queue an entry in
-// its log, so those that come close together are written together: as one, if nothing that
-// is older is unsettled.
+// acks writes the acks of a session. Each costs a packet, and on a quorum queue an entry in its
+// log. So acks that come close together are written together, as one if no older delivery is
+// unsettled.
 type acks struct {
 	mu        sync.Mutex
 	unsettled list.List   // of *delivery, in the order of their tags
-	waiting   []*delivery // acked, and not yet written
-	writing   bool        // a call of ack writes, and will write what is waiting
+	waiting   []*delivery // acked, but not written
+	writing   bool        // a call of ack is writing, and will write the waiting ones
 }
 
-// deliver notes a delivery that will be settled. It is called in the order of the tags.
+// deliver notes a delivery to be settled. It is called in the order of the tags.
 func (a *acks) deliver(d *delivery) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	d.place = a.unsettled.PushBack(d)
 }
 
-// forget notes that the server has been told of a delivery otherwise than by an ack. An
-// ack of what came later may reach beyond it from now on.
+// forget notes that a delivery was settled other than by an ack. Acks of later deliveries may
+// include it from now on.
 func (a *acks) forget(d *delivery) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.unsettled.Remove(d.place)
 }
 
-// ack writes the ack of a delivery, or leaves it to another call of ack, which does not
-// return before it has written it.
+// ack writes the ack of a delivery, or leaves it to another call of ack, which does not return
+// before it has written it.
 func (a *acks) ack(d *delivery) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -49,7 +49,7 @@ func (a *acks) ack(d *delivery) {
 	for len(a.waiting) > 0 {
 		if a.unsettled.Len() > 0 {
 			a.mu.Unlock()
-			runtime.Gosched() // handlers that are about to end do so first
+			runtime.Gosched() // lets handlers that are about to end do so first
 			a.mu.Lock()
 		}
 		batch, oldest := a.waiting, uint64(math.MaxUint64)
@@ -66,8 +66,8 @@ func (a *acks) ack(d *delivery) {
 	a.writing = false
 }
 
-// writeAcks writes one ack for all that came before the oldest that is unsettled, and one
-// for each of the others.
+// writeAcks writes one ack for all deliveries before the oldest unsettled one, and one for each
+// of the others.
 func writeAcks(batch []*delivery, oldest uint64) {
 	var last *delivery
 	before := 0
@@ -93,8 +93,8 @@ func writeAcks(batch []*delivery, oldest uint64) {
 	}
 }
 
-// settled notes what became of telling the server otherwise than by an ack. If it was not
-// told, no ack may ever reach beyond this delivery.
+// settled notes the result of a nack or reject. If it failed, no ack may ever include this
+// delivery.
 func (d *delivery) settled(err error) {
 	d.note(err)
 	if err == nil {
@@ -102,10 +102,10 @@ func (d *delivery) settled(err error) {
 	}
 }
 
-// note logs a settlement that has failed.
+// note logs a failed settlement.
 func (d *delivery) note(err error) {
 	if err != nil {
-		d.Logger().Info("A settlement has not reached the broker: the message comes again", watermill.LogFields{
+		d.Logger().Info("A settlement did not reach the broker, so the message is redelivered", watermill.LogFields{
 			"message_uuid": d.uuid, "error": err.Error(),
 		})
 	}

@@ -22,21 +22,20 @@ import (
 type Broker struct {
 	config      Config
 	credentials amqp091.Authentication
-	publishing  *link  // of all publishers, and of retries
-	server      server // as it was when the broker was opened
-	frame       int    // the largest frame that it takes; 0: any
+	publishing  *link  // for all publishers and for retries
+	server      server // the server when the broker was opened
+	frame       int    // the server's largest frame; 0: any
 
-	opening chan struct{} // full while somebody opens a pipe or declares with one
+	opening chan struct{} // full while a caller opens a pipe or declares with one
 
 	mu       sync.Mutex
-	present  *pipe                // into which messages are published
-	tooLarge int                  // a payload from this size on was refused; 0: none yet
-	young    map[string]time.Time // queues that were just made, and until when that matters
+	present  *pipe                // the pipe for publishing
+	tooLarge int                  // a payload of this size was refused; 0: none yet
+	young    map[string]time.Time // queues that were just created, and until when that matters
 
 	subscribers openset.Set[*Subscriber]
 
-	// tap, if not nil, stands between the client and the network. Tests cut connections
-	// with it.
+	// tap, if not nil, is between the client and the network. Tests cut connections with it.
 	tap func(l *link, conn net.Conn) net.Conn
 }
 
@@ -45,9 +44,8 @@ var (
 	_ brokers.Pinger = (*Broker)(nil)
 )
 
-// New connects to the broker. It returns an error that names every invalid field, or
-// one that says why the broker cannot be used, at the latest after
-// Config.ConnectTimeout; the latter wraps brokers.ErrUnavailable.
+// New connects to the broker. The error names every invalid field, or says why the broker cannot
+// be used; in that case it wraps brokers.ErrUnavailable and comes within Config.ConnectTimeout.
 func New(ctx context.Context, config Config) (*Broker, error) {
 	return connect(ctx, config, nil)
 }
@@ -68,8 +66,8 @@ func connect(ctx context.Context, config Config, tap func(*link, net.Conn) net.C
 	return b, nil
 }
 
-// Subscriber returns a new subscriber, which is a *[Subscriber]. It returns an error
-// that names every invalid field, or one that wraps brokers.ErrClosed.
+// Subscriber returns a new subscriber, which is a *[Subscriber]. The error names every invalid
+// field, or wraps brokers.ErrClosed.
 func (b *Broker) Subscriber(config brokers.SubscriberConfig) (message.Subscriber, error) {
 	config, err := config.WithDefaults(pkg)
 	if config.InFlight > math.MaxUint16 {
@@ -97,15 +95,15 @@ func (b *Broker) Publisher(brokers.PublisherConfig) (message.Publisher, error) {
 	return newPublisher(b), nil
 }
 
-// Ping asks the broker once whether it answers, on the connection of the publishers, which
-// is made if it is lost. A broker that takes no messages from publishers does not. The
-// error wraps brokers.ErrUnavailable, or brokers.ErrClosed.
+// Ping checks whether the broker answers, on the publishers' connection, which is restored if it
+// was lost. A broker that blocks publishers does not answer. The error wraps
+// brokers.ErrUnavailable or brokers.ErrClosed.
 func (b *Broker) Ping(ctx context.Context) error {
 	conn, err := b.publishing.connect(ctx)
 	if err != nil {
 		return err
 	}
-	if conn.blockedBy() != "" { // it would answer when it is not any more
+	if conn.blockedBy() != "" { // it would answer only once it is no longer blocked
 		return fmt.Errorf("amqp: %w: %w", brokers.ErrUnavailable, blocked(conn))
 	}
 	err = b.ask(ctx, conn, func() error {
@@ -121,7 +119,7 @@ func (b *Broker) Ping(ctx context.Context) error {
 	return nil
 }
 
-// ask puts a question to the server, and waits for the answer no longer than ctx.
+// ask sends a question to the server, and waits for the answer until ctx ends.
 func (b *Broker) ask(ctx context.Context, conn *connection, question func() error) error {
 	answer := make(chan error, 1)
 	go func() {
@@ -136,8 +134,8 @@ func (b *Broker) ask(ctx context.Context, conn *connection, question func() erro
 	}
 }
 
-// Capabilities says what the server does, by its version when the broker was opened and
-// by what is declared; a policy of the server may say otherwise, which cannot be read.
+// Capabilities describes the server, by its version when the broker was opened and by the
+// declarations. A policy of the server may differ, and cannot be read.
 func (b *Broker) Capabilities() brokers.Capabilities {
 	t := &b.config.Topology
 	counting := b.counting()
@@ -159,9 +157,8 @@ func (b *Broker) Capabilities() brokers.Capabilities {
 	}
 }
 
-// Close closes the subscribers that are open, as Subscriber.Close does, and ends
-// publishing: what is being published fails with brokers.ErrClosed. It may be called
-// many times and always returns nil.
+// Close closes the open subscribers, like Subscriber.Close, and ends publishing: running calls
+// fail with brokers.ErrClosed. It may be called many times and always returns nil.
 func (b *Broker) Close() error {
 	_ = b.subscribers.Close() // never fails
 	b.publishing.close()

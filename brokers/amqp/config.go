@@ -17,8 +17,8 @@ import (
 // Config configures a [Broker]. Only Addresses is required. Each field that a URL can
 // set has its parameter in the package documentation.
 type Config struct {
-	// Addresses are the nodes, host:port, which are tried in this order. Without a port
-	// 5672 is meant, with TLS 5671.
+	// Addresses are the nodes, host:port, in the order in which they are tried. The default port
+	// is 5672, with TLS 5671.
 	Addresses []string
 
 	VirtualHost string // "/" if ""
@@ -34,8 +34,8 @@ type Config struct {
 	// ConnectTimeout bounds New, each attempt to connect, and Subscribe.
 	ConnectTimeout time.Duration `config:"connect_timeout" default:"10s" check:"positive"`
 
-	// Heartbeat is how often a connection shows that it is alive; after three without an
-	// answer it counts as lost. Less than a second is none.
+	// Heartbeat is how often a connection shows that it is alive; after three without an answer
+	// it counts as lost. Less than a second means none.
 	Heartbeat time.Duration `config:"heartbeat" default:"10s" check:"positive"`
 
 	// ConnectionName names the program in the broker's lists and logs.
@@ -50,18 +50,17 @@ type Config struct {
 type Preset string
 
 const (
-	// PresetPubSub has a fanout exchange for each topic, of its name, and a queue
-	// "<topic>_<group>" for each group: every group gets its own copy. It is that of
+	// PresetPubSub has a fanout exchange for each topic, with its name, and a queue
+	// "<topic>_<group>" for each group: every group gets its own copy. It matches
 	// watermill-amqp's NewDurablePubSubConfig.
 	PresetPubSub Preset = "pubsub"
-	// PresetQueue has a queue for each topic, of its name, and no exchange. All
-	// subscribers share its messages, whatever their groups. It is that of
-	// watermill-amqp's NewDurableQueueConfig.
+	// PresetQueue has a queue for each topic, with its name, and no exchange. All subscribers
+	// share its messages, whatever their groups. It matches watermill-amqp's
+	// NewDurableQueueConfig.
 	PresetQueue Preset = "queue"
-	// PresetRouting has one exchange, Topology.Exchange, where the topic of Publish is
-	// the routing key and that of Subscribe the binding key, which may be a pattern; and
-	// a queue "<topic>_<group>" for each group. It is that of watermill-amqp's
-	// NewDurableTopicConfig.
+	// PresetRouting has one exchange, Topology.Exchange, where the topic of Publish is the
+	// routing key and the topic of Subscribe the binding key, which may be a pattern; and a queue
+	// "<topic>_<group>" for each group. It matches watermill-amqp's NewDurableTopicConfig.
 	PresetRouting Preset = "routing"
 )
 
@@ -69,9 +68,10 @@ const (
 type QueueType string
 
 const (
-	// QueueQuorum counts deliveries and hands messages over a limit to dead letters.
+	// QueueQuorum counts deliveries and dead-letters messages over a limit.
 	QueueQuorum QueueType = "quorum"
-	// QueueClassic is what watermill-amqp declares. It counts nothing and has no limit.
+	// QueueClassic is the type that watermill-amqp declares. It counts no deliveries and has no
+	// limit.
 	QueueClassic QueueType = "classic"
 )
 
@@ -83,53 +83,52 @@ const (
 	ExchangeDirect ExchangeType = "direct" // binding keys are compared
 )
 
-// Topology says which exchanges and queues there are. They are declared again on every
-// connection; all programs that use a queue must declare it alike.
+// Topology says which exchanges and queues exist. They are declared again on every connection;
+// all programs that use a queue must declare it alike.
 type Topology struct {
 	Preset       Preset       `config:"preset" default:"pubsub" check:"pubsub|queue|routing"`
 	Exchange     string       `config:"exchange"`                                           // of PresetRouting, which requires it
 	ExchangeType ExchangeType `config:"exchange_type" default:"topic" check:"topic|direct"` // of PresetRouting
 	QueueType    QueueType    `config:"queue_type" default:"quorum" check:"quorum|classic"`
 
-	// DeliveryLimit is the x-delivery-limit of quorum queues: a message that has failed
-	// so often is delivered once more, and becomes a dead letter if it fails again.
+	// DeliveryLimit is the x-delivery-limit of quorum queues: a message that has failed this
+	// often is delivered once more, and becomes a dead letter if it fails again.
 	DeliveryLimit int `config:"delivery_limit" default:"20" check:"1..2147483647"`
 
-	// AsIs declares nothing: exchanges and queues are used as somebody else has made
-	// them, and their limits are not known.
+	// AsIs declares nothing: exchanges and queues are used as they exist, and their limits are
+	// not known.
 	AsIs bool `config:"declare" check:"true|false"`
 
-	// Arguments are added to those of work queues, and win.
+	// Arguments are added to those of work queues, and take precedence.
 	Arguments amqp091.Table
 
-	// Queue, if not nil, names the queue of a topic and a group, instead of the preset.
+	// Queue, if not nil, replaces the preset's name of the queue for a topic and a group.
 	Queue func(topic, group string) string
 }
 
 // Consume configures subscribers.
 type Consume struct {
-	// RetryDelays are the steps in which given-back messages are delayed, growing. From
-	// RabbitMQ 4.3 on the first and the last are the bounds of the server's own delay;
-	// what that cannot do, and everything before, is done by a retry queue for each
-	// step.
+	// RetryDelays are the growing steps in which given-back messages are delayed. From RabbitMQ
+	// 4.3 on the first and the last are the bounds of the server's own delay. Longer delays, and
+	// all delays on older servers, use a retry queue for each step.
 	RetryDelays []time.Duration `config:"retry_delays" default:"1s,10s,1m,10m"`
 
-	// RedeliveryDelay is the first pause before a nacked message is given back to a
-	// server that knows no delay, if its GiveBack names none; it doubles with each
-	// delivery, up to one second or itself.
+	// RedeliveryDelay is the first pause before a nacked message is given back to a server
+	// without delays, if its GiveBack sets none; it doubles with each delivery, up to one second
+	// or itself.
 	RedeliveryDelay time.Duration `config:"redelivery_delay" default:"10ms" check:"positive"`
 
-	// ConsumerTimeout is the server's consumer_timeout, after which it takes an unsettled
-	// message back. It cannot be read; the default is the server's.
+	// ConsumerTimeout is the server's consumer_timeout, after which it redelivers an unsettled
+	// message. It cannot be read; the default is the server's.
 	ConsumerTimeout time.Duration `config:"consumer_timeout" default:"30m" check:"positive"`
 
-	// ProducerTime takes the timestamps of producers for Delivery.Time, in seconds. The
-	// broker sets none.
+	// ProducerTime uses the timestamps of producers for Delivery.Time, in seconds. The broker
+	// sets none.
 	ProducerTime bool `config:"time" check:"none|producer"`
 
 	// Unmarshal, if not nil, replaces the wire format for reading. Its error, or panic, becomes
-	// Delivery.Undecodable; the message is then as the wire format reads it. It is called
-	// for each delivery, must not keep or change it, and must not settle it.
+	// Delivery.Undecodable; the message is then read in the wire format. It is called for each
+	// delivery, and must not keep, change or settle it.
 	Unmarshal func(*amqp091.Delivery) (*message.Message, error)
 }
 
@@ -138,8 +137,8 @@ type Publish struct {
 	// Timeout bounds Publish while the broker does not answer.
 	Timeout time.Duration `config:"publish_timeout" default:"30s" check:"positive"`
 
-	// MaxBytes is the largest payload that is sent. Zero: as large as the server takes
-	// (max_message_size), which cannot be read and is learned from its refusal.
+	// MaxBytes is the largest payload that is sent. Zero: the server's limit (max_message_size),
+	// which cannot be read and is learned from its refusal.
 	MaxBytes int `config:"max_message_bytes" check:"positive"`
 
 	// Marshal, if not nil, may change what is published, such as content type, priority
@@ -163,7 +162,7 @@ func (c *Config) setDefaults() {
 	field.SetDefaults(c)
 }
 
-// validate names every invalid field and what to write instead.
+// validate returns an error that names every invalid field and what to write instead.
 func (c *Config) validate(named urlquery.Named) error {
 	return urlquery.Check(pkg, c, named, func(wrong urlquery.Wrong) {
 		if len(c.Addresses) == 0 {
@@ -183,7 +182,7 @@ func (c *Config) validate(named urlquery.Named) error {
 	})
 }
 
-// growing reports whether the steps can be those of retry queues.
+// growing reports whether the steps are valid for retry queues.
 func growing(steps []time.Duration) bool {
 	for i, d := range steps {
 		if d < time.Millisecond || d > longestStep || d%time.Millisecond != 0 || i > 0 && d <= steps[i-1] {

@@ -25,12 +25,12 @@ const (
 	PasswordVariable = "MILLPOND_AMQP_PASSWORD" //nolint:gosec // a name
 )
 
-// guest is the user that each server has, and its password. It is let in from the server's
-// own machine alone, unless somebody has changed that.
+// guest is the default user of each server, and its password. Unless configured otherwise it may
+// connect only from the server's own machine.
 const guest = "guest"
 
-// authenticate takes the credentials from where they are. The password is kept by the
-// mechanism alone, where no print of a Broker shows it.
+// authenticate moves the credentials into the mechanism. Only the mechanism keeps the password,
+// where no print of a Broker shows it.
 func (c *Config) authenticate() amqp091.Authentication {
 	if c.Username == "" {
 		c.Username, c.Password = os.Getenv(UsernameVariable), os.Getenv(PasswordVariable)
@@ -43,13 +43,13 @@ func (c *Config) authenticate() amqp091.Authentication {
 	return plain
 }
 
-// String leaves the password out.
+// String returns the configuration without the password.
 func (c Config) String() string {
 	return fmt.Sprintf("amqp://%s/%s (TLS %t, user %q, name %q, %+v, %+v, %+v)",
 		strings.Join(c.Addresses, ","), c.VirtualHost, c.TLS != nil, c.Username, c.ConnectionName, c.Topology, c.Consume, c.Publish)
 }
 
-// Format is String, whatever the verb.
+// Format prints String, whatever the verb.
 func (c Config) Format(f fmt.State, _ rune) { _, _ = io.WriteString(f, c.String()) }
 
 // connection is one connection for as long as it lasts.
@@ -59,10 +59,10 @@ type connection struct {
 	server server
 	wire   net.Conn
 	gone   chan struct{} // closed when it has ended
-	again  time.Time     // when it replaced one that was lost; zero if it is the first
+	again  time.Time     // when it replaced a lost connection; zero for the first one
 
 	mu      sync.Mutex
-	blocked string // why the server takes no messages now; "" if it does
+	blocked string // why the server blocks publishers; "" if it does not
 }
 
 // dial connects to the first node that answers.
@@ -125,7 +125,7 @@ func (b *Broker) dialOne(ctx context.Context, address string, l *link) (*connect
 	return conn, nil
 }
 
-// inTime returns err, unless the time was up before.
+// inTime returns err, or the context's error if the time was up before.
 func inTime(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
@@ -133,7 +133,7 @@ func inTime(ctx context.Context, err error) error {
 	return err
 }
 
-// watch keeps what the server says of the connection.
+// watch notes what the server reports about the connection.
 func (c *connection) watch(ended <-chan *amqp091.Error, blocked <-chan amqp091.Blocking) {
 	for {
 		select {
@@ -148,34 +148,34 @@ func (c *connection) watch(ended <-chan *amqp091.Error, blocked <-chan amqp091.B
 				c.blocked = cmp.Or(b.Reason, "no reason given")
 			}
 			c.mu.Unlock()
-		case <-ended: //nolint:errcheck // why does not matter: whoever uses the connection finds out
+		case <-ended: //nolint:errcheck // the reason does not matter: users of the connection find out
 			close(c.gone)
-			// The client waits for what is being written before it closes its channels,
-			// and a server that does not read would let it wait for ever.
+			// The client finishes writing before it closes its channels. A server that does not
+			// read would block that for ever.
 			_ = c.wire.Close()
 			return
 		}
 	}
 }
 
-// comeback is how long a broker that was away gets until the subscribers are back as well,
-// with their pauses.
+// comeback is the time that subscribers have, with their pauses, to return after an outage of the
+// broker.
 const comeback = 15 * time.Second
 
-// recovering reports whether the broker was away a moment ago. A queue or its binding may
-// then be missing until its subscribers have declared it again.
+// recovering reports whether the broker was away recently. A queue or its binding may then be
+// missing until its subscribers have declared it again.
 func (c *connection) recovering() bool { return !c.again.IsZero() && time.Since(c.again) < comeback }
 
-// blockedBy is why the server takes no messages now, "" if it does.
+// blockedBy returns why the server blocks publishers, or "".
 func (c *connection) blockedBy() string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.blocked
 }
 
-// impatient ends a connection whose server leaves a question without an answer for long:
-// the client's questions have no end of their own. A server that is short of memory may
-// take its time. The caller calls the result when it has the answer.
+// impatient ends a connection whose server does not answer a question for long: the client's
+// questions have no timeout. A server that is short of memory may take its time. The caller calls
+// the result when it has the answer.
 func (b *Broker) impatient(c *connection) (answered func()) {
 	timer := time.AfterFunc(b.config.ConnectTimeout, func() {
 		if c.blockedBy() == "" {
@@ -188,14 +188,14 @@ func (b *Broker) impatient(c *connection) (answered func()) {
 // end closes the connection, in order if the server answers soon.
 func (c *connection) end() {
 	const farewell = 3 * time.Second
-	// Not the client's deadline alone: each heartbeat of the server puts it off.
+	// The client's deadline is not enough: each heartbeat of the server extends it.
 	late := time.AfterFunc(farewell, func() { _ = c.wire.Close() })
 	defer late.Stop()
-	_ = c.CloseDeadline(time.Now().Add(farewell)) // it is closed in any case
+	_ = c.CloseDeadline(time.Now().Add(farewell)) // the timer closes it in any case
 	<-c.gone
 }
 
-// advice says what to look at. It names addresses and users, never passwords.
+// advice returns what to check. It names addresses and users, never passwords.
 func (c *Config) advice(err error) string {
 	switch {
 	case errors.Is(err, amqp091.ErrCredentials), errors.Is(err, amqp091.ErrSASL):

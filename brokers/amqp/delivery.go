@@ -11,21 +11,21 @@ import (
 	"github.com/millpond-go/millpond/internal/handout"
 )
 
-// delivery is one message in flight. It is settled once, on the channel that it came by.
+// delivery is one message in flight. It is settled once, on its own channel.
 type delivery struct {
 	*session
 
 	native  *amqp091.Delivery
 	uuid    string
-	place   *list.Element // among those that are unsettled
+	place   *list.Element // its place among the unsettled ones
 	history history
-	retried bool  // it comes from a retry queue of ours
-	counted int64 // by the queue, towards its limit, before this delivery
-	count   int64 // deliveries by now; 0 if nobody counts
+	retried bool  // it comes from one of our retry queues
+	counted int64 // deliveries that the queue counted towards its limit before this one
+	count   int64 // deliveries including this one; 0: not counted
 }
 
-// handOut gives a message to the subscriber and lets it be settled in its own time. What
-// nobody receives is not begun, and given back when the session drains.
+// handOut gives a message to the subscriber, and settles it when the subscriber is done. A
+// message that nobody receives has not begun, and is given back when the session drains.
 func (s *session) handOut(native *amqp091.Delivery) {
 	d := &delivery{session: s, native: native}
 	d.read()
@@ -45,7 +45,7 @@ func (s *session) handOut(native *amqp091.Delivery) {
 	s.running.Go(func() { d.settle(h.Await()) })
 }
 
-// settle tells the broker what became of the message.
+// settle tells the broker the result of the message.
 func (d *delivery) settle(fate handout.Fate, giveBack brokers.GiveBack) {
 	switch fate {
 	case handout.Acked:
@@ -56,7 +56,7 @@ func (d *delivery) settle(fate handout.Fate, giveBack brokers.GiveBack) {
 	}
 }
 
-// read takes apart what came from the wire.
+// read reads the message and its history from the wire.
 func (d *delivery) read() {
 	var all int64
 	d.counted, all = wire.Counts(d.native, d.conn.server.telling())
@@ -67,7 +67,7 @@ func (d *delivery) read() {
 	}
 }
 
-// message returns the message, and what is known about its delivery.
+// message returns the message, and the facts of its delivery.
 func (d *delivery) message() (*message.Message, brokers.Delivery) {
 	config := &d.subscriber.broker.config.Consume
 	n := d.native
@@ -86,5 +86,5 @@ func (d *delivery) message() (*message.Message, brokers.Delivery) {
 }
 
 // ReadDelivery returns the message of a delivery of any producer, in the wire format of
-// watermill-amqp. It is for a Consume.Unmarshal that treats only some messages itself.
+// watermill-amqp. It is for a Consume.Unmarshal that handles only some messages itself.
 func ReadDelivery(d *amqp091.Delivery) *message.Message { return wire.Message(d.Headers, d.Body) }

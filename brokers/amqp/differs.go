@@ -7,20 +7,20 @@ import (
 	"time"
 )
 
-// inequivalent is the text of a server that has something declared otherwise: the
-// argument, what it belongs to, and the value that it has there.
+// inequivalent matches the server's error about a declaration that differs: the argument, its
+// queue or exchange, and the existing value.
 var inequivalent = regexp.MustCompile(`inequivalent arg '([^']+)' for (queue|exchange) '([^']*)'.* current is (?:the value )?(?:'([^']*)'|(none))`)
 
-// setInstead says with which parameter of the URL something is declared as it is there; ""
-// if there is none. what is what was to be declared, such as "queue orders".
+// setInstead returns the URL parameter that matches the existing declaration; "" if there is
+// none. what is the declared object, such as "queue orders".
 func setInstead(what, reason string) string {
 	m := inequivalent.FindStringSubmatch(reason)
 	if m == nil || m[2] == "queue" && what != "queue "+m[3] {
-		return "" // or it is about a queue that belongs to this one, which parameters do not change
+		return "" // or it is about a secondary queue, which no parameter changes
 	}
 	argument, value, none := m[1], m[4], m[5] != ""
 	switch argument {
-	case "x-dead-letter-exchange": // of the arguments of quorum queues this one is compared first
+	case "x-dead-letter-exchange": // the server compares this argument of quorum queues first
 		if none {
 			return parameter("queue_type", string(QueueClassic), true) + ", if it is a classic one"
 		}

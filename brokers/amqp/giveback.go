@@ -11,16 +11,16 @@ import (
 	"github.com/millpond-go/millpond/internal/pause"
 )
 
-// longestRedeliveryDelay is where the pauses between redeliveries stop growing.
+// longestRedeliveryDelay is the longest pause between redeliveries.
 const longestRedeliveryDelay = time.Second
 
-// giveBack returns a message to the queue: by nack for "not now", by reject for a failure,
-// which counts towards the limit on every version, or by a copy that comes later.
+// giveBack returns a message to the queue: by nack for "not now", by reject for a failure, which
+// counts towards the limit on every version, or by a delayed copy.
 func (d *delivery) giveBack(g brokers.GiveBack) error {
 	b := d.subscriber.broker
 	spent := d.history.failures + d.counted
 	if g.Failed && b.counting() && spent+1 > int64(b.config.Topology.DeliveryLimit) {
-		// The queue finds out by itself, if all deliveries have been its own.
+		// The queue reaches the limit by itself, if it has counted all deliveries.
 		return d.native.Reject(d.history.failures == 0)
 	}
 	if after := g.After; after > d.serverDelay(g.Failed) {
@@ -31,10 +31,10 @@ func (d *delivery) giveBack(g brokers.GiveBack) error {
 		if err == nil {
 			return d.native.Ack(false)
 		}
-		d.Logger().Error("A message could not be put aside for later; it is given back at once", err, watermill.LogFields{"delay": after.String()})
+		d.Logger().Error("A message could not be delayed; it is given back at once", err, watermill.LogFields{"delay": after.String()})
 	}
 	if !d.delayedByServer() {
-		// It goes back to the head of its queue, from where it comes again at once.
+		// It returns to the head of its queue and would be redelivered at once.
 		first := b.config.Consume.RedeliveryDelay
 		pause.Sleep(d.patient, handout.Delay(brokers.GiveBack{}, int(d.count), first, longestRedeliveryDelay))
 	}
@@ -44,19 +44,19 @@ func (d *delivery) giveBack(g brokers.GiveBack) error {
 	return d.native.Nack(false, true)
 }
 
-// counting reports whether queues have the limit that we have declared.
+// counting reports whether queues have the delivery limit of the configuration.
 func (b *Broker) counting() bool {
 	t := &b.config.Topology
 	return t.QueueType == QueueQuorum && !t.AsIs
 }
 
-// delayedByServer reports whether the queue delays what it gets back.
+// delayedByServer reports whether the queue delays given-back messages itself.
 func (d *delivery) delayedByServer() bool {
 	return d.conn.server.telling() && d.subscriber.broker.counting()
 }
 
-// serverDelay is the delay that the queue makes by itself: the first step for a nack,
-// as many as there were failures for a reject.
+// serverDelay returns the delay of the queue itself: the first step for a nack, and for a reject
+// as many steps as there were failures.
 func (d *delivery) serverDelay(failed bool) time.Duration {
 	if !d.delayedByServer() {
 		return 0
@@ -68,8 +68,8 @@ func (d *delivery) serverDelay(failed bool) time.Duration {
 	return min(steps[0]*time.Duration(d.counted+1), steps[len(steps)-1])
 }
 
-// copyAway publishes a copy that comes back after a delay. The message itself may then be
-// acked; a crash in between doubles it.
+// copyAway publishes a delayed copy. Then the message itself may be acked; a crash in between
+// duplicates it.
 func (d *delivery) copyAway(failures int64, after time.Duration) error {
 	ctx, cancel := context.WithTimeout(context.Background(), d.subscriber.broker.config.Publish.Timeout)
 	defer cancel()
@@ -78,8 +78,8 @@ func (d *delivery) copyAway(failures int64, after time.Duration) error {
 	return d.subscriber.broker.publishCopy(ctx, d.queue, d.native, h, after)
 }
 
-// waitOn puts a copy away again that has come by one step and has more to wait. Nobody has
-// seen it, so it counts nothing.
+// waitOn delays a copy again that has passed one step and must wait longer. Nobody has received
+// it, so this does not count.
 func (d *delivery) waitOn() {
 	ctx, cancel := context.WithTimeout(context.Background(), d.subscriber.broker.config.Publish.Timeout)
 	defer cancel()
@@ -90,7 +90,7 @@ func (d *delivery) waitOn() {
 		err = d.native.Ack(false)
 	}
 	if err != nil {
-		d.Logger().Error("A message that has to wait longer comes again sooner", err, nil)
+		d.Logger().Error("A message that must wait longer is redelivered sooner", err, nil)
 		pause.Sleep(d.patient, longestRedeliveryDelay)
 		err = d.native.Nack(false, true)
 	}

@@ -8,13 +8,13 @@ import (
 	"github.com/millpond-go/millpond/brokers"
 )
 
-// link is a connection that is made again when it is lost. It is safe for concurrent use.
+// link is a connection that is restored when it is lost. It is safe for concurrent use.
 type link struct {
 	broker  *Broker
 	purpose string
 
-	turn    chan struct{} // full while somebody looks or dials
-	current *connection   // guarded by turn, as is closed
+	turn    chan struct{} // full while a caller checks or dials
+	current *connection   // guarded by turn, like closed
 	closed  bool
 }
 
@@ -22,8 +22,8 @@ func newLink(b *Broker, purpose string) *link {
 	return &link{broker: b, purpose: purpose, turn: make(chan struct{}, 1)}
 }
 
-// connect returns the connection, made now if there is none. It tries once; errors wrap
-// brokers.ErrClosed or brokers.ErrUnavailable.
+// connect returns the connection, or makes one. It tries once; errors wrap brokers.ErrClosed or
+// brokers.ErrUnavailable.
 func (l *link) connect(ctx context.Context) (*connection, error) {
 	select {
 	case l.turn <- struct{}{}:
@@ -52,7 +52,7 @@ func (l *link) connect(ctx context.Context) (*connection, error) {
 	return conn, nil
 }
 
-// close ends the connection, and every later connect.
+// close ends the connection. Later calls of connect fail.
 func (l *link) close() {
 	l.turn <- struct{}{}
 	defer func() { <-l.turn }()

@@ -32,10 +32,9 @@ func init() {
 	}
 }
 
-// Open connects to the broker that a URL names; the package documentation lists the
-// parameters. All mistakes in the URL are returned as one error, which repeats no user
-// info and no value that may be a secret. It is a brokers.Opener, for programs with a
-// mux of their own.
+// Open connects to the broker that a URL names; the package documentation lists the parameters.
+// One error names all errors in the URL, without user info and without values that may be secret.
+// It is a brokers.Opener, for programs with a mux of their own.
 func Open(ctx context.Context, u *url.URL) (brokers.Broker, error) {
 	return urlmux.Open[brokers.Broker](ctx, u, ParseURL, New)
 }
@@ -44,8 +43,8 @@ func Open(ctx context.Context, u *url.URL) (brokers.Broker, error) {
 // brokers.Checker.
 func Check(u *url.URL) error { return urlmux.Parsed(ParseURL)(u) }
 
-// Exposure says where a password can travel without verified TLS: that of the URL, or of the
-// environment; everybody knows that of guest. RabbitMQ is sent the password itself. It is a
+// Exposure returns an error if a password, of the URL or the environment, could travel without
+// verified TLS; guest's password is public. RabbitMQ receives the password itself. It is a
 // brokers.Checker.
 func Exposure(u *url.URL) error {
 	c, err := ParseURL(u)
@@ -58,9 +57,8 @@ func Exposure(u *url.URL) error {
 	return exposed.ByAddress(pkg, c.Addresses, c.TLS, "write amqps://, and the port that the server has for TLS")
 }
 
-// ParseURL returns the configuration that a URL stands for, so that a program can add
-// to it what a URL cannot say before it calls [New]. Its errors are those of [Open]
-// before it connects.
+// ParseURL returns the configuration of a URL, so that a program can change it before it calls
+// [New]. Its errors are those of [Open] before it connects.
 func ParseURL(u *url.URL) (Config, error) {
 	if err := urlquery.Stray(u); err != nil {
 		return Config{}, fmt.Errorf("amqp: %w", err)
@@ -76,7 +74,7 @@ func ParseURL(u *url.URL) (Config, error) {
 	if u.Host == "" {
 		errs = append(errs, errors.New("amqp: the URL names no broker: write amqp://host:port/virtual-host"))
 	} else if c.Addresses = strings.Split(u.Host, ","); slices.ContainsFunc(c.Addresses, misaddressed) {
-		// Which one is not said: it may be a part of a password.
+		// The error does not quote the address, which may be a part of a password.
 		errs = append(errs, errors.New("amqp: the URL has an invalid address: check host:port, with commas between several, and percent-encode special characters in a password"))
 	}
 	if u.Opaque != "" {
@@ -92,7 +90,7 @@ func ParseURL(u *url.URL) (Config, error) {
 	secured := urlquery.TLS{On: u.Scheme == SchemeTLS}
 	setters := urlquery.Fields(&c)
 	maps.Copy(setters, urlquery.Fields(&secured))
-	delete(setters, "tls") // that is what the scheme says
+	delete(setters, "tls") // the scheme decides that
 	delays := setters["retry_delays"]
 	setters["retry_delays"] = func(value string) (fix string) {
 		if fix = delays(value); fix == "" && !growing(c.Consume.RetryDelays) {

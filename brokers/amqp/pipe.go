@@ -14,38 +14,38 @@ type outgoing struct {
 	route
 
 	publishing amqp091.Publishing
-	sent       atomic.Pointer[amqp091.DeferredConfirmation] // set when it was written
+	sent       atomic.Pointer[amqp091.DeferredConfirmation] // set when the message was written
 	returned   *amqp091.Return                              // guarded by pipe.mu
 }
 
-// outcome is what the broker has said of a message.
+// outcome is the broker's answer to a message.
 type outcome int
 
 const (
-	unknown  outcome = iota // nothing: it may have been taken
-	taken                   // by every queue, as durably as it can
-	refused                 // nacked: not by every queue
-	returned                // no queue is there for it
+	unknown  outcome = iota // no answer: the message may have been accepted
+	taken                   // accepted by every queue, as durably as it can
+	refused                 // nacked: not accepted by every queue
+	returned                // no queue exists for it
 )
 
-// pipe is a channel in confirm mode. Many calls may use it at once; their messages are
-// written in turn, and confirmed as the broker likes.
+// pipe is a channel in confirm mode. Many calls may use it at once; their messages are written
+// one after the other, and confirmed in any order.
 type pipe struct {
 	conn    *connection
 	channel *amqp091.Channel
 	calls   chan *call
-	life    context.Context // its end says why the channel has ended
+	life    context.Context // its cause says why the channel ended
 
 	mu       sync.Mutex
 	underway map[string][]*outgoing // by message id
-	prepared map[string]struct{}    // what was declared
+	prepared map[string]struct{}    // declarations made
 }
 
-// call is what one caller has to write.
+// call is the messages that one caller wants to write.
 type call struct {
 	items     []*outgoing
-	abandoned atomic.Bool   // the caller waits no longer
-	written   chan struct{} // closed when all was written, or cannot be
+	abandoned atomic.Bool   // the caller has given up
+	written   chan struct{} // closed when all messages are written, or cannot be
 }
 
 func newPipe(conn *connection) (*pipe, error) {
@@ -64,9 +64,9 @@ func newPipe(conn *connection) (*pipe, error) {
 	life, end := context.WithCancelCause(context.Background())
 	p.life = life
 	ended := channel.NotifyClose(make(chan *amqp091.Error, 1))
-	// The client hands each return to both, one after the other. It can hand it to the
-	// second only when the first was dealt with, so that a return is known before the
-	// confirmation, which the broker sends behind it, is.
+	// The client passes each return to both channels, one after the other. It can pass it to the
+	// second only when the first has been read, so a return is known before the confirmation,
+	// which the broker sends after it.
 	returns := channel.NotifyReturn(make(chan amqp091.Return))
 	fence := channel.NotifyReturn(make(chan amqp091.Return))
 	go func() {
@@ -85,24 +85,24 @@ func newPipe(conn *connection) (*pipe, error) {
 	return p, nil
 }
 
-// note finds the message that came back: of those with its id the first, since the
-// broker treats them in their order.
+// note finds the returned message: the first one with its id, because the broker handles them in
+// order.
 func (p *pipe) note(r *amqp091.Return) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for _, item := range p.underway[r.MessageId] {
 		if confirmation := item.sent.Load(); confirmation != nil && confirmation.Acked() {
-			continue // its return would have come before
+			continue // its return would have come earlier
 		}
 		if item.returned == nil && item.route == (route{r.Exchange, r.RoutingKey}) {
-			r.Body = nil // the message has it
+			r.Body = nil // the message has the body
 			item.returned = r
 			return
 		}
 	}
 }
 
-// write writes the calls in turn. It stands still while the server does not read.
+// write writes the calls one after the other. It blocks while the server does not read.
 func (p *pipe) write() {
 	for {
 		select {
@@ -125,15 +125,14 @@ func (p *pipe) writeCall(c *call) {
 		p.mu.Unlock()
 		confirmation, err := p.channel.PublishWithDeferredConfirm(item.exchange, item.key, true, false, item.publishing)
 		if err != nil {
-			return // the channel has ended, or will
+			return // the channel has ended, or is about to
 		}
 		item.sent.Store(confirmation)
 	}
 }
 
-// send publishes the items and waits until the broker has answered for all of them, or
-// ctx has ended, or the channel. If an outcome is unknown and ctx has not ended, ended says
-// why.
+// send publishes the items and waits until the broker has answered for all of them, or ctx or the
+// channel has ended. If an outcome is unknown and ctx has not ended, ended says why.
 func (p *pipe) send(ctx context.Context, items []*outgoing) []outcome {
 	c := &call{items: items, written: make(chan struct{})}
 	defer p.forget(items)
@@ -157,8 +156,8 @@ func (p *pipe) send(ctx context.Context, items []*outgoing) []outcome {
 		}
 	}
 	if slices.Contains(outcomes, unknown) {
-		// The client may refuse to write, and end the confirmations, a moment before it says
-		// why the channel has ended, which is what the caller judges by.
+		// The client may refuse to write, and end the confirmations, just before it reports why
+		// the channel ended, which the caller needs.
 		select {
 		case <-p.life.Done():
 		case <-ctx.Done():
@@ -183,7 +182,7 @@ func (p *pipe) await(ctx context.Context, item *outgoing, confirmation *amqp091.
 	}
 	select {
 	case <-confirmation.Done():
-		if !p.channel.IsClosed() { // which would have ended every confirmation
+		if !p.channel.IsClosed() { // the end of the channel would have ended every confirmation
 			return refused
 		}
 	default:
@@ -191,7 +190,7 @@ func (p *pipe) await(ctx context.Context, item *outgoing, confirmation *amqp091.
 	return unknown
 }
 
-// forget lets returns no longer find the items.
+// forget removes the items from those that a return can find.
 func (p *pipe) forget(items []*outgoing) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -227,12 +226,12 @@ func (p *pipe) isPrepared(name string) bool {
 	return done
 }
 
-// unprepare lets the next call declare it again.
+// unprepare makes the next call declare it again.
 func (p *pipe) unprepare(name string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	delete(p.prepared, name)
 }
 
-// ended is why the channel has ended, nil if it has not.
+// ended returns why the channel ended, or nil.
 func (p *pipe) ended() error { return context.Cause(p.life) }

@@ -18,31 +18,30 @@ import (
 )
 
 var (
-	// ErrUnroutable: no queue is there for the message, which is nowhere now.
+	// ErrUnroutable: no queue exists for the message, which is not stored.
 	ErrUnroutable = errors.New("amqp: no queue takes the message")
-	// ErrRefused: the broker has nacked the message. With several queues some may have it.
+	// ErrRefused: the broker nacked the message. If there are several queues, some may have it.
 	ErrRefused = errors.New("amqp: the broker has refused the message")
-	// ErrTooLarge: the message has more bytes than the server takes. It wraps
-	// brokers.ErrTooLarge.
+	// ErrTooLarge: the message exceeds the server's limit. It wraps brokers.ErrTooLarge.
 	ErrTooLarge = fmt.Errorf("amqp: %w", brokers.ErrTooLarge)
 )
 
-// window is how many messages of a call are unconfirmed at a time.
+// window is how many messages of a call may be unconfirmed at a time.
 const window = 1000
 
-// work is what is to be published together.
+// work is a set of messages that are published together.
 type work struct {
-	name    string                  // of what has to be there
-	declare func(*connection) error // makes that so
-	items   []*outgoing             // each attempt has copies of its own
-	errs    []error                 // for each item; nil if it was taken
-	open    []int                   // those of which nothing is known yet
-	alone   bool                    // they must not share a channel with others
+	name    string                  // the name of what must be declared
+	declare func(*connection) error // declares it
+	items   []*outgoing             // each attempt uses copies
+	errs    []error                 // for each item; nil if it was accepted
+	open    []int                   // items without a result
+	alone   bool                    // the items must not share a channel with others
 }
 
-// publish publishes the items and returns for each what has become of it: nil if the
-// broker has taken it. What it has not answered for is published again, with the same id,
-// until ctx ends; so is, for a moment after a connection was lost, what has no queue.
+// publish publishes the items and returns for each nil, if the broker accepted it, or an error.
+// Items without an answer are published again, with the same id, until ctx ends; so are, shortly
+// after a lost connection, items without a queue.
 func (b *Broker) publish(ctx context.Context, name string, declare func(*connection) error, items []*outgoing) []error {
 	w := &work{name: name, declare: declare, items: items, errs: make([]error, len(items))}
 	for i := range items {
@@ -78,7 +77,7 @@ func (w *work) fail(reason error) {
 	w.open = nil
 }
 
-// try publishes what is open on one channel. It returns why something still is.
+// try publishes the open items on one channel. It returns why some are still open.
 func (b *Broker) try(ctx context.Context, w *work) error {
 	p, err := b.ready(ctx, w)
 	if err != nil {
@@ -104,7 +103,7 @@ func (b *Broker) try(ctx context.Context, w *work) error {
 		for i, n := range part {
 			w.errs[n] = b.judge(outcomes[i], items[i], ended, w.alone)
 			if outcomes[i] == returned {
-				p.unprepare(w.name) // what was declared may have been deleted
+				p.unprepare(w.name) // the declared object may have been deleted
 				if p.conn.recovering() {
 					early, w.errs[n] = w.errs[n], nil
 					left = append(left, n)
@@ -125,8 +124,7 @@ func (b *Broker) try(ctx context.Context, w *work) error {
 	return nil
 }
 
-// ready returns a channel on which what has to be there is declared. It does not wait
-// longer than ctx for a server that does not answer.
+// ready returns a channel on which the needed objects are declared. It waits until ctx ends.
 func (b *Broker) ready(ctx context.Context, w *work) (*pipe, error) {
 	conn, err := b.publishing.connect(ctx)
 	if err != nil {
@@ -156,7 +154,7 @@ func (b *Broker) ready(ctx context.Context, w *work) (*pipe, error) {
 	return <-opened, nil
 }
 
-// shared is the channel that calls share, nil if there is none now.
+// shared returns the shared channel, or nil if there is none now.
 func (b *Broker) shared(conn *connection) *pipe {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -180,7 +178,7 @@ func (b *Broker) open(conn *connection, alone bool) (*pipe, error) {
 	return p, nil
 }
 
-// judge says what an outcome means. For an unknown one nil means: try again.
+// judge interprets an outcome. For an unknown one nil means: try again.
 func (b *Broker) judge(o outcome, item *outgoing, ended error, alone bool) error {
 	switch o {
 	case taken:
@@ -217,20 +215,20 @@ func (b *Broker) judge(o outcome, item *outgoing, ended error, alone bool) error
 	return nil
 }
 
-// whyUnknown is why the broker has not answered.
+// whyUnknown returns why the broker has not answered.
 func (b *Broker) whyUnknown(ctx context.Context, p *pipe, ended error, w *work) error {
 	if ended == nil {
 		return b.silent(ctx, p.conn)
 	}
 	if protocol, ok := errors.AsType[*amqp091.Error](ended); ok && protocol.Code == amqp091.PreconditionFailed {
 		if _, _, known := tooLarge(protocol); !known {
-			w.alone = true // to find out which message it is
+			w.alone = true // to find out which message is the cause
 		}
 	}
 	return ended
 }
 
-// silent is why a server that is there does not answer.
+// silent returns why a reachable server does not answer.
 func (*Broker) silent(ctx context.Context, conn *connection) error {
 	if conn.blockedBy() != "" {
 		return blocked(conn)
@@ -248,7 +246,7 @@ func errTooLarge(size, limit int, whose string) error {
 
 var sizes = regexp.MustCompile(`message size (\d+) is larger than .*max size (\d+)`)
 
-// tooLarge reads the two sizes from the refusal of a message that is too large.
+// tooLarge reads the two sizes from the server's refusal.
 func tooLarge(err *amqp091.Error) (size, limit int, ok bool) {
 	m := sizes.FindStringSubmatch(err.Reason)
 	if err.Code != amqp091.PreconditionFailed || m == nil {

@@ -14,10 +14,9 @@ import (
 	"github.com/millpond-go/millpond/internal/publishing"
 )
 
-// publisher waits until the broker has confirmed each message. Errors wrap
-// brokers.ErrClosed; brokers.ErrUnavailable if the broker did not answer within
-// Publish.Timeout; [ErrUnroutable], [ErrRefused], [ErrTooLarge], [ErrDeclaredOtherwise],
-// [ErrNotAllowed] or [ErrNotThere].
+// publisher waits until the broker has confirmed each message. Errors wrap brokers.ErrClosed;
+// brokers.ErrUnavailable if the broker did not answer within Publish.Timeout; [ErrUnroutable],
+// [ErrRefused], [ErrTooLarge], [ErrDeclaredOtherwise], [ErrNotAllowed] or [ErrNotThere].
 type publisher struct {
 	publishing.Publisher[*outgoing]
 }
@@ -31,7 +30,7 @@ func newPublisher(b *Broker) *publisher {
 	}}
 }
 
-// outlet is a topic that is published to.
+// outlet is a topic for publishing.
 type outlet struct {
 	broker *Broker
 	topic  string
@@ -47,8 +46,8 @@ func (o *outlet) Send(ctx context.Context, items []*outgoing, _ bool) []error {
 	return o.broker.publish(ctx, "topic "+o.topic, func(c *connection) error { return o.broker.declareRoute(c, o.topic) }, items)
 }
 
-// outgoing returns the message as it is published. The payload is copied: when Publish
-// gives up, the message may still be on its way.
+// outgoing returns the message in its published form. The payload is copied: when Publish gives
+// up, the message may still be in transit.
 func (b *Broker) outgoing(topic string, msg *message.Message) (*outgoing, error) {
 	publishing, err := wire.Publishing(msg)
 	if err != nil {
@@ -72,8 +71,8 @@ func (b *Broker) outgoing(topic string, msg *message.Message) (*outgoing, error)
 	return &outgoing{route: b.config.Topology.route(topic), publishing: publishing}, nil
 }
 
-// messageID is the UUID, so that others find it where the protocol has a place for it,
-// or one that is made up: each message must have one that its return is known by.
+// messageID returns the UUID, which others find in the protocol's own field, or a random id: a
+// return is matched by the id, so each message needs one.
 func messageID(uuid string) string {
 	if uuid == "" || len(uuid) > wire.LongestName {
 		return watermill.NewUUID()
@@ -81,12 +80,11 @@ func messageID(uuid string) string {
 	return uuid
 }
 
-// besideHeaders is what the frame of the headers may have to hold beside them: the other
-// properties.
+// besideHeaders is the size of the other properties in the frame of the headers.
 const besideHeaders = 13 * (1 + wire.LongestName)
 
-// fits returns an error for a message that the server would close the channel over, or
-// even the connection.
+// fits returns an error for a message over which the server would close the channel or the
+// connection.
 func (b *Broker) fits(body, headers int) error {
 	b.mu.Lock()
 	learned := b.tooLarge

@@ -10,26 +10,25 @@ import (
 	"github.com/millpond-go/millpond/brokers/amqp/internal/wire"
 )
 
-// history is what a copy of a message carries of its past. A copy is new to the server,
-// which counts its deliveries from the beginning.
+// history is the past of a message, carried by its copy. The server counts the deliveries of a
+// copy from the beginning.
 type history struct {
 	deliveries int64         // so far
-	failures   int64         // of them, what counts towards the limit
-	wait       time.Duration // left beyond the step that it came from
-	origin     route         // where it was published to at first
+	failures   int64         // deliveries that count towards the limit
+	wait       time.Duration // the rest of the delay, after the step that it came from
+	origin     route         // where it was first published
 }
 
-// keep are the headers that must not be published again as they are.
+// keep returns the headers that must not be published again unchanged.
 func keep() []string { return append(wire.Deaths(), wire.Copies()...) }
 
-// longestWait bounds what is left to wait. The inbox knows when a message is due, and
-// gives one that comes too early back.
+// longestWait bounds the rest of a delay. The inbox knows when a message is due, and gives an
+// early one back.
 const longestWait = 30 * 24 * time.Hour
 
-// takeHistory removes from a delivery what the copying has put there, and returns it. It is
-// believed of what comes from the retry exchange of the queue alone, to which nobody can
-// publish. The history of any other message ends with it: somebody has put a dead letter
-// back, or it is a producer's.
+// takeHistory removes the history from a delivery, and returns it. It trusts only messages from
+// the queue's own retry exchange, to which nobody else can publish. The history of other messages
+// is dropped: they are dead letters that somebody published again, or come from a producer.
 func takeHistory(d *amqp091.Delivery, queue string) (h history) {
 	h.origin = route{d.Exchange, d.RoutingKey}
 	value, has := d.Headers[wire.HistoryHeader]
@@ -44,7 +43,7 @@ func takeHistory(d *amqp091.Delivery, queue string) (h history) {
 	ours := wire.FromRetry(d, queue)
 	for _, name := range keep() {
 		if ours {
-			delete(headers, name) // is of the retry queue
+			delete(headers, name) // belongs to the retry queue
 		}
 		value, has := kept[name]
 		if _, newer := headers[name]; has && !newer {
@@ -66,7 +65,7 @@ func takeHistory(d *amqp091.Delivery, queue string) (h history) {
 	return h
 }
 
-// copyOf returns the message as it is published to a retry queue.
+// copyOf returns the message in the form for a retry queue.
 func copyOf(d *amqp091.Delivery, h history) amqp091.Publishing {
 	headers := maps.Clone(d.Headers)
 	if headers == nil {
@@ -99,13 +98,13 @@ func copyOf(d *amqp091.Delivery, h history) amqp091.Publishing {
 		Type:            d.Type,
 		AppId:           d.AppId,
 		Body:            d.Body,
-		// Not the expiration, which ended with the first delivery and would shorten the
-		// delay, and not the user id, which the server refuses from another user.
+		// Without the expiration, which ended with the first delivery and would shorten the
+		// delay, and without the user id, which the server refuses from another user.
 	}
 }
 
-// step chooses the retry queue for a delay, and what is left to wait after it. A message
-// never comes before its time; up to twice the delay is taken for fewer ways.
+// step returns the retry queue for a delay, and the rest of the delay after it. A message never
+// comes early; up to twice the delay is accepted to save steps.
 func step(steps []time.Duration, delay time.Duration) (chosen, left time.Duration) {
 	chosen = steps[0]
 	for _, s := range steps {
@@ -120,8 +119,8 @@ func step(steps []time.Duration, delay time.Duration) (chosen, left time.Duratio
 	return chosen, max(0, delay-chosen)
 }
 
-// publishCopy publishes a copy to the retry queue for its delay. If it returns nil, the
-// broker has the copy safe.
+// publishCopy publishes a copy to the retry queue for its delay. After nil the broker has stored
+// the copy.
 func (b *Broker) publishCopy(ctx context.Context, queue string, d *amqp091.Delivery, h history, delay time.Duration) error {
 	chosen, left := step(b.config.Consume.RetryDelays, min(delay, longestWait))
 	h.wait = left
@@ -133,7 +132,7 @@ func (b *Broker) publishCopy(ctx context.Context, queue string, d *amqp091.Deliv
 	declare := func(c *connection) error { return b.declareRetry(c, queue, chosen) }
 	if _, err := b.ready(ctx, &work{name: "queue " + name, declare: declare}); err == nil {
 		b.awaitAge(ctx, name)
-	} // publish knows what to do about an error
+	} // publish handles the error
 	item := &outgoing{route: route{"", name}, publishing: publishing}
 	return b.publish(ctx, "queue "+name, declare, []*outgoing{item})[0]
 }

@@ -8,13 +8,13 @@ import (
 	"github.com/rabbitmq/amqp091-go"
 )
 
-// server is what is known about the other end of a connection.
+// server describes the server of a connection.
 type server struct {
 	product, version string
 	major, minor     int
 }
 
-// newServer reads what the server says of itself. What it does not say counts as old.
+// newServer reads the server's description. Missing properties count as an old version.
 func newServer(properties amqp091.Table) server {
 	s := server{}
 	s.product, _ = properties["product"].(string)
@@ -29,11 +29,11 @@ func newServer(properties amqp091.Table) server {
 
 func (s server) String() string { return s.product + " " + s.version }
 
-// telling reports whether quorum queues tell a nack, which is free, from a reject, which
-// counts, and delay both by themselves. Before RabbitMQ 4.3 they do neither.
+// telling reports whether quorum queues distinguish a nack, which is free, from a reject, which
+// counts, and delay both themselves. Before RabbitMQ 4.3 they do neither.
 func (s server) telling() bool { return s.major > 4 || s.major == 4 && s.minor >= 3 }
 
-// behaviour says in words for the log what the server does with given-back messages.
+// behaviour describes, for the log, how the server handles given-back messages.
 func (s server) behaviour(t *Topology) string {
 	limit := fmt.Sprintf("after %d deliveries a message is a dead letter", t.DeliveryLimit+1)
 	switch {

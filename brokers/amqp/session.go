@@ -17,11 +17,11 @@ type session struct {
 	channel    *amqp091.Channel
 	deliveries <-chan amqp091.Delivery
 
-	kept    context.Context // its end says why settlements no longer count
+	kept    context.Context // its cause says why settlements no longer count
 	lose    context.CancelCauseFunc
-	patient context.Context // of pauses before something is given back
+	patient context.Context // for pauses before a give-back
 	hurry   context.CancelFunc
-	running sync.WaitGroup // deliveries unsettled
+	running sync.WaitGroup // unsettled deliveries
 	acks    acks
 	unbegun []*amqp091.Delivery
 }
@@ -51,7 +51,7 @@ func newSession(sub *subscription, conn *connection) (*session, error) {
 	return s, nil
 }
 
-// watch notes when the broker has taken back what it had delivered.
+// watch notes when the broker has taken back its deliveries.
 func (s *session) watch(ended <-chan *amqp091.Error, cancelled <-chan string) {
 	for {
 		select {
@@ -71,8 +71,7 @@ func (s *session) watch(ended <-chan *amqp091.Error, cancelled <-chan string) {
 	}
 }
 
-// consume hands messages out until the intake ends. An error means that the session cannot
-// go on.
+// consume hands messages out until the intake ends. After an error the session cannot go on.
 func (s *session) consume() error {
 	for {
 		select {
@@ -90,16 +89,16 @@ func (s *session) consume() error {
 	}
 }
 
-// drain ends the consumer, gives back what nobody has received, and waits until the rest is
-// settled or abandoned.
+// drain ends the consumer, gives back messages that nobody has received, and waits until the rest
+// is settled or abandoned.
 func (s *session) drain() {
 	s.soon(func() {
 		defer s.hurry()
-		// Before anything is given back, or it would come straight back.
+		// Cancel first: otherwise given-back messages would be redelivered at once.
 		if s.channel.Cancel(consumerTag, false) != nil {
 			return
 		}
-		for d := range s.deliveries { // what the client has read already
+		for d := range s.deliveries { // messages that the client has already read
 			s.unbegun = append(s.unbegun, &d)
 		}
 		for _, d := range s.unbegun {
@@ -113,24 +112,24 @@ func (s *session) drain() {
 	}()
 	select {
 	case <-settled:
-	case <-s.Abandoned(): // what is being given back may take long
+	case <-s.Abandoned(): // a running give-back may take long
 	}
 }
 
-// leave ends the session. What is unsettled goes back to the queue.
+// leave ends the session. Unsettled messages return to the queue.
 func (s *session) leave() {
 	s.lose(errLeft)
-	s.soon(func() { _ = s.channel.Close() }) // waits until the server has seen the last ack
+	s.soon(func() { _ = s.channel.Close() }) // Close waits until the server has seen the last ack
 }
 
-// soon runs what asks the server, and ends the connection if the server does not answer.
+// soon runs a call to the server, and ends the connection if the server does not answer.
 func (s *session) soon(ask func()) {
 	late := time.AfterFunc(leaveTimeout, s.conn.end)
 	defer late.Stop()
 	ask()
 }
 
-// leaveTimeout bounds the farewell to a server that may be away.
+// leaveTimeout bounds the goodbye to a server that may be down.
 const leaveTimeout = 5 * time.Second
 
 var errLeft = errors.New("amqp: the subscription has ended")

@@ -10,7 +10,7 @@ import (
 	"github.com/millpond-go/millpond/internal/handout"
 )
 
-// Subscriber gives the messages of one group. It is safe for concurrent use. docs/brokers.md
+// Subscriber receives the messages of one group. It is safe for concurrent use. docs/brokers.md
 // describes its deliveries.
 type Subscriber struct {
 	broker        *Broker
@@ -25,10 +25,10 @@ var (
 	_ brokers.Receiver             = (*Subscriber)(nil)
 )
 
-// Subscribe declares the queue of the group for a topic and returns its messages, of
-// which this call gets a share. The channel is unbuffered: a message counts as begun when
-// it is received. Errors wrap brokers.ErrClosed, brokers.ErrUnavailable,
-// [ErrDeclaredOtherwise], [ErrNotAllowed] or [ErrNotThere].
+// Subscribe declares the queue of the group for a topic and returns a share of its messages. The
+// channel is unbuffered: a message counts as begun when it is received. Errors wrap
+// brokers.ErrClosed, brokers.ErrUnavailable, [ErrDeclaredOtherwise], [ErrNotAllowed] or
+// [ErrNotThere].
 func (s *Subscriber) Subscribe(ctx context.Context, topic string) (<-chan *message.Message, error) {
 	queue, err := s.queue(topic)
 	if err != nil {
@@ -45,8 +45,8 @@ func (s *Subscriber) Subscribe(ctx context.Context, topic string) (<-chan *messa
 	return messages, err
 }
 
-// SubscribeInitialize declares what Subscribe does, so that messages published from now
-// on wait for it. Its errors are those of Subscribe.
+// SubscribeInitialize makes the declarations of Subscribe, so that messages published from now on
+// wait in the queue. Its errors are those of Subscribe.
 func (s *Subscriber) SubscribeInitialize(topic string) error {
 	queue, err := s.queue(topic)
 	if err != nil {
@@ -69,7 +69,7 @@ func (s *Subscriber) prepare(ctx context.Context, topic, queue string) (*connect
 	return conn, nil
 }
 
-// queue is the group's queue for a topic.
+// queue returns the name of the group's queue for a topic.
 func (s *Subscriber) queue(topic string) (string, error) {
 	if err := s.subscriptions.Open(pkg); err != nil {
 		return "", err
@@ -77,9 +77,9 @@ func (s *Subscriber) queue(topic string) (string, error) {
 	return s.broker.config.Topology.queue(topic, s.config.Group)
 }
 
-// Close stops the intake, gives back what nobody has received, and returns when the rest
-// is settled, or after SubscriberConfig.DrainTimeout. It may be called many times, also
-// at once, and always returns nil: what the broker does not hear of comes again.
+// Close stops the intake, gives back messages that nobody has received, and returns when the rest
+// is settled, or after SubscriberConfig.DrainTimeout. It may be called many times, also at once,
+// and always returns nil: messages whose settlement is lost are redelivered.
 func (s *Subscriber) Close() error {
 	_ = s.subscriptions.Close() // never fails
 	s.consuming.close()
@@ -88,7 +88,7 @@ func (s *Subscriber) Close() error {
 }
 
 // Receiving implements brokers.Receiver: a subscriber whose connection or consumer has ended
-// gets nothing until it has another one, though the broker may answer publishers.
+// receives nothing until it has another one, although the broker may answer publishers.
 func (s *Subscriber) Receiving() error {
 	return s.subscriptions.Receiving(func(sub *subscription) (string, error) {
 		return fmt.Sprintf("amqp: topic %s, queue %s", sub.topic, sub.queue), sub.trouble.Problem()

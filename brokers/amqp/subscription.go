@@ -36,8 +36,8 @@ func newSubscription(ctx context.Context, s *Subscriber, topic, queue string) (*
 	return sub, err
 }
 
-// Run delivers until the intake ends, then drains. Sessions that end before that are
-// followed by others.
+// Run delivers until the intake ends, then drains. A session that ends early is followed by
+// another one.
 func (s *subscription) Run() {
 	defer s.Finish()
 	current := s.first
@@ -57,7 +57,7 @@ func (s *subscription) Run() {
 	}
 }
 
-// again begins the next session. It returns nil if the subscription has ended before.
+// again begins the next session. It returns nil if the subscription ended before.
 func (s *subscription) again() *session {
 	for after := outage.Pace().NextBackOff(); pause.Sleep(s.Context(), after); {
 		next, err := s.begin(s.Context())
@@ -87,7 +87,7 @@ func (s *subscription) begin(ctx context.Context) (*session, error) {
 	return next, nil
 }
 
-// unavailable marks errors that may go away by themselves.
+// unavailable marks errors that may be temporary.
 func unavailable(err error) error {
 	if permanent(err) {
 		return err

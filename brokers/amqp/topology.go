@@ -17,16 +17,16 @@ import (
 )
 
 var (
-	// ErrDeclaredOtherwise: an exchange or queue is there, declared in another way. It
-	// stays like that until somebody changes it; the text says what differs.
+	// ErrDeclaredOtherwise: an exchange or queue exists with another declaration. It stays so
+	// until somebody changes it; the text says what differs.
 	ErrDeclaredOtherwise = errors.New("amqp: the queue or exchange exists with other arguments")
 	// ErrNotAllowed: the user may not declare, consume from or publish to something.
 	ErrNotAllowed = errors.New("amqp: the user lacks a permission")
-	// ErrNotThere: an exchange or queue that is not to be declared here does not exist.
+	// ErrNotThere: an exchange or queue does not exist, and is not declared here.
 	ErrNotThere = errors.New("amqp: the queue or exchange does not exist")
 )
 
-// route is where the messages of a topic are published to.
+// route is where the messages of a topic are published.
 type route struct{ exchange, key string }
 
 func (t *Topology) route(topic string) route {
@@ -40,7 +40,7 @@ func (t *Topology) route(topic string) route {
 	return route{topic, ""}
 }
 
-// queue is the queue of a group. The error is that Topology.Queue has panicked.
+// queue returns the queue of a group. The error is a panic of Topology.Queue.
 func (t *Topology) queue(topic, group string) (name string, err error) {
 	switch {
 	case t.Queue != nil:
@@ -59,17 +59,17 @@ func (t *Topology) queue(topic, group string) (name string, err error) {
 	}
 }
 
-// The queues that belong to a work queue.
+// The secondary queues of a work queue.
 func deadQueue(queue string) string { return queue + ".dead" }
 
 func retryQueue(queue string, step time.Duration) string { return queue + ".retry." + step.String() }
 
-// nameError says what is wrong with a name.
+// nameError describes an invalid name.
 type nameError string
 
 func (e nameError) Error() string { return string(e) }
 
-// checkName returns an error for a name that the client would cut, or that is none.
+// checkName returns an error for an invalid name, or one that the client would cut.
 func checkName(what, name string) error {
 	switch {
 	case name == "":
@@ -82,8 +82,8 @@ func checkName(what, name string) error {
 	return nil
 }
 
-// quorum are the arguments that every quorum queue of ours has: with these two alone
-// nothing is lost between it and the queue of its dead letters.
+// quorum returns the arguments of all our quorum queues. These two are needed so that nothing is
+// lost between a queue and the queue of its dead letters.
 func quorum(deadLettersTo string) amqp091.Table {
 	return amqp091.Table{
 		"x-queue-type":              "quorum",
@@ -94,8 +94,8 @@ func quorum(deadLettersTo string) amqp091.Table {
 	}
 }
 
-// arguments are those of a work queue. They do not depend on the server's version, so
-// that an upgrade finds them as they were; what a version does not know, it ignores.
+// arguments returns the arguments of a work queue. They do not depend on the server's version, so
+// that an upgrade finds them unchanged; a version ignores those that it does not know.
 func (b *Broker) arguments(queue string) amqp091.Table {
 	t := &b.config.Topology
 	arguments := amqp091.Table{}
@@ -149,7 +149,7 @@ func (b *Broker) declareQueue(conn *connection, topic, queue string) error {
 	if t.AsIs {
 		return nil
 	}
-	// The longest name that will be made of it.
+	// The longest name that will be derived from it.
 	if err := checkName("retry queue", retryQueue(queue, longestStep)); err != nil {
 		return err
 	}
@@ -172,12 +172,12 @@ func (b *Broker) declareQueue(conn *connection, topic, queue string) error {
 	})
 }
 
-// deadLetterLimit is the delivery limit of the queues of dead letters, which nobody
-// consumes regularly: to look at them must not lose them.
+// deadLetterLimit is the delivery limit of the queues of dead letters. They have no regular
+// consumer, and looking at them must not lose messages.
 const deadLetterLimit = 1 << 30
 
-// declareRetry declares the retry queue of a step, from which messages go back to the
-// work queue by themselves, through an exchange of their own, by which they are known.
+// declareRetry declares the retry queue of a step. Its messages return to the work queue by
+// themselves, through an exchange of their own that identifies them.
 func (b *Broker) declareRetry(conn *connection, queue string, step time.Duration) error {
 	name := retryQueue(queue, step)
 	err := declaring(conn, "retry queue "+name, func(ch *amqp091.Channel) error {
@@ -210,11 +210,11 @@ func (b *Broker) declareRetry(conn *connection, queue string, step time.Duration
 	return err
 }
 
-// youth is how long a new quorum queue may be lost, with all that it holds, when its node
-// is killed: about a second passes until the node has written down that the queue is there.
+// youth is how long a new quorum queue may be lost, with its content, when its node is killed: it
+// takes about a second until the node has the queue on disk.
 const youth = 2 * time.Second
 
-// awaitAge waits until a queue that was made here is not young any more.
+// awaitAge waits until a queue created here is no longer young.
 func (b *Broker) awaitAge(ctx context.Context, name string) {
 	b.mu.Lock()
 	safe, young := b.young[name]
@@ -228,7 +228,7 @@ func (b *Broker) awaitAge(ctx context.Context, name string) {
 	}
 }
 
-// declaring uses a channel of its own, since the server closes it with a refusal.
+// declaring uses a channel of its own, because a refusal closes it.
 func declaring(conn *connection, what string, declare func(*amqp091.Channel) error) error {
 	ch, err := conn.Channel()
 	if err != nil {
@@ -240,7 +240,7 @@ func declaring(conn *connection, what string, declare func(*amqp091.Channel) err
 	return ch.Close()
 }
 
-// explainDeclaration adds to a refusal what to do. Errors that are none stay as they are.
+// explainDeclaration adds a fix to a refusal. It returns other errors unchanged.
 func explainDeclaration(what string, err error) error {
 	var protocol *amqp091.Error
 	if !errors.As(err, &protocol) {

@@ -27,7 +27,7 @@ WHERE id = ? AND (late_at IS NULL OR late_time >= ? OR late_at < ({now} - (?{mic
 	acceptStale = `UPDATE {schema.}{prefix}consumer SET stale_until = {now} + (?{microseconds}) WHERE id = ?`
 )
 
-// LateFor is how long the oldest delivery that was noted counts.
+// LateFor is how long a noted late delivery counts.
 const LateFor = 24 * time.Hour
 
 // Watermarks implements stores.Purger.

@@ -9,14 +9,14 @@ import (
 	"github.com/millpond-go/millpond/stores"
 )
 
-// Shape is what migrations make: the columns of each table and the names of the indexes.
+// Shape is the result of migrations: the columns of each table and the names of the indexes.
 type Shape struct {
 	Tables  map[string][]string
 	Indexes []string
 }
 
-// ShapeOf reads the steps as they are written: a column or a key in a line, a statement of
-// its own for each other index.
+// ShapeOf reads the steps in their written form: one column or key per line, and one statement
+// for each other index.
 func ShapeOf(steps []stores.Migration) Shape {
 	s := Shape{Tables: make(map[string][]string)}
 	for _, step := range steps {
@@ -45,7 +45,7 @@ var (
 
 func withoutComments(sql string) string { return comment.ReplaceAllString(sql, "") + "\n" }
 
-// unqualified is a name without its schema and quotes.
+// unqualified returns a name without its schema and quotes.
 func unqualified(name string) string {
 	return strings.Trim(name[strings.LastIndexByte(name, '.')+1:], "`\"")
 }
@@ -100,8 +100,8 @@ func (s *Shape) dropIndex(name string) {
 	s.Indexes = slices.DeleteFunc(s.Indexes, func(index string) bool { return index == name })
 }
 
-// Drift says where a database differs from what the migrations make. Of what it has besides,
-// only columns matter: one that must be given lets every INSERT fail.
+// Drift returns where a database differs from the migrations. Of additional objects only columns
+// matter: a column that requires a value makes every INSERT fail.
 func (s Shape) Drift(is Shape) (missing, more []string) {
 	for _, table := range s.TableNames() {
 		columns, there := is.Tables[table]

@@ -24,7 +24,7 @@ import (
 // Broker is a RabbitMQ broker. It is safe for concurrent use.
 type Broker struct {
 	config  Config
-	base    *amqp.Broker // asks the server what it is, and declares; watermill-amqp does the rest
+	base    *amqp.Broker // examines the server and declares; watermill-amqp does the rest
 	account account.Account
 	open    wrapped.Set
 }
@@ -34,12 +34,11 @@ var (
 	_ brokers.Pinger = (*Broker)(nil)
 )
 
-// Ping asks the server once whether it answers; see amqp.Broker.Ping.
+// Ping checks whether the server answers; see amqp.Broker.Ping.
 func (b *Broker) Ping(ctx context.Context) error { return b.base.Ping(ctx) }
 
-// New connects to the broker. It returns an error that names every invalid field, or
-// one that says why the broker cannot be used, at the latest after
-// Config.ConnectTimeout; the latter wraps brokers.ErrUnavailable.
+// New connects to the broker. The error names every invalid field, or says why the broker cannot
+// be used; in that case it wraps brokers.ErrUnavailable and comes within Config.ConnectTimeout.
 func New(ctx context.Context, config Config) (*Broker, error) {
 	config.Consume.RedeliveryDelay = cmp.Or(config.Consume.RedeliveryDelay, 100*time.Millisecond)
 	config.Publish.MaxBytes = cmp.Or(config.Publish.MaxBytes, 16<<20) // max_message_size of RabbitMQ 4
@@ -52,18 +51,18 @@ func New(ctx context.Context, config Config) (*Broker, error) {
 	return &Broker{config: config, base: base, account: of, open: wrapped.Set{Package: "amqp/official"}}, nil
 }
 
-// Subscriber returns a new subscriber. It returns an error that names every invalid field,
-// or one that wraps brokers.ErrClosed. Its Subscribe declares the queue of the group; errors
-// wrap brokers.ErrClosed, brokers.ErrUnavailable, amqp.ErrDeclaredOtherwise,
-// amqp.ErrNotAllowed or amqp.ErrNotThere.
+// Subscriber returns a new subscriber. The error names every invalid field, or wraps
+// brokers.ErrClosed. Subscribe declares the queue of the group; its errors wrap
+// brokers.ErrClosed, brokers.ErrUnavailable, amqp.ErrDeclaredOtherwise, amqp.ErrNotAllowed or
+// amqp.ErrNotThere.
 func (b *Broker) Subscriber(config brokers.SubscriberConfig) (message.Subscriber, error) {
 	silent := config
-	silent.Logger = nil // what it would say is true of the other adapter
+	silent.Logger = nil // its messages would describe the other adapter
 	subscriber, err := b.base.Subscriber(silent)
 	if err != nil {
 		return nil, err
 	}
-	declaring := subscriber.(*amqp.Subscriber) // which consumes nothing, and ends with the broker
+	declaring := subscriber.(*amqp.Subscriber) // it consumes nothing, and ends with the broker
 	return b.open.Subscriber(config, &wrapped.Subscriber{
 		Notice:     "Messages are given back by basic.nack, failed ones too, and one is in flight for each Subscribe; amqp:// rejects what has failed, and has many in flight",
 		Serial:     true,
@@ -74,7 +73,7 @@ func (b *Broker) Subscriber(config brokers.SubscriberConfig) (message.Subscriber
 	})
 }
 
-// unavailable tells a broker that was lost from one that refuses.
+// unavailable distinguishes a lost broker from a refusal.
 func unavailable(err error) error {
 	known := []error{brokers.ErrClosed, brokers.ErrUnavailable, amqp.ErrDeclaredOtherwise, amqp.ErrNotAllowed, amqp.ErrNotThere}
 	if slices.ContainsFunc(known, func(one error) bool { return errors.Is(err, one) }) {
@@ -83,20 +82,20 @@ func unavailable(err error) error {
 	return fmt.Errorf("amqp/official: %w: %w", brokers.ErrUnavailable, err)
 }
 
-// Capabilities says what the server does with what watermill-amqp can say to it.
+// Capabilities describes the server as far as watermill-amqp uses it.
 func (b *Broker) Capabilities() brokers.Capabilities {
 	c := b.base.Capabilities()
-	c.DelayedGiveBack = true // by keeping the message
+	c.DelayedGiveBack = true // by holding the message
 	if c.FreeGiveBack && c.DeliveryLimit.Max > 0 {
-		// A nack counts for nothing there, and there is no other way to say that a
-		// handler has failed. What counts are lost connections alone.
+		// A nack does not count there, and a failed handler cannot be told apart from it. Only
+		// lost connections count.
 		c.DeliveryLimit = brokers.DeliveryLimit{}
 	}
 	return c
 }
 
-// Close closes the subscribers that are open, as Subscriber.Close does, and then the
-// publishers, which finish what they are publishing. It may be called many times.
+// Close closes the open subscribers, like Subscriber.Close, and then the publishers, which finish
+// their running calls. It may be called many times.
 func (b *Broker) Close() error {
 	b.open.Close()
 	return b.base.Close()
@@ -112,13 +111,13 @@ const (
 
 // Config configures a [Broker]. Only Addresses is required.
 type Config struct {
-	// What brokers/amqp understands, all of it.
+	// The configuration of brokers/amqp, all of it.
 	amqp.Config
 
-	// Watermill, if not nil, has the last word on the configuration of every
-	// watermill-amqp subscriber and publisher, such as its consumer's name or arguments.
-	// It is called once for each. Settings that change the marshaler, names of exchanges
-	// and queues, the topology, confirmations or the dialer break promises.
+	// Watermill, if not nil, may change the configuration of every watermill-amqp subscriber and
+	// publisher, such as the consumer's name or arguments. It is called once for each. Changes of
+	// the marshaler, names of exchanges and queues, the topology, confirmations or the dialer
+	// break promises.
 	Watermill func(*wmamqp.Config)
 }
 

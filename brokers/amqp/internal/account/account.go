@@ -1,5 +1,5 @@
-// Package account is what package official asks a broker of package amqp, so that both log
-// in alike, name queues alike, refuse the same messages and say the same of an error.
+// Package account gives package official access to a broker of package amqp, so that both log in
+// alike, name queues alike, refuse the same messages and explain errors alike.
 package account
 
 import (
@@ -8,7 +8,7 @@ import (
 	"github.com/millpond-go/millpond/brokers"
 )
 
-// Account is a server as one configuration uses it.
+// Account is a server with one configuration.
 type Account interface {
 	// Config returns the amqp.Config with its defaults and without the password.
 	Config() any
@@ -17,12 +17,11 @@ type Account interface {
 	// Queue returns the name of a group's queue.
 	Queue(topic, group string) (string, error)
 
-	// Fits returns an error for a message that the server would refuse with its channel, or
-	// with the connection.
+	// Fits returns an error for a message over which the server would close the channel or the
+	// connection.
 	Fits(body, headers int) error
 
-	// Explain adds to a refused declaration what to do, and the sentinel that callers test
-	// for.
+	// Explain adds a fix and a sentinel to a refused declaration.
 	Explain(what string, err error) error
 }
 

@@ -13,9 +13,9 @@ import (
 	"github.com/rabbitmq/amqp091-go"
 )
 
-// Text writes the value of a header as text: texts and bytes as they are, numbers in
-// decimal, booleans as true or false, times in RFC 3339 and UTC, nothing as the empty
-// text, tables and lists in JSON.
+// Text converts the value of a header to text: texts and bytes unchanged, numbers in decimal,
+// booleans as true or false, times in RFC 3339 and UTC, nothing as the empty text, tables and
+// lists in JSON.
 func Text(value any) string {
 	switch v := value.(type) {
 	case string:
@@ -34,14 +34,14 @@ func Text(value any) string {
 		return strconv.FormatBool(v)
 	default:
 		text, err := json.Marshal(v)
-		if err != nil { // plain leaves nothing that has no JSON
+		if err != nil { // plain returns only values that have a JSON form
 			return fmt.Sprint(v)
 		}
 		return string(text)
 	}
 }
 
-// plain returns the value in types that JSON has.
+// plain converts the value to types that JSON has.
 func plain(value any) any {
 	switch v := value.(type) {
 	case nil, bool, string:
@@ -73,7 +73,7 @@ func plain(value any) any {
 			table[name] = plain(v[name])
 		}
 		return table
-	default: // the protocol has no more types
+	default: // the protocol has no other types
 		return fmt.Sprint(v)
 	}
 }
@@ -103,7 +103,7 @@ func decimal(d amqp091.Decimal) string {
 	return sign + digits[:point] + "." + digits[point:]
 }
 
-// Size is how many bytes the headers take in the one frame that must hold them all.
+// Size returns the bytes of the headers in the single frame that must hold them.
 func Size(headers amqp091.Table) int {
 	n := 4
 	for name, value := range headers {

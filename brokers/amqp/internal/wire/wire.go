@@ -1,7 +1,7 @@
-// Package wire turns Watermill messages into AMQP 0.9.1 messages and back, in the format
-// of watermill-amqp's default marshaler, so that services on either read each other's
-// messages. Where that one fails, this one does not: headers of any type become
-// metadata, and what the broker adds on redelivery is no metadata.
+// Package wire converts Watermill messages to AMQP 0.9.1 messages and back, in the format of
+// watermill-amqp's default marshaler, so that services on either read each other's messages. It
+// also converts messages on which that marshaler fails: headers of any type become metadata, and
+// headers that the broker adds on redelivery do not.
 package wire
 
 import (
@@ -18,22 +18,22 @@ import (
 // UUIDHeader carries the UUID of a message.
 const UUIDHeader = "_watermill_message_uuid"
 
-// LongestName is how many bytes the name of a header may have, and every other short
-// string of the protocol: message ids, routing keys, names of exchanges and queues. The
-// client cuts longer ones without a word.
+// LongestName is the longest name of a header, in bytes, and of every other short string of the
+// protocol: message ids, routing keys, names of exchanges and queues. The client silently cuts
+// longer ones.
 const LongestName = 255
 
 var (
-	// ErrReserved: the message has a metadata field of a name that means something else
-	// to the broker or to Watermill.
+	// ErrReserved: a metadata field has a name with another meaning to the broker or to
+	// Watermill.
 	ErrReserved = fmt.Errorf("wire: %w: the name of the metadata field is reserved: rename it", brokers.ErrUnencodable)
 	// ErrNameTooLong: the name of a metadata field has more than LongestName bytes.
 	ErrNameTooLong = fmt.Errorf("wire: %w: the name of the metadata field has more than 255 bytes: shorten it", brokers.ErrUnencodable)
 )
 
-// Counters are the headers with which a quorum queue counts the deliveries of a message.
-// They are never metadata, which must not change from delivery to delivery. A copy of a
-// message must not carry them: the next consumer would take them for its own.
+// Counters are the headers in which a quorum queue counts the deliveries of a message. They are
+// never metadata, because they change with each delivery. A copy of a message must not carry
+// them, because the next consumer would trust them.
 func Counters() []string { return []string{CountHeader, AcquiredHeader} }
 
 // The two Counters.
@@ -42,10 +42,9 @@ const (
 	AcquiredHeader = "x-acquired-count" // all deliveries, from RabbitMQ 4.3 on
 )
 
-// Counts reads how often a quorum queue has delivered a message before: what counted towards
-// its limit, and all. acquired says that the server writes AcquiredHeader. What the headers
-// say is a producer's word, or of the queue that a message was in before, until the queue
-// has written its own.
+// Counts returns how often a quorum queue has delivered a message before: deliveries that count
+// towards its limit, and all. acquired says that the server writes AcquiredHeader. Until the
+// queue has written the headers itself, they come from a producer or from an earlier queue.
 func Counts(d *amqp091.Delivery, acquired bool) (counted, all int64) {
 	if !d.Redelivered {
 		return 0, 0
@@ -54,29 +53,28 @@ func Counts(d *amqp091.Delivery, acquired bool) (counted, all int64) {
 	all = counted
 	if acquired {
 		all, _ = d.Headers[AcquiredHeader].(int64)
-		counted = min(counted, all) // not written before something counts
+		counted = min(counted, all) // the server writes it only once a delivery counts
 	}
 	return min(max(0, counted), MostCounted), min(max(0, all), MostCounted)
 }
 
-// MostCounted bounds counts, of which a server that does not count lets a producer's stand, so
-// that no sum of them overflows.
+// MostCounted bounds counts, so that no sum overflows: servers that do not count leave a
+// producer's value.
 const MostCounted = 1 << 30
 
-// RetryExchange is what messages come back by from the retry queues of a queue. It is
-// internal: the server lets nobody publish to it.
+// RetryExchange is the exchange through which messages return from the retry queues of a queue.
+// It is internal: the server lets no client publish to it.
 func RetryExchange(queue string) string { return queue + ".retry" }
 
-// FromRetry reports whether a message comes from a retry queue of the queue that it was
-// delivered from. The server says by which exchange it came; headers say what they like.
+// FromRetry reports whether a message comes from a retry queue of its queue. The server reports
+// the exchange, which a producer cannot forge, unlike headers.
 func FromRetry(d *amqp091.Delivery, queue string) bool { return d.Exchange == RetryExchange(queue) }
 
-// HistoryHeader is what a copy that is delivered later carries of its past. It is no
-// metadata.
+// HistoryHeader is the header with the history of a delayed copy. It is not metadata.
 const HistoryHeader = "x-millpond-history"
 
-// Deaths are the headers in which the broker keeps the history of dead letters. They are
-// metadata of messages that come with them, and are left out of those that go.
+// Deaths are the headers in which the broker keeps the history of dead letters. They become
+// metadata of received messages, and are not published.
 func Deaths() []string {
 	return []string{
 		"x-death", "x-first-death-exchange", "x-first-death-queue", "x-first-death-reason",
@@ -86,16 +84,16 @@ func Deaths() []string {
 
 var broker = append(append(Counters(), HistoryHeader), Deaths()...)
 
-// Copies are the headers that send a message to more queues. They are lists to the
-// broker, which closes the channel over a text. They are no metadata: a message that has
-// arrived has been sent, and whoever handed it on with them could not publish it.
+// Copies are the headers that send a message to more queues. The broker requires lists, and
+// closes the channel over a text. They are not metadata: they have taken effect on arrival, and a
+// handler could not publish a message with them.
 func Copies() []string { return []string{"CC", "BCC"} }
 
 var copies = Copies()
 
-// Publishing returns the message as it is published: persistent, the UUID and the
-// metadata in headers, the payload not copied. Fields in the broker's own names, which a
-// handler may have got with the message that it hands on, are left out. Errors wrap
+// Publishing returns the message in its published form: persistent, with the UUID and the
+// metadata in headers; the payload is not copied. Fields with the broker's own names, which a
+// handler may have received with a message that it passes on, are left out. Errors wrap
 // ErrReserved or ErrNameTooLong, and with these brokers.ErrUnencodable.
 func Publishing(msg *message.Message) (amqp091.Publishing, error) {
 	headers := make(amqp091.Table, len(msg.Metadata)+1)
@@ -114,10 +112,10 @@ func Publishing(msg *message.Message) (amqp091.Publishing, error) {
 	return amqp091.Publishing{Headers: headers, Body: msg.Payload, DeliveryMode: amqp091.Persistent}, nil
 }
 
-// Message returns the message of a delivery with these headers and this body, which is
-// not copied. Without a UUID header, as from a producer without Watermill, the UUID is
-// empty. Headers that are no texts become metadata as Text writes them. It takes any
-// headers and never fails, and Publishing takes what it returns.
+// Message returns the message of a delivery with these headers and this body, which is not
+// copied. Without a UUID header, as from a producer without Watermill, the UUID is empty. Headers
+// that are not texts become metadata by Text. It accepts any headers and never fails, and
+// Publishing accepts its result.
 func Message(headers amqp091.Table, body []byte) *message.Message {
 	msg := message.NewMessage("", body)
 	for name, value := range headers {
@@ -134,8 +132,8 @@ func Message(headers amqp091.Table, body []byte) *message.Message {
 	return msg
 }
 
-// Read returns the message of a delivery as unmarshal makes it, and else that of [Message];
-// the error is that of unmarshal, which cannot settle the delivery. what names it in errors.
+// Read returns the message that unmarshal makes of a delivery, or on an error the result of
+// [Message] with that error. unmarshal cannot settle the delivery. what names it in errors.
 func Read(what string, unmarshal func(*amqp091.Delivery) (*message.Message, error), d *amqp091.Delivery) (*message.Message, error) {
 	if unmarshal != nil {
 		handed := *d
