@@ -13,17 +13,17 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
-// With several messages of a partition in flight, some are settled ahead of one that is
-// not. The offset alone would let them come again when the partition changes hands, so
-// they are written into the metadata of the commit: one bit for each offset from the
-// committed one on. Other clients take no notice of it, and overwrite it.
+// With several messages of a partition in flight, some are settled before an earlier one. With
+// the offset alone they would be redelivered when the partition moves, so they are written into
+// the metadata of the commit: one bit for each offset from the committed one on. Other clients
+// ignore the metadata, and overwrite it.
 //
-// An offset is another message's when the broker has lost the end of the log since. That
-// one was written under a later leader epoch than any that was lost, which tells it apart.
+// If the broker has lost the end of the log, an offset may belong to another message. Such a
+// message has a later leader epoch than any lost one, which distinguishes it.
 
 const (
 	aheadVersion = "millpond3"
-	aheadBegun   = "rest-begun" // the others may be
+	aheadBegun   = "rest-begun" // the others may have begun
 	aheadUnbegun = "rest-unbegun"
 	// maxAhead bounds the bits: 1 KiB of the 4 KiB that a broker takes by default.
 	maxAhead = 8 << 10
@@ -31,13 +31,13 @@ const (
 
 var errAhead = errors.New("kafka: the metadata of the committed offset is not ours")
 
-// ahead is which offsets from base on are settled.
+// ahead says which offsets from base on are settled.
 type ahead struct {
 	base  int64
 	epoch int32 // the latest leader epoch of their messages
 	bits  []byte
 
-	restUnbegun bool // nobody has begun the others: see handover.go
+	restUnbegun bool // no owner has begun the others: see handover.go
 }
 
 func (a *ahead) add(r *kgo.Record) {
@@ -57,8 +57,8 @@ func (a ahead) has(r *kgo.Record) bool {
 	return r.LeaderEpoch <= a.epoch && i >= 0 && i/8 < int64(len(a.bits)) && a.bits[i/8]&(1<<(i%8)) != 0
 }
 
-// encode returns the metadata for a commit of base. The id of the topic is part of it:
-// in a topic that was made again the same offsets are other messages.
+// encode returns the metadata for a commit of base. It includes the id of the topic, because a
+// topic that is created again has other messages at the same offsets.
 func (a ahead) encode(topic kadm.TopicID) string {
 	if len(a.bits) == 0 && !a.restUnbegun || topic == (kadm.TopicID{}) {
 		return ""
@@ -92,8 +92,8 @@ func decodeAhead(metadata string, topic kadm.TopicID, offset int64) (ahead, erro
 	return a, nil
 }
 
-// fetched is called by the client between the assignment of partitions and the fetching
-// from them, with the offsets to begin at.
+// fetched is called by the client between the assignment and the first fetch of partitions, with
+// the start offsets.
 func (s *session) fetched(ctx context.Context, _ *kgo.Client, response *kmsg.OffsetFetchResponse) error {
 	ends := s.ends(ctx)
 	for _, group := range response.Groups {
@@ -109,7 +109,7 @@ func (s *session) fetched(ctx context.Context, _ *kgo.Client, response *kmsg.Off
 				p.suspectBefore(ends)
 				var settled ahead
 				if answer.Metadata != nil {
-					settled, _ = decodeAhead(*answer.Metadata, s.id, answer.Offset) // of another client: none
+					settled, _ = decodeAhead(*answer.Metadata, s.id, answer.Offset) // the metadata of another client has none
 				}
 				p.takeOver(kgo.EpochOffset{Epoch: answer.LeaderEpoch, Offset: answer.Offset}, settled)
 			}

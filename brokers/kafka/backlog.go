@@ -9,27 +9,27 @@ import (
 	"github.com/millpond-go/millpond/internal/lanes"
 )
 
-// item is a record on its way to being settled.
+// item is a record that is not settled.
 type item struct {
 	record  *kgo.Record
 	count   int         // deliveries in this session
 	suspect bool        // an earlier owner may have begun it
-	found   bool        // it was counted as unfinished
+	found   bool        // counted as unfinished
 	settled bool        // guarded by partition.mu
-	unbegun bool        // nobody has received it; guarded by partition.mu
+	unbegun bool        // no consumer has received it; guarded by partition.mu
 	timer   *time.Timer // runs while the item waits for its redelivery
 }
 
-// backlog is what of a partition was fetched, and in which order it may be delivered. The
+// backlog has the fetched records of a partition, in their possible order of delivery. The
 // partition's mutex guards it.
 type backlog struct {
 	order    Order
 	distance int // messages that may be started from the oldest unsettled one on
 
 	lanes     lanes.Lanes[*item] // by key, with OrderKey
-	ready     []*item            // may be delivered before the queue
-	queue     []*item            // fetched, nothing done yet
-	bytes     int                // of the queue
+	ready     []*item            // to be delivered before the queue
+	queue     []*item            // fetched and not begun
+	bytes     int                // bytes in the queue
 	fetchedTo int64              // the last offset in the queue
 	suspects  suspects
 	offsets   offsets
@@ -67,8 +67,8 @@ func (b *backlog) add(records []*kgo.Record) {
 	}
 }
 
-// truncate forgets what was fetched from an offset on: the broker has lost it, and gives
-// these offsets again. What runs of it ends as it may.
+// truncate drops the records from an offset on: the broker has lost them, and reuses the offsets.
+// Running handlers of these records continue.
 func (b *backlog) truncate(from int64) {
 	if b.fetchedTo < from {
 		return
@@ -86,7 +86,7 @@ func (b *backlog) truncate(from int64) {
 	b.offsets.truncate(from)
 }
 
-// drop forgets what has not begun.
+// drop drops the records that have not begun.
 func (b *backlog) drop() {
 	for _, it := range b.offsets.unsettled() {
 		if it.timer != nil {
@@ -96,7 +96,7 @@ func (b *backlog) drop() {
 	b.queue, b.ready, b.bytes = nil, nil, 0
 }
 
-// size is about what a record takes in memory.
+// size returns the approximate memory of a record.
 func size(r *kgo.Record) int {
 	n := len(r.Key) + len(r.Value) + 100
 	for _, h := range r.Headers {
@@ -105,7 +105,7 @@ func size(r *kgo.Record) int {
 	return n
 }
 
-// next returns a message that does not have to wait for another, nil if there is none.
+// next returns a message that need not wait for another one, or nil.
 func (b *backlog) next() *item {
 	if it := pop(&b.ready); it != nil {
 		return it

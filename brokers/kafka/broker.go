@@ -19,13 +19,13 @@ import (
 // Broker is a Kafka cluster. It is safe for concurrent use.
 type Broker struct {
 	config Config
-	client *kgo.Client  // of admin
-	admin  *kadm.Client // asks for topics and their settings
+	client *kgo.Client  // the client of admin
+	admin  *kadm.Client // reads topics and their settings
 
 	mu        sync.Mutex
 	closing   sync.Once
-	producer  *kgo.Client // of all publishers, opened with the first
-	published sync.Map    // topics that were published to, and how large their batches may be: 0 if not known
+	producer  *kgo.Client // shared by all publishers, opened with the first
+	published sync.Map    // published topics, and their largest batches: 0 if unknown
 
 	subscribers openset.Set[*Subscriber]
 
@@ -39,9 +39,9 @@ var (
 	_ brokers.Pinger = (*Broker)(nil)
 )
 
-// New connects to the cluster. It returns an error that names every invalid field, or
-// one that says why the cluster cannot be used, at the latest after
-// Config.ConnectTimeout; the latter wraps brokers.ErrUnavailable.
+// New connects to the cluster. The error names every invalid field, or says why the cluster
+// cannot be used; in that case it wraps brokers.ErrUnavailable and comes within
+// Config.ConnectTimeout.
 func New(ctx context.Context, config Config) (*Broker, error) {
 	if err := config.validate(urlquery.InGo); err != nil {
 		return nil, err
@@ -63,8 +63,8 @@ func New(ctx context.Context, config Config) (*Broker, error) {
 	return &Broker{config: config, client: client, admin: kadm.NewClient(client)}, nil
 }
 
-// ping asks whether there is a broker. The client waits longer than ctx for one that
-// takes the connection and says nothing.
+// ping checks whether a broker answers. The client would wait longer than ctx for one that
+// accepts the connection and stays silent.
 func ping(ctx context.Context, client *kgo.Client) error {
 	answer := make(chan error, 1)
 	go func() { answer <- client.Ping(ctx) }()
@@ -76,7 +76,7 @@ func ping(ctx context.Context, client *kgo.Client) error {
 	}
 }
 
-// Ping asks the cluster whether it answers. Its error wraps brokers.ErrUnavailable, or
+// Ping checks whether the cluster answers. Its error wraps brokers.ErrUnavailable or
 // brokers.ErrClosed.
 func (b *Broker) Ping(ctx context.Context) error {
 	err := ping(ctx, b.client)
@@ -86,8 +86,8 @@ func (b *Broker) Ping(ctx context.Context) error {
 	return b.config.access().Answered(err)
 }
 
-// Subscriber returns a new subscriber, which is a *[Subscriber]. It returns an error
-// that names every invalid field, or one that wraps brokers.ErrClosed.
+// Subscriber returns a new subscriber, which is a *[Subscriber]. The error names every invalid
+// field, or wraps brokers.ErrClosed.
 func (b *Broker) Subscriber(config brokers.SubscriberConfig) (message.Subscriber, error) {
 	config, err := config.WithDefaults(pkg)
 	if err != nil {
@@ -101,8 +101,8 @@ func (b *Broker) Subscriber(config brokers.SubscriberConfig) (message.Subscriber
 	return s, nil
 }
 
-// Publisher returns a new publisher, or an error that wraps brokers.ErrClosed. All
-// publishers of a Broker share its connections, and the logger of the first.
+// Publisher returns a new publisher, or an error that wraps brokers.ErrClosed. All publishers of
+// a Broker share its connections, and the first one's logger.
 func (b *Broker) Publisher(config brokers.PublisherConfig) (message.Publisher, error) {
 	config = config.WithDefaults()
 	b.warn(config.Logger)
@@ -121,15 +121,15 @@ func (b *Broker) Publisher(config brokers.PublisherConfig) (message.Publisher, e
 	return newPublisher(b), nil
 }
 
-// warn says what cannot be known to be a mistake: other mechanisms come with options.
+// warn logs settings that may be a mistake: options may add other mechanisms.
 func (b *Broker) warn(logger watermill.LoggerAdapter) {
 	if unused := b.config.access().Unused(); unused != "" && len(b.config.Options) == 0 {
 		logger.Info("Credentials are not used", watermill.LogFields{"fix": unused})
 	}
 }
 
-// Capabilities says what Kafka does. It has no ids of its own, counts no deliveries and
-// keeps settled messages as long as each topic's retention says, which is not read here.
+// Capabilities describes Kafka. It has no ids of its own, counts no deliveries and keeps settled
+// messages for each topic's retention, which is not read here.
 func (b *Broker) Capabilities() brokers.Capabilities {
 	return brokers.Capabilities{
 		System:          "kafka",
@@ -143,9 +143,8 @@ func (b *Broker) Capabilities() brokers.Capabilities {
 	}
 }
 
-// Close closes the subscribers that are open, as Subscriber.Close does, and ends
-// publishing: what is being published fails with brokers.ErrClosed. It may be called
-// many times and always returns nil.
+// Close closes the open subscribers, like Subscriber.Close, and ends publishing: running calls
+// fail with brokers.ErrClosed. It may be called many times and always returns nil.
 func (b *Broker) Close() error {
 	_ = b.subscribers.Close() // never fails
 	b.closing.Do(func() {

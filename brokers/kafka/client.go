@@ -24,8 +24,8 @@ const (
 	PasswordVariable = cluster.PasswordVariable
 )
 
-// authenticate chooses the mechanism. The password is kept by that alone, where no print
-// of a Broker shows it.
+// authenticate chooses the mechanism. Only the mechanism keeps the password, where no print of a
+// Broker shows it.
 func (c *Config) authenticate() error {
 	var err error
 	if c.Username, c.Password, err = c.access().Credentials(); err != nil {
@@ -43,23 +43,23 @@ func (c *Config) authenticate() error {
 	return nil
 }
 
-// String leaves the password out.
+// String returns the configuration without the password.
 func (c Config) String() string {
 	return fmt.Sprintf("kafka://%s (TLS %t, SASL %q, user %q, client %q, %+v, %+v)",
 		strings.Join(c.Brokers, ","), c.TLS != nil, c.SASL, c.Username, c.ClientID, c.Consume, c.Publish)
 }
 
-// Format is String, whatever the verb.
+// Format prints String, whatever the verb.
 func (c Config) Format(f fmt.State, _ rune) { _, _ = io.WriteString(f, c.String()) }
 
-// client opens a client; it does not connect yet.
+// client opens a client without connecting.
 func (c *Config) client(logger watermill.LoggerAdapter, options ...kgo.Opt) (*kgo.Client, error) {
 	all := []kgo.Opt{
 		kgo.SeedBrokers(c.Brokers...),
 		kgo.ClientID(c.ClientID),
 		kgo.WithLogger(clientLogger{logger}),
 		kgo.DialTimeout(c.ConnectTimeout),
-		// A topic that is new or has new partitions is seen soon, at little cost.
+		// New topics and partitions are noticed soon, at little cost.
 		kgo.MetadataMinAge(250 * time.Millisecond),
 		kgo.MetadataMaxAge(10 * time.Second),
 	}
@@ -76,12 +76,12 @@ func (c *Config) client(logger watermill.LoggerAdapter, options ...kgo.Opt) (*kg
 	return client, nil
 }
 
-// askPause is the pause before a question to the cluster is asked again.
+// askPause is the pause before a request to the cluster is repeated.
 const askPause = 500 * time.Millisecond
 
-// asking are the options of the client that asks for topics, and makes them. The number of
-// retries is not bounded, but the time, by ConnectTimeout. Pauses that grow, as they are by
-// default, would miss the moments in which a cluster has a controller.
+// asking returns the options of the client that reads and creates topics. ConnectTimeout bounds
+// its retries, not a number. Growing pauses, the default, would miss the moments in which a
+// cluster has a controller.
 func (c *Config) asking() []kgo.Opt {
 	return []kgo.Opt{
 		kgo.RetryBackoffFn(func(int) time.Duration { return askPause }),
@@ -89,12 +89,12 @@ func (c *Config) asking() []kgo.Opt {
 	}
 }
 
-// producing are the options of the publishers' client. Idempotent writes with acks from
-// all replicas in sync are the client's default.
+// producing returns the options of the publishers' client. Idempotent writes with acks from all
+// in-sync replicas are the client's default.
 func (b *Broker) producing() []kgo.Opt {
 	c := &b.config
 	options := []kgo.Opt{
-		// Publish waits for its messages, which are a batch as they come.
+		// Publish waits for its messages, which already form a batch.
 		kgo.ProducerLinger(0),
 		kgo.RecordDeliveryTimeout(c.Publish.Timeout),
 		kgo.ProducerBatchMaxBytesFn(b.maxBytes),
@@ -111,7 +111,7 @@ func fnv32a(key []byte) uint32 {
 	return h.Sum32()
 }
 
-// unreachable says why the cluster cannot be used, and what to look at.
+// unreachable says why the cluster cannot be used, and what to check.
 func (c *Config) unreachable(err error) error {
 	return c.access().Unreachable(err, fault(err))
 }

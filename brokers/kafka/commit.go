@@ -13,14 +13,13 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
-// Offsets are committed here and not by the client's autocommit of marks, so that a
-// message costs no lock of the client, and nothing is committed for a topic that was
-// made again.
+// Offsets are committed here and not by the client's autocommit of marks, so that a message needs
+// no lock of the client, and nothing is committed for a topic that was created again.
 
-// commits are those of a session.
+// commits has the state of a session's commits.
 type commits struct {
-	mu    sync.Mutex // held while one is under way: no older offset may come last
-	plain bool       // the broker takes no metadata
+	mu    sync.Mutex // held during a commit, so that no older offset comes last
+	plain bool       // the broker accepts no metadata
 }
 
 func (s *session) commitRegularly() {
@@ -36,9 +35,9 @@ func (s *session) commitRegularly() {
 	}
 }
 
-// commit commits, for each partition, the end of what is settled without a gap, and in
-// the metadata what is settled behind the gap. What fails is tried again by the next
-// commit, or comes again. It goes on when the intake stops, and ends with the client.
+// commit commits, for each partition, the end of the gapless settled messages, and in the
+// metadata those settled after the gap. The next commit repeats failed ones; otherwise the
+// messages are redelivered. It continues when the intake stops, and ends with the client.
 func (s *session) commit() {
 	ctx, cancel := context.WithTimeout(s.life, leaveTimeout)
 	defer cancel()
@@ -49,8 +48,8 @@ func (s *session) commit() {
 	}
 }
 
-// commitMarks reports whether all of them were committed. Of partitions that have left
-// nothing is: who has them now may have come further.
+// commitMarks reports whether all marks were committed. For partitions that have moved nothing is
+// committed: their new owner may be further.
 func (s *session) commitMarks(due map[int32]mark) bool {
 	ctx, cancel := context.WithTimeout(s.life, leaveTimeout)
 	defer cancel()
@@ -59,7 +58,7 @@ func (s *session) commitMarks(due map[int32]mark) bool {
 	return s.owned.has(due) && s.send(ctx, due)
 }
 
-// send reports whether all was committed. s.commits.mu must be held.
+// send reports whether everything was committed. s.commits.mu must be held.
 func (s *session) send(ctx context.Context, due map[int32]mark) bool {
 	done := 0
 	offsets := make(map[int32]kgo.EpochOffset, len(due))
@@ -100,7 +99,7 @@ func (s *session) send(ctx context.Context, due map[int32]mark) bool {
 	return done == len(due)
 }
 
-// mark is how far a partition has come.
+// mark is the progress of a partition.
 type mark struct {
 	partition *partition
 	at        kgo.EpochOffset
@@ -108,7 +107,7 @@ type mark struct {
 	settled   int
 }
 
-// uncommitted returns how far the partitions have come that have, since their last
+// uncommitted returns the progress of the partitions with settled messages since their last
 // commit.
 func (s *session) uncommitted() map[int32]mark {
 	s.owned.mu.Lock()
@@ -129,7 +128,7 @@ func (s *session) notCommitted(err error) {
 	if errors.Is(err, context.Canceled) {
 		return
 	}
-	s.Logger().Info("Offsets were not committed; what they stand for may come again", watermill.LogFields{"error": err.Error()})
+	s.Logger().Info("Offsets were not committed; their messages may be redelivered", watermill.LogFields{"error": err.Error()})
 }
 
 func (p *partition) mark() (mark, bool) {
@@ -141,7 +140,7 @@ func (p *partition) mark() (mark, bool) {
 		return mark{}, false
 	}
 	m := mark{partition: p, at: b.position(), ahead: b.offsets.ahead(), settled: b.offsets.settled}
-	if b.offsets.next == unknownOffset { // nothing was begun here
+	if b.offsets.next == unknownOffset { // no message has begun here
 		m.ahead = b.ahead
 	}
 	m.ahead.base, m.ahead.restUnbegun = m.at.Offset, ended

@@ -17,8 +17,8 @@ import (
 // Config configures a [Broker]. Only Brokers is required. Each field that a URL can
 // set has its parameter in the package documentation.
 type Config struct {
-	// Brokers are the addresses, host:port, by which the cluster is found. Without a
-	// port 9092 is meant.
+	// Brokers are the addresses, host:port, of some brokers of the cluster. The default port is
+	// 9092.
 	Brokers []string
 
 	// TLS, if not nil, encrypts all connections. It is cloned.
@@ -30,56 +30,55 @@ type Config struct {
 	// come from MILLPOND_KAFKA_USERNAME and MILLPOND_KAFKA_PASSWORD.
 	Username, Password string
 
-	// ConnectTimeout bounds New, and each question that Subscribe asks before it
-	// returns.
+	// ConnectTimeout bounds New, and each request that Subscribe makes before it returns.
 	ConnectTimeout time.Duration `config:"connect_timeout" default:"10s" check:"positive"`
 
 	// ClientID names the program in the broker's logs and quotas.
 	ClientID string `config:"client_id" default:"millpond"`
 
-	// Options are added to those of every client, last, so that they win. They are for
-	// what has no field here, such as hooks for metrics, other SASL mechanisms or a
+	// Options are added last to those of every client, so that they take precedence. They are for
+	// settings without a field here, such as hooks for metrics, other SASL mechanisms or a
 	// dialer. Options that change groups, offsets, callbacks or acks break promises.
 	Options []kgo.Opt
 
 	Consume Consume `config:""`
 	Publish Publish `config:""`
 
-	mechanism sasl.Mechanism // of SASL, with the credentials
+	mechanism sasl.Mechanism // the SASL mechanism with its credentials
 }
 
 // SASL names a SASL mechanism.
 type SASL string
 
-// The mechanisms that need no more than a name and a password.
+// The mechanisms that need only a name and a password.
 const (
 	SASLPlain       SASL = cluster.SASLPlain
 	SASLScramSHA256 SASL = cluster.SASLScramSHA256
 	SASLScramSHA512 SASL = cluster.SASLScramSHA512
 )
 
-// Order says which messages of a partition wait for which.
+// Order says which messages of a partition wait for others.
 type Order string
 
 const (
-	// OrderPartition delivers one message of a partition at a time. A nacked one keeps
-	// those behind it waiting.
+	// OrderPartition delivers one message of a partition at a time. A nacked one blocks those
+	// behind it.
 	OrderPartition Order = "partition"
-	// OrderKey delivers one message of a key at a time, and others beside it. Messages
+	// OrderKey delivers one message of a key at a time, and other keys concurrently. Messages
 	// without a key wait for none.
 	OrderKey Order = "key"
 	// OrderNone lets no message wait for another.
 	OrderNone Order = "none"
 )
 
-// Protocol is how the members of a group share partitions.
+// Protocol is how the members of a group share its partitions.
 type Protocol string
 
 const (
-	// ProtocolClassic is the protocol in which members share partitions among
-	// themselves, here always by the cooperative sticky assignor.
+	// ProtocolClassic is the protocol in which members assign partitions themselves, here always
+	// by the cooperative sticky assignor.
 	ProtocolClassic Protocol = "classic"
-	// ProtocolConsumer is that of KIP-848, in which the broker assigns. It needs Kafka
+	// ProtocolConsumer is the protocol of KIP-848, in which the broker assigns. It needs Kafka
 	// 4.0, better 4.3.
 	ProtocolConsumer Protocol = "consumer"
 )
@@ -90,64 +89,64 @@ type Consume struct {
 	// a time, within SubscriberConfig.InFlight. One keeps the order.
 	InFlightPerPartition int `config:"in_flight_per_partition" default:"1" check:"positive"`
 
-	// Order is OrderPartition if "" and only one message of a partition can be in
-	// flight, else OrderNone.
+	// Order is OrderPartition by default if only one message of a partition can be in flight,
+	// else OrderNone.
 	Order Order `config:"order" check:"partition|key|none"`
 
-	// StartAtNewest lets a group without offsets begin with what is published from now
-	// on. Otherwise it begins with the oldest message that the topic has.
+	// StartAtNewest makes a group without offsets begin with messages published from now on.
+	// Otherwise it begins with the oldest message of the topic.
 	StartAtNewest bool `config:"offset" check:"oldest|newest"`
 
 	Protocol Protocol `config:"protocol" default:"classic" check:"classic|consumer"`
 
-	// SessionTimeout is after how long without a heartbeat the broker gives the
-	// partitions of a member to others. With ProtocolConsumer the broker decides, by
+	// SessionTimeout is the time without a heartbeat after which the broker gives a member's
+	// partitions to others. With ProtocolConsumer the broker decides, by
 	// group.consumer.session.timeout.ms.
 	SessionTimeout time.Duration `config:"session_timeout" default:"10s" check:"positive"`
 
-	// RebalanceDrain is how long a partition that moves to another member waits for
-	// the handlers that run.
+	// RebalanceDrain is how long a partition that moves to another member waits for running
+	// handlers.
 	RebalanceDrain time.Duration `config:"rebalance_drain" default:"10s" check:"positive"`
 
 	// CommitInterval is how often offsets are committed.
 	CommitInterval time.Duration `config:"commit_interval" default:"1s" check:"positive"`
 
-	// CommitDistance bounds, per partition, how many messages may have been started
-	// from the oldest unsettled one on: so many may come again after a crash, beside
-	// those settled since the last commit.
+	// CommitDistance bounds, per partition, the messages started from the oldest unsettled one
+	// on. So many may be redelivered after a crash, in addition to those settled since the last
+	// commit.
 	CommitDistance int `config:"commit_distance" default:"1000" check:"positive"`
 
-	// RedeliveryDelay is the first pause before a nacked message comes again, if its
-	// GiveBack names none; it doubles with each delivery, up to one second or itself.
+	// RedeliveryDelay is the first pause before a nacked message is redelivered, if its GiveBack
+	// sets none; it doubles with each delivery, up to one second or itself.
 	RedeliveryDelay time.Duration `config:"redelivery_delay" default:"10ms" check:"positive"`
 
 	// WaitForTopic is how long Subscribe waits for a topic that does not exist, before
 	// it returns an error. Zero: not at all.
 	WaitForTopic time.Duration `config:"wait_for_topic" check:"positive"`
 
-	// ProducerTime takes the timestamps of producers for Delivery.Time. Otherwise only
-	// timestamps that the broker has set count (message.timestamp.type=LogAppendTime).
+	// ProducerTime uses the timestamps of producers for Delivery.Time. Otherwise only timestamps
+	// set by the broker count (message.timestamp.type=LogAppendTime).
 	ProducerTime bool `config:"time" check:"broker|producer"`
 
 	// Unmarshal, if not nil, replaces the wire format for reading. Its error, or panic, becomes
-	// Delivery.Undecodable; the message is then the record as the wire format reads it.
-	// It is called for each delivery and must not keep or change the record.
+	// Delivery.Undecodable; the message is then read in the wire format. It is called for each
+	// delivery and must not keep or change the record.
 	Unmarshal func(*kgo.Record) (*message.Message, error)
 }
 
-// Partitioner chooses the partition of a message with a key. Those without one go to a
-// partition of the client's choice, the same one for a whole batch.
+// Partitioner chooses the partition of a message with a key. For messages without a key the
+// client chooses one partition per batch.
 type Partitioner string
 
 const (
-	PartitionerMurmur2 Partitioner = "murmur2" // as Kafka's own clients
-	PartitionerSarama  Partitioner = "sarama"  // as sarama, and so watermill-kafka
+	PartitionerMurmur2 Partitioner = "murmur2" // like Kafka's own clients
+	PartitionerSarama  Partitioner = "sarama"  // like sarama, and so watermill-kafka
 )
 
 // Publish configures publishers.
 type Publish struct {
-	// Key returns the key of a message; nil for none. KeyMetadata is then ignored. Neither
-	// is asked for a copy that has a key (brokers.WithKey).
+	// Key returns the key of a message; nil for none. KeyMetadata is then ignored. Neither is
+	// used for a copy that has a key (brokers.WithKey).
 	Key func(topic string, msg *message.Message) []byte
 
 	// KeyMetadata names the metadata field whose value is the key. A message without
@@ -156,16 +155,16 @@ type Publish struct {
 
 	Partitioner Partitioner `config:"partitioner" default:"murmur2" check:"murmur2|sarama"`
 
-	// MaxBytes is the largest message, and the largest batch, that is sent; by default
-	// that of message.max.bytes.
+	// MaxBytes is the largest message, and the largest batch, that is sent; the default is that
+	// of message.max.bytes.
 	MaxBytes int `config:"max_message_bytes" default:"1000012" check:"512..67108864"`
 
-	// Timeout bounds Publish while the broker does not answer; the first message to a
-	// topic, about which the broker is asked before, may take twice as long.
+	// Timeout bounds Publish while the broker does not answer; the first message to a topic,
+	// which needs a request before, may take twice as long.
 	Timeout time.Duration `config:"publish_timeout" default:"30s" check:"positive"`
 
-	// CreateTopics makes topics that do not exist when they are published or
-	// subscribed to, with Partitions and Replication.
+	// CreateTopics creates missing topics when they are published or subscribed to, with
+	// Partitions and Replication.
 	CreateTopics bool `config:"create_topics"`
 	// Partitions of new topics. Zero means the broker's default.
 	Partitions int `config:"partitions" check:"1..2147483647"`
@@ -180,14 +179,14 @@ func (c *Config) setDefaults() {
 	field.SetDefaults(c)
 }
 
-// access is what the configuration says about reaching the cluster.
+// access returns the settings for reaching the cluster.
 func (c *Config) access() *cluster.Access {
 	return &cluster.Access{
 		Package: pkg, Brokers: c.Brokers, TLS: c.TLS, SASL: string(c.SASL), Username: c.Username, Password: c.Password, ConnectTimeout: c.ConnectTimeout,
 	}
 }
 
-// validate names every invalid field and what to write instead.
+// validate returns an error that names every invalid field and what to write instead.
 func (c *Config) validate(named urlquery.Named) error {
 	return urlquery.Check(pkg, c, named, func(wrong urlquery.Wrong) {
 		c.access().Check(wrong)

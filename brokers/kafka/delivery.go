@@ -13,7 +13,7 @@ import (
 	"github.com/millpond-go/millpond/internal/handout"
 )
 
-// longestRedeliveryDelay is where the pauses between redeliveries stop growing.
+// longestRedeliveryDelay is the longest pause between redeliveries.
 const longestRedeliveryDelay = time.Second
 
 // work delivers messages, one at a time, until the partition is stopped.
@@ -23,8 +23,8 @@ func (p *partition) work() {
 	}
 }
 
-// deliver hands a message out and settles it. What nobody has received when the partition
-// stops is dropped, and not marked.
+// deliver hands a message out and settles it. A message that nobody has received when the
+// partition stops is dropped, and not marked.
 func (p *partition) deliver(it *item) {
 	s := p.session
 	if !s.Take(p.open.Done()) {
@@ -51,14 +51,14 @@ func (p *partition) deliver(it *item) {
 	}
 }
 
-// unbegun notes that nobody has received a message.
+// unbegun notes that no consumer has received a message.
 func (p *partition) unbegun(it *item) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	it.unbegun = it.count == 0
 }
 
-// message makes a fresh copy of a record, and says what is known about its delivery.
+// message returns a fresh copy of a record, and the facts of its delivery.
 func (p *partition) message(it *item) (*message.Message, brokers.Delivery) {
 	r, config := it.record, p.session.config()
 	facts := brokers.Delivery{
@@ -77,5 +77,5 @@ func (p *partition) message(it *item) (*message.Message, brokers.Delivery) {
 	return msg, facts
 }
 
-// logAppendTime is the type of a timestamp that the broker has set.
+// logAppendTime is the type of timestamps set by the broker.
 const logAppendTime = 1

@@ -1,8 +1,8 @@
-// Package kafka is a broker on Apache Kafka, on franz-go. It writes and reads the wire format
-// of watermill-kafka. What it promises, and why, is in docs/brokers.md.
+// Package kafka is a broker on Apache Kafka, on franz-go. It writes and reads the wire format of
+// watermill-kafka. docs/brokers.md says what it promises, and why.
 //
-// Importing the package registers the scheme kafka in the default mux. A [Config] for [New]
-// says what a URL cannot; [ParseURL] makes one from a URL to begin with.
+// Importing the package registers the scheme kafka in the default mux. A [Config] for [New] has
+// more settings than a URL; [ParseURL] makes one from a URL.
 //
 //	kafka://host:port,host:port/?parameter=value&…
 //
@@ -15,22 +15,22 @@
 //	tls_cert, tls_key        files with the client's certificate and its key, in PEM
 //	tls_server_name          name that the broker's certificate must have; default the host
 //	client_id                default millpond
-//	connect_timeout          bound of each question at start; default 10s
+//	connect_timeout          bound of each request at the start; default 10s
 //	in_flight_per_partition  deliveries of a partition at a time; default 1
 //	order                    partition, key or none; default partition with 1 in flight, else none
 //	offset                   where a new group begins: oldest (default) or newest
 //	protocol                 classic (default) or consumer, that of KIP-848
 //	session_timeout          default 10s; with protocol=consumer the broker decides
-//	rebalance_drain          how long a partition that moves waits for handlers; default 10s
+//	rebalance_drain          how long a moving partition waits for handlers; default 10s
 //	commit_interval          default 1s
 //	commit_distance          messages started from the oldest unsettled one on; default 1000
 //	redelivery_delay         first pause after a plain nack, doubled up to 1s; default 10ms
 //	wait_for_topic           how long Subscribe waits for a topic, such as 1m; default not at all
 //	time                     whose timestamps count for Delivery.Time: broker (default) or producer
-//	key_metadata             metadata field that is the key of a published message; default none
-//	partitioner              murmur2 (default, as Kafka's clients) or sarama (as watermill-kafka)
+//	key_metadata             metadata field with the key of a published message; default none
+//	partitioner              murmur2 (default, like Kafka's clients) or sarama (like watermill-kafka)
 //	max_message_bytes        largest message, and largest batch, that is sent; default 1000012
 //	publish_timeout          bound of Publish while the broker does not answer; default 30s
-//	create_topics            true: make topics that are missing; default false
-//	partitions, replication  of topics that are made; default the broker's
+//	create_topics            true: create missing topics; default false
+//	partitions, replication  of created topics; default the broker's
 package kafka

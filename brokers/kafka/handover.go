@@ -5,15 +5,15 @@ import (
 )
 
 // An owner that gives a partition up in order says so in the metadata of its last commit:
-// what is not settled there was never begun, and the next owner has no suspects. That one
-// takes the word back before it delivers anything, because its own end may be another.
+// messages that are not settled there never began, and the next owner has no suspects. That owner
+// withdraws the note before it delivers anything, because its own end may not be orderly.
 type handover struct {
-	from  kgo.EpochOffset // where this owner began; unknownOffset: no offset was committed
-	held  bool            // nothing is delivered until the word of the one before is taken back
-	given bool            // the last commit has the word
+	from  kgo.EpochOffset // where this owner began; unknownOffset: no committed offset
+	held  bool            // nothing is delivered until the previous owner's note is withdrawn
+	given bool            // the last commit has the note
 }
 
-// takeOver begins where the group is.
+// takeOver begins at the group's offset.
 func (p *partition) takeOver(from kgo.EpochOffset, a ahead) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -36,7 +36,7 @@ func (p *partition) takeOver(from kgo.EpochOffset, a ahead) {
 	})
 }
 
-// position is where the next owner begins.
+// position returns where the next owner begins.
 func (b *backlog) position() kgo.EpochOffset {
 	if b.offsets.next == unknownOffset {
 		return b.handover.from
@@ -44,8 +44,8 @@ func (b *backlog) position() kgo.EpochOffset {
 	return kgo.EpochOffset{Epoch: b.offsets.epoch, Offset: b.offsets.next}
 }
 
-// restUnbegun reports whether neither this owner nor one before it has begun what is not
-// settled. Its partition has to be stopped and idle.
+// restUnbegun reports whether no owner has begun the unsettled messages. The partition must be
+// stopped and idle.
 func (b *backlog) restUnbegun() bool {
 	at := b.position().Offset
 	if at == unknownOffset || b.handover.held || b.suspects.left > 0 && at < b.suspects.until {

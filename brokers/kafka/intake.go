@@ -17,30 +17,30 @@ import (
 const (
 	pollRecords = 500 // taken from the client at a time
 
-	// A partition is hungry while it has no more waiting than this. It is more than
-	// what a partition slow enough to be paused can handle until fetching resumes.
+	// A partition with more records waiting than this needs no more. It is more than a partition
+	// slow enough to be paused can handle until fetching resumes.
 	plentyRecords = 5000
-	// The same in bytes, for all partitions together and within bounds for each.
+	// The same in bytes, for all partitions together and bounded for each.
 	plentyBytes    = 64 << 20
 	plentyBytesMin = 256 << 10
 	plentyBytesMax = 4 << 20
 
-	// patience is how long partitions with plenty keep the others waiting before they
-	// are paused. Only those too slow to get rid of a poll's records in that time are:
-	// to pause drops what the client has fetched ahead.
+	// patience is how long partitions with plenty block the others before they are paused. Only
+	// partitions that cannot handle the records of a poll in that time are paused, because a
+	// pause drops records that the client has prefetched.
 	patience = 100 * time.Millisecond
 
-	errorPause = 250 * time.Millisecond // polls that fail must not spin
+	errorPause = 250 * time.Millisecond // failing polls must not spin
 )
 
 // intake is the state of the goroutine that polls.
 type intake struct {
-	polling sync.Mutex    // held from the beginning of a poll until its records are with their partitions
-	eaten   chan struct{} // a partition has become hungry, or come
+	polling sync.Mutex    // held from the beginning of a poll until the partitions have its records
+	eaten   chan struct{} // a partition needs more, or is new
 
 	mu         sync.Mutex
-	interrupts int                // interrupt is waiting
-	cancel     context.CancelFunc // ends the present poll
+	interrupts int                // waiting calls of interrupt
+	cancel     context.CancelFunc // ends the current poll
 
 	lastError string
 	lastTime  time.Time
@@ -48,8 +48,7 @@ type intake struct {
 
 func (i *intake) init() { i.eaten = make(chan struct{}, 1) }
 
-// interrupt returns when the records of every poll that has begun are with their
-// partitions.
+// interrupt returns when the partitions have the records of every poll that has begun.
 func (i *intake) interrupt() {
 	i.mu.Lock()
 	i.interrupts++
@@ -84,11 +83,10 @@ func (i *intake) poke() {
 	}
 }
 
-// plenty is how many bytes a partition of n may have waiting.
+// plenty returns how many bytes one of n partitions may have waiting.
 func plenty(n int) int { return min(max(plentyBytes/max(n, 1), plentyBytesMin), plentyBytesMax) }
 
-// waitForAppetite returns when all partitions are hungry, or when those that are not
-// have been paused.
+// waitForAppetite returns when all partitions need more, or the others have been paused.
 func (s *session) waitForAppetite() {
 	var patient <-chan time.Time
 	for {
@@ -155,8 +153,8 @@ func (s *session) poll() error {
 	return nil
 }
 
-// checkTopic returns an error if the topic of this session is gone, or another one has
-// its name. The client would stay with the old one.
+// checkTopic returns an error if the topic of this session is gone or another one has its name.
+// The client would keep the old one.
 func (s *session) checkTopic(because error) error {
 	id, err := s.subscriber.broker.findTopic(s.ctx, s.topic)
 	switch {
@@ -164,13 +162,12 @@ func (s *session) checkTopic(because error) error {
 		return fmt.Errorf("kafka: topic %q was deleted: %w", s.topic, because)
 	case err == nil && id != s.id:
 		return fmt.Errorf("kafka: topic %q was deleted and made again: %w", s.topic, because)
-	default: // brokers hear of a change one after another
+	default: // brokers learn of a change one after another
 		return nil
 	}
 }
 
-// truncated notes that a partition's log was cut: offsets that it had are given to other
-// messages.
+// truncated notes that a partition's log was cut: its offsets are reused for other messages.
 func (s *session) truncated(_ string, id int32, err error) {
 	loss, ok := errors.AsType[*kgo.ErrDataLoss](err)
 	if !ok {
@@ -190,17 +187,17 @@ func (s *session) distribute(fetched kgo.FetchTopicPartition) {
 	}
 }
 
-// report logs an error that the client recovers from, the same one once a second.
+// report logs an error from which the client recovers, the same one once a second.
 func (s *session) report(err error) {
 	if text := err.Error(); text == s.intake.lastError && time.Since(s.intake.lastTime) < time.Second {
 		return
 	}
 	s.intake.lastError, s.intake.lastTime = err.Error(), time.Now()
 	if _, ok := errors.AsType[*kgo.ErrGroupSession](err); !ok {
-		s.Logger().Error("Fetching fails; it is tried again", err, nil)
+		s.Logger().Error("Fetching failed and is tried again", err, nil)
 		return
 	}
-	s.Logger().Error("The group cannot be joined; it is tried again", err, watermill.LogFields{"fix": groupAdvice(err)})
+	s.Logger().Error("Joining the group failed and is tried again", err, watermill.LogFields{"fix": groupAdvice(err)})
 }
 
 func groupAdvice(err error) string {

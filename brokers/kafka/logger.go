@@ -7,8 +7,8 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 )
 
-// clientLogger hands what the client has to say on: its warnings and errors as Info,
-// since it recovers from them by itself, the rest as Trace.
+// clientLogger passes on the client's messages: warnings and errors as Info, because the client
+// recovers from them, the rest as Trace.
 type clientLogger struct{ logger watermill.LoggerAdapter }
 
 func (l clientLogger) Level() kgo.LogLevel {

@@ -20,8 +20,8 @@ func readRecord(r *kgo.Record, payload []byte) *message.Message {
 	return wire.Message(headers, payload)
 }
 
-// newRecord returns the record of a message. The payload is copied: when Publish gives
-// up, the client may not have.
+// newRecord returns the record of a message. The payload is copied: the client may still hold it
+// when Publish gives up.
 func (c *Publish) newRecord(topic string, msg *message.Message) (*kgo.Record, error) {
 	headers, err := wire.Headers(msg)
 	if err != nil {
@@ -49,5 +49,5 @@ func (c *Publish) newRecord(topic string, msg *message.Message) (*kgo.Record, er
 }
 
 // ReadRecord returns the message of a record of any producer, in the wire format of
-// watermill-kafka. It is for a Consume.Unmarshal that treats only some records itself.
+// watermill-kafka. It is for a Consume.Unmarshal that handles only some records itself.
 func ReadRecord(r *kgo.Record) *message.Message { return readRecord(r, bytes.Clone(r.Value)) }

@@ -10,15 +10,15 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
-// membership is what the client hears of its group. It is a hook of the client's.
+// membership tracks the client's group. It is a hook of the client.
 type membership struct {
 	patience, joinPatience time.Duration
 
 	mu      sync.Mutex
 	heard   time.Time // when the group last answered; zero: not yet
-	joining bool      // the group is gathering, and answers when it has
+	joining bool      // the group is rebalancing, and answers afterwards
 	member  bool      // a heartbeat was answered since
-	lost    error     // why this member was thrown out, until it is one again
+	lost    error     // why this member was removed, until it is a member again
 }
 
 var (
@@ -48,8 +48,8 @@ func (m *membership) OnBrokerWrite(_ kgo.BrokerMetadata, key int16, _ int, _, _ 
 	m.joining = true
 }
 
-// OnBrokerE2E implements kgo.HookBrokerE2E. What the answer says is not known here: a
-// refusal follows in OnGroupManageError.
+// OnBrokerE2E implements kgo.HookBrokerE2E. It does not know the content of the answer: a refusal
+// follows in OnGroupManageError.
 func (m *membership) OnBrokerE2E(_ kgo.BrokerMetadata, key int16, e2e kgo.BrokerE2E) {
 	if e2e.Err() != nil {
 		return
@@ -73,7 +73,7 @@ func (m *membership) OnGroupManageError(err error) {
 
 var errNotJoined = errors.New("it has not joined the group yet")
 
-// problem says why nothing can be handed to this member, nil if something can.
+// problem returns why this member can receive nothing, or nil.
 func (m *membership) problem() error {
 	m.mu.Lock()
 	defer m.mu.Unlock()

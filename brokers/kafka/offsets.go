@@ -1,19 +1,19 @@
 package kafka
 
 const (
-	unknownOffset = -1 // nothing of the partition was settled yet
-	unknownEpoch  = -1 // of a record in an old format
+	unknownOffset = -1 // no message of the partition is settled yet
+	unknownEpoch  = -1 // the epoch of a record in an old format
 )
 
-// offsets are the messages of a partition from the oldest unsettled one on, in the order
-// of the log. The log may have gaps: offsets need not be consecutive.
+// offsets has the messages of a partition from the oldest unsettled one on, in log order. The log
+// may have gaps: offsets need not be consecutive.
 type offsets struct {
 	started []*item // from head on
 	head    int
 
-	next      int64 // where a new owner of the partition has to begin, or unknownOffset
+	next      int64 // where a new owner of the partition must begin, or unknownOffset
 	epoch     int32 // leader epoch of the last settled message
-	settled   int   // how many there were; it tells whether there is something to commit
+	settled   int   // settled messages, to know whether a commit is due
 	committed int   // settled at the last commit
 }
 
@@ -25,11 +25,11 @@ func (o *offsets) begin(it *item) {
 	o.started = append(o.started, it)
 }
 
-// distance is how many messages were started from the oldest unsettled one on.
+// distance returns how many messages were started from the oldest unsettled one on.
 func (o *offsets) distance() int { return len(o.started) - o.head }
 
-// settle notes that a message needs no further delivery, and moves on over all that
-// are settled without a gap.
+// settle notes that a message needs no further delivery, and moves the head past all gapless
+// settled messages.
 func (o *offsets) settle(it *item) {
 	it.settled = true
 	o.settled++
@@ -42,14 +42,14 @@ func (o *offsets) settle(it *item) {
 	switch {
 	case o.head == len(o.started):
 		o.started, o.head = o.started[:0], 0
-	case o.head > 64 && o.head > len(o.started)/2: // rarely, so that it costs little per message
+	case o.head > 64 && o.head > len(o.started)/2: // rarely, so that a message pays little for it
 		n := copy(o.started, o.started[o.head:])
 		clear(o.started[n:])
 		o.started, o.head = o.started[:n], 0
 	}
 }
 
-// truncate forgets the messages from an offset on, which the log has lost.
+// truncate drops the messages from an offset on, which the log has lost.
 func (o *offsets) truncate(from int64) {
 	kept := o.started[:0]
 	for _, it := range o.started[o.head:] {
@@ -61,11 +61,11 @@ func (o *offsets) truncate(from int64) {
 	o.started, o.head = kept, 0
 	if o.next > from {
 		o.next, o.epoch = from, unknownEpoch
-		o.settled++ // the commit has to go back
+		o.settled++ // the committed offset must go back
 	}
 }
 
-// unsettled returns the messages that were started and not settled.
+// unsettled returns the messages that are started and not settled.
 func (o *offsets) unsettled() []*item {
 	var items []*item
 	for _, it := range o.started[o.head:] {
@@ -76,7 +76,7 @@ func (o *offsets) unsettled() []*item {
 	return items
 }
 
-// ahead returns which messages are settled behind one that is not.
+// ahead returns the messages that are settled after an unsettled one.
 func (o *offsets) ahead() ahead {
 	a := ahead{base: o.next, epoch: unknownEpoch}
 	for _, it := range o.started[o.head:] {

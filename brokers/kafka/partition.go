@@ -8,21 +8,21 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 )
 
-// partition is one partition for as long as it is assigned. Its workers take messages,
-// deliver each and see to its settlement.
+// partition is one partition for as long as it is assigned. Its workers deliver and settle its
+// messages.
 type partition struct {
 	session *session
 	id      int32
 	workers int
 
-	open   context.Context // ended by stop: nothing more is delivered
+	open   context.Context // ended by stop: no further delivery
 	close  context.CancelFunc
 	kept   context.Context // ended by giveUp: settlements no longer count
 	giveUp context.CancelFunc
 	idle   chan struct{} // closed when the last worker has ended
 
 	mu       sync.Mutex
-	changed  sync.Cond // there may be something to take
+	changed  sync.Cond // a message may be available
 	backlog  backlog
 	appetite appetite
 }
@@ -48,7 +48,7 @@ func newPartition(s *session, id int32) *partition {
 
 func (p *partition) stopped() bool { return p.open.Err() != nil }
 
-// ended reports whether nothing runs, and nothing more will.
+// ended reports whether nothing runs, or will run.
 func (p *partition) ended() bool {
 	select {
 	case <-p.idle:
@@ -58,7 +58,7 @@ func (p *partition) ended() bool {
 	}
 }
 
-// add takes fetched records.
+// add adds fetched records.
 func (p *partition) add(records []*kgo.Record) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -97,13 +97,13 @@ func (p *partition) settled(it *item) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.backlog.settle(it)
-	if p.workers > 1 { // a worker alone looks by itself
+	if p.workers > 1 { // a single worker checks by itself
 		p.changed.Signal()
 	}
 }
 
-// again lets a message be delivered once more, after a delay. Until then it keeps its
-// place in the order.
+// again makes a message ready for another delivery, after a delay. It keeps its place in the
+// order meanwhile.
 func (p *partition) again(it *item, delay time.Duration) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -118,14 +118,14 @@ func (p *partition) again(it *item, delay time.Duration) {
 	})
 }
 
-// unsettled counts what was begun.
+// unsettled returns the number of begun and unsettled messages.
 func (p *partition) unsettled() int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return len(p.backlog.offsets.unsettled())
 }
 
-// stop delivers nothing more. What runs may still be settled.
+// stop ends the delivery. Running messages may still be settled.
 func (p *partition) stop() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -135,7 +135,7 @@ func (p *partition) stop() {
 	p.close()
 	p.changed.Broadcast()
 	p.backlog.drop()
-	p.unpause() // the client remembers a pause beyond the assignment
+	p.unpause() // the client keeps a pause after the assignment
 	p.session.intake.poke()
 }
 

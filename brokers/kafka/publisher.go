@@ -15,13 +15,12 @@ import (
 	"github.com/millpond-go/millpond/internal/publishing"
 )
 
-// publishGrace is how much longer than its records Publish waits, so that it is the
-// client that says what has become of each.
+// publishGrace is how much longer than its records Publish waits, so that the client reports the
+// result of each.
 const publishGrace = 5 * time.Second
 
-// publisher waits until all replicas in sync have each message. Errors wrap
-// brokers.ErrClosed, or brokers.ErrUnavailable if the broker did not answer within
-// Publish.Timeout, or [ErrNoTopic].
+// publisher waits until all in-sync replicas have each message. Errors wrap brokers.ErrClosed, or
+// brokers.ErrUnavailable if the broker did not answer within Publish.Timeout, or [ErrNoTopic].
 type publisher struct {
 	publishing.Publisher[*kgo.Record]
 
@@ -42,7 +41,7 @@ func (p *publisher) open(ctx context.Context, topic string) (publishing.Topic[*k
 	return &outlet{p, topic}, nil
 }
 
-// outlet is a topic that is published to.
+// outlet is a topic for publishing.
 type outlet struct {
 	*publisher
 	topic string
@@ -53,9 +52,9 @@ func (o *outlet) Encode(msg *message.Message) (*kgo.Record, error) {
 	return o.broker.config.Publish.newRecord(o.topic, msg)
 }
 
-// topic prepares for the first message to a topic. It is created if that is configured,
-// and asked how large a batch it takes, since one that is too large is refused as a
-// whole. A broker that does not answer is left to the client, which waits for it.
+// topic prepares for the first message to a topic. It creates the topic if that is configured,
+// and reads its largest batch size, because a batch that is too large is refused as a whole. If
+// the broker does not answer, the client waits for it.
 func (p *publisher) topic(ctx context.Context, topic string) error {
 	if topic == "" {
 		return errNoTopicName
@@ -78,7 +77,7 @@ func (p *publisher) topic(ctx context.Context, topic string) error {
 	return nil
 }
 
-// maxBytes is how large a batch for a topic may be.
+// maxBytes returns the largest batch for a topic.
 func (b *Broker) maxBytes(topic string) int32 {
 	limit := min(b.config.Publish.MaxBytes, largestBatch)
 	if n, ok := b.published.Load(topic); ok && n.(int) >= smallestBatch {
@@ -87,7 +86,7 @@ func (b *Broker) maxBytes(topic string) int32 {
 	return int32(limit) //nolint:gosec // no more than largestBatch
 }
 
-// The limits between which the client accepts one.
+// The client accepts limits in this range.
 const (
 	smallestBatch = 512
 	largestBatch  = 64 << 20
@@ -95,8 +94,8 @@ const (
 
 var errNoAnswer = errors.New("the broker has not answered")
 
-// Send implements publishing.Topic. The records stay with the client when ctx ends: to take
-// one back it would have to take those of other calls, too.
+// Send implements publishing.Topic. The client keeps the records when ctx ends: dropping one
+// would drop those of other calls, too.
 func (o *outlet) Send(ctx context.Context, records []*kgo.Record, _ bool) []error {
 	type answer struct {
 		i   int
@@ -121,15 +120,15 @@ func (o *outlet) Send(ctx context.Context, records []*kgo.Record, _ bool) []erro
 			errs[i] = o.explain(o.topic, records[i], err)
 		}
 		if errors.Is(errs[i], ErrNoTopic) {
-			// The client stays with the topic that it knew. If another one of that name is
-			// there, the next call finds it.
+			// The client keeps the topic that it knew. If another one has the name, the next call
+			// finds it.
 			o.client.PurgeTopicsFromProducing(o.topic)
 		}
 	}
 	return errs
 }
 
-// explain adds to an error what to do, and the sentinel that callers test for.
+// explain adds a fix and a sentinel to an error.
 func (p *publisher) explain(topic string, r *kgo.Record, err error) error {
 	switch {
 	case errors.Is(err, kgo.ErrClientClosed):
@@ -146,7 +145,7 @@ func (p *publisher) explain(topic string, r *kgo.Record, err error) error {
 	}
 }
 
-// tooLarge says how large the message is and how large it may be.
+// tooLarge returns an error with the size of the message and the limit.
 func (p *publisher) tooLarge(topic string, r *kgo.Record, err error) error {
 	size, limit := size(r), int(p.broker.maxBytes(topic))
 	if limit < p.broker.config.Publish.MaxBytes {

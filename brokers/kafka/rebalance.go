@@ -11,7 +11,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 )
 
-// owned are the partitions that a member has.
+// owned has the partitions of a member.
 type owned struct {
 	mu         sync.Mutex
 	partitions map[int32]*partition
@@ -42,7 +42,7 @@ func (o *owned) all() []*partition {
 	return slices.Collect(maps.Values(o.partitions))
 }
 
-// has reports whether the marks are of partitions that may be committed.
+// has reports whether the partitions of the marks may still be committed.
 func (o *owned) has(marks map[int32]mark) bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -69,13 +69,13 @@ func (s *session) assigned(_ context.Context, _ *kgo.Client, topics map[string][
 	if len(topics[s.topic]) == 0 {
 		return
 	}
-	// What was polled before belongs to an earlier assignment. It must not be taken for
-	// the beginning of this one, or what lies between would be skipped.
+	// Records polled earlier belong to an earlier assignment. They must not count as the
+	// beginning of this one, because the messages in between would be skipped.
 	s.intake.interrupt()
 	s.owned.mu.Lock()
 	defer s.owned.mu.Unlock()
 	for _, id := range topics[s.topic] {
-		if old := s.owned.partitions[id]; old != nil { // defensive: it was neither revoked nor lost
+		if old := s.owned.partitions[id]; old != nil { // defensive: neither revoked nor lost
 			old.stopNow()
 		}
 		s.owned.partitions[id] = newPartition(s, id)
@@ -86,7 +86,7 @@ func (s *session) assigned(_ context.Context, _ *kgo.Client, topics map[string][
 	s.Logger().Debug("Partitions were assigned", watermill.LogFields{"partitions": topics[s.topic]})
 }
 
-// revoked is called by the client when partitions move, before anybody else gets them.
+// revoked is called by the client when partitions move, before another member gets them.
 func (s *session) revoked(_ context.Context, _ *kgo.Client, topics map[string][]int32) {
 	moving := s.owned.some(topics[s.topic])
 	if len(moving) == 0 {
@@ -101,8 +101,8 @@ func (s *session) revoked(_ context.Context, _ *kgo.Client, topics map[string][]
 	})
 }
 
-// lost is called by the client when the group has thrown this member out: others may
-// have the partitions already.
+// lost is called by the client when the group has removed this member: others may have the
+// partitions already.
 func (s *session) lost(_ context.Context, _ *kgo.Client, topics map[string][]int32) {
 	gone := s.owned.some(topics[s.topic])
 	s.owned.remove(gone)
@@ -114,9 +114,8 @@ func (s *session) lost(_ context.Context, _ *kgo.Client, topics map[string][]int
 	}
 }
 
-// drain lets the handlers of some partitions end, and no new ones begin. It returns how
-// many deliveries are still unsettled after the timeout; their settlement will be
-// ignored.
+// drain waits for the handlers of some partitions, and lets no new ones begin. It returns how
+// many deliveries are still unsettled after the timeout; their settlement will be ignored.
 func (s *session) drain(partitions []*partition, timeout time.Duration) (left int) {
 	for _, p := range partitions {
 		p.stop()
@@ -132,7 +131,7 @@ func (s *session) drain(partitions []*partition, timeout time.Duration) (left in
 		select {
 		case <-p.idle:
 		case <-timer.C:
-			timer.Reset(0) // for the others
+			timer.Reset(0) // for the other partitions
 			left += p.unsettled()
 			p.giveUp()
 			<-p.idle
@@ -141,7 +140,7 @@ func (s *session) drain(partitions []*partition, timeout time.Duration) (left in
 	return left
 }
 
-// forget makes sure that nothing is committed any more, and ends what runs.
+// forget prevents further commits, and ends what runs.
 func (s *session) forget() {
 	s.stop()
 	s.owned.mu.Lock()

@@ -14,31 +14,30 @@ import (
 const (
 	// leaveAtOnce ends a session without waiting for anything.
 	leaveAtOnce time.Duration = 0
-	// leaveTimeout bounds the farewell to the broker: the last commit, and then the
-	// leaving of the group, which spares the others the session timeout. A broker that
-	// hangs is left without.
+	// leaveTimeout bounds the goodbye to the broker: the last commit, and leaving the group,
+	// which saves the others the session timeout. A hanging broker gets no goodbye.
 	leaveTimeout = 5 * time.Second
-	// fetchWait is how long the broker may hold a fetch back that finds nothing. A
-	// partition whose fetching resumes waits for the fetch that is in the air.
+	// fetchWait is how long the broker may delay an empty fetch. A partition whose fetching
+	// resumes waits for the running fetch.
 	fetchWait = 500 * time.Millisecond
-	// heartbeatInterval is how often a member asks whether partitions are to move, of
-	// which it hears in no other way. With ProtocolConsumer the broker names an interval,
-	// by default 5 s, which it does not insist on: a partition that moves would wait for
-	// it twice, once until its owner hears of it, and once until the next one does.
+	// heartbeatInterval is how often a member checks whether partitions move; there is no other
+	// notice. With ProtocolConsumer the broker suggests an interval, 5 s by default, but does not
+	// insist: a moving partition would wait for it twice, until its owner notices, and until the
+	// next one does.
 	heartbeatInterval         = 500 * time.Millisecond
 	consumerHeartbeatInterval = time.Second
 )
 
-// session is one membership in the group, with the partitions that come with it.
+// session is one membership in the group, with its partitions.
 type session struct {
 	*subscription
 
-	client *kgo.Client   // in callbacks of its own: see member
+	client *kgo.Client   // in the client's callbacks use member
 	made   chan struct{} // closed when client is set
 	id     kadm.TopicID
-	ctx    context.Context // ends when the intake of this session does
+	ctx    context.Context // ends with the intake of this session
 	stop   context.CancelFunc
-	life   context.Context // of the client; its end fails what it asks the broker
+	life   context.Context // the client's; its end fails running requests
 	die    context.CancelFunc
 
 	intake     intake
@@ -74,13 +73,13 @@ func newSession(sub *subscription, id kadm.TopicID) (*session, error) {
 	return s, nil
 }
 
-// member returns the client, which may call back before it has been returned to newSession.
+// member returns the client, even in a callback before newSession has it.
 func (s *session) member() *kgo.Client {
 	<-s.made
 	return s.client
 }
 
-// consuming are the options of a subscriber's client.
+// consuming returns the options of a subscriber's client.
 func (s *session) consuming() []kgo.Opt {
 	config := s.config()
 	start := kgo.NewOffset().AtStart()
@@ -92,7 +91,7 @@ func (s *session) consuming() []kgo.Opt {
 		kgo.ConsumerGroup(s.subscriber.config.Group),
 		kgo.ConsumeTopics(s.topic),
 		kgo.ConsumeStartOffset(start),
-		// An offset that the topic no longer has must never skip what it still has.
+		// After a lost offset, existing messages must never be skipped.
 		kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()),
 		kgo.SessionTimeout(config.SessionTimeout),
 		kgo.HeartbeatInterval(min(heartbeatInterval, config.SessionTimeout/3)),
@@ -101,7 +100,7 @@ func (s *session) consuming() []kgo.Opt {
 		kgo.FetchMaxBytes(16 << 20),
 		kgo.FetchMaxPartitionBytes(1 << 20),
 		kgo.FetchIsolationLevel(kgo.ReadCommitted()),
-		kgo.KeepRetryableFetchErrors(), // the client would keep a topic that is gone to itself for long
+		kgo.KeepRetryableFetchErrors(), // the client would hide a missing topic for long
 		kgo.DisableAutoCommit(),        // see commit.go
 		kgo.OnPartitionsAssigned(s.assigned),
 		kgo.OnPartitionsRevoked(s.revoked),
@@ -117,24 +116,24 @@ func (s *session) consuming() []kgo.Opt {
 	return append(options, kgo.Balancers(kgo.CooperativeStickyBalancer()))
 }
 
-// rebalanceTimeout is how long the group waits for its members to give partitions up.
+// rebalanceTimeout is how long the group waits for its members to give up partitions.
 func rebalanceTimeout(c *Consume) time.Duration { return max(time.Minute, 2*c.RebalanceDrain) }
 
-// heartbeat lets a member of ProtocolConsumer hear sooner than the broker proposes.
+// heartbeat makes a member of ProtocolConsumer learn of changes sooner than the broker proposes.
 func (s *session) heartbeat() {
 	ticker := time.NewTicker(consumerHeartbeatInterval)
 	defer ticker.Stop()
 	for {
 		select {
 		case <-ticker.C:
-			s.client.ForceRebalance() // which is what the client calls it
+			s.client.ForceRebalance() // the client's name for a heartbeat
 		case <-s.ctx.Done():
 			return
 		}
 	}
 }
 
-// run takes records in until ctx ends. An error means that the session cannot go on.
+// run receives records until ctx ends. After an error the session cannot go on.
 func (s *session) run(ctx context.Context) error {
 	defer context.AfterFunc(ctx, s.stop)()
 	for s.ctx.Err() == nil {
@@ -146,8 +145,8 @@ func (s *session) run(ctx context.Context) error {
 	return nil
 }
 
-// end waits for what runs, at most as long as drain says, commits, leaves the group and
-// closes the client, for which the broker has leaveTimeout.
+// end waits for running messages, at most drain, commits, leaves the group and closes the client,
+// for which the broker has leaveTimeout.
 func (s *session) end(drain time.Duration) {
 	s.stop()
 	s.NotSettled(s.drain(s.owned.all(), drain), drain)
@@ -155,7 +154,7 @@ func (s *session) end(drain time.Duration) {
 	defer time.AfterFunc(leaveTimeout, s.die).Stop()
 	s.commit()
 	if err := s.client.LeaveGroupContext(s.life); err != nil && !errors.Is(err, kgo.ErrClientClosed) {
-		s.Logger().Info("The group was not left in order; the others have to wait for the session timeout", watermill.LogFields{"error": err.Error()})
+		s.Logger().Info("Leaving the group failed; the other members must wait for the session timeout", watermill.LogFields{"error": err.Error()})
 	}
 	s.client.Close()
 	s.background.Wait()

@@ -11,7 +11,7 @@ import (
 	"github.com/millpond-go/millpond/internal/handout"
 )
 
-// Subscriber gives the messages of one group. It is safe for concurrent use. docs/brokers.md
+// Subscriber receives the messages of one group. It is safe for concurrent use. docs/brokers.md
 // describes its deliveries.
 type Subscriber struct {
 	broker        *Broker
@@ -25,10 +25,10 @@ var (
 	_ brokers.Receiver             = (*Subscriber)(nil)
 )
 
-// Subscribe joins the group for a topic, as a member of its own, and returns the
-// messages of the partitions that it is given. The channel is unbuffered: a message
-// counts as delivered when it is received. Errors wrap brokers.ErrClosed, [ErrNoTopic],
-// or brokers.ErrUnavailable if the broker does not answer in time.
+// Subscribe joins the group for a topic, as a separate member, and returns the messages of its
+// partitions. The channel is unbuffered: a message counts as delivered when it is received.
+// Errors wrap brokers.ErrClosed, [ErrNoTopic], or brokers.ErrUnavailable if the broker does not
+// answer in time.
 func (s *Subscriber) Subscribe(ctx context.Context, topic string) (<-chan *message.Message, error) {
 	id, err := s.ready(ctx, topic)
 	if err != nil {
@@ -45,8 +45,8 @@ func (s *Subscriber) Subscribe(ctx context.Context, topic string) (<-chan *messa
 	return messages, err
 }
 
-// SubscribeInitialize makes the topic if that is configured, and otherwise asks whether
-// it exists. Its errors are those of Subscribe.
+// SubscribeInitialize creates the topic if that is configured, and otherwise checks whether it
+// exists. Its errors are those of Subscribe.
 func (s *Subscriber) SubscribeInitialize(topic string) error {
 	_, err := s.ready(context.Background(), topic)
 	return err
@@ -59,9 +59,9 @@ func (s *Subscriber) ready(ctx context.Context, topic string) (kadm.TopicID, err
 	return s.broker.ensureTopic(ctx, topic, s.broker.config.Consume.WaitForTopic)
 }
 
-// Receiving implements brokers.Receiver: a subscriber that the group has thrown out, or does
-// not answer for a session timeout, gets nothing, though the cluster may answer others. One
-// that is a member without partitions is receiving.
+// Receiving implements brokers.Receiver: a subscriber that the group has removed, or that got no
+// answer for a session timeout, receives nothing, although the cluster may answer others. A
+// member without partitions counts as receiving.
 func (s *Subscriber) Receiving() error {
 	return s.subscriptions.Receiving(func(sub *subscription) (string, error) {
 		return fmt.Sprintf("kafka: topic %s, group %s", sub.topic, s.config.Group), sub.receiving()
@@ -69,9 +69,9 @@ func (s *Subscriber) Receiving() error {
 }
 
 // Close stops the intake, waits until every message is settled, at most
-// SubscriberConfig.DrainTimeout, and commits what was; for that a broker has five
-// seconds more. It may be called many times, also at once, and always returns nil: what
-// cannot be committed comes again.
+// SubscriberConfig.DrainTimeout, and commits; the broker has five seconds more for that. It may
+// be called many times, also at once, and always returns nil: messages that cannot be committed
+// are redelivered.
 func (s *Subscriber) Close() error {
 	_ = s.subscriptions.Close() // never fails
 	s.broker.subscribers.Remove(s)

@@ -13,8 +13,8 @@ import (
 	"github.com/millpond-go/millpond/internal/pause"
 )
 
-// restartPause is the pause before the group is joined again after a session that
-// could not go on. A topic that was made again takes about as long to settle.
+// restartPause is the pause before the group is joined again after a session that could not go
+// on. A topic that was created again takes about as long to settle.
 const restartPause = time.Second
 
 // subscription is one call of Subscribe. It outlives its sessions.
@@ -24,7 +24,7 @@ type subscription struct {
 	subscriber *Subscriber
 	topic      string
 	first      *session
-	membership atomic.Pointer[membership] // of the session; nil between two
+	membership atomic.Pointer[membership] // of the current session; nil between two sessions
 	trouble    *outage.Outage
 }
 
@@ -56,7 +56,7 @@ func (s *subscription) Run() {
 	}
 }
 
-// again opens the next session. It returns nil if the subscription has ended before.
+// again opens the next session. It returns nil if the subscription ended before.
 func (s *subscription) again() *session {
 	for pause.Sleep(s.Context(), restartPause) {
 		id, err := s.subscriber.broker.ensureTopic(s.Context(), s.topic, 0)
@@ -72,7 +72,7 @@ func (s *subscription) again() *session {
 	return nil
 }
 
-// receiving is why nothing comes.
+// receiving returns why no messages come, or nil.
 func (s *subscription) receiving() error {
 	if m := s.membership.Load(); m != nil {
 		return m.problem()

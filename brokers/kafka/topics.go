@@ -14,7 +14,7 @@ import (
 	"github.com/millpond-go/millpond/internal/pause"
 )
 
-// topicPoll is how often a topic that is waited for is asked for.
+// topicPoll is how often a missing topic is checked.
 const topicPoll = 100 * time.Millisecond
 
 // ErrNoTopic: the topic does not exist.
@@ -22,8 +22,8 @@ var ErrNoTopic = errors.New("kafka: no such topic")
 
 var errNoTopicName = errors.New("kafka: the topic is empty: name one")
 
-// ensureTopic returns the id of the topic if it exists, or could be created if the configuration
-// allows that, or appears within wait.
+// ensureTopic returns the id of the topic if it exists, could be created (if the configuration
+// allows that), or appears within wait.
 func (b *Broker) ensureTopic(ctx context.Context, topic string, wait time.Duration) (id kadm.TopicID, err error) {
 	if topic == "" {
 		return id, errNoTopicName
@@ -58,7 +58,7 @@ func (b *Broker) findTopic(ctx context.Context, topic string) (id kadm.TopicID, 
 		return id, fmt.Errorf("kafka: topic %q: %w: allow the user to describe and read it, or check its name", topic, err)
 	case errors.Is(err, kerr.InvalidTopicException):
 		return id, fmt.Errorf("kafka: topic %q: %w: use up to 249 letters, digits, dots, underscores and hyphens", topic, err)
-	case err != nil && !kerr.IsRetriable(err): // a partition may just have no leader
+	case err != nil && !kerr.IsRetriable(err): // a partition may have no leader at the moment
 		return id, fmt.Errorf("kafka: topic %q: %w", topic, err)
 	}
 	return topics[topic].ID, nil
@@ -78,10 +78,10 @@ func (b *Broker) createTopic(ctx context.Context, topic string) (id kadm.TopicID
 		_, err := b.admin.CreateTopic(ctx, partitions, replication, nil, topic)
 		return err
 	})
-	if err != nil && !errors.Is(err, kerr.TopicAlreadyExists) { // made by somebody else, a moment ago
+	if err != nil && !errors.Is(err, kerr.TopicAlreadyExists) { // another client created it a moment ago
 		return id, fmt.Errorf("kafka: creating topic %q: %w", topic, err)
 	}
-	// Brokers hear of a new topic one after another.
+	// Brokers learn of a new topic one after another.
 	for {
 		id, err = b.findTopic(ctx, topic)
 		if !errors.Is(err, ErrNoTopic) {
@@ -93,9 +93,9 @@ func (b *Broker) createTopic(ctx context.Context, topic string) (id kadm.TopicID
 	}
 }
 
-// untilThereAreBrokers calls create again while the cluster has no controller, or fewer
-// brokers than the topic is to have replicas: after a start, and after a moment in which
-// the controller did not hear of a broker. That there are never enough looks the same.
+// untilThereAreBrokers repeats create while the cluster has no controller, or fewer brokers than
+// the topic needs replicas: after a start, or while the controller misses a broker. A cluster
+// that is too small looks the same.
 func untilThereAreBrokers(ctx context.Context, create func() error) error {
 	var refused error
 	for {
@@ -113,8 +113,8 @@ func untilThereAreBrokers(ctx context.Context, create func() error) error {
 	}
 }
 
-// topicLimit returns the largest batch that a topic takes: 0 if the broker does not say
-// so. It reports false if the topic, or the broker, was not there.
+// topicLimit returns the largest batch of a topic: 0 if the broker does not report it. It reports
+// false if the topic, or the broker, was not there.
 func (b *Broker) topicLimit(ctx context.Context, topic string) (limit int, ok bool) {
 	ctx, cancel := context.WithTimeout(ctx, b.config.ConnectTimeout)
 	defer cancel()

@@ -44,8 +44,8 @@ func New(config Config) (*Broker, error) {
 	return b, nil
 }
 
-// Subscriber returns a new subscriber, which is a *[Subscriber]. It returns an error
-// that names every invalid field, or one that wraps brokers.ErrClosed.
+// Subscriber returns a new subscriber, which is a *[Subscriber]. The error names every invalid
+// field, or wraps brokers.ErrClosed.
 func (b *Broker) Subscriber(config brokers.SubscriberConfig) (message.Subscriber, error) {
 	config, err := config.WithDefaults(pkg)
 	if err != nil {
@@ -68,7 +68,7 @@ func (b *Broker) Publisher(brokers.PublisherConfig) (message.Publisher, error) {
 	return p, nil
 }
 
-// Capabilities says what the broker does. All of it is kept exactly.
+// Capabilities describes the broker. It keeps all of it exactly.
 func (b *Broker) Capabilities() brokers.Capabilities {
 	return brokers.Capabilities{
 		System:          "memory",
@@ -85,9 +85,9 @@ func (b *Broker) Capabilities() brokers.Capabilities {
 	}
 }
 
-// Close drops all messages and closes what is still open, without a drain: contexts
-// of unsettled messages end, output channels are closed, waiting publishers get
-// brokers.ErrClosed. It may be called many times and always returns nil.
+// Close drops all messages and closes everything that is open, without a drain: contexts of
+// unsettled messages end, output channels are closed, waiting publishers get brokers.ErrClosed.
+// It may be called many times and always returns nil.
 func (b *Broker) Close() error {
 	b.mu.Lock()
 	b.end()
@@ -95,8 +95,8 @@ func (b *Broker) Close() error {
 	b.topics = nil
 	b.mu.Unlock()
 
-	// Every intake stops before any delivery is taken back, or the message would
-	// be handed to the next subscriber.
+	// Every intake stops before any delivery is taken back, because the message would be handed
+	// to the next subscriber.
 	subscribers := b.subscribers.Seal()
 	for _, s := range subscribers {
 		s.stop()

@@ -8,18 +8,16 @@ import (
 	"github.com/millpond-go/millpond/brokers"
 )
 
-// DeadLetter is a message that a group was not able to settle within
-// Config.DeliveryLimit deliveries.
+// DeadLetter is a message that a group has not settled within Config.DeliveryLimit deliveries.
 type DeadLetter struct {
 	Message  *message.Message // a copy, without a context; settling it has no effect
 	Delivery brokers.Delivery // of the last delivery
 	At       time.Time        // when it became a dead letter
 }
 
-// DeadLetters returns the dead letters of one group of a topic, the first to die
-// first. They stay, and keep their places in the topic's capacity, until
-// [Broker.DropDeadLetters]. It returns nil if there are none, also for topics and
-// groups that do not exist.
+// DeadLetters returns the dead letters of one group of a topic, the oldest first. They stay, and
+// keep their places in the topic's capacity, until [Broker.DropDeadLetters]. It returns nil if
+// there are none, also for unknown topics and groups.
 func (b *Broker) DeadLetters(topic, ofGroup string) (letters []DeadLetter) {
 	b.visit(topic, ofGroup, func(g *group) {
 		for _, dead := range g.dead {
@@ -33,8 +31,8 @@ func (b *Broker) DeadLetters(topic, ofGroup string) (letters []DeadLetter) {
 	return letters
 }
 
-// DropDeadLetters settles all dead letters of one group of a topic, which frees
-// their places, and returns how many there were.
+// DropDeadLetters settles all dead letters of one group of a topic, which frees their places, and
+// returns their number.
 func (b *Broker) DropDeadLetters(topic, ofGroup string) (dropped int) {
 	b.visit(topic, ofGroup, func(g *group) {
 		for _, dead := range g.dead {
@@ -46,7 +44,7 @@ func (b *Broker) DropDeadLetters(topic, ofGroup string) (dropped int) {
 	return dropped
 }
 
-// visit calls f with a group that exists, and the topic's mutex held.
+// visit calls f with an existing group, holding the topic's mutex.
 func (b *Broker) visit(topicName, groupName string, f func(*group)) {
 	b.mu.Lock()
 	t := b.topics[topicName]

@@ -1,9 +1,9 @@
-// Package memory is a bounded message broker inside the process, for tests, examples and
-// programs that need no broker of their own. It keeps the contract of package brokers in
-// full, with the redeliveries, counts and limits of a real one. docs/brokers.md has the rest.
+// Package memory is a bounded message broker inside the process, for tests, examples and programs
+// that need no separate broker. It keeps the contract of package brokers in full, with the
+// redeliveries, counts and limits of a real one. docs/brokers.md has the rest.
 //
-// Every [New] and every URL opened makes a broker of its own, with nothing in it: subscribers
-// and publishers must come from the same one. Nothing survives the process or [Broker.Close].
+// Every [New] and every opened URL creates a separate, empty broker: subscribers and publishers
+// must come from the same one. Nothing survives the process or [Broker.Close].
 //
 // Importing the package registers the scheme memory in the default mux:
 //
@@ -15,5 +15,5 @@
 //	when_full         wait (default) or fail
 //	delivery_limit    deliveries before a message is dead-lettered; default 0, no limit
 //	redelivery_delay  pause after a plain nack, such as 50ms; default 10ms, 0s for none
-//	key_metadata      metadata key that becomes Delivery.Key; default none
+//	key_metadata      metadata field that becomes Delivery.Key; default none
 package memory

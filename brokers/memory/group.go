@@ -6,12 +6,12 @@ import (
 	"time"
 )
 
-// group is one consumer group of a topic. The topic's mutex guards it; all methods
-// but those of the timers need it held.
+// group is one consumer group of a topic. The topic's mutex guards it and must be held by all
+// methods, except those of the timers.
 type group struct {
 	topic   *topic
 	ready   queue
-	changed sync.Cond // something may be ready, or an intake has ended
+	changed sync.Cond // an item may be ready, or an intake has ended
 	delayed map[*item]*time.Timer
 	dead    []deadItem
 }
@@ -39,7 +39,7 @@ func (g *group) add(e *entry) {
 	g.putBack(&item{entry: e})
 }
 
-// take removes and returns the first item that is ready, nil if there is none.
+// take removes and returns the first ready item, or nil.
 func (g *group) take() *item {
 	if g.ready.Len() == 0 {
 		return nil
@@ -69,8 +69,7 @@ func (g *group) putBackAfter(it *item, delay time.Duration) {
 	})
 }
 
-// spend counts a failed or lost delivery, and reports whether the item thereby
-// became a dead letter.
+// spend counts a failed or lost delivery, and reports whether the item became a dead letter.
 func (g *group) spend(it *item) bool {
 	it.spent++
 	limit := g.topic.config.DeliveryLimit
@@ -81,7 +80,7 @@ func (g *group) spend(it *item) bool {
 	return true
 }
 
-// wakeAll lets subscriptions whose intake has ended notice. It takes the mutex itself.
+// wakeAll wakes subscriptions whose intake has ended. It takes the mutex itself.
 func (g *group) wakeAll() {
 	g.topic.mu.Lock()
 	defer g.topic.mu.Unlock()

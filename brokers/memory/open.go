@@ -21,9 +21,8 @@ func init() {
 	brokers.DefaultMux().HandleCheck(Scheme, urlmux.Parsed(parseURL))
 }
 
-// Open makes a new broker from a URL; the package documentation lists the
-// parameters. All mistakes in the URL are returned as one error. It is a
-// brokers.Opener, for programs with a mux of their own.
+// Open creates a new broker from a URL; the package documentation lists the parameters. One error
+// names all errors in the URL. It is a brokers.Opener, for programs with a mux of their own.
 func Open(_ context.Context, u *url.URL) (brokers.Broker, error) {
 	config, err := parseURL(u)
 	if err != nil {
@@ -36,7 +35,7 @@ func parseURL(u *url.URL) (Config, error) {
 	var config Config
 	var errs []error
 	if u.User != nil || u.Host != "" || u.Opaque != "" || strings.Trim(u.Path, "/") != "" || u.Fragment != "" {
-		// What stands there may be a password, so it is not repeated.
+		// The error does not quote it, because it may be a password.
 		errs = append(errs, errors.New("memory: the URL names a user, host, path or fragment: write memory://?parameter=value, the broker has no address"))
 	}
 	setters := urlquery.Fields(&config)

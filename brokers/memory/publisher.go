@@ -17,10 +17,10 @@ type publisher struct {
 	end    context.CancelFunc
 }
 
-// Publish stores copies of the messages in their order. If one is refused, those
-// before it are stored and those after it are not. The context of a message bounds
-// only the waiting for a place. Errors wrap brokers.ErrClosed, or brokers.ErrFull,
-// the latter together with the context's error if that ended the waiting.
+// Publish stores copies of the messages in their order. If one is refused, the earlier ones are
+// stored and the later ones are not. The context of a message bounds only the wait for a place.
+// Errors wrap brokers.ErrClosed or brokers.ErrFull, the latter together with the context's error
+// if that ended the wait.
 func (p *publisher) Publish(topic string, messages ...*message.Message) error {
 	t, err := p.broker.topic(topic)
 	if err != nil {

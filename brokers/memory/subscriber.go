@@ -9,7 +9,7 @@ import (
 	"github.com/millpond-go/millpond/internal/handout"
 )
 
-// Subscriber gives the messages of one group. It is safe for concurrent use. docs/brokers.md
+// Subscriber receives the messages of one group. It is safe for concurrent use. docs/brokers.md
 // describes its deliveries.
 type Subscriber struct {
 	broker        *Broker
@@ -33,8 +33,8 @@ func (s *Subscriber) Subscribe(ctx context.Context, topic string) (<-chan *messa
 	return s.subscriptions.Start(pkg, newSubscription(ctx, s, t))
 }
 
-// SubscribeInitialize makes the group known to the topic, so that everything
-// published from now on waits for it. Its errors are those of Subscribe.
+// SubscribeInitialize adds the group to the topic, so that all messages published from now on
+// wait for it. Its errors are those of Subscribe.
 func (s *Subscriber) SubscribeInitialize(topic string) error {
 	t, err := s.open(topic)
 	if err != nil {
@@ -62,17 +62,16 @@ func (s *Subscriber) Close() error {
 	return nil
 }
 
-// Abandon ends the subscriber as the death of its process would: nothing is
-// drained, what is unsettled comes again at once, flagged Suspect, and counts
-// towards the delivery limit. The handlers that still run may ack or nack; it has
-// no effect. It is meant for tests.
+// Abandon ends the subscriber like the death of its process: without a drain, unsettled messages
+// are redelivered at once, flagged Suspect, and count towards the delivery limit. Acks and nacks
+// of handlers that still run have no effect. It is meant for tests.
 func (s *Subscriber) Abandon() {
 	s.stop()
 	s.subscriptions.Each(func(sub *subscription) { sub.Desk.Abandon() })
 	_ = s.Close() // never fails
 }
 
-// stop refuses new subscriptions and ends the intake of the present ones.
+// stop refuses new subscriptions and ends the intake of the current ones.
 func (s *Subscriber) stop() {
 	for _, sub := range s.subscriptions.Seal() {
 		sub.Stop()

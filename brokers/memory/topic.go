@@ -17,14 +17,14 @@ type topic struct {
 
 	mu      sync.Mutex // guards everything below, and all groups
 	last    uint64     // sequence number of the newest message
-	held    list.List  // every *entry that takes a place, oldest first
+	held    list.List  // every *entry with a place, oldest first
 	settled list.List  // those that all groups have settled, longest settled first
 	groups  map[string]*group
-	room    chan struct{} // closed when a place may be free; nil if nobody waits
+	room    chan struct{} // closed when a place may be free; nil without waiters
 }
 
-// entry is a published message. It does not change after it was published, except
-// open and place, which the topic guards.
+// entry is a published message. Only open and place change after publishing; the topic guards
+// them.
 type entry struct {
 	uuid     string
 	metadata message.Metadata
@@ -64,8 +64,8 @@ func (e *entry) message() *message.Message {
 	return msg
 }
 
-// publish stores e and returns nil, or stores nothing and returns a channel that is
-// closed when it is worth trying again.
+// publish stores e and returns nil, or stores nothing and returns a channel that is closed when
+// another try may succeed.
 func (t *topic) publish(e *entry) (room <-chan struct{}) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -89,8 +89,8 @@ func (t *topic) publish(e *entry) (room <-chan struct{}) {
 	return nil
 }
 
-// join returns the group of that name. A new one gets everything that is held,
-// which thereby is settled by all groups no longer. t.mu must be held.
+// join returns the group of that name. A new one gets all held messages, which are then no longer
+// settled by all groups. t.mu must be held.
 func (t *topic) join(name string) *group {
 	if g := t.groups[name]; g != nil {
 		return g

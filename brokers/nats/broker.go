@@ -21,11 +21,11 @@ import (
 )
 
 var (
-	// ErrNoStream: no stream takes the topic's messages, and Config.CreateStreams is off.
+	// ErrNoStream: no stream has the topic's messages, and Config.CreateStreams is off.
 	ErrNoStream = errors.New("nats: no stream takes the topic")
-	// ErrConsumerDiffers: the group's consumer was made with other settings.
+	// ErrConsumerDiffers: the group's consumer exists with other settings.
 	ErrConsumerDiffers = errors.New("nats: the consumer has other settings")
-	// ErrTooLarge: the message is larger than the server takes.
+	// ErrTooLarge: the message exceeds the server's limit.
 	ErrTooLarge = fmt.Errorf("nats: %w", brokers.ErrTooLarge)
 	// ErrTopic: a topic must be a subject of NATS without wildcards.
 	ErrTopic = errors.New("nats: the topic is no subject: write words of printable characters joined by dots, without * and >")
@@ -47,9 +47,8 @@ var (
 	_ brokers.Pinger = (*Broker)(nil)
 )
 
-// New connects to a server. It returns an error that names every invalid field, or one that
-// says why the server cannot be used, at the latest after Config.ConnectTimeout; the latter
-// wraps brokers.ErrUnavailable.
+// New connects to a server. The error names every invalid field, or says why the server cannot be
+// used; in that case it wraps brokers.ErrUnavailable and comes within Config.ConnectTimeout.
 func New(ctx context.Context, config Config) (*Broker, error) {
 	if err := config.validate(urlquery.InGo); err != nil {
 		return nil, err
@@ -72,8 +71,8 @@ func New(ctx context.Context, config Config) (*Broker, error) {
 	return b, nil
 }
 
-// connect connects to a server. The client tries one after the other and knows no context,
-// so it is left to itself when that ends.
+// connect connects to a server. The client tries one after the other and ignores contexts, so
+// when ctx ends it is left to itself.
 func (b *Broker) connect(ctx context.Context) error {
 	type answer struct {
 		conn *natsgo.Conn
@@ -122,12 +121,12 @@ func (b *Broker) options() []natsgo.Option {
 	return append(options, c.Options...)
 }
 
-// connections tells connections apart. After a new one the server may have forgotten
-// deliveries that it had made.
+// connections counts connections. After a reconnect the server may have forgotten earlier
+// deliveries.
 func (b *Broker) connections() uint64 { return b.conn.Stats().Reconnects }
 
-// Ping asks the server whether it answers, and has JetStream. Its error wraps
-// brokers.ErrUnavailable, or brokers.ErrClosed.
+// Ping checks whether the server answers, and has JetStream. Its error wraps
+// brokers.ErrUnavailable or brokers.ErrClosed.
 func (b *Broker) Ping(ctx context.Context) error {
 	select {
 	case <-b.ended:
@@ -175,8 +174,8 @@ func (b *Broker) Publisher(brokers.PublisherConfig) (message.Publisher, error) {
 	return newPublisher(b), nil
 }
 
-// Capabilities says what JetStream does. The delivery limit is that of Consume, which
-// Subscribe compares with the server's.
+// Capabilities describes JetStream. The delivery limit is that of Consume, which Subscribe
+// compares with the server's.
 func (b *Broker) Capabilities() brokers.Capabilities {
 	return brokers.Capabilities{
 		System:          "nats",
@@ -190,23 +189,22 @@ func (b *Broker) Capabilities() brokers.Capabilities {
 	}
 }
 
-// Close closes the subscribers that are open, as Subscriber.Close does, and the connection:
-// what is being published then fails with brokers.ErrClosed. It may be called many times
-// and always returns nil.
+// Close closes the open subscribers, like Subscriber.Close, and the connection: running calls of
+// Publish fail with brokers.ErrClosed. It may be called many times and always returns nil.
 func (b *Broker) Close() error {
 	_ = b.subscribers.Close() // never fails
 	b.closing.Do(func() {
 		close(b.ended)
-		_ = b.conn.FlushTimeout(flushTimeout) // acks; what is lost of them comes again
+		_ = b.conn.FlushTimeout(flushTimeout) // flushes acks; messages whose ack is lost are redelivered
 		b.conn.Close()
 	})
 	return nil
 }
 
-// flushTimeout bounds how long acks are waited for that are on their way.
+// flushTimeout bounds the wait for acks in transit.
 const flushTimeout = 5 * time.Second
 
-// unavailable says that a question was not answered.
+// unavailable says that a request was not answered.
 func unavailable(err error) error {
 	var netErr net.Error
 	if errors.Is(err, context.DeadlineExceeded) || errors.Is(err, natsgo.ErrTimeout) || errors.Is(err, natsgo.ErrConnectionClosed) ||

@@ -22,60 +22,58 @@ type Config struct {
 	TLS         *tls.Config // nil: no TLS
 	Credentials string      `config:"credentials"` // file with a user's JWT and seed; empty: none
 
-	// ConnectTimeout bounds New, and each question that Subscribe asks.
+	// ConnectTimeout bounds New, and each request that Subscribe makes.
 	ConnectTimeout time.Duration `config:"connect_timeout" default:"10s" check:"positive"`
 
-	// CreateStreams makes a stream for a topic that no stream takes, and the stream that
-	// keeps what the server says of messages at their delivery limit.
+	// CreateStreams creates a stream for a topic without one, and the stream that keeps the
+	// server's advisories about messages at their delivery limit.
 	CreateStreams bool `config:"create_streams"`
-	Replicas      int  `config:"replicas" default:"1" check:"positive"` // of streams that are made
+	Replicas      int  `config:"replicas" default:"1" check:"positive"` // of created streams
 
 	Consume Consume `config:""`
 	Publish Publish `config:""`
 
-	// Options are added to those of the connection, last, so that they win.
+	// Options are added last to those of the connection, so that they take precedence.
 	Options []natsgo.Option
 }
 
-// Consume configures subscribers. AckWait and StartAtNewest count when the server's consumer
-// is made. Subscribe refuses one that was made with another DeliveryLimit, or without
-// Ordered where that is set.
+// Consume configures subscribers. AckWait and StartAtNewest apply when the server's consumer is
+// created. Subscribe refuses one that exists with another DeliveryLimit, or without Ordered if
+// that is set.
 type Consume struct {
-	// Consumer makes the name of the durable consumer from {topic} and {group}. Characters
-	// that a name may not have become their hash.
+	// Consumer is the pattern for the name of the durable consumer, with {topic} and {group}.
+	// Characters that a name may not have are replaced by a hash.
 	Consumer string `config:"consumer" default:"{group}-{topic}"`
 
-	// AckWait is how long the server waits for a sign of life of an unsettled message,
-	// which is given while a handler has it. At least 1 second.
+	// AckWait is how long the server waits for a sign of life of an unsettled message. A
+	// handler's message gets one automatically. At least 1 second.
 	AckWait time.Duration `config:"ack_wait" default:"30s" check:"positive"`
 
-	// DeliveryLimit is how often a message is delivered. At the limit it stays in its
-	// stream and is not delivered again; a stream of advisories says so. Zero: no limit.
+	// DeliveryLimit is how often a message is delivered. At the limit it stays in its stream and
+	// is not delivered again; a stream keeps the server's advisory. Zero: no limit.
 	DeliveryLimit int `config:"delivery_limit" check:"positive"`
 
-	// Ordered lets one message of the group be unsettled at a time, in all processes
-	// together, so that a nacked one keeps those behind it waiting.
+	// Ordered allows one unsettled message of the group at a time, in all processes together, so
+	// that a nacked one blocks those behind it.
 	Ordered bool `config:"ordered"`
 
-	// StartAtNewest lets a new group begin with what is published from then on.
+	// StartAtNewest makes a new group begin with messages published from then on.
 	StartAtNewest bool `config:"start" check:"oldest|newest"`
 
-	// RedeliveryDelay is the first pause before a nacked message comes again, if its
-	// GiveBack names none; it doubles with each delivery, up to 30 times itself and 30
-	// seconds.
+	// RedeliveryDelay is the first pause before a nacked message is redelivered, if its GiveBack
+	// sets none; it doubles with each delivery, up to 30 times itself and 30 seconds.
 	RedeliveryDelay time.Duration `config:"redelivery_delay" default:"1s" check:"positive"`
 
 	// Unmarshal, if not nil, replaces the wire format for reading. Its error, or its panic,
-	// becomes Delivery.Undecodable; the message is then what the wire format reads. It is
-	// called for each delivery and must not keep or change the message.
+	// becomes Delivery.Undecodable; the message is then read in the wire format. It is called for
+	// each delivery and must not keep or change the message.
 	Unmarshal func(jetstream.Msg) (*message.Message, error)
 }
 
 // Publish configures publishers.
 type Publish struct {
-	// MsgID sends the UUID as Nats-Msg-Id, which becomes Delivery.NativeID. The server then
-	// drops what is published again under the same UUID within the stream's duplicate
-	// window.
+	// MsgID sends the UUID as Nats-Msg-Id, which becomes Delivery.NativeID. The server then drops
+	// messages that are published again with the same UUID within the stream's duplicate window.
 	MsgID bool `config:"msg_id"`
 
 	// Timeout bounds Publish while the server does not answer.
@@ -84,13 +82,13 @@ type Publish struct {
 
 const pkg = "nats"
 
-// validate names every invalid field and what to write instead.
+// validate returns an error that names every invalid field and what to write instead.
 func (c *Config) validate(named urlquery.Named) error {
 	return urlquery.Check(pkg, c, named, func(wrong urlquery.Wrong) {
 		if len(c.Servers) == 0 || slices.Contains(c.Servers, "") {
 			wrong("Servers", fmt.Sprintf("%q", c.Servers), "name one server at least, as host:port")
 		}
-		if slices.ContainsFunc(c.Servers, func(s string) bool { return strings.Contains(s, "@") }) { // it is not repeated
+		if slices.ContainsFunc(c.Servers, func(s string) bool { return strings.Contains(s, "@") }) { // the error does not quote it
 			wrong("Servers", "an address with a user", fmt.Sprintf("remove it, and set %s and %s, or Credentials", UsernameVariable, PasswordVariable))
 		}
 		if name := c.Consume.Consumer; name != "" && !(strings.Contains(name, "{topic}") && strings.Contains(name, "{group}")) {

@@ -12,12 +12,11 @@ import (
 	"github.com/millpond-go/millpond/internal/handout"
 )
 
-// handOut hands a message out and settles it. A sign of life goes to the server as long as
-// the message is in hand.
+// handOut hands a message out and settles it. Until then it sends signs of life to the server.
 func (s *subscription) handOut(from jetstream.Msg) {
 	msg, facts := s.read(from)
 	h := s.Handout(msg, facts)
-	h.Keep, h.KeepEvery = func() { _ = from.InProgress() }, s.source.ackWait()/3 // the next one comes soon
+	h.Keep, h.KeepEvery = func() { _ = from.InProgress() }, s.source.ackWait()/3 // an error is ignored: the next one follows soon
 	fate, giveBack := h.Deliver()
 	var err error
 	switch fate {
@@ -31,16 +30,16 @@ func (s *subscription) handOut(from jetstream.Msg) {
 	case handout.Abandoned:
 	}
 	if err != nil {
-		s.Logger().Debug("A message cannot be settled; it comes again", watermill.LogFields{"error": err.Error()})
+		s.Logger().Debug("A message could not be settled and is redelivered", watermill.LogFields{"error": err.Error()})
 	}
 }
 
-// read makes a fresh copy of a message, and says what is known about its delivery.
+// read returns a fresh copy of a message, and the facts of its delivery.
 func (s *subscription) read(from jetstream.Msg) (*message.Message, brokers.Delivery) {
 	facts := brokers.Delivery{Topic: s.source.topic, NativeID: from.Headers().Get(jetstream.MsgIDHeader)}
 	meta, err := from.Metadata()
 	if err != nil {
-		facts.Suspect = true // nothing is known
+		facts.Suspect = true // without metadata nothing is known
 	} else {
 		facts.Coordinates = meta.Stream + "/" + strconv.FormatUint(meta.Sequence.Stream, 10)
 		facts.Time = meta.Timestamp

@@ -1,5 +1,5 @@
-// Package nats is a broker on NATS JetStream, on nats.go. It writes and reads the wire format
-// of watermill-nats' NATSMarshaler.
+// Package nats is a broker on NATS JetStream, on nats.go. It writes and reads the wire format of
+// watermill-nats' NATSMarshaler.
 //
 // # URL
 //
@@ -7,18 +7,18 @@
 //
 //	nats://host:port,host:port/?parameter=value&…
 //
-// Topics are subjects; groups are durable pull consumers. Credentials come from the
-// environment variables MILLPOND_NATS_USERNAME and MILLPOND_NATS_PASSWORD, or from a file.
-// Parameters, all optional:
+// Topics are subjects; groups are durable pull consumers. Credentials come from the environment
+// variables MILLPOND_NATS_USERNAME and MILLPOND_NATS_PASSWORD, or from a file. Parameters, all
+// optional:
 //
 //	credentials       file with a user's JWT and seed
 //	tls               true or false (default); tls_ca, tls_cert, tls_key, tls_server_name
-//	connect_timeout   bound of each question at start; default 10s
-//	create_streams    true: make streams that are missing; default false
-//	replicas          of streams that are made; default 1
+//	connect_timeout   bound of each request at the start; default 10s
+//	create_streams    true: create missing streams; default false
+//	replicas          of created streams; default 1
 //
 //	consumer          name of the consumer; default {group}-{topic}
-//	ack_wait          without a sign of life, before a message comes again; default 30s
+//	ack_wait          time without a sign of life before a redelivery; default 30s
 //	delivery_limit    deliveries of a message; default none
 //	ordered           true: one unsettled message of the group at a time; default false
 //	start             where a new group begins: oldest (default) or newest
@@ -29,11 +29,11 @@
 //
 // # Delivery semantics
 //
-// A Subscribe call pulls no more than its InFlight, and tells the server while a message is
-// held that it is alive, so that none comes again for the time a handler takes. A nack comes
-// again after its delay; the server counts it. After a new connection, messages that may
-// have been in flight are Suspect, whatever their count says.
+// A Subscribe call pulls no more than its InFlight, and sends signs of life for held messages, so
+// that a long handler causes no redelivery. A nacked message is redelivered after its delay; the
+// server counts it. After a new connection, messages that may have been in flight are Suspect,
+// whatever their count says.
 //
-// A message at its delivery limit stays in its stream. The server says so once, in an
-// advisory; the stream millpond_max_deliveries keeps it.
+// A message at its delivery limit stays in its stream. The server reports it once, in an
+// advisory; the stream millpond_max_deliveries keeps the advisory.
 package nats

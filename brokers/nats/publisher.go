@@ -35,7 +35,7 @@ func newPublisher(b *Broker) *publisher {
 	return p
 }
 
-// outlet is a subject that is published to.
+// outlet is a subject for publishing.
 type outlet struct {
 	*publisher
 	subject string
@@ -64,12 +64,12 @@ func (o *outlet) Send(ctx context.Context, messages []*natsgo.Msg, _ bool) []err
 	return errs
 }
 
-// send publishes messages, and says what became of each.
+// send publishes messages, and returns the result of each.
 func (p *publisher) send(ctx context.Context, messages []*natsgo.Msg) []error {
 	errs := make([]error, len(messages))
 	futures := make([]jetstream.PubAckFuture, len(messages))
-	// The client lets some thousands be outstanding, and waits for those: not for the 200 ms
-	// only that it waits by itself.
+	// The client allows some thousands of outstanding messages. Wait for these as long as ctx,
+	// not only the client's 200 ms.
 	deadline, _ := ctx.Deadline()
 	for i, msg := range messages {
 		if errs[i] = context.Cause(ctx); errs[i] == nil {
@@ -93,7 +93,7 @@ func (p *publisher) send(ctx context.Context, messages []*natsgo.Msg) []error {
 	return errs
 }
 
-// sendAgain sends what no stream has taken, after one was made.
+// sendAgain sends messages without a stream again, after one was created.
 func (p *publisher) sendAgain(ctx context.Context, messages []*natsgo.Msg, errs []error) []error {
 	var again []*natsgo.Msg
 	var places []int
@@ -125,8 +125,8 @@ func (p *publisher) explain(err error) error {
 	return unavailable(err)
 }
 
-// isTooLarge reports whether the server says that the message, or its headers, are larger
-// than the stream takes.
+// isTooLarge reports whether the server says that the message, or its headers, exceed the
+// stream's limit.
 func isTooLarge(err error) bool {
 	const headers, message = 10097, 10054
 	api, ok := errors.AsType[*jetstream.APIError](err)

@@ -12,8 +12,8 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// advisories is the stream in which the server's word of messages at their delivery limit
-// is kept: it is said once, and to nobody if nobody listens.
+// advisories is the stream that keeps the server's advisories about messages at their delivery
+// limit: each is sent once, and lost without a listener.
 const (
 	advisories        = "millpond_max_deliveries"
 	advisorySubject   = "$JS.EVENT.ADVISORY.CONSUMER.MAX_DELIVERIES."
@@ -21,7 +21,7 @@ const (
 	longestNameOfNATS = 200
 )
 
-// stream returns the name of the stream that takes a topic's messages.
+// stream returns the name of the stream with a topic's messages.
 func (b *Broker) stream(ctx context.Context, topic string) (string, error) {
 	if !validSubject(topic) {
 		return "", fmt.Errorf("%w: %q", ErrTopic, topic)
@@ -33,8 +33,7 @@ func (b *Broker) stream(ctx context.Context, topic string) (string, error) {
 	return name, nil
 }
 
-// streamOf returns the stream that takes a subject, which is made if it is missing and that
-// is configured.
+// streamOf returns the stream for a subject. It creates a missing one, if that is configured.
 func (b *Broker) streamOf(ctx context.Context, subject string, config jetstream.StreamConfig) (string, error) {
 	name, err := b.js.StreamNameBySubject(ctx, subject)
 	if !errors.Is(err, jetstream.ErrStreamNotFound) {
@@ -50,12 +49,12 @@ func (b *Broker) streamOf(ctx context.Context, subject string, config jetstream.
 	}
 	name, err = b.js.StreamNameBySubject(ctx, subject)
 	if errors.Is(err, jetstream.ErrStreamNotFound) {
-		return "", fmt.Errorf("%w: stream %q is there and takes other subjects: add it, or create another stream", ErrNoStream, config.Name)
+		return "", fmt.Errorf("%w: stream %q exists with other subjects: add it, or create another stream", ErrNoStream, config.Name)
 	}
 	return name, unavailable(err)
 }
 
-// consumer returns the durable consumer of a group, which is made if it is missing.
+// consumer returns the durable consumer of a group. It creates a missing one.
 func (b *Broker) consumer(ctx context.Context, stream, topic, group string) (jetstream.Consumer, error) {
 	want := b.consumerConfig(topic, group)
 	consumer, err := b.js.Consumer(ctx, stream, want.Durable)
@@ -82,7 +81,7 @@ func (b *Broker) consumerConfig(topic, group string) jetstream.ConsumerConfig {
 		AckWait:       c.AckWait,
 		FilterSubject: topic,
 		MaxDeliver:    -1,
-		MaxAckPending: -1, // subscribers ask for no more than they have slots
+		MaxAckPending: -1, // subscribers pull no more than they have slots
 	}
 	if c.DeliveryLimit > 0 {
 		config.MaxDeliver = c.DeliveryLimit
@@ -96,9 +95,9 @@ func (b *Broker) consumerConfig(topic, group string) jetstream.ConsumerConfig {
 	return config
 }
 
-// differs names the first setting that would break what is promised here.
+// differs names the first setting that would break a promise of this package.
 func differs(has, want jetstream.ConsumerConfig) error {
-	unlimited := func(n int) int { return max(n, 0) } // 0 and -1 say the same
+	unlimited := func(n int) int { return max(n, 0) } // 0 and -1 mean the same
 	switch {
 	case has.AckPolicy != want.AckPolicy:
 		return fmt.Errorf("its ack policy is %q, needed is %q", has.AckPolicy, want.AckPolicy)
@@ -116,7 +115,7 @@ func differs(has, want jetstream.ConsumerConfig) error {
 	return nil
 }
 
-// keepAdvisories sees that the server's word of messages at their limit is kept.
+// keepAdvisories creates the stream that keeps the server's advisories.
 func (b *Broker) keepAdvisories(ctx context.Context, stream, consumer string) error {
 	subject := advisorySubject + stream + "." + consumer
 	_, err := b.streamOf(ctx, subject, jetstream.StreamConfig{Name: advisories, Subjects: []string{advisorySubject + ">"}, MaxAge: advisoriesMaxAge})
@@ -136,8 +135,8 @@ func validSubject(subject string) bool {
 	return !strings.ContainsFunc(subject, func(r rune) bool { return r <= ' ' || r == 0x7f })
 }
 
-// safeName is s as the name of a stream or consumer. A hash tells apart what would look
-// alike, and what is too long.
+// safeName returns s as the name of a stream or consumer. A hash distinguishes names that would
+// look alike, and shortens long ones.
 func safeName(s string) string {
 	safe := strings.Map(func(r rune) rune {
 		if r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || r == '-' || r == '_' {

@@ -10,7 +10,7 @@ import (
 	"github.com/millpond-go/millpond/internal/handout"
 )
 
-// Subscriber gives the messages of one group. It is safe for concurrent use. docs/brokers.md
+// Subscriber receives the messages of one group. It is safe for concurrent use. docs/brokers.md
 // describes its deliveries.
 type Subscriber struct {
 	broker        *Broker
@@ -35,8 +35,8 @@ func (s *Subscriber) Subscribe(ctx context.Context, topic string) (<-chan *messa
 	return s.subscriptions.Start(pkg, newSubscription(ctx, s, from))
 }
 
-// SubscribeInitialize makes the group known to the topic's stream, so that everything
-// published from now on waits for it. Its errors are those of Subscribe.
+// SubscribeInitialize adds the group to the topic's stream, so that all messages published from
+// now on wait for it. Its errors are those of Subscribe.
 func (s *Subscriber) SubscribeInitialize(topic string) error {
 	_, err := s.find(context.Background(), topic)
 	return err
@@ -56,8 +56,8 @@ func (s *Subscriber) find(ctx context.Context, topic string) (from source, err e
 	return from, err
 }
 
-// Receiving implements brokers.Receiver: messages cannot come without a connection, and not
-// from a stream or consumer that is gone.
+// Receiving implements brokers.Receiver: no messages come without a connection, or from a deleted
+// stream or consumer.
 func (s *Subscriber) Receiving() error {
 	if !s.subscriptions.Closed() && !s.broker.conn.IsConnected() {
 		return fmt.Errorf("nats: %w: there is no connection", brokers.ErrUnavailable)
@@ -68,8 +68,8 @@ func (s *Subscriber) Receiving() error {
 }
 
 // Close stops the intake and returns when every message is settled, or after
-// SubscriberConfig.DrainTimeout. It may be called many times, also at once, and always
-// returns nil: what cannot be settled comes again.
+// SubscriberConfig.DrainTimeout. It may be called many times, also at once, and always returns
+// nil: messages that cannot be settled are redelivered.
 func (s *Subscriber) Close() error {
 	_ = s.subscriptions.Close() // never fails
 	s.broker.subscribers.Remove(s)

@@ -18,22 +18,22 @@ import (
 
 const (
 	longestRedeliveryDelay = 30 * time.Second
-	redeliveryGrowth       = 30 // of the first delay, at most
+	redeliveryGrowth       = 30 // the largest delay, in multiples of the first
 	pullExpiry             = 30 * time.Second
-	heartbeat              = 5 * time.Second // of the server, to an idle pull; two that are missed are an error
+	heartbeat              = 5 * time.Second // the server's, to an idle pull; two missed ones are an error
 )
 
-// source is where a subscription gets its messages.
+// source is the origin of a subscription's messages.
 type source struct {
 	topic, stream string
 	consumer      jetstream.Consumer
 }
 
-// ackWait is how long the server waits for a sign of life, whatever is configured here.
+// ackWait returns the consumer's ack wait, whatever is configured here.
 func (s source) ackWait() time.Duration { return s.consumer.CachedInfo().Config.AckWait }
 
-// subscription is one call of Subscribe. Each of its slots pulls one message at a time, so
-// that the server has given out none that is not in hand.
+// subscription is one call of Subscribe. Each of its slots pulls one message at a time, so the
+// server gives out only messages that are handled at once.
 type subscription struct {
 	*handout.Desk
 
@@ -60,7 +60,7 @@ func (s *subscription) Run() {
 			slots.Go(s.pull)
 		}
 	})
-	_ = s.subscriber.broker.conn.FlushTimeout(flushTimeout) // acks; what is lost of them comes again
+	_ = s.subscriber.broker.conn.FlushTimeout(flushTimeout) // flushes acks; messages whose ack is lost are redelivered
 }
 
 // pull is one slot: it takes a message, delivers it, settles it, and takes the next one.
@@ -80,9 +80,9 @@ func (s *subscription) pull() {
 	}
 }
 
-// deliverAll returns when no more messages come. Next must not be called again once the
-// intake has ended: it would wait for ever. A call under way returns what was on its way,
-// and that is given back.
+// deliverAll returns when no more messages come. Next must not be called again once the intake
+// has ended, because it would wait for ever. A running call returns a message in transit, which
+// is given back.
 func (s *subscription) deliverAll(ctx context.Context, messages jetstream.MessagesContext) error {
 	for ctx.Err() == nil {
 		msg, err := messages.Next()
@@ -95,9 +95,9 @@ func (s *subscription) deliverAll(ctx context.Context, messages jetstream.Messag
 	return nil
 }
 
-// findAgain waits after an error, and asks for stream and consumer, which somebody may have
-// deleted, or a server without its disk have forgotten. What a consumer that was made anew
-// gives out may have been delivered before.
+// findAgain waits after an error, and looks up stream and consumer, which may have been deleted,
+// or lost by a server without its disk. Messages of a new consumer may have been delivered
+// before.
 func (s *subscription) findAgain(ctx context.Context, cause error) {
 	b := s.subscriber.broker
 	if !pause.Sleep(ctx, s.trouble.Failed(cause)) {
@@ -120,18 +120,18 @@ func (s *subscription) findAgain(ctx context.Context, cause error) {
 	s.trouble.Over()
 }
 
-// doubt says which messages may have been delivered before, although their count says
-// otherwise: after a new connection the server may be one that has forgotten deliveries.
+// doubt says which messages may have been delivered before, although their count says otherwise:
+// after a reconnect the server may have forgotten deliveries.
 type doubt struct {
 	asking     sync.Mutex
-	connection atomic.Uint64 // the one that until was asked on
+	connection atomic.Uint64 // the connection for which until is valid
 	until      atomic.Uint64 // the stream's last sequence then
 }
 
 const unknownConnection = math.MaxUint64
 
-// doubtful reports whether a message may have been in flight over an earlier connection, or
-// before the consumer was made. While that is being asked every message may.
+// doubtful reports whether a message may have been in flight on an earlier connection, or before
+// the consumer was created. While that is unknown, every message may.
 func (s *subscription) doubtful(sequence uint64) bool {
 	connection := s.subscriber.broker.connections()
 	if connection == s.doubt.connection.Load() {

@@ -16,11 +16,11 @@ import (
 	"github.com/millpond-go/millpond/brokers"
 )
 
-// Headers of the wire format, which is that of watermill-nats' NATSMarshaler.
+// Headers of the wire format of watermill-nats' NATSMarshaler.
 const (
 	uuidHeader = "_watermill_message_uuid"
-	// packedHeader carries, as one JSON object of base64 texts, what a header cannot: names
-	// and values with control characters or spaces around, and such a UUID.
+	// packedHeader carries what headers cannot, as one JSON object of base64 texts: names and
+	// values with control characters or surrounding spaces, and such a UUID.
 	packedHeader = "_millpond_packed"
 )
 
@@ -37,8 +37,8 @@ type packedField struct {
 	Value []byte `json:"value"`
 }
 
-// encode returns a message as it is published to a subject. The payload is copied: it may
-// still be on its way when Publish gives up.
+// encode returns a message in its published form. The payload is copied: it may still be in
+// transit when Publish gives up.
 func encode(subject string, msg *message.Message, msgID bool) (*natsgo.Msg, error) {
 	out := &natsgo.Msg{Subject: subject, Data: bytes.Clone(msg.Payload), Header: make(natsgo.Header, len(msg.Metadata)+1)}
 	var p packed
@@ -70,13 +70,13 @@ func encode(subject string, msg *message.Message, msgID bool) (*natsgo.Msg, erro
 	return out, nil
 }
 
-// decode returns a message of any producer. With an error it is what could be read. Of a
-// header with several values the last has its name, the others have it with their number.
+// decode returns a message of any producer. With an error it is what could be read. If a header
+// is repeated, the last value has its name, and the others have it with a number.
 func decode(from jetstream.Msg) (*message.Message, error) {
 	header := from.Headers()
 	msg := message.NewMessage(header.Get(uuidHeader), slices.Clone(from.Data()))
 	for name, values := range header {
-		if name == uuidHeader || name == packedHeader || name == natsgo.MsgIdHdr { // that is Delivery.NativeID
+		if name == uuidHeader || name == packedHeader || name == natsgo.MsgIdHdr { // this one is Delivery.NativeID
 			continue
 		}
 		for i, value := range values {
@@ -99,20 +99,20 @@ func decode(from jetstream.Msg) (*message.Message, error) {
 		msg.UUID = string(p.UUID)
 	}
 	for _, f := range p.Fields {
-		if name := string(f.Name); name != uuidHeader && name != packedHeader { // which nobody here has packed
+		if name := string(f.Name); name != uuidHeader && name != packedHeader { // millpond never packs these
 			msg.Metadata[name] = string(f.Value)
 		}
 	}
 	return msg, nil
 }
 
-// isName reports whether every server and client keeps a header of this name, and gives it
-// no meaning.
+// isName reports whether every server and client keeps a header of this name, without a special
+// meaning.
 func isName(s string) bool {
 	return s != "" && !strings.HasPrefix(strings.ToLower(s), "nats-") && !strings.ContainsFunc(s, func(r rune) bool { return r <= ' ' || r == ':' || r >= 0x7f })
 }
 
-// isValue reports whether a header keeps s as it is.
+// isValue reports whether a header keeps s unchanged.
 func isValue(s string) bool {
 	return strings.TrimSpace(s) == s && utf8.ValidString(s) && !strings.ContainsFunc(s, func(r rune) bool { return r < ' ' || r == 0x7f })
 }

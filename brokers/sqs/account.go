@@ -18,7 +18,7 @@ func init() {
 	account.Of = func(b brokers.Broker) account.Account { return accountOf{b.(*Broker)} }
 }
 
-// accountOf shows package official what a broker knows.
+// accountOf gives package official access to a broker.
 type accountOf struct{ broker *Broker }
 
 func (a accountOf) AWS() aws.Config { return a.broker.aws }

@@ -6,16 +6,16 @@ import (
 	"time"
 )
 
-// batcher collects entries for requests that take ten of them. A batch is sent when it is
-// full, when its first entry has lingered, or when flush is called.
+// batcher collects entries for requests of up to ten. A batch is sent when it is full, when its
+// first entry has waited for linger, or when flush is called.
 type batcher[T any] struct {
 	linger time.Duration
-	send   func(batch []T) // in a goroutine of its own
+	send   func(batch []T) // called on a goroutine of its own
 
 	mu      sync.Mutex
 	pending []T
 	timer   *time.Timer
-	waiting int // entries that are not sent to the end
+	waiting int // entries that are not completely sent
 	eased   sync.Cond
 	sending sync.WaitGroup
 }
@@ -26,7 +26,7 @@ func newBatcher[T any](linger time.Duration, send func(batch []T)) *batcher[T] {
 	return b
 }
 
-// add puts entries into the batch, those of one call next to each other.
+// add adds entries to the batch, those of one call next to each other.
 func (b *batcher[T]) add(entries ...T) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -40,7 +40,7 @@ func (b *batcher[T]) add(entries ...T) {
 	}
 }
 
-// flush sends what is there.
+// flush sends the collected entries.
 func (b *batcher[T]) flush() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -66,8 +66,8 @@ func (b *batcher[T]) dispatch(n int) {
 	})
 }
 
-// ease waits until no more than most entries are unsent, so that a service that does not
-// answer cannot let them grow without bound. It ends with ctx as well.
+// ease waits until at most most entries are unsent, so that a service that does not answer cannot
+// make them grow without bound. It also ends with ctx.
 func (b *batcher[T]) ease(ctx context.Context, most int) {
 	defer context.AfterFunc(ctx, func() {
 		b.mu.Lock()
@@ -81,7 +81,7 @@ func (b *batcher[T]) ease(ctx context.Context, most int) {
 	}
 }
 
-// close sends what is left and waits for all sending to end. Nothing may be added then.
+// close sends the rest and waits until all sending has ended. Nothing may be added afterwards.
 func (b *batcher[T]) close() {
 	b.flush()
 	b.sending.Wait()

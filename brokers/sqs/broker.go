@@ -20,7 +20,7 @@ import (
 type Broker struct {
 	config Config
 	aws    aws.Config
-	hang   func() // closes idle connections, if they are ours
+	hang   func() // closes idle connections, if the broker made them
 	sqs    *sqs.Client
 	sns    *sns.Client
 
@@ -34,15 +34,15 @@ type Broker struct {
 	options func(*Subscriber) []func(*sqs.Options)
 }
 
-// known is what was found out so far.
+// known caches what was looked up.
 type known struct {
-	topics sync.Map // ARNs of SNS topics, and feeds, that are there
+	topics sync.Map // existing SNS topics, by ARN, and feeds
 
 	mu      sync.Mutex
 	queues  map[string]*queue // by name or URL, as asked for
 	readers map[string]reader // by URL: which group reads a queue
 	limit   brokers.DeliveryLimit
-	asked   string // a queue that Ping can ask for
+	asked   string // a queue that Ping can look up
 }
 
 var (
@@ -50,11 +50,10 @@ var (
 	_ brokers.Pinger = (*Broker)(nil)
 )
 
-// New finds region and credentials, and looks at each of Config.Queues. It returns an
-// error that names every invalid field, or one that says what is missing, at the latest
-// after Config.ConnectTimeout. The latter wraps [ErrNoQueue] for a queue that does not
-// exist, [ErrDenied] for credentials that do not suffice, and brokers.ErrUnavailable if
-// there is no answer.
+// New finds region and credentials, and looks up each of Config.Queues. The error names every
+// invalid field, or says what is missing; the latter comes within Config.ConnectTimeout and wraps
+// [ErrNoQueue] for a queue that does not exist, [ErrDenied] for insufficient credentials, and
+// brokers.ErrUnavailable without an answer.
 func New(ctx context.Context, config Config) (*Broker, error) {
 	if err := config.validate(urlquery.InGo); err != nil {
 		return nil, err
@@ -83,8 +82,8 @@ func New(ctx context.Context, config Config) (*Broker, error) {
 	return b, nil
 }
 
-// Subscriber returns a new subscriber, which is a *[Subscriber]. It returns an error that
-// names every invalid field, or one that wraps brokers.ErrClosed.
+// Subscriber returns a new subscriber, which is a *[Subscriber]. The error names every invalid
+// field, or wraps brokers.ErrClosed.
 func (b *Broker) Subscriber(config brokers.SubscriberConfig) (message.Subscriber, error) {
 	config, err := config.WithDefaults(pkg)
 	if err != nil {
@@ -106,11 +105,10 @@ func (b *Broker) Publisher(config brokers.PublisherConfig) (message.Publisher, e
 	return newPublisher(b, config.Logger), nil
 }
 
-// Capabilities says what SQS does. Ordered, NativeID and Key are promised if all queues are
-// FIFO queues by their names, in Config.Queues or in Config.Queue. The delivery limit is
-// the lowest of the queues that are known so far, which are those of Config.Queues and
-// those that were subscribed to; it is not known before there is one, unless
-// Config.DeliveryLimit says it.
+// Capabilities describes SQS. Ordered, NativeID and Key are promised if all queues are FIFO
+// queues by their names, in Config.Queues or in Config.Queue. The delivery limit is the lowest of
+// the known queues, which are those of Config.Queues and those that were subscribed to. Without
+// any it is unknown, unless Config.DeliveryLimit sets it.
 func (b *Broker) Capabilities() brokers.Capabilities {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -130,7 +128,7 @@ func (b *Broker) Capabilities() brokers.Capabilities {
 	}
 }
 
-// know lets a queue's redrive policy count in Capabilities.
+// know includes a queue's redrive policy in Capabilities.
 func (b *Broker) know(q *queue) error {
 	b.mu.Lock()
 	b.asked = q.url
@@ -157,9 +155,8 @@ func (b *Broker) know(q *queue) error {
 	return nil
 }
 
-// Close closes the subscribers that are open, as Subscriber.Close does, and ends
-// publishing: what is being published fails with brokers.ErrClosed. It may be called many
-// times and always returns nil.
+// Close closes the open subscribers, like Subscriber.Close, and ends publishing: running calls
+// fail with brokers.ErrClosed. It may be called many times and always returns nil.
 func (b *Broker) Close() error {
 	b.end()
 	_ = b.subscribers.Close() // never fails

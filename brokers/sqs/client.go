@@ -15,7 +15,7 @@ import (
 	"github.com/millpond-go/millpond/internal/awsconfig"
 )
 
-// requestTimeout bounds a request that does not wait for messages.
+// requestTimeout bounds requests other than receives.
 const requestTimeout = 10 * time.Second
 
 // connect makes the clients.
@@ -43,8 +43,8 @@ func (c *Config) load(ctx context.Context) (loaded aws.Config, hangUp func(), er
 		return loaded, hangUp, err //nolint:wrapcheck // it has the prefix
 	}
 	if loaded.Retryer == nil {
-		// No quota: it counts what the service answers to all requests of a client, and
-		// would make the last delete fail for the first receive.
+		// Without a quota: it counts all requests of a client, and a failed first receive would
+		// prevent the last delete.
 		loaded.Retryer = func() aws.Retryer {
 			return retry.NewStandard(func(o *retry.StandardOptions) { o.RateLimiter = ratelimit.None })
 		}
@@ -58,5 +58,5 @@ func (c *Config) load(ctx context.Context) (loaded aws.Config, hangUp func(), er
 	return loaded, hangUp, nil
 }
 
-// once turns the SDK's own repetitions off, for requests that are repeated here.
+// once turns off the SDK's own retries, for requests that are retried here.
 func once(o *sqs.Options) { o.RetryMaxAttempts = 1 }

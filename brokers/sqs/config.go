@@ -20,43 +20,40 @@ import (
 // Config configures a [Broker]. The zero value is valid. Each field that a URL can set has
 // its parameter in the package documentation.
 type Config struct {
-	// AWS, if not nil, is used as it is, with Region and Endpoint on top. Otherwise the
-	// SDK's default chain finds region and credentials.
+	// AWS, if not nil, is used with Region and Endpoint on top. Otherwise the SDK's default chain
+	// finds region and credentials.
 	AWS *aws.Config
 
 	Region   string `config:"region"`   // empty: that of AWS, or what the SDK finds
 	Endpoint string `config:"endpoint"` // of an emulator or a VPC endpoint, such as http://127.0.0.1:9324; empty: AWS's
 
-	// Queues are those that Capabilities speaks of. New looks at each. Others can be used
-	// as well.
+	// Queues are the queues that Capabilities describes. New looks up each. Others can be used as
+	// well.
 	Queues []string
 
-	// Queue makes the name of the queue that is subscribed to from {topic} and {group},
-	// for topics that are no URL and no ARN of a queue. Empty means {topic}, and
+	// Queue is the pattern for the name of the queue of a subscription, with {topic} and {group},
+	// for topics that are neither a URL nor an ARN of a queue. Empty means {topic}, and
 	// {topic}-{group} for SNS topics.
 	Queue string `config:"queue"`
 
-	// SNS, if not empty, is what stands before the name in the ARNs of topics, such as
-	// arn:aws:sns:eu-central-1:123456789012. Names of topics are then names of SNS
-	// topics, and each group has a queue of its own.
+	// SNS, if not empty, is the prefix of the ARNs of topics, such as
+	// arn:aws:sns:eu-central-1:123456789012. Names of topics are then names of SNS topics, and
+	// each group has a queue of its own.
 	SNS string `config:"sns"`
 
-	// DeliveryLimit is the maxReceiveCount that all queues that are subscribed to are
-	// said to have. Subscribe returns an error for one that allows fewer receives. Zero:
-	// it is read from the queues.
+	// DeliveryLimit is the maxReceiveCount of all queues that are subscribed to. Subscribe
+	// returns an error for a queue that allows fewer receives. Zero: it is read from the queues.
 	DeliveryLimit int `config:"delivery_limit" check:"1..1000"`
 
-	// CreateQueues makes queues that are missing, with Consume.Visibility as their
-	// visibility timeout and, if DeliveryLimit is set, a dead-letter queue; and SNS
-	// topics and their subscriptions.
+	// CreateQueues creates missing queues, with Consume.Visibility as their visibility timeout
+	// and, if DeliveryLimit is set, a dead-letter queue; and SNS topics and their subscriptions.
 	CreateQueues bool `config:"create_queues"`
 
-	// ConnectTimeout bounds New, and each question that Subscribe asks before it
-	// returns.
+	// ConnectTimeout bounds New, and each request that Subscribe makes before it returns.
 	ConnectTimeout time.Duration `config:"connect_timeout" default:"10s" check:"positive"`
 
-	// SQSOptions and SNSOptions are added to those of every client, last, so that they
-	// win.
+	// SQSOptions and SNSOptions are added last to those of every client, so that they take
+	// precedence.
 	SQSOptions []func(*sqs.Options)
 	SNSOptions []func(*sns.Options)
 
@@ -66,46 +63,46 @@ type Config struct {
 
 // Consume configures subscribers.
 type Consume struct {
-	// Visibility is how long a message stays hidden from others without a sign of life;
-	// whole seconds. It is extended as long as the message is unsettled. Zero means the
-	// queue's visibility timeout.
+	// Visibility is how long a message stays hidden from others without an extension; whole
+	// seconds. It is extended while the message is unsettled. Zero means the queue's visibility
+	// timeout.
 	Visibility time.Duration `config:"visibility" check:"positive"`
 
-	// Wait is how long a receive waits for the first message, whole seconds up to 20.
-	// Close takes as long at most if nothing comes.
+	// Wait is how long a receive waits for the first message, whole seconds up to 20. Close takes
+	// at most as long if no message comes.
 	Wait time.Duration `config:"wait" default:"5s" check:"positive"`
 
-	// Pollers is how many receives may run at a time; more than one only while there is
-	// plenty to receive. Zero means one for ten deliveries in flight.
+	// Pollers is how many receives may run at a time; more than one runs only under load. Zero
+	// means one for ten deliveries in flight.
 	Pollers int `config:"pollers" check:"positive"`
 
-	// Linger is how long a request waits to be filled, with deletes, or with slots to
-	// receive into.
+	// Linger is how long a request waits to be filled, with deletes, or with free slots for a
+	// receive.
 	Linger time.Duration `config:"linger" default:"10ms" check:"positive"`
 
-	// RedeliveryDelay is the first pause before a nacked message comes again, if its
-	// GiveBack names none; it doubles with each delivery, up to 30 seconds or itself.
-	// SQS rounds up to seconds.
+	// RedeliveryDelay is the first pause before a nacked message is redelivered, if its GiveBack
+	// sets none; it doubles with each delivery, up to 30 seconds or itself. SQS rounds up to
+	// seconds.
 	RedeliveryDelay time.Duration `config:"redelivery_delay" default:"1s" check:"positive"`
 
 	// Unmarshal, if not nil, replaces the wire format for reading. Its error, or panic, becomes
-	// Delivery.Undecodable; the message is then what the wire format reads. It is called
-	// for each delivery and must not keep or change the message.
+	// Delivery.Undecodable; the message is then read in the wire format. It is called for each
+	// delivery and must not keep or change the message.
 	Unmarshal func(*types.Message) (*message.Message, error)
 }
 
 // Publish configures publishers.
 type Publish struct {
-	// GroupMetadata names the metadata field that is the group of a message to a FIFO
-	// queue or topic, within which order is kept; by default as watermill-aws names it.
-	// Messages without it are one group.
+	// GroupMetadata names the metadata field with the group of a message for a FIFO queue or
+	// topic, within which order is kept; the default is watermill-aws's name. Messages without it
+	// form one group.
 	GroupMetadata string `config:"group_metadata" default:"MessageGroupId"`
 
-	// DeduplicationMetadata names the field that is the deduplication id. For messages
-	// without it the UUID is that.
+	// DeduplicationMetadata names the field with the deduplication id. Messages without it use
+	// the UUID.
 	DeduplicationMetadata string `config:"deduplication_metadata" default:"MessageDeduplicationId"`
 
-	// Timeout bounds Publish while the service does not answer, or wants it slower.
+	// Timeout bounds Publish while the service does not answer, or throttles.
 	Timeout time.Duration `config:"publish_timeout" default:"30s" check:"positive"`
 }
 
@@ -115,7 +112,7 @@ const pkg = "sqs"
 const (
 	longestVisibility = 12 * time.Hour
 	longestWait       = 20 * time.Second
-	batchSize         = 10 // of messages received, and of entries in a batch
+	batchSize         = 10 // messages per receive, and entries per batch
 )
 
 func (c *Config) setDefaults() {
@@ -123,10 +120,10 @@ func (c *Config) setDefaults() {
 	c.SNS = strings.TrimSuffix(c.SNS, ":")
 }
 
-// validate names every invalid field and what to write instead.
+// validate returns an error that names every invalid field and what to write instead.
 func (c *Config) validate(named urlquery.Named) error {
 	return urlquery.Check(pkg, c, named, func(wrong urlquery.Wrong) {
-		if c.Endpoint != "" { // what may have a secret in it is not repeated
+		if c.Endpoint != "" { // the error does not quote what may be secret
 			if u, err := url.Parse(c.Endpoint); err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
 				wrong("Endpoint", "no address", "write http://host:port or https://host")
 			} else if u.User != nil {

@@ -8,13 +8,12 @@ import (
 	"github.com/millpond-go/millpond/internal/pause"
 )
 
-// longestRedeliveryDelay is where the pauses between redeliveries stop growing.
+// longestRedeliveryDelay is the longest pause between redeliveries.
 const longestRedeliveryDelay = 30 * time.Second
 
 var errNoTopicName = errors.New("sqs: the topic is empty: name a queue, its URL or an ARN")
 
-// admit begins with what was received: one of each group at a time, in order, and
-// everything that has no group.
+// admit begins received messages: of each group the first, and all without a group.
 func (s *subscription) admit(items []*item) {
 	s.keeper.keep(items)
 	for _, it := range items {
@@ -28,9 +27,8 @@ func (s *subscription) admit(items []*item) {
 	}
 }
 
-// settle delivers an item and does what follows. It returns the next of its group. If the
-// item is not done with, what waits behind it is given back as well, and none of it is
-// begun.
+// settle delivers an item and settles it. It returns the next item of its group. If the item is
+// given back, the items behind it are given back as well, and none of them begins.
 func (s *subscription) settle(it *item) (next *item) {
 	fate, delay := s.handOut(it)
 	left := s.keeper.drop(it)
@@ -40,7 +38,7 @@ func (s *subscription) settle(it *item) (next *item) {
 		case it.group == "":
 			s.release(1)
 			return nil
-		case left == 0: // its slot is free when it is deleted, see deleteAll
+		case left == 0: // deleteAll frees its slot
 			s.settling.deletes.flush()
 		}
 		next, _ = s.lanes.Next(it.group)
@@ -59,13 +57,13 @@ func (s *subscription) settle(it *item) (next *item) {
 	return nil
 }
 
-// giveBack lets others have messages, the first after a delay, and what stands behind it
-// in its group with it: SQS hands out nothing of a group while its first message is hidden.
-// Where all are hidden for a time, not every server begins with the first afterwards.
-// SQS counts in seconds; less than one is waited for here.
+// giveBack gives messages back, the first after a delay, together with those behind it in its
+// group: SQS delivers nothing of a group while its first message is hidden. If all are hidden for
+// a time, not every server starts with the first one afterwards. SQS counts seconds; shorter
+// delays are waited for here.
 func (s *subscription) giveBack(items []*item, delay time.Duration) {
 	if 0 < delay && delay < time.Second && pause.Sleep(s.Context(), delay) {
-		delay = 0 // else SQS waits
+		delay = 0 // otherwise SQS waits
 	}
 	if len(items) == 0 {
 		return
@@ -76,7 +74,8 @@ func (s *subscription) giveBack(items []*item, delay time.Duration) {
 	s.settling.returns.add(items...)
 }
 
-// release frees slots. When nothing is in hand any more, nothing will fill the batches.
+// release frees slots. When nothing is in hand, it flushes the batches, because nothing will fill
+// them.
 func (s *subscription) release(slots int) {
 	if s.intake.release(slots) {
 		s.settling.deletes.flush()
@@ -84,8 +83,8 @@ func (s *subscription) release(slots int) {
 	}
 }
 
-// handOut hands a message out and waits for what becomes of it. For a nack it returns the
-// delay before the next delivery. What SQS has taken back is abandoned.
+// handOut hands a message out and waits for its result. For a nack it returns the delay before
+// the redelivery. A message that SQS has taken back is abandoned.
 func (s *subscription) handOut(it *item) (handout.Fate, time.Duration) {
 	config := &s.subscriber.broker.config.Consume
 	h := s.Handout(it.read(s.topic, config.Unmarshal))

@@ -19,20 +19,19 @@ import (
 var (
 	// ErrNoQueue: the queue, or the SNS topic, does not exist.
 	ErrNoQueue = errors.New("sqs: the queue does not exist")
-	// ErrDenied: there are no credentials, or they do not suffice.
+	// ErrDenied: there are no credentials, or they are insufficient.
 	ErrDenied = errors.New("sqs: access denied")
-	// ErrTooLarge: a message is larger than its queue allows. Nothing of the call was
-	// published.
+	// ErrTooLarge: a message exceeds its queue's limit. No message of the call was published.
 	ErrTooLarge = fmt.Errorf("sqs: %w", brokers.ErrTooLarge)
-	// ErrGroups: a queue is shared by all who read it, and another group of this broker
-	// does. Each would get a part of the messages.
+	// ErrGroups: another group of this broker reads the queue. Each group would get only a part
+	// of the messages.
 	ErrGroups = errors.New("sqs: another group reads the queue")
-	// ErrTakenBack is the cause of the end of a delivery's context if SQS has taken the
-	// message back: it was not extended in time, or held for 12 hours.
+	// ErrTakenBack is the cause with which a delivery's context ends if SQS has taken the message
+	// back: it was not extended in time, or was held for 12 hours.
 	ErrTakenBack = errors.New("sqs: the message was taken back")
 )
 
-// Codes of errors by what they call for. The services spell some of them in several ways.
+// Error codes by their cause. The services spell some of them in several ways.
 var (
 	deniedCodes = []string{
 		"AccessDenied", "AccessDeniedException", "AuthorizationError", "AuthorizationErrorException", "UnauthorizedOperation",
@@ -80,8 +79,7 @@ func isMissing(err error) bool {
 	return errors.Is(err, ErrNoQueue) || isCode(err, missingCodes)
 }
 
-// isTransient reports whether the same request may succeed later, though nobody changes
-// anything here.
+// isTransient reports whether the same request may succeed later without a change here.
 func isTransient(err error) bool {
 	var (
 		network net.Error
@@ -93,7 +91,7 @@ func isTransient(err error) bool {
 	case errors.Is(err, context.DeadlineExceeded), errors.As(err, &network):
 		return true
 	case codeOf(err) == "":
-		return true // no answer of the service: the connection
+		return true // no answer of the service: a connection error
 	}
 	if api, ok := errors.AsType[smithy.APIError](err); ok && api.ErrorFault() == smithy.FaultServer {
 		return true
@@ -101,8 +99,8 @@ func isTransient(err error) bool {
 	return isCode(err, throttlingCodes) || isCode(err, serverCodes) || isCode(err, credentialCodes) || isCode(err, clockCodes)
 }
 
-// explain adds to an error of an operation what to do, and the sentinel that callers test
-// for. action is the IAM action that it needs.
+// explain adds a fix and a sentinel to an error of an operation. action is the IAM action that
+// the operation needs.
 func explain(action string, err error) error {
 	switch {
 	case err == nil:
@@ -124,7 +122,7 @@ func explain(action string, err error) error {
 	}
 }
 
-// refresh lets the SDK ask for credentials again if these were refused: they may have been
+// refresh makes the SDK look for credentials again if these were refused: they may have been
 // renewed.
 func refresh(c aws.CredentialsProvider, err error) {
 	if cache, ok := c.(*aws.CredentialsCache); ok && isCode(err, credentialCodes) {
@@ -132,7 +130,7 @@ func refresh(c aws.CredentialsProvider, err error) {
 	}
 }
 
-// entryError is what became of one entry of a batch.
+// entryError is the error of one entry of a batch.
 func entryError(e types.BatchResultErrorEntry) error {
 	fault := smithy.FaultServer
 	if e.SenderFault {
@@ -141,8 +139,8 @@ func entryError(e types.BatchResultErrorEntry) error {
 	return &smithy.GenericAPIError{Code: aws.ToString(e.Code), Message: aws.ToString(e.Message), Fault: fault}
 }
 
-// isGone reports whether a receipt handle is no longer good: the message is deleted, or
-// with somebody else. AWS also says so in the text of a code for parameters of any kind.
+// isGone reports whether a receipt handle is no longer valid: the message is deleted, or received
+// by another consumer. AWS also says so in the text of a general parameter error.
 func isGone(err error) bool {
 	api, ok := errors.AsType[smithy.APIError](err)
 	if !ok {

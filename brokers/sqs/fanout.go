@@ -15,7 +15,7 @@ import (
 
 var errOtherTopic = errors.New("SNS has made a topic elsewhere: check the account and region of the ARN")
 
-// ensureTopic makes an SNS topic if it is missing.
+// ensureTopic creates an SNS topic if it is missing.
 func (b *Broker) ensureTopic(ctx context.Context, topicARN string) error {
 	if _, known := b.topics.Load(topicARN); known {
 		return nil
@@ -36,14 +36,14 @@ func (b *Broker) ensureTopic(ctx context.Context, topicARN string) error {
 	return nil
 }
 
-// feed is the subscription of a queue to a topic. A queue that was made again is another.
+// feed is the subscription of a queue to a topic. A queue that was created again is another one.
 type feed struct {
 	topicARN string
 	queue    *queue
 }
 
-// fanOut makes an SNS topic, lets it send to a queue, and subscribes the queue to it with
-// raw delivery. All of that may be there already.
+// fanOut creates an SNS topic, lets it send to a queue, and subscribes the queue to it with raw
+// delivery, as far as these are missing.
 func (b *Broker) fanOut(ctx context.Context, client *sqs.Client, topicARN string, q *queue) error {
 	this := feed{topicARN, q}
 	if _, known := b.topics.Load(this); known {
@@ -66,7 +66,7 @@ func (b *Broker) fanOut(ctx context.Context, client *sqs.Client, topicARN string
 	return nil
 }
 
-// statement is one of a queue's policy.
+// statement is a statement of a queue's policy.
 type statement map[string]any
 
 // allow adds a statement to the policy of a queue, if it has none for this topic.

@@ -9,23 +9,23 @@ import (
 	"github.com/aws/aws-sdk-go-v2/aws"
 )
 
-// connections are more than the SDK keeps: each poller has one, and deletes and extensions
-// go beside them.
+// connections is more than the SDK's default: each poller has one, and deletes and extensions
+// need more.
 const connections = 64
 
-// inMemory sends bodies as what they are: bytes in memory.
+// inMemory sends request bodies as bytes in memory.
 //
-// The SDK wraps them, and closes the wrapper as soon as the head of an answer is there. If
-// net/http has not yet asked the wrapper for more after the last byte by then, as happens
-// on a busy machine, the closed wrapper answers in a way that net/http takes for a request
-// that failed, and the connection is closed under the answer. For a receive that means
-// messages that are hidden and nobody has; for what the SDK then repeats, a message that is
-// sent twice. Bytes in memory also go out in one packet with the head.
+// The SDK wraps them, and closes the wrapper as soon as the head of an answer arrives. On a busy
+// machine net/http may not yet have read the end of the wrapper then. The closed wrapper returns
+// an error that net/http takes for a failed request, and it closes the connection before the
+// answer is read. After a receive, the messages are then hidden and nobody has them; other
+// requests are repeated by the SDK, which sends a message twice. Bytes in memory also go out in
+// one packet with the head.
 type inMemory struct{ client aws.HTTPClient }
 
-// Do sends a request. It is an aws.HTTPClient.
+// Do implements aws.HTTPClient.
 func (c inMemory) Do(r *http.Request) (*http.Response, error) {
-	if r.Body == nil || r.ContentLength <= 0 { // nothing, or a stream
+	if r.Body == nil || r.ContentLength <= 0 { // no body, or a stream
 		return c.client.Do(r)
 	}
 	body, err := io.ReadAll(r.Body)

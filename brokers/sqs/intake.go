@@ -18,9 +18,9 @@ import (
 type intake struct {
 	s       *subscription
 	pollers int
-	turn    chan struct{} // held by the poller that gathers slots
-	slots   chan struct{} // free ones
-	calls   chan struct{} // for one more poller
+	turn    chan struct{} // held by the poller that collects slots
+	slots   chan struct{} // free slots
+	calls   chan struct{} // calls for one more poller
 	trouble *outage.Outage
 }
 
@@ -35,7 +35,7 @@ func (in *intake) init(s *subscription) {
 	in.trouble = outage.New(s.Logger(), "Receiving")
 }
 
-// release frees slots. It reports whether now all are free.
+// release frees slots. It reports whether all are free now.
 func (in *intake) release(n int) bool {
 	for range n {
 		in.slots <- struct{}{}
@@ -43,8 +43,7 @@ func (in *intake) release(n int) bool {
 	return len(in.slots) == cap(in.slots)
 }
 
-// run polls until the intake of the subscription ends, and what is being received then has
-// come.
+// run polls until the intake of the subscription ends and running receives have returned.
 func (in *intake) run() {
 	var helping sync.WaitGroup
 	defer helping.Wait()
@@ -56,8 +55,7 @@ func (in *intake) run() {
 	}
 }
 
-// help polls when there is plenty to receive. An empty queue costs the requests of one
-// poller.
+// help polls under load. An empty queue costs only the requests of one poller.
 func (in *intake) help() {
 	for {
 		select {
@@ -70,7 +68,7 @@ func (in *intake) help() {
 	}
 }
 
-// poll receives once. It reports whether there was plenty.
+// poll receives once. It reports whether it was full.
 func (in *intake) poll() (plenty bool) {
 	s := in.s
 	unsent := 10 * cap(in.slots)
@@ -95,18 +93,18 @@ func (in *intake) poll() (plenty bool) {
 	if plenty = len(items) == n; plenty {
 		select {
 		case in.calls <- struct{}{}:
-		default: // all pollers are at work
+		default: // all pollers are busy
 		}
 	}
 	return plenty
 }
 
-// gather takes free slots for one receive: ten if there are as many, or what there is when
-// it has waited for that. It returns 0 when the subscription ends: what a receive brought
-// after that would have spent one of its deliveries on nobody.
+// gather takes free slots for one receive: ten if possible, or the free ones after linger. It
+// returns 0 when the subscription ends: a later receive would spend deliveries on messages that
+// nobody handles.
 func (in *intake) gather() (n int) {
 	defer func() {
-		if in.s.Context().Err() != nil { // it may have been ready together with a slot
+		if in.s.Context().Err() != nil { // the end may have come together with a slot
 			in.release(n)
 			n = 0
 		}
@@ -140,8 +138,8 @@ func (in *intake) gather() (n int) {
 // receiveGrace is how much longer than its wait a receive may take.
 const receiveGrace = 15 * time.Second
 
-// receive asks for up to n messages. It is never cancelled: what SQS has given to a receive
-// whose answer nobody takes is hidden from everybody for the visibility timeout.
+// receive asks for up to n messages. It is never canceled: messages in an unread answer stay
+// hidden for the visibility timeout.
 func (in *intake) receive(q *queue, n int) ([]*item, error) {
 	s := in.s
 	wait := s.subscriber.broker.config.Consume.Wait
@@ -169,13 +167,12 @@ func (in *intake) receive(q *queue, n int) ([]*item, error) {
 	return items, nil
 }
 
-// seconds is a duration as SQS counts it.
+// seconds converts a duration to SQS's unit.
 func seconds(d time.Duration) int32 {
 	return int32(min(d, longestVisibility) / time.Second) //nolint:gosec // no more than 12 hours
 }
 
-// recover waits before the next receive after one that failed, and finds the queue again
-// if it is gone.
+// recover waits after a failed receive, and looks the queue up again if it is gone.
 func (in *intake) recover(q *queue, err error) {
 	s, b := in.s, in.s.subscriber.broker
 	refresh(b.aws.Credentials, err)
@@ -191,7 +188,7 @@ func (in *intake) recover(q *queue, err error) {
 	}
 }
 
-// place is how coordinates name a queue.
+// place is the name of a queue in coordinates.
 func (q *queue) place() string {
 	if isURL(q.name) {
 		return q.name[strings.LastIndexByte(q.name, '/')+1:]

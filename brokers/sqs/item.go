@@ -19,13 +19,13 @@ type item struct {
 	queue    *queue
 	message  types.Message
 	received time.Time // 12 hours count from here
-	count    int       // deliveries, this one included
-	group    string    // of a FIFO queue
-	from     time.Time // given back: when others may have it; zero: at once
+	count    int       // deliveries, including this one
+	group    string    // the group in a FIFO queue
+	from     time.Time // after a give-back: when it is visible again; zero: at once
 
 	// Guarded by keeper.mu.
-	hidden time.Time // until when nobody else gets it, as far as we know
-	due    time.Time // when that is to be extended
+	hidden time.Time // until when it is hidden, as far as known
+	due    time.Time // when to extend that
 	begun  bool      // a handler has it
 
 	lost   chan struct{}           // closed by lose
@@ -42,8 +42,8 @@ func newItem(q *queue, m types.Message, received time.Time, visibility time.Dura
 	return it
 }
 
-// hideFrom notes that the message is hidden for so long. It is extended when three eighths
-// of that are over. keeper.mu must be held once the item is kept.
+// hideFrom notes that the message is hidden for that time. It is extended after three eighths of
+// it. keeper.mu must be held once the item is kept.
 func (it *item) hideFrom(t time.Time, visibility time.Duration) {
 	it.hidden, it.due = t.Add(visibility), t.Add(visibility*3/8)
 }
@@ -64,13 +64,13 @@ func (it *item) isLost() bool {
 	}
 }
 
-// left is how long the message can still be hidden from now on, of the 12 hours.
+// left returns how long the message can still be hidden, of the 12 hours.
 func (it *item) left() time.Duration {
-	const margin = 10 * time.Second // the service began to count before us
+	const margin = 10 * time.Second // the service's clock began earlier
 	return max(0, longestVisibility-margin-time.Since(it.received))
 }
 
-// read makes a fresh copy of the message, and says what is known about its delivery.
+// read returns a fresh copy of the message, and the facts of its delivery.
 func (it *item) read(topic string, unmarshal func(*types.Message) (*message.Message, error)) (*message.Message, brokers.Delivery) {
 	facts := brokers.Delivery{
 		Topic:       topic,

@@ -11,8 +11,8 @@ import (
 	"github.com/millpond-go/millpond/internal/outage"
 )
 
-// keeper keeps what is in hand hidden from others. Each item has its own clock, from its
-// receive on, also while it waits to be delivered.
+// keeper keeps received items hidden from others. Each item has its own clock, from its receive
+// on, also while it waits to be delivered.
 type keeper struct {
 	s *subscription
 
@@ -38,7 +38,7 @@ func (k *keeper) keep(items []*item) {
 	}
 }
 
-// drop ends the care for an item. It returns how many are left.
+// drop removes an item. It returns how many are left.
 func (k *keeper) drop(it *item) int {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -46,8 +46,8 @@ func (k *keeper) drop(it *item) int {
 	return len(k.items)
 }
 
-// offer notes that the item is about to be handed out, and how to end its context. It
-// reports false if somebody else may have it by now.
+// offer notes that the item is about to be handed out, and how to end its context. It reports
+// false if another consumer may have it by now.
 func (k *keeper) offer(it *item, cancel context.CancelCauseFunc) bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -55,17 +55,17 @@ func (k *keeper) offer(it *item, cancel context.CancelCauseFunc) bool {
 	return !it.isLost() && time.Now().Before(it.hidden)
 }
 
-// begin notes that a handler has the item. From now on it is only given up if SQS says that
-// it was taken back.
+// begin notes that a handler has the item. From now on it is given up only if SQS says that it
+// was taken back.
 func (k *keeper) begin(it *item) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	it.begun = true
 }
 
-// run looks eight times per visibility timeout, and extends what has used up three of
-// these, so that what is extended together stays together, and half of the timeout is left
-// to try again.
+// run checks eight times per visibility timeout, and extends items after three of these checks,
+// so that items that are extended together stay together, and half of the timeout is left for
+// retries.
 func (k *keeper) run() {
 	defer k.busy.Wait()
 	tick := time.NewTicker(k.s.visibility / 8)
@@ -85,7 +85,7 @@ func (k *keeper) run() {
 	}
 }
 
-// due returns what is to be extended, and lets go of what cannot be.
+// due returns the items to extend, and gives up those that cannot be extended.
 func (k *keeper) due() (due []*item) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -97,9 +97,9 @@ func (k *keeper) due() (due []*item) {
 			k.s.Logger().Error("A message is taken back: it has been unsettled for 12 hours", ErrTakenBack, it.fields())
 			k.lose(it)
 		case !it.begun && now.After(it.hidden):
-			k.lose(it) // others may have it: it must not be begun
+			k.lose(it) // other consumers may have it: it must not begin
 		case !now.Before(it.due):
-			it.due = now.Add(k.s.visibility) // not while this attempt goes on
+			it.due = now.Add(k.s.visibility) // not again during this attempt
 			due = append(due, it)
 		}
 	}
@@ -129,7 +129,7 @@ func (k *keeper) extend(batch []*item) {
 			k.lose(it)
 		default:
 			failed = errs[i]
-			it.due = time.Now() // at the next look
+			it.due = time.Now() // at the next check
 		}
 	}
 	if failed != nil {
@@ -139,7 +139,7 @@ func (k *keeper) extend(batch []*item) {
 	}
 }
 
-// lose marks an item as no longer ours. k.mu must be held.
+// lose marks an item as lost. k.mu must be held.
 func (k *keeper) lose(it *item) {
 	close(it.lost)
 	delete(k.items, it)
@@ -152,7 +152,7 @@ func (it *item) fields() watermill.LogFields {
 	return watermill.LogFields{"message_id": aws.ToString(it.message.MessageId), "received": it.received, "count": it.count}
 }
 
-// hiddenUntil is the time until which nobody else gets the item.
+// hiddenUntil returns until when the item is hidden from others.
 func (k *keeper) hiddenUntil(it *item) time.Time {
 	k.mu.Lock()
 	defer k.mu.Unlock()

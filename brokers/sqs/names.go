@@ -20,10 +20,10 @@ func isURL(name string) bool {
 	return strings.HasPrefix(name, "https://") || strings.HasPrefix(name, "http://")
 }
 
-// isName reports whether a queue is named as the one of our account and region.
+// isName reports whether text is the name of a queue in this account and region.
 func isName(name string) bool { return !isURL(name) && !strings.HasPrefix(name, "arn:") }
 
-// arn is what an Amazon Resource Name of a queue or topic says.
+// arn is the parsed Amazon Resource Name of a queue or topic.
 type arn struct{ service, account, name string }
 
 func parseARN(text string) (arn, bool) {
@@ -52,7 +52,7 @@ func (c *Config) onlyFIFO() bool {
 	return len(c.Queues) > 0
 }
 
-// topicARN returns the ARN of the SNS topic that a topic stands for, "" if it is a queue.
+// topicARN returns the ARN of a topic's SNS topic, "" if it is a queue.
 func (c *Config) topicARN(topic string) string {
 	switch {
 	case isTopicARN(topic):
@@ -64,7 +64,7 @@ func (c *Config) topicARN(topic string) string {
 	}
 }
 
-// queueFor returns the queue that a group reads for a topic, by name, URL or ARN.
+// queueFor returns the queue of a group for a topic, by name, URL or ARN.
 func (c *Config) queueFor(topic, group string) string {
 	template := c.Queue
 	if arn := c.topicARN(topic); arn != "" {
@@ -83,20 +83,20 @@ func (c *Config) queueFor(topic, group string) string {
 	return queueName(name, fifo || suffix)
 }
 
-// publishTo returns the queue that is published to for a topic that is none of SNS.
+// publishTo returns the queue for publishing to a topic that is not an SNS topic.
 func (c *Config) publishTo(topic string) string {
 	if !isName(topic) {
 		return topic
 	}
-	if strings.Contains(c.Queue, "{group}") { // not one queue, but whatever feeds them
+	if strings.Contains(c.Queue, "{group}") { // not a queue, but the source of the groups' queues
 		base, fifo := strings.CutSuffix(topic, fifoSuffix)
 		return queueName(base, fifo)
 	}
 	return c.queueFor(topic, "")
 }
 
-// queueName makes a name that SQS takes. One that has to be changed for it ends in a part
-// of its hash, so that no two become the same.
+// queueName returns a valid name for SQS. A changed name ends in a part of its hash, so that no
+// two become the same.
 func queueName(name string, fifo bool) string {
 	longest := longestQueueName
 	suffix := ""

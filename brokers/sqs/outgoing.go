@@ -14,23 +14,23 @@ import (
 	"github.com/millpond-go/millpond/brokers/sqs/internal/wire"
 )
 
-// outgoing is a message on its way to a queue or topic.
+// outgoing is a message in its form for a queue or topic.
 type outgoing struct {
 	body       string
 	attributes map[string]wire.Attribute
 	size       int
 
-	group, deduplication string // of FIFO queues and topics
+	group, deduplication string // for FIFO queues and topics
 
-	err error // why it was not taken, errNotSent before it was sent
+	err error // why it was not accepted; errNotSent before it was sent
 }
 
 var (
-	errNotSent  = errors.New("it was not sent, since one before it failed")
-	errNotTaken = errors.New("the service has not said what became of it")
+	errNotSent  = errors.New("it was not sent, because an earlier one failed")
+	errNotTaken = errors.New("the service has not reported its result")
 )
 
-// oneGroup is the group of messages that name none: their order is kept.
+// oneGroup is the group of messages without one: their order is kept.
 const oneGroup = "millpond"
 
 // outgoing encodes a message, and checks its size.
@@ -66,8 +66,8 @@ const longestOrderID = 128
 
 const orderIDCharacters = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789!\"#$%&'()*+,-./:;<=>?@[\\]^_`{|}~"
 
-// orderID returns value, or other if it is empty, as SQS takes it for a group or
-// deduplication id: what it does not take is replaced by its hash.
+// orderID returns value, or other if it is empty, in a valid form for a group or deduplication
+// id: an invalid one is replaced by its hash.
 func orderID(value, other string) string {
 	if value == "" {
 		value = other
@@ -79,7 +79,7 @@ func orderID(value, other string) string {
 	return value
 }
 
-// batchesOf cuts messages into batches that a request takes.
+// batchesOf splits messages into batches for requests.
 func batchesOf(all []*outgoing, largest int) (batches [][]*outgoing) {
 	for len(all) > 0 {
 		n, size := 1, all[0].size
@@ -93,7 +93,7 @@ func batchesOf(all []*outgoing, largest int) (batches [][]*outgoing) {
 	return batches
 }
 
-// target finds the queue or SNS topic that a topic stands for.
+// target finds the queue or SNS topic of a topic.
 func (p *publisher) target(ctx context.Context, topic string) (target, error) {
 	if topic == "" {
 		return nil, errNoTopicName

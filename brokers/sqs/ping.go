@@ -11,9 +11,8 @@ import (
 	"github.com/millpond-go/millpond/brokers"
 )
 
-// Ping asks SQS once: for a queue that was named or subscribed to, else whether there are
-// queues. The error wraps brokers.ErrUnavailable, and [ErrDenied] or [ErrNoQueue] besides
-// if that is why.
+// Ping sends one request to SQS, about a known queue, or else for a list of queues. The error
+// wraps brokers.ErrUnavailable, and [ErrDenied] or [ErrNoQueue] as well if that is the reason.
 func (b *Broker) Ping(ctx context.Context) error {
 	b.mu.Lock()
 	url := b.asked

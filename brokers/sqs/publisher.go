@@ -15,13 +15,13 @@ import (
 	"github.com/millpond-go/millpond/internal/publishing"
 )
 
-// concurrentBatches is how many requests one Publish has under way, where no order is kept.
+// concurrentBatches bounds the concurrent requests of one Publish, without order.
 const concurrentBatches = 4
 
-// publisher sends messages in batches of up to ten. To a FIFO queue or topic one batch
-// follows the other, and Publish sends none behind one that failed. Errors wrap
-// brokers.ErrClosed, [ErrTooLarge], [ErrNoQueue], [ErrDenied], or brokers.ErrUnavailable if
-// messages were not taken within Publish.Timeout.
+// publisher sends messages in batches of up to ten. To a FIFO queue or topic it sends one batch
+// after the other, and none after one that failed. Errors wrap brokers.ErrClosed, [ErrTooLarge],
+// [ErrNoQueue], [ErrDenied], or brokers.ErrUnavailable if messages were not accepted within
+// Publish.Timeout.
 type publisher struct {
 	publishing.Publisher[*outgoing]
 
@@ -42,16 +42,16 @@ func newPublisher(b *Broker, logger watermill.LoggerAdapter) *publisher {
 	return p
 }
 
-// target is a queue or an SNS topic that is published to.
+// target is a queue or an SNS topic for publishing.
 type target interface {
-	// send sends a batch, and says what became of each message.
+	// send sends a batch, and returns the result of each message.
 	send(ctx context.Context, batch []*outgoing) []error
 	limits() (messageBytes, batchBytes int)
 	ordered() bool
 	action() string // the IAM action
 }
 
-// outlet is a target that is published to.
+// outlet is a target for publishing.
 type outlet struct {
 	*publisher
 	to target
@@ -99,9 +99,9 @@ func (p *publisher) deliverAll(ctx context.Context, t target, batches [][]*outgo
 	sending.Wait()
 }
 
-// deliver sends a batch, and what failed of it again for as long as that may help. Where
-// order is kept only a request that failed as a whole is sent again: what stood behind a
-// message that failed was taken before it.
+// deliver sends a batch, and repeats failed messages while that may help. With order it repeats
+// only a request that failed as a whole: otherwise later messages were accepted before the failed
+// one.
 func (p *publisher) deliver(ctx context.Context, t target, batch []*outgoing) bool {
 	pace := outage.Pace()
 	for {
@@ -115,7 +115,7 @@ func (p *publisher) deliver(ctx context.Context, t target, batch []*outgoing) bo
 				batch[i].err = nil
 				continue
 			}
-			if errors.Is(batch[i].err, errNotSent) || ctx.Err() == nil { // else it says only that the time is over
+			if errors.Is(batch[i].err, errNotSent) || ctx.Err() == nil { // an error after ctx's end says only that
 				batch[i].err = err
 			}
 			failed++
@@ -138,7 +138,7 @@ func (p *publisher) deliver(ctx context.Context, t target, batch []*outgoing) bo
 	}
 }
 
-// ended says that it was Close that ended a call.
+// ended returns brokers.ErrClosed if Close ended a call.
 func (p *publisher) ended(err error) error {
 	if p.broker.open.Err() != nil {
 		return fmt.Errorf("%w: %w", brokers.ErrClosed, err)

@@ -17,9 +17,9 @@ import (
 	"github.com/millpond-go/millpond/brokers"
 )
 
-// queue is a queue as it was found. It does not change.
+// queue is a queue that was looked up. It does not change.
 type queue struct {
-	name  string // as asked for
+	name  string // as it was looked up
 	url   string
 	fifo  bool
 	facts facts
@@ -34,14 +34,14 @@ type facts struct {
 	maxBytes    int
 }
 
-// What is assumed of a queue that may not be asked.
+// Assumed for a queue whose attributes may not be read.
 const (
 	defaultVisibility = 30 * time.Second
 	defaultMaxBytes   = 256 << 10
 )
 
-// queueOf finds a queue by its name, URL or ARN, and makes it if that is configured. What
-// it has found it remembers.
+// queueOf finds a queue by its name, URL or ARN, and creates it if that is configured. It caches
+// the result.
 func (b *Broker) queueOf(ctx context.Context, client *sqs.Client, name string) (*queue, error) {
 	b.mu.Lock()
 	q := b.queues[name]
@@ -64,7 +64,7 @@ func (b *Broker) queueOf(ctx context.Context, client *sqs.Client, name string) (
 	return q, nil
 }
 
-// forget lets queueOf look again.
+// forget makes queueOf look the queue up again.
 func (b *Broker) forget(q *queue) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -97,7 +97,7 @@ func (b *Broker) find(ctx context.Context, client *sqs.Client, name string) (*qu
 	return q, nil
 }
 
-// factsOf asks for the attributes of a queue. To be refused is an answer.
+// factsOf reads the attributes of a queue. A refusal is a valid answer.
 func factsOf(ctx context.Context, client *sqs.Client, url string) (facts, error) {
 	assumed := facts{visibility: defaultVisibility, maxBytes: defaultMaxBytes}
 	answer, err := client.GetQueueAttributes(ctx, &sqs.GetQueueAttributesInput{
@@ -122,7 +122,7 @@ func factsOf(ctx context.Context, client *sqs.Client, url string) (facts, error)
 	return f, nil
 }
 
-// maxReceives reads a redrive policy, in which the number may stand as text.
+// maxReceives reads a redrive policy, where the number may be a text.
 func maxReceives(policy string) int {
 	var p struct {
 		Max any `json:"maxReceiveCount"`
@@ -137,13 +137,14 @@ func maxReceives(policy string) int {
 	return n
 }
 
-// deadLetters names the queue behind a queue that is made with a delivery limit.
+// deadLetters returns the name of the dead-letter queue of a queue that is created with a
+// delivery limit.
 func deadLetters(name string) string {
 	base, fifo := strings.CutSuffix(name, fifoSuffix)
 	return queueName(base+"-dead-letters", fifo)
 }
 
-// create makes a queue, and one for its dead letters if there is a limit.
+// create creates a queue, and its dead-letter queue if there is a limit.
 func (b *Broker) create(ctx context.Context, client *sqs.Client, name string) error {
 	attributes := map[string]string{}
 	if isFIFO(name) {
@@ -169,7 +170,7 @@ func (b *Broker) create(ctx context.Context, client *sqs.Client, name string) er
 	}
 	_, err := client.CreateQueue(ctx, &sqs.CreateQueueInput{QueueName: &name, Attributes: attributes})
 	if isCode(err, []string{"QueueNameExists", "QueueAlreadyExists"}) {
-		return nil // somebody else has made it a moment ago
+		return nil // another client created it a moment ago
 	}
 	if isCode(err, []string{"QueueDeletedRecently", "AWS.SimpleQueueService.QueueDeletedRecently"}) {
 		return fmt.Errorf("%w: it was deleted less than a minute ago, after which SQS lets it be made again: %w", brokers.ErrUnavailable, err)

@@ -21,14 +21,14 @@ type change struct {
 	visibility time.Duration // whole seconds
 }
 
-// settling is how a subscription tells SQS what became of messages.
+// settling reports the results of a subscription's messages to SQS.
 type settling struct {
 	deletes *batcher[*item]
 	returns *batcher[*item]
-	leave   context.Context // of requests that settle; ends some time after draining
+	leave   context.Context // for settling requests; ends some time after draining
 }
 
-// changeVisibility sends up to ten changes, and says what became of each.
+// changeVisibility sends up to ten changes, and returns the result of each.
 func (s *subscription) changeVisibility(ctx context.Context, changes []change) []error {
 	input := &sqs.ChangeMessageVisibilityBatchInput{QueueUrl: &changes[0].item.queue.url}
 	for i, c := range changes {
@@ -44,7 +44,7 @@ func (s *subscription) changeVisibility(ctx context.Context, changes []change) [
 	return eachEntry(len(changes), answer.Failed)
 }
 
-// deleteMessages sends up to ten deletes, and says what became of each.
+// deleteMessages sends up to ten deletes, and returns the result of each.
 func (s *subscription) deleteMessages(ctx context.Context, items []*item) []error {
 	input := &sqs.DeleteMessageBatchInput{QueueUrl: &items[0].queue.url}
 	for i, it := range items {
@@ -59,13 +59,13 @@ func (s *subscription) deleteMessages(ctx context.Context, items []*item) []erro
 	return eachEntry(len(items), answer.Failed)
 }
 
-// all is the answer of a request that failed as a whole.
+// all is the result of a request that failed as a whole.
 func (s *subscription) all(n int, err error) []error {
 	refresh(s.subscriber.broker.aws.Credentials, err)
 	return slices.Repeat([]error{err}, n)
 }
 
-// eachEntry puts the failures of a batch to the entries that they are of.
+// eachEntry assigns the failures of a batch to its entries.
 func eachEntry(n int, failed []types.BatchResultErrorEntry) []error {
 	errs := make([]error, n)
 	for _, f := range failed {
@@ -76,9 +76,9 @@ func eachEntry(n int, failed []types.BatchResultErrorEntry) []error {
 	return errs
 }
 
-// deleteAll deletes what was acked. It tries until SQS lets others have the messages. What
-// is of a group frees its slot only then: a receive that comes before the delete finds the
-// group closed, and not every server answers it when the group opens.
+// deleteAll deletes acked messages. It tries until SQS makes them visible to others. A message of
+// a group frees its slot only afterwards: a receive before the delete finds the group blocked,
+// and not every server answers it when the group is free.
 func (s *subscription) deleteAll(items []*item) {
 	grouped := 0
 	for _, it := range items {
@@ -92,8 +92,8 @@ func (s *subscription) deleteAll(items []*item) {
 	})
 }
 
-// giveBackAll lets others have messages. What cannot be given back comes again after its
-// visibility timeout.
+// giveBackAll makes messages visible to others. Those for which it fails are redelivered after
+// the visibility timeout.
 func (s *subscription) giveBackAll(items []*item) {
 	s.eachQueue(items, func(items []*item) {
 		s.persist("Giving back messages", "sqs:ChangeMessageVisibility", items, func(ctx context.Context, items []*item) []error {
@@ -106,8 +106,8 @@ func (s *subscription) giveBackAll(items []*item) {
 	})
 }
 
-// untilFrom is the timeout to set now for an item that is given back. It is rounded up: not
-// before the time that was asked for.
+// untilFrom is the timeout to set now for an item that is given back. It is rounded up, so that
+// the redelivery is not early.
 func (it *item) untilFrom() time.Duration {
 	if it.from.IsZero() {
 		return 0
@@ -116,7 +116,7 @@ func (it *item) untilFrom() time.Duration {
 	return max(0, min(d, it.left().Truncate(time.Second)))
 }
 
-// eachQueue calls f for the items of each queue: it may have been made again.
+// eachQueue calls f for the items of each queue: the queue may have been created again.
 func (s *subscription) eachQueue(items []*item, f func([]*item)) {
 	for len(items) > 0 {
 		n := 1
@@ -128,8 +128,8 @@ func (s *subscription) eachQueue(items []*item, f func([]*item)) {
 	}
 }
 
-// persist sends a batch, and what failed of it again, until everything is done, refused,
-// or no longer hidden.
+// persist sends a batch, and repeats failed items, until everything is done, refused, or no
+// longer hidden.
 func (s *subscription) persist(what, action string, items []*item, send func(context.Context, []*item) []error) {
 	pace := outage.Pace()
 	for attempt := 1; ; attempt++ {
@@ -144,9 +144,10 @@ func (s *subscription) persist(what, action string, items []*item, send func(con
 			switch {
 			case err == nil:
 			case isGone(err):
-				// Somebody else has it, or has deleted it. Who has it again finds out.
+				// Another consumer has it, or has deleted it. A consumer that gets it again finds
+				// out.
 				s.Logger().Debug(what+": the message was already taken back", items[i].fields())
-			case isMissing(err): // and the messages with it
+			case isMissing(err): // its messages are gone, too
 				last = err
 			default:
 				last = err

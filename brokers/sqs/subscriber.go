@@ -11,7 +11,7 @@ import (
 	"github.com/millpond-go/millpond/internal/handout"
 )
 
-// Subscriber gives the messages of one group. It is safe for concurrent use. docs/brokers.md
+// Subscriber receives the messages of one group. It is safe for concurrent use. docs/brokers.md
 // describes its deliveries.
 type Subscriber struct {
 	broker        *Broker
@@ -53,15 +53,15 @@ func (s *Subscriber) Subscribe(ctx context.Context, topic string) (<-chan *messa
 	return messages, err
 }
 
-// SubscribeInitialize makes queue, topic and subscription if that is configured, and
-// otherwise asks whether the queue exists. Its errors are those of Subscribe.
+// SubscribeInitialize creates queue, topic and subscription if that is configured, and otherwise
+// checks whether the queue exists. Its errors are those of Subscribe.
 func (s *Subscriber) SubscribeInitialize(topic string) error {
 	_, err := s.ready(context.Background(), topic)
 	return err
 }
 
-// Receiving implements brokers.Receiver: a subscriber whose last request for messages has
-// failed gets nothing until one works, though the queue may answer others.
+// Receiving implements brokers.Receiver: a subscriber whose last receive failed gets nothing
+// until one succeeds, although the queue may answer others.
 func (s *Subscriber) Receiving() error {
 	return s.subscriptions.Receiving(func(sub *subscription) (string, error) {
 		return "sqs: topic " + sub.topic, sub.intake.trouble.Problem()
@@ -77,7 +77,7 @@ func (s *Subscriber) ready(ctx context.Context, topic string) (*queue, error) {
 	return s.broker.source(ctx, s.client, topic, s.config.Group)
 }
 
-// source finds the queue that a group reads for a topic.
+// source finds the queue of a group for a topic.
 func (b *Broker) source(ctx context.Context, client *sqs.Client, topic, group string) (*queue, error) {
 	if topic == "" {
 		return nil, errNoTopicName
@@ -97,13 +97,13 @@ func (b *Broker) source(ctx context.Context, client *sqs.Client, topic, group st
 	return q, nil
 }
 
-// reader is the group that reads a queue, by so many subscriptions.
+// reader is the group that reads a queue, with the number of its subscriptions.
 type reader struct {
 	group string
 	calls int
 }
 
-// read notes who reads a queue. A second group would take messages from the first.
+// read notes a reader of a queue. A second group would take messages from the first.
 func (b *Broker) read(q *queue, group string) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -126,10 +126,10 @@ func (b *Broker) unread(q *queue) {
 	}
 }
 
-// Close stops the intake, returns when every message is settled, or after
-// SubscriberConfig.DrainTimeout, and the receives under way have ended, which takes
-// Consume.Wait at most. It may be called many times, also at once, and always returns nil:
-// what cannot be settled comes again.
+// Close stops the intake. It returns when every message is settled, or after
+// SubscriberConfig.DrainTimeout, and running receives have ended, which takes at most
+// Consume.Wait. It may be called many times, also at once, and always returns nil: messages that
+// cannot be settled are redelivered.
 func (s *Subscriber) Close() error {
 	_ = s.subscriptions.Close() // never fails
 	s.broker.subscribers.Remove(s)

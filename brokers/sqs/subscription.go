@@ -12,22 +12,22 @@ import (
 	"github.com/millpond-go/millpond/internal/lanes"
 )
 
-// leaveTimeout bounds how long a subscription that ends tries to settle what was decided.
+// leaveTimeout bounds how long an ending subscription tries to settle messages with a result.
 const leaveTimeout = 10 * time.Second
 
 // subscription is one call of Subscribe.
 //
-// Pollers receive messages into free slots. Each message is an item: it waits in its lane
-// if it has one, is handed out, and then settled by a batch of deletes or of changed
-// visibilities. The keeper extends the visibility of every item until then.
+// Pollers receive messages into free slots. Each message is an item: it waits in its lane if it
+// has one, is handed out, and then settled by a batch of deletes or visibility changes. Until
+// then the keeper extends its visibility.
 type subscription struct {
 	*handout.Desk
 
 	subscriber *Subscriber
 	topic      string
-	queue      atomic.Pointer[queue] // another one after it was made again
+	queue      atomic.Pointer[queue] // replaced after it was created again
 	visibility time.Duration
-	unread     func() // what is called when nothing of the queue is in hand any more
+	unread     func() // called when no message of the queue is in hand
 
 	intake     intake
 	keeper     keeper
@@ -53,9 +53,8 @@ func newSubscription(ctx context.Context, s *Subscriber, topic string, q *queue)
 	return sub
 }
 
-// Run delivers until the intake ends, then drains. Receives under way are not cancelled:
-// what SQS has given to a receive whose answer nobody takes stays hidden for the whole
-// visibility timeout.
+// Run delivers until the intake ends, then drains. Running receives are not canceled: messages in
+// an unread answer stay hidden for the whole visibility timeout.
 func (s *subscription) Run() {
 	defer s.Finish()
 	defer s.unread()
@@ -68,7 +67,7 @@ func (s *subscription) Run() {
 		s.intake.run()
 		s.deliveries.Wait()
 	})
-	// Nothing is in flight any more; what is settled has its own clock.
+	// Nothing is in flight now; settling has its own timeout.
 	close(s.keeper.stopping)
 	keeping.Wait()
 	defer time.AfterFunc(leaveTimeout, left).Stop()

@@ -24,8 +24,8 @@ func (t *queueTarget) ordered() bool { return t.queue.fifo }
 
 func (*queueTarget) action() string { return "sqs:SendMessage" }
 
-// limits are those of the queue. A request takes as much as a message, but 256 KiB at
-// least.
+// limits are the limits of the queue. A request may be as large as a message, but at least 256
+// KiB.
 func (t *queueTarget) limits() (messageBytes, batchBytes int) {
 	return t.queue.facts.maxBytes, max(t.queue.facts.maxBytes, defaultMaxBytes)
 }
@@ -55,7 +55,7 @@ func (t *queueTarget) send(ctx context.Context, batch []*outgoing) []error {
 	return outcomes(len(batch), taken, answer.Failed)
 }
 
-// outcomes puts what the service says of a batch to the messages that it is of.
+// outcomes assigns the results of a batch to its messages.
 func outcomes(n int, taken []*string, failed []types.BatchResultErrorEntry) []error {
 	errs := slices.Repeat([]error{errNotTaken}, n)
 	for _, id := range taken {

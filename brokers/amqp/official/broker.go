@@ -130,9 +130,8 @@ func init() {
 }
 
 // Open connects to the broker that a URL names; the package documentation lists the
-// parameters. All mistakes in the URL are returned as one error, which repeats no user
-// info and no value that may be a secret. It is a brokers.Opener, for programs with a
-// mux of their own.
+// parameters. One error names all errors in the URL, without user info and without values
+// that may be secret. It is a brokers.Opener, for programs with a mux of their own.
 func Open(ctx context.Context, u *url.URL) (brokers.Broker, error) {
 	return urlmux.Open[brokers.Broker](ctx, u, ParseURL, New)
 }
@@ -147,9 +146,8 @@ func exposure(u *url.URL) error {
 	return amqp.Exposure(&plain)
 }
 
-// ParseURL returns the configuration that a URL stands for, so that a program can add
-// to it what a URL cannot say before it calls [New]. Its errors are those of [Open]
-// before it connects.
+// ParseURL returns the configuration of a URL, so that a program can change it before it calls
+// [New]. Its errors are those of [Open] before it connects.
 func ParseURL(u *url.URL) (Config, error) {
 	plain := *u
 	plain.Scheme = strings.TrimSuffix(u.Scheme, suffix)
@@ -157,5 +155,5 @@ func ParseURL(u *url.URL) (Config, error) {
 	return Config{Config: base}, err
 }
 
-// Format leaves the password out, whatever the verb.
+// Format prints the configuration without the password, whatever the verb.
 func (c Config) Format(f fmt.State, _ rune) { _, _ = io.WriteString(f, c.Config.String()) }

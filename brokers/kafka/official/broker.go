@@ -19,7 +19,7 @@ import (
 // Broker is a Kafka cluster. It is safe for concurrent use.
 type Broker struct {
 	config Config
-	client sarama.Client // asks whether the cluster answers
+	client sarama.Client // checks whether the cluster answers
 	open   wrapped.Set
 }
 
@@ -28,16 +28,16 @@ var (
 	_ brokers.Pinger = (*Broker)(nil)
 )
 
-// New connects to the cluster. It returns an error that names every invalid field, or
-// one that says why the cluster cannot be used, which wraps brokers.ErrUnavailable. Sarama
-// knows no context: Config.ConnectTimeout bounds each question.
+// New connects to the cluster. The error names every invalid field, or says why the cluster
+// cannot be used; in that case it wraps brokers.ErrUnavailable. Sarama ignores contexts:
+// Config.ConnectTimeout bounds each request.
 func New(_ context.Context, config Config) (*Broker, error) {
 	if err := cmp.Or(config.validate(urlquery.InGo), config.authenticate()); err != nil {
 		return nil, err
 	}
 	config.setDefaults()
 	client, err := sarama.NewClient(config.Brokers, config.sarama(func(c *sarama.Config) {
-		// What is wrong is to be said soon.
+		// Errors should be reported soon.
 		c.Net.ReadTimeout, c.Net.WriteTimeout, c.Metadata.Timeout = config.ConnectTimeout, config.ConnectTimeout, config.ConnectTimeout
 		c.Metadata.Retry.Max = 1
 	}))
@@ -47,7 +47,7 @@ func New(_ context.Context, config Config) (*Broker, error) {
 	return &Broker{config: config, client: client, open: wrapped.Set{Package: pkg}}, nil
 }
 
-// Ping asks the cluster whether it answers. Its error wraps brokers.ErrUnavailable, or
+// Ping checks whether the cluster answers. Its error wraps brokers.ErrUnavailable or
 // brokers.ErrClosed.
 func (b *Broker) Ping(ctx context.Context) error {
 	err := wrapped.Ask(ctx, func() error { return b.client.RefreshMetadata() })
@@ -58,9 +58,9 @@ func (b *Broker) Ping(ctx context.Context) error {
 	return access.Answered(err)
 }
 
-// Subscriber returns a new subscriber. It returns an error that names every invalid field,
-// or one that wraps brokers.ErrClosed. Subscribe does not learn whether a topic exists:
-// watermill-kafka logs an error each second until it does.
+// Subscriber returns a new subscriber. The error names every invalid field, or wraps
+// brokers.ErrClosed. Subscribe does not find out whether a topic exists: watermill-kafka logs an
+// error each second until it does.
 func (b *Broker) Subscriber(config brokers.SubscriberConfig) (message.Subscriber, error) {
 	return b.open.Subscriber(config, &wrapped.Subscriber{
 		Notice:     "A rebalance stops the whole group until running handlers have ended: kafka:// has no such standstill",
@@ -71,7 +71,7 @@ func (b *Broker) Subscriber(config brokers.SubscriberConfig) (message.Subscriber
 	})
 }
 
-// makeTopic makes a topic and waits until it can be used, if the configuration allows that.
+// makeTopic creates a topic and waits until it can be used, if the configuration allows that.
 func (b *Broker) makeTopic(ctx context.Context, topic string) error {
 	p := &b.config.Publish
 	if !p.CreateTopics {
@@ -92,9 +92,8 @@ func (b *Broker) makeTopic(ctx context.Context, topic string) error {
 	return nil
 }
 
-// Capabilities says what Kafka does under watermill-kafka. It has no ids of its own,
-// counts no deliveries and keeps settled messages as long as each topic's retention says,
-// which is not read here.
+// Capabilities describes Kafka with watermill-kafka. It has no ids of its own, counts no
+// deliveries and keeps settled messages for each topic's retention, which is not read here.
 func (b *Broker) Capabilities() brokers.Capabilities {
 	return brokers.Capabilities{
 		System: "kafka", Coordinates: true, Key: true, Time: b.config.Consume.ProducerTime, Ordered: true,
@@ -102,21 +101,21 @@ func (b *Broker) Capabilities() brokers.Capabilities {
 	}
 }
 
-// Close closes the subscribers that are open, as their Close does, and then the publishers,
-// which finish what they are publishing. It may be called many times.
+// Close closes the open subscribers, like their Close, and then the publishers, which finish
+// their running calls. It may be called many times.
 func (b *Broker) Close() error {
 	b.open.Close()
-	if err := b.client.Close(); err != nil && !errors.Is(err, sarama.ErrClosedClient) { // it was before
+	if err := b.client.Close(); err != nil && !errors.Is(err, sarama.ErrClosedClient) { // it was closed before
 		return fmt.Errorf("%s: closing the client: %w", pkg, err)
 	}
 	return nil
 }
 
 // Publisher returns a new publisher, or an error that wraps brokers.ErrClosed or
-// brokers.ErrUnavailable. Each has connections of its own. Publish returns nil when all
-// replicas in sync have each message; its errors wrap brokers.ErrClosed,
-// brokers.ErrTooLarge or brokers.ErrUnencodable where that is the cause, and otherwise
-// brokers.ErrUnavailable, also for a topic that does not exist.
+// brokers.ErrUnavailable. Each has connections of its own. Publish returns nil when all in-sync
+// replicas have each message; its errors wrap brokers.ErrClosed, brokers.ErrTooLarge or
+// brokers.ErrUnencodable if that is the cause, and otherwise brokers.ErrUnavailable, also for a
+// topic that does not exist.
 func (b *Broker) Publisher(config brokers.PublisherConfig) (message.Publisher, error) {
 	config = config.WithDefaults()
 	c := &b.config
@@ -146,7 +145,7 @@ func (b *Broker) Publisher(config brokers.PublisherConfig) (message.Publisher, e
 	})
 }
 
-// explain adds to an error what it means.
+// explain adds the meaning of an error.
 func (b *Broker) explain(topic string, err error) error {
 	var setting sarama.ConfigurationError
 	switch {

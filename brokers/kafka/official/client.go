@@ -16,8 +16,7 @@ func (c *Config) authenticate() error {
 	return err
 }
 
-// sarama returns the settings of a client: those that all share, those that it has besides,
-// and what the program has to say.
+// sarama returns the settings of a client: the common ones, its own, and those of the program.
 func (c *Config) sarama(besides ...func(*sarama.Config)) *sarama.Config {
 	config := sarama.NewConfig()
 	config.ClientID = c.ClientID
@@ -44,7 +43,7 @@ func (c *Config) sarama(besides ...func(*sarama.Config)) *sarama.Config {
 func (c *Config) consuming() *sarama.Config {
 	return c.sarama(func(config *sarama.Config) {
 		config.Consumer.Return.Errors = true
-		config.Consumer.IsolationLevel = sarama.ReadCommitted // by default what was aborted comes as well
+		config.Consumer.IsolationLevel = sarama.ReadCommitted // the default also delivers aborted messages
 		config.Consumer.Offsets.Initial = sarama.OffsetOldest
 		if c.Consume.StartAtNewest {
 			config.Consumer.Offsets.Initial = sarama.OffsetNewest
@@ -57,15 +56,15 @@ func (c *Config) consuming() *sarama.Config {
 func (c *Config) producing() *sarama.Config {
 	return c.sarama(func(config *sarama.Config) {
 		config.Producer.Return.Successes = true
-		config.Producer.RequiredAcks = sarama.WaitForAll // watermill-kafka's default is the leader's ack
+		config.Producer.RequiredAcks = sarama.WaitForAll // watermill-kafka's default waits for the leader only
 		config.Producer.Idempotent = true
-		config.Net.MaxOpenRequests = 1 // what sarama asks for idempotence
+		config.Net.MaxOpenRequests = 1 // sarama requires this for idempotence
 		config.Producer.Retry.Max = 10
 		config.Producer.MaxMessageBytes = c.Publish.MaxBytes
 	})
 }
 
-// unreachable says why the cluster cannot be used, and what to look at.
+// unreachable says why the cluster cannot be used, and what to check.
 func (c *Config) unreachable(err error) error {
 	fault := cluster.Other
 	for is, of := range map[error]cluster.Fault{
@@ -79,7 +78,7 @@ func (c *Config) unreachable(err error) error {
 	return access.Unreachable(err, fault)
 }
 
-// mechanism returns sarama's name of the mechanism, and what it needs for SCRAM.
+// mechanism returns sarama's name of the mechanism, and its client for SCRAM.
 func (s SASL) mechanism() (sarama.SASLMechanism, func() sarama.SCRAMClient) {
 	switch s {
 	case SASLScramSHA256:
@@ -91,7 +90,7 @@ func (s SASL) mechanism() (sarama.SASLMechanism, func() sarama.SCRAMClient) {
 	return sarama.SASLTypePlaintext, nil
 }
 
-// scramClient is one conversation.
+// scramClient is one SCRAM conversation.
 type scramClient struct {
 	hash scram.HashGeneratorFcn
 	*scram.ClientConversation

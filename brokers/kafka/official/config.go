@@ -23,8 +23,8 @@ import (
 // Config configures a [Broker]. Only Brokers is required. Each field that a URL can
 // set has its parameter in the package documentation.
 type Config struct {
-	// Brokers are the addresses, host:port, by which the cluster is found. Without a
-	// port 9092 is meant.
+	// Brokers are the addresses, host:port, of some brokers of the cluster. The default port is
+	// 9092.
 	Brokers []string
 
 	// TLS, if not nil, encrypts all connections. It is cloned.
@@ -36,17 +36,16 @@ type Config struct {
 	// come from MILLPOND_KAFKA_USERNAME and MILLPOND_KAFKA_PASSWORD.
 	Username, Password string
 
-	// ConnectTimeout bounds New, and each question that Subscribe asks before it
-	// returns.
+	// ConnectTimeout bounds New, and each request that Subscribe makes before it returns.
 	ConnectTimeout time.Duration `config:"connect_timeout" default:"10s" check:"positive"`
 
 	// ClientID names the program in the broker's logs and quotas.
 	ClientID string `config:"client_id" default:"millpond"`
 
-	// Sarama, if not nil, has the last word on the configuration of every client: what
-	// a program has set for watermill-kafka as OverwriteSaramaConfig can be set here,
-	// such as Kerberos or a proxy. It is called once for each client. Settings that
-	// change offsets, acks or what is returned break promises.
+	// Sarama, if not nil, may change the configuration of every client: settings that a program
+	// has in watermill-kafka's OverwriteSaramaConfig can be made here, such as Kerberos or a
+	// proxy. It is called once for each client. Changes of offsets, acks or returned channels
+	// break promises.
 	Sarama func(*sarama.Config)
 
 	// Tracer, if not nil, is watermill-kafka's.
@@ -61,7 +60,7 @@ type Config struct {
 // SASL names a SASL mechanism.
 type SASL string
 
-// The mechanisms that need no more than a name and a password.
+// The mechanisms that need only a name and a password.
 const (
 	SASLPlain       SASL = cluster.SASLPlain
 	SASLScramSHA256 SASL = cluster.SASLScramSHA256
@@ -70,26 +69,26 @@ const (
 
 // Consume configures subscribers.
 type Consume struct {
-	// StartAtNewest lets a group without offsets begin with what is published from now
-	// on, which is watermill-kafka's own default. Otherwise it begins with the oldest
-	// message that the topic has. Until the group has committed an offset, a member that
-	// begins once more begins at a later end.
+	// StartAtNewest makes a group without offsets begin with messages published from now on,
+	// which is watermill-kafka's own default. Otherwise it begins with the oldest message of the
+	// topic. Until the group has committed an offset, a member that begins again begins at a
+	// later end.
 	StartAtNewest bool `config:"offset" check:"oldest|newest"`
 
-	// SessionTimeout is after how long without a heartbeat the broker gives the
-	// partitions of a member to others.
+	// SessionTimeout is the time without a heartbeat after which the broker gives a member's
+	// partitions to others.
 	SessionTimeout time.Duration `config:"session_timeout" default:"10s" check:"positive"`
 
-	// RedeliveryDelay is the pause before a nacked message comes again if its GiveBack
-	// names none.
+	// RedeliveryDelay is the pause before a nacked message is redelivered if its GiveBack sets
+	// none.
 	RedeliveryDelay time.Duration `config:"redelivery_delay" default:"100ms" check:"positive"`
 
-	// ProducerTime takes the timestamps of records for Delivery.Time. Sarama does not
-	// say whether the broker or the producer has set one, so otherwise there is none.
+	// ProducerTime uses the timestamps of records for Delivery.Time. Sarama does not tell whether
+	// the broker or the producer has set one, so otherwise there is none.
 	ProducerTime bool `config:"time" check:"broker|producer"`
 
 	// Unmarshaler, if not nil, replaces the wire format for reading. Its error, or panic, becomes
-	// Delivery.Undecodable; the message is then the record as the wire format reads it.
+	// Delivery.Undecodable; the message is then read in the wire format.
 	Unmarshaler wmkafka.Unmarshaler
 }
 
@@ -102,12 +101,12 @@ type Publish struct {
 	// the field has no key.
 	KeyMetadata string `config:"key_metadata"`
 
-	// MaxBytes is the largest message that is sent; by default that of message.max.bytes.
+	// MaxBytes is the largest message that is sent; the default is that of message.max.bytes.
 	MaxBytes int `config:"max_message_bytes" default:"1000012" check:"positive"`
 
-	// CreateTopics makes topics that do not exist when they are subscribed to, with
-	// Partitions and Replication, and lets the broker make those that are published to, if
-	// it does that.
+	// CreateTopics creates missing topics when they are subscribed to, with Partitions and
+	// Replication. For topics that are published to, the broker may create them, if it is
+	// configured so.
 	CreateTopics bool `config:"create_topics"`
 	// Partitions of new topics. Zero means the broker's default.
 	Partitions int `config:"partitions" check:"1..2147483647"`
@@ -122,20 +121,20 @@ func (c *Config) setDefaults() {
 	field.SetDefaults(c)
 }
 
-// access is what the configuration says about reaching the cluster.
+// access returns the settings for reaching the cluster.
 func (c *Config) access() cluster.Access {
 	return cluster.Access{
 		Package: pkg, Brokers: c.Brokers, TLS: c.TLS, SASL: string(c.SASL), Username: c.Username, Password: c.Password, ConnectTimeout: c.ConnectTimeout,
 	}
 }
 
-// Format leaves the password out, whatever the verb.
+// Format prints the configuration without the password, whatever the verb.
 func (c Config) Format(f fmt.State, _ rune) {
 	fmt.Fprintf(f, "%s://%s (TLS %t, SASL %q, user %q, client %q, %+v, %+v)",
 		Scheme, strings.Join(c.Brokers, ","), c.TLS != nil, c.SASL, c.Username, c.ClientID, c.Consume, c.Publish)
 }
 
-// validate names every invalid field and what to write instead.
+// validate returns an error that names every invalid field and what to write instead.
 func (c *Config) validate(named urlquery.Named) error {
 	access := c.access()
 	return urlquery.Check(pkg, c, named, access.Check)
@@ -151,17 +150,15 @@ func init() {
 	})
 }
 
-// Open connects to the cluster that a URL names; the package documentation lists the
-// parameters. All mistakes in the URL are returned as one error, which repeats no user
-// info and no value that may be a secret. It is a brokers.Opener, for programs with a
-// mux of their own.
+// Open connects to the cluster that a URL names; the package documentation lists the parameters.
+// One error names all errors in the URL, without user info and without values that may be secret.
+// It is a brokers.Opener, for programs with a mux of their own.
 func Open(ctx context.Context, u *url.URL) (brokers.Broker, error) {
 	return urlmux.Open[brokers.Broker](ctx, u, ParseURL, New)
 }
 
-// ParseURL returns the configuration that a URL stands for, so that a program can add
-// to it what a URL cannot say before it calls [New]. Its errors are those of [Open]
-// before it connects.
+// ParseURL returns the configuration of a URL, so that a program can change it before it calls
+// [New]. Its errors are those of [Open] before it connects.
 func ParseURL(u *url.URL) (c Config, err error) {
 	if err := urlquery.Stray(u); err != nil {
 		return c, fmt.Errorf("%s: %w", pkg, err)

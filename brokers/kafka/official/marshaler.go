@@ -11,12 +11,11 @@ import (
 	"github.com/millpond-go/millpond/internal/callback"
 )
 
-// Marshaler reads and writes watermill-kafka's wire format, and forgives what
-// DefaultMarshaler does not: of a header that is there several times no value is lost.
-// It is safe for concurrent use. The zero value writes no keys.
+// Marshaler reads and writes watermill-kafka's wire format, and accepts more than
+// DefaultMarshaler: no value of a repeated header is lost. It is safe for concurrent use. The
+// zero value writes no keys.
 //
-// A program that keeps its own watermill-kafka subscribers can use it in their
-// configuration.
+// A program that keeps its own watermill-kafka subscribers can use it in their configuration.
 type Marshaler struct {
 	// Key returns the key of a message; nil for none.
 	Key func(topic string, msg *message.Message) []byte
@@ -24,8 +23,8 @@ type Marshaler struct {
 
 var _ wmkafka.MarshalerUnmarshaler = Marshaler{}
 
-// Marshal returns the record of a message. It fails for a message with a metadata
-// field of the name that is reserved for the UUID, and if Key panics.
+// Marshal returns the record of a message. It fails if a metadata field has the name that is
+// reserved for the UUID, and if Key panics.
 func (m Marshaler) Marshal(topic string, msg *message.Message) (*sarama.ProducerMessage, error) {
 	headers, err := wire.Headers(msg)
 	if err != nil {

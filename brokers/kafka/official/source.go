@@ -16,8 +16,8 @@ import (
 	"github.com/millpond-go/millpond/internal/wrapped"
 )
 
-// source is one Subscribe call, and a subscriber of watermill-kafka for it alone: so it
-// knows which partitions are its own.
+// source is one Subscribe call, with a watermill-kafka subscriber of its own, so that it knows
+// its own partitions.
 type source struct {
 	config     *Config
 	subscriber brokers.SubscriberConfig
@@ -27,15 +27,15 @@ type source struct {
 	claims map[int32]*claim // by partition
 }
 
-// claim is one partition for as long as a session of the group gives it to us. Within it
-// watermill-kafka works on one record at a time.
+// claim is one partition for as long as a session of the group assigns it here. Within it
+// watermill-kafka handles one record at a time.
 type claim struct {
 	session sarama.ConsumerGroupSession
-	// end is where the partition ended when it was claimed. What comes before may have
-	// been with another member, or with this one in an earlier session.
+	// end is the end of the partition when it was claimed. Earlier records may have been
+	// delivered to another member, or to this one in an earlier session.
 	end int64
 
-	offset int64 // of the record in work
+	offset int64 // of the current record
 	facts  brokers.Delivery
 }
 
@@ -46,7 +46,7 @@ func (s *source) Start(ctx context.Context) (message.Subscriber, <-chan *message
 		Unmarshaler:           unmarshaler{s},
 		OverwriteSaramaConfig: s.config.consuming(),
 		ConsumerGroup:         s.subscriber.Group,
-		NackResendSleep:       wmkafka.NoSleep, // the pause is made here, where it can be cut short
+		NackResendSleep:       wmkafka.NoSleep, // the pause is made here, where it can be interrupted
 		Tracer:                tracer{s.config.Tracer, s},
 	}, s.subscriber.Logger)
 	if err != nil {
@@ -65,12 +65,12 @@ func (s *source) Read(from *message.Message) brokers.Delivery {
 	defer s.mu.Unlock()
 	c := s.claims[partitionOf(from)]
 	facts := c.facts
-	c.facts.Suspect = true // should it come again
+	c.facts.Suspect = true // if it is redelivered
 	return facts
 }
 
-// Settle implements wrapped.Source. While a rebalance waits for a handler, its ack counts,
-// which watermill-kafka would forget, and a nack lets go of the record.
+// Settle implements wrapped.Source. While a rebalance waits for a handler, an ack is committed
+// here, because watermill-kafka would forget it, and a nack releases the record.
 func (s *source) Settle(from *message.Message, answer wrapped.Answer) {
 	s.mu.Lock()
 	c := s.claims[partitionOf(from)]
@@ -83,7 +83,7 @@ func (s *source) Settle(from *message.Message, answer wrapped.Answer) {
 	case answer.Delay(s.config.Consume.RedeliveryDelay, math.MaxInt64, c.session.Context().Done()):
 		from.Nack()
 	case c.session.Context().Err() != nil:
-		from.Ack() // which marks nothing any more
+		from.Ack() // this marks nothing any more
 	}
 }
 
@@ -92,8 +92,8 @@ func partitionOf(from *message.Message) int32 {
 	return partition
 }
 
-// unmarshaler never fails, because then watermill-kafka would give the record to nobody,
-// and try it again for ever.
+// unmarshaler never fails: after an error watermill-kafka would deliver the record to nobody, and
+// repeat it for ever.
 type unmarshaler struct{ source *source }
 
 func (u unmarshaler) Unmarshal(record *sarama.ConsumerMessage) (msg *message.Message, _ error) {
@@ -117,8 +117,8 @@ func (u unmarshaler) Unmarshal(record *sarama.ConsumerMessage) (msg *message.Mes
 	return msg, nil
 }
 
-// tracer is the place where watermill-kafka lets others into its consumer group. It sees
-// the claims, and passes everything on to the tracer of the configuration.
+// tracer is watermill-kafka's only hook into its consumer group. It observes the claims, and
+// passes everything on to the tracer of the configuration.
 type tracer struct {
 	wmkafka.SaramaTracer // may be nil: a subscriber with a group calls nothing else
 

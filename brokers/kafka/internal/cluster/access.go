@@ -1,5 +1,5 @@
-// Package cluster is what the adapters of Kafka share about finding a cluster and being
-// let in, whichever client they stand on.
+// Package cluster has what the adapters of Kafka share for reaching a cluster and authenticating,
+// with either client.
 package cluster
 
 import (
@@ -22,7 +22,7 @@ const (
 	PasswordVariable = "MILLPOND_KAFKA_PASSWORD" // #nosec G101 -- a name
 )
 
-// The SASL mechanisms that need no more than a name and a password.
+// The SASL mechanisms that need only a name and a password.
 const (
 	SASLPlain       = "plain"
 	SASLScramSHA256 = "scram-sha-256"
@@ -31,9 +31,9 @@ const (
 
 var mechanisms = []string{SASLPlain, SASLScramSHA256, SASLScramSHA512}
 
-// Access is what a Config says about reaching a cluster.
+// Access has the settings of a Config for reaching a cluster.
 type Access struct {
-	Package            string // name that errors begin with
+	Package            string // prefix of errors
 	Brokers            []string
 	TLS                *tls.Config
 	SASL               string // "": none
@@ -41,8 +41,8 @@ type Access struct {
 	ConnectTimeout     time.Duration
 }
 
-// Credentials returns the name and the password for SASL: those of the environment if a
-// names nobody. Without SASL there are none.
+// Credentials returns the name and the password for SASL: those of the environment if a has no
+// user. Without SASL there are none.
 func (a *Access) Credentials() (username, password string, err error) {
 	if a.SASL == "" {
 		return "", "", nil
@@ -57,8 +57,7 @@ func (a *Access) Credentials() (username, password string, err error) {
 	return username, password, nil
 }
 
-// Unused says that the environment has credentials that nobody uses, for a log; "" if
-// there are none.
+// Unused returns a log message if the environment has unused credentials; else "".
 func (a *Access) Unused() string {
 	if a.SASL != "" || os.Getenv(UsernameVariable) == "" && os.Getenv(PasswordVariable) == "" {
 		return ""
@@ -66,8 +65,8 @@ func (a *Access) Unused() string {
 	return fmt.Sprintf("%s or %s is set, but no SASL mechanism is chosen: add the parameter sasl (%s), or unset them", UsernameVariable, PasswordVariable, strings.Join(mechanisms, ", "))
 }
 
-// Exposure says where a password can travel. With SCRAM it does not, only a proof that one
-// knows it.
+// Exposure returns an error if a password could travel unprotected. SCRAM does not send it, only
+// a proof.
 func (a *Access) Exposure() error {
 	if a.SASL != SASLPlain {
 		return nil
@@ -75,25 +74,25 @@ func (a *Access) Exposure() error {
 	return exposed.ByAddress(a.Package, a.Brokers, a.TLS, "write tls=true, and the port that the brokers have for TLS")
 }
 
-// Fault is what the client's own error stands for.
+// Fault is the meaning of the client's error.
 type Fault int
 
 const (
-	Other          Fault = iota // the client says nothing, or nothing more than the standard library
-	BadCredentials              // the broker refuses them
-	NoMechanism                 // the broker does not offer it
-	UnwantedSASL                // the broker does not know what the client is talking about
+	Other          Fault = iota // nothing specific to the client
+	BadCredentials              // the broker refuses the credentials
+	NoMechanism                 // the broker does not offer the mechanism
+	UnwantedSASL                // the broker does not expect SASL
 	HungUp                      // the broker closed the connection
 )
 
-// Unreachable turns the client's error into one that wraps brokers.ErrUnavailable and
-// says what to look at. It names addresses, users and mechanisms, never passwords.
+// Unreachable turns the client's error into one that wraps brokers.ErrUnavailable and says what
+// to check. It names addresses, users and mechanisms, never passwords.
 func (a *Access) Unreachable(err error, fault Fault) error {
 	return fmt.Errorf("%s: %s: %w: %w: %s", a.Package, strings.Join(a.Brokers, ","), brokers.ErrUnavailable, err, a.advice(err, fault))
 }
 
-// Answered says that a cluster which was reached before does not answer now; nil if err
-// is.
+// Answered returns the error of a cluster that was reached before and does not answer now; nil if
+// err is nil.
 func (a *Access) Answered(err error) error {
 	if err == nil {
 		return nil
@@ -117,14 +116,14 @@ func (a *Access) advice(err error, fault Fault) string {
 	switch {
 	case fault == HungUp, errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
 		return "the broker closed the connection: " + a.hungUp()
-	case a.SASL != "": // a client may keep the cause to itself
+	case a.SASL != "": // a client may hide the cause
 		return fmt.Sprintf("check host and port, whether the port wants TLS (the parameter tls) and SASL mechanism %q (the parameter sasl), and %s and %s", a.SASL, UsernameVariable, PasswordVariable)
 	default:
 		return "check host and port, and the parameters tls and sasl"
 	}
 }
 
-// hungUp says what a broker that closes connections may want.
+// hungUp returns what a broker that closes connections may expect.
 func (a *Access) hungUp() string {
 	advice := "it may want TLS on this port, or SASL, or no SASL: check the parameters tls and sasl"
 	if a.TLS != nil {

@@ -7,7 +7,7 @@ import (
 	"github.com/millpond-go/millpond/internal/urlquery"
 )
 
-// Check finds what is wrong beside the fields that are checked by their tags.
+// Check reports errors that the fields' tags do not check.
 func (a *Access) Check(wrong urlquery.Wrong) {
 	if len(a.Brokers) == 0 {
 		wrong("Brokers", "empty", "give at least one host:port")

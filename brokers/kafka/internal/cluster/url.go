@@ -8,11 +8,10 @@ import (
 
 const defaultPort = "9092"
 
-// ReadURL returns the brokers that u names, and what is wrong with u beside its
-// parameters.
+// ReadURL returns the brokers of u, and the errors of u except in its parameters.
 func ReadURL(pkg string, u *url.URL) (brokers []string, errs []error) {
 	return urlquery.Hosts(pkg, u, UsernameVariable+" and "+PasswordVariable)
 }
 
-// WithPorts returns the addresses, those without a port with Kafka's.
+// WithPorts returns the addresses, with Kafka's port where none is given.
 func WithPorts(brokers []string) []string { return urlquery.WithPorts(brokers, defaultPort) }

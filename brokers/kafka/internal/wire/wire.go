@@ -1,7 +1,7 @@
-// Package wire turns Watermill messages into the headers and values of Kafka records
-// and back, in the format of watermill-kafka's default marshaler, so that services on
-// either read each other's messages. Where that one fails or forgets, this one does not:
-// any record of any producer becomes a message, and no header is lost.
+// Package wire converts Watermill messages to headers and values of Kafka records and back, in
+// the format of watermill-kafka's default marshaler, so that services on either read each other's
+// messages. It also covers what that marshaler refuses or drops: any record of any producer
+// becomes a message, and no header is lost.
 package wire
 
 import (
@@ -18,8 +18,8 @@ import (
 // UUIDHeader carries the UUID of a message.
 const UUIDHeader = "_watermill_message_uuid"
 
-// ErrReserved: the message has a metadata field of the name of UUIDHeader, which could
-// not be told from its UUID.
+// ErrReserved: a metadata field has the name of UUIDHeader, so it could not be distinguished from
+// the message's UUID.
 var ErrReserved = fmt.Errorf("wire: %w: metadata field "+UUIDHeader+" is reserved for the UUID", brokers.ErrUnencodable)
 
 // Header is a header of a record. Keys may repeat.
@@ -28,8 +28,8 @@ type Header struct {
 	Value []byte
 }
 
-// Headers returns the headers of a message: the UUID first, then the metadata by name.
-// Fields that Message has made of repeated headers become repeated headers again.
+// Headers returns the headers of a message: the UUID first, then the metadata by name. Fields
+// that Message made from repeated headers become repeated headers again.
 func Headers(msg *message.Message) ([]Header, error) {
 	if _, taken := msg.Metadata[UUIDHeader]; taken {
 		return nil, ErrReserved
@@ -44,7 +44,7 @@ func Headers(msg *message.Message) ([]Header, error) {
 	earlier := repeats(msg.Metadata)
 	for _, name := range names {
 		if base, n, ok := parseRepeated(name); ok && n < earlier[base] {
-			continue // comes with the field that it repeats
+			continue // written with the field that it repeats
 		}
 		for n := range earlier[name] {
 			headers = append(headers, Header{name, []byte(msg.Metadata[repeated(name, n)])})
@@ -54,8 +54,7 @@ func Headers(msg *message.Message) ([]Header, error) {
 	return headers, nil
 }
 
-// repeats counts the earlier values of each field: as many as there are from 0 on
-// without a gap.
+// repeats counts the earlier values of each field, which are numbered from 0 without a gap.
 func repeats(metadata message.Metadata) map[string]int {
 	var counts map[string]int
 	for name := range metadata {
@@ -76,13 +75,13 @@ func repeats(metadata message.Metadata) map[string]int {
 	return counts
 }
 
-// Message returns the message of a record. A record without a UUID header, which a
-// producer without Watermill has written, gives an empty UUID. A header becomes a
-// metadata field, byte by byte; of one that is there several times the last value has its
-// name, as with watermill-kafka, and the earlier ones are name[0], name[1], ….
+// Message returns the message of a record. A record without a UUID header, from a producer
+// without Watermill, gives an empty UUID. A header becomes a metadata field, byte by byte; if it
+// is repeated, the last value has its name, as with watermill-kafka, and the earlier ones are
+// name[0], name[1], ….
 func Message(headers []Header, payload []byte) *message.Message {
 	msg := message.NewMessage("", payload)
-	var next map[string]int // where to look for a free name: there may be very many
+	var next map[string]int // where to search for a free name: there may be very many
 	for _, h := range headers {
 		if h.Key == UUIDHeader {
 			msg.UUID = string(h.Value)

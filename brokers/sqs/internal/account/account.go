@@ -1,6 +1,6 @@
-// Package account is what package official asks a broker of package sqs, so that both find
-// credentials, queues and topics in the same way, read the same facts of a message and say
-// the same of an error.
+// Package account gives package official access to a broker of package sqs, so that both find
+// credentials, queues and topics in the same way, read the same facts of a message and explain
+// errors alike.
 package account
 
 import (
@@ -14,35 +14,35 @@ import (
 	"github.com/millpond-go/millpond/brokers/sqs/internal/wire"
 )
 
-// Account is SQS and SNS as one configuration reaches them.
+// Account is SQS and SNS with one configuration.
 type Account interface {
 	// AWS returns region, credentials and HTTP client.
 	AWS() aws.Config
 
-	// Source finds the queue that a group reads for a topic. Where that is configured it
-	// makes what is missing.
+	// Source finds the queue of a group for a topic. It creates missing objects, if that is
+	// configured.
 	Source(ctx context.Context, topic, group string) (Queue, error)
 
 	// Read notes that a group reads a queue, until unread is called.
 	Read(q Queue, group string) (unread func(), err error)
 
-	// Destination finds the queue, or the SNS topic, that a topic is published to. Where
-	// that is configured it makes what is missing.
+	// Destination finds the queue, or the SNS topic, for publishing to a topic. It creates
+	// missing objects, if that is configured.
 	Destination(ctx context.Context, topic string) (Destination, error)
 
-	// Decode reads a message, and says what is known about this delivery of it.
+	// Decode returns a message, and the facts of this delivery of it.
 	Decode(topic string, q Queue, m *types.Message) (*message.Message, brokers.Delivery)
 
-	// Explain adds to an error of a request what to do, and the sentinel that callers
-	// test for. action is the IAM action that the request needs.
+	// Explain adds a fix and a sentinel to an error of a request. action is the IAM action that
+	// the request needs.
 	Explain(action string, err error) error
 }
 
-// Queue is a queue as it was found.
+// Queue is a queue that was looked up.
 type Queue struct {
 	Name, URL string
 	FIFO      bool
-	Found     any // what package sqs knows of it
+	Found     any // package sqs's own data
 }
 
 // Destination is a queue or an SNS topic.
@@ -50,14 +50,14 @@ type Destination struct {
 	URL    string // of the queue; "" for a topic
 	ARN    string // of the topic; "" for a queue
 	Encode func(*message.Message) (Outgoing, error)
-	Lost   func() // notes that it is gone, so that it is looked for again
+	Lost   func() // notes that it is gone, so that it is looked up again
 }
 
-// Outgoing is a message as it is sent.
+// Outgoing is a message in its form for sending.
 type Outgoing struct {
 	Body                 string
 	Attributes           map[string]wire.Attribute
-	Group, Deduplication string // for FIFO queues and topics, else ""
+	Group, Deduplication string // for FIFO queues and topics; else ""
 }
 
 // Of returns the account of a broker. Package sqs sets it.

@@ -1,5 +1,5 @@
-// Package cutoff cuts subscribers off from their server, for the tests of both adapters:
-// to the server, one that is cut off is as good as dead.
+// Package cutoff cuts subscribers off from their server, for the tests of both adapters: to the
+// server, a subscriber that is cut off looks dead.
 package cutoff
 
 import (
@@ -8,22 +8,22 @@ import (
 	"sync"
 )
 
-// ErrCut is what a request of a subscriber that is cut off fails with.
+// ErrCut is the error of requests of a subscriber that is cut off.
 var ErrCut = errors.New("the wire was cut")
 
-// Client sends requests. An aws.HTTPClient is one.
+// Client sends requests, like an aws.HTTPClient.
 type Client interface {
 	Do(r *http.Request) (*http.Response, error)
 }
 
-// Wires are what the requests of subscribers pass through. The zero value cuts off none.
-// It is safe for concurrent use.
+// Wires pass the requests of subscribers. The zero value cuts off none. It is safe for concurrent
+// use.
 type Wires[S comparable] struct {
 	mu   sync.Mutex
 	dead map[S]bool
 }
 
-// Cut lets nothing of a subscriber pass, from now on. Requests under way are not ended.
+// Cut stops all further requests of a subscriber. Running requests continue.
 func (w *Wires[S]) Cut(subscriber S) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -33,7 +33,7 @@ func (w *Wires[S]) Cut(subscriber S) {
 	w.dead[subscriber] = true
 }
 
-// Through returns a client whose requests pass by client until the subscriber is cut off.
+// Through returns a client that uses client until the subscriber is cut off.
 func (w *Wires[S]) Through(subscriber S, client Client) Client {
 	return &cuttable[S]{w, subscriber, client}
 }

@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// envelope is what SNS puts around a message for a queue, unless delivery is raw.
+// envelope is SNS's wrapper around a message for a queue, unless delivery is raw.
 type envelope struct {
 	Type       string              `json:"Type"`
 	MessageID  string              `json:"MessageId"`
@@ -23,7 +23,7 @@ type enclosed struct {
 
 const notification = "Notification"
 
-// looksLikeEnvelope is quick, and true of every envelope.
+// looksLikeEnvelope is a quick check that every envelope passes.
 func looksLikeEnvelope(body string) bool {
 	return strings.HasPrefix(strings.TrimLeft(body, " \t\r\n"), "{") && strings.Contains(body, notification)
 }

@@ -18,7 +18,7 @@ type packed struct {
 	Encoded map[string][]byte `json:"encoded,omitempty"` // names are base64
 }
 
-// bodyForm says how the payload stands in the body.
+// bodyForm says how the payload is stored in the body.
 type bodyForm string
 
 const (
@@ -27,7 +27,7 @@ const (
 	bodyPlain  bodyForm = "plain"
 )
 
-// placeholder is the body of a message without a payload, since SQS takes no empty body.
+// placeholder is the body of a message without a payload, because SQS accepts no empty body.
 const placeholder = "-"
 
 func (p *packed) empty() bool {
@@ -48,8 +48,7 @@ func (p *packed) add(name, value string) {
 	p.Encoded[base64.StdEncoding.EncodeToString([]byte(name))] = []byte(value)
 }
 
-// body returns the body for a payload. bare says that there will be no attributes, but
-// for the packed one.
+// body returns the body for a payload. bare says that the packed attribute will be the only one.
 func (p *packed) body(payload []byte, bare bool) string {
 	text := string(payload)
 	switch {
@@ -83,11 +82,11 @@ func unmarshalPacked(text string) (packed, error) {
 
 var (
 	errBodyForm = errors.New("the body has a form that is not known")
-	// errForged: no millpond packs such a field, and none could publish it again.
+	// errForged: millpond never packs such a field, because it could not be published again.
 	errForged = errors.New("a field has a reserved name")
 )
 
-// unpack puts everything where it belongs, or changes nothing.
+// unpack restores all packed parts of the message, or changes nothing.
 func (p *packed) unpack(msg *message.Message) error {
 	payload := msg.Payload
 	switch p.Body {

@@ -7,7 +7,7 @@ import (
 	sqs "github.com/aws/aws-sdk-go-v2/service/sqs/types"
 )
 
-// FromSQS is Decode for a message as the SDK has received it.
+// FromSQS is Decode for a message from the SDK.
 func FromSQS(m *sqs.Message) (*message.Message, error) {
 	attributes := make(map[string]Attribute, len(m.MessageAttributes))
 	for name, value := range m.MessageAttributes {
@@ -16,7 +16,7 @@ func FromSQS(m *sqs.Message) (*message.Message, error) {
 	return Decode(aws.ToString(m.Body), attributes)
 }
 
-// ToSQS returns what Encode has made as the SDK sends them to a queue.
+// ToSQS converts attributes of Encode to the SDK's type for a queue.
 func ToSQS(attributes map[string]Attribute) map[string]sqs.MessageAttributeValue {
 	values := make(map[string]sqs.MessageAttributeValue, len(attributes))
 	for name, a := range attributes {
@@ -25,7 +25,7 @@ func ToSQS(attributes map[string]Attribute) map[string]sqs.MessageAttributeValue
 	return values
 }
 
-// ToSNS returns what Encode has made as the SDK publishes them to a topic.
+// ToSNS converts attributes of Encode to the SDK's type for a topic.
 func ToSNS(attributes map[string]Attribute) map[string]sns.MessageAttributeValue {
 	values := make(map[string]sns.MessageAttributeValue, len(attributes))
 	for name, a := range attributes {

@@ -5,7 +5,7 @@ import (
 	"unicode/utf8"
 )
 
-// isText reports whether SQS takes s as a body or as the value of an attribute.
+// isText reports whether SQS accepts s as a body or as the value of an attribute.
 func isText(s string) bool {
 	if !utf8.ValidString(s) {
 		return false
@@ -25,7 +25,7 @@ const longestName = 256
 
 const nameCharacters = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_-."
 
-// validName reports whether SQS takes name for an attribute.
+// validName reports whether SQS accepts name for an attribute.
 func validName(name string) bool {
 	if name == "" || len(name) > longestName || strings.Trim(name, nameCharacters) != "" {
 		return false

@@ -1,8 +1,7 @@
-// Package wire turns Watermill messages into bodies and attributes of SQS and SNS messages
-// and back, in the format of watermill-aws's default marshalers, so that services on
-// either read each other's messages. Where that one fails or forgets, this one does not:
-// any message of any producer is read, and nothing of a message that SQS could not carry
-// as it is gets lost.
+// Package wire converts Watermill messages to bodies and attributes of SQS and SNS messages and
+// back, in the format of watermill-aws's default marshalers, so that services on either read each
+// other's messages. It also covers what those refuse or drop: any message of any producer is
+// read, and parts that SQS cannot carry unchanged are packed, so that nothing is lost.
 package wire
 
 import (
@@ -19,12 +18,11 @@ const (
 	// UUIDAttribute carries the UUID of a message.
 	UUIDAttribute = "_watermill_message_uuid"
 
-	// PackedAttribute carries, as one JSON object, what SQS refuses otherwise: more than
-	// ten attributes, empty values, names and characters that it does not take. Its
-	// fields, all optional:
+	// PackedAttribute carries, as one JSON object, what SQS refuses otherwise: more than ten
+	// attributes, empty values, and invalid names and characters. Its fields, all optional:
 	//
 	//	uuid      the UUID, base64
-	//	body      "base64" if the payload stands in the body as base64, "empty" if it is
+	//	body      "base64" if the body is the payload in base64, "empty" if the payload is
 	//	          empty and the body a placeholder, "plain" if it is no envelope of SNS
 	//	          though it looks like one
 	//	fields    metadata whose names and values are text
@@ -35,14 +33,14 @@ const (
 	MaxAttributes = 10
 )
 
-// Data types of attributes begin so; a dot and a label may follow.
+// Data types of attributes begin with these; a dot and a label may follow.
 const (
 	typeString = "String"
 	typeBinary = "Binary"
 )
 
-// ErrReserved: the message has a metadata field of the name of UUIDAttribute or
-// PackedAttribute, which could not be told from what these carry.
+// ErrReserved: a metadata field has the name of UUIDAttribute or PackedAttribute, so it could not
+// be distinguished from their content.
 var ErrReserved = fmt.Errorf("wire: %w: metadata fields "+UUIDAttribute+" and "+PackedAttribute+" are reserved", brokers.ErrUnencodable)
 
 func isReserved(name string) bool { return name == UUIDAttribute || name == PackedAttribute }
@@ -54,7 +52,7 @@ type Attribute struct {
 	Binary []byte
 }
 
-// Size is what an attribute counts towards the limit of a message's size.
+// Size returns what an attribute counts towards the size limit of a message.
 func (a Attribute) Size(name string) int {
 	return len(name) + len(a.Type) + len(a.Text) + len(a.Binary)
 }
@@ -70,7 +68,7 @@ func Encode(msg *message.Message, except ...string) (body string, attributes map
 	attributes = make(map[string]Attribute, min(len(msg.Metadata)+1, MaxAttributes))
 	var p packed
 	switch {
-	case msg.UUID == "": // a value may not be empty, and absence says the same
+	case msg.UUID == "": // a value must not be empty, and absence means the same
 	case isText(msg.UUID):
 		attributes[UUIDAttribute] = Attribute{Type: typeString, Text: msg.UUID}
 	default:
@@ -92,8 +90,8 @@ func Encode(msg *message.Message, except ...string) (body string, attributes map
 	return body, attributes, nil
 }
 
-// attach adds the packed attribute if there is anything in it, and packs the attributes
-// that are too many: the last by name, and trace context only after all others.
+// attach adds the packed attribute if it has content, and packs excess attributes: the last by
+// name, and trace context only after all others.
 func (p *packed) attach(attributes map[string]Attribute) error {
 	if p.empty() && len(attributes) <= MaxAttributes {
 		return nil
@@ -115,8 +113,8 @@ func (p *packed) attach(attributes map[string]Attribute) error {
 	return nil
 }
 
-// rank puts the names of trace context before others, since services that know nothing of
-// PackedAttribute look for them.
+// rank sorts the names of trace context first, because services that do not know PackedAttribute
+// look for them.
 func rank(name string) int {
 	switch name {
 	case "traceparent", "tracestate", "baggage":
@@ -125,11 +123,10 @@ func rank(name string) int {
 	return 1
 }
 
-// Decode returns the message of a body and its attributes, whoever has produced it. The
-// UUID of a message that names none is empty. The envelope that SNS puts around messages,
-// unless delivery is raw, is taken off. If what another millpond has packed cannot be
-// read, the error says why, and the message is all that can be: body, and attributes one
-// by one.
+// Decode returns the message of a body and its attributes, from any producer. Without a UUID the
+// UUID is empty. SNS's envelope, which it uses unless delivery is raw, is removed. If content
+// packed by another millpond cannot be read, the error says why, and the message has what could
+// be read: the body, and the attributes one by one.
 func Decode(body string, attributes map[string]Attribute) (*message.Message, error) {
 	if len(attributes) == 0 {
 		if e, ok := parseEnvelope(body); ok {
@@ -162,6 +159,6 @@ func Decode(body string, attributes map[string]Attribute) (*message.Message, err
 	return msg, nil
 }
 
-// isBinary reports where the value stands. A type that nobody has heard of is text unless
-// only bytes are there.
+// isBinary reports whether the value is binary. An unknown type is text unless only bytes are
+// there.
 func (a Attribute) isBinary() bool { return a.Text == "" && len(a.Binary) > 0 }
