@@ -12,8 +12,8 @@ import (
 	"github.com/millpond-go/millpond/brokers"
 )
 
-// dialer connects for one subscriber or publisher of watermill-amqp. One that is closed while
-// it connects again leaves the new connection behind, which is ended here.
+// dialer connects for one subscriber or publisher of watermill-amqp. One that is closed while it
+// reconnects leaks the new connection, which is closed here.
 type dialer struct {
 	config *Config
 
@@ -22,7 +22,7 @@ type dialer struct {
 	closed bool
 }
 
-// dial connects to the first address that answers: watermill-amqp knows one.
+// dial connects to the first address that answers: watermill-amqp knows only one.
 func (d *dialer) dial(network, _ string) (net.Conn, error) {
 	conn, err := d.config.dial(network)
 	if err != nil {
@@ -37,13 +37,13 @@ func (d *dialer) dial(network, _ string) (net.Conn, error) {
 	return conn, nil
 }
 
-// close ends what is still connected, and every later dial.
+// close closes the connection. Later calls of dial fail.
 func (d *dialer) close() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.closed = true
 	if d.last != nil {
-		_ = d.last.Close() // most often it has ended
+		_ = d.last.Close() // usually it has ended already
 	}
 }
 
@@ -58,7 +58,7 @@ func (c *Config) dial(network string) (conn net.Conn, err error) {
 			conn, err = (&net.Dialer{}).DialContext(ctx, network, address)
 		}
 		if err == nil {
-			return conn, conn.SetDeadline(time.Now().Add(c.ConnectTimeout)) // the client takes it away
+			return conn, conn.SetDeadline(time.Now().Add(c.ConnectTimeout)) // the client removes the deadline
 		}
 		errs = append(errs, err)
 	}

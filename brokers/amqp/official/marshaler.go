@@ -12,19 +12,19 @@ import (
 	"github.com/millpond-go/millpond/brokers/amqp/internal/wire"
 )
 
-// Marshaler reads and writes watermill-amqp's wire format, and reads what
-// DefaultMarshaler fails on: headers of any type become metadata, and the numbers in
-// which a quorum queue counts deliveries do not. It sets message-id to the UUID. It is
-// safe for concurrent use; the zero value is ready.
+// Marshaler reads and writes watermill-amqp's wire format, and also reads messages on which
+// DefaultMarshaler fails: headers of any type become metadata, and the delivery counts of a
+// quorum queue do not. It sets message-id to the UUID. It is safe for concurrent use; the zero
+// value is ready.
 //
-// A program that keeps its own watermill-amqp subscribers can use it in their
-// configuration. It refuses the empty message that these make of a lost channel.
+// A program that keeps its own watermill-amqp subscribers can use it in their configuration. It
+// refuses the empty message that these read from a lost channel.
 type Marshaler struct{}
 
 var _ wmamqp.Marshaler = Marshaler{}
 
-// Marshal returns the message as it is published. It fails for metadata fields of names
-// that are reserved, or too long for the protocol.
+// Marshal returns the message in its published form. It fails for metadata fields with names that
+// are reserved, or too long for the protocol.
 func (Marshaler) Marshal(msg *message.Message) (amqp091.Publishing, error) {
 	publishing, err := wire.Publishing(msg)
 	if err != nil {
@@ -37,12 +37,12 @@ func (Marshaler) Marshal(msg *message.Message) (amqp091.Publishing, error) {
 	return publishing, nil
 }
 
-// errNothing makes watermill-amqp try a nack, which fails, and consume anew.
+// errNothing makes watermill-amqp try a nack, which fails, and consume again.
 var errNothing = errors.New("amqp/official: the consumer has lost its queue or its channel")
 
-// Unmarshal returns the message of any delivery. It fails only for what is none: when a
-// consumer loses its queue or its channel, watermill-amqp reads an empty delivery, and
-// consumes anew if that fails.
+// Unmarshal returns the message of any delivery. It fails only for an empty one: when a consumer
+// loses its queue or its channel, watermill-amqp reads an empty delivery, and consumes again if
+// that fails.
 func (Marshaler) Unmarshal(d amqp091.Delivery) (*message.Message, error) {
 	if d.Acknowledger == nil {
 		return nil, errNothing

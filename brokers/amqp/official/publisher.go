@@ -15,10 +15,10 @@ import (
 	"github.com/millpond-go/millpond/internal/wrapped"
 )
 
-// Publisher returns a new publisher, which has a connection of its own. It returns an error
-// that wraps brokers.ErrClosed or brokers.ErrUnavailable. Publish returns nil when the broker
-// has confirmed each message; its errors wrap brokers.ErrClosed, brokers.ErrUnavailable,
-// amqp.ErrTooLarge, or are those of Subscribe. Messages that no queue takes are lost.
+// Publisher returns a new publisher with a connection of its own. The error wraps
+// brokers.ErrClosed or brokers.ErrUnavailable. Publish returns nil when the broker has confirmed
+// each message; its errors wrap brokers.ErrClosed, brokers.ErrUnavailable, amqp.ErrTooLarge, or
+// are those of Subscribe. Messages without a queue are lost.
 func (b *Broker) Publisher(config brokers.PublisherConfig) (message.Publisher, error) {
 	config = config.WithDefaults()
 	dial := &dialer{config: &b.config}
@@ -37,17 +37,17 @@ func (b *Broker) Publisher(config brokers.PublisherConfig) (message.Publisher, e
 	return b.open.Publisher(&wrapped.Publisher{Timeout: b.config.Publish.Timeout, Logger: config.Logger, Check: p.check, Send: p.send, Library: p.close})
 }
 
-// publisher declares queues first.
+// publisher declares queues before it publishes.
 type publisher struct {
 	broker    *Broker
 	inner     *wmamqp.Publisher
 	dial      *dialer
 	declaring *amqp.Subscriber // nil if there are no queues to declare
-	declared  sync.Map         // topics whose queues are there
+	declared  sync.Map         // topics whose queues are declared
 }
 
-// check finds what the broker would close the channel over, or even the connection, and
-// what watermill-amqp would send to nowhere.
+// check finds messages over which the broker would close the channel or the connection, and
+// topics that watermill-amqp would silently drop.
 func (p *publisher) check(topic string, msg *message.Message) error {
 	if topic == "" || len(topic) > wire.LongestName {
 		return fmt.Errorf("the topic has %d bytes: use 1 to %d", len(topic), wire.LongestName)

@@ -16,7 +16,7 @@ import (
 	"github.com/millpond-go/millpond/internal/wrapped"
 )
 
-// source is one Subscribe call. Watermill-amqp works on one delivery of it at a time.
+// source is one Subscribe call. Watermill-amqp handles one delivery of it at a time.
 type source struct {
 	broker    *Broker
 	declaring *amqp.Subscriber
@@ -25,7 +25,7 @@ type source struct {
 
 	mu       sync.Mutex
 	facts    brokers.Delivery // of the last delivery, written before its message is handed over
-	metadata message.Metadata // without what watermill-amqp adds
+	metadata message.Metadata // without watermill-amqp's additions
 }
 
 // Start implements wrapped.Source.
@@ -45,8 +45,8 @@ func (s *source) Start(ctx context.Context) (message.Subscriber, <-chan *message
 	return sub, in, nil
 }
 
-// consuming closes a subscriber that may have no connection: it waits for one, or for the
-// end of its context.
+// consuming closes a subscriber that may have no connection: Close would wait for one, or for the
+// end of the context.
 type consuming struct {
 	*wmamqp.Subscriber
 
@@ -70,8 +70,8 @@ func (s *source) Read(from *message.Message) brokers.Delivery {
 	return s.facts
 }
 
-// Settle implements wrapped.Source. It returns when watermill-amqp has told the broker, or
-// has lost it.
+// Settle implements wrapped.Source. It returns when watermill-amqp has told the broker, or has
+// lost the broker.
 func (s *source) Settle(from *message.Message, answer wrapped.Answer) {
 	consume := &s.broker.config.Consume
 	switch {
@@ -80,13 +80,13 @@ func (s *source) Settle(from *message.Message, answer wrapped.Answer) {
 	case answer.Delay(consume.RedeliveryDelay, consume.ConsumerTimeout/4*3, nil):
 		from.Nack()
 	default:
-		return // closing gives it back
+		return // closing gives the message back
 	}
 	<-from.Context().Done()
 }
 
-// reader is the marshaler of one Subscribe call, the place where watermill-amqp lets others
-// see the delivery. It fails for nothing but a delivery that is none.
+// reader is the marshaler of one Subscribe call, which is watermill-amqp's only hook that sees
+// the delivery. It fails only for an empty delivery.
 type reader struct{ source *source }
 
 func (r reader) Marshal(msg *message.Message) (amqp091.Publishing, error) {

@@ -12,8 +12,8 @@ import (
 	"github.com/millpond-go/millpond/internal/logger"
 )
 
-// watermill returns the configuration of a subscriber of a group, or of a publisher, with
-// the names that brokers/amqp gives to things.
+// watermill returns the configuration of a subscriber of a group, or of a publisher, with the
+// names of brokers/amqp.
 func (b *Broker) watermill(dial *dialer, group, purpose string, marshaler wmamqp.Marshaler, builder wmamqp.TopologyBuilder) wmamqp.Config {
 	c := &b.config
 	properties := amqp091.NewConnectionProperties()
@@ -22,7 +22,7 @@ func (b *Broker) watermill(dial *dialer, group, purpose string, marshaler wmamqp
 	topic := func(topic string) string { return topic }
 	config := wmamqp.Config{
 		Connection: wmamqp.ConnectionConfig{
-			AmqpURI: "amqp://" + c.Addresses[0] + "/", // the dialer knows the others, and TLS
+			AmqpURI: "amqp://" + c.Addresses[0] + "/", // the dialer adds the others, and TLS
 			AmqpConfig: &amqp091.Config{
 				SASL: []amqp091.Authentication{b.account.Credentials()}, Vhost: c.VirtualHost, Heartbeat: c.Heartbeat,
 				Properties: properties, Locale: "en_US", Dial: dial.dial,
@@ -55,14 +55,14 @@ func (b *Broker) watermill(dial *dialer, group, purpose string, marshaler wmamqp
 	return config
 }
 
-// queue is the queue of a group. Subscribe says before if it has no name.
+// queue returns the queue of a group. Subscribe has already reported an invalid name.
 func (b *Broker) queue(topic, group string) string {
 	name, _ := b.account.Queue(topic, group)
 	return name
 }
 
-// builder declares what a subscriber needs as brokers/amqp does, each time that
-// watermill-amqp has connected.
+// builder declares what a subscriber needs, like brokers/amqp, each time watermill-amqp has
+// connected.
 type builder struct {
 	declaring *amqp.Subscriber
 	exchanges
@@ -87,8 +87,8 @@ func (e exchanges) ExchangeDeclare(channel *amqp091.Channel, name string, config
 }
 
 // serial returns a logger that lets one goroutine log at a time. Watermill-amqp replaces its
-// connection without a lock while others read it, but each of its goroutines logs what it
-// does there; with this lock the others see the new connection.
+// connection without a lock while others read it, but each of its goroutines logs on the way;
+// with this lock the others see the new connection.
 func serial(inner watermill.LoggerAdapter) watermill.LoggerAdapter {
 	var mu sync.Mutex
 	return &logger.Logger{Inner: inner, Around: func(write func()) {

@@ -34,12 +34,12 @@ var (
 	_ brokers.Pinger = (*Broker)(nil)
 )
 
-// Ping asks SQS once; see sqs.Broker.Ping.
+// Ping sends one request to SQS; see sqs.Broker.Ping.
 func (b *Broker) Ping(ctx context.Context) error { return b.own.Ping(ctx) }
 
-// New finds region and credentials, and looks at each of Config.Queues. Its errors are
-// those of sqs.New, and one that names each field that has no meaning here:
-// Consume.Pollers and Consume.Linger.
+// New finds region and credentials, and looks up each of Config.Queues. Its errors are those of
+// sqs.New, and one that names each field without a meaning here: Consume.Pollers and
+// Consume.Linger.
 func New(ctx context.Context, config sqs.Config) (*Broker, error) {
 	if err := validate(&config); err != nil {
 		return nil, err
@@ -55,8 +55,8 @@ func New(ctx context.Context, config sqs.Config) (*Broker, error) {
 	return &Broker{config: config, own: own, account: account.Of(own), open: wrapped.Set{Package: "sqs/official"}}, nil
 }
 
-// Subscriber returns a new subscriber. It returns an error that names every invalid field,
-// or one that wraps brokers.ErrClosed. The errors of its Subscribe are those of package sqs.
+// Subscriber returns a new subscriber. The error names every invalid field, or wraps
+// brokers.ErrClosed. The errors of Subscribe are those of package sqs.
 func (b *Broker) Subscriber(config brokers.SubscriberConfig) (message.Subscriber, error) {
 	find := func(ctx context.Context, topic, group string) (account.Queue, error) {
 		ctx, cancel := context.WithTimeout(ctx, b.config.ConnectTimeout)
@@ -83,16 +83,16 @@ func (b *Broker) Subscriber(config brokers.SubscriberConfig) (message.Subscriber
 	})
 }
 
-// Capabilities says what SQS does under watermill-aws: as the capabilities of package sqs,
-// but nothing extends a message's visibility, so that it is taken back when that ends.
+// Capabilities describes SQS with watermill-aws: like the capabilities of package sqs, but
+// nothing extends a message's visibility, so that it is redelivered when that ends.
 func (b *Broker) Capabilities() brokers.Capabilities {
 	can := b.own.Capabilities()
 	can.SettleLimit = b.config.Consume.Visibility
 	return can
 }
 
-// Close closes the subscribers that are open, as Subscriber.Close does, and then the
-// publishers, which finish what they are publishing. It may be called many times.
+// Close closes the open subscribers, like Subscriber.Close, and then the publishers, which finish
+// their running calls. It may be called many times.
 func (b *Broker) Close() error {
 	b.open.Close()
 	return b.own.Close()

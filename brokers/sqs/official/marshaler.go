@@ -10,14 +10,13 @@ import (
 	"github.com/millpond-go/millpond/brokers/sqs/internal/wire"
 )
 
-// Marshaler reads and writes watermill-aws's wire format, and forgives what
-// DefaultMarshalerUnmarshaler does not: a UUID that is no text, attributes of any type,
-// more metadata than a message may have attributes, bytes that SQS does not take. It is
-// safe for concurrent use.
+// Marshaler reads and writes watermill-aws's wire format, and accepts more than
+// DefaultMarshalerUnmarshaler: a UUID that is not text, attributes of any type, more metadata
+// than a message may have attributes, bytes that SQS refuses. It is safe for concurrent use.
 //
 // A program that keeps its own watermill-aws subscribers and publishers can use it in their
-// configuration. A message without a UUID keeps none, where the default takes SQS's
-// MessageId, of which a producer that tries again makes two for one event.
+// configuration. A message without a UUID keeps none. The default uses SQS's MessageId, of which
+// a retrying producer creates two for one event.
 type Marshaler struct{}
 
 var (
@@ -25,8 +24,8 @@ var (
 	_ wmsqs.Unmarshaler = Marshaler{}
 )
 
-// Marshal returns body and attributes of a message. It fails for a message with a metadata
-// field of a name that is reserved for the wire format.
+// Marshal returns body and attributes of a message. It fails if a metadata field has a name that
+// is reserved for the wire format.
 func (Marshaler) Marshal(msg *message.Message) (*types.Message, error) {
 	body, attributes, err := wire.Encode(msg)
 	if err != nil {
@@ -35,8 +34,8 @@ func (Marshaler) Marshal(msg *message.Message) (*types.Message, error) {
 	return &types.Message{Body: &body, MessageAttributes: wire.ToSQS(attributes)}, nil
 }
 
-// Unmarshal returns the message as far as it can be read, and never fails: watermill-aws
-// would give a message that it cannot read to nobody.
+// Unmarshal returns the message as far as it can be read, and never fails: watermill-aws would
+// deliver an unreadable message to nobody.
 func (Marshaler) Unmarshal(m *types.Message) (*message.Message, error) {
 	msg, _ := wire.FromSQS(m)
 	return msg, nil

@@ -19,19 +19,18 @@ func init() {
 	brokers.DefaultMux().HandleCheck(Scheme, CheckURL)
 }
 
-// Open opens the broker that a URL names; the package documentation lists the parameters.
-// All mistakes in the URL are returned as one error, which repeats no user info and no
-// value that may be a secret. It is a brokers.Opener, for programs with a mux of their own.
+// Open opens the broker that a URL names; the package documentation lists the parameters. One
+// error names all errors in the URL, without user info and without values that may be secret. It
+// is a brokers.Opener, for programs with a mux of their own.
 func Open(ctx context.Context, u *url.URL) (brokers.Broker, error) {
 	return urlmux.Open[brokers.Broker](ctx, u, ParseURL, New)
 }
 
-// CheckURL returns the errors of [Open] that can be known without asking anybody. It is a
-// brokers.Checker.
+// CheckURL returns the errors of [Open] that need no request. It is a brokers.Checker.
 func CheckURL(u *url.URL) error { return urlmux.Parsed(ParseURL)(u) }
 
-// ParseURL returns the configuration that a URL stands for, so that a program can add to
-// it what a URL cannot say before it calls [New]. Its errors are those of [CheckURL].
+// ParseURL returns the configuration of a URL, so that a program can change it before it calls
+// [New]. Its errors are those of [CheckURL].
 func ParseURL(u *url.URL) (sqs.Config, error) {
 	config, err := sqs.ParseURL(u)
 	if err = errors.Join(err, refused(func(f foreign) (string, bool) {
@@ -42,7 +41,7 @@ func ParseURL(u *url.URL) (sqs.Config, error) {
 	return config, nil
 }
 
-// foreign is a choice that watermill-aws does not have.
+// foreign is a setting that watermill-aws does not have.
 type foreign struct {
 	field, parameter string
 	set              func(*sqs.Config) bool
@@ -60,12 +59,12 @@ var foreigners = []foreign{
 	},
 }
 
-// validate refuses what watermill-aws has no such choice for.
+// validate refuses settings that watermill-aws does not have.
 func validate(c *sqs.Config) error {
 	return refused(func(f foreign) (string, bool) { return "Config." + f.field, f.set(c) })
 }
 
-// refused says of each choice that is made, under its name, what there is instead.
+// refused reports each foreign setting, by its name, with the alternative.
 func refused(made func(foreign) (name string, made bool)) error {
 	var errs []error
 	for _, f := range foreigners {

@@ -23,8 +23,8 @@ import (
 )
 
 // Publisher returns a new publisher, or an error that wraps brokers.ErrClosed. The errors of
-// its Publish wrap brokers.ErrClosed, sqs.ErrTooLarge, sqs.ErrNoQueue, sqs.ErrDenied or
-// brokers.ErrUnavailable where that is the cause.
+// Publish wrap brokers.ErrClosed, sqs.ErrTooLarge, sqs.ErrNoQueue, sqs.ErrDenied or
+// brokers.ErrUnavailable if that is the cause.
 func (b *Broker) Publisher(config brokers.PublisherConfig) (message.Publisher, error) {
 	config = config.WithDefaults()
 	queues, err := wmsqs.NewPublisher(wmsqs.PublisherConfig{
@@ -87,7 +87,7 @@ func (p *publisher) send(ctx context.Context, topic string, messages []*message.
 	return publishing.Failures("sqs/official", topic, messages, errs)
 }
 
-// bounded gives every request a deadline. Watermill-aws gives none.
+// bounded gives every request a deadline. Watermill-aws sets none.
 func (b *Broker) bounded(stack *middleware.Stack) error {
 	return stack.Initialize.Add(middleware.InitializeMiddlewareFunc("MillpondDeadline",
 		func(ctx context.Context, in middleware.InitializeInput, next middleware.InitializeHandler) (middleware.InitializeOutput, middleware.Metadata, error) {
@@ -99,8 +99,8 @@ func (b *Broker) bounded(stack *middleware.Stack) error {
 
 type outgoingKey struct{}
 
-// encode returns a message that carries the encoded one in its context, since
-// watermill-aws's marshalers are not told what they encode for, and may not fail.
+// encode returns a message that carries its encoded form in its context, because watermill-aws's
+// marshalers do not get the destination, and must not fail.
 func encode(to account.Destination, msg *message.Message) (*message.Message, error) {
 	o, err := to.Encode(msg)
 	if err != nil {

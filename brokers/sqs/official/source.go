@@ -23,14 +23,13 @@ const (
 	// answerTimeout bounds the request that gives a message back.
 	answerTimeout = 10 * time.Second
 
-	// longestDelay is a little less than the 12 hours that SQS keeps a message hidden from
-	// its receive on.
+	// longestDelay is slightly less than the 12 hours for which SQS hides a message after its
+	// receive.
 	longestDelay = 12*time.Hour - time.Minute
 )
 
-// source is one Subscribe call, and one subscriber of watermill-aws with as many workers as
-// deliveries may be in flight. A worker receives one message and keeps it until it is
-// settled.
+// source is one Subscribe call, and one subscriber of watermill-aws with a worker for each
+// delivery that may be in flight. A worker receives one message and keeps it until it is settled.
 type source struct {
 	account    account.Account
 	config     *sqs.Config
@@ -42,7 +41,7 @@ type source struct {
 	received   sync.Map       // *message.Message → receipt
 }
 
-// receipt is what came with a message from its receive.
+// receipt has the facts of a received message.
 type receipt struct {
 	handle *string
 	until  time.Time // when SQS takes the message back
@@ -71,7 +70,7 @@ func (s *source) Start(ctx context.Context) (message.Subscriber, <-chan *message
 	return reading{inner, s.unread}, in, nil
 }
 
-// reading notes, when it is closed, that the group reads the queue no more.
+// reading notes, when it is closed, that the group no longer reads the queue.
 type reading struct {
 	message.Subscriber
 
@@ -83,8 +82,8 @@ func (r reading) Close() error {
 	return r.Subscriber.Close()
 }
 
-// receiveInput asks for one message, so that none waits behind another while its
-// visibility runs out, and for all that is known about it.
+// receiveInput asks for one message at a time, so that none waits behind another while its
+// visibility runs out, and for all its attributes.
 func (s *source) receiveInput(context.Context, wmsqs.QueueURL) (*awssqs.ReceiveMessageInput, error) {
 	return &awssqs.ReceiveMessageInput{
 		QueueUrl:                    &s.queue.URL,
@@ -96,7 +95,7 @@ func (s *source) receiveInput(context.Context, wmsqs.QueueURL) (*awssqs.ReceiveM
 	}, nil
 }
 
-// unmarshaler never fails, because then watermill-aws would give the message to nobody.
+// unmarshaler never fails: after an error watermill-aws would deliver the message to nobody.
 type unmarshaler struct{ source *source }
 
 func (u unmarshaler) Unmarshal(m *types.Message) (*message.Message, error) {
@@ -113,8 +112,8 @@ func (s *source) Read(from *message.Message) brokers.Delivery {
 	return r.(receipt).facts
 }
 
-// Settle implements wrapped.Source. Once SQS has taken the message back, an ack might settle
-// what is in somebody else's hands, and a nack hide it from them.
+// Settle implements wrapped.Source. Once SQS has taken the message back, an ack might delete a
+// message that another consumer has, and a nack might hide it.
 func (s *source) Settle(from *message.Message, answer wrapped.Answer) {
 	value, _ := s.received.LoadAndDelete(from)
 	r := value.(receipt)
@@ -126,7 +125,7 @@ func (s *source) Settle(from *message.Message, answer wrapped.Answer) {
 	case answer.Acked && ours:
 		from.Ack() // deletes it
 	case answer.Acked:
-		s.subscriber.Logger.Info("A message is delivered again: its handler took longer than its visibility", watermill.LogFields{
+		s.subscriber.Logger.Info("A message is redelivered, because its handler took longer than its visibility", watermill.LogFields{
 			"message_uuid": from.UUID, "visibility": s.config.Consume.Visibility.String(),
 		})
 		from.Nack()
@@ -134,12 +133,12 @@ func (s *source) Settle(from *message.Message, answer wrapped.Answer) {
 		s.comeAgain(from, r, min(after, longestDelay))
 		from.Nack()
 	default:
-		from.Nack() // which leaves it alone
+		from.Nack() // a nack does nothing
 	}
 	<-from.Context().Done()
 }
 
-// comeAgain lets the message come again after some time, not when its visibility ends.
+// comeAgain makes the message visible again after a delay, instead of when its visibility ends.
 func (s *source) comeAgain(from *message.Message, r receipt, after time.Duration) {
 	ctx, cancel := context.WithTimeout(context.Background(), answerTimeout)
 	defer cancel()
@@ -147,18 +146,18 @@ func (s *source) comeAgain(from *message.Message, r receipt, after time.Duration
 		QueueUrl: &s.queue.URL, ReceiptHandle: r.handle, VisibilityTimeout: seconds(after),
 	})
 	if err != nil {
-		s.subscriber.Logger.Error("A nacked message comes again when its visibility ends: it cannot be changed", s.account.Explain("sqs:ChangeMessageVisibility", err), watermill.LogFields{
+		s.subscriber.Logger.Error("A nacked message is redelivered only when its visibility ends, which cannot be changed", s.account.Explain("sqs:ChangeMessageVisibility", err), watermill.LogFields{
 			"message_uuid": from.UUID, "visibility": s.config.Consume.Visibility.String(), "delay": after.String(),
 		})
 	}
 }
 
-// seconds is how SQS counts: whole ones, never fewer.
+// seconds rounds up to SQS's unit.
 func seconds(d time.Duration) int32 {
 	return int32((d + time.Second - 1) / time.Second) // #nosec G115 -- at most 12 hours
 }
 
-// asNamed resolves the URL of a queue, which is all that watermill-aws is given.
+// asNamed returns the URL of a queue, which is already known.
 type asNamed struct{}
 
 func (asNamed) ResolveQueueUrl(_ context.Context, params wmsqs.ResolveQueueUrlParams) (wmsqs.QueueUrlResolverResult, error) { //nolint:revive,staticcheck // watermill-aws's spelling
