@@ -22,12 +22,12 @@ import (
 // other: batches suit handlers that spend their time in the store's database, with many messages
 // in flight. docs/batches.md says what the messages share.
 type BatchConfig struct {
-	Size int `config:"size" default:"32" check:"positive" about:"How many messages share a transaction, at most."`
+	Size int `config:"size" default:"32" check:"positive" about:"The largest number of messages that share a transaction."`
 
-	From int `config:"from" default:"16" check:"positive" about:"From how many messages in flight on they share transactions. Fewer are faster each alone."`
+	From int `config:"from" default:"16" check:"positive" about:"With at least this many messages in flight they share transactions. Fewer are faster alone."`
 
 	// Time adds to the time that a message may take.
-	Time time.Duration `config:"time" default:"200ms" check:"positive" about:"After this time no further message of a batch begins; those that are left run alone."`
+	Time time.Duration `config:"time" default:"200ms" check:"positive" about:"After this time no further message of a batch begins; the others run alone."`
 }
 
 // maxBatch is how many members a batch may have: with more, savepoints become slow.

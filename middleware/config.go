@@ -33,7 +33,7 @@ type InboxConfig struct {
 	Renamed map[string]string
 
 	// Keys finds the message id. Scopes, in addition to those of Keys, say where it is unique.
-	Keys   keys.Chain  `config:"keys" default:"[uuid]" about:"Where a message's id comes from: uuid (Watermill's), metadata:<field>, payload:<field>.<field> (of JSON), native (the broker's), broker_key, coordinates. Of several the first that the message has counts; see docs/guarantees.md before you use more than one."`
+	Keys   keys.Chain  `config:"keys" default:"[uuid]" about:"Where a message's id comes from: uuid (Watermill's), metadata:<field>, payload:<field>.<field> (of JSON), native (the broker's), broker_key, coordinates. If there are several, the first that the message has counts; see docs/guarantees.md before you use more than one."`
 	Scopes keys.Scopes `config:"scopes" example:"[topic]" about:"Where ids are unique: topic, event_type:<metadata field>, tenant:<metadata field>. Default: everywhere."`
 
 	// HandlerTimeout is the deadline of the handler's context, which a shutdown does not
@@ -101,7 +101,7 @@ type FingerprintConfig struct {
 	Off bool `config:"off" default:"false" about:"Treat every message with a used id as a duplicate, whatever its content."`
 	// Headers must not name fields that change with each delivery, such as those of traces
 	// and retries. After the list changes, duplicates of older messages are conflicts.
-	Headers []string `config:"headers" example:"[event_type]" about:"Metadata fields that your handlers decide by: they count as content, as the payload and cqrs' name do. Without event_type here, {} with event_type=charge is a duplicate of {} with event_type=noop, and is acked without a run."`
+	Headers []string `config:"headers" example:"[event_type]" about:"Metadata fields that your handlers depend on: they count as content, like the payload and cqrs' name. Without event_type here, {} with event_type=charge is a duplicate of {} with event_type=noop, and is acked without a run."`
 	// Key makes fingerprints HMACs, for payloads that are short enough to guess. A rotated key
 	// needs a new number: fingerprints under different keys are not compared.
 	Key stores.FingerprintKey

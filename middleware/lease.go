@@ -25,7 +25,7 @@ import (
 type LeaseConfig struct {
 	// TTL is also how long a message waits after its process has died. The lease is renewed three
 	// times per TTL, up to HandlerTimeout.
-	TTL time.Duration `config:"ttl" default:"30s" check:"positive" about:"How long a lease lives that is not renewed."`
+	TTL time.Duration `config:"ttl" default:"30s" check:"positive" about:"How long a lease lives without renewal."`
 
 	// AfterCrash says what becomes of a message after an attempt with an unknown end: the process
 	// died, the handler panicked or timed out, or the completion could not be written.
@@ -34,7 +34,7 @@ type LeaseConfig struct {
 	// KeyLifetime is how long the receiver of the idempotency key remembers it. If the next
 	// attempt could end later than that, counted from the first attempt, the message has failed
 	// as unconfirmed.
-	KeyLifetime time.Duration `config:"key_lifetime" default:"24h" check:"off" about:"How long the receiver of the idempotency key remembers it. Later a message that may have had its effect is not run again. -1: for ever."`
+	KeyLifetime time.Duration `config:"key_lifetime" default:"24h" check:"off" about:"How long the receiver of the idempotency key remembers it. After that a message whose effect may have happened is not run again. -1: for ever."`
 }
 
 // AfterCrash says whether to repeat an effect that may have happened.

@@ -52,10 +52,10 @@ type Destination struct {
 	// Topic is the topic of messages without one.
 	Topic string `config:"topic" example:"shipments" about:"The topic of messages for which the program names none."`
 	// Topics are the allowed topics. Another one is refused with ErrUnknownTopic. nil: any.
-	Topics []string `config:"topics" example:"[shipments, returns]" about:"The topics that handlers may publish to. Another one is refused. Default: any."`
+	Topics []string `config:"topics" example:"[shipments, returns]" about:"The topics that handlers may publish to. Other topics are refused. Default: any."`
 	// MaxBytes bounds payload and metadata together. Larger messages are refused with
 	// ErrOutputTooLarge, because no publisher could send them. 0: no bound.
-	MaxBytes int `config:"max_bytes" example:"1000000" check:"positive" about:"How many bytes payload and metadata of a message may have together. Larger ones are refused. Default: any number; what the broker refuses becomes a dead letter."`
+	MaxBytes int `config:"max_bytes" example:"1000000" check:"positive" about:"The largest message, payload and metadata together, in bytes. Larger ones are refused. Default: no limit; messages that the broker refuses become dead letters."`
 }
 
 // Check returns an error for a destination or a topic that is not among Destinations. To check

@@ -70,9 +70,9 @@ func (c *Config) adapter(u located) error {
 	return fmt.Errorf("router: %s %s: no adapter opens %q: import its package (imported: %s)", setting, raw, scheme, there)
 }
 
-// wrongStore recognizes a typed handler of another store, such as postgres.Handler on
-// sqlite://, by the file that the function was written in. It does not recognize a wrapped
-// one; that one's first message fails with stores.ErrNoTx.
+// wrongStore recognizes a typed handler of another store, such as postgres.Handler on sqlite://,
+// by the file that contains the function. It does not recognize a wrapped handler, whose first
+// message fails with stores.ErrNoTx.
 func wrongStore(h message.NoPublishHandlerFunc, store stores.Store) (fix string) {
 	here := fileOf(wrongStore)
 	root := strings.TrimSuffix(here, "router/adapter.go")
@@ -92,8 +92,8 @@ func wrongStore(h message.NoPublishHandlerFunc, store stores.Store) (fix string)
 	return fmt.Sprintf("it is made by %s.Handler, and the store is of package stores/%s: use %s.Handler, or another store.url", path.Base(helper), leaf, path.Base(leaf))
 }
 
-// fileOf returns the file that a function is written in. Its name is no help, because a
-// function literal of an inlined function is named after the caller.
+// fileOf returns the file that contains a function. Its name is no help, because a function
+// literal of an inlined function is named after the caller.
 func fileOf(f any) string {
 	of := runtime.FuncForPC(reflect.ValueOf(f).Pointer())
 	if of == nil {

@@ -25,12 +25,12 @@ type Config struct {
 	// fields that need code: hooks, a codec, a classifier, a key function. Its Service is
 	// ignored: the field above counts.
 	Inbox            middleware.InboxConfig `config:"inbox" about:"How messages are identified, and the timeouts of a delivery."`
-	FingerprintKey   Secret                 `config:"/inbox.fingerprint.key" example:"at least 16 secret characters" about:"A secret key for fingerprints, for payloads so short that they could be guessed. Set its variable rather than this field."`
+	FingerprintKey   Secret                 `config:"/inbox.fingerprint.key" example:"at least 16 secret characters" about:"A secret key for fingerprints, for payloads that are short enough to guess. Set its variable instead of this field."`
 	FingerprintKeyID int                    `config:"/inbox.fingerprint.key_id" default:"1" check:"1..255" about:"The number of the key. A new key needs a new number."`
 
 	RetryWorker  RetryWorkerConfig            `config:"retry_worker" about:"The worker that retries parked messages when they are due."`
 	Relay        RelayConfig                  `config:"relay" about:"The relay, which publishes what transactions have written into the outbox. Messages without a destination go to the broker, others to destinations."`
-	Destinations map[string]DestinationConfig `config:"destinations" about:"Other brokers that handlers publish to, by the names that HandleAndPublish and outbox.Publisher give. The relay publishes to them; other processes of the service need them to know the names and topics. The destination without a name is the service's own broker. Variables are for destinations that the file names, with an underscore for what is neither a letter nor a digit in the name; without a file they name the destination themselves, with a minus for each underscore."`
+	Destinations map[string]DestinationConfig `config:"destinations" about:"Other brokers that handlers publish to, by the names that HandleAndPublish and outbox.Publisher give. The relay publishes to them; other processes of the service use the section to check names and topics. The destination without a name is the service's own broker. Variables set destinations that the file names; characters of a name other than letters and digits become underscores. Without a file a variable names its destination, and each underscore becomes a minus."`
 	Retention    RetentionConfig              `config:"retention" about:"What is deleted from the store's tables when it is old; see docs/retention.md."`
 	Handlers     map[string]HandlerConfig     `config:"handlers" about:"Settings of single handlers, by their names in the program. There are no variables for these."`
 	DrainTimeout time.Duration                `config:"drain_timeout" default:"25s" check:"positive" about:"How long running handlers may take to finish when the service stops. The others are rolled back, and their messages are redelivered. Keep it below the limit of the service manager (Kubernetes: terminationGracePeriodSeconds, 30)."`
@@ -42,7 +42,7 @@ type Config struct {
 	// Program has the settings that only a program can make.
 	Program Program
 
-	sources *sources // nil if the program made the Config
+	sources *sources // nil if the program created the Config
 }
 
 // BrokerConfig configures the broker.
@@ -51,7 +51,7 @@ type BrokerConfig struct {
 	Group         string        `config:"group" example:"my-service" about:"The prefix of consumer groups. Each handler has its own group, <group>.<handler>, so that two handlers of one topic both get each message. Processes of one service share the groups. Default: the service."`
 	InFlight      int           `config:"in_flight" default:"1" check:"positive" about:"How many messages of one handler may be in flight at a time. 1 keeps the broker's order. Each message in flight takes a connection of the store. (Kafka: in_flight_per_partition of the URL, 1 by default, keeps the order of a partition within this limit.)"`
 	DeliveryLimit int           `config:"delivery_limit" example:"20" check:"positive" about:"How often the broker delivers a message before it drops it, if the broker cannot be asked. Only needed for the placement redelivered."`
-	ReplayHorizon time.Duration `config:"replay_horizon" example:"168h" check:"positive" about:"How far back the broker may deliver messages again, if it cannot be asked: what its topics keep, or how long messages may wait in its queues. Only needed for retention."`
+	ReplayHorizon time.Duration `config:"replay_horizon" example:"168h" check:"positive" about:"How old a message may be that the broker delivers again, if the broker cannot be asked: the retention of its topics, or how long messages may wait in its queues. Only needed for retention."`
 }
 
 // StoreConfig configures the store.
@@ -70,19 +70,19 @@ type RetryWorkerConfig struct {
 // RelayConfig configures the relay. The service sets the publisher of messages without a
 // destination, if the program does not.
 type RelayConfig struct {
-	On             bool   `config:"on" default:"false" about:"Run a relay in this process. Any number of processes may, and millpond relay runs one alone."`
+	On             bool   `config:"on" default:"false" about:"Run a relay in this process. Any number of processes may run one; millpond relay runs nothing else."`
 	External       bool   `config:"external" default:"false" about:"Publish nothing: another program, such as Debezium, reads the outbox from the database's log. The relay deletes the rows, or keeps them in the history."`
-	ForwarderTopic string `config:"forwarder_topic" example:"forwarder_topic" about:"The topic of messages that Watermill's forwarder.Publisher has put into envelopes. They are taken out and published to their own topics. Default: none are."`
+	ForwarderTopic string `config:"forwarder_topic" example:"forwarder_topic" about:"The topic of envelopes of Watermill's forwarder.Publisher. Their messages are published to their own topics. Default: none, no message is unwrapped."`
 	outbox.Config  `config:""`
 }
 
 // HandlerConfig has the settings of one handler. Zero values mean the service's settings.
 type HandlerConfig struct {
-	Group       string                 `config:"group" example:"stock-readers" about:"The consumer group at the broker, in place of <group>.<handler>, such as one that exists already."`
+	Group       string                 `config:"group" example:"stock-readers" about:"The consumer group at the broker, in place of <group>.<handler>, such as an existing one."`
 	InFlight    int                    `config:"in_flight" example:"8" check:"positive" about:"In place of broker.in_flight."`
 	Window      time.Duration          `config:"retention_window" example:"720h" check:"positive" about:"In place of retention.window."`
 	RenamedFrom string                 `config:"renamed_from" example:"inventory" about:"The handler's name when its consumer was registered. Without it a renamed handler runs redelivered messages again."`
-	Lease       LeaseConfig            `config:"lease" example:"{on: true, ttl: 30s, after_crash: stop}" about:"For a handler whose effect is outside of the database, such as a payment: it runs under a lease (see docs/leases.md). ttl is 30s, after_crash is retry and key_lifetime is 24h by default."`
+	Lease       LeaseConfig            `config:"lease" example:"{on: true, ttl: 30s, after_crash: stop}" about:"For a handler whose effect is outside the database, such as a payment: it runs under a lease (see docs/leases.md). ttl is 30s, after_crash is retry and key_lifetime is 24h by default."`
 	Batch       BatchConfig            `config:"batch" example:"{on: false, size: 32, time: 200ms}" about:"If on, messages of the handler that are in flight at the same time share a transaction and its commit (see docs/batches.md)."`
 	Retry       middleware.RetryPolicy `config:"retry" example:"{max_attempts: 3, backoff_min: 10s}" about:"In place of retry, for the fields that are set here."`
 }
@@ -135,9 +135,9 @@ type Program struct {
 	NoSignals bool
 }
 
-// LoadConfig reads a file and the environment of the process; MILLPOND_* variables override
-// the file. Without a path it reads the environment alone. The error is a [*ConfigError]
-// that lists every mistake, or says why the file cannot be read.
+// LoadConfig reads a file and the environment of the process; MILLPOND_* variables override the
+// file. Without a path it reads only the environment. The error is a [*ConfigError] that lists
+// every problem, or says why the file cannot be read.
 func LoadConfig(path string) (Config, error) {
 	if path == "" {
 		return ReadConfig(nil, "", os.Environ())
@@ -173,7 +173,7 @@ func ReadConfig(fsys fs.FS, name string, environ []string) (Config, error) {
 	return r.config, nil
 }
 
-// Validate reports every mistake as one [*ConfigError]. [New] calls it.
+// Validate reports every problem in one [*ConfigError]. [New] calls it.
 func (c *Config) Validate() error {
 	r := newReading(*c)
 	r.check()

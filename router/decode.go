@@ -12,8 +12,8 @@ import (
 	"github.com/millpond-go/millpond/internal/field"
 )
 
-// file reads a YAML document. It walks over the nodes itself, because a decoder stops at
-// the first mistake and quotes the lines around it, including secrets.
+// file reads a YAML document. It walks over the nodes itself, because a decoder stops at the
+// first error and quotes the lines around it, including secrets.
 func (r *reading) file(text []byte) {
 	d := &document{reading: r}
 	tree, err := parse(text)

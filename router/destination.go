@@ -27,7 +27,7 @@ type DestinationConfig struct {
 	middleware.Destination `config:""`
 }
 
-// exampleDestination is that of the starter configuration.
+// exampleDestination is the destination in the starter configuration.
 const exampleDestination = "events"
 
 var destinationName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]*$`)
@@ -36,7 +36,7 @@ func destinationURL(name string) string { return "destinations." + name + ".url"
 
 func isOfDestination(f field.Field) bool { return strings.HasPrefix(f.Path, "destinations.*.") }
 
-// variableOf is the variable of a field, or of that of one destination.
+// variableOf returns the variable of a field, for a destination if one is given.
 func variableOf(f field.Field, destination string) string {
 	if !isOfDestination(f) {
 		return f.Variable(variablePrefix)
@@ -56,8 +56,8 @@ func inCapitals(name string) string {
 	return notInVariables.ReplaceAllString(strings.ToUpper(name), "_")
 }
 
-// destination returns the destination of which a variable sets the field. Without a file the
-// variable names it.
+// destination returns the destination whose field a variable sets. Without a file the variable
+// names the destination.
 func (r *reading) destination(f field.Field, variable string) (name string, ok bool) {
 	if !isOfDestination(f) {
 		return "", false
@@ -112,18 +112,18 @@ func (c *Config) adapters() error {
 	return errors.Join(errs...)
 }
 
-// destination is a broker that the relay publishes to. It is opened again, when something is
-// to be published, if it was away.
+// destination is a broker that the relay publishes to. If it was away, it is opened when there
+// are messages for it.
 type destination struct {
 	name string
 	open func(context.Context) (brokers.Broker, message.Publisher, error)
 
 	mu        sync.Mutex
 	broker    brokers.Broker
-	publisher message.Publisher // nil: it is away
+	publisher message.Publisher // nil: the broker is away
 }
 
-// openDestinations opens those of the relay at once. One that is away does not keep the
+// openDestinations opens the relay's destinations at once. An unreachable one does not keep the
 // service from starting.
 func (w *wiring) openDestinations(ctx context.Context) error {
 	if !w.config.Relay.On || w.config.Relay.External {
@@ -134,7 +134,7 @@ func (w *wiring) openDestinations(ctx context.Context) error {
 	for i, name := range slices.Sorted(maps.Keys(w.config.Destinations)) {
 		u := w.config.Destinations[name].URL
 		if u.Reveal() == "" {
-			continue // the program has it
+			continue // the program provides it
 		}
 		d := &destination{name: name, open: func(ctx context.Context) (brokers.Broker, message.Publisher, error) { return w.openURL(ctx, u) }}
 		w.destinations = append(w.destinations, d)
@@ -175,7 +175,7 @@ func (d *destination) reach(ctx context.Context) (_ message.Publisher, err error
 	return d.publisher, err
 }
 
-// relayed is what the relay is given.
+// relayed returns the publisher for the relay.
 func (d *destination) relayed() message.Publisher {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -190,8 +190,8 @@ func (d *destination) Publish(topic string, messages ...*message.Message) error 
 	return errors.Join(d.PublishEach(context.Background(), topic, messages...)...)
 }
 
-// PublishEach implements brokers.EachPublisher. What cannot be opened is away: no message can
-// help it.
+// PublishEach implements brokers.EachPublisher. If the broker cannot be opened, every message
+// gets that error.
 func (d *destination) PublishEach(ctx context.Context, topic string, messages ...*message.Message) []error {
 	errs := make([]error, len(messages))
 	publisher, err := d.reach(ctx)

@@ -14,8 +14,7 @@ import (
 )
 
 // ErrDrainTimeout: handlers still ran after the drain timeout, although their contexts were
-// canceled. Their messages are not acked, and their transactions end with the process: end
-// it.
+// canceled. End the process: their messages are not acked, and their transactions end with it.
 var ErrDrainTimeout = errors.New("the drain timeout is over and handlers still run")
 
 const (
@@ -31,7 +30,7 @@ var errOverdue = fmt.Errorf("router: the service stops and the handler has not f
 
 // drain counts the running handlers and cancels their contexts.
 type drain struct {
-	overdue context.Context // ends when they must no longer run
+	overdue context.Context // ends when handlers must no longer run
 	cutOff  context.CancelFunc
 
 	mu      sync.Mutex

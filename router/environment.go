@@ -46,7 +46,7 @@ func (r *reading) set(variable string) (f field.Field, at place, ok bool) {
 const afterFiles = 1 << 30
 
 var (
-	// Of other programs and adapters.
+	// Variables of other programs and adapters.
 	foreignVariable = regexp.MustCompile(`^MILLPOND_(TEST|SOAK|SEED)`)
 	// Kubernetes sets these for services whose names begin with millpond.
 	serviceLink = regexp.MustCompile(`_(SERVICE_HOST|SERVICE_PORT(_\w+)?|PORT(_\d+_(TCP|UDP|SCTP)(_(PROTO|PORT|ADDR))?)?)$`)
@@ -96,7 +96,7 @@ func (r *reading) unknownVariable(name string) {
 	}
 }
 
-// variables are the names of all variables, without their prefix.
+// variables returns the names of all variables, without their prefix.
 func (r *reading) variables() (names []string) {
 	for _, f := range fields {
 		switch v := f.Variable(""); {
@@ -111,7 +111,7 @@ func (r *reading) variables() (names []string) {
 	return names
 }
 
-// variablesOf says which variables a section has.
+// variablesOf returns the variables of a section, for an error.
 func (r *reading) variablesOf(section string, names []string) string {
 	switch {
 	case section == "handlers":
@@ -122,7 +122,7 @@ func (r *reading) variablesOf(section string, names []string) string {
 	return "there are " + strings.Join(beginning(names, strings.ToUpper(section)+"_"), ", ")
 }
 
-// beginning returns the variables whose names begin so.
+// beginning returns the variables with a prefix.
 func beginning(names []string, prefix string) (there []string) {
 	for _, name := range names {
 		if strings.HasPrefix(name, prefix) {

@@ -11,11 +11,11 @@ import (
 
 const variablePrefix = "MILLPOND_"
 
-// fields are all fields of a file, in its order. The starter file, the variables, the
-// defaults and the checks come from them.
+// fields are all fields of a file, in its order. They are the source of the starter file, the
+// variables, the defaults and the checks.
 var fields = slices.DeleteFunc(field.Of(reflect.TypeFor[Config]()), func(f field.Field) bool { return f.Path == "" })
 
-// entries are the sections below which there are names.
+// entries are the sections with names below them.
 var entries = []string{"destinations", "handlers"}
 
 // known returns the field of a path, which has * for the name of a handler or a destination.
@@ -27,7 +27,7 @@ func known(path string) (field.Field, bool) {
 	return fields[i], true
 }
 
-// below returns the names of the fields of a section, "" being the whole file.
+// below returns the names of the fields of a section; "" is the whole file.
 func below(path string) []string {
 	var names []string
 	for _, f := range fields {
@@ -47,14 +47,14 @@ func join(path, name string) string {
 	return path + "." + name
 }
 
-// set sets a field of the configuration from text, and returns the fix if the text is
-// wrong. key is the name of its handler or destination, if any.
+// set sets a field of the configuration from text. If the text is wrong it returns the fix. key
+// is the name of its handler or destination, if any.
 func (c *Config) set(f field.Field, key, text string) (fix string) {
 	f.Edit(c, key, func(v reflect.Value) { fix = f.Set(v, text) })
 	return scrub(fix)
 }
 
-// value returns the value of a field that is one.
+// value returns the value of a field outside of entries.
 func (c *Config) value(f field.Field) (found reflect.Value) {
 	for _, v := range f.Values(c) {
 		found = v
@@ -62,7 +62,7 @@ func (c *Config) value(f field.Field) (found reflect.Value) {
 	return found
 }
 
-// at returns the field that a path names, also one of a handler or a destination.
+// at returns the field with a path, including those of handlers and destinations.
 func (c *Config) at(path string) (f field.Field, found reflect.Value, ok bool) {
 	for _, f := range fields {
 		if f.Section {

@@ -58,8 +58,7 @@ const (
 	maxBrackets   = 4000
 )
 
-// unlike finds what no configuration has and for which the YAML parser takes quadratic
-// time.
+// unlike finds content that no configuration has and that takes the YAML parser quadratic time.
 func unlike(text []byte) (line int, what string) {
 	blank, brackets := 0, 0
 	for row := range bytes.Lines(text) {

@@ -95,12 +95,12 @@ func (f *fitting) groups() {
 	}
 }
 
-// settleLimit checks that the broker waits for an ack as long as a handler may take.
+// settleLimit checks that the broker waits for an ack for as long as a handler may take.
 func (f *fitting) settleLimit(h *handler) {
 	in, limit := &f.inboxed, f.broker.Capabilities().SettleLimit
 	need := in.ClaimTimeout + in.HandlerTimeout + in.CommitTimeout
 	parts := fmt.Sprintf("inbox.claim_timeout %s + handler_timeout %s + commit_timeout %s", in.ClaimTimeout, in.HandlerTimeout, in.CommitTimeout)
-	if lease, ok := in.LeaseByHandler[h.name]; ok { // of a process that has died is waited for
+	if lease, ok := in.LeaseByHandler[h.name]; ok { // a redelivery waits for the lease of a dead process
 		need += lease.TTL
 		parts += fmt.Sprintf(" + handlers.%s.lease.ttl %s", h.name, lease.TTL)
 	}
@@ -121,8 +121,8 @@ func (f *fitting) settleLimit(h *handler) {
 	}
 }
 
-// deliveryLimit checks that the broker does not drop a message before its retry budget is
-// spent, where each attempt is a delivery.
+// deliveryLimit checks that the broker does not drop a message before its retry budget is spent,
+// if each attempt is a delivery.
 func (f *fitting) deliveryLimit(h *handler) {
 	in, can := &f.inboxed, f.broker.Capabilities()
 	retry, own := in.RetryByHandler[h.name]
@@ -153,7 +153,7 @@ func (f *fitting) deliveryLimit(h *handler) {
 	}
 }
 
-// advise logs what works, but not as everybody expects.
+// advise logs settings with surprising effects.
 func (r *run) advise() {
 	c := &r.config
 	r.adviseOfKeys()

@@ -46,7 +46,7 @@ func (r *run) listen() error {
 	return nil
 }
 
-// sayAddress logs the address. Config.Warnings warns of one without a host.
+// sayAddress logs the address. Config.Warnings warns about one without a host.
 func (r *run) sayAddress(address net.Addr) {
 	everywhere := ""
 	if tcp, ok := address.(*net.TCPAddr); ok && tcp.IP.IsUnspecified() {
@@ -55,8 +55,8 @@ func (r *run) sayAddress(address net.Addr) {
 	r.log.Info("millpond: the service answers HTTP requests"+everywhere, slog.String("address", address.String()))
 }
 
-// HTTPAddr returns the address that the service answers on, once Run has begun; nil without
-// http.listen. With port 0 it has the port.
+// HTTPAddr returns the address of the HTTP server, once Run has begun; nil without http.listen.
+// It includes the port that the system chose for port 0.
 func (s *Service) HTTPAddr() net.Addr {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -6,9 +6,9 @@ import (
 	"strings"
 )
 
-// adviseOfKeys warns of settings that need something of each message that the broker's messages
-// may not have: they would go to quarantine, or lose their order silently. It is no error,
-// because some of a broker's queues may have it.
+// adviseOfKeys warns about settings that need something that the broker's messages may lack: such
+// messages would be quarantined, or silently lose their order. It is no error, because some of a
+// broker's queues may have it.
 func (r *run) adviseOfKeys() {
 	can, in := r.broker.Capabilities(), &r.inboxed
 	warn := func(field, value, what, fix string) {
@@ -38,7 +38,7 @@ func (r *run) adviseOfKeys() {
 	}
 }
 
-// unless says which messages of a broker have it nevertheless.
+// unless returns the exception: which messages of a broker have it.
 func unless(what, system string) string {
 	switch {
 	case system == "aws_sqs":

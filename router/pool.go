@@ -8,8 +8,8 @@ import (
 	"strings"
 )
 
-// roomFor is the number of handlers that a pool is made for whose size the service chooses:
-// the pool is opened before the handlers are known. It only opens connections that are used.
+// roomFor is the number of handlers for which the service sizes the pool, if it chooses the size:
+// the pool is opened before the handlers are known. A pool opens only connections that are used.
 const roomFor = 10
 
 // makeRoom opens the store again with a larger pool, if the pool is too small and the URL
@@ -18,7 +18,7 @@ func (w *wiring) makeRoom(ctx context.Context) error {
 	pool := w.store.Capabilities().Pool
 	u, err := url.Parse(w.config.Store.URL.Reveal())
 	if err != nil || !strings.HasPrefix(pool.Raise, pool.Setting+"=%d") || u.Query().Has(pool.Setting) {
-		return nil //nolint:nilerr // the store has opened it: it is no URL with parameters
+		return nil //nolint:nilerr // the store was opened with it, so it is a URL without parameters
 	}
 	most := w.config.Broker.InFlight
 	for name := range w.config.Handlers {
@@ -61,7 +61,7 @@ func (f *fitting) pool() {
 	if pool.Max == 0 {
 		return
 	}
-	need := 1 // for the questions of /readyz
+	need := 1 // for the checks of /readyz
 	var parts []string
 	for _, h := range f.handlers {
 		inFlight := f.config.inFlightOf(h.name)

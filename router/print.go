@@ -18,7 +18,7 @@ import (
 // String returns the configuration as a file, without its secrets.
 func (c Config) String() string {
 	var b strings.Builder
-	var open []string // sections that are written
+	var open []string // sections already written
 	c.each(func(path []string, f field.Field, v reflect.Value) {
 		for len(open) > 0 && (len(open) >= len(path) || !slices.Equal(open, path[:len(open)])) {
 			open = open[:len(open)-1]
@@ -35,8 +35,8 @@ func (c Config) String() string {
 // Format implements fmt.Formatter: every verb prints what String returns.
 func (c Config) Format(f fmt.State, _ rune) { _, _ = io.WriteString(f, c.String()) }
 
-// Format implements fmt.Formatter, without secrets: fmt does not call the methods of fields
-// in every case.
+// Format implements fmt.Formatter, without secrets: fmt does not always call the methods of
+// fields.
 func (c BrokerConfig) Format(f fmt.State, _ rune) {
 	_, _ = fmt.Fprintf(f, "{url: %s, group: %s, in_flight: %d, delivery_limit: %d, replay_horizon: %s}", c.URL, c.Group, c.InFlight, c.DeliveryLimit, c.ReplayHorizon)
 }
@@ -58,7 +58,7 @@ func (c Config) LogValue() slog.Value {
 // MarshalText implements encoding.TextMarshaler.
 func (c Config) MarshalText() ([]byte, error) { return []byte(c.String()), nil }
 
-// each calls do for every field that is set, in the order of a file.
+// each calls do for every set field, in the order of a file.
 func (c *Config) each(do func(path []string, f field.Field, v reflect.Value)) {
 	for _, f := range fields {
 		switch {
@@ -73,7 +73,7 @@ func (c *Config) each(do func(path []string, f field.Field, v reflect.Value)) {
 	}
 }
 
-// eachOf does so for a section below which there are names, one name after the other.
+// eachOf is each for a section with names below it, one name after the other.
 func (c *Config) eachOf(section string, do func(path []string, f field.Field, v reflect.Value)) {
 	whole, _ := known(section)
 	for _, name := range slices.SortedFunc(slices.Values(c.value(whole).MapKeys()), func(a, b reflect.Value) int { return cmp.Compare(a.String(), b.String()) }) {

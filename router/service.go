@@ -24,10 +24,10 @@ type Service struct {
 
 	handlers    []*handler
 	middlewares []message.HandlerMiddleware
-	mistakes    []error // of calls before Run
+	mistakes    []error // errors of calls before Run
 
 	mu      sync.Mutex
-	running *run // from the call of Run on
+	running *run // set by Run
 	closed  bool
 }
 
@@ -35,14 +35,14 @@ type Service struct {
 type handler struct {
 	name, topic string
 	handle      message.HandlerFunc
-	typed       message.NoPublishHandlerFunc // that of Handle
-	publishes   *publishing                  // nil: it is one of Handle
-	subscriber  message.Subscriber           // from its start on, as added
+	typed       message.NoPublishHandlerFunc // the handler of Handle
+	publishes   *publishing                  // nil: added by Handle
+	subscriber  message.Subscriber           // set when it starts
 	added       *message.Handler
 }
 
-// Load is [LoadConfig] and [New]. A program that adds to the file, such as its own logger,
-// calls both itself.
+// Load is [LoadConfig] and [New]. A program that adds settings to the file, such as its own
+// logger, calls both itself.
 func Load(ctx context.Context, path string) (*Service, error) {
 	c, err := LoadConfig(path)
 	if err != nil {
@@ -51,9 +51,8 @@ func Load(ctx context.Context, path string) (*Service, error) {
 	return New(ctx, c)
 }
 
-// New opens the broker and the store. The error names everything that is wrong: a
-// [*ConfigError], a scheme without an adapter, a server that cannot be reached. A service
-// that is not run must be closed.
+// New opens the broker and the store. The error names every problem: a [*ConfigError], a scheme
+// without an adapter, a server that cannot be reached. A service that is not run must be closed.
 func New(ctx context.Context, c Config) (*Service, error) {
 	if err := c.Validate(); err != nil {
 		return nil, err
@@ -86,10 +85,10 @@ func (s *Service) String() string {
 // Format implements fmt.Formatter: every verb prints what String returns.
 func (s *Service) Format(f fmt.State, _ rune) { _, _ = io.WriteString(f, s.String()) }
 
-// Handle adds a handler of a topic. The service's name and the handler's name form the
-// consumer: a renamed handler runs redelivered messages again, unless
-// handlers.<name>.renamed_from in the configuration has the old name. Run returns the
-// mistakes. Handle panics after Run was called.
+// Handle adds a handler of a topic. The service's name and the handler's name form the consumer:
+// a renamed handler runs redelivered messages again, unless handlers.<name>.renamed_from in the
+// configuration has the old name. Run returns errors about the arguments. Handle panics after Run
+// was called.
 func (s *Service) Handle(name, topic string, h message.NoPublishHandlerFunc) {
 	s.mustNotRun("Handle")
 	added := &handler{name: name, topic: topic, typed: h}
@@ -117,10 +116,10 @@ func (s *Service) add(h *handler) {
 	s.handlers = append(s.handlers, h)
 }
 
-// Use adds middlewares around the inbox of every handler, the first outermost, for messages
-// from the broker and for retried messages. They see an error only if a message is given
-// back. A message is kept as it came to the first of them, so a middleware that decrypts
-// messages decrypts each once per attempt. Use panics after Run was called.
+// Use adds middlewares around the inbox of every handler, the first outermost, for messages from
+// the broker and for retried messages. They see an error only if a message is given back. A
+// message is kept as it reached the first of them, so a middleware that decrypts messages
+// decrypts each once per attempt. Use panics after Run was called.
 func (s *Service) Use(m ...message.HandlerMiddleware) {
 	s.mustNotRun("Use")
 	for _, one := range m {

@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// shownParameters are parameters of the adapters whose values are no secrets. All others
-// are hidden: parameters of other adapters, misspelt ones, and the databases' own settings.
+// shownParameters are parameters of the adapters whose values are not secret. All others are
+// hidden: parameters of other adapters, misspelt ones, and the databases' own settings.
 var shownParameters = words(`
 	capacity when_full key_metadata
 
@@ -51,7 +51,7 @@ func words(text string) map[string]bool {
 // It does not match a user before a host, or nested parameters.
 var shownValue = regexp.MustCompile(`^[\w.,:/{}\[\]' +-]{0,120}$`)
 
-// isShown reports whether a parameter of a URL may be repeated; value is as it stands there.
+// isShown reports whether a parameter of a URL may be quoted; value is in its original form.
 func isShown(name, value string) bool {
 	if !shownParameters[name] {
 		return false

@@ -11,7 +11,7 @@ import (
 
 func parse(text []byte) (tree *ast.File, err error) {
 	defer func() {
-		if recover() != nil { // what it panics with may quote the text
+		if recover() != nil { // the panic's value may quote the text
 			err = errors.New("the parser gave up")
 		}
 	}()
@@ -29,7 +29,7 @@ func (d *document) noYAML(err error) {
 	if token := e.GetToken(); token != nil && token.Position != nil {
 		at = d.at(token.Position.Line)
 	}
-	message, _, _ := strings.Cut(e.GetMessage(), `"`) // what is quoted in it is part of the file
+	message, _, _ := strings.Cut(e.GetMessage(), `"`) // quoted text comes from the file
 	message = strings.TrimRight(message, " :")
 	if strings.Contains(message, "mapping value is not allowed") {
 		message += ": put a value with a colon into quotes"
@@ -37,7 +37,7 @@ func (d *document) noYAML(err error) {
 	d.badf(at, "", "it is not YAML: %s", message)
 }
 
-// syntaxError is what the parser's errors are; their Error methods quote the file.
+// syntaxError is implemented by the parser's errors, whose Error methods quote the file.
 type syntaxError interface {
 	error
 	GetMessage() string

@@ -16,7 +16,7 @@ import (
 
 // Telemetry makes the spans and metrics of a service. Each field is optional.
 type Telemetry struct {
-	Hook      middleware.Hook                           // of the inbox
+	Hook      middleware.Hook                           // for the inbox
 	Publisher func(message.Publisher) message.Publisher // decorates the service's publisher
 	Log       func(slog.Handler) slog.Handler           // decorates its log
 	Metrics   http.Handler                              // answers /metrics
@@ -26,11 +26,11 @@ type Telemetry struct {
 // TelemetryOptions describes a service to its telemetry.
 type TelemetryOptions struct {
 	Service string
-	System  string // of the broker, as its capabilities name it
+	System  string // the broker's name, as in its capabilities
 	Link    bool   // telemetry.relation is link
-	Listens bool   // http.listen is set, so /metrics can be asked
+	Listens bool   // http.listen is set, so /metrics can be read
 
-	Store stores.PoolReporter // nil if the store does not know
+	Store stores.PoolReporter // nil if the store does not report it
 }
 
 var registered struct {

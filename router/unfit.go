@@ -8,10 +8,9 @@ import (
 	"github.com/millpond-go/millpond/brokers"
 )
 
-// Unfit returns why a service with this configuration refuses to start on a broker: its
-// limits against the retry policy and the timeouts. It is nil if they fit. Run also knows
-// the handlers of the program; here they are those that the configuration names, and any
-// other.
+// Unfit returns why a service with this configuration refuses to start on a broker: limits that
+// do not fit the retry policy and the timeouts; nil if they fit. Run also knows the handlers of
+// the program; Unfit checks the handlers that the configuration names, and any other.
 func (c *Config) Unfit(broker brokers.Broker) error {
 	f := &fitting{run: &run{wiring: &wiring{config: *c, broker: broker, inboxed: c.inboxConfig(nil)}}}
 	for _, name := range append(slices.Sorted(maps.Keys(c.Handlers)), "(any other)") {

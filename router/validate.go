@@ -14,7 +14,7 @@ import (
 	"github.com/millpond-go/millpond/middleware"
 )
 
-// check checks each field by itself, and then all of them together.
+// check checks each field alone, and then all of them together.
 func (r *reading) check() {
 	written := func(path string) bool { _, ok := r.origins[path]; return ok }
 	for _, problem := range field.Check(&r.config, field.Names{Written: written, Show: shown}) {
@@ -34,7 +34,7 @@ func (r *reading) check() {
 	}
 }
 
-// wrong reports a field, once.
+// wrong reports a problem of a field, once.
 func (r *reading) wrong(path, text string) {
 	if !r.reported[path] {
 		r.badf(r.origins[path], path, "%s", text)
@@ -68,8 +68,7 @@ func (r *reading) checkRelay() {
 	}
 }
 
-// checkInbox has the inbox check its part. Fields are named as in a file, if the file has
-// them.
+// checkInbox calls the inbox's own checks. Fields are named as in a file, if the file has them.
 func (r *reading) checkInbox() {
 	for _, name := range slices.Sorted(maps.Keys(r.config.Handlers)) {
 		policy := r.config.retryOf(name)
@@ -78,7 +77,7 @@ func (r *reading) checkInbox() {
 		}
 	}
 	in := r.config.inboxConfig(nil)
-	in.DeadLetters = middleware.DeadLetterConfig{} // its publisher is not there yet
+	in.DeadLetters = middleware.DeadLetterConfig{} // its publisher does not exist yet
 	if wrong, ok := errors.AsType[field.Errors](in.Validate()); ok {
 		for _, problem := range wrong {
 			r.wrong(pathOf(problem), scrub(problem.Text))
@@ -108,7 +107,7 @@ type checker interface {
 	Exposure(rawURL string) error
 }
 
-// checkURL checks the URL of the broker or the store, with its adapter if that is linked.
+// checkURL checks the URL of the broker or the store, with its adapter if that is imported.
 func (r *reading) checkURL(u located) {
 	if r.reported[u.path] {
 		return
@@ -130,7 +129,7 @@ func (r *reading) checkURL(u located) {
 	}
 }
 
-// misfit returns the fix if a URL is not of its kind.
+// misfit returns the fix if a URL is for the other kind.
 func (u located) misfit() (fix string) {
 	f, _ := known(u.kind + ".url")
 	_, examples, _ := strings.Cut(f.Missing, ", such as ")
@@ -148,7 +147,7 @@ func (u located) misfit() (fix string) {
 	return ""
 }
 
-// setDefaults fills what is zero.
+// setDefaults sets defaults for zero values.
 func (c *Config) setDefaults() {
 	field.SetDefaults(c)
 	if c.Broker.Group == "" {

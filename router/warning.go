@@ -12,13 +12,13 @@ import (
 	"github.com/millpond-go/millpond/stores"
 )
 
-// sources has the origins of a configuration's values. A Config has it behind a pointer,
-// because it has secrets.
+// sources has the origins of a configuration's values. A Config has it behind a pointer, because
+// it contains secrets.
 type sources struct {
 	where map[string]string // by path: "millpond.yaml:7", or a variable
-	text  map[string]string // by path, as it was read: the program may have changed it
+	text  map[string]string // by path, as read: the program may have changed it since
 	file  map[string]string // the file's values that a variable overrides
-	lines map[string]string // their places
+	lines map[string]string // their line numbers
 }
 
 // remember keeps the origins with the configuration.
@@ -33,7 +33,7 @@ func (r *reading) remember() {
 	r.config.sources = s
 }
 
-// Origin returns what set a field: a file with its line, or a variable. It is "" for
+// Origin returns the origin of a field's value: a file with its line, or a variable. It is "" for
 // defaults, and for values that the program set. Fields are named as in a file, such as
 // "store.url" or "handlers.stock.in_flight".
 func (c *Config) Origin(path string) string {
@@ -44,8 +44,8 @@ func (c *Config) Origin(path string) string {
 	return c.sources.where[path]
 }
 
-// named returns a field for an error, with the variable that set it, because the file may
-// have another value.
+// named returns a field for an error, with the variable that set it, because the file may have
+// another value.
 func (c *Config) named(field string) string {
 	if origin := c.Origin(field); strings.HasPrefix(origin, variablePrefix) {
 		return field + " (" + origin + ")"
@@ -53,10 +53,10 @@ func (c *Config) named(field string) string {
 	return field
 }
 
-// Warnings lists settings that are valid but perhaps not intended: a password that may be
-// sent without verified TLS, a variable that overrides the file's store or broker, an
-// address on all interfaces. [New] logs them; millpond config check shows them, and with
-// --strict treats them as mistakes. No line has a secret.
+// Warnings lists settings that are valid but may not be intended: a password that could be sent
+// without verified TLS, a variable that overrides the file's store or broker, an address on all
+// interfaces. [New] logs them; millpond config check shows them, and with --strict treats them as
+// errors. No line has a secret.
 func (c *Config) Warnings() []Problem {
 	var all []Problem
 	warn := func(field, text string) {
@@ -97,7 +97,7 @@ func (c *Config) urls() []located {
 	return all
 }
 
-// exposureOf says how the password of a URL may be exposed; "" if it is not.
+// exposureOf returns how the password of a URL may be exposed, or "".
 func exposureOf(mux checker, u URL) string {
 	scheme, _, _ := strings.Cut(u.Reveal(), ":")
 	if !slices.Contains(mux.Schemes(), strings.ToLower(scheme)) {

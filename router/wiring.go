@@ -17,7 +17,7 @@ import (
 	"github.com/millpond-go/millpond/stores"
 )
 
-// wiring is what New opens for a service, and Close closes. It does not change in between.
+// wiring has what New opens for a service, and Close closes. It does not change in between.
 type wiring struct {
 	config    Config
 	log       *slog.Logger
@@ -34,7 +34,7 @@ type wiring struct {
 	destinations []*destination // of the relay, by name
 }
 
-// open opens everything in order. What it has opened is closed by close, also after an error.
+// open opens everything in order. After an error, too, close closes what was opened.
 func (w *wiring) open(ctx context.Context) error {
 	if err := errors.Join(w.openBroker(ctx), w.openStore(ctx), w.openDestinations(ctx)); err != nil {
 		return err
@@ -76,12 +76,12 @@ func (w *wiring) openStore(ctx context.Context) error {
 	return nil
 }
 
-// brokerError names the broker in an error of its adapter, without the secrets of its URL.
+// brokerError adds the broker to an error of its adapter, without the secrets of its URL.
 func (w *wiring) brokerError(err error) error {
 	return w.config.urlError("broker.url", w.config.Broker.URL, err)
 }
 
-// storeError names the store in an error of its adapter, without the secrets of its URL.
+// storeError adds the store to an error of its adapter, without the secrets of its URL.
 func (w *wiring) storeError(err error) error {
 	return w.config.urlError("store.url", w.config.Store.URL, err)
 }
@@ -106,7 +106,7 @@ func (w *wiring) makeInbox() (err error) {
 	return err
 }
 
-// close closes the listener of a service that ran, and then what was opened.
+// close closes the listener of a service that ran, and then everything that was opened.
 func (w *wiring) close(listener io.Closer) error {
 	type part struct {
 		what   string
@@ -138,7 +138,7 @@ func (c LogConfig) logger(out io.Writer) *slog.Logger {
 	return slog.New(slog.NewTextHandler(out, options))
 }
 
-// quiet returns the log for Watermill's router. Its lines about every message are left out,
+// quiet returns the log for Watermill's router. It leaves out the lines about every message,
 // unless the level is debug.
 func (w *wiring) quiet() *slog.Logger {
 	if w.log.Enabled(context.Background(), slog.LevelDebug) {

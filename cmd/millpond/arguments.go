@@ -2,7 +2,7 @@ package main
 
 import "github.com/spf13/cobra"
 
-// noArguments is the cobra.PositionalArgs of commands that take flags alone.
+// noArguments is the cobra.PositionalArgs of commands with flags only.
 func noArguments(cmd *cobra.Command, args []string) error {
 	if len(args) == 0 {
 		return nil
@@ -10,7 +10,7 @@ func noArguments(cmd *cobra.Command, args []string) error {
 	return usagef("%s takes no arguments: leave out %q", cmd.CommandPath(), args[0])
 }
 
-// oneArgument is the cobra.PositionalArgs of commands that take one, or none.
+// oneArgument is the cobra.PositionalArgs of commands with at most one argument.
 func oneArgument(cmd *cobra.Command, args []string) error {
 	if len(args) <= 1 {
 		return nil
@@ -18,7 +18,7 @@ func oneArgument(cmd *cobra.Command, args []string) error {
 	return usagef("%s takes one argument at most: leave out %q", cmd.CommandPath(), args[1])
 }
 
-// oneNumber is for commands that show one of something.
+// oneNumber is for commands that show one item.
 func oneNumber(what string) cobra.PositionalArgs {
 	return func(_ *cobra.Command, args []string) error {
 		if len(args) != 1 {

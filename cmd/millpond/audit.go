@@ -20,7 +20,7 @@ type auditRecord struct {
 	consumerRecord
 	idRecord
 	Number int64  `json:"number"` // of the message, or the row of the quarantine
-	Before string `json:"before"` // status
+	Before string `json:"before"` // the status before
 	After  string `json:"after"`
 }
 
@@ -31,7 +31,7 @@ var auditColumns = columns{
 	{"NUMBER", "the number of the message, the row in quarantine, or the number in the outbox"},
 	consumerColumn, idColumn,
 	{"BEFORE", "the status before the decision"},
-	{"AFTER", "the status that the decision made"},
+	{"AFTER", "the status after the decision"},
 	{"ACTOR", "who decided"},
 	{"REASON", "why, cut"},
 }
@@ -59,5 +59,5 @@ func (p *program) auditCommand() *cobra.Command {
 			return e.ID
 		})
 	})
-	return parent(&cobra.Command{Use: "audit", Short: "What operators have decided"}, ls)
+	return parent(&cobra.Command{Use: "audit", Short: "Decisions of operators"}, ls)
 }

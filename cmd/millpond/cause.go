@@ -15,7 +15,7 @@ type causeRecord struct {
 	Cause text `json:"cause"`
 	consumerRecord
 	Class     text      `json:"class"`
-	Error     text      `json:"error"` // of one of its messages
+	Error     text      `json:"error"` // the error of one of its messages
 	Pending   int       `json:"pending"`
 	Failed    int       `json:"failed"`
 	Discarded int       `json:"discarded"`

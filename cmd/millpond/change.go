@@ -13,13 +13,13 @@ import (
 	"github.com/millpond-go/millpond/stores"
 )
 
-// verb is what msg retry, discard and resolve differ in.
+// verb has what msg retry, discard and resolve differ in.
 type verb struct {
 	verb             stores.Verb
 	does, did, makes string // "retry", "changed", "due"
 	short            string
-	takes            []stores.Status // what it can change
-	then             stores.Status   // what it makes of that for good; 0: nothing
+	takes            []stores.Status // statuses that it can change
+	then             stores.Status   // the final status that it sets; 0: none
 	done             func(io.Writer, changeRecord)
 	long, example    string
 	note             bool // the reason must be given
@@ -31,8 +31,8 @@ var retry = verb{
 	long: `Retry messages, with a fresh budget. A retry worker runs them.
 
 Pending and failed messages are selected, unless --status says otherwise. A message that
-is named by number or id is retried even if it was discarded. A message of which no
-content is kept waits for the broker to deliver it again.`,
+is named by number or id is retried even if it was discarded. A message whose
+content is not kept waits for its redelivery.`,
 	example: `  millpond msg retry 4711 4712
   millpond msg retry --cause 5f2c0a91b7de --reason "fixed in v1.2.3"
   millpond msg retry --consumer billing/charge --class timeout --dry-run
@@ -44,16 +44,16 @@ var discard = verb{
 	takes: []stores.Status{stores.StatusPending, stores.StatusFailed},
 	long: `Discard messages: they are not retried.
 
-Their content is kept; msg retry --status discarded takes the decision back.`,
+Their content is kept; msg retry --status discarded undoes this.`,
 	example: `  millpond msg discard 4711 --reason "test data"
   millpond msg discard --topic orders --error-contains "unknown tenant" --until 7d`,
 }
 
 var resolve = verb{
 	verb: stores.VerbResolve, does: "resolve", did: "resolved", makes: "completed", done: resolved, note: true,
-	short: "Complete messages whose effect was made by hand",
+	short: "Complete messages whose effect was brought about by hand",
 	takes: []stores.Status{stores.StatusPending, stores.StatusFailed, stores.StatusDiscarded},
-	long: `Complete messages whose effect was made by hand, or has already happened.
+	long: `Complete messages whose effect was brought about by hand, or has already happened.
 
 No redelivery runs the handler again, and later messages of the order key go on. The record of
 the failure is deleted; the audit keeps who decided, and the note given with --reason. The
@@ -105,21 +105,21 @@ the selected messages.`,
 	return cmd
 }
 
-// changeRecord is what msg retry, discard and resolve answer.
+// changeRecord is the result of msg retry, discard and resolve.
 type changeRecord struct {
 	Verb        stores.Verb   `json:"verb"`
 	DryRun      bool          `json:"dry_run"`
-	Matching    int           `json:"matching"`             // at the start
+	Matching    int           `json:"matching"`             // matching messages at the start
 	More        bool          `json:"more"`                 // there were more than matching, which is a bound
-	Causes      []causeRecord `json:"causes,omitempty"`     // of a dry run
+	Causes      []causeRecord `json:"causes,omitempty"`     // for a dry run
 	Changed     int           `json:"changed"`              // by this call
-	Redelivered int           `json:"redelivered"`          // of changed by msg retry: they wait for the broker to deliver them again
-	Busy        int           `json:"busy"`                 // left alone: they are being processed
-	Reserved    int           `json:"reserved"`             // left alone: a retry worker has them, and --break was not given
-	Missing     int           `json:"missing"`              // of the numbers: there is no such message, or not in such a state
-	Already     int           `json:"already,omitempty"`    // of missing: it is as the command would make it
-	Complete    bool          `json:"complete"`             // nothing stopped the command before its end
-	StoppedBy   string        `json:"stopped_by,omitempty"` // what did
+	Redelivered int           `json:"redelivered"`          // those of changed that wait for a redelivery, after msg retry
+	Busy        int           `json:"busy"`                 // skipped: they are being processed
+	Reserved    int           `json:"reserved"`             // skipped: a retry worker has reserved them, and --break was not given
+	Missing     int           `json:"missing"`              // numbers without a message in such a state
+	Already     int           `json:"already,omitempty"`    // those of missing that already have the result
+	Complete    bool          `json:"complete"`             // the command was not stopped before its end
+	StoppedBy   string        `json:"stopped_by,omitempty"` // what stopped it
 }
 
 func (c *change) run(ctx context.Context, s store, args []string) error {
@@ -180,7 +180,7 @@ func (c *change) filter(args []string) (stores.Filter, error) {
 	return f, nil
 }
 
-// match counts what is selected, and returns the highest number of it.
+// match counts the selected messages, and returns their highest number.
 func (c *change) match(ctx context.Context, s store, f stores.Filter, r *changeRecord) (highest int64, err error) {
 	limit := max(c.countLimit, len(f.Numbers))
 	if err := c.ask(ctx, func(ctx context.Context) (err error) {
@@ -197,7 +197,7 @@ func (c *change) match(ctx context.Context, s store, f stores.Filter, r *changeR
 	return highest, err
 }
 
-// reserved counts those that a dry run would leave to retry workers.
+// reserved counts the messages that a dry run would skip because they are reserved.
 func (c *change) reserved(ctx context.Context, s store, f stores.Filter, r *changeRecord) error {
 	f.Reserved = true
 	return c.ask(ctx, func(ctx context.Context) (err error) {
@@ -206,7 +206,7 @@ func (c *change) reserved(ctx context.Context, s store, f stores.Filter, r *chan
 	})
 }
 
-// nothing says why nothing matches.
+// nothing returns why nothing matches.
 func (c *change) nothing(r changeRecord, numbers int) error {
 	switch {
 	case r.Already == 0:
@@ -219,9 +219,9 @@ func (c *change) nothing(r changeRecord, numbers int) error {
 	return nothingf("already %s: %s", c.verb.then, messages(r.Already, r.Already == max(c.countLimit, numbers)))
 }
 
-// already counts what would match, had it not been done before.
+// already counts the messages that would match if they had not been changed before.
 func (c *change) already(ctx context.Context, s store, f stores.Filter, limit int) (n int, err error) {
-	if c.verb.then == 0 || len(c.s.status) > 0 { // a state was asked for
+	if c.verb.then == 0 || len(c.s.status) > 0 { // a state was given
 		return 0, nil
 	}
 	f.Status = []stores.Status{c.verb.then}
@@ -258,8 +258,8 @@ func (c *change) preview(ctx context.Context, s store, f stores.Filter, r change
 	return nil
 }
 
-// carryOut changes what matches, up to the highest number. It returns what stopped it before
-// the end.
+// carryOut changes the matching messages, up to the highest number. It returns what stopped it
+// early.
 func (c *change) carryOut(ctx context.Context, s store, f stores.Filter, highest int64, r *changeRecord) error {
 	bar := c.newProgress(c.verb.did, r.Matching, r.More)
 	defer bar.end()
@@ -277,8 +277,8 @@ func (c *change) carryOut(ctx context.Context, s store, f stores.Filter, highest
 	return err
 }
 
-// batches changes one batch after the other until there is none, and gives each result to add.
-// A batch that is under way is not broken off.
+// batches changes one batch after the other, and passes each result to add. It does not interrupt
+// a running batch.
 func (p *program) batches(
 	ctx context.Context, bar *progress, change func(ctx context.Context, after int64) (stores.Changed, error), add func(stores.Changed),
 ) error {
@@ -301,7 +301,7 @@ func (p *program) batches(
 	}
 }
 
-// becauseReserved says why so many messages are left alone.
+// becauseReserved returns why messages were skipped.
 func becauseReserved(n int) string {
 	them := "them"
 	if n == 1 {
@@ -310,7 +310,7 @@ func becauseReserved(n int) string {
 	return fmt.Sprintf("because a retry worker has reserved %[1]s and may be running %[1]s: --break takes %[1]s from the worker", them)
 }
 
-// report says what was done.
+// report reports the result.
 func (c *change) report(r changeRecord, stopped error) error {
 	if stopped != nil {
 		r.StoppedBy = redact(explain(stopped), c.url())
@@ -353,7 +353,7 @@ func matchNothing(n int) string {
 	return plural(n, "number") + " match no message"
 }
 
-// due says what msg retry has done. It has run nothing.
+// due reports the result of msg retry, which runs nothing itself.
 func due(w io.Writer, r changeRecord) {
 	now := r.Changed - r.Redelivered
 	switch now {
@@ -372,14 +372,14 @@ func due(w io.Writer, r changeRecord) {
 	}
 }
 
-// discarded says what msg discard has done.
+// discarded reports the result of msg discard.
 func discarded(w io.Writer, r changeRecord) {
 	if r.Changed > 0 {
 		fmt.Fprintf(w, "discarded %s\n", messages(r.Changed, false))
 	}
 }
 
-// resolved says what msg resolve has done.
+// resolved reports the result of msg resolve.
 func resolved(w io.Writer, r changeRecord) {
 	if r.Changed > 0 {
 		fmt.Fprintf(w, "resolved %s: completed, and not run again\n", messages(r.Changed, false))

@@ -41,7 +41,7 @@ func (p *program) configInit() *cobra.Command {
 	}, nil, nil)
 }
 
-// checkRecord is what config check answers.
+// checkRecord is the result of config check.
 type checkRecord struct {
 	File      string          `json:"file"`
 	Problems  []problemRecord `json:"problems"`
@@ -65,14 +65,14 @@ func (p *program) configCheck() *cobra.Command {
 		Short: "Check a configuration, and print it with its defaults",
 		Long: `Check a configuration, and print it with its defaults, as a service would run with it.
 All errors are reported at once. The file is ` + defaultConfig + ` if none is named. MILLPOND_*
-variables count more than the file, as they do for the service.
+variables override the file, as they do for the service.
 
 Nothing is changed, and nothing is opened unless --connect is given. The handlers of the
 program are checked when it starts.`,
 		Args: oneArgument,
 	}, nil, exits{exitOK: "no errors", exitError: "errors, or no connection with --connect"})
 	cmd.Flags().BoolVar(&connect, "connect", false, "also connect to the broker, the destinations and the store, and check the store's tables")
-	cmd.Flags().BoolVar(&strict, "strict", false, "take warnings for errors, such as a password that can travel without verified TLS")
+	cmd.Flags().BoolVar(&strict, "strict", false, "treat warnings as errors, such as a password that could travel without verified TLS")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		r := checkRecord{File: defaultConfig, Problems: []problemRecord{}}
 		if len(args) > 0 {
@@ -99,7 +99,7 @@ program are checked when it starts.`,
 		}
 		if strict && len(r.Warnings) > 0 {
 			r.Problems, r.Warnings = r.Warnings, nil
-			return errors.Join(p.show(r, r.text), fmt.Errorf("%s: %s, which --strict takes for errors", r.File, plural(len(r.Problems), "warning")))
+			return errors.Join(p.show(r, r.text), fmt.Errorf("%s: %s, which --strict treats as errors", r.File, plural(len(r.Problems), "warning")))
 		}
 		if connect {
 			for _, field := range brokerURLs {
@@ -124,7 +124,7 @@ func recordsOf(problems []router.Problem) []problemRecord {
 	return records
 }
 
-// said names what the problems come from: variables, or the file.
+// said names the origin of the problems: variables, or the file.
 func (r *checkRecord) said() string {
 	var names []string
 	for _, problem := range r.Problems {
@@ -139,7 +139,7 @@ func (r *checkRecord) said() string {
 	return strings.Join(names, " and ")
 }
 
-// try adds what came of trying something.
+// try adds the result of a check.
 func (r *checkRecord) try(field string, c *router.Config, u router.URL, do func() (string, error)) {
 	note, err := do()
 	if err != nil {
@@ -163,7 +163,7 @@ func (r checkRecord) text(w io.Writer) {
 	for _, note := range r.Notes {
 		fmt.Fprintln(w, "# "+printable(note))
 	}
-	for _, problem := range r.Problems { // last, where they are seen
+	for _, problem := range r.Problems { // printed last, so that they are seen
 		fmt.Fprintln(w, printable(problem.line))
 	}
 }
@@ -185,14 +185,14 @@ func (p *program) tryBroker(ctx context.Context, u router.URL) (note string, err
 	return "it answers", p.ask(ctx, pinger.Ping)
 }
 
-// tryStore looks at the store as the other commands do, and so neither creates a file nor
-// applies a migration. A file that the service will make is no error.
+// tryStore opens the store as the other commands do, so it neither creates a file nor applies a
+// migration. A file that the service will create is no error.
 func (p *program) tryStore(ctx context.Context, c router.StoreConfig) (note string, err error) {
 	p.storeURL, p.warns = c.URL.Reveal(), true
 	address, err := p.existing()
 	if errors.Is(err, fs.ErrNotExist) && (c.Migrate || !strings.Contains(c.URL.Reveal(), "migrate=never")) {
 		path, _, _ := strings.Cut(strings.TrimPrefix(c.URL.Reveal(), sqliteScheme+"://"), "?")
-		return path + " is not there yet: the service makes it when it starts", nil
+		return path + " does not exist yet: the service creates it when it starts", nil
 	}
 	if err != nil {
 		return "", err
@@ -200,7 +200,7 @@ func (p *program) tryStore(ctx context.Context, c router.StoreConfig) (note stri
 	err = p.use(ctx, address, func(s store) error { return p.ask(ctx, s.Validate) })
 	makes := c.Migrate || address.Scheme == sqliteScheme && !strings.Contains(c.URL.Reveal(), "migrate=never")
 	if errors.Is(err, stores.ErrNotMigrated) && makes {
-		return "it answers, and its tables are not there yet: the service makes them when it starts", nil
+		return "it answers, and its tables do not exist yet: the service creates them when it starts", nil
 	}
-	return "it answers, and its tables are there", err
+	return "it answers, and its tables exist", err
 }

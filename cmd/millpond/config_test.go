@@ -57,7 +57,7 @@ func TestConfigCheckConnects(t *testing.T) {
 	database := filepath.Join(t.TempDir(), "x.db")
 	file := configFile(t, "service: a\nbroker: {url: 'memory://'}\nstore: {url: 'sqlite://"+database+"'}\n")
 	require.Equal(t, []any{}, s.object(exitOK, "config", "check", file, "-o", "json")["problems"])
-	require.Contains(t, s.ok("config", "check", "--connect", file), "store.url: "+database+" is not there yet: the service makes it when it starts")
+	require.Contains(t, s.ok("config", "check", "--connect", file), "store.url: "+database+" does not exist yet: the service creates it when it starts")
 	require.NoFileExists(t, database, "a check creates nothing")
 	never := configFile(t, "service: a\nbroker: {url: 'memory://'}\nstore: {url: 'sqlite://"+database+"?migrate=never'}\n")
 	require.Contains(t, s.run(exitError, "config", "check", "--connect", never), "store.url: the store: stat "+database)
@@ -66,7 +66,7 @@ func TestConfigCheckConnects(t *testing.T) {
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, store.Close()) })
 	out := s.ok("config", "check", "--connect", file)
-	require.Contains(t, out, "# broker.url: it is there\n# store.url: it answers, and its tables are not there yet: the service makes them when it starts\n")
+	require.Contains(t, out, "# broker.url: it is there\n# store.url: it answers, and its tables do not exist yet: the service creates them when it starts\n")
 	downed := configFile(t, "service: a\nbroker: {url: 'kafka://127.0.0.1:1/?connect_timeout=1s'}\nstore: {url: 'sqlite://"+database+"?migrate=never'}\n")
 	out = s.run(exitError, "config", "check", "--connect", downed)
 	require.Contains(t, out, "broker.url: kafka: 127.0.0.1:1")
@@ -74,7 +74,7 @@ func TestConfigCheckConnects(t *testing.T) {
 	_, err = store.Migrate(t.Context())
 	require.NoError(t, err)
 	require.Equal(t, true, s.object(exitOK, "config", "check", "--connect", file, "-o", "json")["connected"])
-	require.Contains(t, s.ok("config", "check", "--connect", file), "# store.url: it answers, and its tables are there\n")
+	require.Contains(t, s.ok("config", "check", "--connect", file), "# store.url: it answers, and its tables exist\n")
 }
 
 func TestConfigCheckConnectsToDestinations(t *testing.T) {

@@ -14,7 +14,7 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// decision is the flags of everything that changes messages.
+// decision has the flags of all commands that change messages.
 type decision struct {
 	actor, reason string
 	yes           bool
@@ -32,7 +32,7 @@ func (d *decision) bind(cmd *cobra.Command, p *program) {
 	}
 }
 
-// whoami returns user@host, with what can be found out.
+// whoami returns user@host, as far as known.
 func (p *program) whoami() string {
 	name := cmp.Or(p.env("USER"), p.env("LOGNAME"))
 	if name == "" {
@@ -47,7 +47,7 @@ func (p *program) whoami() string {
 	return cmp.Or(name, "unknown") + "@" + host
 }
 
-// confirm returns nil if what is to be done was confirmed, on the terminal or by --yes.
+// confirm returns nil if the action was confirmed, on the terminal or by --yes.
 func (p *program) confirm(ctx context.Context, yes bool, what string) error {
 	if yes {
 		return nil
@@ -57,7 +57,7 @@ func (p *program) confirm(ctx context.Context, yes bool, what string) error {
 	}
 	fmt.Fprintf(p.err, "%s%s? [y/N] ", strings.ToUpper(what[:1]), what[1:])
 	answer := make(chan string, 1)
-	go func() { // a read of a terminal cannot be cancelled; the program ends soon
+	go func() { // a read of a terminal cannot be canceled; the program ends soon
 		line, err := bufio.NewReader(p.in).ReadString('\n')
 		if err != nil && !errors.Is(err, io.EOF) {
 			line = ""

@@ -14,7 +14,7 @@ import (
 	"github.com/millpond-go/millpond/stores"
 )
 
-// console is what surrounds the program.
+// console is the environment of the program.
 type console struct {
 	in                     io.Reader
 	out, err               io.Writer
@@ -24,10 +24,10 @@ type console struct {
 	open                   func(ctx context.Context, url string) (store, error)
 	batch                  int // messages changed in one transaction
 	sayEvery               time.Duration
-	countLimit, causeLimit int // bounds of what is counted, and of the causes of a dry run
+	countLimit, causeLimit int // bounds of counts, and of the causes of a dry run
 }
 
-// store is what the program needs of one.
+// store is what the program needs of a store.
 type store interface {
 	stores.Inspector
 	stores.Migrator

@@ -14,7 +14,7 @@ import (
 	"github.com/millpond-go/millpond/stores"
 )
 
-// ruling is what quarantine release, reject and reopen differ in.
+// ruling has what quarantine release, reject and reopen differ in.
 type ruling struct {
 	sqlstore.Ruling
 	verb  stores.Verb
@@ -33,12 +33,12 @@ Because of its new id a released message is never a duplicate. If it is a copy o
 message, the effects happen a second time.`)
 
 var reject = newRuling(stores.VerbReject, "Reject messages in quarantine: they are never run", `Reject messages in quarantine: they are never run. Their content is kept, and quarantine reopen
-takes the rejection back.`)
+undoes the rejection.`)
 
-var reopen = newRuling(stores.VerbReopen, "Take rejections back, so that the messages are held again", `Take rejections back: the messages are held in quarantine again, to be released or
-rejected. A release cannot be taken back, because the message may have run.`)
+var reopen = newRuling(stores.VerbReopen, "Undo rejections, so that the messages are held again", `Undo rejections: the messages are held in quarantine again, to be released or
+rejected. A release cannot be undone, because the message may have run.`)
 
-// decideRecord is the outcome of one row of quarantine release, reject and reopen.
+// decideRecord is the result for one row of quarantine release, reject and reopen.
 type decideRecord struct {
 	Row     int64                   `json:"row"`
 	Verb    stores.Verb             `json:"verb"`
@@ -48,7 +48,7 @@ type decideRecord struct {
 	Problem string                  `json:"problem,omitempty"`
 }
 
-var decideColumns = columns{rowColumn, {"RESULT", "the status that the decision made, or why the row was not changed"}}
+var decideColumns = columns{rowColumn, {"RESULT", "the status after the decision, or why the row was not changed"}}
 
 // decideCall is one call of quarantine release, reject or reopen.
 type decideCall struct {
@@ -77,7 +77,7 @@ func (p *program) decideCommand(r ruling) *cobra.Command {
 		exitPartly:  "some of the rows were not changed",
 	})
 	c.decision.bind(cmd, p)
-	cmd.Flags().Lookup("yes").Usage = "nothing: rows are named one by one, and never asked about"
+	cmd.Flags().Lookup("yes").Usage = "accepted without effect: the command never asks, because rows are named one by one"
 	cmd.Flags().BoolVar(&c.dryRun, "dry-run", false, "say what would be done, and change nothing")
 	cmd.RunE = p.withStore(c.run)
 	return cmd
@@ -101,14 +101,14 @@ func (c *decideCall) run(ctx context.Context, st store, args []string) error {
 			problems = append(problems, problem)
 		}
 		l.add(record, strconv.FormatInt(row, 10), shown)
-		if !aboutTheRow(err) { // the next one would fare no better
+		if !aboutTheRow(err) { // the next row would have the same error
 			break
 		}
 	}
 	return errors.Join(l.close(), verdict(len(rows), l.rows, problems))
 }
 
-// decide decides about one row, and is not broken off.
+// decide decides about one row, without interruption.
 func (c *decideCall) decide(ctx context.Context, st store, row int64) error {
 	return c.ask(context.WithoutCancel(ctx), func(ctx context.Context) error {
 		if c.dryRun {
@@ -118,7 +118,7 @@ func (c *decideCall) decide(ctx context.Context, st store, row int64) error {
 	})
 }
 
-// result says what has come of a row, for programs and for people, and what was wrong.
+// result returns the result for a row, for programs and for people, and the error.
 func (c *decideCall) result(ctx context.Context, st store, row int64, err error) (record decideRecord, shown string, problem error) {
 	record = decideRecord{Row: row, Verb: c.ruling.verb, DryRun: c.dryRun, Done: err == nil, Status: c.ruling.Then}
 	switch {
@@ -145,14 +145,14 @@ func (r ruling) wouldDo(ctx context.Context, st store, row int64) error {
 	return r.Check(q.Status, q.OneWay)
 }
 
-// decided says what was decided about a row before, which keeps it from being changed.
+// decided returns the earlier decision about a row, which prevents the change.
 func (p *program) decided(ctx context.Context, st store, row int64) (stores.QuarantineStatus, error) {
 	q, err := answer(context.WithoutCancel(ctx), p, func(ctx context.Context) (stores.QuarantineRow, error) { return st.QuarantinedRow(ctx, row) })
 	if err != nil {
 		return "", problemOf(err)
 	}
 	if q.Status == stores.QuarantineHeld {
-		return q.Status, nothingf("row %d is held: nothing was decided about it that could be taken back", row)
+		return q.Status, nothingf("row %d is held: there is no rejection to undo", row)
 	}
 	text := fmt.Sprintf("row %d was %s before, at %s", row, q.Status, p.exactly(q.DecidedAt))
 	if q.Status == stores.QuarantineReleased {
@@ -175,7 +175,7 @@ func problemOf(err error) error {
 	return err
 }
 
-// verdict makes one error of those of the rows.
+// verdict combines the errors of the rows.
 func verdict(asked, tried int, problems []error) error {
 	if len(problems) == 0 {
 		return nil
@@ -197,7 +197,7 @@ func verdict(asked, tried int, problems []error) error {
 	return partlyf("%d of %d rows were not changed", asked-(tried-len(problems)), asked)
 }
 
-// notFound makes stores.ErrNotFound the answer that nothing matched.
+// notFound maps stores.ErrNotFound to the error that nothing matched.
 func notFound(err error, text string) error {
 	if errors.Is(err, stores.ErrNotFound) {
 		return nothingf("%s", text)

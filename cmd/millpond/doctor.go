@@ -90,7 +90,7 @@ func roleNames() []string {
 	return names
 }
 
-// readConfig takes the store from a configuration, and looks at its broker.
+// readConfig reads the store from a configuration, and checks its broker.
 func (d *doctor) readConfig(ctx context.Context, file string) error {
 	c, err := router.LoadConfig(file)
 	if err != nil {
@@ -128,7 +128,7 @@ func (d *doctor) add(check string, severity stores.Severity, what, why, fix stri
 	d.findings = append(d.findings, stores.Finding{Check: check, Severity: severity, What: what, Why: why, Fix: fix})
 }
 
-// fewDeliveries may be used up by restarts and rebalances alone.
+// fewDeliveries may be spent by restarts and rebalances alone.
 const fewDeliveries = 10
 
 func (d *doctor) examineBroker(c *router.Config, broker brokers.Broker) {
@@ -175,10 +175,10 @@ func (d *doctor) examineStore(ctx context.Context, s store, _ []string) error {
 	return d.examineRetention(ctx, s)
 }
 
-// lags is by how much completed messages may be older than their window.
+// lags is how much older than their window completed messages may be.
 const lags = 48 * time.Hour
 
-// examineRetention says whose completed messages are kept for much longer than they need be.
+// examineRetention reports consumers whose completed messages are kept much longer than needed.
 func (d *doctor) examineRetention(ctx context.Context, s store) error {
 	purges, ok := s.(stores.Purger)
 	if !ok || d.retention.Off() {

@@ -76,7 +76,7 @@ Select messages by flags, all of which must match. If the command is stopped, ru
 	return cmd
 }
 
-// erasure is what the call selects.
+// erasure returns the selection of the call.
 func (c *eraseCall) erasure() (retention.Erasure, error) {
 	f, chosen, err := c.s.filter(nil, c.now())
 	if err != nil {
@@ -143,7 +143,7 @@ func (c *eraseCall) report(found []retention.Erased, stopped error) error {
 	case sum.Waiting > 0:
 		return partlyf("%s left alone, because they still wait: --unfinished erases them, too, and their work is never done", messages(sum.Waiting, false))
 	case sum.Busy > 0:
-		return partlyf("%s left alone, because they are being processed, or somebody else was faster: try again later", messages(sum.Busy, false))
+		return partlyf("%s left alone, because they are being processed, or were changed meanwhile: try again later", messages(sum.Busy, false))
 	case sum.Erased == 0:
 		return nothingf("nothing matched that is not erased already")
 	}

@@ -8,14 +8,14 @@ import (
 	"github.com/millpond-go/millpond/stores"
 )
 
-// What the program ends with. Scripts rely on these numbers.
+// The exit codes. Scripts rely on these numbers.
 const (
 	exitOK      = 0
 	exitError   = 1
 	exitUsage   = 2 // called wrongly; nothing was done
 	exitNothing = 3 // nothing matched
-	exitPartly  = 4 // only a part of what was asked could be done
-	exitFound   = 5 // doctor has found what weakens a promise
+	exitPartly  = 4 // only a part could be done
+	exitFound   = 5 // doctor found something that weakens a promise
 )
 
 // exitingError is an error that ends the program with a code of its own.
@@ -39,8 +39,7 @@ func partlyf(format string, args ...any) error {
 	return &exitingError{exitPartly, fmt.Errorf(format, args...)}
 }
 
-// exitCode returns what err ends the program with. Whatever goes wrong before a
-// command has started is a mistake in the call.
+// exitCode returns the exit code for err. An error before a command has started is a usage error.
 func exitCode(err error, started bool) int {
 	if err == nil {
 		return exitOK
@@ -54,9 +53,9 @@ func exitCode(err error, started bool) int {
 	return exitError
 }
 
-// explain returns what to tell a person about err.
+// explain returns the text about err for a person.
 func explain(err error) string {
-	if _, ok := errors.AsType[*exitingError](err); ok { // it has its words already
+	if _, ok := errors.AsType[*exitingError](err); ok { // it is explained already
 		return err.Error()
 	}
 	switch {

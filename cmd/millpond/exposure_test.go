@@ -108,7 +108,7 @@ func TestConfigCheckWarns(t *testing.T) {
 	out = s.run(exitError, "config", "check", "--strict", file)
 	require.Contains(t, out, "\n"+everywhere)
 	require.Contains(t, out, plain)
-	require.Contains(t, s.errB.String(), "service.yaml: 2 warnings, which --strict takes for errors")
+	require.Contains(t, s.errB.String(), "service.yaml: 2 warnings, which --strict treats as errors")
 	out = s.run(exitError, "config", "check", configFile(t, text+"require_tls: true\n"))
 	require.Contains(t, out, "service.yaml:2: broker.url is amqp://…@mq, and require_tls is true: amqp: the password can travel to mq in plain text")
 	require.NotContains(t, out+s.errB.String(), "c4nary")

@@ -11,7 +11,7 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// column is one of a table: its title, and what help says of it.
+// column is a column of a table: its title, and its explanation in the help.
 type column struct{ title, means string }
 
 // columns are those of a table.
@@ -34,18 +34,18 @@ var (
 	errorColumn    = column{"ERROR", "the first line of the last error, shortened"}
 )
 
-// exits are the exit statuses of a command, and what they mean there.
+// exits are the exit codes of a command, with their meanings.
 type exits map[int]string
 
-// generalExits are what every command ends with, if it does not say it better.
+// generalExits are the exit codes of every command, unless it has more specific ones.
 var generalExits = exits{exitOK: "done", exitError: "error", exitUsage: "usage error; nothing was done"}
 
-// unknownConsumer is how lists end that --consumer narrows.
+// unknownConsumer are the exit codes of lists with --consumer.
 var unknownConsumer = exits{
 	exitOK: "done; the list may be empty", exitNothing: "there is no such consumer",
 }
 
-// explained adds to the help of a command the columns of its table and its exit statuses.
+// explained adds the columns of its table and its exit codes to the help of a command.
 func explained(cmd *cobra.Command, table columns, own exits) *cobra.Command {
 	var b strings.Builder
 	b.WriteString(cmp.Or(cmd.Long, cmd.Short))

@@ -1,12 +1,11 @@
 // Command millpond shows and repairs messages that have failed, or are in quarantine.
 //
-// Results go to the standard output, everything else to the standard error. It ends
-// with 0 if all is done, 1 after an error, 2 if it was called wrongly, 3 if nothing
-// matched, 4 if only a part of what was asked could be done, and 5 if doctor has found
-// something.
+// Results go to standard output, everything else to standard error. The exit code is 0 if all is
+// done, 1 after an error, 2 after a usage error, 3 if nothing matched, 4 if only a part could be
+// done, and 5 if doctor found something.
 //
-// Nothing that a message contains reaches the output as a control sequence, except
-// the payload that --payload raw asks for.
+// No content of a message reaches the output as a control sequence, except the payload with
+// --payload raw.
 package main
 
 import (

@@ -39,7 +39,7 @@ func manSection(b *strings.Builder, cmd *cobra.Command) {
 	}
 }
 
-// helpText is what --help prints of a command, without the flags that all commands have.
+// helpText is the --help output of a command, without the flags that all commands have.
 func helpText(cmd *cobra.Command) string {
 	cmd.InitDefaultHelpFlag()
 	text := strings.TrimSpace(cmd.Long)
@@ -51,7 +51,7 @@ func helpText(cmd *cobra.Command) string {
 	return text + "\n\n" + strings.TrimSpace(usage)
 }
 
-// roff escapes text, in which lines may begin with what looks like a request.
+// roff escapes text whose lines may look like requests.
 func roff(text string) string {
 	text = strings.NewReplacer(`\`, `\e`, "-", `\-`).Replace(text)
 	lines := strings.Split(text, "\n")

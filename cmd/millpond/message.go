@@ -21,13 +21,13 @@ func (p *program) messageCommand() *cobra.Command {
 	}, p.messageList(), p.messageShow(), p.changeCommand(retry), p.changeCommand(discard), p.changeCommand(resolve))
 }
 
-// page is the flags of a list that is read page by page.
+// page has the flags of a paged list.
 type page struct {
 	limit  int
 	before int64
 }
 
-// pageSize is how many rows are asked for at once.
+// pageSize is how many rows are read at once.
 const pageSize = 500
 
 func (g *page) bind(cmd *cobra.Command, what string) {
@@ -45,7 +45,7 @@ func (g *page) check() error {
 	return nil
 }
 
-// pages reads rows until there are enough of them, and says how to go on.
+// pages reads rows until there are enough, and prints how to continue.
 func pages[T any](ctx context.Context, p *program, g page, l *list, what string, read func(ctx context.Context, before int64, limit int) ([]T, error), add func(T) int64) error {
 	last, more := g.before, true
 	for left := g.limit; left > 0 && more; {
@@ -76,7 +76,7 @@ var messageColumns = columns{
 	{"NUMBER", "the number that msg show, retry, discard and resolve take"},
 	{"STATUS", "pending: it will be tried again; failed: for good; discarded: by an operator"},
 	consumerColumn, idColumn, causeColumn, classColumn,
-	{"ATTEMPTS", "the attempts that count; (+2): and two that do not, such as those that a restart broke off"},
+	{"ATTEMPTS", "the attempts that count; (+2): and two that do not, such as those that a restart interrupted"},
 	{"FAILED", "when the last attempt failed"},
 	{"NEXT", "when the next attempt is due; on redelivery: when the broker delivers it again; reserved: a retry worker has it; leased: that process runs its handler, or has died; -: never"},
 	errorColumn,
@@ -154,11 +154,11 @@ func (p *program) messageShow() *cobra.Command {
 	var v payloadView
 	cmd := explained(&cobra.Command{
 		Use:   "show NUMBER | --consumer SERVICE/HANDLER --id ID",
-		Short: "Show a message whole: error, history of attempts, metadata, payload",
-		Long: `Show a message whole: error, history of attempts, metadata, payload.
+		Short: "Show all of a message: error, history of attempts, metadata, payload",
+		Long: `Show all of a message: error, history of attempts, metadata, payload.
 
-A message that has failed has a number. --consumer and --id also find one that is
-completed, of which little is kept.`,
+A message that has failed has a number. --consumer and --id also find a
+completed one, of which only key, status, fingerprint and trace are kept.`,
 		Example: `  millpond msg show 4711
   millpond msg show --consumer billing/charge --id u:0c2f8d6e-3a58-4a52-9c1c-6b6d0a4f7c11
   millpond msg show 4711 --payload raw > payload.bin`,
@@ -190,7 +190,7 @@ completed, of which little is kept.`,
 	return cmd
 }
 
-// find returns how to get the one message that is selected.
+// find returns a function that reads the one selected message.
 func (s *selection) find(st store, args []string) (func(context.Context) (stores.Message, error), error) {
 	if len(args) == 1 {
 		if s.consumer+s.id != "" {
@@ -264,7 +264,7 @@ func nilKept(m stores.Message) bool {
 	return m.Content == stores.ContentKept && m.Unreadable == nil && tombstone(m.Payload, m.Codec, m.Facts)
 }
 
-// standing returns the status, and what will come of it.
+// standing returns the status, and what follows.
 func (p *program) standing(m stores.Message) string {
 	status := m.Status.String()
 	due := exactTime(m.DueAt) + " (" + dueIn(m.DueIn) + ")" // by the database's clock

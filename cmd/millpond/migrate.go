@@ -27,8 +27,8 @@ func (p *program) migrateUp() *cobra.Command {
 	cmd := explained(&cobra.Command{
 		Use:   "up",
 		Short: "Apply the missing steps",
-		Long: `Apply the missing steps, all of them or none. Where several are started at once, one
-applies the steps and the others wait. --timeout bounds it; without it there is no bound.`,
+		Long: `Apply the missing steps, all of them or none. If several run at once, one
+applies the steps and the others wait. --timeout bounds the time; the default is no bound.`,
 		Args: noArguments,
 	}, stepColumns, nil)
 	cmd.Flags().BoolVar(&dryRun, "dry-run", false, "say which steps would be applied, and apply none")
@@ -65,7 +65,7 @@ applies the steps and the others wait. --timeout bounds it; without it there is 
 // stepName is the name of a step's file, without its ending.
 func stepName(m stores.Migration) string { return fmt.Sprintf("%04d_%s", m.Version, m.Name) }
 
-// steps lists steps of which those up to applied are in the database.
+// steps lists steps; those up to applied are in the database.
 func (p *program) steps(steps []stores.Migration, applied int, done, missing string) error {
 	l := p.newList(stepColumns)
 	for _, m := range steps {
@@ -97,12 +97,12 @@ func (p *program) migratePreview(ctx context.Context, s store, _ []string) error
 
 const upToDate = "nothing to do, the tables are up to date"
 
-// statusRecord is what migrate status answers.
+// statusRecord is the result of migrate status.
 type statusRecord struct {
 	State   string       `json:"state"` // current, older (or missing), newer
 	Detail  string       `json:"detail,omitempty"`
 	Version int          `json:"version"` // the newest step in the database, 0: none
-	Steps   []stepRecord `json:"steps"`   // that this program has
+	Steps   []stepRecord `json:"steps"`   // steps of this program
 }
 
 func (p *program) migrateStatus() *cobra.Command {
@@ -139,7 +139,7 @@ func (r statusRecord) text(w io.Writer) {
 		}
 		fmt.Fprintf(table, "%04d %s\t%s\n", step.Version, step.Name, state)
 	}
-	_ = table.Flush() // to a buffer
+	_ = table.Flush() // writes to a buffer
 	if later := r.Version - len(r.Steps); later > 0 {
 		fmt.Fprintf(w, "and %d that this program does not know\n", later)
 	}

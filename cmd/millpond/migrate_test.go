@@ -127,7 +127,7 @@ func TestTablesWereRemoved(t *testing.T) {
 	require.NoError(t, err)
 	for _, args := range [][]string{{"migrate", "status"}, {"migrate", "up", "--dry-run"}} {
 		n.run(exitError, args...)
-		require.Contains(t, n.errB.String(), "tables have been removed since")
+		require.Contains(t, n.errB.String(), "tables were removed since")
 		require.Contains(t, n.errB.String(), "there is no millpond_audit")
 	}
 }

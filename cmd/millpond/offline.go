@@ -14,10 +14,10 @@ import (
 	"github.com/millpond-go/millpond/stores/postgres/sqldb"
 )
 
-// offline makes a store that knows its steps and never connects, by the names in its URL.
+// offline creates a store that knows its steps and never connects, with the names in its URL.
 type offline func(schema, prefix string) (store, *sql.DB, error)
 
-// offlines are those of the schemes that open a connection.
+// offlines has them by the schemes that would open a connection.
 var offlines = map[string]offline{
 	"postgres": offlinePostgres, "postgresql": offlinePostgres,
 	"postgres+sql": offlinePostgres, "postgresql+sql": offlinePostgres,
@@ -50,8 +50,7 @@ func (p *program) stepsOffline(ctx context.Context, address *url.URL) (steps []s
 	return steps, err
 }
 
-// offline calls do with the store that a URL names, or its scheme alone, without asking
-// anybody.
+// offline calls do with the store of a URL, or of a scheme, without a connection.
 func (p *program) offline(ctx context.Context, address *url.URL, do func(store) error) (err error) {
 	without, ok := offlines[address.Scheme]
 	if !ok {
@@ -73,8 +72,7 @@ func (p *program) offline(ctx context.Context, address *url.URL, do func(store) 
 	return errors.Join(do(s), s.Close())
 }
 
-// elsewhere gives an SQLite store an empty directory, because to open its file would
-// create it.
+// elsewhere gives an SQLite store an empty directory, because opening its file would create it.
 func (p *program) elsewhere(address *url.URL, do func(*url.URL) error) (err error) {
 	if address.Scheme != sqliteScheme {
 		return do(address)

@@ -24,8 +24,7 @@ dead letters that their destination has refused, and the history, if a relay kee
 		p.outputChangeCommand(retryOutputs), p.outputChangeCommand(discardOutputs), p.outputChangeCommand(replayOutputs))
 }
 
-// outputRecord is a line of outbox ls and outbox show; metadata and payload are there in
-// outbox show alone.
+// outputRecord is a line of outbox ls and outbox show; only outbox show has metadata and payload.
 type outputRecord struct {
 	Number      int64              `json:"number"`
 	State       stores.OutputState `json:"state"`
@@ -77,14 +76,14 @@ var outputColumns = columns{
 
 var outputStates = []string{string(stores.OutputPending), string(stores.OutputFailed), string(stores.OutputPublished)}
 
-// outputSelection is the flags that say which outputs.
+// outputSelection has the flags that select outputs.
 type outputSelection struct {
 	state, destination, topic, kind, errorContains string
 	id, orderKey, since, until                     string
 	unnamed                                        bool // the destination without a name
 }
 
-// bind binds the flags; without states the state is given.
+// bind binds the flags; without states the state is fixed.
 func (s *outputSelection) bind(cmd *cobra.Command, states ...string) {
 	f := cmd.Flags()
 	if len(states) > 0 {
@@ -102,7 +101,7 @@ func (s *outputSelection) bind(cmd *cobra.Command, states ...string) {
 	f.StringVar(&s.until, "until", "", "written, given up or published at this `time` or earlier")
 }
 
-// filter returns what the flags and the numbers among the arguments select, and which of
+// filter returns the selection of the flags and the numbers among the arguments, and which of
 // them were given.
 func (s *outputSelection) filter(cmd *cobra.Command, args []string, now time.Time) (f stores.OutputFilter, chosen []string, err error) {
 	f = stores.OutputFilter{State: stores.OutputState(s.state), Topic: s.topic, Type: s.kind, ErrorContains: s.errorContains, ID: s.id}
@@ -135,7 +134,7 @@ func (s *outputSelection) filter(cmd *cobra.Command, args []string, now time.Tim
 	return f, chosen, nil
 }
 
-// withOutbox is withStore for a store that has an outbox.
+// withOutbox is withStore for stores with an outbox.
 func (p *program) withOutbox(do func(ctx context.Context, s stores.OutboxInspector, args []string) error) func(*cobra.Command, []string) error {
 	return p.withStore(func(ctx context.Context, st store, args []string) error {
 		s, ok := st.(stores.OutboxInspector)
@@ -206,7 +205,7 @@ func (p *program) outputShow() *cobra.Command {
 	var v payloadView
 	cmd := explained(&cobra.Command{
 		Use:     "show NUMBER",
-		Short:   "Show a message of the outbox whole: error, metadata, payload",
+		Short:   "Show all of a message in the outbox: error, metadata, payload",
 		Example: "  millpond outbox show 4711",
 		Args:    oneNumber("message"),
 	}, nil, exits{exitNothing: "there is no such message"})
@@ -271,14 +270,14 @@ type outputCountRecord struct {
 	State       stores.OutputState `json:"state"`
 	Destination text               `json:"destination"`
 	Count       int                `json:"count"`
-	More        bool               `json:"more"`       // there are more than were counted
+	More        bool               `json:"more"`       // there are more than the count
 	OldestAge   float64            `json:"oldest_age"` // in seconds
 }
 
 var outputCountColumns = columns{
 	{"STATE", "pending, failed or published, as in outbox ls"},
 	{"DESTINATION", "the publisher of the relay that it goes to; -: the one without a name"},
-	{"COUNT", "how many there are; with a +: at least so many"},
+	{"COUNT", "how many there are; with a +: at least this many"},
 	{"OLDEST", "how long ago the oldest was written, given up or published"},
 }
 

@@ -12,14 +12,14 @@ import (
 	"github.com/millpond-go/millpond/stores"
 )
 
-// outputVerb is what outbox retry, discard and replay differ in.
+// outputVerb has what outbox retry, discard and replay differ in.
 type outputVerb struct {
 	verb          stores.Verb
 	does, did     string
 	short, long   string
 	example, done string
-	states        []string // the first is the usual one
-	choose        string   // what selects enough
+	states        []string // the first is the default
+	choose        string   // which flags select
 }
 
 var (
@@ -122,16 +122,16 @@ func (c *outputChange) filter(cmd *cobra.Command, args []string) (stores.OutputF
 	return f, nil
 }
 
-// outputChangeRecord is what outbox retry, discard and replay answer.
+// outputChangeRecord is the result of outbox retry, discard and replay.
 type outputChangeRecord struct {
 	Verb      stores.Verb    `json:"verb"`
 	DryRun    bool           `json:"dry_run"`
-	Matching  int            `json:"matching"`           // at the start
+	Matching  int            `json:"matching"`           // matching messages at the start
 	More      bool           `json:"more"`               // there were more than matching, which is a bound
-	Messages  []outputRecord `json:"messages,omitempty"` // of a dry run, the latest of them
+	Messages  []outputRecord `json:"messages,omitempty"` // for a dry run, the latest ones
 	Changed   int            `json:"changed"`
-	Gone      int            `json:"gone"`    // when their turn came
-	Missing   int            `json:"missing"` // of the numbers: there is no such message in this state
+	Gone      int            `json:"gone"`    // gone before their turn
+	Missing   int            `json:"missing"` // numbers without a message in this state
 	Complete  bool           `json:"complete"`
 	StoppedBy string         `json:"stopped_by,omitempty"`
 }
@@ -191,8 +191,8 @@ func (c *outputChange) preview(ctx context.Context, s stores.OutboxInspector, f 
 	return nil
 }
 
-// carryOut changes what matches, up to the highest number. It returns what stopped it before
-// the end.
+// carryOut changes the matching outputs, up to the highest number. It returns what stopped it
+// early.
 func (c *outputChange) carryOut(ctx context.Context, s stores.OutboxInspector, f stores.OutputFilter, highest int64, r *outputChangeRecord) error {
 	bar := c.newProgress(c.verb.did, r.Matching, r.More)
 	defer bar.end()

@@ -24,7 +24,7 @@ const (
 	payloadNone = "none"
 )
 
-// shownPayload is how much of a payload people are shown unasked.
+// shownPayload is how much of a payload is shown to people by default.
 const shownPayload = 4 << 10
 
 // payloadView is how a payload is shown.
@@ -36,7 +36,7 @@ type payloadView struct {
 
 func (v *payloadView) bind(cmd *cobra.Command) {
 	f := cmd.Flags()
-	f.StringVar(&v.form, "payload", payloadText, "show the payload as this `form`: text, hex, raw (nothing but its bytes), none")
+	f.StringVar(&v.form, "payload", payloadText, "show the payload in this `form`: text, hex, raw (only its bytes), none")
 	f.IntVar(&v.max, "max-payload-bytes", -1, fmt.Sprintf("show this `number` of its bytes; 0: all; default: %d in a table, else all", shownPayload))
 	f.Lookup("max-payload-bytes").DefValue = "" // the usage says it
 	f.BoolVar(&v.force, "force", false, "write a raw payload even to a terminal, which may act on what it contains")
@@ -68,7 +68,7 @@ func (v *payloadView) check(p *program) error {
 	return nil
 }
 
-// cut returns what is shown of a payload, and whether that is less than all.
+// cut returns the shown part of a payload, and whether it was cut.
 func (v *payloadView) cut(b []byte) (shown []byte, truncated bool) {
 	if v.form == payloadNone {
 		return nil, false
@@ -79,8 +79,8 @@ func (v *payloadView) cut(b []byte) (shown []byte, truncated bool) {
 	return b, false
 }
 
-// showKept writes a message of which a payload is kept: that alone if it is asked for raw,
-// else the record as show does.
+// showKept writes a message with a kept payload: only the payload if raw is given, else the
+// record like show.
 func (p *program) showKept(record any, v payloadView, payload []byte, text func(io.Writer)) error {
 	if v.form != payloadRaw {
 		return p.show(record, text)
@@ -90,12 +90,12 @@ func (p *program) showKept(record any, v payloadView, payload []byte, text func(
 	return err
 }
 
-// tombstone reports whether what is kept is a message whose payload is nil, not empty.
+// tombstone reports whether a kept message has a nil payload, not an empty one.
 func tombstone(payload []byte, codec string, f stores.Facts) bool {
 	return f.PayloadWasNil || codec == "" && payload == nil
 }
 
-// text writes the payload for people; size is of all that is kept.
+// text writes the payload for people; size is the size of the kept payload.
 func (v *payloadView) text(w io.Writer, b []byte, size int) {
 	if v.form == payloadNone || len(b) == 0 {
 		return

@@ -8,7 +8,7 @@ import (
 	"github.com/dustin/go-humanize"
 )
 
-// How tables show times and counts.
+// The forms of times and counts in tables.
 
 // ago returns "3 minutes ago", "" for the zero time.
 func (p *program) ago(t time.Time) string {
@@ -28,7 +28,7 @@ func (p *program) exactly(t time.Time) string {
 
 func exactTime(t time.Time) string { return t.UTC().Format(time.RFC3339) }
 
-// dueIn returns when something is due that the store says is d away.
+// dueIn returns when something is due in d.
 func dueIn(d time.Duration) string {
 	if d <= 0 {
 		return "now"

@@ -6,20 +6,20 @@ import (
 	"time"
 )
 
-// progress is a bar on the standard error, if that is a terminal.
+// progress is a progress bar on standard error, if that is a terminal.
 type progress struct {
 	p     *program
 	did   string
 	total int
 	more  bool // total is a bound
-	width int  // of what stands there
+	width int  // width of the shown text
 }
 
 func (p *program) newProgress(did string, total int, more bool) *progress {
 	return &progress{p: p, did: did, total: total, more: more}
 }
 
-// show replaces what was shown before. Spaces wipe it out, so that any terminal will do.
+// show replaces the shown text. It wipes it with spaces, which every terminal can.
 func (b *progress) show(done int) {
 	if !b.p.errTTY {
 		return
@@ -34,15 +34,15 @@ func (b *progress) show(done int) {
 	b.width = len(line)
 }
 
-// end wipes the bar out.
+// end wipes the bar.
 func (b *progress) end() {
 	if b.width > 0 {
 		fmt.Fprintf(b.p.err, "\r%*s\r", b.width, "")
 	}
 }
 
-// saySince says now and then that something goes on whose end nobody knows, until the
-// returned function is called.
+// saySince prints regularly that something is still running, until the returned function is
+// called.
 func (p *program) saySince(did string) (end func()) {
 	begun, stop, stopped := time.Now(), make(chan struct{}), make(chan struct{})
 	ticker := time.NewTicker(p.sayEvery)

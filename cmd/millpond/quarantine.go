@@ -136,7 +136,7 @@ func (p *program) quarantineShow() *cobra.Command {
 	var v payloadView
 	cmd := explained(&cobra.Command{
 		Use:   "show ROW",
-		Short: "Show a message in quarantine whole: reason, metadata, payload",
+		Short: "Show all of a message in quarantine: reason, metadata, payload",
 		Args:  oneNumber("row"),
 	}, nil, exits{exitNothing: "there is no such row"})
 	v.bind(cmd)

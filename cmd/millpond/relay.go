@@ -20,7 +20,7 @@ sections relay, log and http; relay.on need not be set. Messages without a desti
 broker. Messages for destinations that only a program has, and messages that a codec has encoded,
 need a relay in that program. Any number of relays share the work, of this command and of services.
 
-The default file is ` + defaultConfig + `, if it is there; MILLPOND_* variables override it.`,
+The default file is ` + defaultConfig + `, if it exists; MILLPOND_* variables override it.`,
 		Example: `  millpond relay --config orders.yaml
   MILLPOND_STORE_URL=postgres://app@db/orders MILLPOND_BROKER_URL=kafka://broker:9092 MILLPOND_SERVICE=orders millpond relay`,
 		Args: cobra.MaximumNArgs(1),
@@ -35,7 +35,7 @@ The default file is ` + defaultConfig + `, if it is there; MILLPOND_* variables 
 				return err
 			}
 			c.Relay.On, c.Handlers, c.Telemetry.On = true, nil, false
-			c.Program.NoSignals = true // main has them
+			c.Program.NoSignals = true // main handles them
 			service, err := router.New(cmd.Context(), c)
 			if err != nil {
 				return err

@@ -23,14 +23,13 @@ const (
 
 var outputs = []string{outputTable, outputJSON, outputJSONL}
 
-// list writes records as rows of a table, as one JSON array, or as one JSON object a
-// line.
+// list writes records as rows of a table, as one JSON array, or as one JSON object per line.
 type list struct {
 	output string
 	to     io.Writer
 	table  *tabwriter.Writer
 	rows   int
-	err    error // the first one; nothing is written after it
+	err    error // the first error; nothing is written after it
 }
 
 func (p *program) newList(header columns) *list {
@@ -42,7 +41,7 @@ func (p *program) newList(header columns) *list {
 	return l
 }
 
-// add writes one record; cells are what the table shows of it.
+// add writes one record; cells are its columns in the table.
 func (l *list) add(record any, cells ...string) {
 	l.rows++
 	switch l.output {
@@ -59,11 +58,11 @@ func (l *list) add(record any, cells ...string) {
 	}
 }
 
-// close writes what is left and returns the first error.
+// close writes the rest and returns the first error.
 func (l *list) close() error {
 	switch {
 	case l.err != nil:
-	case l.output == outputTable && l.rows > 0: // a header alone says nothing
+	case l.output == outputTable && l.rows > 0: // without rows there is no header
 		l.err = l.table.Flush()
 	case l.output == outputJSON && l.rows == 0:
 		l.write([]byte("[]\n"))
@@ -77,7 +76,7 @@ func (l *list) line(cells []string) {
 	for i, cell := range cells {
 		cells[i] = printable(cell)
 	}
-	// tabwriter keeps errors of its writer for Flush.
+	// tabwriter returns errors of its writer in Flush.
 	fmt.Fprintln(l.table, strings.TrimRight(strings.Join(cells, "\t"), "\t"))
 }
 
@@ -95,7 +94,7 @@ func (l *list) write(b []byte) {
 	}
 }
 
-// show writes one record: as JSON, or as text does it.
+// show writes one record: as JSON, or by text.
 func (p *program) show(record any, text func(w io.Writer)) error {
 	var b bytes.Buffer
 	if p.output == outputTable {
@@ -125,8 +124,8 @@ func encodeJSON(record any, prefix string, indent bool) ([]byte, error) {
 	return escapeJSON(b.Bytes()), nil
 }
 
-// escapeJSON writes as \u… what JSON allows in strings and a terminal may act on.
-// Outside of strings there is no such character.
+// escapeJSON writes as \u… what JSON allows in strings and a terminal may interpret. Such
+// characters occur in strings only.
 func escapeJSON(b []byte) []byte {
 	safe := func(r rune) bool { return r == '\n' || strconv.IsPrint(r) }
 	out := make([]byte, 0, len(b))
@@ -146,7 +145,7 @@ func escapeJSON(b []byte) []byte {
 	return out
 }
 
-// fields writes names and values below each other; those without a value are left out.
+// fields writes names and values, one pair per line; it leaves out empty values.
 type fields struct{ table *tabwriter.Writer }
 
 func newFields(w io.Writer) fields { return fields{tabwriter.NewWriter(w, 0, 8, 2, ' ', 0)} }
@@ -157,7 +156,7 @@ func (f fields) add(name, value string) {
 	}
 }
 
-// addFacts adds what the broker said of a message.
+// addFacts adds the broker's facts about a message.
 func (p *program) addFacts(to fields, f stores.Facts) {
 	const shown = 200 // characters: a key may be as large as a payload
 	key := cut(printable(string(f.Key)), shown)
@@ -169,7 +168,7 @@ func (p *program) addFacts(to fields, f stores.Facts) {
 	to.add("broker's time", p.exactly(f.Time))
 }
 
-// addNil tells a message without a payload from one whose payload is empty.
+// addNil distinguishes a message without a payload from one with an empty payload.
 func (f fields) addNil(tombstone bool) {
 	if tombstone {
 		f.add("payload", "nil, as of a tombstone")
@@ -178,8 +177,7 @@ func (f fields) addNil(tombstone bool) {
 
 func (f fields) close() { _ = f.table.Flush() } // to a buffer
 
-// section writes lines under a title, indented, so that nothing in them looks like
-// another section.
+// section writes lines under a title, indented, so that none of them looks like another section.
 func section(w io.Writer, title, body string) {
 	fmt.Fprintf(w, "\n%s\n", title)
 	for line := range strings.SplitSeq(strings.TrimSuffix(body, "\n"), "\n") {

@@ -241,7 +241,7 @@ func TestQuarantine(t *testing.T) {
 		require.Contains(t, w.ok("quarantine", "reopen", rows["q1"], "--dry-run"), "would be held")
 		require.Contains(t, w.ok("quarantine", "reopen", rows["q1"], "--reason", "the wrong row"), "held")
 		w.run(exitNothing, "quarantine", "reopen", rows["q1"])
-		require.Contains(t, w.errB.String(), "row "+rows["q1"]+" is held: nothing was decided about it that could be taken back")
+		require.Contains(t, w.errB.String(), "row "+rows["q1"]+" is held: there is no rejection to undo")
 		w.run(exitNothing, "quarantine", "reopen", rows["q0"])
 		require.Regexp(t, `was released before, at`, w.errB.String())
 		require.Contains(t, w.ok("audit", "ls", "--limit", "1"), "the wrong row")

@@ -57,7 +57,7 @@ of tables and schema in the URL's parameters.`,
 		return p.offline(cmd.Context(), address, func(s store) error {
 			granter, ok := s.(stores.Granter)
 			if !ok {
-				return fmt.Errorf("%s has no roles: who may write to the file may do everything, so let it belong to the service's own account", address.Scheme)
+				return fmt.Errorf("%s has no roles: every account that can write to the file can do everything, so make it owned by the service's own account", address.Scheme)
 			}
 			return p.printRoles(granter, only)
 		})
@@ -73,7 +73,7 @@ func (p *program) printRoles(g stores.Granter, only []string) error {
 		}
 		statements := g.Grants(role)
 		if p.output == outputTable {
-			if strings.HasPrefix(statements[0], "{") { // a policy of AWS's
+			if strings.HasPrefix(statements[0], "{") { // an AWS policy
 				fmt.Fprintf(p.out, "# %s\n%s\n\n", role, strings.Join(statements, "\n"))
 				continue
 			}

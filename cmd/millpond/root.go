@@ -22,15 +22,15 @@ const storeVariable = "MILLPOND_STORE_URL"
 // program is one call of the command.
 type program struct {
 	*console
-	started bool // the call is understood; see exitCode
-	warns   bool // the store's warnings are shown
+	started bool // the arguments were accepted; see exitCode
+	warns   bool // show the store's warnings
 
 	storeURL string
 	output   string
 	timeout  time.Duration
 }
 
-// run runs the command and returns what the process ends with.
+// run runs the command and returns the exit code.
 func run(ctx context.Context, c *console, args []string) int {
 	p := &program{console: c}
 	root := p.root()
@@ -51,15 +51,15 @@ func (p *program) root() *cobra.Command {
 		Short: "Show and repair messages that have failed",
 		Long: `Show and repair messages that have failed, or are in quarantine.
 
-Results go to the standard output, everything else to the standard error.
+Results go to standard output, everything else to standard error.
 
-Exit status, of which the help of each command says more:
+Exit status; the help of each command has the details:
   0  done
   1  error
-  2  called wrongly; nothing was done
+  2  usage error; nothing was done
   3  nothing matched; an empty list ends with 0
-  4  only a part of what was asked could be done
-  5  doctor has found something`,
+  4  only a part could be done
+  5  doctor found something`,
 		Example: `  export MILLPOND_STORE_URL=postgres://app@db/orders
   millpond cause ls                              # what failed, by reason
   millpond msg ls --cause 5f2c0a91b7de           # the messages of one cause
@@ -84,7 +84,7 @@ Exit status, of which the help of each command says more:
 		},
 	}
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
-		if args := cmd.Flags().Args(); cmd.HasSubCommands() { // the flags may be of the command that is unknown
+		if args := cmd.Flags().Args(); cmd.HasSubCommands() { // the flags may belong to the unknown command
 			err = cmp.Or(knownCommand(cmd, args), err)
 		}
 		return err
@@ -100,7 +100,7 @@ Exit status, of which the help of each command says more:
 	return root
 }
 
-// complete offers values of a flag to the shell.
+// complete offers a flag's values to the shell.
 func complete(cmd *cobra.Command, flag string, values ...string) {
 	if err := cmd.RegisterFlagCompletionFunc(flag, cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp)); err != nil {
 		panic(err) // there is no such flag, or it is registered twice
@@ -114,7 +114,7 @@ func (p *program) url() string {
 	return p.env(storeVariable)
 }
 
-// withStore returns what a command does that needs the store as it is.
+// withStore returns the function of a command that needs the store.
 func (p *program) withStore(do func(ctx context.Context, s store, args []string) error) func(*cobra.Command, []string) error {
 	return func(cmd *cobra.Command, args []string) error {
 		address, err := p.existing()
@@ -133,22 +133,22 @@ func (p *program) use(ctx context.Context, address *url.URL, do func(store) erro
 	}
 	defer func() { err = errors.Join(err, s.Close()) }()
 	if logging, ok := s.(interface{ SetLogger(l *slog.Logger) }); ok && !p.warns {
-		logging.SetLogger(slog.New(slog.DiscardHandler)) // the service says it at its start
+		logging.SetLogger(slog.New(slog.DiscardHandler)) // the service logs them at its start
 	}
 	return do(s)
 }
 
-// address returns where the store is. No command but migrate up migrates it.
+// address returns the URL of the store. Only migrate up migrates it.
 func (p *program) address() (*url.URL, error) {
 	if p.url() == "" {
 		return nil, usagef("which store? Give its URL with --store or in %s", storeVariable)
 	}
 	u, err := url.Parse(p.url())
-	if err != nil { // its text may repeat a password
+	if err != nil { // its text may quote a password
 		return nil, usagef("the store's URL cannot be parsed: %s", urlmux.FixUnparsed)
 	}
 	if u.Scheme == sqliteScheme {
-		if query, err := url.ParseQuery(u.RawQuery); err == nil { // else the store says what is wrong
+		if query, err := url.ParseQuery(u.RawQuery); err == nil { // otherwise the store reports the error
 			query.Set("migrate", "never")
 			u.RawQuery = query.Encode()
 		}
@@ -161,8 +161,8 @@ const (
 	fixFile      = "check its path, or make it with millpond migrate up"
 )
 
-// existing is address for a store that must be there: to open an SQLite file would
-// create it, and hide that its name is misspelt.
+// existing is address for a store that must exist: opening an SQLite file would create it, and
+// hide a misspelt name.
 func (p *program) existing() (*url.URL, error) {
 	u, err := p.address()
 	if err != nil || u.Scheme != sqliteScheme {
@@ -177,7 +177,7 @@ func (p *program) existing() (*url.URL, error) {
 	return u, nil
 }
 
-// answer returns what one call of the store answers in the time that it may take.
+// answer returns the result of one call of the store, within its timeout.
 func answer[T any](ctx context.Context, p *program, call func(context.Context) (T, error)) (found T, err error) {
 	err = p.ask(ctx, func(ctx context.Context) (err error) {
 		found, err = call(ctx)
@@ -186,7 +186,7 @@ func answer[T any](ctx context.Context, p *program, call func(context.Context) (
 	return found, err
 }
 
-// ask gives one call of the store the time that it may take.
+// ask makes one call of the store, within its timeout.
 func (p *program) ask(ctx context.Context, call func(context.Context) error) error {
 	bounded, cancel := context.WithTimeout(ctx, p.timeout)
 	defer cancel()

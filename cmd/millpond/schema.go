@@ -8,14 +8,14 @@ import (
 	"github.com/millpond-go/millpond/stores"
 )
 
-// States of a store's tables, for this program.
+// States of a store's tables for this program.
 const (
 	schemaCurrent = "current"
 	schemaOlder   = "older" // or missing
 	schemaNewer   = "newer" // and not compatible
 )
 
-// migrationRecord is a step that this program has.
+// migrationRecord is a step of this program.
 type migrationRecord struct {
 	Version int    `json:"version"`
 	Name    string `json:"name"`
@@ -31,10 +31,10 @@ func stepOf(m stores.Migration, applied int) stepRecord {
 	return stepRecord{migrationRecord{m.Version, m.Name}, m.Version <= applied}
 }
 
-// schema is what a store's tables are.
+// schema is the state of a store's tables.
 type schema struct {
-	steps   []stores.Migration // that this program has
-	applied int                // the newest one in the database
+	steps   []stores.Migration // steps of this program
+	applied int                // the newest step in the database
 	state   string
 	err     error // why this program cannot use them
 }
@@ -61,10 +61,10 @@ func (p *program) schema(ctx context.Context, s store) (schema, error) {
 	return found, nil
 }
 
-// broken: no step is missing, and yet the tables are not there.
+// broken: no step is missing, but tables are.
 func (s schema) broken() bool { return s.state == schemaOlder && s.applied >= len(s.steps) }
 
-// problem says what is to be done before this program can use the tables: "" if nothing.
+// problem returns what must be done before this program can use the tables; "": nothing.
 func (s schema) problem() string {
 	missing := len(s.steps) - s.applied
 	switch {
@@ -73,7 +73,7 @@ func (s schema) problem() string {
 	case s.state == schemaNewer:
 		return fmt.Sprintf("the store's tables are at step %d and belong to a newer version of millpond: use that version of this program", s.applied)
 	case s.broken():
-		return fmt.Sprintf("all steps were applied, but tables have been removed since, which migrate up does not mend: %v", s.err)
+		return fmt.Sprintf("all steps were applied, but tables were removed since, which migrate up does not repair: %v", s.err)
 	case missing == 1:
 		return "1 step is missing: run millpond migrate up"
 	}

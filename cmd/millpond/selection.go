@@ -15,7 +15,7 @@ import (
 	"github.com/millpond-go/millpond/stores"
 )
 
-// selection is the flags that say which messages.
+// selection has the flags that select messages.
 type selection struct {
 	consumer, cause, class, topic, errorContains string
 	since, until, id, orderKey                   string
@@ -23,7 +23,7 @@ type selection struct {
 	reserved                                     bool
 }
 
-// failedStatuses are those of messages that have failed.
+// failedStatuses are the statuses of messages that have failed.
 var failedStatuses = []string{"pending", "failed", "discarded"}
 
 func (s *selection) bind(cmd *cobra.Command) {
@@ -54,8 +54,8 @@ func (s *selection) bindID(cmd *cobra.Command) {
 	cmd.Flags().StringVar(&s.id, "id", "", "with this message `id`, as it is shown (u:…, h:…), or as hex:…")
 }
 
-// filter returns what the flags and the numbers among the arguments select, and which
-// of them were given: "--cause", "numbers".
+// filter returns the selection of the flags and the numbers among the arguments, and which of
+// them were given: "--cause", "numbers".
 func (s *selection) filter(args []string, now time.Time) (f stores.Filter, chosen []string, err error) {
 	f = stores.Filter{Class: stores.Class(s.class), Cause: s.cause, Topic: s.topic, ErrorContains: s.errorContains, Reserved: s.reserved}
 	if s.orderKey != "" {
@@ -110,7 +110,7 @@ func (s *selection) chosen(args []string) []string {
 	return names
 }
 
-// splitConsumer returns an empty handler for all of a service.
+// splitConsumer returns an empty handler if only the service is given.
 func (s *selection) splitConsumer() (service, handler string, err error) {
 	service, handler, both := strings.Cut(s.consumer, "/") // a handler may contain another one
 	if s.consumer != "" && (service == "" || both && handler == "") {
@@ -119,8 +119,8 @@ func (s *selection) splitConsumer() (service, handler string, err error) {
 	return service, handler, nil
 }
 
-// known returns an error if the store does not know the consumer that is asked for: an
-// empty list of a misspelt name would look like a healthy consumer.
+// known returns an error if the store does not know the given consumer: the empty list of a
+// misspelt name would look like a healthy consumer.
 func (s *selection) known(ctx context.Context, p *program, st store) error {
 	service, handler, err := s.splitConsumer()
 	if err != nil || s.consumer == "" {
@@ -155,7 +155,7 @@ func (s *selection) known(ctx context.Context, p *program, st store) error {
 	return nothingf("the store knows no %s %q: %s", what, s.consumer, there)
 }
 
-// numbers reads the numbers of messages, or of rows.
+// numbers parses the numbers of messages, or of rows.
 func numbers(args []string) ([]int64, error) {
 	var numbers []int64
 	seen := map[int64]bool{}
@@ -172,7 +172,7 @@ func numbers(args []string) ([]int64, error) {
 	return numbers, nil
 }
 
-// parseID reads --id: nil if it was not given.
+// parseID parses --id: nil if it was not given.
 func parseID(s string) ([]byte, error) {
 	if s == "" {
 		return nil, nil
@@ -191,7 +191,7 @@ func parseID(s string) ([]byte, error) {
 	return id, nil
 }
 
-// parseSpan reads --since and --until.
+// parseSpan parses --since and --until.
 func parseSpan(since, until string, now time.Time) (from, to time.Time, err error) {
 	if from, err = parseTime("--since", since, now); err != nil {
 		return from, to, err
@@ -205,7 +205,7 @@ func parseSpan(since, until string, now time.Time) (from, to time.Time, err erro
 	return from, to, err
 }
 
-// parseTime reads a time, or how long ago it was: the zero time if there is none.
+// parseTime parses a time, or an age: the zero time if there is none.
 func parseTime(flag, s string, now time.Time) (time.Time, error) {
 	if s == "" {
 		return time.Time{}, nil

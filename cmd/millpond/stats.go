@@ -15,14 +15,14 @@ type countRecord struct {
 	consumerRecord
 	Status string    `json:"status"` // of messages, or "quarantined"
 	Count  int       `json:"count"`
-	More   bool      `json:"more"` // there are more than count, which is a bound
+	More   bool      `json:"more"` // there are more than count
 	Oldest time.Time `json:"oldest_at,omitzero"`
 }
 
 var countColumns = columns{
 	consumerColumn,
 	{"STATUS", "pending, failed or discarded, as in msg ls; quarantined: held in quarantine"},
-	{"COUNT", "how many there are; with a +: at least so many"},
+	{"COUNT", "how many there are; with a +: at least this many"},
 	{"OLDEST", "when the oldest of them failed first, or came to quarantine"},
 }
 

@@ -8,21 +8,21 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// parent makes cmd the parent of other commands, which does nothing itself.
+// parent makes cmd the parent of other commands, without an action of its own.
 func parent(cmd *cobra.Command, commands ...*cobra.Command) *cobra.Command {
 	cmd.Args, cmd.RunE = knownCommand, needCommand
 	cmd.AddCommand(commands...)
 	return cmd
 }
 
-// needCommand is what a parent command does.
+// needCommand is the action of a parent command: an error.
 func needCommand(cmd *cobra.Command, _ []string) error {
 	cmd.SetOut(cmd.ErrOrStderr())
 	return errors.Join(usagef("a command is missing"), cmd.Usage())
 }
 
-// knownCommand is the cobra.PositionalArgs of parent commands: an
-// argument is the name of a command that there is not, so it says which one may be meant.
+// knownCommand is the cobra.PositionalArgs of parent commands: an argument is an unknown command,
+// so the error suggests similar ones.
 func knownCommand(cmd *cobra.Command, args []string) error {
 	if len(args) == 0 {
 		return nil
@@ -39,12 +39,12 @@ func knownCommand(cmd *cobra.Command, args []string) error {
 	return usagef("%q is no command of %s, which has %s", args[0], cmd.CommandPath(), strings.Join(subcommands(cmd), ", "))
 }
 
-// similar returns the commands of cmd that are spelt much like name.
+// similar returns the commands of cmd with a similar name.
 func similar(cmd *cobra.Command, name string) []string {
 	const typos = 2
 	cmd.SuggestionsMinimumDistance = typos
 	var paths []string
-	if len(name) > typos { // else everything short is similar
+	if len(name) > typos { // otherwise every short name is similar
 		for _, found := range cmd.SuggestionsFor(name) {
 			paths = append(paths, cmd.CommandPath()+" "+found)
 		}

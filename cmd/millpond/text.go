@@ -8,13 +8,12 @@ import (
 	"github.com/millpond-go/millpond/internal/urlmux"
 )
 
-// printable returns s with everything escaped, as Go does, that is not a visible
-// character or a space: control characters, what turns the direction of text,
-// invisible ones, bytes that are not UTF-8. Whatever it returns is safe on a terminal,
-// and is left alone when given to it again.
+// printable returns s with everything escaped, as Go does, that is not a visible character or a
+// space: control characters, characters that change the direction of text, invisible ones, bytes
+// that are not UTF-8. The result is safe on a terminal, and printable leaves it unchanged.
 func printable(s string) string { return escape(s, strconv.IsPrint) }
 
-// firstLine is what a table shows of a text; after it comes the stack of a panic.
+// firstLine returns what a table shows of a text; the rest may be the stack of a panic.
 func firstLine(s string) string {
 	first, _, _ := strings.Cut(s, "\n")
 	return first
@@ -40,10 +39,10 @@ func escape(s string, keep func(rune) bool) string {
 	return b.String()
 }
 
-// quoteID is printable for message ids, and tells them apart: unquoteID reads them.
+// quoteID is printable for message ids, and reversible: unquoteID reads them.
 func quoteID(id string) string { return printable(strings.ReplaceAll(id, `\`, `\\`)) }
 
-// unquoteID returns the id that quoteID shows as s, and s itself if it shows none so.
+// unquoteID returns the id that quoteID shows as s, or s itself.
 func unquoteID(s string) string {
 	var b []byte
 	for rest := s; len(rest) > 0; {
@@ -73,8 +72,8 @@ func cut(s string, n int) string {
 	return string([]rune(s)[:n-1]) + "…"
 }
 
-// redact takes out of text what may be the secrets of a store's URL, even where
-// somebody has put the URL in the wrong place.
+// redact removes possible secrets of a store's URL from a text, even if the URL is in the wrong
+// place.
 func redact(text, storeURL string) string {
 	return urlmux.WithoutSecrets(text, storeURL, "(the store's URL)")
 }

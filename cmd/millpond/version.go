@@ -9,7 +9,7 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// versionRecord is what version answers.
+// versionRecord is the result of version.
 type versionRecord struct {
 	Version  string `json:"version"`
 	Revision string `json:"revision,omitempty"`

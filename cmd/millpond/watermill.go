@@ -10,9 +10,9 @@ import (
 	"github.com/millpond-go/millpond/router"
 )
 
-// viaWatermill is what the schemes of Watermill's own adapters end with. This program does
-// not link those: it asks millpond's adapter of the same server, which has the same
-// parameters and some more.
+// viaWatermill is the suffix of the schemes of Watermill's own adapters. This program does not
+// import those: it uses millpond's adapter for the same server, which has the same parameters and
+// some more.
 const viaWatermill = "+watermill"
 
 func init() {
@@ -33,7 +33,7 @@ func own(u *url.URL) string {
 	return plain.String()
 }
 
-// notLinked says what a check of the URL could not look at.
+// notLinked returns what a check of the URL could not cover.
 func notLinked(field string, u router.URL) []string {
 	scheme, _, _ := strings.Cut(strings.ToLower(u.Reveal()), ":")
 	plain, ok := strings.CutSuffix(scheme, viaWatermill)

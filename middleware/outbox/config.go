@@ -34,7 +34,7 @@ type Config struct {
 
 	// MaxAttempts is how often a message may be refused before it is a dead letter. Messages that
 	// are too large or cannot be encoded are dead letters at once.
-	MaxAttempts int `config:"max_attempts" default:"20" check:"positive" about:"How often a destination refuses a message until it is a dead letter."`
+	MaxAttempts int `config:"max_attempts" default:"20" check:"positive" about:"How often a destination may refuse a message before it is a dead letter."`
 	// Backoff is the pause after the first refusal. It doubles with each, up to 5 minutes.
 	Backoff time.Duration `config:"backoff" default:"1s" check:"positive" about:"The pause after the first refusal. It doubles with each, up to 5 minutes."`
 	// BlockKeys makes a dead letter block its order key: later messages of the key wait until an
@@ -49,7 +49,7 @@ type Config struct {
 	PublishTimeout time.Duration `config:"publish_timeout" default:"20s" check:"positive" about:"How long a destination may take for an answer."`
 	// LeaseTTL is the time after which other relays take over the outputs of a dead one. It must
 	// be longer than PublishTimeout.
-	LeaseTTL time.Duration `config:"lease_ttl" default:"30s" check:"positive" about:"After what time others publish what a relay that has died had. Longer than publish_timeout."`
+	LeaseTTL time.Duration `config:"lease_ttl" default:"30s" check:"positive" about:"After this time other relays take over the messages of a dead relay. It must be longer than publish_timeout."`
 	// PollInterval is how often the store is polled when nothing was to be published and no Poke
 	// came. Outputs of transactions that commit late take about a second longer.
 	PollInterval time.Duration `config:"poll_interval" default:"250ms" check:"positive" about:"How often the store is asked while nothing is to be published."`
@@ -57,11 +57,11 @@ type Config struct {
 	// in other processes, and theirs wake this relay, if the database can do that
 	// (stores.OutboxWaker: PostgreSQL). -1, the default: no wake-ups; all relays poll. Where
 	// latency matters use 25 ms in all processes; it costs handlers some throughput.
-	WakeInterval time.Duration `config:"wake_interval" default:"-1" check:"off" about:"How often, at most, commits of this process wake relays in others, and theirs this relay, such as 25ms, in all of them. On PostgreSQL, where it takes a connection beside the pool, and throughput of handlers. Elsewhere, and with -1, commits are found by poll_interval."`
+	WakeInterval time.Duration `config:"wake_interval" default:"-1" check:"off" about:"The shortest time between two wake-ups: commits of this process wake relays in others, and theirs wake this relay, if all set it, such as 25ms. Only PostgreSQL can do that; it takes a connection outside the pool and costs handlers throughput. Otherwise, and with -1, relays poll every poll_interval."`
 	// AlarmSize and AlarmAge are how many messages may wait to be published, and for how long,
 	// before an error is logged.
-	AlarmSize int           `config:"alarm_size" default:"10000" check:"1..1000000" about:"How many messages may wait to be published before the log has an error about it, every minute."`
-	AlarmAge  time.Duration `config:"alarm_age" default:"5m" check:"positive" about:"How long a message may wait to be published before the log has an error about it, every minute."`
+	AlarmSize int           `config:"alarm_size" default:"10000" check:"1..1000000" about:"How many messages may wait to be published before an error is logged, every minute."`
+	AlarmAge  time.Duration `config:"alarm_age" default:"5m" check:"positive" about:"How long a message may wait to be published before an error is logged, every minute."`
 
 	// DrainTimeout bounds how long Run waits at its end for running calls of publishers.
 	DrainTimeout time.Duration `config:"-" default:"30s" check:"positive"`

@@ -14,9 +14,9 @@ import (
 
 // Windows say how long rows are kept; 0: for ever.
 type Windows struct {
-	Window      time.Duration `config:"window" example:"168h" check:"positive" about:"How long completed messages are kept, at least 6h5m. A message that is delivered again later than that may run again, so it must be longer than the broker keeps messages or brings them back: see docs/retention.md. Default: for ever."`
-	Failed      time.Duration `config:"failed" example:"2160h" check:"positive" about:"How long messages are kept that have failed for good, at least 6h5m, and not less than window. Default: for ever."`
-	Discarded   time.Duration `config:"discarded" example:"720h" check:"positive" about:"The same for those that an operator has discarded."`
+	Window      time.Duration `config:"window" example:"168h" check:"positive" about:"How long completed messages are kept, at least 6h5m. A message that is redelivered later may run again, so the window must be longer than the broker keeps or replays messages: see docs/retention.md. Default: for ever."`
+	Failed      time.Duration `config:"failed" example:"2160h" check:"positive" about:"How long messages that have failed for good are kept, at least 6h5m, and not less than window. Default: for ever."`
+	Discarded   time.Duration `config:"discarded" example:"720h" check:"positive" about:"The same for messages that an operator has discarded."`
 	Quarantined time.Duration `config:"quarantined" example:"2160h" check:"positive" about:"How long messages stay in quarantine. Default: for ever."`
 	Published   time.Duration `config:"published" example:"168h" check:"positive" about:"How long the outbox's history is kept. Default: for ever."`
 	Audited     time.Duration `config:"audited" example:"8760h" check:"positive" about:"How long the audit of operators' decisions is kept. Default: for ever."`
@@ -58,7 +58,7 @@ type Config struct {
 	Retired bool
 
 	Every time.Duration `config:"every" default:"10m" check:"positive" about:"How often one of the service's processes looks for what can be purged."`
-	Rate  int           `config:"rate" default:"5000" check:"positive" about:"How many rows are deleted in a second, at most."`
+	Rate  int           `config:"rate" default:"5000" check:"positive" about:"The largest number of rows deleted per second."`
 
 	// Archive gets rows before they are deleted. If the process dies, it may get the same rows
 	// again. An error stops the purge until the next time.
