@@ -25,8 +25,6 @@
 //
 // # Metrics
 //
-// docs/tracing.md lists them, with units and attributes. No attribute has values whose
-// number grows with the messages: there are no ids, no topics (only the kinds of
 // docs/tracing.md lists them, with units and attributes. No attribute grows with the number of
 // messages: there are no ids, no topics (only the kinds of Config.DestinationTemplate) and no
 // texts of errors.
