@@ -70,7 +70,7 @@ var (
 	// effects, and the claim with them. Ask [Escapable].
 	ErrTxEscaped = errors.New("stores: the handler went around its transaction and may have committed part of its effects")
 	// ErrTxExpired: the transaction was idle beyond its bound, and the server ended it.
-	ErrTxExpired = errors.New("stores: the transaction stood still beyond its bound, and the server ended it")
+	ErrTxExpired = errors.New("stores: the transaction was idle beyond its bound, and the server ended it")
 	// ErrTxBusy: the handler returned while a statement, open rows or a goroutine still
 	// used its transaction.
 	ErrTxBusy = errors.New("stores: the handler returned while its transaction was in use")
@@ -95,7 +95,7 @@ var ErrBatchLost = errors.New("stores: the transaction that the message shared w
 var (
 	// ErrNotShared: the handler sent a statement that would affect the other messages of its
 	// shared transaction. It runs again in a transaction of its own, and alone from then on.
-	ErrNotShared = errors.New("stores: the handler needs its own transaction, and is run again in one")
+	ErrNotShared = errors.New("stores: the handler needs its own transaction, and runs again in one")
 	// ErrTxClosed: the attempt is over, or being committed, and accepts no more outputs.
 	ErrTxClosed = errors.New("stores: the attempt is over and takes no more outputs")
 	// ErrTxManaged: the handler called Commit or Rollback, which belong to millpond, so its
