@@ -19,9 +19,8 @@
 //		})
 //	}
 //
-// What a broker says in its Capabilities not to do is not asked of it; each check
-// left out says so in one line of the log, which -v shows. Nothing is skipped
-// without such a line.
+// Promises that a broker does not make in its Capabilities are not checked; the log, which -v
+// shows, has one line for each check that is left out.
 //
 // The checks run in parallel and use topics and groups of their own, so that a
 // server may be shared. Watermill's suite publishes up to 10,000 messages to a

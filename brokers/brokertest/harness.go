@@ -32,8 +32,8 @@ type Harness struct {
 	// which messages spread, if the server has such topics. Without it Topic is used.
 	Partitioned func(t testing.TB, b brokers.Broker) string
 
-	// Serial: of one ordering unit only one delivery is unsettled at a time, however
-	// many SubscriberConfig.InFlight allows.
+	// Serial: only one delivery of an ordering unit is unsettled at a time, however many
+	// SubscriberConfig.InFlight allows.
 	Serial bool
 
 	// OpenRestartable opens a broker on a server of its own, and returns a function
@@ -41,30 +41,29 @@ type Harness struct {
 	// returns when it answers.
 	OpenRestartable func(t testing.TB) (b brokers.Broker, restart func())
 
-	// KeepsAcks is how long the server may take to keep an ack that it has read, so that
-	// it does not bring the message back when it has ended without warning. Zero: it keeps
-	// an ack before the next consumer gets nothing.
+	// KeepsAcks is how long the server may take to store an ack that it has read; after a kill
+	// before that it redelivers the message. Zero: an ack is stored before the next consumer gets
+	// nothing.
 	KeepsAcks time.Duration
 
-	// KeptFreesSlot: an ack makes room for another delivery only when the server keeps it.
-	// When it has ended without warning it brings back no more messages that were handed
-	// out than may be unsettled at a time. Without it, it may bring back all those that
-	// were acked since the last consumer began.
+	// KeptFreesSlot: an ack makes room for another delivery only when the server has stored it.
+	// So after a kill the server redelivers at most as many messages as may be unsettled at a
+	// time. Without it, it may redeliver all messages acked since the last consumer began.
 	KeptFreesSlot bool
 
-	// Kill makes the subscriber's consumer die: its unsettled messages are not
-	// given back by the client, the server has to notice.
+	// Kill makes the subscriber's consumer die: the client does not give its unsettled messages
+	// back, so the server must notice.
 	Kill func(t testing.TB, b brokers.Broker, s message.Subscriber)
 
-	// KeyMetadata names the metadata field whose value the broker's publishers make the key
-	// of a message. Without it their messages have no keys.
+	// KeyMetadata names the metadata field whose value the broker's publishers make the key of a
+	// message. Without it messages have no keys.
 	KeyMetadata string
 
 	// PublishForeign publishes as a producer that knows nothing of Watermill.
 	PublishForeign func(t testing.TB, b brokers.Broker, topic string, payload []byte)
 
-	// PublishHeaders publishes as such a producer, with one header several times: once
-	// for each value. Values may be empty, or no text. Without it that is not checked.
+	// PublishHeaders publishes as such a producer, with one header several times: once for each
+	// value. Values may be empty, or not text. Without it that is not checked.
 	PublishHeaders func(t testing.TB, b brokers.Broker, topic, header string, values []string)
 
 	// PublishUndecodable publishes something that the adapter cannot read.
@@ -76,28 +75,27 @@ type Harness struct {
 	CarriesMetadata func(key, value string) bool
 
 	// TooLarge is the length of a payload that is refused with brokers.ErrTooLarge. Without it
-	// a nil message stands for what a publisher refuses.
+	// the suite uses a nil message as one that a publisher refuses.
 	TooLarge int
 
-	// OneGroup: a topic is a queue that is shared by all who read it, whatever their
-	// groups are called.
+	// OneGroup: a topic is a queue that all readers share, whatever their groups.
 	OneGroup bool
 
-	// OldMessages: a group gets what was published before its first Subscribe.
+	// OldMessages: a group gets messages published before its first Subscribe.
 	OldMessages bool
 
 	// Short runs Watermill's suite with fewer messages.
 	Short bool
 
-	// Features, if not nil, may change what Watermill's suite assumes. It is handed
-	// what follows from the capabilities and this harness.
+	// Features, if not nil, may change the assumptions of Watermill's suite. It gets those that
+	// follow from the capabilities and this harness.
 	Features func(f *tests.Features)
 
-	// Within is how long the suite waits for what must happen: a delivery, a
-	// redelivery after a death, a Close. Zero means 10 seconds.
+	// Within is how long the suite waits for events that must happen: a delivery, a redelivery
+	// after a death, a Close. Zero means 10 seconds.
 	Within time.Duration
 
-	// Quiet is how long it looks for what must not happen. Zero means 200 ms. If it
+	// Quiet is how long the suite waits for events that must not happen. Zero means 200 ms. If it
 	// is too short for the server, faults are missed; none are invented.
 	Quiet time.Duration
 
@@ -106,9 +104,8 @@ type Harness struct {
 	// second.
 	Hold time.Duration
 
-	// Join is how long the server takes to share a topic anew when a subscriber joins
-	// or leaves a group. Zero means 200 ms. If it is too short, faults are missed; none
-	// are invented.
+	// Join is how long the server takes to rebalance a topic when a subscriber joins or leaves a
+	// group. Zero means 200 ms. If it is too short, faults are missed; none are invented.
 	Join time.Duration
 
 	// Delay is the delay of a delayed give-back. Zero means 250 ms.

@@ -9,7 +9,7 @@ import (
 	"github.com/millpond-go/millpond/brokers"
 )
 
-// checkNackComesAgain nacks without a word on how, as programs without millpond do.
+// checkNackComesAgain nacks without a GiveBack, as programs without millpond do.
 func checkNackComesAgain(e *env) error {
 	topic := e.topic()
 	s, err := e.subscribe(brokers.SubscriberConfig{Group: newGroup(), InFlight: e.several()}, topic)

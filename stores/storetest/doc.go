@@ -31,6 +31,6 @@
 // The suite reads the tables and columns that docs/stores.md lists, through database/sql.
 // It makes tables of its own, beginning with storetest_, and imports no driver.
 //
-// A check that a database cannot be put to is logged with the reason. None is ever
-// skipped silently: an adapter that does not mention an act fails.
+// A check that does not apply to a database is logged with the reason. None is skipped silently:
+// an adapter that does not mention an act fails.
 package storetest

@@ -29,9 +29,9 @@ type Harness struct {
 	// carries, as an honest handler does, and returns the driver's error.
 	Write func(ctx context.Context, e Effect) error
 
-	// Handler is the adapter's typed helper around f. f gets the context from which
-	// Write, Ways and Acts take the transaction. The helper tells the attempt what f has
-	// returned, so that nobody hides it: see stores.ErrFailureHidden.
+	// Handler is the adapter's typed helper around f. f gets the context from which Write, Ways
+	// and Acts take the transaction. The helper reports the error of f to the attempt, so that no
+	// middleware hides it: see stores.ErrFailureHidden.
 	Handler func(f func(ctx context.Context, msg *message.Message) error) message.NoPublishHandlerFunc
 
 	// Transact runs f in a transaction of the caller's on the store's database, with the
@@ -42,14 +42,14 @@ type Harness struct {
 	// Ways are all calls of the native transaction that take SQL text.
 	Ways []Way
 
-	// Acts are what takes more than SQL text. Every [Act] must be here or in Lacks.
+	// Acts are the acts that take more than SQL text. Every [Act] must be here or in Lacks.
 	Acts map[Act]Conduct
-	// Lacks says for each other Act why handlers on this database cannot do it. It
-	// is logged.
+	// Lacks says for each other Act why handlers on this database cannot perform it. It is
+	// logged.
 	Lacks map[Act]string
 
-	// Unpreventable says for acts of Acts why the store cannot keep a handler from ending
-	// its transaction by them. It is for them what Way.Unpreventable is for ways.
+	// Unpreventable says for acts of Acts why the store cannot keep a handler from ending its
+	// transaction by them, as Way.Unpreventable does for ways.
 	Unpreventable map[Act]string
 
 	// Groups names the groups of checks that are run, as subtests are named; nil: all. It
@@ -108,8 +108,8 @@ type Effect struct {
 	Run   int    // which run of the handler, from 1
 }
 
-// EffectTable has the text columns effect_key and label and the integer column run.
-// It has no unique key: what happened twice is there twice.
+// EffectTable has the text columns effect_key and label and the integer column run. It has no
+// unique key: an effect that happened twice has two rows.
 const EffectTable = "storetest_effect"
 
 // TakenTable has the text primary key id and one row, 'taken': inserting that row
@@ -127,9 +127,9 @@ type Way struct {
 	// not checked with it.
 	NotSQL bool
 
-	// Unpreventable, if not empty, is the documented reason why the store cannot
-	// keep a handler from ending the transaction this way. A message of which part
-	// was committed must then end in quarantine.
+	// Unpreventable, if not empty, is the documented reason why the store cannot keep a handler
+	// from ending the transaction this way. A message with partly committed effects must then end
+	// in quarantine.
 	Unpreventable string
 }
 
