@@ -14,7 +14,7 @@ import (
 
 // Windows say how long rows are kept; 0: for ever.
 type Windows struct {
-	Window      time.Duration `config:"window" example:"168h" check:"positive" about:"How long completed messages are kept, at least 6h5m. A message that is redelivered later may run again, so the window must be longer than the broker keeps or replays messages: see docs/retention.md. Default: for ever."`
+	Window      time.Duration `config:"window" example:"168h" check:"positive" about:"How long completed messages are kept, at least 6h5m. A message that is redelivered later may run again, so the window must be longer than the broker keeps or replays messages; see docs/retention.md. Default: for ever."`
 	Failed      time.Duration `config:"failed" example:"2160h" check:"positive" about:"How long messages that have failed for good are kept, at least 6h5m, and not less than window. Default: for ever."`
 	Discarded   time.Duration `config:"discarded" example:"720h" check:"positive" about:"The same for messages that an operator has discarded."`
 	Quarantined time.Duration `config:"quarantined" example:"2160h" check:"positive" about:"How long messages stay in quarantine. Default: for ever."`
