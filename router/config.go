@@ -51,7 +51,7 @@ type BrokerConfig struct {
 	Group         string        `config:"group" example:"my-service" about:"The prefix of consumer groups. Each handler has its own group, <group>.<handler>, so that two handlers of one topic both get each message. Processes of one service share the groups. Default: the service."`
 	InFlight      int           `config:"in_flight" default:"1" check:"positive" about:"How many messages of one handler may be in flight at a time. 1 keeps the broker's order. Each message in flight takes a connection of the store. (Kafka: in_flight_per_partition of the URL, 1 by default, keeps the order of a partition within this limit.)"`
 	DeliveryLimit int           `config:"delivery_limit" example:"20" check:"positive" about:"How often the broker delivers a message before it drops it, if the broker cannot be asked. Only needed for the placement redelivered."`
-	ReplayHorizon time.Duration `config:"replay_horizon" example:"168h" check:"positive" about:"How old a message may be that the broker delivers again, if the broker cannot be asked: the retention of its topics, or how long messages may wait in its queues. Only needed for retention."`
+	ReplayHorizon time.Duration `config:"replay_horizon" example:"168h" check:"positive" about:"The age up to which the broker may deliver a message again, such as the retention of its topics. Only needed for retention, if the broker cannot be asked."`
 }
 
 // StoreConfig configures the store.
