@@ -104,7 +104,7 @@ func (f *fitting) settleLimit(h *handler) {
 		need += lease.TTL
 		parts += fmt.Sprintf(" + handlers.%s.lease.ttl %s", h.name, lease.TTL)
 	}
-	if batch, ok := in.BatchByHandler[h.name]; ok { // it waits for a batch, and after one that is lost it runs alone
+	if batch, ok := in.BatchByHandler[h.name]; ok { // the message waits for a batch; after a lost batch it runs alone
 		inFlight := f.config.inFlightOf(h.name)
 		need += need + in.CommitTimeout + time.Duration(inFlight+1)*batch.Time
 		parts = fmt.Sprintf("twice %s + commit_timeout %s + handlers.%s.batch.time %s × (in_flight %d + 1)",

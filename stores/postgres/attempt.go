@@ -43,9 +43,9 @@ func (a *attempt) Commit(ctx context.Context) error { return a.end(ctx, (*claimt
 // Rollback implements stores.Attempt.
 func (a *attempt) Rollback(ctx context.Context) error { return a.end(ctx, (*claimtx.Tx).Rollback) }
 
-// end returns the connection to the pool, which closes one that is not as new. One that is in use,
-// or at whose end a tracer panicked, is taken away from the pool and its socket closed: nothing else
-// is safe while another goroutine reads from it.
+// end returns the connection to the pool, which closes one whose session may have changed. If the
+// connection is in use, or a tracer panicked, it is removed from the pool and its socket closed:
+// nothing else is safe while another goroutine reads from it.
 func (a *attempt) end(ctx context.Context, how func(*claimtx.Tx, context.Context) (claimtx.Left, error)) (err error) {
 	left := claimtx.InUse
 	defer func() {

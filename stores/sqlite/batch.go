@@ -288,9 +288,8 @@ func (m *member) end(ctx context.Context, keep bool) (reason error) {
 	return errors.Join(reason, m.undo())
 }
 
-// close ends the *sql.Tx, so that goroutines which the handler has left behind do not reach the
-// connection any more. What they are at is waited for: SQLite would roll back all members' writes
-// with one that it interrupts.
+// close ends the *sql.Tx, so that goroutines which the handler has left behind lose the connection.
+// It waits for their statements: if SQLite interrupts one, it rolls back the writes of all members.
 func (m *member) close(ctx context.Context, busy bool) (over bool) {
 	if !busy {
 		m.endTx()
@@ -299,10 +298,10 @@ func (m *member) close(ctx context.Context, busy bool) (over bool) {
 	return waitFor(ctx, m.endTx) == nil
 }
 
-// endTx waits for what uses the *sql.Tx, and ends it alone: see lender.
+// endTx waits for statements on the *sql.Tx, and ends only that: see lender.
 func (m *member) endTx() { m.over.Do(func() { _ = m.tx.Rollback() }) }
 
-// unfit says why the effects of a handler that has returned nil must not be kept.
+// unfit returns why the effects of a handler that returned nil must not be kept.
 func (m *member) unfit() error {
 	switch err := m.apart.Err(pkg); {
 	case err != nil:

@@ -244,8 +244,8 @@ func (c *conn) close() error {
 	return nil
 }
 
-// transaction is what database/sql believes to be the transaction. It can only end
-// without a commit; that of a handler that knows its place is ended before, by commit.
+// transaction is the transaction that database/sql sees. It can only end without a commit; the
+// store ends the real one before.
 type transaction struct{ conn *conn }
 
 func (t transaction) Commit() error {

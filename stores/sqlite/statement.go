@@ -49,7 +49,7 @@ func (s *session) use() error {
 	}
 }
 
-// inUse reports whether a statement runs or rows are open, of a session that is closing.
+// inUse reports whether a statement of the closing session runs or rows are open.
 func (s *session) inUse() bool {
 	if !s.conn.mu.TryLock() {
 		return true
@@ -58,7 +58,7 @@ func (s *session) inUse() bool {
 	return s.rows > 0
 }
 
-// pass sends one statement of a handler's.
+// pass sends one statement of a handler.
 func pass[T any](ctx context.Context, s *session, query string, send func(context.Context) (T, error)) (T, error) {
 	if err := s.member.admit(query); err != nil {
 		return *new(T), err

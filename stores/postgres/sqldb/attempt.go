@@ -57,7 +57,7 @@ func (a *attempt) end(ctx context.Context, how func(*claimtx.Tx, context.Context
 		if left == claimtx.InUse {
 			a.cut()
 		}
-		_ = a.tx.Rollback() // for database/sql to know; nothing is sent
+		_ = a.tx.Rollback() // tells database/sql; nothing is sent
 	}()
 	a.ending.Lock()
 	left, err = how(&a.Tx, ctx)

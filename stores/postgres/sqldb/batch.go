@@ -108,8 +108,8 @@ type batch struct {
 	conn    *conn
 	tx      *sql.Tx
 	over    sync.Once
-	idle    atomic.Bool // the connection is used by nobody
-	closing sync.Mutex  // of statements from then on
+	idle    atomic.Bool // the connection is not in use
+	closing sync.Mutex  // closes one statement at a time once it is idle
 }
 
 // Members implements stores.Batch.

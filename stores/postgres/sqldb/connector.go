@@ -61,8 +61,8 @@ type stdConn = stdlib.Conn
 type conn struct {
 	*stdConn
 
-	held  *attempt    // while there is one
-	stale atomic.Bool // something was not cleaned up
+	held  *attempt    // the attempt that holds the connection
+	stale atomic.Bool // it could not be cleaned up
 }
 
 var (
