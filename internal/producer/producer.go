@@ -22,6 +22,18 @@ func New[Tx any](store string, tx Tx, c stores.PublisherConfig, emit Emit[Tx]) m
 	}}
 }
 
+// Missing returns a publisher for a caller of a store's NewPublisher who has passed nil for
+// something: each Publish says so.
+func Missing(store, what string) message.Publisher {
+	return missing{fmt.Errorf("%s: nothing can be published: NewPublisher was given nil as the %s", store, what)}
+}
+
+type missing struct{ err error }
+
+func (m missing) Publish(string, ...*message.Message) error { return m.err }
+
+func (missing) Close() error { return nil }
+
 type publisher struct {
 	store  string
 	config stores.PublisherConfig

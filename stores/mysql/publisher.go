@@ -24,6 +24,12 @@ import (
 // sometimes another one: see stores.PublisherConfig.Last. Two transactions that write the same
 // keys in several calls and in different order can deadlock; the server then ends one of them.
 func NewPublisher(tx *sql.Tx, s *Store, c stores.PublisherConfig) message.Publisher {
+	switch {
+	case tx == nil:
+		return producer.Missing("mysql", "transaction")
+	case s == nil:
+		return producer.Missing("mysql", "store")
+	}
 	on := sqlstore.SenderFunc(func(ctx context.Context, s sqlstore.Statement) (int64, error) { return sendLarge(ctx, tx, s) })
 	return producer.New[sqlstore.Sender]("mysql", on, c, s.tables.Emit)
 }

@@ -24,6 +24,12 @@ import (
 // stores.PublisherConfig.Last. Two transactions that write the same keys in several calls and in
 // different order can deadlock; the server then ends one of them.
 func NewPublisher(tx pgx.Tx, s *Store, c stores.PublisherConfig) message.Publisher {
+	switch {
+	case tx == nil:
+		return producer.Missing("postgres", "transaction")
+	case s == nil:
+		return producer.Missing("postgres", "store")
+	}
 	on := sqlstore.SenderFunc(func(ctx context.Context, s tables.Statement) (int64, error) { return send(ctx, tx, s) })
 	return producer.New[tables.Querier]("postgres", on, c, s.tables.Emit)
 }

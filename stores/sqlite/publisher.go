@@ -19,6 +19,12 @@ import (
 // Messages without a UUID get one. If a message cannot be written, the error wraps
 // stores.ErrInvalidOutput or stores.ErrTooLarge, and the transaction is as before.
 func NewPublisher(tx *sql.Tx, s *Store, c stores.PublisherConfig) message.Publisher {
+	switch {
+	case tx == nil:
+		return producer.Missing("sqlite", "transaction")
+	case s == nil:
+		return producer.Missing("sqlite", "store")
+	}
 	on := sqlstore.SenderFunc(func(ctx context.Context, s sqlstore.Statement) (int64, error) { return send(ctx, tx, s) })
 	return producer.New[sqlstore.Sender]("sqlite", on, c, s.tables.Emit)
 }

@@ -15,6 +15,12 @@ import (
 // NewPublisher returns a publisher for one transaction of the caller or of a handler, like
 // postgres.NewPublisher.
 func NewPublisher(tx *sql.Tx, s *Store, c stores.PublisherConfig) message.Publisher {
+	switch {
+	case tx == nil:
+		return producer.Missing("sqldb", "transaction")
+	case s == nil:
+		return producer.Missing("sqldb", "store")
+	}
 	on := sqlstore.SenderFunc(func(ctx context.Context, s tables.Statement) (int64, error) { return send(ctx, tx, s) })
 	return producer.New[tables.Querier]("sqldb", on, c, s.tables.Emit)
 }
