@@ -85,7 +85,7 @@ type BatchState struct {
 	// Since the start.
 	Batches int
 	Lost    int    // batches that were not committed, or whose commit is unknown
-	Why     string // the error of the last lost batch
+	Why     string // of the last lost batch, in millpond's words; the log and BatchEnd.Lost have the database's
 	Left    int    // messages that left a batch: they failed, or need a transaction of their own
 }
 
@@ -97,7 +97,7 @@ func (in *Inbox) Batches() map[string]BatchState {
 		t := collector.Tally()
 		state := BatchState{Size: size, Apart: apart, Batches: t.Batches, Lost: t.Lost, Left: t.Left}
 		if t.Why != nil {
-			state.Why = text.Printable(t.Why)
+			state.Why = text.Known(t.Why)
 		}
 		states[handler] = state
 	}

@@ -158,7 +158,7 @@ func (r *run) batches() (text string) {
 		if s := states[name]; s.Lost > 0 || s.Left > 0 {
 			text += fmt.Sprintf("batches of %s: %d since the start; %d messages left them; %d were lost", name, s.Batches, s.Left, s.Lost)
 			if s.Why != "" {
-				text += ", the last one by: " + strings.ReplaceAll(withoutSecrets(errors.New(s.Why), r.config.Store.URL).Error(), "\n", "; ")
+				text += ", the last one by: " + s.Why
 			}
 			text += "\n"
 		}

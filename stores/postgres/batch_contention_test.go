@@ -112,6 +112,7 @@ func TestTheCommitOfABatchIsUnknown(t *testing.T) {
 			})
 			size, _ := s.Batches()["stock"]
 			require.Equal(t, whole/2, size.Size)
+			require.Equal(t, stores.ErrCommitUnknown.Error(), size.Why, "it may be shown to anybody")
 		})
 	}
 }
