@@ -215,7 +215,7 @@ func TestLateEndsDoNotDisturbTheNextMembers(t *testing.T) {
 	for range 4 {
 		var prepared []*sql.Stmt
 		for range 500 {
-			s, err := first.Prepare("SELECT 1")
+			s, err := first.Prepare("SELECT 1") //nolint:sqlclosecheck // closed late, on purpose
 			require.NoError(t, err)
 			prepared = append(prepared, s)
 		}

@@ -259,7 +259,7 @@ func (d *Delivery) hold(n next) next {
 	return next{state: givingBack, cause: n.why}
 }
 
-// waits waits before the next call of the store. It reports false if the delivery must be given back.
+// waits holds the delivery before the next call of the store. It reports false if the delivery must be given back.
 func (d *Delivery) waits(why error) bool {
 	store := concernsStore(why)
 	return d.turn.Hold(gate.Reason{

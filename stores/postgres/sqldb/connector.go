@@ -240,7 +240,7 @@ func (s *stmt) Close() error {
 	}
 	if held.Acquire() != nil {
 		s.conn.stale.Store(true) // the attempt is ending on this connection
-		return nil               //nolint:nilerr // and what is not closed goes with it
+		return nil               // and what is not closed goes with it
 	}
 	err := s.Stmt.Close()
 	held.Release(err)
