@@ -229,15 +229,19 @@ func sizeOf(o *stores.Output) int {
 // derive computes an id. The computation must never change between versions.
 func (v *visit) derive(o *stores.Output, position int) string {
 	key := &v.arrival.Claim.Key
+	id := key.ID
+	if v.facts.RanAs != nil {
+		id = v.facts.RanAs
+	}
 	var made []byte
 	for _, part := range [][]byte{
-		[]byte(key.Consumer.Service), []byte(key.Consumer.Handler), key.ID, []byte(o.Destination), []byte(o.Topic), o.OrderKey,
+		[]byte(key.Consumer.Service), []byte(key.Consumer.Handler), id, []byte(o.Destination), []byte(o.Topic), o.OrderKey,
 	} {
 		made = fmt.Appendf(made, "%d:%s,", len(part), part)
 	}
-	id := sha256.Sum256(fmt.Appendf(made, "%d", position))
-	id[6], id[8] = id[6]&0x0f|0x80, id[8]&0x3f|0x80 // a UUID of version 8, whose content is free
-	return fmt.Sprintf("%x-%x-%x-%x-%x", id[:4], id[4:6], id[6:8], id[8:10], id[10:16])
+	uuid := sha256.Sum256(fmt.Appendf(made, "%d", position))
+	uuid[6], uuid[8] = uuid[6]&0x0f|0x80, uuid[8]&0x3f|0x80 // a UUID of version 8, whose content is free
+	return fmt.Sprintf("%x-%x-%x-%x-%x", uuid[:4], uuid[4:6], uuid[6:8], uuid[8:10], uuid[10:16])
 }
 
 // poke tells the relay of a commit, even if its outcome is unknown.

@@ -56,8 +56,9 @@ type Facts struct {
 	// PublishTopic and PublishTo, a destination, say where the handler's returned messages go.
 	PublishTopic, PublishTo string
 
-	// RanAs is the id under which a quarantined message may have run or been completed before.
-	// Once released, the message keeps the idempotency key of that id; nil: it has its own.
+	// RanAs stands for the id of a message in quarantine: released, its idempotency key and the
+	// derived ids of its outputs are made of it. It is the id under which its effects may have
+	// happened before, or one that is made of what arrived. nil: the id under which it runs.
 	RanAs []byte
 
 	// KeyWasNil and PayloadWasNil distinguish nil from empty if a codec does not.

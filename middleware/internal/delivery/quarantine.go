@@ -56,9 +56,6 @@ func (d *Delivery) keep(reason stores.Reason, cause error) error {
 		return fmt.Errorf("%w: %w", errNotEncoded, err)
 	}
 	q.Metadata, q.Payload, q.Facts, q.Codec = kept.Metadata, kept.Payload, kept.Facts, codec
-	if d.leased() != nil && mayHaveRun(reason) && q.Facts.RanAs == nil {
-		q.Facts.RanAs = q.ID
-	}
 	q.OneWay = codec != "" && (refused || d.core.Keep.OneWay())
 	if q.Fingerprint == (stores.Fingerprint{}) {
 		q.Fingerprint = stores.NewFingerprint(d.core.Fingerprint, a.Payload)
@@ -68,6 +65,9 @@ func (d *Delivery) keep(reason stores.Reason, cause error) error {
 	if reason == stores.ReasonConflict {
 		q.Existing = d.end.Verdict.Fingerprint
 	}
+	if q.Facts.RanAs == nil {
+		q.Facts.RanAs = d.toldAs(&q)
+	}
 	ctx, cancel := d.writes()
 	defer cancel()
 	if err := d.core.Rows.Quarantine(ctx, q); err != nil {
@@ -76,6 +76,16 @@ func (d *Delivery) keep(reason stores.Reason, cause error) error {
 	d.turn.Answered()
 	d.end.Reason, d.end.Err = reason, cause
 	return nil
+}
+
+// toldAs returns the id by which others know the effects of the message, if it is released. It
+// is made of what arrived: the number of its row is given again by a database that was set back.
+func (d *Delivery) toldAs(q *stores.Quarantined) []byte {
+	if d.leased() != nil && mayHaveRun(q.Reason) {
+		return q.ID
+	}
+	identity := q.IdentityHash()
+	return fmt.Appendf(nil, "x:quarantine/%x", sha256.Sum256(append(append(identity[:], q.Fingerprint.Bytes()...), q.Reason...)))
 }
 
 // mayHaveRun reports whether a message quarantined for that reason may have run under its id. A
