@@ -33,15 +33,22 @@ func (a *attempt) emit(ctx context.Context, exec func(context.Context, string) (
 		size += sizeOf(s)
 	}
 	rides := a.store.texts().maria && size <= maxRiding
-	// A handler may have ended the transaction, and made statements commit by themselves.
-	const noneAlone = "SET SESSION autocommit = 0"
+	// A handler may have ended the transaction, and made statements commit by themselves. On a
+	// connection of the store's own it may also have made the server convert bound values.
+	const (
+		noneAlone = "SET SESSION autocommit = 0"
+		asBound   = ", SESSION character_set_client = utf8mb4, SESSION character_set_connection = utf8mb4"
+	)
 	switch unwatched := a.ss.own == nil || a.ss.own.suspect.Load(); {
 	case unwatched && rides:
 		riding = []byte(noneAlone + "; ")
+	case unwatched && a.ss.own != nil:
+		_, err = exec(ctx, noneAlone+asBound)
 	case unwatched:
-		if _, err := exec(ctx, noneAlone); err != nil {
-			return nil, err
-		}
+		_, err = exec(ctx, noneAlone)
+	}
+	if err != nil {
+		return nil, err
 	}
 	for _, s := range a.staged {
 		switch {

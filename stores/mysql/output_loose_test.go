@@ -1,7 +1,9 @@
 package mysql_test
 
 import (
+	"bytes"
 	"errors"
+	"strconv"
 	"testing"
 
 	"github.com/millpond-go/millpond/stores"
@@ -35,6 +37,42 @@ func TestOutputsOfATransactionThatIsGone(t *testing.T) {
 					}
 					if !errors.Is(err, stores.ErrNotCommitted) || n > 0 {
 						t.Errorf("%s: %d outputs are written, and the commit says %v", text, n, err)
+					}
+				}
+			})
+		}
+	})
+}
+
+// A handler may let its session convert what is bound to statements. Its outputs are written as
+// they are, large ones as well.
+func TestOutputsOfASessionThatConverts(t *testing.T) {
+	t.Parallel()
+	byTurns(t, func(t *testing.T, p product) {
+		for name, own := range map[string]bool{"own": true, "a caller's": false} {
+			t.Run(name, func(t *testing.T) {
+				t.Parallel()
+				c := newCounted(t, p, own)
+				for i, size := range []int{10, 300 << 10} {
+					id := strconv.Itoa(i) + " é"
+					a := begin(t, c, claimOf(id))
+					if err := exec(t.Context(), a, "SET character_set_client = latin1, character_set_connection = utf8mb4"); err != nil {
+						t.Fatal(err)
+					}
+					said := bytes.Repeat([]byte("\xbf\xe9'"), size)
+					if err := a.(stores.Emitter).Emit([]stores.Output{{ID: id, Topic: "té", Payload: said}}); err != nil {
+						t.Fatal(err)
+					}
+					if err := a.Commit(t.Context()); err != nil {
+						t.Fatal(err)
+					}
+					var payload []byte
+					var topic string
+					if err := c.admin.QueryRowContext(t.Context(), "SELECT payload, topic FROM millpond_outbox WHERE message_id = ?", []byte(id)).Scan(&payload, &topic); err != nil {
+						t.Fatal(err)
+					}
+					if !bytes.Equal(payload, said) || topic != "té" {
+						t.Errorf("%d bytes are written as %d to %q: %.20q", len(said), len(payload), topic, payload)
 					}
 				}
 			})

@@ -64,13 +64,13 @@ func (s *Store) learn(ctx context.Context, again bool) error {
 // another one.
 func (s *Store) ask(ctx context.Context) (sv server, schema string, err error) {
 	var (
-		version, comment, charset, chain, mode string
-		database                               sql.NullString
-		commits                                bool
-		step                                   int
+		version, comment, charset, into, chain, mode string
+		database                                     sql.NullString
+		commits                                      bool
+		step                                         int
 	)
-	err = s.db.QueryRowContext(ctx, "SELECT VERSION(), @@version_comment, DATABASE(), @@max_allowed_packet, @@SESSION.autocommit, @@SESSION.character_set_client, @@SESSION.completion_type, @@SESSION.sql_mode, @@SESSION.auto_increment_increment").
-		Scan(&version, &comment, &database, &sv.maxPacket, &commits, &charset, &chain, &mode, &step)
+	err = s.db.QueryRowContext(ctx, "SELECT VERSION(), @@version_comment, DATABASE(), @@max_allowed_packet, @@SESSION.autocommit, @@SESSION.character_set_client, @@SESSION.character_set_connection, @@SESSION.completion_type, @@SESSION.sql_mode, @@SESSION.auto_increment_increment").
+		Scan(&version, &comment, &database, &sv.maxPacket, &commits, &charset, &into, &chain, &mode, &step)
 	if err != nil {
 		return sv, "", err
 	}
@@ -83,6 +83,9 @@ func (s *Store) ask(ctx context.Context) (sv server, schema string, err error) {
 	sv.noEscapes = strings.Contains(mode, "NO_BACKSLASH_ESCAPES")
 	if unsafeCharsets[charset] {
 		return sv, "", fmt.Errorf("%w: the connections have the character set %s, in which the driver cannot put quotes around text: use utf8mb4", sqlstore.ErrUnusable, charset)
+	}
+	if charset != into {
+		return sv, "", fmt.Errorf("%w: the connections have the character_set_client %s and the character_set_connection %s, so that the server converts payloads: set both by charset=utf8mb4 or SET NAMES", sqlstore.ErrUnusable, charset, into)
 	}
 	if sv.kind, err = s.supported(version, comment); err != nil && !s.config.AnyServer {
 		return sv, "", err

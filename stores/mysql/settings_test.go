@@ -66,6 +66,10 @@ func TestCharacterSets(t *testing.T) {
 				require.ErrorContains(t, err, "character set "+charset)
 			}
 		}
+		for _, own := range []bool{true, false} { // what is bound to statements would be converted
+			_, err := c.with(t, own, "character_set_connection=latin1", mysql.Config{})
+			require.ErrorContains(t, err, "character_set_connection latin1")
+		}
 		for _, charset := range []string{"latin1", "gb2312", "eucjpms", "utf8mb4"} {
 			for _, mode := range []string{"", "NO_BACKSLASH_ESCAPES,ANSI_QUOTES"} {
 				s, err := c.with(t, true, fmt.Sprintf("charset=%s&sql_mode=%%27%s%%27", charset, mode), mysql.Config{})

@@ -162,9 +162,9 @@ func TestCharacterSetsChangeNoID(t *testing.T) {
 		address := p.shared(t).NewDatabase(t)
 		s := openStore(t, mustParse(t, address))
 		config := mustParse(t, address)
-		config.Params = map[string]string{"character_set_connection": "latin1"}
-		odd := openStore(t, config)
-		for i, pair := range [][2]*mysql.Store{{s, odd}, {odd, s}} {
+		config.Params = map[string]string{"charset": "latin1"}
+		other := openStore(t, config)
+		for i, pair := range [][2]*mysql.Store{{s, other}, {other, s}} {
 			claim := claimOf(fmt.Sprint(foreign, i))
 			a := begin(t, pair[0], claim)
 			require.NoError(t, a.Commit(t.Context()))
@@ -175,6 +175,6 @@ func TestCharacterSetsChangeNoID(t *testing.T) {
 		_, err := txOf(t, a).ExecContext(t.Context(), "SET character_set_connection = ucs2, character_set_client = latin1")
 		require.NoError(t, err)
 		require.NoError(t, a.Commit(t.Context()))
-		isDuplicate(t, odd, claim)
+		isDuplicate(t, other, claim)
 	})
 }
