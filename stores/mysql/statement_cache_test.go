@@ -162,7 +162,7 @@ func TestCharacterSetsChangeNoID(t *testing.T) {
 		address := p.shared(t).NewDatabase(t)
 		s := openStore(t, mustParse(t, address))
 		config := mustParse(t, address)
-		config.Params = map[string]string{"charset": "latin1"}
+		require.NoError(t, config.Apply(driver.Charset("latin1", "")))
 		other := openStore(t, config)
 		for i, pair := range [][2]*mysql.Store{{s, other}, {other, s}} {
 			claim := claimOf(fmt.Sprint(foreign, i))
