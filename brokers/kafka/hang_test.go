@@ -12,6 +12,7 @@ import (
 
 	"github.com/millpond-go/millpond/brokers"
 	"github.com/millpond-go/millpond/brokers/kafka"
+	"github.com/millpond-go/millpond/internal/rotation"
 	"github.com/millpond-go/millpond/internal/testenv"
 )
 
@@ -19,6 +20,9 @@ import (
 // leaving. What it could not be told comes again.
 func TestCloseWhileTheBrokerHangs(t *testing.T) {
 	t.Parallel()
+	if !rotation.Today(t, "kafka", "kafka", "kafka+watermill") {
+		return
+	}
 	const drain = time.Second
 	server := testenv.PrivateKafka(t, attentive)
 	addresses := []string{server.Address()}

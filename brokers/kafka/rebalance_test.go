@@ -15,6 +15,7 @@ import (
 
 	"github.com/millpond-go/millpond/brokers"
 	"github.com/millpond-go/millpond/brokers/kafka"
+	"github.com/millpond-go/millpond/internal/rotation"
 	"github.com/millpond-go/millpond/internal/testenv"
 )
 
@@ -81,7 +82,7 @@ func (g *gaps) forget() {
 // its handler outlives the budget.
 func TestMemberJoinsWhileAHandlerRuns(t *testing.T) {
 	t.Parallel()
-	for name, protocol := range protocols {
+	for name, protocol := range rotation.Some(t, 1, protocols) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			var late []string
@@ -173,7 +174,7 @@ func joinWhileAHandlerRuns(t *testing.T, protocol kafka.Protocol) (late []string
 // partition moves, and never runs again.
 func TestSlowHandlerWithinBudget(t *testing.T) {
 	t.Parallel()
-	for name, protocol := range protocols {
+	for name, protocol := range rotation.Some(t, 1, protocols) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			const n = 200
@@ -213,7 +214,7 @@ func TestSlowHandlerWithinBudget(t *testing.T) {
 func TestHandlerOutlivesTheBudget(t *testing.T) {
 	t.Parallel()
 	const drain = time.Second
-	for name, protocol := range protocols {
+	for name, protocol := range rotation.Some(t, 1, protocols) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			topic, group := newTopic(t, testenv.Kafka(t), 2), uuid.NewString()
@@ -266,7 +267,7 @@ var errPoison = errors.New("poison")
 // else, and neither a rebalance nor Close wait for it.
 func TestPoisonDoesNotWedge(t *testing.T) {
 	t.Parallel()
-	for name, protocol := range protocols {
+	for name, protocol := range rotation.Some(t, 1, protocols) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			const n = 50

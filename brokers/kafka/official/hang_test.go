@@ -11,12 +11,16 @@ import (
 
 	"github.com/millpond-go/millpond/brokers"
 	"github.com/millpond-go/millpond/brokers/kafka/official"
+	"github.com/millpond-go/millpond/internal/rotation"
 	"github.com/millpond-go/millpond/internal/testenv"
 )
 
 // TestCloseWhileTheBrokerHangs: a broker that says nothing any more keeps nobody from
 // leaving.
 func TestCloseWhileTheBrokerHangs(t *testing.T) {
+	if !rotation.Today(t, "kafka+watermill", "kafka", "kafka+watermill") {
+		return
+	}
 	const drain = time.Second
 	server := testenv.PrivateKafka(t)
 	addresses := []string{server.Address()}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/millpond-go/millpond/brokers"
 	"github.com/millpond-go/millpond/brokers/kafka/official"
+	"github.com/millpond-go/millpond/internal/rotation"
 	"github.com/millpond-go/millpond/internal/testenv"
 )
 
@@ -19,6 +20,9 @@ import (
 // ones the error says soon what to look at, and repeats no password.
 func TestSecured(t *testing.T) {
 	t.Parallel()
+	if !rotation.Today(t, "kafka+watermill", "kafka", "kafka+watermill") {
+		return
+	}
 	server := testenv.PrivateKafka(t, testenv.WithKafkaSecured())
 	topic := newTopic(t, []string{server.Address()}, 1)
 	ways, err := server.Ways(t.TempDir())
