@@ -66,7 +66,7 @@ func (b *batcher[T]) dispatch(n int) {
 	})
 }
 
-// ease waits until at most most entries are unsent, so that a service that does not answer cannot
+// ease waits until no more than most entries are unsent, so that a service that does not answer cannot
 // make them grow without bound. It also ends with ctx.
 func (b *batcher[T]) ease(ctx context.Context, most int) {
 	defer context.AfterFunc(ctx, func() {

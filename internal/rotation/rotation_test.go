@@ -55,7 +55,7 @@ func TestEachMeetsEach(t *testing.T) {
 func TestEachGroupIsOnPostgresEverySecondDayAndOnAnotherStoreEachDay(t *testing.T) {
 	t.Setenv(SoakVariable, "")
 	met := make(map[string]int)
-	for day := range len(otherStores) {
+	for day := range otherStores {
 		t.Setenv(DayVariable, time.Date(2026, 2, 26+day, 0, 0, 0, 0, time.UTC).Format(time.DateOnly))
 		var others []string
 		for _, store := range otherStores {

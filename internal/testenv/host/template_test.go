@@ -3,6 +3,7 @@ package host_test
 import (
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/millpond-go/millpond/internal/testenv/host"
@@ -34,7 +35,7 @@ func TestFromTemplate(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if created, err := os.ReadFile(filepath.Join(work, "created")); err != nil || string(created) != "again\nagain\n" {
+	if created, err := os.ReadFile(filepath.Join(work, "created")); err != nil || string(created) != strings.Repeat("again\n", 2) {
 		t.Errorf("created: %q, %v", created, err)
 	}
 	if err := host.FromTemplate(t.Context(), "data", filepath.Join(work, "one"), create("this")); err == nil {
