@@ -22,17 +22,20 @@ WHERE pg_try_advisory_xact_lock(c.lock)
 AND (c.taken = 0 OR NOT EXISTS (SELECT FROM {schema.}{prefix}consumer WHERE id = $1 AND purged_through > ('1970-01-01 00:00:00+00'::timestamptz + (c.taken * interval '1 microsecond'))))
 ON CONFLICT DO NOTHING RETURNING message_id, ` + completed + `, ` + server
 
-	ownRow = `consumer = $1 AND xmin = pg_current_xact_id_if_assigned()::xid AND `
+	ownRow = `xmin = pg_current_xact_id_if_assigned()::xid AND `
 
 	unclaimText = `DELETE FROM {schema.}{prefix}inbox WHERE ` + ownRow
 
-	unclaimAllText = unclaimText + `ctid = ANY (
-	SELECT (SELECT ctid FROM {schema.}{prefix}inbox WHERE ` + ownRow + `message_id = p.id) FROM unnest($2::bytea[]) AS p (id) WHERE ` + fewIDs + `)`
+	oneClaim = `consumer = $1 AND message_id = $2`
+
+	// The consumer is made to depend on the element. Otherwise a plan that was made on a small
+	// table reads all rows of the consumer.
+	someClaims = `(consumer, message_id) = ANY (
+	SELECT CASE WHEN p.id IS NOT NULL THEN $1::bigint END, p.id FROM unnest($2::bytea[]) AS p (id) WHERE ` + fewIDs + `)`
 
 	// ownedBatchText raises division_by_zero unless the transaction has written as many of these
-	// rows as it must commit. Each row is looked up by itself.
-	ownedBatchText = `SELECT 1 / CASE WHEN count((SELECT 1 FROM {schema.}{prefix}inbox WHERE ` + ownRow + `message_id = p.id)) = $3 THEN 1 ELSE 0 END
-FROM unnest($2::bytea[]) AS p (id)`
+	// rows as it must commit.
+	ownedBatchText = `SELECT 1 / CASE WHEN count(*) = $3 THEN 1 ELSE 0 END FROM {schema.}{prefix}inbox WHERE ` + ownRow + someClaims
 
 	// These conditions hold for every element, and let the planner expect a single one. It would
 	// otherwise expect ten, and read a table that is small when the plan is made as a whole, also

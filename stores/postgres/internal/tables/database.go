@@ -113,15 +113,17 @@ func newDialect(names sqlstore.Names) *sqlstore.Dialect {
 		In: func(column string, values []int64) (string, []any) {
 			return column + " = ANY (?::bigint[])", []any{values}
 		},
+		// Rows are locked in the order of their keys, or others that lock several could deadlock with
+		// it: GROUP BY keeps the planner from hashing the elements.
 		Keys: func(column string, values []int64) (string, []any) {
-			return column + " = ANY (SELECT p.one FROM unnest(?::bigint[]) AS p (one) WHERE " + fewNumbers + ")", []any{values}
+			return column + " = ANY (SELECT p.one FROM unnest(?::bigint[]) AS p (one) WHERE " + fewNumbers + " GROUP BY p.one ORDER BY p.one)", []any{values}
 		},
 		Pairs: func(columns [2]string, values [][2]int64) (string, []any) {
 			first, second := make([]int64, len(values)), make([]int64, len(values))
 			for i, v := range values {
 				first[i], second[i] = v[0], v[1]
 			}
-			return "(" + columns[0] + ", " + columns[1] + ") = ANY (SELECT p.one, p.other FROM ROWS FROM (unnest(?::bigint[]), unnest(?::bigint[])) AS p (one, other) WHERE " + fewNumbers + ")",
+			return "(" + columns[0] + ", " + columns[1] + ") = ANY (SELECT p.one, p.other FROM ROWS FROM (unnest(?::bigint[]), unnest(?::bigint[])) AS p (one, other) WHERE " + fewNumbers + " GROUP BY p.one, p.other ORDER BY p.one, p.other)",
 				[]any{first, second}
 		},
 		Time: func(t time.Time) any { return t },

@@ -51,8 +51,8 @@ func newStatements(n sqlstore.Names) statements {
 		owned: expand(n, `SELECT 1 / count(*) FROM {schema.}{prefix}inbox
 WHERE consumer = $1 AND message_id = $2 AND xmin = pg_current_xact_id_if_assigned()::xid`),
 		claimBatch:  expand(n, claimBatchText),
-		unclaim:     expand(n, unclaimText+"message_id = $2"),
-		unclaimAll:  expand(n, unclaimAllText),
+		unclaim:     expand(n, unclaimText+oneClaim),
+		unclaimAll:  expand(n, unclaimText+someClaims),
 		ownedBatch:  expand(n, ownedBatchText),
 		recordFirst: newNamed(expand(n, recordFirstText)),
 		recordAgain: newNamed(expand(n, recordAgainText)),
