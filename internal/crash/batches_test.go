@@ -134,7 +134,7 @@ func TestBatches(t *testing.T) {
 	t.Parallel()
 	tests := make(map[string]func(*testing.T))
 	for name, open := range map[string]opener{"postgres": newFragilePostgres, "postgres+sql": newFragileSQLDB, "sqlite": newSQLite} {
-		tests["points on "+name] = func(t *testing.T) { t.Helper(); killInBatches(t, open) }
+		tests["points on "+name] = func(t *testing.T) { t.Helper(); killInBatches(t, open, len(tests)) }
 		tests["random on "+name] = func(t *testing.T) { t.Helper(); hurtBatches(t, open) }
 	}
 	for _, name := range turn(t, 1, slices.Sorted(maps.Keys(tests))...) {
@@ -146,11 +146,11 @@ func TestBatches(t *testing.T) {
 }
 
 // killInBatches kills workers at points of a batch, and stops one for longer than the server
-// lets a transaction be idle.
-func killInBatches(t *testing.T, open opener) {
+// lets a transaction be idle. It has its turn every so many days.
+func killInBatches(t *testing.T, open opener, days int) {
 	t.Helper()
 	seed := seedOf(t)
-	kills := killsAt(seed, turn(t, 4, batchPoints...), 1, 6)
+	kills := killsAt(seed, turnEvery(t, days, 4, batchPoints...), 1, 6)
 	kills = append(kills, fleet.Kill{Kind: fleet.SIGSTOP, Point: pointBatchCommitStart, Hit: 2, Pause: 3 * time.Second})
 	allStrike(t, seed, kills, func(seed uint64) *trial {
 		return (&trial{
