@@ -13,7 +13,10 @@ type loan struct {
 	sqltx.Loan
 }
 
-var _ driver.ConnBeginTx = loan{}
+var (
+	_ driver.ConnBeginTx       = loan{}
+	_ driver.NamedValueChecker = loan{}
+)
 
 // endByHandler is called when a handler ends its transaction.
 func (s *session) endByHandler() error {

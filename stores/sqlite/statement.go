@@ -10,6 +10,7 @@ import (
 	"strings"
 	"sync/atomic"
 
+	"github.com/millpond-go/millpond/internal/callback"
 	"github.com/millpond-go/millpond/stores"
 )
 
@@ -96,6 +97,19 @@ func ask(ctx context.Context, s *session, query string, send func(context.Contex
 // lacks closes what the driver returned, and refuses the driver.
 func lacks(made io.Closer) error {
 	return errors.Join(fmt.Errorf("sqlite: the driver's %T lacks what this version needs", made), made.Close())
+}
+
+// CheckNamedValue implements driver.NamedValueChecker: it converts like database/sql. A driver.Valuer
+// that panics gives an error, because database/sql would keep the transaction locked after a panic,
+// and with it the writer.
+func (s *session) CheckNamedValue(v *driver.NamedValue) (err error) {
+	defer func() {
+		if r := recover(); r != nil {
+			err = fmt.Errorf("sqlite: %w", callback.Panicked("a driver.Valuer", r))
+		}
+	}()
+	v.Value, err = driver.DefaultParameterConverter.ConvertValue(v.Value)
+	return err
 }
 
 // ExecContext implements driver.ExecerContext.

@@ -11,6 +11,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/stdlib"
 
+	"github.com/millpond-go/millpond/internal/callback"
 	"github.com/millpond-go/millpond/stores"
 	"github.com/millpond-go/millpond/stores/postgres/internal/claimtx"
 )
@@ -137,10 +138,11 @@ func (c *conn) QueryContext(ctx context.Context, query string, args []driver.Nam
 	return c.query(ctx, c.holder(), query, args)
 }
 
-func (c *conn) query(ctx context.Context, held holder, query string, args []driver.NamedValue) (driver.Rows, error) {
+func (c *conn) query(ctx context.Context, held holder, query string, args []driver.NamedValue) (_ driver.Rows, err error) {
 	if held == nil {
 		return c.stdConn.QueryContext(ctx, query, args)
 	}
+	defer recovered(&err)
 	if err := held.Admit(query); err != nil {
 		return nil, err
 	}
@@ -155,6 +157,15 @@ func (c *conn) query(ctx context.Context, held holder, query string, args []driv
 		return nil, err
 	}
 	return &rows{Rows: std, held: held}, nil
+}
+
+// recovered makes an error of a panic in a handler's query, of a tracer or an argument: after a panic
+// database/sql would keep the transaction locked. The statement stays in use, so that nothing is
+// committed and the connection is closed.
+func recovered(err *error) {
+	if r := recover(); r != nil {
+		*err = fmt.Errorf("sqldb: %w", callback.Panicked("the driver", r))
+	}
 }
 
 // PrepareContext implements driver.ConnPrepareContext.

@@ -107,7 +107,8 @@ func (l loan) save(ctx context.Context, query string) error {
 }
 
 // QueryContext implements driver.QueryerContext.
-func (l loan) QueryContext(ctx context.Context, query string, args []driver.NamedValue) (driver.Rows, error) {
+func (l loan) QueryContext(ctx context.Context, query string, args []driver.NamedValue) (_ driver.Rows, err error) {
+	defer recovered(&err)
 	if err := l.save(ctx, query); err != nil {
 		return nil, err
 	}
