@@ -38,9 +38,11 @@ func (s *Store) BeginBatch(ctx context.Context, claims []stores.Claim) (stores.B
 		m.own.member, b.members[claim] = m, m
 		return &m.own.Tx
 	})
-	begun = true
 	if err != nil {
 		claimtx.Abandon(ctx, conn.Conn())
+	}
+	begun = true
+	if err != nil {
 		conn.Release()
 		return nil, s.tables.Explain(err)
 	}

@@ -21,10 +21,19 @@ func (s *Store) Begin(ctx context.Context, c stores.Claim) (stores.Attempt, stor
 	if err != nil {
 		return nil, stores.Verdict{}, err
 	}
+	answered := false
+	defer func() {
+		if !answered { // a tracer panicked
+			_ = conn.Hijack().PgConn().Conn().Close()
+		}
+	}()
 	won, verdict, err := claimtx.Claim(ctx, conn.Conn(), s.tables, consumer, &c)
+	if err != nil {
+		claimtx.Abandon(ctx, conn.Conn())
+	}
+	answered = true
 	switch {
 	case err != nil:
-		claimtx.Abandon(ctx, conn.Conn())
 		conn.Release()
 		return nil, stores.Verdict{}, s.tables.Explain(err)
 	case won.Tx == nil:

@@ -67,6 +67,19 @@ func TestATracerThatPanicsAtTheClaimsOfABatchKeepsNoConnection(t *testing.T) {
 	require.Zero(t, s.Pool().Stat().AcquiredConns())
 }
 
+func TestATracerThatPanicsAtAClaimKeepsNoConnection(t *testing.T) {
+	t.Parallel()
+	s, tracer := traced(t, "1")
+	tracer.Batches.Store(true)
+	require.Panics(t, func() { _, _, _ = s.Begin(t.Context(), pgtest.Claim("traced")) })
+	tracer.Batches.Store(false)
+	require.Zero(t, s.Pool().Stat().AcquiredConns())
+	a, v, err := s.Begin(t.Context(), pgtest.Claim("traced"))
+	require.NoError(t, err)
+	require.Equal(t, stores.Claimed, v.Outcome)
+	require.NoError(t, a.Rollback(t.Context()))
+}
+
 func TestATracerThatPanicsInABatchKeepsNoConnection(t *testing.T) {
 	t.Parallel()
 	store, tracer := traced(t, "20")
