@@ -1,6 +1,7 @@
 package storetest
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -92,6 +93,9 @@ func inboxConflict(b *bench) {
 			Fingerprint: stores.NewFingerprint(stores.FingerprintKey{}, second.Payload),
 			Existing:    stores.NewFingerprint(stores.FingerprintKey{}, first.Payload),
 			Topic:       topic, UUID: id, Metadata: second.Metadata, Payload: second.Payload,
+		}
+		if want.Facts.RanAs = kept[0].Facts.RanAs; len(want.Facts.RanAs) == 0 || bytes.Equal(want.Facts.RanAs, want.ID) {
+			b.tb.Errorf("released, a conflict would be known to others as %q, as the first message is", want.Facts.RanAs)
 		}
 		b.sameMessage(kept[0], want, 3)
 		if kept[0].Detail == "" {
