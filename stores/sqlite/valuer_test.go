@@ -29,6 +29,7 @@ func TestAnArgumentThatPanicsDoesNotKeepTheWriter(t *testing.T) {
 			if err != nil {
 				return err
 			}
+			defer s.Close()
 			var note string
 			return s.QueryRow(brokenValue{}).Scan(&note)
 		},
