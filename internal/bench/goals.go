@@ -38,7 +38,7 @@ var goals = []goal{
 	{"the same with three statements", "batches", threeBatches, threeAlone, 128, 1.7, 2.2, true},
 	{"the same with 1 % failing", "batches", failingShared, failingAlone, 128, 2, 0, true},
 	{"queued, batches / no inbox", "batches", queuedBatches, leanAlone, 128, 7.5, 10, true},
-	{"the same with 1 % failing", "batches", queuedFailing, failingAlone, 128, 4.5, 0, true},
+	{"queued with 1 % failing", "batches", queuedFailing, failingAlone, 128, 4.5, 0, true},
 	{"SQLite: batches / inbox alone", "batches-sqlite", sqliteShared, sqliteOwn, 128, 4, 0, false},
 	{"few in flight: with batches / without", "batches", ownBatches, ownInbox, 4, 0.95, 0, false},
 	{"telemetry with SDK and batch exporter / without", "telemetry", withTelemetry, withoutTelemetry, goalWorkers, 0.9, 0, false},
