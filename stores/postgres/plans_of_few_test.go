@@ -32,17 +32,10 @@ func TestPlansOfFewAnalyzedRowsReadTheInboxOnce(t *testing.T) {
 	}
 	fillBetween(t, s, 61, 5000)
 	for call := range calls {
-		lines, err := s.Pool().Query(t.Context(), "EXPLAIN (ANALYZE, TIMING OFF) EXECUTE "+call, pgx.QueryExecModeSimpleProtocol)
-		if err != nil {
-			t.Fatal(err)
-		}
-		plan, err := pgx.CollectRows(lines, pgx.RowTo[string])
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, line := range plan {
+		plan := executed(t, s, call)
+		for line := range strings.Lines(plan) {
 			if strings.Contains(line, "Seq Scan on millpond_inbox") && !strings.Contains(line, "loops=1)") && !strings.Contains(line, "never executed") {
-				t.Errorf("%s:\n%s", call, strings.Join(plan, "\n"))
+				t.Errorf("%s:\n%s", call, plan)
 			}
 		}
 	}

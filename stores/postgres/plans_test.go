@@ -43,15 +43,7 @@ SELECT 1, n %% 64, '', '', '', '', int4send(n), '', '' FROM generate_series(%d, 
 		}
 		more(small+1, rows)
 		for call := range calls {
-			lines, err := s.Pool().Query(t.Context(), "EXPLAIN (ANALYZE, TIMING OFF) EXECUTE "+call, pgx.QueryExecModeSimpleProtocol)
-			if err != nil {
-				t.Fatal(err)
-			}
-			all, err := pgx.CollectRows(lines, pgx.RowTo[string])
-			if err != nil {
-				t.Fatal(err)
-			}
-			plan := strings.Join(all, "\n")
+			plan := executed(t, s, call)
 			for _, found := range append(actualRows.FindAllStringSubmatch(plan, -1), removedRows.FindAllStringSubmatch(plan, -1)...) {
 				if n, err := strconv.Atoi(found[1]); err != nil || n > few {
 					t.Errorf("%s: %s of %d, planned with %d:\n%s", call, found[0], rows, small, plan)
@@ -68,4 +60,18 @@ func consumerNumber(t *testing.T, s *postgres.Store) (number string) {
 		t.Fatal(err)
 	}
 	return number
+}
+
+// executed executes a prepared statement, and returns its plan with the rows that it has read.
+func executed(t *testing.T, s *postgres.Store, call string) (plan string) {
+	t.Helper()
+	lines, err := s.Pool().Query(t.Context(), "EXPLAIN (ANALYZE, TIMING OFF) EXECUTE "+call, pgx.QueryExecModeSimpleProtocol)
+	if err != nil {
+		t.Fatal(err)
+	}
+	all, err := pgx.CollectRows(lines, pgx.RowTo[string])
+	if err != nil {
+		t.Fatal(err)
+	}
+	return strings.Join(all, "\n")
 }

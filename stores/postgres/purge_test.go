@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/google/uuid"
-	"github.com/jackc/pgx/v5"
 
 	"github.com/millpond-go/millpond/internal/pgtest"
 	"github.com/millpond-go/millpond/internal/testenv"
@@ -50,15 +49,7 @@ SELECT id, int4send(n), 2, now() - interval '8 days' FROM millpond_consumer, gen
 					arguments += ", 0"
 				}
 				exec(t, s.Pool(), "PREPARE "+call+statement)
-				lines, err := s.Pool().Query(t.Context(), "EXPLAIN (ANALYZE, TIMING OFF) EXECUTE "+call+arguments+")", pgx.QueryExecModeSimpleProtocol)
-				if err != nil {
-					t.Fatal(err)
-				}
-				all, err := pgx.CollectRows(lines, pgx.RowTo[string])
-				if err != nil {
-					t.Fatal(err)
-				}
-				plan := strings.Join(all, "\n")
+				plan := executed(t, s, call+arguments+")")
 				if !strings.Contains(plan, "Tid Range Scan on millpond_inbox") {
 					t.Errorf("%s, %s, %s: no range of %d rows is read:\n%s", call, name, mode, rows, plan)
 				}

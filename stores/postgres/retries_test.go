@@ -10,8 +10,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/jackc/pgx/v5"
-
 	"github.com/millpond-go/millpond/internal/pgtest"
 	"github.com/millpond-go/millpond/internal/rotation"
 	"github.com/millpond-go/millpond/internal/testenv"
@@ -122,15 +120,7 @@ func TestPlansReadFewRowsOfLargeTables(t *testing.T) {
 			"take(" + consumer + `, '\x00000001', 1, 0, 1, NULL)`: "take(bigint, bytea, bigint, integer, bigint, bytea) AS " + s.TakeOverStatement(),
 		} {
 			exec(t, s.Pool(), "PREPARE "+statement)
-			lines, err := s.Pool().Query(t.Context(), "EXPLAIN (ANALYZE, TIMING OFF) EXECUTE "+call, pgx.QueryExecModeSimpleProtocol)
-			if err != nil {
-				t.Fatal(err)
-			}
-			all, err := pgx.CollectRows(lines, pgx.RowTo[string])
-			if err != nil {
-				t.Fatal(err)
-			}
-			plan := strings.Join(all, "\n")
+			plan := executed(t, s, call)
 			for _, found := range append(actualRows.FindAllStringSubmatch(plan, -1), removedRows.FindAllStringSubmatch(plan, -1)...) {
 				if n, err := strconv.Atoi(found[1]); err != nil || n > few {
 					t.Errorf("%s: %s of %d:\n%s", name, found[0], rows, plan)
