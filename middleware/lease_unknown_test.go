@@ -195,6 +195,8 @@ func TestStartOfAParkedMessageWithoutAReply(t *testing.T) {
 		"suspect":                    {suspect: true},
 		"encoded, under a lease":     {codec: true, leased: true, suspect: true, answers: 1},
 		"encoded, not even a record": {codec: true, leased: true},
+		"encoded, suspect":           {codec: true, suspect: true},
+		"its count, under a lease":   {codec: true, leased: true, suspect: true},
 	} {
 		for _, written := range []bool{false, true} {
 			t.Run(fmt.Sprintf("%s, written %t", name, written), func(t *testing.T) {
@@ -261,14 +263,19 @@ func (s *tardy) Record(ctx context.Context, f stores.Failure) (int64, error) {
 // The start may be written after it was made again: it is the delivery's own all the same.
 func TestStartThatIsWrittenLateIsRecognised(t *testing.T) {
 	t.Parallel()
-	for _, parked := range []bool{false, true} {
-		t.Run(fmt.Sprintf("parked %t", parked), func(t *testing.T) {
+	for _, kind := range []string{"delivered", "parked", "encoded"} {
+		t.Run(kind, func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
 				store, provider, begun := &tardy{ledger: newLedger()}, &outside{}, time.Now()
-				in := newInbox(t, store, leasing(stopping))
-				if parked {
-					store.put(failedBefore("a", stores.PlacementParked, 1))
+				in := newInbox(t, store, leasing(stopping), func(c *middleware.InboxConfig) { c.Keep.Codec = reverse() })
+				if kind != "delivered" {
+					f := failedBefore("a", stores.PlacementParked, 1)
+					if kind == "encoded" {
+						f.Content = &stores.Content{State: stores.ContentKept, Codec: reverse().Name, UUID: "a", Payload: []byte("x")}
+					}
+					store.put(f)
+					store.rows["a"].reserved = kind == "encoded"
 					work(t, in, provider.pay, func() {
 						waitUntil(t, func() bool { return store.row("a").status != stores.StatusPending })
 					})

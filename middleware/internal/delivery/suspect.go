@@ -209,7 +209,7 @@ func (c *Core) CountDecoding(ctx context.Context, r *Retry, p *Policy) bool {
 	f.DueIn, f.Start = r.Reserve, true
 	f.Attempts++
 	asked := time.Now()
-	version, err := c.Rows.Record(ctx, *f)
+	version, err := c.recordCount(ctx, f)
 	if err != nil {
 		return false
 	}
@@ -221,6 +221,26 @@ func (c *Core) CountDecoding(ctx context.Context, r *Retry, p *Policy) bool {
 		s.Attempts = p.Attempts // attempts beyond the limit are not the handler's
 	}
 	return true
+}
+
+// recordCount writes the count. If the answer is lost, the row says whether it was written: an
+// attempt that did not begin must not count.
+func (c *Core) recordCount(ctx context.Context, f *stores.Failure) (int64, error) {
+	version, err := c.Rows.Record(ctx, *f)
+	unknown := concernsStore(err)
+	for wait := c.Times.MinPause; unknown && err != nil && pause.Sleep(ctx, pause.Jitter(wait)); wait = min(2*wait, c.Times.MaxPause) {
+		v, lookErr := c.Rows.Look(ctx, f.Key, f.Fingerprint)
+		switch seen := v.Failure; {
+		case lookErr != nil:
+		case seen.Presumed && seen.Attempts == f.Attempts:
+			return seen.Version, nil
+		case seen.Version != f.Version:
+			return 0, err
+		default:
+			version, err = c.Rows.Record(ctx, *f)
+		}
+	}
+	return version, err
 }
 
 // UncountDecoding undoes CountDecoding for a message that did not begin.
