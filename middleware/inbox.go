@@ -55,8 +55,8 @@ func NewInbox(store Store, c InboxConfig) (*Inbox, error) {
 	if _, ok := store.(stores.Outbox); c.Outputs != nil && store != nil && !ok {
 		err = errors.Join(fmt.Errorf("Outputs is set, and the store, a %T, has no outbox", store), err)
 	}
-	if can, ok := store.(interface{ Capabilities() stores.Capabilities }); ok && can.Capabilities().Unordered {
-		err = errors.Join(c.unordered(store), err)
+	if can, ok := store.(interface{ Capabilities() stores.Capabilities }); ok {
+		err = errors.Join(c.unordered(store, can.Capabilities()), err)
 	}
 	var in *Inbox
 	modes, noLeases := newModes(store, &c, func(handler string, e batch.End) { in.batchEnded(handler, e) })

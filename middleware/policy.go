@@ -1,7 +1,10 @@
 package middleware
 
 import (
+	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 	"time"
 
@@ -134,15 +137,22 @@ func Unconfirmed(err error) error { return budget.Mark(err, stores.ClassUnconfir
 func RetryAfter(err error, d time.Duration) error { return budget.Delay(err, d) }
 
 // unordered returns an error for each order key on a store that keeps no order.
-func (c *InboxConfig) unordered(store Store) error {
-	ordered := func(p *RetryPolicy) bool { return p.Order != "" || p.OrderKey != nil }
-	if ordered(&c.Retry) {
-		return fmt.Errorf("Retry.Order is set, and the store, a %T, keeps no order: leave Order and OrderKey out, or use another store", store)
+func (c *InboxConfig) unordered(store Store, can stores.Capabilities) error {
+	var errs []error
+	wrong := func(field string) {
+		errs = append(errs, fmt.Errorf("%s is set, and the store, a %T, keeps no order: leave order keys out, or use another store", field, store))
 	}
-	for handler := range c.RetryByHandler {
+	if can.OutputsUnordered && c.Outputs != nil && c.Outputs.OrderKey != nil {
+		wrong("Outputs.OrderKey")
+	}
+	ordered := func(p *RetryPolicy) bool { return can.Unordered && (p.Order != "" || p.OrderKey != nil) }
+	if ordered(&c.Retry) {
+		wrong("Retry.Order")
+	}
+	for _, handler := range slices.Sorted(maps.Keys(c.RetryByHandler)) {
 		if p := c.RetryByHandler[handler]; ordered(&p) {
-			return fmt.Errorf("RetryByHandler[%q].Order is set, and the store, a %T, keeps no order: leave Order and OrderKey out, or use another store", handler, store)
+			wrong(fmt.Sprintf("RetryByHandler[%q].Order", handler))
 		}
 	}
-	return nil
+	return errors.Join(errs...)
 }

@@ -33,7 +33,7 @@ func onStores(t *testing.T, test func(t *testing.T, w *world)) {
 	}
 }
 
-// onEveryStore is onStores for what every store can do: one has neither an outbox nor a purge.
+// onEveryStore is onStores for what every store can do: one has no purge.
 func onEveryStore(t *testing.T, test func(t *testing.T, w *world)) {
 	onStores(t, test)
 	if slices.Contains(rotation.Turn(t, 1, "dynamodb", "no other", "nor another"), "dynamodb") {

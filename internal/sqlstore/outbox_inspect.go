@@ -216,6 +216,15 @@ var outputVerbs = map[stores.Verb]outputVerb{
 	stores.VerbEraseOutput:   {from: []stores.OutputState{stores.OutputFailed, stores.OutputPending, stores.OutputPublished}, after: "erased"},
 }
 
+// OutputRuling returns what outputs in a state are after a verb, as the audit has it.
+func OutputRuling(verb stores.Verb, state stores.OutputState) (after string, err error) {
+	v, ok := outputVerbs[verb]
+	if !ok || !slices.Contains(v.from, state) {
+		return "", fmt.Errorf("%q is no verb for outputs that are %s", verb, state)
+	}
+	return v.after, nil
+}
+
 // ChangeOutputs implements stores.OutboxInspector.
 func (s Store) ChangeOutputs(ctx context.Context, c stores.OutputChange) (done stores.Changed, err error) {
 	t := s.t
@@ -224,8 +233,8 @@ func (s Store) ChangeOutputs(ctx context.Context, c stores.OutputChange) (done s
 		if err != nil {
 			return err
 		}
-		if v, ok := outputVerbs[c.Verb]; !ok || !slices.Contains(v.from, c.Filter.State) {
-			return mistakef("%s: %q is no verb for outputs that are %s", t.name, c.Verb, c.Filter.State)
+		if _, err := OutputRuling(c.Verb, c.Filter.State); err != nil {
+			return mistakef("%s: %v", t.name, err)
 		}
 		w.And("f.id > ?", c.After)
 		if c.UpTo > 0 {

@@ -326,10 +326,14 @@ func TestKilledRelays(t *testing.T) {
 	if n, err := strconv.Atoi(os.Getenv(rotation.SoakVariable)); err == nil {
 		deaths = max(n, deaths)
 	}
-	for _, name := range rotation.Turn(t, 1, "mariadb", "postgres", "sqlite") {
+	for _, name := range rotation.Turn(t, 1, "mariadb", "postgres", "sqlite", "dynamodb") {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			wrong, _ := hurtRelays(systems[name](t), deaths, "")
+			open := systems[name]
+			if name == "dynamodb" {
+				open = onDynamoDB
+			}
+			wrong, _ := hurtRelays(open(t), deaths, "")
 			for _, one := range wrong {
 				t.Errorf("%.600s", one)
 			}

@@ -32,6 +32,9 @@ var errUndo = errors.New("undone")
 // and then it takes its time before it commits, or is undone.
 func (s *story) write(r *rig, worker, n int) error {
 	key, id := fmt.Sprint(rand.N(storyKeys)), fmt.Sprintf("%d-%d", worker, n)
+	if r.unordered {
+		key = id
+	}
 	undo, slow := rand.N(8) == 0, rand.N(40) == 0
 	err := r.transact(func(publisher func(stores.PublisherConfig) message.Publisher, exec execer) error {
 		if err := publisher(stores.PublisherConfig{OrderKey: byKey}).Publish("topic", newMessage(id, key)); err != nil {

@@ -36,6 +36,8 @@ type rig struct {
 	outbox   stores.Outbox
 	transact func(f func(publisher func(stores.PublisherConfig) message.Publisher, exec execer) error) error
 	count    func(query string) int
+
+	unordered bool // each message has an order of its own
 }
 
 var systems = map[string]func(testing.TB) *rig{"sqlite": onSQLite, "postgres": onPostgres, "mariadb": onMariaDB}

@@ -48,7 +48,7 @@ func (a *attempt) Context(parent context.Context) context.Context {
 func (a *attempt) Commit(ctx context.Context) error {
 	return a.outcome.Commit(func() error {
 		defer a.store.flights.land(flight(a.claim.Key))
-		refused, items := a.tx.end()
+		refused, items, outputs := a.tx.end()
 		reason := a.Doomed()
 		switch {
 		case reason != nil:
@@ -57,7 +57,7 @@ func (a *attempt) Commit(ctx context.Context) error {
 		case ctx.Err() != nil:
 			reason = context.Cause(ctx)
 		default:
-			return a.commit(ctx, items)
+			return a.commit(ctx, items, outputs)
 		}
 		return pkg.NotCommitted(reason)
 	})
@@ -66,7 +66,7 @@ func (a *attempt) Commit(ctx context.Context) error {
 // Rollback implements stores.Attempt. Nothing was sent.
 func (a *attempt) Rollback(context.Context) error {
 	return a.outcome.Rollback(pkg, func() error {
-		_, _ = a.tx.end()
+		_, _, _ = a.tx.end()
 		a.store.flights.land(flight(a.claim.Key))
 		return nil
 	})

@@ -55,11 +55,20 @@ func (s *Store) transact(ctx context.Context, e stores.AuditEntry, gone []types.
 		return err
 	}
 	fit := min(len(gone), MaxOperations-len(writes))
-	_, err = s.client.TransactWriteItems(ctx, &dynamodb.TransactWriteItemsInput{TransactItems: slices.Concat(writes, []types.TransactWriteItem{entry}, gone[:fit])})
+	if err := s.guarded(ctx, len(writes), slices.Concat(writes, []types.TransactWriteItem{entry}, gone[:fit])); err != nil {
+		return err
+	}
+	return s.remove(ctx, gone[fit:])
+}
+
+// guarded carries out a transaction, of which so many operations have a condition. The error wraps
+// ErrChanged if one of these does not hold.
+func (s *Store) guarded(ctx context.Context, n int, all []types.TransactWriteItem) error {
+	_, err := s.client.TransactWriteItems(ctx, &dynamodb.TransactWriteItemsInput{TransactItems: all})
 	if canceled, ok := errors.AsType[*types.TransactionCanceledException](err); ok {
 		for i, r := range canceled.CancellationReasons {
-			if i < len(writes) && reasonOf(r) == "ConditionalCheckFailed" {
-				if string(blob(r.Item["own"])) == string(blob(writes[i].Put.Item["own"])) {
+			if i < n && reasonOf(r) == "ConditionalCheckFailed" {
+				if put := all[i].Put; put != nil && put.Item["own"] != nil && string(blob(r.Item["own"])) == string(blob(put.Item["own"])) {
 					return nil // an earlier try of this request
 				}
 				return fmt.Errorf("dynamodb: %w", stores.ErrChanged)
@@ -69,7 +78,7 @@ func (s *Store) transact(ctx context.Context, e stores.AuditEntry, gone []types.
 	if err != nil {
 		return s.explain(ctx, err)
 	}
-	return s.remove(ctx, gone[fit:])
+	return nil
 }
 
 // forget takes from a row what may be personal, but its id.

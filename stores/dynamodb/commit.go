@@ -34,12 +34,13 @@ const (
 
 // commit sends the transaction until its outcome is known. What one try says is nothing of an
 // earlier one that may still be under way: then only the item tells, and Resolve closes it.
-func (a *attempt) commit(ctx context.Context, items []types.TransactWriteItem) error {
+func (a *attempt) commit(ctx context.Context, items []types.TransactWriteItem, outputs []said) error {
 	done, err := a.completed()
-	if err != nil {
+	all, cannot := a.store.operations(items, outputs)
+	if err = errors.Join(err, cannot); err != nil {
 		return pkg.NotCommitted(err)
 	}
-	send := a.sender(done, items)
+	send := a.sender(done, all)
 	pending := false
 	for try := 1; ; try++ {
 		err = send(ctx)
@@ -174,19 +175,39 @@ func (a *attempt) unknown(ctx context.Context, cause error) error {
 	return pkg.CommitUnknown(cause)
 }
 
-// blame names the condition of the handler's that did not hold.
+// blame names the condition of the handler's that did not hold. One of an output's own means that
+// its number is another's.
 func (a *attempt) blame(err error, items []types.TransactWriteItem) error {
-	canceled, ok := errors.AsType[*types.TransactionCanceledException](err)
-	if !ok {
+	failed := conditionOf(err, items, 1)
+	switch {
+	case failed == nil:
+		return err
+	case failed.Table == "":
+		a.store.outputs.skip()
+		a.failure = err
 		return err
 	}
-	for i, r := range canceled.CancellationReasons {
-		if i > 0 && i <= len(items) && reasonOf(r) == "ConditionalCheckFailed" {
-			table, _, _ := target(items[i-1])
-			return fmt.Errorf("%w: %w", &ConditionError{Table: table, Item: r.Item}, err)
-		}
+	return fmt.Errorf("%w: %w", failed, err)
+}
+
+// conditionOf returns the first condition that has canceled a transaction, of the operations
+// that begin there; nil if there is none. It has no table if it is of what is behind the operations.
+func conditionOf(err error, items []types.TransactWriteItem, begin int) *ConditionError {
+	canceled, ok := errors.AsType[*types.TransactionCanceledException](err)
+	if !ok {
+		return nil
 	}
-	return err
+	for i, r := range canceled.CancellationReasons {
+		if i < begin || reasonOf(r) != "ConditionalCheckFailed" {
+			continue
+		}
+		failed := &ConditionError{Item: r.Item}
+		if i-begin < len(items) {
+			failed.Table, _, _ = target(items[i-begin])
+		}
+		return failed
+	}
+	return nil
 }
 
 // Resolve implements stores.Resolver. An item that is not completed gets a new value of its

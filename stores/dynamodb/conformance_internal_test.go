@@ -34,10 +34,16 @@ func TestConformance(t *testing.T) {
 		},
 		Ways:  []storetest.Way{{Name: "the suite's SQL as operations", Exec: operate, NotSQL: true}},
 		Lacks: lacks,
+		Transact: func(ctx context.Context, store stores.Store, f func(publisher func(stores.PublisherConfig) message.Publisher) error) error {
+			return store.(*Store).Transact(ctx, func(tx *Tx) error {
+				return f(func(c stores.PublisherConfig) message.Publisher { return NewPublisher(tx, c) })
+			})
+		},
+		MaxOutputs: MaxOperations, MaxOutputBytes: maxPart,
 		// A table takes its time to be made, and to be read as a whole.
 		Groups: rotation.Turn(t, 4,
 			"claim", "due", "quarantine", "outage", "erase", "record", "leased", "schema", "ids", "resolve", "change", "handler", "look",
-			"take", "decide", "inbox", "race", "inspect", "parked", "registry", "router"),
+			"take", "decide", "inbox", "race", "inspect", "parked", "registry", "router", "outbox", "outputs", "lease"),
 	})
 }
 

@@ -3,6 +3,7 @@ package dynamodb
 import (
 	"context"
 	"fmt"
+	"sync"
 	"testing"
 	"time"
 
@@ -15,7 +16,16 @@ import (
 )
 
 // meter adds up the capacity that requests consume.
-type meter struct{ reads, writes float64 }
+type meter struct {
+	mu            sync.Mutex
+	reads, writes float64
+}
+
+func (m *meter) reset() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.reads, m.writes = 0, 0
+}
 
 // add makes every request say what it has consumed.
 func (m *meter) add(stack *middleware.Stack) error {
@@ -32,8 +42,12 @@ func (m *meter) add(stack *middleware.Stack) error {
 			p.ReturnConsumedCapacity = total
 		case *dynamodb.QueryInput:
 			p.ReturnConsumedCapacity = total
+		case *dynamodb.BatchWriteItemInput:
+			p.ReturnConsumedCapacity = total
 		}
 		out, metadata, err = next.HandleInitialize(ctx, in)
+		m.mu.Lock()
+		defer m.mu.Unlock()
 		switch result := out.Result.(type) {
 		case *dynamodb.GetItemOutput:
 			m.reads += units(result.ConsumedCapacity)
@@ -44,6 +58,10 @@ func (m *meter) add(stack *middleware.Stack) error {
 		case *dynamodb.UpdateItemOutput:
 			m.writes += units(result.ConsumedCapacity)
 		case *dynamodb.TransactWriteItemsOutput:
+			for _, c := range result.ConsumedCapacity {
+				m.writes += units(&c)
+			}
+		case *dynamodb.BatchWriteItemOutput:
 			for _, c := range result.ConsumedCapacity {
 				m.writes += units(&c)
 			}
@@ -75,7 +93,7 @@ func TestCosts(t *testing.T) {
 	measure := func(name string, requests int, reads, writes float64, do func()) {
 		t.Helper()
 		b.faults.requests()
-		*m = meter{}
+		m.reset()
 		do()
 		n := 0
 		counts := b.faults.requests()
@@ -138,7 +156,7 @@ func TestWhatALeaseCosts(t *testing.T) {
 		Key: c.Key, Status: stores.StatusPending, Placement: stores.PlacementRedelivered, Attempts: 1, DueIn: time.Minute, Start: true, Holder: "holder",
 	}
 	b.faults.requests()
-	*m = meter{}
+	m.reset()
 	version, err := b.Record(t.Context(), f)
 	require.NoError(t, err)
 	require.NoError(t, b.Extend(t.Context(), stores.HeldLease{Key: c.Key, Version: version, Holder: "holder"}, time.Minute))
@@ -146,4 +164,47 @@ func TestWhatALeaseCosts(t *testing.T) {
 	require.NoError(t, b.win(t, c).Commit(t.Context()))
 	require.Equal(t, map[string]int{"PutItem": 2, "UpdateItem": 1}, b.faults.requests())
 	require.Equal(t, "0 5", fmt.Sprint(m.reads, m.writes), "each with its entry in the list but the heartbeat")
+}
+
+// What an output costs, and a relay. Of a transaction Local counts one write in each table.
+func TestWhatOutputsCost(t *testing.T) {
+	m := &meter{}
+	b := newBench(t, func(c *Config) { c.AWS.APIOptions = append(c.AWS.APIOptions, m.add) })
+	require.NoError(t, b.ready(t.Context()))
+	measure := func(name, want string, do func()) {
+		t.Helper()
+		b.faults.requests()
+		m.reset()
+		do()
+		require.Equal(t, want, fmt.Sprint(b.faults.requests(), m.reads, m.writes), name)
+	}
+	say := func() {
+		a := b.win(t, newClaim())
+		require.NoError(t, a.Emit([]stores.Output{{ID: "output", Topic: "t", Payload: make([]byte, 500)}}))
+		require.NoError(t, a.Commit(t.Context()))
+	}
+	units := make([]int64, stores.OutboxBuckets)
+	for i := range units {
+		units[i] = int64(i)
+	}
+	pending := func() (found []stores.PendingOutput) {
+		p, err := b.Pending(t.Context(), stores.PendingQuery{Buckets: units, Limit: 10, Bytes: 1 << 20})
+		require.NoError(t, err)
+		return p.Outputs
+	}
+	lease := stores.LeaseRequest{Name: "outbox", Owner: "relay", Units: units, Limit: len(units), TTL: time.Minute}
+	measure("leases of all buckets, taken", "map[GetItem:1 PutItem:1] 1 2", func() {
+		_, err := b.Lease(t.Context(), lease)
+		require.NoError(t, err)
+	})
+	measure("a first delivery that says something", "map[GetItem:1 TransactWriteItems:1] 1 4", say)
+	measure("a relay that finds one", "map[Query:8] 1 0", func() { require.Len(t, pending(), 1) })
+	settle := func(s stores.Settlement) func() {
+		return func() { require.NoError(t, b.Settle(t.Context(), s)) }
+	}
+	measure("published", "map[BatchWriteItem:1] 0 1", settle(stores.Settlement{Published: []int64{pending()[0].Number}}))
+	measure("a relay that finds nothing", "map[Query:8] 0 0", func() { require.Empty(t, pending()) })
+	say()
+	measure("refused", "map[UpdateItem:1] 0 1", settle(stores.Settlement{Refused: []stores.RefusedOutput{{Number: pending()[0].Number, Attempts: 1}}}))
+	measure("published and kept", "map[GetItem:1 TransactWriteItems:1] 1 2", settle(stores.Settlement{Published: []int64{pending()[0].Number}, Keep: true}))
 }

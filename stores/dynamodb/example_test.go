@@ -7,6 +7,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 
+	"github.com/millpond-go/millpond/stores"
 	"github.com/millpond-go/millpond/stores/dynamodb"
 )
 
@@ -21,4 +22,25 @@ func ExampleHandler() {
 		})
 	})
 	_ = h // for Router.AddConsumerHandler
+}
+
+// A program that is no handler writes and publishes in a transaction of its own.
+func ExampleStore_Transact() {
+	ctx := context.Background()
+	store, err := dynamodb.Open(ctx, "dynamodb://?region=eu-central-1")
+	must(err)
+	placed := types.Put{TableName: aws.String("order"), Item: map[string]types.AttributeValue{"id": &types.AttributeValueMemberS{Value: "1"}}}
+	err = store.Transact(ctx, func(tx *dynamodb.Tx) error {
+		if err := tx.Put(ctx, placed); err != nil {
+			return err
+		}
+		return dynamodb.NewPublisher(tx, stores.PublisherConfig{}).Publish("orders", message.NewMessage("order-1", []byte("{}")))
+	})
+	must(err)
+}
+
+func must(err error) {
+	if err != nil {
+		panic(err)
+	}
 }

@@ -22,6 +22,12 @@ const (
 	kindProcess    = 'p' // pk has the consumer, sk the process
 	kindSchema     = 's'
 	kindCounter    = 'n' // pk has what is counted
+	kindLease      = 'l' // sk has the name
+
+	// Of outputs, in the other table: pk has the partition, sk the number.
+	kindOutput    = 'o'
+	kindFailed    = 'f'
+	kindPublished = 'h'
 )
 
 func str(s string) types.AttributeValue { return &types.AttributeValueMemberS{Value: s} }

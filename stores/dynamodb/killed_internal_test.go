@@ -7,9 +7,11 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"maps"
 	"math/rand/v2"
 	"os"
 	"os/exec"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -23,6 +25,7 @@ import (
 
 	"github.com/millpond-go/millpond/brokers"
 	"github.com/millpond-go/millpond/middleware"
+	"github.com/millpond-go/millpond/middleware/outbox"
 	"github.com/millpond-go/millpond/stores"
 	"github.com/millpond-go/millpond/stores/storetest"
 )
@@ -58,16 +61,22 @@ func work() error {
 		pause()
 		return writeEffect(ctx, storetest.Effect{Key: msg.UUID, Label: "first", Run: os.Getpid()})
 	}
+	say := func(msg *message.Message) error {
+		return outbox.Publisher("").Publish("t", message.NewMessageWithContext(msg.Context(), msg.UUID, nil))
+	}
 	handlers := map[string]message.NoPublishHandlerFunc{
-		"t": Handler(func(ctx context.Context, tx *Tx, msg *message.Message) error { return write(ctx, tx, msg, struct{}{}) }),
-		"l": Lease(func(context.Context, *message.Message) (struct{}, error) { pause(); return struct{}{}, nil }, write),
+		"t": Handler(func(ctx context.Context, tx *Tx, msg *message.Message) error {
+			return errors.Join(say(msg), write(ctx, tx, msg, struct{}{}))
+		}),
+		"l": Lease(func(_ context.Context, msg *message.Message) (struct{}, error) { pause(); return struct{}{}, say(msg) }, write),
 	}
 	wrapped := make(map[string]message.HandlerFunc)
 	for mode, handler := range handlers {
 		c := middleware.InboxConfig{
 			Service: "killed", Handler: mode, HandlerTimeout: 5 * time.Second, CommitTimeout: 2 * time.Second, CacheSize: -1, Logger: slog.New(slog.DiscardHandler),
-			Hold:  middleware.HoldConfig{Limit: 20 * time.Second, MinPause: time.Millisecond, MaxPause: 50 * time.Millisecond},
-			Retry: middleware.RetryPolicy{Placement: stores.PlacementRedelivered, MaxAttempts: 100, MaxUncounted: 1000, Backoff: middleware.BackoffConfig{Min: time.Millisecond, Max: 5 * time.Millisecond}},
+			Outputs: &middleware.Outputs{},
+			Hold:    middleware.HoldConfig{Limit: 20 * time.Second, MinPause: time.Millisecond, MaxPause: 50 * time.Millisecond},
+			Retry:   middleware.RetryPolicy{Placement: stores.PlacementRedelivered, MaxAttempts: 100, MaxUncounted: 1000, Backoff: middleware.BackoffConfig{Min: time.Millisecond, Max: 5 * time.Millisecond}},
 		}
 		if mode == "l" {
 			c.LeaseByHandler = map[string]middleware.LeaseConfig{mode: {TTL: time.Second}}
@@ -203,4 +212,7 @@ func TestProcessesThatAreKilled(t *testing.T) {
 	for id, n := range counts {
 		require.Equal(t, 1, n, id)
 	}
+	said := b.pending(t)
+	slices.Sort(said)
+	require.Equal(t, slices.Sorted(maps.Keys(counts)), said, "each has said what it says once")
 }

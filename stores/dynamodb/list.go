@@ -51,9 +51,30 @@ func (c *cursor) fill(ctx context.Context, s *Store) error {
 	return nil
 }
 
-// cursors are those of some consumers; prefix begins the names of their partitions.
-func (s *Store) cursors(consumers []stores.Consumer, prefix string, in span) []*cursor {
-	var all []*cursor
+// cursors are read as one, in the order of the numbers of their items.
+type cursors []*cursor
+
+// next returns the next item and where it is from, nil if there is none.
+func (all cursors) next(ctx context.Context, s *Store, ascending bool) (item, *cursor, error) {
+	var first *cursor
+	for _, c := range all {
+		if err := c.fill(ctx, s); err != nil {
+			return nil, nil, err
+		}
+		if len(c.buffer) > 0 && (first == nil || (integer(c.buffer[0]["num"]) < integer(first.buffer[0]["num"])) == ascending) {
+			first = c
+		}
+	}
+	if first == nil {
+		return nil, nil, nil
+	}
+	i := first.buffer[0]
+	first.buffer = first.buffer[1:]
+	return i, first, nil
+}
+
+// listings are the cursors of some consumers; prefix begins the names of their partitions.
+func (s *Store) listings(consumers []stores.Consumer, prefix string, in span) (all cursors) {
 	for _, c := range consumers {
 		for p := range partitions {
 			q := &dynamodb.QueryInput{
@@ -76,25 +97,18 @@ func (s *Store) cursors(consumers []stores.Consumer, prefix string, in span) []*
 // list yields the rows of consumers in the order of their numbers, until yield returns false.
 // The index says which; what they are is read from the table.
 func (s *Store) list(ctx context.Context, consumers []stores.Consumer, prefix string, in span, yield func(listed) bool) error {
-	all := s.cursors(consumers, prefix, in)
+	all := s.listings(consumers, prefix, in)
 	for {
 		var batch []listed
 		for len(batch) < listPage {
-			var first *cursor
-			for _, c := range all {
-				if err := c.fill(ctx, s); err != nil {
-					return err
-				}
-				if len(c.buffer) > 0 && (first == nil || (integer(c.buffer[0]["num"]) < integer(first.buffer[0]["num"])) == in.ascending) {
-					first = c
-				}
+			i, from, err := all.next(ctx, s, in.ascending)
+			if err != nil {
+				return err
 			}
-			if first == nil {
+			if i == nil {
 				break
 			}
-			i := first.buffer[0]
-			batch = append(batch, listed{key: item{"pk": i["pk"], "sk": i["sk"]}, consumer: first.consumer})
-			first.buffer = first.buffer[1:]
+			batch = append(batch, listed{key: item{"pk": i["pk"], "sk": i["sk"]}, consumer: from.consumer})
 		}
 		if err := s.fresh(ctx, batch); err != nil {
 			return err

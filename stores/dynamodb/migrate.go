@@ -2,6 +2,7 @@ package dynamodb
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"time"
@@ -16,7 +17,7 @@ import (
 // schemaVersion is that of the newest step. An older program that knows compatible can go on.
 const schemaVersion, schemaCompatible = 1, 1
 
-// The form of the table for people, with its name as %[1]s. Migrate makes the same.
+// The forms of the tables, with their names as %[1]s: what the command line takes, and Migrate reads.
 const tableJSON = `{"TableName": "%[1]s", "BillingMode": "PAY_PER_REQUEST",
  "AttributeDefinitions": [{"AttributeName": "pk", "AttributeType": "B"}, {"AttributeName": "sk", "AttributeType": "B"},
   {"AttributeName": "dpk", "AttributeType": "S"}, {"AttributeName": "due", "AttributeType": "N"},
@@ -113,27 +114,12 @@ func (s *Store) Migrate(ctx context.Context) ([]stores.Migration, error) {
 
 // createTables makes the tables that others do not make, and waits until they can be used.
 func (s *Store) createTables(ctx context.Context) error {
-	attribute := func(name string, t types.ScalarAttributeType) types.AttributeDefinition {
-		return types.AttributeDefinition{AttributeName: &name, AttributeType: t}
-	}
-	keys := func(hash, sort string) []types.KeySchemaElement {
-		return []types.KeySchemaElement{{AttributeName: &hash, KeyType: types.KeyTypeHash}, {AttributeName: &sort, KeyType: types.KeyTypeRange}}
-	}
-	index := func(name, hash, sort string) types.GlobalSecondaryIndex {
-		return types.GlobalSecondaryIndex{IndexName: &name, KeySchema: keys(hash, sort), Projection: &types.Projection{ProjectionType: types.ProjectionTypeKeysOnly}}
-	}
-	primary := []types.AttributeDefinition{attribute("pk", types.ScalarAttributeTypeB), attribute("sk", types.ScalarAttributeTypeB)}
-	for _, table := range []*dynamodb.CreateTableInput{
-		{TableName: &s.contents, AttributeDefinitions: primary},
-		{
-			TableName: &s.table, AttributeDefinitions: append(primary,
-				attribute("dpk", types.ScalarAttributeTypeS), attribute("due", types.ScalarAttributeTypeN),
-				attribute("lpk", types.ScalarAttributeTypeS), attribute("num", types.ScalarAttributeTypeN)),
-			GlobalSecondaryIndexes: []types.GlobalSecondaryIndex{index(indexDue, "dpk", "due"), index(indexList, "lpk", "num")},
-		},
-	} {
-		table.BillingMode, table.KeySchema = types.BillingModePayPerRequest, keys("pk", "sk")
-		if err := s.createTable(ctx, table); err != nil {
+	for table, form := range map[string]string{s.contents: contentJSON, s.table: tableJSON} {
+		var in dynamodb.CreateTableInput
+		if err := json.Unmarshal(fmt.Appendf(nil, form, table), &in); err != nil {
+			return fmt.Errorf("dynamodb: %w", err)
+		}
+		if err := s.createTable(ctx, &in); err != nil {
 			return err
 		}
 	}

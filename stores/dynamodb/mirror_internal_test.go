@@ -111,9 +111,13 @@ var mirrored = map[string]string{
 	"millpond_quarantine": "id INTEGER, consumer INTEGER, message_id BLOB, fingerprint BLOB, existing BLOB, reason TEXT, detail TEXT, topic TEXT, coordinates TEXT, uuid BLOB, codec TEXT, one_way BOOLEAN, metadata BLOB, facts BLOB, payload BLOB, seen INTEGER, status TEXT",
 	"millpond_audit":      "id INTEGER, verb TEXT, actor TEXT, reason TEXT",
 	"millpond_once":       "consumer INTEGER, message_id BLOB, name TEXT, at INTEGER, result BLOB",
-	"millpond_outbox":     "id INTEGER", "millpond_outbox_history": "id INTEGER", "millpond_outbox_failed": "id INTEGER", // it has none
+	"millpond_outbox":     outputColumns, "millpond_outbox_history": outputColumns, "millpond_outbox_failed": outputColumns,
 	"millpond_schema": "version INTEGER, compatible INTEGER, name TEXT",
 }
+
+const outputColumns = "id INTEGER, message_id BLOB, content BLOB"
+
+var outputTables = map[byte]string{kindOutput: "millpond_outbox", kindPublished: "millpond_outbox_history", kindFailed: "millpond_outbox_failed"}
 
 // refresh copies all that is committed.
 func (m *mirror) refresh(ctx context.Context) error {
@@ -128,6 +132,9 @@ func (m *mirror) refresh(ctx context.Context) error {
 	}
 	contents := make(map[string][]byte)
 	if _, err := m.scan(ctx, m.store.contents, func(i item) error {
+		if table := outputTables[blob(i["pk"])[0]]; table != "" {
+			return insert(table, integer(i["num"]), blob(i["mid"]), blob(i["b"]))
+		}
 		name := string(blob(i["pk"])[1:])
 		contents[name] = append(contents[name], blob(i["b"])...)
 		return nil
@@ -211,6 +218,7 @@ func int64FromKey(b []byte) (n int64) {
 
 var kindOf = map[string]byte{
 	"millpond_inbox": kindMessage, "millpond_failure": kindMessage, "millpond_quarantine": kindQuarantine, "millpond_consumer": kindConsumer,
+	"millpond_outbox": kindOutput,
 }
 
 var (
@@ -235,6 +243,9 @@ func (m *mirror) exec(ctx context.Context, statement string) (handled bool, err 
 				return err
 			})
 			return true, err
+		}
+		if match[1] == "millpond_outbox" {
+			table = m.store.contents
 		}
 		_, err = m.scan(ctx, table, func(i item) error {
 			if blob(i["pk"])[0] != kindOf[match[1]] {

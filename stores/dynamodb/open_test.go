@@ -57,8 +57,11 @@ func TestWhatItCannotKeepIsRefusedAtTheStart(t *testing.T) {
 	require.ErrorContains(t, err, "keeps no order")
 	_, err = middleware.NewInbox(s, middleware.InboxConfig{Service: "billing", RetryByHandler: map[string]middleware.RetryPolicy{"charge": {Order: "metadata:customer"}}})
 	require.ErrorContains(t, err, `RetryByHandler["charge"].Order`)
+	keyed := &middleware.Outputs{OrderKey: func(stores.Output) []byte { return nil }}
+	_, err = middleware.NewInbox(s, middleware.InboxConfig{Service: "billing", Outputs: keyed})
+	require.ErrorContains(t, err, "Outputs.OrderKey is set")
 	_, err = middleware.NewInbox(s, middleware.InboxConfig{Service: "billing", Outputs: &middleware.Outputs{}})
-	require.ErrorContains(t, err, "has no outbox")
+	require.NoError(t, err)
 	_, err = middleware.NewInbox(s, middleware.InboxConfig{Service: "billing", LeaseByHandler: map[string]middleware.LeaseConfig{"charge": {}}})
 	require.NoError(t, err)
 	_, _, err = s.Begin(t.Context(), stores.Claim{Key: stores.Key{Consumer: stores.Consumer{Service: "a", Handler: "b"}, ID: []byte("1")}})
@@ -72,7 +75,7 @@ func TestPoliciesOfRoles(t *testing.T) {
 		stores.RoleMigrator: {"dynamodb:CreateTable", "dynamodb:DeleteItem"},
 		stores.RoleRuntime:  {"table/billing_content", "dynamodb:CreateTable"},
 		stores.RoleOperator: {"dynamodb:PutItem", "dynamodb:CreateTable"},
-		stores.RoleReadOnly: {"table/billing_inbox/index/*", "billing_content"},
+		stores.RoleReadOnly: {`"dynamodb:Select": "SPECIFIC_ATTRIBUTES"`, `"dynamodb:PutItem"`},
 	} {
 		grants := s.Grants(role)
 		require.Len(t, grants, 1)

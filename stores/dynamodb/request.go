@@ -21,7 +21,11 @@ const pkg sqltx.Package = "dynamodb"
 
 // get reads one item, consistently.
 func (s *Store) get(ctx context.Context, key item) (item, error) {
-	out, err := s.client.GetItem(ctx, &dynamodb.GetItemInput{TableName: &s.table, Key: key, ConsistentRead: aws.Bool(true)})
+	return s.getFrom(ctx, s.table, key)
+}
+
+func (s *Store) getFrom(ctx context.Context, table string, key item) (item, error) {
+	out, err := s.client.GetItem(ctx, &dynamodb.GetItemInput{TableName: &table, Key: key, ConsistentRead: aws.Bool(true)})
 	if err != nil {
 		return nil, s.explain(ctx, err)
 	}
@@ -63,15 +67,20 @@ func (g guard) expression() (*string, map[string]string, map[string]types.Attrib
 }
 
 // write puts a row in the place of the one that was seen. The error wraps ErrChanged if that
-// is not there any longer. A request that was repeated is refused by its own row, which tells.
+// is not there any longer.
 func (s *Store) write(ctx context.Context, key item, r *row, g guard) error {
 	if r.own == nil || g.seen != nil && bytes.Equal(r.own, g.seen.own) {
 		r.own = newOwn()
 	}
-	input := &dynamodb.PutItemInput{TableName: &s.table, Item: r.put(key), ReturnValuesOnConditionCheckFailure: types.ReturnValuesOnConditionCheckFailureAllOld}
+	return s.replace(ctx, r.put(key), g)
+}
+
+// replace does so with an item. A request that was repeated is refused by its own item, which tells.
+func (s *Store) replace(ctx context.Context, i item, g guard) error {
+	input := &dynamodb.PutItemInput{TableName: &s.table, Item: i, ReturnValuesOnConditionCheckFailure: types.ReturnValuesOnConditionCheckFailureAllOld}
 	input.ConditionExpression, input.ExpressionAttributeNames, input.ExpressionAttributeValues = g.expression()
 	_, err := s.client.PutItem(ctx, input)
-	return s.refused(ctx, err, func(there item) bool { return bytes.Equal(blob(there["own"]), r.own) })
+	return s.refused(ctx, err, func(there item) bool { return bytes.Equal(blob(there["own"]), blob(i["own"])) })
 }
 
 // refused explains the error of a conditional request. It is nil if the item that has refused

@@ -4,6 +4,8 @@ import (
 	"encoding/json"
 	"slices"
 
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
+
 	"github.com/millpond-go/millpond/stores"
 )
 
@@ -14,36 +16,53 @@ type policy struct {
 }
 
 type permission struct {
-	Sid      string   `json:"Sid"`
-	Effect   string   `json:"Effect"`
-	Action   []string `json:"Action"`
-	Resource []string `json:"Resource"`
+	Sid       string         `json:"Sid"`
+	Effect    string         `json:"Effect"`
+	Action    []string       `json:"Action"`
+	Resource  []string       `json:"Resource"`
+	Condition map[string]any `json:"Condition,omitempty"`
+
+	table string
 }
 
-// Grants implements stores.Granter: the policy of a role, for its tables in every region and account.
-// Runtime needs the rights for the handlers' own tables besides.
-func (s *Store) Grants(role stores.Role) []string {
+const actionPrefix = "dynamodb:"
+
+// permissions are what a role needs.
+func (s *Store) permissions(role stores.Role) []permission {
 	allow := func(sid, table string, actions ...string) permission {
-		p := permission{Sid: sid, Effect: "Allow", Resource: []string{"arn:aws:dynamodb:*:*:table/" + table, "arn:aws:dynamodb:*:*:table/" + table + "/index/*"}}
+		p := permission{Sid: sid, Effect: "Allow", Resource: []string{"arn:aws:dynamodb:*:*:table/" + table, "arn:aws:dynamodb:*:*:table/" + table + "/index/*"}, table: table}
 		for _, a := range actions {
-			p.Action = append(p.Action, "dynamodb:"+a)
+			p.Action = append(p.Action, actionPrefix+a)
 		}
 		return p
 	}
-	reads := []string{"DescribeTable", "GetItem", "BatchGetItem", "Query"}
-	all := slices.Concat(reads, []string{"PutItem", "UpdateItem", "DeleteItem", "ConditionCheckItem"})
-	p := policy{Version: "2012-10-17"}
+	examines := []string{"DescribeTable", "DescribeTimeToLive", "DescribeContinuousBackups"}
+	reads := slices.Concat(examines, []string{"GetItem", "BatchGetItem", "Query"})
+	writes := []string{"PutItem", "UpdateItem", "DeleteItem", "ConditionCheckItem"}
 	switch role {
 	case stores.RoleMigrator:
-		p.Statement = []permission{
-			allow("Tables", s.table, "CreateTable", "DescribeTable", "UpdateTable", "UpdateTimeToLive", "DescribeTimeToLive", "GetItem", "PutItem"),
-			allow("Content", s.contents, "CreateTable", "DescribeTable"),
+		return []permission{
+			allow("Tables", s.table, slices.Concat(examines, []string{"CreateTable", "UpdateTable", "UpdateTimeToLive", "GetItem", "PutItem"})...),
+			allow("Content", s.contents, slices.Concat(examines, []string{"CreateTable"})...),
 		}
 	case stores.RoleRuntime, stores.RoleOperator:
-		p.Statement = []permission{allow("Inbox", s.table, all...), allow("Content", s.contents, "Query", "PutItem", "DeleteItem")}
+		return []permission{
+			allow("Inbox", s.table, slices.Concat(reads, writes)...),
+			allow("Content", s.contents, slices.Concat(examines, []string{"GetItem", "Query", "BatchWriteItem"}, writes)...),
+		}
 	case stores.RoleReadOnly:
-		p.Statement = []permission{allow("Inbox", s.table, reads...)}
 	}
-	text, _ := json.MarshalIndent(p, "", "  ") //nolint:errchkjson // of texts
+	listed := allow("Outputs", s.contents, "Query")
+	listed.Condition = map[string]any{
+		"ForAllValues:StringEquals": map[string]any{"dynamodb:Attributes": bareOutput},
+		"StringEquals":              map[string]any{"dynamodb:Select": types.SelectSpecificAttributes},
+	}
+	return []permission{allow("Inbox", s.table, reads...), allow("Content", s.contents, examines...), listed}
+}
+
+// Grants implements stores.Granter: the policy of a role, for its tables in every region and account.
+// Runtime needs the rights for the handlers' own tables besides. Readonly lists outputs without their content.
+func (s *Store) Grants(role stores.Role) []string {
+	text, _ := json.MarshalIndent(policy{Version: "2012-10-17", Statement: s.permissions(role)}, "", "  ") //nolint:errchkjson // of texts
 	return []string{string(text)}
 }

@@ -25,6 +25,7 @@ type Store struct {
 	flights flights
 	leases  leases
 	numbers numbers
+	outputs outputNumbers
 	schemas keySchemas
 	known   *sqlstore.Registered
 }

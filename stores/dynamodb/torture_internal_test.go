@@ -21,6 +21,7 @@ import (
 
 	"github.com/millpond-go/millpond/brokers"
 	"github.com/millpond-go/millpond/middleware"
+	"github.com/millpond-go/millpond/middleware/outbox"
 	"github.com/millpond-go/millpond/stores"
 	"github.com/millpond-go/millpond/stores/storetest"
 )
@@ -31,12 +32,29 @@ func (f *faults) unruly(share float64) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.any = func(operation string) fault {
-		if operation != transact && operation != "PutItem" && operation != "UpdateItem" || rand.Float64() > share {
+		if operation != transact && operation != "PutItem" && operation != "UpdateItem" && operation != "BatchWriteItem" || rand.Float64() > share {
 			return nil
 		}
 		return all[rand.IntN(len(all))]
 	}
 }
+
+// collector counts what is published.
+type collector struct {
+	mu  sync.Mutex
+	ids map[string]int
+}
+
+func (c *collector) Publish(_ string, messages ...*message.Message) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, msg := range messages {
+		c.ids[msg.UUID]++
+	}
+	return nil
+}
+
+func (*collector) Close() error { return nil }
 
 // hang lets a request arrive a moment after its client has given it up.
 func hang(f *faults, r *http.Request) (*http.Response, error) {
@@ -53,7 +71,8 @@ func hang(f *faults, r *http.Request) (*http.Response, error) {
 }
 
 // Messages are delivered several times, to several processes at once, by a service whose
-// answers are lost, late or refusals: each has its effect once.
+// answers are lost, late or refusals: each has its effect once, and what it says is published by
+// a relay with the same luck, at least once.
 func TestEffectsAreOnceWhateverTheServiceDoes(t *testing.T) {
 	const (
 		messages   = 60
@@ -66,6 +85,9 @@ func TestEffectsAreOnceWhateverTheServiceDoes(t *testing.T) {
 	handler := Handler(func(ctx context.Context, _ *Tx, msg *message.Message) error {
 		runs.Add(1)
 		if err := writeEffect(ctx, storetest.Effect{Key: string(msg.Payload), Label: "first", Run: 1}); err != nil {
+			return err
+		}
+		if err := outbox.Publisher("").Publish("t", message.NewMessageWithContext(ctx, fmt.Sprintf("%s, run %d", msg.Payload, runs.Load()), nil)); err != nil {
 			return err
 		}
 		if rand.IntN(10) == 0 {
@@ -82,12 +104,19 @@ func TestEffectsAreOnceWhateverTheServiceDoes(t *testing.T) {
 		require.NoError(t, err)
 		in, err := middleware.NewInbox(store, middleware.InboxConfig{
 			Service: consumer.Service, Handler: consumer.Handler, CommitTimeout: time.Second, CacheSize: -1, Logger: slog.New(slog.DiscardHandler),
-			Hold:  middleware.HoldConfig{Limit: 20 * time.Second, MinPause: time.Millisecond, MaxPause: 20 * time.Millisecond},
-			Retry: middleware.RetryPolicy{Placement: stores.PlacementRedelivered, MaxAttempts: 100, MaxUncounted: 1000, Backoff: middleware.BackoffConfig{Min: time.Millisecond, Max: 5 * time.Millisecond}},
+			Hold:    middleware.HoldConfig{Limit: 20 * time.Second, MinPause: time.Millisecond, MaxPause: 20 * time.Millisecond},
+			Outputs: &middleware.Outputs{},
+			Retry:   middleware.RetryPolicy{Placement: stores.PlacementRedelivered, MaxAttempts: 100, MaxUncounted: 1000, Backoff: middleware.BackoffConfig{Min: time.Millisecond, Max: 5 * time.Millisecond}},
 		})
 		require.NoError(t, err)
 		inboxes = append(inboxes, in.Middleware(func(msg *message.Message) ([]*message.Message, error) { return nil, handler(msg) }))
 	}
+	published := &collector{ids: make(map[string]int)}
+	relay, err := outbox.New(b.Store, outbox.Config{Publishers: map[string]message.Publisher{"": published}, Logger: slog.New(slog.DiscardHandler), Keep: true})
+	require.NoError(t, err)
+	ctx, stop := context.WithCancel(t.Context())
+	var relaying sync.WaitGroup
+	relaying.Go(func() { _ = relay.Run(ctx) })
 	var group sync.WaitGroup
 	limit := make(chan struct{}, 16)
 	for i := range messages {
@@ -112,9 +141,19 @@ func TestEffectsAreOnceWhateverTheServiceDoes(t *testing.T) {
 	}
 	group.Wait()
 	b.hanging.Wait()
+	b.faults.mu.Lock()
 	b.faults.any = nil
+	b.faults.mu.Unlock()
+	require.NoError(t, relay.Flush(t.Context()))
+	stop()
+	relaying.Wait()
+	require.Empty(t, b.pending(t))
+	kept, _, err := b.MatchingOutputs(t.Context(), stores.OutputFilter{State: stores.OutputPublished}, 1000)
+	require.NoError(t, err)
+	require.Equal(t, messages, kept, "what was committed was said once")
+	require.Len(t, published.ids, messages)
 	counts := make(map[string]int)
-	_, err := b.mirror.scan(t.Context(), b.mirror.effects, func(i item) error {
+	_, err = b.mirror.scan(t.Context(), b.mirror.effects, func(i item) error {
 		counts[text(i["key"])]++
 		return nil
 	})

@@ -15,8 +15,8 @@ import (
 	"github.com/millpond-go/millpond/stores"
 )
 
-// MaxOperations is how many operations a handler has in its transaction: one of the 100 that
-// the service allows is the inbox's.
+// MaxOperations is how many operations a handler has in its transaction, and outputs with them:
+// one of the 100 that the service allows is the inbox's.
 const MaxOperations = 99
 
 // Errors of [Tx]. An attempt that has met one cannot be committed, whether or not the handler
@@ -39,6 +39,8 @@ type Tx struct {
 	mu      sync.Mutex
 	over    bool
 	items   []types.TransactWriteItem
+	said    []said
+	bytes   int   // of what is said
 	refused error // the first
 }
 
@@ -89,7 +91,7 @@ func (t *Tx) refuse(ctx context.Context, i types.TransactWriteItem) error {
 	switch {
 	case table == t.store.table || table == t.store.contents:
 		return fmt.Errorf("%w: %s", ErrOwnTable, table)
-	case len(t.items) == MaxOperations:
+	case len(t.items)+len(t.said) == MaxOperations:
 		return ErrTooMany
 	}
 	same := func(o types.TransactWriteItem) bool { other, _, _ := target(o); return other == table }
@@ -116,11 +118,11 @@ func (t *Tx) refuse(ctx context.Context, i types.TransactWriteItem) error {
 }
 
 // end takes no more operations, and returns those that were taken and the first refusal.
-func (t *Tx) end() (refused error, items []types.TransactWriteItem) { //nolint:revive,staticcheck // it is no error of this call
+func (t *Tx) end() (refused error, items []types.TransactWriteItem, outputs []said) { //nolint:revive,staticcheck // it is no error of this call
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.over = true
-	return t.refused, t.items
+	return t.refused, t.items, t.said
 }
 
 // target returns the name of an operation's table and the key of its item; with put, all of it.

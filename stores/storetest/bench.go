@@ -27,6 +27,7 @@ type bench struct {
 	h      *Harness
 	db     *Database
 	strict bool // transactions may fail to serialize
+	keys   keysOfOutputs
 	ctx    context.Context
 }
 
@@ -106,6 +107,7 @@ func (b *bench) register(store stores.Store, c stores.Consumer) {
 	if err := store.Register(b.ctx, stores.Registration{Consumer: c, Topic: topic}); err != nil {
 		b.tb.Fatalf("Register(%s): %v", c, err)
 	}
+	b.keys.none = store.Capabilities().OutputsUnordered
 }
 
 // claimFor returns the claim of a message with that id and payload.

@@ -27,7 +27,8 @@ func outputChecks(h *Harness) []check {
 		{name: "none after the end", run: func(b *bench) { b.outputsAfterTheEnd() }},
 		{name: "their numbers are drawn last", run: func(b *bench) { b.outputsLast() }},
 		{name: "an order key has one writer", run: func(b *bench) { b.outputsOneWriter() }},
-		{name: "ten thousand of one attempt", run: func(b *bench) { b.outputsMany() }},
+		{name: "many of one attempt", run: func(b *bench) { b.outputsMany() }},
+		{name: "more than fit", run: func(b *bench) { b.outputsTooMany() }},
 		{name: "large ones", run: func(b *bench) { b.outputsLarge() }},
 		{name: "a takeover says something", run: func(b *bench) { b.outputsOfATakeover() }},
 		{name: "through the inbox", run: func(b *bench) { b.outputsThroughInbox() }},
@@ -39,11 +40,7 @@ func outputChecks(h *Harness) []check {
 func (b *bench) openBoth() (stores.Store, stores.Outbox) {
 	b.tb.Helper()
 	store := b.open()
-	outbox, ok := store.(stores.Outbox)
-	if !ok {
-		b.tb.Fatalf("a %T is no stores.Outbox", store)
-	}
-	return store, outbox
+	return store, b.outboxOf(store)
 }
 
 func (b *bench) emitter(attempt stores.Attempt) stores.Emitter {
@@ -57,6 +54,11 @@ func (b *bench) emitter(attempt stores.Attempt) stores.Emitter {
 
 func (b *bench) emit(attempt stores.Attempt, outputs ...stores.Output) {
 	b.tb.Helper()
+	for i := range outputs {
+		if b.keys.none {
+			outputs[i].OrderKey = nil
+		}
+	}
 	if err := b.emitter(attempt).Emit(outputs); err != nil {
 		b.tb.Fatalf("Emit: %v", err)
 	}
@@ -108,8 +110,8 @@ func (b *bench) outputsContent() {
 		{ID: "A", Destination: "über", Payload: nil},
 		{ID: "a", Topic: "1000", Payload: []byte{}},
 		{ID: "a ?$1", Topic: "what? it's $1", Payload: []byte("\x00\xff'\\\"?$1")},
-		{ID: "id \x00\xff", OrderKey: []byte("k\x00\xff"), Type: "OrderPlaced ü?", Metadata: map[string]string{"n\xff": "\x00v", "ü?": ""}, Payload: []byte("p")},
-		{ID: strings.Repeat("i", stores.MaxIDBytes), OrderKey: []byte(strings.Repeat("k", stores.MaxOrderKeyBytes)), Codec: "codec", Payload: []byte("o")},
+		{ID: "id \x00\xff", OrderKey: b.keys.of("k\x00\xff"), Type: "OrderPlaced ü?", Metadata: map[string]string{"n\xff": "\x00v", "ü?": ""}, Payload: []byte("p")},
+		{ID: strings.Repeat("i", stores.MaxIDBytes), OrderKey: b.keys.of(strings.Repeat("k", stores.MaxOrderKeyBytes)), Codec: "codec", Payload: []byte("o")},
 		{ID: "traced", TraceParent: trace, Metadata: map[string]string{"traceparent": trace.String()}, Payload: []byte("t")},
 	}
 	for i := range outputs {
@@ -197,7 +199,7 @@ func (b *bench) outputsOneWriter() {
 	var first, other stores.Attempt
 	done := make(chan error, 1)
 	err := b.h.Transact(b.ctx, store, func(publisher func(stores.PublisherConfig) message.Publisher) error {
-		if err := publisher(stores.PublisherConfig{OrderKey: byOrderMetadata}).Publish(topic, messagesOf("a/k")...); err != nil {
+		if err := publisher(stores.PublisherConfig{OrderKey: b.keys.byOrderMetadata}).Publish(topic, messagesOf("a/k")...); err != nil {
 			return err
 		}
 		other = b.win(store, claimFor("other", "p"))
@@ -224,24 +226,41 @@ func (b *bench) outputsOneWriter() {
 
 func (b *bench) outputsMany() {
 	store, outbox := b.openBoth()
-	const many = 10_000
-	ids := make([]string, many)
-	for i := range ids {
-		ids[i] = fmt.Sprintf("%d/k%d", i, i%7)
-	}
+	ids := b.manyIDs()
 	a := b.win(store, claimFor("first", "p"))
 	b.emit(a, outputsOf(ids...)...)
 	b.commit(a)
 	if got := b.allWaiting(outbox); !slices.Equal(got, ids) {
-		b.tb.Errorf("%d of %d are there, in order: %v", len(got), many, slices.Equal(got, ids[:min(len(got), many)]))
+		b.tb.Errorf("%d of %d are there, in order: %v", len(got), len(ids), slices.Equal(got, ids[:min(len(got), len(ids))]))
 	}
+}
+
+// outputsTooMany: of a call that does not fit nothing is taken, and the attempt is as it was.
+func (b *bench) outputsTooMany() {
+	store, outbox := b.openBoth()
+	if b.h.MaxOutputs == 0 {
+		b.tb.Log("not checked: the database takes any number")
+		return
+	}
+	a := b.win(store, claimFor("first", "p"))
+	b.emit(a, outputsOf("a", "b")...)
+	many := outputsOf(b.manyIDs()[:b.h.MaxOutputs-1]...)
+	large := outputsOf("large")
+	large[0].Payload = make([]byte, b.h.MaxOutputBytes+1)
+	for i := range many {
+		many[i].OrderKey = nil
+	}
+	wantErr(b.tb, "one too many", b.emitter(a).Emit(many), stores.ErrTooLarge)
+	wantErr(b.tb, "one too large", b.emitter(a).Emit(large), stores.ErrTooLarge)
+	b.commit(a)
+	b.waiting(outbox, nil, "a", "b")
 }
 
 func (b *bench) outputsLarge() {
 	store, outbox := b.openBoth()
 	outputs := outputsOf("a/k", "b", "c/k")
-	outputs[0].Payload = slices.Repeat([]byte("large\x00"), 1<<18)
-	outputs[2].Payload = slices.Repeat([]byte("\xfflarge"), 1<<16)
+	outputs[0].Payload = b.large("large\x00")
+	outputs[2].Payload = b.large("\xfflarge")[:1<<16]
 	a := b.win(store, claimFor("first", "p"))
 	b.write(a, Effect{Key: "first", Label: "first", Run: 1})
 	b.emit(a, outputs...)

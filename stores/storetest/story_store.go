@@ -47,7 +47,7 @@ func (s *story) attempt(attempt stores.Attempt) error {
 	s.b.within(patience, s.name+": ending the attempt", func() {
 		if err == nil {
 			if s.says() {
-				err = s.b.emitter(attempt).Emit([]stores.Output{{ID: s.name, Topic: topic, OrderKey: []byte("key")}})
+				err = s.b.emitter(attempt).Emit([]stores.Output{{ID: s.name, Topic: topic, OrderKey: s.b.keys.of("key")}})
 			}
 			if err != nil && !errors.Is(err, stores.ErrTxClosed) {
 				s.errorf("Emit: %v", err)

@@ -1,0 +1,235 @@
+package dynamodb
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
+
+	"github.com/millpond-go/millpond/internal/sqlstore"
+	"github.com/millpond-go/millpond/stores"
+)
+
+var _ stores.OutboxInspector = (*Store)(nil)
+
+var outputKinds = map[stores.OutputState]byte{
+	stores.OutputPending: kindOutput, stores.OutputFailed: kindFailed, stores.OutputPublished: kindPublished,
+}
+
+// bareOutput is what lists have of outputs: all but their content.
+var bareOutput = []string{"pk", "sk", "num", "mid", "dst", "top", "typ", "cdc", "tp", "siz", "att", "err", "end"}
+
+// bareNames are names for them, since some are words of the service's.
+func bareNames() (expression string, names map[string]string) {
+	names = make(map[string]string, len(bareOutput))
+	for _, name := range bareOutput {
+		names["#"+name] = name
+	}
+	return "#" + strings.Join(bareOutput, ", #"), names
+}
+
+func outputRow(state stores.OutputState, i item) stores.OutputRow {
+	o := outputOf(i)
+	return stores.OutputRow{
+		Output: o.Output, State: state, Number: o.Number, Attempts: o.Attempts, Error: text(i["err"]), Bytes: int(integer(i["siz"])),
+		CreatedAt: o.CreatedAt, EndedAt: instant(integer(i["end"])), Unreadable: o.Err,
+	}
+}
+
+// matchingOutputs yields the outputs that match a filter, without their content.
+func (s *Store) matchingOutputs(ctx context.Context, f stores.OutputFilter, in span, yield func(stores.OutputRow) bool) error {
+	kind, ok := outputKinds[f.State]
+	if !ok {
+		return fmt.Errorf("dynamodb: %q is no state of outputs: use %q, %q or %q", f.State, stores.OutputPending, stores.OutputFailed, stores.OutputPublished)
+	}
+	if len(f.Numbers) > 0 {
+		in.above = max(in.above, slices.Min(f.Numbers)-1)
+		if last := slices.Max(f.Numbers); in.below == 0 || in.below > last+1 {
+			in.below = last + 1
+		}
+	}
+	return s.outputsOf(ctx, outputsIn{span: in, kind: kind, bare: true}, func(i item) bool {
+		o := outputRow(f.State, i)
+		at := o.EndedAt
+		if f.State == stores.OutputPending {
+			at = o.CreatedAt
+		}
+		matches := (f.Destination == nil || *f.Destination == o.Destination) && (f.Topic == "" || f.Topic == o.Topic) && (f.Type == "" || f.Type == o.Type) &&
+			(f.ErrorContains == "" || strings.Contains(o.Error, f.ErrorContains)) && (f.ID == "" || f.ID == o.ID) && f.OrderKey == nil &&
+			(f.Numbers == nil || slices.Contains(f.Numbers, o.Number)) && (f.Since.IsZero() || !at.Before(f.Since)) && (f.Until.IsZero() || at.Before(f.Until))
+		return !matches || yield(o)
+	})
+}
+
+// Outputs implements stores.OutboxInspector.
+func (s *Store) Outputs(ctx context.Context, q stores.OutputQuery) ([]stores.OutputRow, error) {
+	if err := s.listing(ctx, q.Limit); err != nil {
+		return nil, err
+	}
+	var found []stores.OutputRow
+	err := s.matchingOutputs(ctx, q.OutputFilter, span{below: q.Before}, func(o stores.OutputRow) bool {
+		found = append(found, o)
+		return len(found) < q.Limit
+	})
+	return found, err
+}
+
+// Output implements stores.OutboxInspector. An output that moves meanwhile is looked for in the
+// order in which outputs move.
+func (s *Store) Output(ctx context.Context, number int64) (stores.OutputRow, error) {
+	if err := s.ready(ctx); err != nil {
+		return stores.OutputRow{}, err
+	}
+	for _, state := range []stores.OutputState{stores.OutputPending, stores.OutputFailed, stores.OutputPublished} {
+		i, err := s.getFrom(ctx, s.contents, outputKey(outputKinds[state], number))
+		if err != nil || len(i) > 0 {
+			return outputRow(state, i), err
+		}
+	}
+	return stores.OutputRow{}, fmt.Errorf("dynamodb: %w", stores.ErrNotFound)
+}
+
+// MatchingOutputs implements stores.OutboxInspector.
+func (s *Store) MatchingOutputs(ctx context.Context, f stores.OutputFilter, limit int) (n int, highest int64, err error) {
+	if err := s.listing(ctx, limit); err != nil {
+		return 0, 0, err
+	}
+	err = s.matchingOutputs(ctx, f, span{}, func(o stores.OutputRow) bool {
+		highest = max(highest, o.Number)
+		n++
+		return n < limit
+	})
+	return n, highest, err
+}
+
+// OutputCounts implements stores.OutboxInspector. What was written just now may be missing.
+func (s *Store) OutputCounts(ctx context.Context, limit int, states ...stores.OutputState) (counts []stores.OutputCount, err error) {
+	if err := s.listing(ctx, limit); err != nil {
+		return nil, err
+	}
+	now, err := s.clock.now()
+	if err != nil {
+		return nil, err
+	}
+	for _, state := range states {
+		kind, ok := outputKinds[state]
+		if !ok {
+			return nil, fmt.Errorf("dynamodb: %q is no state of outputs", state)
+		}
+		n, by := 0, make(map[string]*stores.OutputCount)
+		err := s.outputsOf(ctx, outputsIn{span: span{ascending: true}, kind: kind, bare: true, behind: true}, func(i item) bool {
+			o := outputRow(state, i)
+			c := by[o.Destination]
+			if c == nil {
+				c = &stores.OutputCount{State: state, Destination: o.Destination}
+				by[o.Destination] = c
+			}
+			at := o.EndedAt
+			if state == stores.OutputPending {
+				at = o.CreatedAt
+			}
+			c.N, c.Age = c.N+1, max(c.Age, instant(now).Sub(at))
+			n++
+			return n < limit
+		})
+		if err != nil {
+			return nil, err
+		}
+		for _, c := range by {
+			c.More = n >= limit
+			counts = append(counts, *c)
+		}
+	}
+	slices.SortStableFunc(counts, func(a, b stores.OutputCount) int {
+		return cmp.Or(cmp.Compare(slices.Index(states, a.State), slices.Index(states, b.State)), cmp.Compare(a.Destination, b.Destination))
+	})
+	return counts, nil
+}
+
+// ChangeOutputs implements stores.OutboxInspector. Each output is changed in a transaction of its
+// own, with its entry in the audit.
+func (s *Store) ChangeOutputs(ctx context.Context, c stores.OutputChange) (stores.Changed, error) {
+	if err := s.listing(ctx, c.Limit); err != nil {
+		return stores.Changed{}, err
+	}
+	after, err := sqlstore.OutputRuling(c.Verb, c.Filter.State)
+	if err != nil {
+		return stores.Changed{}, fmt.Errorf("dynamodb: %w", err)
+	}
+	in := span{above: c.After, ascending: true}
+	if c.UpTo > 0 {
+		in.below = c.UpTo + 1
+	}
+	var rows []stores.OutputRow
+	err = s.matchingOutputs(ctx, c.Filter, in, func(o stores.OutputRow) bool {
+		rows = append(rows, o)
+		return len(rows) < c.Limit
+	})
+	if err != nil {
+		return stores.Changed{}, err
+	}
+	done := stores.Changed{Next: c.After, Done: len(rows) < c.Limit}
+	for _, o := range rows {
+		done.Next = o.Number
+		err := s.changeOutput(ctx, c, o, after)
+		switch {
+		case errors.Is(err, stores.ErrChanged):
+			done.Busy++
+		case err != nil:
+			return stores.Changed{}, err
+		default:
+			done.Changed++
+		}
+	}
+	return done, nil
+}
+
+func (s *Store) changeOutput(ctx context.Context, c stores.OutputChange, o stores.OutputRow, after string) error {
+	from := outputKey(outputKinds[o.State], o.Number)
+	writes := []types.TransactWriteItem{s.leaving(from)}
+	var err error
+	if c.Verb == stores.VerbRetryOutput {
+		writes, err = s.pendingAgain(ctx, from, o.Number)
+	} else if c.Verb == stores.VerbReplayOutput {
+		writes, err = s.replaying(ctx, from)
+	}
+	if err != nil {
+		return err
+	}
+	return s.transact(ctx, stores.AuditEntry{
+		Verb: c.Verb, Actor: c.Actor, Reason: c.Reason, MessageID: []byte(o.ID), Number: o.Number, Before: string(o.State), After: after,
+	}, nil, writes...)
+}
+
+// pendingAgain puts an output back into the outbox, under a number.
+func (s *Store) pendingAgain(ctx context.Context, from item, number int64) ([]types.TransactWriteItem, error) {
+	o, err := s.getFrom(ctx, s.contents, from)
+	if err == nil && len(o) == 0 {
+		err = fmt.Errorf("dynamodb: %w", stores.ErrChanged)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return s.moving(o, kindOutput, number, func(i item) { delete(i, "att"); delete(i, "err"); delete(i, "end") }), nil
+}
+
+// replaying puts a copy of an output into the outbox, under a new number.
+func (s *Store) replaying(ctx context.Context, from item) ([]types.TransactWriteItem, error) {
+	now, err := s.clock.now()
+	if err != nil {
+		return nil, err
+	}
+	writes, err := s.pendingAgain(ctx, from, s.outputs.draw(now, 1))
+	if err != nil {
+		return nil, err
+	}
+	stays := writes[0].Delete
+	writes[0] = types.TransactWriteItem{ConditionCheck: &types.ConditionCheck{TableName: stays.TableName, Key: stays.Key, ConditionExpression: stays.ConditionExpression}}
+	writes[1].Put.ConditionExpression = aws.String("attribute_not_exists(pk)")
+	return writes, nil
+}

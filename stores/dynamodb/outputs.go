@@ -1,0 +1,209 @@
+package dynamodb
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"time"
+
+	"github.com/ThreeDotsLabs/watermill/message"
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
+
+	"github.com/millpond-go/millpond/internal/producer"
+	"github.com/millpond-go/millpond/internal/sqlstore"
+	"github.com/millpond-go/millpond/stores"
+)
+
+// Outputs are items of the table with the content, in the transaction that says them. The kind in their
+// key is their state. Each number is in one of some partitions, so that a relay asks few.
+
+const (
+	outputBits  = 22         // of a number, behind the second: the first of a second is random. Together 53, which JSON's readers keep
+	outputEpoch = 1767225600 // 2026
+
+	outputPartitions = 8 // each has as many buckets
+
+	// maxOutputs is what the outputs of a transaction have together: the service takes 4 MB, and
+	// the message has an item, too.
+	maxOutputs = 4<<20 - 8<<10
+	outputBase = 300 // bytes of an item beside its texts
+)
+
+var _ stores.Emitter = (*attempt)(nil)
+
+// said is an output that waits for its number.
+type said struct {
+	*stores.Output
+
+	packed []byte
+}
+
+// outputKey is that of an output in a state.
+func outputKey(kind byte, number int64) item {
+	return key(kind, []byte{byte(bucketOf(number) / (stores.OutboxBuckets / outputPartitions))}, number8(number)) //nolint:gosec // it is small
+}
+
+func bucketOf(number int64) int64 { return number % stores.OutboxBuckets }
+
+// saidAt is the second in which an output was said, as its number has it.
+func saidAt(number int64) time.Time { return time.Unix(number>>outputBits+outputEpoch, 0) }
+
+// numberAt is the smallest number of a time in microseconds.
+func numberAt(micros int64) int64 { return max(micros/1e6-outputEpoch, 0) << outputBits }
+
+// outputNumbers draws numbers, which have the time and grow within a process. Two processes may draw
+// the same, though hardly ever.
+type outputNumbers struct {
+	mu   sync.Mutex
+	last int64
+}
+
+// draw returns the first of n numbers that follow each other.
+func (o *outputNumbers) draw(now int64, n int) int64 {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	first := max(numberAt(now)+rand.Int64N(1<<outputBits), o.last+1) //nolint:gosec // it keeps no secret
+	o.last = first + int64(n) - 1
+	return first
+}
+
+// skip leaves the neighbourhood of another process's numbers.
+func (o *outputNumbers) skip() {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.last += rand.Int64N(1 << (outputBits - 4)) //nolint:gosec // it keeps no secret
+}
+
+// put is an output's item in the outbox.
+func (o said) put(table *string, number int64) types.TransactWriteItem {
+	i := outputKey(kindOutput, number)
+	i["num"], i["mid"], i["siz"], i["b"] = num(number), bin([]byte(o.ID)), num(int64(len(o.packed)-len(nothing))), bin(o.packed)
+	for name, value := range map[string]string{"dst": o.Destination, "top": o.Topic, "typ": o.Type, "cdc": sqlstore.Text(o.Codec, maxWordBytes)} {
+		if value != "" {
+			i[name] = str(value)
+		}
+	}
+	if trace := sqlstore.TraceBytes(&o.TraceParent); trace != nil {
+		i["tp"] = bin(trace)
+	}
+	return types.TransactWriteItem{Put: &types.Put{TableName: table, Item: i, ConditionExpression: aws.String("attribute_not_exists(pk)")}}
+}
+
+// outputOf reads an item, with its content if that was asked for.
+func outputOf(i item) stores.PendingOutput {
+	number := integer(i["num"])
+	o := stores.PendingOutput{
+		Output: stores.Output{
+			ID: string(blob(i["mid"])), Destination: text(i["dst"]), Topic: text(i["top"]), Type: text(i["typ"]), Codec: text(i["cdc"]),
+		},
+		Number: number, Bucket: bucketOf(number), Attempts: int(integer(i["att"])), CreatedAt: saidAt(number),
+	}
+	copy(o.TraceParent[:], blob(i["tp"]))
+	if packed := blob(i["b"]); packed != nil {
+		content := unpack(packed)
+		o.Metadata, o.Payload, o.Err = content.metadata, content.payload, content.err
+	}
+	return o
+}
+
+// say takes outputs, all or none.
+func (t *Tx) say(outputs []stores.Output) error {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.over {
+		return fmt.Errorf("dynamodb: %w", stores.ErrTxClosed)
+	}
+	size, all := t.bytes, t.said
+	for i := range outputs {
+		o := said{Output: &outputs[i]}
+		err := o.Validate()
+		if err == nil && len(o.OrderKey) > 0 {
+			err = fmt.Errorf("%w: leave OrderKey out, or use another store", stores.ErrUnordered)
+		}
+		if err == nil {
+			o.packed, err = pack(o.Metadata, stores.Facts{}, o.Payload)
+		}
+		size += len(o.packed) + len(o.ID) + len(o.Destination) + len(o.Topic) + len(o.Type) + outputBase
+		switch {
+		case err != nil:
+		case len(o.packed) > maxPart:
+			err = fmt.Errorf("%w: metadata and payload have %d bytes, and an item takes %d", stores.ErrTooLarge, len(o.packed), maxPart)
+		case size > maxOutputs:
+			err = fmt.Errorf("%w: a transaction takes 4 MB", stores.ErrTooLarge)
+		case len(t.items)+len(all) == MaxOperations:
+			err = fmt.Errorf("%w: %w, and each output is one", stores.ErrTooLarge, ErrTooMany)
+		}
+		if err != nil {
+			return fmt.Errorf("dynamodb: output %d of %d: %w", i+1, len(outputs), err)
+		}
+		all = append(all, o)
+	}
+	t.bytes, t.said = size, all
+	return nil
+}
+
+// operations are what is sent: the caller's, and the outputs with their numbers.
+func (s *Store) operations(items []types.TransactWriteItem, outputs []said) ([]types.TransactWriteItem, error) {
+	if len(outputs) == 0 {
+		return items, nil
+	}
+	now, err := s.clock.now()
+	if err != nil {
+		return nil, err
+	}
+	number := s.outputs.draw(now, len(outputs))
+	for i, o := range outputs {
+		items = append(items, o.put(&s.contents, number+int64(i)))
+	}
+	return items, nil
+}
+
+// Emit implements stores.Emitter.
+func (a *attempt) Emit(outputs []stores.Output) error { return a.tx.say(outputs) }
+
+// NewPublisher returns a publisher for one transaction, of a handler or of [Store.Transact]: the
+// relay of package middleware/outbox publishes its messages if that commits, and else nobody does.
+//
+// Messages without a UUID get one. A message that the transaction cannot take is an error that
+// wraps stores.ErrInvalidOutput, stores.ErrTooLarge or stores.ErrUnordered, and leaves it as it was.
+func NewPublisher(tx *Tx, c stores.PublisherConfig) message.Publisher {
+	return producer.New(string(pkg), tx, c, func(_ context.Context, tx *Tx, outputs []stores.Output, _ bool) error { return tx.say(outputs) })
+}
+
+// Transact carries out what f adds to a transaction, if f returns nil, in one request with what it says by
+// [NewPublisher]. It is for programs that publish outside of handlers. An error that wraps
+// stores.ErrUnavailable leaves open whether the request was carried out.
+func (s *Store) Transact(ctx context.Context, f func(tx *Tx) error) error {
+	tx := &Tx{store: s}
+	err := f(tx)
+	refused, items, outputs := tx.end()
+	if err == nil {
+		err = refused
+	}
+	if err == nil {
+		err = s.ready(ctx)
+	}
+	if err != nil {
+		return err
+	}
+	for {
+		all, err := s.operations(items, outputs)
+		if err != nil || len(all) == 0 {
+			return err
+		}
+		_, err = s.client.TransactWriteItems(ctx, &dynamodb.TransactWriteItemsInput{TransactItems: all})
+		failed := conditionOf(err, items, 0)
+		switch {
+		case err == nil:
+			return nil
+		case failed == nil:
+			return s.explain(ctx, err)
+		case failed.Table != "":
+			return fmt.Errorf("%w: %w", failed, err)
+		}
+		s.outputs.skip()
+	}
+}
