@@ -14,7 +14,7 @@ import (
 )
 
 func TestDoctor(t *testing.T) {
-	onStores(t, func(t *testing.T, w *world) {
+	onEveryStore(t, func(t *testing.T, w *world) {
 		require.NotContains(t, w.ok("doctor"), "warning")
 		require.Contains(t, w.errB.String(), "nothing was found that weakens a promise")
 		w.fails(1, charge, "card refused")

@@ -112,87 +112,64 @@ func (x *Examining) numbers(ctx context.Context, text string, into ...any) error
 	return err
 }
 
-// maxClockDifference is more than a round trip and a synchronized clock explain.
-const maxClockDifference = 5 * time.Second
-
 func clock(ctx context.Context, x *Examining, add Adder) error {
 	var micros int64
 	before := x.Now()
 	if err := x.numbers(ctx, `SELECT {us}{now}{/us}`, &micros); err != nil {
 		return err
 	}
-	after := x.Now()
-	theirs := time.UnixMicro(micros)
-	ahead := max(before.Sub(theirs), theirs.Sub(after))
-	if ahead > maxClockDifference {
-		add(stores.SeverityWarning, fmt.Sprintf("the clocks of this machine and of the server differ by %v", ahead.Round(time.Second)),
-			"times of messages that this machine writes cannot be compared with those of the store", "synchronize both, as by chrony or timesyncd")
-	}
+	FindClocks(add, before, x.Now(), time.UnixMicro(micros))
 	return nil
 }
 
 // oldest returns the number of rows, and the age of the oldest.
-func (x *Examining) oldest(ctx context.Context, column, from string) (n int64, age time.Duration, err error) {
+func (x *Examining) oldest(ctx context.Context, column, from string) (w Waits, err error) {
 	var at *int64
 	var now int64
-	err = x.numbers(ctx, `SELECT count(*), {us}min(`+column+`){/us}, {us}{now}{/us} FROM {schema.}{prefix}`+from, &n, &at, &now)
+	err = x.numbers(ctx, `SELECT count(*), {us}min(`+column+`){/us}, {us}{now}{/us} FROM {schema.}{prefix}`+from, &w.N, &at, &now)
 	if at != nil {
-		age = time.Duration(now-*at) * time.Microsecond
+		w.Age = (time.Duration(now-*at) * time.Microsecond).Round(time.Second)
 	}
-	return n, age.Round(time.Second), err
+	return w, err
 }
 
 func overdue(ctx context.Context, x *Examining, add Adder) error {
-	n, age, err := x.oldest(ctx, "due_at", "failure WHERE status = 3 AND placement = 1 AND due_at <= {now}")
-	if err == nil && n > 0 && age >= x.Overdue {
-		add(stores.SeverityWarning, fmt.Sprintf("%d retries are due, the oldest since %v", n, age), "no retry worker takes them, or too few do",
-			"start a process of the service without retry_worker.off, or raise retry_worker.concurrency")
+	due, err := x.oldest(ctx, "due_at", "failure WHERE status = 3 AND placement = 1 AND due_at <= {now}")
+	if err == nil {
+		FindOverdue(add, due, x.Overdue)
 	}
 	return err
 }
 
 func waiting(ctx context.Context, x *Examining, add Adder) error {
-	for _, k := range []struct{ what, column, from, fix string }{
-		{"messages are pending, the first failed", "first_at", "failure WHERE status = 3", "millpond cause ls"},
-		{"messages have failed for good, the first", "first_at", "failure WHERE status = 4", "millpond cause ls, and millpond msg retry or discard"},
-		{"messages are held in quarantine, the first", "first_at", "quarantine WHERE status = 'held'", "millpond quarantine ls, and release or reject"},
+	for _, k := range []struct{ status, column, from string }{
+		{stores.StatusPending.String(), "first_at", "failure WHERE status = 3"},
+		{stores.StatusFailed.String(), "first_at", "failure WHERE status = 4"},
+		{Quarantined, "first_at", "quarantine WHERE status = 'held'"},
 	} {
-		n, age, err := x.oldest(ctx, k.column, k.from)
+		w, err := x.oldest(ctx, k.column, k.from)
 		if err != nil {
 			return err
 		}
-		if n > 0 {
-			add(stores.SeverityNote, fmt.Sprintf("%d %s %v ago", n, k.what, age), "they wait for somebody", k.fix)
-		}
+		FindWaiting(add, k.status, w)
 	}
 	return nil
 }
 
 func outboxBacklog(ctx context.Context, x *Examining, add Adder) error {
-	n, age, err := x.oldest(ctx, "created_at", "outbox")
+	pending, err := x.oldest(ctx, "created_at", "outbox")
 	if err != nil {
 		return err
-	}
-	if n > 0 && age >= x.Overdue {
-		add(stores.SeverityWarning, fmt.Sprintf("%d outputs wait to be published, the oldest since %v", n, age), "a relay is missing, too slow, or refused by its destination",
-			"run a relay for this store, and look at its log")
 	}
 	var owned int64
 	if err := x.numbers(ctx, `SELECT count(*) FROM {schema.}{prefix}lease WHERE name = 'outbox' AND {until} > {now}`, &owned); err != nil {
 		return err
 	}
-	if n > 0 && owned < stores.OutboxBuckets {
-		add(stores.SeverityWarning, fmt.Sprintf("%d of the %d buckets of the outbox have no owner", stores.OutboxBuckets-owned, stores.OutboxBuckets), "nobody publishes the outputs in them",
-			"run a relay for this store")
+	failed, err := x.oldest(ctx, "failed_at", "outbox_failed")
+	if err == nil {
+		FindOutbox(add, pending, x.Overdue, owned, failed)
 	}
-	failed, age, err := x.oldest(ctx, "failed_at", "outbox_failed")
-	if err != nil {
-		return err
-	}
-	if failed > 0 {
-		add(stores.SeverityNote, fmt.Sprintf("%d outputs were refused for good, the first %v ago", failed, age), "those that block their order key keep others waiting", "")
-	}
-	return nil
+	return err
 }
 
 // numbers compares the numbers drawn so far with the largest possible ones. A failure's number

@@ -1,0 +1,77 @@
+package sqlstore
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/millpond-go/millpond/stores"
+)
+
+// Waits is how many there are of what waits, and for how long the first one does. More: at least
+// so many.
+type Waits struct {
+	N    int64
+	Age  time.Duration
+	More bool
+}
+
+// String returns how many there are.
+func (w Waits) String() string {
+	if w.More {
+		return fmt.Sprintf("%d or more", w.N)
+	}
+	return fmt.Sprint(w.N)
+}
+
+// maxClockDifference is more than a round trip and a synchronized clock explain.
+const maxClockDifference = 5 * time.Second
+
+// FindClocks compares the server's time with this machine's, before and after it was asked for.
+func FindClocks(add Adder, before, after, theirs time.Time) {
+	ahead := max(before.Sub(theirs), theirs.Sub(after))
+	if ahead > maxClockDifference {
+		add(stores.SeverityWarning, fmt.Sprintf("the clocks of this machine and of the server differ by %v", ahead.Round(time.Second)),
+			"times of messages that this machine writes cannot be compared with those of the store", "synchronize both, as by chrony or timesyncd")
+	}
+}
+
+// FindOverdue judges retries that are due, by how late they may be.
+func FindOverdue(add Adder, due Waits, may time.Duration) {
+	if due.N > 0 && due.Age >= may {
+		add(stores.SeverityWarning, fmt.Sprintf("%v retries are due, the oldest since %v", due, due.Age), "no retry worker takes them, or too few do",
+			"start a process of the service without retry_worker.off, or raise retry_worker.concurrency")
+	}
+}
+
+// FindWaiting says what waits for somebody: messages that are pending, failed or quarantined.
+func FindWaiting(add Adder, status string, w Waits) {
+	what, fix := "are pending, the first failed", "millpond cause ls"
+	switch status {
+	case stores.StatusFailed.String():
+		what, fix = "have failed for good, the first", "millpond cause ls, and millpond msg retry or discard"
+	case Quarantined:
+		what, fix = "are held in quarantine, the first", "millpond quarantine ls, and release or reject"
+	}
+	if w.N > 0 {
+		add(stores.SeverityNote, fmt.Sprintf("%v messages %s %v ago", w, what, w.Age), "they wait for somebody", fix)
+	}
+}
+
+// Quarantined is the status of messages in quarantine, as it is counted.
+const Quarantined = "quarantined"
+
+// FindOutbox judges what waits to be published, by how late it may be, how many buckets have an owner,
+// and the dead letters.
+func FindOutbox(add Adder, pending Waits, may time.Duration, owned int64, failed Waits) {
+	if pending.N > 0 && pending.Age >= may {
+		add(stores.SeverityWarning, fmt.Sprintf("%v outputs wait to be published, the oldest since %v", pending, pending.Age), "a relay is missing, too slow, or refused by its destination",
+			"run a relay for this store, and look at its log")
+	}
+	if pending.N > 0 && owned < stores.OutboxBuckets {
+		add(stores.SeverityWarning, fmt.Sprintf("%d of the %d buckets of the outbox have no owner", stores.OutboxBuckets-owned, stores.OutboxBuckets), "nobody publishes the outputs in them",
+			"run a relay for this store")
+	}
+	if failed.N > 0 {
+		add(stores.SeverityNote, fmt.Sprintf("%v outputs were refused for good, the first %v ago", failed, failed.Age), "those that block their order key keep others waiting", "")
+	}
+}
