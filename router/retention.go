@@ -77,7 +77,7 @@ func (r *run) sweep(parts []part) ([]part, error) {
 	case !ok && c.Off():
 		return parts, nil
 	case !ok:
-		return nil, errors.New("router: retention: the store cannot purge: remove the section")
+		return nil, errors.New("router: retention: the store cannot purge: remove the section; on DynamoDB set retention=720h in store.url, for its time to live")
 	}
 	sweeper, err := retention.New(store, c)
 	if err != nil {

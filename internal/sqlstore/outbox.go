@@ -8,6 +8,7 @@ import (
 	"hash/fnv"
 	"slices"
 	"strings"
+	"sync/atomic"
 
 	"github.com/millpond-go/millpond/stores"
 )
@@ -27,11 +28,19 @@ var insertSizes = []int{256, 16, 1}
 const maxInsertBytes = 1 << 20
 
 // CheckOutputs implements stores.OutputChecker.
-func (s Store) CheckOutputs(check func(destination, topic string) error) { s.t.refuses.Store(&check) }
+func (s Store) CheckOutputs(check func(destination, topic string) error) { s.t.refuses.Set(check) }
 
-// check returns why outputs for a destination and topic are refused.
-func (t *Tables) check(destination, topic string) error {
-	check := t.refuses.Load()
+// OutputCheck is the check that a store was given; see stores.OutputChecker.
+type OutputCheck struct {
+	asked atomic.Pointer[func(destination, topic string) error]
+}
+
+// Set implements stores.OutputChecker's CheckOutputs.
+func (c *OutputCheck) Set(check func(destination, topic string) error) { c.asked.Store(&check) }
+
+// Check returns why outputs for a destination and topic are refused.
+func (c *OutputCheck) Check(destination, topic string) error {
+	check := c.asked.Load()
 	if check == nil || *check == nil {
 		return nil
 	}
@@ -60,7 +69,7 @@ func (t *Tables) Emit(ctx context.Context, tx Sender, outputs []stores.Output, l
 			err = stores.ErrUnordered
 		}
 		if err == nil {
-			err = t.check(o.Destination, o.Topic)
+			err = t.refuses.Check(o.Destination, o.Topic)
 		}
 		if err == nil {
 			var encoded Encoded

@@ -18,7 +18,7 @@ type Tables struct {
 	db         Database
 	migrations []stores.Migration
 	dialect    atomic.Pointer[Dialect] // set by the first call
-	refuses    atomic.Pointer[func(destination, topic string) error]
+	refuses    OutputCheck
 }
 
 // Store is the part of the contract that is the same on all databases. Stores embed it.

@@ -29,7 +29,7 @@ type Config struct {
 	Codec *middleware.Codec
 
 	// Keep moves published outputs to the history instead of deleting them. The window
-	// retention.Config.Published limits the history.
+	// retention.Config.Published limits the history; on DynamoDB Retention of the store does.
 	Keep bool `config:"keep" default:"false" about:"Keep published messages in a history, so that millpond outbox replay can publish them again. The section retention can limit it (published)."`
 
 	// MaxAttempts is how often a message may be refused before it is a dead letter. Messages that

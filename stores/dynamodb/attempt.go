@@ -78,15 +78,12 @@ func (a *attempt) completed() (*row, error) {
 	if err != nil {
 		return nil, err
 	}
-	r := &row{status: int64(stores.StatusCompleted), own: a.own, fingerprint: a.claim.Fingerprint.Bytes(), completedAt: now}
+	r := &row{status: int64(stores.StatusCompleted), own: a.own, fingerprint: a.claim.Fingerprint.Bytes(), completedAt: now, expires: a.store.expiry(now)}
 	if a.seen.known() {
 		r.fingerprint = a.seen.fingerprint
 	}
 	if t := a.claim.TraceParent; !t.IsZero() {
 		r.trace = t[:]
-	}
-	if kept := a.store.retention; kept > 0 {
-		r.expires = instant(now).Unix() + kept
 	}
 	return r, nil
 }

@@ -203,10 +203,7 @@ func (s *Store) decided(ctx context.Context, v stores.Verb, l listed, r *row, no
 		r.forget()
 	case stores.VerbResolve:
 		gone, err = s.kept(ctx, l.key, l.row)
-		*r = row{status: int64(stores.StatusCompleted), own: newOwn(), fingerprint: r.fingerprint, trace: r.trace, completedAt: now}
-		if s.retention > 0 {
-			r.expires = instant(now).Unix() + s.retention
-		}
+		*r = row{status: int64(stores.StatusCompleted), own: newOwn(), fingerprint: r.fingerprint, trace: r.trace, completedAt: now, expires: s.expiry(now)}
 	default:
 		r.status = int64(stores.StatusDiscarded)
 	}

@@ -103,19 +103,23 @@ func (x *examining) tables(ctx context.Context, add sqlstore.Adder) error {
 }
 
 func (x *examining) ttl(ctx context.Context, add sqlstore.Adder) error {
-	out, err := x.client.DescribeTimeToLive(ctx, &dynamodb.DescribeTimeToLiveInput{TableName: &x.table})
+	err := x.ttlOf(ctx, add, x.table, "completed messages are deleted by it where the URL sets retention, and so is what unknown commits leave: they stay, though the older ones count as forgotten")
+	return errors.Join(err, x.ttlOf(ctx, add, x.contents, "where the URL sets retention it deletes published outputs of the history, which stay"))
+}
+
+func (x *examining) ttlOf(ctx context.Context, add sqlstore.Adder, table, why string) error {
+	out, err := x.client.DescribeTimeToLive(ctx, &dynamodb.DescribeTimeToLiveInput{TableName: &table})
 	if err != nil {
 		return err
 	}
-	const why = "completed messages are deleted by it where the URL sets retention, and so are what unknown commits leave: they stay, though the older ones count as forgotten"
 	command := func(enabled bool, attribute string) string {
-		return fmt.Sprintf("aws dynamodb update-time-to-live --table-name %s --time-to-live-specification Enabled=%t,AttributeName=%s", x.table, enabled, attribute)
+		return fmt.Sprintf("aws dynamodb update-time-to-live --table-name %s --time-to-live-specification Enabled=%t,AttributeName=%s", table, enabled, attribute)
 	}
 	switch is := out.TimeToLiveDescription; {
 	case is == nil || is.TimeToLiveStatus == types.TimeToLiveStatusDisabled || is.TimeToLiveStatus == types.TimeToLiveStatusDisabling:
-		add(stores.SeverityWarning, "the time to live of the table "+x.table+" is off", why, command(true, "ttl"))
+		add(stores.SeverityWarning, "the time to live of the table "+table+" is off", why, command(true, "ttl"))
 	case aws.ToString(is.AttributeName) != "ttl":
-		add(stores.SeverityWarning, fmt.Sprintf("the time to live of the table %s goes by the attribute %q", x.table, aws.ToString(is.AttributeName)), why,
+		add(stores.SeverityWarning, fmt.Sprintf("the time to live of the table %s goes by the attribute %q", table, aws.ToString(is.AttributeName)), why,
 			command(false, aws.ToString(is.AttributeName))+", and an hour later "+command(true, "ttl"))
 	}
 	return nil

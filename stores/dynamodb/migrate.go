@@ -31,6 +31,8 @@ const contentJSON = `{"TableName": "%[1]s", "BillingMode": "PAY_PER_REQUEST",
  "AttributeDefinitions": [{"AttributeName": "pk", "AttributeType": "B"}, {"AttributeName": "sk", "AttributeType": "B"}],
  "KeySchema": [{"AttributeName": "pk", "KeyType": "HASH"}, {"AttributeName": "sk", "KeyType": "RANGE"}]}`
 
+const lifeJSON = `{"TableName": "%[1]s", "TimeToLiveSpecification": {"AttributeName": "ttl", "Enabled": true}}`
+
 // Migrations implements stores.Migrator: the commands of the AWS command line.
 func (s *Store) Migrations() []stores.Migration {
 	command := func(name, input, table string) string {
@@ -41,7 +43,7 @@ func (s *Store) Migrations() []stores.Migration {
 		SQL: command("create-table", tableJSON, s.table) + command("create-table", contentJSON, s.contents) +
 			"aws dynamodb wait table-exists --table-name " + s.table + "\n" +
 			"aws dynamodb wait table-exists --table-name " + s.contents + "\n" +
-			command("update-time-to-live", `{"TableName": "%[1]s", "TimeToLiveSpecification": {"AttributeName": "ttl", "Enabled": true}}`, s.table) +
+			command("update-time-to-live", lifeJSON, s.table) + command("update-time-to-live", lifeJSON, s.contents) +
 			command("put-item", `{"TableName": "%[1]s", "Item": {"pk": {"B": "cw=="}, "sk": {"B": "AA=="}, "ver": {"N": "1"}, "cmp": {"N": "1"}}}`, s.table),
 	}}
 }
@@ -122,12 +124,12 @@ func (s *Store) createTables(ctx context.Context) error {
 		if err := s.createTable(ctx, &in); err != nil {
 			return err
 		}
-	}
-	_, err := s.client.UpdateTimeToLive(ctx, &dynamodb.UpdateTimeToLiveInput{
-		TableName: &s.table, TimeToLiveSpecification: &types.TimeToLiveSpecification{AttributeName: aws.String("ttl"), Enabled: aws.Bool(true)},
-	})
-	if err != nil && codeOf(err) != "ValidationException" { // it is on
-		return s.explain(ctx, err)
+		_, err := s.client.UpdateTimeToLive(ctx, &dynamodb.UpdateTimeToLiveInput{
+			TableName: &table, TimeToLiveSpecification: &types.TimeToLiveSpecification{AttributeName: aws.String("ttl"), Enabled: aws.Bool(true)},
+		})
+		if err != nil && codeOf(err) != "ValidationException" { // it is on
+			return s.explain(ctx, err)
+		}
 	}
 	return nil
 }

@@ -32,7 +32,8 @@ type Config struct {
 	// TablePrefix begins the name of the table, which ends in inbox; "" means "millpond_".
 	TablePrefix string `config:"prefix"`
 
-	// Retention is after how long DynamoDB may delete completed items, which costs nothing. A
+	// Retention is after how long DynamoDB may delete completed items, and published outputs of the
+	// history, which costs nothing. A
 	// message that is older and unknown is Stale. It is the shortest that any process of a
 	// consumer was ever given that counts. Zero: they stay.
 	Retention time.Duration `config:"retention" check:"positive"`

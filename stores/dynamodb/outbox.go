@@ -148,7 +148,12 @@ func (s *Store) Settle(ctx context.Context, q stores.Settlement) error {
 	}
 	if q.Keep {
 		err = each(len(published), func(i int) error {
-			return s.move(ctx, published[i], kindPublished, func(o item) { o["end"] = num(now) })
+			return s.move(ctx, published[i], kindPublished, func(o item) {
+				o["end"] = num(now)
+				if expires := s.expiry(now); expires > 0 {
+					o["ttl"] = num(expires)
+				}
+			})
 		})
 	} else {
 		err = s.unsay(ctx, published)

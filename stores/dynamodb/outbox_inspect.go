@@ -215,7 +215,11 @@ func (s *Store) pendingAgain(ctx context.Context, from item, number int64) ([]ty
 	if err != nil {
 		return nil, err
 	}
-	return s.moving(o, kindOutput, number, func(i item) { delete(i, "att"); delete(i, "err"); delete(i, "end") }), nil
+	return s.moving(o, kindOutput, number, func(i item) {
+		for _, of := range []string{"att", "err", "end", "ttl"} {
+			delete(i, of)
+		}
+	}), nil
 }
 
 // replaying puts a copy of an output into the outbox, under a new number.

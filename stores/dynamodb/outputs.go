@@ -32,7 +32,13 @@ const (
 	outputBase = 300 // bytes of an item beside its texts
 )
 
-var _ stores.Emitter = (*attempt)(nil)
+var (
+	_ stores.Emitter       = (*attempt)(nil)
+	_ stores.OutputChecker = (*Store)(nil)
+)
+
+// CheckOutputs implements stores.OutputChecker.
+func (s *Store) CheckOutputs(check func(destination, topic string) error) { s.refuses.Set(check) }
 
 // said is an output that waits for its number.
 type said struct {
@@ -122,6 +128,9 @@ func (t *Tx) say(outputs []stores.Output) error {
 		err := o.Validate()
 		if err == nil && len(o.OrderKey) > 0 {
 			err = fmt.Errorf("%w: leave OrderKey out, or use another store", stores.ErrUnordered)
+		}
+		if err == nil {
+			err = t.store.refuses.Check(o.Destination, o.Topic)
 		}
 		if err == nil {
 			o.packed, err = pack(o.Metadata, stores.Facts{}, o.Payload)

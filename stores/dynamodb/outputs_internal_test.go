@@ -170,3 +170,35 @@ func TestTransact(t *testing.T) {
 	require.NoError(t, b.Transact(t.Context(), func(tx *Tx) error { return publish(tx, "said") }))
 	require.Equal(t, []string{"said"}, b.pending(t))
 }
+
+// What is in the history for longer than the retention is deleted, and no copy of it is.
+func TestHistoryEnds(t *testing.T) {
+	b := newBench(t, func(c *Config) { c.Retention = 30 * 24 * time.Hour })
+	for range 2 {
+		a := b.win(t, newClaim())
+		require.NoError(t, a.Emit([]stores.Output{outputOfSize("said", 1)}))
+		require.NoError(t, a.Commit(t.Context()))
+	}
+	all, err := b.Outputs(t.Context(), stores.OutputQuery{OutputFilter: stores.OutputFilter{State: stores.OutputPending}, Limit: 10})
+	require.NoError(t, err)
+	require.NoError(t, b.Settle(t.Context(), stores.Settlement{
+		Published: []int64{all[0].Number}, Keep: true, Refused: []stores.RefusedOutput{{Number: all[1].Number, Attempts: 1, Failed: true}},
+	}))
+	replayed, err := b.ChangeOutputs(t.Context(), stores.OutputChange{Verb: stores.VerbReplayOutput, Filter: stores.OutputFilter{State: stores.OutputPublished}, Limit: 10})
+	require.NoError(t, err)
+	require.Equal(t, 1, replayed.Changed)
+	ends := make(map[byte][]int64)
+	_, err = b.mirror.scan(t.Context(), b.contents, func(i item) error {
+		kind := blob(i["pk"])[0]
+		ends[kind] = append(ends[kind], integer(i["ttl"]))
+		return nil
+	})
+	require.NoError(t, err)
+	require.Equal(t, []int64{0}, ends[kindOutput], "the copy")
+	require.Equal(t, []int64{0}, ends[kindFailed])
+	require.Len(t, ends[kindPublished], 1)
+	require.WithinDuration(t, time.Now().Add(30*24*time.Hour), time.Unix(ends[kindPublished][0], 0), time.Minute)
+	is, err := b.client.DescribeTimeToLive(t.Context(), &dynamodb.DescribeTimeToLiveInput{TableName: &b.contents})
+	require.NoError(t, err)
+	require.Equal(t, "ttl", *is.TimeToLiveDescription.AttributeName)
+}

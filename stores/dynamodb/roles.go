@@ -43,7 +43,7 @@ func (s *Store) permissions(role stores.Role) []permission {
 	case stores.RoleMigrator:
 		return []permission{
 			allow("Tables", s.table, slices.Concat(examines, []string{"CreateTable", "UpdateTable", "UpdateTimeToLive", "GetItem", "PutItem"})...),
-			allow("Content", s.contents, slices.Concat(examines, []string{"CreateTable"})...),
+			allow("Content", s.contents, slices.Concat(examines, []string{"CreateTable", "UpdateTimeToLive"})...),
 		}
 	case stores.RoleRuntime, stores.RoleOperator:
 		return []permission{

@@ -27,6 +27,7 @@ type Store struct {
 	numbers numbers
 	outputs outputNumbers
 	schemas keySchemas
+	refuses sqlstore.OutputCheck
 	known   *sqlstore.Registered
 }
 
@@ -76,6 +77,14 @@ func (s *Store) Close() error {
 		s.hangUp()
 	}
 	return nil
+}
+
+// expiry is when the service may delete what ends now, in seconds; 0: never.
+func (s *Store) expiry(now int64) int64 {
+	if s.retention == 0 {
+		return 0
+	}
+	return instant(now).Unix() + s.retention
 }
 
 // ready makes sure, once, that the table is there and fits this program.
