@@ -41,6 +41,7 @@ func (s *Store) audited(ctx context.Context, e stores.AuditEntry) (types.Transac
 // writing is a guarded write of a row, for a transaction.
 func (s *Store) writing(key item, r *row, g guard) types.TransactWriteItem {
 	r.own = newOwn()
+	r.follow(g.seen)
 	put := &types.Put{TableName: &s.table, Item: r.put(key), ReturnValuesOnConditionCheckFailure: types.ReturnValuesOnConditionCheckFailureAllOld}
 	put.ConditionExpression, put.ExpressionAttributeNames, put.ExpressionAttributeValues = g.expression()
 	return types.TransactWriteItem{Put: put}

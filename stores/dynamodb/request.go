@@ -72,6 +72,7 @@ func (s *Store) write(ctx context.Context, key item, r *row, g guard) error {
 	if r.own == nil || g.seen != nil && bytes.Equal(r.own, g.seen.own) {
 		r.own = newOwn()
 	}
+	r.follow(g.seen)
 	return s.replace(ctx, r.put(key), g)
 }
 

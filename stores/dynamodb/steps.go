@@ -23,6 +23,7 @@ func (s *Store) RecordStep(ctx context.Context, l stores.HeldLease, step stores.
 	if _, err := s.known.Known(l.Key); err != nil {
 		return err
 	}
+	s.leases.hasSteps(l.Key, l.Version) // whatever is heard of this one
 	n, revision := sqlstore.ParseVersion(l.Version)
 	i := messageKey(l.Key)
 	i["sk"], i["of"], i["res"] = bin(append([]byte{stepPrefix}, step.Name...)), num(n), bin(append([]byte{}, step.Result...))
@@ -44,8 +45,12 @@ func (s *Store) RecordStep(ctx context.Context, l stores.HeldLease, step stores.
 	if err != nil {
 		return s.explain(ctx, err)
 	}
-	s.leases.hasSteps(l.Key, l.Version)
 	return nil
+}
+
+// follow notes that who has the lease of the row that was seen may have recorded a step since.
+func (r *row) follow(seen *row) {
+	r.steps = r.steps || seen != nil && seen.holder != "" && r.number != 0
 }
 
 // Steps implements stores.LeaseInbox.

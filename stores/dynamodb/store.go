@@ -156,7 +156,7 @@ func (l *leases) keep(k stores.Key, r *row) {
 	}
 }
 
-// hasSteps notes that there are steps on record.
+// hasSteps notes that there may be steps on record.
 func (l *leases) hasSteps(k stores.Key, version int64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
