@@ -48,24 +48,25 @@ func (r *record) read(ctx context.Context, tx Sender, number, revision int64) er
 	return err
 }
 
-// with returns the attempts with this one appended, up to the limit.
-func (k *kept) with(f *stores.Failure, now int64) (string, error) {
+// Remember returns the attempts of a history, as it is stored, with this one appended, up to the limit;
+// nil if there are none. Presumed: the attempt of lastAt has begun, and not ended.
+func Remember(history []byte, f *stores.Failure, presumed bool, lastAt, now int64) []byte {
 	var attempts []stores.AttemptRecord
-	if json.Unmarshal(k.history, &attempts) != nil {
+	if json.Unmarshal(history, &attempts) != nil {
 		attempts = nil // an unreadable history must not prevent the record
 	}
 	switch {
 	case !f.Start:
 		attempts = append(attempts, stores.AttemptRecord{At: time.UnixMicro(now).UTC(), Class: f.Class, Error: Text(f.Error, stores.MaxHistoryErrorBytes)})
-	case k.presumed: // the previous attempt never ended
-		attempts = append(attempts, stores.AttemptRecord{At: time.UnixMicro(k.lastAt).UTC(), Class: stores.ClassCrash})
+	case presumed: // the previous attempt never ended
+		attempts = append(attempts, stores.AttemptRecord{At: time.UnixMicro(lastAt).UTC(), Class: stores.ClassCrash})
 	}
 	if more := len(attempts) - stores.MaxHistory; more > 0 {
 		attempts = attempts[more:]
 	}
 	if len(attempts) == 0 {
-		return "[]", nil
+		return nil
 	}
-	b, err := json.Marshal(attempts)
-	return string(b), err
+	b, _ := json.Marshal(attempts) //nolint:errchkjson // of texts and times
+	return b
 }

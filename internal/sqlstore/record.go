@@ -69,12 +69,7 @@ func (t *Tables) Record(ctx context.Context, f stores.Failure, advance Advance) 
 
 // Recordable returns a failure in the form of the columns, or why it cannot be written.
 func (t *Tables) Recordable(f stores.Failure) (fit stores.Failure, encoded Encoded, err error) {
-	switch {
-	case f.Status != stores.StatusPending && f.Status != stores.StatusFailed:
-		err = mistakef("%s: record: Status is %s: use pending or failed", t.name, f.Status)
-	case f.Placement != stores.PlacementParked && f.Placement != stores.PlacementRedelivered:
-		err = mistakef("%s: record: Placement is %s: use parked or redelivered", t.name, f.Placement)
-	case f.Content != nil:
+	if err = FitFailure(t.name, &f); err == nil && f.Content != nil {
 		encoded, err = t.encode(f.Content.Metadata, f.Content.Facts, len(f.Key.ID), len(f.OrderKey), len(f.Content.UUID), len(f.Content.Payload))
 	}
 	if f.Content != nil {
@@ -82,12 +77,23 @@ func (t *Tables) Recordable(f stores.Failure) (fit stores.Failure, encoded Encod
 		c.Codec = Text(c.Codec, maxWordBytes)
 		f.Content = &c
 	}
+	return f, encoded, err
+}
+
+// FitFailure makes a failure's texts fit into the columns, or returns what is wrong with it.
+func FitFailure(store string, f *stores.Failure) error {
+	switch {
+	case f.Status != stores.StatusPending && f.Status != stores.StatusFailed:
+		return mistakef("%s: record: Status is %s: use pending or failed", store, f.Status)
+	case f.Placement != stores.PlacementParked && f.Placement != stores.PlacementRedelivered:
+		return mistakef("%s: record: Placement is %s: use parked or redelivered", store, f.Placement)
+	}
 	f.Class, f.Cause = stores.Class(Text(string(f.Class), maxWordBytes)), Text(f.Cause, maxWordBytes)
 	f.Error = Text(f.Error, stores.MaxErrorBytes)
 	f.Topic, f.Coordinates = Text(f.Topic, maxPlaceBytes), Text(f.Coordinates, maxPlaceBytes)
 	f.OrderKey = NonEmpty(f.OrderKey)
 	f.Holder = Text(f.Holder, stores.MaxHolderBytes)
-	return f, encoded, err
+	return nil
 }
 
 // ErrNotParkable: no worker could run the message.
@@ -108,10 +114,7 @@ func (r *record) write(ctx context.Context, tx Sender) (version int64, err error
 	if r.Placement == stores.PlacementParked && r.was.content != stores.ContentKept {
 		return 0, ErrNotParkable
 	}
-	values, err := r.values()
-	if err != nil {
-		return 0, err
-	}
+	values := r.values()
 	if r.Version == 0 {
 		number, err = r.insert(ctx, tx, values)
 	} else {
@@ -126,13 +129,13 @@ func (r *record) write(ctx context.Context, tx Sender) (version int64, err error
 
 // values are the values of both statements, in order; empty ones leave the column
 // unchanged.
-func (r *record) values() ([]any, error) {
+func (r *record) values() []any {
 	if r.Start && r.Class == "" { // nothing new is known about the failure
 		r.Class, r.Cause, r.Error = r.was.class, r.was.cause, r.was.error
 	}
-	history, err := r.was.with(&r.Failure, r.now)
-	if err != nil {
-		return nil, err
+	history := "[]"
+	if attempts := Remember(r.was.history, &r.Failure, r.was.presumed, r.was.lastAt, r.now); attempts != nil {
+		history = string(attempts)
 	}
 	budgetAt := r.was.budgetAt
 	if r.was.attempts == 0 && r.was.uncounted == 0 {
@@ -155,7 +158,7 @@ func (r *record) values() ([]any, error) {
 	return []any{
 		int64(r.Status), int64(r.Placement), r.Start, r.Attempts, r.Uncounted, dueAt, orderUntil, budgetAt, r.now,
 		string(r.Class), r.Cause, r.Error, r.Topic, r.Coordinates, NonEmpty(r.was.orderKey), history, r.holder(),
-	}, nil
+	}
 }
 
 // holder returns the holder of the lease, null if there is none.

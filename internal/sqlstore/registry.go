@@ -79,13 +79,20 @@ func (r *registration) read(ctx context.Context, on Sender, lock string) (err er
 	if err := json.Unmarshal(encoded, &r.topics); err != nil {
 		return fmt.Errorf("%w: the topics of %s are not a JSON array: %w", stores.ErrUnavailable, r.Consumer, err)
 	}
-	r.done = r.Topic == "" || slices.Contains(r.topics, r.Topic)
-	if !r.done && len(r.topics) > 0 && !r.AcceptTopic {
-		return fmt.Errorf("%w: %s is registered for the topics %q, not for %q: "+
+	r.done, err = KnowsTopic(&r.Registration, r.topics)
+	return err
+}
+
+// KnowsTopic reports whether a consumer that is registered for these topics needs no other, and
+// refuses one that is not its own.
+func KnowsTopic(r *stores.Registration, topics []string) (known bool, err error) {
+	known = r.Topic == "" || slices.Contains(topics, r.Topic)
+	if !known && len(topics) > 0 && !r.AcceptTopic {
+		return false, fmt.Errorf("%w: %s is registered for the topics %q, not for %q: "+
 			"if another service has this name, rename one; if the handler has moved, set AcceptTopics for one start",
-			stores.ErrConsumerConflict, r.Consumer, r.topics, r.Topic)
+			stores.ErrConsumerConflict, r.Consumer, topics, r.Topic)
 	}
-	return nil
+	return known, nil
 }
 
 func (r *registration) write(ctx context.Context, tx Sender) error {

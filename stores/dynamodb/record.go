@@ -3,7 +3,6 @@ package dynamodb
 import (
 	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"math"
@@ -29,7 +28,7 @@ const (
 func (s *Store) Record(ctx context.Context, f stores.Failure) (int64, error) {
 	consumer, err := s.known.Known(f.Key)
 	if err == nil {
-		err = recordable(&f)
+		err = sqlstore.FitFailure(string(pkg), &f)
 	}
 	if err != nil {
 		return 0, err
@@ -62,21 +61,6 @@ func (s *Store) Record(ctx context.Context, f stores.Failure) (int64, error) {
 	}
 	s.leases.keep(f.Key, r)
 	return r.version(), nil
-}
-
-// recordable returns what is wrong with a call, and makes the texts fit.
-func recordable(f *stores.Failure) error {
-	switch {
-	case f.Status != stores.StatusPending && f.Status != stores.StatusFailed:
-		return fmt.Errorf("dynamodb: record: Status is %s: use pending or failed", f.Status)
-	case f.Placement != stores.PlacementParked && f.Placement != stores.PlacementRedelivered:
-		return fmt.Errorf("dynamodb: record: Placement is %s: use parked or redelivered", f.Placement)
-	}
-	f.Class, f.Cause = stores.Class(sqlstore.Text(string(f.Class), maxWordBytes)), sqlstore.Text(f.Cause, maxWordBytes)
-	f.Error = sqlstore.Text(f.Error, stores.MaxErrorBytes)
-	f.Topic, f.Coordinates = sqlstore.Text(f.Topic, maxPlaceBytes), sqlstore.Text(f.Coordinates, maxPlaceBytes)
-	f.Holder = sqlstore.Text(f.Holder, stores.MaxHolderBytes)
-	return nil
 }
 
 // recorded returns the row that was seen, and what it becomes.
@@ -117,7 +101,9 @@ func (s *Store) change(r *row, f *stores.Failure) error {
 	if f.Start && f.Class == "" { // nothing new is known of the failure
 		f.Class, f.Cause, f.Error = stores.Class(r.class), r.cause, r.failure
 	}
-	r.remember(f, now)
+	if history := sqlstore.Remember(r.history, f, r.presumed, r.lastAt, now); history != nil {
+		r.history = history
+	}
 	if f.Version == 0 {
 		r.firstAt = now
 	}
@@ -151,24 +137,6 @@ func marginOf(r *row) int64 {
 		return 0
 	}
 	return hostMargin.Microseconds()
-}
-
-// remember appends an attempt to the history.
-func (r *row) remember(f *stores.Failure, now int64) {
-	var attempts []stores.AttemptRecord
-	_ = json.Unmarshal(r.history, &attempts) // one that cannot be read keeps no message from being recorded
-	switch {
-	case !f.Start:
-		attempts = append(attempts, stores.AttemptRecord{At: time.UnixMicro(now).UTC(), Class: f.Class, Error: sqlstore.Text(f.Error, stores.MaxHistoryErrorBytes)})
-	case r.presumed: // the attempt before this one has never ended
-		attempts = append(attempts, stores.AttemptRecord{At: time.UnixMicro(r.lastAt).UTC(), Class: stores.ClassCrash})
-	}
-	if more := len(attempts) - stores.MaxHistory; more > 0 {
-		attempts = attempts[more:]
-	}
-	if len(attempts) > 0 {
-		r.history, _ = json.Marshal(attempts) //nolint:errchkjson // of texts and times
-	}
 }
 
 // content writes what is kept of a message, and notes it in the row.

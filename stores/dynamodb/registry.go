@@ -70,12 +70,9 @@ func (s *Store) acceptable(is item, r stores.Registration) (done bool, err error
 	if has := consumerOf(is); has != r.Consumer {
 		return false, fmt.Errorf("dynamodb: %w: %s and %s: give the handler another name", stores.ErrConsumerCollision, has, r.Consumer)
 	}
-	topics := topicsOf(is)
-	known := r.Topic == "" || slices.Contains(topics, r.Topic)
-	if !known && len(topics) > 0 && !r.AcceptTopic {
-		return false, fmt.Errorf("dynamodb: %w: %s is registered for the topics %q, not for %q: "+
-			"if another service has this name, rename one; if the handler has moved, set AcceptTopics for one start",
-			stores.ErrConsumerConflict, r.Consumer, topics, r.Topic)
+	known, err := sqlstore.KnowsTopic(&r, topicsOf(is))
+	if err != nil {
+		return false, fmt.Errorf("dynamodb: %w", err)
 	}
 	kept := integer(is["ret"])
 	return known && (s.retention == 0 || kept != 0 && kept <= s.retention), nil
