@@ -34,7 +34,7 @@ const (
 
 // commit sends the transaction until its outcome is known. What one try says is nothing of an
 // earlier one that may still be under way: then only the item tells, and Resolve closes it.
-func (a *attempt) commit(ctx context.Context, items []types.TransactWriteItem, outputs []said) error {
+func (a *attempt) commit(ctx context.Context, items []types.TransactWriteItem, outputs []emitted) error {
 	done, err := a.completed()
 	all, cannot := a.store.operations(items, outputs)
 	if err = errors.Join(err, cannot); err != nil {
@@ -175,8 +175,8 @@ func (a *attempt) unknown(ctx context.Context, cause error) error {
 	return pkg.CommitUnknown(cause)
 }
 
-// blame names the condition of the handler's that did not hold. One of an output's own means that
-// its number is another's.
+// blame names the handler's condition that did not hold. If it is that of an output's write, another
+// output has the number.
 func (a *attempt) blame(err error, items []types.TransactWriteItem) error {
 	failed := conditionOf(err, items, 1)
 	switch {
@@ -190,8 +190,8 @@ func (a *attempt) blame(err error, items []types.TransactWriteItem) error {
 	return fmt.Errorf("%w: %w", failed, err)
 }
 
-// conditionOf returns the first condition that has canceled a transaction, of the operations
-// that begin there; nil if there is none. It has no table if it is of what is behind the operations.
+// conditionOf returns the first condition that has canceled a transaction, nil if none has. items are the
+// caller's operations, from that index on; a condition of an output behind them has no table.
 func conditionOf(err error, items []types.TransactWriteItem, begin int) *ConditionError {
 	canceled, ok := errors.AsType[*types.TransactionCanceledException](err)
 	if !ok {

@@ -33,8 +33,8 @@
 // answer that was lost is found out from the item, and a request that arrives late changes
 // nothing. Expiry is compared by the times of the service's answers, never by this machine's clock.
 //
-// What a handler says is written in the same transaction ([Tx] has room for 99 operations and
-// outputs), and published by the relay of package middleware/outbox. There are no order keys, and
-// no table in more than one region. docs/dynamodb.md
-// has what each call costs, and how to live with the limits.
+// Outputs of a handler are written in the same transaction ([Tx] has room for 99 operations and
+// outputs together), and published by the relay of package middleware/outbox. There are no order keys,
+// and a table in more than one region is refused. docs/dynamodb.md says what each call costs, and how to
+// live with the limits.
 package dynamodb

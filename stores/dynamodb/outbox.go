@@ -19,21 +19,21 @@ import (
 
 var _ stores.Outbox = (*Store)(nil)
 
-// commitLag is how long after it has drawn its numbers a transaction may commit. What comes
-// later is found when the relay sweeps.
+// commitLag is within which time of drawing its numbers a transaction usually commits. Outputs that are
+// committed later are found when the relay sweeps.
 const commitLag = 3 * time.Second
 
-// outputsIn is which outputs are read.
+// outputsIn says which outputs are read.
 type outputsIn struct {
 	span
 
 	kind       byte
 	partitions []int64 // nil: all
 	bare       bool    // without their content
-	behind     bool    // what was written just now may be missing, for half the price
+	eventual   bool    // read with eventual consistency, for half the price
 }
 
-// outputs yields outputs in the order of their numbers, until yield returns false.
+// outputsOf yields outputs in the order of their numbers, until yield returns false.
 func (s *Store) outputsOf(ctx context.Context, in outputsIn, yield func(item) bool) error {
 	if in.partitions == nil {
 		for p := range int64(outputPartitions) {
@@ -50,7 +50,7 @@ func (s *Store) outputsOf(ctx context.Context, in outputsIn, yield func(item) bo
 	var all cursors
 	for _, p := range in.partitions {
 		q := partitionQuery(in.kind, []byte{byte(p)}) //nolint:gosec // it is small
-		q.TableName, q.Limit, q.ScanIndexForward, q.ConsistentRead = &s.contents, aws.Int32(listPage), aws.Bool(in.ascending), aws.Bool(!in.behind)
+		q.TableName, q.Limit, q.ScanIndexForward, q.ConsistentRead = &s.contents, aws.Int32(listPage), aws.Bool(in.ascending), aws.Bool(!in.eventual)
 		q.KeyConditionExpression = aws.String("pk = :pk AND sk BETWEEN :low AND :high")
 		q.ExpressionAttributeValues[":low"], q.ExpressionAttributeValues[":high"] = bin(number8(in.above+1)), bin(number8(below-1))
 		if in.bare {
@@ -69,15 +69,15 @@ func (s *Store) outputsOf(ctx context.Context, in outputsIn, yield func(item) bo
 	return err
 }
 
-// together is how many requests a call has under way at most.
-const together = 8
+// parallel is how many requests of one call run at a time.
+const parallel = 8
 
-// each calls f with 0 to n-1, some at a time, and returns what has failed.
+// each calls f with 0 to n-1, some at a time, and returns the errors.
 func each(n int, f func(i int) error) error {
 	var (
 		busy  sync.WaitGroup
 		errs  = make([]error, n)
-		slots = make(chan struct{}, together)
+		slots = make(chan struct{}, parallel)
 	)
 	for i := range n {
 		slots <- struct{}{}
@@ -91,7 +91,7 @@ func each(n int, f func(i int) error) error {
 }
 
 // Pending implements stores.Outbox: a consistent query of each partition that has one of the
-// buckets, and more of those that are full.
+// buckets, and more queries of those with more than one page.
 func (s *Store) Pending(ctx context.Context, q stores.PendingQuery) (stores.Pending, error) {
 	if err := s.listing(ctx, q.Limit); err != nil {
 		return stores.Pending{}, err
@@ -130,8 +130,8 @@ func (s *Store) Pending(ctx context.Context, q stores.PendingQuery) (stores.Pend
 	return p, nil
 }
 
-// Settle implements stores.Outbox: published outputs are deleted 25 at a time; those that are
-// kept, and dead letters, move one by one.
+// Settle implements stores.Outbox: published outputs are deleted 25 at a time. Those that are
+// kept, and dead letters, are moved one by one.
 func (s *Store) Settle(ctx context.Context, q stores.Settlement) error {
 	if err := s.ready(ctx); err != nil {
 		return err
@@ -142,7 +142,7 @@ func (s *Store) Settle(ctx context.Context, q stores.Settlement) error {
 	}
 	var published []int64
 	for i, number := range q.Published { // another one has another number
-		if len(q.CreatedAt) == 0 || q.CreatedAt[i].Equal(saidAt(number)) {
+		if len(q.CreatedAt) == 0 || q.CreatedAt[i].Equal(createdAt(number)) {
 			published = append(published, number)
 		}
 	}
@@ -156,7 +156,7 @@ func (s *Store) Settle(ctx context.Context, q stores.Settlement) error {
 			})
 		})
 	} else {
-		err = s.unsay(ctx, published)
+		err = s.deletePublished(ctx, published)
 	}
 	if err != nil {
 		return err
@@ -164,9 +164,9 @@ func (s *Store) Settle(ctx context.Context, q stores.Settlement) error {
 	return each(len(q.Refused), func(i int) error { return s.refuse(ctx, q.Refused[i], now) })
 }
 
-// refuse notes that a destination has refused an output.
+// refuse records that a destination has refused an output.
 func (s *Store) refuse(ctx context.Context, r stores.RefusedOutput, now int64) error {
-	if !r.CreatedAt.IsZero() && !r.CreatedAt.Equal(saidAt(r.Number)) {
+	if !r.CreatedAt.IsZero() && !r.CreatedAt.Equal(createdAt(r.Number)) {
 		return nil
 	}
 	attempts, reason := num(int64(r.Attempts)), str(sqlstore.Text(r.Error, stores.MaxErrorBytes))
@@ -181,7 +181,7 @@ func (s *Store) refuse(ctx context.Context, r stores.RefusedOutput, now int64) e
 	return s.refused(ctx, err, func(item) bool { return true })
 }
 
-// move takes an output out of the outbox into another state, if it is there.
+// move puts a pending output into another state, if it is there.
 func (s *Store) move(ctx context.Context, number int64, to byte, change func(item)) error {
 	o, err := s.getFrom(ctx, s.contents, outputKey(kindOutput, number))
 	if err != nil || len(o) == 0 {
@@ -194,7 +194,7 @@ func (s *Store) move(ctx context.Context, number int64, to byte, change func(ite
 	return err
 }
 
-// moving are the operations that put an output into another state, first its guarded deletion.
+// moving returns the operations that put an output into another state, first its guarded deletion.
 func (s *Store) moving(o item, to byte, number int64, change func(item)) []types.TransactWriteItem {
 	from := item{"pk": o["pk"], "sk": o["sk"]}
 	change(o)
@@ -208,8 +208,8 @@ func (s *Store) leaving(key item) types.TransactWriteItem {
 	return types.TransactWriteItem{Delete: &types.Delete{TableName: &s.contents, Key: key, ConditionExpression: aws.String("attribute_exists(pk)")}}
 }
 
-// unsay deletes outputs that are published.
-func (s *Store) unsay(ctx context.Context, numbers []int64) error {
+// deletePublished deletes outputs that are published.
+func (s *Store) deletePublished(ctx context.Context, numbers []int64) error {
 	const most = 25 // of a request
 	for batch := range slices.Chunk(numbers, most) {
 		var gone []types.WriteRequest

@@ -21,10 +21,10 @@ var outputKinds = map[stores.OutputState]byte{
 	stores.OutputPending: kindOutput, stores.OutputFailed: kindFailed, stores.OutputPublished: kindPublished,
 }
 
-// bareOutput is what lists have of outputs: all but their content.
+// bareOutput are the attributes of outputs that lists read: all but the content.
 var bareOutput = []string{"pk", "sk", "num", "mid", "dst", "top", "typ", "cdc", "tp", "siz", "att", "err", "end"}
 
-// bareNames are names for them, since some are words of the service's.
+// bareNames returns the projection of them. Names are needed because some are reserved words.
 func bareNames() (expression string, names map[string]string) {
 	names = make(map[string]string, len(bareOutput))
 	for _, name := range bareOutput {
@@ -79,8 +79,8 @@ func (s *Store) Outputs(ctx context.Context, q stores.OutputQuery) ([]stores.Out
 	return found, err
 }
 
-// Output implements stores.OutboxInspector. An output that moves meanwhile is looked for in the
-// order in which outputs move.
+// Output implements stores.OutboxInspector. It asks for the states in the order in which outputs
+// change them, so that one that changes meanwhile is found.
 func (s *Store) Output(ctx context.Context, number int64) (stores.OutputRow, error) {
 	if err := s.ready(ctx); err != nil {
 		return stores.OutputRow{}, err
@@ -107,7 +107,7 @@ func (s *Store) MatchingOutputs(ctx context.Context, f stores.OutputFilter, limi
 	return n, highest, err
 }
 
-// OutputCounts implements stores.OutboxInspector. What was written just now may be missing.
+// OutputCounts implements stores.OutboxInspector. Its reads are eventually consistent.
 func (s *Store) OutputCounts(ctx context.Context, limit int, states ...stores.OutputState) (counts []stores.OutputCount, err error) {
 	if err := s.listing(ctx, limit); err != nil {
 		return nil, err
@@ -122,7 +122,7 @@ func (s *Store) OutputCounts(ctx context.Context, limit int, states ...stores.Ou
 			return nil, fmt.Errorf("dynamodb: %q is no state of outputs", state)
 		}
 		n, by := 0, make(map[string]*stores.OutputCount)
-		err := s.outputsOf(ctx, outputsIn{span: span{ascending: true}, kind: kind, bare: true, behind: true}, func(i item) bool {
+		err := s.outputsOf(ctx, outputsIn{span: span{ascending: true}, kind: kind, bare: true, eventual: true}, func(i item) bool {
 			o := outputRow(state, i)
 			c := by[o.Destination]
 			if c == nil {
@@ -206,7 +206,7 @@ func (s *Store) changeOutput(ctx context.Context, c stores.OutputChange, o store
 	}, nil, writes...)
 }
 
-// pendingAgain puts an output back into the outbox, under a number.
+// pendingAgain returns the operations that put an output back into the outbox, under a number.
 func (s *Store) pendingAgain(ctx context.Context, from item, number int64) ([]types.TransactWriteItem, error) {
 	o, err := s.getFrom(ctx, s.contents, from)
 	if err == nil && len(o) == 0 {
@@ -222,7 +222,7 @@ func (s *Store) pendingAgain(ctx context.Context, from item, number int64) ([]ty
 	}), nil
 }
 
-// replaying puts a copy of an output into the outbox, under a new number.
+// replaying returns the operations that put a copy of an output into the outbox, under a new number.
 func (s *Store) replaying(ctx context.Context, from item) ([]types.TransactWriteItem, error) {
 	now, err := s.clock.now()
 	if err != nil {

@@ -17,17 +17,17 @@ import (
 	"github.com/millpond-go/millpond/stores"
 )
 
-// Outputs are items of the table with the content, in the transaction that says them. The kind in their
-// key is their state. Each number is in one of some partitions, so that a relay asks few.
+// Outputs are items of the content table, written in the transaction of their handler. The kind in the key
+// is the state. The number decides the partition, and there are few, so that a relay needs few queries.
 
 const (
-	outputBits  = 22         // of a number, behind the second: the first of a second is random. Together 53, which JSON's readers keep
+	outputBits  = 22         // low bits of a number, random; those above are the second. Readers of JSON keep 53 bits exactly
 	outputEpoch = 1767225600 // 2026
 
-	outputPartitions = 8 // each has as many buckets
+	outputPartitions = 8 // each has 8 of the 64 buckets
 
-	// maxOutputs is what the outputs of a transaction have together: the service takes 4 MB, and
-	// the message has an item, too.
+	// maxOutputs bounds the bytes of all outputs of a transaction: the service takes 4 MB, with the
+	// inbox item.
 	maxOutputs = 4<<20 - 8<<10
 	outputBase = 300 // bytes of an item beside its texts
 )
@@ -40,8 +40,8 @@ var (
 // CheckOutputs implements stores.OutputChecker.
 func (s *Store) CheckOutputs(check func(destination, topic string) error) { s.refuses.Set(check) }
 
-// said is an output that waits for its number.
-type said struct {
+// emitted is an output that gets its number from the commit.
+type emitted struct {
 	*stores.Output
 
 	packed []byte
@@ -54,14 +54,14 @@ func outputKey(kind byte, number int64) item {
 
 func bucketOf(number int64) int64 { return number % stores.OutboxBuckets }
 
-// saidAt is the second in which an output was said, as its number has it.
-func saidAt(number int64) time.Time { return time.Unix(number>>outputBits+outputEpoch, 0) }
+// createdAt returns the second in a number, in which the output was committed.
+func createdAt(number int64) time.Time { return time.Unix(number>>outputBits+outputEpoch, 0) }
 
 // numberAt is the smallest number of a time in microseconds.
 func numberAt(micros int64) int64 { return max(micros/1e6-outputEpoch, 0) << outputBits }
 
-// outputNumbers draws numbers, which have the time and grow within a process. Two processes may draw
-// the same, though hardly ever.
+// outputNumbers draws numbers, which contain the time and grow within a process. Two processes hardly ever
+// draw the same number; if they do, the condition of the second output's write fails.
 type outputNumbers struct {
 	mu   sync.Mutex
 	last int64
@@ -76,7 +76,7 @@ func (o *outputNumbers) draw(now int64, n int) int64 {
 	return first
 }
 
-// skip leaves the neighbourhood of another process's numbers.
+// skip moves away from numbers that another process has drawn.
 func (o *outputNumbers) skip() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -84,7 +84,7 @@ func (o *outputNumbers) skip() {
 }
 
 // put is an output's item in the outbox.
-func (o said) put(table *string, number int64) types.TransactWriteItem {
+func (o emitted) put(table *string, number int64) types.TransactWriteItem {
 	i := outputKey(kindOutput, number)
 	i["num"], i["mid"], i["siz"], i["b"] = num(number), bin([]byte(o.ID)), num(int64(len(o.packed)-len(nothing))), bin(o.packed)
 	for name, value := range map[string]string{"dst": o.Destination, "top": o.Topic, "typ": o.Type, "cdc": sqlstore.Text(o.Codec, maxWordBytes)} {
@@ -105,7 +105,7 @@ func outputOf(i item) stores.PendingOutput {
 		Output: stores.Output{
 			ID: string(blob(i["mid"])), Destination: text(i["dst"]), Topic: text(i["top"]), Type: text(i["typ"]), Codec: text(i["cdc"]),
 		},
-		Number: number, Bucket: bucketOf(number), Attempts: int(integer(i["att"])), CreatedAt: saidAt(number),
+		Number: number, Bucket: bucketOf(number), Attempts: int(integer(i["att"])), CreatedAt: createdAt(number),
 	}
 	copy(o.TraceParent[:], blob(i["tp"]))
 	if packed := blob(i["b"]); packed != nil {
@@ -115,16 +115,16 @@ func outputOf(i item) stores.PendingOutput {
 	return o
 }
 
-// say takes outputs, all or none.
-func (t *Tx) say(outputs []stores.Output) error {
+// emit takes all outputs or none.
+func (t *Tx) emit(outputs []stores.Output) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.over {
 		return fmt.Errorf("dynamodb: %w", stores.ErrTxClosed)
 	}
-	size, all := t.bytes, t.said
+	size, all := t.bytes, t.outputs
 	for i := range outputs {
-		o := said{Output: &outputs[i]}
+		o := emitted{Output: &outputs[i]}
 		err := o.Validate()
 		if err == nil && len(o.OrderKey) > 0 {
 			err = fmt.Errorf("%w: leave OrderKey out, or use another store", stores.ErrUnordered)
@@ -150,12 +150,12 @@ func (t *Tx) say(outputs []stores.Output) error {
 		}
 		all = append(all, o)
 	}
-	t.bytes, t.said = size, all
+	t.bytes, t.outputs = size, all
 	return nil
 }
 
-// operations are what is sent: the caller's, and the outputs with their numbers.
-func (s *Store) operations(items []types.TransactWriteItem, outputs []said) ([]types.TransactWriteItem, error) {
+// operations returns what is sent: the caller's operations, and the outputs with their numbers.
+func (s *Store) operations(items []types.TransactWriteItem, outputs []emitted) ([]types.TransactWriteItem, error) {
 	if len(outputs) == 0 {
 		return items, nil
 	}
@@ -171,7 +171,7 @@ func (s *Store) operations(items []types.TransactWriteItem, outputs []said) ([]t
 }
 
 // Emit implements stores.Emitter.
-func (a *attempt) Emit(outputs []stores.Output) error { return a.tx.say(outputs) }
+func (a *attempt) Emit(outputs []stores.Output) error { return a.tx.emit(outputs) }
 
 // NewPublisher returns a publisher for one transaction, of a handler or of [Store.Transact]: the
 // relay of package middleware/outbox publishes its messages if that commits, and else nobody does.
@@ -179,12 +179,12 @@ func (a *attempt) Emit(outputs []stores.Output) error { return a.tx.say(outputs)
 // Messages without a UUID get one. A message that the transaction cannot take is an error that
 // wraps stores.ErrInvalidOutput, stores.ErrTooLarge or stores.ErrUnordered, and leaves it as it was.
 func NewPublisher(tx *Tx, c stores.PublisherConfig) message.Publisher {
-	return producer.New(string(pkg), tx, c, func(_ context.Context, tx *Tx, outputs []stores.Output, _ bool) error { return tx.say(outputs) })
+	return producer.New(string(pkg), tx, c, func(_ context.Context, tx *Tx, outputs []stores.Output, _ bool) error { return tx.emit(outputs) })
 }
 
-// Transact carries out what f adds to a transaction, if f returns nil, in one request with what it says by
-// [NewPublisher]. It is for programs that publish outside of handlers. An error that wraps
-// stores.ErrUnavailable leaves open whether the request was carried out.
+// Transact commits in one request, if f returns nil, what f has added to the transaction and published by
+// [NewPublisher]. It is for programs that publish outside of handlers. After an error that wraps
+// stores.ErrUnavailable it is unknown whether the transaction was committed.
 func (s *Store) Transact(ctx context.Context, f func(tx *Tx) error) error {
 	tx := &Tx{store: s}
 	err := f(tx)

@@ -19,7 +19,7 @@ func outputOfSize(id string, n int) stores.Output {
 	return stores.Output{ID: id, Topic: "t", Payload: make([]byte, n)}
 }
 
-// outputs are the ids of those that wait.
+// pending returns the ids of outputs that wait.
 func (b *bench) pending(t *testing.T) (ids []string) {
 	t.Helper()
 	rows, err := b.Outputs(t.Context(), stores.OutputQuery{OutputFilter: stores.OutputFilter{State: stores.OutputPending}, Limit: 1000})

@@ -23,7 +23,7 @@ func (s *Store) RecordStep(ctx context.Context, l stores.HeldLease, step stores.
 	if _, err := s.known.Known(l.Key); err != nil {
 		return err
 	}
-	s.leases.hasSteps(l.Key, l.Version) // whatever is heard of this one
+	s.leases.hasSteps(l.Key, l.Version) // the answer may be lost
 	n, revision := sqlstore.ParseVersion(l.Version)
 	i := messageKey(l.Key)
 	i["sk"], i["of"], i["res"] = bin(append([]byte{stepPrefix}, step.Name...)), num(n), bin(append([]byte{}, step.Result...))
@@ -48,7 +48,7 @@ func (s *Store) RecordStep(ctx context.Context, l stores.HeldLease, step stores.
 	return nil
 }
 
-// follow notes that who has the lease of the row that was seen may have recorded a step since.
+// follow notes that the holder of the lease may have recorded a step since the row was read.
 func (r *row) follow(seen *row) {
 	r.steps = r.steps || seen != nil && seen.holder != "" && r.number != 0
 }

@@ -39,8 +39,8 @@ type Tx struct {
 	mu      sync.Mutex
 	over    bool
 	items   []types.TransactWriteItem
-	said    []said
-	bytes   int   // of what is said
+	outputs []emitted
+	bytes   int   // of the outputs
 	refused error // the first
 }
 
@@ -91,7 +91,7 @@ func (t *Tx) refuse(ctx context.Context, i types.TransactWriteItem) error {
 	switch {
 	case table == t.store.table || table == t.store.contents:
 		return fmt.Errorf("%w: %s", ErrOwnTable, table)
-	case len(t.items)+len(t.said) == MaxOperations:
+	case len(t.items)+len(t.outputs) == MaxOperations:
 		return ErrTooMany
 	}
 	same := func(o types.TransactWriteItem) bool { other, _, _ := target(o); return other == table }
@@ -118,11 +118,11 @@ func (t *Tx) refuse(ctx context.Context, i types.TransactWriteItem) error {
 }
 
 // end takes no more operations, and returns those that were taken and the first refusal.
-func (t *Tx) end() (refused error, items []types.TransactWriteItem, outputs []said) { //nolint:revive,staticcheck // it is no error of this call
+func (t *Tx) end() (refused error, items []types.TransactWriteItem, outputs []emitted) { //nolint:revive,staticcheck // it is no error of this call
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.over = true
-	return t.refused, t.items, t.said
+	return t.refused, t.items, t.outputs
 }
 
 // target returns the name of an operation's table and the key of its item; with put, all of it.
