@@ -6,6 +6,7 @@ import (
 	"net/url"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/ThreeDotsLabs/watermill/message"
 	"github.com/google/uuid"
@@ -26,7 +27,7 @@ func onDynamoDB(tb testing.TB) *rig {
 	check(tb, err)
 	check(tb, s.Validate(tb.Context()))
 	tb.Cleanup(func() { _ = s.Close() })
-	return &rig{tb: tb, address: address, outbox: s, unordered: true, transact: func(f func(func(stores.PublisherConfig) message.Publisher, execer) error) error {
+	return &rig{tb: tb, address: address, outbox: s, unordered: true, lapse: 4 * time.Second, transact: func(f func(func(stores.PublisherConfig) message.Publisher, execer) error) error {
 		return s.Transact(tb.Context(), func(tx *dynamodb.Tx) error {
 			return f(func(c stores.PublisherConfig) message.Publisher {
 				c.OrderKey = nil

@@ -195,6 +195,7 @@ func readFile(tb testing.TB, path string) (*broker, map[string]int) {
 type fleet struct {
 	tb     testing.TB
 	env    []string
+	lapse  time.Duration // as in rig
 	mu     sync.Mutex
 	deaths int
 }
@@ -241,7 +242,7 @@ func (f *fleet) hurt(ctx context.Context, p *os.Process, input io.Closer, ended 
 		}
 		return false
 	}
-	over := sleep(time.Duration(300+rand.N(1200)) * time.Millisecond)
+	over := sleep(f.lapse + time.Duration(300+rand.N(1200))*time.Millisecond)
 	if !over && ctx.Err() == nil && rand.N(2) == 0 { // beyond its lease, or not
 		_ = p.Signal(syscall.SIGSTOP)
 		over = sleep(time.Duration(200+rand.N(2000)) * time.Millisecond)
@@ -275,7 +276,7 @@ func (f *fleet) died() int {
 func hurtRelays(r *rig, deaths int, broken string) (wrong []string, died map[string]int) {
 	r.tb.Helper()
 	path := filepath.Join(r.tb.TempDir(), "published")
-	f := &fleet{tb: r.tb, env: []string{relayStore + "=" + r.address, relayFile + "=" + path, relayBroken + "=" + broken}}
+	f := &fleet{tb: r.tb, env: []string{relayStore + "=" + r.address, relayFile + "=" + path, relayBroken + "=" + broken}, lapse: r.lapse}
 	s := &story{committed: make(map[string][]string), undone: make(map[string]bool)}
 	ctx, stop := context.WithCancel(r.tb.Context())
 	own, err := openFile(path)
@@ -302,6 +303,9 @@ func hurtRelays(r *rig, deaths int, broken string) (wrong []string, died map[str
 	writers.Wait()
 	stop()
 	relays.Wait()
+	if b, _ := readFile(r.tb, path); len(b.taken) == 0 {
+		r.tb.Error("the relays in processes have published nothing")
+	}
 
 	_, end := start(r.tb, r.outbox, killedConfig(own))
 	for deadline := time.Now().Add(30 * time.Second); r.waiting() > 0 && time.Now().Before(deadline); {

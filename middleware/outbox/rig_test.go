@@ -37,7 +37,8 @@ type rig struct {
 	transact func(f func(publisher func(stores.PublisherConfig) message.Publisher, exec execer) error) error
 	count    func(query string) int
 
-	unordered bool // each message has an order of its own
+	unordered bool          // each message has an order of its own
+	lapse     time.Duration // how much later than at its end a lease can be taken
 }
 
 var systems = map[string]func(testing.TB) *rig{"sqlite": onSQLite, "postgres": onPostgres, "mariadb": onMariaDB}
