@@ -36,11 +36,11 @@ const (
 // earlier one that may still be under way: then only the item tells, and Resolve closes it.
 func (a *attempt) commit(ctx context.Context, items []types.TransactWriteItem, outputs []emitted) error {
 	done, err := a.completed()
-	all, cannot := a.store.operations(items, outputs)
+	items, cannot := a.store.operations(items, outputs)
 	if err = errors.Join(err, cannot); err != nil {
 		return pkg.NotCommitted(err)
 	}
-	send := a.sender(done, all)
+	send := a.sender(done, items)
 	pending := false
 	for try := 1; ; try++ {
 		err = send(ctx)
@@ -62,7 +62,10 @@ func (a *attempt) commit(ctx context.Context, items []types.TransactWriteItem, o
 		case end == busy:
 			a.failure = err
 		}
-		return pkg.NotCommitted(a.blame(err, items))
+		if failed := conditionOf(err, 1, items); failed != nil {
+			err = fmt.Errorf("%w: %w", failed, err)
+		}
+		return pkg.NotCommitted(err)
 	}
 }
 
@@ -175,37 +178,18 @@ func (a *attempt) unknown(ctx context.Context, cause error) error {
 	return pkg.CommitUnknown(cause)
 }
 
-// blame names the handler's condition that did not hold. If it is that of an output's write, another
-// output has the number.
-func (a *attempt) blame(err error, items []types.TransactWriteItem) error {
-	failed := conditionOf(err, items, 1)
-	switch {
-	case failed == nil:
-		return err
-	case failed.Table == "":
-		a.store.outputs.skip()
-		a.failure = err
-		return err
-	}
-	return fmt.Errorf("%w: %w", failed, err)
-}
-
-// conditionOf returns the first condition that has canceled a transaction, nil if none has. items are the
-// caller's operations, from that index on; a condition of an output behind them has no table.
-func conditionOf(err error, items []types.TransactWriteItem, begin int) *ConditionError {
+// conditionOf returns the first condition that canceled a transaction, nil if none did. The first of
+// items has the index begin in the request.
+func conditionOf(err error, begin int, items []types.TransactWriteItem) *ConditionError {
 	canceled, ok := errors.AsType[*types.TransactionCanceledException](err)
 	if !ok {
 		return nil
 	}
 	for i, r := range canceled.CancellationReasons {
-		if i < begin || reasonOf(r) != "ConditionalCheckFailed" {
-			continue
+		if i >= begin && i-begin < len(items) && reasonOf(r) == "ConditionalCheckFailed" {
+			table, _, _ := target(items[i-begin])
+			return &ConditionError{Table: table, Item: r.Item}
 		}
-		failed := &ConditionError{Item: r.Item}
-		if i-begin < len(items) {
-			failed.Table, _, _ = target(items[i-begin])
-		}
-		return failed
 	}
 	return nil
 }

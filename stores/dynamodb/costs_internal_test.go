@@ -202,9 +202,14 @@ func TestWhatOutputsCost(t *testing.T) {
 	settle := func(s stores.Settlement) func() {
 		return func() { require.NoError(t, b.Settle(t.Context(), s)) }
 	}
-	measure("published", "map[BatchWriteItem:1] 0 1", settle(stores.Settlement{Published: []int64{pending()[0].Number}}))
+	published := func(keep bool) stores.Settlement {
+		o := pending()[0]
+		return stores.Settlement{Published: []int64{o.Number}, CreatedAt: []time.Time{o.CreatedAt}, Keep: keep}
+	}
+	measure("published", "map[BatchWriteItem:1] 0 1", settle(published(false)))
 	measure("a relay that finds nothing", "map[Query:8] 0 0", func() { require.Empty(t, pending()) })
 	say()
-	measure("refused", "map[UpdateItem:1] 0 1", settle(stores.Settlement{Refused: []stores.RefusedOutput{{Number: pending()[0].Number, Attempts: 1}}}))
-	measure("published and kept", "map[GetItem:1 TransactWriteItems:1] 1 2", settle(stores.Settlement{Published: []int64{pending()[0].Number}, Keep: true}))
+	o := pending()[0]
+	measure("refused", "map[UpdateItem:1] 0 1", settle(stores.Settlement{Refused: []stores.RefusedOutput{{Number: o.Number, CreatedAt: o.CreatedAt, Attempts: 1}}}))
+	measure("published and kept", "map[GetItem:1 TransactWriteItems:1] 1 2", settle(published(true)))
 }

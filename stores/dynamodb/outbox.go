@@ -19,18 +19,18 @@ import (
 
 var _ stores.Outbox = (*Store)(nil)
 
-// commitLag is within which time of drawing its numbers a transaction usually commits. Outputs that are
-// committed later are found when the relay sweeps.
+// commitLag is the time in which a transaction usually commits after drawing its numbers. The relay's
+// sweeps find outputs that commit later.
 const commitLag = 3 * time.Second
 
-// outputsIn says which outputs are read.
+// outputsIn selects outputs to be read.
 type outputsIn struct {
 	span
 
 	kind       byte
 	partitions []int64 // nil: all
 	bare       bool    // without their content
-	eventual   bool    // read with eventual consistency, for half the price
+	eventual   bool    // eventually consistent, for half the price
 }
 
 // outputsOf yields outputs in the order of their numbers, until yield returns false.
@@ -44,7 +44,7 @@ func (s *Store) outputsOf(ctx context.Context, in outputsIn, yield func(item) bo
 	if below == 0 {
 		below = 1<<63 - 1
 	}
-	if in.above+1 > below-1 {
+	if in.above+1 >= below {
 		return nil
 	}
 	var all cursors
@@ -52,7 +52,7 @@ func (s *Store) outputsOf(ctx context.Context, in outputsIn, yield func(item) bo
 		q := partitionQuery(in.kind, []byte{byte(p)}) //nolint:gosec // it is small
 		q.TableName, q.Limit, q.ScanIndexForward, q.ConsistentRead = &s.contents, aws.Int32(listPage), aws.Bool(in.ascending), aws.Bool(!in.eventual)
 		q.KeyConditionExpression = aws.String("pk = :pk AND sk BETWEEN :low AND :high")
-		q.ExpressionAttributeValues[":low"], q.ExpressionAttributeValues[":high"] = bin(number8(in.above+1)), bin(number8(below-1))
+		q.ExpressionAttributeValues[":low"], q.ExpressionAttributeValues[":high"] = bin(number8(in.above+1)), bin(number8(below)) // keys are longer than the number
 		if in.bare {
 			columns, names := bareNames()
 			q.Select, q.ProjectionExpression, q.ExpressionAttributeNames = types.SelectSpecificAttributes, &columns, names
@@ -69,10 +69,20 @@ func (s *Store) outputsOf(ctx context.Context, in outputsIn, yield func(item) bo
 	return err
 }
 
-// parallel is how many requests of one call run at a time.
+// find returns the key of an output in a state, nil if there is none. Readers of lists may ask for it.
+func (s *Store) find(ctx context.Context, kind byte, number int64) (found item, err error) {
+	in := outputsIn{span: span{above: number - 1, below: number + 1}, kind: kind, partitions: []int64{outputPartition(bucketOf(number))}, bare: true}
+	err = s.outputsOf(ctx, in, func(i item) bool {
+		found = item{"pk": i["pk"], "sk": i["sk"]}
+		return false
+	})
+	return found, err
+}
+
+// parallel is the number of concurrent requests of one call.
 const parallel = 8
 
-// each calls f with 0 to n-1, some at a time, and returns the errors.
+// each calls f with 0 to n-1, some concurrently, and returns the errors.
 func each(n int, f func(i int) error) error {
 	var (
 		busy  sync.WaitGroup
@@ -90,8 +100,8 @@ func each(n int, f func(i int) error) error {
 	return errors.Join(errs...)
 }
 
-// Pending implements stores.Outbox: a consistent query of each partition that has one of the
-// buckets, and more queries of those with more than one page.
+// Pending implements stores.Outbox by a consistent query of each partition that has one of the
+// buckets, and one more for each further page.
 func (s *Store) Pending(ctx context.Context, q stores.PendingQuery) (stores.Pending, error) {
 	if err := s.listing(ctx, q.Limit); err != nil {
 		return stores.Pending{}, err
@@ -102,7 +112,7 @@ func (s *Store) Pending(ctx context.Context, q stores.PendingQuery) (stores.Pend
 	}
 	in := outputsIn{kind: kindOutput, span: span{above: q.After, ascending: true}, partitions: []int64{}}
 	for _, bucket := range q.Buckets {
-		if p := bucket / (stores.OutboxBuckets / outputPartitions); !slices.Contains(in.partitions, p) {
+		if p := outputPartition(bucket); !slices.Contains(in.partitions, p) {
 			in.partitions = append(in.partitions, p)
 		}
 	}
@@ -130,8 +140,8 @@ func (s *Store) Pending(ctx context.Context, q stores.PendingQuery) (stores.Pend
 	return p, nil
 }
 
-// Settle implements stores.Outbox: published outputs are deleted 25 at a time. Those that are
-// kept, and dead letters, are moved one by one.
+// Settle implements stores.Outbox. Published outputs are deleted 25 at a time; kept ones and dead
+// letters are moved one by one.
 func (s *Store) Settle(ctx context.Context, q stores.Settlement) error {
 	if err := s.ready(ctx); err != nil {
 		return err
@@ -140,10 +150,18 @@ func (s *Store) Settle(ctx context.Context, q stores.Settlement) error {
 	if err != nil {
 		return err
 	}
-	var published []int64
-	for i, number := range q.Published { // another one has another number
-		if len(q.CreatedAt) == 0 || q.CreatedAt[i].Equal(createdAt(number)) {
-			published = append(published, number)
+	var published []item
+	for i, number := range q.Published {
+		var created time.Time
+		if len(q.CreatedAt) > 0 {
+			created = q.CreatedAt[i]
+		}
+		k, err := s.pendingKey(ctx, number, created)
+		if err != nil {
+			return err
+		}
+		if k != nil {
+			published = append(published, k)
 		}
 	}
 	if q.Keep {
@@ -164,57 +182,65 @@ func (s *Store) Settle(ctx context.Context, q stores.Settlement) error {
 	return each(len(q.Refused), func(i int) error { return s.refuse(ctx, q.Refused[i], now) })
 }
 
-// refuse records that a destination has refused an output.
+// pendingKey returns the key of a pending output. It looks for one whose time is not known, and returns
+// nil if there is none.
+func (s *Store) pendingKey(ctx context.Context, number int64, created time.Time) (item, error) {
+	if created.IsZero() {
+		return s.find(ctx, kindOutput, number)
+	}
+	return outputKey(kindOutput, number, created), nil
+}
+
+// refuse records that a destination refused an output.
 func (s *Store) refuse(ctx context.Context, r stores.RefusedOutput, now int64) error {
-	if !r.CreatedAt.IsZero() && !r.CreatedAt.Equal(createdAt(r.Number)) {
-		return nil
+	k, err := s.pendingKey(ctx, r.Number, r.CreatedAt)
+	if err != nil || k == nil {
+		return err
 	}
 	attempts, reason := num(int64(r.Attempts)), str(sqlstore.Text(r.Error, stores.MaxErrorBytes))
 	if r.Failed {
-		return s.move(ctx, r.Number, kindFailed, func(o item) { o["att"], o["err"], o["end"] = attempts, reason, num(now) })
+		return s.move(ctx, k, kindFailed, func(o item) { o["att"], o["err"], o["end"] = attempts, reason, num(now) })
 	}
-	_, err := s.client.UpdateItem(ctx, &dynamodb.UpdateItemInput{
-		TableName: &s.contents, Key: outputKey(kindOutput, r.Number), UpdateExpression: aws.String("SET #att = :att, #err = :err"),
+	_, err = s.client.UpdateItem(ctx, &dynamodb.UpdateItemInput{
+		TableName: &s.contents, Key: k, UpdateExpression: aws.String("SET #att = :att, #err = :err"),
 		ConditionExpression: aws.String("attribute_exists(pk)"), ExpressionAttributeNames: map[string]string{"#att": "att", "#err": "err"},
 		ExpressionAttributeValues: item{":att": attempts, ":err": reason},
 	})
 	return s.refused(ctx, err, func(item) bool { return true })
 }
 
-// move puts a pending output into another state, if it is there.
-func (s *Store) move(ctx context.Context, number int64, to byte, change func(item)) error {
-	o, err := s.getFrom(ctx, s.contents, outputKey(kindOutput, number))
+// move puts an output into another state, if it still exists.
+func (s *Store) move(ctx context.Context, from item, to byte, change func(item)) error {
+	o, err := s.getFrom(ctx, s.contents, from)
 	if err != nil || len(o) == 0 {
 		return err
 	}
-	err = s.guarded(ctx, 1, s.moving(o, to, number, change))
+	change(o)
+	err = s.guarded(ctx, 1, s.moving(from, inState(to, from), o))
 	if errors.Is(err, stores.ErrChanged) {
-		return nil // it is gone
+		return nil // it no longer exists
 	}
 	return err
 }
 
-// moving returns the operations that put an output into another state, first its guarded deletion.
-func (s *Store) moving(o item, to byte, number int64, change func(item)) []types.TransactWriteItem {
-	from := item{"pk": o["pk"], "sk": o["sk"]}
-	change(o)
-	moved := outputKey(to, number)
-	o["pk"], o["sk"], o["num"] = moved["pk"], moved["sk"], num(number)
+// moving returns the operations that give an output another key. The guarded deletion comes first.
+func (s *Store) moving(from, to, o item) []types.TransactWriteItem {
+	o["pk"], o["sk"] = to["pk"], to["sk"]
 	return []types.TransactWriteItem{s.leaving(from), {Put: &types.Put{TableName: &s.contents, Item: o}}}
 }
 
-// leaving deletes an output if it is there.
+// leaving returns the deletion of an output that must exist.
 func (s *Store) leaving(key item) types.TransactWriteItem {
 	return types.TransactWriteItem{Delete: &types.Delete{TableName: &s.contents, Key: key, ConditionExpression: aws.String("attribute_exists(pk)")}}
 }
 
-// deletePublished deletes outputs that are published.
-func (s *Store) deletePublished(ctx context.Context, numbers []int64) error {
+// deletePublished deletes published outputs.
+func (s *Store) deletePublished(ctx context.Context, keys []item) error {
 	const most = 25 // of a request
-	for batch := range slices.Chunk(numbers, most) {
+	for batch := range slices.Chunk(keys, most) {
 		var gone []types.WriteRequest
-		for _, number := range batch {
-			gone = append(gone, types.WriteRequest{DeleteRequest: &types.DeleteRequest{Key: outputKey(kindOutput, number)}})
+		for _, k := range batch {
+			gone = append(gone, types.WriteRequest{DeleteRequest: &types.DeleteRequest{Key: k}})
 		}
 		for len(gone) > 0 {
 			out, err := s.client.BatchWriteItem(ctx, &dynamodb.BatchWriteItemInput{RequestItems: map[string][]types.WriteRequest{s.contents: gone}})

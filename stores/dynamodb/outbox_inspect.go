@@ -86,9 +86,16 @@ func (s *Store) Output(ctx context.Context, number int64) (stores.OutputRow, err
 		return stores.OutputRow{}, err
 	}
 	for _, state := range []stores.OutputState{stores.OutputPending, stores.OutputFailed, stores.OutputPublished} {
-		i, err := s.getFrom(ctx, s.contents, outputKey(outputKinds[state], number))
-		if err != nil || len(i) > 0 {
-			return outputRow(state, i), err
+		var i item
+		k, err := s.find(ctx, outputKinds[state], number)
+		if k != nil {
+			i, err = s.getFrom(ctx, s.contents, k)
+		}
+		if err != nil {
+			return stores.OutputRow{}, err
+		}
+		if len(i) > 0 {
+			return outputRow(state, i), nil
 		}
 	}
 	return stores.OutputRow{}, fmt.Errorf("dynamodb: %w", stores.ErrNotFound)
@@ -190,11 +197,11 @@ func (s *Store) ChangeOutputs(ctx context.Context, c stores.OutputChange) (store
 }
 
 func (s *Store) changeOutput(ctx context.Context, c stores.OutputChange, o stores.OutputRow, after string) error {
-	from := outputKey(outputKinds[o.State], o.Number)
+	from := outputKey(outputKinds[o.State], o.Number, o.CreatedAt)
 	writes := []types.TransactWriteItem{s.leaving(from)}
 	var err error
 	if c.Verb == stores.VerbRetryOutput {
-		writes, err = s.pendingAgain(ctx, from, o.Number)
+		writes, err = s.pendingAgain(ctx, from, inState(kindOutput, from))
 	} else if c.Verb == stores.VerbReplayOutput {
 		writes, err = s.replaying(ctx, from)
 	}
@@ -206,8 +213,8 @@ func (s *Store) changeOutput(ctx context.Context, c stores.OutputChange, o store
 	}, nil, writes...)
 }
 
-// pendingAgain returns the operations that put an output back into the outbox, under a number.
-func (s *Store) pendingAgain(ctx context.Context, from item, number int64) ([]types.TransactWriteItem, error) {
+// pendingAgain returns the operations that put an output back into the outbox.
+func (s *Store) pendingAgain(ctx context.Context, from, to item) ([]types.TransactWriteItem, error) {
 	o, err := s.getFrom(ctx, s.contents, from)
 	if err == nil && len(o) == 0 {
 		err = fmt.Errorf("dynamodb: %w", stores.ErrChanged)
@@ -215,23 +222,24 @@ func (s *Store) pendingAgain(ctx context.Context, from item, number int64) ([]ty
 	if err != nil {
 		return nil, err
 	}
-	return s.moving(o, kindOutput, number, func(i item) {
-		for _, of := range []string{"att", "err", "end", "ttl"} {
-			delete(i, of)
-		}
-	}), nil
+	for _, of := range []string{"att", "err", "end", "ttl"} {
+		delete(o, of)
+	}
+	return s.moving(from, to, o), nil
 }
 
-// replaying returns the operations that put a copy of an output into the outbox, under a new number.
+// replaying returns the operations that put a copy of an output into the outbox, with a new number.
 func (s *Store) replaying(ctx context.Context, from item) ([]types.TransactWriteItem, error) {
 	now, err := s.clock.now()
 	if err != nil {
 		return nil, err
 	}
-	writes, err := s.pendingAgain(ctx, from, s.outputs.draw(now, 1))
+	number := s.outputs.draw(now, 1)
+	writes, err := s.pendingAgain(ctx, from, outputKey(kindOutput, number, instant(now)))
 	if err != nil {
 		return nil, err
 	}
+	writes[1].Put.Item["num"] = num(number)
 	stays := writes[0].Delete
 	writes[0] = types.TransactWriteItem{ConditionCheck: &types.ConditionCheck{TableName: stays.TableName, Key: stays.Key, ConditionExpression: stays.ConditionExpression}}
 	writes[1].Put.ConditionExpression = aws.String("attribute_not_exists(pk)")

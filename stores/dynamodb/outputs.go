@@ -2,6 +2,7 @@ package dynamodb
 
 import (
 	"context"
+	"encoding/binary"
 	"fmt"
 	"math/rand/v2"
 	"sync"
@@ -17,19 +18,19 @@ import (
 	"github.com/millpond-go/millpond/stores"
 )
 
-// Outputs are items of the content table, written in the transaction of their handler. The kind in the key
-// is the state. The number decides the partition, and there are few, so that a relay needs few queries.
+// Outputs are items of the content table, written in the transaction of their handler. The kind in
+// the key is the state. The number selects one of few partitions, so a relay needs few queries.
 
 const (
-	outputBits  = 22         // low bits of a number, random; those above are the second. Readers of JSON keep 53 bits exactly
+	outputBits  = 22         // low bits of a number; those above are the second. Readers of JSON keep 53 bits exactly
 	outputEpoch = 1767225600 // 2026
 
 	outputPartitions = 8 // each has 8 of the 64 buckets
 
-	// maxOutputs bounds the bytes of all outputs of a transaction: the service takes 4 MB, with the
-	// inbox item.
+	// maxOutputs bounds the bytes of all outputs of a transaction: the service takes 4 MB, including
+	// the inbox item.
 	maxOutputs = 4<<20 - 8<<10
-	outputBase = 300 // bytes of an item beside its texts
+	outputBase = 300 // bytes of an item besides its texts
 )
 
 var (
@@ -47,45 +48,52 @@ type emitted struct {
 	packed []byte
 }
 
-// outputKey is that of an output in a state.
-func outputKey(kind byte, number int64) item {
-	return key(kind, []byte{byte(bucketOf(number) / (stores.OutboxBuckets / outputPartitions))}, number8(number)) //nolint:gosec // it is small
+// outputKey returns the key of an output in a state. Two processes may draw one number, so the key has
+// the time as well: whoever settles the first output again must not delete the second.
+func outputKey(kind byte, number int64, created time.Time) item {
+	p := byte(outputPartition(bucketOf(number))) //nolint:gosec // it is small
+	return key(kind, []byte{p}, append(number8(number), number8(created.UnixMicro())...))
+}
+
+// inState returns the key of the same output in another state.
+func inState(kind byte, k item) item {
+	return item{"pk": bin(append([]byte{kind}, blob(k["pk"])[1:]...)), "sk": k["sk"]}
 }
 
 func bucketOf(number int64) int64 { return number % stores.OutboxBuckets }
 
-// createdAt returns the second in a number, in which the output was committed.
-func createdAt(number int64) time.Time { return time.Unix(number>>outputBits+outputEpoch, 0) }
+func outputPartition(bucket int64) int64 { return bucket / (stores.OutboxBuckets / outputPartitions) }
 
-// numberAt is the smallest number of a time in microseconds.
+// createdAt returns the time in an output's key.
+func createdAt(i item) time.Time {
+	return instant(int64(binary.BigEndian.Uint64(blob(i["sk"])[8:]))) //nolint:gosec // as it was written
+}
+
+// numberAt returns the smallest number of a time in microseconds.
 func numberAt(micros int64) int64 { return max(micros/1e6-outputEpoch, 0) << outputBits }
 
-// outputNumbers draws numbers, which contain the time and grow within a process. Two processes hardly ever
-// draw the same number; if they do, the condition of the second output's write fails.
+// outputNumbers draws numbers, which contain the time and grow within a process.
 type outputNumbers struct {
 	mu   sync.Mutex
 	last int64
 }
 
-// draw returns the first of n numbers that follow each other.
+// draw returns the first of n consecutive numbers. Each second begins at a random place, so that
+// processes hardly ever draw the same numbers.
 func (o *outputNumbers) draw(now int64, n int) int64 {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	first := max(numberAt(now)+rand.Int64N(1<<outputBits), o.last+1) //nolint:gosec // it keeps no secret
+	first := o.last + 1
+	if second := numberAt(now); first < second {
+		first = second + rand.Int64N(1<<outputBits) //nolint:gosec // it keeps no secret
+	}
 	o.last = first + int64(n) - 1
 	return first
 }
 
-// skip moves away from numbers that another process has drawn.
-func (o *outputNumbers) skip() {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	o.last += rand.Int64N(1 << (outputBits - 4)) //nolint:gosec // it keeps no secret
-}
-
-// put is an output's item in the outbox.
-func (o emitted) put(table *string, number int64) types.TransactWriteItem {
-	i := outputKey(kindOutput, number)
+// put returns the write of a new output.
+func (o emitted) put(table *string, number int64, created time.Time) types.TransactWriteItem {
+	i := outputKey(kindOutput, number, created)
 	i["num"], i["mid"], i["siz"], i["b"] = num(number), bin([]byte(o.ID)), num(int64(len(o.packed)-len(nothing))), bin(o.packed)
 	for name, value := range map[string]string{"dst": o.Destination, "top": o.Topic, "typ": o.Type, "cdc": sqlstore.Text(o.Codec, maxWordBytes)} {
 		if value != "" {
@@ -98,14 +106,14 @@ func (o emitted) put(table *string, number int64) types.TransactWriteItem {
 	return types.TransactWriteItem{Put: &types.Put{TableName: table, Item: i, ConditionExpression: aws.String("attribute_not_exists(pk)")}}
 }
 
-// outputOf reads an item, with its content if that was asked for.
+// outputOf reads an item, including its content if it was read.
 func outputOf(i item) stores.PendingOutput {
 	number := integer(i["num"])
 	o := stores.PendingOutput{
 		Output: stores.Output{
 			ID: string(blob(i["mid"])), Destination: text(i["dst"]), Topic: text(i["top"]), Type: text(i["typ"]), Codec: text(i["cdc"]),
 		},
-		Number: number, Bucket: bucketOf(number), Attempts: int(integer(i["att"])), CreatedAt: createdAt(number),
+		Number: number, Bucket: bucketOf(number), Attempts: int(integer(i["att"])), CreatedAt: createdAt(i),
 	}
 	copy(o.TraceParent[:], blob(i["tp"]))
 	if packed := blob(i["b"]); packed != nil {
@@ -115,7 +123,7 @@ func outputOf(i item) stores.PendingOutput {
 	return o
 }
 
-// emit takes all outputs or none.
+// emit adds all outputs, or none.
 func (t *Tx) emit(outputs []stores.Output) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -154,7 +162,8 @@ func (t *Tx) emit(outputs []stores.Output) error {
 	return nil
 }
 
-// operations returns what is sent: the caller's operations, and the outputs with their numbers.
+// operations returns the operations of a transaction: the caller's, and the writes of its outputs,
+// which get their numbers here.
 func (s *Store) operations(items []types.TransactWriteItem, outputs []emitted) ([]types.TransactWriteItem, error) {
 	if len(outputs) == 0 {
 		return items, nil
@@ -165,7 +174,7 @@ func (s *Store) operations(items []types.TransactWriteItem, outputs []emitted) (
 	}
 	number := s.outputs.draw(now, len(outputs))
 	for i, o := range outputs {
-		items = append(items, o.put(&s.contents, number+int64(i)))
+		items = append(items, o.put(&s.contents, number+int64(i), instant(now)))
 	}
 	return items, nil
 }
@@ -173,18 +182,18 @@ func (s *Store) operations(items []types.TransactWriteItem, outputs []emitted) (
 // Emit implements stores.Emitter.
 func (a *attempt) Emit(outputs []stores.Output) error { return a.tx.emit(outputs) }
 
-// NewPublisher returns a publisher for one transaction, of a handler or of [Store.Transact]: the
-// relay of package middleware/outbox publishes its messages if that commits, and else nobody does.
+// NewPublisher returns a publisher for one transaction, of a handler or of [Store.Transact]. The
+// relay of package middleware/outbox publishes its messages if and only if the transaction commits.
 //
-// Messages without a UUID get one. A message that the transaction cannot take is an error that
-// wraps stores.ErrInvalidOutput, stores.ErrTooLarge or stores.ErrUnordered, and leaves it as it was.
+// Messages without a UUID get one. The transaction refuses messages with errors that wrap
+// stores.ErrInvalidOutput, stores.ErrTooLarge or stores.ErrUnordered, and can go on.
 func NewPublisher(tx *Tx, c stores.PublisherConfig) message.Publisher {
 	return producer.New(string(pkg), tx, c, func(_ context.Context, tx *Tx, outputs []stores.Output, _ bool) error { return tx.emit(outputs) })
 }
 
-// Transact commits in one request, if f returns nil, what f has added to the transaction and published by
-// [NewPublisher]. It is for programs that publish outside of handlers. After an error that wraps
-// stores.ErrUnavailable it is unknown whether the transaction was committed.
+// Transact commits in one request what f has added to the transaction, and published by
+// [NewPublisher], if f returns nil. It is for programs that publish outside handlers. After an error
+// that wraps stores.ErrUnavailable it is unknown whether the transaction was committed.
 func (s *Store) Transact(ctx context.Context, f func(tx *Tx) error) error {
 	tx := &Tx{store: s}
 	err := f(tx)
@@ -198,21 +207,15 @@ func (s *Store) Transact(ctx context.Context, f func(tx *Tx) error) error {
 	if err != nil {
 		return err
 	}
-	for {
-		all, err := s.operations(items, outputs)
-		if err != nil || len(all) == 0 {
-			return err
-		}
-		_, err = s.client.TransactWriteItems(ctx, &dynamodb.TransactWriteItemsInput{TransactItems: all})
-		failed := conditionOf(err, items, 0)
-		switch {
-		case err == nil:
-			return nil
-		case failed == nil:
-			return s.explain(ctx, err)
-		case failed.Table != "":
-			return fmt.Errorf("%w: %w", failed, err)
-		}
-		s.outputs.skip()
+	all, err := s.operations(items, outputs)
+	if err != nil || len(all) == 0 {
+		return err
 	}
+	if _, err = s.client.TransactWriteItems(ctx, &dynamodb.TransactWriteItemsInput{TransactItems: all}); err == nil {
+		return nil
+	}
+	if failed := conditionOf(err, 0, all); failed != nil {
+		return fmt.Errorf("%w: %w", failed, err)
+	}
+	return s.explain(ctx, err)
 }

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
+	"sync"
 	"testing"
 	"time"
 
@@ -12,6 +14,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 	"github.com/stretchr/testify/require"
 
+	"github.com/millpond-go/millpond/middleware/outbox"
 	"github.com/millpond-go/millpond/stores"
 )
 
@@ -113,38 +116,54 @@ func TestOutputsWhoseTransactionsAreLost(t *testing.T) {
 	require.Equal(t, 2, kept)
 }
 
-// Two processes may draw one number: nothing is overwritten.
+// Two processes may draw one number: neither output is lost, nor taken for the other.
 func TestANumberThatAnotherOutputHas(t *testing.T) {
 	b := newBench(t)
-	taken := func() int64 {
-		b.outputs.last = max(b.outputs.last, numberAt(time.Now().UnixMicro())) + 1<<40 // what is drawn next follows it
-		i := outputKey(kindOutput, b.outputs.last+1)
-		i["num"], i["mid"] = num(b.outputs.last+1), bin([]byte("another's"))
-		_, err := b.client.PutItem(t.Context(), &dynamodb.PutItemInput{TableName: &b.contents, Item: i})
-		require.NoError(t, err)
-		return b.outputs.last + 1
+	number := numberAt(time.Now().UnixMicro()) + 1<<40
+	say := func(id string) {
+		t.Helper()
+		b.outputs.last = number - 1 // what is drawn next follows it
+		a := b.win(t, newClaim())
+		require.NoError(t, a.Emit([]stores.Output{outputOfSize(id, 1)}))
+		require.NoError(t, a.Commit(t.Context()))
 	}
-	number := taken()
-	c := newClaim()
-	a := b.win(t, c)
-	effect(t, a, "numbered")
-	require.NoError(t, a.Emit([]stores.Output{outputOfSize("own", 1)}))
-	require.ErrorIs(t, a.Commit(t.Context()), stores.ErrNotCommitted)
-	require.Error(t, a.Interrupted(), "it is made again, and not counted")
-	a = b.win(t, c)
-	effect(t, a, "numbered")
-	require.NoError(t, a.Emit([]stores.Output{outputOfSize("own", 1)}))
-	require.NoError(t, a.Commit(t.Context()))
-	require.Equal(t, 1, b.effects(t, "numbered"))
-	o, err := b.Output(t.Context(), number)
-	require.NoError(t, err)
-	require.Equal(t, "another's", o.ID)
+	waiting := func() stores.PendingOutput {
+		t.Helper()
+		var all []int64
+		for bucket := range int64(stores.OutboxBuckets) {
+			all = append(all, bucket)
+		}
+		p, err := b.Pending(t.Context(), stores.PendingQuery{Buckets: all, Limit: 10, Bytes: 1 << 20})
+		require.NoError(t, err)
+		require.NotEmpty(t, p.Outputs)
+		require.Equal(t, number, p.Outputs[0].Number)
+		return p.Outputs[0]
+	}
+	say("one")
+	for i, keep := range []bool{false, true} {
+		o := waiting()
+		settled := stores.Settlement{Published: []int64{number}, CreatedAt: []time.Time{o.CreatedAt}, Keep: keep}
+		refused := stores.Settlement{Refused: []stores.RefusedOutput{{Number: number, CreatedAt: o.CreatedAt, Attempts: 1, Failed: true}}}
+		require.NoError(t, b.Settle(t.Context(), settled))
+		next := fmt.Sprint("another ", i)
+		say(next)
+		require.NoError(t, b.Settle(t.Context(), settled)) // again, as the answer was lost, or by a relay that was paused
+		require.NoError(t, b.Settle(t.Context(), refused))
+		require.Equal(t, []string{next}, b.pending(t))
+	}
 
-	taken()
-	require.NoError(t, b.Transact(t.Context(), func(tx *Tx) error {
-		return NewPublisher(tx, stores.PublisherConfig{}).Publish("t", message.NewMessage("a producer's", nil))
-	}))
-	require.Len(t, b.pending(t), 4)
+	say("third")
+	require.ElementsMatch(t, []string{"another 1", "third"}, b.pending(t))
+	published := &collector{ids: make(map[string]int)}
+	relay, err := outbox.New(b.Store, outbox.Config{Publishers: map[string]message.Publisher{"": published}, Logger: slog.New(slog.DiscardHandler)})
+	require.NoError(t, err)
+	ctx, stop := context.WithCancel(t.Context())
+	var relaying sync.WaitGroup
+	relaying.Go(func() { _ = relay.Run(ctx) })
+	require.Eventually(t, func() bool { return len(b.pending(t)) == 0 }, time.Minute, 50*time.Millisecond)
+	stop()
+	relaying.Wait()
+	require.Equal(t, map[string]int{"another 1": 1, "third": 1}, published.ids)
 }
 
 // A program's own transaction is one, too.
