@@ -7,15 +7,15 @@ import (
 	"github.com/millpond-go/millpond/stores"
 )
 
-// Waits is how many there are of what waits, and for how long the first one does. More: at least
-// so many.
+// Waits is the number of messages or outputs that wait, and the age of the oldest. With More, N is a
+// lower bound.
 type Waits struct {
 	N    int64
 	Age  time.Duration
 	More bool
 }
 
-// String returns how many there are.
+// String returns the number.
 func (w Waits) String() string {
 	if w.More {
 		return fmt.Sprintf("%d or more", w.N)
@@ -26,7 +26,7 @@ func (w Waits) String() string {
 // maxClockDifference is more than a round trip and a synchronized clock explain.
 const maxClockDifference = 5 * time.Second
 
-// FindClocks compares the server's time with this machine's, before and after it was asked for.
+// FindClocks compares the server's time with this machine's times before and after the request.
 func FindClocks(add Adder, before, after, theirs time.Time) {
 	ahead := max(before.Sub(theirs), theirs.Sub(after))
 	if ahead > maxClockDifference {
@@ -35,7 +35,7 @@ func FindClocks(add Adder, before, after, theirs time.Time) {
 	}
 }
 
-// FindOverdue judges retries that are due, by how late they may be.
+// FindOverdue reports due retries that are later than they may be.
 func FindOverdue(add Adder, due Waits, may time.Duration) {
 	if due.N > 0 && due.Age >= may {
 		add(stores.SeverityWarning, fmt.Sprintf("%v retries are due, the oldest since %v", due, due.Age), "no retry worker takes them, or too few do",
@@ -43,7 +43,7 @@ func FindOverdue(add Adder, due Waits, may time.Duration) {
 	}
 }
 
-// FindWaiting says what waits for somebody: messages that are pending, failed or quarantined.
+// FindWaiting reports messages that wait: pending, failed or quarantined.
 func FindWaiting(add Adder, status string, w Waits) {
 	what, fix := "are pending, the first failed", "millpond cause ls"
 	switch status {
@@ -57,11 +57,10 @@ func FindWaiting(add Adder, status string, w Waits) {
 	}
 }
 
-// Quarantined is the status of messages in quarantine, as it is counted.
+// Quarantined is the status of messages in quarantine, in counts.
 const Quarantined = "quarantined"
 
-// FindOutbox judges what waits to be published, by how late it may be, how many buckets have an owner,
-// and the dead letters.
+// FindOutbox reports outputs that wait longer than they may, buckets without an owner, and dead letters.
 func FindOutbox(add Adder, pending Waits, may time.Duration, owned int64, failed Waits) {
 	if pending.N > 0 && pending.Age >= may {
 		add(stores.SeverityWarning, fmt.Sprintf("%v outputs wait to be published, the oldest since %v", pending, pending.Age), "a relay is missing, too slow, or refused by its destination",

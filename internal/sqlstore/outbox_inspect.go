@@ -216,7 +216,7 @@ var outputVerbs = map[stores.Verb]outputVerb{
 	stores.VerbEraseOutput:   {from: []stores.OutputState{stores.OutputFailed, stores.OutputPending, stores.OutputPublished}, after: "erased"},
 }
 
-// OutputRuling returns what outputs in a state are after a verb, as the audit has it.
+// OutputRuling returns what outputs in a state become by a verb, for the audit, or refuses the verb.
 func OutputRuling(verb stores.Verb, state stores.OutputState) (after string, err error) {
 	v, ok := outputVerbs[verb]
 	if !ok || !slices.Contains(v.from, state) {

@@ -37,8 +37,8 @@ type rig struct {
 	transact func(f func(publisher func(stores.PublisherConfig) message.Publisher, exec execer) error) error
 	count    func(query string) int
 
-	unordered bool          // each message has an order of its own
-	lapse     time.Duration // how much later than at its end a lease can be taken
+	unordered bool          // there are no order keys
+	lapse     time.Duration // the time between the end of a lease and its takeover
 }
 
 var systems = map[string]func(testing.TB) *rig{"sqlite": onSQLite, "postgres": onPostgres, "mariadb": onMariaDB}

@@ -13,7 +13,7 @@ import (
 	"github.com/millpond-go/millpond/stores"
 )
 
-// attempt holds its key's place among the flights until it ends.
+// attempt keeps its key among the flights until it ends.
 type attempt struct {
 	sqltx.Entry
 
@@ -23,7 +23,7 @@ type attempt struct {
 	own     []byte
 	tx      *Tx
 	outcome sqltx.Outcome
-	failure error // the service's
+	failure error // of the service
 }
 
 var (
@@ -72,7 +72,7 @@ func (a *attempt) Rollback(context.Context) error {
 	})
 }
 
-// completed is the row that Commit writes.
+// completed returns the row that Commit writes.
 func (a *attempt) completed() (*row, error) {
 	now, err := a.store.clock.now()
 	if err != nil {
@@ -127,11 +127,10 @@ func Handler(f func(ctx context.Context, tx *Tx, msg *message.Message) error) me
 	return func(msg *message.Message) error { return handle(msg) } // router looks at the file of this function
 }
 
-// Lease makes a handler of an effect outside of the database, and of what is written when it
-// has happened, in the transaction that completes the message. That is done again while it
-// fails and the lease lives, and the effect is not; its result is what write gets. It is for
-// handlers of InboxConfig.LeaseByHandler, and returns stores.ErrNoLease before the effect for
-// others.
+// Lease returns a handler that causes an effect outside the database, and then calls write in the
+// transaction that completes the message, with the effect's result. Write is repeated while it fails
+// and the lease lives; the effect is not. The handler must be one of InboxConfig.LeaseByHandler, or
+// it returns stores.ErrNoLease before the effect.
 func Lease[R any](
 	effect func(ctx context.Context, msg *message.Message) (R, error),
 	write func(ctx context.Context, tx *Tx, msg *message.Message, result R) error,
@@ -140,11 +139,11 @@ func Lease[R any](
 	return func(msg *message.Message) error { return handle(msg) } // router looks at the file of this function
 }
 
-// ConditionError says that a condition of the handler's own did not hold, so that nothing was
-// committed. It is a stores.ErrTxContended: the handler is run again at once.
+// ConditionError says that a condition in the handler's transaction did not hold, so nothing was
+// committed. It is a stores.ErrTxContended: the handler runs again at once.
 type ConditionError struct {
 	Table string
-	Item  map[string]types.AttributeValue // as it is, if the operation asked for that
+	Item  map[string]types.AttributeValue // as it is, if the operation asked for it
 }
 
 // Error implements error.

@@ -38,7 +38,7 @@ func (s *Store) audited(ctx context.Context, e stores.AuditEntry) (types.Transac
 	return types.TransactWriteItem{Put: &types.Put{TableName: &s.table, Item: i}}, nil
 }
 
-// writing is a guarded write of a row, for a transaction.
+// writing returns a guarded write of a row.
 func (s *Store) writing(key item, r *row, g guard) types.TransactWriteItem {
 	r.own = newOwn()
 	r.follow(g.seen)
@@ -47,9 +47,9 @@ func (s *Store) writing(key item, r *row, g guard) types.TransactWriteItem {
 	return types.TransactWriteItem{Put: put}
 }
 
-// transact carries out an operator's decision with its entry in the audit, and deletes what is
-// gone then: as much as fits in the same transaction. The error wraps ErrChanged if a row is not
-// as it was seen.
+// transact carries out an operator's decision with its entry in the audit, and deletes what it makes
+// useless: as much as fits in the same transaction, and the rest after it. The error wraps ErrChanged
+// if a row has changed since it was read.
 func (s *Store) transact(ctx context.Context, e stores.AuditEntry, gone []types.TransactWriteItem, writes ...types.TransactWriteItem) error {
 	entry, err := s.audited(ctx, e)
 	if err != nil {
@@ -62,7 +62,7 @@ func (s *Store) transact(ctx context.Context, e stores.AuditEntry, gone []types.
 	return s.remove(ctx, gone[fit:])
 }
 
-// guarded carries out a transaction, of which so many operations have a condition. The error wraps
+// guarded carries out a transaction whose first n operations have conditions. The error wraps
 // ErrChanged if one of these does not hold.
 func (s *Store) guarded(ctx context.Context, n int, all []types.TransactWriteItem) error {
 	_, err := s.client.TransactWriteItems(ctx, &dynamodb.TransactWriteItemsInput{TransactItems: all})
@@ -82,7 +82,7 @@ func (s *Store) guarded(ctx context.Context, n int, all []types.TransactWriteIte
 	return nil
 }
 
-// forget takes from a row what may be personal, but its id.
+// forget removes from a row all that may be personal, except the id.
 func (r *row) forget() {
 	r.cause, r.failure, r.orderKey, r.history, r.codec, r.uuid, r.steps = "", "", nil, nil, "", nil, false
 	r.contentID, r.chunks, r.bytes, r.packed = nil, 0, 0, 0
@@ -97,7 +97,7 @@ func (s *Store) Change(ctx context.Context, c stores.Change) (stores.Changed, er
 	switch c.Verb {
 	case stores.VerbRetry, stores.VerbDiscard, stores.VerbResolve:
 	case stores.VerbErase:
-		if len(c.Filter.Status) == 0 { // no work goes that was not named
+		if len(c.Filter.Status) == 0 { // work is erased only if it is named
 			c.Filter.Status = []stores.Status{stores.StatusFailed, stores.StatusDiscarded}
 		}
 	default:
@@ -177,7 +177,7 @@ func (s *Store) changeOne(ctx context.Context, c *stores.Change, l listed, now i
 		return err
 	}
 	done.Changed++
-	if (c.Verb == stores.VerbErase || c.Verb == stores.VerbResolve) && l.holder != "" { // who may have recorded a step meanwhile
+	if (c.Verb == stores.VerbErase || c.Verb == stores.VerbResolve) && l.holder != "" { // the holder may have recorded a step meanwhile
 		late, err := s.kept(ctx, l.key, &row{steps: true})
 		if err = errors.Join(err, s.remove(ctx, late)); err != nil {
 			return err
@@ -189,7 +189,7 @@ func (s *Store) changeOne(ctx context.Context, c *stores.Change, l listed, now i
 	return nil
 }
 
-// decided changes a row by a verb, and returns what is to be deleted with that.
+// decided changes a row as a verb says, and returns the deletions that come with it.
 func (s *Store) decided(ctx context.Context, v stores.Verb, l listed, r *row, now int64) (gone []types.TransactWriteItem, err error) {
 	switch v {
 	case stores.VerbRetry:
@@ -211,8 +211,8 @@ func (s *Store) decided(ctx context.Context, v stores.Verb, l listed, r *row, no
 	return gone, err
 }
 
-// Quarantine implements stores.Quarantine: one write for a message that is there already, and
-// two more for a new one.
+// Quarantine implements stores.Quarantine. A message that is already there takes one write, and a new
+// one two more.
 func (s *Store) Quarantine(ctx context.Context, q stores.Quarantined) error {
 	consumer, err := s.known.Consumer(q.Consumer)
 	if err != nil {
@@ -270,5 +270,5 @@ func (s *Store) detain(ctx context.Context, k item, consumer int64, q stores.Qua
 	return nil
 }
 
-// heldPrefix begins the names of the index's partitions that have the quarantine.
+// heldPrefix begins the names of the index's partitions with the quarantine.
 const heldPrefix = "q#"

@@ -11,21 +11,21 @@ import (
 	"github.com/millpond-go/millpond/stores"
 )
 
-// clock is the service's, as the dates of its answers tell, which have whole seconds: between
-// two bounds, which come closer with each answer. Of this machine's clock only differences are used.
+// clock knows the service's time from the dates of its answers. They have whole seconds, so it keeps
+// two bounds, which each answer may bring closer. Of this machine's clock it uses only differences.
 type clock struct {
 	mu        sync.Mutex
 	base      time.Time // of the differences
 	low, high time.Duration
-	at        time.Time // of the answer that they began with, or were widened at; zero: there was none
+	at        time.Time // of the answer that set or widened the bounds; zero: there was none
 }
 
 const (
 	dateStep = time.Second      // of a date
-	keepFor  = 10 * time.Minute // then they are widened, so that clocks of different rates do not add up
+	keepFor  = 10 * time.Minute // then the bounds are widened, because clocks run at different rates
 	slack    = 20 * time.Millisecond
 
-	// hostMargin is by how much the clocks of the service's machines may differ.
+	// hostMargin is the largest difference between clocks of the service's machines.
 	hostMargin = 2 * time.Second
 )
 
@@ -51,7 +51,7 @@ func (c *clock) observe(date, sent, received time.Time) {
 // errNoTime: no answer of the service had a date.
 var errNoTime = fmt.Errorf("%w: the service has not said what time it is", stores.ErrUnavailable)
 
-// bounds returns the earliest and the latest that it can be now, in microseconds.
+// bounds returns the earliest and the latest possible time, in microseconds.
 func (c *clock) bounds() (low, high int64, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -62,14 +62,13 @@ func (c *clock) bounds() (low, high int64, err error) {
 	return (c.low + passed).Microseconds(), (c.high + passed).Microseconds(), nil
 }
 
-// now returns the earliest that it can be, in microseconds. It comes closer to the time with each
-// answer.
+// now returns the earliest possible time, in microseconds.
 func (c *clock) now() (int64, error) {
 	low, _, err := c.bounds()
 	return low, err
 }
 
-// dated is an HTTP client whose answers set a clock.
+// dated is an HTTP client that sets a clock from the dates of answers.
 type dated struct {
 	aws.HTTPClient
 	clock *clock

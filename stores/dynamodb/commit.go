@@ -21,19 +21,19 @@ import (
 	"github.com/millpond-go/millpond/stores"
 )
 
-// ending is what an answer says of a transaction.
+// ending is what an answer says about a transaction.
 type ending uint8
 
 const (
 	committed ending = iota
-	declined         // for good: the item is not as it was seen
-	failed           // not committed, and another try would not be either
-	busy             // not committed: another try may be
-	open             // it may be under way
+	declined         // never: the item has changed since it was read
+	failed           // not committed, and another try would fail, too
+	busy             // not committed; another try may succeed
+	open             // it may still be carried out
 )
 
-// commit sends the transaction until its outcome is known. What one try says is nothing of an
-// earlier one that may still be under way: then only the item tells, and Resolve closes it.
+// commit sends the transaction until its outcome is known. The answer to one try says nothing about an
+// earlier one that may still be carried out: then only the item tells, and Resolve closes it.
 func (a *attempt) commit(ctx context.Context, items []types.TransactWriteItem, outputs []emitted) error {
 	done, err := a.completed()
 	items, cannot := a.store.operations(items, outputs)
@@ -69,22 +69,22 @@ func (a *attempt) commit(ctx context.Context, items []types.TransactWriteItem, o
 	}
 }
 
-// clear deletes what was kept of a message that is completed.
+// clear deletes what was kept of a completed message.
 func (a *attempt) clear(ctx context.Context) {
 	if a.seen != nil {
-		gone, _ := a.store.kept(ctx, messageKey(a.claim.Key), a.seen) // as far as that is possible now
+		gone, _ := a.store.kept(ctx, messageKey(a.claim.Key), a.seen) // as far as possible
 		_ = a.store.remove(ctx, gone)
 	}
 }
 
-// maxTries is how often a transaction is sent. The service forgets a token after ten minutes;
-// ctx ends long before.
+// maxTries is how often a transaction is sent. ctx ends long before the service forgets the token,
+// after ten minutes.
 const maxTries = 8
 
 func backoff(try int) time.Duration { return 10 * time.Millisecond << min(try, 7) }
 
-// sender returns a function that sends the transaction once, always the same. Alone, the
-// inbox item is written without a transaction, for half the price.
+// sender returns a function that sends always the same request, once per call. The inbox item alone is
+// written without a transaction, for half the price.
 func (a *attempt) sender(done *row, items []types.TransactWriteItem) func(context.Context) error {
 	put := &types.Put{TableName: &a.store.table, Item: done.put(messageKey(a.claim.Key)), ReturnValuesOnConditionCheckFailure: types.ReturnValuesOnConditionCheckFailureAllOld}
 	put.ConditionExpression, put.ExpressionAttributeNames, put.ExpressionAttributeValues = guard{seen: a.seen}.expression()
@@ -109,8 +109,8 @@ func (a *attempt) sender(done *row, items []types.TransactWriteItem) func(contex
 	}
 }
 
-// judge says what an answer means. A refusal by the attempt's own item is success: an earlier
-// try was carried out.
+// judge returns what an answer means. A refusal because of the attempt's own item is success: an
+// earlier try was carried out.
 func (a *attempt) judge(err error) ending {
 	if err == nil {
 		return committed
@@ -162,8 +162,8 @@ func (a *attempt) canceled(reasons []types.CancellationReason) ending {
 
 func reasonOf(r types.CancellationReason) string { return aws.ToString(r.Code) }
 
-// unknown asks the item. That it has not the attempt's own value does not say that the
-// transaction will not be carried out.
+// unknown reads the item. An item without the attempt's own value proves nothing: the transaction may
+// still be carried out.
 func (a *attempt) unknown(ctx context.Context, cause error) error {
 	there, err := a.store.read(ctx, messageKey(a.claim.Key))
 	switch {
@@ -194,8 +194,8 @@ func conditionOf(err error, begin int, items []types.TransactWriteItem) *Conditi
 	return nil
 }
 
-// Resolve implements stores.Resolver. An item that is not completed gets a new value of its
-// own, and one that is missing is written, so that a transaction that is still under way fails.
+// Resolve implements stores.Resolver. It gives an item that is not completed a new value of its own,
+// and writes a missing one, so a transaction that arrives late fails.
 func (s *Store) Resolve(ctx context.Context, k stores.Key) (bool, error) {
 	if s.known.Closed() {
 		return false, stores.ErrClosed
@@ -220,7 +220,7 @@ func (s *Store) Resolve(ctx context.Context, k stores.Key) (bool, error) {
 			if err != nil {
 				return false, err
 			}
-			closing.expires = instant(now).Add(minRetention).Unix() // no request is under way for so long
+			closing.expires = instant(now).Add(minRetention).Unix() // no request takes so long
 		}
 		if err := s.write(ctx, messageKey(k), &closing, guard{seen: seen}); !errors.Is(err, stores.ErrChanged) {
 			return false, err
@@ -228,7 +228,7 @@ func (s *Store) Resolve(ctx context.Context, k stores.Key) (bool, error) {
 	}
 }
 
-// canonical returns a number in one form.
+// canonical returns the same text for all forms of a number.
 func canonical(n string) string {
 	if r, ok := new(big.Rat).SetString(n); ok {
 		return r.RatString()

@@ -15,17 +15,16 @@ import (
 	"github.com/millpond-go/millpond/stores"
 )
 
-// Content is in a table of its own, so that a change of the state does not pay for it, and that
-// who only counts and lists needs no right to read it. It is
-// written before the state that names it, and deleted after the last one that does; what a
-// process leaves behind that dies in between nobody reads.
+// Content is in a table of its own: changes of the state do not pay for it, and programs that only
+// count and list need no right to read it. It is written before the state that names it, and deleted
+// after the last one that does. Nobody reads what a process leaves behind that dies in between.
 
 const (
 	maxPart    = 350 << 10 // of an item, which has at most 400 KiB
-	maxContent = 64 << 20  // so that a message fits into the memory of who lists it
+	maxContent = 64 << 20  // so that a message fits into the memory of its readers
 )
 
-// pack makes one text of metadata, facts and payload.
+// pack encodes metadata, facts and payload as one value.
 func pack(metadata map[string]string, facts stores.Facts, payload []byte) ([]byte, error) {
 	m, err := sqlstore.EncodeMetadata(metadata)
 	if err != nil {
@@ -49,10 +48,10 @@ func pack(metadata map[string]string, facts stores.Facts, payload []byte) ([]byt
 	return append(packed, payload...), nil
 }
 
-// nothing is what pack makes of a message that has none of the three.
+// nothing is the result of pack for a message without any of the three.
 var nothing = []byte{0, 0, 0}
 
-// kept is the content of a message, as far as it can be read.
+// kept is the readable content of a message.
 type kept struct {
 	metadata map[string]string
 	facts    stores.Facts
@@ -91,7 +90,7 @@ func unpack(packed []byte) (k kept) {
 	return k
 }
 
-// store writes content under a name, and notes it in a row.
+// store writes content under a name, and enters it in a row.
 func (s *Store) store(ctx context.Context, r *row, name, packed []byte, payload int) error {
 	r.contentID, r.chunks, r.bytes, r.packed = name, 0, int64(payload), int64(len(packed))
 	for begin := 0; begin < len(packed); begin += maxPart {
@@ -143,18 +142,19 @@ func (s *Store) remove(ctx context.Context, gone []types.TransactWriteItem) erro
 	return nil
 }
 
-// drop deletes the content of a row that is gone, as far as that is possible now.
+// drop deletes the content of a deleted row, as far as possible.
 func (s *Store) drop(ctx context.Context, r *row) {
 	if r != nil {
 		_ = s.remove(ctx, s.parts(r))
 	}
 }
 
-// numbers are drawn for failures and rows of the quarantine, many at a time. Those of one process grow; those of several are mixed.
+// numbers are drawn for failures and rows of the quarantine, many at a time. They grow within a process,
+// and roughly among several.
 type numbers struct {
 	mu         sync.Mutex
 	next, last int64
-	until      int64 // by the service's clock; then others are drawn, so that they keep close to the time
+	until      int64 // by the service's clock; then new ones are drawn, so that numbers follow the time
 }
 
 const (
@@ -162,7 +162,7 @@ const (
 	drawFor = 10_000_000 // microseconds
 )
 
-// draw returns a number that nothing else has.
+// draw returns a unique number.
 func (s *Store) draw(ctx context.Context) (int64, error) {
 	n := &s.numbers
 	n.mu.Lock()
@@ -183,7 +183,7 @@ func (s *Store) draw(ctx context.Context) (int64, error) {
 	return last - drawn + 1, nil
 }
 
-// count adds to a counter, and returns what it is then.
+// count adds to a counter, and returns its new value.
 func (s *Store) count(ctx context.Context, name string, n int64) (int64, error) {
 	out, err := s.client.UpdateItem(ctx, &dynamodb.UpdateItemInput{
 		TableName: &s.table, Key: key(kindCounter, []byte(name), nil), ReturnValues: types.ReturnValueUpdatedNew,

@@ -21,7 +21,7 @@ func held(l listed) stores.QuarantineRow {
 		RowID: l.number, Seen: int(l.seen), FirstAt: instant(l.firstAt), LastAt: instant(l.lastAt),
 		Status: stores.QuarantineStatus(l.state), DecidedAt: instant(l.decidedAt), PayloadBytes: int(l.bytes),
 	}
-	q.Fingerprint, _ = stores.ParseFingerprint(l.fingerprint) // those of a later version cannot be shown
+	q.Fingerprint, _ = stores.ParseFingerprint(l.fingerprint) // one of a later version cannot be shown
 	q.Existing, _ = stores.ParseFingerprint(l.existing)
 	return q
 }
@@ -137,11 +137,11 @@ func (s *Store) Decide(ctx context.Context, d stores.Decision) error {
 	return err
 }
 
-// classReleased is the class of messages that an operator has released from quarantine.
+// classReleased is the class of messages that an operator released from quarantine.
 const classReleased = "released"
 
-// letOut returns a row for the message under an id of its own, parked and due, with a copy of
-// the content.
+// letOut returns a parked row for the message, due now, with an id of its own and a copy of the
+// content.
 func (s *Store) letOut(ctx context.Context, l listed, now int64) (stores.Key, *row, error) {
 	k := stores.Key{Consumer: l.consumer, ID: stores.ReleasedID(l.number)}
 	content, err := s.load(ctx, l.row)

@@ -1,6 +1,6 @@
-// Package dynamodb is the store on Amazon DynamoDB, which has no interactive transaction: a
-// handler adds its writes and condition checks to a [Tx], and one TransactWriteItems commits
-// them with the inbox item.
+// Package dynamodb is the store on Amazon DynamoDB. DynamoDB has no interactive transactions, so a
+// handler adds its writes and condition checks to a [Tx], and one TransactWriteItems commits them
+// with the inbox item.
 //
 //	store, err := dynamodb.New(ctx, dynamodb.Config{Region: "eu-central-1"})
 //
@@ -9,8 +9,8 @@
 //	store, err := dynamodb.Open(ctx, "dynamodb://?region=eu-central-1")
 //
 // A handler gets the builder as its parameter from [Handler], or from the message's context by
-// [TxFromContext]. What it writes through a client of its own is not in the transaction, and
-// what it reads is not either: what it relies on it repeats as conditions ([Tx.Check]).
+// [TxFromContext]. Writes through a client of its own are not in the transaction. Reads are not,
+// either: a handler repeats as conditions what it relies on ([Tx.Check]).
 //
 // # URL
 //
@@ -25,16 +25,16 @@
 //
 // # What it guarantees
 //
-// Claims are not exclusive (stores.Capabilities.ClaimsShared): two processes that are given one
-// message at the same moment may both run the handler, and one of them commits. Nothing of the
-// other is written. Under a lease one runs at a time.
+// Claims are not exclusive (stores.Capabilities.ClaimsShared): two processes that get one message at
+// the same moment may both run the handler. One of them commits, and nothing of the other is
+// written. Under a lease one runs at a time.
 //
-// Each change of an item names what was seen by a value that is never used twice, so an
-// answer that was lost is found out from the item, and a request that arrives late changes
-// nothing. Expiry is compared by the times of the service's answers, never by this machine's clock.
+// The condition of each change names the item's last change by a value that is never used twice. So
+// the item tells the outcome of a request whose answer was lost, and a late request changes nothing.
+// Leases and retries end by the dates of the service's answers, never by this machine's clock.
 //
-// Outputs of a handler are written in the same transaction ([Tx] has room for 99 operations and
-// outputs together), and published by the relay of package middleware/outbox. There are no order keys,
-// and a table in more than one region is refused. docs/dynamodb.md says what each call costs, and how to
-// live with the limits.
+// Outputs of a handler are written in the same transaction, and the relay of package
+// middleware/outbox publishes them. A transaction has room for 99 operations and outputs together.
+// Order keys and tables in more than one region are refused. docs/dynamodb.md says what each call
+// costs, and how to live with the limits.
 package dynamodb

@@ -20,10 +20,10 @@ import (
 
 const (
 	indexDue  = "due"  // of parked messages, by their time
-	indexList = "list" // of all that has failed and of the quarantine, by number
+	indexList = "list" // of all failures and the quarantine, by number
 )
 
-// partitions is how many a consumer has in an index. One takes 1,000 writes a second.
+// partitions is the number of a consumer's partitions in an index. Each takes 1,000 writes a second.
 const partitions = 4
 
 func partition(consumer int64, id []byte) string {
@@ -36,14 +36,14 @@ func partitionOf(consumer int64, p int) string {
 	return strconv.FormatInt(consumer, 36) + "#" + strconv.Itoa(p)
 }
 
-// candidate is a row as an index has it, which may have changed since.
+// candidate is a row in an index. The row itself may have changed since.
 type candidate struct {
 	key item
 	due int64
 }
 
-// candidates returns the due messages of a consumer, those that have waited longest first, at
-// most limit of each partition.
+// candidates returns the due messages of a consumer, the longest due first, at most limit of each
+// partition.
 func (s *Store) candidates(ctx context.Context, consumer, now int64, limit int) ([]candidate, error) {
 	var all []candidate
 	for p := range partitions {
@@ -66,8 +66,7 @@ func (s *Store) candidates(ctx context.Context, consumer, now int64, limit int) 
 	return all, nil
 }
 
-// Due implements stores.Retries: an index names candidates, and a guarded change of each
-// reserves it.
+// Due implements stores.Retries. An index names candidates, and a guarded change reserves each.
 func (s *Store) Due(ctx context.Context, q stores.DueQuery) ([]stores.Retry, error) {
 	consumer, err := s.known.Consumer(q.Consumer)
 	if err != nil {
@@ -80,7 +79,7 @@ func (s *Store) Due(ctx context.Context, q stores.DueQuery) ([]stores.Retry, err
 	if err != nil {
 		return nil, err
 	}
-	const more = 2 // some are stale, or another worker's by now
+	const more = 2 // some have changed, or another worker has them
 	all, err := s.candidates(ctx, consumer, now, more*q.Limit)
 	if err != nil {
 		return nil, err
@@ -164,7 +163,7 @@ func (s *Store) retry(k stores.Key, r *row, c kept) (stores.Retry, error) {
 	return retry, nil
 }
 
-// Renew implements stores.Retries, in one write for each.
+// Renew implements stores.Retries, with one write for each.
 func (s *Store) Renew(ctx context.Context, reserved []stores.Retry, d time.Duration) error {
 	if err := s.ready(ctx); err != nil {
 		return err

@@ -24,8 +24,8 @@ type examining struct {
 	findings []stores.Finding
 }
 
-// Examine implements stores.Examiner. What it asks for costs some 30 requests, and what Counts and
-// OutputCounts read. It changes nothing: that rights are there it sees from writes whose condition never holds.
+// Examine implements stores.Examiner, with some 30 requests and the reads of Counts and OutputCounts.
+// It changes nothing: it checks rights by writes whose conditions never hold.
 func (s *Store) Examine(ctx context.Context, e stores.Examination) ([]stores.Finding, error) {
 	x := &examining{Examination: e, Store: s}
 	err := s.Validate(ctx)
@@ -154,7 +154,7 @@ func (x *examining) clocks(ctx context.Context, add sqlstore.Adder) error {
 	return nil
 }
 
-// examined is how much of what waits is counted.
+// examined is the largest count of messages and outputs that wait.
 const examined = 1000
 
 func (x *examining) overdue(ctx context.Context, add sqlstore.Adder) error {

@@ -14,7 +14,7 @@ import (
 	"github.com/millpond-go/millpond/stores"
 )
 
-// probes are requests that need one right each, and change nothing.
+// probes are requests that need one right each and change nothing.
 func (x *examining) probes(table *string) map[string]func(context.Context) error {
 	none := key(kindSchema, nil, []byte("examined")) // there is no such item
 	never := aws.String("attribute_exists(pk)")
@@ -52,7 +52,7 @@ func (x *examining) probes(table *string) map[string]func(context.Context) error
 	}
 }
 
-// grants asks for what the role needs; for who only reads, also for what it should not have.
+// grants checks the rights that the role needs, and for readonly also those that it should not have.
 func (x *examining) grants(ctx context.Context, add sqlstore.Adder) error {
 	var lacks, more []string
 	needs := make(map[string]bool)

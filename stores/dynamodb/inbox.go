@@ -9,9 +9,9 @@ import (
 	"github.com/millpond-go/millpond/stores"
 )
 
-// Begin implements stores.Inbox, in one consistent read, or none for the completion of a lease. Nothing is written before Commit: a
-// key that is in flight in this process is answered InFlight, and one that is in flight in
-// another may be claimed here, too.
+// Begin implements stores.Inbox, with one consistent read, or none for the completion of a lease. It
+// writes nothing before Commit: the answer is InFlight only for a key that is in flight in this
+// process, and a key that another process handles may be claimed here, too.
 func (s *Store) Begin(ctx context.Context, c stores.Claim) (stores.Attempt, stores.Verdict, error) {
 	if _, err := s.known.Known(c.Key); err != nil {
 		return nil, stores.Verdict{}, err
@@ -33,7 +33,7 @@ func (s *Store) Begin(ctx context.Context, c stores.Claim) (stores.Attempt, stor
 
 var errOrdered = fmt.Errorf("dynamodb: %w: order keys are not kept in order: leave OrderKey out, or use another store", stores.ErrUnordered)
 
-// judge reads the row of a claim, and decides.
+// judge reads the row of a claim, and returns the verdict.
 func (s *Store) judge(ctx context.Context, c *stores.Claim) (*row, stores.Verdict, error) {
 	seen := s.leases.take(c.Key, c.Take)
 	if seen == nil {
@@ -43,7 +43,7 @@ func (s *Store) judge(ctx context.Context, c *stores.Claim) (*row, stores.Verdic
 		}
 	}
 	if !seen.known() {
-		if c.Take != 0 { // what it means is gone
+		if c.Take != 0 { // the failure no longer exists
 			return nil, stores.Verdict{Outcome: stores.InFlight}, nil
 		}
 		through, err := s.forgotten(ctx, c)
@@ -72,7 +72,7 @@ func (s *Store) judge(ctx context.Context, c *stores.Claim) (*row, stores.Verdic
 	return seen, v, nil
 }
 
-// verdict says what a row means for a message.
+// verdict returns what a row means for a message.
 func (s *Store) verdict(r *row, f stores.Fingerprint) (stores.Verdict, error) {
 	state, err := s.state(r)
 	if err != nil {
@@ -85,7 +85,7 @@ func (s *Store) verdict(r *row, f stores.Fingerprint) (stores.Verdict, error) {
 	return known.Verdict(f) //nolint:wrapcheck // it is the contract's
 }
 
-// state is what is known of a failure.
+// state returns what is known about a failure.
 func (s *Store) state(r *row) (stores.FailureState, error) {
 	if r.number == 0 {
 		return stores.FailureState{}, nil
@@ -108,7 +108,7 @@ func (s *Store) state(r *row) (stores.FailureState, error) {
 
 func micros(n int64) time.Duration { return time.Duration(n) * time.Microsecond }
 
-// instant returns a time of a row; zero is the zero time.
+// instant returns a time of a row; 0 is the zero time.
 func instant(n int64) time.Time {
 	if n == 0 {
 		return time.Time{}
@@ -116,8 +116,8 @@ func instant(n int64) time.Time {
 	return time.UnixMicro(n)
 }
 
-// forgotten returns up to when the completed rows of a consumer may have been deleted, if the
-// broker took the message of a claim before. It asks only for messages that are old enough.
+// forgotten returns the time up to which completed rows of a consumer may have been deleted, if the
+// broker took the message of a claim before it. It reads nothing for younger messages.
 func (s *Store) forgotten(ctx context.Context, c *stores.Claim) (time.Time, error) {
 	now, err := s.clock.now()
 	if err != nil || c.Time.IsZero() || now-c.Time.UnixMicro() < (minRetention-time.Hour).Microseconds() {
@@ -132,7 +132,7 @@ func (s *Store) forgotten(ctx context.Context, c *stores.Claim) (time.Time, erro
 		return time.Time{}, nil
 	}
 	through := time.UnixMicro(now).Add(stores.ClockMargin - time.Duration(kept)*time.Second)
-	if through.UnixMicro() < integer(of["reg"]) || !c.Time.Before(through) { // nothing is older than the consumer
+	if through.UnixMicro() < integer(of["reg"]) || !c.Time.Before(through) { // no row is older than the consumer
 		return time.Time{}, nil
 	}
 	return through, nil

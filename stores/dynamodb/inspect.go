@@ -13,7 +13,7 @@ import (
 	"github.com/millpond-go/millpond/stores"
 )
 
-// message is a row as operators see it, without its content.
+// message returns a row as operators see it, without its content.
 func (s *Store) message(l listed) (stores.Message, error) {
 	state, err := s.state(l.row)
 	if err != nil {
@@ -33,7 +33,7 @@ func (s *Store) message(l listed) (stores.Message, error) {
 	return m, nil
 }
 
-// whole is a row with its content.
+// whole returns a row with its content.
 func (s *Store) whole(ctx context.Context, l listed) (stores.Message, error) {
 	m, err := s.message(l)
 	if err != nil {
@@ -68,7 +68,7 @@ func (s *Store) Messages(ctx context.Context, q stores.MessageQuery) ([]stores.M
 	return found, errors.Join(err, failed)
 }
 
-// everyStatus selects all that has failed.
+// everyStatus selects all failures.
 var everyStatus = []stores.Status{stores.StatusPending, stores.StatusFailed, stores.StatusDiscarded}
 
 // Message implements stores.Inspector.

@@ -10,21 +10,21 @@ import (
 	"github.com/millpond-go/millpond/stores"
 )
 
-// item is one of the table's. Its keys are binary: pk begins with the kind.
+// item is an item of a table. Its keys are binary, and pk begins with the kind.
 type item = map[string]types.AttributeValue
 
 const (
 	kindMessage    = 'm' // pk has consumer and id
 	kindContent    = 'b' // in the other table: pk has a name, sk the part
-	kindQuarantine = 'q' // pk has the consumer, sk what is the same
+	kindQuarantine = 'q' // pk has the consumer, sk what the same message repeats
 	kindConsumer   = 'c' // sk has the consumer
 	kindAudit      = 'a' // sk has the number
 	kindProcess    = 'p' // pk has the consumer, sk the process
 	kindSchema     = 's'
-	kindCounter    = 'n' // pk has what is counted
+	kindCounter    = 'n' // pk has the counter's name
 	kindLease      = 'l' // sk has the name
 
-	// Of outputs, in the other table: pk has the partition, sk the number.
+	// Of outputs, in the other table: pk has the partition, sk number and time.
 	kindOutput    = 'o'
 	kindFailed    = 'f'
 	kindPublished = 'h'
@@ -80,13 +80,13 @@ func idOf(i item) []byte { return blob(i["pk"])[1+8:] }
 // row is the state of a message, or of one in quarantine.
 type row struct {
 	status      int64  // a stores.Status; statusClosed
-	own         []byte // drawn with each change that others must not miss, and never again
+	own         []byte // random, new with each change that others must not miss
 	fingerprint []byte
 	trace       []byte
 	completedAt int64 // times are in microseconds
-	expires     int64 // in seconds, as the service wants it
+	expires     int64 // in seconds, as the service expects
 
-	// Of what is not completed. Number is never given twice.
+	// Of messages that are not completed. The number is unique.
 	number, revision, placement, content   int64
 	attempts, uncounted, redrives          int64
 	due, budgetAt, firstAt, lastAt         int64
@@ -95,8 +95,8 @@ type row struct {
 	class, cause, failure                  string
 	topic, coordinates, holder, codec      string
 	uuid, history, orderKey, contentID, id []byte
-	chunks, bytes, packed                  int64  // of the content: items, of the payload, of all
-	list, ready                            string // where the indexes have it
+	chunks, bytes, packed                  int64  // of the content: its items, and the bytes of the payload and of all
+	list, ready                            string // partitions of the indexes
 
 	// Of the quarantine.
 	reason, detail, state string
@@ -105,8 +105,8 @@ type row struct {
 	oneWay                bool
 }
 
-// statusClosed is that of an item that keeps a transaction from committing which may be under
-// way. It stands for no message.
+// statusClosed is the status of an item that only keeps a late transaction from committing. It stands
+// for no message.
 const statusClosed = 0
 
 func (r *row) attributes() map[string]any {
@@ -120,7 +120,7 @@ func (r *row) attributes() map[string]any {
 	}
 }
 
-// put adds what is not zero to an item.
+// put adds the attributes that are not zero to an item.
 func (r *row) put(to item) item {
 	for name, value := range r.attributes() {
 		switch v := value.(type) {
@@ -145,7 +145,7 @@ func (r *row) put(to item) item {
 	return to
 }
 
-// rowOf reads an item; nil gives nil.
+// rowOf returns the row of an item, nil for none.
 func rowOf(from item) *row {
 	if len(from) == 0 {
 		return nil
@@ -175,7 +175,7 @@ func (r *row) known() bool { return r != nil && r.status != statusClosed }
 // is reports whether the row is in a status.
 func (r *row) is(s stores.Status) bool { return r != nil && r.status == int64(s) }
 
-// index puts the row where the indexes want it.
+// index sets the row's partitions in the indexes.
 func (r *row) index(consumer int64, id []byte) {
 	r.list, r.ready = partition(consumer, id), ""
 	if !r.is(stores.StatusPending) {
@@ -185,7 +185,7 @@ func (r *row) index(consumer int64, id []byte) {
 	}
 }
 
-// has reports whether a worker has reserved the message, or somebody its lease.
+// has reports whether a worker reserved the message, or somebody has its lease.
 func (r *row) has(now int64) bool {
 	return r.is(stores.StatusPending) && (r.reserved || r.holder != "") && r.due > now
 }

@@ -15,20 +15,20 @@ import (
 	"github.com/millpond-go/millpond/stores"
 )
 
-// listed is a row of a list, as the table has it.
+// listed is a row of a list, as it is in the table.
 type listed struct {
 	key      item
 	consumer stores.Consumer
 	*row
 }
 
-// span is which rows a list has, by number; 0 is unbounded.
+// span selects rows by number; 0 is unbounded.
 type span struct {
 	above, below int64 // both exclusive
 	ascending    bool
 }
 
-// cursor reads one partition of the index, in order.
+// cursor reads one partition, in order.
 type cursor struct {
 	query    *dynamodb.QueryInput
 	consumer stores.Consumer
@@ -51,10 +51,10 @@ func (c *cursor) fill(ctx context.Context, s *Store) error {
 	return nil
 }
 
-// cursors are read as one, in the order of the numbers of their items.
+// cursors are read together, in the order of the numbers of their items.
 type cursors []*cursor
 
-// next returns the next item and where it is from, nil if there is none.
+// next returns the next item and its cursor, nil if there is none.
 func (all cursors) next(ctx context.Context, s *Store, ascending bool) (item, *cursor, error) {
 	var first *cursor
 	for _, c := range all {
@@ -73,7 +73,7 @@ func (all cursors) next(ctx context.Context, s *Store, ascending bool) (item, *c
 	return i, first, nil
 }
 
-// listings are the cursors of some consumers; prefix begins the names of their partitions.
+// listings returns the cursors of some consumers; prefix begins the names of their partitions.
 func (s *Store) listings(consumers []stores.Consumer, prefix string, in span) (all cursors) {
 	for _, c := range consumers {
 		for p := range partitions {
@@ -94,8 +94,8 @@ func (s *Store) listings(consumers []stores.Consumer, prefix string, in span) (a
 	return all
 }
 
-// list yields the rows of consumers in the order of their numbers, until yield returns false.
-// The index says which; what they are is read from the table.
+// list yields the rows of consumers in the order of their numbers, until yield returns false. The
+// index names them, and their state is read from the table.
 func (s *Store) list(ctx context.Context, consumers []stores.Consumer, prefix string, in span, yield func(listed) bool) error {
 	all := s.listings(consumers, prefix, in)
 	for {
@@ -124,10 +124,10 @@ func (s *Store) list(ctx context.Context, consumers []stores.Consumer, prefix st
 	}
 }
 
-// tooMany is how long the service is left alone that did not read all.
+// tooMany is the pause after the service carried out only a part of a request.
 const tooMany = 50 * time.Millisecond
 
-// fresh reads the rows of a batch.
+// fresh reads the rows of a batch from the table.
 func (s *Store) fresh(ctx context.Context, batch []listed) error {
 	if len(batch) == 0 {
 		return nil
@@ -175,7 +175,7 @@ func (s *Store) matching(ctx context.Context, f stores.Filter, in span, yield fu
 	})
 }
 
-// match is a filter, ready to be asked.
+// match is a prepared filter.
 type match struct {
 	stores.Filter
 	status  map[int64]bool

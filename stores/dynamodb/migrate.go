@@ -14,10 +14,10 @@ import (
 	"github.com/millpond-go/millpond/stores"
 )
 
-// schemaVersion is that of the newest step. An older program that knows compatible can go on.
+// schemaVersion is the version of the newest migration. Programs that know schemaCompatible can use it.
 const schemaVersion, schemaCompatible = 1, 1
 
-// The forms of the tables, with their names as %[1]s: what the command line takes, and Migrate reads.
+// The definitions of the tables, for the command line and for Migrate. %[1]s is the name.
 const tableJSON = `{"TableName": "%[1]s", "BillingMode": "PAY_PER_REQUEST",
  "AttributeDefinitions": [{"AttributeName": "pk", "AttributeType": "B"}, {"AttributeName": "sk", "AttributeType": "B"},
   {"AttributeName": "dpk", "AttributeType": "S"}, {"AttributeName": "due", "AttributeType": "N"},
@@ -33,7 +33,7 @@ const contentJSON = `{"TableName": "%[1]s", "BillingMode": "PAY_PER_REQUEST",
 
 const lifeJSON = `{"TableName": "%[1]s", "TimeToLiveSpecification": {"AttributeName": "ttl", "Enabled": true}}`
 
-// Migrations implements stores.Migrator: the commands of the AWS command line.
+// Migrations implements stores.Migrator, with commands of the AWS command line.
 func (s *Store) Migrations() []stores.Migration {
 	command := func(name, input, table string) string {
 		return "aws dynamodb " + name + " --cli-input-json '" + fmt.Sprintf(input, table) + "'\n"
@@ -66,8 +66,8 @@ func (s *Store) schema(ctx context.Context) (version, compatible int, err error)
 	return int(integer(i["ver"])), int(integer(i["cmp"])), err
 }
 
-// Validate implements stores.Migrator. A table in several regions is refused: in two of them
-// two deliveries of a message could commit.
+// Validate implements stores.Migrator. It refuses a table in several regions, because two deliveries of
+// a message could commit in two of them.
 func (s *Store) Validate(ctx context.Context) error {
 	version, compatible, err := s.schema(ctx)
 	switch {
@@ -114,7 +114,7 @@ func (s *Store) Migrate(ctx context.Context) ([]stores.Migration, error) {
 	return s.Migrations(), nil
 }
 
-// createTables makes the tables that others do not make, and waits until they can be used.
+// createTables makes the missing tables, and waits until they can be used.
 func (s *Store) createTables(ctx context.Context) error {
 	for table, form := range map[string]string{s.contents: contentJSON, s.table: tableJSON} {
 		var in dynamodb.CreateTableInput
@@ -127,7 +127,7 @@ func (s *Store) createTables(ctx context.Context) error {
 		_, err := s.client.UpdateTimeToLive(ctx, &dynamodb.UpdateTimeToLiveInput{
 			TableName: &table, TimeToLiveSpecification: &types.TimeToLiveSpecification{AttributeName: aws.String("ttl"), Enabled: aws.Bool(true)},
 		})
-		if err != nil && codeOf(err) != "ValidationException" { // it is on
+		if err != nil && codeOf(err) != "ValidationException" { // it is on already
 			return s.explain(ctx, err)
 		}
 	}

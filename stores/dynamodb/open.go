@@ -29,20 +29,19 @@ type Config struct {
 	Region   string `config:"region"`   // empty: that of AWS, or what the SDK finds
 	Endpoint string `config:"endpoint"` // of DynamoDB Local or a VPC endpoint, such as http://127.0.0.1:8000; empty: AWS's
 
-	// TablePrefix begins the name of the table, which ends in inbox; "" means "millpond_".
+	// TablePrefix begins the names of the tables, inbox and content; "" means "millpond_".
 	TablePrefix string `config:"prefix"`
 
-	// Retention is after how long DynamoDB may delete completed items, and published outputs of the
-	// history, which costs nothing. A
-	// message that is older and unknown is Stale. It is the shortest that any process of a
-	// consumer was ever given that counts. Zero: they stay.
+	// Retention is the age at which DynamoDB may delete completed items, and outputs of the history,
+	// free of charge. An older message without an item is Stale. The shortest Retention that any
+	// process of a consumer ever had counts. Zero: they stay.
 	Retention time.Duration `config:"retention" check:"positive"`
 
-	// AutoMigrate makes the table when the store is opened.
+	// AutoMigrate makes the tables when the store is opened.
 	AutoMigrate bool `config:"migrate"`
 }
 
-// minRetention is much longer than any request is under way.
+// minRetention is much longer than any request takes.
 const minRetention = 24 * time.Hour
 
 // Open opens the store that a dynamodb:// URL names; the package documentation lists the
@@ -64,7 +63,7 @@ func init() {
 	stores.DefaultMux().HandleCheck(Scheme, urlmux.Parsed(parseURL))
 }
 
-// parseURL reads a URL. One error names everything that is wrong with it.
+// parseURL reads a URL. One error names all its mistakes.
 func parseURL(u *url.URL) (Config, error) {
 	if err := urlquery.Stray(u); err != nil {
 		return Config{}, fmt.Errorf("dynamodb: %w", err)

@@ -21,10 +21,10 @@ var outputKinds = map[stores.OutputState]byte{
 	stores.OutputPending: kindOutput, stores.OutputFailed: kindFailed, stores.OutputPublished: kindPublished,
 }
 
-// bareOutput are the attributes of outputs that lists read: all but the content.
+// bareOutput are the attributes of outputs in lists: all but the content.
 var bareOutput = []string{"pk", "sk", "num", "mid", "dst", "top", "typ", "cdc", "tp", "siz", "att", "err", "end"}
 
-// bareNames returns the projection of them. Names are needed because some are reserved words.
+// bareNames returns their projection. It needs names because some attributes are reserved words.
 func bareNames() (expression string, names map[string]string) {
 	names = make(map[string]string, len(bareOutput))
 	for _, name := range bareOutput {
@@ -79,8 +79,8 @@ func (s *Store) Outputs(ctx context.Context, q stores.OutputQuery) ([]stores.Out
 	return found, err
 }
 
-// Output implements stores.OutboxInspector. It asks for the states in the order in which outputs
-// change them, so that one that changes meanwhile is found.
+// Output implements stores.OutboxInspector. It reads the states in the order in which outputs change
+// them, so it finds an output that changes meanwhile.
 func (s *Store) Output(ctx context.Context, number int64) (stores.OutputRow, error) {
 	if err := s.ready(ctx); err != nil {
 		return stores.OutputRow{}, err
@@ -158,8 +158,8 @@ func (s *Store) OutputCounts(ctx context.Context, limit int, states ...stores.Ou
 	return counts, nil
 }
 
-// ChangeOutputs implements stores.OutboxInspector. Each output is changed in a transaction of its
-// own, with its entry in the audit.
+// ChangeOutputs implements stores.OutboxInspector, with a transaction for each output and its entry in
+// the audit.
 func (s *Store) ChangeOutputs(ctx context.Context, c stores.OutputChange) (stores.Changed, error) {
 	if err := s.listing(ctx, c.Limit); err != nil {
 		return stores.Changed{}, err

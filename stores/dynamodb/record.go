@@ -17,14 +17,14 @@ import (
 	"github.com/millpond-go/millpond/stores"
 )
 
-// Widths of texts, as in all stores.
+// Lengths of texts, as in all stores.
 const (
 	maxPlaceBytes = 1 << 10
 	maxWordBytes  = 200
 )
 
-// Record implements stores.Failures: a first failure takes one write and, if the message is
-// kept, one more; a later one reads the item before.
+// Record implements stores.Failures. A first failure takes one write, and one more if the message is
+// kept. A later one reads the item before.
 func (s *Store) Record(ctx context.Context, f stores.Failure) (int64, error) {
 	consumer, err := s.known.Known(f.Key)
 	if err == nil {
@@ -63,7 +63,7 @@ func (s *Store) Record(ctx context.Context, f stores.Failure) (int64, error) {
 	return r.version(), nil
 }
 
-// recorded returns the row that was seen, and what it becomes.
+// recorded returns the row that was read, and the row to write.
 func (s *Store) recorded(ctx context.Context, f *stores.Failure) (seen, r *row, err error) {
 	r = &row{fingerprint: f.Fingerprint.Bytes()}
 	if t := f.TraceParent; !t.IsZero() {
@@ -88,8 +88,8 @@ func (s *Store) recorded(ctx context.Context, f *stores.Failure) (seen, r *row, 
 	return seen, r, err
 }
 
-// change makes of a row what a failure says. Nobody takes a lease over before the latest that
-// its end can be has passed at the earliest that it can be now.
+// change applies a failure to a row. A lease is taken over only when the earliest possible time is past
+// the latest possible end.
 func (s *Store) change(r *row, f *stores.Failure) error {
 	now, high, err := s.clock.bounds()
 	if err != nil {
@@ -98,7 +98,7 @@ func (s *Store) change(r *row, f *stores.Failure) error {
 	if f.Lapsed && (r.due == 0 || now < r.due+marginOf(r)) {
 		return fmt.Errorf("dynamodb: %w", stores.ErrChanged)
 	}
-	if f.Start && f.Class == "" { // nothing new is known of the failure
+	if f.Start && f.Class == "" { // nothing new is known about the failure
 		f.Class, f.Cause, f.Error = stores.Class(r.class), r.cause, r.failure
 	}
 	if history := sqlstore.Remember(r.history, f, r.presumed, r.lastAt, now); history != nil {
@@ -130,7 +130,7 @@ func (s *Store) change(r *row, f *stores.Failure) error {
 	return nil
 }
 
-// marginOf is how much later a lease is taken over than it ends, for the service's clocks may
+// marginOf returns how long after its end a lease is taken over, because the service's clocks may
 // differ.
 func marginOf(r *row) int64 {
 	if r.holder == "" {
@@ -139,7 +139,7 @@ func marginOf(r *row) int64 {
 	return hostMargin.Microseconds()
 }
 
-// content writes what is kept of a message, and notes it in the row.
+// content writes what is kept of a message, and enters it in the row.
 func (s *Store) content(ctx context.Context, r *row, c *stores.Content) error {
 	r.content, r.codec, r.uuid = int64(c.State), sqlstore.Text(c.Codec, maxWordBytes), []byte(c.UUID)
 	r.contentID, r.chunks, r.bytes, r.packed = nil, 0, 0, 0
@@ -175,8 +175,8 @@ func (s *Store) KeepContent(ctx context.Context, k stores.Key, version int64, c 
 	return err
 }
 
-// Extend implements stores.LeaseInbox, in one write. A lease that may have expired is not
-// renewed: who has seen that may be about to take it over.
+// Extend implements stores.LeaseInbox, with one write. It does not renew a lease that may have expired,
+// because another holder may be about to take it over.
 func (s *Store) Extend(ctx context.Context, l stores.HeldLease, d time.Duration) error {
 	if _, err := s.known.Known(l.Key); err != nil {
 		return err
@@ -191,7 +191,7 @@ func (s *Store) Extend(ctx context.Context, l stores.HeldLease, d time.Duration)
 		TableName: &s.table, Key: messageKey(l.Key),
 		UpdateExpression: aws.String("SET #due = :until, #bea = :beat"),
 		ConditionExpression: aws.String("#num = :num AND #rev = :rev AND #st = :st AND #hld = :hld AND #due > :now" +
-			" AND (attribute_not_exists(#bea) OR #bea < :beat)"), // an earlier renewal may arrive late
+			" AND (attribute_not_exists(#bea) OR #bea < :beat)"), // an earlier renewal could arrive late
 		ExpressionAttributeNames: map[string]string{"#due": "due", "#num": "num", "#rev": "rev", "#st": "st", "#hld": "hld", "#bea": "bea"},
 		ExpressionAttributeValues: item{
 			":until": num(until), ":beat": num(beat), ":num": num(n), ":rev": num(revision),

@@ -30,7 +30,7 @@ func topicsOf(i item) []string {
 	return slices.Sorted(slices.Values(set.Value))
 }
 
-// Register implements stores.Registry. It writes only what is new.
+// Register implements stores.Registry. It writes only changes.
 func (s *Store) Register(ctx context.Context, r stores.Registration) error {
 	if s.known.Closed() {
 		return stores.ErrClosed
@@ -62,7 +62,7 @@ func (s *Store) Register(ctx context.Context, r stores.Registration) error {
 	}
 }
 
-// acceptable reports whether the consumer's item already says what the registration does.
+// acceptable reports whether the consumer's item has all that the registration says.
 func (s *Store) acceptable(is item, r stores.Registration) (done bool, err error) {
 	if len(is) == 0 {
 		return false, nil
@@ -78,7 +78,7 @@ func (s *Store) acceptable(is item, r stores.Registration) (done bool, err error
 	return known && (s.retention == 0 || kept != 0 && kept <= s.retention), nil
 }
 
-// register adds a topic, and the retention if it is the shortest that the consumer was given.
+// register adds a topic, and the retention if it is the consumer's shortest.
 func (s *Store) register(ctx context.Context, n int64, r stores.Registration) error {
 	now, err := s.clock.now()
 	if err != nil {

@@ -19,7 +19,7 @@ import (
 
 const pkg sqltx.Package = "dynamodb"
 
-// get reads one item, consistently.
+// get reads one item, strongly consistent.
 func (s *Store) get(ctx context.Context, key item) (item, error) {
 	return s.getFrom(ctx, s.table, key)
 }
@@ -46,11 +46,11 @@ func newOwn() []byte {
 	return b
 }
 
-// guard is the condition that a row is as it was seen.
+// guard is the condition that a row has not changed since it was read.
 type guard struct {
-	seen   *row // nil: there is none
-	closed bool // with no row, one that is closed counts as none
-	due    bool // neither was its time moved
+	seen   *row // nil: there was none
+	closed bool // a closed row counts as none
+	due    bool // the due time has not changed, either
 }
 
 // expression returns the condition with its names and values.
@@ -66,8 +66,7 @@ func (g guard) expression() (*string, map[string]string, map[string]types.Attrib
 	return aws.String("#own = :own"), map[string]string{"#own": "own"}, item{":own": bin(g.seen.own)}
 }
 
-// write puts a row in the place of the one that was seen. The error wraps ErrChanged if that
-// is not there any longer.
+// write replaces the row that was read. The error wraps ErrChanged if that has changed.
 func (s *Store) write(ctx context.Context, key item, r *row, g guard) error {
 	if r.own == nil || g.seen != nil && bytes.Equal(r.own, g.seen.own) {
 		r.own = newOwn()
@@ -76,7 +75,8 @@ func (s *Store) write(ctx context.Context, key item, r *row, g guard) error {
 	return s.replace(ctx, r.put(key), g)
 }
 
-// replace does so with an item. A request that was repeated is refused by its own item, which tells.
+// replace is write for an item. A repeated request is refused because of its own item, and that is
+// success.
 func (s *Store) replace(ctx context.Context, i item, g guard) error {
 	input := &dynamodb.PutItemInput{TableName: &s.table, Item: i, ReturnValuesOnConditionCheckFailure: types.ReturnValuesOnConditionCheckFailureAllOld}
 	input.ConditionExpression, input.ExpressionAttributeNames, input.ExpressionAttributeValues = g.expression()
@@ -84,8 +84,8 @@ func (s *Store) replace(ctx context.Context, i item, g guard) error {
 	return s.refused(ctx, err, func(there item) bool { return bytes.Equal(blob(there["own"]), blob(i["own"])) })
 }
 
-// refused explains the error of a conditional request. It is nil if the item that has refused
-// the request shows that it was carried out before.
+// refused explains the error of a conditional request. It returns nil if done says that the existing
+// item was written by an earlier try of the request.
 func (s *Store) refused(ctx context.Context, err error, done func(there item) bool) error {
 	if err == nil {
 		return nil
@@ -149,7 +149,7 @@ func (s *Store) query(ctx context.Context, q *dynamodb.QueryInput, yield func(it
 	}
 }
 
-// partitionQuery is a query of one partition of the table.
+// partitionQuery returns a query of one partition of the table.
 func partitionQuery(kind byte, pk []byte) *dynamodb.QueryInput {
 	return &dynamodb.QueryInput{
 		ConsistentRead: aws.Bool(true), KeyConditionExpression: aws.String("pk = :pk"),

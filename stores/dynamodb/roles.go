@@ -9,7 +9,7 @@ import (
 	"github.com/millpond-go/millpond/stores"
 )
 
-// policy is one of AWS's, of identities.
+// policy is an identity-based policy of AWS.
 type policy struct {
 	Version   string       `json:"Version"`
 	Statement []permission `json:"Statement"`
@@ -27,7 +27,7 @@ type permission struct {
 
 const actionPrefix = "dynamodb:"
 
-// permissions are what a role needs.
+// permissions returns what a role needs.
 func (s *Store) permissions(role stores.Role) []permission {
 	allow := func(sid, table string, actions ...string) permission {
 		p := permission{Sid: sid, Effect: "Allow", Resource: []string{"arn:aws:dynamodb:*:*:table/" + table, "arn:aws:dynamodb:*:*:table/" + table + "/index/*"}, table: table}
@@ -60,8 +60,9 @@ func (s *Store) permissions(role stores.Role) []permission {
 	return []permission{allow("Inbox", s.table, reads...), allow("Content", s.contents, examines...), listed}
 }
 
-// Grants implements stores.Granter: the policy of a role, for its tables in every region and account.
-// Runtime needs the rights for the handlers' own tables besides. Readonly lists outputs without their content.
+// Grants implements stores.Granter. It returns the policy of a role for its tables in every region and
+// account. Runtime also needs rights on the handlers' own tables. Readonly lists outputs without their
+// content.
 func (s *Store) Grants(role stores.Role) []string {
 	text, _ := json.MarshalIndent(policy{Version: "2012-10-17", Statement: s.permissions(role)}, "", "  ") //nolint:errchkjson // of texts
 	return []string{string(text)}

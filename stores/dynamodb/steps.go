@@ -13,12 +13,12 @@ import (
 	"github.com/millpond-go/millpond/stores"
 )
 
-// Steps are in the partition of their message, behind its row, with the number of the failure
-// that they belong to: those of another were left behind.
+// Steps are in the partition of their message, behind its row. They have the number of their failure;
+// steps with another number were left behind.
 
 const stepPrefix = 1
 
-// RecordStep implements stores.LeaseInbox, in one transaction with a look at the lease.
+// RecordStep implements stores.LeaseInbox, with a transaction that checks the lease.
 func (s *Store) RecordStep(ctx context.Context, l stores.HeldLease, step stores.Step) error {
 	if _, err := s.known.Known(l.Key); err != nil {
 		return err
@@ -48,7 +48,7 @@ func (s *Store) RecordStep(ctx context.Context, l stores.HeldLease, step stores.
 	return nil
 }
 
-// follow notes that the holder of the lease may have recorded a step since the row was read.
+// follow marks a row if the holder of the lease may have recorded a step since the row was read.
 func (r *row) follow(seen *row) {
 	r.steps = r.steps || seen != nil && seen.holder != "" && r.number != 0
 }
@@ -78,7 +78,7 @@ func (s *Store) Steps(ctx context.Context, l stores.HeldLease) ([]stores.Step, e
 	return steps, err
 }
 
-// kept returns the deletions of all that is kept of a message beside its row.
+// kept returns the deletions of all that is kept of a message besides its row.
 func (s *Store) kept(ctx context.Context, key item, r *row) ([]types.TransactWriteItem, error) {
 	gone := s.parts(r)
 	if !r.steps {

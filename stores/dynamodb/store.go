@@ -13,12 +13,12 @@ import (
 	"github.com/millpond-go/millpond/stores"
 )
 
-// Store is a store on one DynamoDB table. It is safe for concurrent use.
+// Store is a store on two DynamoDB tables. It is safe for concurrent use.
 type Store struct {
 	client    *dynamodb.Client
-	hangUp    func() // of connections of its own
+	hangUp    func() // closes its own connections
 	table     string
-	contents  string // the table with what is kept of messages
+	contents  string // the table with outputs, and the content of failed messages
 	retention int64  // in seconds; 0: for ever
 
 	clock   *clock
@@ -39,7 +39,7 @@ var (
 	_ stores.Granter    = (*Store)(nil)
 )
 
-// New returns a store. It asks nobody unless the configuration wants the table to be made.
+// New returns a store. It sends nothing unless AutoMigrate is set.
 func New(ctx context.Context, c Config) (*Store, error) {
 	if err := c.validate(urlquery.InGo); err != nil {
 		return nil, err
@@ -62,8 +62,8 @@ func New(ctx context.Context, c Config) (*Store, error) {
 
 func prefixOf(c Config) string { return cmp.Or(c.TablePrefix, "millpond_") }
 
-// Client returns the store's client, for the program's own reads. What it writes is in no
-// handler's transaction.
+// Client returns the store's client, for the program's own reads. Its writes are in no handler's
+// transaction.
 func (s *Store) Client() *dynamodb.Client { return s.client }
 
 // Capabilities implements stores.Store.
@@ -79,7 +79,7 @@ func (s *Store) Close() error {
 	return nil
 }
 
-// expiry is when the service may delete what ends now, in seconds; 0: never.
+// expiry returns when the service may delete an item that ends now, in seconds; 0: never.
 func (s *Store) expiry(now int64) int64 {
 	if s.retention == 0 {
 		return 0
@@ -87,12 +87,12 @@ func (s *Store) expiry(now int64) int64 {
 	return instant(now).Unix() + s.retention
 }
 
-// ready makes sure, once, that the table is there and fits this program.
+// ready checks, once, that the tables exist and fit this program.
 func (s *Store) ready(ctx context.Context) error {
 	return s.known.CheckOnce(ctx, s.Validate) //nolint:wrapcheck // it is the contract's
 }
 
-// listing is ready for a call with a limit.
+// listing is ready for calls with a limit.
 func (s *Store) listing(ctx context.Context, limit int) error {
 	if limit <= 0 {
 		return errors.New("dynamodb: the limit must be positive")
@@ -100,7 +100,7 @@ func (s *Store) listing(ctx context.Context, limit int) error {
 	return s.ready(ctx)
 }
 
-// flights are the keys that are claimed or run in this process.
+// flights are the keys in flight in this process.
 type flights struct {
 	mu   sync.Mutex
 	keys map[string]struct{}
@@ -108,7 +108,7 @@ type flights struct {
 
 func flight(k stores.Key) string { return k.Consumer.String() + "\x00" + string(k.ID) }
 
-// takeOff reports whether the key was free.
+// takeOff adds a key, and reports whether it was free.
 func (f *flights) takeOff(key string) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -132,15 +132,15 @@ func (f *flights) flying(k stores.Key) bool {
 	return flying
 }
 
-// leases are those that this process has taken, as they were written: to complete one needs no
-// look, for the commit is refused if another has it. The second try looks.
+// leases are the rows of leases that this process has taken, as it wrote them. Their completion reads
+// nothing, because the commit is refused if another holder has the lease. A second try reads.
 type leases struct {
 	mu   sync.Mutex
 	rows map[string]*row
-	last int64 // beat
+	last int64 // the last beat
 }
 
-// beat returns a number for a renewal, which grows, and about the time.
+// beat returns a growing number for a renewal, close to the time.
 func (l *leases) beat(now int64) int64 {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -156,7 +156,7 @@ func (l *leases) keep(k stores.Key, r *row) {
 	}
 }
 
-// hasSteps notes that there may be steps on record.
+// hasSteps marks a lease that may have recorded steps.
 func (l *leases) hasSteps(k stores.Key, version int64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -165,7 +165,7 @@ func (l *leases) hasSteps(k stores.Key, version int64) {
 	}
 }
 
-// take returns the row of a key, once, if it has that version.
+// take removes and returns the row of a key, if it has that version.
 func (l *leases) take(k stores.Key, version int64) *row {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -15,24 +15,24 @@ import (
 	"github.com/millpond-go/millpond/stores"
 )
 
-// MaxOperations is how many operations a handler has in its transaction, and outputs with them:
-// one of the 100 that the service allows is the inbox's.
+// MaxOperations is the largest number of a handler's operations and outputs together. The service
+// allows 100, and the inbox needs one.
 const MaxOperations = 99
 
-// Errors of [Tx]. An attempt that has met one cannot be committed, whether or not the handler
-// returns it, and a message that would always meet it fails for good.
+// Errors of [Tx]. After one of them an attempt cannot be committed, whether or not the handler returns
+// it. A message that would always cause it fails for good.
 var (
-	// ErrSameItem: the transaction has an operation on the item. The service allows one: put
+	// ErrSameItem: the transaction has an operation on the item, and the service allows one. Put all
 	// changes of an item into one Update, and a check into the condition of the write.
 	ErrSameItem = errors.New("dynamodb: the transaction has an operation on this item")
-	// ErrTooMany: the handler has more operations than fit into one transaction.
+	// ErrTooMany: the handler has more operations and outputs than fit into one transaction.
 	ErrTooMany = fmt.Errorf("dynamodb: a handler has at most %d operations in its transaction", MaxOperations)
-	// ErrOwnTable: the table is millpond's.
+	// ErrOwnTable: handlers must not write to millpond's tables.
 	ErrOwnTable = errors.New("dynamodb: the table belongs to millpond")
 )
 
-// Tx collects what a handler writes. The attempt sends it in one request, with the inbox item,
-// when the handler has returned nil. It is safe for concurrent use.
+// Tx collects a handler's writes. The attempt sends them in one request, with the inbox item, when the
+// handler has returned nil. It is safe for concurrent use.
 type Tx struct {
 	store *Store
 
@@ -64,11 +64,11 @@ func (t *Tx) Check(ctx context.Context, c types.ConditionCheck) error {
 	return t.add(ctx, types.TransactWriteItem{ConditionCheck: &c})
 }
 
-// Client returns the store's client, for reads. They are not in the transaction: repeat what
-// you rely on as conditions.
+// Client returns the store's client, for reads. They are not in the transaction: repeat as conditions
+// what you rely on.
 func (t *Tx) Client() *dynamodb.Client { return t.store.client }
 
-// add takes an operation, or says why the transaction cannot have it.
+// add adds an operation, or returns why the transaction cannot have it.
 func (t *Tx) add(ctx context.Context, i types.TransactWriteItem) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -85,7 +85,7 @@ func (t *Tx) add(ctx context.Context, i types.TransactWriteItem) error {
 	return nil
 }
 
-// refuse compares an operation with those before.
+// refuse returns why the transaction cannot have an operation.
 func (t *Tx) refuse(ctx context.Context, i types.TransactWriteItem) error {
 	table, key, put := target(i)
 	switch {
@@ -117,15 +117,15 @@ func (t *Tx) refuse(ctx context.Context, i types.TransactWriteItem) error {
 	return nil
 }
 
-// end takes no more operations, and returns those that were taken and the first refusal.
-func (t *Tx) end() (refused error, items []types.TransactWriteItem, outputs []emitted) { //nolint:revive,staticcheck // it is no error of this call
+// end closes the transaction, and returns its operations and the first refusal.
+func (t *Tx) end() (refused error, items []types.TransactWriteItem, outputs []emitted) { //nolint:revive,staticcheck // it is not an error of this call
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.over = true
 	return t.refused, t.items, t.outputs
 }
 
-// target returns the name of an operation's table and the key of its item; with put, all of it.
+// target returns an operation's table and the key of its item; for a Put, all of the item.
 func target(i types.TransactWriteItem) (table string, key item, put bool) {
 	var name *string
 	switch {
@@ -164,7 +164,7 @@ func equal(a, b item) bool {
 	return true
 }
 
-// scalar returns the value of a key's attribute. Two forms of one number are the same.
+// scalar returns the value of a key's attribute, the same for two forms of one number.
 func scalar(v types.AttributeValue) string {
 	switch v := v.(type) {
 	case *types.AttributeValueMemberS:
@@ -174,7 +174,7 @@ func scalar(v types.AttributeValue) string {
 	case *types.AttributeValueMemberN:
 		return "N" + canonical(v.Value)
 	}
-	return "?" // no key has it
+	return "?" // keys have no other types
 }
 
 func shown(key item) string {
@@ -186,13 +186,13 @@ func shown(key item) string {
 	return string(text)
 }
 
-// keySchemas are the names of the attributes of keys, by table.
+// keySchemas has the names of key attributes, by table.
 type keySchemas struct {
 	mu    sync.Mutex
 	names map[string][]string
 }
 
-// keyNames asks for the key of a table, once: only that tells which item a Put writes.
+// keyNames returns the key of a table, which it reads once. Only the key tells which item a Put writes.
 func (s *Store) keyNames(ctx context.Context, table string) ([]string, error) {
 	s.schemas.mu.Lock()
 	defer s.schemas.mu.Unlock()

@@ -39,8 +39,8 @@ type Harness struct {
 	// stores.Outbox, and the groups outbox, outputs and lease are not checked.
 	Transact func(ctx context.Context, store stores.Store, f func(publisher func(stores.PublisherConfig) message.Publisher) error) error
 
-	// MaxOutputs and MaxOutputBytes are how many outputs a transaction takes, and how many bytes one
-	// of them has, where the database says so. 0: 10,000, and a few megabytes, must do.
+	// MaxOutputs and MaxOutputBytes are the largest number of outputs in a transaction, and of bytes in
+	// one, if the database limits them. 0: 10,000 outputs and a few megabytes must fit.
 	MaxOutputs, MaxOutputBytes int
 
 	// Ways are all calls of the native transaction that take SQL text.

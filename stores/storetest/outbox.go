@@ -59,13 +59,13 @@ func (b *bench) outboxOf(store stores.Store) stores.Outbox {
 	if !ok {
 		b.tb.Fatalf("a %T is no stores.Outbox", store)
 	}
-	if b.keys.none = store.Capabilities().OutputsUnordered; b.keys.none { // known of its own, or once a consumer is registered
+	if b.keys.none = store.Capabilities().OutputsUnordered; b.keys.none { // it knows by itself, or once a consumer is registered
 		b.tb.Log("not checked: order keys, which the store says it refuses for outputs")
 	}
 	return outbox
 }
 
-// keysOfOutputs are none where the store refuses them.
+// keysOfOutputs are the order keys of outputs; none if the store refuses them.
 type keysOfOutputs struct{ none bool }
 
 // byOrderMetadata is a stores.PublisherConfig.OrderKey.
@@ -76,7 +76,7 @@ func (k keysOfOutputs) byOrderMetadata(o stores.Output) []byte {
 	return nil
 }
 
-// unblocked are ids of outputs that wait, with those that would wait behind a dead letter.
+// unblocked returns ids, preceded by one that waits behind a dead letter if there are order keys.
 func (k keysOfOutputs) unblocked(behind string, ids ...string) []string {
 	if k.none {
 		return append([]string{behind}, ids...)
@@ -84,8 +84,8 @@ func (k keysOfOutputs) unblocked(behind string, ids ...string) []string {
 	return ids
 }
 
-// drawnFirst is the order of what was said first and committed last, and another one. Where there are
-// no order keys numbers are drawn by the commit.
+// drawnFirst returns the order of an output that is written first and committed last, and another one.
+// Without order keys the commit draws the numbers.
 func (k keysOfOutputs) drawnFirst(late, early string) []string {
 	if k.none {
 		return []string{early, late}
@@ -584,7 +584,7 @@ func (b *bench) outboxYounger() {
 	b.waiting(outbox, nil, "older", "younger", "older again")
 }
 
-// manyIDs are those of as many outputs as a transaction takes.
+// manyIDs returns ids for as many outputs as a transaction takes.
 func (b *bench) manyIDs() []string {
 	ids := make([]string, cmp.Or(b.h.MaxOutputs, 10_000))
 	for i := range ids {
@@ -593,7 +593,7 @@ func (b *bench) manyIDs() []string {
 	return ids
 }
 
-// large is what a large output has: the text, repeated.
+// large returns a large payload: the text, repeated.
 func (b *bench) large(text string) []byte {
 	n := 1 << 18
 	if most := b.h.MaxOutputBytes; most > 0 {

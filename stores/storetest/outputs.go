@@ -235,7 +235,7 @@ func (b *bench) outputsMany() {
 	}
 }
 
-// outputsTooMany: of a call that does not fit nothing is taken, and the attempt is as it was.
+// outputsTooMany: a call that does not fit adds nothing, and the attempt can go on.
 func (b *bench) outputsTooMany() {
 	store, outbox := b.openBoth()
 	if b.h.MaxOutputs == 0 {
