@@ -111,16 +111,22 @@ func work() error {
 // killable is a process that works.
 type killable struct {
 	*exec.Cmd
-	in    io.WriteCloser
-	errs  *strings.Builder
-	acked chan string
+	in   io.WriteCloser
+	errs *strings.Builder
 }
 
-func startWorker(t *testing.T, b *bench, acked chan string) *killable {
+// settled is a delivery that a process has acked or nacked.
+type settled struct {
+	by    *killable
+	id    string
+	acked bool
+}
+
+func startWorker(t *testing.T, b *bench, all chan<- settled) *killable {
 	t.Helper()
 	cmd := exec.CommandContext(context.WithoutCancel(t.Context()), os.Args[0]) // this test itself
 	cmd.Env = append(os.Environ(), workerEndpoint+"="+b.mirror.endpoint, workerPrefix+"="+strings.TrimSuffix(b.table, "inbox"))
-	k := &killable{Cmd: cmd, errs: &strings.Builder{}, acked: acked}
+	k := &killable{Cmd: cmd, errs: &strings.Builder{}}
 	cmd.Stderr = k.errs
 	in, err := cmd.StdinPipe()
 	require.NoError(t, err)
@@ -130,17 +136,16 @@ func startWorker(t *testing.T, b *bench, acked chan string) *killable {
 	require.NoError(t, cmd.Start())
 	go func() {
 		for lines := bufio.NewScanner(out); lines.Scan(); {
-			if id, ok := strings.CutPrefix(lines.Text(), "ack "); ok {
-				acked <- id
-			}
+			how, id, _ := strings.Cut(lines.Text(), " ")
+			all <- settled{k, id, how == "ack"}
 		}
 	}()
 	return k
 }
 
-// Processes are killed, and stopped for a moment, in the middle of what they do. What they had
-// not acked is delivered again. Each message has its effect once, in a transaction or under a
-// lease.
+// Processes are killed, and stopped for a moment, in the middle of what they do. Messages that are
+// not acked are delivered again and again, also while others have them, but not more often at a time
+// than there are processes. Each message has its effect once, in a transaction or under a lease.
 func TestProcessesThatAreKilled(t *testing.T) {
 	const (
 		messages  = 60
@@ -148,14 +153,14 @@ func TestProcessesThatAreKilled(t *testing.T) {
 		kills     = 12
 	)
 	b := newBench(t)
-	acked := make(chan string, 1000)
-	open := make(map[string]bool)
+	done := make(chan settled, 1000)
+	open, flying := make(map[string]bool), make(map[string][]*killable)
 	for i := range messages {
 		open[fmt.Sprint([]string{"t", "l"}[i%2], i)] = true
 	}
 	var all []*killable
 	for range processes {
-		all = append(all, startWorker(t, b, acked))
+		all = append(all, startWorker(t, b, done))
 	}
 	defer func() {
 		for _, k := range all {
@@ -165,11 +170,13 @@ func TestProcessesThatAreKilled(t *testing.T) {
 	}()
 	deliver := func(suspect string) {
 		for id := range open {
-			// One that has just been killed takes nothing, and its messages come again.
-			_, err := fmt.Fprintf(all[rand.IntN(len(all))].in, "%s%s\n", id, suspect)
-			if err != nil && !errors.Is(err, syscall.EPIPE) {
-				t.Fatal(err)
+			if len(flying[id]) == processes {
+				continue
 			}
+			to := all[rand.IntN(len(all))]
+			_, err := fmt.Fprintf(to.in, "%s%s\n", id, suspect)
+			require.NoError(t, err)
+			flying[id] = append(flying[id], to)
 		}
 	}
 	deliver("")
@@ -177,8 +184,13 @@ func TestProcessesThatAreKilled(t *testing.T) {
 	deadline := time.Now().Add(3 * time.Minute) // suspects run one at a time
 	for len(open) > 0 || killed < kills {
 		select {
-		case id := <-acked:
-			delete(open, id)
+		case s := <-done:
+			if s.acked {
+				delete(open, s.id)
+			}
+			if i := slices.Index(flying[s.id], s.by); i >= 0 {
+				flying[s.id] = slices.Delete(flying[s.id], i, i+1)
+			}
 			continue
 		case <-time.After(rand.N(150 * time.Millisecond)):
 		}
@@ -196,7 +208,10 @@ func TestProcessesThatAreKilled(t *testing.T) {
 			} else {
 				_ = all[i].Process.Kill()
 				_ = all[i].Wait()
-				all[i] = startWorker(t, b, acked)
+				for id, by := range flying {
+					flying[id] = slices.DeleteFunc(by, func(k *killable) bool { return k == all[i] })
+				}
+				all[i] = startWorker(t, b, done)
 			}
 			killed++
 		}
