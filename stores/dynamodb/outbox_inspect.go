@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
@@ -41,6 +42,14 @@ func outputRow(state stores.OutputState, i item) stores.OutputRow {
 	}
 }
 
+// since returns when an output entered its state.
+func since(o stores.OutputRow) time.Time {
+	if o.State == stores.OutputPending {
+		return o.CreatedAt
+	}
+	return o.EndedAt
+}
+
 // matchingOutputs yields the outputs that match a filter, without their content.
 func (s *Store) matchingOutputs(ctx context.Context, f stores.OutputFilter, in span, yield func(stores.OutputRow) bool) error {
 	kind, ok := outputKinds[f.State]
@@ -55,10 +64,7 @@ func (s *Store) matchingOutputs(ctx context.Context, f stores.OutputFilter, in s
 	}
 	return s.outputsOf(ctx, outputsIn{span: in, kind: kind, bare: true}, func(i item) bool {
 		o := outputRow(f.State, i)
-		at := o.EndedAt
-		if f.State == stores.OutputPending {
-			at = o.CreatedAt
-		}
+		at := since(o)
 		matches := (f.Destination == nil || *f.Destination == o.Destination) && (f.Topic == "" || f.Topic == o.Topic) && (f.Type == "" || f.Type == o.Type) &&
 			(f.ErrorContains == "" || strings.Contains(o.Error, f.ErrorContains)) && (f.ID == "" || f.ID == o.ID) && f.OrderKey == nil &&
 			(f.Numbers == nil || slices.Contains(f.Numbers, o.Number)) && (f.Since.IsZero() || !at.Before(f.Since)) && (f.Until.IsZero() || at.Before(f.Until))
@@ -136,11 +142,7 @@ func (s *Store) OutputCounts(ctx context.Context, limit int, states ...stores.Ou
 				c = &stores.OutputCount{State: state, Destination: o.Destination}
 				by[o.Destination] = c
 			}
-			at := o.EndedAt
-			if state == stores.OutputPending {
-				at = o.CreatedAt
-			}
-			c.N, c.Age = c.N+1, max(c.Age, instant(now).Sub(at))
+			c.N, c.Age = c.N+1, max(c.Age, instant(now).Sub(since(o)))
 			n++
 			return n < limit
 		})
