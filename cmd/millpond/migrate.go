@@ -27,8 +27,10 @@ func (p *program) migrateUp() *cobra.Command {
 	cmd := explained(&cobra.Command{
 		Use:   "up",
 		Short: "Apply the missing steps",
-		Long: `Apply the missing steps, all of them or none. If several run at once, one
-applies the steps and the others wait. --timeout bounds the time; the default is no bound.`,
+		Long: `Apply the missing steps. PostgreSQL and SQLite apply all of them or none. MySQL,
+MariaDB and DynamoDB apply each statement by itself: if the command is interrupted, run it again
+to go on. If several run at once, one applies the steps and the others wait. --timeout bounds the
+time; the default is no bound.`,
 		Args: noArguments,
 	}, stepColumns, nil)
 	cmd.Flags().BoolVar(&dryRun, "dry-run", false, "say which steps would be applied, and apply none")
