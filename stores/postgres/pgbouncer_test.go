@@ -31,6 +31,27 @@ func TestPoolerThatIsNotNamedIsSuspected(t *testing.T) {
 	}
 }
 
+// A pooler in statement mode answers, and lets nothing begin: waiting is of no use.
+func TestPoolerInStatementModeIsNamed(t *testing.T) {
+	t.Parallel()
+	address := testenv.VolatilePostgres(t).NewDatabase(t)
+	openStore(t, address)
+	pooler := testenv.PgBouncer(t, address, testenv.WithPgBouncerSettings(map[string]string{"pool_mode": "statement"}))
+	told := pgtest.WithParameters(t, pooler.URL(), "pgbouncer", "transaction")
+	s, err := postgres.Open(t.Context(), told)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	const want = "a pooler in statement mode is in between"
+	if err := s.Register(t.Context(), stores.Registration{Consumer: pgtest.Stock, Topic: "orders"}); err == nil || errors.Is(err, stores.ErrUnavailable) || !strings.Contains(err.Error(), want) {
+		t.Error(err)
+	}
+	if found := whats(serious(examine(t, told, stores.Examination{}))); !strings.Contains(found, want) {
+		t.Errorf("%q", found)
+	}
+}
+
 func TestNothingListensBehindAPooler(t *testing.T) {
 	t.Parallel()
 	pooler := testenv.PgBouncer(t, testenv.VolatilePostgres(t).NewDatabase(t))

@@ -72,6 +72,9 @@ func (t *Tables) prove(ctx context.Context, names sqlstore.Names) error {
 	if lacks(err) {
 		wrong = fmt.Sprintf("it lacks what claims are made of (%v)", err)
 	}
+	if err != nil && strings.Contains(err.Error(), "statement pooling") { // PgBouncer's words
+		return fmt.Errorf("%w: a pooler in statement mode is in between, which has no transactions: set its pool_mode to session or transaction", sqlstore.ErrUnusable)
+	}
 	if wrong != "" {
 		return fmt.Errorf("%w: %s: use PostgreSQL 13 or later", sqlstore.ErrUnusable, wrong)
 	}
