@@ -4,6 +4,7 @@ import (
 	"crypto/sha256"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/millpond-go/millpond/brokers"
 	"github.com/millpond-go/millpond/internal/callback"
@@ -33,7 +34,21 @@ func (v *visit) identify() {
 	claim.Fingerprint = v.fingerprint()
 	claim.TraceParent, _ = stores.ParseTraceParent(v.msg.Metadata.Get("traceparent"))
 	claim.OrderKey = v.orderKey()
-	claim.Time = v.facts.Time
+	claim.Time = storable(v.facts.Time)
+}
+
+// storable returns the nearest time that every store can compare. A producer may have set any.
+func storable(t time.Time) time.Time {
+	first, last := time.UnixMicro(1), time.Date(9999, time.December, 31, 0, 0, 0, 0, time.UTC)
+	switch {
+	case t.IsZero():
+		return t
+	case t.Before(first):
+		return first
+	case t.After(last):
+		return last
+	}
+	return t
 }
 
 // check returns the reason to quarantine a message before it is looked up, if there is one.

@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"path/filepath"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -228,5 +230,23 @@ func TestALateDeliveryIsNotedAgainAfterAnError(t *testing.T) {
 	w, err := store.Watermarks(t.Context())
 	if err != nil || len(w.Consumers) != 1 || !w.Consumers[0].LateTime.Equal(taken) || store.asked != 3 {
 		t.Errorf("it was asked %d times: %+v, %v", store.asked, w, err)
+	}
+}
+
+// A producer may set a time that no database can compare: one that has passed is stale like any
+// other, and one to come is not.
+func TestTimesOfProducersThatNoDatabaseCompares(t *testing.T) {
+	t.Parallel()
+	store, ran := purged(t, "old"), 0
+	inbox := newInbox(t, store).Middleware(handle(func(*message.Message) error { ran++; return nil }))
+	for id, taken := range map[string]time.Time{
+		"milliseconds": time.UnixMilli(math.MaxInt64), "seconds": time.Unix(1<<45, 0), "a year": time.Date(294277, 1, 1, 0, 0, 0, 0, time.UTC),
+		"passed milliseconds": time.UnixMilli(math.MinInt64), "passed year": time.Date(-5000, 1, 1, 0, 0, 0, 0, time.UTC), "passed epoch": time.Unix(0, 0),
+	} {
+		before, stale := ran, len(staleRows(t, store))
+		_, err := inbox(agedDelivery(t, id, taken))
+		if runs, wants := ran > before, !strings.HasPrefix(id, "passed"); err != nil || runs != wants || (len(staleRows(t, store)) > stale) == wants {
+			t.Errorf("%s: %v, it ran: %t", id, err, runs)
+		}
 	}
 }
