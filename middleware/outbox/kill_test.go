@@ -348,15 +348,20 @@ func TestKilledRelays(t *testing.T) {
 // Each of these relays breaks a rule, and is noticed.
 func TestKilledRelaysThatAreBroken(t *testing.T) {
 	t.Parallel()
-	for _, name := range rotation.Turn(t, 1, "delete before confirm", "id > last", besideTheOwner, "two of a key in a wave", publishBeforeCommit) {
+	const onDynamo = " on DynamoDB"
+	for _, name := range rotation.Turn(t, 1, "delete before confirm", "id > last", besideTheOwner, "two of a key in a wave", publishBeforeCommit, "delete before confirm"+onDynamo) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			for range 5 {
 				var wrong []string
-				if name == publishBeforeCommit {
+				rule, dynamo := strings.CutSuffix(name, onDynamo)
+				switch {
+				case name == publishBeforeCommit:
 					wrong = newChaos(t, "postgres", name).run(3)
-				} else {
-					wrong, _ = hurtRelays(onPostgres(t), 10, name)
+				case dynamo:
+					wrong, _ = hurtRelays(onDynamoDB(t), 10, rule)
+				default:
+					wrong, _ = hurtRelays(onPostgres(t), 10, rule)
 				}
 				if len(wrong) > 0 {
 					t.Logf("%.200s", wrong[0])
