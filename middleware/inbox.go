@@ -158,6 +158,7 @@ func (in *Inbox) Close(ctx context.Context) error {
 // parked, as a dead letter or in quarantine. An error gives the delivery back; see
 // [OnlyFailures]. A panic of the handler continues as a [PanicError], after the rollback.
 func (in *Inbox) Middleware(next message.HandlerFunc) message.HandlerFunc {
+	in.warnOfHiding(next)
 	turns := newTurns()
 	return func(msg *message.Message) ([]*message.Message, error) {
 		growStack(false)
