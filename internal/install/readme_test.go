@@ -17,6 +17,31 @@ func TestInABlankModule(t *testing.T) {
 	tree := publish(t)
 	t.Run("README", func(t *testing.T) { followREADME(t, tree) })
 	t.Run("five minutes", func(t *testing.T) { takeFiveMinutes(t, tree) })
+	t.Run("clone", func(t *testing.T) { getFromClone(t, tree) })
+}
+
+// getFromClone runs README's commands that get the module in one that stands beside a clone.
+func getFromClone(t *testing.T, tree published) {
+	t.Helper()
+	readme := read(t, "README.md")
+	replace := regexp.MustCompile("`(go mod edit -replace [^`]+=)([^`]+)`").FindStringSubmatch(readme)
+	if replace == nil {
+		t.Fatal("README does not say how a module gets millpond from a clone")
+	}
+	m := tree.newBlankModule(t)
+	clone, err := filepath.Abs(root)
+	if err != nil {
+		t.Fatal(err)
+	}
+	m.run(t, replace[1]+clone)
+	for _, command := range goCommands(readme) {
+		if strings.HasPrefix(command, "go get ") {
+			m.run(t, command)
+		}
+	}
+	if out := m.run(t, "go list -m "+modulePath); !strings.HasSuffix(out, " => "+clone+"\n") {
+		t.Errorf("README's commands got %s", out)
+	}
 }
 
 // followREADME runs README's commands one after the other, with its code
