@@ -210,6 +210,9 @@ func (s *selection) find(st store, args []string) (func(context.Context) (stores
 	if err != nil {
 		return nil, err
 	}
+	if s.consumer != "" && handler == "" {
+		return nil, usagef("--consumer is %q, which names no handler: write service/handler", s.consumer)
+	}
 	if id == nil || handler == "" {
 		return nil, usagef("which message? Give its number, or --consumer service/handler and --id")
 	}

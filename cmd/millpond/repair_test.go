@@ -126,6 +126,8 @@ func TestDecisionsOnSingleMessages(t *testing.T) {
 		for _, m := range w.objects("msg", "ls") {
 			numbers = append(numbers, itoa(m["number"]))
 		}
+		w.run(exitUsage, "msg", "show", "--consumer", "charge", "--id", "u:order-1")
+		require.Equal(t, "millpond: --consumer is \"charge\", which names no handler: write service/handler\n", w.errB.String())
 		require.Equal(t, "discarded 1 message\n", w.ok("msg", "discard", numbers[0]))
 		require.Len(t, w.objects("msg", "ls"), 2, "what is discarded is out of the way")
 		require.Len(t, w.objects("msg", "ls", "--status", "discarded"), 1)
