@@ -48,7 +48,7 @@ func FindWaiting(add Adder, status string, w Waits) {
 	what, fix := "are pending, the first failed", "millpond cause ls"
 	switch status {
 	case stores.StatusFailed.String():
-		what, fix = "have failed for good, the first", "millpond cause ls, and millpond msg retry or discard"
+		what, fix = "have failed for good, the first", "millpond cause ls, and millpond msg retry, resolve or discard"
 	case Quarantined:
 		what, fix = "are held in quarantine, the first", "millpond quarantine ls, and release or reject"
 	}

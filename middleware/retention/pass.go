@@ -232,7 +232,7 @@ func (p *pass) silentSince(c stores.Consumer) string {
 	case r.Consumer != c:
 		return "" // only failed messages are purged
 	case r.newest.Before(p.now.Add(-silence)):
-		return "it has completed nothing for a day: purge it by command if it is retired"
+		return "it has completed nothing for a day: use millpond purge --silent if it is retired"
 	case r.after.Sub(later(r.recent, r.forgotten)) > silence+slack:
 		return "it had completed nothing for a day until lately"
 	case r.Purgeable > 0 && r.left.Sub(r.Through) > silence+slack: // rows may be newer than they look, if a clock has jumped

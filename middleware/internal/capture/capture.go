@@ -15,7 +15,7 @@ import (
 
 // Package outbox documents these errors.
 var (
-	ErrNoAttempt   = errors.New("outbox: the context of the message has no open attempt: publish messages with the context of the handler's message, behind an inbox with InboxConfig.Outputs")
+	ErrNoAttempt   = errors.New("outbox: the context of the message has no open attempt: publish messages with the context of the handler's message, behind an inbox with InboxConfig.Outputs; in a transaction of your own use the store's NewPublisher")
 	ErrAttemptOver = errors.New("outbox: the handler has returned, and can publish no more messages")
 )
 
