@@ -21,11 +21,12 @@ type attempt struct {
 	ss    *session
 	claim claimed
 
-	staged  sqlstore.Staged // statements before the completion
-	outcome sqltx.Outcome
-	failure error // of the first failed statement, or of the commit
-	escaped bool  // the claim is known to have been committed
-	lost    bool  // the claim was gone from the transaction for an unknown reason
+	staged   sqlstore.Staged // statements before the completion
+	outcome  sqltx.Outcome
+	failure  error // of the first failed statement, or of the commit
+	uncalled error // one of the store's procedures could not be called: the handler did not fail
+	escaped  bool  // the claim is known to have been committed
+	lost     bool  // the claim was gone from the transaction for an unknown reason
 }
 
 var (
@@ -203,6 +204,9 @@ func (a *attempt) complete(ctx context.Context, exec func(context.Context, strin
 // connection does not tell a lost request from a lost reply.
 func (a *attempt) failed(ctx context.Context, err error) error {
 	switch n := number(err); {
+	case a.store.cannotCall(ctx, err):
+		a.uncalled = unavailable(err)
+		return a.refuse(ctx, a.uncalled)
 	case n == lockWaitTimeout && a.locks() && a.ss.own != nil && !a.ss.own.suspect.Load(): // the lock of an order key
 		a.failure = err
 		return a.refuse(ctx, err)
@@ -237,6 +241,8 @@ func (a *attempt) failed(ctx context.Context, err error) error {
 func (a *attempt) Interrupted() error {
 	failure := a.failure
 	switch {
+	case a.uncalled != nil:
+		return pkg.Interrupted(a.uncalled, func(error) bool { return true })
 	case failure != nil:
 	case a.ss.own != nil:
 		failure = a.ss.own.gate.Failure()

@@ -122,7 +122,10 @@ func (d database) LookUp(ctx context.Context, consumer int64, id []byte) (sqlsto
 }
 
 // Explain implements sqlstore.Database.
-func (d database) Explain(_ context.Context, err error) error { return unavailable(err) }
+func (d database) Explain(ctx context.Context, err error) error {
+	d.cannotCall(ctx, err)
+	return unavailable(err)
+}
 
 // Taken implements sqlstore.Database.
 func (database) Taken(err error) bool { return isDuplicate(err) || isContended(err) }

@@ -26,6 +26,7 @@ const (
 	tableDenied         = 1142
 	columnDenied        = 1143
 	privilegeDenied     = 1227
+	noSuchRoutine       = 1305
 	routineDenied       = 1370
 	unknownColumn       = 1054
 	syntaxError         = 1064
@@ -203,7 +204,7 @@ func unavailable(err error) error {
 		return fmt.Errorf(prefix+"%w: %w", stores.ErrTooLarge, err)
 	case n == 0, n == queryInterrupted, n == disconnectedIdle, interruption(err),
 		n == unknownDatabase, n == accessDenied, n == needsNoPassword, // a database may be recreated, and accounts changed
-		n == databaseDenied, n == tableDenied, n == columnDenied, n == privilegeDenied, n == routineDenied: // no message can be handled until the right is granted
+		n == databaseDenied, n == tableDenied, n == columnDenied, n == privilegeDenied, n == noSuchRoutine, n == routineDenied: // no message can be handled until the right is granted
 		return &serverError{meaning: stores.ErrUnavailable, err: err}
 	}
 	return &serverError{err: err} // data, mistakes, limits: not the server's state
@@ -247,6 +248,8 @@ var fixes = map[uint16]string{
 	accessDenied:       "check user and password",
 	needsNoPassword:    "the account takes no password: use one that does",
 	databaseDenied:     "grant the user rights to the database, or name another in the URL",
+	noSuchRoutine:      "millpond migrate up, or Migrate, makes millpond's procedures, by an account that has CREATE ROUTINE",
+	routineDenied:      "grant the user EXECUTE on it; if it is gone, and is millpond's, millpond migrate up makes it",
 	unknownVariable:    "check the parameters of the URL: what is none of the driver's is sent as a system variable",
 }
 

@@ -135,6 +135,26 @@ func (s *Store) hasProcedures(ctx context.Context, schema string) (messages, out
 	return messages, messages && emits == 1, err
 }
 
+// cannotCall reports whether one of the store's procedures is gone or denied. From then on the
+// store works without it: messages take more round trips, but none fails.
+func (s *Store) cannotCall(ctx context.Context, err error) bool {
+	if n := number(err); n != noSuchRoutine && n != routineDenied {
+		return false
+	}
+	at := slices.IndexFunc(procedureNames, func(name string) bool { return strings.Contains(err.Error(), s.names.Prefix+name) })
+	if at < 0 {
+		return false
+	}
+	before := s.texts()
+	sv := before.server
+	sv.emits, sv.procedures = false, sv.procedures && procedureNames[at] == "emit_complete"
+	if sv != before.server && s.current.CompareAndSwap(before, newTexts(s.dialect, sv, s.config.Isolation)) {
+		without := s.withoutProcedures(sv)
+		s.log.WarnContext(ctx, "millpond: mysql: a procedure cannot be called: "+without.why, slog.Any("error", err), slog.String(without.toDo, without.with))
+	}
+	return true
+}
+
 // writable refuses settings of connections with which the store's statements cannot work.
 func writable(completion, mode string) error {
 	if completion != "NO_CHAIN" {
