@@ -4,6 +4,7 @@ import (
 	"maps"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -66,8 +67,9 @@ type Dialect struct {
 	// Refused reports whether a statement failed because it could not lock a row at once, on a
 	// database that cannot skip locked rows; nil: it can.
 	Refused func(error) bool
-	// Unordered: numbers are not in the order of commits, whatever is locked.
-	Unordered bool
+	// Unordered: numbers are not in the order of commits, whatever is locked. It changes if the
+	// server does.
+	Unordered atomic.Bool
 
 	once  sync.Once
 	words *strings.Replacer

@@ -65,7 +65,7 @@ func (t *Tables) Emit(ctx context.Context, tx Sender, outputs []stores.Output, l
 		o := &outputs[i]
 		o.OrderKey = NonEmpty(o.OrderKey)
 		err := o.Validate()
-		if err == nil && o.OrderKey != nil && t.Dialect().Unordered {
+		if err == nil && o.OrderKey != nil && t.Dialect().Unordered.Load() {
 			err = stores.ErrUnordered
 		}
 		if err == nil {

@@ -7,6 +7,7 @@ import (
 	"net"
 	"testing"
 
+	driver "github.com/go-sql-driver/mysql"
 	"github.com/stretchr/testify/require"
 )
 
@@ -58,7 +59,11 @@ func pass(client io.ReadWriter, upstream io.Writer, rewrite func(string) (string
 	if header[3] == 0 && length > 0 && length < whole && (payload[0] == query || payload[0] == prepare) {
 		text, err := rewrite(string(payload[1:]))
 		if err != nil {
-			refusal := append([]byte{0xff, 0xd3, 0x04}, "#42000"+err.Error()...)
+			number := uint16(1235)
+			if as, ok := errors.AsType[*driver.MySQLError](err); ok {
+				number = as.Number
+			}
+			refusal := append(binary.LittleEndian.AppendUint16([]byte{0xff}, number), "#42000"+err.Error()...)
 			_, err = client.Write(packet(1, refusal))
 			return err
 		}

@@ -43,7 +43,7 @@ func asBytes(s sqlstore.Statement) sqlstore.Statement {
 func (d database) Write(ctx context.Context, f func(sqlstore.Sender) error) error {
 	committing := false
 	inTheWay := func(err error) bool {
-		return (isContended(err) || number(err) == duplicateEntry) && !(committing && isUndecided(err))
+		return (isContended(err) || number(err) == duplicateEntry) && !(committing && (isUndecided(err) || number(err) == withoutNumber))
 	}
 	return sqlstore.Retry(ctx, inTheWay, func() error {
 		committing = false
@@ -58,7 +58,7 @@ func (d database) Write(ctx context.Context, f func(sqlstore.Sender) error) erro
 				return err
 			}
 			committing = true
-			return tx.Commit()
+			return undecided(tx.Commit())
 		})
 	})
 }

@@ -117,6 +117,15 @@ func isUndecided(err error) bool {
 	return firstOfNodes <= n && n <= lastOfNodes && n != writeConflict
 }
 
+// undecided interprets an error of COMMIT in a short transaction. TiDB's errors without a number
+// leave the outcome unknown, too; the caller asks again.
+func undecided(err error) error {
+	if number(err) == withoutNumber {
+		return &serverError{meaning: stores.ErrUnavailable, err: err}
+	}
+	return err
+}
+
 // interruption reports whether a statement failed only because of the database. The end of a
 // context is the handler's own affair.
 func interruption(err error) bool {

@@ -43,6 +43,7 @@ func (s *Store) learn(ctx context.Context, again bool) error {
 		if before.kind != sv.kind {
 			return fmt.Errorf("%w: it was %s, and is %s now: restart the program", sqlstore.ErrUnusable, before.name(), sv.name())
 		}
+		s.dialect.Unordered.Store(sv.unordered)
 		s.current.Store(newTexts(s.dialect, sv, s.config.Isolation))
 		return nil
 	}
@@ -53,7 +54,7 @@ func (s *Store) learn(ctx context.Context, again bool) error {
 		}
 	}
 	s.dialect = newDialect(names, sv.kind)
-	s.dialect.Unordered = sv.unordered
+	s.dialect.Unordered.Store(sv.unordered)
 	s.sql = newStatements(s.dialect)
 	s.current.Store(newTexts(s.dialect, sv, s.config.Isolation))
 	return nil

@@ -85,7 +85,7 @@ func newUncalled(t *testing.T, own bool) uncalled {
 	_, err = migrator.Migrate(t.Context())
 	require.NoError(t, err)
 	u.exec("CREATE USER " + u.account)
-	t.Cleanup(func() { _, _ = admin.Exec("DROP USER " + u.account) }) //nolint:noctx // the test's has ended
+	t.Cleanup(func() { _, _ = admin.Exec("DROP USER " + u.account) })
 	u.exec(fmt.Sprintf("GRANT SELECT, INSERT, UPDATE, DELETE, ALTER ROUTINE ON `%s`.* TO %s", config.DBName, u.account))
 	for _, procedure := range []string{"begin", "complete", "look", "emit_complete"} {
 		u.exec("GRANT EXECUTE ON PROCEDURE millpond_" + procedure + " TO " + u.account)
