@@ -64,6 +64,10 @@ type Harness struct {
 	// suite has otherwise, 16 MiB; 0: it is not.
 	Largest int
 
+	// ThroughUnknown: Pending.Through never rises, because nothing tells which transactions are
+	// open. The relay then reads the outbox from its beginning.
+	ThroughUnknown bool
+
 	// Quarantined reads the quarantine, the first row first. RowID, FirstAt and
 	// LastAt are not looked at. nil: the columns named in the package documentation
 	// are read, with metadata in the form of this module's own stores.
