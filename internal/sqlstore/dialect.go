@@ -50,6 +50,9 @@ type Dialect struct {
 	Keys func(column string, values []int64) (condition string, args []any)
 	// Pairs is In for two columns with pairs of values.
 	Pairs func(columns [2]string, values [][2]int64) (condition string, args []any)
+	// OrderKeys is In for the order keys of outputs o, each a destination, a zero byte and an order
+	// key. A row is compared once, however many keys there are.
+	OrderKeys func(keys [][]byte) (condition string, args []any)
 	// Alone: there is one writer at a time, so no row is ever skipped as locked.
 	Alone bool
 	// Time returns a time as an argument that columns are compared with.

@@ -3,7 +3,6 @@ package sqlstore
 import (
 	"context"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/millpond-go/millpond/stores"
@@ -70,13 +69,13 @@ func (t *Tables) pendingNumbers(ctx context.Context, q stores.PendingQuery) (num
 	for _, destination := range padded(q.ExceptDestinations) {
 		w.And("o.destination <> ?", destination)
 	}
-	if keys := padded(q.ExceptKeys); len(keys) > 0 {
-		var args []any
-		for _, k := range keys {
-			args = append(args, k.Destination, []byte(k.OrderKey))
+	if len(q.ExceptKeys) > 0 {
+		keys := make([][]byte, len(q.ExceptKeys))
+		for i, k := range q.ExceptKeys {
+			keys[i] = []byte(k.Destination + "\x00" + k.OrderKey)
 		}
-		const one = "(o.destination = ? AND o.order_key = ?)"
-		w.And("(o.order_key IS NULL OR NOT ("+one+strings.Repeat(" OR "+one, len(keys)-1)+"))", args...)
+		term, args := t.Dialect().OrderKeys(keys)
+		w.And("(o.order_key IS NULL OR NOT ("+term+"))", args...)
 	}
 	s := Statement{Text: t.sql(pendingNumbers + w.String() + " ORDER BY o.id LIMIT ?"), Args: append(w.Args, q.Limit)}
 	bytes, rows := 0, 0

@@ -10,8 +10,8 @@ import (
 const (
 	laneItems   = 2 * readLimit
 	laneBytes   = 8 << 20
-	lanePausing = 10_000 // weight of what pauses after a refusal
-	keyWeight   = 40     // weight of an order key, which costs reads more than a row
+	lanePausing = 10_000 // weight of the outputs and order keys that pause after a refusal
+	keyBytes    = 64     // of an order key weigh as much as an output, since each read names the keys
 )
 
 // lane has the outputs of one destination. The desk's lock guards it.
@@ -37,12 +37,7 @@ func newLane(name string, p message.Publisher) *lane {
 
 func (it *item) size() int { return len(it.Payload) + 64 }
 
-func (it *item) weight() int {
-	if it.OrderKey != nil {
-		return keyWeight
-	}
-	return 1
-}
+func (it *item) weight() int { return 1 + len(it.OrderKey)/keyBytes }
 
 func (l *lane) add(it *item) {
 	l.inHand++

@@ -173,6 +173,45 @@ func TestManyRefusedMessagesKeepNoOthersWaiting(t *testing.T) {
 	})
 }
 
+// However many order keys wait behind refused messages of theirs, others do not wait for them.
+func TestManyPausedOrderKeysKeepNoOthersWaiting(t *testing.T) {
+	t.Parallel()
+	everywhere(t, func(t *testing.T, r *rig) {
+		const keys = 600
+		var mended atomic.Bool
+		b := &broker{answer: func(msg *message.Message) error {
+			if !mended.Load() && strings.HasPrefix(msg.UUID, "first") {
+				return errors.New("unknown topic")
+			}
+			return nil
+		}}
+		c := quick(one(each{b}))
+		c.Backoff = time.Minute
+		check(t, r.transact(func(publisher func(stores.PublisherConfig) message.Publisher, _ execer) error {
+			var messages []*message.Message
+			for _, id := range append(numbered("first", keys), numbered("later", keys)...) {
+				messages = append(messages, newMessage(id, "key "+id[5:]))
+			}
+			return publisher(stores.PublisherConfig{OrderKey: byKey, Last: true}).Publish("topic", messages...)
+		}))
+		r.say("", "k", numbered("good", 100)...)
+		_, stop := start(t, r.outbox, c)
+		testenv.Eventually(t, "the others are published", func() bool { return len(b.first()) == 100 })
+		testenv.Eventually(t, "settled", func() bool { return r.waiting() == 2*keys })
+		same(t, "others", b.first(), numbered("good", 100))
+		stop()
+		mended.Store(true)
+		start(t, r.outbox, c) // which knows of no pauses
+		testenv.Eventually(t, "what had waited is published", func() bool { return r.waiting() == 0 })
+		done := make(map[string]bool)
+		for _, id := range b.first() {
+			if done[id] = true; strings.HasPrefix(id, "later") && !done["first"+id[5:]] {
+				t.Fatalf("%s was published before what came before it", id)
+			}
+		}
+	})
+}
+
 // What is written to an order key when its dead letter has just gone is not published before
 // what had waited behind that, which the relay has long passed by.
 func TestUnblockedOrderKeyGoesOnInOrder(t *testing.T) {

@@ -80,6 +80,14 @@ func newDialect(names sqlstore.Names) *sqlstore.Dialect {
 			array, _ := json.Marshal(values)
 			return fmt.Sprintf("(%s, %s) IN (SELECT value ->> 0, value ->> 1 FROM json_each(?))", columns[0], columns[1]), []any{string(array)}
 		},
+		OrderKeys: func(keys [][]byte) (string, []any) {
+			texts := make([]string, len(keys))
+			for i, k := range keys {
+				texts[i] = fmt.Sprintf("%X", k)
+			}
+			array, _ := json.Marshal(texts)
+			return "hex(o.destination) || '00' || hex(o.order_key) IN (SELECT value FROM json_each(?))", []any{string(array)}
+		},
 		Alone:    true,
 		Time:     func(t time.Time) any { return t.UnixMicro() },
 		Contains: "instr(CAST(f.error AS BLOB), ?) > 0",

@@ -126,6 +126,9 @@ func newDialect(names sqlstore.Names) *sqlstore.Dialect {
 			return "(" + columns[0] + ", " + columns[1] + ") = ANY (SELECT p.one, p.other FROM ROWS FROM (unnest(?::bigint[]), unnest(?::bigint[])) AS p (one, other) WHERE " + fewNumbers + " GROUP BY p.one, p.other ORDER BY p.one, p.other)",
 				[]any{first, second}
 		},
+		OrderKeys: func(keys [][]byte) (string, []any) { // a subquery, which is hashed
+			return "(convert_to(o.destination, 'UTF8') || decode('00', 'hex') || o.order_key) = ANY (SELECT unnest(?::bytea[]))", []any{keys}
+		},
 		Time: func(t time.Time) any { return t },
 
 		LockOrderKey: "SELECT pg_advisory_xact_lock(?)::text",
