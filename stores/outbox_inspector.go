@@ -23,7 +23,8 @@ const (
 	// publish it.
 	VerbDiscardOutput Verb = "outbox discard"
 	// VerbReplayOutput puts copies of published outputs at the end of the outbox, with the same
-	// message ids, in the order of their numbers.
+	// message ids, in the order of their numbers. Published copies are in the history, too:
+	// OutputFilter.WithoutCopies leaves them out.
 	VerbReplayOutput Verb = "outbox replay"
 	// VerbEraseOutput deletes outputs in any state. A relay that has read one may still publish
 	// it.
@@ -43,6 +44,9 @@ type OutputFilter struct {
 	// Times by the database's clock: when pending outputs were written, failed ones failed for
 	// good, and those of the history were published. Zero: unbounded.
 	Since, Until time.Time
+	// WithoutCopies leaves out each copy made by VerbReplayOutput whose source is in the same state
+	// and within Since and Until, too.
+	WithoutCopies bool
 }
 
 // OutputQuery asks for one page of outputs, the latest number first.
@@ -58,7 +62,8 @@ type OutputRow struct {
 
 	State     OutputState
 	Number    int64
-	Attempts  int // refused attempts
+	CopyOf    int64 // the number of the source, if it is a copy made by VerbReplayOutput; else 0
+	Attempts  int   // refused attempts
 	Error     string
 	Blocks    bool // it has failed, and outputs of its order key wait
 	Bytes     int  // of metadata and payload

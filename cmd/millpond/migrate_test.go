@@ -46,17 +46,17 @@ func TestMigrate(t *testing.T) {
 			require.Contains(t, n.errB.String(), "run millpond migrate up", args)
 			require.Equal(t, 1, strings.Count(n.errB.String(), "\n"), "one sentence")
 		}
-		require.Regexp(t, `0001_inbox +would be applied\n0002_failures +would be applied\n0003_outbox +would be applied\n0004_leases +would be applied\n0005_retention +would be applied\n$`, n.ok("migrate", "up", "--dry-run"))
-		require.Equal(t, "0001 inbox      MISSING\n0002 failures   MISSING\n0003 outbox     MISSING\n0004 leases     MISSING\n0005 retention  MISSING\n", n.run(exitError, "migrate", "status"))
-		require.Equal(t, "millpond: 5 steps are missing: run millpond migrate up\n", n.errB.String())
+		require.Regexp(t, `0001_inbox +would be applied\n0002_failures +would be applied\n0003_outbox +would be applied\n0004_leases +would be applied\n0005_retention +would be applied\n0006_copies +would be applied\n$`, n.ok("migrate", "up", "--dry-run"))
+		require.Equal(t, "0001 inbox      MISSING\n0002 failures   MISSING\n0003 outbox     MISSING\n0004 leases     MISSING\n0005 retention  MISSING\n0006 copies     MISSING\n", n.run(exitError, "migrate", "status"))
+		require.Equal(t, "millpond: 6 steps are missing: run millpond migrate up\n", n.errB.String())
 
-		require.Regexp(t, `0001_inbox +applied\n0002_failures +applied\n0003_outbox +applied\n0004_leases +applied\n0005_retention +applied`, n.ok("migrate", "up"))
+		require.Regexp(t, `0001_inbox +applied\n0002_failures +applied\n0003_outbox +applied\n0004_leases +applied\n0005_retention +applied\n0006_copies +applied`, n.ok("migrate", "up"))
 		require.Empty(t, n.ok("migrate", "up"))
 		require.Contains(t, n.errB.String(), "up to date")
-		require.Regexp(t, `0001_inbox +already applied\n0002_failures +already applied\n0003_outbox +already applied\n0004_leases +already applied\n0005_retention +already applied\n$`, n.ok("migrate", "up", "--dry-run"))
+		require.Regexp(t, `0001_inbox +already applied\n0002_failures +already applied\n0003_outbox +already applied\n0004_leases +already applied\n0005_retention +already applied\n0006_copies +already applied\n$`, n.ok("migrate", "up", "--dry-run"))
 		require.Contains(t, n.errB.String(), "nothing to do")
 		require.Equal(t, "current", n.object(exitOK, "migrate", "status")["state"])
-		require.Equal(t, "0001 inbox      applied\n0002 failures   applied\n0003 outbox     applied\n0004 leases     applied\n0005 retention  applied\nthe tables are up to date\n", n.ok("migrate", "status"))
+		require.Equal(t, "0001 inbox      applied\n0002 failures   applied\n0003 outbox     applied\n0004 leases     applied\n0005 retention  applied\n0006 copies     applied\nthe tables are up to date\n", n.ok("migrate", "status"))
 		n.ok("stats")
 	})
 }
@@ -82,7 +82,7 @@ func TestNewerSchema(t *testing.T) {
 			require.Equal(t, 1, strings.Count(n.errB.String(), "\n"), "one sentence")
 		}
 		require.Equal(t, "newer", n.object(exitError, "migrate", "status")["state"])
-		require.Contains(t, n.run(exitError, "migrate", "status"), "0005 retention  applied\nand 94 that this program does not know\n")
+		require.Contains(t, n.run(exitError, "migrate", "status"), "0006 copies     applied\nand 93 that this program does not know\n")
 		require.Contains(t, n.errB.String(), "belong to a newer version of millpond")
 	})
 }
@@ -96,21 +96,22 @@ func TestOneStepIsMissing(t *testing.T) {
 			_, err := db.ExecContext(t.Context(), text)
 			require.NoError(t, err)
 		}
-		require.Contains(t, n.run(exitError, "migrate", "status"), "0004 leases     applied\n0005 retention  MISSING\n")
+		require.Contains(t, n.run(exitError, "migrate", "status"), "0005 retention  applied\n0006 copies     MISSING\n")
 		require.Equal(t, "millpond: 1 step is missing: run millpond migrate up\n", n.errB.String())
 		status := n.object(exitError, "migrate", "status")
 		require.Equal(t, "older", status["state"])
-		require.EqualValues(t, 4, status["version"])
+		require.EqualValues(t, 5, status["version"])
 		require.Equal(t, []any{
 			map[string]any{"version": 1.0, "name": "inbox", "applied": true},
 			map[string]any{"version": 2.0, "name": "failures", "applied": true},
 			map[string]any{"version": 3.0, "name": "outbox", "applied": true},
 			map[string]any{"version": 4.0, "name": "leases", "applied": true},
-			map[string]any{"version": 5.0, "name": "retention", "applied": false},
+			map[string]any{"version": 5.0, "name": "retention", "applied": true},
+			map[string]any{"version": 6.0, "name": "copies", "applied": false},
 		}, status["steps"])
-		require.Regexp(t, `0004_leases +already applied\n0005_retention +would be applied\n$`, n.ok("migrate", "up", "--dry-run"))
-		require.Equal(t, false, n.objects("migrate", "up", "--dry-run")[4]["applied"])
-		require.Regexp(t, `^STEP +STATE\n0005_retention +applied\n$`, n.ok("migrate", "up"))
+		require.Regexp(t, `0005_retention +already applied\n0006_copies +would be applied\n$`, n.ok("migrate", "up", "--dry-run"))
+		require.Equal(t, false, n.objects("migrate", "up", "--dry-run")[5]["applied"])
+		require.Regexp(t, `^STEP +STATE\n0006_copies +applied\n$`, n.ok("migrate", "up"))
 	})
 }
 
@@ -144,7 +145,7 @@ func TestMigrateSQL(t *testing.T) {
 		require.Contains(t, second, "-- 0002_failures\n")
 		require.NotContains(t, second, "0001")
 		n.run(exitUsage, "migrate", "sql", "--from", "99")
-		require.Equal(t, "millpond: --from is 99: there are 5 steps\n", n.errB.String())
+		require.Equal(t, "millpond: --from is 99: there are 6 steps\n", n.errB.String())
 	})
 }
 

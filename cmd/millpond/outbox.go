@@ -27,6 +27,7 @@ dead letters that their destination has refused, and the history, if a relay kee
 // outputRecord is a line of outbox ls and outbox show; only outbox show has metadata and payload.
 type outputRecord struct {
 	Number      int64              `json:"number"`
+	CopyOf      int64              `json:"copy_of,omitempty"`
 	State       stores.OutputState `json:"state"`
 	MessageID   text               `json:"message_id"`
 	Destination text               `json:"destination"`
@@ -44,7 +45,7 @@ type outputRecord struct {
 
 func outputOf(o stores.OutputRow) outputRecord {
 	r := outputRecord{
-		Number: o.Number, State: o.State, MessageID: text(o.ID), Destination: text(o.Destination), Type: text(o.Type), Blocks: o.Blocks,
+		Number: o.Number, CopyOf: o.CopyOf, State: o.State, MessageID: text(o.ID), Destination: text(o.Destination), Type: text(o.Type), Blocks: o.Blocks,
 		Attempts: o.Attempts, Error: text(o.Error), CreatedAt: o.CreatedAt.UTC(), TraceParent: o.TraceParent.String(),
 		contentRecord: contentOf(o.Topic, "", "", o.Codec, o.Bytes, o.Metadata, o.Unreadable),
 	}
@@ -234,6 +235,9 @@ func (p *program) outputText(w io.Writer, o stores.OutputRow, v payloadView) {
 	f := newFields(w)
 	f.add("number", strconv.FormatInt(o.Number, 10))
 	f.add("state", string(o.State))
+	if o.CopyOf != 0 {
+		f.add("copy of", strconv.FormatInt(o.CopyOf, 10))
+	}
 	f.add("id", o.ID)
 	f.add("destination", destination(o.Destination))
 	f.add("topic", o.Topic)

@@ -55,6 +55,9 @@ may still do so. Messages that waited behind a dead letter of their order key go
 		long: `Publish messages of the history again, with the same ids, in the order in which they
 were written. The copies are at the end of the outbox, behind messages that were written since.
 
+Copies that earlier replays have made are left out if their sources are selected, too, so that a
+replay publishes each message once. Numbers select any messages.
+
 An inbox that remembers the ids treats them as duplicates.`,
 		example: `  millpond outbox replay --since 2h --destination kafka-eu --reason "topic was lost"
   millpond outbox replay --since 2026-10-01T08:00:00Z --until 2026-10-01T09:00:00Z --dry-run`,
@@ -109,6 +112,7 @@ the current one. --dry-run lists the selected messages.`,
 
 func (c *outputChange) filter(cmd *cobra.Command, args []string) (stores.OutputFilter, error) {
 	f, chosen, err := c.s.filter(cmd, args, c.now())
+	f.WithoutCopies = c.verb.verb == stores.VerbReplayOutput && len(f.Numbers) == 0
 	switch {
 	case err != nil:
 		return f, err

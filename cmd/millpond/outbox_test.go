@@ -125,6 +125,19 @@ func TestOutboxFromListToReplayed(t *testing.T) {
 		require.True(t, strings.HasPrefix(audit[4]["actor"].(string), "ada@"))
 		require.EqualValues(t, unnamed[0], audit[2]["number"])
 		t.Log(w.ok("audit", "ls"))
+
+		var copies []int64
+		for _, o := range w.objects("outbox", "ls", "--state", "pending", "--destination", "kafka-eu") {
+			if id := o["message_id"]; id == "c" || id == "d" {
+				copies = append(copies, int64(o["number"].(float64)))
+			}
+		}
+		w.settle(stores.Settlement{Published: copies, Keep: true})
+		require.Len(t, w.objects("outbox", "ls", "--state", "published"), 4)
+		require.Contains(t, w.ok("outbox", "show", itoa(float64(copies[0]))), "copy of")
+		require.Contains(t, w.ok("outbox", "replay", "--since", "1h", "--dry-run"), "would replay 2 messages")
+		require.Equal(t, "2 messages to be published again\n", w.ok("outbox", "replay", "--since", "1h", "--yes"), "the copies are left out")
+		require.Equal(t, "1 message to be published again\n", w.ok("outbox", "replay", itoa(float64(copies[0])), "--yes"))
 	})
 }
 

@@ -23,7 +23,7 @@ var outputTables = map[stores.OutputState]outputTable{
 
 const (
 	selectOutput = `SELECT f.id, {us}f.created_at{/us}, {us}f.{at}{/us}, f.attempts, f.bytes, {blocks}, coalesce(f.error, ''),
-	f.destination, f.topic, f.type, f.codec, f.message_id, f.order_key, f.traceparent`
+	f.destination, f.topic, f.type, f.codec, f.message_id, f.order_key, f.traceparent, coalesce(f.copy_of, 0)`
 	fromOutputs = ` FROM {schema.}{prefix}{table} f WHERE `
 
 	matchingOutputs = `SELECT count(*), coalesce(max(id), 0) FROM (SELECT f.id` + fromOutputs + `%s ORDER BY f.id DESC LIMIT ?) matching`
@@ -66,11 +66,20 @@ func (t *Tables) outputsOf(f stores.OutputFilter) (*Condition, error) {
 	if f.Numbers != nil {
 		w.in(d, "f.id", f.Numbers)
 	}
-	if !f.Since.IsZero() {
-		w.And("f."+table.at+" >= ?", d.Time(f.Since))
+	within := func(alias string, w *Condition) {
+		if !f.Since.IsZero() {
+			w.And(alias+"."+table.at+" >= ?", d.Time(f.Since))
+		}
+		if !f.Until.IsZero() {
+			w.And(alias+"."+table.at+" < ?", d.Time(f.Until))
+		}
 	}
-	if !f.Until.IsZero() {
-		w.And("f."+table.at+" < ?", d.Time(f.Until))
+	within("f", w)
+	if f.WithoutCopies {
+		source := &Condition{}
+		source.And("s.id = f.copy_of")
+		within("s", source)
+		w.And("(f.copy_of IS NULL OR NOT EXISTS (SELECT 1 FROM {schema.}{prefix}{table} s WHERE "+source.String()+"))", source.Args...)
 	}
 	return w, nil
 }
@@ -83,7 +92,7 @@ func scanOutputRow(rows Rows, state stores.OutputState, more ...any) (o stores.O
 	)
 	into := []any{
 		&o.Number, &created, &ended, &o.Attempts, &o.Bytes, &o.Blocks, &o.Error,
-		&o.Destination, &o.Topic, &o.Type, &o.Codec, &id, &o.OrderKey, &trace,
+		&o.Destination, &o.Topic, &o.Type, &o.Codec, &id, &o.OrderKey, &trace, &o.CopyOf,
 	}
 	if err := rows.Scan(append(into, more...)...); err != nil {
 		return o, err
@@ -196,8 +205,8 @@ SELECT {now}, ?, ?, ?, 0, f.id, f.message_id, ?, ?` + fromOutputs + `%s ORDER BY
 
 	retryOutputs = `INSERT INTO {schema.}{prefix}outbox (` + OutputColumns + `) {own number}
 SELECT ` + OutputColumns + ` FROM {schema.}{prefix}outbox_failed f WHERE %s`
-	replayOutputs = `INSERT INTO {schema.}{prefix}outbox (created_at, ` + outputContent + `)
-SELECT {now}, ` + outputContent + ` FROM {schema.}{prefix}outbox_history f WHERE %s ORDER BY f.id`
+	replayOutputs = `INSERT INTO {schema.}{prefix}outbox (created_at, copy_of, ` + outputContent + `)
+SELECT {now}, f.id, ` + outputContent + ` FROM {schema.}{prefix}outbox_history f WHERE %s ORDER BY f.id`
 	discardOutputs = `DELETE FROM {schema.}{prefix}{table} WHERE %s`
 )
 

@@ -9,7 +9,7 @@ import (
 )
 
 // OutputColumns are the columns that never change.
-const OutputColumns = `id, created_at, bytes, bucket, destination, topic, type, codec, message_id, order_key, traceparent, metadata, payload`
+const OutputColumns = `id, created_at, bytes, bucket, destination, topic, type, codec, message_id, order_key, traceparent, metadata, payload, copy_of`
 
 const (
 	// The moved rows are locked, because otherwise one that an operator deletes meanwhile would

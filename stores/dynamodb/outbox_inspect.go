@@ -23,7 +23,7 @@ var outputKinds = map[stores.OutputState]byte{
 }
 
 // bareOutput are the attributes of outputs in lists: all but the content.
-var bareOutput = []string{"pk", "sk", "num", "mid", "dst", "top", "typ", "cdc", "tp", "siz", "att", "err", "end"}
+var bareOutput = []string{"pk", "sk", "num", "mid", "dst", "top", "typ", "cdc", "tp", "siz", "att", "err", "end", "src"}
 
 // bareNames returns their projection. It needs names because some attributes are reserved words.
 func bareNames() (expression string, names map[string]string) {
@@ -37,7 +37,7 @@ func bareNames() (expression string, names map[string]string) {
 func outputRow(state stores.OutputState, i item) stores.OutputRow {
 	o := outputOf(i)
 	return stores.OutputRow{
-		Output: o.Output, State: state, Number: o.Number, Attempts: o.Attempts, Error: text(i["err"]), Bytes: int(integer(i["siz"])),
+		Output: o.Output, State: state, Number: o.Number, CopyOf: integer(i["src"]), Attempts: o.Attempts, Error: text(i["err"]), Bytes: int(integer(i["siz"])),
 		CreatedAt: o.CreatedAt, EndedAt: instant(integer(i["end"])), Unreadable: o.Err,
 	}
 }
@@ -62,14 +62,36 @@ func (s *Store) matchingOutputs(ctx context.Context, f stores.OutputFilter, in s
 			in.below = last + 1
 		}
 	}
-	return s.outputsOf(ctx, outputsIn{span: in, kind: kind, bare: true}, func(i item) bool {
+	var failed error
+	err := s.outputsOf(ctx, outputsIn{span: in, kind: kind, bare: true}, func(i item) bool {
 		o := outputRow(f.State, i)
-		at := since(o)
 		matches := (f.Destination == nil || *f.Destination == o.Destination) && (f.Topic == "" || f.Topic == o.Topic) && (f.Type == "" || f.Type == o.Type) &&
 			(f.ErrorContains == "" || strings.Contains(o.Error, f.ErrorContains)) && (f.ID == "" || f.ID == o.ID) && f.OrderKey == nil &&
-			(f.Numbers == nil || slices.Contains(f.Numbers, o.Number)) && (f.Since.IsZero() || !at.Before(f.Since)) && (f.Until.IsZero() || at.Before(f.Until))
+			(f.Numbers == nil || slices.Contains(f.Numbers, o.Number)) && within(f, since(o))
+		if matches && f.WithoutCopies && o.CopyOf != 0 {
+			var beside bool
+			if beside, failed = s.matchesTime(ctx, f, kind, o.CopyOf); failed != nil {
+				return false
+			}
+			matches = !beside
+		}
 		return !matches || yield(o)
 	})
+	return cmp.Or(err, failed)
+}
+
+func within(f stores.OutputFilter, at time.Time) bool {
+	return (f.Since.IsZero() || !at.Before(f.Since)) && (f.Until.IsZero() || at.Before(f.Until))
+}
+
+// matchesTime reports whether there is an output of a kind within the times of a filter.
+func (s *Store) matchesTime(ctx context.Context, f stores.OutputFilter, kind byte, number int64) (matches bool, err error) {
+	in := outputsIn{span: span{above: number - 1, below: number + 1}, kind: kind, partitions: []int64{outputPartition(bucketOf(number))}, bare: true}
+	err = s.outputsOf(ctx, in, func(i item) bool {
+		matches = within(f, since(outputRow(f.State, i)))
+		return !matches
+	})
+	return matches, err
 }
 
 // Outputs implements stores.OutboxInspector.
@@ -241,7 +263,8 @@ func (s *Store) replaying(ctx context.Context, from item) ([]types.TransactWrite
 	if err != nil {
 		return nil, err
 	}
-	writes[1].Put.Item["num"] = num(number)
+	copied := writes[1].Put.Item
+	copied["src"], copied["num"] = copied["num"], num(number)
 	stays := writes[0].Delete
 	writes[0] = types.TransactWriteItem{ConditionCheck: &types.ConditionCheck{TableName: stays.TableName, Key: stays.Key, ConditionExpression: stays.ConditionExpression}}
 	writes[1].Put.ConditionExpression = aws.String("attribute_not_exists(pk)")

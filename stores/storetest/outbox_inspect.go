@@ -46,6 +46,16 @@ func (b *bench) openOperated() *operated {
 
 func (o *operated) selects(name string, f stores.OutputFilter, want ...string) {
 	o.tb.Helper()
+	var highest int64
+	if len(want) > 0 {
+		highest = o.numbers[want[0]]
+	}
+	o.selectsUpTo(highest, name, f, want...)
+}
+
+// selectsUpTo is selects where the first one has another number than its original.
+func (o *operated) selectsUpTo(last int64, name string, f stores.OutputFilter, want ...string) {
+	o.tb.Helper()
 	rows, err := o.inspect.Outputs(o.ctx, stores.OutputQuery{OutputFilter: f, Limit: 100})
 	if err != nil {
 		o.tb.Fatalf("%s: Outputs: %v", name, err)
@@ -58,7 +68,7 @@ func (o *operated) selects(name string, f stores.OutputFilter, want ...string) {
 		o.tb.Errorf("%s: %q, want %q", name, ids, want)
 	}
 	n, highest, err := o.inspect.MatchingOutputs(o.ctx, f, 100)
-	if err != nil || n != len(want) || len(want) > 0 && highest != o.numbers[want[0]] {
+	if err != nil || n != len(want) || highest != last {
 		o.tb.Errorf("%s: MatchingOutputs: %d, %d, %v", name, n, highest, err)
 	}
 }
@@ -199,6 +209,49 @@ func (b *bench) outboxOperatorsChange() {
 		if _, err := o.inspect.ChangeOutputs(b.ctx, wrong); err == nil {
 			b.tb.Errorf("%s of what is %s is taken", wrong.Verb, wrong.Filter.State)
 		}
+	}
+	if len(got) == 4 {
+		b.replayed(o, got[2:], published)
+	}
+}
+
+// replayed publishes copies. They have their sources in every state, and are left out beside them.
+func (b *bench) replayed(o *operated, copies []stores.PendingOutput, published stores.OutputFilter) {
+	b.settle(o.outbox, stores.Settlement{Published: []int64{copies[0].Number}, Keep: true})
+	b.settle(o.outbox, stores.Settlement{Refused: []stores.RefusedOutput{{Number: copies[1].Number, Attempts: 1, Error: "no", Failed: true}}})
+	for state, number := range map[stores.OutputState]int64{stores.OutputPublished: copies[0].Number, stores.OutputFailed: copies[1].Number} {
+		row, err := o.inspect.Output(b.ctx, number)
+		if err != nil || row.State != state || row.CopyOf != o.numbers[row.ID] {
+			b.tb.Errorf("a copy: %+v, %v, want that of %d", row, err, o.numbers[row.ID])
+		}
+	}
+	if row, err := o.inspect.Output(b.ctx, o.numbers["d"]); err != nil || row.CopyOf != 0 {
+		b.tb.Errorf("an original: %+v, %v", row, err)
+	}
+	o.selectsUpTo(copies[0].Number, "copies and their sources", published, "d", "e/l", "d")
+	once := published
+	once.WithoutCopies = true
+	o.selects("sources", once, "e/l", "d")
+	o.selectsUpTo(copies[1].Number, "a failed copy of a published source", stores.OutputFilter{State: stores.OutputFailed, WithoutCopies: true}, "e/l")
+	if row, err := o.inspect.Output(b.ctx, copies[0].Number); err == nil {
+		once.Since = row.EndedAt
+		o.selectsUpTo(copies[0].Number, "a copy whose source was published before", once, "d")
+		once.Since, once.Until = time.Time{}, row.EndedAt
+		o.selects("sources published before a copy", once, "e/l", "d")
+	}
+	if n := o.change(stores.VerbDiscardOutput, stores.OutputFilter{State: stores.OutputFailed}); n != 1 {
+		b.tb.Errorf("discard has changed %d copies", n)
+	}
+	again, err := o.inspect.ChangeOutputs(b.ctx, stores.OutputChange{Verb: stores.VerbReplayOutput, Filter: stores.OutputFilter{State: stores.OutputPublished, Numbers: []int64{copies[0].Number}}, Limit: 10})
+	if err != nil || again.Changed != 1 {
+		b.tb.Errorf("replay of a copy: %+v, %v", again, err)
+	}
+	waiting := b.waiting(o.outbox, nil, "a/k", "b/k", "d")
+	if len(waiting) < 3 {
+		return
+	}
+	if row, err := o.inspect.Output(b.ctx, waiting[2].Number); err != nil || row.CopyOf != copies[0].Number {
+		b.tb.Errorf("a copy of a copy: %+v, %v", row, err)
 	}
 }
 
