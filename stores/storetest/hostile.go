@@ -6,10 +6,12 @@ import (
 	"fmt"
 	"maps"
 	"strings"
+	"time"
 
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	"github.com/millpond-go/millpond/brokers"
+	"github.com/millpond-go/millpond/middleware"
 	"github.com/millpond-go/millpond/stores"
 )
 
@@ -92,20 +94,33 @@ func hostileChecks() []check {
 // hostileAll sends all of them through one inbox, so that any two that are taken for
 // each other show.
 func hostileAll(b *bench) {
-	in := b.service(b.open())
+	in := b.service(b.open(), func(c *middleware.InboxConfig) {
+		if b.h.Largest > 0 {
+			c.Hold.Limit = 200 * time.Millisecond
+		}
+	})
 	completed := 0
 	var kept []hostile
 	for _, m := range hostileMessages() {
 		msg := m.message()
 		handler := in.Middleware(b.effect(m.name))
+		tooLarge := b.h.Largest > 0 && m.size > b.h.Largest && m.reason != ""
 		for range m.times() {
+			if tooLarge {
+				if a := b.deliverWith(handler, msg, m.facts); a.acked || !errors.Is(a.err, stores.ErrTooLarge) {
+					b.tb.Errorf("%s: acked %t, %v, though the database cannot keep it", m.name, a.acked, a.err)
+				}
+				continue
+			}
 			if a := b.deliverWith(handler, msg, m.facts); !a.acked {
 				b.tb.Errorf("%s: not acked, so it comes for ever: %v", m.name, a.err)
 			}
 		}
 		effects := b.effects(m.name)
 		if m.reason != "" {
-			kept = append(kept, m)
+			if !tooLarge {
+				kept = append(kept, m)
+			}
 			if len(effects) > 0 {
 				b.tb.Errorf("%s: the handler ran: %v", m.name, effects)
 			}
