@@ -105,7 +105,7 @@ func (d *delivery) settled(err error) {
 // note logs a failed settlement.
 func (d *delivery) note(err error) {
 	if err != nil {
-		d.Logger().Info("A settlement has not reached the broker: the message comes again", watermill.LogFields{
+		d.Logger().Info("A settlement did not reach the broker, so the message is redelivered", watermill.LogFields{
 			"message_uuid": d.uuid, "error": err.Error(),
 		})
 	}

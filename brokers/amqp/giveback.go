@@ -31,7 +31,7 @@ func (d *delivery) giveBack(g brokers.GiveBack) error {
 		if err == nil {
 			return d.native.Ack(false)
 		}
-		d.Logger().Error("A message could not be put aside for later; it is given back at once", err, watermill.LogFields{"delay": after.String()})
+		d.Logger().Error("A message could not be delayed; it is given back at once", err, watermill.LogFields{"delay": after.String()})
 	}
 	if !d.delayedByServer() {
 		// It returns to the head of its queue and would be redelivered at once.
@@ -90,7 +90,7 @@ func (d *delivery) waitOn() {
 		err = d.native.Ack(false)
 	}
 	if err != nil {
-		d.Logger().Error("A message that has to wait longer comes again sooner", err, nil)
+		d.Logger().Error("A message that must wait longer is redelivered sooner", err, nil)
 		pause.Sleep(d.patient, longestRedeliveryDelay)
 		err = d.native.Nack(false, true)
 	}

@@ -128,7 +128,7 @@ func (s *session) notCommitted(err error) {
 	if errors.Is(err, context.Canceled) {
 		return
 	}
-	s.Logger().Info("Offsets were not committed; what they stand for may come again", watermill.LogFields{"error": err.Error()})
+	s.Logger().Info("Offsets were not committed; their messages may be redelivered", watermill.LogFields{"error": err.Error()})
 }
 
 func (p *partition) mark() (mark, bool) {

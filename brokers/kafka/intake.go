@@ -194,10 +194,10 @@ func (s *session) report(err error) {
 	}
 	s.intake.lastError, s.intake.lastTime = err.Error(), time.Now()
 	if _, ok := errors.AsType[*kgo.ErrGroupSession](err); !ok {
-		s.Logger().Error("Fetching fails; it is tried again", err, nil)
+		s.Logger().Error("Fetching failed and is tried again", err, nil)
 		return
 	}
-	s.Logger().Error("The group cannot be joined; it is tried again", err, watermill.LogFields{"fix": groupAdvice(err)})
+	s.Logger().Error("Joining the group failed and is tried again", err, watermill.LogFields{"fix": groupAdvice(err)})
 }
 
 func groupAdvice(err error) string {

@@ -154,7 +154,7 @@ func (s *session) end(drain time.Duration) {
 	defer time.AfterFunc(leaveTimeout, s.die).Stop()
 	s.commit()
 	if err := s.client.LeaveGroupContext(s.life); err != nil && !errors.Is(err, kgo.ErrClientClosed) {
-		s.Logger().Info("The group was not left in order; the others have to wait for the session timeout", watermill.LogFields{"error": err.Error()})
+		s.Logger().Info("Leaving the group failed; the other members must wait for the session timeout", watermill.LogFields{"error": err.Error()})
 	}
 	s.client.Close()
 	s.background.Wait()

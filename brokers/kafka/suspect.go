@@ -34,7 +34,7 @@ func (s *session) ends(ctx context.Context) kadm.ListedOffsets {
 	defer cancel()
 	ends, err := kadm.NewClient(s.member()).ListEndOffsets(ctx, s.topic)
 	if err != nil {
-		s.Logger().Debug("The ends of the partitions are not known: more messages are suspects than need be", nil)
+		s.Logger().Debug("The ends of the partitions are unknown, so more messages count as suspects", nil)
 		return nil
 	}
 	return ends

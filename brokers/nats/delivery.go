@@ -30,7 +30,7 @@ func (s *subscription) handOut(from jetstream.Msg) {
 	case handout.Abandoned:
 	}
 	if err != nil {
-		s.Logger().Debug("A message cannot be settled; it comes again", watermill.LogFields{"error": err.Error()})
+		s.Logger().Debug("A message could not be settled and is redelivered", watermill.LogFields{"error": err.Error()})
 	}
 }
 

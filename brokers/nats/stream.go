@@ -49,7 +49,7 @@ func (b *Broker) streamOf(ctx context.Context, subject string, config jetstream.
 	}
 	name, err = b.js.StreamNameBySubject(ctx, subject)
 	if errors.Is(err, jetstream.ErrStreamNotFound) {
-		return "", fmt.Errorf("%w: stream %q is there and takes other subjects: add it, or create another stream", ErrNoStream, config.Name)
+		return "", fmt.Errorf("%w: stream %q exists with other subjects: add it, or create another stream", ErrNoStream, config.Name)
 	}
 	return name, unavailable(err)
 }

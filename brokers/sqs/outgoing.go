@@ -26,8 +26,8 @@ type outgoing struct {
 }
 
 var (
-	errNotSent  = errors.New("it was not sent, since one before it failed")
-	errNotTaken = errors.New("the service has not said what became of it")
+	errNotSent  = errors.New("it was not sent, because an earlier one failed")
+	errNotTaken = errors.New("the service has not reported its result")
 )
 
 // oneGroup is the group of messages without one: their order is kept.

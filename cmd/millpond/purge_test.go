@@ -19,7 +19,7 @@ func TestPurge(t *testing.T) {
 		args := []string{"purge", "--service", charge.Service, "--handler", charge.Handler, "--window", "7h", "-o", "json"}
 		require.NoError(t, json.Unmarshal([]byte(w.run(exitOK, append(args, "--dry-run")...)), &all))
 		require.Len(t, all, 1)
-		require.Contains(t, all[0].Kept, "completed nothing for a day until lately")
+		require.Contains(t, all[0].Kept, "completed nothing for a day until recently")
 		w.run(exitUsage, args...)
 		args[6] = "1ns"
 		w.run(exitUsage, append(args, "--dry-run")...)

@@ -59,10 +59,10 @@ func (r *Relay) alarm(ctx context.Context, counts []stores.OutputCount, last tim
 	attrs := []any{slog.Int("waiting", waiting), slog.Duration("oldest", oldest.Round(time.Millisecond))}
 	switch over := waiting > r.config.AlarmSize || oldest > r.config.AlarmAge; {
 	case over && time.Since(last) >= alarmEvery:
-		r.config.Logger.ErrorContext(ctx, "millpond: outbox: more waits to be published, or for longer, than is expected", attrs...)
+		r.config.Logger.ErrorContext(ctx, "millpond: outbox: too many messages wait to be published, or one waits too long", attrs...)
 		return time.Now()
 	case !over && !last.IsZero():
-		r.config.Logger.InfoContext(ctx, "millpond: outbox: no more waits to be published than is expected", attrs...)
+		r.config.Logger.InfoContext(ctx, "millpond: outbox: the number and age of waiting messages are within the limits again", attrs...)
 		return time.Time{}
 	}
 	return last

@@ -77,7 +77,7 @@ func TestBacklogIsTold(t *testing.T) {
 			defer hook.mu.Unlock()
 			return hook.sums == [3]int{1, 1, 1} && len(hook.backlog) > 0
 		})
-		testenv.Eventually(t, "the alarm", func() bool { return strings.Contains(log.String(), "more waits to be published") })
+		testenv.Eventually(t, "the alarm", func() bool { return strings.Contains(log.String(), "too many messages wait to be published") })
 		stop()
 		waiting := 0
 		for _, count := range relay.Backlog() {

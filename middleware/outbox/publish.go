@@ -69,7 +69,7 @@ func ask(ctx context.Context, to brokers.EachPublisher, topic string, messages [
 	err := callback.Apart("PublishEach", func() error {
 		answers = to.PublishEach(ctx, topic, messages...)
 		if len(answers) != len(messages) {
-			return fmt.Errorf("outbox: PublishEach of a %T has answered for %d of %d messages", to, len(answers), len(messages))
+			return fmt.Errorf("outbox: PublishEach of a %T returned %d results for %d messages", to, len(answers), len(messages))
 		}
 		return nil
 	})

@@ -370,7 +370,7 @@ func (r *Relay) settleAll(ctx context.Context, done []*item) bool {
 			return true
 		}
 		if wait == 0 && ctx.Err() == nil {
-			r.config.Logger.WarnContext(ctx, "millpond: outbox: what was published cannot be written down", slog.Any("error", err))
+			r.config.Logger.WarnContext(ctx, "millpond: outbox: the relay cannot record what was published", slog.Any("error", err))
 		}
 		wait = min(max(2*wait, settleEvery), longestPause)
 		if !pause.Sleep(ctx, pause.Jitter(wait)) {

@@ -122,7 +122,7 @@ func (r *eraser) notInOutbox() string {
 	case r.Service+r.Handler != "":
 		return "it has no consumers"
 	case r.ID != nil && r.OutputID == "":
-		return "it has no keys, but ids"
+		return "its messages have output ids, not keys"
 	}
 	return ""
 }

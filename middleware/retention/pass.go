@@ -112,14 +112,14 @@ func (p *pass) limit(w stores.Watermarks) {
 // slow lowers the limit to what may be purged by now, even if a clock jumps.
 func (p *pass) slow(r *Report, m *stores.Watermark) {
 	if p.now.Sub(m.LateAt) < silence+slack && m.LateTime.Before(r.Before) {
-		r.Before, r.Kept = m.LateTime, "the broker has lately delivered messages that are as old"
+		r.Before, r.Kept = m.LateTime, "the broker has recently delivered messages of that age"
 	}
 	if m.PurgedThrough.IsZero() {
 		return
 	}
 	r.forgotten = m.PurgedThrough.Add(-stores.ClockMargin)
 	if fastest := r.forgotten.Add(2 * p.since(m, p.now)); fastest.Before(r.Before) {
-		r.Before, r.Kept = fastest, "a purge moves by twice the time since the one before"
+		r.Before, r.Kept = fastest, "a purge may advance by twice the time since the one before"
 	}
 }
 
@@ -232,11 +232,11 @@ func (p *pass) silentSince(c stores.Consumer) string {
 	case r.Consumer != c:
 		return "" // only failed messages are purged
 	case r.newest.Before(p.now.Add(-silence)):
-		return "it has completed nothing for a day: use millpond purge --silent if it is retired"
+		return "it has completed nothing for a day: if it is retired, use millpond purge --silent"
 	case r.after.Sub(later(r.recent, r.forgotten)) > silence+slack:
-		return "it had completed nothing for a day until lately"
+		return "it had completed nothing for a day until recently"
 	case r.Purgeable > 0 && r.left.Sub(r.Through) > silence+slack: // rows may be newer than they look, if a clock has jumped
-		return "it completed nothing for a day or more after what is old enough, or the clock has jumped then"
+		return "it completed nothing for a day or more after the rows that are old enough, or the clock jumped"
 	}
 	return ""
 }

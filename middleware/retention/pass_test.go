@@ -164,9 +164,9 @@ func TestWhatKeepsRows(t *testing.T) {
 	}{
 		"nothing":                        {deleted: 72},
 		"a dry run":                      {options: retention.Options{DryRun: true}},
-		"it stands still":                {script: func(s *scripted) { s.times = s.times[25:] }, kept: "for a day: purge it by command"},
-		"it stood still until yesterday": {script: func(s *scripted) { s.times = append(s.times[:1:1], s.times[50:]...) }, kept: "until lately"},
-		"it stood still for more than a day until lately": {script: func(s *scripted) { s.times = append(s.times[:2:2], s.times[31:]...) }, kept: "until lately"},
+		"it stands still":                {script: func(s *scripted) { s.times = s.times[25:] }, kept: "for a day: if it is retired"},
+		"it stood still until yesterday": {script: func(s *scripted) { s.times = append(s.times[:1:1], s.times[50:]...) }, kept: "until recently"},
+		"it stood still for more than a day until lately": {script: func(s *scripted) { s.times = append(s.times[:2:2], s.times[31:]...) }, kept: "until recently"},
 		"the clock has jumped by a month, and the process is another one": {
 			script: func(s *scripted) {
 				for i := range s.times[26:] {
@@ -174,15 +174,15 @@ func TestWhatKeepsRows(t *testing.T) {
 				}
 				s.mark.PurgedThrough, s.mark.AnnouncedAt = s.now().Add(-38*day), s.now().Add(-30*day-26*time.Hour)
 			},
-			kept: "the clock has jumped",
+			kept: "the clock jumped",
 		},
 		"it works on weekdays alone, and the weekend is as old as the window": {
-			script: func(s *scripted) { s.times = append(s.times[:7*24-30:7*24-30], s.times[7*24+18:]...) }, kept: "the clock has jumped",
+			script: func(s *scripted) { s.times = append(s.times[:7*24-30:7*24-30], s.times[7*24+18:]...) }, kept: "the clock jumped",
 		},
 		"it is retired, by command": {script: func(s *scripted) { s.times = s.times[25:] }, options: retention.Options{Silent: true}, deleted: 72},
 		"the broker lags": {
 			script:  func(s *scripted) { s.mark.LateTime, s.mark.LateAt = s.now().Add(-9*day), s.now().Add(-time.Hour) },
-			deleted: 24, kept: "as old",
+			deleted: 24, kept: "of that age",
 		},
 		"the broker lagged the other day": {
 			script:  func(s *scripted) { s.mark.LateTime, s.mark.LateAt = s.now().Add(-9*day), s.now().Add(-26*time.Hour) },

@@ -88,7 +88,7 @@ func (s *Sweeper) Run(ctx context.Context) error {
 			err = s.sweep(ctx)
 		}
 		if err != nil && ctx.Err() == nil {
-			s.config.Logger.ErrorContext(ctx, "millpond: retention: the purge has stopped, and begins anew", slog.Duration("in", s.config.Every), slog.Any("error", err))
+			s.config.Logger.ErrorContext(ctx, "millpond: retention: the purge failed, and is tried again", slog.Duration("in", s.config.Every), slog.Any("error", err))
 		}
 		if !s.wait(ctx, mine) {
 			return nil
@@ -132,7 +132,7 @@ func (s *Sweeper) sweep(ctx context.Context) error {
 	for _, r := range result.Found {
 		if of := string(r.Kind) + " " + r.Consumer.String(); s.kept[of] != r.Kept {
 			s.kept[of] = r.Kept
-			s.config.Logger.InfoContext(ctx, "millpond: retention: what keeps rows has changed", slog.String("kind", string(r.Kind)),
+			s.config.Logger.InfoContext(ctx, "millpond: retention: the reason for keeping rows has changed", slog.String("kind", string(r.Kind)),
 				slog.String("consumer", r.Consumer.String()), slog.String("because", r.Kept))
 		}
 	}

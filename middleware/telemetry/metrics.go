@@ -106,33 +106,33 @@ func newInstruments(meter metric.Meter) (*instruments, error) {
 		sent:      m.counter(sent.Name(), sent.Unit(), sent.Description()),
 		operation: m.seconds(operation.Name(), operation.Description(), buckets),
 
-		deliveries:   m.counter("millpond.deliveries", "{delivery}", "Deliveries that have ended, by how."),
-		redeliveries: m.counter("millpond.redeliveries", "{delivery}", "Deliveries that are perhaps not the first of their message."),
-		cacheHits:    m.counter("millpond.cache.hits", "{delivery}", "Duplicates that were known without asking the store."),
-		skipped:      m.counter("millpond.retries.skipped", "{message}", "Due messages that the retry worker did not run, by why."),
-		servers:      m.counter("millpond.server.changes", "{change}", "How often another database server has answered than before, or an earlier state of it."),
-		relayed:      m.counter("millpond.outbox.relayed", "{message}", "Messages of the outbox that were handed to their destination, by what it said."),
-		batches:      m.counter("millpond.batches", "{batch}", "Transactions that several messages have shared, by how they have ended."),
-		members:      m.counter("millpond.batch.members", "{message}", "Messages that have shared transactions, by what has become of them there."),
-		pauses:       m.counter("millpond.intake.pauses", "{pause}", "How often the intake has paused because the store could not be asked."),
-		claim:        m.seconds("millpond.claim.duration", "How long the store took for the answer to a claim, the wait for a connection included.", fine),
-		look:         m.seconds("millpond.look.duration", "How long the store took to say where a suspect message stands.", fine),
+		deliveries:   m.counter("millpond.deliveries", "{delivery}", "Ended deliveries, by result."),
+		redeliveries: m.counter("millpond.redeliveries", "{delivery}", "Deliveries that may not be the first of their message."),
+		cacheHits:    m.counter("millpond.cache.hits", "{delivery}", "Duplicates found in the cache, without a query."),
+		skipped:      m.counter("millpond.retries.skipped", "{message}", "Due messages that the retry worker did not run, by reason."),
+		servers:      m.counter("millpond.server.changes", "{change}", "How often the database server was replaced, restarted or restored."),
+		relayed:      m.counter("millpond.outbox.relayed", "{message}", "Messages of the outbox that were handed to their destination, by its answer."),
+		batches:      m.counter("millpond.batches", "{batch}", "Transactions that several messages shared, by result."),
+		members:      m.counter("millpond.batch.members", "{message}", "Messages that shared transactions, by result."),
+		pauses:       m.counter("millpond.intake.pauses", "{pause}", "How often the intake paused because the store did not answer."),
+		claim:        m.seconds("millpond.claim.duration", "How long a claim took, including the wait for a connection.", fine),
+		look:         m.seconds("millpond.look.duration", "How long the look-up of a suspect message took.", fine),
 		handler:      m.seconds("millpond.handler.duration", "How long a run of the handler took.", buckets),
-		transaction:  m.seconds("millpond.transaction.duration", "How long a claiming transaction was open, its commit included.", buckets),
-		held:         m.seconds("millpond.held.duration", "How long deliveries were held that could not be decided at once.", buckets),
+		transaction:  m.seconds("millpond.transaction.duration", "How long a claiming transaction was open, including its commit.", buckets),
+		held:         m.seconds("millpond.held.duration", "How long held deliveries were held.", buckets),
 	}
 	var err error
 	i.batchSize, err = meter.Float64Histogram("millpond.batch.size", metric.WithUnit("{message}"),
-		metric.WithDescription("How many messages have shared a transaction."), metric.WithExplicitBucketBoundaries(1, 2, 4, 8, 12, 16, 24, 32))
+		metric.WithDescription("How many messages shared a transaction."), metric.WithExplicitBucketBoundaries(1, 2, 4, 8, 12, 16, 24, 32))
 	made(m, i.batchSize, err)
 	i.inFlight, err = meter.Int64ObservableUpDownCounter("millpond.deliveries.in_flight", metric.WithUnit("{delivery}"),
-		metric.WithDescription("Deliveries that the inbox has not let go of."))
+		metric.WithDescription("Deliveries in flight in the inbox."))
 	made(m, i.inFlight, err)
 	i.oldest, err = meter.Float64ObservableGauge("millpond.deliveries.oldest.age", metric.WithUnit("s"),
-		metric.WithDescription("Age of the oldest of them."))
+		metric.WithDescription("Age of the oldest delivery in flight."))
 	made(m, i.oldest, err)
 	i.waiting, err = meter.Int64ObservableUpDownCounter("millpond.outbox.messages", metric.WithUnit("{message}"),
-		metric.WithDescription("Messages of the outbox that wait to be published, and that have failed, as far as they were counted."))
+		metric.WithDescription("Messages of the outbox that wait to be published or have failed; counts are bounded."))
 	made(m, i.waiting, err)
 	i.lag, err = meter.Float64ObservableGauge("millpond.outbox.oldest.age", metric.WithUnit("s"),
 		metric.WithDescription("Age of the oldest message that waits to be published."))
@@ -141,10 +141,10 @@ func newInstruments(meter metric.Meter) (*instruments, error) {
 		metric.WithDescription("Connections of the store, by state."))
 	made(m, i.usage, err)
 	i.waits, err = meter.Int64ObservableCounter("millpond.store.connection.waits", metric.WithUnit("{wait}"),
-		metric.WithDescription("How often somebody had to wait for a connection of the store."))
+		metric.WithDescription("How often a caller waited for a connection of the store."))
 	made(m, i.waits, err)
 	i.waited, err = meter.Float64ObservableCounter("millpond.store.connection.wait_time", metric.WithUnit("s"),
-		metric.WithDescription("How long all of them have waited."))
+		metric.WithDescription("How long all callers waited for a connection, in total."))
 	made(m, i.waited, err)
 	for n, state := range []string{"used", "idle"} {
 		i.usedState[n] = metric.WithAttributeSet(attribute.NewSet(keyState.String(state)))

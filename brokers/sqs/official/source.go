@@ -125,7 +125,7 @@ func (s *source) Settle(from *message.Message, answer wrapped.Answer) {
 	case answer.Acked && ours:
 		from.Ack() // deletes it
 	case answer.Acked:
-		s.subscriber.Logger.Info("A message is delivered again: its handler took longer than its visibility", watermill.LogFields{
+		s.subscriber.Logger.Info("A message is redelivered, because its handler took longer than its visibility", watermill.LogFields{
 			"message_uuid": from.UUID, "visibility": s.config.Consume.Visibility.String(),
 		})
 		from.Nack()
@@ -146,7 +146,7 @@ func (s *source) comeAgain(from *message.Message, r receipt, after time.Duration
 		QueueUrl: &s.queue.URL, ReceiptHandle: r.handle, VisibilityTimeout: seconds(after),
 	})
 	if err != nil {
-		s.subscriber.Logger.Error("A nacked message comes again when its visibility ends: it cannot be changed", s.account.Explain("sqs:ChangeMessageVisibility", err), watermill.LogFields{
+		s.subscriber.Logger.Error("A nacked message is redelivered only when its visibility ends, which cannot be changed", s.account.Explain("sqs:ChangeMessageVisibility", err), watermill.LogFields{
 			"message_uuid": from.UUID, "visibility": s.config.Consume.Visibility.String(), "delay": after.String(),
 		})
 	}

@@ -113,7 +113,7 @@ func (a *plainAttempt) seal(ctx context.Context) (bool, error) {
 		return false, a.store.tables.Explain(err)
 	}
 	if !won {
-		return false, fmt.Errorf("postgres: %w: somebody else is at the key of a handler that has ended its transaction", stores.ErrUnavailable)
+		return false, fmt.Errorf("postgres: %w: another transaction holds the key of a handler that ended its own", stores.ErrUnavailable)
 	}
 	return true, nil
 }

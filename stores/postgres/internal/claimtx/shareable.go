@@ -19,7 +19,7 @@ func isRows(first string) bool {
 func Unshared(sql string) string {
 	switch r := Read(sql); {
 	case isWord(sql):
-		return "a statement by its name"
+		return "a statement called by its name"
 	case containsFold(sql, "advisory"):
 		return "an advisory lock"
 	case r.Rows:
@@ -30,7 +30,7 @@ func Unshared(sql string) string {
 	s := scanner{rest: sql}
 	s.statement()
 	if isRows(s.first) {
-		return "a setting, or a table that it makes"
+		return "a setting, or a table that it creates"
 	}
 	return strings.ToUpper(s.first)
 }

@@ -15,8 +15,8 @@ func TestWhatCanBeShared(t *testing.T) {
 		"SELECT 1;":                        "",
 		"DELETE FROM t -- all of them":     "",
 		"set local statement_timeout = 1":  "SET",
-		"SELECT set_config('a', $1, true)": "a setting, or a table that it makes",
-		"SELECT a INTO b FROM c":           "a setting, or a table that it makes",
+		"SELECT set_config('a', $1, true)": "a setting, or a table that it creates",
+		"SELECT a INTO b FROM c":           "a setting, or a table that it creates",
 		"SELECT pg_Advisory_xact_lock(1)":  "an advisory lock",
 		"SELECT 1; COMMIT":                 "several statements at once",
 		"SELECT 'open":                     "several statements at once",
@@ -26,7 +26,7 @@ func TestWhatCanBeShared(t *testing.T) {
 		"CREATE TABLE a ()":                "CREATE",
 		"LOCK t":                           "LOCK",
 		"DO $$ BEGIN END $$":               "DO",
-		"prepared":                         "a statement by its name",
+		"prepared":                         "a statement called by its name",
 	} {
 		if got := Unshared(sql); got != want {
 			t.Errorf("%q: %q, want %q", sql, got, want)
