@@ -32,11 +32,9 @@ type desk struct {
 	lanes  map[string]*lane
 	leases *holding
 
-	many chan struct{} // full when many outputs are to be settled
-
 	mu       sync.Mutex
 	inFlight map[int64]*item // handed out and not settled
-	done     []*item         // to be settled
+	done     results
 	keys     pauses[stores.OutputKey]
 	rows     pauses[int64] // outputs without an order key
 	unknown  pauses[string]
@@ -48,13 +46,36 @@ type desk struct {
 
 func newDesk(publishers map[string]message.Publisher, leases *holding) *desk {
 	d := &desk{
-		lanes: make(map[string]*lane), leases: leases, inFlight: make(map[int64]*item), many: make(chan struct{}, 1),
+		lanes: make(map[string]*lane), leases: leases, inFlight: make(map[int64]*item), done: results{many: make(chan struct{}, 1)},
 		blocked: blocked{keys: map[stores.OutputKey]bool{}}, keys: pauses[stores.OutputKey]{}, rows: pauses[int64]{}, unknown: pauses[string]{},
 	}
 	for name, p := range publishers {
 		d.lanes[name] = newLane(name, p)
 	}
 	return d
+}
+
+// results has outputs that are to be settled. The desk's lock guards its items.
+type results struct {
+	items []*item
+	many  chan struct{} // full when there are many
+}
+
+func (r *results) add(it *item) {
+	if r.items = append(r.items, it); len(r.items) < settleLimit {
+		return
+	}
+	select {
+	case r.many <- struct{}{}:
+	default:
+	}
+}
+
+func (r *results) take(limit int) []*item {
+	n := min(limit, len(r.items))
+	taken := r.items[:n:n]
+	r.items = r.items[n:]
+	return taken
 }
 
 // lower makes reads start again after number to.
@@ -239,17 +260,7 @@ func (d *desk) published(l *lane, it *item) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	l.next(it)
-	d.settle(it)
-}
-
-func (d *desk) settle(it *item) {
-	if d.done = append(d.done, it); len(d.done) < settleLimit {
-		return
-	}
-	select {
-	case d.many <- struct{}{}:
-	default:
-	}
+	d.done.add(it)
 }
 
 // refused pauses the order key, or the output without one, until the refusal is recorded and the
@@ -266,7 +277,7 @@ func (d *desk) refused(l *lane, it *item, r stores.RefusedOutput, pause time.Dur
 	}
 	l.pausing += it.weight()
 	d.leave(l.nextNone(it))
-	d.settle(it)
+	d.done.add(it)
 }
 
 // drop leaves an output, and those behind it, to a later read.
@@ -314,10 +325,7 @@ func (d *desk) went(l *lane, asked bool, away error, back []*item) (first bool, 
 func (d *desk) results(limit int) []*item {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	n := min(limit, len(d.done))
-	taken := d.done[:n:n]
-	d.done = d.done[n:]
-	return taken
+	return d.done.take(limit)
 }
 
 // settled notes that outputs are settled in the store. Their pauses begin now.

@@ -333,7 +333,7 @@ func (r *Relay) settle(ctx, working context.Context) {
 		timer := time.NewTimer(settleEvery)
 		select {
 		case <-timer.C:
-		case <-r.desk.many:
+		case <-r.desk.done.many:
 		case <-ctx.Done():
 			ended = true
 		}
