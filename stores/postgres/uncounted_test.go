@@ -6,6 +6,7 @@ import (
 	"errors"
 	"log/slog"
 	"net"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -164,6 +165,35 @@ func TestLockTimeoutIsAnInterruption(t *testing.T) {
 	}
 	if a.(stores.Interruptible).Interrupted() == nil { //nolint:forcetypeassert // a panic is a failure too
 		t.Error("a lock timeout counts as the handler's failure")
+	}
+}
+
+// A handler that makes its transaction read-only has failed: no other run would write either.
+func TestReadOnlyTransactionIsTheHandlersFailure(t *testing.T) {
+	t.Parallel()
+	s := newStore(t)
+	runs := 0
+	err := deliver(t, s, middleware.InboxConfig{}, brokers.Delivery{Count: 1}, "read only", func(ctx context.Context, tx pgx.Tx) error {
+		runs++
+		exec(t, tx, "SET TRANSACTION READ ONLY")
+		_, err := tx.Exec(ctx, insertEffect, "read only")
+		return err
+	})
+	if err != nil {
+		t.Error(err)
+	}
+	failedOnce(t, s, "read only", runs, stores.ClassTransient)
+
+	a, tx := begin(t, s, pgtest.Claim("output"))
+	exec(t, tx, "SET TRANSACTION READ ONLY")
+	if err := a.(stores.Emitter).Emit([]stores.Output{output("")}); err != nil { //nolint:forcetypeassert // a panic is a failure too
+		t.Fatal(err)
+	}
+	if err := a.Commit(t.Context()); !errors.Is(err, stores.ErrNotCommitted) || !strings.Contains(err.Error(), "read-only transaction") {
+		t.Error(err)
+	}
+	if err := a.(stores.Interruptible).Interrupted(); err != nil { //nolint:forcetypeassert // a panic is a failure too
+		t.Errorf("its output could not be written, which counts as the database's failure: %v", err)
 	}
 }
 

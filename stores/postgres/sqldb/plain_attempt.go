@@ -79,7 +79,7 @@ func (a *plainAttempt) Interrupted() error {
 	if a.ending != nil && a.ending.busy && errors.Is(a.failure, driver.ErrBadConn) {
 		return nil // pgx returns this for a connection with open rows, which the handler left
 	}
-	return pkg.Interrupted(a.failure, tables.Interruption)
+	return pkg.Interrupted(a.failure, tables.InterruptsAttempt)
 }
 
 // Refuses implements stores.Refusing.

@@ -133,7 +133,7 @@ func (t *Tx) Escaped(ctx context.Context) (bool, error) {
 
 // Interrupted implements stores.Interruptible, by the first statement that failed and was not
 // undone by a savepoint, or by COMMIT.
-func (t *Tx) Interrupted() error { return pkg.Interrupted(t.gate.Failure(), tables.Interruption) }
+func (t *Tx) Interrupted() error { return pkg.Interrupted(t.gate.Failure(), tables.InterruptsAttempt) }
 
 // Refuses implements stores.Refusing.
 func (*Tx) Refuses(err error) bool { return tables.RefusesValue(err) }

@@ -134,6 +134,10 @@ func Interruption(err error) bool {
 	return network || errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, pgconn.ErrConnClosed) || errors.Is(err, driver.ErrBadConn)
 }
 
+// InterruptsAttempt is Interruption for statements behind a claim. Their transaction has written, so
+// it is the handler that has made it read-only.
+func InterruptsAttempt(err error) bool { return Interruption(err) && sqlState(err) != readOnly }
+
 // RefusesValue reports whether err is the server's refusal of a value, which it would repeat each
 // time. Errors that rows of other messages may cause are not included: a result out of range, a
 // division by zero, and CHECK constraints.
