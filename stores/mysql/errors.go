@@ -257,8 +257,8 @@ var fixes = map[uint16]string{
 	accessDenied:       "check user and password",
 	needsNoPassword:    "the account takes no password: use one that does",
 	databaseDenied:     "grant the user rights to the database, or name another in the URL",
-	noSuchRoutine:      "millpond migrate up, or Migrate, makes millpond's procedures, by an account that has CREATE ROUTINE",
-	routineDenied:      "grant the user EXECUTE on it; if it is gone, and is millpond's, millpond migrate up makes it",
+	noSuchRoutine:      "millpond migrate up, or Migrate, creates millpond's procedures again, with an account that has CREATE ROUTINE",
+	routineDenied:      "grant the user EXECUTE on it; if it is millpond's and missing, millpond migrate up creates it again",
 	unknownVariable:    "check the parameters of the URL: what is none of the driver's is sent as a system variable",
 }
 
