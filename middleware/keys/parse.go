@@ -6,8 +6,8 @@ import "errors"
 var ErrNotAnID = errors.New("keys: not a message id: write it as it is shown, beginning with its kind, such as u:… or h:…")
 
 // Parse returns the stored id for a text of [Format]. A scope's value ends at the first space
-// that another scope or the kind may follow, so an id whose scope contains such a space cannot be
-// parsed.
+// that another scope or the kind may follow, so the text of an id whose scope contains such a
+// space is read as another id: there the bytes of the id must be used.
 func Parse(text string) ([]byte, error) {
 	var id []byte
 	for after(text, 0) == '=' {
