@@ -145,19 +145,17 @@ func startWorker(t *testing.T, b *bench, all chan<- settled) *killable {
 
 // Processes are killed, and stopped for a moment, in the middle of what they do. Messages that are
 // not acked are delivered again and again, also while others have them, but not more often at a time
-// than there are processes. Each message has its effect once, in a transaction or under a lease.
+// than there are processes. New ones come until the last process is killed. Each message has its
+// effect once, in a transaction or under a lease.
 func TestProcessesThatAreKilled(t *testing.T) {
 	const (
-		messages  = 60
+		atOnce    = 60
 		processes = 3
 		kills     = 12
 	)
 	b := newBench(t)
 	done := make(chan settled, 1000)
-	open, flying := make(map[string]bool), make(map[string][]*killable)
-	for i := range messages {
-		open[fmt.Sprint([]string{"t", "l"}[i%2], i)] = true
-	}
+	open, flying := make(map[string]bool), make(map[string][]*killable) // open: whether it was delivered before
 	var all []*killable
 	for range processes {
 		all = append(all, startWorker(t, b, done))
@@ -168,19 +166,26 @@ func TestProcessesThatAreKilled(t *testing.T) {
 			_ = k.Wait()
 		}
 	}()
-	deliver := func(suspect string) {
-		for id := range open {
+	messages, killed := 0, 0
+	deliver := func() {
+		for ; len(open) < atOnce && (killed < kills || messages < atOnce); messages++ {
+			open[fmt.Sprint([]string{"t", "l"}[messages%2], messages)] = false
+		}
+		for id, again := range open {
 			if len(flying[id]) == processes {
 				continue
+			}
+			suspect := ""
+			if again {
+				suspect = " again"
 			}
 			to := all[rand.IntN(len(all))]
 			_, err := fmt.Fprintf(to.in, "%s%s\n", id, suspect)
 			require.NoError(t, err)
-			flying[id] = append(flying[id], to)
+			flying[id], open[id] = append(flying[id], to), true
 		}
 	}
-	deliver("")
-	killed := 0
+	deliver()
 	deadline := time.Now().Add(3 * time.Minute) // suspects run one at a time
 	for len(open) > 0 || killed < kills {
 		select {
@@ -215,8 +220,9 @@ func TestProcessesThatAreKilled(t *testing.T) {
 			}
 			killed++
 		}
-		deliver(" again")
+		deliver()
 	}
+	t.Logf("%d messages", messages)
 	counts := make(map[string]int)
 	_, err := b.mirror.scan(t.Context(), b.mirror.effects, func(i item) error {
 		counts[text(i["key"])]++
