@@ -13,6 +13,7 @@ import (
 
 	"github.com/millpond-go/millpond/internal/dbproxy"
 	"github.com/millpond-go/millpond/internal/fleet"
+	"github.com/millpond-go/millpond/internal/rotation"
 	"github.com/millpond-go/millpond/middleware"
 	"github.com/millpond-go/millpond/stores"
 )
@@ -137,7 +138,7 @@ func TestBatches(t *testing.T) {
 		tests["points on "+name] = func(t *testing.T) { t.Helper(); killInBatches(t, open, len(tests)) }
 		tests["random on "+name] = func(t *testing.T) { t.Helper(); hurtBatches(t, open) }
 	}
-	for _, name := range turn(t, 1, slices.Sorted(maps.Keys(tests))...) {
+	for _, name := range rotation.Turn(t, 1, slices.Sorted(maps.Keys(tests))...) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			tests[name](t)
@@ -150,7 +151,7 @@ func TestBatches(t *testing.T) {
 func killInBatches(t *testing.T, open opener, days int) {
 	t.Helper()
 	seed := seedOf(t)
-	kills := killsAt(seed, turnEvery(t, days, 4, batchPoints...), 1, 6)
+	kills := killsAt(seed, rotation.TurnEvery(t, days, 4, batchPoints...), 1, 6)
 	kills = append(kills, fleet.Kill{Kind: fleet.SIGSTOP, Point: pointBatchCommitStart, Hit: 2, Pause: 3 * time.Second})
 	allStrike(t, seed, kills, func(seed uint64) *trial {
 		return (&trial{
@@ -166,7 +167,7 @@ func killInBatches(t *testing.T, open opener, days int) {
 func hurtBatches(t *testing.T, open opener) {
 	t.Helper()
 	seed, messages, kills, wanted := seedOf(t), 80, 3, 1
-	if soak := soakKills(t); soak > 0 {
+	if soak := rotation.Kills(t); soak > 0 {
 		messages, kills, wanted = 4000, 200, soak
 	}
 	begun := time.Now()
@@ -223,7 +224,7 @@ func hurried(c *middleware.InboxConfig) {
 // TestVariantsOfBatchesAreFound breaks one rule of batches a day.
 func TestVariantsOfBatchesAreFound(t *testing.T) {
 	t.Parallel()
-	for _, name := range turn(t, 1, slices.Sorted(maps.Keys(batchVariants))...) {
+	for _, name := range rotation.Turn(t, 1, slices.Sorted(maps.Keys(batchVariants))...) {
 		all := map[string]opener{"postgres": newFragilePostgres}
 		if batchVariants[name].lose == 0 { // what a network loses
 			all["sqlite"] = newSQLite

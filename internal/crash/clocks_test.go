@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/millpond-go/millpond/internal/fleet"
+	"github.com/millpond-go/millpond/internal/rotation"
 	"github.com/millpond-go/millpond/internal/testenv"
 	"github.com/millpond-go/millpond/stores"
 )
@@ -46,7 +47,7 @@ func TestClocksDaysApart(t *testing.T) {
 	t.Parallel()
 	const days = 24 * time.Hour
 	skews := map[string]time.Duration{"behind": -3 * days, "ahead": 3 * days}
-	for _, name := range turn(t, 1, slices.Sorted(maps.Keys(skews))...) {
+	for _, name := range rotation.Turn(t, 1, slices.Sorted(maps.Keys(skews))...) {
 		t.Run(name, func(t *testing.T) {
 			skew := skews[name]
 			t.Parallel()

@@ -8,6 +8,7 @@ import (
 
 	"github.com/millpond-go/millpond/internal/fleet"
 	"github.com/millpond-go/millpond/internal/pause"
+	"github.com/millpond-go/millpond/internal/rotation"
 	"github.com/millpond-go/millpond/stores"
 )
 
@@ -80,7 +81,7 @@ func TestOrderSurvivesFailures(t *testing.T) {
 func fragile(t *testing.T) map[string]opener {
 	t.Helper()
 	systems := map[string]opener{"postgres": newFragilePostgres, "mariadb": newFragileMariaDB, "sqlite": newSQLite}
-	if soakKills(t) > 0 {
+	if rotation.Kills(t) > 0 {
 		systems["postgres+sql"], systems["lib/pq"], systems["mysql"] = newFragileSQLDB, newFragilePQ, newFragileMySQL
 	}
 	return systems
@@ -88,7 +89,7 @@ func fragile(t *testing.T) map[string]opener {
 
 // outage is for how long the store is down: a minute in the soak.
 func outage(t *testing.T) time.Duration {
-	if soakKills(t) > 0 {
+	if rotation.Kills(t) > 0 {
 		return time.Minute
 	}
 	return 2500 * time.Millisecond

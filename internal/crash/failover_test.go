@@ -21,6 +21,7 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	"github.com/millpond-go/millpond/internal/pause"
+	"github.com/millpond-go/millpond/internal/rotation"
 	"github.com/millpond-go/millpond/internal/testenv"
 	mysqlserver "github.com/millpond-go/millpond/internal/testenv/mysql"
 	"github.com/millpond-go/millpond/middleware"
@@ -369,10 +370,10 @@ func (f *failing) through(t *testing.T, broken func(*backend) middleware.Store) 
 func TestFailoverThatLosesCommits(t *testing.T) {
 	t.Parallel()
 	rounds := 1
-	if soakKills(t) > 0 {
+	if rotation.Kills(t) > 0 {
 		rounds = 20
 	}
-	for _, name := range turn(t, 2, slices.Sorted(maps.Keys(failovers))...) {
+	for _, name := range rotation.Turn(t, 2, slices.Sorted(maps.Keys(failovers))...) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			for round := range rounds {
@@ -393,10 +394,10 @@ func TestFailoverFindsBrokenRules(t *testing.T) {
 		"completed keys are kept": func(b *backend) middleware.Store { return sameServer{b.store} },
 		"numbers by sequence":     func(b *backend) middleware.Store { return &inSequence{Store: b.store, b: b} },
 	}
-	for _, name := range turn(t, 1, slices.Sorted(maps.Keys(rules))...) {
+	for _, name := range rotation.Turn(t, 1, slices.Sorted(maps.Keys(rules))...) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			for _, way := range turnEvery(t, len(rules), 1, slices.Sorted(maps.Keys(failovers))...) {
+			for _, way := range rotation.TurnEvery(t, len(rules), 1, slices.Sorted(maps.Keys(failovers))...) {
 				f := failovers[way](t)
 				if err := each(t, f.admin, "CREATE TABLE number_in_sequence (handler "+f.dialect.text+" NOT NULL)"); err != nil {
 					t.Fatal(err)

@@ -10,6 +10,7 @@ import (
 
 	"github.com/millpond-go/millpond/internal/fleet"
 	"github.com/millpond-go/millpond/internal/pause"
+	"github.com/millpond-go/millpond/internal/rotation"
 	"github.com/millpond-go/millpond/middleware"
 	"github.com/millpond-go/millpond/stores"
 )
@@ -141,7 +142,7 @@ func TestLeaseVariantsAreFound(t *testing.T) {
 			t.Log(r.summary(), r.leaseSummary())
 		})
 	})
-	for _, name := range turn(t, 1, slices.Sorted(maps.Keys(leaseVariants))...) {
+	for _, name := range rotation.Turn(t, 1, slices.Sorted(maps.Keys(leaseVariants))...) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			on(t, leaseVariantSystems(t), func(t *testing.T, open opener) {
@@ -163,7 +164,7 @@ func TestLeaseVariantsAreFound(t *testing.T) {
 func leaseVariantSystems(t *testing.T) map[string]opener {
 	t.Helper()
 	systems := map[string]opener{"postgres": newPostgres, "mariadb": newMariaDB}
-	if soakKills(t) > 0 {
+	if rotation.Kills(t) > 0 {
 		systems["mysql"], systems["postgres+sql"], systems["lib/pq"], systems["pgbouncer"] = newProxiedMySQL, newSQLDB, newPQ, newPooledPostgres
 	}
 	return today(t, 1, systems)

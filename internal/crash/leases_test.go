@@ -13,6 +13,7 @@ import (
 
 	"github.com/millpond-go/millpond/internal/fleet"
 	"github.com/millpond-go/millpond/internal/pause"
+	"github.com/millpond-go/millpond/internal/rotation"
 	"github.com/millpond-go/millpond/middleware"
 	"github.com/millpond-go/millpond/middleware/outbox"
 	"github.com/millpond-go/millpond/stores"
@@ -210,7 +211,7 @@ func underLeases(t *testing.T) map[string]opener {
 		"postgres+sql": newSQLDB, "lib/pq": newPQ, "pgbouncer": newPooledPostgres, "mysql": newProxiedMySQL,
 		"postgres, days ahead": newSkewedPostgres(3 * 24 * time.Hour),
 	}
-	if soakKills(t) > 0 {
+	if rotation.Kills(t) > 0 {
 		all["postgres+sql"], all["lib/pq"], all["mysql"] = newFragileSQLDB, newFragilePQ, newFragileMySQL
 		delete(all, "postgres, days ahead")
 	}
@@ -254,7 +255,7 @@ func TestLeasesAtEachPoint(t *testing.T) {
 	on(t, today(t, 1, everyday), func(t *testing.T, open opener) {
 		seed := seedOf(t)
 		kills := killsAt(seed, leasePoints, 1, 4)
-		for _, point := range turn(t, 2, pointCounted, pointEffect, pointRenewed, pointEffectEnd, pointHandlerEnd, pointCommitStart, pointTakeoverStart, pointRecordStart) {
+		for _, point := range rotation.Turn(t, 2, pointCounted, pointEffect, pointRenewed, pointEffectEnd, pointHandlerEnd, pointCommitStart, pointTakeoverStart, pointRecordStart) {
 			kills = append(kills, fleet.Kill{Kind: fleet.SIGSTOP, Point: point, Hit: 6})
 		}
 		allStrike(t, seed, kills, func(seed uint64) *trial {
@@ -272,7 +273,7 @@ func TestLeasesAtRandom(t *testing.T) {
 	on(t, underLeases(t), func(t *testing.T, open opener) {
 		seed := seedOf(t)
 		messages, kills, wanted := 30, 6, 1
-		if soak := soakKills(t); soak > 0 {
+		if soak := rotation.Kills(t); soak > 0 {
 			messages, kills, wanted = 200, 100, soak
 		}
 		begun := time.Now()

@@ -3,7 +3,6 @@ package crash
 import (
 	"maps"
 	"math/rand/v2"
-	"os"
 	"slices"
 	"testing"
 
@@ -13,22 +12,6 @@ import (
 
 // opener makes a system for one trial.
 type opener func(*testing.T) *system
-
-// turn returns the n of all whose turn it is, or all in a soak and in a replay, which names
-// what it runs.
-func turn(t *testing.T, n int, all ...string) []string {
-	t.Helper()
-	return turnEvery(t, 1, n, all...)
-}
-
-// turnEvery is turn for a test that has its own turn every so many days.
-func turnEvery(t *testing.T, days, n int, all ...string) []string {
-	t.Helper()
-	if os.Getenv(seedEnv) != "" {
-		return all
-	}
-	return rotation.TurnEvery(t, days, n, all...)
-}
 
 // today leaves of some stores the n whose turn it is.
 func today(t *testing.T, n int, all map[string]opener) map[string]opener {
@@ -40,7 +23,7 @@ func today(t *testing.T, n int, all map[string]opener) map[string]opener {
 func todayEvery(t *testing.T, days, n int, all map[string]opener) map[string]opener {
 	t.Helper()
 	today := make(map[string]opener)
-	for _, name := range turnEvery(t, days, n, slices.Sorted(maps.Keys(all))...) {
+	for _, name := range rotation.TurnEvery(t, days, n, slices.Sorted(maps.Keys(all))...) {
 		today[name] = all[name]
 	}
 	return today
@@ -95,7 +78,7 @@ func TestKilledAtEachPointOfAFailure(t *testing.T) {
 // often is how many workers are killed at each point.
 func often(t *testing.T) int {
 	t.Helper()
-	if soakKills(t) > 0 {
+	if rotation.Kills(t) > 0 {
 		return 2
 	}
 	return 1

@@ -13,6 +13,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 	_ "github.com/jackc/pgx/v5/stdlib" // the driver "pgx", for looking from outside
 
+	"github.com/millpond-go/millpond/internal/rotation"
 	"github.com/millpond-go/millpond/internal/testenv"
 	"github.com/millpond-go/millpond/stores/postgres"
 )
@@ -39,7 +40,7 @@ func newFragilePostgres(t *testing.T) *system {
 // Clients reach it through a proxy.
 func newPooledPostgres(t *testing.T) *system {
 	t.Helper()
-	if soakKills(t) > 0 {
+	if rotation.Kills(t) > 0 {
 		return pooled(t, onPrivatePostgres(t, "pgbouncer")).behindProxy(t)
 	}
 	return onPooledPostgres(t, "pgbouncer", testenv.VolatilePostgres(t).NewDatabase(t)).behindProxy(t)

@@ -3,12 +3,11 @@ package crash
 import (
 	"fmt"
 	"maps"
-	"os"
-	"strconv"
 	"testing"
 	"time"
 
 	"github.com/millpond-go/millpond/internal/fleet"
+	"github.com/millpond-go/millpond/internal/rotation"
 )
 
 // randomly returns the stores of TestRandom: PostgreSQL, one other, and one whose server loses its
@@ -17,7 +16,7 @@ import (
 func randomly(t *testing.T) map[string]opener {
 	t.Helper()
 	others := map[string]opener{"mariadb": newFragileMariaDB, "sqlite": newSQLite, "postgres+sql": newSQLDB, "lib/pq": newPQ, "pgbouncer": newPooledPostgres, "mysql": newProxiedMySQL}
-	if soakKills(t) > 0 {
+	if rotation.Kills(t) > 0 {
 		others["postgres+sql"], others["lib/pq"], others["mysql"] = newFragileSQLDB, newFragilePQ, newFragileMySQL
 	}
 	all := map[string]opener{"postgres": newFragilePostgres}
@@ -35,7 +34,7 @@ func TestRandom(t *testing.T) {
 	on(t, randomly(t), func(t *testing.T, open opener) {
 		seed := seedOf(t)
 		messages, kills, wanted := 80, 14, 1
-		if soak := soakKills(t); soak > 0 {
+		if soak := rotation.Kills(t); soak > 0 {
 			messages, kills, wanted = 600, 250, soak
 		}
 		begun := time.Now()
@@ -45,8 +44,8 @@ func TestRandom(t *testing.T) {
 				n, kills := messages, kills
 				switch {
 				case s.failing != nil: // once in each trial
-					n, kills, wanted = 40, 8, max(1, soakKills(t)/10)
-				case everyday[s.name] == nil && soakKills(t) == 0:
+					n, kills, wanted = 40, 8, max(1, rotation.Kills(t)/10)
+				case everyday[s.name] == nil && rotation.Kills(t) == 0:
 					n, kills = 40, 8
 				}
 				r := randomTrial(s, seed, n, kills).run(t)
@@ -59,20 +58,6 @@ func TestRandom(t *testing.T) {
 			}
 		}
 	})
-}
-
-// soakKills is how many workers must be killed on each store, 0 without MILLPOND_SOAK.
-func soakKills(t *testing.T) int {
-	t.Helper()
-	given := os.Getenv(soakEnv)
-	if given == "" {
-		return 0
-	}
-	n, err := strconv.Atoi(given)
-	if err != nil || n < 1 {
-		t.Fatalf("%s is %q: give a number of kills", soakEnv, given)
-	}
-	return n
 }
 
 func randomTrial(s *system, seed uint64, messages, kills int) *trial {

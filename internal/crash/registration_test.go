@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/millpond-go/millpond/internal/pause"
+	"github.com/millpond-go/millpond/internal/rotation"
 	"github.com/millpond-go/millpond/internal/testenv"
 	"github.com/millpond-go/millpond/stores"
 	"github.com/millpond-go/millpond/stores/mysql"
@@ -37,7 +38,7 @@ func TestConsumersOutliveTheServer(t *testing.T) {
 		t.Fatal(err)
 	}
 	crashes := 3
-	if soakKills(t) > 0 {
+	if rotation.Kills(t) > 0 {
 		crashes = 20
 	}
 	for crash := range crashes {

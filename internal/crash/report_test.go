@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/millpond-go/millpond/internal/fleet"
+	"github.com/millpond-go/millpond/internal/rotation"
 )
 
 // must fails the test for every violation, and shows the first few in full.
@@ -154,8 +155,8 @@ func replay(t *testing.T, seed uint64) string {
 	t.Helper()
 	name, _, _ := strings.Cut(t.Name(), "/seed_")
 	soak := ""
-	if os.Getenv(soakEnv) != "" {
-		soak = soakEnv + "=1 " // one of the longer runs
+	if os.Getenv(rotation.SoakVariable) != "" {
+		soak = rotation.SoakVariable + "=1 " // one of the longer runs
 	}
-	return fmt.Sprintf("%s%s=%d go test -race -v -run '^%s$' ./internal/crash", soak, seedEnv, seed, strings.ReplaceAll(regexp.QuoteMeta(name), "/", "$/^"))
+	return fmt.Sprintf("%s%s=%d go test -race -v -run '^%s$' ./internal/crash", soak, rotation.SeedVariable, seed, strings.ReplaceAll(regexp.QuoteMeta(name), "/", "$/^"))
 }

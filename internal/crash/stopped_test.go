@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/millpond-go/millpond/internal/fleet"
+	"github.com/millpond-go/millpond/internal/rotation"
 	"github.com/millpond-go/millpond/stores"
 )
 
@@ -104,14 +105,14 @@ func (r *result) commitsOf(pid int, k key) []string {
 // meanwhile, and when the first goes on it changes nothing.
 func TestStoppedHolderFreesItsKey(t *testing.T) {
 	t.Parallel()
-	for _, point := range turn(t, 2, stopPoints()...) {
+	for _, point := range rotation.Turn(t, 2, stopPoints()...) {
 		t.Run(point, func(t *testing.T) {
 			t.Parallel()
 			systems := map[string]opener{"postgres": newPostgres}
-			if point == pointBetween || point == pointCommitStart || soakKills(t) > 0 {
+			if point == pointBetween || point == pointCommitStart || rotation.Kills(t) > 0 {
 				systems["mariadb"] = newMariaDB
 			}
-			if soakKills(t) > 0 {
+			if rotation.Kills(t) > 0 {
 				systems["mysql"], systems["postgres+sql"], systems["lib/pq"], systems["pgbouncer"] = newProxiedMySQL, newSQLDB, newPQ, newPooledPostgres
 			}
 			on(t, systems, func(t *testing.T, open opener) { freesItsKey(t, open, point) })
@@ -148,7 +149,7 @@ func freesItsKey(t *testing.T, open opener, point string) {
 // is lost.
 func TestStoppedWriterHoldsUpTheFile(t *testing.T) {
 	t.Parallel()
-	for _, point := range turn(t, 2, stopPoints()...) {
+	for _, point := range rotation.Turn(t, 2, stopPoints()...) {
 		t.Run(point, func(t *testing.T) {
 			t.Parallel()
 			const pause = 2 * time.Second
@@ -175,7 +176,7 @@ func (n noBound) Begin(ctx context.Context, claim stores.Claim) (stores.Attempt,
 func TestMissingBoundIsFound(t *testing.T) {
 	t.Parallel()
 	systems := today(t, 1, map[string]opener{"postgres": newPostgres, "mariadb": newMariaDB})
-	if soakKills(t) > 0 {
+	if rotation.Kills(t) > 0 {
 		systems["mysql"], systems["postgres+sql"], systems["lib/pq"], systems["pgbouncer"] = newProxiedMySQL, newSQLDB, newPQ, newPooledPostgres
 	}
 	on(t, systems, func(t *testing.T, open opener) {

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/millpond-go/millpond/internal/fleet"
+	"github.com/millpond-go/millpond/internal/rotation"
 	"github.com/millpond-go/millpond/internal/testenv"
 )
 
@@ -31,7 +32,7 @@ func TestRandomOnTiDB(t *testing.T) {
 	t.Parallel()
 	s := onMySQLAs(t, "tidb", testenv.TiDB(t).NewDatabase(t), tidbDialect)
 	messages, kills := 80, 14
-	if soakKills(t) > 0 {
+	if rotation.Kills(t) > 0 {
 		messages, kills = 600, 100
 	}
 	r := randomTrial(s, seedOf(t), messages, kills).run(t)

@@ -14,6 +14,7 @@ import (
 
 	"github.com/millpond-go/millpond/internal/fleet"
 	"github.com/millpond-go/millpond/internal/pause"
+	"github.com/millpond-go/millpond/internal/rotation"
 	"github.com/millpond-go/millpond/middleware"
 	"github.com/millpond-go/millpond/stores"
 )
@@ -185,7 +186,7 @@ func TestVariantsAreFound(t *testing.T) {
 		return name == "" || name == "no bound" || name == "quick nacks" || ofLeases
 	})
 	const days = 4
-	for _, name := range turn(t, (len(names)+days-1)/days, names...) {
+	for _, name := range rotation.Turn(t, (len(names)+days-1)/days, names...) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			v := variants[name]
@@ -217,7 +218,7 @@ func variantSystems(t *testing.T, name string) map[string]opener {
 	}
 	maps.DeleteFunc(systems, func(system string, _ opener) bool {
 		often := system == "postgres" || system == "mariadb" && v.inSQL || name == "" && everyday[system] != nil
-		return !often && soakKills(t) == 0 || v.system != nil && !slices.Contains(v.system, system)
+		return !often && rotation.Kills(t) == 0 || v.system != nil && !slices.Contains(v.system, system)
 	})
 	return systems
 }

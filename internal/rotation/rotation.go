@@ -24,7 +24,7 @@ const (
 // Soak reports whether all variations are asked for.
 func Soak() bool { return os.Getenv(SoakVariable) != "" }
 
-// Turn returns the n of all whose turn it is today, or all in a soak. On successive days
+// Turn returns the n of all whose turn it is today, or all in a soak or with a seed. On successive days
 // each has its turn before one has it again. Which are first differs from test to test, so
 // that each day has some of everything.
 func Turn[T ~string](tb testing.TB, n int, all ...T) []T {
@@ -36,7 +36,7 @@ func Turn[T ~string](tb testing.TB, n int, all ...T) []T {
 // the next have theirs when it is tested again. If both went on each day, some might never meet.
 func TurnEvery[T ~string](tb testing.TB, days, n int, all ...T) []T {
 	tb.Helper()
-	if Soak() || n >= len(all) {
+	if Soak() || os.Getenv(SeedVariable) != "" || n >= len(all) {
 		return all
 	}
 	day := day(tb)

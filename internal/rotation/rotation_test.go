@@ -100,6 +100,17 @@ func TestSoakRunsAll(t *testing.T) {
 	}
 }
 
+func TestSeedRepeatsAny(t *testing.T) {
+	t.Setenv(SoakVariable, "")
+	if seed := Seed(t); seed == 0 || seed != Seed(t) || Kills(t) != 0 {
+		t.Errorf("the seed %d", seed)
+	}
+	t.Setenv(SeedVariable, "42")
+	if today := Turn(t, 1, all...); Seed(t) != 42 || !slices.Equal(today, all) {
+		t.Errorf("the turn of %v with the seed %d, want all", today, Seed(t))
+	}
+}
+
 func TestUnreadableDayFails(t *testing.T) {
 	t.Setenv(SoakVariable, "")
 	t.Setenv(DayVariable, "tomorrow")

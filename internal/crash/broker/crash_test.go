@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/millpond-go/millpond/internal/fleet"
+	"github.com/millpond-go/millpond/internal/rotation"
 )
 
 // TestKilled hurts workers and the broker in every way while messages come, several
@@ -16,7 +17,7 @@ import (
 // turns. With MILLPOND_SOAK=n it meets all of them, and goes on, with one seed after the
 // other, until n workers were killed on each broker and store, or a hundred.
 func TestKilled(t *testing.T) {
-	for _, kind := range turn(t, brokersADay, slices.Sorted(maps.Keys(kinds))...) {
+	for _, kind := range rotation.Turn(t, brokersADay, slices.Sorted(maps.Keys(kinds))...) {
 		t.Run(kind, func(t *testing.T) {
 			t.Parallel()
 			killedOn(t, kind)
@@ -28,15 +29,15 @@ const brokersADay = 2
 
 func killedOn(t *testing.T, kind string) {
 	days := (len(kinds) + brokersADay - 1) / brokersADay
-	for _, name := range turnEvery(t, days, 1, slices.Sorted(maps.Keys(databases))...) {
+	for _, name := range rotation.TurnEvery(t, days, 1, slices.Sorted(maps.Keys(databases))...) {
 		open := databases[name]
 		t.Run(name, func(t *testing.T) {
 			rounds, wanted := 1, 1
-			if soak := soakKills(t); soak > 0 {
+			if soak := rotation.Kills(t); soak > 0 {
 				rounds, wanted = 3, min(soak, 100)
 			}
 			begun := time.Now()
-			for seed, killed, broken := seedOf(t), 0, 0; killed < wanted && !t.Failed(); seed++ {
+			for seed, killed, broken := rotation.Seed(t), 0, 0; killed < wanted && !t.Failed(); seed++ {
 				t.Run(fmt.Sprintf("seed %d", seed), func(t *testing.T) {
 					tr := newTrial(t, kind, open, seed, rounds)
 					r := tr.run(t)
@@ -59,7 +60,7 @@ func newTrial(t *testing.T, kind string, open func(*testing.T) *database, seed u
 	if seed%2 == 1 {
 		s.InFlight = 4
 	}
-	kinds[kind].vary(seed, soakKills(t) > 0, &s)
+	kinds[kind].vary(seed, rotation.Kills(t) > 0, &s)
 	return &trial{
 		setup: s, seed: seed, database: open(t),
 		kills: faults(seed, s, rounds, workers), outages: rounds, messages: 300 * rounds,
@@ -72,14 +73,14 @@ func newTrial(t *testing.T, kind string, open func(*testing.T) *database, seed u
 // them, and then roll back. Whoever gets their messages meanwhile must hold them.
 func TestLimitOfDeliveries(t *testing.T) {
 	counting := slices.DeleteFunc(slices.Sorted(maps.Keys(kinds)), func(kind string) bool { return kind == "kafka" })
-	for _, kind := range turn(t, 1, counting...) {
+	for _, kind := range rotation.Turn(t, 1, counting...) {
 		t.Run(kind, func(t *testing.T) {
 			t.Parallel()
 			stopped := kinds[kind].absence + 5*time.Second
-			if soakKills(t) > 0 {
+			if rotation.Kills(t) > 0 {
 				stopped = 30 * time.Second
 			}
-			seed := seedOf(t)
+			seed := rotation.Seed(t)
 			tr := &trial{
 				setup: setup{Kind: kind, Slow: 30 * time.Millisecond, InFlight: 4, Limit: 3},
 				seed:  seed, database: newPostgres(t),
@@ -105,7 +106,7 @@ func TestQuickNacksAreFound(t *testing.T) {
 	t.Parallel()
 	tr := &trial{
 		setup: setup{Kind: "sqs", Slow: 30 * time.Millisecond, InFlight: 4, Limit: 3, Hasty: true},
-		seed:  seedOf(t), database: newPostgres(t),
+		seed:  rotation.Seed(t), database: newPostgres(t),
 		kills:    []fleet.Kill{{Kind: fleet.SIGSTOP, Pause: 15 * time.Second, Point: pointStarted, Hit: 10}},
 		messages: 60, limit: 40 * time.Second,
 	}
@@ -124,7 +125,7 @@ func TestAckFirstIsFound(t *testing.T) {
 	for i := range kills {
 		kills[i] = fleet.Kill{Kind: fleet.SIGKILL, Point: pointCommitted, Hit: 40 * (i + 1)}
 	}
-	seed := seedOf(t)
+	seed := rotation.Seed(t)
 	tr := &trial{
 		setup: setup{Kind: "kafka", Slow: 300 * time.Millisecond, InFlight: 1, AckFirst: true, Blind: true, Keyless: true},
 		seed:  seed, database: newPostgres(t),

@@ -25,6 +25,7 @@ import (
 	"github.com/millpond-go/millpond/brokers"
 	"github.com/millpond-go/millpond/internal/fleet"
 	"github.com/millpond-go/millpond/internal/pause"
+	"github.com/millpond-go/millpond/internal/rotation"
 	"github.com/millpond-go/millpond/middleware"
 	"github.com/millpond-go/millpond/stores"
 )
@@ -69,7 +70,7 @@ func TestPoison(t *testing.T) {
 		}
 		courses[fmt.Sprintf("silent/%d in flight", n)] = course{"nats", n, true}
 	}
-	for _, name := range turn(t, 2, slices.Sorted(maps.Keys(courses))...) {
+	for _, name := range rotation.Turn(t, 2, slices.Sorted(maps.Keys(courses))...) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			c := courses[name]
@@ -85,7 +86,7 @@ func TestPoison(t *testing.T) {
 // TestPoisonFindsBrokenRules: what suspicion by time prevents.
 func TestPoisonFindsBrokenRules(t *testing.T) {
 	t.Parallel()
-	for _, broken := range turn(t, 1, neverSuspect, firstSuspect) {
+	for _, broken := range rotation.Turn(t, 1, neverSuspect, firstSuspect) {
 		t.Run(broken, func(t *testing.T) {
 			t.Parallel()
 			m := &meal{setup: setup{Kind: "nats", InFlight: 16}, Silent: true, Budget: 2, Broken: broken}
