@@ -222,7 +222,7 @@ func (s *Store) Resolve(ctx context.Context, k stores.Key) (bool, error) {
 			}
 			closing.expires = instant(now).Add(minRetention).Unix() // no request takes so long
 		}
-		if err := s.write(ctx, messageKey(k), &closing, guard{seen: seen}); !errors.Is(err, stores.ErrChanged) {
+		if err := s.write(ctx, messageKey(k), &closing, guard{seen: seen, due: true}); !errors.Is(err, stores.ErrChanged) {
 			return false, err
 		}
 	}

@@ -43,7 +43,7 @@ func (s *Store) CheckOutputs(check func(destination, topic string) error) { s.re
 
 // emitted is an output that gets its number from the commit.
 type emitted struct {
-	*stores.Output
+	stores.Output // its content is packed
 
 	packed []byte
 }
@@ -132,7 +132,7 @@ func (t *Tx) emit(outputs []stores.Output) error {
 	}
 	size, all := t.bytes, t.outputs
 	for i := range outputs {
-		o := emitted{Output: &outputs[i]}
+		o := emitted{Output: outputs[i]}
 		err := o.Validate()
 		if err == nil && len(o.OrderKey) > 0 {
 			err = fmt.Errorf("%w: leave OrderKey out, or use another store", stores.ErrUnordered)
@@ -156,6 +156,7 @@ func (t *Tx) emit(outputs []stores.Output) error {
 		if err != nil {
 			return fmt.Errorf("dynamodb: output %d of %d: %w", i+1, len(outputs), err)
 		}
+		o.Metadata, o.Payload = nil, nil
 		all = append(all, o)
 	}
 	t.bytes, t.outputs = size, all
@@ -191,9 +192,14 @@ func NewPublisher(tx *Tx, c stores.PublisherConfig) message.Publisher {
 	return producer.New(string(pkg), tx, c, func(_ context.Context, tx *Tx, outputs []stores.Output, _ bool) error { return tx.emit(outputs) })
 }
 
+// maxTransact bounds the SDK's tries. After ten minutes the service forgets the token of a request, and
+// would carry it out again.
+const maxTransact = 5 * time.Minute
+
 // Transact commits in one request what f has added to the transaction, and published by
 // [NewPublisher], if f returns nil. It is for programs that publish outside handlers. After an error
-// that wraps stores.ErrUnavailable it is unknown whether the transaction was committed.
+// that wraps stores.ErrUnavailable it is unknown whether the transaction was committed. The request
+// ends after five minutes at the latest.
 func (s *Store) Transact(ctx context.Context, f func(tx *Tx) error) error {
 	tx := &Tx{store: s}
 	err := f(tx)
@@ -211,6 +217,8 @@ func (s *Store) Transact(ctx context.Context, f func(tx *Tx) error) error {
 	if err != nil || len(all) == 0 {
 		return err
 	}
+	ctx, cancel := context.WithTimeout(ctx, maxTransact)
+	defer cancel()
 	if _, err = s.client.TransactWriteItems(ctx, &dynamodb.TransactWriteItemsInput{TransactItems: all}); err == nil {
 		return nil
 	}
