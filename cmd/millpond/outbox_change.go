@@ -55,8 +55,9 @@ may still do so. Messages that waited behind a dead letter of their order key go
 		long: `Publish messages of the history again, with the same ids, in the order in which they
 were written. The copies are at the end of the outbox, behind messages that were written since.
 
-Copies that earlier replays have made are left out if their sources are selected, too, so that a
-replay publishes each message once. Numbers select any messages.
+Copies that earlier replays have made are left out if their sources are selected, too. If the
+source is older than --since, all copies published since then are selected. Numbers select any
+messages.
 
 An inbox that remembers the ids treats them as duplicates.`,
 		example: `  millpond outbox replay --since 2h --destination kafka-eu --reason "topic was lost"

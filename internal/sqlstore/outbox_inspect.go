@@ -79,7 +79,8 @@ func (t *Tables) outputsOf(f stores.OutputFilter) (*Condition, error) {
 		source := &Condition{}
 		source.And("s.id = f.copy_of")
 		within("s", source)
-		w.And("(f.copy_of IS NULL OR NOT EXISTS (SELECT 1 FROM {schema.}{prefix}{table} s WHERE "+source.String()+"))", source.Args...)
+		// It counts, because PostgreSQL would read the whole table to hash it for EXISTS.
+		w.And("(f.copy_of IS NULL OR 0 = (SELECT count(*) FROM {schema.}{prefix}{table} s WHERE "+source.String()+"))", source.Args...)
 	}
 	return w, nil
 }
