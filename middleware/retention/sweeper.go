@@ -130,6 +130,9 @@ func (s *Sweeper) sweep(ctx context.Context) error {
 	}
 	result, err := s.Pass(ctx, o)
 	for _, r := range result.Found {
+		if r.Kept != "" && r.newest.IsZero() {
+			continue // it has no rows
+		}
 		if of := string(r.Kind) + " " + r.Consumer.String(); s.kept[of] != r.Kept {
 			s.kept[of] = r.Kept
 			s.config.Logger.InfoContext(ctx, "millpond: retention: the reason for keeping rows has changed", slog.String("kind", string(r.Kind)),

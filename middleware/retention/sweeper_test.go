@@ -130,6 +130,37 @@ func TestOneOfTwoSweeps(t *testing.T) {
 	}
 }
 
+// A service that is new has handlers without rows: nothing is kept, and nothing is said about it.
+func TestConsumersWithoutRowsAreNotLogged(t *testing.T) {
+	t.Parallel()
+	store := aged(t, 2*day)
+	none := stores.Consumer{Service: stock.Service, Handler: "none"}
+	if err := store.Register(t.Context(), stores.Registration{Consumer: none, Topic: "orders"}); err != nil {
+		t.Fatal(err)
+	}
+	var log lines
+	s, err := retention.New(store, retention.Config{
+		Service: stock.Service, Windows: retention.Windows{Window: 7 * day}, Logger: slog.New(slog.NewTextHandler(&log, nil)),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, stop := context.WithTimeout(t.Context(), time.Minute)
+	defer stop()
+	ended := make(chan error, 1)
+	go func() { ended <- s.Run(ctx) }()
+	for log.count("consumer="+stock.String()) == 0 && ctx.Err() == nil {
+		time.Sleep(10 * time.Millisecond)
+	}
+	stop()
+	if err := <-ended; err != nil {
+		t.Error(err)
+	}
+	if kept, silent := log.count("the reason for keeping rows has changed"), log.count("consumer="+none.String()); kept != 1 || silent != 0 {
+		t.Errorf("%d lines, %d of the consumer without rows", kept, silent)
+	}
+}
+
 // A process that dies between two steps leaves nothing that another one's pass does not heal,
 // and no message that was purged runs again.
 func TestDeathBetweenTwoSteps(t *testing.T) {
