@@ -2,30 +2,32 @@ package middleware
 
 import (
 	"log/slog"
+	"path"
 	"reflect"
 	"runtime"
-	"slices"
 	"strings"
 
 	"github.com/ThreeDotsLabs/watermill/message"
 )
 
-// hiding are Watermill's middlewares that run a handler again, or hide that it failed. Inside the
-// inbox they commit what failed, unless the handler is typed.
-var hiding = []string{"Retry", "poisonQueue", "IgnoreErrors", "(*Deduplicator)"}
+// hiding are Watermill's middlewares that run a handler again, or hide that it failed, by their
+// files. Inside the inbox they commit what failed, unless the handler is typed.
+var hiding = map[string]string{"retry.go": "Retry", "poison.go": "PoisonQueue", "ignore_errors.go": "IgnoreErrors", "deduplicator.go": "Deduplicator"}
 
-// warnOfHiding logs that the inbox wraps one of them. It sees only the innermost neighbour: what
-// is behind another middleware has no name.
+// warnOfHiding logs that the inbox wraps one of them. It sees only the next one: what that wraps
+// is not known. The file tells, because an inlined function literal is named after its caller.
 func (in *Inbox) warnOfHiding(next message.HandlerFunc) {
-	if next == nil {
+	pc := reflect.ValueOf(next).Pointer()
+	of := runtime.FuncForPC(pc)
+	if of == nil { // a nil handler
 		return
 	}
-	name := runtime.FuncForPC(reflect.ValueOf(next).Pointer()).Name()
-	_, name, found := strings.Cut(name, "watermill/message/router/middleware.")
-	if !found || !slices.ContainsFunc(hiding, func(one string) bool { return strings.HasPrefix(name, one+".Middleware") }) {
+	file, _ := of.FileLine(pc)
+	dir, base := path.Split(file)
+	name, found := hiding[base]
+	if !found || !strings.HasSuffix(dir, "/message/router/middleware/") || !strings.Contains(dir, "watermill") {
 		return
 	}
-	name, _, _ = strings.Cut(name, ".Middleware")
 	in.config.Logger.Warn("millpond: a middleware inside the inbox may commit what a failed handler has written: remove it, and see docs/how-to/replace-watermill-middlewares.md",
-		slog.String("middleware", strings.Trim(name, "(*)")))
+		slog.String("middleware", name))
 }

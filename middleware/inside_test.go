@@ -39,7 +39,7 @@ func TestMiddlewaresThatCommitWhatFailedAreSaid(t *testing.T) {
 		"the right order":       {around: []message.HandlerMiddleware{poison, retry}},
 		"harmless":              {inside: []message.HandlerMiddleware{watermillmiddleware.CorrelationID}},
 		"Retry":                 {inside: []message.HandlerMiddleware{retry}, said: "middleware=Retry"},
-		"PoisonQueue and Retry": {inside: []message.HandlerMiddleware{retry, poison}, said: "middleware=poisonQueue"},
+		"PoisonQueue and Retry": {inside: []message.HandlerMiddleware{retry, poison}, said: "middleware=PoisonQueue"},
 		"IgnoreErrors":          {inside: []message.HandlerMiddleware{ignores}, said: "middleware=IgnoreErrors"},
 		"Deduplicator":          {inside: []message.HandlerMiddleware{deduplicates}, said: "middleware=Deduplicator"},
 	} {
