@@ -60,7 +60,7 @@ func New(ctx context.Context, c Config) (*Service, error) {
 	c.setDefaults()
 	c.Program.Brokers = cmp.Or(c.Program.Brokers, brokers.DefaultMux())
 	c.Program.Stores = cmp.Or(c.Program.Stores, stores.DefaultMux())
-	if err := c.adapters(); err != nil {
+	if err := errors.Join(c.adapters(), c.importTelemetry()); err != nil {
 		return nil, err
 	}
 	w := &wiring{config: c, log: c.Program.Logger}

@@ -176,9 +176,11 @@ func TestAdapterThatIsNotImported(t *testing.T) {
 	c := router.Config{Service: "a", Broker: router.BrokerConfig{URL: router.NewURL("kafka://s3cret:s3cret@b:9092")}, Store: router.StoreConfig{URL: router.NewURL("postgres://s3cret@db/db")}}
 	c.Program.Brokers, c.Program.Stores = new(brokers.Mux), new(stores.Mux)
 	c.Program.Brokers.Handle("lasting", nil)
+	c.Telemetry.On = true
 	_, err := router.New(t.Context(), c)
 	require.EqualError(t, err, `router: broker.url kafka://…@b:9092: the program does not import the adapter of kafka: add import _ "github.com/millpond-go/millpond/brokers/kafka"
-router: store.url postgres://…@db/db: the program does not import the adapter of postgres: add import _ "github.com/millpond-go/millpond/stores/postgres"`)
+router: store.url postgres://…@db/db: the program does not import the adapter of postgres: add import _ "github.com/millpond-go/millpond/stores/postgres"
+router: telemetry.on is true, and the program has no telemetry: add import _ "github.com/millpond-go/millpond/router/telemetry"`)
 	c.Broker.URL = router.NewURL("carrier-pigeon://x")
 	_, err = router.New(t.Context(), c)
 	require.ErrorContains(t, err, `router: broker.url carrier-pigeon://x: no adapter opens "carrier-pigeon": import its package (imported: lasting)`)

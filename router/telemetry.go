@@ -49,19 +49,23 @@ func RegisterTelemetry(open func(TelemetryOptions) (Telemetry, error)) {
 	registered.open = open
 }
 
+// importTelemetry finds what makes the telemetry, if it is on.
+func (c *Config) importTelemetry() error {
+	if !c.Telemetry.On || c.Program.Telemetry != nil {
+		return nil
+	}
+	registered.mu.Lock()
+	defer registered.mu.Unlock()
+	if c.Program.Telemetry = registered.open; registered.open == nil {
+		return errors.New(`router: telemetry.on is true, and the program has no telemetry: add import _ "` + module + `/router/telemetry"`)
+	}
+	return nil
+}
+
 // openTelemetry makes the telemetry if it is on.
 func (w *wiring) openTelemetry() error {
 	if !w.config.Telemetry.On {
 		return nil
-	}
-	open := w.config.Program.Telemetry
-	if open == nil {
-		registered.mu.Lock()
-		open = registered.open
-		registered.mu.Unlock()
-	}
-	if open == nil {
-		return errors.New(`router: telemetry.on is true, and the program has no telemetry: add import _ "` + module + `/router/telemetry"`)
 	}
 	options := TelemetryOptions{
 		Service: w.config.Service,
@@ -71,7 +75,7 @@ func (w *wiring) openTelemetry() error {
 	}
 	options.Store, _ = w.store.(stores.PoolReporter)
 	var err error
-	if w.telemetry, err = open(options); err != nil {
+	if w.telemetry, err = w.config.Program.Telemetry(options); err != nil {
 		return fmt.Errorf("router: telemetry: %w", err)
 	}
 	if w.telemetry.Publisher != nil {
