@@ -150,7 +150,7 @@ func TestConsumersWithoutRowsAreNotLogged(t *testing.T) {
 	ended := make(chan error, 1)
 	go func() { ended <- s.Run(ctx) }()
 	for log.count("consumer="+stock.String()) == 0 && ctx.Err() == nil {
-		time.Sleep(10 * time.Millisecond)
+		<-time.After(10 * time.Millisecond)
 	}
 	stop()
 	if err := <-ended; err != nil {
