@@ -17,7 +17,7 @@ func TestReplayReadsFewRowsOfTheHistory(t *testing.T) {
 	const rows = 20_000
 	s := openStore(t, pgtest.WithParameters(t, testenv.VolatilePostgres(t).NewDatabase(t), "pool_max_conns", "1"))
 	exec(t, s.Pool(), `INSERT INTO millpond_outbox_history (id, created_at, published_at, bytes, bucket, attempts, destination, topic, type, codec, message_id, copy_of)
-SELECT n, now(), now(), 0, 1, 0, '', '', '', '', int4send(n), CASE WHEN n % 2 = 0 THEN n - 1 END FROM generate_series(1, $1::integer) n`, rows)
+SELECT n, now(), clock_timestamp(), 0, 1, 0, '', '', '', '', int4send(n), CASE WHEN n % 2 = 0 THEN n - 1 END FROM generate_series(1, $1::integer) n`, rows)
 	exec(t, s.Pool(), "ANALYZE millpond_outbox_history")
 	since := time.Now().Add(-time.Hour)
 	done, err := s.ChangeOutputs(t.Context(), stores.OutputChange{
