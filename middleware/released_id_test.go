@@ -1,6 +1,7 @@
 package middleware_test
 
 import (
+	"sync"
 	"testing"
 
 	"github.com/ThreeDotsLabs/watermill/message"
@@ -18,7 +19,8 @@ func TestNumbersOfTheQuarantineAreToldToNobody(t *testing.T) {
 	t.Parallel()
 	type told struct{ key, output string }
 	run := func(names ...string) map[string]told {
-		s, keys := newSpeaker(t), make(map[string]string)
+		s := newSpeaker(t)
+		var keys sync.Map // by payload
 		in := s.inbox(leasing(), func(c *middleware.InboxConfig) { c.Handler = "stock" })
 		for _, name := range names {
 			if _, err := in.Middleware(handle(func(*message.Message) error { return nil }))(message.NewMessage("", []byte(name))); err != nil {
@@ -35,13 +37,14 @@ func TestNumbersOfTheQuarantineAreToldToNobody(t *testing.T) {
 			}
 		}
 		work(t, in, func(m *message.Message) error {
-			name := string(m.Payload)
-			keys[name], _ = middleware.IdempotencyKey(m.Context())
+			key, _ := middleware.IdempotencyKey(m.Context())
+			keys.Store(string(m.Payload), key)
 			return outbox.Publisher("a").Publish("t", message.NewMessageWithContext(m.Context(), "", m.Payload))
 		}, func() { testenv.Eventually(t, "said", func() bool { return len(s.said()) == len(names) }) })
 		all := make(map[string]told)
 		for _, o := range s.said() {
-			all[string(o.Payload)] = told{keys[string(o.Payload)], o.ID}
+			key, _ := keys.Load(string(o.Payload))
+			all[string(o.Payload)] = told{key.(string), o.ID} //nolint:forcetypeassert // it ran
 		}
 		return all
 	}

@@ -56,7 +56,7 @@ func ExampleNew() {
 		panic(err)
 	}
 	fmt.Println(store.Capabilities().System, len(store.Migrations()))
-	// Output: mysql 5
+	// Output: mysql 6
 }
 
 // subscriber is one of a broker's.
