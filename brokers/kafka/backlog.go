@@ -110,11 +110,8 @@ func (b *backlog) next() *item {
 	if it := pop(&b.ready); it != nil {
 		return it
 	}
-	for b.offsets.distance() < b.distance {
+	for b.mayBeginNew() {
 		it := pop(&b.queue)
-		if it == nil {
-			return nil
-		}
 		b.bytes -= size(it.record)
 		it.suspect = b.suspects.has(it)
 		b.offsets.begin(it)
@@ -128,6 +125,12 @@ func (b *backlog) next() *item {
 	}
 	return nil
 }
+
+// mayBegin reports whether next may have another message.
+func (b *backlog) mayBegin() bool { return len(b.ready) > 0 || b.mayBeginNew() }
+
+// mayBeginNew reports whether a message that never began may.
+func (b *backlog) mayBeginNew() bool { return len(b.queue) > 0 && b.offsets.distance() < b.distance }
 
 func pop(items *[]*item) *item {
 	if len(*items) == 0 {

@@ -84,12 +84,21 @@ func (p *partition) take() *item {
 			it := p.backlog.next()
 			p.eaten()
 			if it != nil {
+				p.wakeOther()
 				return it
 			}
 		}
 		p.changed.Wait()
 	}
 	return nil
+}
+
+// wakeOther lets another worker take what may begin as well: one settlement can end the wait for
+// the commit distance of many messages.
+func (p *partition) wakeOther() {
+	if p.workers > 1 && p.backlog.mayBegin() {
+		p.changed.Signal()
+	}
 }
 
 // settled notes that a message needs no further delivery.
