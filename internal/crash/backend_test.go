@@ -28,8 +28,13 @@ type transaction interface {
 	fail(ctx context.Context) error
 }
 
-// insertEffect is the effect of a handler.
-const insertEffect = "INSERT INTO effect (consumer, id, part, run, payload) VALUES ($1, $2, $3, $4, $5)"
+// What every system knows that handlers write. The last two fail, the second of them at commit.
+const (
+	insertEffect  = "INSERT INTO effect (consumer, id, part, run, payload) VALUES ($1, $2, $3, $4, $5)"
+	sellItem      = "UPDATE stock SET sold = sold + 1 WHERE consumer = $1 AND item = $2"
+	takeAgain     = "INSERT INTO taken VALUES (1)"
+	breakDeferred = "INSERT INTO child VALUES (7)"
+)
 
 // effectFunc is a handler with its transaction.
 type effectFunc func(ctx context.Context, tx transaction, msg *message.Message) error
@@ -39,8 +44,9 @@ type backend struct {
 	store   stores.Store
 	handler func(effectFunc) message.NoPublishHandlerFunc // by the store's helper
 	find    func(context.Context) (transaction, bool)     // without it
-	db      *sql.DB                                       // for the variants that do without the store
-	dialect dialect                                       // of db
+	db      *sql.DB                                       // for the variants that do without the store; nil without SQL
+	service *requests                                     // for those that change what is asked of a service; nil with SQL
+	dialect dialect
 	worker  int                                           // whose it is
 	close   func()
 }
@@ -55,6 +61,7 @@ var clients = map[string]func(ctx context.Context, url string, worker int) (*bac
 	"mysql":        openMySQL,
 	"tidb":         openTiDB,
 	"sqlite":       openSQLite,
+	"dynamodb":     openDynamoDB,
 }
 
 // untilUp tries to open a store that connects at once, until the database answers, or it

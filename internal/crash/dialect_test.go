@@ -53,7 +53,7 @@ var postgresDialect = dialect{
 	placeholder: func(query string) string { return query },
 	orNothing:   onConflictDoNothing,
 	linger:      "SELECT count(pg_sleep(0.05))",
-	fail:        "INSERT INTO taken VALUES (1)",
+	fail:        takeAgain,
 	detour:      "SELECT 1; SELECT 2",
 	text:        "text",
 	sequence:    ", seq bigserial",

@@ -124,7 +124,7 @@ func (s *shop) apply(ctx context.Context, tx transaction, consumer string, msg *
 		}
 		s.recorder.say(ctx, "handler hides", err)
 	}
-	counted := tx.exec(ctx, "UPDATE stock SET sold = sold + 1 WHERE consumer = $1 AND item = $2", consumer, item(msg.UUID))
+	counted := tx.exec(ctx, sellItem, consumer, item(msg.UUID))
 	// A statement that was not even sent, because the handler's time was over, leaves no
 	// trace in the transaction: only the handler can tell.
 	if err := errors.Join(counted, effect(2)); err != nil && (!hiding || ctx.Err() != nil) {
@@ -215,7 +215,7 @@ func misbehave(ctx context.Context, tx transaction, c conduct) error {
 	case goexits:
 		runtime.Goexit()
 	case swallows:
-		return tx.exec(ctx, "INSERT INTO taken VALUES (1)")
+		return tx.exec(ctx, takeAgain)
 	case replaces:
 		return tx.fail(ctx)
 	case commits:
@@ -225,7 +225,7 @@ func misbehave(ctx context.Context, tx transaction, c conduct) error {
 	case defines:
 		return tx.exec(ctx, "CREATE TABLE IF NOT EXISTS defined (n integer)")
 	case defers:
-		return tx.exec(ctx, "INSERT INTO child VALUES (7)")
+		return tx.exec(ctx, breakDeferred)
 	case cancels:
 		soon, cancel := context.WithTimeout(ctx, 5*time.Millisecond)
 		defer cancel()

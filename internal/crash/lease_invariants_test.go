@@ -190,7 +190,6 @@ func (a *audit) unconfirmed(k key) bool {
 
 // readOutputs reads what is committed of what handlers say. Nobody publishes it.
 func (st *state) readOutputs(ctx context.Context, s *system) error {
-	st.outputs = make(map[key]int)
 	return query(ctx, s.admin, `SELECT payload FROM millpond_outbox`, func(rows *sql.Rows) error {
 		var payload []byte
 		err := rows.Scan(&payload)

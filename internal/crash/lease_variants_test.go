@@ -163,7 +163,7 @@ func TestLeaseVariantsAreFound(t *testing.T) {
 // leaseVariantSystems are those where a stopped process does not keep the others from writing.
 func leaseVariantSystems(t *testing.T) map[string]opener {
 	t.Helper()
-	systems := map[string]opener{"postgres": newPostgres, "mariadb": newMariaDB}
+	systems := map[string]opener{"postgres": newPostgres, "mariadb": newMariaDB, "dynamodb": newDynamoDB}
 	if rotation.Kills(t) > 0 {
 		systems["mysql"], systems["postgres+sql"], systems["lib/pq"], systems["pgbouncer"] = newProxiedMySQL, newSQLDB, newPQ, newPooledPostgres
 	}

@@ -207,7 +207,7 @@ const (
 func underLeases(t *testing.T) map[string]opener {
 	t.Helper()
 	all := map[string]opener{
-		"postgres": newFragilePostgres, "mariadb": newFragileMariaDB, "sqlite": newSQLite,
+		"postgres": newFragilePostgres, "mariadb": newFragileMariaDB, "sqlite": newSQLite, "dynamodb": newDynamoDB,
 		"postgres+sql": newSQLDB, "lib/pq": newPQ, "pgbouncer": newPooledPostgres, "mysql": newProxiedMySQL,
 		"postgres, days ahead": newSkewedPostgres(3 * 24 * time.Hour),
 	}

@@ -19,7 +19,7 @@ type operator struct {
 }
 
 // decisions are made again and again. What is to be decided until all is at rest is in
-// stillToDecide.
+// observer.open.
 var decisions = []stores.Change{
 	{Verb: stores.VerbRetry, Filter: stores.Filter{Class: stores.ClassPermanent, Status: []stores.Status{stores.StatusFailed}}},
 	{Verb: stores.VerbDiscard, Filter: stores.Filter{Class: stores.ClassOutputs}},
@@ -90,23 +90,8 @@ func (o *operator) decide(ctx context.Context, verb stores.Verb, reason stores.R
 	return nil
 }
 
-const (
-	// stillPending counts what is to be tried again. What nothing is kept of is the
-	// broker's: the fleet waits for it, and an echo has died with its process.
-	stillPending = `SELECT (SELECT count(*) FROM millpond_failure WHERE status = 3 AND content <> 0)`
-	// stillToDecide counts what operators have not got to yet.
-	stillToDecide = `(SELECT count(*) FROM millpond_failure WHERE status = 4 AND class IN ('permanent', 'outputs'))
-+ (SELECT count(*) FROM millpond_quarantine WHERE status = 'held' AND reason IN ('key_too_long', 'no_key'))`
-)
-
-// atRest reports whether nothing will happen any more without a new delivery. It asks
-// once, as what is decided between two questions would be in the answer to neither.
+// atRest reports whether nothing will happen any more without a new delivery.
 func (tr *trial) atRest(ctx context.Context) bool {
-	query := stillPending
-	if tr.Operated {
-		query += " + " + stillToDecide
-	}
-	var n int
-	err := tr.system.admin.QueryRowContext(ctx, query).Scan(&n)
+	n, err := tr.system.observer.open(ctx, tr.Operated)
 	return err == nil && n == 0
 }

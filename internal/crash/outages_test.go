@@ -118,7 +118,7 @@ func outages(s *system, seed uint64, n int) func(context.Context, *ledger) error
 // another one under the same id may be. Neither must be taken for the other.
 func TestConflictsMeetLostCommits(t *testing.T) {
 	t.Parallel()
-	on(t, today(t, 1, map[string]opener{"postgres": newProxiedPostgres, "mariadb": newProxiedMariaDB}), func(t *testing.T, open opener) {
+	on(t, today(t, 1, map[string]opener{"postgres": newProxiedPostgres, "mariadb": newProxiedMariaDB, "dynamodb": newDynamoDB}), func(t *testing.T, open opener) {
 		s := open(t)
 		seed := seedOf(t)
 		s.proxy.SetRandomFaults(dbproxy.RandomFaults{Seed: seed, LoseCommitReply: 0.2, LoseCommitRequest: 0.3})

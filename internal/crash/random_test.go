@@ -15,7 +15,7 @@ import (
 // for the soak.
 func randomly(t *testing.T) map[string]opener {
 	t.Helper()
-	others := map[string]opener{"mariadb": newFragileMariaDB, "sqlite": newSQLite, "postgres+sql": newSQLDB, "lib/pq": newPQ, "pgbouncer": newPooledPostgres, "mysql": newProxiedMySQL}
+	others := map[string]opener{"mariadb": newFragileMariaDB, "sqlite": newSQLite, "postgres+sql": newSQLDB, "lib/pq": newPQ, "pgbouncer": newPooledPostgres, "mysql": newProxiedMySQL, "dynamodb": newDynamoDB}
 	if rotation.Kills(t) > 0 {
 		others["postgres+sql"], others["lib/pq"], others["mysql"] = newFragileSQLDB, newFragilePQ, newFragileMySQL
 	}

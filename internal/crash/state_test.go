@@ -73,16 +73,38 @@ func (d dialect) ownID(row string) string {
 	return `coalesce((SELECT q.message_id FROM millpond_quarantine q WHERE q.status = 'released' AND ` + row + `.message_id = ` + d.released + `), ` + row + `.message_id)`
 }
 
-// readState reads everything. No parameters means no dialect.
-func readState(ctx context.Context, s *system) (*state, error) {
-	st := &state{
+func newState() *state {
+	return &state{
 		failures:   make(map[key]failure),
 		audits:     make(map[audited]int),
 		inbox:      make(map[key]inboxRow),
 		effects:    make(map[key][]effect),
 		quarantine: make(map[subject][]quarantined),
 		sold:       make(map[string]int),
+		outputs:    make(map[key]int),
 	}
+}
+
+// observer sees what is committed, past all faults.
+type observer interface {
+	// state reads everything.
+	state(ctx context.Context) (*state, error)
+	// settled reports whether a message that was just acked is completed, failed, kept for a
+	// retry worker or in quarantine.
+	settled(ctx context.Context, e *entry) (bool, error)
+	// open counts what retry workers will try again. What nothing is kept of is the broker's: the
+	// fleet waits for it, and an echo has died with its process. With operators it counts what they
+	// have not got to yet, too. It asks once, as what is decided between two questions would be in
+	// the answer to neither.
+	open(ctx context.Context, operated bool) (int, error)
+}
+
+// sqlTables is the observer of a database of SQL.
+type sqlTables struct{ *system }
+
+// state implements observer. No parameters means no dialect.
+func (s sqlTables) state(ctx context.Context) (*state, error) {
+	st := newState()
 	for _, read := range []struct {
 		query string
 		scan  func(*sql.Rows) error
@@ -172,10 +194,10 @@ FROM millpond_failure f JOIN millpond_consumer c ON c.id = f.consumer`,
 			return nil, fmt.Errorf("%s: %w", read.query, err)
 		}
 	}
-	if err := st.readOutputs(ctx, s); err != nil {
+	if err := st.readOutputs(ctx, s.system); err != nil {
 		return nil, err
 	}
-	return st, st.readCommitTimes(ctx, s)
+	return st, st.readCommitTimes(ctx, s.system)
 }
 
 func (st *state) readCommitTimes(ctx context.Context, s *system) error {
@@ -212,14 +234,28 @@ func query(ctx context.Context, db *sql.DB, text string, scan func(*sql.Rows) er
 	return rows.Err()
 }
 
-// settled asks whether a message that was just acked is completed, failed, kept for a
-// retry worker or in quarantine.
-func settled(ctx context.Context, s *system, e *entry) (bool, error) {
-	text := `SELECT count(*) FROM millpond_consumer c WHERE c.handler = $1 AND (
+// settled implements observer.
+func (s sqlTables) settled(ctx context.Context, e *entry) (bool, error) {
+	const text = `SELECT count(*) FROM millpond_consumer c WHERE c.handler = $1 AND (
 EXISTS (SELECT 1 FROM millpond_inbox i LEFT JOIN millpond_failure f ON f.consumer = i.consumer AND f.message_id = i.message_id
  WHERE i.consumer = c.id AND i.message_id = $2 AND (i.status <> 3 OR f.placement = 1))
 OR EXISTS (SELECT 1 FROM millpond_quarantine q WHERE q.consumer = c.id AND q.payload = $3))`
 	var n int
 	err := s.admin.QueryRowContext(ctx, s.dialect.placeholder(text), e.consumer, []byte("u:"+e.ID), []byte(e.Payload)).Scan(&n)
 	return n > 0, err
+}
+
+// open implements observer.
+func (s sqlTables) open(ctx context.Context, operated bool) (n int, err error) {
+	const (
+		pending = `SELECT (SELECT count(*) FROM millpond_failure WHERE status = 3 AND content <> 0)`
+		decided = ` + (SELECT count(*) FROM millpond_failure WHERE status = 4 AND class IN ('permanent', 'outputs'))
++ (SELECT count(*) FROM millpond_quarantine WHERE status = 'held' AND reason IN ('key_too_long', 'no_key'))`
+	)
+	text := pending
+	if operated {
+		text += decided
+	}
+	err = s.admin.QueryRowContext(ctx, text).Scan(&n)
+	return n, err
 }

@@ -11,9 +11,10 @@ import (
 
 // system is a database under test, with the tables of store and service.
 type system struct {
-	name  string  // of one of the clients, too
-	url   string  // for workers
-	admin *sql.DB // for the parent, past all faults
+	name     string   // of one of the clients, too
+	url      string   // for workers
+	admin    *sql.DB  // for the parent, past all faults; nil if it speaks no SQL
+	observer observer // the same
 
 	dialect     dialect
 	commitTimes bool // the server keeps them
@@ -64,7 +65,9 @@ func newSystem(t *testing.T, name, workerURL string, admin *sql.DB, d dialect) *
 			t.Fatalf("%s: %v", statement, err)
 		}
 	}
-	return &system{name: name, url: workerURL, admin: admin, dialect: d}
+	s := &system{name: name, url: workerURL, admin: admin, dialect: d}
+	s.observer = sqlTables{s}
+	return s
 }
 
 // behindProxy puts a proxy between the workers and the server.

@@ -87,7 +87,7 @@ func (tr *trial) run(t *testing.T) *result {
 	if err != nil && !stuck {
 		t.Errorf("fleet: %v", err)
 	}
-	st, err := readState(t.Context(), tr.system)
+	st, err := tr.system.observer.state(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -167,7 +167,7 @@ func (tr *trial) watchAcks(ctx context.Context, acked <-chan *entry) {
 		case <-ctx.Done():
 			return
 		case e := <-acked:
-			ok, err := settled(ctx, tr.system, e)
+			ok, err := tr.system.observer.settled(ctx, e)
 			if err != nil || ok || tr.ledger.mayBeLost(e) {
 				continue // the database is down, or all is well
 			}

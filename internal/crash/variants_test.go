@@ -211,13 +211,16 @@ func variantSystems(t *testing.T, name string) map[string]opener {
 	v := variants[name]
 	systems := map[string]opener{
 		"postgres": newProxiedPostgres, "postgres+sql": newSQLDB, "lib/pq": newPQ, "pgbouncer": newPooledPostgres,
-		"mariadb": newProxiedMariaDB, "mysql": newProxiedMySQL, "sqlite": newSQLite,
+		"mariadb": newProxiedMariaDB, "mysql": newProxiedMySQL, "sqlite": newSQLite, "dynamodb": newDynamoDB,
+	}
+	if v.inSQL {
+		delete(systems, "dynamodb")
 	}
 	if v.loses {
 		return today(t, 1, losing())
 	}
 	maps.DeleteFunc(systems, func(system string, _ opener) bool {
-		often := system == "postgres" || system == "mariadb" && v.inSQL || name == "" && everyday[system] != nil
+		often := system == "postgres" || system == "dynamodb" || system == "mariadb" && v.inSQL || name == "" && everyday[system] != nil
 		return !often && rotation.Kills(t) == 0 || v.system != nil && !slices.Contains(v.system, system)
 	})
 	return systems
