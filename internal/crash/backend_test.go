@@ -47,7 +47,7 @@ type backend struct {
 	db      *sql.DB                                       // for the variants that do without the store; nil without SQL
 	service *requests                                     // for those that change what is asked of a service; nil with SQL
 	dialect dialect
-	worker  int                                           // whose it is
+	worker  int // whose it is
 	close   func()
 }
 

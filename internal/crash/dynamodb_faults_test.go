@@ -142,18 +142,18 @@ type requestFault func(p *requestProxy, w http.ResponseWriter, r *http.Request, 
 
 func (p *requestProxy) draw(operation string, draw float64) requestFault {
 	const busy = 0.02 // each
-	faults := []struct {
+	type shared struct {
 		share float64
 		fault requestFault
-	}{
-		{p.faults.LoseCommitReply, loseAnswer}, {p.faults.LoseCommitRequest, loseRequest}, {p.faults.DelayCommitReply, delayAnswer},
-		{busy, throttle}, {busy / 2, carriedOutAndFailed}, {busy, conflict}, {busy / 2, inProgress},
 	}
-	if read := !strings.Contains(operation, "Put") && !strings.Contains(operation, "Update") && !strings.Contains(operation, "Write") && !strings.Contains(operation, "Delete"); read {
-		faults = faults[:4]
-	}
-	if operation != "TransactWriteItems" {
-		faults = faults[:min(len(faults), 5)]
+	faults := []shared{{busy, throttle}, {busy / 2, loseAnswer}}
+	switch operation {
+	case "TransactWriteItems":
+		faults = append(faults, shared{busy, conflict}, shared{busy / 2, inProgress})
+		fallthrough
+	case "PutItem", "UpdateItem", "DeleteItem", "BatchWriteItem":
+		faults = append(faults, shared{p.faults.LoseCommitReply, loseAnswer}, shared{p.faults.LoseCommitRequest, loseRequest},
+			shared{p.faults.DelayCommitReply, delayAnswer}, shared{busy / 2, carriedOutAndFailed})
 	}
 	for _, f := range faults {
 		if draw -= f.share; draw < 0 {

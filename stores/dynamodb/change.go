@@ -263,11 +263,9 @@ func (s *Store) detain(ctx context.Context, k item, consumer int64, q stores.Qua
 	if err := s.store(ctx, r, newOwn(), packed, len(q.Payload)); err != nil {
 		return err
 	}
-	if err := s.write(ctx, k, r, guard{}); err != nil {
-		s.drop(ctx, r)
-		return err
-	}
-	return nil
+	err = s.write(ctx, k, r, guard{})
+	s.abandon(ctx, k, r, err)
+	return err
 }
 
 // heldPrefix begins the names of the index's partitions with the quarantine.

@@ -1,6 +1,7 @@
 package dynamodb
 
 import (
+	"bytes"
 	"context"
 	"encoding/binary"
 	"errors"
@@ -146,6 +147,18 @@ func (s *Store) remove(ctx context.Context, gone []types.TransactWriteItem) erro
 func (s *Store) drop(ctx context.Context, r *row) {
 	if r != nil {
 		_ = s.remove(ctx, s.parts(r))
+	}
+}
+
+// abandon deletes content that a refused write has named, unless an earlier try of the request was
+// carried out, so that the row has it. What is not known to be refused may still be carried out.
+func (s *Store) abandon(ctx context.Context, key item, r *row, err error) {
+	if !errors.Is(err, stores.ErrChanged) {
+		return
+	}
+	there, err := s.read(ctx, key)
+	if err == nil && (there == nil || !bytes.Equal(there.contentID, r.contentID)) {
+		s.drop(ctx, r)
 	}
 }
 

@@ -3,7 +3,6 @@ package dynamodb
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
@@ -120,19 +119,21 @@ func (s *Store) Decide(ctx context.Context, d stores.Decision) error {
 		r.detail, r.oneWay = "", true
 	}
 	writes := []types.TransactWriteItem{s.writing(l.key, &r, guard{seen: l.row})}
-	var out *row
+	var (
+		released stores.Key
+		out      *row
+	)
 	if d.Verb == stores.VerbRelease {
-		var k stores.Key
-		if k, out, err = s.letOut(ctx, l, now); err != nil {
+		if released, out, err = s.letOut(ctx, l, now); err != nil {
 			return err
 		}
-		writes = append(writes, s.writing(messageKey(k), out, guard{}))
+		writes = append(writes, s.writing(messageKey(released), out, guard{}))
 	}
 	err = s.transact(ctx, stores.AuditEntry{
 		Verb: d.Verb, Actor: d.Actor, Reason: d.Reason, Consumer: l.consumer, MessageID: l.id, Number: l.number, Before: l.state, After: string(ruling.Then),
 	}, gone, writes...)
-	if errors.Is(err, stores.ErrChanged) {
-		s.drop(ctx, out)
+	if out != nil {
+		s.abandon(ctx, messageKey(released), out, err)
 	}
 	return err
 }

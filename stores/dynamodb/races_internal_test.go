@@ -60,6 +60,8 @@ func TestTransactEndsBeforeItsTokenDoes(t *testing.T) {
 	require.Less(t, left, 10*time.Minute)
 }
 
+func resets(*faults, *http.Request) (*http.Response, error) { return nil, errReset }
+
 // A proxy that answers for the service may have a wrong clock.
 func TestADateThatIsNotTheServices(t *testing.T) {
 	b := newBench(t)
@@ -69,11 +71,7 @@ func TestADateThatIsNotTheServices(t *testing.T) {
 		answer, err := says(http.StatusBadGateway, "no upstream")(nil, nil)
 		answer.Header.Set("Date", time.Now().Add(48*time.Hour).UTC().Format(http.TimeFormat))
 		return answer, err
-	}, func(*faults, *http.Request) (*http.Response, error) {
-		return nil, errReset
-	}, func(*faults, *http.Request) (*http.Response, error) {
-		return nil, errReset
-	})
+	}, resets, resets, resets)
 	_, _, err = b.Begin(t.Context(), newClaim())
 	require.ErrorIs(t, err, stores.ErrUnavailable)
 	_, after, err := b.clock.bounds()

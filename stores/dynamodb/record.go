@@ -51,8 +51,8 @@ func (s *Store) Record(ctx context.Context, f stores.Failure) (int64, error) {
 	}
 	r.index(consumer, f.Key.ID)
 	if err := s.write(ctx, messageKey(f.Key), r, guard{seen: seen, closed: true, due: f.Lapsed}); err != nil {
-		if f.Content != nil && errors.Is(err, stores.ErrChanged) {
-			s.drop(ctx, r)
+		if f.Content != nil {
+			s.abandon(ctx, messageKey(f.Key), r, err)
 		}
 		return 0, err
 	}
@@ -169,9 +169,7 @@ func (s *Store) KeepContent(ctx context.Context, k stores.Key, version int64, c 
 	}
 	r.revision++
 	err = s.write(ctx, messageKey(k), &r, guard{seen: seen})
-	if errors.Is(err, stores.ErrChanged) {
-		s.drop(ctx, &r)
-	}
+	s.abandon(ctx, messageKey(k), &r, err)
 	return err
 }
 

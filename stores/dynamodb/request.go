@@ -7,12 +7,15 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/aws/retry"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 	"github.com/aws/smithy-go"
 
+	"github.com/millpond-go/millpond/internal/pause"
 	"github.com/millpond-go/millpond/internal/sqltx"
 	"github.com/millpond-go/millpond/stores"
 )
@@ -44,6 +47,15 @@ func newOwn() []byte {
 	b := make([]byte, size)
 	_, _ = rand.Read(b) // never fails
 	return b
+}
+
+// retryer sends a request that may be repeated up to four times. The SDK's own waits for up to two
+// seconds in between, which a claim has no time for.
+func retryer() aws.Retryer {
+	return retry.NewStandard(func(o *retry.StandardOptions) {
+		o.MaxAttempts = 4
+		o.Backoff = retry.BackoffDelayerFunc(func(try int, _ error) (time.Duration, error) { return pause.Jitter(backoff(try)), nil })
+	})
 }
 
 // guard is the condition that a row has not changed since it was read.

@@ -40,7 +40,7 @@ func (b *bench) completed(t *testing.T, c stores.Claim) (left int) {
 func TestAStepWhoseAnswersAreLost(t *testing.T) {
 	b := newBench(t)
 	f, lease, step := b.leased(t)
-	b.then(transact, loseAnswer, loseAnswer, loseAnswer)
+	b.then(transact, loseAnswer, loseAnswer, loseAnswer, loseAnswer)
 	require.ErrorIs(t, b.RecordStep(t.Context(), lease, step), stores.ErrUnavailable)
 	c := newClaim()
 	c.Key, c.Take = f.Key, f.Version

@@ -51,6 +51,9 @@ func New(ctx context.Context, c Config) (*Store, error) {
 	s := &Store{hangUp: hangUp, table: prefixOf(c) + "inbox", contents: prefixOf(c) + "content", retention: int64(c.Retention.Seconds()), clock: &clock{}, known: sqlstore.NewRegistered(string(pkg))}
 	s.flights.keys, s.leases.rows, s.schemas.names = make(map[string]struct{}), make(map[string]*row), make(map[string][]string)
 	loaded.HTTPClient = dated{loaded.HTTPClient, s.clock}
+	if loaded.Retryer == nil {
+		loaded.Retryer = retryer
+	}
 	s.client = dynamodb.NewFromConfig(loaded)
 	if c.AutoMigrate {
 		if _, err := s.Migrate(ctx); err != nil {
