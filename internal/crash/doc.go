@@ -14,6 +14,7 @@
 //	variants, failure_variants, border_variants   one rule broken at a time: it must be noticed
 //	system, dialect, backend                 a database with a client: shared, SQL, what a worker opens
 //	postgres, sqldb, mysql, sqlite           the systems
+//	dynamodb                                 one without SQL: its handlers, its faults, what is committed
 //	worker, handler, watched                 the service, its handlers, what the store is asked for
 //	session, echo, callback                  what handlers and the program's functions do to others
 //	leases, lease_invariants, lease_variants   handlers under leases, and what is broken there
@@ -21,9 +22,10 @@
 //	facts                                    what attempts read of deliveries, and what only was reserved
 //	ledger, invariants, failure_invariants   what the parent writes down, and what it checks
 //
-// PostgreSQL with pgx, MariaDB and SQLite have everything, by turns of the day (package
+// PostgreSQL with pgx, MariaDB, SQLite and DynamoDB have everything, by turns of the day (package
 // rotation), the others one short TestRandom, and all have the rest in the soak. What a store says that it cannot promise, its
-// system leaves out: dialect.without.
+// system leaves out: dialect.without. DynamoDB Local is behind a proxy with what the service does and
+// Local does not: conflicts, throttling, answers and requests that are lost or late, another clock.
 //
 // Reservations of the retry worker are shortened in the workers, so that what a killed
 // one had is tried again within the test; nothing else of the store is changed.

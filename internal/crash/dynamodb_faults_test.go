@@ -35,6 +35,7 @@ type requestProxy struct {
 	faults dbproxy.RandomFaults
 	writes uint64        // since faults was set
 	opened chan struct{} // nil while nothing is frozen
+	away   bool          // connections are cut as soon as they have asked for something
 }
 
 func startRequestProxy(t *testing.T, upstream, prefix string) *requestProxy {
@@ -87,6 +88,12 @@ func (p *requestProxy) Thaw() {
 	}
 }
 
+func (p *requestProxy) goAway(away bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.away = away
+}
+
 // Close implements proxy.
 func (p *requestProxy) Close() error {
 	p.Thaw()
@@ -130,6 +137,9 @@ func (p *requestProxy) next(operation string) (opened chan struct{}, f requestFa
 	p.writes++
 	rng := rand.New(rand.NewPCG(p.faults.Seed, p.writes))
 	draw := rng.Float64()
+	if p.away {
+		return nil, cut, 0
+	}
 	late = time.Duration((2*rng.Float64() - 1) * float64(max(p.faults.MaxDelay, time.Millisecond)))
 	if p.faults != (dbproxy.RandomFaults{}) && !strings.HasPrefix(operation, "Describe") {
 		f = p.draw(operation, draw)
@@ -161,6 +171,10 @@ func (p *requestProxy) draw(operation string, draw float64) requestFault {
 		}
 	}
 	return nil
+}
+
+func cut(*requestProxy, http.ResponseWriter, *http.Request, []byte, time.Duration) {
+	panic(http.ErrAbortHandler)
 }
 
 // loseAnswer lets the service carry the request out.

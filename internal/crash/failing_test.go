@@ -129,9 +129,9 @@ func (s *system) down(ctx context.Context, d time.Duration) error {
 		pause.Sleep(ctx, d)
 		return s.server.Start(context.WithoutCancel(ctx))
 	}
-	if s.admin == nil {
-		s.proxy.Freeze()
-		defer s.proxy.Thaw()
+	if service, ok := s.proxy.(*requestProxy); ok {
+		service.goAway(true)
+		defer service.goAway(false)
 		pause.Sleep(ctx, d)
 		return nil
 	}

@@ -20,8 +20,16 @@ import (
 // leaseVariants are added to the others, which are told of in the same way.
 var leaseVariants = map[string]variant{
 	"token unchecked": {
-		rule: "a completion names the token", find: []string{"I4"}, stopAt: []string{pointHandlerEnd, pointCommitStart},
+		rule: "a completion names the token", system: servers, find: []string{"I4"}, stopAt: []string{pointHandlerEnd, pointCommitStart},
 		store: func(b *backend) middleware.Store { return tokenUnchecked{watchedIn(b)} },
+	},
+	"item unchecked": {
+		rule: "a completion names the item as its lease has left it", system: []string{"dynamodb"}, find: []string{"I1", "I4"},
+		stopAt: []string{pointHandlerEnd, pointCommitStart},
+		store: func(b *backend) middleware.Store {
+			b.service.change = unconditional
+			return watchedIn(b)
+		},
 	},
 	"lease by the local clock": {
 		rule: "a lease expires by the database's clock", find: []string{"I4", "rule 12"},
@@ -128,7 +136,7 @@ func TestLeaseVariantsAreFound(t *testing.T) {
 	t.Parallel()
 	t.Run("all rules kept", func(t *testing.T) {
 		t.Parallel()
-		on(t, leaseVariantSystems(t), func(t *testing.T, open opener) {
+		on(t, leaseVariantSystems(t, ""), func(t *testing.T, open opener) {
 			tr := leaseVariantTrial(open(t), seedOf(t), "") // what the variants are is added to it
 			for _, v := range leaseVariants {
 				tr.orders = planted(tr.orders, 1, v.with...)
@@ -145,7 +153,7 @@ func TestLeaseVariantsAreFound(t *testing.T) {
 	for _, name := range rotation.Turn(t, 1, slices.Sorted(maps.Keys(leaseVariants))...) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			on(t, leaseVariantSystems(t), func(t *testing.T, open opener) {
+			on(t, leaseVariantSystems(t, name), func(t *testing.T, open opener) {
 				v := variants[name]
 				for try := range variantTries {
 					r := leaseVariantTrial(open(t), seedOf(t)+uint64(try), name).run(t)
@@ -161,12 +169,13 @@ func TestLeaseVariantsAreFound(t *testing.T) {
 }
 
 // leaseVariantSystems are those where a stopped process does not keep the others from writing.
-func leaseVariantSystems(t *testing.T) map[string]opener {
+func leaseVariantSystems(t *testing.T, name string) map[string]opener {
 	t.Helper()
 	systems := map[string]opener{"postgres": newPostgres, "mariadb": newMariaDB, "dynamodb": newDynamoDB}
 	if rotation.Kills(t) > 0 {
 		systems["mysql"], systems["postgres+sql"], systems["lib/pq"], systems["pgbouncer"] = newProxiedMySQL, newSQLDB, newPQ, newPooledPostgres
 	}
+	maps.DeleteFunc(systems, func(system string, _ opener) bool { return !variants[name].on(system) })
 	return today(t, 1, systems)
 }
 
