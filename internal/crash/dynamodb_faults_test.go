@@ -244,9 +244,7 @@ func (p *requestProxy) pass(w http.ResponseWriter, r *http.Request, body []byte)
 		panic(http.ErrAbortHandler)
 	}
 	defer answer.Body.Close()
-	for name, values := range answer.Header {
-		w.Header()[name] = values
-	}
+	maps.Copy(w.Header(), answer.Header)
 	w.Header().Set("Date", time.Now().Add(serviceAhead).UTC().Format(http.TimeFormat))
 	w.WriteHeader(answer.StatusCode)
 	_, _ = io.Copy(w, answer.Body)

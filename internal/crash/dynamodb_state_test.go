@@ -127,7 +127,7 @@ func payloadOf(packed []byte) string {
 	rest := packed[1:]
 	for range 2 {
 		n, size := binary.Uvarint(rest)
-		rest = rest[size+int(n):] //nolint:gosec // as it was written
+		rest = rest[size+int(n):]
 	}
 	return string(rest)
 }
@@ -157,7 +157,7 @@ func (s *itemTables) state(ctx context.Context) (*state, error) {
 		if own, released := ids[k.id]; released {
 			k.id = own
 		}
-		status := stores.Status(numberOf(i["st"])) //nolint:gosec // one of a few
+		status := stores.Status(numberOf(i["st"]))
 		st.inbox[k] = inboxRow{status: status, fingerprint: bytesOf(i["fp"])}
 		if numberOf(i["num"]) != 0 {
 			st.failures[k] = failureOf(i, payloads)
@@ -178,7 +178,7 @@ func failureOf(i attributes, payloads map[string]string) failure {
 		number: numberOf(i["num"]), attempts: int(numberOf(i["att"])), uncounted: int(numberOf(i["unc"])), redrives: int(numberOf(i["red"])),
 		presumed: truth(i["prs"]), class: stores.Class(textOf(i["cls"])), text: textOf(i["err"]), payload: payloads[string(bytesOf(i["cid"]))],
 	}
-	f.status, f.content = stores.Status(numberOf(i["st"])), stores.ContentState(numberOf(i["cst"])) //nolint:gosec // each one of a few
+	f.status, f.content = stores.Status(numberOf(i["st"])), stores.ContentState(numberOf(i["cst"]))
 	if due := numberOf(i["due"]); due != 0 {
 		f.dueIn = time.UnixMicro(due).Sub(time.Now().Add(serviceAhead))
 	}
@@ -229,7 +229,7 @@ func (s *itemTables) open(ctx context.Context, operated bool) (n int, err error)
 		}
 		n = 0
 		all.messages(func(_ uint64, _ []byte, i attributes) {
-			status, class := stores.Status(numberOf(i["st"])), stores.Class(textOf(i["cls"])) //nolint:gosec // one of a few
+			status, class := stores.Status(numberOf(i["st"])), stores.Class(textOf(i["cls"]))
 			pending := status == stores.StatusPending && numberOf(i["cst"]) != 0
 			decided := operated && status == stores.StatusFailed && (class == stores.ClassPermanent || class == stores.ClassOutputs)
 			if pending || decided {
