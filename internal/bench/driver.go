@@ -12,7 +12,7 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// driver delivers messages to a handler in a closed loop.
+// driver delivers messages to a handler, in a closed loop unless the load has a pace.
 type driver struct {
 	workers int
 	deliver func(*message.Message) error // returns when the message is settled
@@ -36,7 +36,8 @@ func newDriver(ctx context.Context, h *handling, routed bool, workers int) (*dri
 	return &driver{workers: workers, deliver: deliver, close: func() error { return nil }}, nil
 }
 
-// run delivers n messages and returns how long it took, and each of them.
+// run delivers n messages and returns how long it took, and each of them. At a pace a message's
+// time begins when it is due, even if no worker is free then.
 func (d *driver) run(l load, n int) (time.Duration, []time.Duration, error) {
 	latencies := make([]time.Duration, n)
 	var (
@@ -53,6 +54,10 @@ func (d *driver) run(l load, n int) (time.Duration, []time.Duration, error) {
 					return nil
 				}
 				next := pick(i)
+				if l.pace > 0 {
+					begun = l.due(start, i)
+					<-time.After(time.Until(begun))
+				}
 				if err := d.deliver(next.msg); err != nil {
 					taken.Store(int64(n)) // the others need not go on
 					return err

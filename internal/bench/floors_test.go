@@ -18,8 +18,8 @@ func TestFloorsAreThoseOfContributing(t *testing.T) {
 		r := g.result(nothing, nothing)
 		floors.rows = append(floors.rows, []string{r.What, r.Floor, r.Aim})
 	}
-	for _, g := range prompt {
-		r := g.promptness(&row{})
+	for _, g := range prompts {
+		r := g.result(unknown)
 		floors.rows = append(floors.rows, []string{r.What, r.Floor, r.Aim})
 	}
 	call := judgeCall(callResult{Time: nothing})

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"time"
 
 	"github.com/ThreeDotsLabs/watermill/message"
 	"github.com/google/uuid"
@@ -17,6 +18,8 @@ type load struct {
 	// again lets every worker go round and round in a part of its own; else each
 	// delivery is made once.
 	again bool
+
+	pace int // messages a second that begin; 0: as many as the workers can deliver
 }
 
 // delivery is a message as a subscriber would hand it out: with the facts of its
@@ -40,6 +43,11 @@ func (l load) after(n int) load {
 		l.deliveries = l.deliveries[n:]
 	}
 	return l
+}
+
+// due is when delivery i of a load that began at start shall begin.
+func (l load) due(start time.Time, i int) time.Time {
+	return start.Add(time.Duration(i) * time.Second / time.Duration(l.pace))
 }
 
 // picker returns what a worker delivers, given how many were delivered before by all.

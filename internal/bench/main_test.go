@@ -58,7 +58,7 @@ func TestRun(t *testing.T) {
 			}
 		}
 	}
-	for name, want := range map[string]int{"first": 20, "duplicates": 10, "far-first": 6, "far-duplicates": 5, "failures": 10, "database-sql": 6, "telemetry": 3, "sqlite": 6, "mysql": 8, "leases": 4, "mysql-leases": 4, "outputs": 6, "outputs-mysql": 6, "relay": 2, "relay-history": 2, "relay-snapshot": 2, "relay-prompt": 4, "purge": 3, "completed": 4, "purge-sqlite": 1, "purge-mysql": 1} {
+	for name, want := range map[string]int{"first": 20, "duplicates": 10, "far-first": 6, "far-duplicates": 5, "failures": 10, "database-sql": 6, "telemetry": 3, "sqlite": 6, "mysql": 8, "leases": 4, "mysql-leases": 4, "outputs": 6, "outputs-mysql": 6, "relay": 2, "relay-history": 2, "relay-snapshot": 2, "relay-prompt": 4, "purge": 3, "completed": 4, "purge-sqlite": 1, "purge-mysql": 1, "offered-few": 6, "offered-many": 3} {
 		if slices.Contains(groups, name) && rows[name] != want {
 			t.Errorf("%s: %d rows, want %d", name, rows[name], want)
 		}

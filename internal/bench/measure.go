@@ -108,6 +108,10 @@ func (c *contender) failed(err error) error {
 // calibrate finds how many messages take as long as a cell shall. It also opens the
 // connections and prepares their statements.
 func (g *group) calibrate(ctx context.Context, c *contender, cell time.Duration) error {
+	if c.recipe.pace > 0 {
+		c.count = max(int(float64(c.recipe.pace)*cell.Seconds()), g.least)
+		return nil
+	}
 	if c.recipe.job != nil {
 		return c.calibrate(cell, g.least, func(n int) (took time.Duration, err error) {
 			err = g.withJob(ctx, c, n, func(j *job) error {
@@ -162,6 +166,7 @@ func (g *group) runCell(ctx context.Context, c *contender) error {
 			return err
 		}
 		l = l.after(warmUp)
+		l.pace = c.recipe.pace
 		return keep(g.sample(ctx, c.count, func() (time.Duration, []time.Duration, error) { return d.run(l, c.count) }))
 	})
 }

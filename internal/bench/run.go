@@ -107,6 +107,8 @@ var onServer = []siteGroup{
 	{"failures", failures, 0},
 	{"leases", leases, 0},
 	{"batches", batches, 0},
+	{"offered-few", offeredFew, 0},
+	{"offered-many", offeredMany, 0},
 	{"telemetry", tracing, 0},
 	{"database-sql", databaseSQL, 0},
 	{"outputs", outputs, 0},
