@@ -69,6 +69,8 @@ func (a *ages) admits(ctx context.Context, c *InboxConfig) error {
 	if c.MaxStale < 0 {
 		return nil
 	}
+	ctx, cancel := context.WithTimeout(ctx, c.ClaimTimeout) // which includes the wait for others that read
+	defer cancel()
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if now := time.Now(); !a.flood && now.Sub(a.since) > staleWithin {
@@ -78,7 +80,7 @@ func (a *ages) admits(ctx context.Context, c *InboxConfig) error {
 		a.stale++
 		return nil
 	}
-	if a.store != nil && a.read(ctx, c.ClaimTimeout, askAccepted) == nil && a.mark.StaleUntil.After(a.now) {
+	if a.store != nil && a.read(ctx, askAccepted) == nil && a.mark.StaleUntil.After(a.now) {
 		a.flood = false
 		return nil
 	}
@@ -98,22 +100,22 @@ func (a *ages) forgotten(ctx context.Context, taken time.Time, limit time.Durati
 	if a.store == nil || taken.IsZero() {
 		return through, nil
 	}
+	ctx, cancel := context.WithTimeout(ctx, limit) // which includes the wait for others that read
+	defer cancel()
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if err = a.read(ctx, limit, readAgain); err == nil && a.mark.PurgedThrough.After(taken) {
+	if err = a.read(ctx, readAgain); err == nil && a.mark.PurgedThrough.After(taken) {
 		through = a.mark.PurgedThrough
 	}
 	return through, err
 }
 
-// read reads the watermark, unless it was read recently.
-func (a *ages) read(ctx context.Context, limit, lately time.Duration) error {
+// read reads the watermark, unless it was read recently. The caller holds mu.
+func (a *ages) read(ctx context.Context, lately time.Duration) error {
 	begun := time.Now()
 	if begun.Sub(a.asked) < lately {
 		return nil
 	}
-	ctx, cancel := context.WithTimeout(ctx, limit)
-	defer cancel()
 	w, err := a.store.Watermarks(ctx)
 	if err != nil {
 		return err
