@@ -5,12 +5,12 @@ import (
 	"log/slog"
 	"time"
 
-	"github.com/millpond-go/millpond/internal/callback"
 	"github.com/millpond-go/millpond/internal/pause"
 	"github.com/millpond-go/millpond/stores"
 )
 
-// Hook is told what a relay does. Destinations are the names of Config.Publishers.
+// Hook is told what a relay does. Destinations are the names of Config.Publishers. It is called by
+// several goroutines at once: one for each destination, which waits for it, and one for Backlog.
 type Hook interface {
 	// Relayed is called when messages were handed to a destination: how many it accepted, refused
 	// (they are tried again), and refused for good.
@@ -71,7 +71,7 @@ func (r *Relay) alarm(ctx context.Context, counts []stores.OutputCount, last tim
 // tell calls the hook. Its panic is logged and does not stop the relay.
 func (r *Relay) tell(what func(Hook)) {
 	if r.config.Hook != nil {
-		_ = callback.Call("Config.Hook", func() error {
+		r.apart("Config.Hook", func() error {
 			what(r.config.Hook)
 			return nil
 		})

@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"errors"
 	"log/slog"
+	"runtime"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -85,6 +87,47 @@ func TestBacklogIsTold(t *testing.T) {
 		}
 		if waiting < 3 {
 			t.Errorf("the backlog is %+v", relay.Backlog())
+		}
+	})
+}
+
+// leaving is a hook, and its Away, that exit their goroutines.
+type leaving struct{}
+
+func (leaving) Relayed(string, int, int, int) { runtime.Goexit() }
+func (leaving) Backlog([]stores.OutputCount)  { runtime.Goexit() }
+func (leaving) Away(error) bool               { runtime.Goexit(); return true }
+
+// What the program's functions do does not stop the relay, and is logged.
+func TestFunctionsThatExitTheirGoroutineStopNothing(t *testing.T) {
+	t.Parallel()
+	everywhere(t, func(t *testing.T, r *rig) {
+		var log locked
+		b := &broker{}
+		refused := errors.New("once")
+		var once sync.Once
+		b.answer = func(*message.Message) (err error) {
+			once.Do(func() { err = refused })
+			return err
+		}
+		c := quick(one(each{b}))
+		c.Hook, c.Away = leaving{}, leaving{}.Away
+		c.Logger = slog.New(slog.NewTextHandler(&log, nil))
+		relay, stop := start(t, r.outbox, c)
+		for _, id := range []string{"first", "second"} {
+			r.say("", "", id)
+			relay.Poke()
+			testenv.Eventually(t, id+" is published", func() bool {
+				b.mu.Lock()
+				defer b.mu.Unlock()
+				return slices.ContainsFunc(b.taken, func(msg *message.Message) bool { return msg.UUID == id })
+			})
+		}
+		stop()
+		for _, name := range []string{"Config.Hook", "Config.Away"} {
+			if !strings.Contains(log.String(), "function="+name) {
+				t.Errorf("the log says nothing of %s:\n%s", name, log.String())
+			}
 		}
 	})
 }

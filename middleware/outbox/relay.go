@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/millpond-go/millpond/internal/callback"
+	"github.com/millpond-go/millpond/internal/loglimit"
 	"github.com/millpond-go/millpond/internal/pause"
 	"github.com/millpond-go/millpond/stores"
 )
@@ -39,7 +40,8 @@ type Relay struct {
 	ran     atomic.Bool
 	backlog atomic.Pointer[[]stores.OutputCount]
 	wake    chan struct{} // full when there is a reason to read
-	others  *Waker        // for relays in other processes; nil: they poll
+	limit   loglimit.Limit
+	others  *Waker // for relays in other processes; nil: they poll
 }
 
 // New returns a relay, or all errors of the configuration at once. It does no I/O.
@@ -80,8 +82,8 @@ const flushPause = 5 * time.Millisecond
 // its own buckets that their destinations accept. It is for the end of a program, after its
 // handlers have ended and before Run ends. It returns ctx's error if that ends before.
 func (r *Relay) Flush(ctx context.Context) error {
-	asked := time.Now()
 	r.poke(1) // read everything
+	asked := time.Now()
 	for !r.desk.idleSince(asked) {
 		if !pause.Sleep(ctx, flushPause) {
 			return ctx.Err()
@@ -300,11 +302,23 @@ func (r *Relay) settleWave(l *lane, wave []*item, errs []error) {
 
 // isAway asks the program's function; a panic means false.
 func (r *Relay) isAway(err error) (away bool) {
-	_ = callback.Call("Config.Away", func() error {
+	return r.apart("Config.Away", func() error {
 		away = r.config.Away(err)
 		return nil
-	})
-	return away
+	}) && away
+}
+
+// apart calls a function of the program, whose panic or runtime.Goexit must not end the relay's
+// goroutine. It reports false, and logs, if the function did not return.
+func (r *Relay) apart(name string, f func() error) bool {
+	err := callback.Apart(name, f)
+	if err != nil && r.limit.Pass(loglimit.Kind{Cause: name}, func(left int) {
+		r.config.Logger.Error("millpond: outbox: a function of the program failed repeatedly", slog.String("function", name),
+			slog.Int("not_logged", left), slog.Duration("within", loglimit.Within))
+	}) {
+		r.config.Logger.Error("millpond: outbox: a function of the program failed", slog.String("function", name), slog.Any("error", err))
+	}
+	return err == nil
 }
 
 func level(failed bool) slog.Level {
