@@ -99,7 +99,10 @@ func (f *feed) begin(ctx context.Context, r stores.Retry, reserved time.Time) fu
 	run := &retryRun{Retry: delivery.Retry{Row: r, Read: reserved, Reserve: f.reserve}, over: make(chan struct{})}
 	policy := &f.w.in.handlers.policy(f.handler).machine
 	if !f.w.in.core.CountDecoding(ctx, &run.Retry, policy) {
-		return func(free func()) { free() } // the message is due again when its reservation ends
+		return func(free func()) { // the message is due again when its reservation ends
+			free()
+			f.w.skipped(f.consumer, SkipNotNow, 1)
+		}
 	}
 	var (
 		msg   *message.Message

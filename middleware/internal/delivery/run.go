@@ -156,6 +156,9 @@ func (d *Delivery) resolve(unknown error) next {
 		// This attempt, another delivery since, or another message under the same id may have
 		// completed it: the claim decides.
 		return d.again()
+	}
+	d.end.Unsure = d.end.Unsure && !can // it did not happen
+	switch {
 	case d.leased() != nil && d.runAgain(): // without the handler
 		return next{state: holding, cause: unknown, why: unknown, back: finishing}
 	case d.leased() != nil:
