@@ -78,7 +78,7 @@ type DeliveryEnd struct {
 
 	Held time.Duration // how long the delivery was held
 	Took time.Duration
-	Err  error // what the router gets, or why the message is in quarantine
+	Err  error // why it ended so; the router gets it if Result is given_back, not_now or panicked
 }
 
 // DeliveryEndHook is called when a delivery ends in the inbox.
@@ -127,7 +127,8 @@ type HoldHook interface {
 }
 
 // IntakeHook is called when the intake of all consumers pauses because the store does not answer,
-// and when it resumes. It gets no context, because it concerns no single delivery.
+// and when it resumes, by a goroutine of any delivery. It gets no context, because it concerns no
+// single delivery.
 type IntakeHook interface {
 	IntakePaused(reason error)
 	IntakeResumed(after time.Duration)
@@ -153,13 +154,13 @@ type BatchEnd struct {
 	Took     time.Duration
 }
 
-// BatchHook is called when the shared transaction of several messages has ended. It gets no
-// context, because it concerns no single delivery.
+// BatchHook is called when the shared transaction of several messages has ended, by a goroutine of
+// any of them or by a timer. It gets no context, because it concerns no single delivery.
 type BatchHook interface {
 	BatchEnded(b BatchEnd)
 }
 
-// RetrySkipHook is called when a RetryWorker skips due messages.
+// RetrySkipHook is called when a RetryWorker skips due messages, by a goroutine of its own.
 type RetrySkipHook interface {
 	RetrySkipped(c stores.Consumer, reason SkipReason, n int)
 }

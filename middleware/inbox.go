@@ -83,9 +83,9 @@ func NewInbox(store Store, c InboxConfig) (*Inbox, error) {
 			MinPause: c.Hold.MinPause, MaxPause: c.Hold.MaxPause,
 		},
 	}
-	in.crowds.gate, in.crowds.fear = in.core.Gate, c.SuspectFor
-	in.crowds.at, _ = store.(stores.Attendance)
-	in.crowds.aged, _ = store.(stores.Purger)
+	in.crowds.gate, in.crowds.suspectFor = in.core.Gate, c.SuspectFor
+	in.crowds.attendances, _ = store.(stores.Attendance)
+	in.crowds.purger, _ = store.(stores.Purger)
 	return in, nil
 }
 
@@ -135,7 +135,7 @@ func (in *Inbox) Register(ctx context.Context, handler, topic string) error {
 // deliveries are in flight. The inbox can still be used afterwards.
 func (in *Inbox) Close(ctx context.Context) error {
 	var errs []error
-	in.crowds.by.Range(func(_, found any) bool {
+	in.crowds.byConsumer.Range(func(_, found any) bool {
 		one, _ := found.(*crowd)
 		errs = append(errs, one.attendance.end(ctx))
 		return true

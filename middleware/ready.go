@@ -42,8 +42,8 @@ func (in *Inbox) Ready(ctx context.Context) error {
 	return in.Paused()
 }
 
-// serverChanged flushes the caches and registers the consumers again, after the server was
-// replaced, restarted or restored.
+// serverChanged registers the consumers again, after the server was replaced, restarted or
+// restored. The cache of completed keys has been flushed by the answer that showed it.
 func (in *Inbox) serverChanged(ctx context.Context) error {
 	err := in.consumers.again(ctx)
 	kind := loglimit.Kind{Result: "server changed"}

@@ -22,7 +22,6 @@ type feed struct {
 	w        *RetryWorker
 	handler  string
 	consumer stores.Consumer
-	reserve  time.Duration
 	loop     *loop.Loop[stores.Retry]
 	out      chan *message.Message
 }
@@ -38,8 +37,7 @@ const batchBytes = 16 << 20
 func newFeed(w *RetryWorker, handler string, consumer stores.Consumer) *feed {
 	f := &feed{
 		w: w, handler: handler, consumer: consumer,
-		reserve: reservation,
-		out:     make(chan *message.Message),
+		out: make(chan *message.Message),
 	}
 	f.loop = loop.New(w.config.Concurrency, w.config.PollInterval, loop.Work[stores.Retry]{
 		Ask:   f.due,
@@ -80,7 +78,7 @@ func (f *feed) due(ctx context.Context, limit int) ([]stores.Retry, error) {
 			return nil, err
 		}
 	}
-	batch, err := f.w.store.Due(ctx, stores.DueQuery{Consumer: f.consumer, Limit: limit, MaxBytes: batchBytes, Reserve: f.reserve})
+	batch, err := f.w.store.Due(ctx, stores.DueQuery{Consumer: f.consumer, Limit: limit, MaxBytes: batchBytes, Reserve: reservation})
 	if errors.Is(err, stores.ErrNotRegistered) || errors.Is(err, stores.ErrNotMigrated) {
 		f.w.in.consumers.forget()
 	}
@@ -90,13 +88,13 @@ func (f *feed) due(ctx context.Context, limit int) ([]stores.Retry, error) {
 
 // begin hands a message to the router.
 func (f *feed) begin(ctx context.Context, r stores.Retry, reserved time.Time) func(free func()) {
-	if time.Since(reserved) > f.reserve/2 {
+	if time.Since(reserved) > reservation/2 {
 		return func(free func()) {
 			free()
 			f.giveBack(ctx, []stores.Retry{r}, SkipLate)
 		}
 	}
-	run := &retryRun{Retry: delivery.Retry{Row: r, Read: reserved, Reserve: f.reserve}, over: make(chan struct{})}
+	run := &retryRun{Retry: delivery.Retry{Row: r, Read: reserved, Reserve: reservation}, over: make(chan struct{})}
 	policy := &f.w.in.handlers.policy(f.handler).machine
 	if !f.w.in.core.CountDecoding(ctx, &run.Retry, policy) {
 		return func(free func()) { // the message is due again when its reservation ends

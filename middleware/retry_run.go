@@ -53,7 +53,7 @@ func (r *retryRun) wait() DeliveryEnd {
 	return r.end
 }
 
-// workers has the retry workers of this process.
+// workers has the retry workers of an inbox.
 type workers struct {
 	log  *slog.Logger
 	runs sync.Map // *message.Message → *retryRun, of handed-out messages

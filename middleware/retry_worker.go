@@ -185,9 +185,9 @@ func (w *RetryWorker) watchBacklog(ctx context.Context) {
 	for {
 		backlog, err := w.store.Backlog(ctx, bound)
 		for _, b := range backlog {
-			foreign := b.Consumer.Service != w.in.config.Service ||
+			served := b.Consumer.Service != w.in.config.Service ||
 				slices.ContainsFunc(w.feeds, func(f *feed) bool { return f.consumer == b.Consumer })
-			if err != nil || foreign {
+			if err != nil || served {
 				continue
 			}
 			w.skipped(b.Consumer, SkipNoHandler, b.Due)

@@ -45,19 +45,19 @@ type crowd struct {
 
 // crowds has the crowds of an inbox.
 type crowds struct {
-	gate *gate.Gate
-	at   stores.Attendance // nil: the store has no attendance
-	fear time.Duration
-	aged stores.Purger // nil: the store is no Purger
-	by   sync.Map      // stores.Consumer → *crowd
+	gate        *gate.Gate
+	attendances stores.Attendance // nil: the store has no attendance
+	suspectFor  time.Duration
+	purger      stores.Purger // nil: the store is no Purger
+	byConsumer  sync.Map      // stores.Consumer → *crowd
 }
 
 func (c *crowds) of(consumer stores.Consumer) *crowd {
-	found, ok := c.by.Load(consumer)
+	found, ok := c.byConsumer.Load(consumer)
 	if !ok {
-		found, _ = c.by.LoadOrStore(consumer, &crowd{
-			lane: c.gate.Lane(), attendance: attendance{store: c.at, consumer: consumer, fear: c.fear},
-			ages: ages{store: c.aged, consumer: consumer},
+		found, _ = c.byConsumer.LoadOrStore(consumer, &crowd{
+			lane: c.gate.Lane(), attendance: attendance{store: c.attendances, consumer: consumer, fear: c.suspectFor},
+			ages: ages{store: c.purger, consumer: consumer},
 		})
 	}
 	one, _ := found.(*crowd)

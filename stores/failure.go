@@ -127,8 +127,9 @@ type Failure struct {
 	Content     *Content // nil: the row's content stays
 }
 
-// Failures records failed attempts. Every call is one guarded change, on another connection than
-// any attempt, and durable when it returns nil. Slices and maps stay the caller's.
+// Failures records failed attempts. Every call but Look is one guarded change, on another
+// connection than any attempt, and durable when it returns nil. Slices and maps stay the caller's.
+// It is safe for concurrent use.
 type Failures interface {
 	// Look reads the row of a key without claiming it. The outcome is Claimable, Duplicate,
 	// Conflict, Parked, Final or Deferred. It takes one round trip, writes nothing and does not

@@ -89,7 +89,8 @@ type PublisherConfig struct {
 // leased. An order key belongs to one part.
 const OutboxBuckets = 64
 
-// Outbox is what a relay needs from a store. It is safe for concurrent use.
+// Outbox is what a relay needs from a store. It is safe for concurrent use. Errors wrap
+// ErrUnavailable, ErrNotMigrated, ErrSchemaNewer or ErrClosed.
 type Outbox interface {
 	Leases
 
@@ -191,7 +192,8 @@ type OutboxWake struct {
 }
 
 // Leases give exclusive rights to numbered units of a name, for a time by the database's clock.
-// They serve every task that needs one owner per store.
+// They serve every task that needs one owner per store. They are safe for concurrent use. Errors
+// wrap ErrUnavailable, ErrNotMigrated, ErrSchemaNewer or ErrClosed.
 type Leases interface {
 	// Lease renews the owner's leases, and takes free ones. Leases of others are never taken
 	// before they have expired.

@@ -15,7 +15,7 @@ import (
 type Reason string
 
 const (
-	ReasonConflict    Reason = "conflict"       // its key is completed with another fingerprint
+	ReasonConflict    Reason = "conflict"       // its key has a row with another fingerprint
 	ReasonNoKey       Reason = "no_key"         // no message id could be found
 	ReasonKeyTooLong  Reason = "key_too_long"   // the id is longer than allowed
 	ReasonUndecodable Reason = "undecodable"    // the broker adapter could not read it
@@ -34,7 +34,7 @@ type Quarantined struct {
 	Detail   string // for people; cut to MaxDetailBytes
 
 	Fingerprint Fingerprint // of this message
-	Existing    Fingerprint // of the completed row, for ReasonConflict
+	Existing    Fingerprint // of the row, for ReasonConflict
 
 	Topic       string
 	Coordinates string // where the broker keeps it, if known

@@ -51,9 +51,6 @@ func (t tap) OnBrokerConnect(_ kgo.BrokerMetadata, _ time.Duration, conn net.Con
 	t.wires.conns[t.subscriber] = append(t.wires.conns[t.subscriber], conn)
 }
 
-// Membership is what a client hears of its group.
-type Membership = membership
-
 // NewMembership returns one that has heard nothing yet.
 var NewMembership = newMembership
 

@@ -11,7 +11,6 @@ import (
 	"github.com/aws/aws-sdk-go-v2/credentials"
 
 	"github.com/millpond-go/millpond/internal/testenv/dynamodblocal"
-	"github.com/millpond-go/millpond/internal/testenv/host"
 	"github.com/millpond-go/millpond/internal/testenv/shared"
 )
 
@@ -44,35 +43,6 @@ func DynamoDB(tb testing.TB) *DynamoDBServer {
 		tb.Fatalf("testenv: %v", err)
 	}
 	return &DynamoDBServer{endpoint}
-}
-
-// PrivateDynamoDBServer is a server of one test, which may do to it what it wants.
-type PrivateDynamoDBServer struct {
-	*DynamoDBServer
-	*dynamodblocal.Server
-}
-
-// URL returns the URL of a store on this server.
-func (s *PrivateDynamoDBServer) URL() string { return s.DynamoDBServer.URL() }
-
-// PrivateDynamoDB starts a DynamoDB Local of its own for this test, and removes it when the
-// test ends. If the test has failed, the end of the server's log is shown.
-func PrivateDynamoDB(tb testing.TB) *PrivateDynamoDBServer {
-	tb.Helper()
-	dummyCredentials()
-	server, err := dynamodblocal.Start(tb.Context())
-	if err != nil {
-		tb.Fatalf("testenv: %v", err)
-	}
-	tb.Cleanup(func() {
-		if tb.Failed() {
-			tb.Logf("testenv: the server's log ends with:%s", host.Tail(server.LogFile(), 0))
-		}
-		if err := server.Close(); err != nil {
-			tb.Errorf("testenv: %v", err)
-		}
-	})
-	return &PrivateDynamoDBServer{&DynamoDBServer{server.URL()}, server}
 }
 
 // Endpoint returns the address of the server, such as http://127.0.0.1:8000.

@@ -32,6 +32,8 @@ const (
 // Publishing happens at least once: if a relay dies before it has recorded a publication, the
 // message is published again, with the same UUID. Messages with the same order key are published
 // in the order of their commits, each after the destination has accepted the one before.
+//
+// Its methods are safe for concurrent use, and Poke may be called at any time.
 type Relay struct {
 	store   stores.Outbox
 	config  Config

@@ -21,7 +21,7 @@ const (
 // Waker wakes relays in other processes after commits, for a program that runs no relay: give it
 // to middleware.Outputs.Relay, and call Poke after a producer's commit. A relay with
 // Config.WakeInterval needs no Waker. Commits do not wait for it: the database is told once per
-// interval, in a transaction of its own.
+// interval, in a transaction of its own. It is safe for concurrent use.
 type Waker struct {
 	store    stores.OutboxWaker
 	self     int64

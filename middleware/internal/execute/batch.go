@@ -41,11 +41,11 @@ type inBatch struct {
 
 // Claim implements Execution.
 func (x *inBatch) Claim(c stores.Claim) (stores.Verdict, error) {
-	if x.asked || c.Take != 0 || c.OrderKey != nil {
-		x.asked = true
+	again := x.asked
+	x.asked = true
+	if again || c.Take != 0 || c.OrderKey != nil {
 		return x.inTransaction.Claim(c)
 	}
-	x.asked = true
 	var alone bool
 	var v stores.Verdict
 	var err error

@@ -19,17 +19,17 @@ const (
 	longestPause = 30 * time.Second
 )
 
-// Work is what a loop does. Its functions are called by one goroutine.
+// Work is what a loop does. Ask, Begin, GiveBack and Failing are called by the goroutine of Run;
+// Renew and what Begin returns have goroutines of their own.
 type Work[T any] struct {
 	// Ask reserves at most limit due items. Its context does not end with the loop, because
 	// reserved items must be given back.
 	Ask func(ctx context.Context, limit int) ([]T, error)
-	// Begin begins an item in a free place. It returns the rest of the work, which runs on a
-	// goroutine of its own and calls free once, when the place is free again. It returns nil if
-	// ctx ended before it could begin.
+	// Begin begins an item in a free place. It returns the rest of the work, which calls free once,
+	// when the place is free again. It returns nil if ctx ended before it could begin.
 	Begin func(ctx context.Context, item T, reserved time.Time) (rest func(free func()))
 	// Renew renews the reservations of items that have not begun or whose rest has not ended. It
-	// is called from a goroutine of its own every Renewal.
+	// is called every Renewal.
 	Renew   func(ctx context.Context, items []T) error
 	Renewal time.Duration
 	// GiveBack gives back items that did not begin, when the loop stops. ctx has ended.
