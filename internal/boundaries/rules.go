@@ -78,9 +78,14 @@ var rules = []Rule{
 		Allow:    slices.Concat(storeContract, []string{"./internal/pause", "./middleware/internal/text"}),
 	},
 	{
-		Name:     "what an attempt and what is kept of a message need",
-		Packages: []string{"./middleware/internal/execute", "./middleware/internal/keep"},
+		Name:     "how an attempt is executed",
+		Packages: []string{"./middleware/internal/execute"},
 		Allow:    slices.Concat(storeContract, []string{"./internal/callback", "./internal/leased", "./internal/pause", "./middleware/internal/batch", "./middleware/internal/text"}),
+	},
+	{
+		Name:     "what is kept of a message",
+		Packages: []string{"./middleware/internal/keep"},
+		Allow:    slices.Concat(storeContract, []string{"./internal/callback", "./middleware/internal/text"}),
 	},
 	{
 		Name:     "messages that share a transaction",
