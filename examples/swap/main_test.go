@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -99,6 +100,27 @@ lost                   0  neither applied nor kept
 doubled                0  reservations beyond the first of an order
 wrong                  0  reservations and stocks that no order explains
 `
+
+// What documents call a BROKER is a file that TestEveryBrokerShowsTheSame runs.
+func TestDocumentsNameTheFiles(t *testing.T) {
+	for _, page := range []string{"README.md", "../../docs/brokers.md"} {
+		text, err := os.ReadFile(page)
+		if err != nil {
+			t.Fatal(err)
+		}
+		named := regexp.MustCompile(`make swap BROKER=([a-z-]+)(?: +# or ([a-z]+-watermill))?`).FindAllStringSubmatch(string(text), -1)
+		if len(named) == 0 {
+			t.Errorf("%s shows no command", page)
+		}
+		for _, m := range named {
+			for _, broker := range m[1:] {
+				if name := broker + ".yaml"; broker != "" && name != withoutSQL && !slices.Contains(files, name) {
+					t.Errorf("%s: there is no %s", page, name)
+				}
+			}
+		}
+	}
+}
 
 // The same binary, with no other difference than the file, shows the same on every broker, by
 // turns.

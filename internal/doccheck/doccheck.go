@@ -1,5 +1,6 @@
 // Package doccheck keeps the documents honest: what they name exists, their links
-// lead somewhere, and their Go code is code that is compiled and tested.
+// lead somewhere, their Go code is code that is compiled and tested, and their commands say which
+// test runs them.
 package doccheck
 
 import (
@@ -43,6 +44,7 @@ func Check(tree fs.FS) ([]Problem, error) {
 		problems = append(problems, checkLinks(tree, docs, doc)...)
 		problems = append(problems, checkNames(code, doc)...)
 		problems = append(problems, checkSnippets(code, doc)...)
+		problems = append(problems, checkCommands(code, texts, doc)...)
 	}
 	slices.SortFunc(problems, func(a, b Problem) int {
 		return cmp.Or(strings.Compare(a.File, b.File), cmp.Compare(a.Line, b.Line), strings.Compare(a.Text, b.Text))

@@ -49,7 +49,7 @@ func TestCheck(t *testing.T) {
 	}{
 		{"a test that exists", docs("`TestInbox` and `ExampleOpen` show it."), ""},
 		{"a test that does not exist", docs("So says `TestOutbox`."), "docs/a.md:1: there is no function TestOutbox"},
-		{"a benchmark that does not exist, in code", docs("```sh\ngo test -bench BenchmarkClaim\n```"), "docs/a.md:2: there is no function BenchmarkClaim"},
+		{"a benchmark that does not exist, in code", docs("```text\ngo test -bench BenchmarkClaim\n```"), "docs/a.md:2: there is no function BenchmarkClaim"},
 		{"a test of another module", docs("Watermill's `tests.TestPubSub` passes."), ""},
 		{"a test of our own package that does not exist", docs("See `stores.TestOutbox`."), "docs/a.md:1: there is no function TestOutbox"},
 		{"a subtest that exists", docs("See `TestInbox/seen_twice`."), ""},
@@ -74,7 +74,18 @@ func TestCheck(t *testing.T) {
 		{"Go code of a test", docs("<!-- example: stores/example_test.go TestInbox -->\n```go\n```"), "docs/a.md:2: stores/example_test.go has no example TestInbox"},
 		{"a program of an example", map[string]string{"docs/a.md": "<!-- example: examples/a/main.go main -->\n```go\nfunc main() { run() }\n```", "examples/a/main.go": "package main\n\nfunc main() { run() }\n"}, ""},
 		{"a program that is another one", map[string]string{"docs/a.md": "<!-- example: examples/a/main.go main -->\n```go\nfunc main() { walk() }\n```", "examples/a/main.go": "package main\n\nfunc main() { run() }\n"}, `docs/a.md:3: "func main() { walk() }" is not in examples/a/main.go`},
-		{"code in other languages", docs("```sh\nmake run\n```"), ""},
+		{"code in other languages", docs("```sql\nSELECT 1\n```"), ""},
+
+		{"commands that nobody runs", docs("```sh\nmake run\n```"), "docs/a.md:1: say on the line above these commands who runs them"},
+		{"commands that are not run, for a reason", docs("<!-- not run: needs Docker -->\n```console\nmake run\n```"), ""},
+		{"commands that are not run, for no reason", docs("<!-- not run: -->\n```sh\nmake run\n```"), "docs/a.md:2: say on the line above"},
+		{"commands that CI runs", commandTree("docs/a.md", "run: .ci/run", "make run"), ""},
+		{"commands that CI does not run", commandTree("docs/a.md", "run: .ci/run", "make swap"), "docs/a.md:2: .ci/run does not make swap"},
+		{"commands that a test beside them runs", commandTree("stores/README.md", "run: stores/example_test.go TestInbox", "make run"), ""},
+		{"commands that a test runs which reads them", commandTree("docs/a.md", "run: tool/a_test.go TestPage", "make run"), ""},
+		{"commands that a test runs in part", commandTree("docs/a.md", "run: tool/a_test.go TestPage; not run: psql, a client of yours", "make run"), ""},
+		{"commands that a test would have to read", commandTree("docs/b.md", "run: tool/a_test.go TestPage", "make run"), "docs/b.md:2: no test beside tool/a_test.go reads this document"},
+		{"commands that a test runs which nobody has written", commandTree("docs/a.md", "run: tool/a_test.go TestInbox", "make run"), `docs/a.md:2: tool/a_test.go has no test "TestInbox"`},
 
 		{"work left open in a document", docs(todo + ": more"), "docs/a.md:1: something is left open"},
 		{"work left open in code", map[string]string{"a/a.go": "package a\n\n// FIX" + "ME\n"}, "a/a.go:3: something is left open"},
@@ -139,6 +150,15 @@ func errorTree(page string) map[string]string {
 	return map[string]string{
 		"docs/errors.md": page,
 		"stores/a.go":    "package stores\n\nimport \"errors\"\n\nvar ErrGone = errors.New(\"stores: gone\")\n",
+	}
+}
+
+// commandTree is a document with a command, what CI runs, and a test that reads docs/a.md.
+func commandTree(document, mark, command string) map[string]string {
+	return map[string]string{
+		document:         "<!-- " + mark + " -->\n```sh\n" + command + "\n```\n",
+		".ci/run":        "run \"quickstart\" make --no-print-directory run\n",
+		"tool/a_test.go": "package tool\n\nconst page = \"../docs/a.md\"\n\nfunc TestPage() {}\n",
 	}
 }
 
