@@ -17,14 +17,14 @@ type blankModule struct {
 }
 
 // published is this tree as the latest version of millpond, which is compiled once.
-type published struct{ proxies string }
+type published struct{ proxies, others string }
 
 func publish(t *testing.T) published {
 	t.Helper()
 	settings := goEnv(t, "GOPROXY", "GOMODCACHE")
 	proxy, version := newProxy(t)
 	t.Cleanup(func() { forget(t, settings["GOMODCACHE"], version) })
-	return published{"file://" + filepath.ToSlash(proxy) + "," + withoutDirect(settings["GOPROXY"])}
+	return published{"file://" + filepath.ToSlash(proxy) + "," + withoutDirect(settings["GOPROXY"]), settings["GOPROXY"]}
 }
 
 // newBlankModule makes one that gets the tree, and all else from the machine's own module proxy,

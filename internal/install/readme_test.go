@@ -29,16 +29,20 @@ func getFromClone(t *testing.T, tree published) {
 		t.Fatal("README does not say how a module gets millpond from a clone")
 	}
 	m := tree.newBlankModule(t)
+	m.env = append(m.env, "GOPROXY="+tree.others) // nobody has this tree but the clone
 	clone, err := filepath.Abs(root)
 	if err != nil {
 		t.Fatal(err)
 	}
 	m.run(t, replace[1]+clone)
+	m.write(t, "main.go", program(t, readme))
 	for _, command := range goCommands(readme) {
-		if strings.HasPrefix(command, "go get ") {
+		if strings.HasPrefix(command, "go mod ") {
 			m.run(t, command)
 		}
 	}
+	m.run(t, "go vet ./...")
+	m.run(t, "go tool millpond version")
 	if out := m.run(t, "go list -m "+modulePath); !strings.HasSuffix(out, " => "+clone+"\n") {
 		t.Errorf("README's commands got %s", out)
 	}
@@ -63,15 +67,14 @@ func followREADME(t *testing.T, tree published) {
 		commands = commands[1:]
 	}
 
-	next("go get " + modulePath + "/")
 	m.write(t, "main.go", program(t, readme))
+	next("go mod edit -tool ")
 	next("go mod tidy")
 	m.env = append(m.env, "MILLPOND_STORE_URL="+testenv.Postgres(t).NewDatabase(t))
 	if out := m.run(t, "go run ."); !strings.HasSuffix(out, "pieces: 9\n") {
 		t.Errorf("README's program, with three deliveries of one message:\n%s", out)
 	}
 
-	next("go get -tool ")
 	next("go tool millpond migrate up")
 	if len(commands) > 0 {
 		t.Errorf("nobody has tried %q of README", commands)
@@ -79,7 +82,6 @@ func followREADME(t *testing.T, tree published) {
 	for _, command := range goCommands(read(t, "docs/operations.md")) {
 		m.run(t, command)
 	}
-	m.run(t, "go mod tidy")
 	if out := m.run(t, "go tool millpond migrate status"); !strings.Contains(out, "applied") {
 		t.Errorf("README's tool has not migrated:\n%s", out)
 	}
@@ -112,6 +114,31 @@ func takeFiveMinutes(t *testing.T, tree published) {
 	if !slices.Equal(outputs, want) {
 		t.Errorf("%s shows %q, a run prints %q", page, want, outputs)
 	}
+	breakIt(t, m, tutorial, pasted[1])
+}
+
+// breakIt does the tutorial's last step: the handler fails, and then it does not.
+func breakIt(t *testing.T, m *blankModule, tutorial, pasted string) {
+	t.Helper()
+	failure := regexp.MustCompile("put `(return errors[^`]+)` in the first line of `deduct`").FindStringSubmatch(tutorial)
+	look := regexp.MustCompile("`(go tool millpond cause ls[^`]+)`").FindStringSubmatch(tutorial)
+	if failure == nil || look == nil {
+		t.Fatal("the tutorial does not say how to break it, or how to see that")
+	}
+	repaired := strings.Replace(pasted, `"order-1"`, `"order-2"`, 1)
+	broken := strings.Replace(repaired, "\t\"database/sql\"\n", "\t\"database/sql\"\n\t\"errors\"\n", 1)
+	broken = strings.Replace(broken, "\tfmt.Println(\"handler runs", "\t"+failure[1]+"\n\tfmt.Println(\"handler runs", 1)
+	m.write(t, "main.go", broken)
+	if out := m.run(t, "go run ."); !strings.Contains(out, "delivery parked") || !strings.Contains(out, "cups left: 9\n") {
+		t.Errorf("the broken program prints %q", out)
+	}
+	if out := m.run(t, look[1]); !strings.Contains(out, "the shelf is locked") {
+		t.Errorf("%s shows %q", look[1], out)
+	}
+	m.write(t, "main.go", repaired)
+	testenv.Eventually(t, "the order is deducted by its next attempt", func() bool {
+		return m.run(t, "go run .") == "cups left: 8\n"
+	})
 }
 
 // TestDocumentsInstallAsREADMEDoes: no document gets or runs the module by a command that
@@ -119,7 +146,7 @@ func takeFiveMinutes(t *testing.T, tree published) {
 func TestDocumentsInstallAsREADMEDoes(t *testing.T) {
 	t.Parallel()
 	tried := slices.Concat(goCommands(read(t, "README.md")), goCommands(read(t, "docs/operations.md")), goCommands(read(t, "docs/tutorials/five-minutes.md")))
-	names := regexp.MustCompile("go (get|run|install|build)[^`\n#]*" + regexp.QuoteMeta(modulePath) + "[^`\n#]*")
+	names := regexp.MustCompile("go (get|run|install|build|mod edit -tool)[^`\n#]*" + regexp.QuoteMeta(modulePath) + "[^`\n#]*")
 	for _, name := range documents(t) {
 		for _, command := range names.FindAllString(read(t, name), -1) {
 			if command = strings.TrimSpace(command); !slices.Contains(tried, command) {
