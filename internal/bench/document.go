@@ -16,6 +16,7 @@ const (
 	ratiosHeading  = "## Ratios"
 	runsHeading    = "## Runs"
 	appendixPrefix = "### "
+	runsFold       = `<details markdown="1">` + "\n<summary>Machines and load of each run</summary>"
 )
 
 // writeDocument puts what was measured into the document, and leaves the rest of it.
@@ -34,15 +35,32 @@ func (r *report) document(old string) string {
 	p := readPage(old)
 	r.writeGlance(p.part(glanceHeading))
 	p.part(ratiosHeading).merge(r.ratioTable())
-	runs := p.part(runsHeading)
-	runs.text = fmt.Sprintf("%s\n- **%s**: %s. %s\n", strings.TrimRight(runs.text, "\n"), r.name(), r.Machine, r.method())
+	p.part(runsHeading) // before the tables
 	for _, g := range r.Groups {
 		r.writeTable(p, g.Title, g.About, g.table())
 	}
 	if len(r.Middleware) > 0 {
 		r.writeTable(p, middlewareTitle, middlewareAbout, r.middlewareTable())
 	}
+	r.writeRuns(p)
 	return p.String()
+}
+
+// writeRuns adds the run to those that are folded away, and drops those that no table is of any more.
+func (r *report) writeRuns(p *page) {
+	runs := p.part(runsHeading)
+	before, list, folded := strings.Cut(runs.text, runsFold)
+	if !folded {
+		before, list = "", runs.text
+	}
+	kept := before + runsFold + "\n\n"
+	for line := range strings.Lines(list) {
+		name, _, ok := strings.Cut(strings.TrimPrefix(line, "- **"), "**: ")
+		if ok && strings.Contains(p.String(), "(Run of "+name+".)") {
+			kept += line
+		}
+	}
+	p.part(runsHeading).text = fmt.Sprintf("%s- **%s**: %s. %s\n\n</details>\n", kept, r.name(), r.Machine, r.method())
 }
 
 // writeTable replaces the table of a group.

@@ -42,7 +42,8 @@ func TestDocumentKeepsWhatWasNotMeasured(t *testing.T) {
 		"\n0.78  " + strings.Repeat("█", 19) + strings.Repeat(" ", 7) + "millpond\n",
 		"```\n\n## What one buys\n\nMuch.\n",
 		"## Ratios\n\n| comparison          |       throughput | CPU |\n",
-		"## Runs\n\n- **0001-01-01 00:00**: ",
+		"## Runs\n\n<details markdown=\"1\">\n<summary>Machines and load of each run</summary>\n\n- **0001-01-01 00:00**: ",
+		"\n\n</details>\n\n### First sight",
 		"### First sight\n\nAbout it. (Run of 0001-01-01 00:00.)\n\n| recipe ",
 	} {
 		if !strings.Contains(page, want) {
@@ -51,5 +52,9 @@ func TestDocumentKeepsWhatWasNotMeasured(t *testing.T) {
 	}
 	if again := (&report{Began: r.Began, Groups: r.Groups, Goals: r.Goals}).document(page); strings.Count(again, "### First sight") != 1 || strings.Count(again, "| millpond / no inbox |") != 1 || strings.Contains(page, "old") {
 		t.Errorf("a second run does not replace what the first has written:\n%s", again)
+	}
+	later := (&report{Began: r.Began.AddDate(1, 0, 0), Groups: r.Groups}).document(page)
+	if strings.Count(later, "- **0002-01-01 00:00**: ") != 1 || strings.Contains(later, "- **0001-01-01 00:00**: ") {
+		t.Errorf("the page does not list the run whose table it has, and that alone:\n%s", later)
 	}
 }
