@@ -115,7 +115,7 @@ func (in *Inbox) batchEnded(handler string, e batch.End) {
 		in.config.Logger.Warn("millpond: more batches were lost than are logged",
 			slog.String("consumer", consumer.String()), slog.Int("not_logged", left), slog.Duration("within", loglimit.Within))
 	}) {
-		in.config.Logger.Warn("millpond: a batch was not committed, or nobody knows: its messages run again, each alone",
+		in.config.Logger.Warn("millpond: a batch was not committed, or its outcome is unknown: its messages run again, each alone",
 			slog.String("consumer", consumer.String()), slog.Int("messages", e.Size), slog.String("error", text.Printable(e.Lost)))
 	}
 	end := BatchEnd{

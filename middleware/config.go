@@ -33,7 +33,7 @@ type InboxConfig struct {
 	Renamed map[string]string
 
 	// Keys finds the message id. Scopes, in addition to those of Keys, say where it is unique.
-	Keys   keys.Chain  `config:"keys" default:"[uuid]" about:"Where a message's id comes from: uuid (Watermill's), metadata:<field>, payload:<field>.<field> (of JSON), native (the broker's), broker_key, coordinates. If there are several, the first that the message has counts; see docs/guarantees.md before you use more than one."`
+	Keys   keys.Chain  `config:"keys" default:"[uuid]" about:"Where a message's id comes from: uuid (Watermill's), metadata:<field>, payload:<field>.<field> (of JSON), native (the broker's), broker_key, coordinates. If several are listed, the first one that a message has is used; see docs/guarantees.md before you use more than one."`
 	Scopes keys.Scopes `config:"scopes" example:"[topic]" about:"Where ids are unique: topic, event_type:<metadata field>, tenant:<metadata field>. Default: everywhere."`
 
 	// HandlerTimeout is the deadline of the handler's context, which a shutdown does not

@@ -177,7 +177,7 @@ func (r *run) flush(l *lives) {
 		return
 	}
 	if err := relay.Flush(l.relaying); err != nil {
-		r.log.Warn("millpond: the relay has not published everything before the service's end; what is left is for other relays")
+		r.log.Warn("millpond: the relay has not published everything before the service stopped; other relays publish the rest")
 	}
 }
 

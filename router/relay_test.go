@@ -177,7 +177,7 @@ func TestRelayEndsWithinTheDrainTimeout(t *testing.T) {
 	took := time.Since(before)
 	require.Greater(t, took, c.DrainTimeout/2)
 	require.Less(t, took, c.DrainTimeout+15*time.Second)
-	require.Contains(t, r.log.String(), "the relay has not published everything before the service's end")
+	require.Contains(t, r.log.String(), "the relay has not published everything before the service stopped")
 }
 
 // With relay.external the relay deletes what handlers have committed, whatever its

@@ -119,7 +119,7 @@ func (r *run) adviseOfRetention() {
 		return
 	}
 	if can := r.broker.Capabilities(); !can.ReplayHorizon.Known && r.config.Broker.ReplayHorizon == 0 {
-		r.log.Warn("millpond: nothing tells how far back the broker may deliver messages again, and when it took them; what was purged runs again if it comes",
+		r.log.Warn("millpond: it is unknown how far back the broker may redeliver messages, and when it took them: a purged message that is redelivered runs again",
 			slog.Duration("retention.window", c.Window), slog.String("so that it can be checked", "set broker.replay_horizon to what the topics keep"))
 	}
 }

@@ -188,7 +188,7 @@ func (r *run) prepareStore(ctx context.Context) error {
 			return fmt.Errorf("router: store.migrate: %w", withoutSecrets(err, r.config.Store.URL))
 		}
 		for _, m := range applied {
-			r.log.Info("millpond: a step of the store's tables was applied", slog.Int("version", m.Version), slog.String("name", m.Name))
+			r.log.Info("millpond: a migration was applied to the store's tables", slog.Int("version", m.Version), slog.String("name", m.Name))
 		}
 	}
 	if err := r.store.Validate(ctx); err != nil {
