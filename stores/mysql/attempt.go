@@ -180,7 +180,7 @@ func (a *attempt) complete(ctx context.Context, exec func(context.Context, strin
 		_, err := exec(ctx, string(text))
 		return err
 	}
-	riding, err := a.emit(ctx, exec)
+	riding, err := a.ss.emit(ctx, a.staged, exec)
 	if err != nil {
 		return err
 	}
@@ -219,8 +219,7 @@ func (a *attempt) failed(ctx context.Context, err error) error {
 	case n == disconnectedIdle:
 		a.ss.drop()
 		return pkg.NotCommitted(fmt.Errorf("%w: %w", stores.ErrTxExpired, err))
-	case isUndecided(err), n == withoutNumber, n == errorDuringCommit, n == serverShutdown, n == queryInterrupted, n == connectionKilled, n == statementTimeout:
-		// Some of these come once the server is done with COMMIT.
+	case leavesOpen(err):
 	case n != 0:
 		a.failure = err
 		return a.refuse(ctx, err)
@@ -233,6 +232,16 @@ func (a *attempt) failed(ctx context.Context, err error) error {
 	}
 	a.ss.abandon()
 	return pkg.CommitUnknown(err)
+}
+
+// leavesOpen reports whether a server's error of the completion leaves open if it has committed: some
+// come once the server is done with COMMIT.
+func leavesOpen(err error) bool {
+	switch number(err) {
+	case withoutNumber, errorDuringCommit, serverShutdown, queryInterrupted, connectionKilled, statementTimeout:
+		return true
+	}
+	return isUndecided(err)
 }
 
 // Interrupted implements stores.Interruptible, by the first statement that failed and was not

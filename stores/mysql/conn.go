@@ -51,13 +51,15 @@ var (
 type beginning struct {
 	ctx   context.Context // for its statements: the context of the transaction outlives it
 	texts *texts
-	claim *claimed // nil: no claim
+	claim *claimed  // nil: no claim
+	all   []claimed // of a batch
 	bound time.Duration
 
 	// Results.
 	tx   *transaction
 	rows int64
-	err  error // of the claim, if the connection is still usable
+	err  error  // of the claim, if the connection is still usable
+	won  []bool // of all
 }
 
 type beginningKey struct{}
@@ -81,6 +83,12 @@ func (c *conn) BeginTx(values context.Context, _ driver.TxOptions) (driver.Tx, e
 		b.rows, b.err = c.claim(b.ctx, b.texts, b.claim)
 		if b.err != nil && number(b.err) == 0 {
 			return nil, c.lost(b.err)
+		}
+	}
+	if b.all != nil {
+		var err error
+		if b.won, err = c.claimAll(b.ctx, b.texts, b.all); err != nil {
+			return nil, c.lost(err)
 		}
 	}
 	return b.tx, nil
@@ -151,7 +159,12 @@ func (c *conn) ExecContext(ctx context.Context, text string, args []driver.Named
 	if err != nil {
 		return nil, err
 	}
-	return pass(ctx, tx, text, func(ctx context.Context) (driver.Result, error) {
+	return tx.exec(ctx, text, args, does)
+}
+
+func (t *transaction) exec(ctx context.Context, text string, args []driver.NamedValue, does conduct) (driver.Result, error) {
+	c := t.conn
+	return pass(ctx, t, text, func(ctx context.Context) (driver.Result, error) {
 		if !c.caches(text, args, does) {
 			return c.native.ExecContext(ctx, text, args)
 		}
@@ -170,7 +183,12 @@ func (c *conn) QueryContext(ctx context.Context, text string, args []driver.Name
 	if err != nil {
 		return nil, err
 	}
-	return ask(ctx, tx, func(ctx context.Context) (driver.Rows, error) {
+	return tx.query(ctx, text, args, does)
+}
+
+func (t *transaction) query(ctx context.Context, text string, args []driver.NamedValue, does conduct) (driver.Rows, error) {
+	c := t.conn
+	return ask(ctx, t, func(ctx context.Context) (driver.Rows, error) {
 		if !c.caches(text, args, does) {
 			return c.native.QueryContext(ctx, text, args)
 		}
@@ -189,7 +207,11 @@ func (c *conn) PrepareContext(ctx context.Context, text string) (driver.Stmt, er
 	if err != nil {
 		return nil, err
 	}
-	prepared, err := pass(ctx, tx, "", func(ctx context.Context) (driver.Stmt, error) { return c.native.PrepareContext(ctx, text) })
+	return tx.prepare(ctx, text, does)
+}
+
+func (t *transaction) prepare(ctx context.Context, text string, does conduct) (driver.Stmt, error) {
+	prepared, err := pass(ctx, t, "", func(ctx context.Context) (driver.Stmt, error) { return t.conn.native.PrepareContext(ctx, text) })
 	if err != nil {
 		return nil, err
 	}
@@ -197,7 +219,7 @@ func (c *conn) PrepareContext(ctx context.Context, text string) (driver.Stmt, er
 	if err != nil {
 		return nil, err
 	}
-	return &statement{nativeStatement: stmt, tx: tx, text: text, conduct: does}, nil
+	return &statement{nativeStatement: stmt, tx: t, text: text, conduct: does}, nil
 }
 
 // Prepare implements driver.Conn.

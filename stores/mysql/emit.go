@@ -24,25 +24,25 @@ const maxRiding = 256 << 10
 
 // emit returns the staged statements for the text of the completion. Those that are too large, or
 // cannot be combined on MySQL, are sent now.
-func (a *attempt) emit(ctx context.Context, exec func(context.Context, string) (int64, error)) (riding []byte, err error) {
-	if len(a.staged) == 0 {
+func (ss *session) emit(ctx context.Context, staged sqlstore.Staged, exec func(context.Context, string) (int64, error)) (riding []byte, err error) {
+	if len(staged) == 0 {
 		return nil, nil
 	}
 	size := 0
-	for _, s := range a.staged {
+	for _, s := range staged {
 		size += sizeOf(s)
 	}
-	rides := a.store.texts().maria && size <= maxRiding
+	rides := ss.store.texts().maria && size <= maxRiding
 	// A handler may have ended the transaction, and made statements commit by themselves. On a
 	// connection of the store's own it may also have made the server convert bound values.
 	const (
 		noneAlone = "SET SESSION autocommit = 0"
 		asBound   = ", SESSION character_set_client = utf8mb4, SESSION character_set_connection = utf8mb4"
 	)
-	switch unwatched := a.ss.own == nil || a.ss.own.suspect.Load(); {
+	switch unwatched := ss.own == nil || ss.own.suspect.Load(); {
 	case unwatched && rides:
 		riding = []byte(noneAlone + "; ")
-	case unwatched && a.ss.own != nil:
+	case unwatched && ss.own != nil:
 		_, err = exec(ctx, noneAlone+asBound)
 	case unwatched:
 		_, err = exec(ctx, noneAlone)
@@ -50,14 +50,14 @@ func (a *attempt) emit(ctx context.Context, exec func(context.Context, string) (
 	if err != nil {
 		return nil, err
 	}
-	for _, s := range a.staged {
+	for _, s := range staged {
 		switch {
 		case rides:
 			riding = append(literal(riding, s), "; "...)
-		case sizeOf(s) <= maxRiding || a.ss.own == nil:
+		case sizeOf(s) <= maxRiding || ss.own == nil:
 			_, err = exec(ctx, string(literal(nil, s)))
 		default:
-			err = a.ss.own.sendLarge(ctx, asBytes(s))
+			err = ss.own.sendLarge(ctx, asBytes(s))
 		}
 		if err != nil {
 			return nil, err

@@ -32,13 +32,14 @@ func (s *Store) Procedures() []string {
 		if err != nil {
 			panic(fmt.Sprintf("mysql: %v", err)) // a mistake in the program
 		}
-		text := strings.NewReplacer("{look}", lookColumns+"c AND i.message_id = id", "{lost}", strconv.Itoa(claimLost)).Replace(string(file))
+		text := strings.NewReplacer("{look}", lookColumns+"c AND i.message_id = id", "{lost}", strconv.Itoa(claimLost),
+			"{duplicate}", strconv.Itoa(duplicateEntry), "{locked}", strconv.Itoa(lockNotAvailable)).Replace(string(file))
 		all = append(all, d.SQL(strings.TrimSpace(text)))
 	}
 	return all
 }
 
-var procedureNames = []string{"begin", "complete", "look", "emit_complete"}
+var procedureNames = []string{"begin", "complete", "look", "emit_complete", "batch_claim", "batch_complete"}
 
 // Migrate implements stores.Migrator. One process at a time migrates, by a lock named after the
 // tables. The servers commit each statement separately; the next call continues an interrupted

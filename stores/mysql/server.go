@@ -3,6 +3,7 @@ package mysql
 import (
 	"context"
 	"database/sql"
+	"errors"
 	"fmt"
 	"log/slog"
 	"slices"
@@ -18,7 +19,8 @@ type server struct {
 	kind
 
 	procedures bool // millpond's procedures exist, on MySQL
-	emits      bool // the newer one for outputs exists, too
+	emits      bool // and the newer one for outputs
+	batches    bool // and those for batches
 	maxPacket  int  // in bytes
 	maxEntry   int  // the content of a row, in bytes; 0: no limit
 	unordered  bool // numbers are not in the order of commits
@@ -109,7 +111,7 @@ func (s *Store) ask(ctx context.Context) (sv server, schema string, err error) {
 		sv.unordered, err = s.drawsBlocks(ctx, schema)
 	}
 	if sv.callable() {
-		sv.procedures, sv.emits, err = s.hasProcedures(ctx, schema)
+		err = s.lookForProcedures(ctx, &sv, schema)
 	}
 	return sv, schema, err
 }
@@ -125,15 +127,28 @@ func (s *Store) drawsBlocks(ctx context.Context, schema string) (bool, error) {
 	return !strings.Contains(made, "AUTO_ID_CACHE=1 "), err
 }
 
-// hasProcedures reports whether all procedures for messages exist, and the one for outputs.
-func (s *Store) hasProcedures(ctx context.Context, schema string) (messages, outputs bool, err error) {
-	var n, emits int
-	p, one := s.names.Prefix, s.names.Prefix+"emit_complete"
-	err = s.db.QueryRowContext(ctx, "SELECT count(*), count(CASE WHEN routine_name = ? THEN 1 END) FROM information_schema.routines "+
-		"WHERE routine_schema = ? AND routine_name IN (?, ?, ?, ?) AND routine_comment LIKE 'millpond 1:%'",
-		one, schema, p+"begin", p+"complete", p+"look", one).Scan(&n, &emits)
-	messages = n-emits == 3
-	return messages, messages && emits == 1, err
+// lookForProcedures notes which of the procedures exist.
+func (s *Store) lookForProcedures(ctx context.Context, sv *server, schema string) error {
+	there := make(map[string]bool)
+	rows, err := s.db.QueryContext(ctx, "SELECT routine_name FROM information_schema.routines WHERE routine_schema = ? AND routine_comment LIKE 'millpond 1:%'", schema)
+	if err != nil {
+		return err
+	}
+	defer rows.Close()
+	for rows.Next() {
+		var name string
+		if err := rows.Scan(&name); err != nil {
+			return err
+		}
+		there[name] = true
+	}
+	has := func(names ...string) bool {
+		return !slices.ContainsFunc(names, func(name string) bool { return !there[s.names.Prefix+name] })
+	}
+	sv.procedures = has("begin", "complete", "look")
+	sv.emits = sv.procedures && has("emit_complete")
+	sv.batches = sv.procedures && has("batch_claim", "batch_complete")
+	return errors.Join(rows.Close(), rows.Err())
 }
 
 // cannotCall reports whether one of the store's procedures is gone or denied. From then on the
@@ -148,7 +163,14 @@ func (s *Store) cannotCall(ctx context.Context, err error) bool {
 	}
 	before := s.texts()
 	sv := before.server
-	sv.emits, sv.procedures = false, sv.procedures && procedureNames[at] == "emit_complete"
+	switch procedureNames[at] {
+	case "emit_complete":
+		sv.emits = false
+	case "batch_claim", "batch_complete":
+		sv.batches = false
+	default:
+		sv.procedures, sv.emits, sv.batches = false, false, false
+	}
 	if sv != before.server && s.current.CompareAndSwap(before, newTexts(s.dialect, sv, s.config.Isolation)) {
 		without := s.withoutProcedures(sv)
 		s.log.WarnContext(ctx, "millpond: mysql: a procedure cannot be called: "+without.why, slog.Any("error", err), slog.String(without.toDo, without.with))
@@ -267,7 +289,7 @@ func (s *Store) weaknesses(ctx context.Context, sv server) (found []weakness) {
 			})
 		}
 	}
-	if sv.callable() && !sv.emits {
+	if sv.callable() && (!sv.emits || s.own && !sv.batches) {
 		add(s.withoutProcedures(sv))
 	}
 	return found
@@ -275,10 +297,16 @@ func (s *Store) weaknesses(ctx context.Context, sv server) (found []weakness) {
 
 // withoutProcedures is the cost of missing procedures.
 func (s *Store) withoutProcedures(sv server) weakness {
-	names, costs := s.names.Prefix+strings.Join(procedureNames, ", "+s.names.Prefix), "each message takes round trips more"
-	if sv.procedures {
-		names, costs = s.names.Prefix+"emit_complete", "each message with an output takes a round trip more"
+	missing, costs := procedureNames, "each message takes round trips more"
+	switch {
+	case sv.procedures && sv.emits:
+		missing, costs = procedureNames[4:], "no messages share transactions"
+	case sv.procedures && (sv.batches || !s.own):
+		missing, costs = procedureNames[3:4], "each message with an output takes a round trip more"
+	case sv.procedures:
+		missing, costs = procedureNames[3:], "each message with an output takes a round trip more, and none share transactions"
 	}
+	names := s.names.Prefix + strings.Join(missing, ", "+s.names.Prefix)
 	return weakness{
 		"procedures", stores.SeverityNote, "procedures", "missing", costs,
 		"call Migrate with an account that has CREATE ROUTINE, and grant EXECUTE on", names, "millpond migrate up by an account that has CREATE ROUTINE, and GRANT EXECUTE on " + names,

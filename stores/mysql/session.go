@@ -28,43 +28,50 @@ type session struct {
 }
 
 // open begins a session with a claim, or without one if claim is nil. rows and claimErr are the
-// result of the claim. It tries again if the server had closed an idle connection.
+// result of the claim.
 func (s *Store) open(ctx context.Context, claim *claimed, bound time.Duration) (ss *session, rows int64, claimErr, err error) {
-	const tries = 3
-	for try := 1; ; try++ {
-		ss, rows, claimErr, err = s.tryOpen(ctx, claim, bound)
-		if try == tries || !errors.Is(err, driver.ErrBadConn) {
-			return ss, rows, claimErr, err
+	ss, err = s.opened(ctx, func(ss *session) (err error) {
+		if s.own {
+			rows, claimErr, err = ss.begin(ctx, claim, bound)
+		} else {
+			rows, claimErr, err = ss.borrow(ctx, claim, bound)
 		}
-	}
+		return err
+	})
+	return ss, rows, claimErr, err
 }
 
-func (s *Store) tryOpen(ctx context.Context, claim *claimed, bound time.Duration) (_ *session, rows int64, claimErr, err error) {
-	conn, err := s.connection(ctx, s.attempts)
-	if err != nil {
-		return nil, 0, nil, err
+// opened begins a session. It tries again if the server had closed an idle connection.
+func (s *Store) opened(ctx context.Context, begin func(*session) error) (*session, error) {
+	const tries = 3
+	for try := 1; ; try++ {
+		conn, err := s.connection(ctx, s.attempts)
+		if err == nil {
+			ss := &session{store: s, conn: conn}
+			if err = begin(ss); err == nil {
+				return ss, nil
+			}
+			ss.drop()
+		}
+		if try == tries || !errors.Is(err, driver.ErrBadConn) {
+			return nil, err
+		}
 	}
-	ss := &session{store: s, conn: conn}
-	if s.own {
-		rows, claimErr, err = ss.begin(ctx, claim, bound)
-	} else {
-		rows, claimErr, err = ss.borrow(ctx, claim, bound)
-	}
-	if err != nil {
-		ss.drop()
-		return nil, 0, nil, err
-	}
-	return ss, rows, claimErr, nil
 }
 
 // begin claims in the round trip of BEGIN.
 func (ss *session) begin(ctx context.Context, claim *claimed, bound time.Duration) (rows int64, claimErr, err error) {
 	b := &beginning{ctx: ctx, texts: ss.store.texts(), claim: claim, bound: bound}
-	if ss.tx, err = ss.conn.BeginTx(context.WithValue(context.WithoutCancel(ctx), beginningKey{}, b), nil); err != nil {
-		return 0, nil, err
+	err = ss.start(ctx, b)
+	return b.rows, b.err, err
+}
+
+func (ss *session) start(ctx context.Context, b *beginning) (err error) {
+	ss.tx, err = ss.conn.BeginTx(context.WithValue(context.WithoutCancel(ctx), beginningKey{}, b), nil)
+	if err == nil {
+		ss.own, ss.server = b.tx, b.tx.conn.at.number
 	}
-	ss.own, ss.server = b.tx, b.tx.conn.at.number
-	return b.rows, b.err, nil
+	return err
 }
 
 // borrow prepares a connection of the caller's, and claims, after database/sql has sent its

@@ -17,6 +17,7 @@ import (
 	mysql "github.com/go-sql-driver/mysql"
 
 	"github.com/millpond-go/millpond/internal/sqlstore"
+	"github.com/millpond-go/millpond/internal/sqltx"
 	"github.com/millpond-go/millpond/stores"
 )
 
@@ -66,6 +67,7 @@ type Store struct {
 	crowd    crowd // for attempts
 	writers  openWriters
 	servers  servers
+	lender   sqltx.Lender
 	learnt
 }
 
@@ -230,5 +232,5 @@ func (s *Store) Close() error {
 	if !s.tables.Close() || !s.own {
 		return nil
 	}
-	return errors.Join(s.attempts.Close(), s.db.Close())
+	return errors.Join(s.lender.Close(), s.attempts.Close(), s.db.Close())
 }

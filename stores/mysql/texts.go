@@ -22,6 +22,8 @@ type texts struct {
 	taken, behind, stale              string
 	callBegin, callComplete, callEmit string
 	callLook                          string
+	remove, updateAll                 string // of batches
+	callBatchClaim, callBatchComplete string
 	settingsSaved, settingsRestored   string
 }
 
@@ -44,6 +46,12 @@ func newTexts(d *sqlstore.Dialect, sv server, isolation sql.IsolationLevel) *tex
 		callComplete: x("CALL {schema.}{prefix}complete("),
 		callEmit:     x("CALL {schema.}{prefix}emit_complete("),
 		callLook:     x("CALL {schema.}{prefix}look("),
+
+		remove: x("DELETE FROM {schema.}{prefix}inbox WHERE "),
+		// Without the hint a small table could be scanned, and the locks of others waited for.
+		updateAll:         withoutWaiting + x("UPDATE {schema.}{prefix}inbox FORCE INDEX (PRIMARY) SET status = 2 WHERE consumer = "),
+		callBatchClaim:    x("CALL {schema.}{prefix}batch_claim("),
+		callBatchComplete: x("CALL {schema.}{prefix}batch_complete("),
 	}
 	if sv.maria { // for this statement only; on MySQL a statement checks the lock first
 		t.insertValues = withoutWaiting + t.insert + "VALUES (?, ?, 1, " + now + ", ?, ?, ?)"
