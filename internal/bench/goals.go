@@ -40,6 +40,8 @@ var goals = []goal{
 	{"queued, batches / no inbox", "batches", queuedBatches, leanAlone, 128, 7.5, 10, true},
 	{"queued with 1 % failing", "batches", queuedFailing, failingAlone, 128, 4.5, 0, true},
 	{"SQLite: batches / inbox alone", "batches-sqlite", sqliteShared, sqliteOwn, 128, 4, 0, false},
+	{"MariaDB: batches / no inbox, 4 connections", "batches-mariadb", leanBatches, leanAlone, 128, 1.4, 0, false},
+	{"MySQL: the same", "batches-mysql", leanBatches, leanAlone, 128, 1.4, 0, false},
 	{"few in flight: with batches / without", "batches", ownBatches, ownInbox, 4, 0.95, 0, false},
 	{"telemetry with SDK and batch exporter / without", "telemetry", withTelemetry, withoutTelemetry, goalWorkers, 0.9, 0, false},
 	{"Kafka, no-op: millpond / watermill-kafka", "kafka", kafkaNoOp, officialNoOp, partitionCount, 1, 0, false},

@@ -29,7 +29,7 @@ func main() {
 
 // groupNames are the groups, in the order in which they are measured.
 var groupNames = []string{
-	"first", "duplicates", "far-first", "far-duplicates", "failures", "leases", "batches", "offered-few", "offered-many", "telemetry", "database-sql", "outputs", "relay", "relay-history", "relay-snapshot", "relay-prompt", "relay-wake", "forwarder", "relay-kafka", "purge", "completed", "sqlite", "batches-sqlite", "purge-sqlite", "mysql", "purge-mysql", "outputs-mysql", "kafka", "rabbitmq", "sqs", "nats", "middleware",
+	"first", "duplicates", "far-first", "far-duplicates", "failures", "leases", "batches", "offered-few", "offered-many", "telemetry", "database-sql", "outputs", "relay", "relay-history", "relay-snapshot", "relay-prompt", "relay-wake", "forwarder", "relay-kafka", "purge", "completed", "sqlite", "batches-sqlite", "purge-sqlite", "mysql", "purge-mysql", "outputs-mysql", "batches-mysql", "kafka", "rabbitmq", "sqs", "nats", "middleware",
 }
 
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {

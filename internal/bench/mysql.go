@@ -20,15 +20,15 @@ const (
 	millpondBorrowed = "millpond, the caller's *sql.DB"
 )
 
-// mariadb is a MariaDB server with a database of the recipes.
+// mariadb is a server of MariaDB or MySQL with a database of the recipes.
 type mariadb struct {
 	server *mysql.Server
 	url    string
 	admin  *sql.DB
 }
 
-func startMariaDB(ctx context.Context) (*mariadb, error) {
-	server, err := mysql.Start(ctx, mysql.Config{Product: mysql.MariaDB, Settings: map[string]string{
+func startMariaDB(ctx context.Context, product mysql.Product) (*mariadb, error) {
+	server, err := mysql.Start(ctx, mysql.Config{Product: product, Settings: map[string]string{
 		"innodb_buffer_pool_size": "256M", "max_connections": "1000", // idle ones of all recipes stay open
 	}})
 	if err != nil {
@@ -152,14 +152,7 @@ func (m *mariadb) recipes() []recipe {
 			if err != nil {
 				return nil, err
 			}
-			prepared, err := db.PrepareContext(ctx, writeMySQL)
-			if err != nil {
-				return nil, errors.Join(err, db.Close())
-			}
-			return inTx(db, func(ctx context.Context, tx *sql.Tx, msg *message.Message) error {
-				_, err := tx.StmtContext(ctx, prepared).ExecContext(ctx, msg.UUID, label) //nolint:sqlclosecheck // the transaction does
-				return err
-			}), nil
+			return preparedOnce(ctx, db)
 		}},
 		{name: millpondRouter, against: noInboxRouter, routed: true, open: func(ctx context.Context, workers int) (*handling, error) {
 			store, err := mysqlstore.Open(ctx, m.url+"?max_open_conns="+strconv.Itoa(workers+2))
@@ -183,9 +176,13 @@ func (m *mariadb) recipes() []recipe {
 }
 
 // onMariaDB measures groups on a server of their own.
-func (r *report) onMariaDB(ctx context.Context, o options, of ...func(*mariadb) *group) (err error) {
-	o.progress.Print("Starting a MariaDB server")
-	m, err := startMariaDB(ctx)
+func (r *report) onMariaDB(ctx context.Context, o options, of ...func(*mariadb) *group) error {
+	return r.onOneOf(ctx, mysql.MariaDB, o, of...)
+}
+
+func (r *report) onOneOf(ctx context.Context, product mysql.Product, o options, of ...func(*mariadb) *group) (err error) {
+	o.progress.Printf("Starting a server of %s", product)
+	m, err := startMariaDB(ctx, product)
 	if err != nil {
 		return err
 	}

@@ -48,7 +48,7 @@ func measureAll(ctx context.Context, o options) (_ *report, err error) {
 		name    string
 		measure func(context.Context, options) error
 	}{
-		{"mysql", r.measureMySQL}, {"purge-mysql", r.measurePurgeMySQL}, {"outputs-mysql", r.measureOutputsMySQL}, {"kafka", r.measureKafka}, {"rabbitmq", r.measureRabbitMQ}, {"sqs", r.measureSQS}, {"nats", r.measureNATS},
+		{"mysql", r.measureMySQL}, {"purge-mysql", r.measurePurgeMySQL}, {"outputs-mysql", r.measureOutputsMySQL}, {"batches-mysql", r.measureBatchesMySQL}, {"kafka", r.measureKafka}, {"rabbitmq", r.measureRabbitMQ}, {"sqs", r.measureSQS}, {"nats", r.measureNATS},
 	} {
 		if !slices.Contains(o.groups, entry.name) {
 			continue

@@ -63,7 +63,8 @@ func (s *Store) BeginBatch(ctx context.Context, claims []stores.Claim) (stores.B
 	b := &batch{ss: ss, members: make([]stores.Member, len(claims))}
 	for i, won := range begin.won {
 		if won {
-			b.members[order[i]] = &member{batch: b, claim: begin.all[i], run: newTransaction(ss.own.conn)}
+			m := &member{batch: b, claim: begin.all[i], run: newTransaction(ss.own.conn)}
+			m.run.shared, b.members[order[i]] = true, m
 		}
 	}
 	for _, m := range b.members {
@@ -223,23 +224,20 @@ func (b *batch) Cut() {
 	b.cut.Store(true)
 	for _, m := range b.own {
 		m.run.gate.Close()
-		m.run.cut()
+		m.run.cut() // ends a running statement
 	}
-	go b.ended(func() {
-		b.ss.own.conn.sending.Lock() // the store's own statement ends with its context
-		b.ss.own.conn.discard.Store(true)
-		b.ss.own.conn.sending.Unlock()
-		b.ss.abandon()
-	})
+	go b.ended(b.ss.abandon)
 }
 
 // ended ends the members' transactions and gives the connection back, once.
 func (b *batch) ended(giveBack func()) {
 	b.over.Do(func() {
 		for _, m := range b.own {
+			m.run.gate.Close()
 			m.endTx()
 			m.run.finished()
 		}
+		_ = b.ss.own.conn.closeLeft() // and waits for a statement of the store's own, which ends with its context
 		giveBack()
 	})
 }

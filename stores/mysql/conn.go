@@ -29,6 +29,7 @@ type conn struct {
 	// Held while the store uses the connection without database/sql, whose lock protects all
 	// other uses: a handler's goroutine may close a statement late.
 	sending sync.Mutex
+	left    []nativeStatement // to be closed: see closeLeft
 
 	// Belongs to one attempt at a time; database/sql passes it on.
 	tx      atomic.Pointer[transaction]

@@ -32,7 +32,11 @@ type counted struct {
 
 func newCounted(t *testing.T, p product, own bool) counted {
 	t.Helper()
-	address := p.shared(t).NewDatabase(t)
+	return newCountedAt(t, p.shared(t).NewDatabase(t), own)
+}
+
+func newCountedAt(t *testing.T, address string, own bool) counted {
+	t.Helper()
 	proxy, err := myproxy.Start(address)
 	if err != nil {
 		t.Fatal(err)

@@ -45,3 +45,12 @@ func (s *Store) Apply(ctx context.Context, step string) error {
 	_, err = s.apply(ctx, conn, []stores.Migration{{Version: 99, Name: "test", SQL: step}})
 	return err
 }
+
+// Unshared is unshared.
+func Unshared(text string) string { return unshared(text, false) }
+
+// SendOn sends a statement on the connection of a batch, as nobody can.
+func SendOn(ctx context.Context, b stores.Batch, text string) error {
+	_, err := b.(*batch).send(ctx, text)
+	return err
+}

@@ -95,6 +95,9 @@ func (m *member) end(ctx context.Context, keep bool) (reason error) {
 		return errors.Join(failure, err)
 	}
 	m.endTx()
+	if err := m.run.conn.closeLeft(); err != nil {
+		return errors.Join(failure, m.batch.lose(err))
+	}
 	if keep {
 		reason = errors.Join(m.apart.Err(pkg), m.Doomed())
 	}

@@ -45,10 +45,26 @@ func (s *statement) acquire() error {
 func (s *statement) Close() error {
 	s.tx.conn.sending.Lock()
 	defer s.tx.conn.sending.Unlock()
+	if s.tx.shared && s.tx.gate.Closed() { // another member may use the connection
+		s.tx.conn.left = append(s.tx.conn.left, s.nativeStatement)
+		return nil
+	}
 	err := closeStatement(s.nativeStatement)
 	if errors.Is(err, driver.ErrBadConn) && !s.tx.gate.Closed() {
 		s.tx.gate.Judge(func(first error) error { return s.tx.judge(first, err) })
 	}
+	return err
+}
+
+// closeLeft closes what members of a batch have left prepared, when nobody uses the connection.
+// Whatever closes a statement meanwhile has ended then.
+func (c *conn) closeLeft() (err error) {
+	c.sending.Lock()
+	defer c.sending.Unlock()
+	for _, s := range c.left {
+		err = errors.Join(err, closeStatement(s))
+	}
+	c.left = nil
 	return err
 }
 

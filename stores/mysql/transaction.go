@@ -18,7 +18,8 @@ import (
 // handler may leave goroutines and rows behind; they must never touch the connection once another
 // message uses it, so its uses are counted.
 type transaction struct {
-	conn *conn
+	conn   *conn
+	shared bool // it is one member's part of a batch
 
 	// Ends every running statement, by closing the connection. Made when first needed.
 	ctx    context.Context
