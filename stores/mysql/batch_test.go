@@ -52,6 +52,31 @@ func (c counted) requireLeft(t *testing.T, effects, completed int) {
 	require.Equal(t, []int{effects, completed, 0}, []int{e, done, others}, "effects, completed, others")
 }
 
+// A key that another delivery has is not won, at once, and takes nothing from the others.
+func TestClaimsOfABatchWaitForNobody(t *testing.T) {
+	t.Parallel()
+	byTurns(t, func(t *testing.T, p product) {
+		c := newCounted(t, p, true)
+		held := begin(t, c.again(t, true), claimOf("held"))
+		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second) // the servers would wait for 50
+		defer cancel()
+		claims := []stores.Claim{claimOf("free"), claimOf("held"), claimOf("twin"), claimOf("twin")}
+		b, err := c.BeginBatch(ctx, claims)
+		require.NoError(t, err)
+		won := make([]bool, len(claims))
+		for i, m := range b.Members() {
+			if won[i] = m != nil; won[i] {
+				writes(t, m, "shared")
+				require.NoError(t, m.Keep(t.Context()))
+			}
+		}
+		require.Equal(t, []bool{true, false, true, false}, won)
+		require.NoError(t, b.Commit(t.Context()))
+		require.NoError(t, held.Commit(t.Context()))
+		c.requireLeft(t, 2, 3)
+	})
+}
+
 func TestWhatABatchCosts(t *testing.T) {
 	t.Parallel()
 	const k = 10
