@@ -427,9 +427,6 @@ func TestLateClosesDoNotDisturbTheNextMembers(t *testing.T) {
 						_ = prepared.Close()
 					})
 				}
-				if i == 0 && early {
-					late.Go(func() { <-begin; _ = tx.Rollback() }) // which closes all, while another one has the connection
-				}
 				require.NoError(t, m.Keep(t.Context()))
 				if i == 0 && early {
 					close(begin)
@@ -441,6 +438,43 @@ func TestLateClosesDoNotDisturbTheNextMembers(t *testing.T) {
 			require.NoError(t, b.Commit(t.Context()))
 			late.Wait()
 		}
+	})
+}
+
+// A goroutine that ends its handler's *sql.Tx closes what that has prepared, while other members have
+// the connection.
+func TestLateEndsDoNotDisturbTheNextMembers(t *testing.T) {
+	t.Parallel()
+	const n = 40
+	byTurns(t, func(t *testing.T, p product) {
+		c := newCounted(t, p, true)
+		ids := make([]string, 2*n)
+		for i := range ids {
+			ids[i] = fmt.Sprint(i)
+		}
+		b, members := beginBatch(t, c, ids...)
+		var late sync.WaitGroup
+		for i, m := range members {
+			if i%2 == 1 {
+				writes(t, m, ids[i])
+				require.NoError(t, m.Keep(t.Context()))
+				continue
+			}
+			tx := memberTx(t, m)
+			for range 20 {
+				_, err := tx.PrepareContext(t.Context(), "SELECT 1") //nolint:sqlclosecheck // its transaction closes it
+				require.NoError(t, err)
+			}
+			begun := make(chan struct{})
+			late.Go(func() { close(begun); _ = tx.Rollback() })
+			<-begun
+			require.NotErrorIs(t, m.Keep(t.Context()), stores.ErrBatchLost)
+		}
+		require.NoError(t, b.Commit(t.Context()))
+		late.Wait()
+		var effects int
+		require.NoError(t, c.admin.QueryRowContext(t.Context(), "SELECT count(*) FROM effect").Scan(&effects))
+		require.Equal(t, n, effects)
 	})
 }
 
