@@ -8,6 +8,7 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	"github.com/millpond-go/millpond/brokers"
+	"github.com/millpond-go/millpond/middleware"
 	"github.com/millpond-go/millpond/stores"
 )
 
@@ -36,8 +37,33 @@ func (instantAttempt) Context(parent context.Context) context.Context { return p
 func (instantAttempt) Commit(context.Context) error                   { return nil }
 func (instantAttempt) Rollback(context.Context) error                 { return nil }
 
+// A first delivery that the cache keeps makes one allocation more. Under the race detector pools
+// forget some of what they are given, so that a delivery makes up to one more on average.
+func TestAllocationsOfADelivery(t *testing.T) {
+	const runs = 1000
+	for name, c := range map[string]struct {
+		cacheSize int
+		most      float64
+	}{
+		"first":     {-1, 11},
+		"duplicate": {0, 3},
+	} {
+		handler := newInbox(t, instantStore{}, func(config *middleware.InboxConfig) { config.CacheSize = c.cacheSize }).
+			Middleware(handle(func(*message.Message) error { return nil }))
+		m := newMessage(t.Context(), "0195a3c4-6f1e-7b2a-9c3d-000000000001")
+		n := testing.AllocsPerRun(runs, func() {
+			if _, err := handler(m); err != nil {
+				t.Fatal(err)
+			}
+		})
+		if n > c.most {
+			t.Errorf("%s: %v allocations, want at most %v", name, n, c.most)
+		}
+	}
+}
+
 // BenchmarkInbox is what the inbox adds to a message beside the store's work: at
-// most 5 µs and 15 allocations are wanted for a first sight of 1 kB.
+// most 5 µs and 11 allocations are wanted for a first sight of 1 kB.
 func BenchmarkInbox(b *testing.B) {
 	const cacheSize = 10_000 // the default
 	for _, bench := range []struct {

@@ -21,9 +21,9 @@ func (v *visit) Run(ctx context.Context, x execute.Execution) (outputs []stores.
 	}
 	came := v.msg.Context()
 	v.msg.SetContext(x.Context(mark))
-	var start time.Time
+	var begun time.Time
 	if len(v.in.hooks.handlerEnd) > 0 {
-		start = time.Now()
+		begun = time.Now()
 	}
 	defer func() {
 		mark.over.Store(true)
@@ -36,7 +36,7 @@ func (v *visit) Run(ctx context.Context, x execute.Execution) (outputs []stores.
 	if tx := mark.foreignTx(); tx != nil {
 		err = errors.Join(tx, err)
 	}
-	v.in.hooks.handlerEnds(ctx, time.Since(start), err)
+	v.in.hooks.handlerEnds(ctx, begun, err)
 	switch {
 	case errors.Is(err, stores.ErrNoTx):
 		return nil, fmt.Errorf("%w (the inbox is on a %T)", err, v.in.store)

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/millpond-go/millpond/brokers"
 	"github.com/millpond-go/millpond/internal/callback"
 	"github.com/millpond-go/millpond/middleware/internal/delivery"
 	"github.com/millpond-go/millpond/middleware/internal/text"
@@ -23,6 +22,9 @@ func (v *visit) identify() {
 		r.arrived = v.fingerprint()
 		return
 	}
+	if v.arrival.Unfit != nil {
+		return
+	}
 	reason, err := v.check()
 	if err == nil {
 		reason, err = v.findID()
@@ -32,21 +34,26 @@ func (v *visit) identify() {
 		return
 	}
 	claim.Fingerprint = v.fingerprint()
-	claim.TraceParent, _ = stores.ParseTraceParent(v.msg.Metadata.Get("traceparent"))
+	claim.TraceParent, _ = stores.ParseTraceParent(v.was.field("traceparent"))
 	claim.OrderKey = v.orderKey()
 	claim.Time = storable(v.facts.Time)
 }
 
+// Every store can compare the times between these two.
+var (
+	firstStorable = time.UnixMicro(1)
+	lastStorable  = time.Date(9999, time.December, 31, 0, 0, 0, 0, time.UTC)
+)
+
 // storable returns the nearest time that every store can compare. A producer may have set any.
 func storable(t time.Time) time.Time {
-	first, last := time.UnixMicro(1), time.Date(9999, time.December, 31, 0, 0, 0, 0, time.UTC)
 	switch {
 	case t.IsZero():
 		return t
-	case t.Before(first):
-		return first
-	case t.After(last):
-		return last
+	case t.Before(firstStorable):
+		return firstStorable
+	case t.After(lastStorable):
+		return lastStorable
 	}
 	return t
 }
@@ -54,18 +61,15 @@ func storable(t time.Time) time.Time {
 // check returns the reason to quarantine a message before it is looked up, if there is one.
 func (v *visit) check() (stores.Reason, error) {
 	c := &v.in.config
-	if facts, _ := brokers.DeliveryOf(v.msg); facts.Undecodable != nil {
-		return stores.ReasonUndecodable, facts.Undecodable
-	}
 	if n := len(v.msg.Payload); n > c.Limits.Payload {
 		return stores.ReasonTooLarge, fmt.Errorf("middleware: the payload has %d bytes, Limits.Payload is %d", n, c.Limits.Payload)
 	}
-	if n := len(v.msg.Metadata); n > c.Limits.Metadata {
+	if n := len(v.was.fields) / 2; n > c.Limits.Metadata {
 		return stores.ReasonTooLarge, fmt.Errorf("middleware: the message has %d metadata fields, Limits.Metadata is %d", n, c.Limits.Metadata)
 	}
 	size := 0
-	for name, value := range v.msg.Metadata {
-		size += len(name) + len(value)
+	for _, part := range v.was.fields {
+		size += len(part)
 	}
 	if size > c.Limits.MetadataBytes {
 		return stores.ReasonTooLarge, fmt.Errorf("middleware: the metadata has %d bytes, Limits.MetadataBytes is %d", size, c.Limits.MetadataBytes)

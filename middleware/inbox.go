@@ -169,7 +169,7 @@ func (in *Inbox) Middleware(next message.HandlerFunc) message.HandlerFunc {
 		defer boundPanic()
 		v, _ := in.visits.Get().(*visit)
 		if v == nil {
-			v = new(visit)
+			v = &visit{machine: new(delivery.Delivery)}
 		}
 		v.begin(in, msg, next)
 		outputs, err := v.process()

@@ -102,54 +102,14 @@ type observed struct {
 // Value implements context.Context.
 func (o observed) Value(key any) any { return o.values.Value(key) }
 
-func (h *hooks) claimStarts(ctx context.Context, c stores.Claim) context.Context {
-	for _, hook := range h.claimStart {
-		ctx = h.begin(ctx, "Hook.ClaimStart", func(ctx context.Context) context.Context { return hook.ClaimStart(ctx, c) })
+// handlerEnds ends the run that has begun at begun, which is zero if no hook needs to know.
+func (h *hooks) handlerEnds(ctx context.Context, begun time.Time, err error) {
+	if begun.IsZero() {
+		return
 	}
-	return ctx
-}
-
-func (h *hooks) claimEnds(ctx context.Context, v stores.Verdict, err error) {
-	for _, hook := range h.claimEnd {
-		h.call("Hook.ClaimEnd", func() { hook.ClaimEnd(ctx, v, err) })
-	}
-}
-
-func (h *hooks) lookStarts(ctx context.Context, k stores.Key) context.Context {
-	for _, hook := range h.lookStart {
-		ctx = h.begin(ctx, "Hook.LookStart", func(ctx context.Context) context.Context { return hook.LookStart(ctx, k) })
-	}
-	return ctx
-}
-
-func (h *hooks) lookEnds(ctx context.Context, v stores.Verdict, err error) {
-	for _, hook := range h.lookEnd {
-		h.call("Hook.LookEnd", func() { hook.LookEnd(ctx, v, err) })
-	}
-}
-
-func (h *hooks) handlerEnds(ctx context.Context, took time.Duration, err error) {
+	took := time.Since(begun)
 	for _, hook := range h.handlerEnd {
 		h.call("Hook.HandlerEnd", func() { hook.HandlerEnd(ctx, took, err) })
-	}
-}
-
-func (h *hooks) commitStarts(ctx context.Context) context.Context {
-	for _, hook := range h.commitStart {
-		ctx = h.begin(ctx, "Hook.CommitStart", hook.CommitStart)
-	}
-	return ctx
-}
-
-func (h *hooks) commitEnds(ctx context.Context, err error) {
-	for _, hook := range h.commitEnd {
-		h.call("Hook.CommitEnd", func() { hook.CommitEnd(ctx, err) })
-	}
-}
-
-func (h *hooks) held(ctx context.Context, reason error, pause time.Duration) {
-	for _, hook := range h.hold {
-		h.call("Hook.Hold", func() { hook.Hold(ctx, reason, pause) })
 	}
 }
 
@@ -231,33 +191,54 @@ func (v *visit) ended(e *delivery.End) {
 
 // ClaimStarts implements execute.Observer.
 func (v *visit) ClaimStarts(ctx context.Context, c stores.Claim) context.Context {
-	return v.in.hooks.claimStarts(ctx, c)
+	h := v.in.hooks
+	for _, hook := range h.claimStart {
+		ctx = h.begin(ctx, "Hook.ClaimStart", func(ctx context.Context) context.Context { return hook.ClaimStart(ctx, c) })
+	}
+	return ctx
 }
 
 // ClaimEnds implements execute.Observer.
 func (v *visit) ClaimEnds(ctx context.Context, verdict stores.Verdict, err error) {
-	v.in.hooks.claimEnds(ctx, verdict, err)
+	h := v.in.hooks
+	for _, hook := range h.claimEnd {
+		h.call("Hook.ClaimEnd", func() { hook.ClaimEnd(ctx, verdict, err) })
+	}
 }
 
 // CommitStarts implements execute.Observer.
 func (v *visit) CommitStarts(ctx context.Context) context.Context {
-	return v.in.hooks.commitStarts(ctx)
+	h := v.in.hooks
+	for _, hook := range h.commitStart {
+		ctx = h.begin(ctx, "Hook.CommitStart", hook.CommitStart)
+	}
+	return ctx
 }
 
 // CommitEnds implements execute.Observer.
 func (v *visit) CommitEnds(ctx context.Context, err error) {
-	v.in.hooks.commitEnds(ctx, err)
+	h := v.in.hooks
+	for _, hook := range h.commitEnd {
+		h.call("Hook.CommitEnd", func() { hook.CommitEnd(ctx, err) })
+	}
 	v.poke(err)
 }
 
 // LookStarts implements delivery.Observer.
 func (v *visit) LookStarts(ctx context.Context, k stores.Key) context.Context {
-	return v.in.hooks.lookStarts(ctx, k)
+	h := v.in.hooks
+	for _, hook := range h.lookStart {
+		ctx = h.begin(ctx, "Hook.LookStart", func(ctx context.Context) context.Context { return hook.LookStart(ctx, k) })
+	}
+	return ctx
 }
 
 // LookEnds implements delivery.Observer.
 func (v *visit) LookEnds(ctx context.Context, verdict stores.Verdict, err error) {
-	v.in.hooks.lookEnds(ctx, verdict, err)
+	h := v.in.hooks
+	for _, hook := range h.lookEnd {
+		h.call("Hook.LookEnd", func() { hook.LookEnd(ctx, verdict, err) })
+	}
 }
 
 // Parked implements delivery.Observer.
@@ -266,5 +247,8 @@ func (v *visit) Parked(due time.Duration) { v.in.workers.parked(v.arrival.Claim.
 // Held implements delivery.Observer.
 func (v *visit) Held(reason error, store bool, wait time.Duration) {
 	v.logHold(reason, store)
-	v.in.hooks.held(v.arrival.Contexts.Detached, reason, wait)
+	h := v.in.hooks
+	for _, hook := range h.hold {
+		h.call("Hook.Hold", func() { hook.Hold(v.arrival.Contexts.Detached, reason, wait) })
+	}
 }

@@ -31,7 +31,7 @@ type visit struct {
 	crowd   *crowd       // the consumer's
 	diary   diary
 	arrival delivery.Arrival
-	machine delivery.Delivery
+	machine *delivery.Delivery
 }
 
 // crowd is what all deliveries of a consumer share.
@@ -95,8 +95,13 @@ func (v *visit) begin(in *Inbox, msg *message.Message, next message.HandlerFunc)
 	if a.Origin.Topic == "" {
 		a.Origin.Topic = facts.Topic
 	}
+	if facts.Undecodable != nil {
+		a.Unfit = &delivery.Unfit{Reason: stores.ReasonUndecodable, Err: facts.Undecodable}
+	}
+	a.Suspect = facts.Suspect
 	if v.retry != nil {
-		a.Retry = &v.retry.Retry
+		row := &v.retry.Row
+		a.Retry, a.Suspect, a.Unfit = &v.retry.Retry, row.Suspect || row.State.Presumed, nil
 	}
 }
 
@@ -105,17 +110,9 @@ func (v *visit) begin(in *Inbox, msg *message.Message, next message.HandlerFunc)
 func (v *visit) forget() {
 	v.machine.Forget()
 	v.was.forget()
-	*v = visit{machine: v.machine, was: v.was}
-}
-
-// suspect reports whether the message's last attempt may have ended a process.
-func (v *visit) suspect() bool {
-	if v.retry != nil {
-		row := &v.retry.Row
-		return row.Suspect || row.State.Presumed
-	}
-	facts, _ := brokers.DeliveryOf(v.msg)
-	return facts.Suspect
+	machine, was := v.machine, v.was
+	*v = visit{}
+	v.machine, v.was = machine, was
 }
 
 // Suspects implements delivery.Consumer.
@@ -146,7 +143,6 @@ func (v *visit) process() ([]*message.Message, error) {
 		return v.next(v.msg)
 	}
 	v.crowd = v.in.crowds.of(consumer)
-	a.Suspect = v.suspect()
 	if v.silent() {
 		v.crowd.attendance.enter()
 		defer v.crowd.attendance.leave()

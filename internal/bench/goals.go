@@ -96,7 +96,7 @@ var prompts = []prompt{
 // What a call of the inbox may cost beside the store's.
 const (
 	mostMicroseconds = 5
-	mostAllocs       = 15
+	mostAllocs       = 11
 )
 
 // goalResult is a goal and what came of it.

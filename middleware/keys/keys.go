@@ -15,7 +15,6 @@
 package keys
 
 import (
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"slices"
@@ -154,20 +153,30 @@ func packUUID(s string) (u [16]byte, ok bool) {
 	if len(s) != 36 || s[8] != '-' || s[13] != '-' || s[18] != '-' || s[23] != '-' {
 		return u, false
 	}
-	var digits [32]byte
-	n := 0
-	for i := range len(s) {
-		switch c := s[i]; {
-		case i == 8 || i == 13 || i == 18 || i == 23:
-		case '0' <= c && c <= '9' || 'a' <= c && c <= 'f':
-			digits[n] = c
-			n++
-		default:
+	at := 0
+	for i := range u {
+		if at == 8 || at == 13 || at == 18 || at == 23 {
+			at++
+		}
+		high, low := digit(s[at]), digit(s[at+1])
+		if high|low > 0xf {
 			return u, false
 		}
+		u[i] = high<<4 | low
+		at += 2
 	}
-	_, err := hex.Decode(u[:], digits[:])
-	return u, err == nil
+	return u, true
+}
+
+// digit returns the value of a lower-case hexadecimal digit; above 0xf: it is none.
+func digit(c byte) byte {
+	switch {
+	case '0' <= c && c <= '9':
+		return c - '0'
+	case 'a' <= c && c <= 'f':
+		return c - 'a' + 10
+	}
+	return 0xff
 }
 
 // Format returns a stored id as text: its scopes, the name of its link if it has one, its

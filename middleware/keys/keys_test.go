@@ -76,6 +76,8 @@ func TestCanonicalUUIDTakes18Bytes(t *testing.T) {
 		"0C2F8D6E-3A58-4A52-9C1C-6B6D0A4F7C11": 38, // another id: bytes are what counts
 		"0c2f8d6e-3a58-4a52-9c1c-6b6d0a4f7c1g": 38,
 		"0c2f8d6e+3a58-4a52-9c1c-6b6d0a4f7c11": 38,
+		"-c2f8d6e-3a58-4a52-9c1c-6b6d0a4f7c11": 38,
+		"0c2f8d6e-3a58-4a52-9c1c-6b-6d0a4f7c1": 38, // a fifth dash
 	} {
 		if id, _, _ := chain.ID(newMessage(uuid, ""), 255); len(id) != length {
 			t.Errorf("%s: %d bytes", uuid, len(id))

@@ -54,7 +54,7 @@ func (d *Delivery) enter() next {
 	r := d.arrival.Retry
 	d.row.suspect = d.row.suspect || d.arrival.Consumer.Suspects()
 	switch {
-	case !d.arrival.Consumer.Known(): // the tables were gone meanwhile
+	case d.turn.Waited() && !d.arrival.Consumer.Known(): // the tables were gone meanwhile
 		return next{state: registering}
 	case r.uncopied(): // it has failed for good and only its copy is missing
 		return d.fail(errUncopied, d.row.state.Class)

@@ -78,21 +78,21 @@ const (
 // next is the result of a state.
 type next struct {
 	state  state
-	cause  error         // of a failure, a quarantine or an unknown commit
-	class  stores.Class  // of a failure
-	reason stores.Reason // of a quarantine
-	why    error         // why it is held
-	back   state         // the state after holding
-	ended  execute.Ended // for an attempt that may have escaped
+	cause  error          // of a failure, a quarantine or an unknown commit
+	class  stores.Class   // of a failure
+	reason stores.Reason  // of a quarantine
+	why    error          // why it is held
+	back   state          // the state after holding
+	ended  *execute.Ended // for an attempt that may have escaped
 }
 
-// Process takes one delivery to its end; d may have been used for others. A panic goes on up, as
-// a *panics.Panic, and so does runtime.Goexit; End then has the outcome.
+// Process takes one delivery to its end; d is new or forgotten. A panic goes on up, as a
+// *panics.Panic, and so does runtime.Goexit; End then has the outcome.
 func (d *Delivery) Process(core *Core, a *Arrival, lane *gate.Lane) (end *End) {
 	if d.mode != a.Mode {
 		d.mode, d.execution = a.Mode, a.Mode.New()
 	}
-	*d = Delivery{core: core, arrival: a, mode: d.mode, execution: d.execution, turn: core.Gate.Arrive(a.Contexts.Shutdown, lane)}
+	d.core, d.arrival, d.turn = core, a, core.Gate.Arrive(a.Contexts.Shutdown, lane)
 	d.execution.Start(a.Contexts.Detached, a.Observer)
 	d.row.suspect = a.Suspect
 	if r := a.Retry; r != nil {
@@ -120,7 +120,9 @@ func (d *Delivery) Forget() {
 	if d.execution != nil {
 		d.execution.Forget()
 	}
-	*d = Delivery{mode: d.mode, execution: d.execution}
+	mode, execution := d.mode, d.execution
+	*d = Delivery{}
+	d.mode, d.execution = mode, execution
 }
 
 // Suspect reports whether the message's last attempt may have ended a process.

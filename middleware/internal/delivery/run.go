@@ -91,7 +91,7 @@ func (d *Delivery) failed(end execute.Ended, cause error) next {
 		cause = fmt.Errorf("%w: %w", end.Cut, cause)
 	}
 	if end.Escaped {
-		return next{state: escaping, cause: cause, why: end.Err, ended: end}
+		return next{state: escaping, cause: cause, why: end.Err, ended: &end}
 	}
 	if end.Apart {
 		return d.apart(cause)
@@ -142,7 +142,7 @@ func (d *Delivery) escape(n next) next {
 		return next{state: quarantining, reason: stores.ReasonTxCommitted, cause: errors.Join(n.cause, n.ended.Err)}
 	}
 	n.ended.Escaped = false
-	return d.failed(n.ended, n.cause)
+	return d.failed(*n.ended, n.cause)
 }
 
 // resolve finds out the outcome of an unknown commit. If it did not happen the delivery claims

@@ -72,7 +72,7 @@ func (x *inBatch) share(c stores.Claim) (v stores.Verdict, err error) {
 		v, known = x.look(ctx, c)
 	}
 	if !known {
-		return x.begin(x.asks(ctx), c)
+		return x.begin(x.asks(ctx), &c)
 	}
 	x.observer.ClaimEnds(ctx, v, nil)
 	return v, nil

@@ -3,30 +3,46 @@ package execute
 import (
 	"context"
 	"fmt"
+	"math"
 	"time"
 
 	"github.com/millpond-go/millpond/middleware/internal/text"
 )
 
 // patience bounds the store calls that a delivery makes one after the other. It uses one context
-// and one timer for all of them, where context.WithTimeout would create both for each call. The
-// context of a call that took too long is canceled, and the next call gets a new one.
+// for all of them, and one timer for all deliveries of an execution, where context.WithTimeout
+// would create both for each call. The context of a call that took too long is canceled, and the
+// next call gets a new one.
 type patience struct {
-	ctx    context.Context //nolint:containedctx // handed out by start
-	cancel context.CancelFunc
+	ctx   context.Context //nolint:containedctx // handed out by start
+	alarm *alarm          // nil: none yet, or it has fired
+	limit time.Duration   // the timeout of the call; 0: none is running
+}
+
+// alarm cancels the context of a call that takes too long. One that has fired is not used again:
+// it may still be about to cancel.
+type alarm struct {
 	timer  *time.Timer
-	limit  time.Duration // the timeout of the call
+	cancel context.CancelFunc // of patience.ctx
+}
+
+// newAlarm returns an alarm that is not set.
+func newAlarm() *alarm {
+	a := new(alarm)
+	a.timer = time.AfterFunc(math.MaxInt64, func() { a.cancel() })
+	return a
 }
 
 // start returns a context for a call that may take limit.
 func (p *patience) start(parent context.Context, limit time.Duration) context.Context {
 	p.limit = limit
-	if p.ctx == nil {
-		p.ctx, p.cancel = context.WithCancel(parent)
-		p.timer = time.AfterFunc(limit, p.cancel)
-		return p.ctx
+	if p.alarm == nil {
+		p.alarm = newAlarm()
 	}
-	p.timer.Reset(limit)
+	if p.ctx == nil {
+		p.ctx, p.alarm.cancel = context.WithCancel(parent)
+	}
+	p.alarm.timer.Reset(limit)
 	return p.ctx
 }
 
@@ -34,23 +50,31 @@ func (p *patience) start(parent context.Context, limit time.Duration) context.Co
 // that has fired may not have canceled the context yet, so the next call must not get that
 // context. bound names the limit in the configuration.
 func (p *patience) stop(bound string, err error) error {
-	if p.timer.Stop() {
+	limit := p.limit
+	p.limit = 0
+	if p.alarm.timer.Stop() {
 		return err
 	}
-	p.ctx = nil
+	p.ctx, p.alarm = nil, nil
 	if err == nil {
 		return nil
 	}
-	return &lateError{bound: bound, limit: p.limit, cause: err}
+	return &lateError{bound: bound, limit: limit, cause: err}
 }
 
-// end frees what start has made. The delivery may start again.
+// end frees what start has made, but for the timer. The delivery may start again.
 func (p *patience) end() {
-	if p.cancel != nil {
-		p.timer.Stop()
-		p.cancel()
-		p.ctx = nil
+	if p.ctx == nil {
+		return
 	}
+	p.alarm.cancel()
+	if p.limit == 0 {
+		p.alarm.cancel = nil
+	} else { // the call has not returned: it panicked, or exited the goroutine
+		p.alarm.timer.Stop()
+		p.alarm = nil
+	}
+	p.ctx, p.limit = nil, 0
 }
 
 // lateError is the error of a call that took too long.

@@ -28,6 +28,40 @@ func TestBoundOfOneCallNeverEndsTheNext(t *testing.T) {
 	}
 }
 
+// The same for a call that panics at that moment: the timer outlives the delivery.
+func TestBoundOfACallThatPanickedNeverEndsTheNext(t *testing.T) {
+	for range 200 {
+		synctest.Test(t, func(t *testing.T) {
+			var p patience
+			defer func() { p.end() }()
+			p.start(t.Context(), time.Second)
+			<-time.After(time.Second)
+			p.end()
+			ctx := p.start(t.Context(), time.Minute)
+			synctest.Wait()
+			if err := ctx.Err(); err != nil {
+				t.Fatalf("the next call is %v", err)
+			}
+			_ = p.stop("ClaimTimeout", nil)
+		})
+	}
+}
+
+func TestTimerServesTheNextDelivery(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var p patience
+		p.start(t.Context(), time.Second)
+		_ = p.stop("ClaimTimeout", nil)
+		p.end()
+		kept := p.alarm
+		ctx := p.start(t.Context(), time.Minute)
+		<-ctx.Done()
+		if err := p.stop("ClaimTimeout", ctx.Err()); !errors.Is(err, context.DeadlineExceeded) || kept == nil || p.alarm != nil {
+			t.Errorf("%v, with timer %v, and then %v", err, kept, p.alarm)
+		}
+	})
+}
+
 func TestBoundThatStrikesIsADeadline(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var p patience

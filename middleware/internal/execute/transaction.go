@@ -42,11 +42,11 @@ func (x *inTransaction) Start(parent context.Context, o Observer) {
 // Claim implements Execution.
 func (x *inTransaction) Claim(c stores.Claim) (v stores.Verdict, err error) {
 	ctx := x.patience.start(x.parent, x.mode.bounds.Claim)
-	return x.begin(x.observer.ClaimStarts(ctx, c), c)
+	return x.begin(x.observer.ClaimStarts(ctx, c), &c)
 }
 
-func (x *inTransaction) begin(ctx context.Context, c stores.Claim) (v stores.Verdict, err error) {
-	x.open, v, err = x.mode.store.Begin(ctx, c)
+func (x *inTransaction) begin(ctx context.Context, c *stores.Claim) (v stores.Verdict, err error) {
+	x.open, v, err = x.mode.store.Begin(ctx, *c)
 	err = x.patience.stop("ClaimTimeout", err)
 	x.observer.ClaimEnds(ctx, v, err)
 	return v, err
@@ -135,4 +135,4 @@ func (x *inTransaction) Escaped() (committed bool, err error) {
 func (x *inTransaction) Close() { x.patience.end() }
 
 // Forget implements Execution.
-func (x *inTransaction) Forget() { *x = inTransaction{mode: x.mode} }
+func (x *inTransaction) Forget() { *x = inTransaction{mode: x.mode, patience: x.patience} }

@@ -29,11 +29,14 @@ func (g *Gate) Arrive(shutdown context.Context, lane *Lane) Turn {
 
 // Held returns how long the delivery has been waiting, including the claims in between.
 func (t *Turn) Held() time.Duration {
-	if t.since.IsZero() {
+	if !t.Waited() {
 		return 0
 	}
 	return time.Since(t.since)
 }
+
+// Waited reports whether the delivery has had to wait.
+func (t *Turn) Waited() bool { return !t.since.IsZero() }
 
 // Next returns the pause until the next claim, in this process or after a redelivery.
 func (t *Turn) Next() time.Duration { return max(t.pause, t.due) }
@@ -159,7 +162,7 @@ func (t *Turn) stopAsking() {
 
 // begin notes when the delivery first had to wait.
 func (t *Turn) begin() {
-	if t.since.IsZero() {
+	if !t.Waited() {
 		t.since = time.Now()
 	}
 }
