@@ -37,7 +37,10 @@ func Arrival(next message.HandlerFunc) message.HandlerFunc {
 			if !bytes.Equal(payload, a.payload) { // a middleware changed it in place
 				payload = bytes.Clone(a.payload)
 			}
-			msg.UUID, msg.Payload, msg.Metadata = a.uuid, payload, maps.Clone(a.metadata)
+			msg.UUID, msg.Payload = a.uuid, payload
+			if !maps.Equal(msg.Metadata, a.metadata) {
+				msg.Metadata = maps.Clone(a.metadata)
+			}
 			msg.SetContext(ctx)
 		}()
 		msg.SetContext(context.WithValue(ctx, arrivedKey{}, a))
