@@ -24,6 +24,9 @@ type database struct {
 const schema = `
 CREATE TABLE effect (id text NOT NULL, label text NOT NULL);
 
+CREATE TABLE article (id text PRIMARY KEY, price bigint NOT NULL);
+INSERT INTO article SELECT lpad(to_hex(n), 2, '0'), n FROM generate_series(0, 255) n;
+
 CREATE TABLE processed (
     consumer     text NOT NULL,
     message_id   text NOT NULL,
