@@ -83,7 +83,7 @@ type signal uint8
 
 const (
 	leads signal = iota // begin the batch of Seat.group
-	begun               // the batch has begun
+	unwon               // the batch has begun without its claim
 	runs                // it has the transaction
 	alone               // it runs alone
 )
@@ -183,13 +183,9 @@ func (s *Seat) Wait(ctx context.Context) bool {
 			}
 			s.collector.lead(ctx, s.group)
 			s.group = nil
-		case begun:
-			if s.member == nil {
-				return false
-			}
 		case runs:
 			return true
-		case alone:
+		case unwon, alone:
 			return false
 		}
 	}

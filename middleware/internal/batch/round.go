@@ -85,10 +85,10 @@ func (c *Collector) lead(parent context.Context, group []*Seat) {
 		s := group[i]
 		if s.round, s.member = r, m; m != nil {
 			r.seats = append(r.seats, s)
-		} else {
-			r.end.Unwon++
+			continue
 		}
-		s.told <- begun
+		r.end.Unwon++
+		s.told <- unwon
 	}
 	r.end.Size = len(r.seats)
 	r.pass(parent)

@@ -21,8 +21,8 @@ type Verdict struct {
 // member, and waits for the end of the batch.
 func (s *Seat) Keep(parent context.Context, outputs []stores.Output) Verdict {
 	r := s.round
-	ctx, cancel := context.WithTimeout(parent, s.collector.config.Commit)
-	defer cancel()
+	ctx := &bounded{parent: parent, after: s.collector.config.Commit}
+	defer ctx.end()
 	if hung := r.hung(); hung != nil {
 		return Verdict{Err: errors.Join(stores.ErrNotCommitted, hung), Apart: true}
 	}
