@@ -34,7 +34,7 @@ func (t *memberTx) admit(ctx context.Context, sql string, args []any) (string, [
 	if err != nil {
 		return sql, args, err
 	}
-	if what := claimtx.Unshared(sql); what != "" {
+	if what := claimtx.Read(sql).Unshared; what != "" {
 		return sql, args, t.member.Apart(what)
 	}
 	return sql, args, nil

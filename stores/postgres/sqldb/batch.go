@@ -186,7 +186,7 @@ func (m *member) Native() *sql.Tx { return m.tx }
 
 // Admit implements holder: it checks that a statement can be shared.
 func (m *member) Admit(query string) error {
-	if what := claimtx.Unshared(query); what != "" {
+	if what := claimtx.Read(query).Unshared; what != "" {
 		return m.Apart(what)
 	}
 	return m.Member.Admit(query)

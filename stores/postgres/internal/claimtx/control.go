@@ -1,6 +1,9 @@
 package claimtx
 
-import "strings"
+import (
+	"strings"
+	"sync"
+)
 
 // Reading is what the text of a statement does.
 type Reading struct {
@@ -10,6 +13,8 @@ type Reading struct {
 	Path    bool // it sets, or may set, the transaction's search_path
 	Creates bool // it creates an object, perhaps where that search_path says
 	Rows    bool // it only reads and writes rows, judged by its words
+
+	Unshared string // what in it cannot be shared with other messages, without values; "": nothing
 }
 
 // Read reads SQL text. It knows comments, quotes and dollar quotes. Text that it cannot read with
@@ -18,7 +23,40 @@ type Reading struct {
 // It keeps honest mistakes from causing partial commits and from affecting other messages. What
 // slips through is caught at the commit, which proves whose transaction it is; session changes by
 // code inside the server are not seen.
+//
+// Handlers send the same texts again and again, so it remembers some.
 func Read(sql string) Reading {
+	if len(sql) > longestKnown {
+		return read(sql)
+	}
+	known.mu.RLock()
+	r, ok := known.readings[sql]
+	known.mu.RUnlock()
+	if ok {
+		return r
+	}
+	r = read(sql)
+	known.mu.Lock()
+	defer known.mu.Unlock()
+	if len(known.readings) >= mostKnown {
+		clear(known.readings) // texts with values in them never come again
+	}
+	known.readings[sql] = r
+	return r
+}
+
+// What Read remembers takes a megabyte at most.
+const (
+	mostKnown    = 512
+	longestKnown = 2048
+)
+
+var known = struct {
+	mu       sync.RWMutex
+	readings map[string]Reading
+}{readings: make(map[string]Reading)}
+
+func read(sql string) Reading {
 	var (
 		s          = scanner{rest: sql}
 		r          Reading
@@ -39,6 +77,7 @@ func Read(sql string) Reading {
 			r.Several = statements > 1 || s.unsure || s.lost
 			r.Session = r.Session || s.lost
 			r.Rows = rows && !(r.Control || r.Several || r.Session || r.Path || r.Creates)
+			r.Unshared = unshared(sql, r)
 			return r
 		}
 	}

@@ -92,16 +92,26 @@ type encoded struct {
 	format int16
 }
 
+// encode encodes arguments as the driver does, which sends strings as they are.
 func encode(types *pgtype.Map, parameters []uint32, args []any) ([]any, error) {
-	var b pgx.ExtendedQueryBuilder
 	if len(parameters) != len(args) {
 		return nil, fmt.Errorf("postgres: the statement has %d parameters, and there are %d arguments", len(parameters), len(args))
 	}
+	values := slices.Clone(args)
+	var others []int
+	for i, arg := range args {
+		if _, text := arg.(string); !text {
+			others = append(others, i)
+		}
+	}
+	if len(others) == 0 {
+		return values, nil
+	}
+	var b pgx.ExtendedQueryBuilder
 	if err := b.Build(types, &pgconn.StatementDescription{ParamOIDs: parameters}, args); err != nil {
 		return nil, err
 	}
-	values := make([]any, len(args))
-	for i := range args {
+	for _, i := range others {
 		values[i] = encoded{b.ParamValues[i], b.ParamFormats[i]}
 	}
 	return values, nil

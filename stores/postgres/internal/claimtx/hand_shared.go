@@ -67,7 +67,7 @@ func (l *last) add(m *Member, statements ...tables.Statement) {
 // last returns the members' queued statements, the check of the claims, and the outputs. On a
 // second try it first rolls back to the savepoint, and deletes the claims of the dropped members.
 func (s *Shared) last(again bool) (*last, error) {
-	l := &last{first: make(map[*Member]int)}
+	l := &last{first: make(map[*Member]int, len(s.members))}
 	var outputs sqlstore.Staged
 	if again {
 		l.add(nil, tables.Statement{Text: undoHanded})

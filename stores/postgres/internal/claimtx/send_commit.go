@@ -137,7 +137,7 @@ func queue(to *pgproto3.Frontend, l *link, before []tables.Statement) (much bool
 	return bytes > buffer
 }
 
-// bound encodes arguments for the server: bytes as they are, everything else as text.
+// bound encodes arguments for the server: bytes and arrays in binary, everything else as text.
 func bound(args []any) (values [][]byte, formats []int16) {
 	values, formats = make([][]byte, len(args)), make([]int16, len(args))
 	for i, arg := range args {
@@ -148,6 +148,10 @@ func bound(args []any) (values [][]byte, formats []int16) {
 			values[i] = []byte(v)
 		case int64:
 			values[i] = strconv.AppendInt(nil, v, 10)
+		case [][]byte:
+			values[i], formats[i] = bytesArray(v), pgtype.BinaryFormatCode
+		case []int64:
+			values[i], formats[i] = integerArray(v), pgtype.BinaryFormatCode
 		case encoded:
 			values[i], formats[i] = v.value, v.format
 		default:

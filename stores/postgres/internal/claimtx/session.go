@@ -127,16 +127,20 @@ var reported = [...]string{
 	"standard_conforming_strings", "client_encoding", "TimeZone", "DateStyle", "IntervalStyle",
 }
 
+// settings are the values of reported.
+type settings [len(reported)]string
+
 // Session finds out, from the texts of statements and the server's reports, whether a session has
 // been changed. A handler may use it concurrently.
 type Session struct {
-	before  [len(reported)]string
+	before  *settings
 	marked  atomic.Bool // a statement may have changed the session
 	strayed atomic.Bool // a statement may have set the transaction's search_path
 }
 
 // Begin notes the state of the session before the handler runs.
 func (s *Session) Begin(pg *pgconn.PgConn) {
+	s.before = new(settings)
 	for i, name := range reported {
 		s.before[i] = pg.ParameterStatus(name)
 	}

@@ -13,11 +13,10 @@ func isRows(first string) bool {
 	return false
 }
 
-// Unshared returns what in a statement cannot be shared with other messages, without values; "":
-// nothing. Other locks than row locks cannot be shared: they would be held until the end of the
-// batch, and would not separate its handlers.
-func Unshared(sql string) string {
-	switch r := Read(sql); {
+// unshared returns Reading.Unshared. Other locks than row locks cannot be shared: they would be
+// held until the end of the batch, and would not separate its handlers.
+func unshared(sql string, r Reading) string {
+	switch {
 	case isWord(sql):
 		return "a statement called by its name"
 	case containsFold(sql, "advisory"):

@@ -28,7 +28,7 @@ func TestWhatCanBeShared(t *testing.T) {
 		"DO $$ BEGIN END $$":               "DO",
 		"prepared":                         "a statement called by its name",
 	} {
-		if got := Unshared(sql); got != want {
+		if got := Read(sql).Unshared; got != want {
 			t.Errorf("%q: %q, want %q", sql, got, want)
 		}
 	}

@@ -1,9 +1,11 @@
 package claimtx
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -49,50 +51,48 @@ const Savepoint = "SAVEPOINT millpond_member"
 // each with the index of each won claim; each returns the Tx that counts the member's statements.
 // After an error the connection may have a transaction.
 func Share(ctx context.Context, conn *pgx.Conn, t *tables.Tables, consumer int64, claims []stores.Claim, each func(claim int, m *Member) *Tx) (*Shared, error) {
-	var batch pgx.Batch
-	batch.BeginTx(t.TxOptions())
+	var (
+		s    = &Shared{members: make([]*Member, 0, len(claims))}
+		won  = make([]bool, len(claims))
+		sent = append(make([]tables.Statement, 0, 3), tables.Statement{Text: t.BeginText()}) //nolint:mnd // at most
+		at   int64
+		err  error
+	)
 	if text, args := t.Bound(&claims[0]); text != "" {
-		batch.Queue(text, args...)
+		sent = append(sent, tables.Statement{Text: text, Args: args})
 	}
 	text, args := t.ClaimBatch(consumer, claims)
-	batch.Queue(text, args...)
-	results := conn.SendBatch(ctx, &batch)
-	for range batch.Len() - 1 {
-		if _, err := results.Exec(); err != nil {
-			return nil, errors.Join(err, results.Close())
+	sent = append(sent, tables.Statement{Text: text, Args: args, Read: func(rows tables.Rows) error {
+		var id []byte
+		for rows.Next() {
+			if err := rows.Scan(&id, &at, &s.Server); err != nil {
+				return err
+			}
+			if i := first(claims, id); i >= 0 { // a duplicate key is won once
+				won[i] = true
+			}
 		}
-	}
-	var (
-		s   = &Shared{}
-		at  int64
-		id  []byte
-		won = make(map[string]bool, len(claims))
-	)
-	rows, err := results.Query()
-	if err == nil {
-		_, err = pgx.ForEachRow(rows, []any{&id, &at, &s.Server}, func() error {
-			won[string(id)] = true
-			return nil
-		})
-	}
-	if closeErr := results.Close(); err == nil {
-		err = closeErr
-	}
-	if err != nil {
+		return rows.Err()
+	}})
+	if s.Tx, err = send(ctx, conn, t.TxOptions(), sent); err != nil {
 		return nil, err
 	}
-	s.Tx = results.Tx()
 	s.base.Init(t, conn, consumer, nil, time.UnixMicro(at))
 	for i := range claims {
-		if id := claims[i].Key.ID; won[string(id)] {
-			won[string(id)] = false // a duplicate key is won once
-			m := &Member{shared: s}
-			m.Tx = each(i, m)
-			m.Init(t, conn, consumer, id, s.base.at)
-			s.members = append(s.members, m)
+		if !won[i] {
+			continue
 		}
+		m := &Member{shared: s}
+		m.Tx = each(i, m)
+		m.join(&s.base, claims[i].Key.ID)
+		s.members = append(s.members, m)
 	}
 	return s, nil
+}
+
+// first returns the first claim with that id.
+func first(claims []stores.Claim, id []byte) int {
+	return slices.IndexFunc(claims, func(c stores.Claim) bool { return bytes.Equal(c.Key.ID, id) })
 }
 
 // Apart notes that the handler wants something that cannot be shared, and returns its error.
@@ -271,7 +271,8 @@ func (s *Shared) commit(ctx context.Context) (Left, error) {
 // proof returns the statements that keep the claims of the kept members, and no other.
 func (s *Shared) proof() []tables.Statement {
 	var (
-		all, unrun [][]byte
+		all        = make([][]byte, 0, len(s.members))
+		unrun      [][]byte
 		kept       int
 		statements []tables.Statement
 	)

@@ -41,6 +41,12 @@ func (t *Tx) Init(tables *tables.Tables, conn *pgx.Conn, consumer int64, id []by
 	t.session.Begin(conn.PgConn())
 }
 
+// join makes t a part of a transaction that holds several claims.
+func (t *Tx) join(base *Tx, id []byte) {
+	t.tables, t.conn, t.consumer, t.id, t.at = base.tables, base.conn, base.consumer, id, base.at
+	t.session.before = base.session.before
+}
+
 // Acquire notes that the handler uses the connection until Release. After the end of the
 // transaction nothing may be sent, because it would commit by itself. The error is then
 // pgx.ErrTxClosed or stores.ErrTxEnded.

@@ -2,9 +2,7 @@ package tables
 
 import (
 	"bytes"
-	"encoding/hex"
 	"slices"
-	"strings"
 
 	"github.com/jackc/pgx/v5"
 
@@ -34,7 +32,8 @@ ON CONFLICT DO NOTHING RETURNING message_id, ` + completed + `, ` + server
 	SELECT CASE WHEN p.id IS NOT NULL THEN $1::bigint END, p.id FROM unnest($2::bytea[]) AS p (id) WHERE ` + fewIDs + `)`
 
 	// ownedBatchText raises division_by_zero unless the transaction has written as many of these
-	// rows as it must commit.
+	// rows as it must commit. A join would be faster, but may read a table that was small as a
+	// whole, once for each id.
 	ownedBatchText = `SELECT 1 / CASE WHEN count(*) = $3 THEN 1 ELSE 0 END FROM {schema.}{prefix}inbox WHERE ` + ownRow + someClaims
 
 	// These conditions hold for every element, and let the planner expect a single one. It would
@@ -68,27 +67,13 @@ func (t *Tables) Unclaim(consumer int64, id []byte) Statement {
 
 // UnclaimAll is Unclaim for several.
 func (t *Tables) UnclaimAll(consumer int64, ids [][]byte) Statement {
-	return Statement{Text: t.sql.unclaimAll, Args: []any{consumer, byteArray(ids)}}
+	return Statement{Text: t.sql.unclaimAll, Args: []any{consumer, ids}}
 }
 
 // OwnedBatch returns the statement that fails (see NotOurs) unless its transaction has written
 // count of the rows of ids.
 func (t *Tables) OwnedBatch(consumer int64, ids [][]byte, count int) Statement {
-	return Statement{Text: t.sql.ownedBatch, Args: []any{consumer, byteArray(ids), int64(count)}}
-}
-
-// byteArray returns the text form of an array.
-func byteArray(values [][]byte) string {
-	var text strings.Builder
-	text.WriteByte('{')
-	for i, v := range values {
-		if i > 0 {
-			text.WriteByte(',')
-		}
-		text.WriteString(`"\\x` + hex.EncodeToString(v) + `"`)
-	}
-	text.WriteByte('}')
-	return text.String()
+	return Statement{Text: t.sql.ownedBatch, Args: []any{consumer, ids, int64(count)}}
 }
 
 // lockShare is the part of the server's locks, as a divisor, that the batches of one process may
