@@ -16,7 +16,7 @@
 // Order matters: Watermill runs the middleware added first outermost. Add Tracing and
 // Recoverer before the inbox; then [Arrival] and middlewares that change messages; then the
 // inbox. Leave out Retry and PoisonQueue: [RetryPolicy] and [DeadLetterConfig] do their
-// work. Inside the inbox Retry would run the handler in an aborted transaction, and
-// PoisonQueue would hide its error: a typed handler's attempt then fails, and half of
-// another's is committed.
+// work. Inside the inbox Retry would run the handler again in a transaction that may be aborted,
+// and PoisonQueue would hide its error. A typed handler's attempt then fails; of another
+// handler, the writes of a failed run are committed.
 package middleware
