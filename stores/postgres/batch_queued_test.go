@@ -124,6 +124,26 @@ func TestAQueuedErrorDropsItsMember(t *testing.T) {
 	}
 }
 
+// COPY would take the statements behind it for its rows, and the server would close the connection.
+func TestCopyIsNotQueued(t *testing.T) {
+	t.Parallel()
+	s := newStore(t)
+	b := beginBatch(t, s, "good", "reads", "writes")
+	require.NoError(t, queuedMember(t, b.Members()[0], "good", queueEffect))
+	for i, sql := range []string{"COPY effect FROM STDIN", "copy (SELECT 1) to stdout"} {
+		err := queuedMember(t, b.Members()[i+1], "copies", func(_ context.Context, q *postgres.Queue, _ *message.Message) error {
+			q.Exec(sql)
+			return nil
+		})
+		require.ErrorContains(t, err, "cannot be queued", sql)
+		require.NotErrorIs(t, err, stores.ErrBatchLost, sql)
+	}
+	require.NoError(t, b.Commit(t.Context()))
+	require.Equal(t, []string{"good"}, committedKeys(t, s))
+	require.Equal(t, stores.Claimable, outcome(t, s, "reads"))
+	require.Equal(t, stores.Claimable, outcome(t, s, "writes"))
+}
+
 // What a handler has sent itself and what it hands over are undone together.
 func TestAQueueBesideTheTransactionInABatch(t *testing.T) {
 	t.Parallel()

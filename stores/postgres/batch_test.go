@@ -86,6 +86,24 @@ func TestABatchCommitsItsMembersOnce(t *testing.T) {
 	require.NoError(t, b.Rollback(ctx))
 }
 
+// The driver does not expect rows of COPY among several statements.
+func TestAMemberMayBeginWithCopy(t *testing.T) {
+	t.Parallel()
+	s := openStore(t, testenv.VolatilePostgres(t).NewDatabase(t))
+	b := beginBatch(t, s, "copies", "writes")
+	members := b.Members()
+	tag, err := memberTx(t, members[0]).Exec(t.Context(), "COPY (SELECT 1) TO STDOUT")
+	require.NoError(t, err)
+	require.Equal(t, int64(1), tag.RowsAffected())
+	require.NoError(t, members[0].Keep(t.Context()))
+	_, err = memberTx(t, members[1]).Exec(t.Context(), insertEffect, "writes")
+	require.NoError(t, err)
+	require.NoError(t, members[1].Keep(t.Context()))
+	require.NoError(t, b.Commit(t.Context()))
+	require.Equal(t, stores.Duplicate, outcome(t, s, "copies"))
+	require.Equal(t, []string{"writes"}, committedKeys(t, s))
+}
+
 // Whatever its first statement is, a member that fails takes back all that it has done.
 func TestAMemberThatLeavesTakesItsEffectsWithIt(t *testing.T) {
 	t.Parallel()

@@ -59,8 +59,8 @@ func (t *memberTx) save(ctx context.Context) error {
 
 // rides reports whether the savepoint can be sent with a statement, as a batch. A batch cannot
 // have the statement's options.
-func (t *memberTx) rides(args []any) bool {
-	if !t.member.Saving() {
+func (t *memberTx) rides(sql string, args []any) bool {
+	if !t.member.Saving() || claimtx.Read(sql).Copy {
 		return false
 	}
 	if len(args) == 0 {
@@ -109,7 +109,7 @@ func (t *memberTx) Exec(ctx context.Context, sql string, args ...any) (tag pgcon
 	switch {
 	case err != nil:
 		return tag, err
-	case !t.rides(args):
+	case !t.rides(sql, args):
 		if err := t.save(ctx); err != nil {
 			return tag, err
 		}
@@ -134,7 +134,7 @@ func (t *memberTx) Query(ctx context.Context, sql string, args ...any) (pgx.Rows
 	switch {
 	case err != nil:
 		return failedRows(sql, err), err
-	case !t.rides(args):
+	case !t.rides(sql, args):
 		if err := t.save(ctx); err != nil {
 			return failedRows(sql, err), err
 		}

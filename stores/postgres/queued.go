@@ -23,8 +23,9 @@ func (q *Queue) Exec(sql string, args ...any) {
 	q.statements = append(q.statements, claimtx.Request{SQL: sql, Args: args, Rows: -1})
 }
 
-// ExecRows queues an INSERT, UPDATE, DELETE, MERGE or SELECT that must change or return that many
-// rows. Otherwise nothing is committed, and the attempt fails with a [*RowsError].
+// ExecRows queues an INSERT, UPDATE, DELETE, SELECT or VALUES, without a WITH that changes rows. It
+// must change or return that many rows. Otherwise nothing is committed, and the attempt fails with
+// a [*RowsError].
 func (q *Queue) ExecRows(rows int64, sql string, args ...any) {
 	q.statements = append(q.statements, claimtx.Request{SQL: sql, Args: args, Rows: max(rows, 0)})
 }

@@ -13,6 +13,7 @@ type Reading struct {
 	Path    bool // it sets, or may set, the transaction's search_path
 	Creates bool // it creates an object, perhaps where that search_path says
 	Rows    bool // it only reads and writes rows, judged by its words
+	Copy    bool // it is COPY, whose rows the driver does not expect among several statements
 
 	Unshared string // what in it cannot be shared with other messages, without values; "": nothing
 }
@@ -72,6 +73,7 @@ func read(sql string) Reading {
 			r.Path = r.Path || s.path
 			r.Creates = r.Creates || s.creates || strings.EqualFold(s.first, "CREATE")
 			rows = rows && isRows(s.first)
+			r.Copy = r.Copy || strings.EqualFold(s.first, "COPY")
 		}
 		if !more {
 			r.Several = statements > 1 || s.unsure || s.lost

@@ -11,19 +11,22 @@ import (
 )
 
 // errNotCounted: SQL cannot count the rows of this statement.
-var errNotCounted = errors.New("postgres: only the rows of INSERT, UPDATE, DELETE, MERGE and SELECT can be counted")
+var errNotCounted = errors.New("postgres: only the rows of INSERT, UPDATE, DELETE, SELECT and VALUES can be counted, without a WITH that changes rows")
 
 // counted returns a statement that runs sql and fails unless it returns or changes that many
 // rows. A failure prevents the COMMIT after it.
 func counted(sql string, rows int64) (string, error) {
-	verb, returning := verbOf(sql)
+	s := statementOf(sql)
+	if s.changesInside {
+		return "", errNotCounted
+	}
 	var text strings.Builder
 	text.WriteString("WITH millpond_rows AS (\n")
-	text.WriteString(strings.TrimRight(sql, "; \t\r\n"))
-	switch verb {
+	text.WriteString(s.text)
+	switch s.verb {
 	case "SELECT", "VALUES":
-	case "INSERT", "UPDATE", "DELETE", "MERGE":
-		if !returning {
+	case "INSERT", "UPDATE", "DELETE":
+		if !s.returning {
 			text.WriteString("\nRETURNING true")
 		}
 	default:
@@ -53,31 +56,62 @@ func miscounted(err error) (rows int64, ok bool) {
 	return rows, err == nil
 }
 
-// verbOf returns the verb of a statement, after its WITH if it has one, and whether it returns
-// rows by RETURNING.
-func verbOf(sql string) (verb string, returning bool) {
-	s, depth := scanner{rest: sql}, 0
+// countable is what must be known of a statement to count its rows.
+type countable struct {
+	text          string // without what follows its last word, such as a semicolon or a comment
+	verb          string // after its WITH if it has one
+	returning     bool
+	changesInside bool // an INSERT, UPDATE, DELETE or MERGE begins in parentheses
+}
+
+func statementOf(sql string) (c countable) {
+	s, depth, end := scanner{rest: sql}, 0, 0
+	opened := false // what came before is an opening parenthesis
 	for s.rest != "" {
-		switch c := s.rest[0]; {
-		case !isWordByte(c):
-			switch c {
-			case '(':
-				depth++
-			case ')':
-				depth--
-			}
+		first := s.rest[0]
+		switch {
+		case isWordByte(first):
+			c.see(strings.ToUpper(s.word()), depth, opened)
+		case isFiller(s.rest):
 			s.skip()
-		case depth == 0:
-			word := strings.ToUpper(s.word())
-			if verb == "" && slices.Contains(verbs, word) {
-				verb = word
-			}
-			returning = returning || word == "RETURNING"
+			continue
 		default:
-			s.word()
+			s.skip()
 		}
+		switch first {
+		case '(':
+			depth++
+		case ')':
+			depth--
+		}
+		opened, end = first == '(', len(sql)-len(s.rest)
 	}
-	return verb, returning
+	c.text = sql[:end]
+	return c
+}
+
+func (c *countable) see(word string, depth int, opened bool) {
+	switch {
+	case depth > 0:
+		c.changesInside = c.changesInside || opened && isChange(word)
+	case c.verb == "" && slices.Contains(verbs, word):
+		c.verb = word
+	default:
+		c.returning = c.returning || word == "RETURNING"
+	}
+}
+
+// isFiller reports whether text begins with what means nothing at the end of a statement.
+func isFiller(text string) bool {
+	return strings.HasPrefix(text, "--") || strings.HasPrefix(text, "/*") || strings.IndexByte("; \t\r\n\f\v", text[0]) >= 0
+}
+
+func isChange(word string) bool {
+	switch word {
+	case "INSERT", "UPDATE", "DELETE", "MERGE":
+		return true
+	}
+	return false
 }
 
 var verbs = []string{"INSERT", "UPDATE", "DELETE", "MERGE", "SELECT", "VALUES"}

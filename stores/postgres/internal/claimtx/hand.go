@@ -30,6 +30,9 @@ type Request struct {
 	Rows int64 // rows that it must change or return; negative: any number
 }
 
+// errCopy: the server would close the connection, because other statements follow instead of rows.
+var errCopy = errors.New("postgres: COPY from or to the program cannot be queued: use CopyFrom of TxFromContext")
+
 // Hand sends statements with COMMIT, in one round trip. Statements that are new to the connection
 // are described by the server at once. Where nothing is prepared (see linkTo) all are sent at
 // once.
@@ -60,6 +63,9 @@ func (t *Tx) texts(h *Handed, simple bool) (texts []string, err error) {
 	for i, r := range h.Statements {
 		if err := t.inspect(r.SQL, simple); err != nil {
 			return nil, h.Failed(i, 0, err)
+		}
+		if Read(r.SQL).Copy && (containsFold(r.SQL, "stdin") || containsFold(r.SQL, "stdout")) {
+			return nil, h.Failed(i, 0, errCopy)
 		}
 		if texts[i] = r.SQL; r.Rows >= 0 {
 			if texts[i], err = counted(r.SQL, r.Rows); err != nil {
