@@ -298,7 +298,7 @@ func TestOutputsOfABatch(t *testing.T) {
 		if !p.maria() {
 			trips += 2 // the lock of the order key, and all outputs
 		}
-		require.Equal(t, trips, int(cost.RoundTrips))
+		require.Equal(t, trips, cost.RoundTrips)
 		var n int
 		require.NoError(t, c.admin.QueryRowContext(t.Context(), "SELECT count(*) FROM millpond_outbox WHERE message_id NOT LIKE 'b%'").Scan(&n))
 		require.Equal(t, 4*2, n)

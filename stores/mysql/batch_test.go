@@ -36,7 +36,7 @@ func memberTx(t *testing.T, m stores.Member) *sql.Tx {
 	return tx
 }
 
-// writes writes the effect of a member.
+// writes lets a member have its effect.
 func writes(t *testing.T, m stores.Member, label string) {
 	t.Helper()
 	_, err := memberTx(t, m).ExecContext(t.Context(), "INSERT INTO effect VALUES (?)", label)
@@ -110,9 +110,9 @@ func TestWhatABatchCosts(t *testing.T) {
 			}},
 		} {
 			cost := c.cost(func() {
-				keys := make([]string, k)
-				for i := range keys {
-					keys[i] = uuid.NewString()
+				var keys []string
+				for range k {
+					keys = append(keys, uuid.NewString())
 				}
 				if test.twin {
 					keys = append(keys, "seen")
@@ -178,9 +178,9 @@ func TestWhatCannotBeSharedIsNotSent(t *testing.T) {
 		},
 		"query": func(ctx context.Context, tx *sql.Tx, text string) error { return readAll(tx.QueryContext(ctx, text)) },
 		"prepare": func(ctx context.Context, tx *sql.Tx, text string) error {
-			_, err := tx.PrepareContext(ctx, text)
+			_, err := tx.PrepareContext(ctx, text) //nolint:sqlclosecheck // it fails
 			return err
-		}, //nolint:sqlclosecheck // it fails
+		},
 	}
 	byTurns(t, func(t *testing.T, p product) {
 		c := newCounted(t, p, true)
@@ -340,7 +340,7 @@ func TestAMemberThatKeepsTheConnectionLosesTheBatch(t *testing.T) {
 			b, members := beginBatch(t, c, "kept", "leaves", "unrun")
 			require.NoError(t, members[0].Keep(t.Context()))
 			tx := memberTx(t, members[1])
-			rows, err := tx.QueryContext(t.Context(), numbers(50_000)+" SELECT n FROM numbers") //nolint:sqlclosecheck // left open on purpose
+			rows, err := tx.QueryContext(t.Context(), numbers(50_000)+" SELECT n FROM numbers")
 			require.NoError(t, err)
 			require.True(t, rows.Next())
 			if fails {
