@@ -296,7 +296,7 @@ func TestOutputsOfABatch(t *testing.T) {
 		})
 		trips := 2 + 1 // with that of the member that leaves
 		if !p.maria() {
-			trips += 2 // the lock of the order key, and all outputs
+			trips += 1 + 2 // the lock of the order key, and both outputs
 		}
 		require.Equal(t, trips, cost.RoundTrips)
 		var n int
