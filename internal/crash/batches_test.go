@@ -168,7 +168,7 @@ func killInBatches(t *testing.T, open opener, days int) {
 // hurtBatches hurts workers, and where there are some the server and the network.
 func hurtBatches(t *testing.T, open opener) {
 	t.Helper()
-	seed, messages, kills, wanted := seedOf(t), 80, 3, 1
+	seed, messages, kills, wanted := seedOf(t), 160, 3, 1
 	if soak := rotation.Kills(t); soak > 0 {
 		messages, kills, wanted = 4000, 200, soak
 	}
