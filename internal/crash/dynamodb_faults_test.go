@@ -272,7 +272,7 @@ var dynamoVariants = map[string]variant{
 		},
 	},
 	"one value for all": {
-		rule: "each change has a value of its own", system: []string{"dynamodb"}, find: []string{"I1", "I2", "I6"},
+		rule: "each change has a value of its own", system: []string{"dynamodb"}, find: []string{"I1", "I2", "I6"}, with: []conduct{slow, slow, slow}, rests: true,
 		store: func(b *backend) middleware.Store {
 			b.service.change = oneValue
 			return b.store

@@ -35,6 +35,7 @@ type variant struct {
 	around   func(message.HandlerMiddleware) message.HandlerMiddleware
 	split    bool      // each consumer has an inbox of its own
 	inSQL    bool      // what comes of it depends on the database
+	rests    bool      // it comes to rest, so that a slow machine has more time for it
 	shares   bool      // two messages use one connection at once, which the race detector says too
 	with     []conduct // of handlers, that bring it to light; the more often named, the more of them
 	stopAt   []string  // points where holders of leases are stopped, so that they lose them
@@ -106,7 +107,7 @@ var variants = map[string]variant{
 		store: func(b *backend) middleware.Store { return reservationCounted{b.store} },
 	},
 	"break unwritten": {
-		rule: "an operator who breaks a reservation leaves an entry in the audit", find: []string{"I8"}, with: []conduct{hopeless, hopeless, hopeless},
+		rule: "an operator who breaks a reservation leaves an entry in the audit", find: []string{"I8"}, with: []conduct{hopeless, hopeless, hopeless}, rests: true,
 		operates: func(b *backend) stores.Inspector { return breaksUnwritten{b.store, b} },
 	},
 	"quick nacks": {
@@ -235,6 +236,7 @@ const variantTries = 3
 // brokenLimit is when a run with a broken rule is over, which may never come to rest.
 const (
 	brokenLimit = 10 * time.Second
+	restLimit   = time.Minute // of those that come to rest
 	losingLimit = 40 * time.Second
 )
 
@@ -253,7 +255,10 @@ func variantTrial(s *system, seed uint64, variant string) *trial {
 			Kills: fleet.RandomKills(seed, 6, 100, 3),
 		},
 	}
-	if variant != "" {
+	switch {
+	case variants[variant].rests:
+		tr.limit = restLimit
+	case variant != "":
 		tr.limit = brokenLimit
 	}
 	if variants[variant].loses {
