@@ -47,7 +47,7 @@ func (a *attempt) Context(parent context.Context) context.Context {
 // Commit implements stores.Attempt.
 func (a *attempt) Commit(ctx context.Context) error {
 	return a.outcome.Commit(func() error {
-		defer a.store.flights.land(flight(a.claim.Key))
+		defer a.store.flights.Delete(flight(a.claim.Key))
 		refused, items, outputs := a.tx.end()
 		reason := a.Doomed()
 		switch {
@@ -67,25 +67,22 @@ func (a *attempt) Commit(ctx context.Context) error {
 func (a *attempt) Rollback(context.Context) error {
 	return a.outcome.Rollback(pkg, func() error {
 		_, _, _ = a.tx.end()
-		a.store.flights.land(flight(a.claim.Key))
+		a.store.flights.Delete(flight(a.claim.Key))
 		return nil
 	})
 }
 
-// completed returns the row that Commit writes.
-func (a *attempt) completed() (*row, error) {
-	now, err := a.store.clock.now()
-	if err != nil {
-		return nil, err
-	}
-	r := &row{status: int64(stores.StatusCompleted), own: a.own, fingerprint: a.claim.Fingerprint.Bytes(), completedAt: now, expires: a.store.expiry(now)}
+// completed returns the row that Commit writes. It names what is kept of the message until that is deleted.
+func (a *attempt) completed() *row {
+	now := a.store.clock.now()
+	r := &row{status: stores.StatusCompleted, own: a.own, fingerprint: a.claim.Fingerprint.Bytes(), completedAt: now, expires: a.store.expiry(now)}
 	if a.seen.known() {
-		r.fingerprint = a.seen.fingerprint
+		r.fingerprint, r.contentID, r.chunks, r.steps = a.seen.fingerprint, a.seen.contentID, a.seen.chunks, a.seen.steps
 	}
 	if t := a.claim.TraceParent; !t.IsZero() {
 		r.trace = t[:]
 	}
-	return r, nil
+	return r
 }
 
 // Interrupted implements stores.Interruptible: another delivery has completed or changed the

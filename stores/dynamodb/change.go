@@ -6,8 +6,6 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/aws/aws-sdk-go-v2/aws"
-	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 
 	"github.com/millpond-go/millpond/internal/sqlstore"
@@ -15,17 +13,13 @@ import (
 )
 
 // audited returns an entry of the audit.
-func (s *Store) audited(ctx context.Context, e stores.AuditEntry) (types.TransactWriteItem, error) {
+func (s *Store) audited(ctx context.Context, e stores.AuditEntry) (item, error) {
 	id, err := s.count(ctx, "a", 1) // in order
 	if err != nil {
-		return types.TransactWriteItem{}, err
-	}
-	now, err := s.clock.now()
-	if err != nil {
-		return types.TransactWriteItem{}, err
+		return nil, err
 	}
 	i := key(kindAudit, nil, number8(id))
-	i["num"], i["at"], i["of"] = num(id), num(now), num(e.Number)
+	i["num"], i["at"], i["of"], i["own"] = num(id), num(s.clock.now()), num(e.Number), bin(newOwn())
 	for name, value := range map[string]string{
 		"svc": e.Consumer.Service, "hdl": e.Consumer.Handler, "vrb": string(e.Verb), "bef": e.Before, "aft": e.After,
 		"act": sqlstore.Text(e.Actor, stores.MaxDetailBytes), "rsn": sqlstore.Text(e.Reason, stores.MaxDetailBytes),
@@ -35,51 +29,34 @@ func (s *Store) audited(ctx context.Context, e stores.AuditEntry) (types.Transac
 	if len(e.MessageID) > 0 {
 		i["mid"] = bin(e.MessageID)
 	}
-	return types.TransactWriteItem{Put: &types.Put{TableName: &s.table, Item: i}}, nil
+	return i, nil
 }
 
 // writing returns a guarded write of a row.
 func (s *Store) writing(key item, r *row, g guard) types.TransactWriteItem {
 	r.own = newOwn()
 	r.follow(g.seen)
-	put := &types.Put{TableName: &s.table, Item: r.put(key), ReturnValuesOnConditionCheckFailure: types.ReturnValuesOnConditionCheckFailureAllOld}
-	put.ConditionExpression, put.ExpressionAttributeNames, put.ExpressionAttributeValues = g.expression()
-	return types.TransactWriteItem{Put: put}
+	return types.TransactWriteItem{Put: g.put(s.table, r.put(key))}
 }
 
-// transact carries out an operator's decision with its entry in the audit, and deletes what it makes
-// useless: as much as fits in the same transaction, and the rest after it. The error wraps ErrChanged
-// if a row has changed since it was read.
+// transact carries out an operator's decision with its entry in the audit, which proves it, and deletes what
+// it makes useless: as much as fits in the same transaction, and the rest after it. The error wraps
+// ErrChanged if a condition of a write does not hold. None holds ever again.
 func (s *Store) transact(ctx context.Context, e stores.AuditEntry, gone []types.TransactWriteItem, writes ...types.TransactWriteItem) error {
 	entry, err := s.audited(ctx, e)
 	if err != nil {
 		return err
 	}
 	fit := min(len(gone), MaxOperations-len(writes))
-	if err := s.guarded(ctx, len(writes), slices.Concat(writes, []types.TransactWriteItem{entry}, gone[:fit])); err != nil {
+	all := slices.Concat(writes, gone[:fit])
+	end, err := s.send(ctx, write{put: guard{}.put(s.table, entry), others: all})
+	if end != committed && conditionOf(err, all) != nil {
+		end = declined
+	}
+	if err := s.outcome(ctx, end, err); err != nil {
 		return err
 	}
 	return s.remove(ctx, gone[fit:])
-}
-
-// guarded carries out a transaction whose first n operations have conditions. The error wraps
-// ErrChanged if one of these does not hold.
-func (s *Store) guarded(ctx context.Context, n int, all []types.TransactWriteItem) error {
-	_, err := s.client.TransactWriteItems(ctx, &dynamodb.TransactWriteItemsInput{TransactItems: all})
-	if canceled, ok := errors.AsType[*types.TransactionCanceledException](err); ok {
-		for i, r := range canceled.CancellationReasons {
-			if i < n && reasonOf(r) == "ConditionalCheckFailed" {
-				if put := all[i].Put; put != nil && put.Item["own"] != nil && string(blob(r.Item["own"])) == string(blob(put.Item["own"])) {
-					return nil // an earlier try of this request
-				}
-				return fmt.Errorf("dynamodb: %w", stores.ErrChanged)
-			}
-		}
-	}
-	if err != nil {
-		return s.explain(ctx, err)
-	}
-	return nil
 }
 
 // forget removes from a row all that may be personal, except the id.
@@ -103,18 +80,9 @@ func (s *Store) Change(ctx context.Context, c stores.Change) (stores.Changed, er
 	default:
 		return stores.Changed{}, fmt.Errorf("dynamodb: %q is no verb for failed messages: use %q, %q, %q or %q", c.Verb, stores.VerbRetry, stores.VerbDiscard, stores.VerbResolve, stores.VerbErase)
 	}
-	now, err := s.clock.now()
-	if err != nil {
-		return stores.Changed{}, err
-	}
-	in := span{above: c.After, ascending: true}
-	if c.UpTo > 0 {
-		in.below = c.UpTo + 1
-	}
-	done := stores.Changed{Next: c.After}
+	now, done, seen := s.clock.now(), stores.Changed{Next: c.After}, 0
 	var failed error
-	seen := 0
-	err = s.matching(ctx, c.Filter, in, func(l listed) bool {
+	err := s.matching(ctx, c.Filter, after(c.After, c.UpTo), func(l listed) bool {
 		if !concerns(c.Verb, l.row, now) {
 			return true
 		}
@@ -132,7 +100,7 @@ func (s *Store) Change(ctx context.Context, c stores.Change) (stores.Changed, er
 
 // concerns reports whether a verb would change a row.
 func concerns(v stores.Verb, r *row, now int64) bool {
-	erased := r.content == int64(stores.ContentErased)
+	erased := r.content == stores.ContentErased
 	if v != stores.VerbRetry {
 		return v == stores.VerbResolve || v == stores.VerbErase && !erased || v == stores.VerbDiscard && !r.is(stores.StatusDiscarded)
 	}
@@ -147,11 +115,11 @@ func (s *Store) changeOne(ctx context.Context, c *stores.Change, l listed, now i
 	case has && !c.Break:
 		done.Reserved++
 		return nil
-	case s.flights.flying(k):
+	case s.flying(k):
 		done.Busy++
 		return nil
 	}
-	before := stores.Status(l.status).String() //nolint:gosec // only millpond writes it
+	before := l.status.String()
 	if has {
 		before = "reserved"
 	}
@@ -166,8 +134,7 @@ func (s *Store) changeOne(ctx context.Context, c *stores.Change, l listed, now i
 		r.index(sqlstore.ConsumerNumber(k.Consumer), k.ID)
 	}
 	err = s.transact(ctx, stores.AuditEntry{
-		Verb: c.Verb, Actor: c.Actor, Reason: c.Reason, Consumer: k.Consumer, MessageID: k.ID, Number: l.number,
-		Before: before, After: stores.Status(r.status).String(), //nolint:gosec // one of those above
+		Verb: c.Verb, Actor: c.Actor, Reason: c.Reason, Consumer: k.Consumer, MessageID: k.ID, Number: l.number, Before: before, After: r.status.String(),
 	}, gone, s.writing(messageKey(k), &r, guard{seen: l.row, due: true}))
 	switch {
 	case errors.Is(err, stores.ErrChanged):
@@ -183,7 +150,7 @@ func (s *Store) changeOne(ctx context.Context, c *stores.Change, l listed, now i
 			return err
 		}
 	}
-	if c.Verb == stores.VerbRetry && r.content != int64(stores.ContentKept) {
+	if c.Verb == stores.VerbRetry && r.content != stores.ContentKept {
 		done.Redelivered++
 	}
 	return nil
@@ -193,20 +160,20 @@ func (s *Store) changeOne(ctx context.Context, c *stores.Change, l listed, now i
 func (s *Store) decided(ctx context.Context, v stores.Verb, l listed, r *row, now int64) (gone []types.TransactWriteItem, err error) {
 	switch v {
 	case stores.VerbRetry:
-		r.status, r.attempts, r.uncounted, r.presumed, r.redrives, r.budgetAt, r.due = int64(stores.StatusPending), 0, 0, false, r.redrives+1, now, now
-		r.placement = int64(stores.PlacementParked)
-		if r.content != int64(stores.ContentKept) {
-			r.placement, r.orderKey = int64(stores.PlacementRedelivered), nil
+		r.status, r.attempts, r.uncounted, r.presumed, r.redrives, r.budgetAt, r.due = stores.StatusPending, 0, 0, false, r.redrives+1, now, now
+		r.placement = stores.PlacementParked
+		if r.content != stores.ContentKept {
+			r.placement, r.orderKey = stores.PlacementRedelivered, nil
 		}
 	case stores.VerbErase:
-		r.status, r.content = int64(stores.StatusDiscarded), int64(stores.ContentErased)
+		r.status, r.content = stores.StatusDiscarded, stores.ContentErased
 		gone, err = s.kept(ctx, l.key, l.row)
 		r.forget()
 	case stores.VerbResolve:
 		gone, err = s.kept(ctx, l.key, l.row)
-		*r = row{status: int64(stores.StatusCompleted), own: newOwn(), fingerprint: r.fingerprint, trace: r.trace, completedAt: now, expires: s.expiry(now)}
+		*r = row{status: stores.StatusCompleted, fingerprint: r.fingerprint, trace: r.trace, completedAt: now, expires: s.expiry(now)}
 	default:
-		r.status = int64(stores.StatusDiscarded)
+		r.status = stores.StatusDiscarded
 	}
 	return gone, err
 }
@@ -218,21 +185,17 @@ func (s *Store) Quarantine(ctx context.Context, q stores.Quarantined) error {
 	if err != nil {
 		return err
 	}
-	now, err := s.clock.now()
-	if err != nil {
-		return err
-	}
-	hash := q.IdentityHash()
+	hash, now := q.IdentityHash(), s.clock.now()
 	sk := append(hash[:], q.Fingerprint.Bytes()...)
 	sk = append(sk, 0)
 	sk = append(sk, sqlstore.Text(string(q.Reason), maxWordBytes)...)
 	k := key(kindQuarantine, number8(consumer), sk)
 	for {
-		_, err = s.client.UpdateItem(ctx, &dynamodb.UpdateItemInput{
-			TableName: &s.table, Key: k, UpdateExpression: aws.String("SET #lst = :now ADD #seen :one"), ConditionExpression: aws.String("attribute_exists(pk)"),
-			ExpressionAttributeNames: map[string]string{"#lst": "lst", "#seen": "seen"}, ExpressionAttributeValues: item{":now": num(now), ":one": num(1)},
-		})
-		if err := s.refused(ctx, err, func(item) bool { return false }); !errors.Is(err, stores.ErrChanged) {
+		me := newOwn() // a repeated request must not count again
+		_, err := s.update(ctx, s.table, k, "SET #lst = :now, #sow = :me ADD #seen :one", "attribute_exists(pk) AND (attribute_not_exists(#sow) OR #sow <> :me)",
+			item{":now": num(now), ":one": num(1), ":me": bin(me)})
+		err = s.refused(ctx, err, func(there item) bool { return string(blob(there["sow"])) == string(me) })
+		if !errors.Is(err, stores.ErrChanged) {
 			return err
 		}
 		if err := s.detain(ctx, k, consumer, q, now); !errors.Is(err, stores.ErrChanged) {
@@ -248,19 +211,15 @@ func (s *Store) detain(ctx context.Context, k item, consumer int64, q stores.Qua
 		return err
 	}
 	r := &row{
-		number: number, id: sqlstore.NonEmpty(q.ID), reason: sqlstore.Text(string(q.Reason), maxWordBytes), detail: sqlstore.Text(q.Detail, stores.MaxDetailBytes),
+		number: number, id: sqlstore.NonEmpty(q.ID), reason: stores.Reason(sqlstore.Text(string(q.Reason), maxWordBytes)), detail: sqlstore.Text(q.Detail, stores.MaxDetailBytes),
 		fingerprint: q.Fingerprint.Bytes(), existing: q.Existing.Bytes(), topic: sqlstore.Text(q.Topic, maxPlaceBytes), coordinates: sqlstore.Text(q.Coordinates, maxPlaceBytes),
-		uuid: []byte(q.UUID), codec: sqlstore.Text(q.Codec, maxWordBytes), oneWay: q.OneWay, state: string(stores.QuarantineHeld),
+		uuid: []byte(q.UUID), codec: sqlstore.Text(q.Codec, maxWordBytes), oneWay: q.OneWay, state: stores.QuarantineHeld,
 		seen: 1, firstAt: now, lastAt: now, list: heldPrefix + partition(consumer, q.ID),
 	}
 	if len(q.ID) > maxPlaceBytes*100 { // it is in the item
 		return fmt.Errorf("dynamodb: %w: its id has %d bytes", stores.ErrTooLarge, len(q.ID))
 	}
-	packed, err := pack(q.Metadata, q.Facts, q.Payload)
-	if err != nil {
-		return err
-	}
-	if err := s.store(ctx, r, newOwn(), packed, len(q.Payload)); err != nil {
+	if err := s.store(ctx, r, q.Metadata, q.Facts, q.Payload); err != nil {
 		return err
 	}
 	err = s.write(ctx, k, r, guard{})

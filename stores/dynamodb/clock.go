@@ -1,7 +1,9 @@
 package dynamodb
 
 import (
+	"context"
 	"fmt"
+	"io"
 	"net/http"
 	"sync"
 	"time"
@@ -51,36 +53,50 @@ func (c *clock) observe(date, sent, received time.Time) {
 // errNoTime: no answer of the service had a date.
 var errNoTime = fmt.Errorf("%w: the service has not said what time it is", stores.ErrUnavailable)
 
-// bounds returns the earliest and the latest possible time, in microseconds.
-func (c *clock) bounds() (low, high int64, err error) {
+// check returns an error if the clock knows no time. It never forgets one, so that the store asks once.
+func (c *clock) check() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.at.IsZero() {
-		return 0, 0, errNoTime
+		return errNoTime
 	}
+	return nil
+}
+
+// bounds returns the earliest and the latest possible time, in microseconds.
+func (c *clock) bounds() (low, high int64) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
 	passed := time.Since(c.base)
-	return (c.low + passed).Microseconds(), (c.high + passed).Microseconds(), nil
+	return (c.low + passed).Microseconds(), (c.high + passed).Microseconds()
 }
 
 // now returns the earliest possible time, in microseconds.
-func (c *clock) now() (int64, error) {
-	low, _, err := c.bounds()
-	return low, err
+func (c *clock) now() int64 {
+	low, _ := c.bounds()
+	return low
 }
 
-// dated is an HTTP client that sets a clock from the dates of answers.
+// answerWithin is how long the answer to a request may take, all of it.
+const answerWithin = 5 * time.Second
+
+// dated is an HTTP client that sets a clock from the dates of answers, and does not wait for ever.
 type dated struct {
 	aws.HTTPClient
-	clock *clock
+	clock  *clock
+	within time.Duration
 }
 
 // Do implements aws.HTTPClient.
 func (d dated) Do(r *http.Request) (*http.Response, error) {
 	sent := time.Now()
-	response, err := d.HTTPClient.Do(r)
+	ctx, cancel := context.WithTimeout(r.Context(), d.within)
+	response, err := d.HTTPClient.Do(r.WithContext(ctx))
 	if err != nil {
+		cancel()
 		return response, err //nolint:wrapcheck // the SDK judges it
 	}
+	response.Body = bounded{response.Body, cancel}
 	if response.Header.Get("X-Amzn-Requestid") == "" { // the answer of a proxy
 		return response, nil
 	}
@@ -88,4 +104,16 @@ func (d dated) Do(r *http.Request) (*http.Response, error) {
 		d.clock.observe(date, sent, time.Now())
 	}
 	return response, nil
+}
+
+// bounded is the body of an answer that may take so long.
+type bounded struct {
+	io.ReadCloser
+	end context.CancelFunc
+}
+
+// Close implements io.Closer.
+func (b bounded) Close() error {
+	defer b.end()
+	return b.ReadCloser.Close() //nolint:wrapcheck // it is the answer's
 }

@@ -17,8 +17,7 @@ import (
 func TestTheClockIsTheServices(t *testing.T) {
 	t.Parallel()
 	var c clock
-	_, err := c.now()
-	require.ErrorIs(t, err, stores.ErrUnavailable)
+	require.ErrorIs(t, c.check(), stores.ErrUnavailable)
 
 	service := time.Date(2031, 5, 6, 7, 8, 9, 0, time.UTC) // years away
 	begun := time.Now()
@@ -27,8 +26,8 @@ func TestTheClockIsTheServices(t *testing.T) {
 	}
 	check := func() (width time.Duration) {
 		t.Helper()
-		low, high, err := c.bounds()
-		require.NoError(t, err)
+		require.NoError(t, c.check())
+		low, high := c.bounds()
 		now := service.Add(time.Since(begun)).UnixMicro()
 		require.LessOrEqual(t, low, now)
 		require.GreaterOrEqual(t, high, now-time.Second.Microseconds()/1000)
@@ -41,8 +40,7 @@ func TestTheClockIsTheServices(t *testing.T) {
 	}
 	require.Less(t, check(), wide/5, "answers bring them closer")
 	c.observe(service.Add(time.Hour), begun, begun.Add(time.Millisecond)) // another host, which is ahead
-	low, _, err := c.bounds()
-	require.NoError(t, err)
+	low, _ := c.bounds()
 	require.Greater(t, low, service.Add(30*time.Minute).UnixMicro(), "the latest answer counts where they contradict")
 }
 
@@ -155,11 +153,25 @@ func TestStale(t *testing.T) {
 	require.Nil(t, i["ttl"])
 }
 
-// No answer had a date: nothing can be judged, and nothing is.
+// A store whose service does not say what time it is handles nothing.
 func TestAnswersWithoutADate(t *testing.T) {
 	b := newBench(t)
 	*b.clock = clock{}
-	b.then("GetItem", says(http.StatusOK, `{}`))
+	b.known.Forget()
+	b.faults.mu.Lock()
+	b.faults.any = func(string) fault {
+		return func(f *faults, r *http.Request) (*http.Response, error) {
+			answer, err := f.HTTPClient.Do(r)
+			if err == nil {
+				answer.Header.Del("Date")
+			}
+			return answer, err
+		}
+	}
+	b.faults.mu.Unlock()
+	require.ErrorIs(t, b.Register(t.Context(), stores.Registration{Consumer: consumer}), stores.ErrUnavailable)
 	_, _, err := b.Begin(t.Context(), newClaim())
+	require.ErrorIs(t, err, stores.ErrNotRegistered)
+	_, err = b.Counts(t.Context(), 1)
 	require.ErrorIs(t, err, stores.ErrUnavailable)
 }

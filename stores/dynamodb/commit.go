@@ -21,7 +21,17 @@ import (
 	"github.com/millpond-go/millpond/stores"
 )
 
-// ending is what an answer says about a transaction.
+// write puts an item, and carries out other operations in the same transaction. The item's own value, which
+// no other write has, tells whether it was carried out.
+type write struct {
+	put    *types.Put // nil: nothing tells
+	guard  guard      // the condition of put
+	others []types.TransactWriteItem
+}
+
+func (w write) own() []byte { return blob(w.put.Item["own"]) }
+
+// ending is what is known about a write.
 type ending uint8
 
 const (
@@ -32,94 +42,69 @@ const (
 	open             // it may still be carried out
 )
 
-// commit sends the transaction until its outcome is known. The answer to one try says nothing about an
-// earlier one that may still be carried out: then only the item tells, and Resolve closes it.
-func (a *attempt) commit(ctx context.Context, items []types.TransactWriteItem, outputs []emitted) error {
-	done, err := a.completed()
-	items, cannot := a.store.operations(items, outputs)
-	if err = errors.Join(err, cannot); err != nil {
-		return pkg.NotCommitted(err)
-	}
-	send := a.sender(done, items)
-	pending := false
-	for try := 1; ; try++ {
-		err = send(ctx)
-		end := a.judge(err)
-		if end == open {
-			pending = true
-		}
-		switch {
-		case end == committed:
-			a.clear(ctx)
-			return nil
-		case end == declined:
-			a.failure = err
-			return pkg.NotCommitted(err)
-		case ctx.Err() == nil && end >= busy && try < maxTries && pause.Sleep(ctx, pause.Jitter(backoff(try))):
-			continue
-		case pending:
-			return a.unknown(ctx, err)
-		case end == busy:
-			a.failure = err
-		}
-		if failed := conditionOf(err, 1, items); failed != nil {
-			err = fmt.Errorf("%w: %w", failed, err)
-		}
-		return pkg.NotCommitted(err)
-	}
-}
-
-// clear deletes what was kept of a completed message.
-func (a *attempt) clear(ctx context.Context) {
-	if a.seen != nil {
-		gone, _ := a.store.kept(ctx, messageKey(a.claim.Key), a.seen) // as far as possible
-		_ = a.store.remove(ctx, gone)
-	}
-}
-
-// maxTries is how often a transaction is sent. ctx ends long before the service forgets the token,
-// after ten minutes.
+// maxTries is how often a write is sent. They take less time than the service remembers the token, which
+// is ten minutes.
 const maxTries = 8
 
 func backoff(try int) time.Duration { return 10 * time.Millisecond << min(try, 7) }
 
-// sender returns a function that sends always the same request, once per call. The inbox item alone is
-// written without a transaction, for half the price.
-func (a *attempt) sender(done *row, items []types.TransactWriteItem) func(context.Context) error {
-	put := &types.Put{TableName: &a.store.table, Item: done.put(messageKey(a.claim.Key)), ReturnValuesOnConditionCheckFailure: types.ReturnValuesOnConditionCheckFailureAllOld}
-	put.ConditionExpression, put.ExpressionAttributeNames, put.ExpressionAttributeValues = guard{seen: a.seen}.expression()
+// send sends a write until its outcome is known. The answer to one try says nothing about an earlier one
+// that may still be carried out: then only the item tells.
+func (s *Store) send(ctx context.Context, w write) (ending, error) {
+	once := s.sender(w)
+	pending := false
+	for try := 1; ; try++ {
+		err := once(ctx)
+		end := w.judge(err)
+		pending = pending || end == open
+		switch {
+		case ctx.Err() == nil && end >= busy && try < maxTries && pause.Sleep(ctx, pause.Jitter(backoff(try))):
+		case pending && end > declined:
+			return s.found(ctx, w), err
+		default:
+			return end, err
+		}
+	}
+}
+
+// sender returns a function that sends always the same request, once per call. An item alone is written
+// without a transaction, for half the price.
+func (s *Store) sender(w write) func(context.Context) error {
 	once := func(o *dynamodb.Options) { o.Retryer = aws.NopRetryer{} }
-	if len(items) == 0 {
+	if p := w.put; p != nil && len(w.others) == 0 {
 		input := &dynamodb.PutItemInput{
-			TableName: put.TableName, Item: put.Item, ConditionExpression: put.ConditionExpression, ExpressionAttributeNames: put.ExpressionAttributeNames,
-			ExpressionAttributeValues: put.ExpressionAttributeValues, ReturnValuesOnConditionCheckFailure: put.ReturnValuesOnConditionCheckFailure,
+			TableName: p.TableName, Item: p.Item, ConditionExpression: p.ConditionExpression, ExpressionAttributeNames: p.ExpressionAttributeNames,
+			ExpressionAttributeValues: p.ExpressionAttributeValues, ReturnValuesOnConditionCheckFailure: p.ReturnValuesOnConditionCheckFailure,
 		}
 		return func(ctx context.Context) error {
-			_, err := a.store.client.PutItem(ctx, input, once)
+			_, err := s.client.PutItem(ctx, input, once)
 			return err //nolint:wrapcheck // it is judged
 		}
 	}
 	input := &dynamodb.TransactWriteItemsInput{
-		ClientRequestToken: aws.String(hex.EncodeToString(a.own)), // 32 bytes of the 36
-		TransactItems:      slices.Concat([]types.TransactWriteItem{{Put: put}}, items),
+		ClientRequestToken: aws.String(hex.EncodeToString(newOwn())), // 32 bytes of the 36
+		TransactItems:      w.others,
+	}
+	if w.put != nil {
+		input.TransactItems = slices.Concat([]types.TransactWriteItem{{Put: w.put}}, w.others)
 	}
 	return func(ctx context.Context) error {
-		_, err := a.store.client.TransactWriteItems(ctx, input, once)
+		_, err := s.client.TransactWriteItems(ctx, input, once)
 		return err //nolint:wrapcheck // it is judged
 	}
 }
 
-// judge returns what an answer means. A refusal because of the attempt's own item is success: an
-// earlier try was carried out.
-func (a *attempt) judge(err error) ending {
+// judge returns what an answer means. A refusal because of the write's own item is success: an earlier
+// try was carried out.
+func (w write) judge(err error) ending {
 	if err == nil {
 		return committed
 	}
 	if one, ok := errors.AsType[*types.ConditionalCheckFailedException](err); ok {
-		return a.against(one.Item)
+		return w.against(one.Item)
 	}
 	if canceled, ok := errors.AsType[*types.TransactionCanceledException](err); ok {
-		return a.canceled(canceled.CancellationReasons)
+		return w.canceled(canceled.CancellationReasons)
 	}
 	switch codeOf(err) {
 	case "TransactionConflictException", "ThrottlingException", "ProvisionedThroughputExceededException", "RequestLimitExceeded", "LimitExceededException":
@@ -138,16 +123,16 @@ func (a *attempt) judge(err error) ending {
 	return open
 }
 
-func (a *attempt) against(there item) ending {
-	if bytes.Equal(blob(there["own"]), a.own) {
+func (w write) against(there item) ending {
+	if bytes.Equal(blob(there["own"]), w.own()) {
 		return committed
 	}
 	return declined
 }
 
-func (a *attempt) canceled(reasons []types.CancellationReason) ending {
-	if len(reasons) > 0 && reasonOf(reasons[0]) == "ConditionalCheckFailed" {
-		return a.against(reasons[0].Item)
+func (w write) canceled(reasons []types.CancellationReason) ending {
+	if w.put != nil && len(reasons) > 0 && reasonOf(reasons[0]) == conditionFailed {
+		return w.against(reasons[0].Item)
 	}
 	end := busy
 	for _, r := range reasons {
@@ -160,45 +145,81 @@ func (a *attempt) canceled(reasons []types.CancellationReason) ending {
 	return end
 }
 
+const conditionFailed = "ConditionalCheckFailed"
+
 func reasonOf(r types.CancellationReason) string { return aws.ToString(r.Code) }
 
-// unknown reads the item. An item without the attempt's own value proves nothing: the transaction may
-// still be carried out.
-func (a *attempt) unknown(ctx context.Context, cause error) error {
-	there, err := a.store.read(ctx, messageKey(a.claim.Key))
+// found reads the item. If the condition may still hold, it proves nothing: the write may still be carried
+// out.
+func (s *Store) found(ctx context.Context, w write) ending {
+	if w.put == nil {
+		return open
+	}
+	there, err := s.getFrom(ctx, *w.put.TableName, keyOf(w.put.Item))
 	switch {
 	case err != nil:
-	case there != nil && bytes.Equal(there.own, a.own):
-		a.clear(ctx)
-		return nil
-	case there != nil && (a.seen == nil || !bytes.Equal(there.own, a.seen.own)):
-		a.failure = fmt.Errorf("the message was changed by others: %w", cause)
-		return pkg.NotCommitted(a.failure)
+	case w.against(there) == committed:
+		return committed
+	case !w.guard.mayHold(there):
+		return declined
 	}
-	return pkg.CommitUnknown(cause)
+	return open
 }
 
-// conditionOf returns the first condition that canceled a transaction, nil if none did. The first of
-// items has the index begin in the request.
-func conditionOf(err error, begin int, items []types.TransactWriteItem) *ConditionError {
+// conditionOf returns the first condition that canceled a transaction among its last operations, nil if
+// none of these did.
+func conditionOf(err error, last []types.TransactWriteItem) *ConditionError {
 	canceled, ok := errors.AsType[*types.TransactionCanceledException](err)
 	if !ok {
 		return nil
 	}
-	for i, r := range canceled.CancellationReasons {
-		if i >= begin && i-begin < len(items) && reasonOf(r) == "ConditionalCheckFailed" {
-			table, _, _ := target(items[i-begin])
+	first := len(canceled.CancellationReasons) - len(last)
+	for i := max(first, 0); i < len(canceled.CancellationReasons); i++ {
+		if r := canceled.CancellationReasons[i]; reasonOf(r) == conditionFailed {
+			table, _, _ := target(last[i-first])
 			return &ConditionError{Table: table, Item: r.Item}
 		}
 	}
 	return nil
 }
 
+// commit completes the message with the handler's operations and outputs.
+func (a *attempt) commit(ctx context.Context, items []types.TransactWriteItem, outputs []emitted) error {
+	s, g := a.store, guard{seen: a.seen}
+	items, err := s.operations(ctx, items, outputs)
+	if err != nil {
+		return pkg.NotCommitted(err)
+	}
+	end, err := s.send(ctx, write{put: g.put(s.table, a.completed().put(messageKey(a.claim.Key))), guard: g, others: items})
+	switch end {
+	case committed:
+		s.clear(ctx, messageKey(a.claim.Key), a.seen)
+		return nil
+	case declined, busy:
+		a.failure = err
+	case failed:
+		if condition := conditionOf(err, items); condition != nil {
+			err = fmt.Errorf("%w: %w", condition, err)
+		}
+	case open:
+		return pkg.CommitUnknown(err)
+	}
+	return pkg.NotCommitted(err)
+}
+
+// clear deletes what was kept of a completed message, as far as possible.
+func (s *Store) clear(ctx context.Context, key item, r *row) {
+	if r != nil {
+		gone, _ := s.kept(ctx, key, r)
+		_ = s.remove(ctx, gone)
+	}
+}
+
 // Resolve implements stores.Resolver. It gives an item that is not completed a new value of its own,
 // and writes a missing one, so a transaction that arrives late fails.
 func (s *Store) Resolve(ctx context.Context, k stores.Key) (bool, error) {
-	if s.known.Closed() {
-		return false, stores.ErrClosed
+	if err := s.ready(ctx); err != nil {
+		return false, err
 	}
 	if err := k.Validate(); err != nil {
 		return false, fmt.Errorf("dynamodb: %w", err)
@@ -209,6 +230,7 @@ func (s *Store) Resolve(ctx context.Context, k stores.Key) (bool, error) {
 			return false, err
 		}
 		if seen.is(stores.StatusCompleted) {
+			s.clear(ctx, messageKey(k), seen)
 			return true, nil
 		}
 		closing := row{status: statusClosed}
@@ -216,11 +238,7 @@ func (s *Store) Resolve(ctx context.Context, k stores.Key) (bool, error) {
 			closing = *seen
 		}
 		if !closing.known() {
-			now, err := s.clock.now()
-			if err != nil {
-				return false, err
-			}
-			closing.expires = instant(now).Add(minRetention).Unix() // no request takes so long
+			closing.expires = instant(s.clock.now()).Add(minRetention).Unix() // no request takes so long
 		}
 		if err := s.write(ctx, messageKey(k), &closing, guard{seen: seen, due: true}); !errors.Is(err, stores.ErrChanged) {
 			return false, err

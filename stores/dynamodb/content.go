@@ -6,9 +6,9 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 
-	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 
@@ -91,13 +91,18 @@ func unpack(packed []byte) (k kept) {
 	return k
 }
 
-// store writes content under a name, and enters it in a row.
-func (s *Store) store(ctx context.Context, r *row, name, packed []byte, payload int) error {
-	r.contentID, r.chunks, r.bytes, r.packed = name, 0, int64(payload), int64(len(packed))
-	for begin := 0; begin < len(packed); begin += maxPart {
-		part := key(kindContent, name, number8(r.chunks))
-		part["b"] = bin(packed[begin:min(begin+maxPart, len(packed))])
-		if _, err := s.client.PutItem(ctx, &dynamodb.PutItemInput{TableName: &s.contents, Item: part}); err != nil {
+// store packs content, writes it under a new name, and enters it in a row.
+func (s *Store) store(ctx context.Context, r *row, metadata map[string]string, facts stores.Facts, payload []byte) error {
+	r.contentID, r.chunks, r.bytes, r.packed = nil, 0, 0, 0
+	packed, err := pack(metadata, facts, payload)
+	if err != nil || bytes.Equal(packed, nothing) {
+		return err
+	}
+	r.contentID, r.bytes, r.packed = newOwn(), len(payload), len(packed)
+	for part := range slices.Chunk(packed, maxPart) {
+		i := key(kindContent, r.contentID, number8(int64(r.chunks)))
+		i["b"] = bin(part)
+		if _, err := s.client.PutItem(ctx, &dynamodb.PutItemInput{TableName: &s.contents, Item: i}); err != nil {
 			return s.explain(ctx, err)
 		}
 		r.chunks++
@@ -111,7 +116,7 @@ func (s *Store) load(ctx context.Context, r *row) (kept, error) {
 		return kept{}, nil
 	}
 	var packed []byte
-	parts := int64(0)
+	parts := 0
 	q := partitionQuery(kindContent, r.contentID)
 	q.TableName = &s.contents
 	err := s.query(ctx, q, func(i item) bool {
@@ -128,9 +133,13 @@ func (s *Store) load(ctx context.Context, r *row) (kept, error) {
 // parts returns the deletions of a row's content.
 func (s *Store) parts(r *row) (gone []types.TransactWriteItem) {
 	for part := range r.chunks {
-		gone = append(gone, types.TransactWriteItem{Delete: &types.Delete{TableName: &s.contents, Key: key(kindContent, r.contentID, number8(part))}})
+		gone = append(gone, deletion(s.contents, key(kindContent, r.contentID, number8(int64(part))), nil))
 	}
 	return gone
+}
+
+func deletion(table string, key item, condition *string) types.TransactWriteItem {
+	return types.TransactWriteItem{Delete: &types.Delete{TableName: &table, Key: key, ConditionExpression: condition}}
 }
 
 // remove carries deletions out, one by one.
@@ -180,10 +189,7 @@ func (s *Store) draw(ctx context.Context) (int64, error) {
 	n := &s.numbers
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	now, err := s.clock.now()
-	if err != nil {
-		return 0, err
-	}
+	now := s.clock.now()
 	if n.next > 0 && n.next <= n.last && now < n.until {
 		n.next++
 		return n.next - 1, nil
@@ -198,13 +204,9 @@ func (s *Store) draw(ctx context.Context) (int64, error) {
 
 // count adds to a counter, and returns its new value.
 func (s *Store) count(ctx context.Context, name string, n int64) (int64, error) {
-	out, err := s.client.UpdateItem(ctx, &dynamodb.UpdateItemInput{
-		TableName: &s.table, Key: key(kindCounter, []byte(name), nil), ReturnValues: types.ReturnValueUpdatedNew,
-		UpdateExpression: aws.String("ADD #last :n"), ExpressionAttributeNames: map[string]string{"#last": "last"},
-		ExpressionAttributeValues: item{":n": num(n)},
-	})
+	now, err := s.update(ctx, s.table, key(kindCounter, []byte(name), nil), "ADD #last :n", "", item{":n": num(n)})
 	if err != nil {
 		return 0, s.explain(ctx, err)
 	}
-	return integer(out.Attributes["last"]), nil
+	return integer(now["last"]), nil
 }

@@ -197,6 +197,10 @@ func TestWhatOutputsCost(t *testing.T) {
 		_, err := b.Lease(t.Context(), lease)
 		require.NoError(t, err)
 	})
+	measure("a slot of numbers, each minute", "map[UpdateItem:1] 0 1", func() {
+		_, err := b.drawOutputs(t.Context(), b.clock.now(), 1)
+		require.NoError(t, err)
+	})
 	measure("a first delivery that says something", "map[GetItem:1 TransactWriteItems:1] 1 4", say)
 	measure("a relay that finds one", "map[Query:8] 1 0", func() { require.Len(t, pending(), 1) })
 	settle := func(s stores.Settlement) func() {

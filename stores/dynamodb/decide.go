@@ -14,11 +14,11 @@ import (
 func held(l listed) stores.QuarantineRow {
 	q := stores.QuarantineRow{
 		Quarantined: stores.Quarantined{
-			Consumer: l.consumer, ID: l.id, Reason: stores.Reason(l.reason), Detail: l.detail, Topic: l.topic, Coordinates: l.coordinates,
+			Consumer: l.consumer, ID: l.id, Reason: l.reason, Detail: l.detail, Topic: l.topic, Coordinates: l.coordinates,
 			UUID: string(l.uuid), Codec: l.codec, OneWay: l.oneWay,
 		},
-		RowID: l.number, Seen: int(l.seen), FirstAt: instant(l.firstAt), LastAt: instant(l.lastAt),
-		Status: stores.QuarantineStatus(l.state), DecidedAt: instant(l.decidedAt), PayloadBytes: int(l.bytes),
+		RowID: l.number, Seen: l.seen, FirstAt: instant(l.firstAt), LastAt: instant(l.lastAt),
+		Status: l.state, DecidedAt: instant(l.decidedAt), PayloadBytes: l.bytes,
 	}
 	q.Fingerprint, _ = stores.ParseFingerprint(l.fingerprint) // one of a later version cannot be shown
 	q.Existing, _ = stores.ParseFingerprint(l.existing)
@@ -39,7 +39,7 @@ func (s *Store) Quarantined(ctx context.Context, q stores.QuarantineQuery) ([]st
 	}
 	found := []stores.QuarantineRow{}
 	err = s.list(ctx, consumers, heldPrefix, span{below: q.Before}, func(l listed) bool {
-		if l.state == string(q.Status) && (q.Reason == "" || l.reason == string(q.Reason)) && (q.Topic == "" || l.topic == q.Topic) &&
+		if l.state == q.Status && (q.Reason == "" || l.reason == q.Reason) && (q.Topic == "" || l.topic == q.Topic) &&
 			(q.ID == nil || string(l.id) == string(q.ID)) &&
 			(q.Since.IsZero() || l.lastAt >= q.Since.UnixMicro()) && (q.Until.IsZero() || l.lastAt < q.Until.UnixMicro()) {
 			found = append(found, held(l))
@@ -49,32 +49,9 @@ func (s *Store) Quarantined(ctx context.Context, q stores.QuarantineQuery) ([]st
 	return found, err
 }
 
-// detained finds a row of the quarantine.
-func (s *Store) detained(ctx context.Context, rowID int64) (listed, error) {
-	if err := s.ready(ctx); err != nil {
-		return listed{}, err
-	}
-	consumers, err := s.allConsumers(ctx, "", "")
-	if err != nil {
-		return listed{}, err
-	}
-	var found *listed
-	err = s.list(ctx, consumers, heldPrefix, span{above: rowID - 1, below: rowID + 1}, func(l listed) bool {
-		found = &l
-		return false
-	})
-	switch {
-	case err != nil:
-		return listed{}, err
-	case found == nil:
-		return listed{}, fmt.Errorf("dynamodb: %w", stores.ErrNotFound)
-	}
-	return *found, nil
-}
-
 // QuarantinedRow implements stores.Inspector.
 func (s *Store) QuarantinedRow(ctx context.Context, rowID int64) (stores.QuarantineRow, error) {
-	l, err := s.detained(ctx, rowID)
+	l, err := s.numbered(ctx, heldPrefix, rowID)
 	if err != nil {
 		return stores.QuarantineRow{}, err
 	}
@@ -94,19 +71,16 @@ func (s *Store) Decide(ctx context.Context, d stores.Decision) error {
 		return fmt.Errorf("dynamodb: %q is no verb for quarantined messages: use %q, %q, %q or %q", d.Verb, stores.VerbRelease, stores.VerbReject, stores.VerbReopen, stores.VerbErase)
 	}
 	ruling.From = cmp.Or(ruling.From, d.From)
-	l, err := s.detained(ctx, d.RowID)
+	l, err := s.numbered(ctx, heldPrefix, d.RowID)
 	if err != nil {
 		return err
 	}
-	if err := ruling.Check(stores.QuarantineStatus(l.state), l.oneWay); err != nil {
+	if err := ruling.Check(l.state, l.oneWay); err != nil {
 		return fmt.Errorf("dynamodb: %w", err)
 	}
-	now, err := s.clock.now()
-	if err != nil {
-		return err
-	}
+	now := s.clock.now()
 	r := *l.row
-	r.state, r.decidedAt = string(ruling.Then), now
+	r.state, r.decidedAt = ruling.Then, now
 	if ruling.Then == stores.QuarantineHeld {
 		r.decidedAt = 0
 	}
@@ -130,7 +104,7 @@ func (s *Store) Decide(ctx context.Context, d stores.Decision) error {
 		writes = append(writes, s.writing(messageKey(released), out, guard{}))
 	}
 	err = s.transact(ctx, stores.AuditEntry{
-		Verb: d.Verb, Actor: d.Actor, Reason: d.Reason, Consumer: l.consumer, MessageID: l.id, Number: l.number, Before: l.state, After: string(ruling.Then),
+		Verb: d.Verb, Actor: d.Actor, Reason: d.Reason, Consumer: l.consumer, MessageID: l.id, Number: l.number, Before: string(l.state), After: string(ruling.Then),
 	}, gone, writes...)
 	if out != nil {
 		s.abandon(ctx, messageKey(released), out, err)
@@ -156,20 +130,16 @@ func (s *Store) letOut(ctx context.Context, l listed, now int64) (stores.Key, *r
 	if err != nil {
 		return k, nil, err
 	}
-	why := l.reason
+	why := string(l.reason)
 	if l.detail != "" {
 		why += ": " + l.detail
 	}
 	why = sqlstore.Text(why, stores.MaxErrorBytes)
 	r := &row{
-		status: int64(stores.StatusPending), placement: int64(stores.PlacementParked), content: int64(stores.ContentKept), number: number,
+		status: stores.StatusPending, placement: stores.PlacementParked, content: stores.ContentKept, number: number,
 		fingerprint: l.fingerprint, due: now, budgetAt: now, firstAt: now, lastAt: now, class: classReleased, failure: why,
 		cause: stores.CauseOf(classReleased, why), topic: l.topic, coordinates: l.coordinates, codec: l.codec, uuid: l.uuid,
 	}
-	packed, err := pack(content.metadata, content.facts, content.payload)
-	if err == nil {
-		err = s.store(ctx, r, newOwn(), packed, len(content.payload))
-	}
 	r.index(sqlstore.ConsumerNumber(k.Consumer), k.ID)
-	return k, r, err
+	return k, r, s.store(ctx, r, content.metadata, content.facts, content.payload)
 }

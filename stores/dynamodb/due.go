@@ -12,7 +12,6 @@ import (
 
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
-	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 
 	"github.com/millpond-go/millpond/internal/sqlstore"
 	"github.com/millpond-go/millpond/stores"
@@ -54,7 +53,7 @@ func (s *Store) candidates(ctx context.Context, consumer, now int64, limit int) 
 			ExpressionAttributeValues: item{":p": str(partitionOf(consumer, p)), ":now": num(now)},
 		}
 		err := s.query(ctx, q, func(i item) bool {
-			all = append(all, candidate{key: item{"pk": i["pk"], "sk": i["sk"]}, due: integer(i["due"])})
+			all = append(all, candidate{key: keyOf(i), due: integer(i["due"])})
 			n++
 			return n < limit
 		})
@@ -75,10 +74,7 @@ func (s *Store) Due(ctx context.Context, q stores.DueQuery) ([]stores.Retry, err
 	if q.Limit <= 0 || q.Reserve <= 0 || q.MaxBytes < 0 {
 		return nil, errors.New("dynamodb: due: Limit and Reserve must be positive, and MaxBytes not negative")
 	}
-	now, err := s.clock.now()
-	if err != nil {
-		return nil, err
-	}
+	now := s.clock.now()
 	const more = 2 // some have changed, or another worker has them
 	all, err := s.candidates(ctx, consumer, now, more*q.Limit)
 	if err != nil {
@@ -119,14 +115,11 @@ func (s *Store) reserve(ctx context.Context, c candidate, q stores.DueQuery, siz
 	if err != nil {
 		return stores.Retry{}, 0, err
 	}
-	now, err := s.clock.now()
-	if err != nil {
-		return stores.Retry{}, 0, err
-	}
-	if !seen.is(stores.StatusPending) || seen.placement != int64(stores.PlacementParked) || seen.due+marginOf(seen) > now || s.flights.flying(k) {
+	now := s.clock.now()
+	if !seen.is(stores.StatusPending) || seen.placement != stores.PlacementParked || seen.due+marginOf(seen) > now || s.flying(k) {
 		return stores.Retry{}, 0, changed
 	}
-	bytes := int(seen.packed)
+	bytes := seen.packed
 	if size > 0 && q.MaxBytes > 0 && size+bytes > q.MaxBytes {
 		return stores.Retry{}, 0, errFull
 	}
@@ -141,15 +134,11 @@ func (s *Store) reserve(ctx context.Context, c candidate, q stores.DueQuery, siz
 	if err != nil {
 		return stores.Retry{}, 0, err
 	}
-	retry, err := s.retry(k, &r, content)
-	return retry, max(1, bytes), err
+	return s.retry(k, &r, content), max(1, bytes), nil
 }
 
-func (s *Store) retry(k stores.Key, r *row, c kept) (stores.Retry, error) {
-	state, err := s.state(r)
-	if err != nil {
-		return stores.Retry{}, err
-	}
+func (s *Store) retry(k stores.Key, r *row, c kept) stores.Retry {
+	state := s.state(r)
 	retry := stores.Retry{
 		Key: k, State: state, Suspect: r.suspect, Topic: r.topic, Coordinates: r.coordinates, OrderKey: r.orderKey,
 		LastError: r.failure, Cause: r.cause,
@@ -160,7 +149,7 @@ func (s *Store) retry(k stores.Key, r *row, c kept) (stores.Retry, error) {
 	}
 	retry.Fingerprint, _ = stores.ParseFingerprint(r.fingerprint) // one of a later version cannot be compared
 	copy(retry.TraceParent[:], r.trace)
-	return retry, nil
+	return retry
 }
 
 // Renew implements stores.Retries, with one write for each.
@@ -168,20 +157,11 @@ func (s *Store) Renew(ctx context.Context, reserved []stores.Retry, d time.Durat
 	if err := s.ready(ctx); err != nil {
 		return err
 	}
-	now, err := s.clock.now()
-	if err != nil {
-		return err
-	}
+	now := s.clock.now()
 	for _, r := range reserved {
 		n, revision := sqlstore.ParseVersion(r.State.Version)
-		_, err := s.client.UpdateItem(ctx, &dynamodb.UpdateItemInput{
-			TableName: &s.table, Key: messageKey(r.Key), UpdateExpression: aws.String("SET #due = :until"),
-			ConditionExpression:      aws.String("#num = :num AND #rev = :rev AND #rsv = :yes"),
-			ExpressionAttributeNames: map[string]string{"#due": "due", "#num": "num", "#rev": "rev", "#rsv": "rsv"},
-			ExpressionAttributeValues: item{
-				":until": num(now + d.Microseconds()), ":num": num(n), ":rev": num(revision), ":yes": &types.AttributeValueMemberBOOL{Value: true},
-			},
-		})
+		_, err := s.update(ctx, s.table, messageKey(r.Key), "SET #due = :until", "#num = :num AND #rev = :rev AND #rsv = :yes",
+			item{":until": num(now + d.Microseconds()), ":num": num(n), ":rev": num(revision), ":yes": yes})
 		if err := s.refused(ctx, err, func(item) bool { return true }); err != nil {
 			return err
 		}
@@ -199,14 +179,11 @@ func (s *Store) Release(ctx context.Context, reserved []stores.Retry) error {
 		if err != nil {
 			return err
 		}
-		if !seen.is(stores.StatusPending) || seen.version() != one.State.Version || !seen.reserved || s.flights.flying(one.Key) {
+		if !seen.is(stores.StatusPending) || seen.version() != one.State.Version || !seen.reserved || s.flying(one.Key) {
 			continue
 		}
 		r := *seen
-		r.reserved, r.revision = false, r.revision+1
-		if r.due, err = s.clock.now(); err != nil {
-			return err
-		}
+		r.reserved, r.revision, r.due = false, r.revision+1, s.clock.now()
 		if err := s.write(ctx, messageKey(one.Key), &r, guard{seen: seen}); err != nil && !errors.Is(err, stores.ErrChanged) {
 			return err
 		}
@@ -223,10 +200,7 @@ func (s *Store) Backlog(ctx context.Context, limit int) ([]stores.Backlog, error
 	if err != nil {
 		return nil, err
 	}
-	now, err := s.clock.now()
-	if err != nil {
-		return nil, err
-	}
+	now := s.clock.now()
 	var backlog []stores.Backlog
 	for _, c := range all {
 		due, err := s.candidates(ctx, sqlstore.ConsumerNumber(c), now, limit)

@@ -145,10 +145,7 @@ func (x *examining) clocks(ctx context.Context, add sqlstore.Adder) error {
 	if _, err := x.get(ctx, key(kindSchema, nil, nil)); err != nil {
 		return err
 	}
-	low, high, err := x.clock.bounds()
-	if err != nil {
-		return err
-	}
+	low, high := x.clock.bounds()
 	after := x.Now()
 	sqlstore.FindClocks(add, before.Add(-time.Duration(high-low)*time.Microsecond), after, time.UnixMicro(low))
 	return nil
@@ -172,17 +169,16 @@ func (x *examining) waiting(ctx context.Context, add sqlstore.Adder) error {
 	if err != nil {
 		return err
 	}
-	now, err := x.clock.now()
 	by := make(map[string]sqlstore.Waits)
 	for _, c := range counts {
 		w := by[c.Status]
-		w.N, w.Age, w.More = w.N+int64(c.N), max(w.Age, instant(now).Sub(c.Oldest).Round(time.Second)), w.More || c.More
+		w.N, w.Age, w.More = w.N+int64(c.N), max(w.Age, instant(x.clock.now()).Sub(c.Oldest).Round(time.Second)), w.More || c.More
 		by[c.Status] = w
 	}
 	for _, status := range []string{stores.StatusPending.String(), stores.StatusFailed.String(), sqlstore.Quarantined} {
 		sqlstore.FindWaiting(add, status, by[status])
 	}
-	return err
+	return nil
 }
 
 func (x *examining) outbox(ctx context.Context, add sqlstore.Adder) error {
@@ -200,8 +196,7 @@ func (x *examining) outbox(ctx context.Context, add sqlstore.Adder) error {
 	if err != nil {
 		return err
 	}
-	low, _, err := x.clock.bounds()
-	owned := int64(0)
+	owned, low := int64(0), x.clock.now()
 	for _, units := range has {
 		for _, until := range units {
 			if until > low {
@@ -210,5 +205,5 @@ func (x *examining) outbox(ctx context.Context, add sqlstore.Adder) error {
 		}
 	}
 	sqlstore.FindOutbox(add, by[stores.OutputPending], x.Overdue, owned, by[stores.OutputFailed])
-	return err
+	return nil
 }

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
@@ -160,6 +161,7 @@ type bench struct {
 	*Store
 	*faults
 	mirror *mirror
+	config aws.Config
 }
 
 var consumer = stores.Consumer{Service: "dynamodb", Handler: "test"}
@@ -180,11 +182,16 @@ func newBench(t *testing.T, change ...func(*Config)) *bench {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { store.Close() })
-	b := &bench{Store: store, faults: f, mirror: m}
+	b := &bench{Store: store, faults: f, mirror: m, config: config}
 	if err := store.Register(t.Context(), stores.Registration{Consumer: consumer, Topic: "orders"}); err != nil {
 		t.Fatal(err)
 	}
 	return b
+}
+
+// patient makes the store wait so long for answers.
+func (b *bench) patient(within time.Duration) {
+	b.client = dynamodb.NewFromConfig(b.config, func(o *dynamodb.Options) { o.HTTPClient = dated{b.faults, b.clock, within} })
 }
 
 func newClaim() stores.Claim {

@@ -88,10 +88,7 @@ func (s *Store) holding(ctx context.Context, name string, change func(has holder
 		if err != nil {
 			return err
 		}
-		low, high, err := s.clock.bounds()
-		if err != nil {
-			return err
-		}
+		low, high := s.clock.bounds()
 		change(has, low, high)
 		now := key(kindLease, nil, []byte(name))
 		written, err := json.Marshal(has)

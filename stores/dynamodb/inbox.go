@@ -20,12 +20,12 @@ func (s *Store) Begin(ctx context.Context, c stores.Claim) (stores.Attempt, stor
 		return nil, stores.Verdict{}, errOrdered
 	}
 	f := flight(c.Key)
-	if !s.flights.takeOff(f) {
+	if _, flying := s.flights.LoadOrStore(f, true); flying {
 		return nil, stores.Verdict{Outcome: stores.InFlight}, nil
 	}
 	seen, v, err := s.judge(ctx, &c)
 	if err != nil || v.Outcome != stores.Claimed {
-		s.flights.land(f)
+		s.flights.Delete(f)
 		return nil, v, err
 	}
 	return newAttempt(s, c, seen), v, nil
@@ -41,6 +41,7 @@ func (s *Store) judge(ctx context.Context, c *stores.Claim) (*row, stores.Verdic
 		if seen, err = s.read(ctx, messageKey(c.Key)); err != nil {
 			return nil, stores.Verdict{}, err
 		}
+		seen.follow(seen) // a step may be under way
 	}
 	if !seen.known() {
 		if c.Take != 0 { // the failure no longer exists
@@ -74,36 +75,24 @@ func (s *Store) judge(ctx context.Context, c *stores.Claim) (*row, stores.Verdic
 
 // verdict returns what a row means for a message.
 func (s *Store) verdict(r *row, f stores.Fingerprint) (stores.Verdict, error) {
-	state, err := s.state(r)
-	if err != nil {
-		return stores.Verdict{}, err
-	}
-	known := sqlstore.Row{Found: true, Status: stores.Status(r.status), Fingerprint: r.fingerprint, Trace: r.trace, Failure: state} //nolint:gosec // only millpond writes it
-	if r.completedAt != 0 {
-		known.CompletedAt = time.UnixMicro(r.completedAt)
-	}
+	known := sqlstore.Row{Found: true, Status: r.status, Fingerprint: r.fingerprint, Trace: r.trace, CompletedAt: instant(r.completedAt), Failure: s.state(r)}
 	return known.Verdict(f) //nolint:wrapcheck // it is the contract's
 }
 
 // state returns what is known about a failure.
-func (s *Store) state(r *row) (stores.FailureState, error) {
+func (s *Store) state(r *row) stores.FailureState {
 	if r.number == 0 {
-		return stores.FailureState{}, nil
+		return stores.FailureState{}
 	}
-	now, err := s.clock.now()
-	if err != nil {
-		return stores.FailureState{}, err
-	}
-	//nolint:gosec // only millpond writes them
+	now := s.clock.now()
 	state := stores.FailureState{
-		Version: r.version(), Status: stores.Status(r.status), Placement: stores.Placement(r.placement), Content: stores.ContentState(r.content),
-		Class: stores.Class(r.class), Attempts: int(r.attempts), Uncounted: int(r.uncounted), Presumed: r.presumed,
-		Age: micros(max(0, now-r.budgetAt)),
+		Version: r.version(), Status: r.status, Placement: r.placement, Content: r.content, Class: r.class,
+		Attempts: r.attempts, Uncounted: r.uncounted, Presumed: r.presumed, Age: micros(max(0, now-r.budgetAt)),
 	}
 	if r.due != 0 {
 		state.DueIn = micros(r.due - now)
 	}
-	return state, nil
+	return state
 }
 
 func micros(n int64) time.Duration { return time.Duration(n) * time.Microsecond }
@@ -119,9 +108,9 @@ func instant(n int64) time.Time {
 // forgotten returns the time up to which completed rows of a consumer may have been deleted, if the
 // broker took the message of a claim before it. It reads nothing for younger messages.
 func (s *Store) forgotten(ctx context.Context, c *stores.Claim) (time.Time, error) {
-	now, err := s.clock.now()
-	if err != nil || c.Time.IsZero() || now-c.Time.UnixMicro() < (minRetention-time.Hour).Microseconds() {
-		return time.Time{}, err
+	now := s.clock.now()
+	if c.Time.IsZero() || now-c.Time.UnixMicro() < (minRetention-time.Hour).Microseconds() {
+		return time.Time{}, nil
 	}
 	of, err := s.get(ctx, consumerKey(sqlstore.ConsumerNumber(c.Key.Consumer)))
 	if err != nil {

@@ -14,37 +14,31 @@ import (
 )
 
 // message returns a row as operators see it, without its content.
-func (s *Store) message(l listed) (stores.Message, error) {
-	state, err := s.state(l.row)
-	if err != nil {
-		return stores.Message{}, err
-	}
-	now, _ := s.clock.now()
+func (s *Store) message(l listed) stores.Message {
 	m := stores.Message{
-		Key: stores.Key{Consumer: l.consumer, ID: idOf(l.key)}, Number: l.number, FailureState: state,
-		Reserved: l.has(now), Holder: l.holder, Redrives: int(l.redrives),
+		Key: stores.Key{Consumer: l.consumer, ID: idOf(l.key)}, Number: l.number, FailureState: s.state(l.row),
+		Reserved: l.has(s.clock.now()), Holder: l.holder, Redrives: l.redrives,
 		FirstAt: instant(l.firstAt), LastAt: instant(l.lastAt), DueAt: instant(l.due), CompletedAt: instant(l.completedAt),
 		Error: l.failure, Cause: l.cause, Topic: l.topic, Coordinates: l.coordinates, OrderKey: l.orderKey,
-		UUID: string(l.uuid), Codec: l.codec, PayloadBytes: int(l.bytes),
+		UUID: string(l.uuid), Codec: l.codec, PayloadBytes: l.bytes,
 	}
-	m.Status = stores.Status(l.status)                        //nolint:gosec // only millpond writes it
+	m.Status = l.status
 	m.Fingerprint, _ = stores.ParseFingerprint(l.fingerprint) // one of a later version cannot be shown
 	copy(m.TraceParent[:], l.trace)
-	return m, nil
+	return m
 }
 
 // whole returns a row with its content.
 func (s *Store) whole(ctx context.Context, l listed) (stores.Message, error) {
-	m, err := s.message(l)
-	if err != nil {
-		return m, err
+	m := s.message(l)
+	if l.number == 0 { // what is kept of a completed message is being deleted
+		return m, nil
 	}
 	content, err := s.load(ctx, l.row)
 	if err != nil {
 		return m, err
 	}
-	m.Metadata, m.Facts, m.Payload = content.metadata, content.facts, content.payload
-	m.Unreadable = content.err
+	m.Metadata, m.Facts, m.Payload, m.Unreadable = content.metadata, content.facts, content.payload, content.err
 	if len(l.history) > 0 {
 		if err := json.Unmarshal(l.history, &m.History); err != nil {
 			m.Unreadable = errors.Join(m.Unreadable, fmt.Errorf("dynamodb: the history cannot be read: %w", err))
@@ -59,35 +53,42 @@ func (s *Store) Messages(ctx context.Context, q stores.MessageQuery) ([]stores.M
 		return nil, err
 	}
 	found := []stores.Message{}
-	var failed error
 	err := s.matching(ctx, q.Filter, span{below: q.Before}, func(l listed) bool {
-		m, err := s.message(l)
-		found, failed = append(found, m), err
-		return err == nil && len(found) < q.Limit
+		found = append(found, s.message(l))
+		return len(found) < q.Limit
 	})
-	return found, errors.Join(err, failed)
+	return found, err
 }
 
 // everyStatus selects all failures.
 var everyStatus = []stores.Status{stores.StatusPending, stores.StatusFailed, stores.StatusDiscarded}
 
-// Message implements stores.Inspector.
-func (s *Store) Message(ctx context.Context, number int64) (stores.Message, error) {
+// numbered finds a failure or, with heldPrefix, a row of the quarantine.
+func (s *Store) numbered(ctx context.Context, prefix string, number int64) (found listed, err error) {
 	if err := s.ready(ctx); err != nil {
-		return stores.Message{}, err
+		return listed{}, err
 	}
-	var found *listed
-	err := s.matching(ctx, stores.Filter{Status: everyStatus, Numbers: []int64{number}}, span{}, func(l listed) bool {
-		found = &l
+	consumers, err := s.allConsumers(ctx, "", "")
+	if err != nil {
+		return listed{}, err
+	}
+	err = s.list(ctx, consumers, prefix, span{above: number - 1, below: number + 1}, func(l listed) bool {
+		found = l
 		return false
 	})
-	switch {
-	case err != nil:
-		return stores.Message{}, err
-	case found == nil:
-		return stores.Message{}, fmt.Errorf("dynamodb: %w", stores.ErrNotFound)
+	if err == nil && found.row == nil {
+		err = fmt.Errorf("dynamodb: %w", stores.ErrNotFound)
 	}
-	return s.whole(ctx, *found)
+	return found, err
+}
+
+// Message implements stores.Inspector.
+func (s *Store) Message(ctx context.Context, number int64) (stores.Message, error) {
+	l, err := s.numbered(ctx, "", number)
+	if err != nil {
+		return stores.Message{}, err
+	}
+	return s.whole(ctx, l)
 }
 
 // Find implements stores.Inspector.
@@ -135,7 +136,7 @@ func (s *Store) Causes(ctx context.Context, f stores.Filter, limit int) ([]store
 	err := s.matching(ctx, f, span{}, func(l listed) bool {
 		c := all[which{l.consumer, l.cause}]
 		if c == nil {
-			c = &stores.Cause{Consumer: l.consumer, ID: l.cause, Class: stores.Class(l.class), Error: l.failure, FirstAt: instant(l.firstAt)}
+			c = &stores.Cause{Consumer: l.consumer, ID: l.cause, Class: l.class, Error: l.failure, FirstAt: instant(l.firstAt)}
 			all[which{l.consumer, l.cause}] = c
 			order = append(order, c)
 		}
@@ -192,7 +193,7 @@ func (s *Store) Counts(ctx context.Context, limit int) ([]stores.Count, error) {
 			return !of.More
 		}
 		err := s.list(ctx, []stores.Consumer{c}, "", span{ascending: true}, func(l listed) bool {
-			count(stores.Status(l.status).String(), l.firstAt) //nolint:gosec // only millpond writes it
+			count(l.status.String(), l.firstAt)
 			for _, status := range everyStatus {
 				if one[status.String()] == nil || !one[status.String()].More {
 					return true
@@ -204,7 +205,7 @@ func (s *Store) Counts(ctx context.Context, limit int) ([]stores.Count, error) {
 			return nil, err
 		}
 		err = s.list(ctx, []stores.Consumer{c}, heldPrefix, span{ascending: true}, func(l listed) bool {
-			return l.state != string(stores.QuarantineHeld) || count(held, l.firstAt)
+			return l.state != stores.QuarantineHeld || count(held, l.firstAt)
 		})
 		if err != nil {
 			return nil, err

@@ -2,6 +2,7 @@ package dynamodb
 
 import (
 	"encoding/binary"
+	"reflect"
 	"strconv"
 
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
@@ -35,6 +36,9 @@ func bin(b []byte) types.AttributeValue { return &types.AttributeValueMemberB{Va
 func num(n int64) types.AttributeValue {
 	return &types.AttributeValueMemberN{Value: strconv.FormatInt(n, 10)}
 }
+
+// yes is true; false is left out.
+var yes types.AttributeValue = &types.AttributeValueMemberBOOL{Value: true}
 
 func text(v types.AttributeValue) string {
 	s, _ := v.(*types.AttributeValueMemberS)
@@ -79,36 +83,43 @@ func idOf(i item) []byte { return blob(i["pk"])[1+8:] }
 
 // row is the state of a message, or of one in quarantine.
 type row struct {
-	status      int64  // a stores.Status; statusClosed
-	own         []byte // random, new with each change that others must not miss
+	status      stores.Status // or statusClosed
+	own         []byte        // random, new with each change that others must not miss
 	fingerprint []byte
 	trace       []byte
 	completedAt int64 // times are in microseconds
 	expires     int64 // in seconds, as the service expects
 
 	// Of messages that are not completed. The number is unique.
-	number, revision, placement, content   int64
-	attempts, uncounted, redrives          int64
+	number, revision                       int64
+	placement                              stores.Placement
+	content                                stores.ContentState
+	attempts, uncounted, redrives          int
 	due, budgetAt, firstAt, lastAt         int64
 	beat                                   int64 // of the lease's last renewal
 	presumed, reserved, suspect, steps     bool
-	class, cause, failure                  string
+	class                                  stores.Class
+	cause, failure                         string
 	topic, coordinates, holder, codec      string
 	uuid, history, orderKey, contentID, id []byte
-	chunks, bytes, packed                  int64  // of the content: its items, and the bytes of the payload and of all
+	chunks, bytes, packed                  int    // of the content: its items, and the bytes of the payload and of all
 	list, ready                            string // partitions of the indexes
 
 	// Of the quarantine.
-	reason, detail, state string
-	existing              []byte
-	seen, decidedAt       int64
-	oneWay                bool
+	reason             stores.Reason
+	state              stores.QuarantineStatus
+	detail             string
+	existing, lastSeen []byte // lastSeen is own of the last time that it was seen
+	seen               int
+	decidedAt          int64
+	oneWay             bool
 }
 
 // statusClosed is the status of an item that only keeps a late transaction from committing. It stands
 // for no message.
 const statusClosed = 0
 
+// attributes returns pointers to the fields, by attribute.
 func (r *row) attributes() map[string]any {
 	return map[string]any{
 		"st": &r.status, "own": &r.own, "fp": &r.fingerprint, "tp": &r.trace, "cat": &r.completedAt, "ttl": &r.expires,
@@ -116,30 +127,26 @@ func (r *row) attributes() map[string]any {
 		"due": &r.due, "bea": &r.beat, "bud": &r.budgetAt, "fst": &r.firstAt, "lst": &r.lastAt, "prs": &r.presumed, "rsv": &r.reserved, "sus": &r.suspect, "stp": &r.steps,
 		"cls": &r.class, "cau": &r.cause, "err": &r.failure, "top": &r.topic, "crd": &r.coordinates, "hld": &r.holder, "cdc": &r.codec,
 		"uid": &r.uuid, "his": &r.history, "okey": &r.orderKey, "cid": &r.contentID, "mid": &r.id, "chn": &r.chunks, "siz": &r.bytes, "pck": &r.packed, "lpk": &r.list, "dpk": &r.ready,
-		"rsn": &r.reason, "det": &r.detail, "qst": &r.state, "ext": &r.existing, "seen": &r.seen, "dec": &r.decidedAt, "one": &r.oneWay,
+		"rsn": &r.reason, "det": &r.detail, "qst": &r.state, "ext": &r.existing, "seen": &r.seen, "sow": &r.lastSeen, "dec": &r.decidedAt, "one": &r.oneWay,
 	}
 }
 
 // put adds the attributes that are not zero to an item.
 func (r *row) put(to item) item {
-	for name, value := range r.attributes() {
-		switch v := value.(type) {
-		case *int64:
-			if *v != 0 || name == "st" || name == "rev" && r.number != 0 {
-				to[name] = num(*v)
-			}
-		case *string:
-			if *v != "" {
-				to[name] = str(*v)
-			}
-		case *[]byte:
-			if *v != nil {
-				to[name] = bin(*v)
-			}
-		case *bool:
-			if *v {
-				to[name] = &types.AttributeValueMemberBOOL{Value: true}
-			}
+	for name, field := range r.attributes() {
+		v := reflect.ValueOf(field).Elem()
+		if v.IsZero() && name != "st" && (name != "rev" || r.number == 0) {
+			continue
+		}
+		switch v.Kind() { //nolint:exhaustive // of the fields
+		case reflect.Bool:
+			to[name] = yes
+		case reflect.String:
+			to[name] = str(v.String())
+		case reflect.Slice:
+			to[name] = bin(v.Bytes())
+		default:
+			to[name] = num(v.Convert(reflect.TypeFor[int64]()).Int())
 		}
 	}
 	return to
@@ -151,17 +158,17 @@ func rowOf(from item) *row {
 		return nil
 	}
 	r := &row{}
-	for name, value := range r.attributes() {
-		switch v := value.(type) {
-		case *int64:
-			*v = integer(from[name])
-		case *string:
-			*v = text(from[name])
-		case *[]byte:
-			*v = blob(from[name])
-		case *bool:
-			b, _ := from[name].(*types.AttributeValueMemberBOOL)
-			*v = b != nil && b.Value
+	for name, field := range r.attributes() {
+		v := reflect.ValueOf(field).Elem()
+		switch v.Kind() { //nolint:exhaustive // of the fields
+		case reflect.Bool:
+			v.SetBool(from[name] != nil) // false is left out
+		case reflect.String:
+			v.SetString(text(from[name]))
+		case reflect.Slice:
+			v.SetBytes(blob(from[name]))
+		default:
+			v.Set(reflect.ValueOf(integer(from[name])).Convert(v.Type()))
 		}
 	}
 	return r
@@ -173,14 +180,14 @@ func (r *row) version() int64 { return sqlstore.Version(r.number, r.revision) }
 func (r *row) known() bool { return r != nil && r.status != statusClosed }
 
 // is reports whether the row is in a status.
-func (r *row) is(s stores.Status) bool { return r != nil && r.status == int64(s) }
+func (r *row) is(s stores.Status) bool { return r != nil && r.status == s }
 
 // index sets the row's partitions in the indexes.
 func (r *row) index(consumer int64, id []byte) {
 	r.list, r.ready = partition(consumer, id), ""
 	if !r.is(stores.StatusPending) {
 		r.due = 0
-	} else if r.placement == int64(stores.PlacementParked) {
+	} else if r.placement == stores.PlacementParked {
 		r.ready = r.list
 	}
 }

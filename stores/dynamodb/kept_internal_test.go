@@ -14,7 +14,8 @@ import (
 func TestAQuarantinedMessageIsKeptWhateverIsHeardOfIt(t *testing.T) {
 	b := newBench(t)
 	q := stores.Quarantined{Consumer: consumer, ID: []byte("u:id"), Reason: stores.ReasonConflict, Payload: []byte("payload")}
-	b.then("PutItem", nil, loseAnswer, loseAnswer, loseAnswer, loseAnswer)
+	b.then("PutItem", append([]fault{nil}, unheard()...)...)
+	b.then("GetItem", resets, resets, resets, resets)
 	require.ErrorIs(t, b.Quarantine(t.Context(), q), stores.ErrUnavailable)
 	require.NoError(t, b.Quarantine(t.Context(), q))
 	rows, err := b.Quarantined(t.Context(), stores.QuarantineQuery{Limit: 10})

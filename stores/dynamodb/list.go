@@ -28,6 +28,15 @@ type span struct {
 	ascending    bool
 }
 
+// after returns the span of a batch of changes; upTo is inclusive, and 0 unbounded.
+func after(number, upTo int64) span {
+	in := span{above: number, ascending: true}
+	if upTo > 0 {
+		in.below = upTo + 1
+	}
+	return in
+}
+
 // cursor reads one partition, in order.
 type cursor struct {
 	query    *dynamodb.QueryInput
@@ -108,7 +117,7 @@ func (s *Store) list(ctx context.Context, consumers []stores.Consumer, prefix st
 			if i == nil {
 				break
 			}
-			batch = append(batch, listed{key: item{"pk": i["pk"], "sk": i["sk"]}, consumer: from.consumer})
+			batch = append(batch, listed{key: keyOf(i), consumer: from.consumer})
 		}
 		if err := s.fresh(ctx, batch); err != nil {
 			return err
@@ -162,10 +171,7 @@ func (s *Store) matching(ctx context.Context, f stores.Filter, in span, yield fu
 	if err != nil {
 		return err
 	}
-	now, err := s.clock.now()
-	if err != nil {
-		return err
-	}
+	now := s.clock.now()
 	m := newMatch(f, now)
 	if len(f.Numbers) == 1 {
 		in.above, in.below = max(in.above, f.Numbers[0]-1), f.Numbers[0]+1
@@ -178,18 +184,18 @@ func (s *Store) matching(ctx context.Context, f stores.Filter, in span, yield fu
 // match is a prepared filter.
 type match struct {
 	stores.Filter
-	status  map[int64]bool
+	status  map[stores.Status]bool
 	numbers map[int64]bool
 	now     int64
 }
 
 func newMatch(f stores.Filter, now int64) match {
-	m := match{Filter: f, status: make(map[int64]bool), numbers: make(map[int64]bool), now: now}
+	m := match{Filter: f, status: make(map[stores.Status]bool), numbers: make(map[int64]bool), now: now}
 	if len(f.Status) == 0 {
 		f.Status = []stores.Status{stores.StatusPending, stores.StatusFailed}
 	}
 	for _, status := range f.Status {
-		m.status[int64(status)] = true
+		m.status[status] = true
 	}
 	for _, n := range f.Numbers {
 		m.numbers[n] = true
@@ -199,7 +205,7 @@ func newMatch(f stores.Filter, now int64) match {
 
 func (m *match) matches(l listed) bool {
 	return m.status[l.status] &&
-		(m.Class == "" || l.class == string(m.Class)) &&
+		(m.Class == "" || l.class == m.Class) &&
 		(m.Cause == "" || l.cause == m.Cause) &&
 		(m.Topic == "" || l.topic == m.Topic) &&
 		(m.ErrorContains == "" || strings.Contains(l.failure, m.ErrorContains)) &&

@@ -85,7 +85,7 @@ func (s *Store) Validate(ctx context.Context) error {
 	if len(out.Table.Replicas) > 0 {
 		return fmt.Errorf("dynamodb: the table %s is a global table, and one message could be completed in two regions: use a table in one region for each consumer", s.table)
 	}
-	return nil
+	return s.clock.check()
 }
 
 // Migrate implements stores.Migrator.

@@ -69,14 +69,22 @@ func (s *Store) outputsOf(ctx context.Context, in outputsIn, yield func(item) bo
 	return err
 }
 
-// find returns the key of an output in a state, nil if there is none. Readers of lists may ask for it.
+// find returns an output in a state without its content, nil if there is none.
 func (s *Store) find(ctx context.Context, kind byte, number int64) (found item, err error) {
 	in := outputsIn{span: span{above: number - 1, below: number + 1}, kind: kind, partitions: []int64{outputPartition(bucketOf(number))}, bare: true}
 	err = s.outputsOf(ctx, in, func(i item) bool {
-		found = item{"pk": i["pk"], "sk": i["sk"]}
+		found = i
 		return false
 	})
 	return found, err
+}
+
+// keyOf returns the key of an item, nil if there is none.
+func keyOf(i item) item {
+	if i == nil {
+		return nil
+	}
+	return item{"pk": i["pk"], "sk": i["sk"]}
 }
 
 // parallel is the number of concurrent requests of one call.
@@ -106,10 +114,7 @@ func (s *Store) Pending(ctx context.Context, q stores.PendingQuery) (stores.Pend
 	if err := s.listing(ctx, q.Limit); err != nil {
 		return stores.Pending{}, err
 	}
-	now, err := s.clock.now() // before the outputs are read
-	if err != nil {
-		return stores.Pending{}, err
-	}
+	now := s.clock.now() // before the outputs are read
 	in := outputsIn{kind: kindOutput, span: span{above: q.After, ascending: true}, partitions: []int64{}}
 	for _, bucket := range q.Buckets {
 		if p := outputPartition(bucket); !slices.Contains(in.partitions, p) {
@@ -121,7 +126,7 @@ func (s *Store) Pending(ctx context.Context, q stores.PendingQuery) (stores.Pend
 	for _, number := range q.ExceptNumbers {
 		except[number] = true
 	}
-	err = s.outputsOf(ctx, in, func(i item) bool {
+	err := s.outputsOf(ctx, in, func(i item) bool {
 		number := integer(i["num"])
 		if !slices.Contains(q.Buckets, bucketOf(number)) || except[number] || slices.Contains(q.ExceptDestinations, text(i["dst"])) {
 			return true
@@ -146,10 +151,7 @@ func (s *Store) Settle(ctx context.Context, q stores.Settlement) error {
 	if err := s.ready(ctx); err != nil {
 		return err
 	}
-	now, err := s.clock.now()
-	if err != nil {
-		return err
-	}
+	now := s.clock.now()
 	var published []item
 	for i, number := range q.Published {
 		var created time.Time
@@ -164,29 +166,34 @@ func (s *Store) Settle(ctx context.Context, q stores.Settlement) error {
 			published = append(published, k)
 		}
 	}
+	settle := s.deletePublished
 	if q.Keep {
-		err = each(len(published), func(i int) error {
-			return s.move(ctx, published[i], kindPublished, func(o item) {
-				o["end"] = num(now)
-				if expires := s.expiry(now); expires > 0 {
-					o["ttl"] = num(expires)
-				}
-			})
-		})
-	} else {
-		err = s.deletePublished(ctx, published)
+		settle = func(ctx context.Context, published []item) error { return s.keepPublished(ctx, published, now) }
 	}
-	if err != nil {
+	if err := settle(ctx, published); err != nil {
 		return err
 	}
 	return each(len(q.Refused), func(i int) error { return s.refuse(ctx, q.Refused[i], now) })
+}
+
+// keepPublished moves published outputs to the history.
+func (s *Store) keepPublished(ctx context.Context, published []item, now int64) error {
+	return each(len(published), func(i int) error {
+		return s.move(ctx, published[i], kindPublished, func(o item) {
+			o["end"] = num(now)
+			if expires := s.expiry(now); expires > 0 {
+				o["ttl"] = num(expires)
+			}
+		})
+	})
 }
 
 // pendingKey returns the key of a pending output. It looks for one whose time is not known, and returns
 // nil if there is none.
 func (s *Store) pendingKey(ctx context.Context, number int64, created time.Time) (item, error) {
 	if created.IsZero() {
-		return s.find(ctx, kindOutput, number)
+		i, err := s.find(ctx, kindOutput, number)
+		return keyOf(i), err
 	}
 	return outputKey(kindOutput, number, created), nil
 }
@@ -201,37 +208,30 @@ func (s *Store) refuse(ctx context.Context, r stores.RefusedOutput, now int64) e
 	if r.Failed {
 		return s.move(ctx, k, kindFailed, func(o item) { o["att"], o["err"], o["end"] = attempts, reason, num(now) })
 	}
-	_, err = s.client.UpdateItem(ctx, &dynamodb.UpdateItemInput{
-		TableName: &s.contents, Key: k, UpdateExpression: aws.String("SET #att = :att, #err = :err"),
-		ConditionExpression: aws.String("attribute_exists(pk)"), ExpressionAttributeNames: map[string]string{"#att": "att", "#err": "err"},
-		ExpressionAttributeValues: item{":att": attempts, ":err": reason},
-	})
+	_, err = s.update(ctx, s.contents, k, "SET #att = :att, #err = :err", "attribute_exists(pk)", item{":att": attempts, ":err": reason})
 	return s.refused(ctx, err, func(item) bool { return true })
 }
 
-// move puts an output into another state, if it still exists.
+// move puts an output into another state, if it still exists. Whatever else keeps it from that has settled it.
 func (s *Store) move(ctx context.Context, from item, to byte, change func(item)) error {
 	o, err := s.getFrom(ctx, s.contents, from)
 	if err != nil || len(o) == 0 {
 		return err
 	}
 	change(o)
-	err = s.guarded(ctx, 1, s.moving(from, inState(to, from), o))
-	if errors.Is(err, stores.ErrChanged) {
-		return nil // it no longer exists
+	moved := inState(to, from)
+	o["pk"], o["sk"], o["own"] = moved["pk"], moved["sk"], bin(newOwn())
+	leaves := []types.TransactWriteItem{s.leaving(from)}
+	end, err := s.send(ctx, write{put: guard{}.put(s.contents, o), others: leaves})
+	if end == declined || conditionOf(err, leaves) != nil {
+		return nil
 	}
-	return err
-}
-
-// moving returns the operations that give an output another key. The guarded deletion comes first.
-func (s *Store) moving(from, to, o item) []types.TransactWriteItem {
-	o["pk"], o["sk"] = to["pk"], to["sk"]
-	return []types.TransactWriteItem{s.leaving(from), {Put: &types.Put{TableName: &s.contents, Item: o}}}
+	return s.outcome(ctx, end, err)
 }
 
 // leaving returns the deletion of an output that must exist.
 func (s *Store) leaving(key item) types.TransactWriteItem {
-	return types.TransactWriteItem{Delete: &types.Delete{TableName: &s.contents, Key: key, ConditionExpression: aws.String("attribute_exists(pk)")}}
+	return deletion(s.contents, key, aws.String("attribute_exists(pk)"))
 }
 
 // deletePublished deletes published outputs.

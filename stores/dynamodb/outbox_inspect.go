@@ -5,11 +5,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
 
-	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 
 	"github.com/millpond-go/millpond/internal/sqlstore"
@@ -69,29 +69,17 @@ func (s *Store) matchingOutputs(ctx context.Context, f stores.OutputFilter, in s
 			(f.ErrorContains == "" || strings.Contains(o.Error, f.ErrorContains)) && (f.ID == "" || f.ID == o.ID) && f.OrderKey == nil &&
 			(f.Numbers == nil || slices.Contains(f.Numbers, o.Number)) && within(f, since(o))
 		if matches && f.WithoutCopies && o.CopyOf != 0 {
-			var beside bool
-			if beside, failed = s.matchesTime(ctx, f, kind, o.CopyOf); failed != nil {
-				return false
-			}
-			matches = !beside
+			var source item
+			source, failed = s.find(ctx, kind, o.CopyOf)
+			matches = failed == nil && (source == nil || !within(f, since(outputRow(f.State, source))))
 		}
-		return !matches || yield(o)
+		return failed == nil && (!matches || yield(o))
 	})
 	return cmp.Or(err, failed)
 }
 
 func within(f stores.OutputFilter, at time.Time) bool {
 	return (f.Since.IsZero() || !at.Before(f.Since)) && (f.Until.IsZero() || at.Before(f.Until))
-}
-
-// matchesTime reports whether there is an output of a kind within the times of a filter.
-func (s *Store) matchesTime(ctx context.Context, f stores.OutputFilter, kind byte, number int64) (matches bool, err error) {
-	in := outputsIn{span: span{above: number - 1, below: number + 1}, kind: kind, partitions: []int64{outputPartition(bucketOf(number))}, bare: true}
-	err = s.outputsOf(ctx, in, func(i item) bool {
-		matches = within(f, since(outputRow(f.State, i)))
-		return !matches
-	})
-	return matches, err
 }
 
 // Outputs implements stores.OutboxInspector.
@@ -114,10 +102,9 @@ func (s *Store) Output(ctx context.Context, number int64) (stores.OutputRow, err
 		return stores.OutputRow{}, err
 	}
 	for _, state := range []stores.OutputState{stores.OutputPending, stores.OutputFailed, stores.OutputPublished} {
-		var i item
-		k, err := s.find(ctx, outputKinds[state], number)
-		if k != nil {
-			i, err = s.getFrom(ctx, s.contents, k)
+		i, err := s.find(ctx, outputKinds[state], number)
+		if i != nil {
+			i, err = s.getFrom(ctx, s.contents, keyOf(i))
 		}
 		if err != nil {
 			return stores.OutputRow{}, err
@@ -147,10 +134,7 @@ func (s *Store) OutputCounts(ctx context.Context, limit int, states ...stores.Ou
 	if err := s.listing(ctx, limit); err != nil {
 		return nil, err
 	}
-	now, err := s.clock.now()
-	if err != nil {
-		return nil, err
-	}
+	now := s.clock.now()
 	for _, state := range states {
 		kind, ok := outputKinds[state]
 		if !ok {
@@ -188,16 +172,12 @@ func (s *Store) ChangeOutputs(ctx context.Context, c stores.OutputChange) (store
 	if err := s.listing(ctx, c.Limit); err != nil {
 		return stores.Changed{}, err
 	}
-	after, err := sqlstore.OutputRuling(c.Verb, c.Filter.State)
+	becomes, err := sqlstore.OutputRuling(c.Verb, c.Filter.State)
 	if err != nil {
 		return stores.Changed{}, fmt.Errorf("dynamodb: %w", err)
 	}
-	in := span{above: c.After, ascending: true}
-	if c.UpTo > 0 {
-		in.below = c.UpTo + 1
-	}
 	var rows []stores.OutputRow
-	err = s.matchingOutputs(ctx, c.Filter, in, func(o stores.OutputRow) bool {
+	err = s.matchingOutputs(ctx, c.Filter, after(c.After, c.UpTo), func(o stores.OutputRow) bool {
 		rows = append(rows, o)
 		return len(rows) < c.Limit
 	})
@@ -207,7 +187,7 @@ func (s *Store) ChangeOutputs(ctx context.Context, c stores.OutputChange) (store
 	done := stores.Changed{Next: c.After, Done: len(rows) < c.Limit}
 	for _, o := range rows {
 		done.Next = o.Number
-		err := s.changeOutput(ctx, c, o, after)
+		err := s.changeOutput(ctx, c, o, becomes)
 		switch {
 		case errors.Is(err, stores.ErrChanged):
 			done.Busy++
@@ -220,25 +200,28 @@ func (s *Store) ChangeOutputs(ctx context.Context, c stores.OutputChange) (store
 	return done, nil
 }
 
-func (s *Store) changeOutput(ctx context.Context, c stores.OutputChange, o stores.OutputRow, after string) error {
+func (s *Store) changeOutput(ctx context.Context, c stores.OutputChange, o stores.OutputRow, becomes string) error {
 	from := outputKey(outputKinds[o.State], o.Number, o.CreatedAt)
 	writes := []types.TransactWriteItem{s.leaving(from)}
-	var err error
-	if c.Verb == stores.VerbRetryOutput {
-		writes, err = s.pendingAgain(ctx, from, inState(kindOutput, from))
-	} else if c.Verb == stores.VerbReplayOutput {
-		writes, err = s.replaying(ctx, from)
+	if c.Verb == stores.VerbRetryOutput || c.Verb == stores.VerbReplayOutput {
+		again, err := s.pendingAgain(ctx, from, c.Verb == stores.VerbReplayOutput)
+		if err != nil {
+			return err
+		}
+		writes = append(writes, types.TransactWriteItem{Put: guard{}.put(s.contents, again)})
 	}
-	if err != nil {
-		return err
+	if c.Verb == stores.VerbReplayOutput { // it stays
+		is := writes[0].Delete
+		writes[0] = types.TransactWriteItem{ConditionCheck: &types.ConditionCheck{TableName: is.TableName, Key: is.Key, ConditionExpression: is.ConditionExpression}}
 	}
 	return s.transact(ctx, stores.AuditEntry{
-		Verb: c.Verb, Actor: c.Actor, Reason: c.Reason, MessageID: []byte(o.ID), Number: o.Number, Before: string(o.State), After: after,
+		Verb: c.Verb, Actor: c.Actor, Reason: c.Reason, MessageID: []byte(o.ID), Number: o.Number, Before: string(o.State), After: becomes,
 	}, nil, writes...)
 }
 
-// pendingAgain returns the operations that put an output back into the outbox.
-func (s *Store) pendingAgain(ctx context.Context, from, to item) ([]types.TransactWriteItem, error) {
+// pendingAgain returns an output as it is put back into the outbox, or a copy with a new number. An output
+// that is put back is a microsecond younger, so that no late settlement or decision meets it.
+func (s *Store) pendingAgain(ctx context.Context, from item, copied bool) (item, error) {
 	o, err := s.getFrom(ctx, s.contents, from)
 	if err == nil && len(o) == 0 {
 		err = fmt.Errorf("dynamodb: %w", stores.ErrChanged)
@@ -246,27 +229,19 @@ func (s *Store) pendingAgain(ctx context.Context, from, to item) ([]types.Transa
 	if err != nil {
 		return nil, err
 	}
-	for _, of := range []string{"att", "err", "end", "ttl"} {
+	for _, of := range []string{"att", "err", "end", "ttl", "own"} {
 		delete(o, of)
 	}
-	return s.moving(from, to, o), nil
-}
-
-// replaying returns the operations that put a copy of an output into the outbox, with a new number.
-func (s *Store) replaying(ctx context.Context, from item) ([]types.TransactWriteItem, error) {
-	now, err := s.clock.now()
-	if err != nil {
-		return nil, err
+	number, created := integer(o["num"]), createdAt(o).Add(time.Microsecond)
+	if copied {
+		now := s.clock.now()
+		o["src"] = num(number)
+		if number, err = s.drawOutputs(ctx, now, 1); err != nil {
+			return nil, err
+		}
+		created = instant(now)
 	}
-	number := s.outputs.draw(now, 1)
-	writes, err := s.pendingAgain(ctx, from, outputKey(kindOutput, number, instant(now)))
-	if err != nil {
-		return nil, err
-	}
-	copied := writes[1].Put.Item
-	copied["src"], copied["num"] = copied["num"], num(number)
-	stays := writes[0].Delete
-	writes[0] = types.TransactWriteItem{ConditionCheck: &types.ConditionCheck{TableName: stays.TableName, Key: stays.Key, ConditionExpression: stays.ConditionExpression}}
-	writes[1].Put.ConditionExpression = aws.String("attribute_not_exists(pk)")
-	return writes, nil
+	maps.Copy(o, outputKey(kindOutput, number, created))
+	o["num"] = num(number)
+	return o, nil
 }

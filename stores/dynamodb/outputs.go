@@ -4,13 +4,10 @@ import (
 	"context"
 	"encoding/binary"
 	"fmt"
-	"math/rand/v2"
 	"sync"
 	"time"
 
 	"github.com/ThreeDotsLabs/watermill/message"
-	"github.com/aws/aws-sdk-go-v2/aws"
-	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 
 	"github.com/millpond-go/millpond/internal/producer"
@@ -72,27 +69,47 @@ func createdAt(i item) time.Time {
 // numberAt returns the smallest number of a time in microseconds.
 func numberAt(micros int64) int64 { return max(micros/1e6-outputEpoch, 0) << outputBits }
 
-// outputNumbers draws numbers, which contain the time and grow within a process.
+// outputNumbers draws numbers, which contain the time and grow within a process. In each second a process
+// has some of its own, in a slot. Slots are drawn from a counter, and drawn again every minute, so two
+// processes have the same only if there were slots more draws in between.
 type outputNumbers struct {
 	mu   sync.Mutex
 	last int64
+	slot int64
+	ends int64 // when the slot is drawn again
 }
 
-// draw returns the first of n consecutive numbers. Each second begins at a random place, so that
-// processes hardly ever draw the same numbers.
-func (o *outputNumbers) draw(now int64, n int) int64 {
+const (
+	slotBits = outputBits / 2
+	slots    = 1 << (outputBits - slotBits)
+	slotFor  = 60_000_000 // microseconds
+)
+
+// drawOutputs returns the first of n consecutive numbers. If the slot has too few, it is that of a later
+// second.
+func (s *Store) drawOutputs(ctx context.Context, now int64, n int) (int64, error) {
+	o := &s.outputs
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	first := o.last + 1
-	if second := numberAt(now); first < second {
-		first = second + rand.Int64N(1<<outputBits) //nolint:gosec // it keeps no secret
+	if now >= o.ends {
+		drawn, err := s.count(ctx, "o", 1)
+		if err != nil {
+			return 0, err
+		}
+		o.slot, o.ends = drawn%slots, now+slotFor
+	}
+	first := max(numberAt(now), o.last>>outputBits<<outputBits) + o.slot<<slotBits
+	if next := o.last + 1; first <= o.last && next>>slotBits == first>>slotBits && (o.last+int64(n))>>slotBits == first>>slotBits {
+		first = next
+	} else if first <= o.last {
+		first += 1 << outputBits
 	}
 	o.last = first + int64(n) - 1
-	return first
+	return first, nil
 }
 
-// put returns the write of a new output.
-func (o emitted) put(table *string, number int64, created time.Time) types.TransactWriteItem {
+// item returns the item of a new output.
+func (o emitted) item(number int64, created time.Time) item {
 	i := outputKey(kindOutput, number, created)
 	i["num"], i["mid"], i["siz"], i["b"] = num(number), bin([]byte(o.ID)), num(int64(len(o.packed)-len(nothing))), bin(o.packed)
 	for name, value := range map[string]string{"dst": o.Destination, "top": o.Topic, "typ": o.Type, "cdc": sqlstore.Text(o.Codec, maxWordBytes)} {
@@ -103,7 +120,7 @@ func (o emitted) put(table *string, number int64, created time.Time) types.Trans
 	if trace := sqlstore.TraceBytes(&o.TraceParent); trace != nil {
 		i["tp"] = bin(trace)
 	}
-	return types.TransactWriteItem{Put: &types.Put{TableName: table, Item: i, ConditionExpression: aws.String("attribute_not_exists(pk)")}}
+	return i
 }
 
 // outputOf reads an item, including its content if it was read.
@@ -165,17 +182,17 @@ func (t *Tx) emit(outputs []stores.Output) error {
 
 // operations returns the operations of a transaction: the caller's, and the writes of its outputs,
 // which get their numbers here.
-func (s *Store) operations(items []types.TransactWriteItem, outputs []emitted) ([]types.TransactWriteItem, error) {
+func (s *Store) operations(ctx context.Context, items []types.TransactWriteItem, outputs []emitted) ([]types.TransactWriteItem, error) {
 	if len(outputs) == 0 {
 		return items, nil
 	}
-	now, err := s.clock.now()
+	now := s.clock.now()
+	number, err := s.drawOutputs(ctx, now, len(outputs))
 	if err != nil {
 		return nil, err
 	}
-	number := s.outputs.draw(now, len(outputs))
 	for i, o := range outputs {
-		items = append(items, o.put(&s.contents, number+int64(i), instant(now)))
+		items = append(items, types.TransactWriteItem{Put: guard{}.put(s.contents, o.item(number+int64(i), instant(now)))})
 	}
 	return items, nil
 }
@@ -192,14 +209,10 @@ func NewPublisher(tx *Tx, c stores.PublisherConfig) message.Publisher {
 	return producer.New(string(pkg), tx, c, func(_ context.Context, tx *Tx, outputs []stores.Output, _ bool) error { return tx.emit(outputs) })
 }
 
-// maxTransact bounds the SDK's tries. After ten minutes the service forgets the token of a request, and
-// would carry it out again.
-const maxTransact = 5 * time.Minute
-
 // Transact commits in one request what f has added to the transaction, and published by
 // [NewPublisher], if f returns nil. It is for programs that publish outside handlers. After an error
-// that wraps stores.ErrUnavailable it is unknown whether the transaction was committed. The request
-// ends after five minutes at the latest.
+// that wraps stores.ErrUnavailable it is unknown whether the transaction was committed; an output in it
+// proves it in most cases.
 func (s *Store) Transact(ctx context.Context, f func(tx *Tx) error) error {
 	tx := &Tx{store: s}
 	err := f(tx)
@@ -213,17 +226,18 @@ func (s *Store) Transact(ctx context.Context, f func(tx *Tx) error) error {
 	if err != nil {
 		return err
 	}
-	all, err := s.operations(items, outputs)
+	all, err := s.operations(ctx, items, outputs)
 	if err != nil || len(all) == 0 {
 		return err
 	}
-	ctx, cancel := context.WithTimeout(ctx, maxTransact)
-	defer cancel()
-	if _, err = s.client.TransactWriteItems(ctx, &dynamodb.TransactWriteItemsInput{TransactItems: all}); err == nil {
-		return nil
+	w := write{others: all}
+	if last := len(all) - 1; len(outputs) > 0 {
+		w.put, w.others = all[last].Put, all[:last]
+		w.put.Item["own"] = bin(newOwn())
 	}
-	if failed := conditionOf(err, 0, all); failed != nil {
-		return fmt.Errorf("%w: %w", failed, err)
+	end, err := s.send(ctx, w)
+	if condition := conditionOf(err, w.others); condition != nil && end == failed {
+		return fmt.Errorf("%w: %w", condition, err)
 	}
-	return s.explain(ctx, err)
+	return s.outcome(ctx, end, err)
 }

@@ -1,17 +1,12 @@
 package dynamodb
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"math"
 	"slices"
 	"time"
-
-	"github.com/aws/aws-sdk-go-v2/aws"
-	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
-	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 
 	"github.com/millpond-go/millpond/internal/sqlstore"
 	"github.com/millpond-go/millpond/stores"
@@ -33,7 +28,7 @@ func (s *Store) Record(ctx context.Context, f stores.Failure) (int64, error) {
 	if err != nil {
 		return 0, err
 	}
-	if s.flights.flying(f.Key) {
+	if s.flying(f.Key) {
 		return 0, fmt.Errorf("dynamodb: %w", stores.ErrChanged)
 	}
 	seen, r, err := s.recorded(ctx, &f)
@@ -46,7 +41,7 @@ func (s *Store) Record(ctx context.Context, f stores.Failure) (int64, error) {
 			return 0, err
 		}
 	}
-	if f.Placement == stores.PlacementParked && r.content != int64(stores.ContentKept) {
+	if f.Placement == stores.PlacementParked && r.content != stores.ContentKept {
 		return 0, errors.New("dynamodb: a failure that is parked needs content in the state kept")
 	}
 	r.index(consumer, f.Key.ID)
@@ -91,15 +86,12 @@ func (s *Store) recorded(ctx context.Context, f *stores.Failure) (seen, r *row, 
 // change applies a failure to a row. A lease is taken over only when the earliest possible time is past
 // the latest possible end.
 func (s *Store) change(r *row, f *stores.Failure) error {
-	now, high, err := s.clock.bounds()
-	if err != nil {
-		return err
-	}
+	now, high := s.clock.bounds()
 	if f.Lapsed && (r.due == 0 || now < r.due+marginOf(r)) {
 		return fmt.Errorf("dynamodb: %w", stores.ErrChanged)
 	}
 	if f.Start && f.Class == "" { // nothing new is known about the failure
-		f.Class, f.Cause, f.Error = stores.Class(r.class), r.cause, r.failure
+		f.Class, f.Cause, f.Error = r.class, r.cause, r.failure
 	}
 	if history := sqlstore.Remember(r.history, f, r.presumed, r.lastAt, now); history != nil {
 		r.history = history
@@ -110,9 +102,9 @@ func (s *Store) change(r *row, f *stores.Failure) error {
 	if f.Version == 0 || r.attempts == 0 && r.uncounted == 0 {
 		r.budgetAt = now
 	}
-	r.status, r.placement, r.presumed = int64(f.Status), int64(f.Placement), f.Start
-	r.attempts, r.uncounted, r.lastAt = int64(f.Attempts), int64(f.Uncounted), now
-	r.class, r.cause, r.failure = string(f.Class), f.Cause, f.Error
+	r.status, r.placement, r.presumed = f.Status, f.Placement, f.Start
+	r.attempts, r.uncounted, r.lastAt = f.Attempts, f.Uncounted, now
+	r.class, r.cause, r.failure = f.Class, f.Cause, f.Error
 	r.reserved, r.suspect, r.holder, r.beat = false, false, "", 0
 	if f.OrderKey != nil {
 		r.orderKey = sqlstore.NonEmpty(f.OrderKey)
@@ -141,13 +133,8 @@ func marginOf(r *row) int64 {
 
 // content writes what is kept of a message, and enters it in the row.
 func (s *Store) content(ctx context.Context, r *row, c *stores.Content) error {
-	r.content, r.codec, r.uuid = int64(c.State), sqlstore.Text(c.Codec, maxWordBytes), []byte(c.UUID)
-	r.contentID, r.chunks, r.bytes, r.packed = nil, 0, 0, 0
-	packed, err := pack(c.Metadata, c.Facts, c.Payload)
-	if err != nil || bytes.Equal(packed, nothing) {
-		return err
-	}
-	return s.store(ctx, r, newOwn(), packed, len(c.Payload))
+	r.content, r.codec, r.uuid = c.State, sqlstore.Text(c.Codec, maxWordBytes), []byte(c.UUID)
+	return s.store(ctx, r, c.Metadata, c.Facts, c.Payload)
 }
 
 // KeepContent implements stores.Failures.
@@ -160,7 +147,7 @@ func (s *Store) KeepContent(ctx context.Context, k stores.Key, version int64, c 
 		return err
 	}
 	final := seen.is(stores.StatusFailed) || seen.is(stores.StatusDiscarded)
-	if !final || seen.version() != version || seen.content != int64(stores.ContentNone) {
+	if !final || seen.version() != version || seen.content != stores.ContentNone {
 		return fmt.Errorf("dynamodb: %w", stores.ErrChanged)
 	}
 	r := *seen
@@ -173,32 +160,33 @@ func (s *Store) KeepContent(ctx context.Context, k stores.Key, version int64, c 
 	return err
 }
 
+// holding is the condition that somebody has the lease of a version.
+const holding = "#num = :num AND #rev = :rev AND #st = :st AND #hld = :hld"
+
+// holder returns the values of holding.
+func holder(l stores.HeldLease) item {
+	n, revision := sqlstore.ParseVersion(l.Version)
+	return item{":num": num(n), ":rev": num(revision), ":st": num(int64(stores.StatusPending)), ":hld": str(l.Holder)}
+}
+
+// holds reports whether the row is of that lease.
+func (r *row) holds(l stores.HeldLease) bool {
+	return r.is(stores.StatusPending) && r.version() == l.Version && r.holder == l.Holder
+}
+
 // Extend implements stores.LeaseInbox, with one write. It does not renew a lease that may have expired,
 // because another holder may be about to take it over.
 func (s *Store) Extend(ctx context.Context, l stores.HeldLease, d time.Duration) error {
 	if _, err := s.known.Known(l.Key); err != nil {
 		return err
 	}
-	_, high, err := s.clock.bounds()
-	if err != nil {
-		return err
-	}
-	beat, until := s.leases.beat(high), high+d.Microseconds()
-	n, revision := sqlstore.ParseVersion(l.Version)
-	_, err = s.client.UpdateItem(ctx, &dynamodb.UpdateItemInput{
-		TableName: &s.table, Key: messageKey(l.Key),
-		UpdateExpression: aws.String("SET #due = :until, #bea = :beat"),
-		ConditionExpression: aws.String("#num = :num AND #rev = :rev AND #st = :st AND #hld = :hld AND #due > :now" +
-			" AND (attribute_not_exists(#bea) OR #bea < :beat)"), // an earlier renewal could arrive late
-		ExpressionAttributeNames: map[string]string{"#due": "due", "#num": "num", "#rev": "rev", "#st": "st", "#hld": "hld", "#bea": "bea"},
-		ExpressionAttributeValues: item{
-			":until": num(until), ":beat": num(beat), ":num": num(n), ":rev": num(revision),
-			":st": num(int64(stores.StatusPending)), ":hld": str(l.Holder), ":now": num(high),
-		},
-		ReturnValuesOnConditionCheckFailure: types.ReturnValuesOnConditionCheckFailureAllOld,
-	})
+	_, high := s.clock.bounds()
+	beat, values := s.leases.beat(high), holder(l)
+	values[":until"], values[":beat"], values[":now"] = num(high+d.Microseconds()), num(beat), num(high)
+	_, err := s.update(ctx, s.table, messageKey(l.Key), "SET #due = :until, #bea = :beat",
+		holding+" AND #due > :now AND (attribute_not_exists(#bea) OR #bea < :beat)", values) // an earlier renewal could arrive late
 	return s.refused(ctx, err, func(there item) bool {
 		r := rowOf(there)
-		return r.is(stores.StatusPending) && r.version() == l.Version && r.holder == l.Holder && r.beat == beat
+		return r.holds(l) && r.beat == beat
 	})
 }

@@ -80,30 +80,22 @@ func (s *Store) acceptable(is item, r stores.Registration) (done bool, err error
 
 // register adds a topic, and the retention if it is the consumer's shortest.
 func (s *Store) register(ctx context.Context, n int64, r stores.Registration) error {
-	now, err := s.clock.now()
-	if err != nil {
-		return err
-	}
 	set, add := "SET svc = :svc, hdl = :hdl, #reg = if_not_exists(#reg, :now)", ""
-	values := item{":svc": str(r.Consumer.Service), ":hdl": str(r.Consumer.Handler), ":now": num(now)}
+	values := item{":svc": str(r.Consumer.Service), ":hdl": str(r.Consumer.Handler), ":now": num(s.clock.now())}
 	condition := "(attribute_not_exists(pk) OR svc = :svc AND hdl = :hdl)"
 	if r.Topic != "" {
-		add, values[":topics"], values[":topic"] = " ADD tpc :topics", &types.AttributeValueMemberSS{Value: []string{r.Topic}}, str(r.Topic)
-		if r.AcceptTopic {
-			delete(values, ":topic")
-		} else {
+		add, values[":topics"] = " ADD tpc :topics", &types.AttributeValueMemberSS{Value: []string{r.Topic}}
+		if !r.AcceptTopic {
+			values[":topic"] = str(r.Topic)
 			condition += " AND (attribute_not_exists(tpc) OR contains(tpc, :topic))"
 		}
 	}
-	input := &dynamodb.UpdateItemInput{TableName: &s.table, Key: consumerKey(n), ExpressionAttributeNames: map[string]string{"#reg": "reg"}}
 	if s.retention > 0 {
 		set += ", #ret = :ret"
 		values[":ret"] = num(s.retention)
 		condition += " AND (attribute_not_exists(#ret) OR #ret >= :ret)"
-		input.ExpressionAttributeNames["#ret"] = "ret"
 	}
-	input.UpdateExpression, input.ConditionExpression, input.ExpressionAttributeValues = aws.String(set+add), &condition, values
-	_, err = s.client.UpdateItem(ctx, input)
+	_, err := s.update(ctx, s.table, consumerKey(n), set+add, condition, values)
 	return s.refused(ctx, err, func(item) bool { return false })
 }
 
@@ -136,10 +128,7 @@ func (s *Store) Attend(ctx context.Context, c stores.Consumer, process string) (
 	if err != nil {
 		return nil, err
 	}
-	now, err := s.clock.now()
-	if err != nil {
-		return nil, err
-	}
+	now := s.clock.now()
 	mine := key(kindProcess, number8(n), []byte(process))
 	mine["at"] = num(now)
 	if _, err := s.client.PutItem(ctx, &dynamodb.PutItemInput{TableName: &s.table, Item: mine}); err != nil {
@@ -161,10 +150,7 @@ func (s *Store) Leave(ctx context.Context, c stores.Consumer, process string, un
 	if err != nil {
 		return err
 	}
-	now, err := s.clock.now()
-	if err != nil {
-		return err
-	}
+	now := s.clock.now()
 	_, err = s.client.DeleteItem(ctx, &dynamodb.DeleteItemInput{
 		TableName: &s.table, Key: key(kindProcess, number8(n), []byte(process)), ConditionExpression: aws.String("#at <= :at"),
 		ExpressionAttributeNames: map[string]string{"#at": "at"}, ExpressionAttributeValues: item{":at": num(now - unseen.Microseconds())},

@@ -6,6 +6,7 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"regexp"
 	"strings"
 	"time"
 
@@ -55,6 +56,7 @@ func retryer() aws.Retryer {
 	return retry.NewStandard(func(o *retry.StandardOptions) {
 		o.MaxAttempts = 4
 		o.Backoff = retry.BackoffDelayerFunc(func(try int, _ error) (time.Duration, error) { return pause.Jitter(backoff(try)), nil })
+		o.Retryables = append(o.Retryables, retry.RetryableErrorCode{Codes: map[string]struct{}{"TransactionConflictException": {}}})
 	})
 }
 
@@ -63,19 +65,52 @@ type guard struct {
 	seen   *row // nil: there was none
 	closed bool // a closed row counts as none
 	due    bool // the due time has not changed, either
+	none   bool // there is no condition
 }
 
-// expression returns the condition with its names and values.
-func (g guard) expression() (*string, map[string]string, map[string]types.AttributeValue) {
+// put returns the guarded write of an item.
+func (g guard) put(table string, i item) *types.Put {
+	condition, values := "attribute_not_exists(pk)", item(nil)
 	switch {
 	case g.seen == nil && g.closed:
-		return aws.String("attribute_not_exists(pk) OR #st = :closed"), map[string]string{"#st": "st"}, item{":closed": num(statusClosed)}
+		condition, values = condition+" OR #st = :closed", item{":closed": num(statusClosed)}
 	case g.seen == nil:
-		return aws.String("attribute_not_exists(pk)"), nil, nil
 	case g.due && g.seen.due != 0:
-		return aws.String("#own = :own AND #due = :due"), map[string]string{"#own": "own", "#due": "due"}, item{":own": bin(g.seen.own), ":due": num(g.seen.due)}
+		condition, values = "#own = :own AND #due = :due", item{":own": bin(g.seen.own), ":due": num(g.seen.due)}
+	default:
+		condition, values = "#own = :own", item{":own": bin(g.seen.own)}
 	}
-	return aws.String("#own = :own"), map[string]string{"#own": "own"}, item{":own": bin(g.seen.own)}
+	return &types.Put{
+		TableName: &table, Item: i, ConditionExpression: &condition, ExpressionAttributeNames: named(condition), ExpressionAttributeValues: values,
+		ReturnValuesOnConditionCheckFailure: types.ReturnValuesOnConditionCheckFailureAllOld,
+	}
+}
+
+// mayHold reports whether the condition may hold in future, if this is the item.
+func (g guard) mayHold(there item) bool {
+	if g.none {
+		return true
+	}
+	if g.seen != nil {
+		return bytes.Equal(blob(there["own"]), g.seen.own)
+	}
+	return len(there) == 0 || g.closed && !rowOf(there).known()
+}
+
+var attributeNames = regexp.MustCompile(`#(\w+)`)
+
+// named returns the attributes that expressions name, as #name. Some are reserved words without the sign.
+func named(expressions ...string) map[string]string {
+	var names map[string]string
+	for _, expression := range expressions {
+		for _, name := range attributeNames.FindAllStringSubmatch(expression, -1) {
+			if names == nil {
+				names = make(map[string]string)
+			}
+			names[name[0]] = name[1]
+		}
+	}
+	return names
 }
 
 // write replaces the row that was read. The error wraps ErrChanged if that has changed.
@@ -87,13 +122,38 @@ func (s *Store) write(ctx context.Context, key item, r *row, g guard) error {
 	return s.replace(ctx, r.put(key), g)
 }
 
-// replace is write for an item. A repeated request is refused because of its own item, and that is
-// success.
+// replace is write for an item.
 func (s *Store) replace(ctx context.Context, i item, g guard) error {
-	input := &dynamodb.PutItemInput{TableName: &s.table, Item: i, ReturnValuesOnConditionCheckFailure: types.ReturnValuesOnConditionCheckFailureAllOld}
-	input.ConditionExpression, input.ExpressionAttributeNames, input.ExpressionAttributeValues = g.expression()
-	_, err := s.client.PutItem(ctx, input)
-	return s.refused(ctx, err, func(there item) bool { return bytes.Equal(blob(there["own"]), blob(i["own"])) })
+	end, err := s.send(ctx, write{put: g.put(s.table, i), guard: g})
+	return s.outcome(ctx, end, err)
+}
+
+// outcome returns the error of a write. It wraps ErrChanged if its condition did not hold.
+func (s *Store) outcome(ctx context.Context, end ending, err error) error {
+	switch end {
+	case committed:
+		return nil
+	case declined:
+		return fmt.Errorf("dynamodb: %w", stores.ErrChanged)
+	case failed, busy, open:
+	}
+	return s.explain(ctx, err)
+}
+
+// update changes some attributes of an item, if a condition holds. The SDK may repeat it.
+func (s *Store) update(ctx context.Context, table string, key item, change, condition string, values item) (item, error) {
+	in := &dynamodb.UpdateItemInput{
+		TableName: &table, Key: key, UpdateExpression: &change, ExpressionAttributeNames: named(change, condition), ExpressionAttributeValues: values,
+		ReturnValues: types.ReturnValueUpdatedNew, ReturnValuesOnConditionCheckFailure: types.ReturnValuesOnConditionCheckFailureAllOld,
+	}
+	if condition != "" {
+		in.ConditionExpression = &condition
+	}
+	out, err := s.client.UpdateItem(ctx, in)
+	if err != nil {
+		return nil, err //nolint:wrapcheck // refused or explain does
+	}
+	return out.Attributes, nil
 }
 
 // refused explains the error of a conditional request. It returns nil if done says that the existing

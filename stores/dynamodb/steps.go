@@ -2,11 +2,9 @@ package dynamodb
 
 import (
 	"context"
-	"errors"
 	"fmt"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
-	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 
 	"github.com/millpond-go/millpond/internal/sqlstore"
@@ -24,33 +22,25 @@ func (s *Store) RecordStep(ctx context.Context, l stores.HeldLease, step stores.
 		return err
 	}
 	s.leases.hasSteps(l.Key, l.Version) // the answer may be lost
-	n, revision := sqlstore.ParseVersion(l.Version)
-	i := messageKey(l.Key)
-	i["sk"], i["of"], i["res"] = bin(append([]byte{stepPrefix}, step.Name...)), num(n), bin(append([]byte{}, step.Result...))
-	_, err := s.client.TransactWriteItems(ctx, &dynamodb.TransactWriteItemsInput{TransactItems: []types.TransactWriteItem{
-		{Update: &types.Update{
-			TableName: &s.table, Key: messageKey(l.Key), UpdateExpression: aws.String("SET #stp = :yes"),
-			ConditionExpression:      aws.String("#num = :num AND #rev = :rev AND #st = :st AND #hld = :hld"),
-			ExpressionAttributeNames: map[string]string{"#stp": "stp", "#num": "num", "#rev": "rev", "#st": "st", "#hld": "hld"},
-			ExpressionAttributeValues: item{
-				":yes": &types.AttributeValueMemberBOOL{Value: true}, ":num": num(n), ":rev": num(revision),
-				":st": num(int64(stores.StatusPending)), ":hld": str(l.Holder),
-			},
-		}},
-		{Put: &types.Put{TableName: &s.table, Item: i}},
-	}})
-	if canceled, ok := errors.AsType[*types.TransactionCanceledException](err); ok && reasonOf(canceled.CancellationReasons[0]) == "ConditionalCheckFailed" {
-		return fmt.Errorf("dynamodb: %w", stores.ErrChanged)
+	values, i := holder(l), messageKey(l.Key)
+	i["sk"], i["of"], i["res"], i["own"] = bin(append([]byte{stepPrefix}, step.Name...)), values[":num"], bin(append([]byte{}, step.Result...)), bin(newOwn())
+	values[":yes"] = yes
+	of := []types.TransactWriteItem{{Update: &types.Update{
+		TableName: &s.table, Key: messageKey(l.Key), UpdateExpression: aws.String("SET #stp = :yes"), ConditionExpression: aws.String(holding),
+		ExpressionAttributeNames: named("#stp", holding), ExpressionAttributeValues: values,
+	}}}
+	end, err := s.send(ctx, write{put: &types.Put{TableName: &s.table, Item: i}, others: of, guard: guard{none: true}})
+	if end != committed && conditionOf(err, of) != nil {
+		end = declined
 	}
-	if err != nil {
-		return s.explain(ctx, err)
-	}
-	return nil
+	return s.outcome(ctx, end, err)
 }
 
 // follow marks a row if the holder of the lease may have recorded a step since the row was read.
 func (r *row) follow(seen *row) {
-	r.steps = r.steps || seen != nil && seen.holder != "" && r.number != 0
+	if seen != nil && seen.holder != "" && r.number != 0 {
+		r.steps = true
+	}
 }
 
 // Steps implements stores.LeaseInbox.
@@ -65,8 +55,7 @@ func (s *Store) Steps(ctx context.Context, l stores.HeldLease) ([]stores.Step, e
 	number, _ := sqlstore.ParseVersion(l.Version)
 	err := s.query(ctx, partitionQuery(kindMessage, blob(messageKey(l.Key)["pk"])[1:]), func(i item) bool {
 		if sk := blob(i["sk"]); sk[0] != stepPrefix { // the row, which comes first
-			r := rowOf(i)
-			held = r.is(stores.StatusPending) && r.version() == l.Version && r.holder == l.Holder
+			held = rowOf(i).holds(l)
 		} else if integer(i["of"]) == number {
 			steps = append(steps, stores.Step{Name: string(sk[1:]), Result: blob(i["res"])})
 		}
@@ -86,7 +75,7 @@ func (s *Store) kept(ctx context.Context, key item, r *row) ([]types.TransactWri
 	}
 	err := s.query(ctx, partitionQuery(kindMessage, blob(key["pk"])[1:]), func(i item) bool {
 		if blob(i["sk"])[0] == stepPrefix {
-			gone = append(gone, types.TransactWriteItem{Delete: &types.Delete{TableName: &s.table, Key: item{"pk": i["pk"], "sk": i["sk"]}}})
+			gone = append(gone, deletion(s.table, keyOf(i), nil))
 		}
 		return true
 	})

@@ -22,11 +22,11 @@ type Store struct {
 	retention int64  // in seconds; 0: for ever
 
 	clock   *clock
-	flights flights
+	flights sync.Map // of keys in flight
 	leases  leases
 	numbers numbers
 	outputs outputNumbers
-	schemas keySchemas
+	schemas sync.Map // names of key attributes, by table
 	refuses sqlstore.OutputCheck
 	known   *sqlstore.Registered
 }
@@ -49,8 +49,8 @@ func New(ctx context.Context, c Config) (*Store, error) {
 		return nil, err
 	}
 	s := &Store{hangUp: hangUp, table: prefixOf(c) + "inbox", contents: prefixOf(c) + "content", retention: int64(c.Retention.Seconds()), clock: &clock{}, known: sqlstore.NewRegistered(string(pkg))}
-	s.flights.keys, s.leases.rows, s.schemas.names = make(map[string]struct{}), make(map[string]*row), make(map[string][]string)
-	loaded.HTTPClient = dated{loaded.HTTPClient, s.clock}
+	s.leases.rows = make(map[string]*row)
+	loaded.HTTPClient = dated{loaded.HTTPClient, s.clock, answerWithin}
 	if loaded.Retryer == nil {
 		loaded.Retryer = retryer
 	}
@@ -103,35 +103,11 @@ func (s *Store) listing(ctx context.Context, limit int) error {
 	return s.ready(ctx)
 }
 
-// flights are the keys in flight in this process.
-type flights struct {
-	mu   sync.Mutex
-	keys map[string]struct{}
-}
-
+// flight is the name of a key among those in flight in this process.
 func flight(k stores.Key) string { return k.Consumer.String() + "\x00" + string(k.ID) }
 
-// takeOff adds a key, and reports whether it was free.
-func (f *flights) takeOff(key string) bool {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if _, flying := f.keys[key]; flying {
-		return false
-	}
-	f.keys[key] = struct{}{}
-	return true
-}
-
-func (f *flights) land(key string) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	delete(f.keys, key)
-}
-
-func (f *flights) flying(k stores.Key) bool {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	_, flying := f.keys[flight(k)]
+func (s *Store) flying(k stores.Key) bool {
+	_, flying := s.flights.Load(flight(k))
 	return flying
 }
 

@@ -186,27 +186,18 @@ func shown(key item) string {
 	return string(text)
 }
 
-// keySchemas has the names of key attributes, by table.
-type keySchemas struct {
-	mu    sync.Mutex
-	names map[string][]string
-}
-
 // keyNames returns the key of a table, which it reads once. Only the key tells which item a Put writes.
-func (s *Store) keyNames(ctx context.Context, table string) ([]string, error) {
-	s.schemas.mu.Lock()
-	defer s.schemas.mu.Unlock()
-	if names, ok := s.schemas.names[table]; ok {
-		return names, nil
+func (s *Store) keyNames(ctx context.Context, table string) (names []string, err error) {
+	if known, ok := s.schemas.Load(table); ok {
+		return known.([]string), nil //nolint:forcetypeassert // it has no others
 	}
 	out, err := s.client.DescribeTable(ctx, &dynamodb.DescribeTableInput{TableName: &table})
 	if err != nil {
 		return nil, fmt.Errorf("dynamodb: the key of table %s cannot be read, so that two operations on it cannot be told apart: %w", table, err)
 	}
-	var names []string
 	for _, k := range out.Table.KeySchema {
 		names = append(names, *k.AttributeName)
 	}
-	s.schemas.names[table] = names
+	s.schemas.Store(table, names)
 	return names, nil
 }
