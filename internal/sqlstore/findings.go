@@ -15,6 +15,11 @@ type Waits struct {
 	More bool
 }
 
+// Plus returns both together, with the age in seconds.
+func (w Waits) Plus(n int, age time.Duration, more bool) Waits {
+	return Waits{N: w.N + int64(n), Age: max(w.Age, age.Round(time.Second)), More: w.More || more}
+}
+
 // String returns the number.
 func (w Waits) String() string {
 	if w.More {

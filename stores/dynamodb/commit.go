@@ -6,7 +6,6 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
-	"math/big"
 	"net"
 	"net/http"
 	"slices"
@@ -176,7 +175,7 @@ func conditionOf(err error, last []types.TransactWriteItem) *ConditionError {
 	first := len(canceled.CancellationReasons) - len(last)
 	for i := max(first, 0); i < len(canceled.CancellationReasons); i++ {
 		if r := canceled.CancellationReasons[i]; reasonOf(r) == conditionFailed {
-			table, _, _ := target(last[i-first])
+			table, _ := target(last[i-first])
 			return &ConditionError{Table: table, Item: r.Item}
 		}
 	}
@@ -188,6 +187,7 @@ func (a *attempt) commit(ctx context.Context, items []types.TransactWriteItem, o
 	s, g := a.store, guard{seen: a.seen}
 	items, err := s.operations(ctx, items, outputs)
 	if err != nil {
+		a.failure = err
 		return pkg.NotCommitted(err)
 	}
 	end, err := s.send(ctx, write{put: g.put(s.table, a.completed().put(messageKey(a.claim.Key))), guard: g, others: items})
@@ -244,12 +244,4 @@ func (s *Store) Resolve(ctx context.Context, k stores.Key) (bool, error) {
 			return false, err
 		}
 	}
-}
-
-// canonical returns the same text for all forms of a number.
-func canonical(n string) string {
-	if r, ok := new(big.Rat).SetString(n); ok {
-		return r.RatString()
-	}
-	return n
 }

@@ -35,25 +35,17 @@ func partitionOf(consumer int64, p int) string {
 	return strconv.FormatInt(consumer, 36) + "#" + strconv.Itoa(p)
 }
 
-// candidate is a row in an index. The row itself may have changed since.
-type candidate struct {
-	key item
-	due int64
-}
-
-// candidates returns the due messages of a consumer, the longest due first, at most limit of each
-// partition.
-func (s *Store) candidates(ctx context.Context, consumer, now int64, limit int) ([]candidate, error) {
-	var all []candidate
+// candidates returns the keys and times of a consumer's due messages, the longest due first, at most limit of
+// each partition. They are from an index: the rows may have changed since.
+func (s *Store) candidates(ctx context.Context, consumer, now int64, limit int) (all []item, err error) {
 	for p := range partitions {
 		n := 0
-		q := &dynamodb.QueryInput{
+		err := s.query(ctx, &dynamodb.QueryInput{
 			IndexName: aws.String(indexDue), Limit: aws.Int32(int32(min(limit, 1000))), //nolint:gosec // it is small
 			KeyConditionExpression:    aws.String("dpk = :p AND due <= :now"),
 			ExpressionAttributeValues: item{":p": str(partitionOf(consumer, p)), ":now": num(now)},
-		}
-		err := s.query(ctx, q, func(i item) bool {
-			all = append(all, candidate{key: keyOf(i), due: integer(i["due"])})
+		}, func(i item) bool {
+			all = append(all, i)
 			n++
 			return n < limit
 		})
@@ -61,7 +53,7 @@ func (s *Store) candidates(ctx context.Context, consumer, now int64, limit int) 
 			return nil, err
 		}
 	}
-	slices.SortStableFunc(all, func(a, b candidate) int { return cmp.Compare(a.due, b.due) })
+	slices.SortStableFunc(all, func(a, b item) int { return cmp.Compare(integer(a["due"]), integer(b["due"])) })
 	return all, nil
 }
 
@@ -88,7 +80,7 @@ func (s *Store) Due(ctx context.Context, q stores.DueQuery) ([]stores.Retry, err
 		if len(found) == q.Limit {
 			break
 		}
-		retry, bytes, err := s.reserve(ctx, c, q, size)
+		retry, bytes, err := s.reserve(ctx, keyOf(c), q, size)
 		switch {
 		case errors.Is(err, errFull):
 			return found, nil
@@ -108,10 +100,10 @@ func (s *Store) Due(ctx context.Context, q stores.DueQuery) ([]stores.Retry, err
 var errFull = errors.New("dynamodb: no more bytes")
 
 // reserve reserves one message, and reads its content.
-func (s *Store) reserve(ctx context.Context, c candidate, q stores.DueQuery, size int) (stores.Retry, int, error) {
+func (s *Store) reserve(ctx context.Context, key item, q stores.DueQuery, size int) (stores.Retry, int, error) {
 	changed := fmt.Errorf("dynamodb: %w", stores.ErrChanged)
-	k := stores.Key{Consumer: q.Consumer, ID: idOf(c.key)}
-	seen, err := s.read(ctx, c.key)
+	k := stores.Key{Consumer: q.Consumer, ID: idOf(key)}
+	seen, err := s.read(ctx, key)
 	if err != nil {
 		return stores.Retry{}, 0, err
 	}
@@ -127,7 +119,7 @@ func (s *Store) reserve(ctx context.Context, c candidate, q stores.DueQuery, siz
 	r.suspect, r.reserved, r.holder = r.suspect || r.reserved, true, ""
 	r.revision++
 	r.due = now + q.Reserve.Microseconds()
-	if err := s.write(ctx, c.key, &r, guard{seen: seen, due: true}); err != nil {
+	if err := s.write(ctx, key, &r, guard{seen: seen, due: true}); err != nil {
 		return stores.Retry{}, 0, err
 	}
 	content, err := s.load(ctx, &r)
@@ -208,7 +200,7 @@ func (s *Store) Backlog(ctx context.Context, limit int) ([]stores.Backlog, error
 			return nil, err
 		}
 		if len(due) > 0 {
-			backlog = append(backlog, stores.Backlog{Consumer: c, Due: min(len(due), limit), Oldest: micros(now - due[0].due)})
+			backlog = append(backlog, stores.Backlog{Consumer: c, Due: min(len(due), limit), Oldest: micros(now - integer(due[0]["due"]))})
 		}
 	}
 	return backlog, nil

@@ -158,7 +158,7 @@ func (x *examining) overdue(ctx context.Context, add sqlstore.Adder) error {
 	backlog, err := x.Backlog(ctx, examined)
 	due := sqlstore.Waits{}
 	for _, b := range backlog {
-		due.N, due.Age, due.More = due.N+int64(b.Due), max(due.Age, b.Oldest.Round(time.Second)), due.More || b.Due == examined
+		due = due.Plus(b.Due, b.Oldest, b.Due == examined)
 	}
 	sqlstore.FindOverdue(add, due, x.Overdue)
 	return err
@@ -171,9 +171,7 @@ func (x *examining) waiting(ctx context.Context, add sqlstore.Adder) error {
 	}
 	by := make(map[string]sqlstore.Waits)
 	for _, c := range counts {
-		w := by[c.Status]
-		w.N, w.Age, w.More = w.N+int64(c.N), max(w.Age, instant(x.clock.now()).Sub(c.Oldest).Round(time.Second)), w.More || c.More
-		by[c.Status] = w
+		by[c.Status] = by[c.Status].Plus(c.N, instant(x.clock.now()).Sub(c.Oldest), c.More)
 	}
 	for _, status := range []string{stores.StatusPending.String(), stores.StatusFailed.String(), sqlstore.Quarantined} {
 		sqlstore.FindWaiting(add, status, by[status])
@@ -188,9 +186,7 @@ func (x *examining) outbox(ctx context.Context, add sqlstore.Adder) error {
 	}
 	by := make(map[stores.OutputState]sqlstore.Waits)
 	for _, c := range counts {
-		w := by[c.State]
-		w.N, w.Age, w.More = w.N+int64(c.N), max(w.Age, c.Age.Round(time.Second)), w.More || c.More
-		by[c.State] = w
+		by[c.State] = by[c.State].Plus(c.N, c.Age, c.More)
 	}
 	has, _, err := x.holders(ctx, "outbox")
 	if err != nil {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/aws/aws-sdk-go-v2/aws"
 
+	"github.com/millpond-go/millpond/internal/sqlstore"
 	"github.com/millpond-go/millpond/stores"
 )
 
@@ -59,9 +60,6 @@ func (s *Store) Messages(ctx context.Context, q stores.MessageQuery) ([]stores.M
 	})
 	return found, err
 }
-
-// everyStatus selects all failures.
-var everyStatus = []stores.Status{stores.StatusPending, stores.StatusFailed, stores.StatusDiscarded}
 
 // numbered finds a failure or, with heldPrefix, a row of the quarantine.
 func (s *Store) numbered(ctx context.Context, prefix string, number int64) (found listed, err error) {
@@ -123,7 +121,7 @@ func (s *Store) Matching(ctx context.Context, f stores.Filter, limit int) (n int
 }
 
 // Causes implements stores.Inspector. It reads all messages that match.
-func (s *Store) Causes(ctx context.Context, f stores.Filter, limit int) ([]stores.Cause, error) {
+func (s *Store) Causes(ctx context.Context, f stores.Filter, limit int) (causes []stores.Cause, err error) {
 	if err := s.listing(ctx, limit); err != nil {
 		return nil, err
 	}
@@ -131,19 +129,18 @@ func (s *Store) Causes(ctx context.Context, f stores.Filter, limit int) ([]store
 		stores.Consumer
 		cause string
 	}
-	all := make(map[which]*stores.Cause)
-	var order []*stores.Cause // the latest first
-	err := s.matching(ctx, f, span{}, func(l listed) bool {
-		c := all[which{l.consumer, l.cause}]
-		if c == nil {
-			c = &stores.Cause{Consumer: l.consumer, ID: l.cause, Class: l.class, Error: l.failure, FirstAt: instant(l.firstAt)}
-			all[which{l.consumer, l.cause}] = c
-			order = append(order, c)
+	at := make(map[which]int) // in causes, the latest first
+	err = s.matching(ctx, f, span{}, func(l listed) bool {
+		is := which{l.consumer, l.cause}
+		if _, known := at[is]; !known {
+			at[is] = len(causes)
+			causes = append(causes, stores.Cause{Consumer: l.consumer, ID: l.cause, Class: l.class, Error: l.failure, FirstAt: instant(l.firstAt)})
 		}
-		switch {
-		case l.is(stores.StatusPending):
+		c := &causes[at[is]]
+		switch l.status {
+		case stores.StatusPending:
 			c.Pending++
-		case l.is(stores.StatusFailed):
+		case stores.StatusFailed:
 			c.Failed++
 		default:
 			c.Discarded++
@@ -156,67 +153,64 @@ func (s *Store) Causes(ctx context.Context, f stores.Filter, limit int) ([]store
 		}
 		return true
 	})
-	if err != nil {
-		return nil, err
-	}
-	slices.SortStableFunc(order, func(a, b *stores.Cause) int {
+	slices.SortStableFunc(causes, func(a, b stores.Cause) int {
 		return cmp.Compare(b.Pending+b.Failed+b.Discarded, a.Pending+a.Failed+a.Discarded)
 	})
-	var causes []stores.Cause
-	for _, c := range order[:min(limit, len(order))] {
-		causes = append(causes, *c)
-	}
-	return causes, nil
+	return causes[:min(limit, len(causes))], err
+}
+
+// counted are the statuses in Counts, by the prefix of their partitions.
+var counted = map[string][]string{
+	"":         {stores.StatusPending.String(), stores.StatusFailed.String(), stores.StatusDiscarded.String()},
+	heldPrefix: {sqlstore.Quarantined},
 }
 
 // Counts implements stores.Inspector.
-func (s *Store) Counts(ctx context.Context, limit int) ([]stores.Count, error) {
+func (s *Store) Counts(ctx context.Context, limit int) (counts []stores.Count, err error) {
 	if err := s.listing(ctx, limit); err != nil {
 		return nil, err
 	}
 	consumers, err := s.allConsumers(ctx, "", "")
-	if err != nil {
-		return nil, err
-	}
-	const held = "quarantined"
-	var counts []stores.Count
 	for _, c := range consumers {
-		one := map[string]*stores.Count{}
-		count := func(status string, first int64) bool {
-			if one[status] == nil {
-				one[status] = &stores.Count{Consumer: c, Status: status, Oldest: instant(first)}
-			}
-			of := one[status]
-			if of.More = of.N == limit; !of.More {
-				of.N++
-			}
-			return !of.More
-		}
-		err := s.list(ctx, []stores.Consumer{c}, "", span{ascending: true}, func(l listed) bool {
-			count(l.status.String(), l.firstAt)
-			for _, status := range everyStatus {
-				if one[status.String()] == nil || !one[status.String()].More {
-					return true
-				}
-			}
-			return false
-		})
-		if err != nil {
-			return nil, err
-		}
-		err = s.list(ctx, []stores.Consumer{c}, heldPrefix, span{ascending: true}, func(l listed) bool {
-			return l.state != stores.QuarantineHeld || count(held, l.firstAt)
-		})
-		if err != nil {
-			return nil, err
-		}
-		for _, status := range []string{stores.StatusPending.String(), stores.StatusFailed.String(), stores.StatusDiscarded.String(), held} {
-			if one[status] != nil {
-				counts = append(counts, *one[status])
+		for _, prefix := range []string{"", heldPrefix} {
+			if err == nil {
+				counts, err = s.counts(ctx, c, prefix, limit, counts)
 			}
 		}
 	}
-	return counts, nil
+	return counts, err
+}
+
+// counts appends the counts of a consumer, until there are more of each status than the limit.
+func (s *Store) counts(ctx context.Context, c stores.Consumer, prefix string, limit int, counts []stores.Count) ([]stores.Count, error) {
+	full, by := 0, make(map[string]stores.Count)
+	err := s.list(ctx, []stores.Consumer{c}, prefix, span{ascending: true}, func(l listed) bool {
+		status := l.status.String()
+		if prefix == heldPrefix {
+			status = sqlstore.Quarantined
+			if l.state != stores.QuarantineHeld {
+				return true
+			}
+		}
+		n, has := by[status]
+		switch {
+		case !has:
+			n = stores.Count{Consumer: c, Status: status, N: 1, Oldest: instant(l.firstAt)}
+		case n.N < limit:
+			n.N++
+		case !n.More:
+			n.More = true
+			full++
+		}
+		by[status] = n
+		return full < len(counted[prefix])
+	})
+	for _, status := range counted[prefix] {
+		if n, has := by[status]; has {
+			counts = append(counts, n)
+		}
+	}
+	return counts, err
 }
 
 // Audit implements stores.Inspector.

@@ -138,7 +138,7 @@ func (r *row) put(to item) item {
 		if v.IsZero() && name != "st" && (name != "rev" || r.number == 0) {
 			continue
 		}
-		switch v.Kind() { //nolint:exhaustive // of the fields
+		switch v.Kind() {
 		case reflect.Bool:
 			to[name] = yes
 		case reflect.String:
@@ -160,7 +160,7 @@ func rowOf(from item) *row {
 	r := &row{}
 	for name, field := range r.attributes() {
 		v := reflect.ValueOf(field).Elem()
-		switch v.Kind() { //nolint:exhaustive // of the fields
+		switch v.Kind() {
 		case reflect.Bool:
 			v.SetBool(from[name] != nil) // false is left out
 		case reflect.String:

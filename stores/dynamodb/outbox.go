@@ -223,10 +223,13 @@ func (s *Store) move(ctx context.Context, from item, to byte, change func(item))
 	o["pk"], o["sk"], o["own"] = moved["pk"], moved["sk"], bin(newOwn())
 	leaves := []types.TransactWriteItem{s.leaving(from)}
 	end, err := s.send(ctx, write{put: guard{}.put(s.contents, o), others: leaves})
-	if end == declined || conditionOf(err, leaves) != nil {
-		return nil
+	if conditionOf(err, leaves) != nil {
+		end = declined
 	}
-	return s.outcome(ctx, end, err)
+	if err := s.outcome(ctx, end, err); !errors.Is(err, stores.ErrChanged) {
+		return err
+	}
+	return nil
 }
 
 // leaving returns the deletion of an output that must exist.

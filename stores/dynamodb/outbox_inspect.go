@@ -134,35 +134,29 @@ func (s *Store) OutputCounts(ctx context.Context, limit int, states ...stores.Ou
 	if err := s.listing(ctx, limit); err != nil {
 		return nil, err
 	}
-	now := s.clock.now()
+	now := instant(s.clock.now())
 	for _, state := range states {
 		kind, ok := outputKinds[state]
 		if !ok {
 			return nil, fmt.Errorf("dynamodb: %q is no state of outputs", state)
 		}
-		n, by := 0, make(map[string]*stores.OutputCount)
+		n, by := 0, make(map[string]stores.OutputCount)
 		err := s.outputsOf(ctx, outputsIn{span: span{ascending: true}, kind: kind, bare: true, eventual: true}, func(i item) bool {
 			o := outputRow(state, i)
 			c := by[o.Destination]
-			if c == nil {
-				c = &stores.OutputCount{State: state, Destination: o.Destination}
-				by[o.Destination] = c
-			}
-			c.N, c.Age = c.N+1, max(c.Age, instant(now).Sub(since(o)))
+			by[o.Destination] = stores.OutputCount{State: state, Destination: o.Destination, N: c.N + 1, Age: max(c.Age, now.Sub(since(o)))}
 			n++
 			return n < limit
 		})
 		if err != nil {
 			return nil, err
 		}
-		for _, c := range by {
+		for _, destination := range slices.Sorted(maps.Keys(by)) {
+			c := by[destination]
 			c.More = n >= limit
-			counts = append(counts, *c)
+			counts = append(counts, c)
 		}
 	}
-	slices.SortStableFunc(counts, func(a, b stores.OutputCount) int {
-		return cmp.Or(cmp.Compare(slices.Index(states, a.State), slices.Index(states, b.State)), cmp.Compare(a.Destination, b.Destination))
-	})
 	return counts, nil
 }
 

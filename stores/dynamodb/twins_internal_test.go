@@ -57,6 +57,17 @@ func TestAProcessThatDrawsManyNumbers(t *testing.T) {
 	require.Less(t, last, int64(1)<<53)
 }
 
+// A service that has no time for the numbers of outputs has none for the transaction.
+func TestNumbersThatCannotBeDrawn(t *testing.T) {
+	b := newBench(t)
+	a := b.win(t, newClaim())
+	require.NoError(t, a.Emit([]stores.Output{outputOfSize("output", 1)}))
+	b.then("UpdateItem", throttles, throttles, throttles, throttles)
+	require.ErrorIs(t, a.Commit(t.Context()), stores.ErrNotCommitted)
+	require.Error(t, a.Interrupted(), "it is not the handler's")
+	require.Empty(t, b.pending(t))
+}
+
 // A step that is recorded after the lease was read, and before the completion, is gone with it. So is
 // what is kept of a message whose completion was not heard of.
 func TestWhatIsKeptGoesWithACompletion(t *testing.T) {

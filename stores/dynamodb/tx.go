@@ -2,13 +2,13 @@ package dynamodb
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"slices"
+	"math/big"
 	"strings"
 	"sync"
 
+	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 
@@ -87,31 +87,24 @@ func (t *Tx) add(ctx context.Context, i types.TransactWriteItem) error {
 
 // refuse returns why the transaction cannot have an operation.
 func (t *Tx) refuse(ctx context.Context, i types.TransactWriteItem) error {
-	table, key, put := target(i)
+	table, it := target(i)
 	switch {
 	case table == t.store.table || table == t.store.contents:
 		return fmt.Errorf("%w: %s", ErrOwnTable, table)
 	case len(t.items)+len(t.outputs) == MaxOperations:
 		return ErrTooMany
 	}
-	same := func(o types.TransactWriteItem) bool { other, _, _ := target(o); return other == table }
-	if !slices.ContainsFunc(t.items, same) {
-		return nil
-	}
-	names, err := t.store.keyNames(ctx, table)
-	if err != nil {
-		return err
-	}
-	if put {
-		key = only(key, names)
-	}
 	for _, other := range t.items {
-		has, otherKey, put := target(other)
-		if put {
-			otherKey = only(otherKey, names)
+		has, otherItem := target(other)
+		if has != table {
+			continue
 		}
-		if has == table && equal(key, otherKey) {
-			return fmt.Errorf("%w: %s in table %s: make one operation of both", ErrSameItem, shown(key), table)
+		names, err := t.store.keyNames(ctx, table)
+		if err != nil {
+			return err
+		}
+		if key := keyText(it, names); key == keyText(otherItem, names) {
+			return fmt.Errorf("%w: %s in table %s: make one operation of both", ErrSameItem, key, table)
 		}
 	}
 	return nil
@@ -126,64 +119,39 @@ func (t *Tx) end() (refused error, items []types.TransactWriteItem, outputs []em
 }
 
 // target returns an operation's table and the key of its item; for a Put, all of the item.
-func target(i types.TransactWriteItem) (table string, key item, put bool) {
+func target(i types.TransactWriteItem) (table string, it item) {
 	var name *string
 	switch {
 	case i.Put != nil:
-		name, key, put = i.Put.TableName, i.Put.Item, true
+		name, it = i.Put.TableName, i.Put.Item
 	case i.Update != nil:
-		name, key = i.Update.TableName, i.Update.Key
+		name, it = i.Update.TableName, i.Update.Key
 	case i.Delete != nil:
-		name, key = i.Delete.TableName, i.Delete.Key
+		name, it = i.Delete.TableName, i.Delete.Key
 	case i.ConditionCheck != nil:
-		name, key = i.ConditionCheck.TableName, i.ConditionCheck.Key
+		name, it = i.ConditionCheck.TableName, i.ConditionCheck.Key
 	}
-	if name == nil {
-		return "", key, put
-	}
-	return (*name)[strings.LastIndex(*name, "/")+1:], key, put // of an ARN
+	table = aws.ToString(name)
+	return table[strings.LastIndex(table, "/")+1:], it // of an ARN
 }
 
-func only(i item, names []string) item {
-	key := make(item, len(names))
+// keyText returns the same text for the same key only. A table has one type for each attribute of its key.
+func keyText(of item, names []string) string {
+	key := make(map[string]string, len(names))
 	for _, name := range names {
-		key[name] = i[name]
-	}
-	return key
-}
-
-func equal(a, b item) bool {
-	if len(a) != len(b) {
-		return false
-	}
-	for name, value := range a {
-		if scalar(value) != scalar(b[name]) {
-			return false
+		switch v := of[name].(type) {
+		case *types.AttributeValueMemberS:
+			key[name] = v.Value
+		case *types.AttributeValueMemberB:
+			key[name] = string(v.Value)
+		case *types.AttributeValueMemberN:
+			key[name] = v.Value
+			if r, ok := new(big.Rat).SetString(v.Value); ok { // a number has many forms
+				key[name] = r.RatString()
+			}
 		}
 	}
-	return true
-}
-
-// scalar returns the value of a key's attribute, the same for two forms of one number.
-func scalar(v types.AttributeValue) string {
-	switch v := v.(type) {
-	case *types.AttributeValueMemberS:
-		return "S" + v.Value
-	case *types.AttributeValueMemberB:
-		return "B" + string(v.Value)
-	case *types.AttributeValueMemberN:
-		return "N" + canonical(v.Value)
-	}
-	return "?" // keys have no other types
-}
-
-func shown(key item) string {
-	values := make(map[string]string, len(key))
-	for name, value := range key {
-		values[name] = strings.ToValidUTF8(scalar(value)[1:], "?")
-	}
-	text, _ := json.Marshal(values) //nolint:errchkjson // of strings
-	return string(text)
+	return strings.TrimPrefix(fmt.Sprintf("%q", key), "map")
 }
 
 // keyNames returns the key of a table, which it reads once. Only the key tells which item a Put writes.
