@@ -78,7 +78,7 @@ func (c *clock) now() int64 {
 }
 
 // answerWithin is how long the answer to a request may take, all of it.
-const answerWithin = 5 * time.Second
+const answerWithin = 15 * time.Second
 
 // dated is an HTTP client that sets a clock from the dates of answers, and does not wait for ever.
 type dated struct {
