@@ -37,24 +37,21 @@ func partitionOf(consumer int64, p int) string {
 
 // candidates returns the keys and times of a consumer's due messages, the longest due first, at most limit of
 // each partition. They are from an index: the rows may have changed since.
-func (s *Store) candidates(ctx context.Context, consumer, now int64, limit int) (all []item, err error) {
-	for p := range partitions {
-		n := 0
-		err := s.query(ctx, &dynamodb.QueryInput{
+func (s *Store) candidates(ctx context.Context, consumer, now int64, limit int) ([]item, error) {
+	var found [partitions][]item
+	err := each(partitions, func(p int) error {
+		return s.query(ctx, &dynamodb.QueryInput{
 			IndexName: aws.String(indexDue), Limit: aws.Int32(int32(min(limit, 1000))), //nolint:gosec // it is small
 			KeyConditionExpression:    aws.String("dpk = :p AND due <= :now"),
 			ExpressionAttributeValues: item{":p": str(partitionOf(consumer, p)), ":now": num(now)},
 		}, func(i item) bool {
-			all = append(all, i)
-			n++
-			return n < limit
+			found[p] = append(found[p], i)
+			return len(found[p]) < limit
 		})
-		if err != nil {
-			return nil, err
-		}
-	}
+	})
+	all := slices.Concat(found[:]...)
 	slices.SortStableFunc(all, func(a, b item) int { return cmp.Compare(integer(a["due"]), integer(b["due"])) })
-	return all, nil
+	return all, err
 }
 
 // Due implements stores.Retries. An index names candidates, and a guarded change reserves each.
