@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
 	"slices"
 
 	"github.com/ThreeDotsLabs/watermill/message"
@@ -103,7 +104,7 @@ func (*attempt) Refuses(err error) bool {
 			}
 		}
 	}
-	return codeOf(err) == "ValidationException" || errors.Is(err, ErrTooMany) || errors.Is(err, ErrSameItem)
+	return codeOf(err) == "ValidationException" || statusOf(err) == http.StatusRequestEntityTooLarge || errors.Is(err, ErrTooMany) || errors.Is(err, ErrSameItem)
 }
 
 // Native implements sqltx.Carrier.

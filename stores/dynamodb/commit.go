@@ -116,10 +116,18 @@ func (w write) judge(err error) ending {
 		}
 		return open
 	}
-	if answer, ok := errors.AsType[*awshttp.ResponseError](err); ok && answer.HTTPStatusCode() < http.StatusInternalServerError {
+	if status := statusOf(err); 0 < status && status < http.StatusInternalServerError {
 		return failed
 	}
 	return open
+}
+
+// statusOf returns the status of an answer, 0 if there was none.
+func statusOf(err error) int {
+	if answer, ok := errors.AsType[*awshttp.ResponseError](err); ok {
+		return answer.HTTPStatusCode()
+	}
+	return 0
 }
 
 func (w write) against(there item) ending {

@@ -33,6 +33,7 @@ func TestWhatTheServiceAnswersIsJudged(t *testing.T) {
 		faults      []fault
 		want        error // nil: committed
 		interrupted bool
+		refused     bool // for good
 	}{
 		"all is well":                              {},
 		"the answer is lost":                       {faults: []fault{loseAnswer}},
@@ -51,6 +52,7 @@ func TestWhatTheServiceAnswersIsJudged(t *testing.T) {
 		"lost, and then throttled without end":     {faults: append([]fault{lostBefore}, many(throttles)...), want: stores.ErrCommitUnknown},
 		"lost after the commit, then throttled":    {faults: append([]fault{loseAnswer}, many(throttles)...)},
 		"the handler's item is in use":             {faults: []fault{says(400, canceled("None", "TransactionConflict"))}},
+		"too many bytes":                           {faults: []fault{says(413, "")}, want: stores.ErrNotCommitted, refused: true},
 		"no right":                                 {faults: []fault{says(400, exception("AccessDeniedException"))}, want: stores.ErrNotCommitted},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -63,6 +65,7 @@ func TestWhatTheServiceAnswersIsJudged(t *testing.T) {
 			if test.want != nil {
 				require.ErrorIs(t, err, test.want)
 				require.Equal(t, test.interrupted, a.Interrupted() != nil)
+				require.Equal(t, test.refused, a.Refuses(err))
 				require.Zero(t, b.effects(t, name))
 				return
 			}
