@@ -108,7 +108,18 @@ var variants = map[string]variant{
 	},
 	"break unwritten": {
 		rule: "an operator who breaks a reservation leaves an entry in the audit", find: []string{"I8"}, with: []conduct{hopeless, hopeless, hopeless}, rests: true,
-		operates: func(b *backend) stores.Inspector { return breaksUnwritten{b.store, b} },
+		operates: func(b *backend) stores.Inspector {
+			if b.service != nil { // its requests are changed
+				return b.store
+			}
+			return breaksUnwritten{b.store, b}
+		},
+		store: func(b *backend) middleware.Store {
+			if b.service != nil {
+				b.service.change = breakUnwritten
+			}
+			return b.store
+		},
 	},
 	"quick nacks": {
 		rule: "a delivery is held, not given back, while the store is down", find: []string{"I2"},
