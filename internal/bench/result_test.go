@@ -83,12 +83,34 @@ func TestGoals(t *testing.T) {
 			t.Errorf("%v a second: %+v, want %s", test.rate, got, test.verdict)
 		}
 	}
-	slow := callResult{Name: inboxFirstSight, Time: span{Median: 5100}, Allocs: 15}
-	fast := callResult{Name: inboxFirstSight, Time: span{Median: 4900}, Allocs: 15}
-	greedy := callResult{Name: inboxFirstSight, Time: span{Median: 4900}, Allocs: 15.5}
+	slow := callResult{Name: inboxFirstSight, Time: span{Median: 5100}, Allocs: mostAllocs}
+	fast := callResult{Name: inboxFirstSight, Time: span{Median: 4900}, Allocs: mostAllocs}
+	greedy := callResult{Name: inboxFirstSight, Time: span{Median: 4900}, Allocs: mostAllocs + 0.5}
 	got := judge(&report{Middleware: []callResult{slow, fast, greedy}})
 	if len(got) != 3 || got[0].Verdict != "missed" || got[1].Verdict != "reached" || got[2].Verdict != "missed" {
 		t.Errorf("%+v", got)
+	}
+}
+
+func TestLatenciesAreGoals(t *testing.T) {
+	at := func(name string, p50, p99 time.Duration) contender {
+		s := sample{Rate: 100, P50: p50, P99: p99}
+		return contender{recipe: &recipe{name: name}, workers: manyInFlight, samples: []sample{s, s}}
+	}
+	for _, test := range []struct {
+		group   string
+		of      []contender
+		verdict string
+	}{
+		{"offered-few", []contender{at(inboxTwenty, time.Millisecond, 0), at(batchesTwenty, 1200*time.Microsecond, 0)}, "floor reached"},
+		{"offered-few", []contender{at(inboxTwenty, time.Millisecond, 0), at(batchesTwenty, 1400*time.Microsecond, 0)}, "missed"},
+		{"offered-many", []contender{at(batchesOverload, time.Millisecond, 49*time.Millisecond)}, "floor reached"},
+		{"offered-many", []contender{at(batchesOverload, time.Millisecond, 51*time.Millisecond)}, "missed"},
+	} {
+		got := judge(&report{Groups: []groupResult{(&group{name: test.group}).result(test.of)}})
+		if len(got) != 1 || got[0].Verdict != test.verdict {
+			t.Errorf("%+v: %+v, want %s", test.of, got, test.verdict)
+		}
 	}
 }
 
