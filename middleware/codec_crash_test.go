@@ -63,6 +63,20 @@ func TestEncodeThatEndsTheProcess(t *testing.T) {
 	})
 }
 
+// mortal is the store as one process sees it, which renews nothing once it has ended.
+type mortal struct {
+	*ledger
+
+	ended atomic.Bool
+}
+
+func (m *mortal) Renew(ctx context.Context, reserved []stores.Retry, d time.Duration) error {
+	if m.ended.Load() {
+		return stores.ErrUnavailable
+	}
+	return m.ledger.Renew(ctx, reserved, d)
+}
+
 // The codec ends the process each time that a retry worker restores a message.
 func TestDecodeThatEndsTheProcess(t *testing.T) {
 	t.Parallel()
@@ -75,7 +89,8 @@ func TestDecodeThatEndsTheProcess(t *testing.T) {
 		row.Content = &stores.Content{State: stores.ContentKept, Codec: "deadly", UUID: "a", Payload: []byte("x")}
 		store.put(row)
 		for range 10 {
-			in := newInbox(t, store, withCopies(letters), func(c *middleware.InboxConfig) {
+			process := &mortal{ledger: store}
+			in := newInbox(t, process, withCopies(letters), func(c *middleware.InboxConfig) {
 				c.Logger = logger
 				c.Retry.MaxAttempts = 3
 				c.Keep.Timeout = time.Hour
@@ -96,6 +111,7 @@ func TestDecodeThatEndsTheProcess(t *testing.T) {
 			store.mu.Lock() // for a process that has ended there is no store
 			store.fault = func(string) error { return stores.ErrUnavailable }
 			store.mu.Unlock()
+			process.ended.Store(true)
 			stop()
 			<-time.After(time.Minute)
 			if store.row("a").status == stores.StatusFailed {
