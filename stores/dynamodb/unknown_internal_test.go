@@ -2,6 +2,7 @@ package dynamodb
 
 import (
 	"context"
+	"encoding/hex"
 	"io"
 	"maps"
 	"net/http"
@@ -23,7 +24,7 @@ import (
 func unheard() []fault { return slices.Repeat([]fault{loseAnswer}, maxTries) }
 
 // forgets sends a transaction as the first with its token.
-var forgets = rewrites(func(body map[string]any) { body["ClientRequestToken"] = "another" })
+var forgets = rewrites(func(body map[string]any) { body["ClientRequestToken"] = hex.EncodeToString(newOwn()) })
 
 // lostWays are what becomes of a transaction that is carried out.
 func lostWays() map[string][]fault {
