@@ -73,7 +73,7 @@ func acts(p product, own bool) map[storetest.Act]storetest.Conduct {
 		storetest.ActConfigure: onTx(func(ctx context.Context, tx *sql.Tx) error {
 			var errs []error
 			for _, text := range []string{
-				"SET SESSION TRANSACTION ISOLATION LEVEL SERIALIZABLE",
+				"SET SESSION TRANSACTION ISOLATION LEVEL SERIALIZABLE /* storetest */",
 				"SET SESSION TRANSACTION READ ONLY",
 				"SET sql_mode = ''",
 				"SET SESSION innodb_lock_wait_timeout = 1",
@@ -96,7 +96,7 @@ func acts(p product, own bool) map[storetest.Act]storetest.Conduct {
 				if err != nil {
 					return err
 				}
-				_, err = db.Admin.ExecContext(ctx, fmt.Sprintf("KILL %d", id))
+				_, err = db.Admin.ExecContext(ctx, fmt.Sprintf("KILL %d /* storetest */", id))
 				return performed(err)
 			})
 		},

@@ -83,7 +83,7 @@ func harnessOfTiDB(address func(testing.TB) string) storetest.Harness {
 var noEffect = regexp.MustCompile(`(?i)SKIP LOCKED|FOR SHARE|LOCK IN SHARE MODE|^CALL |^KILL |PROCEDURE|READ UNCOMMITTED|SERIALIZABLE|BEGIN NOT ATOMIC|SET STATEMENT|performance_schema\.\w+_lock|innodb_trx`)
 
 // asTiDB stands before a server of MySQL's that locks as TiDB does where the store asks it to,
-// and refuses what TiDB would not do.
+// and refuses what TiDB would not do. What the suite says itself has its name in the text.
 func asTiDB(t *testing.T, server string, refused func(text string)) string {
 	t.Helper()
 	return between(t, server, func(text string) (string, error) {
