@@ -199,7 +199,7 @@ var batchVariants = map[string]variant{
 	"batch: unrun committed": {
 		rule: "the claims of members that have not run are not committed", find: []string{"I1", "I2", "I3"},
 		batch:  func(b *brokenBatch) { b.keepUnrun = true },
-		config: hurried,
+		config: hurried, with: []conduct{slow, slow, slow, slow, slow},
 	},
 	"batch: failed left in": {
 		rule: "a member that fails leaves with its effects and its claim", find: []string{"I1", "I2", "rule 6"},
@@ -218,7 +218,7 @@ var batchVariants = map[string]variant{
 // hurried leaves members of a batch that do not run.
 func hurried(c *middleware.InboxConfig) {
 	for consumer, b := range c.BatchByHandler {
-		b.Time = 400 * time.Millisecond
+		b.Time = 300 * time.Millisecond
 		c.BatchByHandler[consumer] = b
 	}
 }
@@ -243,8 +243,12 @@ func findInBatches(t *testing.T, open opener, name string) {
 	v := batchVariants[name]
 	v.twice = cmp.Or(v.twice, 5)
 	for try := range variantTries {
-		tr := variantTrial(open(t), seedOf(t)+uint64(try), name).share()
-		tr.orders = published(workload(tr.Seed, 120, mix{share: map[conduct]int{slow: 25, once: 8}}), v.twice)
+		tr := variantTrial(open(t), seedOf(t)+uint64(try), name).longer(try).share()
+		share := map[conduct]int{slow: 25, once: 8}
+		for _, c := range v.with {
+			share[c] += 10
+		}
+		tr.orders = published(workload(tr.Seed, 120, mix{share: share}), v.twice)
 		tr.Kills, tr.Duplicates = tr.Kills[:2], 0
 		if v.find != nil && v.twice == 1 { // in the same process
 			tr.Workers, tr.Kills = 1, nil

@@ -77,7 +77,7 @@ WHERE datname = current_database() AND application_name <> $1`, adminName)
 var sqliteDialect = dialect{
 	placeholder: func(query string) string { return strings.ReplaceAll(query, "$", "?") },
 	orNothing:   onConflictDoNothing,
-	linger:      "WITH RECURSIVE c(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM c WHERE x < 1500) SELECT count(*) FROM c",
+	linger:      "WITH RECURSIVE c(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM c WHERE x < 20000) SELECT count(*) FROM c",
 	fail:        "INSERT OR ROLLBACK INTO taken VALUES (1)",
 	detour:      "PRAGMA cache_size = 1000",
 	text:        "text",

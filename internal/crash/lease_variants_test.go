@@ -156,7 +156,7 @@ func TestLeaseVariantsAreFound(t *testing.T) {
 			on(t, leaseVariantSystems(t, name), func(t *testing.T, open opener) {
 				v := variants[name]
 				for try := range variantTries {
-					r := leaseVariantTrial(open(t), seedOf(t)+uint64(try), name).run(t)
+					r := leaseVariantTrial(open(t), seedOf(t)+uint64(try), name).longer(try).run(t)
 					t.Logf("%s %s\nfound %v", r.summary(), r.leaseSummary(), r.invariants())
 					if slices.ContainsFunc(v.find, func(i string) bool { return slices.Contains(r.invariants(), i) }) {
 						return

@@ -94,30 +94,33 @@ func releaseRuns(b *bench) {
 
 func releaseContent(b *bench) {
 	store := b.open()
-	want := make(map[string]stores.Content)
+	var want []stores.Content
 	for i, content := range contents() {
 		q := message1()
 		q.ID, q.UUID, q.Metadata, q.Payload, q.Codec, q.Facts = fmt.Append(nil, i), content.UUID, content.Metadata, content.Payload, content.Codec, content.Facts
 		if i%2 == 1 {
 			q.ID, q.Reason = nil, stores.ReasonNoKey
 		}
-		row := b.quarantine(store, q)
-		b.decide(store, stores.VerbRelease, row.RowID)
-		content.State = stores.ContentKept
-		want[string(stores.ReleasedID(row.RowID))] = content
+		b.keep(store, q)
+		want = append(want, content)
 	}
 	long := message1()
 	long.ID, long.Fingerprint = noise(10_000), stores.Fingerprint{}
-	row := b.quarantine(store, long)
-	b.decide(store, stores.VerbRelease, row.RowID)
-	want[string(stores.ReleasedID(row.RowID))] = stores.Content{State: stores.ContentKept, UUID: long.UUID, Metadata: long.Metadata, Payload: long.Payload, Facts: long.Facts}
+	b.keep(store, long)
+	want = append(want, stores.Content{UUID: long.UUID, Metadata: long.Metadata, Payload: long.Payload, Facts: long.Facts})
+	wantByID := make(map[string]stores.Content)
+	for i, row := range b.quarantined() {
+		b.decide(store, stores.VerbRelease, row.RowID)
+		want[i].State = stores.ContentKept
+		wantByID[string(stores.ReleasedID(row.RowID))] = want[i]
+	}
 	b.paired()
-	due := b.due(store, len(want)+1)
-	if len(due) != len(want) {
-		b.tb.Errorf("%d released messages are due, want %d", len(due), len(want))
+	due := b.due(store, len(wantByID)+1)
+	if len(due) != len(wantByID) {
+		b.tb.Errorf("%d released messages are due, want %d", len(due), len(wantByID))
 	}
 	for _, r := range due {
-		b.sameContent(string(r.Key.ID), r.Content, want[string(r.Key.ID)])
+		b.sameContent(string(r.Key.ID), r.Content, wantByID[string(r.Key.ID)])
 		b.commit(b.take(store, claimOf(r), r.State.Version))
 	}
 }
