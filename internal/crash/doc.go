@@ -22,10 +22,9 @@
 //	facts                                    what attempts read of deliveries, and what only was reserved
 //	ledger, invariants, failure_invariants   what the parent writes down, and what it checks
 //
-// PostgreSQL with pgx, MariaDB, SQLite and DynamoDB have everything, by turns of the day (package
-// rotation), the others one short TestRandom, and all have the rest in the soak. What a store says that it cannot promise, its
-// system leaves out: dialect.without. DynamoDB Local is behind a proxy with what the service does and
-// Local does not: conflicts, throttling, answers and requests that are lost or late, another clock.
+// PostgreSQL with pgx, MariaDB, SQLite and DynamoDB have everything, by turns of the day (package rotation),
+// the others one short TestRandom, and all have the rest in the soak. dialect.without names what a store cannot
+// promise. DynamoDB Local is behind a proxy that adds conflicts, throttling, lost and late answers, and another clock.
 //
 // Reservations of the retry worker are shortened in the workers, so that what a killed
 // one had is tried again within the test; nothing else of the store is changed.
@@ -36,7 +35,6 @@
 //
 //	MILLPOND_SEED=42 go test -race -v -run 'TestRandom/postgres' ./internal/crash
 //
-// MILLPOND_SOAK=500 makes TestRandom, TestLeasesAtRandom and TestBatches go on until that many
-// workers were killed on each system; make soak does it. When something is lost or doubled, the test shows the rows
-// of the message and what happened to it, in every process, in order.
+// MILLPOND_SOAK=500 makes TestRandom, TestLeasesAtRandom and TestBatches go on until that many workers were killed on
+// each system; make soak does it. A test that loses or doubles a message shows its rows and its history in all processes.
 package crash

@@ -42,8 +42,9 @@ type Relay struct {
 	ran     atomic.Bool
 	backlog atomic.Pointer[[]stores.OutputCount]
 	wake    chan struct{} // full when there is a reason to read
-	limit   loglimit.Limit
-	others  *Waker // for relays in other processes; nil: they poll
+	others  *Waker        // for relays in other processes; nil: they poll
+
+	functions *loglimit.Functions // of the program, that failed
 }
 
 // New returns a relay, or all errors of the configuration at once. It does no I/O.
@@ -51,7 +52,7 @@ func New(store stores.Outbox, c Config) (*Relay, error) {
 	if err := c.validate(store); err != nil {
 		return nil, err
 	}
-	r := &Relay{store: store, config: c, wake: make(chan struct{}, 1)}
+	r := &Relay{store: store, config: c, wake: make(chan struct{}, 1), functions: loglimit.NewFunctions(c.Logger)}
 	r.leases = newHolding(store, c.LeaseTTL)
 	r.desk = newDesk(c.Publishers, r.leases)
 	if waker, ok := store.(stores.OutboxWaker); ok && c.WakeInterval > 0 {
@@ -314,11 +315,8 @@ func (r *Relay) isAway(err error) (away bool) {
 // goroutine. It reports false, and logs, if the function did not return.
 func (r *Relay) apart(name string, f func() error) bool {
 	err := callback.Apart(name, f)
-	if err != nil && r.limit.Pass(loglimit.Kind{Cause: name}, func(left int) {
-		r.config.Logger.Error("millpond: outbox: a function of the program failed repeatedly", slog.String("function", name),
-			slog.Int("not_logged", left), slog.Duration("within", loglimit.Within))
-	}) {
-		r.config.Logger.Error("millpond: outbox: a function of the program failed", slog.String("function", name), slog.Any("error", err))
+	if err != nil {
+		r.functions.Failed(name, slog.Any("error", err))
 	}
 	return err == nil
 }

@@ -93,7 +93,7 @@ func statementOf(sql string) (c countable) {
 func (c *countable) see(word string, depth int, opened bool) {
 	switch {
 	case depth > 0:
-		c.changesInside = c.changesInside || opened && isChange(word)
+		c.changesInside = c.changesInside || opened && slices.Contains(changes, word)
 	case c.verb == "" && slices.Contains(verbs, word):
 		c.verb = word
 	default:
@@ -106,12 +106,7 @@ func isFiller(text string) bool {
 	return strings.HasPrefix(text, "--") || strings.HasPrefix(text, "/*") || strings.IndexByte("; \t\r\n\f\v", text[0]) >= 0
 }
 
-func isChange(word string) bool {
-	switch word {
-	case "INSERT", "UPDATE", "DELETE", "MERGE":
-		return true
-	}
-	return false
-}
-
-var verbs = []string{"INSERT", "UPDATE", "DELETE", "MERGE", "SELECT", "VALUES"}
+var (
+	changes = []string{"INSERT", "UPDATE", "DELETE", "MERGE"}
+	verbs   = append([]string{"SELECT", "VALUES"}, changes...)
+)
