@@ -5,7 +5,7 @@ GO ?= go
 
 # How many packages are tested at once: one more than processors, because each waits for its
 # servers a third of the time.
-PARALLEL ?= $(shell n=$$(getconf _NPROCESSORS_ONLN 2>/dev/null || echo 2); echo $$((n + 1)))
+PARALLEL ?= $(shell getconf _NPROCESSORS_ONLN 2>/dev/null || echo 2)
 TEST_TIMEOUT ?= 20m
 
 # The race detector watches all but SQLite itself, which is C translated to Go, and ten times as slow

@@ -3,6 +3,7 @@ package middleware_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -294,6 +295,60 @@ func TestFailedWritesOfACompletionFailTheAttempt(t *testing.T) {
 				t.Errorf("%d effects, %d tries, ended as %+v", effects, tries, e)
 			}
 		})
+	}
+}
+
+// A completion that contends is tried again without the handler, whose effect has happened, and
+// fails the attempt in the end.
+func TestContentionOfACompletionDoesNotRepeatTheEffect(t *testing.T) {
+	t.Parallel()
+	for name, contends := range map[string]struct{ tries, want int }{"for a while": {2, 3}, "for good": {10, 3}} {
+		for _, at := range []string{"commit", "OnComplete"} {
+			t.Run(name+", "+at, func(t *testing.T) {
+				t.Parallel()
+				synctest.Test(t, func(t *testing.T) {
+					store, end := newLedger(), &ends{}
+					in := newInbox(t, store, leasing(stopping), end.configure)
+					effects, tries := 0, 0
+					contention := func() error {
+						if tries++; tries <= contends.tries {
+							return stores.ErrTxContended
+						}
+						return nil
+					}
+					if at == "commit" {
+						store.fault = func(call string) error {
+							if call != "commit" {
+								return nil
+							}
+							if err := contention(); err != nil {
+								return fmt.Errorf("%w: %w", stores.ErrNotCommitted, err)
+							}
+							return nil
+						}
+					}
+					handler := in.Middleware(handle(func(m *message.Message) error {
+						effects++
+						return middleware.OnComplete(m.Context(), func(context.Context) error {
+							if at == "commit" {
+								return nil
+							}
+							return contention()
+						})
+					}))
+					if _, err := handler(newMessage(t.Context(), "a")); err != nil {
+						t.Fatal(err)
+					}
+					e, result, class := end.last(), middleware.ResultCompleted, stores.Class("")
+					if contends.tries >= contends.want {
+						result, class = middleware.ResultParked, stores.ClassContention
+					}
+					if e.Result != result || e.Class != class || effects != 1 || tries != contends.want {
+						t.Errorf("%d effects, %d tries, ended as %+v", effects, tries, e)
+					}
+				})
+			})
+		}
 	}
 }
 

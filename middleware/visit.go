@@ -39,6 +39,7 @@ type crowd struct {
 	lane       *gate.Lane
 	introduced atomic.Bool // its subscriber was checked
 	firsts     firsts
+	repeats    delivery.Repeats
 	attendance attendance // for a subscriber that does not flag redeliveries
 	ages       ages
 }
@@ -117,6 +118,9 @@ func (v *visit) forget() {
 
 // Suspects implements delivery.Consumer.
 func (v *visit) Suspects() bool { return v.silent() && v.crowd.attendance.fears() }
+
+// Repeats implements delivery.Consumer.
+func (v *visit) Repeats() *delivery.Repeats { return &v.crowd.repeats }
 
 // silent reports whether the message's subscriber does not flag redeliveries.
 func (v *visit) silent() bool {

@@ -28,8 +28,10 @@ const (
 
 	textbookDuplicate = "textbook"
 	byHandDuplicate   = "claim by hand"
-	insertFirst       = "millpond, insert first"
-	lookFirst         = "millpond, look first"
+	notFlagged        = "millpond, not flagged"
+	flagged           = "millpond, flagged"
+	mixedByHand       = "claim by hand, 1 in 8 new"
+	mixedInbox        = "millpond, 1 in 8 new"
 	fromCache         = "millpond, cache"
 )
 
@@ -95,15 +97,17 @@ func firstSight(ctx context.Context, s *site, o options) (*group, error) {
 	return g, err
 }
 
-// known is how many messages there are that every recipe for duplicates has seen.
-const known = 1024
+// knownMessages is how many messages there are that every recipe for duplicates has seen.
+const knownMessages = 1024
 
 func duplicateRecipes(db *database, ids []string) []recipe {
 	recipes := []recipe{
 		{name: textbookDuplicate, open: on(db, textbook)},
 		{name: byHandDuplicate, against: textbookDuplicate, open: on(db, claimByHand)},
-		{name: insertFirst, against: textbookDuplicate, open: millpond(db, -1)},
-		{name: lookFirst, against: textbookDuplicate, suspect: true, open: millpond(db, -1)},
+		{name: notFlagged, against: textbookDuplicate, open: millpond(db, -1)},
+		{name: flagged, against: textbookDuplicate, suspect: true, open: millpond(db, -1)},
+		{name: mixedByHand, mixed: true, open: on(db, claimByHand)},
+		{name: mixedInbox, against: mixedByHand, mixed: true, open: millpond(db, -1)},
 	}
 	cached := recipe{name: fromCache, against: textbookDuplicate}
 	cached.open = func(ctx context.Context, workers int) (*handling, error) {
@@ -117,7 +121,7 @@ func duplicateRecipes(db *database, ids []string) []recipe {
 }
 
 func duplicates(ctx context.Context, s *site, o options) (*group, error) {
-	ids := make([]string, known)
+	ids := make([]string, knownMessages)
 	for i := range ids {
 		ids[i] = uuid.NewString()
 	}
@@ -135,10 +139,11 @@ func duplicates(ctx context.Context, s *site, o options) (*group, error) {
 	}
 	g := &group{
 		title: "PostgreSQL: duplicates only",
-		about: "All are called directly, without a router. Insert first is what an unflagged delivery costs, " +
-			"look first one that the broker has flagged as redelivered, cache one whose key this process knows to be completed.",
+		about: "All are called directly, without a router. Not flagged are duplicates that the broker does not flag as redelivered: " +
+			"after 8 in a row the inbox looks first. Where 1 in 8 is new, it claims first each time. " +
+			"Cache are those whose key this process knows to be completed.",
 		workers: o.workers, recipes: duplicateRecipes(s.used, ids),
-		server: s.server, deliveries: func(r *recipe, _ int) load { return repeated(r, ids) }, close: s.close,
+		server: s.server, deliveries: func(r *recipe, n int) load { return known(r, ids, n) }, close: s.close,
 	}
 	recipes := func(db *database) []recipe { return duplicateRecipes(db, ids) }
 	var err error

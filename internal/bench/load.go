@@ -83,6 +83,21 @@ func repeated(r *recipe, ids []string) load {
 	return l
 }
 
+// known is a load of messages that the recipe has seen; see recipe.mixed.
+func known(r *recipe, ids []string, n int) load {
+	if !r.mixed {
+		return repeated(r, ids)
+	}
+	const newEach = 8
+	l := newMessages(r, n)
+	for i := range l.deliveries {
+		if i%newEach != 0 {
+			l.deliveries[i] = newDelivery(ids[i%len(ids)], r.suspect)
+		}
+	}
+	return l
+}
+
 // payload is an order event of about 490 bytes.
 func payload(id string) []byte {
 	const event = `{"event_id":%q,"type":"order.paid","version":3,"occurred_at":"2025-03-14T09:26:53.589793Z",` +

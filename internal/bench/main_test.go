@@ -113,8 +113,8 @@ var exactly = map[string]cost{
 	"telemetry: " + withTelemetry:    {3, 1},
 
 	"duplicates: " + textbookDuplicate: {3, 0},
-	"duplicates: " + insertFirst:       {2, 0},
-	"duplicates: " + lookFirst:         {1, 0},
+	"duplicates: " + notFlagged:        {1, 0},
+	"duplicates: " + flagged:           {1, 0},
 	"duplicates: " + fromCache:         {0, 0},
 
 	"failures: " + failedAttempt: {4, 2},

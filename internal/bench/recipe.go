@@ -13,6 +13,7 @@ type recipe struct {
 	against string // the recipe of the same group that it is compared with; "" for none
 	routed  bool   // under a Watermill router; else its handler is called directly
 	suspect bool   // deliveries are flagged as perhaps not the first
+	mixed   bool   // some of its duplicates are new messages
 	pace    int    // messages a second that begin, whatever the ones before take; 0: a closed loop
 
 	// open readies the recipe for one cell.

@@ -64,7 +64,7 @@ func randomTrial(s *system, seed uint64, messages, kills int) *trial {
 	tr := &trial{
 		system: s,
 		orders: planted(workload(seed, messages, s.everything()), 1, s.can(borders...)...),
-		setup:  setup{HandlerTimeout: time.Second, CommitTimeout: time.Second, HoldLimit: 10 * time.Second, MaxAttempts: 12 + kills/50, Redelivered: true, Operated: true}, // bad luck spends some
+		setup:  setup{HandlerTimeout: 2 * time.Second, CommitTimeout: time.Second, HoldLimit: 10 * time.Second, MaxAttempts: 12 + kills/50, Redelivered: true, Operated: true}, // bad luck spends some
 		Config: fleet.Config{Seed: seed, Workers: 4, Duplicates: 0.5, Apart: 200, Reorder: 30},
 		limit:  4*time.Minute + time.Duration(messages)*200*time.Millisecond,
 	}

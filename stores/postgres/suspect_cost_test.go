@@ -9,6 +9,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 
+	"github.com/millpond-go/millpond/brokers"
 	"github.com/millpond-go/millpond/internal/pgtest"
 	"github.com/millpond-go/millpond/internal/testenv"
 	"github.com/millpond-go/millpond/middleware"
@@ -106,4 +107,51 @@ pg_snapshot_xmax(pg_current_snapshot())::text::bigint`).Scan(&log, &transactions
 		t.Fatal(err)
 	}
 	return log, transactions
+}
+
+// After some duplicates in a row, each takes one round trip; the first new message takes the trip
+// of the look more.
+func TestDuplicatesInARowCostOneTrip(t *testing.T) {
+	t.Parallel()
+	s, proxy := throughProxy(t, testenv.VolatilePostgres(t).NewDatabase(t))
+	inbox, err := middleware.NewInbox(s, middleware.InboxConfig{Service: "billing", Handler: "mark-paid", CacheSize: -1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	handle := postgres.Handler(func(ctx context.Context, tx pgx.Tx, msg *message.Message) error {
+		_, err := tx.Exec(ctx, insertEffect, msg.UUID)
+		return err
+	})
+	deliver := inbox.Middleware(func(msg *message.Message) ([]*message.Message, error) { return nil, handle(msg) })
+	cost := func(id string) (trips, commits int) {
+		before := proxy.Stats()
+		msg := message.NewMessage(id, nil)
+		msg.SetContext(brokers.WithDelivery(t.Context(), msg, brokers.Delivery{Count: 1}))
+		if _, err := deliver(msg); err != nil {
+			t.Fatal(err)
+		}
+		c := proxy.Stats().Since(before)
+		return int(c.RoundTrips), int(c.Commits)
+	}
+	want := func(id string, trips, commits int) {
+		t.Helper()
+		if got, committed := cost(id); got != trips || committed != commits {
+			t.Errorf("%s: %d trips and %d commits, want %d and %d", id, got, committed, trips, commits)
+		}
+	}
+	known := uuid.NewString()
+	for range 3 { // what is prepared once
+		cost(known)
+		cost(uuid.NewString())
+	}
+	for range 8 {
+		want(known, 2, 0)
+	}
+	cost(known)
+	for range 8 {
+		want(known, 1, 0)
+	}
+	want(uuid.NewString(), 4, 1)
+	want(uuid.NewString(), 3, 1)
+	want(known, 2, 0)
 }

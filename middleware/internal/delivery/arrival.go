@@ -79,6 +79,8 @@ type Consumer interface {
 	Register(ctx context.Context) error
 	// Suspects reports whether a delivery that looks like a first one may be a redelivery.
 	Suspects() bool
+	// Repeats returns the consumer's count of duplicates.
+	Repeats() *Repeats
 	// Forget makes all consumers register anew, because the tables were gone.
 	Forget()
 	// AdmitsStale returns why a message that is too old to be judged must be held instead of

@@ -68,6 +68,9 @@ func (d *Delivery) enter() next {
 
 // claim asks for the claim, and acts on the answer.
 func (d *Delivery) claim() next {
+	if n, over := d.repeated(); over {
+		return n
+	}
 	claim := d.arrival.Claim
 	claim.Take = d.row.take
 	asked := time.Now()
@@ -79,6 +82,7 @@ func (d *Delivery) claim() next {
 	if d.core.Completed.Answered(verdict.Server, asked) {
 		return d.registerAgain()
 	}
+	d.arrival.Consumer.Repeats().note(verdict.Outcome)
 	return d.act(verdict)
 }
 

@@ -106,7 +106,7 @@ func (d *Delivery) failed(end execute.Ended, cause error) next {
 		return d.fail(cause, stores.ClassInterrupted)
 	}
 	class := d.classify(cause, end.Refused)
-	if class == stores.ClassContention && d.tries.immediate < d.arrival.Policy.MaxImmediate && !d.changed() && !d.leaving {
+	if class == stores.ClassContention && !end.Happened && d.tries.immediate < d.arrival.Policy.MaxImmediate && !d.changed() && !d.leaving {
 		d.tries.immediate++
 		d.turn.Together()
 		return next{state: entering} // at once

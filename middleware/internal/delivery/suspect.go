@@ -44,13 +44,9 @@ func (d *Delivery) look() next {
 // judged looks the message up. It reports true, with the next state, unless an attempt may begin.
 func (d *Delivery) judged() (next, bool) {
 	asked := time.Now()
-	v, err := d.ask()
-	if err != nil {
-		return heldFor(d.unanswered(err)), true
-	}
-	d.turn.Answered()
-	if d.core.Completed.Answered(v.Server, asked) {
-		return d.registerAgain(), true
+	v, n, failed := d.lookUp()
+	if failed {
+		return n, true
 	}
 	may, err := d.mayBegin(v)
 	if err == nil && may && d.row.state.Version == 0 { // the claim will find the row of the count, and not judge its age

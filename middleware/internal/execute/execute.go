@@ -66,10 +66,11 @@ type Ended struct {
 	Apart bool
 
 	// About a lease.
-	Again  bool   // Finish may be called again; the handler must not run again
-	Lost   bool   // another holder has the lease
-	Cut    error  // why the lease ended the handler's context, or nil
-	Server uint64 // the server of the commit, as in stores.Verdict
+	Again    bool   // Finish may be called again; the handler must not run again
+	Happened bool   // the effect has happened; only its completion failed
+	Lost     bool   // another holder has the lease
+	Cut      error  // why the lease ended the handler's context, or nil
+	Server   uint64 // the server of the commit, as in stores.Verdict
 }
 
 // Observer observes the calls of an execution to the store. A call uses the returned context.

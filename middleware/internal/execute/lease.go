@@ -176,11 +176,12 @@ func (x *underLease) Finish(outputs []stores.Output) Ended {
 	end := x.complete(outputs)
 	x.observer.CommitEnds(ctx, end.Err)
 	end.Interrupted = nil // the effect was not interrupted: the handler need not run again
+	end.Happened = true
 	return end
 }
 
-// maxProgramFailures is how often the program's functions for the completion may fail before the
-// attempt has failed.
+// maxProgramFailures is how often the program's functions for the completion, or the conditions on
+// their writes, may fail before the attempt has failed.
 const maxProgramFailures = 3
 
 // complete tries once to complete the message.
@@ -204,7 +205,12 @@ func (x *underLease) complete(outputs []stores.Output) Ended {
 	}
 	end := x.inTransaction.Finish(outputs)
 	end.Server = v.Server
-	end.Again = end.Interrupted != nil && errors.Is(end.Err, stores.ErrNotCommitted) && !end.Escaped
+	again := end.Interrupted != nil
+	if errors.Is(end.Err, stores.ErrTxContended) {
+		x.failures++
+		again = x.failures < maxProgramFailures
+	}
+	end.Again = again && errors.Is(end.Err, stores.ErrNotCommitted) && !end.Escaped
 	return end
 }
 
