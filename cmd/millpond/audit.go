@@ -33,7 +33,7 @@ var auditColumns = columns{
 	{"BEFORE", "the status before the decision"},
 	{"AFTER", "the status after the decision"},
 	{"ACTOR", "who decided"},
-	{"REASON", "why, cut"},
+	{"REASON", "why, shortened"},
 }
 
 func (p *program) auditCommand() *cobra.Command {

@@ -35,8 +35,8 @@ var causeColumns = columns{
 	{"FAILED", "how many messages have failed for good"},
 	{"PENDING", "how many will be tried again"},
 	{"DISCARDED", "how many were discarded; counted if --status selects them"},
-	{"FIRST", "when one of them failed first"},
-	{"LAST", "when one of them failed last"},
+	{"FIRST", "when the first of them failed"},
+	{"LAST", "when the last of them failed"},
 	errorColumn,
 }
 

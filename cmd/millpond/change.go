@@ -30,9 +30,9 @@ var retry = verb{
 	takes: []stores.Status{stores.StatusPending, stores.StatusFailed, stores.StatusDiscarded},
 	long: `Retry messages, with a fresh budget. A retry worker runs them.
 
-Pending and failed messages are selected, unless --status says otherwise. A message that
-is named by number or id is retried even if it was discarded. A message whose
-content is not kept waits for its redelivery.`,
+Pending and failed messages are selected, unless --status says otherwise. A message named by
+number or id is retried even if it was discarded. A message whose content is not kept waits for
+its redelivery.`,
 	example: `  millpond msg retry 4711 4712
   millpond msg retry --cause 5f2c0a91b7de --reason "fixed in v1.2.3"
   millpond msg retry --consumer billing/charge --class timeout --dry-run
@@ -51,9 +51,9 @@ Their content is kept; msg retry --status discarded undoes this.`,
 
 var resolve = verb{
 	verb: stores.VerbResolve, does: "resolve", did: "resolved", makes: "completed", done: resolved, note: true,
-	short: "Complete messages whose effect was brought about by hand",
+	short: "Complete messages whose effect was done by hand",
 	takes: []stores.Status{stores.StatusPending, stores.StatusFailed, stores.StatusDiscarded},
-	long: `Complete messages whose effect was brought about by hand, or has already happened.
+	long: `Complete messages whose effect was done by hand, or has already happened.
 
 No redelivery runs the handler again, and later messages of the order key go on. The record of
 the failure is deleted; the audit keeps who decided, and the note given with --reason. The
@@ -85,7 +85,7 @@ Name messages by their numbers, or select them by flags, all of which must match
 These are left alone: messages that fail after the command has started, messages that are being
 processed, and messages that a retry worker has reserved, because it may be running them. A
 killed worker's reservations end within 20 seconds; --break ends them at once. A worker that is
-still alive then does not run these messages. --break also ends leases: the handler's context
+still alive can then not run these messages. --break also ends leases: the handler's context
 ends, and the handler cannot complete the message.
 
 Each batch is one transaction; Ctrl-C stops after the current one. --dry-run lists the causes of

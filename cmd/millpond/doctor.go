@@ -60,7 +60,7 @@ Nothing is changed. If the account may not read something, a note says so.`,
 		exitOK: "nothing weakens a promise; there may be notes", exitError: "error: the check could not be made",
 		exitFound: "there are warnings or errors",
 	})
-	cmd.Flags().StringVar(&file, "config", "", "the configuration `file` of the service: its store, if no other is given, and its broker, against the retry policy")
+	cmd.Flags().StringVar(&file, "config", "", "the configuration `file` of the service: also checks its broker against the retry policy, and its store unless --store is given")
 	cmd.Flags().StringVar(&d.role, "role", string(stores.RoleRuntime), "what the account is for: "+strings.Join(roleNames(), ", "))
 	cmd.Flags().DurationVar(&d.overdue, "overdue", 5*time.Minute, "how late a retry, an output or the end of a transaction may be")
 	complete(cmd, "role", roleNames()...)

@@ -32,7 +32,7 @@ const pageSize = 500
 
 func (g *page) bind(cmd *cobra.Command, what string) {
 	cmd.Flags().IntVar(&g.limit, "limit", 50, "at most this `number` of "+what)
-	cmd.Flags().Int64Var(&g.before, "before", 0, "only those below this `number`, such as the last one of the page before")
+	cmd.Flags().Int64Var(&g.before, "before", 0, "only numbers below this `number`, such as the last one of the previous page")
 }
 
 func (g *page) check() error {

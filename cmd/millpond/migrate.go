@@ -129,7 +129,7 @@ func (p *program) migrateStatus() *cobra.Command {
 			}
 			return nil
 		}),
-	}, nil, exits{exitOK: "this program can use the tables", exitError: "it cannot, or error"})
+	}, nil, exits{exitOK: "this program can use the tables", exitError: "it cannot use them, or error"})
 }
 
 func (r statusRecord) text(w io.Writer) {

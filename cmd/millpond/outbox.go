@@ -66,7 +66,7 @@ func outputOf(o stores.OutputRow) outputRecord {
 var outputColumns = columns{
 	{"NUMBER", "the number that outbox show, retry, discard and replay take; the order in which messages are published"},
 	{"STATE", "pending: to be published; failed: refused for good; published: in the history"},
-	{"DESTINATION", "the publisher of the relay that it goes to; -: the one without a name"},
+	{"DESTINATION", "the relay's publisher for it; -: the one without a name"},
 	{"TOPIC", "the topic at the destination"},
 	{"ID", "the message's id"},
 	{"KEY", "its order key; with a !: later messages of the key wait for this dead letter"},
@@ -157,7 +157,7 @@ func (p *program) outputList() *cobra.Command {
   millpond outbox ls --state failed --destination kafka-eu
   millpond outbox ls --state published --since 1h --topic orders -o jsonl`,
 		Args: noArguments,
-	}, outputColumns, exits{exitOK: "listed; there may be nothing to list"})
+	}, outputColumns, exits{exitOK: "done; the list may be empty"})
 	s.bind(cmd, outputStates...)
 	g.bind(cmd, "messages")
 	cmd.RunE = p.withOutbox(func(ctx context.Context, st stores.OutboxInspector, _ []string) error {
@@ -280,7 +280,7 @@ type outputCountRecord struct {
 
 var outputCountColumns = columns{
 	{"STATE", "pending, failed or published, as in outbox ls"},
-	{"DESTINATION", "the publisher of the relay that it goes to; -: the one without a name"},
+	{"DESTINATION", "the relay's publisher for it; -: the one without a name"},
 	{"COUNT", "how many there are; with a +: at least this many"},
 	{"OLDEST", "how long ago the oldest was written, given up or published"},
 }

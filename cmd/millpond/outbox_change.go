@@ -51,13 +51,12 @@ may still do so. Messages that waited behind a dead letter of their order key go
 		verb: stores.VerbReplayOutput, does: "replay", did: "replayed", done: "%s to be published again\n",
 		states: []string{string(stores.OutputPublished)},
 		choose: "--since",
-		short:  "Publish messages of the history again",
-		long: `Publish messages of the history again, with the same ids, in the order in which they
+		short:  "Publish messages from the history again",
+		long: `Publish messages from the history again, with the same ids, in the order in which they
 were written. The copies are at the end of the outbox, behind messages that were written since.
 
-Copies that earlier replays have made are left out if their sources are selected, too. If the
-source is older than --since, all copies published since then are selected. Numbers select any
-messages.
+Copies made by earlier replays are left out if their sources are selected, too. If the source is
+older than --since, all copies published since then are selected. Numbers select copies as well.
 
 An inbox that remembers the ids treats them as duplicates.`,
 		example: `  millpond outbox replay --since 2h --destination kafka-eu --reason "topic was lost"

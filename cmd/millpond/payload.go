@@ -37,9 +37,9 @@ type payloadView struct {
 func (v *payloadView) bind(cmd *cobra.Command) {
 	f := cmd.Flags()
 	f.StringVar(&v.form, "payload", payloadText, "show the payload in this `form`: text, hex, raw (only its bytes), none")
-	f.IntVar(&v.max, "max-payload-bytes", -1, fmt.Sprintf("show this `number` of its bytes; 0: all; default: %d in a table, else all", shownPayload))
+	f.IntVar(&v.max, "max-payload-bytes", -1, fmt.Sprintf("show at most this `number` of its bytes; 0: all; default: %d in a table, else all", shownPayload))
 	f.Lookup("max-payload-bytes").DefValue = "" // the usage says it
-	f.BoolVar(&v.force, "force", false, "write a raw payload even to a terminal, which may act on what it contains")
+	f.BoolVar(&v.force, "force", false, "write a raw payload even to a terminal, which may run control codes in it")
 	complete(cmd, "payload", payloadText, payloadHex, payloadRaw, payloadNone)
 }
 

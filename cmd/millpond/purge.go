@@ -33,7 +33,7 @@ var purgeColumns = columns{
 	{"BEFORE", "rows up to this time may be purged"},
 	{"ROWS", "how many rows there are"},
 	{"OLD", "how many of them were purged, or would be with --dry-run"},
-	{"KEPT BECAUSE", "why none is purged, or not all that are old enough"},
+	{"KEPT BECAUSE", "why no rows, or not all old ones, are purged"},
 }
 
 // purgeCall is one call of the command.
@@ -54,12 +54,12 @@ func (p *program) purgeCommand() *cobra.Command {
 	cmd := explained(&cobra.Command{
 		Use:   "purge",
 		Short: "Delete completed messages and other old rows, once",
-		Long: `Delete completed messages that are older than a window, and other rows that have a window, once.
-Use it from cron if no service has a section retention, and for retired consumers.
+		Long: `Delete, once, completed messages and other rows that are older than their windows. Use it from
+cron if no service has a section retention, and for retired consumers.
 
 A purged message may run again when it is redelivered: the window must be longer than the time
 for which the broker keeps or replays messages. A consumer that has completed nothing for a day is
-left alone, because its messages in flight are delivered when it is back; --silent purges it
+left alone, because its messages in flight may be delivered when it is back; --silent purges it
 too. A service's own sweeper may run at the same time.`,
 		Example: `  millpond purge --config millpond.yaml --dry-run
   millpond purge --service billing --window 168h --yes -o json
@@ -68,13 +68,13 @@ too. A service's own sweeper may run at the same time.`,
 		Args: noArguments,
 	}, purgeColumns, exits{exitOK: "done; there may have been nothing to purge", exitError: "error; some rows may be purged"})
 	f := cmd.Flags()
-	f.StringVar(&c.file, "config", "", "the configuration `file` of the service: its store, if no other is given, and its section retention")
+	f.StringVar(&c.file, "config", "", "the configuration `file` of the service: its section retention, and its store unless --store is given")
 	f.StringVar(&c.service, "service", "", "the service, if there is no file")
 	f.StringVar(&c.options.Handler, "handler", "", "only this consumer of the service")
 	for _, w := range windowsOf(&c.windows) {
 		f.DurationVar(w.of, w.name, 0, w.usage)
 	}
-	f.IntVar(&c.rate, "rate", 0, "rows a second, at most (default: the file's, or 5000)")
+	f.IntVar(&c.rate, "rate", 0, "at most this many rows a second (default: the file's, or 5000)")
 	f.BoolVar(&c.options.Silent, "silent", false, "also purge consumers that have completed nothing for a day")
 	f.BoolVar(&c.options.DryRun, "dry-run", false, "show what would be purged, and delete nothing")
 	f.BoolVarP(&c.yes, "yes", "y", false, "do not ask for confirmation")

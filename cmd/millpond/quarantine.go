@@ -74,7 +74,7 @@ var quarantineColumns = columns{
 	{"TOPIC", "where it came from"},
 	{"SEEN", "how often it was delivered"},
 	{"LAST", "when it was delivered last"},
-	{"DETAIL", "the reason in full, cut"},
+	{"DETAIL", "the reason in words, shortened"},
 }
 
 var rowColumn = column{"ROW", "the number that quarantine show, release, reject and reopen take"}

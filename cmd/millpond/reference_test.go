@@ -34,9 +34,9 @@ func commandReference() string {
 	var b strings.Builder
 	b.WriteString(`# The command millpond
 
-What ` + "`--help`" + ` prints, of every command; made by ` + "`go test ./cmd/millpond -run TestReference -update`" + `.
-How to get it, and how to work with it: [the tool](operations.md#the-tool). ` + "`millpond completion`" + ` prints completions
-for bash, zsh, fish and PowerShell.
+The ` + "`--help`" + ` of every command, written by ` + "`go test ./cmd/millpond -run TestReference -update`" + `. How to install and use
+the command: [the tool](operations.md#the-tool). ` + "`millpond completion`" + ` prints completions for bash, zsh, fish and
+PowerShell.
 
 `)
 	root := (&program{console: &console{}}).root()

@@ -18,7 +18,7 @@ func (p *program) relayCommand() *cobra.Command {
 It reads the configuration of a service and uses the broker, the destinations, the store, and the
 sections relay, log and http; relay.on need not be set. Messages without a destination go to the
 broker. Messages for destinations that only a program has, and messages that a codec has encoded,
-need a relay in that program. Any number of relays share the work, of this command and of services.
+need a relay in that program. Any number of relays share the work, those of services included.
 
 The default file is ` + defaultConfig + `, if it exists; MILLPOND_* variables override it.`,
 		Example: `  millpond relay --config orders.yaml
@@ -43,6 +43,6 @@ The default file is ` + defaultConfig + `, if it exists; MILLPOND_* variables ov
 			return service.Run(cmd.Context())
 		},
 	}, nil, exits{exitOK: "stopped by a signal; what it has published is recorded"})
-	cmd.Flags().StringVar(&path, "config", "", "the configuration `file`, as the argument")
+	cmd.Flags().StringVar(&path, "config", "", "the configuration `file`; the same as the argument")
 	return cmd
 }

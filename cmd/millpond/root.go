@@ -58,7 +58,7 @@ Exit status; the help of each command has the details:
   1  error
   2  usage error; nothing was done
   3  nothing matched; an empty list ends with 0
-  4  only a part could be done
+  4  only a part was done
   5  doctor found something`,
 		Example: `  export MILLPOND_STORE_URL=postgres://app@db/orders
   millpond cause ls                              # what failed, by reason

@@ -31,14 +31,14 @@ func (s *selection) bind(cmd *cobra.Command) {
 	s.bindConsumer(cmd, "of this `consumer`: service/handler, or all of a service")
 	s.bindID(cmd)
 	f.StringVar(&s.cause, "cause", "", "of this `cause`, as cause ls shows it; of all consumers unless --consumer is given")
-	f.StringVar(&s.class, "class", "", "with this `class` of the last error, such as transient or permanent")
+	f.StringVar(&s.class, "class", "", "whose last error is of this `class`, such as transient or permanent")
 	f.StringVar(&s.topic, "topic", "", "from this `topic`")
 	f.StringVar(&s.orderKey, "order-key", "", "with this order `key`")
 	f.StringVar(&s.errorContains, "error-contains", "", "whose last error contains this `text`, byte by byte")
-	f.StringVar(&s.since, "since", "", "failed last at this `time` or later: an age such as 2h or 7d, or RFC 3339")
-	f.StringVar(&s.until, "until", "", "failed last at this `time` or earlier")
+	f.StringVar(&s.since, "since", "", "last failed at this `time` or later: an age such as 2h or 7d, or RFC 3339")
+	f.StringVar(&s.until, "until", "", "last failed at this `time` or earlier")
 	f.StringSliceVar(&s.status, "status", nil, "in one of these `states`: pending, failed, discarded; default: pending,failed")
-	f.BoolVar(&s.reserved, "reserved", false, "reserved by a retry worker, running or dead")
+	f.BoolVar(&s.reserved, "reserved", false, "reserved by a retry worker or under a lease, even if that process is dead")
 	complete(cmd, "status", failedStatuses...)
 	complete(cmd, "class", string(stores.ClassTransient), string(stores.ClassPermanent), string(stores.ClassContention),
 		string(stores.ClassTimeout), string(stores.ClassPanic), string(stores.ClassConduct), string(stores.ClassOutputs),

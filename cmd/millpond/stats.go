@@ -23,7 +23,7 @@ var countColumns = columns{
 	consumerColumn,
 	{"STATUS", "pending, failed or discarded, as in msg ls; quarantined: held in quarantine"},
 	{"COUNT", "how many there are; with a +: at least this many"},
-	{"OLDEST", "when the oldest of them failed first, or came to quarantine"},
+	{"OLDEST", "when the oldest of them first failed, or was quarantined"},
 }
 
 func (p *program) statsCommand() *cobra.Command {
