@@ -3,8 +3,8 @@
 
 GO ?= go
 
-# How many packages are tested at once: one more than processors, because each waits for its
-# servers a third of the time.
+# How many packages are tested at once. Each has several processes and servers of its own: more at once only
+# wait longer, and run into timeouts of what they test.
 PARALLEL ?= $(shell getconf _NPROCESSORS_ONLN 2>/dev/null || echo 2)
 TEST_TIMEOUT ?= 20m
 
