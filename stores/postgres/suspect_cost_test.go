@@ -131,7 +131,7 @@ func TestDuplicatesInARowCostOneTrip(t *testing.T) {
 			t.Fatal(err)
 		}
 		c := proxy.Stats().Since(before)
-		return int(c.RoundTrips), int(c.Commits)
+		return c.RoundTrips, c.Commits
 	}
 	want := func(id string, trips, commits int) {
 		t.Helper()
