@@ -67,7 +67,7 @@ func (x *Examining) add(check string) Adder {
 func (x *Examining) look(ctx context.Context, l Look) {
 	add := x.add(l.Check)
 	if err := l.At(ctx, x, add); err != nil && ctx.Err() == nil {
-		add(stores.SeverityNote, fmt.Sprintf("this could not be looked at: %v", err), "it is not known whether it weakens a promise", "use an account that may read it")
+		add(stores.SeverityNote, fmt.Sprintf("this could not be checked: %v", err), "whether it weakens a promise is unknown", "use an account that may read it")
 	}
 }
 

@@ -14,17 +14,17 @@ import (
 	"github.com/millpond-go/millpond/stores"
 )
 
-// attempt keeps its key among the flights until it ends.
+// attempt is one run of a handler. Its key is in Store.flights until it ends.
 type attempt struct {
 	sqltx.Entry
 
 	store   *Store
 	claim   stores.Claim
-	seen    *row // when the claim was won
+	seen    *row // as it was when the claim was won
 	own     []byte
 	tx      *Tx
 	outcome sqltx.Outcome
-	failure error // of the service
+	failure error // from the service
 }
 
 var (
@@ -73,7 +73,8 @@ func (a *attempt) Rollback(context.Context) error {
 	})
 }
 
-// completed returns the row that Commit writes. It names what is kept of the message until that is deleted.
+// completed returns the row that Commit writes. It keeps the names of the message's content and
+// steps until they are deleted.
 func (a *attempt) completed() *row {
 	now := a.store.clock.now()
 	r := &row{status: stores.StatusCompleted, own: a.own, fingerprint: a.claim.Fingerprint.Bytes(), completedAt: now, expires: a.store.expiry(now)}
@@ -86,8 +87,8 @@ func (a *attempt) completed() *row {
 	return r
 }
 
-// Interrupted implements stores.Interruptible: another delivery has completed or changed the
-// message, or the service had no time for the transaction.
+// Interrupted implements stores.Interruptible: another delivery completed or changed the message,
+// or the service was too busy for the transaction.
 func (a *attempt) Interrupted() error {
 	if a.failure == nil {
 		return nil
@@ -110,43 +111,42 @@ func (*attempt) Refuses(err error) bool {
 // Native implements sqltx.Carrier.
 func (a *attempt) Native() *Tx { return a.tx }
 
-// TxFromContext returns the transaction that the attempt commits, for use in a handler with
-// the context of its message. It reports false if there is no inbox on a DynamoDB store
-// around the handler.
+// TxFromContext returns the transaction that the attempt commits, from the context of the handler's
+// message. It reports false outside an inbox on a DynamoDB store.
 func TxFromContext(ctx context.Context) (*Tx, bool) {
 	return sqltx.FromContext[*Tx](ctx, attemptKey{})
 }
 
-// Handler adapts a function that wants the transaction to a handler for
-// Router.AddConsumerHandler. It returns stores.ErrNoTx without an inbox on a DynamoDB store
-// around it, and stores.ErrReentered when it is run twice in one attempt.
+// Handler adapts a function that takes the transaction to a handler for Router.AddConsumerHandler.
+// The handler returns stores.ErrNoTx outside an inbox on a DynamoDB store, and stores.ErrReentered
+// when it runs twice in one attempt.
 func Handler(f func(ctx context.Context, tx *Tx, msg *message.Message) error) message.NoPublishHandlerFunc {
 	handle := sqltx.Handler(attemptKey{}, f)
-	return func(msg *message.Message) error { return handle(msg) } // router looks at the file of this function
+	return func(msg *message.Message) error { return handle(msg) } // router needs the file of this function
 }
 
-// Lease returns a handler that causes an effect outside the database, and then calls write in the
-// transaction that completes the message, with the effect's result. Write is repeated while it fails
-// and the lease lives; the effect is not. The handler must be one of InboxConfig.LeaseByHandler, or
-// it returns stores.ErrNoLease before the effect.
+// Lease returns a handler that runs effect, an effect outside the database, and then write, in the
+// transaction that completes the message, with the effect's result. While the lease lives, write is
+// repeated if it fails; effect is not. Name the handler in InboxConfig.LeaseByHandler: otherwise it
+// returns stores.ErrNoLease before the effect.
 func Lease[R any](
 	effect func(ctx context.Context, msg *message.Message) (R, error),
 	write func(ctx context.Context, tx *Tx, msg *message.Message, result R) error,
 ) message.NoPublishHandlerFunc {
 	handle := sqltx.Lease(attemptKey{}, effect, write)
-	return func(msg *message.Message) error { return handle(msg) } // router looks at the file of this function
+	return func(msg *message.Message) error { return handle(msg) } // router needs the file of this function
 }
 
 // ConditionError says that a condition in the handler's transaction did not hold, so nothing was
-// committed. It is a stores.ErrTxContended: the handler runs again at once.
+// committed. It is a stores.ErrTxContended: the handler is run again at once.
 type ConditionError struct {
 	Table string
-	Item  map[string]types.AttributeValue // as it is, if the operation asked for it
+	Item  map[string]types.AttributeValue // its current state, if the operation asked for it
 }
 
 // Error implements error.
 func (e *ConditionError) Error() string {
-	return fmt.Sprintf("dynamodb: a condition of the handler's on an item of table %s does not hold", e.Table)
+	return fmt.Sprintf("dynamodb: a condition of the handler on an item of table %s does not hold", e.Table)
 }
 
 // Is reports whether the target is stores.ErrTxContended.

@@ -12,9 +12,9 @@ import (
 	"github.com/millpond-go/millpond/stores"
 )
 
-// audited returns an entry of the audit.
+// audited returns an entry for the audit.
 func (s *Store) audited(ctx context.Context, e stores.AuditEntry) (item, error) {
-	id, err := s.count(ctx, "a", 1) // in order
+	id, err := s.count(ctx, "a", 1) // entries are listed in this order
 	if err != nil {
 		return nil, err
 	}
@@ -39,9 +39,10 @@ func (s *Store) writing(key item, r *row, g guard) types.TransactWriteItem {
 	return types.TransactWriteItem{Put: g.put(s.table, r.put(key))}
 }
 
-// transact carries out an operator's decision with its entry in the audit, which proves it, and deletes what
-// it makes useless: as much as fits in the same transaction, and the rest after it. The error wraps
-// ErrChanged if a condition of a write does not hold. None holds ever again.
+// transact carries out an operator's decision, and adds its entry to the audit, which proves it. It
+// also deletes what the decision makes useless: as much as fits in the same transaction, the rest
+// after it. The error wraps ErrChanged if the condition of a write does not hold; such a condition
+// never holds again.
 func (s *Store) transact(ctx context.Context, e stores.AuditEntry, gone []types.TransactWriteItem, writes ...types.TransactWriteItem) error {
 	entry, err := s.audited(ctx, e)
 	if err != nil {
@@ -59,14 +60,14 @@ func (s *Store) transact(ctx context.Context, e stores.AuditEntry, gone []types.
 	return s.remove(ctx, gone[fit:])
 }
 
-// forget removes from a row all that may be personal, except the id.
+// forget removes everything that may be personal from a row, except the id.
 func (r *row) forget() {
 	r.cause, r.failure, r.orderKey, r.history, r.codec, r.uuid, r.steps = "", "", nil, nil, "", nil, false
 	r.contentID, r.chunks, r.bytes, r.packed = nil, 0, 0, 0
 }
 
-// Change implements stores.Inspector. Each message is changed in a transaction of its own,
-// with its entry in the audit.
+// Change implements stores.Inspector. Each message is changed in its own transaction, with its
+// entry in the audit.
 func (s *Store) Change(ctx context.Context, c stores.Change) (stores.Changed, error) {
 	if err := s.listing(ctx, c.Limit); err != nil {
 		return stores.Changed{}, err
@@ -74,7 +75,7 @@ func (s *Store) Change(ctx context.Context, c stores.Change) (stores.Changed, er
 	switch c.Verb {
 	case stores.VerbRetry, stores.VerbDiscard, stores.VerbResolve:
 	case stores.VerbErase:
-		if len(c.Filter.Status) == 0 { // work is erased only if it is named
+		if len(c.Filter.Status) == 0 { // pending messages are erased only if Status names them
 			c.Filter.Status = []stores.Status{stores.StatusFailed, stores.StatusDiscarded}
 		}
 	default:
@@ -144,7 +145,7 @@ func (s *Store) changeOne(ctx context.Context, c *stores.Change, l listed, now i
 		return err
 	}
 	done.Changed++
-	if (c.Verb == stores.VerbErase || c.Verb == stores.VerbResolve) && l.holder != "" { // the holder may have recorded a step meanwhile
+	if (c.Verb == stores.VerbErase || c.Verb == stores.VerbResolve) && l.holder != "" { // the holder may have recorded a step in the meantime
 		late, err := s.kept(ctx, l.key, &row{steps: true})
 		if err = errors.Join(err, s.remove(ctx, late)); err != nil {
 			return err
@@ -156,7 +157,7 @@ func (s *Store) changeOne(ctx context.Context, c *stores.Change, l listed, now i
 	return nil
 }
 
-// decided changes a row as a verb says, and returns the deletions that come with it.
+// decided changes a row as a verb says, and returns the deletions that belong to it.
 func (s *Store) decided(ctx context.Context, v stores.Verb, l listed, r *row, now int64) (gone []types.TransactWriteItem, err error) {
 	switch v {
 	case stores.VerbRetry:
@@ -178,8 +179,8 @@ func (s *Store) decided(ctx context.Context, v stores.Verb, l listed, r *row, no
 	return gone, err
 }
 
-// Quarantine implements stores.Quarantine. A message that is already there takes one write, and a new
-// one two more.
+// Quarantine implements stores.Quarantine. A message that is already there takes one write, a new
+// one three.
 func (s *Store) Quarantine(ctx context.Context, q stores.Quarantined) error {
 	consumer, err := s.known.Consumer(q.Consumer)
 	if err != nil {
@@ -191,7 +192,7 @@ func (s *Store) Quarantine(ctx context.Context, q stores.Quarantined) error {
 	sk = append(sk, sqlstore.Text(string(q.Reason), maxWordBytes)...)
 	k := key(kindQuarantine, number8(consumer), sk)
 	for {
-		me := newOwn() // a repeated request must not count again
+		me := newOwn() // a repeated request must not count twice
 		_, err := s.update(ctx, s.table, k, "SET #lst = :now, #sow = :me ADD #seen :one", "attribute_exists(pk) AND (attribute_not_exists(#sow) OR #sow <> :me)",
 			item{":now": num(now), ":one": num(1), ":me": bin(me)})
 		err = s.refused(ctx, err, func(there item) bool { return string(blob(there["sow"])) == string(me) })
@@ -216,7 +217,7 @@ func (s *Store) detain(ctx context.Context, k item, consumer int64, q stores.Qua
 		uuid: []byte(q.UUID), codec: sqlstore.Text(q.Codec, maxWordBytes), oneWay: q.OneWay, state: stores.QuarantineHeld,
 		seen: 1, firstAt: now, lastAt: now, list: heldPrefix + partition(consumer, q.ID),
 	}
-	if len(q.ID) > maxPlaceBytes*100 { // it is in the item
+	if len(q.ID) > maxPlaceBytes*100 { // the id is in the item
 		return fmt.Errorf("dynamodb: %w: its id has %d bytes", stores.ErrTooLarge, len(q.ID))
 	}
 	if err := s.store(ctx, r, q.Metadata, q.Facts, q.Payload); err != nil {
@@ -227,5 +228,5 @@ func (s *Store) detain(ctx context.Context, k item, consumer int64, q stores.Qua
 	return err
 }
 
-// heldPrefix begins the names of the index's partitions with the quarantine.
+// heldPrefix begins the names of the index partitions of the quarantine.
 const heldPrefix = "q#"

@@ -13,21 +13,22 @@ import (
 	"github.com/millpond-go/millpond/stores"
 )
 
-// clock knows the service's time from the dates of its answers. They have whole seconds, so it keeps
-// two bounds, which each answer may bring closer. Of this machine's clock it uses only differences.
+// clock knows the service's time from the Date headers of its answers. They have whole seconds, so
+// it keeps two bounds, which each answer may narrow. It uses only differences of this machine's
+// clock.
 type clock struct {
 	mu        sync.Mutex
-	base      time.Time // of the differences
+	base      time.Time // what differences are measured from
 	low, high time.Duration
-	at        time.Time // of the answer that set or widened the bounds; zero: there was none
+	at        time.Time // when the bounds were set or widened; zero: never
 }
 
 const (
-	dateStep = time.Second      // of a date
-	keepFor  = 10 * time.Minute // then the bounds are widened, because clocks run at different rates
+	dateStep = time.Second      // the resolution of a date
+	keepFor  = 10 * time.Minute // after this the bounds are widened, because clocks run at different rates
 	slack    = 20 * time.Millisecond
 
-	// hostMargin is the largest difference between clocks of the service's machines.
+	// hostMargin is the largest difference between the clocks of the service's machines.
 	hostMargin = 2 * time.Second
 )
 
@@ -50,10 +51,11 @@ func (c *clock) observe(date, sent, received time.Time) {
 	c.low, c.high = max(c.low, low), min(c.high, high)
 }
 
-// errNoTime: no answer of the service had a date.
+// errNoTime: no answer of the service has had a date yet.
 var errNoTime = fmt.Errorf("%w: the service has not said what time it is", stores.ErrUnavailable)
 
-// check returns an error if the clock knows no time. It never forgets one, so that the store asks once.
+// check returns an error if the time is not known yet. Once known, it stays known, so the store
+// asks once.
 func (c *clock) check() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -77,10 +79,10 @@ func (c *clock) now() int64 {
 	return low
 }
 
-// answerWithin is how long the answer to a request may take, all of it.
+// answerWithin bounds a request, from sending it to reading all of its answer.
 const answerWithin = 15 * time.Second
 
-// dated is an HTTP client that sets a clock from the dates of answers, and does not wait for ever.
+// dated is an HTTP client that sets a clock from the dates of answers, and bounds each request.
 type dated struct {
 	aws.HTTPClient
 	clock  *clock
@@ -94,10 +96,10 @@ func (d dated) Do(r *http.Request) (*http.Response, error) {
 	response, err := d.HTTPClient.Do(r.WithContext(ctx))
 	if err != nil {
 		cancel()
-		return response, err //nolint:wrapcheck // the SDK judges it
+		return response, err //nolint:wrapcheck // the SDK needs it unwrapped
 	}
 	response.Body = bounded{response.Body, cancel}
-	if response.Header.Get("X-Amzn-Requestid") == "" { // the answer of a proxy
+	if response.Header.Get("X-Amzn-Requestid") == "" { // a proxy answered
 		return response, nil
 	}
 	if date, err := http.ParseTime(response.Header.Get("Date")); err == nil {
@@ -106,7 +108,7 @@ func (d dated) Do(r *http.Request) (*http.Response, error) {
 	return response, nil
 }
 
-// bounded is the body of an answer that may take so long.
+// bounded is the body of an answer, which must be read within dated.within.
 type bounded struct {
 	io.ReadCloser
 	end context.CancelFunc
@@ -115,5 +117,5 @@ type bounded struct {
 // Close implements io.Closer.
 func (b bounded) Close() error {
 	defer b.end()
-	return b.ReadCloser.Close() //nolint:wrapcheck // it is the answer's
+	return b.ReadCloser.Close() //nolint:wrapcheck // the body's own error
 }

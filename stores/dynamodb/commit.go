@@ -20,10 +20,10 @@ import (
 	"github.com/millpond-go/millpond/stores"
 )
 
-// write puts an item, and carries out other operations in the same transaction. The item's own value, which
-// no other write has, tells whether it was carried out.
+// write puts an item, and carries out other operations in the same transaction. The item's own
+// value, which no other write has, shows whether the write was carried out.
 type write struct {
-	put    *types.Put // nil: nothing tells
+	put    *types.Put // nil: nothing shows whether it was carried out
 	guard  guard      // the condition of put
 	others []types.TransactWriteItem
 }
@@ -35,20 +35,20 @@ type ending uint8
 
 const (
 	committed ending = iota
-	declined         // never: the item has changed since it was read
-	failed           // not committed, and another try would fail, too
+	declined         // never carried out: the item has changed since it was read
+	failed           // not committed, and another try would fail as well
 	busy             // not committed; another try may succeed
-	open             // it may still be carried out
+	open             // unknown: it may still be carried out
 )
 
-// maxTries is how often a write is sent. They take less time than the service remembers the token, which
-// is ten minutes.
+// maxTries is how often a write is sent. All tries together take less than the ten minutes for
+// which the service remembers the token.
 const maxTries = 8
 
 func backoff(try int) time.Duration { return 10 * time.Millisecond << min(try, 7) }
 
-// send sends a write until its outcome is known. The answer to one try says nothing about an earlier one
-// that may still be carried out: then only the item tells.
+// send sends a write until its outcome is known. An earlier try may still be carried out, whatever
+// the answer to a later one; then only the item shows the outcome.
 func (s *Store) send(ctx context.Context, w write) (ending, error) {
 	once := s.sender(w)
 	pending := false
@@ -66,7 +66,7 @@ func (s *Store) send(ctx context.Context, w write) (ending, error) {
 	}
 }
 
-// sender returns a function that sends always the same request, once per call. An item alone is written
+// sender returns a function that sends the same request on each call. A single item is written
 // without a transaction, for half the price.
 func (s *Store) sender(w write) func(context.Context) error {
 	once := func(o *dynamodb.Options) { o.Retryer = aws.NopRetryer{} }
@@ -77,11 +77,11 @@ func (s *Store) sender(w write) func(context.Context) error {
 		}
 		return func(ctx context.Context) error {
 			_, err := s.client.PutItem(ctx, input, once)
-			return err //nolint:wrapcheck // it is judged
+			return err //nolint:wrapcheck // for judge
 		}
 	}
 	input := &dynamodb.TransactWriteItemsInput{
-		ClientRequestToken: aws.String(hex.EncodeToString(newOwn())), // 32 bytes of the 36
+		ClientRequestToken: aws.String(hex.EncodeToString(newOwn())), // 32 bytes; 36 are allowed
 		TransactItems:      w.others,
 	}
 	if w.put != nil {
@@ -89,12 +89,12 @@ func (s *Store) sender(w write) func(context.Context) error {
 	}
 	return func(ctx context.Context) error {
 		_, err := s.client.TransactWriteItems(ctx, input, once)
-		return err //nolint:wrapcheck // it is judged
+		return err //nolint:wrapcheck // for judge
 	}
 }
 
-// judge returns what an answer means. A refusal because of the write's own item is success: an earlier
-// try was carried out.
+// judge returns what an answer means. A refusal because the item has the write's own value is
+// success: an earlier try was carried out.
 func (w write) judge(err error) ending {
 	if err == nil {
 		return committed
@@ -122,7 +122,7 @@ func (w write) judge(err error) ending {
 	return open
 }
 
-// statusOf returns the status of an answer, 0 if there was none.
+// statusOf returns the status of an answer, or 0 without one.
 func statusOf(err error) int {
 	if answer, ok := errors.AsType[*awshttp.ResponseError](err); ok {
 		return answer.HTTPStatusCode()
@@ -156,8 +156,8 @@ const conditionFailed = "ConditionalCheckFailed"
 
 func reasonOf(r types.CancellationReason) string { return aws.ToString(r.Code) }
 
-// found reads the item. If the condition may still hold, it proves nothing: the write may still be carried
-// out.
+// found reads the item. While the condition may still hold, the item proves nothing: the write may
+// still be carried out.
 func (s *Store) found(ctx context.Context, w write) ending {
 	if w.put == nil {
 		return open
@@ -173,8 +173,8 @@ func (s *Store) found(ctx context.Context, w write) ending {
 	return open
 }
 
-// conditionOf returns the first condition that canceled a transaction among its last operations, nil if
-// none of these did.
+// conditionOf returns the first failed condition among the last operations of a canceled
+// transaction, or nil.
 func conditionOf(err error, last []types.TransactWriteItem) *ConditionError {
 	canceled, ok := errors.AsType[*types.TransactionCanceledException](err)
 	if !ok {
@@ -215,7 +215,7 @@ func (a *attempt) commit(ctx context.Context, items []types.TransactWriteItem, o
 	return pkg.NotCommitted(err)
 }
 
-// clear deletes what was kept of a completed message, as far as possible.
+// clear deletes what was kept of a completed message. It ignores errors.
 func (s *Store) clear(ctx context.Context, key item, r *row) {
 	if r != nil {
 		gone, _ := s.kept(ctx, key, r)
@@ -223,8 +223,8 @@ func (s *Store) clear(ctx context.Context, key item, r *row) {
 	}
 }
 
-// Resolve implements stores.Resolver. It gives an item that is not completed a new value of its own,
-// and writes a missing one, so a transaction that arrives late fails.
+// Resolve implements stores.Resolver. It gives an item that is not completed a new own value, and
+// writes a missing item, so that a late transaction fails.
 func (s *Store) Resolve(ctx context.Context, k stores.Key) (bool, error) {
 	if err := s.ready(ctx); err != nil {
 		return false, err
@@ -246,7 +246,7 @@ func (s *Store) Resolve(ctx context.Context, k stores.Key) (bool, error) {
 			closing = *seen
 		}
 		if !closing.known() {
-			closing.expires = instant(s.clock.now()).Add(minRetention).Unix() // no request takes so long
+			closing.expires = instant(s.clock.now()).Add(minRetention).Unix() // no request takes that long
 		}
 		if err := s.write(ctx, messageKey(k), &closing, guard{seen: seen, due: true}); !errors.Is(err, stores.ErrChanged) {
 			return false, err

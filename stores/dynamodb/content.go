@@ -16,12 +16,13 @@ import (
 	"github.com/millpond-go/millpond/stores"
 )
 
-// Content is in a table of its own: changes of the state do not pay for it, and programs that only
-// count and list need no right to read it. It is written before the state that names it, and deleted
-// after the last one that does. Nobody reads what a process leaves behind that dies in between.
+// Content has its own table, so that changes of state do not pay for it, and programs that only
+// count and list need no right to read it. It is written before the state that names it, and
+// deleted after the last state that names it. If a process dies in between, what it leaves behind
+// is never read.
 
 const (
-	maxPart    = 350 << 10 // of an item, which has at most 400 KiB
+	maxPart    = 350 << 10 // bytes in one item, which has at most 400 KiB
 	maxContent = 64 << 20  // so that a message fits into the memory of its readers
 )
 
@@ -52,7 +53,7 @@ func pack(metadata map[string]string, facts stores.Facts, payload []byte) ([]byt
 // nothing is the result of pack for a message without any of the three.
 var nothing = []byte{0, 0, 0}
 
-// kept is the readable content of a message.
+// kept is decoded content.
 type kept struct {
 	metadata map[string]string
 	facts    stores.Facts

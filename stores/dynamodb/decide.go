@@ -20,7 +20,7 @@ func held(l listed) stores.QuarantineRow {
 		RowID: l.number, Seen: l.seen, FirstAt: instant(l.firstAt), LastAt: instant(l.lastAt),
 		Status: l.state, DecidedAt: instant(l.decidedAt), PayloadBytes: l.bytes,
 	}
-	q.Fingerprint, _ = stores.ParseFingerprint(l.fingerprint) // one of a later version cannot be shown
+	q.Fingerprint, _ = stores.ParseFingerprint(l.fingerprint) // a later version's cannot be shown
 	q.Existing, _ = stores.ParseFingerprint(l.existing)
 	return q
 }

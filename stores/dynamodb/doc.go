@@ -8,9 +8,9 @@
 //
 //	store, err := dynamodb.Open(ctx, "dynamodb://?region=eu-central-1")
 //
-// A handler gets the builder as its parameter from [Handler], or from the message's context by
-// [TxFromContext]. Writes through a client of its own are not in the transaction. Reads are not,
-// either: a handler repeats as conditions what it relies on ([Tx.Check]).
+// A handler gets the transaction as its parameter from [Handler], or from the message's context
+// with [TxFromContext]. What it writes through another client is not in the transaction. Neither
+// are reads: a handler repeats what it relies on as conditions ([Tx.Check]).
 //
 // # URL
 //
@@ -25,16 +25,17 @@
 //
 // # What it guarantees
 //
-// Claims are not exclusive (stores.Capabilities.ClaimsShared): two processes that get one message at
-// the same moment may both run the handler. One of them commits, and nothing of the other is
+// Claims are not exclusive (stores.Capabilities.ClaimsShared): two processes that get one message
+// at the same moment may both run the handler. One of them commits; nothing of the other is
 // written. Under a lease one runs at a time.
 //
-// The condition of each change names the item's last change by a value that is never used twice. So
-// the item tells the outcome of a request whose answer was lost, and a late request changes nothing.
-// Leases and retries end by the dates of the service's answers, never by this machine's clock.
+// The condition of each write names the item's last change by a value that is never used twice. So
+// the item shows the outcome of a request whose answer was lost, and a late request changes
+// nothing. Leases and retries end by the dates of the service's answers, never by this machine's
+// clock.
 //
-// Outputs of a handler are written in the same transaction, and the relay of package
+// A handler's outputs are written in the same transaction, and the relay of package
 // middleware/outbox publishes them. A transaction has room for 99 operations and outputs together.
-// Order keys and tables in more than one region are refused. docs/dynamodb.md says what each call
+// Order keys, and tables in more than one region, are refused. docs/dynamodb.md says what each call
 // costs, and how to live with the limits.
 package dynamodb

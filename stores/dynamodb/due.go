@@ -18,11 +18,11 @@ import (
 )
 
 const (
-	indexDue  = "due"  // of parked messages, by their time
-	indexList = "list" // of all failures and the quarantine, by number
+	indexDue  = "due"  // parked messages, by due time
+	indexList = "list" // all failures and the quarantine, by number
 )
 
-// partitions is the number of a consumer's partitions in an index. Each takes 1,000 writes a second.
+// partitions is how many partitions a consumer has in an index. Each takes 1,000 writes a second.
 const partitions = 4
 
 func partition(consumer int64, id []byte) string {
@@ -35,8 +35,8 @@ func partitionOf(consumer int64, p int) string {
 	return strconv.FormatInt(consumer, 36) + "#" + strconv.Itoa(p)
 }
 
-// candidates returns the keys and times of a consumer's due messages, the longest due first, at most limit of
-// each partition. They are from an index: the rows may have changed since.
+// candidates returns the keys and times of a consumer's due messages, the longest due first, at
+// most limit from each partition. They come from an index: the rows may have changed since.
 func (s *Store) candidates(ctx context.Context, consumer, now int64, limit int) ([]item, error) {
 	var found [partitions][]item
 	err := each(partitions, func(p int) error {
@@ -64,7 +64,7 @@ func (s *Store) Due(ctx context.Context, q stores.DueQuery) ([]stores.Retry, err
 		return nil, errors.New("dynamodb: due: Limit and Reserve must be positive, and MaxBytes not negative")
 	}
 	now := s.clock.now()
-	const more = 2 // some have changed, or another worker has them
+	const more = 2 // some have changed, or another worker has reserved them
 	all, err := s.candidates(ctx, consumer, now, more*q.Limit)
 	if err != nil {
 		return nil, err
@@ -136,12 +136,12 @@ func (s *Store) retry(k stores.Key, r *row, c kept) stores.Retry {
 	if c.err != nil {
 		retry.Err = fmt.Errorf("%s: %w", k, c.err)
 	}
-	retry.Fingerprint, _ = stores.ParseFingerprint(r.fingerprint) // one of a later version cannot be compared
+	retry.Fingerprint, _ = stores.ParseFingerprint(r.fingerprint) // a later version's cannot be compared
 	copy(retry.TraceParent[:], r.trace)
 	return retry
 }
 
-// Renew implements stores.Retries, with one write for each.
+// Renew implements stores.Retries, with one write per message.
 func (s *Store) Renew(ctx context.Context, reserved []stores.Retry, d time.Duration) error {
 	if err := s.ready(ctx); err != nil {
 		return err

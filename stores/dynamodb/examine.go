@@ -24,8 +24,8 @@ type examining struct {
 	findings []stores.Finding
 }
 
-// Examine implements stores.Examiner, with some 30 requests and the reads of Counts and OutputCounts.
-// It changes nothing: it checks rights by writes whose conditions never hold.
+// Examine implements stores.Examiner, with some 30 requests and the reads of Counts and
+// OutputCounts. It changes nothing: it checks rights with writes whose conditions never hold.
 func (s *Store) Examine(ctx context.Context, e stores.Examination) ([]stores.Finding, error) {
 	x := &examining{Examination: e, Store: s}
 	err := s.Validate(ctx)
@@ -53,7 +53,7 @@ func (s *Store) Examine(ctx context.Context, e stores.Examination) ([]stores.Fin
 	} {
 		add := x.add(look.check)
 		if err := look.at(ctx, add); err != nil && ctx.Err() == nil {
-			add(stores.SeverityNote, fmt.Sprintf("this could not be looked at: %v", err), "it is not known whether it weakens a promise", "use an account that may read it")
+			add(stores.SeverityNote, fmt.Sprintf("this could not be checked: %v", err), "whether it weakens a promise is unknown", "use an account that may read it")
 		}
 	}
 	return x.findings, context.Cause(ctx)
@@ -151,7 +151,7 @@ func (x *examining) clocks(ctx context.Context, add sqlstore.Adder) error {
 	return nil
 }
 
-// examined is the largest count of messages and outputs that wait.
+// examined is how many waiting messages and outputs are counted at most.
 const examined = 1000
 
 func (x *examining) overdue(ctx context.Context, add sqlstore.Adder) error {

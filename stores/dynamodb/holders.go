@@ -12,11 +12,11 @@ import (
 	"github.com/millpond-go/millpond/stores"
 )
 
-// holders has the leases of a name: owner, unit, expiry. They are one item, so a relay renews many units
-// with one write.
+// holders are the leases under one name: expiry by owner and unit. They are one item, so a relay
+// renews many units with one write.
 type holders map[string]map[int64]int64
 
-// Lease implements stores.Leases, with a read and a write, repeated if another owner was faster.
+// Lease implements stores.Leases with a read and a write, repeated if another owner was faster.
 func (s *Store) Lease(ctx context.Context, r stores.LeaseRequest) (leased stores.Leased, err error) {
 	err = s.holding(ctx, r.Name, func(has holders, low, high int64) {
 		taken := make(map[int64]bool)
@@ -63,7 +63,7 @@ func (s *Store) Unlease(ctx context.Context, name, owner string, units []int64) 
 	})
 }
 
-// holders returns the leases of a name, and their item.
+// holders returns the leases under a name, and their item.
 func (s *Store) holders(ctx context.Context, name string) (has holders, seen item, err error) {
 	seen, err = s.get(ctx, key(kindLease, nil, []byte(name)))
 	if err != nil {
@@ -78,7 +78,7 @@ func (s *Store) holders(ctx context.Context, name string) (has holders, seen ite
 	return has, seen, nil
 }
 
-// holding changes the leases of a name by a function, which gets the bounds of the time.
+// holding changes the leases under a name by a function, which gets the bounds of the time.
 func (s *Store) holding(ctx context.Context, name string, change func(has holders, low, high int64)) error {
 	if err := s.ready(ctx); err != nil {
 		return err

@@ -9,9 +9,9 @@ import (
 	"github.com/millpond-go/millpond/stores"
 )
 
-// Begin implements stores.Inbox, with one consistent read, or none for the completion of a lease. It
-// writes nothing before Commit: the answer is InFlight only for a key that is in flight in this
-// process, and a key that another process handles may be claimed here, too.
+// Begin implements stores.Inbox with one consistent read, or none when it completes a lease. It
+// writes nothing before Commit, so InFlight is only for a key in flight in this process: a key that
+// another process handles may be claimed here, too.
 func (s *Store) Begin(ctx context.Context, c stores.Claim) (stores.Attempt, stores.Verdict, error) {
 	if _, err := s.known.Known(c.Key); err != nil {
 		return nil, stores.Verdict{}, err
@@ -41,10 +41,10 @@ func (s *Store) judge(ctx context.Context, c *stores.Claim) (*row, stores.Verdic
 		if seen, err = s.read(ctx, messageKey(c.Key)); err != nil {
 			return nil, stores.Verdict{}, err
 		}
-		seen.follow(seen) // a step may be under way
+		seen.follow(seen) // a step may be being recorded
 	}
 	if !seen.known() {
-		if c.Take != 0 { // the failure no longer exists
+		if c.Take != 0 { // the failed row no longer exists
 			return nil, stores.Verdict{Outcome: stores.InFlight}, nil
 		}
 		through, err := s.forgotten(ctx, c)
@@ -63,7 +63,7 @@ func (s *Store) judge(ctx context.Context, c *stores.Claim) (*row, stores.Verdic
 	takeable := v.Outcome == stores.Claimable
 	if c.Take != 0 {
 		takeable = v.Failure.Version == c.Take && seen.is(stores.StatusPending) && v.Outcome != stores.Conflict
-		if !takeable && v.Outcome == stores.Claimable { // by others, or in another version
+		if !takeable && v.Outcome == stores.Claimable { // not by this claim, which has another version
 			v.Outcome = stores.InFlight
 		}
 	}
@@ -76,10 +76,10 @@ func (s *Store) judge(ctx context.Context, c *stores.Claim) (*row, stores.Verdic
 // verdict returns what a row means for a message.
 func (s *Store) verdict(r *row, f stores.Fingerprint) (stores.Verdict, error) {
 	known := sqlstore.Row{Found: true, Status: r.status, Fingerprint: r.fingerprint, Trace: r.trace, CompletedAt: instant(r.completedAt), Failure: s.state(r)}
-	return known.Verdict(f) //nolint:wrapcheck // it is the contract's
+	return known.Verdict(f) //nolint:wrapcheck // the contract's own error
 }
 
-// state returns what is known about a failure.
+// state returns what is known about the failure of a message.
 func (s *Store) state(r *row) stores.FailureState {
 	if r.number == 0 {
 		return stores.FailureState{}
@@ -97,7 +97,7 @@ func (s *Store) state(r *row) stores.FailureState {
 
 func micros(n int64) time.Duration { return time.Duration(n) * time.Microsecond }
 
-// instant returns a time of a row; 0 is the zero time.
+// instant converts a time of a row; 0 is the zero time.
 func instant(n int64) time.Time {
 	if n == 0 {
 		return time.Time{}
@@ -105,8 +105,8 @@ func instant(n int64) time.Time {
 	return time.UnixMicro(n)
 }
 
-// forgotten returns the time up to which completed rows of a consumer may have been deleted, if the
-// broker took the message of a claim before it. It reads nothing for younger messages.
+// forgotten returns the time up to which a consumer's completed rows may have been deleted, or the
+// zero time if the broker took the claim's message later. For younger messages it reads nothing.
 func (s *Store) forgotten(ctx context.Context, c *stores.Claim) (time.Time, error) {
 	now := s.clock.now()
 	if c.Time.IsZero() || now-c.Time.UnixMicro() < (minRetention-time.Hour).Microseconds() {

@@ -14,7 +14,7 @@ import (
 	"github.com/millpond-go/millpond/stores"
 )
 
-// message returns a row as operators see it, without its content.
+// message returns a row for operators, without its content.
 func (s *Store) message(l listed) stores.Message {
 	m := stores.Message{
 		Key: stores.Key{Consumer: l.consumer, ID: idOf(l.key)}, Number: l.number, FailureState: s.state(l.row),
@@ -24,7 +24,7 @@ func (s *Store) message(l listed) stores.Message {
 		UUID: string(l.uuid), Codec: l.codec, PayloadBytes: l.bytes,
 	}
 	m.Status = l.status
-	m.Fingerprint, _ = stores.ParseFingerprint(l.fingerprint) // one of a later version cannot be shown
+	m.Fingerprint, _ = stores.ParseFingerprint(l.fingerprint) // a later version's cannot be shown
 	copy(m.TraceParent[:], l.trace)
 	return m
 }
@@ -32,7 +32,7 @@ func (s *Store) message(l listed) stores.Message {
 // whole returns a row with its content.
 func (s *Store) whole(ctx context.Context, l listed) (stores.Message, error) {
 	m := s.message(l)
-	if l.number == 0 { // what is kept of a completed message is being deleted
+	if l.number == 0 { // completed: its content is being deleted
 		return m, nil
 	}
 	content, err := s.load(ctx, l.row)
@@ -120,7 +120,7 @@ func (s *Store) Matching(ctx context.Context, f stores.Filter, limit int) (n int
 	return n, highest, err
 }
 
-// Causes implements stores.Inspector. It reads all messages that match.
+// Causes implements stores.Inspector. It reads every message that matches.
 func (s *Store) Causes(ctx context.Context, f stores.Filter, limit int) (causes []stores.Cause, err error) {
 	if err := s.listing(ctx, limit); err != nil {
 		return nil, err
@@ -129,7 +129,7 @@ func (s *Store) Causes(ctx context.Context, f stores.Filter, limit int) (causes 
 		stores.Consumer
 		cause string
 	}
-	at := make(map[which]int) // in causes, the latest first
+	at := make(map[which]int) // index in causes, by latest message
 	err = s.matching(ctx, f, span{}, func(l listed) bool {
 		is := which{l.consumer, l.cause}
 		if _, known := at[is]; !known {
@@ -159,7 +159,7 @@ func (s *Store) Causes(ctx context.Context, f stores.Filter, limit int) (causes 
 	return causes[:min(limit, len(causes))], err
 }
 
-// counted are the statuses in Counts, by the prefix of their partitions.
+// counted lists the statuses in Counts, by the prefix of their partitions.
 var counted = map[string][]string{
 	"":         {stores.StatusPending.String(), stores.StatusFailed.String(), stores.StatusDiscarded.String()},
 	heldPrefix: {sqlstore.Quarantined},
@@ -181,7 +181,7 @@ func (s *Store) Counts(ctx context.Context, limit int) (counts []stores.Count, e
 	return counts, err
 }
 
-// counts appends the counts of a consumer, until there are more of each status than the limit.
+// counts appends a consumer's counts. It stops where each status has more than limit.
 func (s *Store) counts(ctx context.Context, c stores.Consumer, prefix string, limit int, counts []stores.Count) ([]stores.Count, error) {
 	full, by := 0, make(map[string]stores.Count)
 	err := s.list(ctx, []stores.Consumer{c}, prefix, span{ascending: true}, func(l listed) bool {

@@ -25,7 +25,7 @@ const (
 	kindCounter    = 'n' // pk has the counter's name
 	kindLease      = 'l' // sk has the name
 
-	// Of outputs, in the other table: pk has the partition, sk number and time.
+	// Kinds of outputs, in the content table: pk has the partition, sk number and time.
 	kindOutput    = 'o'
 	kindFailed    = 'f'
 	kindPublished = 'h'
@@ -61,7 +61,7 @@ func integer(v types.AttributeValue) int64 {
 	if n == nil {
 		return 0
 	}
-	i, _ := strconv.ParseInt(n.Value, 10, 64) // only millpond writes it
+	i, _ := strconv.ParseInt(n.Value, 10, 64) // only millpond writes this attribute
 	return i
 }
 
@@ -78,19 +78,19 @@ func messageKey(k stores.Key) item {
 	return key(kindMessage, append(number8(sqlstore.ConsumerNumber(k.Consumer)), k.ID...), nil)
 }
 
-// idOf returns the id in the key of a message.
+// idOf returns the message id in an item's key.
 func idOf(i item) []byte { return blob(i["pk"])[1+8:] }
 
-// row is the state of a message, or of one in quarantine.
+// row is the state of a message, pending, failed, completed or in quarantine.
 type row struct {
 	status      stores.Status // or statusClosed
-	own         []byte        // random, new with each change that others must not miss
+	own         []byte        // random, new with each change that no other writer may miss
 	fingerprint []byte
 	trace       []byte
 	completedAt int64 // times are in microseconds
-	expires     int64 // in seconds, as the service expects
+	expires     int64 // in seconds, as the time to live wants
 
-	// Of messages that are not completed. The number is unique.
+	// For messages that are not completed. The number is unique.
 	number, revision                       int64
 	placement                              stores.Placement
 	content                                stores.ContentState
@@ -102,24 +102,24 @@ type row struct {
 	cause, failure                         string
 	topic, coordinates, holder, codec      string
 	uuid, history, orderKey, contentID, id []byte
-	chunks, bytes, packed                  int    // of the content: its items, and the bytes of the payload and of all
-	list, ready                            string // partitions of the indexes
+	chunks, bytes, packed                  int    // of the content: its items, and the bytes of the payload and of everything
+	list, ready                            string // the partitions in the indexes
 
-	// Of the quarantine.
+	// For messages in quarantine.
 	reason             stores.Reason
 	state              stores.QuarantineStatus
 	detail             string
-	existing, lastSeen []byte // lastSeen is own of the last time that it was seen
+	existing, lastSeen []byte // lastSeen is the own value of the last time it was seen
 	seen               int
 	decidedAt          int64
 	oneWay             bool
 }
 
-// statusClosed is the status of an item that only keeps a late transaction from committing. It stands
-// for no message.
+// statusClosed is the status of an item that only keeps a late transaction from committing. It
+// stands for no message.
 const statusClosed = 0
 
-// attributes returns pointers to the fields, by attribute.
+// attributes returns pointers to the fields, by attribute name.
 func (r *row) attributes() map[string]any {
 	return map[string]any{
 		"st": &r.status, "own": &r.own, "fp": &r.fingerprint, "tp": &r.trace, "cat": &r.completedAt, "ttl": &r.expires,
@@ -152,7 +152,7 @@ func (r *row) put(to item) item {
 	return to
 }
 
-// rowOf returns the row of an item, nil for none.
+// rowOf returns the row of an item, or nil without one.
 func rowOf(from item) *row {
 	if len(from) == 0 {
 		return nil
@@ -179,7 +179,7 @@ func (r *row) version() int64 { return sqlstore.Version(r.number, r.revision) }
 // known reports whether the row stands for a message.
 func (r *row) known() bool { return r != nil && r.status != statusClosed }
 
-// is reports whether the row is in a status.
+// is reports whether the row has a status.
 func (r *row) is(s stores.Status) bool { return r != nil && r.status == s }
 
 // index sets the row's partitions in the indexes.
@@ -192,7 +192,7 @@ func (r *row) index(consumer int64, id []byte) {
 	}
 }
 
-// has reports whether a worker reserved the message, or somebody has its lease.
+// has reports whether a worker reserved the message or somebody holds its lease.
 func (r *row) has(now int64) bool {
 	return r.is(stores.StatusPending) && (r.reserved || r.holder != "") && r.due > now
 }

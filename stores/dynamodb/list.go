@@ -15,20 +15,20 @@ import (
 	"github.com/millpond-go/millpond/stores"
 )
 
-// listed is a row of a list, as it is in the table.
+// listed is a row of a list, as the table has it.
 type listed struct {
 	key      item
 	consumer stores.Consumer
 	*row
 }
 
-// span selects rows by number; 0 is unbounded.
+// span selects rows by number; 0 is no bound.
 type span struct {
 	above, below int64 // both exclusive
 	ascending    bool
 }
 
-// after returns the span of a batch of changes; upTo is inclusive, and 0 unbounded.
+// after returns the span of a batch of changes. upTo is inclusive; 0 is no bound.
 func after(number, upTo int64) span {
 	in := span{above: number, ascending: true}
 	if upTo > 0 {
@@ -37,7 +37,7 @@ func after(number, upTo int64) span {
 	return in
 }
 
-// cursor reads one partition, in order.
+// cursor reads one partition in order.
 type cursor struct {
 	query    *dynamodb.QueryInput
 	consumer stores.Consumer
@@ -45,9 +45,9 @@ type cursor struct {
 	over     bool
 }
 
-const listPage = 100 // as many as one BatchGetItem takes
+const listPage = 100 // the most that one BatchGetItem takes
 
-// fill reads the next page, if there is none.
+// fill reads the next page if the current one is used up.
 func (c *cursor) fill(ctx context.Context, s *Store) error {
 	for len(c.buffer) == 0 && !c.over {
 		out, err := s.client.Query(ctx, c.query)
@@ -60,10 +60,10 @@ func (c *cursor) fill(ctx context.Context, s *Store) error {
 	return nil
 }
 
-// cursors are read together, in the order of the numbers of their items.
+// cursors are read together, in the order of their items' numbers.
 type cursors []*cursor
 
-// next returns the next item and its cursor, nil if there is none.
+// next returns the next item and its cursor, or nil at the end.
 func (all cursors) next(ctx context.Context, s *Store, ascending bool) (item, *cursor, error) {
 	var first *cursor
 	for _, c := range all {
@@ -104,7 +104,7 @@ func (s *Store) listings(consumers []stores.Consumer, prefix string, in span) (a
 }
 
 // list yields the rows of consumers in the order of their numbers, until yield returns false. The
-// index names them, and their state is read from the table.
+// index names them; their state is read from the table.
 func (s *Store) list(ctx context.Context, consumers []stores.Consumer, prefix string, in span, yield func(listed) bool) error {
 	all := s.listings(consumers, prefix, in)
 	for {
@@ -133,7 +133,7 @@ func (s *Store) list(ctx context.Context, consumers []stores.Consumer, prefix st
 	}
 }
 
-// tooMany is the pause after the service carried out only a part of a request.
+// tooMany is the pause after the service carried out only part of a request.
 const tooMany = 50 * time.Millisecond
 
 // fresh reads the rows of a batch from the table.

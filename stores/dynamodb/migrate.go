@@ -17,7 +17,7 @@ import (
 // schemaVersion is the version of the newest migration. Programs that know schemaCompatible can use it.
 const schemaVersion, schemaCompatible = 1, 1
 
-// The definitions of the tables, for the command line and for Migrate. %[1]s is the name.
+// The definitions of the tables, for the command line and for Migrate. %[1]s is the table's name.
 const tableJSON = `{"TableName": "%[1]s", "BillingMode": "PAY_PER_REQUEST",
  "AttributeDefinitions": [{"AttributeName": "pk", "AttributeType": "B"}, {"AttributeName": "sk", "AttributeType": "B"},
   {"AttributeName": "dpk", "AttributeType": "S"}, {"AttributeName": "due", "AttributeType": "N"},
@@ -66,8 +66,8 @@ func (s *Store) schema(ctx context.Context) (version, compatible int, err error)
 	return int(integer(i["ver"])), int(integer(i["cmp"])), err
 }
 
-// Validate implements stores.Migrator. It refuses a table in several regions, because two deliveries of
-// a message could commit in two of them.
+// Validate implements stores.Migrator. It refuses a table in several regions, where two deliveries
+// of a message could both commit.
 func (s *Store) Validate(ctx context.Context) error {
 	version, compatible, err := s.schema(ctx)
 	switch {
@@ -114,7 +114,7 @@ func (s *Store) Migrate(ctx context.Context) ([]stores.Migration, error) {
 	return s.Migrations(), nil
 }
 
-// createTables makes the missing tables, and waits until they can be used.
+// createTables creates the missing tables, and waits until they can be used.
 func (s *Store) createTables(ctx context.Context) error {
 	for table, form := range map[string]string{s.contents: contentJSON, s.table: tableJSON} {
 		var in dynamodb.CreateTableInput

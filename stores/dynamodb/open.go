@@ -22,29 +22,29 @@ const Scheme = "dynamodb"
 
 // Config configures a [Store]. The zero value is valid.
 type Config struct {
-	// AWS, if not nil, is used as it is, with Region and Endpoint on top. Otherwise the SDK's
-	// default chain finds region and credentials.
+	// AWS, if not nil, is used, with Region and Endpoint on top. Otherwise the SDK's default chain
+	// finds region and credentials.
 	AWS *aws.Config
 
-	Region   string `config:"region"`   // empty: that of AWS, or what the SDK finds
-	Endpoint string `config:"endpoint"` // of DynamoDB Local or a VPC endpoint, such as http://127.0.0.1:8000; empty: AWS's
+	Region   string `config:"region"`   // empty: that of the field AWS, or what the SDK finds
+	Endpoint string `config:"endpoint"` // of DynamoDB Local or a VPC endpoint, such as http://127.0.0.1:8000; empty: Amazon's
 
 	// TablePrefix begins the names of the tables, inbox and content; "" means "millpond_".
 	TablePrefix string `config:"prefix"`
 
-	// Retention is the age at which DynamoDB may delete completed items, and outputs of the history,
-	// free of charge. An older message without an item is Stale. The shortest Retention that any
-	// process of a consumer ever had counts. Zero: they stay.
+	// Retention is the age at which DynamoDB may delete completed items and outputs of the history,
+	// free of charge: a day or more. An older message without an item is Stale. The shortest
+	// Retention that any process of a consumer ever had counts. Zero: they are never deleted.
 	Retention time.Duration `config:"retention" check:"positive"`
 
-	// AutoMigrate makes the tables when the store is opened.
+	// AutoMigrate creates the tables when the store is opened.
 	AutoMigrate bool `config:"migrate"`
 }
 
 // minRetention is much longer than any request takes.
 const minRetention = 24 * time.Hour
 
-// Open opens the store that a dynamodb:// URL names; the package documentation lists the
+// Open opens the store that a dynamodb:// URL names. The package documentation lists the
 // parameters.
 func Open(ctx context.Context, rawURL string) (*Store, error) {
 	u, err := url.Parse(rawURL)
@@ -63,7 +63,7 @@ func init() {
 	stores.DefaultMux().HandleCheck(Scheme, urlmux.Parsed(parseURL))
 }
 
-// parseURL reads a URL. One error names all its mistakes.
+// parseURL reads a URL. One error lists everything that is wrong with it.
 func parseURL(u *url.URL) (Config, error) {
 	if err := urlquery.Stray(u); err != nil {
 		return Config{}, fmt.Errorf("dynamodb: %w", err)
@@ -105,7 +105,7 @@ func (c *Config) validate(named urlquery.Named) error {
 func (c *Config) load(ctx context.Context) (loaded aws.Config, hangUp func(), err error) {
 	wanted := awsconfig.Wanted{
 		Package: string(pkg), AWS: c.AWS, Region: c.Region, Endpoint: c.Endpoint,
-		Connections: 100, // for bursts
+		Connections: 100, // room for bursts
 	}
 	return awsconfig.Load(ctx, wanted) //nolint:wrapcheck // it has the prefix
 }

@@ -19,8 +19,8 @@ import (
 
 var _ stores.Outbox = (*Store)(nil)
 
-// commitLag is the time in which a transaction usually commits after drawing its numbers. The relay's
-// sweeps find outputs that commit later.
+// commitLag is how long a transaction usually takes to commit after it has drawn its numbers.
+// Outputs that commit later are found by the relay's sweeps.
 const commitLag = 3 * time.Second
 
 // outputsIn selects outputs to be read.
@@ -29,7 +29,7 @@ type outputsIn struct {
 
 	kind       byte
 	partitions []int64 // nil: all
-	bare       bool    // without their content
+	bare       bool    // without the content
 	eventual   bool    // eventually consistent, for half the price
 }
 
@@ -52,7 +52,7 @@ func (s *Store) outputsOf(ctx context.Context, in outputsIn, yield func(item) bo
 		q := partitionQuery(in.kind, []byte{byte(p)}) //nolint:gosec // it is small
 		q.TableName, q.Limit, q.ScanIndexForward, q.ConsistentRead = &s.contents, aws.Int32(listPage), aws.Bool(in.ascending), aws.Bool(!in.eventual)
 		q.KeyConditionExpression = aws.String("pk = :pk AND sk BETWEEN :low AND :high")
-		q.ExpressionAttributeValues[":low"], q.ExpressionAttributeValues[":high"] = bin(number8(in.above+1)), bin(number8(below)) // keys are longer than the number
+		q.ExpressionAttributeValues[":low"], q.ExpressionAttributeValues[":high"] = bin(number8(in.above+1)), bin(number8(below)) // keys are longer than the number, so :high is exclusive
 		if in.bare {
 			columns, names := bareNames()
 			q.Select, q.ProjectionExpression, q.ExpressionAttributeNames = types.SelectSpecificAttributes, &columns, names
@@ -69,7 +69,7 @@ func (s *Store) outputsOf(ctx context.Context, in outputsIn, yield func(item) bo
 	return err
 }
 
-// find returns an output in a state without its content, nil if there is none.
+// find returns an output in one state, without its content, or nil if there is none.
 func (s *Store) find(ctx context.Context, kind byte, number int64) (found item, err error) {
 	in := outputsIn{span: span{above: number - 1, below: number + 1}, kind: kind, partitions: []int64{outputPartition(bucketOf(number))}, bare: true}
 	err = s.outputsOf(ctx, in, func(i item) bool {
@@ -79,7 +79,7 @@ func (s *Store) find(ctx context.Context, kind byte, number int64) (found item, 
 	return found, err
 }
 
-// keyOf returns the key of an item, nil if there is none.
+// keyOf returns the key of an item, or nil without one.
 func keyOf(i item) item {
 	if i == nil {
 		return nil
@@ -90,7 +90,7 @@ func keyOf(i item) item {
 // parallel is the number of concurrent requests of one call.
 const parallel = 8
 
-// each calls f with 0 to n-1, some concurrently, and returns the errors.
+// each calls f with 0 to n-1, some of them concurrently, and joins the errors.
 func each(n int, f func(i int) error) error {
 	var (
 		busy  sync.WaitGroup
@@ -108,7 +108,7 @@ func each(n int, f func(i int) error) error {
 	return errors.Join(errs...)
 }
 
-// Pending implements stores.Outbox by a consistent query of each partition that has one of the
+// Pending implements stores.Outbox with a consistent query of each partition that has one of the
 // buckets, and one more for each further page.
 func (s *Store) Pending(ctx context.Context, q stores.PendingQuery) (stores.Pending, error) {
 	if err := s.listing(ctx, q.Limit); err != nil {
@@ -145,8 +145,8 @@ func (s *Store) Pending(ctx context.Context, q stores.PendingQuery) (stores.Pend
 	return p, nil
 }
 
-// Settle implements stores.Outbox. Published outputs are deleted 25 at a time; kept ones and dead
-// letters are moved one by one.
+// Settle implements stores.Outbox. It deletes published outputs 25 at a time, and moves kept ones
+// and dead letters one by one.
 func (s *Store) Settle(ctx context.Context, q stores.Settlement) error {
 	if err := s.ready(ctx); err != nil {
 		return err
@@ -188,8 +188,8 @@ func (s *Store) keepPublished(ctx context.Context, published []item, now int64) 
 	})
 }
 
-// pendingKey returns the key of a pending output. It looks for one whose time is not known, and returns
-// nil if there is none.
+// pendingKey returns the key of a pending output, or nil if there is none. It searches only when
+// the time is unknown.
 func (s *Store) pendingKey(ctx context.Context, number int64, created time.Time) (item, error) {
 	if created.IsZero() {
 		i, err := s.find(ctx, kindOutput, number)
@@ -212,7 +212,8 @@ func (s *Store) refuse(ctx context.Context, r stores.RefusedOutput, now int64) e
 	return s.refused(ctx, err, func(item) bool { return true })
 }
 
-// move puts an output into another state, if it still exists. Whatever else keeps it from that has settled it.
+// move puts an output into another state. It does nothing if the output is gone or was settled
+// meanwhile.
 func (s *Store) move(ctx context.Context, from item, to byte, change func(item)) error {
 	o, err := s.getFrom(ctx, s.contents, from)
 	if err != nil || len(o) == 0 {
@@ -232,14 +233,14 @@ func (s *Store) move(ctx context.Context, from item, to byte, change func(item))
 	return nil
 }
 
-// leaving returns the deletion of an output that must exist.
+// leaving returns the deletion of an output, on condition that it exists.
 func (s *Store) leaving(key item) types.TransactWriteItem {
 	return deletion(s.contents, key, aws.String("attribute_exists(pk)"))
 }
 
 // deletePublished deletes published outputs.
 func (s *Store) deletePublished(ctx context.Context, keys []item) error {
-	const most = 25 // of a request
+	const most = 25 // keys in one request
 	for batch := range slices.Chunk(keys, most) {
 		var gone []types.WriteRequest
 		for _, k := range batch {

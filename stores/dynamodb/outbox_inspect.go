@@ -25,7 +25,8 @@ var outputKinds = map[stores.OutputState]byte{
 // bareOutput are the attributes of outputs in lists: all but the content.
 var bareOutput = []string{"pk", "sk", "num", "mid", "dst", "top", "typ", "cdc", "tp", "siz", "att", "err", "end", "src"}
 
-// bareNames returns their projection. It needs names because some attributes are reserved words.
+// bareNames returns the projection of bareOutput. It uses names because some attributes are
+// reserved words.
 func bareNames() (expression string, names map[string]string) {
 	names = make(map[string]string, len(bareOutput))
 	for _, name := range bareOutput {
@@ -95,8 +96,8 @@ func (s *Store) Outputs(ctx context.Context, q stores.OutputQuery) ([]stores.Out
 	return found, err
 }
 
-// Output implements stores.OutboxInspector. It reads the states in the order in which outputs change
-// them, so it finds an output that changes meanwhile.
+// Output implements stores.OutboxInspector. It reads the states in the order in which outputs pass
+// them, so it finds an output that changes state meanwhile.
 func (s *Store) Output(ctx context.Context, number int64) (stores.OutputRow, error) {
 	if err := s.ready(ctx); err != nil {
 		return stores.OutputRow{}, err
@@ -160,8 +161,8 @@ func (s *Store) OutputCounts(ctx context.Context, limit int, states ...stores.Ou
 	return counts, nil
 }
 
-// ChangeOutputs implements stores.OutboxInspector, with a transaction for each output and its entry in
-// the audit.
+// ChangeOutputs implements stores.OutboxInspector, with one transaction for each output and its
+// entry in the audit.
 func (s *Store) ChangeOutputs(ctx context.Context, c stores.OutputChange) (stores.Changed, error) {
 	if err := s.listing(ctx, c.Limit); err != nil {
 		return stores.Changed{}, err
@@ -204,7 +205,7 @@ func (s *Store) changeOutput(ctx context.Context, c stores.OutputChange, o store
 		}
 		writes = append(writes, types.TransactWriteItem{Put: guard{}.put(s.contents, again)})
 	}
-	if c.Verb == stores.VerbReplayOutput { // it stays
+	if c.Verb == stores.VerbReplayOutput { // the output stays
 		is := writes[0].Delete
 		writes[0] = types.TransactWriteItem{ConditionCheck: &types.ConditionCheck{TableName: is.TableName, Key: is.Key, ConditionExpression: is.ConditionExpression}}
 	}
@@ -213,8 +214,9 @@ func (s *Store) changeOutput(ctx context.Context, c stores.OutputChange, o store
 	}, nil, writes...)
 }
 
-// pendingAgain returns an output as it is put back into the outbox, or a copy with a new number. An output
-// that is put back is a microsecond younger, so that no late settlement or decision meets it.
+// pendingAgain returns an output to put back into the outbox, or a copy with a new number. An
+// output that is put back gets a time one microsecond later, so that no late settlement or decision
+// hits it.
 func (s *Store) pendingAgain(ctx context.Context, from item, copied bool) (item, error) {
 	o, err := s.getFrom(ctx, s.contents, from)
 	if err == nil && len(o) == 0 {

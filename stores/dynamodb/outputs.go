@@ -16,18 +16,18 @@ import (
 )
 
 // Outputs are items of the content table, written in the transaction of their handler. The kind in
-// the key is the state. The number selects one of few partitions, so a relay needs few queries.
+// the key is the state. The number selects one of a few partitions, so a relay needs few queries.
 
 const (
-	outputBits  = 22         // low bits of a number; those above are the second. Readers of JSON keep 53 bits exactly
+	outputBits  = 22         // low bits of a number; above them is the second. JSON readers keep 53 bits exactly
 	outputEpoch = 1767225600 // 2026
 
 	outputPartitions = 8 // each has 8 of the 64 buckets
 
-	// maxOutputs bounds the bytes of all outputs of a transaction: the service takes 4 MB, including
-	// the inbox item.
+	// maxOutputs bounds the bytes of all outputs of a transaction: the service takes 4 MB,
+	// including the inbox item.
 	maxOutputs = 4<<20 - 8<<10
-	outputBase = 300 // bytes of an item besides its texts
+	outputBase = 300 // bytes of an item without its texts
 )
 
 var (
@@ -38,21 +38,21 @@ var (
 // CheckOutputs implements stores.OutputChecker.
 func (s *Store) CheckOutputs(check func(destination, topic string) error) { s.refuses.Set(check) }
 
-// emitted is an output that gets its number from the commit.
+// emitted is an output that gets its number at the commit.
 type emitted struct {
-	stores.Output // its content is packed
+	stores.Output // with packed content
 
 	packed []byte
 }
 
-// outputKey returns the key of an output in a state. Two processes may draw one number, so the key has
-// the time as well: whoever settles the first output again must not delete the second.
+// outputKey returns the key of an output in a state. It includes the time, because two processes
+// may draw the same number: settling one output must not delete the other.
 func outputKey(kind byte, number int64, created time.Time) item {
 	p := byte(outputPartition(bucketOf(number))) //nolint:gosec // it is small
 	return key(kind, []byte{p}, append(number8(number), number8(created.UnixMicro())...))
 }
 
-// inState returns the key of the same output in another state.
+// inState returns the key of an output in another state.
 func inState(kind byte, k item) item {
 	return item{"pk": bin(append([]byte{kind}, blob(k["pk"])[1:]...)), "sk": k["sk"]}
 }
@@ -69,14 +69,14 @@ func createdAt(i item) time.Time {
 // numberAt returns the smallest number of a time in microseconds.
 func numberAt(micros int64) int64 { return max(micros/1e6-outputEpoch, 0) << outputBits }
 
-// outputNumbers draws numbers, which contain the time and grow within a process. In each second a process
-// has some of its own, in a slot. Slots are drawn from a counter, and drawn again every minute, so two
-// processes have the same only if there were slots more draws in between.
+// outputNumbers draws numbers, which contain the time and grow within a process. In each second a
+// process has some of its own, in a slot. Slots come from a counter and are drawn again every
+// minute, so two processes share one only if the counter went through all slots in between.
 type outputNumbers struct {
 	mu   sync.Mutex
 	last int64
 	slot int64
-	ends int64 // when the slot is drawn again
+	ends int64 // when the next slot is drawn
 }
 
 const (
@@ -85,8 +85,8 @@ const (
 	slotFor  = 60_000_000 // microseconds
 )
 
-// drawOutputs returns the first of n consecutive numbers. If the slot has too few, it is that of a later
-// second.
+// drawOutputs returns the first of n consecutive numbers. If too few are left in this second, they
+// are of a later one.
 func (s *Store) drawOutputs(ctx context.Context, now int64, n int) (int64, error) {
 	o := &s.outputs
 	o.mu.Lock()
@@ -123,7 +123,7 @@ func (o emitted) item(number int64, created time.Time) item {
 	return i
 }
 
-// outputOf reads an item, including its content if it was read.
+// outputOf decodes an item, with its content if that was read.
 func outputOf(i item) stores.PendingOutput {
 	number := integer(i["num"])
 	o := stores.PendingOutput{
@@ -180,7 +180,7 @@ func (t *Tx) emit(outputs []stores.Output) error {
 	return nil
 }
 
-// operations returns the operations of a transaction: the caller's, and the writes of its outputs,
+// operations returns all operations of a transaction: the caller's, and the writes of its outputs,
 // which get their numbers here.
 func (s *Store) operations(ctx context.Context, items []types.TransactWriteItem, outputs []emitted) ([]types.TransactWriteItem, error) {
 	if len(outputs) == 0 {
@@ -200,19 +200,19 @@ func (s *Store) operations(ctx context.Context, items []types.TransactWriteItem,
 // Emit implements stores.Emitter.
 func (a *attempt) Emit(outputs []stores.Output) error { return a.tx.emit(outputs) }
 
-// NewPublisher returns a publisher for one transaction, of a handler or of [Store.Transact]. The
+// NewPublisher returns a publisher into one transaction, of a handler or of [Store.Transact]. The
 // relay of package middleware/outbox publishes its messages if and only if the transaction commits.
 //
-// Messages without a UUID get one. The transaction refuses messages with errors that wrap
-// stores.ErrInvalidOutput, stores.ErrTooLarge or stores.ErrUnordered, and can go on.
+// Messages without a UUID get one. Publish refuses messages with errors that wrap
+// stores.ErrInvalidOutput, stores.ErrTooLarge or stores.ErrUnordered; the transaction can go on.
 func NewPublisher(tx *Tx, c stores.PublisherConfig) message.Publisher {
 	return producer.New(string(pkg), tx, c, func(_ context.Context, tx *Tx, outputs []stores.Output, _ bool) error { return tx.emit(outputs) })
 }
 
-// Transact commits in one request what f has added to the transaction, and published by
-// [NewPublisher], if f returns nil. It is for programs that publish outside handlers. After an error
-// that wraps stores.ErrUnavailable it is unknown whether the transaction was committed; an output in it
-// proves it in most cases.
+// Transact runs f, and if it returns nil commits in one request what f added to the transaction and
+// published with [NewPublisher]. It is for programs that publish outside handlers. After an error
+// that wraps stores.ErrUnavailable the transaction may be committed; with an output in it, this is
+// known in most cases.
 func (s *Store) Transact(ctx context.Context, f func(tx *Tx) error) error {
 	tx := &Tx{store: s}
 	err := f(tx)

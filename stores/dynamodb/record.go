@@ -12,14 +12,14 @@ import (
 	"github.com/millpond-go/millpond/stores"
 )
 
-// Lengths of texts, as in all stores.
+// Lengths of texts, the same in all stores.
 const (
 	maxPlaceBytes = 1 << 10
 	maxWordBytes  = 200
 )
 
-// Record implements stores.Failures. A first failure takes one write, and one more if the message is
-// kept. A later one reads the item before.
+// Record implements stores.Failures. A first failure takes one write, and one more if the message
+// is kept. A later failure reads the item first.
 func (s *Store) Record(ctx context.Context, f stores.Failure) (int64, error) {
 	consumer, err := s.known.Known(f.Key)
 	if err == nil {
@@ -58,7 +58,7 @@ func (s *Store) Record(ctx context.Context, f stores.Failure) (int64, error) {
 	return r.version(), nil
 }
 
-// recorded returns the row that was read, and the row to write.
+// recorded returns the row as it was read, and the row to write.
 func (s *Store) recorded(ctx context.Context, f *stores.Failure) (seen, r *row, err error) {
 	r = &row{fingerprint: f.Fingerprint.Bytes()}
 	if t := f.TraceParent; !t.IsZero() {
@@ -83,8 +83,8 @@ func (s *Store) recorded(ctx context.Context, f *stores.Failure) (seen, r *row, 
 	return seen, r, err
 }
 
-// change applies a failure to a row. A lease is taken over only when the earliest possible time is past
-// the latest possible end.
+// change applies a failure to a row. It takes over a lease only when the earliest possible time is
+// after the latest possible end.
 func (s *Store) change(r *row, f *stores.Failure) error {
 	now, high := s.clock.bounds()
 	if f.Lapsed && (r.due == 0 || now < r.due+marginOf(r)) {
@@ -122,7 +122,7 @@ func (s *Store) change(r *row, f *stores.Failure) error {
 	return nil
 }
 
-// marginOf returns how long after its end a lease is taken over, because the service's clocks may
+// marginOf returns how long after its end a lease may be taken over, since the service's clocks may
 // differ.
 func marginOf(r *row) int64 {
 	if r.holder == "" {
@@ -131,7 +131,7 @@ func marginOf(r *row) int64 {
 	return hostMargin.Microseconds()
 }
 
-// content writes what is kept of a message, and enters it in the row.
+// content writes what is kept of a message, and names it in the row.
 func (s *Store) content(ctx context.Context, r *row, c *stores.Content) error {
 	r.content, r.codec, r.uuid = c.State, sqlstore.Text(c.Codec, maxWordBytes), []byte(c.UUID)
 	return s.store(ctx, r, c.Metadata, c.Facts, c.Payload)
@@ -160,22 +160,22 @@ func (s *Store) KeepContent(ctx context.Context, k stores.Key, version int64, c 
 	return err
 }
 
-// holding is the condition that somebody has the lease of a version.
+// holding is the condition that somebody holds a given version of a lease.
 const holding = "#num = :num AND #rev = :rev AND #st = :st AND #hld = :hld"
 
-// holder returns the values of holding.
+// holder returns the values that holding refers to.
 func holder(l stores.HeldLease) item {
 	n, revision := sqlstore.ParseVersion(l.Version)
 	return item{":num": num(n), ":rev": num(revision), ":st": num(int64(stores.StatusPending)), ":hld": str(l.Holder)}
 }
 
-// holds reports whether the row is of that lease.
+// holds reports whether the row is the one of that lease.
 func (r *row) holds(l stores.HeldLease) bool {
 	return r.is(stores.StatusPending) && r.version() == l.Version && r.holder == l.Holder
 }
 
-// Extend implements stores.LeaseInbox, with one write. It does not renew a lease that may have expired,
-// because another holder may be about to take it over.
+// Extend implements stores.LeaseInbox with one write. It does not renew a lease that may have
+// expired: another holder may be about to take it over.
 func (s *Store) Extend(ctx context.Context, l stores.HeldLease, d time.Duration) error {
 	if _, err := s.known.Known(l.Key); err != nil {
 		return err

@@ -30,7 +30,7 @@ func topicsOf(i item) []string {
 	return slices.Sorted(slices.Values(set.Value))
 }
 
-// Register implements stores.Registry. It writes only changes.
+// Register implements stores.Registry. It writes only if something changed.
 func (s *Store) Register(ctx context.Context, r stores.Registration) error {
 	if s.known.Closed() {
 		return stores.ErrClosed
@@ -62,7 +62,7 @@ func (s *Store) Register(ctx context.Context, r stores.Registration) error {
 	}
 }
 
-// acceptable reports whether the consumer's item has all that the registration says.
+// acceptable reports whether the consumer's item already has everything in the registration.
 func (s *Store) acceptable(is item, r stores.Registration) (done bool, err error) {
 	if len(is) == 0 {
 		return false, nil
@@ -99,7 +99,7 @@ func (s *Store) register(ctx context.Context, n int64, r stores.Registration) er
 	return s.refused(ctx, err, func(item) bool { return false })
 }
 
-// allConsumers returns those that match, sorted; empty names match all.
+// allConsumers returns the consumers that match, sorted; empty names match all.
 func (s *Store) allConsumers(ctx context.Context, service, handler string) ([]stores.Consumer, error) {
 	var all []stores.Consumer
 	err := s.query(ctx, partitionQuery(kindConsumer, nil), func(i item) bool {

@@ -23,7 +23,7 @@ import (
 
 const pkg sqltx.Package = "dynamodb"
 
-// get reads one item, strongly consistent.
+// get reads one item, strongly consistently.
 func (s *Store) get(ctx context.Context, key item) (item, error) {
 	return s.getFrom(ctx, s.table, key)
 }
@@ -50,8 +50,8 @@ func newOwn() []byte {
 	return b
 }
 
-// retryer sends a request that may be repeated up to four times. The SDK's own waits for up to two
-// seconds in between, which a claim has no time for.
+// retryer sends a request up to four times. The SDK's own retryer waits up to two seconds in
+// between, too long for a claim.
 func retryer() aws.Retryer {
 	return retry.NewStandard(func(o *retry.StandardOptions) {
 		o.MaxAttempts = 4
@@ -62,10 +62,10 @@ func retryer() aws.Retryer {
 
 // guard is the condition that a row has not changed since it was read.
 type guard struct {
-	seen   *row // nil: there was none
-	closed bool // a closed row counts as none
-	due    bool // the due time has not changed, either
-	none   bool // there is no condition
+	seen   *row // nil: there was no row
+	closed bool // a closed row counts as no row
+	due    bool // and that the due time has not changed
+	none   bool // no condition at all
 }
 
 // put returns the guarded write of an item.
@@ -86,7 +86,7 @@ func (g guard) put(table string, i item) *types.Put {
 	}
 }
 
-// mayHold reports whether the condition may hold in future, if this is the item.
+// mayHold reports whether the condition may hold now or later, given the item.
 func (g guard) mayHold(there item) bool {
 	if g.none {
 		return true
@@ -99,7 +99,7 @@ func (g guard) mayHold(there item) bool {
 
 var attributeNames = regexp.MustCompile(`#(\w+)`)
 
-// named returns the attributes that expressions name, as #name. Some are reserved words without the sign.
+// named returns the attributes that expressions name as #name. Some are reserved words without it.
 func named(expressions ...string) map[string]string {
 	var names map[string]string
 	for _, expression := range expressions {
@@ -113,7 +113,7 @@ func named(expressions ...string) map[string]string {
 	return names
 }
 
-// write replaces the row that was read. The error wraps ErrChanged if that has changed.
+// write replaces the row that was read. The error wraps ErrChanged if the row has changed since.
 func (s *Store) write(ctx context.Context, key item, r *row, g guard) error {
 	if r.own == nil || g.seen != nil && bytes.Equal(r.own, g.seen.own) {
 		r.own = newOwn()
@@ -128,7 +128,7 @@ func (s *Store) replace(ctx context.Context, i item, g guard) error {
 	return s.outcome(ctx, end, err)
 }
 
-// outcome returns the error of a write. It wraps ErrChanged if its condition did not hold.
+// outcome returns the error of a write. It wraps ErrChanged if the condition did not hold.
 func (s *Store) outcome(ctx context.Context, end ending, err error) error {
 	switch end {
 	case committed:
@@ -151,13 +151,13 @@ func (s *Store) update(ctx context.Context, table string, key item, change, cond
 	}
 	out, err := s.client.UpdateItem(ctx, in)
 	if err != nil {
-		return nil, err //nolint:wrapcheck // refused or explain does
+		return nil, err //nolint:wrapcheck // for refused or explain
 	}
 	return out.Attributes, nil
 }
 
-// refused explains the error of a conditional request. It returns nil if done says that the existing
-// item was written by an earlier try of the request.
+// refused explains the error of a conditional request. It returns nil if done says that an earlier
+// try of the request wrote the existing item.
 func (s *Store) refused(ctx context.Context, err error, done func(there item) bool) error {
 	if err == nil {
 		return nil

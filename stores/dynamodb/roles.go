@@ -66,15 +66,15 @@ func (s *Store) permissions(role stores.Role) []permission {
 	return []permission{allow("Inbox", s.table, reads...), allow("Content", s.contents, examines...), listed}
 }
 
-// Grants implements stores.Granter. It returns the policy of a role for its tables in every region and
-// account. Runtime also needs rights on the handlers' own tables. Readonly lists outputs without their
-// content.
+// Grants implements stores.Granter. It returns the role's policy for its tables in every region and
+// account. The runtime role also needs rights on the handlers' own tables. The readonly role lists
+// outputs without their content.
 func (s *Store) Grants(role stores.Role) []string {
 	text, _ := json.MarshalIndent(policy{Version: "2012-10-17", Statement: s.permissions(role)}, "", "  ") //nolint:errchkjson // of texts
 	return []string{string(text)}
 }
 
-// probes are requests that need one right each and change nothing.
+// probes are requests that each need one right and change nothing.
 func (x *examining) probes(table *string) map[string]func(context.Context) error {
 	none := key(kindSchema, nil, []byte("examined")) // there is no such item
 	never := aws.String("attribute_exists(pk)")
@@ -112,7 +112,7 @@ func (x *examining) probes(table *string) map[string]func(context.Context) error
 	}
 }
 
-// grants checks the rights that the role needs, and for readonly also those that it should not have.
+// grants checks that the account has the rights of its role, and for readonly no others.
 func (x *examining) grants(ctx context.Context, add sqlstore.Adder) error {
 	var lacks, more []string
 	needs := make(map[string]bool)
@@ -141,7 +141,7 @@ func (x *examining) grants(ctx context.Context, add sqlstore.Adder) error {
 		add(stores.SeverityWarning, fmt.Sprintf("the account lacks %s, which the role %s needs", strings.Join(lacks, ", "), x.Role), "what needs it fails", "the policy that millpond roles prints")
 	}
 	if len(more) > 0 {
-		add(stores.SeverityWarning, fmt.Sprintf("the account has %s, which the role %s does not need", strings.Join(more, ", "), x.Role), "who has its credentials can change messages, or read them", "the policy that millpond roles prints")
+		add(stores.SeverityWarning, fmt.Sprintf("the account has %s, which the role %s does not need", strings.Join(more, ", "), x.Role), "whoever has its credentials can read or change messages", "the policy that millpond roles prints")
 	}
 	return nil
 }

@@ -11,8 +11,8 @@ import (
 	"github.com/millpond-go/millpond/stores"
 )
 
-// Steps are in the partition of their message, behind its row. They have the number of their failure;
-// steps with another number were left behind.
+// Steps are in the partition of their message, after its row. They carry the number of their
+// failure; steps with another number are leftovers.
 
 const stepPrefix = 1
 
@@ -21,7 +21,7 @@ func (s *Store) RecordStep(ctx context.Context, l stores.HeldLease, step stores.
 	if _, err := s.known.Known(l.Key); err != nil {
 		return err
 	}
-	s.leases.hasSteps(l.Key, l.Version) // the answer may be lost
+	s.leases.hasSteps(l.Key, l.Version) // even if the answer is lost
 	values, i := holder(l), messageKey(l.Key)
 	i["sk"], i["of"], i["res"], i["own"] = bin(append([]byte{stepPrefix}, step.Name...)), values[":num"], bin(append([]byte{}, step.Result...)), bin(newOwn())
 	values[":yes"] = yes
@@ -36,7 +36,8 @@ func (s *Store) RecordStep(ctx context.Context, l stores.HeldLease, step stores.
 	return s.outcome(ctx, end, err)
 }
 
-// follow marks a row if the holder of the lease may have recorded a step since the row was read.
+// follow sets steps in a row if the holder of the lease may have recorded a step since the row was
+// read.
 func (r *row) follow(seen *row) {
 	if seen != nil && seen.holder != "" && r.number != 0 {
 		r.steps = true
@@ -54,7 +55,7 @@ func (s *Store) Steps(ctx context.Context, l stores.HeldLease) ([]stores.Step, e
 	)
 	number, _ := sqlstore.ParseVersion(l.Version)
 	err := s.query(ctx, partitionQuery(kindMessage, blob(messageKey(l.Key)["pk"])[1:]), func(i item) bool {
-		if sk := blob(i["sk"]); sk[0] != stepPrefix { // the row, which comes first
+		if sk := blob(i["sk"]); sk[0] != stepPrefix { // the row itself, which comes first
 			held = rowOf(i).holds(l)
 		} else if integer(i["of"]) == number {
 			steps = append(steps, stores.Step{Name: string(sk[1:]), Result: blob(i["res"])})
@@ -67,7 +68,7 @@ func (s *Store) Steps(ctx context.Context, l stores.HeldLease) ([]stores.Step, e
 	return steps, err
 }
 
-// kept returns the deletions of all that is kept of a message besides its row.
+// kept returns the deletions of everything that is kept of a message, except its row.
 func (s *Store) kept(ctx context.Context, key item, r *row) ([]types.TransactWriteItem, error) {
 	gone := s.parts(r)
 	if !r.steps {

@@ -16,17 +16,17 @@ import (
 // Store is a store on two DynamoDB tables. It is safe for concurrent use.
 type Store struct {
 	client    *dynamodb.Client
-	hangUp    func() // closes its own connections
+	hangUp    func() // closes the store's own connections
 	table     string
 	contents  string // the table with outputs, and the content of failed messages
-	retention int64  // in seconds; 0: for ever
+	retention int64  // in seconds; 0: never delete
 
 	clock   *clock
-	flights sync.Map // of keys in flight
+	flights sync.Map // the keys in flight
 	leases  leases
 	numbers numbers
 	outputs outputNumbers
-	schemas sync.Map // names of key attributes, by table
+	schemas sync.Map // key attributes, by table
 	refuses sqlstore.OutputCheck
 	known   *sqlstore.Registered
 }
@@ -65,7 +65,7 @@ func New(ctx context.Context, c Config) (*Store, error) {
 
 func prefixOf(c Config) string { return cmp.Or(c.TablePrefix, "millpond_") }
 
-// Client returns the store's client, for the program's own reads. Its writes are in no handler's
+// Client returns the store's client, for the program's own reads. What it writes is in no handler's
 // transaction.
 func (s *Store) Client() *dynamodb.Client { return s.client }
 
@@ -82,7 +82,7 @@ func (s *Store) Close() error {
 	return nil
 }
 
-// expiry returns when the service may delete an item that ends now, in seconds; 0: never.
+// expiry returns when the service may delete an item that is finished at now, in seconds; 0: never.
 func (s *Store) expiry(now int64) int64 {
 	if s.retention == 0 {
 		return 0
@@ -90,12 +90,12 @@ func (s *Store) expiry(now int64) int64 {
 	return instant(now).Unix() + s.retention
 }
 
-// ready checks, once, that the tables exist and fit this program.
+// ready checks once that the tables exist and fit this program.
 func (s *Store) ready(ctx context.Context) error {
-	return s.known.CheckOnce(ctx, s.Validate) //nolint:wrapcheck // it is the contract's
+	return s.known.CheckOnce(ctx, s.Validate) //nolint:wrapcheck // the contract's own error
 }
 
-// listing is ready for calls with a limit.
+// listing is ready, for calls with a limit.
 func (s *Store) listing(ctx context.Context, limit int) error {
 	if limit <= 0 {
 		return errors.New("dynamodb: the limit must be positive")
@@ -103,7 +103,7 @@ func (s *Store) listing(ctx context.Context, limit int) error {
 	return s.ready(ctx)
 }
 
-// flight is the name of a key among those in flight in this process.
+// flight is the key's name among those in flight in this process.
 func flight(k stores.Key) string { return k.Consumer.String() + "\x00" + string(k.ID) }
 
 func (s *Store) flying(k stores.Key) bool {
@@ -111,8 +111,8 @@ func (s *Store) flying(k stores.Key) bool {
 	return flying
 }
 
-// leases are the rows of leases that this process has taken, as it wrote them. Their completion reads
-// nothing, because the commit is refused if another holder has the lease. A second try reads.
+// leases are the rows of leases that this process took, as it wrote them. To complete one, nothing
+// is read: the commit is refused if another holder has the lease by now. A second try reads.
 type leases struct {
 	mu   sync.Mutex
 	rows map[string]*row
@@ -135,7 +135,7 @@ func (l *leases) keep(k stores.Key, r *row) {
 	}
 }
 
-// hasSteps marks a lease that may have recorded steps.
+// hasSteps marks a lease that may have steps.
 func (l *leases) hasSteps(k stores.Key, version int64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -144,7 +144,7 @@ func (l *leases) hasSteps(k stores.Key, version int64) {
 	}
 }
 
-// take removes and returns the row of a key, if it has that version.
+// take removes and returns the row of a key. It returns nil if the row has another version.
 func (l *leases) take(k stores.Key, version int64) *row {
 	l.mu.Lock()
 	defer l.mu.Unlock()

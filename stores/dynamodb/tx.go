@@ -19,20 +19,24 @@ import (
 // allows 100, and the inbox needs one.
 const MaxOperations = 99
 
-// Errors of [Tx]. After one of them an attempt cannot be committed, whether or not the handler returns
-// it. A message that would always cause it fails for good.
+// Errors of [Tx]. After one of them an attempt cannot be committed, even if the handler hides it. A
+// message that always causes one fails for good.
 var (
-	// ErrSameItem: the transaction has an operation on the item, and the service allows one. Put all
-	// changes of an item into one Update, and a check into the condition of the write.
+	// ErrSameItem: the transaction already has an operation on the item, and the service allows
+	// one. Put all changes of an item into one Update, and a check into the condition of the write.
 	ErrSameItem = errors.New("dynamodb: the transaction has an operation on this item")
-	// ErrTooMany: the handler has more operations and outputs than fit into one transaction.
+	// ErrTooMany: the handler's operations and outputs do not fit into one transaction.
 	ErrTooMany = fmt.Errorf("dynamodb: a handler has at most %d operations in its transaction", MaxOperations)
 	// ErrOwnTable: handlers must not write to millpond's tables.
 	ErrOwnTable = errors.New("dynamodb: the table belongs to millpond")
 )
 
-// Tx collects a handler's writes. The attempt sends them in one request, with the inbox item, when the
-// handler has returned nil. It is safe for concurrent use.
+// Tx collects a handler's writes. When the handler has returned nil, the attempt sends them in one
+// request, with the inbox item. It is safe for concurrent use.
+//
+// Its methods that add an operation refuse it with [ErrSameItem], [ErrTooMany], [ErrOwnTable], or
+// stores.ErrTxClosed after the attempt. They keep the operation's maps: do not change them
+// afterwards.
 type Tx struct {
 	store *Store
 
@@ -40,8 +44,8 @@ type Tx struct {
 	over    bool
 	items   []types.TransactWriteItem
 	outputs []emitted
-	bytes   int   // of the outputs
-	refused error // the first
+	bytes   int   // bytes of the outputs
+	refused error // the first refusal
 }
 
 // Put adds a write of a whole item.
@@ -64,11 +68,11 @@ func (t *Tx) Check(ctx context.Context, c types.ConditionCheck) error {
 	return t.add(ctx, types.TransactWriteItem{ConditionCheck: &c})
 }
 
-// Client returns the store's client, for reads. They are not in the transaction: repeat as conditions
-// what you rely on.
+// Client returns the store's client, for reads. They are not in the transaction: repeat what you
+// rely on as conditions.
 func (t *Tx) Client() *dynamodb.Client { return t.store.client }
 
-// add adds an operation, or returns why the transaction cannot have it.
+// add adds an operation, or returns why the transaction refuses it.
 func (t *Tx) add(ctx context.Context, i types.TransactWriteItem) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -85,7 +89,7 @@ func (t *Tx) add(ctx context.Context, i types.TransactWriteItem) error {
 	return nil
 }
 
-// refuse returns why the transaction cannot have an operation.
+// refuse returns why the transaction refuses an operation, or nil.
 func (t *Tx) refuse(ctx context.Context, i types.TransactWriteItem) error {
 	table, it := target(i)
 	switch {
@@ -118,7 +122,7 @@ func (t *Tx) end() (refused error, items []types.TransactWriteItem, outputs []em
 	return t.refused, t.items, t.outputs
 }
 
-// target returns an operation's table and the key of its item; for a Put, all of the item.
+// target returns an operation's table and its item's key; for a Put, the whole item.
 func target(i types.TransactWriteItem) (table string, it item) {
 	var name *string
 	switch {
@@ -132,10 +136,11 @@ func target(i types.TransactWriteItem) (table string, it item) {
 		name, it = i.ConditionCheck.TableName, i.ConditionCheck.Key
 	}
 	table = aws.ToString(name)
-	return table[strings.LastIndex(table, "/")+1:], it // of an ARN
+	return table[strings.LastIndex(table, "/")+1:], it // the last part of an ARN
 }
 
-// keyText returns the same text for the same key only. A table has one type for each attribute of its key.
+// keyText returns the same text exactly for the same key. Each key attribute of a table has one
+// type.
 func keyText(of item, names []string) string {
 	key := make(map[string]string, len(names))
 	for _, name := range names {
@@ -146,7 +151,7 @@ func keyText(of item, names []string) string {
 			key[name] = string(v.Value)
 		case *types.AttributeValueMemberN:
 			key[name] = v.Value
-			if r, ok := new(big.Rat).SetString(v.Value); ok { // a number has many forms
+			if r, ok := new(big.Rat).SetString(v.Value); ok { // one number can be written in many ways
 				key[name] = r.RatString()
 			}
 		}
@@ -154,14 +159,15 @@ func keyText(of item, names []string) string {
 	return strings.TrimPrefix(fmt.Sprintf("%q", key), "map")
 }
 
-// keyNames returns the key of a table, which it reads once. Only the key tells which item a Put writes.
+// keyNames returns the key attributes of a table, read once. Only they tell which item a Put
+// writes.
 func (s *Store) keyNames(ctx context.Context, table string) (names []string, err error) {
 	if known, ok := s.schemas.Load(table); ok {
-		return known.([]string), nil //nolint:forcetypeassert // it has no others
+		return known.([]string), nil //nolint:forcetypeassert // the only type in it
 	}
 	out, err := s.client.DescribeTable(ctx, &dynamodb.DescribeTableInput{TableName: &table})
 	if err != nil {
-		return nil, fmt.Errorf("dynamodb: the key of table %s cannot be read, so that two operations on it cannot be told apart: %w", table, err)
+		return nil, fmt.Errorf("dynamodb: the key of table %s cannot be read, so two operations on it cannot be told apart: %w", table, err)
 	}
 	for _, k := range out.Table.KeySchema {
 		names = append(names, *k.AttributeName)

@@ -24,7 +24,7 @@ func (s *Store) Examine(ctx context.Context, e stores.Examination) ([]stores.Fin
 	case err != nil:
 		findings = append(findings, stores.Finding{
 			Check: "pooler", Severity: stores.SeverityNote,
-			What: "this could not be looked at: " + err.Error(), Why: "it is not known whether a pooler in transaction mode is in between",
+			What: "this could not be checked: " + err.Error(), Why: "whether a pooler in transaction mode is in between is unknown",
 		})
 	case shared && !s.pooled:
 		findings = append(findings, stores.Finding{
