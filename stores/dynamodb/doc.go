@@ -8,9 +8,9 @@
 //
 //	store, err := dynamodb.Open(ctx, "dynamodb://?region=eu-central-1")
 //
-// A handler gets the transaction as its parameter from [Handler], or from the message's context
-// with [TxFromContext]. What it writes through another client is not in the transaction. Neither
-// are reads: a handler repeats what it relies on as conditions ([Tx.Check]).
+// A handler gets the transaction as its parameter from [Handler], or with [TxFromContext]. What it
+// writes through another client is not in the transaction. Neither are reads: a handler repeats
+// what it relies on as conditions ([Tx.Check]).
 //
 // # URL
 //

@@ -23,10 +23,10 @@ type attempt struct {
 
 	staged   sqlstore.Staged // statements before the completion
 	outcome  sqltx.Outcome
-	failure  error // of the first failed statement, or of the commit
-	uncalled error // one of the store's procedures could not be called: the handler did not fail
-	escaped  bool  // the claim is known to have been committed
-	lost     bool  // the claim was gone from the transaction for an unknown reason
+	failure  error // the first failed statement's, or the commit's
+	uncalled error // one of the store's procedures could not be called; the handler did not fail
+	escaped  bool  // the claim was certainly committed
+	lost     bool  // the claim is gone from the transaction for an unknown reason
 }
 
 var (
@@ -44,32 +44,31 @@ func (a *attempt) Context(parent context.Context) context.Context {
 	return context.WithValue(parent, attemptKey{}, a)
 }
 
-// TxFromContext returns the transaction that holds the claim, for use in a handler with the
-// context of its message. It reports false if there is no inbox on a MySQL store around the
-// handler.
+// TxFromContext returns the transaction that holds the claim, from the context of the handler's
+// message. It reports false outside an inbox on a MySQL store.
 //
-// The transaction is used like any *sql.Tx, savepoints by SQL included. On the store's own
-// connections its Commit and Rollback return stores.ErrTxManaged and roll back, and so does SQL
-// that would end it, such as DDL; the attempt then cannot be committed. On a *sql.DB of the
-// caller's these cannot be refused: if the handler committed its transaction before its end, the
-// message goes to quarantine, unless the handler returns nil.
+// Use the transaction like any *sql.Tx, with savepoints in SQL if needed. On the store's own
+// connections its Commit and Rollback return stores.ErrTxManaged and roll back; so does SQL that
+// would end it, such as DDL. The attempt then cannot be committed. On the caller's *sql.DB they
+// cannot be refused: if the handler committed its transaction early, the message goes to
+// quarantine, unless the handler returns nil.
 func TxFromContext(ctx context.Context) (*sql.Tx, bool) {
 	return sqltx.FromContext[*sql.Tx](ctx, attemptKey{})
 }
 
-// Handler adapts a function that wants the transaction to a handler for
-// Router.AddConsumerHandler. It returns stores.ErrNoTx without an inbox on a MySQL
-// store around it, and stores.ErrReentered when it is run twice in one attempt.
+// Handler adapts a function that takes the transaction to a handler for Router.AddConsumerHandler.
+// The handler returns stores.ErrNoTx outside an inbox on a MySQL store, and stores.ErrReentered
+// when it runs twice in one attempt.
 func Handler(f func(ctx context.Context, tx *sql.Tx, msg *message.Message) error) message.NoPublishHandlerFunc {
 	handle := sqltx.Handler(attemptKey{}, f)
 	return func(msg *message.Message) error { return handle(msg) } // package router finds the store by the file of this function
 }
 
-// Lease makes a handler of two functions: effect runs first, outside the database, and write runs
-// in the transaction that completes the message, with the result of effect. If the completion
-// fails it is tried again while the lease lives, with write but without effect. It is for
-// handlers of InboxConfig.LeaseByHandler; without a lease it returns stores.ErrNoLease before the
-// effect. An inbox on another store completes nothing.
+// Lease makes a handler of two functions: effect runs first, outside the database; write runs in
+// the transaction that completes the message, with effect's result. If the completion fails, write
+// is repeated while the lease lives; effect is not. Use it for handlers in
+// InboxConfig.LeaseByHandler: without a lease it returns stores.ErrNoLease before the effect. With
+// an inbox on another store, nothing is completed.
 func Lease[R any](
 	effect func(ctx context.Context, msg *message.Message) (R, error),
 	write func(ctx context.Context, tx *sql.Tx, msg *message.Message, result R) error,
@@ -81,7 +80,7 @@ func Lease[R any](
 // Native implements sqltx.Carrier.
 func (a *attempt) Native() *sql.Tx { return a.ss.tx }
 
-// Commit implements stores.Attempt. Called again it returns the same.
+// Commit implements stores.Attempt. A second call returns the same.
 func (a *attempt) Commit(ctx context.Context) error {
 	return a.outcome.Commit(func() error {
 		if a.ss.own != nil {
@@ -103,7 +102,7 @@ func (a *attempt) Rollback(ctx context.Context) error {
 }
 
 // end rolls back and gives the connection back. suspect says that the handler may have ended the
-// transaction before.
+// transaction itself.
 func (a *attempt) end(ctx context.Context) (err error, suspect bool) { //nolint:revive // the error is not the result
 	if a.ss.own == nil {
 		return a.endBorrowed(ctx), true
@@ -131,7 +130,7 @@ func (a *attempt) end(ctx context.Context) (err error, suspect bool) { //nolint:
 	return nil, suspect
 }
 
-// refuse ends an attempt that must not be committed.
+// refuse ends an attempt that must not commit.
 func (a *attempt) refuse(ctx context.Context, reasons ...error) error {
 	_, suspect := a.end(ctx)
 	if suspect {
@@ -199,9 +198,9 @@ func (a *attempt) complete(ctx context.Context, exec func(context.Context, strin
 	return err
 }
 
-// failed judges an error of the completion or of COMMIT. Only an error that the server answered,
-// or a statement that was not sent, disproves a commit: the client's error about a broken
-// connection does not tell a lost request from a lost reply.
+// failed judges an error of the completion or of COMMIT. It takes an error that the server
+// answered, or a statement that was not sent, as proof that nothing was committed. The client's
+// error about a broken connection proves nothing: the request or the reply may be lost.
 func (a *attempt) failed(ctx context.Context, err error) error {
 	switch n := number(err); {
 	case a.store.cannotCall(ctx, err):
@@ -234,8 +233,8 @@ func (a *attempt) failed(ctx context.Context, err error) error {
 	return pkg.CommitUnknown(err)
 }
 
-// leavesOpen reports whether a server's error of the completion leaves open if it has committed: some
-// come once the server is done with COMMIT.
+// leavesOpen reports whether a server's error for the completion leaves open whether it committed:
+// some errors come after COMMIT is done.
 func leavesOpen(err error) bool {
 	switch number(err) {
 	case withoutNumber, errorDuringCommit, serverShutdown, queryInterrupted, connectionKilled, statementTimeout:
@@ -244,9 +243,9 @@ func leavesOpen(err error) bool {
 	return isUndecided(err)
 }
 
-// Interrupted implements stores.Interruptible, by the first statement that failed and was not
-// undone by a savepoint, or by the commit. On a caller's connection only errors that the typed
-// handler returned are known.
+// Interrupted implements stores.Interruptible. It goes by the commit's error, or by the first
+// failed statement that no savepoint undid. On a caller's connection it knows only errors that the
+// typed handler returned.
 func (a *attempt) Interrupted() error {
 	failure := a.failure
 	switch {

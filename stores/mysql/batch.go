@@ -19,8 +19,8 @@ import (
 var _ stores.Batcher = (*Store)(nil)
 
 // BatchLimit implements stores.Batcher. Batches need connections of the store's own, READ
-// COMMITTED, and on MySQL the procedures for them. On TiDB they were not tried. Claims take no room
-// in the server's table of locks, so only time limits their number.
+// COMMITTED, and on MySQL their procedures. They are untested on TiDB. Claims take no room in the
+// server's lock table, so only time limits their number.
 func (s *Store) BatchLimit(int) int {
 	t := s.texts()
 	if !s.own || t == nil || t.tidb || t.isolation != levelName(sql.LevelReadCommitted) || !t.maria && !t.batches {
@@ -33,8 +33,8 @@ const batchLimit = 1000
 
 var errNoBatches = fmt.Errorf("mysql: %w: the store has no batches on this server", stores.ErrNotShared)
 
-// BeginBatch implements stores.Batcher, in one round trip, and on MariaDB in a second one if a
-// claim is not won. No claim waits for another delivery of its key.
+// BeginBatch implements stores.Batcher in one round trip, or two on MariaDB if a claim is not won.
+// No claim waits for another delivery of its key.
 func (s *Store) BeginBatch(ctx context.Context, claims []stores.Claim) (stores.Batch, error) {
 	consumer, err := s.tables.Known(claims[0].Key)
 	if err != nil {
@@ -79,12 +79,12 @@ func (s *Store) BeginBatch(ctx context.Context, claims []stores.Claim) (stores.B
 	return b, nil
 }
 
-// batch is one transaction that holds the claims of its members, on a connection of the store's
-// own. Their handlers use it one after the other.
+// batch is one transaction that holds the claims of its members, on one of the store's own
+// connections. Their handlers use it one after the other.
 type batch struct {
 	ss      *session
 	members []stores.Member
-	own     []*member // members whose claims were won
+	own     []*member // the members whose claims were won
 
 	outcome sqltx.Outcome
 	lost    error // why it cannot be committed
@@ -98,7 +98,7 @@ func (b *batch) Members() []stores.Member { return b.members }
 // Server implements stores.Batch.
 func (b *batch) Server() uint64 { return b.ss.server }
 
-// lose notes that the batch cannot be committed.
+// lose notes that the batch cannot be committed, and why.
 func (b *batch) lose(why error) error {
 	if b.lost == nil {
 		b.lost = fmt.Errorf("mysql: %w: %w", stores.ErrBatchLost, why)
@@ -106,12 +106,12 @@ func (b *batch) lose(why error) error {
 	return b.lost
 }
 
-// send sends a statement of the store's, when no member can send one.
+// send sends a statement of the store while no member can send one.
 func (b *batch) send(ctx context.Context, text string) (affected int64, err error) {
 	return b.ss.own.send(ctx, text)
 }
 
-// usable returns why nothing can be sent on the connection, or nil.
+// usable returns nil, or why nothing can be sent on the connection.
 func (b *batch) usable() error {
 	switch {
 	case b.lost != nil:
@@ -124,7 +124,7 @@ func (b *batch) usable() error {
 	return nil
 }
 
-// Commit implements stores.Batch. Called again it returns the same.
+// Commit implements stores.Batch. A second call returns the same.
 func (b *batch) Commit(ctx context.Context) error {
 	return b.outcome.Commit(func() error {
 		if err := b.usable(); err != nil {
@@ -147,8 +147,8 @@ func (b *batch) Commit(ctx context.Context) error {
 	})
 }
 
-// complete sends the outputs of the kept members, and what completes their claims, deletes those
-// of members that have not run, and commits only then.
+// complete sends the outputs of the kept members, completes their claims, deletes the claims of
+// members that have not run, and only then commits.
 func (b *batch) complete(ctx context.Context) error {
 	var (
 		kept, unrun []*claimed
@@ -169,7 +169,7 @@ func (b *batch) complete(ctx context.Context) error {
 		_, err := b.send(ctx, "ROLLBACK")
 		return err
 	}
-	if len(outputs) > 0 { // together, so that the locks of order keys are taken in one order
+	if len(outputs) > 0 { // in one statement, so that the locks of order keys are taken in one order
 		if err := s.tables.Stage(&staged, outputs); err != nil {
 			return fmt.Errorf("%w: %w", errNotSent, err)
 		}
@@ -185,7 +185,7 @@ func (b *batch) complete(ctx context.Context) error {
 // errNotSent: the completion was not sent.
 var errNotSent = errors.New("the completion was not sent")
 
-// failed judges an error of complete, like attempt.failed.
+// failed judges an error of complete, as attempt.failed does.
 func (b *batch) failed(ctx context.Context, err error) error {
 	switch n := number(err); {
 	case errors.Is(err, errNotSent), errBusy(err), n != 0 && n != disconnectedIdle && !leavesOpen(err):
@@ -208,7 +208,7 @@ func (b *batch) Rollback(ctx context.Context) error {
 	})
 }
 
-// rollback rolls back, or closes the connection if it is in use or that fails.
+// rollback rolls back. If the connection is in use or the rollback fails, it closes the connection.
 func (b *batch) rollback(ctx context.Context) {
 	for _, m := range b.own {
 		if !m.run.gate.Close() {
@@ -237,7 +237,7 @@ func (b *batch) ended(giveBack func()) {
 			m.endTx()
 			m.run.finished()
 		}
-		_ = b.ss.own.conn.closeLeft() // and waits for a statement of the store's own, which ends with its context
+		_ = b.ss.own.conn.closeLeft() // also waits for a statement of the store, which ends with its context
 		giveBack()
 	})
 }

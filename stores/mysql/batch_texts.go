@@ -12,13 +12,13 @@ import (
 // The statements of a batch. MySQL's procedures take the messages in one binary value.
 
 const (
-	savepoint       = "SAVEPOINT millpond_member" // it replaces that of the member before
+	savepoint       = "SAVEPOINT millpond_member" // it replaces the previous member's
 	savepointThere  = "RELEASE SAVEPOINT millpond_member"
 	rollbackToSaved = "ROLLBACK TO SAVEPOINT millpond_member"
 )
 
-// claimAll makes the claims of a batch, which are sorted, and reports which are won. None waits
-// for a lock.
+// claimAll makes the claims of a batch, which are sorted, and reports which were won. None of them
+// waits for a lock.
 func (c *conn) claimAll(ctx context.Context, t *texts, all []claimed) (won []bool, err error) {
 	won = make([]bool, len(all))
 	if t.maria {
@@ -40,7 +40,7 @@ func (c *conn) claimAll(ctx context.Context, t *texts, all []claimed) (won []boo
 	if err = rows.Next(row[:]); err == nil {
 		said := shown(row[0])
 		if len(said) != len(all) {
-			err = fmt.Errorf("the server says of %d claims which of %d are won", len(said), len(all))
+			err = fmt.Errorf("the server answered for %d claims, and %d were sent", len(said), len(all))
 		}
 		for i := range min(len(said), len(won)) {
 			won[i] = said[i] == '1'
@@ -49,8 +49,8 @@ func (c *conn) claimAll(ctx context.Context, t *texts, all []claimed) (won []boo
 	return won, errors.Join(err, rows.Close())
 }
 
-// claimTogether inserts all rows on MariaDB, or none: it is an error if a key is taken, or if a
-// purge may have removed the row of one.
+// claimTogether inserts all rows on MariaDB, or none. It is an error if a key is taken, or if a
+// purge may have removed a key's row.
 func (t *texts) claimTogether(b []byte, all []claimed) []byte {
 	var oldest int64
 	for i := range all {
@@ -76,8 +76,8 @@ func (t *texts) claimTogether(b []byte, all []claimed) []byte {
 	return b
 }
 
-// claimEach makes each claim by itself, and returns a digit for each: 1 if it is won. If a lock
-// wait timeout has rolled back earlier claims, the completion notices.
+// claimEach makes each claim separately, and returns a digit for each: 1 if it is won. If a lock
+// wait timeout rolled back earlier claims, the completion notices.
 func (t *texts) claimEach(b []byte, all []claimed) []byte {
 	if !t.maria {
 		var packed []byte
@@ -103,15 +103,15 @@ func (t *texts) unclaim(b []byte, c *claimed) []byte {
 	return put(t.key(put(b, t.remove), c.consumer, c.id), " AND token = ", c.token, " AND status = 1")
 }
 
-// undo undoes the effects and the claim of a member on MariaDB, in one statement; it is an error if
-// the savepoint or the claim is gone.
+// undo undoes a member's effects and claim on MariaDB, in one statement. It is an error if the
+// savepoint or the claim is gone.
 func (t *texts) undo(b []byte, c *claimed) []byte {
 	b = put(b, "BEGIN NOT ATOMIC ", rollbackToSaved, "; ")
 	return put(t.unclaim(b, c), "; CASE ROW_COUNT() WHEN 1 THEN DO 0; END CASE; END")
 }
 
-// completeAll completes exactly the claims that are kept, deletes those that were not run, and
-// commits only then. On MariaDB before is put in front.
+// completeAll completes exactly the claims that are kept, deletes those that did not run, and only
+// then commits. On MariaDB it puts before in front.
 func (t *texts) completeAll(b, before []byte, kept, unrun []*claimed) []byte {
 	if !t.maria {
 		var packed []byte

@@ -10,13 +10,13 @@ import (
 	"github.com/millpond-go/millpond/stores"
 )
 
-// Attempts on a *sql.DB of the caller's. The handler's *sql.Tx is not watched.
+// Attempts on the caller's *sql.DB. The handler's *sql.Tx is not watched.
 
 // errBroken: the driver has not returned from a call.
 var errBroken = errors.New("mysql: the driver is broken")
 
-// within calls f, and waits for it until ctx ends: database/sql may block f for a goroutine that
-// the handler left behind. late is called if f ends after that. After errBroken the connection is
+// within calls f, and waits for it until ctx ends: a goroutine that the handler left behind may
+// block f in database/sql. If f ends later, late is called. After errBroken the connection is
 // discarded.
 func (a *attempt) within(ctx context.Context, f func() error, late func()) (err error, inTime bool) { //nolint:revive // the error is not the result
 	done := make(chan struct{})
@@ -70,7 +70,7 @@ func (a *attempt) commitBorrowed(ctx context.Context) error {
 	return nil
 }
 
-// giveBack ends the transaction that database/sql sees, and restores the connection's settings if
+// giveBack ends the transaction in database/sql's view, and restores the connection's settings if
 // needed.
 func (a *attempt) giveBack(ctx context.Context) {
 	returned := false
@@ -96,7 +96,7 @@ func (a *attempt) giveBack(ctx context.Context) {
 	a.ss.free()
 }
 
-// endBorrowed rolls back. A transaction that the handler ended is followed by an empty one.
+// endBorrowed rolls back. If the handler ended the transaction, it ends the empty one that follows.
 func (a *attempt) endBorrowed(ctx context.Context) error {
 	err, inTime := a.within(ctx, func() error {
 		a.lookForClaim(ctx, a.ss.exec)
@@ -122,5 +122,5 @@ func (a *attempt) endBorrowed(ctx context.Context) error {
 	return nil
 }
 
-// isUnsent reports whether the driver has not sent a statement.
+// isUnsent reports whether the driver did not send a statement.
 func isUnsent(err error) bool { return errors.Is(err, driver.ErrBadConn) }

@@ -12,8 +12,8 @@ import (
 	"github.com/millpond-go/millpond/stores"
 )
 
-// conn is a connection of the store's own. Handlers reach it through their *sql.Tx; it refuses
-// statements that would end the transaction, as far as their text shows, and records failures.
+// conn is one of the store's own connections. Handlers reach it through their *sql.Tx. It refuses
+// statements whose text shows that they would end the transaction, and records failures.
 type conn struct {
 	native native
 	at     place
@@ -21,20 +21,20 @@ type conn struct {
 	claiming, completing prepared
 	saying               map[string]*prepared // prepared completions with outputs
 
-	noEscapes bool // see judge; learned with the first claim
+	noEscapes bool // see judge; known from the first claim on
 
-	keeps bool // keeps handlers' statements prepared
+	keeps bool // whether handlers' statements stay prepared
 	cache statementCache
 
-	// Held while the store uses the connection without database/sql, whose lock protects all
-	// other uses: a handler's goroutine may close a statement late.
+	// Held while the store uses the connection without database/sql, whose lock protects all other
+	// uses: a handler's goroutine may close a statement late.
 	sending sync.Mutex
-	left    []nativeStatement // to be closed: see closeLeft
+	left    []nativeStatement // statements to close: see closeLeft
 
-	// Belongs to one attempt at a time; database/sql passes it on.
+	// For one attempt at a time; database/sql reuses the connection.
 	tx      atomic.Pointer[transaction]
 	bound   time.Duration // the bound set in the session
-	discard atomic.Bool   // the connection is closed instead of reused
+	discard atomic.Bool   // close the connection instead of reusing it
 }
 
 var (
@@ -50,17 +50,17 @@ var (
 
 // beginning describes how a transaction of the store begins.
 type beginning struct {
-	ctx   context.Context // for its statements: the context of the transaction outlives it
+	ctx   context.Context // for its statements; the transaction's own context outlives it
 	texts *texts
 	claim *claimed  // nil: no claim
-	all   []claimed // of a batch
+	all   []claimed // the claims of a batch
 	bound time.Duration
 
 	// Results.
 	tx   *transaction
 	rows int64
-	err  error  // of the claim, if the connection is still usable
-	won  []bool // of all
+	err  error  // the claim's, if the connection is still usable
+	won  []bool // for each of all
 }
 
 type beginningKey struct{}
@@ -69,9 +69,9 @@ type beginningKey struct{}
 func (c *conn) BeginTx(values context.Context, _ driver.TxOptions) (driver.Tx, error) {
 	b, ok := values.Value(beginningKey{}).(*beginning)
 	if !ok {
-		return nil, errors.New("mysql: the connections of attempts begin transactions for the store only")
+		return nil, errors.New("mysql: only the store begins transactions on the connections of attempts")
 	}
-	if b.bound > 0 && b.bound != c.bound { // once per connection if all claims have the same
+	if b.bound > 0 && b.bound != c.bound { // once per connection if all claims have one bound
 		if _, err := c.native.ExecContext(b.ctx, b.texts.bound(b.bound), nil); err != nil {
 			return nil, c.lost(err)
 		}
@@ -121,8 +121,8 @@ func (c *conn) lost(err error) error {
 	return err
 }
 
-// admit accepts a statement of the store's, or one of a handler whose text does not show that it
-// would end the transaction.
+// admit accepts a statement of the store, or a handler's whose text does not show that it would end
+// the transaction.
 func (c *conn) admit(ctx context.Context, text string) (*transaction, conduct, error) {
 	tx := c.tx.Load()
 	if tx == nil {
@@ -143,7 +143,7 @@ func (c *conn) admit(ctx context.Context, text string) (*transaction, conduct, e
 	case marks:
 		c.discard.Store(true)
 	case unclear:
-		// It may change the session, or have ended the transaction.
+		// It may have changed the session, or ended the transaction.
 		tx.distrust()
 		c.discard.Store(true)
 	case plain:
@@ -151,7 +151,7 @@ func (c *conn) admit(ctx context.Context, text string) (*transaction, conduct, e
 	return tx, does, nil
 }
 
-// storeKey marks the contexts of the store's own statements through database/sql.
+// storeKey marks contexts of the store's own statements that go through database/sql.
 type storeKey struct{}
 
 // ExecContext implements driver.ExecerContext.

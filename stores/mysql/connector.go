@@ -10,10 +10,9 @@ import (
 	mysql "github.com/go-sql-driver/mysql"
 )
 
-// connector makes the connections that only attempts use. In their sessions autocommit is always
-// off: a transaction begins with the first statement, which is the claim, so it needs no BEGIN. A
-// transaction that ends early is followed by another one, and never by statements that commit one
-// by one.
+// connector makes the connections that only attempts use. Their sessions always have autocommit
+// off: a transaction begins with its first statement, the claim, and needs no BEGIN. If it ends
+// early, another transaction follows it, never statements that commit one by one.
 type connector struct {
 	native       driver.Connector
 	setup        []string

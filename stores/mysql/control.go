@@ -6,20 +6,20 @@ import "strings"
 type conduct uint8
 
 const (
-	plain   conduct = iota // it can neither end the transaction nor change the session
-	marks                  // it may change the session, and nothing else
-	unclear                // it may do either
-	ends                   // it would end the transaction
+	plain   conduct = iota // neither ends the transaction nor changes the session
+	marks                  // may change the session, and nothing else
+	unclear                // may do either
+	ends                   // would end the transaction
 )
 
-// judge reads the beginning of a statement: the server accepts one at a time, so nothing can hide
-// behind it. It keeps honest mistakes from causing partial commits; what slips through, such as a
-// procedure, is caught by the guard of the commit. noEscapes: sql_mode has NO_BACKSLASH_ESCAPES.
+// judge reads the beginning of a statement. The server accepts one at a time, so nothing can hide
+// behind it. This keeps honest mistakes from causing partial commits; what slips through, such as a
+// procedure, the guard of the commit catches. noEscapes: sql_mode has NO_BACKSLASH_ESCAPES.
 func judge(text string, noEscapes bool) conduct {
 	w := words{rest: text}
 	first := w.next()
 	if w.versioned && judge(first, noEscapes) == plain {
-		return unclear // its version decides whether the server takes this for a comment
+		return unclear // whether this is a comment depends on the server's version
 	}
 	switch first {
 	case "SELECT", "INSERT", "UPDATE", "DELETE", "REPLACE", "WITH", "VALUES", "TABLE", "(", "DO":
@@ -62,8 +62,8 @@ func judge(text string, noEscapes bool) conduct {
 	return unclear
 }
 
-// words reads SQL text word by word, in capitals. It skips comments, except those that the
-// servers execute, which are ordinary text.
+// words reads SQL text word by word, in capitals. It skips comments, except those that servers
+// execute: they count as text.
 type words struct {
 	rest      string
 	versioned bool // there was a comment that only some servers execute
@@ -100,7 +100,7 @@ func (w *words) next() string {
 
 func isLetter(c byte) bool { return 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' }
 
-// comment returns the length of the comment at the beginning of a text; 0 if there is none or the
+// comment returns the length of the comment at the beginning of a text, or 0 if there is none or
 // servers execute it. Two dashes begin a comment only before a space or the end.
 func comment(text string) int {
 	var begin string
@@ -124,9 +124,9 @@ func comment(text string) int {
 	return len(begin) + n + len(end)
 }
 
-// marksSession reports whether the rest of a statement has a user variable or a session lock,
-// which outlive the transaction: @name, but not the @@name of a system variable, and a call of
-// GET_LOCK; not in quotes or comments. It may be true without need, which costs a connection.
+// marksSession reports whether the rest of a statement has a user variable or a session lock, which
+// outlive the transaction: @name, but not a system variable's @@name, or a call of GET_LOCK,
+// outside quotes and comments. A false alarm costs one connection.
 func marksSession(text string, noEscapes bool) bool {
 	for i := 0; i < len(text); i++ {
 		switch c := text[i]; {
@@ -155,7 +155,7 @@ func marksSession(text string, noEscapes bool) bool {
 	return false
 }
 
-// locks reports whether a name and the text after it are a call of GET_LOCK.
+// locks reports whether a name and the text after it call GET_LOCK.
 func locks(name, rest string) bool {
 	if !strings.EqualFold(name, "GET_LOCK") {
 		return false
@@ -169,7 +169,7 @@ func isWord(c byte) bool {
 	return isLetter(c) || '0' <= c && c <= '9' || c == '_' || c == '$' || c >= 0x80
 }
 
-// endOfQuoted returns the end of quoted text. A doubled quote reads as two quoted texts in a row.
+// endOfQuoted returns the end of quoted text. A doubled quote reads as two quoted texts.
 func endOfQuoted(text string, begin int, noEscapes bool) int {
 	quote := text[begin]
 	for i := begin + 1; i < len(text); i++ {

@@ -64,7 +64,7 @@ func (d database) Write(ctx context.Context, f func(sqlstore.Sender) error) erro
 	})
 }
 
-// sendLarge sends a statement in a short transaction. Large values are not made part of its text.
+// sendLarge sends a statement in a short transaction. Large values are not put into its text.
 func sendLarge(ctx context.Context, tx *sql.Tx, statement sqlstore.Statement) (int64, error) {
 	const large = 256 << 10
 	size := 0
@@ -85,7 +85,7 @@ func sendLarge(ctx context.Context, tx *sql.Tx, statement sqlstore.Statement) (i
 	return sqlstore.Send(ctx, ofPrepared{prepared}, statement)
 }
 
-// ofPrepared sends a prepared statement and ignores the text.
+// ofPrepared sends a prepared statement, whatever the text.
 type ofPrepared struct{ *sql.Stmt }
 
 func (p ofPrepared) QueryContext(ctx context.Context, _ string, args ...any) (*sql.Rows, error) {
@@ -99,13 +99,13 @@ func (p ofPrepared) ExecContext(ctx context.Context, _ string, args ...any) (sql
 // Learn implements sqlstore.Database.
 func (d database) Learn(ctx context.Context, again bool) (*sqlstore.Dialect, error) {
 	if err := d.learn(ctx, again); err != nil {
-		return nil, err // another call may be learning at this moment
+		return nil, err // another call may be learning right now
 	}
 	return d.dialect, nil
 }
 
-// LookUp implements sqlstore.Database. A claim that a handler committed before its end does not
-// count as committed.
+// LookUp implements sqlstore.Database. A claim that a handler committed early does not count as
+// committed.
 func (d database) LookUp(ctx context.Context, consumer int64, id []byte) (sqlstore.Row, error) {
 	var row inboxRow
 	conn, err := d.connection(ctx, d.db)
@@ -131,10 +131,10 @@ func (d database) Explain(ctx context.Context, err error) error {
 // Taken implements sqlstore.Database.
 func (database) Taken(err error) bool { return isDuplicate(err) || isContended(err) }
 
-// slack is the size of a statement without its large values.
+// slack is room for a statement without its large values, in bytes.
 const slack = 64 << 10
 
-// maxKept is the largest message that is kept, whatever the server accepts.
+// maxKept is the largest message that is kept, in bytes, whatever the server accepts.
 const maxKept = 256 << 20
 
 // Fits implements sqlstore.Database: a row must fit into one packet.
@@ -152,7 +152,7 @@ func (d database) Fits(bytes int) error {
 // now is microseconds since 1970 UTC by the server's clock.
 const now = "TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6))"
 
-// newDialect returns what is specific to the servers' statements.
+// newDialect returns what differs in the servers' statements.
 func newDialect(names sqlstore.Names, k kind) *sqlstore.Dialect {
 	free, share, withoutWaitingIfMaria := " FOR UPDATE SKIP LOCKED", " FOR SHARE SKIP LOCKED", ""
 	var refused func(error) bool
@@ -167,8 +167,8 @@ func newDialect(names sqlstore.Names, k kind) *sqlstore.Dialect {
 		Words: map[string]string{
 			"now":   now,
 			"state": stateColumns,
-			// Every end of a failed message locks both rows: a worker that postpones the next
-			// message of the order key locks only the inbox row.
+			// The end of a failed message locks both rows: a worker that postpones the order key's
+			// next message locks only the inbox row.
 			"both":       "{schema.}{prefix}failure f STRAIGHT_JOIN {schema.}{prefix}inbox i ON i.consumer = f.consumer AND i.message_id = f.message_id",
 			"for update": " FOR UPDATE", "nowait": " FOR UPDATE NOWAIT", "free": free, "share": share,
 			"unless locked": withoutWaitingIfMaria,
@@ -216,7 +216,7 @@ func in(values []int64) string {
 	return string(append(b, ')'))
 }
 
-// orderKeysIn compares hashes, so that thousands of long keys fit into a packet.
+// orderKeysIn compares hashes, so that thousands of long keys fit into one packet.
 func orderKeysIn(keys [][]byte) (condition string, args []any) {
 	b := []byte("UNHEX(LEFT(SHA2(CONCAT(o.destination, x'00', o.order_key), 256), 24)) IN (")
 	for i, key := range keys {
@@ -229,7 +229,7 @@ func orderKeysIn(keys [][]byte) (condition string, args []any) {
 	return string(append(b, ')')), nil
 }
 
-// Record implements stores.Failures, in one short transaction that waits for no lock.
+// Record implements stores.Failures in one short transaction that waits for no lock.
 func (s *Store) Record(ctx context.Context, f stores.Failure) (version int64, err error) {
 	version, err = s.tables.Record(ctx, f, s.advance)
 	if n := number(err); n == tableDenied || n == columnDenied { // messages that do not fail are still handled
@@ -245,8 +245,7 @@ func (s *Store) Due(ctx context.Context, q stores.DueQuery) ([]stores.Retry, err
 	return s.tables.ReserveDue(ctx, q, nil)
 }
 
-// Change implements stores.Inspector. It skips rows whose locks are not free at once, so it never
-// waits for a delivery.
+// Change implements stores.Inspector. It skips locked rows, so it never waits for a delivery.
 func (s *Store) Change(ctx context.Context, c stores.Change) (stores.Changed, error) {
 	return s.tables.Change(ctx, c, nil, s.advance)
 }
@@ -257,7 +256,7 @@ var _ stores.Purger = (*Store)(nil)
 const overtakes = time.Minute
 
 // Overtaken implements stores.Purger. Not every account may see running transactions, so it waits
-// for a time by the server's clock.
+// until enough time has passed by the server's clock.
 func (s *Store) Overtaken(ctx context.Context, mark string) (next string, over bool, err error) {
 	w, err := s.Watermarks(ctx)
 	if err != nil {

@@ -18,12 +18,12 @@ func (a *attempt) Emit(outputs []stores.Output) error {
 	return a.store.tables.Stage(&a.staged, outputs)
 }
 
-// maxRiding bounds the staged bytes that are sent in one text with the completion. Large values
-// are not made part of a text.
+// maxRiding bounds the staged bytes sent in one text with the completion. Large values are not put
+// into a text.
 const maxRiding = 256 << 10
 
-// emit returns the staged statements for the text of the completion. Those that are too large, or
-// cannot be combined on MySQL, are sent now.
+// emit returns the staged statements for the text of the completion. It sends now those that are
+// too large, or that MySQL cannot take in the same text.
 func (ss *session) emit(ctx context.Context, staged sqlstore.Staged, exec func(context.Context, string) (int64, error)) (riding []byte, err error) {
 	if len(staged) == 0 {
 		return nil, nil
@@ -33,8 +33,8 @@ func (ss *session) emit(ctx context.Context, staged sqlstore.Staged, exec func(c
 		size += sizeOf(s)
 	}
 	rides := ss.store.texts().maria && size <= maxRiding
-	// A handler may have ended the transaction, and made statements commit by themselves. On a
-	// connection of the store's own it may also have made the server convert bound values.
+	// The handler may have ended the transaction, and so made statements commit one by one. On the
+	// store's own connection it may also have made the server convert bound values.
 	const (
 		noneAlone = "SET SESSION autocommit = 0"
 		asBound   = ", SESSION character_set_client = utf8mb4, SESSION character_set_connection = utf8mb4"
@@ -66,8 +66,8 @@ func (ss *session) emit(ctx context.Context, staged sqlstore.Staged, exec func(c
 	return riding, nil
 }
 
-// emitComplete returns the completion with the only staged output, in one round trip on MySQL;
-// nil if there are more outputs, or the server lacks the procedure.
+// emitComplete returns the completion together with the only staged output, for one round trip on
+// MySQL. It returns nil if there are other outputs, or the server lacks the procedure.
 func (a *attempt) emitComplete() []byte {
 	n := len(a.staged)
 	if !a.store.texts().emits || n == 0 || n > 2 {
@@ -105,8 +105,8 @@ func sizeOf(s sqlstore.Statement) int {
 	return size
 }
 
-// literal appends a statement with its values in it. The only question marks in its text are
-// those of values.
+// literal appends a statement with its values in the text. Every question mark in its text must
+// stand for a value.
 func literal(b []byte, s sqlstore.Statement) []byte {
 	for i, text := range strings.Split(s.Text, "?") {
 		b = append(b, text...)
@@ -122,7 +122,7 @@ func literal(b []byte, s sqlstore.Statement) []byte {
 	return b
 }
 
-// sendLarge sends a statement of the store's after close, with separate values.
+// sendLarge sends a statement of the store after close, with separate values.
 func (t *transaction) sendLarge(ctx context.Context, s sqlstore.Statement) error {
 	t.conn.sending.Lock()
 	defer t.conn.sending.Unlock()

@@ -37,7 +37,7 @@ const (
 	outOfMemory         = 1037
 	outOfResources      = 1041
 	noSuchTable         = 1146
-	tooManyStatements   = 1461 // prepared statements, of all clients
+	tooManyStatements   = 1461 // prepared statements of all clients
 	unknownVariable     = 1193
 	packetTooLarge      = 1153
 	errorDuringCommit   = 1180
@@ -46,7 +46,7 @@ const (
 	deadlock            = 1213
 	resourceLimit       = 1226
 	optionPrevents      = 1290 // read_only and super_read_only
-	needsNoPassword     = 1698 // MariaDB: the account is of another kind
+	needsNoPassword     = 1698 // MariaDB: the account authenticates in another way
 	unknownStatement    = 1243
 	queryInterrupted    = 1317
 	tableFull           = 1114
@@ -58,8 +58,8 @@ const (
 	lockNotAvailable    = 3572 // MySQL: NOWAIT
 	disconnectedIdle    = 4031 // MySQL: wait_timeout
 
-	// TiDB's own, and its number for errors without one. At COMMIT the latter, and errors of
-	// other nodes, leave the outcome unknown.
+	// TiDB's own numbers, and the one for errors without a number. At COMMIT, that one and errors
+	// of other nodes leave the outcome unknown.
 	withoutNumber  = 1105
 	cannotRepeat   = 8002
 	repeatable     = 8022
@@ -77,11 +77,11 @@ const (
 	noDefault          = 1364
 	wrongValue         = 1366
 
-	claimLost = 31962 // millpond's own, by SIGNAL
+	claimLost = 31962 // millpond's own, raised by SIGNAL
 	noCase    = 1339  // of CASE
 )
 
-// number returns the number of a server's error, 0 for any other.
+// number returns the number of a server's error, or 0 for any other error.
 func number(err error) uint16 {
 	if e, ok := errors.AsType[*mysql.MySQLError](err); ok {
 		return e.Number
@@ -89,7 +89,7 @@ func number(err error) uint16 {
 	return 0
 }
 
-// isDuplicate reports whether a row of the key exists, by the name of the violated key: the inbox
+// isDuplicate reports whether the key already has a row, by the name of the violated key: the inbox
 // has no other unique key of ours.
 func isDuplicate(err error) bool {
 	e, ok := errors.AsType[*mysql.MySQLError](err)
@@ -107,18 +107,18 @@ func isContended(err error) bool {
 	return false
 }
 
-// isRefused reports whether a statement could not lock a row at once. Only the statement was
+// isRefused reports whether a statement could not lock a row at once. Only that statement was
 // undone.
 func isRefused(err error) bool { return number(err) == lockNotAvailable }
 
-// isUndecided reports whether an error of COMMIT leaves its outcome unknown, on TiDB.
+// isUndecided reports whether TiDB's error for COMMIT leaves the outcome unknown.
 func isUndecided(err error) bool {
 	n := number(err)
 	return firstOfNodes <= n && n <= lastOfNodes && n != writeConflict
 }
 
 // undecided interprets an error of COMMIT in a short transaction. TiDB's errors without a number
-// leave the outcome unknown, too; the caller asks again.
+// leave the outcome unknown as well; the caller asks again.
 func undecided(err error) error {
 	if number(err) == withoutNumber {
 		return &serverError{meaning: stores.ErrUnavailable, err: err}
@@ -126,8 +126,8 @@ func undecided(err error) error {
 	return err
 }
 
-// interruption reports whether a statement failed only because of the database. The end of a
-// context is the handler's own affair.
+// interruption reports whether a statement failed only because of the database. A context that ends
+// is the handler's own affair.
 func interruption(err error) bool {
 	if err == nil || errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled) {
 		return false
@@ -146,7 +146,7 @@ func interruption(err error) bool {
 	return false
 }
 
-// undone reports whether a failure undid only its own statement, so that the transaction goes on.
+// undone reports whether a failure undid only its own statement, so that the transaction can go on.
 func undone(err error) bool {
 	switch n := number(err); n {
 	case 0:
@@ -164,9 +164,9 @@ const (
 	stateDivisionByZero = "22012"
 )
 
-// refusesValue reports whether err is the server's refusal of a value, which it would repeat each
-// time: SQLSTATE 22 except for errors that another message may fix, and others without a state of
-// their own. A CHECK does not count, because rows of other messages may decide it.
+// refusesValue reports whether the server refused a value, and would refuse it every time: SQLSTATE
+// 22 except for errors that another message may fix, and others without their own SQLSTATE. A CHECK
+// does not count, because rows of other messages may decide it.
 func refusesValue(err error) bool {
 	e, ok := errors.AsType[*mysql.MySQLError](err)
 	if !ok {
@@ -187,7 +187,7 @@ func refusesValue(err error) bool {
 // Refuses implements stores.Refusing.
 func (*attempt) Refuses(err error) bool { return refusesValue(err) }
 
-// isDrivers reports whether a handler's error is the driver's or the server's.
+// isDrivers reports whether a handler's error comes from the driver or the server.
 func isDrivers(err error) bool {
 	return number(err) != 0 || errors.Is(err, driver.ErrBadConn) || errors.Is(err, mysql.ErrInvalidConn)
 }
@@ -200,7 +200,7 @@ func lostConnection(err error) bool {
 // unavailable interprets an error of the driver or server for a caller that begins something. No
 // such error is about the message.
 func unavailable(err error) error {
-	if strings.HasPrefix(err.Error(), prefix) { // already interpreted further inside
+	if strings.HasPrefix(err.Error(), prefix) { // already interpreted further down
 		return err
 	}
 	if sqlstore.Meaningful(err) {
@@ -212,20 +212,20 @@ func unavailable(err error) error {
 	case n == packetTooLarge || n == entryTooLarge || errors.Is(err, mysql.ErrPktTooLarge):
 		return fmt.Errorf(prefix+"%w: %w", stores.ErrTooLarge, err)
 	case n == 0, n == queryInterrupted, n == disconnectedIdle, interruption(err),
-		n == unknownDatabase, n == accessDenied, n == needsNoPassword, // a database may be recreated, and accounts changed
+		n == unknownDatabase, n == accessDenied, n == needsNoPassword, // a database may be created again, and accounts changed
 		n == databaseDenied, n == tableDenied, n == columnDenied, n == privilegeDenied, n == noSuchRoutine, n == routineDenied: // no message can be handled until the right is granted
 		return &serverError{meaning: stores.ErrUnavailable, err: err}
 	}
-	return &serverError{err: err} // data, mistakes, limits: not the server's state
+	return &serverError{err: err} // about data, mistakes or limits, not the server's state
 }
 
 const pkg sqltx.Package = "mysql"
 
 const prefix = string(pkg) + ": "
 
-// serverError is an error of the driver or server, with its fix.
+// serverError is an error of the driver or server, with how to fix it.
 type serverError struct {
-	meaning error // one of the contract's, or nil
+	meaning error // one of stores' errors, or nil
 	err     error
 }
 
@@ -250,7 +250,7 @@ func (e *serverError) reason() string {
 	return e.err.Error()
 }
 
-// fixes say what to do about errors at the setup of a connection.
+// fixes say what to do about errors when a connection is set up.
 var fixes = map[uint16]string{
 	tooManyConnections: "raise max_connections of the server, or let the pools of all processes together open fewer",
 	unknownDatabase:    "create it, or name another in the URL",
@@ -259,7 +259,7 @@ var fixes = map[uint16]string{
 	databaseDenied:     "grant the user rights to the database, or name another in the URL",
 	noSuchRoutine:      "millpond migrate up, or Migrate, creates millpond's procedures again, with an account that has CREATE ROUTINE",
 	routineDenied:      "grant the user EXECUTE on it; if it is millpond's and missing, millpond migrate up creates it again",
-	unknownVariable:    "check the parameters of the URL: what is none of the driver's is sent as a system variable",
+	unknownVariable:    "check the parameters of the URL: one that the driver does not know is sent as a system variable",
 }
 
 // connectError says why the first connection failed.

@@ -8,11 +8,11 @@ import (
 	"github.com/millpond-go/millpond/internal/sqltx"
 )
 
-// A handler that ended its transaction has either committed the claim with it, which its row
-// shows, or rolled it back. Its later effects may be committed without the claim.
+// A handler that ended its transaction either committed the claim with it, as its row shows, or
+// rolled it back. What it did later may be committed without the claim.
 
-// lookForClaim notes that the claim is gone, before the running transaction is rolled back, by a
-// completion that is not committed. A lost connection leaves that open.
+// lookForClaim notes whether the claim is gone, with a completion that is not committed, before the
+// running transaction is rolled back. After a lost connection that stays open.
 func (a *attempt) lookForClaim(ctx context.Context, send func(context.Context, string) (int64, error)) {
 	if a.lost || a.innocent() {
 		return
@@ -21,9 +21,9 @@ func (a *attempt) lookForClaim(ctx context.Context, send func(context.Context, s
 	a.lost = err == nil && changed != 1 || isContended(err)
 }
 
-// innocent reports that the claim may be gone through no fault of the handler: the server rolled
+// innocent reports whether the claim may be gone through no fault of the handler: the server rolled
 // back, and nothing was sent since that could commit. On a caller's connection only the typed
-// handler's error tells that.
+// handler's error shows that.
 func (a *attempt) innocent() bool {
 	if t := a.ss.own; t != nil {
 		return interruption(t.gate.Failure()) && !t.loose.Load()
@@ -37,8 +37,8 @@ func namesContention(text string) bool {
 	return strings.Contains(text, "Error 1213") || strings.Contains(text, "Error 1205") || strings.Contains(text, "Error 1020")
 }
 
-// checkEscape returns sqltx.ErrEscaped if the claim of the attempt was committed, or if that is
-// unknown now.
+// checkEscape returns sqltx.ErrEscaped if the attempt's claim was committed, or if that cannot be
+// known now.
 func (a *attempt) checkEscape(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanupTimeout)
 	defer cancel()

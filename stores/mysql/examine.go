@@ -27,7 +27,7 @@ func (s *Store) Examine(ctx context.Context, e stores.Examination) ([]stores.Fin
 	})
 }
 
-// ofInnoDB skips a check on TiDB, where the settings that it reads have no effect.
+// ofInnoDB skips a check on TiDB, where the settings it reads have no effect.
 func (s *Store) ofInnoDB(at func(context.Context, *sqlstore.Examining, sqlstore.Adder) error) func(context.Context, *sqlstore.Examining, sqlstore.Adder) error {
 	return func(ctx context.Context, x *sqlstore.Examining, add sqlstore.Adder) error {
 		if t := s.texts(); t != nil && t.tidb {
@@ -39,7 +39,7 @@ func (s *Store) ofInnoDB(at func(context.Context, *sqlstore.Examining, sqlstore.
 
 func isOn(value string) bool { return value == "1" || value == "ON" }
 
-// lookAtSettings repeats the warnings of the store's start.
+// lookAtSettings repeats the warnings from the store's start.
 func (s *Store) lookAtSettings(ctx context.Context, x *sqlstore.Examining, add sqlstore.Adder) error {
 	for _, w := range s.weaknesses(ctx, s.texts().server) {
 		x.Findings = append(x.Findings, w.finding())
@@ -48,7 +48,7 @@ func (s *Store) lookAtSettings(ctx context.Context, x *sqlstore.Examining, add s
 		_, err := s.identify(ctx, s.db)
 		sqlstore.AnyServer(add, "MySQL, MariaDB or TiDB", err, s.prove(ctx, s.dialect.Names, s.texts().server))
 	} else if s.db.Stats().MaxOpenConnections == 1 {
-		add(stores.SeverityNote, "the pool has one connection", "it takes two to see whether the server's locks lock", "call SetMaxOpenConns with more")
+		add(stores.SeverityNote, "the pool has one connection", "checking that the server's locks work takes two", "call SetMaxOpenConns with more")
 	}
 	if s.texts().unordered {
 		add(stores.SeverityWarning, "auto_increment_increment is not 1, the server is a member of a Galera cluster, or TiDB's tables were made without AUTO_ID_CACHE 1", "several servers draw numbers, so outputs cannot have order keys",
@@ -66,14 +66,14 @@ func (s *Store) lookAtDoublewrite(ctx context.Context, _ *sqlstore.Examining, ad
 
 func (s *Store) lookAtReplicas(ctx context.Context, _ *sqlstore.Examining, add sqlstore.Adder) error {
 	if v, known := s.variable(ctx, "GLOBAL.read_only"); known && isOn(v) {
-		add(stores.SeverityError, "read_only is on", "no message can be handled, but by an account that may ignore it", "connect to the primary, or SET GLOBAL read_only = OFF")
+		add(stores.SeverityError, "read_only is on", "no message can be handled, except by an account that may ignore it", "connect to the primary, or SET GLOBAL read_only = OFF")
 	}
 	var sees, replicas int
 	if err := s.db.QueryRowContext(ctx, "SELECT count(*) FROM information_schema.user_privileges WHERE privilege_type = 'PROCESS'").Scan(&sees); err != nil {
 		return err
 	}
 	if sees == 0 {
-		add(stores.SeverityNote, "the account cannot see whether replicas follow", "a failover to one that follows asynchronously loses commits whose messages were acked", "look once with an account that has PROCESS")
+		add(stores.SeverityNote, "the account cannot see whether replicas follow", "a failover to an asynchronous replica loses commits whose messages were acked", "check once with an account that has PROCESS")
 	}
 	err := s.db.QueryRowContext(ctx, "SELECT count(*) FROM information_schema.processlist WHERE command LIKE 'Binlog Dump%'").Scan(&replicas)
 	if err != nil || replicas == 0 {
@@ -89,8 +89,8 @@ func (s *Store) lookAtReplicas(ctx context.Context, _ *sqlstore.Examining, add s
 	return nil
 }
 
-// lookAtTimeouts: each claim sets the bounds of its own transaction, but none longer than the
-// session lives.
+// lookAtTimeouts: each claim sets the bounds of its own transaction, but no bound can be longer
+// than the session lives.
 func (s *Store) lookAtTimeouts(ctx context.Context, _ *sqlstore.Examining, add sqlstore.Adder) error {
 	for _, name := range []string{"wait_timeout", "net_read_timeout"} {
 		var seconds int64
@@ -106,7 +106,7 @@ func (s *Store) lookAtTimeouts(ctx context.Context, _ *sqlstore.Examining, add s
 	return nil
 }
 
-// lookAtTransactions skips accounts without the right; the finding about replicas says so.
+// lookAtTransactions skips accounts without the right; the finding about replicas mentions it.
 func (s *Store) lookAtTransactions(ctx context.Context, x *sqlstore.Examining, add sqlstore.Adder) error {
 	var seconds int64
 	err := s.db.QueryRowContext(ctx, "SELECT COALESCE(MAX(TIMESTAMPDIFF(SECOND, trx_started, CONVERT_TZ(NOW(), @@SESSION.time_zone, 'SYSTEM'))), 0) FROM information_schema.innodb_trx").Scan(&seconds)
@@ -114,7 +114,7 @@ func (s *Store) lookAtTransactions(ctx context.Context, x *sqlstore.Examining, a
 		return nil
 	}
 	if open := time.Duration(seconds) * time.Second; err == nil && open > x.Overdue {
-		add(stores.SeverityWarning, fmt.Sprintf("a transaction is open for %s", open), "deleted rows, such as purged ones, stay on the disk and in the way of reads until it ends",
+		add(stores.SeverityWarning, fmt.Sprintf("a transaction is open for %s", open), "until it ends, deleted rows, such as purged ones, stay on disk and slow down reads",
 			"find it in information_schema.innodb_trx, and end it")
 	}
 	return err
@@ -142,7 +142,7 @@ func (s *Store) lookAtFreePages(ctx context.Context, _ *sqlstore.Examining, add 
 	return errors.Join(rows.Close(), rows.Err())
 }
 
-// shapeThere reads information_schema, which shows what the account may use.
+// shapeThere reads information_schema, which shows only what the account may use.
 func (s *Store) shapeThere(ctx context.Context) (sqlstore.Shape, error) {
 	there := sqlstore.Shape{Tables: make(map[string][]string)}
 	schema := s.dialect.Names.Schema
@@ -158,7 +158,7 @@ func (s *Store) shapeThere(ctx context.Context) (sqlstore.Shape, error) {
 	err = s.pairs(ctx, text("index_name FROM information_schema.statistics"), unquoted(schema), func(_, index string) {
 		there.Indexes = append(there.Indexes, index)
 	})
-	for table, is := range there.Tables { // columns that the account may not read are not shown
+	for table, is := range there.Tables { // columns that the account may not read are missing
 		for _, column := range s.shape().Tables[table] {
 			if !slices.Contains(is, column) && isDenied(s.explains(ctx, "SELECT", s.dialect.Names.Schema+"."+table, []string{column})) {
 				there.Tables[table] = append(there.Tables[table], column)
@@ -207,13 +207,13 @@ func (s *Store) Grants(r stores.Role) []string {
 	for _, right := range s.tables.RightsOf(r, s.names) {
 		statements = append(statements, fmt.Sprintf("GRANT %s ON %s TO %s", right, s.names.Expand("{schema.}")+right.Table, role))
 	}
-	if r == stores.RoleRuntime { // not by name, because MariaDB has none of the procedures
+	if r == stores.RoleRuntime { // without their names, because MariaDB has none of the procedures
 		statements = append(statements, fmt.Sprintf("GRANT EXECUTE ON %s TO %s", scope, role))
 	}
 	return statements
 }
 
-// lookAtGrants asks the server to explain, but not to run, a statement for each right.
+// lookAtGrants asks the server to explain, not to run, one statement for each right.
 func (s *Store) lookAtGrants(ctx context.Context, x *sqlstore.Examining, add sqlstore.Adder) error {
 	var missing []string
 	for _, right := range s.tables.RightsOf(x.Role, s.names) {
@@ -257,7 +257,8 @@ func (s *Store) lookAtGrants(ctx context.Context, x *sqlstore.Examining, add sql
 	return errors.Join(rows.Close(), rows.Err())
 }
 
-// drops matches rights that allow dropping, without the password that SHOW GRANTS may repeat.
+// drops matches rights that allow dropping. It stops before the password that SHOW GRANTS may
+// print.
 var drops = regexp.MustCompile(`^GRANT [^'"]*\b(ALL PRIVILEGES|DROP|ALTER)\b`)
 
 func (s *Store) explains(ctx context.Context, privilege, table string, columns []string) error {

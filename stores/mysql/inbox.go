@@ -13,13 +13,13 @@ import (
 )
 
 // Begin implements stores.Inbox. On the store's own connections it takes one round trip if the
-// claim is won, and a second to find out why not.
+// claim is won, and a second one to find out why it was not.
 func (s *Store) Begin(ctx context.Context, c stores.Claim) (stores.Attempt, stores.Verdict, error) {
 	consumer, err := s.tables.Known(c.Key)
 	if err != nil {
 		return nil, stores.Verdict{}, err
 	}
-	cl := newClaimed(consumer, &c, rand.Int64()) //nolint:gosec // it distinguishes attempts and is no secret
+	cl := newClaimed(consumer, &c, rand.Int64()) //nolint:gosec // distinguishes attempts; no secret
 	if s.looksAtTimes() && !c.Time.IsZero() {
 		cl.time = c.Time.UnixMicro()
 	}
@@ -58,7 +58,7 @@ func (s *Store) Begin(ctx context.Context, c stores.Claim) (stores.Attempt, stor
 	return &attempt{store: s, ss: ss, claim: cl}, verdict, nil
 }
 
-// inHands reports whether another transaction has locked the row of a key.
+// inHands reports whether another transaction has locked a key's row.
 func (s *Store) inHands(ctx context.Context, cl *claimed) (bool, error) {
 	text := string(s.texts().key([]byte(s.sql.inHands), cl.consumer, cl.id)) + s.texts().nowait()
 	var one int
@@ -80,8 +80,8 @@ func (s *Store) inHands(ctx context.Context, cl *claimed) (bool, error) {
 	return false, nil
 }
 
-// claimAgain handles a first claim that was not won. It takes over a failed message that this
-// redelivery runs now.
+// claimAgain handles a first claim that was not won. It takes over a failed message whose next
+// attempt this redelivery makes.
 func (ss *session) claimAgain(ctx context.Context, c *stores.Claim, cl *claimed) (won bool, v stores.Verdict, err error) {
 	row, err := ss.lookBack(ctx, cl.consumer, cl.id)
 	if err != nil {
@@ -105,14 +105,14 @@ func (ss *session) claimAgain(ctx context.Context, c *stores.Claim, cl *claimed)
 }
 
 // looksAtTimes reports whether claims are compared with the purge's watermark. At REPEATABLE READ
-// that would lock the consumer's row until the attempt ends; MySQL's procedure for connections of
-// the caller's takes no time.
+// that would lock the consumer's row until the attempt ends. MySQL's procedure for callers'
+// connections has no parameter for the time.
 func (s *Store) looksAtTimes() bool {
 	return s.texts().isolation == levelName(sql.LevelReadCommitted) && (s.own || s.texts().maria)
 }
 
-// stale says whether a purge prevented a claim without a row. The zero verdict means no. A key
-// that another delivery is claiming may have a row soon.
+// stale says whether a purge prevented a claim without a row; the zero verdict means no. While
+// another delivery claims the key, it may get a row.
 func (s *Store) stale(ctx context.Context, cl *claimed) (stores.Verdict, error) {
 	var purged *int64
 	found, err := sqlstore.First(ctx, database{s}, sqlstore.Statement{
@@ -201,7 +201,7 @@ func (s *Store) tryTake(ctx context.Context, on sqlstore.Sender, cl *claimed, nu
 	return true, false, s.advance(ctx, on, cl.consumer, orderKey, number)
 }
 
-// inboxRow is the row of a key, if there is one.
+// inboxRow is a key's row, if there is one.
 type inboxRow struct {
 	sqlstore.Row
 
@@ -214,7 +214,7 @@ func (r *inboxRow) read(rows sqlstore.Rows) error {
 	return r.Read(rows, &r.age, &orderKey)
 }
 
-// lostAfter is when a claim without a bound that was committed early counts as lost.
+// lostAfter is the age at which a claim that was committed early, and has no bound, counts as lost.
 const lostAfter = time.Hour
 
 // judge decides about the row. Claimable means that it can be taken over.
@@ -225,9 +225,9 @@ func (r *inboxRow) judge(c *stores.Claim) (stores.Verdict, error) {
 	case !r.Found: // the transaction that inserted it has rolled back
 		return stores.Verdict{Outcome: stores.InFlight}, nil
 	case r.Status == stores.StatusProcessing:
-		// The handler committed its transaction before its end. While it may still run the
-		// message is in flight. Otherwise its process has died: part of its effects is committed,
-		// so the message may neither run again nor count as completed.
+		// The handler committed its transaction early. While it may still run, the message is in
+		// flight. Otherwise its process has died: part of its effects is committed, so the message
+		// must neither run again nor count as completed.
 		v := stores.Verdict{Outcome: stores.InFlight, CompletedAt: r.CompletedAt}
 		limit := c.Bound
 		if limit == 0 {

@@ -9,7 +9,7 @@ import (
 	"github.com/millpond-go/millpond/internal/sqlstore"
 )
 
-// kind is the product of a server: MySQL if none of these.
+// kind is the server's product: MySQL if neither is set.
 type kind struct{ maria, tidb bool }
 
 func (k kind) name() string {
@@ -22,13 +22,12 @@ func (k kind) name() string {
 	return "MySQL"
 }
 
-// callable reports whether claims and completions may be procedures. MariaDB does not need them,
-// and TiDB has none.
+// callable reports whether claims and completions may be procedures. MariaDB needs none, and TiDB
+// has none.
 func (k kind) callable() bool { return !k.maria && !k.tidb }
 
-// nowait returns the end of a statement that reads a row, and fails at once if another
-// transaction has locked it. TiDB has no shared locks: FOR SHARE has no effect there, or is an
-// error.
+// nowait returns the end of a statement that reads a row and fails at once if another transaction
+// has locked it. TiDB has no shared locks: FOR SHARE has no effect there, or is an error.
 func (k kind) nowait() string {
 	switch {
 	case k.maria:
@@ -48,7 +47,7 @@ func (k kind) refusals() []string {
 	return []string{" FOR UPDATE SKIP LOCKED", " FOR UPDATE NOWAIT"}
 }
 
-// Oldest versions: earlier MySQL and MariaDB have no SKIP LOCKED; an older TiDB was not tried.
+// Oldest versions. Earlier MySQL and MariaDB have no SKIP LOCKED; an older TiDB is untested.
 var (
 	oldestMySQL   = [2]int{8, 0}
 	oldestMariaDB = [2]int{10, 6}
@@ -60,8 +59,8 @@ var versionNumbers = regexp.MustCompile(`^(?:5\.5\.5-|.*-TiDB-v)?(\d+)\.(\d+)`)
 // useInstead ends the texts of refusals.
 var useInstead = fmt.Sprintf("MySQL %d.%d or later, or MariaDB %d.%d or later", oldestMySQL[0], oldestMySQL[1], oldestMariaDB[0], oldestMariaDB[1])
 
-// supported returns the product of a version, and refuses old ones and other servers. Percona's
-// server, cloud services, and proxies before either count as MySQL and MariaDB.
+// supported returns the product from a version, and refuses old versions and other servers.
+// Percona's server, cloud services, and proxies in front of either count as MySQL and MariaDB.
 func (s *Store) supported(version, comment string) (k kind, err error) {
 	k.maria = isMariaDB(version)
 	k.tidb = strings.Contains(strings.ToLower(version+" "+comment), "tidb")
@@ -73,7 +72,7 @@ func (s *Store) supported(version, comment string) (k kind, err error) {
 	case k.maria:
 		oldest = oldestMariaDB
 	case k.tidb && !s.own:
-		return k, fmt.Errorf("%w: it is TiDB, on whose connections of the program's own the store cannot keep its settings: use Open or OpenDB", sqlstore.ErrUnusable)
+		return k, fmt.Errorf("%w: it is TiDB, where the store cannot keep its settings on the program's own connections: use Open or OpenDB", sqlstore.ErrUnusable)
 	case k.tidb:
 		oldest = oldestTiDB
 		if !strings.Contains(version, "-TiDB-v") { // its version can be configured
@@ -95,12 +94,12 @@ func (s *Store) supported(version, comment string) (k kind, err error) {
 func isMariaDB(version string) bool { return strings.Contains(strings.ToLower(version), "mariadb") }
 
 // forTiDB is added to a SET at the beginning of a session; other servers see a comment. In the
-// optimistic mode both handlers would run, and COMMIT decide; with deferred checks, a guarded
+// optimistic mode both handlers would run until COMMIT decides; with deferred checks, a guarded
 // UPDATE would miss its row.
 const forTiDB = " /*T! , SESSION tidb_txn_mode = 'pessimistic', SESSION tidb_constraint_check_in_place_pessimistic = 1 */"
 
-// settingsOfTiDB is an expression for these settings of a TiDB session; it is empty on the other
-// servers.
+// settingsOfTiDB is an expression for these settings of a TiDB session. On other servers it is
+// empty.
 const settingsOfTiDB = "CONCAT('' /*T! , @@SESSION.tidb_txn_mode, ' ', @@SESSION.tidb_constraint_check_in_place_pessimistic */)"
 
 // verify returns an error unless a session has the settings of forTiDB.

@@ -5,9 +5,9 @@ import (
 	"strconv"
 )
 
-// put appends the parts of a statement that is sent together with BEGIN or COMMIT, with its
-// values in it: text unchanged, and values in forms without escaping: decimal numbers, and
-// hexadecimal for bytes.
+// put appends the parts of a statement that is sent together with BEGIN or COMMIT. Text stays as it
+// is; values are written in forms that need no escaping: decimal for numbers, hexadecimal for
+// bytes.
 func put(b []byte, parts ...any) []byte {
 	for _, part := range parts {
 		switch v := part.(type) {
@@ -23,7 +23,7 @@ func put(b []byte, parts ...any) []byte {
 		case []byte:
 			b = appendBytes(b, v)
 		default:
-			panic("mysql: a statement has a part of an unknown type") // a mistake in the program
+			panic("mysql: a statement has a part of an unknown type") // a bug in this package
 		}
 	}
 	return b

@@ -23,7 +23,7 @@ type member struct {
 	tx    *sql.Tx
 	over  sync.Once
 
-	saved   bool // its savepoint is made
+	saved   bool // whether its savepoint is made
 	ran     bool
 	kept    bool
 	apart   sqltx.Apart
@@ -52,7 +52,7 @@ func (*member) Refuses(err error) bool { return refusesValue(err) }
 
 var errClosed = fmt.Errorf("mysql: %w", stores.ErrTxClosed)
 
-// Emit implements stores.Emitter. The outputs of all members are written at the end.
+// Emit implements stores.Emitter. The outputs of all members are written together at the end.
 func (m *member) Emit(outputs []stores.Output) error {
 	if m.ran {
 		return errClosed
@@ -113,8 +113,7 @@ func (m *member) end(ctx context.Context, keep bool) (reason error) {
 	return nil
 }
 
-// endTx ends the *sql.Tx, so that goroutines which the handler has left behind lose the
-// connection.
+// endTx ends the *sql.Tx, so that goroutines left behind by the handler lose the connection.
 func (m *member) endTx() { m.over.Do(func() { _ = m.tx.Rollback() }) }
 
 // endByHandler dooms a run that is not over, and ends nothing else.
@@ -126,8 +125,7 @@ func (m *member) endByHandler() error {
 	return stores.ErrTxManaged
 }
 
-// undo undoes the effects and the claim. That both are there to be undone shows that the
-// transaction is still that of the batch.
+// undo undoes the effects and the claim. If both are there, the transaction is still the batch's.
 func (m *member) undo(ctx context.Context) error {
 	t := m.batch.ss.store.texts()
 	if m.saved && t.maria {
@@ -153,11 +151,11 @@ func (m *member) undo(ctx context.Context) error {
 	return nil
 }
 
-// blame adds the failure that has ended the transaction.
+// blame adds the failure that ended the transaction.
 func (m *member) blame(err error) error { return errors.Join(m.run.gate.Failure(), err) }
 
-// admit takes the connection for a statement that can be shared. The savepoint is made before the
-// first one, in a round trip of its own.
+// admit takes the connection for a statement that can be shared. Before the first one it makes the
+// savepoint, in a separate round trip.
 func (m *member) admit(ctx context.Context, text string) error {
 	c := m.run.conn
 	if ctx.Value(storeKey{}) == nil {
@@ -176,7 +174,7 @@ func (m *member) admit(ctx context.Context, text string) error {
 	return m.run.acquire()
 }
 
-// loan is the connection of a member that database/sql sees.
+// loan is a member's connection as database/sql sees it.
 type loan struct {
 	sqltx.Loan
 

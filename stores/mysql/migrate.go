@@ -19,8 +19,8 @@ import (
 var procedureFiles embed.FS
 
 // Procedures returns the statements that create the stored procedures for MySQL, which save round
-// trips for each message. Migrate creates them too, if the account has CREATE ROUTINE. Services
-// need EXECUTE. MariaDB needs none, and TiDB accepts none.
+// trips for each message. Migrate creates them too if the account has CREATE ROUTINE. Services need
+// EXECUTE. MariaDB needs no procedures, and TiDB accepts none.
 func (s *Store) Procedures() []string {
 	d := s.dialect
 	if d == nil {
@@ -30,7 +30,7 @@ func (s *Store) Procedures() []string {
 	for _, name := range procedureNames {
 		file, err := procedureFiles.ReadFile("procedures/" + name + ".sql")
 		if err != nil {
-			panic(fmt.Sprintf("mysql: %v", err)) // a mistake in the program
+			panic(fmt.Sprintf("mysql: %v", err)) // a bug in this package
 		}
 		text := strings.NewReplacer("{look}", lookColumns+"c AND i.message_id = id", "{lost}", strconv.Itoa(claimLost),
 			"{duplicate}", strconv.Itoa(duplicateEntry), "{locked}", strconv.Itoa(lockNotAvailable)).Replace(string(file))
@@ -41,10 +41,10 @@ func (s *Store) Procedures() []string {
 
 var procedureNames = []string{"begin", "complete", "look", "emit_complete", "batch_claim", "batch_complete"}
 
-// Migrate implements stores.Migrator. One process at a time migrates, by a lock named after the
+// Migrate implements stores.Migrator. One process migrates at a time, under a lock named after the
 // tables. The servers commit each statement separately; the next call continues an interrupted
-// migration. A statement that changes a table gives way to transactions that use it, because all
-// others would wait behind it.
+// migration. A statement that changes a table gives way to transactions that use the table, because
+// otherwise all others would queue behind it.
 func (s *Store) Migrate(ctx context.Context) (applied []stores.Migration, err error) {
 	if s.tables.Closed() {
 		return nil, stores.ErrClosed
@@ -63,7 +63,7 @@ func (s *Store) Migrate(ctx context.Context) (applied []stores.Migration, err er
 	}
 	defer func() {
 		if _, err := conn.ExecContext(context.WithoutCancel(ctx), "DO RELEASE_LOCK("+migrationLock+")", s.names.Table("schema")); err != nil {
-			_ = conn.Raw(func(any) error { return driver.ErrBadConn }) // closing it releases the lock
+			_ = conn.Raw(func(any) error { return driver.ErrBadConn }) // closing the connection releases the lock
 		}
 	}()
 	state, err := s.schemaState(ctx, conn)
@@ -83,7 +83,7 @@ func (s *Store) Migrate(ctx context.Context) (applied []stores.Migration, err er
 	return applied, s.createProcedures(ctx, conn)
 }
 
-// migrationLock is the name of the lock: one for each set of tables of a database.
+// migrationLock is the name of the lock: one per set of tables in a database.
 const migrationLock = "SHA2(CONCAT('millpond ', IFNULL(DATABASE(), ''), ' ', ?), 224)" // at most 64 characters
 
 func (s *Store) lockMigrations(ctx context.Context, conn *sql.Conn) error {
@@ -127,7 +127,7 @@ func setLockWait(seconds int64) string {
 	return fmt.Sprintf("SET SESSION lock_wait_timeout = %d", seconds)
 }
 
-// betweenWaits is how long others proceed before Migrate tries to change a table again.
+// betweenWaits is how long others proceed before Migrate tries again to change a table.
 const betweenWaits = time.Second
 
 func givingWay(ctx context.Context, conn *sql.Conn, statement string) error {
@@ -139,8 +139,8 @@ func givingWay(ctx context.Context, conn *sql.Conn, statement string) error {
 	}
 }
 
-// isDone reports whether a statement of a migration has run before, in a call that was
-// interrupted after it. A statement takes effect as a whole, or not at all.
+// isDone reports whether a migration's statement already ran, in a call that was interrupted later.
+// A statement takes effect as a whole or not at all.
 func isDone(err error) bool {
 	const tableExists, columnExists, keyExists, nothingToDrop = 1050, 1060, 1061, 1091
 	n := number(err)
@@ -152,7 +152,7 @@ func statementsOf(text string) []string {
 	return strings.Split(strings.TrimSuffix(strings.TrimSpace(text), ";"), ";\n\n")
 }
 
-// createProcedures creates missing procedures, if the account may. Without them everything works;
+// createProcedures creates missing procedures if the account may. Everything works without them;
 // learn reports the cost.
 func (s *Store) createProcedures(ctx context.Context, conn *sql.Conn) error {
 	const exists, denied, noSuchDatabase = 1304, 1044, 1049

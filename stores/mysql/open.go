@@ -18,8 +18,8 @@ import (
 	"github.com/millpond-go/millpond/stores"
 )
 
-// Open returns a store on connections of its own, by a URL; see the package
-// documentation for its parameters. It connects once, as OpenDB does.
+// Open returns a store on connections of its own, from a URL. The package documentation lists the
+// parameters. It connects once, as OpenDB does.
 func Open(ctx context.Context, rawURL string) (*Store, error) {
 	u, err := url.Parse(rawURL)
 	if err != nil {
@@ -45,9 +45,8 @@ func init() {
 	stores.DefaultMux().HandleExposure("mysql", exposure)
 }
 
-// exposure returns an error if the password of a URL could travel unprotected. A server may ask
-// for the password itself, and the key that the driver would encrypt it with comes from the
-// server, too.
+// exposure returns an error if a URL's password could travel unprotected. A server may ask for the
+// password itself, and the key that the driver would encrypt it with also comes from the server.
 func exposure(u *url.URL) error {
 	c, _, err := parseURL(u)
 	if err != nil || c.Passwd == "" {
@@ -63,8 +62,8 @@ func exposure(u *url.URL) error {
 	return nil
 }
 
-// misplaced are parameters of other stores, and misspelt ones of the driver's, which the driver
-// would take for system variables, with their names here.
+// misplaced are parameters of other stores, and misspelt ones of the driver, with their names here.
+// The driver would take them for system variables.
 var misplaced = map[string]string{
 	"pool_max_conns": "max_open_conns", "pool_min_conns": "", "pool_min_idle_conns": "",
 	"pool_max_conn_lifetime": "", "pool_max_conn_idle_time": "", "pool_health_check_period": "",
@@ -75,14 +74,14 @@ var misplaced = map[string]string{
 	"parsetime": "parseTime", "readtimeout": "readTimeout", "writetimeout": "writeTimeout",
 }
 
-// problems are the errors of a URL.
+// problems are the errors in a URL.
 type problems []error
 
 func (p *problems) addf(format string, args ...any) {
 	*p = append(*p, fmt.Errorf("mysql: "+format, args...))
 }
 
-// parseURL reads a URL. One error names all its errors.
+// parseURL reads a URL. One error lists everything that is wrong with it.
 func parseURL(u *url.URL) (*mysql.Config, Config, error) {
 	if err := urlquery.Stray(u); err != nil {
 		return nil, Config{}, fmt.Errorf("mysql: %w", err)
@@ -96,7 +95,7 @@ func parseURL(u *url.URL) (*mysql.Config, Config, error) {
 	c := takeConfig(query, &p)
 	refuseParameters(query, &p)
 	address := net.JoinHostPort(u.Hostname(), cmp.Or(u.Port(), "3306"))
-	// With the address, because the certificate must have the name of its host.
+	// With the address, because the certificate must name its host.
 	driverConfig, err := mysql.ParseDSN("tcp(" + address + ")/?" + query.Encode())
 	if err != nil {
 		p.addf("parameters of the driver: %w", err)
@@ -110,7 +109,7 @@ func parseURL(u *url.URL) (*mysql.Config, Config, error) {
 	return driverConfig, c, nil
 }
 
-// databaseOf returns the database of a URL.
+// databaseOf returns the database in a URL.
 func databaseOf(u *url.URL, p *problems) string {
 	database := strings.TrimPrefix(u.Path, "/")
 	switch {
@@ -144,7 +143,7 @@ func takeConfig(query url.Values, p *problems) (c Config) {
 	case "any":
 		c.AnyServer = true
 	default:
-		p.addf(`parameter "millpond_server" is %q: write any for a server that you know better, and leave it out for MySQL, MariaDB and TiDB`, v)
+		p.addf(`parameter "millpond_server" is %q: write any to skip the check of another server, and leave it out for MySQL, MariaDB and TiDB`, v)
 	}
 	if v := take("max_open_conns"); v != "" {
 		n, err := strconv.ParseInt(v, 10, 32)
@@ -156,7 +155,7 @@ func takeConfig(query url.Values, p *problems) (c Config) {
 	return c
 }
 
-// refuseParameters reports parameters that the driver must not get.
+// refuseParameters reports parameters that must not reach the driver.
 func refuseParameters(query url.Values, p *problems) {
 	for _, text := range urlquery.Misplaced(query, misplaced) {
 		p.addf("%s", text)
@@ -166,7 +165,7 @@ func refuseParameters(query url.Values, p *problems) {
 		case strings.HasPrefix(name, "millpond_"):
 			p.addf("parameter %s is not known: there are millpond_server, millpond_schema and millpond_prefix", urlmux.ShownName(name))
 		case name == "autocommit" || name == "multiStatements":
-			p.addf("parameter %s is millpond's to decide: remove it", name)
+			p.addf("parameter %s is set by millpond: remove it", name)
 		}
 	}
 }

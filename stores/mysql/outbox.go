@@ -10,7 +10,7 @@ import (
 	"github.com/millpond-go/millpond/internal/sqlstore"
 )
 
-// openWriters has the number up to which all outputs were committed at the last comparison.
+// openWriters has the number up to which all outputs were committed when last compared.
 type openWriters struct {
 	mu       sync.Mutex
 	asked    time.Time
@@ -22,7 +22,7 @@ const (
 	compared   = 2000 // rows
 )
 
-// Complete implements sqlstore.Database: outputs that a dirty read sees, and a later clean read
+// Complete implements sqlstore.Database. Outputs that a dirty read sees, and a later clean read
 // does not, are not committed yet.
 func (d database) Complete(ctx context.Context) (int64, error) {
 	if d.texts().tidb { // TiDB has no dirty reads

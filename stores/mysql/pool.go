@@ -11,7 +11,7 @@ import (
 	"github.com/millpond-go/millpond/stores"
 )
 
-// connection takes a connection from a pool; the error says if none became free in time.
+// connection takes a connection from a pool. The error says whether none became free in time.
 func (s *Store) connection(ctx context.Context, db *sql.DB) (*sql.Conn, error) {
 	if db == s.attempts {
 		return s.crowd.connection(ctx, db)
@@ -19,7 +19,7 @@ func (s *Store) connection(ctx context.Context, db *sql.DB) (*sql.Conn, error) {
 	return connection(ctx, db)
 }
 
-// on calls f with a connection that is not for attempts.
+// on calls f with a connection that is not one of the attempts'.
 func (s *Store) on(ctx context.Context, f func(*sql.Conn) error) error {
 	conn, err := s.connection(ctx, s.db)
 	if err != nil {
@@ -34,16 +34,16 @@ func connection(ctx context.Context, db *sql.DB) (*sql.Conn, error) {
 	return conn, sqlstore.Exhausted(ctx, db, err)
 }
 
-// crowd handles a server that admits no more connections while the pool has some in use. The
-// server is not down then: a refused caller waits for one of those, one caller after the other.
+// crowd handles a server that admits no more connections while the pool has some in use. That
+// server is not down: a refused caller waits for a connection in use, one caller after the other.
 type crowd struct {
 	turn  chan struct{} // full while a caller waits for a connection
 	freed chan struct{} // full if a connection was given back
-	until atomic.Int64  // Unix nanoseconds: until then all callers wait their turn
+	until atomic.Int64  // Unix nanoseconds; until then callers wait their turn
 }
 
 const (
-	crowdedFor   = time.Second           // since the server's last refusal
+	crowdedFor   = time.Second           // how long the server counts as full after a refusal
 	refusedAfter = 50 * time.Millisecond // when the server is tried again although no connection is free
 )
 
@@ -67,7 +67,7 @@ func (c *crowd) connection(ctx context.Context, db *sql.DB) (*sql.Conn, error) {
 	for {
 		if db.Stats().Idle > 0 || time.Since(asked) > refusedAfter {
 			conn, err := connection(ctx, db)
-			if end := ended(ctx); err != nil && end != nil { // of dialing a server that was full until then
+			if end := ended(ctx); err != nil && end != nil { // the context ended while dialing a server that was full until then
 				return nil, noneFree(end, db)
 			}
 			if !c.refuses(db, err) {
@@ -75,7 +75,7 @@ func (c *crowd) connection(ctx context.Context, db *sql.DB) (*sql.Conn, error) {
 			}
 			asked = time.Now()
 		}
-		timer := time.NewTimer(refusedAfter / 10) // connections given back by the program's own work are not signaled
+		timer := time.NewTimer(refusedAfter / 10) // connections that the program's own work gives back are not signaled
 		select {
 		case <-c.freed:
 		case <-timer.C:
@@ -88,7 +88,7 @@ func (c *crowd) connection(ctx context.Context, db *sql.DB) (*sql.Conn, error) {
 	}
 }
 
-// refuses reports whether the server is full, but the pool has connections.
+// refuses reports whether the server is full and the pool has connections.
 func (c *crowd) refuses(db *sql.DB, err error) bool {
 	switch number(err) {
 	case tooManyConnections, userLimit, resourceLimit:
@@ -100,7 +100,7 @@ func (c *crowd) refuses(db *sql.DB, err error) bool {
 	return false
 }
 
-// ended returns the context's error, also if a dialer's own deadline comes first.
+// ended returns the context's error, even if a dialer's own deadline comes first.
 func ended(ctx context.Context) error {
 	if at, ok := ctx.Deadline(); ok && ctx.Err() == nil && !time.Now().Before(at) {
 		return context.DeadlineExceeded

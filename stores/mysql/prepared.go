@@ -9,18 +9,18 @@ import (
 	"github.com/millpond-go/millpond/internal/sqlstore"
 )
 
-// prepared is a statement of the store's own, prepared at its first use on a connection, so that
-// the server parses its text once.
+// prepared is a statement of the store, prepared at its first use on a connection, so that the
+// server parses its text once.
 type prepared struct {
 	stmt    nativeStatement
-	refused bool // the server refused to prepare it: there may be too many
+	refused bool // the server refused to prepare it, perhaps because there are too many
 }
 
 // errNotPrepared: the statement was not sent, and must be sent as text.
 var errNotPrepared = errors.New("the server does not prepare the statement")
 
 // exec sends the statement. It returns errNotPrepared if the server refused to prepare it, and an
-// error that isUnsent if the connection was lost before it was sent.
+// error for which isUnsent is true if the connection was lost before it was sent.
 func (p *prepared) exec(ctx context.Context, on native, text string, values ...driver.Value) (affected int64, err error) {
 	if p.stmt == nil && !p.refused {
 		if err := p.prepare(ctx, on, text); err != nil {
@@ -51,7 +51,7 @@ func (p *prepared) prepare(ctx context.Context, on native, text string) error {
 		return nil
 	}
 	if err != nil {
-		// Without wrapping err: a deadline that has passed here is not the handler's.
+		// err is not wrapped: a deadline that passed here is not the handler's.
 		return fmt.Errorf("%w: cannot prepare a statement of the store's: %s", driver.ErrBadConn, err.Error())
 	}
 	p.stmt, err = asNative(stmt)
@@ -59,13 +59,13 @@ func (p *prepared) prepare(ctx context.Context, on native, text string) error {
 }
 
 const (
-	mostSaying      = 8        // prepared completions with outputs per connection
-	mostSaid        = 3        // statements before one
+	mostSaying      = 8        // prepared completions with outputs, per connection
+	mostSaid        = 3        // statements before a completion
 	maxSaidPrepared = 16 << 10 // bytes of their values
 )
 
 // completion returns the prepared completion with the staged statements before it, and their
-// values; nil if it must be sent as text.
+// values, or nil if it must be sent as text.
 func (c *conn) completion(texts *texts, staged sqlstore.Staged) (with *prepared, text string, values []driver.Value) {
 	if len(staged) == 0 {
 		return &c.completing, texts.begins + texts.completion, nil

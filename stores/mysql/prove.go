@@ -14,10 +14,10 @@ import (
 // proveTimeout bounds the check, which is only a precaution.
 const proveTimeout = 2 * time.Second
 
-// prove checks, with two connections, that a locked row is skipped and refused, and that a key is
-// taken while another transaction inserts it. Servers that only speak the protocol, and tables
-// that are not InnoDB's, accept the statements, and two handlers would run. It leaves nothing
-// behind. If the check is impossible, for example without the right to write, there is no error.
+// prove checks, on two connections, that a locked row is skipped and refused, and that a key counts
+// as taken while another transaction inserts it. Servers that only speak the protocol, and tables
+// that are not InnoDB's, accept the statements but let two handlers run. It leaves nothing behind.
+// If the check is impossible, for example without the right to write, it returns nil.
 func (s *Store) prove(ctx context.Context, names sqlstore.Names, sv server) error {
 	if s.db.Stats().MaxOpenConnections == 1 {
 		return nil
@@ -31,7 +31,7 @@ func (s *Store) prove(ctx context.Context, names sqlstore.Names, sv server) erro
 		if _, err := first.ExecContext(ctx, names.Expand("INSERT INTO {schema.}{prefix}inbox (consumer, message_id, status) VALUES (0, ?, 1)"), id); err != nil {
 			return err
 		}
-		slot := int(id[0]) // a lock of order keys
+		slot := int(id[0]) // a lock for order keys
 		if err := lock(ctx, first, names, slot, " FOR UPDATE NOWAIT"); err != nil {
 			return err
 		}
@@ -41,7 +41,7 @@ func (s *Store) prove(ctx context.Context, names sqlstore.Names, sv server) erro
 				case lacks(err):
 					return err
 				case err == nil:
-					wrong = "it gives one lock to two connections, so that two handlers would run"
+					wrong = "it gives one lock to two connections, so two handlers would run"
 					return nil
 				}
 			}
@@ -51,13 +51,13 @@ func (s *Store) prove(ctx context.Context, names sqlstore.Names, sv server) erro
 			case lacks(err):
 				return err
 			case err == nil, errors.Is(err, sql.ErrNoRows):
-				wrong = "it does not see that a key is taken which another transaction is inserting, so that two handlers would run"
+				wrong = "it does not see that a key is taken while another transaction inserts it, so two handlers would run"
 			}
 			return nil
 		})
 		var status int
 		if own := first.QueryRowContext(ctx, names.Expand("SELECT status FROM {schema.}{prefix}inbox WHERE consumer = 0 AND message_id = ?"), id).Scan(&status); own != nil {
-			wrong = "" // its connection and its locks were lost
+			wrong = "" // this connection and its locks were lost
 		}
 		return err
 	})
@@ -82,7 +82,7 @@ func lacks(err error) bool {
 	return false
 }
 
-// undone calls f in a transaction that is rolled back.
+// undone calls f in a transaction that it rolls back.
 func (s *Store) undone(ctx context.Context, f func(*sql.Tx) error) error {
 	return s.on(ctx, func(conn *sql.Conn) error {
 		tx, err := conn.BeginTx(ctx, &sql.TxOptions{Isolation: sql.LevelReadCommitted})

@@ -25,7 +25,7 @@ func TestServersMustProveThatTheyLock(t *testing.T) {
 	t.Parallel()
 	for table, says := range map[string]string{
 		"millpond_outbox_lock": "it gives one lock to two connections",
-		"millpond_inbox":       "it does not see that a key is taken which another transaction is inserting",
+		"millpond_inbox":       "it does not see that a key is taken while another transaction inserts it",
 	} {
 		config := mustParse(t, onMariaDB.shared(t).NewDatabase(t))
 		open := func(anyServer bool) *mysql.Store {

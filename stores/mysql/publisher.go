@@ -11,18 +11,18 @@ import (
 	"github.com/millpond-go/millpond/stores"
 )
 
-// NewPublisher returns a publisher for one transaction of the caller or of a handler: the relay
-// of package middleware/outbox publishes its messages if, and only if, the transaction commits.
-// The transaction may be of any *sql.DB on the store's database. The store needs no registered
+// NewPublisher returns a publisher into one transaction, the caller's or a handler's: the relay of
+// package middleware/outbox publishes its messages if, and only if, the transaction commits. The
+// transaction may come from any *sql.DB on the store's database. The store needs no registered
 // consumer, but its Validate must have been called once.
 //
 // Messages without a UUID get one. If a message cannot be written, the error wraps
 // stores.ErrInvalidOutput or stores.ErrTooLarge, and the transaction is as before. If
 // auto_increment_increment is not 1, an order key gives an error that wraps stores.ErrUnordered.
 //
-// Messages with an order key wait for other transactions that have written the same key, and
-// sometimes another one: see stores.PublisherConfig.Last. Two transactions that write the same
-// keys in several calls and in different order can deadlock; the server then ends one of them.
+// Messages with an order key wait for other transactions that wrote the same key, and sometimes for
+// another key: see stores.PublisherConfig.Last. Two transactions that write the same keys in
+// several calls and in different order can deadlock; the server then ends one of them.
 func NewPublisher(tx *sql.Tx, s *Store, c stores.PublisherConfig) message.Publisher {
 	switch {
 	case tx == nil:

@@ -8,9 +8,9 @@ import (
 	"github.com/millpond-go/millpond/internal/sqlstore"
 )
 
-// relatives speak the protocol, and some of them call themselves MySQL 8.0, but lack what the
-// store relies on. They accept some statements without effect, so that failures would be recorded
-// and retried several times; so they are recognized by name.
+// relatives speak the protocol, and some call themselves MySQL 8.0, but they lack what the store
+// relies on. They accept some statements without effect, so failures would be recorded and retried
+// several times. So they are recognized by name.
 var relatives = []sqlstore.Relative{
 	{Mark: "oceanbase", Name: "OceanBase", Lacks: "FOR SHARE"},
 	{Mark: "singlestore", Name: "SingleStore", Lacks: "SKIP LOCKED"},

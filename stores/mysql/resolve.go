@@ -9,8 +9,8 @@ import (
 	"github.com/millpond-go/millpond/stores"
 )
 
-// Resolve implements stores.Resolver. The locking read waits for a transaction that holds the
-// key, and sees its outcome.
+// Resolve implements stores.Resolver. Its locking read waits for a transaction that holds the key,
+// and sees its outcome.
 func (s *Store) Resolve(ctx context.Context, k stores.Key) (bool, error) {
 	consumer, err := s.tables.Known(k)
 	if err != nil {
@@ -27,7 +27,7 @@ func (s *Store) Resolve(ctx context.Context, k stores.Key) (bool, error) {
 	return status == stores.StatusCompleted, nil
 }
 
-// settled reads a value of a row when no transaction has locked it. On TiDB a statement outside a
+// settled reads a value of a row once no transaction has it locked. On TiDB a statement outside a
 // transaction takes no lock, and waits for none.
 func (s *Store) settled(ctx context.Context, text string, into any, args ...any) error {
 	if s.texts().tidb {
@@ -38,8 +38,8 @@ func (s *Store) settled(ctx context.Context, text string, into any, args ...any)
 	})
 }
 
-// alone sends a statement that is a transaction. On TiDB a statement outside a transaction does
-// not lock: if another transaction has the row, it fails after some 80 seconds.
+// alone sends a statement as a transaction of its own. On TiDB a statement outside a transaction
+// takes no lock: if another transaction has the row, it fails after some 80 seconds.
 func (s *Store) alone(ctx context.Context, text string, args ...any) error {
 	if s.texts().tidb {
 		return database{s}.Write(ctx, func(tx sqlstore.Sender) error {
@@ -51,8 +51,8 @@ func (s *Store) alone(ctx context.Context, text string, args ...any) error {
 	return err
 }
 
-// closeLost completes a key whose claim was rolled back, so that it does not run again, and
-// reports whether it did: another delivery may have the key by now.
+// closeLost completes a key whose claim was rolled back, so that it does not run again. It reports
+// whether it did: another delivery may have the key by now.
 func (s *Store) closeLost(ctx context.Context, c *claimed) (bool, error) {
 	if c.took != 0 {
 		return s.closeTaken(ctx, *c)
@@ -67,9 +67,9 @@ func (s *Store) closeLost(ctx context.Context, c *claimed) (bool, error) {
 	return true, nil
 }
 
-// closeTaken is closeLost for a message that had failed before and has its row again.
+// closeTaken is closeLost for a message that had failed before, and so has its row again.
 func (s *Store) closeTaken(ctx context.Context, c claimed) (closed bool, err error) {
-	c.orderKey = nil // it has run, whatever precedes it
+	c.orderKey = nil // the message has run, whatever precedes it
 	number, revision := sqlstore.ParseVersion(c.took)
 	err = database{s}.Write(ctx, func(tx sqlstore.Sender) error {
 		taken, _, err := s.tryTake(ctx, tx, &c, number, revision)
@@ -86,7 +86,7 @@ func (s *Store) closeTaken(ctx context.Context, c claimed) (closed bool, err err
 	return closed, nil
 }
 
-// unresolved makes the caller ask again, whatever the reason.
+// unresolved turns any error into one after which the caller asks again.
 func (s *Store) unresolved(err error) error {
 	if err = s.tables.Explain(context.Background(), err); errors.Is(err, stores.ErrNotMigrated) || errors.Is(err, stores.ErrUnavailable) {
 		return err
@@ -94,9 +94,9 @@ func (s *Store) unresolved(err error) error {
 	return errors.Join(stores.ErrUnavailable, err)
 }
 
-// closeEscaped reports whether the claim was committed before its attempt ended, and completes it
-// if so: it must neither count as in flight nor run again. waits: wait for a transaction that has
-// the key.
+// closeEscaped reports whether the claim was committed before its attempt ended, and then completes
+// it: it must neither stay in flight nor run again. waits: wait for a transaction that holds the
+// key.
 func (s *Store) closeEscaped(ctx context.Context, c *claimed, waits bool) (escaped bool, err error) {
 	var status stores.Status
 	if waits {

@@ -14,22 +14,22 @@ import (
 	"github.com/millpond-go/millpond/stores"
 )
 
-// server is what a store needs to know about the server.
+// server is what a store knows about its server.
 type server struct {
 	kind
 
 	procedures bool // millpond's procedures exist, on MySQL
-	emits      bool // and the newer one for outputs
-	batches    bool // and those for batches
+	emits      bool // also the newer one for outputs
+	batches    bool // also those for batches
 	maxPacket  int  // in bytes
-	maxEntry   int  // the content of a row, in bytes; 0: no limit
-	unordered  bool // numbers are not in the order of commits
+	maxEntry   int  // the most bytes of a row's content; 0: no limit
+	unordered  bool // numbers may not follow the order of commits
 	galera     bool // a member of a Galera cluster
 	noEscapes  bool // a backslash in quotes is an ordinary character
 }
 
-// learn asks the server once what the store needs to know. It runs before the first consumer is
-// registered, and so before anything else. It runs again when the server may be another one.
+// learn asks the server once for what the store needs to know. It runs before the first consumer is
+// registered, and so before anything else, and again when the server may be another one.
 func (s *Store) learn(ctx context.Context, again bool) error {
 	s.learning.Lock()
 	defer s.learning.Unlock()
@@ -63,8 +63,8 @@ func (s *Store) learn(ctx context.Context, again bool) error {
 }
 
 // ask asks the server what it is, and refuses one on which the store cannot keep its promises.
-// schema is the database with the tables: their names are qualified, because a handler may select
-// another one.
+// schema is the database with the tables. Table names are qualified with it, because a handler may
+// select another database.
 func (s *Store) ask(ctx context.Context) (sv server, schema string, err error) {
 	var (
 		version, comment, charset, into, chain, mode string
@@ -78,17 +78,17 @@ func (s *Store) ask(ctx context.Context) (sv server, schema string, err error) {
 		return sv, "", err
 	}
 	if !commits {
-		return sv, "", fmt.Errorf("%w: the connections have autocommit off, so that what is done outside of transactions stays locked and is lost: add autocommit=1 to the parameters", sqlstore.ErrUnusable)
+		return sv, "", fmt.Errorf("%w: the connections have autocommit off, so changes outside transactions stay locked and are lost: add autocommit=1 to the parameters", sqlstore.ErrUnusable)
 	}
 	if err := writable(chain, mode); err != nil {
 		return sv, "", err
 	}
 	sv.noEscapes = strings.Contains(mode, "NO_BACKSLASH_ESCAPES")
 	if unsafeCharsets[charset] {
-		return sv, "", fmt.Errorf("%w: the connections have the character set %s, in which the driver cannot put quotes around text: use utf8mb4", sqlstore.ErrUnusable, charset)
+		return sv, "", fmt.Errorf("%w: the connections have the character set %s, in which the driver cannot quote text safely: use utf8mb4", sqlstore.ErrUnusable, charset)
 	}
 	if charset != into {
-		return sv, "", fmt.Errorf("%w: the connections have the character_set_client %s and the character_set_connection %s, so that the server converts payloads: set both by charset=utf8mb4 or SET NAMES", sqlstore.ErrUnusable, charset, into)
+		return sv, "", fmt.Errorf("%w: the connections have the character_set_client %s and the character_set_connection %s, so the server converts payloads: set both by charset=utf8mb4 or SET NAMES", sqlstore.ErrUnusable, charset, into)
 	}
 	if sv.kind, err = s.supported(version, comment); err != nil && !s.config.AnyServer {
 		return sv, "", err
@@ -119,8 +119,8 @@ func (s *Store) ask(ctx context.Context) (sv server, schema string, err error) {
 // usualEntry is TiDB's default limit for a row.
 const usualEntry = 6 << 20
 
-// drawsBlocks reports whether each TiDB server draws numbers from a block of its own, because the
-// tables were created without the option that the migrations give TiDB.
+// drawsBlocks reports whether each TiDB server draws numbers from its own block, because the tables
+// were created without the option that the migrations use.
 func (s *Store) drawsBlocks(ctx context.Context, schema string) (bool, error) {
 	var table, made string
 	err := s.db.QueryRowContext(ctx, fmt.Sprintf("SHOW CREATE TABLE `%s`.%soutbox", strings.ReplaceAll(schema, "`", "``"), s.names.Prefix)).Scan(&table, &made)
@@ -184,13 +184,13 @@ func writable(completion, mode string) error {
 		return fmt.Errorf("%w: the connections have the completion_type %s, with which COMMIT does more than commit: add completion_type=0 to the parameters", sqlstore.ErrUnusable, completion)
 	}
 	if strings.Contains(mode, "EMPTY_STRING_IS_NULL") {
-		return fmt.Errorf("%w: the connections have EMPTY_STRING_IS_NULL in their sql_mode, so that no failure can be recorded: set a sql_mode without it in the parameters", sqlstore.ErrUnusable)
+		return fmt.Errorf("%w: the connections have EMPTY_STRING_IS_NULL in their sql_mode, so no failure can be recorded: set a sql_mode without it in the parameters", sqlstore.ErrUnusable)
 	}
 	return nil
 }
 
 // unsafeCharsets have characters whose second byte is a backslash or a quote. If the driver puts
-// values into the text of a statement, the rest of such a value would be SQL.
+// such a value into a statement's text, its rest would be SQL.
 var unsafeCharsets = map[string]bool{"big5": true, "cp932": true, "gb18030": true, "gbk": true, "sjis": true}
 
 func (s *Store) hasLearnt() bool {
@@ -208,8 +208,8 @@ type weakness struct {
 	severity       stores.Severity
 	setting, value string
 	why            string
-	toDo, with     string // the fix, as names in the log
-	fix            string // the fix, as a statement; empty: SET GLOBAL setting = with
+	toDo, with     string // the fix, as words for the log
+	fix            string // the fix as a statement; empty: SET GLOBAL setting = with
 }
 
 func (w weakness) finding() stores.Finding {
@@ -220,7 +220,7 @@ func (w weakness) finding() stores.Finding {
 	return stores.Finding{Check: w.check, Severity: w.severity, What: w.setting + " is " + w.value, Why: w.why, Fix: fix}
 }
 
-// warn logs the settings that weaken the server's promises, unless it logged the same before.
+// warn logs settings that weaken the server's promises, unless it logged the same before.
 func (s *Store) warn(ctx context.Context, sv server) {
 	found := s.weaknesses(ctx, sv)
 	if slices.Equal(found, s.warned) {
@@ -232,7 +232,7 @@ func (s *Store) warn(ctx context.Context, sv server) {
 	}
 }
 
-// variable reads a system variable, if it exists and the account may read it.
+// variable reads a system variable if it exists and the account may read it.
 func (s *Store) variable(ctx context.Context, name string) (value string, known bool) {
 	err := s.db.QueryRowContext(ctx, "SELECT @@"+name).Scan(&value)
 	return value, err == nil
@@ -244,14 +244,14 @@ func (s *Store) weaknesses(ctx context.Context, sv server) (found []weakness) {
 	strict := func() {
 		if v, known := s.variable(ctx, "SESSION.sql_mode"); known && !strings.Contains(v, "STRICT_TRANS_TABLES") && !strings.Contains(v, "STRICT_ALL_TABLES") {
 			add(weakness{
-				"session", stores.SeverityWarning, "sql_mode", v, "what does not fit a column of a handler's is cut or changed without an error", "add to it", "STRICT_TRANS_TABLES",
+				"session", stores.SeverityWarning, "sql_mode", v, "a value that does not fit a handler's column is cut or changed without an error", "add to it", "STRICT_TRANS_TABLES",
 				"SET GLOBAL sql_mode = CONCAT(@@GLOBAL.sql_mode, ',STRICT_TRANS_TABLES')",
 			})
 		}
 	}
-	if sv.tidb { // the variables below are without effect there
+	if sv.tidb { // the variables below have no effect there
 		add(weakness{
-			"server", stores.SeverityNote, "version", "TiDB", "the store on TiDB is a preview: no crash of TiKV was tested, nor several servers",
+			"server", stores.SeverityNote, "version", "TiDB", "the store on TiDB is a preview: crashes of TiKV and several servers are untested",
 			"see", "docs/stores.md", "see TiDB in docs/stores.md",
 		})
 		strict()
@@ -274,7 +274,7 @@ func (s *Store) weaknesses(ctx context.Context, sv server) (found []weakness) {
 		})
 	case "1", "ON":
 		if v, known := s.variable(ctx, "GLOBAL.sync_binlog"); known && v != "1" {
-			add(weakness{"durability", stores.SeverityWarning, "sync_binlog", v, "after a crash of the server's machine, replicas can have other messages completed than the server", "set it to", "1", ""})
+			add(weakness{"durability", stores.SeverityWarning, "sync_binlog", v, "after a crash of the server's machine, replicas and the server can differ in which messages are completed", "set it to", "1", ""})
 		}
 	}
 	strict()
@@ -284,7 +284,7 @@ func (s *Store) weaknesses(ctx context.Context, sv server) (found []weakness) {
 	if v, known := s.variable(ctx, "GLOBAL.max_connections"); known {
 		if most, err := strconv.Atoi(v); err == nil && s.pool().Max > most {
 			add(weakness{
-				"limits", stores.SeverityWarning, "max_connections", v, "the pool may open more connections than the server admits: who is refused waits for one of the others",
+				"limits", stores.SeverityWarning, "max_connections", v, "the pool may open more connections than the server admits: a refused attempt waits for another one's",
 				"lower", fmt.Sprintf("%s, which is %d", s.pool().Setting, s.pool().Max), fmt.Sprintf("lower %s, which is %d", s.pool().Setting, s.pool().Max),
 			})
 		}
@@ -295,16 +295,16 @@ func (s *Store) weaknesses(ctx context.Context, sv server) (found []weakness) {
 	return found
 }
 
-// withoutProcedures is the cost of missing procedures.
+// withoutProcedures says what missing procedures cost.
 func (s *Store) withoutProcedures(sv server) weakness {
-	missing, costs := procedureNames, "each message takes round trips more"
+	missing, costs := procedureNames, "each message takes more round trips"
 	switch {
 	case sv.procedures && sv.emits:
 		missing, costs = procedureNames[4:], "no messages share transactions"
 	case sv.procedures && (sv.batches || !s.own):
-		missing, costs = procedureNames[3:4], "each message with an output takes a round trip more"
+		missing, costs = procedureNames[3:4], "each message with an output takes one more round trip"
 	case sv.procedures:
-		missing, costs = procedureNames[3:], "each message with an output takes a round trip more, and none share transactions"
+		missing, costs = procedureNames[3:], "each message with an output takes one more round trip, and none share transactions"
 	}
 	names := s.names.Prefix + strings.Join(missing, ", "+s.names.Prefix)
 	return weakness{

@@ -13,22 +13,22 @@ import (
 	"github.com/millpond-go/millpond/internal/sqlstore"
 )
 
-// session is a connection with a transaction for an attempt: either a connection of the store's
-// own, or one of the caller's *sql.DB, whose settings are restored at the end.
+// session is a connection with a transaction for an attempt: one of the store's own, or one from
+// the caller's *sql.DB, whose settings are restored at the end.
 type session struct {
 	store  *Store
 	conn   *sql.Conn
 	tx     *sql.Tx
 	server uint64             // see stores.Verdict
-	own    *transaction       // nil on a connection of the caller's
+	own    *transaction       // nil on a caller's connection
 	cancel context.CancelFunc // cancels the context that database/sql watches
 
 	dirty bool // the caller's connection has our settings
-	ended bool // the transaction was ended on the server by the store
+	ended bool // the store ended the transaction on the server
 }
 
 // open begins a session with a claim, or without one if claim is nil. rows and claimErr are the
-// result of the claim.
+// claim's result.
 func (s *Store) open(ctx context.Context, claim *claimed, bound time.Duration) (ss *session, rows int64, claimErr, err error) {
 	ss, err = s.opened(ctx, func(ss *session) (err error) {
 		if s.own {
@@ -74,8 +74,8 @@ func (ss *session) start(ctx context.Context, b *beginning) (err error) {
 	return err
 }
 
-// borrow prepares a connection of the caller's, and claims, after database/sql has sent its
-// BEGIN. The transaction outlives ctx, which only bounds its beginning.
+// borrow prepares a caller's connection, and claims after database/sql has sent its BEGIN. The
+// transaction outlives ctx, which bounds only its beginning.
 func (ss *session) borrow(ctx context.Context, claim *claimed, bound time.Duration) (rows int64, claimErr, err error) {
 	if ss.server, err = ss.store.servers.of(ctx, ss.store.attempts, ss.conn); err != nil {
 		return 0, nil, err
@@ -118,7 +118,7 @@ func (ss *session) prepare(ctx context.Context, claim *claimed, bound time.Durat
 	return rows, nil, err
 }
 
-// Send implements sqlstore.Sender, before the handler or instead of it.
+// Send implements sqlstore.Sender, before the handler runs or instead of it.
 func (ss *session) Send(ctx context.Context, s sqlstore.Statement) (affected int64, err error) {
 	return sqlstore.Send(context.WithValue(ctx, storeKey{}, true), ss.tx, s)
 }
@@ -127,7 +127,7 @@ func (ss *session) exec(ctx context.Context, text string) (affected int64, err e
 	return exec(ctx, ss, text)
 }
 
-// lookBack reads the row of a key and rolls back, in one round trip if the server can.
+// lookBack reads a key's row and rolls back, in one round trip if the server can.
 func (ss *session) lookBack(ctx context.Context, consumer int64, id []byte) (inboxRow, error) {
 	var row inboxRow
 	t := ss.store.texts()
@@ -142,8 +142,8 @@ func (ss *session) lookBack(ctx context.Context, consumer int64, id []byte) (inb
 	return row, err
 }
 
-// rollback ends the transaction and restores a caller's connection. The session can be prepared
-// again.
+// rollback ends the transaction and restores a caller's connection. The session can then be
+// prepared again.
 func (ss *session) rollback(ctx context.Context) error {
 	if !ss.ended {
 		if _, err := ss.exec(ctx, "ROLLBACK"); err != nil {
@@ -160,8 +160,7 @@ func (ss *session) rollback(ctx context.Context) error {
 	return nil
 }
 
-// release gives back a connection whose transaction is not in use. It keeps the connection even
-// if ctx has ended.
+// release gives back a connection whose transaction is not in use, even if ctx has ended.
 func (ss *session) release(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanupTimeout)
 	defer cancel()
@@ -175,7 +174,7 @@ func (ss *session) release(ctx context.Context) {
 	ss.free()
 }
 
-// free gives database/sql its transaction and the connection.
+// free gives the transaction and the connection back to database/sql.
 func (ss *session) free() {
 	if ss.tx != nil {
 		_ = ss.tx.Rollback()
@@ -201,7 +200,7 @@ func (ss *session) drop() {
 }
 
 // discard closes a connection whose driver has not returned from a call. database/sql holds the
-// locks of that call, so conn.Close would wait for ever; its place in the pool is lost.
+// locks of that call, so conn.Close would wait for ever. Its place in the pool is lost.
 func (ss *session) discard() {
 	_ = ss.conn.Raw(func(native any) error {
 		if c, ok := native.(driver.Conn); ok {
@@ -212,8 +211,8 @@ func (ss *session) discard() {
 	ss.store.crowd.gaveBack()
 }
 
-// abandon drops a connection on which the server may still be busy, and tells it to stop: it
-// would hold the key until the statement ends.
+// abandon drops a connection on which the server may still be busy, and tells the server to stop:
+// the key would stay held until the statement ends.
 func (ss *session) abandon() {
 	ss.drop()
 	if ss.own == nil {
@@ -224,7 +223,7 @@ func (ss *session) abandon() {
 	_ = ss.store.stop(ctx, ss.own.conn.at) // the connection may be gone already
 }
 
-// cleanupTimeout bounds the work after the result is known.
+// cleanupTimeout bounds work after the result is known.
 const cleanupTimeout = 2 * time.Second
 
 // errBusy reports whether the driver did not send a statement because rows are open.

@@ -2,10 +2,10 @@ package mysql
 
 import "strings"
 
-// unshared returns what in a statement cannot be shared with other messages, without values; "":
-// nothing. Reads and writes of rows can be shared: they cannot commit, not even by a function or a
-// trigger, and leave no savepoint, variable, lock or table that the next message's handler would
-// notice. The server refuses several statements in one text.
+// unshared returns what in a statement prevents sharing its transaction with other messages,
+// without values, or "". Reads and writes of rows can be shared: they cannot commit, not even
+// through a function or a trigger, and leave no savepoint, variable, lock or table that the next
+// message's handler would notice. The server refuses several statements in one text.
 func unshared(text string, noEscapes bool) string {
 	if strings.Contains(text, "/*!") || strings.Contains(text, "/*M!") {
 		return "a comment that the server executes"

@@ -10,7 +10,7 @@ import (
 	mysql "github.com/go-sql-driver/mysql"
 )
 
-// statement is a statement that a handler has prepared; its text was checked then.
+// statement is a handler's prepared statement, whose text was checked when it was prepared.
 type statement struct {
 	nativeStatement
 
@@ -56,8 +56,8 @@ func (s *statement) Close() error {
 	return err
 }
 
-// closeLeft closes what members of a batch have left prepared, when nobody uses the connection.
-// Whatever closes a statement meanwhile has ended then.
+// closeLeft closes what members of a batch left prepared, while nobody uses the connection. Anyone
+// who is closing such a statement is done when it returns.
 func (c *conn) closeLeft() (err error) {
 	c.sending.Lock()
 	defer c.sending.Unlock()
@@ -68,8 +68,8 @@ func (c *conn) closeLeft() (err error) {
 	return err
 }
 
-// closeStatement returns an error that wraps driver.ErrBadConn if the connection is lost, because
-// the driver returns one of its own, and nil if it was lost before.
+// closeStatement returns nil if the connection was lost before, and an error that wraps
+// driver.ErrBadConn if it is lost now: the driver returns another one.
 func closeStatement(s driver.Stmt) error {
 	err := s.Close()
 	if err != nil && !errors.Is(err, mysql.ErrBusyBuffer) {
@@ -94,5 +94,5 @@ func (s *statement) QueryContext(ctx context.Context, args []driver.NamedValue) 
 	return ask(ctx, s.tx, func(ctx context.Context) (driver.Rows, error) { return s.nativeStatement.QueryContext(ctx, args) })
 }
 
-// isEOF reports the end of the rows, which is no error.
+// isEOF reports the end of rows, which is no error.
 func isEOF(err error) bool { return errors.Is(err, io.EOF) && !errors.Is(err, io.ErrUnexpectedEOF) }

@@ -11,15 +11,15 @@ import (
 )
 
 const (
-	// maxCached is how many of the handlers' statements a connection keeps prepared. The servers'
+	// maxCached is how many of handlers' statements a connection keeps prepared. The servers'
 	// default limit for all clients together is 16,382.
 	maxCached = 32
-	// maxCachedText is the longest cached text, in bytes. Longer ones, such as those that insert
-	// many rows, are seldom sent twice.
+	// maxCachedText is the longest cached text, in bytes. Longer ones, such as inserts of many
+	// rows, are seldom repeated.
 	maxCachedText = 4096
 )
 
-// statementCache has the latest statements with parameters that handlers sent on a connection.
+// statementCache keeps the latest statements with parameters that handlers sent on a connection.
 // They stay prepared: repeating one takes one round trip instead of two, and no parsing.
 type statementCache struct{ last []cachedStatement } // the latest first
 
@@ -29,7 +29,7 @@ type cachedStatement struct {
 	stmt  nativeStatement
 }
 
-// get returns the statement of a text for arguments of these types, and prepares it if needed.
+// get returns a text's statement for arguments of these types, and prepares it if needed.
 func (c *statementCache) get(ctx context.Context, on native, text string, args []driver.NamedValue) (nativeStatement, error) {
 	var few [32]byte
 	types := appendTypes(few[:0], args)
@@ -76,7 +76,7 @@ func (c *statementCache) clear() (err error) {
 	return err
 }
 
-// appendTypes appends the argument types that the driver sends to the server.
+// appendTypes appends the argument types as the driver sends them to the server.
 func appendTypes(b []byte, args []driver.NamedValue) []byte {
 	for _, arg := range args {
 		kind := byte('?')
@@ -107,9 +107,9 @@ func appendTypes(b []byte, args []driver.NamedValue) []byte {
 	return b
 }
 
-// keepUnless drops a statement that failed. The server may be unable to run it again; and large
-// values are sent before the execution, so they, or the server's error about them, would go to
-// the next execution.
+// keepUnless drops a statement that failed. The server may be unable to run it again. Also, large
+// values are sent before the execution, so they, or the server's error about them, would go to the
+// next execution.
 func (c *statementCache) keepUnless(err error, stmt nativeStatement) error {
 	if err == nil {
 		return nil
@@ -121,8 +121,8 @@ func (c *statementCache) keepUnless(err error, stmt nativeStatement) error {
 	return err
 }
 
-// caches reports whether a statement of a handler is kept prepared. After a change of the
-// session, such as USE, a text may have another meaning.
+// caches reports whether a handler's statement is kept prepared. After a change of the session,
+// such as USE, a text may mean something else.
 func (c *conn) caches(text string, args []driver.NamedValue, does conduct) bool {
 	return len(args) > 0 && len(text) <= maxCachedText && does == plain && c.keeps && !c.discard.Load()
 }

@@ -2,10 +2,10 @@ package mysql
 
 import "github.com/millpond-go/millpond/internal/sqlstore"
 
-// statements are the texts of claims for one set of table names; all other texts are where they
-// are sent.
+// statements are the texts of claims for one set of table names. All other texts are where they are
+// sent.
 type statements struct {
-	// With verbs of package fmt for values in safe forms.
+	// With verbs of package fmt, for values in forms that need no escaping.
 	take, behind, mark, remove string
 	next, free, wake           string
 
@@ -13,7 +13,7 @@ type statements struct {
 	resolve, escaped, closeEscaped, closeLost string
 }
 
-// stateColumns are the columns that sqlstore.State reads; they are null without a failure.
+// stateColumns are the columns that sqlstore.State reads. They are null without a failure.
 const stateColumns = `f.number, f.revision, f.status, f.placement, f.content, f.class, f.attempts, f.uncounted, f.presumed,
 	{now} - f.budget_at, CAST(f.due_at AS SIGNED) - {now}`
 

@@ -8,11 +8,11 @@ import (
 	"sync"
 )
 
-// place identifies a connection on a server. A restarted server counts its connections from 1
-// again, so the id alone may belong to another one.
+// place identifies a connection on a server. A restarted server counts connections from 1 again, so
+// the id alone may belong to another connection.
 type place struct {
 	server string
-	number uint64 // of the server, as in stores.Verdict
+	number uint64 // the server's, as in stores.Verdict
 	id     string
 }
 
@@ -21,14 +21,14 @@ func (p *place) isOn(server string) {
 	p.server, p.number = server, binary.BigEndian.Uint64(sum[:])
 }
 
-// serverName distinguishes a server from others at the same address, and from its state before a
-// restart, without which no earlier state can return. Comments choose the table.
+// serverName distinguishes a server from others at its address, and from itself before a restart,
+// without which no earlier state can return. Comments choose the table.
 const serverName = "CONCAT_WS(' ', @@hostname, @@port, @@server_id, UNIX_TIMESTAMP() - CAST((SELECT VARIABLE_VALUE FROM " +
 	"/*M! information_schema.GLOBAL_STATUS */ /*!80000 performance_schema.global_status */ WHERE VARIABLE_NAME = 'Uptime') AS SIGNED))"
 
-// stop ends a connection on the server, from another one, unless the server is another one or has
-// restarted since. TiDB is left to notice that the connection is closed: a KILL in the middle of
-// a statement can end it with a panic (pingcap/tidb 63956).
+// stop ends a connection on the server, from another connection, unless the server is another one
+// or was restarted. On TiDB it does nothing, and TiDB notices the closed connection: a KILL in the
+// middle of a statement can end it with a panic (pingcap/tidb 63956).
 func (s *Store) stop(ctx context.Context, at place) (err error) {
 	if s.texts().tidb {
 		return nil
@@ -46,14 +46,14 @@ func (s *Store) stop(ctx context.Context, at place) (err error) {
 	return err
 }
 
-// servers remembers the servers of connections that our connector did not make. Each is asked
-// once.
+// servers remembers the servers of connections that our connector did not make. It asks each
+// connection once.
 type servers struct {
 	mu    sync.Mutex
 	known map[any]uint64 // by the driver's connection
 }
 
-// of returns the server of a connection, as stores.Verdict has it.
+// of returns a connection's server, as in stores.Verdict.
 func (s *servers) of(ctx context.Context, db *sql.DB, c *sql.Conn) (server uint64, err error) {
 	var native any
 	err = c.Raw(func(driverConn any) error {
@@ -77,7 +77,7 @@ func (s *servers) of(ctx context.Context, db *sql.DB, c *sql.Conn) (server uint6
 	at.isOn(name)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if open := db.Stats().OpenConnections; s.known == nil || len(s.known) > 2*open { // most are closed
+	if open := db.Stats().OpenConnections; s.known == nil || len(s.known) > 2*open { // most of the known ones are closed
 		s.known = make(map[any]uint64, open)
 	}
 	s.known[native] = at.number

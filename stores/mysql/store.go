@@ -26,27 +26,25 @@ var migrationFiles embed.FS
 
 // Config configures a [Store]. The zero value is ready to use.
 type Config struct {
-	// Schema is the database of millpond's tables; "" is the one that the connection selects. It
-	// must exist.
+	// Schema is the database of millpond's tables, which must exist; "" is the connection's.
 	Schema string
 	// TablePrefix begins the tables' names; "" means "millpond_".
 	TablePrefix string
-	// Isolation of the handlers' transactions, whatever the server's default:
-	// sql.LevelReadCommitted, also for 0, or sql.LevelRepeatableRead.
+	// Isolation is the level of the handlers' transactions, whatever the server's default:
+	// sql.LevelReadCommitted, which 0 means as well, or sql.LevelRepeatableRead.
 	Isolation sql.IsolationLevel
-	// MaxOpenConns is how many attempts OpenDB lets run at a time, each on a connection of its
-	// own; 0 means [DefaultMaxOpenConns]. New ignores it.
+	// MaxOpenConns is how many attempts may run at a time on a store from OpenDB, each on its own
+	// connection; 0 means [DefaultMaxOpenConns]. New ignores it.
 	MaxOpenConns int
-	// AnyServer accepts a server that is known to lack something, or whose locks do not lock. The
-	// store refuses such servers otherwise.
+	// AnyServer accepts a server that is known to lack something, or whose locks do not work.
+	// Otherwise the store refuses such servers.
 	AnyServer bool
 	// Logger gets a warning at the start for each setting that weakens the server's promises; nil
-	// is slog.Default.
+	// means slog.Default.
 	Logger *slog.Logger
 }
 
-// DefaultMaxOpenConns is how many attempts run at a time on a store that has opened its own
-// connections.
+// DefaultMaxOpenConns is how many attempts run at a time on a store's own connections.
 const DefaultMaxOpenConns = 16
 
 // maxOtherConns is how many other connections such a store has, for failures, looks and the
@@ -61,7 +59,7 @@ type Store struct {
 	config   Config
 	db       *sql.DB // for everything but attempts
 	attempts *sql.DB // db, or connections that only the store uses
-	own      bool    // attempts uses our connector, and the store closes both
+	own      bool    // attempts uses our connector, and Close closes both
 	names    sqlstore.Names
 	log      *slog.Logger
 	crowd    crowd // for attempts
@@ -74,8 +72,8 @@ type Store struct {
 // contract is what all SQL stores share.
 type contract = sqlstore.Store
 
-// learnt is the result of learn. Except for the server it is constant once there is a consumer or
-// the tables are ready.
+// learnt is the result of learn. Except for the server it does not change once there is a consumer
+// or the tables are ready.
 type learnt struct {
 	learning sync.Mutex
 	current  atomic.Pointer[texts] // for the current server
@@ -94,14 +92,14 @@ var (
 	_ stores.PoolReporter = (*Store)(nil)
 )
 
-// Format implements fmt.Formatter: no verb prints the connection's settings, which contain a
+// Format implements fmt.Formatter. No verb prints the connection's settings, which contain a
 // password.
 func (s *Store) Format(f fmt.State, _ rune) { _, _ = io.WriteString(f, "a store on MySQL") }
 
-// New returns a store on a *sql.DB of go-sql-driver/mysql that stays the caller's. It does no
-// I/O. Attempts cost two round trips more than those of [OpenDB]: the claim and the completion.
-// Each running handler holds one connection, and the store sometimes needs one more, so the pool
-// should have more connections than there are deliveries in flight.
+// New returns a store on a *sql.DB of go-sql-driver/mysql, which stays the caller's. It does no
+// I/O. Attempts cost two round trips more than with [OpenDB]: the claim and the completion. Each
+// running handler holds one connection, and the store sometimes needs one more, so the pool should
+// have more connections than there are deliveries in flight.
 func New(db *sql.DB, c Config) (*Store, error) {
 	if db == nil {
 		return nil, errors.New("mysql: the *sql.DB is nil")
@@ -112,13 +110,12 @@ func New(db *sql.DB, c Config) (*Store, error) {
 	return newStore(db, db, false, c)
 }
 
-// OpenDB returns a store on connections of its own, made with the driver's configuration, which
-// is copied. It connects once, so that a wrong address, database or password is an error here,
-// which wraps stores.ErrUnavailable. If the store cannot run on the server, the error does not
-// wrap it.
+// OpenDB returns a store on connections of its own, from the driver's configuration, which it
+// copies. It connects once: a wrong address, database or password is an error that wraps
+// stores.ErrUnavailable. If the store cannot run on the server, the error does not wrap it.
 //
-// Two of its parameters are millpond's: MultiStatements must be off, and InterpolateParams is
-// switched on, except for handlers, which keep the configured value.
+// Two of the driver's parameters are millpond's: MultiStatements must be off, and InterpolateParams
+// is switched on, except for handlers, which keep the configured value.
 func OpenDB(ctx context.Context, driverConfig *mysql.Config, c Config) (*Store, error) {
 	if driverConfig == nil {
 		return nil, errors.New("mysql: the driver's configuration is nil: use that driver's NewConfig or ParseDSN")
@@ -140,7 +137,7 @@ func OpenDB(ctx context.Context, driverConfig *mysql.Config, c Config) (*Store, 
 	}
 	others := driverConfig.Clone()
 	others.InterpolateParams = true // saves two round trips
-	others.MaxAllowedPacket = 0     // the server's value
+	others.MaxAllowedPacket = 0     // use the server's value
 	if others.Params == nil {
 		others.Params = make(map[string]string)
 	}
@@ -164,8 +161,8 @@ func OpenDB(ctx context.Context, driverConfig *mysql.Config, c Config) (*Store, 
 	return s, nil
 }
 
-// driverLog gets what the driver would write to standard error, such as connections that the
-// server closed. Real errors are returned as well.
+// driverLog gets what the driver would write to standard error, such as connections that the server
+// closed. Real errors are also returned.
 type driverLog struct{ to *slog.Logger }
 
 func (l driverLog) Print(v ...any) {
@@ -196,15 +193,14 @@ func newStore(db, attempts *sql.DB, own bool, c Config) (*Store, error) {
 	return s, nil
 }
 
-// SetLogger replaces Config.Logger. It must be called before the store is used.
+// SetLogger replaces Config.Logger. Call it before the store is used.
 func (s *Store) SetLogger(l *slog.Logger) { s.log = l }
 
-// DB returns the *sql.DB for the program's own work outside handlers: the one given to New, or
-// one that OpenDB opened.
+// DB returns the *sql.DB for the program's own work outside handlers: the one given to New, or one
+// that OpenDB opened.
 func (s *Store) DB() *sql.DB { return s.db }
 
-// Capabilities implements stores.Store. The database system is known once a consumer is
-// registered.
+// Capabilities implements stores.Store. The database system is known once a consumer is registered.
 func (s *Store) Capabilities() stores.Capabilities {
 	system, unordered := "mysql", false
 	if t := s.texts(); t != nil {
@@ -227,7 +223,7 @@ func (s *Store) pool() stores.Pool {
 // PoolUse implements stores.PoolReporter.
 func (s *Store) PoolUse() stores.PoolUse { return sqlstore.PoolUse(s.attempts) }
 
-// Close closes the connections that OpenDB has opened.
+// Close closes the connections that OpenDB opened. The *sql.DB given to New stays open.
 func (s *Store) Close() error {
 	if !s.tables.Close() || !s.own {
 		return nil

@@ -48,12 +48,12 @@ func newTexts(d *sqlstore.Dialect, sv server, isolation sql.IsolationLevel) *tex
 		callLook:     x("CALL {schema.}{prefix}look("),
 
 		remove: x("DELETE FROM {schema.}{prefix}inbox WHERE "),
-		// Without the hint a small table could be scanned, and the locks of others waited for.
+		// Without the hint a small table could be scanned, and wait for the locks of others.
 		updateAll:         withoutWaiting + x("UPDATE {schema.}{prefix}inbox FORCE INDEX (PRIMARY) SET status = 2 WHERE consumer = "),
 		callBatchClaim:    x("CALL {schema.}{prefix}batch_claim("),
 		callBatchComplete: x("CALL {schema.}{prefix}batch_complete("),
 	}
-	if sv.maria { // for this statement only; on MySQL a statement checks the lock first
+	if sv.maria { // for this statement only; on MySQL another statement checks the lock first
 		t.insertValues = withoutWaiting + t.insert + "VALUES (?, ?, 1, " + now + ", ?, ?, ?)"
 		t.begins, t.completion = "BEGIN NOT ATOMIC ", t.update+"consumer = ? AND message_id = ? AND token = ? AND status = 1; "+committed+"END"
 		t.insert, t.update = withoutWaiting+t.insert, withoutWaiting+t.update
@@ -82,8 +82,8 @@ type claimed struct {
 	fingerprint []byte
 	trace       []byte
 	orderKey    []byte // nil: no order
-	time        int64  // the broker's time; 0: not compared
-	took        int64  // the version of the failure that was taken over; 0: a first claim
+	time        int64  // when the broker took the message; 0: not compared
+	took        int64  // the version of the failure it took over; 0: a first claim
 }
 
 func newClaimed(consumer int64, c *stores.Claim, token int64) claimed {
@@ -92,8 +92,8 @@ func newClaimed(consumer int64, c *stores.Claim, token int64) claimed {
 	}
 }
 
-// claim is a plain insert, decided by the primary key, that does not wait for a lock: MariaDB has
-// an option for this statement, and on MySQL a statement checks the lock first.
+// claim is a plain insert that the primary key decides, and that waits for no lock: MariaDB has an
+// option for this statement, and on MySQL another statement checks the lock first.
 func (t *texts) claim(b []byte, c *claimed) []byte {
 	looks := !t.maria && !t.looksFirst()
 	if !looks && c.orderKey == nil && c.time == 0 {
@@ -121,9 +121,9 @@ func (*texts) and(b []byte, more bool) []byte {
 	return b
 }
 
-// looksFirst reports whether the check of the lock is a statement of its own, outside the
-// transaction: at REPEATABLE READ, reading a missing row locks the gap before the next one, and
-// no other claim could be inserted there. TiDB has no such locks.
+// looksFirst reports whether the lock is checked by a separate statement, outside the transaction.
+// At REPEATABLE READ, reading a missing row locks the gap before the next one, so no other claim
+// could be inserted there. TiDB has no such locks.
 func (t *texts) looksFirst() bool {
 	return t.callable() && t.isolation != levelName(sql.LevelReadCommitted)
 }
@@ -132,18 +132,18 @@ func (t *texts) key(b []byte, consumer int64, id []byte) []byte {
 	return put(b, "consumer = ", consumer, " AND message_id = ", id)
 }
 
-// finish is the guarded completion: it changes exactly the row that this transaction claimed;
+// finish is the guarded completion. It changes exactly the row that this transaction claimed;
 // otherwise nothing is committed.
 func (t *texts) finish(b []byte, c *claimed) []byte {
 	return put(t.key(put(b, t.update), c.consumer, c.id), " AND token = ", c.token, " AND status = 1")
 }
 
-// committed is COMMIT if a row was changed, and otherwise an error, because no case of CASE
+// committed is COMMIT if a row was changed. Otherwise it is an error, because no case of CASE
 // matches.
 const committed = "CASE ROW_COUNT() WHEN 1 THEN COMMIT; END CASE; "
 
-// complete finishes and commits, in one statement. It is an error if no row was changed: on MySQL
-// the procedure signals it. On MariaDB before is put in front.
+// complete finishes and commits in one statement. It is an error if no row was changed; on MySQL
+// the procedure signals it. On MariaDB it puts before in front.
 func (t *texts) complete(b, before []byte, c *claimed, restore bool) []byte {
 	if t.maria {
 		b = append(put(b, "BEGIN NOT ATOMIC "), before...)
@@ -152,7 +152,7 @@ func (t *texts) complete(b, before []byte, c *claimed, restore bool) []byte {
 	return put(b, t.callComplete, c.consumer, ", ", c.id, ", ", c.token, ", ", restore, ")")
 }
 
-// emitComplete is complete on MySQL with an output before it, whose order key has this lock.
+// emitComplete is complete on MySQL, with an output before it whose order key has this lock.
 func (t *texts) emitComplete(b []byte, c *claimed, restore bool, lock any, output sqlstore.Statement) []byte {
 	b = put(b, t.callEmit, c.consumer, ", ", c.id, ", ", c.token, ", ", restore, ", ", lock)
 	for _, value := range asBytes(output).Args {
@@ -161,7 +161,7 @@ func (t *texts) emitComplete(b []byte, c *claimed, restore bool, lock any, outpu
 	return put(b, ")")
 }
 
-// lookBack reads the row that prevented the claim and rolls back.
+// lookBack reads the row that prevented the claim, and rolls back.
 func (t *texts) lookBack(b []byte, consumer int64, id []byte, restore bool) []byte {
 	if t.maria {
 		return t.ended(put(t.lookAt(put(b, "BEGIN NOT ATOMIC "), consumer, id), "; ROLLBACK; "), restore)
@@ -181,8 +181,7 @@ func (t *texts) lookAt(b []byte, consumer int64, id []byte) []byte {
 	return put(b, t.look, consumer, " AND i.message_id = ", id)
 }
 
-// The settings of a connection that an attempt changes, and restores if the connection is not the
-// store's own.
+// The settings of a connection that an attempt changes. They are restored on a caller's connection.
 
 func (t *texts) timeouts() (idle, running string) {
 	if t.maria {
@@ -191,8 +190,8 @@ func (t *texts) timeouts() (idle, running string) {
 	return "wait_timeout", "max_execution_time"
 }
 
-// bound makes the server end idle transactions. MySQL's bounds are at least a second, and it
-// bounds no statement other than SELECT.
+// bound makes the server end idle transactions. MySQL's bounds are at least a second, and bound no
+// statements but SELECT.
 func (t *texts) bound(d time.Duration) string {
 	idle, running := t.timeouts()
 	return "SET SESSION " + idle + " = " + strconv.FormatInt(seconds(d), 10) + ", SESSION " + running + " = " + strconv.FormatInt(t.runningLimit(d), 10)
@@ -211,8 +210,8 @@ func seconds(d time.Duration) int64 {
 	return int64(min(math.Ceil(d.Seconds()), most))
 }
 
-// begin prepares a connection for an attempt, in steps that can be one statement on MariaDB. The
-// transaction that database/sql began is empty, and is ended.
+// begin prepares a connection for an attempt, in steps that can be one statement on MariaDB. It
+// ends the empty transaction that database/sql began.
 func (t *texts) begin(bound time.Duration) []string {
 	steps := []string{"COMMIT", t.settingsSaved, "SET TRANSACTION ISOLATION LEVEL " + t.isolation, "SET SESSION autocommit = 0"}
 	if bound > 0 {
@@ -221,7 +220,7 @@ func (t *texts) begin(bound time.Duration) []string {
 	return steps
 }
 
-// beginClaim is begin and claim in one statement; without a claim if c is nil.
+// beginClaim is begin and claim in one statement, or begin alone if c is nil.
 func (t *texts) beginClaim(b []byte, c *claimed, bound time.Duration) []byte {
 	if t.maria {
 		b = put(b, "BEGIN NOT ATOMIC ")

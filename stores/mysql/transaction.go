@@ -14,21 +14,21 @@ import (
 	"github.com/millpond-go/millpond/stores"
 )
 
-// transaction is a transaction on a connection of the store's own, from its claim to its end. A
-// handler may leave goroutines and rows behind; they must never touch the connection once another
-// message uses it, so its uses are counted.
+// transaction is a transaction on one of the store's own connections, from its claim to its end. A
+// handler may leave goroutines and rows behind. They must not touch the connection once another
+// message uses it, so uses are counted.
 type transaction struct {
 	conn   *conn
-	shared bool // it is one member's part of a batch
+	shared bool // one member's part of a batch
 
-	// Ends every running statement, by closing the connection. Made when first needed.
+	// Its cancellation closes the connection, which ends every running statement.
 	ctx    context.Context
 	cancel context.CancelFunc
 
 	suspect atomic.Bool // a statement may have ended it
 	loose   atomic.Bool // a statement was sent after the server may have ended it
-	managed atomic.Bool // the handler called Commit or Rollback, by text or by the *sql.Tx
-	ended   atomic.Bool // ended on the server, as far as is known
+	managed atomic.Bool // the handler called Commit or Rollback, in SQL or on the *sql.Tx
+	ended   atomic.Bool // ended on the server, as far as known
 
 	gate    sqltx.Gate
 	renewed bool // a savepoint was set after the first failure; the gate decides
@@ -40,7 +40,7 @@ func newTransaction(c *conn) *transaction {
 	return t
 }
 
-// acquire notes that the connection is used until release.
+// acquire notes that the connection is in use until release.
 func (t *transaction) acquire() error {
 	return t.gate.Acquire(sql.ErrTxDone, func(bool) bool { return t.ended.Load() })
 }
@@ -49,7 +49,7 @@ func (t *transaction) release(err error) {
 	t.gate.Release(func(first error, _ bool) error { return t.judge(first, err) })
 }
 
-// judge keeps the first failure. A failure of the database takes precedence over the others.
+// judge keeps the first failure; a failure of the database takes precedence over others.
 func (t *transaction) judge(first, err error) error {
 	if err == nil || errors.Is(err, driver.ErrSkip) || first != nil && (!interruption(err) || interruption(first)) {
 		return first
@@ -58,8 +58,8 @@ func (t *transaction) judge(first, err error) error {
 	return err
 }
 
-// passed takes the text of a successful statement: ROLLBACK TO a savepoint that is older than a
-// failure undoes it, unless the failure ended the transaction.
+// passed takes the text of a successful statement. ROLLBACK TO a savepoint older than a failure
+// undoes that failure, unless the failure ended the transaction.
 func (t *transaction) passed(text string) {
 	t.gate.Judge(func(first error) error {
 		if first == nil {
@@ -77,9 +77,9 @@ func (t *transaction) passed(text string) {
 	})
 }
 
-// statement returns the context for a statement that was sent with ctx: the transaction's
-// context, which ends when ctx ends while the statement runs, because the driver then closes the
-// connection. done takes the statement's error, and returns the one to report.
+// statement returns the context for a statement that was sent with ctx, and done, which takes the
+// statement's error and returns the one to report. The context is the transaction's. It is canceled
+// if ctx ends while the statement runs, because the driver then closes the connection.
 func (t *transaction) statement(ctx context.Context) (running context.Context, done func(error) error) {
 	stop := func() bool { return true }
 	if ctx.Done() != nil {
@@ -105,7 +105,7 @@ func (t *transaction) statement(ctx context.Context) (running context.Context, d
 	}
 }
 
-// pass sends an acquired statement.
+// pass sends a statement for which the connection was acquired.
 func pass[T any](ctx context.Context, t *transaction, text string, send func(context.Context) (T, error)) (T, error) {
 	running, done := t.statement(ctx)
 	result, err := send(running)
@@ -115,7 +115,7 @@ func pass[T any](ctx context.Context, t *transaction, text string, send func(con
 	return result, done(err)
 }
 
-// ask is pass for a query, whose rows count as in use until they are closed.
+// ask is pass for a query. Its rows count as in use until they are closed.
 func ask(ctx context.Context, t *transaction, send func(context.Context) (driver.Rows, error)) (driver.Rows, error) {
 	running, done := t.statement(ctx)
 	native, err := send(running)
@@ -128,7 +128,7 @@ func ask(ctx context.Context, t *transaction, send func(context.Context) (driver
 var errRowsOpen = fmt.Errorf("mysql: rows of another statement are open: close them first: %w", stores.ErrTxBusy)
 
 // errCut replaces the driver's error, which only says that the transaction's context ended.
-var errCut = fmt.Errorf("mysql: the connection was closed, for the context of another statement or the attempt has ended: %w", context.Canceled)
+var errCut = fmt.Errorf("mysql: the connection was closed because the context of another statement or of the attempt ended: %w", context.Canceled)
 
 // cut closes the connection under a running statement; the server rolls back.
 func (t *transaction) cut() {
@@ -136,7 +136,7 @@ func (t *transaction) cut() {
 	t.cancel()
 }
 
-// send sends a statement of the store's after close, when no other statement can run.
+// send sends a statement of the store after close, when no other statement can run.
 func (t *transaction) send(ctx context.Context, text string) (affected int64, err error) {
 	t.conn.sending.Lock()
 	defer t.conn.sending.Unlock()
@@ -146,7 +146,7 @@ func (t *transaction) send(ctx context.Context, text string) (affected int64, er
 
 // complete sends the guarded completion with COMMIT as a prepared statement, with the staged
 // statements before it. It returns errNotPrepared if it must be sent as text: on MySQL, if the
-// claim may be another transaction's by now or the session changed, and for large or rare
+// claim may belong to another transaction by now or the session changed, and for large or rare
 // statements.
 func (t *transaction) complete(ctx context.Context, texts *texts, c *claimed, staged sqlstore.Staged) error {
 	if t.gate.Failure() != nil || t.suspect.Load() || !texts.maria {
@@ -173,7 +173,7 @@ func (t *transaction) distrust() {
 	}
 }
 
-// finished notes that the server has ended the transaction.
+// finished notes that the server ended the transaction.
 func (t *transaction) finished() {
 	t.gate.Close()
 	t.ended.Store(true)
@@ -191,8 +191,8 @@ func (t *transaction) Rollback() error {
 	return t.endByHandler()
 }
 
-// endByHandler rolls back, whatever the handler wanted. If the transaction may not be the one
-// with the claim any more, the attempt checks that first.
+// endByHandler rolls back, whatever the handler wanted. If the transaction may no longer be the one
+// with the claim, the attempt checks that first.
 func (t *transaction) endByHandler() error {
 	t.managed.Store(true)
 	if t.suspect.Load() {
@@ -257,7 +257,7 @@ func (r *rows) Next(dest []driver.Value) error {
 func (r *rows) Close() error {
 	err := r.Rows.Close()
 	if r.done != nil {
-		_ = r.done(errors.Join(r.err, err)) // the reader got the error
+		_ = r.done(errors.Join(r.err, err)) // the reader already got the error
 		r.done = nil
 	}
 	return err

@@ -239,7 +239,7 @@ func (t *Tables) lookAtServer(ctx context.Context, _ *sqlstore.Examining, add sq
 	case t.anyServer:
 		sqlstore.AnyServer(add, "PostgreSQL", t.identify(ctx), t.prove(ctx, t.dialect.Names))
 	case !t.db.Spare():
-		add(stores.SeverityNote, "the pool has one connection", "it takes two to see whether the server's locks lock", "raise pool_max_conns")
+		add(stores.SeverityNote, "the pool has one connection", "checking that the server's locks work takes two", "raise pool_max_conns")
 	}
 	return nil
 }

@@ -53,7 +53,7 @@ func (t *Tables) prove(ctx context.Context, names sqlstore.Names) error {
 		}
 		err := t.db.InTx(ctx, func(second Querier) error {
 			if held, err := tries(ctx, second, lock); err == nil && held {
-				wrong = "it gives one lock to two connections, so that two handlers would run"
+				wrong = "it gives one lock to two connections, so two handlers would run"
 				return errUndo
 			}
 			if _, err := second.Send(ctx, Statement{Text: qualify(waitNoLock)}); err != nil {
