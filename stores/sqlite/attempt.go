@@ -13,7 +13,7 @@ import (
 	"github.com/millpond-go/millpond/stores"
 )
 
-// attempt holds the writer's slot and its key's flight until it ends.
+// attempt holds the writer's slot, and its key in flights, until it ends.
 type attempt struct {
 	sqltx.Entry
 
@@ -22,7 +22,7 @@ type attempt struct {
 	tx      *sql.Tx
 	conn    *conn
 	outcome sqltx.Outcome
-	staged  sqlstore.Staged // statements before COMMIT
+	staged  sqlstore.Staged // sent before COMMIT
 }
 
 var (
@@ -38,7 +38,7 @@ func (a *attempt) Context(parent context.Context) context.Context {
 }
 
 // Commit implements stores.Attempt. COMMIT runs in this process and is not interrupted: ctx is
-// checked before, and bounds the wait for a goroutine that still uses the transaction.
+// checked first, and bounds the wait for a goroutine that still uses the transaction.
 func (a *attempt) Commit(ctx context.Context) error {
 	return a.outcome.Commit(func() error { return a.commit(ctx) })
 }
@@ -51,8 +51,8 @@ func (a *attempt) Emit(outputs []stores.Output) error {
 	return a.store.tables.Stage(&a.staged, outputs)
 }
 
-// commit commits, or rolls back if there is a reason. Nothing can be committed any more even
-// while a goroutine of the handler keeps the connection busy.
+// commit commits, or rolls back if there is a reason. After it nothing can be committed, even if a
+// goroutine of the handler keeps the connection busy.
 func (a *attempt) commit(ctx context.Context) error {
 	reason := a.Doomed()
 	if reason == nil && ctx.Err() != nil {
@@ -78,9 +78,9 @@ func (a *attempt) Rollback(ctx context.Context) error {
 	return a.outcome.Rollback(pkg, func() error { return a.rollback(ctx) })
 }
 
-// rollback waits, bounded by ctx, for statements of goroutines that the handler left behind:
-// SQLite cannot roll back under them. They were interrupted, but functions of the program that
-// they call may take their time.
+// rollback waits, until ctx ends, for statements of goroutines that the handler left behind: SQLite
+// cannot roll back under them. They were interrupted, but functions of the program that they call
+// may take a while.
 func (a *attempt) rollback(ctx context.Context) error {
 	_ = a.conn.close()
 	if !a.conn.inUse() {
@@ -112,31 +112,30 @@ func (a *attempt) end() {
 	a.store.flights.land(a.flight)
 }
 
-// TxFromContext returns the transaction that holds the claim, for use in a handler with the
-// context of its message. It reports false if there is no inbox on a SQLite store around the
-// handler.
+// TxFromContext returns the transaction that holds the claim, from the context of the handler's
+// message. It reports false outside an inbox on a SQLite store.
 //
-// The transaction is used like any *sql.Tx, savepoints by SQL included. Its Commit and Rollback
-// return stores.ErrTxManaged and roll back, and the attempt then cannot be committed. Ending it
-// in SQL also rolls back: later statements return stores.ErrTxEnded, and none of their writes is
+// Use the transaction like any *sql.Tx, with savepoints in SQL if needed. Its Commit and Rollback
+// return stores.ErrTxManaged and roll back; the attempt then cannot be committed. SQL that ends it
+// also rolls back: later statements return stores.ErrTxEnded, and none of their writes is
 // committed. After the handler has returned, its methods return sql.ErrTxDone.
 func TxFromContext(ctx context.Context) (*sql.Tx, bool) {
 	return sqltx.FromContext[*sql.Tx](ctx, attemptKey{})
 }
 
-// Handler adapts a function that wants the transaction to a handler for
-// Router.AddConsumerHandler. It returns stores.ErrNoTx without an inbox on a SQLite
-// store around it, and stores.ErrReentered when it is run twice in one attempt.
+// Handler adapts a function that takes the transaction to a handler for Router.AddConsumerHandler.
+// The handler returns stores.ErrNoTx outside an inbox on a SQLite store, and stores.ErrReentered
+// when it runs twice in one attempt.
 func Handler(f func(ctx context.Context, tx *sql.Tx, msg *message.Message) error) message.NoPublishHandlerFunc {
 	handle := sqltx.Handler(attemptKey{}, f)
 	return func(msg *message.Message) error { return handle(msg) } // package router finds the store by the file of this function
 }
 
-// Lease makes a handler of two functions: effect runs first, outside the database, and write runs
-// in the transaction that completes the message, with the result of effect. If the completion
-// fails it is tried again while the lease lives, with write but without effect. It is for
-// handlers of InboxConfig.LeaseByHandler; without a lease it returns stores.ErrNoLease before the
-// effect. An inbox on another store completes nothing.
+// Lease makes a handler of two functions: effect runs first, outside the database; write runs in
+// the transaction that completes the message, with effect's result. If the completion fails, write
+// is repeated while the lease lives; effect is not. Use it for handlers in
+// InboxConfig.LeaseByHandler: without a lease it returns stores.ErrNoLease before the effect. With
+// an inbox on another store, nothing is completed.
 func Lease[R any](
 	effect func(ctx context.Context, msg *message.Message) (R, error),
 	write func(ctx context.Context, tx *sql.Tx, msg *message.Message, result R) error,

@@ -70,7 +70,7 @@ type batch struct {
 	store    *Store
 	consumer int64
 	members  []stores.Member
-	own      []*member // members whose claims were won
+	own      []*member // the members whose claims were won
 
 	tx      *sql.Tx
 	conn    *conn
@@ -88,7 +88,7 @@ func (b *batch) Members() []stores.Member { return b.members }
 // Server implements stores.Batch.
 func (*batch) Server() uint64 { return 0 }
 
-// Commit implements stores.Batch. Called again it returns the same.
+// Commit implements stores.Batch. A second call returns the same.
 func (b *batch) Commit(ctx context.Context) error {
 	return b.outcome.Commit(func() error {
 		err := b.commit(ctx)
@@ -124,7 +124,7 @@ func (b *batch) commit(ctx context.Context) error {
 // open reports whether the transaction is still open. The caller holds conn.mu.
 func (b *batch) open() bool { return b.conn.session == b.session && b.conn.phase == txOpen }
 
-// lose notes that the batch cannot be committed.
+// lose notes that the batch cannot be committed, and why.
 func (b *batch) lose(why error) error {
 	if b.lost == nil {
 		b.lost = fmt.Errorf("sqlite: %w: %w", stores.ErrBatchLost, why)
@@ -140,8 +140,8 @@ func (b *batch) Rollback(ctx context.Context) error {
 	})
 }
 
-// Cut implements stores.Batch. A running statement is interrupted, and nothing is committed
-// whatever its result.
+// Cut implements stores.Batch. It interrupts a running statement; nothing is committed, whatever
+// the statement's result.
 func (b *batch) Cut() {
 	for _, m := range b.own {
 		m.session.closing.Store(true)
@@ -179,7 +179,7 @@ type member struct {
 	session *session
 	tx      *sql.Tx
 
-	saved  bool // its savepoint is made; guarded by conn.mu
+	saved  bool // whether its savepoint is made; guarded by conn.mu
 	ran    bool
 	over   sync.Once
 	apart  sqltx.Apart
@@ -235,7 +235,7 @@ func (m *member) save() error {
 	return err
 }
 
-// Keep implements stores.Member. ctx bounds the waiting for goroutines of the handler.
+// Keep implements stores.Member. ctx bounds the wait for goroutines of the handler.
 func (m *member) Keep(ctx context.Context) error {
 	if m.ran {
 		return errClosed
@@ -248,7 +248,7 @@ func (m *member) Keep(ctx context.Context) error {
 	return pkg.NotCommitted(reason)
 }
 
-// Leave implements stores.Member, with ctx like Keep.
+// Leave implements stores.Member, with ctx as in Keep.
 func (m *member) Leave(ctx context.Context) error {
 	if m.ran {
 		return errClosed
@@ -288,8 +288,8 @@ func (m *member) end(ctx context.Context, keep bool) (reason error) {
 	return errors.Join(reason, m.undo())
 }
 
-// close ends the *sql.Tx, so that goroutines which the handler has left behind lose the connection.
-// It waits for their statements: if SQLite interrupts one, it rolls back the writes of all members.
+// close ends the *sql.Tx, so that goroutines left behind by the handler lose the connection. It
+// waits for their statements, because an interrupted one would roll back the writes of all members.
 func (m *member) close(ctx context.Context, busy bool) (over bool) {
 	if !busy {
 		m.endTx()
@@ -298,7 +298,7 @@ func (m *member) close(ctx context.Context, busy bool) (over bool) {
 	return waitFor(ctx, m.endTx) == nil
 }
 
-// endTx waits for statements on the *sql.Tx, and ends only that: see lender.
+// endTx waits for statements on the *sql.Tx, and then ends only the *sql.Tx: see lender.
 func (m *member) endTx() { m.over.Do(func() { _ = m.tx.Rollback() }) }
 
 // unfit returns why the effects of a handler that returned nil must not be kept.

@@ -19,11 +19,11 @@ type claim struct {
 	verdict  stores.Verdict // once decided
 }
 
-// errTaken: the claim is not won, for the reason in its verdict. No transaction was left open.
+// errTaken: the claim is not won, for the reason in its verdict. No transaction is left open.
 var errTaken = errors.New("the claim is not won")
 
-// decide wins the claim or returns errTaken. For a first delivery it is a plain insert in the
-// final state, decided by the primary key.
+// decide wins the claim or returns errTaken. A first delivery takes one plain insert, in the final
+// state, which the primary key decides.
 func (c *conn) decide(cl *claim) error {
 	if cl.Take == 0 {
 		won, err := c.insert(cl)
@@ -44,8 +44,8 @@ func (c *conn) decide(cl *claim) error {
 	return c.takeOver(cl, row)
 }
 
-// insert reports whether the key's row was inserted. Without an order key and a time only a row
-// of the key can prevent it.
+// insert reports whether the key's row was inserted. Without an order key and a time, only another
+// row of the key can prevent it.
 func (c *conn) insert(cl *claim) (bool, error) {
 	which, args := claimStatement, [6]driver.Value{cl.consumer, cl.Key.ID, cl.Fingerprint.Bytes(), sqlstore.TraceBytes(&cl.TraceParent)}
 	n := 4
@@ -66,8 +66,8 @@ func (c *conn) insert(cl *claim) (bool, error) {
 	return true, nil
 }
 
-// takeOver turns the failed row, as it was read, into a completed one. The next message of its
-// order key may go on at once.
+// takeOver turns the failed row, as read, into a completed one. It makes the order key's next
+// message due.
 func (c *conn) takeOver(cl *claim, row inboxRow) error {
 	number, revision := sqlstore.ParseVersion(row.Failure.Version)
 	which, args, n := takeStatement, [5]driver.Value{cl.consumer, cl.Key.ID, number, revision}, 4
@@ -109,7 +109,7 @@ func (cl *claim) judge(row inboxRow) error {
 	takeable := v.Outcome == stores.Claimable
 	if cl.Take != 0 {
 		takeable = v.Failure.Version == cl.Take && row.Status == stores.StatusPending && v.Outcome != stores.Conflict
-		if !takeable && v.Outcome == stores.Claimable { // not by this claim, or in another version
+		if !takeable && v.Outcome == stores.Claimable { // not by this claim, which has another version
 			v.Outcome = stores.InFlight
 		}
 	}
@@ -136,7 +136,7 @@ func (c *conn) look(cl *claim) (row inboxRow, err error) {
 	return rowOf(columns[:])
 }
 
-// keptOut returns why the row of a new message could not be inserted.
+// keptOut returns why a new message's row could not be inserted.
 func (c *conn) keptOut(cl *claim) error {
 	cl.verdict.Outcome = stores.Behind
 	switch {
@@ -155,7 +155,7 @@ func (c *conn) keptOut(cl *claim) error {
 	return errTaken
 }
 
-// inboxRow is the row of a key, if there is one.
+// inboxRow is a key's row, if there is one.
 type inboxRow struct {
 	sqlstore.Row
 	orderKey []byte
@@ -180,7 +180,7 @@ func rowOf(v []any) (inboxRow, error) {
 
 // lookUp reads a row on a separate connection.
 func (s *Store) lookUp(ctx context.Context, consumer int64, id []byte) (inboxRow, error) {
-	stmt, err := s.look.get(ctx) //nolint:sqlclosecheck // it is kept until the store is closed
+	stmt, err := s.look.get(ctx) //nolint:sqlclosecheck // kept until the store is closed
 	if err != nil {
 		return inboxRow{}, err
 	}

@@ -21,18 +21,18 @@ type conn struct {
 	native native
 	texts  *[preparedStatements]string
 
-	// session is the session of the transaction. BeginTx sets it, and whoever has the transaction
+	// session is the transaction's session. BeginTx sets it, and whoever holds the transaction
 	// reads it.
 	*session
 
-	// mu is held while the native connection is in use. It guards the fields below; SQLite calls
-	// the hooks during a use.
+	// mu is held while the native connection is in use, during which SQLite calls the hooks. It
+	// guards the fields below.
 	mu         sync.Mutex
 	prepared   [preparedStatements]preparedStatement
 	phase      phase
 	committing bool // commit runs, so the hook allows a commit
 	passed     bool // the hook has allowed it: from here on SQLite may have committed
-	discard    bool // the connection is closed instead of reused
+	discard    bool // close the connection instead of reusing it
 }
 
 var (
@@ -49,8 +49,8 @@ var (
 type phase uint8
 
 const (
-	txIdle  phase = iota // none, or it was ended by the store
-	txOpen               // the one that begin has started
+	txIdle  phase = iota // none, or the store ended it
+	txOpen               // the one that begin started
 	txEnded              // the handler ended it, whatever runs now
 )
 
@@ -60,7 +60,7 @@ type preparedStatement interface {
 	driver.StmtQueryContext
 }
 
-// newConn guards a connection. The hooks are set last, because the setup needs commits.
+// newConn guards a connection. It sets the hooks last, because the setup needs commits.
 func newConn(n native, texts *[preparedStatements]string) *conn {
 	c := &conn{native: n, texts: texts}
 	c.session = &session{conn: c}
@@ -69,8 +69,8 @@ func newConn(n native, texts *[preparedStatements]string) *conn {
 	return c
 }
 
-// onCommit is called by SQLite before every commit of a write; a result other than 0 turns it
-// into a rollback.
+// onCommit is called by SQLite before every commit of a write. A result other than 0 turns the
+// commit into a rollback.
 func (c *conn) onCommit() int32 {
 	if !c.committing {
 		return 1
@@ -79,8 +79,8 @@ func (c *conn) onCommit() int32 {
 	return 0
 }
 
-// onRollback is called by SQLite at every end of a transaction without a commit: SQL, INSERT OR
-// ROLLBACK, an interrupted write, a full disk, a vetoed commit.
+// onRollback is called by SQLite whenever a transaction ends without a commit: by SQL, INSERT OR
+// ROLLBACK, an interrupted write, a full disk or a vetoed commit.
 func (c *conn) onRollback() {
 	if c.phase == txOpen {
 		c.phase = txEnded
@@ -93,8 +93,8 @@ type beginning struct {
 	conn   *conn             // the result
 }
 
-// detached carries a beginning to the connection. It is never canceled, because database/sql
-// would roll back a transaction whose context ends.
+// detached carries a beginning to the connection. It is never canceled, because database/sql would
+// roll back a transaction whose context ends.
 type detached struct {
 	context.Context
 	begin *beginning
@@ -114,7 +114,7 @@ func (d detached) Value(key any) any {
 func (c *conn) BeginTx(ctx context.Context, _ driver.TxOptions) (driver.Tx, error) {
 	b, ok := ctx.Value(beginningKey{}).(*beginning)
 	if !ok {
-		return nil, errors.New("sqlite: the writer connection begins transactions for the store only")
+		return nil, errors.New("sqlite: only the store begins transactions on the writer connection")
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -168,9 +168,9 @@ func (c *conn) commitAfter(err error) error {
 		c.phase = txIdle
 		return nil
 	}
-	// Before the hook SQLite refused: a deferred constraint, a locked attached database. After
-	// the hook, a failed write or fsync may leave a complete transaction in the log for the next
-	// recovery to find, although SQLite itself has rolled back.
+	// If the hook was not reached, SQLite refused: a deferred constraint, or a locked attached
+	// database. After the hook, a failed write or fsync may leave a complete transaction in the log
+	// for the next recovery to find, although SQLite itself has rolled back.
 	if c.rollback() && !c.passed {
 		return pkg.NotCommitted(err)
 	}
@@ -178,7 +178,7 @@ func (c *conn) commitAfter(err error) error {
 	return pkg.CommitUnknown(err)
 }
 
-// emit sends statements that return no rows. Many of them have the same text.
+// emit sends statements that return no rows, many of which have the same text.
 func (c *conn) emit(staged []sqlstore.Statement) (err error) {
 	var prepared preparedStatement
 	for i, s := range staged {
@@ -207,8 +207,8 @@ func (c *conn) emit(staged []sqlstore.Statement) (err error) {
 	return prepared.Close()
 }
 
-// rollback ends any open transaction, including one that a handler began itself, and reports
-// whether it is known to be over. After an error the connection is closed, which ends everything.
+// rollback ends any open transaction, including one that a handler began, and reports whether it is
+// known to be over. After an error the connection is closed, which ends everything.
 func (c *conn) rollback() bool {
 	if c.phase == txIdle {
 		return true
@@ -230,7 +230,7 @@ func (s *session) endedBy() error {
 
 // close ends the handler's use of the connection. It interrupts a statement that one of its
 // goroutines still runs, because nothing will be committed. It returns how the handler ended the
-// transaction, nil if it did not or one of its goroutines still uses the connection.
+// transaction, or nil if it did not, or if one of its goroutines still uses the connection.
 func (c *conn) close() error {
 	c.closing.Store(true)
 	if !c.mu.TryLock() {
@@ -245,8 +245,8 @@ func (c *conn) close() error {
 	return nil
 }
 
-// transaction is the transaction that database/sql sees. It can only end without a commit; the
-// store ends the real one before.
+// transaction is the transaction that database/sql sees. It only ever ends without a commit: the
+// store ends the real one first.
 type transaction struct{ conn *conn }
 
 func (t transaction) Commit() error {
@@ -291,7 +291,7 @@ func (c *conn) change(which int, args ...driver.Value) (int64, error) {
 	return result.RowsAffected()
 }
 
-// first reads the first row of a query, if there is one.
+// first reads a query's first row, if there is one.
 func (c *conn) first(which int, into []driver.Value, args ...driver.Value) (found bool, err error) {
 	s, err := c.prepare(which)
 	if err != nil {
@@ -339,8 +339,8 @@ func named(args ...driver.Value) []driver.NamedValue {
 	return values
 }
 
-// Close implements driver.Conn. It closes the statements first: SQLite keeps a connection, and
-// its transaction, until the last of them is closed.
+// Close implements driver.Conn. It closes the statements first: until the last one is closed,
+// SQLite keeps the connection and its transaction.
 func (c *conn) Close() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()

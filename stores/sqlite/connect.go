@@ -35,8 +35,8 @@ type native interface {
 
 var _ driver.Connector = (*connector)(nil)
 
-// Connect opens and sets up a connection. The settings are made here, not in the DSN, so that
-// they take precedence over the program's connection hooks.
+// Connect opens and sets up a connection. Settings are made here, not in the DSN, so that they
+// override those of the program's connection hooks.
 func (c *connector) Connect(ctx context.Context) (driver.Conn, error) {
 	opened, err := c.driver.Open(c.dsn)
 	if err != nil {
@@ -64,7 +64,7 @@ func (c *connector) Connect(ctx context.Context) (driver.Conn, error) {
 func (c *connector) Driver() driver.Driver { return c.driver }
 
 // useWAL switches the file to WAL mode, which is persistent. SQLite answers with the resulting
-// mode, which differs where WAL cannot work.
+// mode, which is another one where WAL cannot work.
 func useWAL(ctx context.Context, conn native) error {
 	rows, err := conn.QueryContext(ctx, "PRAGMA main.journal_mode = WAL", nil)
 	if err != nil {
