@@ -13,8 +13,8 @@ import (
 	"github.com/millpond-go/millpond/stores"
 )
 
-// database adapts the file for the tables. Reads use connections of their own, which cannot write
-// and never wait; everything else queues for the writer.
+// database adapts the file for the tables. Reads use separate connections, which cannot write and
+// never wait. Everything else queues for the writer.
 type database struct{ *Store }
 
 var _ sqlstore.Database = database{}
@@ -34,7 +34,7 @@ func (d database) Write(ctx context.Context, f func(sqlstore.Sender) error) erro
 // Learn implements sqlstore.Database.
 func (d database) Learn(context.Context, bool) (*sqlstore.Dialect, error) { return d.dialect, nil }
 
-// LookUp implements sqlstore.Database. It waits for no writer.
+// LookUp implements sqlstore.Database. It does not wait for the writer.
 func (d database) LookUp(ctx context.Context, consumer int64, id []byte) (sqlstore.Row, error) {
 	row, err := d.lookUp(ctx, consumer, id)
 	return row.Row, err
@@ -54,12 +54,12 @@ const maxRow = 1_000_000_000 - 64<<10
 // Fits implements sqlstore.Database.
 func (d database) Fits(bytes int) error {
 	if bytes > d.maxRow {
-		return fmt.Errorf("sqlite: %w: it has %d bytes, a row takes %d", stores.ErrTooLarge, bytes, d.maxRow)
+		return fmt.Errorf("sqlite: %w: it has %d bytes, and a row takes at most %d", stores.ErrTooLarge, bytes, d.maxRow)
 	}
 	return nil
 }
 
-// newDialect returns what is specific to SQLite's statements. Only the writer locks anything.
+// newDialect returns what differs in SQLite's statements. Only the writer locks anything.
 func newDialect(names sqlstore.Names) *sqlstore.Dialect {
 	return &sqlstore.Dialect{
 		Names: names,
@@ -73,7 +73,7 @@ func newDialect(names sqlstore.Names) *sqlstore.Dialect {
 			if len(values) == 1 {
 				return column + " = ?", []any{values[0]}
 			}
-			array, _ := json.Marshal(values) // integers can always be written
+			array, _ := json.Marshal(values) // integers always encode
 			return column + " IN (SELECT value FROM json_each(?))", []any{string(array)}
 		},
 		Pairs: func(columns [2]string, values [][2]int64) (string, []any) {
@@ -96,8 +96,8 @@ WHERE f.consumer = i.consumer AND f.message_id = i.message_id AND `,
 	}
 }
 
-// Record implements stores.Failures. While a handler of the key runs in this process it fails at
-// once; otherwise records queue for the writer, after claims of the key that are queued already.
+// Record implements stores.Failures. It fails at once while a handler of the key runs in this
+// process. Otherwise it queues for the writer, behind claims of the key that are already queued.
 // Meanwhile the key is in flight.
 func (s *Store) Record(ctx context.Context, f stores.Failure) (version int64, err error) {
 	consumer, err := s.tables.Known(f.Key)
@@ -109,13 +109,13 @@ func (s *Store) Record(ctx context.Context, f stores.Failure) (version int64, er
 	case err != nil:
 		return 0, fmt.Errorf("sqlite: record: %w", err)
 	case !free:
-		return 0, fmt.Errorf("sqlite: record: %w: a handler of it runs", stores.ErrChanged)
+		return 0, fmt.Errorf("sqlite: record: %w: its handler is running", stores.ErrChanged)
 	}
 	defer s.flights.land(key)
 	return s.tables.Record(ctx, f, s.advance)
 }
 
-// advance is sqlstore.Advance: nothing is locked, so the next message is the first.
+// advance is sqlstore.Advance. Nothing is locked, so the next message is the first one.
 func (s *Store) advance(ctx context.Context, on sqlstore.Sender, consumer int64, orderKey []byte, _ int64) error {
 	_, err := on.Send(ctx, sqlstore.Statement{Text: s.sql[advanceStatement], Args: []any{consumer, orderKey}})
 	return err
@@ -126,7 +126,7 @@ func (s *Store) Due(ctx context.Context, q stores.DueQuery) ([]stores.Retry, err
 	return s.tables.ReserveDue(ctx, q, s.flights.open)
 }
 
-// Release implements stores.Retries. It skips messages whose handlers run.
+// Release implements stores.Retries. It skips messages whose handlers are running.
 func (s *Store) Release(ctx context.Context, reserved []stores.Retry) error {
 	waiting, err := s.waiting(reserved)
 	if err != nil {
@@ -135,7 +135,7 @@ func (s *Store) Release(ctx context.Context, reserved []stores.Retry) error {
 	return s.contract.Release(ctx, waiting)
 }
 
-// Renew implements stores.Retries. It skips messages whose handlers run.
+// Renew implements stores.Retries. It skips messages whose handlers are running.
 func (s *Store) Renew(ctx context.Context, reserved []stores.Retry, d time.Duration) error {
 	waiting, err := s.waiting(reserved)
 	if err != nil {
@@ -144,7 +144,7 @@ func (s *Store) Renew(ctx context.Context, reserved []stores.Retry, d time.Durat
 	return s.contract.Renew(ctx, waiting, d)
 }
 
-// waiting returns the messages whose handlers do not run.
+// waiting returns the messages whose handlers are not running.
 func (s *Store) waiting(reserved []stores.Retry) (waiting []stores.Retry, err error) {
 	for _, r := range reserved {
 		consumer, err := s.tables.Known(r.Key)
@@ -158,8 +158,8 @@ func (s *Store) waiting(reserved []stores.Retry) (waiting []stores.Retry, err er
 	return waiting, nil
 }
 
-// Change implements stores.Inspector. It takes the writer only if there is something to change. A
-// running delivery of another process holds the writer, so then the error wraps
+// Change implements stores.Inspector. It takes the writer only if there is something to change.
+// While a delivery runs in another process, which then holds the writer, the error wraps
 // stores.ErrUnavailable.
 func (s *Store) Change(ctx context.Context, c stores.Change) (stores.Changed, error) {
 	return s.tables.Change(ctx, c, s.flights.flying, s.advance)
@@ -175,7 +175,7 @@ func tooBig(err error) error {
 
 var _ stores.Purger = (*Store)(nil)
 
-// Overtaken implements stores.Purger: claims and purges run one after the other.
+// Overtaken implements stores.Purger. Claims and purges run one after another.
 func (s *Store) Overtaken(context.Context, string) (next string, over bool, err error) {
 	return "", true, nil
 }

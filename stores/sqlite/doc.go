@@ -7,10 +7,9 @@
 //	store, err := sqlite.Open(ctx, "sqlite:///var/lib/billing/billing.db")
 //
 // The handler's tables are in the same file. A handler gets the transaction, a *sql.Tx, as its
-// parameter from [Handler], or from the message's context by [TxFromContext]. Its Commit and
-// Rollback belong to millpond: see stores.ErrTxManaged. The program reads, and prepares its
-// tables, through [Store.DB]. Handlers can use functions, collations and modules that the program
-// has registered with modernc.org/sqlite.
+// parameter from [Handler], or with [TxFromContext]. Its Commit and Rollback belong to millpond:
+// see stores.ErrTxManaged. The program reads, and sets up its tables, through [Store.DB]. Handlers
+// can use functions, collations and modules that the program registered with modernc.org/sqlite.
 //
 // # URL
 //
@@ -26,13 +25,13 @@
 // # What it guarantees
 //
 // SQLite has one writer (stores.Capabilities.SingleWriter), so transactions are serializable and
-// run one after another; looks use connections of their own and never wait. The connection vetoes
-// every commit but the store's. If another process writes for longer than Config.BusyTimeout, the
-// error wraps stores.ErrUnavailable. No server ends the transaction of a paused process
-// (ServerBound is false); when the process dies its transaction ends at once.
+// run one after another. Looks use separate connections and never wait. The connection vetoes every
+// commit but the store's. If another process writes for longer than Config.BusyTimeout, the error
+// wraps stores.ErrUnavailable. No server ends the transaction of a paused process (ServerBound is
+// false); if the process dies, its transaction ends at once.
 //
-// The file must be on a local disk, and handlers must not change millpond's own tables. A
-// quarantined message has at most 1 GB less 64 KiB.
+// The file must be on a local disk, and handlers must not change millpond's tables. A quarantined
+// message has at most 1 GB less 64 KiB.
 //
-// docs/store-internals.md has how locks, hooks and failed messages work, and the limits.
+// docs/store-internals.md has the limits, and how locks, hooks and failed messages work.
 package sqlite

@@ -12,7 +12,7 @@ import (
 	"github.com/millpond-go/millpond/stores"
 )
 
-// code returns SQLite's extended result code, 0 for other errors.
+// code returns SQLite's extended result code, or 0 for other errors.
 func code(err error) int {
 	if err == nil {
 		return sqlite3.SQLITE_OK
@@ -31,8 +31,8 @@ func isUnique(err error) bool {
 	return c == sqlite3.SQLITE_CONSTRAINT_PRIMARYKEY || c == sqlite3.SQLITE_CONSTRAINT_UNIQUE
 }
 
-// refusesValue reports whether err is SQLite's refusal of a value, which it would repeat each
-// time. A CHECK does not count, because rows of other messages may decide it.
+// refusesValue reports whether SQLite refused a value, and would refuse it every time. A CHECK does
+// not count, because rows of other messages may decide it.
 func refusesValue(err error) bool {
 	switch code(err) {
 	case sqlite3.SQLITE_CONSTRAINT_NOTNULL, sqlite3.SQLITE_CONSTRAINT_DATATYPE,
@@ -46,7 +46,7 @@ func refusesValue(err error) bool {
 func (*attempt) Refuses(err error) bool { return refusesValue(err) }
 
 // unavailable wraps an error that says nothing about a key in stores.ErrUnavailable. It returns
-// others, such as bad SQL, as they are.
+// other errors, such as bad SQL, unchanged.
 func unavailable(err error) error {
 	if errors.Is(err, stores.ErrUnavailable) {
 		return err

@@ -34,7 +34,7 @@ func (s *Store) lookAtDurability(ctx context.Context, _ *sqlstore.Examining, add
 		add(stores.SeverityWarning, "synchronous is NORMAL", "a crash of the machine can lose messages that were acked", "synchronous=full in the URL, or leave it out")
 	}
 	if journal != "wal" {
-		add(stores.SeverityWarning, "journal_mode is "+journal, "reads wait for the writer, and it for them", "PRAGMA journal_mode = WAL, on a file system of this machine")
+		add(stores.SeverityWarning, "journal_mode is "+journal, "reads wait for the writer, and the writer for them", "PRAGMA journal_mode = WAL, on a file system of this machine")
 	}
 	add(stores.SeverityNote, "SQLite has one writer, and no server", "a process that is stopped in a transaction holds up all others until it goes on or dies", "")
 	return nil
@@ -47,7 +47,7 @@ func (s *Store) lookAtMode(_ context.Context, _ *sqlstore.Examining, add sqlstor
 	}
 	const others = 0o077
 	if mode := info.Mode().Perm(); mode&others != 0 {
-		add(stores.SeverityNote, fmt.Sprintf("the file has the mode %04o", mode), "others on this machine may read messages, or change them", "chmod 600 the file, and those beside it")
+		add(stores.SeverityNote, fmt.Sprintf("the file has the mode %04o", mode), "other users of this machine may read or change messages", "chmod 600 the file and those beside it")
 	}
 	return nil
 }
@@ -64,7 +64,7 @@ func (s *Store) lookAtFreePages(ctx context.Context, _ *sqlstore.Examining, add 
 	return nil
 }
 
-// shapeThere reads the file's own list.
+// shapeThere reads the file's own list of tables.
 func (s *Store) shapeThere(ctx context.Context) (sqlstore.Shape, error) {
 	there := sqlstore.Shape{Tables: make(map[string][]string)}
 	rows, err := s.reader.QueryContext(ctx, `SELECT m.type, m.name, coalesce(c.name, '') FROM main.sqlite_schema m

@@ -20,7 +20,7 @@ type flights struct {
 	places map[flight]*place
 }
 
-// place is the place of one key in flights.
+// place is one key's place in flights.
 type place struct {
 	open    bool          // a handler runs, and holds the writer
 	decided chan struct{} // closed when the claim is decided
@@ -33,7 +33,7 @@ func (fs *flights) takeOff(f flight) bool {
 	return fs.place(f) == nil
 }
 
-// place returns the place of a taken key, or takes the key and returns nil.
+// place returns a taken key's place, or takes the key and returns nil.
 func (fs *flights) place(f flight) *place {
 	if p := fs.places[f]; p != nil {
 		return p
@@ -45,8 +45,8 @@ func (fs *flights) place(f flight) *place {
 	return nil
 }
 
-// takeOffAfter takes a key, and waits until earlier claims of it are decided. It reports false,
-// without waiting, if a handler runs.
+// takeOffAfter takes a key, after earlier claims of it are decided. If a handler is running it
+// reports false without waiting.
 func (fs *flights) takeOffAfter(ctx context.Context, f flight) (bool, error) {
 	for {
 		fs.mu.Lock()
@@ -89,7 +89,7 @@ func (fs *flights) flying(consumer int64, id string) bool {
 	return fs.places[flight{consumer, id}] != nil
 }
 
-// open reports whether a handler of a key runs.
+// open reports whether a key's handler is running.
 func (fs *flights) open(consumer int64, id string) bool {
 	fs.mu.Lock()
 	defer fs.mu.Unlock()

@@ -12,15 +12,15 @@ import (
 	"github.com/millpond-go/millpond/stores"
 )
 
-// lookAfter is how long a claim waits for the writer before it looks whether it must. So a
-// completed key does not wait for a slow handler of another one, and under a steady load of short
-// handlers there are no extra looks.
+// lookAfter is how long a claim waits for the writer before it looks whether it needs it. So a
+// completed key does not wait for another key's slow handler, and a steady load of short handlers
+// causes no extra looks.
 const lookAfter = 50 * time.Millisecond
 
-// Begin implements stores.Inbox. A key in flight in this process is answered at once. Other
-// claims queue for the writer, in order, until ctx ends. If another process writes, Begin waits
-// up to the busy timeout; that transaction may be of the same key or of any other, so then the
-// error wraps stores.ErrUnavailable.
+// Begin implements stores.Inbox. A key in flight in this process is answered at once. Other claims
+// queue for the writer, in order, until ctx ends. If another process is writing, Begin waits up to
+// the busy timeout. That transaction may be about this key or any other, so then the error wraps
+// stores.ErrUnavailable.
 func (s *Store) Begin(ctx context.Context, c stores.Claim) (stores.Attempt, stores.Verdict, error) {
 	consumer, err := s.tables.Known(c.Key)
 	if err != nil {
@@ -69,7 +69,7 @@ func (s *Store) claim(ctx context.Context, f flight, c stores.Claim) (*attempt, 
 	return &attempt{store: s, flight: f, tx: tx, conn: begin.conn}, cl.verdict, nil
 }
 
-// beginClaim returns holding the writer's slot, or with an error.
+// beginClaim returns a transaction while holding the writer's slot, or an error.
 func (s *Store) beginClaim(ctx context.Context, b *beginning, look func() error) (*sql.Tx, error) {
 	giveUp := s.writer.patience()
 	err := s.writer.acquire(ctx, lookAfter)
@@ -95,7 +95,7 @@ func (s *Store) explain(ctx context.Context, err error) error {
 	if s.tables.Closed() {
 		return stores.ErrClosed
 	}
-	if isCode(err, sqlite3.SQLITE_ERROR) { // bad SQL, which ours is only if tables are missing
+	if isCode(err, sqlite3.SQLITE_ERROR) { // bad SQL; ours is bad only if tables are missing
 		if schema := s.Validate(ctx); schema != nil {
 			return schema
 		}

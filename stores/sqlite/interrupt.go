@@ -10,21 +10,21 @@ import (
 )
 
 // handling is the period in which a handler may run statements. The driver interrupts a statement
-// whose context ends; handling's context ends them all.
+// whose context ends; the end of handling's context ends them all.
 type handling struct {
 	over   atomic.Pointer[error] // why no more statements may begin
-	ctx    context.Context       // ends soon after over
+	ctx    context.Context       // ends interruptAfter after over is set
 	cancel context.CancelFunc
-	bound  *time.Timer // nil: none
+	bound  *time.Timer // nil: no bound
 }
 
-// interruptAfter is the time that a running statement has left before it is interrupted. The
-// driver interrupts once, and SQLite ignores that if the statement has not reached its first
-// step, which takes microseconds.
+// interruptAfter is how long a running statement has left before it is interrupted. The driver
+// interrupts once, and SQLite ignores that until the statement has reached its first step, which
+// takes microseconds.
 const interruptAfter = 20 * time.Millisecond
 
-// errBound ends statements that were sent without a deadline, or with a late one: they would
-// block the writer.
+// errBound ends statements that were sent without a deadline, or with a late one, and would block
+// the writer.
 var errBound = fmt.Errorf("sqlite: the claim's bound has passed: %w", context.DeadlineExceeded)
 
 var cancelled = func() context.Context {
@@ -39,7 +39,7 @@ func newHandling() *handling {
 	return h
 }
 
-// begin starts the clock; zero: no bound.
+// begin starts the clock. Zero: no bound.
 func (h *handling) begin(bound time.Duration) {
 	if bound > 0 {
 		h.bound = time.AfterFunc(bound, func() { h.interrupt(errBound) })
@@ -53,7 +53,7 @@ func (h *handling) interrupt(reason error) {
 	}
 }
 
-// leave interrupts statements that the handler left behind. It can be called again, and on nil.
+// leave interrupts statements that the handler left behind. It may be called again, and on nil.
 func (h *handling) leave() {
 	if h != nil {
 		h.interrupt(sql.ErrTxDone)
@@ -61,17 +61,17 @@ func (h *handling) leave() {
 	}
 }
 
-// end stops the clock. It can be called again, and on nil.
+// end stops the clock. It may be called again, and on nil.
 func (h *handling) end() {
 	if h != nil && h.bound != nil {
 		h.bound.Stop()
 	}
 }
 
-// statement returns the context for a statement that was sent with ctx: it ends with ctx and with
+// statement returns the context for a statement that was sent with ctx. It ends with ctx and with
 // the handling. The caller passes the statement's error to done, which releases the context and
-// returns the error to report. Without a handling, in the store's own transactions, the context
-// is ctx.
+// returns the error to report. Without a handling, in the store's own transactions, the context is
+// ctx.
 func (h *handling) statement(ctx context.Context) (merged context.Context, done func(error) error) {
 	if h == nil {
 		return ctx, func(err error) error { return err }

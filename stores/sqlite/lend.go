@@ -7,7 +7,7 @@ import (
 	"github.com/millpond-go/millpond/stores"
 )
 
-// loan is the connection of a member that database/sql sees.
+// loan is a member's connection as database/sql sees it.
 type loan struct {
 	*session
 	sqltx.Loan

@@ -13,8 +13,8 @@ import (
 	"github.com/millpond-go/millpond/stores"
 )
 
-// Migrate implements stores.Migrator. It applies all missing steps in one transaction, or none.
-// It waits for other processes until ctx ends.
+// Migrate implements stores.Migrator. It applies all missing steps in one transaction, or none. It
+// waits for other processes until ctx ends.
 func (s *Store) Migrate(ctx context.Context) ([]stores.Migration, error) {
 	// An up-to-date database needs no writer, and may be read-only.
 	missing, err := s.missing(ctx, s.reader)

@@ -14,8 +14,8 @@ import (
 	"github.com/millpond-go/millpond/stores"
 )
 
-// Open opens the file that a sqlite:// URL names; see the package documentation for its
-// parameters. Unlike New it migrates by default.
+// Open opens the file that a sqlite:// URL names. The package documentation lists the parameters.
+// Unlike New it migrates by default.
 func Open(ctx context.Context, rawURL string) (*Store, error) {
 	u, err := url.Parse(rawURL)
 	if err != nil {
@@ -47,7 +47,7 @@ func init() {
 	})
 }
 
-// parseURL reads a URL. One error names all its errors.
+// parseURL reads a URL. One error lists everything that is wrong with it.
 func parseURL(u *url.URL) (path string, c Config, err error) {
 	c.AutoMigrate = true
 	var problems []string

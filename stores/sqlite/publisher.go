@@ -11,8 +11,8 @@ import (
 	"github.com/millpond-go/millpond/stores"
 )
 
-// NewPublisher returns a publisher for one transaction of the caller, from [Store.DB], or of a
-// handler: the relay of package middleware/outbox publishes its messages if, and only if, the
+// NewPublisher returns a publisher into one transaction, the caller's from [Store.DB] or a
+// handler's: the relay of package middleware/outbox publishes its messages if, and only if, the
 // transaction commits. The store needs no registered consumer, but its Validate must have been
 // called once.
 //

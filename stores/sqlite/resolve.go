@@ -17,8 +17,8 @@ WHERE c.service = ? AND c.handler = ? AND i.message_id = ?`
 	unfence = `DELETE FROM {schema.}{prefix}schema WHERE version = 0`
 )
 
-// Resolve implements stores.Resolver. Holding the write lock, it sees all commits. A key that is
-// not completed stays so: after a failed write the log may end in a complete transaction that
+// Resolve implements stores.Resolver. It holds the write lock, so it sees all commits. A key that
+// is not completed stays so: after a failed write the log may end in a complete transaction that
 // only a recovery would see, and the commit made here takes its place.
 func (s *Store) Resolve(ctx context.Context, k stores.Key) (bool, error) {
 	if err := k.Validate(); err != nil {

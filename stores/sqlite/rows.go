@@ -8,7 +8,7 @@ import (
 	"github.com/millpond-go/millpond/internal/sqlstore"
 )
 
-// send sends a statement, and distinguishes empty bytes in its rows from NULL.
+// send sends a statement, and tells empty bytes in its rows from NULL.
 func send(ctx context.Context, to sqlstore.Conn, s sqlstore.Statement) (int64, error) {
 	if read := s.Read; read != nil {
 		s.Read = func(rows sqlstore.Rows) error { return read(exactRows{rows}) }
@@ -16,7 +16,7 @@ func send(ctx context.Context, to sqlstore.Conn, s sqlstore.Statement) (int64, e
 	return sqlstore.Send(ctx, to, s)
 }
 
-// exactRows return empty bytes as empty. The driver returns nil, as for NULL.
+// exactRows return empty bytes as empty bytes. The driver returns nil for them, as for NULL.
 type exactRows struct{ sqlstore.Rows }
 
 // Scan implements sqlstore.Rows.

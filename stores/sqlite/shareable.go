@@ -2,9 +2,9 @@ package sqlite
 
 import "strings"
 
-// unshared returns what in a query cannot be shared with other messages, without values; "":
-// nothing. Reads and writes of rows can be shared: they leave no savepoint, setting or table that
-// the next message's handler would notice.
+// unshared returns what in a query prevents sharing its transaction with other messages, without
+// values, or "". Reads and writes of rows can be shared: they leave no savepoint, setting or table
+// that the next message's handler would notice.
 func unshared(query string) string {
 	w := words{rest: query}
 	switch first := strings.ToUpper(w.next()); first {
@@ -58,7 +58,7 @@ func (w *words) take(n int) string {
 	return word
 }
 
-// quoted skips quoted text. A doubled quote in it looks like two quoted texts in a row.
+// quoted skips quoted text. A doubled quote reads as two quoted texts.
 func (w *words) quoted(end byte) string {
 	_, w.rest, _ = strings.Cut(w.rest[1:], string(end))
 	return string(end)

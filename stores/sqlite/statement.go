@@ -14,26 +14,26 @@ import (
 	"github.com/millpond-go/millpond/stores"
 )
 
-// session is a handler's access to the writer connection, until the store takes it back. All its
-// statements pass through here.
+// session is a handler's access to the writer connection, until the store takes it back. All the
+// handler's statements pass through here.
 type session struct {
 	conn   *conn
 	member *member // nil: not in a batch
 
-	// closing says that the handler has ended: afterwards the store ends the transaction, or a
-	// goroutine that was left behind, without harm.
+	// closing says that the handler has ended. From then on the transaction may be ended, by the
+	// store or by a goroutine that was left behind, without harm.
 	closing atomic.Bool
 
 	// handling interrupts the handler's statements; nil in the store's own transactions.
 	handling *handling
 
-	rows    int  // result sets not closed; guarded by conn.mu
+	rows    int  // open result sets; guarded by conn.mu
 	managed bool // the handler called Commit or Rollback of the *sql.Tx; guarded by conn.mu
 }
 
 // use takes the native connection for one call of a handler. The caller unlocks mu.
 func (s *session) use() error {
-	if s.closing.Load() { // a goroutine that the handler left behind
+	if s.closing.Load() { // from a goroutine that the handler left behind
 		return sql.ErrTxDone
 	}
 	c := s.conn
@@ -50,7 +50,7 @@ func (s *session) use() error {
 	}
 }
 
-// inUse reports whether a statement of the closing session runs or rows are open.
+// inUse reports whether a statement of the closing session is running, or its rows are open.
 func (s *session) inUse() bool {
 	if !s.conn.mu.TryLock() {
 		return true
@@ -78,7 +78,7 @@ func pass[T any](ctx context.Context, s *session, query string, send func(contex
 	return result, done(err)
 }
 
-// ask is pass for a query, whose rows count as in use until they are closed.
+// ask is pass for a query. Its rows count as in use until they are closed.
 func ask(ctx context.Context, s *session, query string, send func(context.Context) (driver.Rows, error)) (driver.Rows, error) {
 	return pass(ctx, s, query, func(ctx context.Context) (driver.Rows, error) {
 		r, err := send(ctx)
@@ -94,14 +94,14 @@ func ask(ctx context.Context, s *session, query string, send func(context.Contex
 	})
 }
 
-// lacks closes what the driver returned, and refuses the driver.
+// lacks closes what the driver returned, and says that the driver is unfit.
 func lacks(made io.Closer) error {
 	return errors.Join(fmt.Errorf("sqlite: the driver's %T lacks what this version needs", made), made.Close())
 }
 
-// CheckNamedValue implements driver.NamedValueChecker: it converts like database/sql. A driver.Valuer
-// that panics gives an error, because database/sql would keep the transaction locked after a panic,
-// and with it the writer.
+// CheckNamedValue implements driver.NamedValueChecker. It converts as database/sql does. A panic of
+// a driver.Valuer becomes an error: after a panic database/sql would keep the transaction, and so
+// the writer, locked.
 func (s *session) CheckNamedValue(v *driver.NamedValue) (err error) {
 	defer func() {
 		if r := recover(); r != nil {
@@ -145,7 +145,7 @@ func (s *session) Prepare(query string) (driver.Stmt, error) {
 	return s.PrepareContext(context.Background(), query)
 }
 
-// statement is a statement that a handler has prepared.
+// statement is a handler's prepared statement.
 type statement struct {
 	preparedStatement
 	session *session
@@ -204,7 +204,7 @@ func (r *rows) Close() error {
 
 // outlivesTransaction reports whether a query may change the connection itself, which no rollback
 // undoes: settings, attached databases, temporary tables and triggers (which could even break the
-// next claim). It goes by words, so it may be true without need, which costs a new connection.
+// next claim). It goes by words; a false alarm costs a new connection.
 func outlivesTransaction(query string) bool {
 	for start := 0; start < len(query); {
 		if !isWordByte(query[start]) {
@@ -215,7 +215,7 @@ func outlivesTransaction(query string) bool {
 		for end < len(query) && isWordByte(query[end]) {
 			end++
 		}
-		switch query[start] | 0x20 { // most words return here
+		switch query[start] | 0x20 { // most words end here
 		case 'p', 'a', 'd', 't':
 			switch word := query[start:end]; {
 			case strings.EqualFold(word, "PRAGMA"),

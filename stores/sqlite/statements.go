@@ -37,7 +37,7 @@ func stateOf(v []any) stores.FailureState {
 	}
 }
 
-// The statements that are prepared once per connection.
+// The statements prepared once per connection.
 const (
 	beginStatement = iota
 	claimStatement
@@ -81,7 +81,7 @@ func newStatements(d *sqlstore.Dialect) (texts [preparedStatements]string) {
 		takeStepsStatement: `DELETE FROM {schema.}{prefix}once WHERE consumer = ? AND message_id = ?`,
 		completeStatement: `UPDATE {schema.}{prefix}inbox SET status = 2, completed_at = {now}, traceparent = ?
 			WHERE consumer = ? AND message_id = ? AND status = 3`,
-		// Makes the next message of an order key due, unless it is reserved.
+		// Makes an order key's next message due, unless it is reserved.
 		advanceStatement: `UPDATE {schema.}{prefix}failure SET {changed}, due_at = {now}
 			WHERE number = (SELECT min(number) FROM {schema.}{prefix}failure WHERE consumer = ? AND order_key = ? AND status = 3)
 			AND NOT reserved AND NOT presumed AND due_at > {now}`,
@@ -97,7 +97,7 @@ func newStatements(d *sqlstore.Dialect) (texts [preparedStatements]string) {
 	return texts
 }
 
-// lazyStatement is prepared at its first use, because tables may not exist before.
+// lazyStatement is prepared at its first use, because the tables may not exist earlier.
 type lazyStatement struct {
 	db    *sql.DB
 	query string
@@ -114,7 +114,7 @@ func (l *lazyStatement) get(ctx context.Context) (*sql.Stmt, error) {
 		return nil, err
 	}
 	if !l.stmt.CompareAndSwap(nil, stmt) { // another goroutine was faster
-		_ = stmt.Close() //nolint:sqlclosecheck // the other one stays
+		_ = stmt.Close() //nolint:sqlclosecheck // the other one is kept
 	}
 	return l.stmt.Load(), nil
 }

@@ -25,23 +25,22 @@ var migrationFiles embed.FS
 type Synchronous uint8
 
 const (
-	// Full commits are on the disk when they return. The default.
+	// Full: when a commit returns, it is on the disk. The default.
 	Full Synchronous = iota
-	// Normal commits survive the end of the process, but a crash of the machine may lose the last
-	// ones: then messages that were acked are lost.
+	// Normal: commits survive the end of the process, but a crash of the machine may lose the last
+	// ones, and with them messages that were acked.
 	Normal
 )
 
-// DefaultBusyTimeout is how long a store waits for writers of other processes.
+// DefaultBusyTimeout is how long a store waits for other processes' writes.
 const DefaultBusyTimeout = 5 * time.Second
 
 // Config configures a [Store]. The zero value is ready to use.
 type Config struct {
 	// TablePrefix begins the tables' names; "" means "millpond_".
 	TablePrefix string
-	// BusyTimeout is how long to wait while another process, or the program through
-	// DB, is writing; then the error wraps stores.ErrUnavailable. 0 means
-	// DefaultBusyTimeout.
+	// BusyTimeout is how long to wait while another process, or the program through DB, is writing.
+	// After it the error wraps stores.ErrUnavailable. 0 means DefaultBusyTimeout.
 	BusyTimeout time.Duration
 	// Synchronous is how durable a commit is.
 	Synchronous Synchronous
@@ -77,11 +76,11 @@ var (
 	_ stores.Batcher    = (*Store)(nil)
 )
 
-// New opens the database file at path and creates it if it does not exist, readable for the user
-// alone; its directory must exist. A relative path is relative to the current directory.
+// New opens the database file at path. If the file does not exist it creates it, readable for the
+// user alone; the directory must exist. A relative path is relative to the current directory.
 //
 // Errors name the path and what is wrong with it. They wrap stores.ErrUnavailable if the file
-// cannot be used now, or are those of Migrate with Config.AutoMigrate.
+// cannot be used now. With Config.AutoMigrate they may be Migrate's.
 func New(ctx context.Context, path string, c Config) (*Store, error) {
 	s, err := newStore(path, c)
 	if err != nil {
@@ -104,7 +103,7 @@ func newStore(path string, c Config) (*Store, error) {
 	if c.BusyTimeout == 0 {
 		c.BusyTimeout = DefaultBusyTimeout
 	}
-	names, err := sqlstore.NewNames("main", c.TablePrefix) // never a temporary table of the same name
+	names, err := sqlstore.NewNames("main", c.TablePrefix) // never a temporary table with the same name
 	if err != nil {
 		return nil, err
 	}
@@ -145,7 +144,7 @@ func newStore(path string, c Config) (*Store, error) {
 		wal:   true,
 		wrap:  func(n native) driver.Conn { return newConn(n, &s.sql) },
 	}), c.BusyTimeout)
-	// Readers only wait for a file that is being recovered or closed.
+	// Readers wait only for a file that is being recovered or closed.
 	s.reader = open(connector{setup: "PRAGMA query_only = ON; PRAGMA busy_timeout = 1000;"})
 	s.reader.SetMaxIdleConns(maxReaders)
 	s.reader.SetMaxOpenConns(maxReaders)
@@ -163,7 +162,7 @@ func usable(path string) (string, error) {
 	case "":
 		return "", errors.New("the path of the database is empty: name a file")
 	case ":memory:":
-		return "", errors.New(":memory: is not supported, because what is acked must survive the process: name a file, in a temporary directory for tests")
+		return "", errors.New(":memory: is not supported, because acked messages must survive the process: name a file, in a temporary directory for tests")
 	}
 	path, err := filepath.Abs(path)
 	if err != nil {
@@ -185,10 +184,9 @@ func usable(path string) (string, error) {
 
 var creating sync.Mutex
 
-// createPrivate creates the file if it does not exist, because SQLite would let everybody read
-// it. SQLite's other files get its mode. It opens no existing file, because closing it would
-// release the locks that others in this process have on it. If it fails, SQLite reports the
-// reason.
+// createPrivate creates the file if it does not exist, because SQLite would let everybody read it.
+// SQLite's other files get its mode. It opens no existing file: closing it would release the locks
+// that others in this process hold. If it fails, SQLite reports the reason.
 func createPrivate(path string) {
 	creating.Lock()
 	defer creating.Unlock()
@@ -198,12 +196,12 @@ func createPrivate(path string) {
 }
 
 // DB returns a handle for the program's own reads, and for its setup before handlers run. It is
-// separate from the handlers' transactions: its writes commit as usual, and compete with handlers
-// for the one writer, both waiting up to the busy timeout. A handler that writes through it waits
-// for itself and gets SQLITE_BUSY: handlers use [TxFromContext] or [Handler].
+// separate from handlers' transactions: its writes commit as usual and compete with handlers for
+// the one writer; both wait up to the busy timeout. A handler that writes through it would wait for
+// itself, and gets SQLITE_BUSY: handlers use [TxFromContext] or [Handler].
 //
 // Foreign keys are on, and BeginTx takes the write lock at once unless the transaction is
-// read-only. Close of the store closes it.
+// read-only. Closing the store closes the handle.
 func (s *Store) DB() *sql.DB { return s.program }
 
 // Capabilities implements stores.Store.
@@ -211,7 +209,7 @@ func (s *Store) Capabilities() stores.Capabilities {
 	return stores.Capabilities{System: "sqlite", SingleWriter: true}
 }
 
-// Close closes the file. An open attempt can still be ended, and keeps the file open until then.
+// Close closes the file. An open attempt can still be ended; it keeps the file open until then.
 func (s *Store) Close() error {
 	if !s.tables.Close() {
 		return nil

@@ -33,7 +33,7 @@ func newWriter(db *sql.DB, busy time.Duration) *writer {
 // errWait: the slot was not free in time.
 var errWait = errors.New("another transaction is running")
 
-// acquire takes the slot. With patience it gives up after that time with errWait.
+// acquire takes the slot. If patience is not 0 it gives up after that time, with errWait.
 func (w *writer) acquire(ctx context.Context, patience time.Duration) error {
 	select {
 	case <-w.closed:
@@ -71,13 +71,13 @@ func (w *writer) waited(ctx context.Context) error {
 
 func (w *writer) release() { <-w.slot }
 
-// patience returns until when a request of now waits for other processes. Requests that queue for
-// the slot meanwhile thus give up together, not one after the other.
+// patience returns until when a request that arrives now waits for other processes. So requests
+// that queue for the slot meanwhile give up together, not one after the other.
 func (w *writer) patience() time.Time { return time.Now().Add(w.busy) }
 
-// begin opens a transaction; the caller holds the slot. While another process writes it tries
-// again, after calling locked, until ctx ends or giveUp has passed; zero is never. SQLite's own
-// waiting would ignore ctx.
+// begin opens a transaction; the caller holds the slot. While another process writes it calls
+// locked and tries again, until ctx ends or giveUp has passed; a zero giveUp never passes. SQLite's
+// own waiting would ignore ctx.
 func (w *writer) begin(ctx context.Context, b *beginning, giveUp time.Time, locked func() error) (*sql.Tx, error) {
 	tx, err := w.db.BeginTx(detached{context.Background(), b}, nil)
 	if !isCode(err, sqlite3.SQLITE_BUSY) {
@@ -95,7 +95,7 @@ func (w *writer) begin(ctx context.Context, b *beginning, giveUp time.Time, lock
 	return tx, err
 }
 
-// whileLocked repeats try while the answer is BUSY.
+// whileLocked repeats try while SQLite answers BUSY.
 func (w *writer) whileLocked(ctx context.Context, giveUp time.Time, try func() error) error {
 	pauses := backoff.ExponentialBackOff{
 		InitialInterval: 500 * time.Microsecond, RandomizationFactor: 0.5, Multiplier: 1.5, MaxInterval: 25 * time.Millisecond,
@@ -122,8 +122,7 @@ func (w *writer) whileLocked(ctx context.Context, giveUp time.Time, try func() e
 	}
 }
 
-// write runs f in a transaction of the store's own and commits it durably. f must not
-// keep rows open.
+// write runs f in a transaction of the store and commits it durably. f must not leave rows open.
 func (w *writer) write(ctx context.Context, giveUp time.Time, f func(tx *sql.Tx) error) error {
 	if err := w.acquire(ctx, 0); err != nil {
 		return err
